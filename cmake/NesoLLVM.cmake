@@ -1,0 +1,57 @@
+# LLVM and MLIR 22. Shared libraries for quick development builds, static archives for the release program
+# (NESO_STATIC_LLVM), which is then one file that needs nothing installed.
+find_package(MLIR REQUIRED CONFIG PATHS /usr/lib/llvm-22/lib/cmake/mlir NO_DEFAULT_PATH)
+find_package(LLD REQUIRED CONFIG PATHS /usr/lib/llvm-22/lib/cmake/lld NO_DEFAULT_PATH)
+if(NOT LLVM_VERSION_MAJOR EQUAL 22)
+  message(FATAL_ERROR "Neso needs LLVM and MLIR 22 (Debian: libmlir-22-dev), found ${LLVM_VERSION}")
+endif()
+list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
+include(TableGen)
+include(AddLLVM)
+include(AddMLIR)
+find_package(fmt REQUIRED)
+find_package(simdjson REQUIRED)
+
+add_library(neso_llvm INTERFACE)
+target_include_directories(neso_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS} ${LLD_INCLUDE_DIRS})
+separate_arguments(llvm_definitions NATIVE_COMMAND ${LLVM_DEFINITIONS})
+target_compile_definitions(neso_llvm INTERFACE ${llvm_definitions})
+
+add_library(neso_mlir_headers INTERFACE)
+target_link_libraries(neso_mlir_headers INTERFACE neso_llvm)
+
+# The MLIR libraries that Neso uses; with the shared library one file stands for all of them.
+set(NESO_MLIR_STATIC MLIRIR MLIRParser MLIRSupport MLIRPass MLIRTransforms MLIRTransformUtils MLIRRewrite
+    MLIRAnalysis MLIRArithDialect MLIRMathDialect MLIRSCFDialect MLIRControlFlowDialect MLIRFuncDialect MLIRUBDialect
+    MLIRFuncInlinerExtension MLIRLLVMDialect MLIRSideEffectInterfaces MLIRInferTypeOpInterface MLIRFunctionInterfaces
+    MLIRCallInterfaces MLIRControlFlowInterfaces MLIRLoopLikeInterface MLIRSCFUtils MLIRDialectUtils MLIRAsmParser
+    MLIRBytecodeReader MLIRBytecodeWriter)
+set(NESO_LLVM_COMPONENTS core support analysis passes target targetparser mc object codegen
+    x86codegen x86asmparser x86desc x86info aarch64codegen aarch64asmparser aarch64desc aarch64info
+    nvptxcodegen nvptxdesc nvptxinfo irreader linker bitreader bitwriter ipo scalaropts instcombine transformutils
+    vectorize orcjit)
+
+if(NESO_STATIC_LLVM)
+  llvm_map_components_to_libnames(NESO_LLVM_LIBS ${NESO_LLVM_COMPONENTS})
+  target_link_libraries(neso_llvm INTERFACE ${NESO_LLVM_LIBS})
+  target_link_libraries(neso_mlir_headers INTERFACE ${NESO_MLIR_STATIC})
+else()
+  target_link_libraries(neso_llvm INTERFACE LLVM)
+  target_link_libraries(neso_mlir_headers INTERFACE MLIR)
+  # libMLIR.so is not on the loader's default path.
+  set(CMAKE_BUILD_RPATH ${LLVM_LIBRARY_DIR})
+endif()
+add_library(neso_lld INTERFACE)
+target_link_libraries(neso_lld INTERFACE lldELF lldCommon neso_llvm)
+
+# One precompiled header for all files that see MLIR: most of their compile time is in these headers.
+function(neso_use_mlir name)
+  target_link_libraries(${name} PUBLIC neso_mlir_headers)
+  if(NOT TARGET neso_mlir_pch)
+    file(WRITE ${PROJECT_BINARY_DIR}/mlir_pch.cpp "")
+    add_library(neso_mlir_pch OBJECT ${PROJECT_BINARY_DIR}/mlir_pch.cpp)
+    target_link_libraries(neso_mlir_pch PUBLIC neso_flags neso_mlir_headers)
+    target_precompile_headers(neso_mlir_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/mlir_pch.h)
+  endif()
+  target_precompile_headers(${name} REUSE_FROM neso_mlir_pch)
+endfunction()

@@ -1,0 +1,61 @@
+#include "base/diagnostics.h"
+
+#include <cstdio>
+#include <iterator>
+
+namespace neso {
+namespace {
+const DiagInfo kInfos[] = {
+#define NESO_DIAG(code, kind, severity, text) {#code, #kind, Severity::severity, text},
+#include "base/diagnostics.def"
+#undef NESO_DIAG
+};
+} // namespace
+
+const DiagInfo &info(Diag kind) { return kInfos[static_cast<size_t>(kind)]; }
+int diagCount() { return static_cast<int>(std::size(kInfos)); }
+
+std::string SourceLoc::str() const {
+  std::string out = file;
+  if (line > 0) out += fmt::format(":{}", line);
+  if (line > 0 && column > 0) out += fmt::format(":{}", column);
+  if (!context.empty()) out += out.empty() ? context : fmt::format(" ({})", context);
+  return out;
+}
+
+std::string Diagnostic::str() const {
+  const DiagInfo &row = info(kind);
+  const char *word = row.severity == Severity::Warning ? "warning" : row.severity == Severity::Error ? "error" : "internal error";
+  std::string out = fmt::format("{}[{}]: ", word, row.code);
+  if (loc.known()) out += loc.str() + ": ";
+  out += message;
+  if (!sourceLine.empty()) {
+    out += "\n    " + sourceLine;
+    if (loc.column > 0) out += "\n    " + std::string(static_cast<size_t>(loc.column - 1), ' ') + "^";
+  }
+  return out;
+}
+
+bool Error::internal() const {
+  for (const Diagnostic &d : diags_)
+    if (info(d.kind).severity == Severity::Internal) return true;
+  return false;
+}
+
+std::string Error::str() const {
+  std::string out;
+  for (const Diagnostic &d : diags_) {
+    if (!out.empty()) out += "\n";
+    out += d.str();
+  }
+  return out;
+}
+
+std::string detail::formatDiag(Diag kind, fmt::format_args args) { return fmt::vformat(info(kind).text, args); }
+
+void unreachable(const char *file, int line, const char *why) {
+  std::fprintf(stderr, "internal error: %s:%d: %s; this is a bug in Neso, please report it with the input file\n", file, line, why);
+  std::abort();
+}
+
+} // namespace neso
