@@ -1,0 +1,135 @@
+// Graph: what the model computes. ATen-level operators on tensors with symbolic sizes and strides, as torch.export wrote them, with
+// defaults filled in and names resolved.
+//
+// A Model is a Graph plus its weights and its calling convention. Values are in SSA form; in-place operators and views mean what they
+// mean in PyTorch until the pass `functionalize` (passes/), after which no operator of the graph mutates or aliases: mutations of inputs
+// and buffers are then extra outputs (Output::Kind).
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/diagnostics.h"
+#include "base/dtype.h"
+#include "base/id.h"
+#include "ir/shape/expr.h"
+
+namespace neso::graph {
+
+struct ValueTag;
+using ValueId = Id<ValueTag>;
+
+/// Sizes and strides in elements. strides.size() == sizes.size(). offset: elements from the start of the storage.
+struct TensorType {
+  DType dtype = DType::F32;
+  std::vector<Expr> sizes;
+  std::vector<Expr> strides;
+  Expr offset = 0;
+  int64_t rank() const { return static_cast<int64_t>(sizes.size()); }
+};
+
+struct Value {
+  enum class Kind : uint8_t { Tensor, SymInt, SymFloat, SymBool, None };
+  ValueId id;
+  std::string name; // unique in its graph
+  Kind kind = Kind::Tensor;
+  TensorType type; // Tensor
+  Expr expr;       // SymInt and SymBool: the value as an expression over the model's symbols, if torch gave one
+};
+
+struct Graph;
+
+/// One argument of an operator. A tensor list may hold invalid ids for None.
+struct None {};
+struct SymRef { ValueId value; };                          // a SymInt / SymFloat / SymBool value
+using IntOrSym = std::variant<int64_t, ValueId>;           // element of an int list
+struct MemoryFormat { int value; };                        // 1 contiguous 2 channels_last 3 channels_last_3d 4 preserve
+struct Layout { int value; };
+struct Device { std::string type; int index = -1; };
+struct ComplexValue { double real, imag; };
+using Argument = std::variant<None, ValueId /* tensor, or any symbolic scalar value */, std::vector<ValueId> /* tensors */, int64_t, double, bool,
+                              std::string, std::vector<IntOrSym>, std::vector<double>, std::vector<bool>, std::vector<std::string>, DType,
+                              MemoryFormat, Layout, Device, ComplexValue, std::shared_ptr<Graph>>;
+
+/// One operator call. `target` is as in the file: "aten.conv2d.default" (the "torch.ops." prefix dropped), "_operator.add", "higher_order.cond",
+/// "mylib.add.default". Arguments stand at their schema positions with defaults filled in when the target is in ops.def (keyword-only ones
+/// after the positional ones); for targets outside the table they are in the order of the file, with names in argNames.
+struct Node {
+  std::string name;
+  std::string target;
+  std::vector<Argument> args;
+  std::vector<std::string> argNames; // parallel to args
+  std::vector<std::vector<ValueId>> outputs; // one entry a return; a Tensor[] return has several ids in its entry. Unused outputs are valid values.
+  SourceLoc loc;                     // innermost line of the model's stack trace
+  std::string module;                // dotted path of the nn.Module that made it ("layers.0.attn")
+  const Argument *arg(std::string_view argName) const;
+};
+
+struct Graph {
+  std::vector<Value> values; // indexed by ValueId
+  std::vector<ValueId> inputs;
+  std::vector<Node> nodes; // in execution order
+  std::vector<Argument> outputs; // ValueId, or a constant, or None
+  const Value &value(ValueId id) const { return values[id.index()]; }
+  Value &value(ValueId id) { return values[id.index()]; }
+  ValueId addValue(std::string name, TensorType type);
+};
+
+/// Bytes of a whole storage: mapped from the .pt2 (the Model keeps the mapping alive) or owned.
+struct Storage {
+  const uint8_t *data = nullptr;
+  int64_t bytes = 0;
+  int64_t fileOffset = -1; // in the .pt2, -1 when owned
+  std::shared_ptr<const void> owner;
+};
+
+/// A parameter, buffer or constant of the model: a strided view of a storage, which several may share.
+struct Weight {
+  enum class Kind : uint8_t { Parameter, Buffer, Constant };
+  std::string fqn;
+  Kind kind = Kind::Parameter;
+  bool persistent = true;
+  TensorType type; // constant sizes, strides and offset
+  int storage = -1; // index into Model::storages
+};
+
+struct Input {
+  enum class Kind : uint8_t { User, Weight, Constant /* Python int, float, bool, string or None */, Token, CustomObj };
+  Kind kind = Kind::User;
+  std::string name; // of the graph value, for User; the exported argument name
+  ValueId value;    // invalid for a Constant that no node uses
+  int weight = -1;  // index into Model::weights
+  Argument constant = None{}; // for Constant: the value that the model was specialised on
+};
+
+struct Output {
+  enum class Kind : uint8_t { User, BufferMutation, InputMutation, ParameterMutation, Token };
+  Kind kind = Kind::User;
+  Argument value;     // what is returned or written back
+  std::string target; // fqn of the mutated buffer or parameter, name of the mutated input
+};
+
+struct Model {
+  std::string name;
+  Graph graph;
+  std::vector<Input> inputs;   // parallel to graph.inputs
+  std::vector<Output> outputs; // parallel to graph.outputs
+  std::vector<Weight> weights;
+  std::vector<Storage> storages;
+  Facts facts;                 // ranges of the size symbols
+  std::vector<Expr> guards;    // 0/1 expressions that must hold (guards_code), checked when the model runs
+  std::string inSpec, outSpec; // tree specs as torch's JSON text
+  std::vector<std::string> argumentNames; // forward's parameter names
+  std::string torchVersion;
+  int schemaMajor = 0, schemaMinor = 0;
+  std::map<std::string, std::string> extraFiles; // member name below extra/ -> text (kernel bundles)
+};
+
+std::string print(const Graph &graph);
+std::string print(const Model &model);
+
+} // namespace neso::graph

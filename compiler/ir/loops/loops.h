@@ -1,0 +1,230 @@
+// Loops: how each value is computed. A Program is a list of nodes that run in order over flat buffers.
+//
+// Every tensor lives in a Buffer: a flat array. Views are gone: a load or store names a buffer and an element index, an Expr over the
+// node's loop indices and the model's size symbols. The meaning of a Program is to run its nodes one after another with plain memory
+// semantics; interp.h does just that and is the oracle of every test. Fusion and memory planning happen on top (lower/schedule), and may
+// change neither values nor order of dependent accesses.
+//
+// A node has outer ranges (index symbols i0, i1, …), maybe reduction ranges (r0, r1, …), and a Body: straight-line scalar ops in SSA form,
+// each producing one value of one DType. Example, row sums of relu(x) for x [8, s0]:
+//
+//     node n0 reduction ranges [8] over [s0]
+//       %0 = load x[i0*s0 + r0] : f32
+//       %1 = relu %0 : f32
+//       reduce sum %1 -> store y[i0]
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/diagnostics.h"
+#include "base/dtype.h"
+#include "base/id.h"
+#include "ir/shape/expr.h"
+
+namespace neso::loops {
+
+struct BufferTag;
+using BufferId = Id<BufferTag>;
+using ValueIdx = int32_t; // index into Body::ops; -1 is none
+
+struct Buffer {
+  enum class Kind : uint8_t {
+    Input,    // given by the caller; index = position among the model's flattened user inputs
+    Constant, // a weight or a compile-time constant; index into Program::constants
+    Temp,     // written by nodes of this program
+    ScalarInput // a Python int/float/bool given at run time, one element; index as for Input
+  };
+  BufferId id;
+  std::string name;
+  DType dtype = DType::F32;
+  Kind kind = Kind::Temp;
+  Expr elements = 0; // extent of the flat array in elements (of the storage that is reachable)
+  int64_t index = -1;
+  bool mutated = false; // an Input or Constant that some node writes (in-place semantics reach the caller or the next run)
+};
+
+/// Scalar ops. Arithmetic is in the op's dtype; comparisons and logic give Bool; integers wrap; integer Div is floor division unless named
+/// otherwise. Float ops follow IEEE; Min and Max propagate NaN as ATen does. Reduced floats are stored types only: arithmetic on them
+/// is written as casts to F32, as ATen computes, and back. Complex numbers never appear here: lowering splits them into parts.
+enum class OpKind : uint8_t {
+  Constant,  // value in `imm` (double) for floats, in `immInt` for ints and Bool
+  Index,     // the value of `index` as I64 (or the op's integer dtype)
+  Load,      // buffer[index], where operand 0, if given, is a Bool mask (false: the load does not happen and the value is operand 1, or 0)
+  Indirect,  // operand 0 is an integer value used as an index; defines the symbol `symbol` for later index Exprs.
+             // `bound` is the size of the dimension. With wrap, negative values count from the end. With check, out of range is a run-time error.
+             // operand 1, if given, is a Bool mask: where false, the symbol is 0 and nothing is checked.
+  Cast,      // operand 0 to dtype; float to int truncates; to Bool is != 0
+  Bitcast,
+  // unary
+  Neg, Abs, Sign, Floor, Ceil, Trunc, Round /* half to even */, Sqrt, Rsqrt, Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sin, Cos, Tan, Asin, Acos,
+  Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfc, Erfinv, Lgamma, Digamma, I0, I1, I0e, I1e, NdtrI, Sigmoid, Relu, Not /* Bool */,
+  BitNot, IsNan, IsInf, Reciprocal, SignBit, BesselJ0, BesselJ1, BesselY0, BesselY1, K0, K1, K0e, K1e, AiryAi, LogNdtr, Erfcx,
+  // binary
+  Add, Sub, Mul, Div /* floats: IEEE; ints: towards zero */, FloorDiv, Mod /* Python sign */, Fmod /* C sign */, Pow, Min, Max, Atan2, Hypot,
+  CopySign, NextAfter, And, Or, Xor /* Bool or bitwise */, Shl, Shr, Eq, Ne, Lt, Le, Gt, Ge, Gcd, Lcm, Zeta, Polygamma, Igamma, Igammac,
+  Ldexp, FmaxNum, FminNum /* C fmax, fmin: ignore NaN */,
+  // ternary
+  Where, // Bool, a, b
+  Fma,
+  // random: Philox 4x32-10 (Salmon et al. 2011), key = seed (operand 0, I64), counter = offset (operand 1, I64); result U32 or F32
+  RandU32, RandUniform /* [0,1) f32 */, RandNormal /* f32 */,
+};
+
+struct Op {
+  OpKind kind;
+  DType dtype = DType::F32;
+  ValueIdx a = -1, b = -1, c = -1;
+  double imm = 0;      // Constant of a float dtype
+  int64_t immInt = 0;  // Constant of an integer dtype or Bool
+  BufferId buffer;     // Load
+  Expr index;          // Load, Index
+  std::string symbol;  // Indirect: "t<k>", unique in the node
+  Expr bound;          // Indirect
+  bool wrap = false, check = false;
+};
+
+struct Body {
+  std::vector<Op> ops; // operands come before their users
+};
+
+enum class StoreMode : uint8_t { Set, AtomicAdd, AtomicMul, AtomicMin, AtomicMax };
+/// value is stored to buffer[index]; mask (Bool) may be -1.
+struct Store {
+  BufferId buffer;
+  Expr index;
+  ValueIdx value = -1;
+  ValueIdx mask = -1;
+  StoreMode mode = StoreMode::Set;
+};
+
+enum class ReduceKind : uint8_t {
+  Sum, Prod, Min, Max, Any, All, XorSum,
+  ArgMin, ArgMax,   // operand: value; result: I64 linear index in the reduction ranges (row-major); first of equals; NaN counts as extreme
+  Welford,          // results: mean, M2 (sum of squared deviations), count
+  OnlineSoftmax,    // results: max, sum of exp(x - max)
+};
+/// One reduction of the node: inputs are body values at (i, r); results are stored per i through `results` (one Store::value slot each is
+/// replaced by the reduction's result: Store::value is the number of the result, 0, 1, …). dtype is that of the accumulator.
+struct Reduction {
+  ReduceKind kind = ReduceKind::Sum;
+  DType dtype = DType::F32;
+  ValueIdx input = -1;
+  std::vector<Store> results;
+};
+
+enum class ScanKind : uint8_t { Sum, Prod, Max, Min, LogSumExp };
+
+/// Attention out[b, h, m, d] = softmax(scale * q k^T + mask) v, computed without the full score matrix (online softmax; Dao et al. 2022).
+/// Ranges of the node: [B, H, M, Dv]; the key length N and head size D are here. Operand indices are Exprs over symbols b, h, m (query
+/// row), n (key row), d (head element). Grouped queries are in the index Exprs (h // group).
+struct AttentionSpec {
+  struct Operand {
+    BufferId buffer;
+    Expr index;
+    DType dtype = DType::F32;
+  };
+  Operand q, k, v;
+  Operand mask; // buffer invalid when there is none; Bool (true: takes part) or float (added), index over b, h, m, n
+  Expr keyLength, headSize;
+  double scale = 1;
+  bool causal = false; // key n takes part in row m if n <= m
+  Operand out;         // index over b, h, m, d
+};
+
+struct NodeTag;
+using NodeId = Id<NodeTag>;
+
+struct Node {
+  enum class Kind : uint8_t {
+    Pointwise,   // for all i: body, stores
+    Reduction,   // for all i: fold body over r; reductions' results stored
+    Contraction, // out[i] = sum over r of A(i, r) * B(i, r), with `lhs` and `rhs` the body values: matmul, convolution, einsum.
+                 // accumulated in accType; the sum is body-less epilogue-free: `epilogue` (below) maps it to what is stored.
+    Scan,        // along r0: inclusive; stores may use r0
+    Sort,        // along r0: stores of sorted value (result 0) and of I64 index (result 1)
+    Attention,   // scaled dot product attention, see AttentionSpec
+    UserKernel,  // a Triton kernel of the user (later)
+  };
+  NodeId id;
+  Kind kind = Kind::Pointwise;
+  std::string name;               // of the graph node(s) it came from, for people
+  std::vector<SourceLoc> origins; // source lines of the model
+  std::vector<Expr> ranges;       // i0 in [0, ranges[0]), …
+  std::vector<Expr> reduceRanges; // r0 in [0, reduceRanges[0]), …
+  Body body;
+  std::vector<Store> stores;         // Pointwise, Contraction (through epilogue), Scan, Sort
+  std::vector<Reduction> reductions; // Reduction; several share the body and both ranges
+  // Contraction
+  ValueIdx lhs = -1, rhs = -1;
+  DType accType = DType::F32;
+  Body epilogue;                 // over i only; op 0 is a Constant placeholder that stands for the accumulated sum
+  // Scan, Sort
+  ScanKind scan = ScanKind::Sum;
+  bool reverse = false;          // Scan: from the end
+  bool descending = false, stable = true; // Sort; NaN counts as largest
+  std::vector<ValueIdx> inputs;  // Scan, Sort: body values; for stores, Store::value is the number of the result
+  std::shared_ptr<const AttentionSpec> attention;
+};
+
+/// A constant of the program: bytes (owned or in the model's file), already in the layout in which the loops read them.
+struct Constant {
+  std::string fqn; // empty for compile-time constants without a name
+  DType dtype = DType::F32;
+  const uint8_t *data = nullptr;
+  int64_t bytes = 0;
+  int64_t fileOffset = -1;
+  bool isBuffer = false; // a buffer of the model
+  std::shared_ptr<const void> owner;
+};
+
+/// What the program returns, in the order of the model's outputs.
+struct ProgramOutput {
+  enum class Kind : uint8_t { Tensor, Int, Float, Bool, None };
+  Kind kind = Kind::Tensor;
+  BufferId buffer;             // Tensor; Float (a 0-d buffer)
+  DType dtype = DType::F32;
+  std::vector<Expr> sizes, strides;
+  Expr offset = 0;
+  Expr scalar;                 // Int and Bool
+  double floatValue = 0;
+  std::string mutationTarget;  // "input.K" or "buffer.NAME" when this is a write-back, else empty
+  BufferId writeBackTo;        // Input or Constant buffer that receives the bytes (mutations)
+};
+
+/// One user input of the model, in flattened order.
+struct ProgramInput {
+  enum class Kind : uint8_t { Tensor, Int, Float, Bool, String, None };
+  Kind kind = Kind::Tensor;
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<Expr> sizes, strides; // a plain symbol defines that symbol; other expressions are checked
+  Expr scalar;     // Int: a symbol that it defines, or a constant that it must equal
+  double floatValue = 0; // Float: the value that the model was specialised on
+  BufferId buffer; // Tensor
+};
+
+struct Program {
+  std::string name;
+  std::vector<ProgramInput> inputs;
+  std::vector<Buffer> buffers;
+  std::vector<Constant> constants;
+  std::vector<Node> nodes;
+  std::vector<ProgramOutput> outputs;
+  Facts facts;               // ranges of size symbols
+  std::vector<Expr> guards;  // must evaluate to 1
+  std::string inSpec, outSpec;
+  Buffer &buffer(BufferId id) { return buffers[id.index()]; }
+  const Buffer &buffer(BufferId id) const { return buffers[id.index()]; }
+};
+
+/// The names of loop index symbols.
+inline std::string indexName(size_t dim) { return "i" + std::to_string(dim); }
+inline std::string reduceName(size_t dim) { return "r" + std::to_string(dim); }
+
+std::string_view name(OpKind kind);
+std::string print(const Program &program);
+std::string print(const Program &program, const Node &node);
+
+} // namespace neso::loops

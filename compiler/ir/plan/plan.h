@@ -1,0 +1,107 @@
+// Plan: which kernels run, in which order, in which memory, under which guards. Everything that the runtime walks is here as data;
+// package/ writes it as abi/plan.fbs.
+//
+// lower/schedule makes a Plan from a loops::Program: it groups nodes into kernels, rewrites each group into one iteration space, removes
+// buffers that live inside one kernel, and places the others. lower/plan_to_tile then gives each kernel its tile function, arguments and
+// grid. package/ turns Exprs into size programs.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/id.h"
+#include "ir/loops/loops.h"
+
+namespace neso::plan {
+
+struct KernelTag;
+using KernelId = Id<KernelTag>;
+
+/// Where a buffer of the program lives while the plan runs. Offsets and sizes in bytes, multiples of 64.
+struct Placement {
+  enum class Where : uint8_t {
+    None,     // never in memory: produced and consumed inside one kernel, or dead
+    Input,    // the caller's tensor
+    Constant, // mapped from the package
+    Arena,    // at `offset` in the context's arena
+    Output,   // memory of output `output`: written in place, no copy at the end
+  };
+  Where where = Where::None;
+  Expr offset = 0;
+  Expr bytes = 0;
+  int output = -1;
+  int firstStep = -1, lastStep = -1; // life time [first, last] in steps, for the report
+};
+
+/// One argument of a kernel's tile function, in the order of its parameters.
+struct KernelArg {
+  enum class Kind : uint8_t { Buffer, Size /* Expr, i64 or i32 */, Int, Float };
+  Kind kind = Kind::Buffer;
+  loops::BufferId buffer;
+  Expr size;
+  int64_t intValue = 0;
+  double floatValue = 0;
+  bool isF64 = false;
+  bool written = false, read = false; // Buffer
+};
+
+/// A group of loop nodes that run as one kernel, in one iteration space.
+///
+/// The space has outer dimensions xRanges (symbols x0, x1, …) and, when the kernel reduces, scans or sorts, inner dimensions rRanges (r0, r1, …).
+/// The bodies in `nodes` are rewritten to these symbols. A node without r symbols runs once per x; a Pointwise node that uses r symbols runs for
+/// each (x, r). Nodes run in order; a load of a buffer that an earlier node of the kernel stores at the same index takes the stored value
+/// (plan_to_tile forwards it), so that a buffer whose placement is None never needs memory.
+/// A Contraction kernel has exactly one Contraction node: x is its outer space, r its reduction; later Pointwise nodes over x are its epilogue.
+struct Kernel {
+  KernelId id;
+  std::string name; // descriptive and unique: "fused_relu_add_3"
+  loops::Node::Kind kind = loops::Node::Kind::Pointwise; // of the leading node
+  std::vector<Expr> xRanges, rRanges;
+  std::vector<loops::Node> nodes;
+  std::vector<std::string> decisions; // why it was fused so, for --report
+  // Filled by lower/plan_to_tile:
+  std::string function; // name of the tile function (kernels with equal functions share one)
+  std::vector<KernelArg> args;
+  std::array<Expr, 3> grid = {1, 1, 1};
+};
+
+struct Launch { KernelId kernel; };
+/// Strided copy of elements between two buffers (outputs that are views of inputs, mutation write-backs).
+struct Copy {
+  loops::BufferId src, dst;
+  DType dtype = DType::F32;
+  std::vector<Expr> sizes, srcStrides, dstStrides;
+  Expr srcOffset = 0, dstOffset = 0;
+  int dstOutput = -1; // when the destination is an output that has no buffer of its own (dst invalid)
+};
+/// condition (0 or 1) must be 1, else the run is refused with message.
+struct Guard {
+  Expr condition;
+  std::string message;
+};
+/// Reads element 0 of an integer or bool buffer into a size symbol (item(), unbacked sizes).
+struct LoadScalar {
+  loops::BufferId buffer;
+  DType dtype = DType::I64;
+  std::string symbol;
+};
+/// Sub-plans share buffers and symbols with their parent.
+struct If { Expr condition; int thenPlan = -1, elsePlan = -1; };
+struct While { int conditionPlan = -1; Expr condition; int bodyPlan = -1; };
+using Step = std::variant<Launch, Copy, Guard, LoadScalar, If, While>;
+
+struct Plan {
+  loops::Program program; // buffers, inputs, outputs, constants; its nodes have moved into the kernels
+  std::vector<Kernel> kernels;
+  std::vector<Placement> placements;      // parallel to program.buffers
+  std::vector<Step> steps;                // main plan
+  std::vector<std::vector<Step>> subPlans; // for If and While
+  Expr arenaBytes = 0;
+  Expr arenaLowerBound = 0; // largest sum of live bytes at any step: no placement can be smaller
+};
+
+std::string print(const Plan &plan);
+
+} // namespace neso::plan

@@ -1,0 +1,150 @@
+// Symbolic integers: sizes, strides, storage offsets and index expressions of every IR.
+//
+// An Expr is an immutable, hash-consed tree: two equal expressions are the same pointer, so == is O(1) and an Expr is a value the size
+// of a pointer. Building an expression puts it into canonical form:
+//   - a sum is a flat list of terms, sorted, each a constant coefficient times a product; equal products are collected; one constant;
+//   - a product is a flat sorted list of factors and is multiplied out over sums: 4*(i + 2) is 4*i + 8;
+//   - constants fold; x//1, x%1, min(x,x) and their like vanish; terms that c divides leave a floorDiv(…, c) or mod(…, c).
+// Example: Expr n = symbol("s0"), i = symbol("i0");  (i * n + n * 2) / n  ==  i + 2   with floorDiv and n known positive.
+//
+// Division follows Python: floorDiv rounds towards minus infinity, mod has the sign of the divisor. Values are int64; overflow of a
+// constant is a fault of the model and saturates never: it is checked when a size program runs.
+//
+// What is true of symbols (ranges, divisibility) is not in the expression but in Facts, given to the questions that need it, because
+// a loop index has a range in one loop nest only.
+//
+// Thread-safety: building takes a global lock; reading needs none. Expressions live until the process ends.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/diagnostics.h"
+
+namespace neso {
+
+enum class ExprKind : uint8_t {
+  Const,
+  Symbol,
+  Add,      // >= 2 operands
+  Mul,      // >= 2 operands; a constant factor, if any, comes first
+  FloorDiv, // a, b
+  Mod,      // a, b (Python's sign rule)
+  Min,      // >= 2 operands
+  Max,
+  Pow,      // a, b with b >= 0
+  Eq, Ne, Lt, Le, // 0 or 1
+  And, Or, Not,   // of 0/1 values
+  Where,          // condition, a, b
+};
+
+struct ExprNode;
+
+class Expr {
+public:
+  Expr() = default; // no expression; only valid() may be asked
+  Expr(int64_t value);
+  Expr(int value) : Expr(static_cast<int64_t>(value)) {}
+
+  bool valid() const { return node_ != nullptr; }
+  ExprKind kind() const;
+  bool isConst() const { return kind() == ExprKind::Const; }
+  bool isConst(int64_t v) const { return isConst() && constValue() == v; }
+  bool isSymbol() const { return kind() == ExprKind::Symbol; }
+  int64_t constValue() const;             // of a Const
+  std::optional<int64_t> asConst() const; // its value if it is a Const
+  const std::string &symbolName() const;  // of a Symbol
+  const std::vector<Expr> &operands() const;
+  /// Sorted order that does not depend on addresses, so that output is the same in every run.
+  static bool less(Expr a, Expr b);
+
+  std::string str() const; // "4*i0 + s0//2 + 1"
+  const ExprNode *node() const { return node_; }
+  friend bool operator==(Expr a, Expr b) { return a.node_ == b.node_; }
+  friend bool operator!=(Expr a, Expr b) { return a.node_ != b.node_; }
+
+private:
+  friend struct ExprNode;
+  friend class ExprTable;
+  explicit Expr(const ExprNode *node) : node_(node) {}
+  const ExprNode *node_ = nullptr;
+};
+
+Expr symbol(std::string_view name);
+Expr operator+(Expr a, Expr b);
+Expr operator-(Expr a, Expr b);
+Expr operator-(Expr a);
+Expr operator*(Expr a, Expr b);
+Expr floorDiv(Expr a, Expr b);
+Expr ceilDiv(Expr a, Expr b);
+Expr mod(Expr a, Expr b);
+Expr min(Expr a, Expr b);
+Expr max(Expr a, Expr b);
+Expr pow(Expr a, Expr b);
+Expr eq(Expr a, Expr b);
+Expr ne(Expr a, Expr b);
+Expr lt(Expr a, Expr b);
+Expr le(Expr a, Expr b);
+inline Expr gt(Expr a, Expr b) { return lt(b, a); }
+inline Expr ge(Expr a, Expr b) { return le(b, a); }
+Expr logicalAnd(Expr a, Expr b);
+Expr logicalOr(Expr a, Expr b);
+Expr logicalNot(Expr a);
+Expr where(Expr cond, Expr a, Expr b);
+Expr product(const std::vector<Expr> &xs); // 1 when empty
+Expr sum(const std::vector<Expr> &xs);     // 0 when empty
+
+/// Replaces symbols by name; canonical again afterwards.
+Expr substitute(Expr e, const std::unordered_map<std::string, Expr> &values);
+/// The symbols in e, each once, in sorted order.
+std::vector<std::string> symbolsOf(Expr e);
+bool uses(Expr e, std::string_view symbolName);
+/// The value of e when every symbol has one; nullopt on an unknown symbol, a division by zero or overflow.
+std::optional<int64_t> evaluate(Expr e, const std::unordered_map<std::string, int64_t> &values);
+/// e as c*x + rest with x = symbol(name) and neither c nor rest using it; nullopt if e is not affine in x.
+struct Affine { Expr coefficient, rest; };
+std::optional<Affine> affineIn(Expr e, std::string_view symbolName);
+
+/// Reads what torch writes (sympy srepr, or plain infix text): "Mul(Integer(4), Symbol('s23', positive=True, integer=True))".
+Result<Expr> parseExpr(std::string_view text);
+
+/// Closed interval [lo, hi] of int64; the extremes stand for unbounded.
+struct Interval {
+  int64_t lo = INT64_MIN, hi = INT64_MAX;
+  bool bounded() const { return lo != INT64_MIN && hi != INT64_MAX; }
+};
+
+/// What is known about symbols, and the questions that it answers. A value type; cheap to copy for a loop nest.
+class Facts {
+public:
+  void setRange(std::string_view symbolName, Interval range);
+  void setDivisor(std::string_view symbolName, int64_t divisor); // the symbol is a multiple of it
+  Interval range(std::string_view symbolName) const;
+  const std::map<std::string, Interval> &ranges() const { return ranges_; }
+
+  Interval rangeOf(Expr e) const;
+  /// The largest power of two known to divide e (1 if nothing is known; 1<<62 for 0).
+  int64_t divisorOf(Expr e) const;
+  /// Provable statements; false means "not proved".
+  bool provablyEqual(Expr a, Expr b) const;
+  bool provablyLess(Expr a, Expr b) const;      // a < b
+  bool provablyLessEqual(Expr a, Expr b) const; // a <= b
+  bool provablyDivisible(Expr a, Expr b) const; // a % b == 0
+  /// e rewritten with what is known: (i0 % 8) is i0 when i0 in [0, 7], min and max and where resolved, …
+  Expr simplify(Expr e) const;
+
+private:
+  std::map<std::string, Interval> ranges_;
+  std::map<std::string, int64_t> divisors_;
+};
+
+} // namespace neso
+
+template <> struct std::hash<neso::Expr> {
+  size_t operator()(neso::Expr e) const noexcept { return std::hash<const void *>()(e.node()); }
+};
