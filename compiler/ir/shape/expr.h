@@ -124,6 +124,8 @@ class Facts {
 public:
   void setRange(std::string_view symbolName, Interval range);
   void setDivisor(std::string_view symbolName, int64_t divisor); // the symbol is a multiple of it
+  /// A loop index: the symbol is in [0, extent), where extent may be symbolic. Sets the constant range too, from extent's own range.
+  void setIndex(std::string_view symbolName, Expr extent);
   Interval range(std::string_view symbolName) const;
   const std::map<std::string, Interval> &ranges() const { return ranges_; }
 
@@ -139,8 +141,10 @@ public:
   Expr simplify(Expr e) const;
 
 private:
+  bool provablyNonNegative(Expr e) const;
   std::map<std::string, Interval> ranges_;
   std::map<std::string, int64_t> divisors_;
+  std::map<std::string, Expr> extents_; // of loop indices
 };
 
 } // namespace neso

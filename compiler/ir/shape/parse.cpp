@@ -1,0 +1,292 @@
+// Reads size expressions as torch writes them. A whitelisted grammar: names of sympy and torch.utils._sympy.functions, Python operators.
+#include <cctype>
+
+#include "ir/shape/expr.h"
+
+namespace neso {
+namespace {
+
+constexpr int kMaxDepth = 200;
+
+class Parser {
+public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Result<Expr> run() {
+    std::optional<Expr> e = disjunction();
+    skipSpace();
+    if (e && pos_ != text_.size()) e = error("unexpected text at position " + std::to_string(pos_ + 1));
+    if (!e) return fail(Diag::BadExpression, {}, text_, why_);
+    return *e;
+  }
+
+private:
+  std::nullopt_t error(std::string why) {
+    if (why_.empty()) why_ = std::move(why);
+    return std::nullopt;
+  }
+  void skipSpace() {
+    while (pos_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[pos_]))) ++pos_;
+  }
+  bool eat(std::string_view token) {
+    skipSpace();
+    if (text_.substr(pos_, token.size()) != token) return false;
+    bool word = std::isalpha(static_cast<unsigned char>(token[0]));
+    size_t end = pos_ + token.size();
+    if (word && end < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_')) return false;
+    pos_ = end;
+    return true;
+  }
+  char peek() {
+    skipSpace();
+    return pos_ < text_.size() ? text_[pos_] : '\0';
+  }
+
+  std::optional<Expr> disjunction() {
+    std::optional<Expr> a = conjunction();
+    while (a && (eat("or") || eat("|"))) {
+      std::optional<Expr> b = conjunction();
+      if (!b) return std::nullopt;
+      a = logicalOr(*a, *b);
+    }
+    return a;
+  }
+  std::optional<Expr> conjunction() {
+    std::optional<Expr> a = negation();
+    while (a && (eat("and") || eat("&"))) {
+      std::optional<Expr> b = negation();
+      if (!b) return std::nullopt;
+      a = logicalAnd(*a, *b);
+    }
+    return a;
+  }
+  std::optional<Expr> negation() {
+    if (eat("not")) {
+      std::optional<Expr> a = negation();
+      return a ? std::optional(logicalNot(*a)) : std::nullopt;
+    }
+    return comparison();
+  }
+  std::optional<Expr> comparison() {
+    std::optional<Expr> a = additive();
+    std::optional<Expr> out;
+    while (a) {
+      Expr (*op)(Expr, Expr) = nullptr;
+      if (eat("==")) op = eq;
+      else if (eat("!=")) op = ne;
+      else if (eat("<=")) op = le;
+      else if (eat(">=")) op = ge;
+      else if (eat("<")) op = lt;
+      else if (eat(">")) op = gt;
+      else break;
+      std::optional<Expr> b = additive();
+      if (!b) return std::nullopt;
+      Expr c = op(*a, *b);
+      out = out ? logicalAnd(*out, c) : c;
+      a = b;
+    }
+    return a && out ? out : a;
+  }
+  std::optional<Expr> additive() {
+    std::optional<Expr> a = multiplicative();
+    while (a) {
+      bool plus = eat("+");
+      if (!plus && !eat("-")) break;
+      std::optional<Expr> b = multiplicative();
+      if (!b) return std::nullopt;
+      a = plus ? *a + *b : *a - *b;
+    }
+    return a;
+  }
+  std::optional<Expr> multiplicative() {
+    std::optional<Expr> a = unary();
+    while (a) {
+      skipSpace();
+      if (text_.substr(pos_, 2) == "**") break;
+      enum { Mul, Div, Mod, TrueDiv } op;
+      if (eat("//")) op = Div;
+      else if (eat("*")) op = Mul;
+      else if (eat("%")) op = Mod;
+      else if (eat("/")) op = TrueDiv;
+      else break;
+      std::optional<Expr> b = unary();
+      if (!b) return std::nullopt;
+      if (op == TrueDiv && !mod(*a, *b).isConst(0)) return error("a true division that leaves a remainder");
+      if (op != Mul && b->isConst(0)) return error("division by zero");
+      a = op == Mul ? *a * *b : op == Mod ? mod(*a, *b) : floorDiv(*a, *b);
+    }
+    return a;
+  }
+  std::optional<Expr> unary() {
+    if (depth_ >= kMaxDepth) return error("nested too deeply");
+    ++depth_;
+    std::optional<Expr> out;
+    if (eat("-")) {
+      out = unary();
+      if (out) out = -*out;
+    } else if (eat("+")) {
+      out = unary();
+    } else if (eat("~")) {
+      out = unary();
+      if (out) out = logicalNot(*out);
+    } else {
+      out = power();
+    }
+    --depth_;
+    return out;
+  }
+  std::optional<Expr> power() {
+    std::optional<Expr> a = atom();
+    if (a && eat("**")) {
+      std::optional<Expr> b = unary();
+      if (!b) return std::nullopt;
+      return pow(*a, *b);
+    }
+    return a;
+  }
+  std::optional<Expr> atom() {
+    char c = peek();
+    if (c == '(') {
+      eat("(");
+      std::optional<Expr> e = disjunction();
+      if (e && !eat(")")) return error("a ')' is missing");
+      return e;
+    }
+    if (std::isdigit(static_cast<unsigned char>(c))) return number();
+    if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') return nameOrCall();
+    return error(c ? std::string("unexpected '") + c + "'" : "it ends too early");
+  }
+  std::optional<Expr> number() {
+    int64_t v = 0;
+    while (pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_]))) {
+      if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, text_[pos_] - '0', &v)) return error("a number beyond int64");
+      ++pos_;
+    }
+    if (pos_ < text_.size() && text_[pos_] == '.') {
+      ++pos_;
+      while (pos_ < text_.size() && text_[pos_] == '0') ++pos_;
+      if (pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_]))) return error("a number with a fraction");
+    }
+    return Expr(v);
+  }
+  std::string word() {
+    skipSpace();
+    size_t start = pos_;
+    while (pos_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '_' || text_[pos_] == '.')) ++pos_;
+    return std::string(text_.substr(start, pos_ - start));
+  }
+  std::optional<Expr> nameOrCall() {
+    std::string name = word();
+    if (size_t dot = name.rfind('.'); dot != std::string::npos) name = name.substr(dot + 1);
+    if (peek() != '(') {
+      if (name == "True" || name == "true") return Expr(1);
+      if (name == "False" || name == "false") return Expr(0);
+      if (name == "oo" || name == "int_oo") return Expr(INT64_MAX);
+      return symbol(name);
+    }
+    eat("(");
+    if (name == "Symbol") return symbolCall();
+    std::vector<Expr> args;
+    if (!eat(")")) {
+      do {
+        size_t start = pos_;
+        std::string keyword = std::isalpha(static_cast<unsigned char>(peek())) ? word() : "";
+        skipSpace();
+        bool isKeyword = !keyword.empty() && peek() == '=' && text_.substr(pos_, 2) != "==";
+        if (isKeyword) {
+          eat("=");
+          word(); // evaluate=False and the like say nothing about the value
+          continue;
+        }
+        pos_ = start;
+        std::optional<Expr> e = disjunction();
+        if (!e) return std::nullopt;
+        args.push_back(*e);
+      } while (eat(","));
+      if (!eat(")")) return error("a ')' is missing after the arguments of " + name);
+    }
+    return call(name, args);
+  }
+  std::optional<Expr> symbolCall() {
+    char quote = peek();
+    if (quote != '\'' && quote != '"') return error("Symbol needs a quoted name");
+    ++pos_;
+    size_t end = text_.find(quote, pos_);
+    if (end == std::string_view::npos || end == pos_) return error("Symbol needs a quoted name");
+    Expr out = symbol(text_.substr(pos_, end - pos_));
+    pos_ = text_.find(')', end);
+    if (pos_ == std::string_view::npos) {
+      pos_ = text_.size();
+      return error("a ')' is missing after Symbol");
+    }
+    ++pos_;
+    return out;
+  }
+  std::optional<Expr> call(const std::string &name, const std::vector<Expr> &a) {
+    auto needs = [&](size_t n) { return a.size() == n; };
+    auto fold = [&](Expr (*op)(Expr, Expr)) {
+      Expr out = a[0];
+      for (size_t i = 1; i < a.size(); ++i) out = op(out, a[i]);
+      return out;
+    };
+    if (a.empty()) {
+      if (name == "BooleanTrue") return Expr(1);
+      if (name == "BooleanFalse") return Expr(0);
+      return error("'" + name + "' without arguments");
+    }
+    if (name == "Integer" && needs(1)) return a[0];
+    if (name == "Add") return sum(a);
+    if (name == "Mul") return product(a);
+    if (name == "Max") return fold(max);
+    if (name == "Min") return fold(min);
+    if (name == "And") return fold(logicalAnd);
+    if (name == "Or") return fold(logicalOr);
+    if (needs(1)) {
+      if (name == "Not") return logicalNot(a[0]);
+      if (name == "Abs") return max(a[0], -a[0]);
+      for (const char *same : {"Identity", "ToFloat", "TruncToInt", "CeilToInt", "FloorToInt", "RoundToInt", "IsNonOverlappingAndDenseIndicator",
+                               "floor", "ceiling"})
+        if (name == same) return name[0] == 'I' && name[1] == 's' ? error("'" + name + "' has no value here") : std::optional(a[0]);
+    }
+    if (needs(2)) {
+      bool divides = name == "FloorDiv" || name == "CleanDiv" || name == "Mod" || name == "PythonMod" || name == "CeilDiv" || name == "IntTrueDiv" ||
+                     name == "FloatTrueDiv" || name == "Rational";
+      if (divides && a[1].isConst(0)) return error("division by zero");
+      if (name == "FloorDiv" || name == "CleanDiv") return floorDiv(a[0], a[1]);
+      if (name == "CeilDiv") return ceilDiv(a[0], a[1]);
+      if (name == "Mod" || name == "PythonMod") return mod(a[0], a[1]);
+      if (name == "IntTrueDiv" || name == "FloatTrueDiv" || name == "Rational") {
+        if (!mod(a[0], a[1]).isConst(0)) return error("a true division that leaves a remainder");
+        return floorDiv(a[0], a[1]);
+      }
+      if (name == "Pow" || name == "PowByNatural") return pow(a[0], a[1]);
+      if (name == "LShift") return a[0] * pow(Expr(2), a[1]);
+      if (name == "RShift") return floorDiv(a[0], pow(Expr(2), a[1]));
+      if (name == "Eq" || name == "Equality") return eq(a[0], a[1]);
+      if (name == "Ne" || name == "Unequality") return ne(a[0], a[1]);
+      if (name == "Lt" || name == "StrictLessThan") return lt(a[0], a[1]);
+      if (name == "Le" || name == "LessThan") return le(a[0], a[1]);
+      if (name == "Gt" || name == "StrictGreaterThan") return gt(a[0], a[1]);
+      if (name == "Ge" || name == "GreaterThan") return ge(a[0], a[1]);
+    }
+    if (needs(3)) {
+      if (name == "ModularIndexing") {
+        if (a[1].isConst(0) || a[2].isConst(0)) return error("division by zero");
+        return mod(floorDiv(a[0], a[1]), a[2]);
+      }
+      if (name == "Where") return where(a[0], a[1], a[2]);
+    }
+    return error("the function '" + name + "' with " + std::to_string(a.size()) + " arguments is not known");
+  }
+
+  std::string_view text_;
+  size_t pos_ = 0;
+  int depth_ = 0;
+  std::string why_;
+};
+
+} // namespace
+
+Result<Expr> parseExpr(std::string_view text) { return Parser(text).run(); }
+
+} // namespace neso
