@@ -1,0 +1,34 @@
+// What a backend hands to package/: machine code as bytes plus, per tile function, how to call it.
+//
+// Example: two tile functions "fused_relu_0" and "matmul_1" compiled for x86-64-v4 give one CompiledCode with `target` "x86-64-v4",
+// `image` a complete ELF shared object, and two CompiledFunctions whose `symbol` is exported by that object with the type
+// neso_cpu_kernel_fn of abi/kernel_abi.h. A package that carries several levels holds one CompiledCode a level and the loader picks.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace neso {
+
+struct CompiledFunction {
+  std::string name;         // of the tile function, as plan::Kernel::function has it
+  std::string symbol;       // exported by the image
+  int64_t scratchBytes = 0; // CPU: private memory of one calling thread (neso_kernel_env::scratch), 64-byte aligned
+  // GPU only; zero for CPU code.
+  int32_t sharedBytes = 0; // dynamic shared memory of a block
+  int32_t threads = 0;     // of a block
+  int32_t clusterSize = 0; // blocks of a cluster, 0 or 1: none
+};
+
+struct CompiledCode {
+  enum class Format : uint8_t { SharedObject, RelocatableObject, Cubin, Ptx };
+  std::string target; // "x86-64-v3", "x86-64-v4", "aarch64", "sm_90a", …: what the loader matches against the machine
+  Format format = Format::SharedObject;
+  std::vector<uint8_t> image;
+  std::vector<CompiledFunction> functions; // in the order of the request
+  // Texts for --emit, filled only when the options ask for them.
+  std::string llvmText; // LLVM IR after optimisation
+  std::string asmText;  // assembly, or PTX
+};
+
+} // namespace neso

@@ -1,0 +1,44 @@
+// Tile programs → machine code for CPUs.
+//
+// compileForCpu turns every tile function into one kernel of abi/kernel_abi.h (a loop over program instances, each run on one thread)
+// and links all of them into one ELF shared object that needs nothing but libm. Functions are spread over `threads` threads; the result
+// does not depend on their number, and equal input gives equal bytes.
+//
+//     Result<CompiledCode> code = compileForCpu({{function, "add"}}, CpuLevel::V4, {});
+//
+// Errors: a tile op, type or form that the backend does not have is refused with a diagnostic of block E06xx at the op's location.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/common/compiled_code.h"
+#include "base/diagnostics.h"
+#include "mlir/IR/Operation.h"
+
+namespace neso::cpu {
+
+/// What the code may use. V3: AVX2 and FMA; V4: AVX-512 F, BW, CD, DQ, VL; AArch64: objects only (no linking).
+enum class CpuLevel : uint8_t { V3, V4, AArch64 };
+
+/// The best level that this machine runs.
+CpuLevel nativeLevel();
+std::string_view name(CpuLevel level);
+/// "x86-64-v3", "x86-64-v4", "aarch64", "native".
+std::optional<CpuLevel> parseLevel(std::string_view text);
+
+struct TileFunction {
+  mlir::Operation *function = nullptr; // a tt.func; not owned; its module must stay unchanged during the call
+  std::string name;                    // as the plan calls it; also the stem of the exported symbol
+};
+
+struct CompileOptions {
+  int threads = 2;
+  bool keepLlvm = false; // fill CompiledCode::llvmText
+  bool keepAsm = false;  // fill CompiledCode::asmText
+  bool object = false;   // a relocatable object instead of a shared object (single-threaded code generation)
+};
+
+Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, CpuLevel level, const CompileOptions &options);
+
+} // namespace neso::cpu
