@@ -1,0 +1,172 @@
+#include "core/context.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+using namespace neso_rt;
+
+namespace {
+constexpr int64_t kHugePage = 2 << 20;
+
+void *default_allocate(void *, size_t bytes) {
+  if (bytes < size_t(2 * kHugePage)) return aligned_alloc(kAlign, bytes);
+  // Large blocks are read and written as a whole by every run: huge pages save most of the translation misses.
+  size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  void *p = aligned_alloc(kHugePage, rounded);
+  if (p) madvise(p, rounded, MADV_HUGEPAGE);
+  return p;
+}
+void default_release(void *, void *memory, size_t) { free(memory); }
+
+neso_status create_buffers(neso_context *c) {
+  const plan &p = c->model->plan;
+  NESO_TRY(c->buffers.resize(p.constants.size()));
+  for (size_t i = 0; i < p.constants.size(); ++i)
+    if (p.constants[i].mutated) NESO_TRY(c->grow(&c->buffers[i], p.constants[i].bytes ? p.constants[i].bytes : 1, p.constants[i].name));
+  return neso_context_reset_buffers(c);
+}
+
+neso_status create_values(neso_context *c) {
+  const plan &p = c->model->plan;
+  size_t definitions = 0, strides = 0, shapes = 0;
+  for (const plan_input &in : p.inputs) {
+    definitions += size_t(in.dims.size) + 1;
+    strides += size_t(in.dims.size);
+  }
+  for (const plan_output &out : p.outputs) shapes += 2 * size_t(out.dims.size);
+  NESO_TRY(c->slots.resize(size_t(p.slot_count)));
+  for (int32_t i = 0; i < p.slot_constants; ++i) c->slots[i] = p.root->slot_constants()->Get(uint32_t(i));
+  NESO_TRY(c->bound_sizes.resize(definitions));
+  NESO_TRY(c->input_strides.resize(strides));
+  NESO_TRY(c->output_shapes.resize(shapes));
+  NESO_TRY(c->inputs.resize(p.inputs.size()));
+  NESO_TRY(c->outputs.resize(p.outputs.size()));
+  int64_t *at = c->output_shapes.data();
+  for (size_t i = 0; i < p.outputs.size(); ++i) {
+    c->outputs[i].sizes = at;
+    c->outputs[i].strides = at + p.outputs[i].dims.size;
+    at += 2 * p.outputs[i].dims.size;
+  }
+  NESO_TRY(c->arenas.resize(p.arena_slots.size()));
+  NESO_TRY(c->addresses.resize(size_t(p.buffers.size)));
+  return c->args.resize(size_t(p.arg_total));
+}
+
+neso_status create(neso_context *c, const neso_context_options *options) {
+  if (options) {
+    if (options->struct_size < sizeof(size_t)) return fail(NESO_INVALID_ARGUMENT, "neso_context_options.struct_size is not set");
+    memcpy(&c->options, options, options->struct_size < sizeof c->options ? options->struct_size : sizeof c->options);
+  }
+  neso_context_options &o = c->options;
+  if (o.threads < 0 || o.threads > 4096) return fail(NESO_INVALID_ARGUMENT, "%d threads are not possible", o.threads);
+  if (!o.allocate != !o.release) return fail(NESO_INVALID_ARGUMENT, "an allocator needs both allocate and release");
+  if (!o.allocate) {
+    o.allocate = default_allocate;
+    o.release = default_release;
+  }
+  NESO_TRY(create_values(c));
+  NESO_TRY(create_buffers(c));
+  return c->executor.start(o.threads, c->model->plan.max_scratch, o.parallel_for, o.parallel_for_user, o.on_print, o.on_print_user);
+}
+
+size_t held(const block &b) { return size_t(b.capacity); }
+} // namespace
+
+neso_status neso_context::grow(block *b, int64_t bytes, const char *what) {
+  if (bytes <= b->capacity) return NESO_OK;
+  if (bytes > kMaxBytes) return fail(NESO_SIZE_INVALID, "%s would need %lld bytes", what, (long long)bytes);
+  release(b);
+  int64_t rounded = (bytes + int64_t(kAlign) - 1) / int64_t(kAlign) * int64_t(kAlign);
+  void *memory = options.allocate(options.allocator_user, size_t(rounded));
+  if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory: %lld bytes for %s", (long long)rounded, what);
+  b->data = static_cast<char *>(memory);
+  b->capacity = rounded;
+  return NESO_OK;
+}
+
+void neso_context::release(block *b) {
+  if (b->data) options.release(options.allocator_user, b->data, size_t(b->capacity));
+  *b = {};
+}
+
+neso_context::~neso_context() {
+  for (bound_input &in : inputs) release(&in.staging);
+  for (bound_output &out : outputs) release(&out.own);
+  for (block &b : arenas) release(&b);
+  for (block &b : buffers) release(&b);
+}
+
+extern "C" {
+
+neso_status neso_context_create(const neso_model *model, const neso_context_options *options, neso_context **out_context) {
+  if (!model || !out_context) return fail(NESO_INVALID_ARGUMENT, "neso_context_create needs a model and a place for the context");
+  *out_context = nullptr;
+  // The thread pool inside asks for the alignment of a cache line.
+  void *memory = aligned_alloc(kAlign, (sizeof(neso_context) + kAlign - 1) / kAlign * kAlign);
+  if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
+  neso_context *c = new (memory) neso_context;
+  c->model = model;
+  neso_status status = create(c, options);
+  if (status == NESO_OK) *out_context = c;
+  else neso_context_free(c);
+  return status;
+}
+
+void neso_context_free(neso_context *context) {
+  if (!context) return;
+  context->~neso_context();
+  free(context);
+}
+
+neso_status neso_run(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
+  if (!c || (!inputs && input_count) || (!outputs && output_count)) return fail(NESO_INVALID_ARGUMENT, "neso_run needs a context and its tensors");
+  if (c->model->plan.subplans.size() == 0) return fail(NESO_INVALID_ARGUMENT, "the package holds kernels only; launch them with neso_kernel_launch");
+  NESO_TRY(c->bind(inputs, input_count, outputs, output_count));
+  c->steps_done = 0;
+  NESO_TRY(c->walk(0));
+  return c->hand_out(outputs);
+}
+
+neso_status neso_context_buffer(neso_context *c, const char *name, neso_tensor *out) {
+  const plan &p = c->model->plan;
+  for (size_t i = 0; i < p.constants.size(); ++i) {
+    const plan_constant &k = p.constants[i];
+    if (!k.mutated || strcmp(k.name, name) != 0) continue;
+    *out = {c->buffers[i].data, k.sizes.data, k.strides.present ? k.strides.data : nullptr, k.sizes.size, neso_dtype(k.dtype), NESO_CPU, 0};
+    return NESO_OK;
+  }
+  return fail(NESO_NO_SUCH_NAME, "the model mutates no buffer '%s'", name);
+}
+
+neso_status neso_context_reset_buffers(neso_context *c) {
+  const plan &p = c->model->plan;
+  for (size_t i = 0; i < p.constants.size(); ++i)
+    if (p.constants[i].mutated && p.constants[i].bytes) memcpy(c->buffers[i].data, p.constants[i].data, size_t(p.constants[i].bytes));
+  return NESO_OK;
+}
+
+neso_status neso_context_get_stats(const neso_context *c, neso_context_stats *out) {
+  *out = {};
+  for (const block &b : c->arenas) out->arena_bytes += held(b);
+  for (const block &b : c->buffers) out->buffer_bytes += held(b);
+  for (const bound_input &in : c->inputs) out->output_bytes += held(in.staging);
+  for (const bound_output &o : c->outputs) out->output_bytes += held(o.own);
+  out->scratch_bytes = c->executor.scratch_total();
+  out->threads = c->executor.threads();
+  out->steps = c->steps_done;
+  return NESO_OK;
+}
+
+neso_status neso_kernel_launch(neso_context *c, const char *name, const uint32_t grid[3], const union neso_arg *args, size_t arg_count) {
+  if (!c || !name || !grid || (!args && arg_count)) return fail(NESO_INVALID_ARGUMENT, "neso_kernel_launch needs a context, a name, a grid and arguments");
+  const plan &p = c->model->plan;
+  for (size_t k = 0; k < p.kernels.size(); ++k) {
+    if (strcmp(p.kernels[k].name, name) != 0) continue;
+    if (arg_count != size_t(p.kernels[k].arg_count))
+      return fail(NESO_KERNEL_ARGUMENTS, "kernel '%s' has %d arguments, %zu were given", name, p.kernels[k].arg_count, arg_count);
+    return c->executor.launch(c->model->functions[k], p.kernels[k].name, args, grid, p.kernels[k].program_ns, p.kernels[k].serial);
+  }
+  return fail(NESO_NO_SUCH_NAME, "the package holds no kernel '%s'", name);
+}
+}

@@ -1,0 +1,101 @@
+// neso_context: the mutable half of a run. Memory of the arena and outputs, copies of mutated buffers, threads, and the slots.
+//
+// A run is: check the inputs and define slots, run the prologue, compare sizes, test guards, take memory (only when it must grow), fill
+// in the kernels' arguments, walk the steps, hand out the outputs. When the sizes are those of the run before, everything up to the
+// arguments is skipped but the checks of the inputs; in steady state nothing is allocated.
+#pragma once
+#include "core/model.h"
+#include "core/strided.h"
+#include "device/cpu/launch.h"
+
+namespace neso_rt {
+
+/// Memory that only grows, from the context's allocator, 64-byte aligned.
+struct block {
+  char *data = nullptr;
+  int64_t capacity = 0;
+};
+
+struct bound_input {
+  char *data;         // what the kernels see: the caller's memory, or `staging`
+  int64_t bytes;      // extent of the model's layout
+  const neso_tensor *given;
+  bool staged;        // copied in because strides or alignment differ
+  block staging;
+};
+
+struct bound_output {
+  char *data;         // memory of the output, when a buffer lies in it
+  int64_t bytes;
+  bool to_caller;     // the caller gave memory
+  bool direct;        // and `data` is that memory
+  block own;
+  int64_t *sizes, *strides;
+  int64_t scalar;     // value of an int, float or bool output
+  void *last_given;   // what the run before handed out
+};
+} // namespace neso_rt
+
+struct neso_context {
+  const neso_model *model = nullptr;
+  neso_context_options options{};
+  neso_rt::cpu_executor executor;
+  neso_rt::array<int64_t> slots;
+  neso_rt::array<int64_t> bound_sizes;      // the values that inputs defined in the run before, in order of definition
+  bool bound = false;                       // slots and memory fit bound_sizes
+  neso_rt::array<neso_rt::bound_input> inputs;
+  neso_rt::array<neso_rt::bound_output> outputs;
+  neso_rt::array<int64_t> output_shapes;    // backing of bound_output.sizes and strides
+  neso_rt::array<int64_t> input_strides;    // of the model's layout, one after the other
+  neso_rt::array<neso_rt::block> arenas;
+  neso_rt::array<neso_rt::block> buffers;   // copies of mutated constants; others empty
+  neso_rt::array<char *> addresses;         // one a plan buffer
+  neso_rt::array<neso_arg> args;            // of all launches
+  const neso_tensor *given_outputs = nullptr; // during a run
+  int64_t steps_done = 0;
+
+  neso_context() = default;
+  neso_context(const neso_context &) = delete;
+  neso_context &operator=(const neso_context &) = delete;
+  ~neso_context();
+
+  /// Grows `b` to `bytes`; keeps nothing of what was in it.
+  neso_status grow(neso_rt::block *b, int64_t bytes, const char *what);
+  void release(neso_rt::block *b);
+
+  // bind.cpp: from the caller's tensors to slots, memory and addresses.
+  neso_status bind(const neso_tensor *inputs, size_t input_count, const neso_tensor *outputs, size_t output_count);
+  neso_status measure_outputs();
+  neso_status size_output(int32_t index, const neso_tensor *given);
+  neso_status locate_buffers();
+  void fill_args();
+  // outputs.cpp: from memory to the caller's tensors.
+  neso_status hand_out(neso_tensor *outputs);
+  // walk.cpp: the steps.
+  neso_status walk(int32_t subplan);
+
+private:
+  neso_status read_input(int32_t index, const neso_tensor &given, int64_t **define, bool *changed);
+  neso_status read_scalar(int32_t index, const neso_tensor &given, int64_t **define, bool *changed);
+  neso_status check_equal(const neso_tensor *given);
+  neso_status lay_out_inputs(const neso_tensor *given);
+  neso_status place_input(int32_t index, const neso_tensor &given, const int64_t *strides);
+  neso_status hand_out_tensor(int32_t index, neso_tensor *out);
+  neso_status run_step(const neso_rt::step &s, bool *ended);
+  neso_status launch(const neso_rt::step &s);
+  neso_status copy(const neso_rt::fbs::Copy *row);
+  neso_status fill(const neso_rt::fbs::Fill *row);
+  neso_status load_scalar(const neso_rt::fbs::LoadScalar *row);
+  neso_status store_scalar(const neso_rt::fbs::StoreScalar *row);
+  neso_status notify(const neso_rt::step &s, int32_t subplan, int64_t index, bool after);
+  neso_status extent_check(int32_t buffer, int64_t first, int64_t last, int64_t item_bytes) const;
+  neso_arg resolve(const neso_rt::fbs::Arg &a) const;
+};
+
+namespace neso_rt {
+/// An address that no step may use yet: its arena or output is sized by a later step.
+inline char *const kNotYet = reinterpret_cast<char *>(~uintptr_t(0));
+
+/// The text of a failed guard, with "{N}" replaced by slot N.
+neso_status guard_failed(const flatbuffers::String *message, const int64_t *slots, int32_t slot_count);
+} // namespace neso_rt

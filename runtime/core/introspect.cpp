@@ -1,0 +1,113 @@
+// The questions that a caller may ask a loaded model.
+#include <stdio.h>
+
+#include "core/model.h"
+
+using namespace neso_rt;
+
+namespace {
+neso_status bad_index(const char *what, int32_t index, size_t count) {
+  return fail(NESO_INVALID_ARGUMENT, "%s %d does not exist: the model has %zu", what, index, count);
+}
+bool inside(int32_t index, size_t count) { return index >= 0 && size_t(index) < count; }
+const char *text(const flatbuffers::String *s) { return s ? s->c_str() : ""; }
+} // namespace
+
+extern "C" {
+
+int32_t neso_model_input_count(const neso_model *m) { return int32_t(m->plan.inputs.size()); }
+int32_t neso_model_output_count(const neso_model *m) { return int32_t(m->plan.outputs.size()); }
+
+neso_status neso_model_input(const neso_model *m, int32_t index, neso_value_info *out) {
+  if (!inside(index, m->plan.inputs.size())) return bad_index("input", index, m->plan.inputs.size());
+  const plan_input &in = m->plan.inputs[index];
+  static const neso_value_kind kinds[] = {NESO_VALUE_TENSOR, NESO_VALUE_INT, NESO_VALUE_FLOAT, NESO_VALUE_BOOL, NESO_VALUE_TEXT, NESO_VALUE_NONE};
+  *out = {in.name, kinds[int(in.kind)], neso_dtype(in.dtype), in.dims.size, m->dims.data() + m->input_dims[index], in.mutated, in.optional_value};
+  return NESO_OK;
+}
+
+neso_status neso_model_output(const neso_model *m, int32_t index, neso_value_info *out) {
+  if (!inside(index, m->plan.outputs.size())) return bad_index("output", index, m->plan.outputs.size());
+  const plan_output &o = m->plan.outputs[index];
+  static const neso_value_kind kinds[] = {NESO_VALUE_TENSOR, NESO_VALUE_INT, NESO_VALUE_FLOAT, NESO_VALUE_BOOL, NESO_VALUE_NONE};
+  *out = {o.name, kinds[int(o.kind)], neso_dtype(o.dtype), o.dims.size, m->dims.data() + m->output_dims[index], 0, 0};
+  return NESO_OK;
+}
+
+int32_t neso_model_constant_count(const neso_model *m) { return int32_t(m->plan.constants.size()); }
+neso_status neso_model_constant(const neso_model *m, int32_t index, neso_constant_info *out) {
+  if (!inside(index, m->plan.constants.size())) return bad_index("constant", index, m->plan.constants.size());
+  const plan_constant &c = m->plan.constants[index];
+  *out = {c.name, neso_constant_kind(c.kind), c.mutated,
+          {const_cast<uint8_t *>(c.data), c.sizes.data, c.strides.present ? c.strides.data : nullptr, c.sizes.size, neso_dtype(c.dtype), NESO_CPU, 0}};
+  return NESO_OK;
+}
+
+int32_t neso_model_kernel_count(const neso_model *m) { return int32_t(m->plan.kernels.size()); }
+neso_status neso_model_kernel(const neso_model *m, int32_t index, neso_kernel_info *out) {
+  if (!inside(index, m->plan.kernels.size())) return bad_index("kernel", index, m->plan.kernels.size());
+  const plan_kernel &k = m->plan.kernels[index];
+  const auto *source = k.row->source();
+  *out = {k.name, m->target >= 0 ? text(k.row->symbols()->Get(uint32_t(m->target))) : "", text(k.row->doc()), k.arg_count, k.scratch_bytes,
+          source ? int32_t(source->size()) : 0};
+  return NESO_OK;
+}
+
+const char *neso_model_kernel_source(const neso_model *m, int32_t kernel, int32_t line) {
+  if (!inside(kernel, m->plan.kernels.size())) return nullptr;
+  const auto *source = m->plan.kernels[kernel].row->source();
+  if (!source || !inside(line, source->size())) return nullptr;
+  const fbs::SourceLine *row = source->Get(uint32_t(line));
+  static thread_local char line_text[512];
+  snprintf(line_text, sizeof line_text, "%s:%d%s%s", text(row->file()), row->line(), row->function() ? " in " : "", text(row->function()));
+  return line_text;
+}
+
+int32_t neso_model_target_count(const neso_model *m) { return m->plan.root->targets() ? int32_t(m->plan.root->targets()->size()) : 0; }
+neso_status neso_model_target(const neso_model *m, int32_t index, neso_target_info *out) {
+  size_t count = size_t(neso_model_target_count(m));
+  if (!inside(index, count)) return bad_index("target", index, count);
+  const fbs::Target *row = m->plan.root->targets()->Get(uint32_t(index));
+  const member *code = row->member() ? m->files.find(row->member()->c_str(), row->member()->size()) : nullptr;
+  *out = {row->kind() == fbs::TargetKind::Cuda ? NESO_CUDA : NESO_CPU, text(row->arch()), code ? code->size : 0, index == m->target};
+  return NESO_OK;
+}
+
+int32_t neso_model_symbol_count(const neso_model *m) { return m->plan.root->symbols() ? int32_t(m->plan.root->symbols()->size()) : 0; }
+neso_status neso_model_symbol(const neso_model *m, int32_t index, neso_symbol_info *out) {
+  size_t count = size_t(neso_model_symbol_count(m));
+  if (!inside(index, count)) return bad_index("symbol", index, count);
+  const fbs::Symbol *row = m->plan.root->symbols()->Get(uint32_t(index));
+  *out = {text(row->name()), row->min(), row->max(), row->hint()};
+  return NESO_OK;
+}
+
+const char *neso_model_metadata(const neso_model *m, const char *key) {
+  const fbs::Plan *root = m->plan.root;
+  const struct { const char *key; const flatbuffers::String *value; } own[] = {
+      {"model", root->model()}, {"producer", root->producer()}, {"in_spec", root->in_spec()}, {"out_spec", root->out_spec()}};
+  for (const auto &row : own)
+    if (strcmp(row.key, key) == 0) return row.value ? row.value->c_str() : nullptr;
+  for (uint32_t i = 0; root->metadata() && i < root->metadata()->size(); ++i)
+    if (strcmp(text(root->metadata()->Get(i)->key()), key) == 0) return text(root->metadata()->Get(i)->value());
+  return nullptr;
+}
+const char *neso_model_metadata_key(const neso_model *m, int32_t index) {
+  const auto *rows = m->plan.root->metadata();
+  return rows && inside(index, rows->size()) ? text(rows->Get(uint32_t(index))->key()) : nullptr;
+}
+
+neso_status neso_model_get_stats(const neso_model *m, neso_model_stats *out) {
+  *out = {};
+  out->package_bytes = m->size;
+  for (const member &f : m->files.members()) {
+    constexpr char tail[] = "/plan";
+    if (f.name_size > 5 && memcmp(f.name + f.name_size - 5, tail, 5) == 0) out->plan_bytes += f.size;
+  }
+  for (const plan_constant &c : m->plan.constants) out->constant_bytes += size_t(c.bytes);
+  out->step_count = int64_t(m->plan.steps.size());
+  out->launch_count = m->plan.launch_count;
+  out->load_ms = m->load_ms;
+  return NESO_OK;
+}
+}

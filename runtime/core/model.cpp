@@ -1,0 +1,292 @@
+#include "core/model.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "abi/archive.h"
+#include "core/strided.h"
+
+using namespace neso_rt;
+
+neso_model::~neso_model() {
+  for (uint8_t *p : aligned_constants) free(p);
+  free(aligned_plan);
+  if (mapped && bytes) munmap(const_cast<uint8_t *>(bytes), size);
+}
+
+namespace {
+// Constants up to this many bytes are checked at load by default; reading more would make loading depend on the model's size.
+constexpr uint64_t kCheckedByDefault = 32u << 20;
+
+neso_status map_file(const char *path, neso_model *m) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return fail(NESO_FILE_UNREADABLE, "cannot open '%s': %s", path, strerror(errno));
+  struct stat info;
+  neso_status status = NESO_OK;
+  if (fstat(file, &info) != 0) {
+    status = fail(NESO_FILE_UNREADABLE, "cannot read '%s': %s", path, strerror(errno));
+  } else if (!S_ISREG(info.st_mode)) {
+    status = fail(NESO_FILE_UNREADABLE, "cannot read '%s': it is not a file", path);
+  } else if (info.st_size == 0) {
+    status = fail(NESO_NOT_A_PACKAGE, "'%s' is empty, not a Neso package", path);
+  } else {
+    void *memory = mmap(nullptr, size_t(info.st_size), PROT_READ, MAP_PRIVATE, file, 0);
+    if (memory == MAP_FAILED) {
+      status = fail(NESO_FILE_UNREADABLE, "cannot map '%s': %s", path, strerror(errno));
+    } else {
+      m->bytes = static_cast<const uint8_t *>(memory);
+      m->size = size_t(info.st_size);
+      m->mapped = true;
+    }
+  }
+  close(file);
+  return status;
+}
+
+bool ends_with(const member &m, const char *tail, size_t n) { return m.name_size >= n && memcmp(m.name + m.name_size - n, tail, n) == 0; }
+
+// "data/neso/<name>/plan"; without a name, the only model of the package.
+neso_status find_plan(const neso_model &m, const char *name, const member **out) {
+  constexpr char tail[] = "/plan";
+  constexpr size_t folder = sizeof NESO_ARCHIVE_MODEL_FOLDER - 1;
+  char names[512] = "";
+  const member *only = nullptr;
+  int models = 0;
+  for (const member &f : m.files.members()) {
+    if (f.name_size <= folder + sizeof tail - 1 || memcmp(f.name, NESO_ARCHIVE_MODEL_FOLDER, folder) != 0 || !ends_with(f, tail, sizeof tail - 1)) continue;
+    const char *start = f.name + folder;
+    size_t length = f.name_size - folder - (sizeof tail - 1);
+    if (name && strlen(name) == length && memcmp(name, start, length) == 0) {
+      *out = &f;
+      return NESO_OK;
+    }
+    only = &f;
+    ++models;
+    size_t used = strlen(names);
+    snprintf(names + used, sizeof names - used, "%s%.*s", used ? ", " : "", int(length), start);
+  }
+  if (models == 0) return fail(NESO_NOT_A_PACKAGE, "not a Neso package: the archive holds no compiled model (is it the .pt2 itself? compile it first)");
+  if (name) return fail(NESO_NO_SUCH_MODEL, "the package holds no model '%s'; it holds: %s", name, names);
+  if (models > 1) return fail(NESO_NO_SUCH_MODEL, "the package holds several models, name one of: %s", names);
+  *out = only;
+  return NESO_OK;
+}
+
+const member *member_of(const neso_model &m, const flatbuffers::String *name) {
+  return name ? m.files.find(name->c_str(), name->size()) : nullptr;
+}
+
+neso_status verify_members(const neso_model &m, neso_check check) {
+  uint64_t constants = 0;
+  for (const member &f : m.files.members()) constants += f.size;
+  bool all = check == NESO_CHECK_ALL || constants <= kCheckedByDefault;
+  if (all)
+    for (const member &f : m.files.members()) NESO_TRY(archive::verify(f));
+  return NESO_OK;
+}
+
+const neso_static_kernel *find_static(const neso_model_options &o, const char *symbol) {
+  for (size_t i = 0; i < o.static_kernel_count; ++i)
+    if (strcmp(o.static_kernels[i].symbol, symbol) == 0) return &o.static_kernels[i];
+  return nullptr;
+}
+
+neso_status resolve_with(neso_model *m, const neso_model_options &o, int32_t target) {
+  for (size_t k = 0; k < m->plan.kernels.size(); ++k) {
+    const fbs::Kernel *row = m->plan.kernels[k].row;
+    const char *symbol = row->symbols()->Get(uint32_t(target))->c_str();
+    const neso_static_kernel *linked = find_static(o, symbol);
+    m->functions[k] = linked ? linked->function : reinterpret_cast<neso_cpu_kernel_fn>(m->code.symbol(symbol));
+    if (!m->functions[k]) return fail(NESO_PACKAGE_MALFORMED, "the package's code does not hold kernel '%s' (symbol '%s')", m->plan.kernels[k].name, symbol);
+  }
+  m->target = target;
+  return NESO_OK;
+}
+
+// The last target that this machine can run, or the one asked for.
+neso_status load_code(neso_model *m, const neso_model_options &o) {
+  NESO_TRY(m->functions.resize(m->plan.kernels.size()));
+  if (m->plan.kernels.size() == 0) return NESO_OK;
+  const auto *targets = m->plan.root->targets();
+  char held[256] = "";
+  int32_t best = -1;
+  for (uint32_t t = 0; targets && t < targets->size(); ++t) {
+    const char *arch = targets->Get(t)->arch() ? targets->Get(t)->arch()->c_str() : "";
+    size_t used = strlen(held);
+    snprintf(held + used, sizeof held - used, "%s%s", used ? ", " : "", arch);
+    if (targets->Get(t)->kind() != fbs::TargetKind::Cpu) continue;
+    if (o.arch ? strcmp(o.arch, arch) == 0 && cpu_supports(arch) : cpu_supports(arch)) best = int32_t(t);
+  }
+  if (best < 0)
+    return fail(NESO_NO_FITTING_TARGET, "the package holds code for %s, and none of it %s; compile it for this machine (--arch native)", held[0] ? held : "no target",
+                o.arch ? "is the architecture asked for and fit for this machine" : "runs on this machine");
+  const fbs::Target *target = targets->Get(uint32_t(best));
+  const member *f = member_of(*m, target->member());
+  if (target->member() && !f) return fail(NESO_PACKAGE_MEMBER_MISSING, "the package does not hold its own code '%s'", target->member()->c_str());
+  if (f) {
+    NESO_TRY(archive::verify(*f));
+    NESO_TRY(m->code.load(f->data, f->size));
+  }
+  return resolve_with(m, o, best);
+}
+
+neso_status attach_constants(neso_model *m, const neso_model_options &o) {
+  for (size_t i = 0; i < o.constant_count; ++i) {
+    const neso_tensor &given = o.constants[i];
+    plan_constant *found = nullptr;
+    for (plan_constant &c : m->plan.constants)
+      if (strcmp(c.name, o.constant_names[i]) == 0) found = &c;
+    if (!found) return fail(NESO_NO_SUCH_NAME, "the model has no constant '%s'", o.constant_names[i]);
+    if (int(given.dtype) != int(found->dtype) || given.rank != found->sizes.size)
+      return fail(NESO_INVALID_ARGUMENT, "constant '%s' is given with another dtype or rank than the model's", found->name);
+    int64_t contiguous[kMaxRank], strides[kMaxRank];
+    contiguous_strides(found->sizes.data, found->sizes.size, contiguous);
+    for (int32_t d = 0; d < found->sizes.size; ++d) {
+      if (given.sizes[d] != found->sizes[d])
+        return fail(NESO_INVALID_ARGUMENT, "constant '%s' has size %lld in dimension %d, the model's has %lld", found->name, (long long)given.sizes[d], d,
+                    (long long)found->sizes[d]);
+      strides[d] = given.strides ? given.strides[d] : contiguous[d];
+    }
+    const int64_t *expected = found->strides.present ? found->strides.data : contiguous;
+    if (!same_layout(found->sizes.data, strides, expected, given.rank))
+      return fail(NESO_INVALID_ARGUMENT, "constant '%s' must be given with the model's strides", found->name);
+    found->data = static_cast<const uint8_t *>(given.data);
+  }
+  NESO_TRY(m->aligned_constants.resize(m->plan.constants.size()));
+  for (size_t i = 0; i < m->plan.constants.size(); ++i) {
+    plan_constant &c = m->plan.constants[i];
+    if (!c.data) {
+      if (c.bytes == 0) continue;
+      return fail(NESO_CONSTANT_MISSING, "constant '%s' is not in the package and was not given", c.name);
+    }
+    if (reinterpret_cast<uintptr_t>(c.data) % item_size(int(c.dtype)) == 0 && (m->mapped || reinterpret_cast<uintptr_t>(c.data) % kAlign == 0)) continue;
+    size_t bytes = (size_t(c.bytes) + kAlign - 1) / kAlign * kAlign;
+    m->aligned_constants[i] = static_cast<uint8_t *>(aligned_alloc(kAlign, bytes ? bytes : kAlign));
+    if (!m->aligned_constants[i]) return fail(NESO_OUT_OF_MEMORY, "out of memory: %zu bytes for constant '%s'", bytes, c.name);
+    memcpy(m->aligned_constants[i], c.data, size_t(c.bytes));
+    c.data = m->aligned_constants[i];
+  }
+  return NESO_OK;
+}
+
+const char *symbol_of(const plan &p, int32_t slot, int64_t *min, int64_t *max) {
+  const auto *symbols = p.root->symbols();
+  for (uint32_t i = 0; symbols && i < symbols->size(); ++i)
+    if (symbols->Get(i)->slot() == slot) {
+      if (min) *min = symbols->Get(i)->min();
+      if (max) *max = symbols->Get(i)->max();
+      return symbols->Get(i)->name() ? symbols->Get(i)->name()->c_str() : nullptr;
+    }
+  return nullptr;
+}
+
+// A dimension's range: of the constant, the symbol, or unknown.
+neso_dim dim_of_slot(const plan &p, int32_t slot) {
+  if (slot >= 0 && slot < p.slot_constants) {
+    int64_t value = p.root->slot_constants()->Get(uint32_t(slot));
+    return {value, value, nullptr};
+  }
+  neso_dim d{0, INT64_MAX, nullptr};
+  if (slot >= 0) d.symbol = symbol_of(p, slot, &d.min, &d.max);
+  return d;
+}
+
+neso_status describe_values(neso_model *m) {
+  const plan &p = m->plan;
+  size_t total = 0;
+  for (const plan_input &in : p.inputs) total += size_t(in.dims.size);
+  for (const plan_output &out : p.outputs) total += size_t(out.dims.size);
+  NESO_TRY(m->dims.resize(total));
+  NESO_TRY(m->input_dims.resize(p.inputs.size()));
+  NESO_TRY(m->output_dims.resize(p.outputs.size()));
+  int32_t at = 0;
+  for (size_t i = 0; i < p.inputs.size(); ++i) {
+    m->input_dims[i] = at;
+    for (const fbs::InputDim &dim : p.inputs[i].dims) {
+      neso_dim d = dim_of_slot(p, dim.equal());
+      if (dim.define() != -1) d.symbol = symbol_of(p, dim.define(), nullptr, nullptr);
+      if (dim.min() > d.min) d.min = dim.min();
+      if (dim.max() < d.max) d.max = dim.max();
+      m->dims[at++] = d;
+    }
+  }
+  for (size_t i = 0; i < p.outputs.size(); ++i) {
+    m->output_dims[i] = at;
+    for (int32_t slot : p.outputs[i].dims) m->dims[at++] = dim_of_slot(p, slot);
+  }
+  return NESO_OK;
+}
+
+neso_status load(neso_model *m, const neso_model_options *options) {
+  double start = now_ms();
+  neso_model_options o{};
+  if (options) {
+    size_t n = options->struct_size < sizeof o ? options->struct_size : sizeof o;
+    if (n < sizeof(size_t)) return fail(NESO_INVALID_ARGUMENT, "neso_model_options.struct_size is not set");
+    memcpy(&o, options, n);
+  }
+  NESO_TRY(m->files.open(m->bytes, m->size));
+  const member *plan_file = nullptr;
+  NESO_TRY(find_plan(*m, o.name, &plan_file));
+  NESO_TRY(archive::verify(*plan_file));
+  const uint8_t *plan_bytes = plan_file->data;
+  if (reinterpret_cast<uintptr_t>(plan_bytes) % 16 != 0) {
+    m->aligned_plan = static_cast<uint8_t *>(aligned_alloc(kAlign, (plan_file->size + kAlign) / kAlign * kAlign));
+    if (!m->aligned_plan) return fail(NESO_OUT_OF_MEMORY, "out of memory: %zu bytes for the plan", plan_file->size);
+    memcpy(m->aligned_plan, plan_bytes, plan_file->size);
+    plan_bytes = m->aligned_plan;
+  }
+  NESO_TRY(m->plan.open(plan_bytes, plan_file->size, m->files));
+  NESO_TRY(verify_members(*m, o.check));
+  NESO_TRY(load_code(m, o));
+  NESO_TRY(attach_constants(m, o));
+  NESO_TRY(describe_values(m));
+  m->load_ms = now_ms() - start;
+  return NESO_OK;
+}
+
+neso_status finish(neso_model *m, neso_status status, const neso_model_options *options, neso_model **out) {
+  if (status == NESO_OK) status = load(m, options);
+  if (status == NESO_OK) *out = m;
+  else neso_model_free(m);
+  return status;
+}
+
+neso_model *make_model() {
+  void *memory = malloc(sizeof(neso_model));
+  return memory ? new (memory) neso_model : nullptr;
+}
+} // namespace
+
+extern "C" {
+
+neso_status neso_model_load(const char *path, const neso_model_options *options, neso_model **out_model) {
+  if (!path || !out_model) return fail(NESO_INVALID_ARGUMENT, "neso_model_load needs a path and a place for the model");
+  *out_model = nullptr;
+  neso_model *m = make_model();
+  if (!m) return fail(NESO_OUT_OF_MEMORY, "out of memory");
+  return finish(m, map_file(path, m), options, out_model);
+}
+
+neso_status neso_model_load_memory(const void *bytes, size_t size, const neso_model_options *options, neso_model **out_model) {
+  if (!bytes || !out_model) return fail(NESO_INVALID_ARGUMENT, "neso_model_load_memory needs bytes and a place for the model");
+  *out_model = nullptr;
+  neso_model *m = make_model();
+  if (!m) return fail(NESO_OUT_OF_MEMORY, "out of memory");
+  m->bytes = static_cast<const uint8_t *>(bytes);
+  m->size = size;
+  return finish(m, NESO_OK, options, out_model);
+}
+
+void neso_model_free(neso_model *model) {
+  if (!model) return;
+  model->~neso_model();
+  free(model);
+}
+}

@@ -1,0 +1,28 @@
+// neso_model: a package opened, checked, its code loaded. Immutable once loaded, but for the count of what it lends.
+#pragma once
+#include "core/plan.h"
+#include "device/cpu/code.h"
+
+/// Everything that neso_run needs of a model, shared by all its contexts.
+struct neso_model {
+  // The bytes of the package: mapped (owned) or the caller's.
+  const uint8_t *bytes = nullptr;
+  size_t size = 0;
+  bool mapped = false;
+  neso_rt::archive files;
+  neso_rt::plan plan;
+  uint8_t *aligned_plan = nullptr;      // own copies when the package's memory is not aligned
+  neso_rt::array<uint8_t *> aligned_constants;
+  neso_rt::cpu_code code;
+  int32_t target = -1;                  // index of the chosen one; -1: all kernels are linked statically, or there are none
+  neso_rt::array<neso_cpu_kernel_fn> functions; // one a kernel
+  // For introspection, in the order of inputs and outputs.
+  neso_rt::array<neso_dim> dims;
+  neso_rt::array<int32_t> input_dims, output_dims; // first element in dims
+  double load_ms = 0;
+
+  neso_model() = default;
+  neso_model(const neso_model &) = delete;
+  neso_model &operator=(const neso_model &) = delete;
+  ~neso_model();
+};

@@ -1,0 +1,363 @@
+#include "core/plan.h"
+
+#include "abi/archive.h"
+#include "core/sizes.h"
+
+namespace neso_rt {
+namespace {
+
+template <typename T> span<T> numbers(const flatbuffers::Vector<T> *v) {
+  if (!v) return {};
+  return {reinterpret_cast<const T *>(v->Data()), int32_t(v->size()), true};
+}
+template <typename T> span<T> structs(const flatbuffers::Vector<const T *> *v) {
+  if (!v) return {};
+  return {reinterpret_cast<const T *>(v->Data()), int32_t(v->size()), true};
+}
+const char *text(const flatbuffers::String *s) { return s ? s->c_str() : ""; }
+template <typename T> size_t count(const flatbuffers::Vector<flatbuffers::Offset<T>> *v) { return v ? v->size() : 0; }
+template <typename E> bool known(E value, E last) { return uint8_t(value) <= uint8_t(last); }
+} // namespace
+
+neso_status plan::slot(int64_t index, const char *where) const {
+  return index >= 0 && index < slot_count ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "%s names slot %lld of %d", where, (long long)index, slot_count);
+}
+neso_status plan::slot_or_none(int64_t index, const char *where) const { return index == -1 ? NESO_OK : slot(index, where); }
+neso_status plan::writable_slot(int64_t index, const char *where) const {
+  NESO_TRY(slot(index, where));
+  return index >= slot_constants ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "%s writes constant slot %lld", where, (long long)index);
+}
+neso_status plan::slots(span<int32_t> indices, const char *where) const {
+  for (int32_t i : indices) NESO_TRY(slot(i, where));
+  return NESO_OK;
+}
+neso_status plan::buffer(int64_t index, const char *where) const {
+  return index >= 0 && index < buffers.size ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "%s names buffer %lld of %d", where, (long long)index, buffers.size);
+}
+
+neso_status plan::check_header(const uint8_t *bytes, size_t size) {
+  // 64: deepest nesting of tables; the table count bounds the work that a hostile plan can ask for.
+  flatbuffers::Verifier verifier(bytes, size, 64, 64u << 20);
+  if (size < 8 || !fbs::PlanBufferHasIdentifier(bytes)) return fail(NESO_PACKAGE_MALFORMED, "the plan does not carry its mark");
+  if (!fbs::VerifyPlanBuffer(verifier)) return fail(NESO_PACKAGE_MALFORMED, "the plan's tables are damaged");
+  root = fbs::GetPlan(bytes);
+  if (root->format_major() > NESO_PLAN_MAJOR)
+    return fail(NESO_PACKAGE_TOO_NEW, "the package has format %d.%d, this runtime reads up to %d.x; use a newer runtime", root->format_major(),
+                root->format_minor(), NESO_PLAN_MAJOR);
+  return root->format_major() == 0 ? fail(NESO_PACKAGE_MALFORMED, "the plan has no format version") : NESO_OK;
+}
+
+neso_status plan::open(const uint8_t *bytes, size_t size, const archive &files) {
+  NESO_TRY(check_header(bytes, size));
+  NESO_TRY(read_sizes());
+  NESO_TRY(read_inputs());
+  NESO_TRY(read_constants(files));
+  size_t arenas = count(root->arenas());
+  NESO_TRY(arena_slots.resize(arenas));
+  NESO_TRY(arena_late.resize(arenas));
+  for (size_t i = 0; i < arenas; ++i) {
+    const fbs::Arena *row = root->arenas()->Get(i);
+    NESO_TRY(slot(row->bytes(), "an arena"));
+    arena_slots[i] = row->bytes();
+    arena_late[i] = row->late();
+  }
+  NESO_TRY(read_buffers());
+  NESO_TRY(read_outputs());
+  NESO_TRY(read_kernels());
+  return read_subplans();
+}
+
+neso_status plan::read_sizes() {
+  slot_count = root->slot_count();
+  if (slot_count < 0 || slot_count > 1 << 24) return fail(NESO_PACKAGE_MALFORMED, "the plan has %d slots", slot_count);
+  size_t constants = root->slot_constants() ? root->slot_constants()->size() : 0;
+  if (constants > size_t(slot_count)) return fail(NESO_PACKAGE_MALFORMED, "the plan has more constant slots than slots");
+  slot_constants = int32_t(constants);
+  size_program = structs(root->size_program());
+  for (const fbs::SizeInst &inst : size_program) {
+    if (!known(inst.op(), fbs::SizeOp::MAX)) return fail(NESO_PACKAGE_MALFORMED, "the size program holds unknown operation %d", int(inst.op()));
+    NESO_TRY(writable_slot(inst.dst(), "the size program"));
+    int arity = size_op_arity(inst.op());
+    NESO_TRY(slot(inst.a(), "the size program"));
+    if (arity > 1) NESO_TRY(slot(inst.b(), "the size program"));
+    if (arity > 2) NESO_TRY(slot(inst.c(), "the size program"));
+  }
+  if (const fbs::SizeRange *range = root->prologue()) {
+    prologue_begin = range->begin();
+    prologue_end = range->end();
+  }
+  if (prologue_begin < 0 || prologue_end < prologue_begin || prologue_end > size_program.size)
+    return fail(NESO_PACKAGE_MALFORMED, "the prologue lies outside the size program");
+  for (size_t i = 0; i < count(root->guards()); ++i) NESO_TRY(slot(root->guards()->Get(i)->slot(), "a guard"));
+  for (size_t i = 0; i < count(root->symbols()); ++i) NESO_TRY(slot(root->symbols()->Get(i)->slot(), "a symbol"));
+  return NESO_OK;
+}
+
+neso_status plan::read_inputs() {
+  NESO_TRY(inputs.resize(count(root->inputs())));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const fbs::Input *row = root->inputs()->Get(i);
+    plan_input &in = inputs[i];
+    in.name = text(row->name());
+    in.kind = row->kind();
+    in.dtype = row->dtype();
+    in.dims = structs(row->dims());
+    in.strides = numbers(row->strides());
+    in.align = row->align();
+    in.mutated = row->mutated();
+    in.optional_value = row->optional_value();
+    in.scalar = row->scalar() ? *row->scalar() : fbs::InputDim(-1, -1, INT64_MIN, INT64_MAX);
+    if (!known(in.kind, fbs::InputKind::MAX) || !known(in.dtype, fbs::DType::MAX)) return fail(NESO_PACKAGE_MALFORMED, "input %zu has an unknown kind or dtype", i);
+    if (in.dims.size > kMaxRank) return fail(NESO_PACKAGE_MALFORMED, "input %zu has %d dimensions", i, in.dims.size);
+    if (in.strides.present && in.strides.size != in.dims.size) return fail(NESO_PACKAGE_MALFORMED, "input %zu has another number of strides than of dimensions", i);
+    if (in.align < 1 || in.align > 4096 || (in.align & (in.align - 1))) return fail(NESO_PACKAGE_MALFORMED, "input %zu asks for alignment %d", i, in.align);
+    for (const fbs::InputDim &dim : in.dims) {
+      if (dim.define() != -1) NESO_TRY(writable_slot(dim.define(), "an input"));
+      NESO_TRY(slot_or_none(dim.equal(), "an input"));
+    }
+    if (in.scalar.define() != -1) NESO_TRY(writable_slot(in.scalar.define(), "a scalar input"));
+    NESO_TRY(slot_or_none(in.scalar.equal(), "a scalar input"));
+    NESO_TRY(slots(in.strides, "an input's strides"));
+  }
+  return NESO_OK;
+}
+
+neso_status plan::read_constants(const archive &files) {
+  NESO_TRY(constants.resize(count(root->constants())));
+  for (size_t i = 0; i < constants.size(); ++i) {
+    const fbs::Constant *row = root->constants()->Get(i);
+    plan_constant &c = constants[i];
+    c.name = text(row->name());
+    c.kind = row->kind();
+    c.dtype = row->dtype();
+    c.sizes = numbers(row->sizes());
+    c.strides = numbers(row->strides());
+    c.bytes = int64_t(row->bytes());
+    c.mutated = row->mutated();
+    if (!known(c.kind, fbs::ConstantKind::MAX) || !known(c.dtype, fbs::DType::MAX))
+      return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has an unknown kind or dtype", c.name);
+    if (c.sizes.size > kMaxRank || (c.strides.present && c.strides.size != c.sizes.size))
+      return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a wrong number of dimensions", c.name);
+    int64_t last = 0;
+    bool empty = false;
+    for (int32_t d = 0; d < c.sizes.size; ++d) {
+      int64_t size = c.sizes[d], stride = c.strides.present ? c.strides[d] : 1, reach;
+      if (size < 0 || stride < 0) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a negative size or stride", c.name);
+      empty |= size == 0;
+      if (size > 1 && (__builtin_mul_overflow(size - 1, stride, &reach) || __builtin_add_overflow(last, reach, &last)))
+        return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is too large", c.name);
+    }
+    if (!c.strides.present) {
+      last = 1;
+      for (int64_t size : c.sizes)
+        if (__builtin_mul_overflow(last, size ? size : 1, &last)) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is too large", c.name);
+      --last;
+    }
+    int64_t item = int64_t(item_size(int(c.dtype)));
+    if (c.bytes < 0 || c.bytes > kMaxBytes || (!empty && last > c.bytes / item - 1)) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is larger than its bytes", c.name);
+    if (!row->member()) continue;
+    const member *m = files.find(row->member()->c_str(), row->member()->size());
+    if (!m) return fail(NESO_PACKAGE_MEMBER_MISSING, "constant '%s' lies in '%s', which the package does not hold", c.name, text(row->member()));
+    if (row->offset() > m->size || row->bytes() > m->size - row->offset())
+      return fail(NESO_PACKAGE_MALFORMED, "constant '%s' reaches past the end of '%s'", c.name, text(row->member()));
+    c.data = m->data + row->offset();
+  }
+  return NESO_OK;
+}
+
+neso_status plan::read_buffers() {
+  buffers = structs(root->buffers());
+  for (int32_t i = 0; i < buffers.size; ++i) {
+    const fbs::Buffer &b = buffers[i];
+    if (!known(b.location(), fbs::Location::MAX) || !known(b.dtype(), fbs::DType::MAX)) return fail(NESO_PACKAGE_MALFORMED, "buffer %d has an unknown location or dtype", i);
+    const size_t limits[] = {inputs.size(), constants.size(), arena_slots.size(), count(root->outputs())};
+    if (b.index() < 0 || size_t(b.index()) >= limits[uint8_t(b.location())]) return fail(NESO_PACKAGE_MALFORMED, "buffer %d lies in memory that does not exist", i);
+    if (b.location() == fbs::Location::Input && inputs[b.index()].kind != fbs::InputKind::Tensor) return fail(NESO_PACKAGE_MALFORMED, "buffer %d lies in a scalar input", i);
+    NESO_TRY(slot_or_none(b.offset(), "a buffer"));
+    NESO_TRY(slot(b.bytes(), "a buffer"));
+  }
+  return NESO_OK;
+}
+
+neso_status plan::read_outputs() {
+  NESO_TRY(outputs.resize(count(root->outputs())));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const fbs::Output *row = root->outputs()->Get(i);
+    plan_output &out = outputs[i];
+    out = {text(row->name()), row->kind(), row->dtype(), row->buffer(), numbers(row->dims()), numbers(row->strides()), row->offset(), row->slot(), row->late()};
+    if (!known(out.kind, fbs::OutputKind::MAX) || !known(out.dtype, fbs::DType::MAX)) return fail(NESO_PACKAGE_MALFORMED, "output %zu has an unknown kind or dtype", i);
+    if (out.dims.size > kMaxRank) return fail(NESO_PACKAGE_MALFORMED, "output %zu has %d dimensions", i, out.dims.size);
+    if (out.strides.present && out.strides.size != out.dims.size) return fail(NESO_PACKAGE_MALFORMED, "output %zu has another number of strides than of dimensions", i);
+    NESO_TRY(slots(out.dims, "an output"));
+    NESO_TRY(slots(out.strides, "an output's strides"));
+    NESO_TRY(slot_or_none(out.offset, "an output"));
+    if (out.kind == fbs::OutputKind::Tensor) NESO_TRY(buffer(out.buffer, "an output"));
+    else if (out.kind != fbs::OutputKind::None) NESO_TRY(slot(out.slot, "an output"));
+    has_late_sizes |= out.late;
+  }
+  return NESO_OK;
+}
+
+neso_status plan::read_kernels() {
+  size_t targets = count(root->targets());
+  for (size_t t = 0; t < targets; ++t)
+    if (!known(root->targets()->Get(t)->kind(), fbs::TargetKind::MAX)) return fail(NESO_PACKAGE_MALFORMED, "target %zu is of an unknown kind", t);
+  NESO_TRY(kernels.resize(count(root->kernels())));
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const fbs::Kernel *row = root->kernels()->Get(i);
+    kernels[i] = {text(row->name()), row, row->arg_count(), row->scratch_bytes(), row->program_ns(), row->serial()};
+    if (row->arg_count() < 0 || row->arg_count() > 1 << 16) return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' has %d arguments", kernels[i].name, row->arg_count());
+    if (row->scratch_bytes() < 0 || row->scratch_bytes() > int64_t(1) << 32) return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' asks for too much scratch memory", kernels[i].name);
+    if (count(row->symbols()) != targets) return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' does not have one symbol a target", kernels[i].name);
+    if (row->scratch_bytes() > max_scratch) max_scratch = row->scratch_bytes();
+  }
+  return NESO_OK;
+}
+
+neso_status plan::read_subplans() {
+  size_t total = 0;
+  NESO_TRY(subplans.resize(count(root->subplans())));
+  for (size_t i = 0; i < subplans.size(); ++i) {
+    const fbs::SubPlan *row = root->subplans()->Get(i);
+    if ((row->steps() == nullptr) != (row->steps_type() == nullptr) || (row->steps() && row->steps()->size() != row->steps_type()->size()))
+      return fail(NESO_PACKAGE_MALFORMED, "sub-plan %zu has untyped steps", i);
+    total += row->steps() ? row->steps()->size() : 0;
+  }
+  NESO_TRY(steps.resize(total));
+  int32_t at = 0;
+  for (size_t i = 0; i < subplans.size(); ++i) {
+    const fbs::SubPlan *row = root->subplans()->Get(i);
+    subplans[i].begin = at;
+    for (uint32_t s = 0; row->steps() && s < row->steps()->size(); ++s)
+      NESO_TRY(read_step(int32_t(i), fbs::Step(row->steps_type()->Get(s)), row->steps()->Get(s), &steps[at++]));
+    subplans[i].end = at;
+  }
+  return NESO_OK;
+}
+
+neso_status plan::read_launch(const fbs::Launch *row, step *out) {
+  if (row->kernel() < 0 || size_t(row->kernel()) >= kernels.size()) return fail(NESO_PACKAGE_MALFORMED, "a launch names kernel %d of %zu", row->kernel(), kernels.size());
+  out->a = row->kernel();
+  out->args = structs(row->args());
+  const plan_kernel &kernel = kernels[out->a];
+  if (out->args.size != kernel.arg_count) return fail(NESO_PACKAGE_MALFORMED, "a launch gives %d arguments to kernel '%s', which has %d", out->args.size, kernel.name, kernel.arg_count);
+  for (const fbs::Arg &arg : out->args) {
+    switch (arg.kind()) {
+    case fbs::ArgKind::Buffer:
+      NESO_TRY(buffer(arg.index(), kernel.name));
+      NESO_TRY(slot_or_none(arg.offset(), kernel.name));
+      break;
+    case fbs::ArgKind::Slot:
+    case fbs::ArgKind::SlotF32:
+    case fbs::ArgKind::SlotF64:
+      NESO_TRY(slot(arg.index(), kernel.name));
+      break;
+    case fbs::ArgKind::I64:
+    case fbs::ArgKind::F32:
+    case fbs::ArgKind::F64:
+    case fbs::ArgKind::Null:
+      break;
+    default:
+      return fail(NESO_PACKAGE_MALFORMED, "a launch of kernel '%s' has an argument of unknown kind %d", kernel.name, int(arg.kind()));
+    }
+  }
+  const int32_t grid[3] = {row->grid_x(), row->grid_y(), row->grid_z()};
+  for (int i = 0; i < 3; ++i) {
+    NESO_TRY(slot(grid[i], "a launch grid"));
+    out->grid[i] = grid[i];
+  }
+  out->first_arg = arg_total;
+  if (__builtin_add_overflow(arg_total, out->args.size, &arg_total)) return fail(NESO_PACKAGE_MALFORMED, "the plan has too many launch arguments");
+  ++launch_count;
+  return NESO_OK;
+}
+
+// Sub-plans may refer only to later ones, so that walking them always ends.
+neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, step *out) {
+  *out = {};
+  out->kind = kind;
+  out->row = row;
+  if (!row) return fail(NESO_PACKAGE_MALFORMED, "a step has no body");
+  auto later = [&](int32_t index) {
+    return index > subplan && size_t(index) < subplans.size() ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "sub-plan %d may not refer to sub-plan %d", subplan, index);
+  };
+  switch (kind) {
+  case fbs::Step::Launch:
+    return read_launch(static_cast<const fbs::Launch *>(row), out);
+  case fbs::Step::EvalSizes: {
+    const fbs::SizeRange *range = static_cast<const fbs::EvalSizes *>(row)->range();
+    has_late_sizes = true;
+    if (!range || range->begin() < 0 || range->end() < range->begin() || range->end() > size_program.size) return fail(NESO_PACKAGE_MALFORMED, "a step evaluates sizes outside the size program");
+    out->a = range->begin();
+    out->b = range->end();
+    return NESO_OK;
+  }
+  case fbs::Step::Copy: {
+    const fbs::Copy *copy = static_cast<const fbs::Copy *>(row);
+    NESO_TRY(buffer(copy->dst(), "a copy"));
+    NESO_TRY(buffer(copy->src(), "a copy"));
+    span<int32_t> sizes = numbers(copy->sizes()), dst = numbers(copy->dst_strides()), src = numbers(copy->src_strides());
+    if (sizes.size > kMaxRank || dst.size != sizes.size || src.size != sizes.size || copy->item() < 1 || copy->item() > 16) return fail(NESO_PACKAGE_MALFORMED, "a copy has a wrong number of strides or item size");
+    NESO_TRY(slots(sizes, "a copy"));
+    NESO_TRY(slots(dst, "a copy"));
+    NESO_TRY(slots(src, "a copy"));
+    NESO_TRY(slot_or_none(copy->dst_offset(), "a copy"));
+    return slot_or_none(copy->src_offset(), "a copy");
+  }
+  case fbs::Step::Fill: {
+    const fbs::Fill *fill = static_cast<const fbs::Fill *>(row);
+    NESO_TRY(buffer(fill->buffer(), "a fill"));
+    int32_t item = fill->item();
+    if (item != 1 && item != 2 && item != 4 && item != 8) return fail(NESO_PACKAGE_MALFORMED, "a fill has items of %d bytes", item);
+    return slot(fill->count(), "a fill");
+  }
+  case fbs::Step::Guard:
+    out->a = static_cast<const fbs::Guard *>(row)->slot();
+    return slot(out->a, "a guard");
+  case fbs::Step::LoadScalar: {
+    const fbs::LoadScalar *load = static_cast<const fbs::LoadScalar *>(row);
+    has_late_sizes = true;
+    NESO_TRY(buffer(load->buffer(), "a scalar load"));
+    NESO_TRY(slot_or_none(load->offset(), "a scalar load"));
+    if (!known(load->dtype(), fbs::DType::F64)) return fail(NESO_PACKAGE_MALFORMED, "a scalar load has an unusable dtype");
+    return writable_slot(load->slot(), "a scalar load");
+  }
+  case fbs::Step::StoreScalar: {
+    const fbs::StoreScalar *store = static_cast<const fbs::StoreScalar *>(row);
+    NESO_TRY(buffer(store->buffer(), "a scalar store"));
+    NESO_TRY(slot_or_none(store->offset(), "a scalar store"));
+    if (!known(store->dtype(), fbs::DType::F64)) return fail(NESO_PACKAGE_MALFORMED, "a scalar store has an unusable dtype");
+    return slot(store->slot(), "a scalar store");
+  }
+  case fbs::Step::If: {
+    const fbs::If *branch = static_cast<const fbs::If *>(row);
+    out->a = branch->slot();
+    out->b = branch->then_plan();
+    out->c = branch->else_plan();
+    NESO_TRY(slot(out->a, "a branch"));
+    NESO_TRY(later(out->b));
+    return later(out->c);
+  }
+  case fbs::Step::While: {
+    const fbs::While *loop = static_cast<const fbs::While *>(row);
+    out->a = loop->cond_plan();
+    out->b = loop->slot();
+    out->c = loop->body_plan();
+    NESO_TRY(slot(out->b, "a loop"));
+    NESO_TRY(later(out->a));
+    return later(out->c);
+  }
+  case fbs::Step::Return:
+    return NESO_OK;
+  case fbs::Step::GrowArena:
+    out->a = static_cast<const fbs::GrowArena *>(row)->arena();
+    return out->a >= 0 && size_t(out->a) < arena_slots.size() ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "a step names arena %d", out->a);
+  case fbs::Step::AllocOutput:
+    out->a = static_cast<const fbs::AllocOutput *>(row)->output();
+    return out->a >= 0 && size_t(out->a) < outputs.size() ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "a step names output %d", out->a);
+  default:
+    return fail(NESO_PACKAGE_TOO_NEW, "the plan has a step of unknown kind %d; use a newer runtime", int(kind));
+  }
+}
+
+} // namespace neso_rt

@@ -1,0 +1,120 @@
+// A plan (abi/plan.fbs) checked and ready to walk. After plan::open has said NESO_OK, every slot, buffer, constant, kernel, sub-plan
+// and enumeration value that the plan mentions is known to exist, so that the walker checks nothing but sizes.
+//
+// The plan's own bytes stay in use: vectors of numbers and structs are read where they lie. Only the steps are unpacked, into one
+// flat array in which each sub-plan is a range.
+#pragma once
+#include "abi/plan_generated.h"
+#include "core/archive.h"
+
+namespace neso_rt {
+namespace fbs = neso::fbs;
+
+inline constexpr int kMaxRank = 64;
+
+template <typename T> struct span {
+  const T *data = nullptr;
+  int32_t size = 0;
+  bool present = false; // an absent vector differs from an empty one
+  const T &operator[](int32_t i) const { return data[i]; }
+  const T *begin() const { return data; }
+  const T *end() const { return data + size; }
+};
+
+struct plan_input {
+  const char *name;
+  fbs::InputKind kind;
+  fbs::DType dtype;
+  span<fbs::InputDim> dims;
+  span<int32_t> strides;
+  int32_t align;
+  bool mutated, optional_value;
+  fbs::InputDim scalar;
+};
+
+struct plan_output {
+  const char *name;
+  fbs::OutputKind kind;
+  fbs::DType dtype;
+  int32_t buffer;
+  span<int32_t> dims, strides;
+  int32_t offset, slot;
+  bool late;
+};
+
+struct plan_constant {
+  const char *name;
+  fbs::ConstantKind kind;
+  fbs::DType dtype;
+  span<int64_t> sizes, strides;
+  const uint8_t *data; // nullptr: the caller gives it
+  int64_t bytes;
+  bool mutated;
+};
+
+struct plan_kernel {
+  const char *name;
+  const fbs::Kernel *row;
+  int32_t arg_count;
+  int64_t scratch_bytes;
+  float program_ns;
+  bool serial;
+};
+
+struct step {
+  fbs::Step kind;
+  int32_t a, b, c;       // meaning by kind, below
+  const void *row;       // the step's own table
+  span<fbs::Arg> args;   // Launch
+  int32_t grid[3];       // Launch: slots
+  int32_t first_arg;     // Launch: index of its first argument among those of all launches
+};
+// Launch: a kernel.   EvalSizes: [a, b) of the size program.   If: a slot, b then, c else.   While: a condition, b slot, c body.
+// GrowArena: a arena.   AllocOutput: a output.   Others: row.
+
+struct step_range {
+  int32_t begin, end; // in plan::steps
+};
+
+class plan {
+public:
+  /// `member` holds the plan; `files` the other parts. Both borrowed as long as the plan lives. Code is not touched.
+  neso_status open(const uint8_t *bytes, size_t size, const archive &files);
+
+  const fbs::Plan *root = nullptr;
+  int32_t slot_count = 0, slot_constants = 0;
+  span<fbs::SizeInst> size_program;
+  int32_t prologue_begin = 0, prologue_end = 0;
+  array<plan_input> inputs;
+  array<plan_output> outputs;
+  array<plan_constant> constants;
+  span<fbs::Buffer> buffers;
+  array<int32_t> arena_slots; // slot of each arena's bytes
+  array<bool> arena_late;
+  array<plan_kernel> kernels;
+  array<step> steps;
+  array<step_range> subplans;
+  int32_t arg_total = 0;      // arguments of all launches
+  int64_t launch_count = 0;
+  int64_t max_scratch = 0;
+  bool has_late_sizes = false; // slots change while the steps run
+
+private:
+  neso_status check_header(const uint8_t *bytes, size_t size);
+  neso_status read_sizes();
+  neso_status read_inputs();
+  neso_status read_constants(const archive &files);
+  neso_status read_buffers();
+  neso_status read_outputs();
+  neso_status read_kernels();
+  neso_status read_subplans();
+  neso_status read_step(int32_t subplan, fbs::Step kind, const void *row, step *out);
+  neso_status read_launch(const fbs::Launch *row, step *out);
+  neso_status slot(int64_t index, const char *where) const;
+  neso_status slot_or_none(int64_t index, const char *where) const;
+  neso_status writable_slot(int64_t index, const char *where) const;
+  neso_status slots(span<int32_t> indices, const char *where) const;
+  neso_status buffer(int64_t index, const char *where) const;
+};
+
+} // namespace neso_rt

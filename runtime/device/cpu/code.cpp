@@ -1,0 +1,81 @@
+#include "device/cpu/code.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace neso_rt {
+namespace {
+neso_status write_all(int file, const uint8_t *bytes, size_t size) {
+  while (size) {
+    ssize_t n = write(file, bytes, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return fail(NESO_OUT_OF_MEMORY, "no memory for the package's code (%zu bytes): %s", size, strerror(errno));
+    bytes += n;
+    size -= size_t(n);
+  }
+  return NESO_OK;
+}
+
+// The dynamic loader trusts what it loads; the cheap mistakes are caught here. Checksums guard against the rest.
+neso_status check_elf(const uint8_t *bytes, size_t size) {
+#if defined(__x86_64__)
+  constexpr uint16_t machine = EM_X86_64;
+#else
+  constexpr uint16_t machine = EM_AARCH64;
+#endif
+  Elf64_Ehdr header;
+  if (size < sizeof header) return fail(NESO_PACKAGE_MALFORMED, "the package's code is too short to be a shared object");
+  memcpy(&header, bytes, sizeof header);
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_DYN || header.e_machine != machine)
+    return fail(NESO_PACKAGE_MALFORMED, "the package's code is not a shared object for this machine");
+  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > size || size_t(header.e_phnum) * sizeof(Elf64_Phdr) > size - header.e_phoff)
+    return fail(NESO_PACKAGE_MALFORMED, "the package's code has a damaged header");
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    memcpy(&segment, bytes + header.e_phoff + size_t(i) * sizeof segment, sizeof segment);
+    if (segment.p_offset > size || segment.p_filesz > size - segment.p_offset)
+      return fail(NESO_PACKAGE_MALFORMED, "a segment of the package's code reaches past its end");
+  }
+  return NESO_OK;
+}
+} // namespace
+
+bool cpu_supports(const char *arch) {
+#if defined(__x86_64__)
+  if (strcmp(arch, "x86-64") == 0) return true;
+  if (strcmp(arch, "x86-64-v2") == 0) return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
+  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  if (strcmp(arch, "x86-64-v3") == 0) return v3;
+  if (strcmp(arch, "x86-64-v4") == 0)
+    return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return false;
+#else
+  return strcmp(arch, "aarch64") == 0;
+#endif
+}
+
+cpu_code::~cpu_code() {
+  if (handle_) dlclose(handle_);
+  if (file_ >= 0) close(file_);
+}
+
+neso_status cpu_code::load(const uint8_t *bytes, size_t size) {
+  NESO_TRY(check_elf(bytes, size));
+  file_ = memfd_create("neso-code", MFD_CLOEXEC);
+  if (file_ < 0) return fail(NESO_CODE_NOT_LOADED, "cannot make an anonymous file for the package's code: %s", strerror(errno));
+  NESO_TRY(write_all(file_, bytes, size));
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", file_);
+  handle_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!handle_) return fail(NESO_CODE_NOT_LOADED, "cannot load the package's code: %s", dlerror());
+  return NESO_OK;
+}
+
+void *cpu_code::symbol(const char *name) const { return handle_ ? dlsym(handle_, name) : nullptr; }
+
+} // namespace neso_rt

@@ -1,0 +1,255 @@
+/* Neso's runtime: loads packages (.neso) and runs them. This is the whole interface.
+ *
+ *     neso_model *model;
+ *     neso_context *context;
+ *     if (neso_model_load("resnet.neso", NULL, &model) || neso_context_create(model, NULL, &context)) puts(neso_error_text());
+ *     int64_t sizes[] = {1, 3, 224, 224};
+ *     neso_tensor in = {.data = pixels, .dtype = NESO_F32, .rank = 4, .sizes = sizes};
+ *     neso_tensor out = {0};
+ *     neso_run(context, &in, 1, &out, 1);          // out.data: the logits, valid until the context's next run
+ *
+ * Names: neso_<noun>_<verb>; what a call gives back comes last and is called out_*. Calls return neso_status (0: done) and never
+ * throw; after a failure neso_error_text() says what happened, per thread.
+ *
+ * Threads: a model is immutable and may be used by any number of threads at once. A context serves one call at a time; make one per
+ * concurrent run (contexts share the model's constants and code). Nothing here depends on environment variables or global state. */
+#ifndef NESO_NESO_H
+#define NESO_NESO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/kernel_abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(NESO_BUILDING_SHARED)
+#define NESO_API __attribute__((visibility("default")))
+#else
+#define NESO_API
+#endif
+
+#define NESO_VERSION_MAJOR 0
+#define NESO_VERSION_MINOR 1
+
+typedef enum neso_status {
+#define NESO_STATUS(name, value, code, text) NESO_##name = value,
+#include "abi/status.def"
+#undef NESO_STATUS
+} neso_status;
+
+/* "E0824": the code under which the documentation explains a status; "" for NESO_OK. */
+NESO_API const char *neso_status_code(neso_status status);
+/* "INPUT_DTYPE". */
+NESO_API const char *neso_status_name(neso_status status);
+/* What went wrong in this thread's last failed call: what, where, what was expected. Valid until the thread's next failure. */
+NESO_API const char *neso_error_text(void);
+
+/* Element types. Bit layouts are IEEE 754, bfloat16 and OCP FP8; complex numbers are pairs, real part first. */
+typedef enum neso_dtype {
+  NESO_BOOL, NESO_U8, NESO_U16, NESO_U32, NESO_U64, NESO_I8, NESO_I16, NESO_I32, NESO_I64,
+  NESO_F8E4M3FN, NESO_F8E5M2, NESO_F8E4M3FNUZ, NESO_F8E5M2FNUZ, NESO_F8E8M0FNU, NESO_F16, NESO_BF16, NESO_F32, NESO_F64,
+  NESO_C32, NESO_C64, NESO_C128
+} neso_dtype;
+/* Bytes of one element; 0 for a value outside the enumeration. */
+NESO_API size_t neso_dtype_size(neso_dtype dtype);
+/* "f32", "bf16", "i64", "bool"; "?" outside. */
+NESO_API const char *neso_dtype_name(neso_dtype dtype);
+
+typedef enum neso_device_kind { NESO_CPU = 0, NESO_CUDA = 1 } neso_device_kind;
+
+/* A tensor in the caller's or the context's memory; the fields of a DLTensor. Sizes and strides count elements, outermost first. */
+typedef struct neso_tensor {
+  void *data;             /* element 0 */
+  const int64_t *sizes;   /* rank of them */
+  const int64_t *strides; /* rank of them, or NULL: contiguous */
+  int32_t rank;
+  neso_dtype dtype;
+  neso_device_kind device;
+  int32_t device_index;
+} neso_tensor;
+
+/* ---- Models ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct neso_model neso_model;
+
+typedef enum neso_check {
+  NESO_CHECK_DEFAULT = 0, /* plan and code, and constants of up to 32 MiB in all: loading stays independent of the model's size */
+  NESO_CHECK_ALL = 1      /* every byte */
+} neso_check;
+
+/* A kernel that is linked into the program (a package compiled with --format object). */
+typedef struct neso_static_kernel {
+  const char *symbol;
+  neso_cpu_kernel_fn function;
+} neso_static_kernel;
+
+typedef struct neso_model_options {
+  size_t struct_size;  /* sizeof(neso_model_options): lets later versions add fields */
+  const char *name;    /* which model of the package; NULL: its only one */
+  const char *arch;    /* "x86-64-v3": use that code; NULL: the best that this machine can run */
+  neso_check check;
+  const neso_static_kernel *static_kernels; /* looked up before the package's code; borrowed during the call */
+  size_t static_kernel_count;
+  const char *const *constant_names; /* constants given by the caller, by name; they replace those of the package */
+  const neso_tensor *constants;      /* contiguous; borrowed as long as the model lives, not copied */
+  size_t constant_count;
+} neso_model_options;
+
+/* Opens a package. The file is mapped, not read; it must not be changed while the model lives. options may be NULL. */
+NESO_API neso_status neso_model_load(const char *path, const neso_model_options *options, neso_model **out_model);
+/* The same from memory, which the caller keeps until the model is freed. Constants are used where they lie when `bytes` is aligned to
+ * 64, else copied. */
+NESO_API neso_status neso_model_load_memory(const void *bytes, size_t size, const neso_model_options *options, neso_model **out_model);
+/* Frees the model. Its contexts must be gone. NULL is allowed. */
+NESO_API void neso_model_free(neso_model *model);
+
+/* Introspection. Strings and arrays belong to the model. Indices out of range give 0, NULL or -1. */
+typedef enum neso_value_kind {
+  NESO_VALUE_TENSOR, NESO_VALUE_INT, NESO_VALUE_FLOAT, NESO_VALUE_BOOL, NESO_VALUE_TEXT, NESO_VALUE_NONE
+} neso_value_kind;
+typedef struct neso_dim {
+  int64_t min, max;    /* both inclusive; equal for a fixed size */
+  const char *symbol;  /* "s0", or NULL: fixed, or an expression of other sizes */
+} neso_dim;
+typedef struct neso_value_info {
+  const char *name;
+  neso_value_kind kind; /* Int, float and bool values are passed as 0-d tensors of I64, F64, BOOL; text and none are not passed */
+  neso_dtype dtype;
+  int32_t rank;
+  const neso_dim *dims;
+  int mutated;  /* inputs: the run writes to the caller's memory */
+  int optional; /* inputs: the export fixed the value, data may be NULL */
+} neso_value_info;
+NESO_API int32_t neso_model_input_count(const neso_model *model);
+NESO_API int32_t neso_model_output_count(const neso_model *model);
+NESO_API neso_status neso_model_input(const neso_model *model, int32_t index, neso_value_info *out_info);
+NESO_API neso_status neso_model_output(const neso_model *model, int32_t index, neso_value_info *out_info);
+
+typedef enum neso_constant_kind { NESO_PARAMETER, NESO_BUFFER, NESO_TENSOR_CONSTANT, NESO_FOLDED_CONSTANT } neso_constant_kind;
+typedef struct neso_constant_info {
+  const char *name; /* fully qualified, as in state_dict() */
+  neso_constant_kind kind;
+  int mutated;        /* runs change it: each context has its own copy */
+  neso_tensor tensor; /* the value as stored; read-only. data is NULL while the caller has not given it */
+} neso_constant_info;
+NESO_API int32_t neso_model_constant_count(const neso_model *model);
+NESO_API neso_status neso_model_constant(const neso_model *model, int32_t index, neso_constant_info *out_info);
+
+typedef struct neso_kernel_info {
+  const char *name;
+  const char *symbol;
+  const char *doc;
+  int32_t arg_count;
+  int64_t scratch_bytes;
+  int32_t source_count;
+} neso_kernel_info;
+NESO_API int32_t neso_model_kernel_count(const neso_model *model);
+NESO_API neso_status neso_model_kernel(const neso_model *model, int32_t index, neso_kernel_info *out_info);
+/* Line `line` of the sources that a kernel computes: "model.py:12 in forward". Valid until this thread's next call; NULL past the last. */
+NESO_API const char *neso_model_kernel_source(const neso_model *model, int32_t kernel, int32_t line);
+
+typedef struct neso_target_info {
+  neso_device_kind kind;
+  const char *arch;
+  size_t code_bytes;
+  int chosen;
+} neso_target_info;
+NESO_API int32_t neso_model_target_count(const neso_model *model);
+NESO_API neso_status neso_model_target(const neso_model *model, int32_t index, neso_target_info *out_info);
+
+typedef struct neso_symbol_info {
+  const char *name;
+  int64_t min, max, hint;
+} neso_symbol_info;
+NESO_API int32_t neso_model_symbol_count(const neso_model *model);
+NESO_API neso_status neso_model_symbol(const neso_model *model, int32_t index, neso_symbol_info *out_info);
+
+/* Keys "model", "producer", "in_spec", "out_spec" (PyTorch's serialised tree specs) and what the user gave; NULL: no such key. */
+NESO_API const char *neso_model_metadata(const neso_model *model, const char *key);
+/* The user's keys in order; NULL past the last. */
+NESO_API const char *neso_model_metadata_key(const neso_model *model, int32_t index);
+
+typedef struct neso_model_stats {
+  size_t package_bytes, plan_bytes, constant_bytes;
+  int64_t step_count;       /* steps of all sub-plans */
+  int64_t launch_count;     /* launches among them */
+  double load_ms;
+} neso_model_stats;
+NESO_API neso_status neso_model_get_stats(const neso_model *model, neso_model_stats *out_stats);
+
+/* ---- Contexts -------------------------------------------------------------------------------------------------------------- */
+
+typedef struct neso_context neso_context;
+
+/* Calls body(data, i) for every i in [0, n), on any threads, and returns when all are done. i names the worker: no two calls with the
+ * same i run at once. n is at most the context's `threads`. */
+typedef void (*neso_parallel_for)(void *user, int n, void (*body)(void *data, int i), void *data);
+
+/* One step of a run, for profilers and debuggers. */
+typedef struct neso_step_event {
+  int64_t step;        /* number of the step in its sub-plan */
+  int32_t subplan;
+  const char *what;    /* "launch", "copy", … */
+  const char *kernel;  /* name, for launches */
+  uint32_t grid[3];
+  int after;           /* 0: before the step, 1: after it */
+} neso_step_event;
+
+typedef struct neso_context_options {
+  size_t struct_size;             /* sizeof(neso_context_options) */
+  int threads;                    /* 0: one per core that the process may use; 1: everything on the calling thread */
+  neso_parallel_for parallel_for; /* the caller's threads; NULL: the context's own, kept between runs */
+  void *parallel_for_user;
+  /* Memory of the arena, of outputs and of copies; NULL: the C library. 64-byte aligned; NULL return: NESO_OUT_OF_MEMORY. */
+  void *(*allocate)(void *user, size_t bytes);
+  void (*release)(void *user, void *memory, size_t bytes);
+  void *allocator_user;
+  /* Called around each step; a non-zero return ends the run with NESO_CANCELLED. NULL: no cost. */
+  int (*on_step)(void *user, const neso_step_event *event);
+  void *on_step_user;
+  /* What kernels print (tl.device_print); NULL: stderr. One line, without newline. May be called from several threads. */
+  void (*on_print)(void *user, const char *line);
+  void *on_print_user;
+} neso_context_options;
+
+/* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it. */
+NESO_API neso_status neso_context_create(const neso_model *model, const neso_context_options *options, neso_context **out_context);
+/* Frees the context and all memory that it gave to the caller. NULL is allowed. */
+NESO_API void neso_context_free(neso_context *context);
+
+/* Runs the model. inputs: in flattened order, borrowed during the call; one with data == NULL stands for a none or text value.
+ * outputs: where out[i].data is NULL it is set to memory of the context or, for an output that is a view of an input or a constant, to
+ * that memory; valid until the context's next run or its end. Where out[i].data is given, dtype, rank and sizes must be the output's
+ * and the result is written there, with the given strides (NULL: contiguous). Sizes and strides set by the call belong to the context.
+ * After a failure the context is usable as before; the contents of the caller's outputs and of mutated inputs are unspecified if the
+ * failure came from a kernel, untouched otherwise. */
+NESO_API neso_status neso_run(neso_context *context, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
+                              size_t output_count);
+
+/* A buffer that the model mutates (see neso_constant_info.mutated), as this context's runs have left it; writable between runs. */
+NESO_API neso_status neso_context_buffer(neso_context *context, const char *name, neso_tensor *out_tensor);
+/* Puts all mutated buffers back to the values stored in the package. */
+NESO_API neso_status neso_context_reset_buffers(neso_context *context);
+
+typedef struct neso_context_stats {
+  size_t arena_bytes;    /* held for intermediates */
+  size_t output_bytes;   /* held for outputs and for copies of inputs */
+  size_t buffer_bytes;   /* copies of mutated buffers */
+  size_t scratch_bytes;  /* of all threads */
+  int threads;
+  int64_t steps;         /* executed in the last run */
+} neso_context_stats;
+NESO_API neso_status neso_context_get_stats(const neso_context *context, neso_context_stats *out_stats);
+
+/* Launches one kernel of the package by name over a grid of programs, on the context's threads. Arguments in the order of the kernel's
+ * parameters, without the constexpr ones; pointers as the caller's memory. */
+NESO_API neso_status neso_kernel_launch(neso_context *context, const char *name, const uint32_t grid[3], const union neso_arg *args,
+                                        size_t arg_count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

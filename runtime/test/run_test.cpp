@@ -1,0 +1,394 @@
+// Runs of plans made by hand: sizes, layouts, checks, aliasing, mutation, control flow. Expected values are worked out by hand.
+#include "test/harness.h"
+
+using namespace neso_test;
+using B = PackageBuilder;
+
+TEST(Run, OnePackageServesEverySizeInRange) {
+  Loaded m(addThenDouble().package());
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  for (int64_t n : {2, 100, 3, 3}) {
+    Tensor x({n}, std::vector<float>(size_t(n), 3));
+    std::vector<neso_tensor> out(1);
+    ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+    ASSERT_EQ(out[0].rank, 1);
+    EXPECT_EQ(out[0].sizes[0], n);
+    EXPECT_EQ(floats(out[0], size_t(n)), std::vector<float>(size_t(n), 8));
+  }
+}
+
+TEST(Run, SameOutputStructMayBePassedAgain) {
+  Loaded m(addThenDouble().package());
+  std::vector<neso_tensor> out(1);
+  for (int64_t n : {4, 9, 5}) {
+    Tensor x({n}, std::vector<float>(size_t(n), float(n)));
+    ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+    EXPECT_EQ(floats(out[0], size_t(n)), std::vector<float>(size_t(n), float(2 * n + 2)));
+  }
+}
+
+TEST(Run, WritesIntoTheCallersBuffersWhateverTheirStrides) {
+  Loaded m(addThenDouble().package());
+  Tensor x({3}, {1, 2, 3});
+  alignas(64) float dense[3];
+  int64_t sizes[] = {3}, stride[] = {2};
+  float spread[6] = {9, 9, 9, 9, 9, 9};
+  std::vector<neso_tensor> out{{dense, sizes, nullptr, 1, NESO_F32, NESO_CPU, 0}};
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(std::vector<float>(dense, dense + 3), (std::vector<float>{4, 6, 8}));
+  out[0] = {spread, sizes, stride, 1, NESO_F32, NESO_CPU, 0};
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(std::vector<float>(spread, spread + 6), (std::vector<float>{4, 9, 6, 9, 8, 9}));
+}
+
+TEST(Run, AcceptsInputsOfAnyStridesAndAlignment) {
+  Loaded m(addThenDouble().package());
+  std::vector<neso_tensor> out(1);
+  Tensor x({3}, {2}, {1, 0, 2, 0, 3});
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(floats(out[0], 3), (std::vector<float>{4, 6, 8}));
+  Tensor all_equal({3}, {0}, {5});
+  ASSERT_EQ(m.run({all_equal.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(floats(out[0], 3), (std::vector<float>{12, 12, 12}));
+  Tensor backwards({3}, {-1}, {1, 2, 3});
+  backwards.t.data = backwards.data.data() + 2;
+  ASSERT_EQ(m.run({backwards.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(floats(out[0], 3), (std::vector<float>{8, 6, 4}));
+}
+
+TEST(Run, RefusesWrongInputsByNameAndStaysUsable) {
+  Loaded m(addThenDouble().package());
+  std::vector<neso_tensor> out(1), none;
+  Tensor x({3}, {1, 2, 3});
+  EXPECT_STATUS(m.run({}, out), NESO_INPUT_COUNT, "0 inputs were given, the model takes 1");
+  EXPECT_STATUS(m.run({x.t}, none), NESO_INPUT_COUNT, "room for 0 outputs");
+  neso_tensor bad = x.t;
+  bad.dtype = NESO_F64;
+  EXPECT_STATUS(m.run({bad}, out), NESO_INPUT_DTYPE, "input 0 ('x') has dtype f64, the model takes f32");
+  bad = x.t;
+  bad.rank = 0;
+  EXPECT_STATUS(m.run({bad}, out), NESO_INPUT_RANK, "has 0 dimensions, the model takes 1");
+  bad = x.t;
+  bad.data = nullptr;
+  EXPECT_STATUS(m.run({bad}, out), NESO_INPUT_MISSING, "input 0 ('x') is missing");
+  bad = x.t;
+  bad.device = NESO_CUDA;
+  EXPECT_STATUS(m.run({bad}, out), NESO_INPUT_DEVICE, "memory of the CPU");
+  Tensor small({1}, {1}), negative({3}, {1, 2, 3});
+  EXPECT_STATUS(m.run({small.t}, out), NESO_INPUT_RANGE, "size 1 in dimension 0, outside the exported range [2, 100]");
+  negative.sizes[0] = -3;
+  EXPECT_STATUS(m.run({negative.t}, out), NESO_INPUT_DIM, "-3");
+  float two[2];
+  int64_t sizes[] = {2};
+  std::vector<neso_tensor> shorter{{two, sizes, nullptr, 1, NESO_F32, NESO_CPU, 0}};
+  EXPECT_STATUS(m.run({x.t}, shorter), NESO_OUTPUT_MISMATCH, "has size 3 in dimension 0; the buffer given has 2");
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(floats(out[0], 3), (std::vector<float>{4, 6, 8}));
+}
+
+// x [s0], y [2 * s0]: y's size is checked against the prologue's result.
+TEST(Run, ChecksSizesThatDependOnOthers) {
+  B b;
+  int32_t n = B::kVariables, twice = n + 1;
+  b.size(fbs::SizeOp::Mul, twice, n, b.constant(2));
+  b.input("x", {B::dynamic(n)});
+  b.input("y", {fbs::InputDim(-1, twice, 0, INT64_MAX)});
+  Loaded m(b.package());
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  Tensor x({2}, {1, 2}), y({4}, {1, 2, 3, 4}), wrong({3}, {1, 2, 3});
+  std::vector<neso_tensor> out;
+  EXPECT_EQ(m.run({x.t, y.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_STATUS(m.run({x.t, wrong.t}, out), NESO_INPUT_DIM, "input 1 ('y') has size 3 in dimension 0, given the sizes of the other inputs it must be 4");
+  EXPECT_EQ(m.run({x.t, y.t}, out), NESO_OK) << neso_error_text();
+}
+
+TEST(Run, GuardsNameTheSizes) {
+  B b;
+  int32_t n = B::kVariables, rest = n + 1, ok = n + 2;
+  b.size(fbs::SizeOp::Mod, rest, n, b.constant(4));
+  b.size(fbs::SizeOp::Eq, ok, rest, b.constant(0));
+  b.input("x", {B::dynamic(n)});
+  b.guards.push_back(fbs::CreateGuard(b.fb, ok, b.fb.CreateString("size of x ({32}) must be a multiple of 4")));
+  Loaded m(b.package());
+  Tensor x({6}, std::vector<float>(6)), good({8}, std::vector<float>(8));
+  std::vector<neso_tensor> out;
+  EXPECT_STATUS(m.run({x.t}, out), NESO_GUARD_FAILED, "size of x (6) must be a multiple of 4");
+  EXPECT_EQ(m.run({good.t}, out), NESO_OK);
+}
+
+TEST(Run, ZeroSizesLaunchNothing) {
+  B b;
+  int32_t n = B::kVariables, bytes = n + 1;
+  b.size(fbs::SizeOp::Mul, bytes, n, b.constant(4));
+  b.input("x", {B::dynamic(n)}, fbs::DType::F32, true);
+  int32_t x = b.buffer(fbs::Location::Input, 0, bytes), y = b.buffer(fbs::Location::Output, 0, bytes);
+  b.output("y", y, {n});
+  b.launch(b.kernel("test_add", 3), {B::arg(x), B::arg(x), B::arg(y)}, n);
+  Loaded m(b.package());
+  Tensor empty({0}, {});
+  std::vector<neso_tensor> out(1);
+  ASSERT_EQ(m.run({empty.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(out[0].sizes[0], 0);
+  EXPECT_NE(out[0].data, nullptr);
+}
+
+TEST(Run, ScalarsInAndOut) {
+  B b;
+  int32_t k = B::kVariables, f = k + 1, flag = k + 2, doubled = k + 3;
+  b.scalarInput("k", fbs::InputKind::Int, B::dynamic(k, 0, 10));
+  b.scalarInput("f", fbs::InputKind::Float, B::dynamic(f));
+  b.scalarInput("flag", fbs::InputKind::Bool, B::dynamic(flag, 0, 1));
+  b.scalarInput("fixed", fbs::InputKind::Int, fbs::InputDim(k + 4, b.constant(7), INT64_MIN, INT64_MAX), true);
+  b.inputs.push_back(fbs::CreateInput(b.fb, b.fb.CreateString("nothing"), fbs::InputKind::None));
+  b.size(fbs::SizeOp::FAdd, doubled, f, f);
+  b.scalarOutput(fbs::OutputKind::Int, k);
+  b.scalarOutput(fbs::OutputKind::Float, doubled);
+  b.scalarOutput(fbs::OutputKind::Bool, flag);
+  b.scalarOutput(fbs::OutputKind::None, -1);
+  Loaded m(b.package());
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  int64_t kv = 5, seven = 7, eight = 8, eleven = 11;
+  double fv = 1.25;
+  uint8_t bv = 1;
+  auto scalar = [](void *p, neso_dtype t) { return neso_tensor{p, nullptr, nullptr, 0, t, NESO_CPU, 0}; };
+  std::vector<neso_tensor> in{scalar(&kv, NESO_I64), scalar(&fv, NESO_F64), scalar(&bv, NESO_BOOL), scalar(&seven, NESO_I64), neso_tensor{}}, out(4);
+  ASSERT_EQ(m.run(in, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(*static_cast<int64_t *>(out[0].data), 5);
+  EXPECT_EQ(*static_cast<double *>(out[1].data), 2.5);
+  EXPECT_EQ(*static_cast<uint8_t *>(out[2].data), 1);
+  EXPECT_EQ(out[1].dtype, NESO_F64);
+  EXPECT_EQ(out[3].data, nullptr);
+  in[3].data = nullptr;
+  EXPECT_EQ(m.run(in, out), NESO_OK) << neso_error_text();
+  in[3] = scalar(&eight, NESO_I64);
+  EXPECT_STATUS(m.run(in, out), NESO_INPUT_RANGE, "input 3 ('fixed') is 8, the model was exported for 7");
+  in[3].data = nullptr;
+  in[0] = scalar(&eleven, NESO_I64);
+  EXPECT_STATUS(m.run(in, out), NESO_INPUT_RANGE, "input 0 ('k') is 11, outside its range [0, 10]");
+}
+
+// The model doubles its input and its buffer in place and returns both, and the same tensor once more as a view.
+TEST(Run, MutatesInputsAndBuffersAndReturnsViews) {
+  B b;
+  std::vector<float> state{1, 2, 3, 4};
+  int32_t bytes = b.constant(16), four = b.constant(4), two = b.constant(2);
+  b.input("x", {b.fixed(4)}, fbs::DType::F32, true);
+  b.weight("state", {4}, std::string(reinterpret_cast<char *>(state.data()), 16), true, fbs::ConstantKind::Buffer);
+  int32_t x = b.buffer(fbs::Location::Input, 0, bytes), s = b.buffer(fbs::Location::Constant, 0, bytes);
+  std::vector<int32_t> strides{b.constant(1), two};
+  b.output("x_out", x, {four});
+  b.output("x_view", x, {two, two}, &strides);
+  b.output("state_half", s, {two}, nullptr, two);
+  int32_t k = b.kernel("test_double", 1);
+  b.launch(k, {B::arg(x)}, four);
+  b.launch(k, {B::arg(s)}, four);
+  Loaded m(b.package());
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  Tensor data({4}, {1, 2, 3, 4});
+  std::vector<neso_tensor> out(3);
+  ASSERT_EQ(m.run({data.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(data.data, (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(out[0].data, data.data.data());
+  EXPECT_EQ(out[1].data, data.data.data());
+  EXPECT_EQ(out[1].strides[1], 2);
+  EXPECT_EQ(floats(out[2], 2), (std::vector<float>{6, 8}));
+  // State is kept between runs; another layout is copied in and back.
+  Tensor spread({4}, {2}, {1, 9, 2, 9, 3, 9, 4, 9});
+  ASSERT_EQ(m.run({spread.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(spread.data, (std::vector<float>{2, 9, 4, 9, 6, 9, 8, 9}));
+  EXPECT_EQ(floats(out[2], 2), (std::vector<float>{12, 16}));
+  neso_tensor buffer;
+  ASSERT_EQ(neso_context_buffer(m.context, "state", &buffer), NESO_OK);
+  EXPECT_EQ(floats(buffer, 4), (std::vector<float>{4, 8, 12, 16}));
+  neso_context_reset_buffers(m.context);
+  EXPECT_EQ(floats(buffer, 4), state);
+  EXPECT_STATUS(neso_context_buffer(m.context, "other", &buffer), NESO_NO_SUCH_NAME, "mutates no buffer 'other'");
+}
+
+TEST(Run, KernelsReportAssertionsIndicesAndPrints) {
+  B b;
+  int32_t which = B::kVariables;
+  b.scalarInput("which", fbs::InputKind::Int, B::dynamic(which));
+  b.launch(b.kernel("test_report", 1), {B::slotArg(which)}, b.constant(4));
+  std::string printed;
+  neso_context_options o{};
+  o.on_print = [](void *user, const char *line) { *static_cast<std::string *>(user) += std::string(line) + "\n"; };
+  o.on_print_user = &printed;
+  Loaded m(b.package(), 1, &o);
+  std::vector<neso_tensor> out;
+  auto run = [&](int64_t v) { return m.run({{&v, nullptr, nullptr, 0, NESO_I64, NESO_CPU, 0}}, out); };
+  EXPECT_STATUS(run(0), NESO_ASSERTION_FAILED, "assertion failed in kernel 'test_report', program 3, line 12: x must be positive");
+  EXPECT_STATUS(run(1), NESO_INDEX_OUT_OF_RANGE, "index 7 is out of range for a dimension of size 4");
+  printed.clear();
+  EXPECT_EQ(run(2), NESO_OK);
+  EXPECT_EQ(printed, "pid (1, 0, 0) idx (0) x: 2.500000\n");
+}
+
+// if flag: x doubled, else: untouched. Then three more doublings in a loop over a counter kept in memory.
+TEST(Run, BranchesAndLoops) {
+  B b;
+  int32_t flag = B::kVariables, i = flag + 1, more = flag + 2, bytes = b.constant(16), four = b.constant(4);
+  b.subplans.resize(5);
+  b.scalarInput("flag", fbs::InputKind::Bool, B::dynamic(flag, 0, 1));
+  b.input("x", {b.fixed(4)}, fbs::DType::F32, true);
+  int32_t x = b.buffer(fbs::Location::Input, 1, bytes);
+  b.size(fbs::SizeOp::Copy, i, b.constant(0));        // prologue
+  b.size(fbs::SizeOp::Lt, more, i, b.constant(3));    // condition
+  b.size(fbs::SizeOp::Add, i, i, b.constant(1));      // body
+  b.prologueEnd = 1;
+  int32_t k = b.kernel("test_double", 1);
+  b.step(fbs::Step::If, fbs::CreateIf(b.fb, flag, 1, 2));
+  b.step(fbs::Step::While, fbs::CreateWhile(b.fb, 3, more, 4));
+  b.launch(k, {B::arg(x)}, four, 1);
+  b.step(fbs::Step::Return, fbs::CreateReturn(b.fb), 2);
+  fbs::SizeRange condition(1, 2), body(2, 3);
+  b.step(fbs::Step::EvalSizes, fbs::CreateEvalSizes(b.fb, &condition), 3);
+  b.launch(k, {B::arg(x)}, four, 4);
+  b.step(fbs::Step::EvalSizes, fbs::CreateEvalSizes(b.fb, &body), 4);
+  Loaded m(b.package());
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  std::vector<neso_tensor> out;
+  for (uint8_t f : {0, 1, 0}) {
+    Tensor data({4}, {1, 1, 1, 1});
+    ASSERT_EQ(m.run({{&f, nullptr, nullptr, 0, NESO_BOOL, NESO_CPU, 0}, data.t}, out), NESO_OK) << neso_error_text();
+    EXPECT_EQ(data.data, std::vector<float>(4, f ? 16 : 8));
+  }
+}
+
+// The size of the output is counted by a kernel: arena and output are sized while the plan runs.
+TEST(Run, SizesThatAreKnownOnlyLater) {
+  B b;
+  int32_t u = B::kVariables, bytes = u + 1, count_bytes = b.constant(8), four = b.constant(4), x_bytes = b.constant(16);
+  b.input("x", {b.fixed(4)});
+  b.arenas.push_back(fbs::CreateArena(b.fb, count_bytes));
+  b.arenas.push_back(fbs::CreateArena(b.fb, bytes, true));
+  int32_t x = b.buffer(fbs::Location::Input, 0, x_bytes), counter = b.buffer(fbs::Location::Arena, 0, count_bytes);
+  int32_t late = b.buffer(fbs::Location::Arena, 1, bytes), y = b.buffer(fbs::Location::Output, 0, bytes);
+  b.output("y", y, {u}, nullptr, -1, fbs::DType::F32, true);
+  b.scalarOutput(fbs::OutputKind::Int, u);
+  b.size(fbs::SizeOp::Mul, bytes, u, four);
+  b.prologueEnd = 0;
+  b.launch(b.kernel("test_count", 3), {B::arg(x), B::arg(counter), fbs::Arg(fbs::ArgKind::I64, 0, -1, 4)}, b.constant(1));
+  b.step(fbs::Step::LoadScalar, fbs::CreateLoadScalar(b.fb, counter, -1, fbs::DType::I64, u));
+  fbs::SizeRange all(0, 1);
+  b.step(fbs::Step::EvalSizes, fbs::CreateEvalSizes(b.fb, &all));
+  b.step(fbs::Step::GrowArena, fbs::CreateGrowArena(b.fb, 1));
+  b.step(fbs::Step::AllocOutput, fbs::CreateAllocOutput(b.fb, 0));
+  float one = 1;
+  uint32_t bits;
+  memcpy(&bits, &one, 4);
+  b.step(fbs::Step::Fill, fbs::CreateFill(b.fb, late, 4, bits, u));
+  b.launch(b.kernel("test_add", 3), {B::arg(late), B::arg(late), B::arg(y)}, u);
+  Loaded m(b.package());
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  std::vector<neso_tensor> out(2);
+  for (std::vector<float> v : {std::vector<float>{1, 0, 1, 0}, {0, 0, 0, 0}, {1, 1, 1, 1}, {0, 0, 0, 1}}) {
+    size_t n = size_t(v[0] + v[1] + v[2] + v[3]);
+    Tensor data({4}, v);
+    ASSERT_EQ(m.run({data.t}, out), NESO_OK) << neso_error_text();
+    EXPECT_EQ(out[0].sizes[0], int64_t(n));
+    EXPECT_EQ(floats(out[0], n), std::vector<float>(n, 2));
+    EXPECT_EQ(*static_cast<int64_t *>(out[1].data), int64_t(n));
+  }
+}
+
+TEST(Run, CopyStepsWalkAnyStrides) {
+  B b;
+  int32_t bytes = b.constant(24), one = b.constant(1);
+  b.input("x", {b.fixed(2), b.fixed(3)});
+  int32_t x = b.buffer(fbs::Location::Input, 0, bytes), y = b.buffer(fbs::Location::Output, 0, bytes);
+  b.output("y", y, b.slots({3, 2}));
+  b.step(fbs::Step::Copy, fbs::CreateCopy(b.fb, y, x, 4, b.fb.CreateVector(b.slots({3, 2})), b.fb.CreateVector(b.slots({2, 1})), b.fb.CreateVector(b.slots({1, 3}))));
+  b.step(fbs::Step::StoreScalar, fbs::CreateStoreScalar(b.fb, one, y, b.constant(4), fbs::DType::U32));
+  Loaded m(b.package());
+  Tensor data({2, 3}, {1, 2, 3, 4, 5, 6});
+  std::vector<neso_tensor> out(1);
+  ASSERT_EQ(m.run({data.t}, out), NESO_OK) << neso_error_text();
+  std::vector<float> got = floats(out[0], 6);
+  uint32_t stored;
+  memcpy(&stored, &got[1], 4);
+  EXPECT_EQ(stored, 1u);
+  got[1] = 4;
+  EXPECT_EQ(got, (std::vector<float>{1, 4, 2, 5, 3, 6}));
+}
+
+TEST(Run, BuffersThatDoNotFitAreRefused) {
+  B b;
+  int32_t n = B::kVariables, bytes = n + 1;
+  b.size(fbs::SizeOp::Mul, bytes, n, b.constant(8)); // twice what x has
+  b.input("x", {B::dynamic(n)});
+  b.buffer(fbs::Location::Input, 0, bytes);
+  Loaded m(b.package());
+  Tensor x({4}, {1, 2, 3, 4});
+  std::vector<neso_tensor> out;
+  EXPECT_STATUS(m.run({x.t}, out), NESO_SIZE_INVALID, "does not fit its memory");
+}
+
+TEST(Run, NothingIsAllocatedInSteadyState) {
+  struct Counter { int calls = 0; } counter;
+  neso_context_options o{};
+  o.allocator_user = &counter;
+  o.allocate = [](void *user, size_t bytes) { ++static_cast<Counter *>(user)->calls; return aligned_alloc(64, bytes); };
+  o.release = [](void *, void *p, size_t) { free(p); };
+  Loaded m(addThenDouble().package(), 1, &o);
+  Tensor x({50}, std::vector<float>(50)), smaller({10}, std::vector<float>(10));
+  std::vector<neso_tensor> out(1);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK);
+  int after_first = counter.calls;
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(m.run({i % 2 ? x.t : smaller.t}, out), NESO_OK);
+  EXPECT_EQ(counter.calls, after_first);
+}
+
+TEST(Run, FailedAllocationsAreStatuses) {
+  for (int allowed = 0; allowed < 2; ++allowed) {
+    int left = allowed;
+    neso_context_options o{};
+    o.allocator_user = &left;
+    o.allocate = [](void *user, size_t bytes) -> void * { return (*static_cast<int *>(user))-- > 0 ? aligned_alloc(64, bytes) : nullptr; };
+    o.release = [](void *, void *p, size_t) { free(p); };
+    Loaded m(addThenDouble().package(), 1, &o);
+    ASSERT_EQ(m.status, NESO_OK);
+    Tensor x({3}, {1, 2, 3});
+    std::vector<neso_tensor> out(1);
+    EXPECT_STATUS(m.run({x.t}, out), NESO_OUT_OF_MEMORY, "out of memory");
+    left = 10;
+    EXPECT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  }
+}
+
+TEST(Run, StepsCanBeWatchedAndCancelled) {
+  std::vector<std::string> seen;
+  neso_context_options o{};
+  o.on_step_user = &seen;
+  o.on_step = [](void *user, const neso_step_event *e) {
+    auto *list = static_cast<std::vector<std::string> *>(user);
+    list->push_back(std::string(e->after ? "after " : "before ") + e->what + " " + (e->kernel ? e->kernel : "") + " " + std::to_string(e->grid[0]));
+    return list->size() > 7 ? 1 : 0;
+  };
+  Loaded m(addThenDouble().package(), 1, &o);
+  Tensor x({3}, {1, 2, 3});
+  std::vector<neso_tensor> out(1);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK);
+  EXPECT_EQ(seen, (std::vector<std::string>{"before launch test_add 3", "after launch test_add 3", "before launch test_double 3", "after launch test_double 3"}));
+  EXPECT_STATUS(m.run({x.t}, out), NESO_CANCELLED, "the caller ended the run");
+}
+
+TEST(Run, KernelsOfAPackageAreLaunchedByName) {
+  B b;
+  b.kernelsOnly = true;
+  b.kernel("test_add_scalar", 3, 64);
+  Loaded m(b.package(), 2);
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  std::vector<float> x(100, 1), y(100);
+  union neso_arg args[3];
+  args[0].ptr = x.data();
+  args[1].ptr = y.data();
+  args[2].i64 = 41;
+  uint32_t grid[3] = {10, 10, 1};
+  ASSERT_EQ(neso_kernel_launch(m.context, "test_add_scalar", grid, args, 3), NESO_OK) << neso_error_text();
+  EXPECT_EQ(y, std::vector<float>(100, 42));
+  EXPECT_STATUS(neso_kernel_launch(m.context, "other", grid, args, 3), NESO_NO_SUCH_NAME, "no kernel 'other'");
+  EXPECT_STATUS(neso_kernel_launch(m.context, "test_add_scalar", grid, args, 2), NESO_KERNEL_ARGUMENTS, "has 3 arguments, 2 were given");
+  std::vector<neso_tensor> out;
+  EXPECT_STATUS(m.run({}, out), NESO_INVALID_ARGUMENT, "kernels only");
+}
