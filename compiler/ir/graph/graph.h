@@ -33,12 +33,13 @@ struct TensorType {
 };
 
 struct Value {
-  enum class Kind : uint8_t { Tensor, SymInt, SymFloat, SymBool, None };
+  enum class Kind : uint8_t { Tensor, SymInt, SymFloat, SymBool, None, Object /* custom object or effect token */ };
   ValueId id;
   std::string name; // unique in its graph
   Kind kind = Kind::Tensor;
   TensorType type; // Tensor
   Expr expr;       // SymInt and SymBool: the value as an expression over the model's symbols, if torch gave one
+  std::optional<double> number; // SymFloat: its value where torch knew it
 };
 
 struct Graph;
@@ -51,9 +52,14 @@ struct MemoryFormat { int value; };                        // 1 contiguous 2 cha
 struct Layout { int value; };
 struct Device { std::string type; int index = -1; };
 struct ComplexValue { double real, imag; };
-using Argument = std::variant<None, ValueId /* tensor, or any symbolic scalar value */, std::vector<ValueId> /* tensors */, int64_t, double, bool,
+struct CustomObject { std::string name, className; };      // a torchbind object, by its name in the archive
+struct ArgumentDict;
+using Argument = std::variant<None, ValueId /* tensor, or any symbolic scalar value */, std::vector<ValueId> /* tensors, or symbolic floats or bools */, int64_t, double, bool,
                               std::string, std::vector<IntOrSym>, std::vector<double>, std::vector<bool>, std::vector<std::string>, DType,
-                              MemoryFormat, Layout, Device, ComplexValue, std::shared_ptr<Graph>>;
+                              MemoryFormat, Layout, Device, ComplexValue, std::shared_ptr<Graph>,
+                              std::vector<std::vector<int64_t>>, std::vector<std::vector<double>>, std::vector<std::vector<ValueId>> /* nested tensors */,
+                              CustomObject, std::shared_ptr<ArgumentDict>>;
+struct ArgumentDict { std::vector<std::pair<std::string, Argument>> entries; }; // keyword arguments of a user kernel, in the order of the file
 
 /// One operator call. `target` is as in the file: "aten.conv2d.default" (the "torch.ops." prefix dropped), "_operator.add", "higher_order.cond",
 /// "mylib.add.default". Arguments stand at their schema positions with defaults filled in when the target is in ops.def (keyword-only ones
@@ -126,6 +132,7 @@ struct Model {
   std::vector<std::string> argumentNames; // forward's parameter names
   std::string torchVersion;
   int schemaMajor = 0, schemaMinor = 0;
+  std::vector<Diagnostic> warnings; // of reading, for the driver to show
   std::map<std::string, std::string> extraFiles; // member name below extra/ -> text (kernel bundles)
 };
 

@@ -1,0 +1,19 @@
+// The guards of an export ("L['x'].size()[0] == L['y'].size()[0]") as expressions over the model's size symbols.
+#pragma once
+#include "ir/graph/graph.h"
+
+namespace neso::pt2 {
+
+/// Reads one guard. Inputs are found by their path in model.inSpec, so inputs, inSpec and argumentNames must be set.
+/// nullopt, with the reason in `why`, if the guard speaks of what no expression can say.
+class GuardReader {
+public:
+  explicit GuardReader(const graph::Model &model);
+  std::optional<Expr> read(std::string_view text, std::string &why) const;
+
+private:
+  const graph::Model &model_;
+  std::map<std::string, int, std::less<>> leaves_; // "L['x'][0]" -> index into model.inputs
+};
+
+} // namespace neso::pt2

@@ -1,0 +1,283 @@
+#include "frontend/pt2/read.h"
+
+#include "frontend/pt2/archive.h"
+#include "frontend/pt2/guards.h"
+#include "frontend/pt2/read_graph.h"
+#include "frontend/pt2/weights.h"
+
+namespace neso::pt2 {
+namespace {
+
+using graph::Argument;
+using graph::Input;
+using graph::Output;
+using graph::ValueId;
+
+std::string trimmed(std::string_view s) {
+  size_t a = s.find_first_not_of(" \t\r\n"), b = s.find_last_not_of(" \t\r\n");
+  return a == std::string_view::npos ? std::string() : std::string(s.substr(a, b - a + 1));
+}
+
+/// The texts that say what kind of archive this is.
+Status checkHeader(const Archive &a) {
+  struct Row { const char *member, *required; bool must; };
+  for (Row row : {Row{"archive_format", "pt2", true}, Row{"archive_version", "0", false}, Row{"byteorder", "little", false}}) {
+    const Member *m = a.find(row.member);
+    if (!m && row.must) {
+      if (a.find("data.pkl") || a.find("constants.pkl")) return fail(Diag::NotAnArchive, {}, a.path(), "it is a torch.save or TorchScript file");
+      return fail(Diag::MemberMissing, a.loc(), row.member);
+    }
+    if (m && trimmed(a.text(*m)) != row.required) return fail(Diag::NotPt2, a.loc(), row.member, trimmed(a.text(*m).substr(0, 60)), row.required);
+  }
+  return Status::ok();
+}
+
+Result<std::string> chooseModel(const Archive &a, const std::string &wanted) {
+  std::vector<std::string> names;
+  for (const Member &m : a.members())
+    if (m.name.rfind("models/", 0) == 0 && m.name.size() > 12 && m.name.compare(m.name.size() - 5, 5, ".json") == 0)
+      names.push_back(m.name.substr(7, m.name.size() - 12));
+  std::string pick = !wanted.empty() ? wanted : names.size() == 1 ? names[0] : "model";
+  for (const std::string &n : names)
+    if (n == pick) return n;
+  if (names.empty()) return fail(Diag::MemberMissing, a.loc(), "models/model.json");
+  return fail(Diag::ModelChoice, a.loc(), fmt::format("'{}'", fmt::join(names, "', '")));
+}
+
+class ModelReader {
+public:
+  ModelReader(const Archive &a, std::string member) : archive_(a), r_(a.path(), std::move(member)) {}
+
+  Result<graph::Model> read(Json root, WeightTable &weights) {
+    Json version = r_.get(root, "schema_version");
+    m_.schemaMajor = r_.ok() ? static_cast<int>(r_.integer(version, "major")) : 0;
+    m_.schemaMinor = r_.ok() ? static_cast<int>(r_.integer(version, "minor")) : 0;
+    if (r_.ok() && m_.schemaMajor != 8) r_.report(Diag::SchemaVersion, m_.schemaMajor, m_.schemaMinor);
+    if (std::optional<Json> v = r_.optional(root, "torch_version")) m_.torchVersion = r_.asString(*v, "torch_version");
+    Json module = r_.get(root, "graph_module");
+    Json json = r_.ok() ? r_.get(module, "graph") : Json();
+    if (!r_.ok()) return r_.takeError();
+    GraphReader graph(r_, 0);
+    m_.graph = graph.read(json);
+    if (!r_.ok()) return r_.takeError();
+    readCallingConvention(module);
+    Json signature = r_.get(module, "signature");
+    if (r_.ok()) readInputs(signature, graph, weights);
+    if (r_.ok()) readOutputs(signature);
+    if (r_.ok()) readRanges(root);
+    if (r_.ok()) readGuards(root);
+    if (!r_.ok()) return r_.takeError();
+    for (const Member &m : archive_.members())
+      if (m.name.rfind("extra/", 0) == 0) m_.extraFiles.emplace(m.name.substr(6), std::string(archive_.text(m)));
+    return std::move(m_);
+  }
+
+private:
+  void mismatch(std::string why) { r_.report(Diag::SignatureMismatch, why); }
+
+  void readInputs(Json signature, const GraphReader &reader, WeightTable &weights) {
+    simdjson::dom::array specs = r_.array(signature, "input_specs");
+    if (!r_.ok()) return;
+    const std::vector<Argument> &args = reader.inputArguments();
+    if (specs.size() != args.size()) return mismatch(fmt::format("it lists {} inputs, the graph has {}", specs.size(), args.size()));
+    size_t i = 0;
+    for (Json spec : specs) {
+      auto [kind, body] = r_.asUnion(spec, "input_specs");
+      if (!r_.ok()) return;
+      Input in;
+      in.value = m_.graph.inputs[i];
+      if (in.value.valid()) in.name = m_.graph.value(in.value).name;
+      // The signature names the same value as the graph.
+      auto sameName = [&](std::string_view name) {
+        if (name != in.name) mismatch(fmt::format("its input {} is '{}', the graph's '{}'", i, name, in.name));
+      };
+      auto weight = [&](const char *key, graph::Weight::Kind k, bool persistent) {
+        in.kind = Input::Kind::Weight;
+        Json arg = r_.get(body, "arg");
+        if (r_.ok()) sameName(r_.string(arg, "name"));
+        std::string_view fqn = r_.string(body, key);
+        if (!r_.ok()) return;
+        Result<int> index = weights.add(m_, fqn, k, persistent, r_.loc());
+        if (!index) return r_.adopt(index.takeError());
+        in.weight = *index;
+        checkType(in, m_.weights[static_cast<size_t>(*index)]);
+      };
+      if (kind == "user_input") {
+        Json arg = r_.get(body, "arg");
+        if (r_.ok()) readUserInput(arg, in, args[i]);
+      } else if (kind == "parameter") {
+        weight("parameter_name", graph::Weight::Kind::Parameter, true);
+      } else if (kind == "buffer") {
+        Json persistent = r_.get(body, "persistent");
+        if (r_.ok()) weight("buffer_name", graph::Weight::Kind::Buffer, r_.asBool(persistent, "persistent"));
+      } else if (kind == "tensor_constant") {
+        weight("tensor_constant_name", graph::Weight::Kind::Constant, false);
+      } else if (kind == "constant_input") {
+        in.kind = Input::Kind::Constant;
+        in.name = r_.string(body, "name");
+        in.constant = args[i];
+        if (in.value.valid()) mismatch(fmt::format("its input {} is a constant, the graph's a value", i));
+      } else if (kind == "token") {
+        in.kind = Input::Kind::Token;
+      } else if (kind == "custom_obj") {
+        in.kind = Input::Kind::CustomObj;
+        in.name = r_.string(body, "custom_obj_name");
+      } else {
+        r_.report(Diag::UnknownArgument, "input_specs", kind);
+      }
+      if (!r_.ok()) return;
+      m_.inputs.push_back(std::move(in));
+      ++i;
+    }
+  }
+
+  void readUserInput(Json arg, Input &in, const Argument &fromGraph) {
+    auto [kind, value] = r_.asUnion(arg, "user_input");
+    if (!r_.ok()) return;
+    if (in.value.valid()) {
+      std::string_view name;
+      if (kind == "as_tensor" || kind == "as_custom_obj") name = r_.string(value, "name");
+      else if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool") {
+        auto [k, v] = r_.asUnion(value, "user_input");
+        if (r_.ok()) name = r_.asString(v, "user_input");
+      }
+      if (r_.ok() && name != in.name) mismatch(fmt::format("its input is '{}', the graph's '{}'", name, in.name));
+    } else {
+      in.kind = Input::Kind::Constant;
+      in.constant = fromGraph;
+    }
+  }
+
+  /// The payload and the graph must agree on what a weight is.
+  void checkType(const Input &in, const graph::Weight &w) {
+    const graph::Value &v = m_.graph.value(in.value);
+    if (v.kind != graph::Value::Kind::Tensor) return mismatch(fmt::format("'{}' is no tensor", in.name));
+    if (v.type.dtype != w.type.dtype || v.type.sizes != w.type.sizes)
+      mismatch(fmt::format("'{}' has another type or size in the graph than the weight '{}' has", in.name, w.fqn));
+  }
+
+  void readOutputs(Json signature) {
+    simdjson::dom::array specs = r_.array(signature, "output_specs");
+    if (!r_.ok()) return;
+    const std::vector<Argument> &values = m_.graph.outputs;
+    if (specs.size() != values.size()) return mismatch(fmt::format("it lists {} outputs, the graph has {}", specs.size(), values.size()));
+    size_t i = 0;
+    for (Json spec : specs) {
+      auto [kind, body] = r_.asUnion(spec, "output_specs");
+      if (!r_.ok()) return;
+      Output out;
+      out.value = values[i++];
+      if (kind == "user_output" || kind == "loss_output") {
+        out.kind = Output::Kind::User;
+      } else if (kind == "buffer_mutation") {
+        out.kind = Output::Kind::BufferMutation;
+        out.target = r_.string(body, "buffer_name");
+      } else if (kind == "parameter_mutation") {
+        out.kind = Output::Kind::ParameterMutation;
+        out.target = r_.string(body, "parameter_name");
+      } else if (kind == "user_input_mutation") {
+        out.kind = Output::Kind::InputMutation;
+        out.target = r_.string(body, "user_input_name");
+      } else if (kind == "token") {
+        out.kind = Output::Kind::Token;
+      } else if (kind == "gradient_to_parameter" || kind == "gradient_to_user_input") {
+        // A gradient is returned like any other output.
+        out.kind = Output::Kind::User;
+        out.target = r_.string(body, kind == "gradient_to_parameter" ? "parameter_name" : "user_input_name");
+      } else {
+        r_.report(Diag::UnknownArgument, "output_specs", kind);
+      }
+      if (!r_.ok()) return;
+      if (out.kind != Output::Kind::User && out.kind != Output::Kind::Token && !std::holds_alternative<ValueId>(out.value))
+        return mismatch(fmt::format("what is written to '{}' is no value", out.target));
+      if (out.kind == Output::Kind::BufferMutation || out.kind == Output::Kind::ParameterMutation) {
+        bool found = false;
+        for (const graph::Weight &w : m_.weights) found |= w.fqn == out.target;
+        if (!found) return mismatch(fmt::format("'{}' is written but is no weight", out.target));
+      }
+      if (out.kind == Output::Kind::InputMutation) {
+        bool found = false;
+        for (const Input &in : m_.inputs) found |= in.kind == Input::Kind::User && in.name == out.target;
+        if (!found) return mismatch(fmt::format("'{}' is written but is no input", out.target));
+      }
+      m_.outputs.push_back(std::move(out));
+    }
+  }
+
+  void readCallingConvention(Json module) {
+    for (Json entry : r_.array(module, "module_call_graph")) {
+      std::string_view fqn = r_.string(entry, "fqn");
+      std::optional<Json> s = r_.optional(entry, "signature");
+      if (!r_.ok()) return;
+      if (!fqn.empty() || !s) continue;
+      m_.inSpec = r_.string(*s, "in_spec");
+      m_.outSpec = r_.string(*s, "out_spec");
+      if (std::optional<Json> names = r_.optional(*s, "forward_arg_names"))
+        for (Json n : r_.asArray(*names, "forward_arg_names")) m_.argumentNames.emplace_back(r_.asString(n, "forward_arg_names"));
+      return;
+    }
+  }
+
+  void readRanges(Json root) {
+    for (auto [name, range] : r_.object(root, "range_constraints")) {
+      Interval interval;
+      if (std::optional<Json> lo = r_.optional(range, "min_val")) interval.lo = r_.asInt(*lo, "min_val");
+      if (std::optional<Json> hi = r_.optional(range, "max_val")) interval.hi = r_.asInt(*hi, "max_val");
+      if (!r_.ok()) return;
+      if (interval.lo > interval.hi) return r_.bad(name, fmt::format("its range [{}, {}] is empty", interval.lo, interval.hi));
+      m_.facts.setRange(name, interval);
+    }
+  }
+
+  void readGuards(Json root) {
+    std::optional<Json> guards = r_.optional(root, "guards_code");
+    if (!guards) return;
+    GuardReader reader(m_);
+    for (Json g : r_.asArray(*guards, "guards_code")) {
+      std::string_view text = r_.asString(g, "guards_code");
+      if (!r_.ok()) return;
+      std::string why;
+      std::optional<Expr> e = reader.read(text, why);
+      if (!e) m_.warnings.push_back(makeDiag(Diag::GuardIgnored, archive_.loc(), text, why));
+      else if (!e->isConst() || e->isConst(0)) m_.guards.push_back(*e);
+    }
+  }
+
+  const Archive &archive_;
+  JsonReader r_;
+  graph::Model m_;
+};
+
+Result<graph::Model> readArchive(const Archive &archive, const ReadOptions &options) {
+  if (Status s = checkHeader(archive); !s) return s.takeError();
+  Result<std::string> name = chooseModel(archive, options.model);
+  if (!name) return name.takeError();
+  const Member &member = *archive.find("models/" + *name + ".json");
+  if (Status s = archive.verify(member); !s) return s.takeError();
+  simdjson::dom::parser parser;
+  std::string_view text = archive.text(member);
+  Json root;
+  if (auto err = parser.parse(text.data(), text.size(), true).get(root))
+    return fail(Diag::BadJson, archive.loc(member.name), simdjson::error_message(err));
+  Result<WeightTable> weights = WeightTable::read(archive, *name, options.checkWeights);
+  if (!weights) return weights.takeError();
+  Result<graph::Model> model = ModelReader(archive, member.name).read(root, *weights);
+  if (model) model->name = *name;
+  return model;
+}
+
+} // namespace
+
+Result<graph::Model> readPt2(const std::string &path, const ReadOptions &options) {
+  Result<Archive> archive = Archive::open(path);
+  if (!archive) return archive.takeError();
+  return readArchive(*archive, options);
+}
+
+Result<graph::Model> readPt2(std::shared_ptr<const void> owner, const uint8_t *data, int64_t size, std::string name, const ReadOptions &options) {
+  Result<Archive> archive = Archive::fromMemory(std::move(owner), data, size, std::move(name));
+  if (!archive) return archive.takeError();
+  return readArchive(*archive, options);
+}
+
+} // namespace neso::pt2

@@ -1,0 +1,356 @@
+#include "frontend/pt2/read_graph.h"
+
+#include "frontend/pt2/stack_trace.h"
+
+namespace neso::pt2 {
+using graph::Argument;
+using graph::Value;
+using graph::ValueId;
+
+/// "torch.ops.aten.add.Tensor" is "aten.add.Tensor"; other targets stay.
+static std::string plainTarget(std::string_view target) {
+  constexpr std::string_view prefix = "torch.ops.";
+  if (target.substr(0, prefix.size()) == prefix) target.remove_prefix(prefix.size());
+  return std::string(target);
+}
+
+void GraphReader::collect(Json json) {
+  auto add = [&](const char *key, Value::Kind kind) {
+    std::optional<Json> table = r_.optional(json, key);
+    if (!table) {
+      if (kind == Value::Kind::Tensor) r_.bad(key, "it is missing");
+      return;
+    }
+    for (auto [name, meta] : r_.asObject(*table, key))
+      if (!metas_.emplace(name, Meta{kind, meta}).second) r_.report(Diag::DuplicateName, name);
+  };
+  add("tensor_values", Value::Kind::Tensor);
+  add("sym_int_values", Value::Kind::SymInt);
+  add("sym_bool_values", Value::Kind::SymBool);
+  add("sym_float_values", Value::Kind::SymFloat);
+  add("custom_obj_values", Value::Kind::Object);
+}
+
+void GraphReader::fillScalar(Value &v, Json meta) {
+  auto [kind, value] = r_.asUnion(meta, v.name);
+  if (!r_.ok()) return;
+  if (kind == "as_expr") {
+    std::string_view text = r_.string(meta["as_expr"].value_unsafe(), "expr_str");
+    // A float need not be an integer expression; what cannot be read stays without one and is computed by its node.
+    if (std::optional<Expr> e = r_.tryExpression(text); e && v.kind != Value::Kind::SymFloat) v.expr = *e;
+  } else if (kind == "as_int") {
+    v.expr = r_.asInt(value, v.name);
+  } else if (kind == "as_bool") {
+    v.expr = r_.asBool(value, v.name) ? 1 : 0;
+  } else if (kind == "as_float") {
+    v.number = r_.asFloat(value, v.name);
+  } else {
+    r_.report(Diag::UnknownArgument, v.name, kind);
+  }
+}
+
+ValueId GraphReader::defineOther(std::string name, Value::Kind kind) {
+  ValueId id(static_cast<int64_t>(graph_.values.size()));
+  if (!ids_.emplace(name, id).second) {
+    r_.report(Diag::DuplicateName, name);
+    return id;
+  }
+  Value v;
+  v.id = id;
+  v.name = std::move(name);
+  v.kind = kind;
+  graph_.values.push_back(std::move(v));
+  return id;
+}
+
+ValueId GraphReader::define(std::string_view name) {
+  auto it = metas_.find(name);
+  // Effect tokens are the only values without an entry in the tables.
+  ValueId id = defineOther(std::string(name), it == metas_.end() ? Value::Kind::Object : it->second.kind);
+  if (!r_.ok() || it == metas_.end()) return id;
+  Value &v = graph_.values[id.index()];
+  if (v.kind == Value::Kind::Tensor) v.type = r_.tensorType(it->second.json, name);
+  else if (v.kind != Value::Kind::Object) fillScalar(v, it->second.json);
+  return id;
+}
+
+ValueId GraphReader::use(std::string_view name) {
+  auto it = ids_.find(std::string(name));
+  if (it != ids_.end()) return it->second;
+  r_.report(Diag::UndefinedValue, name);
+  return {};
+}
+
+Argument GraphReader::argument(Json json, std::string_view field) {
+  auto [kind, value] = r_.asUnion(json, field);
+  if (!r_.ok()) return graph::None{};
+  auto name = [&](Json e) { return r_.string(e, "name"); };
+  auto tensors = [&](Json list) {
+    std::vector<ValueId> out;
+    for (Json e : r_.asArray(list, field)) {
+      std::string_view n = name(e);
+      if (r_.ok()) out.push_back(use(n));
+    }
+    return out;
+  };
+  // A list of {as_name} | {as_int/float/bool}.
+  auto symList = [&](auto onName, auto onValue) {
+    for (Json e : r_.asArray(value, field)) {
+      auto [k, v] = r_.asUnion(e, field);
+      if (!r_.ok()) return;
+      if (k == "as_name") onName(use(r_.asString(v, field)));
+      else onValue(v);
+    }
+  };
+  auto sym = [&](auto onValue) -> Argument {
+    auto [k, v] = r_.asUnion(value, field);
+    if (!r_.ok()) return graph::None{};
+    if (k == "as_name") return use(r_.asString(v, field));
+    return onValue(v);
+  };
+  auto optionalTensor = [&](Json e) -> ValueId {
+    auto [k, v] = r_.asUnion(e, field);
+    if (!r_.ok() || k == "as_none") return {};
+    if (k != "as_tensor") {
+      r_.report(Diag::UnknownArgument, field, k);
+      return {};
+    }
+    return use(name(v));
+  };
+
+  if (kind == "as_tensor") return use(name(value));
+  if (kind == "as_none") return graph::None{};
+  if (kind == "as_int") return r_.asInt(value, field);
+  if (kind == "as_float") return r_.asFloat(value, field);
+  if (kind == "as_bool") return r_.asBool(value, field);
+  if (kind == "as_string") return std::string(r_.asString(value, field));
+  if (kind == "as_operator") return plainTarget(r_.asString(value, field));
+  if (kind == "as_tensors") return tensors(value);
+  if (kind == "as_ints") {
+    std::vector<graph::IntOrSym> out;
+    for (Json e : r_.asArray(value, field)) out.emplace_back(r_.asInt(e, field));
+    return out;
+  }
+  if (kind == "as_floats") {
+    std::vector<double> out;
+    for (Json e : r_.asArray(value, field)) out.push_back(r_.asFloat(e, field));
+    return out;
+  }
+  if (kind == "as_bools") {
+    std::vector<bool> out;
+    for (Json e : r_.asArray(value, field)) out.push_back(r_.asBool(e, field));
+    return out;
+  }
+  if (kind == "as_strings") {
+    std::vector<std::string> out;
+    for (Json e : r_.asArray(value, field)) out.emplace_back(r_.asString(e, field));
+    return out;
+  }
+  if (kind == "as_sym_int") return sym([&](Json v) -> Argument { return r_.asInt(v, field); });
+  if (kind == "as_sym_float") return sym([&](Json v) -> Argument { return r_.asFloat(v, field); });
+  if (kind == "as_sym_bool") return sym([&](Json v) -> Argument { return r_.asBool(v, field); });
+  if (kind == "as_sym_ints") {
+    std::vector<graph::IntOrSym> out;
+    symList([&](ValueId id) { out.emplace_back(id); }, [&](Json v) { out.emplace_back(r_.asInt(v, field)); });
+    return out;
+  }
+  if (kind == "as_sym_floats" || kind == "as_sym_bools") {
+    bool floats = kind == "as_sym_floats";
+    std::vector<ValueId> ids;
+    std::vector<double> numbers;
+    std::vector<bool> bools;
+    symList([&](ValueId id) { ids.push_back(id); },
+            [&](Json v) {
+              if (floats) numbers.push_back(r_.asFloat(v, field));
+              else bools.push_back(r_.asBool(v, field));
+            });
+    if (ids.empty()) return floats ? Argument(numbers) : Argument(bools);
+    if (!numbers.empty() || !bools.empty()) r_.bad(field, "lists that mix constants with symbolic floats or bools are not supported");
+    return ids;
+  }
+  if (kind == "as_scalar_type") return r_.dtype(r_.asInt(value, field), field);
+  if (kind == "as_memory_format") return graph::MemoryFormat{static_cast<int>(r_.asInt(value, field))};
+  if (kind == "as_layout") return graph::Layout{static_cast<int>(r_.asInt(value, field))};
+  if (kind == "as_device") {
+    graph::Device d;
+    d.type = r_.string(value, "type");
+    if (std::optional<Json> index = r_.optional(value, "index")) d.index = static_cast<int>(r_.asInt(*index, "index"));
+    return d;
+  }
+  if (kind == "as_optional_tensor") {
+    ValueId id = optionalTensor(value);
+    return id.valid() ? Argument(id) : Argument(graph::None{});
+  }
+  if (kind == "as_optional_tensors") {
+    std::vector<ValueId> out;
+    for (Json e : r_.asArray(value, field)) out.push_back(optionalTensor(e));
+    return out;
+  }
+  if (kind == "as_complex") {
+    Json real = r_.get(value, "real"), imag = r_.get(value, "imag");
+    if (!r_.ok()) return graph::None{};
+    return graph::ComplexValue{r_.asFloat(real, field), r_.asFloat(imag, field)};
+  }
+  if (kind == "as_nested_tensors") {
+    std::vector<std::vector<ValueId>> out;
+    for (Json e : r_.asArray(value, field)) out.push_back(tensors(e));
+    return out;
+  }
+  if (kind == "as_int_lists") {
+    std::vector<std::vector<int64_t>> out;
+    for (Json list : r_.asArray(value, field)) {
+      out.emplace_back();
+      for (Json e : r_.asArray(list, field)) out.back().push_back(r_.asInt(e, field));
+    }
+    return out;
+  }
+  if (kind == "as_float_lists") {
+    std::vector<std::vector<double>> out;
+    for (Json list : r_.asArray(value, field)) {
+      out.emplace_back();
+      for (Json e : r_.asArray(list, field)) out.back().push_back(r_.asFloat(e, field));
+    }
+    return out;
+  }
+  if (kind == "as_custom_obj") {
+    std::string objectName(name(value));
+    return graph::CustomObject{objectName, std::string(r_.string(value, "class_fqn"))};
+  }
+  if (kind == "as_string_to_argument") {
+    auto dict = std::make_shared<graph::ArgumentDict>();
+    if (depth_ >= kMaxGraphDepth) {
+      r_.report(Diag::NestedTooDeep, kMaxGraphDepth);
+      return graph::None{};
+    }
+    ++depth_;
+    for (auto [key, v] : r_.asObject(value, field)) dict->entries.emplace_back(std::string(key), argument(v, key));
+    --depth_;
+    return dict;
+  }
+  if (kind == "as_graph") {
+    if (depth_ >= kMaxGraphDepth) {
+      r_.report(Diag::NestedTooDeep, kMaxGraphDepth);
+      return graph::None{};
+    }
+    Json sub = r_.get(value, "graph");
+    if (!r_.ok()) return graph::None{};
+    std::string node = r_.node;
+    SourceLoc line = r_.sourceLine;
+    GraphReader inner(r_, depth_ + 1);
+    auto out = std::make_shared<graph::Graph>(inner.read(sub));
+    r_.node = node;
+    r_.sourceLine = line;
+    return out;
+  }
+  r_.report(Diag::UnknownArgument, field, kind);
+  return graph::None{};
+}
+
+/// The values that one entry of a node's outputs defines.
+std::vector<ValueId> GraphReader::defineOutput(Json json) {
+  auto [kind, value] = r_.asUnion(json, "outputs");
+  if (!r_.ok()) return {};
+  if (kind == "as_none") return {};
+  if (kind == "as_tensor" || kind == "as_custom_obj") return {define(r_.string(value, "name"))};
+  if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool") {
+    auto [k, v] = r_.asUnion(value, "outputs");
+    if (!r_.ok()) return {};
+    // A constant result has no name and nobody can refer to it.
+    return k == "as_name" ? std::vector<ValueId>{define(r_.asString(v, "outputs"))} : std::vector<ValueId>{};
+  }
+  std::vector<ValueId> out;
+  if (kind == "as_tensors") {
+    for (Json e : r_.asArray(value, "outputs")) {
+      std::string_view n = r_.string(e, "name");
+      if (r_.ok()) out.push_back(define(n));
+    }
+    return out;
+  }
+  if (kind == "as_optional_tensors") {
+    for (Json e : r_.asArray(value, "outputs")) {
+      auto [k, v] = r_.asUnion(e, "outputs");
+      if (!r_.ok()) break;
+      if (k == "as_tensor") out.push_back(define(r_.string(v, "name")));
+      else out.push_back({});
+    }
+    return out;
+  }
+  if (kind == "as_optional_tensor") {
+    auto [k, v] = r_.asUnion(value, "outputs");
+    if (r_.ok() && k == "as_tensor") out.push_back(define(r_.string(v, "name")));
+    return out;
+  }
+  if (kind == "as_sym_ints" || kind == "as_sym_floats" || kind == "as_sym_bools") {
+    for (Json e : r_.asArray(value, "outputs")) {
+      auto [k, v] = r_.asUnion(e, "outputs");
+      if (!r_.ok()) break;
+      if (k == "as_name") out.push_back(define(r_.asString(v, "outputs")));
+    }
+    return out;
+  }
+  if (kind == "as_int" || kind == "as_bool" || kind == "as_float" || kind == "as_string" || kind == "as_ints") return {};
+  r_.report(Diag::UnknownArgument, "outputs", kind);
+  return {};
+}
+
+void GraphReader::readNode(Json json) {
+  graph::Node n;
+  r_.sourceLine = {};
+  std::string_view target = r_.string(json, "target");
+  if (std::optional<Json> name = r_.optional(json, "name")) n.name = r_.asString(*name, "name");
+  r_.node = n.name.empty() ? std::string(target) : n.name;
+  n.target = plainTarget(target);
+  for (auto [key, value] : r_.object(json, "metadata")) {
+    if (key == "stack_trace") n.loc = innermostUserLine(r_.asString(value, key));
+    else if (key == "nn_module_stack") n.module = modulePath(r_.asString(value, key));
+  }
+  r_.sourceLine = n.loc;
+  for (Json in : r_.array(json, "inputs")) {
+    std::string_view argName = r_.string(in, "name");
+    Json arg = r_.get(in, "arg");
+    if (!r_.ok()) return;
+    n.args.push_back(argument(arg, argName));
+    n.argNames.emplace_back(argName);
+  }
+  for (Json out : r_.array(json, "outputs")) {
+    n.outputs.push_back(defineOutput(out));
+    if (!r_.ok()) return;
+  }
+  if (n.name.empty()) {
+    // Older minors have no node names: the first result names the node, as in torch.
+    for (const auto &list : n.outputs)
+      if (n.name.empty() && !list.empty() && list[0].valid()) n.name = graph_.value(list[0]).name;
+    if (n.name.empty()) n.name = fmt::format("node_{}", graph_.nodes.size());
+  }
+  n.loc.context = n.name;
+  graph_.nodes.push_back(std::move(n));
+}
+
+graph::Graph GraphReader::read(Json json) {
+  collect(json);
+  for (Json in : r_.array(json, "inputs")) {
+    auto [kind, value] = r_.asUnion(in, "inputs");
+    if (!r_.ok()) return {};
+    ValueId id;
+    if (kind == "as_tensor" || kind == "as_custom_obj") {
+      std::string_view name = r_.string(value, "name");
+      if (r_.ok()) id = define(name);
+    } else if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool") {
+      auto [k, v] = r_.asUnion(value, "inputs");
+      if (r_.ok() && k == "as_name") id = define(r_.asString(v, "inputs"));
+    }
+    graph_.inputs.push_back(id);
+    inputs_.push_back(id.valid() ? Argument(id) : argument(in, "inputs"));
+    if (!r_.ok()) return {};
+  }
+  for (Json node : r_.array(json, "nodes")) {
+    readNode(node);
+    if (!r_.ok()) return {};
+  }
+  r_.node.clear();
+  r_.sourceLine = {};
+  for (Json out : r_.array(json, "outputs")) graph_.outputs.push_back(argument(out, "outputs"));
+  return std::move(graph_);
+}
+
+} // namespace neso::pt2
