@@ -116,7 +116,7 @@ struct Reduction {
 
 enum class ScanKind : uint8_t { Sum, Prod, Max, Min, LogSumExp };
 
-/// Attention out[b, h, m, d] = softmax(scale * q k^T + mask) v, computed without the full score matrix (online softmax; Dao et al. 2022).
+/// Attention out[b, h, m, d] = softmax(scale * q k^T + mask) v (zero in rows where no key takes part), computed without the full score matrix (online softmax; Dao et al. 2022).
 /// Ranges of the node: [B, H, M, Dv]; the key length N and head size D are here. Operand indices are Exprs over symbols b, h, m (query
 /// row), n (key row), d (head element). Grouped queries are in the index Exprs (h // group).
 struct AttentionSpec {
@@ -142,7 +142,8 @@ struct Node {
     Reduction,   // for all i: fold body over r; reductions' results stored
     Contraction, // out[i] = sum over r of A(i, r) * B(i, r), with `lhs` and `rhs` the body values: matmul, convolution, einsum.
                  // accumulated in accType; the sum is body-less epilogue-free: `epilogue` (below) maps it to what is stored.
-    Scan,        // along r0: inclusive; stores may use r0
+    Scan,        // along r0: inclusive; stores may use r0. Result k is that of inputs[k]; for Max and Min, result inputs.size() + k is the
+                 // I64 position of that extreme (the last of equals; a NaN stays, as ATen's cummax has it)
     Sort,        // along r0: stores of sorted value (result 0) and of I64 index (result 1)
     Attention,   // scaled dot product attention, see AttentionSpec
     UserKernel,  // a Triton kernel of the user (later)

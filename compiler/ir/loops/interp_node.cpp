@@ -1,0 +1,567 @@
+// One node: the loops around the lanes.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "ir/loops/interp_reduce.h"
+#include "ir/loops/lanes.h"
+
+namespace neso::loops {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+/// Contraction operands are evaluated once each into a table when they have no more elements than this; else row by row.
+constexpr int64_t kTableLimit = int64_t{1} << 25;
+
+int64_t productOf(const std::vector<int64_t> &v) {
+  return std::accumulate(v.begin(), v.end(), int64_t{1}, [](int64_t a, int64_t b) { return a * b; });
+}
+
+void scanLine(ScanKind kind, bool reverse, DType t, std::vector<double> &d, std::vector<int64_t> &v, std::vector<int64_t> &at) {
+  int64_t n = static_cast<int64_t>(d.size()), step = reverse ? -1 : 1;
+  bool floating = isFloat(t);
+  double x = 0;
+  int64_t i = 0, where = 0;
+  for (int64_t k = 0, r = reverse ? n - 1 : 0; k < n; ++k, r += step) {
+    size_t p = static_cast<size_t>(r);
+    bool first = k == 0;
+    switch (kind) {
+    case ScanKind::Sum:
+      x = first ? d[p] : x + d[p];
+      i = static_cast<int64_t>(static_cast<uint64_t>(i) + static_cast<uint64_t>(v[p]));
+      break;
+    case ScanKind::Prod:
+      x = first ? d[p] : x * d[p];
+      i = first ? v[p] : static_cast<int64_t>(static_cast<uint64_t>(i) * static_cast<uint64_t>(v[p]));
+      break;
+    case ScanKind::Max:
+    case ScanKind::Min: {
+      // The last of equals wins, and a NaN stays until the next NaN, as in ATen's cummax.
+      bool wantMax = kind == ScanKind::Max, better = first;
+      if (!first && floating) better = std::isnan(d[p]) || (!std::isnan(x) && (wantMax ? d[p] >= x : d[p] <= x));
+      if (!first && !floating) {
+        bool less = t == DType::U64 ? static_cast<uint64_t>(v[p]) < static_cast<uint64_t>(i) : v[p] < i;
+        better = v[p] == i || less != wantMax;
+      }
+      if (better) x = d[p], i = v[p], where = r;
+      break;
+    }
+    case ScanKind::LogSumExp: {
+      double lo = std::min(x, d[p]), hi = std::max(x, d[p]);
+      if (first) x = d[p];
+      else if (std::isnan(x) || std::isnan(d[p])) x = std::numeric_limits<double>::quiet_NaN();
+      else x = std::isinf(hi) ? hi : hi + std::log1p(std::exp(lo - hi));
+      break;
+    }
+    }
+    d[p] = x;
+    v[p] = i;
+    at[p] = where;
+  }
+}
+
+} // namespace
+
+struct NodeRunner::Impl {
+  const Program *program = nullptr;
+  Node node;
+  std::vector<int64_t> outer, inner; // extents
+  SlotTable slots;                   // outer dims, then inner dims, then indirect symbols
+  BodyCode body, epilogue;
+  std::vector<int> allOps, lhsOps, rhsOps, epilogueOps;
+  std::vector<StoreCode> stores;
+  std::vector<std::vector<StoreCode>> reductionStores; // [reduction][result]
+  std::unordered_map<std::string, Expr> sizes;
+
+  std::vector<int64_t> extents() const {
+    std::vector<int64_t> all = outer;
+    all.insert(all.end(), inner.begin(), inner.end());
+    return all;
+  }
+  /// Lanes of the first `count` dimensions from `first` on.
+  std::vector<int64_t *> slotLanes(size_t first, size_t count) {
+    std::vector<int64_t *> out;
+    for (size_t d = first; d < first + count; ++d) out.push_back(slots.lanes[d]->i);
+    return out;
+  }
+  void fillOuter(int64_t start, int n) { fillIndices(outer, start, n, slotLanes(0, outer.size())); }
+  /// All lanes at outer element o; inner elements from `start`.
+  void fillLine(int64_t o, int64_t start, int n) {
+    int64_t at = o;
+    for (size_t d = outer.size(); d-- > 0; at /= outer[d]) std::fill_n(slots.lanes[d]->i, n, at % outer[d]);
+    fillIndices(inner, start, n, slotLanes(outer.size(), inner.size()));
+  }
+
+  Status compile(const Bindings &bindings, char outerLetter);
+  Status runPointwise(std::span<const BufferView> buffers, int64_t begin, int64_t end);
+  Status runReduction(std::span<const BufferView> buffers, int64_t begin, int64_t end);
+  Status runContraction(std::span<const BufferView> buffers, int64_t begin, int64_t end);
+  Status runScan(std::span<const BufferView> buffers, int64_t begin, int64_t end);
+  Status runSort(std::span<const BufferView> buffers, int64_t begin, int64_t end);
+  Status runAttention(std::span<const BufferView> buffers);
+
+  struct Table {
+    std::vector<int64_t> stride; // of each outer dimension, in elements; 0 where the operand does not depend on it
+    std::vector<double> d;
+    std::vector<int64_t> i;
+  };
+  Status evalTable(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers, Table &out);
+  Status evalRow(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers, int64_t o, Table &out);
+  std::vector<bool> outerUse(const std::vector<int> &ops);
+  Status storeContraction(std::span<const BufferView> buffers, int64_t begin, int n, const double *d, const int64_t *i);
+};
+
+Status NodeRunner::Impl::compile(const Bindings &bindings, char outerLetter) {
+  for (const auto &[name, value] : bindings) sizes[name] = Expr(value);
+  auto extent = [&](Expr e, std::vector<int64_t> &out) -> Status {
+    Expr v = substitute(e, sizes);
+    if (!v.isConst()) {
+      std::vector<std::string> names = symbolsOf(v);
+      return fail(Diag::LoopsUnknownSymbol, {}, node.name, names.empty() ? "?" : names.front(), e.str());
+    }
+    if (v.constValue() < 0) return fail(Diag::LoopsBadExtent, {}, node.name, v.constValue(), e.str());
+    out.push_back(v.constValue());
+    return {};
+  };
+  for (Expr e : node.ranges)
+    if (Status s = extent(e, outer); !s) return s;
+  for (Expr e : node.reduceRanges)
+    if (Status s = extent(e, inner); !s) return s;
+  if (node.kind == Node::Kind::Attention) return {};
+  if (node.kind == Node::Kind::UserKernel) return fail(Diag::LoopsNotInterpreted, {}, node.name, "a user kernel");
+  for (size_t d = 0; d < outer.size(); ++d) slots.add(outerLetter + std::to_string(d));
+  for (size_t d = 0; d < inner.size(); ++d) slots.add(reduceName(d));
+
+  Result<BodyCode> code = BodyCode::compile(*program, node, node.body, slots, sizes);
+  if (!code) return code.takeError();
+  body = std::move(*code);
+  std::vector<ValueIdx> everything(body.size());
+  std::iota(everything.begin(), everything.end(), 0);
+  allOps = body.closure(everything);
+  if (node.kind == Node::Kind::Contraction) {
+    lhsOps = body.closure({node.lhs});
+    rhsOps = body.closure({node.rhs});
+    Result<BodyCode> after = BodyCode::compile(*program, node, node.epilogue, slots, sizes);
+    if (!after) return after.takeError();
+    epilogue = std::move(*after);
+    std::vector<ValueIdx> values(epilogue.size());
+    std::iota(values.begin(), values.end(), 0);
+    epilogueOps = epilogue.closure(values);
+  }
+  auto compileStores = [&](const std::vector<Store> &from, std::vector<StoreCode> &to) -> Status {
+    for (const Store &s : from) {
+      Result<StoreCode> c = StoreCode::compile(*program, node, s, slots, sizes);
+      if (!c) return c.takeError();
+      to.push_back(std::move(*c));
+    }
+    return {};
+  };
+  if (Status s = compileStores(node.stores, stores); !s) return s;
+  for (const Reduction &r : node.reductions) {
+    reductionStores.emplace_back();
+    if (Status s = compileStores(r.results, reductionStores.back()); !s) return s;
+  }
+  return {};
+}
+
+Status NodeRunner::Impl::runPointwise(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
+  std::vector<int64_t> box = extents();
+  int64_t per = productOf(inner);
+  begin *= per;
+  end *= per;
+  for (int64_t at = begin; at < end; at += kLanes) {
+    int n = static_cast<int>(std::min<int64_t>(kLanes, end - at));
+    fillIndices(box, at, n, slotLanes(0, box.size()));
+    if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
+    for (StoreCode &store : stores) {
+      const int64_t *mask = store.store.mask >= 0 ? body.value(store.store.mask).i : nullptr;
+      if (Status s = store.run(node.name, slots, buffers, body.value(store.store.value), body.dtype(store.store.value), mask, n); !s) return s;
+    }
+  }
+  return {};
+}
+
+Status NodeRunner::Impl::runReduction(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
+  std::vector<int64_t> box = extents();
+  int64_t per = productOf(inner);
+  int64_t group = per == 0 ? kLanes : std::clamp<int64_t>(4096 / per, 1, kLanes);
+  for (int64_t first = begin; first < end; first += group) {
+    int count = static_cast<int>(std::min(group, end - first));
+    std::vector<std::vector<Accumulator>> state(node.reductions.size(), std::vector<Accumulator>(static_cast<size_t>(count)));
+    int64_t stop = (first + count) * per;
+    for (int64_t at = first * per; at < stop; at += kLanes) {
+      int n = static_cast<int>(std::min<int64_t>(kLanes, stop - at));
+      fillIndices(box, at, n, slotLanes(0, box.size()));
+      if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
+      for (size_t k = 0; k < node.reductions.size(); ++k) {
+        const Reduction &r = node.reductions[k];
+        DType t = body.dtype(r.input);
+        const Register &in = body.value(r.input);
+        int64_t o = at / per - first, position = at % per;
+        for (int l = 0; l < n; ++l) {
+          bool floating = isFloat(t);
+          accumulate(r.kind, t, state[k][static_cast<size_t>(o)], floating ? laneDouble(in, t, l) : 0, floating ? 0 : in.i[l], position);
+          if (++position == per) position = 0, ++o;
+        }
+      }
+    }
+    fillOuter(first, count);
+    Register result;
+    for (size_t k = 0; k < node.reductions.size(); ++k)
+      for (StoreCode &store : reductionStores[k]) {
+        const Reduction &r = node.reductions[k];
+        int which = store.store.value;
+        for (int l = 0; l < count; ++l) finishInto(r, body.dtype(r.input), state[k][static_cast<size_t>(l)], which, result, l);
+        if (Status s = store.run(node.name, slots, buffers, result, resultType(r, which), nullptr, count); !s) return s;
+      }
+  }
+  return {};
+}
+
+std::vector<bool> NodeRunner::Impl::outerUse(const std::vector<int> &ops) {
+  std::vector<bool> used(outer.size());
+  for (int s : body.slotsOf(ops))
+    if (static_cast<size_t>(s) < outer.size()) used[static_cast<size_t>(s)] = true;
+  return used;
+}
+
+Status NodeRunner::Impl::evalTable(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers, Table &out) {
+  std::vector<bool> used = outerUse(ops);
+  std::vector<int64_t> box;
+  std::vector<int64_t *> lanes;
+  for (size_t d = 0; d < outer.size(); ++d) {
+    std::fill_n(slots.lanes[d]->i, kLanes, 0);
+    if (!used[d]) continue;
+    box.push_back(outer[d]);
+    lanes.push_back(slots.lanes[d]->i);
+  }
+  int64_t per = productOf(inner), stride = per;
+  out.stride.assign(outer.size(), 0);
+  for (size_t d = outer.size(); d-- > 0;)
+    if (used[d]) out.stride[d] = stride, stride *= outer[d];
+  for (size_t d = 0; d < inner.size(); ++d) {
+    box.push_back(inner[d]);
+    lanes.push_back(slots.lanes[outer.size() + d]->i);
+  }
+  DType t = body.dtype(value);
+  bool floating = isFloat(t);
+  (floating ? out.d.resize(static_cast<size_t>(stride)) : out.i.resize(static_cast<size_t>(stride)));
+  for (int64_t at = 0; at < stride; at += kLanes) {
+    int n = static_cast<int>(std::min<int64_t>(kLanes, stride - at));
+    fillIndices(box, at, n, lanes);
+    if (Status s = body.eval(ops, slots, buffers, n); !s) return s;
+    const Register &in = body.value(value);
+    for (int l = 0; l < n; ++l)
+      if (floating) out.d[static_cast<size_t>(at + l)] = laneDouble(in, t, l);
+      else out.i[static_cast<size_t>(at + l)] = in.i[l];
+  }
+  return {};
+}
+
+Status NodeRunner::Impl::evalRow(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers, int64_t o, Table &out) {
+  int64_t per = productOf(inner);
+  DType t = body.dtype(value);
+  bool floating = isFloat(t);
+  (floating ? out.d.resize(static_cast<size_t>(per)) : out.i.resize(static_cast<size_t>(per)));
+  for (int64_t at = 0; at < per; at += kLanes) {
+    int n = static_cast<int>(std::min<int64_t>(kLanes, per - at));
+    fillLine(o, at, n);
+    if (Status s = body.eval(ops, slots, buffers, n); !s) return s;
+    const Register &in = body.value(value);
+    for (int l = 0; l < n; ++l)
+      if (floating) out.d[static_cast<size_t>(at + l)] = laneDouble(in, t, l);
+      else out.i[static_cast<size_t>(at + l)] = in.i[l];
+  }
+  return {};
+}
+
+Status NodeRunner::Impl::storeContraction(std::span<const BufferView> buffers, int64_t begin, int n, const double *d, const int64_t *i) {
+  fillOuter(begin, n);
+  Register sums;
+  LaneClass cls = classOf(node.accType);
+  for (int l = 0; l < n; ++l) {
+    if (cls == LaneClass::Int) sums.i[l] = wrapInt(node.accType, i[l]);
+    else if (cls == LaneClass::Double) sums.d[l] = d[l];
+    else sums.f[l] = roundTo(node.accType, static_cast<float>(d[l]));
+  }
+  bool plain = epilogue.size() == 0;
+  if (!plain) {
+    epilogue.value(0) = sums;
+    if (Status s = epilogue.eval(epilogueOps, slots, buffers, n); !s) return s;
+  }
+  for (StoreCode &store : stores) {
+    const Register &value = plain ? sums : epilogue.value(store.store.value);
+    const int64_t *mask = store.store.mask >= 0 ? epilogue.value(store.store.mask).i : nullptr;
+    if (Status s = store.run(node.name, slots, buffers, value, plain ? node.accType : epilogue.dtype(store.store.value), mask, n); !s) return s;
+  }
+  return {};
+}
+
+Status NodeRunner::Impl::runContraction(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
+  int64_t per = productOf(inner), total = productOf(outer);
+  std::vector<bool> useA = outerUse(lhsOps), useB = outerUse(rhsOps);
+  int64_t sizeA = per, sizeB = per;
+  for (size_t d = 0; d < outer.size(); ++d) {
+    if (useA[d]) sizeA *= outer[d];
+    if (useB[d]) sizeB *= outer[d];
+  }
+  bool whole = begin == 0 && end == total;
+  bool tableA = whole && sizeA <= kTableLimit, tableB = whole && sizeB <= kTableLimit;
+  Table a, b;
+  if (tableA)
+    if (Status s = evalTable(lhsOps, node.lhs, buffers, a); !s) return s;
+  if (tableB)
+    if (Status s = evalTable(rhsOps, node.rhs, buffers, b); !s) return s;
+  bool floating = isFloat(body.dtype(node.lhs));
+  double d[kLanes];
+  int64_t v[kLanes];
+  int n = 0;
+  for (int64_t o = begin; o < end; ++o) {
+    size_t startA = 0, startB = 0;
+    int64_t rest = o;
+    for (size_t k = outer.size(); k-- > 0; rest /= outer[k]) {
+      if (tableA) startA += static_cast<size_t>(rest % outer[k] * a.stride[k]);
+      if (tableB) startB += static_cast<size_t>(rest % outer[k] * b.stride[k]);
+    }
+    if (!tableA)
+      if (Status s = evalRow(lhsOps, node.lhs, buffers, o, a); !s) return s;
+    if (!tableB)
+      if (Status s = evalRow(rhsOps, node.rhs, buffers, o, b); !s) return s;
+    if (floating) {
+      const double *x = a.d.data() + startA, *y = b.d.data() + startB;
+      double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+      int64_t k = 0;
+      for (; k + 4 <= per; k += 4) s0 += x[k] * y[k], s1 += x[k + 1] * y[k + 1], s2 += x[k + 2] * y[k + 2], s3 += x[k + 3] * y[k + 3];
+      for (; k < per; ++k) s0 += x[k] * y[k];
+      d[n] = (s0 + s1) + (s2 + s3);
+    } else {
+      const int64_t *x = a.i.data() + startA, *y = b.i.data() + startB;
+      uint64_t sum = 0;
+      for (int64_t k = 0; k < per; ++k) sum += static_cast<uint64_t>(x[k]) * static_cast<uint64_t>(y[k]);
+      v[n] = static_cast<int64_t>(sum);
+    }
+    if (++n == kLanes || o + 1 == end) {
+      if (Status s = storeContraction(buffers, o + 1 - n, n, d, v); !s) return s;
+      n = 0;
+    }
+  }
+  return {};
+}
+
+Status NodeRunner::Impl::runScan(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
+  int64_t length = productOf(inner);
+  size_t count = node.inputs.size();
+  struct Line {
+    std::vector<double> d;
+    std::vector<int64_t> v, at;
+  };
+  std::vector<Line> lines(count);
+  for (Line &line : lines) {
+    line.d.resize(static_cast<size_t>(length));
+    line.v.resize(static_cast<size_t>(length));
+    line.at.resize(static_cast<size_t>(length));
+  }
+  for (int64_t o = begin; o < end; ++o) {
+    for (int64_t at = 0; at < length; at += kLanes) {
+      int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
+      fillLine(o, at, n);
+      if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
+      for (size_t k = 0; k < count; ++k) {
+        DType t = body.dtype(node.inputs[k]);
+        const Register &in = body.value(node.inputs[k]);
+        for (int l = 0; l < n; ++l) {
+          size_t p = static_cast<size_t>(at + l);
+          if (isFloat(t)) lines[k].d[p] = laneDouble(in, t, l);
+          else lines[k].v[p] = in.i[l];
+        }
+      }
+    }
+    for (size_t k = 0; k < count; ++k)
+      scanLine(node.scan, node.reverse, body.dtype(node.inputs[k]), lines[k].d, lines[k].v, lines[k].at);
+    for (int64_t at = 0; at < length; at += kLanes) {
+      int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
+      fillLine(o, at, n);
+      for (StoreCode &store : stores) {
+        size_t which = static_cast<size_t>(store.store.value);
+        bool position = which >= count;
+        const Line &line = lines[which % count];
+        DType t = position ? DType::I64 : body.dtype(node.inputs[which]);
+        Register value;
+        for (int l = 0; l < n; ++l) {
+          size_t p = static_cast<size_t>(at + l);
+          if (position) value.i[l] = line.at[p];
+          else if (classOf(t) == LaneClass::Float) value.f[l] = roundTo(t, static_cast<float>(line.d[p]));
+          else if (classOf(t) == LaneClass::Double) value.d[l] = line.d[p];
+          else value.i[l] = wrapInt(t, line.v[p]);
+        }
+        if (Status s = store.run(node.name, slots, buffers, value, t, nullptr, n); !s) return s;
+      }
+    }
+  }
+  return {};
+}
+
+Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
+  int64_t length = productOf(inner);
+  ValueIdx key = node.inputs[0];
+  DType t = body.dtype(key);
+  std::vector<double> d(static_cast<size_t>(length));
+  std::vector<int64_t> v(static_cast<size_t>(length)), order(static_cast<size_t>(length));
+  for (int64_t o = begin; o < end; ++o) {
+    for (int64_t at = 0; at < length; at += kLanes) {
+      int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
+      fillLine(o, at, n);
+      if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
+      for (int l = 0; l < n; ++l) {
+        size_t p = static_cast<size_t>(at + l);
+        if (isFloat(t)) d[p] = laneDouble(body.value(key), t, l);
+        else v[p] = body.value(key).i[l];
+      }
+    }
+    std::iota(order.begin(), order.end(), 0);
+    auto less = [&](int64_t x, int64_t y) {
+      size_t p = static_cast<size_t>(x), q = static_cast<size_t>(y);
+      if (!isFloat(t)) return t == DType::U64 ? static_cast<uint64_t>(v[p]) < static_cast<uint64_t>(v[q]) : v[p] < v[q];
+      if (std::isnan(d[p]) || std::isnan(d[q])) return !std::isnan(d[p]) && std::isnan(d[q]);
+      return d[p] < d[q];
+    };
+    std::sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { // the position decides among equals: always stable
+      if (node.descending ? less(y, x) : less(x, y)) return true;
+      return x < y && !(node.descending ? less(x, y) : less(y, x));
+    });
+    for (int64_t at = 0; at < length; at += kLanes) {
+      int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
+      fillLine(o, at, n);
+      for (StoreCode &store : stores) {
+        Register value;
+        bool index = store.store.value == 1;
+        for (int l = 0; l < n; ++l) {
+          int64_t from = order[static_cast<size_t>(at + l)];
+          if (index) value.i[l] = from;
+          else if (classOf(t) == LaneClass::Float) value.f[l] = static_cast<float>(d[static_cast<size_t>(from)]);
+          else if (classOf(t) == LaneClass::Double) value.d[l] = d[static_cast<size_t>(from)];
+          else value.i[l] = v[static_cast<size_t>(from)];
+        }
+        if (Status s = store.run(node.name, slots, buffers, value, index ? DType::I64 : t, nullptr, n); !s) return s;
+      }
+    }
+  }
+  return {};
+}
+
+Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
+  const AttentionSpec &spec = *node.attention;
+  Expr keys = substitute(spec.keyLength, sizes), head = substitute(spec.headSize, sizes);
+  for (Expr e : {keys, head})
+    if (!e.isConst()) return fail(Diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(e).front(), e.str());
+  int64_t length = keys.constValue(), size = head.constValue(), rows = outer[2], width = outer[3];
+  SlotTable table;
+  for (const char *name : {"b", "h", "m", "n", "d"}) table.add(name);
+  auto reader = [&](const AttentionSpec::Operand &from) -> Result<std::pair<IndexCode, const AttentionSpec::Operand *>> {
+    Result<IndexCode> code = IndexCode::compile(substitute(from.index, sizes), table, node.name);
+    if (!code) return code.takeError();
+    return std::pair{std::move(*code), &from};
+  };
+  /// One operand for all (p, q) of a box over two of the five symbols, at the b and h that the slots hold.
+  auto read = [&](const AttentionSpec::Operand &from, int p, int64_t extentP, int q, int64_t extentQ, std::vector<double> &out) -> Status {
+    auto code = reader(from);
+    if (!code) return code.takeError();
+    out.resize(static_cast<size_t>(extentP * extentQ));
+    const BufferView &view = buffers[from.buffer.index()];
+    DType t = accessType(program->buffer(from.buffer));
+    for (int64_t at = 0; at < extentP * extentQ; at += kLanes) {
+      int n = static_cast<int>(std::min<int64_t>(kLanes, extentP * extentQ - at));
+      fillIndices({extentP, extentQ}, at, n, {table.lanes[static_cast<size_t>(p)]->i, table.lanes[static_cast<size_t>(q)]->i});
+      int64_t index[kLanes];
+      code->first.eval(table, n, index);
+      for (int l = 0; l < n; ++l)
+        if (static_cast<uint64_t>(index[l]) >= static_cast<uint64_t>(view.elements))
+          return fail(Diag::LoopsIndexOutOfRange, {}, node.name, "reads", index[l], program->buffer(from.buffer).name, view.elements);
+      Register value;
+      loadLanes(t, view.data, index, nullptr, value, n);
+      for (int l = 0; l < n; ++l) out[static_cast<size_t>(at + l)] = laneDouble(value, t, l);
+    }
+    return {};
+  };
+  StoreCode store;
+  store.store.buffer = spec.out.buffer;
+  store.bufferType = accessType(program->buffer(spec.out.buffer));
+  store.bufferName = program->buffer(spec.out.buffer).name;
+  auto outIndex = reader(spec.out);
+  if (!outIndex) return outIndex.takeError();
+  store.index = std::move(outIndex->first);
+  std::vector<double> q, k, v, mask, score(static_cast<size_t>(length));
+  bool boolMask = spec.mask.buffer.valid() && program->buffer(spec.mask.buffer).dtype == DType::Bool;
+  for (int64_t b = 0; b < outer[0]; ++b)
+    for (int64_t h = 0; h < outer[1]; ++h) {
+      std::fill_n(table.lanes[0]->i, kLanes, b);
+      std::fill_n(table.lanes[1]->i, kLanes, h);
+      if (Status s = read(spec.q, 2, rows, 4, size, q); !s) return s;
+      if (Status s = read(spec.k, 3, length, 4, size, k); !s) return s;
+      if (Status s = read(spec.v, 3, length, 4, width, v); !s) return s;
+      if (spec.mask.buffer.valid())
+        if (Status s = read(spec.mask, 2, rows, 3, length, mask); !s) return s;
+      for (int64_t m = 0; m < rows; ++m) {
+        double top = -kInf, total = 0;
+        for (int64_t n = 0; n < length; ++n) {
+          double dot = 0;
+          for (int64_t d = 0; d < size; ++d) dot += q[static_cast<size_t>(m * size + d)] * k[static_cast<size_t>(n * size + d)];
+          dot *= spec.scale;
+          if (!mask.empty()) {
+            double extra = mask[static_cast<size_t>(m * length + n)];
+            dot = boolMask ? (extra != 0 ? dot : -kInf) : dot + extra;
+          }
+          if (spec.causal && n > m) dot = -kInf;
+          score[static_cast<size_t>(n)] = dot;
+          top = std::isnan(dot) ? dot : std::max(top, dot);
+        }
+        // A row in which no key takes part is zero.
+        for (double &s : score) s = top == -kInf ? 0 : std::exp(s - top), total += s;
+        std::fill_n(table.lanes[2]->i, kLanes, m);
+        for (int64_t at = 0; at < width; at += kLanes) {
+          int lanes = static_cast<int>(std::min<int64_t>(kLanes, width - at));
+          Register value;
+          for (int l = 0; l < lanes; ++l) {
+            double sum = 0;
+            for (int64_t n = 0; n < length; ++n) sum += score[static_cast<size_t>(n)] * v[static_cast<size_t>(n * width + at + l)];
+            value.d[l] = top == -kInf ? 0 : sum / total;
+            table.lanes[4]->i[l] = at + l;
+          }
+          if (Status s = store.run(node.name, table, buffers, value, DType::F64, nullptr, lanes); !s) return s;
+        }
+      }
+    }
+  return {};
+}
+
+NodeRunner::NodeRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+NodeRunner::NodeRunner(NodeRunner &&) noexcept = default;
+NodeRunner &NodeRunner::operator=(NodeRunner &&) noexcept = default;
+NodeRunner::~NodeRunner() = default;
+
+Result<NodeRunner> NodeRunner::create(const Program &program, const Node &node, const Bindings &sizes, char outer) {
+  auto impl = std::make_unique<Impl>();
+  impl->program = &program;
+  impl->node = node;
+  if (Status s = impl->compile(sizes, outer); !s) return s.takeError();
+  return NodeRunner(std::move(impl));
+}
+
+int64_t NodeRunner::outerCount() const { return productOf(impl_->outer); }
+
+Status NodeRunner::run(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
+  if (begin >= end) return {};
+  switch (impl_->node.kind) {
+  case Node::Kind::Pointwise: return impl_->runPointwise(buffers, begin, end);
+  case Node::Kind::Reduction: return impl_->runReduction(buffers, begin, end);
+  case Node::Kind::Contraction: return impl_->runContraction(buffers, begin, end);
+  case Node::Kind::Scan: return impl_->runScan(buffers, begin, end);
+  case Node::Kind::Sort: return impl_->runSort(buffers, begin, end);
+  case Node::Kind::Attention: return impl_->runAttention(buffers);
+  case Node::Kind::UserKernel: break;
+  }
+  return fail(Diag::LoopsNotInterpreted, {}, impl_->node.name, "a user kernel");
+}
+
+} // namespace neso::loops

@@ -1,0 +1,51 @@
+// Exact scalar arithmetic for the interpreters: reduced float formats, integer wrapping, casts, Philox, special functions.
+//
+// Reduced floats round to nearest, ties to even. Overflow follows PyTorch: F16 and F8E5M2 give infinity, the other FP8 formats NaN.
+// Special functions are computed in double with about 1e-14 relative error, so that they can judge f32 code.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace neso::loops {
+
+/// Bits of `value` in the reduced float format t.
+uint32_t encodeFloat(DType t, float value);
+/// The exact value of a bit pattern of the reduced float format t.
+float decodeFloat(DType t, uint32_t bits);
+/// value rounded to t's grid; t may be any float type (F32: the value itself).
+float roundTo(DType t, float value);
+/// The low bits of v, sign- or zero-extended, as an integer type holds them. U64 keeps its bits. Bool is v & 1.
+int64_t wrapInt(DType t, int64_t v);
+/// Truncation as x86 does it: NaN and what does not fit give INT64_MIN; then wrapped to t.
+int64_t floatToInt(DType t, double v);
+
+/// Philox 4x32-10 with key = seed, counter = (offset low, offset high, 0, 0).
+std::array<uint32_t, 4> philox(uint64_t seed, uint64_t offset);
+/// Top 24 bits over 2^24: in [0, 1).
+float uniformOf(uint32_t bits);
+/// Box-Muller on words 0 and 1: sqrt(-2 ln(1 - u0)) * cos(2 pi u1).
+float normalOf(const std::array<uint32_t, 4> &words);
+
+double erfinv(double x);
+double digamma(double x);
+double polygamma(int64_t n, double x);
+double hurwitzZeta(double s, double q);
+double besselI0(double x);
+double besselI1(double x);
+double besselI0e(double x); // exp(-|x|) * I0(x)
+double besselI1e(double x);
+double besselK0(double x);
+double besselK1(double x);
+double besselK0e(double x); // exp(x) * K0(x)
+double besselK1e(double x);
+double airyAi(double x);
+double ndtri(double p);
+double logNdtr(double x);
+double erfcx(double x); // exp(x*x) * erfc(x)
+double igamma(double a, double x);  // regularised lower
+double igammac(double a, double x); // regularised upper
+int64_t gcdInt(int64_t a, int64_t b);
+
+} // namespace neso::loops

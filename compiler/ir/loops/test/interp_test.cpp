@@ -1,0 +1,392 @@
+// The interpreter against closed forms and hand-computed values.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "ir/loops/interp.h"
+#include "ir/loops/numeric.h"
+#include "ir/loops/verify.h"
+
+namespace neso::loops {
+namespace {
+
+Expr i(int d) { return symbol(indexName(static_cast<size_t>(d))); }
+Expr r(int d) { return symbol(reduceName(static_cast<size_t>(d))); }
+
+/// A program under construction.
+struct Maker {
+  Program p;
+  BufferId input(std::string name, DType t, std::vector<Expr> sizes, bool mutated = false) {
+    ProgramInput in;
+    in.name = name;
+    in.dtype = t;
+    in.sizes = sizes;
+    Expr stride = 1;
+    in.strides.assign(sizes.size(), 1);
+    for (size_t d = sizes.size(); d-- > 0; stride = stride * sizes[d]) in.strides[d] = stride;
+    in.buffer = add(name, t, Buffer::Kind::Input, stride, static_cast<int64_t>(p.inputs.size()));
+    p.buffer(in.buffer).mutated = mutated;
+    p.inputs.push_back(in);
+    return in.buffer;
+  }
+  BufferId add(std::string name, DType t, Buffer::Kind kind, Expr elements, int64_t index = -1) {
+    Buffer b;
+    b.id = BufferId(static_cast<int64_t>(p.buffers.size()));
+    b.name = std::move(name);
+    b.dtype = t;
+    b.kind = kind;
+    b.elements = elements;
+    b.index = index;
+    p.buffers.push_back(b);
+    return b.id;
+  }
+  BufferId temp(std::string name, DType t, Expr elements) { return add(std::move(name), t, Buffer::Kind::Temp, elements); }
+  Node &node(Node::Kind kind, std::vector<Expr> ranges, std::vector<Expr> reduce = {}) {
+    Node n;
+    n.id = NodeId(static_cast<int64_t>(p.nodes.size()));
+    n.kind = kind;
+    n.name = "n" + std::to_string(p.nodes.size());
+    n.ranges = std::move(ranges);
+    n.reduceRanges = std::move(reduce);
+    p.nodes.push_back(n);
+    return p.nodes.back();
+  }
+  void output(BufferId b, std::vector<Expr> sizes) {
+    ProgramOutput o;
+    o.buffer = b;
+    o.dtype = p.buffer(b).dtype;
+    o.sizes = sizes;
+    Expr stride = 1;
+    o.strides.assign(sizes.size(), 1);
+    for (size_t d = sizes.size(); d-- > 0; stride = stride * sizes[d]) o.strides[d] = stride;
+    p.outputs.push_back(o);
+  }
+};
+
+ValueIdx push(Body &b, Op op) {
+  b.ops.push_back(op);
+  return static_cast<ValueIdx>(b.ops.size()) - 1;
+}
+ValueIdx load(Body &b, const Program &p, BufferId buffer, Expr index) {
+  Op op{OpKind::Load};
+  op.dtype = p.buffer(buffer).dtype;
+  op.buffer = buffer;
+  op.index = index;
+  return push(b, op);
+}
+ValueIdx apply(Body &b, OpKind k, DType t, ValueIdx a, ValueIdx c = -1, ValueIdx d = -1) {
+  Op op{k};
+  op.dtype = t;
+  op.a = a;
+  op.b = c;
+  op.c = d;
+  return push(b, op);
+}
+Store storeOf(BufferId b, Expr index, ValueIdx v, StoreMode mode = StoreMode::Set) {
+  Store s;
+  s.buffer = b;
+  s.index = index;
+  s.value = v;
+  s.mode = mode;
+  return s;
+}
+template <typename T> std::vector<T> values(const HostValue &v) {
+  std::vector<T> out(static_cast<size_t>(v.elements()));
+  if (!out.empty()) std::memcpy(out.data(), v.data, out.size() * sizeof(T));
+  return out;
+}
+
+TEST(Interp, RowSumsOfReluWithSymbolicSize) {
+  Maker m;
+  Expr s = symbol("s0");
+  m.p.facts.setRange("s0", {1, 100});
+  BufferId x = m.input("x", DType::F32, {8, s}), y = m.temp("y", DType::F32, 8);
+  Node &n = m.node(Node::Kind::Reduction, {8}, {s});
+  ValueIdx v = apply(n.body, OpKind::Relu, DType::F32, load(n.body, m.p, x, i(0) * s + r(0)));
+  n.reductions.push_back({ReduceKind::Sum, DType::F32, v, {storeOf(y, i(0), 0)}});
+  m.output(y, {8});
+  ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
+  EXPECT_NE(print(m.p).find("reduce sum %1 : f32 -> store y[i0] = result 0"), std::string::npos) << print(m.p);
+  std::vector<float> data(8 * 33);
+  for (size_t k = 0; k < data.size(); ++k) data[k] = static_cast<float>(k % 33) - 16;
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {8, 33}, data.data())};
+  Interpreter interp(m.p);
+  auto out = interp.run(in);
+  ASSERT_TRUE(out) << out.error().str();
+  for (float v0 : values<float>((*out)[0])) EXPECT_EQ(v0, 136.0f); // 1 + … + 16
+}
+
+TEST(Interp, ContractionWithEpilogueMatchesHandMatmul) {
+  Maker m;
+  BufferId a = m.input("a", DType::F32, {3, 5}), b = m.input("b", DType::F32, {5, 4}), y = m.temp("y", DType::F32, 12);
+  Node &n = m.node(Node::Kind::Contraction, {3, 4}, {5});
+  n.lhs = load(n.body, m.p, a, i(0) * 5 + r(0));
+  n.rhs = load(n.body, m.p, b, r(0) * 4 + i(1));
+  push(n.epilogue, {OpKind::Constant});
+  n.stores = {storeOf(y, i(0) * 4 + i(1), apply(n.epilogue, OpKind::Neg, DType::F32, 0))};
+  m.output(y, {3, 4});
+  ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
+  std::vector<float> da(15), db(20);
+  for (size_t k = 0; k < 15; ++k) da[k] = static_cast<float>(k) - 7;
+  for (size_t k = 0; k < 20; ++k) db[k] = static_cast<float>(k % 7) - 3;
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {3, 5}, da.data()), HostValue::tensor(DType::F32, {5, 4}, db.data())};
+  auto out = Interpreter(m.p).run(in);
+  ASSERT_TRUE(out) << out.error().str();
+  std::vector<float> got = values<float>((*out)[0]);
+  for (size_t row = 0; row < 3; ++row)
+    for (size_t col = 0; col < 4; ++col) {
+      float want = 0;
+      for (size_t k = 0; k < 5; ++k) want -= da[row * 5 + k] * db[k * 4 + col];
+      EXPECT_EQ(got[row * 4 + col], want);
+    }
+}
+
+TEST(Interp, IndirectWrapsChecksAndReports) {
+  Maker m;
+  BufferId w = m.input("w", DType::F32, {4}), idx = m.input("idx", DType::I64, {3}), y = m.temp("y", DType::F32, 3);
+  Node &n = m.node(Node::Kind::Pointwise, {3});
+  Op ind{OpKind::Indirect};
+  ind.dtype = DType::I64;
+  ind.a = load(n.body, m.p, idx, i(0));
+  ind.symbol = "t0";
+  ind.bound = 4;
+  ind.wrap = ind.check = true;
+  push(n.body, ind);
+  n.stores = {storeOf(y, i(0), load(n.body, m.p, w, symbol("t0")))};
+  m.output(y, {3});
+  ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
+  std::vector<float> dw = {10, 11, 12, 13};
+  std::vector<int64_t> di = {-1, 0, 2};
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {4}, dw.data()), HostValue::tensor(DType::I64, {3}, di.data())};
+  auto out = Interpreter(m.p).run(in);
+  ASSERT_TRUE(out) << out.error().str();
+  EXPECT_EQ(values<float>((*out)[0]), (std::vector<float>{13, 10, 12}));
+  di[1] = 4;
+  auto bad = Interpreter(m.p).run(in);
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().diagnostics()[0].kind, Diag::LoopsIndirectOutOfRange);
+}
+
+TEST(Interp, ScatterAddIntoMutatedInputReachesTheCaller) {
+  Maker m;
+  BufferId x = m.input("x", DType::I32, {4}, true);
+  Node &n = m.node(Node::Kind::Pointwise, {6});
+  Op one{OpKind::Constant};
+  one.dtype = DType::I32;
+  one.immInt = 5;
+  n.stores = {storeOf(x, mod(i(0), 4), push(n.body, one), StoreMode::AtomicAdd)};
+  ProgramOutput o;
+  o.buffer = o.writeBackTo = x;
+  o.dtype = DType::I32;
+  o.sizes = {4};
+  o.strides = {1};
+  m.p.outputs.push_back(o);
+  std::vector<int32_t> d = {1, 2, 3, 4};
+  std::vector<HostValue> in = {HostValue::tensor(DType::I32, {4}, d.data())};
+  ASSERT_TRUE(Interpreter(m.p).run(in));
+  EXPECT_EQ(d, (std::vector<int32_t>{11, 12, 8, 9}));
+}
+
+TEST(Interp, ScanSortAndArgmaxFollowAten) {
+  Maker m;
+  float nan = std::numeric_limits<float>::quiet_NaN();
+  BufferId x = m.input("x", DType::F32, {5}), cum = m.temp("cum", DType::F32, 5), at = m.temp("at", DType::I64, 5), sorted = m.temp("sorted", DType::F32, 5),
+           order = m.temp("order", DType::I64, 5), arg = m.temp("arg", DType::I64, 1), lse = m.temp("lse", DType::F32, 5);
+  auto line = [&](Node::Kind k) -> Node & {
+    Node &n = m.node(k, {}, {5});
+    n.inputs = {load(n.body, m.p, x, r(0))};
+    return n;
+  };
+  Node &a = line(Node::Kind::Scan);
+  a.scan = ScanKind::Max;
+  a.stores = {storeOf(cum, r(0), 0), storeOf(at, r(0), 1)};
+  Node &b = line(Node::Kind::Sort);
+  b.descending = true;
+  b.stores = {storeOf(sorted, r(0), 0), storeOf(order, r(0), 1)};
+  Node &c = line(Node::Kind::Reduction);
+  c.inputs.clear();
+  c.reductions.push_back({ReduceKind::ArgMax, DType::F32, 0, {storeOf(arg, 0, 0)}});
+  Node &e = line(Node::Kind::Scan);
+  e.scan = ScanKind::LogSumExp;
+  e.stores = {storeOf(lse, r(0), 0)};
+  for (BufferId o : {cum, at, sorted, order, lse}) m.output(o, {5});
+  m.output(arg, {});
+  ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
+  std::vector<float> d = {1, 3, 3, nan, 2};
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {5}, d.data())};
+  auto out = Interpreter(m.p).run(in);
+  ASSERT_TRUE(out) << out.error().str();
+  EXPECT_EQ(values<int64_t>((*out)[1]), (std::vector<int64_t>{0, 1, 2, 3, 3})); // torch.cummax
+  EXPECT_EQ(values<int64_t>((*out)[3]), (std::vector<int64_t>{3, 1, 2, 4, 0})); // torch.sort(descending, stable)
+  EXPECT_EQ(values<int64_t>((*out)[5])[0], 3);                                  // torch.argmax: NaN wins
+  EXPECT_NEAR(values<float>((*out)[4])[2], std::log(std::exp(1.0) + 2 * std::exp(3.0)), 1e-6);
+}
+
+TEST(Interp, WelfordAndOnlineSoftmax) {
+  Maker m;
+  BufferId x = m.input("x", DType::F32, {2, 300}), stats = m.temp("stats", DType::F32, 10);
+  Node &n = m.node(Node::Kind::Reduction, {2}, {300});
+  ValueIdx v = load(n.body, m.p, x, i(0) * 300 + r(0));
+  n.reductions.push_back({ReduceKind::Welford, DType::F32, v, {storeOf(stats, i(0) * 5, 0), storeOf(stats, i(0) * 5 + 1, 1), storeOf(stats, i(0) * 5 + 2, 2)}});
+  n.reductions.push_back({ReduceKind::OnlineSoftmax, DType::F32, v, {storeOf(stats, i(0) * 5 + 3, 0), storeOf(stats, i(0) * 5 + 4, 1)}});
+  m.output(stats, {2, 5});
+  std::vector<float> d(600);
+  for (size_t k = 0; k < 600; ++k) d[k] = static_cast<float>(k % 300) / 300;
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {2, 300}, d.data())};
+  auto out = Interpreter(m.p).run(in);
+  ASSERT_TRUE(out) << out.error().str();
+  std::vector<float> got = values<float>((*out)[0]);
+  double mean = 0, m2 = 0, total = 0;
+  for (size_t k = 0; k < 300; ++k) mean += static_cast<double>(d[k]) / 300;
+  for (size_t k = 0; k < 300; ++k) m2 += std::pow(static_cast<double>(d[k]) - mean, 2), total += std::exp(static_cast<double>(d[k] - d[299]));
+  for (size_t row : {0, 1}) {
+    EXPECT_NEAR(got[row * 5], mean, 1e-6);
+    EXPECT_NEAR(got[row * 5 + 1], m2, 1e-4);
+    EXPECT_EQ(got[row * 5 + 2], 300);
+    EXPECT_EQ(got[row * 5 + 3], d[299]);
+    EXPECT_NEAR(got[row * 5 + 4], total, 1e-4);
+  }
+}
+
+TEST(Interp, AttentionWithCausalMaskMatchesSoftmax) {
+  Maker m;
+  BufferId q = m.input("q", DType::F32, {1, 1, 2, 2}), k = m.input("k", DType::F32, {1, 1, 2, 2}), v = m.input("v", DType::F32, {1, 1, 2, 2}),
+           y = m.temp("y", DType::F32, 4);
+  Node &n = m.node(Node::Kind::Attention, {1, 1, 2, 2});
+  auto spec = std::make_shared<AttentionSpec>();
+  Expr row = symbol("m"), key = symbol("n"), d = symbol("d");
+  spec->q = {q, row * 2 + d, DType::F32};
+  spec->k = {k, key * 2 + d, DType::F32};
+  spec->v = {v, key * 2 + d, DType::F32};
+  spec->out = {y, row * 2 + d, DType::F32};
+  spec->keyLength = spec->headSize = 2;
+  spec->causal = true;
+  n.attention = spec;
+  m.output(y, {2, 2});
+  ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
+  std::vector<float> dq = {1, 0, 0, 1}, dk = {1, 2, 3, 4}, dv = {5, 6, 7, 8};
+  std::vector<HostValue> in;
+  for (std::vector<float> *x : {&dq, &dk, &dv}) in.push_back(HostValue::tensor(DType::F32, {1, 1, 2, 2}, x->data()));
+  auto out = Interpreter(m.p).run(in);
+  ASSERT_TRUE(out) << out.error().str();
+  std::vector<float> got = values<float>((*out)[0]);
+  double p = 1 / (1 + std::exp(2.0)); // scores 2 and 4
+  EXPECT_EQ(got[0], 5);
+  EXPECT_EQ(got[1], 6);
+  EXPECT_NEAR(got[2], p * 5 + (1 - p) * 7, 1e-6);
+  EXPECT_NEAR(got[3], p * 6 + (1 - p) * 8, 1e-6);
+}
+
+TEST(Interp, RefusesWrongInputs) {
+  Maker m;
+  Expr s = symbol("s0");
+  m.p.facts.setRange("s0", {2, 4});
+  m.input("x", DType::F32, {s, s});
+  m.p.guards.push_back(eq(mod(s, 2), 0));
+  float data[36] = {};
+  auto kind = [&](std::vector<HostValue> in) {
+    auto out = Interpreter(m.p).run(in);
+    return out ? Diag::InternalFault : out.error().diagnostics()[0].kind;
+  };
+  EXPECT_EQ(kind({}), Diag::LoopsInputCount);
+  EXPECT_EQ(kind({HostValue::tensor(DType::F64, {2, 2}, data)}), Diag::LoopsBadInput);
+  EXPECT_EQ(kind({HostValue::tensor(DType::F32, {2, 3}, data)}), Diag::LoopsBadInput);
+  EXPECT_EQ(kind({HostValue::tensor(DType::F32, {6, 6}, data)}), Diag::LoopsGuard);
+  EXPECT_EQ(kind({HostValue::tensor(DType::F32, {3, 3}, data)}), Diag::LoopsGuard);
+}
+
+TEST(Interp, NodeFaultsAreDiagnosed) {
+  auto kind = [](auto change) {
+    Maker m;
+    BufferId x = m.input("x", DType::F32, {4}), y = m.temp("y", DType::F32, 4);
+    Node &n = m.node(Node::Kind::Pointwise, {4});
+    n.stores = {storeOf(y, i(0), load(n.body, m.p, x, i(0)))};
+    m.output(y, {4});
+    change(m, n);
+    float data[4] = {};
+    std::vector<HostValue> in = {HostValue::tensor(DType::F32, {4}, data)};
+    auto out = Interpreter(m.p).run(in);
+    return out ? Diag::InternalFault : out.error().diagnostics()[0].kind;
+  };
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.body.ops[0].index = i(0) + 1; }), Diag::LoopsIndexOutOfRange);
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = i(0) - 1; }), Diag::LoopsIndexOutOfRange);
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = symbol("u7"); }), Diag::LoopsUnknownSymbol);
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.ranges = {Expr(-1)}; }), Diag::LoopsBadExtent);
+  EXPECT_EQ(kind([](Maker &m, Node &) { m.p.buffers[1].elements = symbol("u7"); }), Diag::LoopsBadSize);
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.kind = Node::Kind::UserKernel; }), Diag::LoopsNotInterpreted);
+}
+
+TEST(Verify, NamesTheBrokenInvariant) {
+  auto rule = [](auto change) {
+    Maker m;
+    BufferId x = m.input("x", DType::F32, {4}), y = m.temp("y", DType::F32, 4);
+    Node &n = m.node(Node::Kind::Pointwise, {4});
+    ValueIdx v = load(n.body, m.p, x, i(0));
+    n.stores = {storeOf(y, i(0), apply(n.body, OpKind::Add, DType::F32, v, v))};
+    m.output(y, {4});
+    change(m, n);
+    Status s = verify(m.p);
+    if (s) return std::string("none");
+    EXPECT_EQ(s.error().diagnostics()[0].kind, Diag::LoopsInvariant);
+    return s.error().diagnostics()[0].message.substr(16, 2);
+  };
+  EXPECT_EQ(rule([](Maker &, Node &) {}), "none");
+  EXPECT_EQ(rule([](Maker &m, Node &) { m.p.buffers[1].id = BufferId(0); }), "L1");
+  EXPECT_EQ(rule([](Maker &, Node &n) { n.body.ops[1].b = 1; }), "L2");
+  EXPECT_EQ(rule([](Maker &, Node &n) { n.body.ops[1].dtype = DType::F64; }), "L3");
+  EXPECT_EQ(rule([](Maker &, Node &n) { n.stores[0].index = symbol("k"); }), "L4");
+  EXPECT_EQ(rule([](Maker &, Node &n) { n.stores[0].index = i(0) + 1; }), "L5");
+  EXPECT_EQ(rule([](Maker &, Node &n) { n.stores[0].buffer = BufferId(0); }), "L6");
+  EXPECT_EQ(rule([](Maker &, Node &n) { n.kind = Node::Kind::Reduction; }), "L7");
+  EXPECT_EQ(rule([](Maker &m, Node &) { m.p.outputs[0].buffer = BufferId(); }), "L8");
+}
+
+TEST(Numeric, ReducedFloatsRoundTripAndRoundToEven) {
+  for (DType t : {DType::F16, DType::BF16, DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ, DType::F8E8M0FNU}) {
+    uint32_t codes = 1u << (8 * itemSize(t));
+    for (uint32_t c = 0; c < codes; ++c) {
+      float v = decodeFloat(t, c);
+      if (!std::isnan(v)) EXPECT_EQ(encodeFloat(t, v), c) << name(t) << " code " << c;
+    }
+  }
+  EXPECT_EQ(roundTo(DType::F16, 2049.0f), 2048.0f); // a tie goes to the even mantissa
+  EXPECT_EQ(roundTo(DType::F16, 2051.0f), 2052.0f);
+  EXPECT_EQ(roundTo(DType::F16, 65520.0f), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(roundTo(DType::F16, 65519.0f), 65504.0f);
+  EXPECT_EQ(roundTo(DType::F8E4M3FN, 464.0f), 448.0f);
+  EXPECT_TRUE(std::isnan(roundTo(DType::F8E4M3FN, 465.0f)));
+  EXPECT_EQ(roundTo(DType::F16, 0x1p-25f), 0.0f);
+  EXPECT_EQ(roundTo(DType::F16, 0x1.8p-25f), 0x1p-24f);
+}
+
+TEST(Numeric, PhiloxMatchesThePublishedVectors) {
+  // Random123's known answers for philox4x32-10: zero counter and key, and all ones in key and the two counter words that we use.
+  EXPECT_EQ(philox(0, 0), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+}
+
+/// Reference values from scipy.special 1.14 and the tables of the DLMF; relative tolerance 1e-12.
+TEST(Numeric, SpecialFunctions) {
+  auto near = [](double got, double want) { EXPECT_NEAR(got, want, 1e-12 * std::max(1.0, std::fabs(want))); };
+  near(digamma(1), -0.57721566490153286);
+  near(digamma(-0.5), 0.03648997397857652);
+  near(polygamma(1, 1), 1.6449340668482264);
+  near(hurwitzZeta(3, 1), 1.2020569031595943);
+  near(besselI0(1), 1.2660658777520084);
+  near(besselI1(-1), -0.5651591039924851);
+  near(besselI0e(100), 0.039944379299077496);
+  near(besselK0(1), 0.42102443824070834);
+  near(besselK1(2), 0.13986588181652243);
+  near(airyAi(0), 0.3550280538878172);
+  near(airyAi(2), 0.03492413042327438);
+  near(erfinv(0.5), 0.4769362762044699);
+  near(ndtri(0.025), -1.9599639845400545);
+  near(logNdtr(-10), -53.23128515051247);
+  near(erfcx(3), 0.17900115118138995);
+  near(igamma(2, 1), 0.26424111765711533);
+  near(igammac(0.5, 2), 0.04550026389635842);
+}
+
+} // namespace
+} // namespace neso::loops

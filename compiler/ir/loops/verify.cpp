@@ -1,0 +1,300 @@
+#include "ir/loops/verify.h"
+
+#include <algorithm>
+#include <set>
+
+namespace neso::loops {
+namespace {
+
+int arity(OpKind k) {
+  switch (k) {
+  case OpKind::Constant:
+  case OpKind::Index:
+  case OpKind::Load:
+  case OpKind::Indirect: return -1; // own rules
+  case OpKind::Where:
+  case OpKind::Fma: return 3;
+  case OpKind::RandU32:
+  case OpKind::RandUniform:
+  case OpKind::RandNormal: return 2;
+  default: return k >= OpKind::Add ? 2 : 1;
+  }
+}
+bool isComparison(OpKind k) { return k >= OpKind::Eq && k <= OpKind::Ge; }
+
+class Checker {
+public:
+  Checker(const Program &p, std::set<std::string> sizes, char outer) : p_(p), sizes_(std::move(sizes)), outer_(outer) {}
+
+  void breach(const char *rule, const Node &n, const std::string &what) {
+    if (diags_.size() < 20) diags_.push_back(makeDiag(Diag::LoopsInvariant, {}, rule, n.name, what));
+  }
+  void programBreach(const char *rule, const std::string &what) {
+    if (diags_.size() < 20) diags_.push_back(makeDiag(Diag::LoopsInvariant, {}, rule, p_.name, what));
+  }
+  Status status() && { return diags_.empty() ? Status() : Status(Error(std::move(diags_))); }
+
+  void expr(const Node &n, Expr e, const std::set<std::string> &known, const char *what) {
+    if (!e.valid()) return breach("L4", n, fmt::format("{} has no expression", what));
+    for (const std::string &s : symbolsOf(e))
+      if (!known.contains(s) && !sizes_.contains(s)) breach("L4", n, fmt::format("{} '{}' uses the unknown symbol '{}'", what, e.str(), s));
+  }
+  bool validBuffer(const Node &n, BufferId id) {
+    bool ok = id.valid() && id.index() < p_.buffers.size();
+    if (!ok) breach("L1", n, fmt::format("names buffer {}, which does not exist", id.value));
+    return ok;
+  }
+  void bounds(const Node &n, Expr index, const Facts &facts, BufferId id, bool masked) {
+    if (masked || !index.valid()) return;
+    Expr extent = isComplex(p_.buffer(id).dtype) ? p_.buffer(id).elements * 2 : p_.buffer(id).elements;
+    bool empty = false; // a loop that may run zero times reads nothing
+    for (const std::vector<Expr> *ranges : {&n.ranges, &n.reduceRanges})
+      for (Expr r : *ranges) empty |= facts.rangeOf(r).lo <= 0;
+    if (empty) return;
+    Interval range = facts.rangeOf(index);
+    Interval size = facts.rangeOf(extent);
+    // A proven breach: the least or greatest value itself is out. The interval of an affine form over a box is exact for constants.
+    bool exact = std::all_of(n.ranges.begin(), n.ranges.end(), [](Expr e) { return e.isConst(); }) &&
+                 std::all_of(n.reduceRanges.begin(), n.reduceRanges.end(), [](Expr e) { return e.isConst(); }) && extent.isConst();
+    for (const std::string &s : symbolsOf(index)) exact &= affineIn(index, s) && s[0] != 't';
+    if (exact && range.bounded() && size.bounded() && (range.lo < 0 || range.hi >= size.hi))
+      breach("L5", n, fmt::format("index '{}' of '{}' is in [{}, {}], but there are {} elements", index.str(), p_.buffer(id).name, range.lo, range.hi, size.hi));
+  }
+
+  void body(const Node &n, const Body &b, std::set<std::string> &known, Facts &facts) {
+    for (size_t k = 0; k < b.ops.size(); ++k) op(n, b, k, known, facts);
+  }
+
+  void op(const Node &n, const Body &b, size_t k, std::set<std::string> &known, Facts &facts) {
+    const Op &o = b.ops[k];
+    auto fault = [&](const char *rule, const std::string &what) { breach(rule, n, fmt::format("%{} ({}): {}", k, name(o.kind), what)); };
+    for (ValueIdx v : {o.a, o.b, o.c})
+      if (v >= static_cast<ValueIdx>(k)) return fault("L2", fmt::format("operand %{} does not come before it", v));
+    auto type = [&](ValueIdx v) { return b.ops[static_cast<size_t>(v)].dtype; };
+    if (isComplex(o.dtype)) fault("L3", "a value is complex");
+    switch (o.kind) {
+    case OpKind::Constant: return;
+    case OpKind::Index: return expr(n, o.index, known, "index");
+    case OpKind::Load:
+      expr(n, o.index, known, "load index");
+      if (!validBuffer(n, o.buffer)) return;
+      if (toReal(p_.buffer(o.buffer).dtype) != o.dtype)
+        fault("L3", fmt::format("loads {} from '{}', which has {}", name(o.dtype), p_.buffer(o.buffer).name, name(p_.buffer(o.buffer).dtype)));
+      if (o.a >= 0 && type(o.a) != DType::Bool) fault("L3", "its mask is not Bool");
+      if (o.b >= 0 && type(o.b) != o.dtype) fault("L3", "its other value has another dtype");
+      return bounds(n, o.index, facts, o.buffer, o.a >= 0);
+    case OpKind::Indirect:
+      if (o.a < 0 || isFloat(type(o.a))) fault("L2", "needs an integer operand");
+      if (o.b >= 0 && type(o.b) != DType::Bool) fault("L3", "its mask is not Bool");
+      expr(n, o.bound, known, "bound");
+      if (o.symbol.empty() || !known.insert(o.symbol).second) fault("L4", fmt::format("the symbol '{}' is not new", o.symbol));
+      facts.setIndex(o.symbol, o.bound);
+      return;
+    default: break;
+    }
+    int want = arity(o.kind), have = (o.a >= 0) + (o.b >= 0) + (o.c >= 0);
+    if (have != want || o.a < 0) return fault("L2", fmt::format("has {} operands, needs {}", have, want));
+    opTypes(o, type, fault);
+  }
+
+  template <typename Type, typename Fault> void opTypes(const Op &o, Type type, Fault fault) {
+    switch (o.kind) {
+    case OpKind::Cast:
+    case OpKind::Bitcast:
+      if (o.kind == OpKind::Bitcast && itemSize(o.dtype) != itemSize(type(o.a))) fault("L3", "a bitcast keeps the size");
+      return;
+    case OpKind::Where:
+      if (type(o.a) != DType::Bool) fault("L3", "the condition is not Bool");
+      if (type(o.b) != type(o.c) || type(o.b) != o.dtype) fault("L3", "the choices have other dtypes");
+      return;
+    case OpKind::RandU32:
+    case OpKind::RandUniform:
+    case OpKind::RandNormal:
+      if (type(o.a) != DType::I64 || type(o.b) != DType::I64) fault("L3", "seed and offset must be i64");
+      if (o.dtype != (o.kind == OpKind::RandU32 ? DType::U32 : DType::F32)) fault("L3", "has the wrong result dtype");
+      return;
+    case OpKind::IsNan:
+    case OpKind::IsInf:
+    case OpKind::SignBit:
+    case OpKind::Not:
+      if (o.dtype != DType::Bool) fault("L3", "must give Bool");
+      return;
+    case OpKind::Shl:
+    case OpKind::Shr:
+      if (isFloat(type(o.a)) || isFloat(type(o.b)) || type(o.a) != o.dtype) fault("L3", "shifts integers by integers");
+      return;
+    default: break;
+    }
+    if (o.b >= 0 && type(o.a) != type(o.b)) fault("L3", fmt::format("operands are {} and {}", name(type(o.a)), name(type(o.b))));
+    if (o.c >= 0 && type(o.c) != type(o.a)) fault("L3", "the third operand has another dtype");
+    DType result = isComparison(o.kind) ? DType::Bool : type(o.a);
+    bool logic = (o.kind == OpKind::And || o.kind == OpKind::Or) && isFloat(type(o.a));
+    if (logic || o.dtype != result) fault("L3", fmt::format("gives {} from {}", name(o.dtype), name(type(o.a))));
+    if (isFloat(type(o.a)) ? onlyInt(o.kind) : onlyFloat(o.kind)) fault("L3", fmt::format("does not exist on {}", name(type(o.a))));
+  }
+  static bool onlyInt(OpKind k) {
+    return k == OpKind::BitNot || k == OpKind::Xor || k == OpKind::Gcd || k == OpKind::Lcm || k == OpKind::Shl || k == OpKind::Shr;
+  }
+  static bool onlyFloat(OpKind k) {
+    switch (k) {
+    case OpKind::Neg: case OpKind::Abs: case OpKind::Sign: case OpKind::Floor: case OpKind::Ceil: case OpKind::Trunc: case OpKind::Round:
+    case OpKind::Relu: case OpKind::BitNot: case OpKind::Add: case OpKind::Sub: case OpKind::Mul: case OpKind::Div: case OpKind::FloorDiv:
+    case OpKind::Mod: case OpKind::Fmod: case OpKind::Pow: case OpKind::Min: case OpKind::Max: case OpKind::And: case OpKind::Or: case OpKind::Xor:
+    case OpKind::Shl: case OpKind::Shr: case OpKind::Eq: case OpKind::Ne: case OpKind::Lt: case OpKind::Le: case OpKind::Gt: case OpKind::Ge:
+    case OpKind::Gcd: case OpKind::Lcm: case OpKind::FmaxNum: case OpKind::FminNum: case OpKind::Fma: return false;
+    default: return true;
+    }
+  }
+
+  void store(const Node &n, const Store &s, const std::set<std::string> &known, const Facts &facts) {
+    expr(n, s.index, known, "store index");
+    if (!validBuffer(n, s.buffer)) return;
+    const Buffer &b = p_.buffer(s.buffer);
+    if (b.kind == Buffer::Kind::ScalarInput || (b.kind != Buffer::Kind::Temp && !b.mutated))
+      breach("L6", n, fmt::format("writes '{}', which is not a temp and not marked as mutated", b.name));
+    bounds(n, s.index, facts, s.buffer, s.mask >= 0);
+  }
+  void valueStore(const Node &n, const Store &s, const Body &b, DType fallback) {
+    if (s.value < 0 || (s.value >= static_cast<ValueIdx>(b.ops.size()) && !(b.ops.empty() && s.value == 0)))
+      return breach("L2", n, fmt::format("stores value %{}, which does not exist", s.value));
+    DType t = b.ops.empty() ? fallback : b.ops[static_cast<size_t>(s.value)].dtype;
+    if (s.buffer.valid() && s.buffer.index() < p_.buffers.size() && toReal(p_.buffer(s.buffer).dtype) != t)
+      breach("L3", n, fmt::format("stores {} to '{}', which has {}", name(t), p_.buffer(s.buffer).name, name(p_.buffer(s.buffer).dtype)));
+    if (s.mask >= 0 && (s.mask >= static_cast<ValueIdx>(b.ops.size()) || b.ops[static_cast<size_t>(s.mask)].dtype != DType::Bool))
+      breach("L3", n, "a store's mask is not a Bool value");
+  }
+
+  void node(const Node &n) {
+    Facts facts = p_.facts;
+    std::set<std::string> outerNames, known;
+    for (size_t d = 0; d < n.ranges.size(); ++d) outerNames.insert(outer_ + std::to_string(d));
+    known = outerNames;
+    for (size_t d = 0; d < n.reduceRanges.size(); ++d) known.insert(reduceName(d));
+    for (size_t d = 0; d < n.ranges.size(); ++d) {
+      expr(n, n.ranges[d], {}, "range");
+      if (n.ranges[d].valid()) facts.setIndex(outer_ + std::to_string(d), n.ranges[d]);
+    }
+    for (size_t d = 0; d < n.reduceRanges.size(); ++d) {
+      expr(n, n.reduceRanges[d], {}, "range");
+      if (n.reduceRanges[d].valid()) facts.setIndex(reduceName(d), n.reduceRanges[d]);
+    }
+    body(n, n.body, known, facts);
+    switch (n.kind) {
+    case Node::Kind::Pointwise:
+      for (const Store &s : n.stores) store(n, s, known, facts), valueStore(n, s, n.body, DType::F32);
+      if (!n.reductions.empty()) breach("L7", n, "a pointwise node has reductions");
+      break;
+    case Node::Kind::Reduction:
+      if (n.reductions.empty() || !n.stores.empty()) breach("L7", n, "a reduction node needs reductions and has no stores of its own");
+      for (const Reduction &r : n.reductions) {
+        if (r.input < 0 || r.input >= static_cast<ValueIdx>(n.body.ops.size())) breach("L2", n, "a reduction's input does not exist");
+        for (const Store &s : r.results) {
+          store(n, s, outerNames, facts);
+          int results = r.kind == ReduceKind::Welford ? 3 : r.kind == ReduceKind::OnlineSoftmax ? 2 : 1;
+          if (s.value < 0 || s.value >= results || s.mask >= 0 || s.mode != StoreMode::Set) breach("L7", n, "a reduction's result store is not plain");
+        }
+      }
+      break;
+    case Node::Kind::Contraction: {
+      ValueIdx count = static_cast<ValueIdx>(n.body.ops.size());
+      if (n.lhs < 0 || n.rhs < 0 || n.lhs >= count || n.rhs >= count) breach("L7", n, "a contraction needs two operands");
+      if (!n.epilogue.ops.empty() && n.epilogue.ops[0].kind != OpKind::Constant) breach("L7", n, "op 0 of an epilogue stands for the sum");
+      std::set<std::string> names = outerNames;
+      body(n, n.epilogue, names, facts);
+      for (const Store &s : n.stores) store(n, s, names, facts), valueStore(n, s, n.epilogue, n.accType);
+      break;
+    }
+    case Node::Kind::Scan:
+    case Node::Kind::Sort:
+      if (n.inputs.empty() || n.reduceRanges.empty()) breach("L7", n, "a scan or sort needs inputs and the dimension r0");
+      for (ValueIdx v : n.inputs)
+        if (v < 0 || v >= static_cast<ValueIdx>(n.body.ops.size())) breach("L2", n, "an input does not exist");
+      for (const Store &s : n.stores) store(n, s, known, facts);
+      break;
+    case Node::Kind::Attention: attention(n); break;
+    case Node::Kind::UserKernel: break;
+    }
+  }
+  void attention(const Node &n) {
+    if (!n.attention || n.ranges.size() != 4) return breach("L7", n, "an attention node needs its spec and the ranges [B, H, M, Dv]");
+    const AttentionSpec &a = *n.attention;
+    for (const AttentionSpec::Operand *o : {&a.q, &a.k, &a.v, &a.out, &a.mask}) {
+      if (o == &a.mask && !o->buffer.valid()) continue;
+      if (validBuffer(n, o->buffer)) expr(n, o->index, {"b", "h", "m", "n", "d"}, "attention index");
+    }
+  }
+
+private:
+  const Program &p_;
+  std::set<std::string> sizes_;
+  char outer_;
+  std::vector<Diagnostic> diags_;
+};
+
+void collectAccesses(const Node &n, std::vector<BufferId> &reads, std::vector<BufferId> &writes) {
+  for (const Body *b : {&n.body, &n.epilogue})
+    for (const Op &o : b->ops)
+      if (o.kind == OpKind::Load && o.buffer.valid()) reads.push_back(o.buffer);
+  for (const Store &s : n.stores) writes.push_back(s.buffer);
+  for (const Reduction &r : n.reductions)
+    for (const Store &s : r.results) writes.push_back(s.buffer);
+  if (n.attention) {
+    for (const AttentionSpec::Operand *o : {&n.attention->q, &n.attention->k, &n.attention->v, &n.attention->mask})
+      if (o->buffer.valid()) reads.push_back(o->buffer);
+    writes.push_back(n.attention->out.buffer);
+  }
+}
+
+} // namespace
+
+std::vector<std::string> sizeSymbols(const Program &p) {
+  std::vector<std::string> out;
+  for (const auto &[name, range] : p.facts.ranges()) out.push_back(name);
+  for (const ProgramInput &in : p.inputs) {
+    for (const std::vector<Expr> *es : {&in.sizes, &in.strides})
+      for (Expr e : *es)
+        if (e.valid() && e.isSymbol()) out.push_back(e.symbolName());
+    if (in.scalar.valid() && in.scalar.isSymbol()) out.push_back(in.scalar.symbolName());
+  }
+  return out;
+}
+
+Status verifyNode(const Program &p, const Node &node, char outer, const std::vector<std::string> &sizes) {
+  Checker checker(p, {sizes.begin(), sizes.end()}, outer);
+  checker.node(node);
+  return std::move(checker).status();
+}
+
+Status verify(const Program &p) {
+  std::vector<std::string> sizes = sizeSymbols(p);
+  Checker checker(p, {sizes.begin(), sizes.end()}, 'i');
+  std::vector<bool> written(p.buffers.size());
+  for (size_t k = 0; k < p.buffers.size(); ++k) {
+    const Buffer &b = p.buffers[k];
+    if (b.id.value != static_cast<int32_t>(k)) checker.programBreach("L1", fmt::format("buffer '{}' at {} has the id {}", b.name, k, b.id.value));
+    written[k] = b.kind != Buffer::Kind::Temp;
+    if (b.kind == Buffer::Kind::Constant && (b.index < 0 || b.index >= static_cast<int64_t>(p.constants.size())))
+      checker.programBreach("L1", fmt::format("constant buffer '{}' has no constant", b.name));
+    if (b.kind == Buffer::Kind::Input && (b.index < 0 || b.index >= static_cast<int64_t>(p.inputs.size())))
+      checker.programBreach("L1", fmt::format("input buffer '{}' has no input", b.name));
+  }
+  std::set<int32_t> ids;
+  for (const Node &n : p.nodes) {
+    if (!ids.insert(n.id.value).second) checker.breach("L1", n, fmt::format("the node id {} is used twice", n.id.value));
+    checker.node(n);
+    std::vector<BufferId> reads, writes;
+    collectAccesses(n, reads, writes);
+    for (BufferId b : reads)
+      if (b.index() < written.size() && !written[b.index()]) checker.breach("L6", n, fmt::format("reads '{}' before it is written", p.buffer(b).name));
+    for (BufferId b : writes)
+      if (b.valid() && b.index() < written.size()) written[b.index()] = true;
+  }
+  for (const ProgramOutput &o : p.outputs) {
+    if (o.kind != ProgramOutput::Kind::Tensor) continue;
+    if (!o.buffer.valid() || o.buffer.index() >= p.buffers.size()) checker.programBreach("L8", "an output names no buffer");
+    else if (!written[o.buffer.index()]) checker.programBreach("L8", fmt::format("output '{}' is never written", p.buffer(o.buffer).name));
+  }
+  return std::move(checker).status();
+}
+
+} // namespace neso::loops
