@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Runs Neso over an index of exported samples and says what is right, refused, wrong, crashed or too slow.
+
+    tools/opinfo_check.py INDEX_DIR [--neso build/dev/bin/neso] [--ops REGEX] [--dtypes f32,i64] [--procs 1] [--json F]
+
+INDEX_DIR is what opinfo_export.py wrote. `right`: outputs of the right number, dtype, shape and values (shape alone for
+random operators). `refused`: exit code 1 with an error[E…] text. Exit code 0 here only if nothing is wrong, crashed
+or timed out.
+"""
+import argparse
+import collections
+import concurrent.futures
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import neso_cases as cases
+
+VERDICTS = ["right", "refused", "wrong", "crash", "timeout"]
+
+
+def judge(args, root, sample):
+    """(verdict, detail) of one sample."""
+    folder = root / sample["path"]
+    with tempfile.TemporaryDirectory(prefix="neso_check_") as scratch:
+        output = Path(scratch) / "out.safetensors"
+        command = [args.neso, "run", str(folder / "model.pt2"), "-o", str(output)]
+        if (folder / "inputs.safetensors").stat().st_size > 10:
+            command += ["--input", str(folder / "inputs.safetensors")]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=args.timeout, cwd=scratch)
+        except subprocess.TimeoutExpired:
+            return "timeout", ""
+        text = done.stderr.decode(errors="replace").strip()
+        if done.returncode == 1 and "error[E" in text:
+            return "refused", text
+        if done.returncode != 0:
+            return "crash", f"exit {done.returncode}: {text[-400:]}"
+        try:
+            got = cases.read_safetensors(output)
+        except Exception as error:
+            return "wrong", f"no readable output: {error}"
+    want = cases.read_safetensors(folder / "outputs.safetensors")
+    bounds = sample.get("tolerance", [])
+    for name, tensor in want.items():
+        bound = bounds[int(name)] if name.isdigit() and int(name) < len(bounds) and bounds[int(name)] else {}
+        trouble = cases.compare(name, got.get(name), tensor, bound.get("rtol"), bound.get("atol"), sample.get("values", True))
+        if trouble:
+            return "wrong", trouble
+    surplus = sorted(name for name in got if name not in want)
+    return ("wrong", f"outputs not expected: {surplus}") if surplus else ("right", "")
+
+
+def blame(detail):
+    """What a refusal is about: the targets it names, else its code and text without numbers."""
+    targets = sorted(set(re.findall(r"\b(?:aten|prims|_operator|math|torch\.ops\.[\w]+|torch)\.[A-Za-z_][\w.]*\b", detail)))
+    if targets:
+        return targets
+    first = next((line for line in detail.splitlines() if "error[E" in line), detail)
+    return [re.sub(r"\d+", "N", first[first.find("error["):])[:120]]
+
+
+def table(title, counts, limit):
+    rows = counts.most_common(limit)
+    if rows:
+        print(f"\n{title}")
+        for name, count in rows:
+            print(f"{count:6}  {name}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("index")
+    parser.add_argument("--neso", default="build/dev/bin/neso")
+    parser.add_argument("--ops", default=".")
+    parser.add_argument("--targets", default=".", help="only samples with a target that matches")
+    parser.add_argument("--dtypes", default="")
+    parser.add_argument("--procs", type=int, default=1)
+    parser.add_argument("--timeout", type=float, default=60)
+    parser.add_argument("--limit", type=int, default=0, help="at most this many samples, evenly spread")
+    parser.add_argument("--top", type=int, default=40, help="rows in the tables")
+    parser.add_argument("--json", help="write every verdict here")
+    parser.add_argument("--list", action="store_true", help="print each sample that is wrong, crashed or timed out")
+    args = parser.parse_args()
+    args.neso = str(Path(args.neso).resolve())
+    root = Path(args.index)
+    dtypes = set(args.dtypes.split(",")) if args.dtypes else None
+    samples = [s for s in json.loads((root / "index.json").read_text())["samples"]
+               if re.search(args.ops, s["op"]) and (not dtypes or s["dtype"] in dtypes)
+               and (args.targets == "." or any(re.search(args.targets, t) for t in s["targets"]))]
+    if args.limit and len(samples) > args.limit:
+        samples = [samples[i * len(samples) // args.limit] for i in range(args.limit)]
+    begun = time.time()
+    with concurrent.futures.ThreadPoolExecutor(args.procs) as pool:
+        results = list(pool.map(lambda sample: judge(args, root, sample), samples))
+    verdicts = collections.Counter(verdict for verdict, _ in results)
+    by_op = collections.defaultdict(collections.Counter)
+    by_target = collections.defaultdict(collections.Counter)
+    missing, wrong = collections.Counter(), collections.Counter()
+    for sample, (verdict, detail) in zip(samples, results):
+        by_op[sample["op"]][verdict] += 1
+        for target in sample["targets"]:
+            by_target[target][verdict] += 1
+        if verdict == "refused":
+            missing.update(blame(detail))
+        elif verdict != "right":
+            wrong[f"{verdict}: {sample['op']}"] += 1
+            if args.list:
+                print(f"{verdict}: {sample['path']}: {detail.splitlines()[-1][:300] if detail else ''}")
+    table("Refused, by what is missing", missing, args.top)
+    table("Wrong, crashed or timed out, by operator", wrong, args.top)
+    right_ops = sum(1 for counts in by_op.values() if set(counts) == {"right"})
+    right_targets = sum(1 for counts in by_target.values() if counts["right"])
+    share = 100.0 * verdicts["right"] / max(1, len(samples))
+    print(f"\n{len(samples)} samples, {time.time() - begun:.0f} s: " + ", ".join(f"{verdicts[v]} {v}" for v in VERDICTS) +
+          f"; {share:.1f} % right; {right_ops} of {len(by_op)} operators wholly right, "
+          f"{right_targets} of {len(by_target)} targets right at least once")
+    if args.json:
+        Path(args.json).write_text(json.dumps({
+            "verdicts": {v: verdicts[v] for v in VERDICTS}, "missing": dict(missing.most_common()),
+            "by_op": by_op, "by_target": by_target,
+            "samples": [{"path": s["path"], "targets": s["targets"], "verdict": v, "detail": d[:500]}
+                        for s, (v, d) in zip(samples, results)]}, indent=1))
+    return 1 if verdicts["wrong"] + verdicts["crash"] + verdicts["timeout"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
