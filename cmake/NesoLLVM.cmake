@@ -23,7 +23,7 @@ target_link_libraries(neso_mlir_headers INTERFACE neso_llvm)
 # The MLIR libraries that Neso uses; with the shared library one file stands for all of them.
 set(NESO_MLIR_STATIC MLIRIR MLIRParser MLIRSupport MLIRPass MLIRTransforms MLIRTransformUtils MLIRRewrite
     MLIRAnalysis MLIRArithDialect MLIRMathDialect MLIRSCFDialect MLIRControlFlowDialect MLIRFuncDialect MLIRUBDialect
-    MLIRFuncInlinerExtension MLIRLLVMDialect MLIRSideEffectInterfaces MLIRInferTypeOpInterface MLIRFunctionInterfaces
+    MLIRFuncInlinerExtension MLIRLLVMDialect MLIRLLVMIRTransforms MLIRSideEffectInterfaces MLIRInferTypeOpInterface MLIRFunctionInterfaces
     MLIRCallInterfaces MLIRControlFlowInterfaces MLIRLoopLikeInterface MLIRSCFUtils MLIRDialectUtils MLIRAsmParser
     MLIRBytecodeReader MLIRBytecodeWriter)
 set(NESO_LLVM_COMPONENTS core support analysis passes target targetparser mc object codegen
