@@ -47,6 +47,10 @@ neso_status neso_context::read_scalar(int32_t index, const neso_tensor &given, i
   if (in.kind != fbs::InputKind::Float && (value < in.scalar.min() || value > in.scalar.max()))
     return fail(NESO_INPUT_RANGE, "input %d ('%s') is %lld, outside its range [%lld, %lld]", index, in.name, ll(value), ll(in.scalar.min()), ll(in.scalar.max()));
   set_value(slots.data(), in.scalar.define(), value, define, changed);
+  bound_input &bound = inputs[index];
+  bound.scalar = value;
+  bound.data = reinterpret_cast<char *>(&bound.scalar);
+  bound.bytes = in.kind == fbs::InputKind::Bool ? 1 : 8;
   return NESO_OK;
 }
 

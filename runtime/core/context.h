@@ -21,6 +21,7 @@ struct bound_input {
   int64_t bytes;      // extent of the model's layout
   const neso_tensor *given;
   bool staged;        // copied in because strides or alignment differ
+  int64_t scalar;     // the value of an int, float or bool input, in case a kernel reads it from memory
   block staging;
 };
 

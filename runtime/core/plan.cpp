@@ -172,7 +172,7 @@ neso_status plan::read_buffers() {
     if (!known(b.location(), fbs::Location::MAX) || !known(b.dtype(), fbs::DType::MAX)) return fail(NESO_PACKAGE_MALFORMED, "buffer %d has an unknown location or dtype", i);
     const size_t limits[] = {inputs.size(), constants.size(), arena_slots.size(), count(root->outputs())};
     if (b.index() < 0 || size_t(b.index()) >= limits[uint8_t(b.location())]) return fail(NESO_PACKAGE_MALFORMED, "buffer %d lies in memory that does not exist", i);
-    if (b.location() == fbs::Location::Input && inputs[b.index()].kind != fbs::InputKind::Tensor) return fail(NESO_PACKAGE_MALFORMED, "buffer %d lies in a scalar input", i);
+    if (b.location() == fbs::Location::Input && inputs[b.index()].kind >= fbs::InputKind::Text) return fail(NESO_PACKAGE_MALFORMED, "buffer %d lies in an input that has no memory", i);
     NESO_TRY(slot_or_none(b.offset(), "a buffer"));
     NESO_TRY(slot(b.bytes(), "a buffer"));
   }

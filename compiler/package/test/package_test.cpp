@@ -1,0 +1,301 @@
+// Plans made by hand, packed, loaded by the runtime and run with kernels written here. Expected values are worked out by hand.
+#include "package/package.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "neso/neso.h"
+
+using namespace neso;
+
+namespace {
+extern "C" void pkgScale(const neso_arg *args, const uint32_t[3], uint64_t begin, uint64_t end, const neso_kernel_env *) {
+  const float *x = static_cast<const float *>(args[0].ptr), *w = static_cast<const float *>(args[1].ptr);
+  float *y = static_cast<float *>(args[2].ptr);
+  for (uint64_t i = begin; i < end; ++i) y[i] = x[i] * w[0] + static_cast<float>(args[3].i64) + args[4].f32;
+}
+extern "C" void pkgCount(const neso_arg *args, const uint32_t[3], uint64_t, uint64_t, const neso_kernel_env *) {
+  const float *x = static_cast<const float *>(args[0].ptr);
+  int64_t n = 0;
+  for (int64_t i = 0; i < args[2].i64; ++i) n += x[i] > 0;
+  *static_cast<int64_t *>(args[1].ptr) = n;
+}
+
+CompiledCode linkedCode() {
+  CompiledCode code;
+  code.target = "x86-64";
+  code.format = CompiledCode::Format::RelocatableObject;
+  code.functions = {{"scale", "pkgScale", 256, 0, 0, 0}, {"count", "pkgCount", 0, 0, 0, 0}};
+  return code;
+}
+
+// A program whose buffers, inputs and placements are added one by one.
+struct Maker {
+  plan::Plan p;
+  loops::BufferId buffer(const std::string &name, loops::Buffer::Kind kind, Expr elements, int64_t index, plan::Placement where = {}, DType dtype = DType::F32) {
+    loops::BufferId id(static_cast<int64_t>(p.program.buffers.size()));
+    p.program.buffers.push_back({id, name, dtype, kind, elements, index, false});
+    p.placements.push_back(where);
+    return id;
+  }
+  loops::BufferId input(const std::string &name, std::vector<Expr> sizes) {
+    loops::BufferId id = buffer(name, loops::Buffer::Kind::Input, product(sizes), static_cast<int64_t>(p.program.inputs.size()), {plan::Placement::Where::Input});
+    loops::ProgramInput in;
+    in.name = name;
+    in.sizes = sizes;
+    in.buffer = id;
+    p.program.inputs.push_back(in);
+    return id;
+  }
+  loops::BufferId weight(const std::string &name, const std::vector<float> &data) {
+    p.program.constants.push_back({name, DType::F32, reinterpret_cast<const uint8_t *>(data.data()), static_cast<int64_t>(data.size() * 4), -1, false, nullptr});
+    return buffer(name, loops::Buffer::Kind::Constant, static_cast<int64_t>(data.size()), static_cast<int64_t>(p.program.constants.size()) - 1, {plan::Placement::Where::Constant});
+  }
+  loops::BufferId output(std::vector<Expr> sizes) {
+    int number = static_cast<int>(p.program.outputs.size());
+    plan::Placement where{plan::Placement::Where::Output};
+    where.output = number;
+    loops::BufferId id = buffer("out", loops::Buffer::Kind::Temp, product(sizes), -1, where);
+    loops::ProgramOutput out;
+    out.buffer = id;
+    out.sizes = sizes;
+    p.program.outputs.push_back(out);
+    return id;
+  }
+  static plan::KernelArg arg(loops::BufferId id) {
+    plan::KernelArg a;
+    a.buffer = id;
+    return a;
+  }
+  static plan::KernelArg size(Expr e) {
+    plan::KernelArg a;
+    a.kind = plan::KernelArg::Kind::Size;
+    a.size = e;
+    return a;
+  }
+  static plan::KernelArg real(double v) {
+    plan::KernelArg a;
+    a.kind = plan::KernelArg::Kind::Float;
+    a.floatValue = v;
+    return a;
+  }
+  void launch(const std::string &function, std::vector<plan::KernelArg> args, Expr grid) {
+    plan::Kernel k;
+    k.id = plan::KernelId(static_cast<int64_t>(p.kernels.size()));
+    k.name = function + "_" + std::to_string(p.kernels.size());
+    k.function = function;
+    k.args = std::move(args);
+    k.grid = {grid, 1, 1};
+    p.kernels.push_back(k);
+    p.steps.push_back(plan::Launch{k.id});
+  }
+  PackageContents contents() const { return {&p, {}, {linkedCode()}, {{"who", "test"}}}; }
+};
+
+struct Loaded {
+  std::string bytes;
+  neso_model *model = nullptr;
+  neso_context *context = nullptr;
+  explicit Loaded(Result<std::string> package) {
+    EXPECT_TRUE(static_cast<bool>(package)) << (package ? "" : package.error().str());
+    if (!package) return;
+    bytes = *package;
+    static const neso_static_kernel kernels[] = {{"pkgScale", pkgScale}, {"pkgCount", pkgCount}};
+    neso_model_options o{};
+    o.struct_size = sizeof o;
+    o.static_kernels = kernels;
+    o.static_kernel_count = 2;
+    EXPECT_EQ(neso_model_load_memory(bytes.data(), bytes.size(), &o, &model), NESO_OK) << neso_error_text();
+    neso_context_options c{};
+    c.struct_size = sizeof c;
+    c.threads = 1;
+    if (model) EXPECT_EQ(neso_context_create(model, &c, &context), NESO_OK) << neso_error_text();
+  }
+  ~Loaded() {
+    neso_context_free(context);
+    neso_model_free(model);
+  }
+};
+
+neso_tensor tensor(const std::vector<float> &data, const std::vector<int64_t> &sizes) {
+  return {const_cast<float *>(data.data()), sizes.data(), nullptr, static_cast<int32_t>(sizes.size()), NESO_F32, NESO_CPU, 0};
+}
+std::vector<float> values(const neso_tensor &t, size_t n) { return {static_cast<float *>(t.data), static_cast<float *>(t.data) + n}; }
+} // namespace
+
+// y[s0, 2] = 2 * (3 * x + s0 + 0.5), through the arena; the second factor comes from a second weight.
+TEST(Package, RunsAPlanWithSymbolicSizes) {
+  std::vector<float> three{3}, two{2};
+  Maker m;
+  Expr s0 = symbol("s0");
+  m.p.program.facts.setRange("s0", {2, 50});
+  auto x = m.input("x", {s0, 2});
+  auto w = m.weight("first.weight", three), v = m.weight("second.weight", two);
+  plan::Placement arena{plan::Placement::Where::Arena};
+  arena.bytes = s0 * 8;
+  auto t = m.buffer("t", loops::Buffer::Kind::Temp, s0 * 2, -1, arena);
+  auto y = m.output({s0, 2});
+  m.p.arenaBytes = s0 * 8;
+  m.launch("scale", {Maker::arg(x), Maker::arg(w), Maker::arg(t), Maker::size(s0), Maker::real(0.5)}, s0 * 2);
+  m.launch("scale", {Maker::arg(t), Maker::arg(v), Maker::arg(y), Maker::size(0), Maker::real(0)}, s0 * 2);
+  Loaded l(packageBytes(m.contents()));
+  ASSERT_NE(l.context, nullptr);
+  for (int64_t n : {2, 5}) {
+    std::vector<float> data(static_cast<size_t>(2 * n), 1);
+    std::vector<int64_t> sizes{n, 2};
+    neso_tensor in = tensor(data, sizes), out{};
+    ASSERT_EQ(neso_run(l.context, &in, 1, &out, 1), NESO_OK) << neso_error_text();
+    EXPECT_EQ(out.sizes[0], n);
+    EXPECT_EQ(values(out, static_cast<size_t>(2 * n)), std::vector<float>(static_cast<size_t>(2 * n), static_cast<float>(2 * (3.5 + double(n)))));
+  }
+  neso_value_info info;
+  ASSERT_EQ(neso_model_input(l.model, 0, &info), NESO_OK);
+  EXPECT_STREQ(info.dims[0].symbol, "s0");
+  EXPECT_EQ(info.dims[0].min, 2);
+  EXPECT_EQ(info.dims[0].max, 50);
+  EXPECT_EQ(info.dims[1].min, 2);
+  EXPECT_STREQ(neso_model_metadata(l.model, "who"), "test");
+}
+
+TEST(Package, EqualPlansGiveEqualBytes) {
+  std::vector<float> w{3};
+  auto make = [&] {
+    Maker m;
+    auto x = m.input("x", {symbol("s0")});
+    auto y = m.output({symbol("s0")});
+    m.launch("scale", {Maker::arg(x), Maker::arg(m.weight("w", w)), Maker::arg(y), Maker::size(ceilDiv(symbol("s0"), 4)), Maker::real(1)}, symbol("s0"));
+    return packageBytes(m.contents());
+  };
+  Result<std::string> a = make(), b = make();
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(*a, *b);
+}
+
+// Sizes [2*s0 + 1] and [s0 + s1] define s0 and s1; a size that does not fit the equation is refused.
+TEST(Package, SolvesComposedSizes) {
+  Maker m;
+  Expr s0 = symbol("s0"), s1 = symbol("s1");
+  m.input("a", {s0 * 2 + 1});
+  m.input("b", {s0 + s1});
+  loops::ProgramOutput out;
+  out.kind = loops::ProgramOutput::Kind::Int;
+  out.scalar = s1;
+  m.p.program.outputs.push_back(out);
+  m.p.program.guards.push_back(le(s1, 10));
+  Loaded l(packageBytes(m.contents()));
+  ASSERT_NE(l.context, nullptr);
+  std::vector<float> data(64);
+  auto run = [&](int64_t a, int64_t b) {
+    std::vector<int64_t> as{a}, bs{b};
+    neso_tensor in[2] = {tensor(data, as), tensor(data, bs)}, got{};
+    neso_status s = neso_run(l.context, in, 2, &got, 1);
+    return s == NESO_OK ? *static_cast<int64_t *>(got.data) : -int64_t(s);
+  };
+  EXPECT_EQ(run(7, 5), 2);
+  EXPECT_EQ(run(8, 5), -int64_t(NESO_INPUT_DIM)) << neso_error_text();
+  EXPECT_EQ(run(7, 30), -int64_t(NESO_GUARD_FAILED));
+  EXPECT_NE(std::string(neso_error_text()).find("s1 = 27"), std::string::npos) << neso_error_text();
+}
+
+// The count of positive elements is a size: y [u0] is allocated while the plan runs.
+TEST(Package, SizesOfTheRunItself) {
+  std::vector<float> w{0};
+  Maker m;
+  Expr u0 = symbol("u0");
+  auto x = m.input("x", {6});
+  plan::Placement arena{plan::Placement::Where::Arena};
+  auto n = m.buffer("n", loops::Buffer::Kind::Temp, 1, -1, arena, DType::I64);
+  plan::Placement lateArena{plan::Placement::Where::Arena};
+  lateArena.offset = 64;
+  auto t = m.buffer("t", loops::Buffer::Kind::Temp, u0, -1, lateArena);
+  auto y = m.output({u0});
+  m.p.arenaBytes = u0 * 4 + 64;
+  m.launch("count", {Maker::arg(x), Maker::arg(n), Maker::size(6)}, 1);
+  m.p.steps.push_back(plan::LoadScalar{n, DType::I64, "u0"});
+  auto weight = m.weight("w", w);
+  m.launch("scale", {Maker::arg(x), Maker::arg(weight), Maker::arg(t), Maker::size(u0 + 1), Maker::real(0)}, u0);
+  m.launch("scale", {Maker::arg(t), Maker::arg(weight), Maker::arg(y), Maker::size(u0 * 2), Maker::real(0)}, u0);
+  Loaded l(packageBytes(m.contents()));
+  ASSERT_NE(l.context, nullptr);
+  for (size_t k : {3, 0, 6}) {
+    std::vector<float> data(6, -1);
+    std::fill_n(data.begin(), k, 1.f);
+    std::vector<int64_t> sizes{6};
+    neso_tensor in = tensor(data, sizes), out{};
+    ASSERT_EQ(neso_run(l.context, &in, 1, &out, 1), NESO_OK) << neso_error_text();
+    EXPECT_EQ(out.sizes[0], int64_t(k));
+    EXPECT_EQ(values(out, k), std::vector<float>(k, float(2 * k)));
+  }
+}
+
+// A mutated buffer of the model that comes as an extra output is written back, and kept between runs; so is an input.
+TEST(Package, MutationsAreWrittenBack) {
+  std::vector<float> state{1, 2}, one{1};
+  Maker m;
+  auto x = m.input("x", {2});
+  auto s = m.weight("state", state);
+  m.p.program.constants[0].isBuffer = true;
+  plan::Placement arena{plan::Placement::Where::Arena};
+  auto next = m.buffer("next", loops::Buffer::Kind::Temp, 2, -1, arena);
+  m.p.arenaBytes = 64;
+  auto w = m.weight("one", one);
+  m.launch("scale", {Maker::arg(s), Maker::arg(w), Maker::arg(next), Maker::size(10), Maker::real(0)}, 2);
+  for (auto [target, to] : {std::pair{"buffer.state", s}, std::pair{"input.0", x}}) {
+    loops::ProgramOutput out;
+    out.buffer = next;
+    out.sizes = {2};
+    out.mutationTarget = target;
+    out.writeBackTo = to;
+    m.p.program.outputs.push_back(out);
+  }
+  Loaded l(packageBytes(m.contents()));
+  ASSERT_NE(l.context, nullptr);
+  EXPECT_EQ(neso_model_output_count(l.model), 0);
+  std::vector<float> data(2);
+  std::vector<int64_t> sizes{2};
+  neso_tensor in = tensor(data, sizes), buffer;
+  ASSERT_EQ(neso_run(l.context, &in, 1, nullptr, 0), NESO_OK) << neso_error_text();
+  ASSERT_EQ(neso_run(l.context, &in, 1, nullptr, 0), NESO_OK) << neso_error_text();
+  EXPECT_EQ(data, (std::vector<float>{21, 22}));
+  ASSERT_EQ(neso_context_buffer(l.context, "state", &buffer), NESO_OK);
+  EXPECT_EQ(values(buffer, 2), (std::vector<float>{21, 22}));
+}
+
+TEST(Package, KernelsAlone) {
+  PackageContents contents;
+  contents.kernels = {{"scale", "scale", 5, {{"signature", "*fp32,*fp32,*fp32,i64,fp32"}}}};
+  contents.code = {linkedCode()};
+  Loaded l(packageBytes(contents));
+  ASSERT_NE(l.context, nullptr);
+  std::vector<float> x{1, 2}, w{3}, y(2);
+  neso_arg args[5];
+  args[0].ptr = x.data(), args[1].ptr = w.data(), args[2].ptr = y.data(), args[3].i64 = 1, args[4].f32 = 0.5f;
+  uint32_t grid[3] = {2, 1, 1};
+  ASSERT_EQ(neso_kernel_launch(l.context, "scale", grid, args, 5), NESO_OK) << neso_error_text();
+  EXPECT_EQ(y, (std::vector<float>{4.5, 7.5}));
+  EXPECT_STREQ(neso_model_metadata(l.model, "kernel.scale.signature"), "*fp32,*fp32,*fp32,i64,fp32");
+}
+
+TEST(Package, RefusesWhatTheRuntimeCouldNotWalk) {
+  Maker undefined;
+  undefined.input("x", {symbol("s0") * symbol("s1")});
+  Result<std::string> bytes = packageBytes(undefined.contents());
+  ASSERT_FALSE(bytes);
+  EXPECT_NE(bytes.error().str().find("no input defines the size"), std::string::npos) << bytes.error().str();
+  Maker missing;
+  missing.launch("other", {}, 1);
+  bytes = packageBytes(missing.contents());
+  ASSERT_FALSE(bytes);
+  EXPECT_NE(bytes.error().str().find("was not compiled"), std::string::npos) << bytes.error().str();
+}
+
+TEST(Package, NothingIsLeftBehindWhereNothingCanBeWritten) {
+  Maker m;
+  Status s = writePackage(m.contents(), "/nonexistent/out.neso");
+  ASSERT_FALSE(s);
+  EXPECT_NE(s.error().str().find("E0801"), std::string::npos);
+  s = writePackage(m.contents(), "/dev/full");
+  ASSERT_FALSE(s);
+  EXPECT_NE(s.error().str().find("No space left"), std::string::npos) << s.error().str();
+}
