@@ -1,6 +1,7 @@
 #include "frontend/pt2/read_graph.h"
 
 #include "frontend/pt2/stack_trace.h"
+#include "ir/graph/ops.h"
 
 namespace neso::pt2 {
 using graph::Argument;
@@ -305,6 +306,7 @@ void GraphReader::readNode(Json json) {
     else if (key == "nn_module_stack") n.module = modulePath(r_.asString(value, key));
   }
   r_.sourceLine = n.loc;
+  n.loc.context = r_.node;
   for (Json in : r_.array(json, "inputs")) {
     std::string_view argName = r_.string(in, "name");
     Json arg = r_.get(in, "arg");
@@ -312,6 +314,7 @@ void GraphReader::readNode(Json json) {
     n.args.push_back(argument(arg, argName));
     n.argNames.emplace_back(argName);
   }
+  if (Status s = graph::bindArguments(n, graph_); !s) return r_.adopt(s.takeError());
   for (Json out : r_.array(json, "outputs")) {
     n.outputs.push_back(defineOutput(out));
     if (!r_.ok()) return;
@@ -322,7 +325,6 @@ void GraphReader::readNode(Json json) {
       if (n.name.empty() && !list.empty() && list[0].valid()) n.name = graph_.value(list[0]).name;
     if (n.name.empty()) n.name = fmt::format("node_{}", graph_.nodes.size());
   }
-  n.loc.context = n.name;
   graph_.nodes.push_back(std::move(n));
 }
 
