@@ -213,7 +213,36 @@ std::vector<Term> termsOf(Expr e) {
   return out;
 }
 
+/// k*b*(x//b) + k*(x%b) is k*x: undoes the splitting of an index. Returns true when it changed terms.
+static bool joinDivisions(std::vector<Term> &terms) {
+  for (size_t m = 0; m < terms.size(); ++m)
+    for (size_t f = 0; f < terms[m].factors.size(); ++f) {
+      Expr remainder = terms[m].factors[f];
+      if (remainder.kind() != ExprKind::Mod) continue;
+      Expr x = remainder.operands()[0], b = remainder.operands()[1];
+      Term wanted = terms[m];
+      wanted.factors.erase(wanted.factors.begin() + static_cast<ptrdiff_t>(f));
+      Term joined = wanted;
+      for (const Term &part : termsOf(b * floorDiv(x, b))) {
+        if (termsOf(b * floorDiv(x, b)).size() != 1) break;
+        wanted.coefficient = wrapMul(wanted.coefficient, part.coefficient);
+        wanted.factors.insert(wanted.factors.end(), part.factors.begin(), part.factors.end());
+        std::sort(wanted.factors.begin(), wanted.factors.end(), Expr::less);
+        for (size_t d = 0; d < terms.size(); ++d) {
+          if (d == m || terms[d].coefficient != wanted.coefficient || terms[d].factors != wanted.factors) continue;
+          std::vector<Term> product = termsOf(fromTerms({joined}) * x);
+          terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::max(d, m)));
+          terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::min(d, m)));
+          terms.insert(terms.end(), product.begin(), product.end());
+          return true;
+        }
+      }
+    }
+  return false;
+}
+
 Expr fromTerms(std::vector<Term> terms) {
+  while (terms.size() > 1 && joinDivisions(terms)) {}
   std::sort(terms.begin(), terms.end(), [](const Term &a, const Term &b) { return lessFactors(a.factors, b.factors); });
   std::vector<Expr> ops;
   for (size_t i = 0; i < terms.size();) {

@@ -19,6 +19,8 @@ TEST(Expr, CanonicalForm) {
   EXPECT_EQ(mod(8 * i0 + i1, 8), mod(i1, 8));
   EXPECT_EQ(floorDiv(floorDiv(i0, 4), 8), floorDiv(i0, 32));
   EXPECT_EQ(floorDiv(6 * i0, 4), floorDiv(3 * i0, 2));
+  EXPECT_EQ(6 * floorDiv(i0, 3) + 2 * mod(i0, 3) + i1, 2 * i0 + i1);
+  EXPECT_EQ(s0 * floorDiv(i0, s0) + mod(i0, s0), i0);
   EXPECT_EQ(min(s0, s0 + 1), s0);
   EXPECT_EQ(max(s0, s0 + 1), s0 + 1);
   EXPECT_EQ(mod(Expr(-1), 8), Expr(7));
