@@ -1,0 +1,61 @@
+#include "lower/plan_to_tile/blocks.h"
+
+#include <bit>
+
+#include "ir/tile/build.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace neso {
+
+int64_t nextPowerOfTwo(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n < 1 ? 1 : n))); }
+
+int64_t upperBound(const Facts &facts, Expr extent, int64_t unbounded) {
+  int64_t hi = facts.rangeOf(extent).hi;
+  return hi == INT64_MAX ? unbounded : hi;
+}
+
+void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings) {
+  KernelContext &k = e.k;
+  Expr programs = 1;
+  bool any = false;
+  for (const Blocking &bl : blockings) any |= !(bl.size == 1 && bl.extent.isConst(1));
+  Expr left = symbol("pid");
+  if (any) {
+    mlir::Value pid = tile::programId(k.b, k.loc, 0);
+    e.env["pid"] = e.toIndex({pid}, DType::I32);
+  }
+  for (size_t i = blockings.size(); i-- > 0;) {
+    const Blocking &bl = blockings[i];
+    Expr count = ceilDiv(bl.extent, Expr(bl.size));
+    std::string block = "p" + std::to_string(i);
+    if (count.isConst(1)) {
+      e.env[block] = e.intConst(0);
+      e.facts.setRange(block, {0, 0});
+    } else {
+      bool outermost = true;
+      for (size_t j = 0; j < i; ++j) outermost &= ceilDiv(blockings[j].extent, Expr(blockings[j].size)).isConst(1);
+      e.facts.setRange("pid", {0, INT32_MAX});
+      e.env[block] = e.index(outermost ? left : mod(left, count));
+      e.facts.setIndex(block, count);
+      left = floorDiv(left, count);
+      programs = programs * count;
+    }
+    Val base = bl.size == 1 ? e.env[block] : e.index(symbol(block) * Expr(bl.size));
+    if (bl.frameDim >= 0) {
+      size_t d = static_cast<size_t>(bl.frameDim);
+      std::string lane = "l" + std::to_string(i);
+      e.env[lane] = e.lanes(d);
+      e.facts.setRange(lane, {0, bl.size - 1});
+      e.env[bl.symbol] = count.isConst(1) ? e.env[lane] : e.binary("arith.addi", base, e.env[lane]);
+      e.blocked[bl.symbol] = symbol(block) * Expr(bl.size) + symbol(lane);
+      if (!e.facts.provablyDivisible(bl.extent, Expr(bl.size)))
+        e.masks.push_back(e.compare("lt", e.env[bl.symbol], e.index(bl.extent)));
+    } else {
+      e.env[bl.symbol] = base;
+    }
+    e.facts.setIndex(bl.symbol, bl.extent);
+  }
+  k.kernel.grid = {programs, 1, 1};
+}
+
+} // namespace neso

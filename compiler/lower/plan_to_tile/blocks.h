@@ -1,0 +1,24 @@
+// Maps program ids to the outer space of a kernel: which block of which dimension a program works on.
+#pragma once
+#include "lower/plan_to_tile/emit.h"
+
+namespace neso {
+
+/// Blocks of one outer dimension: `count` of them, each `size` elements (1: the dimension is a scalar of the program).
+struct Blocking {
+  std::string symbol; // "x1"
+  Expr extent;
+  int64_t size = 1;
+  int frameDim = -1; // dimension of the frame that the block's lanes lie along; -1 when size is 1
+};
+
+/// Emits the decoding of the linear program id (last blocking varies fastest), binds each symbol in e.env, adds a tile mask where the last
+/// block may be partial, and sets the kernel's grid.
+void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings);
+
+/// The smallest power of two that is >= n, for n >= 1.
+int64_t nextPowerOfTwo(int64_t n);
+/// The extent if it is constant, else its upper bound, else `unbounded`.
+int64_t upperBound(const Facts &facts, Expr extent, int64_t unbounded);
+
+} // namespace neso

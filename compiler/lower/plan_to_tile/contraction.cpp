@@ -1,0 +1,478 @@
+#include "lower/plan_to_tile/contraction.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "ir/tile/build.h"
+#include "lower/plan_to_tile/blocks.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace neso {
+
+using namespace mlir;
+using loops::Node;
+using loops::Op;
+using loops::OpKind;
+namespace tb = tile;
+
+namespace {
+
+std::string xName(size_t d) { return "x" + std::to_string(d); }
+std::string rName(size_t d) { return "r" + std::to_string(d); }
+
+/// The operators that a body value needs, through operands and through computed indices.
+std::set<loops::ValueIdx> reachable(const loops::Body &body, loops::ValueIdx root) {
+  std::set<loops::ValueIdx> seen;
+  std::function<void(loops::ValueIdx)> visit = [&](loops::ValueIdx i) {
+    if (i < 0 || !seen.insert(i).second) return;
+    const Op &op = body.ops[static_cast<size_t>(i)];
+    if (op.index.valid())
+      for (size_t j = 0; j < body.ops.size(); ++j)
+        if (body.ops[j].kind == OpKind::Indirect && uses(op.index, body.ops[j].symbol)) visit(static_cast<loops::ValueIdx>(j));
+    visit(op.a), visit(op.b), visit(op.c);
+  };
+  visit(root);
+  return seen;
+}
+
+std::set<std::string> dependences(const loops::Body &body, loops::ValueIdx root) {
+  std::set<std::string> out;
+  for (loops::ValueIdx i : reachable(body, root)) {
+    const Op &op = body.ops[static_cast<size_t>(i)];
+    if (!op.index.valid()) continue;
+    for (const std::string &s : symbolsOf(op.index)) out.insert(s);
+  }
+  return out;
+}
+
+/// The load that an operand is, behind casts; null when it computes something.
+const Op *directLoad(const loops::Body &body, loops::ValueIdx i) {
+  const Op *op = &body.ops[static_cast<size_t>(i)];
+  while (op->kind == OpKind::Cast) op = &body.ops[static_cast<size_t>(op->a)];
+  return op->kind == OpKind::Load ? op : nullptr;
+}
+
+bool unitStride(const loops::Body &body, loops::ValueIdx value, const std::string &s) {
+  const Op *load = directLoad(body, value);
+  if (!load) return false;
+  std::optional<Affine> a = affineIn(load->index, s);
+  return a && a->coefficient.isConst(1);
+}
+
+/// The block of `candidates` with the least work: padded extent, plus what each block costs beside its elements.
+int64_t bestBlock(const Facts &facts, Expr extent, std::initializer_list<int64_t> candidates, double overhead) {
+  std::optional<int64_t> n = facts.simplify(extent).asConst();
+  if (!n) return *candidates.begin();
+  int64_t best = 0;
+  double bestCost = 0;
+  for (int64_t b : candidates) {
+    double cost = static_cast<double>((*n + b - 1) / b * b) * (1.0 + overhead / static_cast<double>(b));
+    if (best == 0 || cost < bestCost) best = b, bestCost = cost;
+  }
+  return best;
+}
+
+/// Splits a flat symbol into the dimensions it stands for, last dimension fastest.
+void splitFlat(const std::string &flat, const std::vector<std::string> &names, const std::vector<Expr> &extents,
+               std::unordered_map<std::string, Expr> &out) {
+  Expr rest = symbol(flat);
+  for (size_t i = names.size(); i-- > 0;) {
+    out[names[i]] = i == 0 ? rest : mod(rest, extents[i]);
+    rest = floorDiv(rest, extents[i]);
+  }
+}
+
+Expr productOf(const std::vector<Expr> &ranges, const std::vector<size_t> &dims) {
+  Expr out = 1;
+  for (size_t d : dims) out = out * ranges[d];
+  return out;
+}
+
+struct Substitution {
+  std::unordered_map<std::string, Expr> values;
+  Facts facts;
+  Expr operator()(Expr e) const { return facts.simplify(substitute(e, values)); }
+  void apply(loops::Body &body) const {
+    for (Op &op : body.ops) {
+      if (op.index.valid()) op.index = (*this)(op.index);
+      if (op.bound.valid()) op.bound = (*this)(op.bound);
+    }
+  }
+};
+
+Substitution flatSpace(const plan::Kernel &kernel, const Contraction &c, const Facts &facts) {
+  Substitution s;
+  s.facts = facts;
+  auto flatten = [&](const std::string &flat, const std::vector<size_t> &dims, const std::vector<Expr> &ranges, std::string (*nameOf)(size_t)) {
+    std::vector<std::string> names;
+    std::vector<Expr> extents;
+    for (size_t d : dims) names.push_back(nameOf(d)), extents.push_back(ranges[d]);
+    splitFlat(flat, names, extents, s.values);
+    s.facts.setIndex(flat, productOf(ranges, dims));
+  };
+  flatten("m", c.m, kernel.xRanges, xName);
+  flatten("n", c.n, kernel.xRanges, xName);
+  flatten("k", c.kInner, kernel.rRanges, rName);
+  for (size_t d : c.batch) s.facts.setIndex(xName(d), kernel.xRanges[d]);
+  for (size_t d : c.kOuter) s.facts.setIndex(rName(d), kernel.rRanges[d]);
+  return s;
+}
+
+/// Both operands as stored reduced floats when each is only widened for the product: the dot widens by itself.
+void dropWidening(Node &node) {
+  auto narrow = [&](loops::ValueIdx i) -> const Op * {
+    const Op &op = node.body.ops[static_cast<size_t>(i)];
+    if (op.kind != OpKind::Cast || op.dtype != DType::F32) return nullptr;
+    return &node.body.ops[static_cast<size_t>(op.a)];
+  };
+  const Op *a = narrow(node.lhs), *b = narrow(node.rhs);
+  if (!a || !b || a->dtype != b->dtype || (a->dtype != DType::BF16 && a->dtype != DType::F16)) return;
+  node.lhs = node.body.ops[static_cast<size_t>(node.lhs)].a;
+  node.rhs = node.body.ops[static_cast<size_t>(node.rhs)].a;
+}
+
+} // namespace
+
+std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
+  Node &node = kernel.nodes[0];
+  dropWidening(node);
+  DType a = node.body.ops[static_cast<size_t>(node.lhs)].dtype, b = node.body.ops[static_cast<size_t>(node.rhs)].dtype;
+  bool dottable = a == b && (a == DType::F32 || a == DType::F16 || a == DType::BF16) && node.accType == DType::F32;
+  if (!dottable || kernel.rRanges.empty()) return std::nullopt;
+
+  auto classify = [&](Contraction &c) {
+    std::set<std::string> left = dependences(node.body, node.lhs), right = dependences(node.body, node.rhs);
+    for (size_t d = 0; d < kernel.xRanges.size(); ++d) {
+      bool inLeft = left.count(xName(d)), inRight = right.count(xName(d));
+      (inLeft == inRight ? c.batch : inLeft ? c.m : c.n).push_back(d);
+    }
+  };
+  Contraction c;
+  classify(c);
+  // The dimension along which the result is contiguous belongs to n, whose lanes are stored.
+  auto stored = [&](const std::vector<size_t> &dims) {
+    if (dims.empty() || node.stores.empty()) return false;
+    std::optional<Affine> s = affineIn(node.stores[0].index, xName(dims.back()));
+    return s && s->coefficient.isConst(1);
+  };
+  if (stored(c.m) && !stored(c.n)) {
+    std::swap(node.lhs, node.rhs);
+    std::swap(c.m, c.n);
+  }
+  if (c.n.empty()) return std::nullopt;
+  size_t lastR = kernel.rRanges.size() - 1;
+  // A vector times a matrix whose rows run along k: as row sums it reads memory in order, without packing.
+  if (c.m.empty() && unitStride(node.body, node.rhs, rName(lastR)) && facts.rangeOf(kernel.rRanges[lastR]).lo >= 16) return std::nullopt;
+
+  // Blocks of k run along the dimension in which an operand is contiguous.
+  size_t inner = lastR;
+  for (size_t d = 0; d < kernel.rRanges.size(); ++d)
+    if (unitStride(node.body, node.lhs, rName(d))) inner = d;
+  bool constantK = true;
+  for (Expr e : kernel.rRanges) constantK &= e.isConst();
+  std::optional<int64_t> innerExtent = kernel.rRanges[inner].asConst();
+  bool flattenAll = constantK && innerExtent && *innerExtent < 16;
+  for (size_t d = 0; d < kernel.rRanges.size(); ++d) (flattenAll || d == inner ? c.kInner : c.kOuter).push_back(d);
+
+  c.mSize = productOf(kernel.xRanges, c.m), c.nSize = productOf(kernel.xRanges, c.n), c.kSize = productOf(kernel.rRanges, c.kInner);
+  c.bn = bestBlock(facts, c.nSize, {64, 32, 16}, 2);
+  c.bk = bestBlock(facts, c.kSize, {256, 128, 64, 32, 16}, 2);
+  c.bm = bestBlock(facts, c.mSize, {64, 32, 16, 8, 4, 2, 1}, 2);
+  c.bm = std::min(c.bm, target.dotM), c.bn = std::min(c.bn, target.dotN), c.bk = std::min(c.bk, target.dotK);
+  return c;
+}
+
+void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel) {
+  Node node = kernel.nodes[0];
+  loops::Buffer sum;
+  sum.id = loops::BufferId(static_cast<int64_t>(plan.program.buffers.size()));
+  sum.name = kernel.name + "_sum", sum.dtype = node.accType, sum.elements = 1;
+  plan.program.buffers.push_back(sum);
+  plan.placements.emplace_back();
+
+  Node reduction = node;
+  reduction.kind = Node::Kind::Reduction;
+  reduction.stores.clear();
+  auto inAccType = [&](loops::ValueIdx i) {
+    if (reduction.body.ops[static_cast<size_t>(i)].dtype == node.accType) return i;
+    Op cast{OpKind::Cast, node.accType};
+    cast.a = i;
+    reduction.body.ops.push_back(cast);
+    return static_cast<loops::ValueIdx>(reduction.body.ops.size() - 1);
+  };
+  Op mul{OpKind::Mul, node.accType};
+  mul.a = inAccType(node.lhs), mul.b = inAccType(node.rhs);
+  reduction.body.ops.push_back(mul);
+  reduction.epilogue.ops.clear();
+  loops::Reduction red;
+  red.dtype = node.accType, red.input = static_cast<loops::ValueIdx>(reduction.body.ops.size() - 1);
+  red.results = {{sum.id, 0, 0}};
+  reduction.reductions = {red};
+
+  Node after = node;
+  after.kind = Node::Kind::Pointwise, after.reduceRanges.clear();
+  after.body = node.epilogue, after.epilogue.ops.clear();
+  Op load{OpKind::Load, node.accType};
+  load.buffer = sum.id, load.index = 0;
+  after.body.ops[0] = load;
+
+  kernel.kind = Node::Kind::Reduction;
+  kernel.nodes[0] = reduction;
+  kernel.nodes.insert(kernel.nodes.begin() + 1, after);
+}
+
+void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c) {
+  Node &node = kernel.nodes[0];
+  loops::ValueIdx at = node.rhs;
+  if (node.body.ops[static_cast<size_t>(at)].kind != OpKind::Load) return;
+  Op &load = node.body.ops[static_cast<size_t>(at)];
+  const loops::Buffer buffer = plan.program.buffer(load.buffer);
+  if (load.a >= 0 || buffer.kind != loops::Buffer::Kind::Constant || buffer.mutated) return;
+  int64_t readers = 0;
+  for (const plan::Kernel &other : plan.kernels)
+    for (const Node &n : other.nodes)
+      for (const Op &op : n.body.ops) readers += op.kind == OpKind::Load && op.buffer == buffer.id;
+  for (const loops::ProgramOutput &out : plan.program.outputs) readers += out.buffer == buffer.id;
+  if (readers != 1) return;
+
+  std::unordered_map<std::string, int64_t> env;
+  for (const std::string &s : symbolsOf(load.index))
+    if (s[0] != 'x' && s[0] != 'r') return;
+  auto constantOf = [](Expr e) { return e.asConst().value_or(-1); };
+  int64_t n = constantOf(c.nSize), k = constantOf(c.kSize);
+  if (n <= 0 || k <= 0) return;
+  // The dimensions in the order of the packed array: batch, n blocks, outer k, k, n in block.
+  int64_t outer = 1, batches = 1;
+  for (size_t d : c.kOuter) outer *= std::max<int64_t>(constantOf(kernel.rRanges[d]), -1);
+  for (size_t d : c.batch) {
+    bool used = uses(load.index, xName(d));
+    if (used && constantOf(kernel.xRanges[d]) < 0) return;
+    if (used) batches *= constantOf(kernel.xRanges[d]);
+  }
+  if (outer < 0) return;
+  int64_t blocks = (n + c.bn - 1) / c.bn, kPadded = (k + c.bk - 1) / c.bk * c.bk;
+  int64_t size = itemSize(buffer.dtype), elements = batches * blocks * outer * kPadded * c.bn;
+  const loops::Constant &source = plan.program.constants[static_cast<size_t>(buffer.index)];
+  auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(elements * size), uint8_t{0});
+
+  // The index is affine in every dimension of a stored weight: strides suffice. Anything else stays unpacked.
+  Expr base = load.index;
+  auto strideOf = [&](const std::string &s) -> std::optional<int64_t> {
+    std::optional<Affine> a = affineIn(base, s);
+    if (!a || !a->coefficient.isConst()) return std::nullopt;
+    base = a->rest;
+    return a->coefficient.constValue();
+  };
+  struct Dim { int64_t extent, stride; };
+  std::vector<Dim> dims; // batch, n, outer k, inner k; each row-major
+  std::vector<size_t> groups;
+  auto add = [&](const std::vector<size_t> &which, const std::vector<Expr> &ranges, std::string (*nameOf)(size_t), bool onlyUsed) {
+    for (size_t d : which) {
+      if (onlyUsed && !uses(load.index, nameOf(d))) continue;
+      std::optional<int64_t> stride = strideOf(nameOf(d));
+      if (!stride) return false;
+      dims.push_back({constantOf(ranges[d]), *stride});
+    }
+    groups.push_back(dims.size());
+    return true;
+  };
+  if (!add(c.batch, kernel.xRanges, xName, true) || !add(c.n, kernel.xRanges, xName, false) || !add(c.kOuter, kernel.rRanges, rName, false) ||
+      !add(c.kInner, kernel.rRanges, rName, false) || !base.isConst())
+    return;
+  /// Element offsets of all positions of one group, row-major.
+  auto offsetsOf = [&](size_t group) {
+    std::vector<int64_t> out = {0};
+    for (size_t d = group ? groups[group - 1] : 0; d < groups[group]; ++d) {
+      std::vector<int64_t> next;
+      next.reserve(out.size() * static_cast<size_t>(dims[d].extent));
+      for (int64_t o : out)
+        for (int64_t i = 0; i < dims[d].extent; ++i) next.push_back(o + i * dims[d].stride);
+      out = std::move(next);
+    }
+    return out;
+  };
+  std::vector<int64_t> batchAt = offsetsOf(0), nAt = offsetsOf(1), outerAt = offsetsOf(2), innerAt = offsetsOf(3);
+  auto copyAll = [&](auto typed) {
+    using T = decltype(typed);
+    const T *from = reinterpret_cast<const T *>(source.data) + base.constValue();
+    T *to = reinterpret_cast<T *>(bytes->data());
+    for (int64_t bt : batchAt)
+      for (int64_t nb = 0; nb < blocks; ++nb) {
+        int64_t width = std::min(c.bn, n - nb * c.bn);
+        for (int64_t ko : outerAt)
+          for (int64_t ki = 0; ki < kPadded; ++ki, to += c.bn) {
+            if (ki >= k) continue;
+            const T *row = from + bt + ko + innerAt[static_cast<size_t>(ki)];
+            for (int64_t j = 0; j < width; ++j) to[j] = row[nAt[static_cast<size_t>(nb * c.bn + j)]];
+          }
+      }
+  };
+  if (size == 4) copyAll(uint32_t());
+  else if (size == 2) copyAll(uint16_t());
+  else return;
+
+  loops::Constant packed = source;
+  packed.data = bytes->data(), packed.bytes = static_cast<int64_t>(bytes->size()), packed.fileOffset = -1, packed.owner = bytes;
+  plan.program.constants[static_cast<size_t>(buffer.index)] = packed;
+  plan.program.buffer(buffer.id).elements = elements;
+  plan.placements[buffer.id.index()].bytes = packed.bytes;
+  // The load in terms of the flat symbols of emitContraction.
+  Expr batch = 0, ko = 0;
+  for (size_t d : c.batch)
+    if (uses(load.index, xName(d))) batch = batch * kernel.xRanges[d] + symbol(xName(d));
+  for (size_t d : c.kOuter) ko = ko * kernel.rRanges[d] + symbol(rName(d));
+  Expr nBlock = symbol("nblock"), lane = symbol("nlane");
+  load.index = (((batch * blocks + nBlock) * outer + ko) * kPadded + symbol("k")) * c.bn + lane;
+  c.packed = true;
+}
+
+namespace {
+
+class Emission {
+public:
+  Emission(KernelContext &k, const Facts &facts, const Contraction &c) : k_(k), c_(c), sub_(flatSpace(k.kernel, c, facts)) {
+    node_ = k.kernel.nodes[0];
+    sub_.apply(node_.body);
+    sub_.apply(node_.epilogue);
+  }
+
+  void run() {
+    Emitter out(k_, Frame{{c_.bm, c_.bn}});
+    out.facts = sub_.facts;
+    std::vector<Blocking> blockings;
+    for (size_t d : c_.batch) blockings.push_back({xName(d), k_.kernel.xRanges[d], 1, -1});
+    blockings.push_back({"n", c_.nSize, c_.bn, 1});
+    blockings.push_back({"m", c_.mSize, c_.bm, 0});
+    size_t nAt = blockings.size() - 2;
+    bindPrograms(out, blockings);
+    out.env["nblock"] = out.env["p" + std::to_string(nAt)];
+    out.env["nlane"] = out.lanes(1);
+    // bindPrograms adds the mask of n before or after that of m; tell them apart by what they vary along.
+    Val mMask, nMask;
+    for (Val m : out.masks) (m.vary == 1 ? mMask : nMask) = m;
+
+    Emitter a(k_, Frame{{c_.bm, c_.bk}}), b(k_, Frame{{c_.bk, c_.bn}});
+    a.facts = b.facts = out.facts;
+    a.env = b.env = out.env;
+    if (mMask) a.masks = {mMask};
+    if (nMask && !c_.packed) b.masks = {nMask};
+    std::set<loops::ValueIdx> left = reachable(node_.body, node_.lhs), right = reachable(node_.body, node_.rhs);
+    hoist(a, left, right);
+    hoist(b, right, left);
+
+    Type f32 = k_.b.getF32Type();
+    auto accType = RankedTensorType::get({c_.bm, c_.bn}, f32);
+    Value zero = arith::ConstantOp::create(k_.b, k_.loc, DenseElementsAttr::get(accType, APFloat(0.0f)));
+    Value acc = loop(a, b, 0, zero);
+
+    std::vector<Val> memo(node_.epilogue.ops.size());
+    memo[0] = {acc, 3};
+    emitStores(out, node_.stores, node_.epilogue, memo);
+    for (size_t i = 1; i < k_.kernel.nodes.size(); ++i) {
+      Node next = k_.kernel.nodes[i];
+      sub_.apply(next.body);
+      std::vector<Val> values;
+      emitStores(out, next.stores, next.body, values);
+    }
+  }
+
+private:
+  void emitStores(Emitter &out, const std::vector<loops::Store> &stores, const loops::Body &body, std::vector<Val> &memo) {
+    for (loops::Store s : stores) {
+      s.index = sub_(s.index);
+      Val v = out.value(body, s.value, memo);
+      Val mask = s.mask >= 0 ? out.value(body, s.mask, memo) : Val();
+      out.store(s, v, mask);
+    }
+  }
+
+  /// The part of each index that no k touches is computed once, before the loops, and stands as a symbol of its own. Operators that
+  /// both operands use stay as they are: each side would need its own symbol.
+  void hoist(Emitter &e, const std::set<loops::ValueIdx> &mine, const std::set<loops::ValueIdx> &others) {
+    auto moves = [](Expr x) {
+      for (const std::string &s : symbolsOf(x))
+        if (s[0] == 'r' || s[0] == 'k' || s[0] == 't') return true;
+      return false;
+    };
+    for (loops::ValueIdx i : mine) {
+      Op &op = node_.body.ops[static_cast<size_t>(i)];
+      if (others.count(i) || (op.kind != OpKind::Load && op.kind != OpKind::Index)) continue;
+      Expr fixed = 0, moving = 0;
+      std::vector<Expr> terms = op.index.kind() == ExprKind::Add ? op.index.operands() : std::vector<Expr>{op.index};
+      for (Expr t : terms) (moves(t) ? moving : fixed) = (moves(t) ? moving : fixed) + t;
+      if (fixed.isConst() || fixed.isSymbol()) continue;
+      std::string name = "h" + std::to_string(hoisted_++);
+      e.facts.setRange(name, e.facts.rangeOf(fixed));
+      e.env[name] = e.index(fixed);
+      op.index = symbol(name) + moving;
+    }
+  }
+
+  Value loop(Emitter &a, Emitter &b, size_t d, Value acc) {
+    bool last = d == c_.kOuter.size();
+    Expr extent = last ? c_.kSize : k_.kernel.rRanges[c_.kOuter[d]];
+    int64_t step = last ? c_.bk : 1;
+    auto body = [&](Emitter &ea, Emitter &eb, Val start, Value in) {
+      if (!last) {
+        std::string r = rName(c_.kOuter[d]);
+        ea.env[r] = eb.env[r] = start;
+        return loop(ea, eb, d + 1, in);
+      }
+      return dotStep(ea, eb, start, in);
+    };
+    if (extent.isConst() && extent.constValue() <= step && extent.constValue() > 0) {
+      Emitter ea = a, eb = b;
+      return body(ea, eb, ea.intConst(0), acc);
+    }
+    Val n = a.index(extent);
+    auto forOp = scf::ForOp::create(k_.b, k_.loc, a.intConst(0).v, n.v, a.intConst(step).v, ValueRange{acc});
+    OpBuilder::InsertionGuard guard(k_.b);
+    k_.b.setInsertionPointToStart(forOp.getBody());
+    Emitter ea = a, eb = b;
+    Value out = body(ea, eb, {forOp.getInductionVar()}, forOp.getRegionIterArg(0));
+    scf::YieldOp::create(k_.b, k_.loc, out);
+    return forOp.getResult(0);
+  }
+
+  Value dotStep(Emitter &a, Emitter &b, Val start, Value acc) {
+    bool whole = sub_.facts.provablyDivisible(c_.kSize, Expr(c_.bk));
+    a.env["k"] = a.binary("arith.addi", start, a.lanes(1));
+    b.env["k"] = b.binary("arith.addi", start, b.lanes(0));
+    Val kMaskA, kMaskB;
+    if (!whole) {
+      kMaskA = a.compare("lt", a.env["k"], a.index(c_.kSize));
+      a.masks.push_back(kMaskA);
+      if (!c_.packed) {
+        kMaskB = b.compare("lt", b.env["k"], b.index(c_.kSize));
+        b.masks.push_back(kMaskB);
+      }
+    }
+    std::vector<Val> memoA, memoB;
+    Val va = operand(a, node_.lhs, memoA, kMaskA), vb = operand(b, node_.rhs, memoB, kMaskB);
+    return tb::dot(k_.b, k_.loc, va.v, vb.v, acc);
+  }
+
+  /// An operand's tile. Beyond the last k it must be zero: a load is by its mask, anything computed is made so.
+  Val operand(Emitter &e, loops::ValueIdx i, std::vector<Val> &memo, Val kMask) {
+    Val v = e.value(node_.body, i, memo);
+    if (kMask && node_.body.ops[static_cast<size_t>(i)].kind != OpKind::Load) {
+      DType t = node_.body.ops[static_cast<size_t>(i)].dtype;
+      v = e.select(e.widen(kMask, v.vary | kMask.vary), v, e.constant(t, 0, 0));
+    }
+    return e.widen(v, 3);
+  }
+
+  KernelContext &k_;
+  const Contraction &c_;
+  Substitution sub_;
+  Node node_;
+  int hoisted_ = 0;
+};
+
+} // namespace
+
+void emitContraction(KernelContext &k, const Facts &facts, const Contraction &c) { Emission(k, facts, c).run(); }
+
+} // namespace neso

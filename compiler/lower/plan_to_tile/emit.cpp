@@ -1,0 +1,308 @@
+// Values, index expressions, loads and stores of the Emitter. Scalar operators are in emit_ops.cpp.
+#include "lower/plan_to_tile/emit.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "ir/tile/build.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace neso {
+
+using namespace mlir;
+namespace tb = tile;
+
+Type computeTypeOf(MLIRContext *ctx, DType t) {
+  Builder b(ctx);
+  switch (t) {
+  case DType::Bool: return b.getI1Type();
+  case DType::U8:
+  case DType::I8: return b.getI8Type();
+  case DType::U16:
+  case DType::I16: return b.getIntegerType(16);
+  case DType::U32:
+  case DType::I32: return b.getI32Type();
+  case DType::U64:
+  case DType::I64: return b.getI64Type();
+  case DType::F8E4M3FN: return Float8E4M3FNType::get(ctx);
+  case DType::F8E5M2: return Float8E5M2Type::get(ctx);
+  case DType::F8E4M3FNUZ: return Float8E4M3FNUZType::get(ctx);
+  case DType::F8E5M2FNUZ: return Float8E5M2FNUZType::get(ctx);
+  case DType::F16: return b.getF16Type();
+  case DType::BF16: return b.getBF16Type();
+  case DType::F32: return b.getF32Type();
+  case DType::F64: return b.getF64Type();
+  case DType::F8E8M0FNU:
+  case DType::C32:
+  case DType::C64:
+  case DType::C128: break;
+  }
+  NESO_UNREACHABLE("a complex or scale type in a loop body");
+}
+
+Type storageTypeOf(MLIRContext *ctx, DType t) { return t == DType::Bool ? Builder(ctx).getI8Type() : computeTypeOf(ctx, t); }
+
+namespace {
+Type elementType(Value v) { return getElementTypeOrSelf(v.getType()); }
+
+std::vector<int64_t> shapeOf(const Frame &f, unsigned vary) {
+  std::vector<int64_t> shape;
+  for (size_t d = 0; d < f.tile.size(); ++d) shape.push_back(vary >> d & 1 ? f.tile[d] : 1);
+  return shape;
+}
+} // namespace
+
+Val Emitter::intConst(int64_t v) {
+  return {arith::ConstantOp::create(k.b, k.loc, k.b.getIntegerAttr(k.indexType, v))};
+}
+
+Val Emitter::constant(DType t, double f, int64_t i) {
+  Type type = computeTypeOf(k.b.getContext(), t);
+  if (auto floatType = dyn_cast<FloatType>(type)) {
+    llvm::APFloat value(f);
+    bool loses = false;
+    value.convert(floatType.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &loses);
+    return {arith::ConstantOp::create(k.b, k.loc, FloatAttr::get(floatType, value))};
+  }
+  return {arith::ConstantOp::create(k.b, k.loc, k.b.getIntegerAttr(type, i))};
+}
+
+Val Emitter::lanes(size_t d) {
+  int64_t n = frame.tile[d];
+  Value range = tb::makeRange(k.b, k.loc, 0, n);
+  if (k.indexType != k.b.getI32Type())
+    range = arith::ExtSIOp::create(k.b, k.loc, RankedTensorType::get({n}, k.indexType), range);
+  for (size_t o = 0; o < frame.tile.size(); ++o)
+    if (o != d) range = tb::expandDims(k.b, k.loc, range, static_cast<int>(o));
+  return {range, 1u << d};
+}
+
+Val Emitter::widen(Val x, unsigned vary) {
+  vary |= x.vary;
+  if (vary == x.vary) return x;
+  std::vector<int64_t> shape = shapeOf(frame, vary);
+  if (x.vary == 0) return {tb::splat(k.b, k.loc, x.v, shape), vary};
+  return {tb::broadcast(k.b, k.loc, x.v, shape), vary};
+}
+
+Val Emitter::binary(const char *op, Val a, Val b) {
+  unsigned vary = a.vary | b.vary;
+  a = widen(a, vary), b = widen(b, vary);
+  OperationState state(k.loc, op);
+  state.addOperands({a.v, b.v});
+  state.addTypes(a.v.getType());
+  return {k.b.create(state)->getResult(0), vary};
+}
+
+Val Emitter::compare(const char *predicate, Val a, Val b, bool isUnsigned) {
+  unsigned vary = a.vary | b.vary;
+  a = widen(a, vary), b = widen(b, vary);
+  std::string p = predicate;
+  if (isa<FloatType>(elementType(a.v))) {
+    arith::CmpFPredicate f = p == "eq" ? arith::CmpFPredicate::OEQ : p == "ne" ? arith::CmpFPredicate::UNE : p == "lt" ? arith::CmpFPredicate::OLT
+                             : p == "le" ? arith::CmpFPredicate::OLE : p == "gt" ? arith::CmpFPredicate::OGT : p == "uno" ? arith::CmpFPredicate::UNO
+                                                                                                                            : arith::CmpFPredicate::OGE;
+    return {arith::CmpFOp::create(k.b, k.loc, f, a.v, b.v), vary};
+  }
+  using P = arith::CmpIPredicate;
+  P i = p == "eq" ? P::eq : p == "ne" ? P::ne : p == "lt" ? (isUnsigned ? P::ult : P::slt) : p == "le" ? (isUnsigned ? P::ule : P::sle)
+        : p == "gt" ? (isUnsigned ? P::ugt : P::sgt) : (isUnsigned ? P::uge : P::sge);
+  return {arith::CmpIOp::create(k.b, k.loc, i, a.v, b.v), vary};
+}
+
+Val Emitter::select(Val c, Val a, Val b) {
+  unsigned vary = c.vary | a.vary | b.vary;
+  // A scalar condition may choose between tensors as it is.
+  if (c.vary) c = widen(c, vary);
+  a = widen(a, vary), b = widen(b, vary);
+  return {arith::SelectOp::create(k.b, k.loc, c.v, a.v, b.v), vary};
+}
+
+Val Emitter::andMask(Val a, Val b) {
+  if (!a) return b;
+  if (!b || a.v == b.v) return a;
+  return binary("arith.andi", a, b);
+}
+
+Val Emitter::toIndex(Val x, DType from) {
+  Type type = elementType(x.v);
+  unsigned want = k.indexType.getIntOrFloatBitWidth(), have = type.getIntOrFloatBitWidth();
+  if (want == have) return x;
+  Type to = k.indexType;
+  if (auto shaped = dyn_cast<ShapedType>(x.v.getType())) to = shaped.clone(k.indexType);
+  if (have > want) return {arith::TruncIOp::create(k.b, k.loc, to, x.v), x.vary};
+  if (isSignedInt(from)) return {arith::ExtSIOp::create(k.b, k.loc, to, x.v), x.vary};
+  return {arith::ExtUIOp::create(k.b, k.loc, to, x.v), x.vary};
+}
+
+Val Emitter::tileMask(unsigned vary) {
+  Val out;
+  for (Val m : masks)
+    if (m.vary & vary) out = andMask(out, m);
+  return out;
+}
+
+Val Emitter::index(Expr e) {
+  if (e.isConst()) return intConst(e.constValue());
+  if (e.isSymbol()) {
+    if (auto it = env.find(e.symbolName()); it != env.end()) return it->second;
+    auto it = k.sizes.find(e.symbolName());
+    NESO_CHECK(it != k.sizes.end(), "an index expression with an unbound symbol");
+    return {it->second};
+  }
+  if (auto it = indexMemo_.find(e); it != indexMemo_.end()) return it->second;
+  const std::vector<Expr> &ops = e.operands();
+  auto asBool = [&](Expr x) {
+    Val v = index(x);
+    return compare("ne", v, intConst(0));
+  };
+  auto fromBool = [&](Val v) {
+    Type to = k.indexType;
+    if (auto shaped = dyn_cast<ShapedType>(v.v.getType())) to = shaped.clone(k.indexType);
+    return Val{arith::ExtUIOp::create(k.b, k.loc, to, v.v), v.vary};
+  };
+  /// Parts that vary less come first, so that scalars meet scalars and rows meet rows.
+  auto fold = [&](const char *op) {
+    std::vector<Val> vals;
+    for (Expr o : ops) vals.push_back(index(o));
+    std::stable_sort(vals.begin(), vals.end(), [](Val a, Val b) {
+      return std::pair(std::popcount(a.vary), a.vary) < std::pair(std::popcount(b.vary), b.vary);
+    });
+    std::vector<Val> groups; // one for each distinct vary
+    for (Val v : vals) {
+      if (!groups.empty() && groups.back().vary == v.vary) groups.back() = binary(op, groups.back(), v);
+      else groups.push_back(v);
+    }
+    Val out = groups[0];
+    for (size_t i = 1; i < groups.size(); ++i) out = binary(op, out, groups[i]);
+    return out;
+  };
+  Val out;
+  switch (e.kind()) {
+  case ExprKind::Add: out = fold("arith.addi"); break;
+  case ExprKind::Mul: out = fold("arith.muli"); break;
+  case ExprKind::Min: out = fold("arith.minsi"); break;
+  case ExprKind::Max: out = fold("arith.maxsi"); break;
+  case ExprKind::FloorDiv:
+  case ExprKind::Mod: {
+    bool isMod = e.kind() == ExprKind::Mod;
+    Val a = index(ops[0]), d = index(ops[1]);
+    if (facts.rangeOf(ops[0]).lo >= 0 && facts.rangeOf(ops[1]).lo >= 0) {
+      out = binary(isMod ? "arith.remsi" : "arith.divsi", a, d);
+      break;
+    }
+    Val q = binary("arith.divsi", a, d), r = binary("arith.remsi", a, d);
+    // Python's rule: where the remainder and the divisor have different signs, one step down.
+    Val differ = binary("arith.andi", compare("ne", r, intConst(0)), compare("lt", binary("arith.xori", r, d), intConst(0)));
+    out = isMod ? select(differ, binary("arith.addi", r, d), r) : select(differ, binary("arith.subi", q, intConst(1)), q);
+    break;
+  }
+  case ExprKind::Pow: NESO_UNREACHABLE("a power in an index expression");
+  case ExprKind::Eq: out = fromBool(compare("eq", index(ops[0]), index(ops[1]))); break;
+  case ExprKind::Ne: out = fromBool(compare("ne", index(ops[0]), index(ops[1]))); break;
+  case ExprKind::Lt: out = fromBool(compare("lt", index(ops[0]), index(ops[1]))); break;
+  case ExprKind::Le: out = fromBool(compare("le", index(ops[0]), index(ops[1]))); break;
+  case ExprKind::And: out = fold("arith.andi"); break;
+  case ExprKind::Or: out = fold("arith.ori"); break;
+  case ExprKind::Not: out = fromBool(compare("eq", index(ops[0]), intConst(0))); break;
+  case ExprKind::Where: out = select(asBool(ops[0]), index(ops[1]), index(ops[2])); break;
+  case ExprKind::Const:
+  case ExprKind::Symbol: NESO_UNREACHABLE("a leaf");
+  }
+  indexMemo_.emplace(e, out);
+  return out;
+}
+
+Expr Emitter::simplified(Expr e) const {
+  e = facts.simplify(e);
+  auto divides = [](auto &self, Expr x) -> bool {
+    if (x.kind() == ExprKind::FloorDiv || x.kind() == ExprKind::Mod) return true;
+    for (Expr o : x.operands())
+      if (self(self, o)) return true;
+    return false;
+  };
+  return blocked.empty() || !divides(divides, e) ? e : facts.simplify(substitute(e, blocked));
+}
+
+Val Emitter::condition(Expr e) {
+  e = simplified(e);
+  const std::vector<Expr> &ops = e.operands();
+  switch (e.kind()) {
+  case ExprKind::Eq: return compare("eq", index(ops[0]), index(ops[1]));
+  case ExprKind::Ne: return compare("ne", index(ops[0]), index(ops[1]));
+  case ExprKind::Lt: return compare("lt", index(ops[0]), index(ops[1]));
+  case ExprKind::Le: return compare("le", index(ops[0]), index(ops[1]));
+  case ExprKind::Const: return constant(DType::Bool, 0, e.constValue() != 0);
+  default: return compare("ne", index(e), intConst(0));
+  }
+}
+
+Val Emitter::pointer(loops::BufferId buffer, Expr e) {
+  auto it = k.buffers.find(buffer);
+  NESO_CHECK(it != k.buffers.end(), "a buffer that is no argument of its kernel");
+  Val offset = index(e);
+  Val base = widen({it->second}, offset.vary);
+  return {tb::addptr(k.b, k.loc, base.v, offset.v), offset.vary};
+}
+
+Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dtype) {
+  e = simplified(e);
+  for (const Stored &s : stored)
+    if (s.buffer == buffer && s.index == e) {
+      if (!mask || !other) return s.value;
+      return select(mask, s.value, other);
+    }
+  Val at = pointer(buffer, e);
+  // An element outside the tile must not be read, also where its address does not depend on the outside dimension.
+  for (Val m : masks)
+    if (m.vary & at.vary) mask = andMask(mask, m);
+  if (mask && (mask.vary & ~at.vary)) at = widen(at, mask.vary);
+  if (mask) mask = widen(mask, at.vary);
+  Type element = storageTypeOf(k.b.getContext(), dtype);
+  if (mask && other && dtype == DType::Bool) {
+    Type to = element;
+    if (auto shaped = dyn_cast<ShapedType>(other.v.getType())) to = shaped.clone(element);
+    other.v = arith::ExtUIOp::create(k.b, k.loc, to, other.v);
+  }
+  if (mask && !other) other = dtype == DType::Bool ? constant(DType::U8, 0, 0) : constant(dtype, 0, 0);
+  if (mask) other = widen(other, at.vary);
+  Val out{tb::load(k.b, k.loc, at.v, mask.v, mask ? other.v : Value()), at.vary};
+  if (dtype == DType::Bool) out = compare("ne", out, constant(DType::U8, 0, 0));
+  return out;
+}
+
+void Emitter::store(const loops::Store &s, Val value, Val mask) {
+  Expr e = simplified(s.index);
+  bool inMemory = k.buffers.count(s.buffer) > 0;
+  if (s.mode == loops::StoreMode::Set && !mask) stored.push_back({s.buffer, e, value});
+  if (!inMemory) return;
+  Val at = pointer(s.buffer, e);
+  bool set = s.mode == loops::StoreMode::Set;
+  mask = andMask(mask, tileMask(set ? at.vary : at.vary | value.vary));
+  unsigned vary = at.vary | (set ? 0 : value.vary) | (mask ? mask.vary : 0);
+  // A store whose address does not vary along a dimension of its value would write one element many times.
+  NESO_CHECK(!set || (value.vary & ~vary) == 0, "a store of a tile to fewer elements");
+  at = widen(at, vary), value = widen(value, vary);
+  if (mask) mask = widen(mask, vary);
+  DType dtype = k.plan.program.buffer(s.buffer).dtype;
+  if (dtype == DType::Bool) {
+    Type to = k.b.getI8Type();
+    if (auto shaped = dyn_cast<ShapedType>(value.v.getType())) to = shaped.clone(to);
+    value.v = arith::ExtUIOp::create(k.b, k.loc, to, value.v);
+  }
+  if (set) {
+    tb::store(k.b, k.loc, at.v, value.v, mask.v);
+    return;
+  }
+  tb::AtomicKind kind;
+  bool isFloatType = isFloat(dtype), isSigned = isSignedInt(dtype);
+  switch (s.mode) {
+  case loops::StoreMode::AtomicAdd: kind = isFloatType ? tb::AtomicKind::FAdd : tb::AtomicKind::Add; break;
+  case loops::StoreMode::AtomicMin: kind = isFloatType || isSigned ? tb::AtomicKind::Min : tb::AtomicKind::UMin; break;
+  case loops::StoreMode::AtomicMax: kind = isFloatType || isSigned ? tb::AtomicKind::Max : tb::AtomicKind::UMax; break;
+  default: NESO_UNREACHABLE("an atomic product reached the tile stage"); // refused by planToTile
+  }
+  tb::atomicRmw(k.b, k.loc, kind, at.v, value.v, mask.v);
+}
+
+} // namespace neso

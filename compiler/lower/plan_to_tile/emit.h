@@ -1,0 +1,104 @@
+// Emits scalar loop bodies as tile operations.
+//
+// A Frame is the tile that one piece of a kernel works on: rank 0 (scalars), 1 or 2, with power-of-two extents. A Val is a value of the
+// frame that varies only along some of its dimensions: `vary` has bit d set when it does along dimension d, and its MLIR type has extent 1
+// along the others; vary == 0 is an MLIR scalar. Values are widened only when an operation needs it, so that row and column parts of an
+// index stay small.
+//
+// Index symbols stand in an Env: each symbol of an index Expr (x0, r0, t0, lanes) maps to a Val.
+#pragma once
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/plan/plan.h"
+#include "mlir/IR/Builders.h"
+
+namespace neso {
+
+struct Val {
+  mlir::Value v;
+  unsigned vary = 0;
+  explicit operator bool() const { return static_cast<bool>(v); }
+};
+
+struct Frame {
+  std::vector<int64_t> tile; // extents, powers of two
+  unsigned full() const { return (1u << tile.size()) - 1; }
+};
+
+/// The function under construction and what all its pieces share.
+struct KernelContext {
+  plan::Plan &plan;
+  plan::Kernel &kernel;
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  mlir::Type indexType;                                    // i32 or i64: what index arithmetic is done in
+  std::unordered_map<loops::BufferId, mlir::Value> buffers; // pointer arguments
+  std::unordered_map<std::string, mlir::Value> sizes;       // size symbols, in indexType
+};
+
+/// The MLIR element type that arithmetic on t uses (Bool is i1), and the one that memory holds (Bool is i8).
+mlir::Type computeTypeOf(mlir::MLIRContext *ctx, DType t);
+mlir::Type storageTypeOf(mlir::MLIRContext *ctx, DType t);
+
+class Emitter {
+public:
+  Emitter(KernelContext &k, Frame frame) : k(k), frame(std::move(frame)) {}
+
+  KernelContext &k;
+  Frame frame;
+  Facts facts; // of size symbols and of everything in env
+  std::unordered_map<std::string, Val> env;
+  /// The tile's mask: all of these (Bool Vals) must hold for an element to exist. Loads and stores apply it.
+  std::vector<Val> masks;
+  /// Values of buffers that earlier nodes stored, by buffer and index: a load of the same takes the value.
+  struct Stored {
+    loops::BufferId buffer;
+    Expr index;
+    Val value;
+  };
+  std::vector<Stored> stored;
+
+  /// How blocked symbols split: x1 -> 64*p1 + l1. Used where an index divides by something, so that the division meets the block.
+  std::unordered_map<std::string, Expr> blocked;
+
+  // Values
+  Val intConst(int64_t v);                                 // in indexType
+  Val constant(DType t, double f, int64_t i);
+  /// Lane numbers 0, 1, … along dimension d, in indexType.
+  Val lanes(size_t d);
+  Val widen(Val x, unsigned vary);
+  Val binary(const char *op, Val a, Val b);                // same element types
+  Val compare(const char *predicate, Val a, Val b, bool isUnsigned = false); // "eq" "lt" …; ints or floats
+  Val select(Val c, Val a, Val b);
+  Val andMask(Val a, Val b);                               // either may be empty
+  Val toIndex(Val x, DType from);
+
+  /// e with everything that is known put to use; equal elements of memory get equal expressions.
+  Expr simplified(Expr e) const;
+  /// The value of an index expression. Symbols come from env, else from the kernel's sizes.
+  Val index(Expr e);
+  /// A 0/1 expression as a Bool value.
+  Val condition(Expr e);
+  /// Evaluates body ops; op results by number. Only what is asked for is emitted.
+  Val value(const loops::Body &body, loops::ValueIdx i, std::vector<Val> &memo);
+  Val load(loops::BufferId buffer, Expr index, Val mask, Val other, DType dtype);
+  void store(const loops::Store &s, Val value, Val mask);
+  Val cast(Val x, DType from, DType to);
+  /// The tile's masks that say something about values varying along `vary`.
+  Val tileMask(unsigned vary);
+  /// After symbols were bound anew in a copied scope: values computed from the old bindings must not be found again.
+  void forgetIndices() { indexMemo_.clear(); }
+
+private:
+  Val scalarOp(const loops::Op &op, const std::vector<Val> &args, const std::vector<DType> &types);
+  Val intDivision(loops::OpKind kind, Val a, Val d, DType t);
+  Val floatDivision(loops::OpKind kind, Val a, Val d, DType t);
+  Val random(loops::OpKind kind, Val seed, Val offset);
+  Val pointer(loops::BufferId buffer, Expr index);
+  std::unordered_map<Expr, Val> indexMemo_;
+};
+
+} // namespace neso

@@ -1,0 +1,470 @@
+#include "lower/plan_to_tile/loop_kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "ir/tile/build.h"
+#include "lower/plan_to_tile/blocks.h"
+#include "lower/plan_to_tile/reduce.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace neso {
+
+using namespace mlir;
+using loops::Node;
+using loops::Op;
+using loops::OpKind;
+using loops::ReduceKind;
+
+namespace {
+
+bool usesR(Expr e) {
+  for (const std::string &s : symbolsOf(e))
+    if (s[0] == 'r') return true;
+  return false;
+}
+
+template <typename F> void forEachIndex(const Node &node, F f) {
+  for (const Op &op : node.body.ops) {
+    if (op.index.valid()) f(op.index);
+    if (op.bound.valid()) f(op.bound);
+  }
+  for (const loops::Store &s : node.stores) f(s.index);
+}
+
+/// The largest unrolled size, in inner elements and in scalar operators.
+constexpr int64_t kUnrollElements = 64, kUnrollOps = 1024;
+
+class LoopKernel {
+public:
+  LoopKernel(KernelContext &k, const Facts &facts, const TileTarget &target) : k_(k), target_(target), facts_(facts) {}
+
+  void run() {
+    findPhases();
+    chooseShape();
+    Emitter outer = bindOuter();
+    for (int phase = 0; phase <= lastPhase_; ++phase) {
+      for (size_t n = 0; n < nodes().size(); ++n)
+        if (!inner_[n] && phase_[n] == phase) emitNode(outer, n, true);
+      bool any = false;
+      for (size_t n = 0; n < nodes().size(); ++n) any |= inner_[n] && phase_[n] == phase;
+      if (any) emitPhase(outer, phase);
+    }
+  }
+
+private:
+  enum class Shape { Pointwise, Unrolled, Rows, Columns };
+  const std::vector<Node> &nodes() const { return k_.kernel.nodes; }
+  const std::vector<Expr> &x() const { return k_.kernel.xRanges; }
+  const std::vector<Expr> &r() const { return k_.kernel.rRanges; }
+  static std::string xName(size_t d) { return "x" + std::to_string(d); }
+  static std::string rName(size_t d) { return "r" + std::to_string(d); }
+
+  /// A phase is one pass over the inner space. A node runs one phase after the reductions that it reads, and not before any node that
+  /// it reads.
+  void findPhases() {
+    size_t n = nodes().size();
+    phase_.assign(n, 0), inner_.assign(n, false);
+    for (size_t i = 0; i < n; ++i) {
+      inner_[i] = usesInnerSpace(nodes()[i]);
+      for (size_t p : producersOf(i, i)) phase_[i] = std::max(phase_[i], phase_[p] + (nodes()[p].kind == Node::Kind::Reduction ? 1 : 0));
+      lastPhase_ = std::max(lastPhase_, phase_[i]);
+    }
+  }
+
+  /// Earlier nodes whose stored buffers node i loads.
+  std::vector<size_t> producersOf(size_t i, size_t before) const {
+    std::vector<size_t> out;
+    for (size_t p = 0; p < before; ++p) {
+      auto writes = [&](loops::BufferId b) {
+        for (const loops::Store &s : nodes()[p].stores)
+          if (s.buffer == b) return true;
+        for (const loops::Reduction &red : nodes()[p].reductions)
+          for (const loops::Store &s : red.results)
+            if (s.buffer == b) return true;
+        return false;
+      };
+      for (const Op &op : nodes()[i].body.ops)
+        if (op.kind == OpKind::Load && writes(op.buffer)) {
+          out.push_back(p);
+          break;
+        }
+    }
+    return out;
+  }
+
+  void chooseShape() {
+    bool reduces = std::find(inner_.begin(), inner_.end(), true) != inner_.end();
+    if (!reduces || r().empty()) {
+      shape_ = Shape::Pointwise;
+      return;
+    }
+    int64_t elements = 1, ops = 0;
+    bool constant = true, scans = false;
+    for (Expr e : r()) {
+      constant &= e.isConst();
+      if (constant) elements = std::min<int64_t>(elements * std::max<int64_t>(e.constValue(), 0), int64_t{1} << 40);
+    }
+    for (size_t i = 0; i < nodes().size(); ++i) {
+      if (inner_[i]) ops += static_cast<int64_t>(nodes()[i].body.ops.size());
+      scans |= nodes()[i].kind == Node::Kind::Scan;
+    }
+    // Which way does memory run? Count loads that are contiguous along the last r and along the last x.
+    int rowVotes = 0, columnVotes = 0;
+    for (size_t i = 0; i < nodes().size(); ++i) {
+      if (!inner_[i]) continue;
+      for (const Op &op : nodes()[i].body.ops) {
+        if (op.kind != OpKind::Load || !usesR(op.index)) continue;
+        auto unit = [&](const std::string &s) {
+          std::optional<Affine> a = affineIn(op.index, s);
+          return a && a->coefficient.isConst(1);
+        };
+        rowVotes += unit(rName(r().size() - 1));
+        columnVotes += !x().empty() && unit(xName(x().size() - 1));
+      }
+    }
+    bool rows = rowVotes >= columnVotes;
+    bool longRows = rows && rowVotes > 0 && upperBound(facts_, r().back(), INT64_MAX) >= 16;
+    if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps && !longRows) shape_ = Shape::Unrolled;
+    else shape_ = rows || scans || x().empty() ? Shape::Rows : Shape::Columns;
+  }
+
+  Emitter bindOuter() {
+    std::vector<Blocking> blockings;
+    for (size_t d = 0; d < x().size(); ++d) blockings.push_back({xName(d), x()[d], 1, -1});
+    Frame frame;
+    switch (shape_) {
+    case Shape::Pointwise:
+    case Shape::Unrolled: {
+      if (x().empty()) break;
+      int64_t budget = target_.pointwiseBlock;
+      int64_t last = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), budget)), budget);
+      int64_t rows = 1;
+      if (x().size() > 1) rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[x().size() - 2], budget)), std::max<int64_t>(budget / last, 1));
+      if (rows > 1) {
+        frame.tile = {rows, last};
+        blockings[x().size() - 2].size = rows, blockings[x().size() - 2].frameDim = 0;
+        blockings.back().size = last, blockings.back().frameDim = 1;
+      } else {
+        frame.tile = {last};
+        blockings.back().size = last, blockings.back().frameDim = 0;
+      }
+      break;
+    }
+    case Shape::Rows:
+      innerBlock_ = std::min(nextPowerOfTwo(upperBound(facts_, r().back(), target_.reduceChunk)), target_.reduceChunk);
+      innerDim_ = 0;
+      frame.tile = {innerBlock_};
+      break;
+    case Shape::Columns: {
+      int64_t columns = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), target_.columnBlock)), target_.columnBlock);
+      innerBlock_ = std::min<int64_t>(nextPowerOfTwo(upperBound(facts_, r().back(), target_.reduceChunk)), target_.reduceChunk / 4);
+      innerDim_ = 0;
+      frame.tile = {innerBlock_, columns};
+      blockings.back().size = columns, blockings.back().frameDim = 1;
+      break;
+    }
+    }
+    Emitter e(k_, frame);
+    e.facts = facts_;
+    bindPrograms(e, blockings);
+    return e;
+  }
+
+  /// One pass over the inner space: binds the r symbols, runs the inner nodes of the phase, carries accumulators.
+  void emitPhase(Emitter &outer, int phase) {
+    std::vector<Accumulator> accumulators;
+    for (size_t n = 0; n < nodes().size(); ++n) {
+      if (!inner_[n] || phase_[n] != phase) continue;
+      for (const loops::Reduction &red : nodes()[n].reductions) accumulators.emplace_back(red, n);
+      if (nodes()[n].kind == Node::Kind::Scan) accumulators.emplace_back(nodes()[n], n);
+    }
+    if (shape_ == Shape::Unrolled) {
+      emitUnrolled(outer, phase, accumulators);
+    } else {
+      std::vector<Val> carried;
+      for (Accumulator &a : accumulators)
+        for (Val v : a.initial(outer, carryVary())) carried.push_back(v);
+      carried = emitDims(outer, 0, phase, accumulators, carried);
+      size_t next = 0;
+      for (Accumulator &a : accumulators) a.result.assign(carried.begin() + static_cast<ptrdiff_t>(next), carried.begin() + static_cast<ptrdiff_t>(next + a.arity())), next += a.arity();
+    }
+    for (Accumulator &a : accumulators) {
+      if (!a.reduction) continue;
+      for (const loops::Store &s : a.reduction->results) {
+        Val v = a.result[static_cast<size_t>(s.value)];
+        DType have = a.resultType(static_cast<size_t>(s.value)), want = k_.plan.program.buffer(s.buffer).dtype;
+        outer.store(s, outer.cast(v, have, want), {});
+      }
+    }
+  }
+
+  /// Accumulators vary along the columns of a column reduction, else they are scalars of the program.
+  unsigned carryVary() const { return shape_ == Shape::Columns ? 2u : 0u; }
+
+  void emitUnrolled(Emitter &outer, int phase, std::vector<Accumulator> &accumulators) {
+    int64_t total = 1;
+    for (Expr e : r()) total *= e.constValue();
+    for (Accumulator &a : accumulators) a.result.clear();
+    for (int64_t i = 0; i < total; ++i) {
+      Emitter e = outer;
+      int64_t rest = i;
+      for (size_t d = r().size(); d-- > 0;) {
+        int64_t extent = r()[d].constValue();
+        e.facts.setRange(rName(d), {rest % extent, rest % extent});
+        e.env[rName(d)] = e.intConst(rest % extent);
+        rest /= extent;
+      }
+      e.forgetIndices();
+      runInner(e, phase, accumulators, [&](Accumulator &a, Emitter &at, const std::vector<Val> &element) {
+        a.result = a.result.empty() ? element : a.combine(at, a.result, element);
+      });
+    }
+    for (Accumulator &a : accumulators)
+      if (a.result.empty()) a.result = a.initial(outer, 0); // an empty inner space
+  }
+
+  /// Loops over inner dimension d and those after it; the last one goes in blocks of lanes.
+  std::vector<Val> emitDims(Emitter &scope, size_t d, int phase, std::vector<Accumulator> &accumulators, std::vector<Val> carried) {
+    bool last = d + 1 == r().size();
+    auto body = [&](Emitter &e, std::vector<Val> in) {
+      if (!last) return emitDims(e, d + 1, phase, accumulators, std::move(in));
+      return emitChunk(e, phase, accumulators, std::move(in));
+    };
+    int64_t step = last ? innerBlock_ : 1;
+    std::optional<int64_t> extent = r()[d].asConst();
+    bool reverse = scansReversed(phase);
+    if (extent && *extent <= step) {
+      bindInner(scope, d, last, scope.intConst(0), true);
+      return body(scope, std::move(carried));
+    }
+    Val n = scope.index(r()[d]);
+    Val lower = scope.intConst(0), by = scope.intConst(step);
+    SmallVector<Value> init;
+    for (Val v : carried) init.push_back(v.v);
+    auto loop = scf::ForOp::create(k_.b, k_.loc, lower.v, n.v, by.v, init);
+    OpBuilder::InsertionGuard guard(k_.b);
+    k_.b.setInsertionPointToStart(loop.getBody());
+    Emitter e = scope;
+    Val start{loop.getInductionVar()};
+    if (reverse) { // from the last block to the first: start = (ceil(n / step) - 1) * step - iv
+      Val top = e.index((ceilDiv(r()[d], Expr(step)) - 1) * Expr(step));
+      start = e.binary("arith.subi", top, start);
+    }
+    bindInner(e, d, last, start, false);
+    std::vector<Val> in;
+    for (size_t i = 0; i < carried.size(); ++i) in.push_back({loop.getRegionIterArg(static_cast<unsigned>(i)), carried[i].vary});
+    std::vector<Val> out = body(e, in);
+    SmallVector<Value> yields;
+    for (size_t i = 0; i < out.size(); ++i) yields.push_back(out[i].v);
+    if (!carried.empty()) scf::YieldOp::create(k_.b, k_.loc, yields);
+    std::vector<Val> results;
+    for (size_t i = 0; i < carried.size(); ++i) results.push_back({loop.getResult(static_cast<unsigned>(i)), carried[i].vary});
+    return results;
+  }
+
+  bool scansReversed(int phase) const {
+    for (size_t n = 0; n < nodes().size(); ++n)
+      if (inner_[n] && phase_[n] == phase && nodes()[n].kind == Node::Kind::Scan && nodes()[n].reverse) return true;
+    return false;
+  }
+
+  void bindInner(Emitter &e, size_t d, bool last, Val start, bool whole) {
+    e.facts.setIndex(rName(d), r()[d]);
+    if (!last) {
+      e.env[rName(d)] = start;
+      return;
+    }
+    if (whole && e.env.count(rName(d))) return; // a later phase over the same single block
+    Val lane = e.lanes(static_cast<size_t>(innerDim_));
+    Val at = whole ? lane : e.binary("arith.addi", start, lane);
+    e.env[rName(d)] = at;
+    if (!e.facts.provablyDivisible(r()[d], Expr(innerBlock_))) {
+      Val inside = e.compare("lt", at, e.index(r()[d]));
+      e.masks.push_back(inside);
+      innerMask_ = inside;
+    } else {
+      innerMask_ = {};
+    }
+  }
+
+  std::vector<Val> emitChunk(Emitter &e, int phase, std::vector<Accumulator> &accumulators, std::vector<Val> carried) {
+    size_t next = 0;
+    for (Accumulator &a : accumulators) {
+      a.carried.assign(carried.begin() + static_cast<ptrdiff_t>(next), carried.begin() + static_cast<ptrdiff_t>(next + a.arity()));
+      next += a.arity();
+    }
+    runInner(e, phase, accumulators, [&](Accumulator &a, Emitter &at, std::vector<Val> element) {
+      std::vector<Val> partial = a.reduceTile(at, std::move(element), static_cast<size_t>(innerDim_), innerMask_);
+      a.carried = a.combine(at, a.carried, partial);
+    });
+    std::vector<Val> out;
+    for (Accumulator &a : accumulators) out.insert(out.end(), a.carried.begin(), a.carried.end());
+    return out;
+  }
+
+  /// Emits the inner nodes of one phase at the bound r symbols; `fold` takes each reduction's element values.
+  void runInner(Emitter &e, int phase, std::vector<Accumulator> &accumulators,
+                const std::function<void(Accumulator &, Emitter &, const std::vector<Val> &)> &fold) {
+    for (size_t n = 0; n < nodes().size(); ++n) {
+      if (!inner_[n] || phase_[n] != phase) continue;
+      recomputeProducers(e, n);
+      const Node &node = nodes()[n];
+      if (node.kind == Node::Kind::Pointwise) {
+        emitNode(e, n, true);
+        continue;
+      }
+      std::vector<Val> memo;
+      for (Accumulator &a : accumulators) {
+        if (a.node != n) continue;
+        if (a.reduction) {
+          fold(a, e, a.element(e, e.value(node.body, a.reduction->input, memo), linearInner(e)));
+        } else {
+          Val element = e.value(node.body, node.inputs[0], memo);
+          Val scanned = a.scanTile(e, element, static_cast<size_t>(innerDim_), innerMask_);
+          for (const loops::Store &s : node.stores)
+            e.store(s, e.cast(scanned, a.dtype(), k_.plan.program.buffer(s.buffer).dtype), {});
+        }
+      }
+    }
+  }
+
+  /// Row-major position in the inner space, as I64: what arg reductions return.
+  Val linearInner(Emitter &e) {
+    Expr at = 0;
+    for (size_t d = 0; d < r().size(); ++d) at = at * r()[d] + symbol(rName(d));
+    return e.cast(e.index(e.facts.simplify(at)), k_.indexType.isInteger(32) ? DType::I32 : DType::I64, DType::I64);
+  }
+
+  /// Inner values of earlier phases are computed again where this node needs them: their pass is over.
+  void recomputeProducers(Emitter &e, size_t n) {
+    for (size_t p : producersOf(n, n)) {
+      if (!inner_[p] || nodes()[p].kind != Node::Kind::Pointwise || phase_[p] == phase_[n]) continue;
+      bool present = true;
+      for (const loops::Store &s : nodes()[p].stores) {
+        Expr index = e.simplified(s.index);
+        present &= std::any_of(e.stored.begin(), e.stored.end(), [&](const Emitter::Stored &v) { return v.buffer == s.buffer && v.index == index; });
+      }
+      if (present) continue;
+      recomputeProducers(e, p);
+      emitNode(e, p, false);
+    }
+  }
+
+  void emitNode(Emitter &e, size_t n, bool toMemory) {
+    const Node &node = nodes()[n];
+    std::vector<Val> memo;
+    for (const loops::Store &s : node.stores) {
+      Val v = e.value(node.body, s.value, memo);
+      Val mask = s.mask >= 0 ? e.value(node.body, s.mask, memo) : Val();
+      if (toMemory) e.store(s, v, mask);
+      else e.stored.push_back({s.buffer, e.simplified(s.index), v});
+    }
+  }
+
+  KernelContext &k_;
+  const TileTarget &target_;
+  const Facts &facts_;
+  std::vector<int> phase_;
+  std::vector<bool> inner_;
+  int lastPhase_ = 0;
+  Shape shape_ = Shape::Pointwise;
+  int64_t innerBlock_ = 1;
+  int innerDim_ = 0;
+  Val innerMask_;
+};
+
+} // namespace
+
+bool usesInnerSpace(const Node &node) {
+  if (node.kind != Node::Kind::Pointwise) return true;
+  bool found = false;
+  forEachIndex(node, [&](Expr e) { found |= usesR(e); });
+  return found;
+}
+
+void emitLoopKernel(KernelContext &k, const Facts &facts, const TileTarget &target) { LoopKernel(k, facts, target).run(); }
+
+void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel) {
+  std::vector<Node> out;
+  auto internal = [&](const char *what, DType dtype) {
+    loops::Buffer b;
+    b.id = loops::BufferId(static_cast<int64_t>(plan.program.buffers.size()));
+    b.name = kernel.name + "_" + what, b.dtype = dtype, b.elements = 1;
+    plan.program.buffers.push_back(b);
+    plan.placements.emplace_back();
+    return b.id;
+  };
+  auto append = [](loops::Body &body, OpKind kind, DType dtype, int a = -1, int b = -1) {
+    Op op{kind, dtype};
+    op.a = a, op.b = b;
+    body.ops.push_back(op);
+    return static_cast<loops::ValueIdx>(body.ops.size() - 1);
+  };
+  auto appendLoad = [](loops::Body &body, loops::BufferId buffer, DType dtype) {
+    Op op{OpKind::Load, dtype};
+    op.buffer = buffer, op.index = 0;
+    body.ops.push_back(op);
+    return static_cast<loops::ValueIdx>(body.ops.size() - 1);
+  };
+  for (const Node &node : kernel.nodes) {
+    bool twoPass = false;
+    for (const loops::Reduction &red : node.reductions) twoPass |= red.kind == ReduceKind::Welford || red.kind == ReduceKind::OnlineSoftmax;
+    if (!twoPass) {
+      out.push_back(node);
+      continue;
+    }
+    for (const loops::Reduction &red : node.reductions) {
+      DType t = red.dtype;
+      bool welford = red.kind == ReduceKind::Welford;
+      Node first = node;
+      first.stores.clear();
+      first.reductions = {red};
+      if (!welford && red.kind != ReduceKind::OnlineSoftmax) {
+        out.push_back(first);
+        continue;
+      }
+      loops::BufferId firstResult = internal(welford ? "sum" : "max", t);
+      loops::Reduction &r1 = first.reductions[0];
+      r1.kind = welford ? ReduceKind::Sum : ReduceKind::Max;
+      r1.results = {{firstResult, 0, 0}};
+      out.push_back(first);
+      // Outer values: the mean, and stores of what the first pass gave.
+      loops::BufferId center = welford ? internal("mean", t) : firstResult;
+      Node middle = node;
+      middle.kind = Node::Kind::Pointwise, middle.reduceRanges.clear(), middle.reductions.clear(), middle.stores.clear(), middle.body.ops.clear();
+      loops::ValueIdx v = appendLoad(middle.body, firstResult, t);
+      if (welford) {
+        Op count{OpKind::Index, DType::I64};
+        count.index = product(kernel.rRanges);
+        middle.body.ops.push_back(count);
+        loops::ValueIdx n = append(middle.body, OpKind::Cast, t, static_cast<int>(middle.body.ops.size() - 1));
+        v = append(middle.body, OpKind::Div, t, v, n);
+        middle.stores.push_back({center, 0, v});
+        for (const loops::Store &s : red.results)
+          if (s.value == 2) middle.stores.push_back({s.buffer, s.index, n});
+      }
+      for (const loops::Store &s : red.results)
+        if (s.value == 0) middle.stores.push_back({s.buffer, s.index, v});
+      if (!middle.stores.empty()) out.push_back(middle);
+      Node second = node;
+      second.stores.clear();
+      second.reductions = {red};
+      loops::ValueIdx d = append(second.body, OpKind::Sub, t, red.input, appendLoad(second.body, center, t));
+      d = welford ? append(second.body, OpKind::Mul, t, d, d) : append(second.body, OpKind::Exp, t, d);
+      loops::Reduction &r2 = second.reductions[0];
+      r2.kind = ReduceKind::Sum, r2.input = d, r2.results.clear();
+      for (loops::Store s : red.results)
+        if (s.value == 1) {
+          s.value = 0;
+          r2.results.push_back(s);
+        }
+      if (!r2.results.empty()) out.push_back(second);
+    }
+  }
+  kernel.nodes = std::move(out);
+}
+
+} // namespace neso

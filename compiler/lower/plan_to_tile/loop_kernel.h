@@ -1,0 +1,18 @@
+// Tile programs of kernels without dots: pointwise, reduction and scan nodes over one space.
+#pragma once
+#include "lower/plan_to_tile/emit.h"
+#include "lower/plan_to_tile/plan_to_tile.h"
+
+namespace neso {
+
+/// Emits the body of the kernel's function at the builder's position.
+void emitLoopKernel(KernelContext &k, const Facts &facts, const TileTarget &target);
+
+/// Rewrites Welford and OnlineSoftmax reductions as two plain ones over the same data: sum, then squared deviations; maximum, then sum of
+/// exponentials. On a row that fits the cache the second pass costs less than the combining of triples, and it is as exact.
+void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel);
+
+/// True if any index or store of the node uses a reduction symbol, or the node itself reduces, scans or sorts.
+bool usesInnerSpace(const loops::Node &node);
+
+} // namespace neso

@@ -1,0 +1,201 @@
+#include "lower/plan_to_tile/plan_to_tile.h"
+
+#include <set>
+
+#include "ir/tile/tile.h"
+#include "lower/plan_to_tile/contraction.h"
+#include "lower/plan_to_tile/emit.h"
+#include "lower/plan_to_tile/loop_kernel.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/IR/Verifier.h"
+
+namespace neso {
+
+using namespace mlir;
+using loops::Node;
+using loops::Op;
+using loops::OpKind;
+
+namespace {
+
+template <typename F> void forEachBody(const plan::Kernel &kernel, F f) {
+  for (const Node &n : kernel.nodes) {
+    f(n.body);
+    f(n.epilogue);
+  }
+}
+template <typename F> void forEachStore(const plan::Kernel &kernel, F f) {
+  for (const Node &n : kernel.nodes) {
+    for (const loops::Store &s : n.stores) f(s);
+    for (const loops::Reduction &r : n.reductions)
+      for (const loops::Store &s : r.results) f(s);
+  }
+}
+template <typename F> void forEachExpr(const plan::Kernel &kernel, F f) {
+  for (Expr e : kernel.xRanges) f(e);
+  for (Expr e : kernel.rRanges) f(e);
+  forEachBody(kernel, [&](const loops::Body &body) {
+    for (const Op &op : body.ops) {
+      if (op.index.valid()) f(op.index);
+      if (op.bound.valid()) f(op.bound);
+    }
+  });
+  forEachStore(kernel, [&](const loops::Store &s) { f(s.index); });
+}
+
+/// Symbols of the model's sizes; the others (x0, r1, t2) are the kernel's own.
+bool isSizeSymbol(const plan::Kernel &kernel, const std::string &s) {
+  bool local = (s[0] == 'x' || s[0] == 'r' || s[0] == 't') && s.size() > 1 && std::isdigit(static_cast<unsigned char>(s[1]));
+  return !local && s != "k" && s != "nblock" && s != "nlane";
+}
+
+/// i32 arithmetic is enough when every index and every extent provably fits.
+bool fitsInt32(const plan::Plan &plan, const plan::Kernel &kernel, const Facts &facts) {
+  auto fits = [](Interval r) { return r.lo >= INT32_MIN / 2 && r.hi <= INT32_MAX / 2; };
+  bool ok = true;
+  Facts f = facts;
+  for (size_t d = 0; d < kernel.xRanges.size(); ++d) f.setIndex("x" + std::to_string(d), kernel.xRanges[d]);
+  for (size_t d = 0; d < kernel.rRanges.size(); ++d) f.setIndex("r" + std::to_string(d), kernel.rRanges[d]);
+  forEachBody(kernel, [&](const loops::Body &body) {
+    for (const Op &op : body.ops) {
+      if (op.kind == OpKind::Indirect) f.setIndex(op.symbol, op.bound);
+      if (op.kind == OpKind::Load) ok &= fits(f.rangeOf(plan.program.buffer(op.buffer).elements));
+      if (op.index.valid() && op.kind == OpKind::Index) ok &= fits(f.rangeOf(op.index));
+    }
+  });
+  forEachStore(kernel, [&](const loops::Store &s) { ok &= fits(f.rangeOf(plan.program.buffer(s.buffer).elements)); });
+  ok &= fits(f.rangeOf(product(kernel.xRanges))) && fits(f.rangeOf(product(kernel.rRanges)));
+  return ok;
+}
+
+class Builder {
+public:
+  Builder(plan::Plan &plan, MLIRContext &context, const TileTarget &target) : plan_(plan), context_(context), target_(target) {}
+
+  Result<OwningOpRef<ModuleOp>> run() {
+    OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context_));
+    for (plan::Kernel &kernel : plan_.kernels) {
+      Status s = buildKernel(kernel, *module);
+      if (!s) return s.takeError();
+    }
+    return module;
+  }
+
+private:
+  Status buildKernel(plan::Kernel &kernel, ModuleOp module) {
+    SourceLoc where;
+    for (const Node &n : kernel.nodes)
+      if (!n.origins.empty() && where.file.empty()) where = n.origins.front();
+    std::optional<Contraction> contraction;
+    switch (kernel.kind) {
+    case Node::Kind::Pointwise:
+    case Node::Kind::Reduction:
+    case Node::Kind::Scan: break;
+    case Node::Kind::Contraction:
+      contraction = planContraction(kernel, plan_.program.facts, target_);
+      if (!contraction) contractionToReduction(plan_, kernel);
+      else if (target_.packWeights) packRightOperand(plan_, kernel, *contraction);
+      break;
+    case Node::Kind::Sort: return fail(Diag::NoTileForm, where, kernel.name, "sort");
+    case Node::Kind::Attention: return fail(Diag::NoTileForm, where, kernel.name, "attention");
+    case Node::Kind::UserKernel: return fail(Diag::NoTileForm, where, kernel.name, "user kernel");
+    }
+    if (!contraction) expandTwoPassReductions(plan_, kernel);
+
+    OpBuilder b(&context_);
+    b.setInsertionPointToEnd(module.getBody());
+    Location loc = where.file.empty() ? Location(UnknownLoc::get(&context_))
+                                      : Location(FileLineColLoc::get(&context_, where.file, static_cast<unsigned>(where.line), 0));
+    bool narrow = fitsInt32(plan_, kernel, plan_.program.facts);
+    KernelContext k{plan_, kernel, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}};
+    std::vector<Type> types = collectArguments(k);
+    auto func = tt::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
+    func.setVisibility(SymbolTable::Visibility::Public);
+    Block *entry = func.addEntryBlock();
+    for (size_t i = 0; i < kernel.args.size(); ++i) {
+      const plan::KernelArg &arg = kernel.args[i];
+      Value v = entry->getArgument(static_cast<unsigned>(i));
+      if (arg.kind == plan::KernelArg::Kind::Buffer) {
+        k.buffers[arg.buffer] = v;
+        // The arena, constants and outputs of the runtime are 64-byte aligned; a caller's tensor may not be.
+        if (plan_.placements[arg.buffer.index()].where != plan::Placement::Where::Input)
+          func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
+      } else {
+        k.sizes[arg.size.symbolName()] = v;
+      }
+    }
+    b.setInsertionPointToStart(entry);
+    if (contraction) emitContraction(k, plan_.program.facts, *contraction);
+    else emitLoopKernel(k, plan_.program.facts, target_);
+    tt::ReturnOp::create(b, loc, ValueRange{});
+    if (failed(verify(func))) return fail(Diag::InternalFault, where, "plan_to_tile", "the tile function of " + kernel.name + " is malformed");
+    share(kernel, func);
+    return Status::ok();
+  }
+
+  /// Buffers in memory in the order of their first use, then size symbols; the types of the parameters.
+  std::vector<Type> collectArguments(KernelContext &k) {
+    plan::Kernel &kernel = k.kernel;
+    kernel.args.clear();
+    std::vector<Type> types;
+    auto argumentOf = [&](loops::BufferId id) -> plan::KernelArg * {
+      if (plan_.placements[id.index()].where == plan::Placement::Where::None) return nullptr;
+      for (plan::KernelArg &a : kernel.args)
+        if (a.kind == plan::KernelArg::Kind::Buffer && a.buffer == id) return &a;
+      plan::KernelArg a;
+      a.buffer = id;
+      kernel.args.push_back(a);
+      types.push_back(tt::PointerType::get(storageTypeOf(&context_, plan_.program.buffer(id).dtype)));
+      return &kernel.args.back();
+    };
+    forEachBody(kernel, [&](const loops::Body &body) {
+      for (const Op &op : body.ops)
+        if (op.kind == OpKind::Load)
+          if (plan::KernelArg *a = argumentOf(op.buffer)) a->read = true;
+    });
+    forEachStore(kernel, [&](const loops::Store &s) {
+      if (plan::KernelArg *a = argumentOf(s.buffer)) {
+        a->written = true;
+        a->read |= s.mode != loops::StoreMode::Set;
+      }
+    });
+    std::set<std::string> names;
+    forEachExpr(kernel, [&](Expr e) {
+      for (const std::string &s : symbolsOf(e))
+        if (isSizeSymbol(kernel, s)) names.insert(s);
+    });
+    for (const std::string &s : names) {
+      plan::KernelArg a;
+      a.kind = plan::KernelArg::Kind::Size, a.size = symbol(s);
+      kernel.args.push_back(a);
+      types.push_back(k.indexType);
+    }
+    return types;
+  }
+
+  /// Equal functions are compiled once.
+  void share(plan::Kernel &kernel, tt::FuncOp func) {
+    func.setName("kernel");
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    func->print(os, OpPrintingFlags().useLocalScope());
+    func.setName(kernel.name);
+    auto [it, added] = functions_.emplace(text, kernel.name);
+    kernel.function = it->second;
+    if (!added) func.erase();
+  }
+
+  plan::Plan &plan_;
+  MLIRContext &context_;
+  const TileTarget &target_;
+  std::map<std::string, std::string> functions_;
+};
+
+} // namespace
+
+Result<OwningOpRef<ModuleOp>> planToTile(plan::Plan &plan, MLIRContext &context, const TileTarget &target) {
+  return Builder(plan, context, target).run();
+}
+
+} // namespace neso

@@ -1,0 +1,37 @@
+// Reductions and scans of tiles: identities, how two partial results combine, and the tile operations that do it.
+#pragma once
+#include "lower/plan_to_tile/emit.h"
+
+namespace neso {
+
+/// One reduction or scan of a phase while the phase is being emitted.
+class Accumulator {
+public:
+  Accumulator(const loops::Reduction &red, size_t node) : reduction(&red), node(node), kind_(red.kind), type_(red.dtype) {}
+  Accumulator(const loops::Node &scan, size_t node);
+
+  const loops::Reduction *reduction = nullptr; // null for a scan
+  size_t node;
+  std::vector<Val> carried, result;
+
+  /// Values carried from block to block: two (value, position) for arg reductions, else one.
+  size_t arity() const { return isArg() ? 2 : 1; }
+  DType dtype() const { return type_; }
+  DType resultType(size_t i) const;
+  std::vector<Val> initial(Emitter &e, unsigned vary) const;
+  /// What one element contributes: its value, and its position for arg reductions.
+  std::vector<Val> element(Emitter &e, Val value, Val position) const;
+  std::vector<Val> combine(Emitter &e, const std::vector<Val> &a, const std::vector<Val> &b) const;
+  /// Reduces a full tile along one dimension of the frame; lanes where mask is false do not count.
+  std::vector<Val> reduceTile(Emitter &e, std::vector<Val> element, size_t dim, Val mask) const;
+  /// The inclusive scan of a tile along dim, continued from `carried`, which moves on.
+  Val scanTile(Emitter &e, Val element, size_t dim, Val mask);
+
+private:
+  bool isArg() const { return reduction && (kind_ == loops::ReduceKind::ArgMin || kind_ == loops::ReduceKind::ArgMax); }
+  loops::ReduceKind kind_ = loops::ReduceKind::Sum;
+  DType type_;
+  bool logSumExp_ = false, reverse_ = false;
+};
+
+} // namespace neso
