@@ -3,6 +3,7 @@
 #include <set>
 
 #include "ir/tile/tile.h"
+#include "lower/plan_to_tile/attention.h"
 #include "lower/plan_to_tile/contraction.h"
 #include "lower/plan_to_tile/emit.h"
 #include "lower/plan_to_tile/loop_kernel.h"
@@ -42,12 +43,18 @@ template <typename F> void forEachExpr(const plan::Kernel &kernel, F f) {
     }
   });
   forEachStore(kernel, [&](const loops::Store &s) { f(s.index); });
+  for (const Node &n : kernel.nodes) {
+    if (!n.attention) continue;
+    for (const auto &[buffer, index] : attentionReads(*n.attention)) f(index);
+    f(n.attention->out.index), f(n.attention->keyLength), f(n.attention->headSize);
+  }
 }
 
 /// Symbols of the model's sizes; the others (x0, r1, t2) are the kernel's own.
 bool isSizeSymbol(const plan::Kernel &kernel, const std::string &s) {
   bool local = (s[0] == 'x' || s[0] == 'r' || s[0] == 't') && s.size() > 1 && std::isdigit(static_cast<unsigned char>(s[1]));
-  return !local && s != "k" && s != "nblock" && s != "nlane";
+  static const std::set<std::string> own = {"k", "nblock", "nlane", "b", "h", "m", "n", "d"}; // packed weights, attention
+  return !local && !own.count(s);
 }
 
 /// i32 arithmetic is enough when every index and every extent provably fits.
@@ -65,6 +72,9 @@ bool fitsInt32(const plan::Plan &plan, const plan::Kernel &kernel, const Facts &
     }
   });
   forEachStore(kernel, [&](const loops::Store &s) { ok &= fits(f.rangeOf(plan.program.buffer(s.buffer).elements)); });
+  for (const Node &n : kernel.nodes)
+    if (n.attention)
+      for (const auto &[buffer, index] : attentionReads(*n.attention)) ok &= fits(f.rangeOf(plan.program.buffer(buffer).elements));
   ok &= fits(f.rangeOf(product(kernel.xRanges))) && fits(f.rangeOf(product(kernel.rRanges)));
   return ok;
 }
@@ -98,7 +108,7 @@ private:
       else if (target_.packWeights) packRightOperand(plan_, kernel, *contraction);
       break;
     case Node::Kind::Sort: return fail(Diag::NoTileForm, where, kernel.name, "sort");
-    case Node::Kind::Attention: return fail(Diag::NoTileForm, where, kernel.name, "attention");
+    case Node::Kind::Attention: break;
     case Node::Kind::UserKernel: return fail(Diag::NoTileForm, where, kernel.name, "user kernel");
     }
     if (!contraction) expandTwoPassReductions(plan_, kernel);
@@ -126,7 +136,8 @@ private:
       }
     }
     b.setInsertionPointToStart(entry);
-    if (contraction) emitContraction(k, plan_.program.facts, *contraction);
+    if (kernel.kind == Node::Kind::Attention) emitAttention(k, plan_.program.facts);
+    else if (contraction) emitContraction(k, plan_.program.facts, *contraction);
     else emitLoopKernel(k, plan_.program.facts, target_);
     tt::ReturnOp::create(b, loc, ValueRange{});
     if (failed(verify(func))) return fail(Diag::InternalFault, where, "plan_to_tile", "the tile function of " + kernel.name + " is malformed");
@@ -160,6 +171,12 @@ private:
         a->read |= s.mode != loops::StoreMode::Set;
       }
     });
+    for (const Node &n : kernel.nodes) {
+      if (!n.attention) continue;
+      for (const auto &[buffer, index] : attentionReads(*n.attention))
+        if (plan::KernelArg *a = argumentOf(buffer)) a->read = true;
+      if (plan::KernelArg *a = argumentOf(n.attention->out.buffer)) a->written = true;
+    }
     std::set<std::string> names;
     forEachExpr(kernel, [&](Expr e) {
       for (const std::string &s : symbolsOf(e))

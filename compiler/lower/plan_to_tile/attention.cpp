@@ -1,0 +1,139 @@
+#include "lower/plan_to_tile/attention.h"
+
+#include <cmath>
+
+#include "ir/tile/build.h"
+#include "lower/plan_to_tile/blocks.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace neso {
+
+using namespace mlir;
+using loops::AttentionSpec;
+namespace tb = tile;
+
+namespace {
+
+constexpr int64_t kQueryBlock = 32, kKeyBlock = 64;
+
+Val unary(Emitter &e, const char *op, Val x) {
+  OperationState state(e.k.loc, op);
+  state.addOperands(x.v);
+  state.addTypes(x.v.getType());
+  return {e.k.b.create(state)->getResult(0), x.vary};
+}
+
+/// Reduces a [BM, BN] tile along its columns to [BM, 1].
+Val rows(Emitter &e, Val x, const char *op) {
+  OpBuilder &b = e.k.b;
+  SmallVector<Value> out = tb::reduce(b, e.k.loc, {e.widen(x, 3).v}, 1, [&](ValueRange args) {
+    OperationState state(e.k.loc, op);
+    state.addOperands({args[0], args[1]});
+    state.addTypes(args[0].getType());
+    return SmallVector<Value>{b.create(state)->getResult(0)};
+  });
+  return {tb::expandDims(b, e.k.loc, out[0], 1), 1};
+}
+
+} // namespace
+
+std::vector<std::pair<loops::BufferId, Expr>> attentionReads(const AttentionSpec &spec) {
+  std::vector<std::pair<loops::BufferId, Expr>> out = {{spec.q.buffer, spec.q.index}, {spec.k.buffer, spec.k.index}, {spec.v.buffer, spec.v.index}};
+  if (spec.mask.buffer.valid()) out.push_back({spec.mask.buffer, spec.mask.index});
+  return out;
+}
+
+void emitAttention(KernelContext &k, const Facts &facts) {
+  const loops::Node &node = k.kernel.nodes[0];
+  const AttentionSpec &spec = *node.attention;
+  const std::vector<Expr> &x = k.kernel.xRanges; // B, H, M, Dv
+  OpBuilder &b = k.b;
+  int64_t headBlock = nextPowerOfTwo(upperBound(facts, spec.headSize, 256)), valueBlock = nextPowerOfTwo(upperBound(facts, x[3], 256));
+  int64_t bm = std::min(kQueryBlock, nextPowerOfTwo(upperBound(facts, x[2], kQueryBlock)));
+  int64_t bn = std::min(kKeyBlock, nextPowerOfTwo(upperBound(facts, spec.keyLength, kKeyBlock)));
+
+  // Frames: scores [BM, BN], output [BM, Dv], queries [BM, D], keys [BN, D], values [BN, Dv].
+  Emitter out(k, Frame{{bm, valueBlock}});
+  out.facts = facts;
+  bindPrograms(out, {{"b", x[0], 1, -1}, {"h", x[1], 1, -1}, {"m", x[2], bm, 0}});
+  std::vector<Val> mMask = out.masks;
+  auto along = [&](Emitter &e, const std::string &s, size_t dim, Expr extent, Val start) {
+    Val lane = e.lanes(dim);
+    e.env[s] = start ? e.binary("arith.addi", start, lane) : lane;
+    e.facts.setIndex(s, extent);
+    if (!e.facts.provablyDivisible(extent, Expr(e.frame.tile[dim]))) e.masks.push_back(e.compare("lt", e.env[s], e.index(extent)));
+  };
+  auto frame = [&](int64_t rowsOf, int64_t columns, bool queryRows) {
+    Emitter e(k, Frame{{rowsOf, columns}});
+    e.facts = out.facts, e.env = out.env;
+    if (queryRows) e.masks = mMask;
+    else e.env.erase("m");
+    return e;
+  };
+  along(out, "d", 1, x[3], {});
+  Emitter q = frame(bm, headBlock, true);
+  along(q, "d", 1, spec.headSize, {});
+  auto loadF32 = [](Emitter &e, const AttentionSpec::Operand &o) {
+    Val zero = e.constant(o.dtype, 0, 0);
+    return e.widen(e.cast(e.load(o.buffer, o.index, {}, zero, o.dtype), o.dtype, DType::F32), 3);
+  };
+  Val query = loadF32(q, spec.q);
+  Emitter f = frame(bm, bn, true); // for scalars and rows of the score frame
+  query = q.binary("arith.mulf", query, q.constant(DType::F32, spec.scale, 0));
+
+  auto tensor = [&](int64_t r, int64_t c) { return RankedTensorType::get({r, c}, b.getF32Type()); };
+  auto full = [&](int64_t r, int64_t c, float v) { return Value(arith::ConstantOp::create(b, k.loc, DenseElementsAttr::get(tensor(r, c), APFloat(v)))); };
+  Value maxInit = full(bm, 1, -INFINITY), sumInit = full(bm, 1, 0), accInit = full(bm, valueBlock, 0);
+
+  Val end = out.index(spec.keyLength);
+  if (spec.causal) { // no key beyond the block's last query row takes part
+    Val last = out.binary("arith.addi", out.index(symbol("p2") * Expr(bm)), out.intConst(bm));
+    end = out.binary("arith.minsi", end, last);
+  }
+  auto loop = scf::ForOp::create(b, k.loc, out.intConst(0).v, end.v, out.intConst(bn).v, ValueRange{maxInit, sumInit, accInit});
+  Val acc, sum;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Val start{loop.getInductionVar()};
+    Val rowMax{loop.getRegionIterArg(0), 1}, rowSum{loop.getRegionIterArg(1), 1}, running{loop.getRegionIterArg(2), 3};
+    Emitter keys = frame(bn, headBlock, false), values = frame(bn, valueBlock, false), s = f;
+    along(keys, "n", 0, spec.keyLength, start);
+    along(keys, "d", 1, spec.headSize, {});
+    along(values, "n", 0, spec.keyLength, start);
+    along(values, "d", 1, x[3], {});
+    along(s, "n", 1, spec.keyLength, start);
+    Val key = loadF32(keys, spec.k);
+    Val score{tb::dot(b, k.loc, query.v, tb::trans(b, k.loc, key.v), full(bm, bn, 0)), 3};
+    Val valid;
+    for (size_t i = mMask.size(); i < s.masks.size(); ++i) valid = s.andMask(valid, s.masks[i]);
+    if (spec.causal) valid = s.andMask(valid, s.compare("le", s.env["n"], s.env["m"]));
+    if (spec.mask.buffer.valid()) {
+      Val m = s.load(spec.mask.buffer, spec.mask.index, {}, {}, spec.mask.dtype);
+      if (spec.mask.dtype == DType::Bool) valid = s.andMask(valid, m);
+      else score = s.binary("arith.addf", score, s.cast(m, spec.mask.dtype, DType::F32));
+    }
+    Val minusInf = s.constant(DType::F32, -INFINITY, 0);
+    if (valid) score = s.select(s.widen(valid, 3), score, minusInf);
+    Val newMax = s.binary("arith.maximumf", rowMax, rows(s, score, "arith.maximumf"));
+    // A row without any key so far has maximum -inf, and -inf - -inf is NaN: subtract 0 there.
+    Val shift = s.select(s.compare("eq", newMax, minusInf), s.constant(DType::F32, 0, 0), newMax);
+    Val p = unary(s, "math.exp", s.binary("arith.subf", score, shift));
+    Val alpha = unary(s, "math.exp", s.binary("arith.subf", rowMax, shift));
+    Val newSum = s.binary("arith.addf", s.binary("arith.mulf", rowSum, alpha), rows(s, p, "arith.addf"));
+    Emitter o = out;
+    Val scaled = o.binary("arith.mulf", running, alpha);
+    Value next = tb::dot(b, k.loc, p.v, loadF32(values, spec.v).v, scaled.v);
+    scf::YieldOp::create(b, k.loc, ValueRange{newMax.v, newSum.v, next});
+  }
+  sum = {loop.getResult(1), 1}, acc = {loop.getResult(2), 3};
+  // A row that no key takes part in is 0, as PyTorch's safe softmax has it.
+  Val empty = out.compare("eq", sum, out.constant(DType::F32, 0, 0));
+  Val result = out.select(empty, out.constant(DType::F32, 0, 0), out.binary("arith.divf", acc, sum));
+  loops::Store store;
+  store.buffer = spec.out.buffer, store.index = spec.out.index;
+  out.store(store, out.cast(result, DType::F32, spec.out.dtype), {});
+}
+
+} // namespace neso
