@@ -1,0 +1,179 @@
+// The table of contents of the compiler: one step a line, each with its reason. Milestones say what is fixed from there on.
+#include "driver/compile.h"
+
+#include <chrono>
+#include <iterator>
+
+#include "backend/cpu/compile.h"
+#include "driver/report.h"
+#include "frontend/pt2/read.h"
+#include "ir/graph/graph.h"
+#include "ir/graph/passes/passes.h"
+#include "ir/graph/verify.h"
+#include "ir/loops/verify.h"
+#include "ir/plan/plan.h"
+#include "ir/plan/verify.h"
+#include "ir/tile/passes/passes.h"
+#include "ir/tile/tile.h"
+#include "lower/graph_to_loops/lower.h"
+#include "lower/plan_to_tile/plan_to_tile.h"
+#include "lower/schedule/schedule.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "package/package.h"
+
+namespace neso {
+namespace {
+
+const StageInfo kStages[] = {
+#define NESO_STAGE(name, text, ending, description) {text, ending, description},
+#include "driver/stages.def"
+#undef NESO_STAGE
+};
+
+/// Runs the steps of one compilation, times them, and stops at the stage that was asked for.
+class Driver {
+public:
+  Driver(const CompileOptions &options, DiagnosticSink &sink) : options_(options), sink_(sink) {}
+
+  Result<Compilation> run(const std::string &path) {
+    // The file as it is: composites, in-place operators and views included. Weights are mapped.
+    Result<graph::Model> model = readAndPrepare(path);
+    if (!model) return model.takeError();
+    if (stopAt(Stage::Graph)) return emit(graph::print(*model));
+    // ---- From here on the graph is functional, and every size is a known expression. ----
+
+    // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at once.
+    Result<loops::Program> program = lower::lowerGraph(*model, sink_);
+    if (!program) return program.takeError();
+    mark("lower to loops");
+    if (stopAt(Stage::Loops)) return emit(loops::print(*program));
+    if (Status s = loops::verify(*program); !s) return s.takeError();
+    mark("verify loops");
+    // ---- From here on no operator of PyTorch is left, and every buffer is known. ----
+
+    // Which nodes share a kernel, in which order kernels run, where buffers live.
+    Result<plan::Plan> plan = schedule(std::move(*program), {});
+    if (!plan) return plan.takeError();
+    mark("schedule");
+    if (stopAt(Stage::Schedule)) return emit(plan::print(*plan));
+    if (Status s = plan::verify(*plan); !s) return s.takeError();
+    mark("verify plan");
+    // ---- From here on launch order and memory are fixed. ----
+
+    return generate(*plan);
+  }
+
+  Result<loops::Program> loopsOf(const std::string &path) {
+    Result<graph::Model> model = readAndPrepare(path);
+    if (!model) return model.takeError();
+    return lower::lowerGraph(*model, sink_);
+  }
+
+private:
+  Result<graph::Model> readAndPrepare(const std::string &path) {
+    start_ = std::chrono::steady_clock::now();
+    Result<graph::Model> model = pt2::readPt2(path);
+    if (!model) return model.takeError();
+    mark("read");
+    if (Status s = graph::verify(*model); !s) return s.takeError();
+    // Values instead of memory: in-place operators and views of what they change disappear.
+    if (Status s = graph::functionalize(*model); !s) return s.takeError();
+    // Operators that change nothing, repeated ones and unused ones go before anything looks at them.
+    if (Status s = graph::simplify(*model); !s) return s.takeError();
+    mark("graph passes");
+    return model;
+  }
+
+  Result<Compilation> generate(plan::Plan &plan) {
+    std::unique_ptr<mlir::MLIRContext> context = tile::makeTileContext();
+    // One tile program for each kernel; weights of contractions are packed for its blocks.
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(plan, *context, {});
+    if (!module) return module.takeError();
+    mark("tile programs");
+    if (stopAt(Stage::Tile)) return emit(tile::printTile(**module));
+    if (stopAt(Stage::Plan)) return emit(plan::print(plan));
+    // ---- From here on every kernel has its arguments and its grid. ----
+
+    std::vector<cpu::TileFunction> functions;
+    for (mlir::Operation &op : (*module)->getOps())
+      if (auto func = llvm::dyn_cast<tt::FuncOp>(op)) functions.push_back({func, func.getName().str()});
+    std::vector<CompiledCode> code;
+    for (cpu::CpuLevel level : levels_) {
+      cpu::CompileOptions backend;
+      backend.threads = options_.threads;
+      backend.keepLlvm = stopAt(Stage::Llvm), backend.keepAsm = stopAt(Stage::Asm);
+      Result<CompiledCode> compiled = cpu::compileForCpu(functions, level, backend);
+      if (!compiled) return compiled.takeError();
+      if (stopAt(Stage::Llvm)) return emit(std::move(compiled->llvmText));
+      if (stopAt(Stage::Asm)) return emit(std::move(compiled->asmText));
+      code.push_back(std::move(*compiled));
+      mark("machine code");
+    }
+
+    PackageContents contents;
+    contents.plan = &plan;
+    contents.code = std::move(code);
+    Result<std::string> bytes = packageBytes(contents);
+    if (!bytes) return bytes.takeError();
+    mark("package");
+    out_.package = std::move(*bytes);
+    if (options_.report) out_.report = htmlReport(plan, out_.times);
+    return std::move(out_);
+  }
+
+public:
+  /// The CPU levels asked for, worst first, or what is wrong with the request.
+  Status parseTarget() {
+    if (options_.target != "cpu") return fail(Diag::TargetUnknown, {}, options_.target);
+    for (const std::string &arch : options_.archs) {
+      std::optional<cpu::CpuLevel> level = cpu::parseLevel(arch);
+      if (!level) return fail(Diag::ArchUnknown, {}, arch, options_.target);
+      levels_.push_back(*level);
+    }
+    std::sort(levels_.begin(), levels_.end());
+    levels_.erase(std::unique(levels_.begin(), levels_.end()), levels_.end());
+    return Status::ok();
+  }
+
+private:
+  bool stopAt(Stage stage) const { return options_.emit == stage; }
+  Compilation emit(std::string text) {
+    out_.emitted = std::move(text);
+    return std::move(out_);
+  }
+  void mark(const char *step) {
+    auto now = std::chrono::steady_clock::now();
+    out_.times.push_back({step, std::chrono::duration<double, std::milli>(now - start_).count()});
+    start_ = now;
+  }
+
+  const CompileOptions &options_;
+  DiagnosticSink &sink_;
+  std::vector<cpu::CpuLevel> levels_;
+  Compilation out_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+} // namespace
+
+const StageInfo &info(Stage stage) { return kStages[static_cast<size_t>(stage)]; }
+int stageCount() { return static_cast<int>(std::size(kStages)); }
+std::optional<Stage> parseStage(std::string_view text) {
+  for (int i = 0; i < stageCount(); ++i)
+    if (text == kStages[i].name) return static_cast<Stage>(i);
+  return std::nullopt;
+}
+
+Result<Compilation> compileModel(const std::string &path, const CompileOptions &options, DiagnosticSink &sink) {
+  Driver driver(options, sink);
+  if (Status s = driver.parseTarget(); !s) return s.takeError();
+  return driver.run(path);
+}
+
+Result<loops::Program> lowerModel(const std::string &path, DiagnosticSink &sink) {
+  CompileOptions options;
+  return Driver(options, sink).loopsOf(path);
+}
+
+} // namespace neso

@@ -1,0 +1,63 @@
+// The compiler's public entry: a model file in, a package out.
+//
+//     CompileOptions options;
+//     options.archs = {"x86-64-v4"};
+//     DiagnosticSink sink;
+//     Result<Compilation> c = compileModel("resnet18.pt2", options, sink);
+//     if (!c) print(c.error().str());  else write(c->package);
+//
+// Nothing is written to disk here, and nothing global changes. Same file, options and compiler give the same bytes.
+// Thread-safety: independent calls may run side by side.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostics.h"
+#include "ir/loops/loops.h"
+
+namespace neso {
+
+enum class Stage : uint8_t {
+#define NESO_STAGE(name, text, ending, description) name,
+#include "driver/stages.def"
+#undef NESO_STAGE
+};
+struct StageInfo {
+  const char *name, *ending, *description;
+};
+const StageInfo &info(Stage stage);
+int stageCount();
+std::optional<Stage> parseStage(std::string_view text);
+
+struct CompileOptions {
+  std::string target = "cpu";
+  std::vector<std::string> archs = {"native"}; // CPU levels; all go into the package
+  std::vector<std::string> kernelPaths;        // --kernels: where sources of user kernels lie
+  std::vector<std::pair<std::string, std::string>> options; // --option K=V
+  std::optional<Stage> emit;                   // stop there and give its text
+  bool report = false;                         // fill Compilation::report
+  int threads = 2;                             // of the compiler itself
+};
+
+/// Time of one step of the pipeline, for --verbose and the compile-time bench.
+struct StepTime {
+  const char *step;
+  double milliseconds;
+};
+
+struct Compilation {
+  std::string package;          // the bytes of the .neso; empty when `emit` was asked
+  std::string emitted;          // the text of the stage asked for
+  std::string report;           // HTML
+  std::vector<StepTime> times;
+};
+
+Result<Compilation> compileModel(const std::string &path, const CompileOptions &options, DiagnosticSink &sink);
+
+/// The model as loops, for the reference interpreter (`neso verify`).
+Result<loops::Program> lowerModel(const std::string &path, DiagnosticSink &sink);
+
+} // namespace neso
