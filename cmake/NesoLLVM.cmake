@@ -53,6 +53,12 @@ function(neso_use_mlir name)
     target_link_libraries(neso_mlir_pch PUBLIC neso_flags neso_mlir_headers)
     target_precompile_headers(neso_mlir_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/mlir_pch.h)
   endif()
+  # The header is compiled with -fPIC; an executable's own -fPIE would not match it.
+  get_target_property(type ${name} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${name} PRIVATE -fPIC)
+  endif()
   target_precompile_headers(${name} REUSE_FROM neso_mlir_pch)
   # The precompiled header is built with -fPIC; programs would be compiled with -fPIE, which clang does not let share it.
   get_target_property(type ${name} TYPE)
