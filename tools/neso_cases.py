@@ -16,13 +16,13 @@ from pathlib import Path
 import torch
 from torch.utils import _pytree as pytree
 
-_ST_NAMES = {
+DTYPE_NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
     torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8",
     torch.uint16: "U16", torch.uint32: "U32", torch.uint64: "U64", torch.bool: "BOOL",
     torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.complex64: "C64",
 }
-_ST_DTYPES = {name: dtype for dtype, name in _ST_NAMES.items()}
+_ST_DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
 def to_tensor(leaf):
@@ -43,10 +43,10 @@ def _raw(tensor):
     if tensor.dtype == torch.complex128:
         tensor = torch.view_as_real(tensor).contiguous()
     if tensor.numel() == 0:
-        return _ST_NAMES[tensor.dtype], list(tensor.shape), b""
+        return DTYPE_NAMES[tensor.dtype], list(tensor.shape), b""
     # Never an alias: an expanded tensor's storage is smaller than its view.
     flat = tensor.reshape(-1).clone()
-    return _ST_NAMES[tensor.dtype], list(tensor.shape), bytes(flat.view(torch.uint8).numpy().tobytes())
+    return DTYPE_NAMES[tensor.dtype], list(tensor.shape), bytes(flat.view(torch.uint8).numpy().tobytes())
 
 
 def write_safetensors(path, leaves):
@@ -92,9 +92,11 @@ def _tidy_trace(text):
     return re.sub(r'File "(?:[^"]*/)?([^"/]+)"', r'File "\1"', text)
 
 
-def _tidy_graph(graph):
+def _tidy_graph(graph, lean):
     for node in graph.get("nodes", []):
         metadata = node.get("metadata", {})
+        if lean:
+            metadata = node["metadata"] = {k: v for k, v in metadata.items() if k == "stack_trace"}
         if "stack_trace" in metadata:
             # The last frame is the model's line; the ones above it are the frameworks' call machinery.
             frames = _tidy_trace(metadata["stack_trace"]).strip().split("  File ")
@@ -104,14 +106,14 @@ def _tidy_graph(graph):
         for argument in node.get("inputs", []):
             sub = argument.get("arg", {}).get("as_graph")
             if sub:
-                _tidy_graph(sub["graph"])
+                _tidy_graph(sub["graph"], lean)
 
 
-def tidy_pt2(path, out=None, deflate=False):
+def tidy_pt2(path, out=None, lean=False):
     """Rewrites a .pt2 so that it is the same on every machine: no sample inputs, no machine paths, fixed dates.
 
-    Records stay stored and aligned to 64 bytes, as torch's own writer makes them; deflate=True compresses the
-    JSON, which the format allows and which keeps committed cases small.
+    Records stay stored and aligned to 64 bytes, as torch's own writer makes them. lean=True drops
+    what only debuggers of torch read, for committed cases.
     """
     out = Path(out or path)
     members = []
@@ -123,7 +125,7 @@ def tidy_pt2(path, out=None, deflate=False):
             data = archive.read(info)
             if name.startswith("models/") and name.endswith(".json"):
                 model = json.loads(data)
-                _tidy_graph(model["graph_module"]["graph"])
+                _tidy_graph(model["graph_module"]["graph"], lean)
                 data = json.dumps(model, separators=(",", ":")).encode()
             members.append((name, data))
     digest = zlib.crc32(b"".join(name.encode() + data for name, data in members if not name.startswith(".data/")))
@@ -132,19 +134,17 @@ def tidy_pt2(path, out=None, deflate=False):
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in members:
             info = zipfile.ZipInfo("model/" + name, date_time=(1980, 1, 1, 0, 0, 0))
-            if deflate and name.endswith(".json") and len(data) > 512:
-                info.compress_type = zipfile.ZIP_DEFLATED
             header = buffer.tell() + 30 + len(info.filename)
             pad = -(header + 4) % 64
             info.extra = b"FB" + struct.pack("<H", pad) + b"Z" * pad
-            archive.writestr(info, data, compresslevel=9)
+            archive.writestr(info, data)
     out.write_bytes(buffer.getvalue())
 
 
-def save_program(program, path, deflate=False):
+def save_program(program, path, lean=False):
     path = Path(path)
     torch.export.save(program, path)
-    tidy_pt2(path, deflate=deflate)
+    tidy_pt2(path, lean=lean)
 
 
 def graph_targets(graph_module):
@@ -191,7 +191,7 @@ def compare(name, got, want, rtol=None, atol=None, values=True):
     if not (want.is_floating_point() or want.is_complex()):
         differing = int((got != want).sum())
         return f"output {name}: {differing} of {want.numel()} values differ" if differing else None
-    default_rtol, default_atol = TOLERANCE[_ST_NAMES[want.dtype]]
+    default_rtol, default_atol = TOLERANCE[DTYPE_NAMES[want.dtype]]
     rtol = max(rtol or 0, default_rtol)
     wide = torch.complex128 if want.is_complex() else torch.float64
     got, want = got.to(wide), want.to(wide)
