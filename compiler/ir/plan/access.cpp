@@ -1,0 +1,116 @@
+#include "ir/plan/access.h"
+
+#include <algorithm>
+#include <set>
+
+namespace neso::plan {
+
+using namespace loops;
+
+namespace {
+
+template <typename F> void eachStore(const Node &n, F f) {
+  for (const Store &s : n.stores) f(s);
+  for (const Reduction &r : n.reductions)
+    for (const Store &s : r.results) f(s);
+}
+template <typename F> void eachLoad(const Node &n, F f) {
+  for (const Body *b : {&n.body, &n.epilogue})
+    for (const Op &o : b->ops)
+      if (o.kind == OpKind::Load) f(o);
+}
+template <typename F> void eachOperand(const Node &n, F f) {
+  if (!n.attention) return;
+  for (const AttentionSpec::Operand *o : {&n.attention->q, &n.attention->k, &n.attention->v, &n.attention->mask})
+    if (o->buffer.valid()) f(*o, false);
+  f(n.attention->out, true);
+}
+
+Expr points(const Kernel &k, const Node &n) { return product(k.xRanges) * product(n.reduceRanges); }
+
+} // namespace
+
+bool isForwarded(const Kernel &kernel, size_t node, BufferId buffer, Expr index) {
+  bool found = false;
+  for (size_t m = 0; m < node; ++m)
+    eachStore(kernel.nodes[m], [&](const Store &s) {
+      if (s.buffer == buffer) found = s.index == index && s.mask < 0 && s.mode == StoreMode::Set;
+    });
+  return found;
+}
+
+bool livesInside(const Kernel &kernel, BufferId buffer) {
+  bool inside = true;
+  for (size_t n = 0; n < kernel.nodes.size(); ++n) {
+    eachLoad(kernel.nodes[n], [&](const Op &o) {
+      if (o.buffer == buffer) inside &= isForwarded(kernel, n, buffer, o.index);
+    });
+    eachStore(kernel.nodes[n], [&](const Store &s) {
+      if (s.buffer == buffer) inside &= s.mask < 0 && s.mode == StoreMode::Set;
+    });
+    eachOperand(kernel.nodes[n], [&](const AttentionSpec::Operand &o, bool) { inside &= o.buffer != buffer; });
+  }
+  return inside;
+}
+
+std::vector<BufferAccess> memoryAccesses(const Plan &plan, const Kernel &kernel) {
+  std::vector<BufferAccess> out;
+  auto touch = [&](BufferId b, bool written) {
+    if (plan.placements[b.index()].where == Placement::Where::None) return;
+    auto it = std::find_if(out.begin(), out.end(), [&](const BufferAccess &a) { return a.buffer == b; });
+    if (it == out.end()) it = out.insert(out.end(), {b, false, false});
+    (written ? it->written : it->read) = true;
+  };
+  for (size_t n = 0; n < kernel.nodes.size(); ++n) {
+    const Node &node = kernel.nodes[n];
+    eachLoad(node, [&](const Op &o) {
+      if (!isForwarded(kernel, n, o.buffer, o.index)) touch(o.buffer, false);
+    });
+    eachOperand(node, [&](const AttentionSpec::Operand &o, bool written) { touch(o.buffer, written); });
+    eachStore(node, [&](const Store &s) {
+      touch(s.buffer, true);
+      if (s.mode != StoreMode::Set) touch(s.buffer, false);
+    });
+  }
+  return out;
+}
+
+KernelTraffic traffic(const Plan &plan, const Kernel &kernel) {
+  KernelTraffic out;
+  struct Seen {
+    BufferId buffer;
+    Expr index;
+    bool written;
+  };
+  std::vector<Seen> seen;
+  auto add = [&](BufferId b, Expr index, Expr count, bool written) {
+    if (plan.placements[b.index()].where == Placement::Where::None) return;
+    for (const Seen &s : seen)
+      if (s.buffer == b && s.index == index && s.written == written) return;
+    seen.push_back({b, index, written});
+    const Buffer &buffer = plan.program.buffer(b);
+    Expr elements = min(count, buffer.elements);
+    // An access that ignores some dimension moves each element once.
+    std::vector<Expr> used;
+    bool affine = true;
+    for (size_t d = 0; d < kernel.xRanges.size(); ++d)
+      if (uses(index, "x" + std::to_string(d))) used.push_back(kernel.xRanges[d]);
+    for (size_t d = 0; d < kernel.rRanges.size(); ++d)
+      if (uses(index, reduceName(d))) used.push_back(kernel.rRanges[d]);
+    for (const std::string &s : symbolsOf(index)) affine &= affineIn(index, s).has_value();
+    if (affine && kernel.kind != Node::Kind::Attention) elements = min(product(used), buffer.elements);
+    Expr bytes = elements * Expr(itemSize(buffer.dtype));
+    (written ? out.bytesWritten : out.bytesRead) = (written ? out.bytesWritten : out.bytesRead) + bytes;
+  };
+  for (size_t n = 0; n < kernel.nodes.size(); ++n) {
+    const Node &node = kernel.nodes[n];
+    eachLoad(node, [&](const Op &o) {
+      if (!isForwarded(kernel, n, o.buffer, o.index)) add(o.buffer, o.index, points(kernel, node), false);
+    });
+    eachOperand(node, [&](const AttentionSpec::Operand &o, bool written) { add(o.buffer, o.index, plan.program.buffer(o.buffer).elements, written); });
+    eachStore(node, [&](const Store &s) { add(s.buffer, s.index, points(kernel, node), true); });
+  }
+  return out;
+}
+
+} // namespace neso::plan

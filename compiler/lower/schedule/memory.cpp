@@ -1,0 +1,335 @@
+#include "lower/schedule/memory.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "ir/plan/access.h"
+#include "lower/schedule/access.h"
+
+namespace neso::schedule {
+
+using namespace loops;
+using plan::Placement;
+using plan::Plan;
+
+namespace {
+
+constexpr int64_t kAlign = 64;
+
+Expr alignUp(Expr bytes) { return ceilDiv(bytes, kAlign) * Expr(kAlign); }
+Expr bytesOf(const Buffer &b) { return b.elements * Expr(itemSize(b.dtype)); }
+
+bool contiguousFromZero(const ProgramOutput &o, Expr elements, const Facts &facts) {
+  // The output's memory reaches exactly as far as the buffer: then both are the same flat array.
+  Expr reach = 1;
+  bool empty = false;
+  for (size_t d = 0; d < o.sizes.size(); ++d) {
+    if (o.sizes[d].isConst(0)) empty = true;
+    Expr stride = d < o.strides.size() ? o.strides[d] : Expr(1);
+    reach = reach + (o.sizes[d] - 1) * stride;
+  }
+  if (empty) return true;
+  return o.offset.isConst(0) && (reach == elements || facts.provablyEqual(reach, elements));
+}
+
+struct Life {
+  size_t buffer;
+  int first, last;
+  Expr bytes;
+  int64_t size; // hint
+};
+
+} // namespace
+
+void placeOutputs(Plan &p) {
+  Program &program = p.program;
+  p.placements.assign(program.buffers.size(), {});
+  // A temp needs memory if two kernels touch it, or one in a way that is not forwarded.
+  std::vector<bool> inMemory(program.buffers.size());
+  std::vector<int> user(program.buffers.size(), -1);
+  for (const plan::Kernel &k : p.kernels) {
+    std::set<int32_t> seen;
+    for (const Node &n : k.nodes)
+      for (const Access &a : accessesOf(n)) {
+        if (!seen.insert(a.buffer.value).second) continue;
+        inMemory[a.buffer.index()] = inMemory[a.buffer.index()] || user[a.buffer.index()] >= 0 || !plan::livesInside(k, a.buffer);
+        user[a.buffer.index()] = k.id.value;
+      }
+  }
+  for (size_t k = 0; k < program.outputs.size(); ++k) {
+    const ProgramOutput &o = program.outputs[k];
+    if (o.buffer.valid()) inMemory[o.buffer.index()] = true;
+  }
+  for (const Buffer &b : program.buffers) {
+    Placement &place = p.placements[b.id.index()];
+    place.bytes = alignUp(bytesOf(b));
+    switch (b.kind) {
+    case Buffer::Kind::Input:
+    case Buffer::Kind::ScalarInput: place.where = Placement::Where::Input; break;
+    case Buffer::Kind::Constant: place.where = Placement::Where::Constant; break;
+    case Buffer::Kind::Temp: place.where = inMemory[b.id.index()] ? Placement::Where::Arena : Placement::Where::None; break;
+    }
+  }
+  for (size_t k = 0; k < program.outputs.size(); ++k) {
+    const ProgramOutput &o = program.outputs[k];
+    if (o.kind != ProgramOutput::Kind::Tensor) continue;
+    const Buffer &b = program.buffer(o.buffer);
+    Placement &place = p.placements[b.id.index()];
+    bool writeBack = o.writeBackTo.valid();
+    if (writeBack && o.writeBackTo == o.buffer) continue;
+    if (!writeBack && b.kind == Buffer::Kind::Temp && place.where == Placement::Where::Arena && b.dtype == o.dtype &&
+        contiguousFromZero(o, b.elements, program.facts)) {
+      place.where = Placement::Where::Output;
+      place.output = static_cast<int>(k);
+      continue;
+    }
+    plan::Copy copy;
+    copy.src = o.buffer;
+    copy.dtype = o.dtype;
+    copy.sizes = o.sizes;
+    copy.srcStrides = copy.dstStrides = o.strides;
+    copy.srcOffset = o.offset;
+    if (writeBack) {
+      copy.dst = o.writeBackTo;
+      const Buffer &target = program.buffer(o.writeBackTo);
+      if (target.kind == Buffer::Kind::Input) copy.dstStrides = program.inputs[static_cast<size_t>(target.index)].strides;
+      if (target.kind == Buffer::Kind::Constant || copy.dstStrides.empty()) {
+        copy.dstStrides.assign(o.sizes.size(), 1);
+        for (size_t d = o.sizes.size(); d-- > 1;) copy.dstStrides[d - 1] = copy.dstStrides[d] * o.sizes[d];
+      }
+    } else {
+      copy.dstOutput = static_cast<int>(k);
+    }
+    p.steps.push_back(copy);
+  }
+  // Write-backs change inputs that copies to outputs may still read: the latter go first.
+  std::stable_partition(p.steps.begin(), p.steps.end(), [](const plan::Step &s) {
+    const plan::Copy *c = std::get_if<plan::Copy>(&s);
+    return !c || c->dstOutput >= 0;
+  });
+}
+
+namespace {
+
+/// Buffers that kernel k may write over the memory of: (result, dying operand) pairs of equal size, read and written at the same place.
+std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const plan::Kernel &k) {
+  std::vector<std::pair<BufferId, BufferId>> out;
+  if (k.kind != Node::Kind::Pointwise && k.kind != Node::Kind::Reduction) return out;
+  for (size_t n = 0; n < k.nodes.size(); ++n) {
+    const Node &node = k.nodes[n];
+    if (node.kind != Node::Kind::Pointwise) continue;
+    for (const Store &s : node.stores) {
+      if (s.mode != StoreMode::Set || s.mask >= 0) continue;
+      const Buffer &result = p.program.buffer(s.buffer);
+      for (const Op &op : node.body.ops) {
+        if (op.kind != OpKind::Load || op.a >= 0 || op.index != s.index) continue;
+        const Buffer &operand = p.program.buffer(op.buffer);
+        if (operand.id == result.id || itemSize(operand.dtype) != itemSize(result.dtype) || operand.elements != result.elements) continue;
+        bool onlyHere = true;
+        for (size_t m = 0; m < k.nodes.size(); ++m)
+          for (const Access &a : accessesOf(k.nodes[m])) {
+            if (a.buffer == operand.id) onlyHere &= !a.store && !a.whole && a.index == s.index && m <= n;
+            if (a.buffer == result.id) onlyHere &= !a.whole && a.index == s.index && m >= n;
+          }
+        if (onlyHere) out.push_back({result.id, operand.id});
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<Life> livesOf(const Plan &p, const std::vector<std::vector<BufferId>> &touched) {
+  std::vector<int> first(p.program.buffers.size(), -1), last(p.program.buffers.size(), -1);
+  for (size_t s = 0; s < touched.size(); ++s)
+    for (BufferId b : touched[s]) {
+      if (first[b.index()] < 0) first[b.index()] = static_cast<int>(s);
+      last[b.index()] = static_cast<int>(s);
+    }
+  for (const ProgramOutput &o : p.program.outputs) // scalars are read when the run ends
+    if (o.kind == ProgramOutput::Kind::Float && o.buffer.valid()) last[o.buffer.index()] = static_cast<int>(touched.size());
+  std::vector<Life> out;
+  for (const Buffer &b : p.program.buffers)
+    if (p.placements[b.id.index()].where == Placement::Where::Arena) {
+      Expr bytes = p.placements[b.id.index()].bytes;
+      out.push_back({b.id.index(), first[b.id.index()], last[b.id.index()], bytes, hint(bytes, p.program.facts)});
+    }
+  return out;
+}
+
+std::vector<BufferId> touchedBy(const Plan &p, const plan::Step &step) {
+  std::vector<BufferId> out;
+  if (const plan::Launch *l = std::get_if<plan::Launch>(&step)) {
+    for (const plan::BufferAccess &a : plan::memoryAccesses(p, p.kernels[l->kernel.index()])) out.push_back(a.buffer);
+  } else if (const plan::Copy *c = std::get_if<plan::Copy>(&step)) {
+    out.push_back(c->src);
+    if (c->dst.valid()) out.push_back(c->dst);
+  } else if (const plan::LoadScalar *s = std::get_if<plan::LoadScalar>(&step)) {
+    out.push_back(s->buffer);
+  }
+  return out;
+}
+
+struct Placed {
+  int first, last;
+  Expr begin, end;
+  int64_t beginHint, endHint;
+};
+
+/// The lowest offset at which `bytes` provably misses every block in `busy`.
+Expr fit(const std::vector<const Placed *> &busy, Expr bytes, const Facts &facts, int64_t &offsetHint) {
+  auto notAfter = [&](Expr a, Expr b) { // a <= b
+    if (a == b) return true;
+    Expr difference = b - a;
+    return difference.isConst() ? difference.constValue() >= 0 : facts.provablyLessEqual(a, b);
+  };
+  std::vector<std::pair<int64_t, Expr>> candidates = {{0, Expr(0)}};
+  for (const Placed *b : busy) candidates.push_back({b->endHint, b->end});
+  std::stable_sort(candidates.begin(), candidates.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  int64_t size = hint(bytes, facts);
+  for (const auto &[at, offset] : candidates) {
+    bool free = true;
+    for (const Placed *b : busy) {
+      if (at < b->endHint && at + size > b->beginHint) free = false; // overlaps for usual sizes
+      else if (at >= b->endHint) free = notAfter(b->end, offset);
+      else free = notAfter(offset + bytes, b->begin);
+      if (!free) break;
+    }
+    if (free) {
+      offsetHint = at;
+      return offset;
+    }
+  }
+  Expr top = 0;
+  for (const Placed *b : busy) top = max(top, b->end);
+  offsetHint = hint(top, facts);
+  return top;
+}
+
+} // namespace
+
+int64_t peakOfOrder(const Plan &p, const std::vector<size_t> &order) {
+  std::vector<std::vector<BufferId>> touched;
+  for (size_t k : order) touched.push_back(touchedBy(p, plan::Launch{p.kernels[k].id}));
+  std::vector<int64_t> delta(touched.size() + 2);
+  std::vector<int> first(p.program.buffers.size(), -1), last(p.program.buffers.size(), -1);
+  for (size_t s = 0; s < touched.size(); ++s)
+    for (BufferId b : touched[s]) {
+      if (first[b.index()] < 0) first[b.index()] = static_cast<int>(s);
+      last[b.index()] = static_cast<int>(s);
+    }
+  for (const Buffer &b : p.program.buffers) {
+    if (p.placements[b.id.index()].where != Placement::Where::Arena || first[b.id.index()] < 0) continue;
+    int64_t bytes = hint(p.placements[b.id.index()].bytes, p.program.facts);
+    delta[static_cast<size_t>(first[b.id.index()])] += bytes;
+    delta[static_cast<size_t>(last[b.id.index()]) + 1] -= bytes;
+  }
+  int64_t live = 0, peak = 0;
+  for (int64_t d : delta) peak = std::max(peak, live += d);
+  return peak;
+}
+
+void planArena(Plan &p, const ScheduleOptions &options) {
+  const Facts &facts = p.program.facts;
+  std::vector<std::vector<BufferId>> touched;
+  for (const plan::Step &s : p.steps) touched.push_back(touchedBy(p, s));
+  std::vector<Life> lives = livesOf(p, touched);
+  std::vector<size_t> lifeOf(p.program.buffers.size(), SIZE_MAX);
+  for (size_t k = 0; k < lives.size(); ++k) lifeOf[lives[k].buffer] = k;
+  for (const Life &l : lives) {
+    p.placements[l.buffer].firstStep = l.first;
+    p.placements[l.buffer].lastStep = l.last;
+  }
+
+  // A result that takes a dying operand's memory shares its block: blocks are chains of such buffers.
+  std::vector<size_t> block(lives.size());
+  std::iota(block.begin(), block.end(), 0);
+  std::vector<bool> taken(lives.size()), given(lives.size());
+  if (options.inPlace)
+    for (size_t s = 0; s < p.steps.size(); ++s) {
+      const plan::Launch *l = std::get_if<plan::Launch>(&p.steps[s]);
+      if (!l) continue;
+      for (auto [result, operand] : inPlacePairs(p, p.kernels[l->kernel.index()])) {
+        size_t a = lifeOf[result.index()], b = lifeOf[operand.index()];
+        if (a == SIZE_MAX || b == SIZE_MAX || given[a] || taken[b]) continue;
+        if (lives[a].first != static_cast<int>(s) || lives[b].last != static_cast<int>(s) || lives[b].first == static_cast<int>(s)) continue;
+        given[a] = taken[b] = true;
+        block[a] = block[b];
+        p.kernels[l->kernel.index()].decisions.push_back(
+            fmt::format("{} takes the memory of {}", p.program.buffer(result).name, p.program.buffer(operand).name));
+      }
+    }
+
+  struct Block {
+    int first = INT32_MAX, last = -1;
+    Expr bytes = 0;
+    int64_t size = 0;
+    std::vector<size_t> members;
+  };
+  std::vector<Block> blocks(lives.size());
+  for (size_t k = 0; k < lives.size(); ++k) {
+    size_t root = k;
+    while (block[root] != root) root = block[root];
+    Block &b = blocks[root];
+    b.first = std::min(b.first, lives[k].first);
+    b.last = std::max(b.last, lives[k].last);
+    b.bytes = lives[k].bytes;
+    b.size = lives[k].size;
+    b.members.push_back(k);
+  }
+  std::erase_if(blocks, [](const Block &b) { return b.members.empty(); });
+
+  // The lower bound: what is live at the worst step.
+  int64_t worst = -1;
+  for (size_t s = 0; s <= p.steps.size(); ++s) {
+    Expr live = 0;
+    int64_t liveHint = 0;
+    for (const Block &b : blocks)
+      if (b.first <= static_cast<int>(s) && static_cast<int>(s) <= b.last) liveHint += b.size;
+    if (liveHint <= worst) continue;
+    worst = liveHint;
+    for (const Block &b : blocks)
+      if (b.first <= static_cast<int>(s) && static_cast<int>(s) <= b.last) live = live + b.bytes;
+    p.arenaLowerBound = live;
+  }
+
+  // Two orders of placement: largest first packs best in general, by birth wins on chains. The lower arena is kept.
+  std::vector<size_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto place = [&](std::vector<Placed> &placed, Expr &total) {
+    placed.assign(blocks.size(), {});
+    std::vector<const Placed *> done;
+    std::vector<std::pair<Expr, int64_t>> ends;
+    int64_t totalHint = 0;
+    total = 0;
+    for (size_t k : order) {
+      const Block &b = blocks[k];
+      std::vector<const Placed *> busy;
+      for (const Placed *q : done)
+        if (q->first <= b.last && b.first <= q->last) busy.push_back(q);
+      int64_t at = 0;
+      Expr offset = fit(busy, b.bytes, facts, at);
+      placed[k] = {b.first, b.last, offset, offset + b.bytes, at, at + b.size};
+      done.push_back(&placed[k]);
+      if (at + b.size > totalHint) totalHint = at + b.size;
+      if (total != placed[k].end && !facts.provablyLessEqual(placed[k].end, total))
+        total = facts.provablyLessEqual(total, placed[k].end) ? placed[k].end : max(total, placed[k].end);
+    }
+    return totalHint;
+  };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].size > blocks[b].size; });
+  std::vector<Placed> bySize, byBirth;
+  Expr sizeTotal, birthTotal;
+  int64_t sizeHint = place(bySize, sizeTotal);
+  bool useSize = true;
+  if (sizeHint > worst) {
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].first < blocks[b].first; });
+    useSize = sizeHint <= place(byBirth, birthTotal);
+  }
+  const std::vector<Placed> &chosen = useSize ? bySize : byBirth;
+  p.arenaBytes = useSize ? sizeTotal : birthTotal;
+  for (size_t k = 0; k < blocks.size(); ++k)
+    for (size_t m : blocks[k].members) p.placements[lives[m].buffer].offset = chosen[k].begin;
+}
+
+} // namespace neso::schedule
