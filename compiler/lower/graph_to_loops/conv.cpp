@@ -1,0 +1,187 @@
+// Convolutions of one to three spatial dims, transposed ones too, as contractions over (input channel, kernel position).
+//
+// Results lie in memory channels-last, whatever the model says of strides: the channel is the innermost loop of the product. A
+// depthwise convolution has nothing to share between its outputs and becomes a plain reduction.
+#include <cmath>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+namespace {
+struct ConvSpec {
+  Sizes stride, padding, dilation, outputPadding;
+  Expr groups = 1;
+  bool transposed = false;
+};
+} // namespace
+
+DType accumulateType(DType t);
+
+static Sizes spread(Sizes v, size_t n, Expr otherwise) {
+  if (v.empty()) v = {otherwise};
+  if (v.size() == 1) v.resize(n, v[0]);
+  return v;
+}
+
+/// channels-last order of a tensor [N, C, spatial…]
+static std::vector<int> channelsLast(size_t rank) {
+  std::vector<int> order{0};
+  for (size_t d = 2; d < rank; ++d) order.push_back(static_cast<int>(d));
+  order.push_back(1);
+  return order;
+}
+
+static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, const ConvSpec &c, const Sizes &outSizes, DType out) {
+  if (x.isComplex() || w.isComplex()) {
+    DType r = toReal(out);
+    Tensor none;
+    Tensor rr = convolve(ctx, x.real(), w.real(), none, c, outSizes, r), ii = convolve(ctx, x.imag(), w.imag(), none, c, outSizes, r);
+    Tensor ri = convolve(ctx, x.real(), w.imag(), none, c, outSizes, r), ir = convolve(ctx, x.imag(), w.real(), none, c, outSizes, r);
+    Tensor y = Tensor::complex(sub(rr, ii), add(ri, ir), out);
+    if (!bias.valid()) return y;
+    Sizes s(outSizes.size(), Expr(1));
+    s[1] = outSizes[1];
+    return add(y, reshape(bias, s));
+  }
+  size_t spatial = x.sizes().size() - 2;
+  DType t = promote(x.dtype(), w.dtype());
+  x = cast(x, t);
+  w = cast(w, t);
+  if (!x.asStrided()) x.withOrder(channelsLast(spatial + 2)).realize();
+  if (!w.asStrided()) w.realize();
+  Expr g = c.groups, inPer = floorDiv(x.sizes()[1], g), outPer = floorDiv(outSizes[1], g);
+  Sizes kernel(w.sizes().begin() + 2, w.sizes().end()), in(x.sizes().begin() + 2, x.sizes().end());
+  // Position of the input element that kernel position r meets at output position i; its condition goes to `ok`.
+  auto inputAt = [=, &ctx](BodyBuilder &b, Expr batch, Expr channel, const std::vector<Expr> &o, const std::vector<Expr> &k, Val &ok) {
+    (void)ctx;
+    Index j{batch, channel};
+    for (size_t d = 0; d < spatial; ++d) {
+      Expr e;
+      if (!c.transposed) {
+        e = o[d] * c.stride[d] - c.padding[d] + k[d] * c.dilation[d];
+        if (!c.padding[d].isConst(0)) ok = ok && b.inRange(e, 0, in[d]);
+      } else {
+        Expr n = o[d] + c.padding[d] - k[d] * c.dilation[d];
+        if (!c.stride[d].isConst(1)) ok = ok && b.compare(OpKind::Eq, mod(n, c.stride[d]), 0);
+        e = floorDiv(n, c.stride[d]);
+        ok = ok && b.inRange(e, 0, in[d]);
+      }
+      j.push_back(e);
+    }
+    return j;
+  };
+  // weight: [O, I/g, k…], or transposed [I, O/g, k…].
+  auto weightAt = [=](BodyBuilder &b, Expr group, Expr oc, Expr ic, const std::vector<Expr> &k) {
+    Index j = c.transposed ? Index{group * inPer + ic, oc} : Index{group * outPer + oc, ic};
+    j.insert(j.end(), k.begin(), k.end());
+    return w.at(b, j);
+  };
+  DType acc = accumulateType(t), value = computeType(t);
+  bool depthwise = (inPer.isConst(1) && outPer.isConst(1)) || (inPer.isConst(1) && !g.isConst(1));
+  Tensor y;
+  if (depthwise) {
+    Sizes red{inPer};
+    red.insert(red.end(), kernel.begin(), kernel.end());
+    Tensor s = ctx.reduce(
+        loops::ReduceKind::Sum, acc, outSizes, red,
+        [=](BodyBuilder &b, const Index &i, const Index &r) {
+          Val ok = b.isTrue();
+          std::vector<Expr> o(i.begin() + 2, i.end()), k(r.begin() + 1, r.end());
+          Expr group = outPer.isConst(1) ? i[1] : floorDiv(i[1], outPer), oc = outPer.isConst(1) ? Expr(0) : mod(i[1], outPer);
+          Index j = inputAt(b, i[0], group * inPer + r[0], o, k, ok);
+          return b.masked(ok, [&] { return b.cast(x.at(b, j), acc) * b.cast(weightAt(b, group, oc, r[0], k), acc); }, b.constant(acc, 0));
+        },
+        channelsLast(spatial + 2))[0];
+    if (bias.valid()) {
+      Sizes bs(outSizes.size(), Expr(1));
+      bs[1] = outSizes[1];
+      s = add(s, cast(reshape(bias, bs), acc));
+    }
+    return cast(s, out);
+  }
+  // Ranges [g, N, out…, O/g]; reduced [kernel…, I/g] with the channel innermost, as it lies in memory.
+  ContractionSpec spec;
+  spec.ranges = {g, outSizes[0]};
+  spec.ranges.insert(spec.ranges.end(), outSizes.begin() + 2, outSizes.end());
+  spec.ranges.push_back(outPer);
+  spec.reduceRanges = kernel;
+  spec.reduceRanges.push_back(inPer);
+  spec.operandType = t;
+  spec.accType = acc;
+  spec.outType = out;
+  spec.lhs = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Val ok = b.isTrue();
+    std::vector<Expr> o(i.begin() + 2, i.end() - 1), k(r.begin(), r.end() - 1);
+    Index j = inputAt(b, i[1], i[0] * inPer + r.back(), o, k, ok);
+    return b.masked(ok, [&] { return x.at(b, j); }, b.constant(value, 0));
+  };
+  spec.rhs = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    std::vector<Expr> k(r.begin(), r.end() - 1);
+    return weightAt(b, i[0], i.back(), r.back(), k);
+  };
+  if (bias.valid())
+    spec.epilogue = [=](BodyBuilder &b, const Index &i, Val sum) { return sum + b.cast(bias.at(b, {i[0] * outPer + i.back()}), sum.dtype); };
+  // Memory: [N, out…, g, O/g], so that channels are innermost and contiguous.
+  std::vector<int> order;
+  for (size_t d = 1; d + 1 < spec.ranges.size(); ++d) order.push_back(static_cast<int>(d));
+  order.push_back(0);
+  order.push_back(static_cast<int>(spec.ranges.size()) - 1);
+  spec.strides = denseStrides(spec.ranges, order);
+  Tensor r = ctx.contract(spec);
+  // [g, N, out…, O/g] seen as [N, C, out…].
+  Strided at = *r.asStrided();
+  Strided where;
+  where.buffer = at.buffer;
+  where.dtype = out;
+  where.strides = denseStrides(outSizes, channelsLast(spatial + 2));
+  return Tensor::strided(ctx, out, outSizes, where);
+}
+
+static Tensors convOp(OpCall &o) {
+  const std::string &n = o.node.target;
+  Tensor x = o.t("input"), w = o.t("weight"), bias = o.opt("bias");
+  size_t spatial = w.sizes().size() - 2;
+  bool unbatched = x.sizes().size() == spatial + 1;
+  if (unbatched) x = unsqueeze(x, 0);
+  ConvSpec c;
+  c.transposed = n.find("transpose") != std::string::npos || o.flag("transposed");
+  c.stride = spread(o.exprs("stride"), spatial, 1);
+  c.dilation = spread(o.exprs("dilation"), spatial, 1);
+  c.groups = o.expr("groups", 1);
+  std::string mode = o.text("padding");
+  if (mode == "same") {
+    // Uneven totals put the larger half behind.
+    for (size_t d = 0; d < spatial; ++d) c.padding.push_back(floorDiv(c.dilation[d] * (w.sizes()[d + 2] - 1), 2));
+  } else if (mode == "valid") {
+    c.padding = Sizes(spatial, Expr(0));
+  } else {
+    c.padding = spread(o.exprs("padding"), spatial, 0);
+  }
+  if (mode == "same") {
+    bool uneven = false;
+    for (size_t d = 0; d < spatial; ++d) uneven |= !o.ctx.equal(c.padding[d] * 2, c.dilation[d] * (w.sizes()[d + 2] - 1));
+    if (uneven) {
+      Sizes before(spatial + 2, Expr(0)), after = before;
+      for (size_t d = 0; d < spatial; ++d) {
+        before[d + 2] = c.padding[d];
+        after[d + 2] = c.dilation[d] * (w.sizes()[d + 2] - 1) - c.padding[d];
+      }
+      x = pad(x, before, after, 0);
+      c.padding = Sizes(spatial, Expr(0));
+    }
+  }
+  Sizes outSizes = o.out().sizes;
+  if (unbatched) outSizes.insert(outSizes.begin(), Expr(1));
+  // Padding that no output reaches on the right still needs no mask; inRange() finds that out.
+  Tensor y = convolve(o.ctx, x, w, bias, c, outSizes, o.out().dtype);
+  return {unbatched ? select(y, 0, 0) : y};
+}
+
+void addConv(OpTable &t) {
+  t.add("conv1d.default conv2d.default conv3d.default conv1d.padding conv2d.padding conv3d.padding conv_transpose1d.default "
+        "conv_transpose2d.input conv_transpose3d.input convolution.default _convolution.default",
+        convOp);
+}
+
+} // namespace neso::lower

@@ -1,0 +1,347 @@
+#include "lower/graph_to_loops/lower.h"
+
+#include <set>
+#include <unordered_map>
+
+#include "lower/graph_to_loops/cost.h"
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+using graph::ValueId;
+
+namespace {
+
+using Values = std::unordered_map<int32_t, Tensor>;
+
+/// The state of lowering one model.
+class ModelLowering {
+public:
+  ModelLowering(const graph::Model &model) : model_(model) {
+    ctx_.facts = model.facts;
+  }
+  Result<loops::Program> run();
+
+private:
+  void countUses(const graph::Graph &g);
+  void addInputs();
+  Tensor addWeight(const graph::Weight &w);
+  void lowerNodes(const graph::Graph &g, Values &values);
+  void lowerNode(const graph::Graph &g, const graph::Node &node, Values &values);
+  void settle(const graph::Graph &g, ValueId id, const Tensor &x);
+  void addOutputs();
+  loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type);
+  void report(Diagnostic d) { errors_.push_back(std::move(d)); }
+
+  const graph::Model &model_;
+  Lowering ctx_;
+  Values values_;
+  std::map<std::pair<int, DType>, BufferId> weightBuffers_; // by storage and dtype
+  std::map<std::string, BufferId> weightByName_;
+  std::vector<BufferId> inputBuffers_;
+  std::unordered_map<int32_t, int> uses_;
+  std::set<int32_t> outputs_;
+  std::set<int32_t> returned_; // buffers that an output already names
+  std::vector<Diagnostic> errors_;
+};
+
+std::vector<ValueId> flatOutputs(const graph::Node &node) {
+  std::vector<ValueId> ids;
+  for (const std::vector<ValueId> &entry : node.outputs) ids.insert(ids.end(), entry.begin(), entry.end());
+  return ids;
+}
+
+void ModelLowering::countUses(const graph::Graph &g) {
+  for (const graph::Node &node : g.nodes)
+    for (const graph::Argument &a : node.args) {
+      if (const ValueId *id = std::get_if<ValueId>(&a)) ++uses_[id->value];
+      if (const std::vector<ValueId> *ids = std::get_if<std::vector<ValueId>>(&a))
+        for (ValueId id : *ids) ++uses_[id.value];
+    }
+  for (const graph::Output &o : model_.outputs)
+    if (const ValueId *id = std::get_if<ValueId>(&o.value)) {
+      ++uses_[id->value];
+      if (o.kind != graph::Output::Kind::Token) outputs_.insert(id->value);
+    }
+}
+
+Expr extentOf(const Sizes &sizes, const Sizes &strides, const Facts &facts) {
+  Expr extent = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d].isConst(0)) return 0;
+    extent = extent + (sizes[d] - 1) * strides[d];
+  }
+  return facts.simplify(extent);
+}
+
+Tensor ModelLowering::addWeight(const graph::Weight &w) {
+  const graph::Storage &storage = model_.storages[static_cast<size_t>(w.storage)];
+  DType element = toReal(w.type.dtype);
+  auto [it, fresh] = weightBuffers_.try_emplace({w.storage, w.type.dtype});
+  if (fresh) {
+    loops::Constant c;
+    c.fqn = w.fqn;
+    c.dtype = w.type.dtype;
+    c.data = storage.data;
+    c.bytes = storage.bytes;
+    c.fileOffset = storage.fileOffset;
+    c.isBuffer = w.kind == graph::Weight::Kind::Buffer;
+    c.owner = storage.owner;
+    loops::Buffer b;
+    b.id = BufferId(static_cast<int64_t>(ctx_.program.buffers.size()));
+    b.name = w.fqn;
+    b.dtype = element;
+    b.kind = loops::Buffer::Kind::Constant;
+    b.elements = storage.bytes / itemSize(element);
+    b.index = static_cast<int64_t>(ctx_.program.constants.size());
+    ctx_.program.constants.push_back(std::move(c));
+    ctx_.program.buffers.push_back(std::move(b));
+    it->second = ctx_.program.buffers.back().id;
+  }
+  weightByName_[w.fqn] = it->second;
+  return Tensor::strided(ctx_, w.type.dtype, w.type.sizes, {it->second, w.type.dtype, w.type.strides, w.type.offset});
+}
+
+void ModelLowering::addInputs() {
+  int64_t position = 0;
+  for (const graph::Input &in : model_.inputs) {
+    if (in.kind == graph::Input::Kind::Weight) {
+      Tensor w = addWeight(model_.weights[static_cast<size_t>(in.weight)]);
+      if (in.value.valid()) values_[in.value.value] = w;
+      continue;
+    }
+    if (in.kind == graph::Input::Kind::Token || in.kind == graph::Input::Kind::CustomObj) continue;
+    loops::ProgramInput p;
+    p.name = in.name;
+    using Kind = loops::ProgramInput::Kind;
+    if (in.kind == graph::Input::Kind::Constant) {
+      p.kind = Kind::None;
+      if (const int64_t *i = std::get_if<int64_t>(&in.constant)) p.kind = Kind::Int, p.scalar = *i;
+      if (const bool *b = std::get_if<bool>(&in.constant)) p.kind = Kind::Bool, p.scalar = *b ? 1 : 0;
+      if (const double *d = std::get_if<double>(&in.constant)) p.kind = Kind::Float, p.floatValue = *d;
+      if (std::holds_alternative<std::string>(in.constant)) p.kind = Kind::String;
+      inputBuffers_.push_back({});
+    } else {
+      const graph::Value &v = model_.graph.value(in.value);
+      p.kind = Kind::Int;
+      p.scalar = v.expr;
+      BufferId id;
+      if (v.kind == graph::Value::Kind::Tensor) {
+        p.kind = Kind::Tensor;
+        p.dtype = v.type.dtype;
+        p.sizes = v.type.sizes;
+        p.strides = v.type.strides;
+        loops::Buffer b;
+        b.id = id = BufferId(static_cast<int64_t>(ctx_.program.buffers.size()));
+        b.name = in.name;
+        b.kind = loops::Buffer::Kind::Input;
+        b.dtype = toReal(v.type.dtype);
+        b.elements = extentOf(v.type.sizes, v.type.strides, ctx_.facts) * (isComplex(v.type.dtype) ? 2 : 1);
+        b.index = position;
+        ctx_.program.buffers.push_back(std::move(b));
+        values_[in.value.value] = Tensor::strided(ctx_, v.type.dtype, v.type.sizes, {id, v.type.dtype, v.type.strides, 0});
+      } else if (v.kind == graph::Value::Kind::SymFloat) {
+        p.kind = Kind::Float;
+        loops::Buffer b;
+        b.id = id = BufferId(static_cast<int64_t>(ctx_.program.buffers.size()));
+        b.name = in.name;
+        b.kind = loops::Buffer::Kind::ScalarInput;
+        b.dtype = DType::F64;
+        b.elements = 1;
+        b.index = position;
+        ctx_.program.buffers.push_back(std::move(b));
+        values_[in.value.value] = Tensor::strided(ctx_, DType::F64, {}, {id, DType::F64, {}, 0});
+      } else if (v.kind == graph::Value::Kind::None) {
+        p.kind = Kind::None;
+      }
+      p.buffer = id;
+      inputBuffers_.push_back(id);
+    }
+    ctx_.program.inputs.push_back(std::move(p));
+    ++position;
+  }
+}
+
+bool isDense(const Sizes &sizes, const Sizes &strides, const Lowering &ctx) {
+  std::vector<int> order = orderOfStrides(sizes, strides, ctx.facts);
+  Sizes dense = denseStrides(sizes, order);
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (!sizes[d].isConst(1) && !ctx.equal(dense[d], strides[d])) return false;
+  return true;
+}
+
+/// Decides between inlining and a buffer for a value that a node has just defined.
+void ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x) {
+  if (x.realized()) return;
+  bool isOutput = &g == &model_.graph && outputs_.count(id.value);
+  const graph::TensorType &type = g.value(id).type;
+  if (isOutput && !x.isView() && isDense(type.sizes, type.strides, ctx_)) {
+    x.realizeWith(type.strides);
+    return;
+  }
+  int uses = uses_[id.value];
+  if (uses > 1) x.reused();
+  else if (worthRealizing(x.cost(), 1)) x.realize();
+}
+
+void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Values &values) {
+  std::vector<ValueId> outs = flatOutputs(node);
+  // Size arithmetic is in the values' expressions already; assertions have no outputs and no effect on values.
+  bool symbolic = true;
+  for (ValueId id : outs) {
+    if (!id.valid()) continue;
+    const graph::Value &v = g.value(id);
+    symbolic &= v.kind == graph::Value::Kind::None ||
+                ((v.kind == graph::Value::Kind::SymInt || v.kind == graph::Value::Kind::SymBool) && v.expr.valid());
+  }
+  if (symbolic) return;
+  ctx_.current = &node;
+  OpCall call(ctx_, g, node, values);
+  Tensors results = (*OpTable::instance().find(node.target))(call);
+  if (call.failed()) {
+    report(makeDiag(Diag::OpRefused, node.loc, node.target, call.reason()));
+    results.clear();
+  }
+  for (size_t k = 0; k < outs.size(); ++k) {
+    if (!outs[k].valid()) continue;
+    const graph::Value &v = g.value(outs[k]);
+    if (v.kind == graph::Value::Kind::None) continue;
+    if (k >= results.size() || !results[k].valid()) {
+      // After a refusal a stand-in of the right type lets the rest of the model be checked.
+      if (call.failed()) values[outs[k].value] = full(ctx_, v.kind == graph::Value::Kind::Tensor ? v.type.sizes : Sizes{}, v.type.dtype, 0);
+      continue;
+    }
+    const Tensor &x = results[k];
+    if (v.kind == graph::Value::Kind::Tensor) {
+      std::string fault;
+      if (x.dtype() != v.type.dtype)
+        fault = fmt::format("{} gives {} for result {} ('{}'), the model says {}", node.target, name(x.dtype()), k, v.name, name(v.type.dtype));
+      else if (x.rank() != v.type.rank())
+        fault = fmt::format("{} gives rank {} for result {} ('{}'), the model says {}", node.target, x.rank(), k, v.name, v.type.rank());
+      for (size_t d = 0; fault.empty() && d < v.type.sizes.size(); ++d) {
+        Expr a = x.sizes()[d], e = v.type.sizes[d];
+        if (a.isConst() && e.isConst() ? a != e : (ctx_.facts.provablyLess(a, e) || ctx_.facts.provablyLess(e, a)))
+          fault = fmt::format("{} gives size {} for dimension {} of result {} ('{}'), the model says {}", node.target, a.str(), d, k, v.name, e.str());
+      }
+      if (!fault.empty()) {
+        report(makeDiag(Diag::LoweringTypeMismatch, node.loc, fault));
+        values[outs[k].value] = full(ctx_, v.type.sizes, v.type.dtype, 0);
+        continue;
+      }
+    }
+    values[outs[k].value] = x;
+    if (v.kind == graph::Value::Kind::Tensor) settle(g, outs[k], x);
+  }
+  ctx_.current = nullptr;
+}
+
+void ModelLowering::lowerNodes(const graph::Graph &g, Values &values) {
+  for (const graph::Node &node : g.nodes) lowerNode(g, node, values);
+}
+
+loops::ProgramOutput ModelLowering::tensorOutput(const Tensor &x, const graph::TensorType &type) {
+  loops::ProgramOutput out;
+  out.dtype = type.dtype;
+  out.sizes = type.sizes;
+  out.strides = type.strides;
+  bool sparse = false;
+  for (size_t d = 0; d < type.sizes.size(); ++d) sparse |= type.sizes[d].isConst(0);
+  if (std::optional<Strided> s = x.asStrided(); s && !sparse) {
+    bool same = s->dtype == type.dtype && ctx_.program.buffer(s->buffer).kind == loops::Buffer::Kind::Temp && !returned_.count(s->buffer.value);
+    for (size_t d = 0; same && d < type.sizes.size(); ++d) same = type.sizes[d].isConst(1) || ctx_.equal(s->strides[d], type.strides[d]);
+    if (same) {
+      out.buffer = s->buffer;
+      out.offset = s->offset;
+      returned_.insert(out.buffer.value);
+      return out;
+    }
+  }
+  Expr extent = extentOf(type.sizes, type.strides, ctx_.facts);
+  bool complex = isComplex(type.dtype);
+  Strided w{ctx_.addTemp(toReal(type.dtype), complex ? extent * 2 : extent), type.dtype, type.strides, 0};
+  Tensor made = Tensor::strided(ctx_, type.dtype, type.sizes, w);
+  if (complex) {
+    ctx_.store(x.real(), *made.real().asStrided());
+    ctx_.store(x.imag(), *made.imag().asStrided());
+  } else {
+    ctx_.store(x, w);
+  }
+  out.buffer = w.buffer;
+  returned_.insert(out.buffer.value);
+  return out;
+}
+
+void ModelLowering::addOutputs() {
+  for (const graph::Output &o : model_.outputs) {
+    using Kind = loops::ProgramOutput::Kind;
+    if (o.kind == graph::Output::Kind::Token) continue;
+    loops::ProgramOutput p;
+    p.kind = Kind::None;
+    if (const ValueId *id = std::get_if<ValueId>(&o.value); id && id->valid()) {
+      const graph::Value &v = model_.graph.value(*id);
+      auto it = values_.find(id->value);
+      if (v.kind == graph::Value::Kind::Tensor && it != values_.end()) {
+        p = tensorOutput(it->second, v.type);
+      } else if (v.kind == graph::Value::Kind::SymFloat && it != values_.end()) {
+        graph::TensorType type;
+        type.dtype = DType::F64;
+        p = tensorOutput(cast(it->second, DType::F64), type);
+        p.kind = Kind::Float;
+      } else if (v.kind == graph::Value::Kind::SymInt || v.kind == graph::Value::Kind::SymBool) {
+        p.kind = v.kind == graph::Value::Kind::SymInt ? Kind::Int : Kind::Bool;
+        p.scalar = v.expr;
+      }
+    } else if (const int64_t *i = std::get_if<int64_t>(&o.value)) {
+      p.kind = Kind::Int;
+      p.scalar = *i;
+    } else if (const bool *b = std::get_if<bool>(&o.value)) {
+      p.kind = Kind::Bool;
+      p.scalar = *b ? 1 : 0;
+    } else if (const double *d = std::get_if<double>(&o.value)) {
+      p.kind = Kind::Float;
+      p.floatValue = *d;
+    }
+    if (o.kind == graph::Output::Kind::BufferMutation || o.kind == graph::Output::Kind::ParameterMutation) {
+      p.mutationTarget = "buffer." + o.target;
+      p.writeBackTo = weightByName_[o.target];
+    } else if (o.kind == graph::Output::Kind::InputMutation) {
+      for (size_t k = 0; k < ctx_.program.inputs.size(); ++k)
+        if (ctx_.program.inputs[k].name == o.target) {
+          p.mutationTarget = "input." + std::to_string(k);
+          p.writeBackTo = inputBuffers_[k];
+        }
+    }
+    if (p.writeBackTo.valid()) ctx_.program.buffer(p.writeBackTo).mutated = true;
+    ctx_.program.outputs.push_back(std::move(p));
+  }
+}
+
+Result<loops::Program> ModelLowering::run() {
+  for (const graph::Node &node : model_.graph.nodes) {
+    bool none = flatOutputs(node).empty() || node.target.rfind("_operator.", 0) == 0 || node.target.rfind("math.", 0) == 0;
+    if (!none && !isSupported(node.target)) report(makeDiag(Diag::OpUnsupported, node.loc, node.target));
+  }
+  if (!errors_.empty()) return Error(std::move(errors_));
+  ctx_.program.name = model_.name;
+  ctx_.program.facts = model_.facts;
+  ctx_.program.guards = model_.guards;
+  ctx_.program.inSpec = model_.inSpec;
+  ctx_.program.outSpec = model_.outSpec;
+  countUses(model_.graph);
+  addInputs();
+  lowerNodes(model_.graph, values_);
+  if (errors_.empty()) addOutputs();
+  if (!errors_.empty()) return Error(std::move(errors_));
+  return std::move(ctx_.program);
+}
+
+} // namespace
+
+Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &) {
+  ModelLowering lowering(model);
+  return lowering.run();
+}
+
+bool isSupported(std::string_view target) { return OpTable::instance().find(target) != nullptr; }
+
+} // namespace neso::lower

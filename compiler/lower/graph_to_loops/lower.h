@@ -1,0 +1,31 @@
+// Lowers the functional ATen graph to loops: what each value is becomes how each value is computed.
+//
+// Reads a graph::Model after the pass `functionalize` (nothing mutates or aliases; write-backs are outputs), with composite operators
+// (conv2d, linear, layer_norm, scaled_dot_product_attention, …) or core ATen or both. Writes a loops::Program. It stands before
+// lower/schedule, which fuses the nodes; here each value is only either inlined into its users or given a buffer (cost.h).
+//
+// Example: y = relu(x + 1) for x [8] becomes
+//     node n0 pointwise ranges [8]
+//       %0 = load x[i0] : f32
+//       %1 = constant 1
+//       %2 = add %0, %1
+//       %3 = relu %2
+//       store y[i0] = %3
+//
+// Errors: OpUnsupported and OpRefused, all of the model at once, each at its source line; LoweringTypeMismatch (internal) where a result
+// disagrees with the type in the file. Weights are not copied: constants point into the model's mapping and keep it alive.
+#pragma once
+#include <string_view>
+
+#include "base/diagnostics.h"
+#include "ir/graph/graph.h"
+#include "ir/loops/loops.h"
+
+namespace neso::lower {
+
+Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &sink);
+
+/// Whether the operator has a lowering ("aten.add.Tensor"); a call of it may still be refused for its arguments.
+bool isSupported(std::string_view target);
+
+} // namespace neso::lower

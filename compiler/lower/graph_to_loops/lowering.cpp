@@ -1,0 +1,329 @@
+#include "lower/graph_to_loops/lowering.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace neso::lower {
+
+using loops::Node;
+using loops::Op;
+
+Sizes denseStrides(const Sizes &sizes, const std::vector<int> &order) {
+  Sizes strides(sizes.size(), Expr(1));
+  Expr running = 1;
+  for (size_t k = sizes.size(); k-- > 0;) {
+    size_t d = order.size() == sizes.size() ? static_cast<size_t>(order[k]) : k;
+    strides[d] = running;
+    running = running * sizes[d];
+  }
+  return strides;
+}
+
+std::vector<int> orderOfStrides(const Sizes &sizes, const Sizes &strides, const Facts &facts) {
+  std::vector<int> order;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    size_t at = order.size();
+    // A dimension moves outwards past those with provably smaller strides.
+    for (size_t k = order.size(); k-- > 0;) {
+      size_t e = static_cast<size_t>(order[k]);
+      if (sizes[d].isConst(1) || sizes[e].isConst(1)) continue;
+      if (!facts.provablyLess(strides[e], strides[d])) break;
+      at = k;
+    }
+    order.insert(order.begin() + static_cast<int64_t>(at), static_cast<int>(d));
+  }
+  return order;
+}
+
+void pruneBody(loops::Body &body, const std::vector<ValueIdx *> &roots, bool keepFirst) {
+  size_t n = body.ops.size();
+  std::vector<char> live(n, 0);
+  if (keepFirst && n) live[0] = 1;
+  // Values that only an index expression names are found through their symbols; those of stores were given as roots by the caller.
+  std::map<std::string, size_t> symbolAt;
+  for (size_t i = 0; i < n; ++i)
+    if (body.ops[i].kind == OpKind::Indirect) symbolAt[body.ops[i].symbol] = i;
+  for (ValueIdx *r : roots)
+    if (*r >= 0) live[*r] = 1;
+  for (size_t i = n; i-- > 0;) {
+    if (!live[i]) continue;
+    const Op &op = body.ops[i];
+    for (ValueIdx v : {op.a, op.b, op.c})
+      if (v >= 0) live[v] = 1;
+    if (symbolAt.empty()) continue;
+    for (Expr e : {op.index, op.bound})
+      if (e.valid())
+        for (const std::string &s : symbolsOf(e))
+          if (auto it = symbolAt.find(s); it != symbolAt.end()) live[it->second] = 1;
+  }
+  std::vector<ValueIdx> to(n, -1);
+  std::vector<Op> kept;
+  for (size_t i = 0; i < n; ++i) {
+    if (!live[i]) continue;
+    Op op = std::move(body.ops[i]);
+    for (ValueIdx *v : {&op.a, &op.b, &op.c})
+      if (*v >= 0) *v = to[*v];
+    to[i] = static_cast<ValueIdx>(kept.size());
+    kept.push_back(std::move(op));
+  }
+  body.ops = std::move(kept);
+  for (ValueIdx *r : roots)
+    if (*r >= 0) *r = to[*r];
+}
+
+/// Indirect ops whose symbols the store indices use must live although no value names them.
+static std::vector<ValueIdx> indirectRoots(const loops::Body &body, const std::vector<loops::Store> &stores) {
+  std::vector<ValueIdx> roots;
+  for (size_t i = 0; i < body.ops.size(); ++i) {
+    if (body.ops[i].kind != OpKind::Indirect) continue;
+    for (const loops::Store &s : stores)
+      if (uses(s.index, body.ops[i].symbol)) {
+        roots.push_back(static_cast<ValueIdx>(i));
+        break;
+      }
+  }
+  return roots;
+}
+
+BufferId Lowering::addTemp(DType t, Expr elements) {
+  loops::Buffer b;
+  b.id = BufferId(static_cast<int64_t>(program.buffers.size()));
+  b.name = "t" + std::to_string(b.id.value);
+  b.dtype = t;
+  b.elements = facts.simplify(elements);
+  program.buffers.push_back(std::move(b));
+  return program.buffers.back().id;
+}
+
+Strided Lowering::allocate(DType t, const Sizes &sizes, const std::vector<int> &order) {
+  Strided w;
+  w.dtype = t;
+  w.strides = denseStrides(sizes, order);
+  w.buffer = addTemp(t, product(sizes));
+  return w;
+}
+
+Tensor Lowering::addConstant(DType t, const Sizes &sizes, std::vector<uint8_t> bytes) {
+  loops::Constant c;
+  c.dtype = t;
+  auto owner = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
+  c.data = owner->data();
+  c.bytes = static_cast<int64_t>(owner->size());
+  c.owner = owner;
+  loops::Buffer b;
+  b.id = BufferId(static_cast<int64_t>(program.buffers.size()));
+  b.name = "c" + std::to_string(b.id.value);
+  b.dtype = t;
+  b.kind = loops::Buffer::Kind::Constant;
+  b.elements = product(sizes);
+  b.index = static_cast<int64_t>(program.constants.size());
+  program.constants.push_back(std::move(c));
+  program.buffers.push_back(b);
+  return Tensor::strided(*this, t, sizes, {b.id, t, denseStrides(sizes), 0});
+}
+
+Node &Lowering::addNode(Node::Kind kind) {
+  Node n;
+  n.id = loops::NodeId(static_cast<int64_t>(program.nodes.size()));
+  n.kind = kind;
+  if (current) {
+    n.name = current->name;
+    n.origins.push_back(current->loc);
+  }
+  program.nodes.push_back(std::move(n));
+  return program.nodes.back();
+}
+
+namespace {
+/// Index symbols of a nest: dims of size 1 get the constant 0 and no range.
+struct Nest {
+  BodyBuilder b;
+  Sizes ranges, reduceRanges;
+  explicit Nest(const Facts &facts) : b(facts) {}
+  Expr outer(Expr extent) {
+    if (extent.isConst(1)) return 0;
+    ranges.push_back(extent);
+    return b.addIndex(loops::indexName(ranges.size() - 1), extent);
+  }
+  Expr reduce(Expr extent) {
+    if (extent.isConst(1)) return 0;
+    reduceRanges.push_back(extent);
+    return b.addIndex(loops::reduceName(reduceRanges.size() - 1), extent);
+  }
+};
+
+Expr flatIndex(const Strided &w, const Index &index, const Facts &facts) {
+  Expr e = w.offset;
+  for (size_t d = 0; d < index.size(); ++d) e = e + index[d] * w.strides[d];
+  return facts.simplify(e);
+}
+} // namespace
+
+static void finish(loops::Node &n, std::vector<ValueIdx *> roots, const std::vector<loops::Store> &stores) {
+  std::vector<ValueIdx> extra = indirectRoots(n.body, stores);
+  for (ValueIdx &v : extra) roots.push_back(&v);
+  pruneBody(n.body, roots);
+}
+
+void Lowering::store(const Tensor &x, const Strided &where) {
+  Nest nest(facts);
+  Index index(x.sizes().size());
+  for (int d : orderOfStrides(x.sizes(), where.strides, facts)) index[static_cast<size_t>(d)] = nest.outer(x.sizes()[static_cast<size_t>(d)]);
+  Val v = nest.b.cast(x.at(nest.b, index), where.dtype);
+  loops::Store s;
+  s.buffer = where.buffer;
+  s.index = flatIndex(where, index, nest.b.facts());
+  s.value = v.idx;
+  Node &n = addNode(Node::Kind::Pointwise);
+  n.ranges = nest.ranges;
+  n.body = nest.b.take();
+  n.stores = {s};
+  finish(n, {&n.stores[0].value}, n.stores);
+}
+
+void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn, const Strided &where, DType t,
+                       loops::StoreMode mode) {
+  Nest nest(facts);
+  Index index;
+  for (Expr r : ranges) index.push_back(nest.outer(r));
+  ScatterItem item = fn(nest.b, index);
+  Val v = nest.b.cast(item.value, t);
+  loops::Store s;
+  s.buffer = where.buffer;
+  s.index = flatIndex(where, item.index, nest.b.facts());
+  s.value = v.idx;
+  s.mask = item.mask.valid() && !nest.b.isConstTrue(item.mask) ? item.mask.idx : -1;
+  s.mode = mode;
+  Node &n = addNode(Node::Kind::Pointwise);
+  n.ranges = nest.ranges;
+  n.body = nest.b.take();
+  n.stores = {s};
+  finish(n, {&n.stores[0].value, &n.stores[0].mask}, n.stores);
+}
+
+Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &sizes, const Sizes &reduceSizes, const ReduceFn &fn,
+                         const std::vector<int> &order) {
+  using loops::ReduceKind;
+  Nest nest(facts);
+  Index i(sizes.size()), r;
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    size_t d = order.size() == sizes.size() ? static_cast<size_t>(order[k]) : k;
+    i[d] = nest.outer(sizes[d]);
+  }
+  for (Expr e : reduceSizes) r.push_back(nest.reduce(e));
+  Val v = nest.b.cast(fn(nest.b, i, r), accType);
+  int count = kind == ReduceKind::Welford ? 3 : kind == ReduceKind::OnlineSoftmax ? 2 : 1;
+  DType resultType = kind == ReduceKind::ArgMin || kind == ReduceKind::ArgMax ? DType::I64 : accType;
+  loops::Reduction red;
+  red.kind = kind;
+  red.dtype = accType;
+  red.input = v.idx;
+  Tensors out;
+  for (int k = 0; k < count; ++k) {
+    Strided w = allocate(resultType, sizes, order);
+    loops::Store s;
+    s.buffer = w.buffer;
+    s.index = flatIndex(w, i, nest.b.facts());
+    s.value = k;
+    red.results.push_back(s);
+    out.push_back(Tensor::strided(*this, resultType, sizes, w));
+  }
+  Node &n = addNode(Node::Kind::Reduction);
+  n.ranges = nest.ranges;
+  n.reduceRanges = nest.reduceRanges;
+  n.body = nest.b.take();
+  n.reductions = {red};
+  finish(n, {&n.reductions[0].input}, n.reductions[0].results);
+  return out;
+}
+
+Tensor Lowering::contract(const ContractionSpec &spec) {
+  Nest nest(facts);
+  Index i, r;
+  for (Expr e : spec.ranges) i.push_back(nest.outer(e));
+  for (Expr e : spec.reduceRanges) r.push_back(nest.reduce(e));
+  Val lhs = nest.b.cast(spec.lhs(nest.b, i, r), spec.operandType);
+  Val rhs = nest.b.cast(spec.rhs(nest.b, i, r), spec.operandType);
+  BodyBuilder epilogue(facts);
+  for (size_t k = 0; k < nest.ranges.size(); ++k) epilogue.addIndex(loops::indexName(k), nest.ranges[k]);
+  Val result = epilogue.placeholder(spec.accType);
+  if (spec.epilogue) result = spec.epilogue(epilogue, i, result);
+  result = epilogue.cast(result, spec.outType);
+  Strided w;
+  w.dtype = spec.outType;
+  w.strides = spec.strides.empty() ? denseStrides(spec.ranges) : spec.strides;
+  w.buffer = addTemp(spec.outType, product(spec.ranges));
+  loops::Store s;
+  s.buffer = w.buffer;
+  s.index = flatIndex(w, i, nest.b.facts());
+  s.value = result.idx;
+  Node &n = addNode(Node::Kind::Contraction);
+  n.ranges = nest.ranges;
+  n.reduceRanges = nest.reduceRanges;
+  n.body = nest.b.take();
+  n.lhs = lhs.idx;
+  n.rhs = rhs.idx;
+  n.accType = spec.accType;
+  n.epilogue = epilogue.take();
+  n.stores = {s};
+  pruneBody(n.body, {&n.lhs, &n.rhs});
+  pruneBody(n.epilogue, {&n.stores[0].value}, true);
+  return Tensor::strided(*this, spec.outType, spec.ranges, w);
+}
+
+Tensor Lowering::scan(loops::ScanKind kind, DType accType, const Sizes &sizes, int64_t dim, bool reverse, const ElementFn &fn) {
+  Nest nest(facts);
+  Index i(sizes.size());
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (static_cast<int64_t>(d) != dim) i[d] = nest.outer(sizes[d]);
+  // The scanned range is always declared, also when it has one element.
+  nest.reduceRanges = {sizes[static_cast<size_t>(dim)]};
+  i[static_cast<size_t>(dim)] = nest.b.addIndex(loops::reduceName(0), sizes[static_cast<size_t>(dim)]);
+  Val v = nest.b.cast(fn(nest.b, i), accType);
+  Strided w = allocate(accType, sizes);
+  loops::Store s;
+  s.buffer = w.buffer;
+  s.index = flatIndex(w, i, nest.b.facts());
+  s.value = 0;
+  Node &n = addNode(Node::Kind::Scan);
+  n.ranges = nest.ranges;
+  n.reduceRanges = nest.reduceRanges;
+  n.body = nest.b.take();
+  n.inputs = {v.idx};
+  n.stores = {s};
+  n.scan = kind;
+  n.reverse = reverse;
+  finish(n, {&n.inputs[0]}, n.stores);
+  return Tensor::strided(*this, accType, sizes, w);
+}
+
+std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool descending, bool stable) {
+  Nest nest(facts);
+  const Sizes &sizes = x.sizes();
+  Index i(sizes.size());
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (static_cast<int64_t>(d) != dim) i[d] = nest.outer(sizes[d]);
+  nest.reduceRanges = {sizes[static_cast<size_t>(dim)]};
+  i[static_cast<size_t>(dim)] = nest.b.addIndex(loops::reduceName(0), sizes[static_cast<size_t>(dim)]);
+  Val v = nest.b.cast(x.at(nest.b, i), x.dtype());
+  Strided values = allocate(x.dtype(), sizes), positions = allocate(DType::I64, sizes);
+  loops::Store s0, s1;
+  s0.buffer = values.buffer;
+  s0.index = flatIndex(values, i, nest.b.facts());
+  s0.value = 0;
+  s1.buffer = positions.buffer;
+  s1.index = s0.index;
+  s1.value = 1;
+  Node &n = addNode(Node::Kind::Sort);
+  n.ranges = nest.ranges;
+  n.reduceRanges = nest.reduceRanges;
+  n.body = nest.b.take();
+  n.inputs = {v.idx};
+  n.stores = {s0, s1};
+  n.descending = descending;
+  n.stable = stable;
+  finish(n, {&n.inputs[0]}, n.stores);
+  return {Tensor::strided(*this, x.dtype(), sizes, values), Tensor::strided(*this, DType::I64, sizes, positions)};
+}
+
+} // namespace neso::lower

@@ -1,0 +1,70 @@
+// The program under construction, and the ways to add nodes to it.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+
+#include "ir/graph/graph.h"
+#include "lower/graph_to_loops/tensor.h"
+
+namespace neso::lower {
+
+/// Emits the element at output index i and reduction index r.
+using ReduceFn = std::function<Val(BodyBuilder &, const Index &i, const Index &r)>;
+/// Maps the finished sum of a contraction to what is stored.
+using EpilogueFn = std::function<Val(BodyBuilder &, const Index &i, Val sum)>;
+
+struct ContractionSpec {
+  Sizes ranges, reduceRanges;
+  ReduceFn lhs, rhs;
+  DType operandType = DType::F32; // lhs and rhs are narrowed to it
+  DType accType = DType::F32;
+  EpilogueFn epilogue; // may be empty
+  DType outType = DType::F32;
+  /// Buffer strides of the result in the order of `ranges`; empty for row-major.
+  Sizes strides;
+};
+
+class Lowering {
+public:
+  loops::Program program;
+  Facts facts; // of the model's size symbols
+  /// The graph node being lowered; names and source lines of new loop nodes come from it.
+  const graph::Node *current = nullptr;
+
+  BufferId addTemp(DType t, Expr elements);
+  /// A compile-time constant; the bytes are copied.
+  Tensor addConstant(DType t, const Sizes &sizes, std::vector<uint8_t> bytes);
+  loops::Node &addNode(loops::Node::Kind kind);
+
+  /// buffer[strides] = x, as one Pointwise node whose loops run in the order of the strides.
+  void store(const Tensor &x, const Strided &where);
+  /// for all i: fn's scatter. Writes value to where at the index that fn returns (with mode), in one Pointwise node over `ranges`.
+  struct ScatterItem { Index index; Val value; Val mask; };
+  void scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn, const Strided &where, DType t,
+               loops::StoreMode mode);
+  /// One Reduction node; a tensor of `sizes` for each of its results (3 for Welford, 2 for OnlineSoftmax, else 1).
+  Tensors reduce(loops::ReduceKind kind, DType accType, const Sizes &sizes, const Sizes &reduceSizes, const ReduceFn &fn,
+                 const std::vector<int> &order = {});
+  Tensor contract(const ContractionSpec &spec);
+  /// Inclusive scan along `dim` of a tensor of `sizes`; one tensor.
+  Tensor scan(loops::ScanKind kind, DType accType, const Sizes &sizes, int64_t dim, bool reverse, const ElementFn &fn);
+  /// Sorted values and their I64 positions along `dim`.
+  std::pair<Tensor, Tensor> sort(const Tensor &x, int64_t dim, bool descending, bool stable);
+
+  /// A tensor that depends on constants alone, as a compile-time constant where that is small; else x itself.
+  Tensor fold(const Tensor &x);
+
+  /// Fresh uninitialised buffer with row-major (or given) strides.
+  Strided allocate(DType t, const Sizes &sizes, const std::vector<int> &order = {});
+  bool equal(Expr a, Expr b) const { return a == b || facts.provablyEqual(a, b); }
+};
+
+/// Row-major strides of sizes; with order, strides such that order lists the dims from outermost to innermost.
+Sizes denseStrides(const Sizes &sizes, const std::vector<int> &order = {});
+/// Dims sorted by stride, largest first (stable), size-1 dims in place.
+std::vector<int> orderOfStrides(const Sizes &sizes, const Sizes &strides, const Facts &facts);
+/// Removes ops that no root needs; roots are updated.
+void pruneBody(loops::Body &body, const std::vector<ValueIdx *> &roots, bool keepFirst = false);
+
+} // namespace neso::lower

@@ -1,0 +1,354 @@
+// Matrix products as Contraction nodes.
+#include <cmath>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+/// The dtype in which a contraction of operands of type t accumulates.
+DType accumulateType(DType t) {
+  if (t == DType::F64) return t;
+  if (isFloat(t)) return DType::F32;
+  if (t == DType::Bool) return DType::I32;
+  return t;
+}
+
+Tensor matmul2(const Tensor &a0, const Tensor &b0, DType out, const EpilogueFn &epilogue) {
+  Lowering &ctx = a0.ctx();
+  Tensor a = a0, b = b0;
+  if (a.isComplex() || b.isComplex()) {
+    DType r = toReal(out);
+    Tensor ar = a.real(), ai = a.imag(), br = b.real(), bi = b.imag();
+    Tensor re = sub(matmul2(ar, br, r), matmul2(ai, bi, r)), im = add(matmul2(ar, bi, r), matmul2(ai, br, r));
+    return Tensor::complex(re, im, out);
+  }
+  DType t = promote(a.dtype(), b.dtype());
+  a = cast(a, t);
+  b = cast(b, t);
+  size_t rank = a.sizes().size(), batch = rank - 2;
+  // Operands are read many times over: anything but a plain load is computed once, before.
+  if (!a.asStrided()) a.realize();
+  if (!b.asStrided()) b.realize();
+  ContractionSpec spec;
+  for (size_t d = 0; d < batch; ++d) spec.ranges.push_back(a.sizes()[d]);
+  spec.ranges.push_back(a.sizes()[rank - 2]);
+  spec.ranges.push_back(b.sizes()[rank - 1]);
+  spec.reduceRanges = {a.sizes()[rank - 1]};
+  spec.lhs = [a, batch](BodyBuilder &bb, const Index &i, const Index &r) {
+    Index j(i.begin(), i.begin() + static_cast<int64_t>(batch) + 1);
+    j.push_back(r[0]);
+    return a.at(bb, j);
+  };
+  spec.rhs = [b, batch](BodyBuilder &bb, const Index &i, const Index &r) {
+    Index j(i.begin(), i.begin() + static_cast<int64_t>(batch));
+    j.push_back(r[0]);
+    j.push_back(i[batch + 1]);
+    return b.at(bb, j);
+  };
+  spec.operandType = t == DType::Bool ? DType::I32 : t;
+  spec.accType = accumulateType(t);
+  spec.outType = out;
+  spec.epilogue = epilogue;
+  return ctx.contract(spec);
+}
+
+Tensor matmul(const Tensor &a0, const Tensor &b0) {
+  Tensor a = a0, b = b0, xs[] = {a, b};
+  DType t = resultType(xs);
+  bool row = a.rank() == 1, col = b.rank() == 1;
+  if (row) a = unsqueeze(a, 0);
+  if (col) b = unsqueeze(b, 1);
+  Tensor r;
+  if (b.rank() == 2 && a.rank() > 2) {
+    // The batch of the left side is rows of one product.
+    Expr rows = 1;
+    Sizes sizes = a.sizes();
+    for (size_t d = 0; d + 1 < sizes.size(); ++d) rows = rows * sizes[d];
+    r = matmul2(reshape(a, {rows, sizes.back()}), b, t);
+    sizes.back() = b.sizes()[1];
+    r = reshape(r, sizes);
+  } else {
+    auto lead = [](const Tensor &x) { return Sizes(x.sizes().begin(), x.sizes().end() - 2); };
+    Sizes la = lead(a), lb = lead(b), batch(std::max(la.size(), lb.size()), Expr(1));
+    for (const Sizes &l : {la, lb})
+      for (size_t k = 0; k < l.size(); ++k)
+        if (Expr &e = batch[batch.size() - l.size() + k]; e.isConst(1)) e = l[k];
+    auto widen = [&](const Tensor &x) {
+      Sizes s = batch;
+      s.push_back(x.size(-2));
+      s.push_back(x.size(-1));
+      return broadcastTo(x, s);
+    };
+    r = matmul2(widen(a), widen(b), t);
+  }
+  if (row) r = squeeze(r, -2);
+  if (col) r = squeeze(r, -1);
+  return r;
+}
+
+/// beta * c + alpha * (a @ b) with the sum as epilogue of the product.
+static Tensor addProduct(const Tensor &c, const Tensor &a, const Tensor &b, double alpha, double beta, DType out) {
+  size_t rank = a.sizes().size();
+  if (isComplex(out) || !isFloat(out)) {
+    Tensor p = matmul2(a, b, out);
+    if (alpha != 1) p = mulNumber(p, alpha);
+    if (beta == 0) return p;
+    return add(p, beta == 1 ? c : mulNumber(cast(c, out), beta));
+  }
+  Sizes sizes(a.sizes().begin(), a.sizes().end() - 1);
+  sizes.push_back(b.sizes()[rank - 1]);
+  c.reused();
+  Tensor bias = broadcastTo(cast(c, out), sizes);
+  return matmul2(a, b, out, [bias, alpha, beta](BodyBuilder &bb, const Index &i, Val sum) {
+    if (alpha != 1) sum = sum * alpha;
+    if (beta == 0) return sum;
+    Val v = bb.cast(bias.at(bb, i), sum.dtype);
+    return sum + (beta == 1 ? v : v * beta);
+  });
+}
+
+Tensor linear(const Tensor &x, const Tensor &w, const Tensor &bias) {
+  Tensor wt = w.rank() == 1 ? w : transpose(w, 0, 1);
+  Tensor xs[] = {x, w};
+  DType t = resultType(xs);
+  if (w.rank() == 1) {
+    Tensor r = matmul(x, w);
+    return bias.valid() ? add(r, bias) : r;
+  }
+  Expr rows = 1;
+  Sizes sizes = x.sizes();
+  for (size_t d = 0; d + 1 < sizes.size(); ++d) rows = rows * sizes[d];
+  Tensor flat = reshape(x, {rows, sizes.back()});
+  Tensor r = bias.valid() ? addProduct(bias, flat, wt, 1, 1, t) : matmul2(flat, wt, t);
+  sizes.back() = w.sizes()[0];
+  return reshape(r, sizes);
+}
+
+// ---- einsum
+static Tensors einsumOp(OpCall &o) {
+  std::string eq = o.text("equation");
+  std::string s;
+  for (char ch : eq)
+    if (ch != ' ') s += ch;
+  Tensors xs = o.list("tensors");
+  size_t arrow = s.find("->");
+  std::string lhs = s.substr(0, arrow), outs = arrow == std::string::npos ? "" : s.substr(arrow + 2);
+  std::vector<std::string> terms(1);
+  for (char ch : lhs) {
+    if (ch == ',') terms.emplace_back();
+    else terms.back() += ch;
+  }
+  if (terms.size() != xs.size()) return o.fail("the equation does not fit the operands");
+  // An ellipsis stands for as many dims as remain; they get letters of their own ('\1', '\2', … from the right).
+  size_t dots = 0;
+  for (size_t k = 0; k < terms.size(); ++k)
+    if (size_t p = terms[k].find("..."); p != std::string::npos) dots = std::max(dots, xs[k].sizes().size() - (terms[k].size() - 3));
+  auto expandDots = [](std::string &term, size_t n) {
+    size_t p = term.find("...");
+    if (p == std::string::npos) return;
+    std::string letters;
+    for (size_t k = n; k > 0; --k) letters += static_cast<char>(k);
+    term.replace(p, 3, letters);
+  };
+  for (size_t k = 0; k < terms.size(); ++k) expandDots(terms[k], terms[k].find("...") == std::string::npos ? 0 : xs[k].sizes().size() - (terms[k].size() - 3));
+  if (arrow == std::string::npos) {
+    std::map<char, int> count;
+    for (const std::string &t : terms)
+      for (char ch : t) ++count[ch];
+    for (size_t k = dots; k > 0; --k) outs += static_cast<char>(k);
+    for (auto [ch, n] : count)
+      if (n == 1 && ch > 32) outs += ch;
+  } else {
+    expandDots(outs, dots);
+  }
+  std::map<char, Expr> extent;
+  for (size_t k = 0; k < terms.size(); ++k) {
+    // A letter that stands twice in a term takes the diagonal.
+    std::string unique;
+    for (char ch : terms[k])
+      if (unique.find(ch) == std::string::npos) unique += ch;
+    if (terms[k].size() != xs[k].sizes().size()) return o.fail("the equation does not fit the operands");
+    std::string term = terms[k];
+    Sizes sizes;
+    for (char ch : unique) sizes.push_back(xs[k].sizes()[term.find(ch)]);
+    if (unique.size() != term.size()) {
+      xs[k] = remap(xs[k], sizes, [term, unique](const Index &i) {
+        Index j;
+        for (char ch : term) j.push_back(i[unique.find(ch)]);
+        return j;
+      });
+      terms[k] = unique;
+    }
+    for (size_t d = 0; d < unique.size(); ++d) {
+      Expr &e = extent.try_emplace(unique[d], Expr(1)).first->second;
+      if (e.isConst(1)) e = xs[k].sizes()[d];
+    }
+  }
+  DType t = resultType(xs);
+  auto arrange = [&](const Tensor &x, const std::string &have, const std::string &want) {
+    Sizes sizes;
+    for (char ch : want) sizes.push_back(have.find(ch) == std::string::npos ? Expr(1) : extent[ch]);
+    Sizes own = x.sizes();
+    return remap(x, sizes, [have, want, own](const Index &i) {
+      Index j(have.size());
+      for (size_t d = 0; d < have.size(); ++d) j[d] = own[d].isConst(1) ? Expr(0) : i[want.find(have[d])];
+      return j;
+    });
+  };
+  Tensor acc = cast(xs[0], t);
+  std::string letters = terms[0];
+  for (size_t k = 1; k <= terms.size(); ++k) {
+    // Letters that nobody needs later are summed away.
+    std::string later = outs;
+    for (size_t m = k; m < terms.size(); ++m) later += terms[m];
+    if (k == terms.size() || k == 1) {
+      Dims gone;
+      std::string kept;
+      for (size_t d = 0; d < letters.size(); ++d) {
+        if (later.find(letters[d]) == std::string::npos) gone.push_back(static_cast<int64_t>(d));
+        else kept += letters[d];
+      }
+      if (!gone.empty()) acc = sum(acc, gone, false, t);
+      letters = kept;
+      if (k == terms.size()) break;
+    }
+    later = outs;
+    for (size_t m = k + 1; m < terms.size(); ++m) later += terms[m];
+    Tensor y = cast(xs[k], t);
+    std::string yl = terms[k], batch, m, n, red;
+    Dims alone;
+    std::string yk;
+    for (size_t d = 0; d < yl.size(); ++d) {
+      if (later.find(yl[d]) == std::string::npos && letters.find(yl[d]) == std::string::npos) alone.push_back(static_cast<int64_t>(d));
+      else yk += yl[d];
+    }
+    if (!alone.empty()) y = sum(y, alone, false, t);
+    yl = yk;
+    for (char ch : letters) {
+      bool both = yl.find(ch) != std::string::npos, needed = later.find(ch) != std::string::npos;
+      (both ? (needed ? batch : red) : m) += ch;
+    }
+    for (char ch : yl)
+      if (letters.find(ch) == std::string::npos) n += ch;
+    auto sizesOf = [&](const std::string &ls) { Sizes z; for (char ch : ls) z.push_back(extent[ch]); return z; };
+    auto whole = [&](const Tensor &x, const std::string &have, const std::string &want) { return broadcastTo(arrange(x, have, want), sizesOf(want)); };
+    Expr be = product(sizesOf(batch)), me = product(sizesOf(m)), ne2 = product(sizesOf(n)), re = product(sizesOf(red));
+    Tensor a3 = reshape(whole(acc, letters, batch + m + red), {be, me, re}), b3 = reshape(whole(y, yl, batch + red + n), {be, re, ne2});
+    if (red.empty()) {
+      acc = mul(reshape(whole(acc, letters, batch + m), [&] { Sizes z = sizesOf(batch + m); for (size_t q = 0; q < n.size(); ++q) z.push_back(1); return z; }()),
+                arrange(y, yl, batch + m + n));
+    } else {
+      acc = reshape(matmul2(a3, b3, t), sizesOf(batch + m + n));
+    }
+    letters = batch + m + n;
+  }
+  std::vector<int> order;
+  for (char ch : outs) order.push_back(static_cast<int>(letters.find(ch)));
+  return {permute(acc, order)};
+}
+
+static Tensors tensordotOp(OpCall &o) {
+  Tensor a = o.t("self"), b = o.t("other");
+  Dims da = o.ints("dims_self"), db = o.ints("dims_other");
+  std::vector<int> pa, pb;
+  Sizes outSizes;
+  auto in = [](const Dims &ds, int64_t d, int64_t rank) {
+    for (int64_t x : ds)
+      if ((x < 0 ? x + rank : x) == d) return true;
+    return false;
+  };
+  Expr m = 1, n = 1, k = 1;
+  for (int64_t d = 0; d < a.rank(); ++d)
+    if (!in(da, d, a.rank())) pa.push_back(static_cast<int>(d)), m = m * a.size(d);
+  for (int64_t d : da) pa.push_back(static_cast<int>(d < 0 ? d + a.rank() : d)), k = k * a.size(d);
+  for (int64_t d : db) pb.push_back(static_cast<int>(d < 0 ? d + b.rank() : d));
+  for (int64_t d = 0; d < b.rank(); ++d)
+    if (!in(db, d, b.rank())) pb.push_back(static_cast<int>(d)), n = n * b.size(d);
+  Tensor r = matmul2(reshape(permute(a, pa), {m, k}), reshape(permute(b, pb), {k, n}), o.out().dtype);
+  return {reshape(r, o.out().sizes)};
+}
+
+void addMatmul(OpTable &t) {
+  t.add("mm.default bmm.default", [](OpCall &o) -> Tensors {
+    return {matmul2(o.t("self"), o.t(o.node.target == "aten.bmm.default" ? "mat2" : "mat2"), o.out().dtype)};
+  });
+  t.add("matmul.default __rmatmul__.default linalg_matmul.default mv.default dot.default inner.default vdot.default linalg_vecdot.default",
+        [](OpCall &o) -> Tensors {
+          if (o.node.target == "aten.linalg_vecdot.default") {
+            Tensor x = o.t("x"), y = o.t("y");
+            if (x.isComplex()) x = Tensor::complex(x.real(), neg(x.imag()), x.dtype());
+            return {sum(mul(x, y), {o.integer("dim", -1)}, false, o.out().dtype)};
+          }
+          Tensor a = o.t("self"), b = o.t(o.has("other") ? "other" : o.has("vec") ? "vec" : "tensor");
+          if (o.node.target == "aten.vdot.default" && a.isComplex()) a = Tensor::complex(a.real(), neg(a.imag()), a.dtype());
+          if (o.node.target == "aten.inner.default") {
+            if (a.rank() == 0 || b.rank() == 0) return {mul(a, b)};
+            Expr m = floorDiv(a.numel(), a.size(-1)), n = floorDiv(b.numel(), b.size(-1));
+            Tensor r = matmul2(reshape(a, {m, a.size(-1)}), transpose(reshape(b, {n, b.size(-1)}), 0, 1), o.out().dtype);
+            return {reshape(r, o.out().sizes)};
+          }
+          return {matmul(a, b)};
+        });
+  t.add("addmm.default addmv.default addbmm.default baddbmm.default addr.default", [](OpCall &o) -> Tensors {
+    const std::string &n = o.node.target;
+    double alpha = o.number("alpha", 1), beta = o.number("beta", 1);
+    Tensor c = o.t("self");
+    DType out = o.out().dtype;
+    if (n == "aten.addmm.default") return {addProduct(c, o.t("mat1"), o.t("mat2"), alpha, beta, out)};
+    if (n == "aten.baddbmm.default") return {addProduct(c, o.t("batch1"), o.t("batch2"), alpha, beta, out)};
+    if (n == "aten.addmv.default") {
+      Tensor r = addProduct(c.rank() == 1 ? unsqueeze(c, 1) : c, o.t("mat"), unsqueeze(o.t("vec"), 1), alpha, beta, out);
+      return {squeeze(r, 1)};
+    }
+    if (n == "aten.addbmm.default") {
+      Tensor a = o.t("batch1"), b = o.t("batch2");
+      Tensor a2 = reshape(permute(a, {1, 0, 2}), {a.size(1), a.size(0) * a.size(2)});
+      return {addProduct(c, a2, reshape(b, {b.size(0) * b.size(1), b.size(2)}), alpha, beta, out)};
+    }
+    Tensor a = unsqueeze(o.t("vec1"), 1), b = unsqueeze(o.t("vec2"), 0);
+    Tensor p = mul(a, b);
+    if (out == DType::Bool) return {alpha == 0 ? broadcastTo(c, o.out().sizes) : beta == 0 ? p : binary(OpKind::Or, broadcastTo(c, o.out().sizes), p)};
+    if (alpha != 1) p = mulNumber(cast(p, out), alpha);
+    if (beta == 0) return {p};
+    return {add(cast(p, out), beta == 1 ? c : mulNumber(cast(c, out), beta))};
+  });
+  t.add("linear.default", [](OpCall &o) -> Tensors { return {linear(o.t("input"), o.t("weight"), o.opt("bias"))}; });
+  t.add("einsum.default", einsumOp);
+  t.add("tensordot.default", tensordotOp);
+  t.add("outer.default ger.default", [](OpCall &o) -> Tensors { return {mul(unsqueeze(o.t("self"), 1), unsqueeze(o.t("vec2"), 0))}; });
+  t.add("kron.default", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("self"), b = o.t("other");
+    while (a.rank() < b.rank()) a = unsqueeze(a, 0);
+    while (b.rank() < a.rank()) b = unsqueeze(b, 0);
+    Sizes bs = b.sizes();
+    auto outer = [bs](const Index &i) { Index j; for (size_t d = 0; d < i.size(); ++d) j.push_back(bs[d].isConst(1) ? i[d] : floorDiv(i[d], bs[d])); return j; };
+    auto inner = [bs](const Index &i) { Index j; for (size_t d = 0; d < i.size(); ++d) j.push_back(bs[d].isConst(1) ? Expr(0) : mod(i[d], bs[d])); return j; };
+    return {mul(remap(a, o.out().sizes, outer), remap(b, o.out().sizes, inner))};
+  });
+  t.add("linalg_multi_dot.default chain_matmul.default", [](OpCall &o) -> Tensors {
+    Tensors xs = o.list(o.has("tensors") ? "tensors" : "matrices");
+    Tensor r = xs[0];
+    for (size_t k = 1; k < xs.size(); ++k) r = matmul(r, xs[k]);
+    return {r};
+  });
+  t.add("_int_mm.default", [](OpCall &o) -> Tensors { return {matmul2(cast(o.t("self"), DType::I32), cast(o.t("mat2"), DType::I32), DType::I32)}; });
+  t.add("cross.default linalg_cross.default", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};
+    Sizes s = broadcastSizes(o.ctx, xs);
+    a = broadcastTo(a, s);
+    b = broadcastTo(b, s);
+    int64_t d = o.integer("dim", -1);
+    if (!o.has("dim") && o.node.target == "aten.cross.default")
+      for (int64_t k = a.rank(); k-- > 0;)
+        if (a.size(k).isConst(3)) d = k;
+    auto at = [&](const Tensor &x, int64_t k) { return slice(x, d, k, 1); };
+    Tensors parts;
+    for (int64_t k = 0; k < 3; ++k) {
+      int64_t p = (k + 1) % 3, q = (k + 2) % 3;
+      parts.push_back(sub(mul(at(a, p), at(b, q)), mul(at(a, q), at(b, p))));
+    }
+    return {concat(parts, d)};
+  });
+}
+
+} // namespace neso::lower

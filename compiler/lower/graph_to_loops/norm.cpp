@@ -1,0 +1,223 @@
+// Normalisations: batch, layer, group, instance, RMS, local response.
+#include <cmath>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+/// A [C] vector as a tensor that broadcasts against x [N, C, ...].
+static Tensor perChannel(const Tensor &v, const Tensor &x) {
+  Sizes s(x.sizes().size(), Expr(1));
+  s[1] = x.sizes()[1];
+  return reshape(v, s);
+}
+
+/// (x - mean) * rsqrt(var + eps) * w + b, in the compute type, rounded once. All broadcast; w and b may be invalid.
+static Tensor normalize(const Tensor &x, const Tensor &mean, const Tensor &rstd, const Tensor &w, const Tensor &b, DType out) {
+  Tensors xs{x, mean, rstd};
+  if (w.valid()) xs.push_back(w);
+  if (b.valid()) xs.push_back(b);
+  DType acc = computeType(out);
+  bool hasW = w.valid(), hasB = b.valid();
+  return pointwise(xs, acc, out, [hasW, hasB](std::span<const Val> v) {
+    Val r = (v[0] - v[1]) * v[2];
+    size_t k = 3;
+    if (hasW) r = r * v[k++];
+    if (hasB) r = r + v[k];
+    return r;
+  });
+}
+
+static Tensor rstdOf(const Tensor &m2, Expr count, double eps) {
+  Tensor xs[] = {m2, exprAs(m2.ctx(), count, m2.dtype())};
+  return pointwise(xs, m2.dtype(), m2.dtype(), [eps](std::span<const Val> v) { return un(OpKind::Rsqrt, v[0] / v[1] + eps); });
+}
+
+static Tensor rstdOfVar(const Tensor &var, double eps) {
+  DType acc = computeType(var.dtype());
+  Tensor xs[] = {var};
+  return pointwise(xs, acc, acc, [eps](std::span<const Val> v) { return un(OpKind::Rsqrt, v[0] + eps); });
+}
+
+static Dims trailing(const Tensor &x, size_t n) {
+  Dims dims;
+  for (size_t k = x.sizes().size() - n; k < x.sizes().size(); ++k) dims.push_back(static_cast<int64_t>(k));
+  return dims;
+}
+
+static Tensors layerNorm(OpCall &o) {
+  Tensor x = o.t("input"), w = o.opt("weight"), b = o.opt("bias");
+  Dims dims = trailing(x, o.exprs("normalized_shape").size());
+  x.reused();
+  MeanVar mv = meanVar(x, dims);
+  // The reciprocal deviation is needed by every element of the row: computed once a row.
+  Tensor rstd = rstdOf(mv.m2, mv.count, o.number("eps", 1e-5)).realize();
+  Tensor y = normalize(x, mv.mean, rstd, w, b, x.dtype());
+  if (o.outCount() < 3) return {y};
+  return {y, cast(mv.mean, o.out(1).dtype), cast(rstd, o.out(2).dtype)};
+}
+
+static Tensors rmsNorm(OpCall &o) {
+  Tensor x = o.t("input"), w = o.opt("weight");
+  Dims dims = trailing(x, o.exprs("normalized_shape").size());
+  double eps = o.has("eps") ? o.number("eps") : computeType(x.dtype()) == DType::F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07;
+  x.reused();
+  DType acc = computeType(x.dtype());
+  Tensor xs[] = {x};
+  Tensor sq = pointwise(xs, acc, acc, [](std::span<const Val> v) { return v[0] * v[0]; });
+  Tensor s = reduceDims(loops::ReduceKind::Sum, sq, dims, true, acc);
+  Tensor rstd = rstdOf(s, countOf(x, dims), eps).realize();
+  Tensors all{x, rstd};
+  if (w.valid()) all.push_back(w);
+  DType t = o.out().dtype;
+  bool hasW = w.valid();
+  Tensor y = pointwise(all, acc, t, [hasW](std::span<const Val> v) { Val r = v[0] * v[1]; return hasW ? r * v[2] : r; });
+  if (o.outCount() < 2) return {y};
+  return {y, cast(rstd, o.out(1).dtype)};
+}
+
+static Tensor groupNormOf(OpCall &o, const Tensor &x, Expr groups, double eps, const Tensor &w, const Tensor &b, Tensor *mean, Tensor *rstd) {
+  Sizes g{x.sizes()[0], groups, floorDiv(x.sizes()[1], groups)};
+  for (size_t d = 2; d < x.sizes().size(); ++d) g.push_back(x.sizes()[d]);
+  x.reused();
+  Tensor y = reshape(x, g);
+  Dims dims;
+  for (int64_t d = 2; d < y.rank(); ++d) dims.push_back(d);
+  MeanVar mv = meanVar(y, dims);
+  Tensor r = rstdOf(mv.m2, mv.count, eps).realize();
+  Sizes p(g.size(), Expr(1));
+  p[1] = g[1];
+  p[2] = g[2];
+  Tensor wg = w.valid() ? reshape(w, p) : w, bg = b.valid() ? reshape(b, p) : b;
+  Tensor out = reshape(normalize(y, mv.mean, r, wg, bg, x.dtype()), x.sizes());
+  if (mean) *mean = reshape(mv.mean, {x.sizes()[0], groups});
+  if (rstd) *rstd = reshape(r, {x.sizes()[0], groups});
+  (void)o;
+  return out.withOrder(x.order());
+}
+
+static Tensors groupNorm(OpCall &o) {
+  Tensor x = o.t("input");
+  bool native = o.node.target == "aten.native_group_norm.default";
+  Expr groups = o.expr(native ? "group" : "num_groups");
+  Tensor mean, rstd;
+  Tensor y = groupNormOf(o, x, groups, o.number("eps", 1e-5), o.opt("weight"), o.opt("bias"), &mean, &rstd);
+  if (!native) return {y};
+  return {y, cast(mean, o.out(1).dtype), cast(rstd, o.out(2).dtype)};
+}
+
+/// The affine form with given statistics: scale and shift are per channel, so that a convolution can absorb them.
+static Tensor batchNormEval(const Tensor &x, const Tensor &mean, const Tensor &var, const Tensor &w, const Tensor &b, double eps) {
+  DType acc = computeType(x.dtype());
+  Tensor scale = rstdOfVar(var, eps);
+  if (w.valid()) scale = mul(scale, cast(w, acc));
+  Tensor shift = neg(mul(cast(mean, acc), scale));
+  if (b.valid()) shift = add(shift, cast(b, acc));
+  scale = x.ctx().fold(scale);
+  shift = x.ctx().fold(shift);
+  Tensor xs[] = {x, perChannel(scale, x), perChannel(shift, x)};
+  return pointwise(xs, acc, x.dtype(), [](std::span<const Val> v) { return v[0] * v[1] + v[2]; });
+}
+
+/// Batch statistics; also the new running statistics.
+static Tensors batchNormTrain(OpCall &o, const Tensor &x, const Tensor &w, const Tensor &b, const Tensor &rm, const Tensor &rv, double eps,
+                              double momentum, Tensor *saveMean, Tensor *saveRstd) {
+  Dims dims{0};
+  for (int64_t d = 2; d < x.rank(); ++d) dims.push_back(d);
+  x.reused();
+  MeanVar mv = meanVar(x, dims);
+  Tensor rstd = rstdOf(mv.m2, mv.count, eps).realize();
+  Tensor y = normalize(x, mv.mean, rstd, w.valid() ? perChannel(w, x) : w, b.valid() ? perChannel(b, x) : b, x.dtype());
+  Sizes c{x.sizes()[1]};
+  if (saveMean) *saveMean = reshape(mv.mean, c);
+  if (saveRstd) *saveRstd = reshape(rstd, c);
+  Tensors out{y};
+  if (rm.valid()) {
+    Tensor ms[] = {rm, reshape(mv.mean, c)};
+    DType acc = computeType(rm.dtype());
+    out.push_back(pointwise(ms, acc, rm.dtype(), [momentum](std::span<const Val> v) { return v[0] * (1 - momentum) + v[1] * momentum; }));
+    Tensor vs[] = {rv, reshape(mv.m2, c), exprAs(o.ctx, mv.count - 1, acc)};
+    out.push_back(
+        pointwise(vs, acc, rv.dtype(), [momentum](std::span<const Val> v) { return v[0] * (1 - momentum) + v[1] / v[2] * momentum; }));
+  }
+  return out;
+}
+
+static Tensors batchNorm(OpCall &o) {
+  const std::string &n = o.node.target;
+  Tensor x = o.t("input"), w = o.opt("weight"), b = o.opt("bias"), rm = o.opt("running_mean"), rv = o.opt("running_var");
+  bool noStats = n == "aten._native_batch_norm_legit.no_stats";
+  bool noTraining = n == "aten._native_batch_norm_legit_no_training.default";
+  bool training = noStats || (!noTraining && o.flag("training"));
+  double eps = o.number("eps", 1e-5), momentum = o.number("momentum", 0.1);
+  if (!training) {
+    if (!rm.valid() || !rv.valid()) return o.fail("evaluation needs running statistics");
+    Tensor y = batchNormEval(x, rm, rv, w, b, eps);
+    if (o.outCount() < 2) return {y};
+    DType t = o.out(1).dtype;
+    // ATen returns empty statistics on the CPU when it does not train.
+    if (o.out(1).sizes.size() == 1 && o.out(1).sizes[0].isConst(0))
+      return {y, full(o.ctx, {Expr(0)}, t, 0), full(o.ctx, {Expr(0)}, o.out(2).dtype, 0), rm, rv};
+    return {y, cast(rm, t), cast(rstdOfVar(rv, eps), o.out(2).dtype), rm, rv};
+  }
+  Tensor mean, rstd;
+  Tensors r = batchNormTrain(o, x, w, b, noStats ? Tensor() : rm, rv, eps, momentum, &mean, &rstd);
+  if (o.outCount() < 2) return {r[0]};
+  Tensors out{r[0], cast(mean, o.out(1).dtype), cast(rstd, o.out(2).dtype)};
+  if (r.size() > 1) out.push_back(r[1]), out.push_back(r[2]);
+  return out;
+}
+
+static Tensors instanceNorm(OpCall &o) {
+  Tensor x = o.t("input"), w = o.opt("weight"), b = o.opt("bias"), rm = o.opt("running_mean"), rv = o.opt("running_var");
+  double eps = o.number("eps", 1e-5);
+  if (!o.flag("use_input_stats", true)) return {batchNormEval(x, rm, rv, w, b, eps)};
+  Dims dims;
+  for (int64_t d = 2; d < x.rank(); ++d) dims.push_back(d);
+  x.reused();
+  MeanVar mv = meanVar(x, dims);
+  Tensor rstd = rstdOf(mv.m2, mv.count, eps).realize();
+  return {normalize(x, mv.mean, rstd, w.valid() ? perChannel(w, x) : w, b.valid() ? perChannel(b, x) : b, x.dtype())};
+}
+
+void addNorm(OpTable &t) {
+  t.add("layer_norm.default native_layer_norm.default", layerNorm);
+  t.add("rms_norm.default _fused_rms_norm.default", rmsNorm);
+  t.add("group_norm.default native_group_norm.default", groupNorm);
+  t.add("batch_norm.default native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats "
+        "_native_batch_norm_legit_no_training.default _native_batch_norm_legit_functional.default cudnn_batch_norm.default",
+        batchNorm);
+  t.add("instance_norm.default", instanceNorm);
+  t.add("renorm.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (x.isComplex()) return o.fail("complex numbers are not supported here");
+    int64_t keep = o.integer("dim");
+    if (keep < 0) keep += x.rank();
+    double maxnorm = o.number("maxnorm");
+    Dims dims;
+    for (int64_t d = 0; d < x.rank(); ++d)
+      if (d != keep) dims.push_back(d);
+    DType acc = computeType(x.dtype());
+    Tensor n = vectorNorm(cast(x, acc), o.number("p", 2), dims, true, acc).realize();
+    Tensor xs[] = {x, n};
+    return {pointwise(xs, acc, x.dtype(), [maxnorm](std::span<const Val> v) {
+      return where(v[1] > maxnorm, v[0] * (num(v[1], maxnorm) / (v[1] + 1e-7)), v[0]);
+    })};
+  });
+  t.add("_weight_norm.default _weight_norm_interface.default", [](OpCall &o) -> Tensors {
+    Tensor v = o.t("v"), g = o.t("g");
+    int64_t keep = o.integer("dim", 0);
+    if (keep < 0) keep += v.rank();
+    Dims dims;
+    for (int64_t d = 0; d < v.rank(); ++d)
+      if (d != keep) dims.push_back(d);
+    DType acc = computeType(v.dtype());
+    Tensor n = vectorNorm(cast(v, acc), 2, dims, true, acc).realize();
+    Tensor xs[] = {v, g, n};
+    Tensor w = pointwise(xs, acc, v.dtype(), [](std::span<const Val> p) { return p[0] * (p[1] / p[2]); });
+    if (o.outCount() < 2) return {w};
+    return {w, cast(reshape(n, o.out(1).sizes), o.out(1).dtype)};
+  });
+}
+
+} // namespace neso::lower

@@ -1,0 +1,193 @@
+#include "lower/graph_to_loops/op_call.h"
+
+#include <cmath>
+
+namespace neso::lower {
+
+using graph::Argument;
+using graph::ValueId;
+
+void OpTable::add(std::string_view names, LowerFn fn) {
+  size_t at = 0;
+  while (at < names.size()) {
+    size_t end = names.find(' ', at);
+    if (end == std::string_view::npos) end = names.size();
+    if (end > at) {
+      std::string name(names.substr(at, end - at));
+      bool qualified = name.find("::") != std::string::npos;
+      rows_[qualified ? name.substr(name.find("::") + 2) : "aten." + name] = fn;
+    }
+    at = end + 1;
+  }
+}
+
+const LowerFn *OpTable::find(std::string_view target) const {
+  auto it = rows_.find(std::string(target));
+  return it == rows_.end() ? nullptr : &it->second;
+}
+
+const OpTable &OpTable::instance() {
+  static const OpTable table = [] {
+    OpTable t;
+#define NESO_ADD_FAMILY(F) add##F(t);
+    NESO_LOWER_FAMILIES(NESO_ADD_FAMILY)
+#undef NESO_ADD_FAMILY
+    return t;
+  }();
+  return table;
+}
+
+bool OpCall::has(std::string_view name) const {
+  const Argument *a = node.arg(name);
+  return a && !std::holds_alternative<graph::None>(*a);
+}
+
+Tensors OpCall::fail(std::string why) {
+  if (!failed_) reason_ = std::move(why);
+  failed_ = true;
+  return {};
+}
+
+Expr OpCall::exprOf(ValueId id) {
+  const graph::Value &v = graph_.value(id);
+  if (v.expr.valid()) return v.expr;
+  fail("the size '" + v.name + "' depends on the data");
+  return 1;
+}
+
+Tensor OpCall::fromValue(ValueId id) {
+  if (!id.valid()) return {};
+  auto it = values_.find(id.value);
+  const graph::Value &v = graph_.value(id);
+  if (it != values_.end()) return v.kind == graph::Value::Kind::Tensor ? it->second : it->second.asNumber();
+  if (v.kind == graph::Value::Kind::SymInt) return scalarExpr(ctx, exprOf(id));
+  if (v.kind == graph::Value::Kind::SymBool) return cast(scalarExpr(ctx, exprOf(id)), DType::Bool).asNumber();
+  fail("'" + v.name + "' has no value");
+  return full(ctx, v.kind == graph::Value::Kind::Tensor ? v.type.sizes : Sizes{}, v.type.dtype, 0);
+}
+
+Tensor OpCall::opt(std::string_view name) {
+  const Argument *a = node.arg(name);
+  if (!a) return {};
+  if (const ValueId *id = std::get_if<ValueId>(a)) return fromValue(*id);
+  if (const int64_t *i = std::get_if<int64_t>(a)) return scalarInt(ctx, *i);
+  if (const double *d = std::get_if<double>(a)) return scalarFloat(ctx, *d);
+  if (const bool *b = std::get_if<bool>(a)) return fullInt(ctx, {}, DType::Bool, *b).asNumber();
+  if (const graph::ComplexValue *c = std::get_if<graph::ComplexValue>(a))
+    return Tensor::complex(full(ctx, {}, DType::F64, c->real), full(ctx, {}, DType::F64, c->imag), DType::C128).asNumber();
+  return {};
+}
+
+Tensor OpCall::t(std::string_view name) {
+  Tensor x = opt(name);
+  if (x.valid()) return x;
+  fail("argument '" + std::string(name) + "' is missing");
+  return scalarInt(ctx, 0);
+}
+
+Tensors OpCall::list(std::string_view name) {
+  Tensors out;
+  const Argument *a = node.arg(name);
+  if (!a) return out;
+  if (const std::vector<ValueId> *ids = std::get_if<std::vector<ValueId>>(a))
+    for (ValueId id : *ids) out.push_back(fromValue(id));
+  if (const ValueId *id = std::get_if<ValueId>(a)) out.push_back(fromValue(*id));
+  return out;
+}
+
+std::optional<Expr> OpCall::optExpr(std::string_view name) {
+  const Argument *a = node.arg(name);
+  if (!a) return std::nullopt;
+  if (const int64_t *i = std::get_if<int64_t>(a)) return Expr(*i);
+  if (const bool *b = std::get_if<bool>(a)) return Expr(*b ? 1 : 0);
+  if (const double *d = std::get_if<double>(a)) return Expr(static_cast<int64_t>(*d));
+  if (const ValueId *id = std::get_if<ValueId>(a)) return exprOf(*id);
+  return std::nullopt;
+}
+
+Expr OpCall::expr(std::string_view name, Expr otherwise) { return optExpr(name).value_or(otherwise); }
+
+int64_t OpCall::integer(std::string_view name, int64_t otherwise) {
+  Expr e = ctx.facts.simplify(expr(name, otherwise));
+  if (e.isConst()) return e.constValue();
+  fail("argument '" + std::string(name) + "' must be a constant");
+  return otherwise;
+}
+
+double OpCall::number(std::string_view name, double otherwise) {
+  const Argument *a = node.arg(name);
+  if (!a) return otherwise;
+  if (const double *d = std::get_if<double>(a)) return *d;
+  if (const int64_t *i = std::get_if<int64_t>(a)) return static_cast<double>(*i);
+  if (const bool *b = std::get_if<bool>(a)) return *b ? 1 : 0;
+  if (const ValueId *id = std::get_if<ValueId>(a)) {
+    Expr e = ctx.facts.simplify(exprOf(*id));
+    if (e.isConst()) return static_cast<double>(e.constValue());
+    fail("argument '" + std::string(name) + "' must be a constant");
+  }
+  return otherwise;
+}
+
+bool OpCall::flag(std::string_view name, bool otherwise) { return number(name, otherwise) != 0; }
+
+Sizes OpCall::exprs(std::string_view name) {
+  Sizes out;
+  const Argument *a = node.arg(name);
+  if (!a) return out;
+  if (const auto *list = std::get_if<std::vector<graph::IntOrSym>>(a)) {
+    for (const graph::IntOrSym &x : *list)
+      out.push_back(std::holds_alternative<int64_t>(x) ? Expr(std::get<int64_t>(x)) : exprOf(std::get<ValueId>(x)));
+  } else if (const auto *ids = std::get_if<std::vector<ValueId>>(a)) {
+    for (ValueId id : *ids) out.push_back(exprOf(id));
+  } else if (std::optional<Expr> one = optExpr(name)) {
+    out.push_back(*one);
+  }
+  return out;
+}
+
+Dims OpCall::ints(std::string_view name) {
+  Dims out;
+  for (Expr e : exprs(name)) {
+    e = ctx.facts.simplify(e);
+    if (!e.isConst()) fail("argument '" + std::string(name) + "' must be constant");
+    out.push_back(e.isConst() ? e.constValue() : 1);
+  }
+  return out;
+}
+
+std::vector<double> OpCall::numbers(std::string_view name) {
+  const Argument *a = node.arg(name);
+  if (!a) return {};
+  if (const auto *ds = std::get_if<std::vector<double>>(a)) return *ds;
+  std::vector<double> out;
+  for (int64_t i : ints(name)) out.push_back(static_cast<double>(i));
+  return out;
+}
+
+std::string OpCall::text(std::string_view name, std::string otherwise) {
+  const Argument *a = node.arg(name);
+  const std::string *s = a ? std::get_if<std::string>(a) : nullptr;
+  return s ? *s : otherwise;
+}
+
+std::optional<DType> OpCall::dtype(std::string_view name) {
+  const Argument *a = node.arg(name);
+  const DType *t = a ? std::get_if<DType>(a) : nullptr;
+  return t ? std::optional<DType>(*t) : std::nullopt;
+}
+
+static std::vector<ValueId> flatOutputs(const graph::Node &node) {
+  std::vector<ValueId> ids;
+  for (const std::vector<ValueId> &entry : node.outputs) ids.insert(ids.end(), entry.begin(), entry.end());
+  return ids;
+}
+
+size_t OpCall::outCount() const { return flatOutputs(node).size(); }
+
+const graph::TensorType &OpCall::out(size_t i) const {
+  static const graph::TensorType none{};
+  std::vector<ValueId> ids = flatOutputs(node);
+  return i < ids.size() && ids[i].valid() ? graph_.value(ids[i]).type : none;
+}
+
+} // namespace neso::lower

@@ -1,0 +1,77 @@
+// One operator call of the graph as its lowering function sees it, and the table of lowering functions.
+//
+// A lowering function reads its arguments by their schema names (with the schema's default where the file leaves it out) and returns one
+// Tensor for each tensor result. What it cannot do it refuses with fail(): the call is then reported, with all others of the model.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "lower/graph_to_loops/tensor_ops.h"
+
+namespace neso::lower {
+
+class OpCall {
+public:
+  OpCall(Lowering &lowering, const graph::Graph &graph, const graph::Node &node, std::unordered_map<int32_t, Tensor> &values)
+      : ctx(lowering), node(node), graph_(graph), values_(values) {}
+
+  Lowering &ctx;
+  const graph::Node &node;
+
+  bool has(std::string_view name) const; // given and not None
+  /// A tensor, or a Python or symbolic number as a 0-d tensor that promotes as a number.
+  Tensor t(std::string_view name);
+  Tensor opt(std::string_view name); // invalid when None or absent
+  Tensors list(std::string_view name); // None entries are invalid tensors
+  Expr expr(std::string_view name, Expr otherwise = 0);
+  std::optional<Expr> optExpr(std::string_view name);
+  int64_t integer(std::string_view name, int64_t otherwise = 0);
+  double number(std::string_view name, double otherwise = 0);
+  bool flag(std::string_view name, bool otherwise = false);
+  Sizes exprs(std::string_view name);  // a list of ints, or one int
+  Dims ints(std::string_view name);
+  std::vector<double> numbers(std::string_view name);
+  std::string text(std::string_view name, std::string otherwise = "");
+  std::optional<DType> dtype(std::string_view name);
+
+  /// The type that the exported graph states for a tensor result.
+  const graph::TensorType &out(size_t i = 0) const;
+  size_t outCount() const;
+
+  /// Refuses the call; the reason completes "cannot compile OP: ...".
+  Tensors fail(std::string why);
+  bool failed() const { return failed_; }
+  const std::string &reason() const { return reason_; }
+
+private:
+  Tensor fromValue(graph::ValueId id);
+  Expr exprOf(graph::ValueId id);
+  const graph::Graph &graph_;
+  std::unordered_map<int32_t, Tensor> &values_;
+  bool failed_ = false;
+  std::string reason_;
+};
+
+using LowerFn = Tensors (*)(OpCall &);
+
+class OpTable {
+public:
+  /// Names are without the "aten." prefix, separated by blanks: "add.Tensor add.Scalar".
+  void add(std::string_view names, LowerFn fn);
+  const LowerFn *find(std::string_view target) const;
+  static const OpTable &instance();
+
+private:
+  std::unordered_map<std::string, LowerFn> rows_;
+};
+
+// The families, one file each; op_table.cpp calls them all.
+#define NESO_LOWER_FAMILIES(X)                                                                                                     \
+  X(Pointwise) X(Views) X(Creation) X(Reductions) X(Norm) X(Matmul) X(Conv) X(Pool)
+#define NESO_DECLARE_FAMILY(F) void add##F(OpTable &table);
+NESO_LOWER_FAMILIES(NESO_DECLARE_FAMILY)
+#undef NESO_DECLARE_FAMILY
+
+} // namespace neso::lower

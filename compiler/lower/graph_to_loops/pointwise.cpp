@@ -1,0 +1,563 @@
+// Elementwise operators: arithmetic, comparisons, logic, special functions, activations.
+#include <cmath>
+#include <limits>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+/// Floats and complex keep their type, others become F32 (torch's default dtype).
+template <OpKind K> static Tensors unaryAny(OpCall &o) { return {unary(o.t("self"), K)}; }
+template <OpKind K> static Tensors unaryF(OpCall &o) {
+  Tensor x = o.t("self");
+  if (x.isComplex()) return o.fail("complex numbers are not supported here");
+  return {unaryFloat(x, K)};
+}
+/// Integers are returned as they are.
+template <OpKind K> static Tensors rounding(OpCall &o) {
+  Tensor x = o.t("self");
+  if (!isFloat(x.dtype())) return {x};
+  return {map(x, [t = x.dtype()](Val v) { return un(K, v.b->round(v, t)); })};
+}
+template <OpKind K> static Tensors compare(OpCall &o) { return {binary(K, o.t("self"), o.t("other"))}; }
+template <OpKind K> static Tensors arithmetic(OpCall &o) { return {binary(K, o.t("self"), o.t("other"))}; }
+
+static Tensor scaledBy(OpCall &o, const Tensor &x, std::string_view arg) {
+  if (!o.has(arg)) return x;
+  Tensor alpha = o.t(arg);
+  const graph::Argument *a = o.node.arg(arg);
+  if (const int64_t *i = std::get_if<int64_t>(a); i && *i == 1) return x;
+  if (const double *d = std::get_if<double>(a); d && *d == 1) return x;
+  return mul(x, alpha);
+}
+
+static Tensors addOp(OpCall &o) {
+  Tensor a = o.t("self"), b = o.t("other"), s = scaledBy(o, b, "alpha");
+  if (b.isNumber()) s = s.asNumber();
+  return {add(a, s)};
+}
+static Tensors subOp(OpCall &o) {
+  Tensor a = o.t("self"), b = o.t("other"), s = scaledBy(o, b, "alpha");
+  if (b.isNumber()) s = s.asNumber();
+  return {sub(a, s)};
+}
+static Tensors rsubOp(OpCall &o) {
+  Tensor a = o.t("self"), b = o.t("other");
+  return {sub(b, scaledBy(o, a, "alpha"))};
+}
+
+static Tensor divide(OpCall &o, const Tensor &a, const Tensor &b, const std::string &mode) {
+  if (mode.empty()) return div(a, b);
+  Tensor xs[] = {a, b};
+  DType t = resultType(xs);
+  if (!isFloat(t)) return binary(mode == "floor" ? OpKind::FloorDiv : OpKind::Div, a, b);
+  bool floor = mode == "floor";
+  return pointwise(xs, t, t, [floor, t](std::span<const Val> v) {
+    Val x = v[0].b->round(v[0], t), y = v[1].b->round(v[1], t);
+    if (!floor) return un(OpKind::Trunc, x / y);
+    return bin(OpKind::FloorDiv, x, y);
+  });
+}
+
+static Tensors powOp(OpCall &o) {
+  Tensor a = o.t("self"), b = o.t("exponent");
+  Tensor xs[] = {a, b};
+  DType t = resultType(xs);
+  if (isComplex(t)) return o.fail("complex powers are not supported");
+  const graph::Argument *e = o.node.arg("exponent");
+  std::optional<double> c;
+  if (e)
+    if (const int64_t *i = std::get_if<int64_t>(e)) c = static_cast<double>(*i);
+  if (e)
+    if (const double *d = std::get_if<double>(e)) c = *d;
+  if (c && (isFloat(t) || (*c >= 0 && *c == std::floor(*c)))) {
+    Tensor x = cast(a, t);
+    if (*c == 0.0) return {map(x, [](Val v) { return num(v, 1); })};
+    if (*c == 1.0) return {x};
+    if (*c == 2.0) return {map(x, [](Val v) { return v * v; })};
+    if (*c == 3.0) return {map(x, [](Val v) { return v * v * v; })};
+    if (*c == 4.0) return {map(x, [](Val v) { Val s = v * v; return s * s; })};
+    if (*c == 0.5) return {map(x, [](Val v) { return un(OpKind::Sqrt, v); })};
+    if (*c == -0.5) return {map(x, [](Val v) { return un(OpKind::Rsqrt, v); })};
+    if (*c == -1.0) return {map(x, [](Val v) { return 1.0 / v; })};
+    if (*c == -2.0) return {map(x, [](Val v) { return 1.0 / (v * v); })};
+  }
+  if (t == DType::Bool) return {pointwise(xs, t, t, [](std::span<const Val> v) { return v[0] || !v[1]; })};
+  return {binary(OpKind::Pow, a, b)};
+}
+
+/// Both given or either one; NaN passes through.
+static Tensors clampOp(OpCall &o) {
+  Tensor x = o.t("self"), lo = o.opt("min"), hi = o.opt("max");
+  Tensors all{x};
+  if (lo.valid()) all.push_back(lo);
+  if (hi.valid()) all.push_back(hi);
+  DType t = resultType(all);
+  x = cast(x, t);
+  if (lo.valid()) x = binary(OpKind::Max, x, cast(lo, t));
+  if (hi.valid()) x = binary(OpKind::Min, x, cast(hi, t));
+  return {x};
+}
+
+static Val sigmoidOf(Val v) { return un(OpKind::Sigmoid, v); }
+
+static Tensors geluOp(OpCall &o) {
+  bool tanh = o.text("approximate", "none") == "tanh";
+  return {map(o.t("self"), [tanh](Val x) {
+    if (tanh) {
+      Val inner = (x + x * x * x * 0.044715) * 0.7978845608028654;
+      return x * 0.5 * (un(OpKind::Tanh, inner) + 1.0);
+    }
+    return x * 0.5 * (un(OpKind::Erf, x * 0.7071067811865476) + 1.0);
+  })};
+}
+
+static Tensors eluOp(OpCall &o) {
+  double alpha = o.number("alpha", 1), scale = o.number("scale", 1), in = o.number("input_scale", 1);
+  return {map(o.t("self"), [=](Val x) { return where(x > 0.0, x * scale, un(OpKind::Expm1, x * in) * (alpha * scale)); })};
+}
+
+static Tensors roundOp(OpCall &o) {
+  Tensor x = o.t("self");
+  int64_t decimals = o.integer("decimals", 0);
+  if (!isFloat(x.dtype())) return {x};
+  if (decimals == 0) return rounding<OpKind::Round>(o);
+  double scale = std::pow(10.0, std::fabs(static_cast<double>(decimals)));
+  return {map(x, [=](Val v) { return decimals > 0 ? un(OpKind::Round, v * scale) / scale : un(OpKind::Round, v / scale) * scale; })};
+}
+
+static Tensors remainderOp(OpCall &o) {
+  return {binary(OpKind::Mod, o.t("self"), o.t("other"))};
+}
+
+template <OpKind K> static Tensors logical(OpCall &o) {
+  return {binary(K, cast(o.t("self"), DType::Bool), cast(o.t("other"), DType::Bool))};
+}
+
+/// Binary functions that need a float.
+template <OpKind K> static Tensors binaryF(OpCall &o) {
+  Tensor a = o.t("self"), b = o.t(o.has("other") ? "other" : "exponent");
+  Tensor xs[] = {a, b};
+  DType t = floatType(resultType(xs));
+  return {pointwise(xs, t, t, [](std::span<const Val> v) { return bin(K, v[0], v[1]); })};
+}
+
+static Tensor xlogy(const Tensor &a, const Tensor &b, bool plusOne) {
+  Tensor xs[] = {a, b};
+  DType t = floatType(resultType(xs));
+  return pointwise(xs, t, t, [plusOne](std::span<const Val> v) {
+    Val r = where(eq(v[0], 0.0), 0.0, v[0] * un(plusOne ? OpKind::Log1p : OpKind::Log, v[1]));
+    return where(un(OpKind::IsNan, v[1]), v[1], r);
+  });
+}
+
+static Tensor logaddexp(const Tensor &a, const Tensor &b, bool two) {
+  Tensor xs[] = {a, b};
+  DType t = floatType(resultType(xs));
+  return pointwise(xs, t, t, [two](std::span<const Val> v) {
+    Val m = vmax(v[0], v[1]), d = un(OpKind::Abs, v[0] - v[1]);
+    Val r = two ? m + un(OpKind::Log1p, un(OpKind::Exp2, -d)) * 1.4426950408889634 : m + un(OpKind::Log1p, un(OpKind::Exp, -d));
+    // Equal infinities would give NaN.
+    return where(un(OpKind::IsInf, v[0]) && eq(v[0], v[1]), v[0], r);
+  });
+}
+
+static Tensor nanToNum(const Tensor &x, double nan, std::optional<double> pos, std::optional<double> neg) {
+  if (!isFloat(x.dtype())) return x;
+  double big = x.dtype() == DType::F64 ? std::numeric_limits<double>::max()
+               : x.dtype() == DType::F16 ? 65504.0
+               : x.dtype() == DType::BF16 ? 3.3895313892515355e38
+                                          : static_cast<double>(std::numeric_limits<float>::max());
+  double p = pos.value_or(big), n = neg.value_or(-big);
+  return map(x, [=](Val v) {
+    Val r = where(un(OpKind::IsNan, v), nan, v);
+    r = where(eq(v, HUGE_VAL), p, r);
+    return where(eq(v, -HUGE_VAL), n, r);
+  });
+}
+
+static std::optional<double> optNumber(OpCall &o, std::string_view name) {
+  return o.has(name) ? std::optional<double>(o.number(name)) : std::nullopt;
+}
+
+void addPointwise(OpTable &t) {
+  t.add("add.Tensor add.Scalar", addOp);
+  t.add("sub.Tensor sub.Scalar subtract.Tensor subtract.Scalar", subOp);
+  t.add("rsub.Tensor rsub.Scalar", rsubOp);
+  t.add("mul.Tensor mul.Scalar multiply.Tensor multiply.Scalar", arithmetic<OpKind::Mul>);
+  t.add("div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar", [](OpCall &o) -> Tensors {
+    return {div(o.t("self"), o.t("other"))};
+  });
+  t.add("div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode", [](OpCall &o) -> Tensors {
+    return {divide(o, o.t("self"), o.t("other"), o.text("rounding_mode"))};
+  });
+  t.add("floor_divide.default floor_divide.Scalar", [](OpCall &o) -> Tensors { return {divide(o, o.t("self"), o.t("other"), "floor")}; });
+  t.add("remainder.Tensor remainder.Scalar remainder.Scalar_Tensor", remainderOp);
+  t.add("fmod.Tensor fmod.Scalar", arithmetic<OpKind::Fmod>);
+  t.add("pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar float_power.Tensor_Tensor float_power.Tensor_Scalar float_power.Scalar",
+        [](OpCall &o) -> Tensors {
+          if (o.node.target.rfind("aten.float_power", 0) != 0) return powOp(o);
+          Tensor a = o.t("self"), b = o.t("exponent");
+          if (a.isComplex() || b.isComplex()) return o.fail("complex powers are not supported");
+          return {binary(OpKind::Pow, cast(a, DType::F64), cast(b, DType::F64))};
+        });
+  t.add("square.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    return {mul(x, x)};
+  });
+  t.add("maximum.default max.other", arithmetic<OpKind::Max>);
+  t.add("minimum.default min.other", arithmetic<OpKind::Min>);
+  t.add("fmax.default", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};
+    return {binary(isFloat(resultType(xs)) ? OpKind::FmaxNum : OpKind::Max, a, b)};
+  });
+  t.add("fmin.default", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};
+    return {binary(isFloat(resultType(xs)) ? OpKind::FminNum : OpKind::Min, a, b)};
+  });
+  t.add("atan2.default arctan2.default", binaryF<OpKind::Atan2>);
+  t.add("hypot.default", binaryF<OpKind::Hypot>);
+  t.add("copysign.Tensor copysign.Scalar", binaryF<OpKind::CopySign>);
+  t.add("nextafter.default", arithmetic<OpKind::NextAfter>);
+  t.add("gcd.default", arithmetic<OpKind::Gcd>);
+  t.add("lcm.default", arithmetic<OpKind::Lcm>);
+  t.add("ldexp.Tensor", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("self"), b = o.t("other");
+    return {mul(a, binary(OpKind::Pow, full(o.ctx, {}, DType::F32, 2.0), toFloat(b)))};
+  });
+  t.add("special_zeta.default special_zeta.other_scalar special_zeta.self_scalar", binaryF<OpKind::Zeta>);
+  t.add("igamma.default special_gammainc.default", binaryF<OpKind::Igamma>);
+  t.add("igammac.default special_gammaincc.default", binaryF<OpKind::Igammac>);
+  t.add("polygamma.default special_polygamma.default", [](OpCall &o) -> Tensors {
+    int64_t n = o.integer("n");
+    return {mapFloat(o.t("self"), [n](Val v) { return n == 0 ? un(OpKind::Digamma, v) : bin(OpKind::Polygamma, num(v, static_cast<double>(n)), v); })};
+  });
+
+  t.add("eq.Tensor eq.Scalar", compare<OpKind::Eq>);
+  t.add("ne.Tensor ne.Scalar not_equal.Tensor not_equal.Scalar", compare<OpKind::Ne>);
+  t.add("lt.Tensor lt.Scalar less.Tensor less.Scalar", compare<OpKind::Lt>);
+  t.add("le.Tensor le.Scalar less_equal.Tensor less_equal.Scalar", compare<OpKind::Le>);
+  t.add("gt.Tensor gt.Scalar greater.Tensor greater.Scalar", compare<OpKind::Gt>);
+  t.add("ge.Tensor ge.Scalar greater_equal.Tensor greater_equal.Scalar", compare<OpKind::Ge>);
+  t.add("logical_and.default", logical<OpKind::And>);
+  t.add("logical_or.default", logical<OpKind::Or>);
+  t.add("logical_xor.default", logical<OpKind::Xor>);
+  t.add("logical_not.default", [](OpCall &o) -> Tensors { return {logicalNot(o.t("self"))}; });
+  t.add("bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor __and__.Tensor __and__.Scalar", arithmetic<OpKind::And>);
+  t.add("bitwise_or.Tensor bitwise_or.Scalar bitwise_or.Scalar_Tensor __or__.Tensor __or__.Scalar", arithmetic<OpKind::Or>);
+  t.add("bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor __xor__.Tensor __xor__.Scalar", arithmetic<OpKind::Xor>);
+  t.add("bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor __lshift__.Tensor __lshift__.Scalar", arithmetic<OpKind::Shl>);
+  t.add("bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor __rshift__.Tensor __rshift__.Scalar", arithmetic<OpKind::Shr>);
+  t.add("bitwise_not.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    return {unary(x, x.dtype() == DType::Bool ? OpKind::Not : OpKind::BitNot)};
+  });
+
+  t.add("neg.default negative.default", [](OpCall &o) -> Tensors { return {neg(o.t("self"))}; });
+  t.add("positive.default", [](OpCall &o) -> Tensors { return {o.t("self")}; });
+  t.add("abs.default absolute.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (x.isComplex()) {
+      Tensor xs[] = {x.real(), x.imag()};
+      DType r = toReal(x.dtype());
+      return {pointwise(xs, r, r, [](std::span<const Val> v) { return bin(OpKind::Hypot, v[0], v[1]); })};
+    }
+    if (x.dtype() == DType::Bool || isUnsignedInt(x.dtype())) return {x};
+    return {unary(x, OpKind::Abs)};
+  });
+  t.add("sign.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (x.dtype() == DType::Bool) return {x};
+    return {unary(x, OpKind::Sign)};
+  });
+  t.add("sgn.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (x.dtype() == DType::Bool) return {x};
+    if (!x.isComplex()) return {unary(x, OpKind::Sign)};
+    Tensor xs[] = {x.real(), x.imag()};
+    DType r = toReal(x.dtype());
+    auto part = [&](size_t k) {
+      return pointwise(xs, r, r, [k](std::span<const Val> v) {
+        Val h = bin(OpKind::Hypot, v[0], v[1]);
+        return where(eq(h, 0.0), 0.0, v[k] / h);
+      });
+    };
+    return {Tensor::complex(part(0), part(1), x.dtype())};
+  });
+  t.add("signbit.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), xs[] = {x};
+    if (x.dtype() == DType::Bool || isUnsignedInt(x.dtype())) return {full(o.ctx, x.sizes(), DType::Bool, 0)};
+    if (isFloat(x.dtype())) return {pointwise(xs, x.dtype(), DType::Bool, [](std::span<const Val> v) { return un(OpKind::SignBit, v[0]); })};
+    return {pointwise(xs, x.dtype(), DType::Bool, [](std::span<const Val> v) { return v[0] < 0.0; })};
+  });
+  t.add("floor.default", rounding<OpKind::Floor>);
+  t.add("ceil.default", rounding<OpKind::Ceil>);
+  t.add("trunc.default fix.default", rounding<OpKind::Trunc>);
+  t.add("round.default round.decimals", roundOp);
+  t.add("frac.default", [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return v - un(OpKind::Trunc, v); })}; });
+  t.add("exp.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (!x.isComplex()) return {unaryFloat(x, OpKind::Exp)};
+    Tensor e = unary(x.real(), OpKind::Exp);
+    return {Tensor::complex(mul(e, unary(x.imag(), OpKind::Cos)), mul(e, unary(x.imag(), OpKind::Sin)), x.dtype())};
+  });
+  t.add("exp2.default special_exp2.default", unaryF<OpKind::Exp2>);
+  t.add("expm1.default special_expm1.default", unaryF<OpKind::Expm1>);
+  t.add("log.default", unaryF<OpKind::Log>);
+  t.add("log2.default", unaryF<OpKind::Log2>);
+  t.add("log10.default", unaryF<OpKind::Log10>);
+  t.add("log1p.default special_log1p.default", unaryF<OpKind::Log1p>);
+  t.add("sqrt.default", unaryF<OpKind::Sqrt>);
+  t.add("rsqrt.default", unaryF<OpKind::Rsqrt>);
+  t.add("reciprocal.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (x.isComplex()) return {div(cast(full(o.ctx, {}, DType::F32, 1), x.dtype()), x)};
+    return {mapFloat(x, [](Val v) { return 1.0 / v; })};
+  });
+  t.add("sin.default", unaryF<OpKind::Sin>);
+  t.add("cos.default", unaryF<OpKind::Cos>);
+  t.add("tan.default", unaryF<OpKind::Tan>);
+  t.add("asin.default arcsin.default", unaryF<OpKind::Asin>);
+  t.add("acos.default arccos.default", unaryF<OpKind::Acos>);
+  t.add("atan.default arctan.default", unaryF<OpKind::Atan>);
+  t.add("sinh.default", unaryF<OpKind::Sinh>);
+  t.add("cosh.default", unaryF<OpKind::Cosh>);
+  t.add("tanh.default", unaryF<OpKind::Tanh>);
+  t.add("asinh.default arcsinh.default", unaryF<OpKind::Asinh>);
+  t.add("acosh.default arccosh.default", unaryF<OpKind::Acosh>);
+  t.add("atanh.default arctanh.default", unaryF<OpKind::Atanh>);
+  t.add("erf.default special_erf.default", unaryF<OpKind::Erf>);
+  t.add("erfc.default special_erfc.default", unaryF<OpKind::Erfc>);
+  t.add("erfinv.default special_erfinv.default", unaryF<OpKind::Erfinv>);
+  t.add("special_erfcx.default", unaryF<OpKind::Erfcx>);
+  t.add("lgamma.default special_gammaln.default", unaryF<OpKind::Lgamma>);
+  t.add("digamma.default special_digamma.default special_psi.default", unaryF<OpKind::Digamma>);
+  t.add("i0.default special_i0.default", unaryF<OpKind::I0>);
+  t.add("special_i0e.default", unaryF<OpKind::I0e>);
+  t.add("special_i1.default", unaryF<OpKind::I1>);
+  t.add("special_i1e.default", unaryF<OpKind::I1e>);
+  t.add("special_ndtri.default", unaryF<OpKind::NdtrI>);
+  t.add("special_log_ndtr.default", unaryF<OpKind::LogNdtr>);
+  t.add("special_bessel_j0.default", unaryF<OpKind::BesselJ0>);
+  t.add("special_bessel_j1.default", unaryF<OpKind::BesselJ1>);
+  t.add("special_bessel_y0.default", unaryF<OpKind::BesselY0>);
+  t.add("special_bessel_y1.default", unaryF<OpKind::BesselY1>);
+  t.add("special_modified_bessel_i0.default", unaryF<OpKind::I0>);
+  t.add("special_modified_bessel_i1.default", unaryF<OpKind::I1>);
+  t.add("special_modified_bessel_k0.default", unaryF<OpKind::K0>);
+  t.add("special_modified_bessel_k1.default", unaryF<OpKind::K1>);
+  t.add("special_scaled_modified_bessel_k0.default", unaryF<OpKind::K0e>);
+  t.add("special_scaled_modified_bessel_k1.default", unaryF<OpKind::K1e>);
+  t.add("special_airy_ai.default", unaryF<OpKind::AiryAi>);
+  t.add("special_ndtr.default", [](OpCall &o) -> Tensors {
+    return {mapFloat(o.t("self"), [](Val v) { return un(OpKind::Erfc, v * -0.7071067811865476) * 0.5; })};
+  });
+  t.add("special_spherical_bessel_j0.default", [](OpCall &o) -> Tensors {
+    return {mapFloat(o.t("self"), [](Val v) {
+      Val y = v * v;
+      Val series = 1.0 + y * (-1.0 / 6 + y * (1.0 / 120 + y * (-1.0 / 5040 + y * (1.0 / 362880 + y * (-1.0 / 39916800 + y * (1.0 / 6227020800.0))))));
+      Val r = where(un(OpKind::Abs, v) < 0.5, series, un(OpKind::Sin, v) / v);
+      return where(un(OpKind::IsInf, v), 0.0, r);
+    })};
+  });
+  t.add("special_entr.default", [](OpCall &o) -> Tensors {
+    return {mapFloat(o.t("self"), [](Val v) {
+      Val r = where(v > 0.0, -v * un(OpKind::Log, v), where(eq(v, 0.0), 0.0, num(v, -HUGE_VAL)));
+      return where(un(OpKind::IsNan, v), v, r);
+    })};
+  });
+  t.add("sinc.default special_sinc.default", [](OpCall &o) -> Tensors {
+    return {mapFloat(o.t("self"), [](Val v) {
+      Val p = v * M_PI;
+      return where(eq(v, 0.0), 1.0, un(OpKind::Sin, p) / p);
+    })};
+  });
+  t.add("deg2rad.default", [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * (M_PI / 180); })}; });
+  t.add("rad2deg.default", [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * (180 / M_PI); })}; });
+  t.add("logit.default special_logit.default", [](OpCall &o) -> Tensors {
+    std::optional<double> eps = optNumber(o, "eps");
+    return {mapFloat(o.t("self"), [eps](Val v) {
+      if (eps) v = vmin(vmax(v, num(v, *eps)), num(v, 1 - *eps));
+      return un(OpKind::Log, v / (1.0 - v));
+    })};
+  });
+  t.add("xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other special_xlogy.default special_xlogy.self_scalar special_xlogy.other_scalar",
+        [](OpCall &o) -> Tensors { return {xlogy(o.t("self"), o.t("other"), false)}; });
+  t.add("special_xlog1py.default special_xlog1py.self_scalar special_xlog1py.other_scalar",
+        [](OpCall &o) -> Tensors { return {xlogy(o.t("self"), o.t("other"), true)}; });
+  t.add("logaddexp.default", [](OpCall &o) -> Tensors { return {logaddexp(o.t("self"), o.t("other"), false)}; });
+  t.add("logaddexp2.default", [](OpCall &o) -> Tensors { return {logaddexp(o.t("self"), o.t("other"), true)}; });
+  t.add("heaviside.default", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("self"), b = o.t("values"), xs[] = {a, b};
+    DType d = resultType(xs);
+    return {pointwise(xs, d, d, [](std::span<const Val> v) {
+      Val zero = num(v[0], 0), one = num(v[0], 1);
+      if (v[0].dtype == DType::Bool) return v[0] || v[1];
+      Val r = where(v[0] > zero, one, where(eq(v[0], zero), v[1], zero));
+      return r;
+    })};
+  });
+  t.add("isnan.default", [](OpCall &o) -> Tensors { return {binary(OpKind::Ne, o.t("self"), o.t("self"))}; });
+  t.add("isinf.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    auto inf = [](const Tensor &p) {
+      Tensor xs[] = {p};
+      return pointwise(xs, p.dtype(), DType::Bool, [](std::span<const Val> v) { return un(OpKind::IsInf, v[0]); });
+    };
+    if (x.isComplex()) return {binary(OpKind::Or, inf(x.real()), inf(x.imag()))};
+    if (!isFloat(x.dtype())) return {full(o.ctx, x.sizes(), DType::Bool, 0)};
+    return {inf(x)};
+  });
+  t.add("isfinite.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    auto finite = [](const Tensor &p) {
+      Tensor xs[] = {p};
+      return pointwise(xs, p.dtype(), DType::Bool, [](std::span<const Val> v) { return un(OpKind::Abs, v[0]) < HUGE_VAL; });
+    };
+    if (x.isComplex()) return {binary(OpKind::And, finite(x.real()), finite(x.imag()))};
+    if (!isFloat(x.dtype())) return {full(o.ctx, x.sizes(), DType::Bool, 1)};
+    return {finite(x)};
+  });
+  t.add("isposinf.default isneginf.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), xs[] = {x};
+    double inf = o.node.target == "aten.isposinf.default" ? HUGE_VAL : -HUGE_VAL;
+    if (!isFloat(x.dtype())) return {full(o.ctx, x.sizes(), DType::Bool, 0)};
+    return {pointwise(xs, x.dtype(), DType::Bool, [inf](std::span<const Val> v) { return eq(v[0], inf); })};
+  });
+  t.add("nan_to_num.default", [](OpCall &o) -> Tensors {
+    return {nanToNum(o.t("self"), o.number("nan", 0), optNumber(o, "posinf"), optNumber(o, "neginf"))};
+  });
+
+  t.add("where.self where.ScalarSelf where.ScalarOther where.Scalar", [](OpCall &o) -> Tensors {
+    return {where(o.t("condition"), o.t("self"), o.t("other"))};
+  });
+  t.add("masked_fill.Scalar masked_fill.Tensor", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), m = o.t("mask"), v = cast(o.t("value"), x.dtype());
+    Tensor xm[] = {x, m};
+    Sizes sizes = broadcastSizes(o.ctx, xm);
+    return {where(m, broadcastTo(v, sizes), broadcastTo(x, sizes))};
+  });
+  t.add("clamp.default clamp.Tensor clip.default clip.Tensor clamp_min.default clamp_min.Tensor clamp_max.default clamp_max.Tensor", clampOp);
+  t.add("relu.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (isFloat(x.dtype())) return {unary(x, OpKind::Relu)};
+    return {map(x, [](Val v) { return vmax(v, num(v, 0)); })};
+  });
+  t.add("relu6.default", [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return vmin(vmax(v, num(v, 0)), num(v, 6)); })}; });
+  t.add("hardtanh.default", [](OpCall &o) -> Tensors {
+    double lo = o.number("min_val", -1), hi = o.number("max_val", 1);
+    return {map(o.t("self"), [=](Val v) { return vmin(vmax(v, num(v, lo)), num(v, hi)); })};
+  });
+  t.add("sigmoid.default special_expit.default", unaryF<OpKind::Sigmoid>);
+  t.add("silu.default", [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * sigmoidOf(v); })}; });
+  t.add("hardsigmoid.default", [](OpCall &o) -> Tensors {
+    return {map(o.t("self"), [](Val v) { return vmin(vmax(v + 3.0, num(v, 0)), num(v, 6)) / 6.0; })};
+  });
+  t.add("hardswish.default", [](OpCall &o) -> Tensors {
+    return {map(o.t("self"), [](Val v) { return v * vmin(vmax(v + 3.0, num(v, 0)), num(v, 6)) / 6.0; })};
+  });
+  t.add("gelu.default", geluOp);
+  t.add("elu.default celu.default selu.default", [](OpCall &o) -> Tensors {
+    if (o.node.target == "aten.selu.default") {
+      return {map(o.t("self"), [](Val x) {
+        double scale = 1.0507009873554804934193349852946, alpha = 1.6732632423543772848170429916717;
+        return where(x > 0.0, x * scale, un(OpKind::Expm1, x) * (alpha * scale));
+      })};
+    }
+    if (o.node.target == "aten.celu.default") {
+      double a = o.number("alpha", 1);
+      return {map(o.t("self"), [a](Val x) { return where(x > 0.0, x, un(OpKind::Expm1, x / a) * a); })};
+    }
+    return eluOp(o);
+  });
+  t.add("leaky_relu.default", [](OpCall &o) -> Tensors {
+    double s = o.number("negative_slope", 0.01);
+    return {map(o.t("self"), [s](Val x) { return where(x > 0.0, x, x * s); })};
+  });
+  t.add("rrelu.default rrelu_with_noise.default rrelu_with_noise_functional.default", [](OpCall &o) -> Tensors {
+    if (o.flag("training")) return o.fail("it draws random numbers in training mode");
+    double s = (o.number("lower", 0.125) + o.number("upper", 1.0 / 3)) / 2;
+    return {map(o.t("self"), [s](Val x) { return where(x >= 0.0, x, x * s); })};
+  });
+  t.add("prelu.default _prelu_kernel.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), w = o.t("weight");
+    if (o.node.target == "aten.prelu.default" && x.rank() > 1 && w.rank() <= 1 && !w.numel().isConst(1)) {
+      Sizes s(x.sizes().size(), Expr(1));
+      s[1] = x.sizes()[1];
+      w = reshape(w, s);
+    } else if (o.node.target == "aten.prelu.default" && w.rank() == 1 && w.numel().isConst(1)) {
+      w = reshape(w, {});
+    }
+    Tensor xs[] = {x, w};
+    return {pointwise(xs, x.dtype(), x.dtype(), [](std::span<const Val> v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); })};
+  });
+  t.add("mish.default", [](OpCall &o) -> Tensors {
+    return {map(o.t("self"), [](Val v) {
+      Val sp = where(v > 20.0, v, un(OpKind::Log1p, un(OpKind::Exp, v)));
+      return v * un(OpKind::Tanh, sp);
+    })};
+  });
+  t.add("softplus.default", [](OpCall &o) -> Tensors {
+    double beta = o.number("beta", 1), threshold = o.number("threshold", 20);
+    return {map(o.t("self"), [=](Val v) { return where(v * beta > threshold, v, un(OpKind::Log1p, un(OpKind::Exp, v * beta)) / beta); })};
+  });
+  t.add("log_sigmoid.default log_sigmoid_forward.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    Tensor r = map(x, [](Val v) { return vmin(v, num(v, 0)) - un(OpKind::Log1p, un(OpKind::Exp, -un(OpKind::Abs, v))); });
+    return {r, full(o.ctx, {Expr(0)}, x.dtype(), 0)};
+  });
+  t.add("softshrink.default", [](OpCall &o) -> Tensors {
+    double l = o.number("lambd", 0.5);
+    return {map(o.t("self"), [l](Val v) { return where(v > l, v - l, where(v < -l, v + l, v * 0.0)); })};
+  });
+  t.add("hardshrink.default", [](OpCall &o) -> Tensors {
+    double l = o.number("lambd", 0.5);
+    return {map(o.t("self"), [l](Val v) { return where(v >= -l && v <= l, 0.0, v); })};
+  });
+  t.add("tanhshrink.default", [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return v - un(OpKind::Tanh, v); })}; });
+  t.add("threshold.default", [](OpCall &o) -> Tensors {
+    double th = o.number("threshold"), v0 = o.number("value");
+    return {map(o.t("self"), [=](Val v) { return where(v <= th, v0, v); })};
+  });
+  t.add("softsign.default", [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v / (1.0 + un(OpKind::Abs, v)); })}; });
+  t.add("glu.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    int64_t d = o.integer("dim", -1);
+    Expr half = floorDiv(x.size(d), 2);
+    return {mul(slice(x, d, 0, half), unary(slice(x, d, half, half), OpKind::Sigmoid))};
+  });
+  t.add("addcmul.default addcdiv.default", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("tensor1"), b = o.t("tensor2");
+    bool mulOp = o.node.target == "aten.addcmul.default";
+    Tensor p = mulOp ? mul(a, b) : div(a, b);
+    return {add(o.t("self"), scaledBy(o, p, "value"))};
+  });
+  t.add("lerp.Scalar lerp.Tensor", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("self"), b = o.t("end"), w = o.t("weight");
+    if (a.isComplex() || w.isComplex()) return {add(a, mul(w, sub(b, a)))};
+    Tensor xs[] = {a, b, w};
+    return {pointwise(xs, a.dtype(), a.dtype(), [](std::span<const Val> v) {
+      Val d = v[1] - v[0];
+      return where(un(OpKind::Abs, v[2]) < 0.5, v[0] + v[2] * d, v[1] - d * (1.0 - v[2]));
+    })};
+  });
+  t.add("isclose.default", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};
+    if (a.isComplex()) return o.fail("complex numbers are not supported here");
+    double rtol = o.number("rtol", 1e-5), atol = o.number("atol", 1e-8);
+    bool nan = o.flag("equal_nan");
+    DType ty = a.dtype();
+    bool fl = isFloat(ty);
+    DType c = fl ? ty : DType::F64;
+    return {pointwise(xs, c, DType::Bool, [=](std::span<const Val> v) {
+      Val same = eq(v[0], v[1]);
+      Val tol = un(OpKind::Abs, v[1] * rtol) + atol;
+      Val near = un(OpKind::Abs, v[0] - v[1]) <= tol && un(OpKind::Abs, v[0] - v[1]) < HUGE_VAL;
+      Val r = same || near;
+      if (nan) r = r || (un(OpKind::IsNan, v[0]) && un(OpKind::IsNan, v[1]));
+      return r;
+    })};
+  });
+}
+
+} // namespace neso::lower

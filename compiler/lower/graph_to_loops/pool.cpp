@@ -1,0 +1,188 @@
+// Pooling.
+#include <cmath>
+#include <limits>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+static Sizes spread(Sizes v, size_t n, const Sizes &otherwise) {
+  if (v.empty()) v = otherwise;
+  if (v.size() == 1) v.resize(n, v[0]);
+  return v;
+}
+
+static double lowest(DType t) {
+  if (isFloat(t)) return -HUGE_VAL;
+  switch (t) {
+  case DType::I8: return -128;
+  case DType::I16: return -32768;
+  case DType::I32: return -2147483648.0;
+  case DType::I64: return -9223372036854775808.0;
+  default: return 0;
+  }
+}
+
+/// The tensor as [N, C, spatial…], whatever leading dims it had.
+static Tensor batched(const Tensor &x, size_t spatial) { return x.sizes().size() == spatial + 1 ? unsqueeze(x, 0) : x; }
+
+static Sizes batchedSizes(const Sizes &s, size_t spatial) {
+  Sizes r = s;
+  if (s.size() == spatial + 1) r.insert(r.begin(), Expr(1));
+  return r;
+}
+
+static Tensors maxPool(OpCall &o, size_t spatial) {
+  Tensor x0 = o.t("self"), x = batched(x0, spatial);
+  Sizes kernel = spread(o.exprs("kernel_size"), spatial, {1}), stride = spread(o.exprs("stride"), spatial, kernel);
+  Sizes padding = spread(o.exprs("padding"), spatial, {0}), dilation = spread(o.exprs("dilation"), spatial, {1});
+  Sizes in(x.sizes().begin() + 2, x.sizes().end()), outSizes = batchedSizes(o.out().sizes, spatial);
+  DType acc = computeType(x.dtype());
+  bool ceil = o.flag("ceil_mode");
+  x.reused();
+  auto value = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Index j{i[0], i[1]};
+    Val ok = b.isTrue();
+    for (size_t d = 0; d < spatial; ++d) {
+      Expr e = i[d + 2] * stride[d] - padding[d] + r[d] * dilation[d];
+      if (ceil || !padding[d].isConst(0)) ok = ok && b.inRange(e, 0, in[d]);
+      j.push_back(e);
+    }
+    return b.masked(ok, [&] { return x.at(b, j); }, b.constant(acc, lowest(x.dtype())));
+  };
+  Tensor v = o.ctx.reduce(loops::ReduceKind::Max, acc, outSizes, kernel, value, x.order())[0];
+  Tensors out{reshape(cast(v, x.dtype()), o.out().sizes)};
+  if (o.outCount() < 2) return out;
+  Tensor at = o.ctx.reduce(loops::ReduceKind::ArgMax, acc, outSizes, kernel, value, x.order())[0];
+  // From the position in the window to the position in the plane.
+  Tensor flat = Tensor::lazy(o.ctx, DType::I64, outSizes, [=](BodyBuilder &b, const Index &i) {
+    Val p = at.at(b, i);
+    std::vector<Val> digits(spatial);
+    for (size_t d = spatial; d-- > 0;) {
+      Val k = b.index(kernel[d]);
+      digits[d] = d == 0 ? p : p - bin(OpKind::FloorDiv, p, k) * k;
+      p = bin(OpKind::FloorDiv, p, k);
+    }
+    Val linear = b.constantInt(DType::I64, 0);
+    for (size_t d = 0; d < spatial; ++d) {
+      Val e = b.index(i[d + 2] * stride[d] - padding[d]) + digits[d] * b.index(dilation[d]);
+      linear = linear * b.index(in[d]) + e;
+    }
+    return linear;
+  });
+  out.push_back(reshape(flat, o.out(1).sizes));
+  return out;
+}
+
+static Tensors avgPool(OpCall &o, size_t spatial) {
+  Tensor x0 = o.t("self"), x = batched(x0, spatial);
+  Sizes kernel = spread(o.exprs("kernel_size"), spatial, {1}), stride = spread(o.exprs("stride"), spatial, kernel);
+  Sizes padding = spread(o.exprs("padding"), spatial, {0});
+  Sizes in(x.sizes().begin() + 2, x.sizes().end()), outSizes = batchedSizes(o.out().sizes, spatial);
+  DType t = x.dtype(), acc = computeType(t);
+  bool ceil = o.flag("ceil_mode"), includePad = o.flag("count_include_pad", true);
+  std::optional<double> divisor;
+  if (o.has("divisor_override")) divisor = o.number("divisor_override");
+  x.reused();
+  Tensor s = o.ctx.reduce(
+      loops::ReduceKind::Sum, acc, outSizes, kernel,
+      [=](BodyBuilder &b, const Index &i, const Index &r) {
+        Index j{i[0], i[1]};
+        Val ok = b.isTrue();
+        for (size_t d = 0; d < spatial; ++d) {
+          Expr e = i[d + 2] * stride[d] - padding[d] + r[d];
+          if (ceil || !padding[d].isConst(0)) ok = ok && b.inRange(e, 0, in[d]);
+          j.push_back(e);
+        }
+        return b.masked(ok, [&] { return x.at(b, j); }, b.constant(acc, 0));
+      },
+      x.order())[0];
+  Tensor y = Tensor::lazy(o.ctx, t, outSizes, [=](BodyBuilder &b, const Index &i) {
+    Val v = s.at(b, i);
+    if (divisor) return isFloat(acc) ? v / *divisor : bin(OpKind::Div, v, *divisor);
+    Expr count = 1;
+    for (size_t d = 0; d < spatial; ++d) {
+      Expr start = i[d + 2] * stride[d] - padding[d], end = min(start + kernel[d], in[d] + padding[d]);
+      if (!ceil && (includePad || padding[d].isConst(0))) count = count * kernel[d];
+      else if (includePad) count = count * (end - start);
+      else count = count * (min(end, in[d]) - max(start, 0));
+    }
+    return isFloat(acc) ? v / b.index(count, acc) : bin(OpKind::Div, v, b.index(count, acc));
+  });
+  return {reshape(y.withOrder(x.order()), o.out().sizes)};
+}
+
+static Tensors adaptive(OpCall &o, size_t spatial, bool max) {
+  Tensor x0 = o.t("self"), x = batched(x0, spatial);
+  Sizes in(x.sizes().begin() + 2, x.sizes().end()), outSizes = batchedSizes(o.out().sizes, spatial);
+  Sizes out(outSizes.begin() + 2, outSizes.end()), window;
+  bool exact = true;
+  for (size_t d = 0; d < spatial; ++d) {
+    bool divides = out[d].isConst(1) || o.ctx.facts.provablyDivisible(in[d], out[d]);
+    exact &= divides;
+    if (divides) window.push_back(floorDiv(in[d], out[d]));
+    else window.push_back(o.ctx.facts.simplify(ceilDiv(in[d], out[d]) + 1));
+  }
+  DType t = x.dtype(), acc = computeType(t);
+  x.reused();
+  auto bounds = [=](const Index &i, size_t d) -> std::pair<Expr, Expr> {
+    return {floorDiv(i[d + 2] * in[d], out[d]), ceilDiv((i[d + 2] + 1) * in[d], out[d])};
+  };
+  auto value = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Index j{i[0], i[1]};
+    Val ok = b.isTrue();
+    for (size_t d = 0; d < spatial; ++d) {
+      auto [start, end] = bounds(i, d);
+      if (exact) {
+        j.push_back(i[d + 2] * window[d] + r[d]);
+        continue;
+      }
+      j.push_back(start + r[d]);
+      ok = ok && b.compare(OpKind::Lt, start + r[d], end);
+    }
+    return b.masked(ok, [&] { return x.at(b, j); }, b.constant(acc, max ? lowest(t) : 0.0));
+  };
+  if (max) {
+    Tensor v = o.ctx.reduce(loops::ReduceKind::Max, acc, outSizes, window, value, x.order())[0];
+    Tensor at = o.ctx.reduce(loops::ReduceKind::ArgMax, acc, outSizes, window, value, x.order())[0];
+    Tensor flat = Tensor::lazy(o.ctx, DType::I64, outSizes, [=](BodyBuilder &b, const Index &i) {
+      Val p = at.at(b, i), linear = b.constantInt(DType::I64, 0);
+      std::vector<Val> digits(spatial);
+      for (size_t d = spatial; d-- > 0;) {
+        Val k = b.index(window[d]);
+        digits[d] = d == 0 ? p : p - bin(OpKind::FloorDiv, p, k) * k;
+        p = bin(OpKind::FloorDiv, p, k);
+      }
+      for (size_t d = 0; d < spatial; ++d) linear = linear * b.index(in[d]) + b.index(bounds(i, d).first) + digits[d];
+      return linear;
+    });
+    return {reshape(cast(v, t), o.out().sizes), reshape(flat, o.outCount() > 1 ? o.out(1).sizes : o.out().sizes)};
+  }
+  Tensor s = o.ctx.reduce(loops::ReduceKind::Sum, acc, outSizes, window, value, x.order())[0];
+  Tensor y = Tensor::lazy(o.ctx, t, outSizes, [=](BodyBuilder &b, const Index &i) {
+    Expr count = 1;
+    for (size_t d = 0; d < spatial; ++d) {
+      auto [start, end] = bounds(i, d);
+      count = count * (exact ? window[d] : end - start);
+    }
+    return s.at(b, i) / b.index(count, acc);
+  });
+  return {reshape(y.withOrder(x.order()), o.out().sizes)};
+}
+
+void addPool(OpTable &t) {
+  t.add("max_pool1d.default max_pool1d_with_indices.default", [](OpCall &o) { return maxPool(o, 1); });
+  t.add("max_pool2d.default max_pool2d_with_indices.default", [](OpCall &o) { return maxPool(o, 2); });
+  t.add("max_pool3d.default max_pool3d_with_indices.default", [](OpCall &o) { return maxPool(o, 3); });
+  t.add("avg_pool1d.default", [](OpCall &o) { return avgPool(o, 1); });
+  t.add("avg_pool2d.default", [](OpCall &o) { return avgPool(o, 2); });
+  t.add("avg_pool3d.default", [](OpCall &o) { return avgPool(o, 3); });
+  t.add("adaptive_avg_pool1d.default", [](OpCall &o) { return adaptive(o, 1, false); });
+  t.add("adaptive_avg_pool2d.default _adaptive_avg_pool2d.default", [](OpCall &o) { return adaptive(o, 2, false); });
+  t.add("adaptive_avg_pool3d.default _adaptive_avg_pool3d.default", [](OpCall &o) { return adaptive(o, 3, false); });
+  t.add("adaptive_max_pool1d.default", [](OpCall &o) { return adaptive(o, 1, true); });
+  t.add("adaptive_max_pool2d.default", [](OpCall &o) { return adaptive(o, 2, true); });
+  t.add("adaptive_max_pool3d.default", [](OpCall &o) { return adaptive(o, 3, true); });
+}
+
+} // namespace neso::lower

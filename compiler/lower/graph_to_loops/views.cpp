@@ -1,0 +1,468 @@
+// View operators and copies: after functionalisation each is a value of its own, computed by index remapping.
+#include <algorithm>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+static int64_t wrap(int64_t d, int64_t rank) { return d < 0 ? d + std::max<int64_t>(rank, 1) : d; }
+
+static Tensors asIs(OpCall &o) { return {o.t("self")}; }
+static Tensors toOutSizes(OpCall &o) { return {reshape(o.t("self"), o.out().sizes)}; }
+
+/// start of a slice as ATen clamps it into [0, size].
+static Expr clampStart(const Facts &facts, Expr start, Expr size) {
+  Interval r = facts.rangeOf(start);
+  if (r.hi < 0) start = start + size;
+  return facts.simplify(min(max(start, 0), size));
+}
+
+static Tensors sliceOp(OpCall &o) {
+  Tensor x = o.t("self");
+  int64_t d = wrap(o.integer("dim", 0), x.rank());
+  Expr start = clampStart(o.ctx.facts, o.expr("start", 0), x.size(d));
+  return {slice(x, d, start, o.out().sizes[static_cast<size_t>(d)], o.expr("step", 1))};
+}
+
+static Tensors pieces(OpCall &o, const Tensor &x, int64_t d) {
+  Tensors out;
+  Expr at = 0;
+  for (size_t k = 0; k < o.outCount(); ++k) {
+    Expr n = o.out(k).sizes[static_cast<size_t>(d)];
+    out.push_back(slice(x, d, at, n));
+    at = at + n;
+  }
+  return out;
+}
+
+static Tensors splitOp(OpCall &o) {
+  Tensor x = o.t("self");
+  return pieces(o, x, wrap(o.integer("dim", 0), x.rank()));
+}
+
+static Tensors expandOp(OpCall &o) {
+  Tensor x = o.t("self");
+  return {broadcastTo(x, o.out().sizes)};
+}
+
+static Tensors diagonalOp(OpCall &o) {
+  Tensor x = o.t("self");
+  int64_t a = wrap(o.integer("dim1", 0), x.rank()), b = wrap(o.integer("dim2", 1), x.rank()), k = o.integer("offset", 0);
+  Sizes sizes = o.out().sizes;
+  size_t n = x.sizes().size();
+  return {remap(x, sizes, [a, b, k, n](const Index &i) {
+    Index j(n);
+    size_t at = 0;
+    for (size_t d = 0; d < n; ++d) {
+      if (static_cast<int64_t>(d) == a) j[d] = i.back() + (k < 0 ? -k : 0);
+      else if (static_cast<int64_t>(d) == b) j[d] = i.back() + (k > 0 ? k : 0);
+      else j[d] = i[at++];
+    }
+    return j;
+  })};
+}
+
+/// as_strided reads the storage; the operand's own strides in the model tell where its elements are.
+static Tensors asStridedOp(OpCall &o) {
+  Tensor x = o.t("self");
+  const graph::Argument *a = o.node.arg("self");
+  (void)a;
+  Sizes sizes = o.exprs("size"), strides = o.exprs("stride");
+  Expr offset = o.expr("storage_offset", 0);
+  // The operand as a flat row-major array: right when it is contiguous with offset 0, which functionalisation leaves.
+  Tensor flat = flatten(x);
+  return {remap(flat, sizes, [strides, offset](const Index &i) {
+    Expr e = offset;
+    for (size_t d = 0; d < i.size(); ++d) e = e + i[d] * strides[d];
+    return Index{e};
+  })};
+}
+
+static Tensors rollOp(OpCall &o) {
+  Tensor x = o.t("self");
+  Sizes shifts = o.exprs("shifts");
+  Dims dims = o.ints("dims");
+  Sizes shape = x.sizes();
+  Tensor y = x;
+  if (dims.empty()) {
+    y = flatten(x);
+    dims = {0};
+  }
+  for (size_t k = 0; k < dims.size(); ++k) {
+    size_t d = static_cast<size_t>(wrap(dims[k], y.rank()));
+    Expr n = y.sizes()[d], s = shifts[k];
+    if (n.isConst(0)) continue;
+    y = remap(y, y.sizes(), [d, n, s](const Index &i) {
+      Index j = i;
+      j[d] = mod(i[d] - s, n);
+      return j;
+    });
+  }
+  return {reshape(y, shape)};
+}
+
+static Tensors padOp(OpCall &o) {
+  Tensor x = o.t("self");
+  Sizes p = o.exprs("pad");
+  if (p.empty()) p = o.exprs("padding");
+  std::string mode = o.text("mode", "constant");
+  std::string target = o.node.target;
+  if (target.find("reflection_pad") != std::string::npos) mode = "reflect";
+  if (target.find("replication_pad") != std::string::npos) mode = "replicate";
+  if (target.find("circular") != std::string::npos) mode = "circular";
+  Sizes before(x.sizes().size(), Expr(0)), after = before;
+  for (size_t k = 0; k < p.size() / 2; ++k) {
+    before[before.size() - 1 - k] = p[2 * k];
+    after[after.size() - 1 - k] = p[2 * k + 1];
+  }
+  if (mode == "constant") return {pad(x, before, after, o.number("value", 0))};
+  Sizes sizes = x.sizes(), from = x.sizes();
+  for (size_t d = 0; d < sizes.size(); ++d) sizes[d] = sizes[d] + before[d] + after[d];
+  Tensor r = remap(x, sizes, [from, before, after, mode](const Index &i) {
+    Index j = i;
+    for (size_t d = 0; d < i.size(); ++d) {
+      if (before[d].isConst(0) && after[d].isConst(0)) continue;
+      Expr e = i[d] - before[d], n = from[d];
+      if (mode == "replicate") e = min(max(e, 0), n - 1);
+      else if (mode == "circular") e = mod(e, n);
+      else {
+        // |e|, then reflected at n-1.
+        Expr a = max(e, -e);
+        e = (n - 1) - max((n - 1) - a, a - (n - 1));
+      }
+      j[d] = e;
+    }
+    return j;
+  });
+  return {r};
+}
+
+static Tensor scatterSlice(const Tensor &x, const Tensor &src, int64_t d, Expr start, Expr length, Expr step) {
+  Tensor s = cast(src, x.dtype());
+  if (x.isComplex())
+    return Tensor::complex(scatterSlice(x.real(), s.real(), d, start, length, step), scatterSlice(x.imag(), s.imag(), d, start, length, step), x.dtype());
+  s = broadcastTo(s, [&] { Sizes z = x.sizes(); z[static_cast<size_t>(d)] = length; return z; }());
+  size_t k = static_cast<size_t>(d);
+  return Tensor::lazy(x.ctx(), x.dtype(), x.sizes(), [x, s, k, start, length, step](BodyBuilder &b, const Index &i) {
+    Val in = b.inRange(i[k], start, start + length * step);
+    if (!step.isConst(1)) in = in && b.compare(OpKind::Eq, mod(i[k] - start, step), 0);
+    Index j = i;
+    j[k] = floorDiv(i[k] - start, step);
+    return b.masked(in, [&] { return s.at(b, j); }, b.masked(!in, [&] { return x.at(b, i); }, b.constant(computeType(x.dtype()), 0)));
+  });
+}
+
+static Tensors unfoldOp(OpCall &o) {
+  Tensor x = o.t("self");
+  int64_t d = wrap(o.integer("dimension"), x.rank());
+  Expr step = o.expr("step", 1);
+  if (x.rank() == 0) return {remap(x, o.out().sizes, [](const Index &) { return Index{}; })};
+  size_t k = static_cast<size_t>(d);
+  return {remap(x, o.out().sizes, [k, step](const Index &i) {
+    Index j(i.begin(), i.end() - 1);
+    j[k] = i[k] * step + i.back();
+    return j;
+  })};
+}
+
+static Tensor triangle(const Tensor &x, Expr k, bool lower) {
+  if (x.isComplex()) return Tensor::complex(triangle(x.real(), k, lower), triangle(x.imag(), k, lower), x.dtype());
+  Tensor r = Tensor::lazy(x.ctx(), x.dtype(), x.sizes(), [x, k, lower](BodyBuilder &b, const Index &i) {
+    Expr row = i[i.size() - 2], col = i[i.size() - 1];
+    Val in = lower ? b.compare(OpKind::Le, col, row + k) : b.compare(OpKind::Le, row + k, col);
+    return b.masked(in, [&] { return x.at(b, i); }, b.constant(computeType(x.dtype()), 0));
+  });
+  return r.withOrder(x.order());
+}
+
+static Tensors atLeast(OpCall &o, int64_t rank) {
+  Tensors out;
+  Tensors xs = o.has("tensors") ? o.list("tensors") : Tensors{o.t("self")};
+  for (size_t k = 0; k < xs.size(); ++k) out.push_back(reshape(xs[k], o.out(k).sizes));
+  (void)rank;
+  return out;
+}
+
+void addViews(OpTable &t) {
+  t.add("alias.default clone.default contiguous.default detach.default lift_fresh_copy.default lift_fresh.default lift.default "
+        "alias_copy.default detach_copy.default view_as_real_copy.default resolve_conj.default resolve_neg.default "
+        "_conj_physical_.default dropout.default feature_dropout.default alpha_dropout.default feature_alpha_dropout.default "
+        "_reshape_copy.default _to_dense.default pin_memory.default requires_grad_.default",
+        [](OpCall &o) -> Tensors {
+          if (o.node.target.find("dropout") != std::string::npos) {
+            if (o.flag("train") && o.number("p") > 0) return o.fail("it draws random numbers in training mode");
+            return {o.t("input")};
+          }
+          return asIs(o);
+        });
+  t.add("native_dropout.default", [](OpCall &o) -> Tensors {
+    if (o.flag("train", true) && o.number("p") > 0) return o.fail("it draws random numbers in training mode");
+    Tensor x = o.t("input");
+    return {x, full(o.ctx, x.sizes(), DType::Bool, 1)};
+  });
+  t.add("view.default reshape.default _unsafe_view.default view_as.default reshape_as.default flatten.using_ints unflatten.int "
+        "view_copy.default ravel.default squeeze.default squeeze.dim squeeze.dims unsqueeze.default squeeze_copy.dims squeeze_copy.dim "
+        "squeeze_copy.default unsqueeze_copy.default _reshape_alias.default",
+        toOutSizes);
+  t.add("expand.default expand_as.default broadcast_to.default expand_copy.default", expandOp);
+  t.add("broadcast_tensors.default", [](OpCall &o) -> Tensors {
+    Tensors xs = o.list("tensors");
+    for (size_t k = 0; k < xs.size(); ++k) xs[k] = broadcastTo(xs[k], o.out(k).sizes);
+    return xs;
+  });
+  t.add("permute.default permute_copy.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    std::vector<int> dims;
+    for (int64_t d : o.ints("dims")) dims.push_back(static_cast<int>(wrap(d, x.rank())));
+    return {permute(x, dims)};
+  });
+  t.add("transpose.int transpose_copy.int swapaxes.default swapdims.default", [](OpCall &o) -> Tensors {
+    if (o.has("axis0")) return {transpose(o.t("self"), o.integer("axis0"), o.integer("axis1"))};
+    return {transpose(o.t("self"), o.integer("dim0"), o.integer("dim1"))};
+  });
+  t.add("t.default numpy_T.default t_copy.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    std::vector<int> dims;
+    for (int64_t d = x.rank(); d-- > 0;) dims.push_back(static_cast<int>(d));
+    return {permute(x, dims)};
+  });
+  t.add("mT.default mH.default adjoint.default matrix_H.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (x.isComplex()) return {transpose(Tensor::complex(x.real(), neg(x.imag()), x.dtype()), -1, -2)};
+    return {transpose(x, -1, -2)};
+  });
+  t.add("movedim.int movedim.intlist moveaxis.int moveaxis.intlist", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    Dims from = o.ints("source"), to = o.ints("destination");
+    std::vector<int> dims(x.sizes().size(), -1);
+    std::vector<char> used(x.sizes().size(), 0);
+    for (size_t k = 0; k < from.size(); ++k) {
+      dims[static_cast<size_t>(wrap(to[k], x.rank()))] = static_cast<int>(wrap(from[k], x.rank()));
+      used[static_cast<size_t>(wrap(from[k], x.rank()))] = 1;
+    }
+    size_t next = 0;
+    for (int &d : dims) {
+      if (d >= 0) continue;
+      while (used[next]) ++next;
+      d = static_cast<int>(next++);
+    }
+    return {permute(x, dims)};
+  });
+  t.add("slice.Tensor slice_copy.Tensor", sliceOp);
+  t.add("narrow.default narrow_copy.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    int64_t d = wrap(o.integer("dim"), x.rank());
+    return {slice(x, d, clampStart(o.ctx.facts, o.expr("start"), x.size(d)), o.expr("length"))};
+  });
+  t.add("select.int select_copy.int", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    int64_t d = wrap(o.integer("dim"), x.rank());
+    Expr i = o.expr("index");
+    if (o.ctx.facts.rangeOf(i).hi < 0) i = i + x.size(d);
+    return {select(x, d, i)};
+  });
+  t.add("split.Tensor split.sizes split_with_sizes.default split_with_sizes_copy.default split_copy.Tensor chunk.default "
+        "unsafe_split.Tensor unsafe_split_with_sizes.default unsafe_chunk.default tensor_split.sections tensor_split.indices",
+        splitOp);
+  t.add("hsplit.int hsplit.array", [](OpCall &o) -> Tensors { Tensor x = o.t("self"); return pieces(o, x, x.rank() == 1 ? 0 : 1); });
+  t.add("vsplit.int vsplit.array", [](OpCall &o) -> Tensors { return pieces(o, o.t("self"), 0); });
+  t.add("dsplit.int dsplit.array", [](OpCall &o) -> Tensors { return pieces(o, o.t("self"), 2); });
+  t.add("unbind.int unbind_copy.int", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    Tensors out;
+    for (size_t k = 0; k < o.outCount(); ++k) out.push_back(select(x, o.integer("dim", 0), static_cast<int64_t>(k)));
+    return out;
+  });
+  t.add("cat.default concat.default concatenate.default", [](OpCall &o) -> Tensors { return {concat(o.list("tensors"), o.integer("dim", 0))}; });
+  t.add("stack.default", [](OpCall &o) -> Tensors {
+    Tensors xs = o.list("tensors");
+    int64_t d = o.integer("dim", 0);
+    if (d < 0) d += xs[0].rank() + 1;
+    for (Tensor &x : xs) x = unsqueeze(x, d);
+    return {concat(xs, d)};
+  });
+  t.add("hstack.default vstack.default dstack.default column_stack.default row_stack.default", [](OpCall &o) -> Tensors {
+    Tensors xs = o.list("tensors");
+    const std::string &n = o.node.target;
+    int64_t d = 0;
+    for (Tensor &x : xs) {
+      if (n.find("dstack") != std::string::npos) {
+        d = 2;
+        if (x.rank() == 0) x = reshape(x, {1});
+        if (x.rank() == 1) x = unsqueeze(x, 0);
+        if (x.rank() == 2) x = unsqueeze(x, 2);
+      } else if (n.find("vstack") != std::string::npos || n.find("row_stack") != std::string::npos) {
+        if (x.rank() == 0) x = reshape(x, {1});
+        if (x.rank() == 1) x = unsqueeze(x, 0);
+      } else if (n.find("column") != std::string::npos) {
+        d = 1;
+        if (x.rank() <= 1) x = reshape(x, {x.numel(), 1});
+      } else {
+        if (x.rank() == 0) x = reshape(x, {1});
+        d = x.rank() == 1 ? 0 : 1;
+      }
+    }
+    return {concat(xs, d)};
+  });
+  t.add("repeat.default tile.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    Sizes times = o.exprs(o.has("repeats") ? "repeats" : "dims");
+    while (times.size() < x.sizes().size()) times.insert(times.begin(), Expr(1));
+    return {repeat(x, times)};
+  });
+  t.add("repeat_interleave.self_int", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    Expr n = o.expr("repeats");
+    int64_t d = 0;
+    if (o.has("dim")) d = wrap(o.integer("dim"), x.rank());
+    else x = flatten(x);
+    Sizes sizes = x.sizes();
+    size_t k = static_cast<size_t>(d);
+    sizes[k] = sizes[k] * n;
+    return {remap(x, sizes, [k, n](const Index &i) {
+      Index j = i;
+      j[k] = floorDiv(i[k], n);
+      return j;
+    })};
+  });
+  t.add("flip.default", [](OpCall &o) -> Tensors { return {flip(o.t("self"), o.ints("dims"))}; });
+  t.add("fliplr.default", [](OpCall &o) -> Tensors { return {flip(o.t("self"), {1})}; });
+  t.add("flipud.default", [](OpCall &o) -> Tensors { return {flip(o.t("self"), {0})}; });
+  t.add("rot90.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    Dims dims = o.ints("dims");
+    int64_t k = ((o.integer("k", 1) % 4) + 4) % 4;
+    if (k == 1) return {transpose(flip(x, {dims[1]}), dims[0], dims[1])};
+    if (k == 2) return {flip(x, dims)};
+    if (k == 3) return {transpose(flip(x, {dims[0]}), dims[0], dims[1])};
+    return {x};
+  });
+  t.add("roll.default", rollOp);
+  t.add("diagonal.default diagonal_copy.default linalg_diagonal.default", diagonalOp);
+  t.add("as_strided.default as_strided_copy.default", asStridedOp);
+  t.add("unfold.default unfold_copy.default", unfoldOp);
+  t.add("constant_pad_nd.default pad.default reflection_pad1d.default reflection_pad2d.default reflection_pad3d.default "
+        "replication_pad1d.default replication_pad2d.default replication_pad3d.default _pad_circular.default",
+        padOp);
+  t.add("slice_scatter.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), s = o.t("src");
+    int64_t d = wrap(o.integer("dim", 0), x.rank());
+    Expr n = s.size(d);
+    Expr start = clampStart(o.ctx.facts, o.expr("start", 0), x.size(d));
+    return {scatterSlice(x, s, d, start, n, o.expr("step", 1))};
+  });
+  t.add("select_scatter.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    int64_t d = wrap(o.integer("dim"), x.rank());
+    Expr i = o.expr("index");
+    if (o.ctx.facts.rangeOf(i).hi < 0) i = i + x.size(d);
+    return {scatterSlice(x, unsqueeze(o.t("src"), d), d, i, 1, 1)};
+  });
+  t.add("diagonal_scatter.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), s = cast(o.t("src"), x.dtype());
+    int64_t a = wrap(o.integer("dim1", 0), x.rank()), c = wrap(o.integer("dim2", 1), x.rank()), k = o.integer("offset", 0);
+    if (x.isComplex()) return o.fail("complex numbers are not supported here");
+    return {Tensor::lazy(o.ctx, x.dtype(), x.sizes(), [x, s, a, c, k](BodyBuilder &b, const Index &i) {
+      Val in = b.compare(OpKind::Eq, i[static_cast<size_t>(a)] + k, i[static_cast<size_t>(c)]);
+      Index j;
+      for (size_t d = 0; d < i.size(); ++d)
+        if (static_cast<int64_t>(d) != a && static_cast<int64_t>(d) != c) j.push_back(i[d]);
+      j.push_back(k >= 0 ? i[static_cast<size_t>(a)] : i[static_cast<size_t>(c)]);
+      return b.masked(in, [&] { return s.at(b, j); }, x.at(b, i));
+    })};
+  });
+  t.add("as_strided_scatter.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), s = cast(o.t("src"), x.dtype());
+    if (x.isComplex()) return o.fail("complex numbers are not supported here");
+    Sizes strides = o.exprs("stride");
+    Expr offset = o.expr("storage_offset", 0);
+    Strided w = o.ctx.allocate(x.dtype(), x.sizes());
+    o.ctx.store(x, w);
+    o.ctx.store(s, {w.buffer, w.dtype, strides, offset});
+    return {Tensor::strided(o.ctx, x.dtype(), x.sizes(), w)};
+  });
+  t.add("tril.default", [](OpCall &o) -> Tensors { return {triangle(o.t("self"), o.expr("diagonal", 0), true)}; });
+  t.add("triu.default", [](OpCall &o) -> Tensors { return {triangle(o.t("self"), o.expr("diagonal", 0), false)}; });
+  t.add("diag_embed.default diag.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (x.isComplex()) return o.fail("complex numbers are not supported here");
+    bool diag = o.node.target == "aten.diag.default";
+    int64_t k = o.integer(diag ? "diagonal" : "offset", 0);
+    int64_t rank = x.rank() + 1, a = wrap(o.integer("dim1", -2), rank), c = wrap(o.integer("dim2", -1), rank);
+    if (diag && x.rank() == 2)
+      return {remap(x, o.out().sizes, [k](const Index &i) { return Index{i[0] + (k < 0 ? -k : 0), i[0] + (k > 0 ? k : 0)}; })};
+    return {Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [x, a, c, k](BodyBuilder &b, const Index &i) {
+      Expr row = i[static_cast<size_t>(a)], col = i[static_cast<size_t>(c)];
+      Val in = b.compare(OpKind::Eq, row + k, col);
+      Index j;
+      for (size_t d = 0; d < i.size(); ++d)
+        if (static_cast<int64_t>(d) != a && static_cast<int64_t>(d) != c) j.push_back(i[d]);
+      j.push_back(k >= 0 ? row : col);
+      return b.masked(in, [&] { return x.at(b, j); }, b.constant(computeType(x.dtype()), 0));
+    })};
+  });
+  t.add("pixel_shuffle.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    Expr r = o.expr("upscale_factor");
+    size_t n = x.sizes().size();
+    return {remap(x, o.out().sizes, [n, r](const Index &i) {
+      Index j = i;
+      j[n - 1] = floorDiv(i[n - 1], r);
+      j[n - 2] = floorDiv(i[n - 2], r);
+      j[n - 3] = i[n - 3] * r * r + mod(i[n - 2], r) * r + mod(i[n - 1], r);
+      return j;
+    })};
+  });
+  t.add("pixel_unshuffle.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    Expr r = o.expr("downscale_factor");
+    size_t n = x.sizes().size();
+    return {remap(x, o.out().sizes, [n, r](const Index &i) {
+      Index j = i;
+      j[n - 3] = floorDiv(i[n - 3], r * r);
+      j[n - 2] = i[n - 2] * r + mod(floorDiv(i[n - 3], r), r);
+      j[n - 1] = i[n - 1] * r + mod(i[n - 3], r);
+      return j;
+    })};
+  });
+  t.add("channel_shuffle.default native_channel_shuffle.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    Expr g = o.expr("groups"), per = floorDiv(x.sizes()[1], g);
+    return {remap(x, x.sizes(), [g, per](const Index &i) {
+      Index j = i;
+      j[1] = mod(i[1], g) * per + floorDiv(i[1], g);
+      return j;
+    })};
+  });
+  t.add("atleast_1d.default atleast_1d.Sequence atleast_2d.default atleast_2d.Sequence atleast_3d.default atleast_3d.Sequence",
+        [](OpCall &o) -> Tensors { return atLeast(o, 0); });
+  t.add("meshgrid.default meshgrid.indexing", [](OpCall &o) -> Tensors {
+    Tensors xs = o.list("tensors"), out;
+    bool xy = o.text("indexing", "ij") == "xy" && xs.size() >= 2;
+    for (size_t k = 0; k < xs.size(); ++k) {
+      size_t d = xy && k < 2 ? 1 - k : k;
+      Tensor x = reshape(xs[k], {xs[k].numel()});
+      out.push_back(remap(x, o.out(k).sizes, [d](const Index &i) { return Index{i[d]}; }));
+    }
+    return out;
+  });
+  t.add("block_diag.default", [](OpCall &o) -> Tensors {
+    Tensors xs = o.list("tensors");
+    DType d = resultType(xs);
+    Expr rows = 0, cols = 0;
+    for (Tensor &x : xs) {
+      x = cast(x.rank() == 2 ? x : reshape(x, x.rank() == 1 ? Sizes{1, x.numel()} : Sizes{1, 1}), d);
+      rows = rows + x.sizes()[0];
+      cols = cols + x.sizes()[1];
+    }
+    Expr r = 0, c = 0;
+    Tensors rowsOf;
+    for (Tensor &x : xs) {
+      rowsOf.push_back(pad(x, {Expr(0), c}, {Expr(0), cols - c - x.sizes()[1]}, 0));
+      c = c + x.sizes()[1];
+    }
+    return {concat(rowsOf, 0)};
+  });
+}
+
+} // namespace neso::lower
