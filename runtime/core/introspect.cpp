@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "core/model.h"
+#include "core/sizes.h"
 
 using namespace neso_rt;
 
@@ -11,6 +12,19 @@ neso_status bad_index(const char *what, int32_t index, size_t count) {
 }
 bool inside(int32_t index, size_t count) { return index >= 0 && size_t(index) < count; }
 const char *text(const flatbuffers::String *s) { return s ? s->c_str() : ""; }
+
+int64_t preferred_size(const plan &p, const fbs::InputDim &dim, const char *const *names, const int64_t *values, size_t count) {
+  int64_t guess = dim.min() > 2 ? dim.min() : 2;
+  if (guess > dim.max()) guess = dim.max();
+  for (uint32_t s = 0; p.root->symbols() && s < p.root->symbols()->size(); ++s) {
+    const fbs::Symbol *row = p.root->symbols()->Get(s);
+    if (row->slot() != dim.define()) continue;
+    for (size_t i = 0; i < count; ++i)
+      if (strcmp(text(row->name()), names[i]) == 0) return values[i];
+    if (row->hint() >= dim.min() && row->hint() <= dim.max() && row->hint() > 0) return row->hint();
+  }
+  return guess;
+}
 } // namespace
 
 extern "C" {
@@ -79,6 +93,31 @@ neso_status neso_model_symbol(const neso_model *m, int32_t index, neso_symbol_in
   if (!inside(index, count)) return bad_index("symbol", index, count);
   const fbs::Symbol *row = m->plan.root->symbols()->Get(uint32_t(index));
   *out = {text(row->name()), row->min(), row->max(), row->hint()};
+  return NESO_OK;
+}
+
+neso_status neso_model_solve_sizes(const neso_model *m, const char *const *names, const int64_t *values, size_t count, int64_t *out) {
+  const plan &p = m->plan;
+  array<int64_t> slots;
+  NESO_TRY(slots.resize(size_t(p.slot_count)));
+  for (int32_t i = 0; i < p.slot_constants; ++i) slots[i] = p.root->slot_constants()->Get(uint32_t(i));
+  for (size_t i = 0; i < count; ++i) {
+    bool known = false;
+    for (uint32_t s = 0; p.root->symbols() && s < p.root->symbols()->size(); ++s) known |= strcmp(text(p.root->symbols()->Get(s)->name()), names[i]) == 0;
+    if (!known) return fail(NESO_NO_SUCH_NAME, "the model has no size named '%s'", names[i]);
+  }
+  for (const plan_input &in : p.inputs)
+    for (const fbs::InputDim &dim : in.dims)
+      if (dim.define() >= 0) slots[dim.define()] = preferred_size(p, dim, names, values, count);
+  // A size such as 2 * s0 + 1 has no name; one round replaces its first guess by the nearest value that its equation allows.
+  for (int round = 0; round < 2; ++round) {
+    NESO_TRY(eval_sizes(p.size_program.data + p.prologue_begin, p.size_program.data + p.prologue_end, slots.data()));
+    for (const plan_input &in : p.inputs)
+      for (const fbs::InputDim &dim : in.dims)
+        if (dim.define() >= 0 && dim.equal() >= 0) slots[dim.define()] = slots[dim.equal()];
+  }
+  for (const plan_input &in : p.inputs)
+    for (const fbs::InputDim &dim : in.dims) *out++ = dim.define() >= 0 ? slots[dim.define()] : dim.equal() >= 0 ? slots[dim.equal()] : dim.min();
   return NESO_OK;
 }
 

@@ -167,6 +167,11 @@ typedef struct neso_symbol_info {
 NESO_API int32_t neso_model_symbol_count(const neso_model *model);
 NESO_API neso_status neso_model_symbol(const neso_model *model, int32_t index, neso_symbol_info *out_info);
 
+/* The sizes that all inputs take when the named sizes have the given values: for making inputs. Sizes that are not named take their hint,
+ * else the least value of their range that is at least 2. out_sizes: the dimensions of all inputs, one input after the other. */
+NESO_API neso_status neso_model_solve_sizes(const neso_model *model, const char *const *names, const int64_t *values, size_t count,
+                                            int64_t *out_sizes);
+
 /* Keys "model", "producer", "in_spec", "out_spec" (PyTorch's serialised tree specs) and what the user gave; NULL: no such key. */
 NESO_API const char *neso_model_metadata(const neso_model *model, const char *key);
 /* The user's keys in order; NULL past the last. */

@@ -1,0 +1,46 @@
+// Opening what a verb is given: a package, or a .pt2 that is compiled in memory first; and its inputs, from files or made at random.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/diagnostics.h"
+#include "neso/neso.h"
+#include "tensor_file.h"
+
+namespace neso::cli {
+
+/// A model of the runtime with the bytes that it was made from. Move-only through unique_ptr semantics of its members.
+class OpenModel {
+public:
+  OpenModel() = default;
+  OpenModel(const OpenModel &) = delete;
+  OpenModel &operator=(const OpenModel &) = delete;
+  ~OpenModel() { neso_model_free(model_); }
+  /// Opens the package at `path`. `check` as in neso.h. On failure the error is already of the runtime: see status().
+  Status open(const std::string &path, neso_check check);
+  const neso_model *get() const { return model_; }
+
+private:
+  std::string bytes_;
+  neso_model *model_ = nullptr;
+};
+
+/// A status of the runtime as an Error that carries its code.
+Error runtimeError(neso_status status);
+
+/// What the model takes, for messages: "0 ('x'), 1 ('mask')".
+std::string inputList(const neso_model *model);
+
+/// One tensor for each input of the model, in order; an absent one (None, text, a value that the export fixed) has no storage.
+Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const std::vector<std::string> &files);
+
+/// Random inputs inside the exported ranges. dims: "s0=17". Floats are normal, integers and bools 0 or 1.
+Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t seed, const std::vector<std::string> &dims);
+
+/// Views for neso_run; `inputs` must outlive them.
+std::vector<neso_tensor> tensorViews(const std::vector<HostTensor> &inputs);
+
+/// Only "cpu" so far.
+Status checkDevice(const std::string &device);
+
+} // namespace neso::cli

@@ -1,0 +1,237 @@
+#include "tensor_file.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <simdjson.h>
+
+#include "base/atomic_file.h"
+
+namespace neso::cli {
+namespace {
+constexpr int64_t kMaxElements = int64_t(1) << 46;
+
+Error malformed(const std::string &path, const std::string &why) { return fail(Diag::TensorFileMalformed, {}, path, why); }
+
+Result<std::string> readAll(const std::string &path) {
+  std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) return fail(Diag::FileUnreadable, {}, path, std::strerror(errno));
+  std::string out;
+  char chunk[1 << 16];
+  while (size_t n = std::fread(chunk, 1, sizeof chunk, file.get())) out.append(chunk, n);
+  if (std::ferror(file.get())) return fail(Diag::FileUnreadable, {}, path, std::strerror(errno));
+  return out;
+}
+
+bool endsWith(const std::string &text, std::string_view end) { return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0; }
+
+std::optional<DType> dtypeOfSafetensors(std::string_view text) {
+  for (int i = 0; i < kDTypeCount && !text.empty(); ++i)
+    if (safetensorsName(static_cast<DType>(i)) == text) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
+Status fillFrom(HostTensor &t, const std::string &path, const char *bytes, size_t size) {
+  int64_t n = elementCount(t.sizes);
+  if (n < 0 || static_cast<size_t>(n) * static_cast<size_t>(itemSize(t.dtype)) != size) return malformed(path, fmt::format("tensor '{}' has {} bytes, which its shape and dtype do not ask for", t.name, size));
+  t.allocate();
+  if (size) std::memcpy(t.data(), bytes, size);
+  return Status::ok();
+}
+
+// One entry of the header: {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}.
+Result<HostTensor> readEntry(const std::string &path, std::string_view name, simdjson::dom::element entry, const char *data, size_t dataSize) {
+  HostTensor t;
+  t.name = std::string(name);
+  std::string_view dtype;
+  simdjson::dom::array shape, offsets;
+  if (entry["dtype"].get(dtype) || entry["shape"].get(shape) || entry["data_offsets"].get(offsets)) return malformed(path, fmt::format("the entry of tensor '{}' lacks dtype, shape or data_offsets", name));
+  std::optional<DType> known = dtypeOfSafetensors(dtype);
+  if (!known) return malformed(path, fmt::format("tensor '{}' has dtype '{}', which Neso does not know", name, dtype));
+  t.dtype = *known;
+  for (simdjson::dom::element e : shape) {
+    int64_t size;
+    if (e.get(size) || size < 0) return malformed(path, fmt::format("tensor '{}' has a size that is no natural number", name));
+    t.sizes.push_back(size);
+  }
+  uint64_t range[2], count = 0;
+  for (simdjson::dom::element e : offsets)
+    if (count >= 2 || e.get(range[count++])) return malformed(path, fmt::format("tensor '{}' has wrong data_offsets", name));
+  if (count != 2 || range[0] > range[1] || range[1] > dataSize) return malformed(path, fmt::format("tensor '{}' lies outside the file", name));
+  if (Status s = fillFrom(t, path, data + range[0], range[1] - range[0]); !s) return s.takeError();
+  return t;
+}
+
+Result<std::vector<HostTensor>> readSafetensors(const std::string &path, const std::string &file) {
+  uint64_t header = 0;
+  if (file.size() < 8) return malformed(path, "it is shorter than its header");
+  std::memcpy(&header, file.data(), 8);
+  if (header > file.size() - 8) return malformed(path, "its header reaches past its end");
+  simdjson::dom::parser parser;
+  simdjson::dom::object root;
+  if (auto error = parser.parse(simdjson::padded_string(file.data() + 8, header)).get(root)) return malformed(path, fmt::format("its header is no JSON object ({})", simdjson::error_message(error)));
+  std::vector<HostTensor> out;
+  const char *data = file.data() + 8 + header;
+  size_t dataSize = file.size() - 8 - header;
+  for (simdjson::dom::key_value_pair field : root) {
+    if (field.key == "__metadata__") continue;
+    Result<HostTensor> t = readEntry(path, field.key, field.value, data, dataSize);
+    if (!t) return t.takeError();
+    out.push_back(std::move(*t));
+  }
+  return out;
+}
+
+// ---- .npy
+
+// The value of a key in the header's Python dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+std::string npyField(const std::string &header, const std::string &key) {
+  size_t at = header.find("'" + key + "'");
+  if (at == std::string::npos) return "";
+  at = header.find(':', at);
+  if (at == std::string::npos) return "";
+  ++at;
+  while (at < header.size() && header[at] == ' ') ++at;
+  if (at < header.size() && header[at] == '(') {
+    size_t end = header.find(')', at);
+    return end == std::string::npos ? "" : header.substr(at, end - at + 1);
+  }
+  size_t end = header.find_first_of(",}", at);
+  return end == std::string::npos ? "" : header.substr(at, end - at);
+}
+
+std::optional<DType> dtypeOfNpy(const std::string &descr) {
+  static const std::map<std::string, DType> known = {{"b1", DType::Bool}, {"u1", DType::U8}, {"u2", DType::U16}, {"u4", DType::U32}, {"u8", DType::U64}, {"i1", DType::I8}, {"i2", DType::I16},
+                                                     {"i4", DType::I32}, {"i8", DType::I64}, {"f2", DType::F16}, {"f4", DType::F32}, {"f8", DType::F64}, {"c8", DType::C64}, {"c16", DType::C128},
+                                                     {"V2", DType::BF16}}; // NumPy has no bfloat16; its bytes come as void
+  if (descr.size() < 4 || descr.front() != '\'' || descr.back() != '\'') return std::nullopt;
+  char order = descr[1];
+  if (order == '>') return std::nullopt;
+  auto it = known.find(descr.substr(order == '<' || order == '|' || order == '=' ? 2 : 1, descr.size() - (order == '<' || order == '|' || order == '=' ? 3 : 2)));
+  return it == known.end() ? std::nullopt : std::optional<DType>(it->second);
+}
+
+// Column-major bytes to row-major ones.
+void transposeFrom(HostTensor &t, const char *bytes) {
+  size_t item = static_cast<size_t>(itemSize(t.dtype)), rank = t.sizes.size();
+  std::vector<int64_t> index(rank);
+  for (size_t i = 0, n = t.bytes / item; i < n; ++i) {
+    size_t from = 0, stride = 1;
+    for (size_t d = 0; d < rank; ++d) {
+      from += static_cast<size_t>(index[d]) * stride;
+      stride *= static_cast<size_t>(t.sizes[d]);
+    }
+    std::memcpy(t.data() + i * item, bytes + from * item, item);
+    for (size_t d = rank; d-- > 0;) {
+      if (++index[d] < t.sizes[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+Result<HostTensor> readNpy(const std::string &path, const std::string &file) {
+  if (file.size() < 10 || file.compare(0, 6, "\x93NUMPY") != 0) return malformed(path, "it does not start as a .npy file does");
+  size_t start = file[6] == 1 ? 10 : 12, length = 0;
+  if (file.size() < start) return malformed(path, "it is shorter than its header");
+  for (size_t i = 8; i < start; ++i) length |= static_cast<size_t>(static_cast<uint8_t>(file[i])) << (8 * (i - 8));
+  if (length > file.size() - start) return malformed(path, "its header reaches past its end");
+  std::string header = file.substr(start, length), descr = npyField(header, "descr"), shape = npyField(header, "shape");
+  std::optional<DType> dtype = dtypeOfNpy(descr);
+  if (!dtype) return malformed(path, fmt::format("its dtype {} is not one that Neso knows (little-endian bool, integers, floats, complex)", descr));
+  if (shape.empty()) return malformed(path, "its header gives no shape");
+  HostTensor t;
+  t.dtype = *dtype;
+  for (size_t at = 1; at < shape.size();) {
+    size_t end = shape.find_first_of(",)", at);
+    std::string number = shape.substr(at, end - at);
+    if (number.find_first_of("0123456789") != std::string::npos) t.sizes.push_back(std::strtoll(number.c_str(), nullptr, 10));
+    at = end == std::string::npos ? shape.size() : end + 1;
+  }
+  const char *data = file.data() + start + length;
+  if (Status s = fillFrom(t, path, data, file.size() - start - length); !s) return s.takeError();
+  if (npyField(header, "fortran_order").find("True") == 0 && t.sizes.size() > 1) transposeFrom(t, data);
+  return t;
+}
+} // namespace
+
+void HostTensor::allocate() {
+  bytes = static_cast<size_t>(elementCount(sizes)) * static_cast<size_t>(itemSize(dtype));
+  size_t rounded = (bytes + 64) / 64 * 64;
+  storage.reset(static_cast<uint8_t *>(std::aligned_alloc(64, rounded)), std::free);
+  NESO_CHECK(storage != nullptr, "out of memory for a tensor");
+  std::memset(storage.get(), 0, rounded);
+}
+
+int64_t elementCount(const std::vector<int64_t> &sizes) {
+  int64_t n = 1;
+  bool empty = false;
+  for (int64_t s : sizes) {
+    if (s < 0) return -1;
+    if (s == 0) empty = true;
+    else if (__builtin_mul_overflow(n, s, &n) || n > kMaxElements) return -1;
+  }
+  return empty ? 0 : n;
+}
+
+Result<std::vector<HostTensor>> readTensorFile(const std::string &path) {
+  Result<std::string> file = readAll(path);
+  if (!file) return file.takeError();
+  if (endsWith(path, ".npy")) {
+    Result<HostTensor> t = readNpy(path, *file);
+    if (!t) return t.takeError();
+    std::vector<HostTensor> out;
+    out.push_back(std::move(*t));
+    return out;
+  }
+  if (endsWith(path, ".safetensors")) return readSafetensors(path, *file);
+  return malformed(path, "its name ends neither in .safetensors nor in .npy");
+}
+
+Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &tensors, const std::map<std::string, std::string> &metadata) {
+  std::string header = "{";
+  if (!metadata.empty()) {
+    header += "\"__metadata__\":{";
+    const char *joint = "";
+    for (const auto &[key, value] : metadata) {
+      header += joint + jsonString(key) + ":" + jsonString(value);
+      joint = ",";
+    }
+    header += "},";
+  }
+  size_t at = 0;
+  for (const HostTensor &t : tensors) {
+    bool pair = t.dtype == DType::C128 || t.dtype == DType::C32;
+    std::string shape;
+    for (int64_t s : t.sizes) shape += fmt::format("{}{}", shape.empty() ? "" : ",", s);
+    if (pair) shape += shape.empty() ? "2" : ",2";
+    header += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}},", jsonString(t.name), safetensorsName(pair ? toReal(t.dtype) : t.dtype), shape, at, at + t.bytes);
+    at += t.bytes;
+  }
+  if (header.back() == ',') header.pop_back();
+  header += "}";
+  // Readers want the data aligned to 8; blanks are allowed at the end of the header.
+  while (header.size() % 8) header += ' ';
+  uint64_t length = header.size();
+  AtomicFile file;
+  if (Status s = file.open(path); !s) return s;
+  if (Status s = file.write(&length, 8); !s) return s;
+  if (Status s = file.write(header.data(), header.size()); !s) return s;
+  for (const HostTensor &t : tensors)
+    if (Status s = file.write(t.data(), t.bytes); !s) return s;
+  return file.commit();
+}
+
+std::string jsonString(const std::string &text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += fmt::format("\\{}", c);
+    else if (c == '\n') out += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20) out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else out += c;
+  }
+  return out + "\"";
+}
+
+} // namespace neso::cli

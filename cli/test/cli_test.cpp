@@ -1,0 +1,216 @@
+// The command line on packages made here: files in, files out, exit codes, messages. Expected values are worked out by hand.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic_file.h"
+#include "package/package.h"
+#include "tensor_file.h"
+
+using namespace neso;
+using namespace neso::cli;
+
+namespace {
+std::string slurp(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream s;
+  s << file.rdbuf();
+  return s.str();
+}
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+// A fresh folder for each test, and the program's answers in it.
+class Cli : public testing::Test {
+protected:
+  std::string dir;
+  void SetUp() override {
+    char name[] = "/tmp/neso_cli_XXXXXX";
+    dir = std::string(mkdtemp(name)) + "/";
+  }
+  void TearDown() override { std::system(("rm -rf " + dir).c_str()); }
+  Outcome neso(const std::string &arguments) {
+    int raw = std::system(fmt::format("{}/bin/neso {} >{}out 2>{}err", NESO_BINARY_DIR, arguments, dir, dir).c_str());
+    return {WEXITSTATUS(raw), slurp(dir + "out"), slurp(dir + "err")};
+  }
+  void write(const std::string &name, const std::string &bytes) { ASSERT_TRUE(static_cast<bool>(writeFileAtomically(dir + name, bytes))); }
+  HostTensor tensor(const std::string &name, std::vector<int64_t> sizes, std::vector<float> data) {
+    HostTensor t;
+    t.name = name;
+    t.sizes = std::move(sizes);
+    t.allocate();
+    std::memcpy(t.data(), data.data(), t.bytes);
+    return t;
+  }
+  void save(const std::string &name, const std::vector<HostTensor> &tensors) { ASSERT_TRUE(static_cast<bool>(writeSafetensors(dir + name, tensors, {}))); }
+  std::map<std::string, std::vector<float>> load(const std::string &name) {
+    Result<std::vector<HostTensor>> tensors = readTensorFile(dir + name);
+    EXPECT_TRUE(static_cast<bool>(tensors)) << (tensors ? "" : tensors.error().str());
+    std::map<std::string, std::vector<float>> out;
+    if (tensors)
+      for (HostTensor &t : *tensors) out[t.name] = {reinterpret_cast<float *>(t.data()), reinterpret_cast<float *>(t.data() + t.bytes)};
+    return out;
+  }
+  // y = x + w with x [s0], s0 in [2, 8]; state (a buffer) and z, the second input, are doubled in place.
+  void makePackage(const std::string &name, float first = 1) {
+    plan::Plan p;
+    Expr s0 = symbol("s0");
+    p.program.name = "tiny";
+    p.program.facts.setRange("s0", {2, 8});
+    std::vector<float> w(8, 10), state{1, 2};
+    w[0] = first;
+    auto buffer = [&](const std::string &n, loops::Buffer::Kind kind, Expr elements, int64_t index, plan::Placement::Where where, bool mutated) {
+      loops::BufferId id(static_cast<int64_t>(p.program.buffers.size()));
+      p.program.buffers.push_back({id, n, DType::F32, kind, elements, index, mutated});
+      plan::Placement place{where};
+      place.output = where == plan::Placement::Where::Output ? 0 : -1;
+      p.placements.push_back(place);
+      return id;
+    };
+    using Where = plan::Placement::Where;
+    auto x = buffer("x", loops::Buffer::Kind::Input, s0, 0, Where::Input, false), z = buffer("z", loops::Buffer::Kind::Input, 2, 1, Where::Input, true);
+    auto wb = buffer("w", loops::Buffer::Kind::Constant, 8, 0, Where::Constant, false), sb = buffer("state", loops::Buffer::Kind::Constant, 2, 1, Where::Constant, true);
+    auto y = buffer("y", loops::Buffer::Kind::Temp, s0, -1, Where::Output, false);
+    p.program.constants.push_back({"layer.w", DType::F32, reinterpret_cast<uint8_t *>(w.data()), 32, -1, false, nullptr});
+    p.program.constants.push_back({"state", DType::F32, reinterpret_cast<uint8_t *>(state.data()), 8, -1, true, nullptr});
+    for (auto [n, id, size] : {std::tuple{"x", x, s0}, std::tuple{"z", z, Expr(2)}}) {
+      loops::ProgramInput in;
+      in.name = n;
+      in.sizes = {size};
+      in.buffer = id;
+      p.program.inputs.push_back(in);
+    }
+    loops::ProgramOutput out;
+    out.buffer = y;
+    out.sizes = {s0};
+    p.program.outputs.push_back(out);
+    auto launch = [&](const std::string &function, std::vector<loops::BufferId> buffers, Expr grid) {
+      plan::Kernel k;
+      k.id = plan::KernelId(static_cast<int64_t>(p.kernels.size()));
+      k.name = function + std::to_string(p.kernels.size());
+      k.function = function;
+      k.grid = {grid, 1, 1};
+      for (loops::BufferId b : buffers) k.args.emplace_back().buffer = b;
+      p.kernels.push_back(k);
+      p.steps.push_back(plan::Launch{k.id});
+    };
+    launch("test_add", {x, wb, y}, s0);
+    launch("test_double", {z}, 2);
+    launch("test_double", {sb}, 2);
+    CompiledCode code;
+    code.target = "x86-64";
+    std::string image = slurp(NESO_BINARY_DIR "/lib/libneso_test_kernels.so");
+    code.image.assign(image.begin(), image.end());
+    code.functions = {{"test_add", "test_add", 0, 0, 0, 0}, {"test_double", "test_double", 0, 0, 0, 0}};
+    Status s = writePackage({&p, {}, {code}, {{"license", "none"}}}, dir + name);
+    ASSERT_TRUE(static_cast<bool>(s)) << s.error().str();
+  }
+  void makeInputs() { save("in.safetensors", {tensor("x", {3}, {1, 2, 3}), tensor("1", {2}, {5, 6})}); }
+};
+} // namespace
+
+TEST_F(Cli, RunWritesOutputsAndWhatTheModelMutates) {
+  makePackage("m.neso");
+  makeInputs();
+  Outcome o = neso(fmt::format("run {0}m.neso --input {0}in.safetensors -o {0}out.safetensors --threads 1", dir));
+  ASSERT_EQ(o.code, 0) << o.err;
+  auto got = load("out.safetensors");
+  EXPECT_EQ(got["0"], (std::vector<float>{2, 12, 13}));
+  EXPECT_EQ(got["input.1"], (std::vector<float>{10, 12}));
+  EXPECT_EQ(got["buffer.state"], (std::vector<float>{2, 4}));
+  EXPECT_EQ(got.size(), 3u);
+}
+
+TEST_F(Cli, RunReadsNpyInOrder) {
+  makePackage("m.neso");
+  auto npy = [](const std::string &shape, std::vector<float> data) {
+    std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + ", }";
+    while ((10 + header.size()) % 64 != 63) header += ' ';
+    header += '\n';
+    std::string file("\x93NUMPY\x01\x00", 8);
+    file += static_cast<char>(header.size() & 255);
+    file += static_cast<char>(header.size() >> 8);
+    return file + header + std::string(reinterpret_cast<char *>(data.data()), data.size() * 4);
+  };
+  write("x.npy", npy("(2,)", {1, 2}));
+  write("z.npy", npy("(2,)", {7, 8}));
+  Outcome o = neso(fmt::format("run {0}m.neso --input {0}x.npy --input {0}z.npy -o {0}o.safetensors --strides", dir));
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(load("o.safetensors")["0"], (std::vector<float>{2, 12}));
+  EXPECT_NE(slurp(dir + "o.safetensors").find("\"strides.0\":\"1\""), std::string::npos);
+  o = neso(fmt::format("run {0}m.neso --input {0}x.npy -o {0}p.safetensors", dir));
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0809]"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, BadInputIsNamedAndNothingIsWritten) {
+  makePackage("m.neso");
+  makeInputs();
+  auto expect = [&](const std::string &arguments, const std::string &fragment, int code = 1) {
+    Outcome o = neso(arguments);
+    EXPECT_EQ(o.code, code) << arguments << "\n" << o.err;
+    EXPECT_NE(o.err.find(fragment), std::string::npos) << arguments << "\n" << o.err;
+    EXPECT_NE(access((dir + "o.safetensors").c_str(), F_OK), 0);
+  };
+  std::string run = fmt::format("run {0}m.neso -o {0}o.safetensors --input {0}", dir);
+  save("short.safetensors", {tensor("x", {1}, {1}), tensor("z", {2}, {1, 2})});
+  expect(run + "short.safetensors", "error[E0827]: input 0 ('x') has size 1 in dimension 0, outside the exported range [2, 8]");
+  save("other.safetensors", {tensor("y", {1}, {1})});
+  expect(run + "other.safetensors", "error[E0803]");
+  save("half.safetensors", {tensor("x", {2}, {1, 2})});
+  expect(run + "half.safetensors", "error[E0804]: input 1 ('z')");
+  save("twice.safetensors", {tensor("x", {2}, {1, 2}), tensor("0", {2}, {1, 2})});
+  expect(run + "twice.safetensors", "error[E0805]");
+  write("torn.safetensors", slurp(dir + "in.safetensors").substr(0, 40));
+  expect(run + "torn.safetensors", "error[E0802]");
+  expect(run + "absent.safetensors", "error[E0101]");
+  expect(run + "in.safetensors --device cuda", "error[E0808]");
+  expect(fmt::format("run {0}absent.neso -o {0}o.safetensors", dir), "error[E0710]");
+  write("torn.neso", slurp(dir + "m.neso").substr(0, 1000));
+  expect(fmt::format("run {0}torn.neso -o {0}o.safetensors", dir), "error[E0712]");
+  expect(fmt::format("run {0}m.neso --input {0}in.safetensors -o {0}none/o.safetensors", dir), "error[E0801]");
+  expect(fmt::format("run {0}m.neso --input {0}in.safetensors -o /dev/full", dir), "No space left on device");
+  expect("run", "", 2);
+  expect("walk", "", 2);
+  expect(fmt::format("bench {0}m.neso --dim s9=4", dir), "error[E0834]");
+  expect(fmt::format("bench {0}m.neso --dim s0", dir), "error[E0806]");
+}
+
+TEST_F(Cli, InfoTellsRangesConstantsAndTargets) {
+  makePackage("m.neso");
+  Outcome o = neso(fmt::format("info {}m.neso --json", dir));
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (const char *part : {"\"model\": \"tiny\"", "\"shape\": [{\"symbol\": \"s0\", \"min\": 2, \"max\": 8}]", "\"name\": \"layer.w\"", "\"arch\": \"x86-64\"", "\"license\": \"none\"", "\"launches\": 3"})
+    EXPECT_NE(o.out.find(part), std::string::npos) << part << "\n" << o.out;
+  o = neso(fmt::format("info {}m.neso", dir));
+  EXPECT_EQ(o.code, 0);
+  EXPECT_NE(o.out.find("x f32 [s0=2..8]"), std::string::npos) << o.out;
+}
+
+TEST_F(Cli, BenchMakesInputsOfTheSizeAskedFor) {
+  makePackage("m.neso");
+  Outcome o = neso(fmt::format("bench {}m.neso --json --iters 20 --threads 1 --dim s0=7", dir));
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (const char *key : {"{\"warm\": {\"median_ms\": ", "\"p10_ms\": ", "\"p90_ms\": ", "\"cold_ms\": ", "\"load_ms\": ", "\"steps\": 3", "\"peak_bytes\": ", "\"threads\": 1", "\"device\": \"cpu\"}"})
+    EXPECT_NE(o.out.find(key), std::string::npos) << key << "\n" << o.out;
+  EXPECT_EQ(neso(fmt::format("bench {}m.neso --dim s0=9 --iters 1", dir)).code, 1);
+}
+
+TEST_F(Cli, DiffNamesTheMembersThatDiffer) {
+  makePackage("a.neso");
+  makePackage("b.neso");
+  makePackage("c.neso", 2);
+  EXPECT_EQ(neso(fmt::format("diff {0}a.neso {0}b.neso", dir)).code, 0);
+  Outcome o = neso(fmt::format("diff {0}a.neso {0}c.neso", dir));
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.out.find("data/weights/weight_0: differs from byte 2 on"), std::string::npos) << o.out;
+}

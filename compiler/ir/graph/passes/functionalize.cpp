@@ -1,0 +1,451 @@
+#include "ir/graph/passes/functionalize.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/graph/passes/functional_ops.h"
+#include "ir/graph/passes/views.h"
+#include "ir/graph/promotion.h"
+#include "ir/graph/visit.h"
+
+namespace neso::graph {
+namespace {
+
+/// One view operator between a memory and a view of it.
+struct Step {
+  Node node;         // args[argument] is replaced when the step is applied again
+  int argument = 0;
+  size_t entry = 0, index = 0; // which result
+  TensorType in, out;
+};
+
+/// What a memory holds now. The version counts writes.
+struct Memory {
+  ValueId current;
+  int version = 0;
+};
+
+struct View {
+  size_t memory = 0;
+  std::vector<Step> chain; // from the memory's value to this view
+  ValueId value;           // holds the view's content as of `version`
+  int version = 0;
+};
+
+class Functionalizer {
+public:
+  Functionalizer(Graph &g, bool subgraph) : g_(g), subgraph_(subgraph) {
+    for (const Value &v : g_.values) names_.insert(v.name);
+  }
+
+  Status run() {
+    std::vector<Node> nodes = std::move(g_.nodes);
+    g_.nodes.clear();
+    for (Node &n : nodes)
+      if (Status s = node(n); !s) return s;
+    for (Argument &a : g_.outputs) read(a);
+    if (subgraph_)
+      for (ValueId in : g_.inputs)
+        if (in.valid() && written(in)) return fail(Diag::MutationUnsupported, nodes.empty() ? SourceLoc{} : nodes[0].loc, "a sub-graph", "it writes to its inputs");
+    return Status::ok();
+  }
+
+  /// Two inputs that are the same view of one storage share their memory.
+  void shareMemory(ValueId a, ValueId b) { views_[b] = view(a); }
+  /// The final content of an input that was written to; invalid if it was not.
+  ValueId finalValue(ValueId input) {
+    if (!written(input)) return {};
+    ValueId v = current(input);
+    return v == input ? ValueId() : v;
+  }
+
+private:
+  bool written(ValueId input) { return g_.value(input).kind == Value::Kind::Tensor && memories_[view(input).memory].version > 0; }
+
+  View &view(ValueId id) {
+    auto [it, fresh] = views_.try_emplace(id);
+    if (fresh) {
+      it->second.memory = memories_.size();
+      it->second.value = id;
+      memories_.push_back({id, 0});
+    }
+    return it->second;
+  }
+
+  ValueId newValue(std::string_view base, TensorType type) {
+    std::string name(base);
+    for (int i = 1; !names_.insert(name).second; ++i) name = fmt::format("{}_{}", base, i);
+    return g_.addValue(std::move(name), std::move(type));
+  }
+
+  /// Memory of its own: strides stay if they are dense, offset 0.
+  static TensorType fresh(TensorType t) {
+    t.offset = 0;
+    bool keep = sameStrides(t.sizes, t.strides, contiguousStrides(t.sizes)) || isDense(t);
+    if (!keep) t.strides = contiguousStrides(t.sizes);
+    return t;
+  }
+  /// A permutation of contiguous strides, as channels-last is.
+  static bool isDense(const TensorType &t) {
+    std::vector<size_t> order(t.sizes.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    for (Expr s : t.strides)
+      if (!s.isConst()) return false;
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      int64_t sa = t.strides[a].constValue(), sb = t.strides[b].constValue();
+      return sa != sb ? sa > sb : a < b;
+    });
+    Expr step = 1;
+    for (size_t i = order.size(); i-- > 0;) {
+      if (t.sizes[order[i]].isConst(1)) continue;
+      if (t.strides[order[i]] != step) return false;
+      step = step * t.sizes[order[i]];
+    }
+    return true;
+  }
+
+  /// Appends a node with one result of that type.
+  ValueId emit(std::string target, std::vector<Argument> args, TensorType type, const Node &from, std::string_view base) {
+    Node n;
+    n.target = std::move(target);
+    n.args = std::move(args);
+    n.loc = from.loc;
+    n.module = from.module;
+    ValueId out = newValue(base, std::move(type));
+    n.name = g_.value(out).name;
+    n.outputs = {{out}};
+    append(std::move(n));
+    return out;
+  }
+  void append(Node n) {
+    Status bound = bindArguments(n, g_);
+    NESO_CHECK(static_cast<bool>(bound), "functionalize made a node that its schema refuses");
+    g_.nodes.push_back(std::move(n));
+  }
+
+  ValueId apply(const Step &s, ValueId x) {
+    Node n = s.node;
+    n.args[static_cast<size_t>(s.argument)] = x;
+    ValueId result;
+    for (size_t e = 0; e < n.outputs.size(); ++e)
+      for (size_t i = 0; i < n.outputs[e].size(); ++i) {
+        ValueId old = n.outputs[e][i];
+        if (!old.valid()) continue;
+        n.outputs[e][i] = newValue(g_.value(old).name, g_.value(old).type);
+        if (e == s.entry && i == s.index) result = n.outputs[e][i];
+      }
+    n.name = g_.value(result).name;
+    g_.nodes.push_back(std::move(n));
+    return result;
+  }
+
+  /// The value that holds what the tensor `id` contains now.
+  ValueId current(ValueId id) {
+    if (!id.valid() || g_.value(id).kind != Value::Kind::Tensor) return id;
+    View &v = view(id);
+    Memory m = memories_[v.memory];
+    if (v.version == m.version) return v.value;
+    ValueId x = m.current;
+    for (const Step &s : v.chain) x = apply(s, x);
+    v.value = x;
+    v.version = m.version;
+    return x;
+  }
+  void read(Argument &a) {
+    forEachValue(a, [&](ValueId &id) { id = current(id); });
+  }
+
+  /// `x`, the new content of the view, becomes the content of its memory.
+  Status write(ValueId target, ValueId x, const Node &from) {
+    View v = view(target);
+    // The contents along the chain, before the write.
+    std::vector<ValueId> before{memories_[v.memory].current};
+    for (size_t i = 0; i + 1 < v.chain.size(); ++i) before.push_back(apply(v.chain[i], before.back()));
+    ValueId whole = x;
+    for (size_t i = v.chain.size(); i-- > 0;) {
+      std::optional<Insertion> ins = insertionOf(g_, v.chain[i].node, v.chain[i].argument, v.chain[i].entry, v.chain[i].index, before[i], whole,
+                                                 v.chain[i].in, v.chain[i].out);
+      if (!ins) return fail(Diag::MutationUnsupported, from.loc, from.target, fmt::format("it writes through {}", v.chain[i].node.target));
+      whole = emit(ins->target, ins->args, fresh(v.chain[i].in), from, g_.value(v.chain[i].node.outputs[v.chain[i].entry][v.chain[i].index]).name + "_base");
+    }
+    Memory &m = memories_[v.memory];
+    m.current = whole;
+    ++m.version;
+    View &now = view(target);
+    now.value = x;
+    now.version = m.version;
+    return Status::ok();
+  }
+
+  /// x with the dtype and sizes of the memory that it is stored to.
+  ValueId fit(ValueId x, const TensorType &to, const Node &from) {
+    TensorType t = g_.value(x).type;
+    if (t.sizes != to.sizes) {
+      TensorType type = to;
+      type.dtype = t.dtype;
+      // The dimensions that are repeated have stride 0.
+      size_t lead = to.sizes.size() - std::min(to.sizes.size(), t.sizes.size());
+      for (size_t i = 0; i < to.sizes.size(); ++i) type.strides[i] = i < lead || (t.sizes[i - lead].isConst(1) && !to.sizes[i].isConst(1)) ? Expr(0) : t.strides[i - lead];
+      type.offset = t.offset;
+      x = emit("aten.expand.default", {x, sizeList(g_, to.sizes)}, type, from, g_.value(x).name + "_expanded");
+      t = type;
+    }
+    if (t.dtype != to.dtype) {
+      TensorType type = t;
+      type.dtype = to.dtype;
+      x = emit("aten._to_copy.default", {x, to.dtype}, fresh(type), from, g_.value(x).name + "_cast");
+    }
+    return x;
+  }
+
+  Status node(Node &n);
+  Status mutate(Node &n, const OpSchema &op);
+  Status trainBatchNorm(Node &n);
+  Status userKernel(Node &n);
+
+  Graph &g_;
+  bool subgraph_;
+  std::unordered_set<std::string> names_;
+  std::unordered_map<ValueId, View> views_;
+  std::vector<Memory> memories_;
+};
+
+Status Functionalizer::node(Node &n) {
+  for (Argument &a : n.args)
+    if (auto *sub = std::get_if<std::shared_ptr<Graph>>(&a)) {
+      // Sub-graphs may be shared between copies of a node.
+      *sub = std::make_shared<Graph>(**sub);
+      if (Status s = Functionalizer(**sub, true).run(); !s) return s;
+    }
+  if (n.target == "higher_order.triton_kernel_wrapper_mutation") return userKernel(n);
+  const OpSchema *op = findOp(n.target);
+  if (op && op->mutates()) return mutate(n, *op);
+  const bool *training = op && op->name == "aten.batch_norm" ? std::get_if<bool>(n.arg("training")) : nullptr;
+  if (training && *training && std::holds_alternative<ValueId>(*n.arg("running_mean"))) return trainBatchNorm(n);
+  const Argument *stats = op && op->name == "aten.instance_norm" ? n.arg("use_input_stats") : nullptr;
+  if (stats && std::holds_alternative<bool>(*stats) && std::get<bool>(*stats) && std::holds_alternative<ValueId>(*n.arg("running_mean")))
+    return fail(Diag::MutationUnsupported, n.loc, n.target, "it updates running statistics");
+  // Which memories the results share is asked of the arguments as written, before they are replaced by their current values.
+  std::vector<Argument> written = n.args;
+  for (Argument &a : n.args) read(a);
+  if (op) {
+    std::swap(n.args, written);
+    Aliasing al = aliasing(g_, n, *op);
+    std::swap(n.args, written);
+    if (al.argument >= 0) {
+      ValueId source = std::get<ValueId>(written[static_cast<size_t>(al.argument)]);
+      for (size_t e = 0; e < n.outputs.size(); ++e)
+        for (size_t i = 0; i < n.outputs[e].size(); ++i) {
+          ValueId out = n.outputs[e][i];
+          if (!out.valid()) continue;
+          View v = view(source);
+          if (!al.identity) v.chain.push_back({n, al.argument, e, i, g_.value(source).type, g_.value(out).type});
+          v.value = out;
+          v.version = memories_[v.memory].version;
+          views_[out] = std::move(v);
+        }
+    }
+  }
+  g_.nodes.push_back(std::move(n));
+  return Status::ok();
+}
+
+Status Functionalizer::mutate(Node &n, const OpSchema &op) {
+  auto unsupported = [&](std::string why) { return fail(Diag::MutationUnsupported, n.loc, n.target, why); };
+  // Which tensors are written, in the order of the schema.
+  std::vector<size_t> mutated;
+  for (size_t i = 0; i < op.args.size(); ++i)
+    if (op.args[i].mutated) mutated.push_back(i);
+
+  // In-place changes of shape: the name stands for another view from now on; no element changes.
+  if (std::optional<std::string> viewOp = inPlaceViewOp(op.name)) {
+    ValueId self = std::get<ValueId>(n.args[0]), out = n.outputs[0][0];
+    Node step = n;
+    step.target = *viewOp + "." + op.overload;
+    step.args[0] = current(self);
+    View v = view(self);
+    v.chain.push_back({step, 0, 0, 0, g_.value(self).type, g_.value(out).type});
+    v.value = out;
+    v.version = memories_[v.memory].version;
+    views_[out] = v;
+    views_[self] = std::move(v);
+    append(std::move(step));
+    return Status::ok();
+  }
+
+  std::vector<ValueId> targets; // one a written tensor
+  for (size_t i : mutated) {
+    if (const ValueId *id = std::get_if<ValueId>(&n.args[i])) targets.push_back(*id);
+    else if (const auto *list = std::get_if<std::vector<ValueId>>(&n.args[i])) targets.insert(targets.end(), list->begin(), list->end());
+    else if (!std::holds_alternative<None>(n.args[i])) return unsupported("what it writes to is no tensor");
+  }
+  for (ValueId t : targets)
+    if (!t.valid() || g_.value(t).kind != Value::Kind::Tensor) return unsupported("what it writes to is no tensor");
+
+  std::vector<Argument> written = n.args;
+  for (Argument &a : n.args) read(a);
+  std::vector<ValueId> results; // new contents, parallel to targets
+
+  bool single = targets.size() == 1 && n.outputs.size() == 1 && n.outputs[0].size() == 1;
+  ValueId out = single ? n.outputs[0][0] : ValueId();
+  if (op.name == "aten.copy_") {
+    const ValueId *src = std::get_if<ValueId>(&n.args[1]);
+    if (!src) return unsupported("its source is no tensor");
+    results = {fit(*src, g_.value(targets[0]).type, n)};
+  } else {
+    std::optional<FunctionalForm> form = functionalForm(op);
+    if (!form) return unsupported("torch has no functional form of it");
+    Node f;
+    f.name = n.name;
+    f.target = form->op->target;
+    f.loc = n.loc;
+    f.module = n.module;
+    for (size_t i : form->arguments) {
+      f.args.push_back(n.args[i]);
+      f.argNames.push_back(op.args[i].name);
+    }
+    if (form->addTraining) {
+      f.args.push_back(true);
+      f.argNames.push_back("training");
+    }
+    // Results of the functional form: first those of the original that are no written argument, then the written arguments.
+    size_t own = 0;
+    for (size_t r = 0; r < op.returns.size(); ++r)
+      if (!op.returns[r].mutated) ++own;
+    for (size_t r = 0; r < own; ++r) f.outputs.push_back(r < n.outputs.size() ? n.outputs[r] : std::vector<ValueId>{});
+    for (size_t i : mutated) {
+      std::vector<ValueId> entry;
+      auto one = [&](ValueId target) {
+        TensorType t = fresh(g_.value(target).type);
+        if (op.pointwise || form->op->pointwise) {
+          std::optional<DType> d = pointwiseResult(g_, op.name, written);
+          if (d) t.dtype = *d;
+        }
+        ValueId r;
+        if (single && t.dtype == g_.value(out).type.dtype) {
+          r = out;
+          g_.value(r).type = t;
+        } else {
+          r = newValue(g_.value(target).name + "_new", t);
+        }
+        entry.push_back(r);
+        results.push_back(r);
+      };
+      if (const ValueId *id = std::get_if<ValueId>(&written[i])) one(*id);
+      else if (const auto *list = std::get_if<std::vector<ValueId>>(&written[i]))
+        for (ValueId id : *list) one(id);
+      f.outputs.push_back(std::move(entry));
+    }
+    if (f.outputs.size() != form->op->returns.size()) return unsupported("its functional form returns another number of results");
+    append(std::move(f));
+    for (size_t i = 0; i < results.size(); ++i) results[i] = fit(results[i], g_.value(targets[i]).type, n);
+  }
+  for (size_t i = 0; i < targets.size(); ++i)
+    if (Status s = write(targets[i], results[i], n); !s) return s;
+  // A result that is a written argument is another name of it.
+  size_t at = 0;
+  for (size_t r = 0; r < op.returns.size() && r < n.outputs.size(); ++r) {
+    if (!op.returns[r].mutated) continue;
+    for (ValueId id : n.outputs[r])
+      if (id.valid() && at < targets.size()) views_[id] = view(targets[at++]);
+  }
+  return Status::ok();
+}
+
+Status Functionalizer::trainBatchNorm(Node &n) {
+  ValueId mean = std::get<ValueId>(*n.arg("running_mean"));
+  const ValueId *var = std::get_if<ValueId>(n.arg("running_var"));
+  if (!var) return fail(Diag::MutationUnsupported, n.loc, n.target, "running_mean is given without running_var");
+  ValueId variance = *var;
+  Argument momentum = *n.arg("momentum"), eps = *n.arg("eps");
+  for (Argument &a : n.args) read(a);
+  TensorType stats = fresh(g_.value(mean).type);
+  Node f;
+  f.name = n.name;
+  f.target = "aten._native_batch_norm_legit_functional.default";
+  f.loc = n.loc;
+  f.module = n.module;
+  f.args = {n.args[0], n.args[1], n.args[2], n.args[3], n.args[4], true, momentum, eps};
+  ValueId newMean = newValue(n.name + "_running_mean", stats), newVar = newValue(n.name + "_running_var", stats);
+  f.outputs = {n.outputs[0], {newValue(n.name + "_save_mean", stats)}, {newValue(n.name + "_save_rstd", stats)}, {newMean}, {newVar}};
+  append(std::move(f));
+  if (Status s = write(mean, newMean, n); !s) return s;
+  return write(variance, newVar, n);
+}
+
+/// A user's Triton kernel: output_indices says which of its parameters it writes.
+Status Functionalizer::userKernel(Node &n) {
+  const auto *indices = n.arg("output_indices") ? std::get_if<std::vector<IntOrSym>>(n.arg("output_indices")) : nullptr;
+  if (!indices) return fail(Diag::MutationUnsupported, n.loc, n.target, "the file does not say which arguments it writes");
+  const auto *params = n.arg("kernel_param_names") ? std::get_if<std::vector<std::string>>(n.arg("kernel_param_names")) : nullptr;
+  std::vector<ValueId> targets;
+  for (const IntOrSym &e : *indices) {
+    const int64_t *i = std::get_if<int64_t>(&e);
+    const Argument *a = nullptr;
+    if (i && *i >= 0 && params && *i < static_cast<int64_t>(params->size())) a = n.arg((*params)[static_cast<size_t>(*i)]);
+    else if (i && *i >= 0 && *i < static_cast<int64_t>(n.args.size())) a = &n.args[static_cast<size_t>(*i)];
+    const ValueId *id = a ? std::get_if<ValueId>(a) : nullptr;
+    if (!id || !id->valid() || g_.value(*id).kind != Value::Kind::Tensor)
+      return fail(Diag::MutationUnsupported, n.loc, n.target, "what it writes to is no tensor");
+    targets.push_back(*id);
+  }
+  for (Argument &a : n.args) read(a);
+  n.target = "higher_order.triton_kernel_wrapper_functional";
+  std::vector<ValueId> results;
+  for (ValueId t : targets) results.push_back(newValue(g_.value(t).name + "_new", g_.value(t).type));
+  n.outputs = {results};
+  g_.nodes.push_back(n);
+  for (size_t i = 0; i < targets.size(); ++i)
+    if (Status s = write(targets[i], results[i], n); !s) return s;
+  return Status::ok();
+}
+
+} // namespace
+
+Status functionalize(Model &m) {
+  Functionalizer f(m.graph, false);
+  // Weights that are the same view of one storage are one memory. Different views of one storage stay apart; a write to one of them
+  // would be lost to the others, so it is refused below.
+  for (size_t i = 0; i < m.inputs.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      const Input &a = m.inputs[j], &b = m.inputs[i];
+      if (a.kind != Input::Kind::Weight || b.kind != Input::Kind::Weight) continue;
+      const Weight &wa = m.weights[static_cast<size_t>(a.weight)], &wb = m.weights[static_cast<size_t>(b.weight)];
+      if (wa.storage != wb.storage) continue;
+      if (wa.type.dtype == wb.type.dtype && wa.type.sizes == wb.type.sizes && wa.type.strides == wb.type.strides && wa.type.offset == wb.type.offset) {
+        f.shareMemory(a.value, b.value);
+        break;
+      }
+    }
+  if (Status s = f.run(); !s) return s;
+  std::vector<Output> writes;
+  for (size_t i = 0; i < m.inputs.size(); ++i) {
+    const Input &in = m.inputs[i];
+    if (!in.value.valid() || (in.kind != Input::Kind::User && in.kind != Input::Kind::Weight)) continue;
+    ValueId v = f.finalValue(in.value);
+    if (!v.valid()) continue;
+    Output o;
+    o.value = v;
+    if (in.kind == Input::Kind::User) {
+      o.kind = Output::Kind::InputMutation;
+      o.target = in.name;
+    } else {
+      const Weight &w = m.weights[static_cast<size_t>(in.weight)];
+      for (const Weight &other : m.weights)
+        if (&other != &w && other.storage == w.storage && (other.type.sizes != w.type.sizes || other.type.strides != w.type.strides || other.type.offset != w.type.offset))
+          return fail(Diag::MutationUnsupported, {}, "the model", fmt::format("'{}' is written and shares its storage with '{}'", w.fqn, other.fqn));
+      o.kind = w.kind == Weight::Kind::Parameter ? Output::Kind::ParameterMutation : Output::Kind::BufferMutation;
+      o.target = w.fqn;
+    }
+    writes.push_back(std::move(o));
+  }
+  for (size_t i = 0; i < m.outputs.size(); ++i) m.outputs[i].value = m.graph.outputs[i];
+  m.outputs.insert(m.outputs.begin(), writes.begin(), writes.end());
+  std::vector<Argument> values;
+  for (const Output &o : m.outputs) values.push_back(o.value);
+  m.graph.outputs = std::move(values);
+  return Status::ok();
+}
+
+} // namespace neso::graph

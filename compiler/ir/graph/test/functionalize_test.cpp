@@ -1,0 +1,181 @@
+// functionalize: what PyTorch's semantics of views and in-place operators ask for.
+#include <gtest/gtest.h>
+
+#include "ir/graph/ops.h"
+#include "ir/graph/passes/functionalize.h"
+#include "ir/graph/passes/views.h"
+
+using namespace neso;
+using namespace neso::graph;
+
+namespace {
+
+/// A model with one user input `x` of f32[4, 6] and one buffer `b` of f32[6].
+struct Builder {
+  Model m;
+  ValueId x, b;
+  Builder() {
+    x = input("x", {4, 6});
+    b = input("b", {6});
+    m.inputs[1].kind = Input::Kind::Weight;
+    m.inputs[1].weight = 0;
+    Weight w;
+    w.fqn = "stats.b";
+    w.kind = Weight::Kind::Buffer;
+    w.storage = 0;
+    m.weights.push_back(w);
+  }
+  static TensorType type(std::vector<Expr> sizes) {
+    TensorType t;
+    t.sizes = sizes;
+    t.strides = contiguousStrides(sizes);
+    return t;
+  }
+  ValueId input(std::string name, std::vector<Expr> sizes) {
+    ValueId id = m.graph.addValue(name, type(std::move(sizes)));
+    m.graph.inputs.push_back(id);
+    Input in;
+    in.name = name;
+    in.value = id;
+    m.inputs.push_back(in);
+    return id;
+  }
+  ValueId op(std::string target, std::vector<Argument> args, TensorType t, std::string name) {
+    Node n;
+    n.name = name;
+    n.target = std::move(target);
+    n.args = std::move(args);
+    EXPECT_TRUE(bindArguments(n, m.graph));
+    ValueId out = m.graph.addValue(name, std::move(t));
+    n.outputs = {{out}};
+    m.graph.nodes.push_back(std::move(n));
+    return out;
+  }
+  void output(ValueId id) {
+    m.graph.outputs.emplace_back(id);
+    Output o;
+    o.value = id;
+    m.outputs.push_back(o);
+  }
+  std::string targets() const {
+    std::string out;
+    for (const Node &n : m.graph.nodes) {
+      EXPECT_FALSE(findOp(n.target) && findOp(n.target)->mutates()) << n.target;
+      out += (out.empty() ? "" : " ") + n.target;
+    }
+    return out;
+  }
+  std::string name(const Argument &a) const { return m.graph.value(std::get<ValueId>(a)).name; }
+};
+
+} // namespace
+
+TEST(Functionalize, ReluOnAFreshTensorIsExactlyRelu) {
+  Builder k;
+  TensorType t = Builder::type({4, 6});
+  ValueId s = k.op("aten.sigmoid.default", {k.x}, t, "s");
+  ValueId r = k.op("aten.relu_.default", {s}, t, "relu_");
+  ValueId sum = k.op("aten.add.Tensor", {s, r}, t, "sum");
+  k.output(sum);
+  ASSERT_TRUE(functionalize(k.m));
+  EXPECT_EQ(k.targets(), "aten.sigmoid.default aten.relu.default aten.add.Tensor");
+  // The old name reads the new content too.
+  EXPECT_EQ(k.name(k.m.graph.nodes[2].args[0]), "relu_");
+  EXPECT_EQ(k.name(k.m.graph.nodes[2].args[1]), "relu_");
+  EXPECT_EQ(k.m.outputs.size(), 1u);
+}
+
+TEST(Functionalize, WriteThroughAViewUpdatesBaseAndOtherViews) {
+  Builder k;
+  TensorType t = Builder::type({4, 6}), row = Builder::type({6});
+  ValueId s = k.op("aten.sigmoid.default", {k.x}, t, "s");
+  ValueId flat = k.op("aten.view.default", {s, std::vector<IntOrSym>{int64_t(24)}}, Builder::type({24}), "flat");
+  ValueId sel = k.op("aten.select.int", {s, int64_t(0), int64_t(1)}, row, "sel");
+  k.op("aten.mul_.Tensor", {sel, int64_t(2)}, row, "mul_");
+  k.output(flat);
+  k.output(s);
+  ASSERT_TRUE(functionalize(k.m));
+  EXPECT_EQ(k.targets(), "aten.sigmoid.default aten.view.default aten.select.int aten.mul.Tensor aten.select_scatter.default aten.view.default");
+  const Node &scatter = k.m.graph.nodes[4];
+  EXPECT_EQ(k.name(scatter.args[0]), "s");
+  EXPECT_EQ(k.name(scatter.args[1]), "mul_");
+  EXPECT_EQ(k.name(k.m.graph.outputs[1]), k.m.graph.value(scatter.outputs[0][0]).name);
+  EXPECT_EQ(std::get<ValueId>(k.m.graph.nodes[5].args[0]), scatter.outputs[0][0]);
+  EXPECT_EQ(std::get<ValueId>(k.m.graph.outputs[0]), k.m.graph.nodes[5].outputs[0][0]);
+}
+
+TEST(Functionalize, InputAndBufferMutationsBecomeOutputs) {
+  Builder k;
+  TensorType t = Builder::type({4, 6}), row = Builder::type({6});
+  k.op("aten.add_.Tensor", {k.b, int64_t(1)}, row, "add_");
+  k.op("aten.zero_.default", {k.x}, t, "zero_");
+  ValueId y = k.op("aten.add.Tensor", {k.x, k.b}, t, "y");
+  k.output(y);
+  ASSERT_TRUE(functionalize(k.m));
+  ASSERT_EQ(k.m.outputs.size(), 3u);
+  EXPECT_EQ(k.m.outputs[0].kind, Output::Kind::InputMutation);
+  EXPECT_EQ(k.m.outputs[0].target, "x");
+  EXPECT_EQ(k.m.outputs[1].kind, Output::Kind::BufferMutation);
+  EXPECT_EQ(k.m.outputs[1].target, "stats.b");
+  EXPECT_EQ(k.name(k.m.outputs[1].value), "add_");
+  EXPECT_EQ(k.m.graph.outputs.size(), 3u);
+}
+
+TEST(Functionalize, StoredResultKeepsTheMemorysDtype) {
+  Builder k;
+  TensorType half = Builder::type({4, 6});
+  half.dtype = DType::F16;
+  ValueId h = k.op("aten._to_copy.default", {k.x, DType::F16}, half, "h");
+  k.op("aten.add_.Tensor", {h, k.x}, half, "add_");
+  k.output(h);
+  ASSERT_TRUE(functionalize(k.m));
+  EXPECT_EQ(k.targets(), "aten._to_copy.default aten.add.Tensor aten._to_copy.default");
+  EXPECT_EQ(k.m.graph.value(k.m.graph.nodes[1].outputs[0][0]).type.dtype, DType::F32);
+  EXPECT_EQ(k.m.graph.value(std::get<ValueId>(k.m.graph.outputs[0])).type.dtype, DType::F16);
+}
+
+TEST(Functionalize, CopyBroadcasts) {
+  Builder k;
+  TensorType t = Builder::type({4, 6});
+  ValueId s = k.op("aten.sigmoid.default", {k.x}, t, "s");
+  k.op("aten.copy_.default", {s, k.b}, t, "copy_");
+  k.output(s);
+  ASSERT_TRUE(functionalize(k.m));
+  EXPECT_EQ(k.targets(), "aten.sigmoid.default aten.expand.default");
+}
+
+TEST(Functionalize, ReshapeThatMustCopyIsNoView) {
+  Builder k;
+  TensorType t = Builder::type({4, 6}), tr = Builder::type({6, 4});
+  tr.strides = {1, 6};
+  ValueId s = k.op("aten.sigmoid.default", {k.x}, t, "s");
+  ValueId p = k.op("aten.t.default", {s}, tr, "p");
+  ValueId copy = k.op("aten.reshape.default", {p, std::vector<IntOrSym>{int64_t(24)}}, Builder::type({24}), "copy");
+  k.op("aten.relu_.default", {copy}, Builder::type({24}), "relu_");
+  k.output(s);
+  ASSERT_TRUE(functionalize(k.m));
+  EXPECT_EQ(k.name(k.m.graph.outputs[0]), "s");
+}
+
+// E0202 MutationUnsupported
+TEST(Functionalize, WhatHasNoFunctionalFormIsNamed) {
+  Builder k;
+  ValueId s = k.op("aten.sigmoid.default", {k.x}, Builder::type({4, 6}), "s");
+  k.op("aten.set_.source_Tensor", {s, k.b}, Builder::type({6}), "set_");
+  Status st = functionalize(k.m);
+  ASSERT_FALSE(st);
+  EXPECT_EQ(st.error().diagnostics()[0].kind, Diag::MutationUnsupported);
+}
+
+TEST(Views, ReshapeStridesAsAten) {
+  TensorType t;
+  Expr n = symbol("n");
+  t.sizes = {n, 4, 6};
+  t.strides = {24, 6, 1};
+  EXPECT_TRUE(viewStrides(t, {n, 24}));
+  EXPECT_EQ(viewStrides(t, {n * 4, 6})->front(), Expr(6));
+  EXPECT_TRUE(viewStrides(t, {n, 2, 2, 6}));
+  t.strides = {24, 1, 4};
+  EXPECT_FALSE(viewStrides(t, {n, 24}));
+  EXPECT_TRUE(viewStrides(t, {n, 2, 2, 6}));
+}

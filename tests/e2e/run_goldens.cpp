@@ -1,0 +1,334 @@
+// Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
+//
+//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--refused]
+//
+// One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
+// one context, and the second must give the same bits. A refusal with an error code fails, unless unsupported.txt lists it with that
+// code; what is listed there must still be refused. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include <fmt/format.h>
+#include <simdjson.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "driver/compile.h"
+#include "e2e/tensors.h"
+
+namespace neso::e2e {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr unsigned kSecondsPerProgram = 120;
+
+struct Run {
+  std::string name, inputs, outputs, prefix;
+  std::map<std::string, Tolerance> tolerance;
+};
+
+// A .pt2 with all the runs that use it.
+struct Program {
+  std::string id; // "models/resnet/export"
+  fs::path file;
+  std::vector<Run> runs;
+};
+
+bool readRun(simdjson::dom::element json, Run *run, std::string *program) {
+  std::string_view name, file, inputs, outputs, prefix;
+  simdjson::dom::object tolerance;
+  if (json["name"].get(name) || json["program"].get(file) || json["inputs"].get(inputs) || json["outputs"].get(outputs) ||
+      json["prefix"].get(prefix) || json["tolerance"].get(tolerance))
+    return false;
+  *run = {std::string(name), std::string(inputs), std::string(outputs), std::string(prefix), {}};
+  *program = file;
+  for (auto [output, pair] : tolerance) {
+    Tolerance t;
+    if (pair.at(0).get(t.relative) || pair.at(1).get(t.absolute)) return false;
+    run->tolerance[std::string(output)] = t;
+  }
+  return true;
+}
+
+bool readCase(const fs::path &root, const fs::path &folder, std::vector<Program> *programs) {
+  simdjson::dom::parser parser;
+  simdjson::dom::array runs;
+  if (parser.load((folder / "case.json").string())["runs"].get(runs)) return false;
+  std::map<std::string, size_t> known;
+  for (simdjson::dom::element json : runs) {
+    Run run;
+    std::string file;
+    if (!readRun(json, &run, &file)) return false;
+    auto [at, fresh] = known.try_emplace(file, programs->size());
+    if (fresh) programs->push_back({(fs::relative(folder, root) / fs::path(file).stem()).string(), folder / file, {}});
+    (*programs)[at->second].runs.push_back(std::move(run));
+  }
+  return true;
+}
+
+// What a child says of a program: lines "pass", "fail WHY" by run, or one "refused CODE TEXT".
+class Report {
+public:
+  explicit Report(int descriptor) : file_(fdopen(descriptor, "w")) {}
+  void pass(const std::string &run) { line("pass", run, ""); }
+  void fail(const std::string &run, const std::string &why) { line("fail", run, why); }
+  void refused(const std::string &code, std::string text) { line("refused", code, text.substr(0, 600)); }
+
+private:
+  void line(const char *what, const std::string &subject, std::string text) {
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    std::fputs(fmt::format("{}\t{}\t{}\n", what, subject, text).c_str(), file_);
+    std::fflush(file_);
+  }
+  FILE *file_;
+};
+
+struct Model {
+  neso_model *model = nullptr;
+  ~Model() { neso_model_free(model); }
+};
+struct Context {
+  neso_context *context = nullptr;
+  ~Context() { neso_context_free(context); }
+};
+
+// The tensors of one run, and the outcome of its first execution.
+class Execution {
+public:
+  Execution(neso_model *model, const fs::path &folder, const Run &run) : model_(model), folder_(folder), run_(run) {}
+
+  // "" when everything is as expected.
+  std::string check() {
+    std::string error;
+    if (!read(run_.inputs, &inputs_, &error) || !read(run_.outputs, &expected_, &error)) return error;
+    originals_ = inputs_;
+    if (neso_context_create(model_, nullptr, &context_.context) != NESO_OK) return neso_error_text();
+    if (error = execute(); !error.empty()) return error;
+    if (error = compareAll(); !error.empty()) return error;
+    return repeat();
+  }
+
+private:
+  bool read(const std::string &file, Tensors *out, std::string *error) {
+    Tensors all;
+    if (!readSafetensors((folder_ / file).string(), &all, error)) return false;
+    for (auto &[name, tensor] : all)
+      if (name.rfind(run_.prefix, 0) == 0) (*out)[name.substr(run_.prefix.size())] = std::move(tensor);
+    return true;
+  }
+
+  std::string execute() {
+    std::vector<neso_tensor> views(static_cast<size_t>(neso_model_input_count(model_)), neso_tensor{});
+    for (size_t i = 0; i < views.size(); ++i)
+      if (auto at = inputs_.find(std::to_string(i)); at != inputs_.end()) views[i] = at->second.view();
+    outputs_.assign(static_cast<size_t>(neso_model_output_count(model_)), neso_tensor{});
+    if (neso_run(context_.context, views.data(), views.size(), outputs_.data(), outputs_.size()) != NESO_OK)
+      return fmt::format("run failed: {}", neso_error_text());
+    return "";
+  }
+
+  std::string compareAll() {
+    for (auto &[name, want] : expected_) {
+      auto bound = run_.tolerance.find(name);
+      Tolerance tolerance = bound == run_.tolerance.end() ? Tolerance{} : bound->second;
+      neso_tensor got{};
+      if (name.rfind("buffer.", 0) == 0) {
+        if (neso_context_buffer(context_.context, name.c_str() + 7, &got) != NESO_OK) return neso_error_text();
+        mutates_ = true;
+      } else if (name.rfind("input.", 0) == 0) {
+        got = inputs_[name.substr(6)].view();
+        mutates_ = true;
+      } else {
+        size_t index = std::strtoul(name.c_str(), nullptr, 10);
+        if (index >= outputs_.size()) return fmt::format("there is no output {}", name);
+        got = outputs_[index];
+      }
+      if (std::string why = compare(got, want, tolerance); !why.empty()) return fmt::format("output {}: {}", name, why);
+    }
+    return "";
+  }
+
+  // Steady state reuses memory, so a second run shows what the first one left behind.
+  std::string repeat() {
+    if (mutates_) return "";
+    std::vector<std::vector<char>> before;
+    for (const neso_tensor &output : outputs_) before.push_back(output.data ? dense(output) : std::vector<char>());
+    if (std::string error = execute(); !error.empty()) return "second run: " + error;
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      if (outputs_[i].data && dense(outputs_[i]) != before[i]) return fmt::format("output {}: the second run gives other bits", i);
+    for (auto &[name, tensor] : inputs_)
+      if (std::memcmp(tensor.data(), originals_[name].data(), tensor.bytes) != 0) return fmt::format("input {} was changed", name);
+    return "";
+  }
+
+  neso_model *model_;
+  const fs::path &folder_;
+  const Run &run_;
+  Context context_;
+  Tensors inputs_, originals_, expected_;
+  std::vector<neso_tensor> outputs_;
+  bool mutates_ = false;
+};
+
+void runProgram(const Program &program, Report &report) {
+  DiagnosticSink sink;
+  Result<Compilation> compiled = compileModel(program.file.string(), CompileOptions{}, sink);
+  if (!compiled) {
+    if (compiled.error().internal()) report.fail("", compiled.error().str());
+    else report.refused(info(compiled.error().diagnostics().front().kind).code, compiled.error().str());
+    return;
+  }
+  Model model;
+  if (neso_model_load_memory(compiled->package.data(), compiled->package.size(), nullptr, &model.model) != NESO_OK) {
+    report.fail("", neso_error_text());
+    return;
+  }
+  fs::path folder = program.file.parent_path();
+  for (const Run &run : program.runs) {
+    std::string why = Execution(model.model, folder, run).check();
+    if (why.empty()) report.pass(run.name);
+    else report.fail(run.name, why);
+  }
+}
+
+struct Child {
+  pid_t pid = 0;
+  int descriptor = -1;
+  const Program *program = nullptr;
+};
+
+class Runner {
+public:
+  Runner(std::map<std::string, std::string> unsupported, bool showRefused) : unsupported_(std::move(unsupported)), showRefused_(showRefused) {}
+
+  void runAll(const std::vector<Program> &programs, size_t jobs) {
+    for (const Program &program : programs) {
+      while (children_.size() >= jobs) reap();
+      start(program);
+    }
+    while (!children_.empty()) reap();
+  }
+
+  int finish() const {
+    fmt::print("{} passed, {} failed, {} skipped\n", passed_, failed_, skipped_);
+    return failed_ == 0 && passed_ > 0 ? 0 : 1;
+  }
+
+private:
+  void start(const Program &program) {
+    Child child{0, memfd_create("report", 0), &program};
+    std::fflush(stdout);
+    child.pid = fork();
+    if (child.pid == 0) {
+      alarm(kSecondsPerProgram);
+      Report report(dup(child.descriptor));
+      runProgram(program, report);
+      _exit(0);
+    }
+    children_.push_back(child);
+  }
+
+  void reap() {
+    int status = 0;
+    pid_t pid = wait(&status);
+    auto at = std::find_if(children_.begin(), children_.end(), [&](const Child &c) { return c.pid == pid; });
+    if (at == children_.end()) return;
+    Child child = *at;
+    children_.erase(at);
+    std::string text;
+    lseek(child.descriptor, 0, SEEK_SET);
+    char buffer[4096];
+    for (ssize_t n; (n = read(child.descriptor, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+    close(child.descriptor);
+    judge(*child.program, text, status);
+  }
+
+  void judge(const Program &program, const std::string &text, int status) {
+    auto listed = unsupported_.find(program.id);
+    size_t reported = 0, runs = program.runs.size();
+    for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      std::string line = text.substr(begin, end - begin);
+      size_t tab = line.find('\t'), second = line.find('\t', tab + 1);
+      std::string what = line.substr(0, tab), subject = line.substr(tab + 1, second - tab - 1), why = line.substr(second + 1);
+      if (what == "refused") {
+        if (showRefused_) fmt::print("{} {}\n", program.id, subject);
+        if (listed != unsupported_.end() && listed->second == subject) skipped_ += runs;
+        else fail(program.id, "refused: " + why, runs);
+        return;
+      }
+      ++reported;
+      if (what == "fail") fail(program.id + (subject.empty() || runs == 1 ? "" : " " + subject), why, subject.empty() ? runs : 1);
+      else if (listed != unsupported_.end()) fail(program.id, "works, so it no longer belongs into unsupported.txt", 1);
+      else ++passed_;
+      if (subject.empty()) return;
+    }
+    if (WIFSIGNALED(status))
+      fail(program.id, WTERMSIG(status) == SIGALRM ? "takes too long" : fmt::format("crashed with signal {}", WTERMSIG(status)), runs - reported);
+    else if (reported < runs) fail(program.id, fmt::format("ended early with exit code {}", WEXITSTATUS(status)), runs - reported);
+  }
+
+  void fail(const std::string &id, const std::string &why, size_t runs) {
+    failed_ += runs;
+    fmt::print("FAILED {}: {}\n", id, why);
+  }
+
+  std::map<std::string, std::string> unsupported_;
+  bool showRefused_;
+  std::vector<Child> children_;
+  size_t passed_ = 0, failed_ = 0, skipped_ = 0;
+};
+
+// "models/swin/export E0201  reason" by line.
+std::map<std::string, std::string> readUnsupported(const fs::path &file) {
+  std::map<std::string, std::string> result;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    size_t space = line.find(' ');
+    if (line.empty() || line[0] == '#' || space == std::string::npos) continue;
+    result[line.substr(0, space)] = line.substr(space + 1, 5);
+  }
+  return result;
+}
+
+int runGoldens(int argc, char **argv) {
+  fs::path goldens = fs::path(NESO_SOURCE_DIR) / "tests" / "goldens";
+  std::string only;
+  size_t jobs = 2;
+  bool showRefused = false;
+  for (int i = 1; i < argc; ++i) {
+    std::string_view option = argv[i];
+    if (option == "--refused") showRefused = true;
+    else if (option == "--goldens" && i + 1 < argc) goldens = argv[++i];
+    else if (option == "--only" && i + 1 < argc) only = argv[++i];
+    else if (option == "--jobs" && i + 1 < argc) jobs = std::max(1, std::atoi(argv[++i]));
+    else {
+      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--refused]\n");
+      return 2;
+    }
+  }
+  std::vector<fs::path> folders;
+  for (const fs::directory_entry &entry : fs::recursive_directory_iterator(goldens))
+    if (entry.path().filename() == "case.json") folders.push_back(entry.path().parent_path());
+  std::sort(folders.begin(), folders.end());
+  std::vector<Program> programs;
+  for (const fs::path &folder : folders)
+    if (!readCase(goldens, folder, &programs)) {
+      fmt::print("{}: case.json cannot be read\n", folder.string());
+      return 1;
+    }
+  std::erase_if(programs, [&](const Program &p) { return p.id.find(only) == std::string::npos; });
+  Runner runner(readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt"), showRefused);
+  runner.runAll(programs, jobs);
+  return runner.finish();
+}
+
+} // namespace
+} // namespace neso::e2e
+
+int main(int argc, char **argv) { return neso::e2e::runGoldens(argc, argv); }

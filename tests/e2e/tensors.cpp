@@ -1,0 +1,197 @@
+#include "e2e/tensors.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+namespace neso::e2e {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+bool parseDType(std::string_view name, neso_dtype *out) {
+  static constexpr std::pair<std::string_view, neso_dtype> kNames[] = {
+      {"F64", NESO_F64}, {"F32", NESO_F32}, {"F16", NESO_F16}, {"BF16", NESO_BF16}, {"I64", NESO_I64}, {"I32", NESO_I32},
+      {"I16", NESO_I16}, {"I8", NESO_I8},   {"U8", NESO_U8},   {"U16", NESO_U16},   {"U32", NESO_U32}, {"U64", NESO_U64},
+      {"BOOL", NESO_BOOL}, {"F8_E4M3", NESO_F8E4M3FN}, {"F8_E5M2", NESO_F8E5M2}, {"C64", NESO_C64}};
+  for (auto [text, dtype] : kNames)
+    if (text == name) {
+      *out = dtype;
+      return true;
+    }
+  return false;
+}
+
+double fromHalf(uint16_t bits) {
+  int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  double sign = bits >> 15 ? -1.0 : 1.0;
+  if (exponent == 31) return mantissa ? std::nan("") : sign * HUGE_VAL;
+  return sign * (exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24));
+}
+
+template <typename T> T load(const char *at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// One floating-point element; complex numbers are read as two.
+double loadReal(neso_dtype dtype, const char *at) {
+  switch (dtype) {
+  case NESO_F64: return load<double>(at);
+  case NESO_F32:
+  case NESO_C64: return static_cast<double>(load<float>(at));
+  case NESO_F16: return fromHalf(load<uint16_t>(at));
+  case NESO_BF16: {
+    uint32_t bits = static_cast<uint32_t>(load<uint16_t>(at)) << 16;
+    return static_cast<double>(load<float>(reinterpret_cast<const char *>(&bits)));
+  }
+  default: return std::nan("");
+  }
+}
+
+bool isReal(neso_dtype dtype) {
+  return dtype == NESO_F64 || dtype == NESO_F32 || dtype == NESO_F16 || dtype == NESO_BF16 || dtype == NESO_C64;
+}
+
+std::string integerText(neso_dtype dtype, const char *at) {
+  switch (neso_dtype_size(dtype)) {
+  case 1: return dtype == NESO_I8 ? fmt::format("{}", load<int8_t>(at)) : fmt::format("{}", load<uint8_t>(at));
+  case 2: return fmt::format("{}", load<int16_t>(at));
+  case 4: return fmt::format("{}", load<int32_t>(at));
+  default: return fmt::format("{}", load<int64_t>(at));
+  }
+}
+
+std::string shapeText(const int64_t *sizes, size_t rank) { return fmt::format("[{}]", fmt::join(sizes, sizes + rank, ", ")); }
+
+int64_t count(const int64_t *sizes, size_t rank) {
+  int64_t n = 1;
+  for (size_t d = 0; d < rank; ++d) n *= sizes[d];
+  return n;
+}
+
+bool readFile(const std::string &path, std::string *out) {
+  std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) return false;
+  char buffer[65536];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, file.get())) > 0;) out->append(buffer, n);
+  return std::ferror(file.get()) == 0;
+}
+
+bool readEntry(simdjson::dom::element entry, const char *blob, size_t blobSize, Tensor *tensor) {
+  std::string_view dtype;
+  simdjson::dom::array shape, offsets;
+  if (entry["dtype"].get(dtype) || entry["shape"].get(shape) || entry["data_offsets"].get(offsets)) return false;
+  if (!parseDType(dtype, &tensor->dtype)) return false;
+  for (simdjson::dom::element size : shape) {
+    int64_t value;
+    if (size.get(value)) return false;
+    tensor->sizes.push_back(value);
+  }
+  uint64_t begin, end;
+  if (offsets.at(0).get(begin) || offsets.at(1).get(end) || begin > end || end > blobSize) return false;
+  tensor->bytes = end - begin;
+  if (tensor->bytes != static_cast<size_t>(count(tensor->sizes.data(), tensor->sizes.size())) * neso_dtype_size(tensor->dtype)) return false;
+  tensor->storage.resize(tensor->bytes + kAlignment);
+  std::memcpy(tensor->data(), blob + begin, tensor->bytes);
+  return true;
+}
+
+} // namespace
+
+char *Tensor::data() {
+  uintptr_t address = reinterpret_cast<uintptr_t>(storage.data());
+  return storage.data() + (kAlignment - address % kAlignment) % kAlignment;
+}
+
+neso_tensor Tensor::view() {
+  neso_tensor t{};
+  t.data = data();
+  t.dtype = dtype;
+  t.rank = static_cast<int32_t>(sizes.size());
+  t.sizes = sizes.data();
+  return t;
+}
+
+bool readSafetensors(const std::string &path, Tensors *out, std::string *error) {
+  std::string bytes;
+  uint64_t headerSize = 0;
+  *error = path + ": cannot be read";
+  if (!readFile(path, &bytes) || bytes.size() < 8) return false;
+  std::memcpy(&headerSize, bytes.data(), 8);
+  *error = path + ": no .safetensors";
+  if (headerSize > bytes.size() - 8) return false;
+  simdjson::dom::parser parser;
+  simdjson::dom::object header;
+  if (parser.parse(bytes.data() + 8, headerSize).get(header)) return false;
+  const char *blob = bytes.data() + 8 + headerSize;
+  size_t blobSize = bytes.size() - 8 - headerSize;
+  for (auto [name, entry] : header) {
+    if (name == "__metadata__") continue;
+    if (!readEntry(entry, blob, blobSize, &(*out)[std::string(name)])) return false;
+  }
+  error->clear();
+  return true;
+}
+
+std::vector<char> dense(const neso_tensor &t) {
+  size_t rank = static_cast<size_t>(t.rank), item = neso_dtype_size(t.dtype);
+  size_t n = static_cast<size_t>(count(t.sizes, rank));
+  std::vector<char> out(n * item);
+  std::vector<int64_t> index(rank), strides(rank);
+  int64_t stride = 1;
+  for (size_t d = rank; d-- > 0; stride *= t.sizes[d]) strides[d] = t.strides ? t.strides[d] : stride;
+  int64_t at = 0;
+  for (size_t i = 0; i < n; ++i) {
+    std::memcpy(out.data() + i * item, static_cast<const char *>(t.data) + at * static_cast<int64_t>(item), item);
+    for (size_t d = rank; d-- > 0;) {
+      at += strides[d];
+      if (++index[d] < t.sizes[d]) break;
+      at -= strides[d] * t.sizes[d];
+      index[d] = 0;
+    }
+  }
+  return out;
+}
+
+bool sameBits(const neso_tensor &a, const neso_tensor &b) { return dense(a) == dense(b); }
+
+std::string compare(const neso_tensor &got, Tensor &want, Tolerance tolerance) {
+  size_t rank = want.sizes.size();
+  if (got.dtype != want.dtype) return fmt::format("dtype {}, expected {}", neso_dtype_name(got.dtype), neso_dtype_name(want.dtype));
+  if (got.rank != static_cast<int32_t>(rank) || std::memcmp(got.sizes, want.sizes.data(), rank * sizeof(int64_t)) != 0)
+    return fmt::format("shape {}, expected {}", shapeText(got.sizes, static_cast<size_t>(got.rank)), shapeText(want.sizes.data(), rank));
+  std::vector<char> values = dense(got);
+  size_t item = neso_dtype_size(want.dtype), bad = 0, first = 0;
+  if (!isReal(want.dtype)) {
+    for (size_t at = 0; at < want.bytes; at += item)
+      if (std::memcmp(values.data() + at, want.data() + at, item) != 0 && bad++ == 0) first = at;
+    if (bad == 0) return "";
+    return fmt::format("{} of {} values differ, first at {}: {} for {}", bad, want.bytes / item, first / item,
+                       integerText(want.dtype, values.data() + first), integerText(want.dtype, want.data() + first));
+  }
+  if (want.dtype == NESO_C64) item /= 2;
+  double worst = 0;
+  for (size_t at = 0; at < want.bytes; at += item) {
+    double g = loadReal(want.dtype, values.data() + at), w = loadReal(want.dtype, want.data() + at);
+    if (g == w || (std::isnan(g) && std::isnan(w))) continue;
+    double bound = tolerance.absolute + tolerance.relative * std::fabs(w), off = std::fabs(g - w);
+    // NaN and infinity on one side alone are beyond every bound.
+    if (std::isfinite(g) && std::isfinite(w) && off <= bound) continue;
+    double excess = std::isfinite(off) && bound > 0 ? off / bound : HUGE_VAL;
+    if (bad++ == 0 || excess > worst) {
+      worst = excess;
+      first = at;
+    }
+  }
+  if (bad == 0) return "";
+  return fmt::format("{} of {} values beyond tolerance, worst at {}: {:.8g} for {:.8g}", bad, want.bytes / item, first / item,
+                     loadReal(want.dtype, values.data() + first), loadReal(want.dtype, want.data() + first));
+}
+
+} // namespace neso::e2e
