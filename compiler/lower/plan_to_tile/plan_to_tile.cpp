@@ -7,6 +7,7 @@
 #include "lower/plan_to_tile/contraction.h"
 #include "lower/plan_to_tile/emit.h"
 #include "lower/plan_to_tile/loop_kernel.h"
+#include "lower/plan_to_tile/sort.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/IR/Verifier.h"
@@ -107,7 +108,7 @@ private:
       if (!contraction) contractionToReduction(plan_, kernel);
       else if (target_.packWeights) packRightOperand(plan_, kernel, *contraction);
       break;
-    case Node::Kind::Sort: return fail(Diag::NoTileForm, where, kernel.name, "sort");
+    case Node::Kind::Sort:
     case Node::Kind::Attention: break;
     case Node::Kind::UserKernel: return fail(Diag::NoTileForm, where, kernel.name, "user kernel");
     }
@@ -136,7 +137,8 @@ private:
       }
     }
     b.setInsertionPointToStart(entry);
-    if (kernel.kind == Node::Kind::Attention) emitAttention(k, plan_.program.facts);
+    if (kernel.kind == Node::Kind::Sort) emitSort(k, plan_.program.facts);
+    else if (kernel.kind == Node::Kind::Attention) emitAttention(k, plan_.program.facts);
     else if (contraction) emitContraction(k, plan_.program.facts, *contraction);
     else emitLoopKernel(k, plan_.program.facts, target_);
     tt::ReturnOp::create(b, loc, ValueRange{});
