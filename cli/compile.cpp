@@ -1,0 +1,81 @@
+// neso compile: a .pt2 becomes a package, or the text of one stage of the compiler.
+#include <chrono>
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "driver/compile.h"
+#include "output_file.h"
+#include "verb.h"
+
+namespace neso::cli {
+namespace {
+
+struct Options {
+  std::string model, output, report, emit;
+  std::vector<std::string> archs, kernels, settings;
+  CompileOptions compile;
+  bool verbose = false;
+};
+
+int run(Options o) {
+  if (!o.archs.empty()) o.compile.archs = o.archs;
+  o.compile.kernelPaths = o.kernels;
+  o.compile.report = !o.report.empty();
+  if (!o.emit.empty()) o.compile.emit = parseStage(o.emit);
+  DiagnosticSink sink;
+  auto start = std::chrono::steady_clock::now();
+  Result<Compilation> c = compileModel(o.model, o.compile, sink);
+  for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
+  if (!c) return report(c.error());
+  if (o.compile.emit) {
+    if (o.output.empty()) {
+      std::fwrite(c->emitted.data(), 1, c->emitted.size(), stdout);
+      return 0;
+    }
+    Status s = writeFileAtomically(o.output, c->emitted);
+    return s ? 0 : report(s.error());
+  }
+  if (Status s = writeFileAtomically(o.output, c->package); !s) return report(s.error());
+  if (!o.report.empty())
+    if (Status s = writeFileAtomically(o.report, c->report); !s) return report(s.error());
+  if (o.verbose)
+    for (const StepTime &t : c->times) std::fprintf(stderr, "%9.2f ms  %s\n", t.milliseconds, t.step);
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::fprintf(stderr, "%s: %.1f MB, compiled in %.2f s\n", o.output.c_str(), static_cast<double>(c->package.size()) / 1e6, seconds);
+  return 0;
+}
+
+} // namespace
+
+void declareCompile(CLI::App &parent, Action &todo) {
+  auto o = std::make_shared<Options>();
+  CLI::App *app = parent.add_subcommand("compile", "compile a PyTorch exported program (.pt2) into a package");
+  app->add_option("model", o->model, "the .pt2")->required();
+  auto *output = app->add_option("-o,--output", o->output, "the package to write; with --emit, the text (default: standard output)");
+  app->add_option("--target", o->compile.target, "cpu")->capture_default_str();
+  app->add_option("--arch", o->archs, "native (default), x86-64-v3, x86-64-v4; several: all go in, the best is chosen at load")->delimiter(',');
+  app->add_option("--kernels", o->kernels, "Triton source file or folder of the model's user kernels");
+  app->add_option("--option", o->settings, "K=V")->type_name("K=V");
+  std::vector<std::string> names;
+  std::string stages;
+  for (int i = 0; i < stageCount(); ++i) {
+    names.push_back(info(static_cast<Stage>(i)).name);
+    stages += std::string("\n  ") + info(static_cast<Stage>(i)).name + ": " + info(static_cast<Stage>(i)).description;
+  }
+  app->add_option("--emit", o->emit, "print a stage instead of writing a package:" + stages)->check(CLI::IsMember(names));
+  app->add_option("--report", o->report, "also write a page (HTML) that shows the kernels, what was fused and why, and memory");
+  app->add_option("--threads", o->compile.threads, "of the compiler")->check(CLI::Range(1, 256))->capture_default_str();
+  app->add_flag("--verbose", o->verbose, "print the time of each step");
+  app->callback([o, output, &todo] {
+    if (o->emit.empty() && output->count() == 0) throw CLI::RequiredError("-o");
+    for (const std::string &s : o->settings) {
+      size_t equals = s.find('=');
+      if (equals == std::string::npos) throw CLI::ValidationError("--option", "'" + s + "' is not of the form K=V");
+      o->compile.options.emplace_back(s.substr(0, equals), s.substr(equals + 1));
+    }
+    todo = [o] { return run(*o); };
+  });
+}
+
+} // namespace neso::cli
