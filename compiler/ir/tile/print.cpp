@@ -15,7 +15,8 @@ std::string printTile(ModuleOp module, const TilePrintOptions &options) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   module->print(stream, flags);
-  stream << '\n';
+  while (text.size() > 1 && text[text.size() - 2] == '\n') text.pop_back();
+  if (text.empty() || text.back() != '\n') text += '\n';
   return text;
 }
 
