@@ -1,0 +1,405 @@
+// tt.dot: a register-blocked product of blocks that lie in memory.
+//
+// Each operand is read in place when its elements are a plain load along contiguous rows and no lane is masked off (decided at run time, per
+// block), else it is packed into scratch first: A as rows [M][K], B as panels [N / panel][K][panel], both in the type of the accumulator.
+// The product of panel by row block keeps `rows × vectors` accumulators in registers; the accumulator block itself lives in scratch, in place
+// of the loop-carried tensor when there is one.
+#include <algorithm>
+
+#include "backend/cpu/emitter.h"
+#include "ir/tile/tile.h"
+#include "llvm/Support/MathExtras.h"
+#include "mlir/IR/BuiltinAttributes.h"
+
+namespace neso::cpu {
+
+using llvm::Value;
+
+/// Element (row r, column c) of A is at pointer + r * stride + c * element size. B: element (k, n) at
+/// pointer + (n / panel) * panelStride + k * stride + (n % panel) * element size. Strides in bytes, i64.
+struct Emitter::Operand {
+  Value *pointer = nullptr, *stride = nullptr, *panelStride = nullptr;
+};
+
+namespace {
+/// Whether v's elements are a linear function of the index, remainders (checked apart) and loop-carried motion included.
+bool isLinear(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value v, int depth = 0) {
+  if (depth > 24) return false;
+  if (!llvm::isa<mlir::RankedTensorType>(v.getType())) return true;
+  if (auto it = inits.find(v); it != inits.end()) return isLinear(inits, it->second, depth + 1);
+  mlir::Operation *def = v.getDefiningOp();
+  if (!def) return false;
+  auto all = [&] {
+    for (mlir::Value o : def->getOperands())
+      if (!isLinear(inits, o, depth + 1)) return false;
+    return true;
+  };
+  switch (codeOf(def)) {
+  case OpCode::MakeRange:
+  case OpCode::Splat: return true;
+  case OpCode::ArithConstant: {
+    auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(def->getAttr("value"));
+    return dense && dense.isSplat();
+  }
+  case OpCode::AddPtr:
+  case OpCode::AddI:
+  case OpCode::SubI:
+  case OpCode::Broadcast:
+  case OpCode::ExpandDims:
+  case OpCode::Trans:
+  case OpCode::ExtSI: return all();
+  case OpCode::RemSI: {
+    mlir::Operation *n = def->getOperand(1).getDefiningOp();
+    return n && codeOf(n) == OpCode::Splat && isLinear(inits, def->getOperand(0), depth + 1);
+  }
+  case OpCode::MulI: {
+    auto fixed = [&](mlir::Value o) {
+      mlir::Operation *d = o.getDefiningOp();
+      while (d && (codeOf(d) == OpCode::Broadcast || codeOf(d) == OpCode::ExpandDims)) d = d->getOperand(0).getDefiningOp();
+      return d && (codeOf(d) == OpCode::Splat || codeOf(d) == OpCode::ArithConstant);
+    };
+    return (fixed(def->getOperand(0)) || fixed(def->getOperand(1))) && all();
+  }
+  default: return false;
+  }
+}
+
+/// Masks that are conjunctions of comparisons of linear functions: true on a whole block when they are true at its corners.
+bool isConvexMask(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value v, int depth = 0) {
+  mlir::Operation *def = v.getDefiningOp();
+  if (!def || depth > 24) return false;
+  switch (codeOf(def)) {
+  case OpCode::Splat: return true;
+  case OpCode::Broadcast:
+  case OpCode::ExpandDims:
+  case OpCode::Trans: return isConvexMask(inits, def->getOperand(0), depth + 1);
+  case OpCode::AndI: return isConvexMask(inits, def->getOperand(0), depth + 1) && isConvexMask(inits, def->getOperand(1), depth + 1);
+  case OpCode::CmpI: {
+    using P = mlir::arith::CmpIPredicate;
+    P p = llvm::cast<mlir::arith::CmpIOp>(def).getPredicate();
+    return (p == P::slt || p == P::sle || p == P::sgt || p == P::sge) && isLinear(inits, def->getOperand(0), depth + 1) &&
+           isLinear(inits, def->getOperand(1), depth + 1);
+  }
+  default: return false;
+  }
+}
+} // namespace
+
+void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows, int64_t panel) {
+  Shape shape = shapeOf(v.getType());
+  mlir::Type element = elementOf(v.getType());
+  const size_t lead = shape.size() - 2;
+  const int64_t inner = shape[lead + 1], outer = shape[lead];
+  const int64_t size = bytesOf(computeType);
+  auto converted = [&](const Lanes &x) {
+    if (element == computeType) return x;
+    AtLevel at(*this, x.level);
+    Value *value = x.uniform() ? x.base : vec(x);
+    if (llvm::isa<mlir::FloatType>(element)) return fromValue(convertFloat(value, element, computeType, false), x.level);
+    return fromValue(b.CreateSExt(value, typeLike(computeType, value)), x.level);
+  };
+  // Offset of element (r, c) in the packed block.
+  auto place = [&](const Lanes &r, const Lanes &c) {
+    Lanes base;
+    base.base = to.ptr;
+    if (rows) return addPointer(base, intOp(IntOp::Add, intOp(IntOp::Mul, r, uniformInt(inner)), c), size);
+    Lanes p = intOp(IntOp::UDiv, c, uniformInt(panel)), q = intOp(IntOp::URem, c, uniformInt(panel));
+    Lanes linear = intOp(IntOp::Add, intOp(IntOp::Add, intOp(IntOp::Mul, p, uniformInt(outer * panel)), intOp(IntOp::Mul, r, uniformInt(panel))), q);
+    return addPointer(base, linear, size);
+  };
+  const int dim = unitDim(shape, {v});
+  const int64_t native = caps_.f32Lanes;
+  const int64_t tile = size == 4 ? native : native / 2;
+  if (dim == static_cast<int>(lead) && outer >= tile && inner >= tile) {
+    // Contiguous along the other direction: square blocks are read along it and transposed in registers.
+    sink([&] {
+      width_ = tile;
+      llvm::SmallVector<mlir::Value, 4> masks = masksBelow({v}, shape);
+      Nest nest;
+      nest.shape = shape;
+      nest.vectorDim = dim;
+      nest.extent = outer;
+      nest.width = tile;
+      forLoop(0, inner, tile, [&](Value *c0) {
+        Index at(shape.size(), uniformInt(0));
+        if (batch) at[0] = *batch;
+        Lanes column = fromValue(c0, currentLevel());
+        column.align = static_cast<uint8_t>(llvm::Log2_64(tile));
+        at[lead + 1] = column;
+        vectorLoop(nest, at, {}, [&](const Index &index) {
+          llvm::SmallVector<Value *, 16> vectors;
+          for (int64_t i = 0; i < tile; ++i) {
+            Index one = index;
+            one[lead + 1] = intOp(IntOp::Add, column, uniformInt(i));
+            vectors.push_back(vec(converted(eval(v, one))));
+          }
+          for (int64_t s = 1; s < tile; s *= 2) {
+            llvm::SmallVector<int, 16> even, odd;
+            for (int64_t l = 0; l < tile; ++l) {
+              even.push_back(static_cast<int>(l & s ? tile + (l ^ s) : l));
+              odd.push_back(static_cast<int>(l & s ? tile + l : l ^ s));
+            }
+            for (int64_t i = 0; i < tile; ++i) {
+              if (i & s) continue;
+              Value *x = vectors[i], *y = vectors[i | s];
+              vectors[i] = b.CreateShuffleVector(x, y, even);
+              vectors[i | s] = b.CreateShuffleVector(x, y, odd);
+            }
+          }
+          Lanes run = column;
+          run.kind = Lanes::Kind::Offsets;
+          run.offsets = pool_.run(tile, 1);
+          Lanes first = index[lead];
+          first.kind = Lanes::Kind::Uniform;
+          first.offsets = nullptr;
+          for (int64_t i = 0; i < tile; ++i)
+            storeAt(place(intOp(IntOp::Add, first, uniformInt(i)), run), fromValue(vectors[i], currentLevel()), computeType, nullptr);
+        });
+      });
+    });
+    return;
+  }
+  Shape flat = {outer, inner};
+  Nest nest = planNest(flat, {}, 64);
+  if (!rows && nest.width > panel) nest.width = panel;
+  sink([&] {
+    llvm::SmallVector<mlir::Value, 4> masks = masksBelow({v}, shape);
+    runNest(nest, {lead ? llvm::ArrayRef<mlir::Value>() : llvm::ArrayRef<mlir::Value>(masks), false}, [&](const Index &at) {
+      Index index = at;
+      if (lead) index.insert(index.begin(), *batch);
+      storeAt(place(at[0], at[1]), converted(eval(v, index)), computeType, nullptr);
+    });
+  });
+}
+
+Emitter::Operand Emitter::dotOperand(mlir::Value v, llvm::Type *compute, mlir::Type computeType, const Lanes *batch, bool rows, int64_t panel,
+                                     bool preferInPlace) {
+  Shape shape = shapeOf(v.getType());
+  const size_t lead = shape.size() - 2;
+  const int64_t outer = shape[lead], inner = shape[lead + 1], size = bytesOf(computeType);
+  llvm::Type *i64 = b.getInt64Ty();
+  Value *packedStride = b.getInt64(static_cast<uint64_t>((rows ? inner : panel) * size));
+  Value *packedPanel = b.getInt64(static_cast<uint64_t>(outer * panel * size));
+  Value *panelInPlace = b.getInt64(static_cast<uint64_t>(panel * size));
+  if (Buffer *known = buffers_.lookup(v); known && known->elementType == computeType && lead == 0) {
+    // Already whole in scratch.
+    if (rows || preferInPlace) return {known->ptr, b.getInt64(static_cast<uint64_t>(inner * size)), panelInPlace};
+  }
+  Buffer &packed = newBuffer(computeType, {outer, inner});
+  Operand packedOperand{packed.ptr, packedStride, packedPanel};
+
+  llvm::DenseMap<mlir::Value, mlir::Value> inits;
+  for (auto &[k, m] : moving_) inits[k] = m.init;
+  mlir::Operation *load = v.getDefiningOp();
+  const bool candidate = preferInPlace && load && codeOf(load) == OpCode::Load && !buffers_.count(v) && lead == 0 &&
+                         elementOf(v.getType()) == computeType && outer > 1 && isLinear(inits, load->getOperand(0)) &&
+                         (load->getNumOperands() == 1 || isConvexMask(inits, load->getOperand(1)));
+  if (!candidate) {
+    packOperand(v, computeType, batch, packed, rows, panel);
+    freeAfter_[nullptr].push_back(&packed);
+    return packedOperand;
+  }
+  // Addresses of three corners show stride and contiguity; the mask's bounds along the first and last row show whether any lane is off.
+  llvm::AllocaInst *pointer = entryAlloca(b.getPtrTy(), "operand"), *stride = entryAlloca(i64, "stride"), *panels = entryAlloca(i64, "panels");
+  llvm::AllocaInst *direct = entryAlloca(b.getInt1Ty(), "direct");
+  {
+    frames_[0].memo.clear();
+    conditions_.clear();
+    speculating_ = true;
+    Nest nest;
+    nest.shape = shape;
+    nest.vectorDim = 1;
+    nest.extent = inner;
+    width_ = 1;
+    auto address = [&](int64_t r, int64_t c) {
+      return b.CreatePtrToInt(toVector(b, eval(load->getOperand(0), {uniformInt(r), uniformInt(c)}), 1), i64);
+    };
+    Value *origin = address(0, 0);
+    Value *rowStride = b.CreateSub(address(1, 0), origin);
+    Value *ok = b.CreateICmpEQ(b.CreateSub(address(0, inner - 1), origin), b.getInt64(static_cast<uint64_t>((inner - 1) * size)));
+    if (load->getNumOperands() > 1)
+      for (int64_t r : {int64_t{0}, outer - 1})
+        for (int64_t c : {int64_t{0}, inner - 1}) ok = b.CreateAnd(ok, eval(load->getOperand(1), {uniformInt(r), uniformInt(c)}).base);
+    for (Value *c : conditions_) ok = b.CreateAnd(ok, c);
+    conditions_.clear();
+    speculating_ = false;
+    frames_[0].memo.clear();
+    b.CreateStore(ok, direct);
+    b.CreateStore(b.CreateIntToPtr(origin, b.getPtrTy()), pointer);
+    b.CreateStore(rowStride, stride);
+    b.CreateStore(panelInPlace, panels);
+  }
+  llvm::BasicBlock *pack = llvm::BasicBlock::Create(b.getContext(), "pack", fn_), *ready = llvm::BasicBlock::Create(b.getContext(), "ready", fn_);
+  b.CreateCondBr(b.CreateLoad(b.getInt1Ty(), direct), ready, pack);
+  b.SetInsertPoint(pack);
+  frames_[0].block = pack;
+  packOperand(v, computeType, batch, packed, rows, panel);
+  b.CreateStore(packed.ptr, pointer);
+  b.CreateStore(packedStride, stride);
+  b.CreateStore(packedPanel, panels);
+  b.CreateBr(ready);
+  b.SetInsertPoint(ready);
+  frames_[0].block = ready;
+  frames_[0].memo.clear();
+  freeAfter_[nullptr].push_back(&packed);
+  return {b.CreateLoad(b.getPtrTy(), pointer), b.CreateLoad(i64, stride), b.CreateLoad(i64, panels)};
+}
+
+void Emitter::emitDot(mlir::Operation *op) {
+  mlir::Value a = op->getOperand(0), bb = op->getOperand(1), c = op->getOperand(2), result = op->getResult(0);
+  Shape aShape = shapeOf(a.getType()), cShape = shapeOf(result.getType());
+  const size_t lead = cShape.size() - 2;
+  const int64_t M = cShape[lead], N = cShape[lead + 1], K = aShape[lead + 1];
+  mlir::MLIRContext *context = op->getContext();
+  mlir::Type resultElement = elementOf(result.getType());
+  mlir::Type computeType = resultElement.isF64()                        ? mlir::Type(mlir::Float64Type::get(context))
+                           : llvm::isa<mlir::FloatType>(resultElement) ? mlir::Type(mlir::Float32Type::get(context))
+                                                                       : mlir::Type(mlir::IntegerType::get(context, 32));
+  llvm::Type *compute = typeOf(computeType);
+  const int64_t size = bytesOf(computeType);
+  const bool isFloat = compute->isFloatingPointTy();
+
+  int64_t lanes = caps_.f32Lanes * 4 / size;
+  while (lanes > N) lanes /= 2;
+  const int64_t rows = std::min<int64_t>(M, caps_.dotRows);
+  // Enough independent accumulators to hide the latency of a multiply-add.
+  const int64_t wanted = static_cast<int64_t>(caps_.dotRows) * caps_.dotVectors;
+  int64_t vectors = std::max<int64_t>(1, std::min(N / lanes, wanted / rows));
+  const int64_t panel = lanes * vectors;
+
+  // Where the accumulator lives: the buffer of the loop-carried tensor that the result becomes, if nobody reads the old value later.
+  Buffer *acc = nullptr;
+  bool carried = false;
+  if (resultElement == computeType && result.hasOneUse()) {
+    mlir::Operation *user = *result.user_begin();
+    mlir::Operation *parent = op->getParentOp();
+    if (codeOf(user) == OpCode::Yield && codeOf(parent) == OpCode::For) {
+      mlir::Value argument = op->getBlock()->getArgument(result.use_begin()->getOperandNumber() + 1);
+      mlir::Operation *last = uses_->lastSink(argument);
+      Buffer *buffer = buffers_.lookup(argument);
+      if (buffer && (!last || last == op)) {
+        acc = buffer;
+        carried = c == argument;
+      }
+    }
+  }
+  const bool zero = [&] {
+    mlir::Operation *def = c.getDefiningOp();
+    if (!def || codeOf(def) != OpCode::ArithConstant) return false;
+    Lanes l = constant(def->getAttr("value"), elementOf(c.getType()));
+    auto *k = llvm::dyn_cast_or_null<llvm::Constant>(l.base);
+    return k && k->isNullValue();
+  }();
+  Buffer *own = nullptr;
+  if (!acc) acc = own = &newBuffer(computeType, cShape);
+  if (!carried && !zero) {
+    if (resultElement == computeType)
+      fill(*acc, c);
+    else {
+      Nest nest = planNest(cShape, {c}, 64);
+      sink([&] {
+        runNest(nest, {}, [&](const Index &index) {
+          Lanes x = eval(c, index);
+          storeBuffer(*acc, index, fromValue(convertFloat(x.uniform() ? x.base : vec(x), resultElement, computeType, false), x.level));
+        });
+      });
+    }
+  }
+
+  auto block = [&](const Lanes *batch) {
+    // B is packed unless so few rows use it that copying it costs as much as using it.
+    Operand left = dotOperand(a, compute, computeType, batch, true, 0, true);
+    Operand right = dotOperand(bb, compute, computeType, batch, false, panel, M <= 16);
+    llvm::Type *i64 = b.getInt64Ty();
+    llvm::Type *vector = lanes > 1 ? static_cast<llvm::Type *>(llvm::FixedVectorType::get(compute, static_cast<unsigned>(lanes))) : compute;
+    const llvm::Align align(static_cast<uint64_t>(size));
+    auto at = [&](Value *p, Value *offset) { return b.CreateGEP(b.getInt8Ty(), p, offset); };
+    Value *accBase = acc->ptr;
+    if (batch) accBase = at(accBase, b.CreateMul(b.CreateZExt(batch->base, i64), b.getInt64(static_cast<uint64_t>(M * N * size))));
+    llvm::SmallVector<llvm::AllocaInst *, 16> registers;
+    for (int64_t i = 0; i < rows * vectors; ++i) registers.push_back(entryAlloca(vector, "c"));
+    int64_t unroll = std::min<int64_t>(K, rows >= 8 ? 4 : 8);
+    while (K % unroll) unroll /= 2;
+    forLoop(0, N / panel, 1, [&](Value *jv) {
+      Value *j = b.CreateZExt(jv, i64);
+      Value *panelPointer = at(right.pointer, b.CreateMul(j, right.panelStride));
+      forLoop(0, M / rows, 1, [&](Value *iv) {
+        Value *i = b.CreateZExt(iv, i64);
+        Value *tile = at(accBase, b.CreateAdd(b.CreateMul(i, b.getInt64(static_cast<uint64_t>(rows * N * size))),
+                                              b.CreateMul(j, b.getInt64(static_cast<uint64_t>(panel * size)))));
+        auto accumulator = [&](int64_t r, int64_t v) { return at(tile, b.getInt64(static_cast<uint64_t>((r * N + v * lanes) * size))); };
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t v = 0; v < vectors; ++v)
+            b.CreateStore(zero ? static_cast<Value *>(llvm::Constant::getNullValue(vector)) : b.CreateAlignedLoad(vector, accumulator(r, v), align),
+                          registers[r * vectors + v]);
+        llvm::SmallVector<Value *, 8> rowPointers;
+        Value *first = at(left.pointer, b.CreateMul(i, b.CreateMul(left.stride, b.getInt64(static_cast<uint64_t>(rows)))));
+        for (int64_t r = 0; r < rows; ++r) rowPointers.push_back(r == 0 ? first : at(rowPointers.back(), left.stride));
+        forLoop(0, K, unroll, [&](Value *kv) {
+          Value *k = b.CreateZExt(kv, i64);
+          Value *bRow = at(panelPointer, b.CreateMul(k, right.stride));
+          Value *kBytes = b.CreateMul(k, b.getInt64(static_cast<uint64_t>(size)));
+          for (int64_t u = 0; u < unroll; ++u) {
+            llvm::SmallVector<Value *, 4> columns;
+            for (int64_t v = 0; v < vectors; ++v)
+              columns.push_back(b.CreateAlignedLoad(vector, at(bRow, b.getInt64(static_cast<uint64_t>(v * lanes * size))), align));
+            for (int64_t r = 0; r < rows; ++r) {
+              Value *p = at(at(rowPointers[r], kBytes), b.getInt64(static_cast<uint64_t>(u * size)));
+              Value *x = b.CreateAlignedLoad(compute, p, align);
+              if (lanes > 1) x = b.CreateVectorSplat(static_cast<unsigned>(lanes), x);
+              for (int64_t v = 0; v < vectors; ++v) {
+                llvm::AllocaInst *cell = registers[r * vectors + v];
+                Value *old = b.CreateLoad(vector, cell);
+                Value *next = isFloat ? b.CreateIntrinsic(llvm::Intrinsic::fma, {vector}, {x, columns[v], old})
+                                      : b.CreateAdd(old, b.CreateMul(x, columns[v]));
+                b.CreateStore(next, cell);
+              }
+            }
+            if (u + 1 < unroll) bRow = at(bRow, right.stride);
+          }
+        });
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t v = 0; v < vectors; ++v) b.CreateAlignedStore(b.CreateLoad(vector, registers[r * vectors + v]), accumulator(r, v), align);
+      });
+    });
+    freeAfter(nullptr);
+    freeAfter_.erase(nullptr);
+  };
+  if (lead == 0)
+    block(nullptr);
+  else {
+    // Batches one after another: the operands' blocks are packed for each. Nested sinks need the function's own level, so the loop is a plain one.
+    llvm::BasicBlock *loop = llvm::BasicBlock::Create(b.getContext(), "batch", fn_), *exit = llvm::BasicBlock::Create(b.getContext(), "batches", fn_);
+    llvm::BasicBlock *pre = b.GetInsertBlock();
+    b.CreateBr(loop);
+    b.SetInsertPoint(loop);
+    llvm::PHINode *iv = b.CreatePHI(b.getInt32Ty(), 2);
+    iv->addIncoming(b.getInt32(0), pre);
+    frames_[0].block = loop;
+    Lanes batch = fromValue(iv, 0);
+    block(&batch);
+    Value *next = b.CreateAdd(iv, b.getInt32(1));
+    iv->addIncoming(next, b.GetInsertBlock());
+    b.CreateCondBr(b.CreateICmpSLT(next, b.getInt32(static_cast<uint32_t>(cShape[0]))), loop, exit);
+    b.SetInsertPoint(exit);
+    frames_[0].block = exit;
+  }
+
+  if (resultElement != computeType) {
+    Buffer &narrow = newBuffer(resultElement, cShape);
+    Nest nest = planNest(cShape, {}, 64);
+    sink([&] {
+      runNest(nest, {}, [&](const Index &index) {
+        Lanes x = loadBuffer(*acc, index);
+        storeBuffer(narrow, index, fromValue(convertFloat(vec(x), computeType, resultElement, false), currentLevel()));
+      });
+    });
+    freeBuffer(*acc);
+    bind(result, narrow);
+  } else if (own)
+    bind(result, *own);
+  else
+    buffers_[result] = acc;
+}
+
+} // namespace neso::cpu

@@ -1,0 +1,243 @@
+// The emitter: one tile function → one LLVM function.
+//
+// Scalars of the tile function become LLVM scalars at once. Tensor values are virtual: nothing is emitted for them until a *sink* (store,
+// reduction, atomic, dot operand, loop-carried value, …) asks for their elements. A sink emits one loop nest over its shape, the innermost
+// dimension in vectors of `width_` lanes, and evaluates the expression below it at the index of each step (eval). Values that must exist
+// as a whole, or whose recomputation costs more than a reload, get a buffer in the scratch memory of the thread (materialize).
+//
+// Files: emit.cpp frame of the kernel and walk over operations; eval.cpp tensor expressions at an index; elementwise.cpp one operation on
+// lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; control.cpp scf and cf; reduce.cpp reductions and scans;
+// dot.cpp matrix products; uses.cpp what is virtual and what is not.
+#pragma once
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/cpu/compile.h"
+#include "backend/cpu/lanes.h"
+#include "backend/cpu/math.h"
+#include "backend/cpu/target.h"
+#include "backend/cpu/uses.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Operation.h"
+#include "mlir/IR/Region.h"
+
+namespace neso::cpu {
+
+using Shape = llvm::SmallVector<int64_t, 4>;
+
+/// A tensor in scratch memory, row-major and dense; i1 as bytes, pointers as 8 bytes.
+struct Buffer {
+  int64_t offset = 0, bytes = 0;
+  llvm::Value *ptr = nullptr;
+  mlir::Type elementType;
+  Shape shape;
+};
+
+class Emitter {
+public:
+  Emitter(llvm::Module &module, CpuLevel level);
+  /// Emits `function` as `symbol`; returns its scratch bytes.
+  Result<int64_t> emitKernel(mlir::Operation *function, const std::string &symbol);
+
+private:
+  // ---- frame of the kernel (emit.cpp)
+  void emitBlock(mlir::Block &block);
+  void emitOp(mlir::Operation *op);
+  void emitBody(mlir::Region &body, llvm::BasicBlock *exit);
+  void loadArguments(mlir::Region &body);
+  void emitAssert(mlir::Operation *op);
+  void emitPrint(mlir::Operation *op);
+  void report(int event, llvm::Value *text, int line, llvm::Value *values, llvm::Value *n, bool isFloat);
+  llvm::Value *globalText(llvm::StringRef text);
+  void fail(mlir::Operation *op, const std::string &why);
+  bool failed() const { return error_.has_value(); }
+  llvm::AllocaInst *entryAlloca(llvm::Type *type, const char *name);
+
+  // ---- types
+  static bool isTensor(mlir::Type type) { return llvm::isa<mlir::RankedTensorType>(type); }
+  static mlir::Type elementOf(mlir::Type type);
+  static Shape shapeOf(mlir::Type type);
+  /// LLVM type of one element: bf16 and f8 as integers of their width, pointers as ptr, index as i64.
+  llvm::Type *typeOf(mlir::Type element);
+  /// The same in memory: i1 as i8.
+  llvm::Type *memoryTypeOf(mlir::Type element);
+  int64_t bytesOf(mlir::Type element);
+  /// Like typeOf, widened to vectors when `like` is one.
+  llvm::Type *typeLike(mlir::Type element, llvm::Value *like);
+
+  // ---- expressions (eval.cpp, elementwise.cpp)
+  Lanes scalar(mlir::Value v);
+  Lanes eval(mlir::Value v, const Index &index);
+  Lanes evalUncached(mlir::Value v, const Index &index);
+  bool evalRegion(mlir::Region &region, llvm::ArrayRef<Lanes> args, llvm::SmallVectorImpl<Lanes> &results);
+  std::optional<Lanes> speculateRemainder(mlir::Operation *op, const Index &index);
+  llvm::SmallVector<Lanes, 2> elementwise(mlir::Operation *op, llvm::ArrayRef<Lanes> args);
+  llvm::Value *emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args);
+  llvm::Value *emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args, mlir::Type type);
+  llvm::Value *emitDivision(OpCode code, llvm::Value *a, llvm::Value *b);
+  llvm::Value *emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::ArrayRef<llvm::Value *> args);
+  llvm::Value *convertFloat(llvm::Value *v, mlir::Type from, mlir::Type to, bool towardZero);
+  Lanes constant(mlir::Attribute value, mlir::Type element);
+  Lanes intOp(IntOp op, const Lanes &x, const Lanes &y);
+  Lanes resize(const Lanes &x, llvm::Type *type, bool isSigned);
+  Lanes addPointer(const Lanes &pointer, const Lanes &offset, int64_t elementBytes);
+  Lanes uniformInt(int64_t v);
+  Lanes fromValue(llvm::Value *v, int level);
+  llvm::Value *vec(const Lanes &x) { return toVector(b, x, width_); }
+  Lanes linearize(const Index &index, llvm::ArrayRef<int64_t> shape);
+  Index delinearize(const Lanes &linear, llvm::ArrayRef<int64_t> shape);
+
+  // ---- memory (memory.cpp)
+  Lanes loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch);
+  void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask);
+  Lanes loadOp(mlir::Operation *op, const Index &index);
+  Lanes bufferPointer(const Buffer &buffer, const Index &index);
+  Lanes loadBuffer(const Buffer &buffer, const Index &index);
+  void storeBuffer(const Buffer &buffer, const Index &index, const Lanes &value);
+  Buffer &newBuffer(mlir::Type element, llvm::ArrayRef<int64_t> shape);
+  void freeBuffer(Buffer &buffer);
+  /// Gives v its buffer, to be freed after v's last use.
+  void bind(mlir::Value v, Buffer &buffer);
+  /// The shape that a running nest visits element by element; values worth it are kept on the way (see kept_).
+  void cover(llvm::ArrayRef<int64_t> shape, const Index *index);
+  void commitKept();
+  /// A buffer with all of `v`; made now unless there is one already.
+  Buffer &materialize(mlir::Value v);
+  void fill(const Buffer &buffer, mlir::Value v);
+  void emitStores(llvm::ArrayRef<mlir::Operation *> stores);
+  void emitAtomic(mlir::Operation *op);
+  void emitHistogram(mlir::Operation *op);
+
+  // ---- loops (loops.cpp)
+  struct Key {
+    llvm::SmallVector<const void *, 12> words;
+    bool operator==(const Key &o) const { return words == o.words; }
+  };
+  struct KeyHash {
+    size_t operator()(const Key &k) const;
+  };
+  using Memo = std::unordered_map<Key, Lanes, KeyHash>;
+  struct Frame {
+    llvm::BasicBlock *block = nullptr; // where code of this level is placed: before its terminator once an inner loop has begun
+    Memo memo;
+  };
+  static Key keyOf(mlir::Value v, const Index &index);
+  int currentLevel() const { return static_cast<int>(frames_.size()) - 1; }
+  /// Points the builder at code of `level` until it dies.
+  class AtLevel {
+  public:
+    AtLevel(Emitter &e, int level);
+    ~AtLevel();
+
+  private:
+    Emitter &e_;
+    llvm::IRBuilderBase::InsertPoint saved_;
+    bool moved_ = false;
+  };
+  friend class AtLevel;
+  /// for (iv = lo; iv < hi; iv += step) body(iv), one level deeper. All i32.
+  void forLoop(llvm::Value *lo, llvm::Value *hi, int64_t step, llvm::function_ref<void(llvm::Value *)> body);
+  void forLoop(int64_t lo, int64_t hi, int64_t step, llvm::function_ref<void(llvm::Value *)> body);
+  void ifThen(llvm::Value *condition, llvm::function_ref<void()> body);
+  /// A sink: `emit` runs once, or twice when it speculates (fast form, general form).
+  void sink(llvm::function_ref<void()> emit);
+
+  /// How a loop nest over a shape is cut into vectors: along `vectorDim`, or along the flattened dimensions from `flatFrom` on.
+  struct Nest {
+    Shape shape;
+    int vectorDim = -1;
+    int flatFrom = -1;
+    int64_t width = 1;
+    int64_t extent = 1; // elements along the vector direction
+  };
+  Nest planNest(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values, int64_t maxWidth);
+  int unitDim(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values);
+  /// Which masks decide how far a vector loop has to run.
+  struct Masks {
+    llvm::ArrayRef<mlir::Value> values; // of the nest's shape
+    bool trim = false;                  // nothing happens where values[0] is false: the loop may end early
+    int64_t start = 0;                  // first position of the vector direction; a multiple of the width
+  };
+  /// Runs body at every index of the nest. With masks, a main loop in which they are known to be true and a tail.
+  void runNest(const Nest &nest, const Masks &masks, llvm::function_ref<void(const Index &)> body);
+  void vectorLoop(const Nest &nest, Index &index, const Masks &masks, llvm::function_ref<void(const Index &)> body);
+  Index vectorIndex(const Nest &nest, const Index &outer, llvm::Value *iv);
+  /// n such that mask is true exactly for positions below n of the vector direction; null when it has no such form.
+  llvm::Value *prefixBound(mlir::Value mask, const Index &index, const Nest &nest);
+  int64_t widthFor(llvm::ArrayRef<mlir::Value> values, int64_t extent, int maxFactor);
+  llvm::SmallVector<mlir::Value, 4> masksBelow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape);
+
+  // ---- control flow (control.cpp)
+  void emitFor(mlir::Operation *op);
+  void emitIf(mlir::Operation *op);
+  void emitWhile(mlir::Operation *op);
+  void emitBranch(mlir::Operation *op);
+  /// Frees the buffers whose last use is `op`.
+  void freeAfter(mlir::Operation *op);
+  /// The scalar that all elements of v have, as far as v's form shows it.
+  bool isUniformTensor(mlir::Value v, int depth = 0);
+  /// Moves `values` into the carried state of `targets` (phis as allocas, tensors as buffers), all at once.
+  void assign(mlir::ValueRange targets, mlir::ValueRange values);
+  void declareCarried(mlir::Value v);
+  void loadCarried(mlir::Value v);
+
+  // ---- whole-tensor operations (reduce.cpp, dot.cpp)
+  void emitReduce(mlir::Operation *op);
+  llvm::Constant *reduceIdentity(mlir::Operation *op);
+  llvm::SmallVector<llvm::Value *, 2> combineLanes(mlir::Region &combine, llvm::SmallVector<llvm::Value *, 2> values, int64_t width);
+  void emitScan(mlir::Operation *op);
+  void emitDot(mlir::Operation *op);
+  struct Operand; // of a dot: where its rows are, in place or packed
+  Operand dotOperand(mlir::Value v, llvm::Type *compute, mlir::Type computeType, const Lanes *batch, bool rows, int64_t panel, bool preferInPlace);
+  void packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows, int64_t panel);
+
+  llvm::Module &module_;
+  CpuLevel level_;
+  Capabilities caps_;
+  llvm::IRBuilder<> b;
+  MathEmitter math_;
+  OffsetPool pool_;
+  std::optional<Error> error_;
+
+  llvm::Function *fn_ = nullptr;
+  llvm::BasicBlock *entry_ = nullptr;
+  llvm::BasicBlock *programExit_ = nullptr; // where tt.return goes
+  llvm::Value *scratch_ = nullptr, *env_ = nullptr, *program_ = nullptr;
+  llvm::Value *ids_[3] = {}, *sizes_[3] = {};
+  llvm::Value *dummy_ = nullptr; // readable memory for masked-off scalar accesses
+
+  std::unique_ptr<Uses> uses_;
+  llvm::DenseMap<mlir::Value, Lanes> scalars_;
+  llvm::DenseMap<mlir::Value, Buffer *> buffers_;
+  /// Loop-carried tensors that only move by a uniform amount each turn: value = init + moved.
+  struct Moving {
+    mlir::Value init;
+    llvm::AllocaInst *moved;
+    Lanes current;
+  };
+  llvm::DenseMap<mlir::Value, Moving> moving_;
+  llvm::DenseMap<mlir::Value, llvm::AllocaInst *> cells_; // scalar carried values
+  llvm::DenseMap<mlir::Block *, llvm::BasicBlock *> blocks_;
+  std::vector<std::unique_ptr<Buffer>> ownedBuffers_;
+  std::vector<std::pair<int64_t, int64_t>> freeScratch_; // offset, bytes
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Buffer *, 2>> freeAfter_;
+  int64_t scratchTop_ = 0;
+
+  std::vector<Frame> frames_;
+  int64_t width_ = 1;
+  bool speculating_ = false;
+  llvm::SmallVector<llvm::Value *, 4> conditions_;
+  /// The index of the running nest when each of its elements is visited exactly once: eval keeps costly values of that shape on the way.
+  const Index *coverIndex_ = nullptr;
+  llvm::ArrayRef<int64_t> coverShape_;
+  llvm::SmallVector<std::pair<mlir::Value, Buffer *>, 2> kept_;
+  llvm::DenseMap<mlir::Attribute, llvm::GlobalVariable *> constants_;
+};
+
+} // namespace neso::cpu

@@ -1,0 +1,123 @@
+// Library functions by the names that kernels use (CUDA's libdevice) and well-known PTX idioms.
+#include "backend/cpu/emitter.h"
+#include "ir/tile/tile.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/IR/Intrinsics.h"
+
+namespace neso::cpu {
+
+using llvm::Value;
+
+Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::ArrayRef<Value *> args) {
+  llvm::StringRef name = symbol;
+  if (!name.consume_front("__nv_")) name.consume_front("__ocml_");
+  for (const char *suffix : {"_f32", "_f64"}) name.consume_back(suffix);
+  name.consume_front("fast_");
+  if (args.empty()) return nullptr;
+  Value *x = args[0];
+  Value *y = args.size() > 1 ? args[1] : nullptr;
+  const bool isF32 = x->getType()->getScalarType()->isFloatTy();
+  const bool isF64 = x->getType()->getScalarType()->isDoubleTy();
+  static const llvm::StringMap<MathFn> functions = {
+      {"exp", MathFn::Exp}, {"exp2", MathFn::Exp2}, {"exp10", MathFn::Exp10}, {"expm1", MathFn::ExpM1}, {"log", MathFn::Log},
+      {"log2", MathFn::Log2}, {"log10", MathFn::Log10}, {"log1p", MathFn::Log1p}, {"sin", MathFn::Sin}, {"cos", MathFn::Cos},
+      {"tan", MathFn::Tan}, {"sinh", MathFn::Sinh}, {"cosh", MathFn::Cosh}, {"tanh", MathFn::Tanh}, {"asin", MathFn::Asin},
+      {"acos", MathFn::Acos}, {"atan", MathFn::Atan}, {"asinh", MathFn::Asinh}, {"acosh", MathFn::Acosh}, {"atanh", MathFn::Atanh},
+      {"atan2", MathFn::Atan2}, {"erf", MathFn::Erf}, {"erfc", MathFn::Erfc}, {"pow", MathFn::Pow}, {"cbrt", MathFn::Cbrt},
+      {"fmod", MathFn::Fmod}, {"lgamma", MathFn::LGamma}, {"tgamma", MathFn::TGamma}, {"hypot", MathFn::Hypot}, {"j0", MathFn::J0},
+      {"j1", MathFn::J1}, {"y0", MathFn::Y0}, {"y1", MathFn::Y1}, {"nextafter", MathFn::Nextafter}, {"remainder", MathFn::Remainder}};
+  static const llvm::StringMap<llvm::Intrinsic::ID> intrinsics = {
+      {"fabs", llvm::Intrinsic::fabs}, {"floor", llvm::Intrinsic::floor}, {"ceil", llvm::Intrinsic::ceil}, {"trunc", llvm::Intrinsic::trunc},
+      {"rint", llvm::Intrinsic::roundeven}, {"nearbyint", llvm::Intrinsic::roundeven}, {"sqrt", llvm::Intrinsic::sqrt},
+      {"fmin", llvm::Intrinsic::minnum}, {"fmax", llvm::Intrinsic::maxnum}, {"copysign", llvm::Intrinsic::copysign}};
+  if (isF32 || isF64) {
+    llvm::StringRef stem = name;
+    auto lookup = [&](auto &map) {
+      auto it = map.find(stem);
+      if (it == map.end() && isF32 && stem.ends_with("f")) it = map.find(stem.drop_back());
+      return it;
+    };
+    if (auto it = lookup(functions); it != functions.end()) return math_.emit(it->second, args);
+    if (auto it = lookup(intrinsics); it != intrinsics.end())
+      return args.size() == 1 ? b.CreateUnaryIntrinsic(it->second, x) : b.CreateBinaryIntrinsic(it->second, x, y);
+    llvm::Type *t = x->getType();
+    auto c = [&](double v) { return llvm::ConstantFP::get(t, v); };
+    llvm::Type *resultType = typeLike(elementOf(op->getResult(0).getType()), x);
+    auto is = [&](llvm::StringRef n) { return stem == n || (isF32 && stem == (n + "f").str()); };
+    if (is("rsqrt") || is("rsqrt_rn") || is("frsqrt_rn")) return b.CreateFDiv(c(1.0), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+    if (is("fma") || is("fmaf_rn") || is("fma_rn")) return b.CreateIntrinsic(llvm::Intrinsic::fma, {t}, {x, y, args[2]});
+    if (is("round")) {
+      Value *half = llvm::ConstantFP::get(t, isF64 ? 0x1.fffffffffffffp-2 : 0x1.fffffep-2);
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b.CreateFAdd(x, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, half, x)));
+    }
+    if (is("fdim")) return b.CreateSelect(b.CreateFCmpUGT(x, y), b.CreateFSub(x, y), c(0.0));
+    if (is("add_rn") || name == "fadd_rn" || name == "dadd_rn") return b.CreateFAdd(x, y);
+    if (name == "fmul_rn" || name == "dmul_rn") return b.CreateFMul(x, y);
+    if (name == "fsub_rn" || name == "dsub_rn") return b.CreateFSub(x, y);
+    if (name == "fdiv_rn" || name == "ddiv_rn" || name == "fdividef" || name == "dividef") return b.CreateFDiv(x, y);
+    if (name == "fsqrt_rn" || name == "dsqrt_rn") return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+    if (name == "frcp_rn" || name == "drcp_rn") return b.CreateFDiv(c(1.0), x);
+    if (is("saturate")) return b.CreateMinNum(b.CreateMaxNum(x, c(0.0)), c(1.0));
+    Value *truth = nullptr;
+    if (is("isnan") || is("isnand")) truth = b.CreateFCmpUNO(x, x);
+    if (is("isinf") || is("isinfd")) truth = b.CreateFCmpOEQ(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), llvm::ConstantFP::getInfinity(t));
+    if (is("finite") || is("isfinited")) truth = b.CreateFCmpOLT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), llvm::ConstantFP::getInfinity(t));
+    if (is("signbit") || is("signbitd"))
+      truth = b.CreateICmpSLT(b.CreateBitCast(x, t->getWithNewType(b.getIntNTy(isF64 ? 64 : 32))), llvm::Constant::getNullValue(t->getWithNewType(b.getIntNTy(isF64 ? 64 : 32))));
+    if (truth) return b.CreateZExtOrTrunc(truth, resultType);
+    if (is("sigmoid")) return b.CreateFDiv(c(1.0), b.CreateFAdd(c(1.0), math_.emit(MathFn::Exp, {b.CreateFNeg(x)})));
+    if (is("sinpi") || is("cospi")) {
+      // x - 2 round(x / 2) is exact and keeps the argument of the sine small.
+      Value *turns = b.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, b.CreateFMul(x, c(0.5)));
+      Value *r = b.CreateFMul(b.CreateFSub(x, b.CreateFMul(turns, c(2.0))), c(0x1.921fb54442d18p+1));
+      return math_.emit(is("sinpi") ? MathFn::Sin : MathFn::Cos, {r});
+    }
+    if (is("rcbrt")) return b.CreateFDiv(c(1.0), math_.emit(MathFn::Cbrt, {x}));
+    if (is("rhypot")) return b.CreateFDiv(c(1.0), math_.emit(MathFn::Hypot, {x, y}));
+    llvm::Type *integer = resultType;
+    auto toInt = [&](Value *v) { return b.CreateFreeze(b.CreateFPToSI(v, integer)); };
+    if (integer->isIntOrIntVectorTy()) {
+      auto rounded = [&](llvm::Intrinsic::ID id) { return b.CreateUnaryIntrinsic(id, x); };
+      for (llvm::StringRef prefix : {"float2int_", "float2ll_", "double2int_", "double2ll_", "float2uint_", "float2ull_", "double2uint_", "double2ull_"})
+        if (name.starts_with(prefix)) {
+          llvm::StringRef mode = name.drop_front(prefix.size());
+          if (mode == "rn") return toInt(rounded(llvm::Intrinsic::roundeven));
+          if (mode == "rz") return toInt(x);
+          if (mode == "rd") return toInt(rounded(llvm::Intrinsic::floor));
+          if (mode == "ru") return toInt(rounded(llvm::Intrinsic::ceil));
+        }
+      if (is("llrint") || is("llrint") || is("lrint")) return toInt(rounded(llvm::Intrinsic::roundeven));
+      if (is("llround") || is("lround")) return toInt(rounded(llvm::Intrinsic::round));
+      if (is("float_as_int") || is("float_as_uint") || name == "double_as_longlong") return b.CreateBitCast(x, integer);
+    }
+    if (is("ldexp") || is("scalbn")) return nullptr;
+    return nullptr;
+  }
+  // Integers.
+  if (name == "abs" || name == "llabs") return b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b.getFalse());
+  if (name == "popc" || name == "popcll") return b.CreateZExtOrTrunc(b.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, x), typeLike(elementOf(op->getResult(0).getType()), x));
+  if (name == "clz" || name == "clzll") return b.CreateZExtOrTrunc(b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, x, b.getFalse()), typeLike(elementOf(op->getResult(0).getType()), x));
+  if (name == "brev" || name == "brevll") return b.CreateUnaryIntrinsic(llvm::Intrinsic::bitreverse, x);
+  if (name == "min" || name == "llmin") return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y);
+  if (name == "max" || name == "llmax") return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
+  if (name == "umin" || name == "ullmin") return b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, x, y);
+  if (name == "umax" || name == "ullmax") return b.CreateBinaryIntrinsic(llvm::Intrinsic::umax, x, y);
+  if (name == "mul24") return b.CreateMul(x, y);
+  if (name == "mulhi" || name == "umulhi" || name == "mul64hi" || name == "umul64hi") {
+    const bool isUnsigned = name.starts_with("u");
+    llvm::Type *t = x->getType();
+    const unsigned bits = t->getScalarSizeInBits();
+    llvm::Type *wide = t->getWithNewBitWidth(bits * 2);
+    auto extend = [&](Value *v) { return isUnsigned ? b.CreateZExt(v, wide) : b.CreateSExt(v, wide); };
+    return b.CreateTrunc(b.CreateLShr(b.CreateMul(extend(x), extend(y)), bits), t);
+  }
+  llvm::Type *resultType = typeLike(elementOf(op->getResult(0).getType()), x);
+  if (resultType->isFPOrFPVectorTy()) {
+    if (name == "int_as_float" || name == "uint_as_float" || name == "longlong_as_double") return b.CreateBitCast(x, resultType);
+    if (name.starts_with("int2") || name.starts_with("ll2")) return b.CreateSIToFP(x, resultType);
+    if (name.starts_with("uint2") || name.starts_with("ull2")) return b.CreateUIToFP(x, resultType);
+  }
+  return nullptr;
+}
+
+} // namespace neso::cpu

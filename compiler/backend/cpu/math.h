@@ -1,0 +1,56 @@
+// Elementary functions as LLVM IR, on scalars and vectors alike.
+//
+// f32: inline polynomials, at most 2 ulp over all inputs (denormals, infinities and NaN included), checked against libm in test/math_test.
+// f64 and rare functions: one libm call a lane, inside a helper function with a loop, so that code stays small.
+#pragma once
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/IR/IRBuilder.h"
+
+namespace neso::cpu {
+
+enum class MathFn : uint8_t {
+  Exp, Exp2, Exp10, ExpM1, Log, Log2, Log10, Log1p, Sin, Cos, Tan, Sinh, Cosh, Tanh, Asin, Acos, Atan, Asinh, Acosh, Atanh, Atan2,
+  Erf, Erfc, Pow, Cbrt, Fmod, LGamma, TGamma, Hypot, ErfInv, J0, J1, Y0, Y1, Nextafter, Remainder,
+};
+
+class MathEmitter {
+public:
+  explicit MathEmitter(llvm::IRBuilder<> &builder) : b(builder) {}
+  /// Operands are float or double, scalar or vector, all of one type.
+  llvm::Value *emit(MathFn fn, llvm::ArrayRef<llvm::Value *> args);
+  /// One call of the libm function `name` (its double form; "f" is appended for float) a lane.
+  llvm::Value *libm(llvm::StringRef name, llvm::ArrayRef<llvm::Value *> args);
+
+private:
+  using V = llvm::Value *;
+  V exp(V x);
+  V exp2(V x);
+  V expFromReduced(V r, V n, V original);
+  V expm1(V x);
+  V tanh(V x);
+  V erf(V x);
+  V erfc(V x);
+  V sinCos(V x, bool cosine);
+  V atan(V x);
+  V atan2(V y, V x);
+  V pow(V x, V y);
+  /// log in double precision of a positive finite double (relative error 2^-45); x scalar or vector of double.
+  V logDouble(V x);
+  V exp2Double(V x);
+  V logFamily(MathFn fn, V x);
+
+  V like(V x, double c);
+  V likeInt(V x, int64_t c);
+  llvm::Type *intType(V x);
+  llvm::Type *floatType(V x);
+  llvm::Type *doubleType(V x);
+  V poly(V x, std::initializer_list<double> highToLow);
+  V fma(V a, V b2, V c);
+  V bits(V x) { return b.CreateBitCast(x, intType(x)); }
+  V unary(unsigned intrinsic, V x);
+  llvm::IRBuilder<> &b;
+};
+
+/// ulp-accurate f32 functions call this for NaN-keeping selections.
+} // namespace neso::cpu

@@ -1,0 +1,397 @@
+// Loads and stores on lanes, scratch buffers, atomics.
+#include <algorithm>
+
+#include "backend/cpu/emitter.h"
+#include "ir/tile/tile.h"
+#include "llvm/IR/Intrinsics.h"
+
+namespace neso::cpu {
+
+using llvm::Value;
+
+// ---------------------------------------------------------------------------------------------------------------- loads and stores
+
+Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch) {
+  const int level = std::max({pointer.level, mask ? mask->level : uint8_t{0}, other ? other->level : uint8_t{0}});
+  const int64_t size = bytesOf(element);
+  llvm::Type *memory = memoryTypeOf(element), *type = typeOf(element);
+  if (mask)
+    if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(mask->base)) {
+      if (c->isOne())
+        mask = nullptr;
+      else if (other)
+        return *other;
+    }
+  AtLevel at(*this, level);
+  const llvm::Align align(std::max<int64_t>(size, 1));
+  auto fromMemory = [&](Value *v) { return type == memory ? v : b.CreateTrunc(v, typeLike(element, v)); };
+  auto toMemory = [&](Value *v) { return type == memory ? v : b.CreateZExt(v, v->getType()->isVectorTy() ? v->getType()->getWithNewType(memory) : memory); };
+  auto vectorType = [&](int64_t n) { return llvm::FixedVectorType::get(memory, static_cast<unsigned>(n)); };
+
+  if (pointer.uniform() && (!mask || mask->uniform())) {
+    Value *p = pointer.base;
+    if (mask) p = b.CreateSelect(mask->base, p, dummy_);
+    Value *v = fromMemory(b.CreateAlignedLoad(memory, p, align));
+    if (mask && other && !other->uniform()) return fromValue(b.CreateSelect(mask->base, b.CreateVectorSplat(width_, v), vec(*other)), level);
+    if (mask && other) v = b.CreateSelect(mask->base, v, other->base);
+    return fromValue(v, level);
+  }
+
+  Value *m = mask ? vec(*mask) : nullptr;
+  Value *pass = m && other ? toMemory(vec(*other)) : m ? static_cast<Value *>(llvm::Constant::getNullValue(vectorType(width_))) : nullptr;
+  bool contiguous = pointer.kind == Lanes::Kind::Offsets && isRun(*pointer.offsets, size);
+  if (pointer.kind == Lanes::Kind::Strided && speculating_ && pointer.stepLevel == 0 && pointer.scale != 0 && size % pointer.scale == 0) {
+    AtLevel top(*this, 0);
+    conditions_.push_back(b.CreateICmpEQ(pointer.step, llvm::ConstantInt::getSigned(pointer.step->getType(), size / pointer.scale)));
+    contiguous = true;
+  }
+  if (contiguous) {
+    if (!m) return fromValue(fromMemory(b.CreateAlignedLoad(vectorType(width_), pointer.base, align)), level);
+    return fromValue(fromMemory(b.CreateMaskedLoad(vectorType(width_), pointer.base, align, m, pass)), level);
+  }
+  // A permutation of a small window: one vector load of the window and a shuffle.
+  if (pointer.kind == Lanes::Kind::Offsets && !m) {
+    auto [lo, hi] = std::minmax_element(pointer.offsets->begin(), pointer.offsets->end());
+    const int64_t window = (*hi - *lo) / size + 1;
+    bool whole = true;
+    llvm::SmallVector<int, 64> pattern;
+    for (int64_t o : *pointer.offsets) {
+      whole &= (o - *lo) % size == 0;
+      pattern.push_back(static_cast<int>((o - *lo) / size));
+    }
+    // Between two elements that are read lies memory of the same tensor, so the window may be read whole.
+    if (whole && window <= std::max<int64_t>(width_, 2) && (scratch || window <= width_)) {
+      Value *base = *lo ? b.CreateGEP(b.getInt8Ty(), pointer.base, b.getInt64(static_cast<uint64_t>(*lo))) : pointer.base;
+      Value *v = b.CreateAlignedLoad(vectorType(window), base, align);
+      return fromValue(fromMemory(b.CreateShuffleVector(v, pattern)), level);
+    }
+  }
+  Value *pointers = vec(pointer);
+  if (!m) m = llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b.getInt1Ty(), static_cast<unsigned>(width_)));
+  return fromValue(fromMemory(b.CreateMaskedGather(vectorType(width_), pointers, align, m, pass)), level);
+}
+
+void Emitter::storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask) {
+  const int64_t size = bytesOf(element);
+  llvm::Type *memory = memoryTypeOf(element);
+  const llvm::Align align(std::max<int64_t>(size, 1));
+  if (mask)
+    if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(mask->base)) {
+      if (c->isZero()) return;
+      mask = nullptr;
+    }
+  auto toMemory = [&](Value *v) {
+    if (v->getType()->getScalarType() == memory) return v;
+    return b.CreateZExt(v, v->getType()->isVectorTy() ? v->getType()->getWithNewType(memory) : memory);
+  };
+  if (width_ == 1 || (pointer.uniform() && value.uniform() && (!mask || mask->uniform()))) {
+    Value *v = toMemory(toVector(b, value, 1)), *p = toVector(b, pointer, 1);
+    if (!mask) {
+      b.CreateAlignedStore(v, p, align);
+      return;
+    }
+    ifThen(mask->base, [&] { b.CreateAlignedStore(v, p, align); });
+    return;
+  }
+  Value *v = toMemory(vec(value));
+  Value *m = mask ? vec(*mask) : nullptr;
+  bool contiguous = pointer.kind == Lanes::Kind::Offsets && isRun(*pointer.offsets, size);
+  if (pointer.kind == Lanes::Kind::Strided && speculating_ && pointer.stepLevel == 0 && pointer.scale != 0 && size % pointer.scale == 0) {
+    AtLevel top(*this, 0);
+    conditions_.push_back(b.CreateICmpEQ(pointer.step, llvm::ConstantInt::getSigned(pointer.step->getType(), size / pointer.scale)));
+    contiguous = true;
+  }
+  if (contiguous) {
+    if (m)
+      b.CreateMaskedStore(v, pointer.base, align, m);
+    else
+      b.CreateAlignedStore(v, pointer.base, align);
+    return;
+  }
+  if (!m) m = llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b.getInt1Ty(), static_cast<unsigned>(width_)));
+  b.CreateMaskedScatter(v, vec(pointer), align, m);
+}
+
+Lanes Emitter::loadOp(mlir::Operation *op, const Index &index) {
+  Lanes pointer = eval(op->getOperand(0), index);
+  mlir::Type element = elementOf(op->getResult(0).getType());
+  if (op->getNumOperands() == 1) return loadAt(pointer, element, nullptr, nullptr, false);
+  Lanes mask = eval(op->getOperand(1), index);
+  if (op->getNumOperands() == 2) {
+    // What masked-off lanes hold is not defined; zero is as good as any and the same each time.
+    Lanes zero;
+    zero.base = llvm::Constant::getNullValue(typeOf(element));
+    return loadAt(pointer, element, &mask, &zero, false);
+  }
+  Lanes other = eval(op->getOperand(2), index);
+  return loadAt(pointer, element, &mask, &other, false);
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- buffers
+
+Buffer &Emitter::newBuffer(mlir::Type element, llvm::ArrayRef<int64_t> shape) {
+  auto buffer = std::make_unique<Buffer>();
+  buffer->elementType = element;
+  buffer->shape.assign(shape.begin(), shape.end());
+  int64_t bytes = bytesOf(element);
+  for (int64_t s : shape) bytes *= s;
+  // Vectors may read past the last element of a small buffer.
+  buffer->bytes = (bytes + 63) / 64 * 64 + 64;
+  auto best = freeScratch_.end();
+  for (auto it = freeScratch_.begin(); it != freeScratch_.end(); ++it)
+    if (it->second >= buffer->bytes && (best == freeScratch_.end() || it->second < best->second)) best = it;
+  if (best != freeScratch_.end()) {
+    buffer->offset = best->first;
+    best->first += buffer->bytes;
+    best->second -= buffer->bytes;
+    if (best->second == 0) freeScratch_.erase(best);
+  } else {
+    buffer->offset = scratchTop_;
+    scratchTop_ += buffer->bytes;
+  }
+  llvm::IRBuilderBase::InsertPointGuard guard(b);
+  b.SetInsertPoint(entry_->getTerminator());
+  buffer->ptr = b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), scratch_, static_cast<uint64_t>(buffer->offset));
+  ownedBuffers_.push_back(std::move(buffer));
+  return *ownedBuffers_.back();
+}
+
+void Emitter::freeBuffer(Buffer &buffer) {
+  if (buffer.bytes == 0) return;
+  freeScratch_.push_back({buffer.offset, buffer.bytes});
+  buffer.bytes = 0;
+  std::sort(freeScratch_.begin(), freeScratch_.end());
+  for (size_t i = 0; i + 1 < freeScratch_.size();)
+    if (freeScratch_[i].first + freeScratch_[i].second == freeScratch_[i + 1].first) {
+      freeScratch_[i].second += freeScratch_[i + 1].second;
+      freeScratch_.erase(freeScratch_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    } else
+      ++i;
+}
+
+void Emitter::bind(mlir::Value v, Buffer &buffer) {
+  buffers_[v] = &buffer;
+  mlir::Operation *last = uses_->lastSink(v);
+  if (last) freeAfter_[last].push_back(&buffer);
+}
+
+Lanes Emitter::bufferPointer(const Buffer &buffer, const Index &index) {
+  Lanes base;
+  base.base = buffer.ptr;
+  return addPointer(base, linearize(index, buffer.shape), bytesOf(buffer.elementType));
+}
+
+Lanes Emitter::loadBuffer(const Buffer &buffer, const Index &index) {
+  return loadAt(bufferPointer(buffer, index), buffer.elementType, nullptr, nullptr, true);
+}
+
+void Emitter::storeBuffer(const Buffer &buffer, const Index &index, const Lanes &value) {
+  storeAt(bufferPointer(buffer, index), value, buffer.elementType, nullptr);
+}
+
+void Emitter::cover(llvm::ArrayRef<int64_t> shape, const Index *index) {
+  coverShape_ = shape;
+  coverIndex_ = index;
+}
+
+void Emitter::commitKept() {
+  coverIndex_ = nullptr;
+  for (auto &[v, buffer] : kept_) bind(v, *buffer);
+  kept_.clear();
+}
+
+Buffer &Emitter::materialize(mlir::Value v) {
+  if (Buffer *known = buffers_.lookup(v)) return *known;
+  Buffer &buffer = newBuffer(elementOf(v.getType()), shapeOf(v.getType()));
+  fill(buffer, v);
+  bind(v, buffer);
+  return buffer;
+}
+
+void Emitter::fill(const Buffer &buffer, mlir::Value v) {
+  Nest nest = planNest(buffer.shape, {v}, 64);
+  sink([&] {
+    llvm::SmallVector<mlir::Value, 4> masks = masksBelow({v}, buffer.shape);
+    runNest(nest, {masks, false}, [&](const Index &index) {
+      cover(buffer.shape, &index);
+      storeBuffer(buffer, index, eval(v, index));
+      coverIndex_ = nullptr;
+    });
+  });
+  commitKept();
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- stores
+
+void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
+  mlir::Operation *first = stores[0];
+  if (!isTensor(first->getOperand(0).getType())) {
+    for (mlir::Operation *op : stores) {
+      Lanes mask;
+      if (op->getNumOperands() > 2) mask = scalar(op->getOperand(2));
+      width_ = 1;
+      storeAt(scalar(op->getOperand(0)), scalar(op->getOperand(1)), op->getOperand(1).getType(), mask.base ? &mask : nullptr);
+    }
+    return;
+  }
+  Shape shape = shapeOf(first->getOperand(0).getType());
+  llvm::SmallVector<mlir::Value, 8> values, masks;
+  bool sameMask = true;
+  for (mlir::Operation *op : stores) {
+    for (mlir::Value o : op->getOperands()) values.push_back(o);
+    mlir::Value mask = op->getNumOperands() > 2 ? op->getOperand(2) : mlir::Value();
+    sameMask &= mask && (masks.empty() || masks[0] == mask);
+    if (mask && std::find(masks.begin(), masks.end(), mask) == masks.end()) masks.push_back(mask);
+  }
+  Nest nest = planNest(shape, values, 64);
+  sink([&] {
+    llvm::SmallVector<mlir::Value, 8> all(masks.begin(), masks.end());
+    for (mlir::Value m : masksBelow(values, shape))
+      if (std::find(all.begin(), all.end(), m) == all.end()) all.push_back(m);
+    runNest(nest, {all, sameMask}, [&](const Index &index) {
+      if (masks.empty()) cover(shape, &index);
+      llvm::SmallVector<Lanes, 8> pointers, data, conditions;
+      for (mlir::Operation *op : stores) {
+        pointers.push_back(eval(op->getOperand(0), index));
+        data.push_back(eval(op->getOperand(1), index));
+        conditions.push_back(op->getNumOperands() > 2 ? eval(op->getOperand(2), index) : Lanes{});
+      }
+      coverIndex_ = nullptr;
+      for (size_t i = 0; i < stores.size(); ++i)
+        storeAt(pointers[i], data[i], elementOf(stores[i]->getOperand(1).getType()), conditions[i].base ? &conditions[i] : nullptr);
+    });
+  });
+  commitKept();
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- atomics
+
+namespace {
+llvm::AtomicOrdering orderingOf(mlir::Operation *op) {
+  auto sem = op->getAttrOfType<mlir::IntegerAttr>("sem");
+  switch (sem ? sem.getInt() : 4) {
+  case 1: return llvm::AtomicOrdering::Monotonic;
+  case 2: return llvm::AtomicOrdering::Acquire;
+  case 3: return llvm::AtomicOrdering::Release;
+  default: return llvm::AtomicOrdering::AcquireRelease;
+  }
+}
+} // namespace
+
+void Emitter::emitAtomic(mlir::Operation *op) {
+  const OpCode code = codeOf(op);
+  const bool tensor = isTensor(op->getOperand(0).getType());
+  const llvm::AtomicOrdering order = orderingOf(op);
+  const unsigned maskAt = code == OpCode::AtomicRmw || code == OpCode::AtomicStore ? 2 : code == OpCode::AtomicLoad ? 1 : 99;
+  const bool hasMask = op->getNumOperands() > maskAt;
+  mlir::Type element = elementOf(code == OpCode::AtomicLoad || code == OpCode::AtomicStore
+                                     ? llvm::cast<tt::PointerType>(elementOf(op->getOperand(0).getType())).getPointeeType()
+                                     : op->getResult(0).getType());
+  llvm::Type *type = memoryTypeOf(element);
+  const bool hasResult = op->getNumResults() && !op->getResult(0).use_empty();
+  llvm::AllocaInst *cell = hasResult ? entryAlloca(type, "old") : nullptr;
+
+  auto one = [&](Value *pointer, llvm::ArrayRef<Value *> operands) -> Value * {
+    const llvm::Align align(static_cast<uint64_t>(bytesOf(element)));
+    llvm::Type *integer = b.getIntNTy(static_cast<unsigned>(bytesOf(element)) * 8);
+    if (code == OpCode::AtomicLoad) {
+      llvm::LoadInst *l = b.CreateAlignedLoad(type, pointer, align);
+      l->setAtomic(order == llvm::AtomicOrdering::Monotonic ? order : llvm::AtomicOrdering::Acquire);
+      return l;
+    }
+    if (code == OpCode::AtomicStore) {
+      llvm::StoreInst *s = b.CreateAlignedStore(operands[0], pointer, align);
+      s->setAtomic(order == llvm::AtomicOrdering::Monotonic ? order : llvm::AtomicOrdering::Release);
+      return nullptr;
+    }
+    if (code == OpCode::AtomicCas) {
+      Value *expected = b.CreateBitCast(operands[0], integer), *desired = b.CreateBitCast(operands[1], integer);
+      Value *pair = b.CreateAtomicCmpXchg(pointer, expected, desired, align, order, llvm::AtomicCmpXchgInst::getStrongestFailureOrdering(order));
+      return b.CreateBitCast(b.CreateExtractValue(pair, 0), type);
+    }
+    using R = llvm::AtomicRMWInst;
+    static constexpr R::BinOp kOps[] = {R::BAD_BINOP, R::And, R::Or, R::Xor, R::Add, R::FAdd, R::Max, R::Min, R::UMax, R::UMin, R::Xchg};
+    const R::BinOp rmw = kOps[op->getAttrOfType<mlir::IntegerAttr>("atomic_rmw_op").getInt()];
+    if (rmw == R::FAdd && bytesOf(element) < 4) {
+      // Narrow floats: a compare-and-swap loop around the rounded sum.
+      mlir::Type f32 = mlir::Float32Type::get(op->getContext());
+      llvm::BasicBlock *pre = b.GetInsertBlock();
+      llvm::BasicBlock *loop = llvm::BasicBlock::Create(b.getContext(), "cas", fn_), *exit = llvm::BasicBlock::Create(b.getContext(), "casdone", fn_);
+      Value *start = b.CreateAlignedLoad(integer, pointer, align);
+      b.CreateBr(loop);
+      b.SetInsertPoint(loop);
+      llvm::PHINode *old = b.CreatePHI(integer, 2);
+      old->addIncoming(start, pre);
+      Value *sum = b.CreateFAdd(convertFloat(b.CreateBitCast(old, type), element, f32, false), convertFloat(operands[0], element, f32, false));
+      Value *next = b.CreateBitCast(convertFloat(sum, f32, element, false), integer);
+      Value *pair = b.CreateAtomicCmpXchg(pointer, old, next, align, order, llvm::AtomicCmpXchgInst::getStrongestFailureOrdering(order));
+      Value *seen = b.CreateExtractValue(pair, 0);
+      old->addIncoming(seen, b.GetInsertBlock());
+      b.CreateCondBr(b.CreateExtractValue(pair, 1), exit, loop);
+      b.SetInsertPoint(exit);
+      frames_.back().block = exit;
+      return b.CreateBitCast(old, type);
+    }
+    return b.CreateAtomicRMW(rmw, pointer, operands[0], align, order);
+  };
+  auto run = [&](Value *pointer, llvm::ArrayRef<Value *> operands, Value *mask) {
+    if (cell) b.CreateStore(llvm::Constant::getNullValue(type), cell);
+    auto go = [&] {
+      Value *old = one(pointer, operands);
+      if (cell) b.CreateStore(old, cell);
+    };
+    if (mask)
+      ifThen(mask, go);
+    else
+      go();
+  };
+  const unsigned operandCount = hasMask ? maskAt : op->getNumOperands();
+  if (!tensor) {
+    llvm::SmallVector<Value *, 2> operands;
+    for (unsigned i = 1; i < operandCount; ++i) operands.push_back(scalar(op->getOperand(i)).base);
+    run(scalar(op->getOperand(0)).base, operands, hasMask ? scalar(op->getOperand(maskAt)).base : nullptr);
+    if (cell) scalars_[op->getResult(0)] = fromValue(b.CreateLoad(type, cell), 0);
+    return;
+  }
+  Shape shape = shapeOf(op->getOperand(0).getType());
+  Buffer *result = hasResult ? &newBuffer(element, shape) : nullptr;
+  llvm::SmallVector<mlir::Value, 4> values(op->getOperands().begin(), op->getOperands().end());
+  Nest nest = planNest(shape, values, 1);
+  // No speculation: both forms would run the same scalar code.
+  sink([&] {
+    speculating_ = false;
+    runNest(nest, {}, [&](const Index &index) {
+      llvm::SmallVector<Value *, 2> operands;
+      for (unsigned i = 1; i < operandCount; ++i) operands.push_back(toVector(b, eval(op->getOperand(i), index), 1));
+      Value *mask = hasMask ? eval(op->getOperand(maskAt), index).base : nullptr;
+      run(toVector(b, eval(op->getOperand(0), index), 1), operands, mask);
+      if (result) storeBuffer(*result, index, fromValue(b.CreateLoad(type, cell), currentLevel()));
+    });
+  });
+  if (result) bind(op->getResult(0), *result);
+}
+
+void Emitter::emitHistogram(mlir::Operation *op) {
+  mlir::Value source = op->getOperand(0);
+  Shape bins = shapeOf(op->getResult(0).getType());
+  mlir::Type element = elementOf(op->getResult(0).getType());
+  Buffer &counts = newBuffer(element, bins);
+  llvm::Type *type = typeOf(element);
+  b.CreateMemSet(counts.ptr, b.getInt8(0), static_cast<uint64_t>(bins[0] * bytesOf(element)), llvm::MaybeAlign(64));
+  Nest nest = planNest(shapeOf(source.getType()), {source}, 1);
+  sink([&] {
+    speculating_ = false;
+    runNest(nest, {}, [&](const Index &index) {
+      Value *bin = toVector(b, eval(source, index), 1);
+      Value *ok = b.CreateICmpULT(bin, llvm::ConstantInt::get(bin->getType(), static_cast<uint64_t>(bins[0])));
+      if (op->getNumOperands() > 1) ok = b.CreateAnd(ok, eval(op->getOperand(1), index).base);
+      ifThen(ok, [&] {
+        Value *p = b.CreateGEP(type, counts.ptr, b.CreateZExtOrTrunc(bin, b.getInt64Ty()));
+        b.CreateStore(b.CreateAdd(b.CreateLoad(type, p), llvm::ConstantInt::get(type, 1)), p);
+      });
+    });
+  });
+  bind(op->getResult(0), counts);
+}
+
+} // namespace neso::cpu

@@ -1,0 +1,135 @@
+#include "backend/cpu/target.h"
+
+#include <mutex>
+
+#include "llvm/Analysis/CGSCCPassManager.h"
+#include "llvm/Analysis/LoopAnalysisManager.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/SmallVectorMemoryBuffer.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/DCE.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Scalar/SROA.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
+
+extern "C" {
+void LLVMInitializeX86TargetInfo();
+void LLVMInitializeX86Target();
+void LLVMInitializeX86TargetMC();
+void LLVMInitializeX86AsmPrinter();
+void LLVMInitializeAArch64TargetInfo();
+void LLVMInitializeAArch64Target();
+void LLVMInitializeAArch64TargetMC();
+void LLVMInitializeAArch64AsmPrinter();
+}
+
+namespace neso::cpu {
+
+CpuLevel nativeLevel() {
+  const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  auto has = [&](const char *name) {
+    auto it = features.find(name);
+    return it != features.end() && it->second;
+  };
+  return has("avx512f") && has("avx512bw") && has("avx512cd") && has("avx512dq") && has("avx512vl") ? CpuLevel::V4 : CpuLevel::V3;
+}
+
+std::string_view name(CpuLevel level) {
+  switch (level) {
+  case CpuLevel::V3: return "x86-64-v3";
+  case CpuLevel::V4: return "x86-64-v4";
+  case CpuLevel::AArch64: return "aarch64";
+  }
+  NESO_UNREACHABLE("CPU level");
+}
+
+std::optional<CpuLevel> parseLevel(std::string_view text) {
+  if (text == "native") return nativeLevel();
+  for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::AArch64})
+    if (text == name(level)) return level;
+  return std::nullopt;
+}
+
+Capabilities capabilities(CpuLevel level) {
+  switch (level) {
+  case CpuLevel::V3: return {8, 16, 4, 2, false};
+  case CpuLevel::V4: return {16, 32, 8, 2, true};
+  case CpuLevel::AArch64: return {4, 32, 8, 2, false};
+  }
+  NESO_UNREACHABLE("CPU level");
+}
+
+std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
+  });
+  llvm::Triple triple(level == CpuLevel::AArch64 ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu");
+  std::string error;
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target) return nullptr;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  const char *cpu = level == CpuLevel::V3 ? "x86-64-v3" : level == CpuLevel::V4 ? "x86-64-v4" : "generic";
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(triple, cpu, "", options, llvm::Reloc::PIC_,
+                                                                          std::nullopt, llvm::CodeGenOptLevel::Default));
+}
+
+void setTargetAttributes(llvm::Function &function, CpuLevel level) {
+  if (level == CpuLevel::V4) {
+    function.addFnAttr("prefer-vector-width", "512");
+    function.addFnAttr("min-legal-vector-width", "512");
+  }
+  function.addFnAttr(llvm::Attribute::NoUnwind);
+}
+
+void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cgam;
+  llvm::ModuleAnalysisManager mam;
+  llvm::PassBuilder pb(&machine);
+  pb.registerModuleAnalyses(mam);
+  pb.registerCGSCCAnalyses(cgam);
+  pb.registerFunctionAnalyses(fam);
+  pb.registerLoopAnalyses(lam);
+  pb.crossRegisterProxies(lam, fam, cgam, mam);
+  llvm::FunctionPassManager fpm;
+  fpm.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  fpm.addPass(llvm::EarlyCSEPass(true));
+  fpm.addPass(llvm::SimplifyCFGPass());
+  fpm.addPass(llvm::InstCombinePass());
+  fpm.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  fpm.addPass(llvm::EarlyCSEPass());
+  fpm.addPass(llvm::SimplifyCFGPass());
+  for (llvm::Function &f : module)
+    if (!f.isDeclaration()) fpm.run(f, fam);
+}
+
+std::vector<uint8_t> emitObject(llvm::Module &module, llvm::TargetMachine &machine, bool assembly) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream os(bytes);
+  llvm::legacy::PassManager pm;
+  bool unsupported = machine.addPassesToEmitFile(pm, os, nullptr,
+                                                 assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile,
+                                                 /*DisableVerify=*/true);
+  NESO_CHECK(!unsupported, "target cannot emit objects");
+  pm.run(module);
+  return {bytes.begin(), bytes.end()};
+}
+
+} // namespace neso::cpu

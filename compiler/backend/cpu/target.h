@@ -1,0 +1,37 @@
+// CPU levels as LLVM sees them: target machine, vector width, the pass list, object emission.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/compile.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Target/TargetMachine.h"
+
+namespace neso::cpu {
+
+/// What code generation asks of a level.
+struct Capabilities {
+  int f32Lanes;        // of one vector register
+  int vectorRegisters; // architectural
+  int dotRows, dotVectors; // accumulator block of the dot micro-kernel: rows × vectors
+  bool maskedMemory;   // masked loads and stores of every element size in one instruction
+};
+Capabilities capabilities(CpuLevel level);
+
+/// A new target machine; each thread has its own. Null only when LLVM was built without the target.
+std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level);
+
+/// Adds the function attributes that pick the level's instructions.
+void setTargetAttributes(llvm::Function &function, CpuLevel level);
+
+/// The pass list: short, since code comes out of the emitter already vectorised and mostly in shape.
+void optimize(llvm::Module &module, llvm::TargetMachine &machine);
+
+/// Relocatable object (or assembly text) of an optimised module. Consumes the module's IR.
+std::vector<uint8_t> emitObject(llvm::Module &module, llvm::TargetMachine &machine, bool assembly);
+
+/// One shared object from relocatable objects; exports `symbols` only. Needs no files but one temporary in the system's directory.
+Result<std::vector<uint8_t>> linkShared(const std::vector<std::vector<uint8_t>> &objects);
+
+} // namespace neso::cpu

@@ -1,0 +1,227 @@
+#include "backend/cpu/uses.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/StringMap.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/OperationSupport.h"
+
+namespace neso::cpu {
+
+namespace {
+struct Row {
+  OpClass cls = OpClass::Unknown;
+  int cost = 1;
+};
+constexpr Row kRows[] = {
+    {},
+#define NESO_OP(code, name, cls, cost) {OpClass::cls, cost},
+#include "backend/cpu/opcodes.def"
+#undef NESO_OP
+};
+const llvm::StringMap<OpCode> &names() {
+  static const llvm::StringMap<OpCode> map = {
+#define NESO_OP(code, name, cls, cost) {name, OpCode::code},
+#include "backend/cpu/opcodes.def"
+#undef NESO_OP
+  };
+  return map;
+}
+bool isTensor(mlir::Value v) { return llvm::isa<mlir::RankedTensorType>(v.getType()); }
+} // namespace
+
+OpCode codeOf(mlir::Operation *op) {
+  // One look-up by text for each kind of operation and thread; contexts may come and go, so the key holds the name's text too.
+  thread_local llvm::DenseMap<const void *, std::pair<OpCode, const char *>> cache;
+  const llvm::StringRef text = op->getName().getStringRef();
+  auto [it, isNew] = cache.try_emplace(op->getName().getAsOpaquePointer(), OpCode::Unknown, nullptr);
+  if (isNew || it->second.second != text.data()) {
+    auto found = names().find(text);
+    it->second = {found == names().end() ? OpCode::Unknown : found->second, text.data()};
+  }
+  return it->second.first;
+}
+OpClass classOf(OpCode code) { return kRows[static_cast<int>(code)].cls; }
+int costOf(OpCode code) { return kRows[static_cast<int>(code)].cost; }
+
+bool Uses::isVirtual(mlir::Operation *op) const {
+  const OpClass cls = classOf(codeOf(op));
+  if (cls != OpClass::Element && cls != OpClass::Index && cls != OpClass::Load) return false;
+  return op->getNumResults() > 0 && isTensor(op->getResult(0));
+}
+
+mlir::Operation *Uses::lastSink(mlir::Value v) {
+  auto known = lastSink_.find(v);
+  if (known != lastSink_.end()) return known->second;
+  mlir::Block *block = v.getParentBlock();
+  mlir::Operation *last = nullptr;
+  for (mlir::Operation *user : v.getUsers()) {
+    mlir::Operation *here = block->findAncestorOpInBlock(*user);
+    mlir::Operation *at = here;
+    if (!here)
+      at = block->getTerminator();
+    else if (here == user && isVirtual(user)) {
+      at = nullptr;
+      for (mlir::Value r : user->getResults()) {
+        mlir::Operation *s = lastSink(r);
+        if (s && (!at || at->isBeforeInBlock(s))) at = s;
+      }
+    }
+    if (at && (!last || last->isBeforeInBlock(at))) last = at;
+  }
+  lastSink_[v] = last;
+  return last;
+}
+
+void Uses::sinks(mlir::Value v, llvm::SmallVectorImpl<mlir::Operation *> &out, int depth) {
+  for (mlir::Operation *user : v.getUsers()) {
+    if (out.size() >= 2 || depth > 64) return;
+    if (isVirtual(user)) {
+      for (mlir::Value r : user->getResults()) sinks(r, out, depth + 1);
+    } else if (std::find(out.begin(), out.end(), user) == out.end())
+      out.push_back(user);
+  }
+}
+
+int Uses::sinkCount(mlir::Value v) {
+  auto known = sinkCount_.find(v);
+  if (known != sinkCount_.end()) return known->second;
+  llvm::SmallVector<mlir::Operation *, 2> found;
+  sinks(v, found, 0);
+  return sinkCount_[v] = static_cast<int>(found.size());
+}
+
+int Uses::cost(mlir::Value v) {
+  auto known = cost_.find(v);
+  if (known != cost_.end()) return known->second;
+  mlir::Operation *def = v.getDefiningOp();
+  int total = 0;
+  if (def && isVirtual(def)) {
+    total = costOf(codeOf(def));
+    if (codeOf(def) != OpCode::Splat)
+      for (mlir::Value o : def->getOperands()) total += cost(o);
+  }
+  return cost_[v] = std::min(total, 1000);
+}
+
+bool Uses::readsMemory(mlir::Value v) {
+  auto known = readsMemory_.find(v);
+  if (known != readsMemory_.end()) return known->second;
+  mlir::Operation *def = v.getDefiningOp();
+  bool reads = false;
+  if (def && isVirtual(def)) {
+    reads = classOf(codeOf(def)) == OpClass::Load;
+    for (mlir::Value o : def->getOperands()) reads |= isTensor(o) && readsMemory(o);
+  }
+  return readsMemory_[v] = reads;
+}
+
+bool Uses::worthKeeping(mlir::Value v) { return cost(v) >= 10 && sinkCount(v) > 1; }
+
+bool Uses::mayWrite(mlir::Operation *op) {
+  switch (codeOf(op)) {
+  case OpCode::Store:
+  case OpCode::AtomicRmw:
+  case OpCode::AtomicCas:
+  case OpCode::AtomicLoad:
+  case OpCode::AtomicStore: return true;
+  default: break;
+  }
+  if (op->getNumRegions() == 0) return false;
+  auto known = mayWrite_.find(op);
+  if (known != mayWrite_.end()) return known->second;
+  bool writes = false;
+  op->walk([&](mlir::Operation *inner) { writes |= inner != op && inner->getNumRegions() == 0 && mayWrite(inner); });
+  return mayWrite_[op] = writes;
+}
+
+llvm::SmallVector<mlir::Operation *, 4> Uses::storeGroup(mlir::Operation *first) {
+  llvm::SmallVector<mlir::Operation *, 4> group = {first};
+  mlir::Type type = first->getOperand(0).getType();
+  if (!llvm::isa<mlir::RankedTensorType>(type)) return group;
+  llvm::ArrayRef<int64_t> shape = llvm::cast<mlir::RankedTensorType>(type).getShape();
+  for (mlir::Operation *op = first->getNextNode(); op && group.size() < 8; op = op->getNextNode()) {
+    const OpCode code = codeOf(op);
+    const OpClass cls = classOf(code);
+    if (cls == OpClass::Element || cls == OpClass::Index) continue;
+    if (code != OpCode::Store) break;
+    auto otherType = llvm::dyn_cast<mlir::RankedTensorType>(op->getOperand(0).getType());
+    if (!otherType || otherType.getShape() != shape) break;
+    bool separate = true;
+    for (mlir::Operation *s : group) separate &= pointerRoot(s->getOperand(0)) != pointerRoot(op->getOperand(0));
+    if (!separate) break;
+    group.push_back(op);
+  }
+  return group;
+}
+
+bool Uses::mustKeep(mlir::Value v) {
+  mlir::Operation *def = v.getDefiningOp();
+  if (!def || !isVirtual(def)) return false;
+  const bool reads = readsMemory(v);
+  if (!reads && cost(v) < 10) return false;
+  // Used in another region or block.
+  for (mlir::Operation *user : v.getUsers())
+    if (user->getBlock() != def->getBlock()) {
+      // Terminators' operands and scalars inside nested regions are read there once each turn; all else would be computed again each turn.
+      return true;
+    }
+  if (classOf(codeOf(def)) != OpClass::Load) return false;
+  mlir::Operation *last = lastSink(v);
+  if (!last) return false;
+  if (auto flag = def->getAttrOfType<mlir::BoolAttr>("isVolatile"); flag && flag.getValue()) return true;
+  llvm::SmallPtrSet<mlir::Operation *, 4> harmless;
+  for (mlir::Operation *op = def->getNextNode(); op; op = op->getNextNode()) {
+    if (mayWrite(op) && !harmless.contains(op)) {
+      if (codeOf(op) != OpCode::Store || !llvm::isa<mlir::RankedTensorType>(op->getOperand(0).getType())) return true;
+      // A group of stores that ends with the last sink runs in one loop; it may write what was loaded only at the very same places.
+      llvm::SmallVector<mlir::Operation *, 4> group = storeGroup(op);
+      if (std::find(group.begin(), group.end(), last) == group.end()) return true;
+      for (mlir::Operation *s : group) {
+        if (pointerRoot(s->getOperand(0)) == pointerRoot(def->getOperand(0)) && !sameExpression(s->getOperand(0), def->getOperand(0)))
+          return true;
+        harmless.insert(s);
+      }
+    }
+    if (op == last) break;
+  }
+  return false;
+}
+
+mlir::Value pointerRoot(mlir::Value v) {
+  for (int i = 0; i < 64; ++i) {
+    mlir::Operation *def = v.getDefiningOp();
+    if (!def) return v;
+    switch (codeOf(def)) {
+    case OpCode::AddPtr:
+    case OpCode::Splat:
+    case OpCode::Broadcast:
+    case OpCode::ExpandDims:
+    case OpCode::Reshape:
+    case OpCode::Trans:
+    case OpCode::Bitcast: v = def->getOperand(0); break;
+    default: return v;
+    }
+  }
+  return v;
+}
+
+bool sameExpression(mlir::Value a, mlir::Value b) {
+  if (a == b) return true;
+  mlir::Operation *da = a.getDefiningOp(), *db = b.getDefiningOp();
+  if (!da || !db || da->getName() != db->getName() || da->getNumOperands() != db->getNumOperands() || da->getNumRegions() ||
+      a.getType() != b.getType())
+    return false;
+  const OpClass cls = classOf(codeOf(da));
+  if (cls != OpClass::Element && cls != OpClass::Index) return false;
+  if (da->getDiscardableAttrDictionary() != db->getDiscardableAttrDictionary() ||
+      da->getPropertiesAsAttribute() != db->getPropertiesAsAttribute())
+    return false;
+  for (unsigned i = 0; i < da->getNumOperands(); ++i)
+    if (!sameExpression(da->getOperand(i), db->getOperand(i))) return false;
+  return true;
+}
+
+} // namespace neso::cpu

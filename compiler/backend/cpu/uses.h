@@ -1,0 +1,58 @@
+// What a tile function's values are used for: which operations stay virtual, where their last sink stands, which must get a buffer.
+#pragma once
+#include "llvm/ADT/DenseMap.h"
+#include "mlir/IR/Operation.h"
+#include "mlir/IR/Value.h"
+
+namespace neso::cpu {
+
+enum class OpCode : uint8_t {
+  Unknown,
+#define NESO_OP(code, name, cls, cost) code,
+#include "backend/cpu/opcodes.def"
+#undef NESO_OP
+};
+enum class OpClass : uint8_t { Unknown, Element, Index, Load, Sink, Flow };
+
+OpCode codeOf(mlir::Operation *op);
+OpClass classOf(OpCode code);
+int costOf(OpCode code);
+
+/// Facts about one function, computed on demand and kept. Not thread-safe.
+class Uses {
+public:
+  /// Whether the operation's tensor results are evaluated where they are asked for.
+  bool isVirtual(mlir::Operation *op) const;
+  /// The last operation of v's own block that needs v's elements, directly or through virtual operations; null: none. A use in a nested
+  /// region counts as the operation that holds the region; a use in another block as the block's terminator.
+  mlir::Operation *lastSink(mlir::Value v);
+  /// Whether v must be kept in a buffer from its definition on: a load that a later write may change, or a costly value that is used
+  /// inside a loop that it does not belong to.
+  bool mustKeep(mlir::Value v);
+  /// Whether v is worth a buffer when more than one sink reads it.
+  bool worthKeeping(mlir::Value v);
+  /// Work of one element: counts the expression below v, down to buffers; at most 1000.
+  int cost(mlir::Value v);
+  bool readsMemory(mlir::Value v);
+  /// Number of different sinks, at most 2.
+  int sinkCount(mlir::Value v);
+  bool before(mlir::Operation *a, mlir::Operation *b) const { return a->isBeforeInBlock(b); }
+  /// Stores that run in one loop nest with `first`, in order, `first` included.
+  llvm::SmallVector<mlir::Operation *, 4> storeGroup(mlir::Operation *first);
+
+private:
+  void sinks(mlir::Value v, llvm::SmallVectorImpl<mlir::Operation *> &out, int depth);
+  bool mayWrite(mlir::Operation *op);
+
+  llvm::DenseMap<mlir::Value, mlir::Operation *> lastSink_;
+  llvm::DenseMap<mlir::Value, int> cost_, sinkCount_;
+  llvm::DenseMap<mlir::Value, bool> readsMemory_;
+  llvm::DenseMap<mlir::Operation *, bool> mayWrite_;
+};
+
+/// The pointer that all of v's elements are offsets of (a function argument as a rule); v itself when unknown.
+mlir::Value pointerRoot(mlir::Value v);
+/// Same expression: equal operations on equal operands, down to the same values.
+bool sameExpression(mlir::Value a, mlir::Value b);
+
+} // namespace neso::cpu
