@@ -3,36 +3,18 @@
 #include "abi/kernel_abi.h"
 #include "ir/tile/tile.h"
 #include "mlir/IR/BuiltinAttributes.h"
-#include "mlir/IR/Location.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
 
 namespace neso::cpu {
 
 using llvm::BasicBlock;
 using llvm::Value;
 
-namespace {
-SourceLoc locOf(mlir::Location loc) {
-  SourceLoc r;
-  loc->walk([&](mlir::Location l) {
-    if (auto f = llvm::dyn_cast<mlir::FileLineColLoc>(l)) {
-      r.file = f.getFilename().str();
-      r.line = static_cast<int>(f.getLine());
-      r.column = static_cast<int>(f.getColumn());
-      return mlir::WalkResult::interrupt();
-    }
-    return mlir::WalkResult::advance();
-  });
-  return r;
-}
-} // namespace
-
 Emitter::Emitter(llvm::Module &module, CpuLevel level)
     : module_(module), level_(level), caps_(capabilities(level)), b(module.getContext()), math_(b) {}
 
 void Emitter::fail(mlir::Operation *op, const std::string &why) {
   if (error_) return;
-  SourceLoc loc = locOf(op->getLoc());
+  SourceLoc loc = sourceLoc(op->getLoc());
   if (!loc.known()) loc.context = op->getName().getStringRef().str();
   error_ = neso::fail(Diag::CpuUnsupported, loc, why);
 }
@@ -90,7 +72,7 @@ Result<int64_t> Emitter::emitKernel(mlir::Operation *function, const std::string
   setTargetAttributes(*fn_, level_);
   uses_ = std::make_unique<Uses>();
   mlir::Region &body = function->getRegion(0);
-  if (body.empty()) return neso::fail(Diag::CpuUnsupported, locOf(function->getLoc()), "a function without a body");
+  if (body.empty()) return neso::fail(Diag::CpuUnsupported, sourceLoc(function->getLoc()), "a function without a body");
 
   entry_ = BasicBlock::Create(context, "entry", fn_);
   BasicBlock *loop = BasicBlock::Create(context, "program", fn_);
@@ -191,13 +173,21 @@ void Emitter::emitBlock(mlir::Block &block) {
     if (codeOf(&op) == OpCode::Store) {
       done = uses_->storeGroup(&op);
       // Values defined between the grouped stores are virtual; the group may run at its first store only if none of them must be kept.
-      for (mlir::Operation *between = op.getNextNode(); between && between != done.back(); between = between->getNextNode())
-        for (mlir::Value r : between->getResults())
-          if (isTensor(r.getType()) && uses_->mustKeep(r)) done.resize(1);
-      for (mlir::Operation *between = op.getNextNode(); between && between != done.back(); between = between->getNextNode())
-        if (uses_->isVirtual(between) == false && codeOf(between) != OpCode::Store) emitOp(between);
-      emitStores(done);
-      for (mlir::Operation *s : done) freeAfter(s);
+      bool keeps = false;
+      for (mlir::Operation *between = &op; between != done.back(); between = between->getNextNode())
+        for (mlir::Value r : between->getResults()) keeps |= isTensor(r.getType()) && uses_->mustKeep(r);
+      if (keeps) done.resize(1);
+      mlir::Operation *const last = done.back();
+      for (mlir::Operation *between = &op; between != last; between = between->getNextNode())
+        if (!uses_->isVirtual(between) && codeOf(between) != OpCode::Store) {
+          emitOp(between);
+          done.push_back(between);
+        }
+      llvm::SmallVector<mlir::Operation *, 4> stores;
+      for (mlir::Operation *s : done)
+        if (codeOf(s) == OpCode::Store) stores.push_back(s);
+      emitStores(stores);
+      for (mlir::Operation *s : stores) freeAfter(s);
       continue;
     }
     emitOp(&op);
@@ -287,7 +277,7 @@ void Emitter::report(int event, Value *text, int line, Value *values, Value *n, 
 void Emitter::emitAssert(mlir::Operation *op) {
   mlir::Value condition = op->getOperand(0);
   llvm::StringRef message = op->getAttrOfType<mlir::StringAttr>("message").getValue();
-  const int line = locOf(op->getLoc()).line;
+  const int line = sourceLoc(op->getLoc()).line;
   Value *failedAny = nullptr;
   if (isTensor(condition.getType())) {
     llvm::AllocaInst *cell = entryAlloca(b.getInt1Ty(), "failed");
@@ -313,7 +303,7 @@ void Emitter::emitAssert(mlir::Operation *op) {
 
 void Emitter::emitPrint(mlir::Operation *op) {
   llvm::StringRef prefix = op->getAttrOfType<mlir::StringAttr>("prefix").getValue();
-  const int line = locOf(op->getLoc()).line;
+  const int line = sourceLoc(op->getLoc()).line;
   if (op->getNumOperands() == 0)
     return report(NESO_KERNEL_PRINT, globalText(prefix), line, llvm::ConstantPointerNull::get(b.getPtrTy()), b.getInt64(0), false);
   auto isSigned = op->getAttrOfType<mlir::DenseI32ArrayAttr>("isSigned");

@@ -1,0 +1,165 @@
+// Whole kernels, as Triton 3.9 prints them, against closed forms computed in double.
+#include <cmath>
+#include <gtest/gtest.h>
+
+#include "backend/cpu/test/harness.h"
+
+namespace neso::cpu::test {
+namespace {
+
+class KernelTest : public testing::TestWithParam<CpuLevel> {};
+INSTANTIATE_TEST_SUITE_P(Levels, KernelTest, testing::ValuesIn(levels()), [](const auto &info) { return info.param == CpuLevel::V3 ? "v3" : "v4"; });
+
+TEST_P(KernelTest, VectorAddMasksItsTail) {
+  Kernel k(kernelText("vector_add"), GetParam());
+  ASSERT_TRUE(k.ok()) << k.error;
+  const size_t n = 5003;
+  std::vector<float> x = numbers(n, 1), y = numbers(n, 2), out(n + 64, -7.0f);
+  k.run({pointer(x.data()), pointer(y.data()), pointer(out.data()), integer(n)}, (n + 1023) / 1024);
+  for (size_t i = 0; i < n; ++i) ASSERT_EQ(out[i], x[i] + y[i]) << i;
+  for (size_t i = n; i < n + 64; ++i) ASSERT_EQ(out[i], -7.0f);
+}
+
+TEST_P(KernelTest, Softmax) {
+  Kernel k(kernelText("softmax_rows"), GetParam());
+  ASSERT_TRUE(k.ok()) << k.error;
+  for (int n : {1000, 1024, 3, 17}) {
+    const int rows = 5, stride = 1030;
+    std::vector<float> x = numbers(rows * stride), out(rows * stride, 9.0f);
+    k.run({pointer(x.data()), pointer(out.data()), integer(stride), integer(n)}, rows);
+    for (int r = 0; r < rows; ++r) {
+      double m = -1e30, sum = 0;
+      for (int c = 0; c < n; ++c) m = std::max<double>(m, x[r * stride + c]);
+      for (int c = 0; c < n; ++c) sum += std::exp(x[r * stride + c] - m);
+      for (int c = 0; c < n; ++c) ASSERT_NEAR(out[r * stride + c], std::exp(x[r * stride + c] - m) / sum, 2e-6) << r << " " << c;
+      for (int c = n; c < stride; ++c) ASSERT_EQ(out[r * stride + c], 9.0f);
+    }
+  }
+}
+
+TEST_P(KernelTest, LayerNorm) {
+  Kernel k(kernelText("layer_norm_rows"), GetParam());
+  ASSERT_TRUE(k.ok()) << k.error;
+  const int rows = 7, n = 1000;
+  std::vector<float> x = numbers(rows * n, 1), w = numbers(n, 2), bias = numbers(n, 3), out(rows * n);
+  k.run({pointer(x.data()), pointer(w.data()), pointer(bias.data()), pointer(out.data()), integer(n), integer(n), real(1e-5f)}, rows);
+  for (int r = 0; r < rows; ++r) {
+    double s = 0, q = 0;
+    for (int c = 0; c < n; ++c) s += x[r * n + c], q += double(x[r * n + c]) * x[r * n + c];
+    const double mean = s / n, rstd = 1 / std::sqrt(q / n - mean * mean + 1e-5);
+    for (int c = 0; c < n; ++c) ASSERT_NEAR(out[r * n + c], (x[r * n + c] - mean) * rstd * w[c] + bias[c], 1e-5);
+  }
+}
+
+void checkMatmul(const char *name, CpuLevel level, int M, int N, int K, int BM, int BN, bool transposedB, bool general) {
+  Kernel k(kernelText(name), level);
+  ASSERT_TRUE(k.ok()) << k.error;
+  std::vector<float> a = numbers(static_cast<size_t>(M * K), 1), bm = numbers(static_cast<size_t>(N * K), 2), c(static_cast<size_t>(M * N), 5.0f);
+  std::vector<neso_arg> args = {pointer(a.data()), pointer(bm.data()), pointer(c.data()), integer(M), integer(N), integer(K), integer(K)};
+  if (general) args.push_back(integer(1));
+  args.push_back(integer(transposedB ? K : N));
+  if (general) args.push_back(integer(1));
+  args.push_back(integer(N));
+  if (general) args.push_back(integer(1));
+  k.run(args, static_cast<uint32_t>((M + BM - 1) / BM * ((N + BN - 1) / BN)));
+  for (int i = 0; i < M; ++i)
+    for (int j = 0; j < N; ++j) {
+      double s = 0;
+      for (int l = 0; l < K; ++l) s += double(a[i * K + l]) * (transposedB ? bm[j * K + l] : bm[l * N + j]);
+      ASSERT_NEAR(c[i * N + j], s, 1e-5 * std::sqrt(K)) << i << " " << j;
+    }
+}
+TEST_P(KernelTest, Matmul) { checkMatmul("matmul", GetParam(), 256, 256, 384, 128, 128, false, false); }
+TEST_P(KernelTest, MatmulOddSizes) { checkMatmul("matmul", GetParam(), 131, 77, 200, 128, 128, false, false); }
+TEST_P(KernelTest, MatmulRuntimeStrides) { checkMatmul("matmul_general", GetParam(), 100, 130, 70, 64, 64, false, true); }
+TEST_P(KernelTest, MatmulTransposedB) { checkMatmul("matmul_bt", GetParam(), 130, 200, 150, 128, 128, true, false); }
+
+void checkAttention(const char *name, CpuLevel level, bool causal) {
+  Kernel k(kernelText(name), level);
+  ASSERT_TRUE(k.ok()) << k.error;
+  const int H = 2, S = 150, D = 64;
+  std::vector<float> q = numbers(H * S * D, 1), kk = numbers(H * S * D, 2), v = numbers(H * S * D, 3), o(H * S * D);
+  k.run({pointer(q.data()), pointer(kk.data()), pointer(v.data()), pointer(o.data()), integer(S * D), integer(S), real(0.125f)}, (S + 63) / 64, H);
+  for (int h = 0; h < H; ++h)
+    for (int i = 0; i < S; ++i) {
+      std::vector<double> p(S);
+      double m = -1e30, sum = 0;
+      const int limit = causal ? i + 1 : S;
+      for (int j = 0; j < limit; ++j) {
+        for (int d = 0; d < D; ++d) p[j] += double(q[(h * S + i) * D + d]) * kk[(h * S + j) * D + d] * 0.125;
+        m = std::max(m, p[j]);
+      }
+      for (int j = 0; j < limit; ++j) sum += p[j] = std::exp(p[j] - m);
+      for (int d = 0; d < D; ++d) {
+        double e = 0;
+        for (int j = 0; j < limit; ++j) e += p[j] / sum * v[(h * S + j) * D + d];
+        ASSERT_NEAR(o[(h * S + i) * D + d], e, 1e-5) << h << " " << i << " " << d;
+      }
+    }
+}
+TEST_P(KernelTest, FlashAttention) { checkAttention("flash_attention", GetParam(), false); }
+TEST_P(KernelTest, FlashAttentionCausal) { checkAttention("flash_attention_causal", GetParam(), true); }
+
+TEST_P(KernelTest, ArgmaxTakesTheFirst) {
+  Kernel k(kernelText("argmax_rows"), GetParam());
+  ASSERT_TRUE(k.ok()) << k.error;
+  const int rows = 4, n = 900;
+  std::vector<float> x = numbers(rows * n), value(rows);
+  std::vector<int32_t> index(rows);
+  x[2 * n + 100] = x[2 * n + 700] = 5.0f;
+  k.run({pointer(x.data()), pointer(value.data()), pointer(index.data()), integer(n), integer(n)}, rows);
+  for (int r = 0; r < rows; ++r) {
+    int best = 0;
+    for (int c = 1; c < n; ++c)
+      if (x[r * n + c] > x[r * n + best]) best = c;
+    EXPECT_EQ(index[r], best);
+    EXPECT_EQ(value[r], x[r * n + best]);
+  }
+}
+
+TEST_P(KernelTest, Cumsum) {
+  Kernel k(kernelText("cumsum_rows"), GetParam());
+  ASSERT_TRUE(k.ok()) << k.error;
+  const int rows = 3, n = 1000;
+  std::vector<float> x = numbers(rows * n), out(rows * n);
+  k.run({pointer(x.data()), pointer(out.data()), integer(n), integer(n)}, rows);
+  for (int r = 0; r < rows; ++r) {
+    double s = 0;
+    for (int c = 0; c < n; ++c) ASSERT_NEAR(out[r * n + c], s += x[r * n + c], 1e-4);
+  }
+}
+
+/// Philox 4x32-10, first word, as tl.rand uses it.
+float philoxUniform(uint32_t seed, uint32_t offset) {
+  uint32_t c0 = offset, c1 = 0, c2 = 0, c3 = 0, k0 = seed, k1 = 0;
+  for (int r = 0; r < 10; ++r) {
+    const uint64_t p0 = uint64_t{0xD2511F53} * c0, p1 = uint64_t{0xCD9E8D57} * c2;
+    const uint32_t n0 = uint32_t(p1 >> 32) ^ c1 ^ k0, n2 = uint32_t(p0 >> 32) ^ c3 ^ k1;
+    c1 = uint32_t(p1), c3 = uint32_t(p0), c0 = n0, c2 = n2;
+    k0 += 0x9E3779B9, k1 += 0xBB67AE85;
+  }
+  int32_t x = static_cast<int32_t>(c0);
+  if (x < 0) x = -x - 1;
+  return static_cast<float>(x) * 4.6566127342e-10f;
+}
+TEST_P(KernelTest, DropoutIsPhilox) {
+  Kernel k(kernelText("dropout"), GetParam());
+  ASSERT_TRUE(k.ok()) << k.error;
+  const int n = 3000;
+  std::vector<float> x = numbers(n), out(n);
+  k.run({pointer(x.data()), pointer(out.data()), integer(n), real(0.3f), integer(1234)}, 3);
+  for (int i = 0; i < n; ++i) ASSERT_EQ(out[i], philoxUniform(1234, static_cast<uint32_t>(i)) > 0.3f ? x[i] / (1 - 0.3f) : 0.0f) << i;
+}
+
+TEST_P(KernelTest, HistogramWithAtomics) {
+  Kernel k(kernelText("histogram_atomic"), GetParam());
+  ASSERT_TRUE(k.ok()) << k.error;
+  const int n = 100000;
+  std::vector<int32_t> x(n), out(16), expected(16);
+  for (int i = 0; i < n; ++i) ++expected[x[i] = (i * 7 + i / 3) % 16];
+  k.run({pointer(x.data()), pointer(out.data()), integer(n)}, (n + 1023) / 1024);
+  EXPECT_EQ(out, expected);
+}
+
+} // namespace
+} // namespace neso::cpu::test
