@@ -1,12 +1,269 @@
+// Greedy fusion: all pairs of groups that touch a common buffer, most bytes first, until nothing more can be joined.
 #include "lower/schedule/fuse.h"
+
+#include <algorithm>
+#include <map>
+
+#include "lower/schedule/match.h"
 
 namespace neso::schedule {
 
-std::vector<Group> formGroups(const loops::Program &program, const ScheduleOptions &options) {
-  std::vector<Group> groups;
-  DimNames names;
-  for (size_t n = 0; n < program.nodes.size(); ++n) groups.push_back(groupOf(program.nodes[n], static_cast<int>(n), names));
-  return groups;
-}
+using namespace loops;
+
+namespace {
+
+/// A reduction with few rows and long ones runs on few cores: pointwise work over its inner space stays apart.
+constexpr int64_t kFewRows = 32, kLongRow = 16384;
+
+class Fuser {
+public:
+  Fuser(const Program &program, const ScheduleOptions &options) : program_(program), options_(options) {
+    for (size_t n = 0; n < program.nodes.size(); ++n) {
+      groups_.push_back(groupOf(program.nodes[n], static_cast<int>(n), names_));
+      touched_.push_back(touchedBuffers(groups_.back()));
+    }
+    next_.resize(groups_.size());
+    previous_.resize(groups_.size());
+    version_.resize(groups_.size());
+    findDependences();
+    findUsers();
+  }
+
+  std::vector<Group> run() {
+    if (options_.fuse)
+      for (int round = 0; round < 12 && fuseRound(); ++round) {}
+    return inOrder();
+  }
+
+private:
+  const Program &program_;
+  const ScheduleOptions &options_;
+  DimNames names_;
+  std::vector<Group> groups_;
+  std::vector<std::set<int32_t>> touched_;        // buffers, by group
+  std::vector<std::set<size_t>> next_, previous_; // dependences between groups
+  std::vector<int> version_;
+  std::vector<std::set<size_t>> users_; // groups, by buffer
+  std::vector<bool> needed_;            // buffer: the plan's outputs or the caller see it
+  std::set<std::array<int64_t, 4>> refused_; // pairs with versions that were tried in vain
+
+  static std::set<int32_t> touchedBuffers(const Group &g) {
+    std::set<int32_t> out;
+    for (const GroupNode &n : g.nodes)
+      for (const Access &a : accessesOf(n.node)) out.insert(a.buffer.value);
+    return out;
+  }
+
+  void findDependences() {
+    std::vector<std::vector<size_t>> readers(program_.buffers.size());
+    std::vector<size_t> writer(program_.buffers.size(), SIZE_MAX);
+    auto edge = [&](size_t from, size_t to) {
+      if (from == to) return;
+      next_[from].insert(to);
+      previous_[to].insert(from);
+    };
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      std::vector<Access> accesses = accessesOf(groups_[g].nodes[0].node);
+      for (const Access &a : accesses)
+        if (writer[a.buffer.index()] != SIZE_MAX) edge(writer[a.buffer.index()], g);
+      for (const Access &a : accesses)
+        if (a.store)
+          for (size_t r : readers[a.buffer.index()]) edge(r, g);
+      for (const Access &a : accesses) {
+        if (a.store) {
+          writer[a.buffer.index()] = g;
+          readers[a.buffer.index()].clear();
+        }
+      }
+      for (const Access &a : accesses)
+        if (!a.store) readers[a.buffer.index()].push_back(g);
+    }
+  }
+
+  void findUsers() {
+    users_.resize(program_.buffers.size());
+    needed_.resize(program_.buffers.size());
+    for (size_t g = 0; g < groups_.size(); ++g)
+      for (int32_t b : touched_[g]) users_[static_cast<size_t>(b)].insert(g);
+    for (const Buffer &b : program_.buffers) needed_[b.id.index()] = b.kind != Buffer::Kind::Temp;
+    for (const ProgramOutput &o : program_.outputs)
+      if (o.buffer.valid()) needed_[o.buffer.index()] = true;
+  }
+
+  static bool mayFuse(Node::Kind k) { return k == Node::Kind::Pointwise || k == Node::Kind::Reduction || k == Node::Kind::Contraction; }
+
+  struct Pair {
+    size_t a, b;
+    int64_t score;
+  };
+  std::vector<Pair> candidates() const {
+    std::map<std::pair<size_t, size_t>, int64_t> scores;
+    for (const Buffer &b : program_.buffers) {
+      const std::set<size_t> &users = users_[b.id.index()];
+      if (users.size() < 2) continue;
+      int64_t bytes = hint(b.elements, program_.facts) * itemSize(b.dtype);
+      std::vector<size_t> list(users.begin(), users.end());
+      // Pairs far apart in a long list of users (a weight, a mask) are not tried.
+      for (size_t i = 0; i < list.size(); ++i)
+        for (size_t j = i + 1; j < std::min(list.size(), i + 9); ++j)
+          if (mayFuse(groups_[list[i]].kind) && mayFuse(groups_[list[j]].kind)) scores[{list[i], list[j]}] += bytes;
+    }
+    std::vector<Pair> out;
+    for (const auto &[pair, score] : scores)
+      if (!refused_.contains(key(pair.first, pair.second))) out.push_back({pair.first, pair.second, score});
+    std::stable_sort(out.begin(), out.end(), [](const Pair &p, const Pair &q) { return p.score > q.score; });
+    return out;
+  }
+  std::array<int64_t, 4> key(size_t a, size_t b) const {
+    return {static_cast<int64_t>(a), static_cast<int64_t>(b), version_[a], version_[b]};
+  }
+
+  bool fuseRound() {
+    bool any = false;
+    for (const Pair &p : candidates()) {
+      if (!groups_[p.a].alive || !groups_[p.b].alive) continue;
+      std::array<int64_t, 4> k = key(p.a, p.b);
+      if (refused_.contains(k)) continue;
+      if (tryFuse(p.a, p.b)) any = true;
+      else refused_.insert(k);
+    }
+    return any;
+  }
+
+  /// Is there a way from a to b through another group? Joining them would make a circle.
+  bool detour(size_t from, size_t to) const {
+    std::vector<bool> seen(groups_.size());
+    std::vector<size_t> stack;
+    for (size_t n : next_[from])
+      if (n != to) stack.push_back(n), seen[n] = true;
+    while (!stack.empty()) {
+      size_t g = stack.back();
+      stack.pop_back();
+      for (size_t n : next_[g]) {
+        if (n == to) return true;
+        if (!seen[n]) seen[n] = true, stack.push_back(n);
+      }
+    }
+    return false;
+  }
+
+  std::string tooMuch(const Group &a, const Group &b) const {
+    if (static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.maxNodesPerKernel) return "the kernel would have too many nodes";
+    return "";
+  }
+
+  bool contractionRules(size_t a, size_t b, std::string &why) const {
+    const Group &ga = groups_[a], &gb = groups_[b];
+    bool ca = ga.kind == Node::Kind::Contraction, cb = gb.kind == Node::Kind::Contraction;
+    if (!ca && !cb) return true;
+    const Group &other = ca ? gb : ga;
+    size_t contraction = ca ? a : b, epilogue = ca ? b : a;
+    if (ca && cb) why = "two contractions do not share a kernel";
+    else if (!options_.fuseEpilogues) why = "epilogues are switched off";
+    else if (!other.r.empty()) why = "a reduction is no epilogue of a contraction";
+    else if (next_[epilogue].contains(contraction)) why = "it comes before the contraction";
+    else if (!next_[contraction].contains(epilogue)) why = "it does not use the contraction's result";
+    return why.empty();
+  }
+
+  bool tryFuse(size_t a, size_t b) {
+    const std::string nameA = groups_[a].nodes[0].node.name, nameB = groups_[b].nodes[0].node.name;
+    bool dependent = next_[a].contains(b) || next_[b].contains(a);
+    std::string why = tooMuch(groups_[a], groups_[b]);
+    if (why.empty()) contractionRules(a, b, why);
+    if (why.empty() && (detour(a, b) || detour(b, a))) why = "another kernel runs between them";
+    std::optional<Fusion> fusion;
+    if (why.empty()) {
+      std::vector<bool> temporary(program_.buffers.size());
+      for (int32_t buf : touched_[a])
+        if (touched_[b].contains(buf)) temporary[static_cast<size_t>(buf)] = !needed_[static_cast<size_t>(buf)] && users_[static_cast<size_t>(buf)].size() == 2;
+      std::variant<Fusion, Refusal> result = join(groups_[a], groups_[b], program_, temporary, names_);
+      if (Refusal *r = std::get_if<Refusal>(&result)) why = r->reason;
+      else fusion = std::move(std::get<Fusion>(result));
+    }
+    if (fusion && fusion->bytesSaved <= 0) why = "no bytes would be saved";
+    if (fusion && why.empty()) why = poorShape(fusion->group, a, b);
+    if (!why.empty()) {
+      if (dependent) groups_[a].decisions.push_back(fmt::format("{} not with {}: {}", nameA, nameB, why));
+      return false;
+    }
+    fusion->group.decisions.push_back(fmt::format("{} with {}: {} bytes less, by {}", nameA, nameB, fusion->bytesSaved, fmt::join(fusion->shared, ", ")));
+    merge(a, b, std::move(fusion->group));
+    return true;
+  }
+
+  /// Reasons that lie in the kernel that would result.
+  std::string poorShape(const Group &g, size_t a, size_t b) const {
+    std::set<int32_t> memory = touched_[a];
+    memory.insert(touched_[b].begin(), touched_[b].end());
+    int count = 0;
+    for (int32_t buf : memory) {
+      size_t k = static_cast<size_t>(buf);
+      size_t inside = users_[k].contains(a) + users_[k].contains(b);
+      count += needed_[k] || users_[k].size() > inside;
+    }
+    if (count > options_.maxBuffersPerKernel) return "the kernel would touch too many buffers";
+    if (!g.r.empty() && g.kind == Node::Kind::Reduction) {
+      bool innerWork = false;
+      for (const GroupNode &n : g.nodes) innerWork |= n.overR && n.node.kind == Node::Kind::Pointwise;
+      int64_t rows = 1, length = 1;
+      for (const Dim &d : g.x) rows *= hint(d.extent, program_.facts);
+      for (const Dim &d : g.r) length *= hint(d.extent, program_.facts);
+      if (innerWork && rows < kFewRows && length >= kLongRow) return "few long rows would leave cores idle";
+    }
+    return "";
+  }
+
+  void merge(size_t a, size_t b, Group group) {
+    groups_[a] = std::move(group);
+    groups_[b].alive = false;
+    ++version_[a];
+    for (int32_t buf : touched_[b]) {
+      users_[static_cast<size_t>(buf)].erase(b);
+      users_[static_cast<size_t>(buf)].insert(a);
+    }
+    touched_[a].insert(touched_[b].begin(), touched_[b].end());
+    touched_[b].clear();
+    auto redirect = [&](std::vector<std::set<size_t>> &forward, std::vector<std::set<size_t>> &backward) {
+      for (size_t n : forward[b]) {
+        backward[n].erase(b);
+        if (n == a) continue;
+        forward[a].insert(n);
+        backward[n].insert(a);
+      }
+      forward[b].clear();
+      forward[a].erase(b);
+    };
+    redirect(next_, previous_);
+    redirect(previous_, next_);
+    next_[a].erase(a);
+    previous_[a].erase(a);
+  }
+
+  /// Groups in a topological order, earliest program position first.
+  std::vector<Group> inOrder() {
+    std::vector<size_t> waiting(groups_.size());
+    std::set<std::pair<int, size_t>> ready;
+    auto position = [&](size_t g) { return groups_[g].nodes.back().order; };
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (!groups_[g].alive) continue;
+      waiting[g] = previous_[g].size();
+      if (waiting[g] == 0) ready.insert({position(g), g});
+    }
+    std::vector<Group> out;
+    while (!ready.empty()) {
+      size_t g = ready.begin()->second;
+      ready.erase(ready.begin());
+      for (size_t n : next_[g])
+        if (--waiting[n] == 0) ready.insert({position(n), n});
+      out.push_back(std::move(groups_[g]));
+    }
+    return out;
+  }
+};
+
+} // namespace
+
+std::vector<Group> formGroups(const Program &program, const ScheduleOptions &options) { return Fuser(program, options).run(); }
 
 } // namespace neso::schedule

@@ -119,6 +119,8 @@ std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const pla
   for (size_t n = 0; n < k.nodes.size(); ++n) {
     const Node &node = k.nodes[n];
     if (node.kind != Node::Kind::Pointwise) continue;
+    // In a kernel of several passes, later nodes may compute earlier values again from what they read: only the last node may overwrite.
+    if (!k.rRanges.empty() && n + 1 != k.nodes.size()) continue;
     for (const Store &s : node.stores) {
       if (s.mode != StoreMode::Set || s.mask >= 0) continue;
       const Buffer &result = p.program.buffer(s.buffer);

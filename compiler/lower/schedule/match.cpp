@@ -1,0 +1,290 @@
+#include "lower/schedule/match.h"
+
+#include <algorithm>
+
+namespace neso::schedule {
+
+using namespace loops;
+
+namespace {
+
+using Names = std::vector<std::pair<std::string, std::string>>; // (dimension of a, dimension of b)
+
+std::vector<Dim> joined(const std::vector<Dim> &x, const std::vector<Dim> &r) {
+  std::vector<Dim> out = x;
+  out.insert(out.end(), r.begin(), r.end());
+  return out;
+}
+
+/// Pairs la with lb from the innermost out; splits dimensions in their groups as needed.
+bool align(Group &a, Group &b, std::vector<Dim> la, std::vector<Dim> lb, Names &pairs, DimNames &names) {
+  auto divides = [](Expr small, Expr big) {
+    Expr q = floorDiv(big, small);
+    return q * small == big && q.kind() != ExprKind::FloorDiv ? std::optional(q) : std::nullopt;
+  };
+  while (!la.empty() && !lb.empty()) {
+    Dim da = la.back(), db = lb.back();
+    if (da.extent.isConst(1) && !db.extent.isConst(1)) {
+      la.pop_back();
+      pairs.push_back({da.name, ""});
+      continue;
+    }
+    if (db.extent.isConst(1) && !da.extent.isConst(1)) {
+      lb.pop_back();
+      pairs.push_back({"", db.name});
+      continue;
+    }
+    la.pop_back();
+    lb.pop_back();
+    if (da.extent == db.extent) {
+      pairs.push_back({da.name, db.name});
+    } else if (std::optional<Expr> q = divides(db.extent, da.extent)) {
+      Dim outer = names.make(*q), inner = names.make(db.extent);
+      splitDim(a, da.name, outer, inner);
+      pairs.push_back({inner.name, db.name});
+      la.push_back(outer);
+    } else if (std::optional<Expr> p = divides(da.extent, db.extent)) {
+      Dim outer = names.make(*p), inner = names.make(da.extent);
+      splitDim(b, db.name, outer, inner);
+      pairs.push_back({da.name, inner.name});
+      lb.push_back(outer);
+    } else {
+      return false;
+    }
+  }
+  for (const Dim &d : la) {
+    if (!d.extent.isConst(1)) return false;
+    pairs.push_back({d.name, ""});
+  }
+  for (const Dim &d : lb) {
+    if (!d.extent.isConst(1)) return false;
+    pairs.push_back({"", d.name});
+  }
+  return true;
+}
+
+/// dims that `index` uses, outermost (largest stride) first, and those it does not, in their own order; nullopt if it is not affine.
+struct Ordered {
+  std::vector<Dim> used, unused;
+};
+std::optional<Ordered> orderBy(Expr index, const std::vector<Dim> &dims, const Facts &facts) {
+  Ordered out;
+  std::vector<std::pair<int64_t, Dim>> strides;
+  for (const Dim &d : dims) {
+    if (!uses(index, d.name)) {
+      out.unused.push_back(d);
+      continue;
+    }
+    std::optional<Affine> a = affineIn(index, d.name);
+    if (!a) return std::nullopt;
+    strides.push_back({hint(a->coefficient, facts), d});
+  }
+  std::stable_sort(strides.begin(), strides.end(), [](const auto &p, const auto &q) { return p.first > q.first; });
+  for (auto &[stride, d] : strides) out.used.push_back(d);
+  return out;
+}
+
+enum class Level { SameSpace, BIsInner, AIsInner }; // the inner one is pointwise over the other's x and r
+
+struct Candidate {
+  Level level;
+  std::optional<std::pair<Expr, Expr>> access; // indices of a and of b
+};
+
+/// A copy of both groups with dimensions aligned; b's named as a's.
+struct Aligned {
+  Group a, b;
+};
+std::optional<Aligned> tryAlign(const Group &a0, const Group &b0, const Candidate &c, const Facts &facts, DimNames &names) {
+  Aligned out{a0, b0};
+  Names pairs;
+  auto alignLists = [&](const std::vector<Dim> &la, const std::vector<Dim> &lb) {
+    if (!c.access) return align(out.a, out.b, la, lb, pairs, names);
+    std::optional<Ordered> oa = orderBy(c.access->first, la, facts), ob = orderBy(c.access->second, lb, facts);
+    return oa && ob && align(out.a, out.b, oa->used, ob->used, pairs, names) && align(out.a, out.b, oa->unused, ob->unused, pairs, names);
+  };
+  bool ok = false;
+  switch (c.level) {
+  case Level::SameSpace: ok = alignLists(a0.x, b0.x) && (a0.r.empty() || b0.r.empty() || alignLists(a0.r, b0.r)); break;
+  case Level::BIsInner: ok = alignLists(joined(a0.x, a0.r), b0.x); break;
+  case Level::AIsInner: ok = alignLists(a0.x, joined(b0.x, b0.r)); break;
+  }
+  if (!ok) return std::nullopt;
+  std::unordered_map<std::string, Expr> inA, inB;
+  for (const auto &[na, nb] : pairs) {
+    if (nb.empty()) inA[na] = 0;
+    else if (na.empty()) inB[nb] = 0;
+    else inB[nb] = symbol(na);
+  }
+  auto apply = [](Group &g, const std::unordered_map<std::string, Expr> &map, bool inner) {
+    for (GroupNode &n : g.nodes) {
+      mapExprs(n.node, [&](Expr e) { return substitute(e, map); });
+      n.overR |= inner;
+    }
+  };
+  apply(out.a, inA, c.level == Level::AIsInner);
+  apply(out.b, inB, c.level == Level::BIsInner);
+  // b's remaining dimensions take a's names; unit dimensions without a partner vanish.
+  for (std::vector<Dim> *dims : {&out.a.x, &out.a.r})
+    std::erase_if(*dims, [&](const Dim &d) { return inA.contains(d.name); });
+  for (std::vector<Dim> *dims : {&out.b.x, &out.b.r}) {
+    std::erase_if(*dims, [&](const Dim &d) { return inB.contains(d.name) && inB[d.name].isConst(); });
+    for (Dim &d : *dims)
+      if (auto it = inB.find(d.name); it != inB.end()) d.name = it->second.symbolName();
+  }
+  // A reduction over nothing but unit dimensions keeps one of them.
+  if ((!a0.r.empty() && out.a.r.empty()) || (!b0.r.empty() && out.b.r.empty())) return std::nullopt;
+  return out;
+}
+
+struct Placed {
+  Access access;
+  const GroupNode *node;
+};
+std::vector<Placed> placedAccesses(const Group &g) {
+  std::vector<Placed> out;
+  for (const GroupNode &n : g.nodes)
+    for (Access &a : accessesOf(n.node)) out.push_back({std::move(a), &n});
+  return out;
+}
+
+/// A reduction's results are stored once per x; everything else is stored where it runs.
+bool storesInner(const GroupNode &n) { return n.overR && n.node.kind != Node::Kind::Reduction; }
+
+/// Why the aligned groups may not share a kernel; empty when they may.
+std::string conflict(const Aligned &g, const std::vector<Dim> &x, const std::vector<Dim> &r, const Program &program) {
+  std::vector<Placed> as = placedAccesses(g.a), bs = placedAccesses(g.b);
+  std::vector<Dim> inner = joined(x, r);
+  for (const Placed &p : as)
+    for (const Placed &q : bs) {
+      if (p.access.buffer != q.access.buffer || (!p.access.store && !q.access.store)) continue;
+      const std::string &what = program.buffer(p.access.buffer).name;
+      if (p.access.whole || q.access.whole) return what + " is used as a whole";
+      if (p.access.masked || q.access.masked) return what + " is accessed under a mask";
+      if (!p.access.plainStore || !q.access.plainStore) return what + " is updated atomically";
+      if (p.access.index != q.access.index) return fmt::format("{} is accessed at '{}' and at '{}'", what, p.access.index.str(), q.access.index.str());
+      const Placed &first = p.node->order <= q.node->order ? p : q;
+      const Placed &second = p.node->order <= q.node->order ? q : p;
+      bool readAfterWrite = first.access.store && !second.access.store;
+      // With several passes over r, code generation orders nodes by the values they hand on, and computes earlier values again.
+      if (!r.empty() && !readAfterWrite) return what + " is overwritten in a kernel of several passes";
+      for (const Placed *s : {&p, &q})
+        if (s->access.store && !injective(s->access.index, storesInner(*s->node) ? inner : x, program.facts)) return what + " is written more than once";
+    }
+  return "";
+}
+
+int64_t pointsOf(const std::vector<Dim> &dims, const Facts &facts) {
+  int64_t n = 1;
+  for (const Dim &d : dims) n *= std::max<int64_t>(hint(d.extent, facts), 1);
+  return n;
+}
+
+/// Bytes that need not move because the accesses meet in one kernel.
+int64_t savings(const Aligned &g, const Program &program, const std::vector<bool> &temporary, std::vector<std::string> &shared) {
+  int64_t saved = 0;
+  std::vector<Placed> as = placedAccesses(g.a), bs = placedAccesses(g.b);
+  std::set<int32_t> counted;
+  for (const Placed &p : as)
+    for (const Placed &q : bs) {
+      if (p.access.buffer != q.access.buffer || p.access.index != q.access.index || counted.contains(p.access.buffer.value)) continue;
+      if (p.access.masked || q.access.masked || p.access.whole || q.access.whole) continue;
+      if (p.access.store && q.access.store) continue;
+      bool indirect = false;
+      for (const std::string &s : symbolsOf(p.access.index)) indirect |= s[0] == 't';
+      if (indirect) continue; // equal names of unrelated indirect indices
+      counted.insert(p.access.buffer.value);
+      const Buffer &b = program.buffer(p.access.buffer);
+      // What is read is bounded by the dimensions that the index uses.
+      int64_t points = 1;
+      for (const Group *side : {&g.a, &g.b}) {
+        int64_t mine = 1;
+        for (const Dim &d : joined(side->x, side->r))
+          if (uses(p.access.index, d.name)) mine *= std::max<int64_t>(hint(d.extent, program.facts), 1);
+        points = std::max(points, mine);
+      }
+      int64_t bytes = std::min(points, hint(b.elements, program.facts)) * itemSize(b.dtype);
+      saved += bytes;
+      if ((p.access.store || q.access.store) && temporary[b.id.index()]) saved += bytes;
+      shared.push_back(b.name);
+    }
+  return saved;
+}
+
+} // namespace
+
+bool injective(Expr index, const std::vector<Dim> &dims, const Facts &facts) {
+  std::vector<std::pair<Expr, Expr>> strides; // coefficient, extent
+  for (const Dim &d : dims) {
+    if (d.extent.isConst(1)) continue;
+    std::optional<Affine> a = affineIn(index, d.name);
+    if (!a || !uses(index, d.name)) return false;
+    strides.push_back({a->coefficient, d.extent});
+  }
+  std::stable_sort(strides.begin(), strides.end(), [&](const auto &p, const auto &q) { return hint(p.first, facts) < hint(q.first, facts); });
+  Expr reach = 1; // every smaller stride's span
+  for (const auto &[stride, extent] : strides) {
+    if (stride != reach && !facts.provablyLessEqual(reach, stride)) return false;
+    reach = stride * extent;
+  }
+  return true;
+}
+
+std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program &program, const std::vector<bool> &temporary, DimNames &names) {
+  std::vector<Level> levels;
+  if (a.r.empty() == b.r.empty()) levels = {Level::SameSpace};
+  else if (b.r.empty()) levels = {Level::SameSpace, Level::BIsInner};
+  else levels = {Level::SameSpace, Level::AIsInner};
+  auto fixed = [](const Group &g) { return g.kind == Node::Kind::Contraction; };
+  if (fixed(a) || fixed(b)) levels = {Level::SameSpace};
+
+  // The level whose number of points fits is the only one that can align; accesses that both make propose the order of dimensions.
+  std::vector<std::pair<Expr, Expr>> proposals;
+  std::vector<Placed> as = placedAccesses(a), bs = placedAccesses(b);
+  for (const Placed &p : as)
+    for (const Placed &q : bs)
+      if (p.access.buffer == q.access.buffer && !p.access.whole && !q.access.whole && proposals.size() < 6) {
+        std::pair<Expr, Expr> indices{p.access.index, q.access.index};
+        bool write = p.access.store || q.access.store;
+        if (std::find(proposals.begin(), proposals.end(), indices) == proposals.end()) proposals.insert(write ? proposals.begin() : proposals.end(), indices);
+      }
+  std::string reason = "their loops have different sizes";
+  std::optional<Fusion> best;
+  for (Level level : levels) {
+    const std::vector<Dim> la = level == Level::BIsInner ? joined(a.x, a.r) : a.x, lb = level == Level::AIsInner ? joined(b.x, b.r) : b.x;
+    if (pointsOf(la, program.facts) != pointsOf(lb, program.facts)) continue;
+    std::vector<Candidate> candidates = {{level, std::nullopt}};
+    for (const auto &indices : proposals) candidates.push_back({level, indices});
+    for (const Candidate &c : candidates) {
+      std::optional<Aligned> aligned = tryAlign(a, b, c, program.facts, names);
+      if (!aligned) continue;
+      const Group &spaceOf = level == Level::AIsInner || (a.r.empty() && !b.r.empty()) ? aligned->b : aligned->a;
+      std::string why = conflict(*aligned, spaceOf.x, spaceOf.r, program);
+      if (!why.empty()) {
+        reason = why;
+        continue;
+      }
+      Fusion f;
+      f.bytesSaved = savings(*aligned, program, temporary, f.shared);
+      if (best && best->bytesSaved >= f.bytesSaved) continue;
+      f.group.x = spaceOf.x;
+      f.group.r = spaceOf.r;
+      f.group.kind = fixed(a) ? a.kind : fixed(b) ? b.kind : spaceOf.r.empty() ? Node::Kind::Pointwise : Node::Kind::Reduction;
+      f.group.fixedOrder = a.fixedOrder || b.fixedOrder;
+      f.group.decisions = a.decisions;
+      f.group.decisions.insert(f.group.decisions.end(), b.decisions.begin(), b.decisions.end());
+      f.group.nodes = std::move(aligned->a.nodes);
+      for (GroupNode &n : aligned->b.nodes) f.group.nodes.push_back(std::move(n));
+      std::stable_sort(f.group.nodes.begin(), f.group.nodes.end(), [](const GroupNode &p, const GroupNode &q) {
+        bool pc = p.node.kind == Node::Kind::Contraction, qc = q.node.kind == Node::Kind::Contraction;
+        return pc != qc ? pc : p.order < q.order; // a contraction leads its epilogue
+      });
+      best = std::move(f);
+    }
+    if (best) break;
+  }
+  if (best) return std::move(*best);
+  return Refusal{reason};
+}
+
+} // namespace neso::schedule
