@@ -226,6 +226,8 @@ neso_status neso_context::run_step(const step &s, bool *ended) {
   case fbs::Step::If: return walk(slots[s.a] ? s.b : s.c);
   case fbs::Step::While:
     for (;;) {
+      // A loop whose sub-plans are empty must be open to cancellation too.
+      if (__builtin_expect(options.on_step != nullptr, 0)) NESO_TRY(notify(s, 0, 0, false));
       NESO_TRY(walk(s.a));
       if (slots[s.b] == 0) return NESO_OK;
       NESO_TRY(walk(s.c));
