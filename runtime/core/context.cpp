@@ -36,7 +36,7 @@ neso_status create_values(neso_context *c) {
   }
   for (const plan_output &out : p.outputs) shapes += 2 * size_t(out.dims.size);
   NESO_TRY(c->slots.resize(size_t(p.slot_count)));
-  for (int32_t i = 0; i < p.slot_constants; ++i) c->slots[i] = p.root->slot_constants()->Get(uint32_t(i));
+  for (int32_t i = 0; i < p.slot_constants; ++i) c->slots[i] = p.constant_values[i];
   NESO_TRY(c->bound_sizes.resize(definitions));
   NESO_TRY(c->input_strides.resize(strides));
   NESO_TRY(c->output_shapes.resize(shapes));

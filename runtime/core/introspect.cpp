@@ -100,7 +100,7 @@ neso_status neso_model_solve_sizes(const neso_model *m, const char *const *names
   const plan &p = m->plan;
   array<int64_t> slots;
   NESO_TRY(slots.resize(size_t(p.slot_count)));
-  for (int32_t i = 0; i < p.slot_constants; ++i) slots[i] = p.root->slot_constants()->Get(uint32_t(i));
+  for (int32_t i = 0; i < p.slot_constants; ++i) slots[i] = p.constant_values[i];
   for (size_t i = 0; i < count; ++i) {
     bool known = false;
     for (uint32_t s = 0; p.root->symbols() && s < p.root->symbols()->size(); ++s) known |= strcmp(text(p.root->symbols()->Get(s)->name()), names[i]) == 0;

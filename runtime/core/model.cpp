@@ -189,7 +189,7 @@ const char *symbol_of(const plan &p, int32_t slot, int64_t *min, int64_t *max) {
 // A dimension's range: of the constant, the symbol, or unknown.
 neso_dim dim_of_slot(const plan &p, int32_t slot) {
   if (slot >= 0 && slot < p.slot_constants) {
-    int64_t value = p.root->slot_constants()->Get(uint32_t(slot));
+    int64_t value = p.constant_values[slot];
     return {value, value, nullptr};
   }
   neso_dim d{0, INT64_MAX, nullptr};

@@ -6,18 +6,23 @@
 namespace neso_rt {
 namespace {
 
-template <typename T> span<T> numbers(const flatbuffers::Vector<T> *v) {
-  if (!v) return {};
-  return {reinterpret_cast<const T *>(v->Data()), int32_t(v->size()), true};
-}
-template <typename T> span<T> structs(const flatbuffers::Vector<const T *> *v) {
-  if (!v) return {};
-  return {reinterpret_cast<const T *>(v->Data()), int32_t(v->size()), true};
-}
 const char *text(const flatbuffers::String *s) { return s ? s->c_str() : ""; }
 template <typename T> size_t count(const flatbuffers::Vector<flatbuffers::Offset<T>> *v) { return v ? v->size() : 0; }
 template <typename E> bool known(E value, E last) { return uint8_t(value) <= uint8_t(last); }
 } // namespace
+
+// FlatBuffers' verifier leaves the alignment of vector elements unchecked; a vector of wrong alignment makes the plan malformed.
+template <typename T, typename V> span<T> plan::elements(const V *v) {
+  if (!v) return {};
+  const uint8_t *data = v->Data();
+  if (reinterpret_cast<uintptr_t>(data) % alignof(T) != 0) {
+    misaligned_ = true;
+    return {nullptr, 0, true};
+  }
+  return {reinterpret_cast<const T *>(data), int32_t(v->size()), true};
+}
+template <typename T> span<T> plan::numbers(const flatbuffers::Vector<T> *v) { return elements<T>(v); }
+template <typename T> span<T> plan::structs(const flatbuffers::Vector<const T *> *v) { return elements<T>(v); }
 
 neso_status plan::slot(int64_t index, const char *where) const {
   return index >= 0 && index < slot_count ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "%s names slot %lld of %d", where, (long long)index, slot_count);
@@ -64,15 +69,16 @@ neso_status plan::open(const uint8_t *bytes, size_t size, const archive &files) 
   NESO_TRY(read_buffers());
   NESO_TRY(read_outputs());
   NESO_TRY(read_kernels());
-  return read_subplans();
+  NESO_TRY(read_subplans());
+  return misaligned_ ? fail(NESO_PACKAGE_MALFORMED, "the plan's vectors are not aligned") : NESO_OK;
 }
 
 neso_status plan::read_sizes() {
   slot_count = root->slot_count();
   if (slot_count < 0 || slot_count > 1 << 24) return fail(NESO_PACKAGE_MALFORMED, "the plan has %d slots", slot_count);
-  size_t constants = root->slot_constants() ? root->slot_constants()->size() : 0;
-  if (constants > size_t(slot_count)) return fail(NESO_PACKAGE_MALFORMED, "the plan has more constant slots than slots");
-  slot_constants = int32_t(constants);
+  constant_values = numbers(root->slot_constants());
+  if (constant_values.size > slot_count) return fail(NESO_PACKAGE_MALFORMED, "the plan has more constant slots than slots");
+  slot_constants = constant_values.size;
   size_program = structs(root->size_program());
   for (const fbs::SizeInst &inst : size_program) {
     if (!known(inst.op(), fbs::SizeOp::MAX)) return fail(NESO_PACKAGE_MALFORMED, "the size program holds unknown operation %d", int(inst.op()));

@@ -83,6 +83,7 @@ public:
 
   const fbs::Plan *root = nullptr;
   int32_t slot_count = 0, slot_constants = 0;
+  span<int64_t> constant_values; // of the first slots
   span<fbs::SizeInst> size_program;
   int32_t prologue_begin = 0, prologue_end = 0;
   array<plan_input> inputs;
@@ -100,6 +101,9 @@ public:
   bool has_late_sizes = false; // slots change while the steps run
 
 private:
+  template <typename T, typename V> span<T> elements(const V *v);
+  template <typename T> span<T> numbers(const flatbuffers::Vector<T> *v);
+  template <typename T> span<T> structs(const flatbuffers::Vector<const T *> *v);
   neso_status check_header(const uint8_t *bytes, size_t size);
   neso_status read_sizes();
   neso_status read_inputs();
@@ -115,6 +119,7 @@ private:
   neso_status writable_slot(int64_t index, const char *where) const;
   neso_status slots(span<int32_t> indices, const char *where) const;
   neso_status buffer(int64_t index, const char *where) const;
+  bool misaligned_ = false;
 };
 
 } // namespace neso_rt
