@@ -36,6 +36,8 @@ static Tensors linspaceOp(OpCall &o) {
   DType t = o.out().dtype;
   if (isComplex(t)) return o.fail("complex numbers are not supported here");
   Tensor a = cast(o.t("start"), DType::F64), z = cast(o.t("end"), DType::F64);
+  // Integer results start and end at integers.
+  if (!isFloat(t)) a = cast(cast(a, t), DType::F64), z = cast(cast(z, t), DType::F64);
   bool logspace = o.node.target.rfind("aten.logspace", 0) == 0;
   double base = o.number("base", 10);
   Expr n = o.out().sizes[0];

@@ -81,6 +81,9 @@ Tensor OpCall::opt(std::string_view name) {
 Tensor OpCall::t(std::string_view name) {
   Tensor x = opt(name);
   if (x.valid()) return x;
+  // The first argument has many names: self, input, x, A.
+  if (name == "self" && !node.args.empty() && !node.arg(name))
+    if (const ValueId *id = std::get_if<ValueId>(&node.args[0])) return fromValue(*id);
   fail("argument '" + std::string(name) + "' is missing");
   return scalarInt(ctx, 0);
 }

@@ -203,6 +203,7 @@ void addPointwise(OpTable &t) {
         });
   t.add("square.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
+    if (x.dtype() == DType::Bool) x = cast(x, DType::I64);
     return {mul(x, x)};
   });
   t.add("maximum.default max.other", arithmetic<OpKind::Max>);
@@ -223,7 +224,7 @@ void addPointwise(OpTable &t) {
   t.add("lcm.default", arithmetic<OpKind::Lcm>);
   t.add("ldexp.Tensor", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("other");
-    return {mul(a, binary(OpKind::Pow, full(o.ctx, {}, DType::F32, 2.0), toFloat(b)))};
+    return {mul(a, binary(OpKind::Pow, scalarFloat(o.ctx, 2.0), b.isNumber() ? b : toFloat(b)))};
   });
   t.add("special_zeta.default special_zeta.other_scalar special_zeta.self_scalar", binaryF<OpKind::Zeta>);
   t.add("igamma.default special_gammainc.default", binaryF<OpKind::Igamma>);
@@ -377,7 +378,7 @@ void addPointwise(OpTable &t) {
   t.add("logit.default special_logit.default", [](OpCall &o) -> Tensors {
     std::optional<double> eps = optNumber(o, "eps");
     return {mapFloat(o.t("self"), [eps](Val v) {
-      if (eps) v = vmin(vmax(v, num(v, *eps)), num(v, 1 - *eps));
+      if (eps) v = where(v < *eps, num(v, *eps), where(v > 1 - *eps, num(v, 1 - *eps), v));
       return un(OpKind::Log, v / (1.0 - v));
     })};
   });

@@ -67,6 +67,7 @@ static Tensors varOp(OpCall &o) {
   });
   v = cast(v, x.dtype());
   Tensor m = cast(mv.mean, x.dtype());
+  if (mv.count.isConst(0)) m = full(o.ctx, m.sizes(), x.dtype(), std::nan(""));
   if (!keep) {
     v = reshape(v, o.out(0).sizes);
     if (withMean) m = reshape(m, o.out(1).sizes);

@@ -87,7 +87,9 @@ Tensor logsumexp(const Tensor &x, const Dims &dims); // keepdim
 Tensor softmax(const Tensor &x, int64_t dim, DType out, bool log);
 
 // ---- gather and scatter
-/// x's elements with index[d] replaced by the value of `position` (its own broadcast index function); see gather in index.cpp.
+/// x in a buffer, or a plain view of one: what is read at positions that the data decides.
+Tensor source(const Tensor &x);
+/// As ATen's gather and index_select; negative indices count from the end, others out of range are run-time errors.
 Tensor gather(const Tensor &x, int64_t dim, const Tensor &index);
 Tensor indexSelect(const Tensor &x, int64_t dim, const Tensor &index);
 

@@ -8,10 +8,7 @@
 #include <iterator>
 
 #include "frontend/pt2/read.h"
-#if __has_include("ir/graph/passes/functionalize.h")
 #include "ir/graph/passes/functionalize.h"
-#define HAS_FUNC 1
-#endif
 #include "ir/loops/interp.h"
 #include "ir/loops/numeric.h"
 #include "ir/loops/verify.h"
@@ -102,7 +99,14 @@ static std::pair<double, double> defaultTolerance(DType t) {
 }
 
 static std::string compare(const loops::HostValue &got, const Array &want, double atol, double rtol, bool values) {
-  if (got.dtype != want.dtype && !(isComplex(got.dtype) && isComplex(want.dtype)))
+  if (got.dtype == DType::C128 && want.dtype == DType::F64) {
+    // The file has no name for complex pairs of doubles: a last dimension of two.
+    Array pairs = want;
+    pairs.dtype = DType::C128;
+    if (!pairs.sizes.empty()) pairs.sizes.pop_back();
+    return compare(got, pairs, atol, rtol, values);
+  }
+  if (got.dtype != want.dtype)
     return "dtype " + std::string(name(got.dtype)) + ", expected " + std::string(name(want.dtype));
   if (got.sizes != want.sizes) return "shape differs";
   int64_t n = got.elements();
@@ -138,9 +142,7 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   using Kind = Verdict::Kind;
   Result<graph::Model> model = pt2::readPt2(modelPath);
   if (!model) return {Kind::Refused, "read: " + model.error().str()};
-#ifdef HAS_FUNC
   if (Status s = graph::functionalize(*model); !s) return {Kind::Refused, "functionalize: " + s.error().str()};
-#endif
   if (verbose) std::fputs(graph::print(*model).c_str(), stdout);
   DiagnosticSink sink;
   Result<loops::Program> program = lowerGraph(*model, sink);

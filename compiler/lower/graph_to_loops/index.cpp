@@ -1,0 +1,417 @@
+// Gathers and scatters: index, index_put, gather, scatter and their kin, embeddings.
+#include <cmath>
+#include <limits>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+using loops::StoreMode;
+
+static int64_t wrap(int64_t d, int64_t rank) { return d < 0 ? d + std::max<int64_t>(rank, 1) : d; }
+
+/// Something read at positions that the data decides: computed once, before.
+Tensor source(const Tensor &x) {
+  if (x.isComplex()) {
+    x.realize();
+    return x;
+  }
+  if (!x.asStrided()) x.realize();
+  return x;
+}
+
+static Tensor gatherAt(const Tensor &x, const Sizes &sizes, std::function<Index(BodyBuilder &, const Index &)> where) {
+  if (x.isComplex()) return Tensor::complex(gatherAt(x.real(), sizes, where), gatherAt(x.imag(), sizes, where), x.dtype());
+  return Tensor::lazy(x.ctx(), x.dtype(), sizes, [x, where](BodyBuilder &b, const Index &i) { return x.at(b, where(b, i)); });
+}
+
+Tensor gather(const Tensor &x0, int64_t dim, const Tensor &index0) {
+  Tensor x = x0, index = index0;
+  if (x.rank() == 0) x = reshape(x, {1});
+  Sizes sizes = index.sizes();
+  if (index.rank() == 0) index = reshape(index, {1});
+  x = source(x);
+  index.reused();
+  size_t d = static_cast<size_t>(wrap(dim, x.rank()));
+  Expr bound = x.sizes()[d];
+  Tensor r = gatherAt(x, index.sizes(), [index, d, bound](BodyBuilder &b, const Index &i) {
+    Index j = i;
+    j[d] = b.indirect(index.at(b, i), bound, true, true);
+    return j;
+  });
+  return reshape(r, sizes);
+}
+
+Tensor indexSelect(const Tensor &x0, int64_t dim, const Tensor &index0) {
+  Tensor x = x0, index = index0;
+  bool scalar = x.rank() == 0;
+  if (scalar) x = reshape(x, {1});
+  if (index.rank() == 0) index = reshape(index, {1});
+  x = source(x);
+  index.reused();
+  size_t d = static_cast<size_t>(wrap(dim, x.rank()));
+  Sizes sizes = x.sizes();
+  sizes[d] = index.sizes()[0];
+  Expr bound = x.sizes()[d];
+  Tensor r = gatherAt(x, sizes, [index, d, bound](BodyBuilder &b, const Index &i) {
+    Index j = i;
+    j[d] = b.indirect(index.at(b, {i[d]}), bound, true, true);
+    return j;
+  });
+  return scalar ? reshape(r, {}) : r;
+}
+
+namespace {
+/// Which dims of a tensor advanced indexing replaces, and where the index dims stand in the result.
+struct Advanced {
+  std::vector<std::optional<Tensor>> at; // by dim of x; broadcast to `shape`
+  Sizes shape;                           // of the indices
+  size_t place = 0;                      // of their dims in the result
+  Sizes result;
+  bool masks = false;
+
+  Advanced(Lowering &ctx, const Tensor &x, const Tensors &indices) {
+    Tensors given;
+    at.resize(x.sizes().size());
+    std::vector<size_t> dims;
+    for (size_t d = 0; d < indices.size(); ++d)
+      if (indices[d].valid()) {
+        masks |= indices[d].dtype() == DType::Bool || indices[d].dtype() == DType::U8;
+        given.push_back(indices[d]);
+        dims.push_back(d);
+      }
+    if (masks || dims.empty()) return;
+    shape = broadcastSizes(ctx, given);
+    for (size_t k = 0; k < dims.size(); ++k) {
+      given[k].reused();
+      at[dims[k]] = broadcastTo(given[k], shape);
+    }
+    bool adjacent = dims.back() - dims.front() + 1 == dims.size();
+    place = adjacent ? dims.front() : 0;
+    for (size_t d = 0; d < at.size(); ++d)
+      if (!at[d]) result.push_back(x.sizes()[d]);
+    result.insert(result.begin() + static_cast<int64_t>(place), shape.begin(), shape.end());
+  }
+  Index map(BodyBuilder &b, const Sizes &sizes, const Index &i, bool check) const {
+    Index inner(i.begin() + static_cast<int64_t>(place), i.begin() + static_cast<int64_t>(place + shape.size())), rest = i, j;
+    rest.erase(rest.begin() + static_cast<int64_t>(place), rest.begin() + static_cast<int64_t>(place + shape.size()));
+    size_t next = 0;
+    for (size_t d = 0; d < at.size(); ++d) j.push_back(at[d] ? b.indirect(at[d]->at(b, inner), sizes[d], true, check) : rest[next++]);
+    return j;
+  }
+};
+} // namespace
+
+static Tensors indexOp(OpCall &o) {
+  Tensor x = source(o.t("self"));
+  Advanced a(o.ctx, x, o.list("indices"));
+  if (a.masks) return o.fail("an index by a mask has a size that depends on the data");
+  if (a.result.empty() && a.shape.empty() && !x.sizes().empty() && o.list("indices").empty()) return {x};
+  Sizes sizes = x.sizes();
+  return {gatherAt(x, a.result, [a, sizes](BodyBuilder &b, const Index &i) { return a.map(b, sizes, i, true); })};
+}
+
+/// The type in which several contributions to one element are collected.
+static DType collectType(DType t) { return t == DType::Bool ? DType::I32 : computeType(t); }
+
+/// A buffer that starts as x (in type t).
+static Strided copyOf(const Tensor &x, DType t) {
+  Strided w = x.ctx().allocate(t, x.sizes());
+  x.ctx().store(cast(x, t), w);
+  return w;
+}
+
+static Tensors indexPutOp(OpCall &o) {
+  Tensor x = o.t("self"), v = cast(o.t("values"), x.dtype());
+  Tensors indices = o.list("indices");
+  bool accumulate = o.flag("accumulate");
+  if (x.isComplex()) return o.fail("complex numbers are not supported here");
+  Advanced a(o.ctx, x, indices);
+  if (a.masks) {
+    if (indices.size() == 1 && v.numel().isConst(1)) {
+      Tensor m = cast(indices[0], DType::Bool);
+      while (m.rank() < x.rank()) m = unsqueeze(m, m.rank());
+      Tensor scalar = reshape(v, {});
+      return {where(m, accumulate ? add(x, scalar) : broadcastTo(scalar, x.sizes()), x)};
+    }
+    return o.fail("assignment by a mask of a tensor of values has a size that depends on the data");
+  }
+  DType t = accumulate ? collectType(x.dtype()) : x.dtype();
+  v = broadcastTo(v, a.result);
+  if (!v.realized()) v.reused();
+  Strided w = copyOf(x, t);
+  Sizes sizes = x.sizes();
+  o.ctx.scatter(
+      a.result, [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{a.map(b, sizes, i, true), v.at(b, i), {}}; }, w, t,
+      accumulate ? StoreMode::AtomicAdd : StoreMode::Set);
+  return {cast(Tensor::strided(o.ctx, t, x.sizes(), w), x.dtype())};
+}
+
+static double identityOf(StoreMode m, DType t) {
+  switch (m) {
+  case StoreMode::AtomicMul: return 1;
+  case StoreMode::AtomicMin: return isFloat(t) ? HUGE_VAL : t == DType::I64 ? 9.3e18 : t == DType::I32 ? 2147483647.0 : t == DType::I16 ? 32767 : t == DType::U8 ? 255 : 127;
+  case StoreMode::AtomicMax: return isFloat(t) ? -HUGE_VAL : t == DType::I64 ? -9.3e18 : t == DType::I32 ? -2147483648.0 : t == DType::I16 ? -32768 : t == DType::U8 ? 0 : -128;
+  default: return 0;
+  }
+}
+
+/// x with src collected into it at positions `where` over `ranges`.
+static Tensor scatterReduce(const Tensor &x, const Sizes &ranges, const std::function<Index(BodyBuilder &, const Index &)> &where, const Tensor &src,
+                            const std::string &mode, bool includeSelf) {
+  Lowering &ctx = x.ctx();
+  DType t = mode == "set" ? x.dtype() : collectType(x.dtype());
+  StoreMode m = mode == "set" ? StoreMode::Set
+                : mode == "prod" || mode == "multiply" ? StoreMode::AtomicMul
+                : mode == "amax" ? StoreMode::AtomicMax
+                : mode == "amin" ? StoreMode::AtomicMin
+                                 : StoreMode::AtomicAdd;
+  if (!src.realized()) src.reused();
+  Strided w = copyOf(x, t);
+  if (!includeSelf)
+    ctx.scatter(
+        ranges, [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{where(b, i), b.constant(t, identityOf(m, t)), {}}; }, w, t, StoreMode::Set);
+  ctx.scatter(
+      ranges, [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{where(b, i), b.cast(src.at(b, i), computeType(t)), {}}; }, w, t, m);
+  Tensor r = Tensor::strided(ctx, t, x.sizes(), w);
+  if (mode == "mean") {
+    Tensor start = fullInt(ctx, x.sizes(), DType::I32, includeSelf ? 1 : 0);
+    Strided n = copyOf(start, DType::I32);
+    ctx.scatter(
+        ranges, [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{where(b, i), b.constantInt(DType::I32, 1), {}}; }, n, DType::I32,
+        StoreMode::AtomicAdd);
+    Tensor xs[] = {r, Tensor::strided(ctx, DType::I32, x.sizes(), n)};
+    r = pointwise(xs, t, t, [t](std::span<const Val> v) {
+      Val c = vmax(v[1], num(v[1], 1));
+      return isFloat(t) ? v[0] / c : bin(OpKind::FloorDiv, v[0], c);
+    });
+  }
+  return cast(r, x.dtype());
+}
+
+static Tensors scatterOp(OpCall &o) {
+  Tensor x0 = o.t("self"), index = o.t("index"), x = x0;
+  if (x.isComplex()) return o.fail("complex numbers are not supported here");
+  const std::string &n = o.node.target;
+  Tensor src = o.has("src") ? o.t("src") : o.t("value");
+  src = cast(src, x.dtype());
+  std::string mode = n.find("scatter_add") != std::string::npos ? "sum" : o.has("reduce") ? o.text("reduce") : "set";
+  if (mode == "add") mode = "sum";
+  if (x.rank() == 0) x = reshape(x, {1});
+  if (index.rank() == 0) index = reshape(index, {1});
+  if (src.rank() == 0) src = broadcastTo(src, index.sizes());
+  if (index.numel().isConst(0)) return {x0};
+  index.reused();
+  size_t d = static_cast<size_t>(wrap(o.integer("dim"), x.rank()));
+  Expr bound = x.sizes()[d];
+  auto where = [=](BodyBuilder &b, const Index &i) {
+    Index j = i;
+    j[d] = b.indirect(index.at(b, i), bound, true, true);
+    return j;
+  };
+  // The source may be larger than the index: its leading part counts.
+  Sizes ranges = index.sizes();
+  Tensor part = remap(src, ranges, [](const Index &i) { return i; });
+  return {reshape(scatterReduce(x, ranges, where, part, mode, o.flag("include_self", true)), x0.sizes())};
+}
+
+static Tensors indexAddOp(OpCall &o) {
+  Tensor x0 = o.t("self"), x = x0, index = o.t("index");
+  if (x.isComplex()) return o.fail("complex numbers are not supported here");
+  const std::string &n = o.node.target;
+  bool fill = n.find("index_fill") != std::string::npos;
+  Tensor src = o.t(fill ? "value" : "source");
+  src = cast(src, x.dtype());
+  std::string mode = n.find("index_add") != std::string::npos ? "sum" : n.find("index_reduce") != std::string::npos ? o.text("reduce") : "set";
+  if (mode == "sum" && o.has("alpha")) {
+    double alpha = o.number("alpha", 1);
+    if (alpha != 1) src = mul(src, cast(o.t("alpha"), x.dtype()));
+  }
+  if (x.rank() == 0) x = reshape(x, {1});
+  if (index.rank() == 0) index = reshape(index, {1});
+  size_t d = static_cast<size_t>(wrap(o.integer("dim"), x.rank()));
+  index.reused();
+  Sizes ranges = x.sizes();
+  ranges[d] = index.sizes()[0];
+  if (fill) src = broadcastTo(reshape(src, {}), ranges);
+  else src = reshape(src, ranges);
+  Expr bound = x.sizes()[d];
+  auto where = [=](BodyBuilder &b, const Index &i) {
+    Index j = i;
+    j[d] = b.indirect(index.at(b, {i[d]}), bound, true, true);
+    return j;
+  };
+  return {reshape(scatterReduce(x, ranges, where, src, mode, o.flag("include_self", true)), x0.sizes())};
+}
+
+static Tensors takeOp(OpCall &o) {
+  Tensor x = source(flatten(o.t("self"))), index = o.t("index");
+  index.reused();
+  Expr n = x.sizes()[0];
+  return {gatherAt(x, index.sizes(), [index, n](BodyBuilder &b, const Index &i) { return Index{b.indirect(index.at(b, i), n, true, true)}; })};
+}
+
+static Tensors putOp(OpCall &o) {
+  Tensor x = o.t("self"), index = flatten(o.t("index")), src = flatten(cast(o.t("source"), x.dtype()));
+  if (x.isComplex()) return o.fail("complex numbers are not supported here");
+  Expr n = x.numel();
+  auto where = [=](BodyBuilder &b, const Index &i) { return Index{b.indirect(index.at(b, i), n, true, true)}; };
+  Tensor r = scatterReduce(flatten(x), index.sizes(), where, src, o.flag("accumulate") ? "sum" : "set", true);
+  return {reshape(r, x.sizes())};
+}
+
+static Tensors maskedScatter(OpCall &o) {
+  Tensor x = o.t("self"), m = o.t("mask"), src = flatten(o.t("source")), xm[] = {x, m};
+  if (x.isComplex()) return o.fail("complex numbers are not supported here");
+  Sizes sizes = broadcastSizes(o.ctx, xm);
+  x = broadcastTo(x, sizes);
+  m = flatten(broadcastTo(cast(m, DType::Bool), sizes));
+  m.reused();
+  src = source(src);
+  Tensor rank = o.ctx.scan(loops::ScanKind::Sum, DType::I64, m.sizes(), 0, false,
+                           [m](BodyBuilder &b, const Index &i) { return b.cast(m.at(b, i), DType::I64); });
+  Tensor flat = flatten(x);
+  Expr n = src.sizes()[0];
+  Tensor r = Tensor::lazy(o.ctx, x.dtype(), m.sizes(), [=](BodyBuilder &b, const Index &i) {
+    Val take = m.at(b, i);
+    return b.masked(take, [&] { return src.at(b, {b.indirect(rank.at(b, i) - 1.0, n, false, true)}); }, flat.at(b, i));
+  });
+  return {reshape(r, sizes)};
+}
+
+static Tensors embeddingOp(OpCall &o) {
+  Tensor w = source(o.t("weight")), index = o.t("indices");
+  index.reused();
+  Sizes sizes = index.sizes();
+  size_t n = sizes.size();
+  for (size_t d = 1; d < w.sizes().size(); ++d) sizes.push_back(w.sizes()[d]);
+  Expr rows = w.sizes()[0];
+  return {gatherAt(w, sizes, [index, n, rows](BodyBuilder &b, const Index &i) {
+    Index at(i.begin(), i.begin() + static_cast<int64_t>(n)), j{b.indirect(index.at(b, at), rows, false, true)};
+    j.insert(j.end(), i.begin() + static_cast<int64_t>(n), i.end());
+    return j;
+  })};
+}
+
+static Tensors embeddingBag(OpCall &o) {
+  Tensor w = source(o.t("weight")), index = o.t("indices"), offsets = o.t("offsets"), per = o.opt("per_sample_weights");
+  int64_t mode = o.integer("mode", 0);
+  bool includeLast = o.flag("include_last_offset");
+  std::optional<int64_t> padding;
+  if (o.has("padding_idx") && o.integer("padding_idx") >= 0) padding = o.integer("padding_idx");
+  if (o.has("padding_idx") && o.integer("padding_idx") < -1) return o.fail("a negative padding index is not supported");
+  index.reused();
+  Expr n = index.sizes()[0], bags = includeLast ? offsets.sizes()[0] - 1 : offsets.sizes()[0], rows = w.sizes()[0], count = offsets.sizes()[0];
+  DType acc = computeType(w.dtype());
+  // Index k belongs to bag g when offsets[g] <= k < offsets[g + 1].
+  auto inBag = [=](BodyBuilder &b, Expr g, Expr k) {
+    Val at = b.index(k);
+    Val first = b.cast(offsets.at(b, {g}), DType::I64) <= at;
+    Val last = b.compare(OpKind::Lt, g + 1, count);
+    Val end = b.masked(last, [&] { return b.cast(offsets.at(b, {g + 1}), DType::I64); }, b.index(n));
+    Val in = first && at < end;
+    if (padding) in = in && ne(b.cast(index.at(b, {k}), DType::I64), static_cast<double>(*padding));
+    return in;
+  };
+  Tensor lens = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, {bags}, {n},
+                             [=](BodyBuilder &b, const Index &i, const Index &r) { return b.cast(inBag(b, i[0], r[0]), DType::I64); })[0];
+  Sizes sizes{bags, w.sizes()[1]};
+  Tensor s = o.ctx.reduce(mode == 2 ? loops::ReduceKind::Max : loops::ReduceKind::Sum, acc, sizes, {n}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    return b.masked(
+        inBag(b, i[0], r[0]),
+        [&] {
+          Val v = w.at(b, {b.indirect(index.at(b, {r[0]}), rows, false, true), i[1]});
+          return per.valid() ? v * b.cast(per.at(b, {r[0]}), acc) : v;
+        },
+        b.constant(acc, mode == 2 ? -HUGE_VAL : 0.0));
+  })[0];
+  Tensor y = Tensor::lazy(o.ctx, w.dtype(), sizes, [=](BodyBuilder &b, const Index &i) {
+    Val v = s.at(b, i), c = lens.at(b, {i[0]});
+    if (mode == 1) v = v / b.cast(vmax(c, num(c, 1)), acc);
+    if (mode == 2) v = where(eq(c, 0.0), 0.0, v);
+    return v;
+  });
+  return {y};
+}
+
+static Tensors maxUnpool(OpCall &o) {
+  Tensor x = o.t("self"), index = o.t("indices");
+  Sizes outSizes = o.out().sizes;
+  size_t spatial = o.node.target.find("3d") != std::string::npos ? 3 : 2;
+  size_t lead = outSizes.size() - spatial;
+  Sizes planes(outSizes.begin(), outSizes.begin() + static_cast<int64_t>(lead));
+  Expr plane = 1, in = 1;
+  for (size_t d = lead; d < outSizes.size(); ++d) plane = plane * outSizes[d], in = in * x.sizes()[d];
+  Sizes flat = planes, from = planes;
+  flat.push_back(plane);
+  from.push_back(in);
+  Tensor src = reshape(x, from), at = reshape(index, from);
+  auto where = [=](BodyBuilder &b, const Index &i) {
+    Index j = i;
+    j.back() = b.indirect(at.at(b, i), plane, false, true);
+    return j;
+  };
+  return {reshape(scatterReduce(full(o.ctx, flat, x.dtype(), 0), from, where, src, "set", true), outSizes)};
+}
+
+void addIndexing(OpTable &t) {
+  t.add("index.Tensor _unsafe_index.Tensor", indexOp);
+  t.add("index_put.default _unsafe_index_put.default _index_put_impl.default", indexPutOp);
+  t.add("gather.default", [](OpCall &o) -> Tensors { return {gather(o.t("self"), o.integer("dim"), o.t("index"))}; });
+  t.add("take_along_dim.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), index = o.t("indices");
+    if (!o.has("dim")) return {gather(flatten(x), 0, flatten(index))};
+    int64_t d = wrap(o.integer("dim"), x.rank());
+    Sizes sx = x.sizes(), si = index.sizes();
+    for (size_t k = 0; k < sx.size(); ++k)
+      if (static_cast<int64_t>(k) != d) {
+        if (sx[k].isConst(1)) sx[k] = si[k];
+        if (si[k].isConst(1)) si[k] = sx[k];
+      }
+    return {gather(broadcastTo(x, sx), d, broadcastTo(index, si))};
+  });
+  t.add("index_select.default", [](OpCall &o) -> Tensors { return {indexSelect(o.t("self"), o.integer("dim"), o.t("index"))}; });
+  t.add("scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add.default scatter_reduce.two", scatterOp);
+  t.add("index_add.default index_copy.default index_fill.int_Scalar index_fill.int_Tensor index_reduce.default", indexAddOp);
+  t.add("take.default", takeOp);
+  t.add("put.default", putOp);
+  t.add("masked_scatter.default", maskedScatter);
+  t.add("embedding.default", embeddingOp);
+  t.add("embedding_bag.default embedding_bag.padding_idx _embedding_bag.default _embedding_bag_forward_only.default", embeddingBag);
+  t.add("max_unpool2d.default max_unpool3d.default", maxUnpool);
+  t.add("one_hot.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (o.integer("num_classes", -1) < 0) return o.fail("the number of classes depends on the data");
+    return {Tensor::lazy(o.ctx, DType::I64, o.out().sizes, [x](BodyBuilder &b, const Index &i) {
+      Index j(i.begin(), i.end() - 1);
+      return b.cast(eq(b.cast(x.at(b, j), DType::I64), b.index(i.back())), DType::I64);
+    })};
+  });
+  t.add("embedding_dense_backward.default", [](OpCall &o) -> Tensors {
+    Tensor g = o.t("grad_output"), index = o.t("indices");
+    int64_t padding = o.integer("padding_idx", -1);
+    if (o.flag("scale_grad_by_freq")) return o.fail("scaling by frequency is not supported");
+    Expr n = index.numel(), width = g.size(-1);
+    Tensor src = reshape(g, {n, width}), at = flatten(index);
+    if (padding >= 0) {
+      Tensor keep = binary(OpKind::Ne, unsqueeze(at, 1), scalarInt(o.ctx, padding));
+      src = where(keep, src, full(o.ctx, {}, g.dtype(), 0));
+    }
+    Expr rows = o.out().sizes[0];
+    auto place = [=](BodyBuilder &b, const Index &i) { return Index{b.indirect(at.at(b, {i[0]}), rows, false, true), i[1]}; };
+    return {scatterReduce(full(o.ctx, o.out().sizes, g.dtype(), 0), src.sizes(), place, src, "sum", true)};
+  });
+  t.add("_unsafe_masked_index.default", [](OpCall &o) -> Tensors {
+    Tensor x = source(o.t("self")), m = o.t("mask");
+    Advanced a(o.ctx, x, o.list("indices"));
+    if (a.masks || x.isComplex()) return o.fail("masks among the indices are not supported");
+    Tensor fill = cast(o.t("fill"), x.dtype());
+    Sizes sizes = x.sizes();
+    m = broadcastTo(m, a.result);
+    return {Tensor::lazy(o.ctx, x.dtype(), a.result, [=](BodyBuilder &b, const Index &i) {
+      return b.masked(m.at(b, i), [&] { return x.at(b, a.map(b, sizes, i, true)); }, fill.at(b, {}));
+    })};
+  });
+}
+
+} // namespace neso::lower

@@ -1,0 +1,192 @@
+// Scans along a dim, sorting and what is made of it, searching.
+#include <cmath>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+using loops::ScanKind;
+
+static int64_t wrap(int64_t d, int64_t rank) { return d < 0 ? d + std::max<int64_t>(rank, 1) : d; }
+
+static Tensor scanDim(ScanKind kind, const Tensor &x, int64_t dim, DType acc) {
+  if (x.rank() == 0) return cast(x, acc);
+  return x.ctx().scan(kind, acc, x.sizes(), wrap(dim, x.rank()), false, [x, acc](BodyBuilder &b, const Index &i) { return b.cast(x.at(b, i), acc); });
+}
+
+static Tensors cumOp(OpCall &o, ScanKind kind) {
+  DType t = o.out().dtype;
+  Tensor x = cast(o.t("self"), t);
+  int64_t d = o.integer("dim");
+  if (isComplex(t)) {
+    if (kind != ScanKind::Sum) return o.fail("complex numbers are not supported here");
+    return {Tensor::complex(scanDim(kind, x.real(), d, toReal(t)), scanDim(kind, x.imag(), d, toReal(t)), t)};
+  }
+  return {cast(scanDim(kind, x, d, computeType(t)), t)};
+}
+
+static Tensors cumExtreme(OpCall &o, bool max) {
+  Tensor x = o.t("self");
+  int64_t d = o.integer("dim");
+  if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
+  Tensor y = x.dtype() == DType::Bool ? cast(x, DType::U8) : x;
+  y.reused();
+  Tensor m = scanDim(max ? ScanKind::Max : ScanKind::Min, y, d, computeType(y.dtype()));
+  size_t k = static_cast<size_t>(wrap(d, x.rank()));
+  // The latest position that equals the extreme so far; a NaN is always one.
+  Tensor hit = Tensor::lazy(o.ctx, DType::I64, x.sizes(), [=](BodyBuilder &b, const Index &i) {
+    Val v = y.at(b, i), c = m.at(b, i), is = eq(v, c);
+    if (isFloat(v.dtype)) is = is || un(OpKind::IsNan, v);
+    return where(is, b.index(i[k]), b.constantInt(DType::I64, 0));
+  });
+  return {cast(cast(m, y.dtype()), x.dtype()), scanDim(ScanKind::Max, hit, d, DType::I64)};
+}
+
+static std::pair<Tensor, Tensor> sorted(const Tensor &x, int64_t dim, bool descending, bool stable) {
+  if (x.rank() == 0) return {x, fullInt(x.ctx(), {}, DType::I64, 0)};
+  Tensor y = x.dtype() == DType::Bool ? cast(x, DType::U8) : x;
+  auto [v, i] = x.ctx().sort(y, wrap(dim, x.rank()), descending, stable);
+  return {cast(v, x.dtype()), i};
+}
+
+static Tensors sortOp(OpCall &o) {
+  auto [v, i] = sorted(o.t("self"), o.integer("dim", o.node.target == "aten.msort.default" ? 0 : -1), o.flag("descending"), true);
+  if (o.node.target.find("argsort") != std::string::npos) return {i};
+  return {v, i};
+}
+
+static Tensors topkOp(OpCall &o) {
+  Tensor x = o.t("self");
+  if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
+  int64_t d = wrap(o.integer("dim", -1), x.rank());
+  auto [v, i] = sorted(x, d, o.flag("largest", true), true);
+  Expr k = o.out().sizes[static_cast<size_t>(d)];
+  return {slice(v, d, 0, k), slice(i, d, 0, k)};
+}
+
+static Tensors pick(OpCall &o, const Tensor &v, const Tensor &i, int64_t d, Expr at) {
+  bool keep = o.flag("keepdim");
+  Tensor a = select(v, d, at), p = select(i, d, at);
+  if (keep) a = unsqueeze(a, d), p = unsqueeze(p, d);
+  return {a, p};
+}
+
+static Tensors kthvalueOp(OpCall &o) {
+  Tensor x = o.t("self");
+  if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
+  int64_t d = wrap(o.integer("dim", -1), x.rank());
+  auto [v, i] = sorted(x, d, false, true);
+  return pick(o, v, i, d, o.expr("k") - 1);
+}
+
+static Tensors medianOp(OpCall &o) {
+  Tensor x = o.t("self");
+  bool ignoreNan = o.node.target.find("nanmedian") != std::string::npos, all = !o.has("dim");
+  if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
+  if (all) x = flatten(x);
+  int64_t d = all ? 0 : wrap(o.integer("dim"), x.rank());
+  size_t dd = static_cast<size_t>(d);
+  auto [v, i] = sorted(x, d, false, true);
+  Expr n = x.sizes()[dd], middle = floorDiv(n - 1, 2);
+  if (isFloat(x.dtype())) {
+    // NaN sorts last. Their number moves the middle (nanmedian), or the first of them is the answer (median).
+    Tensor values = v;
+    DType c = computeType(x.dtype());
+    (void)c;
+    Tensor isNum = pointwise(std::vector<Tensor>{values}, x.dtype(), DType::I64,
+                             [](std::span<const Val> p) { return p[0].b->cast(eq(p[0], p[0]), DType::I64); });
+    Tensor count = reduceDims(loops::ReduceKind::Sum, isNum, {d}, true, DType::I64);
+    Tensor at = map(count, [=](Val k) {
+      Val half = bin(OpKind::FloorDiv, k - 1.0, num(k, 2));
+      Val nan = k < k.b->index(n);
+      if (ignoreNan) return vmax(half, num(k, 0));
+      return where(nan, k, k.b->index(middle));
+    });
+    Tensor a = gather(values, d, at), p = gather(i, d, at);
+    if (all) return {reshape(a, {})};
+    if (!o.flag("keepdim")) a = squeeze(a, d), p = squeeze(p, d);
+    return {a, p};
+  }
+  Tensors r = pick(o, v, i, d, middle);
+  if (all) return {reshape(r[0], {})};
+  return r;
+}
+
+/// How many boundaries lie before each value: their count is the place where it would be inserted.
+static Tensors searchOp(OpCall &o, const Tensor &boundaries, const Tensor &values0) {
+  bool right = o.flag("right") || o.text("side") == "right";
+  Tensor sorter = o.opt("sorter"), bounds = boundaries, values = values0;
+  if (sorter.valid()) bounds = gather(bounds, -1, sorter);
+  Tensor pair[] = {bounds, values};
+  DType t = resultType(pair);
+  if (values.isNumber()) t = promote(bounds.dtype(), isFloat(values.dtype()) ? DType::F32 : values.dtype());
+  bounds = cast(bounds, t);
+  values = cast(values, t);
+  values.reused();
+  bounds.reused();
+  Expr n = bounds.size(-1);
+  bool rows = bounds.rank() > 1;
+  Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, values.sizes(), {n}, [=](BodyBuilder &b, const Index &i, const Index &k) {
+    Index j;
+    if (rows) j.assign(i.begin(), i.end() - 1);
+    j.push_back(k[0]);
+    Val e = bounds.at(b, j), v = values.at(b, i);
+    return b.cast(right ? !(e > v) : !(e >= v), DType::I64);
+  })[0];
+  return {cast(r, o.out().dtype)};
+}
+
+static Tensors isinOp(OpCall &o) {
+  Tensor e = o.t(o.has("elements") ? "elements" : "element"), s = o.t(o.has("test_elements") ? "test_elements" : "test_element");
+  bool invert = o.flag("invert");
+  Tensor pair[] = {e, s};
+  DType t = resultType(pair);
+  Tensor x = cast(e, t), y = flatten(cast(s, t));
+  Tensor r = o.ctx.reduce(loops::ReduceKind::Any, DType::Bool, x.sizes(), {y.sizes()[0]},
+                          [=](BodyBuilder &b, const Index &i, const Index &k) { return eq(x.at(b, i), y.at(b, k)); })[0];
+  return {invert ? logicalNot(r) : r};
+}
+
+static Tensors modeOp(OpCall &o) {
+  Tensor x = o.t("self");
+  if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
+  int64_t d = wrap(o.integer("dim", -1), x.rank());
+  size_t dd = static_cast<size_t>(d);
+  auto [v0, p] = sorted(x, d, false, true);
+  Tensor v = v0.dtype() == DType::Bool ? cast(v0, DType::U8) : v0;
+  v = source(v);
+  // Position k ends a run of equal values that began at the latest k' <= k with v[k'] != v[k'-1]; the first longest run wins.
+  Tensor start = Tensor::lazy(o.ctx, DType::I64, x.sizes(), [=](BodyBuilder &b, const Index &i) {
+    Val first = b.compare(OpKind::Eq, i[dd], 0);
+    Index before = i;
+    before[dd] = i[dd] - 1;
+    Val same = b.masked(!first, [&] { return eq(v.at(b, before), v.at(b, i)); }, b.constantInt(DType::Bool, 0));
+    return where(same, b.constantInt(DType::I64, 0), b.index(i[dd]));
+  });
+  Tensor begun = scanDim(loops::ScanKind::Max, start, d, DType::I64);
+  Tensor length = Tensor::lazy(o.ctx, DType::I64, x.sizes(), [=](BodyBuilder &b, const Index &i) { return b.index(i[dd]) - begun.at(b, i); });
+  Tensor best = argExtreme(true, length, d, true);
+  best.realize();
+  Tensor value = gather(v0, d, best), at = gather(p, d, best);
+  if (!o.flag("keepdim")) value = squeeze(value, d), at = squeeze(at, d);
+  return {value, at};
+}
+
+void addScanSort(OpTable &t) {
+  t.add("cumsum.default", [](OpCall &o) { return cumOp(o, ScanKind::Sum); });
+  t.add("cumprod.default", [](OpCall &o) { return cumOp(o, ScanKind::Prod); });
+  t.add("logcumsumexp.default", [](OpCall &o) { return cumOp(o, ScanKind::LogSumExp); });
+  t.add("cummax.default", [](OpCall &o) { return cumExtreme(o, true); });
+  t.add("cummin.default", [](OpCall &o) { return cumExtreme(o, false); });
+  t.add("sort.default sort.stable argsort.default argsort.stable", sortOp);
+  t.add("msort.default", [](OpCall &o) -> Tensors { return {sortOp(o)[0]}; });
+  t.add("topk.default", topkOp);
+  t.add("kthvalue.default", kthvalueOp);
+  t.add("median.default median.dim nanmedian.default nanmedian.dim", medianOp);
+  t.add("mode.default", modeOp);
+  t.add("searchsorted.Tensor searchsorted.Scalar", [](OpCall &o) { return searchOp(o, o.t("sorted_sequence"), o.t("self")); });
+  t.add("bucketize.Tensor bucketize.Scalar", [](OpCall &o) { return searchOp(o, o.t("boundaries"), o.t("self")); });
+  t.add("isin.Tensor_Tensor isin.Tensor_Scalar isin.Scalar_Tensor", isinOp);
+}
+
+} // namespace neso::lower
