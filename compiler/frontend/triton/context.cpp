@@ -1,0 +1,88 @@
+#include "frontend/triton/context.h"
+
+#include "mlir/IR/Location.h"
+
+namespace neso::triton {
+
+void Context::report(Diag kind, Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make) {
+  // An error inside our own library is the caller's: show the user's line.
+  const Frame *f = frame;
+  while (f && f->module && f->module->standard && f->parent) {
+    f = f->parent;
+    pos = f->pos;
+  }
+  if (!f || !f->module || !f->module->tree) {
+    error = make({});
+    return;
+  }
+  const Source &source = *f->module->tree->source;
+  error = make(source.loc(pos));
+  error->sourceLine = std::string(source.line(pos.line));
+}
+
+Value Context::object(Kind kind, Object **out) {
+  objects_.emplace_back();
+  *out = &objects_.back();
+  Value v = Value::make(kind);
+  v.o = *out;
+  return v;
+}
+
+Value Context::str(std::string s) {
+  Object *o;
+  Value v = object(Kind::Str, &o);
+  o->text = std::move(s);
+  return v;
+}
+
+Value Context::list(Kind kind, std::vector<Value> items) {
+  Object *o;
+  Value v = object(kind, &o);
+  o->items = std::move(items);
+  return v;
+}
+
+const Type *Context::intern(Type t) {
+  for (const Type &known : types_)
+    if (known == t) return &known;
+  types_.push_back(std::move(t));
+  return &types_.back();
+}
+
+std::string_view Context::internText(std::string_view s) { return *texts_.emplace(s).first; }
+
+Value Context::dtype(Type t) {
+  Value v = Value::make(Kind::DType);
+  v.type = intern(std::move(t));
+  return v;
+}
+
+Value Context::tensor(mlir::Value handle, Type t) {
+  Value v = Value::make(Kind::Tensor);
+  v.handle = handle;
+  v.type = intern(std::move(t));
+  return v;
+}
+
+Value Context::opaque(std::string what) {
+  Object *o;
+  Value v = object(Kind::Opaque, &o);
+  o->text = std::move(what);
+  return v;
+}
+
+Value Context::nameSpace(std::string_view dotted) {
+  Value v = Value::make(Kind::Namespace);
+  v.data = internText(dotted).data();
+  return v;
+}
+
+mlir::Location Context::loc() {
+  if (!frame || !frame->module) return builder.getUnknownLoc();
+  mlir::Location here = mlir::FileLineColLoc::get(builder.getContext(), frame->module->path, static_cast<unsigned>(frame->pos.line),
+                                                  static_cast<unsigned>(frame->pos.column));
+  if (frame->callLoc) return mlir::CallSiteLoc::get(here, *frame->callLoc);
+  return here;
+}
+
+} // namespace neso::triton

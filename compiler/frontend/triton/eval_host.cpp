@@ -1,0 +1,546 @@
+// Statements at module level and in compile-time functions: plain Python, run by the interpreter.
+#include "frontend/triton/evaluator.h"
+
+#include <filesystem>
+
+namespace neso::triton {
+
+bool Evaluator::step() {
+  if (++steps_ <= 2000000) return true;
+  c.fail(Diag::TrTooManySteps, 2000000);
+  return false;
+}
+
+Module *Evaluator::module(const std::string &path) {
+  Result<Module *> m = loader_.load(path);
+  if (!m) {
+    if (!c.error) c.error = m.error().diagnostics()[0];
+    return nullptr;
+  }
+  Module *mod = *m;
+  if (mod->ready) return mod;
+  mod->ready = true; // before it runs, so that circular imports end
+  Frame f;
+  f.module = mod;
+  f.parent = c.frame;
+  c.frame = &f;
+  for (Stmt *st : mod->tree->body) {
+    moduleStatement(st);
+    if (c.error) break;
+  }
+  c.frame = f.parent;
+  return c.error ? nullptr : mod;
+}
+
+Module *Evaluator::standard() {
+  if (standard_) return standard_;
+  Result<Module *> m = loader_.loadStandard();
+  if (!m) {
+    if (!c.error) c.error = m.error().diagnostics()[0];
+    return nullptr;
+  }
+  standard_ = *m;
+  if (!standard_->ready) {
+    standard_->ready = true;
+    Frame f;
+    f.module = standard_;
+    f.parent = c.frame;
+    c.frame = &f;
+    for (Stmt *st : standard_->tree->body) moduleStatement(st);
+    c.frame = f.parent;
+  }
+  return standard_;
+}
+
+Value Evaluator::runModule(Module &m, std::string_view name) {
+  Frame f;
+  f.module = &m;
+  f.parent = c.frame;
+  c.frame = &f;
+  for (Stmt *st : m.tree->body)
+    if (run(st) == Flow::Fail) break;
+  c.frame = f.parent;
+  return c.error ? Value{} : global(&m, name);
+}
+
+Value Evaluator::callIn(Module &m, const Value &fn, std::vector<Value> args) {
+  Frame f;
+  f.module = &m;
+  f.parent = c.frame;
+  c.frame = &f;
+  Value v = call(fn, std::move(args));
+  c.frame = f.parent;
+  return v;
+}
+
+/// Runs one statement of a module. What fails binds its names to an Opaque value and is forgotten, except in our own library.
+void Evaluator::moduleStatement(Stmt *st) {
+  // Globals are the locals of the module's frame.
+  c.frame->pos = st->pos;
+  bool strict = c.frame->module->standard;
+  Flow flow = run(st);
+  if (flow == Flow::Fail && !strict && c.error && info(c.error->kind).severity == Severity::Error) {
+    std::string why = fmt::format("not known at compile time: line {} says \"{}\"", c.error->loc.line, c.error->message);
+    c.error.reset();
+    bindOpaque(st, why);
+  }
+}
+
+void Evaluator::bindOpaque(Stmt *st, const std::string &why) {
+  std::vector<Stmt *> one = {st};
+  for (std::string_view name : assignedNames(one))
+    if (!c.frame->module->globals.find(name)) c.frame->module->globals.set(name, c.opaque(why));
+}
+
+static Scope &scopeOf(Frame &f) { return f.function ? f.locals : f.module->globals; }
+
+bool Evaluator::assign(Expr *target, const Value &v) {
+  switch (target->kind) {
+  case ExprKind::Name:
+    if (c.frame->kernel || c.frame->function) c.frame->locals.set(target->text, v);
+    else c.frame->module->globals.set(target->text, v);
+    return true;
+  case ExprKind::Tuple:
+  case ExprKind::List: return unpack(target, v);
+  case ExprKind::Starred: return assign(target->items[0], v);
+  case ExprKind::Subscript: {
+    if (c.frame->kernel) {
+      c.fail(Diag::TrSetItem, target->pos);
+      return false;
+    }
+    Value base = eval(target->items[0]);
+    if (!base) return false;
+    if (base.kind == Kind::Opaque) return true;
+    Value index = eval(target->items[1]);
+    if (!index) return false;
+    if (base.kind == Kind::Dict) {
+      for (size_t i = 0; i + 1 < base.items().size(); i += 2)
+        if (equals(base.items()[i], index)) {
+          base.items()[i + 1] = v;
+          return true;
+        }
+      base.items().push_back(index);
+      base.items().push_back(v);
+      return true;
+    }
+    if (base.kind == Kind::List && index.isIntLike()) {
+      __int128 n = static_cast<__int128>(base.items().size()), i = index.i < 0 ? index.i + n : index.i;
+      if (i >= 0 && i < n) {
+        base.items()[static_cast<size_t>(i)] = v;
+        return true;
+      }
+    }
+    c.fail(Diag::TrSetItem, target->pos);
+    return false;
+  }
+  case ExprKind::Attribute: {
+    Value base = eval(target->items[0]);
+    if (!base) return false;
+    // The fields of an aggregate are set in its constructor.
+    if (base.kind == Kind::Instance) {
+      for (size_t i = 0; i < base.o->fields.size(); ++i)
+        if (base.o->fields[i] == target->text) {
+          base.o->items[i] = v;
+          return true;
+        }
+      base.o->fields.emplace_back(target->text);
+      base.o->items.push_back(v);
+      return true;
+    }
+    if (c.frame->kernel) {
+      c.fail(Diag::TrSetAttribute, target->pos, target->text);
+      return false;
+    }
+    if (base.kind == Kind::Class) base.o->members.set(target->text, v);
+    return true;
+  }
+  default: c.fail(Diag::PyBadTarget, target->pos); return false;
+  }
+}
+
+bool Evaluator::unpack(Expr *target, const Value &v) {
+  if (v.kind == Kind::Opaque) {
+    for (Expr *t : target->items)
+      if (!assign(t, v)) return false;
+    return true;
+  }
+  if (!v.isSequence() && v.kind != Kind::Str && v.kind != Kind::Dict && v.kind != Kind::Range) {
+    c.fail(Diag::TrUnpack, target->pos, typeName(v));
+    return false;
+  }
+  std::optional<std::vector<Value>> all = iterate(v);
+  if (!all) return false;
+  size_t n = target->items.size(), star = n;
+  for (size_t i = 0; i < n; ++i)
+    if (target->items[i]->kind == ExprKind::Starred) star = i;
+  if (star < n && c.frame->kernel) {
+    c.fail(Diag::TrUnsupported, target->items[star]->pos, "a starred target", "name each element");
+    return false;
+  }
+  if (star == n ? all->size() != n : all->size() + 1 < n) {
+    if (all->size() > n) c.fail(Diag::TrUnpackCount, target->pos, fmt::format("too many values to unpack (expected {})", n));
+    else c.fail(Diag::TrUnpackCount, target->pos, fmt::format("not enough values to unpack (expected {}, got {})", n, all->size()));
+    return false;
+  }
+  size_t extra = all->size() + 1 - n, at = 0;
+  for (size_t i = 0; i < n; ++i) {
+    Value item;
+    if (i == star) {
+      item = c.list(Kind::List, std::vector<Value>(all->begin() + static_cast<std::ptrdiff_t>(at), all->begin() + static_cast<std::ptrdiff_t>(at + extra)));
+      at += extra;
+    } else {
+      item = (*all)[at++];
+    }
+    if (!assign(target->items[i], item)) return false;
+  }
+  return true;
+}
+
+Evaluator::Flow Evaluator::runBlock(llvm::ArrayRef<Stmt *> stmts) {
+  for (Stmt *st : stmts) {
+    Flow f = run(st);
+    if (f != Flow::Next) return f;
+  }
+  return Flow::Next;
+}
+
+/// The class `cls` names itself or one of its bases `name`: "NamedTuple", "Enum".
+static bool hasBase(Stmt *st, std::string_view name) {
+  for (Expr *b : st->exprs)
+    if (b->text == name) return true;
+  return false;
+}
+
+Evaluator::Flow Evaluator::defineClass(Stmt *st) {
+  Object *o;
+  Value cls = c.object(Kind::Class, &o);
+  o->text = std::string(st->text);
+  o->module = c.frame->module;
+  o->namedTuple = hasBase(st, "NamedTuple");
+  for (Expr *d : st->decorators) {
+    Value v = eval(d->kind == ExprKind::Call ? d->items[0] : d);
+    c.error.reset();
+    if (v.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(v.data)->name) == "tl._aggregate") o->aggregate = true;
+    if (d->text == "aggregate" || d->text == "_aggregate" || d->text == "dataclass" || (d->kind == ExprKind::Call && d->items[0]->text == "dataclass"))
+      o->aggregate = true;
+  }
+  for (Expr *b : st->exprs) {
+    Value base = eval(b);
+    c.error.reset();
+    if (base.kind != Kind::Class) continue;
+    o->fields = base.o->fields;
+    o->items = base.o->items;
+    o->members = base.o->members;
+    o->aggregate |= base.o->aggregate;
+    o->namedTuple |= base.o->namedTuple;
+  }
+  for (Stmt *m : st->body) {
+    if (m->kind == StmtKind::AnnAssign && m->exprs[0]->kind == ExprKind::Name) {
+      o->fields.emplace_back(m->exprs[0]->text);
+      o->items.push_back(m->value ? eval(m->value) : Value{});
+      if (c.error) return Flow::Fail;
+    } else if (m->kind == StmtKind::Function) {
+      Value f = define(m->function);
+      if (f) o->members.set(m->text, f);
+    } else if (m->kind == StmtKind::Assign && m->exprs[0]->kind == ExprKind::Name) {
+      Value v = eval(m->value);
+      if (c.error) {
+        v = c.opaque("a member of class " + o->text);
+        c.error.reset();
+      }
+      v.wrapped = true;
+      o->members.set(m->exprs[0]->text, v);
+    }
+  }
+  scopeOf(*c.frame).set(st->text, cls);
+  return Flow::Next;
+}
+
+Value Evaluator::instantiate(Object *cls, CallArgs &args) {
+  auto make = [&](Object **out) {
+    Value v = c.object(cls->namedTuple ? Kind::Tuple : Kind::Instance, out);
+    (*out)->cls = cls;
+    (*out)->namedTuple = cls->namedTuple;
+    return v;
+  };
+  Object *o;
+  Value *init = cls->members.find("__init__");
+  if (init && init->kind == Kind::Function) {
+    Value v = make(&o);
+    args.positional.insert(args.positional.begin(), v);
+    // A constructor sets fields of its self; it runs in the caller's mode.
+    bool jit = init->o->jit;
+    init->o->jit = c.frame->kernel;
+    Value done = call(*init, std::move(args));
+    init->o->jit = jit;
+    return done ? v : done;
+  }
+  if (cls->fields.empty() && !cls->aggregate && !cls->namedTuple)
+    return c.frame->kernel ? c.fail(Diag::TrClass, cls->text) : c.opaque("an object of class " + cls->text);
+  Value v = make(&o);
+  o->fields = cls->fields;
+  size_t next = 0;
+  for (size_t i = 0; i < cls->fields.size(); ++i) {
+    Value field = cls->items[i];
+    if (next < args.positional.size()) field = args.positional[next++];
+    for (std::pair<std::string_view, Value> &n : args.named)
+      if (n.first == cls->fields[i]) field = n.second;
+    if (!field) return c.fail(Diag::TrMissingArgument, cls->text, cls->fields[i]);
+    o->items.push_back(field);
+  }
+  if (next < args.positional.size()) return c.fail(Diag::TrTooManyArguments, cls->text, args.positional.size());
+  return v;
+}
+
+/// A function object with what its decorators say. Decorators we do not know leave the function as it is.
+Value Evaluator::define(FunctionNode *f) {
+  Object *o;
+  Value fn = c.object(Kind::Function, &o);
+  o->text = std::string(f->name);
+  o->function = f;
+  o->module = c.frame->module;
+  o->pos = f->pos;
+  if (c.frame->function || c.frame->closure) {
+    o->members = c.frame->locals;
+    if (c.frame->closure)
+      for (std::pair<std::string_view, Value> &e : c.frame->closure->entries)
+        if (!o->members.find(e.first)) o->members.set(e.first, e.second);
+    o->closure = &o->members;
+  }
+  for (size_t i = f->decorators.size(); i-- > 0;) {
+    Expr *d = f->decorators[i];
+    Expr *callee = d->kind == ExprKind::Call ? d->items[0] : d;
+    Value v = eval(callee);
+    if (c.error) {
+      c.error.reset();
+      continue;
+    }
+    if (v.kind != Kind::Builtin) continue;
+    std::string_view name = static_cast<const Builtin *>(v.data)->name;
+    if (name == "triton.jit") o->jit = true;
+    if (name == "triton.constexpr_function" || name == "tl.constexpr_function") o->constexprFunction = true;
+    if (name == "triton.jit" && d->kind == ExprKind::Call)
+      for (const Keyword &k : d->keywords)
+        if (k.name == "noinline" && k.value->kind == ExprKind::True) o->noinline = true;
+  }
+  return fn;
+}
+
+Value Evaluator::importModule(std::string_view dotted, Pos pos) {
+  // What Triton and the standard library give is built in.
+  std::string_view top = dotted.substr(0, dotted.find('.'));
+  if (top == "triton" || top == "math") return c.nameSpace(dotted);
+  std::string file = loader_.resolve(*c.frame->module, dotted, 0);
+  if (file.empty()) return c.opaque(fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
+  Module *m = module(file);
+  if (!m) return {};
+  Value v = Value::make(Kind::Module);
+  v.data = m;
+  return v;
+}
+
+Evaluator::Flow Evaluator::import(Stmt *st) {
+  Scope &scope = scopeOf(*c.frame);
+  if (st->kind == StmtKind::Import) {
+    for (const ImportName &n : st->names) {
+      Value v = importModule(n.name, n.pos);
+      if (!v) return Flow::Fail;
+      if (!n.alias.empty() || n.name.find('.') == std::string_view::npos) {
+        scope.set(n.alias.empty() ? n.name : n.alias, v);
+        continue;
+      }
+      // `import a.b` binds a.
+      std::string_view top = n.name.substr(0, n.name.find('.'));
+      Value root = v.kind == Kind::Namespace ? c.nameSpace(top) : v.kind == Kind::Opaque ? v : importModule(top, n.pos);
+      if (c.error) return Flow::Fail;
+      scope.set(top, root);
+    }
+    return Flow::Next;
+  }
+  std::string_view top = st->text.substr(0, st->text.find('.'));
+  if (st->level == 0 && (top == "triton" || top == "math")) {
+    for (const ImportName &n : st->names) {
+      if (n.name == "*") {
+        c.fail(Diag::TrImportStar, st->pos, st->text);
+        return Flow::Fail;
+      }
+      Value v = namespaceAttr(st->text, n.name);
+      if (!v) return Flow::Fail;
+      scope.set(n.alias.empty() ? n.name : n.alias, v);
+    }
+    return Flow::Next;
+  }
+  std::string file = loader_.resolve(*c.frame->module, st->text, st->level);
+  Module *m = nullptr;
+  if (!file.empty() && file.ends_with(".py")) {
+    m = module(file);
+    if (!m) return Flow::Fail;
+  }
+  for (const ImportName &n : st->names) {
+    std::string_view bound = n.alias.empty() ? n.name : n.alias;
+    if (n.name == "*") {
+      if (m)
+        for (std::pair<std::string_view, Value> &g : m->globals.entries)
+          if (!g.first.starts_with("_")) scope.set(g.first, g.second);
+      continue;
+    }
+    Value v = m ? global(m, n.name) : Value{};
+    if (!v) {
+      // A submodule of the package.
+      std::string dotted = std::string(st->text) + (st->text.empty() ? "" : ".") + std::string(n.name);
+      std::string sub = loader_.resolve(*c.frame->module, dotted, st->level);
+      if (!sub.empty() && sub.ends_with(".py")) {
+        Module *inner = module(sub);
+        if (!inner) return Flow::Fail;
+        v = Value::make(Kind::Module);
+        v.data = inner;
+      }
+    }
+    if (!v)
+      v = c.opaque(m ? fmt::format("'{}', which {} does not define", n.name, m->path)
+                     : fmt::format("'{}' of module '{}', which is not on disk beside the kernel nor in the search paths", n.name, st->text));
+    scope.set(bound, v);
+  }
+  return Flow::Next;
+}
+
+Evaluator::Flow Evaluator::run(Stmt *st) {
+  if (c.error || !step()) return Flow::Fail;
+  c.frame->pos = st->pos;
+  bool moduleLevel = !c.frame->function;
+  switch (st->kind) {
+  case StmtKind::Function: {
+    Value v = define(st->function);
+    if (v) scopeOf(*c.frame).set(st->text, v);
+    return v ? Flow::Next : Flow::Fail;
+  }
+  case StmtKind::Class: return defineClass(st);
+  case StmtKind::Return:
+    c.frame->result = st->value ? eval(st->value) : Value::none();
+    return c.frame->result ? Flow::Return : Flow::Fail;
+  case StmtKind::Assign: {
+    Value v = eval(st->value);
+    if (!v) return Flow::Fail;
+    for (Expr *t : st->exprs)
+      if (!assign(t, v)) return Flow::Fail;
+    return Flow::Next;
+  }
+  case StmtKind::AugAssign: {
+    Value old = eval(st->exprs[0]);
+    if (!old) return Flow::Fail;
+    Value v = eval(st->value);
+    if (!v) return Flow::Fail;
+    if (old.kind == Kind::List && st->op == OpKind::Add && v.isSequence()) {
+      old.items().insert(old.items().end(), v.items().begin(), v.items().end());
+      return Flow::Next;
+    }
+    v = binary(st->op, old, v);
+    return v && assign(st->exprs[0], v) ? Flow::Next : Flow::Fail;
+  }
+  case StmtKind::AnnAssign: {
+    if (!st->value) return Flow::Next;
+    Value v = eval(st->value);
+    if (!v) return Flow::Fail;
+    // Older Tritons let `X: tl.constexpr = 1` mark a global.
+    Value annotation = eval(st->annotation);
+    c.error.reset();
+    if (annotation.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr") v.wrapped = true;
+    return assign(st->exprs[0], v) ? Flow::Next : Flow::Fail;
+  }
+  case StmtKind::Expr: return eval(st->value) ? Flow::Next : Flow::Fail;
+  case StmtKind::If: {
+    Value cond = eval(st->value);
+    if (!cond) return Flow::Fail;
+    if (cond.kind == Kind::Opaque && moduleLevel) {
+      // Undecidable here: take both, the first branch last, so that its definitions win.
+      for (const std::vector<Stmt *> *branch : {&st->orelse, &st->body})
+        for (Stmt *inner : *branch) moduleStatement(inner);
+      return c.error ? Flow::Fail : Flow::Next;
+    }
+    if (cond.kind == Kind::Opaque) {
+      c.fail(Diag::TrOpaque, cond.o->text);
+      return Flow::Fail;
+    }
+    const std::vector<Stmt *> &branch = truthy(cond) ? st->body : st->orelse;
+    if (!moduleLevel) return runBlock(branch);
+    for (Stmt *inner : branch) moduleStatement(inner);
+    return c.error ? Flow::Fail : Flow::Next;
+  }
+  case StmtKind::While:
+    while (true) {
+      Value cond = eval(st->value);
+      if (!cond || !step()) return Flow::Fail;
+      if (cond.kind == Kind::Opaque) {
+        c.fail(Diag::TrOpaque, cond.o->text);
+        return Flow::Fail;
+      }
+      if (!truthy(cond)) break;
+      Flow f = runBlock(st->body);
+      if (f == Flow::Break) return Flow::Next;
+      if (f == Flow::Return || f == Flow::Fail) return f;
+    }
+    return runBlock(st->orelse);
+  case StmtKind::For: {
+    Value source = eval(st->value);
+    if (!source) return Flow::Fail;
+    if (source.kind == Kind::Opaque) {
+      c.fail(Diag::TrOpaque, source.o->text);
+      return Flow::Fail;
+    }
+    std::optional<std::vector<Value>> all = iterate(source);
+    if (!all) return Flow::Fail;
+    for (const Value &v : *all) {
+      if (!assign(st->exprs[0], v)) return Flow::Fail;
+      Flow f = runBlock(st->body);
+      if (f == Flow::Break) return Flow::Next;
+      if (f == Flow::Return || f == Flow::Fail) return f;
+    }
+    return runBlock(st->orelse);
+  }
+  case StmtKind::Try: {
+    // A handler stands in for what failed; at module level an import that is merely absent counts as failed only if Triton's.
+    Flow f = runBlock(st->body);
+    if (f == Flow::Fail && !st->handlers.empty()) {
+      c.error.reset();
+      f = runBlock(st->handlers[0]);
+    } else if (f == Flow::Next) {
+      f = runBlock(st->orelse);
+    }
+    if (f == Flow::Fail || st->finalbody.empty()) return f;
+    Flow last = runBlock(st->finalbody);
+    return last == Flow::Next ? f : last;
+  }
+  case StmtKind::With:
+    for (Expr *t : st->targets)
+      if (t && !assign(t, c.opaque("a 'with' target"))) return Flow::Fail;
+    return runBlock(st->body);
+  case StmtKind::Import:
+  case StmtKind::ImportFrom: return import(st);
+  case StmtKind::Assert: {
+    Value v = eval(st->value);
+    if (!v) return Flow::Fail;
+    if (v.kind != Kind::Opaque && !truthy(v)) {
+      Value m = st->exprs.empty() ? c.str("") : eval(st->exprs[0]);
+      c.fail(Diag::TrAssertion, st->pos, m ? toStr(m) : "");
+      return Flow::Fail;
+    }
+    return Flow::Next;
+  }
+  case StmtKind::Raise: {
+    Value v = st->exprs.empty() ? Value{} : eval(st->exprs[0]);
+    if (!c.error) c.fail(Diag::TrRaised, st->pos, v ? toStr(v) : "an exception");
+    return Flow::Fail;
+  }
+  case StmtKind::Break: return Flow::Break;
+  case StmtKind::Continue: return Flow::Continue;
+  case StmtKind::Pass:
+  case StmtKind::Global:
+  case StmtKind::Nonlocal:
+  case StmtKind::Delete:
+  case StmtKind::TypeAlias: return Flow::Next;
+  case StmtKind::Match: c.fail(Diag::TrUnsupported, st->pos, "'match'", "use if and elif"); return Flow::Fail;
+  }
+  return Flow::Next;
+}
+
+} // namespace neso::triton

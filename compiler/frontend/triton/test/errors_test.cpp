@@ -1,0 +1,256 @@
+// Claim: each mistake in a kernel gives its named diagnostic, at its line, with the source line and Triton's own words where it has some.
+#include "frontend/triton/triton.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <set>
+
+using namespace neso;
+using namespace neso::triton;
+
+namespace {
+
+/// The body of `def k(x, y, n, B: tl.constexpr)`, compiled for (*fp32, *i32, i32) with B = 16. The body begins at line 20.
+struct Case {
+  Diag kind;
+  const char *body;
+  int line; // within the body, from 1; 0 = not checked
+  const char *words; // part of the message
+};
+
+const std::string kHead = R"(import math
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+PLAIN = 3
+@triton.jit
+def add(a, b): return a + b
+@triton.jit
+def two(a, b): return a, b
+@triton.jit
+def forever(a): return forever(a)
+def python(a): return a
+@triton.constexpr_function
+def host(a): return a
+class Thing: pass
+@triton.jit
+def k(x, y, n, B: tl.constexpr):
+)";
+
+const Case kCases[] = {
+    {Diag::TrIncompatible, "a = x + 1.0\n", 1, "invalid operands of type pointer<fp32> and fp32"},
+    {Diag::TrIncompatible, "a = (n + 1.0) & n\n", 1, "invalid operands of type"},
+    {Diag::TrSignedness, "a = n // n.to(tl.uint32)\n", 1, "because they have different signedness"},
+    {Diag::TrShapeMismatch, "a = tl.arange(0, 16) + tl.arange(0, 32)\n", 1, "Cannot make_shape_compatible: incompatible dimensions at index 0: 16 and 32"},
+    {Diag::TrBroadcast, "a = tl.broadcast_to(tl.arange(0, 16), [32])\n", 1, "the expanded size of the tensor (32) must match the existing size (16)"},
+    {Diag::TrNotTensor, "a = tl.exp('s')\n", 1, "cannot convert"},
+    {Diag::TrBigInt, "a = n + 99999999999999999999\n", 1, "Nonrepresentable integer"},
+    {Diag::TrNegativeScalar, "a = n.to(tl.uint32) + -1\n", 1, "Cannot perform a binary operation between an unsigned tensor and a negative scalar"},
+    {Diag::TrScalarRange, "a = n.to(tl.int8) + 300\n", 1, "Scalar 300 is out of range for type int8"},
+    {Diag::TrUnexpectedType, "a = (n + 1.0) // 2.0\n", 1, "unexpected type fp32"},
+    {Diag::TrAddPointers, "a = x + x\n", 1, "cannot add pointers together"},
+    {Diag::TrBitcastSize, "a = n.to(tl.float16, bitcast=True)\n", 1, "Cannot bitcast data-type of size 32 to data-type of size 16"},
+    {Diag::TrRounding, "a = (n + 1.0).to(tl.float64, fp_downcast_rounding='rtz')\n", 1, "fp_downcast_rounding should be set only for truncating fp conversions"},
+    {Diag::TrRoundingName, "a = (n + 1.0).to(tl.float16, fp_downcast_rounding='up')\n", 1, "Invalid rounding mode: up"},
+    {Diag::TrCast, "a = x.to(tl.int32)\n", 1, "cannot cast pointer<fp32> to int32"},
+    {Diag::TrPowerOfTwo, "a = tl.zeros([12], tl.float32)\n", 1, "Shape element 0 must be a power of 2"},
+    {Diag::TrTooLarge, "a = tl.zeros([2048, 1024], tl.float32)\n", 1, "exceeds triton maximum tensor numel (1048576)"},
+    {Diag::TrReshape, "a = tl.reshape(tl.arange(0, 16), [4, 8])\n", 1, "reshape() cannot change total number of elements in tensor"},
+    {Diag::TrAxis, "a = tl.sum(tl.arange(0, 16), axis=1)\n", 1, "invalid axis 1. Expected -1 <= axis < 1"},
+    {Diag::TrAxis, "a = tl.expand_dims(tl.arange(0, 16), 3)\n", 1, "invalid axis 3"},
+    {Diag::TrDuplicateAxes, "a = tl.expand_dims(tl.arange(0, 16), (0, 0))\n", 1, "expand_dims received duplicate axes"},
+    {Diag::TrPermute, "a = tl.permute(tl.zeros([4, 8], tl.int32), (0, 0))\n", 1, "permute dims must be a permutation of 0, 1, ..., n-1"},
+    {Diag::TrPermute, "a = tl.trans(tl.arange(0, 4))\n", 1, "tl.trans invoked with a 0- or 1-dimensional tensor"},
+    {Diag::TrUnary, "a = -x\n", 1, "wrong type argument to unary minus (pointer<fp32>)"},
+    {Diag::TrUnary, "a = ~(n + 1.0)\n", 1, "wrong type argument to unary invert (fp32)"},
+    {Diag::TrOperator, "a = n ** 2\n", 1, "unsupported operand type(s) for **: 'tensor' and 'int'"},
+    {Diag::TrOperator, "a = n + None\n", 1, "unsupported operand type(s) for +"},
+    {Diag::TrOperator, "a: tl.constexpr = 'a' + 1\n", 1, "unsupported operand type(s) for +: 'str' and 'int'"},
+    {Diag::TrDivisionByZero, "a: tl.constexpr = B // 0\n", 1, "division by zero"},
+    {Diag::TrFloatForInt, "a = tl.full([16], 0.5, tl.int32)\n", 1, "is no integer"},
+    {Diag::TrNotScalar, "a = tl.arange(0, 16).item()\n", 1, "needs a scalar"},
+    {Diag::TrProgramAxis, "a = tl.program_id(3)\n", 1, "program_id axis must be 0, 1, or 2 but got 3"},
+    {Diag::TrArangeConstexpr, "a = tl.arange(0, n)\n", 1, "arange's arguments must be of type tl.constexpr"},
+    {Diag::TrArangeRange, "a = tl.arange(0, 17)\n", 1, "arange's range must be a power of 2"},
+    {Diag::TrArangeRange, "a = tl.arange(8, 8)\n", 1, "arange's end argument must be greater than the start argument"},
+    {Diag::TrNotConstexpr, "a = tl.zeros([n], tl.float32)\n", 1, "must be known at compile time"},
+    {Diag::TrNotDType, "a = n.to('fp')\n", 1, "needs a dtype"},
+    {Diag::TrUnknownDType, "a: tl.constexpr = tl.dtype('fp7')\n", 1, "is no dtype"},
+    {Diag::TrExpectedDType, "a = tl.exp(n)\n", 1, "Expected dtype ['fp32', 'fp64'] but got int32"},
+    {Diag::TrExpectedDType, "a = tl.sqrt_rn((n + 1.0).to(tl.float64))\n", 1, "Expected dtype ['fp32'] but got fp64"},
+    {Diag::TrDivision, "a = tl.fdiv(n, n)\n", 1, "fdiv requires floating-point operands"},
+    {Diag::TrPropagateNan, "a = tl.maximum(n, n, propagate_nan='SOME')\n", 1, "Unexpected propagate_nan"},
+    {Diag::TrCat, "a = tl.cat(tl.arange(0, 4), tl.arange(0, 8))\n", 1, "tl.cat requires tensors of the same shape"},
+    {Diag::TrSplit, "a, b = tl.split(tl.arange(0, 4))\n", 1, "expected last dimension to be 2 for split, got 4"},
+    {Diag::TrHintLength, "a = tl.multiple_of(tl.arange(0, 16), (8, 8))\n", 1, "Shape of input to multiple_of does not match the length of values"},
+    {Diag::TrAssume, "tl.assume(tl.arange(0, 16) > 0)\n", 1, "scalar condition"},
+    {Diag::TrPointer, "a = tl.load(n)\n", 1, "Unsupported ptr type int32 in `tl.load`"},
+    {Diag::TrPointer, "tl.store(n, 1)\n", 1, "Unsupported ptr type int32 in `tl.store`"},
+    {Diag::TrPointer, "tl.atomic_add(n, 1)\n", 1, "in `tl.atomic_add`"},
+    {Diag::TrBlockPtr, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0, 1))\n", 1, "to have the same length"},
+    {Diag::TrBlockPtr, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\na = tl.load(p, mask=True)\n", 2, "`mask` and `other` arguments cannot be specified for loading block pointers"},
+    {Diag::TrBoundaryCheck, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\na = tl.load(p, boundary_check=(1,))\n", 2, "boundary_check names dimension 1"},
+    {Diag::TrPadding, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\na = tl.load(p, boundary_check=(0,), padding_option='one')\n", 2, "Padding option one not supported"},
+    {Diag::TrUnusedAdvance, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\ntl.advance(p, (16,))\n", 2, "The result of tl.advance is not being used"},
+    {Diag::TrCacheModifier, "a = tl.load(x, cache_modifier='.xx')\n", 1, "Cache modifier .xx not supported"},
+    {Diag::TrEviction, "a = tl.load(x, eviction_policy='now')\n", 1, "Eviction policy now not supported"},
+    {Diag::TrOtherWithoutMask, "a = tl.load(x, other=0.0)\n", 1, "`other` cannot be provided without `mask`"},
+    {Diag::TrMaskType, "a = tl.load(x + tl.arange(0, 16), mask=tl.arange(0, 16))\n", 1, "Mask must have boolean scalar type"},
+    {Diag::TrBlockOnScalar, "tl.store(x, tl.arange(0, 16))\n", 1, "Value argument cannot be block type if pointer argument is not a block"},
+    {Diag::TrBlockOnScalar, "a = tl.load(x, mask=tl.arange(0, 16) < n)\n", 1, "Mask argument cannot be block type if pointer argument is not a block"},
+    {Diag::TrStoreShape, "tl.store(x + tl.arange(0, 1), tl.arange(0, 16))\n", 1, "Expected pointer argument to have shape"},
+    {Diag::TrMemorySemantic, "tl.atomic_add(y, 1, sem='strong')\n", 1, "Memory semantic strong not supported"},
+    {Diag::TrAtomicSemantics, "a = tl.atomic_load(y, sem='release')\n", 1, "atomic_load only supports acquire and relaxed semantics"},
+    {Diag::TrAtomicType, "tl.atomic_add(y.to(tl.pointer_type(tl.int16)), 1)\n", 1, "atomic_add does not support int16"},
+    {Diag::TrAtomicWidth, "a = tl.atomic_cas(y.to(tl.pointer_type(tl.int8)), 1, 2)\n", 1, "only supports elements with width {16, 32, 64}"},
+    {Diag::TrNotList, "p = tl.make_block_ptr(x, n, (1,), (0,), (16,), (0,))\n", 1, "must be a list or tuple"},
+    {Diag::TrScalarInt, "p = tl.make_block_ptr(x, (n,), (n + 1.0,), (0,), (16,), (0,))\n", 1, "Expected a scalar integer"},
+    {Diag::TrOffset64, "d = tl.make_tensor_descriptor(x, [n], [1], [16])\na = d.load([n.to(tl.int64)])\n", 2, "add a `.to(tl.int32)` to convert the value"},
+    {Diag::TrDescriptor, "d = tl.make_tensor_descriptor(x, [n], [1], [2])\n", 1, "must have at least 16 bytes in the last dimension"},
+    {Diag::TrDescriptor, "d = tl.make_tensor_descriptor(x, [n, n], [n, n], [16, 16])\n", 1, "Tensor descriptor last dim must be 1"},
+    {Diag::TrDescriptor, "d = tl.make_tensor_descriptor(x, [n], [1], [16])\nd.store([0], tl.zeros([8], tl.float32))\n", 2, "expected value shape [16], got [8]"},
+    {Diag::TrReduceScalar, "a = tl.sum(n, 0)\n", 1, "has no axis"},
+    {Diag::TrInputShapes, "a = tl.reduce((tl.arange(0, 4), tl.arange(0, 8)), 0, two)\n", 1, "all reduction inputs must have the same shape"},
+    {Diag::TrCombine, "a = tl.reduce(tl.arange(0, 4), 0, host)\n", 1, ""},
+    {Diag::TrCombineCount, "a = tl.reduce(tl.arange(0, 4), 0, two)\n", 1, "takes and returns 1 values"},
+    {Diag::TrMap, "a = tl.map_elementwise(add, n, n)\n", 1, "needs a block tensor"},
+    {Diag::TrDot, "a = tl.dot(n, n)\n", 1, "dot operands must be block tensors (not scalars)"},
+    {Diag::TrDot, "a = tl.dot(tl.zeros([16, 16], tl.float16), tl.zeros([16, 16], tl.float32))\n", 1, "Both operands must be same dtype. Got fp16 and fp32"},
+    {Diag::TrDot, "a = tl.dot(tl.zeros([16, 16], tl.float16), tl.zeros([32, 16], tl.float16))\n", 1, "are not compatible for matmul"},
+    {Diag::TrDot, "a = tl.zeros([16, 16], tl.float16)\nb = tl.dot(a, a, out_dtype=tl.bfloat16)\n", 2, "out_dtype=bfloat16 is unsupported"},
+    {Diag::TrGather, "a = tl.gather(tl.arange(0, 8), tl.zeros([8], tl.float32), 0)\n", 1, "index must be an integer tensor"},
+    {Diag::TrHistogram, "a = tl.histogram(tl.zeros([4, 4], tl.int32), 16)\n", 1, "histogram only supports 1D input"},
+    {Diag::TrPrint, "tl.device_print(n)\n", 1, "is not string"},
+    {Diag::TrPrintAscii, "tl.device_print('\xc3\xa9', n)\n", 1, "is not an ascii string"},
+    {Diag::TrStaticAssertType, "tl.static_assert(n > 0)\n", 1, "Assertion condition could not be determined at compile-time"},
+    {Diag::TrAssertion, "tl.static_assert(B == 32, f'B is {B}')\n", 1, "B is 16"},
+    {Diag::TrStaticRange, "for i in tl.static_range(n):\n    pass\n", 1, "value is not a constexpr"},
+    {Diag::TrRangeStep, "for i in range(0, n, 0):\n    pass\n", 1, "must not be zero"},
+    {Diag::TrRangeType, "for i in range(0, n + 1.0):\n    pass\n", 1, "For loop bounds and step must all be ints"},
+    {Diag::TrRangeScalar, "for i in range(0, tl.arange(0, 4)):\n    pass\n", 1, "For upper bound must be a scalar"},
+    {Diag::TrIterator, "for i in (1, 2):\n    pass\n", 1, "Only `range` and `static_range` iterators are currently supported"},
+    {Diag::TrNotIterable, "a = [i for i in B]\n", 1, "cannot be iterated"},
+    {Diag::TrUnrollTooLong, "for i in tl.static_range(1000000):\n    pass\n", 1, "more than 100000 elements"},
+    {Diag::TrLibdeviceArguments, "a = libdevice.pow(n)\n", 1, "takes 2 argument(s), got 1"},
+    {Diag::TrLibdeviceType, "a = libdevice.tanh(n)\n", 1, "input arg type does not match"},
+    {Diag::TrUndefined, "a = b + 1\n", 1, "b is not defined"},
+    {Diag::TrUndefined, "if n > 0:\n    a = n\ntl.store(y, a)\n", 3, "a is not defined"},
+    {Diag::TrGlobal, "a = n + PLAIN\n", 1, "Cannot access global variable PLAIN from within @jit'ed function"},
+    {Diag::TrPlainFunction, "a = python(n)\n", 1, "plain Python function"},
+    {Diag::TrOpaque, "a = torch.float32\n", 1, "module 'torch'"},
+    {Diag::TrNoMember, "a = tl.does_not_exist(n)\n", 1, "has no attribute 'does_not_exist'"},
+    {Diag::TrNoAttribute, "a = n.nothing\n", 1, "'tensor' object has no attribute 'nothing'"},
+    {Diag::TrNotCallable, "a = B(1)\n", 1, "'int' object is not callable"},
+    {Diag::TrNotSubscriptable, "a = B[0]\n", 1, "'int' object is not subscriptable"},
+    {Diag::TrIndex, "a = tl.arange(0, 4)[0]\n", 1, "unsupported tensor index"},
+    {Diag::TrIndexRange, "a = (n, n)[2]\n", 1, "out of range for 2 elements"},
+    {Diag::TrTooManyIndices, "a = tl.arange(0, 4)[:, :]\n", 1, "too many indices for tensor of rank 1"},
+    {Diag::TrKey, "a = {'b': 1}['c']\n", 1, "no entry 'c'"},
+    {Diag::TrMissingArgument, "a = add(n)\n", 1, "missing a required argument: 'b'"},
+    {Diag::TrMissingArgument, "tl.store(x)\n", 1, "missing a required argument: 'value'"},
+    {Diag::TrRepeatedArgument, "a = add(n, a=n)\n", 1, "got multiple values for argument 'a'"},
+    {Diag::TrUnexpectedArgument, "a = tl.load(x, masks=None)\n", 1, "got an unexpected keyword argument 'masks'"},
+    {Diag::TrTooManyArguments, "a = add(n, n, n)\n", 1, "too many positional arguments"},
+    {Diag::TrBadArgument, "a: tl.constexpr = len(B)\n", 1, "cannot take int"},
+    {Diag::TrConstexprArgument, "a: tl.constexpr = host(n)\n", 1, "run-time value"},
+    {Diag::TrConstexprCondition, "a = [i for i in (1, 2) if n > 0]\n", 1, "must be known at compile time"},
+    {Diag::TrConditionType, "if 'a':\n    pass\n", 1, "conditionals can only accept values of type {bool, int, NoneType}, not objects of type str"},
+    {Diag::TrAmbiguous, "if tl.arange(0, 4) > 0:\n    pass\n", 1, "Boolean value of Tensor with more than one value is ambiguous"},
+    {Diag::TrConstexprRedefined, "a: tl.constexpr = 1\na: tl.constexpr = 2\n", 2, "constexpr cannot be reassigned"},
+    {Diag::TrIfRedefines, "a = n\nif n > 0:\n    a = n + 1.0\n", 2, "initial value for `a` is of type int32, but the then block redefines it as fp32"},
+    {Diag::TrIfMismatch, "if n > 0:\n    a = n\nelse:\n    a = n + 1.0\n", 1, "Mismatched type for a between then block (int32) and else block (fp32)"},
+    {Diag::TrTernary, "a = n if n > 0 else 1.5\n", 1, "Ternary expression with dynamic condition has inconsistent types int32 and fp32"},
+    {Diag::TrLoopCarried, "a = n\nfor i in range(n):\n    a = a + 1.0\n", 2, "Loop-carried variable a has initial type int32 but is re-assigned to fp32 in loop! Please make sure that the type stays consistent."},
+    {Diag::TrLoopConstexpr, "a: tl.constexpr = 1\nfor i in range(n):\n    a = a + n\n", 2, "cannot reassign constexpr a in the loop"},
+    {Diag::TrReturnType, "tl.store(y, pick(n))\n", 0, ""},
+    {Diag::TrReturnInLoop, "for i in range(n):\n    if i > 3:\n        return\n", 1, "Cannot have `return` statements inside `while` or `for` statements in triton."},
+    {Diag::TrKernelReturn, "return n\n", 1, "cannot return a value"},
+    {Diag::TrNestedFunction, "def f(a):\n    return a\n", 1, "nested function definitions are not allowed inside a @triton.jit kernel"},
+    {Diag::TrRecursion, "a = forever(n)\n", 1, "calls itself"},
+    {Diag::TrEndlessLoop, "while True:\n    n += 1\n", 1, "always true"},
+    {Diag::TrUnpack, "a, b = n\n", 1, "cannot unpack non-iterable value"},
+    {Diag::TrUnpackCount, "a, b = n, n, n\n", 1, "too many values to unpack (expected 2)"},
+    {Diag::TrUnpackCount, "a, b, c = n, n\n", 1, "not enough values to unpack (expected 3, got 2)"},
+    {Diag::TrSetItem, "n[0] = 1\n", 1, "__setitem__ is not supported in triton"},
+    {Diag::TrSetAttribute, "n.a = 1\n", 1, "Attribute assignment is not supported in triton"},
+    {Diag::TrFString, "tl.static_print(f'{n}')\n", 1, "Cannot evaluate f-string containing non-constexpr conversion values"},
+    {Diag::TrUnsupported, "for i in range(n):\n    break\n", 2, "'break'"},
+    {Diag::TrUnsupported, "try:\n    pass\nexcept E:\n    pass\n", 1, "'try'"},
+    {Diag::TrUnsupported, "with n:\n    pass\n", 1, "'with'"},
+    {Diag::TrUnsupported, "a = super()\n", 1, "Python's 'super'"},
+    {Diag::TrClass, "a = Thing()\n", 1, "objects of class Thing"},
+};
+
+Result<CompiledKernel> compile(const std::string &source, const std::string &signature = "*fp32,*i32,i32,constexpr", std::vector<NamedText> constexprs = {{"B", "16"}},
+                               const std::string &name = "k") {
+  std::string path = (std::filesystem::temp_directory_path() / ("neso_errors_" + std::to_string(::getpid()) + ".py")).string();
+  std::ofstream(path) << source;
+  KernelRequest r;
+  r.path = path;
+  r.function = name;
+  r.signature = signature;
+  r.constexprs = std::move(constexprs);
+  std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
+  Result<CompiledKernel> k = compileKernel(r, *context);
+  std::filesystem::remove(path);
+  if (k) return fail(Diag::InternalFault, {}, "test", "it compiled");
+  return k;
+}
+
+std::string indent(const std::string &body) {
+  std::string out = "    ";
+  for (size_t i = 0; i < body.size(); ++i) {
+    out += body[i];
+    if (body[i] == '\n' && i + 1 < body.size()) out += "    ";
+  }
+  return out;
+}
+
+void expectDiag(const Result<CompiledKernel> &r, Diag kind, const char *words, const std::string &what) {
+  ASSERT_FALSE(bool(r)) << what;
+  const Diagnostic &d = r.error().diagnostics()[0];
+  EXPECT_EQ(std::string(info(d.kind).kind), info(kind).kind) << what << d.str();
+  EXPECT_NE(d.message.find(words), std::string::npos) << what << d.str();
+}
+
+TEST(KernelErrors, EachMistakeIsNamedAndPlaced) {
+  for (const Case &c : kCases) {
+    std::string head = kHead;
+    if (c.kind == Diag::TrReturnType) head = "import triton\nimport triton.language as tl\n@triton.jit\ndef pick(a):\n    if a > 0:\n        return a\n    return a + 1.0\n@triton.jit\ndef k(x, y, n, B: tl.constexpr):\n";
+    int first = static_cast<int>(std::count(head.begin(), head.end(), '\n')) + 1;
+    Result<CompiledKernel> r = compile(head + indent(c.body));
+    expectDiag(r, c.kind, c.words, c.body);
+    const Diagnostic &d = r.error().diagnostics()[0];
+    if (c.line) EXPECT_EQ(d.loc.line, first + c.line - 1) << c.body << d.str();
+    EXPECT_GT(d.loc.column, 0) << c.body;
+    EXPECT_FALSE(d.sourceLine.empty()) << c.body;
+  }
+}
+
+TEST(KernelErrors, RequestsAreChecked) {
+  const std::string kernel = "import triton\nimport triton.language as tl\n@triton.jit\ndef k(x, n, B: tl.constexpr):\n    tl.store(x, n)\n@triton.jit\ndef v(*args):\n    pass\n";
+  expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "16"}}, "nope"), Diag::TrFunctionNotFound, "it defines: k, v", "");
+  expectDiag(compile(kernel, "*fq32,i32,constexpr"), Diag::TrSignatureSyntax, "*fq32", "");
+  expectDiag(compile(kernel, "*fp32"), Diag::TrSignatureCount, "3 parameters: x, n, B", "");
+  expectDiag(compile(kernel, "z:*fp32"), Diag::TrSignatureName, "no parameter 'z'", "");
+  expectDiag(compile(kernel, "*fp32,i32,constexpr", {}), Diag::TrMissingConstexpr, "'B'", "");
+  expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "1 +"}}), Diag::TrConstexprValue, "1 +", "");
+  expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "undefined_name"}}), Diag::TrConstexprValue, "undefined_name", "");
+  expectDiag(compile(kernel, "*fp32", {}, "v"), Diag::TrKernelVarargs, "'v'", "");
+  expectDiag(compile("def f(:\n"), Diag::PyExpected, "", "");
+  const std::string two = "import triton\n@triton.autotune(configs=[triton.Config({'B': 1})], key=[])\n@triton.autotune(configs=[triton.Config({'B': 1})], key=[])\n@triton.jit\ndef k(x, B):\n    pass\n";
+  expectDiag(compile(two, "*fp32", {}), Diag::TrTwoAutotunes, "two autotune decorators", "");
+  const std::string hook = "import triton\n@triton.autotune(configs=[triton.Config({'B': 1}, pre_hook=lambda a: 0)], key=[])\n@triton.jit\ndef k(x, B):\n    pass\n";
+  expectDiag(compile(hook, "*fp32", {}), Diag::TrBadDecorator, "hooks are Python", "");
+}
+
+TEST(KernelErrors, ManyKindsAreCovered) {
+  std::set<Diag> kinds;
+  for (const Case &c : kCases) kinds.insert(c.kind);
+  EXPECT_GE(kinds.size(), 100u);
+}
+
+} // namespace
