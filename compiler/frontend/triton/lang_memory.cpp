@@ -124,7 +124,7 @@ Value advance(Evaluator &e, const Builtin &, Args &a) {
 }
 
 /// Pointers and mask of a block pointer's elements; the mask is null when no dimension is checked.
-bool lowerBlock(Evaluator &e, const Value &bp, const Value &check, Value &ptrs, Value &mask) {
+bool lowerBlock(Evaluator &e, Value bp, const Value &check, Value &ptrs, Value &mask) {
   std::optional<std::vector<int64_t>> dims = check.isNone() ? std::vector<int64_t>{} : intsArg(e, check, "load", "boundary_check");
   if (!dims) return false;
   Block p = parts(bp);

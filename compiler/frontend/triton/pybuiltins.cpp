@@ -60,7 +60,7 @@ Value sequence(Evaluator &e, const Builtin &b, Args &a) {
   if (n == "sorted") {
     for (const Value &v : items)
       if (!v.isNumber() && v.kind != Kind::Str) return opaqueOr(e, v, "sorted");
-    std::stable_sort(items.begin(), items.end(), [](const Value &x, const Value &y) { return x.kind == Kind::Str ? x.str() < y.str() : x.number() < y.number(); });
+    std::sort(items.begin(), items.end(), [](const Value &x, const Value &y) { return x.kind == Kind::Str ? x.str() < y.str() : x.number() < y.number(); });
   }
   return e.c.list(n == "tuple" || e.c.frame->kernel ? Kind::Tuple : Kind::List, std::move(items));
 }
