@@ -13,8 +13,11 @@ bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) { 
 /// The arguments of `op` that `candidate` takes, by name; nullopt if they are not exactly its own.
 std::optional<std::vector<size_t>> matching(const OpSchema &op, const OpSchema &candidate, bool withMutated) {
   std::vector<size_t> out;
-  for (const ArgSchema &want : candidate.args) {
+  for (size_t i = 0; i < candidate.args.size(); ++i) {
+    const ArgSchema &want = candidate.args[i];
     int at = op.argIndex(want.name);
+    // "self" of the in-place form may be called "input".
+    if (at < 0 && i == 0 && withMutated && !op.args.empty() && op.args[0].mutated) at = 0;
     if (at < 0) {
       // An argument with a default may be absent from the in-place form.
       if (want.defaultValue || want.optional) continue;
@@ -43,7 +46,7 @@ std::optional<FunctionalForm> functionalForm(const OpSchema &op) {
                     Special{"aten._batch_norm_with_update", "aten._batch_norm_with_update_functional"}})
     if (op.name == s.mutating)
       for (const OpSchema *f : overloadsOf(s.functional))
-        if (auto args = matching(op, *f, true)) return FunctionalForm{f, *args};
+        if (auto args = matching(op, *f, true)) return FunctionalForm{f, std::move(*args)};
   if (local.size() > 4 && local.substr(0, 3) == "__i" && local.substr(local.size() - 2) == "__") base = "aten.__" + std::string(local.substr(3));
   else if (!base.empty() && base.back() == '_' && local.substr(0, 2) != "__") base.pop_back();
 
@@ -57,7 +60,7 @@ std::optional<FunctionalForm> functionalForm(const OpSchema &op) {
   for (const ArgSchema &r : op.returns) own += !r.mutated;
   for (const OpSchema *f : candidates) {
     if (f->mutates() || f->isView() || f->returns.size() != own + written) continue;
-    if (auto args = matching(op, *f, inPlace)) return FunctionalForm{f, *args};
+    if (auto args = matching(op, *f, inPlace)) return FunctionalForm{f, std::move(*args)};
   }
   return std::nullopt;
 }

@@ -9,8 +9,7 @@ namespace neso::graph {
 /// Which operator computes what a mutating one writes, and from which of its arguments.
 struct FunctionalForm {
   const OpSchema *op = nullptr;
-  std::vector<size_t> arguments; // positions in the mutating operator, passed by name
-  bool addTraining = false;
+  std::vector<size_t> arguments; // positions in the mutating operator; the first keeps its place, the others their names
 };
 /// In-place ("add_"), out= and annotated operators; nullopt if torch has no such operator. Results: those of the mutating operator that
 /// are not written arguments, then one for each written argument.

@@ -33,6 +33,10 @@ struct View {
   int version = 0;
 };
 
+bool isInPlaceDropout(std::string_view name) {
+  return name == "aten.dropout_" || name == "aten.feature_dropout_" || name == "aten.alpha_dropout_" || name == "aten.feature_alpha_dropout_";
+}
+
 class Functionalizer {
 public:
   Functionalizer(Graph &g, bool subgraph) : g_(g), subgraph_(subgraph) {
@@ -262,7 +266,13 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
   if (std::optional<std::string> viewOp = inPlaceViewOp(op.name)) {
     ValueId self = std::get<ValueId>(n.args[0]), out = n.outputs[0][0];
     Node step = n;
-    step.target = *viewOp + "." + op.overload;
+    step.target.clear();
+    for (const OpSchema *f : overloadsOf(*viewOp))
+      if (f->args.size() == op.args.size() && std::equal(f->args.begin(), f->args.end(), op.args.begin(), [](const ArgSchema &a, const ArgSchema &b) {
+            return a.name == b.name && a.type == b.type && a.list == b.list;
+          }))
+        step.target = f->target;
+    if (step.target.empty()) return unsupported("torch has no functional form of it");
     step.args[0] = current(self);
     View v = view(self);
     v.chain.push_back({step, 0, 0, 0, g_.value(self).type, g_.value(out).type});
@@ -271,6 +281,12 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
     views_[out] = v;
     views_[self] = std::move(v);
     append(std::move(step));
+    return Status::ok();
+  }
+
+  // Dropout outside training writes nothing.
+  if (isInPlaceDropout(op.name) && std::holds_alternative<bool>(*n.arg("train")) && !std::get<bool>(*n.arg("train"))) {
+    views_[n.outputs[0][0]] = view(std::get<ValueId>(n.args[0]));
     return Status::ok();
   }
 
@@ -303,11 +319,7 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
     f.module = n.module;
     for (size_t i : form->arguments) {
       f.args.push_back(n.args[i]);
-      f.argNames.push_back(op.args[i].name);
-    }
-    if (form->addTraining) {
-      f.args.push_back(true);
-      f.argNames.push_back("training");
+      f.argNames.push_back(f.args.size() == 1 && i == 0 ? form->op->args[0].name : op.args[i].name);
     }
     // Results of the functional form: first those of the original that are no written argument, then the written arguments.
     size_t own = 0;

@@ -1,0 +1,362 @@
+#include "ir/graph/passes/simplify.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/graph/ops.h"
+#include "ir/graph/passes/views.h"
+#include "ir/graph/visit.h"
+
+namespace neso::graph {
+namespace {
+
+bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), s) != names.end(); }
+bool startsWith(std::string_view s, std::string_view prefix) { return s.substr(0, prefix.size()) == prefix; }
+std::string_view opName(const Node &n) { return std::string_view(n.target).substr(0, n.target.rfind('.')); }
+
+/// Python functions on numbers, and ATen's questions about sizes.
+bool isSymbolicOp(const Node &n) {
+  return startsWith(n.target, "_operator.") || startsWith(n.target, "torch.sym_") || startsWith(n.target, "torch._sym_") || startsWith(n.target, "math.") ||
+         oneOf(opName(n), {"aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset", "aten.sym_is_contiguous"});
+}
+bool isAssert(const Node &n) {
+  return oneOf(opName(n), {"aten._assert_scalar", "aten._assert_async", "aten._assert_tensor_metadata", "aten._functional_assert_scalar", "aten._functional_assert_async",
+                           "aten.sym_constrain_range", "aten.sym_constrain_range_for_size", "aten._print"});
+}
+
+/// Calls f on the graph and all sub-graphs, innermost last.
+template <typename F> void forEachGraph(Graph &g, F &&f) {
+  f(g);
+  for (Node &n : g.nodes)
+    for (Argument &a : n.args)
+      if (auto *sub = std::get_if<std::shared_ptr<Graph>>(&a)) forEachGraph(**sub, f);
+}
+
+void replaceUses(Graph &g, const std::unordered_map<ValueId, ValueId> &by) {
+  auto find = [&](ValueId &id) {
+    for (auto it = by.find(id); it != by.end(); it = by.find(id)) id = it->second;
+  };
+  for (Node &n : g.nodes) forEachInput(n, find);
+  for (Argument &a : g.outputs) forEachValue(a, find);
+}
+
+/// The model's outputs repeat those of its graph.
+void syncOutputs(Model &m) {
+  for (size_t i = 0; i < m.outputs.size(); ++i) m.outputs[i].value = m.graph.outputs[i];
+}
+
+std::optional<Expr> evaluateNode(const Graph &g, const Node &n) {
+  auto arg = [&](size_t i) { return i < n.args.size() ? (std::holds_alternative<bool>(n.args[i]) ? std::optional<Expr>(std::get<bool>(n.args[i]) ? 1 : 0) : intOf(g, &n.args[i])) : std::nullopt; };
+  const ValueId *tensor = n.args.empty() ? nullptr : std::get_if<ValueId>(&n.args[0]);
+  if (startsWith(n.target, "aten.") && tensor && tensor->valid() && g.value(*tensor).kind == Value::Kind::Tensor) {
+    const TensorType &t = g.value(*tensor).type;
+    std::string_view op = opName(n);
+    if (op == "aten.sym_numel") return product(t.sizes);
+    if (op == "aten.sym_storage_offset") return t.offset;
+    std::optional<Expr> dim = arg(1);
+    if (!dim || !dim->isConst()) return std::nullopt;
+    int64_t d = dim->constValue() < 0 ? dim->constValue() + t.rank() : dim->constValue();
+    if (d < 0 || d >= t.rank()) return std::nullopt;
+    if (op == "aten.sym_size") return t.sizes[static_cast<size_t>(d)];
+    if (op == "aten.sym_stride") return t.strides[static_cast<size_t>(d)];
+    return std::nullopt;
+  }
+  std::string_view f = std::string_view(n.target).substr(n.target.rfind('.') + 1);
+  std::optional<Expr> a = arg(0), b = arg(1);
+  if (!a) return std::nullopt;
+  if (n.args.size() == 1) {
+    if (f == "neg") return -*a;
+    if (f == "pos" || f == "trunc" || f == "ceil" || f == "floor" || f == "sym_int") return *a;
+    if (f == "not_" || f == "sym_not") return logicalNot(*a);
+    return std::nullopt;
+  }
+  if (!b) return std::nullopt;
+  if (f == "add") return *a + *b;
+  if (f == "sub") return *a - *b;
+  if (f == "mul") return *a * *b;
+  if (f == "floordiv" && !b->isConst(0)) return floorDiv(*a, *b);
+  if (f == "mod" && !b->isConst(0)) return mod(*a, *b);
+  if (f == "sym_max") return max(*a, *b);
+  if (f == "sym_min") return min(*a, *b);
+  if (f == "eq") return eq(*a, *b);
+  if (f == "ne") return ne(*a, *b);
+  if (f == "lt") return lt(*a, *b);
+  if (f == "le") return le(*a, *b);
+  if (f == "gt") return gt(*a, *b);
+  if (f == "ge") return ge(*a, *b);
+  if (f == "and_") return logicalAnd(*a, *b);
+  if (f == "or_") return logicalOr(*a, *b);
+  return std::nullopt;
+}
+
+/// Symbolic arguments whose value is a constant become that constant.
+void foldConstantArguments(Graph &g) {
+  auto fold = [&](Argument &a) {
+    if (ValueId *id = std::get_if<ValueId>(&a); id && id->valid()) {
+      const Value &v = g.value(*id);
+      bool known = v.expr.valid() && v.expr.isConst();
+      if (v.kind == Value::Kind::SymInt && known) a = v.expr.constValue();
+      else if (v.kind == Value::Kind::SymBool && known) a = v.expr.constValue() != 0;
+      else if (v.kind == Value::Kind::SymFloat && v.number) a = *v.number;
+    } else if (auto *list = std::get_if<std::vector<IntOrSym>>(&a)) {
+      for (IntOrSym &e : *list)
+        if (ValueId *s = std::get_if<ValueId>(&e); s && g.value(*s).expr.valid() && g.value(*s).expr.isConst()) e = g.value(*s).expr.constValue();
+    }
+  };
+  for (Node &n : g.nodes)
+    for (Argument &a : n.args) fold(a);
+  for (Argument &a : g.outputs) fold(a);
+}
+
+/// The input that a node returns unchanged, or invalid.
+ValueId passedThrough(const Graph &g, const Node &n, const OpSchema &op) {
+  if (n.outputs.size() != 1 || n.outputs[0].size() != 1 || !n.outputs[0][0].valid() || n.args.empty()) return {};
+  const ValueId *in = std::get_if<ValueId>(&n.args[0]);
+  if (!in || !in->valid()) return {};
+  const Value &a = g.value(*in), &r = g.value(n.outputs[0][0]);
+  if (a.kind != Value::Kind::Tensor || r.kind != Value::Kind::Tensor || a.type.dtype != r.type.dtype || a.type.sizes != r.type.sizes) return {};
+  if (aliasing(g, n, op).identity) return *in;
+  if (oneOf(op.name, {"aten.clone", "aten.contiguous", "aten.lift_fresh_copy", "aten.detach_copy", "aten.alias_copy", "aten.to", "aten._to_copy", "aten.type_as", "aten.view",
+                      "aten._unsafe_view", "aten.view_as", "aten.reshape", "aten.reshape_as", "aten.flatten", "aten.expand", "aten.expand_as", "aten._reshape_alias",
+                      "prims.convert_element_type"}))
+    return *in;
+  if (op.name == "aten.slice" && std::holds_alternative<int64_t>(*n.arg("step")) && std::get<int64_t>(*n.arg("step")) == 1) return *in;
+  return {};
+}
+
+void appendKey(std::string &key, const Argument &a);
+std::string keyOf(const Node &n) {
+  std::string key = n.target;
+  for (const Argument &a : n.args) {
+    key += '|';
+    appendKey(key, a);
+  }
+  return key;
+}
+void appendKey(std::string &key, const Argument &a) {
+  key += std::to_string(a.index()) + ':';
+  std::visit(
+      [&](const auto &v) {
+        using T = std::decay_t<decltype(v)>;
+        auto id = [&](ValueId i) { key += std::to_string(i.value) + ','; };
+        if constexpr (std::is_same_v<T, ValueId>) id(v);
+        else if constexpr (std::is_same_v<T, std::vector<ValueId>>) for (ValueId i : v) id(i);
+        else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, bool>) key += std::to_string(v);
+        else if constexpr (std::is_same_v<T, double>) key += fmt::format("{:a}", v);
+        else if constexpr (std::is_same_v<T, std::string>) key += fmt::format("{}#{}", v.size(), v);
+        else if constexpr (std::is_same_v<T, std::vector<IntOrSym>>)
+          for (const IntOrSym &e : v) key += e.index() == 0 ? fmt::format("{},", std::get<int64_t>(e)) : fmt::format("%{},", std::get<ValueId>(e).value);
+        else if constexpr (std::is_same_v<T, std::vector<double>>) for (double d : v) key += fmt::format("{:a},", d);
+        else if constexpr (std::is_same_v<T, std::vector<bool>>) for (bool b : v) key += b ? '1' : '0';
+        else if constexpr (std::is_same_v<T, std::vector<std::string>>) for (const std::string &s : v) key += fmt::format("{}#{},", s.size(), s);
+        else if constexpr (std::is_same_v<T, DType>) key += name(v);
+        else if constexpr (std::is_same_v<T, MemoryFormat> || std::is_same_v<T, Layout>) key += std::to_string(v.value);
+        else if constexpr (std::is_same_v<T, Device>) key += fmt::format("{}#{}", v.type, v.index);
+        else if constexpr (std::is_same_v<T, ComplexValue>) key += fmt::format("{:a},{:a}", v.real, v.imag);
+        else if constexpr (!std::is_same_v<T, None>) key += fmt::format("@{}", static_cast<const void *>(&v)); // never equal to another
+      },
+      a);
+}
+
+/// Symbols with the same expression are one argument, so that equal calls have equal keys.
+void mergeSymbolicValues(Graph &g) {
+  std::unordered_map<Expr, ValueId> first;
+  std::unordered_map<ValueId, ValueId> by;
+  std::unordered_set<ValueId> defined;
+  for (const Node &n : g.nodes) forEachOutput(n, [&](ValueId id) { defined.insert(id); });
+  for (const Value &v : g.values) {
+    if (v.kind != Value::Kind::SymInt || !v.expr.valid() || defined.count(v.id)) continue;
+    auto [it, fresh] = first.try_emplace(v.expr, v.id);
+    if (!fresh) by[v.id] = it->second;
+  }
+  for (ValueId in : g.inputs) by.erase(in);
+  replaceUses(g, by);
+}
+
+void mergeEqualIn(Graph &g) {
+  mergeSymbolicValues(g);
+  std::unordered_map<std::string, size_t> seen;
+  std::unordered_map<ValueId, ValueId> by;
+  std::vector<Node> kept;
+  for (Node &n : g.nodes) {
+    forEachInput(n, [&](ValueId &id) {
+      if (auto it = by.find(id); it != by.end()) id = it->second;
+    });
+    const OpSchema *op = findOp(n.target);
+    bool pure = op && !op->random && !op->mutates() && !oneOf(op->name, {"aten.item", "aten._local_scalar_dense"});
+    if (pure) {
+      auto [it, fresh] = seen.try_emplace(keyOf(n), kept.size());
+      const Node *other = fresh ? nullptr : &kept[it->second];
+      bool same = other && other->outputs.size() == n.outputs.size();
+      for (size_t e = 0; same && e < n.outputs.size(); ++e) {
+        same = other->outputs[e].size() == n.outputs[e].size();
+        for (size_t i = 0; same && i < n.outputs[e].size(); ++i) {
+          ValueId a = other->outputs[e][i], b = n.outputs[e][i];
+          // Sizes that depend on data get a symbol a call; those of equal calls are equal but named differently.
+          same = a.valid() == b.valid() && (!a.valid() || (g.value(a).type.sizes == g.value(b).type.sizes && g.value(a).type.strides == g.value(b).type.strides &&
+                                                           g.value(a).type.dtype == g.value(b).type.dtype));
+        }
+      }
+      if (same) {
+        for (size_t e = 0; e < n.outputs.size(); ++e)
+          for (size_t i = 0; i < n.outputs[e].size(); ++i)
+            if (n.outputs[e][i].valid()) by[n.outputs[e][i]] = other->outputs[e][i];
+        continue;
+      }
+    }
+    kept.push_back(std::move(n));
+  }
+  g.nodes = std::move(kept);
+  replaceUses(g, by);
+}
+
+void addSymbols(Expr e, std::unordered_set<std::string> &to) {
+  if (e.valid())
+    for (std::string &s : symbolsOf(e)) to.insert(std::move(s));
+}
+void addSymbols(const Value &v, std::unordered_set<std::string> &to) {
+  addSymbols(v.expr, to);
+  for (Expr e : v.type.sizes) addSymbols(e, to);
+  for (Expr e : v.type.strides) addSymbols(e, to);
+  if (v.kind == Value::Kind::Tensor) addSymbols(v.type.offset, to);
+}
+
+void removeDeadIn(Graph &g) {
+  // Which node gives a symbol its value: the first whose results mention it, if no input does.
+  std::unordered_map<std::string, size_t> definer;
+  std::unordered_set<std::string> symbols;
+  for (ValueId in : g.inputs)
+    if (in.valid()) addSymbols(g.value(in), symbols);
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    std::unordered_set<std::string> mine;
+    forEachOutput(g.nodes[i], [&](ValueId id) { addSymbols(g.value(id), mine); });
+    for (const std::string &s : mine)
+      if (!symbols.count(s)) definer.emplace(s, i);
+  }
+  std::vector<std::vector<std::string>> defines(g.nodes.size());
+  for (const auto &[s, i] : definer) defines[i].push_back(s);
+
+  std::vector<bool> live(g.values.size());
+  std::unordered_set<std::string> liveSymbols;
+  auto use = [&](ValueId id) {
+    if (live[id.index()]) return;
+    live[id.index()] = true;
+    addSymbols(g.value(id), liveSymbols);
+  };
+  for (const Argument &a : g.outputs) forEachValue(a, use);
+  std::vector<bool> keep(g.nodes.size());
+  for (size_t i = g.nodes.size(); i-- > 0;) {
+    const Node &n = g.nodes[i];
+    const OpSchema *op = findOp(n.target);
+    bool effect = op ? op->mutates() : !(isSymbolicOp(n) || oneOf(n.target, {"higher_order.triton_kernel_wrapper_functional", "higher_order.cond", "higher_order.map_impl",
+                                                                             "higher_order.scan", "higher_order.associative_scan"}));
+    if (op && op->returns.empty()) effect = true;
+    keep[i] = effect;
+    forEachOutput(n, [&](ValueId id) { keep[i] = keep[i] || live[id.index()]; });
+    for (const std::string &s : defines[i]) keep[i] = keep[i] || liveSymbols.count(s);
+    if (keep[i]) {
+      forEachInput(n, use);
+      forEachOutput(n, [&](ValueId id) { addSymbols(g.value(id), liveSymbols); });
+    }
+  }
+  std::vector<Node> kept;
+  for (size_t i = 0; i < g.nodes.size(); ++i)
+    if (keep[i]) kept.push_back(std::move(g.nodes[i]));
+  g.nodes = std::move(kept);
+}
+
+} // namespace
+
+void resolveSymbolic(Model &m) {
+  forEachGraph(m.graph, [](Graph &g) {
+    std::vector<Node> kept;
+    for (Node &n : g.nodes) {
+      if (isSymbolicOp(n)) {
+        bool resolved = true;
+        forEachOutput(n, [&](ValueId id) {
+          Value &v = g.value(id);
+          if (v.kind == Value::Kind::SymFloat) resolved = v.number.has_value();
+          else if (v.kind != Value::Kind::SymInt && v.kind != Value::Kind::SymBool) resolved = false;
+          else if (!v.expr.valid()) {
+            std::optional<Expr> e = evaluateNode(g, n);
+            if (e) v.expr = *e;
+            else resolved = false;
+          }
+        });
+        if (resolved) continue;
+      }
+      kept.push_back(std::move(n));
+    }
+    g.nodes = std::move(kept);
+    foldConstantArguments(g);
+  });
+  syncOutputs(m);
+}
+
+void removeAsserts(Model &m) {
+  std::unordered_set<std::string> inputs;
+  for (ValueId in : m.graph.inputs)
+    if (in.valid()) addSymbols(m.graph.value(in), inputs);
+  for (const Node &n : m.graph.nodes) {
+    if (opName(n) != "aten._assert_scalar") continue;
+    std::optional<Expr> e = intOf(m.graph, &n.args[0]);
+    if (!e || e->isConst()) continue;
+    bool known = true;
+    for (const std::string &s : symbolsOf(*e)) known &= inputs.count(s) > 0;
+    if (known && std::find(m.guards.begin(), m.guards.end(), *e) == m.guards.end()) m.guards.push_back(*e);
+  }
+  forEachGraph(m.graph, [](Graph &g) { std::erase_if(g.nodes, isAssert); });
+}
+
+void removeNoOps(Model &m) {
+  forEachGraph(m.graph, [](Graph &g) {
+    // Values whose strides matter: outputs, and what is read by position in memory.
+    std::unordered_set<ValueId> fixed;
+    for (const Argument &a : g.outputs) forEachValue(a, [&](ValueId id) { fixed.insert(id); });
+    for (const Node &n : g.nodes)
+      if (oneOf(opName(n), {"aten.as_strided", "aten.as_strided_scatter", "aten.as_strided_copy"}) || startsWith(n.target, "higher_order.") || !findOp(n.target))
+        forEachInput(n, [&](ValueId id) { fixed.insert(id); });
+    std::unordered_map<ValueId, ValueId> by;
+    std::vector<Node> kept;
+    for (Node &n : g.nodes) {
+      forEachInput(n, [&](ValueId &id) {
+        if (auto it = by.find(id); it != by.end()) id = it->second;
+      });
+      const OpSchema *op = findOp(n.target);
+      ValueId in = op ? passedThrough(g, n, *op) : ValueId();
+      if (in.valid()) {
+        ValueId out = n.outputs[0][0];
+        const TensorType &a = g.value(in).type, &r = g.value(out).type;
+        if (!fixed.count(out) || sameStrides(a.sizes, a.strides, r.strides)) {
+          by[out] = in;
+          continue;
+        }
+      }
+      kept.push_back(std::move(n));
+    }
+    g.nodes = std::move(kept);
+    replaceUses(g, by);
+  });
+  syncOutputs(m);
+}
+
+void mergeEqual(Model &m) {
+  forEachGraph(m.graph, mergeEqualIn);
+  syncOutputs(m);
+}
+
+void removeDead(Model &m) { forEachGraph(m.graph, removeDeadIn); }
+
+void simplify(Model &m) {
+  resolveSymbolic(m);
+  removeAsserts(m);
+  for (size_t before = SIZE_MAX; m.graph.nodes.size() < before;) {
+    before = m.graph.nodes.size();
+    removeNoOps(m);
+    mergeEqual(m);
+    removeDead(m);
+  }
+}
+
+} // namespace neso::graph

@@ -1,0 +1,162 @@
+// The small graph passes, and the numbered invariants of verify.
+#include <gtest/gtest.h>
+
+#include "ir/graph/ops.h"
+#include "ir/graph/passes/simplify.h"
+#include "ir/graph/passes/views.h"
+#include "ir/graph/verify.h"
+
+using namespace neso;
+using namespace neso::graph;
+
+namespace {
+
+struct Builder {
+  Model m;
+  Expr n = symbol("s0");
+  ValueId x;
+  Builder() {
+    x = m.graph.addValue("x", type({n, 6}));
+    m.graph.inputs.push_back(x);
+    Input in;
+    in.name = "x";
+    in.value = x;
+    m.inputs.push_back(in);
+  }
+  static TensorType type(std::vector<Expr> sizes) {
+    TensorType t;
+    t.sizes = sizes;
+    t.strides = contiguousStrides(sizes);
+    return t;
+  }
+  ValueId op(std::string target, std::vector<Argument> args, TensorType t, std::string name, Value::Kind kind = Value::Kind::Tensor) {
+    Node node;
+    node.name = name;
+    node.target = std::move(target);
+    node.args = std::move(args);
+    EXPECT_TRUE(bindArguments(node, m.graph));
+    ValueId out = m.graph.addValue(name, std::move(t));
+    m.graph.value(out).kind = kind;
+    node.outputs = {{out}};
+    m.graph.nodes.push_back(std::move(node));
+    return out;
+  }
+  void output(ValueId id) {
+    m.graph.outputs.emplace_back(id);
+    Output o;
+    o.value = id;
+    m.outputs.push_back(o);
+  }
+  std::string targets() const {
+    std::string out;
+    for (const Node &node : m.graph.nodes) out += (out.empty() ? "" : " ") + node.target;
+    return out;
+  }
+  std::string broken() const {
+    Status s = verify(m, Form::Functional);
+    return s ? "" : s.error().str();
+  }
+};
+
+} // namespace
+
+TEST(Simplify, SizesBecomeExpressions) {
+  Builder k;
+  ValueId s = k.op("aten.sym_size.int", {k.x, int64_t(0)}, {}, "s", Value::Kind::SymInt);
+  ValueId t = k.op("_operator.mul", {s, int64_t(6)}, {}, "t", Value::Kind::SymInt);
+  ValueId six = k.op("aten.sym_size.int", {k.x, int64_t(1)}, {}, "six", Value::Kind::SymInt);
+  ValueId v = k.op("aten.repeat.default", {k.x, std::vector<IntOrSym>{t, six}}, Builder::type({6 * k.n * k.n, 36}), "v");
+  k.output(v);
+  simplify(k.m);
+  EXPECT_EQ(k.targets(), "aten.repeat.default");
+  const auto &repeats = std::get<std::vector<IntOrSym>>(k.m.graph.nodes[0].args[1]);
+  EXPECT_EQ(k.m.graph.value(std::get<ValueId>(repeats[0])).expr, 6 * k.n);
+  EXPECT_EQ(std::get<int64_t>(repeats[1]), 6);
+  EXPECT_EQ(k.broken(), "");
+}
+
+TEST(Simplify, NoOpsEqualAndDeadNodesGo) {
+  Builder k;
+  TensorType t = Builder::type({k.n, 6});
+  ValueId d = k.op("aten.detach.default", {k.x}, t, "d");
+  ValueId drop = k.op("aten.dropout.default", {d, 0.5, false}, t, "drop");
+  ValueId a = k.op("aten.relu.default", {drop}, t, "a");
+  ValueId b = k.op("aten.relu.default", {k.x}, t, "b");
+  k.op("aten.exp.default", {b}, t, "dead");
+  ValueId r1 = k.op("aten.rand_like.default", {a}, t, "r1");
+  ValueId r2 = k.op("aten.rand_like.default", {b}, t, "r2");
+  ValueId c = k.op("aten.clone.default", {a}, t, "c");
+  for (ValueId id : {c, b, r1, r2}) k.output(id);
+  simplify(k.m);
+  EXPECT_EQ(k.targets(), "aten.relu.default aten.rand_like.default aten.rand_like.default");
+  EXPECT_EQ(std::get<ValueId>(k.m.outputs[0].value), a);
+  EXPECT_EQ(std::get<ValueId>(k.m.outputs[1].value), a);
+}
+
+TEST(Simplify, AnOutputKeepsItsStrides) {
+  Builder k;
+  TensorType tr = Builder::type({6, k.n});
+  tr.strides = {1, 6};
+  ValueId p = k.op("aten.t.default", {k.x}, tr, "p");
+  ValueId c = k.op("aten.contiguous.default", {p}, Builder::type({6, k.n}), "c");
+  k.output(c);
+  simplify(k.m);
+  EXPECT_EQ(k.targets(), "aten.t.default aten.contiguous.default");
+}
+
+TEST(Simplify, AssertionsOnSizesBecomeGuards) {
+  Builder k;
+  ValueId s = k.op("aten.sym_size.int", {k.x, int64_t(0)}, {}, "s", Value::Kind::SymInt);
+  ValueId c = k.op("_operator.le", {s, int64_t(9)}, {}, "c", Value::Kind::SymBool);
+  Node check;
+  check.target = "aten._assert_scalar.default";
+  check.args = {c, std::string("message")};
+  ASSERT_TRUE(bindArguments(check, k.m.graph));
+  k.m.graph.nodes.push_back(check);
+  k.output(k.x);
+  simplify(k.m);
+  EXPECT_EQ(k.targets(), "");
+  ASSERT_EQ(k.m.guards.size(), 1u);
+  EXPECT_EQ(k.m.guards[0], le(k.n, 9));
+}
+
+TEST(Simplify, TheNodeThatMakesASizeLivesWithIt) {
+  Builder k;
+  Expr u = symbol("u0");
+  ValueId nz = k.op("aten.nonzero.default", {k.x}, Builder::type({u, 2}), "nz");
+  ValueId s = k.op("aten.sym_size.int", {nz, int64_t(0)}, {}, "s", Value::Kind::SymInt);
+  ValueId z = k.op("aten.zeros.default", {std::vector<IntOrSym>{s}}, Builder::type({u}), "z");
+  k.output(z);
+  simplify(k.m);
+  EXPECT_EQ(k.targets(), "aten.nonzero.default aten.zeros.default");
+}
+
+// E0203 GraphInvalid, one invariant after the other.
+TEST(Verify, Invariants) {
+  auto expect = [](const char *number, auto change) {
+    Builder k;
+    ValueId a = k.op("aten.relu.default", {k.x}, Builder::type({k.n, 6}), "a");
+    k.output(a);
+    EXPECT_EQ(k.broken(), "");
+    change(k, a);
+    EXPECT_NE(k.broken().find(std::string("graph invariant ") + number + " "), std::string::npos) << number << ": " << k.broken();
+  };
+  expect("G1", [](Builder &k, ValueId) { k.m.graph.nodes[0].args[0] = ValueId(99); });
+  expect("G2", [](Builder &k, ValueId a) { k.m.graph.value(a).name = "x"; });
+  expect("G3", [](Builder &k, ValueId a) { k.m.graph.nodes[0].args[0] = a; });
+  expect("G4", [](Builder &k, ValueId a) { k.m.graph.value(a).type.strides.pop_back(); });
+  expect("G5", [](Builder &k, ValueId) { k.m.graph.nodes[0].args.clear(); });
+  expect("G6", [](Builder &k, ValueId) { k.m.outputs.clear(); });
+  expect("G7", [](Builder &k, ValueId) {
+    Weight w;
+    w.storage = 0;
+    w.type = Builder::type({4});
+    k.m.weights.push_back(w);
+    k.m.storages.push_back({nullptr, 15, -1, nullptr});
+  });
+  expect("G8", [](Builder &k, ValueId) {
+    k.m.outputs[0].kind = Output::Kind::InputMutation;
+    k.m.outputs[0].target = "y";
+  });
+  expect("G9", [](Builder &k, ValueId) { k.m.graph.nodes[0].target = "aten.relu_.default"; });
+}
