@@ -184,7 +184,9 @@ private:
     if (fusion && fusion->bytesSaved <= 0) why = "no bytes would be saved";
     if (fusion && why.empty()) why = poorShape(fusion->group, a, b);
     if (!why.empty()) {
-      if (dependent) groups_[a].decisions.push_back(fmt::format("{} not with {}: {}", nameA, nameB, why));
+      std::string line = fmt::format("{} not with {}: {}", nameA, nameB, why);
+      std::vector<std::string> &log = groups_[a].decisions;
+      if (dependent && std::find(log.begin(), log.end(), line) == log.end()) log.push_back(std::move(line));
       return false;
     }
     fusion->group.decisions.push_back(fmt::format("{} with {}: {} bytes less, by {}", nameA, nameB, fusion->bytesSaved, fmt::join(fusion->shared, ", ")));

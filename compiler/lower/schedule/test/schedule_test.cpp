@@ -5,6 +5,7 @@
 
 #include "ir/loops/verify.h"
 #include "ir/plan/access.h"
+#include "ir/plan/verify.h"
 #include "lower/schedule/schedule.h"
 #include "lower/schedule/test/random_program.h"
 #include "lower/schedule/test/run_plan.h"
@@ -60,6 +61,8 @@ void check(uint32_t seed, const ScheduleOptions &options) {
   ASSERT_TRUE(ok) << ok.error().str() << loops::print(r.p);
   Result<plan::Plan> plan = schedule(r.p, options);
   ASSERT_TRUE(plan) << plan.error().str();
+  Status sound = plan::verify(*plan);
+  ASSERT_TRUE(sound) << "seed " << seed << ": " << sound.error().str() << print(*plan);
   gKernels += static_cast<int64_t>(plan->kernels.size());
   gNodes += static_cast<int64_t>(r.p.nodes.size());
   for (auto [s0, s1] : {std::pair<int64_t, int64_t>{1, 2}, {5, 17}, {9, 64}}) {

@@ -1,0 +1,195 @@
+#include "ir/plan/verify.h"
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "ir/loops/verify.h"
+#include "ir/plan/access.h"
+
+namespace neso::plan {
+
+using namespace loops;
+
+namespace {
+
+class Checker {
+public:
+  explicit Checker(const Plan &plan) : p_(plan) {}
+
+  Status run() {
+    if (!positions()) return finish();
+    for (const Kernel &k : p_.kernels) space(k);
+    dataFlow();
+    nowhere();
+    arena();
+    outputs();
+    return finish();
+  }
+
+private:
+  const Plan &p_;
+  std::vector<Diagnostic> diags_;
+
+  void breach(const char *rule, const std::string &where, const std::string &what) {
+    if (diags_.size() < 20) diags_.push_back(makeDiag(Diag::PlanInvariant, {}, rule, where, what));
+  }
+  Status finish() { return diags_.empty() ? Status() : Status(Error(std::move(diags_))); }
+  const std::string &nameOf(BufferId b) const { return p_.program.buffer(b).name; }
+
+  bool positions() {
+    if (p_.placements.size() != p_.program.buffers.size())
+      breach("P1", p_.program.name, fmt::format("{} placements for {} buffers", p_.placements.size(), p_.program.buffers.size()));
+    for (size_t b = 0; b < p_.program.buffers.size(); ++b)
+      if (p_.program.buffers[b].id.value != static_cast<int32_t>(b)) breach("P1", p_.program.buffers[b].name, "the buffer's id is not its position");
+    for (size_t k = 0; k < p_.kernels.size(); ++k)
+      if (p_.kernels[k].id.value != static_cast<int32_t>(k)) breach("P1", p_.kernels[k].name, "the kernel's id is not its position");
+    auto bufferOk = [&](BufferId b) { return b.valid() && b.index() < p_.program.buffers.size(); };
+    for (const Step &s : p_.steps) {
+      if (const Launch *l = std::get_if<Launch>(&s)) {
+        if (!l->kernel.valid() || l->kernel.index() >= p_.kernels.size()) breach("P1", "a launch", "its kernel does not exist");
+      } else if (const Copy *c = std::get_if<Copy>(&s)) {
+        bool target = c->dst.valid() ? bufferOk(c->dst) : c->dstOutput >= 0 && c->dstOutput < static_cast<int>(p_.program.outputs.size());
+        if (!bufferOk(c->src) || !target) breach("P1", "a copy", "its source or destination does not exist");
+      }
+    }
+    return diags_.empty();
+  }
+
+  void space(const Kernel &k) {
+    std::vector<std::string> sizes = sizeSymbols(p_.program);
+    for (const Step &s : p_.steps)
+      if (const LoadScalar *l = std::get_if<LoadScalar>(&s)) sizes.push_back(l->symbol);
+    for (const Node &n : k.nodes) {
+      if (n.ranges != k.xRanges) breach("P2", k.name, "a node's ranges are not the kernel's");
+      if (!n.reduceRanges.empty() && n.reduceRanges != k.rRanges) breach("P2", k.name, "a node's inner ranges are not the kernel's");
+      bool attention = k.kind == Node::Kind::Attention;
+      if (Status s = verifyNode(p_.program, n, attention ? 'i' : 'x', sizes); !s)
+        for (const Diagnostic &d : s.error().diagnostics()) breach("P2", k.name, d.message);
+    }
+  }
+
+  void dataFlow() {
+    std::vector<bool> written(p_.program.buffers.size());
+    for (const Buffer &b : p_.program.buffers) written[b.id.index()] = b.kind != Buffer::Kind::Temp;
+    auto read = [&](BufferId b, const std::string &by) {
+      if (!written[b.index()]) breach("P3", by, fmt::format("reads '{}' before anything wrote it", nameOf(b)));
+    };
+    for (const Step &s : p_.steps) {
+      if (const Launch *l = std::get_if<Launch>(&s)) {
+        const Kernel &k = p_.kernels[l->kernel.index()];
+        for (const BufferAccess &a : memoryAccesses(p_, k))
+          if (a.read && !a.written) read(a.buffer, k.name);
+        for (const BufferAccess &a : memoryAccesses(p_, k))
+          if (a.written) written[a.buffer.index()] = true;
+      } else if (const Copy *c = std::get_if<Copy>(&s)) {
+        read(c->src, "a copy");
+        if (c->dst.valid()) written[c->dst.index()] = true;
+      } else if (const LoadScalar *v = std::get_if<LoadScalar>(&s)) {
+        read(v->buffer, "a scalar's load");
+      }
+    }
+    for (const ProgramOutput &o : p_.program.outputs)
+      if (o.kind == ProgramOutput::Kind::Tensor && o.buffer.valid()) read(o.buffer, "an output");
+  }
+
+  void nowhere() {
+    std::vector<const Kernel *> user(p_.program.buffers.size());
+    for (const Kernel &k : p_.kernels) {
+      std::set<int32_t> seen;
+      auto touch = [&](BufferId b) {
+        if (p_.placements[b.index()].where != Placement::Where::None || !seen.insert(b.value).second) return;
+        if (user[b.index()]) breach("P4", k.name, fmt::format("uses '{}', which is placed nowhere and used by '{}' too", nameOf(b), user[b.index()]->name));
+        else if (!livesInside(k, b)) breach("P4", k.name, fmt::format("reads '{}', which is placed nowhere, where it did not store it", nameOf(b)));
+        user[b.index()] = &k;
+      };
+      for (const Node &n : k.nodes) {
+        for (const Body *body : {&n.body, &n.epilogue})
+          for (const Op &o : body->ops)
+            if (o.kind == OpKind::Load) touch(o.buffer);
+        for (const Store &s : n.stores) touch(s.buffer);
+        for (const Reduction &r : n.reductions)
+          for (const Store &s : r.results) touch(s.buffer);
+      }
+    }
+  }
+
+  /// Size symbols at their least, their greatest (within reason) and random values.
+  std::vector<std::unordered_map<std::string, int64_t>> samples() const {
+    std::vector<std::unordered_map<std::string, int64_t>> out;
+    std::mt19937_64 rng(7);
+    std::vector<std::string> names = sizeSymbols(p_.program);
+    bool symbolic = false;
+    for (int k = 0; k < 8; ++k) {
+      std::unordered_map<std::string, int64_t> v;
+      for (const std::string &s : names) {
+        Interval range = p_.program.facts.range(s);
+        int64_t lo = std::max<int64_t>(range.lo, 0), hi = std::min<int64_t>(range.hi, std::max<int64_t>(lo, 5000));
+        v[s] = k == 0 ? lo : k == 1 ? hi : lo + static_cast<int64_t>(rng() % static_cast<uint64_t>(hi - lo + 1));
+        symbolic = true;
+      }
+      out.push_back(std::move(v));
+      if (!symbolic) break;
+    }
+    // Only sizes that the guards allow count.
+    std::erase_if(out, [&](const auto &v) {
+      return std::any_of(p_.program.guards.begin(), p_.program.guards.end(), [&](Expr g) { return evaluate(g, v) != 1; });
+    });
+    return out;
+  }
+
+  void arena() {
+    std::vector<size_t> live;
+    for (size_t b = 0; b < p_.placements.size(); ++b)
+      if (p_.placements[b].where == Placement::Where::Arena) live.push_back(b);
+    std::vector<std::unordered_map<std::string, int64_t>> sizes = samples();
+    for (const auto &v : sizes) {
+      int64_t total = evaluate(p_.arenaBytes, v).value_or(-1);
+      std::vector<std::pair<int64_t, int64_t>> at(p_.placements.size());
+      for (size_t b : live) {
+        const Placement &place = p_.placements[b];
+        int64_t offset = evaluate(place.offset, v).value_or(-1), bytes = evaluate(place.bytes, v).value_or(-1);
+        at[b] = {offset, offset + bytes};
+        if (offset < 0 || bytes < 0 || offset % 64 || bytes % 64 || offset + bytes > total)
+          breach("P5", p_.program.buffers[b].name, fmt::format("lies at {} with {} bytes in an arena of {}", offset, bytes, total));
+      }
+      for (size_t i = 0; i < live.size(); ++i)
+        for (size_t j = i + 1; j < live.size(); ++j) {
+          const Placement &a = p_.placements[live[i]], &b = p_.placements[live[j]];
+          if (a.lastStep < b.firstStep || b.lastStep < a.firstStep) continue;
+          if (at[live[i]].first >= at[live[j]].second || at[live[j]].first >= at[live[i]].second) continue;
+          bool handedOn = a.offset == b.offset && (a.lastStep == b.firstStep || b.lastStep == a.firstStep);
+          if (!handedOn) breach("P5", p_.program.buffers[live[i]].name, fmt::format("overlaps '{}' while both live", p_.program.buffers[live[j]].name));
+        }
+      if (!diags_.empty()) return;
+    }
+  }
+
+  void outputs() {
+    std::vector<bool> served(p_.program.outputs.size());
+    for (size_t b = 0; b < p_.placements.size(); ++b) {
+      if (p_.placements[b].where != Placement::Where::Output) continue;
+      int o = p_.placements[b].output;
+      if (o < 0 || o >= static_cast<int>(served.size()) || served[static_cast<size_t>(o)])
+        breach("P6", p_.program.buffers[b].name, fmt::format("output {} does not exist or has a buffer already", o));
+      else served[static_cast<size_t>(o)] = true;
+    }
+    for (const Step &s : p_.steps)
+      if (const Copy *c = std::get_if<Copy>(&s)) {
+        if (c->dstOutput >= 0) served[static_cast<size_t>(c->dstOutput)] = true;
+        for (size_t o = 0; o < served.size(); ++o)
+          if (p_.program.outputs[o].writeBackTo.valid() && c->dst == p_.program.outputs[o].writeBackTo) served[o] = true;
+      }
+    for (size_t o = 0; o < served.size(); ++o) {
+      const ProgramOutput &out = p_.program.outputs[o];
+      bool inPlace = out.writeBackTo.valid() && out.writeBackTo == out.buffer;
+      if (out.kind == ProgramOutput::Kind::Tensor && !served[o] && !inPlace) breach("P6", fmt::format("output {}", o), "nothing writes it");
+    }
+  }
+};
+
+} // namespace
+
+Status verify(const Plan &plan) { return Checker(plan).run(); }
+
+} // namespace neso::plan
