@@ -24,7 +24,7 @@ target_link_libraries(neso_mlir_headers INTERFACE neso_llvm)
 set(NESO_MLIR_STATIC MLIRIR MLIRParser MLIRSupport MLIRPass MLIRTransforms MLIRTransformUtils MLIRRewrite
     MLIRAnalysis MLIRArithDialect MLIRMathDialect MLIRSCFDialect MLIRControlFlowDialect MLIRFuncDialect MLIRUBDialect
     MLIRFuncInlinerExtension MLIRLLVMDialect MLIRLLVMIRTransforms MLIRSideEffectInterfaces MLIRInferTypeOpInterface MLIRFunctionInterfaces
-    MLIRCallInterfaces MLIRControlFlowInterfaces MLIRLoopLikeInterface MLIRSCFUtils MLIRDialectUtils MLIRAsmParser
+    MLIRCallInterfaces MLIRControlFlowInterfaces MLIRLoopLikeInterface MLIRSCFUtils MLIRSCFTransforms MLIRDialectUtils MLIRAsmParser
     MLIRBytecodeReader MLIRBytecodeWriter)
 set(NESO_LLVM_COMPONENTS core support analysis passes target targetparser mc object codegen
     x86codegen x86asmparser x86desc x86info aarch64codegen aarch64asmparser aarch64desc aarch64info
