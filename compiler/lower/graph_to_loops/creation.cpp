@@ -25,7 +25,8 @@ static Tensors arangeOp(OpCall &o) {
   (void)floats;
   double start = o.number("start", 0), step = o.number("step", 1);
   return {Tensor::lazy(o.ctx, t, o.out().sizes, [start, step, t](BodyBuilder &b, const Index &i) {
-    if (!isFloat(t)) return b.cast(b.index(i[0], DType::F64) * step + start, t);
+    // Integer results start and step by integers.
+    if (!isFloat(t)) return b.cast(b.index(i[0]) * std::trunc(step) + std::trunc(start), t);
     // As ATen on the CPU: start + step * i in the accumulation type, which is double.
     Val v = b.cast(b.cast(b.index(i[0]), DType::F64) * step + start, computeType(t));
     return b.round(v, t);
@@ -145,6 +146,7 @@ void addCreation(OpTable &t) {
   t.add("vander.default linalg_vander.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t(o.has("x") ? "x" : "self");
     if (x.isComplex()) return o.fail("complex numbers are not supported here");
+    if (x.rank() == 0) x = reshape(x, {1});
     Expr n = o.out().sizes.back();
     bool inc = o.node.target == "aten.linalg_vander.default" || o.flag("increasing");
     DType d = o.out().dtype;

@@ -51,6 +51,18 @@ std::vector<ValueId> flatOutputs(const graph::Node &node) {
   return ids;
 }
 
+/// Size arithmetic is in the values' expressions already, and assertions have no outputs: neither needs a lowering.
+bool isSymbolic(const graph::Graph &g, const graph::Node &node) {
+  for (ValueId id : flatOutputs(node)) {
+    if (!id.valid()) continue;
+    const graph::Value &v = g.value(id);
+    bool symbolic = v.kind == graph::Value::Kind::None ||
+                    ((v.kind == graph::Value::Kind::SymInt || v.kind == graph::Value::Kind::SymBool) && v.expr.valid());
+    if (!symbolic) return false;
+  }
+  return true;
+}
+
 void ModelLowering::countUses(const graph::Graph &g) {
   for (const graph::Node &node : g.nodes)
     for (const graph::Argument &a : node.args) {
@@ -186,15 +198,7 @@ void ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x) {
 
 void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Values &values) {
   std::vector<ValueId> outs = flatOutputs(node);
-  // Size arithmetic is in the values' expressions already; assertions have no outputs and no effect on values.
-  bool symbolic = true;
-  for (ValueId id : outs) {
-    if (!id.valid()) continue;
-    const graph::Value &v = g.value(id);
-    symbolic &= v.kind == graph::Value::Kind::None ||
-                ((v.kind == graph::Value::Kind::SymInt || v.kind == graph::Value::Kind::SymBool) && v.expr.valid());
-  }
-  if (symbolic) return;
+  if (isSymbolic(g, node)) return;
   ctx_.current = &node;
   OpCall call(ctx_, g, node, values);
   Tensors results = (*OpTable::instance().find(node.target))(call);
@@ -318,8 +322,7 @@ void ModelLowering::addOutputs() {
 
 Result<loops::Program> ModelLowering::run() {
   for (const graph::Node &node : model_.graph.nodes) {
-    bool none = flatOutputs(node).empty() || node.target.rfind("_operator.", 0) == 0 || node.target.rfind("math.", 0) == 0;
-    if (!none && !isSupported(node.target)) report(makeDiag(Diag::OpUnsupported, node.loc, node.target));
+    if (!isSymbolic(model_.graph, node) && !isSupported(node.target)) report(makeDiag(Diag::OpUnsupported, node.loc, node.target));
   }
   if (!errors_.empty()) return Error(std::move(errors_));
   ctx_.program.name = model_.name;

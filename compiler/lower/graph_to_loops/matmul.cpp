@@ -251,6 +251,12 @@ static Tensors tensordotOp(OpCall &o) {
   Tensor a = o.t("self"), b = o.t("other");
   Dims da = o.ints("dims_self"), db = o.ints("dims_other");
   std::vector<int> pa, pb;
+  // A contracted dim of size one stands for all of its partner's.
+  for (size_t k = 0; k < da.size(); ++k) {
+    int64_t p = da[k] < 0 ? da[k] + a.rank() : da[k], q = db[k] < 0 ? db[k] + b.rank() : db[k];
+    if (a.size(p).isConst(1) && !b.size(q).isConst(1)) b = sum(b, {q}, true, b.dtype());
+    else if (b.size(q).isConst(1) && !a.size(p).isConst(1)) a = sum(a, {p}, true, a.dtype());
+  }
   Sizes outSizes;
   auto in = [](const Dims &ds, int64_t d, int64_t rank) {
     for (int64_t x : ds)

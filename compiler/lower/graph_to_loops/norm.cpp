@@ -146,6 +146,7 @@ static Tensors batchNormTrain(OpCall &o, const Tensor &x, const Tensor &w, const
 static Tensors batchNorm(OpCall &o) {
   const std::string &n = o.node.target;
   Tensor x = o.t("input"), w = o.opt("weight"), b = o.opt("bias"), rm = o.opt("running_mean"), rv = o.opt("running_var");
+  if (x.rank() < 2) return o.fail("the input has no channel dimension");
   bool noStats = n == "aten._native_batch_norm_legit.no_stats";
   bool noTraining = n == "aten._native_batch_norm_legit_no_training.default";
   bool training = noStats || (!noTraining && o.flag("training"));

@@ -224,7 +224,7 @@ void addPointwise(OpTable &t) {
   t.add("lcm.default", arithmetic<OpKind::Lcm>);
   t.add("ldexp.Tensor", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("other");
-    return {mul(a, binary(OpKind::Pow, scalarFloat(o.ctx, 2.0), b.isNumber() ? b : toFloat(b)))};
+    return {cast(mul(a, binary(OpKind::Pow, scalarFloat(o.ctx, 2.0), b.isNumber() ? b : toFloat(b))), o.out().dtype)};
   });
   t.add("special_zeta.default special_zeta.other_scalar special_zeta.self_scalar", binaryF<OpKind::Zeta>);
   t.add("igamma.default special_gammainc.default", binaryF<OpKind::Igamma>);

@@ -124,7 +124,11 @@ static Tensors padOp(OpCall &o) {
       if (before[d].isConst(0) && after[d].isConst(0)) continue;
       Expr e = i[d] - before[d], n = from[d];
       if (mode == "replicate") e = min(max(e, 0), n - 1);
-      else if (mode == "circular") e = mod(e, n);
+      else if (mode == "circular") {
+        // Negative padding crops first; what is left wraps around.
+        Expr cutBefore = max(-before[d], 0), cutAfter = max(-after[d], 0);
+        e = mod(i[d] - max(before[d], 0), n - cutBefore - cutAfter) + cutBefore;
+      }
       else {
         // |e|, then reflected at n-1.
         Expr a = max(e, -e);

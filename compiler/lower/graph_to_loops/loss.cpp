@@ -1,0 +1,273 @@
+// Losses and distances.
+#include <cmath>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+/// reduction: 0 none, 1 mean, 2 sum.
+static Tensor reduced(OpCall &o, const Tensor &x, const char *arg = "reduction") {
+  int64_t r = o.integer(arg, 1);
+  if (r == 0) return x;
+  return r == 1 ? mean(x, {}, false, x.dtype()) : sum(x, {}, false, x.dtype());
+}
+
+/// A loss that is fn(input, target) elementwise.
+static Tensors elementwise(OpCall &o, const Tensor &a, const Tensor &b, const std::function<Val(Val, Val)> &fn) {
+  Tensor xs[] = {a, b};
+  DType t = floatType(resultType(xs));
+  return {reduced(o, pointwise(xs, t, t, [fn](std::span<const Val> v) { return fn(v[0], v[1]); }))};
+}
+
+static Tensor logOf(const Tensor &x) {
+  return map(x, [](Val v) { return un(OpKind::Log, v); });
+}
+
+/// -log-probability at the target's class, weighted; also the sum of the weights. logp: [N, C, …] or [C].
+static Tensors nll(OpCall &o, const Tensor &logp0, const Tensor &target0, const Tensor &weight, int64_t reduction, int64_t ignore) {
+  Tensor logp = logp0, target = target0;
+  if (logp.rank() == 1) logp = unsqueeze(logp, 0), target = reshape(target, {1});
+  logp = source(logp);
+  Expr classes = logp.sizes()[1];
+  DType acc = computeType(logp.dtype());
+  target.reused();
+  Sizes sizes = target.sizes();
+  auto weightAt = [=](BodyBuilder &b, const Index &i) {
+    Val t = b.cast(target.at(b, i), DType::I64), ok = ne(t, static_cast<double>(ignore));
+    return b.masked(ok, [&] { return weight.valid() ? b.cast(weight.at(b, {b.indirect(t, classes, false, true)}), acc) : b.constant(acc, 1); }, b.constant(acc, 0));
+  };
+  Tensor w = Tensor::lazy(o.ctx, acc, sizes, weightAt);
+  Tensor l = Tensor::lazy(o.ctx, acc, sizes, [=](BodyBuilder &b, const Index &i) {
+    Val t = b.cast(target.at(b, i), DType::I64), ok = ne(t, static_cast<double>(ignore));
+    return b.masked(ok, [&] {
+      Index j = i;
+      j.insert(j.begin() + 1, b.indirect(t, classes, false, true));
+      return -(logp.at(b, j) * weightAt(b, i));
+    }, b.constant(acc, 0));
+  });
+  DType t = logp.dtype();
+  if (reduction == 0) {
+    Tensor y = cast(l, t);
+    if (logp0.rank() == 1) y = reshape(y, {});
+    return {y, full(o.ctx, {}, t, 0)};
+  }
+  Tensor total = sum(w, {}, false, acc), s = sum(l, {}, false, acc);
+  if (reduction == 1) s = div(s, total);
+  return {cast(s, t), cast(total, t)};
+}
+
+static Tensors crossEntropy(OpCall &o) {
+  Tensor x = o.t("self"), target = o.t("target"), weight = o.opt("weight");
+  int64_t reduction = o.integer("reduction", 1), ignore = o.integer("ignore_index", -100);
+  double smooth = o.number("label_smoothing", 0);
+  int64_t dim = x.rank() == 1 ? 0 : 1;
+  DType t = x.dtype();
+  Tensor logp = softmax(x, dim, t, true);
+  logp.reused();
+  Expr classes = x.size(dim);
+  Sizes ws(x.sizes().size(), Expr(1));
+  ws[static_cast<size_t>(dim)] = classes;
+  if (isFloat(target.dtype())) {
+    // Probabilities as targets.
+    Tensor p = target;
+    if (smooth > 0) p = add(mulNumber(p, 1 - smooth), div(scalarFloat(o.ctx, smooth), scalarExpr(o.ctx, classes)));
+    Tensor prod = mul(logp, p);
+    if (weight.valid()) prod = mul(prod, reshape(weight, ws));
+    Tensor l = neg(sum(prod, {dim}, false, t));
+    if (reduction == 0) return {l};
+    Tensor s = sum(l, {}, false, t);
+    if (reduction == 2) return {s};
+    return {cast(div(s, exprAs(o.ctx, floorDiv(x.numel(), classes), computeType(t))), t)};
+  }
+  if (smooth == 0) return {nll(o, logp, target, weight, reduction, ignore)[0]};
+  Tensors hard = nll(o, logp, target, weight, reduction, ignore);
+  Tensor each = weight.valid() ? neg(mul(logp, reshape(weight, ws))) : neg(logp);
+  Tensor soft = sum(each, {dim}, false, t);
+  Tensor keep = binary(OpKind::Ne, target, scalarInt(o.ctx, ignore));
+  soft = where(keep, soft, full(o.ctx, {}, t, 0));
+  if (reduction != 0) {
+    soft = sum(soft, {}, false, t);
+    if (reduction == 1) {
+      Tensor count = weight.valid() ? hard[1] : sum(cast(keep, t), {}, false, t);
+      soft = div(soft, count);
+    }
+  }
+  Tensor xs[] = {hard[0], soft, exprAs(o.ctx, classes, DType::F32)};
+  return {pointwise(xs, t, t, [smooth](std::span<const Val> v) { return v[0] * (1 - smooth) + v[1] * (num(v[2], smooth) / v[2]); })};
+}
+
+static Tensor pairDistance(const Tensor &a, const Tensor &b, double p, double eps, bool keepdim) {
+  Tensor d = addNumber(sub(a, b), eps);
+  return vectorNorm(d, p, {-1}, keepdim, d.dtype());
+}
+
+static Tensor cosine(const Tensor &a0, const Tensor &b0, int64_t dim, double eps) {
+  Tensor xs[] = {a0, b0};
+  DType t = floatType(resultType(xs));
+  Sizes s = broadcastSizes(a0.ctx(), xs);
+  Tensor a = broadcastTo(cast(a0, t), s), b = broadcastTo(cast(b0, t), s);
+  DType acc = computeType(t);
+  Tensor dot = sum(mul(cast(a, acc), cast(b, acc)), {dim}, false, acc);
+  auto norm = [&](const Tensor &x) {
+    Tensor n = vectorNorm(cast(x, acc), 2, {dim}, false, acc);
+    return map(n, [eps](Val v) { return vmax(v, num(v, eps)); });
+  };
+  return cast(div(dot, mul(norm(a), norm(b))), t);
+}
+
+static Tensors cdistOp(OpCall &o) {
+  Tensor a = o.t("x1"), b = o.t("x2");
+  double p = o.number("p", 2);
+  Sizes out = o.out().sizes;
+  Sizes la(out.begin(), out.end() - 2), sa = la, sb = la;
+  sa.push_back(a.size(-2)), sa.push_back(a.size(-1));
+  sb.push_back(b.size(-2)), sb.push_back(b.size(-1));
+  a = unsqueeze(broadcastTo(a, sa), -2);
+  b = unsqueeze(broadcastTo(b, sb), -3);
+  if (a.size(-1).isConst(0)) return {full(o.ctx, out, o.out().dtype, 0)};
+  return {vectorNorm(sub(a, b), p, {-1}, false, o.out().dtype)};
+}
+
+static Tensors tripletMargin(OpCall &o) {
+  Tensor a = o.t("anchor"), p = o.t("positive"), n = o.t("negative");
+  double norm = o.number("p", 2), eps = o.number("eps", 1e-6), margin = o.number("margin", 1);
+  Tensor dp = pairDistance(a, p, norm, eps, false), dn = pairDistance(a, n, norm, eps, false);
+  if (o.flag("swap")) dn = binary(OpKind::Min, dn, pairDistance(p, n, norm, eps, false));
+  Tensor xs[] = {dp, dn};
+  return {reduced(o, pointwise(xs, dp.dtype(), dp.dtype(), [margin](std::span<const Val> v) {
+    Val d = v[0] - v[1] + margin;
+    return vmax(d, num(d, 0));
+  }))};
+}
+
+void addLosses(OpTable &t) {
+  t.add("mse_loss.default", [](OpCall &o) { return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) { Val d = a - b; return d * d; }); });
+  t.add("l1_loss.default", [](OpCall &o) { return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) { return un(OpKind::Abs, a - b); }); });
+  t.add("smooth_l1_loss.default", [](OpCall &o) {
+    double beta = o.number("beta", 1);
+    return elementwise(o, o.t("self"), o.t("target"), [beta](Val a, Val b) {
+      Val d = un(OpKind::Abs, a - b);
+      return beta == 0 ? d : where(d < beta, d * 0.5 * d / beta, d - 0.5 * beta);
+    });
+  });
+  t.add("huber_loss.default", [](OpCall &o) {
+    double delta = o.number("delta", 1);
+    return elementwise(o, o.t("self"), o.t("target"), [delta](Val a, Val b) {
+      Val d = un(OpKind::Abs, a - b);
+      return where(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta);
+    });
+  });
+  t.add("soft_margin_loss.default", [](OpCall &o) {
+    return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) { return un(OpKind::Log1p, un(OpKind::Exp, -(b * a))); });
+  });
+  t.add("kl_div.default", [](OpCall &o) -> Tensors {
+    bool log = o.flag("log_target");
+    return elementwise(o, o.t("self"), o.t("target"), [log](Val x, Val y) {
+      if (log) return un(OpKind::Exp, y) * (y - x);
+      Val r = y * (un(OpKind::Log, y) - x);
+      return where(eq(y, 0.0), num(y, 0), where(y > 0.0, r, where(un(OpKind::IsNan, y), y, num(y, std::nan("")))));
+    });
+  });
+  t.add("poisson_nll_loss.default", [](OpCall &o) -> Tensors {
+    bool log = o.flag("log_input", true), fullTerm = o.flag("full");
+    double eps = o.number("eps", 1e-8);
+    return elementwise(o, o.t("input"), o.t("target"), [=](Val x, Val y) {
+      Val l = log ? un(OpKind::Exp, x) - y * x : x - y * un(OpKind::Log, x + eps);
+      if (fullTerm) {
+        Val s = y * un(OpKind::Log, y) - y + un(OpKind::Log, y * (2 * M_PI)) * 0.5;
+        l = l + where(y <= 1.0, num(y, 0), s);
+      }
+      return l;
+    });
+  });
+  t.add("hinge_embedding_loss.default", [](OpCall &o) {
+    double margin = o.number("margin", 1);
+    return elementwise(o, o.t("self"), o.t("target"), [margin](Val x, Val y) {
+      Val zero = num(x, 0);
+      return where(eq(y, 1.0), zero, vmax(margin - x, zero)) + where(eq(y, -1.0), zero, x);
+    });
+  });
+  t.add("margin_ranking_loss.default", [](OpCall &o) -> Tensors {
+    double margin = o.number("margin", 0);
+    Tensor a = o.t("input1"), b = o.t("input2"), y = o.t("target"), xs[] = {a, b, y};
+    DType d = resultType(xs);
+    return {reduced(o, pointwise(xs, d, d, [margin](std::span<const Val> v) {
+      Val r = -v[2] * (v[0] - v[1]) + margin;
+      return vmax(r, num(r, 0));
+    }))};
+  });
+  t.add("binary_cross_entropy.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), y = o.t("target"), w = o.opt("weight"), xs[] = {x, y};
+    DType d = x.dtype();
+    Tensor l = pointwise(xs, d, d, [](std::span<const Val> v) {
+      auto logs = [](Val p) { return vmax(p, num(p, -100)); };
+      return (v[1] - 1.0) * logs(un(OpKind::Log1p, -v[0])) - v[1] * logs(un(OpKind::Log, v[0]));
+    });
+    if (w.valid()) l = mul(l, w);
+    return {reduced(o, l)};
+  });
+  t.add("binary_cross_entropy_with_logits.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), y = o.t("target"), w = o.opt("weight"), p = o.opt("pos_weight");
+    DType d = x.dtype();
+    Tensors xs{x, y};
+    if (p.valid()) xs.push_back(p);
+    Tensor l = pointwise(xs, d, d, [](std::span<const Val> v) {
+      Val ls = vmin(v[0], num(v[0], 0)) - un(OpKind::Log1p, un(OpKind::Exp, -un(OpKind::Abs, v[0])));
+      if (v.size() < 3) return (1.0 - v[1]) * v[0] - ls;
+      Val lw = (v[2] - 1.0) * v[1] + 1.0;
+      return (1.0 - v[1]) * v[0] - lw * ls;
+    });
+    if (w.valid()) l = mul(l, w);
+    return {reduced(o, l)};
+  });
+  t.add("nll_loss.default nll_loss_nd.default nll_loss2d.default nll_loss_forward.default nll_loss2d_forward.default", [](OpCall &o) -> Tensors {
+    Tensors r = nll(o, o.t("self"), o.t("target"), o.opt("weight"), o.integer("reduction", 1), o.integer("ignore_index", -100));
+    if (o.outCount() < 2) r.resize(1);
+    return r;
+  });
+  t.add("cross_entropy_loss.default", crossEntropy);
+  t.add("pairwise_distance.default", [](OpCall &o) -> Tensors {
+    return {pairDistance(o.t("x1"), o.t("x2"), o.number("p", 2), o.number("eps", 1e-6), o.flag("keepdim"))};
+  });
+  t.add("cosine_similarity.default", [](OpCall &o) -> Tensors { return {cosine(o.t("x1"), o.t("x2"), o.integer("dim", 1), o.number("eps", 1e-8))}; });
+  t.add("cosine_embedding_loss.default", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("input1"), b = o.t("input2"), y = o.t("target");
+    double margin = o.number("margin", 0), eps = 1e-12;
+    int64_t dim = a.rank() == 1 ? 0 : 1;
+    DType d = floatType(a.dtype());
+    Tensor af = cast(a, d), bf = cast(b, d);
+    Tensor xs[] = {sum(mul(af, bf), {dim}, false, d), addNumber(sum(mul(af, af), {dim}, false, d), eps), addNumber(sum(mul(bf, bf), {dim}, false, d), eps), y};
+    return {reduced(o, pointwise(xs, d, d, [margin](std::span<const Val> v) {
+      Val c = v[0] / un(OpKind::Sqrt, v[1] * v[2]), zero = num(c, 0);
+      return where(eq(v[3], 1.0), 1.0 - c, zero) + where(eq(v[3], -1.0), vmax(c - margin, zero), zero);
+    }))};
+  });
+  t.add("triplet_margin_loss.default", tripletMargin);
+  t.add("cdist.default _cdist_forward.default", cdistOp);
+  t.add("dist.default", [](OpCall &o) -> Tensors {
+    return {vectorNorm(sub(o.t("self"), o.t("other")), o.number("p", 2), {}, false, o.out().dtype)};
+  });
+  t.add("multi_margin_loss.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), y = o.t("target"), w = o.opt("weight");
+    bool one = x.rank() == 1;
+    if (one) x = unsqueeze(x, 0), y = reshape(y, {1});
+    double p = o.number("p", 1), margin = o.number("margin", 1);
+    Expr c = x.sizes()[1];
+    x = source(x);
+    DType acc = computeType(x.dtype());
+    Tensor s = o.ctx.reduce(loops::ReduceKind::Sum, acc, {x.sizes()[0]}, {c}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+      Val t = b.cast(y.at(b, i), DType::I64);
+      Expr at = b.indirect(t, c, false, true);
+      Val z = x.at(b, {i[0], r[0]}) - x.at(b, {i[0], at}) + margin;
+      z = vmax(z, num(z, 0));
+      if (p == 2) z = z * z;
+      if (w.valid()) z = z * b.cast(w.at(b, {at}), acc);
+      return where(eq(t, b.index(r[0])), num(z, 0), z);
+    })[0];
+    Tensor l = cast(div(s, exprAs(o.ctx, c, acc)), x.dtype());
+    if (one && o.integer("reduction", 1) == 0) l = reshape(l, {});
+    return {reduced(o, l)};
+  });
+}
+
+} // namespace neso::lower

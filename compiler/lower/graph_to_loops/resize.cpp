@@ -1,0 +1,250 @@
+// Resampling: upsample_* and grid_sampler.
+#include <array>
+#include <cmath>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+namespace {
+/// How one spatial dim is resampled. scale is input positions per output position.
+struct Axis {
+  Expr in, out;
+  std::optional<double> factor; // as the user gave it: output per input
+};
+} // namespace
+
+static std::vector<Axis> axesOf(OpCall &o, const Tensor &x, size_t spatial) {
+  std::vector<Axis> axes;
+  std::vector<double> factors = o.numbers("scale_factors");
+  const char *names[3][3] = {{"scales", "", ""}, {"scales_h", "scales_w", ""}, {"scales_d", "scales_h", "scales_w"}};
+  for (size_t d = 0; d < spatial; ++d) {
+    Axis a{x.sizes()[2 + d], o.out().sizes[2 + d], std::nullopt};
+    if (d < factors.size()) a.factor = factors[d];
+    if (o.has(names[spatial - 1][d])) a.factor = o.number(names[spatial - 1][d]);
+    axes.push_back(a);
+  }
+  return axes;
+}
+
+/// Input positions per output position, in the coordinate type c.
+static Val scaleOf(BodyBuilder &b, const Axis &a, bool align, DType c) {
+  if (align) {
+    if (a.out.isConst(1)) return b.constant(c, 0);
+    return b.index(a.in - 1, c) / b.index(a.out - 1, c);
+  }
+  if (a.factor && *a.factor > 0) return b.constant(c, c == DType::F32 ? static_cast<double>(static_cast<float>(1.0 / *a.factor)) : 1.0 / *a.factor);
+  return b.index(a.in, c) / b.index(a.out, c);
+}
+
+static Tensors nearest(OpCall &o, size_t spatial) {
+  Tensor x = source(o.t(o.has("input") ? "input" : "self"));
+  bool exact = o.node.target.find("exact") != std::string::npos;
+  std::vector<Axis> axes = axesOf(o, x, spatial);
+  Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
+    Index j{i[0], i[1]};
+    for (size_t d = 0; d < spatial; ++d) {
+      const Axis &a = axes[d];
+      // Whole multiples need no arithmetic in floats where the reciprocal is exact.
+      std::optional<int64_t> in = a.in.asConst(), out = a.out.asConst();
+      int64_t k = in && out && *in > 0 && *out % *in == 0 ? *out / *in : 0;
+      bool plain = !a.factor || *a.factor == static_cast<double>(k);
+      if (k > 0 && (k & (k - 1)) == 0 && plain) {
+        j.push_back(floorDiv(i[2 + d], k));
+        continue;
+      }
+      Val pos = b.index(i[2 + d], DType::F32);
+      if (exact) pos = pos + 0.5;
+      Val at = b.cast(un(OpKind::Floor, pos * scaleOf(b, a, false, DType::F32)), DType::I64);
+      at = vmin(vmax(at, num(at, 0)), b.index(a.in - 1));
+      j.push_back(b.indirect(at, a.in, false, false));
+    }
+    return x.at(b, j);
+  });
+  return {r.withOrder(x.order())};
+}
+
+/// Linear in each dim: 2^spatial loads.
+static Tensors linearResize(OpCall &o, size_t spatial) {
+  Tensor x = source(o.t(o.has("input") ? "input" : "self"));
+  bool align = o.flag("align_corners");
+  std::vector<Axis> axes = axesOf(o, x, spatial);
+  DType c = x.dtype() == DType::F64 ? DType::F64 : DType::F32;
+  if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
+  Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
+    std::vector<std::pair<Expr, Expr>> at(spatial);
+    std::vector<Val> w(spatial);
+    for (size_t d = 0; d < spatial; ++d) {
+      const Axis &a = axes[d];
+      if (b.facts().provablyEqual(a.in, a.out) && (!a.factor || *a.factor == 1)) {
+        at[d] = {i[2 + d], i[2 + d]};
+        w[d] = b.constant(c, 0);
+        continue;
+      }
+      Val s = scaleOf(b, a, align, c), pos = b.index(i[2 + d], c);
+      Val p = align ? pos * s : vmax((pos + 0.5) * s - 0.5, num(s, 0));
+      Val lo = vmin(b.cast(un(OpKind::Floor, p), DType::I64), b.index(a.in - 1));
+      Val hi = vmin(lo + 1.0, b.index(a.in - 1));
+      Val f = p - b.cast(lo, c);
+      w[d] = vmin(vmax(f, num(f, 0)), num(f, 1));
+      at[d] = {b.indirect(lo, a.in, false, false), b.indirect(hi, a.in, false, false)};
+    }
+    // The last dim is blended first.
+    std::function<Val(size_t, Index)> blend = [&](size_t d, Index j) -> Val {
+      if (d == spatial) return b.cast(x.at(b, j), c);
+      Index lo = j, hi = j;
+      lo.push_back(at[d].first);
+      hi.push_back(at[d].second);
+      Val v0 = blend(d + 1, lo);
+      if (b.constantOf(w[d]) == 0.0) return v0;
+      Val v1 = blend(d + 1, hi);
+      return v0 * (1.0 - w[d]) + v1 * w[d];
+    };
+    return b.cast(blend(0, {i[0], i[1]}), computeType(x.dtype()));
+  });
+  return {r.withOrder(x.order())};
+}
+
+/// Weights of the four taps around a position with fraction f (Keys, a = -0.75).
+static std::array<Val, 4> cubicWeights(Val f) {
+  const double A = -0.75;
+  auto inner = [A](Val t) { return ((t * (A + 2) - (A + 3)) * t * t) + 1.0; };
+  auto outer = [A](Val t) { return ((t * A - 5 * A) * t + 8 * A) * t - 4 * A; };
+  return {outer(f + 1.0), inner(f), inner(1.0 - f), outer(2.0 - f)};
+}
+
+static Tensors bicubic(OpCall &o) {
+  Tensor x = source(o.t(o.has("input") ? "input" : "self"));
+  if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
+  bool align = o.flag("align_corners");
+  std::vector<Axis> axes = axesOf(o, x, 2);
+  DType c = x.dtype() == DType::F64 ? DType::F64 : DType::F32;
+  Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
+    Expr at[2][4];
+    std::array<Val, 4> w[2];
+    for (size_t d = 0; d < 2; ++d) {
+      Val s = scaleOf(b, axes[d], align, c), pos = b.index(i[2 + d], c);
+      Val p = align ? pos * s : (pos + 0.5) * s - 0.5, base = un(OpKind::Floor, p);
+      w[d] = cubicWeights(p - base);
+      Val k = b.cast(base, DType::I64);
+      for (int q = 0; q < 4; ++q) {
+        Val e = k + static_cast<double>(q - 1);
+        e = vmin(vmax(e, num(e, 0)), b.index(axes[d].in - 1));
+        at[d][q] = b.indirect(e, axes[d].in, false, false);
+      }
+    }
+    Val total;
+    for (int p = 0; p < 4; ++p) {
+      Val row;
+      for (int q = 0; q < 4; ++q) {
+        Val v = b.cast(x.at(b, {i[0], i[1], at[0][p], at[1][q]}), c) * w[1][static_cast<size_t>(q)];
+        row = row.valid() ? row + v : v;
+      }
+      row = row * w[0][static_cast<size_t>(p)];
+      total = total.valid() ? total + row : row;
+    }
+    return b.cast(total, computeType(x.dtype()));
+  });
+  return {r.withOrder(x.order())};
+}
+
+static Tensors gridSample(OpCall &o, size_t spatial) {
+  Tensor x = source(o.t("input")), grid = o.t("grid");
+  int64_t mode = o.integer("interpolation_mode"), padding = o.integer("padding_mode");
+  bool align = o.flag("align_corners");
+  DType c = computeType(x.dtype());
+  grid.reused();
+  Sizes in(x.sizes().begin() + 2, x.sizes().end());
+  return {Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
+    // Coordinates come as x, y, z; dims are z, y, x.
+    auto reflect = [&](Val v, Val lo2, Val hi2) {
+      // Bounds are doubled, so that they are whole.
+      Val low = lo2 / 2.0, span = (hi2 - lo2) / 2.0;
+      Val d = un(OpKind::Abs, v - low), extra = bin(OpKind::Fmod, d, span), flips = un(OpKind::Floor, d / span);
+      Val even = eq(bin(OpKind::Fmod, flips, num(flips, 2)), 0.0);
+      Val r = where(even, extra + low, span - extra + low);
+      return where(eq(span, 0.0), num(r, 0), r);
+    };
+    auto settle = [&](Val p, Val n) {
+      if (padding == 1) p = vmin(vmax(p, num(p, 0)), n - 1.0);
+      if (padding == 2) {
+        p = align ? reflect(p, num(p, 0), (n - 1.0) * 2.0) : reflect(p, num(p, -1), n * 2.0 - 1.0);
+        p = vmin(vmax(p, num(p, 0)), n - 1.0);
+      }
+      return p;
+    };
+    std::vector<Val> pos(spatial), size(spatial);
+    for (size_t d = 0; d < spatial; ++d) {
+      Index g{i[0]};
+      g.insert(g.end(), i.begin() + 2, i.end());
+      g.push_back(static_cast<int64_t>(spatial - 1 - d));
+      Val v = b.cast(grid.at(b, g), c), n = b.index(in[d], c);
+      size[d] = n;
+      pos[d] = align ? (v + 1.0) / 2.0 * (n - 1.0) : ((v + 1.0) * n - 1.0) / 2.0;
+      if (mode != 2) pos[d] = settle(pos[d], n);
+    }
+    auto sample = [&](const std::vector<Val> &at) {
+      Val ok = b.isTrue();
+      for (size_t d = 0; d < spatial; ++d) ok = ok && at[d] >= 0.0 && at[d] < size[d];
+      return b.masked(ok, [&] {
+        Index j{i[0], i[1]};
+        for (size_t d = 0; d < spatial; ++d) j.push_back(b.indirect(b.cast(at[d], DType::I64), in[d], false, false));
+        return b.cast(x.at(b, j), c);
+      }, b.constant(c, 0));
+    };
+    if (mode == 1) {
+      std::vector<Val> at;
+      for (Val p : pos) at.push_back(un(OpKind::Round, p));
+      return sample(at);
+    }
+    if (mode == 0) {
+      Val total;
+      for (size_t corner = 0; corner < (size_t(1) << spatial); ++corner) {
+        std::vector<Val> at;
+        Val w;
+        for (size_t d = 0; d < spatial; ++d) {
+          Val lo = un(OpKind::Floor, pos[d]), f = pos[d] - lo;
+          bool high = corner >> (spatial - 1 - d) & 1;
+          at.push_back(high ? lo + 1.0 : lo);
+          Val part = high ? f : 1.0 - f;
+          w = w.valid() ? w * part : part;
+        }
+        Val v = sample(at) * w;
+        total = total.valid() ? total + v : v;
+      }
+      return total;
+    }
+    std::array<Val, 4> w[2];
+    Val base[2];
+    for (size_t d = 0; d < 2; ++d) {
+      base[d] = un(OpKind::Floor, pos[d]);
+      w[d] = cubicWeights(pos[d] - base[d]);
+    }
+    Val total;
+    for (int p = 0; p < 4; ++p)
+      for (int q = 0; q < 4; ++q) {
+        Val y = settle(base[0] + static_cast<double>(p - 1), size[0]), z = settle(base[1] + static_cast<double>(q - 1), size[1]);
+        Val v = sample({y, z}) * w[0][static_cast<size_t>(p)] * w[1][static_cast<size_t>(q)];
+        total = total.valid() ? total + v : v;
+      }
+    return total;
+  })};
+}
+
+void addResize(OpTable &t) {
+  t.add("upsample_nearest1d.default upsample_nearest1d.vec _upsample_nearest_exact1d.default _upsample_nearest_exact1d.vec",
+        [](OpCall &o) { return nearest(o, 1); });
+  t.add("upsample_nearest2d.default upsample_nearest2d.vec _upsample_nearest_exact2d.default _upsample_nearest_exact2d.vec",
+        [](OpCall &o) { return nearest(o, 2); });
+  t.add("upsample_nearest3d.default upsample_nearest3d.vec _upsample_nearest_exact3d.default _upsample_nearest_exact3d.vec",
+        [](OpCall &o) { return nearest(o, 3); });
+  t.add("upsample_linear1d.default upsample_linear1d.vec", [](OpCall &o) { return linearResize(o, 1); });
+  t.add("upsample_bilinear2d.default upsample_bilinear2d.vec", [](OpCall &o) { return linearResize(o, 2); });
+  t.add("upsample_trilinear3d.default upsample_trilinear3d.vec", [](OpCall &o) { return linearResize(o, 3); });
+  t.add("upsample_bicubic2d.default upsample_bicubic2d.vec", bicubic);
+  t.add("grid_sampler.default", [](OpCall &o) { return gridSample(o, o.t("input").sizes().size() - 2); });
+  t.add("grid_sampler_2d.default cudnn_grid_sampler.default", [](OpCall &o) { return gridSample(o, 2); });
+  t.add("grid_sampler_3d.default", [](OpCall &o) { return gridSample(o, 3); });
+}
+
+} // namespace neso::lower

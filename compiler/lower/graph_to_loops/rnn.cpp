@@ -1,0 +1,114 @@
+// Recurrent layers, unrolled over time: one product for the inputs of all steps, one a step for the state.
+#include <cmath>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+namespace {
+enum class Cell { Lstm, Gru, Tanh, Relu };
+/// Unrolling beyond this many steps is refused: the program would grow without bound.
+constexpr int64_t kMaxSteps = 4096;
+struct State { Tensor h, c; };
+} // namespace
+
+static Tensor sigmoid(const Tensor &x) { return unary(x, OpKind::Sigmoid); }
+static Tensor tanh(const Tensor &x) { return unary(x, OpKind::Tanh); }
+
+/// One step. gx: W_ih x + b_ih of this step [N, G*H].
+static State step(Cell kind, const Tensor &gx, const State &s, const Tensor &whh, const Tensor &bhh, Expr hidden) {
+  Tensor gh = linear(s.h, whh, bhh);
+  auto part = [&](const Tensor &x, int64_t k) { return slice(x, 1, hidden * k, hidden); };
+  if (kind == Cell::Tanh || kind == Cell::Relu) {
+    Tensor z = add(gx, gh);
+    return {kind == Cell::Tanh ? tanh(z) : unary(z, OpKind::Relu), {}};
+  }
+  if (kind == Cell::Lstm) {
+    auto gate = [&](int64_t k) { return add(part(gx, k), part(gh, k)); };
+    Tensor c = add(mul(sigmoid(gate(1)), s.c), mul(sigmoid(gate(0)), tanh(gate(2))));
+    c.realize();
+    return {mul(sigmoid(gate(3)), tanh(c)), c};
+  }
+  Tensor r = sigmoid(add(part(gx, 0), part(gh, 0))), z = sigmoid(add(part(gx, 1), part(gh, 1)));
+  Tensor n = tanh(add(part(gx, 2), mul(r, part(gh, 2))));
+  return {add(mul(sub(s.h, n), z), n), {}};
+}
+
+static Tensors rnnOp(OpCall &o, Cell kind) {
+  Tensor x = o.t("input");
+  Tensors hx = o.list("hx"), params = o.list("params");
+  bool biases = o.flag("has_biases", true), bidirectional = o.flag("bidirectional"), batchFirst = o.flag("batch_first");
+  int64_t layers = o.integer("num_layers", 1), directions = bidirectional ? 2 : 1;
+  if (o.flag("train") && o.number("dropout", 0) > 0) return o.fail("dropout draws random numbers in training mode");
+  bool unbatched = x.rank() == 2;
+  auto batchOf = [&](const Tensor &h) { return unbatched ? unsqueeze(h, 1) : h; };
+  if (unbatched) x = unsqueeze(x, 1);
+  else if (batchFirst) x = transpose(x, 0, 1);
+  std::optional<int64_t> steps = x.sizes()[0].asConst();
+  if (!steps || *steps > kMaxSteps) return o.fail("the sequence length must be a constant of at most 4096");
+  if (params.empty() || hx.empty()) return o.fail("weights are missing");
+  size_t each = biases ? 4 : 2;
+  bool projection = kind == Cell::Lstm && params.size() == static_cast<size_t>(layers * directions) * (each + 1);
+  if (projection) ++each;
+  if (params.size() != static_cast<size_t>(layers * directions) * each) return o.fail("unexpected number of weights");
+  Tensor h0 = batchOf(hx[0]), c0 = kind == Cell::Lstm ? batchOf(hx[1]) : Tensor();
+  Tensors lastH, lastC;
+  Tensor in = x;
+  for (int64_t l = 0; l < layers; ++l) {
+    Tensors outs;
+    for (int64_t dir = 0; dir < directions; ++dir) {
+      size_t at = static_cast<size_t>(l * directions + dir);
+      const Tensor *p = &params[at * each];
+      Tensor wih = p[0], whh = p[1], bih = biases ? p[2] : Tensor(), bhh = biases ? p[3] : Tensor(), proj = projection ? p[each - 1] : Tensor();
+      Expr hidden = floorDiv(whh.sizes()[0], kind == Cell::Lstm ? 4 : kind == Cell::Gru ? 3 : 1);
+      Tensor gx = linear(in, wih, bih);
+      State s{select(h0, 0, static_cast<int64_t>(at)), c0.valid() ? select(c0, 0, static_cast<int64_t>(at)) : Tensor()};
+      Tensors hs(static_cast<size_t>(*steps));
+      for (int64_t k = 0; k < *steps; ++k) {
+        int64_t t = dir == 0 ? k : *steps - 1 - k;
+        s = step(kind, select(gx, 0, t), s, whh, bhh, hidden);
+        if (proj.valid()) s.h = linear(s.h, proj, {});
+        s.h.realize();
+        hs[static_cast<size_t>(t)] = unsqueeze(s.h, 0);
+      }
+      lastH.push_back(unsqueeze(s.h, 0));
+      if (s.c.valid()) lastC.push_back(unsqueeze(s.c, 0));
+      outs.push_back(hs.size() == 1 ? hs[0] : concat(hs, 0));
+    }
+    in = outs.size() == 1 ? outs[0] : concat(outs, 2);
+  }
+  Tensor y = unbatched ? squeeze(in, 1) : batchFirst ? transpose(in, 0, 1) : in;
+  auto restore = [&](const Tensors &hs) {
+    Tensor h = concat(hs, 0);
+    return unbatched ? squeeze(h, 1) : h;
+  };
+  Tensors out{y, restore(lastH)};
+  if (kind == Cell::Lstm) out.push_back(restore(lastC));
+  return out;
+}
+
+static Tensors cellOp(OpCall &o, Cell kind) {
+  Tensor x = o.t("input"), whh = o.t("w_hh");
+  Tensors hx = o.list("hx");
+  Expr hidden = floorDiv(whh.sizes()[0], kind == Cell::Lstm ? 4 : kind == Cell::Gru ? 3 : 1);
+  Tensor gx = linear(x, o.t("w_ih"), o.opt("b_ih"));
+  bool flat = x.rank() == 1;
+  auto two = [flat](const Tensor &t) { return flat ? unsqueeze(t, 0) : t; };
+  State s = step(kind, two(gx), {two(hx[0]), kind == Cell::Lstm ? two(hx[1]) : Tensor()}, whh, o.opt("b_hh"), hidden);
+  Tensors out{flat ? squeeze(s.h, 0) : s.h};
+  if (kind == Cell::Lstm) out.push_back(flat ? squeeze(s.c, 0) : s.c);
+  return out;
+}
+
+void addRnn(OpTable &t) {
+  t.add("lstm.input", [](OpCall &o) { return rnnOp(o, Cell::Lstm); });
+  t.add("gru.input", [](OpCall &o) { return rnnOp(o, Cell::Gru); });
+  t.add("rnn_tanh.input", [](OpCall &o) { return rnnOp(o, Cell::Tanh); });
+  t.add("rnn_relu.input", [](OpCall &o) { return rnnOp(o, Cell::Relu); });
+  t.add("lstm_cell.default", [](OpCall &o) { return cellOp(o, Cell::Lstm); });
+  t.add("gru_cell.default", [](OpCall &o) { return cellOp(o, Cell::Gru); });
+  t.add("rnn_tanh_cell.default", [](OpCall &o) { return cellOp(o, Cell::Tanh); });
+  t.add("rnn_relu_cell.default", [](OpCall &o) { return cellOp(o, Cell::Relu); });
+}
+
+} // namespace neso::lower
