@@ -5,7 +5,7 @@
 
 INDEX_DIR is what opinfo_export.py wrote. `right`: outputs of the right number, dtype, shape and values (shape alone for
 random operators). `refused`: exit code 1 with an error[E…] text. Exit code 0 here only if nothing is wrong, crashed
-or timed out.
+or timed out. --runner build/dev/bin/run_goldens does the work in forks of one process, several times as fast.
 """
 import argparse
 import collections
@@ -55,6 +55,27 @@ def judge(args, root, sample):
     return ("wrong", f"outputs not expected: {surplus}") if surplus else ("right", "")
 
 
+def judge_all(args, root, samples):
+    """The same for all samples by the runner of the goldens."""
+    runs = []
+    for sample in samples:
+        folder = root.resolve() / sample["path"]
+        bounds, tolerance = sample.get("tolerance", []), {}
+        for name, tensor in cases.read_safetensors(folder / "outputs.safetensors").items():
+            bound = bounds[int(name)] if name.isdigit() and int(name) < len(bounds) and bounds[int(name)] else {}
+            tolerance[name] = cases.limits(tensor, bound.get("rtol"), bound.get("atol"))
+        runs.append({"name": sample["path"], "program": str(folder / "model.pt2"), "inputs": str(folder / "inputs.safetensors"),
+                     "outputs": str(folder / "outputs.safetensors"), "prefix": "", "tolerance": tolerance,
+                     "values": sample.get("values", True)})
+    with tempfile.TemporaryDirectory(prefix="neso_check_") as scratch:
+        (Path(scratch) / "case.json").write_text(json.dumps({"runs": runs}))
+        verdicts = Path(scratch) / "verdicts"
+        subprocess.run([args.runner, "--goldens", scratch, "--jobs", str(args.procs), "--verdicts", verdicts], stdout=subprocess.DEVNULL)
+        lines = [line.split("\t", 2) for line in verdicts.read_text(errors="replace").splitlines()]
+    found = {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
+    return [found.get(sample["path"], ("crash", "no verdict")) for sample in samples]
+
+
 def blame(detail):
     """What a refusal is about: the targets it names, else its code and text without numbers."""
     targets = sorted(set(re.findall(r"\b(?:aten|prims|_operator|math|torch\.ops\.[\w]+|torch)\.[A-Za-z_][\w.]*\b", detail)))
@@ -76,6 +97,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("index")
     parser.add_argument("--neso", default="build/dev/bin/neso")
+    parser.add_argument("--runner", help="run_goldens, in place of --neso")
     parser.add_argument("--ops", default=".")
     parser.add_argument("--targets", default=".", help="only samples with a target that matches")
     parser.add_argument("--dtypes", default="")
@@ -95,8 +117,11 @@ def main():
     if args.limit and len(samples) > args.limit:
         samples = [samples[i * len(samples) // args.limit] for i in range(args.limit)]
     begun = time.time()
-    with concurrent.futures.ThreadPoolExecutor(args.procs) as pool:
-        results = list(pool.map(lambda sample: judge(args, root, sample), samples))
+    if args.runner:
+        results = judge_all(args, root, samples)
+    else:
+        with concurrent.futures.ThreadPoolExecutor(args.procs) as pool:
+            results = list(pool.map(lambda sample: judge(args, root, sample), samples))
     verdicts = collections.Counter(verdict for verdict, _ in results)
     by_op = collections.defaultdict(collections.Counter)
     by_target = collections.defaultdict(collections.Counter)

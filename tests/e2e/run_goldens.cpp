@@ -1,11 +1,13 @@
 // Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--refused]
+//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--refused] [--verdicts FILE]
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
 // one context, and the second must give the same bits. A refusal with an error code fails, unless unsupported.txt lists it with that
-// code; what is listed there must still be refused. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
+// code; what is listed there must still be refused. --verdicts writes "<run> TAB right|refused|wrong|crash|timeout TAB <why>" by line, for
+// tools/opinfo_check.py. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +33,7 @@ constexpr unsigned kSecondsPerProgram = 120;
 struct Run {
   std::string name, inputs, outputs, prefix;
   std::map<std::string, Tolerance> tolerance;
+  bool values = true; // false: random numbers, of which only dtype and shape are known
 };
 
 // A .pt2 with all the runs that use it.
@@ -46,7 +49,8 @@ bool readRun(simdjson::dom::element json, Run *run, std::string *program) {
   if (json["name"].get(name) || json["program"].get(file) || json["inputs"].get(inputs) || json["outputs"].get(outputs) ||
       json["prefix"].get(prefix) || json["tolerance"].get(tolerance))
     return false;
-  *run = {std::string(name), std::string(inputs), std::string(outputs), std::string(prefix), {}};
+  *run = {std::string(name), std::string(inputs), std::string(outputs), std::string(prefix), {}, true};
+  if (bool values; !json["values"].get(values)) run->values = values;
   *program = file;
   for (auto [output, pair] : tolerance) {
     Tolerance t;
@@ -149,14 +153,14 @@ private:
         if (index >= outputs_.size()) return fmt::format("there is no output {}", name);
         got = outputs_[index];
       }
-      if (std::string why = compare(got, want, tolerance); !why.empty()) return fmt::format("output {}: {}", name, why);
+      if (std::string why = compare(got, want, tolerance, run_.values); !why.empty()) return fmt::format("output {}: {}", name, why);
     }
     return "";
   }
 
   // Steady state reuses memory, so a second run shows what the first one left behind.
   std::string repeat() {
-    if (mutates_) return "";
+    if (mutates_ || !run_.values) return "";
     std::vector<std::vector<char>> before;
     for (const neso_tensor &output : outputs_) before.push_back(output.data ? dense(output) : std::vector<char>());
     if (std::string error = execute(); !error.empty()) return "second run: " + error;
@@ -205,7 +209,8 @@ struct Child {
 
 class Runner {
 public:
-  Runner(std::map<std::string, std::string> unsupported, bool showRefused) : unsupported_(std::move(unsupported)), showRefused_(showRefused) {}
+  Runner(std::map<std::string, std::string> unsupported, bool showRefused, FILE *verdicts)
+      : unsupported_(std::move(unsupported)), showRefused_(showRefused), verdicts_(verdicts) {}
 
   void runAll(const std::vector<Program> &programs, size_t jobs) {
     for (const Program &program : programs) {
@@ -257,20 +262,28 @@ private:
       size_t tab = line.find('\t'), second = line.find('\t', tab + 1);
       std::string what = line.substr(0, tab), subject = line.substr(tab + 1, second - tab - 1), why = line.substr(second + 1);
       if (what == "refused") {
+        for (const Run &run : program.runs) verdict(run.name, "refused", why);
         if (showRefused_) fmt::print("{} {}\n", program.id, subject);
         if (listed != unsupported_.end() && listed->second == subject) skipped_ += runs;
         else fail(program.id, "refused: " + why, runs);
         return;
       }
       ++reported;
+      verdict(subject.empty() ? program.runs.front().name : subject, what == "fail" ? "wrong" : "right", why);
       if (what == "fail") fail(program.id + (subject.empty() || runs == 1 ? "" : " " + subject), why, subject.empty() ? runs : 1);
       else if (listed != unsupported_.end()) fail(program.id, "works, so it no longer belongs into unsupported.txt", 1);
       else ++passed_;
       if (subject.empty()) return;
     }
+    if (reported == runs) return;
+    verdict(program.runs[reported].name, WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "timeout" : "crash", "");
     if (WIFSIGNALED(status))
       fail(program.id, WTERMSIG(status) == SIGALRM ? "takes too long" : fmt::format("crashed with signal {}", WTERMSIG(status)), runs - reported);
-    else if (reported < runs) fail(program.id, fmt::format("ended early with exit code {}", WEXITSTATUS(status)), runs - reported);
+    else fail(program.id, fmt::format("ended early with exit code {}", WEXITSTATUS(status)), runs - reported);
+  }
+
+  void verdict(const std::string &run, const char *what, const std::string &why) {
+    if (verdicts_) std::fputs(fmt::format("{}\t{}\t{}\n", run, what, why).c_str(), verdicts_);
   }
 
   void fail(const std::string &id, const std::string &why, size_t runs) {
@@ -280,6 +293,7 @@ private:
 
   std::map<std::string, std::string> unsupported_;
   bool showRefused_;
+  FILE *verdicts_; // may be null
   std::vector<Child> children_;
   size_t passed_ = 0, failed_ = 0, skipped_ = 0;
 };
@@ -298,7 +312,7 @@ std::map<std::string, std::string> readUnsupported(const fs::path &file) {
 
 int runGoldens(int argc, char **argv) {
   fs::path goldens = fs::path(NESO_SOURCE_DIR) / "tests" / "goldens";
-  std::string only;
+  std::string only, verdicts;
   size_t jobs = 2;
   bool showRefused = false;
   for (int i = 1; i < argc; ++i) {
@@ -306,9 +320,10 @@ int runGoldens(int argc, char **argv) {
     if (option == "--refused") showRefused = true;
     else if (option == "--goldens" && i + 1 < argc) goldens = argv[++i];
     else if (option == "--only" && i + 1 < argc) only = argv[++i];
+    else if (option == "--verdicts" && i + 1 < argc) verdicts = argv[++i];
     else if (option == "--jobs" && i + 1 < argc) jobs = std::max(1, std::atoi(argv[++i]));
     else {
-      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--refused]\n");
+      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--refused] [--verdicts FILE]\n");
       return 2;
     }
   }
@@ -323,8 +338,10 @@ int runGoldens(int argc, char **argv) {
       return 1;
     }
   std::erase_if(programs, [&](const Program &p) { return p.id.find(only) == std::string::npos; });
-  Runner runner(readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt"), showRefused);
+  FILE *verdictFile = verdicts.empty() ? nullptr : std::fopen(verdicts.c_str(), "w");
+  Runner runner(readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt"), showRefused, verdictFile);
   runner.runAll(programs, jobs);
+  if (verdictFile) std::fclose(verdictFile);
   return runner.finish();
 }
 

@@ -29,8 +29,8 @@ struct Tolerance {
   double relative = 0, absolute = 0;
 };
 
-/// "" when `got` (any strides) is `want`, else what differs, in one line.
-std::string compare(const neso_tensor &got, Tensor &want, Tolerance tolerance);
+/// "" when `got` (any strides) is `want`, else what differs, in one line. values = false: dtype and shape alone.
+std::string compare(const neso_tensor &got, Tensor &want, Tolerance tolerance, bool values = true);
 
 /// Whether two tensors of the same shape hold the same bits.
 bool sameBits(const neso_tensor &a, const neso_tensor &b);
