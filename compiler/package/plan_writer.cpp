@@ -26,6 +26,14 @@ std::vector<Expr> contiguousStrides(const std::vector<Expr> &sizes) {
   return strides;
 }
 
+// Bytes that a tensor of an output's sizes and strides reaches over.
+Expr extentBytes(const loops::ProgramOutput &out) {
+  if (out.strides.size() != out.sizes.size() || out.strides == contiguousStrides(out.sizes)) return product(out.sizes) * Expr(itemSize(out.dtype));
+  Expr last = 1;
+  for (size_t d = 0; d < out.sizes.size(); ++d) last = last + (out.sizes[d] - 1) * out.strides[d];
+  return max(last, 0) * Expr(itemSize(out.dtype));
+}
+
 // Everything is emitted twice into the same slots: the first time only to learn which constants and expressions occur, since
 // constants take the lowest slots and their number must be known before any slot is written down.
 class PlanWriter {
@@ -268,7 +276,7 @@ void PlanWriter::placeBuffers() {
   for (int output : filled) {
     const loops::ProgramOutput &out = program.outputs[static_cast<size_t>(output)];
     copyTargets_[output] = static_cast<int32_t>(places_.size());
-    places_.push_back({fbs::Location::Output, outputNumber_[static_cast<size_t>(output)], {}, product(out.sizes) * Expr(itemSize(out.dtype))});
+    places_.push_back({fbs::Location::Output, outputNumber_[static_cast<size_t>(output)], {}, extentBytes(out)});
     placeTypes_.push_back(out.dtype);
     placeNames_.push_back(fmt::format("output {}", output));
   }
@@ -322,7 +330,7 @@ Rows<fbs::Output> PlanWriter::emitOutputs() {
       auto target = copyTargets_.find(static_cast<int>(i));
       bool copied = target != copyTargets_.end();
       int32_t buffer = copied ? target->second : bufferRow(out.buffer);
-      bool strided = !copied && out.strides.size() == out.sizes.size() && out.strides != contiguousStrides(out.sizes);
+      bool strided = out.strides.size() == out.sizes.size() && out.strides != contiguousStrides(out.sizes);
       size_t segment = sizes_.segmentOf(places_[static_cast<size_t>(buffer)].bytes);
       for (const std::vector<Expr> &list : {out.sizes, out.strides})
         for (Expr e : list) segment = std::max(segment, sizes_.segmentOf(e));

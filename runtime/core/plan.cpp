@@ -15,6 +15,8 @@ template <typename E> bool known(E value, E last) { return uint8_t(value) <= uin
 template <typename T, typename V> span<T> plan::elements(const V *v) {
   if (!v) return {};
   const uint8_t *data = v->Data();
+  // An empty vector has no alignment either.
+  if (v->size() == 0) return {nullptr, 0, true};
   if (reinterpret_cast<uintptr_t>(data) % alignof(T) != 0) {
     misaligned_ = true;
     return {nullptr, 0, true};

@@ -262,6 +262,35 @@ TEST(Package, MutationsAreWrittenBack) {
   EXPECT_EQ(values(buffer, 2), (std::vector<float>{21, 22}));
 }
 
+// An output that is a transposed view of the input, filled by a copy: its strides are the exported ones.
+TEST(Package, OutputsThatCopiesFill) {
+  Maker m;
+  Expr s0 = symbol("s0");
+  auto x = m.input("x", {s0, 3});
+  loops::ProgramOutput out;
+  out.buffer = x;
+  out.sizes = {3, s0};
+  out.strides = {1, 3};
+  m.p.program.outputs.push_back(out);
+  plan::Copy copy;
+  copy.src = x;
+  copy.sizes = out.sizes;
+  copy.srcStrides = copy.dstStrides = out.strides;
+  copy.dstOutput = 0;
+  m.p.steps.push_back(copy);
+  Loaded l(packageBytes(m.contents()));
+  ASSERT_NE(l.context, nullptr);
+  std::vector<float> data{1, 2, 3, 4, 5, 6};
+  std::vector<int64_t> sizes{2, 3};
+  neso_tensor in = tensor(data, sizes), got{};
+  ASSERT_EQ(neso_run(l.context, &in, 1, &got, 1), NESO_OK) << neso_error_text();
+  EXPECT_NE(got.data, data.data());
+  EXPECT_EQ(got.sizes[0], 3);
+  EXPECT_EQ(got.strides[0], 1);
+  EXPECT_EQ(got.strides[1], 3);
+  EXPECT_EQ(values(got, 6), data);
+}
+
 TEST(Package, KernelsAlone) {
   PackageContents contents;
   contents.kernels = {{"scale", "scale", 5, {{"signature", "*fp32,*fp32,*fp32,i64,fp32"}}}};
