@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "driver/compile.h"
-#include "output_file.h"
+#include "base/atomic_file.h"
 #include "verb.h"
 
 namespace neso::cli {

@@ -8,6 +8,7 @@
 namespace neso::cli {
 namespace {
 const Verb kVerbs[] = {
+    {"compile", declareCompile},
     {"run", declareRun},
     {"info", declareInfo},
     {"bench", declareBench},

@@ -1,5 +1,7 @@
 #include "model_file.h"
 
+#include "driver/compile.h"
+
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -14,6 +16,15 @@ Status OpenModel::open(const std::string &path, neso_check check) {
   neso_model_options options{};
   options.struct_size = sizeof options;
   options.check = check;
+  if (path.size() > 4 && path.compare(path.size() - 4, 4, ".pt2") == 0) {
+    DiagnosticSink sink;
+    Result<Compilation> compiled = compileModel(path, {}, sink);
+    for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
+    if (!compiled) return compiled.takeError();
+    bytes_ = std::move(compiled->package);
+    neso_status status = neso_model_load_memory(bytes_.data(), bytes_.size(), &options, &model_);
+    return status == NESO_OK ? Status::ok() : Status(runtimeError(status));
+  }
   neso_status status = neso_model_load(path.c_str(), &options, &model_);
   return status == NESO_OK ? Status::ok() : Status(runtimeError(status));
 }

@@ -22,6 +22,7 @@ struct Verb {
   const char *name;
   void (*declare)(CLI::App &parent, Action &todo);
 };
+void declareCompile(CLI::App &parent, Action &todo);
 void declareRun(CLI::App &parent, Action &todo);
 void declareInfo(CLI::App &parent, Action &todo);
 void declareBench(CLI::App &parent, Action &todo);

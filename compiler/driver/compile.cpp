@@ -1,19 +1,16 @@
 // The table of contents of the compiler: one step a line, each with its reason. Milestones say what is fixed from there on.
 #include "driver/compile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 
 #include "backend/cpu/compile.h"
-#include "driver/report.h"
 #include "frontend/pt2/read.h"
 #include "ir/graph/graph.h"
-#include "ir/graph/passes/passes.h"
-#include "ir/graph/verify.h"
+#include "ir/graph/passes/functionalize.h"
 #include "ir/loops/verify.h"
 #include "ir/plan/plan.h"
-#include "ir/plan/verify.h"
-#include "ir/tile/passes/passes.h"
 #include "ir/tile/tile.h"
 #include "lower/graph_to_loops/lower.h"
 #include "lower/plan_to_tile/plan_to_tile.h"
@@ -53,12 +50,10 @@ public:
     // ---- From here on no operator of PyTorch is left, and every buffer is known. ----
 
     // Which nodes share a kernel, in which order kernels run, where buffers live.
-    Result<plan::Plan> plan = schedule(std::move(*program), {});
+    Result<plan::Plan> plan = schedule::schedule(std::move(*program));
     if (!plan) return plan.takeError();
     mark("schedule");
     if (stopAt(Stage::Schedule)) return emit(plan::print(*plan));
-    if (Status s = plan::verify(*plan); !s) return s.takeError();
-    mark("verify plan");
     // ---- From here on launch order and memory are fixed. ----
 
     return generate(*plan);
@@ -76,22 +71,19 @@ private:
     Result<graph::Model> model = pt2::readPt2(path);
     if (!model) return model.takeError();
     mark("read");
-    if (Status s = graph::verify(*model); !s) return s.takeError();
     // Values instead of memory: in-place operators and views of what they change disappear.
     if (Status s = graph::functionalize(*model); !s) return s.takeError();
-    // Operators that change nothing, repeated ones and unused ones go before anything looks at them.
-    if (Status s = graph::simplify(*model); !s) return s.takeError();
     mark("graph passes");
     return model;
   }
 
   Result<Compilation> generate(plan::Plan &plan) {
-    std::unique_ptr<mlir::MLIRContext> context = tile::makeTileContext();
+    std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
     // One tile program for each kernel; weights of contractions are packed for its blocks.
     Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(plan, *context, {});
     if (!module) return module.takeError();
     mark("tile programs");
-    if (stopAt(Stage::Tile)) return emit(tile::printTile(**module));
+    if (stopAt(Stage::Tile)) return emit(printTile(**module));
     if (stopAt(Stage::Plan)) return emit(plan::print(plan));
     // ---- From here on every kernel has its arguments and its grid. ----
 
@@ -118,7 +110,6 @@ private:
     if (!bytes) return bytes.takeError();
     mark("package");
     out_.package = std::move(*bytes);
-    if (options_.report) out_.report = htmlReport(plan, out_.times);
     return std::move(out_);
   }
 
