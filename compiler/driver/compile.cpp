@@ -9,8 +9,11 @@
 #include "frontend/pt2/read.h"
 #include "ir/graph/graph.h"
 #include "ir/graph/passes/functionalize.h"
+#include "ir/graph/passes/simplify.h"
+#include "ir/graph/verify.h"
 #include "ir/loops/verify.h"
 #include "ir/plan/plan.h"
+#include "ir/plan/verify.h"
 #include "ir/tile/tile.h"
 #include "lower/graph_to_loops/lower.h"
 #include "lower/plan_to_tile/plan_to_tile.h"
@@ -52,6 +55,7 @@ public:
     // Which nodes share a kernel, in which order kernels run, where buffers live.
     Result<plan::Plan> plan = schedule::schedule(std::move(*program));
     if (!plan) return plan.takeError();
+    if (Status s = plan::verify(*plan); !s) return s.takeError();
     mark("schedule");
     if (stopAt(Stage::Schedule)) return emit(plan::print(*plan));
     // ---- From here on launch order and memory are fixed. ----
@@ -71,8 +75,12 @@ private:
     Result<graph::Model> model = pt2::readPt2(path);
     if (!model) return model.takeError();
     mark("read");
+    if (Status s = graph::verify(*model, graph::Form::AsExported); !s) return s.takeError();
     // Values instead of memory: in-place operators and views of what they change disappear.
     if (Status s = graph::functionalize(*model); !s) return s.takeError();
+    // Size arithmetic becomes expressions; what changes nothing, repeats or is unused goes before anything looks at it.
+    graph::simplify(*model);
+    if (Status s = graph::verify(*model, graph::Form::Functional); !s) return s.takeError();
     mark("graph passes");
     return model;
   }
