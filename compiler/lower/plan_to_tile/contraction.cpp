@@ -368,7 +368,7 @@ public:
     Value acc = loop(a, b, 0, zero);
 
     std::vector<Val> memo(node_.epilogue.ops.size());
-    memo[0] = {acc, 3};
+    memo[0] = {acc, c_.bm == 1 ? 2u : 3u}; // a single row does not vary along m
     emitStores(out, node_.stores, node_.epilogue, memo);
     for (size_t i = 1; i < k_.kernel.nodes.size(); ++i) {
       Node next = k_.kernel.nodes[i];

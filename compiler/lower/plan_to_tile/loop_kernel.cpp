@@ -194,9 +194,8 @@ private:
     for (Accumulator &a : accumulators) {
       if (!a.reduction) continue;
       for (const loops::Store &s : a.reduction->results) {
-        Val v = a.result[static_cast<size_t>(s.value)];
-        DType have = a.resultType(static_cast<size_t>(s.value)), want = k_.plan.program.buffer(s.buffer).dtype;
-        outer.store(s, outer.cast(v, have, want), {});
+        DType want = k_.plan.program.buffer(s.buffer).dtype;
+        outer.store(s, outer.cast(a.resultAt(static_cast<size_t>(s.value)), a.resultType(), want), {});
       }
     }
   }

@@ -142,7 +142,8 @@ private:
     else if (contraction) emitContraction(k, plan_.program.facts, *contraction);
     else emitLoopKernel(k, plan_.program.facts, target_);
     tt::ReturnOp::create(b, loc, ValueRange{});
-    if (failed(verify(func))) return fail(Diag::InternalFault, where, "plan_to_tile", "the tile function of " + kernel.name + " is malformed");
+    DiagnosticCapture capture(&context_);
+    if (failed(verify(func))) return fail(Diag::InternalFault, where, "plan_to_tile", kernel.name + ": " + capture.take(Diag::TileInvalid, "malformed").str());
     share(kernel, func);
     return Status::ok();
   }

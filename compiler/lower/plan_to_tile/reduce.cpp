@@ -39,11 +39,6 @@ Accumulator::Accumulator(const loops::Node &scan, size_t node)
     : node(node), kind_(reduceKindOf(scan.scan)), type_(scan.body.ops[static_cast<size_t>(scan.inputs[0])].dtype),
       logSumExp_(scan.scan == loops::ScanKind::LogSumExp), reverse_(scan.reverse) {}
 
-DType Accumulator::resultType(size_t i) const {
-  // An arg reduction has one result, the position.
-  return isArg() ? DType::I64 : type_;
-}
-
 std::vector<Val> Accumulator::initial(Emitter &e, unsigned vary) const {
   double f = 0;
   int64_t i = 0;

@@ -17,7 +17,9 @@ public:
   /// Values carried from block to block: two (value, position) for arg reductions, else one.
   size_t arity() const { return isArg() ? 2 : 1; }
   DType dtype() const { return type_; }
-  DType resultType(size_t i) const;
+  /// Result number i of the reduction, in resultType(): an arg reduction gives the position only.
+  Val resultAt(size_t i) const { return isArg() ? result[1] : result[i]; }
+  DType resultType() const { return isArg() ? DType::I64 : type_; }
   std::vector<Val> initial(Emitter &e, unsigned vary) const;
   /// What one element contributes: its value, and its position for arg reductions.
   std::vector<Val> element(Emitter &e, Val value, Val position) const;

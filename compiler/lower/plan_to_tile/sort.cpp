@@ -18,10 +18,13 @@ public:
     std::vector<Blocking> blockings;
     for (size_t d = 0; d < k.kernel.xRanges.size(); ++d) blockings.push_back({"x" + std::to_string(d), k.kernel.xRanges[d], 1, -1});
     bindPrograms(row_, blockings);
-    for (const loops::Store &s : node_.stores) (s.value == 0 ? valueStore_ : indexStore_) = &s;
+    // A result that nobody reads has no memory.
+    for (const loops::Store &s : node_.stores)
+      if (k.buffers.count(s.buffer)) (s.value == 0 ? valueStore_ : indexStore_) = &s;
   }
 
   void run() {
+    if (!valueStore_ && !indexStore_) return;
     Expr n = k_.kernel.rRanges[0];
     Val size = row_.index(n), zero = row_.intConst(0), one = row_.intConst(1);
     // What is sorted: positions if they are asked for (keys are then read through them), else the values themselves.
