@@ -50,6 +50,7 @@ neso_status create_values(neso_context *c) {
   }
   NESO_TRY(c->arenas.resize(p.arena_slots.size()));
   NESO_TRY(c->addresses.resize(size_t(p.buffers.size)));
+  NESO_TRY(c->costs.resize(p.steps.size()));
   return c->args.resize(size_t(p.arg_total));
 }
 
@@ -165,7 +166,9 @@ neso_status neso_kernel_launch(neso_context *c, const char *name, const uint32_t
     if (strcmp(p.kernels[k].name, name) != 0) continue;
     if (arg_count != size_t(p.kernels[k].arg_count))
       return fail(NESO_KERNEL_ARGUMENTS, "kernel '%s' has %d arguments, %zu were given", name, p.kernels[k].arg_count, arg_count);
-    return c->executor.launch(c->model->functions[k], p.kernels[k].name, args, grid, p.kernels[k].program_ns, p.kernels[k].serial);
+    // Callers launch the same kernel over other data each time: no cost is remembered.
+    launch_cost cost;
+    return c->executor.launch(c->model->functions[k], p.kernels[k].name, args, grid, &cost, p.kernels[k].serial);
   }
   return fail(NESO_NO_SUCH_NAME, "the package holds no kernel '%s'", name);
 }

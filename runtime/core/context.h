@@ -52,6 +52,7 @@ struct neso_context {
   neso_rt::array<neso_rt::block> buffers;   // copies of mutated constants; others empty
   neso_rt::array<char *> addresses;         // one a plan buffer
   neso_rt::array<neso_arg> args;            // of all launches
+  neso_rt::array<neso_rt::launch_cost> costs; // one a step of the plan, for launches; forgotten when sizes change
   const neso_tensor *given_outputs = nullptr; // during a run
   int64_t steps_done = 0;
 

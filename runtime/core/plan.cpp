@@ -213,7 +213,7 @@ neso_status plan::read_kernels() {
   NESO_TRY(kernels.resize(count(root->kernels())));
   for (size_t i = 0; i < kernels.size(); ++i) {
     const fbs::Kernel *row = root->kernels()->Get(i);
-    kernels[i] = {text(row->name()), row, row->arg_count(), row->scratch_bytes(), row->program_ns(), row->serial()};
+    kernels[i] = {text(row->name()), row, row->arg_count(), row->scratch_bytes(), row->serial()};
     if (row->arg_count() < 0 || row->arg_count() > 1 << 16) return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' has %d arguments", kernels[i].name, row->arg_count());
     if (row->scratch_bytes() < 0 || row->scratch_bytes() > int64_t(1) << 32) return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' asks for too much scratch memory", kernels[i].name);
     if (count(row->symbols()) != targets) return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' does not have one symbol a target", kernels[i].name);

@@ -57,7 +57,6 @@ struct plan_kernel {
   const fbs::Kernel *row;
   int32_t arg_count;
   int64_t scratch_bytes;
-  float program_ns;
   bool serial;
 };
 

@@ -139,7 +139,7 @@ neso_status neso_context::launch(const step &s) {
     }
   }
   const plan_kernel &k = model->plan.kernels[s.a];
-  return executor.launch(model->functions[s.a], k.name, args.data() + s.first_arg, grid, k.program_ns, k.serial);
+  return executor.launch(model->functions[s.a], k.name, args.data() + s.first_arg, grid, &costs[size_t(&s - model->plan.steps.data())], k.serial);
 }
 
 // Elements [first, last] of a buffer, counted from its start, must lie inside it.

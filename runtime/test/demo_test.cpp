@@ -6,6 +6,10 @@
 #include "neso/neso.hpp"
 #include "test/harness.h"
 
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+
 using namespace neso_test;
 
 namespace {
@@ -42,6 +46,24 @@ TEST(Demo, TerseAndExplainedPrintTheModelsResult) {
 TEST(Demo, NothingOfTheCppLibraryIsLinked) {
   std::string needed = output("readelf -d " NESO_BINARY_DIR "/bin/neso_hello_terse | grep NEEDED");
   EXPECT_EQ(needed.find("libstdc++"), std::string::npos) << needed;
+}
+
+// A model as a C array, linked with libneso.a by the system's C compiler: no file is opened but what the system itself opens.
+TEST(Demo, AModelEmbeddedInAStaticCProgram) {
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "the archive needs the sanitizer's own linking";
+#endif
+  if (output("command -v cc").find("exit 0") == std::string::npos) GTEST_SKIP() << "no C compiler";
+  std::string bytes = package(), source = "#include <stdio.h>\n#include \"neso/neso.h\"\n_Alignas(64) static const unsigned char package[] = {";
+  for (unsigned char c : bytes) source += std::to_string(c) + ",";
+  source += "};\nint main(void) { neso_model *m; neso_context *c; float x[2] = {1, 2}; long sizes[1] = {2};\n"
+            "neso_tensor in = {.data = x, .sizes = sizes, .rank = 1, .dtype = NESO_F32}, out = {0};\n"
+            "if (neso_model_load_memory(package, sizeof package, 0, &m) || neso_context_create(m, 0, &c) || neso_run(c, &in, 1, &out, 1)) return puts(neso_error_text()), 1;\n"
+            "printf(\"%g %g\\n\", ((float *)out.data)[0], ((float *)out.data)[1]); neso_context_free(c); neso_model_free(m); return 0; }\n";
+  std::ofstream(kPath + ".c") << source;
+  std::string build = "cc -I" NESO_SOURCE_DIR "/runtime/include -I" NESO_SOURCE_DIR " " + kPath + ".c " NESO_BINARY_DIR "/lib/libneso.a -o " + kPath + ".bin -lpthread -ldl -lm 2>&1";
+  ASSERT_EQ(output(build), "exit 0");
+  EXPECT_EQ(output(kPath + ".bin"), "8 10\nexit 0");
 }
 
 TEST(Demo, CppWrapperOwnsWhatItMakes) {

@@ -8,6 +8,8 @@ namespace {
 constexpr double kWorthSharingNs = 5000;
 // Pieces per thread: enough to even out programs of unequal cost, few enough that the counter is not contended.
 constexpr uint64_t kPiecesPerThread = 4;
+// Runs that measure a launch before its cost is taken as known.
+constexpr int kSamples = 3;
 
 struct job {
   neso_cpu_kernel_fn function;
@@ -15,6 +17,9 @@ struct job {
   const uint32_t *grid;
   uint64_t total, piece;
   const neso_kernel_env *envs;
+  bool measure;             // the calling thread takes the time of its own pieces
+  double measured_ns = 0;
+  uint64_t measured = 0;    // programs
   std::atomic<uint64_t> next{0};
 };
 
@@ -24,8 +29,22 @@ void work(void *data, int worker) {
     uint64_t begin = j->next.fetch_add(j->piece, std::memory_order_relaxed);
     if (begin >= j->total) return;
     uint64_t end = begin + j->piece < j->total ? begin + j->piece : j->total;
+    if (!j->measure || worker != 0) {
+      j->function(j->args, j->grid, begin, end, &j->envs[worker]);
+      continue;
+    }
+    double start = now_ms();
     j->function(j->args, j->grid, begin, end, &j->envs[worker]);
+    j->measured_ns += (now_ms() - start) * 1e6;
+    j->measured += end - begin;
   }
+}
+
+void learn(launch_cost *cost, double ns, uint64_t programs) {
+  if (programs == 0) return;
+  float seen = float(ns / double(programs));
+  if (cost->samples == 0 || seen < cost->program_ns) cost->program_ns = seen;
+  ++cost->samples;
 }
 } // namespace
 
@@ -54,19 +73,21 @@ neso_status cpu_executor::start(int threads, int64_t scratch_bytes, neso_paralle
 }
 
 neso_status cpu_executor::launch(neso_cpu_kernel_fn function, const char *name, const neso_arg *args, const uint32_t grid[3],
-                                 float program_ns, bool serial) {
+                                 launch_cost *cost, bool serial) {
   uint64_t total = uint64_t(grid[0]) * grid[1] * grid[2];
   if (total == 0) return NESO_OK;
   kernel_ = name;
   memcpy(grid_, grid, sizeof grid_);
   uint64_t workers = uint64_t(threads_) < total ? uint64_t(threads_) : total;
-  if (serial || workers == 1 || (program_ns > 0 && double(total) * program_ns < kWorthSharingNs)) {
+  bool known = cost->samples >= kSamples;
+  if (serial || workers == 1 || (known && double(total) * cost->program_ns < kWorthSharingNs)) {
     function(args, grid, 0, total, &envs_[0]);
   } else {
     uint64_t piece = total / (workers * kPiecesPerThread);
-    job j{function, args, grid, total, piece ? piece : 1, envs_.data()};
+    job j{function, args, grid, total, piece ? piece : 1, envs_.data(), !known};
     if (parallel_for_) parallel_for_(parallel_for_user_, int(workers), work, &j);
     else pool_.run(int(workers), work, &j);
+    if (!known) learn(cost, j.measured_ns, j.measured);
   }
   return event_.load(std::memory_order_acquire) == 0 ? NESO_OK : failure();
 }

@@ -4,6 +4,12 @@
 
 namespace neso_rt {
 
+/// What the programs of one launch have been seen to cost. Short launches are cheaper on one thread than shared.
+struct launch_cost {
+  float program_ns = 0; // least average seen; 0: not known yet
+  int32_t samples = 0;
+};
+
 /// Threads, scratch memory and reports of one context. One thread at a time.
 class cpu_executor {
 public:
@@ -15,10 +21,9 @@ public:
   neso_status start(int threads, int64_t scratch_bytes, neso_parallel_for parallel_for, void *parallel_for_user,
                     void (*on_print)(void *, const char *), void *on_print_user);
 
-  /// program_ns: estimated time of one program, 0 unknown. serial: on the calling thread, in order. A failed assertion or index of a
-  /// program becomes the status; the other programs still run.
-  neso_status launch(neso_cpu_kernel_fn function, const char *name, const neso_arg *args, const uint32_t grid[3], float program_ns,
-                     bool serial);
+  /// cost: what is known of this launch; the first runs fill it in. serial: on the calling thread, in order. A failed assertion or index
+  /// of a program becomes the status; the other programs still run.
+  neso_status launch(neso_cpu_kernel_fn function, const char *name, const neso_arg *args, const uint32_t grid[3], launch_cost *cost, bool serial);
   int threads() const { return threads_; }
   size_t scratch_total() const { return scratch_stride_ * size_t(threads_); }
 
