@@ -268,7 +268,11 @@ Result<Value> Compilation::literal(const std::string &name, const std::string &t
   // Names of the language are in reach even where the file does not import them as tl.
   if (!v && python.starts_with("tl.")) {
     c_.error.reset();
+    Frame f;
+    f.module = module_;
+    c_.frame = &f;
     v = e_.language(python);
+    c_.frame = nullptr;
   }
   if (!v || v.kind == Kind::Opaque) {
     c_.error.reset();

@@ -321,7 +321,8 @@ Value assume(Evaluator &e, const Builtin &, Args &a) {
   Value cond = tensorArg(e, a[0]);
   if (!cond) return {};
   if (cond.type->isBlock() || !cond.type->element.isBool()) return e.c.fail(Diag::TrAssume, cond.type->str());
-  e.s.op("llvm.intr.assume", {}, {cond.handle});
+  e.c.builder.getContext()->getOrLoadDialect("llvm");
+  e.s.op("llvm.intr.assume", {}, {cond.handle}, {e.c.builder.getNamedAttr("op_bundle_sizes", e.c.builder.getDenseI32ArrayAttr({}))});
   return Value::none();
 }
 

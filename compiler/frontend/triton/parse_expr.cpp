@@ -36,7 +36,7 @@ Expr *Parser::starOrNamed() {
   if (!atOp("*")) return namedExpr();
   Expr *e = make(ExprKind::Starred, cur().pos);
   next();
-  e->items.push_back(binary(0));
+  e->items.push_back(expression());
   return e;
 }
 
