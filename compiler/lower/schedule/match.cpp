@@ -148,8 +148,8 @@ std::vector<Placed> placedAccesses(const Group &g) {
   return out;
 }
 
-/// A reduction's results are stored once per x; everything else is stored where it runs.
-bool storesInner(const GroupNode &n) { return n.overR && n.node.kind != Node::Kind::Reduction; }
+/// The results of reductions and contractions are stored once per x; everything else is stored where it runs.
+bool storesInner(const GroupNode &n) { return n.overR && n.node.kind != Node::Kind::Reduction && n.node.kind != Node::Kind::Contraction; }
 
 /// Why the aligned groups may not share a kernel; empty when they may.
 std::string conflict(const Aligned &g, const std::vector<Dim> &x, const std::vector<Dim> &r, const Program &program) {

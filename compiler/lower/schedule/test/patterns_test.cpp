@@ -1,0 +1,241 @@
+// What fusion makes of the patterns that models are built of.
+#include <gtest/gtest.h>
+
+#include "ir/plan/access.h"
+#include "ir/plan/verify.h"
+#include "lower/schedule/schedule.h"
+
+namespace neso::schedule::test {
+namespace {
+
+using namespace loops;
+
+Expr i(int d) { return symbol(indexName(static_cast<size_t>(d))); }
+Expr r(int d) { return symbol(reduceName(static_cast<size_t>(d))); }
+
+struct Maker {
+  Program p;
+  BufferId add(std::string name, Buffer::Kind kind, Expr elements) {
+    Buffer b;
+    b.id = BufferId(static_cast<int64_t>(p.buffers.size()));
+    b.name = std::move(name);
+    b.kind = kind;
+    b.elements = elements;
+    if (kind == Buffer::Kind::Input) {
+      b.index = static_cast<int64_t>(p.inputs.size());
+      ProgramInput in;
+      in.name = b.name;
+      in.sizes = {elements};
+      in.strides = {1};
+      in.buffer = b.id;
+      p.inputs.push_back(in);
+    }
+    p.buffers.push_back(b);
+    return b.id;
+  }
+  BufferId input(std::string name, Expr elements) { return add(std::move(name), Buffer::Kind::Input, elements); }
+  BufferId temp(std::string name, Expr elements) { return add(std::move(name), Buffer::Kind::Temp, elements); }
+  Node &node(Node::Kind kind, std::vector<Expr> ranges, std::vector<Expr> reduce, std::string name) {
+    Node n;
+    n.id = NodeId(static_cast<int64_t>(p.nodes.size()));
+    n.kind = kind;
+    n.name = std::move(name);
+    n.ranges = std::move(ranges);
+    n.reduceRanges = std::move(reduce);
+    p.nodes.push_back(n);
+    return p.nodes.back();
+  }
+  static ValueIdx push(Body &b, OpKind k, ValueIdx a = -1, ValueIdx c = -1) {
+    Op op{k};
+    op.a = a;
+    op.b = c;
+    b.ops.push_back(op);
+    return static_cast<ValueIdx>(b.ops.size()) - 1;
+  }
+  static ValueIdx load(Body &b, BufferId from, Expr index) {
+    ValueIdx v = push(b, OpKind::Load);
+    b.ops.back().buffer = from;
+    b.ops.back().index = index;
+    return v;
+  }
+  static Store store(BufferId b, Expr index, ValueIdx v) {
+    Store s;
+    s.buffer = b;
+    s.index = index;
+    s.value = v;
+    return s;
+  }
+  /// to[index] = op(from[at], other[otherAt])
+  void pointwise(std::string name, std::vector<Expr> ranges, BufferId to, Expr index, OpKind k, BufferId from, Expr at, BufferId other = {}, Expr otherAt = 0) {
+    Node &n = node(Node::Kind::Pointwise, std::move(ranges), {}, std::move(name));
+    ValueIdx v = load(n.body, from, at);
+    if (other.valid()) v = push(n.body, k, v, load(n.body, other, otherAt));
+    else v = push(n.body, k, v);
+    n.stores = {store(to, index, v)};
+  }
+  void reduce(std::string name, ReduceKind k, std::vector<Expr> ranges, std::vector<Expr> over, BufferId to, Expr index, BufferId from, Expr at) {
+    Node &n = node(Node::Kind::Reduction, std::move(ranges), std::move(over), std::move(name));
+    n.reductions.push_back({k, DType::F32, load(n.body, from, at), {store(to, index, 0)}});
+  }
+  void matmul(std::string name, Expr m, Expr n, Expr k, BufferId to, BufferId a, BufferId b) {
+    Node &c = node(Node::Kind::Contraction, {m, n}, {k}, std::move(name));
+    c.lhs = load(c.body, a, i(0) * k + r(0));
+    c.rhs = load(c.body, b, r(0) * n + i(1));
+    c.stores = {store(to, i(0) * n + i(1), 0)};
+  }
+  void output(BufferId b) {
+    ProgramOutput o;
+    o.buffer = b;
+    o.sizes = {p.buffer(b).elements};
+    o.strides = {1};
+    p.outputs.push_back(o);
+  }
+  plan::Plan plan(const ScheduleOptions &options = {}) {
+    Result<plan::Plan> out = schedule(p, options);
+    EXPECT_TRUE(out);
+    Status ok = plan::verify(*out);
+    EXPECT_TRUE(ok) << ok.error().str() << print(*out);
+    return std::move(*out);
+  }
+};
+
+TEST(Patterns, SoftmaxOverSymbolicRowsIsOneKernelThatReadsAndWritesOnce) {
+  Maker m;
+  Expr s = symbol("s0"), n = 128;
+  m.p.facts.setRange("s0", {1, 4096});
+  BufferId x = m.input("x", s * n), rows = m.input("rows", s), top = m.temp("top", s), e = m.temp("e", s * n), total = m.temp("total", s), y = m.temp("y", s * n);
+  m.reduce("max", ReduceKind::Max, {s}, {n}, top, i(0), x, i(0) * n + r(0));
+  m.pointwise("sub", {s, n}, e, i(0) * n + i(1), OpKind::Sub, x, i(0) * n + i(1), top, i(0));
+  m.reduce("sum", ReduceKind::Sum, {s}, {n}, total, i(0), e, i(0) * n + r(0));
+  m.pointwise("div", {s, n}, y, i(0) * n + i(1), OpKind::Div, e, i(0) * n + i(1), total, i(0));
+  m.output(y);
+  plan::Plan p = m.plan();
+  ASSERT_EQ(p.kernels.size(), 1u) << print(p);
+  EXPECT_EQ(p.kernels[0].xRanges, std::vector<Expr>{s});
+  EXPECT_EQ(p.kernels[0].rRanges, std::vector<Expr>{n});
+  plan::KernelTraffic t = plan::traffic(p, p.kernels[0]);
+  EXPECT_EQ(t.bytesRead, s * n * 4) << t.bytesRead.str();
+  EXPECT_EQ(t.bytesWritten, s * n * 4);
+  EXPECT_EQ(p.arenaBytes, Expr(0));
+  (void)rows;
+}
+
+TEST(Patterns, MatmulTakesBiasActivationAndResidualAsEpilogue) {
+  Maker m;
+  BufferId a = m.input("a", 64 * 32), b = m.input("b", 32 * 48), bias = m.input("bias", 48), res = m.input("res", 64 * 48), c = m.temp("c", 64 * 48),
+           d = m.temp("d", 64 * 48), e = m.temp("e", 64 * 48), y = m.temp("y", 64 * 48);
+  m.matmul("mm", 64, 48, 32, c, a, b);
+  m.pointwise("bias", {64, 48}, d, i(0) * 48 + i(1), OpKind::Add, c, i(0) * 48 + i(1), bias, i(1));
+  m.pointwise("relu", {64 * 48}, e, i(0), OpKind::Relu, d, i(0)); // over the flattened view
+  m.pointwise("residual", {64, 6, 8}, y, i(0) * 48 + i(1) * 8 + i(2), OpKind::Add, e, i(0) * 48 + i(1) * 8 + i(2), res, i(0) * 48 + i(1) * 8 + i(2));
+  m.output(y);
+  plan::Plan p = m.plan();
+  ASSERT_EQ(p.kernels.size(), 1u) << print(p);
+  const plan::Kernel &k = p.kernels[0];
+  EXPECT_EQ(k.kind, Node::Kind::Contraction);
+  EXPECT_EQ(k.nodes[0].kind, Node::Kind::Contraction);
+  EXPECT_EQ(k.xRanges, (std::vector<Expr>{64, 48}));
+  EXPECT_EQ(k.rRanges, std::vector<Expr>{32});
+  EXPECT_EQ(p.placements[y.index()].where, plan::Placement::Where::Output);
+  ScheduleOptions apart;
+  apart.fuseEpilogues = false;
+  EXPECT_EQ(m.plan(apart).kernels.size(), 2u);
+}
+
+TEST(Patterns, LayerNormStatisticsAndUseShareAKernel) {
+  Maker m;
+  BufferId x = m.input("x", 40 * 96), w = m.input("w", 96), mean = m.temp("mean", 40), d = m.temp("d", 40 * 96), y = m.temp("y", 40 * 96);
+  m.reduce("mean", ReduceKind::Sum, {40}, {96}, mean, i(0), x, i(0) * 96 + r(0));
+  m.pointwise("center", {40, 96}, d, i(0) * 96 + i(1), OpKind::Sub, x, i(0) * 96 + i(1), mean, i(0));
+  m.pointwise("scale", {40, 96}, y, i(0) * 96 + i(1), OpKind::Mul, d, i(0) * 96 + i(1), w, i(1));
+  m.output(y);
+  plan::Plan p = m.plan();
+  ASSERT_EQ(p.kernels.size(), 1u) << print(p);
+  EXPECT_EQ(plan::traffic(p, p.kernels[0]).bytesRead, Expr((40 * 96 + 96) * 4));
+}
+
+TEST(Patterns, TransposedConsumerMatchesItsProducer) {
+  Maker m;
+  BufferId x = m.input("x", 30 * 20), t = m.temp("t", 30 * 20), y = m.temp("y", 30 * 20);
+  m.pointwise("relu", {30, 20}, t, i(0) * 20 + i(1), OpKind::Relu, x, i(0) * 20 + i(1));
+  m.pointwise("transpose", {20, 30}, y, i(0) * 30 + i(1), OpKind::Neg, t, i(1) * 20 + i(0));
+  m.output(y);
+  EXPECT_EQ(m.plan().kernels.size(), 1u);
+}
+
+TEST(Patterns, StencilsAndCirclesStayApart) {
+  Maker m;
+  BufferId x = m.input("x", 100), t = m.temp("t", 100), y = m.temp("y", 100), s = m.temp("s", 1), z = m.temp("z", 100);
+  m.pointwise("relu", {100}, t, i(0), OpKind::Relu, x, i(0));
+  m.pointwise("flip", {100}, y, i(0), OpKind::Add, t, i(0), t, Expr(99) - i(0)); // reads another element's value
+  m.reduce("sum", ReduceKind::Sum, {}, {100}, s, 0, y, r(0));
+  m.pointwise("use", {100}, z, i(0), OpKind::Mul, t, i(0), s, 0); // relu and use may not join: sum runs between them
+  m.output(z);
+  plan::Plan p = m.plan();
+  std::string text = print(p);
+  EXPECT_EQ(p.kernels.size(), 2u) << text;
+  EXPECT_NE(text.find("relu not with flip: t is accessed at"), std::string::npos) << text;
+  EXPECT_NE(text.find("relu not with use: another kernel runs between them"), std::string::npos) << text;
+}
+
+TEST(Patterns, DimensionsMergeAndTheContiguousOneIsInnermost) {
+  Maker m;
+  // x is channels-last: strides of [n, c, h, w] are [7*5*16, 1, 5*16, 16]; the result has the same layout.
+  BufferId x = m.input("x", 2 * 7 * 5 * 16), y = m.temp("y", 2 * 7 * 5 * 16);
+  Expr at = i(0) * (7 * 5 * 16) + i(1) + i(2) * (5 * 16) + i(3) * 16;
+  m.pointwise("relu", {2, 16, 7, 5}, y, at, OpKind::Relu, x, at);
+  m.output(y);
+  plan::Plan p = m.plan();
+  EXPECT_EQ(p.kernels[0].xRanges, std::vector<Expr>{2 * 7 * 5 * 16}) << print(p);
+  EXPECT_EQ(p.kernels[0].nodes[0].stores[0].index, symbol("x0"));
+}
+
+TEST(Patterns, ChainReusesTwoBlocksOfMemory) {
+  Maker m;
+  BufferId x = m.input("x", 64 * 64), w = m.input("w", 64 * 64), last = x;
+  for (int k = 0; k < 8; ++k) {
+    BufferId t = m.temp("t" + std::to_string(k), 64 * 64);
+    m.matmul("mm", 64, 64, 64, t, last, w);
+    last = t;
+  }
+  m.output(last);
+  plan::Plan p = m.plan();
+  EXPECT_EQ(p.arenaBytes, Expr(2 * 64 * 64 * 4)) << print(p);
+  EXPECT_EQ(p.arenaLowerBound, p.arenaBytes);
+}
+
+TEST(Patterns, UserKernelsAreRefused) {
+  Maker m;
+  m.node(Node::Kind::UserKernel, {}, {}, "mine");
+  Result<plan::Plan> p = schedule(m.p);
+  ASSERT_FALSE(p);
+  EXPECT_EQ(p.error().diagnostics()[0].kind, Diag::ScheduleUserKernel);
+}
+
+TEST(PlanVerify, NamesTheBrokenInvariant) {
+  auto rule = [](auto change) {
+    Maker m;
+    BufferId x = m.input("x", 64), t = m.temp("t", 64), u = m.temp("u", 64), y = m.temp("y", 64);
+    m.pointwise("relu", {64}, t, i(0), OpKind::Relu, x, i(0));
+    m.pointwise("flip", {64}, u, i(0), OpKind::Relu, t, Expr(63) - i(0));
+    m.pointwise("flop", {64}, y, i(0), OpKind::Add, u, Expr(63) - i(0), t, i(0));
+    m.output(y);
+    Result<plan::Plan> p = schedule(m.p);
+    EXPECT_TRUE(p && plan::verify(*p) && p->kernels.size() == 3);
+    change(*p);
+    Status s = plan::verify(*p);
+    if (s) return std::string("none");
+    EXPECT_EQ(s.error().diagnostics()[0].kind, Diag::PlanInvariant);
+    return s.error().diagnostics()[0].message.substr(15, 2);
+  };
+  EXPECT_EQ(rule([](plan::Plan &) {}), "none");
+  EXPECT_EQ(rule([](plan::Plan &p) { p.kernels[1].id = plan::KernelId(0); }), "P1");
+  EXPECT_EQ(rule([](plan::Plan &p) { p.kernels[0].xRanges = {32}; }), "P2");
+  EXPECT_EQ(rule([](plan::Plan &p) { std::swap(p.steps[0], p.steps[1]); }), "P3");
+  EXPECT_EQ(rule([](plan::Plan &p) { p.placements[1].where = plan::Placement::Where::None; }), "P4");
+  EXPECT_EQ(rule([](plan::Plan &p) { p.placements[1].offset = p.placements[2].offset; }), "P5");
+  EXPECT_EQ(rule([](plan::Plan &p) { p.placements[3].output = 7; }), "P6");
+}
+
+} // namespace
+} // namespace neso::schedule::test
