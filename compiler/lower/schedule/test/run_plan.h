@@ -87,9 +87,14 @@ private:
                            itemSize(in.dtype));
         break;
       }
-      case plan::Placement::Where::Constant:
-        v.data = const_cast<uint8_t *>(program.constants[static_cast<size_t>(b.index)].data);
+      case plan::Placement::Where::Constant: {
+        const loops::Constant &c = program.constants[static_cast<size_t>(b.index)];
+        bool written = b.mutated;
+        for (const loops::ProgramOutput &o : program.outputs) written |= o.writeBackTo.valid() && o.writeBackTo == b.id;
+        if (written) own_[b.id.index()].assign(c.data, c.data + c.bytes);
+        v.data = written ? own_[b.id.index()].data() : const_cast<uint8_t *>(c.data); // not written to
         break;
+      }
       case plan::Placement::Where::Output: {
         std::vector<uint8_t> &m = outputs_[static_cast<size_t>(place.output)];
         if (m.size() < bytes) return fail(Diag::InternalFault, {}, "runPlan", "an output is smaller than its buffer");
@@ -120,8 +125,11 @@ private:
     }
     int64_t count = value(product(k.xRanges));
     if (attention) return runners[0].run(views_, 0, count);
-    std::vector<int64_t> order(static_cast<size_t>(count));
-    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
+    // Element by element where that is quick, else in larger pieces; a large contraction runs as a whole, then its epilogue.
+    bool large = count > 2048;
+    int64_t piece = !large ? 1 : k.kind == loops::Node::Kind::Contraction ? count : 64;
+    std::vector<int64_t> order(static_cast<size_t>((count + piece - 1) / piece));
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i) * piece;
     bool scatter = false; // several stores to one element: their order counts
     for (const loops::Node &n : k.nodes)
       for (const loops::Store &s : n.stores)
@@ -129,7 +137,7 @@ private:
     if (!scatter) std::shuffle(order.begin(), order.end(), random_);
     for (int64_t x : order)
       for (loops::NodeRunner &r : runners)
-        if (Status s = r.run(views_, x, x + 1); !s) return s;
+        if (Status s = r.run(views_, x, std::min(x + piece, count)); !s) return s;
     return {};
   }
 
@@ -150,7 +158,7 @@ private:
       if (o.writeBackTo.valid()) {
         from = views_[o.writeBackTo.index()].data;
         const loops::Buffer &target = p_.program.buffer(o.writeBackTo);
-        strides = values(p_.program.inputs[static_cast<size_t>(target.index)].strides);
+        strides = target.kind == loops::Buffer::Kind::Input ? values(p_.program.inputs[static_cast<size_t>(target.index)].strides) : loops::contiguousStrides(v.sizes);
         offset = 0;
       } else if (p_.placements[o.buffer.index()].where != plan::Placement::Where::Output || p_.placements[o.buffer.index()].output != static_cast<int>(k)) {
         offset = 0; // copied to the start

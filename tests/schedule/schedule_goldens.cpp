@@ -1,0 +1,193 @@
+// The programs of tests/goldens, scheduled, against the loops interpreter: reads each .pt2, lowers it, runs the loops as they are and the plan
+// by its own rules (run_plan.h) on random inputs, and compares. Prints one line a program with --verbose.
+//
+//     schedule_goldens [--goldens DIR] [--only TEXT] [--verbose] [--print]
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "frontend/pt2/read.h"
+#include "ir/graph/passes/functionalize.h"
+#include "ir/graph/passes/simplify.h"
+#include "ir/loops/numeric.h"
+#include "ir/loops/verify.h"
+#include "ir/plan/access.h"
+#include "ir/plan/verify.h"
+#include "lower/graph_to_loops/lower.h"
+#include "lower/schedule/access.h"
+#include "lower/schedule/schedule.h"
+#include "lower/schedule/test/run_plan.h"
+
+namespace neso {
+namespace {
+
+namespace fs = std::filesystem;
+using loops::HostValue;
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// Random values that every operator can live with: small floats, indices 0 and 1.
+std::vector<HostValue> randomInputs(const loops::Program &p, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::unordered_map<std::string, int64_t> sizes;
+  for (const std::string &s : loops::sizeSymbols(p)) {
+    Interval range = p.facts.range(s);
+    sizes[s] = std::clamp<int64_t>(6, range.lo == INT64_MIN ? 1 : range.lo, range.hi);
+  }
+  std::vector<HostValue> out;
+  for (const loops::ProgramInput &in : p.inputs) {
+    HostValue v;
+    v.kind = in.kind;
+    if (in.kind == HostValue::Kind::Tensor) {
+      std::vector<int64_t> shape;
+      for (Expr e : in.sizes) shape.push_back(evaluate(e, sizes).value_or(1));
+      v = HostValue::owned(in.dtype, shape);
+      int64_t item = itemSize(toReal(in.dtype)), n = static_cast<int64_t>(v.owner->size()) / item;
+      for (int64_t e = 0; e < n; ++e) {
+        double d = static_cast<double>(static_cast<int>(rng() % 2001) - 1000) / 500;
+        uint8_t *at = v.data + e * item;
+        DType t = toReal(in.dtype);
+        float f = static_cast<float>(d);
+        uint32_t bits = isReducedFloat(t) ? loops::encodeFloat(t, f) : 0;
+        int64_t i = static_cast<int64_t>(rng() % 2);
+        std::memcpy(at, t == DType::F64 ? static_cast<void *>(&d) : t == DType::F32 ? static_cast<void *>(&f) : isFloat(t) ? static_cast<void *>(&bits) : &i,
+                    static_cast<size_t>(item));
+      }
+    } else if (in.scalar.valid()) {
+      v.intValue = evaluate(in.scalar, sizes).value_or(1);
+    }
+    v.floatValue = in.floatValue;
+    out.push_back(std::move(v));
+  }
+  return out;
+}
+
+double element(const HostValue &v, int64_t e) {
+  DType t = toReal(v.dtype);
+  const uint8_t *at = v.data + e * itemSize(t);
+  if (t == DType::F32) {
+    float f;
+    std::memcpy(&f, at, 4);
+    return static_cast<double>(f);
+  }
+  if (t == DType::F64) {
+    double d;
+    std::memcpy(&d, at, 8);
+    return d;
+  }
+  uint64_t bits = 0;
+  std::memcpy(&bits, at, static_cast<size_t>(itemSize(t)));
+  if (isReducedFloat(t)) return static_cast<double>(loops::decodeFloat(t, static_cast<uint32_t>(bits)));
+  return static_cast<double>(loops::wrapInt(t, static_cast<int64_t>(bits)));
+}
+
+std::string difference(const HostValue &want, const HostValue &got) {
+  if (want.kind != HostValue::Kind::Tensor) return "";
+  // Sums in another order may differ in the last bits of the accumulator's type.
+  double tolerance = isFloat(toReal(want.dtype)) ? (isReducedFloat(toReal(want.dtype)) ? 2e-2 : 1e-4) : 0;
+  int64_t n = want.elements() * (isComplex(want.dtype) ? 2 : 1);
+  for (int64_t e = 0; e < n; ++e) {
+    double a = element(want, e), b = element(got, e);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (!(std::fabs(a - b) <= tolerance * std::max(1.0, std::fabs(a)))) return fmt::format("element {}: {} by the loops, {} by the plan", e, a, b);
+  }
+  return "";
+}
+
+struct Options {
+  std::string goldens = NESO_SOURCE_DIR "/tests/goldens", only;
+  bool verbose = false, print = false;
+};
+
+enum class Outcome { Passed, Failed, Skipped };
+
+Outcome check(const std::string &file, const std::string &id, const Options &options) {
+  auto say = [&](const char *word, const std::string &text) { std::printf("%s %s: %s\n", word, id.c_str(), text.c_str()); };
+  Result<graph::Model> model = pt2::readPt2(file);
+  if (!model) return Outcome::Skipped; // the reader has its own tests
+  if (Status s = graph::functionalize(*model); !s) return Outcome::Skipped;
+  graph::simplify(*model);
+  DiagnosticSink sink;
+  Result<loops::Program> program = lower::lowerGraph(*model, sink);
+  if (!program) {
+    if (options.verbose) say("skipped", program.error().diagnostics()[0].message);
+    return Outcome::Skipped;
+  }
+  if (Status s = loops::verify(*program); !s) {
+    say("FAILED", s.error().str());
+    return Outcome::Failed;
+  }
+  double start = seconds();
+  Result<plan::Plan> plan = schedule::schedule(*program);
+  double spent = seconds() - start;
+  if (!plan) {
+    say("FAILED", plan.error().str());
+    return Outcome::Failed;
+  }
+  if (options.print) std::printf("%s%s", loops::print(*program).c_str(), plan::print(*plan).c_str());
+  if (Status s = plan::verify(*plan); !s) {
+    say("FAILED", s.error().str());
+    return Outcome::Failed;
+  }
+  std::vector<HostValue> inputs = randomInputs(*program, 1), again = randomInputs(*program, 1);
+  Result<std::vector<HostValue>> want = loops::Interpreter(*program).run(inputs);
+  if (!want) {
+    if (options.verbose) say("skipped", want.error().str());
+    return Outcome::Skipped; // random inputs that the model refuses
+  }
+  Result<schedule::test::PlanRun> got = schedule::test::runPlan(*plan, again, 3);
+  if (!got) {
+    say("FAILED", got.error().str());
+    return Outcome::Failed;
+  }
+  for (size_t k = 0; k < want->size(); ++k)
+    if (std::string d = difference((*want)[k], got->outputs[k]); !d.empty()) {
+      say("FAILED", fmt::format("output {}: {}", k, d));
+      return Outcome::Failed;
+    }
+  if (options.verbose) {
+    int64_t moved = 0;
+    std::unordered_map<std::string, int64_t> sizes = *loops::bindSizes(*program, inputs);
+    for (const plan::Kernel &k : plan->kernels) {
+      plan::KernelTraffic t = plan::traffic(*plan, k);
+      moved += evaluate(t.bytesRead + t.bytesWritten, sizes).value_or(0);
+    }
+    say("passed", fmt::format("{} nodes, {} kernels, {:.3f} MB moved, arena {} of {} bytes, {:.1f} ms", program->nodes.size(), plan->kernels.size(),
+                              static_cast<double>(moved) / 1e6, got->arenaBytes, got->lowerBound, spent * 1e3));
+  }
+  return Outcome::Passed;
+}
+
+int run(const Options &options) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry &e : fs::recursive_directory_iterator(options.goldens))
+    if (e.path().extension() == ".pt2") files.push_back(e.path());
+  std::sort(files.begin(), files.end());
+  int counts[3] = {};
+  for (const fs::path &f : files) {
+    std::string id = fs::relative(f, options.goldens).string();
+    if (id.find(options.only) == std::string::npos) continue;
+    ++counts[static_cast<int>(check(f.string(), id, options))];
+    std::fflush(stdout);
+  }
+  std::printf("%d passed, %d failed, %d skipped\n", counts[0], counts[1], counts[2]);
+  return counts[1] != 0;
+}
+
+} // namespace
+} // namespace neso
+
+int main(int argc, char **argv) {
+  neso::Options options;
+  for (int a = 1; a < argc; ++a) {
+    std::string arg = argv[a];
+    if (arg == "--goldens" && a + 1 < argc) options.goldens = argv[++a];
+    else if (arg == "--only" && a + 1 < argc) options.only = argv[++a];
+    else if (arg == "--verbose") options.verbose = true;
+    else if (arg == "--print") options.print = true;
+    else return std::fprintf(stderr, "usage: schedule_goldens [--goldens DIR] [--only TEXT] [--verbose] [--print]\n"), 2;
+  }
+  return neso::run(options);
+}
