@@ -9,7 +9,7 @@ namespace neso::lower {
 static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, bool causal, double scale, DType out,
                                   Tensor *lse) {
   DType acc = computeType(out);
-  Tensor scores = mulNumber(cast(matmul(q, transpose(k, -1, -2)), acc), scale);
+  Tensor scores = mulNumber(matmul(cast(q, acc), transpose(cast(k, acc), -1, -2)), scale);
   if (causal) {
     scores = Tensor::lazy(q.ctx(), acc, scores.sizes(), [scores, acc](BodyBuilder &b, const Index &i) {
       Val in = b.compare(OpKind::Le, i[i.size() - 1], i[i.size() - 2]);

@@ -93,7 +93,7 @@ static Tensors crossEntropy(OpCall &o) {
 }
 
 static Tensor pairDistance(const Tensor &a, const Tensor &b, double p, double eps, bool keepdim) {
-  Tensor d = addNumber(sub(a, b), eps);
+  Tensor d = addNumber(toFloat(sub(a, b)), eps);
   return vectorNorm(d, p, {-1}, keepdim, d.dtype());
 }
 
@@ -186,7 +186,7 @@ void addLosses(OpTable &t) {
   t.add("margin_ranking_loss.default", [](OpCall &o) -> Tensors {
     double margin = o.number("margin", 0);
     Tensor a = o.t("input1"), b = o.t("input2"), y = o.t("target"), xs[] = {a, b, y};
-    DType d = resultType(xs);
+    DType d = floatType(resultType(xs));
     return {reduced(o, pointwise(xs, d, d, [margin](std::span<const Val> v) {
       Val r = -v[2] * (v[0] - v[1]) + margin;
       return vmax(r, num(r, 0));
@@ -246,7 +246,8 @@ void addLosses(OpTable &t) {
   t.add("multi_margin_loss.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), y = o.t("target"), w = o.opt("weight");
     bool one = x.rank() == 1;
-    if (one) x = unsqueeze(x, 0), y = reshape(y, {1});
+    if (one) x = unsqueeze(x, 0);
+    y = reshape(y, {x.sizes()[0]});
     double p = o.number("p", 1), margin = o.number("margin", 1);
     Expr c = x.sizes()[1];
     x = source(x);

@@ -30,6 +30,7 @@ private:
   void lowerNode(const graph::Graph &g, const graph::Node &node, Values &values);
   void settle(const graph::Graph &g, ValueId id, const Tensor &x);
   void addOutputs();
+  void advanceRandom();
   loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type);
   void report(Diagnostic d) { errors_.push_back(std::move(d)); }
 
@@ -320,6 +321,24 @@ void ModelLowering::addOutputs() {
   }
 }
 
+/// The next run draws from where this one stopped: the state is written back as a buffer that the model mutates.
+void ModelLowering::advanceRandom() {
+  Tensor rng = ctx_.rng();
+  Expr taken = ctx_.countersTaken();
+  Tensor next = Tensor::lazy(ctx_, DType::I64, {Expr(2)}, [rng, taken](BodyBuilder &b, const Index &i) {
+    return rng.at(b, i) + where(b.compare(OpKind::Eq, i[0], 1), b.index(taken), b.constantInt(DType::I64, 0));
+  });
+  graph::TensorType type;
+  type.dtype = DType::I64;
+  type.sizes = {Expr(2)};
+  type.strides = {Expr(1)};
+  loops::ProgramOutput p = tensorOutput(next, type);
+  p.mutationTarget = "buffer.neso.rng";
+  p.writeBackTo = rng.asStrided()->buffer;
+  ctx_.program.buffer(p.writeBackTo).mutated = true;
+  ctx_.program.outputs.insert(ctx_.program.outputs.begin(), std::move(p));
+}
+
 Result<loops::Program> ModelLowering::run() {
   for (const graph::Node &node : model_.graph.nodes) {
     if (!isSymbolic(model_.graph, node) && !isSupported(node.target)) report(makeDiag(Diag::OpUnsupported, node.loc, node.target));
@@ -334,6 +353,7 @@ Result<loops::Program> ModelLowering::run() {
   addInputs();
   lowerNodes(model_.graph, values_);
   if (errors_.empty()) addOutputs();
+  if (errors_.empty() && !ctx_.countersTaken().isConst(0)) advanceRandom();
   if (!errors_.empty()) return Error(std::move(errors_));
   return std::move(ctx_.program);
 }

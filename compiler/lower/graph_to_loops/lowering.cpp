@@ -122,6 +122,24 @@ Tensor Lowering::addConstant(DType t, const Sizes &sizes, std::vector<uint8_t> b
   return Tensor::strided(*this, t, sizes, {b.id, t, denseStrides(sizes), 0});
 }
 
+Tensor Lowering::rng() {
+  if (!rng_.valid()) {
+    rng_ = addConstant(DType::I64, {Expr(2)}, std::vector<uint8_t>(16, 0));
+    BufferId id = rng_.asStrided()->buffer;
+    program.buffer(id).name = "neso.rng";
+    loops::Constant &c = program.constants[static_cast<size_t>(program.buffer(id).index)];
+    c.fqn = "neso.rng";
+    c.isBuffer = true;
+  }
+  return rng_;
+}
+
+Expr Lowering::takeCounters(Expr count) {
+  Expr first = counters_;
+  counters_ = counters_ + count;
+  return first;
+}
+
 Node &Lowering::addNode(Node::Kind kind) {
   Node n;
   n.id = loops::NodeId(static_cast<int64_t>(program.nodes.size()));

@@ -52,12 +52,22 @@ public:
   /// Sorted values and their I64 positions along `dim`.
   std::pair<Tensor, Tensor> sort(const Tensor &x, int64_t dim, bool descending, bool stable);
 
+  /// The I64 [2] state of the random numbers, (seed, next counter), a mutable constant of the program.
+  Tensor rng();
+  /// Reserves counters; the first one, relative to the state's.
+  Expr takeCounters(Expr count);
+  /// All that were reserved; 0 when nothing is random.
+  Expr countersTaken() const { return counters_; }
   /// A tensor that depends on constants alone, as a compile-time constant where that is small; else x itself.
   Tensor fold(const Tensor &x);
 
   /// Fresh uninitialised buffer with row-major (or given) strides.
   Strided allocate(DType t, const Sizes &sizes, const std::vector<int> &order = {});
   bool equal(Expr a, Expr b) const { return a == b || facts.provablyEqual(a, b); }
+
+private:
+  Tensor rng_;
+  Expr counters_ = 0;
 };
 
 /// Row-major strides of sizes; with order, strides such that order lists the dims from outermost to innermost.

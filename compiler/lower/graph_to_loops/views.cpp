@@ -190,20 +190,8 @@ static Tensors atLeast(OpCall &o, int64_t rank) {
 void addViews(OpTable &t) {
   t.add("alias.default clone.default contiguous.default detach.default lift_fresh_copy.default lift_fresh.default lift.default "
         "alias_copy.default detach_copy.default view_as_real_copy.default resolve_conj.default resolve_neg.default "
-        "_conj_physical_.default dropout.default feature_dropout.default alpha_dropout.default feature_alpha_dropout.default "
-        "_reshape_copy.default _to_dense.default pin_memory.default requires_grad_.default",
-        [](OpCall &o) -> Tensors {
-          if (o.node.target.find("dropout") != std::string::npos) {
-            if (o.flag("train") && o.number("p") > 0) return o.fail("it draws random numbers in training mode");
-            return {o.t("input")};
-          }
-          return asIs(o);
-        });
-  t.add("native_dropout.default", [](OpCall &o) -> Tensors {
-    if (o.flag("train", true) && o.number("p") > 0) return o.fail("it draws random numbers in training mode");
-    Tensor x = o.t("input");
-    return {x, full(o.ctx, x.sizes(), DType::Bool, 1)};
-  });
+                "_reshape_copy.default _to_dense.default pin_memory.default requires_grad_.default",
+        asIs);
   t.add("view.default reshape.default _unsafe_view.default view_as.default reshape_as.default flatten.using_ints unflatten.int "
         "view_copy.default ravel.default squeeze.default squeeze.dim squeeze.dims unsqueeze.default squeeze_copy.dims squeeze_copy.dim "
         "squeeze_copy.default unsqueeze_copy.default _reshape_alias.default",

@@ -1,5 +1,6 @@
 // Judges many golden cases, one a line of standard input: FOLDER VALUES(0|1) ATOL,ATOL,… ; writes "VERDICT FOLDER detail" lines.
 // Each case runs in a child process, so that a crash is a verdict too. With one argument: that folder alone, with graph and loops printed.
+// With MODEL INPUTS OUTPUTS [PREFIX]: that model alone.
 #include <cstdio>
 #include <iostream>
 #include <sstream>
@@ -19,7 +20,9 @@ static const char *word(Verdict::Kind k) { return k == Verdict::Kind::Right ? "r
 
 int main(int argc, char **argv) {
   if (argc > 1) {
-    Verdict v = judgeFolder(argv[1], {}, true);
+    Bounds given;
+    if (argc > 4) given.prefix = argv[4];
+    Verdict v = argc > 3 ? judge(argv[1], argv[2], argv[3], given, argc > 5) : judgeFolder(argv[1], given, true);
     std::printf("%s (%d nodes) %s\n", word(v.kind), v.nodes, v.detail.c_str());
     return v.kind == Verdict::Kind::Right ? 0 : 1;
   }

@@ -155,7 +155,7 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   std::vector<loops::HostValue> in;
   // User inputs are numbered among all leaves, None and constants included.
   for (size_t k = 0; k < program->inputs.size(); ++k) {
-    auto it = given.find(std::to_string(k));
+    auto it = given.find(bounds.prefix + std::to_string(k));
     using PK = loops::ProgramInput::Kind;
     loops::HostValue h;
     h.kind = program->inputs[k].kind;
@@ -175,7 +175,7 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
     const loops::ProgramOutput &p = program->outputs[k];
     if (!p.mutationTarget.empty()) continue;
     size_t at = position++;
-    auto it = want.find(std::to_string(at));
+    auto it = want.find(bounds.prefix + std::to_string(at));
     if (it == want.end() || p.kind == loops::ProgramOutput::Kind::None) continue;
     if (p.kind != loops::ProgramOutput::Kind::Tensor) continue;
     std::string trouble = compare((*out)[k], it->second, at < bounds.atol.size() ? bounds.atol[at] : 0,

@@ -27,6 +27,7 @@ struct Verdict {
 struct Bounds {
   std::vector<double> atol, rtol; // by output; may be short
   bool values = true;
+  std::string prefix; // of the tensors' names in the files: "CASE/" where several cases share a file
 };
 Verdict judge(const std::string &model, const std::string &inputs, const std::string &outputs, const Bounds &bounds, bool verbose = false);
 

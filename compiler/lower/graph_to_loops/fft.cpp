@@ -1,0 +1,215 @@
+// Discrete Fourier transforms as products with the matrix of roots of unity: right for every length, quadratic in it.
+#include <cmath>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+namespace {
+/// As ATen numbers them: 0 none, 1 by sqrt(n), 2 by n.
+enum Norm : int64_t { None = 0, BySqrt = 1, ByN = 2 };
+} // namespace
+
+static Norm normOf(const std::string &text, bool forward) {
+  if (text == "ortho") return BySqrt;
+  if (text == "forward") return forward ? ByN : None;
+  return forward ? None : ByN;
+}
+
+/// cos or sin of 2 pi (i*k mod n)/n as an [n, m] table: rows input, columns output.
+static Tensor table(Lowering &ctx, Expr rows, Expr cols, Expr n, bool sine, DType t) {
+  Tensor r = Tensor::lazy(ctx, t, {rows, cols}, [=](BodyBuilder &b, const Index &i) {
+    // In double, and of the reduced angle, so that long transforms stay exact.
+    Val a = b.index(mod(i[0] * i[1], n), DType::F64) / b.index(n, DType::F64) * (2 * M_PI);
+    return b.cast(un(sine ? OpKind::Sin : OpKind::Cos, a), computeType(t));
+  });
+  return r.realize();
+}
+
+/// Cuts or pads a dim with zeros to length n.
+static Tensor fit(const Tensor &x, int64_t dim, Expr n) {
+  Expr have = x.size(dim);
+  if (x.ctx().equal(have, n)) return x;
+  if (x.ctx().facts.provablyLess(n, have)) return slice(x, dim, 0, n);
+  Sizes before(x.sizes().size(), Expr(0)), after = before;
+  after[static_cast<size_t>(dim)] = n - have;
+  return pad(x, before, after, 0);
+}
+
+/// The transform along one dim; m outputs (all n, or half of them). x may be real.
+static Tensor dft(const Tensor &x0, int64_t dim, bool forward, Expr m) {
+  Lowering &ctx = x0.ctx();
+  int64_t last = x0.rank() - 1;
+  Tensor x = transpose(x0, dim, last);
+  Expr n = x.size(-1);
+  DType r = toReal(x.dtype());
+  Tensor c = table(ctx, n, m, n, false, r), s = table(ctx, n, m, n, true, r);
+  double sign = forward ? -1 : 1;
+  Tensor re, im;
+  if (x.isComplex()) {
+    // (a + ib)(c + i sign s)
+    Tensor a = x.real(), b = x.imag();
+    re = sub(matmul(a, c), mulNumber(matmul(b, s), sign));
+    im = add(mulNumber(matmul(a, s), sign), matmul(b, c));
+  } else {
+    re = matmul(x, c);
+    im = mulNumber(matmul(x, s), sign);
+  }
+  DType out = r == DType::F64 ? DType::C128 : r == DType::F16 ? DType::C32 : DType::C64;
+  return transpose(Tensor::complex(re, im, out), dim, last);
+}
+
+/// Real result of a half spectrum along dim: n outputs.
+static Tensor inverseReal(const Tensor &x0, int64_t dim, Expr n, bool forward) {
+  Lowering &ctx = x0.ctx();
+  int64_t last = x0.rank() - 1;
+  Tensor x = transpose(x0, dim, last);
+  Expr half = x.size(-1);
+  DType r = toReal(x.dtype());
+  // Each inner coefficient stands for itself and its mirror image.
+  auto weights = [&](bool sine) {
+    return Tensor::lazy(ctx, r, {half, n}, [=](BodyBuilder &b, const Index &i) {
+             Val a = b.index(mod(i[0] * i[1], n), DType::F64) / b.index(n, DType::F64) * (2 * M_PI);
+             Val v = un(sine ? OpKind::Sin : OpKind::Cos, a);
+             Val once = b.compare(OpKind::Eq, i[0], 0) || b.compare(OpKind::Eq, i[0] * 2, n);
+             return b.cast(where(once, v, v * 2.0), computeType(r));
+           })
+        .realize();
+  };
+  Tensor re = matmul(x.real(), weights(false)), im = matmul(x.imag(), weights(true));
+  // sum a cos - b sin going back; the other sign of the angle going forth.
+  return transpose(forward ? add(re, im) : sub(re, im), dim, last);
+}
+
+static Tensor scaled(const Tensor &x, Norm norm, Expr count) {
+  if (norm == None) return x;
+  DType r = toReal(x.dtype());
+  Tensor n = exprAs(x.ctx(), count, r);
+  if (norm == BySqrt) n = unary(n, OpKind::Sqrt);
+  return div(x, n);
+}
+
+static Dims transformDims(OpCall &o, const Tensor &x, size_t given, bool two) {
+  Dims dims = o.ints("dim");
+  if (dims.empty() && two) dims = {-2, -1};
+  if (dims.empty())
+    for (int64_t k = given ? x.rank() - static_cast<int64_t>(given) : 0; k < x.rank(); ++k) dims.push_back(k);
+  for (int64_t &d : dims)
+    if (d < 0) d += x.rank();
+  return dims;
+}
+
+static DType complexOf(DType t) { return isComplex(t) ? t : t == DType::F64 ? DType::C128 : DType::C64; }
+
+/// fft_* composites. name is what follows "fft_": fft, ifft, rfft, irfft, hfft, ihfft, with 2 or n behind.
+static Tensors composite(OpCall &o) {
+  std::string name = o.node.target.substr(9);
+  name = name.substr(0, name.find('.'));
+  bool many = name.back() == '2' || name.back() == 'n', two = name.back() == '2';
+  if (many) name.pop_back();
+  Tensor x = o.t("self");
+  if (toReal(x.dtype()) == DType::F16 || x.dtype() == DType::BF16) return o.fail("half precision transforms are not supported");
+  if (!isFloat(x.dtype()) && !x.isComplex()) x = cast(x, DType::F32);
+  Sizes s = many ? o.exprs("s") : o.exprs("n");
+  Dims dims = many ? transformDims(o, x, s.size(), two) : Dims{o.integer("dim", -1) < 0 ? o.integer("dim", -1) + x.rank() : o.integer("dim", -1)};
+  if (dims.empty()) return {cast(x, o.out().dtype)};
+  bool inverse = name[0] == 'i', toHalf = name == "rfft" || name == "ihfft", toReals = name == "irfft" || name == "hfft";
+  bool forward = name == "fft" || name == "rfft" || name == "hfft";
+  (void)inverse;
+  Norm norm = normOf(o.text("norm"), forward);
+  Expr count = 1;
+  Sizes lengths;
+  for (size_t k = 0; k < dims.size(); ++k) {
+    bool last = k + 1 == dims.size();
+    Expr n;
+    if (k < s.size() && !s[k].isConst(-1)) n = s[k];
+    else n = toReals && last ? (x.size(dims[k]) - 1) * 2 : x.size(dims[k]);
+    lengths.push_back(n);
+    count = count * n;
+  }
+  for (size_t k = 0; k < dims.size(); ++k) {
+    bool last = k + 1 == dims.size();
+    x = fit(x, dims[k], toReals && last ? floorDiv(lengths[k], 2) + 1 : lengths[k]);
+  }
+  if (toHalf) {
+    size_t k = dims.size() - 1;
+    x = dft(x, dims[k], forward, floorDiv(lengths[k], 2) + 1);
+    for (size_t q = 0; q < k; ++q) x = dft(x, dims[q], forward, lengths[q]);
+  } else if (toReals) {
+    size_t k = dims.size() - 1;
+    x = cast(x, complexOf(x.dtype()));
+    for (size_t q = 0; q < k; ++q) x = dft(x, dims[q], forward, lengths[q]);
+    x = inverseReal(x, dims[k], lengths[k], forward);
+  } else {
+    for (size_t k = 0; k < dims.size(); ++k) x = dft(x, dims[k], forward, lengths[k]);
+  }
+  return {cast(scaled(x, norm, count), o.out().dtype)};
+}
+
+static Tensors primitive(OpCall &o) {
+  const std::string &n = o.node.target;
+  Tensor x = o.t("self");
+  Dims dims = o.ints("dim");
+  for (int64_t &d : dims)
+    if (d < 0) d += x.rank();
+  Norm norm = static_cast<Norm>(o.integer("normalization"));
+  Expr count = 1;
+  if (n == "aten._fft_c2c.default") {
+    bool forward = o.flag("forward", true);
+    for (int64_t d : dims) {
+      count = count * x.size(d);
+      x = dft(x, d, forward, x.size(d));
+    }
+    return {scaled(x, norm, count)};
+  }
+  if (n == "aten._fft_r2c.default") {
+    for (int64_t d : dims) count = count * x.size(d);
+    Expr len = x.size(dims.back());
+    Tensor y = dft(x, dims.back(), true, o.flag("onesided", true) ? floorDiv(len, 2) + 1 : len);
+    for (size_t k = 0; k + 1 < dims.size(); ++k) y = dft(y, dims[k], true, y.size(dims[k]));
+    return {scaled(y, norm, count)};
+  }
+  Expr len = o.expr("last_dim_size");
+  for (size_t k = 0; k + 1 < dims.size(); ++k) {
+    count = count * x.size(dims[k]);
+    x = dft(x, dims[k], false, x.size(dims[k]));
+  }
+  return {scaled(inverseReal(fit(x, dims.back(), floorDiv(len, 2) + 1), dims.back(), len, false), norm, count * len)};
+}
+
+static Tensors shift(OpCall &o) {
+  Tensor x = o.t("self");
+  bool back = o.node.target == "aten.fft_ifftshift.default";
+  for (int64_t d : transformDims(o, x, 0, false)) {
+    Expr n = x.size(d), by = back ? ceilDiv(n, 2) : floorDiv(n, 2);
+    size_t k = static_cast<size_t>(d);
+    x = remap(x, x.sizes(), [k, n, by](const Index &i) {
+      Index j = i;
+      j[k] = mod(i[k] - by, n);
+      return j;
+    });
+  }
+  return {x};
+}
+
+void addFft(OpTable &t) {
+  t.add("fft_fft.default fft_ifft.default fft_rfft.default fft_irfft.default fft_hfft.default fft_ihfft.default fft_fft2.default fft_ifft2.default "
+        "fft_rfft2.default fft_irfft2.default fft_hfft2.default fft_ihfft2.default fft_fftn.default fft_ifftn.default fft_rfftn.default "
+        "fft_irfftn.default fft_hfftn.default fft_ihfftn.default",
+        composite);
+  t.add("_fft_c2c.default _fft_r2c.default _fft_c2r.default", primitive);
+  t.add("fft_fftshift.default fft_ifftshift.default", shift);
+  t.add("fft_fftfreq.default fft_rfftfreq.default", [](OpCall &o) -> Tensors {
+    Expr n = o.expr("n");
+    double d = o.number("d", 1);
+    bool half = o.node.target == "aten.fft_rfftfreq.default";
+    DType ty = o.out().dtype;
+    return {Tensor::lazy(o.ctx, ty, o.out().sizes, [=](BodyBuilder &b, const Index &i) {
+      Val k = b.index(i[0]);
+      if (!half) k = where(k < b.index(ceilDiv(n, 2)), k, k - b.index(n));
+      return b.cast(b.cast(k, DType::F64) / (b.index(n, DType::F64) * d), computeType(ty));
+    })};
+  });
+}
+
+} // namespace neso::lower

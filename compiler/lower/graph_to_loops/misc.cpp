@@ -1,0 +1,330 @@
+// Operators made of others that fit no other family.
+#include <cmath>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+static int64_t wrap(int64_t d, int64_t rank) { return d < 0 ? d + std::max<int64_t>(rank, 1) : d; }
+
+static Tensors diffOp(OpCall &o) {
+  Tensor x = o.t("self"), before = o.opt("prepend"), after = o.opt("append");
+  int64_t d = wrap(o.integer("dim", -1), x.rank()), n = o.integer("n", 1);
+  if (before.valid() || after.valid()) {
+    Tensors parts;
+    if (before.valid()) parts.push_back(before);
+    parts.push_back(x);
+    if (after.valid()) parts.push_back(after);
+    x = concat(parts, d);
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    Expr len = x.size(d);
+    if (len.isConst(0)) break;
+    Tensor a = slice(x, d, 1, len - 1), b = slice(x, d, 0, len - 1);
+    x = x.dtype() == DType::Bool ? binary(OpKind::Xor, a, b) : sub(a, b);
+  }
+  return {x};
+}
+
+/// Areas of the trapezoids between neighbours along dim.
+static Tensor trapezoids(OpCall &o, int64_t &d) {
+  Tensor y = o.t("y"), x = o.opt("x");
+  d = wrap(o.integer("dim", -1), y.rank());
+  auto halves = [&](const Tensor &v, int64_t dim, bool minus) {
+    Tensor hi = slice(v, dim, 1, v.size(dim) - 1), lo = slice(v, dim, 0, v.size(dim) - 1);
+    return minus ? sub(hi, lo) : add(hi, lo);
+  };
+  Tensor area = halves(y, d, false);
+  if (x.valid()) {
+    int64_t xd = x.rank() == 1 ? 0 : d - y.rank() + x.rank();
+    Tensor w = halves(x, xd, true);
+    if (x.rank() == 1) {
+      Sizes s(y.sizes().size(), Expr(1));
+      s[static_cast<size_t>(d)] = w.sizes()[0];
+      w = reshape(w, s);
+    }
+    area = mul(area, w);
+  } else if (o.has("dx")) {
+    area = mul(area, o.t("dx"));
+  }
+  return div(area, scalarFloat(o.ctx, 2.0));
+}
+
+static Tensors im2col(OpCall &o) {
+  Tensor x = o.t("self");
+  bool flat = x.rank() == 3;
+  if (flat) x = unsqueeze(x, 0);
+  Sizes k = o.exprs("kernel_size"), dil = o.exprs("dilation"), p = o.exprs("padding"), st = o.exprs("stride");
+  for (Sizes *v : {&k, &dil, &p, &st})
+    if (v->size() == 1) v->push_back((*v)[0]);
+  Expr h = x.sizes()[2], w = x.sizes()[3];
+  Expr ow = floorDiv(w + p[1] * 2 - dil[1] * (k[1] - 1) - 1, st[1]) + 1;
+  Sizes out = o.out().sizes;
+  if (flat) out.insert(out.begin(), Expr(1));
+  Tensor r = Tensor::lazy(o.ctx, x.dtype(), out, [=](BodyBuilder &b, const Index &i) {
+    Expr kk = mod(i[1], k[0] * k[1]), c = floorDiv(i[1], k[0] * k[1]);
+    Expr y = floorDiv(i[2], ow) * st[0] - p[0] + floorDiv(kk, k[1]) * dil[0], z = mod(i[2], ow) * st[1] - p[1] + mod(kk, k[1]) * dil[1];
+    Val ok = b.inRange(y, 0, h) && b.inRange(z, 0, w);
+    return b.masked(ok, [&] { return x.at(b, {i[0], c, y, z}); }, b.constant(computeType(x.dtype()), 0));
+  });
+  return {flat ? select(r, 0, 0) : r};
+}
+
+static Tensors col2im(OpCall &o) {
+  Tensor x = o.t("self");
+  bool flat = x.rank() == 2;
+  if (flat) x = unsqueeze(x, 0);
+  Sizes k = o.exprs("kernel_size"), dil = o.exprs("dilation"), p = o.exprs("padding"), st = o.exprs("stride"), size = o.exprs("output_size");
+  for (Sizes *v : {&k, &dil, &p, &st, &size})
+    if (v->size() == 1) v->push_back((*v)[0]);
+  Expr oh = floorDiv(size[0] + p[0] * 2 - dil[0] * (k[0] - 1) - 1, st[0]) + 1, ow = floorDiv(size[1] + p[1] * 2 - dil[1] * (k[1] - 1) - 1, st[1]) + 1;
+  Sizes out = o.out().sizes;
+  if (flat) out.insert(out.begin(), Expr(1));
+  DType acc = computeType(x.dtype());
+  // Each pixel gathers from the windows that cover it.
+  Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, acc, out, {k[0], k[1]}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Expr y = i[2] + p[0] - r[0] * dil[0], z = i[3] + p[1] - r[1] * dil[1];
+    Val ok = b.compare(OpKind::Eq, mod(y, st[0]), 0) && b.compare(OpKind::Eq, mod(z, st[1]), 0);
+    Expr wy = floorDiv(y, st[0]), wz = floorDiv(z, st[1]);
+    ok = ok && b.inRange(wy, 0, oh) && b.inRange(wz, 0, ow);
+    return b.masked(ok, [&] { return x.at(b, {i[0], i[1] * k[0] * k[1] + r[0] * k[1] + r[1], wy * ow + wz}); }, b.constant(acc, 0));
+  })[0];
+  r = cast(r, x.dtype());
+  return {flat ? select(r, 0, 0) : r};
+}
+
+static Tensors matrixNorm(OpCall &o) {
+  Tensor x = o.t("self");
+  std::string text = o.text("ord", "");
+  const graph::Argument *a = o.node.arg("ord");
+  bool none = !o.has("ord");
+  Dims dims = o.ints("dim");
+  bool isMatrix = o.node.target.find("matrix_norm") != std::string::npos || (!none && dims.size() != 1 && (x.rank() == 2 || dims.size() == 2));
+  if (dims.empty() && isMatrix) dims = {-2, -1};
+  (void)a;
+  bool keep = o.flag("keepdim");
+  DType t = o.out().dtype;
+  if (!isMatrix) return {vectorNorm(x, none ? 2.0 : o.number("ord", 2), dims, keep, t)};
+  if (text == "fro" || (none && text.empty())) return {vectorNorm(x, 2, dims, keep, t)};
+  double p = o.number("ord", 0);
+  if (!text.empty() || !(std::fabs(p) == 1 || std::isinf(p))) return o.fail("norms by singular values are not supported");
+  int64_t rows = wrap(dims[0], x.rank()), cols = wrap(dims[1], x.rank());
+  int64_t summed = std::fabs(p) == 1 ? rows : cols, kept = std::fabs(p) == 1 ? cols : rows;
+  Tensor s = vectorNorm(x, 1, {summed}, true, t);
+  Tensor r = p > 0 ? amax(s, {kept}, true) : amin(s, {kept}, true);
+  return {reshape(r, o.out().sizes)};
+}
+
+static Tensors combinationsOp(OpCall &o) {
+  Tensor x = o.t("self");
+  int64_t r = o.integer("r", 2);
+  bool again = o.flag("with_replacement");
+  std::optional<int64_t> n = x.size(0).asConst();
+  if (!n) return o.fail("the number of elements must be constant");
+  if (r == 0) return {full(o.ctx, {Expr(0)}, x.dtype(), 0)};
+  std::vector<int64_t> flat, at(static_cast<size_t>(r));
+  for (int64_t k = 0; k < r; ++k) at[static_cast<size_t>(k)] = again ? 0 : k;
+  bool more = *n > 0 && (again || r <= *n);
+  while (more) {
+    flat.insert(flat.end(), at.begin(), at.end());
+    if (flat.size() > (1u << 22)) return o.fail("more than four million indices");
+    int64_t k = r - 1;
+    while (k >= 0 && at[static_cast<size_t>(k)] == (again ? *n - 1 : *n - r + k)) --k;
+    if (k < 0) break;
+    ++at[static_cast<size_t>(k)];
+    for (int64_t q = k + 1; q < r; ++q) at[static_cast<size_t>(q)] = at[static_cast<size_t>(q - 1)] + (again ? 0 : 1);
+  }
+  int64_t rows = static_cast<int64_t>(flat.size()) / r;
+  if (rows == 0) return {full(o.ctx, {Expr(0), Expr(r)}, x.dtype(), 0)};
+  std::vector<uint8_t> bytes(flat.size() * 8);
+  std::copy(flat.begin(), flat.end(), reinterpret_cast<int64_t *>(bytes.data()));
+  Tensor index = o.ctx.addConstant(DType::I64, {Expr(rows), Expr(r)}, std::move(bytes));
+  return {reshape(indexSelect(x, 0, flatten(index)), {Expr(rows), Expr(r)})};
+}
+
+static Tensors nonzeroStatic(OpCall &o) {
+  Tensor x = o.t("self");
+  if (x.rank() == 0) return o.fail("a 0-d input is not supported");
+  Expr size = o.expr("size");
+  Tensor m = flatten(cast(x, DType::Bool));
+  m.reused();
+  Tensor rank = o.ctx.scan(loops::ScanKind::Sum, DType::I64, m.sizes(), 0, false, [m](BodyBuilder &b, const Index &i) { return b.cast(m.at(b, i), DType::I64); });
+  Strided w = o.ctx.allocate(DType::I64, o.out().sizes);
+  o.ctx.store(fullInt(o.ctx, o.out().sizes, DType::I64, o.integer("fill_value", -1)), w);
+  Sizes s = x.sizes(), strides = denseStrides(s);
+  for (size_t d = 0; d < s.size(); ++d)
+    o.ctx.scatter(
+        m.sizes(),
+        [&](BodyBuilder &b, const Index &i) {
+          Val take = m.at(b, i), at = rank.at(b, i) - 1.0;
+          take = take && at < b.index(size);
+          Expr row = b.indirect(where(take, at, b.constantInt(DType::I64, 0)), size, false, false);
+          return Lowering::ScatterItem{{row, Expr(static_cast<int64_t>(d))}, b.index(mod(floorDiv(i[0], strides[d]), s[d])), take};
+        },
+        w, DType::I64, loops::StoreMode::Set);
+  return {Tensor::strided(o.ctx, DType::I64, o.out().sizes, w)};
+}
+
+static Tensors maxPoolBackward(OpCall &o) {
+  Tensor g = o.t("grad_output"), x = o.t("self"), index = o.t("indices");
+  Sizes sizes = x.sizes();
+  size_t n = sizes.size();
+  Expr plane = sizes[n - 1] * sizes[n - 2];
+  DType acc = computeType(x.dtype());
+  Sizes flat(sizes.begin(), sizes.end() - 2);
+  flat.push_back(plane);
+  Strided w = o.ctx.allocate(acc, flat);
+  o.ctx.store(full(o.ctx, flat, acc, 0), w);
+  o.ctx.scatter(
+      g.sizes(),
+      [&](BodyBuilder &b, const Index &i) {
+        Index j(i.begin(), i.end() - 2);
+        j.push_back(b.indirect(index.at(b, i), plane, false, true));
+        return Lowering::ScatterItem{j, b.cast(g.at(b, i), acc), {}};
+      },
+      w, acc, loops::StoreMode::AtomicAdd);
+  return {reshape(cast(Tensor::strided(o.ctx, acc, flat, w), x.dtype()), sizes)};
+}
+
+void addMisc(OpTable &t) {
+  t.add("diff.default", diffOp);
+  t.add("trapezoid.x trapezoid.dx trapz.x trapz.dx", [](OpCall &o) -> Tensors {
+    int64_t d = 0;
+    Tensor a = trapezoids(o, d);
+    return {sum(a, {d}, false, o.out().dtype)};
+  });
+  t.add("cumulative_trapezoid.x cumulative_trapezoid.dx", [](OpCall &o) -> Tensors {
+    int64_t d = 0;
+    Tensor a = cast(trapezoids(o, d), o.out().dtype);
+    if (a.isComplex()) return o.fail("complex numbers are not supported here");
+    return {cast(o.ctx.scan(loops::ScanKind::Sum, computeType(a.dtype()), a.sizes(), d, false, [a](BodyBuilder &b, const Index &i) { return a.at(b, i); }), a.dtype())};
+  });
+  t.add("im2col.default", im2col);
+  t.add("col2im.default", col2im);
+  t.add("linalg_norm.default linalg_norm.ord_str linalg_matrix_norm.default linalg_matrix_norm.str_ord", matrixNorm);
+  t.add("combinations.default", combinationsOp);
+  t.add("nonzero_static.default", nonzeroStatic);
+  t.add("max_pool2d_with_indices_backward.default", maxPoolBackward);
+  t.add("cartesian_prod.default", [](OpCall &o) -> Tensors {
+    Tensors xs = o.list("tensors"), cols;
+    if (xs.size() == 1) return {xs[0]};
+    Sizes grid;
+    for (const Tensor &x : xs) grid.push_back(x.size(0));
+    Expr rows = product(grid);
+    for (size_t k = 0; k < xs.size(); ++k) {
+      Tensor g = remap(xs[k], grid, [k](const Index &i) { return Index{i[k]}; });
+      cols.push_back(reshape(g, {rows, Expr(1)}));
+    }
+    return {concat(cols, 1)};
+  });
+  t.add("sum_to_size.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    Sizes to = o.exprs("size");
+    Dims dims;
+    size_t lead = x.sizes().size() - to.size();
+    for (size_t d = 0; d < x.sizes().size(); ++d)
+      if (d < lead || (to[d - lead].isConst(1) && !x.sizes()[d].isConst(1))) dims.push_back(static_cast<int64_t>(d));
+    if (dims.empty()) return {x};
+    return {reshape(sum(x, dims, true, o.out().dtype), to)};
+  });
+  t.add("isreal.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (!x.isComplex()) return {full(o.ctx, x.sizes(), DType::Bool, 1)};
+    return {binary(OpKind::Eq, x.imag(), scalarInt(o.ctx, 0))};
+  });
+  t.add("is_nonzero.default", [](OpCall &o) -> Tensors { return o.fail("its result is a Python bool that depends on the data"); });
+  t.add("mvlgamma.default special_multigammaln.default", [](OpCall &o) -> Tensors {
+    int64_t p = o.integer("p");
+    return {mapFloat(o.t("self"), [p](Val v) {
+      Val s = num(v, static_cast<double>(p * (p - 1)) / 4 * std::log(M_PI));
+      for (int64_t k = 0; k < p; ++k) s = s + un(OpKind::Lgamma, v - static_cast<double>(k) / 2);
+      return s;
+    })};
+  });
+  t.add("native_dropout_backward.default", [](OpCall &o) -> Tensors {
+    Tensor g = o.t("grad_output");
+    return {mulNumber(mul(g, cast(o.t("mask"), g.dtype())), o.number("scale"))};
+  });
+  t.add("diagflat.default", [](OpCall &o) -> Tensors {
+    Tensor x = flatten(o.t("self"));
+    if (x.isComplex()) return o.fail("complex numbers are not supported here");
+    int64_t k = o.integer("offset", 0);
+    return {Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [x, k](BodyBuilder &b, const Index &i) {
+      return b.masked(b.compare(OpKind::Eq, i[0] + k, i[1]), [&] { return x.at(b, {k >= 0 ? i[0] : i[1]}); }, b.constant(computeType(x.dtype()), 0));
+    })};
+  });
+  t.add("bilinear.default", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("input1"), b = o.t("input2"), w = o.t("weight"), bias = o.opt("bias");
+    DType d = o.out().dtype;
+    Expr rows = floorDiv(a.numel(), a.size(-1)), out = w.size(0), k1 = w.size(1), k2 = w.size(2);
+    // [rows, K1] x [K1, out*K2], then the dot product with the second input.
+    Tensor first = matmul2(reshape(a, {rows, k1}), reshape(permute(w, {1, 0, 2}), {k1, out * k2}), d);
+    Tensor y = sum(mul(reshape(first, {rows, out, k2}), reshape(b, {rows, Expr(1), k2})), {2}, false, d);
+    if (bias.valid()) y = add(y, bias);
+    return {reshape(y, o.out().sizes)};
+  });
+  t.add("_softmax_backward_data.default _log_softmax_backward_data.default", [](OpCall &o) -> Tensors {
+    Tensor g = o.t("grad_output"), y = o.t("output");
+    int64_t d = o.integer("dim");
+    DType acc = computeType(y.dtype());
+    Tensor ga = cast(g, acc), ya = cast(y, acc);
+    bool log = o.node.target.find("log") != std::string::npos;
+    if (y.rank() == 0) return {log ? full(o.ctx, {}, o.out().dtype, 0) : full(o.ctx, {}, o.out().dtype, 0)};
+    Tensor r;
+    if (log) r = sub(ga, mul(unary(ya, OpKind::Exp), sum(ga, {d}, true, acc)));
+    else r = mul(ya, sub(ga, sum(mul(ga, ya), {d}, true, acc)));
+    return {cast(r, o.out().dtype)};
+  });
+  t.add("frexp.Tensor", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), xs[] = {x};
+    DType d = x.dtype();
+    auto exponent = [](Val v) {
+      Val a = un(OpKind::Abs, v), e = un(OpKind::Floor, un(OpKind::Log2, a)) + 1.0;
+      // log2 may round up at a power of two, and down just below it.
+      Val m = a / un(OpKind::Exp2, e);
+      e = where(m >= 1.0, e + 1.0, where(m < 0.5, e - 1.0, e));
+      return where(eq(a, 0.0) || un(OpKind::IsInf, a) || un(OpKind::IsNan, a), 0.0, e);
+    };
+    Tensor m = pointwise(xs, d, d, [exponent](std::span<const Val> v) { return v[0] / un(OpKind::Exp2, exponent(v[0])); });
+    Tensor e = pointwise(xs, d, DType::I32, [exponent](std::span<const Val> v) { return v[0].b->cast(exponent(v[0]), DType::I32); });
+    return {m, e};
+  });
+  t.add("pdist.default _pdist_forward.default", [](OpCall &o) -> Tensors {
+    Tensor x = source(o.t("self"));
+    std::optional<int64_t> n = x.size(0).asConst();
+    if (!n) return o.fail("the number of rows must be constant");
+    std::vector<int64_t> a, b;
+    for (int64_t i = 0; i < *n; ++i)
+      for (int64_t j = i + 1; j < *n; ++j) a.push_back(i), b.push_back(j);
+    if (a.empty()) return {full(o.ctx, {Expr(0)}, x.dtype(), 0)};
+    auto constant = [&](const std::vector<int64_t> &v) {
+      std::vector<uint8_t> bytes(v.size() * 8);
+      std::copy(v.begin(), v.end(), reinterpret_cast<int64_t *>(bytes.data()));
+      return o.ctx.addConstant(DType::I64, {Expr(static_cast<int64_t>(v.size()))}, std::move(bytes));
+    };
+    return {vectorNorm(sub(indexSelect(x, 0, constant(a)), indexSelect(x, 0, constant(b))), o.number("p", 2), {-1}, false, x.dtype())};
+  });
+  t.add("threshold_backward.default", [](OpCall &o) -> Tensors {
+    Tensor g = o.t("grad_output"), x = o.t("self"), xs[] = {g, x};
+    double th = o.number("threshold");
+    return {pointwise(xs, resultType(xs), resultType(xs), [th](std::span<const Val> v) { return where(v[1] <= th, 0.0, v[0]); })};
+  });
+  t.add("sigmoid_backward.default tanh_backward.default", [](OpCall &o) -> Tensors {
+    Tensor g = o.t("grad_output"), y = o.t("output"), xs[] = {g, y};
+    bool tanh = o.node.target == "aten.tanh_backward.default";
+    return {pointwise(xs, y.dtype(), y.dtype(), [tanh](std::span<const Val> v) { return tanh ? v[0] * (1.0 - v[1] * v[1]) : v[0] * (1.0 - v[1]) * v[1]; })};
+  });
+  // The triangular factor gives no reduction here: determinants of 1x1 to 3x3 matrices only.
+  t.add("linalg_det.default det.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    std::optional<int64_t> n = x.size(-1).asConst();
+    if (!n || *n > 3 || *n < 1) return o.fail("matrices larger than 3 by 3 are not supported");
+    auto at = [&](int64_t r, int64_t c) { return select(select(x, -1, c), -1, r); };
+    auto two = [&](int64_t r0, int64_t r1, int64_t c0, int64_t c1) { return sub(mul(at(r0, c0), at(r1, c1)), mul(at(r0, c1), at(r1, c0))); };
+    if (*n == 1) return {at(0, 0)};
+    if (*n == 2) return {two(0, 1, 0, 1)};
+    return {add(sub(mul(at(0, 0), two(1, 2, 1, 2)), mul(at(0, 1), two(1, 2, 0, 2))), mul(at(0, 2), two(1, 2, 0, 1)))};
+  });
+}
+
+} // namespace neso::lower

@@ -1,0 +1,132 @@
+// Random numbers: Philox streams keyed by a seed and a counter that live in a buffer of the program, "neso.rng" = [seed, next counter].
+//
+// Every element of every random operator has a counter of its own; the run ends by writing the counter that follows back to the buffer, so
+// that the next run draws other numbers. The streams are not PyTorch's: equal in distribution, not in value.
+#include <cmath>
+#include <numbers>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+/// Elementwise over `sizes`: fn gets the seed and this element's counter.
+static Tensor draw(OpCall &o, const Sizes &sizes, DType t, int64_t perElement, const std::function<Val(BodyBuilder &, Val seed, Val counter, const Index &)> &fn) {
+  Tensor rng = o.ctx.rng();
+  Expr base = o.ctx.takeCounters(product(sizes) * perElement);
+  Sizes strides = denseStrides(sizes);
+  Tensor r = Tensor::lazy(o.ctx, t, sizes, [=](BodyBuilder &b, const Index &i) {
+    Expr linear = base;
+    for (size_t d = 0; d < i.size(); ++d) linear = linear + i[d] * strides[d] * perElement;
+    Val seed = rng.at(b, {Expr(0)}), counter = rng.at(b, {Expr(1)}) + b.index(linear);
+    return b.cast(fn(b, seed, counter, i), computeType(t));
+  });
+  // Drawn once: two uses must see the same numbers, at the cost of no second Philox.
+  r.realize();
+  return r;
+}
+
+static Val uniformOf(BodyBuilder &b, Val seed, Val counter) { return b.random(OpKind::RandUniform, seed, counter); }
+
+static Tensor uniformLike(OpCall &o, DType t, const std::function<Val(Val)> &fn) {
+  return draw(o, o.out().sizes, t, 1, [fn](BodyBuilder &b, Val seed, Val counter, const Index &) { return fn(uniformOf(b, seed, counter)); });
+}
+
+static Tensor normalOf(OpCall &o, DType t, const std::function<Val(Val)> &fn) {
+  return draw(o, o.out().sizes, t, 1, [fn](BodyBuilder &b, Val seed, Val counter, const Index &) { return fn(b.random(OpKind::RandNormal, seed, counter)); });
+}
+
+static Tensors integers(OpCall &o) {
+  Expr low = o.expr("low", 0), high = o.expr("high");
+  DType t = o.out().dtype;
+  return {draw(o, o.out().sizes, t, 1, [=](BodyBuilder &b, Val seed, Val counter, const Index &) {
+    Val u = b.cast(b.random(OpKind::RandU32, seed, counter), DType::I64), span = b.index(high - low);
+    return bin(OpKind::Mod, u, span) + b.index(low);
+  })};
+}
+
+/// Each element is kept with probability p; the mask is Bool. block: dims from here on share their draw.
+static Tensor keepMask(OpCall &o, Sizes sizes, double keep) {
+  return draw(o, sizes, DType::Bool, 1, [keep](BodyBuilder &b, Val seed, Val counter, const Index &) { return uniformOf(b, seed, counter) < keep; });
+}
+
+static Tensors dropout(OpCall &o) {
+  Tensor x = o.t("input");
+  double p = o.number("p", 0.5);
+  bool train = o.flag("train", true), native = o.node.target == "aten.native_dropout.default";
+  bool feature = o.node.target.find("feature") != std::string::npos, alpha = o.node.target.find("alpha") != std::string::npos;
+  if (!train || p == 0) {
+    if (native) return {x, full(o.ctx, x.sizes(), DType::Bool, 1)};
+    return {x};
+  }
+  Sizes sizes = x.sizes();
+  if (feature)
+    for (size_t d = 2; d < sizes.size(); ++d) sizes[d] = 1;
+  Tensor mask = keepMask(o, sizes, 1 - p);
+  Tensor xs[] = {x, mask};
+  DType t = x.dtype();
+  Tensor y = pointwise(xs, t, t, [=](std::span<const Val> v) {
+    Val k = ne(v[1], 0.0);
+    if (alpha) {
+      const double a = 1.7580993408473766, s = p == 1 ? 0 : 1 / std::sqrt((a * a * p + 1) * (1 - p));
+      return where(k, v[0] * s + a * p * s, num(v[0], (-a + a * p) * s));
+    }
+    return p == 1 ? v[0] * 0.0 : where(k, v[0] / (1 - p), v[0] * 0.0);
+  });
+  if (native) return {y, mask};
+  return {y};
+}
+
+static Tensors normalTensors(OpCall &o) {
+  Tensor m = o.t("mean"), s = o.t("std");
+  DType t = o.out().dtype;
+  Tensor z = normalOf(o, t, [](Val v) { return v; });
+  return {cast(add(m, mul(z, s)), t)};
+}
+
+static Tensors bernoulli(OpCall &o) {
+  DType t = o.out().dtype;
+  Tensor p = o.has("p") ? o.t("p") : o.t("self");
+  p = broadcastTo(p, o.out().sizes);
+  return {draw(o, o.out().sizes, t, 1, [p, t](BodyBuilder &b, Val seed, Val counter, const Index &i) {
+    return b.cast(uniformOf(b, seed, counter) < b.cast(p.at(b, i), DType::F32), computeType(t));
+  })};
+}
+
+void addRandom(OpTable &t) {
+  t.add("rand.default rand_like.default uniform.default", [](OpCall &o) -> Tensors {
+    double from = o.number("from", 0), to = o.number("to", 1);
+    return {uniformLike(o, o.out().dtype, [=](Val u) { return u * (to - from) + from; })};
+  });
+  t.add("randn.default randn_like.default normal_functional.default", [](OpCall &o) -> Tensors {
+    double mean = o.number("mean", 0), std = o.number("std", 1);
+    return {normalOf(o, o.out().dtype, [=](Val z) { return z * std + mean; })};
+  });
+  t.add("normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor", normalTensors);
+  t.add("log_normal.default", [](OpCall &o) -> Tensors {
+    double mean = o.number("mean", 1), std = o.number("std", 2);
+    return {normalOf(o, o.out().dtype, [=](Val z) { return un(OpKind::Exp, z * std + mean); })};
+  });
+  t.add("exponential.default", [](OpCall &o) -> Tensors {
+    double l = o.number("lambd", 1);
+    return {uniformLike(o, o.out().dtype, [l](Val u) { return un(OpKind::Log1p, -u) * (-1 / l); })};
+  });
+  t.add("cauchy.default", [](OpCall &o) -> Tensors {
+    double m = o.number("median", 0), s = o.number("sigma", 1);
+    return {uniformLike(o, o.out().dtype, [=](Val u) { return un(OpKind::Tan, (u - 0.5) * std::numbers::pi) * s + m; })};
+  });
+  t.add("geometric.default", [](OpCall &o) -> Tensors {
+    double p = o.number("p", 0.5);
+    return {uniformLike(o, o.out().dtype, [p](Val u) { return un(OpKind::Floor, un(OpKind::Log1p, -u) / std::log1p(-p)) + 1.0; })};
+  });
+  t.add("randint.default randint.low randint_like.default randint_like.low_dtype", integers);
+  t.add("bernoulli.default bernoulli.p bernoulli.Tensor", bernoulli);
+  t.add("dropout.default native_dropout.default feature_dropout.default alpha_dropout.default feature_alpha_dropout.default", dropout);
+  t.add("randperm.default", [](OpCall &o) -> Tensors {
+    Tensor keys = draw(o, o.out().sizes, DType::I64, 1, [](BodyBuilder &b, Val seed, Val counter, const Index &) {
+      return b.cast(b.random(OpKind::RandU32, seed, counter), DType::I64);
+    });
+    return {cast(o.ctx.sort(keys, 0, false, true).second, o.out().dtype)};
+  });
+}
+
+} // namespace neso::lower
