@@ -319,6 +319,8 @@ void GraphReader::readNode(Json json) {
     n.outputs.push_back(defineOutput(out));
     if (!r_.ok()) return;
   }
+  if (const graph::OpSchema *op = graph::findOp(n.target); op && op->returns.size() != n.outputs.size())
+    return r_.report(Diag::OperatorArgument, n.target, "outputs", fmt::format("has {} entries where the operator returns {}", n.outputs.size(), op->returns.size()));
   if (n.name.empty()) {
     // Older minors have no node names: the first result names the node, as in torch.
     for (const auto &list : n.outputs)

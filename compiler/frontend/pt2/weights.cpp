@@ -1,6 +1,13 @@
 #include "frontend/pt2/weights.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
 namespace neso::pt2 {
+
+/// Bytes; that of the largest element.
+static constexpr size_t kAlignment = 16;
 
 Result<WeightTable> WeightTable::read(const Archive &archive, const std::string &model, bool checkData) {
   WeightTable t;
@@ -80,7 +87,21 @@ Result<int> WeightTable::add(graph::Model &model, std::string_view fqn, graph::W
   if (fresh) {
     if (checkData_)
       if (Status s = archive_->verify(*member); !s) return s.takeError();
-    model.storages.push_back({archive_->data(*member), member->size, member->offset, archive_->owner()});
+    const uint8_t *data = archive_->data(*member);
+    if (reinterpret_cast<uintptr_t>(data) % kAlignment == 0) {
+      model.storages.push_back({data, member->size, member->offset, archive_->owner()});
+    } else {
+      // Torch aligns members to 64 bytes; an archive that other tools packed need not. Code reads elements in place, so copy.
+      struct Free {
+        void operator()(void *p) const { std::free(p); }
+      };
+      size_t size = (static_cast<size_t>(member->size) + kAlignment - 1) / kAlignment * kAlignment;
+      std::shared_ptr<void> copy(std::aligned_alloc(kAlignment, std::max(size, kAlignment)), Free());
+      if (!copy) return fail(Diag::FileUnreadable, where, archive_->path(), "no memory is left");
+      std::memcpy(copy.get(), data, static_cast<size_t>(member->size));
+      const uint8_t *bytes = static_cast<const uint8_t *>(copy.get());
+      model.storages.push_back({bytes, member->size, -1, std::move(copy)});
+    }
   }
   graph::Weight w;
   w.fqn = fqn;

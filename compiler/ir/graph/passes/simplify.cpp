@@ -268,6 +268,54 @@ void removeDeadIn(Graph &g) {
 
 } // namespace
 
+void unifySymbols(Model &m) {
+  std::unordered_set<std::string> ofInputs; // symbols that are a whole size of an input, so that running the model binds them
+  for (ValueId in : m.graph.inputs)
+    if (in.valid()) {
+      for (Expr e : m.graph.value(in).type.sizes)
+        if (e.isSymbol()) ofInputs.insert(e.symbolName());
+    }
+  std::unordered_map<std::string, Expr> by;
+  for (bool again = true; again;) {
+    again = false;
+    for (Expr &g : m.guards) {
+      if (g.kind() != ExprKind::Eq) continue;
+      Expr difference = g.operands()[0] - g.operands()[1];
+      std::vector<std::string> symbols = symbolsOf(difference);
+      if (symbols.size() != 2 || !ofInputs.count(symbols[0]) || !ofInputs.count(symbols[1])) continue;
+      Expr a = symbol(symbols[0]), b = symbol(symbols[1]);
+      // c*a - c*b == 0
+      std::optional<Affine> f = affineIn(difference, symbols[0]);
+      if (!f || !f->coefficient.isConst() || f->coefficient.isConst(0) || f->rest != -f->coefficient * b) continue;
+      Interval ra = m.facts.range(symbols[0]), rb = m.facts.range(symbols[1]);
+      m.facts.setRange(symbols[0], {std::max(ra.lo, rb.lo), std::min(ra.hi, rb.hi)});
+      std::unordered_map<std::string, Expr> one{{symbols[1], a}};
+      for (auto &[name, e] : by) e = substitute(e, one);
+      by.emplace(symbols[1], a);
+      for (Expr &other : m.guards) other = substitute(other, one);
+      std::erase_if(m.guards, [](Expr e) { return e.isConst() && !e.isConst(0); });
+      again = true;
+      break;
+    }
+  }
+  if (by.empty()) return;
+  Facts facts;
+  for (const auto &[name, range] : m.facts.ranges())
+    if (!by.count(name)) facts.setRange(name, range);
+  m.facts = facts;
+  forEachGraph(m.graph, [&](Graph &g) {
+    auto change = [&](Expr &e) {
+      if (e.valid()) e = substitute(e, by);
+    };
+    for (Value &v : g.values) {
+      change(v.expr);
+      for (Expr &e : v.type.sizes) change(e);
+      for (Expr &e : v.type.strides) change(e);
+      change(v.type.offset);
+    }
+  });
+}
+
 void resolveSymbolic(Model &m) {
   forEachGraph(m.graph, [](Graph &g) {
     std::vector<Node> kept;
@@ -349,6 +397,7 @@ void mergeEqual(Model &m) {
 void removeDead(Model &m) { forEachGraph(m.graph, removeDeadIn); }
 
 void simplify(Model &m) {
+  unifySymbols(m);
   resolveSymbolic(m);
   removeAsserts(m);
   for (size_t before = SIZE_MAX; m.graph.nodes.size() < before;) {

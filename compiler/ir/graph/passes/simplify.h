@@ -9,6 +9,10 @@ namespace neso::graph {
 /// Runs the passes below, in their order, until the graph is at rest.
 void simplify(Model &model);
 
+/// Torch may give two sizes a symbol each and say in a guard that they are equal. Such symbols become one, in every type, expression and
+/// range; the guard goes, since inputs that share a symbol are checked against each other when the model is run.
+void unifySymbols(Model &model);
+
 /// Replaces nodes that compute symbolic integers and booleans (aten.sym_size, _operator.*, torch.sym_*, math.*) by the expressions of
 /// their values, and symbolic arguments of constant value by that constant. Symbolic floats keep their nodes. Sizes that depend on data
 /// (item, nonzero) keep theirs, which define the symbol.
