@@ -238,6 +238,37 @@ class Mixer(nn.Module):
         return x, {"mean": x.mean(), "top": x.amax(-1)}
 
 
+class Structures(nn.Module):
+    """What else a file may hold: tied and transposed weights, views of one storage at an offset, buffers that are not saved
+    with the weights, a constant of its own; nested inputs with a None, an int, a float and a bool; nested outputs, one of them an input."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(13, 6)
+        self.head = nn.Linear(6, 13, bias=False)
+        self.head.weight = self.embed.weight
+        store = torch.randn(40)
+        self.turned = nn.Parameter(torch.randn(5, 6).t())
+        self.register_buffer("early", store[2:8])
+        self.register_buffer("late", store[10:34:4])
+        self.register_buffer("scale", torch.rand(6) + 0.5, persistent=False)
+        self.constant = torch.arange(6, dtype=torch.float32)
+
+    def forward(self, ids, options, extra=None, count=3, factor=0.5, flag=True):
+        x = self.embed(ids) * self.scale + self.early - self.late * factor
+        x = x + options["shift"] if flag else x
+        for _ in range(count):
+            x = torch.tanh(x + self.constant.to(x.dtype) * 0.1)
+        y = x @ self.turned
+        if extra is not None:
+            y = y + extra
+        return {"logits": self.head(x), "parts": [y, (options["shift"], y.t() if y.dim() == 2 else y.transpose(0, 1))], "none": None}
+
+
+def structures_sets():
+    return [(torch.randint(0, 13, (2, 4)), {"shift": torch.randn(6), "unused": torch.randn(2)}, None, 2, 0.25, True)]
+
+
 FAMILIES = [
     Family("resnet", resnet, images((2, 3, 32, 40), (1, 3, 32, 40), (5, 3, 32, 40)), {"x": {0: BATCH}}),
     Family("resnet_bottleneck", resnet_bottleneck, images((1, 3, 33, 47))),
@@ -257,4 +288,5 @@ FAMILIES = [
     Family("recommender", Recommender, recommender_sets),
     Family("wave", Wave, images((2, 1, 40), (1, 1, 33), (3, 1, 64)), {"x": {0: BATCH, 2: LENGTH}}),
     Family("mixer_buffers", Mixer, images((3, 7, 12))),
+    Family("structures", Structures, structures_sets),
 ]

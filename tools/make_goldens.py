@@ -20,6 +20,7 @@ from pathlib import Path
 
 warnings.filterwarnings("ignore")
 import torch  # noqa: E402
+from torch.utils import _pytree as pytree  # noqa: E402
 
 import neso_cases as cases  # noqa: E402
 
@@ -33,7 +34,7 @@ def expected(program, inputs):
     if isinstance(inputs, dict):
         kwargs = {name: tensor.clone() for name, tensor in inputs.items()}
     else:
-        args = tuple(tensor.clone() if isinstance(tensor, torch.Tensor) else tensor for tensor in inputs)
+        args = pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, inputs)
     module = program.module(check_guards=False)
     with torch.no_grad():
         outputs = cases.flatten(module(*args, **kwargs))
@@ -69,7 +70,7 @@ def bounds(named, wide=None, scale=4.0):
 def as_double(inputs):
     def one(value):
         return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-    return {k: one(v) for k, v in inputs.items()} if isinstance(inputs, dict) else tuple(one(v) for v in inputs)
+    return pytree.tree_map(one, inputs)
 
 
 def randomise(model):
