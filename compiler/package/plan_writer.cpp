@@ -72,7 +72,7 @@ private:
   Rows<fbs::Guard> emitGuards();
   Rows<fbs::Symbol> emitSymbols();
   Rows<fbs::KeyValue> emitMetadata();
-  Offset<fbs::Kernel> emitKernel(const std::string &name, const std::string &function, size_t args, const std::vector<SourceLoc> &origins);
+  Offset<fbs::Kernel> emitKernel(const std::string &name, const std::string &function, size_t args, bool serial, const std::vector<SourceLoc> &origins);
   Offset<fbs::SubPlan> emitSub(const std::vector<plan::Step> &steps, bool main);
   void emitStep(const plan::Step &step, Sub &sub);
   void emitLaunch(const plan::Kernel &kernel, Sub &sub);
@@ -384,7 +384,7 @@ Rows<fbs::Target> PlanWriter::emitTargets() {
   return fb_.CreateVector(rows);
 }
 
-Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::string &function, size_t args, const std::vector<SourceLoc> &origins) {
+Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::string &function, size_t args, bool serial, const std::vector<SourceLoc> &origins) {
   std::vector<Offset<flatbuffers::String>> symbols;
   const CompiledFunction *last = nullptr;
   int64_t scratch = 0;
@@ -408,7 +408,7 @@ Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::s
   auto symbolRows = fb_.CreateVector(symbols);
   auto lineRows = fb_.CreateVector(lines);
   return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch, last ? last->sharedBytes : 0, last ? last->threads : 0,
-                           last && last->clusterSize > 1 ? last->clusterSize : 1, 0, false, lineRows);
+                           last && last->clusterSize > 1 ? last->clusterSize : 1, 0, serial, lineRows);
 }
 
 Rows<fbs::Kernel> PlanWriter::emitKernels() {
@@ -419,9 +419,9 @@ Rows<fbs::Kernel> PlanWriter::emitKernels() {
     for (const loops::Node &node : k.nodes)
       for (const SourceLoc &loc : node.origins)
         if (std::none_of(origins.begin(), origins.end(), [&](const SourceLoc &o) { return o.file == loc.file && o.line == loc.line; })) origins.push_back(loc);
-    rows.push_back(emitKernel(k.name, k.function, k.args.size(), origins));
+    rows.push_back(emitKernel(k.name, k.function, k.args.size(), k.serial, origins));
   }
-  for (const LooseKernel &k : contents_.kernels) rows.push_back(emitKernel(k.name, k.function, static_cast<size_t>(k.argCount), {}));
+  for (const LooseKernel &k : contents_.kernels) rows.push_back(emitKernel(k.name, k.function, static_cast<size_t>(k.argCount), false, {}));
   return fb_.CreateVector(rows);
 }
 

@@ -61,6 +61,7 @@ struct Kernel {
   std::vector<Expr> xRanges, rRanges;
   std::vector<loops::Node> nodes;
   std::vector<std::string> decisions; // why it was fused so, for --report
+  bool serial = false; // programs update shared memory (scatter with a reduction): they run in order on one thread
   // Filled by lower/plan_to_tile:
   std::string function; // name of the tile function (kernels with equal functions share one)
   std::vector<KernelArg> args;

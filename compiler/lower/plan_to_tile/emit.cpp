@@ -274,18 +274,25 @@ Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dty
 void Emitter::store(const loops::Store &s, Val value, Val mask) {
   Expr e = simplified(s.index);
   bool inMemory = k.buffers.count(s.buffer) > 0;
-  if (s.mode == loops::StoreMode::Set && !mask) stored.push_back({s.buffer, e, value});
+  if (s.mode == loops::StoreMode::Set) {
+    std::erase_if(stored, [&](const Stored &old) { return old.buffer == s.buffer && old.index == e; });
+    if (!mask) stored.push_back({s.buffer, e, value});
+  }
   if (!inMemory) return;
   Val at = pointer(s.buffer, e);
   bool set = s.mode == loops::StoreMode::Set;
   mask = andMask(mask, tileMask(set ? at.vary : at.vary | value.vary));
   unsigned vary = at.vary | (set ? 0 : value.vary) | (mask ? mask.vary : 0);
-  // A store whose address does not vary along a dimension of its value would write one element many times.
-  NESO_CHECK(!set || (value.vary & ~vary) == 0, "a store of a tile to fewer elements");
+  // A store whose address does not vary along a dimension of its value would write one element many times; one lane is no variation.
+  for (size_t d = 0; d < frame.tile.size(); ++d)
+    if (set && (value.vary & ~vary) >> d & 1) {
+      NESO_CHECK(frame.tile[d] == 1, "a store of a tile to fewer elements");
+      vary |= 1u << d;
+    }
   at = widen(at, vary), value = widen(value, vary);
   if (mask) mask = widen(mask, vary);
   DType dtype = k.plan.program.buffer(s.buffer).dtype;
-  if (dtype == DType::Bool) {
+  if (set && dtype == DType::Bool) {
     Type to = k.b.getI8Type();
     if (auto shaped = dyn_cast<ShapedType>(value.v.getType())) to = shaped.clone(to);
     value.v = arith::ExtUIOp::create(k.b, k.loc, to, value.v);
@@ -294,15 +301,23 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
     tb::store(k.b, k.loc, at.v, value.v, mask.v);
     return;
   }
-  tb::AtomicKind kind;
-  bool isFloatType = isFloat(dtype), isSigned = isSignedInt(dtype);
+  NESO_CHECK(k.kernel.serial && std::all_of(frame.tile.begin(), frame.tile.end(), [](int64_t n) { return n == 1; }), "an update of memory by a kernel whose programs are not in order");
+  Val old = load(s.buffer, s.index, mask, {}, dtype);
+  bool fp = isFloat(dtype), uns = isUnsignedInt(dtype) || dtype == DType::Bool;
+  // Reduced floats are updated in F32, as ATen does.
+  DType wide = computeType(dtype);
+  Val a = cast(old, dtype, wide), b = cast(value, dtype, wide), sum;
   switch (s.mode) {
-  case loops::StoreMode::AtomicAdd: kind = isFloatType ? tb::AtomicKind::FAdd : tb::AtomicKind::Add; break;
-  case loops::StoreMode::AtomicMin: kind = isFloatType || isSigned ? tb::AtomicKind::Min : tb::AtomicKind::UMin; break;
-  case loops::StoreMode::AtomicMax: kind = isFloatType || isSigned ? tb::AtomicKind::Max : tb::AtomicKind::UMax; break;
-  default: NESO_UNREACHABLE("an atomic product reached the tile stage"); // refused by planToTile
+  case loops::StoreMode::AtomicAdd: sum = binary(fp ? "arith.addf" : dtype == DType::Bool ? "arith.ori" : "arith.addi", a, b); break;
+  case loops::StoreMode::AtomicMul: sum = binary(fp ? "arith.mulf" : dtype == DType::Bool ? "arith.andi" : "arith.muli", a, b); break;
+  case loops::StoreMode::AtomicMin: sum = binary(fp ? "arith.minimumf" : uns ? "arith.minui" : "arith.minsi", a, b); break;
+  case loops::StoreMode::AtomicMax: sum = binary(fp ? "arith.maximumf" : uns ? "arith.maxui" : "arith.maxsi", a, b); break;
+  case loops::StoreMode::Set: NESO_UNREACHABLE("a plain store");
   }
-  tb::atomicRmw(k.b, k.loc, kind, at.v, value.v, mask.v);
+  Val out = cast(sum, wide, dtype);
+  loops::Store plain = s;
+  plain.mode = loops::StoreMode::Set;
+  store(plain, out, mask);
 }
 
 } // namespace neso

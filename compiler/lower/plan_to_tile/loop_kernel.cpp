@@ -98,7 +98,8 @@ private:
   void chooseShape() {
     bool reduces = std::find(inner_.begin(), inner_.end(), true) != inner_.end();
     if (!reduces || r().empty()) {
-      shape_ = Shape::Pointwise;
+      // Reductions over nothing but dimensions of one element take that element.
+      shape_ = reduces ? Shape::Unrolled : Shape::Pointwise;
       return;
     }
     int64_t elements = 1, ops = 0;
@@ -128,7 +129,7 @@ private:
     bool rows = rowVotes >= columnVotes;
     bool longRows = rows && rowVotes > 0 && upperBound(facts_, r().back(), INT64_MAX) >= 16;
     if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps && !longRows) shape_ = Shape::Unrolled;
-    else shape_ = rows || scans || x().empty() ? Shape::Rows : Shape::Columns;
+    else shape_ = rows || scans || x().empty() || k_.kernel.serial ? Shape::Rows : Shape::Columns;
   }
 
   Emitter bindOuter() {
@@ -138,7 +139,8 @@ private:
     switch (shape_) {
     case Shape::Pointwise:
     case Shape::Unrolled: {
-      if (x().empty()) break;
+      // Updates of computed places happen one after another, in order: the same sums in every run, and any operator can do it.
+      if (x().empty() || k_.kernel.serial) break;
       int64_t budget = target_.pointwiseBlock;
       int64_t last = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), budget)), budget);
       int64_t rows = 1;
@@ -155,6 +157,7 @@ private:
     }
     case Shape::Rows:
       innerBlock_ = std::min(nextPowerOfTwo(upperBound(facts_, r().back(), target_.reduceChunk)), target_.reduceChunk);
+      if (k_.kernel.serial) innerBlock_ = 1;
       innerDim_ = 0;
       frame.tile = {innerBlock_};
       break;

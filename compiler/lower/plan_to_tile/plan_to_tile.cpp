@@ -112,6 +112,7 @@ private:
     case Node::Kind::Attention: break;
     case Node::Kind::UserKernel: return fail(Diag::NoTileForm, where, kernel.name, "user kernel");
     }
+    forEachStore(kernel, [&](const loops::Store &s) { kernel.serial |= s.mode != loops::StoreMode::Set; });
     if (!contraction) expandTwoPassReductions(plan_, kernel);
 
     OpBuilder b(&context_);
