@@ -6,6 +6,7 @@
 
 #include "ir/plan/access.h"
 #include "lower/schedule/access.h"
+#include "lower/schedule/arena.h"
 
 namespace neso::schedule {
 
@@ -172,42 +173,6 @@ std::vector<BufferId> touchedBy(const Plan &p, const plan::Step &step) {
   return out;
 }
 
-struct Placed {
-  int first, last;
-  Expr begin, end;
-  int64_t beginHint, endHint;
-};
-
-/// The lowest offset at which `bytes` provably misses every block in `busy`.
-Expr fit(const std::vector<const Placed *> &busy, Expr bytes, const Facts &facts, int64_t &offsetHint) {
-  auto notAfter = [&](Expr a, Expr b) { // a <= b
-    if (a == b) return true;
-    Expr difference = b - a;
-    return difference.isConst() ? difference.constValue() >= 0 : facts.provablyLessEqual(a, b);
-  };
-  std::vector<std::pair<int64_t, Expr>> candidates = {{0, Expr(0)}};
-  for (const Placed *b : busy) candidates.push_back({b->endHint, b->end});
-  std::stable_sort(candidates.begin(), candidates.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  int64_t size = hint(bytes, facts);
-  for (const auto &[at, offset] : candidates) {
-    bool free = true;
-    for (const Placed *b : busy) {
-      if (at < b->endHint && at + size > b->beginHint) free = false; // overlaps for usual sizes
-      else if (at >= b->endHint) free = notAfter(b->end, offset);
-      else free = notAfter(offset + bytes, b->begin);
-      if (!free) break;
-    }
-    if (free) {
-      offsetHint = at;
-      return offset;
-    }
-  }
-  Expr top = 0;
-  for (const Placed *b : busy) top = max(top, b->end);
-  offsetHint = hint(top, facts);
-  return top;
-}
-
 } // namespace
 
 int64_t peakOfOrder(const Plan &p, const std::vector<size_t> &order) {
@@ -232,7 +197,6 @@ int64_t peakOfOrder(const Plan &p, const std::vector<size_t> &order) {
 }
 
 void planArena(Plan &p, const ScheduleOptions &options) {
-  const Facts &facts = p.program.facts;
   std::vector<std::vector<BufferId>> touched;
   for (const plan::Step &s : p.steps) touched.push_back(touchedBy(p, s));
   std::vector<Life> lives = livesOf(p, touched);
@@ -262,12 +226,6 @@ void planArena(Plan &p, const ScheduleOptions &options) {
       }
     }
 
-  struct Block {
-    int first = INT32_MAX, last = -1;
-    Expr bytes = 0;
-    int64_t size = 0;
-    std::vector<size_t> members;
-  };
   std::vector<Block> blocks(lives.size());
   for (size_t k = 0; k < lives.size(); ++k) {
     size_t root = k;
@@ -281,57 +239,10 @@ void planArena(Plan &p, const ScheduleOptions &options) {
   }
   std::erase_if(blocks, [](const Block &b) { return b.members.empty(); });
 
-  // The lower bound: what is live at the worst step.
-  int64_t worst = -1;
-  for (size_t s = 0; s <= p.steps.size(); ++s) {
-    Expr live = 0;
-    int64_t liveHint = 0;
-    for (const Block &b : blocks)
-      if (b.first <= static_cast<int>(s) && static_cast<int>(s) <= b.last) liveHint += b.size;
-    if (liveHint <= worst) continue;
-    worst = liveHint;
-    for (const Block &b : blocks)
-      if (b.first <= static_cast<int>(s) && static_cast<int>(s) <= b.last) live = live + b.bytes;
-    p.arenaLowerBound = live;
-  }
-
-  // Two orders of placement: largest first packs best in general, by birth wins on chains. The lower arena is kept.
-  std::vector<size_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), 0);
-  auto place = [&](std::vector<Placed> &placed, Expr &total) {
-    placed.assign(blocks.size(), {});
-    std::vector<const Placed *> done;
-    std::vector<std::pair<Expr, int64_t>> ends;
-    int64_t totalHint = 0;
-    total = 0;
-    for (size_t k : order) {
-      const Block &b = blocks[k];
-      std::vector<const Placed *> busy;
-      for (const Placed *q : done)
-        if (q->first <= b.last && b.first <= q->last) busy.push_back(q);
-      int64_t at = 0;
-      Expr offset = fit(busy, b.bytes, facts, at);
-      placed[k] = {b.first, b.last, offset, offset + b.bytes, at, at + b.size};
-      done.push_back(&placed[k]);
-      if (at + b.size > totalHint) totalHint = at + b.size;
-      if (total != placed[k].end && !facts.provablyLessEqual(placed[k].end, total))
-        total = facts.provablyLessEqual(total, placed[k].end) ? placed[k].end : max(total, placed[k].end);
-    }
-    return totalHint;
-  };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].size > blocks[b].size; });
-  std::vector<Placed> bySize, byBirth;
-  Expr sizeTotal, birthTotal;
-  int64_t sizeHint = place(bySize, sizeTotal);
-  bool useSize = true;
-  if (sizeHint > worst) {
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].first < blocks[b].first; });
-    useSize = sizeHint <= place(byBirth, birthTotal);
-  }
-  const std::vector<Placed> &chosen = useSize ? bySize : byBirth;
-  p.arenaBytes = useSize ? sizeTotal : birthTotal;
-  for (size_t k = 0; k < blocks.size(); ++k)
-    for (size_t m : blocks[k].members) p.placements[lives[m].buffer].offset = chosen[k].begin;
+  p.arenaLowerBound = peakOf(blocks, p.steps.size(), p.program.facts);
+  p.arenaBytes = placeBlocks(blocks, p.program.facts);
+  for (const Block &b : blocks)
+    for (size_t m : b.members) p.placements[lives[m].buffer].offset = b.offset;
 }
 
 } // namespace neso::schedule

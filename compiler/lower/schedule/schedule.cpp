@@ -1,5 +1,8 @@
 #include "lower/schedule/schedule.h"
 
+#include <algorithm>
+
+#include "lower/schedule/access.h"
 #include "lower/schedule/fuse.h"
 #include "lower/schedule/memory.h"
 
@@ -7,9 +10,45 @@ namespace neso::schedule {
 
 using namespace loops;
 
+namespace {
+
+/// Removes nodes and stores whose results nobody sees.
+void dropDead(Program &program) {
+  std::vector<bool> live(program.buffers.size());
+  for (const Buffer &b : program.buffers) live[b.id.index()] = b.kind != Buffer::Kind::Temp;
+  for (const ProgramOutput &o : program.outputs)
+    if (o.buffer.valid()) live[o.buffer.index()] = true;
+  std::vector<bool> kept(program.nodes.size());
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t n = program.nodes.size(); n-- > 0;) {
+      if (kept[n]) continue;
+      std::vector<Access> accesses = accessesOf(program.nodes[n]);
+      if (std::none_of(accesses.begin(), accesses.end(), [&](const Access &a) { return a.store && live[a.buffer.index()]; })) continue;
+      kept[n] = changed = true;
+      for (const Access &a : accesses)
+        if (!a.store || !a.plainStore) live[a.buffer.index()] = true;
+    }
+  }
+  std::vector<Node> nodes;
+  for (size_t n = 0; n < program.nodes.size(); ++n) {
+    if (!kept[n]) continue;
+    Node &node = program.nodes[n];
+    auto dead = [&](const Store &s) { return !live[s.buffer.index()]; };
+    std::erase_if(node.stores, dead);
+    for (Reduction &r : node.reductions) std::erase_if(r.results, dead);
+    std::erase_if(node.reductions, [](const Reduction &r) { return r.results.empty(); });
+    nodes.push_back(std::move(node));
+  }
+  program.nodes = std::move(nodes);
+}
+
+} // namespace
+
 Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   for (const Node &n : program.nodes)
     if (n.kind == Node::Kind::UserKernel) return fail(Diag::ScheduleUserKernel, n.origins.empty() ? SourceLoc() : n.origins[0], n.name);
+  dropDead(program);
   plan::Plan p;
   // Guards first: nothing runs on sizes for which the plan is wrong.
   for (Expr g : program.guards) p.steps.push_back(plan::Guard{g, "the model was exported for inputs with " + g.str()});
