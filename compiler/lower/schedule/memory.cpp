@@ -175,27 +175,6 @@ std::vector<BufferId> touchedBy(const Plan &p, const plan::Step &step) {
 
 } // namespace
 
-int64_t peakOfOrder(const Plan &p, const std::vector<size_t> &order) {
-  std::vector<std::vector<BufferId>> touched;
-  for (size_t k : order) touched.push_back(touchedBy(p, plan::Launch{p.kernels[k].id}));
-  std::vector<int64_t> delta(touched.size() + 2);
-  std::vector<int> first(p.program.buffers.size(), -1), last(p.program.buffers.size(), -1);
-  for (size_t s = 0; s < touched.size(); ++s)
-    for (BufferId b : touched[s]) {
-      if (first[b.index()] < 0) first[b.index()] = static_cast<int>(s);
-      last[b.index()] = static_cast<int>(s);
-    }
-  for (const Buffer &b : p.program.buffers) {
-    if (p.placements[b.id.index()].where != Placement::Where::Arena || first[b.id.index()] < 0) continue;
-    int64_t bytes = hint(p.placements[b.id.index()].bytes, p.program.facts);
-    delta[static_cast<size_t>(first[b.id.index()])] += bytes;
-    delta[static_cast<size_t>(last[b.id.index()]) + 1] -= bytes;
-  }
-  int64_t live = 0, peak = 0;
-  for (int64_t d : delta) peak = std::max(peak, live += d);
-  return peak;
-}
-
 void planArena(Plan &p, const ScheduleOptions &options) {
   std::vector<std::vector<BufferId>> touched;
   for (const plan::Step &s : p.steps) touched.push_back(touchedBy(p, s));

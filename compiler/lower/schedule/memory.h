@@ -8,7 +8,8 @@ namespace neso::schedule {
 void placeOutputs(plan::Plan &plan);
 /// Gives every arena buffer its offset; sets life times, arenaBytes and arenaLowerBound. Steps are final.
 void planArena(plan::Plan &plan, const ScheduleOptions &options);
-/// Peak of live arena bytes, by hint, if the kernels ran in this order (indices into plan.kernels).
-int64_t peakOfOrder(const plan::Plan &plan, const std::vector<size_t> &order);
+/// The order in which kernels run: as they stand (a topological order near the program's), or, if that needs less memory at usual sizes, one
+/// that prefers kernels which free more than they allocate. Placements say which buffers are in the arena.
+std::vector<size_t> launchOrder(const plan::Plan &plan, const ScheduleOptions &options);
 
 } // namespace neso::schedule

@@ -5,6 +5,7 @@
 #include "lower/schedule/access.h"
 #include "lower/schedule/fuse.h"
 #include "lower/schedule/memory.h"
+#include "lower/schedule/split.h"
 
 namespace neso::schedule {
 
@@ -49,6 +50,7 @@ Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   for (const Node &n : program.nodes)
     if (n.kind == Node::Kind::UserKernel) return fail(Diag::ScheduleUserKernel, n.origins.empty() ? SourceLoc() : n.origins[0], n.name);
   dropDead(program);
+  if (options.splitReductions) splitReductions(program);
   plan::Plan p;
   // Guards first: nothing runs on sizes for which the plan is wrong.
   for (Expr g : program.guards) p.steps.push_back(plan::Guard{g, "the model was exported for inputs with " + g.str()});
@@ -62,8 +64,10 @@ Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
 
   // Beyond this point kernels are fixed; what follows decides where and in which order they run.
   p.steps.clear();
-  for (const plan::Kernel &k : p.kernels) p.steps.push_back(plan::Launch{k.id});
   placeOutputs(p);
+  std::vector<plan::Step> launches;
+  for (size_t k : launchOrder(p, options)) launches.push_back(plan::Launch{p.kernels[k].id});
+  p.steps.insert(p.steps.begin(), launches.begin(), launches.end());
   p.steps.insert(p.steps.begin(), guards.begin(), guards.end());
   planArena(p, options);
   return p;

@@ -204,6 +204,41 @@ TEST(Patterns, ChainReusesTwoBlocksOfMemory) {
   EXPECT_EQ(p.arenaLowerBound, p.arenaBytes);
 }
 
+TEST(Patterns, LongReductionIsSplitAndItsPartsAreIndependent) {
+  Maker m;
+  BufferId x = m.input("x", 1024 * 96), y = m.temp("y", 1);
+  m.reduce("sum", ReduceKind::Sum, {}, {1024, 96}, y, 0, x, r(0) * 96 + r(1));
+  m.output(y);
+  plan::Plan p = m.plan();
+  ASSERT_EQ(p.kernels.size(), 2u) << print(p);
+  EXPECT_EQ(p.kernels[0].xRanges, std::vector<Expr>{64}); // 64 parts of 16 rows: at least 1024 elements each
+  EXPECT_EQ(p.kernels[0].rRanges, std::vector<Expr>{16 * 96});
+  EXPECT_EQ(p.kernels[1].rRanges, std::vector<Expr>{64});
+  ScheduleOptions whole;
+  whole.splitReductions = false;
+  EXPECT_EQ(m.plan(whole).kernels.size(), 1u);
+}
+
+TEST(Patterns, BranchesRunInTheOrderThatNeedsLessMemory) {
+  // Three branches, each a large temp reduced to a small one, given breadth first: depth first needs one large temp at a time.
+  Maker m;
+  BufferId x = m.input("x", 64 * 1024), y = m.temp("y", 64);
+  std::vector<BufferId> large, small;
+  for (int k = 0; k < 3; ++k) {
+    large.push_back(m.temp("large", 64 * 1024));
+    small.push_back(m.temp("small", 64));
+    m.pointwise("flip" + std::to_string(k), {64 * 1024}, large.back(), i(0), OpKind::Add, x, Expr(64 * 1024 - 1) - i(0), x, i(0));
+  }
+  for (size_t k = 0; k < 3; ++k) m.matmul("mm" + std::to_string(k), 64, 1, 1024, small[k], large[k], x);
+  m.pointwise("add", {64}, y, i(0), OpKind::Add, small[0], Expr(63) - i(0), small[1], Expr(63) - i(0));
+  m.pointwise("add", {64}, y, i(0), OpKind::Add, small[2], Expr(63) - i(0), y, i(0));
+  m.output(y);
+  ScheduleOptions given, horizontal;
+  given.reorder = given.fuse = false;
+  horizontal.fuse = false;
+  EXPECT_LT(m.plan(horizontal).arenaBytes.constValue(), m.plan(given).arenaBytes.constValue());
+}
+
 TEST(Patterns, UserKernelsAreRefused) {
   Maker m;
   m.node(Node::Kind::UserKernel, {}, {}, "mine");

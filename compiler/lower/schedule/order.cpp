@@ -1,0 +1,127 @@
+// Launch order for memory.
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "lower/schedule/access.h"
+#include "lower/schedule/memory.h"
+
+namespace neso::schedule {
+
+using namespace loops;
+
+namespace {
+
+class Orderer {
+public:
+  explicit Orderer(const plan::Plan &p) : p_(p), bytes_(p.program.buffers.size()), users_(p.program.buffers.size()), pinned_(p.program.buffers.size()) {
+    for (const Buffer &b : p.program.buffers)
+      if (p.placements[b.id.index()].where == plan::Placement::Where::Arena) bytes_[b.id.index()] = hint(p.placements[b.id.index()].bytes, p.program.facts);
+    for (const ProgramOutput &o : p.program.outputs)
+      if (o.buffer.valid()) pinned_[o.buffer.index()] = true; // copied at the end
+    next_.resize(p.kernels.size());
+    waits_.resize(p.kernels.size());
+    touched_.resize(p.kernels.size());
+    dependences();
+  }
+
+  int64_t peak(const std::vector<size_t> &order) const {
+    State s(*this);
+    for (size_t k : order) s.run(k);
+    return s.peak;
+  }
+
+  /// Among the kernels that may run, the one after which least memory is live; the earliest of equals.
+  std::vector<size_t> greedy() const {
+    std::vector<int> waits = waits_;
+    std::set<size_t> ready;
+    for (size_t k = 0; k < waits.size(); ++k)
+      if (waits[k] == 0) ready.insert(k);
+    State state(*this);
+    std::vector<size_t> out;
+    while (!ready.empty()) {
+      size_t best = *ready.begin();
+      int64_t least = INT64_MAX;
+      int tried = 0;
+      for (size_t k : ready) {
+        int64_t d = state.delta(k);
+        if (d < least) least = d, best = k;
+        if (++tried == 32) break; // far ahead of its turn nothing is gained
+      }
+      ready.erase(best);
+      state.run(best);
+      out.push_back(best);
+      for (size_t n : next_[best])
+        if (--waits[n] == 0) ready.insert(n);
+    }
+    return out;
+  }
+
+private:
+  const plan::Plan &p_;
+  std::vector<int64_t> bytes_;
+  std::vector<int> users_;     // kernels that touch a buffer
+  std::vector<bool> pinned_;   // lives until the end
+  std::vector<std::set<size_t>> next_, touched_;
+  std::vector<int> waits_;
+
+  void dependences() {
+    std::vector<std::vector<size_t>> readers(p_.program.buffers.size());
+    std::vector<size_t> writer(p_.program.buffers.size(), SIZE_MAX);
+    for (size_t k = 0; k < p_.kernels.size(); ++k) {
+      std::set<size_t> reads, writes;
+      for (const Node &n : p_.kernels[k].nodes)
+        for (const Access &a : accessesOf(n)) {
+          touched_[k].insert(a.buffer.index());
+          (a.store ? writes : reads).insert(a.buffer.index());
+        }
+      auto edge = [&](size_t from) {
+        if (from != SIZE_MAX && from != k && next_[from].insert(k).second) ++waits_[k];
+      };
+      for (size_t b : touched_[k]) edge(writer[b]), ++users_[b];
+      for (size_t b : writes) {
+        for (size_t r : readers[b]) edge(r);
+        writer[b] = k;
+        readers[b].clear();
+      }
+      for (size_t b : reads) readers[b].push_back(k);
+    }
+  }
+
+  struct State {
+    explicit State(const Orderer &o) : o(o), left(o.users_), born(o.users_.size()) {}
+    const Orderer &o;
+    std::vector<int> left;
+    std::vector<bool> born;
+    int64_t live = 0, peak = 0;
+    /// Live bytes after k less those before.
+    int64_t delta(size_t k) const {
+      int64_t d = 0;
+      for (size_t b : o.touched_[k]) {
+        if (!born[b]) d += o.bytes_[b];
+        if (left[b] == 1 && !o.pinned_[b]) d -= o.bytes_[b];
+      }
+      return d;
+    }
+    void run(size_t k) {
+      for (size_t b : o.touched_[k])
+        if (!born[b]) born[b] = true, live += o.bytes_[b];
+      peak = std::max(peak, live);
+      for (size_t b : o.touched_[k])
+        if (--left[b] == 0 && !o.pinned_[b]) live -= o.bytes_[b];
+    }
+  };
+};
+
+} // namespace
+
+std::vector<size_t> launchOrder(const plan::Plan &plan, const ScheduleOptions &options) {
+  std::vector<size_t> order(plan.kernels.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (!options.reorder) return order;
+  Orderer orderer(plan);
+  std::vector<size_t> other = orderer.greedy();
+  return other.size() == order.size() && orderer.peak(other) < orderer.peak(order) ? other : order;
+}
+
+} // namespace neso::schedule

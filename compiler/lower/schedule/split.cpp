@@ -1,0 +1,105 @@
+#include "lower/schedule/split.h"
+
+#include <algorithm>
+
+#include "lower/schedule/access.h"
+
+namespace neso::schedule {
+
+using namespace loops;
+
+namespace {
+
+constexpr int64_t kFewResults = 16; // more rows than this keep the cores busy by themselves
+constexpr int64_t kLong = 32768;    // shorter reductions are not worth a second kernel
+constexpr int64_t kParts = 256;
+constexpr int64_t kLeastPart = 1024;
+
+bool splittable(ReduceKind k) {
+  switch (k) {
+  case ReduceKind::Sum:
+  case ReduceKind::Prod:
+  case ReduceKind::Min:
+  case ReduceKind::Max:
+  case ReduceKind::Any:
+  case ReduceKind::All:
+  case ReduceKind::XorSum: return true;
+  default: return false;
+  }
+}
+
+/// The largest number of equal parts of `extent`, within limits; 1 if there is none.
+int64_t partsOf(int64_t extent, int64_t rest) {
+  for (int64_t parts = std::min(kParts, extent); parts >= 8; --parts)
+    if (extent % parts == 0 && extent / parts * rest >= kLeastPart) return parts;
+  return 1;
+}
+
+} // namespace
+
+void splitReductions(Program &program) {
+  std::vector<Node> nodes;
+  int32_t nextId = 0;
+  for (const Node &n : program.nodes) nextId = std::max(nextId, n.id.value + 1);
+  for (Node &n : program.nodes) {
+    int64_t results = 1, length = 1;
+    for (Expr e : n.ranges) results *= hint(e, program.facts);
+    for (Expr e : n.reduceRanges) length *= hint(e, program.facts);
+    bool fits = n.kind == Node::Kind::Reduction && results <= kFewResults && length >= kLong;
+    for (const Reduction &r : n.reductions) fits &= splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body.ops[static_cast<size_t>(r.input)].dtype);
+    int64_t parts = 1;
+    if (fits && n.reduceRanges[0].isConst()) {
+      int64_t first = n.reduceRanges[0].constValue();
+      if (first > 0) parts = partsOf(first, length / first);
+    }
+    if (parts == 1) {
+      nodes.push_back(std::move(n));
+      continue;
+    }
+    // r0 = part * (extent / parts) + r0, with the part as a new outer dimension.
+    Expr step = n.reduceRanges[0].constValue() / parts;
+    size_t rank = n.ranges.size();
+    Expr part = symbol(indexName(rank));
+    Node second;
+    second.id = NodeId(nextId++);
+    second.kind = Node::Kind::Reduction;
+    second.name = n.name + "_total";
+    second.origins = n.origins;
+    second.ranges = n.ranges;
+    second.reduceRanges = {Expr(parts)};
+    Expr row = 0;
+    for (size_t d = 0; d < rank; ++d) row = row * n.ranges[d] + symbol(indexName(d));
+    std::unordered_map<std::string, Expr> map = {{reduceName(0), part * step + symbol(reduceName(0))}};
+    mapExprs(n, [&](Expr e) { return substitute(e, map); });
+    n.ranges.push_back(Expr(parts));
+    n.reduceRanges[0] = step;
+    n.name += "_parts";
+    for (Reduction &r : n.reductions) {
+      Buffer b;
+      b.id = BufferId(static_cast<int64_t>(program.buffers.size()));
+      b.name = program.buffer(r.results[0].buffer).name + "_parts";
+      bool logic = r.kind == ReduceKind::Any || r.kind == ReduceKind::All;
+      b.dtype = logic ? DType::Bool : r.dtype;
+      b.elements = product(second.ranges) * Expr(parts);
+      program.buffers.push_back(b);
+      Op load{OpKind::Load};
+      load.dtype = b.dtype;
+      load.buffer = b.id;
+      load.index = row * Expr(parts) + symbol(reduceName(0));
+      second.body.ops.push_back(load);
+      Reduction total = r;
+      total.input = static_cast<ValueIdx>(second.body.ops.size()) - 1;
+      second.reductions.push_back(std::move(total));
+      Store partial;
+      partial.buffer = b.id;
+      partial.index = row * Expr(parts) + part;
+      partial.value = 0;
+      r.results = {partial};
+    }
+    nodes.push_back(std::move(n));
+    nodes.push_back(std::move(second));
+  }
+  program.nodes = std::move(nodes);
+}
+
+} // namespace neso::schedule
