@@ -257,6 +257,12 @@ Val BodyBuilder::masked(Val cond, const std::function<Val()> &fn, Val other) {
   mask_ = outer < 0 ? cond.idx : binary(OpKind::And, {this, outer, DType::Bool}, cond).idx;
   Val v = fn();
   mask_ = outer;
+  // A masked load gives 0 by itself.
+  if (constantOf(other) == 0.0 && outer < 0) {
+    const Op *o = &body_.ops[v.idx];
+    if (o->kind == OpKind::Cast) o = &body_.ops[o->a];
+    if (o->kind == OpKind::Load && o->a == cond.idx && o->b < 0) return v;
+  }
   return where(cond, v, other);
 }
 

@@ -1,7 +1,86 @@
+// Compile-time evaluation of small tensors that depend on constants alone, by the loops interpreter.
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "ir/loops/interp.h"
 #include "lower/graph_to_loops/lowering.h"
 
 namespace neso::lower {
 
-Tensor Lowering::fold(const Tensor &x) { return x; }
+/// Folded tensors are stored in the package; what is larger is cheaper to compute when the model runs.
+static constexpr int64_t kMaxFoldedElements = 1 << 16;
+
+Tensor Lowering::fold(const Tensor &x) {
+  if (x.realized() || x.isComplex() || x.isNumber()) return x;
+  int64_t count = 1;
+  for (Expr s : x.sizes()) {
+    std::optional<int64_t> n = s.asConst();
+    if (!n || *n <= 0 || count > kMaxFoldedElements / *n) return x;
+    count *= *n;
+  }
+  BodyBuilder b(facts);
+  Index index;
+  Sizes ranges;
+  for (Expr s : x.sizes()) {
+    if (!s.isConst(1)) ranges.push_back(s);
+    index.push_back(b.addIndex(loops::indexName(ranges.empty() ? 0 : ranges.size() - 1), s));
+  }
+  Val v = b.cast(x.at(b, index), x.dtype());
+  Expr flat = 0;
+  Sizes strides = denseStrides(x.sizes());
+  for (size_t d = 0; d < index.size(); ++d) flat = flat + index[d] * strides[d];
+  loops::Program mini;
+  loops::Node node;
+  node.id = loops::NodeId(0);
+  node.ranges = ranges;
+  node.body = b.take();
+  ValueIdx value = v.idx;
+  pruneBody(node.body, {&value});
+  std::map<int32_t, BufferId> moved;
+  bool loads = false, other = false;
+  for (loops::Op &op : node.body.ops) {
+    other |= op.kind != OpKind::Load;
+    if (op.kind == OpKind::RandU32 || op.kind == OpKind::RandNormal || op.kind == OpKind::RandUniform) return x;
+    if (op.kind != OpKind::Load) continue;
+    loads = true;
+    const loops::Buffer &from = program.buffer(op.buffer);
+    const loops::Constant *c = from.kind == loops::Buffer::Kind::Constant ? &program.constants[static_cast<size_t>(from.index)] : nullptr;
+    if (!c || from.mutated || !c->data) return x;
+    auto [it, fresh] = moved.try_emplace(op.buffer.value);
+    if (fresh) {
+      loops::Buffer copy = from;
+      copy.id = it->second = BufferId(static_cast<int64_t>(mini.buffers.size()));
+      copy.index = static_cast<int64_t>(mini.constants.size());
+      mini.constants.push_back(*c);
+      mini.buffers.push_back(std::move(copy));
+    }
+    op.buffer = it->second;
+  }
+  // A plain view of a weight, or something without weights, is as cheap where it is.
+  if (!loads || !other) return x;
+  loops::Buffer out;
+  out.id = BufferId(static_cast<int64_t>(mini.buffers.size()));
+  out.name = "folded";
+  out.dtype = x.dtype();
+  out.elements = count;
+  mini.buffers.push_back(out);
+  loops::Store s;
+  s.buffer = out.id;
+  s.index = flat;
+  s.value = value;
+  node.stores = {s};
+  mini.nodes.push_back(std::move(node));
+  loops::ProgramOutput p;
+  p.buffer = out.id;
+  p.dtype = x.dtype();
+  p.sizes = x.sizes();
+  p.strides = strides;
+  mini.outputs.push_back(p);
+  Result<std::vector<loops::HostValue>> result = loops::Interpreter(mini).run({});
+  if (!result || result->size() != 1) return x;
+  const uint8_t *data = (*result)[0].data;
+  return addConstant(x.dtype(), x.sizes(), std::vector<uint8_t>(data, data + count * itemSize(x.dtype())));
+}
 
 } // namespace neso::lower

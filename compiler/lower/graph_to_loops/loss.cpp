@@ -245,8 +245,8 @@ void addLosses(OpTable &t) {
   });
   t.add("multi_margin_loss.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), y = o.t("target"), w = o.opt("weight");
-    bool one = x.rank() == 1;
-    if (one) x = unsqueeze(x, 0);
+    bool one = x.rank() <= 1;
+    while (x.rank() < 2) x = unsqueeze(x, 0);
     y = reshape(y, {x.sizes()[0]});
     double p = o.number("p", 1), margin = o.number("margin", 1);
     Expr c = x.sizes()[1];

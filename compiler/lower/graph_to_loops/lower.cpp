@@ -28,8 +28,9 @@ private:
   Tensor addWeight(const graph::Weight &w);
   void lowerNodes(const graph::Graph &g, Values &values);
   void lowerNode(const graph::Graph &g, const graph::Node &node, Values &values);
-  void settle(const graph::Graph &g, ValueId id, const Tensor &x);
+  Tensor settle(const graph::Graph &g, ValueId id, const Tensor &x);
   void addOutputs();
+  void checkSizes();
   void advanceRandom();
   loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type);
   void report(Diagnostic d) { errors_.push_back(std::move(d)); }
@@ -93,11 +94,13 @@ Tensor ModelLowering::addWeight(const graph::Weight &w) {
   auto [it, fresh] = weightBuffers_.try_emplace({w.storage, w.type.dtype});
   if (fresh) {
     loops::Constant c;
+    bool mutated = false;
     c.fqn = w.fqn;
     c.dtype = w.type.dtype;
     c.data = storage.data;
     c.bytes = storage.bytes;
     c.fileOffset = storage.fileOffset;
+    for (const graph::Output &o : model_.outputs) mutated |= o.kind != graph::Output::Kind::User && o.target == w.fqn;
     c.isBuffer = w.kind == graph::Weight::Kind::Buffer;
     c.owner = storage.owner;
     loops::Buffer b;
@@ -105,6 +108,7 @@ Tensor ModelLowering::addWeight(const graph::Weight &w) {
     b.name = w.fqn;
     b.dtype = element;
     b.kind = loops::Buffer::Kind::Constant;
+    b.mutated = mutated;
     b.elements = storage.bytes / itemSize(element);
     b.index = static_cast<int64_t>(ctx_.program.constants.size());
     ctx_.program.constants.push_back(std::move(c));
@@ -184,17 +188,20 @@ bool isDense(const Sizes &sizes, const Sizes &strides, const Lowering &ctx) {
 }
 
 /// Decides between inlining and a buffer for a value that a node has just defined.
-void ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x) {
-  if (x.realized()) return;
+Tensor ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x) {
+  if (x.realized()) return x;
+  Tensor folded = ctx_.fold(x);
+  if (folded.key() != x.key()) return folded;
   bool isOutput = &g == &model_.graph && outputs_.count(id.value);
   const graph::TensorType &type = g.value(id).type;
   if (isOutput && !x.isView() && isDense(type.sizes, type.strides, ctx_)) {
     x.realizeWith(type.strides);
-    return;
+    return x;
   }
   int uses = uses_[id.value];
   if (uses > 1) x.reused();
   else if (worthRealizing(x.cost(), 1)) x.realize();
+  return x;
 }
 
 void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Values &values) {
@@ -235,7 +242,7 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
       }
     }
     values[outs[k].value] = x;
-    if (v.kind == graph::Value::Kind::Tensor) settle(g, outs[k], x);
+    if (v.kind == graph::Value::Kind::Tensor) values[outs[k].value] = settle(g, outs[k], x);
   }
   ctx_.current = nullptr;
 }
@@ -321,6 +328,39 @@ void ModelLowering::addOutputs() {
   }
 }
 
+/// Every size must follow from the inputs: one that only the data determines has no place in a loop nest.
+void ModelLowering::checkSizes() {
+  const graph::Graph &g = model_.graph;
+  std::set<std::string> known;
+  auto learn = [&](Expr e) {
+    if (e.valid())
+      for (const std::string &s : symbolsOf(e)) known.insert(s);
+  };
+  for (ValueId id : g.inputs) {
+    if (!id.valid()) continue;
+    const graph::Value &v = g.value(id);
+    for (Expr e : v.type.sizes) learn(e);
+    for (Expr e : v.type.strides) learn(e);
+    learn(v.expr);
+  }
+  auto unknown = [&](Expr e) {
+    if (e.valid())
+      for (const std::string &s : symbolsOf(e))
+        if (!known.count(s)) return true;
+    return false;
+  };
+  for (const graph::Node &node : g.nodes)
+    for (ValueId id : flatOutputs(node)) {
+      if (!id.valid()) continue;
+      const graph::Value &v = g.value(id);
+      bool bad = unknown(v.expr);
+      for (Expr e : v.type.sizes) bad |= unknown(e);
+      if (!bad) continue;
+      report(makeDiag(Diag::OpRefused, node.loc, node.target, "the size or value of '" + v.name + "' depends on the data"));
+      break;
+    }
+}
+
 /// The next run draws from where this one stopped: the state is written back as a buffer that the model mutates.
 void ModelLowering::advanceRandom() {
   Tensor rng = ctx_.rng();
@@ -343,6 +383,8 @@ Result<loops::Program> ModelLowering::run() {
   for (const graph::Node &node : model_.graph.nodes) {
     if (!isSymbolic(model_.graph, node) && !isSupported(node.target)) report(makeDiag(Diag::OpUnsupported, node.loc, node.target));
   }
+  if (!errors_.empty()) return Error(std::move(errors_));
+  checkSizes();
   if (!errors_.empty()) return Error(std::move(errors_));
   ctx_.program.name = model_.name;
   ctx_.program.facts = model_.facts;

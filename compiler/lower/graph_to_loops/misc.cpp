@@ -10,6 +10,7 @@ static int64_t wrap(int64_t d, int64_t rank) { return d < 0 ? d + std::max<int64
 static Tensors diffOp(OpCall &o) {
   Tensor x = o.t("self"), before = o.opt("prepend"), after = o.opt("append");
   int64_t d = wrap(o.integer("dim", -1), x.rank()), n = o.integer("n", 1);
+  if (n == 0) return {x};
   if (before.valid() || after.valid()) {
     Tensors parts;
     if (before.valid()) parts.push_back(before);
@@ -224,7 +225,7 @@ void addMisc(OpTable &t) {
     size_t lead = x.sizes().size() - to.size();
     for (size_t d = 0; d < x.sizes().size(); ++d)
       if (d < lead || (to[d - lead].isConst(1) && !x.sizes()[d].isConst(1))) dims.push_back(static_cast<int64_t>(d));
-    if (dims.empty()) return {x};
+    if (dims.empty()) return {cast(x, o.out().dtype)};
     return {reshape(sum(x, dims, true, o.out().dtype), to)};
   });
   t.add("isreal.default", [](OpCall &o) -> Tensors {
@@ -242,7 +243,7 @@ void addMisc(OpTable &t) {
     })};
   });
   t.add("native_dropout_backward.default", [](OpCall &o) -> Tensors {
-    Tensor g = o.t("grad_output");
+    Tensor g = cast(o.t("grad_output"), o.out().dtype);
     return {mulNumber(mul(g, cast(o.t("mask"), g.dtype())), o.number("scale"))};
   });
   t.add("diagflat.default", [](OpCall &o) -> Tensors {

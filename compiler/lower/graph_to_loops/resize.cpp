@@ -152,6 +152,7 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
   Tensor x = source(o.t("input")), grid = o.t("grid");
   int64_t mode = o.integer("interpolation_mode"), padding = o.integer("padding_mode");
   bool align = o.flag("align_corners");
+  if (mode == 2 && spatial != 2) return o.fail("bicubic interpolation is for two spatial dimensions");
   DType c = computeType(x.dtype());
   grid.reused();
   Sizes in(x.sizes().begin() + 2, x.sizes().end());

@@ -1,0 +1,145 @@
+// Lowered programs, interpreted, against PyTorch: every golden of tests/goldens; and what is refused.
+// Tolerance: the dtype's default (f32 1e-4 relative, 1e-5 absolute, scaled by the largest value).
+#include <algorithm>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "lower/graph_to_loops/lower.h"
+#include "lower/graph_to_loops/test/golden.h"
+
+namespace neso::lower::test {
+namespace {
+namespace fs = std::filesystem;
+
+const fs::path kGoldens = fs::path(NESO_SOURCE_DIR) / "tests" / "goldens";
+
+std::vector<fs::path> programsBelow(const fs::path &folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry &e : fs::recursive_directory_iterator(folder))
+    if (e.path().extension() == ".pt2") files.push_back(e.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+TEST(Goldens, ModelsInBothFormsAreRight) {
+  int runs = 0;
+  for (const fs::path &file : programsBelow(kGoldens / "models")) {
+    fs::path folder = file.parent_path();
+    for (const char *suffix : {"", ".2", ".3"}) {
+      fs::path inputs = folder / ("inputs" + std::string(suffix) + ".safetensors"), outputs = folder / ("outputs" + std::string(suffix) + ".safetensors");
+      if (!fs::exists(inputs)) continue;
+      Verdict v = judge(file.string(), inputs.string(), outputs.string(), {});
+      EXPECT_EQ(v.kind, Verdict::Kind::Right) << file << suffix << ": " << v.detail;
+      ++runs;
+    }
+  }
+  EXPECT_GT(runs, 30);
+}
+
+TEST(Goldens, SingleOperatorsAreRightOrRefusedByName) {
+  int right = 0, refused = 0;
+  for (const fs::path &file : programsBelow(kGoldens / "ops")) {
+    fs::path folder = file.parent_path();
+    Bounds b;
+    b.prefix = file.stem().string() + "/";
+    Verdict v = judge(file.string(), (folder / "inputs.safetensors").string(), (folder / "outputs.safetensors").string(), b);
+    EXPECT_NE(v.kind, Verdict::Kind::Wrong) << file << ": " << v.detail;
+    if (v.kind == Verdict::Kind::Refused) {
+      EXPECT_NE(v.detail.find("error[E"), std::string::npos) << file;
+      ++refused;
+    } else {
+      ++right;
+    }
+  }
+  EXPECT_GT(right, 450);
+  EXPECT_LT(refused, right / 8);
+}
+
+/// A hand-made model: y = target(x) for x f32 [4].
+graph::Model unaryModel(const std::string &target, DType out = DType::F32) {
+  graph::Model m;
+  graph::TensorType t;
+  t.sizes = {Expr(4)};
+  t.strides = {Expr(1)};
+  graph::ValueId x = m.graph.addValue("x", t);
+  m.graph.inputs = {x};
+  graph::Input in;
+  in.name = "x";
+  in.value = x;
+  m.inputs = {in};
+  t.dtype = out;
+  graph::ValueId y = m.graph.addValue("y", t);
+  graph::Node n;
+  n.name = "y";
+  n.target = target;
+  n.args = {x};
+  n.argNames = {"self"};
+  n.outputs = {{y}};
+  n.loc.file = "model.py";
+  n.loc.line = 7;
+  m.graph.nodes = {n};
+  m.graph.outputs = {y};
+  graph::Output o;
+  o.value = y;
+  m.outputs = {o};
+  return m;
+}
+
+TEST(Refusals, UnknownOperatorsAreAllNamedWithTheirLines) {
+  graph::Model m = unaryModel("aten.made_up.default");
+  graph::Node second = m.graph.nodes[0];
+  second.target = "mylib.other.default";
+  second.loc.line = 9;
+  second.outputs = {{m.graph.addValue("z", m.graph.value(m.graph.inputs[0]).type)}};
+  m.graph.nodes.push_back(second);
+  DiagnosticSink sink;
+  Result<loops::Program> r = lowerGraph(m, sink);
+  ASSERT_FALSE(r);
+  ASSERT_EQ(r.error().diagnostics().size(), 2u);
+  EXPECT_EQ(r.error().diagnostics()[0].kind, Diag::OpUnsupported);
+  EXPECT_NE(r.error().str().find("aten.made_up.default"), std::string::npos);
+  EXPECT_NE(r.error().str().find("model.py:9"), std::string::npos);
+}
+
+TEST(Refusals, CallsThatCannotBeComputedSayWhy) {
+  graph::Model m = unaryModel("aten.view.dtype", DType::F64);
+  DiagnosticSink sink;
+  Result<loops::Program> r = lowerGraph(m, sink);
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().diagnostics()[0].kind, Diag::OpRefused);
+  EXPECT_NE(r.error().str().find("another size"), std::string::npos);
+}
+
+TEST(Refusals, AResultOfAnotherTypeThanTheModelSaysIsAnInternalFault) {
+  graph::Model m = unaryModel("aten.relu.default", DType::I64);
+  DiagnosticSink sink;
+  Result<loops::Program> r = lowerGraph(m, sink);
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().diagnostics()[0].kind, Diag::LoweringTypeMismatch);
+  EXPECT_TRUE(r.error().internal());
+}
+
+TEST(Lowering, PointwiseChainsBecomeOneNode) {
+  graph::Model m = unaryModel("aten.relu.default");
+  graph::Node second = m.graph.nodes[0];
+  second.target = "aten.neg.default";
+  second.args = {m.graph.nodes[0].outputs[0][0]};
+  second.outputs = {{m.graph.addValue("z", m.graph.value(m.graph.inputs[0]).type)}};
+  m.graph.nodes.push_back(second);
+  m.outputs[0].value = second.outputs[0][0];
+  DiagnosticSink sink;
+  Result<loops::Program> r = lowerGraph(m, sink);
+  ASSERT_TRUE(r);
+  ASSERT_EQ(r->nodes.size(), 1u);
+  EXPECT_EQ(r->nodes[0].body.ops.size(), 3u);
+}
+
+TEST(Lowering, IsSupportedKnowsTheTable) {
+  EXPECT_TRUE(isSupported("aten.conv2d.default"));
+  EXPECT_TRUE(isSupported("aten.convolution.default"));
+  EXPECT_FALSE(isSupported("aten.made_up.default"));
+}
+
+} // namespace
+} // namespace neso::lower::test
