@@ -220,7 +220,7 @@ double erfinv(double y) {
   double w = std::log1p(-y * y), a = 0.147, t = 2 / (kPi * a) + w / 2;
   double x = std::copysign(std::sqrt(std::sqrt(t * t - w / a) - t), y);
   for (int i = 0; i < 4; ++i) {
-    double residual = std::fabs(y) < 0.5 ? std::erf(x) - y : std::copysign((1 - std::fabs(y)) - std::erfc(std::fabs(x)), y);
+    double residual = std::fabs(y) < 0.5 ? std::erf(x) - y : (y < 0 ? -1.0 : 1.0) * ((1 - std::fabs(y)) - std::erfc(std::fabs(x)));
     double step = residual / (2 / std::sqrt(kPi) * std::exp(-x * x));
     x -= step / (1 + x * step);
   }
