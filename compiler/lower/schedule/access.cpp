@@ -58,14 +58,14 @@ void renameIndirects(Node &node, int &next) {
   if (!names.empty()) mapExprs(node, [&](Expr e) { return substitute(e, names); });
 }
 
-int64_t hint(Expr e, const Facts &facts) {
+int64_t hint(Expr e, const Facts &facts, int64_t usual) {
   if (e.isConst()) return e.constValue();
   std::unordered_map<std::string, int64_t> values;
   for (const std::string &s : symbolsOf(e)) {
     Interval range = facts.range(s);
-    values[s] = std::clamp<int64_t>(64, range.lo == INT64_MIN ? 1 : range.lo, range.hi);
+    values[s] = std::clamp<int64_t>(usual, range.lo == INT64_MIN ? 1 : range.lo, range.hi);
   }
-  return evaluate(e, values).value_or(64);
+  return evaluate(e, values).value_or(usual);
 }
 
 } // namespace neso::schedule

@@ -24,7 +24,7 @@ std::vector<Expr> exprsOf(const loops::Node &node);
 /// Renames the Indirect symbols of a node so that they are unique in a kernel: each becomes prefix + number.
 void renameIndirects(loops::Node &node, int &next);
 
-/// A usual value of a size expression, for ordering by size: each symbol at 64, or the nearest value in its range.
-int64_t hint(Expr e, const Facts &facts);
+/// A usual value of a size expression, for ordering by size: each symbol at `usual`, or the nearest value in its range.
+int64_t hint(Expr e, const Facts &facts, int64_t usual = 64);
 
 } // namespace neso::schedule

@@ -5,67 +5,88 @@
 #include <map>
 #include <numeric>
 
+#include "lower/schedule/access.h"
+
 namespace neso::schedule {
 namespace {
 
 bool overlap(const Block &a, const Block &b) { return a.first <= b.last && b.first <= a.last; }
 
-/// First fit in the given order, at usual sizes; returns the peak.
-int64_t firstFit(const std::vector<Block> &blocks, const std::vector<std::vector<size_t>> &conflicts, const std::vector<size_t> &order, std::vector<int64_t> &at) {
-  at.assign(blocks.size(), -1);
+/// The blocks at given sizes of the symbols.
+struct Sized {
+  const std::vector<Block> &blocks;
+  std::vector<int64_t> size;
+  int64_t bound = 0; // live bytes at the worst step
+};
+Sized sizedAt(const std::vector<Block> &blocks, const Facts &facts, int64_t usual) {
+  Sized out{blocks, {}, 0};
+  for (const Block &b : blocks) out.size.push_back(hint(b.bytes, facts, usual));
+  for (const Block &at : blocks) { // the worst step is the birth of some block
+    int64_t live = 0;
+    for (size_t b = 0; b < blocks.size(); ++b)
+      if (blocks[b].first <= at.first && at.first <= blocks[b].last) live += out.size[b];
+    out.bound = std::max(out.bound, live);
+  }
+  return out;
+}
+
+/// Best fit in the given order; returns the peak.
+int64_t bestFit(const Sized &s, const std::vector<std::vector<size_t>> &conflicts, const std::vector<size_t> &order, std::vector<int64_t> &at) {
+  at.assign(s.size.size(), -1);
   int64_t peak = 0;
   std::vector<std::pair<int64_t, int64_t>> busy;
   for (size_t k : order) {
     busy.clear();
     for (size_t c : conflicts[k])
-      if (at[c] >= 0) busy.push_back({at[c], at[c] + blocks[c].size});
+      if (at[c] >= 0) busy.push_back({at[c], at[c] + s.size[c]});
     std::sort(busy.begin(), busy.end());
     // The tightest gap that holds the block; above everything if none does.
     int64_t place = -1, slack = INT64_MAX, low = 0;
     for (auto [begin, end] : busy) {
-      if (begin - low >= blocks[k].size && begin - low < slack) slack = begin - low, place = low;
+      if (begin - low >= s.size[k] && begin - low < slack) slack = begin - low, place = low;
       low = std::max(low, end);
     }
     at[k] = place >= 0 ? place : low;
-    peak = std::max(peak, at[k] + blocks[k].size);
+    peak = std::max(peak, at[k] + s.size[k]);
   }
   return peak;
 }
 
-/// Offsets at usual sizes with the lowest peak found.
-std::vector<int64_t> packIntegers(const std::vector<Block> &blocks, const std::vector<std::vector<size_t>> &conflicts, int64_t bound) {
-  using Less = std::function<bool(const Block &, const Block &)>;
-  auto duration = [](const Block &b) { return static_cast<int64_t>(b.last) - b.first + 1; };
-  const Less keys[] = {[](const Block &a, const Block &b) { return a.size > b.size; },
-                       [&](const Block &a, const Block &b) { return a.size * duration(a) > b.size * duration(b); },
-                       [](const Block &a, const Block &b) { return a.first < b.first; },
-                       [&](const Block &a, const Block &b) { return duration(a) > duration(b); },
-                       [](const Block &a, const Block &b) { return a.last > b.last; }};
+/// Offsets with the lowest peak found.
+std::vector<int64_t> pack(const Sized &s, const std::vector<std::vector<size_t>> &conflicts) {
+  using Less = std::function<bool(size_t, size_t)>;
+  const std::vector<Block> &blocks = s.blocks;
+  auto duration = [&](size_t b) { return static_cast<int64_t>(blocks[b].last) - blocks[b].first + 1; };
+  const Less keys[] = {[&](size_t a, size_t b) { return s.size[a] > s.size[b]; },
+                       [&](size_t a, size_t b) { return s.size[a] * duration(a) > s.size[b] * duration(b); },
+                       [&](size_t a, size_t b) { return blocks[a].first < blocks[b].first; },
+                       [&](size_t a, size_t b) { return duration(a) > duration(b); },
+                       [&](size_t a, size_t b) { return blocks[a].last > blocks[b].last; }};
   std::vector<int64_t> best, at;
   std::vector<size_t> bestOrder;
   int64_t bestPeak = INT64_MAX;
   auto consider = [&](const std::vector<size_t> &order) {
-    int64_t peak = firstFit(blocks, conflicts, order, at);
+    int64_t peak = bestFit(s, conflicts, order, at);
     bool better = peak < bestPeak;
     if (better) bestPeak = peak, best = at, bestOrder = order;
     return better;
   };
   std::vector<size_t> order(blocks.size());
   for (const Less &less : keys) {
-    if (bestPeak <= bound) break;
+    if (bestPeak <= s.bound) break;
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return less(blocks[a], blocks[b]); });
+    std::stable_sort(order.begin(), order.end(), less);
     consider(order);
   }
   // What reaches the peak goes earlier in the order, until that no longer helps.
   int64_t tries = std::min<int64_t>(400, 4000000 / static_cast<int64_t>(blocks.size() * blocks.size() + 1));
   order = bestOrder;
-  for (int64_t t = 0; t < tries && bestPeak > bound; ++t) {
-    int64_t peak = firstFit(blocks, conflicts, order, at);
+  for (int64_t t = 0; t < tries && bestPeak > s.bound; ++t) {
+    int64_t peak = bestFit(s, conflicts, order, at);
     if (peak < bestPeak) bestPeak = peak, best = at;
     size_t from = 0;
     for (size_t i = 0; i < order.size(); ++i)
-      if (at[order[i]] + blocks[order[i]].size == peak) from = i;
+      if (at[order[i]] + s.size[order[i]] == peak) from = i;
     size_t to = from * static_cast<size_t>(t % 7) / 8;
     if (from == 0) break;
     std::rotate(order.begin() + static_cast<ptrdiff_t>(to), order.begin() + static_cast<ptrdiff_t>(from), order.begin() + static_cast<ptrdiff_t>(from) + 1);
@@ -105,11 +126,10 @@ private:
 Expr peakOf(const std::vector<Block> &blocks, size_t steps, const Facts &facts) {
   std::vector<std::pair<int64_t, Expr>> sums;
   for (size_t s = 0; s <= steps; ++s) {
-    int64_t usual = 0;
     Expr bytes = 0;
     for (const Block &b : blocks)
-      if (b.first <= static_cast<int>(s) && static_cast<int>(s) <= b.last) usual += b.size, bytes = bytes + b.bytes;
-    sums.push_back({usual, bytes});
+      if (b.first <= static_cast<int>(s) && static_cast<int>(s) <= b.last) bytes = bytes + b.bytes;
+    sums.push_back({hint(bytes, facts), bytes});
   }
   return MaxOfEnds(facts).of(std::move(sums));
 }
@@ -120,30 +140,46 @@ Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts) {
   for (size_t a = 0; a < blocks.size(); ++a)
     for (size_t b = 0; b < blocks.size(); ++b)
       if (a != b && overlap(blocks[a], blocks[b])) conflicts[a].push_back(b);
-  int64_t bound = 0;
-  for (const Block &at : blocks) { // the worst step is the birth of some block
-    int64_t live = 0;
-    for (const Block &b : blocks)
-      if (b.first <= at.first && at.first <= b.last) live += b.size;
-    bound = std::max(bound, live);
+  if (std::all_of(blocks.begin(), blocks.end(), [](const Block &b) { return b.bytes.isConst(); })) {
+    Sized s = sizedAt(blocks, facts, 64);
+    std::vector<int64_t> at = pack(s, conflicts);
+    int64_t total = 0;
+    for (size_t k = 0; k < blocks.size(); ++k) {
+      blocks[k].offset = at[k];
+      total = std::max(total, at[k] + s.size[k]);
+    }
+    return total;
   }
-  std::vector<int64_t> usual = packIntegers(blocks, conflicts, bound);
-  std::vector<size_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return usual[a] < usual[b]; });
+  constexpr int64_t kUsual[] = {64, 6, 500};
+  std::vector<Sized> samples;
+  for (int64_t usual : kUsual) samples.push_back(sizedAt(blocks, facts, usual));
   MaxOfEnds greatest(facts);
-  std::vector<bool> done(blocks.size());
-  std::vector<std::pair<int64_t, Expr>> all;
-  bool constant = std::all_of(blocks.begin(), blocks.end(), [](const Block &b) { return b.bytes.isConst(); });
-  for (size_t k : order) {
-    std::vector<std::pair<int64_t, Expr>> ends;
-    for (size_t c : conflicts[k])
-      if (done[c]) ends.push_back({usual[c] + blocks[c].size, blocks[c].offset + blocks[c].bytes});
-    blocks[k].offset = constant ? Expr(usual[k]) : greatest.of(std::move(ends));
-    done[k] = true;
-    all.push_back({usual[k] + blocks[k].size, blocks[k].offset + blocks[k].bytes});
+  Expr bestTotal;
+  double bestRatio = 0;
+  for (const Sized &s : samples) {
+    std::vector<int64_t> at = pack(s, conflicts);
+    std::vector<size_t> order(blocks.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return at[a] < at[b]; });
+    std::vector<Expr> offset(blocks.size());
+    std::vector<std::pair<int64_t, Expr>> all;
+    for (size_t k : order) {
+      std::vector<std::pair<int64_t, Expr>> ends;
+      for (size_t c : conflicts[k])
+        if (offset[c].valid()) ends.push_back({at[c] + s.size[c], offset[c] + blocks[c].bytes});
+      offset[k] = greatest.of(std::move(ends));
+      all.push_back({at[k] + s.size[k], offset[k] + blocks[k].bytes});
+    }
+    Expr total = greatest.of(std::move(all));
+    double ratio = 0;
+    for (size_t t = 0; t < samples.size(); ++t)
+      ratio = std::max(ratio, static_cast<double>(hint(total, facts, kUsual[t])) / static_cast<double>(std::max<int64_t>(samples[t].bound, 1)));
+    if (bestTotal.valid() && ratio >= bestRatio) continue;
+    bestTotal = total;
+    bestRatio = ratio;
+    for (size_t k = 0; k < blocks.size(); ++k) blocks[k].offset = offset[k];
   }
-  return greatest.of(std::move(all));
+  return bestTotal;
 }
 
 } // namespace neso::schedule

@@ -3,7 +3,8 @@
 // At usual sizes (every size symbol at its hint) the problem is one of integers: several orders of first fit, then a little search, keep
 // the lowest peak. For symbolic sizes the packing gives only an order: of two blocks that live at the same time, the one that lies lower
 // at usual sizes lies lower always. Each offset is then the greatest end of the blocks below it, an expression such as
-// max(128*s0, 64*s1), which is right for all sizes and near the packing for those in proportion.
+// max(128*s0, 64*s1), which is right for all sizes and near the packing for those in proportion. Packings at small, middle and large sizes
+// are tried; the one whose worst ratio to the lower bound over all three is least wins.
 #pragma once
 #include <vector>
 
@@ -14,7 +15,6 @@ namespace neso::schedule {
 struct Block {
   int first = INT32_MAX, last = -1; // life time in steps, [first, last]
   Expr bytes = 0;                   // a multiple of 64
-  int64_t size = 0;                 // bytes at usual sizes
   std::vector<size_t> members;      // the caller's
   Expr offset = 0;                  // result
 };

@@ -38,7 +38,6 @@ struct Life {
   size_t buffer;
   int first, last;
   Expr bytes;
-  int64_t size; // hint
 };
 
 } // namespace
@@ -155,7 +154,7 @@ std::vector<Life> livesOf(const Plan &p, const std::vector<std::vector<BufferId>
   for (const Buffer &b : p.program.buffers)
     if (p.placements[b.id.index()].where == Placement::Where::Arena) {
       Expr bytes = p.placements[b.id.index()].bytes;
-      out.push_back({b.id.index(), first[b.id.index()], last[b.id.index()], bytes, hint(bytes, p.program.facts)});
+      out.push_back({b.id.index(), first[b.id.index()], last[b.id.index()], bytes});
     }
   return out;
 }
@@ -213,7 +212,6 @@ void planArena(Plan &p, const ScheduleOptions &options) {
     b.first = std::min(b.first, lives[k].first);
     b.last = std::max(b.last, lives[k].last);
     b.bytes = lives[k].bytes;
-    b.size = lives[k].size;
     b.members.push_back(k);
   }
   std::erase_if(blocks, [](const Block &b) { return b.members.empty(); });

@@ -4,6 +4,7 @@
 #include "ir/plan/access.h"
 #include "ir/plan/verify.h"
 #include "lower/schedule/schedule.h"
+#include "lower/schedule/test/run_plan.h"
 
 namespace neso::schedule::test {
 namespace {
@@ -217,6 +218,14 @@ TEST(Patterns, LongReductionIsSplitAndItsPartsAreIndependent) {
   ScheduleOptions whole;
   whole.splitReductions = false;
   EXPECT_EQ(m.plan(whole).kernels.size(), 1u);
+  std::vector<float> data(1024 * 96);
+  for (size_t k = 0; k < data.size(); ++k) data[k] = static_cast<float>(k % 7) - 2;
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {1024 * 96}, data.data())};
+  Result<PlanRun> run = runPlan(p, in, 1);
+  ASSERT_TRUE(run);
+  double want = 0;
+  for (float v : data) want += static_cast<double>(v);
+  EXPECT_EQ(reinterpret_cast<float *>(run->outputs[0].data)[0], want); // small integers: exact in any order
 }
 
 TEST(Patterns, BranchesRunInTheOrderThatNeedsLessMemory) {
