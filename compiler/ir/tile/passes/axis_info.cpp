@@ -130,7 +130,8 @@ AxisInfo quotient(const AxisInfo &a, const AxisInfo &b, ArrayRef<int64_t> shape,
     int64_t each = divisibilityAt(a, d, 1);
     r.divisibility.push_back(power && each % *b.constant == 0 ? std::max<int64_t>(1, each / *b.constant) : 1);
   }
-  if (a.constant && b.constant && *b.constant != 0) r.constant = *a.constant / *b.constant;
+  // Signed and unsigned division agree on numbers that are not negative.
+  if (a.constant && b.constant && *a.constant >= 0 && *b.constant > 0) r.constant = *a.constant / *b.constant;
   return r;
 }
 
@@ -142,7 +143,7 @@ AxisInfo remainder(const AxisInfo &a, const AxisInfo &b, ArrayRef<int64_t> shape
     r.constancy.push_back(gcd(a.constancy[d], b.constancy[d]));
     r.divisibility.push_back(gcd(divisibilityAt(a, d, c), divisibilityAt(b, d, 1)));
   }
-  if (a.constant && b.constant && *b.constant != 0) r.constant = *a.constant % *b.constant;
+  if (a.constant && b.constant && *a.constant >= 0 && *b.constant > 0) r.constant = *a.constant % *b.constant;
   return r;
 }
 
