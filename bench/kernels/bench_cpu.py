@@ -32,7 +32,8 @@ class Kernel:
     """One compiled kernel; a second worker thread waits for its half of each launch."""
 
     def __init__(self, tool, name, directory):
-        so = os.path.join(directory, name + ".so")
+        # A new file each time: a mapped one must not change.
+        so = os.path.join(directory, f"{name}{len(os.listdir(directory))}.so")
         out = subprocess.run([tool, os.path.join(KERNELS, name + ".ttir"), so, "native"], capture_output=True, text=True)
         if out.returncode:
             raise RuntimeError(out.stderr)
