@@ -333,4 +333,63 @@ void Emitter::emitBranch(mlir::Operation *op) {
   }
 }
 
+void Emitter::emitScalarMap(mlir::Operation *op) {
+  auto packAttr = op->getAttrOfType<mlir::IntegerAttr>("pack");
+  const int64_t pack = packAttr ? packAttr.getInt() : 1;
+  mlir::Region &region = op->getRegion(0);
+  Shape shape = shapeOf(op->getResult(0).getType());
+  int64_t n = 1;
+  for (int64_t s : shape) n *= s;
+  llvm::SmallVector<Buffer *, 2> results;
+  for (mlir::Value r : op->getResults()) results.push_back(&newBuffer(elementOf(r.getType()), shape));
+  // A plain loop at the function's own level, one pack a turn, since the body may branch.
+  BasicBlock *pre = b.GetInsertBlock();
+  BasicBlock *loop = BasicBlock::Create(b.getContext(), "map", fn_), *exit = BasicBlock::Create(b.getContext(), "endmap", fn_);
+  b.CreateBr(loop);
+  b.SetInsertPoint(loop);
+  llvm::PHINode *iv = b.CreatePHI(b.getInt32Ty(), 2, "pack");
+  iv->addIncoming(b.getInt32(0), pre);
+  frames_[0].block = loop;
+  frames_[0].memo.clear();
+  width_ = 1;
+  auto place = [&](int64_t p) {
+    return delinearize(fromValue(b.CreateAdd(b.CreateMul(iv, b.getInt32(static_cast<uint32_t>(pack))), b.getInt32(static_cast<uint32_t>(p))), 0), shape);
+  };
+  unsigned argument = 0;
+  for (mlir::Value source : op->getOperands())
+    for (int64_t p = 0; p < pack; ++p) scalars_[region.front().getArgument(argument++)] = eval(source, place(p));
+  BasicBlock *next = BasicBlock::Create(b.getContext(), "mapped", fn_);
+  for (mlir::Block &block : region) {
+    if (&block == &region.front()) continue;
+    blocks_[&block] = BasicBlock::Create(b.getContext(), "bb", fn_);
+    for (mlir::BlockArgument a : block.getArguments()) declareCarried(a);
+  }
+  for (mlir::Block &block : region) {
+    if (&block != &region.front()) {
+      b.SetInsertPoint(blocks_[&block]);
+      frames_[0].block = blocks_[&block];
+      for (mlir::BlockArgument a : block.getArguments()) loadCarried(a);
+    }
+    for (mlir::Operation &inner : block) {
+      if (codeOf(&inner) != OpCode::MapReturn) {
+        emitOp(&inner);
+        continue;
+      }
+      for (unsigned i = 0; i < inner.getNumOperands(); ++i)
+        storeBuffer(*results[i / pack], place(i % pack), scalar(inner.getOperand(i)));
+      b.CreateBr(next);
+    }
+    if (!b.GetInsertBlock()->getTerminator()) b.CreateBr(next);
+  }
+  b.SetInsertPoint(next);
+  frames_[0].block = next;
+  frames_[0].memo.clear();
+  Value *following = b.CreateAdd(iv, b.getInt32(1));
+  iv->addIncoming(following, next);
+  b.CreateCondBr(b.CreateICmpSLT(following, b.getInt32(static_cast<uint32_t>(n / pack))), loop, exit);
+  b.SetInsertPoint(exit);
+  frames_[0].block = exit;
+  for (unsigned i = 0; i < op->getNumResults(); ++i) bind(op->getResult(i), *results[i]);
+}
+
 } // namespace neso::cpu

@@ -118,20 +118,20 @@ Lanes Emitter::addPointer(const Lanes &pointer, const Lanes &offset, int64_t ele
 }
 
 Lanes Emitter::constant(mlir::Attribute value, mlir::Type element) {
-  if (auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(value)) {
-    if (!dense.isSplat()) return {};
-    value = llvm::isa<mlir::FloatType>(element) ? mlir::Attribute(mlir::FloatAttr::get(element, dense.getSplatValue<llvm::APFloat>()))
-                                                : mlir::Attribute(mlir::IntegerAttr::get(element, dense.getSplatValue<llvm::APInt>()));
-  }
+  // No attribute is made here: several threads read one context.
   Lanes r;
   llvm::Type *type = typeOf(element);
-  if (auto f = llvm::dyn_cast<mlir::FloatAttr>(value))
-    r.base = type->isIntegerTy() ? static_cast<Value *>(llvm::ConstantInt::get(type, f.getValue().bitcastToAPInt()))
-                                 : llvm::ConstantFP::get(b.getContext(), f.getValue());
+  auto ofFloat = [&](const llvm::APFloat &f) -> Value * {
+    return type->isIntegerTy() ? static_cast<Value *>(llvm::ConstantInt::get(type, f.bitcastToAPInt())) : llvm::ConstantFP::get(b.getContext(), f);
+  };
+  auto ofInt = [&](const llvm::APInt &i) -> Value * { return llvm::ConstantInt::get(type, i.sextOrTrunc(type->getIntegerBitWidth())); };
+  if (auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(value)) {
+    if (!dense.isSplat()) return {};
+    r.base = llvm::isa<mlir::FloatType>(element) ? ofFloat(dense.getSplatValue<llvm::APFloat>()) : ofInt(dense.getSplatValue<llvm::APInt>());
+  } else if (auto f = llvm::dyn_cast<mlir::FloatAttr>(value))
+    r.base = ofFloat(f.getValue());
   else if (auto i = llvm::dyn_cast<mlir::IntegerAttr>(value))
-    r.base = llvm::ConstantInt::get(type, i.getValue().sextOrTrunc(type->getIntegerBitWidth()));
-  else if (auto bo = llvm::dyn_cast<mlir::BoolAttr>(value))
-    r.base = b.getInt1(bo.getValue());
+    r.base = ofInt(i.getValue());
   return r;
 }
 
@@ -192,12 +192,10 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
     break;
   case OpCode::MapElementwise: {
     llvm::SmallVector<Lanes> results;
-    auto pack = op->getAttrOfType<mlir::IntegerAttr>("pack");
-    if (pack && pack.getInt() != 1) {
-      fail(op, "map_elementwise of packs of several elements");
+    if (!evalRegion(op->getRegion(0), args, results)) {
+      fail(op, "the body of map_elementwise");
       return llvm::SmallVector<Lanes, 2>(op->getNumResults(), args[0]);
     }
-    if (!evalRegion(op->getRegion(0), args, results)) fail(op, "the body of map_elementwise");
     return llvm::SmallVector<Lanes, 2>(results.begin(), results.end());
   }
   default: break;
@@ -217,7 +215,10 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
   }
   Value *r = emitValue(op, code, values);
   if (!r) {
-    fail(op, "operation " + op->getName().getStringRef().str());
+    std::string what = "operation " + op->getName().getStringRef().str();
+    if (code == OpCode::Extern) what = "the library function '" + op->getAttrOfType<mlir::StringAttr>("symbol").getValue().str() + "'";
+    if (code == OpCode::InlineAsm) what = "the inline assembly '" + op->getAttrOfType<mlir::StringAttr>("asm_string").getValue().str() + "'";
+    fail(op, what);
     r = llvm::PoisonValue::get(typeOf(resultType));
   }
   return {fromValue(r, level)};
@@ -248,7 +249,6 @@ Value *Emitter::emitDivision(OpCode code, Value *x, Value *y) {
   // Vectors: no integer division in hardware. Quotients of up to 32 bits are exact in double.
   llvm::Type *f64 = llvm::VectorType::get(b.getDoubleTy(), llvm::cast<llvm::VectorType>(t)->getElementCount());
   if (bits <= 32) {
-    llvm::Type *i64 = t->getWithNewType(b.getInt64Ty());
     llvm::Type *i32 = t->getWithNewType(b.getInt32Ty());
     Value *fx = isSigned ? b.CreateSIToFP(x, f64) : b.CreateUIToFP(x, f64);
     Value *fd = isSigned ? b.CreateSIToFP(d, f64) : b.CreateUIToFP(d, f64);
@@ -259,8 +259,7 @@ Value *Emitter::emitDivision(OpCode code, Value *x, Value *y) {
       fq = b.CreateMinNum(fq, llvm::ConstantFP::get(f64, 2147483647.0));
       q = b.CreateTrunc(b.CreateFPToSI(fq, i32), t);
     } else
-      q = b.CreateTrunc(b.CreateFPToUI(fq, bits < 32 ? i32 : i32), t);
-    (void)i64;
+      q = b.CreateTrunc(b.CreateFPToUI(fq, i32), t);
     return isRem ? b.CreateSub(x, b.CreateMul(q, d)) : q;
   }
   // 64 bits: an estimate in double is off by a relative 2^-52; a second step makes it exact up to one unit, which is then put right.
@@ -302,7 +301,6 @@ Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   Value *y = args.size() > 1 ? args[1] : nullptr;
   auto intrinsic = [&](llvm::Intrinsic::ID id) { return b.CreateUnaryIntrinsic(id, x); };
   auto binary = [&](llvm::Intrinsic::ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
-  auto inf = [&] { return llvm::ConstantFP::getInfinity(x->getType()); };
 
   switch (code) {
   case OpCode::AddI: return b.CreateAdd(x, y);
@@ -408,14 +406,12 @@ Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
     return b.CreateTrunc(b.CreateFreeze(i), to);
   }
   case OpCode::Extern: return emitExtern(op, op->getAttrOfType<mlir::StringAttr>("symbol").getValue(), args);
+  case OpCode::InlineAsm: return emitPtx(op, args);
   default: break;
   }
 
   // Floating point: narrow types compute in f32 and round after each operation.
-  if (!llvm::isa<mlir::FloatType>(operandType)) {
-    if (code == OpCode::FPowI) return nullptr;
-    return nullptr;
-  }
+  if (!llvm::isa<mlir::FloatType>(operandType)) return nullptr;
   llvm::SmallVector<Value *, 4> wide(args.begin(), args.end());
   mlir::Type compute = operandType;
   if (isReduced(operandType)) {
@@ -423,7 +419,6 @@ Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
     for (unsigned i = 0; i < wide.size(); ++i) wide[i] = convertFloat(wide[i], operandType, compute, false);
   }
   Value *r = emitFloat(op, code, wide, compute);
-  (void)inf;
   if (r && llvm::isa<mlir::FloatType>(resultType) && compute != resultType) r = convertFloat(r, compute, resultType, false);
   return r;
 }

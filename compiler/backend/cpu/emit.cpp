@@ -244,6 +244,7 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::For: return emitFor(op);
   case OpCode::If: return emitIf(op);
   case OpCode::While: return emitWhile(op);
+  case OpCode::MapElementwise: return emitScalarMap(op);
   case OpCode::Br:
   case OpCode::CondBr: return emitBranch(op);
   case OpCode::Return: b.CreateBr(programExit_); return;

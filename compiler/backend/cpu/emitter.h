@@ -82,6 +82,7 @@ private:
   llvm::Value *emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args, mlir::Type type);
   llvm::Value *emitDivision(OpCode code, llvm::Value *a, llvm::Value *b);
   llvm::Value *emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::ArrayRef<llvm::Value *> args);
+  llvm::Value *emitPtx(mlir::Operation *op, llvm::ArrayRef<llvm::Value *> args);
   llvm::Value *convertFloat(llvm::Value *v, mlir::Type from, mlir::Type to, bool towardZero);
   Lanes constant(mlir::Attribute value, mlir::Type element);
   Lanes intOp(IntOp op, const Lanes &x, const Lanes &y);
@@ -178,6 +179,7 @@ private:
   void emitIf(mlir::Operation *op);
   void emitWhile(mlir::Operation *op);
   void emitBranch(mlir::Operation *op);
+  void emitScalarMap(mlir::Operation *op);
   /// Frees the buffers whose last use is `op`.
   void freeAfter(mlir::Operation *op);
   /// The scalar that all elements of v have, as far as v's form shows it.

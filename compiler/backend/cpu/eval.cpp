@@ -11,10 +11,8 @@ namespace neso::cpu {
 using llvm::Value;
 
 Lanes Emitter::scalar(mlir::Value v) {
-  auto cell = cells_.find(v);
   auto it = scalars_.find(v);
   if (it != scalars_.end()) return it->second;
-  (void)cell;
   if (mlir::Operation *def = v.getDefiningOp(); def && codeOf(def) == OpCode::ArithConstant)
     return constant(def->getAttr("value"), v.getType());
   NESO_CHECK(failed(), "scalar used before its definition");

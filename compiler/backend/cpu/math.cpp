@@ -83,8 +83,9 @@ V MathEmitter::tanh(V x) {
 V MathEmitter::erf(V x) {
   V a = unary(llvm::Intrinsic::fabs, x);
   V s = b.CreateFMul(x, x);
-  V small = b.CreateFMul(x, poly(s, {-0x1.445f47d33d87bp-17, 0x1.d887505de3ba6p-14, -0x1.bccf664d7f763p-11, 0x1.562a60ddba6e6p-8,
-                                     -0x1.b829c897922e5p-6, 0x1.ce2f08fec14fdp-4, -0x1.81274665754c3p-2, 0x1.20dd7504045d6p+0}));
+  // x + x q(x^2) rounds once less than x (1 + q).
+  V small = fma(x, poly(s, {-0x1.445f47d33d87bp-17, 0x1.d887505de3ba6p-14, -0x1.bccf664d7f763p-11, 0x1.562a60ddba6e6p-8,
+                            -0x1.b829c897922e5p-6, 0x1.ce2f08fec14fdp-4, -0x1.81274665754c3p-2, 0x1.20dd7504045d6p+0 - 1.0}), x);
   // 1 - erfc, whose logarithm is smooth.
   V c = b.CreateSelect(b.CreateFCmpOGT(a, like(x, 4.2)), like(x, 4.2), a);
   V l = poly(c, {-0x1.a37156df2e311p-24, 0x1.ffaf1f3cef54ap-19, -0x1.1964b0c105b00p-14, 0x1.758a732f25683p-11, -0x1.5204186236888p-8,

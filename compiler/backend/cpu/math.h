@@ -52,5 +52,4 @@ private:
   llvm::IRBuilder<> &b;
 };
 
-/// ulp-accurate f32 functions call this for NaN-keeping selections.
 } // namespace neso::cpu

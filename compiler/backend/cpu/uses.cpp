@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringMap.h"
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/OperationSupport.h"
 
@@ -46,9 +47,19 @@ OpCode codeOf(mlir::Operation *op) {
 OpClass classOf(OpCode code) { return kRows[static_cast<int>(code)].cls; }
 int costOf(OpCode code) { return kRows[static_cast<int>(code)].cost; }
 
+bool isScalarMap(mlir::Operation *op) {
+  auto pack = op->getAttrOfType<mlir::IntegerAttr>("pack");
+  if ((pack && pack.getInt() != 1) || !op->getRegion(0).hasOneBlock()) return true;
+  for (mlir::Operation &inner : op->getRegion(0).front())
+    if (classOf(codeOf(&inner)) != OpClass::Element && codeOf(&inner) != OpCode::ArithConstant && codeOf(&inner) != OpCode::MapReturn) return true;
+  return false;
+}
+
 bool Uses::isVirtual(mlir::Operation *op) const {
   const OpClass cls = classOf(codeOf(op));
   if (cls != OpClass::Element && cls != OpClass::Index && cls != OpClass::Load) return false;
+  // A map over packs or with branches runs element by element.
+  if (codeOf(op) == OpCode::MapElementwise && isScalarMap(op)) return false;
   return op->getNumResults() > 0 && isTensor(op->getResult(0));
 }
 
@@ -216,9 +227,7 @@ bool sameExpression(mlir::Value a, mlir::Value b) {
     return false;
   const OpClass cls = classOf(codeOf(da));
   if (cls != OpClass::Element && cls != OpClass::Index) return false;
-  if (da->getDiscardableAttrDictionary() != db->getDiscardableAttrDictionary() ||
-      da->getPropertiesAsAttribute() != db->getPropertiesAsAttribute())
-    return false;
+  if (!da->getName().compareOpProperties(da->getPropertiesStorage(), db->getPropertiesStorage())) return false;
   for (unsigned i = 0; i < da->getNumOperands(); ++i)
     if (!sameExpression(da->getOperand(i), db->getOperand(i))) return false;
   return true;

@@ -17,6 +17,8 @@ enum class OpClass : uint8_t { Unknown, Element, Index, Load, Sink, Flow };
 OpCode codeOf(mlir::Operation *op);
 OpClass classOf(OpCode code);
 int costOf(OpCode code);
+/// Whether a tt.map_elementwise must run one pack at a time: packs of several elements, branches, loops.
+bool isScalarMap(mlir::Operation *op);
 
 /// Facts about one function, computed on demand and kept. Not thread-safe.
 class Uses {

@@ -59,7 +59,7 @@ public:
     module_ = std::move(*module);
     std::vector<TileFunction> functions;
     for (mlir::Operation &op : module_->getBody()->getOperations())
-      if (op.getName().getStringRef() == "tt.func") functions.push_back({&op, op.getAttrOfType<mlir::StringAttr>("sym_name").getValue().str()});
+      if (auto f = llvm::dyn_cast<tt::FuncOp>(op); f && f.isPublic()) functions.push_back({&op, op.getAttrOfType<mlir::StringAttr>("sym_name").getValue().str()});
     CompileOptions options;
     options.keepLlvm = options.keepAsm = keepText;
     Result<CompiledCode> compiled = compileForCpu(functions, level, options);
