@@ -189,7 +189,7 @@ Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t s
     inputs[i].dtype = static_cast<DType>(infos[i].dtype);
     for (int32_t d = 0; d < infos[i].rank; ++d) inputs[i].sizes.push_back(sizes[at++]);
     if (elementCount(inputs[i].sizes) < 0) return fail(Diag::BadSizeSetting, {}, dims.empty() ? "" : dims[0], symbols);
-    inputs[i].allocate();
+    if (Status s = inputs[i].allocate(); !s) return s.takeError();
     randomise(inputs[i], random);
   }
   return inputs;

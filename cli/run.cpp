@@ -20,12 +20,12 @@ std::string strideText(const neso_tensor &t) {
 }
 
 // A dense copy of a tensor of any strides.
-HostTensor denseCopy(const std::string &name, const neso_tensor &t) {
+Result<HostTensor> denseCopy(const std::string &name, const neso_tensor &t) {
   HostTensor out;
   out.name = name;
   out.dtype = static_cast<DType>(t.dtype);
   out.sizes.assign(t.sizes, t.sizes + t.rank);
-  out.allocate();
+  if (Status s = out.allocate(); !s) return s.takeError();
   size_t item = neso_dtype_size(t.dtype);
   std::vector<int64_t> index(out.sizes.size()), strides(out.sizes.size());
   int64_t stride = 1;
@@ -59,22 +59,29 @@ int run(const Options &o) {
 
   std::vector<HostTensor> results;
   std::map<std::string, std::string> metadata;
+  Status kept;
+  auto keep = [&](const std::string &name, const neso_tensor &t) {
+    Result<HostTensor> copy = denseCopy(name, t);
+    if (copy) results.push_back(std::move(*copy));
+    else kept = copy.takeError();
+  };
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].data) continue;
-    results.push_back(denseCopy(std::to_string(i), outputs[i]));
+    keep(std::to_string(i), outputs[i]);
     if (o.strides) metadata["strides." + std::to_string(i)] = strideText(outputs[i]);
   }
   for (size_t i = 0; i < views.size(); ++i) {
     neso_value_info info;
     neso_model_input(model.get(), static_cast<int32_t>(i), &info);
-    if (info.mutated) results.push_back(denseCopy(fmt::format("input.{}", i), views[i]));
+    if (info.mutated) keep(fmt::format("input.{}", i), views[i]);
   }
   for (int32_t i = 0; i < neso_model_constant_count(model.get()); ++i) {
     neso_constant_info info;
     neso_tensor buffer;
     neso_model_constant(model.get(), i, &info);
-    if (info.mutated && neso_context_buffer(raw, info.name, &buffer) == NESO_OK) results.push_back(denseCopy(fmt::format("buffer.{}", info.name), buffer));
+    if (info.mutated && neso_context_buffer(raw, info.name, &buffer) == NESO_OK) keep(fmt::format("buffer.{}", info.name), buffer);
   }
+  if (!kept) return report(kept.error());
   if (Status s = writeSafetensors(o.output, results, metadata); !s) return report(s.error());
   return 0;
 }

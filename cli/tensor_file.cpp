@@ -8,6 +8,7 @@
 #include <simdjson.h>
 
 #include "base/atomic_file.h"
+#include "neso/neso.h"
 
 namespace neso::cli {
 namespace {
@@ -36,7 +37,7 @@ std::optional<DType> dtypeOfSafetensors(std::string_view text) {
 Status fillFrom(HostTensor &t, const std::string &path, const char *bytes, size_t size) {
   int64_t n = elementCount(t.sizes);
   if (n < 0 || static_cast<size_t>(n) * static_cast<size_t>(itemSize(t.dtype)) != size) return malformed(path, fmt::format("tensor '{}' has {} bytes, which its shape and dtype do not ask for", t.name, size));
-  t.allocate();
+  if (Status s = t.allocate(); !s) return s;
   if (size) std::memcpy(t.data(), bytes, size);
   return Status::ok();
 }
@@ -156,12 +157,13 @@ Result<HostTensor> readNpy(const std::string &path, const std::string &file) {
 }
 } // namespace
 
-void HostTensor::allocate() {
+Status HostTensor::allocate() {
   bytes = static_cast<size_t>(elementCount(sizes)) * static_cast<size_t>(itemSize(dtype));
   size_t rounded = (bytes + 64) / 64 * 64;
   storage.reset(static_cast<uint8_t *>(std::aligned_alloc(64, rounded)), std::free);
-  NESO_CHECK(storage != nullptr, "out of memory for a tensor");
+  if (!storage) return fail(Diag::RuntimeRefused, {{}, 0, 0, neso_status_code(NESO_OUT_OF_MEMORY)}, fmt::format("out of memory: {} bytes for tensor '{}'", rounded, name));
   std::memset(storage.get(), 0, rounded);
+  return Status::ok();
 }
 
 int64_t elementCount(const std::vector<int64_t> &sizes) {

@@ -19,8 +19,8 @@ struct HostTensor {
   std::shared_ptr<uint8_t> storage; // copies of a HostTensor share it
   size_t bytes = 0;
   uint8_t *data() const { return storage.get(); }
-  /// Storage for `sizes` and `dtype`, zeroed.
-  void allocate();
+  /// Storage for `sizes` and `dtype`, zeroed; E0820 when there is none.
+  Status allocate();
 };
 
 /// Elements of a shape; -1 when a size is negative or the product does not fit.

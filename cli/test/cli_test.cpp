@@ -47,7 +47,7 @@ protected:
     HostTensor t;
     t.name = name;
     t.sizes = std::move(sizes);
-    t.allocate();
+    EXPECT_TRUE(static_cast<bool>(t.allocate()));
     std::memcpy(t.data(), data.data(), t.bytes);
     return t;
   }
