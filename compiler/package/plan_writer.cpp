@@ -368,8 +368,9 @@ Rows<fbs::Constant> PlanWriter::emitConstants() {
     if (added) weights_.push_back({fmt::format("data/weights/weight_{}", weights_.size()), c.data, static_cast<size_t>(c.bytes)});
     std::string name = c.fqn.empty() ? fmt::format("constant.{}", number) : c.fqn;
     auto kind = c.isBuffer ? fbs::ConstantKind::Buffer : c.fqn.empty() ? fbs::ConstantKind::Folded : fbs::ConstantKind::Parameter;
-    std::vector<int64_t> sizes{c.bytes / itemSize(c.dtype)};
-    rows[number] = fbs::CreateConstant(fb_, fb_.CreateString(name), kind, dtypeOf(c.dtype), fb_.CreateVector(sizes), 0, fb_.CreateString(weights_[it->second].name), 0, static_cast<uint64_t>(c.bytes), mutated[order[number]]);
+    std::vector<int64_t> sizes = c.hasShape ? c.sizes : std::vector<int64_t>{c.bytes / itemSize(c.dtype)};
+    auto strides = c.hasShape ? fb_.CreateVector(c.strides) : 0;
+    rows[number] = fbs::CreateConstant(fb_, fb_.CreateString(name), kind, dtypeOf(c.dtype), fb_.CreateVector(sizes), strides, fb_.CreateString(weights_[it->second].name), 0, static_cast<uint64_t>(c.bytes), mutated[order[number]]);
   }
   return fb_.CreateVector(rows);
 }

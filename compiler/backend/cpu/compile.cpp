@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "backend/cpu/emitter.h"
+#include "backend/cpu/special.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
@@ -51,6 +52,7 @@ void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLeve
     }
     out[i].scratchBytes = *scratch;
   }
+  linkSpecialFunctions(module);
   for (llvm::Function &f : module)
     if (!f.isDeclaration()) setTargetAttributes(f, level);
   std::string why;

@@ -1,5 +1,6 @@
 // Library functions by the names that kernels use (CUDA's libdevice) and well-known PTX idioms.
 #include "backend/cpu/emitter.h"
+#include "backend/cpu/special.h"
 #include "ir/tile/tile.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/IR/Intrinsics.h"
@@ -30,6 +31,21 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
       {"fabs", llvm::Intrinsic::fabs}, {"floor", llvm::Intrinsic::floor}, {"ceil", llvm::Intrinsic::ceil}, {"trunc", llvm::Intrinsic::trunc},
       {"rint", llvm::Intrinsic::roundeven}, {"nearbyint", llvm::Intrinsic::roundeven}, {"sqrt", llvm::Intrinsic::sqrt},
       {"fmin", llvm::Intrinsic::minnum}, {"fmax", llvm::Intrinsic::maxnum}, {"copysign", llvm::Intrinsic::copysign}};
+  llvm::StringRef special = name;
+  special.consume_front("neso_");
+  if (isF32 && specialSymbol(special).empty() && special.ends_with("f")) special = special.drop_back();
+  for (const char *suffix : {"_i64", "_i32", "_i16", "_i8", "_u8"}) special.consume_back(suffix);
+  if (llvm::StringRef callee = specialSymbol(special); !callee.empty()) {
+    // The library computes in double and int64, one call a lane.
+    const bool isFp = isF32 || isF64;
+    llvm::SmallVector<Value *, 3> wide;
+    for (Value *a : args) {
+      llvm::Type *to = a->getType()->getWithNewType(isFp ? b.getDoubleTy() : static_cast<llvm::Type *>(b.getInt64Ty()));
+      wide.push_back(isFp ? b.CreateFPCast(a, to) : symbol.ends_with("u8") ? b.CreateZExt(a, to) : b.CreateSExtOrTrunc(a, to));
+    }
+    Value *r = math_.libm(callee, wide);
+    return isFp ? b.CreateFPCast(r, x->getType()) : b.CreateTrunc(r, x->getType());
+  }
   if (isF32 || isF64) {
     llvm::StringRef stem = name;
     auto lookup = [&](auto &map) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "base/special.h"
 
 namespace neso::loops {
 
@@ -28,24 +29,7 @@ float uniformOf(uint32_t bits);
 /// Box-Muller on words 0 and 1: sqrt(-2 ln(1 - u0)) * cos(2 pi u1).
 float normalOf(const std::array<uint32_t, 4> &words);
 
-double erfinv(double x);
-double digamma(double x);
-double polygamma(int64_t n, double x);
-double hurwitzZeta(double s, double q);
-double besselI0(double x);
-double besselI1(double x);
-double besselI0e(double x); // exp(-|x|) * I0(x)
-double besselI1e(double x);
-double besselK0(double x);
-double besselK1(double x);
-double besselK0e(double x); // exp(x) * K0(x)
-double besselK1e(double x);
-double airyAi(double x);
-double ndtri(double p);
-double logNdtr(double x);
-double erfcx(double x); // exp(x*x) * erfc(x)
-double igamma(double a, double x);  // regularised lower
-double igammac(double a, double x); // regularised upper
+using namespace special; // erfinv, digamma, the Bessel functions, …
 int64_t gcdInt(int64_t a, int64_t b);
 
 } // namespace neso::loops

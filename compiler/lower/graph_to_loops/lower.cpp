@@ -102,6 +102,9 @@ Tensor ModelLowering::addWeight(const graph::Weight &w) {
     c.fileOffset = storage.fileOffset;
     for (const graph::Output &o : model_.outputs) mutated |= o.kind != graph::Output::Kind::User && o.target == w.fqn;
     c.isBuffer = w.kind == graph::Weight::Kind::Buffer;
+    for (Expr e : w.type.sizes) c.sizes.push_back(e.constValue());
+    for (Expr e : w.type.strides) c.strides.push_back(e.constValue());
+    c.hasShape = w.type.offset.isConst(0);
     c.owner = storage.owner;
     loops::Buffer b;
     b.id = BufferId(static_cast<int64_t>(ctx_.program.buffers.size()));

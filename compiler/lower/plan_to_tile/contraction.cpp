@@ -314,6 +314,7 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c) {
   else return;
 
   loops::Constant packed = source;
+  packed.hasShape = false;
   packed.data = bytes->data(), packed.bytes = static_cast<int64_t>(bytes->size()), packed.fileOffset = -1, packed.owner = bytes;
   plan.program.constants[static_cast<size_t>(buffer.index)] = packed;
   plan.program.buffer(buffer.id).elements = elements;

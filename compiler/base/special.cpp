@@ -4,9 +4,9 @@
 #include <limits>
 #include <numbers>
 
-#include "ir/loops/numeric.h"
+#include "base/special.h"
 
-namespace neso::loops {
+namespace neso::special {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -220,7 +220,8 @@ double erfinv(double y) {
   double w = std::log1p(-y * y), a = 0.147, t = 2 / (kPi * a) + w / 2;
   double x = std::copysign(std::sqrt(std::sqrt(t * t - w / a) - t), y);
   for (int i = 0; i < 4; ++i) {
-    double residual = std::fabs(y) < 0.5 ? std::erf(x) - y : (y < 0 ? -1.0 : 1.0) * ((1 - std::fabs(y)) - std::erfc(std::fabs(x)));
+    double tail = (1 - std::fabs(y)) - std::erfc(std::fabs(x));
+    double residual = std::fabs(y) < 0.5 ? std::erf(x) - y : y < 0 ? -tail : tail;
     double step = residual / (2 / std::sqrt(kPi) * std::exp(-x * x));
     x -= step / (1 + x * step);
   }
@@ -247,4 +248,4 @@ double ndtri(double p) {
 double igamma(double a, double x) { return gammaRatio(a, x, false); }
 double igammac(double a, double x) { return gammaRatio(a, x, true); }
 
-} // namespace neso::loops
+} // namespace neso::special

@@ -1,0 +1,18 @@
+// Special functions in compiled kernels: calls by name, and linking of their code.
+#pragma once
+#include "llvm/ADT/StringRef.h"
+
+namespace llvm {
+class Module;
+} // namespace llvm
+
+namespace neso::cpu {
+
+/// The symbol of the library's function for the kernel-level name ("digamma", "cyl_bessel_i0", "gcd"), empty if there is none. Functions
+/// take and give doubles, those on integers int64.
+llvm::StringRef specialSymbol(llvm::StringRef name);
+
+/// Puts the definitions of the special functions that the module declares into it, as internal functions. Call before optimising.
+void linkSpecialFunctions(llvm::Module &module);
+
+} // namespace neso::cpu
