@@ -177,9 +177,9 @@ struct Constant {
   int64_t bytes = 0;
   int64_t fileOffset = -1;
   bool isBuffer = false; // a buffer of the model
+  std::shared_ptr<const void> owner;
   bool hasShape = false; // sizes and strides are those of the model's tensor; false once the bytes were put into another order
   std::vector<int64_t> sizes, strides;
-  std::shared_ptr<const void> owner;
 };
 
 /// What the program returns, in the order of the model's outputs.

@@ -49,7 +49,9 @@ struct Maker {
     return id;
   }
   loops::BufferId weight(const std::string &name, const std::vector<float> &data) {
-    p.program.constants.push_back({name, DType::F32, reinterpret_cast<const uint8_t *>(data.data()), static_cast<int64_t>(data.size() * 4), -1, false, nullptr});
+    loops::Constant c;
+    c.fqn = name, c.data = reinterpret_cast<const uint8_t *>(data.data()), c.bytes = static_cast<int64_t>(data.size() * 4);
+    p.program.constants.push_back(std::move(c));
     return buffer(name, loops::Buffer::Kind::Constant, static_cast<int64_t>(data.size()), static_cast<int64_t>(p.program.constants.size()) - 1, {plan::Placement::Where::Constant});
   }
   loops::BufferId output(std::vector<Expr> sizes) {
