@@ -94,7 +94,7 @@ std::vector<int64_t> pack(const Sized &s, const std::vector<std::vector<size_t>>
   return best;
 }
 
-/// The greatest of some ends as an expression, without those that are provably not the greatest.
+/// The greatest of some ends as an expression, without those that are provably not the greatest; a little more where that keeps it short.
 class MaxOfEnds {
 public:
   explicit MaxOfEnds(const Facts &facts) : facts_(facts) {}
@@ -104,12 +104,54 @@ public:
     std::vector<Expr> kept;
     for (const auto &[usual, e] : ends)
       if (std::none_of(kept.begin(), kept.end(), [&, e = e](Expr k) { return notGreater(e, k); })) kept.push_back(e);
+    if (kept.empty()) return 0;
+    // Offsets build on each other: without a limit their expressions would double at each step.
+    int64_t nodes = 0;
+    for (Expr e : kept) nodes += nodesOf(e, kMostNodes);
+    if (kept.size() > 1 && nodes > kMostNodes) return termwise(kept);
+    Expr out = kept[0];
+    for (size_t k = 1; k < kept.size(); ++k) out = max(out, kept[k]);
+    return out;
+  }
+
+  /// Like of(), but never more than the greatest: ends beyond the limit are left out.
+  Expr atLeast(std::vector<std::pair<int64_t, Expr>> ends) {
+    std::stable_sort(ends.begin(), ends.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
     Expr out = 0;
-    for (Expr e : kept) out = out.isConst(0) ? e : max(out, e);
+    for (const auto &[usual, e] : ends)
+      if (nodesOf(out, 2 * kMostNodes) < 2 * kMostNodes && !notGreater(e, out)) out = out.isConst(0) ? e : max(out, e);
     return out;
   }
 
 private:
+  static constexpr int64_t kMostNodes = 96;
+  static int64_t nodesOf(Expr e, int64_t limit) {
+    int64_t n = 1;
+    for (Expr o : e.operands())
+      if (n < limit) n += nodesOf(o, limit - n);
+    return n;
+  }
+  /// A sum that is at least each of es: for each product the greatest of its coefficients. Products of sizes are never negative.
+  static Expr termwise(const std::vector<Expr> &es) {
+    std::vector<std::pair<Expr, int64_t>> greatest; // product, coefficient
+    for (Expr e : es) {
+      std::vector<Expr> terms = e.kind() == ExprKind::Add ? e.operands() : std::vector<Expr>{e};
+      for (Expr t : terms) {
+        int64_t coefficient = 1;
+        if (t.isConst()) coefficient = t.constValue(), t = 1;
+        else if (t.kind() == ExprKind::Mul && t.operands()[0].isConst()) {
+          coefficient = t.operands()[0].constValue();
+          t = product(std::vector<Expr>(t.operands().begin() + 1, t.operands().end()));
+        }
+        auto it = std::find_if(greatest.begin(), greatest.end(), [&](const auto &g) { return g.first == t; });
+        if (it == greatest.end()) greatest.push_back({t, std::max<int64_t>(coefficient, 0)});
+        else it->second = std::max(it->second, coefficient);
+      }
+    }
+    Expr out = 0;
+    for (const auto &[t, coefficient] : greatest) out = out + Expr(coefficient) * t;
+    return out;
+  }
   bool notGreater(Expr a, Expr b) {
     if (a == b) return true;
     if (a.isConst() && b.isConst()) return a.constValue() <= b.constValue();
@@ -131,7 +173,7 @@ Expr peakOf(const std::vector<Block> &blocks, size_t steps, const Facts &facts) 
       if (b.first <= static_cast<int>(s) && static_cast<int>(s) <= b.last) bytes = bytes + b.bytes;
     sums.push_back({hint(bytes, facts), bytes});
   }
-  return MaxOfEnds(facts).of(std::move(sums));
+  return MaxOfEnds(facts).atLeast(std::move(sums));
 }
 
 Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts) {
@@ -161,14 +203,15 @@ Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts) {
     std::vector<size_t> order(blocks.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return at[a] < at[b]; });
-    std::vector<Expr> offset(blocks.size());
+    std::vector<Expr> offset(blocks.size()), end(blocks.size());
     std::vector<std::pair<int64_t, Expr>> all;
     for (size_t k : order) {
       std::vector<std::pair<int64_t, Expr>> ends;
       for (size_t c : conflicts[k])
-        if (offset[c].valid()) ends.push_back({at[c] + s.size[c], offset[c] + blocks[c].bytes});
+        if (offset[c].valid()) ends.push_back({at[c] + s.size[c], end[c]});
       offset[k] = greatest.of(std::move(ends));
-      all.push_back({at[k] + s.size[k], offset[k] + blocks[k].bytes});
+      end[k] = offset[k] + blocks[k].bytes;
+      all.push_back({at[k] + s.size[k], end[k]});
     }
     Expr total = greatest.of(std::move(all));
     double ratio = 0;

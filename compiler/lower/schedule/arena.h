@@ -14,7 +14,7 @@ namespace neso::schedule {
 
 struct Block {
   int first = INT32_MAX, last = -1; // life time in steps, [first, last]
-  Expr bytes = 0;                   // a multiple of 64
+  Expr bytes = 0;                   // what to reserve
   std::vector<size_t> members;      // the caller's
   Expr offset = 0;                  // result
 };

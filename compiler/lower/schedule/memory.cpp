@@ -19,6 +19,13 @@ namespace {
 constexpr int64_t kAlign = 64;
 
 Expr alignUp(Expr bytes) { return ceilDiv(bytes, kAlign) * Expr(kAlign); }
+Expr alignDown(Expr bytes) { return floorDiv(bytes, kAlign) * Expr(kAlign); }
+/// What the packing reserves: polynomials only, which compare well. Offsets are rounded down to 64 at the end; 63 bytes more make up for
+/// that: floor64(p + bytes + 63) >= floor64(p) + ceil64(bytes).
+Expr reserve(Expr bytes) {
+  Expr aligned = alignUp(bytes);
+  return aligned == bytes || aligned.isConst() ? aligned : bytes + Expr(kAlign - 1);
+}
 Expr bytesOf(const Buffer &b) { return b.elements * Expr(itemSize(b.dtype)); }
 
 bool contiguousFromZero(const ProgramOutput &o, Expr elements, const Facts &facts) {
@@ -153,8 +160,7 @@ std::vector<Life> livesOf(const Plan &p, const std::vector<std::vector<BufferId>
   std::vector<Life> out;
   for (const Buffer &b : p.program.buffers)
     if (p.placements[b.id.index()].where == Placement::Where::Arena) {
-      Expr bytes = p.placements[b.id.index()].bytes;
-      out.push_back({b.id.index(), first[b.id.index()], last[b.id.index()], bytes});
+      out.push_back({b.id.index(), first[b.id.index()], last[b.id.index()], reserve(bytesOf(b))});
     }
   return out;
 }
@@ -217,9 +223,9 @@ void planArena(Plan &p, const ScheduleOptions &options) {
   std::erase_if(blocks, [](const Block &b) { return b.members.empty(); });
 
   p.arenaLowerBound = peakOf(blocks, p.steps.size(), p.program.facts);
-  p.arenaBytes = placeBlocks(blocks, p.program.facts);
+  p.arenaBytes = alignUp(placeBlocks(blocks, p.program.facts));
   for (const Block &b : blocks)
-    for (size_t m : b.members) p.placements[lives[m].buffer].offset = b.offset;
+    for (size_t m : b.members) p.placements[lives[m].buffer].offset = alignDown(b.offset);
 }
 
 } // namespace neso::schedule
