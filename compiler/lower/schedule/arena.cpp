@@ -98,8 +98,8 @@ std::vector<int64_t> pack(const Sized &s, const std::vector<std::vector<size_t>>
 class MaxOfEnds {
 public:
   explicit MaxOfEnds(const Facts &facts) : facts_(facts) {}
-  /// ends: (value at usual sizes, expression).
-  Expr of(std::vector<std::pair<int64_t, Expr>> ends) {
+  /// ends: (value at usual sizes, expression). sumsOnly: never a max, rather a sum that is a little more.
+  Expr of(std::vector<std::pair<int64_t, Expr>> ends, bool sumsOnly = false) {
     std::stable_sort(ends.begin(), ends.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
     std::vector<Expr> kept;
     for (const auto &[usual, e] : ends)
@@ -108,7 +108,7 @@ public:
     // Offsets build on each other: without a limit their expressions would double at each step.
     int64_t nodes = 0;
     for (Expr e : kept) nodes += nodesOf(e, kMostNodes);
-    if (kept.size() > 1 && nodes > kMostNodes) return termwise(kept);
+    if (kept.size() > 1 && (sumsOnly || nodes > kMostNodes)) return termwise(kept);
     Expr out = kept[0];
     for (size_t k = 1; k < kept.size(); ++k) out = max(out, kept[k]);
     return out;
@@ -124,7 +124,7 @@ public:
   }
 
 private:
-  static constexpr int64_t kMostNodes = 96;
+  static constexpr int64_t kMostNodes = 160;
   static int64_t nodesOf(Expr e, int64_t limit) {
     int64_t n = 1;
     for (Expr o : e.operands())
@@ -198,7 +198,9 @@ Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts) {
   MaxOfEnds greatest(facts);
   Expr bestTotal;
   double bestRatio = 0;
-  for (const Sized &s : samples) {
+  for (size_t attempt = 0; attempt < 2 * samples.size(); ++attempt) {
+    const Sized &s = samples[attempt / 2];
+    bool sumsOnly = attempt % 2 == 1;
     std::vector<int64_t> at = pack(s, conflicts);
     std::vector<size_t> order(blocks.size());
     std::iota(order.begin(), order.end(), 0);
@@ -209,11 +211,11 @@ Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts) {
       std::vector<std::pair<int64_t, Expr>> ends;
       for (size_t c : conflicts[k])
         if (offset[c].valid()) ends.push_back({at[c] + s.size[c], end[c]});
-      offset[k] = greatest.of(std::move(ends));
+      offset[k] = greatest.of(std::move(ends), sumsOnly);
       end[k] = offset[k] + blocks[k].bytes;
       all.push_back({at[k] + s.size[k], end[k]});
     }
-    Expr total = greatest.of(std::move(all));
+    Expr total = greatest.of(std::move(all), sumsOnly);
     double ratio = 0;
     for (size_t t = 0; t < samples.size(); ++t)
       ratio = std::max(ratio, static_cast<double>(hint(total, facts, kUsual[t])) / static_cast<double>(std::max<int64_t>(samples[t].bound, 1)));
