@@ -12,6 +12,7 @@ const Verb kVerbs[] = {
     {"run", declareRun},
     {"info", declareInfo},
     {"bench", declareBench},
+    {"verify", declareVerify},
     {"diff", declareDiff},
 };
 

@@ -125,6 +125,7 @@ public:
   /// The CPU levels asked for, worst first, or what is wrong with the request.
   Status parseTarget() {
     if (options_.target != "cpu") return fail(Diag::TargetUnknown, {}, options_.target);
+    if (!options_.options.empty()) return fail(Diag::OptionUnknown, {}, options_.options.front().first);
     for (const std::string &arch : options_.archs) {
       std::optional<cpu::CpuLevel> level = cpu::parseLevel(arch);
       if (!level) return fail(Diag::ArchUnknown, {}, arch, options_.target);
