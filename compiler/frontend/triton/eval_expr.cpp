@@ -225,6 +225,7 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
   if (ns == "tl.extra") return c.nameSpace(canonicalNamespace(full));
   if (ns == "tl.extra.cuda" && attr == "libdevice") return c.nameSpace("tl.libdevice");
   if (ns == "tl.PropagateNan" && (attr == "ALL" || attr == "NONE")) return c.str(std::string(attr));
+  if (full == "os.environ" || full == "packaging.version") return c.nameSpace(full);
   if (ns == "triton") {
     if (attr == "language") return c.nameSpace("tl");
     if (attr == "__version__") return c.str("3.9.0");

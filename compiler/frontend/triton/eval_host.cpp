@@ -329,7 +329,7 @@ Value Evaluator::define(FunctionNode *f) {
 Value Evaluator::importModule(std::string_view dotted, Pos pos) {
   // What Triton and the standard library give is built in.
   std::string_view top = dotted.substr(0, dotted.find('.'));
-  if (top == "triton" || top == "math") return c.nameSpace(dotted);
+  if (top == "triton" || top == "math" || top == "os" || top == "packaging") return c.nameSpace(dotted);
   std::string file = loader_.resolve(*c.frame->module, dotted, 0);
   if (file.empty()) return c.opaque(fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
   Module *m = module(file);
@@ -358,7 +358,7 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
     return Flow::Next;
   }
   std::string_view top = st->text.substr(0, st->text.find('.'));
-  if (st->level == 0 && (top == "triton" || top == "math")) {
+  if (st->level == 0 && (top == "triton" || top == "math" || top == "os" || top == "packaging")) {
     for (const ImportName &n : st->names) {
       if (n.name == "*") {
         c.fail(Diag::TrImportStar, st->pos, st->text);

@@ -207,9 +207,10 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
       if (a.first == "reset_to_zero") k.resetToZero = strings(v);
       if (a.first == "restore_value") k.restoreValue = strings(v);
       if (a.first != "configs") continue;
-      if (!v.isSequence()) return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, "autotune", k.name, "its configs are not known at compile time"));
+      // Configs that depend on the device or on libraries are left out: the request must then give their constexprs.
+      if (!v.isSequence()) continue;
       for (const Value &cfg : v.items()) {
-        if (cfg.kind != Kind::Tuple || cfg.o->text != "Config") return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, "autotune", k.name, "a config is not known at compile time"));
+        if (cfg.kind != Kind::Tuple || cfg.o->text != "Config") continue;
         ConfigInfo info;
         const std::vector<Value> &f = cfg.items();
         if (f[0].kind == Kind::Dict)

@@ -215,6 +215,26 @@ Value divmod(Evaluator &e, const Builtin &, Args &a) {
   return q && r ? e.c.tuple({q, r}) : Value{};
 }
 Value print(Evaluator &e, const Builtin &, Args &) { return Value::none(); }
+
+/// The environment counts as empty, so that what is compiled depends on its sources alone.
+Value environment(Evaluator &e, const Builtin &, Args &a) { return a[1]; }
+
+/// packaging.version.parse and Version: the numbers of a release as a tuple, which compares as versions do.
+Value version(Evaluator &e, const Builtin &, Args &a) {
+  std::optional<std::string> text = strArg(e, a[0], "version", "version");
+  if (!text) return {};
+  std::vector<Value> parts;
+  for (size_t i = 0; i < text->size() && std::isdigit(static_cast<unsigned char>((*text)[i]));) {
+    int n = 0;
+    for (; i < text->size() && std::isdigit(static_cast<unsigned char>((*text)[i])) && n < 100000; ++i) n = n * 10 + ((*text)[i] - '0');
+    parts.push_back(Value::integer(n));
+    if (i < text->size() && (*text)[i] == '.') ++i;
+    else break;
+  }
+  // 3.2 and 3.2.0 are one version.
+  while (parts.size() < 3) parts.push_back(Value::integer(0));
+  return e.c.tuple(std::move(parts));
+}
 Value typeOf(Evaluator &e, const Builtin &, Args &a) { return e.c.opaque("the type of " + repr(a[0])); }
 
 // ---- math --------------------------------------------------------------------------------------------------------------------------
@@ -337,19 +357,26 @@ Value strMethod(Evaluator &e, const Builtin &b, Args &a) {
     for (size_t i = 0; i < all->size(); ++i) out += (i ? s : "") + toStr((*all)[i]);
     return e.c.str(out);
   }
-  // format: plain {} and {0} fields.
+  // format: plain {}, {0} and {name} fields.
   out.clear();
   size_t next = 0;
   for (size_t i = 0; i < s.size(); ++i) {
-    if (s[i] != '{') {
+    if (s[i] != '{' || (i + 1 < s.size() && s[i + 1] == '{')) {
       out += s[i];
+      if (i + 1 < s.size() && (s[i] == '{' || s[i] == '}') && s[i + 1] == s[i]) ++i;
       continue;
     }
     size_t close = s.find('}', i);
     if (close == std::string::npos) break;
     std::string key = s.substr(i + 1, close - i - 1);
+    bool isName = !key.empty() && !std::isdigit(static_cast<unsigned char>(key[0]));
     size_t index = key.empty() ? next++ : static_cast<size_t>(std::atoi(key.c_str()));
-    if (index < args.size()) out += toStr(args[index]);
+    if (isName) {
+      for (size_t k = 0; a.size() > 2 && k + 1 < a[2].items().size(); k += 2)
+        if (toStr(a[2].items()[k]) == key) out += toStr(a[2].items()[k + 1]);
+    } else if (index < args.size()) {
+      out += toStr(args[index]);
+    }
     i = close;
   }
   return e.c.str(out);
@@ -467,6 +494,10 @@ const std::vector<Builtin> kPythonFunctions = {
     {"math.copysign", "*args", math},
     {"math.gcd", "*args", math},
     {"math.lcm", "*args", math},
+    {"os.getenv", "key, default=None", environment},
+    {"os.environ.get", "key, default=None", environment},
+    {"packaging.version.parse", "version", version},
+    {"packaging.version.Version", "version", version},
     {"triton.cdiv", "x, y", tritonCdiv},
     {"triton.next_power_of_2", "n", nextPower},
     {"triton.Config", "kwargs, num_warps=4, num_stages=3, num_ctas=1, maxnreg=None, pre_hook=None, **rest", config},
@@ -483,7 +514,7 @@ const std::vector<Builtin> kPythonFunctions = {
     {"str.replace", "self, *args", strMethod},
     {"str.split", "self, *args", strMethod},
     {"str.join", "self, *args", strMethod},
-    {"str.format", "self, *args", strMethod},
+    {"str.format", "self, *args, **kwargs", strMethod},
     {"list.append", "self, *args", listMethod},
     {"list.extend", "self, *args", listMethod},
     {"list.copy", "self, *args", listMethod},

@@ -1,6 +1,7 @@
 // Python's operators on compile-time values, and the choice between them and Triton's on run-time ones.
 #include "frontend/triton/evaluator.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace neso::triton {
@@ -175,6 +176,13 @@ Value Evaluator::binary(OpKind op, const Value &a, const Value &b) {
     if (op == OpKind::Le) return Value::boolean(order <= 0);
     if (op == OpKind::Gt) return Value::boolean(order > 0);
     if (op == OpKind::Ge) return Value::boolean(order >= 0);
+  }
+  if (a.isSequence() && b.isSequence() && (op == OpKind::Lt || op == OpKind::Le || op == OpKind::Gt || op == OpKind::Ge)) {
+    // Lexicographic: the first difference decides, then the length.
+    size_t n = std::min(a.items().size(), b.items().size());
+    for (size_t i = 0; i < n; ++i)
+      if (!equals(a.items()[i], b.items()[i])) return binary(op, a.items()[i], b.items()[i]);
+    return binary(op, Value::integer(static_cast<__int128>(a.items().size())), Value::integer(static_cast<__int128>(b.items().size())));
   }
   // `int | None` and the like in annotations.
   if (op == OpKind::BitOr && !c.frame->kernel) return c.opaque("a type");
