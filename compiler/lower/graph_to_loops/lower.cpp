@@ -27,6 +27,8 @@ private:
   void addInputs();
   Tensor addWeight(const graph::Weight &w);
   void lowerNodes(const graph::Graph &g, Values &values);
+  bool lowerCall(const graph::Graph &g, const graph::Node &node, Values &values);
+  void findUnsupported(const graph::Graph &g);
   void lowerNode(const graph::Graph &g, const graph::Node &node, Values &values);
   Tensor settle(const graph::Graph &g, ValueId id, const Tensor &x);
   void addOutputs();
@@ -63,6 +65,11 @@ bool isSymbolic(const graph::Graph &g, const graph::Node &node) {
     if (!symbolic) return false;
   }
   return true;
+}
+
+/// Calls of sub-graphs, which are lowered in place.
+bool isCall(std::string_view target) {
+  return target == "higher_order.wrap_with_set_grad_enabled" || target == "higher_order.wrap_with_autocast" || target == "higher_order.cond";
 }
 
 void ModelLowering::countUses(const graph::Graph &g) {
@@ -201,7 +208,8 @@ Tensor ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x)
     x.realizeWith(type.strides);
     return x;
   }
-  int uses = uses_[id.value];
+  // Values of a sub-graph are not counted: they are taken for reused.
+  int uses = &g == &model_.graph ? uses_[id.value] : 2;
   if (uses > 1) x.reused();
   else if (worthRealizing(x.cost(), 1)) x.realize();
   return x;
@@ -210,6 +218,12 @@ Tensor ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x)
 void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Values &values) {
   std::vector<ValueId> outs = flatOutputs(node);
   if (isSymbolic(g, node)) return;
+  if (isCall(node.target)) {
+    if (!lowerCall(g, node, values))
+      for (ValueId id : outs)
+        if (id.valid()) values[id.value] = full(ctx_, g.value(id).type.sizes, g.value(id).type.dtype, 0);
+    return;
+  }
   ctx_.current = &node;
   OpCall call(ctx_, g, node, values);
   Tensors results = (*OpTable::instance().find(node.target))(call);
@@ -382,11 +396,76 @@ void ModelLowering::advanceRandom() {
   ctx_.program.outputs.insert(ctx_.program.outputs.begin(), std::move(p));
 }
 
-Result<loops::Program> ModelLowering::run() {
-  for (const graph::Node &node : model_.graph.nodes) {
-    if (!isSymbolic(model_.graph, node) && !isSupported(node.target)) report(makeDiag(Diag::OpUnsupported, node.loc, node.target));
+void ModelLowering::findUnsupported(const graph::Graph &g) {
+  for (const graph::Node &node : g.nodes) {
+    for (const graph::Argument &a : node.args)
+      if (const std::shared_ptr<graph::Graph> *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a); sub && isCall(node.target)) findUnsupported(**sub);
+    if (!isSymbolic(g, node) && !isCall(node.target) && !isSupported(node.target)) report(makeDiag(Diag::OpUnsupported, node.loc, node.target));
   }
-  if (!errors_.empty()) return Error(std::move(errors_));
+}
+
+/// A sub-graph's nodes join the program. cond computes both branches and chooses: neither has effects.
+bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Values &values) {
+  std::vector<const graph::Graph *> bodies;
+  std::vector<ValueId> operands;
+  for (const graph::Argument &a : node.args) {
+    if (const std::shared_ptr<graph::Graph> *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a)) {
+      bodies.push_back(sub->get());
+      operands.clear();
+    } else if (const ValueId *id = std::get_if<ValueId>(&a)) {
+      operands.push_back(*id);
+    } else if (const std::vector<ValueId> *ids = std::get_if<std::vector<ValueId>>(&a)) {
+      operands.insert(operands.end(), ids->begin(), ids->end());
+    } else if (const std::vector<graph::IntOrSym> *syms = std::get_if<std::vector<graph::IntOrSym>>(&a)) {
+      for (const graph::IntOrSym &s : *syms)
+        if (const ValueId *id = std::get_if<ValueId>(&s)) operands.push_back(*id);
+    }
+  }
+  bool cond = node.target == "higher_order.cond";
+  auto refuse = [&](const char *why) {
+    report(makeDiag(Diag::OpRefused, node.loc, node.target, std::string(why)));
+    return false;
+  };
+  if (bodies.size() != (cond ? 2u : 1u)) return refuse("it does not have the expected sub-graphs");
+  if (node.target == "higher_order.wrap_with_autocast" && node.args.size() > 2)
+    if (const bool *on = std::get_if<bool>(&node.args[2]); !on || *on)
+      return refuse("it computes under autocast; export the model with run_decompositions(), which writes the casts out");
+  std::vector<Tensors> results;
+  for (const graph::Graph *body : bodies) {
+    Values inner;
+    if (body->inputs.size() != operands.size()) return refuse("its sub-graph takes another number of operands");
+    for (size_t k = 0; k < operands.size(); ++k)
+      if (auto it = values.find(operands[k].value); it != values.end() && body->inputs[k].valid()) inner[body->inputs[k].value] = it->second;
+    lowerNodes(*body, inner);
+    Tensors outs;
+    for (const graph::Argument &a : body->outputs) {
+      const ValueId *id = std::get_if<ValueId>(&a);
+      auto it = id ? inner.find(id->value) : inner.end();
+      outs.push_back(it == inner.end() ? Tensor() : it->second);
+    }
+    results.push_back(std::move(outs));
+  }
+  Tensor choice;
+  if (cond) {
+    const ValueId *p = std::get_if<ValueId>(&node.args[0]);
+    if (!p) return refuse("its condition is not a tensor");
+    if (auto it = values.find(p->value); it != values.end()) choice = reshape(cast(it->second, DType::Bool), {}).reused();
+    else if (g.value(*p).expr.valid()) choice = cast(scalarExpr(ctx_, g.value(*p).expr), DType::Bool);
+    else return refuse("its condition has no value");
+  }
+  std::vector<ValueId> outs = flatOutputs(node);
+  for (size_t k = 0; k < outs.size(); ++k) {
+    if (!outs[k].valid() || g.value(outs[k]).kind != graph::Value::Kind::Tensor) continue;
+    for (const Tensors &r : results)
+      if (k >= r.size() || !r[k].valid()) return refuse("a result of its sub-graph is not a tensor");
+    Tensor x = cond ? where(choice, results[0][k], results[1][k]) : results[0][k];
+    values[outs[k].value] = settle(g, outs[k], x);
+  }
+  return true;
+}
+
+Result<loops::Program> ModelLowering::run() {
+  findUnsupported(model_.graph);
   checkSizes();
   if (!errors_.empty()) return Error(std::move(errors_));
   ctx_.program.name = model_.name;
