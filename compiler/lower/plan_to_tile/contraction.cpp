@@ -381,6 +381,7 @@ public:
 
 private:
   void emitStores(Emitter &out, const std::vector<loops::Store> &stores, const loops::Body &body, std::vector<Val> &memo) {
+    out.defineIndirects(body, memo);
     for (loops::Store s : stores) {
       s.index = sub_(s.index);
       Val v = out.value(body, s.value, memo);

@@ -84,6 +84,8 @@ public:
   Val condition(Expr e);
   /// Evaluates body ops; op results by number. Only what is asked for is emitted.
   Val value(const loops::Body &body, loops::ValueIdx i, std::vector<Val> &memo);
+  /// Binds the symbols of all computed indices of the body: stores may use them, whatever their values need.
+  void defineIndirects(const loops::Body &body, std::vector<Val> &memo);
   Val load(loops::BufferId buffer, Expr index, Val mask, Val other, DType dtype);
   void store(const loops::Store &s, Val value, Val mask);
   Val cast(Val x, DType from, DType to);

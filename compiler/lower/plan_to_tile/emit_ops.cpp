@@ -176,6 +176,11 @@ bool isTrue(Val v) {
 
 } // namespace
 
+void Emitter::defineIndirects(const loops::Body &body, std::vector<Val> &memo) {
+  for (size_t i = 0; i < body.ops.size(); ++i)
+    if (body.ops[i].kind == OpKind::Indirect) value(body, static_cast<loops::ValueIdx>(i), memo);
+}
+
 Val Emitter::value(const loops::Body &body, loops::ValueIdx i, std::vector<Val> &memo) {
   if (memo.size() < body.ops.size()) memo.resize(body.ops.size());
   Val &slot = memo[static_cast<size_t>(i)];

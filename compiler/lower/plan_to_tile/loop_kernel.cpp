@@ -238,6 +238,7 @@ private:
     int64_t step = last ? innerBlock_ : 1;
     std::optional<int64_t> extent = r()[d].asConst();
     bool reverse = scansReversed(phase);
+    if (extent && *extent == 0) return carried; // nothing to visit: no load may happen
     if (extent && *extent <= step) {
       bindInner(scope, d, last, scope.intConst(0), true);
       return body(scope, std::move(carried));
@@ -358,6 +359,7 @@ private:
   void emitNode(Emitter &e, size_t n, bool toMemory) {
     const Node &node = nodes()[n];
     std::vector<Val> memo;
+    e.defineIndirects(node.body, memo);
     for (const loops::Store &s : node.stores) {
       Val v = e.value(node.body, s.value, memo);
       Val mask = s.mask >= 0 ? e.value(node.body, s.mask, memo) : Val();
@@ -388,6 +390,30 @@ bool usesInnerSpace(const Node &node) {
 }
 
 void emitLoopKernel(KernelContext &k, const Facts &facts, const TileTarget &target) { LoopKernel(k, facts, target).run(); }
+
+void dropEmptyReductions(plan::Kernel &kernel) {
+  for (Node &node : kernel.nodes) {
+    if (node.kind != Node::Kind::Reduction || !node.reduceRanges.empty() || kernel.rRanges.empty()) continue;
+    node.kind = Node::Kind::Pointwise;
+    auto append = [&](Op op) {
+      node.body.ops.push_back(op);
+      return static_cast<loops::ValueIdx>(node.body.ops.size() - 1);
+    };
+    for (const loops::Reduction &red : node.reductions) {
+      bool arg = red.kind == ReduceKind::ArgMin || red.kind == ReduceKind::ArgMax;
+      for (loops::Store s : red.results) {
+        // Of one element: its value; position 0; squared deviation 0 and count 1; sum of exponentials 1.
+        bool element = !arg && s.value == 0;
+        Op op{element ? OpKind::Cast : OpKind::Constant, arg ? DType::I64 : red.dtype};
+        if (element) op.a = red.input;
+        else if (!arg) op.imm = red.kind == ReduceKind::Welford && s.value == 1 ? 0 : 1;
+        s.value = append(op);
+        node.stores.push_back(s);
+      }
+    }
+    node.reductions.clear();
+  }
+}
 
 void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel) {
   std::vector<Node> out;

@@ -113,7 +113,10 @@ private:
     case Node::Kind::UserKernel: return fail(Diag::NoTileForm, where, kernel.name, "user kernel");
     }
     forEachStore(kernel, [&](const loops::Store &s) { kernel.serial |= s.mode != loops::StoreMode::Set; });
-    if (!contraction) expandTwoPassReductions(plan_, kernel);
+    if (!contraction) {
+      dropEmptyReductions(kernel);
+      expandTwoPassReductions(plan_, kernel);
+    }
 
     OpBuilder b(&context_);
     b.setInsertionPointToEnd(module.getBody());
