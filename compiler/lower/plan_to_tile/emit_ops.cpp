@@ -189,7 +189,7 @@ Val Emitter::value(const loops::Body &body, loops::ValueIdx i, std::vector<Val> 
   // Indices that later operators use must be defined first: bodies are in order, so all Indirects before i are.
   for (loops::ValueIdx j = 0; j < i; ++j) {
     const Op &before = body.ops[static_cast<size_t>(j)];
-    if (before.kind == OpKind::Indirect && !env.count(before.symbol) && !memo[static_cast<size_t>(j)]) value(body, j, memo);
+    if (before.kind == OpKind::Indirect && !memo[static_cast<size_t>(j)]) value(body, j, memo);
   }
   Val out;
   switch (op.kind) {
@@ -228,6 +228,8 @@ Val Emitter::value(const loops::Body &body, loops::ValueIdx i, std::vector<Val> 
     facts.setRange(op.symbol, {0, range.hi == INT64_MAX ? INT64_MAX : range.hi - 1});
     facts.setIndex(op.symbol, op.bound);
     env[op.symbol] = v;
+    // Symbols are unique in a node only: what an earlier node computed from its symbol of this name is another value.
+    std::erase_if(indexMemo_, [&](const auto &entry) { return uses(entry.first, op.symbol); });
     out = v;
     break;
   }
