@@ -1,5 +1,7 @@
 // Reads size expressions as torch writes them. A whitelisted grammar: names of sympy and torch.utils._sympy.functions, Python operators.
 #include <cctype>
+#include <cmath>
+#include <cstdlib>
 
 #include "ir/shape/expr.h"
 
@@ -16,6 +18,7 @@ public:
     std::optional<Expr> e = disjunction();
     skipSpace();
     if (e && pos_ != text_.size()) e = error("unexpected text at position " + std::to_string(pos_ + 1));
+    if (e && hasFraction(*e)) e = error("a number with a fraction");
     if (!e) return fail(Diag::BadExpression, {}, text_, why_);
     return *e;
   }
@@ -186,6 +189,7 @@ private:
     }
     eat("(");
     if (name == "Symbol") return symbolCall();
+    if (name == "Float") return floatCall();
     std::vector<Expr> args;
     if (!eat(")")) {
       do {
@@ -207,12 +211,58 @@ private:
     }
     return call(name, args);
   }
+  // Fractions (scale factors of interpolate) occur below a rounding function only. While one is open, 1/d stands in the expression as a
+  // symbol of the name "1/d", which no symbol of a file has because only Symbol('…') could spell it, and symbolCall refuses it.
+  static constexpr int64_t kMaxDenominator = int64_t(1) << 20;
+  static std::optional<int64_t> denominatorOf(const std::string &symbolName) {
+    if (symbolName.substr(0, 2) != "1/") return std::nullopt;
+    return std::stoll(symbolName.substr(2));
+  }
+  static bool hasFraction(Expr e) {
+    for (const std::string &s : symbolsOf(e))
+      if (denominatorOf(s)) return true;
+    return false;
+  }
+  static Expr over(Expr e, int64_t denominator) { return e * symbol("1/" + std::to_string(denominator)); }
+  /// floor(e) or ceil(e); torch rounds sizes, which are not negative, so truncation is floor.
+  std::optional<Expr> rounded(Expr e, bool up) {
+    int64_t denominator = 1;
+    for (const std::string &s : symbolsOf(e)) {
+      std::optional<int64_t> d = denominatorOf(s);
+      if (!d) continue;
+      std::optional<Affine> f = affineIn(e, s);
+      if (!f || __builtin_mul_overflow(denominator, *d, &denominator) || denominator > kMaxDenominator) return error("a number with too fine a fraction");
+      e = f->coefficient + f->rest * Expr(*d);
+    }
+    if (denominator == 1) return e;
+    return up ? ceilDiv(e, denominator) : floorDiv(e, denominator);
+  }
+  /// Float('2.5', precision=53), exact or refused.
+  std::optional<Expr> floatCall() {
+    char quote = peek();
+    if (quote != '\'' && quote != '"') return error("Float needs a quoted number");
+    ++pos_;
+    size_t end = text_.find(quote, pos_);
+    size_t close = end == std::string_view::npos ? end : text_.find(')', end);
+    if (close == std::string_view::npos) return error("a ')' is missing after Float");
+    std::string number(text_.substr(pos_, end - pos_));
+    char *stop = nullptr;
+    double value = std::strtod(number.c_str(), &stop);
+    if (number.empty() || *stop != 0 || !(std::fabs(value) < 1e15)) return error("'" + number + "' is no usable number");
+    pos_ = close + 1;
+    int64_t denominator = 1;
+    while (value != std::floor(value) && denominator < kMaxDenominator) value *= 2, denominator *= 2;
+    if (value != std::floor(value) || !(std::fabs(value) < 9e15)) return error("a number with too fine a fraction");
+    Expr numerator(static_cast<int64_t>(value));
+    return denominator == 1 ? numerator : over(numerator, denominator);
+  }
   std::optional<Expr> symbolCall() {
     char quote = peek();
     if (quote != '\'' && quote != '"') return error("Symbol needs a quoted name");
     ++pos_;
     size_t end = text_.find(quote, pos_);
     if (end == std::string_view::npos || end == pos_) return error("Symbol needs a quoted name");
+    if (text_.substr(pos_, 2) == "1/") return error("'1/' begins no name");
     Expr out = symbol(text_.substr(pos_, end - pos_));
     pos_ = text_.find(')', end);
     if (pos_ == std::string_view::npos) {
@@ -234,6 +284,10 @@ private:
       if (name == "BooleanFalse") return Expr(0);
       return error("'" + name + "' without arguments");
     }
+    if (needs(1) && (name == "TruncToInt" || name == "FloorToInt" || name == "floor")) return rounded(a[0], false);
+    if (needs(1) && (name == "CeilToInt" || name == "ceiling")) return rounded(a[0], true);
+    for (const Expr &e : a)
+      if (hasFraction(e) && name != "Add" && name != "Mul" && name != "ToFloat" && name != "Identity") return error("a number with a fraction in " + name);
     if (name == "Integer" && needs(1)) return a[0];
     if (name == "Add") return sum(a);
     if (name == "Mul") return product(a);
@@ -244,8 +298,7 @@ private:
     if (needs(1)) {
       if (name == "Not") return logicalNot(a[0]);
       if (name == "Abs") return max(a[0], -a[0]);
-      for (const char *same : {"Identity", "ToFloat", "TruncToInt", "CeilToInt", "FloorToInt", "RoundToInt", "IsNonOverlappingAndDenseIndicator",
-                               "floor", "ceiling"})
+      for (const char *same : {"Identity", "ToFloat", "RoundToInt", "IsNonOverlappingAndDenseIndicator"})
         if (name == same) return name[0] == 'I' && name[1] == 's' ? error("'" + name + "' has no value here") : std::optional(a[0]);
     }
     if (needs(2)) {
@@ -256,8 +309,10 @@ private:
       if (name == "CeilDiv") return ceilDiv(a[0], a[1]);
       if (name == "Mod" || name == "PythonMod") return mod(a[0], a[1]);
       if (name == "IntTrueDiv" || name == "FloatTrueDiv" || name == "Rational") {
-        if (!mod(a[0], a[1]).isConst(0)) return error("a true division that leaves a remainder");
-        return floorDiv(a[0], a[1]);
+        if (mod(a[0], a[1]).isConst(0)) return floorDiv(a[0], a[1]);
+        std::optional<int64_t> divisor = a[1].asConst();
+        if (!divisor || *divisor < 2 || *divisor > kMaxDenominator) return error("a true division that leaves a remainder");
+        return over(a[0], *divisor);
       }
       if (name == "Pow" || name == "PowByNatural") return pow(a[0], a[1]);
       if (name == "LShift") return a[0] * pow(Expr(2), a[1]);

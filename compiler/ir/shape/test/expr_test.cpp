@@ -128,3 +128,21 @@ TEST(Expr, Affine) {
 
 } // namespace
 } // namespace neso
+
+TEST(ParseExpr, FractionsBelowARounding) {
+  using namespace neso;
+  Expr n = symbol("s0");
+  auto read = [](const char *text) {
+    Result<Expr> e = parseExpr(text);
+    return e ? *e : Expr();
+  };
+  // What interpolate(scale_factor=2.5) and adaptive sizes write.
+  EXPECT_EQ(read("TruncToInt(Mul(Float('2.5', precision=53), ToFloat(Symbol('s0', positive=True, integer=True))))"), floorDiv(5 * n, 2));
+  EXPECT_EQ(read("TruncToInt(Mul(Float('2.0', precision=53), ToFloat(Symbol('s0'))))"), 2 * n);
+  EXPECT_EQ(read("FloorToInt(IntTrueDiv(Symbol('s0'), Integer(3)))"), floorDiv(n, 3));
+  EXPECT_EQ(read("CeilToInt(IntTrueDiv(Symbol('s0'), Integer(3)))"), ceilDiv(n, 3));
+  EXPECT_EQ(read("FloorToInt(Add(Mul(Float('0.25'), Symbol('s0')), Float('0.5')))"), floorDiv(n + 2, 4));
+  for (const char *text : {"Mul(Float('2.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.1'), Symbol('s0')))", "Symbol('1/2')", "Float('x')", "Float('1e400')", "Float('",
+                           "Max(Float('0.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.5'), Float('0.5')))"})
+    EXPECT_FALSE(parseExpr(text)) << text;
+}
