@@ -181,7 +181,9 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
       g.push_back(static_cast<int64_t>(spatial - 1 - d));
       Val v = b.cast(grid.at(b, g), c), n = b.index(in[d], c);
       size[d] = n;
-      pos[d] = align ? (v + 1.0) / 2.0 * (n - 1.0) : ((v + 1.0) * n - 1.0) / 2.0;
+      // Rounded at each step as ATen does: which pixel is nearest depends on it.
+      auto r = [&](Val p) { return b.round(p, x.dtype()); };
+      pos[d] = align ? r(r(r(v + 1.0) / 2.0) * (n - 1.0)) : r(r(r(r(v + 1.0) * n) - 1.0) / 2.0);
       if (mode != 2) pos[d] = settle(pos[d], n);
     }
     auto sample = [&](const std::vector<Val> &at) {
