@@ -150,6 +150,8 @@ void Emitter::emitFor(mlir::Operation *op) {
     int64_t scale = 1; // bytes of a pointee, 1 for integers
   };
   llvm::SmallVector<Motion, 4> motions(carried);
+  // Buffers that belong to an enclosing loop: theirs to free.
+  llvm::SmallVector<bool, 4> borrowed(carried, false);
   llvm::SmallVector<mlir::Value, 4> targets, inits;
   for (unsigned i = 0; i < carried; ++i) {
     mlir::Value argument = body.getArgument(i + 1), init = op->getOperand(i + 3), next = yield->getOperand(i);
@@ -170,6 +172,16 @@ void Emitter::emitFor(mlir::Operation *op) {
         m.scale = pointer ? bytesOf(llvm::cast<tt::PointerType>(element).getPointeeType()) : 1;
         b.CreateStore(llvm::ConstantInt::get(type, 0), m.cell);
         moving_[argument] = {init, m.cell, {}};
+        continue;
+      }
+      // A buffer that nobody needs any more goes on as the loop's own, without a copy.
+      Buffer *taken = init.hasOneUse() ? buffers_.lookup(init) : nullptr;
+      if (taken && uses_->lastSink(init) == op && taken->bytes) {
+        llvm::SmallVector<Buffer *, 2> &ending = freeAfter_[op];
+        auto owned = std::find(ending.begin(), ending.end(), taken);
+        borrowed[i] = owned == ending.end();
+        if (!borrowed[i]) ending.erase(owned);
+        buffers_[argument] = taken;
         continue;
       }
       Buffer &buffer = newBuffer(element, shapeOf(argument.getType()));
@@ -237,7 +249,9 @@ void Emitter::emitFor(mlir::Operation *op) {
       moving_[result] = {op->getOperand(i + 3), motions[i].cell, fromValue(b.CreateLoad(motions[i].cell->getAllocatedType(), motions[i].cell), 0)};
     else if (isTensor(result.getType())) {
       Buffer &buffer = *buffers_[argument];
-      if (uses_->lastSink(result))
+      if (borrowed[i])
+        buffers_[result] = &buffer;
+      else if (uses_->lastSink(result))
         bind(result, buffer);
       else
         freeBuffer(buffer);

@@ -1,7 +1,9 @@
 // tt.dot: a register-blocked product of blocks that lie in memory.
 //
-// Each operand is read in place when its elements are a plain load along contiguous rows and no lane is masked off (decided at run time, per
-// block), else it is packed into scratch first: A as rows [M][K], B as panels [N / panel][K][panel], both in the type of the accumulator.
+// Operands are read in place where they can be, else packed into scratch first: A as rows [M][K], B as panels [N / panel][K][panel], both in
+// the type of the accumulator. A is reached through a table of row pointers, so its rows need not be evenly spaced (a convolution's pixels are
+// not) and a row that is masked off points to zeros. B in place is a plain load along contiguous rows that are near each other (or used by few
+// rows of A), with no lane masked off, which is tested at run time for each block.
 // The product of panel by row block keeps `rows × vectors` accumulators in registers; the accumulator block itself lives in scratch, in place
 // of the loop-carried tensor when there is one.
 #include <algorithm>
@@ -15,10 +17,11 @@ namespace neso::cpu {
 
 using llvm::Value;
 
-/// Element (row r, column c) of A is at pointer + r * stride + c * element size. B: element (k, n) at
+/// A: rows is a table of the addresses of its rows. B: element (k, n) is at
 /// pointer + (n / panel) * panelStride + k * stride + (n % panel) * element size. Strides in bytes, i64.
 struct Emitter::Operand {
   Value *pointer = nullptr, *stride = nullptr, *panelStride = nullptr;
+  Buffer *rows = nullptr;
 };
 
 namespace {
@@ -62,6 +65,61 @@ bool isLinear(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value
   }
   default: return false;
   }
+}
+
+/// How far v (a pointer in elements, or an integer) moves along `dim`, the same everywhere: a constant, or nothing when that is not known.
+std::optional<int64_t> evenStride(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value v, int64_t dim, int depth = 0) {
+  auto type = llvm::dyn_cast<mlir::RankedTensorType>(v.getType());
+  if (!type || type.getShape()[static_cast<size_t>(dim)] == 1) return 0;
+  if (depth > 24) return std::nullopt;
+  if (auto it = inits.find(v); it != inits.end()) return evenStride(inits, it->second, dim, depth + 1);
+  mlir::Operation *def = v.getDefiningOp();
+  if (!def) return std::nullopt;
+  auto of = [&](unsigned i, int64_t d) { return evenStride(inits, def->getOperand(i), d, depth + 1); };
+  auto splat = [&](mlir::Value o) -> std::optional<int64_t> {
+    mlir::Operation *d = o.getDefiningOp();
+    while (d && (codeOf(d) == OpCode::Broadcast || codeOf(d) == OpCode::ExpandDims || codeOf(d) == OpCode::Splat)) d = d->getOperand(0).getDefiningOp();
+    if (!d || codeOf(d) != OpCode::ArithConstant) return std::nullopt;
+    if (auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(d->getAttr("value")); dense && dense.isSplat() && dense.getElementType().isIntOrIndex())
+      return dense.getSplatValue<llvm::APInt>().getSExtValue();
+    if (auto i = llvm::dyn_cast<mlir::IntegerAttr>(d->getAttr("value"))) return i.getValue().getSExtValue();
+    return std::nullopt;
+  };
+  switch (codeOf(def)) {
+  case OpCode::MakeRange: return 1;
+  case OpCode::Splat: return 0;
+  case OpCode::ArithConstant: {
+    auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(def->getAttr("value"));
+    return dense && dense.isSplat() ? std::optional<int64_t>(0) : std::nullopt;
+  }
+  case OpCode::ExpandDims: {
+    const int64_t axis = def->getAttrOfType<mlir::IntegerAttr>("axis").getInt();
+    return axis == dim ? std::optional<int64_t>(0) : of(0, dim > axis ? dim - 1 : dim);
+  }
+  case OpCode::Broadcast: return of(0, dim);
+  case OpCode::Trans: return of(0, def->getAttrOfType<mlir::DenseI32ArrayAttr>("order")[static_cast<size_t>(dim)]);
+  case OpCode::ExtSI: return of(0, dim);
+  case OpCode::AddPtr:
+  case OpCode::AddI:
+  case OpCode::SubI: {
+    std::optional<int64_t> x = of(0, dim), y = of(1, dim);
+    if (!x || !y) return std::nullopt;
+    return codeOf(def) == OpCode::SubI ? *x - *y : *x + *y;
+  }
+  case OpCode::MulI: {
+    std::optional<int64_t> x = of(0, dim), y = of(1, dim);
+    if (!x || !y) return std::nullopt;
+    if (*x == 0 && *y == 0) return 0;
+    if (std::optional<int64_t> c = splat(def->getOperand(1)); c && *y == 0) return *x * *c;
+    if (std::optional<int64_t> c = splat(def->getOperand(0)); c && *x == 0) return *y * *c;
+    return std::nullopt;
+  }
+  default: break;
+  }
+  if (classOf(codeOf(def)) != OpClass::Element) return std::nullopt;
+  for (unsigned i = 0; i < def->getNumOperands(); ++i)
+    if (of(i, dim) != std::optional<int64_t>(0)) return std::nullopt;
+  return 0;
 }
 
 /// Masks that are conjunctions of comparisons of linear functions: true on a whole block when they are true at its corners.
@@ -178,24 +236,118 @@ Emitter::Operand Emitter::dotOperand(mlir::Value v, llvm::Type *compute, mlir::T
   const size_t lead = shape.size() - 2;
   const int64_t outer = shape[lead], inner = shape[lead + 1], size = bytesOf(computeType);
   llvm::Type *i64 = b.getInt64Ty();
-  Value *packedStride = b.getInt64(static_cast<uint64_t>((rows ? inner : panel) * size));
+  Value *packedStride = b.getInt64(static_cast<uint64_t>(panel * size));
   Value *packedPanel = b.getInt64(static_cast<uint64_t>(outer * panel * size));
   Value *panelInPlace = b.getInt64(static_cast<uint64_t>(panel * size));
-  if (Buffer *known = buffers_.lookup(v); known && known->elementType == computeType && lead == 0) {
-    // Already whole in scratch.
-    if (rows || preferInPlace) return {known->ptr, b.getInt64(static_cast<uint64_t>(inner * size)), panelInPlace};
-  }
-  Buffer &packed = newBuffer(computeType, {outer, inner});
-  Operand packedOperand{packed.ptr, packedStride, packedPanel};
-
   llvm::DenseMap<mlir::Value, mlir::Value> inits;
   for (auto &[k, m] : moving_) inits[k] = m.init;
   mlir::Operation *load = v.getDefiningOp();
-  const bool candidate = preferInPlace && load && codeOf(load) == OpCode::Load && !buffers_.count(v) && lead == 0 &&
-                         elementOf(v.getType()) == computeType && outer > 1 && isLinear(inits, load->getOperand(0)) &&
-                         (load->getNumOperands() == 1 || isConvexMask(inits, load->getOperand(1)));
+  const bool plainLoad = load && codeOf(load) == OpCode::Load && !buffers_.count(v) && lead == 0 && elementOf(v.getType()) == computeType;
+  const bool hasMask = plainLoad && load->getNumOperands() > 1;
+  const bool convex = !hasMask || isConvexMask(inits, load->getOperand(1));
+
+  if (rows) {
+    mlir::Type i64Type = mlir::IntegerType::get(v.getContext(), 64);
+    Buffer &table = newBuffer(i64Type, {outer});
+    freeAfter_[nullptr].push_back(&table);
+    Nest nest = planNest(table.shape, {}, 16);
+    auto evenRows = [&](Value *base) {
+      sink([&] {
+        runNest(nest, {}, [&](const Index &at) {
+          Lanes offset = resize(intOp(IntOp::Mul, at[0], uniformInt(inner * size)), i64, true);
+          storeBuffer(table, at, intOp(IntOp::Add, fromValue(b.CreatePtrToInt(base, i64), currentLevel()), offset));
+        });
+      });
+    };
+    if (Buffer *known = buffers_.lookup(v); known && known->elementType == computeType && lead == 0) {
+      evenRows(known->ptr);
+      return {nullptr, nullptr, nullptr, &table};
+    }
+    const bool rowMask = hasMask && evenStride(inits, load->getOperand(1), 1) == std::optional<int64_t>(0);
+    const bool direct = plainLoad && evenStride(inits, load->getOperand(0), 1) == std::optional<int64_t>(1) && (!hasMask || rowMask || convex);
+    auto pack = [&] {
+      Buffer &packed = newBuffer(computeType, {outer, inner});
+      packOperand(v, computeType, batch, packed, true, 0);
+      evenRows(packed.ptr);
+      freeAfter_[nullptr].push_back(&packed);
+    };
+    if (!direct) {
+      pack();
+      return {nullptr, nullptr, nullptr, &table};
+    }
+    Buffer *zeros = nullptr;
+    if (rowMask) {
+      // Masked-off rows have `other`, which must be zero to be shared; another value is packed.
+      zeros = &newBuffer(computeType, {inner});
+      freeAfter_[nullptr].push_back(zeros);
+      Lanes other;
+      other.base = llvm::Constant::getNullValue(compute);
+      if (load->getNumOperands() > 2 && isUniformTensor(load->getOperand(2))) {
+        frames_[0].memo.clear();
+        other = eval(load->getOperand(2), {uniformInt(0), uniformInt(0)});
+      } else if (load->getNumOperands() > 2) {
+        pack();
+        return {nullptr, nullptr, nullptr, &table};
+      }
+      Nest line = planNest(zeros->shape, {}, 64);
+      sink([&] { runNest(line, {}, [&](const Index &at) { storeBuffer(*zeros, at, other); }); });
+    }
+    auto rowAddresses = [&] {
+      sink([&] {
+        runNest(nest, {}, [&](const Index &at) {
+          Index first = {at[0], uniformInt(0)};
+          Lanes pointer = eval(load->getOperand(0), first);
+          Lanes mask;
+          if (rowMask) mask = eval(load->getOperand(1), first);
+          Value *p = vec(pointer);
+          if (rowMask) {
+            Value *nothing = nest.width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(nest.width), zeros->ptr) : zeros->ptr;
+            p = b.CreateSelect(vec(mask), p, nothing);
+          }
+          storeBuffer(table, at, fromValue(b.CreatePtrToInt(p, p->getType()->isVectorTy() ? p->getType()->getWithNewType(i64) : i64), currentLevel()));
+        });
+      });
+    };
+    if (!hasMask || rowMask) {
+      rowAddresses();
+      return {nullptr, nullptr, nullptr, &table};
+    }
+    // A mask along the row too: in place when the whole block is inside.
+    width_ = 1;
+    frames_[0].memo.clear();
+    Value *inside = b.getTrue();
+    for (int64_t r : {int64_t{0}, outer - 1})
+      for (int64_t c : {int64_t{0}, inner - 1}) inside = b.CreateAnd(inside, eval(load->getOperand(1), {uniformInt(r), uniformInt(c)}).base);
+    frames_[0].memo.clear();
+    llvm::BasicBlock *whole = llvm::BasicBlock::Create(b.getContext(), "whole", fn_), *edge = llvm::BasicBlock::Create(b.getContext(), "edge", fn_);
+    llvm::BasicBlock *ready = llvm::BasicBlock::Create(b.getContext(), "ready", fn_);
+    b.CreateCondBr(inside, whole, edge);
+    for (bool isWhole : {true, false}) {
+      b.SetInsertPoint(isWhole ? whole : edge);
+      frames_[0].block = b.GetInsertBlock();
+      frames_[0].memo.clear();
+      if (isWhole)
+        rowAddresses();
+      else
+        pack();
+      b.CreateBr(ready);
+    }
+    b.SetInsertPoint(ready);
+    frames_[0].block = ready;
+    frames_[0].memo.clear();
+    return {nullptr, nullptr, nullptr, &table};
+  }
+
+  Buffer *known = buffers_.lookup(v);
+  if (known && known->elementType == computeType && lead == 0 && preferInPlace)
+    return {known->ptr, b.getInt64(static_cast<uint64_t>(inner * size)), panelInPlace, nullptr};
+  Buffer &packed = newBuffer(computeType, {outer, inner});
+  Operand packedOperand{packed.ptr, packedStride, packedPanel, nullptr};
+  std::optional<int64_t> apart = plainLoad ? evenStride(inits, load->getOperand(0), 0) : std::nullopt;
+  const bool near = apart && *apart > 0 && *apart <= 4 * inner;
+  const bool candidate = (preferInPlace || near) && plainLoad && outer > 1 && convex && isLinear(inits, load->getOperand(0));
   if (!candidate) {
-    packOperand(v, computeType, batch, packed, rows, panel);
+    packOperand(v, computeType, batch, packed, false, panel);
     freeAfter_[nullptr].push_back(&packed);
     return packedOperand;
   }
@@ -233,7 +385,7 @@ Emitter::Operand Emitter::dotOperand(mlir::Value v, llvm::Type *compute, mlir::T
   b.CreateCondBr(b.CreateLoad(b.getInt1Ty(), direct), ready, pack);
   b.SetInsertPoint(pack);
   frames_[0].block = pack;
-  packOperand(v, computeType, batch, packed, rows, panel);
+  packOperand(v, computeType, batch, packed, false, panel);
   b.CreateStore(packed.ptr, pointer);
   b.CreateStore(packedStride, stride);
   b.CreateStore(packedPanel, panels);
@@ -242,7 +394,7 @@ Emitter::Operand Emitter::dotOperand(mlir::Value v, llvm::Type *compute, mlir::T
   frames_[0].block = ready;
   frames_[0].memo.clear();
   freeAfter_[nullptr].push_back(&packed);
-  return {b.CreateLoad(b.getPtrTy(), pointer), b.CreateLoad(i64, stride), b.CreateLoad(i64, panels)};
+  return {b.CreateLoad(b.getPtrTy(), pointer), b.CreateLoad(i64, stride), b.CreateLoad(i64, panels), nullptr};
 }
 
 void Emitter::emitDot(mlir::Operation *op) {
@@ -333,8 +485,10 @@ void Emitter::emitDot(mlir::Operation *op) {
             b.CreateStore(zero ? static_cast<Value *>(llvm::Constant::getNullValue(vector)) : b.CreateAlignedLoad(vector, accumulator(r, v), align),
                           registers[r * vectors + v]);
         llvm::SmallVector<Value *, 8> rowPointers;
-        Value *first = at(left.pointer, b.CreateMul(i, b.CreateMul(left.stride, b.getInt64(static_cast<uint64_t>(rows)))));
-        for (int64_t r = 0; r < rows; ++r) rowPointers.push_back(r == 0 ? first : at(rowPointers.back(), left.stride));
+        for (int64_t r = 0; r < rows; ++r) {
+          Value *slot = at(left.rows->ptr, b.CreateAdd(b.CreateMul(i, b.getInt64(static_cast<uint64_t>(rows * 8))), b.getInt64(static_cast<uint64_t>(r * 8))));
+          rowPointers.push_back(b.CreateAlignedLoad(b.getPtrTy(), slot, llvm::Align(8)));
+        }
         forLoop(0, K, unroll, [&](Value *kv) {
           Value *k = b.CreateZExt(kv, i64);
           Value *bRow = at(panelPointer, b.CreateMul(k, right.stride));
