@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "backend/cpu/compile.h"
+#include "driver/report.h"
 #include "frontend/pt2/read.h"
 #include "ir/graph/graph.h"
 #include "ir/graph/passes/functionalize.h"
@@ -118,6 +119,7 @@ private:
     if (!bytes) return bytes.takeError();
     mark("package");
     out_.package = std::move(*bytes);
+    if (options_.report) out_.report = htmlReport(plan, out_.times);
     return std::move(out_);
   }
 

@@ -1,0 +1,15 @@
+// The page behind --report: one self-contained HTML file that shows what became of a model.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "driver/compile.h"
+#include "ir/plan/plan.h"
+
+namespace neso {
+
+/// Kernels with their sources, traffic and fusion decisions; which kernel feeds which; arena memory over the launches against the
+/// planner's lower bound; time of each compiler step. Symbolic sizes are shown as formulas, pictures at one size in the exported range.
+std::string htmlReport(const plan::Plan &plan, const std::vector<StepTime> &times);
+
+} // namespace neso
