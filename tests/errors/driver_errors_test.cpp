@@ -1,0 +1,59 @@
+// Requests that the driver refuses.
+#include <gtest/gtest.h>
+
+#include "driver/compile.h"
+
+namespace neso {
+namespace {
+
+Diag refusal(const CompileOptions &options, const std::string &path = NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2") {
+  DiagnosticSink sink;
+  Result<Compilation> c = compileModel(path, options, sink);
+  EXPECT_FALSE(static_cast<bool>(c));
+  return c ? Diag::InternalFault : c.error().diagnostics().front().kind;
+}
+
+TEST(DriverErrors, Target) {
+  CompileOptions o;
+  o.target = "tpu";
+  EXPECT_EQ(refusal(o), Diag::TargetUnknown);
+}
+TEST(DriverErrors, Arch) {
+  CompileOptions o;
+  o.archs = {"pentium"};
+  EXPECT_EQ(refusal(o), Diag::ArchUnknown);
+}
+TEST(DriverErrors, Option) {
+  CompileOptions o;
+  o.options = {{"speed", "warp"}};
+  EXPECT_EQ(refusal(o), Diag::OptionUnknown);
+}
+TEST(DriverErrors, MissingFile) { EXPECT_EQ(refusal({}, "/nonexistent/model.pt2"), Diag::FileUnreadable); }
+
+TEST(Driver, SameInputGivesTheSameBytes) {
+  for (int threads : {1, 2}) {
+    CompileOptions o;
+    o.archs = {"x86-64-v3", "x86-64-v4"};
+    DiagnosticSink sink;
+    const std::string path = NESO_SOURCE_DIR "/tests/goldens/models/resnet/export.pt2";
+    Result<Compilation> a = compileModel(path, o, sink);
+    o.threads = threads;
+    Result<Compilation> b = compileModel(path, o, sink);
+    ASSERT_TRUE(static_cast<bool>(a) && static_cast<bool>(b));
+    EXPECT_EQ(a->package, b->package);
+  }
+}
+
+TEST(Driver, EveryStagePrints) {
+  for (int i = 0; i < stageCount(); ++i) {
+    CompileOptions o;
+    o.emit = static_cast<Stage>(i);
+    DiagnosticSink sink;
+    Result<Compilation> c = compileModel(NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2", o, sink);
+    ASSERT_TRUE(static_cast<bool>(c)) << info(*o.emit).name;
+    EXPECT_NE(c->emitted.find("gelu"), std::string::npos) << info(*o.emit).name;
+  }
+}
+
+} // namespace
+} // namespace neso
