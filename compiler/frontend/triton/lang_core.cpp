@@ -328,7 +328,12 @@ Value assume(Evaluator &e, const Builtin &, Args &a) {
 
 Value barrier(Evaluator &e, const Builtin &b, Args &) {
   std::string_view n = shortName(b);
-  e.s.op(n == "gdc_wait" ? "tt.grid_dependency_wait" : n == "gdc_launch_dependents" ? "tt.grid_dependency_launch_dependents" : "ttg.barrier", {}, {});
+  if (n == "debug_barrier") {
+    e.c.builder.getContext()->getOrLoadDialect("ttg");
+    e.s.op("ttg.barrier", {}, {}, {e.s.strAttr("addrSpace", "all")});
+  } else {
+    e.s.op(n == "gdc_wait" ? "tt.grid_dependency_wait" : "tt.grid_dependency_launch_dependents", {}, {});
+  }
   return Value::none();
 }
 

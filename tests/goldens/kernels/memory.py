@@ -100,6 +100,7 @@ def device_library(x, y, o, B: tl.constexpr):
 @triton.jit
 def hints(x, o, n, B: tl.constexpr):
     tl.assume(n > 0)
+    tl.debug_barrier()
     n = tl.multiple_of(n, 8)
     i = tl.max_contiguous(tl.multiple_of(tl.arange(0, B), B), B)
     tl.store(o + i, tl.load(x + i, mask=i < n, other=0.0))
