@@ -29,11 +29,26 @@ set(NESO_MLIR_STATIC MLIRIR MLIRParser MLIRSupport MLIRPass MLIRTransforms MLIRT
 set(NESO_LLVM_COMPONENTS core support analysis passes target targetparser mc object codegen
     x86codegen x86asmparser x86desc x86info aarch64codegen aarch64asmparser aarch64desc aarch64info
     nvptxcodegen nvptxdesc nvptxinfo irreader linker bitreader bitwriter ipo scalaropts instcombine transformutils
-    vectorize orcjit)
+    vectorize option demangle debuginfodwarf binaryformat cgdata objcarcopts coroutines instrumentation
+    AllTargetsCodeGens AllTargetsDescs AllTargetsInfos AllTargetsAsmParsers)
 
 if(NESO_STATIC_LLVM)
+  # The archives of MLIR and lld name the shared LLVM as what they need. Two copies of LLVM in one program corrupt each other's memory:
+  # take that need out, and link the archives of LLVM in its place.
+  foreach(target ${MLIR_EXPORTED_TARGETS} ${LLD_EXPORTED_TARGETS})
+    if(TARGET ${target})
+      get_target_property(needs ${target} INTERFACE_LINK_LIBRARIES)
+      if(needs)
+        list(REMOVE_ITEM needs LLVM)
+        set_target_properties(${target} PROPERTIES INTERFACE_LINK_LIBRARIES "${needs}")
+      endif()
+    endif()
+  endforeach()
   llvm_map_components_to_libnames(NESO_LLVM_LIBS ${NESO_LLVM_COMPONENTS})
-  target_link_libraries(neso_llvm INTERFACE ${NESO_LLVM_LIBS})
+  # lld brings LTO, and with it plugins, Polly and every target.
+  list(PREPEND NESO_LLVM_LIBS ${LLVM_LIBRARY_DIR}/libLLVMLTO.a ${LLVM_LIBRARY_DIR}/libLLVMDTLTO.a ${LLVM_LIBRARY_DIR}/libPolly.a
+       ${LLVM_LIBRARY_DIR}/libPollyISL.a ${LLVM_LIBRARY_DIR}/libLLVMPlugins.a)
+  target_link_libraries(neso_llvm INTERFACE -Wl,--start-group ${NESO_LLVM_LIBS} -Wl,--end-group)
   target_link_libraries(neso_mlir_headers INTERFACE ${NESO_MLIR_STATIC})
 else()
   target_link_libraries(neso_llvm INTERFACE LLVM)
