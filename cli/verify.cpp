@@ -1,4 +1,6 @@
-// neso verify: the compiled code against the reference interpreter of the loops, on the same inputs.
+// neso verify: the reference interpreter and the compiled code on the same inputs; the worst error of each output. Exit code 1 when one is
+// beyond its tolerance.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -6,125 +8,183 @@
 
 #include "driver/compile.h"
 #include "ir/loops/interp.h"
+#include "ir/loops/numeric.h"
 #include "model_file.h"
 #include "verb.h"
 
 namespace neso::cli {
 namespace {
-
 struct Options {
-  std::string model, package;
+  std::string model, package, device = "cpu";
   std::vector<std::string> inputs, dims;
-  uint64_t seed = 0;
   int threads = 0;
+  uint64_t seed = 0;
+  double rtol = -1, atol = -1;
   bool json = false;
 };
 
-/// What an output may differ by: relative to its largest magnitude, in the precision of its type. Sums run in another order than the
-/// interpreter's (which accumulates in double), so an error of some thousand ulp of the largest term is no fault.
-double toleranceOf(DType t) {
-  switch (t) {
-  case DType::F64:
-  case DType::C128: return 1e-10;
-  case DType::F32:
-  case DType::C64: return 1e-4;
-  case DType::F16: return 4e-3;
-  case DType::BF16: return 3e-2;
-  default: return isFloat(t) ? 0.25 : 0;
-  }
-}
-
-/// Element i of a contiguous array as a double; complex types as pairs of their parts.
-double elementAt(const uint8_t *data, DType t, int64_t i) {
-  auto as = [&](auto v) {
-    std::memcpy(&v, data + i * static_cast<int64_t>(sizeof v), sizeof v);
-    return static_cast<double>(v);
-  };
-  switch (t) {
-  case DType::F64: return as(double());
-  case DType::F32: return as(float());
-  case DType::F16: return as(_Float16());
-  case DType::BF16: {
-    uint16_t half;
-    std::memcpy(&half, data + i * 2, 2);
-    uint32_t bits = static_cast<uint32_t>(half) << 16;
-    float f;
-    std::memcpy(&f, &bits, 4);
-    return f;
-  }
-  case DType::I64: return as(int64_t());
-  case DType::U64: return as(uint64_t());
-  case DType::I32: return as(int32_t());
-  case DType::U32: return as(uint32_t());
-  case DType::I16: return as(int16_t());
-  case DType::U16: return as(uint16_t());
-  case DType::I8: return as(int8_t());
-  default: return as(uint8_t());
-  }
-}
-
-struct Difference {
-  double worst = 0, scale = 0;
-  int64_t at = -1;
-  bool ok = true;
+// |got - want| <= atol * max(1, largest |want|) + rtol * |want|. Sums in another order differ more the larger their terms are, hence the
+// scale; integers and bools must be equal.
+struct Tolerance {
+  double rtol, atol;
 };
-Difference compare(const uint8_t *got, const uint8_t *want, DType dtype, int64_t elements) {
-  DType part = toReal(dtype);
-  if (isComplex(dtype)) elements *= 2;
-  Difference d;
-  for (int64_t i = 0; i < elements; ++i)
-    if (double w = elementAt(want, part, i); std::isfinite(w)) d.scale = std::max(d.scale, std::fabs(w));
-  for (int64_t i = 0; i < elements; ++i) {
-    double g = elementAt(got, part, i), w = elementAt(want, part, i);
-    if ((std::isnan(g) && std::isnan(w)) || g == w) continue;
-    double error = std::isfinite(g) && std::isfinite(w) ? std::fabs(g - w) : INFINITY;
-    if (error > d.worst) d.worst = error, d.at = i;
+Tolerance toleranceOf(DType t) {
+  switch (toReal(t)) {
+  case DType::F64: return {1e-9, 1e-11};
+  case DType::F32: return {1e-4, 2e-6};
+  case DType::F16: return {5e-3, 1e-3};
+  case DType::BF16: return {4e-2, 8e-3};
+  default: return isFloat(t) ? Tolerance{0.25, 0.0625} : Tolerance{0, 0};
   }
-  d.ok = d.worst <= toleranceOf(dtype) * d.scale;
-  return d;
 }
 
-std::vector<uint8_t> denseBytes(const neso_tensor &t) {
-  std::vector<int64_t> sizes(t.sizes, t.sizes + t.rank), strides = loops::contiguousStrides(sizes);
-  int64_t item = static_cast<int64_t>(neso_dtype_size(t.dtype)), n = elementCount(sizes);
-  std::vector<uint8_t> out(static_cast<size_t>(n * item));
-  std::vector<int64_t> from = t.strides ? std::vector<int64_t>(t.strides, t.strides + t.rank) : strides;
-  if (n > 0) loops::copyStrided(out.data(), strides, static_cast<const uint8_t *>(t.data), from, sizes, item);
+struct Comparison {
+  std::string name, dtype, shape, problem;
+  double worstAbsolute = 0, worstRelative = 0;
+  int64_t elements = 0, beyond = 0;
+};
+
+struct Dense {
+  DType dtype;
+  std::vector<int64_t> sizes, strides;
+  const uint8_t *data;
+};
+
+template <typename T> double as(const uint8_t *p) {
+  T v;
+  std::memcpy(&v, p, sizeof v);
+  return static_cast<double>(v);
+}
+double readDouble(DType t, const uint8_t *p) {
+  switch (t) {
+  case DType::F64: return as<double>(p);
+  case DType::F32: return as<float>(p);
+  case DType::I64: return as<int64_t>(p);
+  case DType::I32: return as<int32_t>(p);
+  case DType::I16: return as<int16_t>(p);
+  case DType::I8: return as<int8_t>(p);
+  case DType::U64: return as<uint64_t>(p);
+  case DType::U32: return as<uint32_t>(p);
+  case DType::U16: return as<uint16_t>(p);
+  case DType::Bool:
+  case DType::U8: return *p;
+  case DType::F16:
+  case DType::BF16: return loops::decodeFloat(t, static_cast<uint32_t>(as<uint16_t>(p)));
+  default: return loops::decodeFloat(t, *p);
+  }
+}
+
+// Elements as doubles, in row-major order; both parts of complex ones.
+std::vector<double> doubles(const Dense &t) {
+  DType real = toReal(t.dtype);
+  size_t item = static_cast<size_t>(itemSize(t.dtype)), part = static_cast<size_t>(itemSize(real)), rank = t.sizes.size();
+  std::vector<int64_t> index(rank), strides = t.strides.size() == rank ? t.strides : loops::contiguousStrides(t.sizes);
+  std::vector<double> out;
+  for (int64_t i = 0, n = elementCount(t.sizes); i < n; ++i) {
+    int64_t at = 0;
+    for (size_t d = 0; d < rank; ++d) at += index[d] * strides[d];
+    for (size_t p = 0; p < item / part; ++p) out.push_back(readDouble(real, t.data + static_cast<size_t>(at) * item + p * part));
+    for (size_t d = rank; d-- > 0;) {
+      if (++index[d] < t.sizes[d]) break;
+      index[d] = 0;
+    }
+  }
   return out;
 }
 
-loops::HostValue interpreterInput(const neso_value_info &info, const HostTensor &t) {
+std::string shapeText(const std::vector<int64_t> &sizes) {
+  std::string out = "[";
+  for (size_t d = 0; d < sizes.size(); ++d) out += fmt::format("{}{}", d ? ", " : "", sizes[d]);
+  return out + "]";
+}
+
+Comparison compare(const std::string &name, const Dense &want, const Dense &got, const Options &o) {
+  Comparison c{name, std::string(neso::name(want.dtype)), shapeText(want.sizes), {}};
+  if (want.dtype != got.dtype || want.sizes != got.sizes) {
+    c.problem = fmt::format("is {} {}, the reference gives {} {}", neso::name(got.dtype), shapeText(got.sizes), c.dtype, c.shape);
+    return c;
+  }
+  std::vector<double> w = doubles(want), g = doubles(got);
+  Tolerance t = toleranceOf(want.dtype);
+  if (o.rtol >= 0) t.rtol = o.rtol;
+  if (o.atol >= 0) t.atol = o.atol;
+  double scale = 1;
+  for (double v : w)
+    if (std::isfinite(v)) scale = std::max(scale, std::fabs(v));
+  c.elements = static_cast<int64_t>(w.size());
+  for (size_t i = 0; i < w.size(); ++i) {
+    if (w[i] == g[i] || (std::isnan(w[i]) && std::isnan(g[i]))) continue;
+    double error = std::fabs(w[i] - g[i]);
+    if (!(error <= t.atol * scale + t.rtol * std::fabs(w[i]))) ++c.beyond;
+    if (!(error <= c.worstAbsolute)) c.worstAbsolute = error;
+    double relative = error / std::max(std::fabs(w[i]), 1e-30);
+    if (!(relative <= c.worstRelative)) c.worstRelative = relative;
+  }
+  return c;
+}
+
+Dense view(const neso_tensor &t) {
+  Dense d{static_cast<DType>(t.dtype), {t.sizes, t.sizes + t.rank}, {}, static_cast<const uint8_t *>(t.data)};
+  if (t.strides) d.strides.assign(t.strides, t.strides + t.rank);
+  return d;
+}
+
+// What the interpreter takes for an input; its tensors are copies, since both engines may write to them.
+loops::HostValue hostValue(const loops::ProgramInput &in, const HostTensor &t) {
   loops::HostValue v;
-  if (!t.storage) return v;
-  switch (info.kind) {
-  case NESO_VALUE_INT: v.kind = loops::HostValue::Kind::Int, std::memcpy(&v.intValue, t.data(), 8); break;
-  case NESO_VALUE_FLOAT: v.kind = loops::HostValue::Kind::Float, std::memcpy(&v.floatValue, t.data(), 8); break;
-  case NESO_VALUE_BOOL: v.kind = loops::HostValue::Kind::Bool, v.intValue = *t.data(); break;
-  default: // its own copy: a model may write to its inputs
+  v.kind = in.kind;
+  v.dtype = in.dtype;
+  if (in.kind == loops::ProgramInput::Kind::Tensor) {
     v = loops::HostValue::owned(t.dtype, t.sizes);
     std::memcpy(v.data, t.data(), t.bytes);
+  } else if (in.kind == loops::ProgramInput::Kind::Float) {
+    v.floatValue = in.floatValue;
+    if (t.storage) std::memcpy(&v.floatValue, t.data(), sizeof v.floatValue);
+  } else if (t.storage) {
+    if (in.kind == loops::ProgramInput::Kind::Bool) v.intValue = *t.data() != 0;
+    else std::memcpy(&v.intValue, t.data(), sizeof v.intValue);
+  } else if (in.scalar.valid() && in.scalar.isConst()) {
+    v.intValue = in.scalar.constValue();
   }
   return v;
 }
 
+bool print(const std::vector<Comparison> &all, bool json) {
+  std::string rows;
+  for (const Comparison &c : all) {
+    bool good = c.problem.empty() && c.beyond == 0;
+    if (json)
+      rows += fmt::format("{}{{\"output\": {}, \"dtype\": \"{}\", \"shape\": {}, \"worst_abs\": {}, \"worst_rel\": {}, \"beyond\": {}, \"ok\": {}}}", rows.empty() ? "" : ", ", jsonString(c.name), c.dtype, c.shape,
+                          std::isfinite(c.worstAbsolute) ? fmt::format("{:.6g}", c.worstAbsolute) : "null", std::isfinite(c.worstRelative) ? fmt::format("{:.6g}", c.worstRelative) : "null", c.beyond, good);
+    else if (!c.problem.empty()) fmt::print("{} {}: WRONG\n", c.name, c.problem);
+    else
+      fmt::print("{} {} {}: worst error {:.3g} absolute, {:.3g} relative: {}\n", c.name, c.dtype, c.shape, c.worstAbsolute, c.worstRelative,
+                 good ? "ok" : fmt::format("WRONG, {} of {} elements beyond the tolerance", c.beyond, c.elements));
+  }
+  bool ok = std::all_of(all.begin(), all.end(), [](const Comparison &c) { return c.problem.empty() && c.beyond == 0; });
+  if (json) fmt::print("{{\"ok\": {}, \"outputs\": [{}]}}\n", ok, rows);
+  else fmt::print("{}\n", ok ? "compiled code agrees with the interpreter" : "compiled code DISAGREES with the interpreter");
+  return ok;
+}
+
 int run(const Options &o) {
+  if (Status s = checkDevice(o.device); !s) return report(s.error());
   OpenModel model;
   if (Status s = model.open(o.package.empty() ? o.model : o.package, NESO_CHECK_ALL); !s) return report(s.error());
-  Result<std::vector<HostTensor>> inputs =
-      o.inputs.empty() ? randomInputs(model.get(), o.seed, o.dims) : inputsFromFiles(model.get(), o.inputs);
-  if (!inputs) return report(inputs.error());
   DiagnosticSink sink;
   Result<loops::Program> program = lowerModel(o.model, sink);
   if (!program) return report(program.error());
-  std::vector<loops::HostValue> values;
-  for (size_t i = 0; i < inputs->size(); ++i) {
-    neso_value_info info;
-    neso_model_input(model.get(), static_cast<int32_t>(i), &info);
-    values.push_back(interpreterInput(info, (*inputs)[i]));
+  Result<std::vector<HostTensor>> inputs = o.inputs.empty() ? randomInputs(model.get(), o.seed, o.dims) : inputsFromFiles(model.get(), o.inputs);
+  if (!inputs) return report(inputs.error());
+  if (program->inputs.size() != inputs->size()) {
+    std::fprintf(stderr, "error[E0822]: the package takes %zu inputs, the model %zu: they do not belong together; compile the model again\n", inputs->size(), program->inputs.size());
+    return 1;
   }
+  std::vector<loops::HostValue> values;
+  for (size_t i = 0; i < inputs->size(); ++i) values.push_back(hostValue(program->inputs[i], (*inputs)[i]));
   loops::Interpreter interpreter(*program);
-  Result<std::vector<loops::HostValue>> expected = interpreter.run(values);
-  if (!expected) return report(expected.error());
+  Result<std::vector<loops::HostValue>> reference = interpreter.run(values);
+  if (!reference) return report(reference.error());
 
   neso_context_options options{};
   options.struct_size = sizeof options;
@@ -135,40 +195,50 @@ int run(const Options &o) {
   std::vector<neso_tensor> views = tensorViews(*inputs), outputs(static_cast<size_t>(neso_model_output_count(model.get())));
   if (neso_status s = neso_run(raw, views.data(), views.size(), outputs.data(), outputs.size()); s != NESO_OK) return report(s);
 
-  bool ok = true;
-  std::string rows;
-  for (size_t i = 0; i < outputs.size() && i < expected->size(); ++i) {
-    const loops::HostValue &want = (*expected)[i];
-    if (!outputs[i].data || want.kind != loops::HostValue::Kind::Tensor) continue;
-    std::vector<uint8_t> got = denseBytes(outputs[i]);
-    if (static_cast<int64_t>(got.size()) != want.elements() * itemSize(want.dtype)) {
-      ok = false;
-      rows += o.json ? fmt::format("{}{{\"output\": {}, \"ok\": false}}", rows.empty() ? "" : ", ", i) : fmt::format("output {}: another shape\n", i);
+  std::vector<Comparison> all;
+  size_t number = 0;
+  for (size_t i = 0; i < program->outputs.size(); ++i) {
+    const loops::ProgramOutput &out = program->outputs[i];
+    const loops::HostValue &want = (*reference)[i];
+    if (!out.mutationTarget.empty()) {
+      neso_tensor buffer;
+      bool input = out.mutationTarget.rfind("input.", 0) == 0;
+      if (input) buffer = views[std::stoul(out.mutationTarget.substr(6))];
+      else if (neso_context_buffer(raw, out.mutationTarget.c_str() + 7, &buffer) != NESO_OK) continue;
+      Dense got = view(buffer);
+      // The package knows a buffer's elements, not its shape.
+      if (!input && elementCount(got.sizes) == elementCount(want.sizes)) got.sizes = want.sizes, got.strides = {};
+      all.push_back(compare(out.mutationTarget, {want.dtype, want.sizes, want.strides, want.data}, got, o));
       continue;
     }
-    Difference d = compare(got.data(), want.data, want.dtype, want.elements());
-    ok &= d.ok;
-    double worst = std::isfinite(d.worst) ? d.worst : 1e308;
-    if (o.json) rows += fmt::format("{}{{\"output\": {}, \"worst_abs\": {}, \"scale\": {}, \"ok\": {}}}", rows.empty() ? "" : ", ", i, worst, d.scale, d.ok);
-    else rows += fmt::format("output {}: worst error {:.3g} (largest value {:.3g}, allowed {:.3g}){}\n", i, d.worst, d.scale, toleranceOf(want.dtype) * d.scale,
-                             d.ok ? "" : fmt::format("  WRONG at element {}", d.at));
+    const neso_tensor &got = outputs[number++];
+    if (!got.data) continue;
+    using Kind = loops::ProgramOutput::Kind;
+    std::string label = std::to_string(number - 1);
+    if (out.kind == Kind::Tensor || want.data) all.push_back(compare(label, {want.dtype, want.sizes, want.strides, want.data}, view(got), o));
+    else if (out.kind == Kind::Float) all.push_back(compare(label, {DType::F64, {}, {}, reinterpret_cast<const uint8_t *>(&want.floatValue)}, view(got), o));
+    else {
+      uint8_t flag = want.intValue != 0;
+      bool boolean = out.kind == Kind::Bool;
+      all.push_back(compare(label, {boolean ? DType::Bool : DType::I64, {}, {}, boolean ? &flag : reinterpret_cast<const uint8_t *>(&want.intValue)}, view(got), o));
+    }
   }
-  if (o.json) fmt::print("{{\"ok\": {}, \"outputs\": [{}]}}\n", ok, rows);
-  else fmt::print("{}{}\n", rows, ok ? "compiled code agrees with the interpreter" : "compiled code DISAGREES with the interpreter");
-  return ok ? 0 : 1;
+  return print(all, o.json) ? 0 : 1;
 }
-
 } // namespace
 
 void declareVerify(CLI::App &parent, Action &todo) {
   auto o = std::make_shared<Options>();
-  CLI::App *app = parent.add_subcommand("verify", "run the compiled code and the reference interpreter on the same inputs and compare");
+  CLI::App *app = parent.add_subcommand("verify", "compare compiled code with the reference interpreter on the same inputs");
   app->add_option("model", o->model, "the .pt2")->required();
   app->add_option("package", o->package, "its package; without it the model is compiled in memory");
   app->add_option("--input", o->inputs, "inputs as for run; without it they are random, inside the exported ranges")->allow_extra_args(false);
   app->add_option("--seed", o->seed, "of random inputs");
   app->add_option("--dim", o->dims, "a size of random inputs: s0=17")->allow_extra_args(false);
+  app->add_option("--rtol", o->rtol, "relative tolerance, in place of the dtype's own")->check(CLI::NonNegativeNumber);
+  app->add_option("--atol", o->atol, "tolerance relative to the largest value of an output")->check(CLI::NonNegativeNumber);
   app->add_option("--threads", o->threads, "0: one per core")->check(CLI::Range(0, 4096));
+  app->add_option("--device", o->device, "cpu, cuda or cuda:N");
   app->add_flag("--json", o->json, "one JSON object");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 }

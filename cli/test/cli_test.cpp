@@ -214,3 +214,15 @@ TEST_F(Cli, DiffNamesTheMembersThatDiffer) {
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.out.find("data/weights/weight_0: differs from byte 2 on"), std::string::npos) << o.out;
 }
+
+// A .pt2 of PyTorch: compiled, run, and judged by the reference interpreter; a tolerance of nothing cannot hold.
+TEST_F(Cli, VerifyComparesCompiledCodeWithTheInterpreter) {
+  std::string model = NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2";
+  Outcome o = neso(fmt::format("verify {} --json", model));
+  EXPECT_EQ(o.code, 0) << o.err << o.out;
+  EXPECT_NE(o.out.find("\"ok\": true"), std::string::npos) << o.out;
+  o = neso(fmt::format("verify {} --rtol 0 --atol 0", model));
+  EXPECT_EQ(o.code, 1) << o.out;
+  EXPECT_NE(o.out.find("WRONG"), std::string::npos) << o.out;
+  EXPECT_EQ(neso(fmt::format("verify {}absent.pt2", dir)).code, 1);
+}
