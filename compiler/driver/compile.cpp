@@ -48,13 +48,17 @@ public:
     Result<loops::Program> program = lower::lowerGraph(*model, sink_);
     if (!program) return program.takeError();
     mark("lower to loops");
-    if (stopAt(Stage::Loops)) return emit(loops::print(*program));
-    if (Status s = loops::verify(*program); !s) return s.takeError();
+    return compileLoops(std::move(*program));
+  }
+
+  Result<Compilation> compileLoops(loops::Program program) {
+    if (stopAt(Stage::Loops)) return emit(loops::print(program));
+    if (Status s = loops::verify(program); !s) return s.takeError();
     mark("verify loops");
     // ---- From here on no operator of PyTorch is left, and every buffer is known. ----
 
     // Which nodes share a kernel, in which order kernels run, where buffers live.
-    Result<plan::Plan> plan = schedule::schedule(std::move(*program));
+    Result<plan::Plan> plan = schedule::schedule(std::move(program));
     if (!plan) return plan.takeError();
     if (Status s = plan::verify(*plan); !s) return s.takeError();
     mark("schedule");
@@ -100,7 +104,8 @@ private:
     for (mlir::Operation &op : (*module)->getOps())
       if (auto func = llvm::dyn_cast<tt::FuncOp>(op)) functions.push_back({func, func.getName().str()});
     std::vector<CompiledCode> code;
-    for (cpu::CpuLevel level : levels_) {
+    // A model may only hand its inputs on: then there is nothing to compile.
+    for (cpu::CpuLevel level : functions.empty() ? std::vector<cpu::CpuLevel>() : levels_) {
       cpu::CompileOptions backend;
       backend.threads = options_.threads;
       backend.keepLlvm = stopAt(Stage::Llvm), backend.keepAsm = stopAt(Stage::Asm);
@@ -111,6 +116,7 @@ private:
       code.push_back(std::move(*compiled));
       mark("machine code");
     }
+    if (stopAt(Stage::Llvm) || stopAt(Stage::Asm)) return emit("");
 
     PackageContents contents;
     contents.plan = &plan;
@@ -154,7 +160,7 @@ private:
   DiagnosticSink &sink_;
   std::vector<cpu::CpuLevel> levels_;
   Compilation out_;
-  std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 } // namespace
@@ -171,6 +177,13 @@ Result<Compilation> compileModel(const std::string &path, const CompileOptions &
   Driver driver(options, sink);
   if (Status s = driver.parseTarget(); !s) return s.takeError();
   return driver.run(path);
+}
+
+Result<Compilation> compileProgram(loops::Program program, const CompileOptions &options) {
+  DiagnosticSink sink;
+  Driver driver(options, sink);
+  if (Status s = driver.parseTarget(); !s) return s.takeError();
+  return driver.compileLoops(std::move(program));
 }
 
 Result<loops::Program> lowerModel(const std::string &path, DiagnosticSink &sink) {

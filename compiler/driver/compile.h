@@ -57,6 +57,9 @@ struct Compilation {
 
 Result<Compilation> compileModel(const std::string &path, const CompileOptions &options, DiagnosticSink &sink);
 
+/// The same from loops on, for programs that no file holds (random ones in tests).
+Result<Compilation> compileProgram(loops::Program program, const CompileOptions &options);
+
 /// The model as loops, for the reference interpreter (`neso verify`).
 Result<loops::Program> lowerModel(const std::string &path, DiagnosticSink &sink);
 

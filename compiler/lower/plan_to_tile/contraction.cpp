@@ -216,6 +216,7 @@ void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel) {
   after.body = node.epilogue, after.epilogue.ops.clear();
   Op load{OpKind::Load, node.accType};
   load.buffer = sum.id, load.index = 0;
+  if (after.body.ops.empty()) after.body.ops.push_back(load);
   after.body.ops[0] = load;
 
   kernel.kind = Node::Kind::Reduction;
@@ -368,7 +369,7 @@ public:
     Value zero = arith::ConstantOp::create(k_.b, k_.loc, DenseElementsAttr::get(accType, APFloat(0.0f)));
     Value acc = loop(a, b, 0, zero);
 
-    std::vector<Val> memo(node_.epilogue.ops.size());
+    std::vector<Val> memo(std::max<size_t>(node_.epilogue.ops.size(), 1)); // an empty epilogue stores the sum as it is
     memo[0] = {acc, c_.bm == 1 ? 2u : 3u}; // a single row does not vary along m
     emitStores(out, node_.stores, node_.epilogue, memo);
     for (size_t i = 1; i < k_.kernel.nodes.size(); ++i) {
@@ -456,10 +457,11 @@ private:
     return tb::dot(k_.b, k_.loc, va.v, vb.v, acc);
   }
 
-  /// An operand's tile. Beyond the last k it must be zero: a load is by its mask, anything computed is made so.
+  /// An operand's tile. Beyond the last k it must be zero: a load that varies along k is by its mask, anything else is made so.
   Val operand(Emitter &e, loops::ValueIdx i, std::vector<Val> &memo, Val kMask) {
     Val v = e.value(node_.body, i, memo);
-    if (kMask && node_.body.ops[static_cast<size_t>(i)].kind != OpKind::Load) {
+    bool masked = node_.body.ops[static_cast<size_t>(i)].kind == OpKind::Load && kMask && (v.vary & kMask.vary);
+    if (kMask && !masked) {
       DType t = node_.body.ops[static_cast<size_t>(i)].dtype;
       v = e.select(e.widen(kMask, v.vary | kMask.vary), v, e.constant(t, 0, 0));
     }

@@ -313,7 +313,7 @@ private:
                 const std::function<void(Accumulator &, Emitter &, const std::vector<Val> &)> &fold) {
     for (size_t n = 0; n < nodes().size(); ++n) {
       if (!inner_[n] || phase_[n] != phase) continue;
-      recomputeProducers(e, n);
+      recomputeProducers(e, n, phase);
       const Node &node = nodes()[n];
       if (node.kind == Node::Kind::Pointwise) {
         emitNode(e, n, true);
@@ -342,16 +342,17 @@ private:
   }
 
   /// Inner values of earlier phases are computed again where this node needs them: their pass is over.
-  void recomputeProducers(Emitter &e, size_t n) {
+  void recomputeProducers(Emitter &e, size_t n, int phase) {
     for (size_t p : producersOf(n, n)) {
-      if (!inner_[p] || nodes()[p].kind != Node::Kind::Pointwise || phase_[p] == phase_[n]) continue;
+      if (!inner_[p] || nodes()[p].kind != Node::Kind::Pointwise || phase_[p] == phase) continue;
       bool present = true;
       for (const loops::Store &s : nodes()[p].stores) {
         Expr index = e.simplified(s.index);
-        present &= std::any_of(e.stored.begin(), e.stored.end(), [&](const Emitter::Stored &v) { return v.buffer == s.buffer && v.index == index; });
+        // What is in memory is read from there: computing it anew would read operands that the kernel may have overwritten since.
+        present &= k_.buffers.count(s.buffer) > 0 || std::any_of(e.stored.begin(), e.stored.end(), [&](const Emitter::Stored &v) { return v.buffer == s.buffer && v.index == index; });
       }
       if (present) continue;
-      recomputeProducers(e, p);
+      recomputeProducers(e, p, phase);
       emitNode(e, p, false);
     }
   }
