@@ -271,13 +271,16 @@ Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dty
   return out;
 }
 
+void Emitter::forward(loops::BufferId buffer, Expr index, Val v) {
+  std::erase_if(stored, [&](const Stored &old) { return old.buffer == buffer && old.index == index; });
+  stored.push_back({buffer, index, v});
+}
+
 void Emitter::store(const loops::Store &s, Val value, Val mask) {
   Expr e = simplified(s.index);
   bool inMemory = k.buffers.count(s.buffer) > 0;
-  if (s.mode == loops::StoreMode::Set) {
-    std::erase_if(stored, [&](const Stored &old) { return old.buffer == s.buffer && old.index == e; });
-    if (!mask) stored.push_back({s.buffer, e, value});
-  }
+  if (s.mode == loops::StoreMode::Set && !mask) forward(s.buffer, e, value);
+  else std::erase_if(stored, [&](const Stored &old) { return old.buffer == s.buffer; }); // what it holds is known to memory alone
   if (!inMemory) return;
   Val at = pointer(s.buffer, e);
   bool set = s.mode == loops::StoreMode::Set;

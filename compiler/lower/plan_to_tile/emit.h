@@ -8,6 +8,7 @@
 // Index symbols stand in an Env: each symbol of an index Expr (x0, r0, t0, lanes) maps to a Val.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -60,6 +61,8 @@ public:
     Val value;
   };
   std::vector<Stored> stored;
+  /// Nodes of the kernel whose values are among them.
+  std::set<size_t> emitted;
 
   /// How blocked symbols split: x1 -> 64*p1 + l1. Used where an index divides by something, so that the division meets the block.
   std::unordered_map<std::string, Expr> blocked;
@@ -88,6 +91,8 @@ public:
   void defineIndirects(const loops::Body &body, std::vector<Val> &memo);
   Val load(loops::BufferId buffer, Expr index, Val mask, Val other, DType dtype);
   void store(const loops::Store &s, Val value, Val mask);
+  /// Later loads of buffer[index] take v, whatever was stored there before.
+  void forward(loops::BufferId buffer, Expr index, Val v);
   Val cast(Val x, DType from, DType to);
   /// The tile's masks that say something about values varying along `vary`.
   Val tileMask(unsigned vary);

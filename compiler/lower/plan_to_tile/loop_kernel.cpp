@@ -341,20 +341,23 @@ private:
     return e.cast(e.index(e.facts.simplify(at)), k_.indexType.isInteger(32) ? DType::I32 : DType::I64, DType::I64);
   }
 
-  /// Inner values of earlier phases are computed again where this node needs them: their pass is over.
+  /// Inner values of earlier phases are computed again where this node needs them: their pass is over. What is in memory is read from
+  /// there, since computing it anew would read operands that the kernel may have overwritten since.
   void recomputeProducers(Emitter &e, size_t n, int phase) {
-    for (size_t p : producersOf(n, n)) {
-      if (!inner_[p] || nodes()[p].kind != Node::Kind::Pointwise || phase_[p] == phase) continue;
-      bool present = true;
-      for (const loops::Store &s : nodes()[p].stores) {
-        Expr index = e.simplified(s.index);
-        // What is in memory is read from there: computing it anew would read operands that the kernel may have overwritten since.
-        present &= k_.buffers.count(s.buffer) > 0 || std::any_of(e.stored.begin(), e.stored.end(), [&](const Emitter::Stored &v) { return v.buffer == s.buffer && v.index == index; });
-      }
-      if (present) continue;
+    for (const Op &op : nodes()[n].body.ops) {
+      if (op.kind != OpKind::Load || k_.buffers.count(op.buffer)) continue;
+      size_t p = lastWriter(op.buffer, n);
+      if (p == n || !inner_[p] || nodes()[p].kind != Node::Kind::Pointwise || phase_[p] == phase || e.emitted.count(p)) continue;
       recomputeProducers(e, p, phase);
       emitNode(e, p, false);
     }
+  }
+  /// The last node before n that stores the buffer; n if there is none.
+  size_t lastWriter(loops::BufferId buffer, size_t n) const {
+    for (size_t p = n; p-- > 0;)
+      for (const loops::Store &s : nodes()[p].stores)
+        if (s.buffer == buffer) return p;
+    return n;
   }
 
   void emitNode(Emitter &e, size_t n, bool toMemory) {
@@ -365,8 +368,9 @@ private:
       Val v = e.value(node.body, s.value, memo);
       Val mask = s.mask >= 0 ? e.value(node.body, s.mask, memo) : Val();
       if (toMemory) e.store(s, v, mask);
-      else e.stored.push_back({s.buffer, e.simplified(s.index), v});
+      else e.forward(s.buffer, e.simplified(s.index), v);
     }
+    e.emitted.insert(n);
   }
 
   KernelContext &k_;
