@@ -7,7 +7,7 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/SmallVectorMemoryBuffer.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Host.h"
@@ -77,6 +77,10 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
     LLVMInitializeAArch64Target();
     LLVMInitializeAArch64TargetMC();
     LLVMInitializeAArch64AsmPrinter();
+    // This pass of LLVM 22 aborts on masked AVX2 stores, whose size it takes for a scalable one; it repairs a pattern of scalar code.
+    auto &registered = llvm::cl::getRegisteredOptions();
+    if (auto it = registered.find("x86-disable-avoid-SFB"); it != registered.end())
+      static_cast<llvm::cl::opt<bool> *>(it->second)->setValue(true);
   });
   llvm::Triple triple(level == CpuLevel::AArch64 ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu");
   std::string error;
