@@ -1,5 +1,6 @@
 #include "e2e/tensors.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -164,7 +165,7 @@ bool sameBits(const neso_tensor &a, const neso_tensor &b) { return dense(a) == d
 std::string compare(const neso_tensor &got, Tensor &want, Tolerance tolerance, bool values) {
   size_t rank = want.sizes.size();
   if (got.dtype != want.dtype) return fmt::format("dtype {}, expected {}", neso_dtype_name(got.dtype), neso_dtype_name(want.dtype));
-  if (got.rank != static_cast<int32_t>(rank) || std::memcmp(got.sizes, want.sizes.data(), rank * sizeof(int64_t)) != 0)
+  if (got.rank != static_cast<int32_t>(rank) || !std::equal(want.sizes.begin(), want.sizes.end(), got.sizes))
     return fmt::format("shape {}, expected {}", shapeText(got.sizes, static_cast<size_t>(got.rank)), shapeText(want.sizes.data(), rank));
   if (!values) return "";
   std::vector<char> data = dense(got);
