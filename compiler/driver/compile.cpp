@@ -1,12 +1,12 @@
 // The table of contents of the compiler: one step a line, each with its reason. Milestones say what is fixed from there on.
 #include "driver/compile.h"
 
-#include <algorithm>
 #include <chrono>
 #include <iterator>
 
 #include "backend/cpu/compile.h"
 #include "driver/report.h"
+#include "driver/target.h"
 #include "frontend/pt2/read.h"
 #include "ir/graph/graph.h"
 #include "ir/graph/passes/functionalize.h"
@@ -132,15 +132,10 @@ private:
 public:
   /// The CPU levels asked for, worst first, or what is wrong with the request.
   Status parseTarget() {
-    if (options_.target != "cpu") return fail(Diag::TargetUnknown, {}, options_.target);
     if (!options_.options.empty()) return fail(Diag::OptionUnknown, {}, options_.options.front().first);
-    for (const std::string &arch : options_.archs) {
-      std::optional<cpu::CpuLevel> level = cpu::parseLevel(arch);
-      if (!level) return fail(Diag::ArchUnknown, {}, arch, options_.target);
-      levels_.push_back(*level);
-    }
-    std::sort(levels_.begin(), levels_.end());
-    levels_.erase(std::unique(levels_.begin(), levels_.end()), levels_.end());
+    Result<std::vector<cpu::CpuLevel>> levels = parseCpuLevels(options_.target, options_.archs);
+    if (!levels) return levels.takeError();
+    levels_ = std::move(*levels);
     return Status::ok();
   }
 

@@ -106,9 +106,11 @@ public:
 
   Result<CompiledKernel> run();
   Result<std::vector<KernelInfo>> list();
+  Result<std::vector<BoundParam>> bind();
 
 private:
   Status findKernel();
+  Status applyConstexprs();
   Result<KernelInfo> describe(Object *fn);
   Status applyConfig();
   Status applyHeuristics();
@@ -513,7 +515,8 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
   return Status::ok();
 }
 
-Result<CompiledKernel> Compilation::run() {
+/// Finds the kernel and gives its constexprs the values of the request.
+Status Compilation::applyConstexprs() {
   if (Status s = findKernel(); !s) return s.takeError();
   Result<KernelInfo> info = describe(fn_);
   if (!info) return info.takeError();
@@ -525,6 +528,21 @@ Result<CompiledKernel> Compilation::run() {
     if (!known) return fail(Diag::TrSignatureName, {request_.path, info_.line, 0, {}}, info_.name, k.first, paramNames());
     constexprs_.emplace_back(k.first, *v);
   }
+  return Status::ok();
+}
+
+Result<std::vector<BoundParam>> Compilation::bind() {
+  if (Status s = applyConstexprs(); !s) return s.takeError();
+  if (Status s = applyConfig(); !s) return s.takeError();
+  Result<std::vector<SigType>> types = signature();
+  if (!types) return types.takeError();
+  std::vector<BoundParam> out;
+  for (size_t i = 0; i < types->size(); ++i) out.push_back({info_.params[i].name, (*types)[i].text, info_.params[i].doNotSpecialize});
+  return out;
+}
+
+Result<CompiledKernel> Compilation::run() {
+  if (Status s = applyConstexprs(); !s) return s.takeError();
   if (Status s = applyConfig(); !s) return s.takeError();
   if (Status s = applyHeuristics(); !s) return s.takeError();
   Result<std::vector<SigType>> types = signature();
@@ -553,6 +571,11 @@ Result<CompiledKernel> compileKernel(const KernelRequest &request, mlir::MLIRCon
   CodegenOptions options;
   options.debug = request.debug;
   return Compilation(request, context, options).run();
+}
+
+Result<std::vector<BoundParam>> bindSignature(const KernelRequest &request) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  return Compilation(request, context, {}).bind();
 }
 
 Result<std::vector<KernelInfo>> listKernels(const std::string &path, const std::vector<std::string> &searchPaths) {

@@ -88,6 +88,14 @@ struct CompiledKernel {
 
 Result<CompiledKernel> compileKernel(const KernelRequest &request, mlir::MLIRContext &context);
 
+struct BoundParam {
+  std::string name;
+  std::string type; // as the signature has it, or "constexpr"
+  bool doNotSpecialize = false;
+};
+/// What the signature gives to each parameter, in order, before the body is looked at. Heuristics are not run.
+Result<std::vector<BoundParam>> bindSignature(const KernelRequest &request);
+
 /// The @triton.jit functions of a file, in order, with what their decorators say.
 Result<std::vector<KernelInfo>> listKernels(const std::string &path, const std::vector<std::string> &searchPaths = {});
 

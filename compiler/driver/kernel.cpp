@@ -1,0 +1,346 @@
+// Source → tile program → pipeline → machine code → package, for one kernel.
+#include "driver/kernel.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "backend/cpu/compile.h"
+#include "driver/target.h"
+#include "frontend/triton/triton.h"
+#include "ir/tile/interp.h"
+#include "ir/tile/passes/effects.h"
+#include "ir/tile/passes/passes.h"
+#include "ir/tile/tile.h"
+#include "package/package.h"
+
+namespace neso {
+
+struct Kernel::State {
+  std::unique_ptr<mlir::MLIRContext> context;
+  mlir::OwningOpRef<mlir::ModuleOp> module; // as the front end made it
+  tt::FuncOp function;
+  std::string name;
+  std::vector<KernelParameter> parameters;
+  KernelSource source;
+};
+
+namespace {
+
+triton::KernelRequest requestOf(const KernelSource &source) {
+  triton::KernelRequest r;
+  r.path = source.file, r.function = source.function, r.signature = source.signature;
+  r.constexprs = source.constexprs, r.values = source.values, r.hints = source.hints;
+  r.numWarps = source.numWarps, r.numStages = source.numStages;
+  r.searchPaths = source.searchPaths, r.debug = source.debug;
+  return r;
+}
+
+bool isTtir(const KernelSource &source) { return source.file.ends_with(".ttir"); }
+
+/// Names of the parameters of `@name` in the text of a .ttir: MLIR's parser does not keep them. Empty when they cannot be found.
+std::vector<std::string> namesInText(const std::string &text, const std::string &name) {
+  std::vector<std::string> out;
+  size_t at = text.find("tt.func public @" + name + "(");
+  if (at == std::string::npos) return out;
+  at = text.find('(', at);
+  int nest = 0;
+  for (; at < text.size(); ++at) {
+    char c = text[at];
+    if (c == '"') {
+      at = text.find('"', at + 1);
+      if (at == std::string::npos) break;
+    } else if (c == '(' || c == '<' || c == '{') {
+      ++nest;
+    } else if (c == ')' || c == '>' || c == '}') {
+      if (--nest == 0) break;
+    } else if (c == '%' && nest == 1) {
+      size_t end = at + 1;
+      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_' || text[end] == '.')) ++end;
+      out.push_back(text.substr(at + 1, end - at - 1));
+      at = end - 1;
+    }
+  }
+  return out;
+}
+
+Result<KernelParameter> parameterOf(tt::FuncOp function, unsigned argument, std::string name) {
+  mlir::Type type = function.getFunctionType().getInput(argument);
+  KernelParameter p;
+  p.name = std::move(name);
+  p.argument = argument;
+  llvm::raw_string_ostream(p.type) << type;
+  mlir::Type element = type;
+  if (auto pointer = llvm::dyn_cast<tt::PointerType>(type)) {
+    p.kind = KernelParameter::Pointer;
+    element = pointer.getPointeeType();
+  } else if (auto desc = llvm::dyn_cast<tt::TensorDescType>(type)) {
+    p.kind = KernelParameter::Descriptor;
+    element = desc.getBlockType().getElementType();
+    p.rank = static_cast<unsigned>(desc.getBlockType().getRank());
+    mlir::TypeRange inputs = function.getFunctionType().getInputs();
+    for (unsigned i = 1; i <= 2 * p.rank; ++i)
+      if (argument + i >= inputs.size() || !inputs[argument + i].isInteger(i <= p.rank ? 32 : 64))
+        return fail(Diag::KernelArgValue, sourceLoc(function.getLoc()), p.name, function.getName().str(), p.type, "a descriptor",
+                    "must be followed by its sizes (i32) and strides (i64)");
+  } else if (llvm::isa<mlir::FloatType>(type)) {
+    p.kind = KernelParameter::Float;
+  }
+  llvm::raw_string_ostream(p.element) << element;
+  p.floating = llvm::isa<mlir::FloatType>(element);
+  p.bits = element.isIntOrFloat() ? static_cast<int>(element.getIntOrFloatBitWidth()) : 64;
+  return p;
+}
+
+/// Decimal or 0x…; nothing else around it.
+std::optional<int64_t> integerIn(const std::string &text) {
+  errno = 0;
+  char *end = nullptr;
+  int64_t v = std::strtoll(text.c_str(), &end, 0);
+  if (text.empty() || *end || errno) return std::nullopt;
+  return v;
+}
+
+bool isIntegerType(const std::string &type) { return type.size() > 1 && (type[0] == 'i' || type[0] == 'u') && std::isdigit(static_cast<unsigned char>(type[1])) && type != "i1" && type != "u1"; }
+
+/// Element types of the tile IR whose names differ from DType's.
+std::string tileName(DType t) {
+  switch (t) {
+  case DType::F8E4M3FN: return "f8E4M3FN";
+  case DType::F8E5M2: return "f8E5M2";
+  case DType::F8E4M3FNUZ: return "f8E4M3FNUZ";
+  case DType::F8E5M2FNUZ: return "f8E5M2FNUZ";
+  case DType::F8E8M0FNU: return "f8E8M0FNU";
+  default: return std::string(neso::name(t));
+  }
+}
+
+} // namespace
+
+Result<KernelSource> parseKernelSource(const std::string &text) {
+  KernelSource out;
+  size_t colon = text.rfind(':');
+  out.file = text;
+  if (colon != std::string::npos && text.find('/', colon) == std::string::npos) {
+    out.file = text.substr(0, colon);
+    out.function = text.substr(colon + 1);
+  }
+  if (isTtir(out)) return out;
+  if (!out.file.ends_with(".py")) return fail(Diag::KernelSourceForm, {}, text, "it ends neither in .py nor in .ttir");
+  if (out.function.empty()) return fail(Diag::KernelSourceForm, {}, text, "the function's name is missing");
+  return out;
+}
+
+Status specialiseOnValues(KernelSource &source, const std::vector<std::string> &values) {
+  if (isTtir(source)) return Status::ok();
+  Result<std::vector<triton::BoundParam>> bound = triton::bindSignature(requestOf(source));
+  if (!bound) return bound.takeError();
+  std::erase_if(*bound, [](const triton::BoundParam &p) { return p.type == "constexpr"; });
+  if (bound->size() != values.size()) {
+    std::string names;
+    for (const triton::BoundParam &p : *bound) names += (names.empty() ? "" : ", ") + p.name;
+    return fail(Diag::KernelArgCount, {}, source.function, bound->size(), names, values.size());
+  }
+  std::string signature;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const triton::BoundParam &p = (*bound)[i];
+    const std::string &value = values[i];
+    // By name: a value that becomes a constexpr must not move the types of the others.
+    signature += (i ? ", " : "") + p.name + ":" + p.type;
+    if (value == "none" || value == "None") {
+      source.constexprs.emplace_back(p.name, "None");
+      continue;
+    }
+    if (value.starts_with("@")) continue;
+    source.values.emplace_back(p.name, value == "true" ? "True" : value == "false" ? "False" : value);
+    bool hinted = std::any_of(source.hints.begin(), source.hints.end(), [&](const auto &h) { return h.first == p.name; });
+    std::optional<int64_t> number = integerIn(value);
+    if (hinted || p.doNotSpecialize || !isIntegerType(p.type) || !number) continue;
+    if (*number == 1) source.hints.emplace_back(p.name, "equal_to_1");
+    else if (*number % 16 == 0) source.hints.emplace_back(p.name, "divisible_by_16");
+  }
+  source.signature = signature;
+  return Status::ok();
+}
+
+bool KernelParameter::accepts(DType dtype) const {
+  if (floating) return tileName(dtype) == element;
+  return (isInteger(dtype) || dtype == DType::Bool) && itemSize(dtype) * 8 == std::max(bits, 8);
+}
+
+Result<KernelStage> parseKernelStage(const std::string &text) {
+  if (text == "ttir") return KernelStage::Ttir;
+  if (text == "llvm") return KernelStage::Llvm;
+  if (text == "asm") return KernelStage::Asm;
+  return fail(Diag::KernelStageMissing, {}, text);
+}
+
+Kernel::Kernel(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Kernel::Kernel(Kernel &&) noexcept = default;
+Kernel &Kernel::operator=(Kernel &&) noexcept = default;
+Kernel::~Kernel() = default;
+const std::string &Kernel::name() const { return state_->name; }
+const std::vector<KernelParameter> &Kernel::parameters() const { return state_->parameters; }
+
+Result<Kernel> Kernel::read(const KernelSource &source) {
+  auto state = std::make_unique<State>();
+  state->source = source;
+  state->context = makeTileContext();
+  // First argument and name of every parameter.
+  std::vector<std::pair<unsigned, std::string>> starts;
+  if (isTtir(source)) {
+    std::ifstream in(source.file, std::ios::binary);
+    std::stringstream content;
+    content << in.rdbuf();
+    if (!in) return fail(Diag::FileUnreadable, {}, source.file, std::string("no such file, or not readable"));
+    std::string text = content.str();
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = parseTile(text, source.file, state->context.get());
+    if (!module) return module.takeError();
+    state->module = std::move(*module);
+    std::string held;
+    int matches = 0;
+    for (tt::FuncOp f : state->module->getOps<tt::FuncOp>()) {
+      if (!f.isPublic()) continue;
+      held += (held.empty() ? "'" : ", '") + f.getName().str() + "'";
+      if (!source.function.empty() && f.getName() != source.function) continue;
+      state->function = f;
+      ++matches;
+    }
+    if (matches != 1) return fail(Diag::KernelNotInFile, {}, source.file, held.empty() ? "no kernel" : held, source.function);
+    std::vector<std::string> names = namesInText(text, state->function.getName().str());
+    unsigned count = state->function.getFunctionType().getNumInputs();
+    for (unsigned i = 0; i < count; ++i) {
+      starts.emplace_back(i, i < names.size() ? names[i] : "arg" + std::to_string(i));
+      // A descriptor's sizes and strides come with it.
+      if (auto desc = llvm::dyn_cast<tt::TensorDescType>(state->function.getFunctionType().getInput(i))) i += static_cast<unsigned>(2 * desc.getBlockType().getRank());
+    }
+  } else {
+    Result<triton::CompiledKernel> compiled = triton::compileKernel(requestOf(source), *state->context);
+    if (!compiled) return compiled.takeError();
+    state->module = std::move(compiled->module);
+    state->function = *state->module->getOps<tt::FuncOp>().begin();
+    for (const triton::KernelParam &p : compiled->params) {
+      if (p.argCount == 0) continue;
+      if (p.type.starts_with("("))
+        for (unsigned i = 0; i < p.argCount; ++i) starts.emplace_back(p.firstArg + i, p.name + "." + std::to_string(i));
+      else starts.emplace_back(p.firstArg, p.name);
+    }
+  }
+  state->name = state->function.getName().str();
+  for (auto &[first, name] : starts) {
+    Result<KernelParameter> p = parameterOf(state->function, first, name);
+    if (!p) return p.takeError();
+    state->parameters.push_back(std::move(*p));
+  }
+  return Kernel(std::move(state));
+}
+
+KernelMutation Kernel::mutation() const {
+  KernelEffects effects = analyzeEffects(state_->function);
+  KernelMutation out{{}, {}, effects.known, effects.unknownBecause};
+  for (const KernelParameter &p : state_->parameters) {
+    if (!p.isBuffer()) continue;
+    const ParamEffect &e = effects.params[p.argument];
+    if (e.written || !effects.known) out.mutated.push_back(p.name);
+    if (e.read || !effects.known) out.read.push_back(p.name);
+  }
+  return out;
+}
+
+namespace {
+Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::string &name, const std::vector<cpu::CpuLevel> &levels, const cpu::CompileOptions &options) {
+  // The pipeline works on a copy: the interpreter and the analysis see the program as written.
+  mlir::OwningOpRef<mlir::ModuleOp> module = original.clone();
+  if (Status s = runTilePipeline(*module); !s) return s.takeError();
+  // ---- From here on there is one function a kernel, and only plain pointers and masks touch memory. ----
+  auto function = module->lookupSymbol<tt::FuncOp>(name);
+  if (!function) return fail(Diag::InternalFault, {}, "tile pipeline", "the kernel is gone");
+  std::vector<CompiledCode> out;
+  for (cpu::CpuLevel level : levels) {
+    Result<CompiledCode> code = cpu::compileForCpu({{function, name}}, level, options);
+    if (!code) return code.takeError();
+    out.push_back(std::move(*code));
+  }
+  return out;
+}
+} // namespace
+
+Result<std::string> Kernel::emit(KernelStage stage, const std::string &target, const std::string &arch) {
+  Result<std::vector<cpu::CpuLevel>> levels = parseCpuLevels(target, {arch});
+  if (!levels) return levels.takeError();
+  if (stage == KernelStage::Ttir) return printTile(*state_->module);
+  cpu::CompileOptions options;
+  options.keepLlvm = stage == KernelStage::Llvm, options.keepAsm = stage == KernelStage::Asm;
+  Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, *levels, options);
+  if (!code) return code.takeError();
+  return stage == KernelStage::Llvm ? code->front().llvmText : code->front().asmText;
+}
+
+Result<std::string> Kernel::package(const std::string &target, const std::vector<std::string> &archs) {
+  Result<std::vector<cpu::CpuLevel>> levels = parseCpuLevels(target, archs);
+  if (!levels) return levels.takeError();
+  Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, *levels, {});
+  if (!code) return code.takeError();
+  PackageContents contents;
+  LooseKernel kernel{state_->name, state_->name, static_cast<int>(state_->function.getFunctionType().getNumInputs()), {}};
+  std::string names;
+  for (const KernelParameter &p : state_->parameters) names += (names.empty() ? "" : ", ") + p.name + ": " + p.type;
+  kernel.metadata.emplace_back("parameters", names);
+  contents.kernels.push_back(std::move(kernel));
+  contents.code = std::move(*code);
+  return packageBytes(contents);
+}
+
+Status Kernel::interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid, std::function<void(const std::string &)> print) {
+  std::vector<InterpArg> args;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const KernelParameter &p = state_->parameters[i];
+    const KernelValue &v = values[i];
+    if (p.kind == KernelParameter::Integer) args.push_back(InterpArg::integer(v.integer));
+    if (p.kind == KernelParameter::Float) args.push_back(InterpArg::real(v.real));
+    if (p.kind == KernelParameter::Pointer) args.push_back(InterpArg::pointer(v.data, v.bytes));
+    if (p.kind == KernelParameter::Descriptor) {
+      std::vector<int64_t> strides(v.sizes.size(), 1);
+      for (size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * v.sizes[d];
+      args.push_back(InterpArg::descriptor(v.data, v.bytes, v.sizes, strides));
+      for (int64_t s : v.sizes) args.push_back(InterpArg::integer(s));
+      for (int64_t s : strides) args.push_back(InterpArg::integer(s));
+    }
+  }
+  InterpOptions options;
+  options.print = std::move(print);
+  return interpretTile(state_->function, args, grid, options);
+}
+
+std::vector<neso_arg> Kernel::arguments(const std::vector<KernelValue> &values) const {
+  std::vector<neso_arg> out;
+  auto integer = [&](int64_t v) {
+    neso_arg a;
+    a.i64 = v;
+    out.push_back(a);
+  };
+  for (size_t i = 0; i < values.size(); ++i) {
+    const KernelParameter &p = state_->parameters[i];
+    const KernelValue &v = values[i];
+    neso_arg a;
+    a.i64 = 0;
+    if (p.kind == KernelParameter::Integer) a.i64 = v.integer;
+    else if (p.kind == KernelParameter::Float && p.bits == 64) a.f64 = v.real;
+    else if (p.kind == KernelParameter::Float) a.f32 = static_cast<float>(v.real);
+    else a.ptr = v.data;
+    out.push_back(a);
+    if (p.kind != KernelParameter::Descriptor) continue;
+    for (int64_t s : v.sizes) integer(s);
+    for (size_t d = 0; d < v.sizes.size(); ++d) {
+      int64_t stride = 1;
+      for (size_t e = d + 1; e < v.sizes.size(); ++e) stride *= v.sizes[e];
+      integer(stride);
+    }
+  }
+  return out;
+}
+
+} // namespace neso

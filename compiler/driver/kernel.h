@@ -1,0 +1,109 @@
+// The compiler's public entry for single kernels: Triton source or TTIR in; facts, texts, a package, or the reference interpreter's run out.
+//
+//     KernelSource source;
+//     source.file = "kernels.py", source.function = "vector_add";
+//     source.signature = "*fp32, *fp32, *fp32, i32, constexpr";
+//     source.constexprs = {{"BLOCK", "1024"}};
+//     Result<Kernel> kernel = Kernel::read(source);
+//     Result<std::string> bytes = kernel->package("cpu", {"native"});     // neso_kernel_launch finds it under kernel->name()
+//
+// Errors carry the place in the kernel's source. A kernel belongs to one thread at a time; different kernels are independent.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "abi/kernel_abi.h"
+#include "base/diagnostics.h"
+#include "base/dtype.h"
+
+namespace neso {
+
+struct KernelSource {
+  using NamedText = std::pair<std::string, std::string>;
+  std::string file;     // .py or .ttir
+  std::string function; // of a .ttir: may be empty when it holds one kernel
+  // Only for .py; spelled as in frontend/triton/triton.h.
+  std::string signature;
+  std::vector<NamedText> constexprs, values, hints;
+  std::optional<int> numWarps, numStages;
+  std::vector<std::string> searchPaths;
+  bool debug = false; // keep device_assert
+};
+
+/// "FILE.py:NAME" or "FILE.ttir[:NAME]". KernelSourceForm (E0810).
+Result<KernelSource> parseKernelSource(const std::string &text);
+
+/// Binds one value to each parameter that is no constexpr, in order, and specialises as Triton does: `none` makes the pointer absent, an
+/// integer 1 becomes a constant, one divisible by 16 is known to be. Hints that `source` already has win. Buffers are "@…". Leaves a
+/// .ttir as it is. KernelArgCount (E0812).
+Status specialiseOnValues(KernelSource &source, const std::vector<std::string> &values);
+
+/// A parameter that has a value at run time.
+struct KernelParameter {
+  enum Kind : uint8_t { Pointer, Integer, Float, Descriptor };
+  std::string name;
+  std::string type;      // as the tile IR spells it: "!tt.ptr<f32>", "i32"
+  Kind kind = Integer;
+  int bits = 0;          // of the scalar, or of what the pointer points to
+  bool floating = false; // what the pointer points to is a float
+  std::string element;   // its spelling: "f32", "bf16"
+  unsigned argument = 0; // its first argument of the tile function
+  unsigned rank = 0;     // Descriptor: followed by `rank` i32 sizes and `rank` i64 strides, in elements
+  bool isBuffer() const { return kind == Pointer || kind == Descriptor; }
+  /// Whether a buffer of `dtype` may be given. Integers are told apart by width alone, bool is 8 bits.
+  bool accepts(DType dtype) const;
+};
+
+/// A value for one parameter. Buffers stay the caller's.
+struct KernelValue {
+  void *data = nullptr;
+  int64_t bytes = 0; // of the buffer
+  int64_t integer = 0;
+  double real = 0;
+  std::vector<int64_t> sizes; // Descriptor: the tensor's, row-major
+};
+
+struct KernelMutation {
+  std::vector<std::string> mutated, read; // names of parameters, in order
+  bool known = true;
+  std::string unknownBecause;
+};
+
+enum class KernelStage : uint8_t { Ttir, Llvm, Asm };
+/// KernelStageMissing (E0692) for a stage that this version does not have.
+Result<KernelStage> parseKernelStage(const std::string &text);
+
+class Kernel {
+public:
+  static Result<Kernel> read(const KernelSource &source);
+  Kernel(Kernel &&) noexcept;
+  Kernel &operator=(Kernel &&) noexcept;
+  ~Kernel();
+
+  const std::string &name() const;
+  /// In the order of the source; those that became constants are not there.
+  const std::vector<KernelParameter> &parameters() const;
+  KernelMutation mutation() const;
+  /// The text of a stage. `arch` as for package().
+  Result<std::string> emit(KernelStage stage, const std::string &target, const std::string &arch);
+  /// A package that holds this kernel alone, for each of `archs`.
+  Result<std::string> package(const std::string &target, const std::vector<std::string> &archs);
+  /// Executes the kernel in the interpreter of the tile IR. One value a parameter.
+  Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid, std::function<void(const std::string &)> print);
+  /// The same values as neso_kernel_launch takes them.
+  std::vector<neso_arg> arguments(const std::vector<KernelValue> &values) const;
+
+private:
+  struct State;
+  explicit Kernel(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+} // namespace neso
