@@ -14,6 +14,7 @@ const Verb kVerbs[] = {
     {"bench", declareBench},
     {"verify", declareVerify},
     {"diff", declareDiff},
+    {"kernel", declareKernel},
 };
 
 int usage(CLI::App &app, const CLI::ParseError &e) {

@@ -27,6 +27,7 @@ void declareRun(CLI::App &parent, Action &todo);
 void declareInfo(CLI::App &parent, Action &todo);
 void declareBench(CLI::App &parent, Action &todo);
 void declareVerify(CLI::App &parent, Action &todo);
+void declareKernel(CLI::App &parent, Action &todo);
 void declareDiff(CLI::App &parent, Action &todo);
 
 /// Prints the diagnostics to stderr; the exit code that they ask for.

@@ -84,8 +84,8 @@ Result<KernelParameter> parameterOf(tt::FuncOp function, unsigned argument, std:
     mlir::TypeRange inputs = function.getFunctionType().getInputs();
     for (unsigned i = 1; i <= 2 * p.rank; ++i)
       if (argument + i >= inputs.size() || !inputs[argument + i].isInteger(i <= p.rank ? 32 : 64))
-        return fail(Diag::KernelArgValue, sourceLoc(function.getLoc()), p.name, function.getName().str(), p.type, "a descriptor",
-                    "must be followed by its sizes (i32) and strides (i64)");
+        return fail(Diag::TileBadArguments, sourceLoc(function.getLoc()), function.getName().str(),
+                    "descriptor '" + p.name + "' is not followed by its sizes (i32) and strides (i64)");
   } else if (llvm::isa<mlir::FloatType>(type)) {
     p.kind = KernelParameter::Float;
   }
@@ -129,25 +129,28 @@ Result<KernelSource> parseKernelSource(const std::string &text) {
     out.function = text.substr(colon + 1);
   }
   if (isTtir(out)) return out;
-  if (!out.file.ends_with(".py")) return fail(Diag::KernelSourceForm, {}, text, "it ends neither in .py nor in .ttir");
-  if (out.function.empty()) return fail(Diag::KernelSourceForm, {}, text, "the function's name is missing");
+  const std::string form = "a kernel is named as FILE.py:NAME, with --signature, or FILE.ttir[:NAME]";
+  if (!out.file.ends_with(".py") || out.function.empty()) return fail(Diag::FileUnreadable, {}, text, form);
   return out;
 }
 
-Status specialiseOnValues(KernelSource &source, const std::vector<std::string> &values) {
-  if (isTtir(source)) return Status::ok();
+Result<std::vector<std::string>> specialiseOnValues(KernelSource &source, const std::vector<std::string> &values) {
+  std::vector<std::string> names;
+  if (isTtir(source)) return names;
   Result<std::vector<triton::BoundParam>> bound = triton::bindSignature(requestOf(source));
   if (!bound) return bound.takeError();
   std::erase_if(*bound, [](const triton::BoundParam &p) { return p.type == "constexpr"; });
   if (bound->size() != values.size()) {
-    std::string names;
-    for (const triton::BoundParam &p : *bound) names += (names.empty() ? "" : ", ") + p.name;
-    return fail(Diag::KernelArgCount, {}, source.function, bound->size(), names, values.size());
+    std::string list;
+    for (const triton::BoundParam &p : *bound) list += (list.empty() ? "" : ", ") + p.name;
+    return fail(Diag::TileBadArguments, {}, source.function,
+                fmt::format("it takes {} arguments ({}), {} are given", bound->size(), list, values.size()));
   }
   std::string signature;
   for (size_t i = 0; i < values.size(); ++i) {
     const triton::BoundParam &p = (*bound)[i];
     const std::string &value = values[i];
+    names.push_back(p.name);
     // By name: a value that becomes a constexpr must not move the types of the others.
     signature += (i ? ", " : "") + p.name + ":" + p.type;
     if (value == "none" || value == "None") {
@@ -163,7 +166,7 @@ Status specialiseOnValues(KernelSource &source, const std::vector<std::string> &
     else if (*number % 16 == 0) source.hints.emplace_back(p.name, "divisible_by_16");
   }
   source.signature = signature;
-  return Status::ok();
+  return names;
 }
 
 bool KernelParameter::accepts(DType dtype) const {
@@ -175,7 +178,7 @@ Result<KernelStage> parseKernelStage(const std::string &text) {
   if (text == "ttir") return KernelStage::Ttir;
   if (text == "llvm") return KernelStage::Llvm;
   if (text == "asm") return KernelStage::Asm;
-  return fail(Diag::KernelStageMissing, {}, text);
+  return fail(Diag::CpuTargetMissing, {}, "stage " + text);
 }
 
 Kernel::Kernel(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -209,7 +212,8 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
       state->function = f;
       ++matches;
     }
-    if (matches != 1) return fail(Diag::KernelNotInFile, {}, source.file, held.empty() ? "no kernel" : held, source.function);
+    if (matches != 1)
+      return fail(Diag::FileUnreadable, {}, source.file, fmt::format("it holds {}, of which '{}' does not name one", held.empty() ? "no kernel" : held, source.function));
     std::vector<std::string> names = namesInText(text, state->function.getName().str());
     unsigned count = state->function.getFunctionType().getNumInputs();
     for (unsigned i = 0; i < count; ++i) {

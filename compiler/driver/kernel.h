@@ -37,13 +37,13 @@ struct KernelSource {
   bool debug = false; // keep device_assert
 };
 
-/// "FILE.py:NAME" or "FILE.ttir[:NAME]". KernelSourceForm (E0810).
+/// "FILE.py:NAME" or "FILE.ttir[:NAME]". FileUnreadable.
 Result<KernelSource> parseKernelSource(const std::string &text);
 
 /// Binds one value to each parameter that is no constexpr, in order, and specialises as Triton does: `none` makes the pointer absent, an
 /// integer 1 becomes a constant, one divisible by 16 is known to be. Hints that `source` already has win. Buffers are "@…". Leaves a
-/// .ttir as it is. KernelArgCount (E0812).
-Status specialiseOnValues(KernelSource &source, const std::vector<std::string> &values);
+/// .ttir as it is. Gives the name of each value's parameter (nothing for a .ttir). TileBadArguments (E0414).
+Result<std::vector<std::string>> specialiseOnValues(KernelSource &source, const std::vector<std::string> &values);
 
 /// A parameter that has a value at run time.
 struct KernelParameter {
@@ -77,7 +77,7 @@ struct KernelMutation {
 };
 
 enum class KernelStage : uint8_t { Ttir, Llvm, Asm };
-/// KernelStageMissing (E0692) for a stage that this version does not have.
+/// CpuTargetMissing (E0602) for a stage that this version does not have.
 Result<KernelStage> parseKernelStage(const std::string &text);
 
 class Kernel {

@@ -1,0 +1,267 @@
+// neso kernel analyze | compile | emit | run | bench: single kernels, from Triton source or TTIR.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "base/atomic_file.h"
+#include "driver/kernel.h"
+#include "kernel_args.h"
+#include "model_file.h"
+#include "verb.h"
+
+namespace neso::cli {
+namespace {
+
+struct Options {
+  std::string source, signature, output, target = "cpu", stage, grid, device = "cpu";
+  std::vector<std::string> constexprs, hints, archs, args, paths;
+  int numWarps = 0, numStages = 0, threads = 0, iterations = 0;
+  bool json = false, interpret = false, debug = false;
+};
+
+double nowMs() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// K=V, split at the first '='. The form was checked when the command line was read.
+std::pair<std::string, std::string> pairOf(const std::string &text) {
+  size_t equals = text.find('=');
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+Result<KernelSource> sourceOf(const Options &o) {
+  Result<KernelSource> s = parseKernelSource(o.source);
+  if (!s) return s;
+  s->signature = o.signature;
+  for (const std::string &c : o.constexprs) s->constexprs.push_back(pairOf(c));
+  for (const std::string &h : o.hints) s->hints.push_back(pairOf(h));
+  if (o.numWarps) s->numWarps = o.numWarps;
+  if (o.numStages) s->numStages = o.numStages;
+  s->searchPaths = o.paths;
+  s->debug = o.debug;
+  return s;
+}
+
+std::string jsonList(const std::vector<std::string> &names) {
+  std::string out;
+  for (const std::string &n : names) out += (out.empty() ? "" : ", ") + jsonString(n);
+  return "[" + out + "]";
+}
+
+std::string plainList(const std::vector<std::string> &names) {
+  std::string out;
+  for (const std::string &n : names) out += (out.empty() ? "" : ", ") + n;
+  return out.empty() ? "none" : out;
+}
+
+int analyze(const Options &o) {
+  Result<KernelSource> source = sourceOf(o);
+  if (!source) return report(source.error());
+  Result<Kernel> kernel = Kernel::read(*source);
+  if (!kernel) return report(kernel.error());
+  KernelMutation m = kernel->mutation();
+  if (o.json) {
+    fmt::print("{{\"kernel\": {}, \"mutated\": {}, \"read\": {}, \"known\": {}{}}}\n", jsonString(kernel->name()), jsonList(m.mutated), jsonList(m.read), m.known,
+               m.known ? "" : ", \"because\": " + jsonString(m.unknownBecause));
+  } else {
+    fmt::print("kernel   {}\nmutated  {}\nread     {}\n", kernel->name(), plainList(m.mutated), plainList(m.read));
+    if (!m.known) fmt::print("assumed, because {}\n", m.unknownBecause);
+  }
+  return 0;
+}
+
+int compile(const Options &o) {
+  Result<KernelSource> source = sourceOf(o);
+  if (!source) return report(source.error());
+  Result<Kernel> kernel = Kernel::read(*source);
+  if (!kernel) return report(kernel.error());
+  Result<std::string> bytes = kernel->package(o.target, o.archs.empty() ? std::vector<std::string>{"native"} : o.archs);
+  if (!bytes) return report(bytes.error());
+  Status s = writeFileAtomically(o.output, *bytes);
+  return s ? 0 : report(s.error());
+}
+
+int emit(const Options &o) {
+  Result<KernelStage> stage = parseKernelStage(o.stage);
+  if (!stage) return report(stage.error());
+  Result<KernelSource> source = sourceOf(o);
+  if (!source) return report(source.error());
+  Result<Kernel> kernel = Kernel::read(*source);
+  if (!kernel) return report(kernel.error());
+  Result<std::string> text = kernel->emit(*stage, o.target, o.archs.empty() ? "native" : o.archs.front());
+  if (!text) return report(text.error());
+  if (o.output.empty()) {
+    std::fwrite(text->data(), 1, text->size(), stdout);
+    return 0;
+  }
+  Status s = writeFileAtomically(o.output, *text);
+  return s ? 0 : report(s.error());
+}
+
+/// A kernel with its values, and, unless it is to be interpreted, its machine code loaded.
+class Launch {
+public:
+  Launch() = default;
+  Launch(const Launch &) = delete;
+  Launch &operator=(const Launch &) = delete;
+  ~Launch() {
+    neso_context_free(context_);
+    neso_model_free(model_);
+  }
+
+  Status prepare(const Options &o) {
+    if (Status s = checkDevice(o.device); !s) return s;
+    Result<std::array<uint32_t, 3>> grid = parseGrid(o.source, o.grid);
+    if (!grid) return grid.takeError();
+    grid_ = *grid;
+    Result<KernelSource> source = sourceOf(o);
+    if (!source) return source.takeError();
+    Result<std::vector<std::string>> names = specialiseOnValues(*source, o.args);
+    if (!names) return names.takeError();
+    Result<Kernel> kernel = Kernel::read(*source);
+    if (!kernel) return kernel.takeError();
+    kernel_.emplace(std::move(*kernel));
+    Result<KernelArguments> args = readKernelArguments(*kernel_, o.args, *names);
+    if (!args) return args.takeError();
+    arguments = std::move(*args);
+    if (o.interpret) return Status::ok();
+    return load(o);
+  }
+
+  Status interpret() {
+    auto print = [](const std::string &line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+    return kernel_->interpret(arguments.values, {grid_[0], grid_[1], grid_[2]}, print);
+  }
+  neso_status launch() { return neso_kernel_launch(context_, kernel_->name().c_str(), grid_.data(), args_.data(), args_.size()); }
+
+  KernelArguments arguments;
+
+private:
+  Status load(const Options &o) {
+    Result<std::string> bytes = kernel_->package("cpu", o.archs.empty() ? std::vector<std::string>{"native"} : o.archs);
+    if (!bytes) return bytes.takeError();
+    bytes_ = std::move(*bytes);
+    if (neso_status s = neso_model_load_memory(bytes_.data(), bytes_.size(), nullptr, &model_); s != NESO_OK) return runtimeError(s);
+    neso_context_options options{};
+    options.struct_size = sizeof options;
+    options.threads = o.threads;
+    if (neso_status s = neso_context_create(model_, &options, &context_); s != NESO_OK) return runtimeError(s);
+    args_ = kernel_->arguments(arguments.values);
+    return Status::ok();
+  }
+
+  std::optional<Kernel> kernel_;
+  std::array<uint32_t, 3> grid_{1, 1, 1};
+  std::string bytes_;
+  neso_model *model_ = nullptr;
+  neso_context *context_ = nullptr;
+  std::vector<neso_arg> args_;
+};
+
+int run(const Options &o) {
+  Launch launch;
+  if (Status s = launch.prepare(o); !s) return report(s.error());
+  if (o.interpret) {
+    if (Status s = launch.interpret(); !s) return report(s.error());
+  } else if (neso_status s = launch.launch(); s != NESO_OK) {
+    return report(s);
+  }
+  Status s = writeSafetensors(o.output, launch.arguments.outputs, {});
+  return s ? 0 : report(s.error());
+}
+
+int bench(const Options &o) {
+  Launch launch;
+  double start = nowMs();
+  if (Status s = launch.prepare(o); !s) return report(s.error());
+  double prepareMs = nowMs() - start;
+  std::vector<double> times;
+  double cold = 0;
+  auto once = [&](double *ms) {
+    double begin = nowMs();
+    neso_status s = launch.launch();
+    *ms = nowMs() - begin;
+    return s;
+  };
+  if (neso_status s = once(&cold); s != NESO_OK) return report(s);
+  // Without --iters: for about a second, at least 10 launches and at most 1000, after a fifth of a second that is not counted.
+  double ms = 0;
+  for (double until = nowMs() + std::min(200.0, 5 * cold); nowMs() < until;)
+    if (neso_status s = once(&ms); s != NESO_OK) return report(s);
+  double end = nowMs() + 1000;
+  while (o.iterations > 0 ? times.size() < static_cast<size_t>(o.iterations) : times.size() < 10 || (nowMs() < end && times.size() < 1000)) {
+    if (neso_status s = once(&ms); s != NESO_OK) return report(s);
+    times.push_back(ms);
+  }
+  std::sort(times.begin(), times.end());
+  auto at = [&](double p) { return times[static_cast<size_t>(p * static_cast<double>(times.size() - 1) + 0.5)]; };
+  if (o.json)
+    fmt::print("{{\"warm\": {{\"median_ms\": {:.6f}, \"p10_ms\": {:.6f}, \"p90_ms\": {:.6f}}}, \"cold_ms\": {:.6f}, \"compile_ms\": {:.6f}, \"runs\": {}, \"device\": {}}}\n", at(0.5), at(0.1), at(0.9), cold, prepareMs,
+               times.size(), jsonString(o.device));
+  else
+    fmt::print("warm     median {:.4f} ms   p10 {:.4f} ms   p90 {:.4f} ms   ({} runs)\ncold     {:.4f} ms\ncompile  {:.1f} ms, arguments read\n", at(0.5), at(0.1), at(0.9), times.size(), cold, prepareMs);
+  return 0;
+}
+
+const char *kPair = "K=V";
+const CLI::Validator kHasEquals([](std::string &text) { return text.find('=') == std::string::npos ? "'" + text + "' is not of the form K=V" : std::string(); }, "");
+
+CLI::App *declareSource(CLI::App *kernel, const char *verb, const char *text, Options &o) {
+  CLI::App *app = kernel->add_subcommand(verb, text);
+  app->add_option("source", o.source, "FILE.py:NAME or FILE.ttir[:NAME]")->required();
+  app->add_option("--signature", o.signature, "the types of the arguments, in order: *fp32, *bf16, i32, fp32, constexpr, tensordesc<bf16[64,64]>; also name:type");
+  app->add_option("--constexpr", o.constexprs, "a compile-time value, as a Python literal")->type_name(kPair)->check(kHasEquals)->allow_extra_args(false);
+  app->add_option("--hint", o.hints, "divisible_by_16, equal_to_1 or none, for an argument")->type_name(kPair)->check(kHasEquals)->allow_extra_args(false);
+  app->add_option("--num-warps", o.numWarps, "")->check(CLI::Range(1, 64));
+  app->add_option("--num-stages", o.numStages, "")->check(CLI::Range(1, 64));
+  app->add_option("--path", o.paths, "a file or folder where imports are looked up")->allow_extra_args(false);
+  app->add_flag("--debug", o.debug, "keep device_assert");
+  return app;
+}
+
+void declareLaunch(CLI::App *app, Options &o) {
+  app->add_option("--grid", o.grid, "X[,Y[,Z]] programs")->required();
+  app->add_option("--arg", o.args, "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")->allow_extra_args(false);
+  app->add_option("--device", o.device, "cpu");
+  app->add_option("--arch", o.archs, "as for compile")->delimiter(',');
+  app->add_option("--threads", o.threads, "0: one per core")->check(CLI::Range(0, 4096));
+}
+
+} // namespace
+
+void declareKernel(CLI::App &parent, Action &todo) {
+  auto o = std::make_shared<Options>();
+  CLI::App *kernel = parent.add_subcommand("kernel", "analyze, compile and run one Triton kernel, from source or TTIR");
+  kernel->require_subcommand(1);
+
+  CLI::App *app = declareSource(kernel, "analyze", "which arguments the kernel mutates", *o);
+  app->add_flag("--json", o->json, "one JSON object");
+  app->callback([o, &todo] { todo = [o] { return analyze(*o); }; });
+
+  app = declareSource(kernel, "compile", "write a package that holds the kernel", *o);
+  app->add_option("-o,--output", o->output, "the package")->required();
+  app->add_option("--target", o->target, "cpu")->capture_default_str();
+  app->add_option("--arch", o->archs, "native (default), x86-64-v3, x86-64-v4; several: all go in")->delimiter(',');
+  app->callback([o, &todo] { todo = [o] { return compile(*o); }; });
+
+  app = declareSource(kernel, "emit", "print a stage of the compiler", *o);
+  app->add_option("--stage", o->stage, "ttir, llvm or asm")->required();
+  app->add_option("-o,--output", o->output, "the text (default: standard output)");
+  app->add_option("--target", o->target, "cpu")->capture_default_str();
+  app->add_option("--arch", o->archs, "as for compile; one")->delimiter(',')->expected(1);
+  app->callback([o, &todo] { todo = [o] { return emit(*o); }; });
+
+  app = declareSource(kernel, "run", "launch the kernel on files and write every buffer", *o);
+  declareLaunch(app, *o);
+  app->add_option("-o,--output", o->output, "a .safetensors: every buffer argument, named after its parameter")->required();
+  app->add_flag("--interpret", o->interpret, "execute in the interpreter of the tile IR, which watches every access, in place of machine code");
+  app->callback([o, &todo] { todo = [o] { return run(*o); }; });
+
+  app = declareSource(kernel, "bench", "measure launches of the kernel", *o);
+  declareLaunch(app, *o);
+  app->add_option("--iters", o->iterations, "timed launches (default: about a second's worth)")->check(CLI::Range(1, 100000000));
+  app->add_flag("--json", o->json, "one JSON object");
+  app->callback([o, &todo] { todo = [o] { return bench(*o); }; });
+}
+
+} // namespace neso::cli
