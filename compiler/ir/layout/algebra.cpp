@@ -7,7 +7,8 @@ namespace neso {
 
 namespace {
 
-/// `flat`, an index of `from`'s out-dims, as one of the dims `to` (name, shift) in another packing. Dims missing in `to` must be 0.
+/// `flat`, an index of `from`'s out-dims, as one of the dims `to` (name, shift) in another packing. Dims missing in
+/// `to` must be 0.
 uint64_t repack(uint64_t flat, const std::vector<LinearLayout::Out> &from, const std::vector<LinearLayout::Out> &to) {
   uint64_t result = 0;
   for (const LinearLayout::Out &source : from) {
@@ -66,9 +67,11 @@ LinearLayout LinearLayout::operator*(const LinearLayout &right) const {
 }
 
 LinearLayout LinearLayout::compose(const LinearLayout &outer) const {
-  NESO_CHECK(outs_.size() == outer.ins_.size(), "compose: the outer layout must have this layout's out-dims as in-dims");
+  NESO_CHECK(outs_.size() == outer.ins_.size(),
+             "compose: the outer layout must have this layout's out-dims as in-dims");
   for (const Out &dim : outs_)
-    NESO_CHECK(outer.hasIn(dim.name) && dim.bits <= outer.inBits(dim.name), "compose: an out-dim does not fit the outer layout");
+    NESO_CHECK(outer.hasIn(dim.name) && dim.bits <= outer.inBits(dim.name),
+               "compose: an out-dim does not fit the outer layout");
   std::vector<Out> middle = inPacking(outer);
   std::vector<In> ins = ins_;
   for (In &dim : ins)
@@ -96,7 +99,8 @@ LinearLayout LinearLayout::pseudoinvert() const {
 
 std::optional<LinearLayout> LinearLayout::invertAndCompose(const LinearLayout &outer) const {
   checkSameOuts(*this, outer);
-  // spans[p] is what the p minor in-dims of `outer` reach. Its vectors are inserted in order, so a solution is a flat in index.
+  // spans[p] is what the p minor in-dims of `outer` reach. Its vectors are inserted in order, so a solution is a flat
+  // in index.
   std::vector<Span> spans(1);
   for (const In &dim : outer.ins_) {
     Span next = spans.back();

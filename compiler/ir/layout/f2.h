@@ -1,7 +1,7 @@
 // Vectors over GF(2) of at most 64 bits, held in one word: bit i is coordinate i, addition is xor.
 //
-// A Span is the space spanned by the vectors inserted so far, kept in echelon form, together with how each of its vectors is a sum
-// of inserted ones. It answers rank, membership, and one combination that gives a vector:
+// A Span is the space spanned by the vectors inserted so far, kept in echelon form, together with how each of its
+// vectors is a sum of inserted ones. It answers rank, membership, and one combination that gives a vector:
 //
 //     Span s;  s.insert(0b011);  s.insert(0b110);  s.insert(0b101);   // the third is the sum of the first two: rank 2
 //     s.solve(0b101)  ==  0b011        // vectors 0 and 1; a dependent vector is never used
@@ -17,8 +17,8 @@ class Span {
 public:
   /// Inserts vector number `count()` (at most 64 vectors in all). True when it is independent of the earlier ones.
   bool insert(uint64_t vector);
-  /// The set of inserted vectors (bit i is vector number i) whose sum is `target`, or nothing when `target` is outside the span.
-  /// Only vectors that were independent when inserted occur, so the answer is unique.
+  /// The set of inserted vectors (bit i is vector number i) whose sum is `target`, or nothing when `target` is outside
+  /// the span. Only vectors that were independent when inserted occur, so the answer is unique.
   std::optional<uint64_t> solve(uint64_t target) const;
   bool contains(uint64_t vector) const { return solve(vector).has_value(); }
   int rank() const { return rank_; }

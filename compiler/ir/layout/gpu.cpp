@@ -85,18 +85,21 @@ LinearLayout mmaAccumulator(const Sizes &shape, const Sizes &warps) {
 
 LinearLayout mmaOperandA(const Sizes &shape, const Sizes &warps, int elementBits) {
   checkDot(shape, warps, 16, 256 / elementBits);
-  LinearLayout tile = LinearLayout::identity1D(32 / elementBits, kRegister, "dim1") * LinearLayout::identity1D(4, kLane, "dim1") *
-                      LinearLayout::identity1D(8, kLane, "dim0") * LinearLayout::identity1D(2, kRegister, "dim0") *
-                      LinearLayout::identity1D(2, kRegister, "dim1");
-  LinearLayout split = LinearLayout::zeros1D(warps[1], kWarp, "dim1") * LinearLayout::identity1D(warps[0], kWarp, "dim0");
+  LinearLayout tile = LinearLayout::identity1D(32 / elementBits, kRegister, "dim1") *
+                      LinearLayout::identity1D(4, kLane, "dim1") * LinearLayout::identity1D(8, kLane, "dim0") *
+                      LinearLayout::identity1D(2, kRegister, "dim0") * LinearLayout::identity1D(2, kRegister, "dim1");
+  LinearLayout split =
+      LinearLayout::zeros1D(warps[1], kWarp, "dim1") * LinearLayout::identity1D(warps[0], kWarp, "dim0");
   return fit(tile * split, shape, {1, 0});
 }
 
 LinearLayout mmaOperandB(const Sizes &shape, const Sizes &warps, int elementBits) {
   checkDot(shape, warps, 256 / elementBits, 8);
-  LinearLayout tile = LinearLayout::identity1D(32 / elementBits, kRegister, "dim0") * LinearLayout::identity1D(4, kLane, "dim0") *
-                      LinearLayout::identity1D(8, kLane, "dim1") * LinearLayout::identity1D(2, kRegister, "dim0");
-  LinearLayout split = LinearLayout::identity1D(warps[1], kWarp, "dim1") * LinearLayout::zeros1D(warps[0], kWarp, "dim0");
+  LinearLayout tile = LinearLayout::identity1D(32 / elementBits, kRegister, "dim0") *
+                      LinearLayout::identity1D(4, kLane, "dim0") * LinearLayout::identity1D(8, kLane, "dim1") *
+                      LinearLayout::identity1D(2, kRegister, "dim0");
+  LinearLayout split =
+      LinearLayout::identity1D(warps[1], kWarp, "dim1") * LinearLayout::zeros1D(warps[0], kWarp, "dim0");
   return fit(tile * split, shape, {0, 1});
 }
 

@@ -1,12 +1,12 @@
 // The layouts of tensors on a GPU, and what shape operations do to them.
 //
-// A distributed layout has the in-dims register, lane, warp, block, in that order and always all four (size 1 where nothing is
-// split), and a tensor's dims as out-dims, the last one first: dim{n-1}, …, dim0. So flattening the out-dims gives the row-major
-// index. No register repeats another of the same thread: where a layout is larger than the tensor, spare registers are dropped, and
-// spare lanes, warps and blocks become zero bases (they hold copies).
+// A distributed layout has the in-dims register, lane, warp, block, in that order and always all four (size 1 where
+// nothing is split), and a tensor's dims as out-dims, the last one first: dim{n-1}, …, dim0. So flattening the out-dims
+// gives the row-major index. No register repeats another of the same thread: where a layout is larger than the tensor,
+// spare registers are dropped, and spare lanes, warps and blocks become zero bases (they hold copies).
 //
-// Shapes and sizes are powers of two, listed by dim: dim0 first. `order` lists dims, the fastest first: [1, 0] is row-major.
-// A shared layout maps offset (in elements, of one block's buffer) to the tensor's dims.
+// Shapes and sizes are powers of two, listed by dim: dim0 first. `order` lists dims, the fastest first: [1, 0] is
+// row-major. A shared layout maps offset (in elements, of one block's buffer) to the tensor's dims.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,9 +17,10 @@ namespace neso {
 
 using Sizes = std::vector<int64_t>;
 
-/// Each thread has a brick of sizePerThread elements, a warp a brick of threadsPerWarp threads, a block a brick of warpsPerBlock
-/// warps; all three run through their bricks in `order`. What is left of the tensor repeats in registers, also in `order`.
-/// blocksPerCluster (empty: one block) splits the tensor among the blocks of a cluster first, into equal contiguous parts.
+/// Each thread has a brick of sizePerThread elements, a warp a brick of threadsPerWarp threads, a block a brick of
+/// warpsPerBlock warps; all three run through their bricks in `order`. What is left of the tensor repeats in registers,
+/// also in `order`. blocksPerCluster (empty: one block) splits the tensor among the blocks of a cluster first, into
+/// equal contiguous parts.
 struct Blocked {
   Sizes sizePerThread;
   Sizes threadsPerWarp;
@@ -29,20 +30,21 @@ struct Blocked {
 };
 LinearLayout blockedLayout(const Sizes &shape, const Blocked &blocked);
 
-/// The layout of a reduction's result over `axis`, where each thread has reduced its own part and all lanes and warps that shared a
-/// row hold copies; or of an operand that expandDims(axis) brings back to `parent`. Rank falls by one.
+/// The layout of a reduction's result over `axis`, where each thread has reduced its own part and all lanes and warps
+/// that shared a row hold copies; or of an operand that expandDims(axis) brings back to `parent`. Rank falls by one.
 LinearLayout sliceLayout(const LinearLayout &parent, int axis);
 
-/// mma.sync.m16n8k(256/bits): accumulators [M, N] of 32 bits, and operands A [M, K] and B [K, N] of elements of 8, 16 or 32 bits, as
-/// the PTX ISA draws them. warps = {along M, along N}, those along N fastest; an operand is copied among the warps that share it.
-/// Larger tensors repeat the instruction in registers: N then M for accumulators, K first for operands. M >= 16, N >= 8,
-/// K >= 256/bits.
+/// mma.sync.m16n8k(256/bits): accumulators [M, N] of 32 bits, and operands A [M, K] and B [K, N] of elements of 8, 16
+/// or 32 bits, as the PTX ISA draws them. warps = {along M, along N}, those along N fastest; an operand is copied among
+/// the warps that share it. Larger tensors repeat the instruction in registers: N then M for accumulators, K first for
+/// operands. M >= 16, N >= 8, K >= 256/bits.
 LinearLayout mmaAccumulator(const Sizes &shape, const Sizes &warps);
 LinearLayout mmaOperandA(const Sizes &shape, const Sizes &warps, int elementBits);
 LinearLayout mmaOperandB(const Sizes &shape, const Sizes &warps, int elementBits);
 
 /// Row r of the dim order[1] has its groups of `vec` elements permuted by xor with (r / perPhase) % maxPhase:
-/// (r, c) lies at offset r * C + (c xor ((r / perPhase) % maxPhase) * vec), modulo the row's C elements. maxPhase 1: no swizzle.
+/// (r, c) lies at offset r * C + (c xor ((r / perPhase) % maxPhase) * vec), modulo the row's C elements. maxPhase 1: no
+/// swizzle.
 struct Swizzle {
   int64_t vec = 1;
   int64_t perPhase = 1;

@@ -29,7 +29,9 @@ LinearLayout::LinearLayout(std::vector<In> ins, const DimValues &outSizes) : ins
   }
 }
 
-LinearLayout LinearLayout::identity1D(int64_t size, std::string_view in, std::string_view out) { return strided1D(size, 1, in, out); }
+LinearLayout LinearLayout::identity1D(int64_t size, std::string_view in, std::string_view out) {
+  return strided1D(size, 1, in, out);
+}
 
 LinearLayout LinearLayout::strided1D(int64_t size, int64_t stride, std::string_view in, std::string_view out) {
   In dim{std::string(in), {}};
@@ -178,7 +180,8 @@ bool LinearLayout::trivialOn(std::string_view name) const {
   if (!dim || !to || dim->bits() != to->bits) return false;
   for (const In &other : ins_) {
     for (int bit = 0; bit < other.bits(); ++bit) {
-      if (&other == dim ? other.bases[bit] != uint64_t(1) << (to->shift + bit) : to->of(other.bases[bit]) != 0) return false;
+      if (&other == dim ? other.bases[bit] != uint64_t(1) << (to->shift + bit) : to->of(other.bases[bit]) != 0)
+        return false;
     }
   }
   return true;

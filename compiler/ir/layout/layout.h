@@ -1,10 +1,12 @@
 // Linear layouts: which hardware place holds which element of a tensor, as a linear map over GF(2).
 //
-// Definition. A layout L maps an index in named in-dims (register, lane, warp, block; or offset, for shared memory) to an index in
-// named out-dims (dim0, dim1, …). All sizes are powers of two, and L(a xor b) = L(a) xor L(b), so L is given by its bases: the images
-// of the powers of two of each in-dim. In-dims and out-dims are ordered, minor to major: the first one is the fastest.
+// Definition. A layout L maps an index in named in-dims (register, lane, warp, block; or offset, for shared memory) to
+// an index in named out-dims (dim0, dim1, …). All sizes are powers of two, and L(a xor b) = L(a) xor L(b), so L is
+// given by its bases: the images of the powers of two of each in-dim. In-dims and out-dims are ordered, minor to major:
+// the first one is the fastest.
 //
-// Example. A [4, 8] tensor over 2 registers, 8 lanes and 2 warps; entries are lane:register of the warp that the row belongs to.
+// Example. A [4, 8] tensor over 2 registers, 8 lanes and 2 warps; entries are lane:register of the warp that the row
+// belongs to.
 //
 //              dim1 = 0    1    2    3    4    5    6    7          register=1 -> (dim1=1, dim0=0)
 //     dim0 = 0     0:0  0:1  1:0  1:1  2:0  2:1  3:0  3:1  warp 0    lane=1     -> (dim1=2, dim0=0)
@@ -12,24 +14,26 @@
 //     dim0 = 2     0:0  0:1  1:0  1:1  2:0  2:1  3:0  3:1  warp 1    lane=4     -> (dim1=0, dim0=1)
 //     dim0 = 3     4:0  4:1  5:0  5:1  6:0  6:1  7:0  7:1  warp 1    warp=1     -> (dim1=0, dim0=2)
 //
-// Five bases say it all: register 1 of lane 5 of warp 1 holds (1 xor 2, 1 xor 2) = dim1 3, dim0 3. A zero basis means that the bit
-// does not matter: both places hold the same element (broadcast).
+// Five bases say it all: register 1 of lane 5 of warp 1 holds (1 xor 2, 1 xor 2) = dim1 3, dim0 3. A zero basis means
+// that the bit does not matter: both places hold the same element (broadcast).
 //
 // Laws (tested on random layouts):
 //     compose     A.compose(B)(x) = B(A(x));  associative
 //     product     (A*B) puts A in the low bits and B above it, dim by dim;  (A*B)(a, b) = A(a) + B(b) shifted above A
 //     invert      L.compose(L.invert()) = identity = L.invert().compose(L)
 //     pseudo      P = L.pseudoinvert() for surjective L:  L(P(y)) = y, and P uses no free bit of L
-//     solve       X = A.invertAndCompose(B):  B(X(x)) = A(x).  With A the wanted and B the present layout of a tensor, X says from
+//     solve       X = A.invertAndCompose(B):  B(X(x)) = A(x).  With A the wanted and B the present layout of a tensor,
+//     X says from
 //                 where each place fetches its element, as near as possible: see there
 //     divide      Q = *L.divideLeft(T):  T*Q = L, up to the order of the dims
 //     reshape     keeps the flat index (first dim fastest) of both sides
 //
-// Questions: surjective, injective, free bits (broadcast), consecutive run (vector width), identity, zero. gpu.h has the layouts of
-// tensors on a GPU, convert.h what a conversion between two of them costs.
+// Questions: surjective, injective, free bits (broadcast), consecutive run (vector width), identity, zero. gpu.h has
+// the layouts of tensors on a GPU, convert.h what a conversion between two of them costs.
 //
-// Limits: sizes are powers of two; at most 62 bits on each side. Padding and other sizes are the caller's affair (masks). All methods
-// are const and thread-safe. A call that breaks a stated condition is a bug in the caller and stops with a message.
+// Limits: sizes are powers of two; at most 62 bits on each side. Padding and other sizes are the caller's affair
+// (masks). All methods are const and thread-safe. A call that breaks a stated condition is a bug in the caller and
+// stops with a message.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -84,7 +88,8 @@ public:
 
   /// in -> out of `size`, L(i) = i.
   static LinearLayout identity1D(int64_t size, std::string_view in, std::string_view out);
-  /// in of `size` -> out of `size * stride`, L(i) = i * stride. stride is a power of two. Not surjective unless stride is 1.
+  /// in of `size` -> out of `size * stride`, L(i) = i * stride. stride is a power of two. Not surjective unless stride
+  /// is 1.
   static LinearLayout strided1D(int64_t size, int64_t stride, std::string_view in, std::string_view out);
   /// in of `size` -> out of `outSize`, L(i) = 0.
   static LinearLayout zeros1D(int64_t size, std::string_view in, std::string_view out, int64_t outSize = 1);
@@ -116,7 +121,8 @@ public:
 
   // ---- algebra (algebra.cpp)
 
-  /// Direct sum: in a dim that both have, this has the low bits and `right` those above. Dims of this first, then the new ones.
+  /// Direct sum: in a dim that both have, this has the low bits and `right` those above. Dims of this first, then the
+  /// new ones.
   LinearLayout operator*(const LinearLayout &right) const;
   LinearLayout &operator*=(const LinearLayout &right) { return *this = *this * right; }
   /// First this, then `outer`, whose in-dims are this's out-dims (in any order), each at least as large.
@@ -126,14 +132,16 @@ public:
   /// The right inverse of a surjective layout that leaves free bits 0.
   LinearLayout pseudoinvert() const;
   /// X with outer(X(x)) = this(x); nothing when this reaches what `outer` does not. Both have the same out-dims.
-  /// Of all solutions each basis of X is one that keeps the index of as many major in-dims of `outer` as possible: with in-dims
-  /// (register, lane, warp, block) an element comes from the own thread if the own thread has it, else from the own warp, else
-  /// from the own block. So X leaves all in-dims from a given one on alone exactly when some solution does.
+  /// Of all solutions each basis of X is one that keeps the index of as many major in-dims of `outer` as possible: with
+  /// in-dims (register, lane, warp, block) an element comes from the own thread if the own thread has it, else from the
+  /// own warp, else from the own block. So X leaves all in-dims from a given one on alone exactly when some solution
+  /// does.
   std::optional<LinearLayout> invertAndCompose(const LinearLayout &outer) const;
-  /// Q with tile*Q = this (up to the order of dims, which are this's), or nothing when `tile` is not the low part of this.
+  /// Q with tile*Q = this (up to the order of dims, which are this's), or nothing when `tile` is not the low part of
+  /// this.
   std::optional<LinearLayout> divideLeft(const LinearLayout &tile) const;
-  /// This without `dims`, each of which must be an in-dim and an out-dim that the layout maps by identity, apart from all others;
-  /// nothing when that is not so.
+  /// This without `dims`, each of which must be an in-dim and an out-dim that the layout maps by identity, apart from
+  /// all others; nothing when that is not so.
   std::optional<LinearLayout> quotient(const std::vector<std::string> &dims) const;
 
   // ---- the same map under other dims (reshape.cpp)
@@ -170,14 +178,16 @@ public:
   bool surjective() const { return rank() == totalOutBits(); }
   bool injective() const { return rank() == totalInBits(); }
   bool invertible() const { return surjective() && injective(); }
-  /// The bits of `in` that add nothing to what lower bits and earlier dims reach: broadcast bits. 0 when there is no such dim.
+  /// The bits of `in` that add nothing to what lower bits and earlier dims reach: broadcast bits. 0 when there is no
+  /// such dim.
   uint64_t freeMask(std::string_view in) const;
-  /// The largest n = 2^k such that L(x + j) = L(x) + j in `out`, other out-dims equal, for 0 <= j < n and x a multiple of n in
-  /// `in`. So n neighbours of `in` are n neighbours of `out`, aligned to n.
+  /// The largest n = 2^k such that L(x + j) = L(x) + j in `out`, other out-dims equal, for 0 <= j < n and x a multiple
+  /// of n in `in`. So n neighbours of `in` are n neighbours of `out`, aligned to n.
   int64_t consecutiveRun(std::string_view in, std::string_view out) const;
   /// All bases of `in` are zero.
   bool zeroOn(std::string_view in) const;
-  /// `in` maps to the out-dim of the same name by identity, that out-dim gets nothing else, and `in` reaches nothing else.
+  /// `in` maps to the out-dim of the same name by identity, that out-dim gets nothing else, and `in` reaches nothing
+  /// else.
   bool trivialOn(std::string_view dim) const;
 
   /// Same dims in the same order, same bases.

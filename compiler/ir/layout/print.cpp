@@ -20,7 +20,8 @@ std::string LinearLayout::str() const {
     }
   }
   text += "out: ";
-  for (size_t i = 0; i < outs_.size(); ++i) text += (i ? ", " : "") + outs_[i].name + "=" + std::to_string(outs_[i].size());
+  for (size_t i = 0; i < outs_.size(); ++i)
+    text += (i ? ", " : "") + outs_[i].name + "=" + std::to_string(outs_[i].size());
   return text + "\n";
 }
 

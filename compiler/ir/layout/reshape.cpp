@@ -127,7 +127,8 @@ LinearLayout LinearLayout::resizeOut(std::string_view name, int64_t size) const 
   return result;
 }
 
-LinearLayout LinearLayout::sublayout(const std::vector<std::string> &inNames, const std::vector<std::string> &outNames) const {
+LinearLayout LinearLayout::sublayout(const std::vector<std::string> &inNames,
+                                     const std::vector<std::string> &outNames) const {
   auto named = [](const std::vector<std::string> &names, const std::string &name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };

@@ -65,14 +65,17 @@ TEST(Blocked, AgainstNestedBricks) {
     Sizes repeats;
     for (int i = 0; i < rank; ++i) repeats.push_back(part[i] / tile[i]);
     for (int sample = 0; sample < 64; ++sample) {
-      int64_t reg = random() % layout.inSize(kRegister), lane = random() % layout.inSize(kLane), warp = random() % layout.inSize(kWarp),
-              block = random() % layout.inSize(kBlock);
-      Sizes r = unravel(reg % count(b.sizePerThread), b.sizePerThread, b.order), l = unravel(lane, b.threadsPerWarp, b.order),
-            w = unravel(warp, b.warpsPerBlock, b.order), rep = unravel(reg / count(b.sizePerThread), repeats, b.order),
+      int64_t reg = random() % layout.inSize(kRegister), lane = random() % layout.inSize(kLane),
+              warp = random() % layout.inSize(kWarp), block = random() % layout.inSize(kBlock);
+      Sizes r = unravel(reg % count(b.sizePerThread), b.sizePerThread, b.order),
+            l = unravel(lane, b.threadsPerWarp, b.order), w = unravel(warp, b.warpsPerBlock, b.order),
+            rep = unravel(reg / count(b.sizePerThread), repeats, b.order),
             c = unravel(block, b.blocksPerCluster, b.order);
       Sizes expected;
       for (int i = 0; i < rank; ++i)
-        expected.push_back(r[i] + b.sizePerThread[i] * (l[i] + b.threadsPerWarp[i] * (w[i] + b.warpsPerBlock[i] * rep[i])) + part[i] * c[i]);
+        expected.push_back(r[i] +
+                           b.sizePerThread[i] * (l[i] + b.threadsPerWarp[i] * (w[i] + b.warpsPerBlock[i] * rep[i])) +
+                           part[i] * c[i]);
       ASSERT_EQ(element(layout, place(reg, lane, warp, block)), expected);
     }
   }
@@ -83,7 +86,8 @@ TEST(Blocked, SmallTensorsWrap) {
   LinearLayout small = blockedLayout({8}, {{2}, {32}, {2}, {0}});
   for (int64_t lane = 0; lane < 32; ++lane)
     for (int64_t reg = 0; reg < 2; ++reg)
-      for (int64_t warp = 0; warp < 2; ++warp) EXPECT_EQ(element(small, place(reg, lane, warp)), Sizes{(2 * lane + reg) % 8});
+      for (int64_t warp = 0; warp < 2; ++warp)
+        EXPECT_EQ(element(small, place(reg, lane, warp)), Sizes{(2 * lane + reg) % 8});
   EXPECT_EQ(small.freeMask(kLane), 0b11100u);
   EXPECT_EQ(small.freeMask(kWarp), 1u);
   // Spare registers are dropped.
@@ -111,7 +115,8 @@ TEST(Slice, ReadsTheParentAtZeroOfTheAxis) {
   }
 }
 
-// The index formulas of the PTX ISA, section "Matrix Fragments for mma.m16n8k16 with floating point type" and its neighbours.
+// The index formulas of the PTX ISA, section "Matrix Fragments for mma.m16n8k16 with floating point type" and its
+// neighbours.
 TEST(Mma, AccumulatorM16N8) {
   LinearLayout layout = mmaAccumulator({16, 8}, {1, 1});
   ASSERT_EQ(layout.inSize(kRegister), 4);
@@ -134,7 +139,8 @@ TEST(Mma, OperandsM16N8K16Of16Bits) {
       int64_t column = inGroup * 2 + (i & 1) + (i >= 4 ? 8 : 0);
       EXPECT_EQ(element(a, place(i, lane)), (Sizes{row, column}));
     }
-    for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(element(b, place(i, lane)), (Sizes{inGroup * 2 + (i & 1) + (i >= 2 ? 8 : 0), group}));
+    for (int64_t i = 0; i < 4; ++i)
+      EXPECT_EQ(element(b, place(i, lane)), (Sizes{inGroup * 2 + (i & 1) + (i >= 2 ? 8 : 0), group}));
   }
 }
 
@@ -147,15 +153,19 @@ TEST(Mma, OperandsOf8And32Bits) {
       int64_t row = (i < 4 || (i >= 8 && i < 12)) ? group : group + 8;
       EXPECT_EQ(element(a8, place(i, lane)), (Sizes{row, inGroup * 4 + (i & 3) + (i >= 8 ? 16 : 0)}));
     }
-    for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(element(b8, place(i, lane)), (Sizes{inGroup * 4 + (i & 3) + (i >= 4 ? 16 : 0), group}));
+    for (int64_t i = 0; i < 8; ++i)
+      EXPECT_EQ(element(b8, place(i, lane)), (Sizes{inGroup * 4 + (i & 3) + (i >= 4 ? 16 : 0), group}));
     for (int64_t i = 0; i < 4; ++i)
-      EXPECT_EQ(element(a32, place(i, lane)), (Sizes{i == 0 || i == 2 ? group : group + 8, i < 2 ? inGroup : inGroup + 4}));
-    for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(element(b32, place(i, lane)), (Sizes{i == 0 ? inGroup : inGroup + 4, group}));
+      EXPECT_EQ(element(a32, place(i, lane)),
+                (Sizes{i == 0 || i == 2 ? group : group + 8, i < 2 ? inGroup : inGroup + 4}));
+    for (int64_t i = 0; i < 2; ++i)
+      EXPECT_EQ(element(b32, place(i, lane)), (Sizes{i == 0 ? inGroup : inGroup + 4, group}));
   }
 }
 
 TEST(Mma, WarpsAndRepeats) {
-  LinearLayout c = mmaAccumulator({64, 32}, {2, 2}), a = mmaOperandA({64, 64}, {2, 2}, 16), b = mmaOperandB({64, 32}, {2, 2}, 16);
+  LinearLayout c = mmaAccumulator({64, 32}, {2, 2}), a = mmaOperandA({64, 64}, {2, 2}, 16),
+               b = mmaOperandB({64, 32}, {2, 2}, 16);
   EXPECT_TRUE(c.invertible());
   EXPECT_TRUE(a.surjective());
   EXPECT_TRUE(b.surjective());
@@ -164,15 +174,16 @@ TEST(Mma, WarpsAndRepeats) {
       int64_t group = lane >> 2, inGroup = lane % 4, warpN = warp % 2, warpM = warp / 2;
       // Warps tile 32 x 16; the repeats are 2 along N, then 2 along M.
       for (int64_t r = 0; r < 16; ++r)
-        EXPECT_EQ(element(c, place(r, lane, warp)),
-                  (Sizes{group + (r & 2 ? 8 : 0) + 16 * warpM + 32 * (r / 8), inGroup * 2 + (r & 1) + 8 * warpN + 16 * (r / 4 % 2)}));
+        EXPECT_EQ(element(c, place(r, lane, warp)), (Sizes{group + (r & 2 ? 8 : 0) + 16 * warpM + 32 * (r / 8),
+                                                           inGroup * 2 + (r & 1) + 8 * warpN + 16 * (r / 4 % 2)}));
       // K in 4 steps of 16, then M in 2 of 32.
       for (int64_t r = 0; r < 64; ++r)
-        EXPECT_EQ(element(a, place(r, lane, warp)), (Sizes{group + (r & 2 ? 8 : 0) + 16 * warpM + 32 * (r / 32),
-                                                           inGroup * 2 + (r & 1) + (r & 4 ? 8 : 0) + 16 * (r / 8 % 4)}));
+        EXPECT_EQ(element(a, place(r, lane, warp)),
+                  (Sizes{group + (r & 2 ? 8 : 0) + 16 * warpM + 32 * (r / 32),
+                         inGroup * 2 + (r & 1) + (r & 4 ? 8 : 0) + 16 * (r / 8 % 4)}));
       for (int64_t r = 0; r < 32; ++r)
-        EXPECT_EQ(element(b, place(r, lane, warp)),
-                  (Sizes{inGroup * 2 + (r & 1) + (r & 2 ? 8 : 0) + 16 * (r / 4 % 4), group + 8 * warpN + 16 * (r / 16)}));
+        EXPECT_EQ(element(b, place(r, lane, warp)), (Sizes{inGroup * 2 + (r & 1) + (r & 2 ? 8 : 0) + 16 * (r / 4 % 4),
+                                                           group + 8 * warpN + 16 * (r / 16)}));
     }
   }
   // More warps than rows: the second half holds copies.
@@ -218,7 +229,8 @@ TEST(Shared, MatrixSwizzleHasNoBankConflicts) {
 TEST(Tensor, ShapeOperationsMoveNothing) {
   LinearLayout layout = blockedLayout({4, 8, 32}, {{1, 2, 4}, {2, 2, 8}, {1, 2, 2}, {2, 0, 1}});
   std::vector<int> permutation{2, 0, 1};
-  LinearLayout turned = transposeTensor(layout, permutation), flat = reshapeTensor(layout, {16, 64}), joined = joinTensor(layout);
+  LinearLayout turned = transposeTensor(layout, permutation), flat = reshapeTensor(layout, {16, 64}),
+               joined = joinTensor(layout);
   EXPECT_EQ(tensorShape(turned), (Sizes{32, 4, 8}));
   EXPECT_EQ(tensorShape(joined), (Sizes{4, 8, 32, 2}));
   for (int64_t reg = 0; reg < layout.inSize(kRegister); ++reg) {

@@ -36,7 +36,8 @@ LinearLayout randomLayout(Random &random, const std::vector<std::pair<std::strin
   return LinearLayout(dims, outs);
 }
 
-LinearLayout randomBijection(Random &random, const std::vector<std::pair<std::string, int>> &ins, const DimValues &outs) {
+LinearLayout randomBijection(Random &random, const std::vector<std::pair<std::string, int>> &ins,
+                             const DimValues &outs) {
   LinearLayout layout = randomLayout(random, ins, outs);
   int tries = 0;
   while (!layout.invertible() && ++tries < 10000) layout = randomLayout(random, ins, outs);
@@ -113,8 +114,8 @@ TEST(LinearLayout, OneDimensional) {
 TEST(LinearLayout, RankQuestionsAgainstEnumeration) {
   Random random(2);
   for (int round = 0; round < kRounds; ++round) {
-    LinearLayout layout =
-        randomLayout(random, {{"a", random.upTo(3)}, {"b", random.upTo(3)}}, {{"x", 1 << random.upTo(2)}, {"y", 1 << random.upTo(3)}});
+    LinearLayout layout = randomLayout(random, {{"a", random.upTo(3)}, {"b", random.upTo(3)}},
+                                       {{"x", 1 << random.upTo(2)}, {"y", 1 << random.upTo(3)}});
     size_t reached = image(layout).size();
     EXPECT_EQ(layout.surjective(), reached == outCount(layout));
     EXPECT_EQ(layout.injective(), reached == inCount(layout));
@@ -152,7 +153,8 @@ TEST(LinearLayout, ComposeIsApplyTwice) {
 TEST(LinearLayout, ProductSplitsEveryDim) {
   Random random(4);
   for (int round = 0; round < kRounds; ++round) {
-    LinearLayout a = randomLayout(random, {{"r", random.upTo(2)}, {"l", random.upTo(2)}}, {{"x", 1 << random.upTo(2)}, {"y", 2}});
+    LinearLayout a =
+        randomLayout(random, {{"r", random.upTo(2)}, {"l", random.upTo(2)}}, {{"x", 1 << random.upTo(2)}, {"y", 2}});
     LinearLayout b = randomLayout(random, {{"l", random.upTo(2)}, {"w", 1}}, {{"y", 1 << random.upTo(2)}, {"z", 4}});
     LinearLayout product = a * b;
     for (int64_t r = 0; r < a.inSize("r"); ++r) {
@@ -160,7 +162,8 @@ TEST(LinearLayout, ProductSplitsEveryDim) {
         for (int64_t w = 0; w < 2; ++w) {
           int64_t low = l % a.inSize("l"), high = l / a.inSize("l");
           DimValues fromA = a.apply({{"r", r}, {"l", low}}), fromB = b.apply({{"l", high}, {"w", w}});
-          DimValues expected{{"x", fromA[0].second}, {"y", fromA[1].second + 2 * fromB[0].second}, {"z", fromB[1].second}};
+          DimValues expected{
+              {"x", fromA[0].second}, {"y", fromA[1].second + 2 * fromB[0].second}, {"z", fromB[1].second}};
           EXPECT_EQ(product.apply({{"r", r}, {"l", l}, {"w", w}}), expected);
         }
       }
@@ -219,8 +222,10 @@ TEST(LinearLayout, ConversionEqualsTheNaivePermutation) {
   Random random(7);
   int possible = 0, impossible = 0;
   for (int round = 0; round < 4 * kRounds; ++round) {
-    LinearLayout source = randomLayout(random, {{kRegister, 1 + random.upTo(2)}, {kLane, 2}, {kWarp, random.upTo(2)}}, {{"x", 4}, {"y", 4}});
-    LinearLayout wanted = randomLayout(random, {{kRegister, 1 + random.upTo(2)}, {kLane, 2}, {kWarp, random.upTo(2)}}, {{"y", 4}, {"x", 4}});
+    LinearLayout source = randomLayout(random, {{kRegister, 1 + random.upTo(2)}, {kLane, 2}, {kWarp, random.upTo(2)}},
+                                       {{"x", 4}, {"y", 4}});
+    LinearLayout wanted = randomLayout(random, {{kRegister, 1 + random.upTo(2)}, {kLane, 2}, {kWarp, random.upTo(2)}},
+                                       {{"y", 4}, {"x", 4}});
     std::set<uint64_t> held = image(source);
     bool covered = true;
     for (uint64_t element : image(wanted.transposeOuts({"x", "y"}))) covered = covered && held.count(element);
