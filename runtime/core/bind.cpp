@@ -271,7 +271,7 @@ neso_status neso_context::bind(const neso_tensor *given, size_t input_count, con
     const auto *guards = p.root->guards();
     for (uint32_t g = 0; guards && g < guards->size(); ++g)
       if (slots[guards->Get(g)->slot()] == 0) return guard_failed(guards->Get(g)->message(), slots.data(), p.slot_count);
-    if (changed) memset(costs.data(), 0, costs.size() * sizeof(launch_cost));
+    if (changed && costs.size()) memset(costs.data(), 0, costs.size() * sizeof(launch_cost));
     NESO_TRY(lay_out_inputs(given));
     for (size_t a = 0; a < arenas.size(); ++a)
       if (!p.arena_late[a]) NESO_TRY(grow(&arenas[a], slots[p.arena_slots[a]], "intermediate results"));
