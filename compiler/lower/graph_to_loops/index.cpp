@@ -121,6 +121,42 @@ static Strided copyOf(const Tensor &x, DType t) {
   return w;
 }
 
+/// x[mask] = v, the mask over the leading dims of x: the k-th true element takes v[k]. Another number of them than v has is a run-time error.
+static Tensors putByMask(OpCall &o, const Tensor &x0, const Tensor &mask, Tensor v, bool accumulate) {
+  size_t lead = mask.sizes().size();
+  if (lead > x0.sizes().size()) return o.fail("the mask has more dimensions than the tensor");
+  Sizes rest(x0.sizes().begin() + static_cast<int64_t>(lead), x0.sizes().end()), flat{mask.numel()};
+  flat.insert(flat.end(), rest.begin(), rest.end());
+  Tensor x = reshape(x0, flat), m = flatten(mask);
+  if (v.sizes().size() > rest.size() + 1) return o.fail("the values have more dimensions than the place they go to");
+  bool perItem = v.sizes().size() == rest.size() + 1 && !v.sizes()[0].isConst(1);
+  Expr n = perItem ? v.sizes()[0] : Expr(1);
+  Sizes full{n};
+  full.insert(full.end(), rest.begin(), rest.end());
+  v = source(broadcastTo(v, full));
+  m.reused();
+  Tensor rank = o.ctx.scan(loops::ScanKind::Sum, DType::I64, m.sizes(), 0, false,
+                           [m](BodyBuilder &b, const Index &i) { return b.cast(m.at(b, i), DType::I64); });
+  Expr last = mask.numel() - 1;
+  Tensor r = Tensor::lazy(o.ctx, x.dtype(), flat, [=](BodyBuilder &b, const Index &i) {
+    Val old = x.at(b, i);
+    return b.masked(
+        m.at(b, {i[0]}),
+        [&] {
+          Index at = i;
+          at[0] = 0;
+          if (perItem) {
+            Val item = where(eq(rank.at(b, {last}), b.index(n)), rank.at(b, {i[0]}) - 1.0, -1.0);
+            at[0] = b.indirect(item, n, false, true);
+          }
+          Val now = v.at(b, at);
+          return accumulate ? old + now : now;
+        },
+        old);
+  });
+  return {reshape(r, x0.sizes())};
+}
+
 static Tensors indexPutOp(OpCall &o) {
   Tensor x = o.t("self"), v = cast(o.t("values"), x.dtype());
   Tensors indices = o.list("indices");
@@ -134,6 +170,7 @@ static Tensors indexPutOp(OpCall &o) {
       Tensor scalar = reshape(v, {});
       return {where(m, accumulate ? add(x, scalar) : broadcastTo(scalar, x.sizes()), x)};
     }
+    if (indices.size() == 1 && indices[0].dtype() == DType::Bool && indices[0].rank() > 0) return putByMask(o, x, indices[0], v, accumulate);
     return o.fail("assignment by a mask of a tensor of values has a size that depends on the data");
   }
   DType t = accumulate ? collectType(x.dtype()) : x.dtype();

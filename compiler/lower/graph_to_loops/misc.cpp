@@ -27,6 +27,61 @@ static Tensors diffOp(OpCall &o) {
   return {x};
 }
 
+/// Every tensor is cut along dim into chunks (the last padded with zeros); chunk k of all of them, flattened, lie side by side in row k.
+static Tensors chunkCat(OpCall &o) {
+  Tensors xs = o.list("tensors");
+  if (xs.empty()) return o.fail("the list of tensors is empty");
+  Expr chunks = o.expr("num_chunks");
+  int64_t d = wrap(o.integer("dim"), xs[0].rank());
+  DType t = o.out().dtype;
+  for (Tensor &x : xs) {
+    if (x.isComplex()) return o.fail("complex numbers are not supported here");
+    Expr each = floorDiv(x.size(d) + chunks - 1, chunks), rest = each;
+    Sizes none(x.sizes().size(), Expr(0)), after = none, sizes(x.sizes().begin(), x.sizes().begin() + d);
+    after[static_cast<size_t>(d)] = each * chunks - x.size(d);
+    for (int64_t k = d + 1; k < x.rank(); ++k) rest = rest * x.size(k);
+    sizes.push_back(chunks);
+    sizes.push_back(rest);
+    x = reshape(pad(cast(x, t), none, after, 0), sizes);
+  }
+  return {concat(xs, d + 1)};
+}
+
+/// Counts of the elements in `bins` bins of equal width between min and max (those of the data when min == max).
+static Tensors histogram(OpCall &o) {
+  Tensor x = flatten(o.t("self"));
+  int64_t bins = o.integer("bins", 100);
+  double lo = o.number("min", 0), hi = o.number("max", 0);
+  if (bins <= 0 || !(lo <= hi)) return o.fail("the bins are not valid");
+  DType t = x.dtype();
+  if (!isFloat(t) || x.isComplex()) return o.fail("the elements are not floating point numbers");
+  x.reused();
+  Tensor low = full(o.ctx, {}, t, lo), high = full(o.ctx, {}, t, hi);
+  if (lo == hi && !x.numel().isConst(0)) {
+    if (!x.numel().asConst()) return o.fail("the range comes from the data, whose size is symbolic");
+    low = amin(x, {}, false);
+    high = amax(x, {}, false);
+  }
+  Strided where = o.ctx.allocate(DType::I32, {Expr(bins)});
+  o.ctx.store(fullInt(o.ctx, {Expr(bins)}, DType::I32, 0), where);
+  o.ctx.scatter(
+      x.sizes(),
+      [&](BodyBuilder &b, const Index &i) {
+        Val v = x.at(b, i), from = low.at(b, {}), to = high.at(b, {}), same = eq(from, to);
+        from = lower::where(same, b.round(from - 1.0, t), from);
+        to = lower::where(same, b.round(to + 1.0, t), to);
+        Val width = b.round(to - from, t), in = v >= from && v <= to;
+        // In ATen's order of operations, each rounded to the type of the elements.
+        Val at = b.round(b.round(b.round(v - from, t) * static_cast<double>(bins), t) / width, t);
+        at = vmin(vmax(lower::where(in, at, 0.0), num(at, 0)), num(at, static_cast<double>(bins - 1)));
+        // A range that is not finite is an error in ATen: made one here by an index that is out of range.
+        Val bin = lower::where(width < HUGE_VAL, b.cast(un(OpKind::Trunc, at), DType::I64), -1.0);
+        return Lowering::ScatterItem{{b.indirect(bin, Expr(bins), false, true)}, b.cast(in, DType::I32), {}};
+      },
+      where, DType::I32, loops::StoreMode::AtomicAdd);
+  return {cast(Tensor::strided(o.ctx, DType::I32, {Expr(bins)}, where), o.out().dtype)};
+}
+
 /// Areas of the trapezoids between neighbours along dim.
 static Tensor trapezoids(OpCall &o, int64_t &d) {
   Tensor y = o.t("y"), x = o.opt("x");
@@ -188,6 +243,8 @@ static Tensors maxPoolBackward(OpCall &o) {
 }
 
 void addMisc(OpTable &t) {
+  t.add("_chunk_cat.default", chunkCat);
+  t.add("histc.default", histogram);
   t.add("diff.default", diffOp);
   t.add("trapezoid.x trapezoid.dx trapz.x trapz.dx", [](OpCall &o) -> Tensors {
     int64_t d = 0;

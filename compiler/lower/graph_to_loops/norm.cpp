@@ -149,7 +149,8 @@ static Tensors batchNorm(OpCall &o) {
   if (x.rank() < 2) return o.fail("the input has no channel dimension");
   bool noStats = n == "aten._native_batch_norm_legit.no_stats";
   bool noTraining = n == "aten._native_batch_norm_legit_no_training.default";
-  bool training = noStats || (!noTraining && o.flag("training"));
+  bool withUpdate = n == "aten._batch_norm_with_update_functional.default";
+  bool training = noStats || withUpdate || (!noTraining && o.flag("training"));
   double eps = o.number("eps", 1e-5), momentum = o.number("momentum", 0.1);
   if (!training) {
     if (!rm.valid() || !rv.valid()) return o.fail("evaluation needs running statistics");
@@ -165,6 +166,7 @@ static Tensors batchNorm(OpCall &o) {
   Tensors r = batchNormTrain(o, x, w, b, noStats ? Tensor() : rm, rv, eps, momentum, &mean, &rstd);
   if (o.outCount() < 2) return {r[0]};
   Tensors out{r[0], cast(mean, o.out(1).dtype), cast(rstd, o.out(2).dtype)};
+  if (withUpdate) out.push_back(full(o.ctx, {Expr(0)}, o.out(3).dtype, 0)); // what other devices keep for the gradient
   if (r.size() > 1) out.push_back(r[1]), out.push_back(r[2]);
   return out;
 }
@@ -186,7 +188,8 @@ void addNorm(OpTable &t) {
   t.add("rms_norm.default _fused_rms_norm.default", rmsNorm);
   t.add("group_norm.default native_group_norm.default", groupNorm);
   t.add("batch_norm.default native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats "
-        "_native_batch_norm_legit_no_training.default _native_batch_norm_legit_functional.default cudnn_batch_norm.default",
+        "_native_batch_norm_legit_no_training.default _native_batch_norm_legit_functional.default _batch_norm_with_update_functional.default "
+        "cudnn_batch_norm.default",
         batchNorm);
   t.add("instance_norm.default", instanceNorm);
   t.add("renorm.default", [](OpCall &o) -> Tensors {

@@ -225,7 +225,7 @@ Status Functionalizer::node(Node &n) {
   if (n.target == "higher_order.triton_kernel_wrapper_mutation") return userKernel(n);
   const OpSchema *op = findOp(n.target);
   if (op && op->mutates()) return mutate(n, *op);
-  const bool *training = op && op->name == "aten.batch_norm" ? std::get_if<bool>(n.arg("training")) : nullptr;
+  const bool *training = op && (op->name == "aten.batch_norm" || n.target == "aten.native_batch_norm.default") ? std::get_if<bool>(n.arg("training")) : nullptr;
   if (training && *training && std::holds_alternative<ValueId>(*n.arg("running_mean"))) return trainBatchNorm(n);
   const Argument *stats = op && op->name == "aten.instance_norm" ? n.arg("use_input_stats") : nullptr;
   if (stats && std::holds_alternative<bool>(*stats) && std::get<bool>(*stats) && std::holds_alternative<ValueId>(*n.arg("running_mean")))
@@ -380,7 +380,13 @@ Status Functionalizer::trainBatchNorm(Node &n) {
   f.module = n.module;
   f.args = {n.args[0], n.args[1], n.args[2], n.args[3], n.args[4], true, momentum, eps};
   ValueId newMean = newValue(n.name + "_running_mean", stats), newVar = newValue(n.name + "_running_var", stats);
-  f.outputs = {n.outputs[0], {newValue(n.name + "_save_mean", stats)}, {newValue(n.name + "_save_rstd", stats)}, {newMean}, {newVar}};
+  // native_batch_norm gives the batch statistics to its caller.
+  bool native = n.outputs.size() == 3;
+  f.outputs = {n.outputs[0], {newMean}, {newVar}};
+  for (size_t k : {size_t{1}, size_t{2}}) {
+    std::vector<ValueId> kept = native ? n.outputs[k] : std::vector<ValueId>{newValue(n.name + (k == 1 ? "_save_mean" : "_save_rstd"), stats)};
+    f.outputs.insert(f.outputs.begin() + static_cast<std::ptrdiff_t>(k), std::move(kept));
+  }
   append(std::move(f));
   if (Status s = write(mean, newMean, n); !s) return s;
   return write(variance, newVar, n);
