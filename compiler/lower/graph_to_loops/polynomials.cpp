@@ -17,7 +17,7 @@ constexpr int64_t kMaxDegree = 128; // of an unrolled recurrence
 static Tensor polynomial(OpCall &o, const std::function<Val(Val x, Val n)> &fn) {
   Tensor xs[] = {o.t("x"), o.t("n")};
   DType t = floatType(resultType(xs));
-  return pointwise(xs, t, t, [&fn](std::span<const Val> v) { return fn(v[0], un(OpKind::Trunc, v[1])); });
+  return pointwise(xs, t, t, [fn](std::span<const Val> v) { return fn(v[0], un(OpKind::Trunc, v[1])); });
 }
 
 /// Computed in F64: the quotients lose digits near |x| = 1.
@@ -84,12 +84,12 @@ static Tensors unrolled(OpCall &o, const std::function<Val(Val)> &first, Step st
     Tensor xs[] = {o.t("x"), o.t("n")};
     if (!hermite) return o.fail("the degree is no constant");
     if (floatType(resultType(xs)) != DType::F32) return o.fail("the degree is no constant, and the type is not float32");
-    Tensor r = polynomial(o, [&](Val x, Val n) { return recurrence(x, n, kMaxDegree, first, step); });
+    Tensor r = polynomial(o, [first, step](Val x, Val n) { return recurrence(x, n, kMaxDegree, first, step); });
     return {r.realize()};
   }
   int64_t n = static_cast<int64_t>(o.number("n"));
   if (n > kMaxDegree) return o.fail("the degree is above 128");
-  return {polynomial(o, [&](Val x, Val) { return recurrence(x, {}, n, first, step); })};
+  return {polynomial(o, [first, step, n](Val x, Val) { return recurrence(x, {}, n, first, step); })};
 }
 
 void addPolynomials(OpTable &t) {
