@@ -344,6 +344,12 @@ Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   }
   case OpCode::CmpI: {
     using P = mlir::arith::CmpIPredicate;
+    if (!caps_.maskedMemory && x->getType()->isVectorTy() && (llvm::isa<llvm::Constant>(x) || llvm::isa<llvm::Constant>(y))) {
+      // LLVM 22 drops the mask of a masked AVX2 load when it splits a constant one into a half that is all false. Such masks stay opaque: the
+      // top bit of an address is zero, which LLVM does not know.
+      Value *zero = b.CreateTrunc(b.CreateLShr(b.CreatePtrToInt(env_, b.getInt64Ty()), 63), x->getType()->getScalarType());
+      y = b.CreateAdd(y, b.CreateVectorSplat(llvm::cast<llvm::VectorType>(x->getType())->getElementCount(), zero));
+    }
     switch (llvm::cast<mlir::arith::CmpIOp>(op).getPredicate()) {
     case P::eq: return b.CreateICmpEQ(x, y);
     case P::ne: return b.CreateICmpNE(x, y);
