@@ -67,6 +67,8 @@ function(neso_use_mlir name)
     add_library(neso_mlir_pch OBJECT ${PROJECT_BINARY_DIR}/mlir_pch.cpp)
     target_link_libraries(neso_mlir_pch PUBLIC neso_flags neso_mlir_headers)
     target_precompile_headers(neso_mlir_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/mlir_pch.h)
+    # Without time stamps the compiler cache can serve the header, and with it every file that uses it.
+    target_compile_options(neso_mlir_pch PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
   endif()
   # The header is compiled with -fPIC; an executable's own -fPIE would not match it.
   get_target_property(type ${name} TYPE)
