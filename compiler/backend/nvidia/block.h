@@ -1,0 +1,48 @@
+// What the code of one thread block shares while it is emitted: the builder, the thread's place, and the block's shared memory.
+//
+// A tensor value is a Tile: a distributed layout (ir/layout/gpu.h: register, lane, warp, block -> dims) and one LLVM value for each
+// register of the calling thread. The functions of move.h, reduce.h, scan.h, dot.h … work on Tiles through a BlockContext; the emitter
+// walks the tile program and calls them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backend/nvidia/chip.h"
+#include "ir/layout/gpu.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/IR/IRBuilder.h"
+
+namespace neso::nvidia {
+
+class SharedMemory; // shared.h
+
+/// One LLVM value a register of the layout, in order of the register index. i1 tensors hold i1, pointers hold ptr addrspace(1), bf16 and
+/// f16 their LLVM types, f8 types i8.
+using Registers = llvm::SmallVector<llvm::Value *, 16>;
+
+struct Tile {
+  LinearLayout layout;
+  Registers values;
+};
+
+struct BlockContext {
+  llvm::IRBuilder<> &b;
+  const Chip &chip;
+  int warps = 4;
+  llvm::Value *thread = nullptr, *lane = nullptr, *warp = nullptr; // i32
+  SharedMemory &shared;
+
+  int threads() const { return warps * 32; }
+};
+
+/// bar.sync of the whole block.
+void emitBarrier(BlockContext &block);
+/// The flat out index (first out-dim lowest) of register `reg` of the calling thread, i32: constants folded, one xor a bit that varies.
+llvm::Value *flatIndex(BlockContext &block, const LinearLayout &layout, int reg);
+/// The same, one value an out-dim, in order of dim0, dim1, ….
+llvm::SmallVector<llvm::Value *, 4> tensorIndex(BlockContext &block, const LinearLayout &layout, int reg);
+/// i1: the calling thread is the one of lowest lane and warp among those that hold copies of the same elements (free bits of lane and
+/// warp are zero). nullptr when no two threads hold the same element. Stores and atomics run under it.
+llvm::Value *ownsElements(BlockContext &block, const LinearLayout &layout);
+
+} // namespace neso::nvidia

@@ -1,0 +1,62 @@
+// Tile programs → machine code for NVIDIA GPUs.
+//
+// compileForNvidia turns every tile function into one PTX entry: one thread block a program instance, parameters in the order of the tile
+// function's parameters. Every parameter that abi/kernel_abi.h passes in a slot of 8 bytes is a parameter of its own width here, so that
+// a launch may point at the slots. Grid dimension x, y, z is program id axis 0, 1, 2. Neither a GPU nor a driver is needed; equal input
+// gives equal bytes.
+//
+//     Result<CompiledModule> code = compileForNvidia({{function, "softmax", 4, 3}}, *findChip("sm_90"), {});
+//     code->code[0].target == "sm_90" (a cubin, when an assembler was found);  code->code.back().target == "compute_90" (PTX)
+//
+// Errors: a tile op, type or form that the backend does not have is refused with a diagnostic of block E065x at the op's location; so are
+// shared memory over the chip's limit (with each buffer's size) and an assembler that fails.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/common/compiled_code.h"
+#include "backend/nvidia/chip.h"
+#include "base/diagnostics.h"
+#include "mlir/IR/Operation.h"
+
+namespace neso::nvidia {
+
+struct TileFunction {
+  mlir::Operation *function = nullptr; // a tt.func; not owned; its module must stay unchanged during the call
+  std::string name;                    // as the plan calls it; also the stem of the entry's symbol
+  int warps = 4;                       // of a block: a power of two
+  int stages = 3;                      // of software pipelines
+};
+
+struct CompileOptions {
+  int threads = 2;          // functions are compiled and assembled side by side
+  bool keepLlvm = false;    // fill CompiledCode::llvmText
+  bool keepPtx = false;     // fill CompiledCode::asmText
+  bool keepLayouts = false; // fill CompiledModule::layoutText
+  bool assemble = true;     // a cubin beside the PTX
+  std::string ptxas;        // path of the assembler; empty: searched on PATH, in $CUDA_HOME and /usr/local/cuda
+};
+
+/// What the assembler says of one function.
+struct FunctionUsage {
+  std::string name;
+  int registers = 0;  // of a thread
+  int spillBytes = 0; // stores and loads together
+  int sharedBytes = 0;
+  int threads = 0;
+  int blocksPerSm = 0; // by registers, shared memory and threads
+};
+
+struct CompiledModule {
+  std::vector<CompiledCode> code; // the cubin if there is one, then the PTX
+  std::vector<FunctionUsage> usage;
+  std::string layoutText;         // the tile functions with the layout of each value
+};
+
+Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip, const CompileOptions &options);
+
+/// The assembler that would be used; nothing when none is found.
+std::optional<std::string> findAssembler(const std::string &given = {});
+
+} // namespace neso::nvidia
