@@ -1,0 +1,57 @@
+// tt.dot: which instruction, which layouts, and the code.
+//
+//     DotPlan plan = planDot(chip, {M, N, K}, warps, types, InputPrecision::TF32);
+//     plan.accumulator           // the layout in which c is wanted and d comes back: loops carry it, nothing converts
+//     inside Tile d = emitDot(block, plan, operandA, operandB, c);
+//
+// The instruction is a row of a table (dot.cpp) that a chip has or has not; the warp-group instructions of newer chips
+// will be further rows and kinds. Types without a row, and shapes below the row's, are multiplied by fused
+// multiply-add.
+#pragma once
+#include <variant>
+
+#include "backend/nvidia/block.h"
+#include "backend/nvidia/move.h"
+#include "mlir/IR/Types.h"
+
+namespace neso::nvidia {
+
+/// How f32 operands enter a product; names of the attribute of tt.dot.
+enum class DotPrecision : uint8_t { Tf32, Tf32x3, Ieee };
+
+enum class DotKind : uint8_t {
+  Fma,     // from shared memory, in any type
+  MmaSync, // one warp an instruction, operands in registers
+};
+
+struct DotTypes {
+  mlir::Type a, b; // elements
+  mlir::Type d;    // of accumulator and result
+};
+
+/// An mma.sync of m16 n8 k.
+struct MmaRow {
+  const char *name;     // of the LLVM intrinsic
+  int operandBits;      // of an element in a register: 8, 16, 32
+  int k;                // 256 / operandBits
+  bool halfAccumulator; // accumulates in f16 pairs
+};
+
+struct DotPlan {
+  DotKind kind = DotKind::Fma;
+  DotTypes types;
+  DotPrecision precision = DotPrecision::Ieee;
+  const MmaRow *row = nullptr;     // MmaSync
+  LinearLayout accumulator;        // [.., M, N]
+  LinearLayout operandA, operandB; // MmaSync: [.., M, K], [.., K, N]; Fma: unused, operands are read from shared memory
+};
+
+/// shape: {M, N, K} or {batch, M, N, K}, powers of two.
+DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types, DotPrecision precision);
+
+/// In registers, in any layout, or in shared memory (where the software pipeline has left it).
+using DotOperand = std::variant<Tile, SharedTile>;
+/// d = a b + c, with c and d in plan.accumulator.
+Tile emitDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c);
+
+} // namespace neso::nvidia
