@@ -7,8 +7,8 @@
 //     … loads …
 //     shared.release(buffer);              // its bytes may be given out again
 //
-// Emission order is program order inside a block of straight-line code. At every join and loop head (enterUnknown) all bytes count as
-// written and read by others, so the next access waits once.
+// Emission order is program order inside a block of straight-line code. At every join and loop head (enterUnknown) all
+// bytes count as written and read by others, so the next access waits once.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ namespace neso::nvidia {
 struct SharedBuffer {
   int64_t offset = 0; // bytes, multiple of 16
   int64_t bytes = 0;
-  std::string what;   // for the report of a kernel that needs too much
+  std::string what; // for the report of a kernel that needs too much
 };
 
 class SharedMemory {

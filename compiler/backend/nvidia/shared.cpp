@@ -1,0 +1,83 @@
+#include "backend/nvidia/shared.h"
+
+#include <algorithm>
+
+#include "llvm/IR/Module.h"
+
+namespace neso::nvidia {
+
+namespace {
+
+constexpr const char *kSymbol = "neso_shared";
+
+bool overlap(const SharedBuffer &a, const SharedBuffer &b) {
+  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+} // namespace
+
+SharedBuffer SharedMemory::allocate(int64_t bytes, std::string what) {
+  // 128 bytes are one wavefront: buffers that start on one have the bank conflicts that were counted for them.
+  int64_t align = bytes >= 128 ? 128 : 16;
+  SharedBuffer buffer{0, (std::max<int64_t>(bytes, 1) + 15) / 16 * 16, std::move(what)};
+  // Lowest free place; live_ is sorted by offset.
+  for (const SharedBuffer &other : live_)
+    if (overlap(buffer, other)) buffer.offset = (other.offset + other.bytes + align - 1) / align * align;
+  live_.insert(std::upper_bound(live_.begin(), live_.end(), buffer,
+                                [](const SharedBuffer &a, const SharedBuffer &b) { return a.offset < b.offset; }),
+               buffer);
+  if (buffer.offset + buffer.bytes > top_) {
+    top_ = buffer.offset + buffer.bytes;
+    peak_ = live_;
+  }
+  return buffer;
+}
+
+void SharedMemory::release(const SharedBuffer &buffer) {
+  auto found =
+      std::find_if(live_.begin(), live_.end(), [&](const SharedBuffer &b) { return b.offset == buffer.offset; });
+  if (found != live_.end()) live_.erase(found);
+}
+
+void SharedMemory::beforeWrite(BlockContext &block, const SharedBuffer &buffer) {
+  bool wait = unknown_ ||
+              std::any_of(pending_.begin(), pending_.end(), [&](const Pending &p) { return overlap(p.bytes, buffer); });
+  if (wait) {
+    emitBarrier(block);
+    synchronised();
+  }
+  pending_.push_back({buffer, true, false});
+}
+
+void SharedMemory::beforeRead(BlockContext &block, const SharedBuffer &buffer) {
+  bool wait = unknown_ || std::any_of(pending_.begin(), pending_.end(),
+                                      [&](const Pending &p) { return p.written && overlap(p.bytes, buffer); });
+  if (wait) {
+    emitBarrier(block);
+    synchronised();
+  }
+  pending_.push_back({buffer, false, true});
+}
+
+void SharedMemory::enterUnknown() { unknown_ = true; }
+
+void SharedMemory::synchronised() {
+  pending_.clear();
+  unknown_ = false;
+}
+
+llvm::Value *SharedMemory::address(BlockContext &block, const SharedBuffer &buffer, llvm::Value *byteOffset) {
+  llvm::Module &module = *block.b.GetInsertBlock()->getModule();
+  llvm::GlobalVariable *memory = module.getGlobalVariable(kSymbol);
+  if (!memory) {
+    // Sized at launch: more than 48 KiB can be had no other way.
+    memory = new llvm::GlobalVariable(module, llvm::ArrayType::get(block.b.getInt8Ty(), 0), false,
+                                      llvm::GlobalValue::ExternalLinkage, nullptr, kSymbol, nullptr,
+                                      llvm::GlobalValue::NotThreadLocal, 3);
+    memory->setAlignment(llvm::Align(128));
+  }
+  llvm::Value *base = block.b.CreateConstInBoundsGEP1_32(block.b.getInt8Ty(), memory, uint32_t(buffer.offset));
+  return byteOffset ? block.b.CreateGEP(block.b.getInt8Ty(), base, byteOffset) : base;
+}
+
+} // namespace neso::nvidia
