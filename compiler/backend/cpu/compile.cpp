@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "backend/cpu/emitter.h"
-#include "backend/cpu/special.h"
+#include "backend/common/special.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"

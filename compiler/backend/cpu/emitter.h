@@ -16,7 +16,7 @@
 
 #include "backend/cpu/compile.h"
 #include "backend/cpu/lanes.h"
-#include "backend/cpu/math.h"
+#include "backend/common/math.h"
 #include "backend/cpu/target.h"
 #include "backend/cpu/uses.h"
 #include "llvm/ADT/DenseMap.h"

@@ -1,6 +1,6 @@
 // Library functions by the names that kernels use (CUDA's libdevice) and well-known PTX idioms.
 #include "backend/cpu/emitter.h"
-#include "backend/cpu/special.h"
+#include "backend/common/special.h"
 #include "ir/tile/tile.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/IR/Intrinsics.h"

@@ -1,22 +1,12 @@
 // What a tile function's values are used for: which operations stay virtual, where their last sink stands, which must get a buffer.
 #pragma once
+#include "backend/common/opcodes.h"
 #include "llvm/ADT/DenseMap.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/IR/Value.h"
 
 namespace neso::cpu {
 
-enum class OpCode : uint8_t {
-  Unknown,
-#define NESO_OP(code, name, cls, cost) code,
-#include "backend/cpu/opcodes.def"
-#undef NESO_OP
-};
-enum class OpClass : uint8_t { Unknown, Element, Index, Load, Sink, Flow };
-
-OpCode codeOf(mlir::Operation *op);
-OpClass classOf(OpCode code);
-int costOf(OpCode code);
 /// Whether a tt.map_elementwise must run one pack at a time: packs of several elements, branches, loops.
 bool isScalarMap(mlir::Operation *op);
 

@@ -41,6 +41,8 @@ void emitBarrier(BlockContext &block);
 llvm::Value *flatIndex(BlockContext &block, const LinearLayout &layout, int reg);
 /// The same, one value an out-dim, in order of dim0, dim1, ….
 llvm::SmallVector<llvm::Value *, 4> tensorIndex(BlockContext &block, const LinearLayout &layout, int reg);
+/// The same for dim{dim} alone.
+llvm::Value *dimIndex(BlockContext &block, const LinearLayout &layout, int reg, int dim);
 /// i1: the calling thread is the one of lowest lane and warp among those that hold copies of the same elements (free bits of lane and
 /// warp are zero). nullptr when no two threads hold the same element. Stores and atomics run under it.
 llvm::Value *ownsElements(BlockContext &block, const LinearLayout &layout);

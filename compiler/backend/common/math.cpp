@@ -1,4 +1,4 @@
-#include "backend/cpu/math.h"
+#include "backend/common/math.h"
 
 #include <cmath>
 
@@ -8,7 +8,7 @@
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/Module.h"
 
-namespace neso::cpu {
+namespace neso {
 
 using V = llvm::Value *;
 
@@ -373,4 +373,4 @@ V MathEmitter::libm(llvm::StringRef name, llvm::ArrayRef<V> args) {
   return b.CreateLoad(type, result);
 }
 
-} // namespace neso::cpu
+} // namespace neso

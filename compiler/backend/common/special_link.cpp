@@ -1,4 +1,4 @@
-#include "backend/cpu/special.h"
+#include "backend/common/special.h"
 
 #include "base/diagnostics.h"
 #include "llvm/ADT/StringMap.h"
@@ -11,7 +11,7 @@
 extern "C" const unsigned char neso_special_bitcode[];
 extern "C" const unsigned long neso_special_bitcode_size;
 
-namespace neso::cpu {
+namespace neso {
 
 llvm::StringRef specialSymbol(llvm::StringRef name) {
   static const llvm::StringMap<llvm::StringRef> symbols = {
@@ -46,4 +46,4 @@ void linkSpecialFunctions(llvm::Module &module) {
   NESO_CHECK(!failed, "the embedded special functions do not link");
 }
 
-} // namespace neso::cpu
+} // namespace neso

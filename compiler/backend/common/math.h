@@ -7,7 +7,7 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/IR/IRBuilder.h"
 
-namespace neso::cpu {
+namespace neso {
 
 enum class MathFn : uint8_t {
   Exp, Exp2, Exp10, ExpM1, Log, Log2, Log10, Log1p, Sin, Cos, Tan, Sinh, Cosh, Tanh, Asin, Acos, Atan, Asinh, Acosh, Atanh, Atan2,
@@ -52,4 +52,4 @@ private:
   llvm::IRBuilder<> &b;
 };
 
-} // namespace neso::cpu
+} // namespace neso
