@@ -2,6 +2,7 @@
 #   neso_library(NAME SRCS … DEPS … [MLIR])     a static library; MLIR marks the few that see MLIR headers
 #   neso_test(NAME SRCS … DEPS …)               a GoogleTest program, run by ctest under the same name
 #   neso_program(NAME SRCS … DEPS …)            an executable in bin/
+#   neso_fuzzer(NAME SRCS … DEPS … ARGS …)      a libFuzzer program, run by ctest with a fixed seed and the given arguments
 # Libraries, tests and programs stand side by side in the folder of their subject.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -24,6 +25,22 @@ target_compile_options(neso_flags INTERFACE -Wall -Wextra -Wno-unused-parameter
 if(NESO_SANITIZE)
   add_compile_options(-fsanitize=${NESO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
   add_link_options(-fsanitize=${NESO_SANITIZE})
+endif()
+
+# libFuzzer comes with clang's runtime libraries. The thread sanitizer does not go with it.
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS -fsanitize=fuzzer)
+check_cxx_source_compiles("extern \"C\" int LLVMFuzzerTestOneInput(const unsigned char *, unsigned long) { return 0; }" NESO_HAVE_LIBFUZZER)
+unset(CMAKE_REQUIRED_FLAGS)
+if(NESO_HAVE_LIBFUZZER AND NOT NESO_SANITIZE MATCHES thread)
+  set(fuzz_default ON)
+else()
+  set(fuzz_default OFF)
+endif()
+option(NESO_FUZZ "Build the libFuzzer targets" ${fuzz_default})
+# Coverage guides the fuzzers where sanitizers watch them; elsewhere they only replay what their seed gives.
+if(NESO_FUZZ AND NESO_SANITIZE MATCHES address)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
 if(NESO_BUILD_TESTS)
@@ -67,4 +84,14 @@ function(neso_test name)
     neso_use_mlir(${name})
   endif()
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+endfunction()
+
+function(neso_fuzzer name)
+  cmake_parse_arguments(A "" "" "SRCS;DEPS;ARGS" ${ARGN})
+  add_executable(${name} ${A_SRCS})
+  target_link_libraries(${name} PRIVATE neso_flags ${A_DEPS})
+  target_compile_definitions(${name} PRIVATE NESO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  add_test(NAME ${name} COMMAND ${name} -seed=1 ${A_ARGS})
 endfunction()
