@@ -23,6 +23,7 @@ from torch import nn  # noqa: E402
 from torch.export import Dim  # noqa: E402
 
 import neso_cases as cases  # noqa: E402
+from model_zoo import ZOO  # noqa: E402
 
 BATCH = Dim("batch", min=1, max=32)
 LENGTH = Dim("length", min=2, max=256)
@@ -124,14 +125,15 @@ MODELS = {
     "distilbert": (transformer("distilbert", dict(vocab_size=4000, dim=256, n_layers=4, n_heads=4, hidden_dim=1024), ["input_ids"],
                                ["last_hidden_state"]), TEXTS, TEXT),
     "roberta": (transformer("roberta", BERT | dict(pad_token_id=1), ["input_ids"], ["last_hidden_state"]), ids((2, 24)), None),
-    "gpt2": (transformer("gpt2", dict(vocab_size=4000, n_embd=256, n_layer=4, n_head=4, n_positions=256, bos_token_id=0, eos_token_id=0),
+    "gpt2": (transformer("gpt2", dict(vocab_size=4000, n_embd=256, n_layer=4, n_head=4, n_positions=256, bos_token_id=0, eos_token_id=0,
+                                 attn_implementation="eager"),
                          ["input_ids"], ["logits"], "AutoModelForCausalLM", use_cache=False), TEXTS, TEXT),
     "llama": (transformer("llama", DECODER, ["input_ids"], ["logits"], "AutoModelForCausalLM", use_cache=False), TEXTS, TEXT),
     "qwen2": (transformer("qwen2", DECODER, ["input_ids"], ["logits"], "AutoModelForCausalLM", use_cache=False), TEXTS, TEXT),
     "t5": (transformer("t5", dict(vocab_size=4000, d_model=256, d_kv=32, d_ff=512, num_layers=3, num_heads=8),
                        ["input_ids", "decoder_input_ids"], ["logits"], "AutoModelForSeq2SeqLM", use_cache=False),
            lambda: [(torch.randint(5, 4000, (2, 19)), torch.randint(5, 4000, (2, 8)))], None),
-}
+} | ZOO
 
 
 class Segmentation(nn.Module):

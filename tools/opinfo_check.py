@@ -23,6 +23,25 @@ import neso_cases as cases
 VERDICTS = ["right", "refused", "wrong", "crash", "timeout"]
 
 
+# Operators that may return the positions of any of several equal elements.
+TIES = {"argsort", "sort", "topk", "kthvalue", "mode"}
+
+
+def same_elements(got, want, source):
+    """Whether two tensors of positions along some dimension of source name equal elements, none of them twice."""
+    for dim in range(max(source.dim(), 1)):
+        try:
+            a, b = (t if t.dim() == source.dim() else t.unsqueeze(dim) for t in (got, want))
+            if a.numel() == 0 or (not source.gather(dim, a).equal(source.gather(dim, b))):
+                continue
+        except (RuntimeError, IndexError):
+            continue
+        line = a.sort(dim).values if a.dim() else a.reshape(1)
+        if line.shape[dim if a.dim() else 0] < 2 or bool((line.diff(dim=dim) != 0).all()):
+            return True
+    return False
+
+
 def judge(args, root, sample):
     """(verdict, detail) of one sample."""
     folder = root / sample["path"]
@@ -49,10 +68,15 @@ def judge(args, root, sample):
     for name, tensor in want.items():
         bound = bounds[int(name)] if name.isdigit() and int(name) < len(bounds) and bounds[int(name)] else {}
         trouble = cases.compare(name, got.get(name), tensor, bound.get("rtol"), bound.get("atol"), sample.get("values", True))
+        if trouble and sample["op"] in TIES and not tensor.is_floating_point() and got[name].shape == tensor.shape:
+            source = cases.read_safetensors(folder / "inputs.safetensors")["0"]
+            trouble = None if same_elements(got[name], tensor, source) else trouble
         if trouble:
             return "wrong", trouble
-    # buffer.neso.* is the state of our own random numbers.
-    surplus = sorted(name for name in got if name not in want and not name.startswith("buffer.neso."))
+    # buffer.neso.* is the state of our own random numbers; an input that is written with the value that it had is none to compare.
+    given = cases.read_safetensors(folder / "inputs.safetensors")
+    surplus = sorted(name for name in got if name not in want and not name.startswith("buffer.neso.") and
+                     not (name.startswith("input.") and got[name].equal(given[name[6:]])))
     return ("wrong", f"outputs not expected: {surplus}") if surplus else ("right", "")
 
 
@@ -74,7 +98,9 @@ def judge_all(args, root, samples):
         subprocess.run([args.runner, "--goldens", scratch, "--jobs", str(args.procs), "--verdicts", verdicts], stdout=subprocess.DEVNULL)
         lines = [line.split("\t", 2) for line in verdicts.read_text(errors="replace").splitlines()]
     found = {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
-    return [found.get(sample["path"], ("crash", "no verdict")) for sample in samples]
+    results = [found.get(sample["path"], ("crash", "no verdict")) for sample in samples]
+    # The runner compares bit by bit; where ties are free, the slower way has the last word.
+    return [judge(args, root, s) if r[0] == "wrong" and s["op"] in TIES else r for s, r in zip(samples, results)]
 
 
 def blame(detail):

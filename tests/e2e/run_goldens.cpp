@@ -1,11 +1,12 @@
 // Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--refused] [--verdicts FILE]
+//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL] [--refused] [--verdicts FILE]
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
 // one context, and the second must give the same bits. A refusal with an error code fails, unless unsupported.txt lists it with that
 // code; what is listed there must still be refused. --verdicts writes "<run> TAB right|refused|wrong|crash|timeout TAB <why>" by line, for
-// tools/opinfo_check.py. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
+// tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best. Ends with "N passed, N failed, N skipped"; exit
+// code 0 only if nothing failed.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -183,9 +184,9 @@ private:
   bool mutates_ = false;
 };
 
-void runProgram(const Program &program, Report &report) {
+void runProgram(const Program &program, const CompileOptions &options, Report &report) {
   DiagnosticSink sink;
-  Result<Compilation> compiled = compileModel(program.file.string(), CompileOptions{}, sink);
+  Result<Compilation> compiled = compileModel(program.file.string(), options, sink);
   if (!compiled) {
     if (compiled.error().internal()) report.fail("", compiled.error().str());
     else report.refused(info(compiled.error().diagnostics().front().kind).code, compiled.error().str());
@@ -212,8 +213,8 @@ struct Child {
 
 class Runner {
 public:
-  Runner(std::map<std::string, std::string> unsupported, bool showRefused, FILE *verdicts)
-      : unsupported_(std::move(unsupported)), showRefused_(showRefused), verdicts_(verdicts) {}
+  Runner(CompileOptions options, std::map<std::string, std::string> unsupported, bool showRefused, FILE *verdicts)
+      : options_(std::move(options)), unsupported_(std::move(unsupported)), showRefused_(showRefused), verdicts_(verdicts) {}
 
   void runAll(const std::vector<Program> &programs, size_t jobs) {
     for (const Program &program : programs) {
@@ -238,7 +239,7 @@ private:
       setrlimit(RLIMIT_CPU, &limit);
       alarm(kSecondsPerProgram);
       Report report(dup(child.descriptor));
-      runProgram(program, report);
+      runProgram(program, options_, report);
       _exit(0);
     }
     children_.push_back(child);
@@ -297,6 +298,7 @@ private:
     fmt::print("FAILED {}: {}\n", id, why);
   }
 
+  CompileOptions options_;
   std::map<std::string, std::string> unsupported_;
   bool showRefused_;
   FILE *verdicts_; // may be null
@@ -321,15 +323,17 @@ int runGoldens(int argc, char **argv) {
   std::string only, verdicts;
   size_t jobs = 2;
   bool showRefused = false;
+  CompileOptions options;
   for (int i = 1; i < argc; ++i) {
     std::string_view option = argv[i];
     if (option == "--refused") showRefused = true;
     else if (option == "--goldens" && i + 1 < argc) goldens = argv[++i];
     else if (option == "--only" && i + 1 < argc) only = argv[++i];
     else if (option == "--verdicts" && i + 1 < argc) verdicts = argv[++i];
+    else if (option == "--arch" && i + 1 < argc) options.archs = {argv[++i]};
     else if (option == "--jobs" && i + 1 < argc) jobs = std::max(1, std::atoi(argv[++i]));
     else {
-      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--refused] [--verdicts FILE]\n");
+      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL] [--refused] [--verdicts FILE]\n");
       return 2;
     }
   }
@@ -345,7 +349,7 @@ int runGoldens(int argc, char **argv) {
     }
   std::erase_if(programs, [&](const Program &p) { return p.id.find(only) == std::string::npos; });
   FILE *verdictFile = verdicts.empty() ? nullptr : std::fopen(verdicts.c_str(), "w");
-  Runner runner(readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt"), showRefused, verdictFile);
+  Runner runner(options, readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt"), showRefused, verdictFile);
   runner.runAll(programs, jobs);
   if (verdictFile) std::fclose(verdictFile);
   return runner.finish();

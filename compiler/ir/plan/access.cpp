@@ -53,6 +53,33 @@ bool livesInside(const Kernel &kernel, BufferId buffer) {
   return inside;
 }
 
+static bool usesInnerSpace(const Node &node) {
+  if (node.kind != Node::Kind::Pointwise) return true;
+  auto usesR = [](Expr e) {
+    if (!e.valid()) return false;
+    std::vector<std::string> names = symbolsOf(e);
+    return std::any_of(names.begin(), names.end(), [](const std::string &s) { return s[0] == 'r'; });
+  };
+  return std::any_of(node.body.ops.begin(), node.body.ops.end(), [&](const Op &op) { return usesR(op.index) || usesR(op.bound); }) ||
+         std::any_of(node.stores.begin(), node.stores.end(), [&](const Store &s) { return usesR(s.index); });
+}
+
+Passes passesOf(const Kernel &kernel) {
+  size_t count = kernel.nodes.size();
+  Passes out{std::vector<int>(count), std::vector<bool>(count)};
+  for (size_t n = 0; n < count; ++n) {
+    out.inner[n] = usesInnerSpace(kernel.nodes[n]);
+    std::set<int32_t> loads;
+    eachLoad(kernel.nodes[n], [&](const Op &op) { loads.insert(op.buffer.value); });
+    for (size_t p = 0; p < n; ++p)
+      eachStore(kernel.nodes[p], [&](const Store &s) {
+        if (loads.contains(s.buffer.value)) out.pass[n] = std::max(out.pass[n], out.pass[p] + (kernel.nodes[p].kind == Node::Kind::Reduction ? 1 : 0));
+      });
+    out.last = std::max(out.last, out.pass[n]);
+  }
+  return out;
+}
+
 std::vector<BufferAccess> memoryAccesses(const Plan &plan, const Kernel &kernel) {
   std::vector<BufferAccess> out;
   auto touch = [&](BufferId b, bool written) {

@@ -18,6 +18,16 @@ bool livesInside(const Kernel &kernel, loops::BufferId buffer);
 /// The buffers of the kernel that are in memory (not placed None), each once, in order of first use.
 std::vector<BufferAccess> memoryAccesses(const Plan &plan, const Kernel &kernel);
 
+/// In which order the nodes of a kernel really run. A kernel that reduces walks its inner space several times: a node runs one pass after
+/// the reductions that it reads, and not before any node that it reads. In a pass, the nodes that run once per x come before those that run
+/// for each (x, r). Values that have no memory are computed anew in the later passes that need them, from what is in memory by then.
+struct Passes {
+  std::vector<int> pass;   // by node
+  std::vector<bool> inner; // by node: runs for each (x, r)
+  int last = 0;
+};
+Passes passesOf(const Kernel &kernel);
+
 struct KernelTraffic {
   Expr bytesRead = 0, bytesWritten = 0;
 };

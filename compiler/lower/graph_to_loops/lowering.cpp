@@ -232,6 +232,8 @@ Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &siz
   Val v = nest.b.cast(fn(nest.b, i, r), accType);
   int count = kind == ReduceKind::Welford ? 3 : kind == ReduceKind::OnlineSoftmax ? 2 : 1;
   DType resultType = kind == ReduceKind::ArgMin || kind == ReduceKind::ArgMax ? DType::I64 : accType;
+  // A fold over one element is that element: pointwise, so that it fuses as such.
+  bool single = count == 1 && resultType == accType && nest.reduceRanges.empty();
   loops::Reduction red;
   red.kind = kind;
   red.dtype = accType;
@@ -246,10 +248,16 @@ Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &siz
     red.results.push_back(s);
     out.push_back(Tensor::strided(*this, resultType, sizes, w));
   }
-  Node &n = addNode(Node::Kind::Reduction);
+  Node &n = addNode(single ? Node::Kind::Pointwise : Node::Kind::Reduction);
   n.ranges = nest.ranges;
   n.reduceRanges = nest.reduceRanges;
   n.body = nest.b.take();
+  if (single) {
+    red.results[0].value = v.idx;
+    n.stores = red.results;
+    finish(n, {}, n.stores);
+    return out;
+  }
   n.reductions = {red};
   finish(n, {&n.reductions[0].input}, n.reductions[0].results);
   return out;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "ir/plan/access.h"
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
 #include "lower/plan_to_tile/reduce.h"
@@ -24,14 +25,6 @@ bool usesR(Expr e) {
   for (const std::string &s : symbolsOf(e))
     if (s[0] == 'r') return true;
   return false;
-}
-
-template <typename F> void forEachIndex(const Node &node, F f) {
-  for (const Op &op : node.body.ops) {
-    if (op.index.valid()) f(op.index);
-    if (op.bound.valid()) f(op.bound);
-  }
-  for (const loops::Store &s : node.stores) f(s.index);
 }
 
 /// The largest unrolled size, in inner elements and in scalar operators.
@@ -62,37 +55,10 @@ private:
   static std::string xName(size_t d) { return "x" + std::to_string(d); }
   static std::string rName(size_t d) { return "r" + std::to_string(d); }
 
-  /// A phase is one pass over the inner space. A node runs one phase after the reductions that it reads, and not before any node that
-  /// it reads.
+  /// A phase is one pass over the inner space.
   void findPhases() {
-    size_t n = nodes().size();
-    phase_.assign(n, 0), inner_.assign(n, false);
-    for (size_t i = 0; i < n; ++i) {
-      inner_[i] = usesInnerSpace(nodes()[i]);
-      for (size_t p : producersOf(i, i)) phase_[i] = std::max(phase_[i], phase_[p] + (nodes()[p].kind == Node::Kind::Reduction ? 1 : 0));
-      lastPhase_ = std::max(lastPhase_, phase_[i]);
-    }
-  }
-
-  /// Earlier nodes whose stored buffers node i loads.
-  std::vector<size_t> producersOf(size_t i, size_t before) const {
-    std::vector<size_t> out;
-    for (size_t p = 0; p < before; ++p) {
-      auto writes = [&](loops::BufferId b) {
-        for (const loops::Store &s : nodes()[p].stores)
-          if (s.buffer == b) return true;
-        for (const loops::Reduction &red : nodes()[p].reductions)
-          for (const loops::Store &s : red.results)
-            if (s.buffer == b) return true;
-        return false;
-      };
-      for (const Op &op : nodes()[i].body.ops)
-        if (op.kind == OpKind::Load && writes(op.buffer)) {
-          out.push_back(p);
-          break;
-        }
-    }
-    return out;
+    plan::Passes passes = plan::passesOf(k_.kernel);
+    phase_ = std::move(passes.pass), inner_ = std::move(passes.inner), lastPhase_ = passes.last;
   }
 
   void chooseShape() {
@@ -386,13 +352,6 @@ private:
 };
 
 } // namespace
-
-bool usesInnerSpace(const Node &node) {
-  if (node.kind != Node::Kind::Pointwise) return true;
-  bool found = false;
-  forEachIndex(node, [&](Expr e) { found |= usesR(e); });
-  return found;
-}
 
 void emitLoopKernel(KernelContext &k, const Facts &facts, const TileTarget &target) { LoopKernel(k, facts, target).run(); }
 

@@ -16,7 +16,4 @@ void dropEmptyReductions(plan::Kernel &kernel);
 /// exponentials. On a row that fits the cache the second pass costs less than the combining of triples, and it is as exact.
 void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel);
 
-/// True if any index or store of the node uses a reduction symbol, or the node itself reduces, scans or sorts.
-bool usesInnerSpace(const loops::Node &node);
-
 } // namespace neso

@@ -235,6 +235,9 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
   if (a.r.empty() == b.r.empty()) levels = {Level::SameSpace};
   else if (b.r.empty()) levels = {Level::SameSpace, Level::BIsInner};
   else levels = {Level::SameSpace, Level::AIsInner};
+  // A reduction over nothing has one result for each x: it is no inner work of a kernel that reduces.
+  auto reducesNothing = [](const Group &g) { return g.kind == Node::Kind::Reduction && g.r.empty(); };
+  if (a.r.empty() != b.r.empty() && (reducesNothing(a) || reducesNothing(b))) return Refusal{"one of them reduces over nothing"};
   auto fixed = [](const Group &g) { return g.kind == Node::Kind::Contraction; };
   if (fixed(a) || fixed(b)) levels = {Level::SameSpace};
 

@@ -123,11 +123,17 @@ namespace {
 std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const plan::Kernel &k) {
   std::vector<std::pair<BufferId, BufferId>> out;
   if (k.kind != Node::Kind::Pointwise && k.kind != Node::Kind::Reduction) return out;
+  plan::Passes passes = plan::passesOf(k);
+  // Whether nothing of the kernel runs after node n: no operand is read again, and no value computed anew, once n has overwritten one.
+  auto runsLast = [&](size_t n) {
+    bool innerAfter = false;
+    for (size_t m = 0; m < k.nodes.size(); ++m) innerAfter |= !passes.inner[n] && passes.inner[m] && passes.pass[m] == passes.last;
+    return n + 1 == k.nodes.size() && passes.pass[n] == passes.last && !innerAfter;
+  };
   for (size_t n = 0; n < k.nodes.size(); ++n) {
     const Node &node = k.nodes[n];
     if (node.kind != Node::Kind::Pointwise) continue;
-    // In a kernel of several passes, later nodes may compute earlier values again from what they read: only the last node may overwrite.
-    if (!k.rRanges.empty() && n + 1 != k.nodes.size()) continue;
+    if (!k.rRanges.empty() && !runsLast(n)) continue;
     for (const Store &s : node.stores) {
       if (s.mode != StoreMode::Set || s.mask >= 0) continue;
       const Buffer &result = p.program.buffer(s.buffer);

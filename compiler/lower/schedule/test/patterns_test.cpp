@@ -205,6 +205,43 @@ TEST(Patterns, ChainReusesTwoBlocksOfMemory) {
   EXPECT_EQ(p.arenaLowerBound, p.arenaBytes);
 }
 
+// The kernel walks t three times, and relu(t) needs no statistics: it runs in the first pass, when t is still to be read.
+TEST(Patterns, ResultOfAnEarlyPassDoesNotTakeTheMemoryOfWhatLaterPassesRead) {
+  Maker m;
+  Expr rows = 8, n = 64;
+  BufferId x = m.input("x", rows * n), t = m.temp("t", rows * n), top = m.temp("top", rows), e = m.temp("e", rows * n), total = m.temp("total", rows),
+           y = m.temp("y", rows * n), z = m.temp("z", rows * n);
+  // A write in reversed order keeps this node out of the kernel.
+  m.pointwise("exp", {rows, n}, t, i(0) * n + (n - 1 - i(1)), OpKind::Exp, x, i(0) * n + i(1));
+  m.reduce("max", ReduceKind::Max, {rows}, {n}, top, i(0), t, i(0) * n + r(0));
+  m.pointwise("sub", {rows, n}, e, i(0) * n + i(1), OpKind::Sub, t, i(0) * n + i(1), top, i(0));
+  m.reduce("sum", ReduceKind::Sum, {rows}, {n}, total, i(0), e, i(0) * n + r(0));
+  m.pointwise("relu", {rows, n}, y, i(0) * n + i(1), OpKind::Relu, t, i(0) * n + i(1));
+  m.pointwise("turn", {rows, n}, z, i(0) * n + i(1), OpKind::Neg, y, i(0) * n + (n - 1 - i(1)));
+  m.output(z);
+  m.output(total);
+  plan::Plan p = m.plan();
+  for (const plan::Kernel &k : p.kernels) {
+    plan::Passes passes = plan::passesOf(k);
+    for (size_t node = 0; node < k.nodes.size(); ++node)
+      if (k.nodes[node].name == "relu" && passes.pass[node] < passes.last)
+        EXPECT_EQ(std::count(k.decisions.begin(), k.decisions.end(), "y takes the memory of t"), 0) << print(p);
+  }
+  EXPECT_EQ(p.kernels.size(), 3u) << print(p);
+}
+
+TEST(Patterns, ReductionOverNothingIsNoInnerWork) {
+  Maker m;
+  Expr rows = 3, n = 4;
+  BufferId x = m.input("x", rows * n), top = m.temp("top", rows), e = m.temp("e", rows * n), mean = m.temp("mean", rows * n);
+  m.reduce("max", ReduceKind::Max, {rows}, {n}, top, i(0), x, i(0) * n + r(0));
+  m.pointwise("sub", {rows, n}, e, i(0) * n + i(1), OpKind::Sub, x, i(0) * n + i(1), top, i(0));
+  m.reduce("mean", ReduceKind::Sum, {rows, n}, {}, mean, i(0) * n + i(1), e, i(0) * n + i(1));
+  m.output(e);
+  m.output(mean);
+  m.plan(); // verifies
+}
+
 TEST(Patterns, LongReductionIsSplitAndItsPartsAreIndependent) {
   Maker m;
   BufferId x = m.input("x", 1024 * 96), y = m.temp("y", 1);
