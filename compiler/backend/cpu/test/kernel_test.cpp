@@ -20,23 +20,23 @@ TEST_P(KernelTest, VectorAddMasksItsTail) {
   for (size_t i = n; i < n + 64; ++i) ASSERT_EQ(out[i], -7.0f);
 }
 
-// LLVM 22 splits a masked load of two AVX2 registers, finds that one half of its constant mask is false, and forgets the mask of the other.
+// LLVM 22 may split a constant AVX2 mask into halves and then drop one (see the comparison of integers in elementwise.cpp).
 TEST_P(KernelTest, ConstantMaskThatFillsPartOfOneRegister) {
   for (int width : {8, 16, 32}) {
     for (int live : {1, 3, 5, 9, 13, 21}) {
       if (live >= width) continue;
       std::string tensor = "tensor<" + std::to_string(width) + "x", text = R"(module {
-  tt.func public @masked(%src: !tt.ptr<f32>, %dst: !tt.ptr<f32>) {
+  tt.func public @masked(%src: !tt.ptr<f64>, %dst: !tt.ptr<f64>) {
     %lane = tt.make_range {end = WIDTH : i32, start = 0 : i32} : Ti32>
     %bound = arith.constant dense<LIVE> : Ti32>
     %mask = arith.cmpi slt, %lane, %bound : Ti32>
-    %zero = arith.constant dense<0.000000e+00> : Tf32>
-    %from = tt.splat %src : !tt.ptr<f32> -> T!tt.ptr<f32>>
-    %at = tt.addptr %from, %lane : T!tt.ptr<f32>>, Ti32>
-    %x = tt.load %at, %mask, %zero : T!tt.ptr<f32>>
-    %to = tt.splat %dst : !tt.ptr<f32> -> T!tt.ptr<f32>>
-    %out = tt.addptr %to, %lane : T!tt.ptr<f32>>, Ti32>
-    tt.store %out, %x : T!tt.ptr<f32>>
+    %zero = arith.constant dense<0.000000e+00> : Tf64>
+    %from = tt.splat %src : !tt.ptr<f64> -> T!tt.ptr<f64>>
+    %at = tt.addptr %from, %lane : T!tt.ptr<f64>>, Ti32>
+    %x = tt.load %at, %mask, %zero : T!tt.ptr<f64>>
+    %to = tt.splat %dst : !tt.ptr<f64> -> T!tt.ptr<f64>>
+    %out = tt.addptr %to, %lane : T!tt.ptr<f64>>, Ti32>
+    tt.store %out, %x : T!tt.ptr<f64>>
     tt.return
   }
 })";
@@ -45,12 +45,12 @@ TEST_P(KernelTest, ConstantMaskThatFillsPartOfOneRegister) {
       };
       replace("WIDTH", std::to_string(width));
       replace("LIVE", std::to_string(live));
-      for (const char *element : {"i32>", "f32>", "!tt.ptr<f32>>"}) replace(std::string(" T") + element, " " + tensor + element);
+      for (const char *element : {"i32>", "f64>", "!tt.ptr<f64>>"}) replace(std::string(" T") + element, " " + tensor + element);
       Kernel k(text, GetParam());
       ASSERT_TRUE(k.ok()) << k.error;
-      std::vector<float> x(static_cast<size_t>(width), 2.0f), out(static_cast<size_t>(width), -1.0f);
+      std::vector<double> x(static_cast<size_t>(width), 2.0), out(static_cast<size_t>(width), -1.0);
       k.run({pointer(x.data()), pointer(out.data())}, 1);
-      for (int i = 0; i < width; ++i) ASSERT_EQ(out[static_cast<size_t>(i)], i < live ? 2.0f : 0.0f) << "lane " << i << " of " << width << ", " << live << " live";
+      for (int i = 0; i < width; ++i) ASSERT_EQ(out[static_cast<size_t>(i)], i < live ? 2.0 : 0.0) << "lane " << i << " of " << width << ", " << live << " live";
     }
   }
 }
