@@ -172,10 +172,11 @@ def main():
     parser.add_argument("--only", default=".", help="regular expression on models/<family> and ops/<group>")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
+    import golden_attention
     import golden_models
     import golden_ops
     jobs = {f"models/{f.name}": (write_model, f) for f in golden_models.FAMILIES}
-    jobs |= {f"ops/{name}": (write_group, group) for name, group in golden_ops.groups().items()}
+    jobs |= {f"ops/{name}": (write_group, group) for name, group in (golden_ops.groups() | {"attention": golden_attention.attention()}).items()}
     torch.set_num_threads(1)
     failed = 0
     for name, (write, subject) in jobs.items():

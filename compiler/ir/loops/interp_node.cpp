@@ -510,13 +510,13 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
           dot *= spec.scale;
           if (!mask.empty()) {
             double extra = mask[static_cast<size_t>(m * length + n)];
-            dot = boolMask ? (extra != 0 ? dot : -kInf) : dot + extra;
+            dot = boolMask ? (extra != 0 ? dot : spec.masked) : dot + extra;
           }
           if (spec.causal && n > m) dot = -kInf;
           score[static_cast<size_t>(n)] = dot;
           top = std::isnan(dot) ? dot : std::max(top, dot);
         }
-        // A row in which no key takes part is zero.
+        double empty = spec.emptyIsNan ? std::nan("") : 0;
         for (double &s : score) s = top == -kInf ? 0 : std::exp(s - top), total += s;
         std::fill_n(table.lanes[2]->i, kLanes, m);
         for (int64_t at = 0; at < width; at += kLanes) {
@@ -525,7 +525,7 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
           for (int l = 0; l < lanes; ++l) {
             double sum = 0;
             for (int64_t n = 0; n < length; ++n) sum += score[static_cast<size_t>(n)] * v[static_cast<size_t>(n * width + at + l)];
-            value.d[l] = top == -kInf ? 0 : sum / total;
+            value.d[l] = top == -kInf ? empty : sum / total;
             table.lanes[4]->i[l] = at + l;
           }
           if (Status s = store.run(node.name, table, buffers, value, DType::F64, nullptr, lanes); !s) return s;

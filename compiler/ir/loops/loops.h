@@ -14,6 +14,7 @@
 //       reduce sum %1 -> store y[i0]
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -116,7 +117,7 @@ struct Reduction {
 
 enum class ScanKind : uint8_t { Sum, Prod, Max, Min, LogSumExp };
 
-/// Attention out[b, h, m, d] = softmax(scale * q k^T + mask) v (zero in rows where no key takes part), computed without the full score matrix (online softmax; Dao et al. 2022).
+/// Attention out[b, h, m, d] = softmax(scale * q k^T + mask) v (zero in rows where no key takes part, unless emptyIsNan), computed without the full score matrix (online softmax; Dao et al. 2022).
 /// Ranges of the node: [B, H, M, Dv]; the key length N and head size D are here. Operand indices are Exprs over symbols b, h, m (query
 /// row), n (key row), d (head element). Grouped queries are in the index Exprs (h // group).
 struct AttentionSpec {
@@ -130,6 +131,8 @@ struct AttentionSpec {
   Expr keyLength, headSize;
   double scale = 1;
   bool causal = false; // key n takes part in row m if n <= m
+  double masked = -std::numeric_limits<double>::infinity(); // what a Bool mask puts in place of a score (scaled already) where it is false
+  bool emptyIsNan = false; // rows where no key takes part give NaN, as plain softmax has it, instead of zeros
   Operand out;         // index over b, h, m, d
 };
 

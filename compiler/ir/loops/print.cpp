@@ -1,4 +1,5 @@
 // Text of programs and nodes, for people, tests and --emit=loops.
+#include <cmath>
 #include <array>
 
 #include "ir/loops/loops.h"
@@ -78,7 +79,8 @@ std::string printAttention(const Program &p, const AttentionSpec &a) {
   auto operand = [&](const char *role, const AttentionSpec::Operand &o) {
     return o.buffer.valid() ? fmt::format("    {} = {}[{}] : {}\n", role, bufferName(p, o.buffer), o.index.str(), name(o.dtype)) : std::string();
   };
-  return fmt::format("    attention keys {} head {} scale {}{}\n", a.keyLength.str(), a.headSize.str(), a.scale, a.causal ? " causal" : "") +
+  return fmt::format("    attention keys {} head {} scale {}{}{}{}\n", a.keyLength.str(), a.headSize.str(), a.scale, a.causal ? " causal" : "",
+                     std::isinf(a.masked) ? "" : fmt::format(" masked {}", a.masked), a.emptyIsNan ? " empty nan" : "") +
          operand("q", a.q) + operand("k", a.k) + operand("v", a.v) + operand("mask", a.mask) + operand("out", a.out);
 }
 

@@ -1,4 +1,6 @@
-// Scaled dot product attention as an Attention node; written-out forms stay products and softmax.
+// Scaled dot product attention as an Attention node: PyTorch's operators, and what attention_match.h found.
+#include "lower/graph_to_loops/attention.h"
+
 #include <cmath>
 
 #include "lower/graph_to_loops/op_call.h"
@@ -28,8 +30,126 @@ static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor
   return cast(matmul(cast(p, v.dtype()), v), out);
 }
 
+/// Where an operand's elements lie, as an index over the node's symbols. A factor that is the same for all elements goes to `factor`, if given;
+/// a tensor of any other arithmetic is computed into a buffer first.
+static loops::AttentionSpec::Operand operand(const Tensor &x, const std::vector<std::string> &symbols, double *factor = nullptr) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    BodyBuilder b(x.ctx().facts);
+    Index index;
+    for (size_t d = 0; d < symbols.size(); ++d) index.push_back(b.addIndex(symbols[d], x.sizes()[d]));
+    Val at = x.at(b, index);
+    const std::vector<loops::Op> &ops = b.body().ops;
+    const loops::Op *op = &b.op(at);
+    double scale = 1;
+    for (;;) {
+      if (op->kind == OpKind::Cast && op->dtype == DType::F32 && (isReducedFloat(ops[op->a].dtype) || ops[op->a].dtype == DType::F32)) {
+        op = &ops[op->a];
+      } else if (factor && op->kind == OpKind::Mul && op->dtype == DType::F32 && ops[op->b].kind == OpKind::Constant) {
+        scale *= ops[op->b].imm, op = &ops[op->a];
+      } else {
+        break;
+      }
+    }
+    bool plain = op->kind == OpKind::Load && op->a < 0;
+    for (const loops::Op &other : ops) plain &= other.kind != OpKind::Indirect;
+    if (plain) {
+      if (factor) *factor *= scale;
+      return {op->buffer, op->index, op->dtype};
+    }
+    // What the tensor looks at may do, as for key heads that are repeated.
+    if (attempt == 0) x.realize();
+    else x.realizeWith(denseStrides(x.sizes()));
+  }
+  NESO_UNREACHABLE("a tensor in a buffer is a plain load");
+}
+
+/// What an attention is, beside its operands.
+struct AttentionForm {
+  double scale = 1;
+  bool causal = false, emptyIsNan = false;
+  double masked = -HUGE_VAL;
+  std::vector<int> order; // dims of the result from outermost to innermost in memory
+};
+
+/// The node for q [B, H, M, D], k [B, H, N, D], v [B, H, N, Dv] and a mask (may be invalid) that broadcasts to [B, H, M, N].
+static Tensor attentionNode(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, const AttentionForm &form) {
+  Lowering &ctx = q.ctx();
+  auto spec = std::make_shared<loops::AttentionSpec>();
+  spec->scale = form.scale;
+  spec->q = operand(q, {"b", "h", "m", "d"}, &spec->scale);
+  spec->k = operand(k, {"b", "h", "n", "d"}, &spec->scale);
+  spec->v = operand(v, {"b", "h", "n", "d"});
+  if (mask.valid()) {
+    // Before it is broadcast, so that a mask that is computed is computed once for all heads.
+    if (!mask.asStrided()) mask.realize();
+    spec->mask = operand(broadcastTo(mask, {q.size(0), q.size(1), q.size(2), k.size(2)}), {"b", "h", "m", "n"});
+  }
+  spec->keyLength = k.size(2);
+  spec->headSize = q.size(3);
+  spec->causal = form.causal, spec->emptyIsNan = form.emptyIsNan, spec->masked = form.masked;
+  Sizes sizes{q.size(0), q.size(1), q.size(2), v.size(3)};
+  Strided w = ctx.allocate(q.dtype(), sizes, form.order);
+  Expr at[] = {symbol("b"), symbol("h"), symbol("m"), symbol("d")};
+  spec->out = {w.buffer, w.offset, q.dtype()};
+  for (size_t d = 0; d < 4; ++d) spec->out.index = spec->out.index + at[d] * w.strides[d];
+  loops::Node &node = ctx.addNode(loops::Node::Kind::Attention);
+  node.ranges = sizes;
+  node.attention = spec;
+  return Tensor::strided(ctx, q.dtype(), sizes, w);
+}
+
+Tensor matchedAttention(const AttentionMatch &m, const std::function<Tensor(graph::ValueId)> &value, const Sizes &outSizes) {
+  // [B, H] from however many leading dims there are.
+  Sizes two = m.heads;
+  while (two.size() < 2) two.push_back(1);
+  while (two.size() > 2) two[0] = two[0] * two[1], two.erase(two.begin() + 1);
+  auto whole = [&](const Tensor &x, Sizes lead) {
+    Expr rows = x.size(-2), columns = x.size(-1);
+    lead.insert(lead.end(), {rows, columns});
+    return reshape(broadcastTo(x, lead), {two[0], two[1], rows, columns});
+  };
+  Tensor q = whole(value(m.q), m.firstLead), k = transpose(whole(value(m.k), m.firstLead), 2, 3), v = whole(value(m.v), m.lead);
+  AttentionForm form;
+  form.scale = m.scale;
+  form.emptyIsNan = !m.safe;
+  // Models put rows before heads right after.
+  form.order = {0, 2, 1, 3};
+  Tensor mask;
+  bool alone = m.masks.size() == 1;
+  for (const AttentionMask &step : m.masks) {
+    Tensor x = value(step.value);
+    using Kind = AttentionMask::Kind;
+    if (step.kind == Kind::Add) {
+      x = cast(x, DType::F32);
+      if (step.factor != 1) x = mulNumber(x, step.factor);
+    } else {
+      x = cast(x, DType::Bool);
+      if (step.kind == Kind::Drop) x = logicalNot(x);
+      if (alone) form.masked = step.factor;
+      else x = where(x, full(x.ctx(), {}, DType::F32, 0), full(x.ctx(), {}, DType::F32, step.factor));
+    }
+    // Leading dims as in the scores, without those that repeat.
+    while (x.rank() < static_cast<int64_t>(step.scores.size())) x = unsqueeze(x, 0);
+    bool repeats = true;
+    for (int64_t d = 0; d + 2 < x.rank(); ++d) repeats &= x.size(d).isConst(1);
+    if (!x.asStrided()) x.realize();
+    if (repeats) x = reshape(x, {1, 1, x.size(-2), x.size(-1)});
+    else if (step.scores.size() != 4) x = whole(broadcastTo(x, step.scores), Sizes(step.scores.begin(), step.scores.end() - 2));
+    mask = mask.valid() ? add(mask, x) : x;
+  }
+  return reshape(attentionNode(q, k, v, mask, form), outSizes);
+}
+
+/// Every key head serves as many query heads as there are more of them.
+static Tensor widenHeads(const Tensor &x, Expr heads) {
+  Sizes s = x.sizes();
+  size_t d = s.size() - 3;
+  Expr times = floorDiv(heads, s[d]);
+  s[d] = heads;
+  return remap(x, s, [d, times](const Index &i) { Index j = i; j[d] = floorDiv(i[d], times); return j; });
+}
+
 static Tensors attentionOp(OpCall &o) {
-  const std::string &n = o.node.target;
   Tensor q = o.t("query"), k = o.t("key"), v = o.t("value"), mask = o.has("attn_mask") ? o.opt("attn_mask") : o.opt("attn_bias");
   bool causal = o.flag("is_causal");
   if (o.number("dropout_p", 0) > 0) return o.fail("dropout in attention draws random numbers");
@@ -40,68 +160,25 @@ static Tensors attentionOp(OpCall &o) {
   bool wantsLse = o.outCount() > 1 && o.out(1).rank() > 0;
   DType t = o.out().dtype;
   Sizes outSizes = o.out().sizes;
-  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4 || wantsLse) {
-    if (o.flag("enable_gqa")) {
-      Expr times = floorDiv(q.size(-3), k.size(-3));
-      auto widen = [&](const Tensor &x) {
-        Sizes s = x.sizes();
-        size_t d = s.size() - 3;
-        s[d] = q.size(-3);
-        return remap(x, s, [d, times](const Index &i) { Index j = i; j[d] = floorDiv(i[d], times); return j; });
-      };
-      k = widen(k), v = widen(v);
-    }
+  // The node computes in f32.
+  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4 || wantsLse || t == DType::F64) {
+    if (o.flag("enable_gqa")) k = widenHeads(k, q.size(-3)), v = widenHeads(v, q.size(-3));
     Tensor lse;
     Tensor y = attentionByProducts(q, k, v, mask, causal, scale, t, wantsLse ? &lse : nullptr);
     if (!wantsLse) return {y};
     lse = reshape(lse, o.out(1).sizes);
     return {y, cast(lse, o.out(1).dtype)};
   }
-  auto placed = [](const Tensor &x) -> Strided {
-    if (std::optional<Strided> s = x.asStrided()) return *s;
-    x.realize();
-    if (std::optional<Strided> s = x.asStrided()) return *s;
-    x.realizeWith(denseStrides(x.sizes()));
-    return *x.asStrided();
-  };
-  Expr b = symbol("b"), h = symbol("h"), m = symbol("m"), nn = symbol("n"), d = symbol("d");
-  auto operand = [&](const Tensor &x, const Index &index) {
-    Strided w = placed(x);
-    loops::AttentionSpec::Operand op;
-    op.buffer = w.buffer;
-    op.dtype = x.dtype();
-    op.index = w.offset;
-    for (size_t k2 = 0; k2 < index.size(); ++k2)
-      op.index = op.index + (x.sizes()[k2].isConst(1) ? Expr(0) : index[k2]) * w.strides[k2];
-    return op;
-  };
-  auto spec = std::make_shared<loops::AttentionSpec>();
-  Expr hk = o.ctx.equal(q.size(1), k.size(1)) ? h : k.size(1).isConst(1) ? Expr(0) : floorDiv(h, floorDiv(q.size(1), k.size(1)));
-  Expr hv = o.ctx.equal(q.size(1), v.size(1)) ? h : v.size(1).isConst(1) ? Expr(0) : floorDiv(h, floorDiv(q.size(1), v.size(1)));
-  spec->q = operand(cast(q, t), {b, h, m, d});
-  spec->k = operand(cast(k, t), {b, hk, nn, d});
-  spec->v = operand(cast(v, t), {b, hv, nn, d});
-  if (mask.valid()) {
+  if (mask.valid())
     while (mask.rank() < 4) mask = unsqueeze(mask, 0);
-    spec->mask = operand(mask, {b, h, m, nn});
-  }
-  spec->keyLength = k.size(2);
-  spec->headSize = head;
-  spec->scale = scale;
-  spec->causal = causal;
+  if (o.flag("enable_gqa") || !o.ctx.equal(q.size(1), k.size(1))) k = widenHeads(k, q.size(1)), v = widenHeads(v, q.size(1));
+  q = broadcastTo(q, {outSizes[0], outSizes[1], q.size(2), q.size(3)});
+  AttentionForm form;
+  form.scale = scale;
+  form.causal = causal;
   // Memory order of the result as exported: [B, M, H, D] when the layer transposes it back right away.
-  std::vector<int> order = orderOfStrides(outSizes, o.out().strides, o.ctx.facts);
-  Strided w = o.ctx.allocate(t, outSizes, order);
-  Index at{b, h, m, d};
-  spec->out.buffer = w.buffer;
-  spec->out.dtype = t;
-  spec->out.index = w.offset;
-  for (size_t k2 = 0; k2 < 4; ++k2) spec->out.index = spec->out.index + at[k2] * w.strides[k2];
-  loops::Node &node = o.ctx.addNode(loops::Node::Kind::Attention);
-  node.ranges = outSizes;
-  node.attention = spec;
-  (void)n;
-  return {Tensor::strided(o.ctx, t, outSizes, w)};
+  form.order = orderOfStrides(outSizes, o.out().strides, o.ctx.facts);
+  return {attentionNode(cast(q, t), cast(k, t), cast(v, t), mask, form)};
 }
 
 void addAttention(OpTable &t) {

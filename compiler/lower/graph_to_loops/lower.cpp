@@ -3,6 +3,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "lower/graph_to_loops/attention.h"
 #include "lower/graph_to_loops/cost.h"
 #include "lower/graph_to_loops/op_call.h"
 
@@ -44,6 +45,7 @@ private:
   std::map<std::string, BufferId> weightByName_;
   std::vector<BufferId> inputBuffers_;
   std::unordered_map<int32_t, int> uses_;
+  AttentionMatches attention_;
   std::set<int32_t> outputs_;
   std::set<int32_t> returned_; // buffers that an output already names
   std::vector<Diagnostic> errors_;
@@ -224,7 +226,13 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
         if (id.valid()) values[id.value] = full(ctx_, g.value(id).type.sizes, g.value(id).type.dtype, 0);
     return;
   }
+  if (attention_.covered.count(&node)) return;
   ctx_.current = &node;
+  if (auto it = attention_.byResult.find(&node); it != attention_.byResult.end()) {
+    Tensor x = matchedAttention(it->second, [&](ValueId id) { return values.at(id.value); }, g.value(outs[0]).type.sizes);
+    values[outs[0].value] = settle(g, outs[0], x);
+    return;
+  }
   OpCall call(ctx_, g, node, values);
   Tensors results = (*OpTable::instance().find(node.target))(call);
   if (call.failed()) {
@@ -474,6 +482,7 @@ Result<loops::Program> ModelLowering::run() {
   ctx_.program.inSpec = model_.inSpec;
   ctx_.program.outSpec = model_.outSpec;
   countUses(model_.graph);
+  attention_ = findAttention(model_.graph, uses_);
   addInputs();
   lowerNodes(model_.graph, values_);
   if (errors_.empty()) addOutputs();

@@ -111,7 +111,8 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     if (spec.causal) valid = s.andMask(valid, s.compare("le", s.env["n"], s.env["m"]));
     if (spec.mask.buffer.valid()) {
       Val m = s.load(spec.mask.buffer, spec.mask.index, {}, {}, spec.mask.dtype);
-      if (spec.mask.dtype == DType::Bool) valid = s.andMask(valid, m);
+      if (spec.mask.dtype == DType::Bool && std::isinf(spec.masked)) valid = s.andMask(valid, m);
+      else if (spec.mask.dtype == DType::Bool) score = s.select(s.widen(m, 3), score, s.constant(DType::F32, spec.masked, 0));
       else score = s.binary("arith.addf", score, s.cast(m, spec.mask.dtype, DType::F32));
     }
     Val minusInf = s.constant(DType::F32, -INFINITY, 0);
@@ -128,9 +129,9 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     scf::YieldOp::create(b, k.loc, ValueRange{newMax.v, newSum.v, next});
   }
   sum = {loop.getResult(1), 1}, acc = {loop.getResult(2), 3};
-  // A row that no key takes part in is 0, as PyTorch's safe softmax has it.
-  Val empty = out.compare("eq", sum, out.constant(DType::F32, 0, 0));
-  Val result = out.select(empty, out.constant(DType::F32, 0, 0), out.binary("arith.divf", acc, sum));
+  Val result = out.binary("arith.divf", acc, sum);
+  // A row that no key takes part in is 0 / 0. PyTorch's safe softmax, which its attention has, makes that 0.
+  if (!spec.emptyIsNan) result = out.select(out.compare("eq", sum, out.constant(DType::F32, 0, 0)), out.constant(DType::F32, 0, 0), result);
   loops::Store store;
   store.buffer = spec.out.buffer, store.index = spec.out.index;
   out.store(store, out.cast(result, DType::F32, spec.out.dtype), {});

@@ -9,6 +9,7 @@
 
 #include "frontend/pt2/read.h"
 #include "ir/graph/passes/functionalize.h"
+#include "ir/graph/passes/simplify.h"
 #include "ir/loops/interp.h"
 #include "ir/loops/numeric.h"
 #include "ir/loops/verify.h"
@@ -143,6 +144,7 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   Result<graph::Model> model = pt2::readPt2(modelPath);
   if (!model) return {Kind::Refused, "read: " + model.error().str()};
   if (Status s = graph::functionalize(*model); !s) return {Kind::Refused, "functionalize: " + s.error().str()};
+  graph::simplify(*model);
   if (verbose) std::fputs(graph::print(*model).c_str(), stdout);
   DiagnosticSink sink;
   Result<loops::Program> program = lowerGraph(*model, sink);
@@ -150,6 +152,7 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   if (verbose) std::fputs(loops::print(*program).c_str(), stdout);
   Verdict v;
   v.nodes = static_cast<int>(program->nodes.size());
+  for (const loops::Node &n : program->nodes) v.attentions += n.kind == loops::Node::Kind::Attention;
   if (Status s = loops::verify(*program); !s) return {Kind::Wrong, "verify: " + s.error().str(), v.nodes};
   std::map<std::string, Array> given = readSafetensors(inputs), want = readSafetensors(outputs);
   std::vector<loops::HostValue> in;

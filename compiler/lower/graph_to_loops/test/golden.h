@@ -22,6 +22,7 @@ struct Verdict {
   enum class Kind { Right, Refused, Wrong } kind = Kind::Right;
   std::string detail;
   int nodes = 0; // of the loops program
+  int attentions = 0; // nodes among them
 };
 /// tolerance: absolute and relative bounds on top of the dtype's default; `values` false compares shapes alone.
 struct Bounds {

@@ -56,6 +56,21 @@ TEST(Goldens, SingleOperatorsAreRightOrRefusedByName) {
   EXPECT_LT(refused, right / 8);
 }
 
+TEST(Goldens, AttentionWrittenOutIsOneNode) {
+  int found = 0;
+  for (const fs::path &file : programsBelow(kGoldens / "ops" / "attention")) {
+    std::string name = file.stem().string();
+    fs::path folder = file.parent_path();
+    Bounds b;
+    b.prefix = name + "/";
+    Verdict v = judge(file.string(), (folder / "inputs.safetensors").string(), (folder / "outputs.safetensors").string(), b);
+    EXPECT_EQ(v.kind, Verdict::Kind::Right) << file << ": " << v.detail;
+    EXPECT_EQ(v.attentions, name.starts_with("not_") ? 0 : 1) << file;
+    found += v.attentions;
+  }
+  EXPECT_GE(found, 38);
+}
+
 /// A hand-made model: y = target(x) for x f32 [4].
 graph::Model unaryModel(const std::string &target, DType out = DType::F32) {
   graph::Model m;

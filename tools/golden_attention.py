@@ -1,0 +1,69 @@
+"""Attention as models write it out: spellings that the compiler takes for one operation, and two that it must not."""
+import math
+
+import torch
+
+from golden_ops import N, c
+
+F = torch.nn.functional
+LOWEST = torch.finfo(torch.float32).min
+Q, K, V = "f32 2x4x9x8", "f32 2x4x13x8", "f32 2x4x13x12"
+Q3, K3, V3 = "f32 8x9x8", "f32 8x13x8", "f32 8x13x12"
+FEW_K, FEW_V = "f32 2x2x13x8", "f32 2x2x13x12"
+MASK = "f32 2x1x9x13"
+
+
+def attend(scores, v):
+    return torch.softmax(scores, -1) @ v
+
+
+def heads_back(y):
+    return y.transpose(1, 2).reshape(y.shape[0], y.shape[2], -1)
+
+
+def repeat(x):
+    """Key heads repeated for the query heads that share them."""
+    b, h, n, d = x.shape
+    return x[:, :, None].expand(b, h, 2, n, d).reshape(b, 2 * h, n, d)
+
+
+def some_rows_empty(m):
+    return m & (torch.arange(9) != 3)[:, None]
+
+
+def spellings():
+    lowest = lambda s, m: torch.where(m, s, LOWEST)
+    return [
+        ("scale_after", lambda q, k, v: attend(q @ k.transpose(-1, -2) * 0.25, v), Q, K, V),
+        ("scale_before", lambda q, k, v: attend((q / 4.0) @ k.mT, v), Q, K, V),
+        ("scale_divides", lambda q, k, v: heads_back(attend(q @ k.mT / math.sqrt(8), v)), Q, K, V),
+        ("scale_is_a_tensor", lambda q, k, v: attend(q @ k.mT / torch.full([], 4.0), v), Q, K, V),
+        ("mask_added", lambda q, k, v, m: attend(q @ k.mT * 0.25 + m, v), Q, K, V, MASK),
+        ("mask_before_scale", lambda q, k, v, m: attend((m + q @ k.mT) * 0.25, v), Q, K, V, MASK),
+        ("mask_subtracted", lambda q, k, v, m: attend(q @ k.mT - 2 * m, v), Q, K, V, MASK),
+        ("empty_rows_are_nan", lambda q, k, v, m: attend((q @ k.mT * 0.25).masked_fill(~some_rows_empty(m), -math.inf), v), Q, K, V, "bool 9x13"),
+        ("empty_rows_are_even", lambda q, k, v, m: attend(lowest(q @ k.mT * 0.25, some_rows_empty(m)), v), Q, K, V, "bool 9x13"),
+        ("filled_with_small_number", lambda q, k, v, m: attend(torch.where(m, q @ k.mT * 0.25, torch.full([], -3.0)), v), Q, K, V, "bool 9x13"),
+        ("fill_and_add", lambda q, k, v, m, a: attend(lowest(q @ k.mT * 0.25 + a, m), v), Q, K, V, "bool 2x1x1x13", MASK),
+        ("grouped_queries", lambda q, k, v, m: torch.softmax(q @ repeat(k).transpose(2, 3) * 0.25 + m, -1, dtype=torch.float32).to(q.dtype) @ repeat(v),
+         Q, FEW_K, FEW_V, MASK),
+        ("one_key_head", lambda q, k, v: attend(q @ k.mT * 0.3, v), Q, "f32 2x1x13x8", "f32 2x1x13x12"),
+        ("three_dims", lambda q, k, v: heads_back(torch.bmm(torch.softmax(torch.bmm(q, k.transpose(1, 2)), -1), v).view(2, 4, 9, 12)), Q3, K3, V3),
+        ("baddbmm", lambda m, q, k, v: torch.bmm(torch.softmax(torch.baddbmm(m, q, k.mT, beta=0.5, alpha=0.25), -1), v), "f32 8x1x13", Q3, K3, V3),
+        ("five_dims", lambda q, k, v, m: attend(q @ k.mT * 0.25 + m, v), "f32 2x3x2x9x8", "f32 2x3x2x9x8", "f32 2x3x2x9x8", "f32 3x1x9x9"),
+        ("two_dims", lambda q, k, v: attend(q @ k.t(), v), "f32 9x8", "f32 13x8", "f32 13x12"),
+        ("half", lambda q, k, v: torch.softmax((q @ k.mT * 0.25).float(), -1).to(q.dtype) @ v, *[s.replace("f32", "f16") for s in (Q, K, V)]),
+        ("safe", lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, some_rows_empty(m)), Q, K, V, "bool 9x13"),
+        ("not_when_weights_are_kept", lambda q, k, v: (lambda p: (p @ v, p))(torch.softmax(q @ k.mT * 0.25, -1)), Q, K, V),
+        ("not_in_double", lambda q, k, v: attend(q @ k.mT * 0.3, v), *[s.replace("f32", "f64") for s in (Q, K, V)]),
+    ]
+
+
+def attention():
+    result = []
+    for name, function, *specs in spellings():
+        result += [c(name, function, *specs), c(name + "_decomposed", function, *specs, decomposed=True)]
+    sizes = [[s.replace("9x8", f"{m}x8").replace("13x", f"{m}x") for s in (Q, K, V)] for m in (9, 1, 70)]
+    masked = lambda q, k, v: attend((q @ k.mT * 0.25).masked_fill(torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1), -math.inf), v)
+    result.append(c("dynamic_causal", masked, *sizes[0], more=sizes[1:], dynamic=({2: N}, {2: N}, {2: N})))
+    return result
