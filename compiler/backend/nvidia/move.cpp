@@ -168,6 +168,14 @@ llvm::Type *accessType(llvm::IRBuilder<> &b, unsigned bits) {
   return bits == 32 ? b.getInt32Ty() : static_cast<llvm::Type *>(llvm::FixedVectorType::get(b.getInt32Ty(), bits / 32));
 }
 
+llvm::Value *emitShuffle(BlockContext &block, llvm::Intrinsic::ID kind, llvm::Value *value, llvm::Value *lane) {
+  llvm::IRBuilder<> &b = block.b;
+  llvm::Value *storage = toStorage(b, value);
+  Registers words = toWords(b, storage);
+  for (llvm::Value *&word : words) word = b.CreateIntrinsic(kind, {b.getInt32(~0u), word, lane, b.getInt32(31)});
+  return fromStorage(b, fromWords(b, words, storage->getType(), 1)[0], value->getType());
+}
+
 LinearLayout placesIn(const LinearLayout &layout, const LinearLayout &buffer) {
   std::optional<LinearLayout> map = layout.invertAndCompose(buffer);
   NESO_CHECK(map.has_value(), "a shared buffer holds every element");
@@ -179,12 +187,11 @@ LinearLayout placesIn(const LinearLayout &layout, const LinearLayout &buffer) {
 int64_t sharedBytes(llvm::Type *element) { return int64_t(storageType(element)->getPrimitiveSizeInBits()) / 8; }
 
 llvm::Value *shuffle(BlockContext &block, llvm::Value *value, llvm::Value *lane) {
-  llvm::IRBuilder<> &b = block.b;
-  llvm::Value *storage = toStorage(b, value);
-  Registers words = toWords(b, storage);
-  for (llvm::Value *&word : words)
-    word = b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {b.getInt32(~0u), word, lane, b.getInt32(31)});
-  return fromStorage(b, fromWords(b, words, storage->getType(), 1)[0], value->getType());
+  return emitShuffle(block, llvm::Intrinsic::nvvm_shfl_sync_idx_i32, value, lane);
+}
+
+llvm::Value *shuffleXor(BlockContext &block, llvm::Value *value, uint32_t mask) {
+  return emitShuffle(block, llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, value, block.b.getInt32(mask));
 }
 
 void storeShared(BlockContext &block, const Tile &tile, const SharedTile &to) {

@@ -34,6 +34,8 @@ Tile broadcastFromOwners(BlockContext &block, const Tile &tile);
 
 /// `values` of the thread in lane `lane` (i32) of the own warp. Any element type of Registers.
 llvm::Value *shuffle(BlockContext &block, llvm::Value *value, llvm::Value *lane);
+/// The same from lane `own lane xor mask`.
+llvm::Value *shuffleXor(BlockContext &block, llvm::Value *value, uint32_t mask);
 
 /// tt.cat: the rows of `b` behind those of `a` (dim 0). Both have one layout; nothing moves.
 Tile catTiles(const Tile &a, const Tile &b);

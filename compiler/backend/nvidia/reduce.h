@@ -5,6 +5,7 @@
 // axis in order, and the order depends on the layout only, so results are deterministic.
 #pragma once
 #include "backend/nvidia/block.h"
+#include "mlir/IR/Region.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace neso::nvidia {
@@ -13,8 +14,24 @@ namespace neso::nvidia {
 using Combine = llvm::function_ref<llvm::SmallVector<llvm::Value *, 2>(llvm::ArrayRef<llvm::Value *> left,
                                                                        llvm::ArrayRef<llvm::Value *> right)>;
 
-/// The combinations that hardware reduces among lanes in one instruction. Only a hint: `combine` says what is computed.
-enum class ReduceHint : uint8_t { None, AddI32, MinI32, MaxI32, MinU32, MaxU32, AndI32, OrI32, XorI32 };
+/// What is known of a combination beyond its code; `combine` says what is computed.
+enum class ReduceHint : uint8_t {
+  None,
+  /// combine(x, y) and combine(y, x) are the same bits: both lanes of a pair may combine their own value with the
+  /// other's.
+  Commutative,
+  /// Hardware reduces these among the lanes of a warp in one instruction; commutative too.
+  AddI32,
+  MinI32,
+  MaxI32,
+  MinU32,
+  MaxU32,
+  AndI32,
+  OrI32,
+  XorI32,
+};
+/// By the region of a tt.reduce: one operation on the two arguments and nothing else is understood.
+ReduceHint reduceHint(mlir::Region &combine);
 
 /// Operands of one layout are reduced together along `axis`. Results in sliceLayout(layout, axis); of rank 0 (one
 /// register, the same value in every thread) when the operands had rank 1.

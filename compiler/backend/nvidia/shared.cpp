@@ -14,18 +14,25 @@ bool overlap(const SharedBuffer &a, const SharedBuffer &b) {
   return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
 }
 
+bool byOffset(const SharedBuffer &a, const SharedBuffer &b) { return a.offset < b.offset; }
+
 } // namespace
 
 SharedBuffer SharedMemory::allocate(int64_t bytes, std::string what) {
   // 128 bytes are one wavefront: buffers that start on one have the bank conflicts that were counted for them.
   int64_t align = bytes >= 128 ? 128 : 16;
   SharedBuffer buffer{0, (std::max<int64_t>(bytes, 1) + 15) / 16 * 16, std::move(what)};
-  // Lowest free place; live_ is sorted by offset.
-  for (const SharedBuffer &other : live_)
+  // Lowest free place. A small buffer also avoids bytes that are still being read: its writers need not wait for the
+  // readers then, so two reductions in a row cost one barrier each.
+  std::vector<SharedBuffer> taken = live_;
+  constexpr int64_t kSmall = 4096;
+  if (buffer.bytes <= kSmall)
+    for (const Pending &p : pending_)
+      if (p.bytes.bytes <= kSmall) taken.push_back(p.bytes);
+  std::sort(taken.begin(), taken.end(), byOffset);
+  for (const SharedBuffer &other : taken)
     if (overlap(buffer, other)) buffer.offset = (other.offset + other.bytes + align - 1) / align * align;
-  live_.insert(std::upper_bound(live_.begin(), live_.end(), buffer,
-                                [](const SharedBuffer &a, const SharedBuffer &b) { return a.offset < b.offset; }),
-               buffer);
+  live_.insert(std::upper_bound(live_.begin(), live_.end(), buffer, byOffset), buffer);
   if (buffer.offset + buffer.bytes > top_) {
     top_ = buffer.offset + buffer.bytes;
     peak_ = live_;

@@ -1,0 +1,562 @@
+#include "backend/nvidia/test/simulator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/PostOrderIterator.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/DataLayout.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Operator.h"
+
+namespace neso::nvidia::test {
+
+namespace {
+
+/// One entry an element of a vector or struct; bits of the element, zero-extended.
+using Bits = llvm::SmallVector<uint64_t, 2>;
+
+unsigned widthOf(llvm::Type *type) {
+  type = type->getScalarType();
+  return type->isPointerTy() ? 64 : unsigned(type->getPrimitiveSizeInBits());
+}
+uint64_t maskOf(unsigned width) { return width >= 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1; }
+int64_t signedOf(uint64_t x, unsigned width) {
+  return width >= 64 ? int64_t(x) : int64_t(x << (64 - width)) >> (64 - width);
+}
+unsigned countOf(llvm::Type *type) {
+  if (llvm::FixedVectorType *vector = llvm::dyn_cast<llvm::FixedVectorType>(type)) return vector->getNumElements();
+  if (llvm::StructType *record = llvm::dyn_cast<llvm::StructType>(type)) return record->getNumElements();
+  return 1;
+}
+
+double toDouble(uint64_t bits, llvm::Type *type) {
+  type = type->getScalarType();
+  if (type->isFloatTy()) return double(std::bit_cast<float>(uint32_t(bits)));
+  if (type->isDoubleTy()) return std::bit_cast<double>(bits);
+  llvm::APFloat value(type->getFltSemantics(), llvm::APInt(widthOf(type), bits));
+  bool lost;
+  value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  return value.convertToDouble();
+}
+uint64_t fromDouble(double x, llvm::Type *type) {
+  type = type->getScalarType();
+  if (type->isFloatTy()) return std::bit_cast<uint32_t>(float(x));
+  if (type->isDoubleTy()) return std::bit_cast<uint64_t>(x);
+  llvm::APFloat value(x);
+  bool lost;
+  value.convert(type->getFltSemantics(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  return value.bitcastToAPInt().getZExtValue();
+}
+
+class Simulator {
+public:
+  Simulator(llvm::Function &kernel, int threads, int64_t sharedBytes)
+      : kernel_(kernel), threads_(threads), bytes_(size_t(sharedBytes)), copies_(size_t(threads)) {
+    for (llvm::Argument &argument : kernel.args()) slots_.insert({&argument, slots_.size()});
+    for (llvm::BasicBlock &block : kernel)
+      for (llvm::Instruction &op : block) slots_.insert({&op, slots_.size()});
+    values_.resize(slots_.size() * size_t(threads));
+  }
+
+  Outcome run(const std::vector<uint64_t> &arguments) {
+    for (int t = 0; t < threads_; ++t) {
+      value(t, kernel_.getArg(0)) = {uint64_t(t)};
+      for (size_t i = 0; i < arguments.size(); ++i) value(t, kernel_.getArg(unsigned(i) + 1)) = {arguments[i]};
+    }
+    std::map<const llvm::BasicBlock *, int> position;
+    llvm::ReversePostOrderTraversal<llvm::Function *> order(&kernel_);
+    for (llvm::BasicBlock *block : order) position.emplace(block, int(position.size()));
+    std::vector<llvm::BasicBlock *> at(size_t(threads_), &kernel_.getEntryBlock()), from(size_t(threads_), nullptr);
+    // Threads that are behind go first, so that those of one branch wait where it meets the other.
+    for (int64_t steps = 0; outcome_.error.empty(); ++steps) {
+      llvm::BasicBlock *next = nullptr;
+      for (llvm::BasicBlock *block : at)
+        if (block && (!next || position[block] < position[next])) next = block;
+      if (!next) break;
+      if (steps > 100000) fail("too many steps");
+      active_.clear();
+      for (int t = 0; t < threads_; ++t)
+        if (at[t] == next) active_.push_back(t);
+      runBlock(next, at, from);
+    }
+    return outcome_;
+  }
+
+private:
+  struct Byte {
+    uint8_t value = 0;
+    bool defined = false, atomic = false;
+    int writer = -1, reader = -1;
+    int written = -1, read = -1; // epochs
+  };
+  struct Copy {
+    uint64_t to;
+    std::vector<uint8_t> data;
+  };
+
+  void fail(const std::string &why) {
+    if (outcome_.error.empty()) outcome_.error = why;
+  }
+
+  const Bits &get(int t, const llvm::Value *v) {
+    if (const llvm::Constant *c = llvm::dyn_cast<llvm::Constant>(v)) {
+      auto [entry, fresh] = constants_.try_emplace(c);
+      if (fresh) entry->second = constant(c);
+      return entry->second;
+    }
+    return value(t, v);
+  }
+  Bits &value(int t, const llvm::Value *v) { return values_[slots_.find(v)->second * size_t(threads_) + size_t(t)]; }
+  Bits constant(const llvm::Constant *c) {
+    unsigned n = countOf(c->getType());
+    if (llvm::isa<llvm::UndefValue>(c) || c->isNullValue()) return Bits(n, 0);
+    if (llvm::isa<llvm::GlobalVariable>(c)) return {0};
+    if (const llvm::ConstantInt *i = llvm::dyn_cast<llvm::ConstantInt>(c)) return Bits(n, i->getValue().getZExtValue());
+    if (const llvm::ConstantFP *f = llvm::dyn_cast<llvm::ConstantFP>(c))
+      return Bits(n, f->getValueAPF().bitcastToAPInt().getZExtValue());
+    if (const llvm::GEPOperator *gep = llvm::dyn_cast<llvm::GEPOperator>(c)) {
+      llvm::APInt offset(64, 0);
+      gep->accumulateConstantOffset(kernel_.getDataLayout(), offset);
+      return {constant(llvm::cast<llvm::Constant>(gep->getPointerOperand()))[0] + offset.getZExtValue()};
+    }
+    Bits all;
+    for (unsigned i = 0; i < n; ++i) {
+      llvm::Constant *element = c->getAggregateElement(i);
+      if (!element) return fail("unknown constant"), Bits(n, 0);
+      all.push_back(constant(element)[0]);
+    }
+    return all;
+  }
+
+  // ---- memory
+
+  void touchShared(int t, uint64_t at, bool write, bool atomic = false) {
+    if (at >= bytes_.size()) return fail("shared access outside of the buffer at " + std::to_string(at));
+    Byte &byte = bytes_[at];
+    bool bothAtomic = atomic && byte.atomic;
+    if (byte.written == epoch_ && byte.writer != t && !bothAtomic)
+      fail("race: byte " + std::to_string(at) + " written by thread " + std::to_string(byte.writer) + ", then " +
+           (write ? "written" : "read") + " by " + std::to_string(t));
+    if (write) {
+      if (byte.read == epoch_ && byte.reader != t && !bothAtomic)
+        fail("race: byte " + std::to_string(at) + " read by thread " + std::to_string(byte.reader) +
+             ", then written by " + std::to_string(t));
+      byte.writer = t, byte.written = epoch_, byte.defined = true, byte.atomic = atomic;
+    } else {
+      if (!byte.defined) fail("shared byte " + std::to_string(at) + " is read before it is written");
+      // Two readers: any later writer is not one of them.
+      byte.reader = byte.read == epoch_ && byte.reader != t ? -2 : t;
+      byte.read = epoch_;
+    }
+  }
+  uint64_t loadBytes(int t, uint64_t at, unsigned bytes, bool shared) {
+    uint64_t value = 0;
+    for (unsigned i = 0; i < bytes; ++i) {
+      uint8_t byte;
+      if (shared) {
+        touchShared(t, at + i, false);
+        byte = at + i < bytes_.size() ? bytes_[at + i].value : 0;
+      } else {
+        byte = *reinterpret_cast<uint8_t *>(at + i);
+      }
+      value |= uint64_t(byte) << (8 * i);
+    }
+    return value;
+  }
+  void storeBytes(int t, uint64_t at, uint64_t value, unsigned bytes, bool shared, bool atomic = false) {
+    for (unsigned i = 0; i < bytes; ++i) {
+      if (shared) {
+        touchShared(t, at + i, true, atomic);
+        if (at + i < bytes_.size()) bytes_[at + i].value = uint8_t(value >> (8 * i));
+      } else {
+        *reinterpret_cast<uint8_t *>(at + i) = uint8_t(value >> (8 * i));
+      }
+    }
+  }
+  static bool isShared(const llvm::Value *pointer) { return pointer->getType()->getPointerAddressSpace() == 3; }
+  int warpsActive() {
+    int n = 0;
+    for (size_t i = 0; i < active_.size(); ++i) n += i == 0 || active_[i] / 32 != active_[i - 1] / 32;
+    return n;
+  }
+
+  // ---- one block
+
+  void runBlock(llvm::BasicBlock *block, std::vector<llvm::BasicBlock *> &at, std::vector<llvm::BasicBlock *> &from) {
+    std::vector<std::pair<const llvm::Value *, std::vector<Bits>>> phis;
+    for (llvm::PHINode &phi : block->phis()) {
+      std::vector<Bits> incoming;
+      for (int t : active_) incoming.push_back(get(t, phi.getIncomingValueForBlock(from[t])));
+      phis.emplace_back(&phi, std::move(incoming));
+    }
+    for (auto &[phi, incoming] : phis)
+      for (size_t i = 0; i < active_.size(); ++i) value(active_[i], phi) = incoming[i];
+    for (llvm::Instruction &op : *block) {
+      if (llvm::isa<llvm::PHINode>(op)) continue;
+      if (!outcome_.error.empty()) return;
+      if (op.isTerminator()) {
+        for (int t : active_) {
+          from[t] = block;
+          at[t] = nullptr;
+          if (llvm::BranchInst *branch = llvm::dyn_cast<llvm::BranchInst>(&op))
+            at[t] = branch->getSuccessor(branch->isConditional() && !get(t, branch->getCondition())[0] ? 1 : 0);
+        }
+      } else if (llvm::CallInst *call = llvm::dyn_cast<llvm::CallInst>(&op)) {
+        runCall(*call);
+      } else {
+        if (llvm::LoadInst *load = llvm::dyn_cast<llvm::LoadInst>(&op))
+          outcome_.sharedLoads += isShared(load->getPointerOperand()) ? warpsActive() : 0;
+        if (llvm::StoreInst *store = llvm::dyn_cast<llvm::StoreInst>(&op))
+          outcome_.sharedStores += isShared(store->getPointerOperand()) ? warpsActive() : 0;
+        for (int t : active_) {
+          Bits result = runOne(t, op);
+          if (!op.getType()->isVoidTy()) value(t, &op) = std::move(result);
+        }
+      }
+    }
+  }
+
+  Bits runOne(int t, llvm::Instruction &op) {
+    llvm::Type *type = op.getType();
+    if (llvm::LoadInst *load = llvm::dyn_cast<llvm::LoadInst>(&op)) {
+      uint64_t at = get(t, load->getPointerOperand())[0];
+      if (at % load->getAlign().value()) fail("misaligned load");
+      unsigned bytes = widthOf(type) / 8;
+      Bits result;
+      for (unsigned i = 0; i < countOf(type); ++i)
+        result.push_back(loadBytes(t, at + i * bytes, bytes, isShared(load->getPointerOperand())));
+      return result;
+    }
+    if (llvm::StoreInst *store = llvm::dyn_cast<llvm::StoreInst>(&op)) {
+      uint64_t at = get(t, store->getPointerOperand())[0];
+      if (at % store->getAlign().value()) fail("misaligned store");
+      Bits value = get(t, store->getValueOperand());
+      unsigned bytes = widthOf(store->getValueOperand()->getType()) / 8;
+      for (size_t i = 0; i < value.size(); ++i)
+        storeBytes(t, at + i * bytes, value[i], bytes, isShared(store->getPointerOperand()));
+      return {};
+    }
+    if (llvm::AtomicRMWInst *rmw = llvm::dyn_cast<llvm::AtomicRMWInst>(&op)) {
+      if (rmw->getOperation() != llvm::AtomicRMWInst::Add || !isShared(rmw->getPointerOperand()))
+        return fail("unknown atomic"), Bits{0};
+      uint64_t at = get(t, rmw->getPointerOperand())[0];
+      uint64_t before = 0;
+      for (unsigned i = 0; i < 4 && at + i < bytes_.size(); ++i) before |= uint64_t(bytes_[at + i].value) << (8 * i);
+      storeBytes(t, at, before + get(t, rmw->getValOperand())[0], 4, true, true);
+      return {before};
+    }
+    if (llvm::GetElementPtrInst *gep = llvm::dyn_cast<llvm::GetElementPtrInst>(&op)) {
+      int64_t size = int64_t(kernel_.getDataLayout().getTypeAllocSize(gep->getSourceElementType()));
+      if (gep->getNumIndices() != 1) return fail("unknown gep"), Bits{0};
+      const llvm::Value *index = gep->getOperand(1);
+      return {get(t, gep->getPointerOperand())[0] +
+              uint64_t(size * signedOf(get(t, index)[0], widthOf(index->getType())))};
+    }
+    if (llvm::SelectInst *select = llvm::dyn_cast<llvm::SelectInst>(&op))
+      return get(t, get(t, select->getCondition())[0] ? select->getTrueValue() : select->getFalseValue());
+    if (llvm::isa<llvm::InsertElementInst>(op)) {
+      Bits vector = get(t, op.getOperand(0));
+      vector[get(t, op.getOperand(2))[0]] = get(t, op.getOperand(1))[0];
+      return vector;
+    }
+    if (llvm::isa<llvm::ExtractElementInst>(op)) return {get(t, op.getOperand(0))[get(t, op.getOperand(1))[0]]};
+    if (llvm::ExtractValueInst *extract = llvm::dyn_cast<llvm::ExtractValueInst>(&op)) {
+      // Elements of a struct are counted flat: a vector takes as many places as it has lanes.
+      const Bits &all = get(t, extract->getAggregateOperand());
+      unsigned lanes = countOf(type), first = extract->getIndices()[0] * lanes;
+      return Bits(all.begin() + first, all.begin() + first + lanes);
+    }
+    if (llvm::isa<llvm::BitCastInst>(op)) return bitcast(get(t, op.getOperand(0)), op.getOperand(0)->getType(), type);
+    if (llvm::CastInst *cast = llvm::dyn_cast<llvm::CastInst>(&op)) return castOf(*cast, get(t, op.getOperand(0)));
+    if (llvm::CmpInst *compare = llvm::dyn_cast<llvm::CmpInst>(&op))
+      return {compareOf(*compare, get(t, op.getOperand(0))[0], get(t, op.getOperand(1))[0])};
+    if (op.isBinaryOp()) {
+      Bits x = get(t, op.getOperand(0)), y = get(t, op.getOperand(1)), result;
+      for (size_t i = 0; i < x.size(); ++i) result.push_back(binary(op, x[i], y[i]));
+      return result;
+    }
+    if (op.getOpcode() == llvm::Instruction::FNeg)
+      return {fromDouble(-toDouble(get(t, op.getOperand(0))[0], type), type)};
+    fail(std::string("unknown instruction ") + op.getOpcodeName());
+    return Bits(countOf(type), 0);
+  }
+
+  static Bits bitcast(const Bits &from, llvm::Type *source, llvm::Type *target) {
+    unsigned in = widthOf(source), out = widthOf(target);
+    Bits result(countOf(target), 0);
+    for (size_t bit = 0; bit < from.size() * in; ++bit)
+      if (from[bit / in] >> (bit % in) & 1) result[bit / out] |= uint64_t(1) << (bit % out);
+    return result;
+  }
+  Bits castOf(llvm::CastInst &cast, const Bits &from) {
+    llvm::Type *source = cast.getSrcTy(), *target = cast.getDestTy();
+    Bits result;
+    for (uint64_t x : from) {
+      switch (cast.getOpcode()) {
+      case llvm::Instruction::ZExt:
+      case llvm::Instruction::Trunc:
+      case llvm::Instruction::IntToPtr:
+      case llvm::Instruction::PtrToInt: result.push_back(x & maskOf(widthOf(target))); break;
+      case llvm::Instruction::SExt:
+        result.push_back(uint64_t(signedOf(x, widthOf(source))) & maskOf(widthOf(target)));
+        break;
+      case llvm::Instruction::FPExt:
+      case llvm::Instruction::FPTrunc: result.push_back(fromDouble(toDouble(x, source), target)); break;
+      case llvm::Instruction::AddrSpaceCast: result.push_back(x); break;
+      default: fail("unknown cast"); result.push_back(0);
+      }
+    }
+    return result;
+  }
+  uint64_t compareOf(llvm::CmpInst &op, uint64_t x, uint64_t y) {
+    llvm::Type *type = op.getOperand(0)->getType();
+    unsigned width = widthOf(type);
+    int64_t sx = signedOf(x, width), sy = signedOf(y, width);
+    double fx = 0, fy = 0;
+    if (type->isFloatingPointTy()) fx = toDouble(x, type), fy = toDouble(y, type);
+    switch (op.getPredicate()) {
+    case llvm::CmpInst::ICMP_EQ: return x == y;
+    case llvm::CmpInst::ICMP_NE: return x != y;
+    case llvm::CmpInst::ICMP_ULT: return x < y;
+    case llvm::CmpInst::ICMP_ULE: return x <= y;
+    case llvm::CmpInst::ICMP_UGT: return x > y;
+    case llvm::CmpInst::ICMP_UGE: return x >= y;
+    case llvm::CmpInst::ICMP_SLT: return sx < sy;
+    case llvm::CmpInst::ICMP_SLE: return sx <= sy;
+    case llvm::CmpInst::ICMP_SGT: return sx > sy;
+    case llvm::CmpInst::ICMP_SGE: return sx >= sy;
+    case llvm::CmpInst::FCMP_OLT: return fx < fy;
+    case llvm::CmpInst::FCMP_OGT: return fx > fy;
+    case llvm::CmpInst::FCMP_OEQ: return fx == fy;
+    default: fail("unknown comparison"); return 0;
+    }
+  }
+  uint64_t binary(llvm::Instruction &op, uint64_t x, uint64_t y) {
+    llvm::Type *type = op.getType();
+    unsigned width = widthOf(type);
+    if (type->isFPOrFPVectorTy()) {
+      double a = toDouble(x, type), b = toDouble(y, type);
+      switch (op.getOpcode()) {
+      case llvm::Instruction::FAdd: return fromDouble(a + b, type);
+      case llvm::Instruction::FSub: return fromDouble(a - b, type);
+      case llvm::Instruction::FMul: return fromDouble(a * b, type);
+      case llvm::Instruction::FDiv: return fromDouble(a / b, type);
+      default: fail("unknown float operation"); return 0;
+      }
+    }
+    uint64_t mask = maskOf(width);
+    switch (op.getOpcode()) {
+    case llvm::Instruction::Add: return (x + y) & mask;
+    case llvm::Instruction::Sub: return (x - y) & mask;
+    case llvm::Instruction::Mul: return (x * y) & mask;
+    case llvm::Instruction::UDiv: return y ? x / y : 0;
+    case llvm::Instruction::URem: return y ? x % y : 0;
+    case llvm::Instruction::And: return x & y;
+    case llvm::Instruction::Or: return x | y;
+    case llvm::Instruction::Xor: return x ^ y;
+    case llvm::Instruction::Shl: return y < width ? (x << y) & mask : 0;
+    case llvm::Instruction::LShr: return y < width ? x >> y : 0;
+    case llvm::Instruction::AShr: return uint64_t(signedOf(x, width) >> std::min<uint64_t>(y, width - 1)) & mask;
+    default: fail(std::string("unknown operation ") + op.getOpcodeName()); return 0;
+    }
+  }
+
+  // ---- intrinsics
+
+  void runCall(llvm::CallInst &call) {
+    llvm::Function *callee = call.getCalledFunction();
+    llvm::Intrinsic::ID id = callee ? callee->getIntrinsicID() : llvm::Intrinsic::not_intrinsic;
+    std::string name = callee ? callee->getName().str() : "inline asm";
+    auto has = [&](const char *part) { return name.find(part) != std::string::npos; };
+    auto argument = [&](int t, unsigned i) { return get(t, call.getArgOperand(i)); };
+    if (id == llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all || id == llvm::Intrinsic::nvvm_bar_warp_sync) {
+      if (int(active_.size()) != threads_) return fail("not every thread comes to the barrier");
+      ++epoch_;
+      ++outcome_.barriers;
+    } else if (id == llvm::Intrinsic::nvvm_shfl_sync_idx_i32 || id == llvm::Intrinsic::nvvm_shfl_sync_bfly_i32) {
+      std::vector<uint64_t> given(size_t(threads_), 0), here(size_t(threads_), 0);
+      for (int t : active_) given[t] = argument(t, 1)[0], here[t] = 1;
+      for (int t : active_) {
+        bool flip = id == llvm::Intrinsic::nvvm_shfl_sync_bfly_i32;
+        size_t from = size_t(t / 32 * 32) + ((argument(t, 2)[0] ^ (flip ? uint64_t(t) : 0)) & 31);
+        if (!here[from]) return fail("a shuffle reads from a thread that is elsewhere");
+        value(t, &call) = {given[from]};
+      }
+      outcome_.shuffles += warpsActive();
+    } else if (has("redux.sync")) {
+      std::map<int, uint64_t> sums;
+      for (int t : active_) {
+        uint64_t x = argument(t, 0)[0];
+        auto [entry, fresh] = sums.emplace(t / 32, x);
+        uint64_t &sum = entry->second;
+        if (fresh) continue;
+        sum = has(".add")    ? (sum + x) & 0xffffffff
+              : has(".umax") ? std::max(sum, x)
+              : has(".umin") ? std::min(sum, x)
+              : has(".max")  ? uint64_t(uint32_t(std::max(int32_t(sum), int32_t(x))))
+              : has(".min")  ? uint64_t(uint32_t(std::min(int32_t(sum), int32_t(x))))
+              : has(".and")  ? sum & x
+              : has(".xor")  ? sum ^ x
+                             : sum | x;
+      }
+      for (int t : active_) value(t, &call) = {sums[t / 32]};
+    } else if (has("ldmatrix")) {
+      ldmatrix(call, has("x4") ? 4 : has("x2") ? 2 : 1, has("trans"));
+    } else if (has("nvvm.mma")) {
+      mma(call, name);
+    } else if (has("cp.async.commit")) {
+      for (int t : active_) {
+        if (copies_[t].empty()) copies_[t].emplace_back();
+        copies_[t].emplace_back();
+      }
+    } else if (has("cp.async.wait")) {
+      for (int t : active_) {
+        size_t keep = has("wait.all") ? 0 : size_t(argument(t, 0)[0]);
+        // The last entry is the group that is still open.
+        while (copies_[t].size() > keep + 1) finish(t);
+      }
+    } else if (has("cp.async")) {
+      uint64_t bytes = has(".16") ? 16 : has(".8") ? 8 : 4;
+      for (int t : active_) {
+        if (copies_[t].empty()) copies_[t].emplace_back();
+        uint64_t valid = call.arg_size() > 2 ? argument(t, 2)[0] : bytes;
+        Copy copy{argument(t, 0)[0], std::vector<uint8_t>(bytes, 0)};
+        if (valid) std::memcpy(copy.data.data(), reinterpret_cast<const void *>(argument(t, 1)[0]), valid);
+        if (copy.to % bytes) fail("misaligned cp.async");
+        copies_[t].back().push_back(std::move(copy));
+      }
+    } else if (id == llvm::Intrinsic::fma || id == llvm::Intrinsic::fmuladd) {
+      for (int t : active_) {
+        llvm::Type *type = call.getType();
+        Bits result;
+        for (unsigned i = 0; i < countOf(type); ++i) {
+          double x = toDouble(argument(t, 0)[i], type), y = toDouble(argument(t, 1)[i], type),
+                 z = toDouble(argument(t, 2)[i], type);
+          result.push_back(fromDouble(
+              type->getScalarType()->isFloatTy() ? double(std::fmaf(float(x), float(y), float(z))) : std::fma(x, y, z),
+              type));
+        }
+        value(t, &call) = result;
+      }
+    } else {
+      fail("unknown call of " + name);
+    }
+  }
+
+  void finish(int t) {
+    for (const Copy &copy : copies_[t].front())
+      for (size_t i = 0; i < copy.data.size(); ++i) storeBytes(t, copy.to + i, copy.data[i], 1, true);
+    copies_[t].erase(copies_[t].begin());
+  }
+
+  /// Matrix m's row r of 16 bytes is where lane 8 m + r points; lane l gets elements 2 (l % 4), + 1 of row l / 4, or of
+  /// column l / 4 when transposed.
+  void ldmatrix(llvm::CallInst &call, int matrices, bool transposed) {
+    for (size_t first = 0; first < active_.size(); first += 32) {
+      int warp = active_[first];
+      for (int lane = 0; lane < 32; ++lane) {
+        Bits result;
+        for (int m = 0; m < matrices; ++m) {
+          uint64_t word = 0;
+          for (int i = 0; i < 2; ++i) {
+            int row = transposed ? 2 * (lane % 4) + i : lane / 4, column = transposed ? lane / 4 : 2 * (lane % 4) + i;
+            uint64_t at = get(warp + 8 * m + row, call.getArgOperand(0))[0];
+            if (at % 16) fail("misaligned ldmatrix");
+            word |= loadBytes(warp + lane, at + uint64_t(2 * column), 2, true) << (16 * i);
+          }
+          result.push_back(word);
+        }
+        value(warp + lane, &call) = result;
+      }
+      outcome_.sharedLoads += 1;
+    }
+  }
+
+  static double element(uint64_t bits, const std::string &kind) {
+    if (kind == "bf16") return double(std::bit_cast<float>(uint32_t(bits) << 16));
+    if (kind == "tf32") return double(std::bit_cast<float>(uint32_t(bits) & 0xffffe000u));
+    if (kind == "s8") return double(int8_t(bits));
+    if (kind == "u8") return double(uint8_t(bits));
+    const llvm::fltSemantics &semantics = kind == "f16"    ? llvm::APFloat::IEEEhalf()
+                                          : kind == "e4m3" ? llvm::APFloat::Float8E4M3FN()
+                                                           : llvm::APFloat::Float8E5M2();
+    llvm::APFloat value(semantics, llvm::APInt(llvm::APFloat::getSizeInBits(semantics), bits));
+    bool lost;
+    value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
+    return value.convertToDouble();
+  }
+
+  /// m16n8kK. With g = lane / 4 and q = lane % 4, and w elements a 32-bit register: A register r has row g + 8 (r & 1)
+  /// and columns w q + 0 … w-1, + K/2 when r & 2; B register r has column g and rows w q + …, + K/2 when r & 1;
+  /// accumulator c has row g + 8 (c >> 1) and column 2 q + (c & 1).
+  void mma(llvm::CallInst &call, const std::string &name) {
+    std::string kind = name.find("bf16") != std::string::npos   ? "bf16"
+                       : name.find("tf32") != std::string::npos ? "tf32"
+                       : name.find("e4m3") != std::string::npos ? "e4m3"
+                       : name.find("e5m2") != std::string::npos ? "e5m2"
+                       : name.find(".s8") != std::string::npos  ? "s8"
+                       : name.find(".u8") != std::string::npos  ? "u8"
+                                                                : "f16";
+    int bits = kind == "tf32" ? 32 : kind == "bf16" || kind == "f16" ? 16 : 8, perWord = 32 / bits, k = 256 / bits;
+    bool integer = kind == "s8" || kind == "u8";
+    auto word = [&](int t, unsigned i) {
+      Bits x = get(t, call.getArgOperand(i));
+      return bitcast(x, call.getArgOperand(i)->getType(), llvm::Type::getInt32Ty(call.getContext()))[0];
+    };
+    for (size_t first = 0; first < active_.size(); first += 32) {
+      int warp = active_[first];
+      std::vector<double> a(size_t(16 * k)), b(size_t(8 * k));
+      for (int lane = 0; lane < 32; ++lane) {
+        int g = lane / 4, q = lane % 4;
+        for (int r = 0; r < 4; ++r)
+          for (int i = 0; i < perWord; ++i)
+            a[size_t((g + 8 * (r & 1)) * k + perWord * q + i + (r >> 1) * k / 2)] =
+                element(word(warp + lane, unsigned(r)) >> (bits * i) & maskOf(unsigned(bits)), kind);
+        for (int r = 0; r < 2; ++r)
+          for (int i = 0; i < perWord; ++i)
+            b[size_t(g * k + perWord * q + i + r * k / 2)] =
+                element(word(warp + lane, unsigned(4 + r)) >> (bits * i) & maskOf(unsigned(bits)), kind);
+      }
+      for (int lane = 0; lane < 32; ++lane) {
+        Bits result;
+        for (int c = 0; c < 4; ++c) {
+          int row = lane / 4 + 8 * (c >> 1), column = 2 * (lane % 4) + (c & 1);
+          Bits start = get(warp + lane, call.getArgOperand(6 + unsigned(c)));
+          double sum = integer ? double(int32_t(start[0])) : double(std::bit_cast<float>(uint32_t(start[0])));
+          for (int i = 0; i < k; ++i) sum += a[size_t(row * k + i)] * b[size_t(column * k + i)];
+          result.push_back(integer ? uint64_t(uint32_t(int32_t(sum))) : std::bit_cast<uint32_t>(float(sum)));
+        }
+        value(warp + lane, &call) = result;
+      }
+      ++outcome_.mmas;
+    }
+  }
+
+  llvm::Function &kernel_;
+  int threads_;
+  std::vector<Byte> bytes_;
+  llvm::DenseMap<const llvm::Value *, size_t> slots_;
+  llvm::DenseMap<const llvm::Constant *, Bits> constants_;
+  std::vector<Bits> values_; // slot by slot, one a thread
+  std::vector<std::vector<std::vector<Copy>>> copies_;
+  std::vector<int> active_;
+  int epoch_ = 0;
+  Outcome outcome_;
+};
+
+} // namespace
+
+Outcome simulate(llvm::Function &kernel, int threads, int64_t sharedBytes, const std::vector<uint64_t> &arguments) {
+  return Simulator(kernel, threads, sharedBytes).run(arguments);
+}
+
+} // namespace neso::nvidia::test

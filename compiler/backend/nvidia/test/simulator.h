@@ -1,0 +1,27 @@
+// Runs the LLVM IR of one thread block on the host, all threads in lockstep: what the tests of data movement have
+// instead of a GPU.
+//
+// Knows the integer, float, vector, memory and branch instructions that the movers emit, shuffles, redux, ldmatrix,
+// mma.sync (fragments as the PTX ISA draws them), cp.async (bytes arrive as late as wait_group allows) and bar.sync.
+// Shared memory is checked: a byte that one thread writes and another reads or writes without a barrier between is a
+// race, and reading a byte that nobody wrote is an error.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "llvm/IR/Function.h"
+
+namespace neso::nvidia::test {
+
+struct Outcome {
+  std::string error; // empty: ran to the end
+  int barriers = 0, shuffles = 0, sharedLoads = 0, sharedStores = 0,
+      mmas = 0; // of all threads of a warp as one, summed over warps
+};
+
+/// Arguments are the same in every thread, except that the first one is the thread's index (i32). Pointers are host
+/// addresses.
+Outcome simulate(llvm::Function &kernel, int threads, int64_t sharedBytes, const std::vector<uint64_t> &arguments);
+
+} // namespace neso::nvidia::test
