@@ -1,6 +1,6 @@
 // tt.dot: which instruction, which layouts, and the code.
 //
-//     DotPlan plan = planDot(chip, {M, N, K}, warps, types, InputPrecision::TF32);
+//     DotPlan plan = planDot(chip, {M, N, K}, warps, types, DotPrecision::Tf32);
 //     plan.accumulator           // the layout in which c is wanted and d comes back: loops carry it, nothing converts
 //     inside Tile d = emitDot(block, plan, operandA, operandB, c);
 //
@@ -29,29 +29,38 @@ struct DotTypes {
   mlir::Type d;    // of accumulator and result
 };
 
-/// An mma.sync of m16 n8 k.
-struct MmaRow {
-  const char *name;     // of the LLVM intrinsic
-  int operandBits;      // of an element in a register: 8, 16, 32
-  int k;                // 256 / operandBits
-  bool halfAccumulator; // accumulates in f16 pairs
-};
+/// An instruction mma.sync of m16 n8 k with k = 256 / bits.
+struct MmaRow;
 
 struct DotPlan {
   DotKind kind = DotKind::Fma;
+  /// a and b may differ from what was asked for (f8 on a chip without it: f16): then the caller converts the operands'
+  /// elements first.
   DotTypes types;
   DotPrecision precision = DotPrecision::Ieee;
   const MmaRow *row = nullptr;     // MmaSync
   LinearLayout accumulator;        // [.., M, N]
-  LinearLayout operandA, operandB; // MmaSync: [.., M, K], [.., K, N]; Fma: unused, operands are read from shared memory
+  LinearLayout operandA, operandB; // MmaSync: [.., M, K], [.., K, N]; Fma: none, operands are read from shared memory
 };
 
+/// How the warps of a block share a product.
+enum class DotSplit : uint8_t {
+  Square, // the least traffic from shared memory
+  Rows,   // no row of the result in two warps, where there are rows enough: for reductions along N, and products of
+          // products
+};
 /// shape: {M, N, K} or {batch, M, N, K}, powers of two.
-DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types, DotPrecision precision);
+DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types, DotPrecision precision,
+                DotSplit split = DotSplit::Square);
 
-/// In registers, in any layout, or in shared memory (where the software pipeline has left it).
+/// In registers, in any layout, or in shared memory (where the software pipeline has left it): for MmaSync best in
+/// dotBuffer's layout, for Fma without swizzle.
 using DotOperand = std::variant<Tile, SharedTile>;
 /// d = a b + c, with c and d in plan.accumulator.
 Tile emitDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c);
+
+/// The buffer for an operand [.., rows, columns] of a product by MmaSync, whose dim `fast` has its elements side by
+/// side: swizzled so that ldmatrix has no bank conflicts.
+LinearLayout dotBuffer(const Sizes &shape, int fast, int elementBits);
 
 } // namespace neso::nvidia

@@ -434,6 +434,8 @@ private:
         if (copy.to % bytes) fail("misaligned cp.async");
         copies_[t].back().push_back(std::move(copy));
       }
+    } else if (id == llvm::Intrinsic::nvvm_f2tf32_rna) {
+      for (int t : active_) value(t, &call) = {(argument(t, 0)[0] + 0x1000) & 0xffffe000u};
     } else if (id == llvm::Intrinsic::fma || id == llvm::Intrinsic::fmuladd) {
       for (int t : active_) {
         llvm::Type *type = call.getType();
@@ -506,6 +508,9 @@ private:
                        : name.find(".s8") != std::string::npos  ? "s8"
                        : name.find(".u8") != std::string::npos  ? "u8"
                                                                 : "f16";
+    // f8 names both operands.
+    std::string kindA = name.find("e5m2.e4m3") != std::string::npos ? "e5m2" : kind;
+    std::string kindB = name.find("e4m3.e5m2") != std::string::npos ? "e5m2" : kind;
     int bits = kind == "tf32" ? 32 : kind == "bf16" || kind == "f16" ? 16 : 8, perWord = 32 / bits, k = 256 / bits;
     bool integer = kind == "s8" || kind == "u8";
     auto word = [&](int t, unsigned i) {
@@ -520,11 +525,11 @@ private:
         for (int r = 0; r < 4; ++r)
           for (int i = 0; i < perWord; ++i)
             a[size_t((g + 8 * (r & 1)) * k + perWord * q + i + (r >> 1) * k / 2)] =
-                element(word(warp + lane, unsigned(r)) >> (bits * i) & maskOf(unsigned(bits)), kind);
+                element(word(warp + lane, unsigned(r)) >> (bits * i) & maskOf(unsigned(bits)), kindA);
         for (int r = 0; r < 2; ++r)
           for (int i = 0; i < perWord; ++i)
             b[size_t(g * k + perWord * q + i + r * k / 2)] =
-                element(word(warp + lane, unsigned(4 + r)) >> (bits * i) & maskOf(unsigned(bits)), kind);
+                element(word(warp + lane, unsigned(4 + r)) >> (bits * i) & maskOf(unsigned(bits)), kindB);
       }
       for (int lane = 0; lane < 32; ++lane) {
         Bits result;

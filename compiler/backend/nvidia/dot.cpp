@@ -1,0 +1,280 @@
+#include "backend/nvidia/dot.h"
+
+#include <algorithm>
+
+#include "backend/nvidia/fma.h"
+#include "backend/nvidia/linear.h"
+#include "backend/nvidia/matrix.h"
+#include "base/diagnostics.h"
+#include "ir/layout/convert.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
+namespace neso::nvidia {
+
+enum class MmaFormat : uint8_t { BF16, F16, TF32, S8, E4M3, E5M2 };
+
+struct MmaRow {
+  MmaFormat a, b;
+  int bits; // of an operand's element
+  Feature needs;
+  llvm::Intrinsic::ID intrinsic;
+  int k() const { return 256 / bits; }
+};
+
+namespace {
+
+// Oldest chips first; products of integers are exact in i32, all others are summed in f32.
+constexpr MmaRow kRows[] = {
+    {MmaFormat::BF16, MmaFormat::BF16, 16, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16},
+    {MmaFormat::F16, MmaFormat::F16, 16, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32},
+    {MmaFormat::TF32, MmaFormat::TF32, 32, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k8_row_col_tf32},
+    {MmaFormat::S8, MmaFormat::S8, 8, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_s8},
+    {MmaFormat::E4M3, MmaFormat::E4M3, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e4m3_e4m3_f32},
+    {MmaFormat::E4M3, MmaFormat::E5M2, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e4m3_e5m2_f32},
+    {MmaFormat::E5M2, MmaFormat::E4M3, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e5m2_e4m3_f32},
+    {MmaFormat::E5M2, MmaFormat::E5M2, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e5m2_e5m2_f32},
+};
+
+std::optional<MmaFormat> formatOf(mlir::Type type, DotPrecision precision) {
+  if (type.isBF16()) return MmaFormat::BF16;
+  if (type.isF16()) return MmaFormat::F16;
+  if (type.isF32() && precision != DotPrecision::Ieee) return MmaFormat::TF32;
+  if (type.isInteger(8)) return MmaFormat::S8;
+  if (llvm::isa<mlir::Float8E4M3FNType>(type)) return MmaFormat::E4M3;
+  if (llvm::isa<mlir::Float8E5M2Type>(type)) return MmaFormat::E5M2;
+  return std::nullopt;
+}
+
+const MmaRow *findRow(const Chip &chip, const DotTypes &types, DotPrecision precision) {
+  std::optional<MmaFormat> a = formatOf(types.a, precision), b = formatOf(types.b, precision);
+  if (!a || !b) return nullptr;
+  // Sums in f32 serve results of 16 bits as well; f64 does not go through them.
+  bool integers = types.d.isInteger(32), floats = types.d.isF32() || types.d.isF16() || types.d.isBF16();
+  for (const MmaRow &row : kRows)
+    if (row.a == *a && row.b == *b && chip.has(row.needs) && (row.a == MmaFormat::S8 ? integers : floats)) return &row;
+  return nullptr;
+}
+
+bool isF8(mlir::Type type) { return llvm::isa<mlir::FloatType>(type) && type.getIntOrFloatBitWidth() == 8; }
+
+/// Warps of one matrix: along M and along N.
+Sizes splitWarps(int64_t m, int64_t n, int64_t warps, DotSplit split) {
+  Sizes result{1, 1};
+  while (result[0] * result[1] < warps) {
+    int64_t rows = m / 16 / result[0], columns = n / 8 / result[1];
+    // Of a warp's part, 16 rows by 8 columns each; the longer side is cut.
+    bool cutRows = rows > 1 && (split == DotSplit::Rows || 2 * rows >= columns);
+    result[cutRows || columns <= 1 ? 0 : 1] *= 2;
+  }
+  return result;
+}
+
+/// A layout of matrices for each of `batch` matrices: first the spare warps take them, then registers.
+LinearLayout batched(const LinearLayout &matrix, int64_t batch, int64_t batchWarps) {
+  LinearLayout result = matrix.renameOut("dim1", "dim2").renameOut("dim0", "dim1");
+  result *= LinearLayout::identity1D(batchWarps, kWarp, "dim0") *
+            LinearLayout::identity1D(batch / batchWarps, kRegister, "dim0");
+  return result.transposeIns({kRegister, kLane, kWarp, kBlock}).transposeOuts({"dim2", "dim1", "dim0"});
+}
+
+llvm::Type *packedType(llvm::IRBuilder<> &b, MmaFormat format) {
+  return format == MmaFormat::F16 ? static_cast<llvm::Type *>(llvm::FixedVectorType::get(b.getHalfTy(), 2))
+                                  : b.getInt32Ty();
+}
+
+/// An operand that does not lie in registers as `wanted` goes through a buffer of its own, from which it is read in
+/// matrices.
+DotOperand placeOperand(BlockContext &block, const DotOperand &operand, const LinearLayout &wanted, int bits, bool isA,
+                        std::optional<SharedBuffer> &own) {
+  const Tile *tile = std::get_if<Tile>(&operand);
+  if (!tile || conversion(tile->layout, wanted).move <= Move::Registers) return operand;
+  Sizes shape = tensorShape(wanted);
+  int along = int(shape.size()) - 1, across = along - 1;
+  auto run = [&](int dim) { return tile->layout.consecutiveRun(kRegister, dimName(dim)); };
+  // As the source has it, so that it is stored in wide accesses; else with K side by side.
+  int fast = run(along) > run(across) || (run(along) == run(across) && isA) ? along : across;
+  llvm::Type *element = tile->values[0]->getType();
+  own = block.shared.allocate(sharedBytes(element) << tile->layout.totalOutBits(), "operand of a product");
+  SharedTile buffer{*own, dotBuffer(shape, fast, bits), element, nullptr};
+  storeShared(block, *tile, buffer);
+  return buffer;
+}
+
+/// Words of one operand: from registers that lie as the instruction wants them, or from shared memory when asked for.
+class Operand {
+public:
+  Operand(BlockContext &block, const DotOperand &operand, const LinearLayout &wanted, int togetherBit) {
+    if (const SharedTile *shared = std::get_if<SharedTile>(&operand)) {
+      loader_.emplace(block, *shared, wanted, togetherBit);
+      return;
+    }
+    Registers values = convertTile(block, std::get<Tile>(operand), wanted).values;
+    for (llvm::Value *&value : values) value = toStorage(block.b, value);
+    words_ = toWords(block.b, values);
+  }
+  llvm::Value *word(int number) { return loader_ ? loader_->word(number) : words_[size_t(number)]; }
+
+private:
+  std::optional<MatrixLoader> loader_;
+  Registers words_;
+};
+
+/// The nearest tf32, in the bits of an f32.
+llvm::Value *roundTf32(llvm::IRBuilder<> &b, llvm::Value *word) {
+  return b.CreateIntrinsic(llvm::Intrinsic::nvvm_f2tf32_rna, {b.CreateBitCast(word, b.getFloatTy())});
+}
+
+class MmaEmitter {
+public:
+  MmaEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c)
+      : b_(block.b), plan_(plan), sums_(c.values), perWord_(32 / plan.row->bits),
+        wordsA_(int(plan.operandA.inSize(kRegister)) / perWord_),
+        wordsB_(int(plan.operandB.inSize(kRegister)) / perWord_), stepsK_(kSteps()),
+        operandA_(block, a, plan.operandA, -1), operandB_(block, b, plan.operandB, nextColumns()) {}
+
+  Tile run() {
+    // Registers, lowest first: operand A has one instruction's 4 words, then K, M, batch; operand B its 2 words, then
+    // K, N, batch; sums have 4, then N, M, batch.
+    int batch = int(plan_.accumulator.outs().size()) == 3 ? batchRegisters() : 1;
+    int tilesM = wordsA_ / 4 / stepsK_ / batch, tilesN = wordsB_ / 2 / stepsK_ / batch;
+    widen();
+    for (int z = 0; z < batch; ++z)
+      for (int k = 0; k < stepsK_; ++k)
+        for (int m = 0; m < tilesM; ++m)
+          for (int n = 0; n < tilesN; ++n)
+            multiply(4 * (k + stepsK_ * (m + tilesM * z)), 2 * (k + stepsK_ * (n + tilesN * z)),
+                     4 * (n + tilesN * (m + tilesM * z)));
+    narrow();
+    return {plan_.accumulator, sums_};
+  }
+
+private:
+  int kSteps() const { return int(tensorShape(plan_.operandA).back()) / plan_.row->k(); }
+  int batchRegisters() const {
+    int64_t n = 1;
+    const LinearLayout::Out &out = plan_.accumulator.out("dim0");
+    for (uint64_t basis : plan_.accumulator.in(kRegister).bases) n *= out.of(basis) ? 2 : 1;
+    return int(n);
+  }
+  /// The register bit of operand B that walks to the next columns; -1: none.
+  int nextColumns() const {
+    int bit = log2Exact(int64_t(perWord_) * 2 * stepsK_);
+    return bit < plan_.operandB.inBits(kRegister) ? bit : -1;
+  }
+  void widen() {
+    type_ = sums_[0]->getType();
+    if (type_->isHalfTy() || type_->isBFloatTy())
+      for (llvm::Value *&sum : sums_) sum = b_.CreateFPExt(sum, b_.getFloatTy());
+  }
+  void narrow() {
+    if (type_->isHalfTy() || type_->isBFloatTy())
+      for (llvm::Value *&sum : sums_) sum = b_.CreateFPTrunc(sum, type_);
+  }
+
+  using Words = llvm::SmallVector<llvm::Value *, 4>;
+  Words wordsOf(Operand &operand, int first, int count) {
+    Words words;
+    for (int i = 0; i < count; ++i) words.push_back(operand.word(first + i));
+    return words;
+  }
+  void multiply(int firstA, int firstB, int firstSum) {
+    Words a = wordsOf(operandA_, firstA, 4), b = wordsOf(operandB_, firstB, 2);
+    if (plan_.row->a != MmaFormat::TF32) return add(a, b, firstSum);
+    Words highA = a, highB = b;
+    for (llvm::Value *&word : highA) word = rounded(word);
+    for (llvm::Value *&word : highB) word = rounded(word);
+    if (plan_.precision == DotPrecision::Tf32x3) {
+      // x = high + low: the product without low * low, the small parts first.
+      add(lowPart(a, highA), highB, firstSum);
+      add(highA, lowPart(b, highB), firstSum);
+    }
+    add(highA, highB, firstSum);
+  }
+  llvm::Value *rounded(llvm::Value *word) {
+    llvm::Value *&result = rounded_[word];
+    if (!result) result = roundTf32(b_, word);
+    return result;
+  }
+  Words lowPart(const Words &all, const Words &high) {
+    Words low;
+    for (size_t i = 0; i < all.size(); ++i) {
+      llvm::Value *&result = low_[all[i]];
+      if (!result)
+        result = roundTf32(
+            b_, b_.CreateFSub(b_.CreateBitCast(all[i], b_.getFloatTy()), b_.CreateBitCast(high[i], b_.getFloatTy())));
+      low.push_back(result);
+    }
+    return low;
+  }
+  void add(const Words &a, const Words &b, int firstSum) {
+    Words arguments;
+    llvm::Type *type = packedType(b_, plan_.row->a);
+    for (llvm::Value *word : a) arguments.push_back(b_.CreateBitCast(word, type));
+    for (llvm::Value *word : b) arguments.push_back(b_.CreateBitCast(word, type));
+    for (int i = 0; i < 4; ++i) arguments.push_back(sums_[size_t(firstSum + i)]);
+    llvm::Value *result = b_.CreateIntrinsic(plan_.row->intrinsic, arguments);
+    for (unsigned i = 0; i < 4; ++i) sums_[size_t(firstSum) + i] = b_.CreateExtractValue(result, i);
+  }
+
+  llvm::IRBuilder<> &b_;
+  const DotPlan &plan_;
+  Registers sums_;
+  int perWord_, wordsA_, wordsB_, stepsK_;
+  Operand operandA_, operandB_;
+  llvm::Type *type_ = nullptr; // of the accumulator outside
+  llvm::DenseMap<llvm::Value *, llvm::Value *> rounded_, low_;
+};
+
+} // namespace
+
+LinearLayout dotBuffer(const Sizes &shape, int fast, int elementBits) {
+  int rank = int(shape.size());
+  std::vector<int> order{fast, fast == rank - 1 ? rank - 2 : rank - 1};
+  if (rank == 3) order.push_back(0);
+  return sharedLayout(shape, order, matrixSwizzle(shape, order, elementBits));
+}
+
+DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types, DotPrecision precision,
+                DotSplit split) {
+  DotPlan plan;
+  plan.types = types;
+  plan.precision = precision;
+  int64_t batch = shape.size() == 4 ? shape[0] : 1, m = shape[shape.size() - 3], n = shape[shape.size() - 2],
+          k = shape.back();
+  plan.row = findRow(chip, types, precision);
+  if (!plan.row && (isF8(types.a) || isF8(types.b))) {
+    // f16 holds every value of both formats.
+    plan.types.a = plan.types.b = mlir::Float16Type::get(types.a.getContext());
+    plan.row = findRow(chip, plan.types, precision);
+  }
+  if (!plan.row || m < 16 || n < 8 || k < plan.row->k()) {
+    plan.row = nullptr;
+    plan.accumulator = fmaAccumulator(batch, m, n, warps, shape.size() == 4);
+    return plan;
+  }
+  plan.kind = DotKind::MmaSync;
+  int64_t batchWarps = std::min<int64_t>(batch, warps);
+  Sizes split2 = splitWarps(m, n, warps / batchWarps, split);
+  plan.accumulator = mmaAccumulator({m, n}, split2);
+  plan.operandA = mmaOperandA({m, k}, split2, plan.row->bits);
+  plan.operandB = mmaOperandB({k, n}, split2, plan.row->bits);
+  if (shape.size() == 4)
+    for (LinearLayout *layout : {&plan.accumulator, &plan.operandA, &plan.operandB})
+      *layout = batched(*layout, batch, batchWarps);
+  return plan;
+}
+
+Tile emitDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c) {
+  NESO_CHECK(c.layout == plan.accumulator, "the accumulator of a product lies as planned");
+  if (plan.kind == DotKind::Fma) return emitFmaDot(block, plan, a, b, c);
+  std::optional<SharedBuffer> ownA, ownB;
+  DotOperand placedA = placeOperand(block, a, plan.operandA, plan.row->bits, true, ownA);
+  DotOperand placedB = placeOperand(block, b, plan.operandB, plan.row->bits, false, ownB);
+  Tile d = MmaEmitter(block, plan, placedA, placedB, c).run();
+  if (ownA) block.shared.release(*ownA);
+  if (ownB) block.shared.release(*ownB);
+  return d;
+}
+
+} // namespace neso::nvidia
