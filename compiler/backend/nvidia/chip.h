@@ -26,7 +26,7 @@ struct Chip {
   std::string_view arch; // "sm_90"
   int capability;        // 90
   uint32_t features;
-  int ptxVersion;        // least PTX ISA version times ten that has it: 80 for sm_90
+  int ptxVersion;        // least PTX ISA version times ten that has it and its features: 84 for sm_90
   int sharedPerBlock;    // bytes of shared memory that one block may opt in to
   int sharedPerSm;       // bytes
   int registersPerSm;    // of 32 bits
