@@ -26,6 +26,8 @@ std::vector<Expr> contiguousStrides(const std::vector<Expr> &sizes) {
   return strides;
 }
 
+bool isGpuCode(const CompiledCode &code) { return code.format == CompiledCode::Format::Cubin || code.format == CompiledCode::Format::Ptx; }
+
 // Bytes that a tensor of an output's sizes and strides reaches over.
 Expr extentBytes(const loops::ProgramOutput &out) {
   if (out.strides.size() != out.sizes.size() || out.strides == contiguousStrides(out.sizes)) return product(out.sizes) * Expr(itemSize(out.dtype));
@@ -378,15 +380,15 @@ Rows<fbs::Constant> PlanWriter::emitConstants() {
 Rows<fbs::Target> PlanWriter::emitTargets() {
   std::vector<Offset<fbs::Target>> rows;
   for (const CompiledCode &code : contents_.code) {
-    bool gpu = code.format == CompiledCode::Format::Cubin || code.format == CompiledCode::Format::Ptx;
     auto member = code.format == CompiledCode::Format::RelocatableObject ? 0 : fb_.CreateString(codeMember(code));
-    rows.push_back(fbs::CreateTarget(fb_, gpu ? fbs::TargetKind::Cuda : fbs::TargetKind::Cpu, fb_.CreateString(code.target), member));
+    rows.push_back(fbs::CreateTarget(fb_, isGpuCode(code) ? fbs::TargetKind::Cuda : fbs::TargetKind::Cpu, fb_.CreateString(code.target), member));
   }
   return fb_.CreateVector(rows);
 }
 
 Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::string &function, size_t args, bool serial, const std::vector<SourceLoc> &origins) {
   std::vector<Offset<flatbuffers::String>> symbols;
+  std::vector<fbs::KernelUsage> usage;
   const CompiledFunction *last = nullptr;
   int64_t scratch = 0;
   for (const CompiledCode &code : contents_.code) {
@@ -394,9 +396,11 @@ Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::s
     if (it == code.functions.end()) {
       note(fmt::format("kernel '{}' was not compiled for {}", name, code.target));
       symbols.push_back(fb_.CreateString(""));
+      usage.emplace_back();
       continue;
     }
     last = &*it;
+    usage.emplace_back(it->threads, it->sharedBytes, std::max(it->clusterSize, 1), it->registers, it->spillBytes, it->blocksPerSm);
     scratch = std::max(scratch, it->scratchBytes);
     symbols.push_back(fb_.CreateString(it->symbol));
   }
@@ -408,8 +412,10 @@ Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::s
   }
   auto symbolRows = fb_.CreateVector(symbols);
   auto lineRows = fb_.CreateVector(lines);
+  bool gpu = std::any_of(contents_.code.begin(), contents_.code.end(), isGpuCode);
+  auto usageRows = gpu ? fb_.CreateVectorOfStructs(usage) : 0;
   return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch, last ? last->sharedBytes : 0, last ? last->threads : 0,
-                           last && last->clusterSize > 1 ? last->clusterSize : 1, 0, serial, lineRows);
+                           last && last->clusterSize > 1 ? last->clusterSize : 1, 0, serial, lineRows, 0, usageRows);
 }
 
 Rows<fbs::Kernel> PlanWriter::emitKernels() {

@@ -48,10 +48,11 @@ neso_status neso_context::read_scalar(int32_t index, const neso_tensor &given, i
     return fail(NESO_INPUT_RANGE, "input %d ('%s') is %lld, outside its range [%lld, %lld]", index, in.name, ll(value), ll(in.scalar.min()), ll(in.scalar.max()));
   set_value(slots.data(), in.scalar.define(), value, define, changed);
   bound_input &bound = inputs[index];
+  bound.scalar_kept &= bound.scalar == value;
   bound.scalar = value;
   bound.data = reinterpret_cast<char *>(&bound.scalar);
   bound.bytes = in.kind == fbs::InputKind::Bool ? 1 : 8;
-  return NESO_OK;
+  return bound.scalar_read ? place_gpu_scalar(index) : NESO_OK;
 }
 
 neso_status neso_context::read_input(int32_t index, const neso_tensor &given, int64_t **define, bool *changed) {
@@ -69,7 +70,9 @@ neso_status neso_context::read_input(int32_t index, const neso_tensor &given, in
     return fail(NESO_INPUT_DTYPE, "input %d ('%s') has dtype %s, the model takes %s", index, in.name, neso_dtype_name(given.dtype), neso_dtype_name(neso_dtype(in.dtype)));
   if (given.rank != in.dims.size)
     return fail(NESO_INPUT_RANK, "input %d ('%s') has %d dimensions, the model takes %d", index, in.name, given.rank, in.dims.size);
-  if (given.device != NESO_CPU) return fail(NESO_INPUT_DEVICE, "input %d ('%s') does not lie in the memory of the CPU, where the model runs", index, in.name);
+  if (given.device != NESO_CPU && !gpu) return fail(NESO_INPUT_DEVICE, "input %d ('%s') does not lie in the memory of the CPU, where the model runs", index, in.name);
+  if (given.device != NESO_CPU && given.device_index != gpu->index())
+    return fail(NESO_INPUT_DEVICE, "input %d ('%s') lies on device cuda:%d, the model runs on cuda:%d", index, in.name, given.device_index, gpu->index());
   if (given.rank && !given.sizes) return fail(NESO_INVALID_ARGUMENT, "input %d ('%s') has no sizes", index, in.name);
   for (int32_t d = 0; d < in.dims.size; ++d) {
     const fbs::InputDim &dim = in.dims[d];
@@ -117,7 +120,9 @@ neso_status neso_context::place_input(int32_t index, const neso_tensor &given, c
   bound.data = static_cast<char *>(given.data);
   if (bound.bytes == 0) return NESO_OK;
   const int64_t *have = strides_of(given, scratch);
-  if (same_layout(given.sizes, have, strides, given.rank) && reinterpret_cast<uintptr_t>(given.data) % uintptr_t(in.align) == 0) return NESO_OK;
+  bool same = same_layout(given.sizes, have, strides, given.rank), fits = same && reinterpret_cast<uintptr_t>(given.data) % uintptr_t(in.align) == 0;
+  if (fits && (!gpu || given.device != NESO_CPU)) return NESO_OK;
+  if (gpu) return place_gpu_input(index, given, have, strides, same);
   NESO_TRY(grow(&bound.staging, bound.bytes, "a copy of an input"));
   copy_strided(bound.staging.data, strides, given.data, have, given.sizes, given.rank, item(in.dtype));
   bound.data = bound.staging.data;
@@ -172,8 +177,11 @@ neso_status neso_context::size_output(int32_t index, const neso_tensor *given) {
   if (extent < 0) return fail(NESO_SIZE_INVALID, "output %d ('%s') would have impossible strides", index, out.name);
   bool given_memory = given->data && given->data != bound.last_given;
   bound.to_caller = given_memory;
+  bound.on_host = !gpu || given->device == NESO_CPU;
   if (given_memory) {
-    if (int(given->dtype) != int(out.dtype) || given->rank != out.dims.size || given->device != NESO_CPU || (given->rank && !given->sizes))
+    if (!bound.on_host && given->device_index != gpu->index())
+      return fail(NESO_OUTPUT_MISMATCH, "output %d ('%s'): the buffer given lies on device cuda:%d, the model runs on cuda:%d", index, out.name, given->device_index, gpu->index());
+    if (int(given->dtype) != int(out.dtype) || given->rank != out.dims.size || (!gpu && given->device != NESO_CPU) || (given->rank && !given->sizes))
       return fail(NESO_OUTPUT_MISMATCH, "output %d ('%s') is %s with %d dimensions; the buffer given is %s with %d", index, out.name, neso_dtype_name(neso_dtype(out.dtype)),
                   out.dims.size, neso_dtype_name(given->dtype), given->rank);
     for (int32_t d = 0; d < out.dims.size; ++d)
@@ -185,7 +193,7 @@ neso_status neso_context::size_output(int32_t index, const neso_tensor *given) {
   bool own = buffer.location() == fbs::Location::Output && buffer.index() == index && (buffer.offset() < 0 || slots[buffer.offset()] == 0) &&
              (out.offset < 0 || slots[out.offset] == 0);
   int64_t scratch[kMaxRank];
-  if (given_memory && own && reinterpret_cast<uintptr_t>(given->data) % kOutputAlign == 0 && bound.bytes <= extent * item(out.dtype) &&
+  if (given_memory && own && bound.on_host == !gpu && reinterpret_cast<uintptr_t>(given->data) % kOutputAlign == 0 && bound.bytes <= extent * item(out.dtype) &&
       same_layout(bound.sizes, strides_of(*given, scratch), bound.strides, out.dims.size)) {
     bound.data = static_cast<char *>(given->data);
     bound.direct = true;
@@ -211,7 +219,7 @@ neso_status neso_context::locate_buffers() {
       capacity = inputs[k].bytes;
       break;
     case fbs::Location::Constant:
-      base = p.constants[k].mutated ? buffers[k].data : reinterpret_cast<char *>(const_cast<uint8_t *>(p.constants[k].data));
+      base = p.constants[k].mutated ? buffers[k].data : gpu ? const_cast<char *>(gpu->device().constant(k)) : reinterpret_cast<char *>(const_cast<uint8_t *>(p.constants[k].data));
       capacity = p.constants[k].bytes;
       break;
     case fbs::Location::Arena:
@@ -277,7 +285,7 @@ neso_status neso_context::bind(const neso_tensor *given, size_t input_count, con
       if (!p.arena_late[a]) NESO_TRY(grow(&arenas[a], slots[p.arena_slots[a]], "intermediate results"));
     NESO_TRY(measure_outputs());
   }
-  bool moved = fresh;
+  moved = fresh;
   const int64_t *strides = input_strides.data();
   for (size_t i = 0; i < input_count; ++i) {
     if (p.inputs[i].kind != fbs::InputKind::Tensor) continue;

@@ -19,12 +19,45 @@ void *default_allocate(void *, size_t bytes) {
 }
 void default_release(void *, void *memory, size_t) { free(memory); }
 
+// Inputs that are Python scalars and that a kernel reads from memory.
+void find_scalars_read(neso_context *c) {
+  const plan &p = c->model->plan;
+  for (const fbs::Buffer &b : p.buffers)
+    if (b.location() == fbs::Location::Input && p.inputs[size_t(b.index())].kind != fbs::InputKind::Tensor) c->inputs[size_t(b.index())].scalar_read = true;
+}
+
+// How many CUDA graphs a context keeps when it is not told.
+constexpr int kGraphs = 16;
+
+neso_status start_gpu(neso_context *c) {
+  neso_context_options &o = c->options;
+  const cuda_device *device = nullptr;
+  NESO_TRY(c->model->on_device(o.device_index, o.cuda_driver, &device));
+  if (device->lost.load()) return fail(NESO_DEVICE_LOST, "the model's context on device cuda:%d was lost by an earlier failure; load the model again", o.device_index);
+  void *memory = malloc(sizeof(cuda_executor));
+  if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
+  c->gpu = new (memory) cuda_executor(*device, o.device_index);
+  if (!o.allocate) {
+    o.allocate = cuda_executor::allocate;
+    o.release = cuda_executor::release;
+    o.allocator_user = c->gpu;
+  }
+  const plan &p = c->model->plan;
+  int32_t args = 0;
+  for (const plan_kernel &k : p.kernels)
+    if (k.arg_count > args) args = k.arg_count;
+  find_scalars_read(c);
+  NESO_TRY(c->graph_key.resize(c->bound_sizes.size() + c->addresses.size()));
+  cuda_scope scope(device);
+  return c->gpu->start(o.stream, o.cuda_graphs < 0 ? 0 : o.cuda_graphs == 0 ? kGraphs : o.cuda_graphs, c->graph_key.size(), args);
+}
+
 neso_status create_buffers(neso_context *c) {
   const plan &p = c->model->plan;
   NESO_TRY(c->buffers.resize(p.constants.size()));
   for (size_t i = 0; i < p.constants.size(); ++i)
     if (p.constants[i].mutated) NESO_TRY(c->grow(&c->buffers[i], p.constants[i].bytes ? p.constants[i].bytes : 1, p.constants[i].name));
-  return neso_context_reset_buffers(c);
+  return c->reset_buffers();
 }
 
 neso_status create_values(neso_context *c) {
@@ -62,11 +95,20 @@ neso_status create(neso_context *c, const neso_context_options *options) {
   neso_context_options &o = c->options;
   if (o.threads < 0 || o.threads > 4096) return fail(NESO_INVALID_ARGUMENT, "%d threads are not possible", o.threads);
   if (!o.allocate != !o.release) return fail(NESO_INVALID_ARGUMENT, "an allocator needs both allocate and release");
+  if (o.device != NESO_CPU && o.device != NESO_CUDA) return fail(NESO_DEVICE_UNAVAILABLE, "there is no device of kind %d", int(o.device));
+  if (o.cuda_graphs < -1 || o.cuda_graphs > 1 << 16) return fail(NESO_INVALID_ARGUMENT, "%d CUDA graphs are not possible", o.cuda_graphs);
+  NESO_TRY(create_values(c));
+  if (o.device == NESO_CUDA) {
+    NESO_TRY(start_gpu(c));
+    cuda_scope scope(c->device());
+    return create_buffers(c);
+  }
+  if (c->model->target < 0 && c->model->plan.kernels.size())
+    return fail(NESO_NO_FITTING_TARGET, "the package holds code for GPUs only; make the context on one (device = NESO_CUDA, --device cuda)");
   if (!o.allocate) {
     o.allocate = default_allocate;
     o.release = default_release;
   }
-  NESO_TRY(create_values(c));
   NESO_TRY(create_buffers(c));
   return c->executor.start(o.threads, c->model->plan.max_scratch, o.parallel_for, o.parallel_for_user, o.on_print, o.on_print_user);
 }
@@ -80,6 +122,7 @@ neso_status neso_context::grow(block *b, int64_t bytes, const char *what) {
   release(b);
   int64_t rounded = (bytes + int64_t(kAlign) - 1) / int64_t(kAlign) * int64_t(kAlign);
   void *memory = options.allocate(options.allocator_user, size_t(rounded));
+  if (!memory && gpu) return fail(NESO_OUT_OF_MEMORY, "out of memory on cuda:%d: %lld bytes for %s", gpu->index(), (long long)rounded, what);
   if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory: %lld bytes for %s", (long long)rounded, what);
   b->data = static_cast<char *>(memory);
   b->capacity = rounded;
@@ -87,16 +130,61 @@ neso_status neso_context::grow(block *b, int64_t bytes, const char *what) {
 }
 
 void neso_context::release(block *b) {
+  // What is queued on the device may still use it.
+  if (b->data && gpu) (void)gpu->synchronize();
   if (b->data) options.release(options.allocator_user, b->data, size_t(b->capacity));
   *b = {};
 }
 
 neso_context::~neso_context() {
-  for (bound_input &in : inputs) release(&in.staging);
-  for (bound_output &out : outputs) release(&out.own);
+  cuda_scope scope(device());
+  for (bound_input &in : inputs) {
+    release(&in.staging);
+    free(in.packed);
+    if (gpu) gpu->release(&in.host);
+  }
+  for (bound_output &out : outputs) {
+    release(&out.own);
+    if (gpu) gpu->release(&out.host);
+  }
+  while (lent) {
+    lent_memory *first = lent;
+    lent = first->next;
+    release(&first->memory);
+    free(first);
+  }
   for (block &b : arenas) release(&b);
   for (block &b : buffers) release(&b);
+  if (gpu) {
+    gpu->~cuda_executor();
+    free(gpu);
+  }
 }
+
+neso_status neso_context::reset_buffers() {
+  const plan &p = model->plan;
+  for (size_t i = 0; i < p.constants.size(); ++i) {
+    if (!p.constants[i].mutated || p.constants[i].bytes == 0) continue;
+    if (gpu) NESO_TRY(gpu->upload(buffers[i].data, p.constants[i].data, p.constants[i].bytes));
+    else memcpy(buffers[i].data, p.constants[i].data, size_t(p.constants[i].bytes));
+  }
+  return gpu ? gpu->synchronize() : NESO_OK;
+}
+
+namespace {
+neso_status run(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
+  NESO_TRY(c->bind(inputs, input_count, outputs, output_count));
+  c->steps_done = 0;
+  NESO_TRY(c->gpu ? c->run_on_gpu() : c->walk(0));
+  return c->hand_out(outputs);
+}
+
+neso_status check_run(const neso_context *c, const neso_tensor *inputs, size_t input_count, const neso_tensor *outputs, size_t output_count) {
+  if (!c || (!inputs && input_count) || (!outputs && output_count)) return fail(NESO_INVALID_ARGUMENT, "neso_run needs a context and its tensors");
+  if (c->model->plan.subplans.size() == 0) return fail(NESO_INVALID_ARGUMENT, "the package holds kernels only; launch them with neso_kernel_launch");
+  return NESO_OK;
+}
+} // namespace
 
 extern "C" {
 
@@ -121,12 +209,29 @@ void neso_context_free(neso_context *context) {
 }
 
 neso_status neso_run(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
-  if (!c || (!inputs && input_count) || (!outputs && output_count)) return fail(NESO_INVALID_ARGUMENT, "neso_run needs a context and its tensors");
-  if (c->model->plan.subplans.size() == 0) return fail(NESO_INVALID_ARGUMENT, "the package holds kernels only; launch them with neso_kernel_launch");
-  NESO_TRY(c->bind(inputs, input_count, outputs, output_count));
-  c->steps_done = 0;
-  NESO_TRY(c->walk(0));
-  return c->hand_out(outputs);
+  NESO_TRY(check_run(c, inputs, input_count, outputs, output_count));
+  if (!c->gpu) return run(c, inputs, input_count, outputs, output_count);
+  cuda_scope scope(c->device());
+  NESO_TRY(c->gpu->alive());
+  if (c->unfinished) NESO_TRY(c->finish_gpu_run());
+  neso_status status = run(c, inputs, input_count, outputs, output_count);
+  if (status == NESO_OK) return c->finish_gpu_run();
+  c->drop_gpu_run();
+  if (status == NESO_DEVICE_LOST) return status;
+  // What was queued before the failure still uses the caller's memory. Waiting fails, and says more, only when the device is lost.
+  neso_status waited = c->gpu->synchronize();
+  return waited == NESO_OK ? status : waited;
+}
+
+neso_status neso_run_async(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
+  NESO_TRY(check_run(c, inputs, input_count, outputs, output_count));
+  if (!c->gpu) return run(c, inputs, input_count, outputs, output_count);
+  cuda_scope scope(c->device());
+  NESO_TRY(c->gpu->alive());
+  if (c->unfinished) NESO_TRY(c->finish_gpu_run());
+  neso_status status = run(c, inputs, input_count, outputs, output_count);
+  if (status != NESO_OK) c->drop_gpu_run();
+  return status;
 }
 
 neso_status neso_context_buffer(neso_context *c, const char *name, neso_tensor *out) {
@@ -134,17 +239,16 @@ neso_status neso_context_buffer(neso_context *c, const char *name, neso_tensor *
   for (size_t i = 0; i < p.constants.size(); ++i) {
     const plan_constant &k = p.constants[i];
     if (!k.mutated || strcmp(k.name, name) != 0) continue;
-    *out = {c->buffers[i].data, k.sizes.data, k.strides.present ? k.strides.data : nullptr, k.sizes.size, neso_dtype(k.dtype), NESO_CPU, 0};
+    *out = {c->buffers[i].data, k.sizes.data, k.strides.present ? k.strides.data : nullptr, k.sizes.size, neso_dtype(k.dtype), c->gpu ? NESO_CUDA : NESO_CPU,
+            c->gpu ? c->gpu->index() : 0};
     return NESO_OK;
   }
   return fail(NESO_NO_SUCH_NAME, "the model mutates no buffer '%s'", name);
 }
 
 neso_status neso_context_reset_buffers(neso_context *c) {
-  const plan &p = c->model->plan;
-  for (size_t i = 0; i < p.constants.size(); ++i)
-    if (p.constants[i].mutated && p.constants[i].bytes) memcpy(c->buffers[i].data, p.constants[i].data, size_t(p.constants[i].bytes));
-  return NESO_OK;
+  cuda_scope scope(c->device());
+  return c->reset_buffers();
 }
 
 neso_status neso_context_get_stats(const neso_context *c, neso_context_stats *out) {
@@ -166,6 +270,11 @@ neso_status neso_kernel_launch(neso_context *c, const char *name, const uint32_t
     if (strcmp(p.kernels[k].name, name) != 0) continue;
     if (arg_count != size_t(p.kernels[k].arg_count))
       return fail(NESO_KERNEL_ARGUMENTS, "kernel '%s' has %d arguments, %zu were given", name, p.kernels[k].arg_count, arg_count);
+    if (c->gpu) {
+      cuda_scope scope(c->device());
+      NESO_TRY(c->gpu->alive());
+      return c->gpu->launch(int32_t(k), args, int32_t(arg_count), grid);
+    }
     // Callers launch the same kernel over other data each time: no cost is remembered.
     launch_cost cost;
     return c->executor.launch(c->model->functions[k], p.kernels[k].name, args, grid, &cost, p.kernels[k].serial);

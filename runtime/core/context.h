@@ -7,6 +7,7 @@
 #include "core/model.h"
 #include "core/strided.h"
 #include "device/cpu/launch.h"
+#include "device/cuda/executor.h"
 
 namespace neso_rt {
 
@@ -16,6 +17,12 @@ struct block {
   int64_t capacity = 0;
 };
 
+/// Memory that the caller asked the context for.
+struct lent_memory {
+  block memory;
+  lent_memory *next;
+};
+
 struct bound_input {
   char *data;         // what the kernels see: the caller's memory, or `staging`
   int64_t bytes;      // extent of the model's layout
@@ -23,6 +30,13 @@ struct bound_input {
   bool staged;        // copied in because strides or alignment differ
   int64_t scalar;     // the value of an int, float or bool input, in case a kernel reads it from memory
   block staging;
+  bool scalar_read;   // GPU: a kernel does read it, so that it is kept in `staging`
+  bool scalar_kept;   // and it is there
+  char *packed;       // and host memory to change strides on the way there
+  int64_t packed_bytes;
+  host_block host;    // and back
+  bool scatter;       // synchronising must copy `host` to the caller's strided memory, `scatter_to`
+  neso_tensor scatter_to;
 };
 
 struct bound_output {
@@ -34,6 +48,11 @@ struct bound_output {
   int64_t *sizes, *strides;
   int64_t scalar;     // value of an int, float or bool output
   void *last_given;   // what the run before handed out
+  // GPU only.
+  bool on_host;       // where the result is wanted
+  host_block host;
+  bool scatter;       // synchronising must copy `host` to the caller's strided memory, `scatter_to`
+  neso_tensor scatter_to;
 };
 } // namespace neso_rt
 
@@ -55,6 +74,14 @@ struct neso_context {
   neso_rt::array<neso_rt::launch_cost> costs; // one a step of the plan, for launches; forgotten when sizes change
   const neso_tensor *given_outputs = nullptr; // during a run
   int64_t steps_done = 0;
+  bool unfinished = false;                  // GPU: a run left something to finish_gpu_run
+  bool moved = false;                       // bind: sizes or addresses are not those of the run before
+  // On a GPU; null on the CPU.
+  neso_rt::cuda_executor *gpu = nullptr;
+  neso_rt::cuda_graphs::entry *last_graph = nullptr; // of the run before, while nothing has moved
+  neso_rt::array<int64_t> graph_key;
+  neso_rt::array<double> marks;             // CPU: milliseconds
+  neso_rt::lent_memory *lent = nullptr;     // what neso_context_allocate gave
 
   neso_context() = default;
   neso_context(const neso_context &) = delete;
@@ -75,6 +102,18 @@ struct neso_context {
   neso_status hand_out(neso_tensor *outputs);
   // walk.cpp: the steps.
   neso_status walk(int32_t subplan);
+  // device.cpp: the part of a run that differs on a GPU.
+  neso_status run_on_gpu();
+  neso_status place_gpu_input(int32_t index, const neso_tensor &given, const int64_t *have, const int64_t *strides, bool same);
+  neso_status place_gpu_scalar(int32_t index);
+  neso_status hand_out_gpu_tensor(int32_t index, char *memory, neso_tensor *out);
+  neso_status return_gpu_input(int32_t index, const int64_t *strides);
+  /// Waits, then finishes what only the host can do: results whose strides are not the model's.
+  neso_status finish_gpu_run();
+  /// Of a run that failed: its tensors may be gone when the next one comes.
+  void drop_gpu_run();
+  neso_status reset_buffers();
+  const neso_rt::cuda_device *device() const { return gpu ? &gpu->device() : nullptr; }
 
 private:
   neso_status read_input(int32_t index, const neso_tensor &given, int64_t **define, bool *changed);
@@ -83,6 +122,8 @@ private:
   neso_status lay_out_inputs(const neso_tensor *given);
   neso_status place_input(int32_t index, const neso_tensor &given, const int64_t *strides);
   neso_status hand_out_tensor(int32_t index, neso_tensor *out);
+  neso_status record_run();
+  neso_status wait_for_step(const neso_rt::step &s);
   neso_status run_step(const neso_rt::step &s, bool *ended);
   neso_status launch(const neso_rt::step &s);
   neso_status copy(const neso_rt::fbs::Copy *row);

@@ -77,6 +77,18 @@ const char *neso_model_kernel_source(const neso_model *m, int32_t kernel, int32_
   return line_text;
 }
 
+neso_status neso_model_kernel_usage(const neso_model *m, int32_t kernel, int32_t target, neso_kernel_usage *out) {
+  if (!inside(kernel, m->plan.kernels.size())) return bad_index("kernel", kernel, m->plan.kernels.size());
+  size_t targets = size_t(neso_model_target_count(m));
+  if (!inside(target, targets)) return bad_index("target", target, targets);
+  *out = {};
+  const auto *usage = m->plan.kernels[size_t(kernel)].row->usage();
+  if (!usage || !inside(target, usage->size())) return NESO_OK;
+  const fbs::KernelUsage *u = usage->Get(uint32_t(target));
+  *out = {u->threads(), u->shared_bytes(), u->cluster(), u->registers(), u->spill_bytes(), u->blocks_per_sm()};
+  return NESO_OK;
+}
+
 int32_t neso_model_target_count(const neso_model *m) { return m->plan.root->targets() ? int32_t(m->plan.root->targets()->size()) : 0; }
 neso_status neso_model_target(const neso_model *m, int32_t index, neso_target_info *out) {
   size_t count = size_t(neso_model_target_count(m));

@@ -15,9 +15,37 @@
 using namespace neso_rt;
 
 neso_model::~neso_model() {
+  while (devices) {
+    cuda_device *d = devices;
+    devices = d->next;
+    d->~cuda_device();
+    free(d);
+  }
   for (uint8_t *p : aligned_constants) free(p);
   free(aligned_plan);
   if (mapped && bytes) munmap(const_cast<uint8_t *>(bytes), size);
+}
+
+neso_status neso_model::on_device(int index, const char *library, const cuda_device **out) const {
+  pthread_mutex_lock(&device_lock);
+  neso_status status = NESO_OK;
+  cuda_device *d = devices;
+  while (d && !d->is(index, library)) d = d->next;
+  if (!d) {
+    void *memory = malloc(sizeof(cuda_device));
+    d = memory ? new (memory) cuda_device : nullptr;
+    status = d ? d->open(*this, index, library) : fail(NESO_OUT_OF_MEMORY, "out of memory");
+    if (d && status != NESO_OK) {
+      d->~cuda_device();
+      free(d);
+    } else if (d) {
+      d->next = devices;
+      devices = d;
+    }
+  }
+  if (status == NESO_OK) *out = d;
+  pthread_mutex_unlock(&device_lock);
+  return status;
 }
 
 namespace {
@@ -109,20 +137,26 @@ neso_status resolve_with(neso_model *m, const neso_model_options &o, int32_t tar
   return NESO_OK;
 }
 
-// The last target that this machine can run, or the one asked for.
+// The last target that this machine's CPU can run, or the one asked for. Code for GPUs is loaded when a context is made there.
 neso_status load_code(neso_model *m, const neso_model_options &o) {
   NESO_TRY(m->functions.resize(m->plan.kernels.size()));
   if (m->plan.kernels.size() == 0) return NESO_OK;
   const auto *targets = m->plan.root->targets();
   char held[256] = "";
   int32_t best = -1;
+  bool gpu = false;
   for (uint32_t t = 0; targets && t < targets->size(); ++t) {
     const char *arch = targets->Get(t)->arch() ? targets->Get(t)->arch()->c_str() : "";
     size_t used = strlen(held);
     snprintf(held + used, sizeof held - used, "%s%s", used ? ", " : "", arch);
-    if (targets->Get(t)->kind() != fbs::TargetKind::Cpu) continue;
+    if (targets->Get(t)->kind() == fbs::TargetKind::Cuda) {
+      gpu |= !o.arch || strcmp(o.arch, arch) == 0;
+      if (o.arch && strcmp(o.arch, arch) == 0) m->forced_target = int32_t(t);
+      continue;
+    }
     if (o.arch ? strcmp(o.arch, arch) == 0 && cpu_supports(arch) : cpu_supports(arch)) best = int32_t(t);
   }
+  if (best < 0 && gpu) return NESO_OK;
   if (best < 0)
     return fail(NESO_NO_FITTING_TARGET, "the package holds code for %s, and none of it %s; compile it for this machine (--arch native)", held[0] ? held : "no target",
                 o.arch ? "is the architecture asked for and fit for this machine" : "runs on this machine");

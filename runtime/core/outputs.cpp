@@ -18,15 +18,18 @@ neso_status neso_context::hand_out_tensor(int32_t index, neso_tensor *out) {
   } else {
     bound.scalar = o.kind == fbs::OutputKind::Bool ? slots[o.slot] != 0 : slots[o.slot];
   }
+  static const fbs::DType scalar_types[] = {fbs::DType::F32, fbs::DType::I64, fbs::DType::F64, fbs::DType::Bool};
+  fbs::DType dtype = o.kind == fbs::OutputKind::Tensor ? o.dtype : scalar_types[int(o.kind)];
+  if (gpu && memory != &bound.scalar) return hand_out_gpu_tensor(index, static_cast<char *>(memory), out);
   if (bound.to_caller) {
     if (bound.direct) return NESO_OK;
+    // The value of a scalar is at hand; it fits what one copy to a device takes at once.
+    if (!bound.on_host) return o.kind == fbs::OutputKind::Tensor ? NESO_OK : gpu->upload(static_cast<char *>(out->data), memory, int64_t(item_size(int(dtype))));
     int64_t contiguous[kMaxRank];
     contiguous_strides(bound.sizes, o.dims.size, contiguous);
     copy_strided(out->data, out->strides ? out->strides : contiguous, memory, bound.strides, bound.sizes, o.dims.size, int(item_size(int(o.dtype))));
     return NESO_OK;
   }
-  static const fbs::DType scalar_types[] = {fbs::DType::F32, fbs::DType::I64, fbs::DType::F64, fbs::DType::Bool};
-  fbs::DType dtype = o.kind == fbs::OutputKind::Tensor ? o.dtype : scalar_types[int(o.kind)];
   *out = {memory, bound.sizes, bound.strides, o.dims.size, neso_dtype(dtype), NESO_CPU, 0};
   bound.last_given = memory;
   return NESO_OK;
@@ -42,7 +45,9 @@ neso_status neso_context::hand_out(neso_tensor *given) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const plan_input &in = p.inputs[i];
     if (in.kind != fbs::InputKind::Tensor) continue;
-    if (in.mutated && inputs[i].staged) {
+    if (gpu && in.mutated && inputs[i].staged) {
+      NESO_TRY(return_gpu_input(int32_t(i), strides));
+    } else if (in.mutated && inputs[i].staged) {
       const neso_tensor &t = *inputs[i].given;
       int64_t contiguous[kMaxRank];
       contiguous_strides(t.sizes, t.rank, contiguous);

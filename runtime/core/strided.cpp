@@ -4,24 +4,6 @@
 
 namespace neso_rt {
 namespace {
-struct dim {
-  int64_t size, dst, src;
-};
-
-// Drops dimensions of size 1 and joins neighbours that both sides walk as one. Returns the new rank.
-int simplify(dim *dims, int rank) {
-  int n = 0;
-  for (int i = 0; i < rank; ++i) {
-    if (dims[i].size == 1) continue;
-    if (n && dims[n - 1].dst == dims[i].dst * dims[i].size && dims[n - 1].src == dims[i].src * dims[i].size) {
-      dims[n - 1] = {dims[n - 1].size * dims[i].size, dims[i].dst, dims[i].src};
-    } else {
-      dims[n++] = dims[i];
-    }
-  }
-  return n;
-}
-
 template <int Item> void copy_row(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int64_t n) {
   if (dst_stride == 1 && src_stride == 1) {
     memcpy(dst, src, size_t(n) * Item);
@@ -41,19 +23,32 @@ row_function row_for(int item) {
 }
 } // namespace
 
+int join_dims(copy_dim *dims, int rank) {
+  int n = 0;
+  for (int i = 0; i < rank; ++i) {
+    if (dims[i].size == 1) continue;
+    if (n && dims[n - 1].dst == dims[i].dst * dims[i].size && dims[n - 1].src == dims[i].src * dims[i].size) {
+      dims[n - 1] = {dims[n - 1].size * dims[i].size, dims[i].dst, dims[i].src};
+    } else {
+      dims[n++] = dims[i];
+    }
+  }
+  return n;
+}
+
 void copy_strided(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides, const int64_t *sizes, int rank,
                   int item) {
-  dim dims[kMaxRank];
+  copy_dim dims[kMaxRank];
   for (int i = 0; i < rank; ++i) {
     if (sizes[i] <= 0) return;
     dims[i] = {sizes[i], dst_strides[i], src_strides[i]};
   }
-  rank = simplify(dims, rank);
+  rank = join_dims(dims, rank);
   char *d = static_cast<char *>(dst);
   const char *s = static_cast<const char *>(src);
   row_function row = row_for(item);
   if (rank == 0) return row(d, 1, s, 1, 1);
-  const dim inner = dims[rank - 1];
+  const copy_dim inner = dims[rank - 1];
   int64_t index[kMaxRank] = {};
   for (;;) {
     row(d, inner.dst, s, inner.src, inner.size);

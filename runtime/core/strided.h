@@ -9,6 +9,13 @@ namespace neso_rt {
 void copy_strided(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides, const int64_t *sizes, int rank,
                   int item);
 
+/// One dimension of a copy; strides in elements.
+struct copy_dim {
+  int64_t size, dst, src;
+};
+/// Drops dimensions of size 1 and joins neighbours that both sides walk as one. Returns the new rank.
+int join_dims(copy_dim *dims, int rank);
+
 /// Product of the sizes; -1 when one is negative or the result exceeds kMaxBytes.
 int64_t element_count(const int64_t *sizes, int rank);
 void contiguous_strides(const int64_t *sizes, int rank, int64_t *out_strides);

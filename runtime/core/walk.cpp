@@ -138,6 +138,7 @@ neso_status neso_context::launch(const step &s) {
       args[size_t(s.first_arg + i)] = resolve(s.args[i]);
     }
   }
+  if (gpu) return gpu->launch(s.a, args.data() + s.first_arg, s.args.size, grid);
   const plan_kernel &k = model->plan.kernels[s.a];
   return executor.launch(model->functions[s.a], k.name, args.data() + s.first_arg, grid, &costs[size_t(&s - model->plan.steps.data())], k.serial);
 }
@@ -166,7 +167,9 @@ neso_status neso_context::copy(const fbs::Copy *row) {
   int item = row->item();
   NESO_TRY(extent_check(row->dst(), dst_offset, dst_offset + dst_extent - 1, item));
   NESO_TRY(extent_check(row->src(), src_offset, src_offset + src_extent - 1, item));
-  copy_strided(addresses[row->dst()] + dst_offset * item, dst, addresses[row->src()] + src_offset * item, src, sizes, rank, item);
+  char *to = addresses[row->dst()] + dst_offset * item, *from = addresses[row->src()] + src_offset * item;
+  if (gpu) return gpu->copy_strided(to, dst, from, src, sizes, rank, item);
+  copy_strided(to, dst, from, src, sizes, rank, item);
   return NESO_OK;
 }
 
@@ -177,6 +180,7 @@ neso_status neso_context::fill(const fbs::Fill *row) {
   NESO_TRY(extent_check(row->buffer(), 0, count - 1, row->item()));
   char *p = addresses[row->buffer()];
   int item = row->item();
+  if (gpu) return gpu->fill(p, item, uint64_t(bits), count);
   if (bits == 0 || item == 1) {
     memset(p, int(bits & 255), size_t(count) * size_t(item));
     return NESO_OK;
@@ -188,14 +192,23 @@ neso_status neso_context::fill(const fbs::Fill *row) {
 neso_status neso_context::load_scalar(const fbs::LoadScalar *row) {
   int64_t offset = row->offset() < 0 ? 0 : slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
   NESO_TRY(offset < 0 || offset > kMaxBytes ? extent_check(row->buffer(), -1, 0, 1) : extent_check(row->buffer(), offset, offset + item - 1, 1));
-  if (load_value(row->dtype(), addresses[row->buffer()] + offset, &slots[row->slot()])) return NESO_OK;
+  const char *from = addresses[row->buffer()] + offset;
+  char value[16];
+  if (gpu) {
+    NESO_TRY(gpu->download(value, from, item));
+    NESO_TRY(gpu->synchronize());
+    from = value;
+  }
+  if (load_value(row->dtype(), from, &slots[row->slot()])) return NESO_OK;
   return fail(NESO_SIZE_INVALID, "a scalar of dtype %s cannot be a size", neso_dtype_name(neso_dtype(row->dtype())));
 }
 
 neso_status neso_context::store_scalar(const fbs::StoreScalar *row) {
   int64_t offset = row->offset() < 0 ? 0 : slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
   NESO_TRY(offset < 0 || offset > kMaxBytes ? extent_check(row->buffer(), -1, 0, 1) : extent_check(row->buffer(), offset, offset + item - 1, 1));
-  if (store_value(row->dtype(), addresses[row->buffer()] + offset, slots[row->slot()])) return NESO_OK;
+  char *to = addresses[row->buffer()] + offset;
+  uint64_t value = 0;
+  if (store_value(row->dtype(), gpu ? reinterpret_cast<char *>(&value) : to, slots[row->slot()])) return gpu ? gpu->fill(to, int(item), value, 1) : NESO_OK;
   return fail(NESO_SIZE_INVALID, "a size cannot be stored as dtype %s", neso_dtype_name(neso_dtype(row->dtype())));
 }
 
@@ -252,6 +265,7 @@ neso_status neso_context::walk(int32_t subplan) {
     ++steps_done;
     if (__builtin_expect(options.on_step != nullptr, 0)) NESO_TRY(notify(all[i], subplan, i - range.begin, false));
     NESO_TRY(run_step(all[i], &ended));
+    if (__builtin_expect(options.on_step != nullptr, 0) && gpu) NESO_TRY(wait_for_step(all[i]));
     if (__builtin_expect(options.on_step != nullptr, 0)) NESO_TRY(notify(all[i], subplan, i - range.begin, true));
   }
   return NESO_OK;

@@ -1,7 +1,10 @@
 // Makes packages by hand, so that the runtime is tested without a compiler. Slots of constants are shared; everything else is written
 // as the tests ask, wrong plans included.
 #pragma once
+#include <elf.h>
+
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -112,10 +115,26 @@ public:
     members.emplace_back(member, bytes);
   }
   int32_t kernel(const std::string &symbol, int args, int64_t scratch = 0, float programNs = 0, bool serial = false) {
-    std::vector<flatbuffers::Offset<flatbuffers::String>> symbols{fb.CreateString(symbol)};
-    kernels.push_back(fbs::CreateKernel(fb, fb.CreateString(symbol), fb.CreateVector(symbols), args, scratch, 0, 0, 1, programNs, serial));
+    std::vector<flatbuffers::Offset<flatbuffers::String>> symbols;
+    for (size_t t = 0; t < (targets.empty() ? 1 : targets.size()); ++t) symbols.push_back(fb.CreateString(symbol));
+    kernels.push_back(fbs::CreateKernel(fb, fb.CreateString(symbol), fb.CreateVector(symbols), args, scratch, sharedBytes, targets.empty() ? 0 : threads, cluster, programNs, serial));
     return int32_t(kernels.size() - 1);
   }
+  /// Code for GPUs in place of the CPU's; before the first kernel. "sm_90": something that looks like a cubin, "compute_90": like PTX.
+  void gpu(const std::vector<std::string> &archs) {
+    for (const std::string &arch : archs) {
+      std::string member = "data/neso/model/code/" + arch, code = "//" + arch + "\n.version 8.0\n";
+      if (arch.rfind("sm_", 0) == 0) {
+        Elf64_Ehdr header{};
+        std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+        header.e_machine = 190;
+        code.assign(reinterpret_cast<char *>(&header), sizeof header);
+      }
+      targets.push_back(fbs::CreateTarget(fb, fbs::TargetKind::Cuda, fb.CreateString(arch), fb.CreateString(member)));
+      members.emplace_back(member, code);
+    }
+  }
+  int32_t sharedBytes = 0, threads = 128, cluster = 1; // of the kernels that follow, on a GPU
   static fbs::Arg arg(int32_t buffer) { return {fbs::ArgKind::Buffer, buffer, -1, 0}; }
   static fbs::Arg slotArg(int32_t slot) { return {fbs::ArgKind::Slot, slot, -1, 0}; }
   template <typename T> void step(fbs::Step kind, flatbuffers::Offset<T> row, size_t sub = 0) {

@@ -18,11 +18,15 @@ struct CompiledFunction {
   int32_t sharedBytes = 0; // dynamic shared memory of a block
   int32_t threads = 0;     // of a block
   int32_t clusterSize = 0; // blocks of a cluster, 0 or 1: none
+  // GPU, what the assembler says of it; zero when it was not assembled.
+  int32_t registers = 0;   // of a thread
+  int32_t spillBytes = 0;  // stores and loads together
+  int32_t blocksPerSm = 0; // by registers, shared memory and threads
 };
 
 struct CompiledCode {
   enum class Format : uint8_t { SharedObject, RelocatableObject, Cubin, Ptx };
-  std::string target; // "x86-64-v3", "x86-64-v4", "aarch64", "sm_90a", …: what the loader matches against the machine
+  std::string target; // "x86-64-v3", "x86-64-v4", "aarch64", "sm_90" (a cubin), "compute_90" (PTX): what the loader matches against the machine
   Format format = Format::SharedObject;
   std::vector<uint8_t> image;
   std::vector<CompiledFunction> functions; // in the order of the request

@@ -308,6 +308,42 @@ TEST(Package, KernelsAlone) {
   EXPECT_STREQ(neso_model_metadata(l.model, "kernel.scale.signature"), "*fp32,*fp32,*fp32,i64,fp32");
 }
 
+// GPU code of several chips: each target keeps its own launch and what its assembler said; loading needs no GPU.
+TEST(Package, GpuCodeCarriesItsUsageForEachTarget) {
+  PackageContents contents;
+  contents.kernels = {{"scale", "scale", 5, {}}};
+  CompiledCode cubin, ptx;
+  cubin.target = "sm_90", cubin.format = CompiledCode::Format::Cubin, cubin.image = {1, 2, 3};
+  CompiledFunction f;
+  f.name = f.symbol = "scale";
+  f.sharedBytes = 65536, f.threads = 256, f.clusterSize = 2, f.registers = 40, f.spillBytes = 8, f.blocksPerSm = 3;
+  cubin.functions = {f};
+  ptx.target = "compute_90", ptx.format = CompiledCode::Format::Ptx, ptx.image = {'/', '/'};
+  f.registers = f.spillBytes = f.blocksPerSm = 0, f.sharedBytes = 1024;
+  ptx.functions = {f};
+  contents.code = {cubin, ptx};
+  Result<std::string> bytes = packageBytes(contents);
+  ASSERT_TRUE(static_cast<bool>(bytes));
+  neso_model *model = nullptr;
+  ASSERT_EQ(neso_model_load_memory(bytes->data(), bytes->size(), nullptr, &model), NESO_OK) << neso_error_text();
+  neso_target_info target;
+  ASSERT_EQ(neso_model_target(model, 0, &target), NESO_OK);
+  EXPECT_EQ(target.kind, NESO_CUDA);
+  EXPECT_EQ(target.code_bytes, 3u);
+  neso_kernel_usage usage;
+  ASSERT_EQ(neso_model_kernel_usage(model, 0, 0, &usage), NESO_OK);
+  EXPECT_EQ(usage.threads, 256);
+  EXPECT_EQ(usage.shared_bytes, 65536);
+  EXPECT_EQ(usage.cluster, 2);
+  EXPECT_EQ(usage.registers, 40);
+  EXPECT_EQ(usage.spill_bytes, 8);
+  EXPECT_EQ(usage.blocks_per_sm, 3);
+  ASSERT_EQ(neso_model_kernel_usage(model, 0, 1, &usage), NESO_OK);
+  EXPECT_EQ(usage.shared_bytes, 1024);
+  EXPECT_EQ(neso_model_kernel_usage(model, 0, 2, &usage), NESO_INVALID_ARGUMENT);
+  neso_model_free(model);
+}
+
 TEST(Package, RefusesWhatTheRuntimeCouldNotWalk) {
   Maker undefined;
   undefined.input("x", {symbol("s0") * symbol("s1")});

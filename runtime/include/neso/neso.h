@@ -89,12 +89,12 @@ typedef struct neso_static_kernel {
 typedef struct neso_model_options {
   size_t struct_size;  /* sizeof(neso_model_options): lets later versions add fields */
   const char *name;    /* which model of the package; NULL: its only one */
-  const char *arch;    /* "x86-64-v3": use that code; NULL: the best that this machine can run */
+  const char *arch;    /* "x86-64-v3", "sm_90": use that code; NULL: the best for each device that a context is made on */
   neso_check check;
   const neso_static_kernel *static_kernels; /* looked up before the package's code; borrowed during the call */
   size_t static_kernel_count;
   const char *const *constant_names; /* constants given by the caller, by name; they replace those of the package */
-  const neso_tensor *constants;      /* contiguous; borrowed as long as the model lives, not copied */
+  const neso_tensor *constants;      /* contiguous, in host memory; borrowed as long as the model lives, not copied (but to a GPU) */
   size_t constant_count;
 } neso_model_options;
 
@@ -150,6 +150,18 @@ NESO_API int32_t neso_model_kernel_count(const neso_model *model);
 NESO_API neso_status neso_model_kernel(const neso_model *model, int32_t index, neso_kernel_info *out_info);
 /* Line `line` of the sources that a kernel computes: "model.py:12 in forward". Valid until this thread's next call; NULL past the last. */
 NESO_API const char *neso_model_kernel_source(const neso_model *model, int32_t kernel, int32_t line);
+
+/* GPU code of one target: 0 where it is not known (PTX is assembled by the driver). */
+typedef struct neso_kernel_usage {
+  int32_t threads;       /* of a block */
+  int32_t shared_bytes;  /* dynamic shared memory of a block */
+  int32_t cluster;       /* blocks of a cluster */
+  int32_t registers;     /* of a thread */
+  int32_t spill_bytes;   /* stores and loads together */
+  int32_t blocks_per_sm; /* that fit one multiprocessor at once */
+} neso_kernel_usage;
+/* All zero for CPU code. */
+NESO_API neso_status neso_model_kernel_usage(const neso_model *model, int32_t kernel, int32_t target, neso_kernel_usage *out_usage);
 
 typedef struct neso_target_info {
   neso_device_kind kind;
@@ -218,9 +230,17 @@ typedef struct neso_context_options {
   /* What kernels print (tl.device_print); NULL: stderr. One line, without newline. May be called from several threads. */
   void (*on_print)(void *user, const char *line);
   void *on_print_user;
+  /* Where the model runs. On NESO_CUDA the allocator above gives memory of that device (256-byte aligned, usable on the context's
+   * stream), threads do not matter, and with on_step each step is waited for, so that its time and its failure are its own. */
+  neso_device_kind device;
+  int32_t device_index;
+  void *stream;                   /* a CUstream (cudaStream_t) of the device, borrowed; NULL: the context's own. (void *)1: the legacy default */
+  int32_t cuda_graphs;            /* how many CUDA graphs are kept, one for sizes and addresses that came twice; 0: 16; -1: none */
+  const char *cuda_driver;        /* the driver's library; NULL: "libcuda.so.1" */
 } neso_context_options;
 
-/* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it. */
+/* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it.
+ * The first context on a GPU starts its driver and uploads code and constants, which all contexts of the model on that GPU share. */
 NESO_API neso_status neso_context_create(const neso_model *model, const neso_context_options *options, neso_context **out_context);
 /* Frees the context and all memory that it gave to the caller. NULL is allowed. */
 NESO_API void neso_context_free(neso_context *context);
@@ -229,12 +249,36 @@ NESO_API void neso_context_free(neso_context *context);
  * outputs: where out[i].data is NULL it is set to memory of the context or, for an output that is a view of an input or a constant, to
  * that memory; valid until the context's next run or its end. Where out[i].data is given, dtype, rank and sizes must be the output's
  * and the result is written there, with the given strides (NULL: contiguous). Sizes and strides set by the call belong to the context.
+ * On a GPU inputs may lie on the host (they are copied) or on the context's device (they are used where they lie), and out[i].device says
+ * where each result is wanted, whether out[i].data is given or not: a zeroed struct asks for host memory. Python scalars stay on the host.
  * After a failure the context is usable as before; the contents of the caller's outputs and of mutated inputs are unspecified if the
  * failure came from a kernel, untouched otherwise. */
 NESO_API neso_status neso_run(neso_context *context, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
                               size_t output_count);
 
-/* A buffer that the model mutates (see neso_constant_info.mutated), as this context's runs have left it; writable between runs. */
+/* The same without waiting: the work is queued on the context's stream. Inputs and outputs are borrowed, and results on the host are
+ * complete, when neso_context_synchronize returns; results on the device are in the order of the stream. A step that reads a size from the
+ * device waits for it. On the CPU it is neso_run. */
+NESO_API neso_status neso_run_async(neso_context *context, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
+                                    size_t output_count);
+/* Waits for all that the context has queued. NESO_DEVICE_LOST when a kernel trapped: the model must be freed before its GPU is used again. */
+NESO_API neso_status neso_context_synchronize(neso_context *context);
+/* Later work goes to this stream (meaning of `stream` as in the options), after what the context has queued so far. */
+NESO_API neso_status neso_context_set_stream(neso_context *context, void *stream);
+
+/* Memory of the context's device, from its allocator. Freed by neso_context_deallocate or, at the latest, with the context. */
+NESO_API neso_status neso_context_allocate(neso_context *context, size_t bytes, void **out_memory);
+NESO_API void neso_context_deallocate(neso_context *context, void *memory);
+/* Copies elements between two tensors of equal dtype and sizes, of any strides, on the host or on the context's device. Queued on the
+ * stream; waits for its end where one of the two lies on the host. */
+NESO_API neso_status neso_tensor_copy(neso_context *context, const neso_tensor *to, const neso_tensor *from);
+
+/* Time on the context's device: marks are numbered [0, 4096) and set in the order of the stream; elapsed waits for the later of the two. */
+NESO_API neso_status neso_context_mark(neso_context *context, int32_t mark);
+NESO_API neso_status neso_context_elapsed(neso_context *context, int32_t begin, int32_t end, double *out_ms);
+
+/* A buffer that the model mutates (see neso_constant_info.mutated), as this context's runs have left it, on the context's device; writable
+ * between runs. */
 NESO_API neso_status neso_context_buffer(neso_context *context, const char *name, neso_tensor *out_tensor);
 /* Puts all mutated buffers back to the values stored in the package. */
 NESO_API neso_status neso_context_reset_buffers(neso_context *context);
@@ -249,8 +293,28 @@ typedef struct neso_context_stats {
 } neso_context_stats;
 NESO_API neso_status neso_context_get_stats(const neso_context *context, neso_context_stats *out_stats);
 
+typedef struct neso_device_stats {
+  size_t constant_bytes;   /* on the device, shared by the model's contexts there */
+  int32_t graphs;          /* CUDA graphs kept */
+  int64_t graph_launches;  /* runs that were one graph launch */
+  int64_t kernel_launches; /* kernels launched one by one, or recorded into a graph */
+} neso_device_stats;
+/* Zeros on the CPU. */
+NESO_API neso_status neso_context_get_device_stats(const neso_context *context, neso_device_stats *out_stats);
+
+typedef struct neso_device_info {
+  char name[64];       /* "NVIDIA H200" */
+  char arch[16];       /* "sm_90" */
+  size_t memory_bytes, l2_bytes;
+  int32_t processors;  /* multiprocessors */
+  int32_t driver;      /* version, 13000 for CUDA 13.0 */
+} neso_device_info;
+/* A device of this machine. driver: as in neso_context_options.cuda_driver. NESO_DEVICE_UNAVAILABLE; the CPU has nothing to tell. */
+NESO_API neso_status neso_device_get_info(neso_device_kind device, int32_t index, const char *driver, neso_device_info *out_info);
+
 /* Launches one kernel of the package by name over a grid of programs, on the context's threads. Arguments in the order of the kernel's
- * parameters, without the constexpr ones; pointers as the caller's memory. */
+ * parameters, without the constexpr ones; pointers as the caller's memory. On a GPU pointers are of its memory, and the launch is queued
+ * on the context's stream. */
 NESO_API neso_status neso_kernel_launch(neso_context *context, const char *name, const uint32_t grid[3], const union neso_arg *args,
                                         size_t arg_count);
 

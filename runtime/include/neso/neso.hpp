@@ -73,6 +73,15 @@ public:
     options.threads = threads;
     return create(model, options);
   }
+  /// On GPU `device`; stream: the caller's (CUstream), or nullptr for one of the context's own.
+  neso_status createOnCuda(const Model &model, int32_t device = 0, void *stream = nullptr) {
+    neso_context_options options{};
+    options.struct_size = sizeof options;
+    options.device = NESO_CUDA;
+    options.device_index = device;
+    options.stream = stream;
+    return create(model, options);
+  }
   neso_status create(const Model &model, const neso_context_options &options) {
     neso_context_free(std::exchange(context_, nullptr));
     return neso_context_create(model.get(), &options, &context_);
@@ -80,6 +89,13 @@ public:
   neso_status run(const neso_tensor *inputs, size_t inputCount, neso_tensor *outputs, size_t outputCount) {
     return neso_run(context_, inputs, inputCount, outputs, outputCount);
   }
+  /// On a GPU: queued on the context's stream; results are complete after synchronize(), or for what follows on the stream.
+  neso_status runAsync(const neso_tensor *inputs, size_t inputCount, neso_tensor *outputs, size_t outputCount) {
+    return neso_run_async(context_, inputs, inputCount, outputs, outputCount);
+  }
+  neso_status synchronize() { return neso_context_synchronize(context_); }
+  neso_status setStream(void *stream) { return neso_context_set_stream(context_, stream); }
+  neso_status copy(const neso_tensor &to, const neso_tensor &from) { return neso_tensor_copy(context_, &to, &from); }
   neso_status launch(const char *kernel, const uint32_t (&grid)[3], const neso_arg *args, size_t count) {
     return neso_kernel_launch(context_, kernel, grid, args, count);
   }

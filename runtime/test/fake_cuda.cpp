@@ -1,0 +1,508 @@
+// The fake CUDA driver; fake_cuda.h says what it does.
+#include "test/fake_cuda.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "device/cuda/copy_kernel.h"
+#include "device/cuda/driver.h"
+
+using namespace neso_rt;
+
+using Work = std::function<int()>;
+
+struct CUctx_st {
+  int device = 0, users = 0, error = 0; // error: of work that trapped; sticky
+};
+struct CUmod_st {
+  CUctx_st *context;
+};
+struct CUfunc_st {
+  std::string name;
+  CUctx_st *context;
+  int dynamicShared = 48 << 10;
+};
+struct CUstream_st {
+  CUctx_st *context;
+  bool recording = false;
+  std::vector<Work> recorded;
+};
+struct CUevent_st {
+  double ms = 0;
+};
+struct CUgraph_st {
+  std::vector<Work> work;
+};
+struct CUgraphExec_st {
+  std::vector<Work> work;
+};
+
+namespace {
+struct Registered {
+  int args;
+  fake_cuda::Kernel run;
+};
+struct Failure {
+  int result, after;
+};
+struct State {
+  std::recursive_mutex lock;
+  std::vector<fake_cuda::Chip> chips{fake_cuda::Chip{}};
+  std::map<std::string, Registered> kernels;
+  std::map<std::string, int> calls;
+  std::map<std::string, Failure> failures;
+  std::map<uint64_t, size_t> blocks;            // device memory, by address
+  std::map<int, std::unique_ptr<CUctx_st>> contexts;
+  std::map<std::pair<CUctx_st *, std::string>, std::unique_ptr<CUfunc_st>> functions;
+  CUstream_st null{nullptr, false, {}};
+  std::string image;
+  int alive = 0;
+  double clock = 0;
+};
+State &state() {
+  static State *s = new State;
+  return *s;
+}
+thread_local std::vector<CUctx_st *> current;
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+// Counts the call; the result that it must have, if a failure was asked for or the current context is lost.
+int enter(const char *function, bool work = true) {
+  Lock lock(state().lock);
+  ++state().calls[function];
+  auto it = state().failures.find(function);
+  if (it != state().failures.end() && it->second.after-- == 0) {
+    int result = it->second.result;
+    state().failures.erase(it);
+    if (cuda_context_lost(result) && !current.empty()) current.back()->error = result;
+    return result;
+  }
+  if (!work) return 0;
+  if (current.empty()) return 201;
+  return current.back()->error;
+}
+#define ENTER(function) \
+  if (int r_ = enter(#function)) return r_
+#define ENTER_ANY(function) \
+  if (int r_ = enter(#function, false)) return r_
+
+// Is [at, at + bytes) device memory?
+bool known(uint64_t at, size_t bytes) {
+  Lock lock(state().lock);
+  auto it = state().blocks.upper_bound(at);
+  if (it == state().blocks.begin()) return false;
+  --it;
+  return at + bytes <= it->first + it->second;
+}
+char *host(uint64_t at) { return reinterpret_cast<char *>(at - fake_cuda::kDeviceOffset); }
+
+// Now, or when the graph that is being recorded is launched.
+int queue(CUstream_st *stream, Work work) {
+  if (!stream) stream = &state().null;
+  if (stream->recording) {
+    stream->recorded.push_back(std::move(work));
+    return 0;
+  }
+  int r = work();
+  if (r && !current.empty()) current.back()->error = r;
+  return 0;
+}
+
+int copyItems(const cuda_copy_params &p, int item) {
+  for (uint32_t i = 0; i < p.count; ++i) {
+    uint32_t rest = i;
+    char *to = p.dst;
+    const char *from = p.src;
+    for (uint32_t d = p.rank; d-- > 0; rest /= p.sizes[d]) {
+      to += int64_t(rest % p.sizes[d]) * p.dst_strides[d];
+      from += int64_t(rest % p.sizes[d]) * p.src_strides[d];
+    }
+    uint64_t mask = uint64_t(item) - 1;
+    if ((reinterpret_cast<uint64_t>(to) & mask) || (reinterpret_cast<uint64_t>(from) & mask)) return 716;
+    if (!known(reinterpret_cast<uint64_t>(to), size_t(item)) || !known(reinterpret_cast<uint64_t>(from), size_t(item))) return 700;
+    std::memcpy(host(reinterpret_cast<uint64_t>(to)), host(reinterpret_cast<uint64_t>(from)), size_t(item));
+  }
+  return 0;
+}
+
+// The runtime's own kernels, executed from their parameter block; the PTX itself is checked by the assembler elsewhere.
+bool ownKernel(const std::string &name, void **params, Work *out) {
+  for (int i = 0; i < kFill8; ++i) {
+    if (name != cuda_own_kernel_names[i]) continue;
+    cuda_copy_params p = *static_cast<cuda_copy_params *>(params[0]);
+    *out = [p, i] { return copyItems(p, 1 << i); };
+    return true;
+  }
+  if (name != cuda_own_kernel_names[kFill8]) return false;
+  cuda_fill_params p = *static_cast<cuda_fill_params *>(params[0]);
+  *out = [p] {
+    for (uint64_t i = 0; i < p.count; ++i) std::memcpy(host(reinterpret_cast<uint64_t>(p.dst)) + 8 * i, &p.bits, 8);
+    return 0;
+  };
+  return true;
+}
+
+int testAdd(const fake_cuda::Launch &l) {
+  const float *a = fake_cuda::pointer<float>(l, 0), *b = fake_cuda::pointer<float>(l, 1);
+  float *out = fake_cuda::pointer<float>(l, 2);
+  for (unsigned i = 0; i < l.grid[0]; ++i) out[i] = a[i] + b[i];
+  return 0;
+}
+int testDouble(const fake_cuda::Launch &l) {
+  float *x = fake_cuda::pointer<float>(l, 0);
+  for (unsigned i = 0; i < l.grid[0]; ++i) x[i] *= 2;
+  return 0;
+}
+// out[i] = x[i] + value
+int testAddScalar(const fake_cuda::Launch &l) {
+  const float *x = fake_cuda::pointer<float>(l, 0);
+  float *out = fake_cuda::pointer<float>(l, 1);
+  for (unsigned i = 0; i < l.grid[0]; ++i) out[i] = x[i] + float(*static_cast<int64_t *>(l.params[2]));
+  return 0;
+}
+// sizes[0] = number of non-zero elements of x (n of them)
+int testCount(const fake_cuda::Launch &l) {
+  const float *x = fake_cuda::pointer<float>(l, 0);
+  int64_t n = 0;
+  for (int64_t i = 0; i < *static_cast<int64_t *>(l.params[2]); ++i) n += x[i] != 0;
+  *fake_cuda::pointer<int64_t>(l, 1) = n;
+  return 0;
+}
+
+const Registered *findKernel(const std::string &name) {
+  static const std::map<std::string, Registered> always = {{"test_add", {3, testAdd}}, {"test_double", {1, testDouble}}, {"test_add_scalar", {3, testAddScalar}}, {"test_count", {3, testCount}}};
+  auto it = state().kernels.find(name);
+  if (it != state().kernels.end()) return &it->second;
+  auto fixed = always.find(name);
+  return fixed == always.end() ? nullptr : &fixed->second;
+}
+
+int launch(CUfunc_st *f, fake_cuda::Launch l, CUstream_st *stream) {
+  Lock lock(state().lock);
+  if (l.threads == 0 || l.threads > 1024 || l.grid[1] > 65535 || l.grid[2] > 65535) return kCuInvalidValue;
+  if (int(l.shared) > f->dynamicShared) return kCuInvalidValue;
+  Work own;
+  if (ownKernel(f->name, l.params, &own)) return queue(stream, own);
+  const Registered *kernel = findKernel(f->name);
+  if (!kernel) return 98;
+  // The driver copies the arguments at the launch.
+  auto values = std::make_shared<std::vector<uint64_t>>();
+  for (int i = 0; i < kernel->args; ++i) values->push_back(*static_cast<uint64_t *>(l.params[i]));
+  fake_cuda::Kernel run = kernel->run;
+  return queue(stream, [run, values, l] {
+    std::vector<void *> params;
+    for (uint64_t &v : *values) params.push_back(&v);
+    fake_cuda::Launch again = l;
+    again.params = params.data();
+    return run(again);
+  });
+}
+template <typename T> T *made(T *p) {
+  Lock lock(state().lock);
+  ++state().alive;
+  return p;
+}
+template <typename T> void gone(T *p) {
+  Lock lock(state().lock);
+  --state().alive;
+  delete p;
+}
+} // namespace
+
+namespace fake_cuda {
+void reset(std::vector<Chip> chips) {
+  Lock lock(state().lock);
+  state().chips = std::move(chips);
+  state().kernels.clear();
+  state().calls.clear();
+  state().failures.clear();
+  state().image.clear();
+}
+void addKernel(const std::string &symbol, int args, Kernel kernel) {
+  Lock lock(state().lock);
+  state().kernels[symbol] = {args, std::move(kernel)};
+}
+int calls(const std::string &function) {
+  Lock lock(state().lock);
+  if (function != "*") return state().calls[function];
+  int n = 0;
+  for (const auto &[name, count] : state().calls) n += count;
+  return n;
+}
+void clearCalls() {
+  Lock lock(state().lock);
+  state().calls.clear();
+}
+void failNext(const std::string &function, int result, int after) {
+  Lock lock(state().lock);
+  state().failures[function] = {result, after};
+}
+std::string lastImage() {
+  Lock lock(state().lock);
+  return state().image;
+}
+int alive() {
+  Lock lock(state().lock);
+  return state().alive;
+}
+size_t deviceBytes() {
+  Lock lock(state().lock);
+  size_t n = 0;
+  for (const auto &[at, bytes] : state().blocks) n += bytes;
+  return n;
+}
+} // namespace fake_cuda
+
+extern "C" {
+int cuInit(unsigned) {
+  ENTER_ANY(cuInit);
+  return state().chips.empty() ? kCuNoDevice : 0;
+}
+int cuDriverGetVersion(int *v) {
+  *v = 13000;
+  return 0;
+}
+int cuGetErrorName(int e, const char **out) {
+  *out = e == kCuInvalidValue ? "CUDA_ERROR_INVALID_VALUE" : e == kCuNoDevice ? "CUDA_ERROR_NO_DEVICE" : e == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+  return 0;
+}
+int cuGetErrorString(int, const char **out) {
+  *out = "an error of the fake driver";
+  return 0;
+}
+int cuDeviceGetCount(int *n) {
+  *n = int(state().chips.size());
+  return 0;
+}
+int cuDeviceGet(int *out, int i) {
+  *out = i;
+  return 0;
+}
+int cuDeviceGetName(char *out, int n, int device) {
+  std::snprintf(out, size_t(n), "Fake GPU %d", device);
+  return 0;
+}
+int cuDeviceGetAttribute(int *out, int attribute, int device) {
+  const fake_cuda::Chip &c = state().chips[size_t(device)];
+  switch (attribute) {
+  case kCuAttributeMajor: *out = c.major; return 0;
+  case kCuAttributeMinor: *out = c.minor; return 0;
+  case kCuAttributeMaxThreads: *out = 1024; return 0;
+  case kCuAttributeSharedOptIn: *out = c.shared; return 0;
+  case kCuAttributeMultiprocessors: *out = 8; return 0;
+  case kCuAttributeL2Bytes: *out = 1 << 20; return 0;
+  default: return kCuInvalidValue;
+  }
+}
+int cuDeviceTotalMem_v2(size_t *out, int device) {
+  *out = state().chips[size_t(device)].memory;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(CUctx_st **out, int device) {
+  ENTER_ANY(cuDevicePrimaryCtxRetain);
+  Lock lock(state().lock);
+  std::unique_ptr<CUctx_st> &c = state().contexts[device];
+  if (!c) c = std::make_unique<CUctx_st>(CUctx_st{device, 0, 0});
+  if (c->users++ == 0) c->error = 0;
+  ++state().alive;
+  *out = c.get();
+  return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int device) {
+  Lock lock(state().lock);
+  --state().contexts[device]->users;
+  --state().alive;
+  return 0;
+}
+int cuCtxGetCurrent(CUctx_st **out) {
+  *out = current.empty() ? nullptr : current.back();
+  return 0;
+}
+int cuCtxPushCurrent_v2(CUctx_st *c) {
+  current.push_back(c);
+  return 0;
+}
+int cuCtxPopCurrent_v2(CUctx_st **out) {
+  *out = current.back();
+  current.pop_back();
+  return 0;
+}
+int cuModuleLoadDataEx(CUmod_st **out, const void *image, unsigned, int *, void **) {
+  ENTER(cuModuleLoadDataEx);
+  Lock lock(state().lock);
+  const char *text = static_cast<const char *>(image);
+  state().image = std::memcmp(text, "\x7f" "ELF", 4) == 0 ? "cubin" : std::string(text).substr(0, std::string(text).find('\n'));
+  *out = made(new CUmod_st{current.back()});
+  return 0;
+}
+int cuModuleUnload(CUmod_st *m) {
+  gone(m);
+  return 0;
+}
+int cuModuleGetFunction(CUfunc_st **out, CUmod_st *m, const char *name) {
+  ENTER(cuModuleGetFunction);
+  Lock lock(state().lock);
+  bool own = false;
+  for (const char *n : cuda_own_kernel_names) own |= std::strcmp(n, name) == 0;
+  if (!own && !findKernel(name)) return kCuNotFound;
+  std::unique_ptr<CUfunc_st> &f = state().functions[{m->context, name}];
+  if (!f) f = std::make_unique<CUfunc_st>();
+  *f = {name, m->context, 48 << 10};
+  *out = f.get();
+  return 0;
+}
+int cuFuncSetAttribute(CUfunc_st *f, int attribute, int value) {
+  ENTER(cuFuncSetAttribute);
+  if (attribute == kCuFunctionMaxDynamicShared) f->dynamicShared = value;
+  return 0;
+}
+int cuMemAlloc_v2(uint64_t *out, size_t bytes) {
+  ENTER(cuMemAlloc);
+  Lock lock(state().lock);
+  if (bytes == 0) return kCuInvalidValue;
+  if (fake_cuda::deviceBytes() + bytes > state().chips[size_t(current.back()->device)].memory) return kCuOutOfMemory;
+  void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(memory, 0xcd, bytes);
+  *out = reinterpret_cast<uint64_t>(memory) + fake_cuda::kDeviceOffset;
+  state().blocks[*out] = bytes;
+  ++state().alive;
+  return 0;
+}
+int cuMemFree_v2(uint64_t at) {
+  enter("cuMemFree", false);
+  Lock lock(state().lock);
+  if (!state().blocks.erase(at)) return kCuInvalidValue;
+  std::free(host(at));
+  --state().alive;
+  return 0;
+}
+int cuMemHostAlloc(void **out, size_t bytes, unsigned) {
+  ENTER(cuMemHostAlloc);
+  *out = made(std::malloc(bytes));
+  return 0;
+}
+int cuMemFreeHost(void *p) {
+  Lock lock(state().lock);
+  --state().alive;
+  std::free(p);
+  return 0;
+}
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, CUstream_st *s) {
+  ENTER(cuMemcpyHtoDAsync);
+  if (!known(to, n) || fake_cuda::isDevice(from)) return kCuInvalidValue;
+  return queue(s, [=] { return std::memcpy(host(to), from, n), 0; });
+}
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, CUstream_st *s) {
+  ENTER(cuMemcpyDtoHAsync);
+  if (!known(from, n) || fake_cuda::isDevice(to)) return kCuInvalidValue;
+  return queue(s, [=] { return std::memcpy(to, host(from), n), 0; });
+}
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t n, CUstream_st *s) {
+  ENTER(cuMemcpyDtoDAsync);
+  if (!known(to, n) || !known(from, n)) return kCuInvalidValue;
+  return queue(s, [=] { return std::memmove(host(to), host(from), n), 0; });
+}
+int cuMemsetD8Async(uint64_t to, unsigned char v, size_t n, CUstream_st *s) {
+  ENTER(cuMemsetD8Async);
+  if (!known(to, n)) return kCuInvalidValue;
+  return queue(s, [=] { return std::memset(host(to), v, n), 0; });
+}
+int cuMemsetD16Async(uint64_t to, unsigned short v, size_t n, CUstream_st *s) {
+  ENTER(cuMemsetD16Async);
+  if (!known(to, 2 * n)) return kCuInvalidValue;
+  return queue(s, [=] {
+    for (size_t i = 0; i < n; ++i) std::memcpy(host(to) + 2 * i, &v, 2);
+    return 0;
+  });
+}
+int cuMemsetD32Async(uint64_t to, unsigned v, size_t n, CUstream_st *s) {
+  ENTER(cuMemsetD32Async);
+  if (!known(to, 4 * n)) return kCuInvalidValue;
+  return queue(s, [=] {
+    for (size_t i = 0; i < n; ++i) std::memcpy(host(to) + 4 * i, &v, 4);
+    return 0;
+  });
+}
+int cuStreamCreate(CUstream_st **out, unsigned) {
+  ENTER(cuStreamCreate);
+  *out = made(new CUstream_st{current.back(), false, {}});
+  return 0;
+}
+int cuStreamDestroy_v2(CUstream_st *s) {
+  gone(s);
+  return 0;
+}
+int cuStreamSynchronize(CUstream_st *) {
+  ENTER(cuStreamSynchronize);
+  return 0;
+}
+int cuStreamWaitEvent(CUstream_st *, CUevent_st *, unsigned) {
+  ENTER(cuStreamWaitEvent);
+  return 0;
+}
+int cuStreamBeginCapture_v2(CUstream_st *s, int) {
+  ENTER(cuStreamBeginCapture);
+  s->recording = true;
+  s->recorded.clear();
+  return 0;
+}
+int cuStreamEndCapture(CUstream_st *s, CUgraph_st **out) {
+  s->recording = false;
+  ENTER(cuStreamEndCapture);
+  *out = made(new CUgraph_st{std::move(s->recorded)});
+  return 0;
+}
+int cuGraphInstantiateWithFlags(CUgraphExec_st **out, CUgraph_st *g, unsigned long long) {
+  ENTER(cuGraphInstantiate);
+  *out = made(new CUgraphExec_st{g->work});
+  return 0;
+}
+int cuGraphLaunch(CUgraphExec_st *g, CUstream_st *s) {
+  ENTER(cuGraphLaunch);
+  for (const Work &w : g->work) queue(s, w);
+  return 0;
+}
+int cuGraphExecDestroy(CUgraphExec_st *g) {
+  gone(g);
+  return 0;
+}
+int cuGraphDestroy(CUgraph_st *g) {
+  gone(g);
+  return 0;
+}
+int cuLaunchKernel(CUfunc_st *f, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned, unsigned shared, CUstream_st *s, void **params, void **) {
+  ENTER(cuLaunchKernel);
+  return launch(f, {params, {x, y, z}, threads, shared, 1}, s);
+}
+int cuLaunchKernelEx(const cu_launch_config *c, CUfunc_st *f, void **params, void **) {
+  ENTER(cuLaunchKernelEx);
+  return launch(f, {params, {c->grid_x, c->grid_y, c->grid_z}, c->block_x, c->shared_bytes, c->attributes[0].value.cluster.x}, c->stream);
+}
+int cuEventCreate(CUevent_st **out, unsigned) {
+  ENTER(cuEventCreate);
+  *out = made(new CUevent_st);
+  return 0;
+}
+int cuEventDestroy_v2(CUevent_st *e) {
+  gone(e);
+  return 0;
+}
+int cuEventRecord(CUevent_st *e, CUstream_st *) {
+  ENTER(cuEventRecord);
+  Lock lock(state().lock);
+  e->ms = state().clock += 0.5;
+  return 0;
+}
+int cuEventSynchronize(CUevent_st *) {
+  ENTER(cuEventSynchronize);
+  return 0;
+}
+int cuEventElapsedTime(float *ms, CUevent_st *a, CUevent_st *b) {
+  *ms = float(b->ms - a->ms);
+  return 0;
+}
+}

@@ -1,0 +1,49 @@
+// Controls of the fake CUDA driver (libneso_fake_cuda.so): a library with the driver's entry points over host memory, for tests without a
+// GPU. Work runs when it is queued; graphs keep closures. "Device" addresses are moved out of the address space, so that code which
+// touches device memory from the host crashes. Thread-safe.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace fake_cuda {
+
+struct Chip {
+  int major = 9, minor = 0;
+  size_t memory = size_t(1) << 30;
+  int shared = 227 << 10;
+};
+
+struct Launch {
+  void **params;
+  unsigned grid[3], threads, shared, cluster;
+};
+/// The result of the work, 0 or an error of the driver that later calls report (a trap).
+using Kernel = std::function<int(const Launch &)>;
+
+/// Devices of the machine; forgets kernels, counts and failures. Default: one sm_90.
+void reset(std::vector<Chip> chips = {Chip{}});
+/// Every symbol of a module must be registered; test_add, test_double, test_add_scalar and test_count (runtime/test/test_kernels.c) always are.
+/// args: how many the kernel has, of 8 bytes each.
+void addKernel(const std::string &symbol, int args, Kernel kernel);
+/// Calls of an entry point since reset or clearCalls; "*": of all.
+int calls(const std::string &function);
+void clearCalls();
+/// The call after `after` more of `function` gives `result` and does nothing.
+void failNext(const std::string &function, int result, int after = 0);
+/// What the last module was loaded from: "cubin" or the first line of the PTX.
+std::string lastImage();
+/// Things made and not yet destroyed: memory blocks (host and device), modules, streams, events, graphs, retained contexts.
+int alive();
+size_t deviceBytes();
+
+/// Device address ↔ the host memory behind it.
+inline constexpr uint64_t kDeviceOffset = uint64_t(1) << 60;
+template <typename T> T *host(const void *device) { return reinterpret_cast<T *>(reinterpret_cast<uint64_t>(device) - kDeviceOffset); }
+/// Argument i of a launch, a pointer of the device.
+template <typename T> T *pointer(const Launch &l, int i) { return host<T>(*static_cast<void **>(l.params[i])); }
+inline bool isDevice(const void *p) { return reinterpret_cast<uint64_t>(p) >= kDeviceOffset; }
+
+} // namespace fake_cuda
