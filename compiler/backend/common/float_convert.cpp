@@ -1,0 +1,101 @@
+#include "backend/common/float_convert.h"
+
+#include <cmath>
+
+#include "llvm/IR/Intrinsics.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace neso {
+
+using llvm::Value;
+
+std::optional<F8Format> f8Format(mlir::Type t) {
+  if (llvm::isa<mlir::Float8E4M3FNType>(t)) return F8Format{3, 7, 0x7e, 0x7f, false};
+  if (llvm::isa<mlir::Float8E5M2Type>(t)) return F8Format{2, 15, 0x7b, 0x7f, false};
+  if (llvm::isa<mlir::Float8E4M3FNUZType>(t)) return F8Format{3, 8, 0x7f, 0x80, true};
+  if (llvm::isa<mlir::Float8E5M2FNUZType>(t)) return F8Format{2, 16, 0x7f, 0x80, true};
+  if (llvm::isa<mlir::Float8E4M3B11FNUZType>(t)) return F8Format{3, 11, 0x7f, 0x80, true};
+  return std::nullopt;
+}
+
+
+llvm::Type *FloatConverter::shaped(Value *like, llvm::Type *element) {
+  if (auto *v = llvm::dyn_cast<llvm::VectorType>(like->getType())) return llvm::VectorType::get(element, v->getElementCount());
+  return element;
+}
+
+Value *FloatConverter::ci(Value *like, int64_t c) { return llvm::ConstantInt::getSigned(shaped(like, b.getInt32Ty()), c); }
+
+Value *FloatConverter::decodeBf16(Value *v) {
+  return floatOf(b.CreateShl(b.CreateZExt(v, shaped(v, b.getInt32Ty())), 16));
+}
+
+Value *FloatConverter::decodeF8(Value *v, const F8Format &f) {
+  Value *x = b.CreateZExt(v, shaped(v, b.getInt32Ty()));
+  Value *magnitude = b.CreateAnd(x, ci(x, 0x7f));
+  Value *sign = b.CreateShl(b.CreateAnd(x, ci(x, 0x80)), 24);
+  // The exponent field lands in f32's; one exact multiplication corrects the bias, subnormals included.
+  Value *scaled = b.CreateFMul(floatOf(b.CreateShl(magnitude, 23 - f.mantissa)),
+                               llvm::ConstantFP::get(shaped(x, b.getFloatTy()), std::ldexp(1.0, 127 - f.bias)));
+  Value *r = b.CreateOr(bitsOf(scaled), sign);
+  Value *quiet = ci(x, 0x7fc00000);
+  if (f.fnuz) return floatOf(b.CreateSelect(b.CreateICmpEQ(x, ci(x, 0x80)), quiet, r));
+  if (f.maxCode == 0x7e) return floatOf(b.CreateSelect(b.CreateICmpEQ(magnitude, ci(x, 0x7f)), b.CreateOr(quiet, sign), r));
+  // E5M2: exponent 31 stands for infinity and NaN.
+  Value *special = b.CreateOr(b.CreateOr(b.CreateShl(magnitude, 21), ci(x, 0x7f800000)), sign);
+  return floatOf(b.CreateSelect(b.CreateICmpUGE(magnitude, ci(x, 0x7c)), special, r));
+}
+
+Value *FloatConverter::encodeF8(Value *v, const F8Format &f) {
+  Value *bits = bitsOf(v);
+  Value *a = b.CreateAnd(bits, ci(bits, 0x7fffffff));
+  Value *sign = b.CreateAnd(b.CreateLShr(bits, 24), ci(bits, 0x80));
+  const int shift = 23 - f.mantissa;
+  Value *odd = b.CreateAnd(b.CreateLShr(a, shift), ci(a, 1));
+  Value *rounded = b.CreateLShr(b.CreateAdd(b.CreateAdd(a, ci(a, (1 << (shift - 1)) - 1)), odd), shift);
+  Value *normal = b.CreateSub(rounded, ci(a, (127 - f.bias) << f.mantissa));
+  // Subnormals: adding a power of two rounds at the right place.
+  const int magicExponent = 1 - f.bias - f.mantissa + 23;
+  Value *magic = llvm::ConstantFP::get(shaped(v, b.getFloatTy()), std::ldexp(1.0, magicExponent));
+  Value *tiny = b.CreateSub(bitsOf(b.CreateFAdd(floatOf(a), magic)), bitsOf(magic));
+  Value *smallest = ci(a, (127 + 1 - f.bias) << 23);
+  Value *code = b.CreateSelect(b.CreateICmpULT(a, smallest), tiny, normal);
+  code = b.CreateSelect(b.CreateOr(b.CreateICmpUGT(code, ci(a, f.maxCode)), b.CreateICmpUGE(a, ci(a, 0x47800000))), ci(a, f.maxCode), code);
+  Value *isNan = b.CreateICmpUGT(a, ci(a, 0x7f800000));
+  Value *signed_ = b.CreateOr(code, sign);
+  if (f.fnuz) signed_ = b.CreateSelect(b.CreateICmpEQ(code, ci(a, 0)), ci(a, 0), signed_);
+  Value *nan = f.fnuz ? ci(a, 0x80) : b.CreateOr(ci(a, f.nan), sign);
+  return b.CreateTrunc(b.CreateSelect(isNan, nan, signed_), shaped(v, b.getInt8Ty()));
+}
+
+Value *FloatConverter::encodeBf16(Value *v, bool towardZero) {
+  Value *bits = bitsOf(v);
+  Value *odd = b.CreateAnd(b.CreateLShr(bits, 16), ci(bits, 1));
+  Value *r = towardZero ? bits : b.CreateAdd(b.CreateAdd(bits, ci(bits, 0x7fff)), odd);
+  Value *nan = b.CreateOr(bits, ci(bits, 0x400000));
+  Value *kept = b.CreateSelect(b.CreateFCmpUNO(v, v), nan, r);
+  return b.CreateTrunc(b.CreateLShr(kept, 16), shaped(v, b.getInt16Ty()));
+}
+
+Value *FloatConverter::toOddF32(Value *v) {
+  llvm::Type *f32 = shaped(v, b.getFloatTy());
+  Value *near = b.CreateFPTrunc(v, f32);
+  Value *back = b.CreateFPExt(near, v->getType());
+  Value *bits = bitsOf(near);
+  Value *inexact = b.CreateFCmpONE(back, v);
+  Value *over = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back), b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v));
+  Value *down = b.CreateSelect(over, b.CreateSub(bits, ci(bits, 1)), bits);
+  return floatOf(b.CreateSelect(inexact, b.CreateOr(down, ci(bits, 1)), bits));
+}
+
+Value *FloatConverter::encodeF16TowardZero(Value *v) {
+  llvm::Type *f16 = shaped(v, b.getHalfTy());
+  Value *near = b.CreateFPTrunc(v, f16);
+  Value *back = b.CreateFPExt(near, v->getType());
+  Value *over = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back), b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v));
+  llvm::Type *i16 = shaped(v, b.getInt16Ty());
+  Value *bits = b.CreateBitCast(near, i16);
+  return b.CreateBitCast(b.CreateSub(bits, b.CreateZExt(over, i16)), f16);
+}
+
+} // namespace neso

@@ -1,0 +1,129 @@
+#include "backend/nvidia/assembler.h"
+
+#include <cstdlib>
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace neso::nvidia {
+
+namespace {
+
+/// A new file in the temporary directory that goes with the object.
+class TemporaryFile {
+public:
+  explicit TemporaryFile(llvm::StringRef suffix) { ok = !llvm::sys::fs::createTemporaryFile("neso", suffix, path); }
+  ~TemporaryFile() {
+    if (ok) llvm::sys::fs::remove(path);
+  }
+  TemporaryFile(const TemporaryFile &) = delete;
+  llvm::SmallString<128> path;
+  bool ok = false;
+};
+
+std::string contentOf(const TemporaryFile &file) {
+  auto buffer = llvm::MemoryBuffer::getFile(file.path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  return buffer ? (*buffer)->getBuffer().str() : std::string();
+}
+
+bool write(const TemporaryFile &file, llvm::StringRef bytes) {
+  std::error_code ec;
+  llvm::raw_fd_ostream os(file.path, ec);
+  if (ec) return false;
+  os << bytes;
+  os.close();
+  const bool failed = os.has_error();
+  os.clear_error();
+  return !failed;
+}
+
+/// Runs a program with its output in `out`; its exit status, negative when it could not be run.
+int runProgram(llvm::ArrayRef<llvm::StringRef> args, const TemporaryFile &out, std::string &why) {
+  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(out.path), llvm::StringRef(out.path)};
+  return llvm::sys::ExecuteAndWait(args[0], args, std::nullopt, redirects, 0, 0, &why);
+}
+
+/// The number before `unit` in `text`, as in "32 registers" or "16 bytes spill stores"; 0 when it is not there.
+int numberBefore(llvm::StringRef text, llvm::StringRef unit) {
+  size_t at = text.find(unit);
+  if (at == llvm::StringRef::npos) return 0;
+  llvm::StringRef head = text.take_front(at).rtrim();
+  int value = 0;
+  head.substr(head.find_last_of(" ,:") + 1).getAsInteger(10, value);
+  return value;
+}
+
+/// ptxas -v writes three lines a function: which one, its stack and spills, its registers and shared memory.
+std::vector<FunctionUsage> parseUsage(llvm::StringRef report) {
+  std::vector<FunctionUsage> usage;
+  while (!report.empty()) {
+    auto [line, rest] = report.split('\n');
+    report = rest;
+    if (line.contains("Compiling entry function")) {
+      usage.emplace_back();
+      usage.back().name = line.split('\'').second.split('\'').first.str();
+    }
+    if (usage.empty()) continue;
+    if (line.contains("spill stores"))
+      usage.back().spillBytes = numberBefore(line, "bytes spill stores") + numberBefore(line, "bytes spill loads");
+    if (line.contains("Used ")) {
+      usage.back().registers = numberBefore(line, "registers");
+      usage.back().sharedBytes = numberBefore(line, "bytes smem");
+    }
+  }
+  return usage;
+}
+
+} // namespace
+
+std::optional<std::string> findAssembler(const std::string &given) {
+  if (!given.empty()) {
+    if (llvm::sys::fs::can_execute(given)) return given;
+    return std::nullopt;
+  }
+  if (auto found = llvm::sys::findProgramByName("ptxas")) return *found;
+  const char *home = std::getenv("CUDA_HOME");
+  for (llvm::StringRef root : {llvm::StringRef(home ? home : ""), llvm::StringRef("/usr/local/cuda")}) {
+    llvm::SmallString<128> path(root);
+    llvm::sys::path::append(path, "bin", "ptxas");
+    if (!root.empty() && llvm::sys::fs::can_execute(path)) return std::string(path);
+  }
+  return std::nullopt;
+}
+
+Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads) {
+  TemporaryFile in("ptx"), out("cubin"), log("log");
+  std::string why = "cannot write to the temporary directory";
+  if (!in.ok || !out.ok || !log.ok || !write(in, ptx)) return fail(Diag::NvidiaAssembler, {}, ptxas, why);
+  const std::string arch = std::string(chip.arch), split = "--split-compile=" + std::to_string(threads);
+  llvm::SmallVector<llvm::StringRef, 12> args = {ptxas, "-v", "-arch", arch, "-O3", in.path, "-o", out.path};
+  if (threads > 1) args.push_back(split);
+  int status = runProgram(args, log, why);
+  const std::string report = contentOf(log);
+  if (status != 0) return fail(Diag::NvidiaAssembler, {}, ptxas, status < 0 ? why : report);
+  const std::string cubin = contentOf(out);
+  Assembled result;
+  result.cubin.assign(cubin.begin(), cubin.end());
+  result.usage = parseUsage(report);
+  return result;
+}
+
+std::optional<std::string> disassemble(const std::vector<uint8_t> &cubin, const std::string &ptxas) {
+  llvm::StringRef folder = llvm::sys::path::parent_path(ptxas);
+  auto tool = llvm::sys::findProgramByName("cuobjdump", {folder});
+  if (!tool) tool = llvm::sys::findProgramByName("cuobjdump", {"/usr/local/cuda/bin"});
+  if (!tool) tool = llvm::sys::findProgramByName("cuobjdump");
+  if (!tool) return std::nullopt;
+  TemporaryFile in("cubin"), log("sass");
+  std::string why;
+  if (!in.ok || !log.ok || !write(in, llvm::StringRef(reinterpret_cast<const char *>(cubin.data()), cubin.size())))
+    return std::nullopt;
+  if (runProgram({*tool, "-sass", in.path}, log, why) != 0) return std::nullopt;
+  return contentOf(log);
+}
+
+} // namespace neso::nvidia

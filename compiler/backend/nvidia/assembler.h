@@ -1,0 +1,25 @@
+// PTX → cubin by NVIDIA's assembler, ptxas, as a child process.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/nvidia/chip.h"
+#include "backend/nvidia/compile.h"
+#include "base/diagnostics.h"
+
+namespace neso::nvidia {
+
+struct Assembled {
+  std::vector<uint8_t> cubin;
+  std::vector<FunctionUsage> usage; // name is the entry's symbol; threads and blocksPerSm are the caller's to fill
+};
+
+/// Assembles a PTX module for `chip`, with `threads` threads of the assembler's own. Files lie in the system's temporary
+/// directory and are gone on return. Errors: NvidiaAssembler (E0652) with what the assembler says.
+Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads);
+
+/// The SASS of a cubin by cuobjdump or nvdisasm beside the assembler; nothing when neither is found.
+std::optional<std::string> disassemble(const std::vector<uint8_t> &cubin, const std::string &ptxas);
+
+} // namespace neso::nvidia

@@ -1,0 +1,508 @@
+#include "backend/nvidia/assign.h"
+
+#include <algorithm>
+#include <map>
+
+#include "backend/common/opcodes.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/Support/raw_ostream.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/BuiltinAttributes.h"
+
+namespace neso::nvidia {
+
+namespace {
+
+/// Above this many instructions an expression of scalars and ranges is computed once, in one layout.
+constexpr int kVirtualCost = 96;
+
+bool isTensor(mlir::Value v) { return llvm::isa<mlir::RankedTensorType>(v.getType()); }
+llvm::ArrayRef<int64_t> shapeOf(mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()).getShape(); }
+mlir::Type elementOf(mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()).getElementType(); }
+Sizes sizesOf(llvm::ArrayRef<int64_t> shape) { return Sizes(shape.begin(), shape.end()); }
+int bitsOf(mlir::Type t) { return t.isIntOrFloat() ? std::max<int>(8, static_cast<int>(t.getIntOrFloatBitWidth())) : 64; }
+int axisOf(mlir::Operation *op) { return static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt()); }
+
+bool hasNoEffect(mlir::Operation *op) {
+  auto pure = op->getAttrOfType<mlir::BoolAttr>("pure");
+  return !pure || pure.getValue();
+}
+
+/// What an access says of its address: the address, its mask, the element in memory.
+struct AccessOperands {
+  mlir::Value ptr, mask;
+};
+std::optional<AccessOperands> accessOperands(mlir::Operation *op) {
+  if (auto load = llvm::dyn_cast<tt::LoadOp>(op)) return AccessOperands{load.getPtr(), load.getMask()};
+  if (auto store = llvm::dyn_cast<tt::StoreOp>(op)) return AccessOperands{store.getPtr(), store.getMask()};
+  if (auto rmw = llvm::dyn_cast<tt::AtomicRMWOp>(op)) return AccessOperands{rmw.getPtr(), rmw.getMask()};
+  if (auto cas = llvm::dyn_cast<tt::AtomicCASOp>(op)) return AccessOperands{cas.getPtr(), {}};
+  if (auto load = llvm::dyn_cast<tt::AtomicLoadOp>(op)) return AccessOperands{load.getPtr(), load.getMask()};
+  if (auto store = llvm::dyn_cast<tt::AtomicStoreOp>(op)) return AccessOperands{store.getPtr(), store.getMask()};
+  return std::nullopt;
+}
+
+/// Whether the operation keeps elements at their places, or spreads them over new dims.
+bool followsElements(mlir::Operation *op) {
+  const OpCode code = codeOf(op);
+  return classOf(code) == OpClass::Element || code == OpCode::ExpandDims || code == OpCode::Broadcast;
+}
+
+/// Rows of the product are reduced along N, or multiplied again, or it takes rows of another product: all of these stay in a warp
+/// when no two warps share a row.
+bool sharesRows(tt::DotOp dot) {
+  llvm::SmallVector<mlir::Value, 16> todo = {dot.getD()};
+  llvm::SmallPtrSet<mlir::Operation *, 32> seen;
+  while (!todo.empty()) {
+    mlir::Value v = todo.pop_back_val();
+    for (mlir::OpOperand &use : v.getUses()) {
+      mlir::Operation *op = use.getOwner();
+      if (auto reduce = llvm::dyn_cast<tt::ReduceOp>(op); reduce && axisOf(op) + 1 == static_cast<int>(shapeOf(v).size())) return true;
+      if (llvm::isa<tt::DotOp>(op) && use.getOperandNumber() == 0) return true;
+      if (followsElements(op) && seen.insert(op).second)
+        for (mlir::Value r : op->getResults())
+          if (isTensor(r)) todo.push_back(r);
+    }
+  }
+  todo = {dot.getA()};
+  while (!todo.empty()) {
+    mlir::Operation *op = todo.pop_back_val().getDefiningOp();
+    if (!op) continue;
+    if (llvm::isa<tt::DotOp>(op)) return true;
+    if (followsElements(op) && seen.insert(op).second)
+      for (mlir::Value o : op->getOperands()) todo.push_back(o);
+  }
+  return false;
+}
+
+/// Lanes along `order`, warps along the dims that are not reduced first, the slowest of them first: a row that one warp holds is
+/// reduced by shuffles alone.
+LinearLayout coalesced(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int> order, int64_t width, int warps,
+                       const llvm::SmallDenseSet<int> &reduced) {
+  const size_t rank = shape.size();
+  Blocked blocked{Sizes(rank, 1), Sizes(rank, 1), Sizes(rank, 1), std::vector<int>(order.begin(), order.end())};
+  Sizes left = sizesOf(shape);
+  auto take = [&](Sizes &sizes, int dim, int64_t most) {
+    const size_t d = static_cast<size_t>(dim);
+    const int64_t n = std::min(left[d], most);
+    sizes[d] *= n;
+    left[d] /= n;
+    return n;
+  };
+  take(blocked.sizePerThread, order[0], width);
+  int64_t lanes = 32, remaining = warps;
+  for (int dim : order) lanes /= take(blocked.threadsPerWarp, dim, lanes);
+  for (bool ofReduced : {false, true})
+    for (int dim : llvm::reverse(order))
+      if (reduced.contains(dim) == ofReduced) remaining /= take(blocked.warpsPerBlock, dim, remaining);
+  // What does not fit holds copies.
+  blocked.threadsPerWarp[static_cast<size_t>(order[0])] *= lanes;
+  blocked.warpsPerBlock[static_cast<size_t>(order[0])] *= remaining;
+  return blockedLayout(sizesOf(shape), blocked);
+}
+
+} // namespace
+
+Assignment::Assignment(tt::FuncOp function, const Chip &chip, int warps)
+    : function_(function), chip_(chip), warps_(warps), axis_(function) {
+  classify();
+  placeAccesses();
+  placeAnchors();
+  propagate();
+}
+Assignment::~Assignment() = default;
+
+LayoutRef Assignment::intern(LinearLayout layout) {
+  for (const LinearLayout &known : pool_)
+    if (known == layout) return &known;
+  pool_.push_back(std::move(layout));
+  return &pool_.back();
+}
+
+Assignment::Kind Assignment::kind(mlir::Value v) const {
+  if (!isTensor(v)) return Kind::Scalar;
+  auto it = kinds_.find(v);
+  return it == kinds_.end() ? Kind::Placed : it->second;
+}
+
+LayoutRef Assignment::layout(mlir::Value v) const { return layouts_.lookup(v); }
+void Assignment::set(mlir::Value v, LayoutRef layout) { layouts_[v] = layout; }
+
+LayoutRef Assignment::defaultLayout(llvm::ArrayRef<int64_t> shape) {
+  std::vector<int> order;
+  int64_t elements = 1;
+  for (size_t dim = shape.size(); dim-- > 0;) order.push_back(static_cast<int>(dim)), elements *= shape[dim];
+  const int64_t width = std::clamp<int64_t>(elements / (warps_ * 32), 1, 4);
+  return intern(coalesced(shape, order, width, warps_, {}));
+}
+
+// ---------------------------------------------------------------------------------------------------------------- kinds
+
+void Assignment::classify() {
+  llvm::DenseMap<mlir::Value, int> cost;
+  function_.walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
+    // The bodies of reductions, scans and maps are scalar code.
+    if (op->getNumResults() == 0 || !isTensor(op->getResult(0))) return;
+    const OpCode code = codeOf(op);
+    Kind kind = Kind::Placed;
+    auto operandsAreVirtual = [&] {
+      return llvm::all_of(op->getOperands(), [&](mlir::Value o) {
+        return this->kind(o) == Kind::Virtual || this->kind(o) == Kind::Scalar;
+      });
+    };
+    switch (code) {
+    case OpCode::ArithConstant:
+    case OpCode::Poison:
+    case OpCode::Splat:
+    case OpCode::MakeRange: kind = Kind::Virtual; break;
+    case OpCode::ExpandDims:
+    case OpCode::Broadcast:
+    case OpCode::Trans:
+    case OpCode::Reshape: kind = operandsAreVirtual() ? Kind::Virtual : Kind::Derived; break;
+    case OpCode::MapElementwise:
+    case OpCode::InlineAsm: break;
+    default:
+      if (classOf(code) != OpClass::Element || !hasNoEffect(op) || !operandsAreVirtual()) break;
+      int total = costOf(code);
+      for (mlir::Value o : op->getOperands()) total += cost.lookup(o);
+      if (total <= kVirtualCost) kind = Kind::Virtual;
+      break;
+    }
+    for (mlir::Value r : op->getResults()) kinds_[r] = kind;
+    if (kind != Kind::Virtual) return;
+    int total = costOf(code);
+    for (mlir::Value o : op->getOperands()) total += cost.lookup(o);
+    for (mlir::Value r : op->getResults()) cost[r] = std::min(total, kVirtualCost + 1);
+  });
+}
+
+// ------------------------------------------------------------------------------------------------------------- anchors
+
+void Assignment::placeAccesses() {
+  struct Class {
+    std::vector<mlir::Operation *> ops;
+    llvm::SmallVector<int64_t, 4> widths;
+    int64_t width = 1;
+    int bits = 8; // of the widest element that is accessed by vectors
+  };
+  // By shape and order of dims; ordered, so that the result does not depend on addresses in memory.
+  std::map<std::pair<Sizes, std::vector<int>>, Class> classes;
+  std::map<Sizes, llvm::SmallDenseSet<int>> reduced;
+  function_.walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
+    if (llvm::isa<tt::ReduceOp>(op)) reduced[sizesOf(shapeOf(op->getOperand(0)))].insert(axisOf(op));
+    std::optional<AccessOperands> access = accessOperands(op);
+    if (!access || !isTensor(access->ptr)) return;
+    llvm::ArrayRef<int64_t> shape = shapeOf(access->ptr);
+    const AxisInfo info = axis_.get(access->ptr);
+    std::vector<int> order;
+    for (size_t dim = shape.size(); dim-- > 0;) order.push_back(static_cast<int>(dim));
+    // The run of addresses decides; dims whose size is 1 have none.
+    std::stable_sort(order.begin(), order.end(), [&](int x, int y) {
+      return info.contiguity[static_cast<size_t>(x)] > info.contiguity[static_cast<size_t>(y)];
+    });
+    const int64_t width = axis_.vectorWidth(access->ptr, access->mask, order[0]);
+    const int bits = bitsOf(llvm::cast<tt::PointerType>(elementOf(access->ptr)).getPointeeType());
+    Class &c = classes[{sizesOf(shape), order}];
+    c.ops.push_back(op);
+    if (width > 1) c.bits = std::max(c.bits, bits);
+    c.width = std::max(c.width, width);
+  });
+  for (auto &[key, c] : classes) {
+    const auto &[shape, order] = key;
+    int64_t elements = 1;
+    for (int64_t size : shape) elements *= size;
+    int64_t width = std::min<int64_t>(c.width, 128 / c.bits);
+    width = std::clamp<int64_t>(elements / (warps_ * 32), 1, width);
+    LayoutRef layout = intern(coalesced(shape, order, width, warps_, reduced[shape]));
+    for (mlir::Operation *op : c.ops) access_[op] = layout;
+  }
+}
+
+void Assignment::placeAnchors() {
+  function_.walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
+    if (auto dot = llvm::dyn_cast<tt::DotOp>(op)) {
+      llvm::ArrayRef<int64_t> a = shapeOf(dot.getA()), d = shapeOf(dot.getD());
+      Sizes shape = sizesOf(d);
+      shape.push_back(a.back());
+      const tt::InputPrecision given = dot.getInputPrecision();
+      const DotPrecision precision = given == tt::InputPrecision::TF32     ? DotPrecision::Tf32
+                                     : given == tt::InputPrecision::TF32x3 ? DotPrecision::Tf32x3
+                                                                           : DotPrecision::Ieee;
+      const DotTypes types{elementOf(dot.getA()), elementOf(dot.getB()), elementOf(dot.getD())};
+      const DotSplit split = sharesRows(dot) ? DotSplit::Rows : DotSplit::Square;
+      auto plan = std::make_unique<DotPlan>(planDot(chip_, shape, warps_, types, precision, split));
+      set(dot.getD(), intern(plan->accumulator));
+      dots_[op] = std::move(plan);
+      return;
+    }
+    if (op->getNumResults() != 1 || kind(op->getResult(0)) != Kind::Placed) return;
+    if (LayoutRef access = access_.lookup(op)) set(op->getResult(0), access);
+    if (codeOf(op) == OpCode::Histogram) set(op->getResult(0), defaultLayout(shapeOf(op->getResult(0))));
+  });
+}
+
+// --------------------------------------------------------------------------------------------------------- propagation
+
+LayoutRef Assignment::pull(mlir::Operation *op, LayoutRef layout) {
+  auto [it, isNew] = pulled_.try_emplace({op, layout}, nullptr);
+  if (!isNew) return it->second;
+  llvm::ArrayRef<int64_t> from = shapeOf(op->getOperand(0));
+  LinearLayout result;
+  switch (codeOf(op)) {
+  case OpCode::ExpandDims: result = sliceLayout(*layout, axisOf(op)); break;
+  case OpCode::Trans: {
+    auto order = op->getAttrOfType<mlir::DenseI32ArrayAttr>("order").asArrayRef();
+    std::vector<int> inverse(order.size());
+    for (size_t dim = 0; dim < order.size(); ++dim) inverse[static_cast<size_t>(order[dim])] = static_cast<int>(dim);
+    result = transposeTensor(*layout, inverse);
+    break;
+  }
+  case OpCode::Reshape: result = reshapeTensor(*layout, sizesOf(from)); break;
+  case OpCode::Broadcast: {
+    result = *layout;
+    for (size_t dim = 0; dim < from.size(); ++dim)
+      result = result.resizeOut(dimName(static_cast<int>(dim)), from[dim]);
+    // Registers that now repeat another go.
+    std::vector<LinearLayout::In> ins = result.ins();
+    for (LinearLayout::In &in : ins) {
+      if (in.name != kRegister) continue;
+      const uint64_t free = result.freeMask(kRegister);
+      std::vector<uint64_t> kept;
+      for (size_t i = 0; i < in.bases.size(); ++i)
+        if (!(free >> i & 1)) kept.push_back(in.bases[i]);
+      in.bases = std::move(kept);
+    }
+    result = LinearLayout(std::move(ins), result.outSizes());
+    break;
+  }
+  default: NESO_UNREACHABLE("not a derived value");
+  }
+  return pulled_[{op, layout}] = intern(std::move(result));
+}
+
+LayoutRef Assignment::natural(mlir::Value v) {
+  switch (kind(v)) {
+  case Kind::Scalar:
+  case Kind::Virtual: return nullptr;
+  case Kind::Placed: return layout(v);
+  case Kind::Derived: break;
+  }
+  mlir::Operation *op = v.getDefiningOp();
+  LayoutRef source = natural(op->getOperand(0));
+  if (!source) return nullptr;
+  switch (codeOf(op)) {
+  case OpCode::ExpandDims: return intern(expandDims(*source, axisOf(op)));
+  case OpCode::Broadcast: return intern(broadcastTensor(*source, sizesOf(shapeOf(v))));
+  case OpCode::Reshape: return intern(reshapeTensor(*source, sizesOf(shapeOf(v))));
+  case OpCode::Trans: {
+    auto order = op->getAttrOfType<mlir::DenseI32ArrayAttr>("order").asArrayRef();
+    return intern(transposeTensor(*source, std::vector<int>(order.begin(), order.end())));
+  }
+  default: NESO_UNREACHABLE("not a derived value");
+  }
+}
+
+namespace {
+/// The values that become block argument or result `v`; nothing for other values.
+llvm::SmallVector<mlir::Value, 4> sourcesOf(mlir::Value v) {
+  llvm::SmallVector<mlir::Value, 4> sources;
+  if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(v)) {
+    mlir::Block *block = argument.getOwner();
+    mlir::Operation *parent = block->getParentOp();
+    const unsigned i = argument.getArgNumber();
+    if (auto loop = llvm::dyn_cast<mlir::scf::ForOp>(parent)) {
+      if (i == 0) return sources;
+      return {block->getTerminator()->getOperand(i - 1), loop.getInitArgs()[i - 1]};
+    }
+    if (auto loop = llvm::dyn_cast<mlir::scf::WhileOp>(parent)) {
+      if (block == &loop.getBefore().front()) return {loop.getAfter().front().getTerminator()->getOperand(i), loop.getInits()[i]};
+      return {loop.getBefore().front().getTerminator()->getOperand(i + 1)};
+    }
+    for (mlir::Block *from : block->getPredecessors()) {
+      mlir::Operation *end = from->getTerminator();
+      if (auto br = llvm::dyn_cast<mlir::cf::BranchOp>(end)) sources.push_back(br.getDestOperands()[i]);
+      if (auto br = llvm::dyn_cast<mlir::cf::CondBranchOp>(end)) {
+        if (br.getTrueDest() == block) sources.push_back(br.getTrueDestOperands()[i]);
+        if (br.getFalseDest() == block) sources.push_back(br.getFalseDestOperands()[i]);
+      }
+    }
+    return sources;
+  }
+  mlir::Operation *op = v.getDefiningOp();
+  const unsigned i = llvm::cast<mlir::OpResult>(v).getResultNumber();
+  if (auto loop = llvm::dyn_cast<mlir::scf::ForOp>(op)) return {loop.getRegionIterArgs()[i]};
+  if (auto loop = llvm::dyn_cast<mlir::scf::WhileOp>(op)) return {loop.getAfter().front().getArgument(i)};
+  if (llvm::isa<mlir::scf::IfOp>(op))
+    for (mlir::Region &region : op->getRegions()) sources.push_back(region.front().getTerminator()->getOperand(i));
+  return sources;
+}
+} // namespace
+
+LayoutRef Assignment::fromOperands(mlir::Value v) {
+  mlir::Operation *op = v.getDefiningOp();
+  if (!op || llvm::isa<mlir::scf::ForOp, mlir::scf::WhileOp, mlir::scf::IfOp>(op)) {
+    for (mlir::Value source : sourcesOf(v))
+      if (LayoutRef known = natural(source)) return known;
+    return nullptr;
+  }
+  const OpCode code = codeOf(op);
+  auto firstKnown = [&]() -> LayoutRef {
+    for (mlir::Value o : op->getOperands())
+      if (LayoutRef known = natural(o)) return known;
+    return nullptr;
+  };
+  switch (code) {
+  case OpCode::Reduce: {
+    LayoutRef source = firstKnown();
+    return source ? intern(sliceLayout(*source, axisOf(op))) : nullptr;
+  }
+  case OpCode::Scan:
+  case OpCode::Histogram: return firstKnown();
+  case OpCode::Gather: return natural(op->getOperand(1));
+  case OpCode::Join: {
+    LayoutRef source = firstKnown();
+    return source ? intern(joinTensor(*source)) : nullptr;
+  }
+  case OpCode::Split: {
+    LayoutRef source = firstKnown();
+    return source ? intern(sliceLayout(*source, static_cast<int>(shapeOf(op->getOperand(0)).size()) - 1)) : nullptr;
+  }
+  case OpCode::Cat: {
+    LayoutRef source = firstKnown();
+    if (!source) return nullptr;
+    Tile part{*source, Registers(static_cast<size_t>(source->inSize(kRegister)), nullptr)};
+    return intern(catTiles(part, part).layout);
+  }
+  default: break;
+  }
+  // Arithmetic stays where its widest operand is; a derived one is cheap to move.
+  LayoutRef best = nullptr;
+  int bits = 0;
+  for (mlir::Value o : op->getOperands()) {
+    LayoutRef known = natural(o);
+    if (!known) continue;
+    const int weight = bitsOf(elementOf(o)) * (kind(o) == Kind::Placed ? 16 : 1);
+    if (weight > bits) best = known, bits = weight;
+  }
+  return best;
+}
+
+LayoutRef Assignment::wanted(mlir::OpOperand &use) {
+  mlir::Operation *op = use.getOwner();
+  const unsigned i = use.getOperandNumber();
+  if (LayoutRef access = access_.lookup(op)) return access;
+  switch (codeOf(op)) {
+  case OpCode::ExpandDims:
+  case OpCode::Broadcast:
+  case OpCode::Trans:
+  case OpCode::Reshape: {
+    LayoutRef result = fromUses(op->getResult(0));
+    return result ? pull(op, result) : nullptr;
+  }
+  case OpCode::Dot: return i == 2 ? layout(op->getResult(0)) : nullptr;
+  case OpCode::For: return i >= 3 ? layout(llvm::cast<mlir::scf::ForOp>(op).getRegionIterArgs()[i - 3]) : nullptr;
+  case OpCode::While: return layout(llvm::cast<mlir::scf::WhileOp>(op).getBefore().front().getArgument(i));
+  case OpCode::Yield: {
+    mlir::Operation *parent = op->getParentOp();
+    if (auto loop = llvm::dyn_cast<mlir::scf::ForOp>(parent)) return layout(loop.getRegionIterArgs()[i]);
+    if (auto loop = llvm::dyn_cast<mlir::scf::WhileOp>(parent)) return layout(loop.getBefore().front().getArgument(i));
+    return layout(parent->getResult(i));
+  }
+  case OpCode::Gather: return i == 1 ? layout(op->getResult(0)) : nullptr;
+  default: break;
+  }
+  if (classOf(codeOf(op)) == OpClass::Element && op->getNumResults() > 0 && kind(op->getResult(0)) == Kind::Placed)
+    return layout(op->getResult(0));
+  return nullptr;
+}
+
+LayoutRef Assignment::fromUses(mlir::Value v) {
+  for (mlir::OpOperand &use : v.getUses())
+    if (LayoutRef known = wanted(use)) return known;
+  return nullptr;
+}
+
+void Assignment::propagate() {
+  std::vector<mlir::Value> open;
+  auto note = [&](mlir::Value v) {
+    if (kind(v) == Kind::Placed && !layout(v)) open.push_back(v);
+  };
+  function_.walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
+    for (mlir::Value r : op->getResults()) note(r);
+    if (llvm::isa<tt::ReduceOp, tt::ScanOp, tt::MapElementwiseOp>(op)) return;
+    for (mlir::Region &region : op->getRegions())
+      for (mlir::Block &block : region)
+        for (mlir::BlockArgument a : block.getArguments()) note(a);
+  });
+  auto settle = [&](auto rule, bool one) {
+    bool changed = false;
+    std::erase_if(open, [&](mlir::Value v) {
+      if (changed && one) return false;
+      LayoutRef found = rule(v);
+      if (!found) return false;
+      set(v, found);
+      return changed = true;
+    });
+    return changed;
+  };
+  while (!open.empty()) {
+    if (settle([&](mlir::Value v) { return fromOperands(v); }, false)) continue;
+    if (settle([&](mlir::Value v) { return fromUses(v); }, true)) continue;
+    settle([&](mlir::Value v) { return defaultLayout(shapeOf(v)); }, true);
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------- text
+
+std::string Assignment::str() {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  mlir::AsmState state(function_);
+  llvm::DenseMap<LayoutRef, int> numbers;
+  std::vector<LayoutRef> used;
+  auto number = [&](LayoutRef l) {
+    auto [it, isNew] = numbers.try_emplace(l, static_cast<int>(used.size()));
+    if (isNew) used.push_back(l);
+    return it->second;
+  };
+  std::string body;
+  llvm::raw_string_ostream lines(body);
+  auto describe = [&](mlir::Value v, int depth) {
+    if (!isTensor(v)) return;
+    lines.indent(static_cast<unsigned>(depth) * 2);
+    v.printAsOperand(lines, state);
+    lines << " : " << v.getType();
+    if (mlir::Operation *def = v.getDefiningOp()) lines << " = " << def->getName();
+    if (kind(v) == Kind::Virtual) lines << "  virtual\n";
+    if (kind(v) == Kind::Derived) lines << "  derived\n";
+    if (kind(v) == Kind::Placed) lines << "  #" << number(layout(v)) << "\n";
+  };
+  auto visit = [&](auto &&self, mlir::Operation *op, int depth) -> void {
+    for (mlir::Value r : op->getResults()) describe(r, depth);
+    if (op->getNumResults() == 0 && access_.lookup(op)) {
+      lines.indent(static_cast<unsigned>(depth) * 2) << op->getName() << "  #" << number(access_.lookup(op)) << "\n";
+    }
+    if (llvm::isa<tt::ReduceOp, tt::ScanOp, tt::MapElementwiseOp>(op)) return;
+    for (mlir::Region &region : op->getRegions())
+      for (mlir::Block &block : region) {
+        for (mlir::BlockArgument a : block.getArguments()) describe(a, depth + 1);
+        for (mlir::Operation &inner : block) self(self, &inner, depth + 1);
+      }
+  };
+  visit(visit, function_, 0);
+  os << "// " << function_.getName() << ", " << warps_ << " warps\n" << body;
+  for (size_t i = 0; i < used.size(); ++i) {
+    os << "#" << i << ":\n";
+    llvm::StringRef rest = "";
+    const std::string layout = used[i]->str();
+    for (rest = layout; !rest.empty();) {
+      auto [line, more] = rest.split('\n');
+      os << "  " << line << "\n";
+      rest = more;
+    }
+  }
+  return text;
+}
+
+} // namespace neso::nvidia

@@ -1,0 +1,87 @@
+// Layout assignment: which thread holds which element of each tensor of a tile function. A side table; the IR stays as it is.
+//
+// A tensor value is one of three kinds:
+//   Virtual   a cheap expression of scalars and ranges (addresses, masks, constants). It has no layout: each use computes the
+//             elements that it wants, where it wants them.
+//   Derived   a shape operation (broadcast, expand_dims, trans, reshape) on a value that is not virtual. It has no layout of
+//             its own either: a use in layout L asks its operand for the layout that L is of the operand, so that
+//             conversions happen to the smaller tensor.
+//   Placed    everything else: loads, products, arithmetic on them, values carried by control flow. layout() is where its
+//             registers are; a use in another layout converts.
+//
+// Anchors are memory accesses, coalesced by what is known of their addresses (AxisInfo), and products, whose accumulators
+// the chip lays out. Everything else follows: forward from operands, backward from uses, carried values agree with both ends.
+//
+//     Assignment layouts(function, *findChip("sm_90"), 4);
+//     layouts.kind(v) == Kind::Placed;  *layouts.layout(v);  *layouts.access(store)
+//
+// Layouts are interned: equal layouts have one address. One thread at a time.
+#pragma once
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "backend/nvidia/chip.h"
+#include "backend/nvidia/dot.h"
+#include "ir/layout/gpu.h"
+#include "ir/tile/passes/axis_info.h"
+#include "ir/tile/tile.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace neso::nvidia {
+
+using LayoutRef = const LinearLayout *;
+
+class Assignment {
+public:
+  enum class Kind : uint8_t { Scalar, Virtual, Derived, Placed };
+
+  /// `function` is a tile function after runTilePipeline, on a chip with `warps` warps a block.
+  Assignment(tt::FuncOp function, const Chip &chip, int warps);
+  ~Assignment();
+
+  Kind kind(mlir::Value v) const;
+  /// Of a Placed value.
+  LayoutRef layout(mlir::Value v) const;
+  /// The layout in which a load, store or atomic touches memory; null for scalar ones.
+  LayoutRef access(mlir::Operation *op) const { return access_.lookup(op); }
+  /// Of a tt.dot.
+  const DotPlan &dot(mlir::Operation *op) const { return *dots_.find(op)->second; }
+  /// The layout in which v lies without moving anything: layout() of a Placed value, what follows from the operand for a
+  /// Derived one; null for a Virtual one.
+  LayoutRef natural(mlir::Value v);
+  /// A Derived value wanted in `layout` wants its operand in this one.
+  LayoutRef pull(mlir::Operation *op, LayoutRef layout);
+  /// Where nothing says otherwise: neighbouring elements of the last dim in neighbouring threads.
+  LayoutRef defaultLayout(llvm::ArrayRef<int64_t> shape);
+  LayoutRef intern(LinearLayout layout);
+
+  const AxisInfoAnalysis &axisInfo() const { return axis_; }
+  /// The function's tensors with their layouts, one a line, for --stage layout.
+  std::string str();
+
+private:
+  void classify();
+  void placeAccesses();
+  void placeAnchors();
+  void propagate();
+  LayoutRef fromOperands(mlir::Value v);
+  LayoutRef fromUses(mlir::Value v);
+  void set(mlir::Value v, LayoutRef layout);
+  /// The layout in which `use` wants its operand; null when it takes what is there.
+  LayoutRef wanted(mlir::OpOperand &use);
+
+  tt::FuncOp function_;
+  const Chip &chip_;
+  int warps_;
+  AxisInfoAnalysis axis_;
+  std::deque<LinearLayout> pool_;
+  llvm::DenseMap<mlir::Value, Kind> kinds_;
+  llvm::DenseMap<mlir::Value, LayoutRef> layouts_;
+  llvm::DenseMap<mlir::Operation *, LayoutRef> access_;
+  llvm::DenseMap<mlir::Operation *, std::unique_ptr<DotPlan>> dots_;
+  llvm::DenseMap<std::pair<mlir::Operation *, LayoutRef>, LayoutRef> pulled_;
+};
+
+} // namespace neso::nvidia

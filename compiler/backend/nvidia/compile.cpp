@@ -1,0 +1,176 @@
+#include "backend/nvidia/compile.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <set>
+#include <thread>
+
+#include "backend/nvidia/assembler.h"
+#include "backend/nvidia/emitter.h"
+#include "backend/nvidia/library.h"
+#include "backend/nvidia/ptx.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace neso::nvidia {
+
+namespace {
+
+/// One function in one LLVM module.
+struct Unit {
+  EmittedKernel kernel;
+  std::string ptx, llvmText, layoutText;
+  Status status;
+};
+
+std::string symbolOf(const std::string &name, std::set<std::string> &taken) {
+  std::string symbol = "neso_k_";
+  for (char c : name) symbol += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  std::string unique = symbol;
+  for (int i = 1; !taken.insert(unique).second; ++i) unique = symbol + "_" + std::to_string(i);
+  return unique;
+}
+
+Status checkShared(const TileFunction &function, const Chip &chip, const EmittedKernel &kernel) {
+  if (kernel.sharedBytes <= chip.sharedPerBlock) return Status::ok();
+  std::string buffers;
+  for (const SharedBuffer &buffer : kernel.sharedPeak)
+    buffers += (buffers.empty() ? "" : ", ") + buffer.what + " " + std::to_string(buffer.bytes);
+  SourceLoc loc = sourceLoc(function.function->getLoc());
+  return fail(Diag::NvidiaSharedMemory, loc, function.name, kernel.sharedBytes, std::string(chip.arch), chip.sharedPerBlock, buffers);
+}
+
+void compileUnit(Unit &unit, const TileFunction &function, const std::string &symbol, const Chip &chip, const CompileOptions &options) {
+  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(chip);
+  if (!machine) {
+    unit.status = fail(Diag::NvidiaTargetMissing, {}, std::string(chip.arch));
+    return;
+  }
+  auto tile = llvm::cast<tt::FuncOp>(function.function);
+  Assignment layouts(tile, chip, function.warps);
+  if (options.keepLayouts) unit.layoutText = layouts.str();
+
+  llvm::LLVMContext context;
+  llvm::Module module("neso", context);
+  module.setTargetTriple(machine->getTargetTriple());
+  module.setDataLayout(machine->createDataLayout());
+  Emitter emitter(module, chip, layouts, function.warps, function.stages);
+  Result<EmittedKernel> kernel = emitter.emitKernel(tile, symbol);
+  if (!kernel) {
+    unit.status = kernel.takeError();
+    return;
+  }
+  unit.kernel = std::move(*kernel);
+  if (unit.status = checkShared(function, chip, unit.kernel); !unit.status) return;
+  if (unit.status = linkLibraries(module); !unit.status) return;
+  std::string why;
+  llvm::raw_string_ostream os(why);
+  if (llvm::verifyModule(module, &os)) {
+    unit.status = fail(Diag::InternalFault, {}, "backend/nvidia", why);
+    return;
+  }
+  optimize(module, *machine);
+  // Several modules become one PTX text: what is not an entry takes the entry's name in front.
+  for (llvm::GlobalValue &g : module.global_values())
+    if (!g.isDeclaration() && g.hasLocalLinkage()) g.setName(symbol + "$" + g.getName());
+  if (options.keepLlvm) {
+    llvm::raw_string_ostream text(unit.llvmText);
+    module.print(text, nullptr);
+  }
+  unit.ptx = emitPtx(module, *machine);
+}
+
+/// Runs work(0) … work(n - 1) on up to `threads` threads.
+void parallel(size_t n, int threads, llvm::function_ref<void(size_t)> work) {
+  std::atomic<size_t> next{0};
+  auto loop = [&] {
+    for (size_t i = next++; i < n; i = next++) work(i);
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads && static_cast<size_t>(t) < n; ++t) others.emplace_back(loop);
+  loop();
+  for (std::thread &t : others) t.join();
+}
+
+int blocksPerSm(const Chip &chip, const FunctionUsage &usage) {
+  if (usage.threads == 0) return 0;
+  int blocks = std::min(chip.blocksPerSm, chip.threadsPerSm / usage.threads);
+  // Registers go to warps in portions of 256.
+  const int perWarp = (usage.registers * 32 + 255) / 256 * 256;
+  if (perWarp > 0) blocks = std::min(blocks, chip.registersPerSm / (perWarp * (usage.threads / 32)));
+  return std::min(blocks, chip.sharedPerSm / (usage.sharedBytes + 1024));
+}
+
+} // namespace
+
+Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip, const CompileOptions &options) {
+  std::optional<std::string> ptxas;
+  if (options.assemble) {
+    ptxas = findAssembler(options.ptxas);
+    if (!ptxas && !options.ptxas.empty()) return fail(Diag::NvidiaNoAssembler, {}, options.ptxas);
+  }
+  std::set<std::string> taken;
+  std::vector<std::string> symbols;
+  for (const TileFunction &f : functions) symbols.push_back(symbolOf(f.name, taken));
+
+  std::vector<Unit> units(functions.size());
+  parallel(units.size(), options.threads, [&](size_t i) { compileUnit(units[i], functions[i], symbols[i], chip, options); });
+
+  CompiledModule out;
+  CompiledCode ptx;
+  ptx.target = "compute_" + std::to_string(chip.capability);
+  ptx.format = CompiledCode::Format::Ptx;
+  std::optional<Error> error;
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < units.size(); ++i) {
+    Unit &unit = units[i];
+    if (!unit.status) {
+      if (error)
+        error->append(unit.status.takeError());
+      else
+        error = unit.status.takeError();
+      continue;
+    }
+    CompiledFunction f;
+    f.name = functions[i].name, f.symbol = symbols[i];
+    f.sharedBytes = static_cast<int32_t>(unit.kernel.sharedBytes);
+    f.threads = functions[i].warps * 32;
+    ptx.functions.push_back(std::move(f));
+    ptx.llvmText += unit.llvmText;
+    out.layoutText += unit.layoutText;
+    texts.push_back(std::move(unit.ptx));
+  }
+  if (error) return std::move(*error);
+  const std::string text = joinPtx(texts);
+  // The driver takes PTX as a string: the terminating zero is part of the image.
+  ptx.image.assign(text.begin(), text.end());
+  ptx.image.push_back(0);
+  if (options.keepPtx) ptx.asmText = text;
+
+  if (ptxas && !functions.empty()) {
+    Result<Assembled> assembled = assemble(text, chip, *ptxas, options.threads);
+    if (!assembled) return assembled.takeError();
+    CompiledCode cubin;
+    cubin.target = std::string(chip.arch);
+    cubin.format = CompiledCode::Format::Cubin;
+    cubin.image = std::move(assembled->cubin);
+    cubin.functions = ptx.functions;
+    for (size_t i = 0; i < functions.size(); ++i) {
+      FunctionUsage usage;
+      for (const FunctionUsage &u : assembled->usage)
+        if (u.name == symbols[i]) usage = u;
+      usage.name = functions[i].name;
+      usage.threads = functions[i].warps * 32;
+      usage.sharedBytes += static_cast<int>(units[i].kernel.sharedBytes);
+      usage.blocksPerSm = blocksPerSm(chip, usage);
+      out.usage.push_back(std::move(usage));
+    }
+    out.code.push_back(std::move(cubin));
+  }
+  out.code.push_back(std::move(ptx));
+  return out;
+}
+
+} // namespace neso::nvidia

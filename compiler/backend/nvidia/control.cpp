@@ -1,0 +1,187 @@
+// Structured and unstructured control flow. What changes is held in phis, one a register of a tensor. All threads of a block take
+// the same way, since conditions are scalars of the program.
+#include "backend/nvidia/emitter.h"
+
+namespace neso::nvidia {
+
+using llvm::BasicBlock;
+using llvm::Value;
+
+/// What is computed inside a region is not known behind it.
+class Emitter::InScope {
+public:
+  explicit InScope(Emitter &e) : e_(e) { e_.scopes_.emplace_back(); }
+  ~InScope() { e_.scopes_.pop_back(); }
+  InScope(const InScope &) = delete;
+
+private:
+  Emitter &e_;
+};
+
+void Emitter::declarePhis(mlir::Value v) {
+  llvm::Type *type = typeOf(elementOf(v.getType()));
+  if (!llvm::isa<mlir::RankedTensorType>(v.getType())) {
+    scalars_[v] = b.CreatePHI(type, 2);
+    return;
+  }
+  LayoutRef layout = layouts_.layout(v);
+  Tile tile{*layout, {}};
+  for (int64_t r = 0; r < layout->inSize(kRegister); ++r) tile.values.push_back(b.CreatePHI(type, 2));
+  define(v, std::move(tile));
+}
+
+Registers Emitter::incoming(mlir::Value from, mlir::Value to) {
+  if (!llvm::isa<mlir::RankedTensorType>(to.getType())) return {scalar(from)};
+  return tile(from, layouts_.layout(to)).values;
+}
+
+void Emitter::connect(mlir::Value to, const Registers &values, BasicBlock *from) {
+  if (!llvm::isa<mlir::RankedTensorType>(to.getType())) {
+    llvm::cast<llvm::PHINode>(scalars_[to])->addIncoming(values[0], from);
+    return;
+  }
+  const Registers &phis = tiles_.find(to)->second.values;
+  for (size_t r = 0; r < phis.size(); ++r) llvm::cast<llvm::PHINode>(phis[r])->addIncoming(values[r], from);
+}
+
+void Emitter::connectAll(mlir::ValueRange to, mlir::ValueRange from) {
+  // All values are read before the block ends: a conversion may add blocks of its own.
+  llvm::SmallVector<Registers, 4> values;
+  for (size_t i = 0; i < to.size(); ++i) values.push_back(incoming(from[i], to[i]));
+  for (size_t i = 0; i < to.size(); ++i) connect(to[i], values[i], b.GetInsertBlock());
+}
+
+void Emitter::emitFor(mlir::Operation *op) {
+  auto loop = llvm::cast<mlir::scf::ForOp>(op);
+  mlir::Block &body = *loop.getBody();
+  Value *lo = scalar(loop.getLowerBound()), *hi = scalar(loop.getUpperBound()), *step = scalar(loop.getStep());
+  const bool isUnsigned = op->hasAttr("unsignedCmp");
+  auto less = [&](Value *x, Value *y) { return isUnsigned ? b.CreateICmpULT(x, y) : b.CreateICmpSLT(x, y); };
+
+  BasicBlock *head = BasicBlock::Create(b.getContext(), "for", fn_);
+  BasicBlock *exit = BasicBlock::Create(b.getContext(), "endfor", fn_);
+  // The turn's values come in by the arguments' phis; what the loop leaves by its results' phis at the exit.
+  llvm::SmallVector<Registers, 4> inits;
+  mlir::ValueRange arguments = loop.getRegionIterArgs(), results = loop.getResults();
+  for (size_t i = 0; i < arguments.size(); ++i) inits.push_back(incoming(loop.getInitArgs()[i], arguments[i]));
+  BasicBlock *before = b.GetInsertBlock();
+  b.CreateCondBr(less(lo, hi), head, exit);
+  b.SetInsertPoint(exit);
+  for (mlir::Value r : results) declarePhis(r);
+  for (size_t i = 0; i < results.size(); ++i) connect(results[i], inits[i], before);
+
+  b.SetInsertPoint(head);
+  llvm::PHINode *iv = b.CreatePHI(lo->getType(), 2, "iv");
+  iv->addIncoming(lo, before);
+  scalars_[loop.getInductionVar()] = iv;
+  for (mlir::Value a : arguments) declarePhis(a);
+  for (size_t i = 0; i < arguments.size(); ++i) connect(arguments[i], inits[i], before);
+  shared_.enterUnknown();
+  {
+    InScope scope(*this);
+    emitBlock(body);
+    if (failed()) return;
+    llvm::SmallVector<Registers, 4> next;
+    for (size_t i = 0; i < arguments.size(); ++i) next.push_back(incoming(body.getTerminator()->getOperand(i), arguments[i]));
+    Value *following = b.CreateAdd(iv, step);
+    BasicBlock *latch = b.GetInsertBlock();
+    b.CreateCondBr(less(following, hi), head, exit);
+    iv->addIncoming(following, latch);
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      connect(arguments[i], next[i], latch);
+      connect(results[i], next[i], latch);
+    }
+  }
+  exit->moveAfter(b.GetInsertBlock());
+  b.SetInsertPoint(exit);
+  shared_.enterUnknown();
+}
+
+void Emitter::emitIf(mlir::Operation *op) {
+  auto branch = llvm::cast<mlir::scf::IfOp>(op);
+  BasicBlock *then = BasicBlock::Create(b.getContext(), "if", fn_);
+  BasicBlock *otherwise = BasicBlock::Create(b.getContext(), "else", fn_);
+  BasicBlock *exit = BasicBlock::Create(b.getContext(), "endif", fn_);
+  b.CreateCondBr(scalar(branch.getCondition()), then, otherwise);
+  b.SetInsertPoint(exit);
+  for (mlir::Value r : op->getResults()) declarePhis(r);
+  for (unsigned side : {0u, 1u}) {
+    b.SetInsertPoint(side ? otherwise : then);
+    shared_.enterUnknown();
+    mlir::Region &region = op->getRegion(side);
+    if (!region.empty()) {
+      InScope scope(*this);
+      emitBlock(region.front());
+      if (failed()) return;
+      connectAll(op->getResults(), region.front().getTerminator()->getOperands());
+    }
+    b.CreateBr(exit);
+  }
+  exit->moveAfter(b.GetInsertBlock());
+  b.SetInsertPoint(exit);
+  shared_.enterUnknown();
+}
+
+void Emitter::emitWhile(mlir::Operation *op) {
+  auto loop = llvm::cast<mlir::scf::WhileOp>(op);
+  mlir::Block &before = loop.getBefore().front(), &after = loop.getAfter().front();
+  BasicBlock *test = BasicBlock::Create(b.getContext(), "while", fn_);
+  BasicBlock *turn = BasicBlock::Create(b.getContext(), "do", fn_);
+  BasicBlock *exit = BasicBlock::Create(b.getContext(), "endwhile", fn_);
+  {
+    llvm::IRBuilderBase::InsertPointGuard guard(b);
+    b.SetInsertPoint(test);
+    for (mlir::Value v : before.getArguments()) declarePhis(v);
+    b.SetInsertPoint(turn);
+    for (mlir::Value v : after.getArguments()) declarePhis(v);
+    b.SetInsertPoint(exit);
+    for (mlir::Value v : op->getResults()) declarePhis(v);
+  }
+  connectAll(before.getArguments(), loop.getInits());
+  b.CreateBr(test);
+
+  b.SetInsertPoint(test);
+  shared_.enterUnknown();
+  {
+    InScope scope(*this);
+    emitBlock(before);
+    if (failed()) return;
+    mlir::Operation *condition = before.getTerminator();
+    connectAll(after.getArguments(), condition->getOperands().drop_front());
+    connectAll(op->getResults(), condition->getOperands().drop_front());
+    b.CreateCondBr(scalar(condition->getOperand(0)), turn, exit);
+  }
+  turn->moveAfter(b.GetInsertBlock());
+  b.SetInsertPoint(turn);
+  shared_.enterUnknown();
+  {
+    InScope scope(*this);
+    emitBlock(after);
+    if (failed()) return;
+    connectAll(before.getArguments(), after.getTerminator()->getOperands());
+    b.CreateBr(test);
+  }
+  exit->moveAfter(b.GetInsertBlock());
+  b.SetInsertPoint(exit);
+  shared_.enterUnknown();
+}
+
+void Emitter::emitBranch(mlir::Operation *op) {
+  auto go = [&](mlir::Block *to, mlir::ValueRange values) {
+    connectAll(to->getArguments(), values);
+    b.CreateBr(blocks_[to]);
+  };
+  if (auto branch = llvm::dyn_cast<mlir::cf::BranchOp>(op)) return go(branch.getDest(), branch.getDestOperands());
+  auto branch = llvm::cast<mlir::cf::CondBranchOp>(op);
+  BasicBlock *yes = BasicBlock::Create(b.getContext(), "taken", fn_);
+  BasicBlock *no = BasicBlock::Create(b.getContext(), "nottaken", fn_);
+  b.CreateCondBr(scalar(branch.getCondition()), yes, no);
+  for (bool side : {true, false}) {
+    b.SetInsertPoint(side ? yes : no);
+    shared_.enterUnknown();
+    InScope scope(*this);
+    go(side ? branch.getTrueDest() : branch.getFalseDest(), side ? branch.getTrueDestOperands() : branch.getFalseDestOperands());
+  }
+}
+
+} // namespace neso::nvidia

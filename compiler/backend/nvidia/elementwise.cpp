@@ -1,0 +1,413 @@
+// One operation on elements: integers, floats, casts; maps and inline assembly over the registers of a tensor.
+#include "backend/nvidia/emitter.h"
+
+#include "backend/nvidia/linear.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/Intrinsics.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+#include "mlir/IR/BuiltinAttributes.h"
+
+namespace neso::nvidia {
+
+using llvm::Value;
+
+namespace {
+bool isReduced(mlir::Type t) { return llvm::isa<mlir::FloatType>(t) && t.getIntOrFloatBitWidth() < 32; }
+
+bool isNonZeroConstant(Value *v) {
+  auto *c = llvm::dyn_cast<llvm::ConstantInt>(v);
+  return c && !c->isZero();
+}
+} // namespace
+
+void Emitter::emitElementwise(mlir::Operation *op) {
+  llvm::SmallVector<Value *, 4> args(op->getNumOperands(), nullptr);
+  if (!llvm::isa<mlir::RankedTensorType>(op->getResult(0).getType())) {
+    for (unsigned i = 0; i < args.size(); ++i) args[i] = scalar(op->getOperand(i));
+    llvm::SmallVector<Value *, 2> results = emitElement(op, args);
+    for (unsigned i = 0; i < results.size(); ++i) scalars_[op->getResult(i)] = results[i];
+    return;
+  }
+  LayoutRef layout = layouts_.layout(op->getResult(0));
+  const int count = static_cast<int>(layout->inSize(kRegister));
+  llvm::SmallVector<Tile, 2> tiles(op->getNumResults(), Tile{*layout, {}});
+  for (int r = 0; r < count && !failed(); ++r) {
+    for (unsigned i = 0; i < args.size(); ++i) args[i] = element(op->getOperand(i), layout, r);
+    llvm::SmallVector<Value *, 2> results = emitElement(op, args);
+    for (unsigned i = 0; i < results.size(); ++i) tiles[i].values.push_back(results[i]);
+  }
+  for (unsigned i = 0; i < tiles.size(); ++i) define(op->getResult(i), std::move(tiles[i]));
+}
+
+llvm::SmallVector<Value *, 2> Emitter::emitElement(mlir::Operation *op, llvm::ArrayRef<Value *> args) {
+  const OpCode code = codeOf(op);
+  mlir::Type resultType = elementOf(op->getResult(0).getType());
+  if (code == OpCode::MulSIExtended || code == OpCode::MulUIExtended) {
+    const bool isSigned = code == OpCode::MulSIExtended;
+    llvm::Type *t = args[0]->getType(), *wide = b.getIntNTy(t->getIntegerBitWidth() * 2);
+    auto extend = [&](Value *v) { return isSigned ? b.CreateSExt(v, wide) : b.CreateZExt(v, wide); };
+    Value *p = b.CreateMul(extend(args[0]), extend(args[1]));
+    return {b.CreateTrunc(p, t), b.CreateTrunc(b.CreateLShr(p, t->getIntegerBitWidth()), t)};
+  }
+  Value *r = emitInteger(op, code, args);
+  if (!r) r = emitCast(op, code, args[0]);
+  if (!r && code == OpCode::Extern) r = emitExtern(op, op->getAttrOfType<mlir::StringAttr>("symbol").getValue(), args);
+  mlir::Type operandType = elementOf(op->getOperand(code == OpCode::Select ? 1 : 0).getType());
+  if (!r && llvm::isa<mlir::FloatType>(operandType)) {
+    // Narrow types compute in f32 and round after each operation.
+    llvm::SmallVector<Value *, 4> wide(args.begin(), args.end());
+    mlir::Type compute = operandType;
+    if (isReduced(operandType)) {
+      compute = mlir::Float32Type::get(op->getContext());
+      for (unsigned i = 0; i < wide.size(); ++i)
+        if (elementOf(op->getOperand(i).getType()) == operandType) wide[i] = convertFloat(wide[i], operandType, compute);
+    }
+    r = emitFloat(op, code, wide, compute);
+    if (r && isReduced(resultType)) r = convertFloat(r, compute, resultType);
+  }
+  if (!r) {
+    std::string what = "operation " + op->getName().getStringRef().str();
+    if (code == OpCode::Extern) what = "the library function '" + op->getAttrOfType<mlir::StringAttr>("symbol").getValue().str() + "'";
+    fail(op, what);
+    r = llvm::PoisonValue::get(typeOf(resultType));
+  }
+  return {r};
+}
+
+Value *Emitter::emitInteger(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args) {
+  Value *x = args[0], *y = args.size() > 1 ? args[1] : nullptr;
+  auto binary = [&](llvm::Intrinsic::ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
+  // LLVM takes a division by zero for impossible, in masked-off elements too.
+  auto divisor = [&]() -> Value * {
+    if (isNonZeroConstant(y)) return y;
+    return b.CreateSelect(b.CreateICmpEQ(y, llvm::ConstantInt::get(y->getType(), 0)), llvm::ConstantInt::get(y->getType(), 1), y);
+  };
+  // -2^(n-1) / -1 wraps in the machine; LLVM does not allow it.
+  auto signedDivision = [&](bool remainder) -> Value * {
+    Value *d = divisor();
+    if (llvm::isa<llvm::ConstantInt>(d) && !llvm::cast<llvm::ConstantInt>(d)->isMinusOne())
+      return remainder ? b.CreateSRem(x, d) : b.CreateSDiv(x, d);
+    Value *minusOne = b.CreateICmpEQ(d, llvm::Constant::getAllOnesValue(d->getType()));
+    Value *safe = b.CreateSelect(minusOne, llvm::ConstantInt::get(d->getType(), 1), d);
+    Value *q = remainder ? b.CreateSRem(x, safe) : b.CreateSDiv(x, safe);
+    return b.CreateSelect(minusOne, remainder ? llvm::ConstantInt::get(d->getType(), 0) : b.CreateNeg(x), q);
+  };
+  switch (code) {
+  case OpCode::AddI: return b.CreateAdd(x, y);
+  case OpCode::SubI: return b.CreateSub(x, y);
+  case OpCode::MulI: return b.CreateMul(x, y);
+  case OpCode::DivUI: return b.CreateUDiv(x, divisor());
+  case OpCode::RemUI: return b.CreateURem(x, divisor());
+  case OpCode::DivSI: return signedDivision(false);
+  case OpCode::RemSI: return signedDivision(true);
+  case OpCode::CeilDivSI:
+  case OpCode::FloorDivSI: {
+    Value *q = signedDivision(false);
+    Value *zero = llvm::ConstantInt::get(x->getType(), 0);
+    Value *inexact = b.CreateICmpNE(b.CreateSub(x, b.CreateMul(q, y)), zero);
+    Value *sameSign = b.CreateICmpSGE(b.CreateXor(x, y), zero);
+    Value *one = b.CreateZExt(b.CreateAnd(inexact, code == OpCode::CeilDivSI ? sameSign : b.CreateNot(sameSign)), x->getType());
+    return code == OpCode::CeilDivSI ? b.CreateAdd(q, one) : b.CreateSub(q, one);
+  }
+  case OpCode::CeilDivUI: {
+    Value *q = b.CreateUDiv(x, divisor());
+    return b.CreateAdd(q, b.CreateZExt(b.CreateICmpNE(b.CreateMul(q, y), x), x->getType()));
+  }
+  case OpCode::AndI: return b.CreateAnd(x, y);
+  case OpCode::OrI: return b.CreateOr(x, y);
+  case OpCode::XorI: return b.CreateXor(x, y);
+  case OpCode::ShlI:
+  case OpCode::ShrSI:
+  case OpCode::ShrUI: {
+    // A shift by the width or more gives zero (or the sign), as the machine has it; LLVM leaves it open.
+    llvm::Type *t = x->getType();
+    const unsigned bits = t->getIntegerBitWidth();
+    if (!llvm::isa<llvm::ConstantInt>(y)) {
+      Value *over = b.CreateICmpUGE(y, llvm::ConstantInt::get(t, bits));
+      Value *most = llvm::ConstantInt::get(t, bits - 1), *zero = llvm::ConstantInt::get(t, 0);
+      if (code == OpCode::ShrSI) return b.CreateAShr(x, b.CreateSelect(over, most, y));
+      Value *shift = b.CreateSelect(over, zero, y);
+      return b.CreateSelect(over, zero, code == OpCode::ShlI ? b.CreateShl(x, shift) : b.CreateLShr(x, shift));
+    }
+    if (llvm::cast<llvm::ConstantInt>(y)->getValue().uge(bits))
+      return code == OpCode::ShrSI ? b.CreateAShr(x, bits - 1) : static_cast<Value *>(llvm::ConstantInt::get(t, 0));
+    return code == OpCode::ShlI ? b.CreateShl(x, y) : code == OpCode::ShrSI ? b.CreateAShr(x, y) : b.CreateLShr(x, y);
+  }
+  case OpCode::CmpI: {
+    using P = mlir::arith::CmpIPredicate;
+    switch (llvm::cast<mlir::arith::CmpIOp>(op).getPredicate()) {
+    case P::eq: return b.CreateICmpEQ(x, y);
+    case P::ne: return b.CreateICmpNE(x, y);
+    case P::slt: return b.CreateICmpSLT(x, y);
+    case P::sle: return b.CreateICmpSLE(x, y);
+    case P::sgt: return b.CreateICmpSGT(x, y);
+    case P::sge: return b.CreateICmpSGE(x, y);
+    case P::ult: return b.CreateICmpULT(x, y);
+    case P::ule: return b.CreateICmpULE(x, y);
+    case P::ugt: return b.CreateICmpUGT(x, y);
+    case P::uge: return b.CreateICmpUGE(x, y);
+    }
+    return nullptr;
+  }
+  case OpCode::Select: return b.CreateSelect(x, y, args[2]);
+  case OpCode::MaxSI: return binary(llvm::Intrinsic::smax);
+  case OpCode::MaxUI: return binary(llvm::Intrinsic::umax);
+  case OpCode::MinSI: return binary(llvm::Intrinsic::smin);
+  case OpCode::MinUI: return binary(llvm::Intrinsic::umin);
+  case OpCode::AbsI: return b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b.getFalse());
+  case OpCode::CtPop: return b.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, x);
+  case OpCode::CtLz: return b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, x, b.getFalse());
+  case OpCode::CtTz: return b.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, x, b.getFalse());
+  case OpCode::MulhiUI: {
+    const unsigned bits = x->getType()->getIntegerBitWidth();
+    llvm::Type *wide = b.getIntNTy(bits * 2);
+    return b.CreateTrunc(b.CreateLShr(b.CreateMul(b.CreateZExt(x, wide), b.CreateZExt(y, wide)), bits), x->getType());
+  }
+  case OpCode::AddPtr: {
+    mlir::Type pointee = llvm::cast<tt::PointerType>(elementOf(op->getResult(0).getType())).getPointeeType();
+    return b.CreateGEP(memoryTypeOf(pointee), x, b.CreateSExtOrTrunc(y, b.getInt64Ty()));
+  }
+  default: return nullptr;
+  }
+}
+
+Value *Emitter::emitCast(mlir::Operation *op, OpCode code, Value *x) {
+  mlir::Type from = elementOf(op->getOperand(0).getType()), to = elementOf(op->getResult(0).getType());
+  llvm::Type *type = typeOf(to);
+  mlir::Type f32 = mlir::Float32Type::get(op->getContext());
+  switch (code) {
+  case OpCode::ExtSI:
+  case OpCode::IndexCast: return b.CreateSExtOrTrunc(x, type);
+  case OpCode::ExtUI:
+  case OpCode::IndexCastUI:
+  case OpCode::TruncI: return b.CreateZExtOrTrunc(x, type);
+  case OpCode::IntToPtr: return b.CreateIntToPtr(x, type);
+  case OpCode::PtrToInt: return b.CreatePtrToInt(x, type);
+  case OpCode::Bitcast:
+  case OpCode::ArithBitcast: return x->getType() == type ? x : b.CreateBitCast(x, type);
+  case OpCode::ExtF:
+  case OpCode::TruncF: return convertFloat(x, from, to);
+  case OpCode::FpToFp: {
+    auto rounding = op->getAttrOfType<mlir::IntegerAttr>("rounding");
+    return convertFloat(x, from, to, rounding && rounding.getInt() == 0);
+  }
+  case OpCode::SIToFP:
+  case OpCode::UIToFP: {
+    // i64 to a narrow float by way of f64, whose rounding convertFloat takes into account.
+    const bool exact = x->getType()->getIntegerBitWidth() <= 16;
+    mlir::Type via = !isReduced(to) ? to : exact ? f32 : mlir::Type(mlir::Float64Type::get(op->getContext()));
+    Value *f = code == OpCode::SIToFP ? b.CreateSIToFP(x, typeOf(via)) : b.CreateUIToFP(x, typeOf(via));
+    return convertFloat(f, via, to);
+  }
+  case OpCode::FPToSI:
+  case OpCode::FPToUI: {
+    // Values out of range saturate at 32 and 64 bits, as the machine has it, and wrap from there to narrow types.
+    Value *f = isReduced(from) ? convertFloat(x, from, f32) : x;
+    const unsigned bits = type->getIntegerBitWidth();
+    const bool isSigned = code == OpCode::FPToSI || bits < 32;
+    llvm::Type *wide = bits < 32 ? b.getInt32Ty() : type;
+    Value *i = b.CreateIntrinsic(isSigned ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat, {wide, f->getType()}, {f});
+    return b.CreateTrunc(i, type);
+  }
+  default: return nullptr;
+  }
+}
+
+Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args, mlir::Type type) {
+  Value *x = args[0], *y = args.size() > 1 ? args[1] : nullptr;
+  const bool f32 = type.isF32();
+  auto intrinsic = [&](llvm::Intrinsic::ID id) { return b.CreateUnaryIntrinsic(id, x); };
+  auto binary = [&](llvm::Intrinsic::ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
+  auto approximate = [&](llvm::Intrinsic::ID id, llvm::ArrayRef<Value *> operands) { return b.CreateIntrinsic(id, {}, operands); };
+  // A product and a sum may become one fma, as in Triton.
+  auto contracted = [&](auto make) {
+    llvm::IRBuilderBase::FastMathFlagGuard guard(b);
+    llvm::FastMathFlags flags;
+    flags.setAllowContract();
+    b.setFastMathFlags(flags);
+    return make();
+  };
+  switch (code) {
+  case OpCode::AddF: return contracted([&] { return b.CreateFAdd(x, y); });
+  case OpCode::SubF: return contracted([&] { return b.CreateFSub(x, y); });
+  case OpCode::MulF: return contracted([&] { return b.CreateFMul(x, y); });
+  case OpCode::DivF:
+  case OpCode::ApproxDivF: // 2 units in the last place over the full range
+    return f32 ? approximate(llvm::Intrinsic::nvvm_div_full, {x, y}) : b.CreateFDiv(x, y);
+  case OpCode::PreciseDivF: return b.CreateFDiv(x, y);
+  case OpCode::NegF: return b.CreateFNeg(x);
+  case OpCode::MaximumF: return binary(llvm::Intrinsic::maximum);
+  case OpCode::MinimumF: return binary(llvm::Intrinsic::minimum);
+  case OpCode::MaxNumF: return binary(llvm::Intrinsic::maxnum);
+  case OpCode::MinNumF: return binary(llvm::Intrinsic::minnum);
+  case OpCode::ClampF: {
+    auto propagate = op->getAttrOfType<mlir::IntegerAttr>("propagateNan");
+    const bool keep = propagate && propagate.getInt() != 0;
+    Value *low = binary(keep ? llvm::Intrinsic::maximum : llvm::Intrinsic::maxnum);
+    return b.CreateBinaryIntrinsic(keep ? llvm::Intrinsic::minimum : llvm::Intrinsic::minnum, low, args[2]);
+  }
+  case OpCode::CmpF: {
+    using P = mlir::arith::CmpFPredicate;
+    using L = llvm::CmpInst;
+    static constexpr std::pair<P, L::Predicate> kMap[] = {
+        {P::OEQ, L::FCMP_OEQ}, {P::OGT, L::FCMP_OGT}, {P::OGE, L::FCMP_OGE}, {P::OLT, L::FCMP_OLT}, {P::OLE, L::FCMP_OLE},
+        {P::ONE, L::FCMP_ONE}, {P::ORD, L::FCMP_ORD}, {P::UEQ, L::FCMP_UEQ}, {P::UGT, L::FCMP_UGT}, {P::UGE, L::FCMP_UGE},
+        {P::ULT, L::FCMP_ULT}, {P::ULE, L::FCMP_ULE}, {P::UNE, L::FCMP_UNE}, {P::UNO, L::FCMP_UNO}};
+    const P predicate = llvm::cast<mlir::arith::CmpFOp>(op).getPredicate();
+    for (auto [p, l] : kMap)
+      if (p == predicate) return b.CreateFCmp(l, x, y);
+    return b.getInt1(predicate == P::AlwaysTrue);
+  }
+  case OpCode::AbsF: return intrinsic(llvm::Intrinsic::fabs);
+  case OpCode::Ceil: return intrinsic(llvm::Intrinsic::ceil);
+  case OpCode::Floor: return intrinsic(llvm::Intrinsic::floor);
+  case OpCode::RoundEven: return intrinsic(llvm::Intrinsic::roundeven);
+  case OpCode::Trunc: return intrinsic(llvm::Intrinsic::trunc);
+  case OpCode::Round: {
+    // Half away from zero: trunc(x + copysign(largest below 0.5, x)), which is exact.
+    Value *half = llvm::ConstantFP::get(x->getType(), f32 ? 0x1.fffffep-2 : 0x1.fffffffffffffp-2);
+    Value *shifted = b.CreateFAdd(x, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, half, x));
+    return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, shifted);
+  }
+  case OpCode::PreciseSqrt: return intrinsic(llvm::Intrinsic::sqrt);
+  case OpCode::Sqrt: return f32 ? approximate(llvm::Intrinsic::nvvm_sqrt_approx_f, {x}) : intrinsic(llvm::Intrinsic::sqrt);
+  case OpCode::Rsqrt:
+    if (f32) return approximate(llvm::Intrinsic::nvvm_rsqrt_approx_f, {x});
+    return b.CreateFDiv(llvm::ConstantFP::get(x->getType(), 1.0), intrinsic(llvm::Intrinsic::sqrt));
+  case OpCode::Fma: return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, args[2]});
+  case OpCode::CopySign: return binary(llvm::Intrinsic::copysign);
+  case OpCode::IsNan: return b.CreateFCmpUNO(x, x);
+  case OpCode::IsInf: return b.CreateFCmpOEQ(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
+  case OpCode::IsFinite: return b.CreateFCmpOLT(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
+  case OpCode::RemF: return emitMath(op, "fmod", args);
+  case OpCode::FPowI: return emitMath(op, "pow", {x, b.CreateSIToFP(y, x->getType())});
+  case OpCode::PowF: return emitMath(op, "pow", args);
+  default: break;
+  }
+  // math.exp is the function exp, and so on.
+  llvm::StringRef name = op->getName().getStringRef();
+  return name.consume_front("math.") ? emitMath(op, name, args) : nullptr;
+}
+
+llvm::SmallVector<Value *, 2> Emitter::emitRegion(mlir::Region &region, llvm::ArrayRef<Value *> args) {
+  llvm::SmallVector<Value *, 2> results;
+  if (!region.hasOneBlock()) {
+    fail(region.getParentOp(), "branches in the body of " + region.getParentOp()->getName().getStringRef().str());
+    return results;
+  }
+  mlir::Block &block = region.front();
+  // The region is emitted once for each set of elements; its values are new each time.
+  for (unsigned i = 0; i < args.size(); ++i) scalars_[block.getArgument(i)] = args[i];
+  for (mlir::Operation &op : block.without_terminator()) {
+    if (failed()) break;
+    emitOp(&op);
+  }
+  for (mlir::Value v : block.getTerminator()->getOperands())
+    results.push_back(failed() ? llvm::PoisonValue::get(typeOf(v.getType())) : scalar(v));
+  return results;
+}
+
+void Emitter::emitMap(mlir::Operation *op) {
+  auto packAttr = op->getAttrOfType<mlir::IntegerAttr>("pack");
+  const int pack = packAttr ? static_cast<int>(packAttr.getInt()) : 1;
+  LayoutRef layout = layouts_.layout(op->getResult(0));
+  const int count = static_cast<int>(layout->inSize(kRegister));
+  // A pack is neighbours of the tensor: they must be neighbours in a thread.
+  const std::string last = dimName(static_cast<int>(layout->outs().size()) - 1);
+  if (pack > 1 && layout->consecutiveRun(kRegister, last) < pack) {
+    llvm::ArrayRef<int64_t> shape = shapeOf(op->getResult(0).getType());
+    LinearLayout packed = LinearLayout::identity1D(std::min<int64_t>(pack, shape.back()), kRegister, last);
+    return fail(op, "tt.map_elementwise over packs of " + std::to_string(pack) + " elements that lie in several threads");
+  }
+  llvm::SmallVector<Tile, 2> tiles(op->getNumResults(), Tile{*layout, {}});
+  for (int r = 0; r < count && !failed(); r += pack) {
+    llvm::SmallVector<Value *, 8> args;
+    for (mlir::Value operand : op->getOperands())
+      for (int p = 0; p < pack; ++p) args.push_back(element(operand, layout, r + p));
+    llvm::SmallVector<Value *, 2> results = emitRegion(op->getRegion(0), args);
+    for (size_t i = 0; i < results.size(); ++i) tiles[i / static_cast<size_t>(pack)].values.push_back(results[i]);
+  }
+  for (unsigned i = 0; i < tiles.size(); ++i) define(op->getResult(i), std::move(tiles[i]));
+}
+
+void Emitter::emitInlineAsm(mlir::Operation *op) {
+  auto assembly = llvm::cast<tt::ElementwiseInlineAsmOp>(op);
+  const int pack = static_cast<int>(assembly.getPackedElement());
+  const bool tensor = llvm::isa<mlir::RankedTensorType>(op->getResult(0).getType());
+  LayoutRef layout = tensor ? layouts_.layout(op->getResult(0)) : nullptr;
+  const int count = tensor ? static_cast<int>(layout->inSize(kRegister)) : 1;
+  llvm::SmallVector<Tile, 2> tiles(op->getNumResults());
+  if (tensor)
+    for (Tile &t : tiles) t.layout = *layout;
+
+  // Elements below 32 bits travel several to a register of the assembly.
+  auto perWord = [&](mlir::Type element) {
+    return std::max(1, std::min<int>(pack, static_cast<int>(4 / std::min<int64_t>(4, bytesOf(element)))));
+  };
+  for (int r = 0; r < count; r += pack) {
+    llvm::SmallVector<Value *, 8> args;
+    for (mlir::Value operand : op->getOperands()) {
+      mlir::Type type = elementOf(operand.getType());
+      const int n = perWord(type);
+      for (int p = 0; p < pack; p += n) {
+        llvm::SmallVector<Value *, 4> group;
+        // Where a thread has fewer elements than a pack, the last one stands in.
+        for (int k = 0; k < n; ++k)
+          group.push_back(tensor ? element(operand, layout, std::min(r + p + k, count - 1)) : scalar(operand));
+        if (n == 1) {
+          Value *v = group[0];
+          args.push_back(v->getType()->isBFloatTy() ? b.CreateBitCast(v, b.getInt16Ty()) : v);
+          continue;
+        }
+        llvm::Type *storage = storageType(group[0]->getType());
+        Value *vector = llvm::PoisonValue::get(llvm::FixedVectorType::get(storage, static_cast<unsigned>(n)));
+        for (int k = 0; k < n; ++k) vector = b.CreateInsertElement(vector, toStorage(b, group[static_cast<size_t>(k)]), static_cast<uint64_t>(k));
+        args.push_back(b.CreateBitCast(vector, b.getIntNTy(static_cast<unsigned>(n) * storage->getPrimitiveSizeInBits())));
+      }
+    }
+    llvm::SmallVector<llvm::Type *, 4> results;
+    for (mlir::Value v : op->getResults()) {
+      mlir::Type type = elementOf(v.getType());
+      const int n = perWord(type);
+      llvm::Type *t = n > 1 ? static_cast<llvm::Type *>(b.getIntNTy(static_cast<unsigned>(n * bytesOf(type) * 8)))
+                      : type.isBF16() ? b.getInt16Ty()
+                                      : typeOf(type);
+      for (int p = 0; p < pack; p += n) results.push_back(t);
+    }
+    llvm::Type *resultType = results.size() == 1 ? results[0] : static_cast<llvm::Type *>(llvm::StructType::get(b.getContext(), results));
+    llvm::SmallVector<llvm::Type *, 8> types;
+    for (Value *a : args) types.push_back(a->getType());
+    auto *type = llvm::FunctionType::get(resultType, types, false);
+    const bool pure = assembly.getPure();
+    llvm::CallInst *call = b.CreateCall(
+        type, llvm::InlineAsm::get(type, assembly.getAsmString().str(), assembly.getConstraints().str(), !pure), args);
+    call->setDoesNotThrow();
+    if (pure) call->setDoesNotAccessMemory();
+    unsigned next = 0;
+    for (unsigned i = 0; i < op->getNumResults(); ++i) {
+      mlir::Type element = elementOf(op->getResult(i).getType());
+      const int n = perWord(element);
+      for (int p = 0; p < pack; p += n, ++next) {
+        Value *word = results.size() == 1 ? call : b.CreateExtractValue(call, next);
+        for (int k = 0; k < n; ++k) {
+          if (r + p + k >= count) break;
+          Value *v = word;
+          if (n > 1) {
+            llvm::Type *storage = storageType(typeOf(element));
+            v = b.CreateExtractElement(b.CreateBitCast(word, llvm::FixedVectorType::get(storage, static_cast<unsigned>(n))), static_cast<uint64_t>(k));
+            v = fromStorage(b, v, typeOf(element));
+          } else if (element.isBF16()) {
+            v = b.CreateBitCast(v, b.getBFloatTy());
+          }
+          tiles[i].values.push_back(v);
+        }
+      }
+    }
+  }
+  for (unsigned i = 0; i < op->getNumResults(); ++i) {
+    if (tensor) define(op->getResult(i), std::move(tiles[i]));
+    else scalars_[op->getResult(i)] = tiles[i].values[0];
+  }
+}
+
+} // namespace neso::nvidia

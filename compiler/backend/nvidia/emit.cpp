@@ -1,0 +1,228 @@
+// Frame of the kernel, and the walk over the operations of a tile function.
+#include "backend/nvidia/emitter.h"
+
+#include "llvm/IR/IntrinsicsNVPTX.h"
+#include "mlir/IR/BuiltinAttributes.h"
+
+namespace neso::nvidia {
+
+using llvm::BasicBlock;
+using llvm::Value;
+
+Emitter::Emitter(llvm::Module &module, const Chip &chip, Assignment &layouts, int warps, int stages)
+    : module_(module), chip_(chip), layouts_(layouts), stages_(stages), b(module.getContext()),
+      block_{b, chip, warps, nullptr, nullptr, nullptr, shared_} {}
+
+void Emitter::fail(mlir::Operation *op, const std::string &why) {
+  if (error_) return;
+  SourceLoc loc = sourceLoc(op->getLoc());
+  if (!loc.known()) loc.context = op->getName().getStringRef().str();
+  error_ = neso::fail(Diag::NvidiaUnsupported, loc, why);
+}
+
+mlir::Type Emitter::elementOf(mlir::Type type) {
+  if (auto t = llvm::dyn_cast<mlir::RankedTensorType>(type)) return t.getElementType();
+  return type;
+}
+
+llvm::ArrayRef<int64_t> Emitter::shapeOf(mlir::Type type) {
+  if (auto t = llvm::dyn_cast<mlir::RankedTensorType>(type)) return t.getShape();
+  return {};
+}
+
+llvm::Type *Emitter::typeOf(mlir::Type element) {
+  if (llvm::isa<tt::PointerType>(element)) return b.getPtrTy(1);
+  if (element.isIndex()) return b.getInt64Ty();
+  if (auto i = llvm::dyn_cast<mlir::IntegerType>(element)) return b.getIntNTy(i.getWidth());
+  if (element.isF16()) return b.getHalfTy();
+  if (element.isBF16()) return b.getBFloatTy();
+  if (element.isF32()) return b.getFloatTy();
+  if (element.isF64()) return b.getDoubleTy();
+  if (auto f = llvm::dyn_cast<mlir::FloatType>(element)) return b.getIntNTy(f.getWidth());
+  return b.getInt32Ty();
+}
+
+llvm::Type *Emitter::memoryTypeOf(mlir::Type element) {
+  llvm::Type *t = typeOf(element);
+  return t->isIntegerTy() && t->getIntegerBitWidth() < 8 ? b.getInt8Ty() : t;
+}
+
+int64_t Emitter::bytesOf(mlir::Type element) {
+  llvm::Type *t = memoryTypeOf(element);
+  return t->isPointerTy() ? 8 : static_cast<int64_t>(t->getPrimitiveSizeInBits().getFixedValue()) / 8;
+}
+
+Value *Emitter::special(llvm::Intrinsic::ID id) {
+  return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Type *>(), llvm::ArrayRef<Value *>());
+}
+
+Value *Emitter::programId(int axis) {
+  static constexpr llvm::Intrinsic::ID ids[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y,
+                                                llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_z};
+  return special(ids[axis]);
+}
+
+llvm::Function *Emitter::declareEntry(tt::FuncOp function, const std::string &symbol) {
+  llvm::SmallVector<llvm::Type *, 8> types;
+  for (mlir::Type type : function.getFunctionType().getInputs()) {
+    auto pointer = llvm::dyn_cast<tt::PointerType>(type);
+    const bool number = type.isIntOrIndex() || type.isF32() || type.isF64();
+    const bool narrow = !number && llvm::isa<mlir::FloatType>(type); // passed as f32
+    if (!number && !narrow && (!pointer || pointer.isBlock())) {
+      fail(function, "a parameter that is neither a pointer to elements nor a number");
+      return nullptr;
+    }
+    types.push_back(narrow ? b.getFloatTy() : memoryTypeOf(type));
+  }
+  auto *fn = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false),
+                                    llvm::GlobalValue::ExternalLinkage, symbol, module_);
+  fn->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  fn->addFnAttr("nvvm.reqntid", std::to_string(block_.threads()));
+  fn->addFnAttr(llvm::Attribute::NoUnwind);
+  for (unsigned i = 0; i < types.size(); ++i) {
+    auto divisibility = function.getArgAttrOfType<mlir::IntegerAttr>(i, "tt.divisibility");
+    const int64_t d = divisibility ? divisibility.getInt() : 1;
+    if (types[i]->isPointerTy() && d > 1)
+      fn->addParamAttr(i, llvm::Attribute::getWithAlignment(b.getContext(), llvm::Align(uint64_t(d & -d))));
+  }
+  return fn;
+}
+
+Result<EmittedKernel> Emitter::emitKernel(tt::FuncOp function, const std::string &symbol) {
+  if (function.getBody().empty())
+    return neso::fail(Diag::NvidiaUnsupported, sourceLoc(function.getLoc()), "a function without a body");
+  fn_ = declareEntry(function, symbol);
+  if (error_) return std::move(*error_);
+
+  b.SetInsertPoint(BasicBlock::Create(b.getContext(), "entry", fn_));
+  Value *thread = special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
+  block_.thread = thread;
+  block_.lane = b.CreateAnd(thread, b.getInt32(31));
+  block_.warp = block_.warps == 1 ? static_cast<Value *>(b.getInt32(0)) : b.CreateLShr(thread, 5);
+
+  for (mlir::BlockArgument argument : function.getBody().front().getArguments()) {
+    Value *v = fn_->getArg(argument.getArgNumber());
+    mlir::Type type = argument.getType();
+    if (type.isInteger(1)) v = b.CreateTrunc(v, b.getInt1Ty());
+    if (llvm::isa<mlir::FloatType>(type) && v->getType()->isFloatTy() && !type.isF32())
+      v = convertFloat(v, mlir::Float32Type::get(type.getContext()), type);
+    scalars_[argument] = v;
+  }
+  scopes_.emplace_back();
+  emitBody(function.getBody());
+  if (error_) return std::move(*error_);
+  return EmittedKernel{shared_.size(), shared_.peak()};
+}
+
+void Emitter::emitBody(mlir::Region &body) {
+  // Blocks are emitted in dominance order of their listing, which both Triton's and our front end keep.
+  for (mlir::Block &block : body) {
+    if (&block == &body.front()) {
+      blocks_[&block] = b.GetInsertBlock();
+      continue;
+    }
+    blocks_[&block] = BasicBlock::Create(b.getContext(), "bb", fn_);
+  }
+  for (mlir::Block &block : body) {
+    if (&block == &body.front()) continue;
+    llvm::IRBuilderBase::InsertPointGuard guard(b);
+    b.SetInsertPoint(blocks_[&block]);
+    for (mlir::BlockArgument argument : block.getArguments()) declarePhis(argument);
+  }
+  for (mlir::Block &block : body) {
+    if (&block != &body.front()) {
+      b.SetInsertPoint(blocks_[&block]);
+      shared_.enterUnknown();
+      // What the first block knows holds everywhere; the blocks after it tell one another nothing.
+      scopes_.resize(1);
+      scopes_.emplace_back();
+    }
+    emitBlock(block);
+    if (failed()) return;
+  }
+}
+
+void Emitter::emitBlock(mlir::Block &block) {
+  for (mlir::Operation &op : block) {
+    if (failed()) return;
+    emitOp(&op);
+  }
+}
+
+void Emitter::emitOp(mlir::Operation *op) {
+  const OpCode code = codeOf(op);
+  if (op->getNumResults() > 0 && classOf(code) != OpClass::Unknown) {
+    bool lazy = true;
+    for (mlir::Value r : op->getResults()) {
+      const Kind kind = layouts_.kind(r);
+      lazy &= kind == Kind::Virtual || kind == Kind::Derived;
+    }
+    if (lazy) return;
+  }
+  auto axisOf = [&] { return static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt()); };
+  switch (code) {
+  case OpCode::ProgramId: scalars_[op->getResult(0)] = programId(axisOf()); return;
+  case OpCode::NumPrograms: {
+    static constexpr llvm::Intrinsic::ID ids[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x,
+                                                  llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_y,
+                                                  llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_z};
+    scalars_[op->getResult(0)] = special(ids[axisOf()]);
+    return;
+  }
+  case OpCode::ArithConstant:
+    scalars_[op->getResult(0)] = constant(op->getAttr("value"), op->getResult(0).getType(), {}, {});
+    return;
+  case OpCode::Poison:
+    scalars_[op->getResult(0)] = llvm::Constant::getNullValue(typeOf(op->getResult(0).getType()));
+    return;
+  case OpCode::Unsplat: {
+    // Every element is the same: any register will do.
+    mlir::Value source = op->getOperand(0);
+    if (layouts_.kind(source) == Kind::Virtual)
+      scalars_[op->getResult(0)] = evalVirtual(source, Index(shapeOf(source.getType()).size(), b.getInt32(0)));
+    else
+      scalars_[op->getResult(0)] = naturalTile(source).values[0];
+    return;
+  }
+  case OpCode::Load: return emitLoad(op);
+  case OpCode::Store: return emitStore(op);
+  case OpCode::AtomicRmw:
+  case OpCode::AtomicCas:
+  case OpCode::AtomicLoad:
+  case OpCode::AtomicStore: return emitAtomic(op);
+  case OpCode::Reduce: return emitReduce(op);
+  case OpCode::Scan: return emitScan(op);
+  case OpCode::Dot: return emitDotOp(op);
+  case OpCode::Join: return emitJoin(op);
+  case OpCode::Split: return emitSplit(op);
+  case OpCode::Cat: return emitCat(op);
+  case OpCode::Gather: return emitGather(op);
+  case OpCode::Histogram: return emitHistogram(op);
+  case OpCode::Print: return emitPrint(op);
+  case OpCode::Assert: return emitAssert(op);
+  case OpCode::Assume: return;
+  case OpCode::Barrier:
+  case OpCode::GpuBarrier:
+    // Memory of other threads of the block is seen behind it, shared and global.
+    emitBarrier(block_);
+    shared_.synchronised();
+    return;
+  case OpCode::GridWait: special(llvm::Intrinsic::nvvm_griddepcontrol_wait); return;
+  case OpCode::GridLaunch: special(llvm::Intrinsic::nvvm_griddepcontrol_launch_dependents); return;
+  case OpCode::For: return emitFor(op);
+  case OpCode::If: return emitIf(op);
+  case OpCode::While: return emitWhile(op);
+  case OpCode::MapElementwise: return emitMap(op);
+  case OpCode::InlineAsm: return emitInlineAsm(op);
+  case OpCode::Br:
+  case OpCode::CondBr: return emitBranch(op);
+  case OpCode::Return: b.CreateRetVoid(); return;
+  case OpCode::Yield:
+  case OpCode::Condition: return; // read by the operation that holds the region
+  default: break;
+  }
+  if (classOf(code) == OpClass::Element && op->getNumResults() > 0) return emitElementwise(op);
+  fail(op, "operation " + op->getName().getStringRef().str());
+}
+
+} // namespace neso::nvidia

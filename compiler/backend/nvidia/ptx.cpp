@@ -1,0 +1,114 @@
+#include "backend/nvidia/ptx.h"
+
+#include <mutex>
+#include <set>
+#include <string_view>
+
+#include "base/diagnostics.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Transforms/IPO/AlwaysInliner.h"
+#include "llvm/Transforms/IPO/GlobalDCE.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/ADCE.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/GVN.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Scalar/LoopRotation.h"
+#include "llvm/Transforms/Scalar/SROA.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
+
+namespace neso::nvidia {
+
+std::unique_ptr<llvm::TargetMachine> makeTargetMachine(const Chip &chip) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error;
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target) return nullptr;
+  // Multiplications and additions are joined where the emitter allows it (the contract flag), nowhere else.
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  const std::string features = "+ptx" + std::to_string(chip.ptxVersion);
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, chip.arch, features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cgam;
+  llvm::ModuleAnalysisManager mam;
+  llvm::PassBuilder pb(&machine);
+  pb.registerModuleAnalyses(mam);
+  pb.registerCGSCCAnalyses(cgam);
+  pb.registerFunctionAnalyses(fam);
+  pb.registerLoopAnalyses(lam);
+  pb.crossRegisterProxies(lam, fam, cgam, mam);
+
+  // Library code comes in as calls; what is left of it after inlining goes.
+  llvm::ModulePassManager mpm;
+  mpm.addPass(llvm::AlwaysInlinerPass());
+  mpm.addPass(llvm::GlobalDCEPass());
+  llvm::FunctionPassManager fpm;
+  fpm.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  fpm.addPass(llvm::EarlyCSEPass(true));
+  fpm.addPass(llvm::SimplifyCFGPass());
+  fpm.addPass(llvm::InstCombinePass());
+  fpm.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  fpm.addPass(llvm::GVNPass());
+  fpm.addPass(llvm::InstCombinePass());
+  fpm.addPass(llvm::ADCEPass());
+  fpm.addPass(llvm::SimplifyCFGPass());
+  mpm.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(fpm)));
+  mpm.run(module, mam);
+}
+
+std::string emitPtx(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream os(text);
+  llvm::legacy::PassManager pm;
+  bool unsupported =
+      machine.addPassesToEmitFile(pm, os, nullptr, llvm::CodeGenFileType::AssemblyFile, /*DisableVerify=*/true);
+  NESO_CHECK(!unsupported, "the NVPTX target cannot write PTX");
+  pm.run(module);
+  return std::string(text);
+}
+
+std::string joinPtx(const std::vector<std::string> &modules) {
+  std::string out;
+  std::set<std::string, std::less<>> seen;
+  for (size_t m = 0; m < modules.size(); ++m) {
+    std::string_view rest = modules[m];
+    std::string declaration; // an extern declaration that runs over several lines
+    while (!rest.empty()) {
+      size_t end = rest.find('\n');
+      std::string_view line = rest.substr(0, end == std::string_view::npos ? rest.size() : end + 1);
+      rest.remove_prefix(line.size());
+      const bool header = line.starts_with(".version") || line.starts_with(".target") || line.starts_with(".address_size");
+      if ((header || line.starts_with("//")) && m > 0) continue;
+      if (!declaration.empty() || line.starts_with(".extern")) {
+        declaration += line;
+        if (line.find(';') == std::string_view::npos) continue;
+        if (seen.insert(declaration).second) out += declaration;
+        declaration.clear();
+        continue;
+      }
+      out += line;
+    }
+  }
+  return out;
+}
+
+} // namespace neso::nvidia
