@@ -14,14 +14,17 @@ def Tile_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
   // Triton's hints on values (tt.divisibility and its like) are discardable attributes of ops and arguments.
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+  let dependentDialects = ["::neso::ttg::TileGpuDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
                            "::mlir::cf::ControlFlowDialect", "::mlir::ub::UBDialect"];
 }
 
-// The one op of Triton's GPU dialect that appears in TTIR (tl.debug_barrier).
+// The barrier is the one op of Triton's GPU dialect that appears in TTIR (tl.debug_barrier). The others are written by the software
+// pipeline of the NVIDIA backend.
 def TileGpu_Dialect : Dialect {
   let name = "ttg";
   let cppNamespace = "::neso::ttg";
-  let summary = "The barrier that Triton writes into TTIR";
+  let summary = "What a program does with the memory that its threads share";
+  let useDefaultTypePrinterParser = 1;
 }
 #endif

@@ -8,7 +8,6 @@
 #include "mlir/Transforms/InliningUtils.h"
 
 #include "ir/tile/TileDialect.cpp.inc"
-#include "ir/tile/TileGpuDialect.cpp.inc"
 #include "ir/tile/TileEnums.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "ir/tile/TileAttrs.cpp.inc"
@@ -141,13 +140,6 @@ Type elementPointer(Type type) {
 Type boolLike(Type type) { return type ? withElement(type, IntegerType::get(type.getContext(), 1)) : Type(); }
 
 } // namespace neso::tt
-
-void neso::ttg::TileGpuDialect::initialize() {
-  addOperations<
-#define GET_OP_LIST
-#include "ir/tile/TileGpuOps.cpp.inc"
-      >();
-}
 
 namespace neso {
 

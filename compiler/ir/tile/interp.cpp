@@ -94,7 +94,7 @@ bool Machine::runRegion(Region &region, ArrayRef<Lanes> inputs, std::vector<Lane
 bool Machine::execute(Operation *op) {
   if (++steps_ > options.maxSteps) return fault(Diag::TileEndless, op, programName());
   bool known = false;
-  if (!executeElementwise(op, known) || (!known && !executeShape(op, known)) || (!known && !executeMemory(op, known)) ||
+  if (!executeElementwise(op, known) || (!known && !executeShape(op, known)) || (!known && !executeMemory(op, known)) || (!known && !executeShared(op, known)) ||
       (!known && !executeControl(op, known)) || (!known && !executeCombine(op, known)))
     return false;
   if (!known) return fault(Diag::TileInterpUnsupported, op, op->getName().getStringRef().str());

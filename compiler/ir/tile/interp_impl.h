@@ -81,12 +81,20 @@ public:
   bool executeShape(mlir::Operation *op, bool &known);     // interp_shape.cpp
   bool executeCombine(mlir::Operation *op, bool &known);   // interp_shape.cpp
   bool executeMemory(mlir::Operation *op, bool &known);    // interp_memory.cpp
+  bool executeShared(mlir::Operation *op, bool &known);    // interp_shared.cpp
 
   // Memory access of one element at `address`; type is a number or a pointer. False on a fault.
   bool load(mlir::Operation *op, int64_t address, mlir::Type type, Slot &out, bool atomic = false);
   bool store(mlir::Operation *op, int64_t address, mlir::Type type, Slot value, bool atomic = false);
 
 private:
+  /// Copies into rings, by group, the last one still open. They arrive as late as async_wait allows.
+  struct Copy {
+    mlir::Value ring;
+    int64_t slot;
+    Lanes tile;
+  };
+  std::vector<std::vector<Copy>> copies_{1};
   struct Writer {
     int64_t program; // linear index
     mlir::Operation *op;

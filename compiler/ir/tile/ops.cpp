@@ -7,8 +7,6 @@
 
 #define GET_OP_CLASSES
 #include "ir/tile/TileOps.cpp.inc"
-#define GET_OP_CLASSES
-#include "ir/tile/TileGpuOps.cpp.inc"
 
 using namespace mlir;
 
@@ -299,25 +297,3 @@ LogicalResult ScanOp::inferReturnTypes(MLIRContext *, std::optional<Location>, V
 }
 
 } // namespace neso::tt
-
-// ---- ttg.barrier -------------------------------------------------------------------------------------------------------
-
-namespace neso::ttg {
-
-ParseResult BarrierOp::parse(OpAsmParser &parser, OperationState &result) {
-  std::string spaces;
-  StringRef word;
-  do {
-    if (parser.parseKeyword(&word)) return failure();
-    spaces += (spaces.empty() ? "" : "|") + word.str();
-  } while (succeeded(parser.parseOptionalVerticalBar()));
-  result.addAttribute(getAddrSpaceAttrName(result.name), parser.getBuilder().getStringAttr(spaces));
-  return parser.parseOptionalAttrDict(result.attributes);
-}
-
-void BarrierOp::print(OpAsmPrinter &printer) {
-  printer << ' ' << getAddrSpace();
-  printer.printOptionalAttrDict((*this)->getAttrs(), {"addrSpace"});
-}
-
-} // namespace neso::ttg

@@ -47,6 +47,8 @@
 #include "ir/tile/TileAttrs.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "ir/tile/TileTypes.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "ir/tile/TileGpuTypes.h.inc"
 
 namespace neso::tt {
 
@@ -65,6 +67,15 @@ mlir::Type boolLike(mlir::Type type);
 mlir::Type withElement(mlir::Type type, mlir::Type element);
 
 } // namespace neso::tt
+
+namespace neso::ttg {
+
+/// The memory that the threads of a program share, as a resource of side effects.
+struct SharedMemory : mlir::SideEffects::Resource::Base<SharedMemory> {
+  mlir::StringRef getName() final { return "shared memory"; }
+};
+
+} // namespace neso::ttg
 
 #define GET_OP_CLASSES
 #include "ir/tile/TileOps.h.inc"

@@ -1,0 +1,303 @@
+#include "backend/nvidia/pipeline.h"
+
+#include <algorithm>
+
+#include "backend/nvidia/dot.h"
+#include "ir/tile/passes/axis_info.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace neso::nvidia {
+
+namespace {
+
+/// Left for what the rest of the kernel wants of shared memory while a ring is live.
+constexpr int64_t kReserve = 16 * 1024;
+
+struct PipelinedLoad {
+  tt::LoadOp load;
+  int fast; // the dim with neighbours in memory
+  Value ring;
+};
+
+/// What a pipeline of one loop needs to know.
+struct LoopPlan {
+  scf::ForOp loop;
+  int stages = 0;
+  std::vector<PipelinedLoad> loads;
+  /// The ops that lead to addresses and masks, and the carried values they begin from.
+  llvm::SetVector<Operation *> slice;
+  llvm::SetVector<unsigned> sliceArgs; // iteration argument numbers
+};
+
+/// The load that an operand of a product comes from, through transposition and casts.
+tt::LoadOp loadBehind(Value v, Block *body) {
+  while (Operation *op = v.getDefiningOp()) {
+    if (op->getBlock() != body) return {};
+    if (tt::LoadOp load = dyn_cast<tt::LoadOp>(op)) return load;
+    if (!isa<tt::TransOp, tt::FpToFpOp, arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp, arith::ExtSIOp, tt::BitcastOp>(
+            op))
+      return {};
+    v = op->getOperand(0);
+  }
+  return {};
+}
+
+bool isZero(Value v) { return !v || matchPattern(v, m_Zero()) || matchPattern(v, m_AnyZeroFloat()); }
+
+bool hasTensorCores(tt::DotOp dot, const Chip &chip, int warps) {
+  RankedTensorType a = cast<RankedTensorType>(dot.getA().getType()), d = cast<RankedTensorType>(dot.getType());
+  Sizes shape(d.getShape().begin(), d.getShape().end());
+  shape.push_back(a.getShape().back());
+  DotPrecision precision =
+      dot.getInputPrecision() == tt::InputPrecision::IEEE ? DotPrecision::Ieee : DotPrecision::Tf32;
+  DotTypes types{a.getElementType(), cast<RankedTensorType>(dot.getB().getType()).getElementType(), d.getElementType()};
+  return planDot(chip, shape, warps, types, precision).kind == DotKind::MmaSync;
+}
+
+/// Whether copies of 4 bytes or more can bring the tile in; sets the dim along which.
+bool copyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast) {
+  RankedTensorType type = dyn_cast<RankedTensorType>(load.getType());
+  if (!type || type.getRank() < 2 || type.getRank() > 3 || load.getIsVolatile() || !isZero(load.getOther()))
+    return false;
+  RankedTensorType pointers = dyn_cast<RankedTensorType>(load.getPtr().getType());
+  if (!pointers || !type.getElementType().isIntOrFloat() || type.getElementTypeBitWidth() < 8) return false;
+  AxisInfo info = axis.get(load.getPtr());
+  fast = int(type.getRank()) - 1;
+  for (int dim = int(type.getRank()) - 1; dim >= 0; --dim)
+    if (info.contiguity[size_t(dim)] > info.contiguity[size_t(fast)]) fast = dim;
+  // The ring keeps the last two dims of a batch in one piece each.
+  if (fast < int(type.getRank()) - 2) return false;
+  return axis.vectorWidth(load.getPtr(), load.getMask(), fast) * type.getElementTypeBitWidth() >= 32;
+}
+
+/// Adds what `v` needs inside the loop; false when that cannot be computed ahead.
+bool addToSlice(Value v, LoopPlan &plan) {
+  Block *body = plan.loop.getBody();
+  if (!v || v == plan.loop.getInductionVar()) return true;
+  if (BlockArgument argument = dyn_cast<BlockArgument>(v)) {
+    if (argument.getOwner() != body) return true;
+    unsigned number = argument.getArgNumber() - 1;
+    return !plan.sliceArgs.insert(number) || addToSlice(body->getTerminator()->getOperand(number), plan);
+  }
+  Operation *op = v.getDefiningOp();
+  if (op->getBlock() != body) return true;
+  if (op->getNumRegions() || !isMemoryEffectFree(op)) return false;
+  if (!plan.slice.insert(op)) return true;
+  return llvm::all_of(op->getOperands(), [&](Value operand) { return addToSlice(operand, plan); });
+}
+
+bool writesMemory(scf::ForOp loop) {
+  WalkResult result = loop.getBody()->walk([&](Operation *op) {
+    if (isMemoryEffectFree(op) || isa<tt::LoadOp>(op) || op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
+      return WalkResult::advance();
+    return WalkResult::interrupt();
+  });
+  return result.wasInterrupted();
+}
+
+int64_t tileBytes(tt::LoadOp load) {
+  RankedTensorType type = cast<RankedTensorType>(load.getType());
+  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
+}
+
+std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, int stages,
+                                 const AxisInfoAnalysis &axis) {
+  LoopPlan plan;
+  plan.loop = loop;
+  plan.stages = stages;
+  if (IntegerAttr asked = loop->getAttrOfType<IntegerAttr>("tt.num_stages")) plan.stages = int(asked.getInt());
+  if (plan.stages < 2 || writesMemory(loop)) return std::nullopt;
+  int64_t bytes = 0;
+  llvm::DenseSet<Operation *> seen;
+  for (tt::DotOp dot : loop.getBody()->getOps<tt::DotOp>()) {
+    if (!hasTensorCores(dot, chip, warps)) continue;
+    for (Value operand : {dot.getA(), dot.getB()}) {
+      tt::LoadOp load = loadBehind(operand, loop.getBody());
+      int fast = 0;
+      if (!load || !seen.insert(load).second || !copyable(load, axis, fast)) continue;
+      LoopPlan tried = plan;
+      if (!addToSlice(load.getPtr(), tried) || !addToSlice(load.getMask(), tried)) continue;
+      plan = std::move(tried);
+      plan.loads.push_back({load, fast, {}});
+      bytes += tileBytes(load);
+    }
+  }
+  if (plan.loads.empty()) return std::nullopt;
+  plan.stages = int(std::min<int64_t>(plan.stages, (chip.sharedPerBlock - kReserve) / bytes));
+  if (plan.stages < 2) return std::nullopt;
+  return plan;
+}
+
+class LoopRewriter {
+public:
+  explicit LoopRewriter(LoopPlan &plan) : plan_(plan), loop_(plan.loop), b_(plan.loop), loc_(plan.loop.getLoc()) {}
+
+  void run() {
+    for (PipelinedLoad &load : plan_.loads) {
+      RankedTensorType tile = cast<RankedTensorType>(load.load.getType());
+      SmallVector<int64_t> shape{plan_.stages};
+      shape.append(tile.getShape().begin(), tile.getShape().end());
+      load.ring = ttg::LocalAllocOp::create(b_, loc_, ttg::RingType::get(b_.getContext(), shape, tile.getElementType()),
+                                            uint32_t(load.fast));
+    }
+    findLive();
+    // Before the loop: the copies of all stages but one. ahead_ has the slice's carried values of the iteration that is
+    // copied next.
+    for (unsigned number : plan_.sliceArgs) ahead_.push_back(loop_.getInitArgs()[number]);
+    Value iv = loop_.getLowerBound();
+    for (int stage = 0; stage + 1 < plan_.stages; ++stage) {
+      copyAhead(iv, constant(stage));
+      iv = arith::AddIOp::create(b_, loc_, iv, loop_.getStep());
+    }
+    rewriteLoop();
+  }
+
+private:
+  Value constant(int value) { return arith::ConstantOp::create(b_, loc_, b_.getI32IntegerAttr(value)); }
+
+  /// Begins the copies of the iteration with induction variable `iv` and carried values ahead_, and moves ahead_ one
+  /// iteration on.
+  void copyAhead(Value iv, Value slot) {
+    IRMapping map;
+    map.map(loop_.getInductionVar(), iv);
+    for (auto [number, value] : llvm::zip(plan_.sliceArgs, ahead_)) map.map(loop_.getRegionIterArg(number), value);
+    for (Operation &op : loop_.getBody()->without_terminator())
+      if (plan_.slice.contains(&op)) b_.clone(op, map);
+    Value inside = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::slt, iv, loop_.getUpperBound());
+    for (PipelinedLoad &load : plan_.loads) {
+      RankedTensorType tile = cast<RankedTensorType>(load.load.getType());
+      Value mask = tt::SplatOp::create(b_, loc_, RankedTensorType::get(tile.getShape(), b_.getI1Type()), inside);
+      if (Value own = load.load.getMask()) mask = arith::AndIOp::create(b_, loc_, map.lookupOrDefault(own), mask);
+      ttg::AsyncCopyOp::create(b_, load.load.getLoc(), map.lookupOrDefault(load.load.getPtr()), mask, load.ring, slot);
+    }
+    ttg::AsyncCommitOp::create(b_, loc_);
+    Operation *yield = loop_.getBody()->getTerminator();
+    for (auto [number, value] : llvm::zip(plan_.sliceArgs, ahead_))
+      value = map.lookupOrDefault(yield->getOperand(number));
+  }
+
+  // ---- what is still needed of the body once its loads have become reads of rings
+
+  /// Null for any other op.
+  const PipelinedLoad *pipelined(Operation *op) const {
+    for (const PipelinedLoad &load : plan_.loads)
+      if (load.load == op) return &load;
+    return nullptr;
+  }
+  void markLive(Value v) {
+    Block *body = loop_.getBody();
+    if (BlockArgument argument = dyn_cast<BlockArgument>(v)) {
+      if (argument.getOwner() != body || argument == loop_.getInductionVar()) return;
+      unsigned number = argument.getArgNumber() - 1;
+      if (liveArgs_.insert(number)) markLive(body->getTerminator()->getOperand(number));
+      return;
+    }
+    if (Operation *op = body->findAncestorOpInBlock(*v.getDefiningOp())) markLive(op);
+  }
+  void markLive(Operation *op) {
+    if (!liveOps_.insert(op).second || pipelined(op)) return;
+    op->walk([&](Operation *inside) {
+      for (Value operand : inside->getOperands()) markLive(operand);
+    });
+  }
+  void findLive() {
+    for (Operation &op : loop_.getBody()->without_terminator())
+      if (!isMemoryEffectFree(&op) && !pipelined(&op)) markLive(&op);
+    for (OpResult result : loop_.getResults()) {
+      if (result.use_empty()) continue;
+      if (liveArgs_.insert(result.getResultNumber()))
+        markLive(loop_.getBody()->getTerminator()->getOperand(result.getResultNumber()));
+    }
+  }
+
+  void rewriteLoop() {
+    // Carried: what was and is still needed, then the slice's values ahead, then the slots to fill and to read.
+    SmallVector<Value> inits;
+    for (unsigned number : liveArgs_) inits.push_back(loop_.getInitArgs()[number]);
+    inits.append(ahead_.begin(), ahead_.end());
+    inits.push_back(constant(plan_.stages - 1));
+    inits.push_back(constant(0));
+    scf::ForOp rewritten =
+        scf::ForOp::create(b_, loc_, loop_.getLowerBound(), loop_.getUpperBound(), loop_.getStep(), inits);
+    rewritten->setAttrs(loop_->getAttrs());
+    Block *body = rewritten.getBody();
+    if (body->mightHaveTerminator()) body->getTerminator()->erase();
+    b_.setInsertionPointToEnd(body);
+
+    ValueRange carried = rewritten.getRegionIterArgs();
+    IRMapping map;
+    map.map(loop_.getInductionVar(), rewritten.getInductionVar());
+    for (auto [i, number] : llvm::enumerate(liveArgs_)) map.map(loop_.getRegionIterArg(number), carried[i]);
+    for (size_t i = 0; i < ahead_.size(); ++i) ahead_[i] = carried[liveArgs_.size() + i];
+    Value fill = carried[carried.size() - 2], read = carried[carried.size() - 1];
+
+    // One group an iteration: when all but the last stages - 2 have arrived, so has this iteration's. Every thread has
+    // left the slot that is filled next, since it read that one before it came here.
+    ttg::AsyncWaitOp::create(b_, loc_, uint32_t(plan_.stages - 2));
+    Value distance =
+        arith::ConstantOp::create(b_, loc_, b_.getIntegerAttr(loop_.getStep().getType(), plan_.stages - 1));
+    Value iv = arith::AddIOp::create(b_, loc_, rewritten.getInductionVar(),
+                                     arith::MulIOp::create(b_, loc_, loop_.getStep(), distance));
+    copyAhead(iv, fill);
+
+    for (Operation &op : loop_.getBody()->without_terminator()) {
+      if (!liveOps_.contains(&op)) continue;
+      if (const PipelinedLoad *load = pipelined(&op))
+        map.map(op.getResult(0),
+                ttg::LocalLoadOp::create(b_, op.getLoc(), op.getResult(0).getType(), load->ring, read).getResult());
+      else
+        b_.clone(op, map);
+    }
+    SmallVector<Value> results;
+    Operation *yield = loop_.getBody()->getTerminator();
+    for (unsigned number : liveArgs_) results.push_back(map.lookupOrDefault(yield->getOperand(number)));
+    results.append(ahead_.begin(), ahead_.end());
+    results.push_back(next(fill));
+    results.push_back(next(read));
+    scf::YieldOp::create(b_, loc_, results);
+
+    b_.setInsertionPointAfter(rewritten);
+    ttg::AsyncWaitOp::create(b_, loc_, 0u);
+    for (PipelinedLoad &load : plan_.loads) ttg::LocalDeallocOp::create(b_, loc_, load.ring);
+    for (auto [i, number] : llvm::enumerate(liveArgs_))
+      loop_.getResult(number).replaceAllUsesWith(rewritten.getResult(i));
+    loop_.erase();
+  }
+
+  Value next(Value slot) {
+    Value after = arith::AddIOp::create(b_, loc_, slot, constant(1));
+    Value isLast = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, after, constant(plan_.stages));
+    return arith::SelectOp::create(b_, loc_, isLast, constant(0), after);
+  }
+
+  LoopPlan &plan_;
+  scf::ForOp loop_;
+  OpBuilder b_;
+  Location loc_;
+  llvm::DenseSet<Operation *> liveOps_;
+  llvm::SetVector<unsigned> liveArgs_;
+  SmallVector<Value> ahead_;
+};
+
+} // namespace
+
+int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages) {
+  if (!chip.has(Feature::CpAsync)) return 0;
+  std::vector<LoopPlan> plans;
+  {
+    AxisInfoAnalysis axis(function);
+    function.walk([&](scf::ForOp loop) {
+      if (std::optional<LoopPlan> plan = planLoop(loop, chip, warps, stages, axis)) plans.push_back(std::move(*plan));
+    });
+  }
+  for (LoopPlan &plan : plans) LoopRewriter(plan).run();
+  return int(plans.size());
+}
+
+} // namespace neso::nvidia

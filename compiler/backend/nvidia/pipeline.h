@@ -1,0 +1,29 @@
+// Software pipelines: the loads of a loop run ahead of its products.
+//
+// A loop whose products take operands that it loads gets a ring of tiles in shared memory for each such load. Before
+// the loop, copies of the first stages - 1 iterations are begun; each iteration waits for its own tiles, begins the
+// copies for the iteration stages - 1 later, and computes on the ring:
+//
+//     for i { a = load pa; d = dot a …; pa += s }        ring = local_alloc; copy pa → ring[0]; commit; pa' = pa + s;
+//     copy …; commit
+//                                                  ──▶   for i { async_wait; copy pa' → ring[(i+2) % 3] if i+2 < n;
+//                                                  commit;
+//                                                                a = local_load ring[i % 3]; d = dot a …; pa' += s }
+//
+// What leads to an address is computed ahead by a second copy of its slice of the loop. A rewrite of the IR, before
+// layouts are assigned: the result prints, verifies and runs in the interpreter. It needs cp.async; copies by tensor
+// descriptors will be a second way to fill the same rings.
+//
+// Left alone: loops that write memory; loads whose addresses come from memory, whose masked elements are not zero, or
+// that have fewer than 4 bytes in a row; products without tensor cores; rings beyond the chip's shared memory.
+#pragma once
+#include "backend/nvidia/chip.h"
+#include "ir/tile/tile.h"
+
+namespace neso::nvidia {
+
+/// Rewrites the loops of `function` (after runTilePipeline) in place; gives how many. stages: of loops without
+/// tt.num_stages; 1: none.
+int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages);
+
+} // namespace neso::nvidia

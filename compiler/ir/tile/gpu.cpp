@@ -1,0 +1,77 @@
+// The dialect ttg: its type, its ops, registration.
+#include "ir/tile/tile.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include "ir/tile/TileGpuDialect.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "ir/tile/TileGpuTypes.cpp.inc"
+#define GET_OP_CLASSES
+#include "ir/tile/TileGpuOps.cpp.inc"
+
+using namespace mlir;
+
+namespace neso::ttg {
+
+Type RingType::parse(AsmParser &parser) {
+  SmallVector<int64_t> shape;
+  Type element;
+  if (parser.parseLess() || parser.parseDimensionList(shape, false) || parser.parseType(element) ||
+      parser.parseGreater())
+    return {};
+  return RingType::getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(), shape,
+                              element);
+}
+
+void RingType::print(AsmPrinter &printer) const {
+  printer << '<';
+  for (int64_t size : getShape()) printer << size << 'x';
+  printer << getElementType() << '>';
+}
+
+LogicalResult RingType::verify(llvm::function_ref<InFlightDiagnostic()> error, ArrayRef<int64_t> shape, Type element) {
+  if (shape.size() < 2) return error() << "a ring has slots and tiles of one axis or more";
+  if (!isa<FloatType, IntegerType>(element)) return error() << "a ring holds numbers, not " << element;
+  return success();
+}
+
+// ---- ops
+
+ParseResult BarrierOp::parse(OpAsmParser &parser, OperationState &result) {
+  std::string spaces;
+  StringRef word;
+  do {
+    if (parser.parseKeyword(&word)) return failure();
+    spaces += (spaces.empty() ? "" : "|") + word.str();
+  } while (succeeded(parser.parseOptionalVerticalBar()));
+  result.addAttribute(getAddrSpaceAttrName(result.name), parser.getBuilder().getStringAttr(spaces));
+  return parser.parseOptionalAttrDict(result.attributes);
+}
+
+void BarrierOp::print(OpAsmPrinter &printer) {
+  printer << ' ' << getAddrSpace();
+  printer.printOptionalAttrDict((*this)->getAttrs(), {"addrSpace"});
+}
+
+LogicalResult AsyncCopyOp::verify() {
+  RankedTensorType tile = getRing().getType().getTileType(), ptr = getPtr().getType();
+  if (ptr.getShape() != tile.getShape() ||
+      cast<tt::PointerType>(ptr.getElementType()).getPointeeType() != tile.getElementType())
+    return emitOpError() << "copies " << ptr << " into tiles of " << tile;
+  if (getMask().getType().getShape() != tile.getShape()) return emitOpError("has a mask of another shape");
+  return success();
+}
+
+void TileGpuDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "ir/tile/TileGpuTypes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tile/TileGpuOps.cpp.inc"
+      >();
+}
+
+} // namespace neso::ttg
