@@ -223,19 +223,18 @@ static bool joinDivisions(std::vector<Term> &terms) {
       Term wanted = terms[m];
       wanted.factors.erase(wanted.factors.begin() + static_cast<ptrdiff_t>(f));
       Term joined = wanted;
-      for (const Term &part : termsOf(b * floorDiv(x, b))) {
-        if (termsOf(b * floorDiv(x, b)).size() != 1) break;
-        wanted.coefficient = wrapMul(wanted.coefficient, part.coefficient);
-        wanted.factors.insert(wanted.factors.end(), part.factors.begin(), part.factors.end());
-        std::sort(wanted.factors.begin(), wanted.factors.end(), Expr::less);
-        for (size_t d = 0; d < terms.size(); ++d) {
-          if (d == m || terms[d].coefficient != wanted.coefficient || terms[d].factors != wanted.factors) continue;
-          std::vector<Term> product = termsOf(fromTerms({joined}) * x);
-          terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::max(d, m)));
-          terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::min(d, m)));
-          terms.insert(terms.end(), product.begin(), product.end());
-          return true;
-        }
+      std::vector<Term> quotient = termsOf(b * floorDiv(x, b));
+      if (quotient.size() != 1) continue;
+      wanted.coefficient = wrapMul(wanted.coefficient, quotient[0].coefficient);
+      wanted.factors.insert(wanted.factors.end(), quotient[0].factors.begin(), quotient[0].factors.end());
+      std::sort(wanted.factors.begin(), wanted.factors.end(), Expr::less);
+      for (size_t d = 0; d < terms.size(); ++d) {
+        if (d == m || terms[d].coefficient != wanted.coefficient || terms[d].factors != wanted.factors) continue;
+        std::vector<Term> product = termsOf(fromTerms({joined}) * x);
+        terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::max(d, m)));
+        terms.erase(terms.begin() + static_cast<ptrdiff_t>(std::min(d, m)));
+        terms.insert(terms.end(), product.begin(), product.end());
+        return true;
       }
     }
   return false;
