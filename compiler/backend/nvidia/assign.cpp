@@ -4,6 +4,7 @@
 #include <map>
 
 #include "backend/common/opcodes.h"
+#include "ir/layout/convert.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/raw_ostream.h"
@@ -110,6 +111,7 @@ Assignment::Assignment(tt::FuncOp function, const Chip &chip, int warps)
   placeAccesses();
   placeAnchors();
   propagate();
+  settleAccesses();
 }
 Assignment::~Assignment() = default;
 
@@ -451,6 +453,77 @@ void Assignment::propagate() {
     if (settle([&](mlir::Value v) { return fromUses(v); }, true)) continue;
     settle([&](mlir::Value v) { return defaultLayout(shapeOf(v)); }, true);
   }
+}
+
+// ---------------------------------------------------------------------------------------------------------------- costs
+
+int64_t Assignment::accessCost(mlir::Operation *op, LayoutRef layout) {
+  const AccessOperands access = *accessOperands(op);
+  const int64_t bytes = bitsOf(llvm::cast<tt::PointerType>(elementOf(access.ptr)).getPointeeType()) / 8;
+  const int rank = static_cast<int>(layout->outs().size());
+  int fast = rank - 1;
+  Access best;
+  const AxisInfo info = axis_.get(access.ptr);
+  for (int dim = 0; dim < rank; ++dim) {
+    if (info.contiguity[static_cast<size_t>(dim)] > info.contiguity[static_cast<size_t>(fast)]) fast = dim;
+    const int64_t run = std::min(axis_.vectorWidth(access.ptr, access.mask, dim), 16 / bytes);
+    if (Access a = widestAccess(*layout, dimName(dim), run); a.width > best.width) best = a;
+  }
+  // Sectors of 32 bytes that the lanes touch; rows other than along the run of addresses lie apart.
+  llvm::SmallDenseSet<std::pair<uint64_t, int64_t>> sectors;
+  const LinearLayout::Out &run = layout->out(dimName(fast));
+  const std::vector<uint64_t> &lanes = layout->in(kLane).bases;
+  for (int lane = 0; lane < 32; ++lane) {
+    uint64_t flat = 0;
+    for (size_t bit = 0; bit < lanes.size(); ++bit)
+      if (lane >> bit & 1) flat ^= lanes[bit];
+    const uint64_t others = flat & ~(((uint64_t(1) << run.bits) - 1) << run.shift);
+    sectors.insert({others, run.of(flat) * bytes / 32});
+  }
+  const int64_t instructions = layout->inSize(kRegister) / best.width;
+  const int64_t perInstruction = std::max<int64_t>(static_cast<int64_t>(sectors.size()), best.width * bytes);
+  return instructions * (4 + perInstruction);
+}
+
+int64_t Assignment::conversionCost(LayoutRef from, LayoutRef to, mlir::Type element) {
+  if (from == to) return 0;
+  const Conversion c = conversion(*from, *to);
+  switch (c.move) {
+  case Move::None:
+  case Move::Registers: return 0;
+  case Move::Shuffle: return 4 * to->inSize(kRegister);
+  default: break;
+  }
+  const SharedPlan plan = cheapestShared(*from, *to, bitsOf(element));
+  constexpr int64_t kBarriers = 60; // two of them, and the way through shared memory
+  return kBarriers + 2 * (plan.store.wavefronts + plan.load.wavefronts);
+}
+
+void Assignment::settleAccesses() {
+  function_.walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
+    LayoutRef now = access_.lookup(op);
+    if (!now || !llvm::isa<tt::LoadOp, tt::StoreOp>(op)) return;
+    mlir::Value value = llvm::isa<tt::LoadOp>(op) ? op->getResult(0) : llvm::cast<tt::StoreOp>(op).getValue();
+    // Addresses and masks that lie somewhere would have to move instead.
+    for (mlir::Value o : op->getOperands())
+      if (o != value && kind(o) != Kind::Virtual) return;
+    LayoutRef other = nullptr;
+    if (llvm::isa<tt::StoreOp>(op)) {
+      other = natural(value);
+    } else {
+      for (mlir::OpOperand &use : value.getUses()) {
+        LayoutRef w = wanted(use);
+        if (!w || (other && w != other)) return;
+        other = w;
+      }
+    }
+    if (!other || other == now) return;
+    const bool isLoad = llvm::isa<tt::LoadOp>(op);
+    const int64_t move = isLoad ? conversionCost(now, other, elementOf(value)) : conversionCost(other, now, elementOf(value));
+    if (accessCost(op, other) > accessCost(op, now) + move) return;
+    access_[op] = other;
+    if (isLoad) set(value, other);
+  });
 }
 
 // ---------------------------------------------------------------------------------------------------------------- text

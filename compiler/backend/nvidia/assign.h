@@ -11,6 +11,8 @@
 //
 // Anchors are memory accesses, coalesced by what is known of their addresses (AxisInfo), and products, whose accumulators
 // the chip lays out. Everything else follows: forward from operands, backward from uses, carried values agree with both ends.
+// Then accesses move into the layout that their value wants, or lies in, where that costs less than a conversion: rows of weights
+// are read where they are used, sums of rows are stored where they came out.
 //
 //     Assignment layouts(function, *findChip("sm_90"), 4);
 //     layouts.kind(v) == Kind::Placed;  *layouts.layout(v);  *layouts.access(store)
@@ -57,6 +59,8 @@ public:
   LayoutRef defaultLayout(llvm::ArrayRef<int64_t> shape);
   LayoutRef intern(LinearLayout layout);
 
+  /// The layout in which `use` wants its operand; null when it takes what is there.
+  LayoutRef wanted(mlir::OpOperand &use);
   const AxisInfoAnalysis &axisInfo() const { return axis_; }
   /// The function's tensors with their layouts, one a line, for --stage layout.
   std::string str();
@@ -66,11 +70,13 @@ private:
   void placeAccesses();
   void placeAnchors();
   void propagate();
+  void settleAccesses();
+  /// What an access costs a warp in this layout, and a conversion; in the same unit, about a cycle of the memory pipe.
+  int64_t accessCost(mlir::Operation *op, LayoutRef layout);
+  int64_t conversionCost(LayoutRef from, LayoutRef to, mlir::Type element);
   LayoutRef fromOperands(mlir::Value v);
   LayoutRef fromUses(mlir::Value v);
   void set(mlir::Value v, LayoutRef layout);
-  /// The layout in which `use` wants its operand; null when it takes what is there.
-  LayoutRef wanted(mlir::OpOperand &use);
 
   tt::FuncOp function_;
   const Chip &chip_;

@@ -51,8 +51,26 @@ void Emitter::connectAll(mlir::ValueRange to, mlir::ValueRange from) {
   for (size_t i = 0; i < to.size(); ++i) connect(to[i], values[i], b.GetInsertBlock());
 }
 
+void Emitter::convertBefore(mlir::Operation *loop) {
+  auto outside = [&](mlir::Value v) { return !loop->isAncestor(v.getParentRegion()->getParentOp()); };
+  loop->walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
+    if (op == loop) return mlir::WalkResult::advance();
+    // Their regions are scalar code.
+    if (llvm::isa<tt::ReduceOp, tt::ScanOp, tt::MapElementwiseOp>(op)) return mlir::WalkResult::skip();
+    for (mlir::OpOperand &use : op->getOpOperands()) {
+      mlir::Value v = use.get();
+      if (layouts_.kind(v) != Kind::Placed || !outside(v)) continue;
+      LayoutRef layout = layouts_.wanted(use);
+      if (!layout && codeOf(op) == OpCode::Dot) layout = dotOperandLayout(use);
+      if (layout && layout != layouts_.layout(v)) element(v, layout, 0);
+    }
+    return mlir::WalkResult::advance();
+  });
+}
+
 void Emitter::emitFor(mlir::Operation *op) {
   auto loop = llvm::cast<mlir::scf::ForOp>(op);
+  convertBefore(op);
   mlir::Block &body = *loop.getBody();
   Value *lo = scalar(loop.getLowerBound()), *hi = scalar(loop.getUpperBound()), *step = scalar(loop.getStep());
   const bool isUnsigned = op->hasAttr("unsignedCmp");
@@ -137,6 +155,7 @@ void Emitter::emitWhile(mlir::Operation *op) {
     b.SetInsertPoint(exit);
     for (mlir::Value v : op->getResults()) declarePhis(v);
   }
+  convertBefore(op);
   connectAll(before.getArguments(), loop.getInits());
   b.CreateBr(test);
 

@@ -231,10 +231,10 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   case OpCode::AddF: return contracted([&] { return b.CreateFAdd(x, y); });
   case OpCode::SubF: return contracted([&] { return b.CreateFSub(x, y); });
   case OpCode::MulF: return contracted([&] { return b.CreateFMul(x, y); });
-  case OpCode::DivF:
+  case OpCode::DivF: // as PyTorch divides; quotients that are rounded to integers must agree
+  case OpCode::PreciseDivF: return b.CreateFDiv(x, y);
   case OpCode::ApproxDivF: // 2 units in the last place over the full range
     return f32 ? approximate(llvm::Intrinsic::nvvm_div_full, {x, y}) : b.CreateFDiv(x, y);
-  case OpCode::PreciseDivF: return b.CreateFDiv(x, y);
   case OpCode::NegF: return b.CreateFNeg(x);
   case OpCode::MaximumF: return binary(llvm::Intrinsic::maximum);
   case OpCode::MinimumF: return binary(llvm::Intrinsic::minimum);

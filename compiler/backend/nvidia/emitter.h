@@ -107,6 +107,8 @@ private:
   Value *atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *> operands, Value *condition, int64_t bytes, bool result);
 
   // ---- control flow (control.cpp)
+  /// Values from outside that the loop wants in another layout are converted once, in front of it.
+  void convertBefore(mlir::Operation *loop);
   void emitFor(mlir::Operation *op);
   void emitIf(mlir::Operation *op);
   void emitWhile(mlir::Operation *op);
@@ -125,6 +127,8 @@ private:
   void emitReduce(mlir::Operation *op);
   void emitScan(mlir::Operation *op);
   void emitDotOp(mlir::Operation *op);
+  /// Where the instruction takes an operand from; null where that is shared memory, or the elements are converted first.
+  LayoutRef dotOperandLayout(mlir::OpOperand &use);
   void emitJoin(mlir::Operation *op);
   void emitSplit(mlir::Operation *op);
   void emitCat(mlir::Operation *op);

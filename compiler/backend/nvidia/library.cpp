@@ -6,6 +6,7 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/Linker/Linker.h"
@@ -20,6 +21,20 @@ namespace {
 /// What the device itself provides.
 bool isSystem(llvm::StringRef name) { return name == "vprintf" || name == "__assertfail" || name.starts_with("llvm."); }
 
+/// modf by truncation; the fraction of infinity is zero.
+void lowerModf(llvm::CallInst *call) {
+  llvm::IRBuilder<> b(call);
+  llvm::Value *x = call->getArgOperand(0);
+  llvm::Value *whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x);
+  llvm::Value *zero = llvm::ConstantFP::get(x->getType(), 0.0);
+  llvm::Value *infinite = b.CreateFCmpOEQ(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), llvm::ConstantFP::getInfinity(x->getType()));
+  llvm::Value *fraction = b.CreateSelect(infinite, zero, b.CreateFSub(x, whole));
+  fraction = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, fraction, x);
+  llvm::Value *pair = b.CreateInsertValue(llvm::PoisonValue::get(call->getType()), fraction, 0);
+  call->replaceAllUsesWith(b.CreateInsertValue(pair, whole, 1));
+  call->eraseFromParent();
+}
+
 /// Intrinsics of elementary functions that the code generator has no instructions for: calls of the library's.
 void lowerIntrinsics(llvm::Module &module) {
   static const std::pair<llvm::Intrinsic::ID, const char *> functions[] = {
@@ -28,6 +43,8 @@ void lowerIntrinsics(llvm::Module &module) {
       {llvm::Intrinsic::tan, "tan"},   {llvm::Intrinsic::sinh, "sinh"}, {llvm::Intrinsic::cosh, "cosh"}, {llvm::Intrinsic::tanh, "tanh"},
       {llvm::Intrinsic::asin, "asin"}, {llvm::Intrinsic::acos, "acos"}, {llvm::Intrinsic::atan, "atan"}, {llvm::Intrinsic::atan2, "atan2"}};
   for (llvm::Function &f : module) {
+    if (f.getIntrinsicID() == llvm::Intrinsic::modf)
+      for (llvm::User *user : llvm::make_early_inc_range(f.users())) lowerModf(llvm::cast<llvm::CallInst>(user));
     if (!f.isIntrinsic() || !f.getReturnType()->isFloatingPointTy()) continue;
     for (auto [id, name] : functions) {
       if (f.getIntrinsicID() != id) continue;

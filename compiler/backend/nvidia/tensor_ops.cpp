@@ -74,19 +74,30 @@ void Emitter::emitScan(mlir::Operation *op) {
   defineResults(op, scanTiles(block_, operands, axisOf(op), reverse, combine));
 }
 
+LayoutRef Emitter::dotOperandLayout(mlir::OpOperand &use) {
+  const DotPlan &plan = layouts_.dot(use.getOwner());
+  const bool isA = use.getOperandNumber() == 0;
+  mlir::Type type = elementOf(use.get().getType());
+  if (plan.kind != DotKind::MmaSync || type != (isA ? plan.types.a : plan.types.b)) return nullptr;
+  return layouts_.intern(isA ? plan.operandA : plan.operandB);
+}
+
 void Emitter::emitDotOp(mlir::Operation *op) {
   const DotPlan &plan = layouts_.dot(op);
-  auto operand = [&](mlir::Value v, const LinearLayout &wanted, mlir::Type type) -> DotOperand {
-    LayoutRef layout = layouts_.natural(v);
-    if (!layout) layout = plan.kind == DotKind::Fma ? layouts_.defaultLayout(shapeOf(v.getType())) : layouts_.intern(wanted);
+  auto operand = [&](mlir::OpOperand &use, mlir::Type type) -> DotOperand {
+    mlir::Value v = use.get();
+    LayoutRef layout = layouts_.natural(v), ready = dotOperandLayout(use);
+    // What comes into a loop from outside was converted before it; what has no place is computed where it is wanted.
+    const bool invariant = v.getParentRegion() != op->getParentRegion() && layouts_.kind(v) == Kind::Placed;
+    if (ready && (!layout || invariant)) layout = ready;
+    if (!layout) layout = layouts_.defaultLayout(shapeOf(v.getType()));
     Tile t = tile(v, layout);
     for (Value *&x : t.values) x = convertFloat(x, elementOf(v.getType()), type);
     return t;
   };
   LayoutRef accumulator = layouts_.intern(plan.accumulator);
-  const DotOperand a = operand(op->getOperand(0), plan.operandA, plan.types.a);
-  const DotOperand b2 = operand(op->getOperand(1), plan.operandB, plan.types.b);
-  defineResults(op, {emitDot(block_, plan, a, b2, tile(op->getOperand(2), accumulator))});
+  const DotOperand x = operand(op->getOpOperand(0), plan.types.a), y = operand(op->getOpOperand(1), plan.types.b);
+  defineResults(op, {emitDot(block_, plan, x, y, tile(op->getOperand(2), accumulator))});
 }
 
 void Emitter::emitJoin(mlir::Operation *op) {

@@ -39,6 +39,8 @@ int main(int argc, char **argv) {
   Result<nvidia::CompiledModule> code = nvidia::compileForNvidia(functions, *chip, options);
   if (!code) return fail(code.error());
   if (stage == "ptx") std::printf("%s", code->code.back().asmText.c_str());
+  for (const CompiledFunction &f : code->code.back().functions)
+    if (stage == "ptx") std::printf("// shared %d bytes, %d threads: %s\n", f.sharedBytes, f.threads, f.name.c_str());
   if (stage == "llvm") std::printf("%s", code->code.back().llvmText.c_str());
   if (stage == "layout") std::printf("%s", code->layoutText.c_str());
   for (const nvidia::FunctionUsage &u : code->usage)
