@@ -2,8 +2,22 @@
 
 The front end carries this file and compiles its functions like any kernel's helpers. Names and parameters are Triton's.
 """
+from typing import NamedTuple
+
 import triton
 import triton.language as tl
+
+
+class _GPUTarget(NamedTuple):
+    backend: str
+    arch: int
+    warp_size: int
+
+
+def _current_target():
+    """What triton.runtime.driver.active.get_current_target() says: libraries choose constants of their kernels by it. Their CUDA side
+    is the one whose functions (libdevice, PTX idioms) every backend of ours accepts."""
+    return _GPUTarget("cuda", 90, 32)
 
 
 @triton.constexpr_function

@@ -24,10 +24,12 @@ Module *Evaluator::module(const std::string &path) {
   f.module = mod;
   f.parent = c.frame;
   c.frame = &f;
+  int guarded = std::exchange(guarded_, 0);
   for (Stmt *st : mod->tree->body) {
     moduleStatement(st);
     if (c.error) break;
   }
+  guarded_ = guarded;
   c.frame = f.parent;
   return c.error ? nullptr : mod;
 }
@@ -73,14 +75,16 @@ Value Evaluator::callIn(Module &m, const Value &fn, std::vector<Value> args) {
   return v;
 }
 
-/// Runs one statement of a module. What fails binds its names to an Opaque value and is forgotten, except in our own library.
+/// Runs one statement of a module. What fails binds its names to an Opaque value and is forgotten, except in our own
+/// library.
 void Evaluator::moduleStatement(Stmt *st) {
   // Globals are the locals of the module's frame.
   c.frame->pos = st->pos;
   bool strict = c.frame->module->standard;
   Flow flow = run(st);
   if (flow == Flow::Fail && !strict && c.error && info(c.error->kind).severity == Severity::Error) {
-    std::string why = fmt::format("not known at compile time: line {} says \"{}\"", c.error->loc.line, c.error->message);
+    std::string why =
+        fmt::format("not known at compile time: line {} says \"{}\"", c.error->loc.line, c.error->message);
     c.error.reset();
     bindOpaque(st, why);
   }
@@ -97,8 +101,10 @@ static Scope &scopeOf(Frame &f) { return f.function ? f.locals : f.module->globa
 bool Evaluator::assign(Expr *target, const Value &v) {
   switch (target->kind) {
   case ExprKind::Name:
-    if (c.frame->kernel || c.frame->function) c.frame->locals.set(target->text, v);
-    else c.frame->module->globals.set(target->text, v);
+    if (c.frame->kernel || c.frame->function)
+      c.frame->locals.set(target->text, v);
+    else
+      c.frame->module->globals.set(target->text, v);
     return true;
   case ExprKind::Tuple:
   case ExprKind::List: return unpack(target, v);
@@ -178,15 +184,19 @@ bool Evaluator::unpack(Expr *target, const Value &v) {
     return false;
   }
   if (star == n ? all->size() != n : all->size() + 1 < n) {
-    if (all->size() > n) c.fail(Diag::TrUnpackCount, target->pos, fmt::format("too many values to unpack (expected {})", n));
-    else c.fail(Diag::TrUnpackCount, target->pos, fmt::format("not enough values to unpack (expected {}, got {})", n, all->size()));
+    if (all->size() > n)
+      c.fail(Diag::TrUnpackCount, target->pos, fmt::format("too many values to unpack (expected {})", n));
+    else
+      c.fail(Diag::TrUnpackCount, target->pos,
+             fmt::format("not enough values to unpack (expected {}, got {})", n, all->size()));
     return false;
   }
   size_t extra = all->size() + 1 - n, at = 0;
   for (size_t i = 0; i < n; ++i) {
     Value item;
     if (i == star) {
-      item = c.list(Kind::List, std::vector<Value>(all->begin() + static_cast<std::ptrdiff_t>(at), all->begin() + static_cast<std::ptrdiff_t>(at + extra)));
+      item = c.list(Kind::List, std::vector<Value>(all->begin() + static_cast<std::ptrdiff_t>(at),
+                                                   all->begin() + static_cast<std::ptrdiff_t>(at + extra)));
       at += extra;
     } else {
       item = (*all)[at++];
@@ -220,8 +230,10 @@ Evaluator::Flow Evaluator::defineClass(Stmt *st) {
   for (Expr *d : st->decorators) {
     Value v = eval(d->kind == ExprKind::Call ? d->items[0] : d);
     c.error.reset();
-    if (v.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(v.data)->name) == "tl._aggregate") o->aggregate = true;
-    if (d->text == "aggregate" || d->text == "_aggregate" || d->text == "dataclass" || (d->kind == ExprKind::Call && d->items[0]->text == "dataclass"))
+    if (v.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(v.data)->name) == "tl._aggregate")
+      o->aggregate = true;
+    if (d->text == "aggregate" || d->text == "_aggregate" || d->text == "dataclass" ||
+        (d->kind == ExprKind::Call && d->items[0]->text == "dataclass"))
       o->aggregate = true;
   }
   for (Expr *b : st->exprs) {
@@ -331,7 +343,8 @@ Value Evaluator::importModule(std::string_view dotted, Pos pos) {
   std::string_view top = dotted.substr(0, dotted.find('.'));
   if (top == "triton" || top == "math" || top == "os" || top == "packaging") return c.nameSpace(dotted);
   std::string file = loader_.resolve(*c.frame->module, dotted, 0);
-  if (file.empty()) return c.opaque(fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
+  if (file.empty())
+    return c.opaque(fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
   Module *m = module(file);
   if (!m) return {};
   Value v = Value::make(Kind::Module);
@@ -339,12 +352,32 @@ Value Evaluator::importModule(std::string_view dotted, Pos pos) {
   return v;
 }
 
+/// Inside `try`, a package that is not there is an ImportError, as when Python runs; elsewhere it is an opaque name.
+/// The standard library and what every user of Triton has count as there.
+bool Evaluator::importFails(std::string_view dotted) {
+  static constexpr std::string_view kPresent[] = {
+      "abc",         "argparse",   "ast",       "atexit",      "bisect",     "builtins",
+      "collections", "contextlib", "copy",      "dataclasses", "enum",       "fractions",
+      "functools",   "gc",         "glob",      "hashlib",     "heapq",      "importlib",
+      "inspect",     "io",         "itertools", "json",        "logging",    "multiprocessing",
+      "numbers",     "numpy",      "operator",  "pathlib",     "pickle",     "platform",
+      "random",      "re",         "shutil",    "socket",      "statistics", "string",
+      "struct",      "subprocess", "sys",       "tempfile",    "textwrap",   "threading",
+      "time",        "torch",      "traceback", "types",       "typing",     "typing_extensions",
+      "uuid",        "warnings",   "weakref",   "__future__"};
+  std::string_view top = dotted.substr(0, dotted.find('.'));
+  if (!guarded_ || std::find(std::begin(kPresent), std::end(kPresent), top) != std::end(kPresent)) return false;
+  c.fail(Diag::TrOpaque,
+         fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
+  return true;
+}
+
 Evaluator::Flow Evaluator::import(Stmt *st) {
   Scope &scope = scopeOf(*c.frame);
   if (st->kind == StmtKind::Import) {
     for (const ImportName &n : st->names) {
       Value v = importModule(n.name, n.pos);
-      if (!v) return Flow::Fail;
+      if (!v || (v.kind == Kind::Opaque && importFails(n.name))) return Flow::Fail;
       if (!n.alias.empty() || n.name.find('.') == std::string_view::npos) {
         scope.set(n.alias.empty() ? n.name : n.alias, v);
         continue;
@@ -376,6 +409,7 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
     m = module(file);
     if (!m) return Flow::Fail;
   }
+  if (file.empty() && st->level == 0 && importFails(st->text)) return Flow::Fail;
   for (const ImportName &n : st->names) {
     std::string_view bound = n.alias.empty() ? n.name : n.alias;
     if (n.name == "*") {
@@ -397,8 +431,10 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
       }
     }
     if (!v)
-      v = c.opaque(m ? fmt::format("'{}', which {} does not define", n.name, m->path)
-                     : fmt::format("'{}' of module '{}', which is not on disk beside the kernel nor in the search paths", n.name, st->text));
+      v = c.opaque(
+          m ? fmt::format("'{}', which {} does not define", n.name, m->path)
+            : fmt::format("'{}' of module '{}', which is not on disk beside the kernel nor in the search paths", n.name,
+                          st->text));
     scope.set(bound, v);
   }
   return Flow::Next;
@@ -444,7 +480,9 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
     // Older Tritons let `X: tl.constexpr = 1` mark a global.
     Value annotation = eval(st->annotation);
     c.error.reset();
-    if (annotation.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr") v.wrapped = true;
+    if (annotation.kind == Kind::Builtin &&
+        std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr")
+      v.wrapped = true;
     return assign(st->exprs[0], v) ? Flow::Next : Flow::Fail;
   }
   case StmtKind::Expr: return eval(st->value) ? Flow::Next : Flow::Fail;
@@ -498,8 +536,10 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
     return runBlock(st->orelse);
   }
   case StmtKind::Try: {
-    // A handler stands in for what failed; at module level an import that is merely absent counts as failed only if Triton's.
+    // A handler stands in for what failed.
+    guarded_ += !st->handlers.empty();
     Flow f = runBlock(st->body);
+    guarded_ -= !st->handlers.empty();
     if (f == Flow::Fail && !st->handlers.empty()) {
       c.error.reset();
       f = runBlock(st->handlers[0]);

@@ -116,6 +116,7 @@ private:
   void moduleStatement(Stmt *st);
   void bindOpaque(Stmt *st, const std::string &why);
   Flow import(Stmt *st);
+  bool importFails(std::string_view dotted);
   Value importModule(std::string_view dotted, Pos pos);
   Value define(FunctionNode *f);
   Flow defineClass(Stmt *st);
@@ -149,6 +150,7 @@ private:
   int64_t steps_ = 0;
   int depth_ = 0;
   int duplicated_ = 0;
+  int guarded_ = 0; // `try` statements with handlers around the current one, in this module
   std::vector<Object *> active_; // functions being inlined, to refuse recursion
 };
 
