@@ -469,8 +469,11 @@ int64_t Assignment::accessCost(mlir::Operation *op, LayoutRef layout) {
     const int64_t run = std::min(axis_.vectorWidth(access.ptr, access.mask, dim), 16 / bytes);
     if (Access a = widestAccess(*layout, dimName(dim), run); a.width > best.width) best = a;
   }
-  // Sectors of 32 bytes that the lanes touch; rows other than along the run of addresses lie apart.
-  llvm::SmallDenseSet<std::pair<uint64_t, int64_t>> sectors;
+  // Sectors of 32 bytes that the lanes write, or lines of 128 bytes that they read: what other warps read too comes from the
+  // first cache, while a sector written in part costs as much as a whole one. Rows other than along the run of addresses lie apart.
+  const bool isStore = llvm::isa<tt::StoreOp>(op);
+  const int64_t unit = isStore ? 32 : 128;
+  llvm::SmallDenseSet<std::pair<uint64_t, int64_t>> touched;
   const LinearLayout::Out &run = layout->out(dimName(fast));
   const std::vector<uint64_t> &lanes = layout->in(kLane).bases;
   for (int lane = 0; lane < 32; ++lane) {
@@ -478,11 +481,10 @@ int64_t Assignment::accessCost(mlir::Operation *op, LayoutRef layout) {
     for (size_t bit = 0; bit < lanes.size(); ++bit)
       if (lane >> bit & 1) flat ^= lanes[bit];
     const uint64_t others = flat & ~(((uint64_t(1) << run.bits) - 1) << run.shift);
-    sectors.insert({others, run.of(flat) * bytes / 32});
+    touched.insert({others, run.of(flat) * bytes / unit});
   }
   const int64_t instructions = layout->inSize(kRegister) / best.width;
-  const int64_t perInstruction = std::max<int64_t>(static_cast<int64_t>(sectors.size()), best.width * bytes);
-  return instructions * (4 + perInstruction);
+  return instructions * (4 + static_cast<int64_t>(touched.size()) * (isStore ? 4 : 2));
 }
 
 int64_t Assignment::conversionCost(LayoutRef from, LayoutRef to, mlir::Type element) {

@@ -2,6 +2,7 @@
 #include "backend/nvidia/emitter.h"
 
 #include "backend/nvidia/linear.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -17,6 +18,33 @@ bool isReduced(mlir::Type t) { return llvm::isa<mlir::FloatType>(t) && t.getIntO
 bool isNonZeroConstant(Value *v) {
   auto *c = llvm::dyn_cast<llvm::ConstantInt>(v);
   return c && !c->isZero();
+}
+} // namespace
+
+namespace {
+/// Whether a small error of the result may become a large one: it is rounded to an integer or compared further on.
+bool decidesSomething(mlir::Operation *op) {
+  llvm::SmallVector<mlir::Operation *, 8> todo = {op};
+  llvm::SmallPtrSet<mlir::Operation *, 16> seen = {op};
+  while (!todo.empty()) {
+    for (mlir::Operation *user : todo.pop_back_val()->getUsers()) {
+      switch (codeOf(user)) {
+      case OpCode::FPToSI:
+      case OpCode::FPToUI:
+      case OpCode::Floor:
+      case OpCode::Ceil:
+      case OpCode::Round:
+      case OpCode::RoundEven:
+      case OpCode::Trunc:
+      case OpCode::CmpF:
+      case OpCode::Extern:
+      case OpCode::InlineAsm: return true;
+      default: break;
+      }
+      if (classOf(codeOf(user)) == OpClass::Element && seen.insert(user).second) todo.push_back(user);
+    }
+  }
+  return false;
 }
 } // namespace
 
@@ -231,8 +259,10 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   case OpCode::AddF: return contracted([&] { return b.CreateFAdd(x, y); });
   case OpCode::SubF: return contracted([&] { return b.CreateFSub(x, y); });
   case OpCode::MulF: return contracted([&] { return b.CreateFMul(x, y); });
-  case OpCode::DivF: // as PyTorch divides; quotients that are rounded to integers must agree
   case OpCode::PreciseDivF: return b.CreateFDiv(x, y);
+  case OpCode::DivF:
+    if (decidesSomething(op)) return b.CreateFDiv(x, y);
+    [[fallthrough]];
   case OpCode::ApproxDivF: // 2 units in the last place over the full range
     return f32 ? approximate(llvm::Intrinsic::nvvm_div_full, {x, y}) : b.CreateFDiv(x, y);
   case OpCode::NegF: return b.CreateFNeg(x);
