@@ -37,6 +37,7 @@ struct AccessOperands {
 std::optional<AccessOperands> accessOperands(mlir::Operation *op) {
   if (auto load = llvm::dyn_cast<tt::LoadOp>(op)) return AccessOperands{load.getPtr(), load.getMask()};
   if (auto store = llvm::dyn_cast<tt::StoreOp>(op)) return AccessOperands{store.getPtr(), store.getMask()};
+  if (auto copy = llvm::dyn_cast<ttg::AsyncCopyOp>(op)) return AccessOperands{copy.getPtr(), copy.getMask()};
   if (auto rmw = llvm::dyn_cast<tt::AtomicRMWOp>(op)) return AccessOperands{rmw.getPtr(), rmw.getMask()};
   if (auto cas = llvm::dyn_cast<tt::AtomicCASOp>(op)) return AccessOperands{cas.getPtr(), {}};
   if (auto load = llvm::dyn_cast<tt::AtomicLoadOp>(op)) return AccessOperands{load.getPtr(), load.getMask()};
@@ -205,6 +206,11 @@ void Assignment::placeAccesses() {
     });
     const int64_t width = axis_.vectorWidth(access->ptr, access->mask, order[0]);
     const int bits = bitsOf(llvm::cast<tt::PointerType>(elementOf(access->ptr)).getPointeeType());
+    if (llvm::isa<ttg::AsyncCopyOp>(op)) {
+      // No register holds the elements: as wide as they can be, if need be by some of the threads.
+      access_[op] = intern(coalesced(shape, order, std::min<int64_t>(width, 128 / bits), warps_, {}));
+      return;
+    }
     Class &c = classes[{sizesOf(shape), order}];
     c.ops.push_back(op);
     if (width > 1) c.bits = std::max(c.bits, bits);

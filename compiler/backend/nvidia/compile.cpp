@@ -9,6 +9,7 @@
 #include "backend/nvidia/assembler.h"
 #include "backend/nvidia/emitter.h"
 #include "backend/nvidia/library.h"
+#include "backend/nvidia/pipeline.h"
 #include "backend/nvidia/ptx.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
@@ -115,8 +116,18 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   std::vector<std::string> symbols;
   for (const TileFunction &f : functions) symbols.push_back(symbolOf(f.name, taken));
 
+  // Software pipelines rewrite a copy. Before the threads start: making IR is not for several of them at once.
+  std::vector<TileFunction> ready = functions;
+  std::vector<mlir::OwningOpRef<tt::FuncOp>> pipelined;
+  for (TileFunction &f : ready) {
+    mlir::OwningOpRef<tt::FuncOp> copy = llvm::cast<tt::FuncOp>(f.function->clone());
+    if (pipelineLoops(*copy, chip, f.warps, f.stages) == 0) continue;
+    f.function = copy->getOperation();
+    pipelined.push_back(std::move(copy));
+  }
+
   std::vector<Unit> units(functions.size());
-  parallel(units.size(), options.threads, [&](size_t i) { compileUnit(units[i], functions[i], symbols[i], chip, options); });
+  parallel(units.size(), options.threads, [&](size_t i) { compileUnit(units[i], ready[i], symbols[i], chip, options); });
 
   CompiledModule out;
   CompiledCode ptx;

@@ -207,6 +207,12 @@ void Emitter::emitOp(mlir::Operation *op) {
     emitBarrier(block_);
     shared_.synchronised();
     return;
+  case OpCode::LocalAlloc: return emitRing(op);
+  case OpCode::LocalDealloc: return emitRingEnd(op);
+  case OpCode::LocalLoad: return emitLocalLoad(op);
+  case OpCode::AsyncCopy: return emitAsyncCopy(op);
+  case OpCode::AsyncCommit: b.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}); return;
+  case OpCode::AsyncWait: return emitAsyncWait(op);
   case OpCode::GridWait: special(llvm::Intrinsic::nvvm_griddepcontrol_wait); return;
   case OpCode::GridLaunch: special(llvm::Intrinsic::nvvm_griddepcontrol_launch_dependents); return;
   case OpCode::For: return emitFor(op);

@@ -6,7 +6,7 @@
 //
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp virtual and derived values, conversions;
 // elementwise.cpp one operation on elements; convert.cpp float formats; math.cpp functions; memory.cpp loads and stores;
-// atomics.cpp; control.cpp scf and cf; tensor_ops.cpp reductions, scans, products, joins; report.cpp assert and print.
+// atomics.cpp; async.cpp rings of tiles; control.cpp scf and cf; tensor_ops.cpp reductions, scans, products, joins; report.cpp assert and print.
 #pragma once
 #include <optional>
 #include <string>
@@ -16,6 +16,8 @@
 #include "backend/common/opcodes.h"
 #include "backend/nvidia/assign.h"
 #include "backend/nvidia/block.h"
+#include "backend/nvidia/linear.h"
+#include "backend/nvidia/move.h"
 #include "backend/nvidia/shared.h"
 #include "base/diagnostics.h"
 #include "ir/layout/convert.h"
@@ -106,6 +108,18 @@ private:
   /// `instruction` [operands[0]], operands[1], … of words, under `condition` (may be null); the result's word, or null.
   Value *atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *> operands, Value *condition, int64_t bytes, bool result);
 
+  // ---- rings of tiles (async.cpp)
+  void emitRing(mlir::Operation *op);
+  void emitRingEnd(mlir::Operation *op);
+  void emitAsyncCopy(mlir::Operation *op);
+  void emitAsyncWait(mlir::Operation *op);
+  void emitLocalLoad(mlir::Operation *op);
+  SharedTile slotOf(mlir::Value ring, mlir::Value slot);
+  /// Whether a product takes operands out of shared memory as they are.
+  bool readsShared(tt::DotOp dot);
+  /// v, where it still lies in a ring: a local_load, transposed or not.
+  std::optional<SharedTile> sharedOperand(mlir::Value v);
+
   // ---- control flow (control.cpp)
   /// Values from outside that the loop wants in another layout are converted once, in front of it.
   void convertBefore(mlir::Operation *loop);
@@ -168,6 +182,8 @@ private:
   llvm::Function *fn_ = nullptr;
   llvm::DenseMap<mlir::Value, Value *> scalars_;
   llvm::DenseMap<mlir::Value, Tile> tiles_;
+  llvm::DenseMap<mlir::Value, SharedTile> rings_;  // of a ring: its first slot
+  llvm::DenseMap<mlir::Value, SharedTile> loaded_; // of a local_load
   llvm::DenseMap<mlir::Block *, llvm::BasicBlock *> blocks_;
   std::vector<Scope> scopes_;
   llvm::DenseMap<std::pair<mlir::Operation *, LayoutRef>, llvm::SmallVector<int, 16>> pulledRegisters_;

@@ -9,18 +9,20 @@
 namespace neso::nvidia {
 
 MatrixLoader::MatrixLoader(BlockContext &block, const SharedTile &from, const LinearLayout &wanted, int togetherBit)
-    : block_(block), b_(block.b), from_(from), bytes_(sharedBytes(from.element)), togetherBit_(togetherBit) {
+    : block_(block), b_(block.b), from_(from), togetherBit_(togetherBit) {
   std::optional<LinearLayout> map = wanted.invertAndCompose(from.layout);
   NESO_CHECK(map.has_value(), "a shared buffer holds every element");
   map_ = *map;
-  wordBits_ = log2Exact(4 / bytes_);
+  wordBits_ = log2Exact(4 / sharedBytes(from.element));
   words_.assign(size_t(map_.inSize(kRegister)) >> wordBits_, nullptr);
   block.shared.beforeRead(block, from.buffer);
-  if (!block.chip.has(Feature::LdMatrix)) return;
-  if (planMatrices(false))
+  bool hasMatrices = block.chip.has(Feature::LdMatrix);
+  if (hasMatrices && planMatrices(false))
     how_ = How::Matrices;
-  else if (planMatrices(true))
+  else if (hasMatrices && planMatrices(true))
     how_ = How::Transposed;
+  else
+    addresses_.emplace(block, from, map_);
 }
 
 /// One matrix is 8 rows of 16 bytes. Lane l receives word l % 4 of row l / 4, or, transposed, the elements 2 (l % 4)
@@ -28,7 +30,7 @@ MatrixLoader::MatrixLoader(BlockContext &block, const SharedTile &from, const Li
 /// the offset, and those that number the rows must leave them alone.
 bool MatrixLoader::planMatrices(bool transposed) {
   const std::vector<uint64_t> &registers = map_.in(kRegister).bases, &lanes = map_.in(kLane).bases;
-  if (transposed && bytes_ != 2) return false;
+  if (transposed && wordBits_ != 1) return false;
   std::vector<uint64_t> inRow, rows;
   if (transposed) {
     inRow = {lanes[2], lanes[3], lanes[4]};
@@ -58,20 +60,10 @@ bool MatrixLoader::planMatrices(bool transposed) {
   // Lanes 8 m … 8 m + 7 point at the rows of matrix m.
   std::vector<uint64_t> pointers = rows;
   for (int bit : groupBits_) pointers.push_back(registers[size_t(bit)]);
-  LinearLayout lanePart({{kLane, pointers}, {kWarp, map_.in(kWarp).bases}}, map_.outSizes());
-  thread_ = b_.CreateMul(emitThreadPart(block_, lanePart), b_.getInt32(uint32_t(bytes_)));
-  varying_ = threadBits(lanePart);
+  addresses_.emplace(
+      block_, from_,
+      LinearLayout({{kRegister, registers}, {kLane, pointers}, {kWarp, map_.in(kWarp).bases}}, map_.outSizes()));
   return true;
-}
-
-llvm::Value *MatrixLoader::address(uint64_t offset) {
-  llvm::Value *&base = bases_[offset & varying_];
-  if (!base) {
-    llvm::Value *inside = b_.CreateXor(thread_, b_.getInt32(uint32_t((offset & varying_) * uint64_t(bytes_))));
-    base =
-        block_.shared.address(block_, from_.buffer, from_.byteOffset ? b_.CreateAdd(inside, from_.byteOffset) : inside);
-  }
-  return b_.CreateConstInBoundsGEP1_32(b_.getInt8Ty(), base, uint32_t((offset & ~varying_) * uint64_t(bytes_)));
 }
 
 llvm::Value *MatrixLoader::word(int number) {
@@ -94,7 +86,7 @@ void MatrixLoader::loadMatrices(int number) {
                                                    nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16};
   uint64_t first = uint64_t(number) << wordBits_;
   for (int bit : groupBits_) first &= ~(uint64_t(1) << bit);
-  llvm::Value *from = address(registerPart(map_, first));
+  llvm::Value *from = addresses_->of(first);
   size_t count = groupBits_.size();
   llvm::Value *loaded = b_.CreateIntrinsic((how_ == How::Matrices ? plain : turned)[count], {from->getType()}, {from});
   for (unsigned m = 0; m < 1u << count; ++m) {
@@ -105,24 +97,19 @@ void MatrixLoader::loadMatrices(int number) {
 }
 
 void MatrixLoader::loadElements(int number) {
-  if (!thread_) {
-    thread_ = b_.CreateMul(emitThreadPart(block_, map_), b_.getInt32(uint32_t(bytes_)));
-    varying_ = threadBits(map_);
-  }
   llvm::Type *storage = storageType(from_.element);
-  uint64_t first = uint64_t(number) << wordBits_;
+  uint64_t first = uint64_t(number) << wordBits_, low = (uint64_t(1) << wordBits_) - 1;
   // Side by side and aligned: one load.
-  bool together = true;
+  bool together = !(addresses_->varying() & low) && !(registerPart(map_, first) & low);
   for (int bit = 0; bit < wordBits_; ++bit) together &= map_.in(kRegister).bases[size_t(bit)] == uint64_t(1) << bit;
-  uint64_t low = (uint64_t(1) << wordBits_) - 1;
-  if (together && !(varying_ & low) && !(registerPart(map_, first) & low)) {
-    words_[size_t(number)] = b_.CreateAlignedLoad(b_.getInt32Ty(), address(registerPart(map_, first)), llvm::Align(4));
+  if (together) {
+    words_[size_t(number)] = b_.CreateAlignedLoad(b_.getInt32Ty(), addresses_->of(first), llvm::Align(4));
     return;
   }
   Registers parts;
   for (uint64_t i = 0; i <= low; ++i)
     parts.push_back(
-        b_.CreateAlignedLoad(storage, address(registerPart(map_, first + i)), llvm::Align(uint64_t(bytes_))));
+        b_.CreateAlignedLoad(storage, addresses_->of(first + i), llvm::Align(uint64_t(sharedBytes(from_.element)))));
   words_[size_t(number)] = toWords(b_, parts)[0];
 }
 

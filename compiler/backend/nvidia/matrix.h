@@ -1,7 +1,8 @@
 // Operands of mma.sync out of shared memory, by ldmatrix where the layouts allow it.
 #pragma once
+#include <optional>
+
 #include "backend/nvidia/move.h"
-#include "llvm/ADT/DenseMap.h"
 
 namespace neso::nvidia {
 
@@ -20,22 +21,18 @@ private:
   bool planMatrices(bool transposed);
   void loadMatrices(int number);
   void loadElements(int number);
-  llvm::Value *address(uint64_t offset);
 
   BlockContext &block_;
   llvm::IRBuilder<> &b_;
   SharedTile from_;
   LinearLayout map_; // (register, lane, warp) -> offset
-  int64_t bytes_;    // of an element
   int wordBits_;     // log2 of the elements in a word
   int togetherBit_;
   Registers words_;
 
   enum class How : uint8_t { Elements, Matrices, Transposed } how_ = How::Elements;
-  std::vector<int> groupBits_;    // register bits that number the matrices of one ldmatrix: 0 to 2
-  llvm::Value *thread_ = nullptr; // bytes, the thread's part of an address
-  uint64_t varying_ = 0;          // offset bits that thread_ may set
-  llvm::DenseMap<uint64_t, llvm::Value *> bases_;
+  std::vector<int> groupBits_;               // register bits that number the matrices of one ldmatrix: 0 to 2
+  std::optional<SharedAddresses> addresses_; // of the thread's elements, or of the rows that it points ldmatrix to
 };
 
 } // namespace neso::nvidia

@@ -5,7 +5,6 @@
 #include "backend/nvidia/linear.h"
 #include "base/diagnostics.h"
 #include "ir/layout/convert.h"
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
 namespace neso::nvidia {
@@ -132,25 +131,12 @@ Registers moveByShuffles(BlockContext &block, const ShuffleMove &move, Registers
 /// that lie there side by side.
 void forEachAccess(BlockContext &block, const LinearLayout &map, const SharedTile &tile,
                    llvm::function_ref<void(llvm::Value *address, llvm::ArrayRef<int> registers)> emit) {
-  llvm::IRBuilder<> &b = block.b;
-  int64_t bytes = sharedBytes(tile.element);
-  Access access = widestAccess(map, kOffset, 16 / bytes);
+  Access access = widestAccess(map, kOffset, 16 / sharedBytes(tile.element));
   uint64_t inAccess = 0;
   for (int bit : access.registerBits) inAccess |= uint64_t(1) << bit;
-  llvm::Value *thread = b.CreateMul(emitThreadPart(block, map), b.getInt32(uint32_t(bytes)));
-  // The registers' part is constant. Where no thread bit meets it, adding is as good as xor and goes into the
-  // instruction.
-  uint64_t varying = threadBits(map);
-  llvm::DenseMap<uint64_t, llvm::Value *> bases;
+  SharedAddresses addresses(block, tile, map);
   for (uint64_t reg = 0; reg < uint64_t(map.inSize(kRegister)); ++reg) {
     if (reg & inAccess) continue;
-    uint64_t offset = registerPart(map, reg);
-    llvm::Value *&base = bases[offset & varying];
-    if (!base) {
-      llvm::Value *bytesIn = b.CreateXor(thread, b.getInt32(uint32_t((offset & varying) * uint64_t(bytes))));
-      base =
-          block.shared.address(block, tile.buffer, tile.byteOffset ? b.CreateAdd(bytesIn, tile.byteOffset) : bytesIn);
-    }
     llvm::SmallVector<int, 16> registers;
     for (int64_t i = 0; i < access.width; ++i) {
       uint64_t member = reg;
@@ -158,7 +144,7 @@ void forEachAccess(BlockContext &block, const LinearLayout &map, const SharedTil
         if (i >> bit & 1) member |= uint64_t(1) << access.registerBits[bit];
       registers.push_back(int(member));
     }
-    emit(b.CreateConstInBoundsGEP1_32(b.getInt8Ty(), base, uint32_t((offset & ~varying) * uint64_t(bytes))), registers);
+    emit(addresses.of(reg), registers);
   }
 }
 
@@ -183,6 +169,25 @@ LinearLayout placesIn(const LinearLayout &layout, const LinearLayout &buffer) {
 }
 
 } // namespace
+
+SharedAddresses::SharedAddresses(BlockContext &block, const SharedTile &tile, LinearLayout map)
+    : block_(block), tile_(tile), map_(std::move(map)), bytes_(uint64_t(sharedBytes(tile.element))),
+      varying_(threadBits(map_)),
+      thread_(block.b.CreateMul(emitThreadPart(block, map_), block.b.getInt32(uint32_t(bytes_)))) {}
+
+llvm::Value *SharedAddresses::of(uint64_t reg) {
+  // The register's part is constant. Where no thread bit meets it, adding is as good as xor and goes into the
+  // instruction.
+  llvm::IRBuilder<> &b = block_.b;
+  uint64_t offset = registerPart(map_, reg);
+  llvm::Value *&base = bases_[offset & varying_];
+  if (!base) {
+    llvm::Value *inside = b.CreateXor(thread_, b.getInt32(uint32_t((offset & varying_) * bytes_)));
+    base =
+        block_.shared.address(block_, tile_.buffer, tile_.byteOffset ? b.CreateAdd(inside, tile_.byteOffset) : inside);
+  }
+  return b.CreateConstInBoundsGEP1_32(b.getInt8Ty(), base, uint32_t((offset & ~varying_) * bytes_));
+}
 
 int64_t sharedBytes(llvm::Type *element) { return int64_t(storageType(element)->getPrimitiveSizeInBits()) / 8; }
 

@@ -7,6 +7,7 @@
 #pragma once
 #include "backend/nvidia/block.h"
 #include "backend/nvidia/shared.h"
+#include "llvm/ADT/DenseMap.h"
 
 namespace neso::nvidia {
 
@@ -16,6 +17,25 @@ struct SharedTile {
   LinearLayout layout;
   llvm::Type *element = nullptr;     // as in Registers
   llvm::Value *byteOffset = nullptr; // i32, of the tensor in the buffer; null: 0
+};
+
+/// Addresses of the calling thread's elements in a shared tensor. map: (register, lane, warp) -> offset in elements.
+class SharedAddresses {
+public:
+  SharedAddresses(BlockContext &block, const SharedTile &tile, LinearLayout map);
+  /// ptr addrspace(3) of the element at register `reg`.
+  llvm::Value *of(uint64_t reg);
+  const LinearLayout &map() const { return map_; }
+  /// The bits of an offset that depend on the thread.
+  uint64_t varying() const { return varying_; }
+
+private:
+  BlockContext &block_;
+  SharedTile tile_;
+  LinearLayout map_;
+  uint64_t bytes_, varying_;
+  llvm::Value *thread_; // bytes
+  llvm::DenseMap<uint64_t, llvm::Value *> bases_;
 };
 
 /// Bytes that an element takes in shared memory.

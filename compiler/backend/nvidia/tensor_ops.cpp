@@ -86,6 +86,7 @@ void Emitter::emitDotOp(mlir::Operation *op) {
   const DotPlan &plan = layouts_.dot(op);
   auto operand = [&](mlir::OpOperand &use, mlir::Type type) -> DotOperand {
     mlir::Value v = use.get();
+    if (std::optional<SharedTile> shared = sharedOperand(v); shared && readsShared(llvm::cast<tt::DotOp>(op))) return *shared;
     LayoutRef layout = layouts_.natural(v), ready = dotOperandLayout(use);
     // What comes into a loop from outside was converted before it; what has no place is computed where it is wanted.
     const bool invariant = v.getParentRegion() != op->getParentRegion() && layouts_.kind(v) == Kind::Placed;

@@ -72,7 +72,9 @@ bool notNegative(Value v, int depth = 8) {
   if (matchPattern(v, m_ConstantInt(&value))) return !value.isNegative();
   if (tt::MakeRangeOp range = dyn_cast<tt::MakeRangeOp>(op)) return static_cast<int32_t>(range.getStart()) >= 0;
   if (isa<tt::GetProgramIdOp, tt::GetNumProgramsOp, arith::ExtUIOp>(op)) return true;
-  if (isa<arith::AddIOp, arith::MulIOp, arith::DivSIOp, arith::RemSIOp, arith::MinSIOp, tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp,
+  // A remainder has its dividend's sign. So has a quotient, divisors being taken to be positive (axis_info.h).
+  if (isa<arith::DivSIOp, arith::RemSIOp>(op)) return notNegative(op->getOperand(0), depth - 1);
+  if (isa<arith::AddIOp, arith::MulIOp, arith::MinSIOp, tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp,
           tt::ReshapeOp, arith::ExtSIOp>(op)) {
     for (Value operand : op->getOperands())
       if (!notNegative(operand, depth - 1)) return false;

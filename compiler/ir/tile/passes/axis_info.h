@@ -7,7 +7,8 @@
 //   constancy s[d]:    in every window [k*s, (k+1)*s), v is the same.
 // All are powers of two, at least 1. Example: pid * 128 + range(0, 128) has c = [128], e = [128], s = [1]; as an offset to an f32
 // pointer with tt.divisibility = 16 it gives c = [128], e = [16], s = [1]: 16-byte vector loads are possible.
-// Integer overflow is taken not to happen. Quotients and remainders get facts only where the dividend is known not to be negative.
+// Integer overflow is taken not to happen. Quotients and remainders get facts only where the dividend is known not to be negative; for
+// that, a number that the program divides by is taken to be positive (the sizes in pid % width // size).
 #pragma once
 #include <memory>
 #include <optional>

@@ -238,6 +238,26 @@ TEST(AxisInfo, VectorWidthOfAdd) {
   EXPECT_EQ(AxisInfoAnalysis(k.func()).vectorWidth(store.getPtr(), store.getMask(), 0), 4);
 }
 
+// Grouped program ids, as products name them: rows of B are loaded in vectors although nothing says that N is positive.
+TEST(AxisInfo, RemainderOfGroupedProgramIds) {
+  Kernel k(R"(tt.func public @f(%n: i32 {tt.divisibility = 16 : i32}, %width: i32, %size: i32) {
+    %c128 = arith.constant 128 : i32
+    %pid = tt.get_program_id x : i32
+    %in = arith.remsi %pid, %width : i32
+    %q = arith.divsi %in, %size : i32
+    %start = arith.muli %q, %c128 : i32
+    %r = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32>
+    %s = tt.splat %start : i32 -> tensor<128xi32>
+    %i = arith.addi %s, %r : tensor<128xi32>
+    %ns = tt.splat %n : i32 -> tensor<128xi32>
+    %m = arith.remsi %i, %ns : tensor<128xi32>
+    tt.return
+  })");
+  mlir::Operation *last = nullptr;
+  k.module->walk([&](mlir::arith::RemSIOp op) { last = op; });
+  EXPECT_EQ(AxisInfoAnalysis(k.func()).get(last->getResult(0)).contiguity[0], 16);
+}
+
 TEST(AxisInfo, Rules) {
   Kernel k(R"(tt.func public @f(%n: i32 {tt.divisibility = 16 : i32}, %p: !tt.ptr<f32>) {
     %r = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>

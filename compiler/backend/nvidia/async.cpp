@@ -1,0 +1,96 @@
+// Rings of tiles in shared memory, which the software pipeline fills ahead (pipeline.h): copies by cp.async.
+#include "backend/nvidia/emitter.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
+namespace neso::nvidia {
+
+using llvm::Value;
+
+void Emitter::emitRing(mlir::Operation *op) {
+  auto alloc = llvm::cast<ttg::LocalAllocOp>(op);
+  ttg::RingType type = alloc.getRing().getType();
+  llvm::ArrayRef<int64_t> shape = type.getShape().drop_front();
+  llvm::Type *element = typeOf(type.getElementType());
+  LinearLayout layout = dotBuffer(Sizes(shape.begin(), shape.end()), static_cast<int>(alloc.getFast()),
+                                  static_cast<int>(8 * sharedBytes(element)));
+  const int64_t bytes = sharedBytes(element) << layout.totalOutBits();
+  rings_[alloc.getRing()] = {shared_.allocate(bytes * type.getSlots(), "software pipeline"), layout, element, nullptr};
+}
+
+void Emitter::emitRingEnd(mlir::Operation *op) { shared_.release(rings_.find(op->getOperand(0))->second.buffer); }
+
+SharedTile Emitter::slotOf(mlir::Value ring, mlir::Value slot) {
+  SharedTile tile = rings_.find(ring)->second;
+  const int64_t bytes = sharedBytes(tile.element) << tile.layout.totalOutBits();
+  tile.byteOffset = b.CreateMul(scalar(slot), b.getInt32(static_cast<uint32_t>(bytes)));
+  return tile;
+}
+
+void Emitter::emitAsyncCopy(mlir::Operation *op) {
+  auto copy = llvm::cast<ttg::AsyncCopyOp>(op);
+  mlir::Type element = copy.getRing().getType().getElementType();
+  SharedTile to = slotOf(copy.getRing(), copy.getSlot());
+  LayoutRef layout = layouts_.access(op);
+  const Groups groups = accessGroups(copy.getPtr(), copy.getMask(), element, layout);
+  const int64_t bytes = groups.width * bytesOf(element);
+  if (bytes < 4) return fail(op, "an asynchronous copy of less than 4 bytes");
+  // 16 bytes pass by the first-level cache: what is in shared memory need not be there too.
+  const llvm::Intrinsic::ID id = bytes == 16  ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s
+                                 : bytes == 8 ? llvm::Intrinsic::nvvm_cp_async_ca_shared_global_8_s
+                                              : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
+  llvm::SmallVector<std::pair<Value *, Value *>, 16> sources;
+  for (const auto &group : groups.registers)
+    sources.emplace_back(this->element(copy.getPtr(), layout, group[0]),
+                         this->element(copy.getMask(), layout, group[0]));
+  SharedAddresses addresses(block_, to, *layout->invertAndCompose(to.layout));
+  emitWhen(block_, ownsElements(block_, *layout), [&] {
+    for (size_t i = 0; i < sources.size(); ++i) {
+      // No byte is read for a masked element, and zeros are written.
+      Value *size = b.CreateSelect(sources[i].second, b.getInt32(static_cast<uint32_t>(bytes)), b.getInt32(0));
+      b.CreateIntrinsic(id, {addresses.of(static_cast<uint64_t>(groups.registers[i][0])), sources[i].first, size});
+    }
+  });
+}
+
+void Emitter::emitAsyncWait(mlir::Operation *op) {
+  b.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group,
+                    {b.getInt32(llvm::cast<ttg::AsyncWaitOp>(op).getPending())});
+  // A thread waits for its own copies only; the barrier brings those of the others, and says that all have left the
+  // slot filled next.
+  emitBarrier(block_);
+  shared_.synchronised();
+}
+
+void Emitter::emitLocalLoad(mlir::Operation *op) {
+  auto load = llvm::cast<ttg::LocalLoadOp>(op);
+  SharedTile from = slotOf(load.getRing(), load.getSlot());
+  loaded_[load.getResult()] = from;
+  // Products on tensor cores read the ring themselves.
+  auto isProduct = [&](mlir::Operation *user) {
+    return llvm::isa<tt::DotOp>(user) && readsShared(llvm::cast<tt::DotOp>(user));
+  };
+  auto readsRing = [&](mlir::Operation *user) {
+    return isProduct(user) || (llvm::isa<tt::TransOp>(user) && llvm::all_of(user->getUsers(), isProduct));
+  };
+  if (!llvm::all_of(op->getUsers(), readsRing))
+    define(load.getResult(), loadShared(block_, from, *layouts_.layout(load.getResult())));
+}
+
+bool Emitter::readsShared(tt::DotOp dot) {
+  const DotPlan &plan = layouts_.dot(dot);
+  return plan.kind == DotKind::MmaSync && plan.types.a == elementOf(dot.getA().getType()) &&
+         plan.types.b == elementOf(dot.getB().getType());
+}
+
+std::optional<SharedTile> Emitter::sharedOperand(mlir::Value v) {
+  if (auto found = loaded_.find(v); found != loaded_.end()) return found->second;
+  auto turned = v.getDefiningOp<tt::TransOp>();
+  if (!turned) return std::nullopt;
+  auto found = loaded_.find(turned.getSrc());
+  if (found == loaded_.end()) return std::nullopt;
+  SharedTile tile = found->second;
+  tile.layout = transposeTensor(tile.layout, std::vector<int>(turned.getOrder().begin(), turned.getOrder().end()));
+  return tile;
+}
+
+} // namespace neso::nvidia
