@@ -347,7 +347,7 @@ llvm::SmallVector<mlir::Value, 4> sourcesOf(mlir::Value v) {
 }
 } // namespace
 
-LayoutRef Assignment::fromOperands(mlir::Value v) {
+LayoutRef Assignment::fromOperands(mlir::Value v, bool evenDerived) {
   mlir::Operation *op = v.getDefiningOp();
   if (!op || llvm::isa<mlir::scf::ForOp, mlir::scf::WhileOp, mlir::scf::IfOp>(op)) {
     for (mlir::Value source : sourcesOf(v))
@@ -384,14 +384,12 @@ LayoutRef Assignment::fromOperands(mlir::Value v) {
   }
   default: break;
   }
-  // Arithmetic stays where its widest operand is; a derived one is cheap to move.
+  // Arithmetic stays where its widest operand is. What is only derived moves cheaply to where the result is wanted.
   LayoutRef best = nullptr;
   int bits = 0;
   for (mlir::Value o : op->getOperands()) {
-    LayoutRef known = natural(o);
-    if (!known) continue;
-    const int weight = bitsOf(elementOf(o)) * (kind(o) == Kind::Placed ? 16 : 1);
-    if (weight > bits) best = known, bits = weight;
+    LayoutRef known = kind(o) == Kind::Placed || evenDerived ? natural(o) : nullptr;
+    if (known && bitsOf(elementOf(o)) > bits) best = known, bits = bitsOf(elementOf(o));
   }
   return best;
 }
@@ -455,8 +453,9 @@ void Assignment::propagate() {
     return changed;
   };
   while (!open.empty()) {
-    if (settle([&](mlir::Value v) { return fromOperands(v); }, false)) continue;
+    if (settle([&](mlir::Value v) { return fromOperands(v, false); }, false)) continue;
     if (settle([&](mlir::Value v) { return fromUses(v); }, true)) continue;
+    if (settle([&](mlir::Value v) { return fromOperands(v, true); }, true)) continue;
     settle([&](mlir::Value v) { return defaultLayout(shapeOf(v)); }, true);
   }
 }
