@@ -110,24 +110,18 @@ Value Evaluator::evalInner(Expr *e) {
     if (v) c.frame->locals.set(e->text, v);
     return v;
   }
-  case ExprKind::Ellipsis:
-    return c.frame->kernel ? c.fail(Diag::TrUnsupported, "'...'", "write the missing code") : c.opaque("'...'");
-  case ExprKind::Bytes:
-    return c.frame->kernel ? c.fail(Diag::TrUnsupported, "a bytes literal", "use a string")
-                           : c.opaque("a bytes literal");
+  case ExprKind::Ellipsis: return c.frame->kernel ? c.fail(Diag::TrUnsupported, "'...'", "write the missing code") : c.opaque("'...'");
+  case ExprKind::Bytes: return c.frame->kernel ? c.fail(Diag::TrUnsupported, "a bytes literal", "use a string") : c.opaque("a bytes literal");
   case ExprKind::Imaginary:
-    return c.frame->kernel ? c.fail(Diag::TrUnsupported, "a complex number", "keep real and imaginary parts apart")
-                           : c.opaque("a complex number");
+    return c.frame->kernel ? c.fail(Diag::TrUnsupported, "a complex number", "keep real and imaginary parts apart") : c.opaque("a complex number");
   case ExprKind::Starred: return c.fail(Diag::TrUnsupported, "'*' here", "use it in a call or a tuple");
   case ExprKind::Await:
-  case ExprKind::Yield:
-    return c.fail(Diag::TrUnsupported, e->kind == ExprKind::Await ? "'await'" : "'yield'", "return a value instead");
+  case ExprKind::Yield: return c.fail(Diag::TrUnsupported, e->kind == ExprKind::Await ? "'await'" : "'yield'", "return a value instead");
   }
   return c.fail(Diag::TrUnsupported, "this expression", "rewrite it");
 }
 
-// ---- names
-// -----------------------------------------------------------------------------------------------------------------------
+// ---- names -----------------------------------------------------------------------------------------------------------------------
 
 Value Evaluator::name(Expr *e) { return lookup(e->text, e->pos); }
 
@@ -175,55 +169,12 @@ Value Evaluator::lookup(std::string_view name, Pos pos) {
     v.data = b;
     return v;
   }
-  static constexpr std::string_view kPython[] = {"Exception",
-                                                 "ValueError",
-                                                 "TypeError",
-                                                 "RuntimeError",
-                                                 "ImportError",
-                                                 "ModuleNotFoundError",
-                                                 "AttributeError",
-                                                 "KeyError",
-                                                 "NotImplementedError",
-                                                 "AssertionError",
-                                                 "property",
-                                                 "staticmethod",
-                                                 "classmethod",
-                                                 "super",
-                                                 "object",
-                                                 "open",
-                                                 "NotImplemented",
-                                                 "globals",
-                                                 "locals",
-                                                 "id",
-                                                 "hash",
-                                                 "vars",
-                                                 "dir",
-                                                 "input",
-                                                 "exec",
-                                                 "eval",
-                                                 "slice",
-                                                 "complex",
-                                                 "bytes",
-                                                 "memoryview",
-                                                 "callable",
-                                                 "IndexError",
-                                                 "StopIteration",
-                                                 "frozenset",
-                                                 "iter",
-                                                 "next",
-                                                 "format",
-                                                 "hex",
-                                                 "bin",
-                                                 "oct",
-                                                 "__builtins__",
-                                                 "__doc__",
-                                                 "Warning",
-                                                 "UserWarning",
-                                                 "DeprecationWarning"};
+  static constexpr std::string_view kPython[] = {"Exception", "ValueError",  "TypeError",    "RuntimeError", "ImportError", "ModuleNotFoundError", "AttributeError", "KeyError",
+                                                 "NotImplementedError", "AssertionError", "property", "staticmethod", "classmethod", "super", "object", "open", "NotImplemented",
+                                                 "globals", "locals", "id", "hash", "vars", "dir", "input", "exec", "eval", "slice", "complex", "bytes", "memoryview", "callable",
+                                                 "IndexError", "StopIteration", "frozenset", "iter", "next", "format", "hex", "bin", "oct", "__builtins__", "__doc__", "Warning", "UserWarning", "DeprecationWarning"};
   if (std::find(std::begin(kPython), std::end(kPython), name) != std::end(kPython)) {
-    if (f.kernel)
-      return c.fail(Diag::TrUnsupported, pos, fmt::format("Python's '{}'", name),
-                    "use the functions of triton.language");
+    if (f.kernel) return c.fail(Diag::TrUnsupported, pos, fmt::format("Python's '{}'", name), "use the functions of triton.language");
     return c.opaque(fmt::format("Python's '{}'", name));
   }
   return c.fail(Diag::TrUndefined, pos, name);
@@ -234,8 +185,7 @@ Value Evaluator::global(Module *m, std::string_view name) {
   return {};
 }
 
-// ---- attributes
-// ------------------------------------------------------------------------------------------------------------------
+// ---- attributes ------------------------------------------------------------------------------------------------------------------
 
 /// Folds the many import paths of the language into few names.
 static std::string canonicalNamespace(std::string_view ns) {
@@ -263,8 +213,7 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
   if (ns == "tl") {
     if (std::optional<DT> t = parseLanguageType(attr)) return c.dtype(scalar(*t));
     if (attr == "pi32_t") return c.dtype(scalar(DT::I32).pointer());
-    if (attr == "math" || attr == "extra" || attr == "core" || attr == "standard" || attr == "random" ||
-        attr == "libdevice" || attr == "semantic")
+    if (attr == "math" || attr == "extra" || attr == "core" || attr == "standard" || attr == "random" || attr == "libdevice" || attr == "semantic")
       return c.nameSpace(canonicalNamespace(full));
     if (attr == "PropagateNan") return c.nameSpace("tl.PropagateNan");
     if (attr == "TRITON_MAX_TENSOR_NUMEL") return Value::integer(1048576);
@@ -282,8 +231,7 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
     if (attr == "__version__") return c.str("3.9.0");
   }
   if (ns == "math") {
-    static constexpr std::pair<std::string_view, double> kConstants[] = {
-        {"pi", 3.141592653589793}, {"e", 2.718281828459045}, {"tau", 6.283185307179586}};
+    static constexpr std::pair<std::string_view, double> kConstants[] = {{"pi", 3.141592653589793}, {"e", 2.718281828459045}, {"tau", 6.283185307179586}};
     for (const std::pair<std::string_view, double> &k : kConstants)
       if (k.first == attr) return Value::real(k.second);
     if (attr == "inf") return Value::real(HUGE_VAL);
@@ -309,8 +257,7 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
     }
     return c.fail(Diag::TrNoMember, ns == "tl" ? "triton.language" : "triton.language.math", attr);
   }
-  if (ns == "tl.libdevice" || ns == "tl.extra.cuda")
-    return c.fail(Diag::TrNoMember, ns == "tl.libdevice" ? "libdevice" : "triton.language.extra.cuda", attr);
+  if (ns == "tl.libdevice" || ns == "tl.extra.cuda") return c.fail(Diag::TrNoMember, ns == "tl.libdevice" ? "libdevice" : "triton.language.extra.cuda", attr);
   if (c.frame->kernel) return c.fail(Diag::TrOpaque, full);
   if (ns == "triton" || ns.starts_with("triton.")) return c.nameSpace(full);
   return c.opaque("'" + full + "', which is not part of Triton");
@@ -325,24 +272,17 @@ Value Evaluator::attribute(const Value &base, std::string_view attr) {
 
 static bool isTensorMember(std::string_view name) {
   static constexpr std::string_view kMembers[] = {
-      "abs",        "advance",      "argmax",      "argmin",       "associative_scan",
-      "atomic_add", "atomic_and",   "atomic_cas",  "atomic_load",  "atomic_max",
-      "atomic_min", "atomic_or",    "atomic_poll", "atomic_store", "atomic_xchg",
-      "atomic_xor", "broadcast_to", "cast",        "cdiv",         "ceil",
-      "cos",        "cumprod",      "cumsum",      "erf",          "exp",
-      "exp2",       "expand_dims",  "flip",        "floor",        "gather",
-      "histogram",  "item",         "log",         "log2",         "logical_and",
-      "logical_or", "max",          "min",         "permute",      "ravel",
-      "reduce",     "reduce_or",    "reshape",     "rsqrt",        "sigmoid",
-      "sin",        "softmax",      "sort",        "split",        "sqrt",
-      "sqrt_rn",    "store",        "sum",         "to",           "trans",
+      "abs",        "advance",   "argmax",     "argmin",     "associative_scan", "atomic_add", "atomic_and", "atomic_cas", "atomic_load", "atomic_max", "atomic_min",
+      "atomic_or",  "atomic_poll", "atomic_store", "atomic_xchg", "atomic_xor",  "broadcast_to", "cast",    "cdiv",       "ceil",        "cos",        "cumprod",
+      "cumsum",     "erf",       "exp",        "exp2",       "expand_dims",      "flip",       "floor",      "gather",     "histogram",   "item",       "log",
+      "log2",       "logical_and", "logical_or", "max",      "min",              "permute",    "ravel",      "reduce",     "reduce_or",   "reshape",    "rsqrt",
+      "sigmoid",    "sin",       "softmax",    "sort",       "split",            "sqrt",       "sqrt_rn",    "store",      "sum",         "to",         "trans",
       "view",       "xor_sum"};
   return std::binary_search(std::begin(kMembers), std::end(kMembers), name);
 }
 
 Value Evaluator::tensorAttr(const Value &base, std::string_view attr) {
-  if (attr == "T")
-    return s.permute(base, base.type->shape.size() == 2 ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{});
+  if (attr == "T") return s.permute(base, base.type->shape.size() == 2 ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{});
   if (attr == "shape") {
     std::vector<Value> dims;
     for (int64_t d : base.type->shape) dims.push_back(Value::integer(d));
@@ -361,8 +301,7 @@ Value Evaluator::dtypeAttr(const Value &base, std::string_view attr) {
   const Type &t = *base.type;
   Scalar e = t.element;
   if (attr == "name") return c.str(t.str());
-  if (attr == "primitive_bitwidth" || attr == "int_bitwidth")
-    return Value::integer(e.isBool() && attr == "primitive_bitwidth" ? 1 : e.bits());
+  if (attr == "primitive_bitwidth" || attr == "int_bitwidth") return Value::integer(e.isBool() && attr == "primitive_bitwidth" ? 1 : e.bits());
   if (attr == "itemsize") return Value::integer((e.bits() + 7) / 8);
   if (attr == "fp_mantissa_width") return Value::integer(e.mantissa());
   if (attr == "scalar") return c.dtype(e);
@@ -419,8 +358,7 @@ Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
   case Kind::Descriptor: {
     size_t rank = base.o->shape.size();
     auto part = [&](size_t from) {
-      return c.tuple(std::vector<Value>(base.items().begin() + static_cast<std::ptrdiff_t>(from),
-                                        base.items().begin() + static_cast<std::ptrdiff_t>(from + rank)));
+      return c.tuple(std::vector<Value>(base.items().begin() + static_cast<std::ptrdiff_t>(from), base.items().begin() + static_cast<std::ptrdiff_t>(from + rank)));
     };
     if (attr == "shape") return part(0);
     if (attr == "strides") return part(rank);
@@ -435,14 +373,11 @@ Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
   }
   case Kind::BlockPtr:
     if (attr == "dtype" || attr == "type") return c.dtype(base.o->element.pointer());
-    return attr == "advance" || attr == "load" || attr == "store"
-               ? c.list(Kind::Method, {base, language("tl." + std::string(attr))})
-               : Value{};
+    return attr == "advance" || attr == "load" || attr == "store" ? c.list(Kind::Method, {base, language("tl." + std::string(attr))}) : Value{};
   case Kind::Instance:
     for (size_t i = 0; i < base.o->fields.size(); ++i)
       if (base.o->fields[i] == attr) return base.items()[i];
-    if (Value *v = base.o->cls->members.find(attr))
-      return v->kind == Kind::Function ? c.list(Kind::Method, {base, *v}) : *v;
+    if (Value *v = base.o->cls->members.find(attr)) return v->kind == Kind::Function ? c.list(Kind::Method, {base, *v}) : *v;
     return {};
   case Kind::Class:
     if (Value *v = base.o->members.find(attr)) return *v;
@@ -475,8 +410,7 @@ Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
   case Kind::None: return attr == "value" ? base : Value{};
   case Kind::Builtin: {
     // Classes of the library with members: tl.dtype.SIGNEDNESS and the like.
-    const Builtin *b =
-        findBuiltin(std::string(static_cast<const Builtin *>(base.data)->name) + "." + std::string(attr));
+    const Builtin *b = findBuiltin(std::string(static_cast<const Builtin *>(base.data)->name) + "." + std::string(attr));
     if (!b) return c.frame->kernel ? Value{} : c.opaque("'" + std::string(attr) + "'");
     Value v = Value::make(Kind::Builtin);
     v.data = b;
@@ -486,8 +420,7 @@ Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
   }
 }
 
-// ---- subscripts
-// ------------------------------------------------------------------------------------------------------------------
+// ---- subscripts ------------------------------------------------------------------------------------------------------------------
 
 Value Evaluator::subscript(const Value &base, const Value &index) {
   switch (base.kind) {
@@ -498,12 +431,9 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
     for (size_t d = 0; d < list.size(); ++d) {
       const Value &i = list[d];
       bool whole = i.kind == Kind::Slice && i.items()[0].isNone() && i.items()[1].isNone() && i.items()[2].isNone();
-      if (i.isNone())
-        v = s.expandDims(v, static_cast<int64_t>(d));
-      else if (!whole)
-        return c.fail(Diag::TrIndex, repr(i));
-      else if (++used > rank)
-        return c.fail(Diag::TrTooManyIndices, rank);
+      if (i.isNone()) v = s.expandDims(v, static_cast<int64_t>(d));
+      else if (!whole) return c.fail(Diag::TrIndex, repr(i));
+      else if (++used > rank) return c.fail(Diag::TrTooManyIndices, rank);
       if (!v) return v;
     }
     return v;
@@ -527,16 +457,12 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
       std::string text;
       std::vector<Value> items;
       for (int64_t i = from; step > 0 ? i < to : i > to; i += step) {
-        if (base.kind == Kind::Str)
-          text += base.str()[static_cast<size_t>(i)];
-        else
-          items.push_back(base.items()[static_cast<size_t>(i)]);
+        if (base.kind == Kind::Str) text += base.str()[static_cast<size_t>(i)];
+        else items.push_back(base.items()[static_cast<size_t>(i)]);
       }
       return base.kind == Kind::Str ? c.str(text) : c.list(base.kind, std::move(items));
     }
-    if (!index.isIntLike())
-      return c.fail(Diag::TrIndex,
-                    index.isTensor() ? "a tensor; an index into a tuple must be constexpr" : repr(index));
+    if (!index.isIntLike()) return c.fail(Diag::TrIndex, index.isTensor() ? "a tensor; an index into a tuple must be constexpr" : repr(index));
     __int128 i = index.i < 0 ? index.i + n : index.i;
     if (i < 0 || i >= n) return c.fail(Diag::TrIndexRange, int128ToString(index.i), n);
     if (base.kind == Kind::Str) return c.str(std::string(1, base.str()[static_cast<size_t>(i)]));
@@ -559,8 +485,7 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
   }
 }
 
-// ---- calls
-// -----------------------------------------------------------------------------------------------------------------------
+// ---- calls -----------------------------------------------------------------------------------------------------------------------
 
 static bool isNamed(const Value &v, const char *name) {
   return v.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(v.data)->name) == name;
@@ -575,8 +500,7 @@ Value Evaluator::evalCall(Expr *e) {
   bool lazy = isNamed(fn, "tl.static_assert");
   for (size_t i = 1; i < e->items.size(); ++i) {
     Expr *a = e->items[i];
-    if (lazy && i == 2 && !args.positional.empty() && args.positional[0].kind == Kind::Bool && args.positional[0].i)
-      break;
+    if (lazy && i == 2 && !args.positional.empty() && args.positional[0].kind == Kind::Bool && args.positional[0].i) break;
     if (a->kind == ExprKind::Starred) {
       Value v = eval(a->items[0]);
       std::optional<std::vector<Value>> all = v ? iterate(v) : std::nullopt;
@@ -594,9 +518,7 @@ Value Evaluator::evalCall(Expr *e) {
       args.named.emplace_back(k.name, v);
       continue;
     }
-    if (v.kind != Kind::Dict)
-      return c.frame->kernel ? c.fail(Diag::TrUnsupported, k.pos, "'**' of a non-dict", "name the arguments")
-                             : c.opaque("a call");
+    if (v.kind != Kind::Dict) return c.frame->kernel ? c.fail(Diag::TrUnsupported, k.pos, "'**' of a non-dict", "name the arguments") : c.opaque("a call");
     for (size_t i = 0; i + 1 < v.items().size(); i += 2)
       if (v.items()[i].kind == Kind::Str) args.named.emplace_back(c.internText(v.items()[i].str()), v.items()[i + 1]);
   }
@@ -616,11 +538,8 @@ Value Evaluator::call(const Value &fn, CallArgs args) {
     // tl.float32(x) and the like are casts in older kernels.
     if (args.positional.size() == 1) return call(language("tl.cast"), {args.positional[0], fn});
     break;
-  case Kind::Opaque:
-    return c.frame->kernel ? c.fail(Diag::TrOpaque, fn.o->text) : c.opaque("the result of " + fn.o->text);
-  case Kind::Namespace:
-    return c.frame->kernel ? c.fail(Diag::TrOpaque, static_cast<const char *>(fn.data))
-                           : c.opaque(static_cast<const char *>(fn.data));
+  case Kind::Opaque: return c.frame->kernel ? c.fail(Diag::TrOpaque, fn.o->text) : c.opaque("the result of " + fn.o->text);
+  case Kind::Namespace: return c.frame->kernel ? c.fail(Diag::TrOpaque, static_cast<const char *>(fn.data)) : c.opaque(static_cast<const char *>(fn.data));
   case Kind::Instance:
     if (Value *m = fn.o->cls->members.find("__call__")) {
       args.positional.insert(args.positional.begin(), fn);
@@ -636,9 +555,7 @@ Value Evaluator::callBuiltin(const Builtin &b, CallArgs &args) {
   // Opaque arguments make an opaque result at module level.
   if (!c.frame->kernel)
     for (const Value &v : args.positional)
-      if (v.kind == Kind::Opaque && std::string_view(b.name) != "builtins.isinstance" &&
-          !std::string_view(b.name).starts_with("triton."))
-        return v;
+      if (v.kind == Kind::Opaque && std::string_view(b.name) != "builtins.isinstance" && !std::string_view(b.name).starts_with("triton.")) return v;
   std::vector<Value> bound;
   std::vector<std::string_view> names;
   std::vector<bool> given;
@@ -683,9 +600,7 @@ Value Evaluator::callBuiltin(const Builtin &b, CallArgs &args) {
           names.push_back(n.first);
           ++usedNamed;
         }
-      std::vector<Value> items(args.positional.begin() +
-                                   static_cast<std::ptrdiff_t>(std::min(next, args.positional.size())),
-                               args.positional.end());
+      std::vector<Value> items(args.positional.begin() + static_cast<std::ptrdiff_t>(std::min(next, args.positional.size())), args.positional.end());
       next = args.positional.size();
       bound.push_back(c.tuple(std::move(items)));
       keywordOnly = true;
@@ -713,8 +628,7 @@ Value Evaluator::callBuiltin(const Builtin &b, CallArgs &args) {
   if (usedNamed < args.named.size())
     for (std::pair<std::string_view, Value> &n : args.named) {
       bool known = std::find(names.begin(), names.end(), n.first) != names.end();
-      if (!known && n.first != "_builder" && n.first != "_semantic" && n.first != "_generator")
-        return c.fail(Diag::TrUnexpectedArgument, fname, n.first);
+      if (!known && n.first != "_builder" && n.first != "_semantic" && n.first != "_generator") return c.fail(Diag::TrUnexpectedArgument, fname, n.first);
     }
   return b.fn(*this, b, bound);
 }
@@ -724,9 +638,7 @@ bool Evaluator::bind(Object *fn, CallArgs &args, Scope &out) {
   size_t next = 0, usedNamed = 0;
   for (const Param &p : node->params) {
     if (p.kind == Param::Star) {
-      std::vector<Value> items(args.positional.begin() +
-                                   static_cast<std::ptrdiff_t>(std::min(next, args.positional.size())),
-                               args.positional.end());
+      std::vector<Value> items(args.positional.begin() + static_cast<std::ptrdiff_t>(std::min(next, args.positional.size())), args.positional.end());
       next = args.positional.size();
       out.set(p.name, c.tuple(std::move(items)));
       continue;
@@ -792,8 +704,7 @@ Value Evaluator::evalIn(Module *m, Expr *e) {
 
 Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
   bool kernel = c.frame->kernel;
-  if (kernel && !fn->jit && !fn->constexprFunction && !(fn->function->expr && fn->closure))
-    return c.fail(Diag::TrPlainFunction, fn->text);
+  if (kernel && !fn->jit && !fn->constexprFunction && !(fn->function->expr && fn->closure)) return c.fail(Diag::TrPlainFunction, fn->text);
   if (!kernel && fn->jit) return c.opaque("a call of kernel " + fn->text);
   Scope locals;
   if (!bind(fn, args, locals)) return {};
@@ -823,8 +734,7 @@ Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
   return result;
 }
 
-// ---- booleans, comparisons, strings, comprehensions
-// --------------------------------------------------------------------------------
+// ---- booleans, comparisons, strings, comprehensions --------------------------------------------------------------------------------
 
 Value Evaluator::evalBool(Expr *e) {
   bool isAnd = e->op == OpKind::And;
@@ -854,17 +764,13 @@ Value Evaluator::evalBool(Expr *e) {
 }
 
 Value Evaluator::compare(OpKind op, const Value &a, const Value &b) {
-  auto identical = [&] {
-    return a.kind == b.kind && (a.isNone() || (a.kind == Kind::Tensor ? a.handle == b.handle : equals(a, b)));
-  };
+  auto identical = [&] { return a.kind == b.kind && (a.isNone() || (a.kind == Kind::Tensor ? a.handle == b.handle : equals(a, b))); };
   switch (op) {
   case OpKind::Is: return Value::boolean(identical());
   case OpKind::IsNot: return Value::boolean(!identical());
   case OpKind::In:
   case OpKind::NotIn: {
-    if (b.kind == Kind::Opaque || a.kind == Kind::Opaque)
-      return c.frame->kernel ? c.fail(Diag::TrOpaque, (a.kind == Kind::Opaque ? a : b).o->text)
-                             : (b.kind == Kind::Opaque ? b : a);
+    if (b.kind == Kind::Opaque || a.kind == Kind::Opaque) return c.frame->kernel ? c.fail(Diag::TrOpaque, (a.kind == Kind::Opaque ? a : b).o->text) : (b.kind == Kind::Opaque ? b : a);
     bool found = false;
     if (b.kind == Kind::Str && a.kind == Kind::Str) {
       found = b.str().find(a.str()) != std::string::npos;
@@ -909,17 +815,14 @@ std::string Evaluator::format(const Value &v, std::string_view how) {
   if (how.empty()) return text;
   char type = how.back();
   std::string spec(how);
-  if (v.isIntLike() && std::string_view("dxXob").find(type) != std::string_view::npos)
-    return fmt::format(fmt::runtime("{:" + spec + "}"), static_cast<int64_t>(v.i));
-  if (v.isNumber() && std::string_view("feEgG").find(type) != std::string_view::npos)
-    return fmt::format(fmt::runtime("{:" + spec + "}"), v.number());
+  if (v.isIntLike() && std::string_view("dxXob").find(type) != std::string_view::npos) return fmt::format(fmt::runtime("{:" + spec + "}"), static_cast<int64_t>(v.i));
+  if (v.isNumber() && std::string_view("feEgG").find(type) != std::string_view::npos) return fmt::format(fmt::runtime("{:" + spec + "}"), v.number());
   bool digits = how.find_first_not_of("0123456789") == std::string_view::npos && how.size() < 4;
   if (digits && v.isIntLike()) return fmt::format(fmt::runtime("{:" + spec + "}"), static_cast<int64_t>(v.i));
   return text;
 }
 
-/// Whether fmt will take the format spec: only a plain [fill][0][width][.precision][type], so that no input can upset
-/// it.
+/// Whether fmt will take the format spec: only a plain [fill][0][width][.precision][type], so that no input can upset it.
 static bool plainSpec(std::string_view how) {
   if (how.starts_with("!")) how.remove_prefix(std::min<size_t>(2, how.size()));
   if (how.empty()) return true;

@@ -75,16 +75,14 @@ Value Evaluator::callIn(Module &m, const Value &fn, std::vector<Value> args) {
   return v;
 }
 
-/// Runs one statement of a module. What fails binds its names to an Opaque value and is forgotten, except in our own
-/// library.
+/// Runs one statement of a module. What fails binds its names to an Opaque value and is forgotten, except in our own library.
 void Evaluator::moduleStatement(Stmt *st) {
   // Globals are the locals of the module's frame.
   c.frame->pos = st->pos;
   bool strict = c.frame->module->standard;
   Flow flow = run(st);
   if (flow == Flow::Fail && !strict && c.error && info(c.error->kind).severity == Severity::Error) {
-    std::string why =
-        fmt::format("not known at compile time: line {} says \"{}\"", c.error->loc.line, c.error->message);
+    std::string why = fmt::format("not known at compile time: line {} says \"{}\"", c.error->loc.line, c.error->message);
     c.error.reset();
     bindOpaque(st, why);
   }
@@ -101,10 +99,8 @@ static Scope &scopeOf(Frame &f) { return f.function ? f.locals : f.module->globa
 bool Evaluator::assign(Expr *target, const Value &v) {
   switch (target->kind) {
   case ExprKind::Name:
-    if (c.frame->kernel || c.frame->function)
-      c.frame->locals.set(target->text, v);
-    else
-      c.frame->module->globals.set(target->text, v);
+    if (c.frame->kernel || c.frame->function) c.frame->locals.set(target->text, v);
+    else c.frame->module->globals.set(target->text, v);
     return true;
   case ExprKind::Tuple:
   case ExprKind::List: return unpack(target, v);
@@ -184,19 +180,15 @@ bool Evaluator::unpack(Expr *target, const Value &v) {
     return false;
   }
   if (star == n ? all->size() != n : all->size() + 1 < n) {
-    if (all->size() > n)
-      c.fail(Diag::TrUnpackCount, target->pos, fmt::format("too many values to unpack (expected {})", n));
-    else
-      c.fail(Diag::TrUnpackCount, target->pos,
-             fmt::format("not enough values to unpack (expected {}, got {})", n, all->size()));
+    if (all->size() > n) c.fail(Diag::TrUnpackCount, target->pos, fmt::format("too many values to unpack (expected {})", n));
+    else c.fail(Diag::TrUnpackCount, target->pos, fmt::format("not enough values to unpack (expected {}, got {})", n, all->size()));
     return false;
   }
   size_t extra = all->size() + 1 - n, at = 0;
   for (size_t i = 0; i < n; ++i) {
     Value item;
     if (i == star) {
-      item = c.list(Kind::List, std::vector<Value>(all->begin() + static_cast<std::ptrdiff_t>(at),
-                                                   all->begin() + static_cast<std::ptrdiff_t>(at + extra)));
+      item = c.list(Kind::List, std::vector<Value>(all->begin() + static_cast<std::ptrdiff_t>(at), all->begin() + static_cast<std::ptrdiff_t>(at + extra)));
       at += extra;
     } else {
       item = (*all)[at++];
@@ -230,10 +222,8 @@ Evaluator::Flow Evaluator::defineClass(Stmt *st) {
   for (Expr *d : st->decorators) {
     Value v = eval(d->kind == ExprKind::Call ? d->items[0] : d);
     c.error.reset();
-    if (v.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(v.data)->name) == "tl._aggregate")
-      o->aggregate = true;
-    if (d->text == "aggregate" || d->text == "_aggregate" || d->text == "dataclass" ||
-        (d->kind == ExprKind::Call && d->items[0]->text == "dataclass"))
+    if (v.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(v.data)->name) == "tl._aggregate") o->aggregate = true;
+    if (d->text == "aggregate" || d->text == "_aggregate" || d->text == "dataclass" || (d->kind == ExprKind::Call && d->items[0]->text == "dataclass"))
       o->aggregate = true;
   }
   for (Expr *b : st->exprs) {
@@ -343,8 +333,7 @@ Value Evaluator::importModule(std::string_view dotted, Pos pos) {
   std::string_view top = dotted.substr(0, dotted.find('.'));
   if (top == "triton" || top == "math" || top == "os" || top == "packaging") return c.nameSpace(dotted);
   std::string file = loader_.resolve(*c.frame->module, dotted, 0);
-  if (file.empty())
-    return c.opaque(fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
+  if (file.empty()) return c.opaque(fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
   Module *m = module(file);
   if (!m) return {};
   Value v = Value::make(Kind::Module);
@@ -352,23 +341,19 @@ Value Evaluator::importModule(std::string_view dotted, Pos pos) {
   return v;
 }
 
-/// Inside `try`, a package that is not there is an ImportError, as when Python runs; elsewhere it is an opaque name.
-/// The standard library and what every user of Triton has count as there.
+/// Inside `try`, a package that is not there is an ImportError, as when Python runs; elsewhere it is an opaque name. The standard library
+/// and what every user of Triton has count as there.
 bool Evaluator::importFails(std::string_view dotted) {
   static constexpr std::string_view kPresent[] = {
-      "abc",         "argparse",   "ast",       "atexit",      "bisect",     "builtins",
-      "collections", "contextlib", "copy",      "dataclasses", "enum",       "fractions",
-      "functools",   "gc",         "glob",      "hashlib",     "heapq",      "importlib",
-      "inspect",     "io",         "itertools", "json",        "logging",    "multiprocessing",
-      "numbers",     "numpy",      "operator",  "pathlib",     "pickle",     "platform",
-      "random",      "re",         "shutil",    "socket",      "statistics", "string",
-      "struct",      "subprocess", "sys",       "tempfile",    "textwrap",   "threading",
-      "time",        "torch",      "traceback", "types",       "typing",     "typing_extensions",
-      "uuid",        "warnings",   "weakref",   "__future__"};
+      "__future__", "abc",     "argparse", "ast",     "atexit",    "bisect",     "builtins",  "collections",       "contextlib",      "copy",
+      "dataclasses", "enum",   "fractions", "functools", "gc",     "glob",       "hashlib",   "heapq",             "importlib",       "inspect",
+      "io",         "itertools", "json",   "logging", "numbers",   "numpy",      "operator",  "pathlib",           "multiprocessing", "pickle",
+      "platform",   "random",  "re",       "shutil",  "socket",    "statistics", "string",    "struct",            "subprocess",      "sys",
+      "tempfile",   "textwrap", "threading", "time",  "torch",     "traceback",  "types",     "typing_extensions", "typing",          "uuid",
+      "warnings",   "weakref"};
   std::string_view top = dotted.substr(0, dotted.find('.'));
   if (!guarded_ || std::find(std::begin(kPresent), std::end(kPresent), top) != std::end(kPresent)) return false;
-  c.fail(Diag::TrOpaque,
-         fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
+  c.fail(Diag::TrOpaque, fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
   return true;
 }
 
@@ -431,10 +416,8 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
       }
     }
     if (!v)
-      v = c.opaque(
-          m ? fmt::format("'{}', which {} does not define", n.name, m->path)
-            : fmt::format("'{}' of module '{}', which is not on disk beside the kernel nor in the search paths", n.name,
-                          st->text));
+      v = c.opaque(m ? fmt::format("'{}', which {} does not define", n.name, m->path)
+                     : fmt::format("'{}' of module '{}', which is not on disk beside the kernel nor in the search paths", n.name, st->text));
     scope.set(bound, v);
   }
   return Flow::Next;
@@ -480,9 +463,7 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
     // Older Tritons let `X: tl.constexpr = 1` mark a global.
     Value annotation = eval(st->annotation);
     c.error.reset();
-    if (annotation.kind == Kind::Builtin &&
-        std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr")
-      v.wrapped = true;
+    if (annotation.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr") v.wrapped = true;
     return assign(st->exprs[0], v) ? Flow::Next : Flow::Fail;
   }
   case StmtKind::Expr: return eval(st->value) ? Flow::Next : Flow::Fail;

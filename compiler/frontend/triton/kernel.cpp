@@ -1,5 +1,4 @@
-// The entry: from a request to a module. Reads the file, finds the kernel, binds its parameters, builds the body,
-// cleans up.
+// The entry: from a request to a module. Reads the file, finds the kernel, binds its parameters, builds the body, cleans up.
 #include "frontend/triton/triton.h"
 
 #include "frontend/triton/lang.h"
@@ -14,9 +13,7 @@
 namespace neso::triton {
 namespace {
 
-Error takeError(Context &c) {
-  return Error(c.error ? *c.error : makeDiag(Diag::InternalFault, {}, "Triton front end", "no error was reported"));
-}
+Error takeError(Context &c) { return Error(c.error ? *c.error : makeDiag(Diag::InternalFault, {}, "Triton front end", "no error was reported")); }
 
 std::vector<std::string> splitTop(std::string_view text) {
   std::vector<std::string> out;
@@ -151,8 +148,7 @@ private:
 
 bool isConstexprAnnotation(const Param &p) {
   if (!p.annotation) return false;
-  return p.annotation->text == "constexpr" ||
-         (p.annotation->kind == ExprKind::String && p.annotation->string.ends_with("constexpr"));
+  return p.annotation->text == "constexpr" || (p.annotation->kind == ExprKind::String && p.annotation->string.ends_with("constexpr"));
 }
 
 Status Compilation::findKernel() {
@@ -165,10 +161,8 @@ Status Compilation::findKernel() {
   }
   std::string names;
   for (std::pair<std::string_view, Value> &g : module_->globals.entries)
-    if (g.second.kind == Kind::Function && g.second.o->jit && g.second.o->module == module_)
-      names += (names.empty() ? "" : ", ") + std::string(g.first);
-  return fail(Diag::TrFunctionNotFound, {request_.path, 0, 0, {}}, request_.path, request_.function,
-              names.empty() ? "no @triton.jit function" : names);
+    if (g.second.kind == Kind::Function && g.second.o->jit && g.second.o->module == module_) names += (names.empty() ? "" : ", ") + std::string(g.first);
+  return fail(Diag::TrFunctionNotFound, {request_.path, 0, 0, {}}, request_.path, request_.function, names.empty() ? "no @triton.jit function" : names);
 }
 
 std::vector<std::string> strings(const Value &v) {
@@ -192,18 +186,14 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
     if (what.kind != Kind::Builtin || d->kind != ExprKind::Call) continue;
     std::string_view name = static_cast<const Builtin *>(what.data)->name;
     std::vector<std::pair<std::string_view, Expr *>> args;
-    static constexpr std::string_view kTune[] = {"configs", "key", "prune_configs_by", "reset_to_zero",
-                                                 "restore_value"};
-    for (size_t i = 1; i < d->items.size(); ++i)
-      args.emplace_back(name == "triton.autotune" && i <= 5 ? kTune[i - 1] : "values", d->items[i]);
+    static constexpr std::string_view kTune[] = {"configs", "key", "prune_configs_by", "reset_to_zero", "restore_value"};
+    for (size_t i = 1; i < d->items.size(); ++i) args.emplace_back(name == "triton.autotune" && i <= 5 ? kTune[i - 1] : "values", d->items[i]);
     for (const Keyword &kw : d->keywords) args.emplace_back(kw.name, kw.value);
     if (name == "triton.autotune" && !k.configs.empty()) return at(d->pos, makeDiag(Diag::TrTwoAutotunes, {}, k.name));
     for (std::pair<std::string_view, Expr *> &a : args) {
       if (name == "triton.autotune" && (a.first == "pre_hook" || a.first == "post_hook")) {
         if (a.second->kind != ExprKind::None)
-          return at(d->pos,
-                    makeDiag(Diag::TrBadDecorator, {}, a.first, k.name,
-                             "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
+          return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, a.first, k.name, "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
         continue;
       }
       Value v = e_.evalIn(fn->module, a.second);
@@ -211,8 +201,7 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
         c_.error.reset();
         v = Value::none();
       }
-      if (name == "triton.jit" && (a.first == "do_not_specialize" || a.first == "do_not_specialize_on_alignment"))
-        frozen = strings(v);
+      if (name == "triton.jit" && (a.first == "do_not_specialize" || a.first == "do_not_specialize_on_alignment")) frozen = strings(v);
       if (name == "triton.heuristics" && a.first == "values" && v.kind == Kind::Dict)
         for (size_t i = 0; i + 1 < v.items().size(); i += 2) k.heuristics.push_back(toStr(v.items()[i]));
       if (name != "triton.autotune") continue;
@@ -227,17 +216,12 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
         ConfigInfo info;
         const std::vector<Value> &f = cfg.items();
         if (f[0].kind == Kind::Dict)
-          for (size_t i = 0; i + 1 < f[0].items().size(); i += 2)
-            info.kwargs.emplace_back(toStr(f[0].items()[i]), f[0].items()[i + 1].kind == Kind::DType
-                                                                 ? "tl." + repr(f[0].items()[i + 1])
-                                                                 : repr(f[0].items()[i + 1]));
+          for (size_t i = 0; i + 1 < f[0].items().size(); i += 2) info.kwargs.emplace_back(toStr(f[0].items()[i]), f[0].items()[i + 1].kind == Kind::DType ? "tl." + repr(f[0].items()[i + 1]) : repr(f[0].items()[i + 1]));
         info.numWarps = f[1].isIntLike() ? static_cast<int>(f[1].i) : 4;
         info.numStages = f[2].isIntLike() ? static_cast<int>(f[2].i) : 3;
         info.numCtas = f[3].isIntLike() ? static_cast<int>(f[3].i) : 1;
         if (f[4].isIntLike()) info.maxRegisters = static_cast<int>(f[4].i);
-        if (!f[5].isNone())
-          return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, "pre_hook of a config", k.name,
-                                     "hooks are Python that runs at every launch; drop it"));
+        if (!f[5].isNone()) return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, "pre_hook of a config", k.name, "hooks are Python that runs at every launch; drop it"));
         k.configs.push_back(std::move(info));
       }
     }
@@ -281,8 +265,7 @@ Result<Value> Compilation::literal(const std::string &name, const std::string &t
   }
   if (lower == "inf" || lower == "-inf" || lower == "nan") python = "float('" + lower + "')";
   Result<std::shared_ptr<SyntaxTree>> tree = parse(std::make_shared<Source>("<constexpr " + name + ">", python));
-  if (!tree || (*tree)->body.size() != 1 || (*tree)->body[0]->kind != StmtKind::Expr)
-    return fail(Diag::TrConstexprValue, {}, text, name);
+  if (!tree || (*tree)->body.size() != 1 || (*tree)->body[0]->kind != StmtKind::Expr) return fail(Diag::TrConstexprValue, {}, text, name);
   trees_.push_back(*tree);
   Value v = e_.evalIn(module_, (*tree)->body[0]->value);
   // Names of the language are in reach even where the file does not import them as tl.
@@ -305,9 +288,7 @@ Result<Value> Compilation::literal(const std::string &name, const std::string &t
 Status Compilation::applyConfig() {
   if (info_.configs.empty()) return Status::ok();
   if (request_.config >= info_.configs.size())
-    return fail(
-        Diag::TrBadDecorator, {request_.path, info_.line, 0, {}}, "autotune", info_.name,
-        fmt::format("there are {} configs, and number {} was asked for", info_.configs.size(), request_.config));
+    return fail(Diag::TrBadDecorator, {request_.path, info_.line, 0, {}}, "autotune", info_.name, fmt::format("there are {} configs, and number {} was asked for", info_.configs.size(), request_.config));
   const ConfigInfo &config = info_.configs[request_.config];
   for (const NamedText &k : config.kwargs) {
     if (given(k.first)) continue;
@@ -327,21 +308,17 @@ Status Compilation::applyHeuristics() {
     if (d->kind != ExprKind::Call) continue;
     Value what = e_.evalIn(module_, d->items[0]);
     c_.error.reset();
-    if (what.kind != Kind::Builtin ||
-        std::string_view(static_cast<const Builtin *>(what.data)->name) != "triton.heuristics")
-      continue;
+    if (what.kind != Kind::Builtin || std::string_view(static_cast<const Builtin *>(what.data)->name) != "triton.heuristics") continue;
     Expr *table = d->items.size() > 1 ? d->items[1] : d->keywords.empty() ? nullptr : d->keywords[0].value;
     Value dict = table ? e_.evalIn(module_, table) : Value{};
     if (dict.kind != Kind::Dict) {
       c_.error.reset();
-      return at(d->pos,
-                makeDiag(Diag::TrBadDecorator, {}, "heuristics", info_.name, "its table is not known at compile time"));
+      return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, "heuristics", info_.name, "its table is not known at compile time"));
     }
     for (size_t i = 0; i + 1 < dict.items().size(); i += 2) {
       std::string name = toStr(dict.items()[i]);
       // A value given by hand wins.
-      bool byHand = std::any_of(request_.constexprs.begin(), request_.constexprs.end(),
-                                [&](const NamedText &k) { return k.first == name; });
+      bool byHand = std::any_of(request_.constexprs.begin(), request_.constexprs.end(), [&](const NamedText &k) { return k.first == name; });
       if (byHand) continue;
       std::vector<Value> args;
       for (const std::pair<std::string, Value> &v : constexprs_) {
@@ -363,14 +340,11 @@ Status Compilation::applyHeuristics() {
       if (!v || v.kind == Kind::Opaque) {
         std::string why = c_.error ? c_.error->message : "its result is not known at compile time";
         c_.error.reset();
-        return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, "heuristic '" + name + "'", info_.name,
-                                   why + "; give the value with --constexpr " + name + "=…"));
+        return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, "heuristic '" + name + "'", info_.name, why + "; give the value with --constexpr " + name + "=…"));
       }
       v.wrapped = true;
-      if (Value *old = given(name))
-        *old = v;
-      else
-        constexprs_.emplace_back(name, v);
+      if (Value *old = given(name)) *old = v;
+      else constexprs_.emplace_back(name, v);
     }
   }
   return Status::ok();
@@ -381,8 +355,7 @@ Result<std::vector<SigType>> Compilation::signature() {
   std::vector<std::optional<SigType>> found(params.size());
   std::vector<std::string> positional;
   for (const Param &p : params)
-    if (p.kind == Param::Star || p.kind == Param::DoubleStar)
-      return at(p.pos, makeDiag(Diag::TrKernelVarargs, {}, info_.name));
+    if (p.kind == Param::Star || p.kind == Param::DoubleStar) return at(p.pos, makeDiag(Diag::TrKernelVarargs, {}, info_.name));
   for (const std::string &item : splitTop(request_.signature)) {
     size_t colon = item.find(':');
     bool named = colon != std::string::npos && !parseType(item);
@@ -413,24 +386,18 @@ Result<std::vector<SigType>> Compilation::signature() {
   for (size_t i : slots)
     if (!info_.params[i].isConstexpr) plain.push_back(i);
   if (!positional.empty()) {
-    const std::vector<size_t> *use = positional.size() == slots.size()     ? &slots
-                                     : positional.size() == plain.size()   ? &plain
-                                     : positional.size() == runtime.size() ? &runtime
-                                                                           : nullptr;
+    const std::vector<size_t> *use = positional.size() == slots.size() ? &slots : positional.size() == plain.size() ? &plain : positional.size() == runtime.size() ? &runtime : nullptr;
     // Trailing parameters with defaults may be left out.
     std::vector<size_t> shortened;
     if (!use && positional.size() < slots.size()) {
       bool rest = true;
-      for (size_t k = positional.size(); k < slots.size(); ++k)
-        rest &= info_.params[slots[k]].hasDefault || isFixed(slots[k]);
+      for (size_t k = positional.size(); k < slots.size(); ++k) rest &= info_.params[slots[k]].hasDefault || isFixed(slots[k]);
       if (rest) {
         shortened.assign(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(positional.size()));
         use = &shortened;
       }
     }
-    if (!use)
-      return at(fn_->pos,
-                makeDiag(Diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
+    if (!use) return at(fn_->pos, makeDiag(Diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
     for (size_t k = 0; k < positional.size(); ++k) {
       std::optional<SigType> t = parseType(positional[k]);
       if (!t) return fail(Diag::TrSignatureSyntax, {}, positional[k]);
@@ -441,8 +408,7 @@ Result<std::vector<SigType>> Compilation::signature() {
   for (size_t i = 0; i < params.size(); ++i) {
     if (!found[i] || isFixed(i)) {
       if (!found[i] && !isFixed(i) && !info_.params[i].hasDefault)
-        return at(fn_->pos,
-                  makeDiag(Diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
+        return at(fn_->pos, makeDiag(Diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
       SigType t;
       t.kind = SigType::Constexpr;
       t.text = "constexpr";
@@ -494,22 +460,15 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
     std::string hint;
     for (const NamedText &h : request_.hints)
       if (h.first == p.name) hint = h.second;
-    if (!hint.empty() && hint != "divisible_by_16" && hint != "equal_to_1" && hint != "none")
-      return fail(Diag::TrHintValue, {}, hint, p.name);
+    if (!hint.empty() && hint != "divisible_by_16" && hint != "equal_to_1" && hint != "none") return fail(Diag::TrHintValue, {}, hint, p.name);
     if (types[i].kind == SigType::Constexpr || hint == "equal_to_1" || types[i].one) {
       Value v;
-      if (Value *known = given(p.name))
-        v = *known;
-      else if (types[i].kind != SigType::Constexpr)
-        v = Value::integer(1);
-      else if (params[i].fallback)
-        v = e_.evalIn(module_, params[i].fallback);
-      else if (p.name == "num_warps")
-        v = Value::integer(out.numWarps);
-      else if (p.name == "num_stages")
-        v = Value::integer(out.numStages);
-      else
-        return at(params[i].pos, makeDiag(Diag::TrMissingConstexpr, {}, p.name, info_.name, p.name));
+      if (Value *known = given(p.name)) v = *known;
+      else if (types[i].kind != SigType::Constexpr) v = Value::integer(1);
+      else if (params[i].fallback) v = e_.evalIn(module_, params[i].fallback);
+      else if (p.name == "num_warps") v = Value::integer(out.numWarps);
+      else if (p.name == "num_stages") v = Value::integer(out.numStages);
+      else return at(params[i].pos, makeDiag(Diag::TrMissingConstexpr, {}, p.name, info_.name, p.name));
       if (!v) return takeError(c_);
       p.value = repr(v);
       p.type = "constexpr";
@@ -521,8 +480,7 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
         if (!t) return takeError(c_);
       p.argCount = static_cast<unsigned>(irTypes.size()) - p.firstArg;
       bool pointer = types[i].kind == SigType::Plain && types[i].scalar.isPtr();
-      p.divisibleBy16 = hint == "divisible_by_16" || types[i].divisible ||
-                        (pointer && hint.empty() && !info_.params[i].doNotSpecialize);
+      p.divisibleBy16 = hint == "divisible_by_16" || types[i].divisible || (pointer && hint.empty() && !info_.params[i].doNotSpecialize);
       frame.locals.set(params[i].name, v);
       runtime.emplace_back(i, v);
     }
@@ -535,21 +493,15 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
   std::vector<mlir::DictionaryAttr> argAttrs(irTypes.size(), mlir::DictionaryAttr::get(ctx));
   for (const KernelParam &p : out.params)
     if (p.divisibleBy16 && p.argCount == 1)
-      argAttrs[p.firstArg] = mlir::DictionaryAttr::get(
-          ctx, {c_.builder.getNamedAttr("tt.divisibility", c_.builder.getI32IntegerAttr(16))});
+      argAttrs[p.firstArg] = mlir::DictionaryAttr::get(ctx, {c_.builder.getNamedAttr("tt.divisibility", c_.builder.getI32IntegerAttr(16))});
   mlir::FunctionType type = mlir::FunctionType::get(ctx, irTypes, {});
-  std::vector<mlir::NamedAttribute> attrs = {
-      c_.builder.getNamedAttr("sym_visibility", c_.builder.getStringAttr("public")),
-      c_.builder.getNamedAttr("noinline", c_.builder.getBoolAttr(false))};
+  std::vector<mlir::NamedAttribute> attrs = {c_.builder.getNamedAttr("sym_visibility", c_.builder.getStringAttr("public")), c_.builder.getNamedAttr("noinline", c_.builder.getBoolAttr(false))};
   tt::FuncOp func = tt::FuncOp::create(c_.builder, loc, info_.name, type, attrs, argAttrs);
   mlir::Block *entry = func.getBody().empty() ? func.addEntryBlock() : &func.getBody().front();
   std::vector<mlir::Value> args(entry->args_begin(), entry->args_end());
   size_t next = 0;
   for (std::pair<size_t, Value> &r : runtime) {
-    mlir::Location named = mlir::NameLoc::get(
-        c_.builder.getStringAttr(params[r.first].name),
-        mlir::FileLineColLoc::get(ctx, module_->path, static_cast<unsigned>(params[r.first].pos.line),
-                                  static_cast<unsigned>(params[r.first].pos.column)));
+    mlir::Location named = mlir::NameLoc::get(c_.builder.getStringAttr(params[r.first].name), mlir::FileLineColLoc::get(ctx, module_->path, static_cast<unsigned>(params[r.first].pos.line), static_cast<unsigned>(params[r.first].pos.column)));
     size_t before = next;
     frame.locals.set(params[r.first].name, e_.rebuild(r.second, args, next));
     for (size_t k = before; k < next; ++k) entry->getArgument(static_cast<unsigned>(k)).setLoc(named);
@@ -572,10 +524,8 @@ Status Compilation::applyConstexprs() {
   for (const NamedText &k : request_.constexprs) {
     Result<Value> v = literal(k.first, k.second);
     if (!v) return v.takeError();
-    bool known =
-        std::any_of(info_.params.begin(), info_.params.end(), [&](const ParamInfo &p) { return p.name == k.first; });
-    if (!known)
-      return fail(Diag::TrSignatureName, {request_.path, info_.line, 0, {}}, info_.name, k.first, paramNames());
+    bool known = std::any_of(info_.params.begin(), info_.params.end(), [&](const ParamInfo &p) { return p.name == k.first; });
+    if (!known) return fail(Diag::TrSignatureName, {request_.path, info_.line, 0, {}}, info_.name, k.first, paramNames());
     constexprs_.emplace_back(k.first, *v);
   }
   return Status::ok();
@@ -587,8 +537,7 @@ Result<std::vector<BoundParam>> Compilation::bind() {
   Result<std::vector<SigType>> types = signature();
   if (!types) return types.takeError();
   std::vector<BoundParam> out;
-  for (size_t i = 0; i < types->size(); ++i)
-    out.push_back({info_.params[i].name, (*types)[i].text, info_.params[i].doNotSpecialize});
+  for (size_t i = 0; i < types->size(); ++i) out.push_back({info_.params[i].name, (*types)[i].text, info_.params[i].doNotSpecialize});
   return out;
 }
 
@@ -608,8 +557,8 @@ Result<CompiledKernel> Compilation::run() {
   if (!request_.raw) {
     mlir::PassManager pm(c_.builder.getContext());
     pm.enableVerifier(false);
-    // Once before: unrolled loops and inlined helpers repeat a lot, and the canonicaliser walks the body of an early
-    // return's scf.if again for each change inside.
+    // Once before: unrolled loops and inlined helpers repeat a lot, and the canonicaliser walks the body of an early return's scf.if
+    // again for each change inside.
     pm.addPass(mlir::createCSEPass());
     pm.addPass(mlir::createCanonicalizerPass());
     pm.addPass(mlir::createCSEPass());
@@ -661,8 +610,7 @@ Result<std::vector<int64_t>> evaluateGrid(const std::string &text, const std::ve
   if (grid.kind == Kind::Function) grid = e.callIn(m, grid, {e.global(&m, "__meta")});
   if (grid.isIntLike()) grid = c.tuple({grid});
   if (c.error) return Error(*c.error);
-  if (!grid.isSequence() || grid.items().empty() || grid.items().size() > 3)
-    return fail(Diag::TrConstexprValue, {}, text, "grid");
+  if (!grid.isSequence() || grid.items().empty() || grid.items().size() > 3) return fail(Diag::TrConstexprValue, {}, text, "grid");
   std::vector<int64_t> out(3, 1);
   for (size_t i = 0; i < grid.items().size(); ++i) {
     if (!grid.items()[i].isIntLike()) return fail(Diag::TrConstexprValue, {}, text, "grid");
