@@ -96,6 +96,29 @@ std::string difference(const HostValue &want, const HostValue &got) {
   return "";
 }
 
+/// Where the arena is more than 1.1 times the bytes that live at the worst step, at small, usual and large sizes and at mixtures of them.
+/// 128 bytes are granted: two blocks of alignment.
+std::string arenaExcess(const plan::Plan &plan) {
+  std::vector<std::string> symbols = loops::sizeSymbols(plan.program);
+  constexpr int64_t kSizes[] = {1, 2, 3, 4, 6, 10, 17, 31, 40, 64, 128, 500};
+  double worst = 0;
+  std::string where;
+  for (int64_t first : kSizes)
+    for (int64_t others : kSizes) {
+      std::unordered_map<std::string, int64_t> sizes;
+      for (size_t k = 0; k < symbols.size(); ++k) {
+        Interval range = plan.program.facts.range(symbols[k]);
+        sizes[symbols[k]] = std::clamp<int64_t>(k == 0 ? first : others, range.lo == INT64_MIN ? 1 : range.lo, range.hi);
+      }
+      double arena = static_cast<double>(evaluate(plan.arenaBytes, sizes).value_or(0)), bound = static_cast<double>(evaluate(plan.arenaLowerBound, sizes).value_or(0));
+      double ratio = (arena - 128) / std::max(bound, 1.0);
+      if (ratio <= worst) continue;
+      worst = ratio;
+      where = fmt::format("{} of {} bytes at {}, {}", arena, bound, first, others);
+    }
+  return worst > 1.1 ? where : "";
+}
+
 struct Options {
   std::string goldens = NESO_SOURCE_DIR "/tests/goldens", only;
   bool verbose = false, print = false;
@@ -129,6 +152,10 @@ Outcome check(const std::string &file, const std::string &id, const Options &opt
   if (options.print) std::printf("%s%s", loops::print(*program).c_str(), plan::print(*plan).c_str());
   if (Status s = plan::verify(*plan); !s) {
     say("FAILED", s.error().str());
+    return Outcome::Failed;
+  }
+  if (std::string excess = arenaExcess(*plan); !excess.empty()) {
+    say("FAILED", "the arena has " + excess);
     return Outcome::Failed;
   }
   std::vector<HostValue> inputs = randomInputs(*program, 1), again = randomInputs(*program, 1);
