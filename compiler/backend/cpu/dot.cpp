@@ -22,6 +22,8 @@ using llvm::Value;
 struct Emitter::Operand {
   Value *pointer = nullptr, *stride = nullptr, *panelStride = nullptr;
   Buffer *rows = nullptr;
+  Value *zeroRow = nullptr; // A: the address that rows without any element have, if there may be such rows
+  bool inMemory = false;    // B: read where it lies, as a rule
 };
 
 namespace {
@@ -310,7 +312,7 @@ Emitter::Operand Emitter::dotOperand(mlir::Value v, llvm::Type *compute, mlir::T
     };
     if (!hasMask || rowMask) {
       rowAddresses();
-      return {nullptr, nullptr, nullptr, &table};
+      return {nullptr, nullptr, nullptr, &table, rowMask ? b.CreatePtrToInt(zeros->ptr, i64) : nullptr};
     }
     // A mask along the row too: in place when the whole block is inside.
     width_ = 1;
@@ -394,7 +396,7 @@ Emitter::Operand Emitter::dotOperand(mlir::Value v, llvm::Type *compute, mlir::T
   frames_[0].block = ready;
   frames_[0].memo.clear();
   freeAfter_[nullptr].push_back(&packed);
-  return {b.CreateLoad(b.getPtrTy(), pointer), b.CreateLoad(i64, stride), b.CreateLoad(i64, panels), nullptr};
+  return {b.CreateLoad(b.getPtrTy(), pointer), b.CreateLoad(i64, stride), b.CreateLoad(i64, panels), nullptr, nullptr, true};
 }
 
 void Emitter::emitDot(mlir::Operation *op) {
@@ -472,6 +474,11 @@ void Emitter::emitDot(mlir::Operation *op) {
     for (int64_t i = 0; i < rows * vectors; ++i) registers.push_back(entryAlloca(vector, "c"));
     int64_t unroll = std::min<int64_t>(K, rows >= 8 ? 4 : 8);
     while (K % unroll) unroll /= 2;
+    // What the next block of k will read of B is fetched into the second cache while this one is computed: packed weights come from memory
+    // once, and the hardware looks ahead too little to hide that. Each turn of the k loop asks for its share of the cache lines.
+    const int64_t lines = std::max<int64_t>(1, panel * size / 64), turns = M / rows * (K / unroll);
+    const int64_t ahead = right.inMemory && llvm::isPowerOf2_64(static_cast<uint64_t>(lines)) ? (K * lines + turns - 1) / turns : 0;
+    const bool skips = left.zeroRow && op->hasAttr("tt.masked_rows_unused");
     forLoop(0, N / panel, 1, [&](Value *jv) {
       Value *j = b.CreateZExt(jv, i64);
       Value *panelPointer = at(right.pointer, b.CreateMul(j, right.panelStride));
@@ -489,8 +496,25 @@ void Emitter::emitDot(mlir::Operation *op) {
           Value *slot = at(left.rows->ptr, b.CreateAdd(b.CreateMul(i, b.getInt64(static_cast<uint64_t>(rows * 8))), b.getInt64(static_cast<uint64_t>(r * 8))));
           rowPointers.push_back(b.CreateAlignedLoad(b.getPtrTy(), slot, llvm::Align(8)));
         }
-        forLoop(0, K, unroll, [&](Value *kv) {
+        Value *end = b.getInt32(static_cast<uint32_t>(K));
+        if (skips) {
+          Value *any = b.getFalse();
+          for (Value *p : rowPointers) any = b.CreateOr(any, b.CreateICmpNE(b.CreatePtrToInt(p, i64), left.zeroRow));
+          end = b.CreateSelect(any, end, b.getInt32(0));
+        }
+        forLoop(b.getInt32(0), end, unroll, [&](Value *kv) {
           Value *k = b.CreateZExt(kv, i64);
+          if (ahead > 0 && ahead <= 8) {
+            Value *turn = b.CreateAdd(b.CreateMul(i, b.getInt64(static_cast<uint64_t>(K / unroll))), b.CreateUDiv(k, b.getInt64(static_cast<uint64_t>(unroll))));
+            for (int64_t n = 0; n < ahead; ++n) {
+              Value *line = b.CreateAdd(b.CreateMul(turn, b.getInt64(static_cast<uint64_t>(ahead))), b.getInt64(static_cast<uint64_t>(n)));
+              Value *row = b.CreateAdd(b.CreateUDiv(line, b.getInt64(static_cast<uint64_t>(lines))), b.getInt64(static_cast<uint64_t>(K)));
+              Value *within = b.CreateMul(b.CreateURem(line, b.getInt64(static_cast<uint64_t>(lines))), b.getInt64(64));
+              Value *address = at(panelPointer, b.CreateAdd(b.CreateMul(row, right.stride), within));
+              // A read, to be kept in the second cache, of data.
+              b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()}, {address, b.getInt32(0), b.getInt32(2), b.getInt32(1)});
+            }
+          }
           Value *bRow = at(panelPointer, b.CreateMul(k, right.stride));
           Value *kBytes = b.CreateMul(k, b.getInt64(static_cast<uint64_t>(size)));
           for (int64_t u = 0; u < unroll; ++u) {

@@ -90,7 +90,14 @@ private:
   Lanes addPointer(const Lanes &pointer, const Lanes &offset, int64_t elementBytes);
   Lanes uniformInt(int64_t v);
   Lanes fromValue(llvm::Value *v, int level);
-  llvm::Value *vec(const Lanes &x) { return toVector(b, x, width_); }
+  llvm::Value *vec(const Lanes &x) {
+    // One condition for all lanes goes to a mask register by way of an integer register; splat by shuffles it takes three vector instructions.
+    if (caps_.maskedMemory && width_ >= 8 && x.uniform() && x.base->getType()->isIntegerTy(1) && !llvm::isa<llvm::Constant>(x.base)) {
+      llvm::Value *bits = b.CreateSExt(x.base, b.getIntNTy(static_cast<unsigned>(width_)));
+      return b.CreateBitCast(bits, llvm::FixedVectorType::get(b.getInt1Ty(), static_cast<unsigned>(width_)));
+    }
+    return toVector(b, x, width_);
+  }
   Lanes linearize(const Index &index, llvm::ArrayRef<int64_t> shape);
   Index delinearize(const Lanes &linear, llvm::ArrayRef<int64_t> shape);
 

@@ -52,6 +52,14 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
   if (!w.asStrided()) w.realize();
   Expr g = c.groups, inPer = floorDiv(x.sizes()[1], g), outPer = floorDiv(outSizes[1], g);
   Sizes kernel(w.sizes().begin() + 2, w.sizes().end()), in(x.sizes().begin() + 2, x.sizes().end());
+  bool depthwise = inPer.isConst(1) && (outPer.isConst(1) || !g.isConst(1));
+  if (depthwise && !c.transposed) {
+    // Lanes are channels: the weights of one kernel position lie side by side.
+    std::vector<int> order;
+    for (size_t d = 0; d < spatial; ++d) order.push_back(static_cast<int>(d) + 2);
+    order.insert(order.end(), {1, 0});
+    w = ctx.constantInOrder(w, order);
+  }
   // Position of the input element that kernel position r meets at output position i; its condition goes to `ok`.
   auto inputAt = [=, &ctx](BodyBuilder &b, Expr batch, Expr channel, const std::vector<Expr> &o, const std::vector<Expr> &k, Val &ok) {
     (void)ctx;
@@ -78,7 +86,6 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
     return w.at(b, j);
   };
   DType acc = accumulateType(t), value = computeType(t);
-  bool depthwise = (inPer.isConst(1) && outPer.isConst(1)) || (inPer.isConst(1) && !g.isConst(1));
   Tensor y;
   if (depthwise) {
     Sizes red{inPer};
@@ -90,7 +97,8 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
           std::vector<Expr> o(i.begin() + 2, i.end()), k(r.begin() + 1, r.end());
           Expr group = outPer.isConst(1) ? i[1] : floorDiv(i[1], outPer), oc = outPer.isConst(1) ? Expr(0) : mod(i[1], outPer);
           Index j = inputAt(b, i[0], group * inPer + r[0], o, k, ok);
-          return b.masked(ok, [&] { return b.cast(x.at(b, j), acc) * b.cast(weightAt(b, group, oc, r[0], k), acc); }, b.constant(acc, 0));
+          Val element = b.masked(ok, [&] { return x.at(b, j); }, b.constant(value, 0));
+          return b.cast(element, acc) * b.cast(weightAt(b, group, oc, r[0], k), acc);
         },
         channelsLast(spatial + 2))[0];
     if (bias.valid()) {

@@ -35,6 +35,8 @@ public:
   BufferId addTemp(DType t, Expr elements);
   /// A compile-time constant; the bytes are copied.
   Tensor addConstant(DType t, const Sizes &sizes, std::vector<uint8_t> bytes);
+  /// A constant of the model as a copy whose dims lie in `order`, outermost first; anything else, and what lies so already, is x itself.
+  Tensor constantInOrder(const Tensor &x, const std::vector<int> &order);
   loops::Node &addNode(loops::Node::Kind kind);
 
   /// buffer[strides] = x, as one Pointwise node whose loops run in the order of the strides.

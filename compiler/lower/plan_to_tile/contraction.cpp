@@ -454,7 +454,10 @@ private:
     }
     std::vector<Val> memoA, memoB;
     Val va = operand(a, node_.lhs, memoA, kMaskA), vb = operand(b, node_.rhs, memoB, kMaskB);
-    return tb::dot(k_.b, k_.loc, va.v, vb.v, acc);
+    Value sum = tb::dot(k_.b, k_.loc, va.v, vb.v, acc);
+    // Rows beyond the last are not stored: the backend need not compute them.
+    sum.getDefiningOp()->setAttr("tt.masked_rows_unused", k_.b.getUnitAttr());
+    return sum;
   }
 
   /// An operand's tile. Beyond the last k it must be zero: a load that varies along k is by its mask, anything else is made so.

@@ -74,6 +74,7 @@ public:
   Val lanes(size_t d);
   Val widen(Val x, unsigned vary);
   Val binary(const char *op, Val a, Val b);                // same element types
+  Val fusedMultiplyAdd(Val a, Val b, Val c);               // a * b + c with one rounding
   Val compare(const char *predicate, Val a, Val b, bool isUnsigned = false); // "eq" "lt" …; ints or floats
   Val select(Val c, Val a, Val b);
   Val andMask(Val a, Val b);                               // either may be empty

@@ -336,10 +336,7 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
   case OpKind::Gt: return compare("gt", x, y, uns);
   case OpKind::Ge: return compare("ge", x, y, uns);
   case OpKind::Where: return select(x, y, args[2]);
-  case OpKind::Fma: {
-    unsigned vary = x.vary | y.vary | args[2].vary;
-    return {math::FmaOp::create(b, k.loc, widen(x, vary).v, widen(y, vary).v, widen(args[2], vary).v), vary};
-  }
+  case OpKind::Fma: return fusedMultiplyAdd(x, y, args[2]);
   case OpKind::Ldexp: return binary("arith.mulf", x, unary("math.exp2", y));
   case OpKind::Lcm: {
     Op g = op;
@@ -357,6 +354,11 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
     if (const char *mathName = mathOp(op.kind)) return args.size() == 2 ? binary(mathName, x, y) : unary(mathName, x);
   if (const char *symbol = externName(op.kind)) return external(symbol);
   NESO_UNREACHABLE("a scalar operator without a tile form");
+}
+
+Val Emitter::fusedMultiplyAdd(Val x, Val y, Val z) {
+  unsigned vary = x.vary | y.vary | z.vary;
+  return {math::FmaOp::create(k.b, k.loc, widen(x, vary).v, widen(y, vary).v, widen(z, vary).v), vary};
 }
 
 Val Emitter::intDivision(OpKind kind, Val a, Val d, DType t) {

@@ -289,6 +289,7 @@ private:
       for (Accumulator &a : accumulators) {
         if (a.node != n) continue;
         if (a.reduction) {
+          if (foldProduct(e, node, a, memo)) continue;
           fold(a, e, a.element(e, e.value(node.body, a.reduction->input, memo), linearInner(e)));
         } else {
           Val element = e.value(node.body, node.inputs[0], memo);
@@ -298,6 +299,15 @@ private:
         }
       }
     }
+  }
+
+  /// An unrolled sum of products takes each product with one rounding, as products of matrices do.
+  bool foldProduct(Emitter &e, const Node &node, Accumulator &a, std::vector<Val> &memo) {
+    const Op &input = node.body.ops[static_cast<size_t>(a.reduction->input)];
+    if (shape_ != Shape::Unrolled || a.reduction->kind != ReduceKind::Sum || input.kind != OpKind::Mul || a.result.empty()) return false;
+    if (input.dtype != a.dtype() || (input.dtype != DType::F32 && input.dtype != DType::F64)) return false;
+    a.result = {e.fusedMultiplyAdd(e.value(node.body, input.a, memo), e.value(node.body, input.b, memo), a.result[0])};
+    return true;
   }
 
   /// Row-major position in the inner space, as I64: what arg reductions return.
