@@ -1,75 +1,67 @@
 // neso bench: how long loading, the first run and later runs of a package take, and how much memory a run holds.
-#include <algorithm>
-#include <chrono>
-
 #include <CLI/CLI.hpp>
 
-#include "model_file.h"
+#include "flags.h"
+#include "session.h"
+#include "timing.h"
 #include "verb.h"
 
 namespace neso::cli {
 namespace {
 struct Options {
-  std::string model, device = "cpu";
-  std::vector<std::string> inputs, dims;
-  int iterations = 0, threads = 0;
-  uint64_t seed = 0;
+  SessionOptions session;
+  int iterations = 0;
   bool json = false;
 };
 
-double nowMs() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-// p in [0, 1]; interpolates between neighbours. `sorted` is not empty.
-double quantile(const std::vector<double> &sorted, double p) {
-  double at = p * static_cast<double>(sorted.size() - 1);
-  size_t low = static_cast<size_t>(at), high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (sorted[high] - sorted[low]) * (at - static_cast<double>(low));
+// The runs after the first one: `warm` back to back, on a GPU also each with a cold second-level cache.
+neso_status measureRuns(Session &session, const Options &o, double firstMs, size_t l2Bytes, Spread &warm, Spread &coldCache) {
+  if (!o.session.device.gpu()) {
+    auto once = [&](double *ms) {
+      double begin = nowMs();
+      neso_status s = session.run();
+      *ms = nowMs() - begin;
+      return s;
+    };
+    return measure(once, o.iterations, firstMs, warm);
+  }
+  DeviceTimer timer(session.context(), o.session.device.index, l2Bytes);
+  auto run = [&] { return neso_run_async(session.context(), session.views.data(), session.views.size(), session.outputs.data(), session.outputs.size()); };
+  if (neso_status s = measure(timer.warm(run), o.iterations, firstMs, warm); s != NESO_OK) return s;
+  return measure(timer.cold(run), o.iterations, firstMs, coldCache);
 }
 
-int run(const Options &o) {
-  if (Status s = checkDevice(o.device); !s) return report(s.error());
-  OpenModel model;
-  double start = nowMs();
-  if (Status s = model.open(o.model, NESO_CHECK_DEFAULT); !s) return report(s.error());
-  double loadMs = nowMs() - start;
-  Result<std::vector<HostTensor>> inputs = o.inputs.empty() ? randomInputs(model.get(), o.seed, o.dims) : inputsFromFiles(model.get(), o.inputs);
-  if (!inputs) return report(inputs.error());
-  neso_context_options options{};
-  options.struct_size = sizeof options;
-  options.threads = o.threads;
-  neso_context *raw = nullptr;
-  if (neso_status s = neso_context_create(model.get(), &options, &raw); s != NESO_OK) return report(s);
-  std::unique_ptr<neso_context, void (*)(neso_context *)> context(raw, neso_context_free);
-  std::vector<neso_tensor> views = tensorViews(*inputs), outputs(static_cast<size_t>(neso_model_output_count(model.get())));
-  auto once = [&](double *ms) {
-    double begin = nowMs();
-    neso_status s = neso_run(raw, views.data(), views.size(), outputs.data(), outputs.size());
-    *ms = nowMs() - begin;
-    return s;
-  };
-  double coldMs = 0, ms = 0;
-  if (neso_status s = once(&coldMs); s != NESO_OK) return report(s);
-  // Without --iters: for about a second, at least 10 runs and at most 1000.
-  for (double until = nowMs() + std::min(200.0, 5 * coldMs); nowMs() < until;)
-    if (neso_status s = once(&ms); s != NESO_OK) return report(s);
-  std::vector<double> times;
-  double end = nowMs() + 1000;
-  while (o.iterations > 0 ? times.size() < static_cast<size_t>(o.iterations) : times.size() < 10 || (nowMs() < end && times.size() < 1000)) {
-    if (neso_status s = once(&ms); s != NESO_OK) return report(s);
-    times.push_back(ms);
-  }
-  std::sort(times.begin(), times.end());
+int run(Options o) {
+  Session session;
+  o.session.check = NESO_CHECK_DEFAULT;
+  if (Status s = session.open(o.session); !s) return report(s.error());
+  neso_device_info device{};
+  if (Status s = o.session.device.info(device); !s) return report(s.error());
+  bool gpu = o.session.device.gpu();
+  if (gpu)
+    if (Status s = session.moveToDevice(); !s) return report(s.error());
+  double begin = nowMs();
+  if (neso_status s = session.run(); s != NESO_OK) return report(s);
+  double coldMs = nowMs() - begin;
+  Spread warm, coldCache;
+  if (neso_status s = measureRuns(session, o, coldMs, device.l2_bytes, warm, coldCache); s != NESO_OK) return report(s);
+  if (neso_status s = neso_context_synchronize(session.context()); s != NESO_OK) return report(s);
   neso_context_stats stats;
-  neso_context_get_stats(raw, &stats);
-  size_t peak = stats.arena_bytes + stats.output_bytes + stats.buffer_bytes + stats.scratch_bytes;
-  double median = quantile(times, 0.5), p10 = quantile(times, 0.1), p90 = quantile(times, 0.9);
+  neso_device_stats onDevice;
+  neso_context_get_stats(session.context(), &stats);
+  neso_context_get_device_stats(session.context(), &onDevice);
+  size_t peak = stats.arena_bytes + stats.output_bytes + stats.buffer_bytes + stats.scratch_bytes + onDevice.constant_bytes;
   if (o.json) {
-    fmt::print("{{\"warm\": {{\"median_ms\": {:.6f}, \"p10_ms\": {:.6f}, \"p90_ms\": {:.6f}}}, \"cold_ms\": {:.6f}, \"load_ms\": {:.6f}, \"steps\": {}, \"peak_bytes\": {}, \"threads\": {}, \"device\": {}}}\n", median,
-               p10, p90, coldMs, loadMs, stats.steps, peak, stats.threads, jsonString(o.device));
-  } else {
-    fmt::print("warm   median {:.4f} ms   p10 {:.4f} ms   p90 {:.4f} ms   ({} runs)\ncold   {:.4f} ms\nload   {:.4f} ms\nsteps  {}\nmemory {} bytes ({} for intermediate results)\nthreads {}, device {}\n", median, p10, p90,
-               times.size(), coldMs, loadMs, stats.steps, peak, stats.arena_bytes, stats.threads, o.device);
+    std::string more = gpu ? fmt::format(", \"cold_l2\": {}, \"name\": {}, \"arch\": \"{}\", \"graphs\": {}", coldCache.json(), jsonString(device.name), device.arch, onDevice.graphs) : "";
+    fmt::print("{{\"warm\": {}, \"cold_ms\": {:.6f}, \"load_ms\": {:.6f}, \"steps\": {}, \"peak_bytes\": {}, \"threads\": {}, \"device\": {}{}}}\n", warm.json(), coldMs, session.loadMs(), stats.steps, peak,
+               stats.threads, jsonString(o.session.device.text), more);
+    return 0;
   }
+  fmt::print("warm   {}\n", warm.text());
+  if (gpu) fmt::print("cold L2 {}\n", coldCache.text());
+  fmt::print("cold   {:.4f} ms\nload   {:.4f} ms\nsteps  {}\nmemory {} bytes ({} for intermediate results", coldMs, session.loadMs(), stats.steps, peak, stats.arena_bytes);
+  if (gpu) fmt::print(", {} for constants)\ndevice {}: {} ({}), {} graphs\n", onDevice.constant_bytes, o.session.device.text, device.name, device.arch, onDevice.graphs);
+  else fmt::print(")\nthreads {}, device {}\n", stats.threads, o.session.device.text);
   return 0;
 }
 } // namespace
@@ -77,13 +69,9 @@ int run(const Options &o) {
 void declareBench(CLI::App &parent, Action &todo) {
   auto o = std::make_shared<Options>();
   CLI::App *app = parent.add_subcommand("bench", "measure a package: load, first run, warm runs, memory");
-  app->add_option("model", o->model, "the package")->required();
-  app->add_option("--input", o->inputs, "inputs as for run; without it they are random, inside the exported ranges")->allow_extra_args(false);
+  app->add_option("model", o->session.model, "the package")->required();
+  declareSession(app, o->session);
   app->add_option("--iters", o->iterations, "timed runs (default: about a second's worth)")->check(CLI::Range(1, 100000000));
-  app->add_option("--threads", o->threads, "0: one per core")->check(CLI::Range(0, 4096));
-  app->add_option("--seed", o->seed, "of random inputs");
-  app->add_option("--dim", o->dims, "a size of random inputs: s0=17")->allow_extra_args(false);
-  app->add_option("--device", o->device, "cpu, cuda or cuda:N");
   app->add_flag("--json", o->json, "one JSON object");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 }

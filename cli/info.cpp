@@ -1,4 +1,6 @@
 // neso info: what a package holds.
+#include <optional>
+
 #include <CLI/CLI.hpp>
 
 #include "model_file.h"
@@ -50,6 +52,19 @@ std::string constantShape(const neso_tensor &t) {
   return "[" + out + "]";
 }
 
+const char *archOf(const neso_model *m, int32_t target) {
+  neso_target_info t{};
+  neso_model_target(m, target, &t);
+  return t.arch;
+}
+
+// Nothing for code of a CPU.
+std::optional<neso_kernel_usage> usageOf(const neso_model *m, int32_t kernel, int32_t target) {
+  neso_kernel_usage u{};
+  if (neso_model_kernel_usage(m, kernel, target, &u) != NESO_OK || u.threads == 0) return std::nullopt;
+  return u;
+}
+
 void printJson(const neso_model *m) {
   neso_model_stats stats;
   neso_model_get_stats(m, &stats);
@@ -73,7 +88,13 @@ void printJson(const neso_model *m) {
     neso_kernel_info k;
     neso_model_kernel(m, i, &k);
     std::string source = list(k.source_count, [&](int32_t line) { return jsonString(neso_model_kernel_source(m, i, line)); });
-    return fmt::format("{{\"name\": {}, \"args\": {}, \"scratch_bytes\": {}, \"source\": {}}}", jsonString(k.name), k.arg_count, k.scratch_bytes, source);
+    std::string usage;
+    for (int32_t t = 0; t < neso_model_target_count(m); ++t)
+      if (std::optional<neso_kernel_usage> u = usageOf(m, i, t))
+        usage += fmt::format("{}{{\"arch\": {}, \"threads\": {}, \"shared_bytes\": {}, \"cluster\": {}, \"registers\": {}, \"spill_bytes\": {}, \"blocks_per_sm\": {}}}", usage.empty() ? "" : ", ",
+                             jsonString(archOf(m, t)), u->threads, u->shared_bytes, u->cluster, u->registers, u->spill_bytes, u->blocks_per_sm);
+    return fmt::format("{{\"name\": {}, \"args\": {}, \"scratch_bytes\": {}, \"source\": {}{}}}", jsonString(k.name), k.arg_count, k.scratch_bytes, source,
+                       usage.empty() ? "" : fmt::format(", \"usage\": [{}]", usage));
   });
   std::string targets = list(neso_model_target_count(m), [&](int32_t i) {
     neso_target_info t;
@@ -119,6 +140,15 @@ void printText(const neso_model *m) {
     fmt::print("  {} ({} arguments)", k.name, k.arg_count);
     for (int32_t line = 0; line < k.source_count && line < 3; ++line) fmt::print("  {}", neso_model_kernel_source(m, i, line));
     fmt::print("\n");
+    for (int32_t t = 0; t < neso_model_target_count(m); ++t) {
+      std::optional<neso_kernel_usage> u = usageOf(m, i, t);
+      if (!u) continue;
+      fmt::print("      {}: {} threads, {} bytes of shared memory", archOf(m, t), u->threads, u->shared_bytes);
+      if (u->cluster > 1) fmt::print(", clusters of {}", u->cluster);
+      // PTX is assembled by the driver: nothing is known of it.
+      if (u->registers) fmt::print(", {} registers, {} bytes spilled, {} blocks ({} threads) a multiprocessor", u->registers, u->spill_bytes, u->blocks_per_sm, u->blocks_per_sm * u->threads);
+      fmt::print("\n");
+    }
   }
   for (int32_t i = 0; neso_model_metadata_key(m, i); ++i) fmt::print("{}: {}\n", neso_model_metadata_key(m, i), text(neso_model_metadata_key(m, i)));
 }
@@ -133,7 +163,7 @@ void declareInfo(CLI::App &parent, Action &todo) {
   app->callback([path, json, &todo] {
     todo = [path, json] {
       OpenModel model;
-      if (Status s = model.open(*path, NESO_CHECK_ALL); !s) return report(s.error());
+      if (Status s = model.open(*path, NESO_CHECK_ALL, {}); !s) return report(s.error());
       *json ? printJson(model.get()) : printText(model.get());
       return 0;
     };

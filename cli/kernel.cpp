@@ -1,27 +1,27 @@
 // neso kernel analyze | compile | emit | run | bench: single kernels, from Triton source or TTIR.
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
+#include <map>
 
 #include <CLI/CLI.hpp>
 
 #include "base/atomic_file.h"
 #include "driver/kernel.h"
+#include "flags.h"
 #include "kernel_args.h"
 #include "model_file.h"
+#include "timing.h"
 #include "verb.h"
 
 namespace neso::cli {
 namespace {
 
 struct Options {
-  std::string source, signature, output, target = "cpu", stage, grid, device = "cpu";
+  std::string source, signature, output, target = "cpu", stage, grid;
+  DeviceChoice device;
   std::vector<std::string> constexprs, hints, archs, args, paths;
   int numWarps = 0, numStages = 0, threads = 0, iterations = 0;
   bool json = false, interpret = false, debug = false;
 };
-
-double nowMs() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// K=V, split at the first '='. The form was checked when the command line was read.
 std::pair<std::string, std::string> pairOf(const std::string &text) {
@@ -110,7 +110,8 @@ public:
   }
 
   Status prepare(const Options &o) {
-    if (Status s = checkDevice(o.device); !s) return s;
+    device_ = o.device;
+    if (Status s = device_.parse(); !s) return s;
     Result<std::array<uint32_t, 3>> grid = parseGrid(o.source, o.grid);
     if (!grid) return grid.takeError();
     grid_ = *grid;
@@ -134,19 +135,55 @@ public:
   }
   neso_status launch() { return neso_kernel_launch(context_, kernel_->name().c_str(), grid_.data(), args_.data(), args_.size()); }
 
+  /// Waits, and brings what the kernel wrote back to the buffers of the host.
+  Status collect() {
+    if (neso_status s = neso_context_synchronize(context_); s != NESO_OK) return runtimeError(s);
+    for (const auto &[host, there] : onDevice_)
+      if (Status s = copy(plain(host, there.second, NESO_CPU), plain(there.first, there.second, NESO_CUDA)); !s) return s;
+    return Status::ok();
+  }
+  neso_context *context() const { return context_; }
+  const DeviceChoice &device() const { return device_; }
+
   KernelArguments arguments;
 
 private:
+  neso_tensor plain(void *data, const int64_t &bytes, neso_device_kind kind) const { return {data, &bytes, nullptr, 1, NESO_U8, kind, kind == NESO_CUDA ? device_.index : 0}; }
+  Status copy(const neso_tensor &to, const neso_tensor &from) const {
+    neso_status s = neso_tensor_copy(context_, &to, &from);
+    return s == NESO_OK ? Status::ok() : Status(runtimeError(s));
+  }
+
+  // Each buffer of the host gets one on the GPU, so that parameters that share a buffer share it there.
+  Status moveToDevice(std::vector<KernelValue> &values) {
+    for (KernelValue &v : values) {
+      if (!v.data) continue;
+      auto [it, added] = onDevice_.try_emplace(v.data, std::pair<void *, int64_t>{nullptr, v.bytes});
+      if (added) {
+        if (neso_status s = neso_context_allocate(context_, static_cast<size_t>(v.bytes), &it->second.first); s != NESO_OK) return runtimeError(s);
+        if (Status s = copy(plain(it->second.first, v.bytes, NESO_CUDA), plain(v.data, v.bytes, NESO_CPU)); !s) return s;
+      }
+      v.data = it->second.first;
+    }
+    return Status::ok();
+  }
+
   Status load(const Options &o) {
-    Result<std::string> bytes = kernel_->package("cpu", o.archs.empty() ? std::vector<std::string>{"native"} : o.archs);
+    Result<DeviceChoice::Code> code = device_.code();
+    if (!code) return code.takeError();
+    Result<std::string> bytes = kernel_->package(code->target, o.archs.empty() ? std::vector<std::string>{code->arch} : o.archs);
     if (!bytes) return bytes.takeError();
     bytes_ = std::move(*bytes);
     if (neso_status s = neso_model_load_memory(bytes_.data(), bytes_.size(), nullptr, &model_); s != NESO_OK) return runtimeError(s);
     neso_context_options options{};
     options.struct_size = sizeof options;
     options.threads = o.threads;
+    device_.apply(options);
     if (neso_status s = neso_context_create(model_, &options, &context_); s != NESO_OK) return runtimeError(s);
-    args_ = kernel_->arguments(arguments.values);
+    std::vector<KernelValue> values = arguments.values;
+    if (device_.gpu())
+      if (Status s = moveToDevice(values); !s) return s;
+    args_ = kernel_->arguments(values);
     return Status::ok();
   }
 
@@ -156,6 +193,8 @@ private:
   neso_model *model_ = nullptr;
   neso_context *context_ = nullptr;
   std::vector<neso_arg> args_;
+  DeviceChoice device_;
+  std::map<void *, std::pair<void *, int64_t>> onDevice_; // buffer of the host → of the GPU, bytes
 };
 
 int run(const Options &o) {
@@ -165,6 +204,8 @@ int run(const Options &o) {
     if (Status s = launch.interpret(); !s) return report(s.error());
   } else if (neso_status s = launch.launch(); s != NESO_OK) {
     return report(s);
+  } else if (Status s = launch.collect(); !s) {
+    return report(s.error());
   }
   Status s = writeSafetensors(o.output, launch.arguments.outputs, {});
   return s ? 0 : report(s.error());
@@ -175,31 +216,32 @@ int bench(const Options &o) {
   double start = nowMs();
   if (Status s = launch.prepare(o); !s) return report(s.error());
   double prepareMs = nowMs() - start;
-  std::vector<double> times;
-  double cold = 0;
+  bool gpu = launch.device().gpu();
   auto once = [&](double *ms) {
     double begin = nowMs();
     neso_status s = launch.launch();
+    if (s == NESO_OK) s = neso_context_synchronize(launch.context());
     *ms = nowMs() - begin;
     return s;
   };
+  double cold = 0;
   if (neso_status s = once(&cold); s != NESO_OK) return report(s);
-  // Without --iters: for about a second, at least 10 launches and at most 1000, after a fifth of a second that is not counted.
-  double ms = 0;
-  for (double until = nowMs() + std::min(200.0, 5 * cold); nowMs() < until;)
-    if (neso_status s = once(&ms); s != NESO_OK) return report(s);
-  double end = nowMs() + 1000;
-  while (o.iterations > 0 ? times.size() < static_cast<size_t>(o.iterations) : times.size() < 10 || (nowMs() < end && times.size() < 1000)) {
-    if (neso_status s = once(&ms); s != NESO_OK) return report(s);
-    times.push_back(ms);
+  neso_device_info device{};
+  if (Status s = launch.device().info(device); !s) return report(s.error());
+  DeviceTimer timer(launch.context(), launch.device().index, device.l2_bytes);
+  auto queue = [&] { return launch.launch(); };
+  Spread warm, coldCache;
+  if (neso_status s = measure(gpu ? timer.warm(queue) : Repetition(once), o.iterations, cold, warm); s != NESO_OK) return report(s);
+  if (gpu)
+    if (neso_status s = measure(timer.cold(queue), o.iterations, cold, coldCache); s != NESO_OK) return report(s);
+  if (o.json) {
+    fmt::print("{{\"warm\": {}{}, \"cold_ms\": {:.6f}, \"compile_ms\": {:.6f}, \"runs\": {}, \"device\": {}}}\n", warm.json(), gpu ? ", \"cold_l2\": " + coldCache.json() : "", cold, prepareMs, warm.runs,
+               jsonString(o.device.text));
+    return 0;
   }
-  std::sort(times.begin(), times.end());
-  auto at = [&](double p) { return times[static_cast<size_t>(p * static_cast<double>(times.size() - 1) + 0.5)]; };
-  if (o.json)
-    fmt::print("{{\"warm\": {{\"median_ms\": {:.6f}, \"p10_ms\": {:.6f}, \"p90_ms\": {:.6f}}}, \"cold_ms\": {:.6f}, \"compile_ms\": {:.6f}, \"runs\": {}, \"device\": {}}}\n", at(0.5), at(0.1), at(0.9), cold, prepareMs,
-               times.size(), jsonString(o.device));
-  else
-    fmt::print("warm     median {:.4f} ms   p10 {:.4f} ms   p90 {:.4f} ms   ({} runs)\ncold     {:.4f} ms\ncompile  {:.1f} ms, arguments read\n", at(0.5), at(0.1), at(0.9), times.size(), cold, prepareMs);
+  fmt::print("warm     {}\n", warm.text());
+  if (gpu) fmt::print("cold L2  {}\n", coldCache.text());
+  fmt::print("cold     {:.4f} ms\ncompile  {:.1f} ms, arguments read\n", cold, prepareMs);
   return 0;
 }
 
@@ -222,9 +264,8 @@ CLI::App *declareSource(CLI::App *kernel, const char *verb, const char *text, Op
 void declareLaunch(CLI::App *app, Options &o) {
   app->add_option("--grid", o.grid, "X[,Y[,Z]] programs")->required();
   app->add_option("--arg", o.args, "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")->allow_extra_args(false);
-  app->add_option("--device", o.device, "cpu");
   app->add_option("--arch", o.archs, "as for compile")->delimiter(',');
-  app->add_option("--threads", o.threads, "0: one per core")->check(CLI::Range(0, 4096));
+  declareDevice(app, o.device, o.threads);
 }
 
 } // namespace

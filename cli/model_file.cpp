@@ -12,13 +12,18 @@ Error runtimeError(neso_status status) {
   return fail(Diag::RuntimeRefused, {{}, 0, 0, neso_status_code(status)}, neso_error_text());
 }
 
-Status OpenModel::open(const std::string &path, neso_check check) {
+Status OpenModel::open(const std::string &path, neso_check check, const DeviceChoice &device) {
   neso_model_options options{};
   options.struct_size = sizeof options;
   options.check = check;
   if (path.size() > 4 && path.compare(path.size() - 4, 4, ".pt2") == 0) {
+    Result<DeviceChoice::Code> code = device.code();
+    if (!code) return code.takeError();
+    CompileOptions compile;
+    compile.target = code->target;
+    compile.archs = {code->arch};
     DiagnosticSink sink;
-    Result<Compilation> compiled = compileModel(path, {}, sink);
+    Result<Compilation> compiled = compileModel(path, compile, sink);
     for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
     if (!compiled) return compiled.takeError();
     bytes_ = std::move(compiled->package);
@@ -203,11 +208,6 @@ std::vector<neso_tensor> tensorViews(const std::vector<HostTensor> &inputs) {
     out.push_back(view);
   }
   return out;
-}
-
-Status checkDevice(const std::string &device) {
-  if (device == "cpu") return Status::ok();
-  return fail(Diag::DeviceNotBuilt, {}, device);
 }
 
 } // namespace neso::cli

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/diagnostics.h"
+#include "device.h"
 #include "neso/neso.h"
 #include "tensor_file.h"
 
@@ -16,8 +17,8 @@ public:
   OpenModel(const OpenModel &) = delete;
   OpenModel &operator=(const OpenModel &) = delete;
   ~OpenModel() { neso_model_free(model_); }
-  /// Opens the package at `path`. `check` as in neso.h. On failure the error is already of the runtime: see status().
-  Status open(const std::string &path, neso_check check);
+  /// Opens the package at `path`. `check` as in neso.h. A .pt2 is compiled for `device`.
+  Status open(const std::string &path, neso_check check, const DeviceChoice &device);
   const neso_model *get() const { return model_; }
 
 private:
@@ -39,8 +40,5 @@ Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t s
 
 /// Views for neso_run; `inputs` must outlive them.
 std::vector<neso_tensor> tensorViews(const std::vector<HostTensor> &inputs);
-
-/// Only "cpu" so far.
-Status checkDevice(const std::string &device);
 
 } // namespace neso::cli

@@ -9,16 +9,15 @@
 #include "driver/compile.h"
 #include "ir/loops/interp.h"
 #include "ir/loops/numeric.h"
-#include "model_file.h"
+#include "flags.h"
+#include "session.h"
 #include "verb.h"
 
 namespace neso::cli {
 namespace {
 struct Options {
-  std::string model, package, device = "cpu";
-  std::vector<std::string> inputs, dims;
-  int threads = 0;
-  uint64_t seed = 0;
+  SessionOptions session;
+  std::string model, package;
   double rtol = -1, atol = -1;
   bool json = false;
 };
@@ -167,33 +166,24 @@ bool print(const std::vector<Comparison> &all, bool json) {
   return ok;
 }
 
-int run(const Options &o) {
-  if (Status s = checkDevice(o.device); !s) return report(s.error());
-  OpenModel model;
-  if (Status s = model.open(o.package.empty() ? o.model : o.package, NESO_CHECK_ALL); !s) return report(s.error());
+int run(Options o) {
+  o.session.model = o.package.empty() ? o.model : o.package;
+  Session session;
+  if (Status s = session.open(o.session); !s) return report(s.error());
   DiagnosticSink sink;
   Result<loops::Program> program = lowerModel(o.model, sink);
   if (!program) return report(program.error());
-  Result<std::vector<HostTensor>> inputs = o.inputs.empty() ? randomInputs(model.get(), o.seed, o.dims) : inputsFromFiles(model.get(), o.inputs);
-  if (!inputs) return report(inputs.error());
-  if (program->inputs.size() != inputs->size()) {
-    std::fprintf(stderr, "error[E0822]: the package takes %zu inputs, the model %zu: they do not belong together; compile the model again\n", inputs->size(), program->inputs.size());
+  const std::vector<HostTensor> &inputs = session.inputs();
+  if (program->inputs.size() != inputs.size()) {
+    std::fprintf(stderr, "error[E0822]: the package takes %zu inputs, the model %zu: they do not belong together; compile the model again\n", inputs.size(), program->inputs.size());
     return 1;
   }
   std::vector<loops::HostValue> values;
-  for (size_t i = 0; i < inputs->size(); ++i) values.push_back(hostValue(program->inputs[i], (*inputs)[i]));
+  for (size_t i = 0; i < inputs.size(); ++i) values.push_back(hostValue(program->inputs[i], inputs[i]));
   loops::Interpreter interpreter(*program);
   Result<std::vector<loops::HostValue>> reference = interpreter.run(values);
   if (!reference) return report(reference.error());
-
-  neso_context_options options{};
-  options.struct_size = sizeof options;
-  options.threads = o.threads;
-  neso_context *raw = nullptr;
-  if (neso_status s = neso_context_create(model.get(), &options, &raw); s != NESO_OK) return report(s);
-  std::unique_ptr<neso_context, void (*)(neso_context *)> context(raw, neso_context_free);
-  std::vector<neso_tensor> views = tensorViews(*inputs), outputs(static_cast<size_t>(neso_model_output_count(model.get())));
-  if (neso_status s = neso_run(raw, views.data(), views.size(), outputs.data(), outputs.size()); s != NESO_OK) return report(s);
+  if (neso_status s = session.run(); s != NESO_OK) return report(s);
 
   std::vector<Comparison> all;
   size_t number = 0;
@@ -203,15 +193,17 @@ int run(const Options &o) {
     if (!out.mutationTarget.empty()) {
       neso_tensor buffer;
       bool input = out.mutationTarget.rfind("input.", 0) == 0;
-      if (input) buffer = views[std::stoul(out.mutationTarget.substr(6))];
-      else if (neso_context_buffer(raw, out.mutationTarget.c_str() + 7, &buffer) != NESO_OK) continue;
-      Dense got = view(buffer);
+      if (input) buffer = session.views[std::stoul(out.mutationTarget.substr(6))];
+      else if (neso_context_buffer(session.context(), out.mutationTarget.c_str() + 7, &buffer) != NESO_OK) continue;
+      Result<HostTensor> copy = session.hostCopy("", buffer);
+      if (!copy) return report(copy.error());
+      Dense got{copy->dtype, copy->sizes, {}, copy->data()};
       // The package knows a buffer's elements, not its shape.
       if (!input && elementCount(got.sizes) == elementCount(want.sizes)) got.sizes = want.sizes, got.strides = {};
       all.push_back(compare(out.mutationTarget, {want.dtype, want.sizes, want.strides, want.data}, got, o));
       continue;
     }
-    const neso_tensor &got = outputs[number++];
+    const neso_tensor &got = session.outputs[number++];
     if (!got.data) continue;
     using Kind = loops::ProgramOutput::Kind;
     std::string label = std::to_string(number - 1);
@@ -232,13 +224,9 @@ void declareVerify(CLI::App &parent, Action &todo) {
   CLI::App *app = parent.add_subcommand("verify", "compare compiled code with the reference interpreter on the same inputs");
   app->add_option("model", o->model, "the .pt2")->required();
   app->add_option("package", o->package, "its package; without it the model is compiled in memory");
-  app->add_option("--input", o->inputs, "inputs as for run; without it they are random, inside the exported ranges")->allow_extra_args(false);
-  app->add_option("--seed", o->seed, "of random inputs");
-  app->add_option("--dim", o->dims, "a size of random inputs: s0=17")->allow_extra_args(false);
+  declareSession(app, o->session);
   app->add_option("--rtol", o->rtol, "relative tolerance, in place of the dtype's own")->check(CLI::NonNegativeNumber);
   app->add_option("--atol", o->atol, "tolerance relative to the largest value of an output")->check(CLI::NonNegativeNumber);
-  app->add_option("--threads", o->threads, "0: one per core")->check(CLI::Range(0, 4096));
-  app->add_option("--device", o->device, "cpu, cuda or cuda:N");
   app->add_flag("--json", o->json, "one JSON object");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 }

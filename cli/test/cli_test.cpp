@@ -1,67 +1,18 @@
 // The command line on packages made here: files in, files out, exit codes, messages. Expected values are worked out by hand.
-#include <gtest/gtest.h>
+#include <elf.h>
 
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <sstream>
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/atomic_file.h"
 #include "package/package.h"
-#include "tensor_file.h"
+#include "test/harness.h"
 
 using namespace neso;
 using namespace neso::cli;
 
 namespace {
-std::string slurp(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream s;
-  s << file.rdbuf();
-  return s.str();
-}
-
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-// A fresh folder for each test, and the program's answers in it.
-class Cli : public testing::Test {
+class Cli : public CliTest {
 protected:
-  std::string dir;
-  void SetUp() override {
-    char name[] = "/tmp/neso_cli_XXXXXX";
-    dir = std::string(mkdtemp(name)) + "/";
-  }
-  void TearDown() override { std::system(("rm -rf " + dir).c_str()); }
-  Outcome neso(const std::string &arguments) {
-    int raw = std::system(fmt::format("{}/bin/neso {} >{}out 2>{}err", NESO_BINARY_DIR, arguments, dir, dir).c_str());
-    return {WEXITSTATUS(raw), slurp(dir + "out"), slurp(dir + "err")};
-  }
-  void write(const std::string &name, const std::string &bytes) { ASSERT_TRUE(static_cast<bool>(writeFileAtomically(dir + name, bytes))); }
-  HostTensor tensor(const std::string &name, std::vector<int64_t> sizes, std::vector<float> data) {
-    HostTensor t;
-    t.name = name;
-    t.sizes = std::move(sizes);
-    EXPECT_TRUE(static_cast<bool>(t.allocate()));
-    std::memcpy(t.data(), data.data(), t.bytes);
-    return t;
-  }
-  void save(const std::string &name, const std::vector<HostTensor> &tensors) { ASSERT_TRUE(static_cast<bool>(writeSafetensors(dir + name, tensors, {}))); }
-  std::map<std::string, std::vector<float>> load(const std::string &name) {
-    Result<std::vector<HostTensor>> tensors = readTensorFile(dir + name);
-    EXPECT_TRUE(static_cast<bool>(tensors)) << (tensors ? "" : tensors.error().str());
-    std::map<std::string, std::vector<float>> out;
-    if (tensors)
-      for (HostTensor &t : *tensors) out[t.name] = {reinterpret_cast<float *>(t.data()), reinterpret_cast<float *>(t.data() + t.bytes)};
-    return out;
-  }
   // y = x + w with x [s0], s0 in [2, 8]; state (a buffer) and z, the second input, are doubled in place.
-  void makePackage(const std::string &name, float first = 1) {
+  // gpu: its kernels are those of the fake CUDA driver.
+  void makePackage(const std::string &name, float first = 1, bool gpu = false) {
     plan::Plan p;
     Expr s0 = symbol("s0");
     p.program.name = "tiny";
@@ -110,7 +61,16 @@ protected:
     code.target = "x86-64";
     std::string image = slurp(NESO_BINARY_DIR "/lib/libneso_test_kernels.so");
     code.image.assign(image.begin(), image.end());
-    code.functions = {{"test_add", "test_add", 0, 0, 0, 0}, {"test_double", "test_double", 0, 0, 0, 0}};
+    for (const char *f : {"test_add", "test_double"}) code.functions.push_back({f, f});
+    if (gpu) {
+      Elf64_Ehdr header{};
+      std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+      header.e_machine = 190;
+      code.target = "sm_90";
+      code.format = CompiledCode::Format::Cubin;
+      code.image.assign(reinterpret_cast<uint8_t *>(&header), reinterpret_cast<uint8_t *>(&header + 1));
+      for (CompiledFunction &f : code.functions) f.threads = 128, f.registers = 24, f.blocksPerSm = 16;
+    }
     Status s = writePackage({&p, {}, {code}, {{"license", "none"}}}, dir + name);
     ASSERT_TRUE(static_cast<bool>(s)) << s.error().str();
   }
@@ -173,7 +133,9 @@ TEST_F(Cli, BadInputIsNamedAndNothingIsWritten) {
   write("torn.safetensors", slurp(dir + "in.safetensors").substr(0, 40));
   expect(run + "torn.safetensors", "error[E0802]");
   expect(run + "absent.safetensors", "error[E0101]");
-  expect(run + "in.safetensors --device cuda", "error[E0808]");
+  expect(run + "in.safetensors --device gpu", "error[E0808]");
+  expect(run + "in.safetensors --device cuda:x", "error[E0808]");
+  expect(run + "in.safetensors --device cuda --cuda-driver /nonexistent.so", "error[E0838]: no CUDA driver");
   expect(fmt::format("run {0}absent.neso -o {0}o.safetensors", dir), "error[E0710]");
   write("torn.neso", slurp(dir + "m.neso").substr(0, 1000));
   expect(fmt::format("run {0}torn.neso -o {0}o.safetensors", dir), "error[E0712]");
@@ -203,6 +165,42 @@ TEST_F(Cli, BenchMakesInputsOfTheSizeAskedFor) {
   for (const char *key : {"{\"warm\": {\"median_ms\": ", "\"p10_ms\": ", "\"p90_ms\": ", "\"cold_ms\": ", "\"load_ms\": ", "\"steps\": 3", "\"peak_bytes\": ", "\"threads\": 1", "\"device\": \"cpu\"}"})
     EXPECT_NE(o.out.find(key), std::string::npos) << key << "\n" << o.out;
   EXPECT_EQ(neso(fmt::format("bench {}m.neso --dim s0=9 --iters 1", dir)).code, 1);
+}
+
+const std::string kFakeDriver = " --cuda-driver " NESO_BINARY_DIR "/lib/libneso_fake_cuda.so";
+
+// On the fake CUDA driver: the same files in and out as on the CPU.
+TEST_F(Cli, RunOnAGpu) {
+  makePackage("m.neso", 1, true);
+  makeInputs();
+  Outcome o = neso("run m.neso --input in.safetensors -o out.safetensors --device cuda" + kFakeDriver);
+  ASSERT_EQ(o.code, 0) << o.err;
+  auto got = load("out.safetensors");
+  EXPECT_EQ(got["0"], (std::vector<float>{2, 12, 13}));
+  EXPECT_EQ(got["input.1"], (std::vector<float>{10, 12}));
+  EXPECT_EQ(got["buffer.state"], (std::vector<float>{2, 4}));
+  o = neso("run m.neso --input in.safetensors -o o.safetensors --device cuda:1" + kFakeDriver);
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0838]: there is no device cuda:1"), std::string::npos) << o.err;
+  o = neso("run m.neso --input in.safetensors -o o.safetensors");
+  EXPECT_NE(o.err.find("error[E0718]: the package holds code for GPUs only"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, BenchAndInfoOfAGpuPackage) {
+  makePackage("m.neso", 1, true);
+  Outcome o = neso("bench m.neso --json --iters 5 --dim s0=7 --device cuda:0" + kFakeDriver);
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (const char *key : {"{\"warm\": {\"median_ms\": ", "\"cold_l2\": {\"median_ms\": ", "\"steps\": 3", "\"device\": \"cuda:0\"", "\"arch\": \"sm_90\"", "\"graphs\": 1"}) EXPECT_NE(o.out.find(key), std::string::npos) << key << "\n" << o.out;
+  o = neso("bench m.neso --iters 5 --device cuda" + kFakeDriver);
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("cold L2 median"), std::string::npos) << o.out;
+  // No GPU is needed to look.
+  o = neso("info m.neso");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("target cuda sm_90: 64 bytes of code"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("sm_90: 128 threads, 0 bytes of shared memory, 24 registers, 0 bytes spilled, 16 blocks (2048 threads) a multiprocessor"), std::string::npos) << o.out;
+  o = neso("info m.neso --json");
+  EXPECT_NE(o.out.find("\"usage\": [{\"arch\": \"sm_90\", \"threads\": 128, \"shared_bytes\": 0, \"cluster\": 1, \"registers\": 24, \"spill_bytes\": 0, \"blocks_per_sm\": 16}]"), std::string::npos) << o.out;
 }
 
 TEST_F(Cli, DiffNamesTheMembersThatDiffer) {

@@ -1,17 +1,5 @@
 // neso kernel: verbs on a kernel in Triton source and in TTIR. Expected values are worked out by hand.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <map>
-#include <sstream>
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/atomic_file.h"
-#include "tensor_file.h"
+#include "test/harness.h"
 
 using namespace neso;
 using namespace neso::cli;
@@ -35,65 +23,29 @@ def tile(desc, out_ptr, B: tl.constexpr):
     tl.store(out_ptr + tl.arange(0, B)[:, None] * B + tl.arange(0, B)[None, :], v)
 )";
 
-std::string slurp(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream s;
-  s << file.rdbuf();
-  return s.str();
-}
-
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-class KernelCli : public testing::Test {
+class KernelCli : public CliTest {
 protected:
-  std::string dir;
   void SetUp() override {
-    char name[] = "/tmp/neso_kernel_XXXXXX";
-    dir = std::string(mkdtemp(name)) + "/";
-    ASSERT_TRUE(static_cast<bool>(writeFileAtomically(dir + "k.py", kSource)));
+    CliTest::SetUp();
+    write("k.py", kSource);
     std::vector<float> numbers;
     for (int i = 0; i < 40; ++i) numbers.push_back(static_cast<float>(i));
-    HostTensor a = tensor("a", {40}, numbers), b = tensor("b", {40}, std::vector<float>(40, 100.0f)), o = tensor("o", {40}, std::vector<float>(40, -1.0f));
-    HostTensor m = tensor("m", {5, 8}, numbers);
-    ASSERT_TRUE(static_cast<bool>(writeSafetensors(dir + "t.safetensors", {a, b, o, m}, {})));
+    save("t.safetensors", {tensor("a", {40}, numbers), tensor("b", {40}, std::vector<float>(40, 100.0f)), tensor("o", {40}, std::vector<float>(40, -1.0f)), tensor("m", {5, 8}, numbers)});
   }
-  void TearDown() override { std::system(("rm -rf " + dir).c_str()); }
-  HostTensor tensor(const std::string &name, std::vector<int64_t> sizes, const std::vector<float> &data) {
-    HostTensor t;
-    t.name = name;
-    t.sizes = std::move(sizes);
-    EXPECT_TRUE(static_cast<bool>(t.allocate()));
-    std::memcpy(t.data(), data.data(), t.bytes);
-    return t;
-  }
-  Outcome neso(const std::string &arguments) {
-    int raw = std::system(fmt::format("cd {} && {}/bin/neso kernel {} >out 2>err", dir, NESO_BINARY_DIR, arguments).c_str());
-    return {WEXITSTATUS(raw), slurp(dir + "out"), slurp(dir + "err")};
-  }
-  std::map<std::string, std::vector<float>> load(const std::string &name) {
-    Result<std::vector<HostTensor>> tensors = readTensorFile(dir + name);
-    EXPECT_TRUE(static_cast<bool>(tensors));
-    std::map<std::string, std::vector<float>> out;
-    if (tensors)
-      for (HostTensor &t : *tensors) out[t.name] = {reinterpret_cast<float *>(t.data()), reinterpret_cast<float *>(t.data() + t.bytes)};
-    return out;
-  }
+  Outcome kernel(const std::string &arguments) { return neso("kernel " + arguments); }
   const std::string scale = "k.py:scale --signature '*fp32,*fp32,*fp32,i32,fp32,i32,constexpr' --constexpr BLOCK=32 ";
   const std::string launch = "--grid 2 --arg @t.safetensors#a --arg @t.safetensors#b --arg @t.safetensors#o --arg 33 --arg 0.5 --arg 1 ";
 };
 
 TEST_F(KernelCli, AnalyzeSaysWhatChanges) {
-  Outcome r = neso("analyze " + scale + "--json");
+  Outcome r = kernel("analyze " + scale + "--json");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.out, "{\"kernel\": \"scale\", \"mutated\": [\"out_ptr\"], \"read\": [\"x_ptr\", \"bias_ptr\"], \"known\": true}\n");
 }
 
 TEST_F(KernelCli, RunCompiledAndInterpretedGiveTheSame) {
   for (const char *how : {"", "--interpret"}) {
-    Outcome r = neso("run " + scale + launch + "-o o.safetensors " + how);
+    Outcome r = kernel("run " + scale + launch + "-o o.safetensors " + how);
     ASSERT_EQ(r.code, 0) << r.err;
     auto out = load("o.safetensors");
     ASSERT_EQ(out.size(), 3u);
@@ -103,7 +55,7 @@ TEST_F(KernelCli, RunCompiledAndInterpretedGiveTheSame) {
 }
 
 TEST_F(KernelCli, AbsentPointersAndOneBufferTwice) {
-  Outcome r = neso("run " + scale + "--grid 2 --arg @t.safetensors#a --arg none --arg @t.safetensors#a --arg 20 --arg 2.0 --arg 2 -o o.safetensors");
+  Outcome r = kernel("run " + scale + "--grid 2 --arg @t.safetensors#a --arg none --arg @t.safetensors#a --arg 20 --arg 2.0 --arg 2 -o o.safetensors");
   ASSERT_EQ(r.code, 0) << r.err;
   auto out = load("o.safetensors");
   EXPECT_EQ(out.size(), 2u);
@@ -114,7 +66,7 @@ TEST_F(KernelCli, AbsentPointersAndOneBufferTwice) {
 
 TEST_F(KernelCli, DescriptorsTakeATensor) {
   for (const char *how : {"", "--interpret"}) {
-    Outcome r = neso("run k.py:tile --signature 'tensordesc<fp32[4,4]>,*fp32' --constexpr B=4 --grid 1 --arg @t.safetensors#m --arg @t.safetensors#o -o o.safetensors " + std::string(how));
+    Outcome r = kernel("run k.py:tile --signature 'tensordesc<fp32[4,4]>,*fp32' --constexpr B=4 --grid 1 --arg @t.safetensors#m --arg @t.safetensors#o -o o.safetensors " + std::string(how));
     ASSERT_EQ(r.code, 0) << r.err;
     auto out = load("o.safetensors");
     for (int i = 0; i < 16; ++i) EXPECT_EQ(out["out_ptr"][static_cast<size_t>(i)], static_cast<float>((1 + i / 4) * 8 + 2 + i % 4));
@@ -122,24 +74,24 @@ TEST_F(KernelCli, DescriptorsTakeATensor) {
 }
 
 TEST_F(KernelCli, StagesAndTtirAsSource) {
-  Outcome r = neso("emit " + scale + "--stage ttir -o k.ttir");
+  Outcome r = kernel("emit " + scale + "--stage ttir -o k.ttir");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_NE(slurp(dir + "k.ttir").find("tt.func public @scale"), std::string::npos);
-  EXPECT_NE(neso("emit " + scale + "--stage llvm").out.find("define"), std::string::npos);
-  EXPECT_NE(neso("emit " + scale + "--stage asm").out.find(".globl"), std::string::npos);
-  r = neso("run k.ttir " + launch + "-o o.safetensors");
+  EXPECT_NE(kernel("emit " + scale + "--stage llvm").out.find("define"), std::string::npos);
+  EXPECT_NE(kernel("emit " + scale + "--stage asm").out.find(".globl"), std::string::npos);
+  r = kernel("run k.ttir " + launch + "-o o.safetensors");
   ASSERT_EQ(r.code, 0) << r.err;
   auto out = load("o.safetensors");
   EXPECT_EQ(out.size(), 3u);
-  r = neso("analyze k.ttir:scale");
+  r = kernel("analyze k.ttir:scale");
   EXPECT_EQ(r.code, 0) << r.err;
-  r = neso("compile k.ttir -o k.neso --arch x86-64-v3,x86-64-v4");
+  r = kernel("compile k.ttir -o k.neso --arch x86-64-v3,x86-64-v4");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_GT(slurp(dir + "k.neso").size(), 1000u);
 }
 
 TEST_F(KernelCli, BenchGivesJson) {
-  Outcome r = neso("bench " + scale + launch + "--iters 3 --json");
+  Outcome r = kernel("bench " + scale + launch + "--iters 3 --json");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.out.rfind("{\"warm\": {\"median_ms\": ", 0), 0u) << r.out;
 }
@@ -160,20 +112,21 @@ TEST_F(KernelCli, MistakesAreNamed) {
            {run + "--grid 2 " + buffers + "--arg @t.safetensors#a --arg 0.5 --arg 1", "E0414", "an integer of 32 bits"},
            {run + "--grid 2 --arg @t.safetensors#zz --arg none --arg @t.safetensors#o --arg 3 --arg 0.5 --arg 1", "E0802", "no tensor 'zz'"},
            {run + "--grid 2 --arg 7 --arg none --arg @t.safetensors#o --arg 3 --arg 0.5 --arg 1", "E0414", "is no buffer"},
-           {run + launch + "--device cuda", "E0808", "cuda"},
+           {run + launch + "--device gpu", "E0808", "gpu"},
+           {run + launch + "--device cuda --cuda-driver none.so", "E0838", "no CUDA driver"},
            {run + "--interpret --grid 2 " + buffers + "--arg 60 --arg 0.5 --arg 1", "E0410", "k.py"},
            {"compile " + scale + "-o k.neso --target cuda", "E0690", "cuda"},
            {"compile " + scale + "-o k.neso --arch sm_90", "E0691", "sm_90"},
            {"emit " + scale + "--stage ptx", "E0602", "stage ptx"},
            {"emit " + scale + "--stage layout", "E0602", "stage layout"},
        }) {
-    Outcome r = neso(m.arguments);
+    Outcome r = kernel(m.arguments);
     EXPECT_EQ(r.code, 1) << m.arguments;
     EXPECT_NE(r.err.find("error[" + m.code), std::string::npos) << m.arguments << "\n" << r.err;
     EXPECT_NE(r.err.find(m.text), std::string::npos) << m.arguments << "\n" << r.err;
   }
-  EXPECT_EQ(neso("run " + scale + "--grid 1").code, 2);
-  EXPECT_EQ(neso("").code, 2);
+  EXPECT_EQ(kernel("run " + scale + "--grid 1").code, 2);
+  EXPECT_EQ(kernel("").code, 2);
 }
 
 } // namespace

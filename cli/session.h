@@ -1,0 +1,57 @@
+// What run, bench and verify have in common: a model opened on a device, its inputs, a context, and one run after the other.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/diagnostics.h"
+#include "device.h"
+#include "model_file.h"
+#include "neso/neso.h"
+#include "tensor_file.h"
+
+namespace neso::cli {
+
+struct SessionOptions {
+  std::string model;                     // a package, or a .pt2 that is compiled in memory first
+  DeviceChoice device;
+  std::vector<std::string> inputs, dims; // files; without them random inputs, of these sizes
+  uint64_t seed = 0;
+  int threads = 0;
+  bool needInputs = false;               // never random
+  neso_check check = NESO_CHECK_ALL;
+};
+
+class Session {
+public:
+  Session() = default;
+  Session(const Session &) = delete;
+  Session &operator=(const Session &) = delete;
+  ~Session() { neso_context_free(context_); }
+
+  /// Everything up to the first run.
+  Status open(SessionOptions &options);
+  /// On a GPU: inputs move to its memory and outputs stay there, so that runs copy nothing.
+  Status moveToDevice();
+  neso_status run() { return neso_run(context_, views.data(), views.size(), outputs.data(), outputs.size()); }
+  /// A dense copy on the host of a tensor of any strides, wherever it lies.
+  Result<HostTensor> hostCopy(const std::string &name, const neso_tensor &t) const;
+  /// The mutated buffers of the model, as (name, tensor).
+  std::vector<std::pair<std::string, neso_tensor>> mutatedBuffers() const;
+  bool inputIsMutated(size_t index) const;
+
+  const neso_model *model() const { return model_.get(); }
+  neso_context *context() const { return context_; }
+  const std::vector<HostTensor> &inputs() const { return inputs_; }
+  double loadMs() const { return loadMs_; }
+
+  std::vector<neso_tensor> views, outputs;
+
+private:
+  OpenModel model_;
+  neso_context *context_ = nullptr;
+  std::vector<HostTensor> inputs_;
+  double loadMs_ = 0;
+  int32_t deviceIndex_ = 0;
+};
+
+} // namespace neso::cli
