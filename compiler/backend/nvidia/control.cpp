@@ -2,6 +2,8 @@
 // the same way, since conditions are scalars of the program.
 #include "backend/nvidia/emitter.h"
 
+#include "backend/nvidia/move.h"
+
 namespace neso::nvidia {
 
 using llvm::BasicBlock;
@@ -51,7 +53,29 @@ void Emitter::connectAll(mlir::ValueRange to, mlir::ValueRange from) {
   for (size_t i = 0; i < to.size(); ++i) connect(to[i], values[i], b.GetInsertBlock());
 }
 
-void Emitter::convertBefore(mlir::Operation *loop) {
+void Emitter::parkOperand(mlir::Value v, Parked &parked) {
+  if (!parkedOperands_.insert(v).second) return;
+  Tile tile = naturalTile(v);
+  const Sizes shape = tensorShape(tile.layout);
+  llvm::Type *element = tile.values[0]->getType();
+  const int64_t bytes = sharedBytes(element);
+  const LinearLayout layout = dotBuffer(shape, static_cast<int>(shape.size()) - 1, static_cast<int>(8 * bytes));
+  SharedTile to{shared_.allocate(bytes << layout.totalOutBits(), "operand of a loop's products"), layout, element, nullptr};
+  storeShared(block_, tile, to);
+  loaded_[v] = to;
+  parked.push_back(v);
+}
+
+void Emitter::releaseParked(const Parked &parked) {
+  for (mlir::Value v : parked) {
+    shared_.release(loaded_.find(v)->second.buffer);
+    loaded_.erase(v);
+    parkedOperands_.erase(v);
+  }
+}
+
+Emitter::Parked Emitter::convertBefore(mlir::Operation *loop) {
+  Parked parked;
   auto outside = [&](mlir::Value v) { return !loop->isAncestor(v.getParentRegion()->getParentOp()); };
   loop->walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
     if (op == loop) return mlir::WalkResult::advance();
@@ -61,16 +85,25 @@ void Emitter::convertBefore(mlir::Operation *loop) {
       mlir::Value v = use.get();
       if (layouts_.kind(v) != Kind::Placed || !outside(v)) continue;
       LayoutRef layout = layouts_.wanted(use);
-      if (!layout && codeOf(op) == OpCode::Dot) layout = dotOperandLayout(use);
+      if (!layout && codeOf(op) == OpCode::Dot) {
+        layout = dotOperandLayout(use);
+        // A large operand would take the registers that the loop needs: shared memory holds it, and each turn reads it anew.
+        const int64_t words = layout ? layout->inSize(kRegister) * bytesOf(elementOf(v.getType())) / 4 : 0;
+        if (words > 48 && readsShared(llvm::cast<tt::DotOp>(op))) {
+          parkOperand(v, parked);
+          continue;
+        }
+      }
       if (layout && layout != layouts_.layout(v)) element(v, layout, 0);
     }
     return mlir::WalkResult::advance();
   });
+  return parked;
 }
 
 void Emitter::emitFor(mlir::Operation *op) {
   auto loop = llvm::cast<mlir::scf::ForOp>(op);
-  convertBefore(op);
+  const Parked parked = convertBefore(op);
   mlir::Block &body = *loop.getBody();
   Value *lo = scalar(loop.getLowerBound()), *hi = scalar(loop.getUpperBound()), *step = scalar(loop.getStep());
   const bool isUnsigned = op->hasAttr("unsignedCmp");
@@ -113,6 +146,7 @@ void Emitter::emitFor(mlir::Operation *op) {
   exit->moveAfter(b.GetInsertBlock());
   b.SetInsertPoint(exit);
   shared_.enterUnknown();
+  releaseParked(parked);
 }
 
 void Emitter::emitIf(mlir::Operation *op) {
@@ -155,7 +189,7 @@ void Emitter::emitWhile(mlir::Operation *op) {
     b.SetInsertPoint(exit);
     for (mlir::Value v : op->getResults()) declarePhis(v);
   }
-  convertBefore(op);
+  const Parked parked = convertBefore(op);
   connectAll(before.getArguments(), loop.getInits());
   b.CreateBr(test);
 
@@ -183,6 +217,7 @@ void Emitter::emitWhile(mlir::Operation *op) {
   exit->moveAfter(b.GetInsertBlock());
   b.SetInsertPoint(exit);
   shared_.enterUnknown();
+  releaseParked(parked);
 }
 
 void Emitter::emitBranch(mlir::Operation *op) {

@@ -121,8 +121,12 @@ private:
   std::optional<SharedTile> sharedOperand(mlir::Value v);
 
   // ---- control flow (control.cpp)
-  /// Values from outside that the loop wants in another layout are converted once, in front of it.
-  void convertBefore(mlir::Operation *loop);
+  /// Values from outside that the loop wants in another layout are converted once, in front of it; large operands of its products go
+  /// into shared memory, until releaseParked.
+  using Parked = llvm::SmallVector<mlir::Value, 2>;
+  Parked convertBefore(mlir::Operation *loop);
+  void parkOperand(mlir::Value v, Parked &parked);
+  void releaseParked(const Parked &parked);
   void emitFor(mlir::Operation *op);
   void emitIf(mlir::Operation *op);
   void emitWhile(mlir::Operation *op);
@@ -185,6 +189,7 @@ private:
   llvm::DenseMap<mlir::Value, SharedTile> rings_;  // of a ring: its first slot
   llvm::DenseMap<mlir::Value, SharedTile> loaded_; // of a local_load
   llvm::DenseMap<mlir::Block *, llvm::BasicBlock *> blocks_;
+  llvm::DenseSet<mlir::Value> parkedOperands_;
   std::vector<Scope> scopes_;
   llvm::DenseMap<std::pair<mlir::Operation *, LayoutRef>, llvm::SmallVector<int, 16>> pulledRegisters_;
 };

@@ -1,4 +1,4 @@
-// neso-nvidia-compile FILE.ttir [--arch sm_90] [--warps 4] [--stage ptx|layout|llvm|usage]: the back end alone, for text tests.
+// neso-nvidia-compile FILE.ttir [--arch sm_90] [--warps 4] [--stages 3] [--stage ptx|layout|llvm|usage]: the back end alone, for text tests.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -11,11 +11,12 @@ using namespace neso;
 
 int main(int argc, char **argv) {
   std::string file, arch = "sm_90", stage = "ptx";
-  int warps = 4;
+  int warps = 4, stages = 3;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
     if (a == "--arch") arch = argv[++i];
     else if (a == "--warps") warps = std::atoi(argv[++i]);
+    else if (a == "--stages") stages = std::atoi(argv[++i]);
     else if (a == "--stage") stage = argv[++i];
     else file = a;
   }
@@ -31,7 +32,7 @@ int main(int argc, char **argv) {
   if (Status s = runTilePipeline(**module); !s) return fail(s.error());
   std::vector<nvidia::TileFunction> functions;
   for (tt::FuncOp f : (*module)->getOps<tt::FuncOp>())
-    if (f.isPublic()) functions.push_back({f, f.getName().str(), warps, 3});
+    if (f.isPublic()) functions.push_back({f, f.getName().str(), warps, stages});
   nvidia::CompileOptions options;
   options.keepPtx = true, options.keepLlvm = stage == "llvm", options.keepLayouts = true, options.assemble = stage == "usage";
   const nvidia::Chip *chip = nvidia::findChip(arch);
