@@ -17,14 +17,19 @@ Value *Emitter::globalText(llvm::StringRef text) {
 
 void Emitter::emitAssert(mlir::Operation *op) {
   mlir::Value condition = op->getOperand(0);
-  Value *holds = nullptr;
+  // One thread reports an element.
+  Value *holds = nullptr, *reports = nullptr;
   if (llvm::isa<mlir::RankedTensorType>(condition.getType())) {
-    for (Value *v : naturalTile(condition).values) holds = both(holds, v);
-  } else
+    Tile tile = naturalTile(condition);
+    for (Value *v : tile.values) holds = both(holds, v);
+    reports = ownsElements(block_, tile.layout);
+  } else {
     holds = scalar(condition);
+    reports = b.CreateICmpEQ(block_.thread, b.getInt32(0));
+  }
   SourceLoc loc = sourceLoc(op->getLoc());
   std::string function = fn_->getName().str();
-  emitWhen(block_, b.CreateNot(holds), [&] {
+  emitWhen(block_, both(reports, b.CreateNot(holds)), [&] {
     llvm::Type *ptr = b.getPtrTy(0);
     // void __assertfail(message, file, line, function, bytes of a character); does not return.
     auto *type = llvm::FunctionType::get(b.getVoidTy(), {ptr, ptr, b.getInt32Ty(), ptr, b.getInt64Ty()}, false);
