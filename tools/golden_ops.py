@@ -308,6 +308,22 @@ def creation():
     ]
 
 
+def statistics():
+    return [
+        c("quantile", lambda x: (torch.quantile(x, 0.3), torch.quantile(x, torch.tensor([0.1, 0.5, 1.0]), dim=1, keepdim=True)), "f32 5x7"),
+        c("quantile_modes", lambda x: [torch.quantile(x, 0.37, dim=0, interpolation=m) for m in ("lower", "higher", "nearest", "midpoint")], "f32 9x3"),
+        c("nanquantile", lambda x: torch.nanquantile(torch.where(x > 1, torch.nan, x), 0.6, dim=-1), "f32 4x9"),
+        c("histogram", lambda x: torch.histogram(x, 5), "f32 40"), c("gradient", lambda x: torch.gradient(x, spacing=0.5, edge_order=2), "f32 6x5"),
+        c("windows", lambda x: (x * torch.hann_window(9), x * torch.hamming_window(9, False), x * torch.blackman_window(9), x * torch.bartlett_window(9), x * torch.kaiser_window(9, False, 3.0)), "f32 9"),
+        c("stft", lambda x: torch.view_as_real(torch.stft(x, 8, 3, window=torch.hann_window(6), win_length=6, return_complex=True)), "f32 2x30"),
+        c("matrix_power", lambda x: torch.linalg.matrix_power(x, 5), "f32 2x3x3 u"), c("matrix_exp", torch.matrix_exp, "f32 2x4x4"),
+        c("multilabel_margin", lambda x: F.multilabel_margin_loss(x, torch.tensor([[2, 0, -1, 1], [3, -1, 0, 0], [0, 1, 2, 3]])), "f32 3x4"),
+        c("resize_antialiased", lambda x: (F.interpolate(x, (5, 9), mode="bilinear", antialias=True), F.interpolate(x, (5, 9), mode="bicubic", antialias=True)), "f32 1x2x11x7"),
+        c("mean_over_one", lambda x: (x.softmax(-1).mean(1), x.softmax(-1).sum(-1)), "f32 3x1x4x4"),
+        c("embedding_max_norm", lambda m, i: F.embedding(i, m.w, max_norm=1.0), "i64 6 <5", state={"w": "f32 5x8"}),
+    ]
+
+
 def fused():
     return [
         c("norm_gelu_add_softmax", lambda x, y, w, b: (F.gelu(F.layer_norm(x, (40,), w, b)) + y).softmax(-1), "f32 9x40", "f32 9x40", "f32 40", "f32 40"), c("silu_mul", lambda x, y: F.silu(x) * y, "f32 5x33", "f32 5x33"), c("bias_gelu_dropout", lambda x, b: F.dropout(F.gelu(x + b), 0.1, False), "f32 5x33", "f32 33"), c("residual_rms", lambda x, y, w: (x + y, (x + y) * torch.rsqrt(((x + y) ** 2).mean(-1, True) + 1e-6) * w), "f32 5x32", "f32 5x32", "f32 32"),
@@ -327,7 +343,7 @@ def chain_long(x):
 
 def groups():
     result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, losses, views, joins, indexing,
-                                        ordering, matmuls, convolutions, creation, fused)}
+                                        ordering, matmuls, convolutions, creation, statistics, fused)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name: {sorted(n for n in names if names.count(n) > 1)}"

@@ -23,6 +23,8 @@ import neso_cases as cases
 VERDICTS = ["right", "refused", "wrong", "crash", "timeout"]
 
 
+# Programs that draw numbers themselves, of which only dtype and shape can be told.
+RANDOM = {"aten.rand.default", "aten.randn.default", "aten.randint.default", "aten.randperm.default"}
 # Operators that may return the positions of any of several equal elements.
 TIES = {"argsort", "sort", "topk", "kthvalue", "mode"}
 
@@ -141,6 +143,8 @@ def main():
     samples = [s for s in json.loads((root / "index.json").read_text())["samples"]
                if re.search(args.ops, s["op"]) and (not dtypes or s["dtype"] in dtypes)
                and (args.targets == "." or any(re.search(args.targets, t) for t in s["targets"]))]
+    for sample in samples:
+        sample["values"] = sample.get("values", True) and RANDOM.isdisjoint(sample["targets"])
     if args.limit and len(samples) > args.limit:
         samples = [samples[i * len(samples) // args.limit] for i in range(args.limit)]
     begun = time.time()

@@ -192,7 +192,57 @@ static Tensors shift(OpCall &o) {
   return {x};
 }
 
+/// Frames of n_fft samples, hop apart, times the window, transformed: [B, frequencies, frames].
+static Tensors stftOp(OpCall &o) {
+  Tensor x = o.t("self"), window = o.opt("window");
+  if (o.node.target == "aten.stft.center" && o.flag("center", true)) return o.fail("centred frames with padding are not supported; export pads them apart");
+  Expr n = o.expr("n_fft"), hop = o.has("hop_length") ? o.expr("hop_length") : floorDiv(n, 4), length = o.has("win_length") ? o.expr("win_length") : n;
+  bool batched = x.rank() == 2, onesided = o.has("onesided") ? o.flag("onesided") : !(x.isComplex() || (window.valid() && window.isComplex()));
+  if (!batched) x = unsqueeze(x, 0);
+  Expr frames = floorDiv(x.size(1) - n, hop) + 1;
+  x = remap(x, {x.size(0), frames, n}, [hop](const Index &i) { return Index{i[0], i[1] * hop + i[2]}; });
+  if (!window.valid() && !o.ctx.equal(length, n)) window = full(o.ctx, {length}, toReal(x.dtype()), 1);
+  if (window.valid()) {
+    // A shorter window stands in the middle of the frame.
+    Expr left = floorDiv(n - length, 2);
+    x = mul(x, pad(window, {left}, {n - length - left}, 0));
+  }
+  if (!x.isComplex()) x.realize();
+  Tensor y = transpose(dft(x, 2, true, onesided ? floorDiv(n, 2) + 1 : n), 1, 2);
+  if (o.flag("normalized")) y = scaled(y, BySqrt, n);
+  if (!batched) y = squeeze(y, 0);
+  if (isComplex(o.out().dtype)) return {y};
+  return {concat({unsqueeze(y.real(), y.rank()), unsqueeze(y.imag(), y.rank())}, y.rank())};
+}
+
+/// Windows of length n as torch defines them: a periodic one is the first n values of the symmetric one of length n + 1.
+static Tensors windowOp(OpCall &o) {
+  std::string name = o.node.target.substr(5);
+  name = name.substr(0, name.find('_'));
+  Expr n = o.expr("window_length"), span = o.flag("periodic", true) ? n : n - 1;
+  double alpha = o.number("alpha", 0.54), beta = name == "kaiser" ? o.number("beta", 12.0) : o.number("beta", 0.46);
+  DType t = o.out().dtype;
+  if (n.isConst(0) || n.isConst(1)) return {full(o.ctx, o.out().sizes, t, 1)};
+  return {Tensor::lazy(o.ctx, t, o.out().sizes, [=](BodyBuilder &b, const Index &i) {
+    Val x = b.index(i[0], DType::F64) / b.index(span, DType::F64), turn = x * (2 * M_PI), v = x;
+    if (name == "hann") v = (1.0 - un(OpKind::Cos, turn)) * 0.5;
+    else if (name == "hamming") v = alpha - un(OpKind::Cos, turn) * beta;
+    else if (name == "blackman") v = 0.42 - un(OpKind::Cos, turn) * 0.5 + un(OpKind::Cos, turn * 2.0) * 0.08;
+    else if (name == "bartlett") v = 1.0 - un(OpKind::Abs, x * 2.0 - 1.0);
+    else {
+      Val r = x * 2.0 - 1.0, inside = 1.0 - r * r;
+      v = un(OpKind::I0, un(OpKind::Sqrt, vmax(inside, num(inside, 0))) * beta) / un(OpKind::I0, num(x, beta));
+    }
+    return b.cast(v, computeType(t));
+  })};
+}
+
 void addFft(OpTable &t) {
+  t.add("stft.default stft.center", stftOp);
+  t.add("hann_window.default hann_window.periodic hamming_window.default hamming_window.periodic hamming_window.periodic_alpha "
+        "hamming_window.periodic_alpha_beta blackman_window.default blackman_window.periodic bartlett_window.default bartlett_window.periodic "
+        "kaiser_window.default kaiser_window.periodic kaiser_window.beta",
+        windowOp);
   t.add("fft_fft.default fft_ifft.default fft_rfft.default fft_irfft.default fft_hfft.default fft_ihfft.default fft_fft2.default fft_ifft2.default "
         "fft_rfft2.default fft_irfft2.default fft_hfft2.default fft_ihfft2.default fft_fftn.default fft_ifftn.default fft_rfftn.default "
         "fft_irfftn.default fft_hfftn.default fft_ihfftn.default",

@@ -391,7 +391,45 @@ static Tensors maxUnpool(OpCall &o) {
   return {reshape(scatterReduce(full(o.ctx, flat, x.dtype(), 0), from, where, src, "set", true), outSizes)};
 }
 
+/// Rows of the weight that indices name, scaled down to a norm of at most max_norm.
+static Tensors embeddingRenorm(OpCall &o) {
+  Tensor w = o.t("self"), index = flatten(o.t("indices"));
+  double most = o.number("max_norm"), p = o.number("norm_type", 2);
+  Expr rows = w.size(0);
+  w.reused();
+  Tensor norm = vectorNorm(w, p, {1}, true, computeType(w.dtype())).realize();
+  Tensor named = scatterReduce(full(o.ctx, {rows}, DType::I32, 0), index.sizes(), [=](BodyBuilder &b, const Index &i) { return Index{b.indirect(index.at(b, i), rows, false, true)}; },
+                               full(o.ctx, index.sizes(), DType::I32, 1), "set", true);
+  return {Tensor::lazy(o.ctx, w.dtype(), w.sizes(), [=](BodyBuilder &b, const Index &i) {
+    Val v = w.at(b, i), n = norm.at(b, {i[0], Expr(0)});
+    return where(ne(named.at(b, {i[0]}), 0.0) && n > most, v * (num(n, most) / (n + 1e-7)), v);
+  })};
+}
+
 void addIndexing(OpTable &t) {
+  t.add("embedding_renorm.default", embeddingRenorm);
+  t.add("_unsafe_masked_index_put_accumulate.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self"), m = o.t("mask"), v = cast(o.t("values"), x.dtype());
+    if (x.isComplex()) return o.fail("complex numbers are not supported here");
+    DType acc = collectType(x.dtype());
+    Advanced a(o.ctx, x, o.list("indices"));
+    if (a.masks) return o.fail("masks among the indices are not supported");
+    if (x.rank() == 0) return {cast(add(cast(x, acc), where(m, cast(v, acc), full(o.ctx, {}, acc, 0))), x.dtype())};
+    m = broadcastTo(m, a.result);
+    v = broadcastTo(v, a.result);
+    Strided w = copyOf(x, acc);
+    Sizes sizes = x.sizes();
+    o.ctx.scatter(
+        a.result,
+        [&](BodyBuilder &b, const Index &i) {
+          Index at;
+          Val take = m.at(b, i);
+          Val value = b.masked(take, [&] { at = a.map(b, sizes, i, true); return b.cast(v.at(b, i), acc); }, isFloat(acc) ? b.constant(acc, 0) : b.constantInt(acc, 0));
+          return Lowering::ScatterItem{at, value, take};
+        },
+        w, acc, StoreMode::AtomicAdd);
+    return {cast(Tensor::strided(o.ctx, acc, x.sizes(), w), x.dtype())};
+  });
   t.add("index.Tensor _unsafe_index.Tensor", indexOp);
   t.add("index_put.default _unsafe_index_put.default _index_put_impl.default", indexPutOp);
   t.add("gather.default", [](OpCall &o) -> Tensors { return {gather(o.t("self"), o.integer("dim"), o.t("index"))}; });

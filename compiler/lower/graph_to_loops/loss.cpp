@@ -52,9 +52,9 @@ static Tensors nll(OpCall &o, const Tensor &logp0, const Tensor &target0, const 
   return {cast(s, t), cast(total, t)};
 }
 
-static Tensors crossEntropy(OpCall &o) {
-  Tensor x = o.t("self"), target = o.t("target"), weight = o.opt("weight");
-  int64_t reduction = o.integer("reduction", 1), ignore = o.integer("ignore_index", -100);
+static Tensors crossEntropyOf(OpCall &o, const Tensor &x, int64_t reduction) {
+  Tensor target = o.t("target"), weight = o.opt("weight");
+  int64_t ignore = o.integer("ignore_index", -100);
   double smooth = o.number("label_smoothing", 0);
   int64_t dim = x.rank() == 1 ? 0 : 1;
   DType t = x.dtype();
@@ -90,6 +90,50 @@ static Tensors crossEntropy(OpCall &o) {
   }
   Tensor xs[] = {hard[0], soft, exprAs(o.ctx, classes, DType::F32)};
   return {pointwise(xs, t, t, [smooth](std::span<const Val> v) { return v[0] * (1 - smooth) + v[1] * (num(v[2], smooth) / v[2]); })};
+}
+
+/// The cross entropy of a linear layer's outputs. What it keeps for gradients is empty.
+static Tensors linearCrossEntropy(OpCall &o) {
+  for (const char *gradient : {"compute_input_grad", "compute_linear_weight_grad", "compute_linear_bias_grad"})
+    if (o.flag(gradient)) return o.fail("gradients are not computed");
+  std::string mode = o.text("reduction", "none");
+  // Logits in the accumulator's type: they are never rounded to that of the weights.
+  DType acc = o.dtype("acc_dtype").value_or(o.t("input").dtype());
+  auto widened = [&](const Tensor &x) { return x.valid() ? cast(x, acc) : x; };
+  Tensor logits = linear(widened(o.t("input")), widened(o.t("linear_weight")), widened(o.opt("linear_bias")));
+  Tensors out{cast(crossEntropyOf(o, logits, mode == "mean" ? 1 : mode == "sum" ? 2 : 0)[0], o.out().dtype)};
+  for (size_t k = 1; k < o.outCount(); ++k) out.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
+  return out;
+}
+
+/// Targets of a row end at the first -1. Every target class should beat every other class by 1.
+static Tensors multilabelMargin(OpCall &o) {
+  Tensor x = o.t("self"), y = o.t("target");
+  bool one = x.rank() <= 1;
+  while (x.rank() < 2) x = unsqueeze(x, 0);
+  Sizes sizes = x.sizes();
+  y = cast(reshape(y, sizes), DType::I64);
+  x = source(x);
+  Expr c = sizes[1];
+  DType acc = computeType(x.dtype());
+  Tensor least = o.ctx.scan(loops::ScanKind::Min, DType::I64, sizes, 1, false, [y](BodyBuilder &b, const Index &i) { return y.at(b, i); });
+  Tensor isTarget = o.ctx.reduce(loops::ReduceKind::Any, DType::Bool, sizes, {c}, [=](BodyBuilder &b, const Index &i, const Index &j) {
+    return least.at(b, {i[0], j[0]}) >= 0.0 && eq(y.at(b, {i[0], j[0]}), b.index(i[1]));
+  })[0];
+  Tensor s = o.ctx.reduce(loops::ReduceKind::Sum, acc, {sizes[0]}, {c, c}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    return b.masked(
+        least.at(b, {i[0], r[0]}) >= 0.0 && !isTarget.at(b, {i[0], r[1]}),
+        [&] {
+          Val z = 1.0 - x.at(b, {i[0], b.indirect(y.at(b, {i[0], r[0]}), c, false, true)}) + x.at(b, {i[0], r[1]});
+          return vmax(z, num(z, 0));
+        },
+        b.constant(acc, 0));
+  })[0];
+  Tensor l = cast(div(s, exprAs(o.ctx, c, acc)), x.dtype());
+  if (one && o.integer("reduction", 1) == 0) l = reshape(l, {});
+  Tensors out{reduced(o, l)};
+  if (o.outCount() > 1) out.push_back(reshape(cast(isTarget, o.out(1).dtype), o.out(1).sizes));
+  return out;
 }
 
 static Tensor pairDistance(const Tensor &a, const Tensor &b, double p, double eps, bool keepdim) {
@@ -221,7 +265,10 @@ void addLosses(OpTable &t) {
     if (o.outCount() < 2) r.resize(1);
     return r;
   });
-  t.add("cross_entropy_loss.default", crossEntropy);
+  t.add("cross_entropy_loss.default", [](OpCall &o) { return crossEntropyOf(o, o.t("self"), o.integer("reduction", 1)); });
+  t.add("custom::torch_nn._linear_cross_entropy_batch_chunked.default custom::torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default",
+        linearCrossEntropy);
+  t.add("multilabel_margin_loss.default multilabel_margin_loss_forward.default", multilabelMargin);
   t.add("pairwise_distance.default", [](OpCall &o) -> Tensors {
     return {pairDistance(o.t("x1"), o.t("x2"), o.number("p", 2), o.number("eps", 1e-6), o.flag("keepdim"))};
   });

@@ -292,7 +292,7 @@ Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &siz
   if (single) {
     red.results[0].value = v.idx;
     n.stores = red.results;
-    finish(n, {}, n.stores);
+    finish(n, {&n.stores[0].value}, n.stores);
     return out;
   }
   n.reductions = {red};

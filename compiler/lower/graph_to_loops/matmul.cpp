@@ -274,6 +274,58 @@ static Tensors tensordotOp(OpCall &o) {
   return {reshape(r, o.out().sizes)};
 }
 
+/// Rows of x [S, K], sorted by group, times the matrix of their group: w [G, K, N]; group g has the rows [offs[g - 1], offs[g]). Rows of none
+/// are zero.
+static Tensors groupedProduct(OpCall &o) {
+  bool fallback = o.node.target.find("fallback") != std::string::npos;
+  Tensor x = o.t(fallback ? "input" : "self"), w = o.t(fallback ? "weight" : "mat2"), offs = fallback ? o.t("offs") : o.opt("offs");
+  if (x.rank() != 2 || w.rank() != 3 || !offs.valid()) return o.fail("only rows of a matrix are grouped");
+  if (o.opt("bias").valid()) return o.fail("a bias is not supported");
+  Expr groups = w.size(0);
+  offs.reused();
+  // How many groups end at or before a row: its own group.
+  Tensor group = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, {x.size(0)}, {groups},
+                              [=](BodyBuilder &b, const Index &i, const Index &g) { return b.cast(b.cast(offs.at(b, {g[0]}), DType::I64) <= b.index(i[0]), DType::I64); })[0];
+  DType acc = computeType(x.dtype());
+  x = source(x);
+  w = source(w);
+  Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, acc, {x.size(0), w.size(2)}, {x.size(1)}, [=](BodyBuilder &b, const Index &i, const Index &k) {
+    Val g = group.at(b, {i[0]});
+    return b.masked(
+        g < b.index(groups), [&] { return x.at(b, {i[0], k[0]}) * w.at(b, {b.indirect(g, groups, false, false), k[0], i[1]}); }, b.constant(acc, 0));
+  })[0];
+  return {cast(r, o.out().dtype)};
+}
+
+static Tensor identityLike(const Tensor &x) {
+  DType t = computeType(x.dtype());
+  return Tensor::lazy(x.ctx(), x.dtype(), x.sizes(), [t](BodyBuilder &b, const Index &i) { return b.cast(b.compare(OpKind::Eq, i[i.size() - 2], i.back()), t); });
+}
+
+/// By scaling and squaring: exp(x) = exp(x / 2^s)^(2^s), with s such that the 1-norm of x / 2^s is at most 1/2. Eighteen terms of Taylor's
+/// series leave less than 2e-22 there.
+static Tensors matrixExp(OpCall &o) {
+  constexpr int kTerms = 18, kSquarings = 24;
+  Tensor x = o.t("self");
+  if (x.isComplex() || isReducedFloat(x.dtype())) return o.fail("only float32 and float64 are supported");
+  DType acc = x.dtype();
+  Tensor norm = amax(sum(unary(x, OpKind::Abs), {-2}, true, acc), {-1}, true);
+  Tensor halvings = map(norm, [](Val n) {
+    Val s = un(OpKind::Ceil, un(OpKind::Log2, n)) + 1.0;
+    return vmin(vmax(where(n > 0.0, s, num(s, 0)), num(s, 0)), num(s, kSquarings));
+  }).realize();
+  Tensor y = div(x, unary(halvings, OpKind::Exp2)).realize(), one = identityLike(y);
+  one = cast(one, acc);
+  // Horner: 1 + y (1 + y/2 (1 + y/3 (...))).
+  Tensor r = one;
+  for (int k = kTerms; k >= 1; --k) r = add(one, mulNumber(matmul(y, r), 1.0 / k)).realize();
+  for (int k = 0; k < kSquarings; ++k) {
+    Tensor more = binary(OpKind::Gt, halvings, scalarFloat(o.ctx, k));
+    r = where(more, matmul(r, r), r).realize();
+  }
+  return {r};
+}
+
 void addMatmul(OpTable &t) {
   t.add("mm.default bmm.default", [](OpCall &o) -> Tensors {
     return {matmul2(o.t("self"), o.t(o.node.target == "aten.bmm.default" ? "mat2" : "mat2"), o.out().dtype)};
@@ -337,6 +389,16 @@ void addMatmul(OpTable &t) {
     for (size_t k = 1; k < xs.size(); ++k) r = matmul(r, xs[k]);
     return {r};
   });
+  t.add("_grouped_mm.default custom::transformers.grouped_mm_fallback.default", groupedProduct);
+  t.add("linalg_matrix_power.default matrix_power.default", [](OpCall &o) -> Tensors {
+    int64_t n = o.integer("n");
+    if (n < 0) return o.fail("negative powers are not supported");
+    Tensor x = o.t("self"), r;
+    for (int64_t left = n; left > 0; left >>= 1, x = left > 0 ? matmul(x, x) : x)
+      if (left & 1) r = r.valid() ? matmul(r, x) : x;
+    return {r.valid() ? r : identityLike(x)};
+  });
+  t.add("matrix_exp.default linalg_matrix_exp.default", matrixExp);
   t.add("_int_mm.default", [](OpCall &o) -> Tensors { return {matmul2(cast(o.t("self"), DType::I32), cast(o.t("mat2"), DType::I32), DType::I32)}; });
   t.add("cross.default linalg_cross.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};

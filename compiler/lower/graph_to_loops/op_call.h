@@ -70,7 +70,7 @@ private:
 // The families, one file each; op_table.cpp calls them all.
 #define NESO_LOWER_FAMILIES(X)                                                                                                     \
   X(Pointwise) X(Views) X(Creation) X(Reductions) X(Norm) X(Matmul) X(Conv) X(Pool) X(Indexing) \
-  X(ScanSort) X(Attention) X(Losses) X(Resize) X(Rnn) X(Fft) X(Random) X(Misc) X(Polynomials)
+  X(ScanSort) X(Statistics) X(Attention) X(Losses) X(Resize) X(Rnn) X(Fft) X(Random) X(Misc) X(Polynomials)
 #define NESO_DECLARE_FAMILY(F) void add##F(OpTable &table);
 NESO_LOWER_FAMILIES(NESO_DECLARE_FAMILY)
 #undef NESO_DECLARE_FAMILY

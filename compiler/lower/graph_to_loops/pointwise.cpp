@@ -475,11 +475,6 @@ void addPointwise(OpTable &t) {
     double s = o.number("negative_slope", 0.01);
     return {map(o.t("self"), [s](Val x) { return where(x > 0.0, x, x * s); })};
   });
-  t.add("rrelu.default rrelu_with_noise.default rrelu_with_noise_functional.default", [](OpCall &o) -> Tensors {
-    if (o.flag("training")) return o.fail("it draws random numbers in training mode");
-    double s = (o.number("lower", 0.125) + o.number("upper", 1.0 / 3)) / 2;
-    return {map(o.t("self"), [s](Val x) { return where(x >= 0.0, x, x * s); })};
-  });
   t.add("prelu.default _prelu_kernel.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), w = o.t("weight");
     if (o.node.target == "aten.prelu.default" && x.rank() > 1 && w.rank() <= 1 && !w.numel().isConst(1)) {

@@ -1,7 +1,7 @@
 // Orthogonal polynomials of degree n: Chebyshev (four kinds, plain and shifted), Hermite, Laguerre, Legendre.
 //
 // Chebyshev polynomials have closed forms in cos and cosh, so that the degree may be data. The others are recurrences, unrolled: the degree
-// has to be a number, except for Hermite in F32, where ATen itself answers NaN above degree 128.
+// has to be a number or at most 128, which is checked at run time (in Hermite's case ATen itself answers NaN above it, in F32).
 #include <cmath>
 
 #include "lower/graph_to_loops/op_call.h"
@@ -82,9 +82,16 @@ static Tensors unrolled(OpCall &o, const std::function<Val(Val)> &first, Step st
   if (!o.t("n").isNumber()) {
     // The degree is data.
     Tensor xs[] = {o.t("x"), o.t("n")};
-    if (!hermite) return o.fail("the degree is no constant");
-    if (floatType(resultType(xs)) != DType::F32) return o.fail("the degree is no constant, and the type is not float32");
-    Tensor r = polynomial(o, [first, step](Val x, Val n) { return recurrence(x, n, kMaxDegree, first, step); });
+    if (hermite && floatType(resultType(xs)) != DType::F32) return o.fail("the degree is no constant, and the type is not float32");
+    if (hermite) return {polynomial(o, [first, step](Val x, Val n) { return recurrence(x, n, kMaxDegree, first, step); }).realize()};
+    // A degree beyond the unrolled ones is a run-time error: it goes through a table that ends there.
+    Tensor known = iota(o.ctx, {Expr(kMaxDegree + 1)}, 0, DType::F64).realize();
+    Tensor r = polynomial(o, [=](Val x, Val n) {
+      BodyBuilder &b = *x.b;
+      Expr at = b.indirect(b.cast(vmax(n, num(n, 0)), DType::I64), Expr(kMaxDegree + 1), false, true);
+      Val degree = b.cast(known.at(b, {at}), n.dtype);
+      return where(n < 0.0, num(x, 0), recurrence(x, degree, kMaxDegree, first, step));
+    });
     return {r.realize()};
   }
   int64_t n = static_cast<int64_t>(o.number("n"));

@@ -170,7 +170,50 @@ static Tensors adaptive(OpCall &o, size_t spatial, bool max) {
   return {reshape(y.withOrder(x.order()), o.out().sizes)};
 }
 
+/// Windows whose starts come from one random number for each plane and dim (Graham 2014), and the maximum of each.
+static Tensors fractionalMaxPool(OpCall &o, size_t spatial) {
+  Tensor x0 = o.t("self"), x = source(batched(x0, spatial)), samples = o.t("random_samples");
+  Sizes kernel = spread(o.exprs("kernel_size"), spatial, {1}), outSizes = batchedSizes(o.out().sizes, spatial);
+  Sizes in(x.sizes().begin() + 2, x.sizes().end());
+  samples.reused();
+  DType acc = computeType(x.dtype());
+  auto starts = [=](BodyBuilder &b, const Index &i) {
+    Index at;
+    for (size_t d = 0; d < spatial; ++d) {
+      // Numbers stand in the order of the dims for volumes, in the other one for planes.
+      Expr which = static_cast<int64_t>(spatial == 2 ? 1 - d : d);
+      Val u = samples.at(b, {i[0], i[1], which}), n = b.index(outSizes[d + 2] - 1, u.dtype);
+      Val alpha = b.index(in[d] - kernel[d], u.dtype) / vmax(n, num(n, 1)), k = b.index(i[d + 2], u.dtype);
+      Val start = b.cast(un(OpKind::Trunc, (k + u) * alpha), DType::I64) - b.cast(un(OpKind::Trunc, u * alpha), DType::I64);
+      start = where(b.compare(OpKind::Eq, i[d + 2], outSizes[d + 2] - 1), b.index(in[d] - kernel[d]), start);
+      at.push_back(b.indirect(start, in[d] - kernel[d] + 1, false, false));
+    }
+    return at;
+  };
+  auto value = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Index j{i[0], i[1]}, s = starts(b, i);
+    for (size_t d = 0; d < spatial; ++d) j.push_back(s[d] + r[d]);
+    return x.at(b, j);
+  };
+  Tensor v = o.ctx.reduce(loops::ReduceKind::Max, acc, outSizes, kernel, value)[0];
+  Tensor at = o.ctx.reduce(loops::ReduceKind::ArgMax, acc, outSizes, kernel, value)[0];
+  Tensor flat = Tensor::lazy(o.ctx, DType::I64, outSizes, [=](BodyBuilder &b, const Index &i) {
+    Val p = at.at(b, i), linear = b.constantInt(DType::I64, 0), unit = b.constantInt(DType::I64, 1);
+    Index s = starts(b, i);
+    for (size_t d = spatial; d-- > 0;) {
+      Val k = b.index(kernel[d]), rest = bin(OpKind::FloorDiv, p, k);
+      linear = linear + (b.index(s[d]) + (p - rest * k)) * unit;
+      unit = unit * b.index(in[d]);
+      p = rest;
+    }
+    return linear;
+  });
+  return {reshape(cast(v, x.dtype()), o.out().sizes), reshape(flat, o.out(1).sizes)};
+}
+
 void addPool(OpTable &t) {
+  t.add("fractional_max_pool2d.default", [](OpCall &o) { return fractionalMaxPool(o, 2); });
+  t.add("fractional_max_pool3d.default", [](OpCall &o) { return fractionalMaxPool(o, 3); });
   t.add("max_pool1d.default max_pool1d_with_indices.default", [](OpCall &o) { return maxPool(o, 1); });
   t.add("max_pool2d.default max_pool2d_with_indices.default", [](OpCall &o) { return maxPool(o, 2); });
   t.add("max_pool3d.default max_pool3d_with_indices.default", [](OpCall &o) { return maxPool(o, 3); });

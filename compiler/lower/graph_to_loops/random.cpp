@@ -92,7 +92,54 @@ static Tensors bernoulli(OpCall &o) {
   })};
 }
 
+/// Draws columns of p [rows, N] with probabilities in proportion to p. Without replacement the largest of p / e are taken, with e exponentially
+/// distributed (Efraimidis and Spirakis 2006); with it, uniform numbers are looked up in the running sum.
+static Tensors multinomial(OpCall &o) {
+  Tensor p = o.t("self");
+  bool one = p.rank() == 1;
+  if (one) p = unsqueeze(p, 0);
+  DType acc = computeType(p.dtype());
+  p = cast(p, acc);
+  p.reused();
+  Sizes sizes = p.sizes(), outSizes = o.out().sizes;
+  if (one) outSizes.insert(outSizes.begin(), Expr(1));
+  if (!o.flag("replacement")) {
+    Tensor keys = draw(o, sizes, acc, 1, [p](BodyBuilder &b, Val seed, Val counter, const Index &i) {
+      Val e = -un(OpKind::Log1p, -uniformOf(b, seed, counter)), q = p.at(b, i);
+      e = b.cast(e, q.dtype);
+      return where(q > 0.0, q / vmax(e, num(e, 1e-30)), num(q, -1));
+    });
+    Tensor at = slice(o.ctx.sort(keys, 1, true, true).second, 1, 0, outSizes[1]);
+    return {reshape(at, o.out().sizes)};
+  }
+  Tensor total = o.ctx.scan(loops::ScanKind::Sum, acc, sizes, 1, false, [p](BodyBuilder &b, const Index &i) { return p.at(b, i); });
+  Tensor u = draw(o, outSizes, acc, 1, [](BodyBuilder &b, Val seed, Val counter, const Index &) { return uniformOf(b, seed, counter); });
+  Expr last = sizes[1] - 1;
+  Tensor below = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, outSizes, {sizes[1]}, [=](BodyBuilder &b, const Index &i, const Index &k) {
+    return b.cast(total.at(b, {i[0], k[0]}) <= u.at(b, i) * total.at(b, {i[0], last}), DType::I64);
+  })[0];
+  Tensor at = Tensor::lazy(o.ctx, DType::I64, outSizes, [=](BodyBuilder &b, const Index &i) { return vmin(below.at(b, i), b.index(last)); });
+  return {reshape(at, o.out().sizes)};
+}
+
+/// Negative elements are scaled by random slopes; the slopes themselves (1 elsewhere) are the second result.
+static Tensors randomRelu(OpCall &o) {
+  Tensor x = o.t("self");
+  double lower = o.number("lower", 0.125), upper = o.number("upper", 1.0 / 3);
+  if (!o.flag("training")) {
+    double s = (lower + upper) / 2;
+    return {map(x, [s](Val v) { return where(v >= 0.0, v, v * s); }), o.opt("noise")};
+  }
+  x.reused();
+  Tensor noise = draw(o, x.sizes(), x.dtype(), 1, [=](BodyBuilder &b, Val seed, Val counter, const Index &i) {
+    Val v = x.at(b, i), u = b.cast(uniformOf(b, seed, counter), v.dtype);
+    return where(v <= 0.0, u * (upper - lower) + lower, num(v, 1));
+  });
+  return {mul(x, noise), noise};
+}
+
 void addRandom(OpTable &t) {
+  t.add("rrelu.default rrelu_with_noise.default rrelu_with_noise_functional.default", randomRelu);
   t.add("rand.default rand_like.default uniform.default", [](OpCall &o) -> Tensors {
     double from = o.number("from", 0), to = o.number("to", 1);
     return {uniformLike(o, o.out().dtype, [=](Val u) { return u * (to - from) + from; })};
@@ -101,6 +148,11 @@ void addRandom(OpTable &t) {
     double mean = o.number("mean", 0), std = o.number("std", 1);
     return {normalOf(o, o.out().dtype, [=](Val z) { return z * std + mean; })};
   });
+  t.add("normal.float_float", [](OpCall &o) -> Tensors {
+    double mean = o.number("mean", 0), std = o.number("std", 1);
+    return {normalOf(o, o.out().dtype, [=](Val z) { return z * std + mean; })};
+  });
+  t.add("multinomial.default", multinomial);
   t.add("normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor", normalTensors);
   t.add("log_normal.default", [](OpCall &o) -> Tensors {
     double mean = o.number("mean", 1), std = o.number("std", 2);

@@ -234,7 +234,36 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
   })};
 }
 
+/// Antialiased: every output is a weighted sum over the support of the filter, widened where the image shrinks. One matrix a dim.
+static Tensors antialiased(OpCall &o, bool cubic) {
+  Tensor x = o.t(o.has("input") ? "input" : "self");
+  if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
+  bool align = o.flag("align_corners");
+  DType c = computeType(x.dtype());
+  Tensor y = cast(x, c);
+  std::vector<Axis> axes = axesOf(o, x, 2);
+  for (size_t d : {size_t(1), size_t(0)}) {
+    const Axis a = axes[d];
+    Tensor raw = Tensor::lazy(o.ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) {
+      Val scale = scaleOf(b, a, align, c), widen = vmax(scale, num(scale, 1)), support = widen * (cubic ? 2.0 : 1.0);
+      Val center = scale * (b.index(i[0], c) + 0.5), j = b.index(i[1], c), from = un(OpKind::Trunc, center - support + 0.5);
+      from = vmax(from, num(from, 0));
+      Val to = vmin(un(OpKind::Trunc, center + support + 0.5), b.index(a.in, c));
+      Val t = un(OpKind::Abs, (j - center + 0.5) / widen), w = vmax(1.0 - t, num(t, 0));
+      // Keys with a = -0.5.
+      if (cubic) w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
+      return where(j >= from && j < to, w, num(w, 0));
+    });
+    raw.realize();
+    Tensor weights = div(raw, sum(raw, {1}, true, c)).realize();
+    y = d == 1 ? matmul(y, transpose(weights, 0, 1)) : matmul(weights, y);
+  }
+  return {cast(y, x.dtype())};
+}
+
 void addResize(OpTable &t) {
+  t.add("_upsample_bilinear2d_aa.default _upsample_bilinear2d_aa.vec", [](OpCall &o) { return antialiased(o, false); });
+  t.add("_upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec", [](OpCall &o) { return antialiased(o, true); });
   t.add("upsample_nearest1d.default upsample_nearest1d.vec _upsample_nearest_exact1d.default _upsample_nearest_exact1d.vec",
         [](OpCall &o) { return nearest(o, 1); });
   t.add("upsample_nearest2d.default upsample_nearest2d.vec _upsample_nearest_exact2d.default _upsample_nearest_exact2d.vec",
