@@ -324,6 +324,23 @@ def statistics():
     ]
 
 
+def spd(x):
+    return x @ x.mT + 2 * torch.eye(x.shape[-1])
+
+
+def factorisations():
+    L = torch.linalg
+    return [
+        c("solve", lambda a, b: (L.solve(a, b), L.solve(a, b[..., 0]), L.inv(a), L.det(a), L.slogdet(a)), "f32 2x5x5", "f32 2x5x3"),
+        c("solve_right", lambda a, b: L.solve(a, b, left=False), "f32 4x4", "f32 3x4"), c("lu", lambda a: (*L.lu(a), *L.lu_factor(a)), "f32 5x3"),
+        c("cholesky", lambda x: (L.cholesky(spd(x)), torch.cholesky_inverse(L.cholesky(spd(x)))), "f64 3x4x4"), c("qr", lambda a: (*L.qr(a), *L.qr(a, mode="complete")), "f32 6x4"),
+        c("triangular", lambda a, b: (L.solve_triangular(a, b, upper=True), L.solve_triangular(a, b, upper=False, unitriangular=True)), "f32 4x4 >0", "f32 4x2"),
+        c("eigenvalues", lambda x: (L.eigvalsh(spd(x)), L.eigh(spd(x))[1].abs()), "f32 2x6x6"), c("singular_values", lambda x: (L.svdvals(x), L.cond(x), L.norm(x, "nuc"), L.norm(x, 2)), "f32 7x4"),
+        c("pinv", lambda x: (L.pinv(x), L.matrix_rank(x), L.pinv(x @ x.mT)), "f32 4x6"), c("power", lambda x: L.matrix_power(x, -2), "f64 3x3"),
+        c("solve_empty", L.solve, "f32 2x0x0", "f32 2x0x3"),
+    ]
+
+
 def fused():
     return [
         c("norm_gelu_add_softmax", lambda x, y, w, b: (F.gelu(F.layer_norm(x, (40,), w, b)) + y).softmax(-1), "f32 9x40", "f32 9x40", "f32 40", "f32 40"), c("silu_mul", lambda x, y: F.silu(x) * y, "f32 5x33", "f32 5x33"), c("bias_gelu_dropout", lambda x, b: F.dropout(F.gelu(x + b), 0.1, False), "f32 5x33", "f32 33"), c("residual_rms", lambda x, y, w: (x + y, (x + y) * torch.rsqrt(((x + y) ** 2).mean(-1, True) + 1e-6) * w), "f32 5x32", "f32 5x32", "f32 32"),
@@ -343,7 +360,7 @@ def chain_long(x):
 
 def groups():
     result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, losses, views, joins, indexing,
-                                        ordering, matmuls, convolutions, creation, statistics, fused)}
+                                        ordering, matmuls, convolutions, creation, statistics, factorisations, fused)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name: {sorted(n for n in names if names.count(n) > 1)}"

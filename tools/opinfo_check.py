@@ -18,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
+
 import neso_cases as cases
 
 VERDICTS = ["right", "refused", "wrong", "crash", "timeout"]
@@ -44,6 +46,34 @@ def same_elements(got, want, source):
     return False
 
 
+# Operators whose vectors are free in sign (or, beyond the rank, in basis): their products are compared.
+FACTORS = {"linalg.svd": lambda u, s, v: product(u, s, v), "svd": lambda u, s, v: product(u, s, v.mT),
+           "linalg.eigh": lambda w, v: product(v, w, v.mT)}
+
+
+def product(u, s, v):
+    k = s.shape[-1]
+    return (u[..., :k] * s.unsqueeze(-2)) @ v[..., :k, :]
+
+
+def same_factors(op, got, want):
+    """None if the factors multiply to the same and their vectors are orthonormal, else what is wrong."""
+    got, want = ([t[str(k)].double() for k in range(len(want))] for t in (got, want))
+    for a, b in zip(got, want):
+        if a.shape != b.shape:
+            return f"shape {list(a.shape)}, expected {list(b.shape)}"
+    values = 0 if op == "linalg.eigh" else 1
+    trouble = cases.compare(str(values), got[values], want[values], 1e-4, 1e-4)
+    trouble = trouble or cases.compare("product", FACTORS[op](*got), FACTORS[op](*want), 1e-4, 1e-4)
+    for k, matrix in enumerate(got):
+        if k == values or trouble:
+            continue
+        rows = op == "linalg.svd" and k == 2
+        gram = matrix @ matrix.mT if rows else matrix.mT @ matrix
+        trouble = cases.compare(f"{k} orthonormal", gram, torch.eye(gram.shape[-1], dtype=gram.dtype).expand(gram.shape), 1e-4, 1e-4)
+    return trouble
+
+
 def judge(args, root, sample):
     """(verdict, detail) of one sample."""
     folder = root / sample["path"]
@@ -67,6 +97,9 @@ def judge(args, root, sample):
             return "wrong", f"no readable output: {error}"
     want = cases.read_safetensors(folder / "outputs.safetensors")
     bounds = sample.get("tolerance", [])
+    if sample["op"] in FACTORS and len(want) > 1 and all(t.numel() for t in want.values()):
+        trouble = same_factors(sample["op"], got, want)
+        return ("wrong", trouble) if trouble else ("right", "")
     for name, tensor in want.items():
         bound = bounds[int(name)] if name.isdigit() and int(name) < len(bounds) and bounds[int(name)] else {}
         trouble = cases.compare(name, got.get(name), tensor, bound.get("rtol"), bound.get("atol"), sample.get("values", True))
@@ -101,8 +134,9 @@ def judge_all(args, root, samples):
         lines = [line.split("\t", 2) for line in verdicts.read_text(errors="replace").splitlines()]
     found = {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
     results = [found.get(sample["path"], ("crash", "no verdict")) for sample in samples]
-    # The runner compares bit by bit; where ties are free, the slower way has the last word.
-    return [judge(args, root, s) if r[0] == "wrong" and s["op"] in TIES else r for s, r in zip(samples, results)]
+    # The runner compares element by element; where the answer is free, the slower way has the last word.
+    free = TIES | set(FACTORS)
+    return [judge(args, root, s) if r[0] == "wrong" and s["op"] in free else r for s, r in zip(samples, results)]
 
 
 def blame(detail):

@@ -1,6 +1,7 @@
 // Matrix products as Contraction nodes.
 #include <cmath>
 
+#include "lower/graph_to_loops/linalg.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -392,8 +393,12 @@ void addMatmul(OpTable &t) {
   t.add("_grouped_mm.default custom::transformers.grouped_mm_fallback.default", groupedProduct);
   t.add("linalg_matrix_power.default matrix_power.default", [](OpCall &o) -> Tensors {
     int64_t n = o.integer("n");
-    if (n < 0) return o.fail("negative powers are not supported");
     Tensor x = o.t("self"), r;
+    if (n < 0) {
+      if (std::string why = matrixFault(x); !why.empty()) return o.fail(why);
+      x = solveMatrix(x, identityMatrix(x, rowsOf(x), rowsOf(x)));
+      n = -n;
+    }
     for (int64_t left = n; left > 0; left >>= 1, x = left > 0 ? matmul(x, x) : x)
       if (left & 1) r = r.valid() ? matmul(r, x) : x;
     return {r.valid() ? r : identityLike(x)};

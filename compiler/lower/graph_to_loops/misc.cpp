@@ -1,6 +1,7 @@
 // Operators made of others that fit no other family.
 #include <cmath>
 
+#include "lower/graph_to_loops/linalg.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -163,7 +164,17 @@ static Tensors matrixNorm(OpCall &o) {
   if (!isMatrix) return {vectorNorm(x, none ? 2.0 : o.number("ord", 2), dims, keep, t)};
   if (text == "fro" || (none && text.empty())) return {vectorNorm(x, 2, dims, keep, t)};
   double p = o.number("ord", 0);
-  if (!text.empty() || !(std::fabs(p) == 1 || std::isinf(p))) return o.fail("norms by singular values are not supported");
+  if (text == "nuc" || std::fabs(p) == 2) {
+    std::vector<int> order;
+    for (int64_t d = 0; d < x.rank(); ++d)
+      if (d != wrap(dims[0], x.rank()) && d != wrap(dims[1], x.rank())) order.push_back(static_cast<int>(d));
+    for (int64_t d : dims) order.push_back(static_cast<int>(wrap(d, x.rank())));
+    Tensor m = permute(x, order);
+    if (std::string why = matrixFault(m); !why.empty()) return o.fail(why);
+    if (rowsOf(m) == 0 || columnsOf(m) == 0) return o.fail("an empty matrix");
+    return {reshape(cast(spectralNorm(m, text == "nuc" ? 0 : static_cast<int>(p)), t), o.out().sizes)};
+  }
+  if (!text.empty() || !(std::fabs(p) == 1 || std::isinf(p))) return o.fail("this norm is not known");
   int64_t rows = wrap(dims[0], x.rank()), cols = wrap(dims[1], x.rank());
   int64_t summed = std::fabs(p) == 1 ? rows : cols, kept = std::fabs(p) == 1 ? cols : rows;
   Tensor s = vectorNorm(x, 1, {summed}, true, t);
@@ -372,17 +383,7 @@ void addMisc(OpTable &t) {
     bool tanh = o.node.target == "aten.tanh_backward.default";
     return {pointwise(xs, y.dtype(), y.dtype(), [tanh](std::span<const Val> v) { return tanh ? v[0] * (1.0 - v[1] * v[1]) : v[0] * (1.0 - v[1]) * v[1]; })};
   });
-  // The triangular factor gives no reduction here: determinants of 1x1 to 3x3 matrices only.
-  t.add("linalg_det.default det.default", [](OpCall &o) -> Tensors {
-    Tensor x = o.t("self");
-    std::optional<int64_t> n = x.size(-1).asConst();
-    if (!n || *n > 3 || *n < 1) return o.fail("matrices larger than 3 by 3 are not supported");
-    auto at = [&](int64_t r, int64_t c) { return select(select(x, -1, c), -1, r); };
-    auto two = [&](int64_t r0, int64_t r1, int64_t c0, int64_t c1) { return sub(mul(at(r0, c0), at(r1, c1)), mul(at(r0, c1), at(r1, c0))); };
-    if (*n == 1) return {at(0, 0)};
-    if (*n == 2) return {two(0, 1, 0, 1)};
-    return {add(sub(mul(at(0, 0), two(1, 2, 1, 2)), mul(at(0, 1), two(1, 2, 0, 2))), mul(at(0, 2), two(1, 2, 0, 1)))};
-  });
+  addLinalg(t);
 }
 
 } // namespace neso::lower

@@ -1,0 +1,42 @@
+// Factorisations of small matrices, unrolled: one or two loop nests for each column. Matrices are the last two dims of a tensor whose
+// leading dims are a batch; their sizes are constants of at most kMostColumns, which every caller checks with matrixFault().
+#pragma once
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+constexpr int64_t kMostColumns = 64;
+
+/// Why these are no matrices to factor; empty when they are.
+std::string matrixFault(const Tensor &a);
+/// The constant sizes of a matrix.
+inline int64_t rowsOf(const Tensor &a) { return a.size(-2).constValue(); }
+inline int64_t columnsOf(const Tensor &a) { return a.size(-1).constValue(); }
+
+/// The element of a matrix; the batch index comes first.
+using MatrixFn = std::function<Val(BodyBuilder &, const Index &batch, Expr r, Expr c)>;
+/// A matrix of `rows` by `columns` for each element of `batch`, in a buffer.
+Tensor matrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const MatrixFn &fn);
+Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr c);
+Sizes batchOf(const Tensor &a);
+Tensor identityMatrix(const Tensor &like, int64_t rows, int64_t columns);
+
+/// Householder vectors below the diagonal and R above it, as LAPACK's geqrf has it, and their factors tau [..., min(m, n)].
+struct Reflectors { Tensor packed, tau; };
+Reflectors reflectorsOf(const Tensor &a);
+/// H_0 H_1 … H_(k-1) c, or the transposed product.
+Tensor applyReflectors(const Reflectors &h, const Tensor &c, bool transposed);
+
+/// Solves a x = b for square a, with partial pivoting.
+Tensor solveMatrix(const Tensor &a, const Tensor &b);
+
+/// Singular values, largest first, and the right vectors as columns: a V = U S.
+struct Singular { Tensor values, v, av; };
+Singular singularOf(const Tensor &a);
+/// Norms by singular values: order 2, -2, or 'nuc' (order 0).
+Tensor spectralNorm(const Tensor &a, int order);
+
+void addLinalg(OpTable &table);
+void addSpectral(OpTable &table);
+
+} // namespace neso::lower
