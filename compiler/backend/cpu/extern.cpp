@@ -1,4 +1,4 @@
-// Library functions by the names that kernels use (CUDA's libdevice) and well-known PTX idioms.
+// Library functions by the names that kernels use (CUDA's libdevice).
 #include "backend/cpu/emitter.h"
 #include "backend/common/special.h"
 #include "ir/tile/tile.h"
@@ -132,105 +132,6 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
     if (name == "int_as_float" || name == "uint_as_float" || name == "longlong_as_double") return b.CreateBitCast(x, resultType);
     if (name.starts_with("int2") || name.starts_with("ll2")) return b.CreateSIToFP(x, resultType);
     if (name.starts_with("uint2") || name.starts_with("ull2")) return b.CreateUIToFP(x, resultType);
-  }
-  return nullptr;
-}
-
-/// One PTX instruction `name $0, $1, …;` on 32-bit registers or floats, as kernels use it around Triton's own operations.
-Value *Emitter::emitPtx(mlir::Operation *op, llvm::ArrayRef<Value *> args) {
-  llvm::StringRef text = op->getAttrOfType<mlir::StringAttr>("asm_string").getValue().trim();
-  if (text.consume_front("{")) {
-    if (!text.consume_back("}")) return nullptr;
-    text = text.trim();
-  }
-  auto pack = op->getAttrOfType<mlir::IntegerAttr>("packed_element");
-  if (!text.consume_back(";") || text.contains(';') || op->getNumResults() != 1 || (pack && pack.getInt() != 1)) return nullptr;
-  auto [name, rest] = text.split(' ');
-  llvm::SmallVector<llvm::StringRef, 4> parts;
-  rest.split(parts, ',');
-  if (parts.empty() || parts[0].trim() != "$0") return nullptr;
-  llvm::SmallVector<Value *, 4> x;
-  for (size_t i = 1; i < parts.size(); ++i) {
-    llvm::StringRef p = parts[i].trim();
-    unsigned index = 0;
-    int64_t literal = 0;
-    if (p.consume_front("$") && !p.getAsInteger(10, index) && index >= 1 && index <= args.size())
-      x.push_back(args[index - 1]);
-    else if (!p.getAsInteger(0, literal) && !args.empty() && args[0]->getType()->isIntOrIntVectorTy())
-      x.push_back(llvm::ConstantInt::getSigned(args[0]->getType(), literal));
-    else
-      return nullptr;
-  }
-  if (x.empty()) return nullptr;
-  llvm::Type *t = x[0]->getType();
-  const bool f32 = t->getScalarType()->isFloatTy(), i32 = t->getScalarType()->isIntegerTy(32);
-  auto one = [&] { return llvm::ConstantFP::get(t, 1.0); };
-  if (f32) {
-    if (name == "tanh.approx.f32") return math_.emit(MathFn::Tanh, {x[0]});
-    if (name == "ex2.approx.f32" || name == "ex2.approx.ftz.f32") return math_.emit(MathFn::Exp2, {x[0]});
-    if (name == "lg2.approx.f32" || name == "lg2.approx.ftz.f32") return math_.emit(MathFn::Log2, {x[0]});
-    if (name == "sin.approx.f32") return math_.emit(MathFn::Sin, {x[0]});
-    if (name == "cos.approx.f32") return math_.emit(MathFn::Cos, {x[0]});
-    if (name == "rcp.approx.f32" || name == "rcp.approx.ftz.f32" || name == "rcp.rn.f32") return b.CreateFDiv(one(), x[0]);
-    if (name == "sqrt.approx.f32" || name == "sqrt.rn.f32") return b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x[0]);
-    if (name == "rsqrt.approx.f32" || name == "rsqrt.approx.ftz.f32") return b.CreateFDiv(one(), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x[0]));
-    if (name == "abs.f32") return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x[0]);
-    if (name == "neg.f32") return b.CreateFNeg(x[0]);
-    if (name == "mov.b32" || name == "mov.f32") return x[0];
-    if (name == "cvt.rna.tf32.f32") {
-      // Half of the 13 dropped bits is added to the magnitude, then they are cleared.
-      llvm::Type *it = t->getWithNewType(b.getInt32Ty());
-      Value *bits = b.CreateAdd(b.CreateBitCast(x[0], it), llvm::ConstantInt::get(it, 0x1000));
-      bits = b.CreateAnd(bits, llvm::ConstantInt::get(it, 0xffffe000u));
-      return b.CreateBitCast(bits, typeLike(elementOf(op->getResult(0).getType()), x[0]));
-    }
-    if (x.size() == 2) {
-      if (name == "add.f32" || name == "add.rn.f32") return b.CreateFAdd(x[0], x[1]);
-      if (name == "sub.f32" || name == "sub.rn.f32") return b.CreateFSub(x[0], x[1]);
-      if (name == "mul.f32" || name == "mul.rn.f32") return b.CreateFMul(x[0], x[1]);
-      if (name == "div.full.f32" || name == "div.approx.f32" || name == "div.rn.f32") return b.CreateFDiv(x[0], x[1]);
-      if (name == "max.f32") return b.CreateMaxNum(x[0], x[1]);
-      if (name == "min.f32") return b.CreateMinNum(x[0], x[1]);
-      if (name == "max.NaN.f32") return b.CreateMaximum(x[0], x[1]);
-      if (name == "min.NaN.f32") return b.CreateMinimum(x[0], x[1]);
-    }
-    if (x.size() == 3 && name == "fma.rn.f32") return b.CreateIntrinsic(llvm::Intrinsic::fma, {t}, {x[0], x[1], x[2]});
-    return nullptr;
-  }
-  if (!i32) return nullptr;
-  auto c = [&](uint64_t v) { return llvm::ConstantInt::get(t, v); };
-  if (name == "mov.b32" || name == "mov.u32" || name == "mov.s32") return x[0];
-  if (name == "not.b32") return b.CreateNot(x[0]);
-  if (name == "popc.b32") return b.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, x[0]);
-  if (name == "clz.b32") return b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, x[0], b.getFalse());
-  if (name == "brev.b32") return b.CreateUnaryIntrinsic(llvm::Intrinsic::bitreverse, x[0]);
-  if (x.size() == 2) {
-    if (name == "add.s32" || name == "add.u32") return b.CreateAdd(x[0], x[1]);
-    if (name == "sub.s32" || name == "sub.u32") return b.CreateSub(x[0], x[1]);
-    if (name == "mul.lo.s32" || name == "mul.lo.u32") return b.CreateMul(x[0], x[1]);
-    if (name == "and.b32") return b.CreateAnd(x[0], x[1]);
-    if (name == "or.b32") return b.CreateOr(x[0], x[1]);
-    if (name == "xor.b32") return b.CreateXor(x[0], x[1]);
-    if (name == "min.s32") return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x[0], x[1]);
-    if (name == "max.s32") return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x[0], x[1]);
-    if (name == "min.u32") return b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, x[0], x[1]);
-    if (name == "max.u32") return b.CreateBinaryIntrinsic(llvm::Intrinsic::umax, x[0], x[1]);
-    if (name == "mul.hi.u32" || name == "mul.hi.s32") {
-      llvm::Type *wide = t->getWithNewBitWidth(64);
-      auto extend = [&](Value *v) { return name == "mul.hi.u32" ? b.CreateZExt(v, wide) : b.CreateSExt(v, wide); };
-      return b.CreateTrunc(b.CreateLShr(b.CreateMul(extend(x[0]), extend(x[1])), 32), t);
-    }
-    // PTX clamps shift amounts at the width.
-    if (name == "shl.b32" || name == "shr.u32") {
-      Value *in = b.CreateICmpULT(x[1], c(32)), *s = b.CreateAnd(x[1], c(31));
-      return b.CreateSelect(in, name == "shl.b32" ? b.CreateShl(x[0], s) : b.CreateLShr(x[0], s), c(0));
-    }
-    if (name == "shr.s32") return b.CreateAShr(x[0], b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, x[1], c(31)));
-  }
-  if (x.size() == 3) {
-    if (name == "shf.l.wrap.b32") return b.CreateIntrinsic(llvm::Intrinsic::fshl, {t}, {x[1], x[0], x[2]});
-    if (name == "shf.r.wrap.b32") return b.CreateIntrinsic(llvm::Intrinsic::fshr, {t}, {x[1], x[0], x[2]});
-    if (name == "mad.lo.s32" || name == "mad.lo.u32") return b.CreateAdd(b.CreateMul(x[0], x[1]), x[2]);
   }
   return nullptr;
 }
