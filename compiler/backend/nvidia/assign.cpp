@@ -388,6 +388,8 @@ LayoutRef Assignment::fromOperands(mlir::Value v, bool evenDerived) {
   LayoutRef best = nullptr;
   int bits = 0;
   for (mlir::Value o : op->getOperands()) {
+    // Operations without a rule above, which the emitter may refuse, can have operands of other shapes.
+    if (!isTensor(o) || shapeOf(o) != shapeOf(v)) continue;
     LayoutRef known = kind(o) == Kind::Placed || evenDerived ? natural(o) : nullptr;
     if (known && bitsOf(elementOf(o)) > bits) best = known, bits = bitsOf(elementOf(o));
   }

@@ -85,6 +85,15 @@ TEST(Refused, OperationWithoutCode) {
   EXPECT_NE(code.error().str().find("atomic add on i8"), std::string::npos) << code.error().str();
 }
 
+// Its operands have other shapes than its result, so no layout may follow from them.
+TEST(Refused, ScaledProductByName) {
+  std::stringstream text;
+  text << std::ifstream(NESO_SOURCE_DIR "/compiler/ir/tile/test/goldens/dot_scaled.ttir").rdbuf();
+  Result<CompiledModule> code = compileText(text.str(), "sm_90", ptxOnly());
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaUnsupported);
+}
+
 TEST(Refused, MoreSharedMemoryThanTheChipHas) {
   Result<CompiledModule> code = compileText(R"(
     tt.func public @k(%p: !tt.ptr<i32>) {
