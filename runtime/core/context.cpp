@@ -33,7 +33,7 @@ neso_status start_gpu(neso_context *c) {
   neso_context_options &o = c->options;
   const cuda_device *device = nullptr;
   NESO_TRY(c->model->on_device(o.device_index, o.cuda_driver, &device));
-  if (device->lost.load()) return fail(NESO_DEVICE_LOST, "the model's context on device cuda:%d was lost by an earlier failure; load the model again", o.device_index);
+  if (device->lost.load()) return fail(NESO_DEVICE_LOST, "device cuda:%d was lost by an earlier failure: this process cannot use it again", o.device_index);
   void *memory = malloc(sizeof(cuda_executor));
   if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
   c->gpu = new (memory) cuda_executor(*device, o.device_index);

@@ -413,8 +413,10 @@ TEST_F(Cuda, ATrapLosesTheContextButNotTheProcess) {
     EXPECT_STATUS(m.run({x.t}, out), NESO_DEVICE_LOST, "lost by an earlier failure");
     neso_context *another;
     o.struct_size = sizeof o;
-    EXPECT_STATUS(neso_context_create(m.model, &o, &another), NESO_DEVICE_LOST, "load the model again");
+    EXPECT_STATUS(neso_context_create(m.model, &o, &another), NESO_DEVICE_LOST, "cannot use it again");
   }
+  fake_cuda::reset();
+  fake_cuda::addKernel("test_double", 1, [&](const fake_cuda::Launch &) { return trap ? 700 : 0; });
   // Watched step by step, the kernel is named.
   o.on_step = [](void *, const neso_step_event *) { return 0; };
   {
@@ -423,12 +425,13 @@ TEST_F(Cuda, ATrapLosesTheContextButNotTheProcess) {
     std::vector<neso_tensor> out(1);
     EXPECT_STATUS(m.run({x.t}, out), NESO_DEVICE_LOST, "kernel 'test_double': running on the GPU: a kernel trapped");
   }
-  trap = false;
+  // A new model meets the same; on the CPU everything goes on.
   o.on_step = nullptr;
-  Loaded m(package, 1, &o);
+  EXPECT_STATUS(Loaded(package, 1, &o).status, NESO_DEVICE_LOST, "opening the device: a kernel trapped");
+  Loaded cpu(addThenDouble().package());
   Tensor x({2}, {1, 2});
   std::vector<neso_tensor> out(1);
-  EXPECT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(cpu.run({x.t}, out), NESO_OK) << neso_error_text();
 }
 
 TEST_F(Cuda, EveryDeviceHasItsOwnModelAndRefusesTheOthersTensors) {

@@ -217,6 +217,7 @@ namespace fake_cuda {
 void reset(std::vector<Chip> chips) {
   Lock lock(state().lock);
   state().chips = std::move(chips);
+  for (auto &[device, context] : state().contexts) context->error = 0;
   state().kernels.clear();
   state().calls.clear();
   state().failures.clear();
@@ -307,7 +308,9 @@ int cuDevicePrimaryCtxRetain(CUctx_st **out, int device) {
   Lock lock(state().lock);
   std::unique_ptr<CUctx_st> &c = state().contexts[device];
   if (!c) c = std::make_unique<CUctx_st>(CUctx_st{device, 0, 0});
-  if (c->users++ == 0) c->error = 0;
+  // As the real driver does: the error outlives the last user.
+  if (c->error) return c->error;
+  ++c->users;
   ++state().alive;
   *out = c.get();
   return 0;

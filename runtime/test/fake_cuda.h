@@ -23,7 +23,7 @@ struct Launch {
 /// The result of the work, 0 or an error of the driver that later calls report (a trap).
 using Kernel = std::function<int(const Launch &)>;
 
-/// Devices of the machine; forgets kernels, counts and failures. Default: one sm_90.
+/// Devices of the machine, sound again if a trap had lost them; forgets kernels, counts and failures. Default: one sm_90.
 void reset(std::vector<Chip> chips = {Chip{}});
 /// Every symbol of a module must be registered; test_add, test_double, test_add_scalar and test_count (runtime/test/test_kernels.c) always are.
 /// args: how many the kernel has, of 8 bytes each.

@@ -176,6 +176,8 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
       usage.threads = functions[i].warps * 32;
       usage.sharedBytes += static_cast<int>(units[i].kernel.sharedBytes);
       usage.blocksPerSm = blocksPerSm(chip, usage);
+      CompiledFunction &f = cubin.functions[i];
+      f.registers = usage.registers, f.spillBytes = usage.spillBytes, f.blocksPerSm = usage.blocksPerSm;
       out.usage.push_back(std::move(usage));
     }
     out.code.push_back(std::move(cubin));

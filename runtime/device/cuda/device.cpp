@@ -91,7 +91,9 @@ neso_status cuda_device::open(const neso_model &model, int index, const char *li
   NESO_TRY(driver.open(library));
   NESO_TRY(driver.find_device(index, &device_));
   NESO_TRY(limits.read(driver, device_));
-  NESO_TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&context, device_), "opening the device"));
+  cu_result r = driver.cuDevicePrimaryCtxRetain(&context, device_);
+  if (r != 0) context = nullptr;
+  NESO_TRY(driver.check(r, "opening the device"));
   cuda_scope scope(this);
   NESO_TRY(load_code(model));
   return upload(model);

@@ -71,8 +71,8 @@ const char *cuda_driver::describe(cu_result r) const {
 neso_status cuda_driver::check(cu_result r, const char *what) const {
   if (r == 0) return NESO_OK;
   if (r == kCuOutOfMemory) return fail(NESO_OUT_OF_MEMORY, "%s: out of device memory", what);
-  if (r == kCuAssert) return fail(NESO_DEVICE_LOST, "%s: an assertion failed in a kernel (its text was printed by the driver); the GPU's context is lost, make a new model and context", what);
-  if (cuda_context_lost(r)) return fail(NESO_DEVICE_LOST, "%s: a kernel trapped: %s; the GPU's context is lost, make a new model and context", what, describe(r));
+  if (r == kCuAssert) return fail(NESO_DEVICE_LOST, "%s: an assertion failed in a kernel (its text was printed by the driver); this process cannot use the GPU again", what);
+  if (cuda_context_lost(r)) return fail(NESO_DEVICE_LOST, "%s: a kernel trapped: %s; this process cannot use the GPU again", what, describe(r));
   return fail(NESO_DEVICE_FAILED, "%s: %s", what, describe(r));
 }
 

@@ -22,7 +22,7 @@ neso_status cuda_executor::check(cu_result r, const char *what) {
 
 neso_status cuda_executor::alive() const {
   if (__builtin_expect(!device_.lost.load(std::memory_order_relaxed), 1)) return NESO_OK;
-  return fail(NESO_DEVICE_LOST, "the context of device cuda:%d was lost by an earlier failure; make a new model and context", index_);
+  return fail(NESO_DEVICE_LOST, "device cuda:%d was lost by an earlier failure: this process cannot use it again", index_);
 }
 
 neso_status cuda_executor::start(void *stream, int graphs_kept, size_t key_words, int32_t args) {

@@ -261,7 +261,8 @@ NESO_API neso_status neso_run(neso_context *context, const neso_tensor *inputs, 
  * device waits for it. On the CPU it is neso_run. */
 NESO_API neso_status neso_run_async(neso_context *context, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
                                     size_t output_count);
-/* Waits for all that the context has queued. NESO_DEVICE_LOST when a kernel trapped: the model must be freed before its GPU is used again. */
+/* Waits for all that the context has queued. NESO_DEVICE_LOST when a kernel trapped: the driver
+ * lets the process use that GPU no more; everything else goes on. */
 NESO_API neso_status neso_context_synchronize(neso_context *context);
 /* Later work goes to this stream (meaning of `stream` as in the options), after what the context has queued so far. */
 NESO_API neso_status neso_context_set_stream(neso_context *context, void *stream);
