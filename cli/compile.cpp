@@ -55,7 +55,7 @@ void declareCompile(CLI::App &parent, Action &todo) {
   auto *output = app->add_option("-o,--output", o->output, "the package to write; with --emit, the text (default: standard output)");
   app->add_option("--target", o->compile.target, "cpu")->capture_default_str();
   app->add_option("--arch", o->archs, "native (default), x86-64-v3, x86-64-v4; several: all go in, the best is chosen at load")->delimiter(',');
-  app->add_option("--kernels", o->kernels, "Triton source file or folder of the model's user kernels (not read yet: models with user kernels are refused)");
+  app->add_option("--kernels", o->kernels, "kernel bundle (folder written by neso_export) or Triton source of the model's user kernels, when the .pt2 does not carry them");
   app->add_option("--option", o->settings, "K=V")->type_name("K=V");
   std::vector<std::string> names;
   std::string stages;

@@ -13,6 +13,7 @@ void declareDevice(CLI::App *app, DeviceChoice &device, int &threads) {
 void declareSession(CLI::App *app, SessionOptions &o) {
   const char *files = ".safetensors (tensors named 0, 1, … or by argument), or several .npy, one an input, in order";
   app->add_option("--input", o.inputs, o.needInputs ? files : "inputs as for run; without it they are random, inside the exported ranges")->allow_extra_args(false);
+  app->add_option("--kernels", o.kernels, "of a .pt2: as for compile")->allow_extra_args(false);
   declareDevice(app, o.device, o.threads);
   if (o.needInputs) return;
   app->add_option("--seed", o.seed, "of random inputs");

@@ -12,7 +12,7 @@ Error runtimeError(neso_status status) {
   return fail(Diag::RuntimeRefused, {{}, 0, 0, neso_status_code(status)}, neso_error_text());
 }
 
-Status OpenModel::open(const std::string &path, neso_check check, const DeviceChoice &device) {
+Status OpenModel::open(const std::string &path, neso_check check, const DeviceChoice &device, const std::vector<std::string> &kernels) {
   neso_model_options options{};
   options.struct_size = sizeof options;
   options.check = check;
@@ -22,6 +22,7 @@ Status OpenModel::open(const std::string &path, neso_check check, const DeviceCh
     CompileOptions compile;
     compile.target = code->target;
     compile.archs = {code->arch};
+    compile.kernelPaths = kernels;
     DiagnosticSink sink;
     Result<Compilation> compiled = compileModel(path, compile, sink);
     for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());

@@ -18,7 +18,8 @@ public:
   OpenModel &operator=(const OpenModel &) = delete;
   ~OpenModel() { neso_model_free(model_); }
   /// Opens the package at `path`. `check` as in neso.h. A .pt2 is compiled for `device`.
-  Status open(const std::string &path, neso_check check, const DeviceChoice &device);
+  /// `kernels` are the --kernels of its user kernels.
+  Status open(const std::string &path, neso_check check, const DeviceChoice &device, const std::vector<std::string> &kernels);
   const neso_model *get() const { return model_; }
 
 private:

@@ -8,7 +8,7 @@ Status Session::open(SessionOptions &o) {
   if (Status s = o.device.parse(); !s) return s;
   deviceIndex_ = o.device.index;
   double start = nowMs();
-  if (Status s = model_.open(o.model, o.check, o.device); !s) return s;
+  if (Status s = model_.open(o.model, o.check, o.device, o.kernels); !s) return s;
   loadMs_ = nowMs() - start;
   bool files = o.needInputs || !o.inputs.empty();
   Result<std::vector<HostTensor>> inputs = files ? inputsFromFiles(model(), o.inputs) : randomInputs(model(), o.seed, o.dims);

@@ -171,7 +171,7 @@ int run(Options o) {
   Session session;
   if (Status s = session.open(o.session); !s) return report(s.error());
   DiagnosticSink sink;
-  Result<loops::Program> program = lowerModel(o.model, sink);
+  Result<loops::Program> program = lowerModel(o.model, o.session.kernels, sink);
   if (!program) return report(program.error());
   const std::vector<HostTensor> &inputs = session.inputs();
   if (program->inputs.size() != inputs.size()) {

@@ -7,6 +7,7 @@
 #include "backend/cpu/compile.h"
 #include "driver/report.h"
 #include "driver/target.h"
+#include "driver/user_kernels.h"
 #include "frontend/pt2/read.h"
 #include "ir/graph/graph.h"
 #include "ir/graph/passes/functionalize.h"
@@ -81,6 +82,11 @@ private:
     if (!model) return model.takeError();
     mark("read");
     if (Status s = graph::verify(*model, graph::Form::AsExported); !s) return s.takeError();
+    // Launches of the user's Triton kernels get their programs, and with them what they read and write.
+    Result<std::shared_ptr<UserKernels>> kernels = UserKernels::bind(*model, path, options_.kernelPaths, sink_);
+    if (!kernels) return kernels.takeError();
+    userKernels_ = std::move(*kernels);
+    mark("user kernels");
     // Values instead of memory: in-place operators and views of what they change disappear.
     if (Status s = graph::functionalize(*model); !s) return s.takeError();
     // Size arithmetic becomes expressions; what changes nothing, repeats or is unused goes before anything looks at it.
@@ -91,9 +97,10 @@ private:
   }
 
   Result<Compilation> generate(plan::Plan &plan) {
-    std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
+    std::unique_ptr<mlir::MLIRContext> own = userKernels_ ? nullptr : makeTileContext();
+    mlir::MLIRContext &context = userKernels_ ? userKernels_->context() : *own;
     // One tile program for each kernel; weights of contractions are packed for its blocks.
-    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(plan, *context, {});
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(plan, context, {}, userKernels_ ? userKernels_->functions() : std::vector<mlir::Operation *>());
     if (!module) return module.takeError();
     mark("tile programs");
     if (stopAt(Stage::Tile)) return emit(printTile(**module));
@@ -121,6 +128,7 @@ private:
     PackageContents contents;
     contents.plan = &plan;
     contents.code = std::move(code);
+    if (userKernels_) contents.metadata = userKernels_->metadata();
     Result<std::string> bytes = packageBytes(contents);
     if (!bytes) return bytes.takeError();
     mark("package");
@@ -154,6 +162,7 @@ private:
   const CompileOptions &options_;
   DiagnosticSink &sink_;
   std::vector<cpu::CpuLevel> levels_;
+  std::shared_ptr<UserKernels> userKernels_; // null when the model has none
   Compilation out_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
@@ -181,8 +190,9 @@ Result<Compilation> compileProgram(loops::Program program, const CompileOptions 
   return driver.compileLoops(std::move(program));
 }
 
-Result<loops::Program> lowerModel(const std::string &path, DiagnosticSink &sink) {
+Result<loops::Program> lowerModel(const std::string &path, const std::vector<std::string> &kernelPaths, DiagnosticSink &sink) {
   CompileOptions options;
+  options.kernelPaths = kernelPaths;
   return Driver(options, sink).loopsOf(path);
 }
 

@@ -61,6 +61,6 @@ Result<Compilation> compileModel(const std::string &path, const CompileOptions &
 Result<Compilation> compileProgram(loops::Program program, const CompileOptions &options);
 
 /// The model as loops, for the reference interpreter (`neso verify`).
-Result<loops::Program> lowerModel(const std::string &path, DiagnosticSink &sink);
+Result<loops::Program> lowerModel(const std::string &path, const std::vector<std::string> &kernelPaths, DiagnosticSink &sink);
 
 } // namespace neso

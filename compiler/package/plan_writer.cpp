@@ -480,7 +480,7 @@ fbs::Arg PlanWriter::argument(const plan::KernelArg &arg) {
   switch (arg.kind) {
   case plan::KernelArg::Kind::Buffer:
     if (!arg.buffer.valid()) return {fbs::ArgKind::Null, 0, -1, 0};
-    return {fbs::ArgKind::Buffer, bufferRow(arg.buffer), -1, 0};
+    return {fbs::ArgKind::Buffer, bufferRow(arg.buffer), arg.offset.isConst(0) ? -1 : slot(arg.offset * Expr(itemSize(plan_->program.buffer(arg.buffer).dtype))), 0};
   case plan::KernelArg::Kind::Size: return {fbs::ArgKind::Slot, slot(arg.size), -1, 0};
   case plan::KernelArg::Kind::Int: return {fbs::ArgKind::I64, 0, -1, arg.intValue};
   case plan::KernelArg::Kind::Float: {

@@ -102,7 +102,7 @@ std::optional<SigType> parseType(std::string_view text) {
 class Compilation {
 public:
   Compilation(const KernelRequest &request, mlir::MLIRContext &ctx, CodegenOptions options)
-      : request_(request), loader_(request.searchPaths), c_(&ctx), e_(c_, loader_, options) {}
+      : request_(request), loader_(request.searchPaths, request.sources), c_(&ctx), e_(c_, loader_, options) {}
 
   Result<CompiledKernel> run();
   Result<std::vector<KernelInfo>> list();
@@ -114,6 +114,7 @@ private:
   Result<KernelInfo> describe(Object *fn);
   Status applyConfig();
   Status applyHeuristics();
+  Status runHeuristic(const std::string &name, const Value &function, Pos pos);
   Result<std::vector<SigType>> signature();
   Result<Value> literal(const std::string &name, const std::string &text);
   Status build(CompiledKernel &out, const std::vector<SigType> &types);
@@ -301,6 +302,36 @@ Status Compilation::applyConfig() {
   return Status::ok();
 }
 
+/// Calls one heuristic with the arguments that are known and takes its result for the parameter.
+Status Compilation::runHeuristic(const std::string &name, const Value &function, Pos pos) {
+  std::vector<Value> args;
+  for (const std::pair<std::string, Value> &v : constexprs_) {
+    args.push_back(c_.str(v.first));
+    args.push_back(v.second);
+  }
+  for (const NamedText &t : request_.values) {
+    Result<Value> v = literal(t.first, t.second);
+    if (!v) return v.takeError();
+    args.push_back(c_.str(t.first));
+    args.push_back(*v);
+  }
+  Frame f;
+  f.module = module_;
+  f.pos = pos;
+  c_.frame = &f;
+  Value v = e_.call(function, {c_.list(Kind::Dict, args)});
+  c_.frame = nullptr;
+  if (!v || v.kind == Kind::Opaque) {
+    std::string why = c_.error ? c_.error->message : "its result is not known at compile time";
+    c_.error.reset();
+    return at(pos, makeDiag(Diag::TrBadDecorator, {}, "heuristic '" + name + "'", info_.name, why + "; give the value with --constexpr " + name + "=…"));
+  }
+  v.wrapped = true;
+  if (Value *old = given(name)) *old = v;
+  else constexprs_.emplace_back(name, v);
+  return Status::ok();
+}
+
 /// Runs the heuristics bottom-up over the arguments that are known; each may read what those below it set.
 Status Compilation::applyHeuristics() {
   for (size_t n = fn_->function->decorators.size(); n-- > 0;) {
@@ -320,32 +351,14 @@ Status Compilation::applyHeuristics() {
       // A value given by hand wins.
       bool byHand = std::any_of(request_.constexprs.begin(), request_.constexprs.end(), [&](const NamedText &k) { return k.first == name; });
       if (byHand) continue;
-      std::vector<Value> args;
-      for (const std::pair<std::string, Value> &v : constexprs_) {
-        args.push_back(c_.str(v.first));
-        args.push_back(v.second);
-      }
-      for (const NamedText &t : request_.values) {
-        Result<Value> v = literal(t.first, t.second);
-        if (!v) return v.takeError();
-        args.push_back(c_.str(t.first));
-        args.push_back(*v);
-      }
-      Frame f;
-      f.module = module_;
-      f.pos = d->pos;
-      c_.frame = &f;
-      Value v = e_.call(dict.items()[i + 1], {c_.list(Kind::Dict, args)});
-      c_.frame = nullptr;
-      if (!v || v.kind == Kind::Opaque) {
-        std::string why = c_.error ? c_.error->message : "its result is not known at compile time";
-        c_.error.reset();
-        return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, "heuristic '" + name + "'", info_.name, why + "; give the value with --constexpr " + name + "=…"));
-      }
-      v.wrapped = true;
-      if (Value *old = given(name)) *old = v;
-      else constexprs_.emplace_back(name, v);
+      if (Status s = runHeuristic(name, dict.items()[i + 1], d->pos); !s) return s.takeError();
     }
+  }
+  for (const NamedText &rule : request_.heuristics) {
+    if (given(rule.first)) continue;
+    Result<Value> function = literal(rule.first, rule.second);
+    if (!function) return function.takeError();
+    if (Status s = runHeuristic(rule.first, *function, fn_->pos); !s) return s.takeError();
   }
   return Status::ok();
 }

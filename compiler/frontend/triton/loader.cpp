@@ -16,10 +16,14 @@ Result<Module *> Loader::load(const std::string &path) {
   std::string key = fs::weakly_canonical(path, ec).string();
   if (ec) key = path;
   if (std::unique_ptr<Module> &known = modules_[key]) return known.get();
-  std::ifstream in(path, std::ios::binary);
-  if (!in || fs::is_directory(path, ec)) return fail(Diag::FileUnreadable, {}, path, "no such file");
   std::stringstream text;
-  text << in.rdbuf();
+  if (auto held = sources_.find(path); held != sources_.end()) {
+    text << held->second;
+  } else {
+    std::ifstream in(path, std::ios::binary);
+    if (!in || fs::is_directory(path, ec)) return fail(Diag::FileUnreadable, {}, path, "no such file");
+    text << in.rdbuf();
+  }
   Result<std::shared_ptr<SyntaxTree>> tree = parse(std::make_shared<Source>(path, text.str()));
   if (!tree) return tree.takeError();
   std::unique_ptr<Module> m = std::make_unique<Module>();
@@ -45,6 +49,10 @@ std::string Loader::resolve(const Module &from, std::string_view dotted, int lev
   std::string relative(dotted);
   for (char &ch : relative)
     if (ch == '.') ch = '/';
+  if (sources_.count(from.path)) {
+    fs::path beside = fs::path(from.path).parent_path() / (relative + ".py");
+    if (sources_.count(beside.string())) return beside.string();
+  }
   auto at = [&](const fs::path &base) -> std::string {
     std::error_code ec;
     fs::path p = relative.empty() ? base : base / relative;

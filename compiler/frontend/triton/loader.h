@@ -10,7 +10,9 @@ namespace neso::triton {
 
 class Loader {
 public:
-  explicit Loader(std::vector<std::string> searchPaths) : searchPaths_(std::move(searchPaths)) {}
+  /// `sources` are files that are not on disk: path, text.
+  explicit Loader(std::vector<std::string> searchPaths, std::vector<std::pair<std::string, std::string>> sources = {})
+      : searchPaths_(std::move(searchPaths)), sources_(sources.begin(), sources.end()) {}
 
   /// Reads and parses `path`; the module's code has not run.
   Result<Module *> load(const std::string &path);
@@ -21,6 +23,7 @@ public:
 
 private:
   std::vector<std::string> searchPaths_;
+  std::map<std::string, std::string> sources_;
   std::map<std::string, std::unique_ptr<Module>> modules_;
 };
 

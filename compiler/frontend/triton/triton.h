@@ -30,6 +30,10 @@ struct KernelRequest {
   /// Values of constexpr parameters as Python literals, none, true, false, tl.float32, or names in reach of the kernel. A value for a
   /// parameter of any type makes it a constexpr: {"bias_ptr", "none"} is an absent pointer.
   std::vector<NamedText> constexprs;
+  /// Files that are not on disk, by path: `path` and what it imports are looked for here first.
+  std::vector<NamedText> sources;
+  /// Further heuristics: parameter -> a function of the arguments' dict, as text. Those with a value above are not run.
+  std::vector<NamedText> heuristics;
   /// Run-time values that are known, as literals: heuristics may read them. They do not specialise the kernel.
   std::vector<NamedText> values;
   /// parameter -> "divisible_by_16", "equal_to_1", "none". Without one a pointer counts as 16-byte aligned.

@@ -5,6 +5,7 @@
 // mean in PyTorch until the pass `functionalize` (passes/), after which no operator of the graph mutates or aliases: mutations of inputs
 // and buffers are then extra outputs (Output::Kind).
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "base/diagnostics.h"
 #include "base/dtype.h"
+#include "base/host_launch.h"
 #include "base/id.h"
 #include "ir/shape/expr.h"
 
@@ -61,6 +63,28 @@ using Argument = std::variant<None, ValueId /* tensor, or any symbolic scalar va
                               CustomObject, std::shared_ptr<ArgumentDict>>;
 struct ArgumentDict { std::vector<std::pair<std::string, Argument>> entries; }; // keyword arguments of a user kernel, in the order of the file
 
+/// A launch of a user's Triton kernel, after its source was read: a node "neso.launch" whose arguments are the tensors behind the kernel's
+/// pointers and whose results are the new contents of those that it writes (`written`, in order). "neso.launch_" is the same before
+/// functionalize: it has no results and changes its arguments in place.
+struct UserLaunch {
+  /// One parameter of the kernel's tile function, in order.
+  struct Parameter {
+    enum Kind : uint8_t { Tensor, Integer, Real } kind = Integer;
+    std::string name; // in the source
+    int tensor = -1;  // Tensor: index into Node::args
+    Expr integer;     // Integer
+    int bits = 32;    // Integer, Real: width of the parameter
+    double real = 0;
+  };
+  int kernel = -1;      // which tile function: a number that means something to the driver
+  std::string function; // its name in the source
+  std::vector<Parameter> parameters;
+  std::vector<bool> read, written; // parallel to Node::args
+  std::vector<int> sameAs; // parallel to Node::args: the written argument whose memory this one is, or -1; empty: all -1
+  std::array<Expr, 3> grid = {1, 1, 1};
+  HostLaunch reference;
+};
+
 /// One operator call. `target` is as in the file: "aten.conv2d.default" (the "torch.ops." prefix dropped), "_operator.add", "higher_order.cond",
 /// "mylib.add.default". Arguments stand at their schema positions with defaults filled in when the target is in ops.def (keyword-only ones
 /// after the positional ones); for targets outside the table they are in the order of the file, with names in argNames.
@@ -72,6 +96,7 @@ struct Node {
   std::vector<std::vector<ValueId>> outputs; // one entry a return; a Tensor[] return has several ids in its entry. Unused outputs are valid values.
   SourceLoc loc;                     // innermost line of the model's stack trace
   std::string module;                // dotted path of the nn.Module that made it ("layers.0.attn")
+  std::shared_ptr<const UserLaunch> launch; // of "neso.launch" and "neso.launch_"
   const Argument *arg(std::string_view argName) const;
 };
 

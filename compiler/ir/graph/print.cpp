@@ -114,6 +114,15 @@ private:
     return s.find_first_of(".en") == std::string::npos ? s + ".0" : s;
   }
 
+  static std::string launch(const UserLaunch &l) {
+    std::string out = fmt::format(" launch {}[{}, {}, {}]", l.function, l.grid[0].str(), l.grid[1].str(), l.grid[2].str());
+    for (const UserLaunch::Parameter &p : l.parameters) {
+      if (p.kind == UserLaunch::Parameter::Integer) out += fmt::format(" {}={}", p.name, p.integer.str());
+      if (p.kind == UserLaunch::Parameter::Real) out += fmt::format(" {}={}", p.name, real(p.real));
+    }
+    return out;
+  }
+
   std::string node(const Node &n) const {
     std::string out = indent_ + "  ";
     for (size_t i = 0; i < n.outputs.size(); ++i) {
@@ -129,6 +138,7 @@ private:
       out += argument(n.args[i]);
     }
     out += ")";
+    if (n.launch) out += launch(*n.launch);
     std::string types;
     for (const auto &o : n.outputs)
       for (ValueId id : o)

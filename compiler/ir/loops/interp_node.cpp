@@ -100,6 +100,7 @@ struct NodeRunner::Impl {
   Status runScan(std::span<const BufferView> buffers, int64_t begin, int64_t end);
   Status runSort(std::span<const BufferView> buffers, int64_t begin, int64_t end);
   Status runAttention(std::span<const BufferView> buffers);
+  Status runUserKernel(std::span<const BufferView> buffers);
 
   struct Table {
     std::vector<int64_t> stride; // of each outer dimension, in elements; 0 where the operand does not depend on it
@@ -129,7 +130,7 @@ Status NodeRunner::Impl::compile(const Bindings &bindings, char outerLetter) {
   for (Expr e : node.reduceRanges)
     if (Status s = extent(e, inner); !s) return s;
   if (node.kind == Node::Kind::Attention) return {};
-  if (node.kind == Node::Kind::UserKernel) return fail(Diag::LoopsNotInterpreted, {}, node.name, "a user kernel");
+  if (node.kind == Node::Kind::UserKernel) return {};
   for (size_t d = 0; d < outer.size(); ++d) slots.add(outerLetter + std::to_string(d));
   for (size_t d = 0; d < inner.size(); ++d) slots.add(reduceName(d));
 
@@ -537,6 +538,43 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
 
 NodeRunner::NodeRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 NodeRunner::NodeRunner(NodeRunner &&) noexcept = default;
+Status NodeRunner::Impl::runUserKernel(std::span<const BufferView> buffers) {
+  if (!node.user || !node.user->reference) return fail(Diag::LoopsNotInterpreted, {}, node.name, "a user kernel without a reference");
+  auto value = [&](Expr e) -> Result<int64_t> {
+    Expr v = substitute(e, sizes);
+    if (!v.isConst()) return fail(Diag::LoopsBadSize, {}, node.name, e.str());
+    return v.constValue();
+  };
+  std::vector<HostArgument> args;
+  for (const UserKernelSpec::Argument &a : node.user->arguments) {
+    HostArgument h;
+    if (a.kind == UserKernelSpec::Argument::Memory) {
+      const BufferView &view = buffers[a.buffer.index()];
+      Result<int64_t> offset = value(a.offset);
+      if (!offset) return offset.takeError();
+      int64_t item = itemSize(toReal(program->buffer(a.buffer).dtype));
+      h.kind = HostArgument::Memory;
+      h.data = view.data + *offset * item;
+      h.bytes = (view.elements - *offset) * item;
+    } else if (a.kind == UserKernelSpec::Argument::Integer) {
+      Result<int64_t> v = value(a.integer);
+      if (!v) return v.takeError();
+      h.integer = *v;
+    } else {
+      h.kind = HostArgument::Real;
+      h.real = a.real;
+    }
+    args.push_back(h);
+  }
+  std::array<int64_t, 3> grid;
+  for (size_t d = 0; d < 3; ++d) {
+    Result<int64_t> v = value(node.user->grid[d]);
+    if (!v) return v.takeError();
+    grid[d] = *v;
+  }
+  return node.user->reference(args, grid);
+}
+
 NodeRunner &NodeRunner::operator=(NodeRunner &&) noexcept = default;
 NodeRunner::~NodeRunner() = default;
 
@@ -559,9 +597,9 @@ Status NodeRunner::run(std::span<const BufferView> buffers, int64_t begin, int64
   case Node::Kind::Scan: return impl_->runScan(buffers, begin, end);
   case Node::Kind::Sort: return impl_->runSort(buffers, begin, end);
   case Node::Kind::Attention: return impl_->runAttention(buffers);
-  case Node::Kind::UserKernel: break;
+  case Node::Kind::UserKernel: return impl_->runUserKernel(buffers);
   }
-  return fail(Diag::LoopsNotInterpreted, {}, impl_->node.name, "a user kernel");
+  NESO_UNREACHABLE("unknown kind of node");
 }
 
 } // namespace neso::loops

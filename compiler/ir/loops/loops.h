@@ -13,6 +13,7 @@
 //       %1 = relu %0 : f32
 //       reduce sum %1 -> store y[i0]
 #pragma once
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -21,6 +22,7 @@
 
 #include "base/diagnostics.h"
 #include "base/dtype.h"
+#include "base/host_launch.h"
 #include "base/id.h"
 #include "ir/shape/expr.h"
 
@@ -136,6 +138,26 @@ struct AttentionSpec {
   Operand out;         // index over b, h, m, d
 };
 
+/// A launch of a user's Triton kernel: its tile function over a grid, on whole buffers.
+struct UserKernelSpec {
+  /// One parameter of the tile function, in order.
+  struct Argument {
+    enum Kind : uint8_t { Memory, Integer, Real } kind = Integer;
+    std::string name;
+    BufferId buffer;   // Memory
+    Expr offset = 0;   // Memory: the pointer is at this element of the buffer
+    bool read = false, written = false;
+    Expr integer;      // Integer
+    double real = 0;
+    int bits = 32;     // Integer, Real: width of the parameter
+  };
+  int kernel = -1; // which tile function: an index into what plan_to_tile is given
+  std::string function;
+  std::vector<Argument> arguments;
+  std::array<Expr, 3> grid = {1, 1, 1};
+  HostLaunch reference; // for the interpreter
+};
+
 struct NodeTag;
 using NodeId = Id<NodeTag>;
 
@@ -149,7 +171,7 @@ struct Node {
                  // I64 position of that extreme (the last of equals; a NaN stays, as ATen's cummax has it)
     Sort,        // along r0: stores of sorted value (result 0) and of I64 index (result 1)
     Attention,   // scaled dot product attention, see AttentionSpec
-    UserKernel,  // a Triton kernel of the user (later)
+    UserKernel,  // a Triton kernel of the user, see UserKernelSpec; no ranges
   };
   NodeId id;
   Kind kind = Kind::Pointwise;
@@ -170,6 +192,7 @@ struct Node {
   bool descending = false, stable = true; // Sort; NaN counts as largest
   std::vector<ValueIdx> inputs;  // Scan, Sort: body values; for stores, Store::value is the number of the result
   std::shared_ptr<const AttentionSpec> attention;
+  std::shared_ptr<const UserKernelSpec> user;
 };
 
 /// A constant of the program: bytes (owned or in the model's file), already in the layout in which the loops read them.

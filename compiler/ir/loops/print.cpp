@@ -75,6 +75,17 @@ std::string_view kindName(Node::Kind k) {
   return names[static_cast<size_t>(k)];
 }
 
+std::string printUserKernel(const Program &p, const UserKernelSpec &u) {
+  std::string out = fmt::format("    launch {} over {}, {}, {}\n", u.function, u.grid[0].str(), u.grid[1].str(), u.grid[2].str());
+  for (const UserKernelSpec::Argument &a : u.arguments) {
+    if (a.kind == UserKernelSpec::Argument::Memory)
+      out += fmt::format("      {} = {}[{}]{}{}\n", a.name, bufferName(p, a.buffer), a.offset.str(), a.read ? " read" : "", a.written ? " written" : "");
+    else if (a.kind == UserKernelSpec::Argument::Integer) out += fmt::format("      {} = {} : i{}\n", a.name, a.integer.str(), a.bits);
+    else out += fmt::format("      {} = {} : f{}\n", a.name, a.real, a.bits);
+  }
+  return out;
+}
+
 std::string printAttention(const Program &p, const AttentionSpec &a) {
   auto operand = [&](const char *role, const AttentionSpec::Operand &o) {
     return o.buffer.valid() ? fmt::format("    {} = {}[{}] : {}\n", role, bufferName(p, o.buffer), o.index.str(), name(o.dtype)) : std::string();
@@ -106,6 +117,9 @@ std::string print(const Program &p, const Node &n) {
     break;
   case Node::Kind::Attention:
     if (n.attention) out += printAttention(p, *n.attention);
+    break;
+  case Node::Kind::UserKernel:
+    if (n.user) out += printUserKernel(p, *n.user);
     break;
   default: break;
   }

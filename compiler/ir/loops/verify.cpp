@@ -212,7 +212,7 @@ public:
       for (const Store &s : n.stores) store(n, s, known, facts);
       break;
     case Node::Kind::Attention: attention(n); break;
-    case Node::Kind::UserKernel: break;
+    case Node::Kind::UserKernel: userKernel(n); break;
     }
   }
   void attention(const Node &n) {
@@ -221,6 +221,20 @@ public:
     for (const AttentionSpec::Operand *o : {&a.q, &a.k, &a.v, &a.out, &a.mask}) {
       if (o == &a.mask && !o->buffer.valid()) continue;
       if (validBuffer(n, o->buffer)) expr(n, o->index, {"b", "h", "m", "n", "d"}, "attention index");
+    }
+  }
+
+  void userKernel(const Node &n) {
+    if (!n.user || !n.ranges.empty() || !n.reduceRanges.empty() || !n.body.ops.empty() || !n.stores.empty())
+      return breach("L7", n, "a user kernel has its spec and nothing else");
+    for (Expr g : n.user->grid) expr(n, g, {}, "grid");
+    for (const UserKernelSpec::Argument &a : n.user->arguments) {
+      if (a.kind == UserKernelSpec::Argument::Integer) expr(n, a.integer, {}, "argument");
+      if (a.kind != UserKernelSpec::Argument::Memory || !validBuffer(n, a.buffer)) continue;
+      expr(n, a.offset, {}, "offset");
+      const Buffer &b = p_.buffer(a.buffer);
+      if (a.written && (b.kind == Buffer::Kind::ScalarInput || (b.kind != Buffer::Kind::Temp && !b.mutated)))
+        breach("L6", n, fmt::format("writes '{}', which is not a temp and not marked as mutated", b.name));
     }
   }
 
@@ -243,6 +257,12 @@ void collectAccesses(const Node &n, std::vector<BufferId> &reads, std::vector<Bu
       if (o->buffer.valid()) reads.push_back(o->buffer);
     writes.push_back(n.attention->out.buffer);
   }
+  if (n.user)
+    for (const UserKernelSpec::Argument &a : n.user->arguments) {
+      if (a.kind != UserKernelSpec::Argument::Memory) continue;
+      if (a.read) reads.push_back(a.buffer);
+      if (a.written) writes.push_back(a.buffer);
+    }
 }
 
 } // namespace

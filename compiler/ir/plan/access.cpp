@@ -19,7 +19,15 @@ template <typename F> void eachLoad(const Node &n, F f) {
     for (const Op &o : b->ops)
       if (o.kind == OpKind::Load) f(o);
 }
+/// Buffers that a node touches as a whole.
 template <typename F> void eachOperand(const Node &n, F f) {
+  if (n.user)
+    for (const UserKernelSpec::Argument &a : n.user->arguments) {
+      if (a.kind != UserKernelSpec::Argument::Memory) continue;
+      AttentionSpec::Operand o{a.buffer, a.offset, DType::F32};
+      if (a.read) f(o, false);
+      if (a.written) f(o, true);
+    }
   if (!n.attention) return;
   for (const AttentionSpec::Operand *o : {&n.attention->q, &n.attention->k, &n.attention->v, &n.attention->mask})
     if (o->buffer.valid()) f(*o, false);
@@ -125,7 +133,7 @@ KernelTraffic traffic(const Plan &plan, const Kernel &kernel) {
     for (size_t d = 0; d < kernel.rRanges.size(); ++d)
       if (uses(index, reduceName(d))) used.push_back(kernel.rRanges[d]);
     for (const std::string &s : symbolsOf(index)) affine &= affineIn(index, s).has_value();
-    if (affine && kernel.kind != Node::Kind::Attention) elements = min(product(used), buffer.elements);
+    if (affine && kernel.kind != Node::Kind::Attention && kernel.kind != Node::Kind::UserKernel) elements = min(product(used), buffer.elements);
     Expr bytes = elements * Expr(itemSize(buffer.dtype));
     (written ? out.bytesWritten : out.bytesRead) = (written ? out.bytesWritten : out.bytesRead) + bytes;
   };

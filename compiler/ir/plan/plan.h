@@ -40,6 +40,7 @@ struct KernelArg {
   enum class Kind : uint8_t { Buffer, Size /* Expr, i64 or i32 */, Int, Float };
   Kind kind = Kind::Buffer;
   loops::BufferId buffer;
+  Expr offset = 0;            // Buffer: the pointer is at this element
   Expr size;
   int64_t intValue = 0;
   double floatValue = 0;

@@ -6,6 +6,7 @@
 #include "lower/graph_to_loops/attention.h"
 #include "lower/graph_to_loops/cost.h"
 #include "lower/graph_to_loops/op_call.h"
+#include "lower/graph_to_loops/user_kernel.h"
 
 namespace neso::lower {
 
@@ -18,7 +19,7 @@ using Values = std::unordered_map<int32_t, Tensor>;
 /// The state of lowering one model.
 class ModelLowering {
 public:
-  ModelLowering(const graph::Model &model) : model_(model) {
+  ModelLowering(const graph::Model &model) : model_(model), userKernels_(model) {
     ctx_.facts = model.facts;
   }
   Result<loops::Program> run();
@@ -40,6 +41,7 @@ private:
 
   const graph::Model &model_;
   Lowering ctx_;
+  UserKernels userKernels_;
   Values values_;
   std::map<std::pair<int, DType>, BufferId> weightBuffers_; // by storage and dtype
   std::map<std::string, BufferId> weightByName_;
@@ -86,15 +88,6 @@ void ModelLowering::countUses(const graph::Graph &g) {
       ++uses_[id->value];
       if (o.kind != graph::Output::Kind::Token) outputs_.insert(id->value);
     }
-}
-
-Expr extentOf(const Sizes &sizes, const Sizes &strides, const Facts &facts) {
-  Expr extent = 1;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d].isConst(0)) return 0;
-    extent = extent + (sizes[d] - 1) * strides[d];
-  }
-  return facts.simplify(extent);
 }
 
 Tensor ModelLowering::addWeight(const graph::Weight &w) {
@@ -219,7 +212,7 @@ Tensor ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x)
 
 void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Values &values) {
   std::vector<ValueId> outs = flatOutputs(node);
-  if (isSymbolic(g, node)) return;
+  if (isSymbolic(g, node) && !node.launch) return;
   if (isCall(node.target)) {
     if (!lowerCall(g, node, values))
       for (ValueId id : outs)
@@ -231,6 +224,16 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
   if (auto it = attention_.byResult.find(&node); it != attention_.byResult.end()) {
     Tensor x = matchedAttention(it->second, [&](ValueId id) { return values.at(id.value); }, g.value(outs[0]).type.sizes);
     values[outs[0].value] = settle(g, outs[0], x);
+    ctx_.current = nullptr;
+    return;
+  }
+  if (node.launch) {
+    std::string refusal;
+    Tensors results = userKernels_.lower(ctx_, g, node, values, refusal);
+    if (!refusal.empty()) report(makeDiag(Diag::OpRefused, node.loc, "kernel " + node.launch->function, refusal));
+    for (size_t k = 0; k < outs.size(); ++k)
+      if (outs[k].valid()) values[outs[k].value] = k < results.size() ? results[k] : full(ctx_, g.value(outs[k]).type.sizes, g.value(outs[k]).type.dtype, 0);
+    ctx_.current = nullptr;
     return;
   }
   OpCall call(ctx_, g, node, values);
@@ -408,7 +411,7 @@ void ModelLowering::findUnsupported(const graph::Graph &g) {
   for (const graph::Node &node : g.nodes) {
     for (const graph::Argument &a : node.args)
       if (const std::shared_ptr<graph::Graph> *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a); sub && isCall(node.target)) findUnsupported(**sub);
-    if (!isSymbolic(g, node) && !isCall(node.target) && !isSupported(node.target)) report(makeDiag(Diag::OpUnsupported, node.loc, node.target));
+    if (!isSymbolic(g, node) && !isCall(node.target) && !node.launch && !isSupported(node.target)) report(makeDiag(Diag::OpUnsupported, node.loc, node.target));
   }
 }
 

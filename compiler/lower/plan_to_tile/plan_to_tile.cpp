@@ -82,7 +82,8 @@ bool fitsInt32(const plan::Plan &plan, const plan::Kernel &kernel, const Facts &
 
 class Builder {
 public:
-  Builder(plan::Plan &plan, MLIRContext &context, const TileTarget &target) : plan_(plan), context_(context), target_(target) {}
+  Builder(plan::Plan &plan, MLIRContext &context, const TileTarget &target, const std::vector<Operation *> &userFunctions)
+      : plan_(plan), context_(context), target_(target), userFunctions_(userFunctions) {}
 
   Result<OwningOpRef<ModuleOp>> run() {
     OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context_));
@@ -110,7 +111,7 @@ private:
       break;
     case Node::Kind::Sort:
     case Node::Kind::Attention: break;
-    case Node::Kind::UserKernel: return fail(Diag::NoTileForm, where, kernel.name, "user kernel");
+    case Node::Kind::UserKernel: return placeUserKernel(kernel, module);
     }
     forEachStore(kernel, [&](const loops::Store &s) { kernel.serial |= s.mode != loops::StoreMode::Set; });
     if (!contraction) {
@@ -148,6 +149,36 @@ private:
     tt::ReturnOp::create(b, loc, ValueRange{});
     DiagnosticCapture capture(&context_);
     if (failed(verify(func))) return fail(Diag::InternalFault, where, "plan_to_tile", kernel.name + ": " + capture.take(Diag::TileInvalid, "malformed").str());
+    share(kernel, func);
+    return Status::ok();
+  }
+
+  /// A user's kernel brings its tile function; only its arguments and grid are ours.
+  Status placeUserKernel(plan::Kernel &kernel, ModuleOp module) {
+    const loops::UserKernelSpec &spec = *kernel.nodes[0].user;
+    if (spec.kernel < 0 || static_cast<size_t>(spec.kernel) >= userFunctions_.size()) return fail(Diag::NoTileForm, {}, kernel.name, "user kernel");
+    OpBuilder b(&context_);
+    b.setInsertionPointToEnd(module.getBody());
+    auto func = llvm::cast<tt::FuncOp>(b.clone(*userFunctions_[static_cast<size_t>(spec.kernel)]));
+    func.setName(kernel.name);
+    kernel.args.clear();
+    kernel.grid = spec.grid;
+    for (size_t i = 0; i < spec.arguments.size(); ++i) {
+      const loops::UserKernelSpec::Argument &from = spec.arguments[i];
+      plan::KernelArg a;
+      if (from.kind == loops::UserKernelSpec::Argument::Memory) {
+        a.buffer = from.buffer, a.offset = from.offset, a.read = from.read, a.written = from.written;
+        const loops::Buffer &buffer = plan_.program.buffer(from.buffer);
+        bool aligned = plan_.placements[from.buffer.index()].where != plan::Placement::Where::Input &&
+                       plan_.program.facts.provablyDivisible(from.offset * Expr(itemSize(buffer.dtype)), 16);
+        if (aligned) func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
+      } else if (from.kind == loops::UserKernelSpec::Argument::Integer) {
+        a.kind = plan::KernelArg::Kind::Size, a.size = from.integer;
+      } else {
+        a.kind = plan::KernelArg::Kind::Float, a.floatValue = from.real, a.isF64 = from.bits == 64;
+      }
+      kernel.args.push_back(std::move(a));
+    }
     share(kernel, func);
     return Status::ok();
   }
@@ -213,13 +244,14 @@ private:
   plan::Plan &plan_;
   MLIRContext &context_;
   const TileTarget &target_;
+  const std::vector<Operation *> &userFunctions_;
   std::map<std::string, std::string> functions_;
 };
 
 } // namespace
 
-Result<OwningOpRef<ModuleOp>> planToTile(plan::Plan &plan, MLIRContext &context, const TileTarget &target) {
-  return Builder(plan, context, target).run();
+Result<OwningOpRef<ModuleOp>> planToTile(plan::Plan &plan, MLIRContext &context, const TileTarget &target, const std::vector<Operation *> &userFunctions) {
+  return Builder(plan, context, target, userFunctions).run();
 }
 
 } // namespace neso

@@ -8,6 +8,7 @@
 // it: Plan::program.constants changes then.
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "base/diagnostics.h"
 #include "ir/plan/plan.h"
@@ -15,6 +16,7 @@
 namespace mlir {
 class MLIRContext;
 class ModuleOp;
+class Operation;
 template <typename T> class OwningOpRef;
 } // namespace mlir
 
@@ -30,6 +32,8 @@ struct TileTarget {
 };
 
 /// Fills function, args and grid of every kernel. The module holds one public tt.func for each distinct kernel.
-Result<mlir::OwningOpRef<mlir::ModuleOp>> planToTile(plan::Plan &plan, mlir::MLIRContext &context, const TileTarget &target);
+/// `userFunctions` are the tile functions (tt.func of `context`, through the pipeline) of the user's kernels, by UserKernelSpec::kernel.
+Result<mlir::OwningOpRef<mlir::ModuleOp>> planToTile(plan::Plan &plan, mlir::MLIRContext &context, const TileTarget &target,
+                                                     const std::vector<mlir::Operation *> &userFunctions = {});
 
 } // namespace neso

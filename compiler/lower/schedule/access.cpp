@@ -31,6 +31,12 @@ std::vector<Access> accessesOf(const Node &n) {
       if (o->buffer.valid()) out.push_back({o->buffer, o->index, false, false, true, true});
     out.push_back({n.attention->out.buffer, n.attention->out.index, true, false, true, true});
   }
+  if (n.user)
+    for (const UserKernelSpec::Argument &a : n.user->arguments) {
+      if (a.kind != UserKernelSpec::Argument::Memory) continue;
+      if (a.read) out.push_back({a.buffer, a.offset, false, false, true, true});
+      if (a.written) out.push_back({a.buffer, a.offset, true, false, true, true});
+    }
   for (const Store &s : n.stores) out.push_back({s.buffer, s.index, true, s.mask >= 0, s.mode == StoreMode::Set, false});
   for (const Reduction &r : n.reductions)
     for (const Store &s : r.results) out.push_back({s.buffer, s.index, true, s.mask >= 0, s.mode == StoreMode::Set, false});

@@ -12,7 +12,7 @@ struct Access {
   bool store = false;
   bool masked = false;
   bool plainStore = true; // StoreMode::Set
-  bool whole = false;     // Attention: the operand as a whole; index means nothing here
+  bool whole = false;     // Attention, UserKernel: the operand as a whole; index means nothing here
 };
 
 /// All loads and stores of a node, in order.

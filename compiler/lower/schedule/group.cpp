@@ -162,7 +162,7 @@ plan::Kernel finish(Group group, const Program &program, int number) {
   k.kind = group.kind;
   k.decisions = group.decisions;
   Finisher f{group, program, {}};
-  if (group.kind != Node::Kind::Attention) {
+  if (group.kind != Node::Kind::Attention && group.kind != Node::Kind::UserKernel) {
     f.dropUnitDims();
     f.collectAccesses();
     f.order(group.x);

@@ -47,8 +47,6 @@ void dropDead(Program &program) {
 } // namespace
 
 Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
-  for (const Node &n : program.nodes)
-    if (n.kind == Node::Kind::UserKernel) return fail(Diag::ScheduleUserKernel, n.origins.empty() ? SourceLoc() : n.origins[0], n.name);
   dropDead(program);
   if (options.splitReductions) splitReductions(program);
   plan::Plan p;

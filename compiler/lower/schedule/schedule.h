@@ -20,7 +20,7 @@ struct ScheduleOptions {
   bool fuseEpilogues = true;
 };
 
-/// The program must satisfy loops::verify. Errors: nodes that no kernel can hold (user kernels without a definition).
+/// The program must satisfy loops::verify.
 Result<plan::Plan> schedule(loops::Program program, const ScheduleOptions &options = {});
 
 } // namespace neso::schedule

@@ -206,7 +206,7 @@ private:
   Status node(Node &n);
   Status mutate(Node &n, const OpSchema &op);
   Status trainBatchNorm(Node &n);
-  Status userKernel(Node &n);
+  Status launch(Node &n);
 
   Graph &g_;
   bool subgraph_;
@@ -222,7 +222,7 @@ Status Functionalizer::node(Node &n) {
       *sub = std::make_shared<Graph>(**sub);
       if (Status s = Functionalizer(**sub, true).run(); !s) return s;
     }
-  if (n.target == "higher_order.triton_kernel_wrapper_mutation") return userKernel(n);
+  if (n.target == "neso.launch_") return launch(n);
   const OpSchema *op = findOp(n.target);
   if (op && op->mutates()) return mutate(n, *op);
   const bool *training = op && (op->name == "aten.batch_norm" || n.target == "aten.native_batch_norm.default") ? std::get_if<bool>(n.arg("training")) : nullptr;
@@ -392,28 +392,31 @@ Status Functionalizer::trainBatchNorm(Node &n) {
   return write(variance, newVar, n);
 }
 
-/// A user's Triton kernel: output_indices says which of its parameters it writes.
-Status Functionalizer::userKernel(Node &n) {
-  const auto *indices = n.arg("output_indices") ? std::get_if<std::vector<IntOrSym>>(n.arg("output_indices")) : nullptr;
-  if (!indices) return fail(Diag::MutationUnsupported, n.loc, n.target, "the file does not say which arguments it writes");
-  const auto *params = n.arg("kernel_param_names") ? std::get_if<std::vector<std::string>>(n.arg("kernel_param_names")) : nullptr;
-  std::vector<ValueId> targets;
-  for (const IntOrSym &e : *indices) {
-    const int64_t *i = std::get_if<int64_t>(&e);
-    const Argument *a = nullptr;
-    if (i && *i >= 0 && params && *i < static_cast<int64_t>(params->size())) a = n.arg((*params)[static_cast<size_t>(*i)]);
-    else if (i && *i >= 0 && *i < static_cast<int64_t>(n.args.size())) a = &n.args[static_cast<size_t>(*i)];
-    const ValueId *id = a ? std::get_if<ValueId>(a) : nullptr;
-    if (!id || !id->valid() || g_.value(*id).kind != Value::Kind::Tensor)
-      return fail(Diag::MutationUnsupported, n.loc, n.target, "what it writes to is no tensor");
-    targets.push_back(*id);
+/// A user's Triton kernel that changes its arguments gives their new contents instead.
+Status Functionalizer::launch(Node &n) {
+  auto launch = std::make_shared<UserLaunch>(*n.launch);
+  launch->sameAs.assign(n.args.size(), -1);
+  std::vector<ValueId> targets, results;
+  for (size_t i = 0; i < n.args.size(); ++i) {
+    ValueId id = std::get<ValueId>(n.args[i]);
+    // The same tensor given twice is one memory: who reads it sees what is written to it.
+    for (size_t j = 0; j < n.args.size() && launch->sameAs[i] < 0; ++j)
+      if (j != i && launch->written[j] && std::get<ValueId>(n.args[j]) == id && (!launch->written[i] || j < i)) launch->sameAs[i] = static_cast<int>(j);
+    if (!launch->written[i]) continue;
+    TensorType type = g_.value(id).type;
+    for (size_t d = 0; d < type.sizes.size(); ++d)
+      if (type.strides[d].isConst(0) && !type.sizes[d].isConst(1))
+        return fail(Diag::MutationUnsupported, n.loc, "kernel '" + launch->function + "'", "several elements of the tensor that it writes lie at one place (an expanded tensor)");
+    type.offset = 0;
+    targets.push_back(id);
+    results.push_back(newValue(g_.value(id).name + "_new", type));
   }
   for (Argument &a : n.args) read(a);
-  n.target = "higher_order.triton_kernel_wrapper_functional";
-  std::vector<ValueId> results;
-  for (ValueId t : targets) results.push_back(newValue(g_.value(t).name + "_new", g_.value(t).type));
-  n.outputs = {results};
-  g_.nodes.push_back(n);
+  Node f = n;
+  f.target = "neso.launch";
+  f.launch = launch;
+  f.outputs = {results};
+  g_.nodes.push_back(std::move(f));
   for (size_t i = 0; i < targets.size(); ++i)
     if (Status s = write(targets[i], results[i], n); !s) return s;
   return Status::ok();

@@ -249,7 +249,7 @@ void removeDeadIn(Graph &g) {
   for (size_t i = g.nodes.size(); i-- > 0;) {
     const Node &n = g.nodes[i];
     const OpSchema *op = findOp(n.target);
-    bool effect = op ? op->mutates() : !(isSymbolicOp(n) || oneOf(n.target, {"higher_order.triton_kernel_wrapper_functional", "higher_order.cond", "higher_order.map_impl",
+    bool effect = op ? op->mutates() : !(isSymbolicOp(n) || oneOf(n.target, {"neso.launch", "higher_order.cond", "higher_order.map_impl",
                                                                              "higher_order.scan", "higher_order.associative_scan"}));
     if (op && op->returns.empty()) effect = true;
     keep[i] = effect;
@@ -312,6 +312,13 @@ void unifySymbols(Model &m) {
       for (Expr &e : v.type.sizes) change(e);
       for (Expr &e : v.type.strides) change(e);
       change(v.type.offset);
+    }
+    for (Node &n : g.nodes) {
+      if (!n.launch) continue;
+      auto launch = std::make_shared<UserLaunch>(*n.launch);
+      for (Expr &e : launch->grid) change(e);
+      for (UserLaunch::Parameter &p : launch->parameters) change(p.integer);
+      n.launch = std::move(launch);
     }
   });
 }

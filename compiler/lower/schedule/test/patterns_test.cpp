@@ -285,14 +285,6 @@ TEST(Patterns, BranchesRunInTheOrderThatNeedsLessMemory) {
   EXPECT_LT(m.plan(horizontal).arenaBytes.constValue(), m.plan(given).arenaBytes.constValue());
 }
 
-TEST(Patterns, UserKernelsAreRefused) {
-  Maker m;
-  m.node(Node::Kind::UserKernel, {}, {}, "mine");
-  Result<plan::Plan> p = schedule(m.p);
-  ASSERT_FALSE(p);
-  EXPECT_EQ(p.error().diagnostics()[0].kind, Diag::ScheduleUserKernel);
-}
-
 TEST(PlanVerify, NamesTheBrokenInvariant) {
   auto rule = [](auto change) {
     Maker m;

@@ -1,0 +1,246 @@
+"""Records the launches of Triton kernels while torch traces a model, without a GPU.
+
+Inside `tracing()` a launch `kernel[grid](...)`, raw or through `wrap_triton`, does not run: its decorators are applied here (autotune configs
+with pruning, heuristics), its grid is evaluated for each config, and a `triton_kernel_wrapper_mutation` node with the tensor and symbolic
+arguments enters the graph. Everything else about the launch is kept in a `Launch`, found again by the node's `constant_args_idx`.
+"""
+
+import contextlib
+import dataclasses
+import inspect
+import threading
+
+import torch
+import triton
+from torch._higher_order_ops import triton_kernel_wrap as hop
+from triton.runtime.autotuner import Autotuner, Config, Heuristics
+from triton.runtime.jit import JITFunction, KernelInterface
+
+# Options of the launch itself; they are arguments of the kernel only where it has a parameter of that name.
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_groups", "num_buffers_warp_spec", "num_cpu_threads", "ir_override",
+           "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl")
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class NesoExportError(RuntimeError):
+    """The model launches a kernel in a way that cannot be exported; the text says which and why."""
+
+
+@dataclasses.dataclass
+class LaunchConfig:
+    kwargs: dict            # constexpr values of this config, those of heuristics included
+    num_warps: int = 4
+    num_stages: int = 3
+
+
+@dataclasses.dataclass
+class Launch:
+    function: JITFunction
+    values: dict            # parameter -> value as given; constexprs of a config are in `configs`
+    configs: list
+    autotuned: bool
+    key: list
+    heuristics: dict        # parameter -> source text of its function
+
+
+records: dict = {}          # constant_args_idx -> Launch
+
+
+def _specialise(value):
+    """A constexpr has one value: a symbolic one is fixed (torch adds the guard)."""
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    if isinstance(value, torch.SymBool):
+        return bool(value)
+    if isinstance(value, torch.SymFloat):
+        return float(value)
+    if isinstance(value, triton.language.constexpr):
+        return value.value
+    return value
+
+
+def _prune(tuner, args, kwargs):
+    """The configs that survive the user's pruning, as Triton's autotuner applies it."""
+    configs = list(tuner.configs)
+    named = dict(zip(tuner.arg_names, args))
+    early = getattr(tuner, "early_config_prune", None)
+    if early is not None:
+        configs = list(early(configs, named, **kwargs))
+        if not configs:
+            raise NesoExportError(f"kernel '{_base(tuner).__name__}': its early_config_prune leaves no config")
+    model = getattr(tuner, "perf_model", None)
+    if model is not None:
+        top = tuner.configs_top_k
+        top = int(len(tuner.configs) * top) if isinstance(top, float) and top <= 1.0 else top
+        if len(configs) > top:
+            cost = {c: model(**named, **kwargs, **c.all_kwargs()) for c in configs}
+            configs = sorted(configs, key=cost.get)[:top]
+    return configs
+
+
+def _base(kernel) -> JITFunction:
+    while not isinstance(kernel, JITFunction):
+        kernel = kernel.fn
+    return kernel
+
+
+def _layers(kernel):
+    out = []
+    while not isinstance(kernel, JITFunction):
+        out.append(kernel)
+        kernel = kernel.fn
+    return out, kernel
+
+
+def _check(layers, base):
+    tuners = [k for k in layers if isinstance(k, Autotuner)]
+    if len(tuners) > 1:
+        raise NesoExportError(f"kernel '{base.__name__}' has two @triton.autotune decorators; use one")
+    for t in tuners:
+        hooks = getattr(t, "user_defined_pre_hook", False) or getattr(t, "user_defined_post_hook", False)
+        if hooks or any(c.pre_hook is not None for c in t.configs):
+            raise NesoExportError(f"kernel '{base.__name__}' has an autotune hook, which would be Python code at run time; remove pre_hook and post_hook")
+    for k in layers:
+        if not isinstance(k, (Autotuner, Heuristics)):
+            raise NesoExportError(f"kernel '{base.__name__}' is wrapped in a {type(k).__name__}, which is not known; launch the @triton.jit function")
+
+
+def _heuristic_text(fn) -> str:
+    try:
+        return inspect.getsource(fn).strip()
+    except (OSError, TypeError):
+        return ""
+
+
+def launch(kernel, grid, args, kwargs):
+    """Enters one launch into the graph that is being traced."""
+    kwargs = dict(kwargs)
+    kwargs.pop("warmup", None)
+    layers, base = _layers(kernel)
+    _check(layers, base)
+    names = [p.name for p in base.params]
+    options = {k: kwargs.pop(k) for k in OPTIONS if k in kwargs and k not in names}
+    if "num_ctas" in options and options["num_ctas"] != 1:
+        raise NesoExportError(f"kernel '{base.__name__}': num_ctas is not supported")
+    unknown = [k for k in kwargs if k not in names]
+    if unknown:
+        raise NesoExportError(f"kernel '{base.__name__}' has no parameter '{unknown[0]}'")
+    if len(args) > len(names):
+        raise NesoExportError(f"kernel '{base.__name__}' takes {len(names)} arguments, {len(args)} are given")
+    given = {**dict(zip(names, args)), **kwargs}
+
+    tuner = next((k for k in layers if isinstance(k, Autotuner)), None)
+    heuristics, configs, grids = {}, [], []
+    for config in _prune(tuner, args, kwargs) if tuner else [Config({})]:
+        bound, own = dict(given), {}
+        settings = {"num_warps": config.num_warps if tuner else 4, "num_stages": config.num_stages if tuner else 3, **options}
+        for layer in layers:
+            if isinstance(layer, Autotuner):
+                clash = sorted(set(config.kwargs) & set(given))
+                if clash:
+                    raise NesoExportError(f"kernel '{base.__name__}': '{clash[0]}' is given by the launch and by an autotune config")
+                bound.update(config.kwargs)
+                own.update(config.kwargs)
+                for option in ("num_warps", "num_stages"):  # a parameter of that name receives the config's
+                    if option in names and option not in bound:
+                        bound[option] = own[option] = settings[option]
+            else:
+                for name, rule in layer.values.items():
+                    value = rule({**dict(zip(names, args)), **bound})
+                    bound[name] = own[name] = _specialise(value)
+                    heuristics[name] = _heuristic_text(rule)
+        meta = {**{p.name: p.default for p in base.params if p.has_default}, **bound}
+        shape = grid(meta) if callable(grid) else grid
+        if shape is None:
+            raise NesoExportError(f"kernel '{base.__name__}' is launched without a grid")
+        shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        if not 1 <= len(shape) <= 3:
+            raise NesoExportError(f"kernel '{base.__name__}': a grid has one to three dimensions, this one has {len(shape)}")
+        grids.append(shape + (1,) * (3 - len(shape)))
+        configs.append(LaunchConfig({k: _specialise(v) for k, v in own.items()}, settings["num_warps"], settings["num_stages"]))
+
+    values, graph_args, constants = {}, {}, {}
+    for p in base.params:
+        if p.name in configs[0].kwargs:
+            constants[p.name] = configs[0].kwargs[p.name]
+            continue
+        if p.name in given:
+            value = given[p.name]
+        elif p.has_default:
+            value = p.default
+        else:
+            raise NesoExportError(f"kernel '{base.__name__}' gets no value for '{p.name}'")
+        if p.is_constexpr:
+            value = _specialise(value)
+        if isinstance(value, torch.SymFloat) or isinstance(value, torch.SymBool):
+            raise NesoExportError(f"kernel '{base.__name__}': argument '{p.name}' is a {type(value).__name__}; pass a tensor or a Python number")
+        values[p.name] = value
+        (graph_args if isinstance(value, (torch.Tensor, torch.SymInt)) else constants)[p.name] = value
+    index = hop.kernel_side_table.add_constant_args(constants)
+    records[index] = Launch(base, values, configs, tuner is not None, list(getattr(tuner, "keys", []) or []), heuristics)
+    hop.triton_kernel_wrapper_mutation(kernel_idx=hop.kernel_side_table.add_kernel(base), constant_args_idx=index, grid=grids,
+                                       tma_descriptor_metadata={}, kwargs=graph_args)
+
+
+class _NoDevice:
+    """Stands in for Triton's GPU driver: kernels are read for sm_90 and never launched."""
+
+    def get_current_target(self):
+        from triton.backends.compiler import GPUTarget
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device=0):
+        return 0
+
+    def get_active_torch_device(self):
+        return torch.device("cpu")
+
+
+_depth = threading.local()
+
+
+@contextlib.contextmanager
+def tracing():
+    """Launches enter the graph; `triton_op` operators are opened up."""
+    if getattr(_depth, "value", 0):
+        yield
+        return
+    _depth.value = 1
+    from triton.runtime import driver as config
+    previous = getattr(config, "_active", None)
+    try:
+        config.active
+    except Exception:
+        config.set_active(_NoDevice())
+    with contextlib.ExitStack() as undo:
+        def replace(owner, name, value):
+            old = owner.__dict__.get(name)
+            setattr(owner, name, value)
+            undo.callback(lambda: setattr(owner, name, old) if old is not None else delattr(owner, name))
+
+        for owner in {KernelInterface, JITFunction, Autotuner, Heuristics}:
+            if owner is KernelInterface or "__getitem__" in owner.__dict__:
+                replace(owner, "__getitem__", lambda self, grid: lambda *a, **k: launch(self, grid, a, k))
+        for owner in (JITFunction, Autotuner, Heuristics):
+            replace(owner, "run", lambda self, *a, grid, **k: launch(self, grid, a, k))
+        wrapper = hop.TraceableTritonKernelWrapper
+        replace(wrapper, "__call__", lambda self, *a, **k: launch(self.kernel, self.grid, a, k))
+        replace(wrapper, "run", lambda self, *a, grid, **k: launch(self.kernel, grid, a, k))
+        # Kernels that wrap_triton would refuse (heuristics outermost) are ours to apply.
+        replace(wrapper, "__init__", _plain_wrapper)
+        import torch.export._trace as export_trace
+        if hasattr(export_trace, "custom_triton_ops_decomposition_disabled"):
+            replace(export_trace, "custom_triton_ops_decomposition_disabled", lambda: False)
+        try:
+            yield
+        finally:
+            _depth.value = 0
+            config._active = previous
+
+
+def _plain_wrapper(self, kernel, kernel_idx, grid, kernel_source=None):
+    self.kernel, self.kernel_idx, self.grid, self.kernel_source = kernel, kernel_idx, grid, kernel_source
