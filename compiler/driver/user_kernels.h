@@ -37,8 +37,9 @@ public:
   /// For the package: each kernel's configs, and which was taken.
   const std::vector<std::pair<std::string, std::string>> &metadata() const;
 
+  struct State; // known to user_kernels.cpp alone
+
 private:
-  struct State;
   explicit UserKernels(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

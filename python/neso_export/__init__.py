@@ -19,7 +19,7 @@ import types
 import torch
 from torch._higher_order_ops import triton_kernel_wrap as hop
 
-from .launches import NesoExportError, records, tracing
+from .launches import NesoExportError, adopt, records, tracing
 from .sources import kernel_source, literal, pointer_type
 
 __all__ = ["NesoExportError", "export", "save", "write"]
@@ -101,7 +101,7 @@ def _type(parameter, value) -> str:
 
 
 def _row(node):
-    launch = records[node.kwargs["constant_args_idx"]]
+    launch = adopt(node)
     kernel, first = launch.function, launch.configs[0]
     given = {**launch.values, **first.kwargs}
     in_graph = node.kwargs["kwargs"]

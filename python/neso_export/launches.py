@@ -183,6 +183,26 @@ def launch(kernel, grid, args, kwargs):
                                        tma_descriptor_metadata={}, kwargs=graph_args)
 
 
+def adopt(node):
+    """The record of a wrapper node, also of one that Dynamo made. Afterwards the node holds tensors and symbolic sizes alone, as torch's writer
+    requires."""
+    index = node.kwargs["constant_args_idx"]
+    if index in records:
+        return records[index]
+    kernel = hop.kernel_side_table.get_kernel(node.kwargs["kernel_idx"])
+    layers, base = _layers(kernel)
+    _check(layers, base)
+    configs = layers[0].configs if layers else []
+    own = [LaunchConfig({k: _specialise(v) for k, v in c.kwargs.items()}, c.num_warps, c.num_stages) for c in configs] or [LaunchConfig({})]
+    given = {**{p.name: p.default for p in base.params if p.has_default}, **node.kwargs["kwargs"], **hop.kernel_side_table.get_constant_args(index)}
+    graph_args = {k: v for k, v in node.kwargs["kwargs"].items() if isinstance(v, torch.fx.Node) and k not in own[0].kwargs}
+    values = {p.name: given[p.name].meta["val"] if p.name in graph_args else given[p.name] for p in base.params if p.name not in own[0].kwargs}
+    index = hop.kernel_side_table.add_constant_args({k: v for k, v in given.items() if k not in graph_args})
+    records[index] = Launch(base, values, own, len(configs) > 1, [], {})
+    node.kwargs = {**node.kwargs, "kwargs": graph_args, "constant_args_idx": index}
+    return records[index]
+
+
 class _NoDevice:
     """Stands in for Triton's GPU driver: kernels are read for sm_90 and never launched."""
 
@@ -227,6 +247,15 @@ def tracing():
                 replace(owner, "__getitem__", lambda self, grid: lambda *a, **k: launch(self, grid, a, k))
         for owner in (JITFunction, Autotuner, Heuristics):
             replace(owner, "run", lambda self, *a, grid, **k: launch(self, grid, a, k))
+        # Dynamo (strict export, branches of torch.cond) knows launches by itself, if it thinks that there is a device for them.
+        import torch.utils._triton as torch_triton
+        replace(torch_triton, "has_triton", lambda **_: True)
+        # A launch has no results before functionalisation: without this it would be removed as unused in branches and loop bodies.
+        torch.fx.node.has_side_effect(hop.triton_kernel_wrapper_mutation)
+        import torch._export.verifier as verifier
+        if hasattr(verifier, "_check_val"):
+            check = verifier._check_val
+            replace(verifier, "_check_val", lambda node: None if node.target is hop.triton_kernel_wrapper_mutation else check(node))
         wrapper = hop.TraceableTritonKernelWrapper
         replace(wrapper, "__call__", lambda self, *a, **k: launch(self.kernel, self.grid, a, k))
         replace(wrapper, "run", lambda self, *a, grid, **k: launch(self.kernel, grid, a, k))

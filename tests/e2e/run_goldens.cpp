@@ -186,7 +186,10 @@ private:
 
 void runProgram(const Program &program, const CompileOptions &options, Report &report) {
   DiagnosticSink sink;
-  Result<Compilation> compiled = compileModel(program.file.string(), options, sink);
+  CompileOptions mine = options;
+  // A kernel bundle beside the program, where its archive holds none.
+  if (fs::path kernels = program.file.parent_path() / "kernels"; fs::exists(kernels)) mine.kernelPaths = {kernels.string()};
+  Result<Compilation> compiled = compileModel(program.file.string(), mine, sink);
   if (!compiled) {
     if (compiled.error().internal()) report.fail("", compiled.error().str());
     else report.refused(info(compiled.error().diagnostics().front().kind).code, compiled.error().str());
