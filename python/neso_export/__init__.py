@@ -122,7 +122,7 @@ def _row(node):
             for c, grid in zip(launch.configs, node.kwargs["grid"])]
         row["key"] = launch.key
     if launch.heuristics:
-        row["heuristics"] = launch.heuristics
+        row["heuristics"] = {name: text for name, text in launch.heuristics.items() if text}
     return row, text
 
 

@@ -5,6 +5,7 @@ with pruning, heuristics), its grid is evaluated for each config, and a `triton_
 arguments enters the graph. Everything else about the launch is kept in a `Launch`, found again by the node's `constant_args_idx`.
 """
 
+import ast
 import contextlib
 import dataclasses
 import inspect
@@ -107,10 +108,18 @@ def _check(layers, base):
 
 
 def _heuristic_text(fn) -> str:
+    """A heuristic as an expression, where it is a lambda (the only one on its lines)."""
     try:
-        return inspect.getsource(fn).strip()
+        lines = inspect.getsource(fn).strip().rstrip(",")
     except (OSError, TypeError):
         return ""
+    for text in (lines, "(" + lines + ")", "{" + lines + "}", lines.lstrip("@") + ("" if lines.endswith(")") else ")")):
+        try:
+            found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Lambda)]
+        except SyntaxError:
+            continue
+        return ast.unparse(found[0]) if len(found) == 1 else ""
+    return ""
 
 
 def launch(kernel, grid, args, kwargs):
