@@ -163,7 +163,7 @@ void declareInfo(CLI::App &parent, Action &todo) {
   app->callback([path, json, &todo] {
     todo = [path, json] {
       OpenModel model;
-      if (Status s = model.open(*path, NESO_CHECK_ALL, {}); !s) return report(s.error());
+      if (Status s = model.open(*path, NESO_CHECK_ALL, {}, {}); !s) return report(s.error());
       *json ? printJson(model.get()) : printText(model.get());
       return 0;
     };
