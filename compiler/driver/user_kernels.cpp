@@ -177,12 +177,13 @@ const std::string *textArgument(const Node &n, std::string_view name) {
 
 const BundledLaunch *Binder::rowOf(const Node &n) {
   const std::string *name = textArgument(n, "name");
-  // Exactly this node; then a row of the kernel's name that no node has taken, then one that another has (the same launch again).
+  // Exactly this node; then a row of the kernel's name that no node has taken (files of old versions do not name their nodes), then one that
+  // another has: the same launch again.
   for (int pass = 0; pass < 4; ++pass)
     for (size_t i = 0; i < bundle_.launches.size(); ++i) {
       const BundledLaunch &row = bundle_.launches[i];
       bool sameNode = !row.node.empty() && row.node == n.name, sameName = name && row.name == *name;
-      bool fits = pass == 0 ? sameNode && sameName && !used_[i] : pass == 1 ? sameName && !used_[i] && row.node.empty() : pass == 2 ? sameName : sameNode && !name;
+      bool fits = pass == 0 ? sameNode && sameName && !used_[i] : pass == 1 ? sameName && !used_[i] : pass == 2 ? sameName : sameNode && !name;
       if (!fits || !row.op.empty()) continue;
       used_[i] = true;
       return &row;
