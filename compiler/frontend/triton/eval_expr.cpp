@@ -225,7 +225,12 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
   if (ns == "tl.extra") return c.nameSpace(canonicalNamespace(full));
   if (ns == "tl.extra.cuda" && attr == "libdevice") return c.nameSpace("tl.libdevice");
   if (ns == "tl.PropagateNan" && (attr == "ALL" || attr == "NONE")) return c.str(std::string(attr));
-  if (full == "os.environ" || full == "packaging.version") return c.nameSpace(full);
+  if (full == "os.environ" || full == "packaging.version" || full == "torch.version") return c.nameSpace(full);
+  // As for the active target: a PyTorch for CUDA.
+  if (ns == "torch.version") {
+    if (attr == "cuda") return c.str("12.8");
+    if (attr == "hip" || attr == "xpu") return Value::none();
+  }
   if (ns == "triton") {
     if (attr == "language") return c.nameSpace("tl");
     if (attr == "__version__") return c.str("3.9.0");
@@ -518,6 +523,8 @@ Value Evaluator::evalCall(Expr *e) {
       args.named.emplace_back(k.name, v);
       continue;
     }
+    // Decorators take options of caching from elsewhere this way; nothing in them changes what the kernel computes.
+    if (v.kind == Kind::Opaque && isNamed(fn, "triton.autotune")) continue;
     if (v.kind != Kind::Dict) return c.frame->kernel ? c.fail(Diag::TrUnsupported, k.pos, "'**' of a non-dict", "name the arguments") : c.opaque("a call");
     for (size_t i = 0; i + 1 < v.items().size(); i += 2)
       if (v.items()[i].kind == Kind::Str) args.named.emplace_back(c.internText(v.items()[i].str()), v.items()[i + 1]);

@@ -331,7 +331,7 @@ Value Evaluator::define(FunctionNode *f) {
 Value Evaluator::importModule(std::string_view dotted, Pos pos) {
   // What Triton and the standard library give is built in.
   std::string_view top = dotted.substr(0, dotted.find('.'));
-  if (top == "triton" || top == "math" || top == "os" || top == "packaging") return c.nameSpace(dotted);
+  if (top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "torch") return c.nameSpace(dotted);
   std::string file = loader_.resolve(*c.frame->module, dotted, 0);
   if (file.empty()) return c.opaque(fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
   Module *m = module(file);
@@ -548,8 +548,17 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
     return Flow::Next;
   }
   case StmtKind::Raise: {
-    Value v = st->exprs.empty() ? Value{} : eval(st->exprs[0]);
-    if (!c.error) c.fail(Diag::TrRaised, st->pos, v ? toStr(v) : "an exception");
+    // Python's exceptions are no values here; their name and first argument tell what went wrong.
+    std::string what = "an exception";
+    Expr *raised = st->exprs.empty() ? nullptr : st->exprs[0];
+    if (raised && raised->kind == ExprKind::Call && raised->items[0]->kind == ExprKind::Name) {
+      what = raised->items[0]->text;
+      if (raised->items.size() > 1)
+        if (Value message = eval(raised->items[1])) what += ": " + toStr(message);
+    } else if (Value v = raised ? eval(raised) : Value{}) {
+      what = toStr(v);
+    }
+    if (!c.error) c.fail(Diag::TrRaised, st->pos, what);
     return Flow::Fail;
   }
   case StmtKind::Break: return Flow::Break;

@@ -148,6 +148,7 @@ Value getattr(Evaluator &e, const Builtin &b, Args &a) {
   if (!name) return {};
   bool has = shortName(b) == "hasattr";
   Value v = e.attribute(a[0], e.c.internText(*name));
+  if (v && v.kind == Kind::Opaque && a[0].kind == Kind::Namespace) return v; // unknown, whether it is there
   if (v) return has ? Value::boolean(true) : v;
   if (has || a[2].kind != Kind::Str || a[2].str() != "<absent>") {
     e.c.error.reset();

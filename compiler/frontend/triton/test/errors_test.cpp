@@ -11,7 +11,7 @@ using namespace neso::triton;
 
 namespace {
 
-/// The body of `def k(x, y, n, B: tl.constexpr)`, compiled for (*fp32, *i32, i32) with B = 16. The body begins at line 20.
+/// The body of `def k(x, y, n, B: tl.constexpr)`, compiled for (*fp32, *i32, i32) with B = 16. The body begins behind kHead.
 struct Case {
   Diag kind;
   const char *body;
@@ -37,6 +37,13 @@ def forever(a): return forever(a)
 def python(a): return a
 @triton.constexpr_function
 def host(a): return a
+@triton.constexpr_function
+def raises(a): raise ValueError("no " + str(a))
+@triton.constexpr_function
+def spins(a):
+    while True: a += 1
+@triton.jit
+def halves(a, b): return (a + b).to(tl.float16)
 class Thing: pass
 @triton.jit
 def k(x, y, n, B: tl.constexpr):
@@ -142,7 +149,7 @@ const Case kCases[] = {
     {Diag::TrUndefined, "if n > 0:\n    a = n\ntl.store(y, a)\n", 3, "a is not defined"},
     {Diag::TrGlobal, "a = n + PLAIN\n", 1, "Cannot access global variable PLAIN from within @jit'ed function"},
     {Diag::TrPlainFunction, "a = python(n)\n", 1, "plain Python function"},
-    {Diag::TrOpaque, "a = torch.float32\n", 1, "module 'torch'"},
+    {Diag::TrOpaque, "a = torch.float32\n", 1, "torch.float32"},
     {Diag::TrNoMember, "a = tl.does_not_exist(n)\n", 1, "has no attribute 'does_not_exist'"},
     {Diag::TrNoAttribute, "a = n.nothing\n", 1, "'tensor' object has no attribute 'nothing'"},
     {Diag::TrNotCallable, "a = B(1)\n", 1, "'int' object is not callable"},
@@ -183,6 +190,9 @@ const Case kCases[] = {
     {Diag::TrUnsupported, "try:\n    pass\nexcept E:\n    pass\n", 1, "'try'"},
     {Diag::TrUnsupported, "with n:\n    pass\n", 1, "'with'"},
     {Diag::TrUnsupported, "a = super()\n", 1, "Python's 'super'"},
+    {Diag::TrRaised, "a = raises(B)\n", 0, "the code raised ValueError: no 16"},
+    {Diag::TrTooManySteps, "a = spins(B)\n", 0, "more than 2000000 steps"},
+    {Diag::TrCombineType, "a = tl.reduce(tl.load(x + tl.arange(0, B)), 0, halves)\n", 1, "must keep the type fp32, but it returned fp16"},
     {Diag::TrClass, "a = Thing()\n", 1, "objects of class Thing"},
 };
 
@@ -241,6 +251,7 @@ TEST(KernelErrors, RequestsAreChecked) {
   expectDiag(compile(kernel, "*fp32,i32,constexpr", {}), Diag::TrMissingConstexpr, "'B'", "");
   expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "1 +"}}), Diag::TrConstexprValue, "1 +", "");
   expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "undefined_name"}}), Diag::TrConstexprValue, "undefined_name", "");
+  expectDiag(compile(kernel, "*kfp32,i32,constexpr"), Diag::TrConstStore, "Cannot store to a constant pointer", "");
   expectDiag(compile(kernel, "*fp32", {}, "v"), Diag::TrKernelVarargs, "'v'", "");
   expectDiag(compile("def f(:):\n"), Diag::PyExpected, "", "");
   const std::string two = "import triton\n@triton.autotune(configs=[triton.Config({'B': 1})], key=[])\n@triton.autotune(configs=[triton.Config({'B': 1})], key=[])\n@triton.jit\ndef k(x, B):\n    pass\n";

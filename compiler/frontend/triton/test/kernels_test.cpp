@@ -7,9 +7,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
+#include <unistd.h>
 
 using namespace neso;
 using namespace neso::triton;
@@ -135,6 +138,47 @@ TEST(Kernels, ConfigAndHeuristicsGiveConstexprs) {
   Result<CompiledKernel> uneven = compileKernel(r, *again);
   ASSERT_TRUE(bool(uneven));
   EXPECT_EQ(uneven->params[3].value, "False");
+}
+
+// Library files decide by what is installed, by the platform, and make kernels without a decorator.
+TEST(Kernels, FilesThatAskAboutTheirSurroundings) {
+  std::filesystem::path file = std::filesystem::temp_directory_path() / fmt::format("neso_surroundings_{}.py", ::getpid());
+  std::ofstream(file) << R"(import torch
+import triton
+import triton.language as tl
+from elsewhere.utils import cache_options
+
+try:
+    import vendor_of_another_chip
+    OTHER = tl.constexpr(True)
+except ImportError:
+    OTHER = tl.constexpr(False)
+
+HIP = tl.constexpr(torch.version.hip is not None)
+CUDA = tl.constexpr(triton.runtime.driver.active.get_current_target().backend == "cuda")
+
+@triton.jit
+def plain(x, B: tl.constexpr):
+    if tl.constexpr(torch.version.hip is not None):
+        tl.store(x, 1)
+    tl.store(x, (OTHER * 100 + HIP * 10 + CUDA) * B)
+
+tuned = triton.autotune(configs=[triton.Config({"B": b}) for b in (32, 64)], key=[], **cache_options)(plain)
+)";
+  KernelRequest r;
+  r.path = file;
+  r.function = "tuned";
+  r.signature = "*i32";
+  r.constexprs = {{"B", "64"}};
+  std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
+  Result<CompiledKernel> k = compileKernel(r, *context);
+  std::filesystem::remove(file);
+  ASSERT_TRUE(bool(k)) << k.error().str();
+  std::string text = printTile(*k->module);
+  EXPECT_NE(text.find("arith.constant 64 : i32"), std::string::npos) << text;
+  size_t stores = 0;
+  for (size_t p = 0; (p = text.find("tt.store", p)) != std::string::npos; ++p) ++stores;
+  EXPECT_EQ(stores, 1u) << text;
 }
 
 TEST(Kernels, SignaturesInEveryForm) {
