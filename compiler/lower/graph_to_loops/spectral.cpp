@@ -84,16 +84,20 @@ namespace {
 struct Eigen { Tensor values, vectors; };
 } // namespace
 
+/// The symmetric matrix in one triangle of a.
+static Tensor symmetricOf(const Tensor &a0, bool upper, DType t) {
+  Tensor a = source(cast(a0, t));
+  return matrixOf(a.ctx(), t, batchOf(a), a.size(-2), a.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    Expr lo = min(r, c), hi = max(r, c);
+    return elementOf(b, a, i, upper ? lo : hi, upper ? hi : lo);
+  });
+}
+
 /// Of the symmetric matrix in one triangle of a; values ascend.
 static Eigen eigenOf(const Tensor &a0, bool upper) {
   Lowering &ctx = a0.ctx();
   int64_t n = rowsOf(a0);
-  Tensor wide = cast(a0, DType::F64);
-  wide = source(wide);
-  Tensor a = matrixOf(ctx, DType::F64, batchOf(a0), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-    Expr lo = min(r, c), hi = max(r, c);
-    return elementOf(b, wide, i, upper ? lo : hi, upper ? hi : lo);
-  });
+  Tensor a = symmetricOf(a0, upper, DType::F64);
   Tensor v = identityMatrix(a, n, n);
   Tensors rounds = tournament(ctx, n);
   for (int sweep = 0; sweep < sweepsFor(a0.dtype()); ++sweep)
@@ -197,9 +201,16 @@ static Tensors svdOp(OpCall &o) {
   if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
   bool tall = rowsOf(a) >= columnsOf(a), complete = old ? !o.flag("some", true) : o.flag("full_matrices", o.node.target == "aten.linalg_svd.default");
   Tensor x = tall ? a : transpose(a, -2, -1);
-  if (columnsOf(x) == 0) return o.fail("an empty matrix");
-  Singular s = singularOf(x);
   DType t = a.dtype();
+  if (columnsOf(x) == 0) {
+    // Only the bases have elements.
+    auto basis = [&](size_t k) {
+      const Sizes &sizes = o.out(k).sizes;
+      return Tensor::lazy(o.ctx, t, sizes, [t](BodyBuilder &b, const Index &i) { return b.cast(b.compare(OpKind::Eq, i[i.size() - 2], i.back()), t); });
+    };
+    return {basis(0), full(o.ctx, o.out(1).sizes, t, 0), basis(2)};
+  }
+  Singular s = singularOf(x);
   if (!o.flag("compute_uv", true)) {
     // ATen fills the vectors that were not asked for with zeros, or leaves them empty.
     return {full(o.ctx, o.out(0).sizes, t, 0), cast(s.values, t), full(o.ctx, o.out(2).sizes, t, 0)};
@@ -212,7 +223,11 @@ static Tensors svdOp(OpCall &o) {
 static Tensors eighOp(OpCall &o) {
   Tensor a = o.t(o.has("A") ? "A" : "self");
   if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
-  if (columnsOf(a) == 0) return o.fail("an empty matrix");
+  if (columnsOf(a) == 0) {
+    Tensors empty;
+    for (size_t k = 0; k < o.outCount(); ++k) empty.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
+    return empty;
+  }
   Eigen e = eigenOf(a, o.text("UPLO", "L") == "U" || o.text("UPLO", "L") == "u");
   if (o.outCount() == 1) return {cast(e.values, o.out().dtype)};
   if (!o.flag("compute_v", true)) return {cast(e.values, o.out().dtype), full(o.ctx, o.out(1).sizes, o.out(1).dtype, 0)};
@@ -237,6 +252,7 @@ static Tensors pseudoInverse(OpCall &o) {
   Tensor a = o.t("self");
   if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
   if (rowsOf(a) == 0 || columnsOf(a) == 0) return {full(o.ctx, o.out().sizes, a.dtype(), 0)};
+  if (o.flag("hermitian")) a = symmetricOf(a, false, a.dtype());
   bool tall = rowsOf(a) >= columnsOf(a);
   Singular s = singularOf(tall ? a : transpose(a, -2, -1));
   Tensor values = s.values, cut = cutoff(o, a, values).realize(), v = s.v;
@@ -255,6 +271,7 @@ static Tensors rankOp(OpCall &o) {
   Tensor a = o.t(o.has("input") ? "input" : "self");
   if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
   if (rowsOf(a) == 0 || columnsOf(a) == 0) return {full(o.ctx, o.out().sizes, DType::I64, 0)};
+  if (o.flag("hermitian")) a = symmetricOf(a, false, a.dtype());
   Tensor values = singularOfEither(a).values, cut = cutoff(o, a, values);
   return {sum(cast(binary(OpKind::Gt, values, unsqueeze(cut, cut.rank())), DType::I64), {-1}, false, DType::I64)};
 }
