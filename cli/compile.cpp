@@ -28,6 +28,7 @@ int run(Options o) {
   Result<Compilation> c = compileModel(o.model, o.compile, sink);
   for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
   if (!c) return report(c.error());
+  for (const std::string &note : c->notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   if (o.compile.emit) {
     if (o.output.empty()) {
       std::fwrite(c->emitted.data(), 1, c->emitted.size(), stdout);
@@ -53,10 +54,10 @@ void declareCompile(CLI::App &parent, Action &todo) {
   CLI::App *app = parent.add_subcommand("compile", "compile a PyTorch exported program (.pt2) into a package");
   app->add_option("model", o->model, "the .pt2")->required();
   auto *output = app->add_option("-o,--output", o->output, "the package to write; with --emit, the text (default: standard output)");
-  app->add_option("--target", o->compile.target, "cpu")->capture_default_str();
-  app->add_option("--arch", o->archs, "native (default), x86-64-v3, x86-64-v4; several: all go in, the best is chosen at load")->delimiter(',');
+  app->add_option("--target", o->compile.target, "cpu or cuda")->capture_default_str();
+  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4; cuda: sm_80, sm_90 (default), sm_100, …; several: all go in, the best is chosen at load")->delimiter(',');
   app->add_option("--kernels", o->kernels, "kernel bundle (folder written by neso_export) or Triton source of the model's user kernels, when the .pt2 does not carry them");
-  app->add_option("--option", o->settings, "K=V")->type_name("K=V");
+  app->add_option("--option", o->settings, "K=V; assembler=PATH: ptxas, or none: only PTX goes into the package and the GPU's driver assembles it")->type_name("K=V");
   std::vector<std::string> names;
   std::string stages;
   for (int i = 0; i < stageCount(); ++i) {

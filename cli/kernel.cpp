@@ -75,8 +75,10 @@ int compile(const Options &o) {
   if (!source) return report(source.error());
   Result<Kernel> kernel = Kernel::read(*source);
   if (!kernel) return report(kernel.error());
-  Result<std::string> bytes = kernel->package(o.target, o.archs.empty() ? std::vector<std::string>{"native"} : o.archs);
+  std::vector<std::string> notes;
+  Result<std::string> bytes = kernel->package(o.target, o.archs.empty() ? std::vector<std::string>{"native"} : o.archs, &notes);
   if (!bytes) return report(bytes.error());
+  for (const std::string &note : notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   Status s = writeFileAtomically(o.output, *bytes);
   return s ? 0 : report(s.error());
 }
@@ -281,14 +283,14 @@ void declareKernel(CLI::App &parent, Action &todo) {
 
   app = declareSource(kernel, "compile", "write a package that holds the kernel", *o);
   app->add_option("-o,--output", o->output, "the package")->required();
-  app->add_option("--target", o->target, "cpu")->capture_default_str();
-  app->add_option("--arch", o->archs, "native (default), x86-64-v3, x86-64-v4; several: all go in")->delimiter(',');
+  app->add_option("--target", o->target, "cpu or cuda")->capture_default_str();
+  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4; cuda: sm_80, sm_90 (default), …; several: all go in")->delimiter(',');
   app->callback([o, &todo] { todo = [o] { return compile(*o); }; });
 
   app = declareSource(kernel, "emit", "print a stage of the compiler", *o);
-  app->add_option("--stage", o->stage, "ttir, llvm or asm")->required();
+  app->add_option("--stage", o->stage, "ttir, llvm, asm (cpu), layout or ptx (cuda)")->required();
   app->add_option("-o,--output", o->output, "the text (default: standard output)");
-  app->add_option("--target", o->target, "cpu")->capture_default_str();
+  app->add_option("--target", o->target, "cpu or cuda")->capture_default_str();
   app->add_option("--arch", o->archs, "as for compile; one")->delimiter(',')->expected(1);
   app->callback([o, &todo] { todo = [o] { return emit(*o); }; });
 

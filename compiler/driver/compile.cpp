@@ -1,10 +1,12 @@
 // The table of contents of the compiler: one step a line, each with its reason. Milestones say what is fixed from there on.
 #include "driver/compile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 
 #include "backend/cpu/compile.h"
+#include "backend/nvidia/compile.h"
 #include "driver/report.h"
 #include "driver/target.h"
 #include "driver/user_kernels.h"
@@ -16,6 +18,7 @@
 #include "ir/loops/verify.h"
 #include "ir/plan/plan.h"
 #include "ir/plan/verify.h"
+#include "ir/tile/passes/passes.h"
 #include "ir/tile/tile.h"
 #include "lower/graph_to_loops/lower.h"
 #include "lower/plan_to_tile/plan_to_tile.h"
@@ -59,7 +62,7 @@ public:
     // ---- From here on no operator of PyTorch is left, and every buffer is known. ----
 
     // Which nodes share a kernel, in which order kernels run, where buffers live.
-    Result<plan::Plan> plan = schedule::schedule(std::move(program));
+    Result<plan::Plan> plan = schedule::schedule(std::move(program), targets_.scheduleOptions());
     if (!plan) return plan.takeError();
     if (Status s = plan::verify(*plan); !s) return s.takeError();
     mark("schedule");
@@ -100,50 +103,94 @@ private:
     std::unique_ptr<mlir::MLIRContext> own = userKernels_ ? nullptr : makeTileContext();
     mlir::MLIRContext &context = userKernels_ ? userKernels_->context() : *own;
     // One tile program for each kernel; weights of contractions are packed for its blocks.
-    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(plan, context, {}, userKernels_ ? userKernels_->functions() : std::vector<mlir::Operation *>());
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(plan, context, targets_.tileTarget(), userKernels_ ? userKernels_->functions() : std::vector<mlir::Operation *>());
     if (!module) return module.takeError();
     mark("tile programs");
     if (stopAt(Stage::Tile)) return emit(printTile(**module));
     if (stopAt(Stage::Plan)) return emit(plan::print(plan));
     // ---- From here on every kernel has its arguments and its grid. ----
 
-    std::vector<cpu::TileFunction> functions;
-    for (mlir::Operation &op : (*module)->getOps())
-      if (auto func = llvm::dyn_cast<tt::FuncOp>(op)) functions.push_back({func, func.getName().str()});
-    std::vector<CompiledCode> code;
-    // A model may only hand its inputs on: then there is nothing to compile.
-    for (cpu::CpuLevel level : functions.empty() ? std::vector<cpu::CpuLevel>() : levels_) {
-      cpu::CompileOptions backend;
-      backend.threads = options_.threads;
-      backend.keepLlvm = stopAt(Stage::Llvm), backend.keepAsm = stopAt(Stage::Asm);
-      Result<CompiledCode> compiled = cpu::compileForCpu(functions, level, backend);
-      if (!compiled) return compiled.takeError();
-      if (stopAt(Stage::Llvm)) return emit(std::move(compiled->llvmText));
-      if (stopAt(Stage::Asm)) return emit(std::move(compiled->asmText));
-      code.push_back(std::move(*compiled));
-      mark("machine code");
-    }
-    if (stopAt(Stage::Llvm) || stopAt(Stage::Asm)) return emit("");
+    Result<std::vector<CompiledCode>> code = targets_.gpu() ? generateForNvidia(plan, **module) : generateForCpu(**module);
+    if (!code) return code.takeError();
+    mark("machine code");
+    if (isText(options_.emit)) return emit(std::move(text_));
 
     PackageContents contents;
     contents.plan = &plan;
-    contents.code = std::move(code);
+    contents.code = std::move(*code);
     if (userKernels_) contents.metadata = userKernels_->metadata();
     Result<std::string> bytes = packageBytes(contents);
     if (!bytes) return bytes.takeError();
     mark("package");
     out_.package = std::move(*bytes);
-    if (options_.report) out_.report = htmlReport(plan, out_.times);
+    if (options_.report) out_.report = htmlReport(plan, usage_, out_.times);
     return std::move(out_);
   }
 
+  Result<std::vector<CompiledCode>> generateForCpu(mlir::ModuleOp module) {
+    std::vector<cpu::TileFunction> functions;
+    for (tt::FuncOp func : module.getOps<tt::FuncOp>()) functions.push_back({func, func.getName().str()});
+    std::vector<CompiledCode> code;
+    // A model may only hand its inputs on: then there is nothing to compile.
+    for (cpu::CpuLevel level : functions.empty() ? std::vector<cpu::CpuLevel>() : targets_.cpu) {
+      cpu::CompileOptions backend;
+      backend.threads = options_.threads;
+      backend.keepLlvm = stopAt(Stage::Llvm), backend.keepAsm = stopAt(Stage::Asm);
+      Result<CompiledCode> compiled = cpu::compileForCpu(functions, level, backend);
+      if (!compiled) return compiled.takeError();
+      if (text_.empty()) text_ = stopAt(Stage::Llvm) ? compiled->llvmText : compiled->asmText;
+      code.push_back(std::move(*compiled));
+    }
+    return code;
+  }
+
+  Result<std::vector<CompiledCode>> generateForNvidia(const plan::Plan &plan, mlir::ModuleOp module) {
+    // Layouts are chosen for what is left after common parts are shared and loops hold only what changes.
+    if (Status s = runTilePipeline(module); !s) return s.takeError();
+    mark("tile passes");
+    std::vector<nvidia::TileFunction> functions;
+    for (tt::FuncOp func : module.getOps<tt::FuncOp>()) {
+      auto kernel = std::find_if(plan.kernels.begin(), plan.kernels.end(), [&](const plan::Kernel &k) { return k.function == func.getName(); });
+      NESO_CHECK(kernel != plan.kernels.end(), "a tile function without a kernel");
+      functions.push_back({func, kernel->function, kernel->warps, kernel->stages});
+    }
+    nvidia::CompileOptions backend;
+    backend.threads = options_.threads;
+    backend.keepLlvm = stopAt(Stage::Llvm), backend.keepPtx = stopAt(Stage::Ptx), backend.keepLayouts = stopAt(Stage::Layout);
+    backend.assemble = !options_.emit && assembler_ != "none";
+    if (backend.assemble) backend.ptxas = assembler_;
+    std::vector<CompiledCode> code;
+    for (const nvidia::Chip *chip : functions.empty() ? std::vector<const nvidia::Chip *>() : targets_.chips) {
+      Result<nvidia::CompiledModule> compiled = nvidia::compileForNvidia(functions, *chip, backend);
+      if (!compiled) return compiled.takeError();
+      CompiledCode &ptx = compiled->code.back();
+      if (text_.empty()) text_ = stopAt(Stage::Llvm) ? ptx.llvmText : stopAt(Stage::Ptx) ? ptx.asmText : compiled->layoutText;
+      for (std::string &note : spillNotes(compiled->usage, chip->arch)) out_.notes.push_back(std::move(note));
+      usage_ = std::move(compiled->usage);
+      // Worst first: what runs as it is stands behind what the driver must still translate.
+      std::move(compiled->code.rbegin(), compiled->code.rend(), std::back_inserter(code));
+    }
+    return code;
+  }
+
+  /// Stages that the backends give as text.
+  static bool isText(const std::optional<Stage> &stage) {
+    return stage == Stage::Llvm || stage == Stage::Asm || stage == Stage::Layout || stage == Stage::Ptx;
+  }
+
 public:
-  /// The CPU levels asked for, worst first, or what is wrong with the request.
+  /// The machines asked for, or what is wrong with the request.
   Status parseTarget() {
-    if (!options_.options.empty()) return fail(Diag::OptionUnknown, {}, options_.options.front().first);
-    Result<std::vector<cpu::CpuLevel>> levels = parseCpuLevels(options_.target, options_.archs);
-    if (!levels) return levels.takeError();
-    levels_ = std::move(*levels);
+    for (const auto &[key, value] : options_.options) {
+      if (key != "assembler") return fail(Diag::OptionUnknown, {}, key);
+      assembler_ = value;
+    }
+    Result<Targets> targets = parseTargets(options_.target, options_.archs);
+    if (!targets) return targets.takeError();
+    targets_ = std::move(*targets);
+    for (Stage stage : {Stage::Layout, Stage::Ptx})
+      if (stopAt(stage) && !targets_.gpu()) return fail(Diag::CpuTargetMissing, {}, std::string("stage ") + info(stage).name + " for target cpu");
+    if (stopAt(Stage::Asm) && targets_.gpu()) return fail(Diag::CpuTargetMissing, {}, "stage asm for target cuda, where it is called ptx");
     return Status::ok();
   }
 
@@ -161,7 +208,10 @@ private:
 
   const CompileOptions &options_;
   DiagnosticSink &sink_;
-  std::vector<cpu::CpuLevel> levels_;
+  Targets targets_;
+  std::string assembler_; // --option assembler=PATH, or none: PTX alone
+  std::string text_;                        // of the stage asked for, from the first machine
+  std::vector<nvidia::FunctionUsage> usage_; // on the last chip
   std::shared_ptr<UserKernels> userKernels_; // null when the model has none
   Compilation out_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

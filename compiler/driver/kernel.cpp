@@ -26,6 +26,7 @@ struct Kernel::State {
   std::string name;
   std::vector<KernelParameter> parameters;
   KernelSource source;
+  int warps = 4, stages = 3;
 };
 
 namespace {
@@ -178,6 +179,8 @@ Result<KernelStage> parseKernelStage(const std::string &text) {
   if (text == "ttir") return KernelStage::Ttir;
   if (text == "llvm") return KernelStage::Llvm;
   if (text == "asm") return KernelStage::Asm;
+  if (text == "layout") return KernelStage::Layout;
+  if (text == "ptx") return KernelStage::Ptx;
   return fail(Diag::CpuTargetMissing, {}, "stage " + text);
 }
 
@@ -191,6 +194,7 @@ const std::vector<KernelParameter> &Kernel::parameters() const { return state_->
 Result<Kernel> Kernel::read(const KernelSource &source) {
   auto state = std::make_unique<State>();
   state->source = source;
+  state->warps = source.numWarps.value_or(4), state->stages = source.numStages.value_or(3);
   state->context = makeTileContext();
   // First argument and name of every parameter.
   std::vector<std::pair<unsigned, std::string>> starts;
@@ -225,6 +229,7 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
     Result<triton::CompiledKernel> compiled = triton::compileKernel(requestOf(source), *state->context);
     if (!compiled) return compiled.takeError();
     state->module = std::move(compiled->module);
+    state->warps = compiled->numWarps, state->stages = compiled->numStages;
     state->function = *state->module->getOps<tt::FuncOp>().begin();
     for (const triton::KernelParam &p : compiled->params) {
       if (p.argCount == 0) continue;
@@ -255,7 +260,14 @@ KernelMutation Kernel::mutation() const {
 }
 
 namespace {
-Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::string &name, const std::vector<cpu::CpuLevel> &levels, const cpu::CompileOptions &options) {
+
+/// What the backends are asked to keep as text.
+struct Texts {
+  bool llvm = false, assembly = false, layouts = false;
+  std::string layoutText;
+};
+
+Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::string &name, int warps, int stages, const Targets &targets, Texts &texts, std::vector<std::string> &notes) {
   // The pipeline works on a copy: the interpreter and the analysis see the program as written.
   mlir::OwningOpRef<mlir::ModuleOp> module = original.clone();
   if (Status s = runTilePipeline(*module); !s) return s.takeError();
@@ -263,30 +275,51 @@ Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::s
   auto function = module->lookupSymbol<tt::FuncOp>(name);
   if (!function) return fail(Diag::InternalFault, {}, "tile pipeline", "the kernel is gone");
   std::vector<CompiledCode> out;
-  for (cpu::CpuLevel level : levels) {
+  for (cpu::CpuLevel level : targets.cpu) {
+    cpu::CompileOptions options;
+    options.keepLlvm = texts.llvm, options.keepAsm = texts.assembly;
     Result<CompiledCode> code = cpu::compileForCpu({{function, name}}, level, options);
     if (!code) return code.takeError();
     out.push_back(std::move(*code));
+  }
+  for (const nvidia::Chip *chip : targets.chips) {
+    nvidia::CompileOptions options;
+    options.keepLlvm = texts.llvm, options.keepPtx = texts.assembly, options.keepLayouts = texts.layouts;
+    options.assemble = !texts.llvm && !texts.assembly && !texts.layouts;
+    Result<nvidia::CompiledModule> code = nvidia::compileForNvidia({{function, name, warps, stages}}, *chip, options);
+    if (!code) return code.takeError();
+    for (std::string &note : spillNotes(code->usage, chip->arch)) notes.push_back(std::move(note));
+    texts.layoutText = std::move(code->layoutText);
+    // Worst first: what runs as it is stands behind what the driver must still translate.
+    std::move(code->code.rbegin(), code->code.rend(), std::back_inserter(out));
   }
   return out;
 }
 } // namespace
 
 Result<std::string> Kernel::emit(KernelStage stage, const std::string &target, const std::string &arch) {
-  Result<std::vector<cpu::CpuLevel>> levels = parseCpuLevels(target, {arch});
-  if (!levels) return levels.takeError();
+  Result<Targets> targets = parseTargets(target, {arch});
+  if (!targets) return targets.takeError();
   if (stage == KernelStage::Ttir) return printTile(*state_->module);
-  cpu::CompileOptions options;
-  options.keepLlvm = stage == KernelStage::Llvm, options.keepAsm = stage == KernelStage::Asm;
-  Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, *levels, options);
+  bool gpuStage = stage == KernelStage::Layout || stage == KernelStage::Ptx;
+  if (gpuStage != targets->gpu() && stage != KernelStage::Llvm)
+    return fail(Diag::CpuTargetMissing, {}, fmt::format("stage {} of target {}", gpuStage ? "layout or ptx" : "asm", target));
+  Texts texts;
+  texts.llvm = stage == KernelStage::Llvm, texts.layouts = stage == KernelStage::Layout;
+  texts.assembly = stage == KernelStage::Asm || stage == KernelStage::Ptx;
+  std::vector<std::string> notes;
+  Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, texts, notes);
   if (!code) return code.takeError();
-  return stage == KernelStage::Llvm ? code->front().llvmText : code->front().asmText;
+  if (texts.layouts) return texts.layoutText;
+  return texts.llvm ? code->front().llvmText : code->front().asmText;
 }
 
-Result<std::string> Kernel::package(const std::string &target, const std::vector<std::string> &archs) {
-  Result<std::vector<cpu::CpuLevel>> levels = parseCpuLevels(target, archs);
-  if (!levels) return levels.takeError();
-  Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, *levels, {});
+Result<std::string> Kernel::package(const std::string &target, const std::vector<std::string> &archs, std::vector<std::string> *notes) {
+  Result<Targets> targets = parseTargets(target, archs);
+  if (!targets) return targets.takeError();
+  Texts none;
+  std::vector<std::string> unseen;
+  Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, none, notes ? *notes : unseen);
   if (!code) return code.takeError();
   PackageContents contents;
   LooseKernel kernel{state_->name, state_->name, static_cast<int>(state_->function.getFunctionType().getNumInputs()), {}};

@@ -76,7 +76,7 @@ struct KernelMutation {
   std::string unknownBecause;
 };
 
-enum class KernelStage : uint8_t { Ttir, Llvm, Asm };
+enum class KernelStage : uint8_t { Ttir, Llvm, Asm, Layout, Ptx }; // the last two of a GPU only, Asm of a CPU only
 /// CpuTargetMissing (E0602) for a stage that this version does not have.
 Result<KernelStage> parseKernelStage(const std::string &text);
 
@@ -93,8 +93,8 @@ public:
   KernelMutation mutation() const;
   /// The text of a stage. `arch` as for package().
   Result<std::string> emit(KernelStage stage, const std::string &target, const std::string &arch);
-  /// A package that holds this kernel alone, for each of `archs`.
-  Result<std::string> package(const std::string &target, const std::vector<std::string> &archs);
+  /// A package that holds this kernel alone, for each of `archs`. What a user should know of the code (registers that spill) goes to `notes`, if given.
+  Result<std::string> package(const std::string &target, const std::vector<std::string> &archs, std::vector<std::string> *notes = nullptr);
   /// Executes the kernel in the interpreter of the tile IR. One value a parameter.
   Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid, std::function<void(const std::string &)> print);
   /// The same values as neso_kernel_launch takes them.

@@ -29,7 +29,7 @@ std::string bytesText(int64_t n) {
 
 class Page {
 public:
-  Page(const plan::Plan &plan, const std::vector<StepTime> &times) : plan_(plan), times_(times) {
+  Page(const plan::Plan &plan, const std::vector<nvidia::FunctionUsage> &usage, const std::vector<StepTime> &times) : plan_(plan), usage_(usage), times_(times) {
     // Pictures need numbers: a size of 64 where the exported range allows it.
     for (const auto &[name, range] : plan.program.facts.ranges())
       sizes_[name] = std::clamp<int64_t>(64, std::max<int64_t>(range.lo, 1), range.hi);
@@ -39,6 +39,7 @@ public:
     head();
     summary();
     kernels();
+    if (!usage_.empty()) resources();
     flow();
     memory();
     times();
@@ -107,6 +108,15 @@ private:
     out_ += "</table>";
   }
 
+  /// What each function takes of a multiprocessor, and how many blocks of it fit there at once.
+  void resources() {
+    out_ += "<h2>Registers and shared memory</h2><table><tr><th>function<th class=n>threads<th class=n>registers<th class=n>spilled bytes<th class=n>shared memory<th class=n>blocks a multiprocessor</tr>";
+    for (const nvidia::FunctionUsage &u : usage_)
+      out_ += fmt::format("<tr><td><code>{}</code><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>", escape(u.name), u.threads, u.registers,
+                          u.spillBytes, bytesText(u.sharedBytes), u.blocksPerSm);
+    out_ += "</table>";
+  }
+
   /// Kernels from top to bottom in launch order; an arc for each buffer that one writes and a later one reads.
   void flow() {
     const int row = 22;
@@ -157,6 +167,7 @@ private:
   }
 
   const plan::Plan &plan_;
+  const std::vector<nvidia::FunctionUsage> &usage_;
   const std::vector<StepTime> &times_;
   std::unordered_map<std::string, int64_t> sizes_;
   std::string out_;
@@ -164,6 +175,8 @@ private:
 
 } // namespace
 
-std::string htmlReport(const plan::Plan &plan, const std::vector<StepTime> &times) { return Page(plan, times).str(); }
+std::string htmlReport(const plan::Plan &plan, const std::vector<nvidia::FunctionUsage> &usage, const std::vector<StepTime> &times) {
+  return Page(plan, usage, times).str();
+}
 
 } // namespace neso

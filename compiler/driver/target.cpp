@@ -4,17 +4,62 @@
 
 namespace neso {
 
-Result<std::vector<cpu::CpuLevel>> parseCpuLevels(const std::string &target, const std::vector<std::string> &archs) {
+namespace {
+
+template <typename T> void sortUnique(std::vector<T> &v) {
+  std::sort(v.begin(), v.end());
+  v.erase(std::unique(v.begin(), v.end()), v.end());
+}
+
+Result<Targets> parseChips(const std::vector<std::string> &archs) {
+  Targets out;
+  for (const std::string &arch : archs) {
+    const nvidia::Chip *chip = nvidia::findChip(arch == "native" ? "sm_90" : arch);
+    if (!chip) {
+      std::string known;
+      for (const nvidia::Chip &c : nvidia::allChips()) known += (known.empty() ? "" : ", ") + std::string(c.arch);
+      return fail(Diag::ArchUnknown, {}, arch, "cuda (which has " + known + ")");
+    }
+    out.chips.push_back(chip);
+  }
+  // The table of chips is in order of age.
+  sortUnique(out.chips);
+  return out;
+}
+
+} // namespace
+
+TileTarget Targets::tileTarget() const {
+  if (!gpu()) return {};
+  return gpuTileTarget(chips.back()->sms);
+}
+
+schedule::ScheduleOptions Targets::scheduleOptions() const {
+  schedule::ScheduleOptions options;
+  if (gpu()) options.split = schedule::SplitRule::manyProcessors(chips.back()->sms);
+  return options;
+}
+
+std::vector<std::string> spillNotes(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch) {
+  std::vector<std::string> notes;
+  for (const nvidia::FunctionUsage &u : usage)
+    if (u.spillBytes > 0)
+      notes.push_back(fmt::format("kernel '{}' needs more registers than there are: {} bytes go to memory and back, {} registers a thread are in use on {}", u.name,
+                                  u.spillBytes, u.registers, arch));
+  return notes;
+}
+
+Result<Targets> parseTargets(const std::string &target, const std::vector<std::string> &archs) {
+  if (target == "cuda") return parseChips(archs);
   if (target != "cpu") return fail(Diag::TargetUnknown, {}, target);
-  std::vector<cpu::CpuLevel> levels;
+  Targets out;
   for (const std::string &arch : archs) {
     std::optional<cpu::CpuLevel> level = cpu::parseLevel(arch);
     if (!level) return fail(Diag::ArchUnknown, {}, arch, target);
-    levels.push_back(*level);
+    out.cpu.push_back(*level);
   }
-  std::sort(levels.begin(), levels.end());
-  levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
-  return levels;
+  sortUnique(out.cpu);
+  return out;
 }
 
 } // namespace neso

@@ -295,6 +295,8 @@ int32_t PlanWriter::bufferRow(loops::BufferId id) {
 
 Rows<fbs::Input> PlanWriter::emitInputs() {
   std::vector<Offset<fbs::Input>> rows;
+  // GPU code loads 16 bytes at once.
+  int32_t align = std::any_of(contents_.code.begin(), contents_.code.end(), isGpuCode) ? 16 : 1;
   const std::vector<loops::ProgramInput> &inputs = plan_->program.inputs;
   std::set<int64_t> mutated;
   for (const loops::Buffer &b : plan_->program.buffers)
@@ -315,7 +317,7 @@ Rows<fbs::Input> PlanWriter::emitInputs() {
     bool strided = tensor && in.strides.size() == in.sizes.size() && in.strides != contiguousStrides(in.sizes);
     fbs::InputDim scalar = dims.empty() ? fbs::InputDim() : dims[0];
     rows.push_back(fbs::CreateInput(fb_, fb_.CreateString(in.name), static_cast<fbs::InputKind>(in.kind), dtype, tensor ? fb_.CreateVectorOfStructs(dims) : 0,
-                                    strided ? slotVector(in.strides) : 0, 1, mutated.count(static_cast<int64_t>(i)) != 0, tensor ? nullptr : &scalar,
+                                    strided ? slotVector(in.strides) : 0, align, mutated.count(static_cast<int64_t>(i)) != 0, tensor ? nullptr : &scalar,
                                     !tensor && scalar.equal() >= 0));
   }
   return fb_.CreateVector(rows);

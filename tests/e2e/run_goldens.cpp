@@ -1,12 +1,13 @@
 // Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL] [--refused] [--verdicts FILE]
+//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL] [--refused] [--verdicts FILE] [--gpu ARCH[,ARCH…] [--assemble]]
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
 // one context, and the second must give the same bits. A refusal with an error code fails, unless unsupported.txt lists it with that
 // code; what is listed there must still be refused. --verdicts writes "<run> TAB right|refused|wrong|crash|timeout TAB <why>" by line, for
-// tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best. Ends with "N passed, N failed, N skipped"; exit
-// code 0 only if nothing failed.
+// tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best. --gpu only compiles, for those GPUs,
+// down to PTX or, with --assemble, to machine code where an assembler is found (tools/gpu_check.py runs them); unsupported_gpu.txt then
+// counts as well. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -23,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/nvidia/compile.h"
 #include "driver/compile.h"
 #include "e2e/tensors.h"
 
@@ -195,6 +197,10 @@ void runProgram(const Program &program, const CompileOptions &options, Report &r
     else report.refused(info(compiled.error().diagnostics().front().kind).code, compiled.error().str());
     return;
   }
+  if (options.target == "cuda") {
+    for (const Run &run : program.runs) report.pass(run.name);
+    return;
+  }
   Model model;
   if (neso_model_load_memory(compiled->package.data(), compiled->package.size(), nullptr, &model.model) != NESO_OK) {
     report.fail("", neso_error_text());
@@ -310,8 +316,7 @@ private:
 };
 
 // "models/swin/export E0201  reason" by line.
-std::map<std::string, std::string> readUnsupported(const fs::path &file) {
-  std::map<std::string, std::string> result;
+std::map<std::string, std::string> readUnsupported(const fs::path &file, std::map<std::string, std::string> result = {}) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
     size_t space = line.find(' ');
@@ -321,15 +326,26 @@ std::map<std::string, std::string> readUnsupported(const fs::path &file) {
   return result;
 }
 
+std::vector<std::string> splitAtCommas(const std::string &text) {
+  std::vector<std::string> out;
+  for (size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
+    end = std::min(text.find(',', begin), text.size());
+    out.push_back(text.substr(begin, end - begin));
+  }
+  return out;
+}
+
 int runGoldens(int argc, char **argv) {
   fs::path goldens = fs::path(NESO_SOURCE_DIR) / "tests" / "goldens";
   std::string only, verdicts;
   size_t jobs = 2;
-  bool showRefused = false;
+  bool showRefused = false, assemble = false;
   CompileOptions options;
   for (int i = 1; i < argc; ++i) {
     std::string_view option = argv[i];
     if (option == "--refused") showRefused = true;
+    else if (option == "--assemble") assemble = true;
+    else if (option == "--gpu" && i + 1 < argc) options.target = "cuda", options.archs = splitAtCommas(argv[++i]);
     else if (option == "--goldens" && i + 1 < argc) goldens = argv[++i];
     else if (option == "--only" && i + 1 < argc) only = argv[++i];
     else if (option == "--verdicts" && i + 1 < argc) verdicts = argv[++i];
@@ -352,7 +368,13 @@ int runGoldens(int argc, char **argv) {
     }
   std::erase_if(programs, [&](const Program &p) { return p.id.find(only) == std::string::npos; });
   FILE *verdictFile = verdicts.empty() ? nullptr : std::fopen(verdicts.c_str(), "w");
-  Runner runner(options, readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt"), showRefused, verdictFile);
+  std::map<std::string, std::string> unsupported = readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt");
+  if (options.target == "cuda") {
+    unsupported = readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported_gpu.txt", std::move(unsupported));
+    if (assemble && !nvidia::findAssembler()) fmt::print("no assembler is found: only PTX is made\n");
+    if (!assemble) options.options = {{"assembler", "none"}};
+  }
+  Runner runner(options, std::move(unsupported), showRefused, verdictFile);
   runner.runAll(programs, jobs);
   if (verdictFile) std::fclose(verdictFile);
   return runner.finish();

@@ -23,6 +23,11 @@ TEST(DriverErrors, Arch) {
   o.archs = {"pentium"};
   EXPECT_EQ(refusal(o), Diag::ArchUnknown);
 }
+TEST(DriverErrors, GpuArch) {
+  CompileOptions o;
+  o.target = "cuda", o.archs = {"sm_90", "sm_12"};
+  EXPECT_EQ(refusal(o), Diag::ArchUnknown);
+}
 TEST(DriverErrors, Option) {
   CompileOptions o;
   o.options = {{"speed", "warp"}};

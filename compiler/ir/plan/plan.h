@@ -67,6 +67,7 @@ struct Kernel {
   std::string function; // name of the tile function (kernels with equal functions share one)
   std::vector<KernelArg> args;
   std::array<Expr, 3> grid = {1, 1, 1};
+  int warps = 4, stages = 3; // targets that run a program by a block of threads: its size in warps, buffers of software pipelines
 };
 
 struct Launch { KernelId kernel; };

@@ -155,7 +155,7 @@ std::unique_ptr<MLIRContext> makeTileContext() {
   std::unique_ptr<MLIRContext> ctx = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
   // Attributes of other tools on modules and functions pass through; unknown ops are refused by verifyTile with their name.
   ctx->allowUnregisteredDialects();
-  ctx->loadDialect<tt::TileDialect>();
+  ctx->loadDialect<tt::TileDialect, ttg::TileGpuDialect>();
   ctx->getDiagEngine().registerHandler([](mlir::Diagnostic &) { return success(); });
   return ctx;
 }

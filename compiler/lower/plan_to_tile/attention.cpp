@@ -4,6 +4,7 @@
 
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
+#include "lower/plan_to_tile/config.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -50,8 +51,19 @@ void emitAttention(KernelContext &k, const Facts &facts) {
   const std::vector<Expr> &x = k.kernel.xRanges; // B, H, M, Dv
   OpBuilder &b = k.b;
   int64_t headBlock = nextPowerOfTwo(upperBound(facts, spec.headSize, 256)), valueBlock = nextPowerOfTwo(upperBound(facts, x[3], 256));
-  int64_t bm = std::min(kQueryBlock, nextPowerOfTwo(upperBound(facts, x[2], kQueryBlock)));
-  int64_t bn = std::min(kKeyBlock, nextPowerOfTwo(upperBound(facts, spec.keyLength, kKeyBlock)));
+  AttentionBlock block{kQueryBlock, kKeyBlock, 4, 3};
+  int64_t least = 1;
+  if (k.target.threadBlocks) {
+    block = attentionBlock(k.target, likelySize(facts, x[0] * x[1]), likelySize(facts, x[2]), std::max(headBlock, valueBlock), itemSize(spec.k.dtype));
+    least = 16; // of a side of a matrix instruction
+    k.kernel.warps = block.warps, k.kernel.stages = block.stages;
+  }
+  headBlock = std::max(headBlock, least), valueBlock = std::max(valueBlock, least);
+  int64_t bm = std::clamp(nextPowerOfTwo(upperBound(facts, x[2], block.queries)), least, block.queries);
+  int64_t bn = std::clamp(nextPowerOfTwo(upperBound(facts, spec.keyLength, block.keys)), least, block.keys);
+  // Matrix instructions take reduced floats as they are and add in f32.
+  bool narrow = k.target.threadBlocks && isReducedFloat(spec.q.dtype) && spec.q.dtype == spec.k.dtype;
+  bool narrowValues = narrow && spec.v.dtype == spec.q.dtype;
 
   // Frames: scores [BM, BN], output [BM, Dv], queries [BM, D], keys [BN, D], values [BN, Dv].
   Emitter out(k, Frame{{bm, valueBlock}});
@@ -74,13 +86,13 @@ void emitAttention(KernelContext &k, const Facts &facts) {
   along(out, "d", 1, x[3], {});
   Emitter q = frame(bm, headBlock, true);
   along(q, "d", 1, spec.headSize, {});
-  auto loadF32 = [](Emitter &e, const AttentionSpec::Operand &o) {
+  auto loadAs = [](Emitter &e, const AttentionSpec::Operand &o, DType t) {
     Val zero = e.constant(o.dtype, 0, 0);
-    return e.widen(e.cast(e.load(o.buffer, o.index, {}, zero, o.dtype), o.dtype, DType::F32), 3);
+    return e.widen(e.cast(e.load(o.buffer, o.index, {}, zero, o.dtype), o.dtype, t), 3);
   };
-  Val query = loadF32(q, spec.q);
+  Val query = loadAs(q, spec.q, narrow ? spec.q.dtype : DType::F32);
   Emitter f = frame(bm, bn, true); // for scalars and rows of the score frame
-  query = q.binary("arith.mulf", query, q.constant(DType::F32, spec.scale, 0));
+  if (!narrow) query = q.binary("arith.mulf", query, q.constant(DType::F32, spec.scale, 0));
 
   auto tensor = [&](int64_t r, int64_t c) { return RankedTensorType::get({r, c}, b.getF32Type()); };
   auto full = [&](int64_t r, int64_t c, float v) { return Value(arith::ConstantOp::create(b, k.loc, DenseElementsAttr::get(tensor(r, c), APFloat(v)))); };
@@ -104,8 +116,9 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     along(values, "n", 0, spec.keyLength, start);
     along(values, "d", 1, x[3], {});
     along(s, "n", 1, spec.keyLength, start);
-    Val key = loadF32(keys, spec.k);
+    Val key = loadAs(keys, spec.k, narrow ? spec.k.dtype : DType::F32);
     Val score{tb::dot(b, k.loc, query.v, tb::trans(b, k.loc, key.v), full(bm, bn, 0)), 3};
+    if (narrow) score = s.binary("arith.mulf", score, s.constant(DType::F32, spec.scale, 0));
     Val valid;
     for (size_t i = mMask.size(); i < s.masks.size(); ++i) valid = s.andMask(valid, s.masks[i]);
     if (spec.causal) valid = s.andMask(valid, s.compare("le", s.env["n"], s.env["m"]));
@@ -125,7 +138,8 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     Val newSum = s.binary("arith.addf", s.binary("arith.mulf", rowSum, alpha), rows(s, p, "arith.addf"));
     Emitter o = out;
     Val scaled = o.binary("arith.mulf", running, alpha);
-    Value next = tb::dot(b, k.loc, p.v, loadF32(values, spec.v).v, scaled.v);
+    DType valueType = narrowValues ? spec.v.dtype : DType::F32;
+    Value next = tb::dot(b, k.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec.v, valueType).v, scaled.v);
     scf::YieldOp::create(b, k.loc, ValueRange{newMax.v, newSum.v, next});
   }
   sum = {loop.getResult(1), 1}, acc = {loop.getResult(2), 3};

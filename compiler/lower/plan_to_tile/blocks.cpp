@@ -4,6 +4,7 @@
 
 #include "ir/tile/build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace neso {
 
@@ -20,7 +21,17 @@ void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings) {
   bool any = false;
   for (const Blocking &bl : blockings) any |= !(bl.size == 1 && bl.extent.isConst(1));
   Expr left = symbol("pid");
-  if (any) {
+  // In order where nothing orders programs: one program does the work of all.
+  bool loop = any && k.kernel.serial && k.target.threadBlocks;
+  if (loop) {
+    Expr all = 1;
+    for (const Blocking &bl : blockings) all = all * ceilDiv(bl.extent, Expr(bl.size));
+    Val count = e.index(all);
+    auto over = mlir::scf::ForOp::create(k.b, k.loc, e.intConst(0).v, count.v, e.intConst(1).v);
+    k.b.setInsertionPointToStart(over.getBody());
+    e.env["pid"] = {over.getInductionVar()};
+    e.forgetIndices();
+  } else if (any) {
     mlir::Value pid = tile::programId(k.b, k.loc, 0);
     e.env["pid"] = e.toIndex({pid}, DType::I32);
   }
@@ -50,12 +61,13 @@ void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings) {
       e.blocked[bl.symbol] = symbol(block) * Expr(bl.size) + symbol(lane);
       if (!e.facts.provablyDivisible(bl.extent, Expr(bl.size)))
         e.masks.push_back(e.compare("lt", e.env[bl.symbol], e.index(bl.extent)));
+      if (bl.extent.isConst(1) && bl.size > 1) e.oneElement |= 1u << d;
     } else {
       e.env[bl.symbol] = base;
     }
     e.facts.setIndex(bl.symbol, bl.extent);
   }
-  k.kernel.grid = {programs, 1, 1};
+  k.kernel.grid = {loop ? Expr(1) : programs, 1, 1};
 }
 
 } // namespace neso

@@ -6,6 +6,7 @@
 
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
+#include "lower/plan_to_tile/config.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -177,6 +178,13 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   for (size_t d = 0; d < kernel.rRanges.size(); ++d) (flattenAll || d == inner ? c.kInner : c.kOuter).push_back(d);
 
   c.mSize = productOf(kernel.xRanges, c.m), c.nSize = productOf(kernel.xRanges, c.n), c.kSize = productOf(kernel.rRanges, c.kInner);
+  if (target.threadBlocks) {
+    DotBlock block = dotBlock(target, likelySize(facts, productOf(kernel.xRanges, c.batch)), likelySize(facts, c.mSize), likelySize(facts, c.nSize),
+                              likelySize(facts, c.kSize), itemSize(a));
+    c.bm = block.m, c.bn = block.n, c.bk = block.k;
+    kernel.warps = block.warps, kernel.stages = block.stages;
+    return c;
+  }
   c.bn = bestBlock(facts, c.nSize, {64, 32, 16}, 2);
   c.bk = bestBlock(facts, c.kSize, {256, 128, 64, 32, 16}, 2);
   c.bm = bestBlock(facts, c.mSize, {64, 32, 16, 8, 4, 2, 1}, 2);

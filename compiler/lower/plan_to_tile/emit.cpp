@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "ir/tile/build.h"
+#include "ir/tile/tile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace neso {
@@ -51,6 +52,24 @@ std::vector<int64_t> shapeOf(const Frame &f, unsigned vary) {
   return shape;
 }
 } // namespace
+
+bool KernelContext::writes(loops::BufferId buffer) const {
+  return std::any_of(kernel.args.begin(), kernel.args.end(), [&](const plan::KernelArg &a) {
+    return a.kind == plan::KernelArg::Kind::Buffer && a.buffer == buffer && a.written;
+  });
+}
+
+bool hasAtomic(loops::StoreMode mode, DType dtype) {
+  bool word = isInteger(dtype) && (itemSize(dtype) == 4 || itemSize(dtype) == 8);
+  switch (mode) {
+  case loops::StoreMode::Set: return true;
+  case loops::StoreMode::AtomicAdd: return word || dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32 || dtype == DType::F64;
+  case loops::StoreMode::AtomicMin:
+  case loops::StoreMode::AtomicMax: return word;
+  case loops::StoreMode::AtomicMul: return false;
+  }
+  return false;
+}
 
 Val Emitter::intConst(int64_t v) {
   return {arith::ConstantOp::create(k.b, k.loc, k.b.getIntegerAttr(k.indexType, v))};
@@ -252,6 +271,14 @@ Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dty
       if (!mask || !other) return s.value;
       return select(mask, s.value, other);
     }
+  bool keep = keepLoads && !mask && !k.writes(buffer);
+  if (keep)
+    for (const Loaded &l : loads_)
+      if (l.buffer == buffer && l.index == e && l.masks == masks.size()) return l.value;
+  if (k.target.threadBlocks && k.dirty.count(buffer)) {
+    ttg::BarrierOp::create(k.b, k.loc, "global_read");
+    k.dirty.clear();
+  }
   Val at = pointer(buffer, e);
   // An element outside the tile must not be read, also where its address does not depend on the outside dimension.
   for (Val m : masks)
@@ -268,6 +295,7 @@ Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dty
   if (mask) other = widen(other, at.vary);
   Val out{tb::load(k.b, k.loc, at.v, mask.v, mask ? other.v : Value()), at.vary};
   if (dtype == DType::Bool) out = compare("ne", out, constant(DType::U8, 0, 0));
+  if (keep) loads_.push_back({buffer, e, masks.size(), out});
   return out;
 }
 
@@ -282,15 +310,19 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
   if (s.mode == loops::StoreMode::Set && !mask) forward(s.buffer, e, value);
   else std::erase_if(stored, [&](const Stored &old) { return old.buffer == s.buffer; }); // what it holds is known to memory alone
   if (!inMemory) return;
-  Val at = pointer(s.buffer, e);
+  k.dirty.insert(s.buffer);
   bool set = s.mode == loops::StoreMode::Set;
+  if (!set && !k.kernel.serial) return update(s, value, mask);
+  Val at = pointer(s.buffer, e);
   mask = andMask(mask, tileMask(set ? at.vary : at.vary | value.vary));
   unsigned vary = at.vary | (set ? 0 : value.vary) | (mask ? mask.vary : 0);
   // A store whose address does not vary along a dimension of its value would write one element many times; one lane is no variation.
   for (size_t d = 0; d < frame.tile.size(); ++d)
     if (set && (value.vary & ~vary) >> d & 1) {
-      NESO_CHECK(frame.tile[d] == 1, "a store of a tile to fewer elements");
-      vary |= 1u << d;
+      bool first = oneElement >> d & 1;
+      NESO_CHECK(frame.tile[d] == 1 || first, "a store of a tile to fewer elements");
+      if (first) mask = andMask(mask, tileMask(1u << d));
+      vary |= 1u << d | (mask ? mask.vary : 0);
     }
   at = widen(at, vary), value = widen(value, vary);
   if (mask) mask = widen(mask, vary);
@@ -321,6 +353,23 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
   loops::Store plain = s;
   plain.mode = loops::StoreMode::Set;
   store(plain, out, mask);
+}
+
+/// An update by an atomic instruction. Every lane of the frame is one update, also where neither place nor value varies.
+void Emitter::update(const loops::Store &s, Val value, Val mask) {
+  DType dtype = k.plan.program.buffer(s.buffer).dtype;
+  NESO_CHECK(k.target.threadBlocks && hasAtomic(s.mode, dtype), "an update that is no instruction by programs in no order");
+  unsigned full = frame.full();
+  for (Val m : masks) mask = andMask(mask, m);
+  Val at = widen(pointer(s.buffer, simplified(s.index)), full);
+  value = widen(value, full);
+  if (mask) mask = widen(mask, full);
+  using K = tb::AtomicKind;
+  bool uns = isUnsignedInt(dtype);
+  K kind = s.mode == loops::StoreMode::AtomicAdd   ? (isFloat(dtype) ? K::FAdd : K::Add)
+           : s.mode == loops::StoreMode::AtomicMin ? (uns ? K::UMin : K::Min)
+                                                   : (uns ? K::UMax : K::Max);
+  tb::atomicRmw(k.b, k.loc, kind, at.v, value.v, mask.v);
 }
 
 } // namespace neso

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
+#include "lower/plan_to_tile/plan_to_tile.h"
 #include "mlir/IR/Builders.h"
 
 namespace neso {
@@ -38,6 +39,12 @@ struct KernelContext {
   mlir::Type indexType;                                    // i32 or i64: what index arithmetic is done in
   std::unordered_map<loops::BufferId, mlir::Value> buffers; // pointer arguments
   std::unordered_map<std::string, mlir::Value> sizes;       // size symbols, in indexType
+  const TileTarget &target;
+  /// Buffers in memory that the kernel has stored to since the program's threads last waited for one another. A thread that loads one of
+  /// them must wait first: another thread may have stored the element.
+  std::set<loops::BufferId> dirty;
+
+  bool writes(loops::BufferId buffer) const; // is it stored to anywhere in the kernel?
 };
 
 /// The MLIR element type that arithmetic on t uses (Bool is i1), and the one that memory holds (Bool is i8).
@@ -63,6 +70,10 @@ public:
   std::vector<Stored> stored;
   /// Nodes of the kernel whose values are among them.
   std::set<size_t> emitted;
+  /// Dimensions of the frame of which only the first element exists: the masks say so.
+  unsigned oneElement = 0;
+  /// Keep what loads of read-only buffers gave: a program of several passes over one tile then reads memory once.
+  bool keepLoads = false;
 
   /// How blocked symbols split: x1 -> 64*p1 + l1. Used where an index divides by something, so that the division meets the block.
   std::unordered_map<std::string, Expr> blocked;
@@ -98,7 +109,7 @@ public:
   /// The tile's masks that say something about values varying along `vary`.
   Val tileMask(unsigned vary);
   /// After symbols were bound anew in a copied scope: values computed from the old bindings must not be found again.
-  void forgetIndices() { indexMemo_.clear(); }
+  void forgetIndices() { indexMemo_.clear(), loads_.clear(); }
 
 private:
   Val scalarOp(const loops::Op &op, const std::vector<Val> &args, const std::vector<DType> &types);
@@ -106,7 +117,20 @@ private:
   Val floatDivision(loops::OpKind kind, Val a, Val d, DType t);
   Val random(loops::OpKind kind, Val seed, Val offset);
   Val pointer(loops::BufferId buffer, Expr index);
+  void update(const loops::Store &s, Val value, Val mask);
+  struct Loaded {
+    loops::BufferId buffer;
+    Expr index;
+    size_t masks; // how many of `masks` applied
+    Val value;
+  };
+  std::vector<Loaded> loads_;
   std::unordered_map<Expr, Val> indexMemo_;
 };
+
+/// Whether a target of thread blocks can do this update in memory by one atomic instruction: sums of floats and of whole words, extremes of
+/// words. Others need programs in order.
+bool hasAtomic(loops::StoreMode mode, DType dtype);
+
 
 } // namespace neso

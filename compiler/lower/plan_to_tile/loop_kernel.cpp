@@ -7,6 +7,7 @@
 #include "ir/plan/access.h"
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
+#include "lower/plan_to_tile/config.h"
 #include "lower/plan_to_tile/reduce.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -104,42 +105,108 @@ private:
     Frame frame;
     switch (shape_) {
     case Shape::Pointwise:
-    case Shape::Unrolled: {
+    case Shape::Unrolled:
       // Updates of computed places happen one after another, in order: the same sums in every run, and any operator can do it.
       if (x().empty() || k_.kernel.serial) break;
-      int64_t budget = target_.pointwiseBlock;
-      int64_t last = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), budget)), budget);
-      int64_t rows = 1;
-      if (x().size() > 1) rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[x().size() - 2], budget)), std::max<int64_t>(budget / last, 1));
-      if (rows > 1) {
-        frame.tile = {rows, last};
-        blockings[x().size() - 2].size = rows, blockings[x().size() - 2].frameDim = 0;
-        blockings.back().size = last, blockings.back().frameDim = 1;
-      } else {
-        frame.tile = {last};
-        blockings.back().size = last, blockings.back().frameDim = 0;
-      }
+      blockPointwise(blockings, frame);
       break;
-    }
     case Shape::Rows:
-      innerBlock_ = std::min(nextPowerOfTwo(upperBound(facts_, r().back(), target_.reduceChunk)), target_.reduceChunk);
-      if (k_.kernel.serial) innerBlock_ = 1;
-      innerDim_ = 0;
-      frame.tile = {innerBlock_};
+      blockRows(blockings, frame);
       break;
     case Shape::Columns: {
-      int64_t columns = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), target_.columnBlock)), target_.columnBlock);
-      innerBlock_ = std::min<int64_t>(nextPowerOfTwo(upperBound(facts_, r().back(), target_.reduceChunk)), target_.reduceChunk / 4);
+      RowBlock block{target_.reduceChunk / 4, target_.columnBlock};
+      if (target_.threadBlocks) block = columnBlock(target_, likelySize(facts_, x().back()), upperBound(facts_, r().back(), target_.reduceChunk));
+      int64_t columns = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), block.inner)), block.inner);
+      innerBlock_ = std::min<int64_t>(nextPowerOfTwo(upperBound(facts_, r().back(), target_.reduceChunk)), block.rows);
       innerDim_ = 0;
       frame.tile = {innerBlock_, columns};
       blockings.back().size = columns, blockings.back().frameDim = 1;
       break;
     }
     }
+    setWarps(frame);
     Emitter e(k_, frame);
     e.facts = facts_;
+    e.keepLoads = target_.threadBlocks && shape_ != Shape::Unrolled && singleChunk();
     bindPrograms(e, blockings);
     return e;
+  }
+
+  /// One block along the last dimension; where it is short, or where memory runs along another dimension too, a second one across.
+  void blockPointwise(std::vector<Blocking> &blockings, Frame &frame) {
+    size_t last = x().size() - 1, across = x().size() > 1 ? last - 1 : last;
+    int64_t budget = target_.pointwiseBlock, width = INT64_MAX;
+    if (target_.threadBlocks) {
+      int64_t elements = 1;
+      for (Expr e : x()) elements = std::min<int64_t>(elements * likelySize(facts_, e), int64_t{1} << 40);
+      budget = pointwiseElements(target_, elements);
+      if (std::optional<size_t> d = crossingDimension()) {
+        // Both sides of a transposition get whole lines of memory: 32 elements each way or more.
+        across = *d;
+        budget = std::max<int64_t>(budget, 1024), width = budget >= 4096 ? 64 : 32;
+      }
+    }
+    int64_t along = std::min({nextPowerOfTwo(upperBound(facts_, x()[last], budget)), budget, width});
+    int64_t rows = 1;
+    if (across != last) rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[across], budget)), std::max<int64_t>(budget / along, 1));
+    if (rows > 1) {
+      frame.tile = {rows, along};
+      blockings[across].size = rows, blockings[across].frameDim = 0;
+      blockings[last].size = along, blockings[last].frameDim = 1;
+    } else {
+      frame.tile = {along};
+      blockings[last].size = along, blockings[last].frameDim = 0;
+    }
+  }
+
+  /// A dimension other than the last along which some access is contiguous: the kernel transposes.
+  std::optional<size_t> crossingDimension() const {
+    std::optional<size_t> found;
+    auto look = [&](Expr index) {
+      auto unit = [&](size_t d) {
+        std::optional<Affine> a = affineIn(index, xName(d));
+        return a && a->coefficient.isConst(1);
+      };
+      if (unit(x().size() - 1)) return;
+      for (size_t d = 0; d + 1 < x().size(); ++d)
+        if (unit(d) && likelySize(facts_, x()[d]) >= 8) found = d;
+    };
+    if (likelySize(facts_, x().back()) < 8) return found;
+    for (const Node &n : nodes()) {
+      for (const Op &op : n.body.ops)
+        if (op.kind == OpKind::Load) look(op.index);
+      for (const loops::Store &s : n.stores) look(s.index);
+    }
+    return found;
+  }
+
+  void blockRows(std::vector<Blocking> &blockings, Frame &frame) {
+    int64_t length = upperBound(facts_, r().back(), target_.reduceChunk), rows = 1;
+    innerBlock_ = std::min(nextPowerOfTwo(length), target_.reduceChunk);
+    if (k_.kernel.serial) innerBlock_ = 1;
+    innerDim_ = 0;
+    if (target_.threadBlocks && !k_.kernel.serial) {
+      int64_t all = 1;
+      for (Expr e : x()) all = std::min<int64_t>(all * likelySize(facts_, e), int64_t{1} << 40);
+      bool shares = !x().empty();
+      RowBlock block = rowBlock(target_, shares ? likelySize(facts_, x().back()) : 1, length, lastPhase_ > 0);
+      // Rows that share a program lie along the last outer dimension; the other dimensions count as programs.
+      if (shares && all / block.rows < target_.processors) block.rows = 1;
+      innerBlock_ = block.inner, rows = block.rows;
+    }
+    if (rows == 1) {
+      frame.tile = {innerBlock_};
+      return;
+    }
+    innerDim_ = 1;
+    frame.tile = {rows, innerBlock_};
+    blockings.back().size = rows, blockings.back().frameDim = 0;
+  }
+
+  void setWarps(const Frame &frame) {
+    int64_t elements = 1;
+    for (int64_t n : frame.tile) elements *= n;
+    k_.kernel.warps = k_.kernel.serial ? 1 : warpsFor(elements);
   }
 
   /// One pass over the inner space: binds the r symbols, runs the inner nodes of the phase, carries accumulators.
@@ -153,12 +220,18 @@ private:
     if (shape_ == Shape::Unrolled) {
       emitUnrolled(outer, phase, accumulators);
     } else {
+      // Threads that hold a tile fold it element by element, and exchange once, behind the loops.
+      carriesTiles_ = target_.threadBlocks && !k_.kernel.serial && !singleChunk();
       std::vector<Val> carried;
       for (Accumulator &a : accumulators)
-        for (Val v : a.initial(outer, carryVary())) carried.push_back(v);
+        for (Val v : a.initial(outer, carriesTiles_ && a.reduction ? outer.frame.full() : carryVary())) carried.push_back(v);
       carried = emitDims(outer, 0, phase, accumulators, carried);
       size_t next = 0;
-      for (Accumulator &a : accumulators) a.result.assign(carried.begin() + static_cast<ptrdiff_t>(next), carried.begin() + static_cast<ptrdiff_t>(next + a.arity())), next += a.arity();
+      for (Accumulator &a : accumulators) {
+        a.result.assign(carried.begin() + static_cast<ptrdiff_t>(next), carried.begin() + static_cast<ptrdiff_t>(next + a.arity()));
+        if (carriesTiles_ && a.reduction) a.result = a.reduceTile(outer, a.result, static_cast<size_t>(innerDim_), {});
+        next += a.arity();
+      }
     }
     for (Accumulator &a : accumulators) {
       if (!a.reduction) continue;
@@ -169,8 +242,10 @@ private:
     }
   }
 
-  /// Accumulators vary along the columns of a column reduction, else they are scalars of the program.
-  unsigned carryVary() const { return shape_ == Shape::Columns ? 2u : 0u; }
+  /// Accumulators vary along the rows or columns that share a program, else they are scalars of it.
+  unsigned carryVary() const { return shape_ == Shape::Columns ? 2u : innerDim_ == 1 ? 1u : 0u; }
+  /// The inner space is one chunk: no loop.
+  bool singleChunk() const { return r().size() == 1 && r()[0].isConst() && r()[0].constValue() <= innerBlock_; }
 
   void emitUnrolled(Emitter &outer, int phase, std::vector<Accumulator> &accumulators) {
     int64_t total = 1;
@@ -266,6 +341,10 @@ private:
       next += a.arity();
     }
     runInner(e, phase, accumulators, [&](Accumulator &a, Emitter &at, std::vector<Val> element) {
+      if (carriesTiles_) {
+        a.carried = a.combine(at, a.carried, a.maskTile(at, std::move(element), innerMask_));
+        return;
+      }
       std::vector<Val> partial = a.reduceTile(at, std::move(element), static_cast<size_t>(innerDim_), innerMask_);
       a.carried = a.combine(at, a.carried, partial);
     });
@@ -358,6 +437,7 @@ private:
   Shape shape_ = Shape::Pointwise;
   int64_t innerBlock_ = 1;
   int innerDim_ = 0;
+  bool carriesTiles_ = false;
   Val innerMask_;
 };
 

@@ -113,7 +113,7 @@ private:
     case Node::Kind::Attention: break;
     case Node::Kind::UserKernel: return placeUserKernel(kernel, module);
     }
-    forEachStore(kernel, [&](const loops::Store &s) { kernel.serial |= s.mode != loops::StoreMode::Set; });
+    kernel.serial |= needsOrder(kernel);
     if (!contraction) {
       dropEmptyReductions(kernel);
       expandTwoPassReductions(plan_, kernel);
@@ -124,7 +124,7 @@ private:
     Location loc = where.file.empty() ? Location(UnknownLoc::get(&context_))
                                       : Location(FileLineColLoc::get(&context_, where.file, static_cast<unsigned>(where.line), 0));
     bool narrow = fitsInt32(plan_, kernel, plan_.program.facts);
-    KernelContext k{plan_, kernel, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}};
+    KernelContext k{plan_, kernel, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}, target_, {}};
     std::vector<Type> types = collectArguments(k);
     auto func = tt::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
     func.setVisibility(SymbolTable::Visibility::Public);
@@ -135,7 +135,7 @@ private:
       if (arg.kind == plan::KernelArg::Kind::Buffer) {
         k.buffers[arg.buffer] = v;
         // The arena, constants and outputs of the runtime are 64-byte aligned; a caller's tensor may not be.
-        if (plan_.placements[arg.buffer.index()].where != plan::Placement::Where::Input)
+        if (target_.alignedInputs || plan_.placements[arg.buffer.index()].where != plan::Placement::Where::Input)
           func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
       } else {
         k.sizes[arg.size.symbolName()] = v;
@@ -146,6 +146,7 @@ private:
     else if (kernel.kind == Node::Kind::Attention) emitAttention(k, plan_.program.facts);
     else if (contraction) emitContraction(k, plan_.program.facts, *contraction);
     else emitLoopKernel(k, plan_.program.facts, target_);
+    b.setInsertionPointToEnd(entry);
     tt::ReturnOp::create(b, loc, ValueRange{});
     DiagnosticCapture capture(&context_);
     if (failed(verify(func))) return fail(Diag::InternalFault, where, "plan_to_tile", kernel.name + ": " + capture.take(Diag::TileInvalid, "malformed").str());
@@ -161,6 +162,11 @@ private:
     b.setInsertionPointToEnd(module.getBody());
     auto func = llvm::cast<tt::FuncOp>(b.clone(*userFunctions_[static_cast<size_t>(spec.kernel)]));
     func.setName(kernel.name);
+    auto number = [&](const char *name, int usual) {
+      auto attr = func->getAttrOfType<IntegerAttr>(name);
+      return attr ? static_cast<int>(attr.getInt()) : usual;
+    };
+    kernel.warps = number("tt.num_warps", 4), kernel.stages = number("tt.num_stages", 3);
     kernel.args.clear();
     kernel.grid = spec.grid;
     for (size_t i = 0; i < spec.arguments.size(); ++i) {
@@ -169,7 +175,7 @@ private:
       if (from.kind == loops::UserKernelSpec::Argument::Memory) {
         a.buffer = from.buffer, a.offset = from.offset, a.read = from.read, a.written = from.written;
         const loops::Buffer &buffer = plan_.program.buffer(from.buffer);
-        bool aligned = plan_.placements[from.buffer.index()].where != plan::Placement::Where::Input &&
+        bool aligned = (target_.alignedInputs || plan_.placements[from.buffer.index()].where != plan::Placement::Where::Input) &&
                        plan_.program.facts.provablyDivisible(from.offset * Expr(itemSize(buffer.dtype)), 16);
         if (aligned) func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
       } else if (from.kind == loops::UserKernelSpec::Argument::Integer) {
@@ -181,6 +187,28 @@ private:
     }
     share(kernel, func);
     return Status::ok();
+  }
+
+  /// Whether the kernel's programs must run one after another: they update memory in a way that the target cannot do in any order.
+  bool needsOrder(const plan::Kernel &kernel) const {
+    std::map<int32_t, int> stores, loads;
+    bool updates = false, instructions = target_.threadBlocks;
+    forEachStore(kernel, [&](const loops::Store &s) {
+      ++stores[s.buffer.value];
+      if (s.mode == loops::StoreMode::Set) return;
+      updates = true;
+      instructions &= hasAtomic(s.mode, plan_.program.buffer(s.buffer).dtype);
+    });
+    if (!updates) return false;
+    forEachBody(kernel, [&](const loops::Body &body) {
+      for (const Op &op : body.ops)
+        if (op.kind == OpKind::Load) ++loads[op.buffer.value];
+    });
+    // A buffer that is updated and used otherwise in one kernel: the uses see the updates of earlier programs, or none.
+    forEachStore(kernel, [&](const loops::Store &s) {
+      if (s.mode != loops::StoreMode::Set) instructions &= stores[s.buffer.value] == 1 && !loads.count(s.buffer.value);
+    });
+    return !instructions;
   }
 
   /// Buffers in memory in the order of their first use, then size symbols; the types of the parameters.
@@ -236,6 +264,7 @@ private:
     llvm::raw_string_ostream os(text);
     func->print(os, OpPrintingFlags().useLocalScope());
     func.setName(kernel.name);
+    text += fmt::format("warps {} stages {}", kernel.warps, kernel.stages);
     auto [it, added] = functions_.emplace(text, kernel.name);
     kernel.function = it->second;
     if (!added) func.erase();

@@ -22,14 +22,24 @@ template <typename T> class OwningOpRef;
 
 namespace neso {
 
-/// What shared code asks of a target when it chooses blocks (elements).
+/// What shared code asks of a target when it chooses blocks (elements). The defaults are a CPU's.
 struct TileTarget {
-  int64_t pointwiseBlock = 1024; // elements of one program of a pointwise kernel
+  int64_t pointwiseBlock = 1024; // elements of one program of a pointwise kernel, at most
   int64_t reduceChunk = 4096;    // r elements of one step of a reduction along contiguous memory
   int64_t columnBlock = 64;      // x elements of one program when the reduction runs across rows
   int64_t dotM = 64, dotN = 64, dotK = 256;
   bool packWeights = true;
+  /// A program is run by a block of threads that hold its tiles in registers, many programs at once and in no order (GPU). Then blocks are
+  /// chosen so that all processors have work, kernels get a number of warps, loops carry tiles of partial results, a row that fits into
+  /// registers is read once, updates of memory are atomic instructions, and what cannot be one runs as a loop in a single program.
+  bool threadBlocks = false;
+  bool alignedInputs = false;    // the caller's tensors start at multiples of 16 bytes (the runtime copies others)
+  int64_t processors = 1;        // that run programs side by side
+  int64_t registerRow = 16384;   // longest row, in elements, that one program keeps in registers
 };
+
+/// Blocks for a GPU of `processors` multiprocessors.
+TileTarget gpuTileTarget(int64_t processors);
 
 /// Fills function, args and grid of every kernel. The module holds one public tt.func for each distinct kernel.
 /// `userFunctions` are the tile functions (tt.func of `context`, through the pipeline) of the user's kernels, by UserKernelSpec::kernel.

@@ -122,14 +122,19 @@ auto combiner(const Accumulator &a, Emitter &e) {
 }
 } // namespace
 
-std::vector<Val> Accumulator::reduceTile(Emitter &e, std::vector<Val> element, size_t dim, Val mask) const {
-  unsigned full = e.frame.full();
+std::vector<Val> Accumulator::maskTile(Emitter &e, std::vector<Val> element, Val mask) const {
   std::vector<Val> identity = initial(e, 0);
-  SmallVector<Value> operands;
   for (size_t i = 0; i < element.size(); ++i) {
     if (mask) element[i] = e.select(e.widen(mask, element[i].vary | mask.vary), element[i], identity[i]);
-    operands.push_back(e.widen(element[i], full).v);
+    element[i] = e.widen(element[i], e.frame.full());
   }
+  return element;
+}
+
+std::vector<Val> Accumulator::reduceTile(Emitter &e, std::vector<Val> element, size_t dim, Val mask) const {
+  unsigned full = e.frame.full();
+  SmallVector<Value> operands;
+  for (Val v : maskTile(e, std::move(element), mask)) operands.push_back(v.v);
   SmallVector<Value> reduced = tb::reduce(e.k.b, e.k.loc, operands, static_cast<int>(dim), combiner(*this, e));
   std::vector<Val> out;
   for (Value v : reduced) {

@@ -24,6 +24,8 @@ public:
   /// What one element contributes: its value, and its position for arg reductions.
   std::vector<Val> element(Emitter &e, Val value, Val position) const;
   std::vector<Val> combine(Emitter &e, const std::vector<Val> &a, const std::vector<Val> &b) const;
+  /// A full tile in which lanes where mask is false do not count: they hold the identity.
+  std::vector<Val> maskTile(Emitter &e, std::vector<Val> element, Val mask) const;
   /// Reduces a full tile along one dimension of the frame; lanes where mask is false do not count.
   std::vector<Val> reduceTile(Emitter &e, std::vector<Val> element, size_t dim, Val mask) const;
   /// The inclusive scan of a tile along dim, continued from `carried`, which moves on.

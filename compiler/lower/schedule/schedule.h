@@ -9,11 +9,22 @@
 
 namespace neso::schedule {
 
+/// Which reductions become two kernels, in elements. A column reduction runs across rows of memory, so that neighbouring results share a
+/// program. The defaults are a CPU's.
+struct SplitRule {
+  int64_t fewRows = 16, fewColumns = 16;         // more results than this keep the machine busy by themselves
+  int64_t longRow = 32768, longColumn = 32768;   // shorter reductions are not worth a second kernel
+  int64_t leastPart = 1024, leastParts = 8, mostParts = 256; // of one result
+  int64_t programs = INT64_MAX;                  // parts of all results, in programs, beyond which more do not help
+  static SplitRule manyProcessors(int64_t processors);
+};
+
 struct ScheduleOptions {
   bool fuse = true;            // false: one kernel a node
   bool inPlace = true;         // a pointwise result may take the memory of an operand that dies
   bool reorder = true;         // choose the launch order that needs least memory, if it beats the program's
   bool splitReductions = true; // a long reduction with few results becomes two kernels
+  SplitRule split;
   int maxNodesPerKernel = 48;
   int maxBuffersPerKernel = 24; // reads and writes that touch memory
   /// Contraction kernels take pointwise nodes over their result as epilogue.

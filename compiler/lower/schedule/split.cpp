@@ -10,11 +10,6 @@ using namespace loops;
 
 namespace {
 
-constexpr int64_t kFewResults = 16; // more rows than this keep the cores busy by themselves
-constexpr int64_t kLong = 32768;    // shorter reductions are not worth a second kernel
-constexpr int64_t kParts = 256;
-constexpr int64_t kLeastPart = 1024;
-
 bool splittable(ReduceKind k) {
   switch (k) {
   case ReduceKind::Sum:
@@ -29,15 +24,42 @@ bool splittable(ReduceKind k) {
 }
 
 /// The largest number of equal parts of `extent`, within limits; 1 if there is none.
-int64_t partsOf(int64_t extent, int64_t rest) {
-  for (int64_t parts = std::min(kParts, extent); parts >= 8; --parts)
-    if (extent % parts == 0 && extent / parts * rest >= kLeastPart) return parts;
+int64_t partsOf(const SplitRule &rule, int64_t most, int64_t extent, int64_t rest) {
+  for (int64_t parts = std::min(most, extent); parts >= rule.leastParts; --parts)
+    if (extent % parts == 0 && extent / parts * rest >= rule.leastPart) return parts;
   return 1;
+}
+
+/// Whether some load of the node runs along the results and none along the reduction.
+bool runsAcross(const Node &n) {
+  bool along = false, across = false;
+  auto unit = [](Expr index, const std::string &s) {
+    std::optional<Affine> a = affineIn(index, s);
+    return a && a->coefficient.isConst(1);
+  };
+  for (const Op &op : n.body.ops) {
+    if (op.kind != OpKind::Load) continue;
+    along |= unit(op.index, reduceName(n.reduceRanges.size() - 1));
+    across |= !n.ranges.empty() && unit(op.index, indexName(n.ranges.size() - 1));
+  }
+  return across && !along;
 }
 
 } // namespace
 
-void splitReductions(Program &program) {
+/// Neighbouring results that one program of a column reduction computes.
+constexpr int64_t kColumnsOfProgram = 64;
+
+SplitRule SplitRule::manyProcessors(int64_t processors) {
+  SplitRule r;
+  r.fewRows = processors / 4, r.fewColumns = processors * kColumnsOfProgram;
+  r.longRow = 16384, r.longColumn = 512;
+  r.leastPart = 128, r.leastParts = 4, r.mostParts = processors * 4;
+  r.programs = processors * 4;
+  return r;
+}
+
+void splitReductions(Program &program, const SplitRule &rule) {
   std::vector<Node> nodes;
   int32_t nextId = 0;
   for (const Node &n : program.nodes) nextId = std::max(nextId, n.id.value + 1);
@@ -45,12 +67,15 @@ void splitReductions(Program &program) {
     int64_t results = 1, length = 1;
     for (Expr e : n.ranges) results *= hint(e, program.facts);
     for (Expr e : n.reduceRanges) length *= hint(e, program.facts);
-    bool fits = n.kind == Node::Kind::Reduction && results <= kFewResults && length >= kLong;
+    bool across = n.kind == Node::Kind::Reduction && runsAcross(n);
+    bool fits = n.kind == Node::Kind::Reduction && results <= (across ? rule.fewColumns : rule.fewRows) && length >= (across ? rule.longColumn : rule.longRow);
+    int64_t alone = std::max<int64_t>(across ? results / kColumnsOfProgram : results, 1);
+    int64_t most = std::min(rule.mostParts, std::max<int64_t>(rule.programs / alone, 1));
     for (const Reduction &r : n.reductions) fits &= splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body.ops[static_cast<size_t>(r.input)].dtype);
     int64_t parts = 1;
     if (fits && n.reduceRanges[0].isConst()) {
       int64_t first = n.reduceRanges[0].constValue();
-      if (first > 0) parts = partsOf(first, length / first);
+      if (first > 0) parts = partsOf(rule, most, first, length / first);
     }
     if (parts == 1) {
       nodes.push_back(std::move(n));

@@ -2,10 +2,11 @@
 // results, then [] over [256]. The number of parts depends on the sizes alone, never on the machine's load: results are deterministic.
 #pragma once
 #include "ir/loops/loops.h"
+#include "lower/schedule/schedule.h"
 
 namespace neso::schedule {
 
 /// Rewrites every such node of the program; the partial results are new temps.
-void splitReductions(loops::Program &program);
+void splitReductions(loops::Program &program, const SplitRule &rule);
 
 } // namespace neso::schedule

@@ -1,0 +1,44 @@
+// Block sizes and warps of programs that are run by blocks of threads: the cost model of GPU targets, in one place.
+#pragma once
+#include <cstdint>
+
+#include "ir/plan/plan.h"
+#include "lower/plan_to_tile/plan_to_tile.h"
+
+namespace neso {
+
+/// The value of an extent where it is constant, else a guess inside its range (512 where that allows it): for costs only.
+int64_t likelySize(const Facts &facts, Expr extent);
+
+/// Elements of one program of a pointwise kernel over `elements` in all: large blocks for bandwidth, smaller ones while processors would idle.
+int64_t pointwiseElements(const TileTarget &target, int64_t elements);
+
+/// Warps for a program whose largest tile has `elements` elements, about `perThread` of them in each thread: 1, 2, 4, … 16.
+int warpsFor(int64_t elements, int64_t perThread = 8);
+
+/// Rows and elements of a row that one step of a row reduction takes. rows 1: the row is the whole tile.
+struct RowBlock {
+  int64_t rows = 1, inner = 1;
+};
+/// `rows` rows of `length` elements in all; `length` is an upper bound. A row of up to registerRow elements is one block when the kernel
+/// passes over it several times.
+RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool severalPasses);
+
+/// Elements across (contiguous) and down of one step of a column reduction.
+RowBlock columnBlock(const TileTarget &target, int64_t columns, int64_t length);
+
+/// Blocks of a matrix product [M, K] x [K, N], `batch` times.
+struct DotBlock {
+  int64_t m = 64, n = 64, k = 32;
+  int warps = 4, stages = 3;
+};
+DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes);
+
+/// Query rows and keys of one step of attention with heads of `head` elements.
+struct AttentionBlock {
+  int64_t queries, keys;
+  int warps, stages;
+};
+AttentionBlock attentionBlock(const TileTarget &target, int64_t heads, int64_t queries, int64_t head, int64_t itemBytes);
+
+} // namespace neso

@@ -1,0 +1,403 @@
+#!/usr/bin/env python3
+"""Do the goldens come out right on a GPU? Compile where the compiler is, run where the GPU is.
+
+    tools/gpu_check.py pack OUT [--only TEXT] [--build build/release] [--arch sm_90] [--jobs 2]
+        compiles every program of tests/goldens/models and ops and every kernel of tests/goldens/kernels for the GPU and writes
+        OUT/packages.tar.gz, OUT/cases.json (what was refused, with its code; commit) and OUT/libneso.so
+    tools/gpu_check.py run OUT --json REPORT [--only TEXT] [--jobs 8] [--sanitize memcheck|racecheck|synccheck]
+        runs them through libneso and compares as the CPU's tests do, every run twice. Needs torch (for reading tensors) and a GPU,
+        neither Neso's compiler nor its build. --sanitize runs under NVIDIA's compute-sanitizer.
+
+A kernel that traps costs its own case only: cases run in worker processes, and one that loses its GPU is replaced.
+"""
+import argparse
+import concurrent.futures
+import importlib.util
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDENS = ROOT / "tests" / "goldens"
+sys.path.insert(0, str(ROOT / "bench" / "models"))
+
+
+# ---- the list of cases ---------------------------------------------------------------------------------------------------------------
+
+def model_programs():
+    """(id, .pt2, runs) of every program."""
+    for case in sorted(GOLDENS.rglob("case.json")):
+        runs = {}
+        for run in json.loads(case.read_text())["runs"]:
+            runs.setdefault(run["program"], []).append(run)
+        for program, its in runs.items():
+            name = str((case.parent / program).relative_to(GOLDENS).with_suffix(""))
+            yield {"id": name, "folder": str(case.parent.relative_to(GOLDENS)), "program": program, "runs": its, "kind": "model"}
+
+
+def kernel_cases():
+    offset = 0
+    for index, line in enumerate((GOLDENS / "kernels" / "cases.txt").read_text().splitlines()):
+        name, file, kernel, signature, constexprs, grid, args, tolerance = line.split("|")
+        case = {"id": "kernels/" + name, "kind": "kernel", "file": file, "kernel": kernel, "signature": signature, "constexprs": constexprs.split(),
+                "grid": [int(g) for g in grid.split()], "args": args.split(), "tolerance": float(tolerance), "index": index, "offset": offset}
+        for arg in case["args"]:
+            if found := re.match(r"(?:out_)?(\w+)\[(\d+)\]", arg):
+                offset += ITEM[found[1]] * int(found[2])
+        yield case
+
+
+ITEM = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+
+
+def split_top(text):
+    """At commas outside brackets."""
+    parts, nest = [""], 0
+    for c in text:
+        nest += (c in "[(<") - (c in "])>")
+        if c == "," and nest == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [p.strip() for p in parts if p.strip()]
+
+
+# ---- pack ------------------------------------------------------------------------------------------------------------------------------
+
+def pack(options):
+    out = Path(options.out)
+    packages = out / "packages"
+    packages.mkdir(parents=True, exist_ok=True)
+    neso = (ROOT / options.build / "bin" / "neso").resolve()
+    cases = [c for c in list(model_programs()) + list(kernel_cases()) if options.only in c["id"]]
+
+    def compile_one(case):
+        target = packages / (case["id"].replace("/", "__") + ".neso")
+        where = ["-o", str(target), "--target", "cuda", "--arch", options.arch]
+        if case["kind"] == "model":
+            cubin = case["id"].startswith("models/") or options.assemble_all
+            command = [neso, "compile", GOLDENS / case["folder"] / case["program"], "--threads", "1", *where]
+            command += [] if cubin else ["--option", "assembler=none"]
+        else:
+            command = [neso, "kernel", "compile", f"{GOLDENS / 'kernels' / case['file']}.py:{case['kernel']}", "--signature", case["signature"], *where]
+            for c in case["constexprs"]:
+                command += ["--constexpr", c]
+        start = time.time()
+        try:
+            done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
+        except subprocess.TimeoutExpired:
+            return case | {"refused": "timeout", "why": "300 s"}
+        case = case | {"seconds": round(time.time() - start, 3)}
+        if done.returncode:
+            code = re.search(r"\[(E\d+)\]", done.stderr)
+            return case | {"refused": code[1] if code else f"exit {done.returncode}", "why": done.stderr.strip()[-400:]}
+        return case | {"package": target.name}
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        done = list(pool.map(compile_one, cases))
+    with tarfile.open(out / "packages.tar.gz", "w:gz", compresslevel=6) as tar:
+        tar.add(packages, "packages")
+    for file in packages.iterdir():
+        file.unlink()
+    packages.rmdir()
+    # The runtime alone, as the build has it.
+    (out / "libneso.so").write_bytes((ROOT / options.build / "lib" / "libneso.so").read_bytes())
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    (out / "cases.json").write_text(json.dumps({"commit": commit, "arch": options.arch, "cases": done}, indent=0))
+    refused = [c for c in done if "refused" in c]
+    codes = {}
+    for c in refused:
+        codes[c["refused"]] = codes.get(c["refused"], 0) + 1
+    print(f"{len(done) - len(refused)} packed, {len(refused)} refused {codes}, {(out / 'packages.tar.gz').stat().st_size / 1e6:.1f} MB")
+    for c in refused[:options.show]:
+        print(f"  {c['id']}: {c['refused']} {c['why'].splitlines()[0][:200]}")
+
+
+# ---- run -------------------------------------------------------------------------------------------------------------------------------
+
+def compare(got, want, rtol, atol, values=True):
+    """'' when `got` is as expected: same dtype and shape, |got - want| <= atol + rtol * |want|; NaN equals NaN."""
+    import torch
+    if got is None:
+        return "no result"
+    if got.dtype != want.dtype or list(got.shape) != list(want.shape):
+        return f"is {got.dtype} {list(got.shape)}, expected {want.dtype} {list(want.shape)}"
+    if not values or want.numel() == 0:
+        return ""
+    if want.is_complex():
+        got, want = torch.view_as_real(got), torch.view_as_real(want)
+    if want.dtype.is_floating_point:
+        g, w = got.to(torch.float64), want.to(torch.float64)
+    elif rtol == 0 and atol == 0:
+        wrong = got != want
+        return "" if not wrong.any() else f"{int(wrong.sum())} of {want.numel()} elements differ, first {got[wrong][0]} for {want[wrong][0]}"
+    else:
+        g, w = got.to(torch.float64), want.to(torch.float64)
+    same = (g == w) | (g.isnan() & w.isnan())
+    error = (g - w).abs()
+    wrong = ~same & ~(error <= atol + rtol * w.abs())
+    if not wrong.any():
+        return ""
+    at = int(torch.nan_to_num(torch.where(wrong, error, torch.zeros_like(error)), nan=float("inf")).flatten().argmax())
+    return f"{int(wrong.sum())} of {want.numel()} elements are off, element {at} is {float(g.flatten()[at]):.9g}, expected {float(w.flatten()[at]):.9g}"
+
+
+class Worker:
+    """Runs cases in this process; one JSON line in, one out."""
+
+    def __init__(self, folder):
+        import neso_library
+        self.folder, self.neso = Path(folder), neso_library
+        self.library = neso_library.Library(self.folder / "libneso.so")
+        self.expected = (GOLDENS / "kernels" / "expected.bin").read_bytes()
+        spec = importlib.util.spec_from_file_location("make_kernel_goldens", ROOT / "tools" / "make_kernel_goldens.py")
+        self.goldens = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.goldens)
+
+    def tensors(self, folder, file, prefix):
+        import safetensors
+        with safetensors.safe_open(str(GOLDENS / folder / file), "pt") as f:
+            return {name[len(prefix):]: f.get_tensor(name) for name in f.keys() if name.startswith(prefix)}
+
+    def model(self, case):
+        results = []
+        for run in case["runs"]:
+            try:
+                why = self.model_run(case, run)
+            except RuntimeError as e:
+                why = str(e)
+            results.append({"run": run["name"], "why": why})
+            if "E0839" in why or "E0840" in why or "lost" in why:
+                break
+        return results
+
+    def model_run(self, case, run):
+        import torch
+        inputs = self.tensors(case["folder"], run["inputs"], run["prefix"])
+        expected = self.tensors(case["folder"], run["outputs"], run["prefix"])
+        program = self.library.load(self.folder / "packages" / case["package"], device=self.neso.CUDA)
+        try:
+            count = self.library.api.neso_model_input_count(program.model)
+            given = [inputs.get(str(i)) for i in range(count)]
+            program.bind(given)
+            program.run()
+            first = program.results()
+            mutates = False
+            for name, want in expected.items():
+                rtol, atol = run["tolerance"].get(name, [0, 0])
+                if name.startswith("buffer."):
+                    got, mutates = program.buffer(name[7:]), True
+                elif name.startswith("input."):
+                    got, mutates = given[int(name[6:])], True
+                else:
+                    got = first[int(name)]
+                if why := compare(got, want, rtol, atol, run.get("values", True)):
+                    return f"output {name}: {why}"
+            # Steady state reuses memory, and three equal runs are one graph launch.
+            if not mutates and run.get("values", True):
+                for _ in range(2):
+                    program.run()
+                for i, (a, b) in enumerate(zip(first, program.results())):
+                    if a is not None and a.numel() and not torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)):
+                        rtol, atol = run["tolerance"].get(str(i), [0, 0])
+                        if why := compare(b, expected[str(i)], rtol, atol):
+                            return f"output {i}: the third run is wrong: {why}"
+            return ""
+        finally:
+            program.free()
+
+    def kernel(self, case):
+        import torch
+        A = self.neso.Argument
+        program = self.library.load(self.folder / "packages" / case["package"], device=self.neso.CUDA)
+        try:
+            api = self.library.api
+            api.neso_model_metadata.restype = __import__("ctypes").c_char_p
+            listed = api.neso_model_metadata(program.model, f"kernel.{case['kernel']}.parameters".encode()).decode()
+            parameters = [p.split(": ", 1) for p in split_top(listed)]
+            absent = {c.split("=")[0] for c in case["constexprs"] if c.endswith("=None")}
+            texts, place, values = iter(case["args"]), 0, {}
+            for part in split_top(case["signature"]):
+                name, kind = part.split(":", 1)
+                if name in absent:
+                    place += 1
+                    continue
+                if kind != "constexpr":
+                    values[name] = (next(texts), place)
+                place += 1
+            buffers, arguments = [], []
+            for name, kind in parameters:
+                text, place = values[name]
+                if "[" in text:
+                    spec = text.replace("out_", "out ", 1)
+                    _, data = self.goldens.buffer(spec, case["index"] * 16 + place)
+                    there = data.cuda()
+                    buffers.append((place, data, there))
+                    arguments.append(A(ptr=there.data_ptr()))
+                    if kind.startswith("!tt.tensordesc"):
+                        arguments += [A(i64=data.numel()), A(i64=1)]
+                elif kind.startswith("f"):
+                    arguments.append(A(f64=float(text)) if kind == "f64" else A(f32=float(text)))
+                else:
+                    arguments.append(A(i64=int(text)))
+            torch.cuda.synchronize()
+            program.launch(case["kernel"], case["grid"], arguments)
+            program.synchronize()
+            why, offset = "", case["offset"]
+            for n, (_, data, there) in enumerate(sorted(buffers, key=lambda b: b[0])):
+                size = data.numel() * data.element_size()
+                want = torch.frombuffer(bytearray(self.expected[offset:offset + size]), dtype=data.dtype)
+                offset += size
+                exact = not data.dtype.is_floating_point
+                got, w = there.cpu().to(torch.float64), want.to(torch.float64)
+                error = torch.where((got == w) | (got.isnan() & w.isnan()), torch.zeros_like(w), (got - w).abs() / w.abs().clamp(min=1))
+                worst = float(torch.nan_to_num(error, nan=float("inf")).max()) if error.numel() else 0
+                if worst > (0 if exact else case["tolerance"]) and not why:
+                    at = int(torch.nan_to_num(error, nan=float("inf")).argmax())
+                    why = f"buffer {n}: error {worst:.3g}, element {at} is {float(got[at]):.9g}, expected {float(w[at]):.9g}"
+            return [{"run": "", "why": why}]
+        finally:
+            program.free()
+
+    def serve(self):
+        for line in sys.stdin:
+            case = json.loads(line)
+            try:
+                results = self.model(case) if case["kind"] == "model" else self.kernel(case)
+            except Exception as e:  # noqa: BLE001: whatever goes wrong is the case's result
+                results = [{"run": "", "why": f"{type(e).__name__}: {e}"}]
+            print("RESULT " + json.dumps(results), flush=True)
+            if any("E0839" in r["why"] or "E0840" in r["why"] or "CUDA error" in r["why"] for r in results):
+                os._exit(3)
+
+
+class Pool:
+    """Worker processes; each takes the next case, and is replaced when it dies."""
+
+    def __init__(self, options, tool):
+        self.options, self.prefix = options, []
+        if tool:
+            self.prefix = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "99", "--print-limit", "3"]
+
+    def run(self, cases):
+        waiting, results = queue.Queue(), {}
+        for case in cases:
+            waiting.put(case)
+
+        def work():
+            process = None
+            while True:
+                try:
+                    case = waiting.get_nowait()
+                except queue.Empty:
+                    break
+                if process is None:
+                    log = tempfile.TemporaryFile("w+")
+                    process = subprocess.Popen(self.prefix + [sys.executable, __file__, "worker", self.options.out], stdin=subprocess.PIPE,
+                                               stdout=subprocess.PIPE, stderr=log, text=True)
+                timer = threading.Timer(self.options.seconds, process.kill)
+                timer.start()
+                text = ""
+                try:
+                    process.stdin.write(json.dumps(case) + "\n")
+                    process.stdin.flush()
+                    noise = []
+                    while line := process.stdout.readline():
+                        if line.startswith("RESULT "):
+                            text = line[7:]
+                            break
+                        noise.append(line)
+                except BrokenPipeError:
+                    pass
+                timer.cancel()
+                if text:
+                    results[case["id"]] = json.loads(text)
+                    if self.prefix and any("=========" in n for n in noise):
+                        results[case["id"]] = [{"run": "", "why": "sanitizer: " + " ".join(n.strip("= \n") for n in noise[:6])[:500]}]
+                else:
+                    process.wait()
+                    log.seek(0)
+                    results[case["id"]] = [{"run": "", "why": f"the process died ({process.returncode}): {log.read()[-300:]}"}]
+                if process.poll() is not None or not text or any("E0839" in r["why"] or "E0840" in r["why"] or "CUDA error" in r["why"] for r in results[case["id"]]):
+                    process.kill()
+                    process.wait()
+                    process = None
+            if process:
+                process.stdin.close()
+                process.wait()
+
+        threads = [threading.Thread(target=work) for _ in range(self.options.jobs)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        return results
+
+
+def run(options):
+    out = Path(options.out)
+    if not (out / "packages").exists():
+        with tarfile.open(out / "packages.tar.gz") as tar:
+            tar.extractall(out)
+    listed = json.loads((out / "cases.json").read_text())
+    cases = [c for c in listed["cases"] if re.search(options.only, c["id"])]
+    start = time.time()
+    results = Pool(options, options.sanitize).run([c for c in cases if "package" in c])
+    report = {"commit": listed["commit"], "arch": listed["arch"], "tool": options.sanitize or "", "seconds": round(time.time() - start, 1), "right": 0, "wrong": 0,
+              "refused": 0, "failures": {}, "refusals": {}}
+    for case in cases:
+        runs = len(case.get("runs", [0]))
+        if "refused" in case:
+            report["refused"] += runs
+            report["refusals"][case["id"]] = case["refused"]
+            continue
+        bad = {r["run"]: r["why"] for r in results[case["id"]] if r["why"]}
+        report["wrong"] += len(bad)
+        report["right"] += len(results[case["id"]]) - len(bad)
+        if bad:
+            report["failures"][case["id"]] = bad
+    import torch
+    report["device"] = torch.cuda.get_device_name(0)
+    report["date"] = time.strftime("%Y-%m-%d")
+    Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+    print(f"{options.sanitize or 'goldens'}: {report['right']} right, {report['wrong']} wrong, {report['refused']} refused in {report['seconds']} s")
+    for name, bad in list(report["failures"].items())[:options.show]:
+        print(f"  {name}: {' | '.join(f'{k} {v}' for k, v in bad.items())[:260]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    p = verbs.add_parser("pack")
+    p.add_argument("out")
+    p.add_argument("--only", default="")
+    p.add_argument("--build", default="build/release")
+    p.add_argument("--arch", default="sm_90")
+    p.add_argument("--jobs", type=int, default=2)
+    p.add_argument("--show", type=int, default=20)
+    p.add_argument("--assemble-all", action="store_true", help="cubins of operator programs too; else the driver assembles them")
+    r = verbs.add_parser("run")
+    r.add_argument("out")
+    r.add_argument("--json", required=True)
+    r.add_argument("--only", default="", help="regular expression over case names")
+    r.add_argument("--jobs", type=int, default=8)
+    r.add_argument("--show", type=int, default=60)
+    r.add_argument("--seconds", type=float, default=120, help="for one case")
+    r.add_argument("--sanitize", choices=["memcheck", "racecheck", "synccheck", "initcheck"])
+    w = verbs.add_parser("worker")
+    w.add_argument("out")
+    options = parser.parse_args()
+    if options.verb == "worker":
+        Worker(options.out).serve()
+    else:
+        pack(options) if options.verb == "pack" else run(options)
+
+
+if __name__ == "__main__":
+    main()
