@@ -383,11 +383,11 @@ Result<int> Binder::compile(const BundledLaunch &row, const std::vector<Bound> &
   c->lowered = c->kernel.module->clone();
   if (Status s = runTilePipeline(*c->lowered); !s) return s.takeError();
   c->function = c->lowered->lookupSymbol<tt::FuncOp>(c->kernel.name);
+  if (!c->function) return fail(Diag::InternalFault, {}, "user kernels", "the pipeline lost " + c->kernel.name);
   // For targets that run a program by a block of threads.
   mlir::Builder attributes(state_.context.get());
   c->function->setAttr("tt.num_warps", attributes.getI32IntegerAttr(c->kernel.numWarps));
   c->function->setAttr("tt.num_stages", attributes.getI32IntegerAttr(c->kernel.numStages));
-  if (!c->function) return fail(Diag::InternalFault, {}, "user kernels", "the pipeline lost " + c->kernel.name);
   int number = static_cast<int>(state_.kernels.size());
   state_.kernels.push_back(std::move(c));
   state_.known[key] = number;

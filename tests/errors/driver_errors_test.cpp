@@ -53,6 +53,7 @@ TEST(Driver, EveryStagePrints) {
   for (int i = 0; i < stageCount(); ++i) {
     CompileOptions o;
     o.emit = static_cast<Stage>(i);
+    if (*o.emit == Stage::Layout || *o.emit == Stage::Ptx) o.target = "cuda";
     DiagnosticSink sink;
     Result<Compilation> c = compileModel(NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2", o, sink);
     ASSERT_TRUE(static_cast<bool>(c)) << info(*o.emit).name;

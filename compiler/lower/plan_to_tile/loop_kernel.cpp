@@ -206,7 +206,10 @@ private:
   void setWarps(const Frame &frame) {
     int64_t elements = 1;
     for (int64_t n : frame.tile) elements *= n;
-    k_.kernel.warps = k_.kernel.serial ? 1 : warpsFor(elements);
+    // A program that only reads keeps more loads in flight with more elements in each thread.
+    bool storesInner = shape_ == Shape::Pointwise || shape_ == Shape::Unrolled;
+    for (size_t i = 0; i < nodes().size(); ++i) storesInner |= inner_[i] && nodes()[i].kind != Node::Kind::Reduction;
+    k_.kernel.warps = k_.kernel.serial ? 1 : warpsFor(elements, storesInner ? 8 : 16);
   }
 
   /// One pass over the inner space: binds the r symbols, runs the inner nodes of the phase, carries accumulators.
@@ -237,7 +240,7 @@ private:
       if (!a.reduction) continue;
       for (const loops::Store &s : a.reduction->results) {
         DType want = k_.plan.program.buffer(s.buffer).dtype;
-        outer.store(s, outer.cast(a.resultAt(static_cast<size_t>(s.value)), a.resultType(), want), {});
+        outer.store(s, outer.cast(a.resultAt(static_cast<size_t>(s.value)), a.resultType(outer), want), {});
       }
     }
   }
@@ -389,11 +392,11 @@ private:
     return true;
   }
 
-  /// Row-major position in the inner space, as I64: what arg reductions return.
+  /// Row-major position in the inner space, in the kernel's index type: what arg reductions carry.
   Val linearInner(Emitter &e) {
     Expr at = 0;
     for (size_t d = 0; d < r().size(); ++d) at = at * r()[d] + symbol(rName(d));
-    return e.cast(e.index(e.facts.simplify(at)), k_.indexType.isInteger(32) ? DType::I32 : DType::I64, DType::I64);
+    return e.index(e.facts.simplify(at));
   }
 
   /// Inner values of earlier phases are computed again where this node needs them: their pass is over. What is in memory is read from

@@ -56,7 +56,7 @@ std::vector<Val> Accumulator::initial(Emitter &e, unsigned vary) const {
   case ReduceKind::OnlineSoftmax: NESO_UNREACHABLE("a two-pass reduction that was not expanded");
   }
   std::vector<Val> out = {e.widen(e.constant(type_, f, i), vary)};
-  if (isArg()) out.push_back(e.widen(e.constant(DType::I64, 0, INT64_MAX), vary));
+  if (isArg()) out.push_back(e.widen(e.intConst(e.k.indexType.isInteger(32) ? INT32_MAX : INT64_MAX), vary));
   return out;
 }
 

@@ -19,7 +19,7 @@ public:
   DType dtype() const { return type_; }
   /// Result number i of the reduction, in resultType(): an arg reduction gives the position only.
   Val resultAt(size_t i) const { return isArg() ? result[1] : result[i]; }
-  DType resultType() const { return isArg() ? DType::I64 : type_; }
+  DType resultType(const Emitter &e) const { return !isArg() ? type_ : e.k.indexType.isInteger(32) ? DType::I32 : DType::I64; }
   std::vector<Val> initial(Emitter &e, unsigned vary) const;
   /// What one element contributes: its value, and its position for arg reductions.
   std::vector<Val> element(Emitter &e, Val value, Val position) const;

@@ -147,6 +147,30 @@ private:
 /// Elements of one program and of one step of its loop.
 constexpr int64_t kRanked = 64, kCompared = 64;
 
+/// Key and position as one I64 whose order is that of the result: keys of 32 bits or less in the high half, as unsigned numbers in the order
+/// of the values, NaN last; positions below. Nothing for wider keys.
+Val orderedKey(Emitter &e, const Node &node, Val key, Val position) {
+  DType t = keyTypeOf(node);
+  if (itemSize(t) > 4 || !e.k.indexType.isInteger(32)) return {};
+  Val bits;
+  if (isFloat(t)) {
+    Val x = e.binary("arith.addf", e.cast(key, t, DType::F32), e.constant(DType::F32, 0, 0)); // -0 + 0 is +0: zeros are equal
+    Type i32 = e.k.b.getI32Type();
+    if (auto shaped = dyn_cast<ShapedType>(x.v.getType())) i32 = shaped.clone(i32);
+    Val raw{tile::bitcast(e.k.b, e.k.loc, x.v, i32), x.vary};
+    // Negative numbers run backwards: all their bits turn; of the others the sign.
+    Val turn = e.binary("arith.ori", e.binary("arith.shrsi", raw, e.constant(DType::I32, 0, 31)), e.constant(DType::I32, 0, INT32_MIN));
+    bits = e.select(e.compare("uno", x, x), e.constant(DType::I32, 0, -1), e.binary("arith.xori", raw, turn));
+  } else if (isUnsignedInt(t) || t == DType::Bool) {
+    bits = e.cast(key, t, DType::U32);
+  } else {
+    bits = e.binary("arith.xori", e.cast(key, t, DType::I32), e.constant(DType::I32, 0, INT32_MIN));
+  }
+  if (node.descending) bits = e.binary("arith.xori", bits, e.constant(DType::I32, 0, -1));
+  Val high = e.binary("arith.shli", e.cast(bits, DType::U32, DType::U64), e.constant(DType::I64, 0, 32));
+  return e.binary("arith.ori", high, e.cast(position, DType::U32, DType::U64));
+}
+
 /// The place of each element is the number of those that stand before it: n comparisons each, all of them independent, and no workspace.
 void sortByRank(KernelContext &k, const Facts &facts) {
   const Node &node = k.kernel.nodes[0];
@@ -160,6 +184,7 @@ void sortByRank(KernelContext &k, const Facts &facts) {
   bindPrograms(mine, blockings);
   std::vector<Val> memo;
   Val key = mine.value(node.body, node.inputs[0], memo), position = mine.env["r0"];
+  Val ordered = orderedKey(mine, node, key, position);
 
   auto countType = RankedTensorType::get(mine.frame.tile, k.b.getI32Type());
   Value none = arith::ConstantOp::create(k.b, k.loc, DenseElementsAttr::get(countType, k.b.getI32IntegerAttr(0)));
@@ -176,7 +201,10 @@ void sortByRank(KernelContext &k, const Facts &facts) {
     other.masks.push_back(inside);
     std::vector<Val> otherMemo;
     Val otherKey = other.value(node.body, node.inputs[0], otherMemo);
-    Val counts = other.binary("arith.andi", inside, standsBefore(other, node, otherKey, at, key, position));
+    Val otherOrdered = orderedKey(other, node, otherKey, at);
+    if (ordered) otherOrdered = other.select(inside, otherOrdered, other.constant(DType::I64, 0, -1)); // behind all that exist
+    Val counts = ordered ? other.compare("lt", otherOrdered, ordered, true)
+                         : other.binary("arith.andi", inside, standsBefore(other, node, otherKey, at, key, position));
     Val one = other.cast(other.widen(counts, 3), DType::Bool, DType::I32);
     Val sum = other.binary("arith.addi", Val{loop.getRegionIterArg(0), 3}, one);
     scf::YieldOp::create(k.b, k.loc, sum.v);
