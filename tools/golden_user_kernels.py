@@ -536,7 +536,7 @@ def main():
     import neso_cases as cases
     import neso_export
     with tempfile.NamedTemporaryFile(suffix=".pt") as f:
-        subprocess.run([sys.executable, __file__, "--only", options.only, "--interpret", f.name], env={**os.environ, "TRITON_INTERPRET": "1"}, check=True)
+        subprocess.run([sys.executable, sys.argv[0], "--only", options.only, "--interpret", f.name], env={**os.environ, "TRITON_INTERPRET": "1"}, check=True)
         expected = torch.load(f.name)
     for name in names:
         model, runs, dynamic, extra = build(name)

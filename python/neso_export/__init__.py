@@ -19,7 +19,7 @@ import types
 import torch
 from torch._higher_order_ops import triton_kernel_wrap as hop
 
-from .launches import NesoExportError, adopt, records, tracing
+from .launches import NesoExportError, adopt, tracing
 from .sources import kernel_source, literal, pointer_type
 
 __all__ = ["NesoExportError", "export", "save", "write"]
@@ -32,7 +32,10 @@ def export(model, args, kwargs=None, *, dynamic_shapes=None, strict=False, decom
     no ATen operator is decomposed."""
     with tracing():
         program = torch.export.export(model, tuple(args), kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
-        return program.run_decompositions({} if decompositions is None else decompositions)
+        program = program.run_decompositions({} if decompositions is None else decompositions)
+        for node in _launches(program):
+            adopt(node)
+        return program
 
 
 def save(model, args, path, kwargs=None, *, dynamic_shapes=None, strict=False, decompositions=None, kernels=None):
@@ -46,13 +49,11 @@ def write(program, path, *, kernels=None):
     """Writes a program made by `export`. The kernel bundle goes into the archive, or into the folder `kernels`."""
     launches, sources = [], {}
     names = {}  # node -> name of its kernel
-    for module in _graph_modules(program.graph_module):
-        for node in module.graph.nodes:
-            if node.op == "call_function" and node.target in WRAPPERS:
-                row, text = _row(node)
-                names[node] = row["name"]
-                launches.append(row)
-                sources[row["file"]] = text
+    for node in _launches(program):
+        row, text = _row(node)
+        names[node] = row["name"]
+        launches.append(row)
+        sources[row["file"]] = text
     files = {"launches.json": json.dumps(launches, indent=1) + "\n", **sources}
     extra = {}
     if kernels is not None:
@@ -66,10 +67,11 @@ def write(program, path, *, kernels=None):
         torch.export.save(program, path, extra_files=extra)
 
 
-def _graph_modules(root):
-    for module in root.modules():
+def _launches(program):
+    """The wrapper nodes of the program and its sub-graphs."""
+    for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
-            yield module
+            yield from (n for n in module.graph.nodes if n.op == "call_function" and n.target in WRAPPERS)
 
 
 def _symbolic(value) -> str:
@@ -132,7 +134,7 @@ def _saving(names):
     import torch._export.serde.serialize as serde
 
     def entry(node):
-        launch = records[node.kwargs["constant_args_idx"]]
+        launch = adopt(node)
         first, given = launch.configs[0], {**launch.values, **launch.configs[0].kwargs}
         function, digest = names[node].rsplit("_", 1)
         metadata = types.SimpleNamespace(hash=digest, num_warps=first.num_warps, num_stages=first.num_stages, shared=0)

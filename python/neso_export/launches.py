@@ -45,7 +45,15 @@ class Launch:
     heuristics: dict        # parameter -> source text of its function
 
 
-records: dict = {}          # constant_args_idx -> Launch
+# Dictionary of constant arguments, by identity -> (the dictionary, Launch). Torch's table of them is emptied now and then, so that numbers
+# in it are used again.
+_records: dict = {}
+_META = "neso_launch"
+
+
+def _remember(constants, launch):
+    _records[id(constants)] = (constants, launch)
+    return hop.kernel_side_table.add_constant_args(constants)
 
 
 def _specialise(value):
@@ -186,8 +194,7 @@ def launch(kernel, grid, args, kwargs):
             raise NesoExportError(f"kernel '{base.__name__}': argument '{p.name}' is a {type(value).__name__}; pass a tensor or a Python number")
         values[p.name] = value
         (graph_args if isinstance(value, (torch.Tensor, torch.SymInt)) else constants)[p.name] = value
-    index = hop.kernel_side_table.add_constant_args(constants)
-    records[index] = Launch(base, values, configs, tuner is not None, list(getattr(tuner, "keys", []) or []), heuristics)
+    index = _remember(constants, Launch(base, values, configs, tuner is not None, list(getattr(tuner, "keys", []) or []), heuristics))
     hop.triton_kernel_wrapper_mutation(kernel_idx=hop.kernel_side_table.add_kernel(base), constant_args_idx=index, grid=grids,
                                        tma_descriptor_metadata={}, kwargs=graph_args)
 
@@ -195,21 +202,26 @@ def launch(kernel, grid, args, kwargs):
 def adopt(node):
     """The record of a wrapper node, also of one that Dynamo made. Afterwards the node holds tensors and symbolic sizes alone, as torch's writer
     requires."""
-    index = node.kwargs["constant_args_idx"]
-    if index in records:
-        return records[index]
+    if _META in node.meta:
+        return node.meta[_META]
+    constants = hop.kernel_side_table.get_constant_args(node.kwargs["constant_args_idx"])
+    known = _records.get(id(constants))
+    if known is not None and known[0] is constants:
+        node.meta[_META] = known[1]
+        return known[1]
     kernel = hop.kernel_side_table.get_kernel(node.kwargs["kernel_idx"])
     layers, base = _layers(kernel)
     _check(layers, base)
     configs = layers[0].configs if layers else []
     own = [LaunchConfig({k: _specialise(v) for k, v in c.kwargs.items()}, c.num_warps, c.num_stages) for c in configs] or [LaunchConfig({})]
-    given = {**{p.name: p.default for p in base.params if p.has_default}, **node.kwargs["kwargs"], **hop.kernel_side_table.get_constant_args(index)}
+    given = {**{p.name: p.default for p in base.params if p.has_default}, **node.kwargs["kwargs"], **constants}
     graph_args = {k: v for k, v in node.kwargs["kwargs"].items() if isinstance(v, torch.fx.Node) and k not in own[0].kwargs}
     values = {p.name: given[p.name].meta["val"] if p.name in graph_args else given[p.name] for p in base.params if p.name not in own[0].kwargs}
-    index = hop.kernel_side_table.add_constant_args({k: v for k, v in given.items() if k not in graph_args})
-    records[index] = Launch(base, values, own, len(configs) > 1, [], {})
+    launch = Launch(base, values, own, len(configs) > 1, [], {})
+    index = _remember({k: v for k, v in given.items() if k not in graph_args}, launch)
     node.kwargs = {**node.kwargs, "kwargs": graph_args, "constant_args_idx": index}
-    return records[index]
+    node.meta[_META] = launch
+    return launch
 
 
 class _NoDevice:

@@ -130,3 +130,12 @@ def plain_python(x):
 
 def _uses_plain(x_ptr):
     tl.store(x_ptr, plain_python(1.0))
+
+
+def test_each_program_keeps_its_own_launches(tmp_path):
+    """Torch empties its table of constants in between, and uses its numbers again."""
+    programs = [neso_export.export(module(f), (torch.randn(4, 8),), strict=True) for f in (launch_plain, scale, launch_plain)]
+    for program, alpha in zip(programs, ("0.5", "1.5", "0.5")):
+        neso_export.write(program, tmp_path / "m.pt2")
+        ((row,), _, _) = bundle(tmp_path / "m.pt2")
+        assert row["values"]["alpha"] == alpha
