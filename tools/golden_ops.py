@@ -320,6 +320,7 @@ def statistics():
         c("multilabel_margin", lambda x: F.multilabel_margin_loss(x, torch.tensor([[2, 0, -1, 1], [3, -1, 0, 0], [0, 1, 2, 3]])), "f32 3x4"),
         c("resize_antialiased", lambda x: (F.interpolate(x, (5, 9), mode="bilinear", antialias=True), F.interpolate(x, (5, 9), mode="bicubic", antialias=True)), "f32 1x2x11x7"),
         c("mean_over_one", lambda x: (x.softmax(-1).mean(1), x.softmax(-1).sum(-1)), "f32 3x1x4x4"),
+        c("position_of_one", lambda x: (x.argmax(1), x.argmin(1, keepdim=True), x.amax(1)), "i64 3x1x4"),
         c("embedding_max_norm", lambda m, i: F.embedding(i, m.w, max_norm=1.0), "i64 6 <5", state={"w": "f32 5x8"}),
     ]
 

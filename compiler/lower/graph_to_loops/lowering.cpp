@@ -268,9 +268,10 @@ Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &siz
   for (Expr e : reduceSizes) r.push_back(nest.reduce(e));
   Val v = nest.b.cast(fn(nest.b, i, r), accType);
   int count = kind == ReduceKind::Welford ? 3 : kind == ReduceKind::OnlineSoftmax ? 2 : 1;
-  DType resultType = kind == ReduceKind::ArgMin || kind == ReduceKind::ArgMax ? DType::I64 : accType;
+  bool position = kind == ReduceKind::ArgMin || kind == ReduceKind::ArgMax;
+  DType resultType = position ? DType::I64 : accType;
   // A fold over one element is that element: pointwise, so that it fuses as such.
-  bool single = count == 1 && resultType == accType && nest.reduceRanges.empty();
+  bool single = count == 1 && !position && nest.reduceRanges.empty();
   loops::Reduction red;
   red.kind = kind;
   red.dtype = accType;
