@@ -64,7 +64,7 @@ def pack(options):
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     (work / "pack.json").write_text(json.dumps({"commit": commit, "compiled": report}))
     # Weights repeat within the window of gzip: little remains of them.
-    subprocess.run(["tar", "-C", str(out), "--use-compress-program", "gzip -1", "-cf", str(out / "bench.tar.gz"), "bench"], check=True)
+    subprocess.run(["tar", "-C", str(out), "--use-compress-program", "gzip -6", "-cf", str(out / "bench.tar.gz"), "bench"], check=True)
     print(f"{(out / 'bench.tar.gz').stat().st_size / 1e6:.1f} MB")
 
 
