@@ -115,7 +115,7 @@ TEST_F(KernelCli, MistakesAreNamed) {
            {run + launch + "--device gpu", "E0808", "gpu"},
            {run + launch + "--device cuda --cuda-driver none.so", "E0838", "no CUDA driver"},
            {run + "--interpret --grid 2 " + buffers + "--arg 60 --arg 0.5 --arg 1", "E0410", "k.py"},
-           {"compile " + scale + "-o k.neso --target cuda", "E0690", "cuda"},
+           {"compile " + scale + "-o k.neso --target rocm", "E0690", "rocm"},
            {"compile " + scale + "-o k.neso --arch sm_90", "E0691", "sm_90"},
            {"emit " + scale + "--stage ptx", "E0602", "stage ptx"},
            {"emit " + scale + "--stage layout", "E0602", "stage layout"},

@@ -303,7 +303,7 @@ Result<std::string> Kernel::emit(KernelStage stage, const std::string &target, c
   if (stage == KernelStage::Ttir) return printTile(*state_->module);
   bool gpuStage = stage == KernelStage::Layout || stage == KernelStage::Ptx;
   if (gpuStage != targets->gpu() && stage != KernelStage::Llvm)
-    return fail(Diag::CpuTargetMissing, {}, fmt::format("stage {} of target {}", gpuStage ? "layout or ptx" : "asm", target));
+    return fail(Diag::CpuTargetMissing, {}, fmt::format("stage {} for target {}", stage == KernelStage::Layout ? "layout" : gpuStage ? "ptx" : "asm", target));
   Texts texts;
   texts.llvm = stage == KernelStage::Llvm, texts.layouts = stage == KernelStage::Layout;
   texts.assembly = stage == KernelStage::Asm || stage == KernelStage::Ptx;

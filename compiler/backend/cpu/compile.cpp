@@ -36,7 +36,7 @@ void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLeve
                  std::vector<CompiledFunction> &out) {
   std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(level);
   if (!machine) {
-    unit.status = fail(Diag::CpuTargetMissing, {}, name(level));
+    unit.status = fail(Diag::CpuTargetMissing, {}, "code generation for " + std::string(name(level)));
     return;
   }
   llvm::LLVMContext context;
