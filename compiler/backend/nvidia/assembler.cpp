@@ -115,7 +115,6 @@ Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::
 std::optional<std::string> disassemble(const std::vector<uint8_t> &cubin, const std::string &ptxas) {
   llvm::StringRef folder = llvm::sys::path::parent_path(ptxas);
   auto tool = llvm::sys::findProgramByName("cuobjdump", {folder});
-  if (!tool) tool = llvm::sys::findProgramByName("cuobjdump", {"/usr/local/cuda/bin"});
   if (!tool) tool = llvm::sys::findProgramByName("cuobjdump");
   if (!tool) return std::nullopt;
   TemporaryFile in("cubin"), log("sass");

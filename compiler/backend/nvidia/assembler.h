@@ -19,7 +19,7 @@ struct Assembled {
 /// directory and are gone on return. Errors: NvidiaAssembler (E0652) with what the assembler says.
 Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads);
 
-/// The SASS of a cubin by cuobjdump or nvdisasm beside the assembler; nothing when neither is found.
+/// The SASS of a cubin by cuobjdump, beside the assembler or on PATH; nothing when it is not found or fails.
 std::optional<std::string> disassemble(const std::vector<uint8_t> &cubin, const std::string &ptxas);
 
 } // namespace neso::nvidia

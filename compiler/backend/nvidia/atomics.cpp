@@ -4,6 +4,7 @@
 #include "backend/nvidia/linear.h"
 #include "backend/nvidia/move.h"
 #include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/Instructions.h"
 
 namespace neso::nvidia {
 
@@ -88,8 +89,52 @@ Value *Emitter::atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *
   return result ? call : nullptr;
 }
 
+namespace {
+/// LLVM's operation; nothing for those that it has only on other types.
+std::optional<llvm::AtomicRMWInst::BinOp> loopOp(tt::RMWOp op, mlir::Type type) {
+  using B = llvm::AtomicRMWInst::BinOp;
+  const bool isInt = llvm::isa<mlir::IntegerType>(type) && type.getIntOrFloatBitWidth() >= 8;
+  switch (op) {
+  case tt::RMWOp::AND: return isInt ? std::optional(B::And) : std::nullopt;
+  case tt::RMWOp::OR: return isInt ? std::optional(B::Or) : std::nullopt;
+  case tt::RMWOp::XOR: return isInt ? std::optional(B::Xor) : std::nullopt;
+  case tt::RMWOp::ADD: return isInt ? std::optional(B::Add) : std::nullopt;
+  case tt::RMWOp::MAX: return isInt ? B::Max : B::FMax;
+  case tt::RMWOp::MIN: return isInt ? B::Min : B::FMin;
+  case tt::RMWOp::UMAX: return isInt ? std::optional(B::UMax) : std::nullopt;
+  case tt::RMWOp::UMIN: return isInt ? std::optional(B::UMin) : std::nullopt;
+  case tt::RMWOp::XCHG: return isInt ? std::optional(B::Xchg) : std::nullopt;
+  case tt::RMWOp::FADD: return type.isBF16() || type.isF16() ? std::optional(B::FAdd) : std::nullopt;
+  }
+  NESO_UNREACHABLE("atomic operation");
+}
+} // namespace
+
+Value *Emitter::atomicLoop(tt::AtomicRMWOp op, Value *ptr, Value *value, Value *condition) {
+  const llvm::AtomicOrdering order = op.getSem() == tt::MemSemantic::RELAXED   ? llvm::AtomicOrdering::Monotonic
+                                     : op.getSem() == tt::MemSemantic::ACQUIRE ? llvm::AtomicOrdering::Acquire
+                                     : op.getSem() == tt::MemSemantic::RELEASE ? llvm::AtomicOrdering::Release
+                                                                               : llvm::AtomicOrdering::AcquireRelease;
+  const char *scope = op.getScope() == tt::MemSyncScope::GPU ? "device" : op.getScope() == tt::MemSyncScope::CTA ? "block" : "";
+  const llvm::SyncScope::ID scopeId = b.getContext().getOrInsertSyncScopeID(scope);
+  const int64_t bytes = bytesOf(elementOf(op.getVal().getType()));
+  llvm::BasicBlock *before = b.GetInsertBlock(), *end = nullptr;
+  Value *old = nullptr;
+  emitWhen(block_, condition, [&] {
+    old = b.CreateAtomicRMW(*loopOp(op.getAtomicRmwOp(), elementOf(op.getVal().getType())), ptr, value,
+                            llvm::Align(static_cast<uint64_t>(bytes)), order, scopeId);
+    end = b.GetInsertBlock();
+  });
+  if (!condition) return old;
+  llvm::PHINode *result = b.CreatePHI(old->getType(), 2);
+  result->addIncoming(old, end);
+  result->addIncoming(llvm::Constant::getNullValue(old->getType()), before);
+  return result;
+}
+
 void Emitter::emitAtomic(mlir::Operation *op) {
   std::string instruction;
+  bool byLoop = false;
   llvm::SmallVector<mlir::Value, 2> values;
   mlir::Value ptr = op->getOperand(0), mask;
   tt::MemSemantic sem = tt::MemSemantic::RELAXED;
@@ -100,7 +145,8 @@ void Emitter::emitAtomic(mlir::Operation *op) {
   if (auto rmw = llvm::dyn_cast<tt::AtomicRMWOp>(op)) {
     sem = rmw.getSem(), mask = rmw.getMask(), values = {rmw.getVal()};
     const std::string name = rmwName(rmw.getAtomicRmwOp(), element, chip_);
-    if (name.empty()) {
+    byLoop = name.empty();
+    if (byLoop && !loopOp(rmw.getAtomicRmwOp(), element)) {
       std::string what;
       llvm::raw_string_ostream(what) << "atomic " << tt::stringifyRMWOp(rmw.getAtomicRmwOp()) << " on " << element << " on " << chip_.arch;
       return fail(op, what);
@@ -149,6 +195,11 @@ void Emitter::emitAtomic(mlir::Operation *op) {
   Value *owns = ownsElements(block_, old.layout);
   auto get = [&](mlir::Value v, int r) { return layout ? this->element(v, layout, r) : scalar(v); };
   for (int r = 0; r < static_cast<int>(old.layout.inSize(kRegister)); ++r) {
+    if (byLoop) {
+      Value *condition = both(owns, mask ? get(mask, r) : nullptr);
+      old.values.push_back(atomicLoop(llvm::cast<tt::AtomicRMWOp>(op), get(ptr, r), get(values[0], r), condition));
+      continue;
+    }
     llvm::SmallVector<Value *, 3> operands = {get(ptr, r)};
     for (mlir::Value v : values) operands.push_back(toWord(get(v, r)));
     Value *result = atomicAsm(instruction, operands, both(owns, mask ? get(mask, r) : nullptr), bytes, used);

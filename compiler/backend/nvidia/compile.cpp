@@ -58,7 +58,7 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
   module.setTargetTriple(machine->getTargetTriple());
   module.setDataLayout(machine->createDataLayout());
   Emitter emitter(module, chip, layouts, function.warps, function.stages);
-  Result<EmittedKernel> kernel = emitter.emitKernel(tile, symbol);
+  Result<EmittedKernel> kernel = emitter.emitKernel(tile, symbol, function.maxRegisters);
   if (!kernel) {
     unit.status = kernel.takeError();
     return;
@@ -110,7 +110,7 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   std::optional<std::string> ptxas;
   if (options.assemble) {
     ptxas = findAssembler(options.ptxas);
-    if (!ptxas && !options.ptxas.empty()) return fail(Diag::NvidiaNoAssembler, {}, options.ptxas);
+    if (!ptxas && (!options.ptxas.empty() || options.keepSass)) return fail(Diag::NvidiaNoAssembler, {}, options.ptxas.empty() ? "ptxas" : options.ptxas);
   }
   std::set<std::string> taken;
   std::vector<std::string> symbols;
@@ -163,6 +163,11 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   if (ptxas && !functions.empty()) {
     Result<Assembled> assembled = assemble(text, chip, *ptxas, options.threads);
     if (!assembled) return assembled.takeError();
+    if (options.keepSass) {
+      std::optional<std::string> sass = disassemble(assembled->cubin, *ptxas);
+      if (!sass) return fail(Diag::NvidiaAssembler, {}, std::string("cuobjdump"), std::string("it is neither beside ptxas nor on PATH, or cannot read the cubin"));
+      out.sassText = std::move(*sass);
+    }
     CompiledCode cubin;
     cubin.target = std::string(chip.arch);
     cubin.format = CompiledCode::Format::Cubin;

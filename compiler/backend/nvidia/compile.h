@@ -27,6 +27,7 @@ struct TileFunction {
   std::string name;                    // as the plan calls it; also the stem of the entry's symbol
   int warps = 4;                       // of a block: a power of two
   int stages = 3;                      // of software pipelines
+  int maxRegisters = 0;                // of a thread, as tl's maxnreg; 0: the assembler chooses
 };
 
 struct CompileOptions {
@@ -34,6 +35,7 @@ struct CompileOptions {
   bool keepLlvm = false;    // fill CompiledCode::llvmText
   bool keepPtx = false;     // fill CompiledCode::asmText
   bool keepLayouts = false; // fill CompiledModule::layoutText
+  bool keepSass = false;    // fill CompiledModule::sassText; needs the assembler and cuobjdump
   bool assemble = true;     // a cubin beside the PTX
   std::string ptxas;        // path of the assembler; empty: searched on PATH, in $CUDA_HOME and /usr/local/cuda
 };
@@ -52,6 +54,7 @@ struct CompiledModule {
   std::vector<CompiledCode> code; // the cubin if there is one, then the PTX
   std::vector<FunctionUsage> usage;
   std::string layoutText;         // the tile functions with the layout of each value
+  std::string sassText;           // the machine's instructions
 };
 
 Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip, const CompileOptions &options);

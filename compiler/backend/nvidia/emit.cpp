@@ -88,11 +88,12 @@ llvm::Function *Emitter::declareEntry(tt::FuncOp function, const std::string &sy
   return fn;
 }
 
-Result<EmittedKernel> Emitter::emitKernel(tt::FuncOp function, const std::string &symbol) {
+Result<EmittedKernel> Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int maxRegisters) {
   if (function.getBody().empty())
     return neso::fail(Diag::NvidiaUnsupported, sourceLoc(function.getLoc()), "a function without a body");
   fn_ = declareEntry(function, symbol);
   if (error_) return std::move(*error_);
+  if (maxRegisters > 0) fn_->addFnAttr("nvvm.maxnreg", std::to_string(maxRegisters));
 
   b.SetInsertPoint(BasicBlock::Create(b.getContext(), "entry", fn_));
   Value *thread = special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);

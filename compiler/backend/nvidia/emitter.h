@@ -35,7 +35,8 @@ struct EmittedKernel {
 class Emitter {
 public:
   Emitter(llvm::Module &module, const Chip &chip, Assignment &layouts, int warps, int stages);
-  Result<EmittedKernel> emitKernel(tt::FuncOp function, const std::string &symbol);
+  /// maxRegisters: of a thread; 0: no bound.
+  Result<EmittedKernel> emitKernel(tt::FuncOp function, const std::string &symbol, int maxRegisters);
 
 private:
   using Value = llvm::Value;
@@ -105,6 +106,9 @@ private:
   void storeVector(tt::StoreOp op, Value *ptr, Value *mask, llvm::ArrayRef<Value *> values, mlir::Type element);
   Value *both(Value *a, Value *b2);
   void emitAtomic(mlir::Operation *op);
+  /// What the machine has no instruction for: LLVM makes a loop of compare and swap. The old value; zero where `condition` (may be
+  /// null) is false.
+  Value *atomicLoop(tt::AtomicRMWOp op, Value *ptr, Value *value, Value *condition);
   /// `instruction` [operands[0]], operands[1], … of words, under `condition` (may be null); the result's word, or null.
   Value *atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *> operands, Value *condition, int64_t bytes, bool result);
 

@@ -75,14 +75,13 @@ TEST(Compile, KernelsAssembleForEveryChip) {
 
 TEST(Refused, OperationWithoutCode) {
   Result<CompiledModule> code = compileText(R"(
-    tt.func public @k(%p: !tt.ptr<i8>) {
-      %c = arith.constant 1 : i8
-      %old = tt.atomic_rmw add, relaxed, gpu, %p, %c : (!tt.ptr<i8>, i8) -> i8
+    tt.func public @k(%p: !tt.ptr<i8>, %v: i8) {
+      %old = tt.atomic_cas relaxed, gpu, %p, %v, %v : (!tt.ptr<i8>, i8, i8) -> i8
       tt.return
     })", "sm_90", ptxOnly());
   ASSERT_FALSE(code);
-  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaUnsupported);
-  EXPECT_NE(code.error().str().find("atomic add on i8"), std::string::npos) << code.error().str();
+  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaUnsupported) << code.error().str();
+  EXPECT_NE(code.error().str().find("compare and swap of single bytes"), std::string::npos) << code.error().str();
 }
 
 // Its operands have other shapes than its result, so no layout may follow from them.
@@ -124,6 +123,18 @@ TEST(Refused, AssemblerThatIsMissingOrFails) {
   ASSERT_FALSE(code);
   EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaAssembler);
   EXPECT_NE(code.error().str().find("no such luck"), std::string::npos) << code.error().str();
+}
+
+TEST(Refused, DisassemblyWithoutATool) {
+  // An assembler that writes nothing a disassembler could read.
+  std::string script = testing::TempDir() + "empty_ptxas";
+  std::ofstream(script) << "#!/bin/sh\nexit 0\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  CompileOptions options;
+  options.ptxas = script, options.keepSass = true;
+  Result<CompiledModule> code = compileText(kernelText("vector_add"), "sm_90", options);
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaAssembler);
 }
 
 TEST(Refused, LibraryFunctionThatDoesNotExist) {
