@@ -112,14 +112,18 @@ void Emitter::emitFor(mlir::Operation *op) {
   BasicBlock *head = BasicBlock::Create(b.getContext(), "for", fn_);
   BasicBlock *exit = BasicBlock::Create(b.getContext(), "endfor", fn_);
   // The turn's values come in by the arguments' phis; what the loop leaves by its results' phis at the exit.
-  llvm::SmallVector<Registers, 4> inits;
+  // The two may have different layouts.
+  llvm::SmallVector<Registers, 4> inits, unchanged;
   mlir::ValueRange arguments = loop.getRegionIterArgs(), results = loop.getResults();
-  for (size_t i = 0; i < arguments.size(); ++i) inits.push_back(incoming(loop.getInitArgs()[i], arguments[i]));
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    inits.push_back(incoming(loop.getInitArgs()[i], arguments[i]));
+    unchanged.push_back(incoming(loop.getInitArgs()[i], results[i]));
+  }
   BasicBlock *before = b.GetInsertBlock();
   b.CreateCondBr(less(lo, hi), head, exit);
   b.SetInsertPoint(exit);
   for (mlir::Value r : results) declarePhis(r);
-  for (size_t i = 0; i < results.size(); ++i) connect(results[i], inits[i], before);
+  for (size_t i = 0; i < results.size(); ++i) connect(results[i], unchanged[i], before);
 
   b.SetInsertPoint(head);
   llvm::PHINode *iv = b.CreatePHI(lo->getType(), 2, "iv");
@@ -132,15 +136,19 @@ void Emitter::emitFor(mlir::Operation *op) {
     InScope scope(*this);
     emitBlock(body);
     if (failed()) return;
-    llvm::SmallVector<Registers, 4> next;
-    for (size_t i = 0; i < arguments.size(); ++i) next.push_back(incoming(body.getTerminator()->getOperand(i), arguments[i]));
+    llvm::SmallVector<Registers, 4> next, last;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      mlir::Value yielded = body.getTerminator()->getOperand(i);
+      next.push_back(incoming(yielded, arguments[i]));
+      last.push_back(incoming(yielded, results[i]));
+    }
     Value *following = b.CreateAdd(iv, step);
     BasicBlock *latch = b.GetInsertBlock();
     b.CreateCondBr(less(following, hi), head, exit);
     iv->addIncoming(following, latch);
     for (size_t i = 0; i < arguments.size(); ++i) {
       connect(arguments[i], next[i], latch);
-      connect(results[i], next[i], latch);
+      connect(results[i], last[i], latch);
     }
   }
   exit->moveAfter(b.GetInsertBlock());
