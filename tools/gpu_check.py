@@ -11,6 +11,7 @@
 A kernel that traps costs its own case only: cases run in worker processes, and one that loses its GPU is replaced.
 """
 import argparse
+import ast
 import concurrent.futures
 import importlib.util
 import json
@@ -43,12 +44,29 @@ def model_programs():
             yield {"id": name, "folder": str(case.parent.relative_to(GOLDENS)), "program": program, "runs": its, "kind": "model"}
 
 
+def passed(case):
+    """The names of the parameters that have an entry in `args`, in order."""
+    pairs = [part.split(":", 1) for part in split_top(case["signature"])]
+    return [name for name, kind in pairs if kind != "constexpr"]
+
+
+def parameter_names(file, kernel):
+    """All parameters of a kernel, in the order of its source."""
+    tree = ast.parse((GOLDENS / "kernels" / f"{file}.py").read_text())
+    function = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == kernel)
+    return [a.arg for a in function.args.args]
+
+
 def kernel_cases():
     offset = 0
     for index, line in enumerate((GOLDENS / "kernels" / "cases.txt").read_text().splitlines()):
         name, file, kernel, signature, constexprs, grid, args, tolerance = line.split("|")
         case = {"id": "kernels/" + name, "kind": "kernel", "file": file, "kernel": kernel, "signature": signature, "constexprs": constexprs.split(),
                 "grid": [int(g) for g in grid.split()], "args": args.split(), "tolerance": float(tolerance), "index": index, "offset": offset}
+        # Absent pointers have no entry in `args`, but keep their place in the numbering of seeds.
+        absent = {c.split("=")[0] for c in case["constexprs"] if c.endswith("=None")}
+        order = [name for name in parameter_names(file, kernel) if name in absent or name in passed(case)]
+        case["places"] = {name: place for place, name in enumerate(order)}
         for arg in case["args"]:
             if found := re.match(r"(?:out_)?(\w+)\[(\d+)\]", arg):
                 offset += ITEM[found[1]] * int(found[2])
@@ -86,6 +104,8 @@ def pack(options):
             cubin = case["id"].startswith("models/") or options.assemble_all
             command = [neso, "compile", GOLDENS / case["folder"] / case["program"], "--threads", "1", *where]
             command += [] if cubin else ["--option", "assembler=none"]
+            bundle = GOLDENS / case["folder"] / "kernels"
+            command += ["--kernels", bundle] if bundle.exists() else []
         else:
             command = [neso, "kernel", "compile", f"{GOLDENS / 'kernels' / case['file']}.py:{case['kernel']}", "--signature", case["signature"], *where]
             for c in case["constexprs"]:
@@ -223,16 +243,7 @@ class Worker:
             api.neso_model_metadata.restype = __import__("ctypes").c_char_p
             listed = api.neso_model_metadata(program.model, f"kernel.{case['kernel']}.parameters".encode()).decode()
             parameters = [p.split(": ", 1) for p in split_top(listed)]
-            absent = {c.split("=")[0] for c in case["constexprs"] if c.endswith("=None")}
-            texts, place, values = iter(case["args"]), 0, {}
-            for part in split_top(case["signature"]):
-                name, kind = part.split(":", 1)
-                if name in absent:
-                    place += 1
-                    continue
-                if kind != "constexpr":
-                    values[name] = (next(texts), place)
-                place += 1
+            values = {name: (text, case["places"][name]) for name, text in zip(passed(case), case["args"])}
             buffers, arguments = [], []
             for name, kind in parameters:
                 text, place = values[name]
