@@ -18,7 +18,7 @@ Result<Targets> parseChips(const std::vector<std::string> &archs) {
     if (!chip) {
       std::string known;
       for (const nvidia::Chip &c : nvidia::allChips()) known += (known.empty() ? "" : ", ") + std::string(c.arch);
-      return fail(Diag::ArchUnknown, {}, arch, "cuda (which has " + known + ")");
+      return fail(Diag::ArchUnknown, {}, arch, "cuda", known);
     }
     out.chips.push_back(chip);
   }
@@ -55,7 +55,7 @@ Result<Targets> parseTargets(const std::string &target, const std::vector<std::s
   Targets out;
   for (const std::string &arch : archs) {
     std::optional<cpu::CpuLevel> level = cpu::parseLevel(arch);
-    if (!level) return fail(Diag::ArchUnknown, {}, arch, target);
+    if (!level) return fail(Diag::ArchUnknown, {}, arch, target, "native, x86-64-v3 or x86-64-v4");
     out.cpu.push_back(*level);
   }
   sortUnique(out.cpu);
