@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <set>
 #include <thread>
 
+#include "backend/common/llvm_common.h"
 #include "backend/cpu/emitter.h"
 #include "backend/common/special.h"
 #include "llvm/IR/LLVMContext.h"
@@ -23,14 +23,6 @@ struct Unit {
   std::string llvmText, asmText;
   Status status;
 };
-
-std::string symbolOf(const std::string &name, std::set<std::string> &taken) {
-  std::string symbol = "neso_k_";
-  for (char c : name) symbol += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  std::string unique = symbol;
-  for (int i = 1; !taken.insert(unique).second; ++i) unique = symbol + "_" + std::to_string(i);
-  return unique;
-}
 
 void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLevel level, const CompileOptions &options,
                  std::vector<CompiledFunction> &out) {
@@ -84,7 +76,7 @@ Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, C
   for (const TileFunction &f : functions) {
     CompiledFunction out;
     out.name = f.name;
-    out.symbol = symbolOf(f.name, taken);
+    out.symbol = entrySymbol(f.name, taken);
     code.functions.push_back(std::move(out));
   }
   // The units do not depend on the number of threads, so that neither do the bytes.

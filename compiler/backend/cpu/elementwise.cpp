@@ -1,5 +1,6 @@
 // One operation on lanes: symbolic where it can stay symbolic, else LLVM instructions on scalars or vectors.
 #include "backend/cpu/emitter.h"
+#include "backend/common/llvm_common.h"
 #include "llvm/IR/Intrinsics.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "ir/tile/tile.h"
@@ -343,26 +344,13 @@ Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
     return code == OpCode::ShlI ? b.CreateShl(x, y) : code == OpCode::ShrSI ? b.CreateAShr(x, y) : b.CreateLShr(x, y);
   }
   case OpCode::CmpI: {
-    using P = mlir::arith::CmpIPredicate;
     if (!caps_.maskedMemory && x->getType()->isVectorTy() && (llvm::isa<llvm::Constant>(x) || llvm::isa<llvm::Constant>(y))) {
       // LLVM 22 drops the mask of a masked AVX2 load when it splits a constant one into a half that is all false. Such masks stay opaque: the
       // top bit of an address is zero, which LLVM does not know.
       Value *zero = b.CreateTrunc(b.CreateLShr(b.CreatePtrToInt(env_, b.getInt64Ty()), 63), x->getType()->getScalarType());
       y = b.CreateAdd(y, b.CreateVectorSplat(llvm::cast<llvm::VectorType>(x->getType())->getElementCount(), zero));
     }
-    switch (llvm::cast<mlir::arith::CmpIOp>(op).getPredicate()) {
-    case P::eq: return b.CreateICmpEQ(x, y);
-    case P::ne: return b.CreateICmpNE(x, y);
-    case P::slt: return b.CreateICmpSLT(x, y);
-    case P::sle: return b.CreateICmpSLE(x, y);
-    case P::sgt: return b.CreateICmpSGT(x, y);
-    case P::sge: return b.CreateICmpSGE(x, y);
-    case P::ult: return b.CreateICmpULT(x, y);
-    case P::ule: return b.CreateICmpULE(x, y);
-    case P::ugt: return b.CreateICmpUGT(x, y);
-    case P::uge: return b.CreateICmpUGE(x, y);
-    }
-    return nullptr;
+    return emitCompare(b, op, x, y);
   }
   case OpCode::Select: return b.CreateSelect(x, y, args[2]);
   case OpCode::MaxSI: return binary(llvm::Intrinsic::smax);
@@ -453,18 +441,7 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
       return b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x, y), args[2]);
     return b.CreateBinaryIntrinsic(llvm::Intrinsic::minnum, b.CreateBinaryIntrinsic(llvm::Intrinsic::maxnum, x, y), args[2]);
   }
-  case OpCode::CmpF: {
-    using P = mlir::arith::CmpFPredicate;
-    using L = llvm::CmpInst;
-    static constexpr std::pair<P, L::Predicate> kMap[] = {
-        {P::OEQ, L::FCMP_OEQ}, {P::OGT, L::FCMP_OGT}, {P::OGE, L::FCMP_OGE}, {P::OLT, L::FCMP_OLT}, {P::OLE, L::FCMP_OLE},
-        {P::ONE, L::FCMP_ONE}, {P::ORD, L::FCMP_ORD}, {P::UEQ, L::FCMP_UEQ}, {P::UGT, L::FCMP_UGT}, {P::UGE, L::FCMP_UGE},
-        {P::ULT, L::FCMP_ULT}, {P::ULE, L::FCMP_ULE}, {P::UNE, L::FCMP_UNE}, {P::UNO, L::FCMP_UNO}};
-    const P predicate = llvm::cast<mlir::arith::CmpFOp>(op).getPredicate();
-    for (auto [p, l] : kMap)
-      if (p == predicate) return b.CreateFCmp(l, x, y);
-    return llvm::ConstantInt::get(typeLike(elementOf(op->getResult(0).getType()), x), predicate == P::AlwaysTrue);
-  }
+  case OpCode::CmpF: return emitCompare(b, op, x, y);
   case OpCode::AbsF: return intrinsic(llvm::Intrinsic::fabs);
   case OpCode::Ceil: return intrinsic(llvm::Intrinsic::ceil);
   case OpCode::Floor: return intrinsic(llvm::Intrinsic::floor);

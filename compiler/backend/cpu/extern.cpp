@@ -19,14 +19,6 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   Value *y = args.size() > 1 ? args[1] : nullptr;
   const bool isF32 = x->getType()->getScalarType()->isFloatTy();
   const bool isF64 = x->getType()->getScalarType()->isDoubleTy();
-  static const llvm::StringMap<MathFn> functions = {
-      {"exp", MathFn::Exp}, {"exp2", MathFn::Exp2}, {"exp10", MathFn::Exp10}, {"expm1", MathFn::ExpM1}, {"log", MathFn::Log},
-      {"log2", MathFn::Log2}, {"log10", MathFn::Log10}, {"log1p", MathFn::Log1p}, {"sin", MathFn::Sin}, {"cos", MathFn::Cos},
-      {"tan", MathFn::Tan}, {"sinh", MathFn::Sinh}, {"cosh", MathFn::Cosh}, {"tanh", MathFn::Tanh}, {"asin", MathFn::Asin},
-      {"acos", MathFn::Acos}, {"atan", MathFn::Atan}, {"asinh", MathFn::Asinh}, {"acosh", MathFn::Acosh}, {"atanh", MathFn::Atanh},
-      {"atan2", MathFn::Atan2}, {"erf", MathFn::Erf}, {"erfc", MathFn::Erfc}, {"pow", MathFn::Pow}, {"cbrt", MathFn::Cbrt},
-      {"fmod", MathFn::Fmod}, {"lgamma", MathFn::LGamma}, {"tgamma", MathFn::TGamma}, {"hypot", MathFn::Hypot}, {"j0", MathFn::J0},
-      {"j1", MathFn::J1}, {"y0", MathFn::Y0}, {"y1", MathFn::Y1}, {"nextafter", MathFn::Nextafter}, {"remainder", MathFn::Remainder}};
   static const llvm::StringMap<llvm::Intrinsic::ID> intrinsics = {
       {"fabs", llvm::Intrinsic::fabs}, {"floor", llvm::Intrinsic::floor}, {"ceil", llvm::Intrinsic::ceil}, {"trunc", llvm::Intrinsic::trunc},
       {"rint", llvm::Intrinsic::roundeven}, {"nearbyint", llvm::Intrinsic::roundeven}, {"sqrt", llvm::Intrinsic::sqrt},
@@ -53,7 +45,9 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
       if (it == map.end() && isF32 && stem.ends_with("f")) it = map.find(stem.drop_back());
       return it;
     };
-    if (auto it = lookup(functions); it != functions.end()) return math_.emit(it->second, args);
+    std::optional<MathFn> fn = mathFnOf(stem);
+    if (!fn && isF32 && stem.ends_with("f")) fn = mathFnOf(stem.drop_back());
+    if (fn) return math_.emit(*fn, args);
     if (auto it = lookup(intrinsics); it != intrinsics.end())
       return args.size() == 1 ? b.CreateUnaryIntrinsic(it->second, x) : b.CreateBinaryIntrinsic(it->second, x, y);
     llvm::Type *t = x->getType();

@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "backend/common/llvm_common.h"
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -102,16 +103,7 @@ void setTargetAttributes(llvm::Function &function, CpuLevel level) {
 }
 
 void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager lam;
-  llvm::FunctionAnalysisManager fam;
-  llvm::CGSCCAnalysisManager cgam;
-  llvm::ModuleAnalysisManager mam;
-  llvm::PassBuilder pb(&machine);
-  pb.registerModuleAnalyses(mam);
-  pb.registerCGSCCAnalyses(cgam);
-  pb.registerFunctionAnalyses(fam);
-  pb.registerLoopAnalyses(lam);
-  pb.crossRegisterProxies(lam, fam, cgam, mam);
+  PassAnalyses analyses(machine);
   llvm::FunctionPassManager fpm;
   fpm.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
   fpm.addPass(llvm::EarlyCSEPass(true));
@@ -121,7 +113,7 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   fpm.addPass(llvm::EarlyCSEPass());
   fpm.addPass(llvm::SimplifyCFGPass());
   for (llvm::Function &f : module)
-    if (!f.isDeclaration()) fpm.run(f, fam);
+    if (!f.isDeclaration()) fpm.run(f, analyses.function);
 }
 
 std::vector<uint8_t> emitObject(llvm::Module &module, llvm::TargetMachine &machine, bool assembly) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <set>
 #include <thread>
 
+#include "backend/common/llvm_common.h"
 #include "backend/nvidia/assembler.h"
 #include "backend/nvidia/emitter.h"
 #include "backend/nvidia/library.h"
@@ -25,14 +25,6 @@ struct Unit {
   std::string ptx, llvmText, layoutText;
   Status status;
 };
-
-std::string symbolOf(const std::string &name, std::set<std::string> &taken) {
-  std::string symbol = "neso_k_";
-  for (char c : name) symbol += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  std::string unique = symbol;
-  for (int i = 1; !taken.insert(unique).second; ++i) unique = symbol + "_" + std::to_string(i);
-  return unique;
-}
 
 Status checkShared(const TileFunction &function, const Chip &chip, const EmittedKernel &kernel) {
   if (kernel.sharedBytes <= chip.sharedPerBlock) return Status::ok();
@@ -114,7 +106,7 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   }
   std::set<std::string> taken;
   std::vector<std::string> symbols;
-  for (const TileFunction &f : functions) symbols.push_back(symbolOf(f.name, taken));
+  for (const TileFunction &f : functions) symbols.push_back(entrySymbol(f.name, taken));
 
   // Software pipelines rewrite a copy. Before the threads start: making IR is not for several of them at once.
   std::vector<TileFunction> ready = functions;

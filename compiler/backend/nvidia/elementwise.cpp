@@ -1,6 +1,7 @@
 // One operation on elements: integers, floats, casts; maps and inline assembly over the registers of a tensor.
 #include "backend/nvidia/emitter.h"
 
+#include "backend/common/llvm_common.h"
 #include "backend/nvidia/linear.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/InlineAsm.h"
@@ -161,22 +162,7 @@ Value *Emitter::emitInteger(mlir::Operation *op, OpCode code, llvm::ArrayRef<Val
       return code == OpCode::ShrSI ? b.CreateAShr(x, bits - 1) : static_cast<Value *>(llvm::ConstantInt::get(t, 0));
     return code == OpCode::ShlI ? b.CreateShl(x, y) : code == OpCode::ShrSI ? b.CreateAShr(x, y) : b.CreateLShr(x, y);
   }
-  case OpCode::CmpI: {
-    using P = mlir::arith::CmpIPredicate;
-    switch (llvm::cast<mlir::arith::CmpIOp>(op).getPredicate()) {
-    case P::eq: return b.CreateICmpEQ(x, y);
-    case P::ne: return b.CreateICmpNE(x, y);
-    case P::slt: return b.CreateICmpSLT(x, y);
-    case P::sle: return b.CreateICmpSLE(x, y);
-    case P::sgt: return b.CreateICmpSGT(x, y);
-    case P::sge: return b.CreateICmpSGE(x, y);
-    case P::ult: return b.CreateICmpULT(x, y);
-    case P::ule: return b.CreateICmpULE(x, y);
-    case P::ugt: return b.CreateICmpUGT(x, y);
-    case P::uge: return b.CreateICmpUGE(x, y);
-    }
-    return nullptr;
-  }
+  case OpCode::CmpI: return emitCompare(b, op, x, y);
   case OpCode::Select: return b.CreateSelect(x, y, args[2]);
   case OpCode::MaxSI: return binary(llvm::Intrinsic::smax);
   case OpCode::MaxUI: return binary(llvm::Intrinsic::umax);
@@ -276,18 +262,7 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
     Value *low = binary(keep ? llvm::Intrinsic::maximum : llvm::Intrinsic::maxnum);
     return b.CreateBinaryIntrinsic(keep ? llvm::Intrinsic::minimum : llvm::Intrinsic::minnum, low, args[2]);
   }
-  case OpCode::CmpF: {
-    using P = mlir::arith::CmpFPredicate;
-    using L = llvm::CmpInst;
-    static constexpr std::pair<P, L::Predicate> kMap[] = {
-        {P::OEQ, L::FCMP_OEQ}, {P::OGT, L::FCMP_OGT}, {P::OGE, L::FCMP_OGE}, {P::OLT, L::FCMP_OLT}, {P::OLE, L::FCMP_OLE},
-        {P::ONE, L::FCMP_ONE}, {P::ORD, L::FCMP_ORD}, {P::UEQ, L::FCMP_UEQ}, {P::UGT, L::FCMP_UGT}, {P::UGE, L::FCMP_UGE},
-        {P::ULT, L::FCMP_ULT}, {P::ULE, L::FCMP_ULE}, {P::UNE, L::FCMP_UNE}, {P::UNO, L::FCMP_UNO}};
-    const P predicate = llvm::cast<mlir::arith::CmpFOp>(op).getPredicate();
-    for (auto [p, l] : kMap)
-      if (p == predicate) return b.CreateFCmp(l, x, y);
-    return b.getInt1(predicate == P::AlwaysTrue);
-  }
+  case OpCode::CmpF: return emitCompare(b, op, x, y);
   case OpCode::AbsF: return intrinsic(llvm::Intrinsic::fabs);
   case OpCode::Ceil: return intrinsic(llvm::Intrinsic::ceil);
   case OpCode::Floor: return intrinsic(llvm::Intrinsic::floor);

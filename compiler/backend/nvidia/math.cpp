@@ -91,20 +91,6 @@ struct FastMath {
   }
 };
 
-std::optional<MathFn> mathFn(llvm::StringRef name) {
-  static const llvm::StringMap<MathFn> functions = {
-      {"exp", MathFn::Exp}, {"exp2", MathFn::Exp2}, {"exp10", MathFn::Exp10}, {"expm1", MathFn::ExpM1}, {"log", MathFn::Log},
-      {"log2", MathFn::Log2}, {"log10", MathFn::Log10}, {"log1p", MathFn::Log1p}, {"sin", MathFn::Sin}, {"cos", MathFn::Cos},
-      {"tan", MathFn::Tan}, {"sinh", MathFn::Sinh}, {"cosh", MathFn::Cosh}, {"tanh", MathFn::Tanh}, {"asin", MathFn::Asin},
-      {"acos", MathFn::Acos}, {"atan", MathFn::Atan}, {"asinh", MathFn::Asinh}, {"acosh", MathFn::Acosh}, {"atanh", MathFn::Atanh},
-      {"atan2", MathFn::Atan2}, {"erf", MathFn::Erf}, {"erfc", MathFn::Erfc}, {"pow", MathFn::Pow}, {"cbrt", MathFn::Cbrt},
-      {"fmod", MathFn::Fmod}, {"lgamma", MathFn::LGamma}, {"tgamma", MathFn::TGamma}, {"hypot", MathFn::Hypot}, {"j0", MathFn::J0},
-      {"j1", MathFn::J1}, {"y0", MathFn::Y0}, {"y1", MathFn::Y1}, {"nextafter", MathFn::Nextafter}, {"remainder", MathFn::Remainder}};
-  auto it = functions.find(name);
-  if (it == functions.end()) return std::nullopt;
-  return it->second;
-}
-
 } // namespace
 
 Value *Emitter::emitMath(mlir::Operation *op, llvm::StringRef name, llvm::ArrayRef<Value *> args) {
@@ -120,7 +106,7 @@ Value *Emitter::emitMath(mlir::Operation *op, llvm::StringRef name, llvm::ArrayR
     if (name == "tanh") return fast.tanh(x);
     if (name == "erf") return fast.erf(x);
   }
-  std::optional<MathFn> fn = mathFn(name);
+  std::optional<MathFn> fn = mathFnOf(name);
   return fn ? MathEmitter(b).emit(*fn, args) : nullptr;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 
+#include "backend/common/llvm_common.h"
 #include "base/diagnostics.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -46,17 +47,7 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(const Chip &chip) {
 }
 
 void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager lam;
-  llvm::FunctionAnalysisManager fam;
-  llvm::CGSCCAnalysisManager cgam;
-  llvm::ModuleAnalysisManager mam;
-  llvm::PassBuilder pb(&machine);
-  pb.registerModuleAnalyses(mam);
-  pb.registerCGSCCAnalyses(cgam);
-  pb.registerFunctionAnalyses(fam);
-  pb.registerLoopAnalyses(lam);
-  pb.crossRegisterProxies(lam, fam, cgam, mam);
-
+  PassAnalyses analyses(machine);
   // Library code comes in as calls; what is left of it after inlining goes.
   llvm::ModulePassManager mpm;
   mpm.addPass(llvm::AlwaysInlinerPass());
@@ -72,7 +63,7 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   fpm.addPass(llvm::ADCEPass());
   fpm.addPass(llvm::SimplifyCFGPass());
   mpm.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(fpm)));
-  mpm.run(module, mam);
+  mpm.run(module, analyses.module);
 }
 
 std::string emitPtx(llvm::Module &module, llvm::TargetMachine &machine) {
