@@ -1,3 +1,4 @@
+#include "base/diagnostics/cli.h"
 #include "device.h"
 
 #include <cstdlib>
@@ -13,7 +14,7 @@ Status DeviceChoice::parse() {
   bool number = text.starts_with("cuda:") && text.size() > 5 && text.size() < 10 && text[5] >= '0' && text[5] <= '9';
   index = number ? static_cast<int32_t>(std::strtol(text.c_str() + 5, &end, 10)) : 0;
   if (number && *end == 0) return Status::ok();
-  return fail(Diag::DeviceNotBuilt, {}, text);
+  return fail(diag::DeviceNotBuilt, {}, text);
 }
 
 void DeviceChoice::apply(neso_context_options &options) const {

@@ -19,10 +19,10 @@ struct Package {
 
 int readPackage(const std::string &path, Package *out) {
   std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) return report(fail(Diag::FileUnreadable, {}, path, std::strerror(errno)));
+  if (!file) return report(fail(diag::FileUnreadable, {}, path, std::strerror(errno)));
   char chunk[1 << 16];
   while (size_t n = std::fread(chunk, 1, sizeof chunk, file.get())) out->bytes.append(chunk, n);
-  if (std::ferror(file.get())) return report(fail(Diag::FileUnreadable, {}, path, std::strerror(errno)));
+  if (std::ferror(file.get())) return report(fail(diag::FileUnreadable, {}, path, std::strerror(errno)));
   neso_status s = out->files.open(reinterpret_cast<const uint8_t *>(out->bytes.data()), out->bytes.size());
   return s == NESO_OK ? 0 : report(s);
 }

@@ -1,3 +1,5 @@
+#include "base/diagnostics/cli.h"
+#include "base/diagnostics/tile.h"
 #include "kernel_args.h"
 
 #include <cerrno>
@@ -26,7 +28,7 @@ public:
       if (t.name == name) return t;
       held += (held.empty() ? "" : ", ") + t.name;
     }
-    return fail(Diag::TensorFileMalformed, {}, path, "it holds no tensor '" + name + "' but " + (held.empty() ? "none" : held));
+    return fail(diag::TensorFileMalformed, {}, path, "it holds no tensor '" + name + "' but " + (held.empty() ? "none" : held));
   }
 
 private:
@@ -44,7 +46,7 @@ std::string describe(const KernelParameter &p) {
 }
 
 Error wrong(const Kernel &kernel, const KernelParameter &p, const std::string &text, const std::string &why) {
-  return fail(Diag::TileBadArguments, {}, kernel.name(), fmt::format("argument '{}' is {}; '{}' {}", p.name, describe(p), text, why));
+  return fail(diag::TileBadArguments, {}, kernel.name(), fmt::format("argument '{}' is {}; '{}' {}", p.name, describe(p), text, why));
 }
 
 /// Decimal or 0x…, true, false; fits `bits` with or without a sign.
@@ -73,7 +75,7 @@ Result<KernelArguments> readKernelArguments(const Kernel &kernel, const std::vec
   if (names.empty() && texts.size() != parameters.size()) {
     std::string list;
     for (const KernelParameter &p : parameters) list += (list.empty() ? "" : ", ") + p.name;
-    return fail(Diag::TileBadArguments, {}, kernel.name(), fmt::format("it takes {} arguments ({}), {} are given", parameters.size(), list, texts.size()));
+    return fail(diag::TileBadArguments, {}, kernel.name(), fmt::format("it takes {} arguments ({}), {} are given", parameters.size(), list, texts.size()));
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     const KernelParameter &p = parameters[i];
@@ -120,7 +122,7 @@ Result<std::array<uint32_t, 3>> parseGrid(const std::string &kernel, const std::
     if (*end != ',') break;
     at = end + 1;
   }
-  return fail(Diag::TileBadArguments, {}, kernel, fmt::format("grid '{}' is not one to three numbers from 1 to 4294967295, separated by commas", text));
+  return fail(diag::TileBadArguments, {}, kernel, fmt::format("grid '{}' is not one to three numbers from 1 to 4294967295, separated by commas", text));
 }
 
 } // namespace neso::cli

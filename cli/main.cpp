@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/diagnostics/cli.h"
 #include "verb.h"
 
 namespace neso::cli {
@@ -24,7 +25,7 @@ int usage(CLI::App &app, const CLI::ParseError &e) {
 
 int report(const Error &error) {
   for (const Diagnostic &d : error.diagnostics()) {
-    if (d.kind == Diag::RuntimeRefused) std::fprintf(stderr, "error[%s]: %s\n", d.loc.context.c_str(), d.message.c_str());
+    if (d.kind == diag::RuntimeRefused) std::fprintf(stderr, "error[%s]: %s\n", d.loc.context.c_str(), d.message.c_str());
     else std::fprintf(stderr, "%s\n", d.str().c_str());
   }
   return error.internal() ? 3 : 1;

@@ -1,3 +1,4 @@
+#include "base/diagnostics/cli.h"
 #include "model_file.h"
 
 #include "driver/compile.h"
@@ -9,7 +10,7 @@
 namespace neso::cli {
 
 Error runtimeError(neso_status status) {
-  return fail(Diag::RuntimeRefused, {{}, 0, 0, neso_status_code(status)}, neso_error_text());
+  return fail(diag::RuntimeRefused, {{}, 0, 0, neso_status_code(status)}, neso_error_text());
 }
 
 Status OpenModel::open(const std::string &path, neso_check check, const DeviceChoice &device, const std::vector<std::string> &kernels) {
@@ -74,7 +75,7 @@ Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const s
   for (size_t i = 0; i < infos.size(); ++i) neso_model_input(model, static_cast<int32_t>(i), &infos[i]);
   std::vector<HostTensor> inputs(infos.size()), loose;
   auto place = [&](size_t i, HostTensor t) -> Status {
-    if (inputs[i].storage) return fail(Diag::InputTwice, {}, i, infos[i].name);
+    if (inputs[i].storage) return fail(diag::InputTwice, {}, i, infos[i].name);
     adapt(t, infos[i]);
     inputs[i] = std::move(t);
     return Status::ok();
@@ -88,7 +89,7 @@ Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const s
         continue;
       }
       int32_t i = findInput(infos, t.name);
-      if (i < 0) return fail(Diag::InputUnknown, {file, 0, 0, {}}, t.name, inputList(model));
+      if (i < 0) return fail(diag::InputUnknown, {file, 0, 0, {}}, t.name, inputList(model));
       if (Status s = place(static_cast<size_t>(i), std::move(t)); !s) return s.takeError();
     }
   }
@@ -100,12 +101,12 @@ Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const s
       if (!infos[i].optional) required.push_back(i);
     }
     const std::vector<size_t> &slots = loose.size() == required.size() ? required : open;
-    if (slots.size() != loose.size()) return fail(Diag::NpyCount, {}, loose.size(), required.size(), inputList(model));
+    if (slots.size() != loose.size()) return fail(diag::NpyCount, {}, loose.size(), required.size(), inputList(model));
     for (size_t i = 0; i < slots.size(); ++i)
       if (Status s = place(slots[i], std::move(loose[i])); !s) return s.takeError();
   }
   for (size_t i = 0; i < infos.size(); ++i)
-    if (!inputs[i].storage && takesValue(infos[i]) && !infos[i].optional) return fail(Diag::InputNotGiven, {}, i, infos[i].name, inputList(model));
+    if (!inputs[i].storage && takesValue(infos[i]) && !infos[i].optional) return fail(diag::InputNotGiven, {}, i, infos[i].name, inputList(model));
   return inputs;
 }
 
@@ -172,7 +173,7 @@ Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t s
     size_t equal = dim.find('=');
     char *end = nullptr;
     long long value = equal == std::string::npos ? 0 : std::strtoll(dim.c_str() + equal + 1, &end, 10);
-    if (!end || *end || end == dim.c_str() + equal + 1) return fail(Diag::BadSizeSetting, {}, dim, symbols.empty() ? "none" : symbols);
+    if (!end || *end || end == dim.c_str() + equal + 1) return fail(diag::BadSizeSetting, {}, dim, symbols.empty() ? "none" : symbols);
     names.push_back(dim.substr(0, equal));
     values.push_back(value);
   }
@@ -194,7 +195,7 @@ Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t s
     if (!takesValue(infos[i]) || (infos[i].optional && infos[i].kind != NESO_VALUE_TENSOR)) continue;
     inputs[i].dtype = static_cast<DType>(infos[i].dtype);
     for (int32_t d = 0; d < infos[i].rank; ++d) inputs[i].sizes.push_back(sizes[at++]);
-    if (elementCount(inputs[i].sizes) < 0) return fail(Diag::BadSizeSetting, {}, dims.empty() ? "" : dims[0], symbols);
+    if (elementCount(inputs[i].sizes) < 0) return fail(diag::BadSizeSetting, {}, dims.empty() ? "" : dims[0], symbols);
     if (Status s = inputs[i].allocate(); !s) return s.takeError();
     randomise(inputs[i], random);
   }

@@ -1,3 +1,4 @@
+#include "base/diagnostics/cli.h"
 #include "tensor_file.h"
 
 #include <cerrno>
@@ -14,15 +15,15 @@ namespace neso::cli {
 namespace {
 constexpr int64_t kMaxElements = int64_t(1) << 46;
 
-Error malformed(const std::string &path, const std::string &why) { return fail(Diag::TensorFileMalformed, {}, path, why); }
+Error malformed(const std::string &path, const std::string &why) { return fail(diag::TensorFileMalformed, {}, path, why); }
 
 Result<std::string> readAll(const std::string &path) {
   std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) return fail(Diag::FileUnreadable, {}, path, std::strerror(errno));
+  if (!file) return fail(diag::FileUnreadable, {}, path, std::strerror(errno));
   std::string out;
   char chunk[1 << 16];
   while (size_t n = std::fread(chunk, 1, sizeof chunk, file.get())) out.append(chunk, n);
-  if (std::ferror(file.get())) return fail(Diag::FileUnreadable, {}, path, std::strerror(errno));
+  if (std::ferror(file.get())) return fail(diag::FileUnreadable, {}, path, std::strerror(errno));
   return out;
 }
 
@@ -161,7 +162,7 @@ Status HostTensor::allocate() {
   bytes = static_cast<size_t>(elementCount(sizes)) * static_cast<size_t>(itemSize(dtype));
   size_t rounded = (bytes + 64) / 64 * 64;
   storage.reset(static_cast<uint8_t *>(std::aligned_alloc(64, rounded)), std::free);
-  if (!storage) return fail(Diag::RuntimeRefused, {{}, 0, 0, neso_status_code(NESO_OUT_OF_MEMORY)}, fmt::format("out of memory: {} bytes for tensor '{}'", rounded, name));
+  if (!storage) return fail(diag::RuntimeRefused, {{}, 0, 0, neso_status_code(NESO_OUT_OF_MEMORY)}, fmt::format("out of memory: {} bytes for tensor '{}'", rounded, name));
   std::memset(storage.get(), 0, rounded);
   return Status::ok();
 }

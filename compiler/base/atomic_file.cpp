@@ -22,7 +22,7 @@ Status AtomicFile::failed(int error) {
   file_ = -1;
   if (!temporary_.empty()) unlink(temporary_.c_str());
   temporary_.clear();
-  return fail(Diag::FileUnwritable, {}, path_, std::strerror(error));
+  return fail(diag::FileUnwritable, {}, path_, std::strerror(error));
 }
 
 Status AtomicFile::open(const std::string &path) {

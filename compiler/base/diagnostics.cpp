@@ -1,20 +1,8 @@
 #include "base/diagnostics.h"
 
 #include <cstdio>
-#include <iterator>
 
 namespace neso {
-namespace {
-const DiagInfo kInfos[] = {
-#define NESO_DIAG(code, kind, severity, text) {#code, #kind, Severity::severity, text},
-#include "base/diagnostics.def"
-#undef NESO_DIAG
-};
-} // namespace
-
-const DiagInfo &info(Diag kind) { return kInfos[static_cast<size_t>(kind)]; }
-int diagCount() { return static_cast<int>(std::size(kInfos)); }
-
 std::string SourceLoc::str() const {
   std::string out = file;
   if (line > 0) out += fmt::format(":{}", line);

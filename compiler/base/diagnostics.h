@@ -1,10 +1,10 @@
-// Diagnostics: named kinds (diagnostics.def), a source location, a formatted text; and Result<T>, which carries them.
+// Diagnostics: named kinds (base/diagnostics/), a source location, a formatted text; and Result<T>, which carries them.
 //
 // The compiler never throws and never exits on bad input: a function that can meet a user's mistake returns Result<T> or Status, and
 // its caller passes the diagnostics on. Example:
 //
 //     Result<Model> readModel(const std::string &path) {
-//       if (!exists) return fail(Diag::FileUnreadable, {}, path, "no such file");
+//       if (!exists) return fail(diag::FileUnreadable, {}, path, "no such file");
 //       ...
 //       Result<Graph> graph = readGraph(json);
 //       if (!graph) return graph.takeError();
@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,20 +25,29 @@ namespace neso {
 
 enum class Severity : uint8_t { Warning, Error, Internal };
 
-enum class Diag : uint16_t {
-#define NESO_DIAG(code, kind, severity, text) kind,
-#include "base/diagnostics.def"
-#undef NESO_DIAG
-};
-
 struct DiagInfo {
   const char *code; // "E0101"
   const char *kind; // "FileUnreadable"
   Severity severity;
-  const char *text; // fmt pattern
+  const char *text; // fmt pattern: what is wrong, where its arguments put it, and what to do
 };
-const DiagInfo &info(Diag kind);
-int diagCount();
+
+/// A named kind of diagnostic: one of the constants of namespace diag.
+class Diag {
+public:
+  constexpr Diag(const DiagInfo &info) : info_(&info) {}
+  constexpr const DiagInfo &info() const { return *info_; }
+  friend bool operator==(Diag a, Diag b) { return std::string_view(a.info_->code) == b.info_->code; }
+  friend bool operator<(Diag a, Diag b) { return std::string_view(a.info_->code) < b.info_->code; }
+
+private:
+  const DiagInfo *info_;
+};
+inline const DiagInfo &info(Diag kind) { return kind.info(); }
+
+/// Declares a kind. The rows stand by area in base/diagnostics/AREA.h, so that a new row rebuilds its area alone; a code is never used
+/// twice, and never again after its removal. tests/errors/ reads the rows as a table.
+#define NESO_DIAG(code, kind, severity, text) namespace neso::diag { inline constexpr DiagInfo kind{#code, #kind, Severity::severity, text}; }
 
 /// A place in the user's input: a line of a Python source (the model's or a kernel's), or a member or node of a file.
 /// line and column count from 1; 0 means unknown.
@@ -138,3 +148,5 @@ private:
   } while (false)
 
 } // namespace neso
+
+#include "base/diagnostics/common.h" // the kinds of every area

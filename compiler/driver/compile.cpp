@@ -7,6 +7,7 @@
 
 #include "backend/cpu/compile.h"
 #include "backend/nvidia/compile.h"
+#include "base/diagnostics/backend.h"
 #include "driver/report.h"
 #include "driver/target.h"
 #include "driver/user_kernels.h"
@@ -182,15 +183,15 @@ public:
   /// The machines asked for, or what is wrong with the request.
   Status parseTarget() {
     for (const auto &[key, value] : options_.options) {
-      if (key != "assembler") return fail(Diag::OptionUnknown, {}, key);
+      if (key != "assembler") return fail(diag::OptionUnknown, {}, key);
       assembler_ = value;
     }
     Result<Targets> targets = parseTargets(options_.target, options_.archs);
     if (!targets) return targets.takeError();
     targets_ = std::move(*targets);
     for (Stage stage : {Stage::Layout, Stage::Ptx})
-      if (stopAt(stage) && !targets_.gpu()) return fail(Diag::CpuTargetMissing, {}, std::string("stage ") + info(stage).name + " for target cpu");
-    if (stopAt(Stage::Asm) && targets_.gpu()) return fail(Diag::CpuTargetMissing, {}, "stage asm for target cuda, where it is called ptx");
+      if (stopAt(stage) && !targets_.gpu()) return fail(diag::CpuTargetMissing, {}, std::string("stage ") + info(stage).name + " for target cpu");
+    if (stopAt(Stage::Asm) && targets_.gpu()) return fail(diag::CpuTargetMissing, {}, "stage asm for target cuda, where it is called ptx");
     return Status::ok();
   }
 

@@ -9,6 +9,8 @@
 #include <sstream>
 
 #include "backend/cpu/compile.h"
+#include "base/diagnostics/backend.h"
+#include "base/diagnostics/tile.h"
 #include "driver/target.h"
 #include "frontend/triton/triton.h"
 #include "ir/tile/interp.h"
@@ -85,7 +87,7 @@ Result<KernelParameter> parameterOf(tt::FuncOp function, unsigned argument, std:
     mlir::TypeRange inputs = function.getFunctionType().getInputs();
     for (unsigned i = 1; i <= 2 * p.rank; ++i)
       if (argument + i >= inputs.size() || !inputs[argument + i].isInteger(i <= p.rank ? 32 : 64))
-        return fail(Diag::TileBadArguments, sourceLoc(function.getLoc()), function.getName().str(),
+        return fail(diag::TileBadArguments, sourceLoc(function.getLoc()), function.getName().str(),
                     "descriptor '" + p.name + "' is not followed by its sizes (i32) and strides (i64)");
   } else if (llvm::isa<mlir::FloatType>(type)) {
     p.kind = KernelParameter::Float;
@@ -131,7 +133,7 @@ Result<KernelSource> parseKernelSource(const std::string &text) {
   }
   if (isTtir(out)) return out;
   const std::string form = "a kernel is named as FILE.py:NAME, with --signature, or FILE.ttir[:NAME]";
-  if (!out.file.ends_with(".py") || out.function.empty()) return fail(Diag::FileUnreadable, {}, text, form);
+  if (!out.file.ends_with(".py") || out.function.empty()) return fail(diag::FileUnreadable, {}, text, form);
   return out;
 }
 
@@ -144,7 +146,7 @@ Result<std::vector<std::string>> specialiseOnValues(KernelSource &source, const 
   if (bound->size() != values.size()) {
     std::string list;
     for (const triton::BoundParam &p : *bound) list += (list.empty() ? "" : ", ") + p.name;
-    return fail(Diag::TileBadArguments, {}, source.function,
+    return fail(diag::TileBadArguments, {}, source.function,
                 fmt::format("it takes {} arguments ({}), {} are given", bound->size(), list, values.size()));
   }
   std::string signature;
@@ -181,7 +183,7 @@ Result<KernelStage> parseKernelStage(const std::string &text) {
   if (text == "asm") return KernelStage::Asm;
   if (text == "layout") return KernelStage::Layout;
   if (text == "ptx") return KernelStage::Ptx;
-  return fail(Diag::CpuTargetMissing, {}, "stage " + text);
+  return fail(diag::CpuTargetMissing, {}, "stage " + text);
 }
 
 Kernel::Kernel(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -202,7 +204,7 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
     std::ifstream in(source.file, std::ios::binary);
     std::stringstream content;
     content << in.rdbuf();
-    if (!in) return fail(Diag::FileUnreadable, {}, source.file, std::string("no such file, or not readable"));
+    if (!in) return fail(diag::FileUnreadable, {}, source.file, std::string("no such file, or not readable"));
     std::string text = content.str();
     Result<mlir::OwningOpRef<mlir::ModuleOp>> module = parseTile(text, source.file, state->context.get());
     if (!module) return module.takeError();
@@ -217,7 +219,7 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
       ++matches;
     }
     if (matches != 1)
-      return fail(Diag::FileUnreadable, {}, source.file, fmt::format("it holds {}, of which '{}' does not name one", held.empty() ? "no kernel" : held, source.function));
+      return fail(diag::FileUnreadable, {}, source.file, fmt::format("it holds {}, of which '{}' does not name one", held.empty() ? "no kernel" : held, source.function));
     std::vector<std::string> names = namesInText(text, state->function.getName().str());
     unsigned count = state->function.getFunctionType().getNumInputs();
     for (unsigned i = 0; i < count; ++i) {
@@ -273,7 +275,7 @@ Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::s
   if (Status s = runTilePipeline(*module); !s) return s.takeError();
   // ---- From here on there is one function a kernel, and only plain pointers and masks touch memory. ----
   auto function = module->lookupSymbol<tt::FuncOp>(name);
-  if (!function) return fail(Diag::InternalFault, {}, "tile pipeline", "the kernel is gone");
+  if (!function) return fail(diag::InternalFault, {}, "tile pipeline", "the kernel is gone");
   std::vector<CompiledCode> out;
   for (cpu::CpuLevel level : targets.cpu) {
     cpu::CompileOptions options;
@@ -303,7 +305,7 @@ Result<std::string> Kernel::emit(KernelStage stage, const std::string &target, c
   if (stage == KernelStage::Ttir) return printTile(*state_->module);
   bool gpuStage = stage == KernelStage::Layout || stage == KernelStage::Ptx;
   if (gpuStage != targets->gpu() && stage != KernelStage::Llvm)
-    return fail(Diag::CpuTargetMissing, {}, fmt::format("stage {} for target {}", stage == KernelStage::Layout ? "layout" : gpuStage ? "ptx" : "asm", target));
+    return fail(diag::CpuTargetMissing, {}, fmt::format("stage {} for target {}", stage == KernelStage::Layout ? "layout" : gpuStage ? "ptx" : "asm", target));
   Texts texts;
   texts.llvm = stage == KernelStage::Llvm, texts.layouts = stage == KernelStage::Layout;
   texts.assembly = stage == KernelStage::Asm || stage == KernelStage::Ptx;

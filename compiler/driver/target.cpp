@@ -1,5 +1,7 @@
 #include "driver/target.h"
 
+#include "base/diagnostics/backend.h"
+
 #include <algorithm>
 
 namespace neso {
@@ -18,7 +20,7 @@ Result<Targets> parseChips(const std::vector<std::string> &archs) {
     if (!chip) {
       std::string known;
       for (const nvidia::Chip &c : nvidia::allChips()) known += (known.empty() ? "" : ", ") + std::string(c.arch);
-      return fail(Diag::ArchUnknown, {}, arch, "cuda", known);
+      return fail(diag::ArchUnknown, {}, arch, "cuda", known);
     }
     out.chips.push_back(chip);
   }
@@ -51,11 +53,11 @@ std::vector<std::string> spillNotes(const std::vector<nvidia::FunctionUsage> &us
 
 Result<Targets> parseTargets(const std::string &target, const std::vector<std::string> &archs) {
   if (target == "cuda") return parseChips(archs);
-  if (target != "cpu") return fail(Diag::TargetUnknown, {}, target);
+  if (target != "cpu") return fail(diag::TargetUnknown, {}, target);
   Targets out;
   for (const std::string &arch : archs) {
     std::optional<cpu::CpuLevel> level = cpu::parseLevel(arch);
-    if (!level) return fail(Diag::ArchUnknown, {}, arch, target, "native, x86-64-v3 or x86-64-v4");
+    if (!level) return fail(diag::ArchUnknown, {}, arch, target, "native, x86-64-v3 or x86-64-v4");
     out.cpu.push_back(*level);
   }
   sortUnique(out.cpu);

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/diagnostics/pt2.h"
 #include "driver/launch_cost.h"
 #include "frontend/pt2/kernel_bundle.h"
 #include "frontend/triton/triton.h"
@@ -107,9 +108,9 @@ private:
   Result<std::array<Expr, 3>> gridOf(const Graph &g, const Node &n, const BundledLaunch &row, const BundledConfig *config, const std::vector<Bound> &bound);
   std::shared_ptr<UserLaunch> launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row, const std::vector<Bound> &bound, Node &n);
   HostLaunch referenceOf(int kernel);
-  Error mismatch(const Node &n, const BundledLaunch &row, const std::string &why) const { return fail(Diag::KernelBundleMismatch, n.loc, row.function, why); }
+  Error mismatch(const Node &n, const BundledLaunch &row, const std::string &why) const { return fail(diag::KernelBundleMismatch, n.loc, row.function, why); }
   Error argument(const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &why) const {
-    return fail(Diag::KernelArgument, n.loc, row.function, parameter, why);
+    return fail(diag::KernelArgument, n.loc, row.function, parameter, why);
   }
   int64_t usual(Expr e) const;
 
@@ -135,8 +136,8 @@ Status Binder::run() {
   for (size_t i = 0; i < used_.size(); ++i) {
     const BundledLaunch &row = bundle_.launches[i];
     if (used_[i]) continue;
-    if (!row.op.empty()) return fail(Diag::KernelBundleMismatch, {}, row.function, "the model has no operator " + row.op);
-    sink_.warn(makeDiag(Diag::KernelRowUnused, {}, row.function, row.node.empty() ? row.name : row.node));
+    if (!row.op.empty()) return fail(diag::KernelBundleMismatch, {}, row.function, "the model has no operator " + row.op);
+    sink_.warn(makeDiag(diag::KernelRowUnused, {}, row.function, row.node.empty() ? row.name : row.node));
   }
   return Status::ok();
 }
@@ -359,16 +360,16 @@ Result<int> Binder::compile(const BundledLaunch &row, const std::vector<Bound> &
   if (auto it = state_.known.find(key); it != state_.known.end()) return it->second;
 
   bool held = std::any_of(r.sources.begin(), r.sources.end(), [&](const NamedText &s) { return s.first == r.path; });
-  if (!held && !std::filesystem::exists(r.path)) return fail(Diag::KernelBundleMismatch, {}, row.function, "its file '" + r.path + "' is not there");
+  if (!held && !std::filesystem::exists(r.path)) return fail(diag::KernelBundleMismatch, {}, row.function, "its file '" + r.path + "' is not there");
   Result<triton::CompiledKernel> kernel = triton::compileKernel(r, *state_.context);
   if (!kernel) return kernel.takeError();
   auto c = std::make_unique<Compiled>();
   c->kernel = std::move(*kernel);
   if (c->kernel.params.size() != row.parameters.size())
-    return fail(Diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, fmt::format("it has {} parameters, the bundle lists {}", c->kernel.params.size(), row.parameters.size()));
+    return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, fmt::format("it has {} parameters, the bundle lists {}", c->kernel.params.size(), row.parameters.size()));
   for (size_t i = 0; i < row.parameters.size(); ++i)
     if (c->kernel.params[i].name != row.parameters[i])
-      return fail(Diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, fmt::format("its parameter {} is '{}', the bundle says '{}'", i, c->kernel.params[i].name, row.parameters[i]));
+      return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, fmt::format("its parameter {} is '{}', the bundle says '{}'", i, c->kernel.params[i].name, row.parameters[i]));
   c->written = *c->kernel.module->getOps<tt::FuncOp>().begin();
   // Numbers that are the same in every run are part of the program.
   std::vector<ArgFact> facts(c->written.getNumArguments());
@@ -383,7 +384,7 @@ Result<int> Binder::compile(const BundledLaunch &row, const std::vector<Bound> &
   c->lowered = c->kernel.module->clone();
   if (Status s = runTilePipeline(*c->lowered); !s) return s.takeError();
   c->function = c->lowered->lookupSymbol<tt::FuncOp>(c->kernel.name);
-  if (!c->function) return fail(Diag::InternalFault, {}, "user kernels", "the pipeline lost " + c->kernel.name);
+  if (!c->function) return fail(diag::InternalFault, {}, "user kernels", "the pipeline lost " + c->kernel.name);
   // For targets that run a program by a block of threads.
   mlir::Builder attributes(state_.context.get());
   c->function->setAttr("tt.num_warps", attributes.getI32IntegerAttr(c->kernel.numWarps));
@@ -555,7 +556,7 @@ Status Binder::wrapper(Graph &g, Node &n) {
   const BundledLaunch *row = rowOf(n);
   if (!row) {
     const std::string *name = textArgument(n, "name");
-    missing_.push_back(makeDiag(Diag::KernelSourceMissing, n.loc, name ? *name : n.name));
+    missing_.push_back(makeDiag(diag::KernelSourceMissing, n.loc, name ? *name : n.name));
     return Status::ok();
   }
   Result<std::vector<Bound>> bound = bindParameters(g, n, *row, false);

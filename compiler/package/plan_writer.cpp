@@ -5,6 +5,7 @@
 #include <set>
 
 #include "abi/archive.h"
+#include "base/diagnostics/package.h"
 #include "package/size_program.h"
 
 namespace neso {
@@ -48,7 +49,7 @@ private:
     std::vector<fbs::Step> kinds;
     std::vector<Offset<void>> rows;
   };
-  Error unpackable(const std::string &why) const { return fail(Diag::PlanUnpackable, {plan_ ? plan_->program.name : std::string(), 0, 0, {}}, why); }
+  Error unpackable(const std::string &why) const { return fail(diag::PlanUnpackable, {plan_ ? plan_->program.name : std::string(), 0, 0, {}}, why); }
   void note(const std::string &why) {
     if (problem_.empty()) problem_ = why;
   }

@@ -1,6 +1,7 @@
 // Requests that the driver refuses.
 #include <gtest/gtest.h>
 
+#include "base/diagnostics/backend.h"
 #include "driver/compile.h"
 
 namespace neso {
@@ -10,30 +11,30 @@ Diag refusal(const CompileOptions &options, const std::string &path = NESO_SOURC
   DiagnosticSink sink;
   Result<Compilation> c = compileModel(path, options, sink);
   EXPECT_FALSE(static_cast<bool>(c));
-  return c ? Diag::InternalFault : c.error().diagnostics().front().kind;
+  return c ? diag::InternalFault : c.error().diagnostics().front().kind;
 }
 
 TEST(DriverErrors, Target) {
   CompileOptions o;
   o.target = "tpu";
-  EXPECT_EQ(refusal(o), Diag::TargetUnknown);
+  EXPECT_EQ(refusal(o), diag::TargetUnknown);
 }
 TEST(DriverErrors, Arch) {
   CompileOptions o;
   o.archs = {"pentium"};
-  EXPECT_EQ(refusal(o), Diag::ArchUnknown);
+  EXPECT_EQ(refusal(o), diag::ArchUnknown);
 }
 TEST(DriverErrors, GpuArch) {
   CompileOptions o;
   o.target = "cuda", o.archs = {"sm_90", "sm_12"};
-  EXPECT_EQ(refusal(o), Diag::ArchUnknown);
+  EXPECT_EQ(refusal(o), diag::ArchUnknown);
 }
 TEST(DriverErrors, Option) {
   CompileOptions o;
   o.options = {{"speed", "warp"}};
-  EXPECT_EQ(refusal(o), Diag::OptionUnknown);
+  EXPECT_EQ(refusal(o), diag::OptionUnknown);
 }
-TEST(DriverErrors, MissingFile) { EXPECT_EQ(refusal({}, "/nonexistent/model.pt2"), Diag::FileUnreadable); }
+TEST(DriverErrors, MissingFile) { EXPECT_EQ(refusal({}, "/nonexistent/model.pt2"), diag::FileUnreadable); }
 
 TEST(Driver, SameInputGivesTheSameBytes) {
   for (int threads : {1, 2}) {

@@ -7,6 +7,8 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "base/diagnostics/pt2.h"
+#include "base/diagnostics/triton.h"
 #include "driver/compile.h"
 
 namespace neso {
@@ -67,7 +69,7 @@ Outcome compile(const std::string &model, std::vector<std::string> kernels, std:
 Diag refusal(const Bundle &b) {
   Outcome o = compile(kFolderCase + "/model.pt2", {b.path()});
   EXPECT_FALSE(o.ok);
-  return o.ok ? Diag::InternalFault : o.errors.front().kind;
+  return o.ok ? diag::InternalFault : o.errors.front().kind;
 }
 int count(const std::string &text, const std::string &what) {
   int n = 0;
@@ -80,7 +82,7 @@ TEST(KernelBundle, AbsentNamesEachKernel) {
   ASSERT_FALSE(o.ok);
   ASSERT_EQ(o.errors.size(), 3u); // three launches with three block sizes
   for (const Diagnostic &d : o.errors) {
-    EXPECT_EQ(d.kind, Diag::KernelSourceMissing);
+    EXPECT_EQ(d.kind, diag::KernelSourceMissing);
     EXPECT_NE(d.message.find("add_kernel"), std::string::npos);
     EXPECT_NE(d.message.find("neso_export"), std::string::npos);
   }
@@ -88,28 +90,28 @@ TEST(KernelBundle, AbsentNamesEachKernel) {
 TEST(KernelBundle, WrongParameterCount) {
   Bundle fewTypes;
   fewTypes.replaceAll("   \"i32\",\n", "");
-  EXPECT_EQ(refusal(fewTypes), Diag::BadField);
+  EXPECT_EQ(refusal(fewTypes), diag::BadField);
   Bundle unknown;
   unknown.replaceAll("\"BLOCK_SIZE\": ", "\"BLOCK\": ");
-  EXPECT_EQ(refusal(unknown), Diag::BadField);
+  EXPECT_EQ(refusal(unknown), diag::BadField);
 }
 TEST(KernelBundle, ParametersOfAnotherKernel) {
   Bundle b;
   b.replaceAll("\"in_ptr1\"", "\"second\"");
   Diag d = refusal(b);
-  EXPECT_TRUE(d == Diag::KernelBundleMismatch || d == Diag::TrSignatureName);
+  EXPECT_TRUE(d == diag::KernelBundleMismatch || d == diag::TrSignatureName);
 }
 TEST(KernelBundle, MissingFile) {
   Bundle b;
   for (const fs::directory_entry &e : fs::directory_iterator(b.path()))
     if (e.path().extension() == ".py") fs::remove(e.path());
-  EXPECT_EQ(refusal(b), Diag::KernelBundleMismatch);
+  EXPECT_EQ(refusal(b), diag::KernelBundleMismatch);
 }
 TEST(KernelBundle, UnknownOperator) {
   Bundle b;
   std::string rows = b.rows();
   b.setRows(rows.substr(0, rows.rfind(']')) + ", {\"op\": \"mylib::other\", \"function\": \"add_kernel\", \"parameters\": [], \"signature\": [], \"values\": {}}]");
-  EXPECT_EQ(refusal(b), Diag::KernelBundleMismatch);
+  EXPECT_EQ(refusal(b), diag::KernelBundleMismatch);
 }
 TEST(KernelBundle, RowOfAnotherModelWarns) {
   Bundle b;
@@ -118,22 +120,22 @@ TEST(KernelBundle, RowOfAnotherModelWarns) {
   Outcome o = compile(kFolderCase + "/model.pt2", {b.path()});
   ASSERT_TRUE(o.ok);
   ASSERT_EQ(o.warnings.size(), 1u);
-  EXPECT_EQ(o.warnings[0].kind, Diag::KernelRowUnused);
+  EXPECT_EQ(o.warnings[0].kind, diag::KernelRowUnused);
 }
 TEST(KernelBundle, ValueOfAPointer) {
   Bundle b;
   b.replaceAll("\"out_ptr\": \"input\"", "\"out_ptr\": \"7\"");
-  EXPECT_EQ(refusal(b), Diag::KernelArgument);
+  EXPECT_EQ(refusal(b), diag::KernelArgument);
 }
 TEST(KernelBundle, GridOverUnknownSizes) {
   Bundle b;
   b.replaceAll("\"grid\": [\n", "\"grid\": [ \"s99\",\n");
-  EXPECT_EQ(refusal(b), Diag::KernelBundleMismatch);
+  EXPECT_EQ(refusal(b), diag::KernelBundleMismatch);
 }
 TEST(KernelBundle, NotJson) {
   Bundle b;
   b.setRows("[{");
-  EXPECT_EQ(refusal(b), Diag::BadJson);
+  EXPECT_EQ(refusal(b), diag::BadJson);
 }
 
 // out = zeros; add(x, y, out); double(out); other = zeros; …: each kernel writes over the buffer of the one before it; the only copies

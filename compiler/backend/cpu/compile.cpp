@@ -8,6 +8,7 @@
 #include "backend/common/llvm_common.h"
 #include "backend/cpu/emitter.h"
 #include "backend/common/special.h"
+#include "base/diagnostics/backend.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
@@ -28,7 +29,7 @@ void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLeve
                  std::vector<CompiledFunction> &out) {
   std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(level);
   if (!machine) {
-    unit.status = fail(Diag::CpuTargetMissing, {}, "code generation for " + std::string(name(level)));
+    unit.status = fail(diag::CpuTargetMissing, {}, "code generation for " + std::string(name(level)));
     return;
   }
   llvm::LLVMContext context;
@@ -50,7 +51,7 @@ void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLeve
   std::string why;
   llvm::raw_string_ostream os(why);
   if (llvm::verifyModule(module, &os)) {
-    unit.status = fail(Diag::InternalFault, {}, "backend/cpu", why);
+    unit.status = fail(diag::InternalFault, {}, "backend/cpu", why);
     return;
   }
   optimize(module, *machine);

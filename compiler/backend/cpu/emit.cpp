@@ -1,6 +1,7 @@
 // Frame of the kernel, walk over the operations of a tile function, reports.
 #include "backend/cpu/emitter.h"
 #include "abi/kernel_abi.h"
+#include "base/diagnostics/backend.h"
 #include "ir/tile/tile.h"
 #include "mlir/IR/BuiltinAttributes.h"
 
@@ -16,7 +17,7 @@ void Emitter::fail(mlir::Operation *op, const std::string &why) {
   if (error_) return;
   SourceLoc loc = sourceLoc(op->getLoc());
   if (!loc.known()) loc.context = op->getName().getStringRef().str();
-  error_ = neso::fail(Diag::CpuUnsupported, loc, why);
+  error_ = neso::fail(diag::CpuUnsupported, loc, why);
 }
 
 mlir::Type Emitter::elementOf(mlir::Type type) {
@@ -72,7 +73,7 @@ Result<int64_t> Emitter::emitKernel(mlir::Operation *function, const std::string
   setTargetAttributes(*fn_, level_);
   uses_ = std::make_unique<Uses>();
   mlir::Region &body = function->getRegion(0);
-  if (body.empty()) return neso::fail(Diag::CpuUnsupported, sourceLoc(function->getLoc()), "a function without a body");
+  if (body.empty()) return neso::fail(diag::CpuUnsupported, sourceLoc(function->getLoc()), "a function without a body");
 
   entry_ = BasicBlock::Create(context, "entry", fn_);
   BasicBlock *loop = BasicBlock::Create(context, "program", fn_);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/target.h"
+#include "base/diagnostics/backend.h"
 #include "lld/Common/CommonLinkerContext.h"
 #include "lld/Common/Driver.h"
 #include "llvm/Support/FileSystem.h"
@@ -39,7 +40,7 @@ Result<std::vector<uint8_t>> linkShared(const std::vector<std::vector<uint8_t>> 
     int fd = memfd_create("neso-object", MFD_CLOEXEC);
     if (fd < 0 || !writeAll(fd, object)) {
       if (fd >= 0) close(fd);
-      status = fail(Diag::LinkFailed, {}, "cannot make a memory file");
+      status = fail(diag::LinkFailed, {}, "cannot make a memory file");
       break;
     }
     fds.push_back(fd);
@@ -47,7 +48,7 @@ Result<std::vector<uint8_t>> linkShared(const std::vector<std::vector<uint8_t>> 
   }
   llvm::SmallString<128> path;
   if (status && llvm::sys::fs::createTemporaryFile("neso", "so", path))
-    status = fail(Diag::LinkFailed, {}, "cannot create a temporary file; check that TMPDIR is writable");
+    status = fail(diag::LinkFailed, {}, "cannot create a temporary file; check that TMPDIR is writable");
   std::vector<uint8_t> out;
   if (status) {
     args.push_back("-o");
@@ -60,7 +61,7 @@ Result<std::vector<uint8_t>> linkShared(const std::vector<std::vector<uint8_t>> 
     lld::CommonLinkerContext::destroy();
     auto file = llvm::MemoryBuffer::getFile(path, false, false);
     if (!ok || !file)
-      status = fail(Diag::LinkFailed, {}, messages);
+      status = fail(diag::LinkFailed, {}, messages);
     else
       out.assign((*file)->getBufferStart(), (*file)->getBufferEnd());
     llvm::sys::fs::remove(path);

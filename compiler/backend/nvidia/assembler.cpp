@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/diagnostics/backend.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -98,13 +99,13 @@ std::optional<std::string> findAssembler(const std::string &given) {
 Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads) {
   TemporaryFile in("ptx"), out("cubin"), log("log");
   std::string why = "cannot write to the temporary directory";
-  if (!in.ok || !out.ok || !log.ok || !write(in, ptx)) return fail(Diag::NvidiaAssembler, {}, ptxas, why);
+  if (!in.ok || !out.ok || !log.ok || !write(in, ptx)) return fail(diag::NvidiaAssembler, {}, ptxas, why);
   const std::string arch = std::string(chip.arch), split = "--split-compile=" + std::to_string(threads);
   llvm::SmallVector<llvm::StringRef, 12> args = {ptxas, "-v", "-arch", arch, "-O3", in.path, "-o", out.path};
   if (threads > 1) args.push_back(split);
   int status = runProgram(args, log, why);
   const std::string report = contentOf(log);
-  if (status != 0) return fail(Diag::NvidiaAssembler, {}, ptxas, status < 0 ? why : report);
+  if (status != 0) return fail(diag::NvidiaAssembler, {}, ptxas, status < 0 ? why : report);
   const std::string cubin = contentOf(out);
   Assembled result;
   result.cubin.assign(cubin.begin(), cubin.end());

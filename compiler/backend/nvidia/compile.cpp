@@ -11,6 +11,7 @@
 #include "backend/nvidia/library.h"
 #include "backend/nvidia/pipeline.h"
 #include "backend/nvidia/ptx.h"
+#include "base/diagnostics/backend.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
@@ -32,13 +33,13 @@ Status checkShared(const TileFunction &function, const Chip &chip, const Emitted
   for (const SharedBuffer &buffer : kernel.sharedPeak)
     buffers += (buffers.empty() ? "" : ", ") + buffer.what + " " + std::to_string(buffer.bytes);
   SourceLoc loc = sourceLoc(function.function->getLoc());
-  return fail(Diag::NvidiaSharedMemory, loc, function.name, kernel.sharedBytes, std::string(chip.arch), chip.sharedPerBlock, buffers);
+  return fail(diag::NvidiaSharedMemory, loc, function.name, kernel.sharedBytes, std::string(chip.arch), chip.sharedPerBlock, buffers);
 }
 
 void compileUnit(Unit &unit, const TileFunction &function, const std::string &symbol, const Chip &chip, const CompileOptions &options) {
   std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(chip);
   if (!machine) {
-    unit.status = fail(Diag::NvidiaTargetMissing, {}, std::string(chip.arch));
+    unit.status = fail(diag::NvidiaTargetMissing, {}, std::string(chip.arch));
     return;
   }
   auto tile = llvm::cast<tt::FuncOp>(function.function);
@@ -61,7 +62,7 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
   std::string why;
   llvm::raw_string_ostream os(why);
   if (llvm::verifyModule(module, &os)) {
-    unit.status = fail(Diag::InternalFault, {}, "backend/nvidia", why);
+    unit.status = fail(diag::InternalFault, {}, "backend/nvidia", why);
     return;
   }
   optimize(module, *machine);
@@ -102,7 +103,7 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   std::optional<std::string> ptxas;
   if (options.assemble) {
     ptxas = findAssembler(options.ptxas);
-    if (!ptxas && (!options.ptxas.empty() || options.keepSass)) return fail(Diag::NvidiaNoAssembler, {}, options.ptxas.empty() ? "ptxas" : options.ptxas);
+    if (!ptxas && (!options.ptxas.empty() || options.keepSass)) return fail(diag::NvidiaNoAssembler, {}, options.ptxas.empty() ? "ptxas" : options.ptxas);
   }
   std::set<std::string> taken;
   std::vector<std::string> symbols;
@@ -157,7 +158,7 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
     if (!assembled) return assembled.takeError();
     if (options.keepSass) {
       std::optional<std::string> sass = disassemble(assembled->cubin, *ptxas);
-      if (!sass) return fail(Diag::NvidiaAssembler, {}, std::string("cuobjdump"), std::string("it is neither beside ptxas nor on PATH, or cannot read the cubin"));
+      if (!sass) return fail(diag::NvidiaAssembler, {}, std::string("cuobjdump"), std::string("it is neither beside ptxas nor on PATH, or cannot read the cubin"));
       out.sassText = std::move(*sass);
     }
     CompiledCode cubin;

@@ -1,6 +1,7 @@
 // Frame of the kernel, and the walk over the operations of a tile function.
 #include "backend/nvidia/emitter.h"
 
+#include "base/diagnostics/backend.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 #include "mlir/IR/BuiltinAttributes.h"
 
@@ -17,7 +18,7 @@ void Emitter::fail(mlir::Operation *op, const std::string &why) {
   if (error_) return;
   SourceLoc loc = sourceLoc(op->getLoc());
   if (!loc.known()) loc.context = op->getName().getStringRef().str();
-  error_ = neso::fail(Diag::NvidiaUnsupported, loc, why);
+  error_ = neso::fail(diag::NvidiaUnsupported, loc, why);
 }
 
 mlir::Type Emitter::elementOf(mlir::Type type) {
@@ -90,7 +91,7 @@ llvm::Function *Emitter::declareEntry(tt::FuncOp function, const std::string &sy
 
 Result<EmittedKernel> Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int maxRegisters) {
   if (function.getBody().empty())
-    return neso::fail(Diag::NvidiaUnsupported, sourceLoc(function.getLoc()), "a function without a body");
+    return neso::fail(diag::NvidiaUnsupported, sourceLoc(function.getLoc()), "a function without a body");
   fn_ = declareEntry(function, symbol);
   if (error_) return std::move(*error_);
   if (maxRegisters > 0) fn_->addFnAttr("nvvm.maxnreg", std::to_string(maxRegisters));

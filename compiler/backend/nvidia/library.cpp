@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "backend/common/special.h"
+#include "base/diagnostics/backend.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Bitcode/BitcodeReader.h"
@@ -99,11 +100,11 @@ Status linkLibraries(llvm::Module &module) {
   lowerIntrinsics(module);
   if (!needsLibdevice(module)) return Status::ok();
   std::unique_ptr<llvm::MemoryBuffer> file = readLibdevice();
-  if (!file) return fail(Diag::NvidiaNoLibrary, {}, firstUndefined(module));
+  if (!file) return fail(diag::NvidiaNoLibrary, {}, firstUndefined(module));
   auto library = llvm::getLazyBitcodeModule(file->getMemBufferRef(), module.getContext());
   if (!library) {
     llvm::consumeError(library.takeError());
-    return fail(Diag::NvidiaNoLibrary, {}, firstUndefined(module));
+    return fail(diag::NvidiaNoLibrary, {}, firstUndefined(module));
   }
   (*library)->setDataLayout(module.getDataLayout());
   (*library)->setTargetTriple(module.getTargetTriple());
@@ -116,7 +117,7 @@ Status linkLibraries(llvm::Module &module) {
   std::string missing = failed ? "all of it" : "";
   for (const llvm::Function &f : module)
     if (f.isDeclaration() && !f.isIntrinsic() && !isSystem(f.getName()) && f.getName() != "__nvvm_reflect") missing = f.getName().str();
-  if (!missing.empty()) return fail(Diag::NvidiaNoLibrary, {}, missing);
+  if (!missing.empty()) return fail(diag::NvidiaNoLibrary, {}, missing);
   return Status::ok();
 }
 

@@ -1,5 +1,7 @@
 #include "frontend/pt2/archive.h"
 
+#include "base/diagnostics/pt2.h"
+
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -54,22 +56,22 @@ uint32_t crc32(const uint8_t *p, size_t n) {
 
 Result<Archive> Archive::open(const std::string &path) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return fail(Diag::FileUnreadable, {}, path, std::strerror(errno));
+  if (fd < 0) return fail(diag::FileUnreadable, {}, path, std::strerror(errno));
   struct stat st;
   if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     std::string why = S_ISDIR(st.st_mode) ? "it is a folder" : "it is not a regular file";
     ::close(fd);
-    return fail(Diag::FileUnreadable, {}, path, why);
+    return fail(diag::FileUnreadable, {}, path, why);
   }
   if (st.st_size == 0) {
     ::close(fd);
-    return fail(Diag::NotAnArchive, {}, path, "the file is empty");
+    return fail(diag::NotAnArchive, {}, path, "the file is empty");
   }
   size_t size = static_cast<size_t>(st.st_size);
   void *data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   int err = errno;
   ::close(fd);
-  if (data == MAP_FAILED) return fail(Diag::FileUnreadable, {}, path, std::strerror(err));
+  if (data == MAP_FAILED) return fail(diag::FileUnreadable, {}, path, std::strerror(err));
   auto owner = std::make_shared<Mapping>(Mapping{data, 0});
   owner->size = size;
   return fromMemory(std::move(owner), static_cast<const uint8_t *>(data), st.st_size, path);
@@ -86,8 +88,8 @@ Result<Archive> Archive::fromMemory(std::shared_ptr<const void> owner, const uin
 }
 
 Status Archive::readDirectory() {
-  auto notZip = [&](const char *why) { return fail(Diag::NotAnArchive, {}, path_, why); };
-  auto damaged = [&](std::string_view member, std::string why) { return fail(Diag::ArchiveDamaged, loc(member), why); };
+  auto notZip = [&](const char *why) { return fail(diag::NotAnArchive, {}, path_, why); };
+  auto damaged = [&](std::string_view member, std::string why) { return fail(diag::ArchiveDamaged, loc(member), why); };
 
   if (size_ < 4 || load32(data_) != kLocalHeader) return notZip("it does not begin with a ZIP header");
   // The end record is the last thing in the file, before a comment of at most 65,535 bytes.
@@ -145,7 +147,7 @@ Status Archive::readDirectory() {
     if (!full.empty() && full.back() == '/') continue; // a folder's own entry
     if (full.empty() || full.find('\0') != std::string::npos) return damaged({}, fmt::format("entry {} of its directory has no usable name", i));
     if (flags & 1) return damaged(full, "it is encrypted");
-    if (method != 0) return fail(Diag::ArchiveCompressed, loc(full), method);
+    if (method != 0) return fail(diag::ArchiveCompressed, loc(full), method);
     if (packed != size) return damaged(full, "it is stored, yet its two sizes differ");
     if (local > dirOffset || dirOffset - local < static_cast<uint64_t>(kLocalSize)) return damaged(full, "it lies outside the file");
     const uint8_t *h = data_ + local;
@@ -158,13 +160,13 @@ Status Archive::readDirectory() {
     size_t slash = full.find('/');
     if (slash == std::string::npos) {
       if (full == "serialized_exported_program.json" || full == "version" || full == "serialized_state_dict.pt")
-        return fail(Diag::OldArchive, {}, path_);
+        return fail(diag::OldArchive, {}, path_);
       return damaged(full, "it lies outside the archive's root folder");
     }
     if (root.empty()) root = full.substr(0, slash + 1);
     if (full.compare(0, root.size(), root) != 0) return damaged(full, "it lies outside the archive's root folder");
     Member m{full.substr(root.size()), static_cast<int64_t>(start), static_cast<int64_t>(size), crc};
-    if (!byName_.emplace(m.name, members_.size()).second) return fail(Diag::ArchiveDuplicate, loc(), m.name);
+    if (!byName_.emplace(m.name, members_.size()).second) return fail(diag::ArchiveDuplicate, loc(), m.name);
     members_.push_back(std::move(m));
   }
   return Status::ok();
@@ -176,7 +178,7 @@ const Member *Archive::find(std::string_view name) const {
 }
 
 Status Archive::verify(const Member &member) const {
-  if (crc32(data(member), static_cast<size_t>(member.size)) != member.crc) return fail(Diag::ChecksumMismatch, loc(member.name));
+  if (crc32(data(member), static_cast<size_t>(member.size)) != member.crc) return fail(diag::ChecksumMismatch, loc(member.name));
   return Status::ok();
 }
 

@@ -1,5 +1,7 @@
 #include "frontend/pt2/json.h"
 
+#include "base/diagnostics/pt2.h"
+
 #include <cmath>
 #include <limits>
 
@@ -132,7 +134,7 @@ DType JsonReader::dtype(int64_t code, std::string_view what) {
   case 33: return DType::F8E8M0FNU;
   case 34: return DType::U32;
   case 35: return DType::U64;
-  default: report(Diag::UnknownDType, what, code); return DType::F32;
+  default: report(diag::UnknownDType, what, code); return DType::F32;
   }
 }
 
@@ -148,7 +150,7 @@ Expr JsonReader::symInt(Json e, std::string_view field) {
   if (!ok()) return 0;
   if (kind == "as_int") return asInt(value, field);
   if (kind != "as_expr") {
-    report(Diag::UnknownArgument, field, kind);
+    report(diag::UnknownArgument, field, kind);
     return 0;
   }
   std::string_view text = string(value, "expr_str");
@@ -165,7 +167,7 @@ Expr JsonReader::symInt(Json e, std::string_view field) {
 graph::TensorType JsonReader::tensorType(Json meta, std::string_view name) {
   graph::TensorType t;
   int64_t layout = integer(meta, "layout");
-  if (ok() && layout != 7) report(Diag::UnsupportedLayout, name, layout);
+  if (ok() && layout != 7) report(diag::UnsupportedLayout, name, layout);
   int64_t code = integer(meta, "dtype");
   if (ok()) t.dtype = dtype(code, name);
   for (Json s : array(meta, "sizes")) t.sizes.push_back(symInt(s, "sizes"));

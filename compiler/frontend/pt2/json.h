@@ -8,6 +8,7 @@
 
 #include <simdjson.h>
 
+#include "base/diagnostics/pt2.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"
 #include "ir/graph/graph.h"
@@ -30,7 +31,7 @@ public:
   void adopt(Error e) {
     if (!error_) error_ = std::move(e);
   }
-  void bad(std::string_view field, std::string_view why) { report(Diag::BadField, field, why); }
+  void bad(std::string_view field, std::string_view why) { report(diag::BadField, field, why); }
   SourceLoc loc() const;
 
   // Fields of an object. A missing field is an error, except through optional().

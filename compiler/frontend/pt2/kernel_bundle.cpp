@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/diagnostics/pt2.h"
 #include "frontend/pt2/json.h"
 
 namespace neso::pt2 {
@@ -22,7 +23,7 @@ public:
   Status read(std::string_view text, std::vector<BundledLaunch> &out) {
     simdjson::dom::parser parser;
     Json root;
-    if (simdjson::error_code e = parser.parse(text.data(), text.size()).get(root)) return fail(Diag::BadJson, json_.loc(), simdjson::error_message(e));
+    if (simdjson::error_code e = parser.parse(text.data(), text.size()).get(root)) return fail(diag::BadJson, json_.loc(), simdjson::error_message(e));
     for (Json row : json_.asArray(root, "launches.json")) {
       BundledLaunch l = launch(row);
       if (!json_.ok()) break;
@@ -126,7 +127,7 @@ Result<KernelBundle> readKernelBundle(const graph::Model &model, const std::stri
     if (Status s = RowReader(modelPath + "/extra", inside).read(it->second, out.launches); !s) return s.takeError();
   for (const std::string &path : paths) {
     std::error_code ec;
-    if (!fs::exists(path, ec)) return fail(Diag::FileUnreadable, {}, path, std::string("no such file or folder"));
+    if (!fs::exists(path, ec)) return fail(diag::FileUnreadable, {}, path, std::string("no such file or folder"));
     bool folder = fs::is_directory(path, ec);
     std::string rows = folder ? (fs::path(path) / "launches.json").string() : path.ends_with(".json") ? path : "";
     std::optional<std::string> text = rows.empty() ? std::nullopt : textOf(rows);

@@ -1,5 +1,6 @@
 #include "frontend/pt2/read.h"
 
+#include "base/diagnostics/pt2.h"
 #include "frontend/pt2/archive.h"
 #include "frontend/pt2/guards.h"
 #include "frontend/pt2/read_graph.h"
@@ -24,10 +25,10 @@ Status checkHeader(const Archive &a) {
   for (Row row : {Row{"archive_format", "pt2", true}, Row{"archive_version", "0", false}, Row{"byteorder", "little", false}}) {
     const Member *m = a.find(row.member);
     if (!m && row.must) {
-      if (a.find("data.pkl") || a.find("constants.pkl")) return fail(Diag::NotAnArchive, {}, a.path(), "it is a torch.save or TorchScript file");
-      return fail(Diag::MemberMissing, a.loc(), row.member);
+      if (a.find("data.pkl") || a.find("constants.pkl")) return fail(diag::NotAnArchive, {}, a.path(), "it is a torch.save or TorchScript file");
+      return fail(diag::MemberMissing, a.loc(), row.member);
     }
-    if (m && trimmed(a.text(*m)) != row.required) return fail(Diag::NotPt2, a.loc(), row.member, trimmed(a.text(*m).substr(0, 60)), row.required);
+    if (m && trimmed(a.text(*m)) != row.required) return fail(diag::NotPt2, a.loc(), row.member, trimmed(a.text(*m).substr(0, 60)), row.required);
   }
   return Status::ok();
 }
@@ -40,8 +41,8 @@ Result<std::string> chooseModel(const Archive &a, const std::string &wanted) {
   std::string pick = !wanted.empty() ? wanted : names.size() == 1 ? names[0] : "model";
   for (const std::string &n : names)
     if (n == pick) return n;
-  if (names.empty()) return fail(Diag::MemberMissing, a.loc(), "models/model.json");
-  return fail(Diag::ModelChoice, a.loc(), fmt::format("'{}'", fmt::join(names, "', '")));
+  if (names.empty()) return fail(diag::MemberMissing, a.loc(), "models/model.json");
+  return fail(diag::ModelChoice, a.loc(), fmt::format("'{}'", fmt::join(names, "', '")));
 }
 
 class ModelReader {
@@ -52,7 +53,7 @@ public:
     Json version = r_.get(root, "schema_version");
     m_.schemaMajor = r_.ok() ? static_cast<int>(r_.integer(version, "major")) : 0;
     m_.schemaMinor = r_.ok() ? static_cast<int>(r_.integer(version, "minor")) : 0;
-    if (r_.ok() && m_.schemaMajor != 8) r_.report(Diag::SchemaVersion, m_.schemaMajor, m_.schemaMinor);
+    if (r_.ok() && m_.schemaMajor != 8) r_.report(diag::SchemaVersion, m_.schemaMajor, m_.schemaMinor);
     if (std::optional<Json> v = r_.optional(root, "torch_version")) m_.torchVersion = r_.asString(*v, "torch_version");
     Json module = r_.get(root, "graph_module");
     Json json = r_.ok() ? r_.get(module, "graph") : Json();
@@ -73,7 +74,7 @@ public:
   }
 
 private:
-  void mismatch(std::string why) { r_.report(Diag::SignatureMismatch, why); }
+  void mismatch(std::string why) { r_.report(diag::SignatureMismatch, why); }
 
   void readInputs(Json signature, const GraphReader &reader, WeightTable &weights) {
     simdjson::dom::array specs = r_.array(signature, "input_specs");
@@ -123,7 +124,7 @@ private:
         in.kind = Input::Kind::CustomObj;
         in.name = r_.string(body, "custom_obj_name");
       } else {
-        r_.report(Diag::UnknownArgument, "input_specs", kind);
+        r_.report(diag::UnknownArgument, "input_specs", kind);
       }
       if (!r_.ok()) return;
       m_.inputs.push_back(std::move(in));
@@ -185,7 +186,7 @@ private:
         out.kind = Output::Kind::User;
         out.target = r_.string(body, kind == "gradient_to_parameter" ? "parameter_name" : "user_input_name");
       } else {
-        r_.report(Diag::UnknownArgument, "output_specs", kind);
+        r_.report(diag::UnknownArgument, "output_specs", kind);
       }
       if (!r_.ok()) return;
       if (out.kind != Output::Kind::User && out.kind != Output::Kind::Token && !std::holds_alternative<ValueId>(out.value))
@@ -238,7 +239,7 @@ private:
       if (!r_.ok()) return;
       std::string why;
       std::optional<Expr> e = reader.read(text, why);
-      if (!e) m_.warnings.push_back(makeDiag(Diag::GuardIgnored, archive_.loc(), text, why));
+      if (!e) m_.warnings.push_back(makeDiag(diag::GuardIgnored, archive_.loc(), text, why));
       else if (!e->isConst() || e->isConst(0)) m_.guards.push_back(*e);
     }
   }
@@ -258,7 +259,7 @@ Result<graph::Model> readArchive(const Archive &archive, const ReadOptions &opti
   std::string_view text = archive.text(member);
   Json root;
   if (auto err = parser.parse(text.data(), text.size(), true).get(root))
-    return fail(Diag::BadJson, archive.loc(member.name), simdjson::error_message(err));
+    return fail(diag::BadJson, archive.loc(member.name), simdjson::error_message(err));
   Result<WeightTable> weights = WeightTable::read(archive, *name, options.checkWeights);
   if (!weights) return weights.takeError();
   Result<graph::Model> model = ModelReader(archive, member.name).read(root, *weights);

@@ -5,7 +5,7 @@
 //     Result<graph::Model> model = pt2::readPt2("resnet50.pt2");
 //     if (!model) report(model.error());
 //
-// Errors: the E01xx block of diagnostics.def; each names the archive's member or the graph's node, and the model's source line
+// Errors: base/diagnostics/pt2.h; each names the archive's member or the graph's node, and the model's source line
 // where the export recorded one. Nothing is executed or unpickled.
 #pragma once
 #include <memory>

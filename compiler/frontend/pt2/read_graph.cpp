@@ -1,5 +1,7 @@
 #include "frontend/pt2/read_graph.h"
 
+#include "base/diagnostics/graph.h"
+#include "base/diagnostics/pt2.h"
 #include "frontend/pt2/stack_trace.h"
 #include "ir/graph/ops.h"
 
@@ -23,7 +25,7 @@ void GraphReader::collect(Json json) {
       return;
     }
     for (auto [name, meta] : r_.asObject(*table, key))
-      if (!metas_.emplace(name, Meta{kind, meta}).second) r_.report(Diag::DuplicateName, name);
+      if (!metas_.emplace(name, Meta{kind, meta}).second) r_.report(diag::DuplicateName, name);
   };
   add("tensor_values", Value::Kind::Tensor);
   add("sym_int_values", Value::Kind::SymInt);
@@ -46,14 +48,14 @@ void GraphReader::fillScalar(Value &v, Json meta) {
   } else if (kind == "as_float") {
     v.number = r_.asFloat(value, v.name);
   } else {
-    r_.report(Diag::UnknownArgument, v.name, kind);
+    r_.report(diag::UnknownArgument, v.name, kind);
   }
 }
 
 ValueId GraphReader::defineOther(std::string name, Value::Kind kind) {
   ValueId id(static_cast<int64_t>(graph_.values.size()));
   if (!ids_.emplace(name, id).second) {
-    r_.report(Diag::DuplicateName, name);
+    r_.report(diag::DuplicateName, name);
     return id;
   }
   Value v;
@@ -78,7 +80,7 @@ ValueId GraphReader::define(std::string_view name) {
 ValueId GraphReader::use(std::string_view name) {
   auto it = ids_.find(std::string(name));
   if (it != ids_.end()) return it->second;
-  r_.report(Diag::UndefinedValue, name);
+  r_.report(diag::UndefinedValue, name);
   return {};
 }
 
@@ -113,7 +115,7 @@ Argument GraphReader::argument(Json json, std::string_view field) {
     auto [k, v] = r_.asUnion(e, field);
     if (!r_.ok() || k == "as_none") return {};
     if (k != "as_tensor") {
-      r_.report(Diag::UnknownArgument, field, k);
+      r_.report(diag::UnknownArgument, field, k);
       return {};
     }
     return use(name(v));
@@ -220,7 +222,7 @@ Argument GraphReader::argument(Json json, std::string_view field) {
   if (kind == "as_string_to_argument") {
     auto dict = std::make_shared<graph::ArgumentDict>();
     if (depth_ >= kMaxGraphDepth) {
-      r_.report(Diag::NestedTooDeep, kMaxGraphDepth);
+      r_.report(diag::NestedTooDeep, kMaxGraphDepth);
       return graph::None{};
     }
     ++depth_;
@@ -230,7 +232,7 @@ Argument GraphReader::argument(Json json, std::string_view field) {
   }
   if (kind == "as_graph") {
     if (depth_ >= kMaxGraphDepth) {
-      r_.report(Diag::NestedTooDeep, kMaxGraphDepth);
+      r_.report(diag::NestedTooDeep, kMaxGraphDepth);
       return graph::None{};
     }
     Json sub = r_.get(value, "graph");
@@ -243,7 +245,7 @@ Argument GraphReader::argument(Json json, std::string_view field) {
     r_.sourceLine = line;
     return out;
   }
-  r_.report(Diag::UnknownArgument, field, kind);
+  r_.report(diag::UnknownArgument, field, kind);
   return graph::None{};
 }
 
@@ -290,7 +292,7 @@ std::vector<ValueId> GraphReader::defineOutput(Json json) {
     return out;
   }
   if (kind == "as_int" || kind == "as_bool" || kind == "as_float" || kind == "as_string" || kind == "as_ints") return {};
-  r_.report(Diag::UnknownArgument, "outputs", kind);
+  r_.report(diag::UnknownArgument, "outputs", kind);
   return {};
 }
 
@@ -320,7 +322,7 @@ void GraphReader::readNode(Json json) {
     if (!r_.ok()) return;
   }
   if (const graph::OpSchema *op = graph::findOp(n.target); op && op->returns.size() != n.outputs.size())
-    return r_.report(Diag::OperatorArgument, n.target, "outputs", fmt::format("has {} entries where the operator returns {}", n.outputs.size(), op->returns.size()));
+    return r_.report(diag::OperatorArgument, n.target, "outputs", fmt::format("has {} entries where the operator returns {}", n.outputs.size(), op->returns.size()));
   if (n.name.empty()) {
     // Older minors have no node names: the first result names the node, as in torch.
     for (const auto &list : n.outputs)

@@ -1,5 +1,7 @@
 #include "frontend/pt2/weights.h"
 
+#include "base/diagnostics/pt2.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -29,14 +31,14 @@ Status WeightTable::readTable(const std::vector<std::string> &names, const char 
     // A torch.save file in its place needs an unpickler.
     for (const Member &m : archive_->members())
       if (m.name.rfind(folder, 0) == 0 && m.name.size() > 3 && m.name.compare(m.name.size() - 3, 3, legacy) == 0)
-        return fail(Diag::WeightPickled, archive_->loc(), m.name);
-    return fail(Diag::MemberMissing, archive_->loc(), names.front());
+        return fail(diag::WeightPickled, archive_->loc(), m.name);
+    return fail(diag::MemberMissing, archive_->loc(), names.front());
   }
   if (Status s = archive_->verify(*member); !s) return s;
   simdjson::dom::parser parser;
   std::string_view text = archive_->text(*member);
   Json root;
-  if (auto err = parser.parse(text.data(), text.size(), true).get(root)) return fail(Diag::BadJson, archive_->loc(member->name), simdjson::error_message(err));
+  if (auto err = parser.parse(text.data(), text.size(), true).get(root)) return fail(diag::BadJson, archive_->loc(member->name), simdjson::error_message(err));
   JsonReader r(archive_->path(), member->name);
   for (auto [fqn, meta] : r.object(root, "config")) {
     r.node = fqn;
@@ -73,15 +75,15 @@ static std::optional<int64_t> bytesNeeded(const graph::TensorType &t) {
 
 Result<int> WeightTable::add(graph::Model &model, std::string_view fqn, graph::Weight::Kind kind, bool persistent, const SourceLoc &where) {
   auto it = rows_.find(std::string(fqn));
-  if (it == rows_.end()) return fail(Diag::WeightMissing, where, fqn, "no table lists it");
+  if (it == rows_.end()) return fail(diag::WeightMissing, where, fqn, "no table lists it");
   const Row &row = it->second;
-  if (row.pickled || !row.type) return fail(Diag::WeightPickled, where, fqn);
+  if (row.pickled || !row.type) return fail(diag::WeightPickled, where, fqn);
   const Member *member = archive_->find(row.member);
-  if (!member) return fail(Diag::WeightMissing, where, fqn, fmt::format("the member '{}' is missing", row.member));
+  if (!member) return fail(diag::WeightMissing, where, fqn, fmt::format("the member '{}' is missing", row.member));
   std::optional<int64_t> needed = bytesNeeded(*row.type);
-  if (!needed) return fail(Diag::BadField, where, "tensor_meta", fmt::format("the sizes and strides of '{}' address no memory", fqn));
-  if (*needed > 0 && member->size == 0) return fail(Diag::WeightMissing, where, fqn, "its member is empty (a fake tensor was exported)");
-  if (*needed > member->size) return fail(Diag::WeightSize, where, fqn, *needed, row.member, member->size);
+  if (!needed) return fail(diag::BadField, where, "tensor_meta", fmt::format("the sizes and strides of '{}' address no memory", fqn));
+  if (*needed > 0 && member->size == 0) return fail(diag::WeightMissing, where, fqn, "its member is empty (a fake tensor was exported)");
+  if (*needed > member->size) return fail(diag::WeightSize, where, fqn, *needed, row.member, member->size);
 
   auto [slot, fresh] = storages_.try_emplace(row.member, static_cast<int>(model.storages.size()));
   if (fresh) {
@@ -97,7 +99,7 @@ Result<int> WeightTable::add(graph::Model &model, std::string_view fqn, graph::W
       };
       size_t size = (static_cast<size_t>(member->size) + kAlignment - 1) / kAlignment * kAlignment;
       std::shared_ptr<void> copy(std::aligned_alloc(kAlignment, std::max(size, kAlignment)), Free());
-      if (!copy) return fail(Diag::FileUnreadable, where, archive_->path(), "no memory is left");
+      if (!copy) return fail(diag::FileUnreadable, where, archive_->path(), "no memory is left");
       std::memcpy(copy.get(), data, static_cast<size_t>(member->size));
       const uint8_t *bytes = static_cast<const uint8_t *>(copy.get());
       model.storages.push_back({bytes, member->size, -1, std::move(copy)});

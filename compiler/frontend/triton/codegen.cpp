@@ -1,4 +1,5 @@
 // Statements of kernels: control flow on run-time values becomes scf ops, all else happens while compiling.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/evaluator.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -159,11 +160,11 @@ Value Evaluator::sanitize(const Value &v) {
 Value Evaluator::condition(const Value &v, Pos pos, const char *where) {
   if (!v) return v;
   if (v.isTensor()) {
-    if (v.type->numel() != 1) return c.fail(Diag::TrAmbiguous, pos, v.type->str());
+    if (v.type->numel() != 1) return c.fail(diag::TrAmbiguous, pos, v.type->str());
     return s.cast(s.unsplat(v), scalar(DT::I1));
   }
-  if (v.kind == Kind::Opaque) return c.fail(Diag::TrOpaque, pos, v.o->text);
-  if (v.kind != Kind::Bool && v.kind != Kind::Int && v.kind != Kind::None) return c.fail(Diag::TrConditionType, pos, where, typeName(v));
+  if (v.kind == Kind::Opaque) return c.fail(diag::TrOpaque, pos, v.o->text);
+  if (v.kind != Kind::Bool && v.kind != Kind::Int && v.kind != Kind::None) return c.fail(diag::TrConditionType, pos, where, typeName(v));
   return v;
 }
 
@@ -175,7 +176,7 @@ bool Evaluator::kernelTail(llvm::ArrayRef<Stmt *> stmts, const Rest *rest) {
     c.frame->pos = st->pos;
     if (st->kind == StmtKind::Return) {
       c.frame->result = st->value ? eval(st->value) : Value::none();
-      if (c.frame->isEntry && c.frame->result && !c.frame->result.isNone()) c.fail(Diag::TrKernelReturn, st->pos);
+      if (c.frame->isEntry && c.frame->result && !c.frame->result.isNone()) c.fail(diag::TrKernelReturn, st->pos);
       return !c.error;
     }
     if (!containsReturn(st)) {
@@ -183,11 +184,11 @@ bool Evaluator::kernelTail(llvm::ArrayRef<Stmt *> stmts, const Rest *rest) {
       continue;
     }
     if (st->kind == StmtKind::For || st->kind == StmtKind::While) {
-      c.fail(Diag::TrReturnInLoop, st->pos);
+      c.fail(diag::TrReturnInLoop, st->pos);
       return false;
     }
     if (st->kind != StmtKind::If) {
-      c.fail(Diag::TrUnsupported, st->pos, "'return' here", "return at the end of the function or inside an 'if'");
+      c.fail(diag::TrUnsupported, st->pos, "'return' here", "return at the end of the function or inside an 'if'");
       return false;
     }
     Value cond = condition(eval(st->value), st->value->pos, "if");
@@ -203,7 +204,7 @@ bool Evaluator::kernelTail(llvm::ArrayRef<Stmt *> stmts, const Rest *rest) {
 
 bool Evaluator::tailIf(Stmt *st, const Value &cond, const Rest *rest) {
   if (++duplicated_ > 2000) {
-    c.fail(Diag::TrTooManyReturns, st->pos);
+    c.fail(diag::TrTooManyReturns, st->pos);
     return false;
   }
   mlir::Location loc = c.loc();
@@ -225,7 +226,7 @@ bool Evaluator::tailIf(Stmt *st, const Value &cond, const Rest *rest) {
     if (!results[side]) return false;
   }
   if (!sameShapeOfValue(results[0], results[1])) {
-    c.fail(Diag::TrReturnType, st->pos, describe(results[0]), describe(results[1]));
+    c.fail(diag::TrReturnType, st->pos, describe(results[0]), describe(results[1]));
     return false;
   }
   std::vector<mlir::Type> types;
@@ -256,8 +257,8 @@ bool Evaluator::kernelBody(Frame &frame) {
 }
 
 Value Evaluator::inlineCall(Object *fn, Scope locals, Pos pos) {
-  if (std::find(active_.begin(), active_.end(), fn) != active_.end()) return c.fail(Diag::TrRecursion, pos, fn->text);
-  if (active_.size() > 100) return c.fail(Diag::PyTooDeep, pos, "calls", 100);
+  if (std::find(active_.begin(), active_.end(), fn) != active_.end()) return c.fail(diag::TrRecursion, pos, fn->text);
+  if (active_.size() > 100) return c.fail(diag::PyTooDeep, pos, "calls", 100);
   Frame f;
   f.module = fn->module;
   f.function = fn;
@@ -281,7 +282,7 @@ Value Evaluator::inlineCall(Object *fn, Scope locals, Pos pos) {
 bool Evaluator::kernelBlock(llvm::ArrayRef<Stmt *> stmts) {
   for (Stmt *st : stmts) {
     if (st->kind == StmtKind::Return) {
-      c.fail(Diag::TrReturnInLoop, st->pos);
+      c.fail(diag::TrReturnInLoop, st->pos);
       return false;
     }
     if (!kernelStatement(st)) return false;
@@ -293,7 +294,7 @@ bool Evaluator::kernelStatement(Stmt *st) {
   if (c.error || !step()) return false;
   c.frame->pos = st->pos;
   auto refuse = [&](const char *what, const char *instead) {
-    c.fail(Diag::TrUnsupported, st->pos, what, instead);
+    c.fail(diag::TrUnsupported, st->pos, what, instead);
     return false;
   };
   switch (st->kind) {
@@ -303,7 +304,7 @@ bool Evaluator::kernelStatement(Stmt *st) {
     if (st->value->kind == ExprKind::Call) {
       Expr *callee = st->value->items[0];
       if (callee->text == "advance") {
-        c.fail(Diag::TrUnusedAdvance, st->pos);
+        c.fail(diag::TrUnusedAdvance, st->pos);
         return false;
       }
     }
@@ -321,8 +322,8 @@ bool Evaluator::kernelStatement(Stmt *st) {
     Value text = st->exprs.empty() ? c.str("") : eval(st->exprs[0]);
     return text && call(language("tl.device_assert"), {test, text});
   }
-  case StmtKind::Function: c.fail(Diag::TrNestedFunction, st->pos, st->text); return false;
-  case StmtKind::Return: c.fail(Diag::TrReturnInLoop, st->pos); return false;
+  case StmtKind::Function: c.fail(diag::TrNestedFunction, st->pos, st->text); return false;
+  case StmtKind::Return: c.fail(diag::TrReturnInLoop, st->pos); return false;
   case StmtKind::With: return kernelWith(st);
   case StmtKind::Break: return refuse("'break'", "put the condition into a 'while', or mask what follows");
   case StmtKind::Continue: return refuse("'continue'", "put what follows under an 'if'");
@@ -341,14 +342,14 @@ bool Evaluator::kernelStatement(Stmt *st) {
 }
 
 bool Evaluator::kernelWith(Stmt *st) {
-  c.fail(Diag::TrUnsupported, st->pos, "'with'", "write its body without it");
+  c.fail(diag::TrUnsupported, st->pos, "'with'", "write its body without it");
   return false;
 }
 
 bool Evaluator::sanitizeInto(Expr *target, const Value &v) {
   if (target->kind == ExprKind::Tuple || target->kind == ExprKind::List) {
     if (v.kind != Kind::Tuple && v.kind != Kind::List) {
-      c.fail(Diag::TrUnpack, target->pos, typeName(v));
+      c.fail(diag::TrUnpack, target->pos, typeName(v));
       return false;
     }
     return unpack(target, sanitize(v));
@@ -388,7 +389,7 @@ bool Evaluator::kernelAssign(Stmt *st) {
     if (!v) return false;
     if (!isConstexpr || target->kind != ExprKind::Name) return sanitizeInto(target, v);
     if (Value *known = c.frame->locals.find(target->text); known && known->kind != Kind::Invalid) {
-      c.fail(Diag::TrConstexprRedefined, target->pos, target->text);
+      c.fail(diag::TrConstexprRedefined, target->pos, target->text);
       return false;
     }
     c.frame->locals.set(target->text, v);
@@ -437,7 +438,7 @@ bool Evaluator::kernelIf(Stmt *st) {
     if (before == h[0] && before == h[1] && sameShapeOfValue(live.second, *v[0]) && sameShapeOfValue(live.second, *v[1])) continue;
     for (int side = 0; side < 2; ++side)
       if (!sameShapeOfValue(live.second, *v[side])) {
-        c.fail(Diag::TrIfRedefines, st->pos, live.first, describe(live.second), side == 0 ? "then" : "else", describe(*v[side]));
+        c.fail(diag::TrIfRedefines, st->pos, live.first, describe(live.second), side == 0 ? "then" : "else", describe(*v[side]));
         return false;
       }
     merge(live.first, *v[0], *v[1]);
@@ -447,7 +448,7 @@ bool Evaluator::kernelIf(Stmt *st) {
     const Value *other = after[1].find(def.first);
     if (!other || def.second.kind == Kind::Invalid || other->kind == Kind::Invalid) continue;
     if (!sameShapeOfValue(def.second, *other)) {
-      c.fail(Diag::TrIfMismatch, st->pos, def.first, describe(def.second), describe(*other));
+      c.fail(diag::TrIfMismatch, st->pos, def.first, describe(def.second), describe(*other));
       return false;
     }
     merge(def.first, def.second, *other);
@@ -493,7 +494,7 @@ Value Evaluator::evalIf(Expr *e) {
       for (mlir::Value h : handles) state.types.push_back(h.getType());
     state.addRegion()->push_back(d.block.release());
   }
-  if (!sameShapeOfValue(values[0], values[1])) return c.fail(Diag::TrTernary, e->pos, describe(values[0]), describe(values[1]));
+  if (!sameShapeOfValue(values[0], values[1])) return c.fail(diag::TrTernary, e->pos, describe(values[0]), describe(values[1]));
   mlir::Operation *op = c.builder.create(state);
   std::vector<mlir::Value> out(op->result_begin(), op->result_end());
   size_t at = 0;
@@ -504,17 +505,17 @@ Value Evaluator::evalIf(Expr *e) {
 
 bool Evaluator::kernelFor(Stmt *st) {
   if (st->level) {
-    c.fail(Diag::TrUnsupported, st->pos, "'async for'", "use a plain 'for'");
+    c.fail(diag::TrUnsupported, st->pos, "'async for'", "use a plain 'for'");
     return false;
   }
   if (!st->orelse.empty()) {
-    c.fail(Diag::TrUnsupported, st->pos, "'else' after 'for'", "put it behind the loop");
+    c.fail(diag::TrUnsupported, st->pos, "'else' after 'for'", "put it behind the loop");
     return false;
   }
   Value it = eval(st->value);
   if (!it) return false;
   if (it.kind != Kind::Range) {
-    c.fail(Diag::TrIterator, st->value->pos, typeName(it));
+    c.fail(diag::TrIterator, st->value->pos, typeName(it));
     return false;
   }
   if (it.o->text == "static_range") {
@@ -522,7 +523,7 @@ bool Evaluator::kernelFor(Stmt *st) {
     return all && staticFor(st, *all);
   }
   if (st->exprs[0]->kind != ExprKind::Name) {
-    c.fail(Diag::TrUnsupported, st->exprs[0]->pos, "this loop target", "use one name");
+    c.fail(diag::TrUnsupported, st->exprs[0]->pos, "this loop target", "use one name");
     return false;
   }
   return dynamicFor(st, it);
@@ -539,7 +540,7 @@ bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
   Value lb = range.items()[0], ub = range.items()[1], by = range.items()[2];
   bool negative = by.isIntLike() && by.i < 0;
   if (by.isIntLike() && by.i == 0) {
-    c.fail(Diag::TrRangeStep, st->value->pos);
+    c.fail(diag::TrRangeStep, st->value->pos);
     return false;
   }
   if (negative) {
@@ -552,11 +553,11 @@ bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
     *parts[i] = s.toTensor(*parts[i]);
     if (!*parts[i]) return false;
     if (!parts[i]->type->element.isInt()) {
-      c.fail(Diag::TrRangeType, st->value->pos, parts[i]->type->str(), names[i]);
+      c.fail(diag::TrRangeType, st->value->pos, parts[i]->type->str(), names[i]);
       return false;
     }
     if (parts[i]->type->numel() != 1) {
-      c.fail(Diag::TrRangeScalar, st->value->pos, names[i], parts[i]->type->str());
+      c.fail(diag::TrRangeScalar, st->value->pos, names[i], parts[i]->type->str());
       return false;
     }
     *parts[i] = s.unsplat(*parts[i]);
@@ -611,8 +612,8 @@ bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
       const Value &now = *c.frame->locals.find(name);
       if (!sameShapeOfValue(*before, now)) {
         bool compileTime = std::find(carried.begin(), carried.end(), name) == carried.end();
-        if (compileTime) c.fail(Diag::TrLoopConstexpr, st->pos, name, describe(*before), describe(now));
-        else c.fail(Diag::TrLoopCarried, st->pos, name, describe(*before), describe(now));
+        if (compileTime) c.fail(diag::TrLoopConstexpr, st->pos, name, describe(*before), describe(now));
+        else c.fail(diag::TrLoopCarried, st->pos, name, describe(*before), describe(now));
         return false;
       }
     }
@@ -628,7 +629,7 @@ bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
 
 bool Evaluator::kernelWhile(Stmt *st) {
   if (!st->orelse.empty()) {
-    c.fail(Diag::TrUnsupported, st->pos, "'else' after 'while'", "put it behind the loop");
+    c.fail(diag::TrUnsupported, st->pos, "'else' after 'while'", "put it behind the loop");
     return false;
   }
   Scope liveins = c.frame->locals;
@@ -662,7 +663,7 @@ bool Evaluator::kernelWhile(Stmt *st) {
       if (!cond.isTensor()) {
         c.frame->locals = liveins;
         if (!truthy(cond)) return true;
-        c.fail(Diag::TrEndlessLoop, st->value->pos);
+        c.fail(diag::TrEndlessLoop, st->value->pos);
         return false;
       }
       mlir::scf::ConditionOp::create(c.builder, loc, cond.handle, args);
@@ -678,8 +679,8 @@ bool Evaluator::kernelWhile(Stmt *st) {
         const Value &now = *c.frame->locals.find(name);
         if (sameShapeOfValue(*before, now)) continue;
         bool compileTime = std::find(carried.begin(), carried.end(), name) == carried.end();
-        if (compileTime) c.fail(Diag::TrLoopConstexpr, st->pos, name, describe(*before), describe(now));
-        else c.fail(Diag::TrLoopCarried, st->pos, name, describe(*before), describe(now));
+        if (compileTime) c.fail(diag::TrLoopConstexpr, st->pos, name, describe(*before), describe(now));
+        else c.fail(diag::TrLoopCarried, st->pos, name, describe(*before), describe(now));
         return false;
       }
       std::vector<mlir::Value> yields;

@@ -1,4 +1,5 @@
 // Expressions, at module level and in kernels.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/evaluator.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ Value Evaluator::eval(Expr *e) {
   c.frame->pos = e->pos;
   if (++depth_ > 1500) {
     --depth_;
-    return c.fail(Diag::PyTooDeep, e->pos, "calls and expressions", 1500);
+    return c.fail(diag::PyTooDeep, e->pos, "calls and expressions", 1500);
   }
   Value v = evalInner(e);
   --depth_;
@@ -25,7 +26,7 @@ Value Evaluator::evalInner(Expr *e) {
   case ExprKind::None: return Value::none();
   case ExprKind::True: return Value::boolean(true);
   case ExprKind::False: return Value::boolean(false);
-  case ExprKind::Int: return e->big ? c.fail(Diag::TrBigInt, e->text) : Value::integer(e->integer);
+  case ExprKind::Int: return e->big ? c.fail(diag::TrBigInt, e->text) : Value::integer(e->integer);
   case ExprKind::Float: return Value::real(e->number);
   case ExprKind::String: return c.str(e->string);
   case ExprKind::JoinedStr: return joined(e);
@@ -53,11 +54,11 @@ Value Evaluator::evalInner(Expr *e) {
     Value v = eval(e->items[0]);
     if (!v) return v;
     if (v.isTensor()) return s.unaryOperator(e->op, v);
-    if (v.kind == Kind::Opaque) return c.frame->kernel ? c.fail(Diag::TrOpaque, v.o->text) : v;
+    if (v.kind == Kind::Opaque) return c.frame->kernel ? c.fail(diag::TrOpaque, v.o->text) : v;
     if (e->op == OpKind::Not) return Value::boolean(!truthy(v));
     if (v.kind == Kind::Float && e->op != OpKind::Invert) return Value::real(e->op == OpKind::Neg ? -v.f : v.f);
     if (v.isIntLike()) return Value::integer(e->op == OpKind::Neg ? -v.i : e->op == OpKind::Invert ? ~v.i : v.i);
-    return c.fail(Diag::TrUnary, spelling(e->op), typeName(v));
+    return c.fail(diag::TrUnary, spelling(e->op), typeName(v));
   }
   case ExprKind::Binary: {
     Value a = eval(e->items[0]);
@@ -110,15 +111,15 @@ Value Evaluator::evalInner(Expr *e) {
     if (v) c.frame->locals.set(e->text, v);
     return v;
   }
-  case ExprKind::Ellipsis: return c.frame->kernel ? c.fail(Diag::TrUnsupported, "'...'", "write the missing code") : c.opaque("'...'");
-  case ExprKind::Bytes: return c.frame->kernel ? c.fail(Diag::TrUnsupported, "a bytes literal", "use a string") : c.opaque("a bytes literal");
+  case ExprKind::Ellipsis: return c.frame->kernel ? c.fail(diag::TrUnsupported, "'...'", "write the missing code") : c.opaque("'...'");
+  case ExprKind::Bytes: return c.frame->kernel ? c.fail(diag::TrUnsupported, "a bytes literal", "use a string") : c.opaque("a bytes literal");
   case ExprKind::Imaginary:
-    return c.frame->kernel ? c.fail(Diag::TrUnsupported, "a complex number", "keep real and imaginary parts apart") : c.opaque("a complex number");
-  case ExprKind::Starred: return c.fail(Diag::TrUnsupported, "'*' here", "use it in a call or a tuple");
+    return c.frame->kernel ? c.fail(diag::TrUnsupported, "a complex number", "keep real and imaginary parts apart") : c.opaque("a complex number");
+  case ExprKind::Starred: return c.fail(diag::TrUnsupported, "'*' here", "use it in a call or a tuple");
   case ExprKind::Await:
-  case ExprKind::Yield: return c.fail(Diag::TrUnsupported, e->kind == ExprKind::Await ? "'await'" : "'yield'", "return a value instead");
+  case ExprKind::Yield: return c.fail(diag::TrUnsupported, e->kind == ExprKind::Await ? "'await'" : "'yield'", "return a value instead");
   }
-  return c.fail(Diag::TrUnsupported, "this expression", "rewrite it");
+  return c.fail(diag::TrUnsupported, "this expression", "rewrite it");
 }
 
 // ---- names -----------------------------------------------------------------------------------------------------------------------
@@ -135,22 +136,22 @@ bool Evaluator::visibleInKernel(const Value &v, std::string_view name) {
   case Kind::None: return true;
   case Kind::Function:
     if (v.o->jit || v.o->constexprFunction) return true;
-    c.fail(Diag::TrPlainFunction, name);
+    c.fail(diag::TrPlainFunction, name);
     return false;
   case Kind::Tuple:
     if (v.o->namedTuple || v.wrapped) return true;
     break;
-  case Kind::Opaque: c.fail(Diag::TrOpaque, fmt::format("{} ({})", name, v.o->text)); return false;
+  case Kind::Opaque: c.fail(diag::TrOpaque, fmt::format("{} ({})", name, v.o->text)); return false;
   default:
     if (v.wrapped) return true;
   }
-  c.fail(Diag::TrGlobal, name);
+  c.fail(diag::TrGlobal, name);
   return false;
 }
 
 Value Evaluator::lookup(std::string_view name, Pos pos) {
   Frame &f = *c.frame;
-  if (Value *v = f.locals.find(name)) return *v ? *v : c.fail(Diag::TrUndefined, pos, name);
+  if (Value *v = f.locals.find(name)) return *v ? *v : c.fail(diag::TrUndefined, pos, name);
   if (f.closure)
     if (Value *v = f.closure->find(name)) {
       if (f.kernel && !visibleInKernel(*v, name)) return {};
@@ -174,10 +175,10 @@ Value Evaluator::lookup(std::string_view name, Pos pos) {
                                                  "globals", "locals", "id", "hash", "vars", "dir", "input", "exec", "eval", "slice", "complex", "bytes", "memoryview", "callable",
                                                  "IndexError", "StopIteration", "frozenset", "iter", "next", "format", "hex", "bin", "oct", "__builtins__", "__doc__", "Warning", "UserWarning", "DeprecationWarning"};
   if (std::find(std::begin(kPython), std::end(kPython), name) != std::end(kPython)) {
-    if (f.kernel) return c.fail(Diag::TrUnsupported, pos, fmt::format("Python's '{}'", name), "use the functions of triton.language");
+    if (f.kernel) return c.fail(diag::TrUnsupported, pos, fmt::format("Python's '{}'", name), "use the functions of triton.language");
     return c.opaque(fmt::format("Python's '{}'", name));
   }
-  return c.fail(Diag::TrUndefined, pos, name);
+  return c.fail(diag::TrUndefined, pos, name);
 }
 
 Value Evaluator::global(Module *m, std::string_view name) {
@@ -260,10 +261,10 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
       if (const Builtin *b = findBuiltin("tl." + std::string(attr))) return builtin(b);
       if (const Builtin *b = findBuiltin("tl.libdevice." + std::string(attr))) return builtin(b);
     }
-    return c.fail(Diag::TrNoMember, ns == "tl" ? "triton.language" : "triton.language.math", attr);
+    return c.fail(diag::TrNoMember, ns == "tl" ? "triton.language" : "triton.language.math", attr);
   }
-  if (ns == "tl.libdevice" || ns == "tl.extra.cuda") return c.fail(Diag::TrNoMember, ns == "tl.libdevice" ? "libdevice" : "triton.language.extra.cuda", attr);
-  if (c.frame->kernel) return c.fail(Diag::TrOpaque, full);
+  if (ns == "tl.libdevice" || ns == "tl.extra.cuda") return c.fail(diag::TrNoMember, ns == "tl.libdevice" ? "libdevice" : "triton.language.extra.cuda", attr);
+  if (c.frame->kernel) return c.fail(diag::TrOpaque, full);
   if (ns == "triton" || ns.starts_with("triton.")) return c.nameSpace(full);
   return c.opaque("'" + full + "', which is not part of Triton");
 }
@@ -271,7 +272,7 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
 Value Evaluator::attribute(const Value &base, std::string_view attr) {
   if (!base) return base;
   Value v = valueAttr(base, attr);
-  if (!v && !c.error) return c.fail(Diag::TrNoAttribute, typeName(base), attr);
+  if (!v && !c.error) return c.fail(diag::TrNoAttribute, typeName(base), attr);
   return v;
 }
 
@@ -341,7 +342,7 @@ Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
   switch (base.kind) {
   case Kind::Namespace: return namespaceAttr(static_cast<const char *>(base.data), attr);
   case Kind::Opaque:
-    if (c.frame->kernel) return c.fail(Diag::TrOpaque, base.o->text);
+    if (c.frame->kernel) return c.fail(diag::TrOpaque, base.o->text);
     return c.opaque("'" + std::string(attr) + "' of " + base.o->text);
   case Kind::Module: {
     Module *m = const_cast<Module *>(static_cast<const Module *>(base.data));
@@ -356,7 +357,7 @@ Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
         v.data = sub;
         return v;
       }
-    return c.error ? Value{} : c.fail(Diag::TrNoMember, m->name, attr);
+    return c.error ? Value{} : c.fail(diag::TrNoMember, m->name, attr);
   }
   case Kind::Tensor: return tensorAttr(base, attr);
   case Kind::DType: return dtypeAttr(base, attr);
@@ -437,8 +438,8 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
       const Value &i = list[d];
       bool whole = i.kind == Kind::Slice && i.items()[0].isNone() && i.items()[1].isNone() && i.items()[2].isNone();
       if (i.isNone()) v = s.expandDims(v, static_cast<int64_t>(d));
-      else if (!whole) return c.fail(Diag::TrIndex, repr(i));
-      else if (++used > rank) return c.fail(Diag::TrTooManyIndices, rank);
+      else if (!whole) return c.fail(diag::TrIndex, repr(i));
+      else if (++used > rank) return c.fail(diag::TrTooManyIndices, rank);
       if (!v) return v;
     }
     return v;
@@ -449,7 +450,7 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
     int64_t n = static_cast<int64_t>(base.kind == Kind::Str ? base.str().size() : base.items().size());
     if (index.kind == Kind::Slice) {
       int64_t step = index.items()[2].isNone() ? 1 : static_cast<int64_t>(index.items()[2].i);
-      if (step == 0) return c.fail(Diag::TrIndex, "slice step cannot be zero");
+      if (step == 0) return c.fail(diag::TrIndex, "slice step cannot be zero");
       auto edge = [&](const Value &v, int64_t missing) {
         if (v.isNone()) return missing;
         int64_t i = static_cast<int64_t>(v.i);
@@ -457,7 +458,7 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
         return step > 0 ? std::clamp<int64_t>(i, 0, n) : std::clamp<int64_t>(i, -1, n - 1);
       };
       for (const Value &part : index.items())
-        if (!part.isNone() && !part.isIntLike()) return c.fail(Diag::TrIndex, repr(part));
+        if (!part.isNone() && !part.isIntLike()) return c.fail(diag::TrIndex, repr(part));
       int64_t from = edge(index.items()[0], step > 0 ? 0 : n - 1), to = edge(index.items()[1], step > 0 ? n : -1);
       std::string text;
       std::vector<Value> items;
@@ -467,17 +468,17 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
       }
       return base.kind == Kind::Str ? c.str(text) : c.list(base.kind, std::move(items));
     }
-    if (!index.isIntLike()) return c.fail(Diag::TrIndex, index.isTensor() ? "a tensor; an index into a tuple must be constexpr" : repr(index));
+    if (!index.isIntLike()) return c.fail(diag::TrIndex, index.isTensor() ? "a tensor; an index into a tuple must be constexpr" : repr(index));
     __int128 i = index.i < 0 ? index.i + n : index.i;
-    if (i < 0 || i >= n) return c.fail(Diag::TrIndexRange, int128ToString(index.i), n);
+    if (i < 0 || i >= n) return c.fail(diag::TrIndexRange, int128ToString(index.i), n);
     if (base.kind == Kind::Str) return c.str(std::string(1, base.str()[static_cast<size_t>(i)]));
     return base.items()[static_cast<size_t>(i)];
   }
   case Kind::Dict:
     for (size_t i = 0; i + 1 < base.items().size(); i += 2)
       if (equals(base.items()[i], index)) return base.items()[i + 1];
-    return c.fail(Diag::TrKey, repr(index));
-  case Kind::Opaque: return c.frame->kernel ? c.fail(Diag::TrOpaque, base.o->text) : base;
+    return c.fail(diag::TrKey, repr(index));
+  case Kind::Opaque: return c.frame->kernel ? c.fail(diag::TrOpaque, base.o->text) : base;
   case Kind::Function: return c.opaque("a launch of " + base.o->text);
   case Kind::Builtin:
   case Kind::Class:
@@ -486,7 +487,7 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
   case Kind::Instance:
     if (Value *fn = base.o->cls->members.find("__getitem__")) return call(*fn, {base, index});
     [[fallthrough]];
-  default: return c.fail(Diag::TrNotSubscriptable, typeName(base));
+  default: return c.fail(diag::TrNotSubscriptable, typeName(base));
   }
 }
 
@@ -525,7 +526,7 @@ Value Evaluator::evalCall(Expr *e) {
     }
     // Decorators take options of caching from elsewhere this way; nothing in them changes what the kernel computes.
     if (v.kind == Kind::Opaque && isNamed(fn, "triton.autotune")) continue;
-    if (v.kind != Kind::Dict) return c.frame->kernel ? c.fail(Diag::TrUnsupported, k.pos, "'**' of a non-dict", "name the arguments") : c.opaque("a call");
+    if (v.kind != Kind::Dict) return c.frame->kernel ? c.fail(diag::TrUnsupported, k.pos, "'**' of a non-dict", "name the arguments") : c.opaque("a call");
     for (size_t i = 0; i + 1 < v.items().size(); i += 2)
       if (v.items()[i].kind == Kind::Str) args.named.emplace_back(c.internText(v.items()[i].str()), v.items()[i + 1]);
   }
@@ -545,8 +546,8 @@ Value Evaluator::call(const Value &fn, CallArgs args) {
     // tl.float32(x) and the like are casts in older kernels.
     if (args.positional.size() == 1) return call(language("tl.cast"), {args.positional[0], fn});
     break;
-  case Kind::Opaque: return c.frame->kernel ? c.fail(Diag::TrOpaque, fn.o->text) : c.opaque("the result of " + fn.o->text);
-  case Kind::Namespace: return c.frame->kernel ? c.fail(Diag::TrOpaque, static_cast<const char *>(fn.data)) : c.opaque(static_cast<const char *>(fn.data));
+  case Kind::Opaque: return c.frame->kernel ? c.fail(diag::TrOpaque, fn.o->text) : c.opaque("the result of " + fn.o->text);
+  case Kind::Namespace: return c.frame->kernel ? c.fail(diag::TrOpaque, static_cast<const char *>(fn.data)) : c.opaque(static_cast<const char *>(fn.data));
   case Kind::Instance:
     if (Value *m = fn.o->cls->members.find("__call__")) {
       args.positional.insert(args.positional.begin(), fn);
@@ -555,7 +556,7 @@ Value Evaluator::call(const Value &fn, CallArgs args) {
     break;
   default: break;
   }
-  return c.fail(Diag::TrNotCallable, typeName(fn));
+  return c.fail(diag::TrNotCallable, typeName(fn));
 }
 
 Value Evaluator::callBuiltin(const Builtin &b, CallArgs &args) {
@@ -621,21 +622,21 @@ Value Evaluator::callBuiltin(const Builtin &b, CallArgs &args) {
       if (n.first == pname) named = &n.second;
     if (named) ++usedNamed;
     if (!keywordOnly && next < args.positional.size()) {
-      if (named) return c.fail(Diag::TrRepeatedArgument, fname, pname);
+      if (named) return c.fail(diag::TrRepeatedArgument, fname, pname);
       bound.push_back(args.positional[next++]);
     } else if (named) {
       bound.push_back(*named);
     } else if (eq != std::string_view::npos) {
       bound.push_back(defaultOf(p.substr(eq + 1)));
     } else {
-      return c.fail(Diag::TrMissingArgument, fname, pname);
+      return c.fail(diag::TrMissingArgument, fname, pname);
     }
   }
-  if (next < args.positional.size()) return c.fail(Diag::TrTooManyArguments, fname, args.positional.size());
+  if (next < args.positional.size()) return c.fail(diag::TrTooManyArguments, fname, args.positional.size());
   if (usedNamed < args.named.size())
     for (std::pair<std::string_view, Value> &n : args.named) {
       bool known = std::find(names.begin(), names.end(), n.first) != names.end();
-      if (!known && n.first != "_builder" && n.first != "_semantic" && n.first != "_generator") return c.fail(Diag::TrUnexpectedArgument, fname, n.first);
+      if (!known && n.first != "_builder" && n.first != "_semantic" && n.first != "_generator") return c.fail(diag::TrUnexpectedArgument, fname, n.first);
     }
   return b.fn(*this, b, bound);
 }
@@ -670,7 +671,7 @@ bool Evaluator::bind(Object *fn, CallArgs &args, Scope &out) {
     Value v;
     if (p.kind == Param::Plain && next < args.positional.size()) {
       if (named) {
-        c.fail(Diag::TrRepeatedArgument, fn->text, p.name);
+        c.fail(diag::TrRepeatedArgument, fn->text, p.name);
         return false;
       }
       v = args.positional[next++];
@@ -680,19 +681,19 @@ bool Evaluator::bind(Object *fn, CallArgs &args, Scope &out) {
       v = evalIn(fn->module, p.fallback);
       if (!v) return false;
     } else {
-      c.fail(Diag::TrMissingArgument, fn->text, p.name);
+      c.fail(diag::TrMissingArgument, fn->text, p.name);
       return false;
     }
     out.set(p.name, v);
   }
   if (next < args.positional.size()) {
-    c.fail(Diag::TrTooManyArguments, fn->text, args.positional.size());
+    c.fail(diag::TrTooManyArguments, fn->text, args.positional.size());
     return false;
   }
   if (usedNamed < args.named.size())
     for (std::pair<std::string_view, Value> &n : args.named)
       if (!out.find(n.first)) {
-        c.fail(Diag::TrUnexpectedArgument, fn->text, n.first);
+        c.fail(diag::TrUnexpectedArgument, fn->text, n.first);
         return false;
       }
   return true;
@@ -711,13 +712,13 @@ Value Evaluator::evalIn(Module *m, Expr *e) {
 
 Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
   bool kernel = c.frame->kernel;
-  if (kernel && !fn->jit && !fn->constexprFunction && !(fn->function->expr && fn->closure)) return c.fail(Diag::TrPlainFunction, fn->text);
+  if (kernel && !fn->jit && !fn->constexprFunction && !(fn->function->expr && fn->closure)) return c.fail(diag::TrPlainFunction, fn->text);
   if (!kernel && fn->jit) return c.opaque("a call of kernel " + fn->text);
   Scope locals;
   if (!bind(fn, args, locals)) return {};
   if (kernel && fn->jit) return inlineCall(fn, std::move(locals), pos);
   for (const std::pair<std::string_view, Value> &l : locals.entries)
-    if (l.second.isRuntime()) return c.fail(Diag::TrConstexprArgument, fn->text, l.first);
+    if (l.second.isRuntime()) return c.fail(diag::TrConstexprArgument, fn->text, l.first);
   Frame f;
   f.module = fn->module;
   f.function = fn;
@@ -729,7 +730,7 @@ Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
   c.frame = &f;
   Value result;
   if (++depth_ > 1400) {
-    result = c.fail(Diag::PyTooDeep, pos, "calls", 1400);
+    result = c.fail(diag::PyTooDeep, pos, "calls", 1400);
   } else if (fn->function->expr) {
     result = eval(fn->function->expr);
   } else {
@@ -750,7 +751,7 @@ Value Evaluator::evalBool(Expr *e) {
   for (Expr *item : e->items) {
     last = eval(item);
     if (!last) return last;
-    if (last.kind == Kind::Opaque) return c.frame->kernel ? c.fail(Diag::TrOpaque, last.o->text) : last;
+    if (last.kind == Kind::Opaque) return c.frame->kernel ? c.fail(diag::TrOpaque, last.o->text) : last;
     if (last.isTensor()) {
       dynamic.push_back(last);
       continue;
@@ -777,7 +778,7 @@ Value Evaluator::compare(OpKind op, const Value &a, const Value &b) {
   case OpKind::IsNot: return Value::boolean(!identical());
   case OpKind::In:
   case OpKind::NotIn: {
-    if (b.kind == Kind::Opaque || a.kind == Kind::Opaque) return c.frame->kernel ? c.fail(Diag::TrOpaque, (a.kind == Kind::Opaque ? a : b).o->text) : (b.kind == Kind::Opaque ? b : a);
+    if (b.kind == Kind::Opaque || a.kind == Kind::Opaque) return c.frame->kernel ? c.fail(diag::TrOpaque, (a.kind == Kind::Opaque ? a : b).o->text) : (b.kind == Kind::Opaque ? b : a);
     bool found = false;
     if (b.kind == Kind::Str && a.kind == Kind::Str) {
       found = b.str().find(a.str()) != std::string::npos;
@@ -861,7 +862,7 @@ Value Evaluator::joined(Expr *e) {
     }
     Value v = eval(part->items[0]);
     if (!v) return v;
-    if (v.isRuntime()) return c.fail(Diag::TrFString, part->pos, typeName(v));
+    if (v.isRuntime()) return c.fail(diag::TrFString, part->pos, typeName(v));
     if (v.kind == Kind::Opaque && !c.frame->kernel) return v;
     out += plainSpec(part->text) ? format(v, part->text) : toStr(v);
   }
@@ -886,24 +887,24 @@ std::optional<std::vector<Value>> Evaluator::iterate(const Value &v) {
     std::vector<Value> out;
     for (size_t i = 0; i < 3; ++i)
       if (!v.items()[i].isIntLike()) {
-        c.fail(Diag::TrNotIterable, "range over run-time values here");
+        c.fail(diag::TrNotIterable, "range over run-time values here");
         return std::nullopt;
       }
     __int128 step = v.items()[2].i;
     if (step == 0) {
-      c.fail(Diag::TrRangeStep);
+      c.fail(diag::TrRangeStep);
       return std::nullopt;
     }
     for (__int128 i = v.items()[0].i; step > 0 ? i < v.items()[1].i : i > v.items()[1].i; i += step) {
       out.push_back(Value::integer(i));
       if (out.size() > 100000) {
-        c.fail(Diag::TrUnrollTooLong, 100000);
+        c.fail(diag::TrUnrollTooLong, 100000);
         return std::nullopt;
       }
     }
     return out;
   }
-  default: c.fail(Diag::TrNotIterable, typeName(v)); return std::nullopt;
+  default: c.fail(diag::TrNotIterable, typeName(v)); return std::nullopt;
   }
 }
 
@@ -926,7 +927,7 @@ bool Evaluator::comprehend(Expr *e, size_t clause, std::vector<Value> &out) {
       Value k = eval(cond);
       if (!k) return false;
       if (k.isTensor()) {
-        c.fail(Diag::TrConstexprCondition, cond->pos, typeName(k));
+        c.fail(diag::TrConstexprCondition, cond->pos, typeName(k));
         return false;
       }
       keep &= truthy(k);

@@ -1,4 +1,5 @@
 // Statements at module level and in compile-time functions: plain Python, run by the interpreter.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/evaluator.h"
 
 #include <filesystem>
@@ -7,7 +8,7 @@ namespace neso::triton {
 
 bool Evaluator::step() {
   if (++steps_ <= 2000000) return true;
-  c.fail(Diag::TrTooManySteps, 2000000);
+  c.fail(diag::TrTooManySteps, 2000000);
   return false;
 }
 
@@ -107,7 +108,7 @@ bool Evaluator::assign(Expr *target, const Value &v) {
   case ExprKind::Starred: return assign(target->items[0], v);
   case ExprKind::Subscript: {
     if (c.frame->kernel) {
-      c.fail(Diag::TrSetItem, target->pos);
+      c.fail(diag::TrSetItem, target->pos);
       return false;
     }
     Value base = eval(target->items[0]);
@@ -132,7 +133,7 @@ bool Evaluator::assign(Expr *target, const Value &v) {
         return true;
       }
     }
-    c.fail(Diag::TrSetItem, target->pos);
+    c.fail(diag::TrSetItem, target->pos);
     return false;
   }
   case ExprKind::Attribute: {
@@ -150,13 +151,13 @@ bool Evaluator::assign(Expr *target, const Value &v) {
       return true;
     }
     if (c.frame->kernel) {
-      c.fail(Diag::TrSetAttribute, target->pos, target->text);
+      c.fail(diag::TrSetAttribute, target->pos, target->text);
       return false;
     }
     if (base.kind == Kind::Class) base.o->members.set(target->text, v);
     return true;
   }
-  default: c.fail(Diag::PyBadTarget, target->pos); return false;
+  default: c.fail(diag::PyBadTarget, target->pos); return false;
   }
 }
 
@@ -167,7 +168,7 @@ bool Evaluator::unpack(Expr *target, const Value &v) {
     return true;
   }
   if (!v.isSequence() && v.kind != Kind::Str && v.kind != Kind::Dict && v.kind != Kind::Range) {
-    c.fail(Diag::TrUnpack, target->pos, typeName(v));
+    c.fail(diag::TrUnpack, target->pos, typeName(v));
     return false;
   }
   std::optional<std::vector<Value>> all = iterate(v);
@@ -176,12 +177,12 @@ bool Evaluator::unpack(Expr *target, const Value &v) {
   for (size_t i = 0; i < n; ++i)
     if (target->items[i]->kind == ExprKind::Starred) star = i;
   if (star < n && c.frame->kernel) {
-    c.fail(Diag::TrUnsupported, target->items[star]->pos, "a starred target", "name each element");
+    c.fail(diag::TrUnsupported, target->items[star]->pos, "a starred target", "name each element");
     return false;
   }
   if (star == n ? all->size() != n : all->size() + 1 < n) {
-    if (all->size() > n) c.fail(Diag::TrUnpackCount, target->pos, fmt::format("too many values to unpack (expected {})", n));
-    else c.fail(Diag::TrUnpackCount, target->pos, fmt::format("not enough values to unpack (expected {}, got {})", n, all->size()));
+    if (all->size() > n) c.fail(diag::TrUnpackCount, target->pos, fmt::format("too many values to unpack (expected {})", n));
+    else c.fail(diag::TrUnpackCount, target->pos, fmt::format("not enough values to unpack (expected {}, got {})", n, all->size()));
     return false;
   }
   size_t extra = all->size() + 1 - n, at = 0;
@@ -278,7 +279,7 @@ Value Evaluator::instantiate(Object *cls, CallArgs &args) {
     return done ? v : done;
   }
   if (cls->fields.empty() && !cls->aggregate && !cls->namedTuple)
-    return c.frame->kernel ? c.fail(Diag::TrClass, cls->text) : c.opaque("an object of class " + cls->text);
+    return c.frame->kernel ? c.fail(diag::TrClass, cls->text) : c.opaque("an object of class " + cls->text);
   Value v = make(&o);
   o->fields = cls->fields;
   size_t next = 0;
@@ -287,10 +288,10 @@ Value Evaluator::instantiate(Object *cls, CallArgs &args) {
     if (next < args.positional.size()) field = args.positional[next++];
     for (std::pair<std::string_view, Value> &n : args.named)
       if (n.first == cls->fields[i]) field = n.second;
-    if (!field) return c.fail(Diag::TrMissingArgument, cls->text, cls->fields[i]);
+    if (!field) return c.fail(diag::TrMissingArgument, cls->text, cls->fields[i]);
     o->items.push_back(field);
   }
-  if (next < args.positional.size()) return c.fail(Diag::TrTooManyArguments, cls->text, args.positional.size());
+  if (next < args.positional.size()) return c.fail(diag::TrTooManyArguments, cls->text, args.positional.size());
   return v;
 }
 
@@ -353,7 +354,7 @@ bool Evaluator::importFails(std::string_view dotted) {
       "warnings",   "weakref"};
   std::string_view top = dotted.substr(0, dotted.find('.'));
   if (!guarded_ || std::find(std::begin(kPresent), std::end(kPresent), top) != std::end(kPresent)) return false;
-  c.fail(Diag::TrOpaque, fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
+  c.fail(diag::TrOpaque, fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
   return true;
 }
 
@@ -379,7 +380,7 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
   if (st->level == 0 && (top == "triton" || top == "math" || top == "os" || top == "packaging")) {
     for (const ImportName &n : st->names) {
       if (n.name == "*") {
-        c.fail(Diag::TrImportStar, st->pos, st->text);
+        c.fail(diag::TrImportStar, st->pos, st->text);
         return Flow::Fail;
       }
       Value v = namespaceAttr(st->text, n.name);
@@ -477,7 +478,7 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
       return c.error ? Flow::Fail : Flow::Next;
     }
     if (cond.kind == Kind::Opaque) {
-      c.fail(Diag::TrOpaque, cond.o->text);
+      c.fail(diag::TrOpaque, cond.o->text);
       return Flow::Fail;
     }
     const std::vector<Stmt *> &branch = truthy(cond) ? st->body : st->orelse;
@@ -490,7 +491,7 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
       Value cond = eval(st->value);
       if (!cond || !step()) return Flow::Fail;
       if (cond.kind == Kind::Opaque) {
-        c.fail(Diag::TrOpaque, cond.o->text);
+        c.fail(diag::TrOpaque, cond.o->text);
         return Flow::Fail;
       }
       if (!truthy(cond)) break;
@@ -503,7 +504,7 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
     Value source = eval(st->value);
     if (!source) return Flow::Fail;
     if (source.kind == Kind::Opaque) {
-      c.fail(Diag::TrOpaque, source.o->text);
+      c.fail(diag::TrOpaque, source.o->text);
       return Flow::Fail;
     }
     std::optional<std::vector<Value>> all = iterate(source);
@@ -542,7 +543,7 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
     if (!v) return Flow::Fail;
     if (v.kind != Kind::Opaque && !truthy(v)) {
       Value m = st->exprs.empty() ? c.str("") : eval(st->exprs[0]);
-      c.fail(Diag::TrAssertion, st->pos, m ? toStr(m) : "");
+      c.fail(diag::TrAssertion, st->pos, m ? toStr(m) : "");
       return Flow::Fail;
     }
     return Flow::Next;
@@ -558,7 +559,7 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
     } else if (Value v = raised ? eval(raised) : Value{}) {
       what = toStr(v);
     }
-    if (!c.error) c.fail(Diag::TrRaised, st->pos, what);
+    if (!c.error) c.fail(diag::TrRaised, st->pos, what);
     return Flow::Fail;
   }
   case StmtKind::Break: return Flow::Break;
@@ -568,7 +569,7 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
   case StmtKind::Nonlocal:
   case StmtKind::Delete:
   case StmtKind::TypeAlias: return Flow::Next;
-  case StmtKind::Match: c.fail(Diag::TrUnsupported, st->pos, "'match'", "use if and elif"); return Flow::Fail;
+  case StmtKind::Match: c.fail(diag::TrUnsupported, st->pos, "'match'", "use if and elif"); return Flow::Fail;
   }
   return Flow::Next;
 }

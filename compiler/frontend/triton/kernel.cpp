@@ -1,4 +1,5 @@
 // The entry: from a request to a module. Reads the file, finds the kernel, binds its parameters, builds the body, cleans up.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/triton.h"
 
 #include "frontend/triton/lang.h"
@@ -13,7 +14,7 @@
 namespace neso::triton {
 namespace {
 
-Error takeError(Context &c) { return Error(c.error ? *c.error : makeDiag(Diag::InternalFault, {}, "Triton front end", "no error was reported")); }
+Error takeError(Context &c) { return Error(c.error ? *c.error : makeDiag(diag::InternalFault, {}, "Triton front end", "no error was reported")); }
 
 std::vector<std::string> splitTop(std::string_view text) {
   std::vector<std::string> out;
@@ -163,7 +164,7 @@ Status Compilation::findKernel() {
   std::string names;
   for (std::pair<std::string_view, Value> &g : module_->globals.entries)
     if (g.second.kind == Kind::Function && g.second.o->jit && g.second.o->module == module_) names += (names.empty() ? "" : ", ") + std::string(g.first);
-  return fail(Diag::TrFunctionNotFound, {request_.path, 0, 0, {}}, request_.path, request_.function, names.empty() ? "no @triton.jit function" : names);
+  return fail(diag::TrFunctionNotFound, {request_.path, 0, 0, {}}, request_.path, request_.function, names.empty() ? "no @triton.jit function" : names);
 }
 
 std::vector<std::string> strings(const Value &v) {
@@ -190,11 +191,11 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
     static constexpr std::string_view kTune[] = {"configs", "key", "prune_configs_by", "reset_to_zero", "restore_value"};
     for (size_t i = 1; i < d->items.size(); ++i) args.emplace_back(name == "triton.autotune" && i <= 5 ? kTune[i - 1] : "values", d->items[i]);
     for (const Keyword &kw : d->keywords) args.emplace_back(kw.name, kw.value);
-    if (name == "triton.autotune" && !k.configs.empty()) return at(d->pos, makeDiag(Diag::TrTwoAutotunes, {}, k.name));
+    if (name == "triton.autotune" && !k.configs.empty()) return at(d->pos, makeDiag(diag::TrTwoAutotunes, {}, k.name));
     for (std::pair<std::string_view, Expr *> &a : args) {
       if (name == "triton.autotune" && (a.first == "pre_hook" || a.first == "post_hook")) {
         if (a.second->kind != ExprKind::None)
-          return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, a.first, k.name, "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
+          return at(d->pos, makeDiag(diag::TrBadDecorator, {}, a.first, k.name, "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
         continue;
       }
       Value v = e_.evalIn(fn->module, a.second);
@@ -222,7 +223,7 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
         info.numStages = f[2].isIntLike() ? static_cast<int>(f[2].i) : 3;
         info.numCtas = f[3].isIntLike() ? static_cast<int>(f[3].i) : 1;
         if (f[4].isIntLike()) info.maxRegisters = static_cast<int>(f[4].i);
-        if (!f[5].isNone()) return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, "pre_hook of a config", k.name, "hooks are Python that runs at every launch; drop it"));
+        if (!f[5].isNone()) return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "pre_hook of a config", k.name, "hooks are Python that runs at every launch; drop it"));
         k.configs.push_back(std::move(info));
       }
     }
@@ -266,7 +267,7 @@ Result<Value> Compilation::literal(const std::string &name, const std::string &t
   }
   if (lower == "inf" || lower == "-inf" || lower == "nan") python = "float('" + lower + "')";
   Result<std::shared_ptr<SyntaxTree>> tree = parse(std::make_shared<Source>("<constexpr " + name + ">", python));
-  if (!tree || (*tree)->body.size() != 1 || (*tree)->body[0]->kind != StmtKind::Expr) return fail(Diag::TrConstexprValue, {}, text, name);
+  if (!tree || (*tree)->body.size() != 1 || (*tree)->body[0]->kind != StmtKind::Expr) return fail(diag::TrConstexprValue, {}, text, name);
   trees_.push_back(*tree);
   Value v = e_.evalIn(module_, (*tree)->body[0]->value);
   // Names of the language are in reach even where the file does not import them as tl.
@@ -280,7 +281,7 @@ Result<Value> Compilation::literal(const std::string &name, const std::string &t
   }
   if (!v || v.kind == Kind::Opaque) {
     c_.error.reset();
-    return fail(Diag::TrConstexprValue, {}, text, name);
+    return fail(diag::TrConstexprValue, {}, text, name);
   }
   v.wrapped = true;
   return v;
@@ -289,7 +290,7 @@ Result<Value> Compilation::literal(const std::string &name, const std::string &t
 Status Compilation::applyConfig() {
   if (info_.configs.empty()) return Status::ok();
   if (request_.config >= info_.configs.size())
-    return fail(Diag::TrBadDecorator, {request_.path, info_.line, 0, {}}, "autotune", info_.name, fmt::format("there are {} configs, and number {} was asked for", info_.configs.size(), request_.config));
+    return fail(diag::TrBadDecorator, {request_.path, info_.line, 0, {}}, "autotune", info_.name, fmt::format("there are {} configs, and number {} was asked for", info_.configs.size(), request_.config));
   const ConfigInfo &config = info_.configs[request_.config];
   for (const NamedText &k : config.kwargs) {
     if (given(k.first)) continue;
@@ -324,7 +325,7 @@ Status Compilation::runHeuristic(const std::string &name, const Value &function,
   if (!v || v.kind == Kind::Opaque) {
     std::string why = c_.error ? c_.error->message : "its result is not known at compile time";
     c_.error.reset();
-    return at(pos, makeDiag(Diag::TrBadDecorator, {}, "heuristic '" + name + "'", info_.name, why + "; give the value with --constexpr " + name + "=…"));
+    return at(pos, makeDiag(diag::TrBadDecorator, {}, "heuristic '" + name + "'", info_.name, why + "; give the value with --constexpr " + name + "=…"));
   }
   v.wrapped = true;
   if (Value *old = given(name)) *old = v;
@@ -344,7 +345,7 @@ Status Compilation::applyHeuristics() {
     Value dict = table ? e_.evalIn(module_, table) : Value{};
     if (dict.kind != Kind::Dict) {
       c_.error.reset();
-      return at(d->pos, makeDiag(Diag::TrBadDecorator, {}, "heuristics", info_.name, "its table is not known at compile time"));
+      return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "heuristics", info_.name, "its table is not known at compile time"));
     }
     for (size_t i = 0; i + 1 < dict.items().size(); i += 2) {
       std::string name = toStr(dict.items()[i]);
@@ -368,7 +369,7 @@ Result<std::vector<SigType>> Compilation::signature() {
   std::vector<std::optional<SigType>> found(params.size());
   std::vector<std::string> positional;
   for (const Param &p : params)
-    if (p.kind == Param::Star || p.kind == Param::DoubleStar) return at(p.pos, makeDiag(Diag::TrKernelVarargs, {}, info_.name));
+    if (p.kind == Param::Star || p.kind == Param::DoubleStar) return at(p.pos, makeDiag(diag::TrKernelVarargs, {}, info_.name));
   for (const std::string &item : splitTop(request_.signature)) {
     size_t colon = item.find(':');
     bool named = colon != std::string::npos && !parseType(item);
@@ -378,14 +379,14 @@ Result<std::vector<SigType>> Compilation::signature() {
     }
     std::string name = item.substr(0, colon);
     std::optional<SigType> t = parseType(item.substr(colon + 1));
-    if (!t) return fail(Diag::TrSignatureSyntax, {}, item);
+    if (!t) return fail(diag::TrSignatureSyntax, {}, item);
     bool known = false;
     for (size_t i = 0; i < params.size(); ++i)
       if (params[i].name == name) {
         found[i] = t;
         known = true;
       }
-    if (!known) return fail(Diag::TrSignatureName, {}, info_.name, name, paramNames());
+    if (!known) return fail(diag::TrSignatureName, {}, info_.name, name, paramNames());
   }
   // Types without names: one a parameter, or one for each that is not constexpr.
   auto isFixed = [&](size_t i) { return info_.params[i].isConstexpr || given(params[i].name); };
@@ -410,10 +411,10 @@ Result<std::vector<SigType>> Compilation::signature() {
         use = &shortened;
       }
     }
-    if (!use) return at(fn_->pos, makeDiag(Diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
+    if (!use) return at(fn_->pos, makeDiag(diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
     for (size_t k = 0; k < positional.size(); ++k) {
       std::optional<SigType> t = parseType(positional[k]);
-      if (!t) return fail(Diag::TrSignatureSyntax, {}, positional[k]);
+      if (!t) return fail(diag::TrSignatureSyntax, {}, positional[k]);
       found[(*use)[k]] = t;
     }
   }
@@ -421,7 +422,7 @@ Result<std::vector<SigType>> Compilation::signature() {
   for (size_t i = 0; i < params.size(); ++i) {
     if (!found[i] || isFixed(i)) {
       if (!found[i] && !isFixed(i) && !info_.params[i].hasDefault)
-        return at(fn_->pos, makeDiag(Diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
+        return at(fn_->pos, makeDiag(diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
       SigType t;
       t.kind = SigType::Constexpr;
       t.text = "constexpr";
@@ -473,7 +474,7 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
     std::string hint;
     for (const NamedText &h : request_.hints)
       if (h.first == p.name) hint = h.second;
-    if (!hint.empty() && hint != "divisible_by_16" && hint != "equal_to_1" && hint != "none") return fail(Diag::TrHintValue, {}, hint, p.name);
+    if (!hint.empty() && hint != "divisible_by_16" && hint != "equal_to_1" && hint != "none") return fail(diag::TrHintValue, {}, hint, p.name);
     if (types[i].kind == SigType::Constexpr || hint == "equal_to_1" || types[i].one) {
       Value v;
       if (Value *known = given(p.name)) v = *known;
@@ -481,7 +482,7 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
       else if (params[i].fallback) v = e_.evalIn(module_, params[i].fallback);
       else if (p.name == "num_warps") v = Value::integer(out.numWarps);
       else if (p.name == "num_stages") v = Value::integer(out.numStages);
-      else return at(params[i].pos, makeDiag(Diag::TrMissingConstexpr, {}, p.name, info_.name, p.name));
+      else return at(params[i].pos, makeDiag(diag::TrMissingConstexpr, {}, p.name, info_.name, p.name));
       if (!v) return takeError(c_);
       p.value = repr(v);
       p.type = "constexpr";
@@ -538,7 +539,7 @@ Status Compilation::applyConstexprs() {
     Result<Value> v = literal(k.first, k.second);
     if (!v) return v.takeError();
     bool known = std::any_of(info_.params.begin(), info_.params.end(), [&](const ParamInfo &p) { return p.name == k.first; });
-    if (!known) return fail(Diag::TrSignatureName, {request_.path, info_.line, 0, {}}, info_.name, k.first, paramNames());
+    if (!known) return fail(diag::TrSignatureName, {request_.path, info_.line, 0, {}}, info_.name, k.first, paramNames());
     constexprs_.emplace_back(k.first, *v);
   }
   return Status::ok();
@@ -566,7 +567,7 @@ Result<CompiledKernel> Compilation::run() {
   out.numStages = request_.numStages.value_or(numStages_);
   DiagnosticCapture capture(c_.builder.getContext());
   if (Status s = build(out, *types); !s) return s.takeError();
-  if (mlir::failed(mlir::verify(*out.module))) return capture.take(Diag::TrBadIR, "a rule of the dialect");
+  if (mlir::failed(mlir::verify(*out.module))) return capture.take(diag::TrBadIR, "a rule of the dialect");
   if (!request_.raw) {
     mlir::PassManager pm(c_.builder.getContext());
     pm.enableVerifier(false);
@@ -575,7 +576,7 @@ Result<CompiledKernel> Compilation::run() {
     pm.addPass(mlir::createCSEPass());
     pm.addPass(mlir::createCanonicalizerPass());
     pm.addPass(mlir::createCSEPass());
-    if (mlir::failed(pm.run(*out.module))) return capture.take(Diag::TrBadIR, "canonicalisation failed");
+    if (mlir::failed(pm.run(*out.module))) return capture.take(diag::TrBadIR, "canonicalisation failed");
   }
   out.info = std::move(info_);
   return out;
@@ -623,10 +624,10 @@ Result<std::vector<int64_t>> evaluateGrid(const std::string &text, const std::ve
   if (grid.kind == Kind::Function) grid = e.callIn(m, grid, {e.global(&m, "__meta")});
   if (grid.isIntLike()) grid = c.tuple({grid});
   if (c.error) return Error(*c.error);
-  if (!grid.isSequence() || grid.items().empty() || grid.items().size() > 3) return fail(Diag::TrConstexprValue, {}, text, "grid");
+  if (!grid.isSequence() || grid.items().empty() || grid.items().size() > 3) return fail(diag::TrConstexprValue, {}, text, "grid");
   std::vector<int64_t> out(3, 1);
   for (size_t i = 0; i < grid.items().size(); ++i) {
-    if (!grid.items()[i].isIntLike()) return fail(Diag::TrConstexprValue, {}, text, "grid");
+    if (!grid.items()[i].isIntLike()) return fail(diag::TrConstexprValue, {}, text, "grid");
     out[i] = static_cast<int64_t>(grid.items()[i].i);
   }
   return out;

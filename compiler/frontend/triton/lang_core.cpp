@@ -1,4 +1,5 @@
 // Creation, shapes, casts, arithmetic and math functions of triton.language.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/lang.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,29 +17,29 @@ std::string_view shortName(const Builtin &b) {
 
 std::optional<int64_t> intArg(Evaluator &e, const Value &v, std::string_view fn, std::string_view what) {
   if (v.isIntLike()) return static_cast<int64_t>(v.i);
-  if (v) e.c.fail(Diag::TrNotConstexpr, what, fn, "int", typeName(v));
+  if (v) e.c.fail(diag::TrNotConstexpr, what, fn, "int", typeName(v));
   return std::nullopt;
 }
 std::optional<bool> boolArg(Evaluator &e, const Value &v, std::string_view fn, std::string_view what) {
   if (v.isIntLike() || v.isNone()) return v.i != 0;
-  if (v) e.c.fail(Diag::TrNotConstexpr, what, fn, "bool", typeName(v));
+  if (v) e.c.fail(diag::TrNotConstexpr, what, fn, "bool", typeName(v));
   return std::nullopt;
 }
 std::optional<std::string> strArg(Evaluator &e, const Value &v, std::string_view fn, std::string_view what) {
   if (v.kind == Kind::Str) return v.str();
   if (v.isNone()) return std::string();
-  if (v) e.c.fail(Diag::TrNotConstexpr, what, fn, "str", typeName(v));
+  if (v) e.c.fail(diag::TrNotConstexpr, what, fn, "str", typeName(v));
   return std::nullopt;
 }
 std::optional<Scalar> dtypeArg(Evaluator &e, const Value &v, std::string_view fn) {
   if (v.kind == Kind::DType) return v.type->element;
-  if (v) e.c.fail(Diag::TrNotDType, fn, typeName(v));
+  if (v) e.c.fail(diag::TrNotDType, fn, typeName(v));
   return std::nullopt;
 }
 std::optional<std::vector<int64_t>> intsArg(Evaluator &e, const Value &v, std::string_view fn, std::string_view what) {
   if (v.isIntLike()) return std::vector<int64_t>{static_cast<int64_t>(v.i)};
   if (!v.isSequence()) {
-    if (v) e.c.fail(Diag::TrNotConstexpr, what, fn, "list of ints", typeName(v));
+    if (v) e.c.fail(diag::TrNotConstexpr, what, fn, "list of ints", typeName(v));
     return std::nullopt;
   }
   const std::vector<Value> *items = &v.items();
@@ -46,7 +47,7 @@ std::optional<std::vector<int64_t>> intsArg(Evaluator &e, const Value &v, std::s
   std::vector<int64_t> out;
   for (const Value &i : *items) {
     if (!i.isIntLike()) {
-      e.c.fail(Diag::TrNotConstexpr, fmt::format("element {} of {}", out.size(), what), fn, "int", typeName(i));
+      e.c.fail(diag::TrNotConstexpr, fmt::format("element {} of {}", out.size(), what), fn, "int", typeName(i));
       return std::nullopt;
     }
     out.push_back(static_cast<int64_t>(i.i));
@@ -58,7 +59,7 @@ std::optional<int64_t> axisArg(Evaluator &e, const Value &v, int64_t rank, std::
   std::optional<int64_t> axis = intArg(e, v, fn, "axis");
   if (!axis) return std::nullopt;
   if (*axis < -rank || *axis >= rank) {
-    e.c.fail(Diag::TrAxis, *axis, -rank, rank);
+    e.c.fail(diag::TrAxis, *axis, -rank, rank);
     return std::nullopt;
   }
   return *axis < 0 ? *axis + rank : *axis;
@@ -83,17 +84,17 @@ namespace {
 Value programId(Evaluator &e, const Builtin &b, Args &a) {
   std::optional<int64_t> axis = intArg(e, a[0], shortName(b), "axis");
   if (!axis) return {};
-  if (*axis < 0 || *axis > 2) return e.c.fail(Diag::TrProgramAxis, shortName(b), *axis);
+  if (*axis < 0 || *axis > 2) return e.c.fail(diag::TrProgramAxis, shortName(b), *axis);
   bool id = shortName(b) == "program_id";
   return e.s.result(e.s.op(id ? "tt.get_program_id" : "tt.get_num_programs", {e.c.builder.getI32Type()}, {}, {e.s.i32Attr("axis", *axis)}), {scalar(DT::I32), {}});
 }
 
 Value arange(Evaluator &e, const Builtin &b, Args &a) {
-  if (!a[0].isIntLike() || !a[1].isIntLike()) return e.c.fail(Diag::TrArangeConstexpr, typeName(a[0].isIntLike() ? a[1] : a[0]));
+  if (!a[0].isIntLike() || !a[1].isIntLike()) return e.c.fail(diag::TrArangeConstexpr, typeName(a[0].isIntLike() ? a[1] : a[0]));
   __int128 lo = a[0].i, hi = a[1].i, n = hi - lo;
-  if (lo < -(static_cast<__int128>(1) << 31) || hi >= (static_cast<__int128>(1) << 31)) return e.c.fail(Diag::TrArangeRange, "arange must fit in int32");
-  if (n <= 0) return e.c.fail(Diag::TrArangeRange, "arange's end argument must be greater than the start argument");
-  if ((n & (n - 1)) != 0) return e.c.fail(Diag::TrArangeRange, fmt::format("arange's range must be a power of 2, got {}", int128ToString(n)));
+  if (lo < -(static_cast<__int128>(1) << 31) || hi >= (static_cast<__int128>(1) << 31)) return e.c.fail(diag::TrArangeRange, "arange must fit in int32");
+  if (n <= 0) return e.c.fail(diag::TrArangeRange, "arange's end argument must be greater than the start argument");
+  if ((n & (n - 1)) != 0) return e.c.fail(diag::TrArangeRange, fmt::format("arange's range must be a power of 2, got {}", int128ToString(n)));
   std::vector<int64_t> shape = {static_cast<int64_t>(n)};
   if (!e.s.checkShape(shape)) return {};
   Type t{scalar(DT::I32), shape};
@@ -103,7 +104,7 @@ Value arange(Evaluator &e, const Builtin &b, Args &a) {
 Value full(Evaluator &e, const Builtin &b, Args &a) {
   std::optional<std::vector<int64_t>> shape = intsArg(e, a[0], "full", "shape");
   if (!shape || !e.s.checkShape(*shape)) return {};
-  if (a[2].isNone()) return e.c.fail(Diag::TrNotDType, "full", "NoneType");
+  if (a[2].isNone()) return e.c.fail(diag::TrNotDType, "full", "NoneType");
   std::optional<Scalar> t = dtypeArg(e, a[2], "full");
   return t ? e.s.full(*shape, a[1], *t) : Value{};
 }
@@ -112,10 +113,10 @@ Value toTensor(Evaluator &e, const Builtin &, Args &a) { return e.s.toTensor(a[0
 
 Value cat(Evaluator &e, const Builtin &b, Args &a) {
   std::optional<bool> reorder = boolArg(e, a[2], "cat", "can_reorder");
-  if (!reorder || !a[0].isTensor() || !a[1].isTensor()) return e.c.error ? Value{} : e.c.fail(Diag::TrNotTensor, repr(a[0].isTensor() ? a[1] : a[0]), typeName(a[0].isTensor() ? a[1] : a[0]));
-  if (*a[0].type != *a[1].type) return e.c.fail(Diag::TrCat, a[0].type->str(), a[1].type->str());
+  if (!reorder || !a[0].isTensor() || !a[1].isTensor()) return e.c.error ? Value{} : e.c.fail(diag::TrNotTensor, repr(a[0].isTensor() ? a[1] : a[0]), typeName(a[0].isTensor() ? a[1] : a[0]));
+  if (*a[0].type != *a[1].type) return e.c.fail(diag::TrCat, a[0].type->str(), a[1].type->str());
   int64_t rank = static_cast<int64_t>(a[0].type->shape.size());
-  if (rank == 0) return e.c.fail(Diag::TrCat, a[0].type->str(), a[1].type->str());
+  if (rank == 0) return e.c.fail(diag::TrCat, a[0].type->str(), a[1].type->str());
   if (*reorder && rank == 1) {
     Type t = *a[0].type;
     t.shape[0] *= 2;
@@ -151,7 +152,7 @@ Value trans(Evaluator &e, const Builtin &b, Args &a) {
   if (!dims) return {};
   int64_t rank = static_cast<int64_t>(x.type->shape.size());
   if (dims->empty() && shortName(b) == "trans") {
-    if (rank < 2) return e.c.fail(Diag::TrPermute, "tl.trans invoked with a 0- or 1-dimensional tensor");
+    if (rank < 2) return e.c.fail(diag::TrPermute, "tl.trans invoked with a 0- or 1-dimensional tensor");
     for (int64_t i = 0; i < rank - 2; ++i) dims->push_back(i);
     dims->push_back(rank - 1);
     dims->push_back(rank - 2);
@@ -175,11 +176,11 @@ Value expandDims(Evaluator &e, const Builtin &, Args &a) {
   if (!x || !axes) return {};
   int64_t rank = static_cast<int64_t>(x.type->shape.size() + axes->size());
   for (int64_t &axis : *axes) {
-    if (axis < -rank || axis >= rank) return e.c.fail(Diag::TrAxis, axis, -rank, rank);
+    if (axis < -rank || axis >= rank) return e.c.fail(diag::TrAxis, axis, -rank, rank);
     if (axis < 0) axis += rank;
   }
   std::sort(axes->begin(), axes->end());
-  if (std::adjacent_find(axes->begin(), axes->end()) != axes->end()) return e.c.fail(Diag::TrDuplicateAxes, fmt::format("[{}]", fmt::join(*axes, ", ")));
+  if (std::adjacent_find(axes->begin(), axes->end()) != axes->end()) return e.c.fail(diag::TrDuplicateAxes, fmt::format("[{}]", fmt::join(*axes, ", ")));
   for (int64_t axis : *axes) {
     x = e.s.expandDims(x, axis);
     if (!x) return x;
@@ -190,8 +191,8 @@ Value join(Evaluator &e, const Builtin &, Args &a) { return e.s.join(tensorArg(e
 Value split(Evaluator &e, const Builtin &, Args &a) {
   Value x = tensorArg(e, a[0]);
   if (!x) return {};
-  if (!x.type->isBlock()) return e.c.fail(Diag::TrSplit, "split requires a non-scalar tensor");
-  if (x.type->shape.back() != 2) return e.c.fail(Diag::TrSplit, fmt::format("expected last dimension to be 2 for split, got {}", x.type->shape.back()));
+  if (!x.type->isBlock()) return e.c.fail(diag::TrSplit, "split requires a non-scalar tensor");
+  if (x.type->shape.back() != 2) return e.c.fail(diag::TrSplit, fmt::format("expected last dimension to be 2 for split, got {}", x.type->shape.back()));
   bool rank1 = x.type->shape.size() == 1;
   if (rank1) x = e.s.expandDims(x, 0);
   Type t = *x.type;
@@ -214,7 +215,7 @@ Value cast(Evaluator &e, const Builtin &, Args &a) {
   std::optional<bool> bits = boolArg(e, a[3], "cast", "bitcast");
   if (!x || !to || !rounding || !bits) return {};
   if (*bits) return e.s.bitcast(x, *to);
-  if (!rounding->empty() && *rounding != "rtne" && *rounding != "rtz") return e.c.fail(Diag::TrRoundingName, *rounding);
+  if (!rounding->empty() && *rounding != "rtne" && *rounding != "rtz") return e.c.fail(diag::TrRoundingName, *rounding);
   return e.s.cast(x, *to, rounding->empty() ? Semantic::Rounding::Default : *rounding == "rtz" ? Semantic::Rounding::Rtz : Semantic::Rounding::Rtne);
 }
 
@@ -228,7 +229,7 @@ Value arithmetic(Evaluator &e, const Builtin &b, Args &a) {
 
 std::optional<bool> propagate(Evaluator &e, const Value &v) {
   if (v.kind == Kind::Str && (v.str() == "ALL" || v.str() == "NONE")) return v.str() == "ALL";
-  e.c.fail(Diag::TrPropagateNan, repr(v));
+  e.c.fail(diag::TrPropagateNan, repr(v));
   return std::nullopt;
 }
 
@@ -255,7 +256,7 @@ Value unaryMath(Evaluator &e, const Builtin &b, Args &a) {
   if (!x) return x;
   Scalar t = x.type->element;
   bool only32 = shortName(b) == "sqrt_rn";
-  if (!t.is(DT::F32) && (only32 || !t.is(DT::F64))) return e.c.fail(Diag::TrExpectedDType, only32 ? "['fp32']" : "['fp32', 'fp64']", t.str(), shortName(b));
+  if (!t.is(DT::F32) && (only32 || !t.is(DT::F64))) return e.c.fail(diag::TrExpectedDType, only32 ? "['fp32']" : "['fp32', 'fp64']", t.str(), shortName(b));
   return e.s.unary(kOps.at(shortName(b)), x);
 }
 
@@ -265,13 +266,13 @@ Value absolute(Evaluator &e, const Builtin &, Args &a) {
   Scalar t = x.type->element;
   if (t.isFloat()) return e.s.unary("math.absf", x);
   if (t.isSigned()) return e.s.unary("math.absi", x);
-  return t.isPtr() ? e.c.fail(Diag::TrUnexpectedType, t.str()) : x;
+  return t.isPtr() ? e.c.fail(diag::TrUnexpectedType, t.str()) : x;
 }
 
 Value umulhi(Evaluator &e, const Builtin &, Args &a) {
   for (Value &v : a)
     if (v.isTensor() && !(v.type->element.isInt() && v.type->element.bits() >= 32))
-      return e.c.fail(Diag::TrExpectedDType, "['int32', 'int64', 'uint32', 'uint64']", v.type->element.str(), "umulhi");
+      return e.c.fail(diag::TrExpectedDType, "['int32', 'int64', 'uint32', 'uint64']", v.type->element.str(), "umulhi");
   if (!e.s.binaryOperands(a[0], a[1], false, false, true, false)) return {};
   return e.s.same("tt.mulhiui", a[0], a[1]);
 }
@@ -283,11 +284,11 @@ Value fdiv(Evaluator &e, const Builtin &b, Args &a) {
     if (!ieee || !fast) return {};
     precise = *ieee;
     approx = *fast;
-    if (precise && approx) return e.c.fail(Diag::TrDivision, "approx and ieee_rounding cannot both be True");
+    if (precise && approx) return e.c.fail(diag::TrDivision, "approx and ieee_rounding cannot both be True");
   }
   if (!e.s.binaryOperands(a[0], a[1], false, false, true, !(shortName(b) == "div_rn"))) return {};
-  if (!a[0].type->element.isFloat()) return e.c.fail(Diag::TrDivision, "fdiv requires floating-point operands after type promotion");
-  if ((approx || shortName(b) == "div_rn") && !a[0].type->element.is(DT::F32)) return e.c.fail(Diag::TrExpectedDType, "['fp32']", a[0].type->element.str(), shortName(b));
+  if (!a[0].type->element.isFloat()) return e.c.fail(diag::TrDivision, "fdiv requires floating-point operands after type promotion");
+  if ((approx || shortName(b) == "div_rn") && !a[0].type->element.is(DT::F32)) return e.c.fail(diag::TrExpectedDType, "['fp32']", a[0].type->element.str(), shortName(b));
   return e.s.same(approx ? "tt.approx_divf" : precise && a[0].type->element.is(DT::F32) ? "tt.precise_divf" : "arith.divf", a[0], a[1]);
 }
 
@@ -305,9 +306,9 @@ Value hint(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view n = shortName(b);
   std::optional<std::vector<int64_t>> values = intsArg(e, a[1], n, "values");
   if (!values) return {};
-  if (!a[0].isTensor()) return a[0].isNumber() ? a[0] : e.c.fail(Diag::TrNotTensor, repr(a[0]), typeName(a[0]));
+  if (!a[0].isTensor()) return a[0].isNumber() ? a[0] : e.c.fail(diag::TrNotTensor, repr(a[0]), typeName(a[0]));
   size_t rank = a[0].type->shape.size();
-  if (values->size() != std::max<size_t>(1, rank)) return e.c.fail(Diag::TrHintLength, n);
+  if (values->size() != std::max<size_t>(1, rank)) return e.c.fail(diag::TrHintLength, n);
   const char *name = n == "multiple_of" ? "tt.divisibility" : n == "max_contiguous" ? "tt.contiguity" : "tt.constancy";
   llvm::SmallVector<int32_t> ints(values->begin(), values->end());
   mlir::RankedTensorType t = mlir::RankedTensorType::get({static_cast<int64_t>(ints.size())}, e.c.builder.getI32Type());
@@ -320,7 +321,7 @@ Value hint(Evaluator &e, const Builtin &b, Args &a) {
 Value assume(Evaluator &e, const Builtin &, Args &a) {
   Value cond = tensorArg(e, a[0]);
   if (!cond) return {};
-  if (cond.type->isBlock() || !cond.type->element.isBool()) return e.c.fail(Diag::TrAssume, cond.type->str());
+  if (cond.type->isBlock() || !cond.type->element.isBool()) return e.c.fail(diag::TrAssume, cond.type->str());
   e.c.builder.getContext()->getOrLoadDialect("llvm");
   e.s.op("llvm.intr.assume", {}, {cond.handle}, {e.c.builder.getNamedAttr("op_bundle_sizes", e.c.builder.getDenseI32ArrayAttr({}))});
   return Value::none();
@@ -347,7 +348,7 @@ Value constexprCall(Evaluator &e, const Builtin &, Args &a) {
 Value pointerType(Evaluator &e, const Builtin &, Args &a) {
   std::optional<Scalar> t = dtypeArg(e, a[0], "pointer_type");
   if (!t) return {};
-  if (t->ptrDepth > 6) return e.c.fail(Diag::TrUnexpectedType, t->str());
+  if (t->ptrDepth > 6) return e.c.fail(diag::TrUnexpectedType, t->str());
   return e.c.dtype(t->pointer(truthy(a[2])));
 }
 Value blockType(Evaluator &e, const Builtin &, Args &a) {
@@ -360,7 +361,7 @@ Value dtypeNamed(Evaluator &e, const Builtin &, Args &a) {
   std::optional<std::string> name = strArg(e, a[0], "dtype", "name");
   if (!name) return {};
   if (std::optional<DT> t = parseSignatureType(*name)) return e.c.dtype(scalar(*t));
-  return e.c.fail(Diag::TrUnknownDType, *name);
+  return e.c.fail(diag::TrUnknownDType, *name);
 }
 Value intDtype(Evaluator &e, const Builtin &, Args &a) {
   std::optional<int64_t> bits = intArg(e, a[0], "get_int_dtype", "bitwidth");
@@ -369,7 +370,7 @@ Value intDtype(Evaluator &e, const Builtin &, Args &a) {
   for (DT t : {DT::I8, DT::I16, DT::I32, DT::I64, DT::U8, DT::U16, DT::U32, DT::U64})
     if (scalar(t).bits() == *bits && scalar(t).isSigned() == *isSigned) return e.c.dtype(scalar(t));
   if (*bits == 1) return e.c.dtype(scalar(DT::I1));
-  return e.c.fail(Diag::TrUnknownDType, fmt::format("int{}", *bits));
+  return e.c.fail(diag::TrUnknownDType, fmt::format("int{}", *bits));
 }
 
 Value dtypePredicate(Evaluator &e, const Builtin &b, Args &a) {

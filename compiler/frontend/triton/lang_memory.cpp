@@ -2,6 +2,7 @@
 //
 // A block pointer is a value of the front end alone: base, shape, strides and offsets. Loads and stores through it become plain ones
 // with a mask for the dimensions that are checked, so that no target needs to know of it.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/lang.h"
 
 #include "ir/tile/tile.h"
@@ -30,7 +31,7 @@ std::optional<Policy> policy(Evaluator &e, const Value &cache, const Value &evic
     std::map<std::string, CacheModifier>::const_iterator it = kModifiers.find(name);
     bool fits = it != kModifiers.end() && (isLoad ? name != "wb" && name != "wt" : name != "ca" && name != "cv");
     if (!fits) {
-      e.c.fail(Diag::TrCacheModifier, *c, isLoad ? ".ca, .cg, .cs, .cv" : ".wb, .cg, .cs, .wt");
+      e.c.fail(diag::TrCacheModifier, *c, isLoad ? ".ca, .cg, .cs, .cv" : ".wb, .cg, .cs, .wt");
       return std::nullopt;
     }
     p.cache = it->second;
@@ -38,7 +39,7 @@ std::optional<Policy> policy(Evaluator &e, const Value &cache, const Value &evic
   if (*v == "evict_first") p.evict = EvictionPolicy::EVICT_FIRST;
   else if (*v == "evict_last") p.evict = EvictionPolicy::EVICT_LAST;
   else if (!v->empty() && *v != "evict_normal") {
-    e.c.fail(Diag::TrEviction, *v);
+    e.c.fail(diag::TrEviction, *v);
     return std::nullopt;
   }
   return p;
@@ -59,17 +60,17 @@ Block parts(const Value &v) {
 
 std::optional<std::vector<Value>> scalars(Evaluator &e, const Value &v, DT type, std::string_view fn, std::string_view what) {
   if (!v.isSequence()) {
-    e.c.fail(Diag::TrNotList, what, fn, typeName(v));
+    e.c.fail(diag::TrNotList, what, fn, typeName(v));
     return std::nullopt;
   }
   std::vector<Value> out;
   for (const Value &i : v.items()) {
     if (i.isTensor() && (i.type->numel() != 1 || !i.type->element.isInt())) {
-      e.c.fail(Diag::TrScalarInt, what, i.type->str());
+      e.c.fail(diag::TrScalarInt, what, i.type->str());
       return std::nullopt;
     }
     if (i.isTensor() && type == DT::I32 && i.type->element.bits() > 32) {
-      e.c.fail(Diag::TrOffset64);
+      e.c.fail(diag::TrOffset64);
       return std::nullopt;
     }
     Value s = i.isTensor() ? e.s.cast(e.s.unsplat(i), scalar(type)) : e.s.constant(i, scalar(type));
@@ -80,7 +81,7 @@ std::optional<std::vector<Value>> scalars(Evaluator &e, const Value &v, DT type,
 }
 
 Value makeBlockPtr(Evaluator &e, const Builtin &, Args &a) {
-  if (!a[0].isTensor() || !a[0].type->element.isPtr() || a[0].type->isBlock()) return e.c.fail(Diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "make_block_ptr");
+  if (!a[0].isTensor() || !a[0].type->element.isPtr() || a[0].type->isBlock()) return e.c.fail(diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "make_block_ptr");
   std::optional<std::vector<Value>> shape = scalars(e, a[1], DT::I64, "make_block_ptr", "shape");
   if (!shape) return {};
   std::optional<std::vector<Value>> strides = scalars(e, a[2], DT::I64, "make_block_ptr", "strides");
@@ -91,10 +92,10 @@ Value makeBlockPtr(Evaluator &e, const Builtin &, Args &a) {
   if (!block || !order || !e.s.checkShape(*block)) return {};
   size_t n = block->size();
   if (shape->size() != n || strides->size() != n || offsets->size() != n || order->size() != n)
-    return e.c.fail(Diag::TrBlockPtr, "Expected shape/strides/offsets/block_shape to have the same length");
+    return e.c.fail(diag::TrBlockPtr, "Expected shape/strides/offsets/block_shape to have the same length");
   std::vector<bool> seen(n);
   for (int64_t d : *order) {
-    if (d < 0 || d >= static_cast<int64_t>(n) || seen[static_cast<size_t>(d)]) return e.c.fail(Diag::TrBlockPtr, "Expected a permutation of (0, 1, ..., len(order)-1) in order");
+    if (d < 0 || d >= static_cast<int64_t>(n) || seen[static_cast<size_t>(d)]) return e.c.fail(diag::TrBlockPtr, "Expected a permutation of (0, 1, ..., len(order)-1) in order");
     seen[static_cast<size_t>(d)] = true;
   }
   Object *o;
@@ -108,11 +109,11 @@ Value makeBlockPtr(Evaluator &e, const Builtin &, Args &a) {
 }
 
 Value advance(Evaluator &e, const Builtin &, Args &a) {
-  if (a[0].kind != Kind::BlockPtr) return e.c.fail(Diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "advance");
+  if (a[0].kind != Kind::BlockPtr) return e.c.fail(diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "advance");
   std::optional<std::vector<Value>> steps = scalars(e, a[1], DT::I64, "advance", "offsets");
   if (!steps) return {};
   Block p = parts(a[0]);
-  if (steps->size() != p.rank) return e.c.fail(Diag::TrBlockPtr, fmt::format("tl.advance needs {} offsets, got {}", p.rank, steps->size()));
+  if (steps->size() != p.rank) return e.c.fail(diag::TrBlockPtr, fmt::format("tl.advance needs {} offsets, got {}", p.rank, steps->size()));
   Object *o;
   Value v = e.c.object(Kind::BlockPtr, &o);
   *o = *a[0].o;
@@ -136,7 +137,7 @@ bool lowerBlock(Evaluator &e, Value bp, const Value &check, Value &ptrs, Value &
     bool checked = false;
     for (int64_t c : *dims) {
       if (c < 0 || c >= static_cast<int64_t>(p.rank)) {
-        e.c.fail(Diag::TrBoundaryCheck, c, p.rank);
+        e.c.fail(diag::TrBoundaryCheck, c, p.rank);
         return false;
       }
       checked |= c == static_cast<int64_t>(d);
@@ -166,7 +167,7 @@ Value bytePointer(Evaluator &e, const Value &ptr) { return e.s.cast(ptr, scalar(
 
 bool scalarOnly(Evaluator &e, const Value &v, const char *what) {
   if (!v.isTensor() || !v.type->isBlock()) return true;
-  e.c.fail(Diag::TrBlockOnScalar, what);
+  e.c.fail(diag::TrBlockOnScalar, what);
   return false;
 }
 
@@ -175,24 +176,24 @@ Value load(Evaluator &e, const Builtin &, Args &a) {
   std::optional<Policy> p = policy(e, a[5], a[6], true, "load");
   std::optional<bool> isVolatile = boolArg(e, a[7], "load", "volatile");
   if (e.c.error || !p || !isVolatile) return {};
-  if (ptr.kind == Kind::Descriptor) return e.c.fail(Diag::TrPointer, "tensor_descriptor", "load");
+  if (ptr.kind == Kind::Descriptor) return e.c.fail(diag::TrPointer, "tensor_descriptor", "load");
   if (ptr.kind == Kind::BlockPtr) {
-    if (mask || other) return e.c.fail(Diag::TrBlockPtr, "`mask` and `other` arguments cannot be specified for loading block pointers");
+    if (mask || other) return e.c.fail(diag::TrBlockPtr, "`mask` and `other` arguments cannot be specified for loading block pointers");
     std::optional<std::string> padding = strArg(e, a[4], "load", "padding_option");
     if (!padding) return {};
     Value where;
     Scalar element = ptr.o->element;
     if (!lowerBlock(e, ptr, a[3], ptr, where)) return {};
     mask = where;
-    if (*padding == "nan" && element.isInt()) return e.c.fail(Diag::TrBlockPtr, "Padding option `nan` is not supported for integer block pointers");
-    if (!padding->empty() && *padding != "zero" && *padding != "nan") return e.c.fail(Diag::TrPadding, *padding);
+    if (*padding == "nan" && element.isInt()) return e.c.fail(diag::TrBlockPtr, "Padding option `nan` is not supported for integer block pointers");
+    if (!padding->empty() && *padding != "zero" && *padding != "nan") return e.c.fail(diag::TrPadding, *padding);
     if (mask && !padding->empty()) other = e.s.constant(Value::real(*padding == "nan" ? std::nan("") : 0.0), element);
   } else if (!ptr.isTensor() || !ptr.type->element.isPtr()) {
-    return e.c.fail(Diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "load");
+    return e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "load");
   } else if ((!a[3].isNone() && truthy(a[3])) || (a[4].kind == Kind::Str && !a[4].str().empty())) {
-    return e.c.fail(Diag::TrBlockPtr, "`padding_option` or `boundary_check` argument is not supported for loading a tensor of pointers or loading a scalar");
+    return e.c.fail(diag::TrBlockPtr, "`padding_option` or `boundary_check` argument is not supported for loading a tensor of pointers or loading a scalar");
   }
-  if (!mask && other) return e.c.fail(Diag::TrOtherWithoutMask);
+  if (!mask && other) return e.c.fail(diag::TrOtherWithoutMask);
   if (!ptr.type->isBlock()) {
     if (mask && !scalarOnly(e, mask, "Mask")) return {};
     if (other && !scalarOnly(e, other, "Other")) return {};
@@ -201,7 +202,7 @@ Value load(Evaluator &e, const Builtin &, Args &a) {
     if (other && !e.s.broadcast(ptr, other)) return {};
     if (mask && !e.s.broadcast(ptr, mask)) return {};
   }
-  if (mask && !mask.type->element.isBool()) return e.c.fail(Diag::TrMaskType, mask.type->str());
+  if (mask && !mask.type->element.isBool()) return e.c.fail(diag::TrMaskType, mask.type->str());
   Scalar element = ptr.type->element.pointee();
   bool isBool = element.isBool();
   if (isBool) {
@@ -220,25 +221,25 @@ Value store(Evaluator &e, const Builtin &, Args &a) {
   std::optional<Policy> p = policy(e, a[4], a[5], false, "store");
   if (e.c.error || !val || !p) return {};
   if (ptr.kind == Kind::BlockPtr) {
-    if (mask) return e.c.fail(Diag::TrBlockPtr, "`mask` argument cannot be specified for storing block pointers");
+    if (mask) return e.c.fail(diag::TrBlockPtr, "`mask` argument cannot be specified for storing block pointers");
     std::vector<int64_t> block = ptr.o->shape;
     if (val.type->isBlock() && val.type->shape != block)
-      return e.c.fail(Diag::TrBlockPtr, fmt::format("Block shape [{}] and value shape [{}] mismatch", fmt::join(block, ", "), fmt::join(val.type->shape, ", ")));
+      return e.c.fail(diag::TrBlockPtr, fmt::format("Block shape [{}] and value shape [{}] mismatch", fmt::join(block, ", "), fmt::join(val.type->shape, ", ")));
     Value where;
     if (!lowerBlock(e, ptr, a[3], ptr, where)) return {};
     mask = where;
   } else if (!ptr.isTensor() || !ptr.type->element.isPtr()) {
-    return e.c.fail(Diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "store");
+    return e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "store");
   } else if (!a[3].isNone() && truthy(a[3])) {
-    return e.c.fail(Diag::TrBlockPtr, "`boundary_check` argument is not supported for storing a tensor of pointers or storing a scalar");
+    return e.c.fail(diag::TrBlockPtr, "`boundary_check` argument is not supported for storing a tensor of pointers or storing a scalar");
   }
-  if (ptr.type->element.isConst) return e.c.fail(Diag::TrConstStore);
+  if (ptr.type->element.isConst) return e.c.fail(diag::TrConstStore);
   std::vector<int64_t> shape = ptr.type->shape;
   if (!ptr.type->isBlock()) {
     if (!scalarOnly(e, val, "Value") || (mask && !scalarOnly(e, mask, "Mask"))) return {};
   } else {
     if (!e.s.broadcast(ptr, val) || (mask && !e.s.broadcast(ptr, mask)) || (mask && !e.s.broadcast(ptr, val))) return {};
-    if (ptr.type->shape != shape) return e.c.fail(Diag::TrStoreShape, fmt::join(ptr.type->shape, ", "), fmt::join(shape, ", "));
+    if (ptr.type->shape != shape) return e.c.fail(diag::TrStoreShape, fmt::join(ptr.type->shape, ", "), fmt::join(shape, ", "));
   }
   Scalar element = ptr.type->element.pointee();
   val = e.s.cast(val, element);
@@ -247,7 +248,7 @@ Value store(Evaluator &e, const Builtin &, Args &a) {
     val = e.s.cast(val, scalar(DT::I8));
   }
   if (!val || !ptr) return {};
-  if (mask && !mask.type->element.isBool()) return e.c.fail(Diag::TrMaskType, mask.type->str());
+  if (mask && !mask.type->element.isBool()) return e.c.fail(diag::TrMaskType, mask.type->str());
   tt::StoreOp::create(e.c.builder, e.c.loc(), ptr.handle, val.handle, mask ? mask.handle : mlir::Value(), p->cache, p->evict);
   return Value::none();
 }
@@ -261,7 +262,7 @@ std::optional<int64_t> semantics(Evaluator &e, const Value &v, std::string_view 
   if (s->empty()) return fallback;
   std::map<std::string, int64_t>::const_iterator it = kSem.find(*s);
   if (it == kSem.end()) {
-    e.c.fail(Diag::TrMemorySemantic, *s);
+    e.c.fail(diag::TrMemorySemantic, *s);
     return std::nullopt;
   }
   return it->second;
@@ -272,7 +273,7 @@ std::optional<int64_t> scope(Evaluator &e, const Value &v, std::string_view fn) 
   if (!s) return std::nullopt;
   std::map<std::string, int64_t>::const_iterator it = kScope.find(*s);
   if (it == kScope.end()) {
-    e.c.fail(Diag::TrMemorySemantic, *s);
+    e.c.fail(diag::TrMemorySemantic, *s);
     return std::nullopt;
   }
   return it->second;
@@ -281,11 +282,11 @@ std::optional<int64_t> scope(Evaluator &e, const Value &v, std::string_view fn) 
 /// Pointer, value and mask of an atomic in one shape; a missing mask becomes true.
 bool atomicOperands(Evaluator &e, Value &ptr, Value *val, Value &mask, std::string_view op) {
   if (!ptr.isTensor() || !ptr.type->element.isPtr()) {
-    e.c.fail(Diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "atomic_" + std::string(op));
+    e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "atomic_" + std::string(op));
     return false;
   }
   if (val && ptr.type->element.isConst) {
-    e.c.fail(Diag::TrConstStore);
+    e.c.fail(diag::TrConstStore);
     return false;
   }
   if (val && !(*val = tensorArg(e, *val))) return false;
@@ -297,14 +298,14 @@ bool atomicOperands(Evaluator &e, Value &ptr, Value *val, Value &mask, std::stri
   } else {
     if ((val && !e.s.broadcast(ptr, *val)) || (masked && !e.s.broadcast(ptr, mask)) || (val && !e.s.broadcast(ptr, *val))) return false;
     if (ptr.type->shape != shape) {
-      e.c.fail(Diag::TrStoreShape, fmt::join(ptr.type->shape, ", "), fmt::join(shape, ", "));
+      e.c.fail(diag::TrStoreShape, fmt::join(ptr.type->shape, ", "), fmt::join(shape, ", "));
       return false;
     }
   }
   if (val && !(*val = e.s.cast(*val, ptr.type->element.pointee()))) return false;
   if (!masked) mask = e.s.full(ptr.type->shape, Value::boolean(true), scalar(DT::I1));
   else if (!mask.type->element.isBool()) {
-    e.c.fail(Diag::TrMaskType, mask.type->str());
+    e.c.fail(diag::TrMaskType, mask.type->str());
     return false;
   }
   return bool(mask);
@@ -324,8 +325,8 @@ Value atomicRmw(Evaluator &e, const Builtin &b, Args &a) {
   if (!sem || !sc || !atomicOperands(e, ptr, &val, mask, name)) return {};
   Scalar t = val.type->element;
   bool half = t.is(DT::F16) || t.is(DT::BF16);
-  if ((half && name != "add") || t.is(DT::I16) || t.is(DT::U16) || t.bits() < 16) return e.c.fail(Diag::TrAtomicType, name, half ? (t.is(DT::F16) ? "fp16" : "bf16") : t.str());
-  if (t.isFloat() && (name == "and" || name == "or" || name == "xor")) return e.c.fail(Diag::TrAtomicType, name, t.str());
+  if ((half && name != "add") || t.is(DT::I16) || t.is(DT::U16) || t.bits() < 16) return e.c.fail(diag::TrAtomicType, name, half ? (t.is(DT::F16) ? "fp16" : "bf16") : t.str());
+  if (t.isFloat() && (name == "and" || name == "or" || name == "xor")) return e.c.fail(diag::TrAtomicType, name, t.str());
   int64_t op = kOps.at(name);
   if (name == "add" && t.isFloat()) op = 5;
   if ((name == "max" || name == "min") && t.isUnsigned()) op = name == "max" ? 8 : 9;
@@ -345,9 +346,9 @@ Value atomicCas(Evaluator &e, const Builtin &b, Args &a) {
   std::optional<int64_t> sem = semantics(e, a[3], "atomic_cas", 4), sc = scope(e, a[4], "atomic_cas");
   Value ptr = a[0], cmp = tensorArg(e, a[1]), val = tensorArg(e, a[2]);
   if (!sem || !sc || !cmp || !val) return {};
-  if (!ptr.isTensor() || !ptr.type->element.isPtr()) return e.c.fail(Diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "atomic_cas");
+  if (!ptr.isTensor() || !ptr.type->element.isPtr()) return e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "atomic_cas");
   Scalar t = ptr.type->element.pointee();
-  if (t.bits() != 16 && t.bits() != 32 && t.bits() != 64) return e.c.fail(Diag::TrAtomicWidth, "atomic_cas", t.str());
+  if (t.bits() != 16 && t.bits() != 32 && t.bits() != 64) return e.c.fail(diag::TrAtomicWidth, "atomic_cas", t.str());
   cmp = e.s.cast(cmp, t);
   val = e.s.cast(val, t);
   if (!cmp || !val) return {};
@@ -367,7 +368,7 @@ Value atomicLoadStore(Evaluator &e, const Builtin &b, Args &a) {
   Value ptr = a[0], val = isLoad ? Value{} : a[1], mask = a[at];
   std::optional<int64_t> sem = semantics(e, a[at + 1], shortName(b), isLoad ? 2 : 3), sc = scope(e, a[at + 2], shortName(b));
   if (!sem || !sc) return {};
-  if (*sem != 1 && *sem != (isLoad ? 2 : 3)) return e.c.fail(Diag::TrAtomicSemantics, shortName(b), isLoad ? "acquire" : "release");
+  if (*sem != 1 && *sem != (isLoad ? 2 : 3)) return e.c.fail(diag::TrAtomicSemantics, shortName(b), isLoad ? "acquire" : "release");
   if (!atomicOperands(e, ptr, isLoad ? nullptr : &val, mask, isLoad ? "load" : "store")) return {};
   Scalar element = ptr.type->element.pointee();
   bool isBool = element.isBool();
@@ -390,9 +391,9 @@ Value atomicPoll(Evaluator &e, const Builtin &b, Args &a) {
   std::optional<int64_t> sem = semantics(e, a[2], "atomic_poll", 2), sc = scope(e, a[3], "atomic_poll");
   if (!sem || !sc) return {};
   Value ptr = a[0];
-  if (!ptr.isTensor() || !ptr.type->element.isPtr() || ptr.type->isBlock()) return e.c.fail(Diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "atomic_poll");
+  if (!ptr.isTensor() || !ptr.type->element.isPtr() || ptr.type->isBlock()) return e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "atomic_poll");
   Scalar t = ptr.type->element.pointee();
-  if (!t.isInt() || t.bits() < 16) return e.c.fail(Diag::TrAtomicWidth, "atomic_poll", t.str());
+  if (!t.isInt() || t.bits() < 16) return e.c.fail(diag::TrAtomicWidth, "atomic_poll", t.str());
   Value expected = tensorArg(e, a[1]);
   expected = e.s.cast(expected, t);
   if (!expected) return {};
@@ -408,24 +409,24 @@ Value atomicPoll(Evaluator &e, const Builtin &b, Args &a) {
 // ---- tensor descriptors ------------------------------------------------------------------------------------------------------------
 
 Value makeDescriptor(Evaluator &e, const Builtin &, Args &a) {
-  if (!a[0].isTensor() || !a[0].type->element.isPtr() || a[0].type->isBlock()) return e.c.fail(Diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "make_tensor_descriptor");
-  if (!a[1].isSequence() || !a[2].isSequence()) return e.c.fail(Diag::TrNotList, a[1].isSequence() ? "strides" : "shape", "make_tensor_descriptor", typeName(a[1].isSequence() ? a[2] : a[1]));
+  if (!a[0].isTensor() || !a[0].type->element.isPtr() || a[0].type->isBlock()) return e.c.fail(diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "make_tensor_descriptor");
+  if (!a[1].isSequence() || !a[2].isSequence()) return e.c.fail(diag::TrNotList, a[1].isSequence() ? "strides" : "shape", "make_tensor_descriptor", typeName(a[1].isSequence() ? a[2] : a[1]));
   std::optional<std::vector<int64_t>> block = intsArg(e, a[3], "make_tensor_descriptor", "block_shape");
   std::optional<std::string> padding = strArg(e, a[4], "make_tensor_descriptor", "padding_option");
   if (!block || !padding || !e.s.checkShape(*block)) return {};
   size_t n = a[1].items().size();
-  if (n < 1 || n > 5) return e.c.fail(Diag::TrDescriptor, fmt::format("Expected 1 <= ndim <= 5 but got {} dimensions", n));
-  if (a[2].items().size() != n) return e.c.fail(Diag::TrDescriptor, fmt::format("Expected {} strides but got {}", n, a[2].items().size()));
-  if (block->size() != n) return e.c.fail(Diag::TrDescriptor, fmt::format("Expected block_shape to have {} dimensions but got {}", n, block->size()));
+  if (n < 1 || n > 5) return e.c.fail(diag::TrDescriptor, fmt::format("Expected 1 <= ndim <= 5 but got {} dimensions", n));
+  if (a[2].items().size() != n) return e.c.fail(diag::TrDescriptor, fmt::format("Expected {} strides but got {}", n, a[2].items().size()));
+  if (block->size() != n) return e.c.fail(diag::TrDescriptor, fmt::format("Expected block_shape to have {} dimensions but got {}", n, block->size()));
   Scalar element = a[0].type->element.pointee();
   int64_t bytes = element.bits() / 8;
   if (block->back() * bytes < 16)
-    return e.c.fail(Diag::TrDescriptor, fmt::format("Descriptor block shape must have at least 16 bytes in the last dimension, but got {} * {} = {} bytes", block->back(), bytes, block->back() * bytes));
+    return e.c.fail(diag::TrDescriptor, fmt::format("Descriptor block shape must have at least 16 bytes in the last dimension, but got {} * {} = {} bytes", block->back(), bytes, block->back() * bytes));
   const Value &last = a[2].items().back();
-  if (!last.isIntLike() || last.i != 1) return e.c.fail(Diag::TrDescriptor, "Tensor descriptor last dim must be 1 but got " + repr(last));
+  if (!last.isIntLike() || last.i != 1) return e.c.fail(diag::TrDescriptor, "Tensor descriptor last dim must be 1 but got " + repr(last));
   for (size_t i = 0; i + 1 < n; ++i)
     if (const Value &s = a[2].items()[i]; s.isIntLike() && (s.i * bytes) % 16 != 0)
-      return e.c.fail(Diag::TrDescriptor, fmt::format("Tensor descriptor strides must be 16-byte aligned, but got a stride of {} * {} = {} bytes", int128ToString(s.i), bytes, int128ToString(s.i * bytes)));
+      return e.c.fail(diag::TrDescriptor, fmt::format("Tensor descriptor strides must be 16-byte aligned, but got a stride of {} * {} = {} bytes", int128ToString(s.i), bytes, int128ToString(s.i * bytes)));
   std::vector<Value> shape, strides;
   std::vector<mlir::Value> operands = {a[0].handle};
   for (int part = 0; part < 2; ++part)
@@ -435,8 +436,8 @@ Value makeDescriptor(Evaluator &e, const Builtin &, Args &a) {
       (part == 0 ? shape : strides).push_back(s);
       operands.push_back(s.handle);
     }
-  if (*padding == "nan" && element.isInt()) return e.c.fail(Diag::TrDescriptor, "Padding option `nan` is not supported for integer blocks");
-  if (*padding != "zero" && *padding != "nan" && !padding->empty()) return e.c.fail(Diag::TrPadding, *padding);
+  if (*padding == "nan" && element.isInt()) return e.c.fail(diag::TrDescriptor, "Padding option `nan` is not supported for integer blocks");
+  if (*padding != "zero" && *padding != "nan" && !padding->empty()) return e.c.fail(diag::TrPadding, *padding);
   mlir::Type ir = tt::TensorDescType::get(e.c.builder.getContext(), *block, e.s.irType(element));
   mlir::Operation *op = e.s.op("tt.make_tensor_descriptor", {ir}, operands, {e.s.i32Attr("padding", *padding == "nan" ? 2 : 1)});
   Object *o;
@@ -451,7 +452,7 @@ Value makeDescriptor(Evaluator &e, const Builtin &, Args &a) {
 
 bool isDescriptor(Evaluator &e, const Value &v) {
   if (v.kind == Kind::Descriptor) return true;
-  if (v) e.c.fail(Diag::TrDescriptor, "expected a tensor descriptor, got " + typeName(v));
+  if (v) e.c.fail(diag::TrDescriptor, "expected a tensor descriptor, got " + typeName(v));
   return false;
 }
 
@@ -459,7 +460,7 @@ std::optional<std::vector<mlir::Value>> descriptorOffsets(Evaluator &e, const Va
   size_t n = d.o->shape.size();
   Value list = offsets.isSequence() ? offsets : e.c.tuple({offsets});
   if (list.items().size() != n) {
-    e.c.fail(Diag::TrDescriptor, fmt::format("expected {} offsets, but got {}", n, list.items().size()));
+    e.c.fail(diag::TrDescriptor, fmt::format("expected {} offsets, but got {}", n, list.items().size()));
     return std::nullopt;
   }
   std::optional<std::vector<Value>> parts = scalars(e, list, DT::I32, "descriptor", "offsets");
@@ -482,7 +483,7 @@ bool storeLike(Evaluator &e, const Value &d, Value &v) {
   v = tensorArg(e, v);
   if (!v) return false;
   if (v.type->shape == d.o->shape) return true;
-  e.c.fail(Diag::TrDescriptor, fmt::format("expected value shape [{}], got [{}]", fmt::join(d.o->shape, ", "), fmt::join(v.type->shape, ", ")));
+  e.c.fail(diag::TrDescriptor, fmt::format("expected value shape [{}], got [{}]", fmt::join(d.o->shape, ", "), fmt::join(v.type->shape, ", ")));
   return false;
 }
 
@@ -507,7 +508,7 @@ Value descriptorAtomic(Evaluator &e, const Builtin &b, Args &a) {
   bool integers = t.is(DT::I32) || t.is(DT::U32) || t.is(DT::U64);
   bool ok = n == "atomic_add" ? integers || t.is(DT::F32) || t.is(DT::F16) || t.is(DT::BF16)
                               : integers || t.is(DT::I64) || ((n == "atomic_min" || n == "atomic_max") && (t.is(DT::F16) || t.is(DT::BF16)));
-  if (!ok) return e.c.fail(Diag::TrDescriptor, fmt::format("Unsupported dtype {} for {}", t.str(), n));
+  if (!ok) return e.c.fail(diag::TrDescriptor, fmt::format("Unsupported dtype {} for {}", t.str(), n));
   Value v = e.s.cast(a[2], t);
   if (!v) return {};
   at->insert(at->begin(), {a[0].handle, v.handle});
@@ -523,12 +524,12 @@ Value descriptorGather(Evaluator &e, const Builtin &b, Args &a) {
   Value xs = tensorArg(e, a[first]);
   if (!xs) return {};
   if (d.o->shape.size() != 2 || d.o->shape[0] != 1)
-    return e.c.fail(Diag::TrDescriptor, fmt::format("descriptor block must be 2D and have 1 row, but got [{}]", fmt::join(d.o->shape, ", ")));
-  if (xs.type->shape.size() != 1) return e.c.fail(Diag::TrDescriptor, "x offsets must be 1D, but got " + xs.type->str());
-  if (!xs.type->element.is(DT::I32) && !xs.type->element.is(DT::I16)) return e.c.fail(Diag::TrDescriptor, "x offsets must have dtype int16 or int32, but got " + xs.type->element.str());
-  if (xs.type->shape[0] < 8) return e.c.fail(Diag::TrDescriptor, fmt::format("descriptor {} must have at least 8 rows, but got {}", shortName(b), xs.type->shape[0]));
+    return e.c.fail(diag::TrDescriptor, fmt::format("descriptor block must be 2D and have 1 row, but got [{}]", fmt::join(d.o->shape, ", ")));
+  if (xs.type->shape.size() != 1) return e.c.fail(diag::TrDescriptor, "x offsets must be 1D, but got " + xs.type->str());
+  if (!xs.type->element.is(DT::I32) && !xs.type->element.is(DT::I16)) return e.c.fail(diag::TrDescriptor, "x offsets must have dtype int16 or int32, but got " + xs.type->element.str());
+  if (xs.type->shape[0] < 8) return e.c.fail(diag::TrDescriptor, fmt::format("descriptor {} must have at least 8 rows, but got {}", shortName(b), xs.type->shape[0]));
   int64_t minCols = 32 / d.o->element.bits() * 8;
-  if (d.o->shape[1] < minCols) return e.c.fail(Diag::TrDescriptor, fmt::format("descriptor {} of {} must have at least {} columns, but got {}", shortName(b), d.o->element.str(), minCols, d.o->shape[1]));
+  if (d.o->shape[1] < minCols) return e.c.fail(diag::TrDescriptor, fmt::format("descriptor {} of {} must have at least {} columns, but got {}", shortName(b), d.o->element.str(), minCols, d.o->shape[1]));
   xs = e.s.cast(xs, scalar(DT::I32));
   Value y = e.s.makeScalar(a[first + 1], scalar(DT::I32));
   if (!xs || !y) return {};
@@ -536,7 +537,7 @@ Value descriptorGather(Evaluator &e, const Builtin &b, Args &a) {
   if (!scatter) return e.s.result(e.s.op("tt.descriptor_gather", {e.s.irType(t)}, {d.handle, xs.handle, y.handle}), t);
   Value v = e.s.cast(tensorArg(e, a[1]), d.o->element);
   if (!v) return {};
-  if (v.type->shape != t.shape) return e.c.fail(Diag::TrDescriptor, fmt::format("expected value shape [{}], got {}", fmt::join(t.shape, ", "), v.type->str()));
+  if (v.type->shape != t.shape) return e.c.fail(diag::TrDescriptor, fmt::format("expected value shape [{}], got {}", fmt::join(t.shape, ", "), v.type->str()));
   e.s.op("tt.descriptor_scatter", {}, {d.handle, xs.handle, y.handle, v.handle});
   return Value::none();
 }

@@ -1,5 +1,6 @@
 // Functions that take a region of scalar code (reduce, scan, map_elementwise), matrix products, gathers, inline assembly, and the
 // functions of debugging and looping.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/lang.h"
 
 #include "ir/tile/tile.h"
@@ -25,7 +26,7 @@ std::optional<std::vector<Value>> combineBlock(Evaluator &e, mlir::Region &regio
   for (Value &v : results) {
     if (v.isNumber()) v = e.s.toTensor(v);
     if (!v.isTensor() || v.type->isBlock()) {
-      e.c.fail(Diag::TrCombine, typeName(v));
+      e.c.fail(diag::TrCombine, typeName(v));
       return std::nullopt;
     }
     handles.push_back(v.handle);
@@ -37,7 +38,7 @@ std::optional<std::vector<Value>> combineBlock(Evaluator &e, mlir::Region &regio
 std::optional<std::vector<Value>> inputs(Evaluator &e, const Value &v, std::string_view fn) {
   std::vector<Value> list = v.isSequence() ? v.items() : std::vector<Value>{v};
   if (list.empty()) {
-    e.c.fail(Diag::TrNotTensor, "()", "tuple");
+    e.c.fail(diag::TrNotTensor, "()", "tuple");
     return std::nullopt;
   }
   for (Value &x : list) {
@@ -46,7 +47,7 @@ std::optional<std::vector<Value>> inputs(Evaluator &e, const Value &v, std::stri
   }
   for (size_t i = 1; i < list.size(); ++i)
     if (list[i].type->shape != list[0].type->shape) {
-      e.c.fail(Diag::TrInputShapes, fn, list[0].type->str(), list[i].type->str());
+      e.c.fail(diag::TrInputShapes, fn, list[0].type->str(), list[i].type->str());
       return std::nullopt;
     }
   return list;
@@ -54,12 +55,12 @@ std::optional<std::vector<Value>> inputs(Evaluator &e, const Value &v, std::stri
 
 bool checkCombine(Evaluator &e, const std::vector<Value> &in, const std::vector<Value> &out, std::string_view fn) {
   if (in.size() != out.size()) {
-    e.c.fail(Diag::TrCombineCount, fn, in.size(), out.size());
+    e.c.fail(diag::TrCombineCount, fn, in.size(), out.size());
     return false;
   }
   for (size_t i = 0; i < in.size(); ++i)
     if (out[i].type->element != in[i].type->element) {
-      e.c.fail(Diag::TrCombineType, fn, in[i].type->element.str(), out[i].type->element.str());
+      e.c.fail(diag::TrCombineType, fn, in[i].type->element.str(), out[i].type->element.str());
       return false;
     }
   return true;
@@ -70,7 +71,7 @@ Value reduce(Evaluator &e, const Builtin &, Args &a) {
   std::optional<bool> keep = boolArg(e, a[3], "reduce", "keep_dims");
   if (!in || !keep) return {};
   size_t rank = (*in)[0].type->shape.size();
-  if (rank == 0) return e.c.fail(Diag::TrReduceScalar);
+  if (rank == 0) return e.c.fail(diag::TrReduceScalar);
   bool all = a[1].isNone();
   int64_t axis = 0;
   if (all) {
@@ -114,7 +115,7 @@ Value scan(Evaluator &e, const Builtin &, Args &a) {
   std::optional<bool> reverse = boolArg(e, a[3], "associative_scan", "reverse");
   if (!in || !reverse) return {};
   int64_t rank = static_cast<int64_t>((*in)[0].type->shape.size());
-  if (rank == 0) return e.c.fail(Diag::TrReduceScalar);
+  if (rank == 0) return e.c.fail(diag::TrReduceScalar);
   std::optional<int64_t> axis = axisArg(e, a[1], rank, "associative_scan");
   if (!axis) return {};
   mlir::OperationState state(e.c.loc(), "tt.scan");
@@ -139,15 +140,15 @@ Value scan(Evaluator &e, const Builtin &, Args &a) {
 Value mapElementwise(Evaluator &e, const Builtin &, Args &a) {
   std::optional<int64_t> pack = intArg(e, a[2], "map_elementwise", "pack");
   if (!pack) return {};
-  if (*pack < 1) return e.c.fail(Diag::TrMap, fmt::format("pack must be >= 1, got {}", *pack));
+  if (*pack < 1) return e.c.fail(diag::TrMap, fmt::format("pack must be >= 1, got {}", *pack));
   std::vector<Value> in = a[1].items();
-  if (in.empty()) return e.c.fail(Diag::TrMap, "map_elementwise must have at least 1 input tensor");
+  if (in.empty()) return e.c.fail(diag::TrMap, "map_elementwise must have at least 1 input tensor");
   for (Value &v : in)
     if (!(v = tensorArg(e, v))) return v;
   for (size_t pass = 0; pass < 2; ++pass)
     for (size_t i = 1; i < in.size(); ++i)
       if (!e.s.broadcast(in[0], in[i])) return {};
-  if (!in[0].type->isBlock()) return e.c.fail(Diag::TrMap, "map_elementwise needs a block tensor");
+  if (!in[0].type->isBlock()) return e.c.fail(diag::TrMap, "map_elementwise needs a block tensor");
   mlir::OperationState state(e.c.loc(), "tt.map_elementwise");
   std::vector<Scalar> params;
   for (const Value &v : in) {
@@ -159,11 +160,11 @@ Value mapElementwise(Evaluator &e, const Builtin &, Args &a) {
   std::optional<std::vector<Value>> out = combineBlock(e, *region, a[0], params, "tt.map_elementwise.return");
   if (!out) return {};
   size_t step = static_cast<size_t>(*pack);
-  if (out->size() % step != 0) return e.c.fail(Diag::TrMap, "the function must return `pack` values for each result");
+  if (out->size() % step != 0) return e.c.fail(diag::TrMap, "the function must return `pack` values for each result");
   std::vector<Type> types;
   for (size_t i = 0; i < out->size(); i += step) {
     for (size_t k = 1; k < step; ++k)
-      if ((*out)[i + k].type->element != (*out)[i].type->element) return e.c.fail(Diag::TrMap, "type mismatch in unpacked results");
+      if ((*out)[i + k].type->element != (*out)[i].type->element) return e.c.fail(diag::TrMap, "type mismatch in unpacked results");
     types.push_back(in[0].type->with((*out)[i].type->element));
     state.types.push_back(e.s.irType(types.back()));
   }
@@ -177,29 +178,29 @@ Value mapElementwise(Evaluator &e, const Builtin &, Args &a) {
 
 Value dot(Evaluator &e, const Builtin &, Args &a) {
   Value x = a[0], y = a[1], acc = a[2];
-  if (!x.isTensor() || !y.isTensor() || !x.type->isBlock() || !y.type->isBlock()) return e.c.fail(Diag::TrDot, "dot operands must be block tensors (not scalars)");
+  if (!x.isTensor() || !y.isTensor() || !x.type->isBlock() || !y.type->isBlock()) return e.c.fail(diag::TrDot, "dot operands must be block tensors (not scalars)");
   std::optional<std::string> precision = strArg(e, a[3], "dot", "input_precision");
   if (!precision) return {};
-  if (!a[3].isNone() && !a[4].isNone()) return e.c.fail(Diag::TrDot, "Only one of input_precision and allow_tf32 can be specified");
+  if (!a[3].isNone() && !a[4].isNone()) return e.c.fail(diag::TrDot, "Only one of input_precision and allow_tf32 can be specified");
   if (precision->empty()) *precision = a[4].isNone() || truthy(a[4]) ? "tf32" : "ieee";
   static const std::map<std::string, int64_t> kPrecision = {{"tf32", 0}, {"tf32x3", 1}, {"ieee", 2}, {"bf16x3", 3}, {"bf16x6", 4}};
   for (char &ch : *precision) ch = static_cast<char>(std::tolower(static_cast<unsigned char>(ch)));
   std::map<std::string, int64_t>::const_iterator mode = kPrecision.find(*precision);
-  if (mode == kPrecision.end()) return e.c.fail(Diag::TrDot, "input_precision must be one of ('tf32', 'tf32x3', 'ieee', 'bf16x3', 'bf16x6'). Got " + *precision);
+  if (mode == kPrecision.end()) return e.c.fail(diag::TrDot, "input_precision must be one of ('tf32', 'tf32x3', 'ieee', 'bf16x3', 'bf16x6'). Got " + *precision);
   Scalar tx = x.type->element, ty = y.type->element;
   auto supported = [](Scalar s) { return s.is(DT::I8) || s.is(DT::U8) || s.isStandardFloat(); };
   if (!(tx.isFp8() && ty.isFp8())) {
-    if (!supported(tx)) return e.c.fail(Diag::TrDot, "Unsupported lhs dtype " + tx.str());
-    if (!supported(ty)) return e.c.fail(Diag::TrDot, "Unsupported rhs dtype " + ty.str());
-    if (tx != ty) return e.c.fail(Diag::TrDot, fmt::format("Both operands must be same dtype. Got {} and {}", tx.str(), ty.str()));
+    if (!supported(tx)) return e.c.fail(diag::TrDot, "Unsupported lhs dtype " + tx.str());
+    if (!supported(ty)) return e.c.fail(diag::TrDot, "Unsupported rhs dtype " + ty.str());
+    if (tx != ty) return e.c.fail(diag::TrDot, fmt::format("Both operands must be same dtype. Got {} and {}", tx.str(), ty.str()));
   }
-  if (tx.is(DT::U8)) return e.c.fail(Diag::TrDot, "only int8 supported!");
+  if (tx.is(DT::U8)) return e.c.fail(diag::TrDot, "only int8 supported!");
   std::vector<int64_t> sx = x.type->shape, sy = y.type->shape;
   size_t rank = sx.size();
-  if (rank != sy.size() || rank < 2) return e.c.fail(Diag::TrDot, fmt::format("Both inputs must be either 2D or 3D; (lhs: {} vs rhs: {})", x.type->str(), y.type->str()));
-  if (!std::equal(sx.begin(), sx.end() - 2, sy.begin())) return e.c.fail(Diag::TrDot, "input and other must have equal batch shapes");
+  if (rank != sy.size() || rank < 2) return e.c.fail(diag::TrDot, fmt::format("Both inputs must be either 2D or 3D; (lhs: {} vs rhs: {})", x.type->str(), y.type->str()));
+  if (!std::equal(sx.begin(), sx.end() - 2, sy.begin())) return e.c.fail(diag::TrDot, "input and other must have equal batch shapes");
   if (sx[rank - 1] != sy[rank - 2])
-    return e.c.fail(Diag::TrDot, fmt::format("First input shape ({}) and second input shape ({}) are not compatible for matmul (second index of first shape ({}) must be equal to first "
+    return e.c.fail(diag::TrDot, fmt::format("First input shape ({}) and second input shape ({}) are not compatible for matmul (second index of first shape ({}) must be equal to first "
                                              "index of second shape ({})",
                                              x.type->str(), y.type->str(), sx[rank - 1], sy[rank - 2]));
   Scalar out = scalar(DT::F32);
@@ -210,15 +211,15 @@ Value dot(Evaluator &e, const Builtin &, Args &a) {
   } else if (acc.isTensor()) {
     out = acc.type->element;
   }
-  if (out.is(DT::BF16)) return e.c.fail(Diag::TrDot, "out_dtype=bfloat16 is unsupported. Please use out_dtype=float32/float16 and cast with `.to(tl.bfloat16)`");
+  if (out.is(DT::BF16)) return e.c.fail(diag::TrDot, "out_dtype=bfloat16 is unsupported. Please use out_dtype=float32/float16 and cast with `.to(tl.bfloat16)`");
   Scalar ret = tx.isInt() ? scalar(DT::I32) : tx.is(DT::F32) || tx.is(DT::BF16) ? scalar(DT::F32) : tx.is(DT::F64) ? scalar(DT::F64) : out;
   std::vector<int64_t> sz = sx;
   sz[rank - 1] = sy[rank - 1];
   if (acc.isTensor()) {
-    if (acc.type->shape != sz) return e.c.fail(Diag::TrDot, fmt::format("expected accumulator shape [{}], got {}", fmt::join(sz, ", "), acc.type->str()));
-    if (acc.type->element != ret) return e.c.fail(Diag::TrDot, fmt::format("expected accumulator dtype {}, got {}", ret.str(), acc.type->element.str()));
+    if (acc.type->shape != sz) return e.c.fail(diag::TrDot, fmt::format("expected accumulator shape [{}], got {}", fmt::join(sz, ", "), acc.type->str()));
+    if (acc.type->element != ret) return e.c.fail(diag::TrDot, fmt::format("expected accumulator dtype {}, got {}", ret.str(), acc.type->element.str()));
   } else if (!acc.isNone()) {
-    return e.c.fail(Diag::TrDot, "acc must be a tensor or None");
+    return e.c.fail(diag::TrDot, "acc must be a tensor or None");
   }
   bool flat = rank > 3;
   if (flat) {
@@ -249,18 +250,18 @@ std::optional<int64_t> scaledFormat(Evaluator &e, const Value &v, Value &operand
   if (!name) return std::nullopt;
   std::map<std::string, int64_t>::const_iterator it = kFormats.find(*name);
   if (it == kFormats.end()) {
-    e.c.fail(Diag::TrDot, fmt::format("NYI: {}_format {}", side, *name));
+    e.c.fail(diag::TrDot, fmt::format("NYI: {}_format {}", side, *name));
     return std::nullopt;
   }
   if (!operand.isTensor() || !operand.type->isBlock()) {
-    e.c.fail(Diag::TrDot, "dot_scaled operands must be block tensors (not scalars)");
+    e.c.fail(diag::TrDot, "dot_scaled operands must be block tensors (not scalars)");
     return std::nullopt;
   }
   Scalar want = scalar(it->second == 0 ? DT::F8E4NV : it->second == 1 ? DT::F8E5 : it->second == 4 ? DT::U8 : it->second == 5 ? DT::BF16 : DT::F16);
   if (operand.type->element != want) {
     Scalar raw = scalar(want.bits() == 16 ? DT::U16 : DT::U8);
     if (operand.type->element != raw) {
-      e.c.fail(Diag::TrDot, fmt::format("Unexpected dtype for {}. Got {}", *name, operand.type->element.str()));
+      e.c.fail(diag::TrDot, fmt::format("Unexpected dtype for {}. Got {}", *name, operand.type->element.str()));
       return std::nullopt;
     }
     operand = e.s.bitcast(operand, want);
@@ -275,15 +276,15 @@ Value dotScaled(Evaluator &e, const Builtin &, Args &a) {
   if (!fx || !fy || !fast || !kx || !ky) return {};
   std::vector<int64_t> sx = x.type->shape, sy = y.type->shape;
   size_t rank = sx.size();
-  if (rank != sy.size() || rank < 2 || rank > 3) return e.c.fail(Diag::TrDot, fmt::format("Both inputs must be either 2D or 3D; (lhs: {} vs rhs: {})", x.type->str(), y.type->str()));
+  if (rank != sy.size() || rank < 2 || rank > 3) return e.c.fail(diag::TrDot, fmt::format("Both inputs must be either 2D or 3D; (lhs: {} vs rhs: {})", x.type->str(), y.type->str()));
   int64_t px = *fx == 4 ? 2 : 1, py = *fy == 4 ? 2 : 1;
-  if ((!*kx && px == 1) || (!*ky && py == 1)) return e.c.fail(Diag::TrDot, "only mxfp4 inputs can be packed along a dimension different than K");
+  if ((!*kx && px == 1) || (!*ky && py == 1)) return e.c.fail(diag::TrDot, "only mxfp4 inputs can be packed along a dimension different than K");
   int64_t m = sx[rank - 2] * (*kx ? 1 : px), n = sy[rank - 1] * (*ky ? 1 : py), k = sx[rank - 1] * (*kx ? px : 1);
-  if (k != sy[rank - 2] * (*ky ? py : 1)) return e.c.fail(Diag::TrDot, fmt::format("Reduction dimension should pack the same number of elements; (lhs: {} vs rhs: {})", x.type->str(), y.type->str()));
+  if (k != sy[rank - 2] * (*ky ? py : 1)) return e.c.fail(diag::TrDot, fmt::format("Reduction dimension should pack the same number of elements; (lhs: {} vs rhs: {})", x.type->str(), y.type->str()));
   std::vector<int64_t> shape = {m, n};
   if (rank == 3) shape.insert(shape.begin(), sx[0]);
   if (acc.isNone()) acc = e.s.full(shape, Value::integer(0), scalar(DT::F32));
-  if (!acc.isTensor() || acc.type->shape != shape || !acc.type->element.is(DT::F32)) return e.c.fail(Diag::TrDot, fmt::format("expected accumulator shape [{}] of fp32", fmt::join(shape, ", ")));
+  if (!acc.isTensor() || acc.type->shape != shape || !acc.type->element.is(DT::F32)) return e.c.fail(diag::TrDot, fmt::format("expected accumulator shape [{}] of fp32", fmt::join(shape, ", ")));
   llvm::SmallVector<mlir::Value> operands = {x.handle, y.handle, acc.handle};
   int32_t have[2] = {0, 0};
   for (int side = 0; side < 2; ++side) {
@@ -301,13 +302,13 @@ Value dotScaled(Evaluator &e, const Builtin &, Args &a) {
 Value gather(Evaluator &e, const Builtin &, Args &a) {
   Value x = tensorArg(e, a[0]), i = tensorArg(e, a[1]);
   if (!x || !i) return {};
-  if (!i.type->element.isInt()) return e.c.fail(Diag::TrGather, "index must be an integer tensor");
+  if (!i.type->element.isInt()) return e.c.fail(diag::TrGather, "index must be an integer tensor");
   size_t rank = x.type->shape.size();
-  if (i.type->shape.size() != rank || rank == 0) return e.c.fail(Diag::TrGather, "source and index tensors must have the same rank");
+  if (i.type->shape.size() != rank || rank == 0) return e.c.fail(diag::TrGather, "source and index tensors must have the same rank");
   std::optional<int64_t> axis = axisArg(e, a[2], static_cast<int64_t>(rank), "gather");
   if (!axis) return {};
   for (size_t d = 0; d < rank; ++d)
-    if (static_cast<int64_t>(d) != *axis && i.type->shape[d] != x.type->shape[d]) return e.c.fail(Diag::TrGather, fmt::format("index dim {} must match the corresponding source dim", d));
+    if (static_cast<int64_t>(d) != *axis && i.type->shape[d] != x.type->shape[d]) return e.c.fail(diag::TrGather, fmt::format("index dim {} must match the corresponding source dim", d));
   Type t{x.type->element, i.type->shape};
   return e.s.result(e.s.op("tt.gather", {e.s.irType(t)}, {x.handle, i.handle}, {e.s.i32Attr("axis", *axis)}), t);
 }
@@ -316,13 +317,13 @@ Value histogram(Evaluator &e, const Builtin &, Args &a) {
   Value x = tensorArg(e, a[0]), mask = a[2].isNone() ? Value{} : tensorArg(e, a[2]);
   std::optional<int64_t> bins = intArg(e, a[1], "histogram", "num_bins");
   if (e.c.error || !bins || !e.s.checkShape({*bins})) return {};
-  if (x.type->shape.size() != 1) return e.c.fail(Diag::TrHistogram, "histogram only supports 1D input");
-  if (!x.type->element.isInt() || x.type->element.bits() != 32) return e.c.fail(Diag::TrHistogram, "histogram only supports 32-bit integer input, but got " + x.type->element.str());
+  if (x.type->shape.size() != 1) return e.c.fail(diag::TrHistogram, "histogram only supports 1D input");
+  if (!x.type->element.isInt() || x.type->element.bits() != 32) return e.c.fail(diag::TrHistogram, "histogram only supports 32-bit integer input, but got " + x.type->element.str());
   llvm::SmallVector<mlir::Value> operands = {x.handle};
   if (mask) {
     mask = e.s.broadcastTo(mask, x.type->shape);
     if (!mask) return {};
-    if (!mask.type->element.isBool()) return e.c.fail(Diag::TrMaskType, mask.type->str());
+    if (!mask.type->element.isBool()) return e.c.fail(diag::TrMaskType, mask.type->str());
     operands.push_back(mask.handle);
   }
   Type t{scalar(DT::I32), {*bins}};
@@ -336,7 +337,7 @@ Value inlineAsm(Evaluator &e, const Builtin &, Args &a) {
   if (!text || !constraints || !pure || !pack) return {};
   bool many = a[3].isSequence();
   std::vector<Value> dtypes = many ? a[3].items() : std::vector<Value>{a[3]};
-  if (!a[2].isSequence()) return e.c.fail(Diag::TrNotList, "args", "inline_asm_elementwise", typeName(a[2]));
+  if (!a[2].isSequence()) return e.c.fail(diag::TrNotList, "args", "inline_asm_elementwise", typeName(a[2]));
   std::vector<Value> in = a[2].items();
   for (Value &v : in)
     if (!(v = tensorArg(e, v))) return v;
@@ -363,12 +364,12 @@ Value inlineAsm(Evaluator &e, const Builtin &, Args &a) {
 // ---- debugging ---------------------------------------------------------------------------------------------------------------------
 
 Value devicePrint(Evaluator &e, const Builtin &, Args &a) {
-  if (a[0].kind != Kind::Str) return e.c.fail(Diag::TrPrint, repr(a[0]));
+  if (a[0].kind != Kind::Str) return e.c.fail(diag::TrPrint, repr(a[0]));
   std::optional<bool> hex = boolArg(e, a[2], "device_print", "hex");
   if (!hex) return {};
   std::string prefix = a[0].str();
   for (char ch : prefix)
-    if (static_cast<unsigned char>(ch) >= 0x7f || (static_cast<unsigned char>(ch) < 0x20 && !std::isspace(static_cast<unsigned char>(ch)))) return e.c.fail(Diag::TrPrintAscii, prefix);
+    if (static_cast<unsigned char>(ch) >= 0x7f || (static_cast<unsigned char>(ch) < 0x20 && !std::isspace(static_cast<unsigned char>(ch)))) return e.c.fail(diag::TrPrintAscii, prefix);
   std::vector<mlir::Value> operands;
   llvm::SmallVector<int32_t> isSigned;
   for (const Value &v : a[1].items()) {
@@ -400,9 +401,9 @@ Value deviceAssert(Evaluator &e, const Builtin &, Args &a) {
 }
 
 Value staticAssert(Evaluator &e, const Builtin &, Args &a) {
-  if (a[0].isTensor()) return e.c.fail(Diag::TrStaticAssertType, a[0].type->str());
-  if (a[0].kind != Kind::Bool && a[0].kind != Kind::Int) return e.c.fail(Diag::TrStaticAssertType, typeName(a[0]));
-  if (!truthy(a[0])) return e.c.fail(Diag::TrAssertion, toStr(a[1]));
+  if (a[0].isTensor()) return e.c.fail(diag::TrStaticAssertType, a[0].type->str());
+  if (a[0].kind != Kind::Bool && a[0].kind != Kind::Int) return e.c.fail(diag::TrStaticAssertType, typeName(a[0]));
+  if (!truthy(a[0])) return e.c.fail(diag::TrAssertion, toStr(a[1]));
   return Value::none();
 }
 /// Printed while compiling, as Triton does.
@@ -424,13 +425,13 @@ Value range(Evaluator &e, const Builtin &b, Args &a) {
   o->items = {start, stop, step};
   const char *names[] = {"start", "end", "step"};
   for (size_t i = 0; i < 3; ++i) {
-    if (isStatic && !o->items[i].isIntLike()) return e.c.fail(Diag::TrStaticRange, repr(o->items[i]), names[i]);
+    if (isStatic && !o->items[i].isIntLike()) return e.c.fail(diag::TrStaticRange, repr(o->items[i]), names[i]);
     if (!o->items[i].isNumber() && !o->items[i].isTensor()) {
       if (o->items[i].kind == Kind::Opaque) return o->items[i];
-      return e.c.fail(Diag::TrRangeType, typeName(o->items[i]), names[i]);
+      return e.c.fail(diag::TrRangeType, typeName(o->items[i]), names[i]);
     }
   }
-  if (step.isIntLike() && step.i == 0) return e.c.fail(Diag::TrRangeStep);
+  if (step.isIntLike() && step.i == 0) return e.c.fail(diag::TrRangeStep);
   for (size_t i = 3; i < a.size() && !isStatic; ++i) o->items.push_back(a[i]);
   return v;
 }

@@ -1,5 +1,7 @@
 #include "frontend/triton/lexer.h"
 
+#include "base/diagnostics/triton.h"
+
 #include <algorithm>
 #include <array>
 
@@ -111,7 +113,7 @@ public:
       }
       if (!token()) return Error(*error_);
     }
-    if (!brackets_.empty() && !nested_) return Error(src_.diag(Diag::PyUnclosedBracket, brackets_.back().pos, brackets_.back().text));
+    if (!brackets_.empty() && !nested_) return Error(src_.diag(diag::PyUnclosedBracket, brackets_.back().pos, brackets_.back().text));
     if (!nested_) {
       if (!out_.empty() && out_.back().kind != Tok::Newline && out_.back().kind != Tok::Dedent) push(Tok::Newline, i_, i_);
       for (; indents_.size() > 1; indents_.pop_back()) push(Tok::Dedent, i_, i_);
@@ -164,7 +166,7 @@ private:
         size_t j = i_ + 1;
         if (j < to_ && text_[j] == '\r') ++j;
         if (j >= to_ || text_[j] != '\n') {
-          error(src_.diag(Diag::PyBadLineJoin, here(i_)));
+          error(src_.diag(diag::PyBadLineJoin, here(i_)));
           return;
         }
         i_ = j + 1;
@@ -187,7 +189,7 @@ private:
     i_ = j;
     if (column > indents_.back()) {
       indents_.push_back(column);
-      if (indents_.size() > 100) return error(src_.diag(Diag::PyTooDeep, here(i_), "indentation", 100));
+      if (indents_.size() > 100) return error(src_.diag(diag::PyTooDeep, here(i_), "indentation", 100));
       push(Tok::Indent, i_, i_);
       return true;
     }
@@ -195,7 +197,7 @@ private:
       indents_.pop_back();
       push(Tok::Dedent, i_, i_);
     }
-    if (column != indents_.back()) return error(src_.diag(Diag::PyBadDedent, here(i_)));
+    if (column != indents_.back()) return error(src_.diag(diag::PyBadDedent, here(i_)));
     return true;
   }
 
@@ -253,7 +255,7 @@ private:
         }
       }
     }
-    if (!end) return error(src_.diag(Diag::PyUnclosedString, at, n == 3 ? "triple-quoted " : ""));
+    if (!end) return error(src_.diag(diag::PyUnclosedString, at, n == 3 ? "triple-quoted " : ""));
     Token t;
     t.kind = f ? Tok::FString : Tok::String;
     t.text = text_.substr(body, *end - body);
@@ -293,7 +295,7 @@ private:
       if (i_ < to_ && text_[i_] == '_') ++i_;
       bool ok = n == 'x' ? digits(hex) : n == 'b' ? digits([](char c) { return c == '0' || c == '1'; })
                                                   : digits([](char c) { return c >= '0' && c <= '7'; });
-      if (!ok) return error(src_.diag(Diag::PyBadNumber, here(b), text_.substr(b, i_ - b)));
+      if (!ok) return error(src_.diag(diag::PyBadNumber, here(b), text_.substr(b, i_ - b)));
     } else {
       digits(dec);
       if (i_ < to_ && text_[i_] == '.') {
@@ -309,7 +311,7 @@ private:
       }
       if (kind == Tok::Int && i_ - b > 1 && text_[b] == '0' &&
           text_.substr(b, i_ - b).find_first_not_of("0_") != std::string_view::npos && !(i_ < to_ && (text_[i_] == 'j' || text_[i_] == 'J')))
-        return error(src_.diag(Diag::PyBadNumber, here(b), text_.substr(b, i_ - b)));
+        return error(src_.diag(diag::PyBadNumber, here(b), text_.substr(b, i_ - b)));
       if (i_ < to_ && (text_[i_] == 'j' || text_[i_] == 'J')) {
         kind = Tok::Imaginary;
         ++i_;
@@ -320,7 +322,7 @@ private:
       size_t e = i_;
       while (e < to_ && isIdent(text_[e])) ++e;
       if (!std::binary_search(kKeywords.begin(), kKeywords.end(), text_.substr(i_, e - i_)))
-        return error(src_.diag(Diag::PyBadNumber, here(b), text_.substr(b, e - b)));
+        return error(src_.diag(diag::PyBadNumber, here(b), text_.substr(b, e - b)));
     }
     push(kind, b, i_);
     return true;
@@ -335,17 +337,17 @@ private:
     if (n == 0) {
       unsigned char c = static_cast<unsigned char>(rest[0]);
       std::string shown = c >= 0x20 && c < 0x7f ? std::string(1, rest[0]) : fmt::format("\\x{:02x}", c);
-      return error(src_.diag(Diag::PyBadCharacter, here(i_), shown));
+      return error(src_.diag(diag::PyBadCharacter, here(i_), shown));
     }
     push(Tok::Op, i_, i_ + n);
     char c = rest[0];
     if (n == 1 && (c == '(' || c == '[' || c == '{')) {
       brackets_.push_back(out_.back());
-      if (brackets_.size() > 200) return error(src_.diag(Diag::PyTooDeep, here(i_), "brackets", 200));
+      if (brackets_.size() > 200) return error(src_.diag(diag::PyTooDeep, here(i_), "brackets", 200));
     }
     if (n == 1 && (c == ')' || c == ']' || c == '}')) {
       char want = c == ')' ? '(' : c == ']' ? '[' : '{';
-      if (brackets_.empty() || brackets_.back().text[0] != want) return error(src_.diag(Diag::PyUnmatchedBracket, here(i_), c));
+      if (brackets_.empty() || brackets_.back().text[0] != want) return error(src_.diag(diag::PyUnmatchedBracket, here(i_), c));
       brackets_.pop_back();
     }
     i_ += n;

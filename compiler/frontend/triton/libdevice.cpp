@@ -1,4 +1,5 @@
 // triton.language.extra.libdevice: each call becomes tt.extern_elementwise with the symbol that CUDA's library has for the arguments' types.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/lang.h"
 
 #include <deque>
@@ -50,7 +51,7 @@ Value callLibrary(Evaluator &e, const Builtin &self, Args &a) {
   for (const Row &r : kRows)
     if (name == r.name) row = &r;
   std::vector<Value> args = a[0].items();
-  if (args.size() != static_cast<size_t>(row->arguments)) return e.c.fail(Diag::TrLibdeviceArguments, name, row->arguments, args.size());
+  if (args.size() != static_cast<size_t>(row->arguments)) return e.c.fail(diag::TrLibdeviceArguments, name, row->arguments, args.size());
   std::string have;
   for (Value &v : args) {
     v = e.s.toTensor(v);
@@ -75,7 +76,7 @@ Value callLibrary(Evaluator &e, const Builtin &self, Args &a) {
     Value r = external(e, args, std::string(v.substr(arrow + 3)), scalar(typeOf(v[arrow + 1])), "", "", true);
     return predicate && r ? e.s.cast(r, scalar(DT::I1)) : r;
   }
-  return e.c.fail(Diag::TrLibdeviceType, name, have);
+  return e.c.fail(diag::TrLibdeviceType, name, have);
 }
 
 /// extern_elementwise(lib_name, lib_path, args, {(types): (symbol, result type)}, is_pure)
@@ -83,7 +84,7 @@ Value externElementwise(Evaluator &e, const Builtin &, Args &a) {
   std::optional<std::string> lib = strArg(e, a[0], "extern_elementwise", "lib_name"), path = strArg(e, a[1], "extern_elementwise", "lib_path");
   std::optional<bool> pure = boolArg(e, a[4], "extern_elementwise", "is_pure");
   if (!lib || !path || !pure) return {};
-  if (!a[2].isSequence() || a[3].kind != Kind::Dict) return e.c.fail(Diag::TrNotList, "args", "extern_elementwise", typeName(a[2]));
+  if (!a[2].isSequence() || a[3].kind != Kind::Dict) return e.c.fail(diag::TrNotList, "args", "extern_elementwise", typeName(a[2]));
   std::vector<Value> args = a[2].items(), types;
   std::string have;
   for (Value &v : args) {
@@ -99,7 +100,7 @@ Value externElementwise(Evaluator &e, const Builtin &, Args &a) {
     if (!hit.isSequence() || hit.items().size() != 2 || hit.items()[0].kind != Kind::Str || hit.items()[1].kind != Kind::DType) break;
     return external(e, args, hit.items()[0].str(), hit.items()[1].type->element, *lib, *path, *pure);
   }
-  return e.c.fail(Diag::TrLibdeviceType, "extern_elementwise", have);
+  return e.c.fail(diag::TrLibdeviceType, "extern_elementwise", have);
 }
 
 } // namespace

@@ -21,7 +21,7 @@ Result<Module *> Loader::load(const std::string &path) {
     text << held->second;
   } else {
     std::ifstream in(path, std::ios::binary);
-    if (!in || fs::is_directory(path, ec)) return fail(Diag::FileUnreadable, {}, path, "no such file");
+    if (!in || fs::is_directory(path, ec)) return fail(diag::FileUnreadable, {}, path, "no such file");
     text << in.rdbuf();
   }
   Result<std::shared_ptr<SyntaxTree>> tree = parse(std::make_shared<Source>(path, text.str()));

@@ -1,3 +1,4 @@
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/parser_impl.h"
 
 #include <charconv>
@@ -234,7 +235,7 @@ Expr *Parser::call(Expr *callee) {
     } else if (at(Tok::Name) && peek().kind == Tok::Op && peek().text == "=") {
       std::string_view name = cur().text;
       for (const Keyword &k : e->keywords)
-        if (k.name == name) fail(Diag::PyRepeatedKeyword, pos, name);
+        if (k.name == name) fail(diag::PyRepeatedKeyword, pos, name);
       next();
       next();
       e->keywords.push_back({name, expression(), pos});
@@ -247,7 +248,7 @@ Expr *Parser::call(Expr *callee) {
         clauses(g->clauses);
         arg = g;
       } else if (arg->kind != ExprKind::Starred && !e->keywords.empty() && !e->keywords.back().name.empty() && !error_) {
-        fail(Diag::PyPositionalAfterKeyword, pos);
+        fail(diag::PyPositionalAfterKeyword, pos);
       }
       e->items.push_back(arg);
     }
@@ -502,7 +503,7 @@ Expr *Parser::strings() {
   bool bytes = cur().bytes, any = false;
   while (at(Tok::String) || at(Tok::FString)) {
     Token t = cur();
-    if (t.bytes != bytes) fail(Diag::PyMixedBytes, t.pos);
+    if (t.bytes != bytes) fail(diag::PyMixedBytes, t.pos);
     if (t.kind == Tok::FString) {
       any = true;
       fstringBody(t, t.bodyPos.line == 0 ? 0 : static_cast<size_t>(t.text.data() - tree_.source->text().data()),
@@ -551,7 +552,7 @@ void Parser::fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vecto
       i += 2;
       continue;
     }
-    if (text[i] == '}') return fail(Diag::PyBadFString, place(i), "single '}' is not allowed");
+    if (text[i] == '}') return fail(diag::PyBadFString, place(i), "single '}' is not allowed");
     if (text[i] != '{') {
       ++i;
       continue;
@@ -585,7 +586,7 @@ void Parser::fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vecto
       exprEnd = last - 1;
     }
     if (text.substr(i + 1, exprEnd - i - 1).find_first_not_of(" \t\r\n") == std::string_view::npos)
-      return fail(Diag::PyBadFString, field->pos, "a field holds no expression");
+      return fail(diag::PyBadFString, field->pos, "a field holds no expression");
     Result<std::vector<Token>> tokens = lex(*tree_.source, i + 1, exprEnd, field->pos, true);
     if (!tokens) {
       error_ = tokens.error().diagnostics()[0];
@@ -605,7 +606,7 @@ void Parser::fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vecto
       if (text[j] == '}') --braces;
       ++j;
     }
-    if (j >= e) return fail(Diag::PyBadFString, field->pos, "'}' is missing");
+    if (j >= e) return fail(diag::PyBadFString, field->pos, "'}' is missing");
     field->text = text.substr(rest, j - rest);
     parts.push_back(field);
     i = run = j + 1;
@@ -666,7 +667,7 @@ std::string Parser::unescape(std::string_view s, bool bytes, Pos pos) {
       std::string_view hex = s.substr(i + 1, n);
       std::from_chars_result r = std::from_chars(hex.data(), hex.data() + hex.size(), value, 16);
       if (hex.size() < n || r.ptr != hex.data() + n || value > 0x10FFFF) {
-        fail(Diag::PyBadEscape, pos, fmt::format("\\{}", c), n);
+        fail(diag::PyBadEscape, pos, fmt::format("\\{}", c), n);
         return out;
       }
       utf8(value);

@@ -1,3 +1,4 @@
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/parser_impl.h"
 
 namespace neso::triton {
@@ -39,7 +40,7 @@ std::string Parser::describe(const Token &t) const {
   default: return fmt::format("'{}'", t.text);
   }
 }
-void Parser::expected(std::string_view what) { fail(Diag::PyExpected, cur().pos, what, describe(cur())); }
+void Parser::expected(std::string_view what) { fail(diag::PyExpected, cur().pos, what, describe(cur())); }
 void Parser::expectOp(std::string_view s, std::string_view where) {
   if (!acceptOp(s)) expected(fmt::format("'{}' {}", s, where));
 }
@@ -68,7 +69,7 @@ std::vector<Stmt *> Parser::file() {
       continue;
     }
     if (at(Tok::Indent)) {
-      fail(Diag::PyUnexpectedIndent, cur().pos);
+      fail(diag::PyUnexpectedIndent, cur().pos);
       break;
     }
     statement(out);
@@ -228,7 +229,7 @@ void Parser::checkTarget(Expr *e) {
   case ExprKind::List:
     for (Expr *i : e->items) checkTarget(i);
     return;
-  default: fail(Diag::PyBadTarget, e->pos);
+  default: fail(diag::PyBadTarget, e->pos);
   }
 }
 
@@ -285,13 +286,13 @@ std::vector<Stmt *> Parser::block(std::string_view after) {
   }
   next();
   if (!at(Tok::Indent)) {
-    fail(Diag::PyExpectedBlock, cur().pos, after);
+    fail(diag::PyExpectedBlock, cur().pos, after);
     return out;
   }
   next();
   while (!at(Tok::Dedent) && !at(Tok::End)) {
     if (at(Tok::Newline)) next();
-    else if (at(Tok::Indent)) fail(Diag::PyUnexpectedIndent, cur().pos);
+    else if (at(Tok::Indent)) fail(diag::PyUnexpectedIndent, cur().pos);
     else statement(out);
   }
   if (at(Tok::Dedent)) next();
@@ -412,11 +413,11 @@ void Parser::params(std::vector<Param> &out, std::string_view close, bool annota
     }
     p.name = expectName("a parameter name");
     for (const Param &q : out)
-      if (!error_ && q.name == p.name) fail(Diag::PyDuplicateParam, p.pos, p.name);
+      if (!error_ && q.name == p.name) fail(diag::PyDuplicateParam, p.pos, p.name);
     if (annotations && acceptOp(":")) p.annotation = p.kind == Param::Star && atOp("*") ? starOrNamed() : expression();
     if (acceptOp("=")) p.fallback = expression();
     else if (p.kind == Param::Plain && !out.empty() && out.back().kind == Param::Plain && out.back().fallback)
-      fail(Diag::PyDefaultOrder, p.pos, p.name);
+      fail(diag::PyDefaultOrder, p.pos, p.name);
     out.push_back(p);
     if (!acceptOp(",")) break;
   }

@@ -2,6 +2,7 @@
 //
 // After the first error the parser stands at End for good: every loop sees End and stops, results are discarded by parse().
 #pragma once
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/lexer.h"
 #include "frontend/triton/parser.h"
 
@@ -109,7 +110,7 @@ private:
   struct Depth {
     Parser &p;
     explicit Depth(Parser &parser) : p(parser) {
-      if (++p.depth_ > 200) p.fail(Diag::PyTooDeep, p.tokens_[p.i_].pos, "expressions or blocks", 200);
+      if (++p.depth_ > 200) p.fail(diag::PyTooDeep, p.tokens_[p.i_].pos, "expressions or blocks", 200);
     }
     ~Depth() { --p.depth_; }
   };

@@ -1,4 +1,5 @@
 // Python's own functions and methods on compile-time values, `math`, and what `triton` itself offers to module-level code.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/lang.h"
 
 #include <algorithm>
@@ -8,8 +9,8 @@ namespace neso::triton {
 namespace {
 
 Value opaqueOr(Evaluator &e, const Value &v, const char *what) {
-  if (v.kind == Kind::Opaque) return e.c.frame->kernel ? e.c.fail(Diag::TrOpaque, v.o->text) : v;
-  return e.c.fail(Diag::TrBadArgument, what, typeName(v));
+  if (v.kind == Kind::Opaque) return e.c.frame->kernel ? e.c.fail(diag::TrOpaque, v.o->text) : v;
+  return e.c.fail(diag::TrBadArgument, what, typeName(v));
 }
 
 Value len(Evaluator &e, const Builtin &, Args &a) {
@@ -74,7 +75,7 @@ Value dict(Evaluator &e, const Builtin &, Args &a) {
       std::optional<std::vector<Value>> all = e.iterate(a[0]);
       if (!all) return {};
       for (const Value &pair : *all) {
-        if (!pair.isSequence() || pair.items().size() != 2) return e.c.fail(Diag::TrBadArgument, "dict", typeName(pair));
+        if (!pair.isSequence() || pair.items().size() != 2) return e.c.fail(diag::TrBadArgument, "dict", typeName(pair));
         items.insert(items.end(), pair.items().begin(), pair.items().end());
       }
     }
@@ -87,7 +88,7 @@ Value minMax(Evaluator &e, const Builtin &b, Args &a) {
   bool isMax = shortName(b) == "max";
   std::vector<Value> items = a[0].items();
   if (items.size() == 1 && items[0].isSequence()) items = items[0].items();
-  if (items.empty()) return e.c.fail(Diag::TrMissingArgument, shortName(b), "arg1");
+  if (items.empty()) return e.c.fail(diag::TrMissingArgument, shortName(b), "arg1");
   Value best;
   bool runtime = std::any_of(items.begin(), items.end(), [](const Value &v) { return v.isTensor(); });
   for (const Value &v : items) {
@@ -245,14 +246,14 @@ Value math(Evaluator &e, const Builtin &b, Args &a) {
   std::vector<Value> args = a[0].items();
   for (const Value &v : args)
     if (!v.isNumber()) return opaqueOr(e, v, b.name);
-  if (args.empty()) return e.c.fail(Diag::TrMissingArgument, n, "x");
+  if (args.empty()) return e.c.fail(diag::TrMissingArgument, n, "x");
   double x = args[0].number(), y = args.size() > 1 ? args[1].number() : 0;
-  auto integer = [&](double d) -> Value { return std::isfinite(d) ? Value::integer(static_cast<__int128>(d)) : e.c.fail(Diag::TrBadArgument, n, repr(args[0])); };
+  auto integer = [&](double d) -> Value { return std::isfinite(d) ? Value::integer(static_cast<__int128>(d)) : e.c.fail(diag::TrBadArgument, n, repr(args[0])); };
   if (n == "ceil") return args[0].isIntLike() ? args[0] : integer(std::ceil(x));
   if (n == "floor") return args[0].isIntLike() ? args[0] : integer(std::floor(x));
   if (n == "trunc") return args[0].isIntLike() ? args[0] : integer(std::trunc(x));
   if (n == "log" || n == "log2" || n == "log10" || n == "sqrt") {
-    if (x < 0 || (x == 0 && n != "sqrt")) return e.c.fail(Diag::TrBadArgument, n, repr(args[0]));
+    if (x < 0 || (x == 0 && n != "sqrt")) return e.c.fail(diag::TrBadArgument, n, repr(args[0]));
     if (n == "log2") return Value::real(std::log2(x));
     if (n == "log10") return Value::real(std::log10(x));
     if (n == "sqrt") return Value::real(std::sqrt(x));
@@ -342,7 +343,7 @@ Value strMethod(Evaluator &e, const Builtin &b, Args &a) {
   if (n == "split") {
     std::vector<Value> items;
     std::string sep = args.empty() ? " " : text(0);
-    if (sep.empty()) return e.c.fail(Diag::TrBadArgument, "split", "empty separator");
+    if (sep.empty()) return e.c.fail(diag::TrBadArgument, "split", "empty separator");
     size_t from = 0;
     for (size_t at = s.find(sep); at != std::string::npos; at = s.find(sep, from)) {
       items.push_back(e.c.str(s.substr(from, at - from)));
@@ -405,9 +406,9 @@ Value listMethod(Evaluator &e, const Builtin &b, Args &a) {
         if (n == "index") return Value::integer(static_cast<__int128>(i));
         ++count;
       }
-    return n == "count" ? Value::integer(count) : e.c.fail(Diag::TrKey, repr(args[0]));
+    return n == "count" ? Value::integer(count) : e.c.fail(diag::TrKey, repr(args[0]));
   }
-  return e.c.fail(Diag::TrBadArgument, b.name, "these arguments");
+  return e.c.fail(diag::TrBadArgument, b.name, "these arguments");
 }
 
 Value dictMethod(Evaluator &e, const Builtin &b, Args &a) {
@@ -422,7 +423,7 @@ Value dictMethod(Evaluator &e, const Builtin &b, Args &a) {
         return v;
       }
     if (args.size() > 1) return args[1];
-    return n == "get" ? Value::none() : e.c.fail(Diag::TrKey, args.empty() ? "" : repr(args[0]));
+    return n == "get" ? Value::none() : e.c.fail(diag::TrKey, args.empty() ? "" : repr(args[0]));
   }
   if (n == "update") {
     if (args.size() == 1 && args[0].kind == Kind::Dict) {

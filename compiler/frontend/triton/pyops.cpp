@@ -1,4 +1,5 @@
 // Python's operators on compile-time values, and the choice between them and Triton's on run-time ones.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/evaluator.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ static Value numbers(Context &c, OpKind op, const Value &a, const Value &b) {
   default: break;
   }
   if (op == OpKind::Div || op == OpKind::FloorDiv || op == OpKind::Mod) {
-    if (real ? b.number() == 0 : b.i == 0) return c.fail(Diag::TrDivisionByZero, spelling(op));
+    if (real ? b.number() == 0 : b.i == 0) return c.fail(diag::TrDivisionByZero, spelling(op));
   }
   if (op == OpKind::Div) return Value::real(a.number() / b.number());
   if (real) {
@@ -66,21 +67,21 @@ static Value numbers(Context &c, OpKind op, const Value &a, const Value &b) {
   case OpKind::Add: out = x + y; break;
   case OpKind::Sub: out = x - y; break;
   case OpKind::Mul:
-    if (__builtin_mul_overflow(x, y, &out)) return c.fail(Diag::TrBigInt, int128ToString(x) + " * " + int128ToString(y));
+    if (__builtin_mul_overflow(x, y, &out)) return c.fail(diag::TrBigInt, int128ToString(x) + " * " + int128ToString(y));
     break;
   case OpKind::FloorDiv: out = floorDiv(x, y); break;
   case OpKind::Mod: out = floorMod(x, y); break;
   case OpKind::Pow:
     if (y < 0) return Value::real(std::pow(static_cast<double>(x), static_cast<double>(y)));
-    if (!power(x, y, out)) return c.fail(Diag::TrBigInt, int128ToString(x) + " ** " + int128ToString(y));
+    if (!power(x, y, out)) return c.fail(diag::TrBigInt, int128ToString(x) + " ** " + int128ToString(y));
     break;
   case OpKind::LShift:
     if (y < 0 || (x != 0 && (y > 100 || x > (static_cast<__int128>(1) << (126 - y)) || x < -(static_cast<__int128>(1) << (126 - y)))))
-      return c.fail(Diag::TrBigInt, int128ToString(x) + " << " + int128ToString(y));
+      return c.fail(diag::TrBigInt, int128ToString(x) + " << " + int128ToString(y));
     out = x == 0 ? 0 : x * (static_cast<__int128>(1) << y);
     break;
   case OpKind::RShift:
-    if (y < 0) return c.fail(Diag::TrBigInt, int128ToString(x) + " >> " + int128ToString(y));
+    if (y < 0) return c.fail(diag::TrBigInt, int128ToString(x) + " >> " + int128ToString(y));
     out = y > 126 ? (x < 0 ? -1 : 0) : x >> y;
     break;
   case OpKind::BitAnd: return bothBool ? Value::boolean(x & y) : Value::integer(x & y);
@@ -89,7 +90,7 @@ static Value numbers(Context &c, OpKind op, const Value &a, const Value &b) {
   default: return {};
   }
   constexpr __int128 limit = static_cast<__int128>(1) << 120;
-  if (out > limit || out < -limit) return c.fail(Diag::TrBigInt, int128ToString(out));
+  if (out > limit || out < -limit) return c.fail(diag::TrBigInt, int128ToString(out));
   return Value::integer(out);
 }
 
@@ -117,14 +118,14 @@ static const char *dunder(OpKind op) {
 
 Value Evaluator::binary(OpKind op, const Value &a, const Value &b) {
   for (const Value *v : {&a, &b})
-    if (v->kind == Kind::Opaque) return c.frame->kernel ? c.fail(Diag::TrOpaque, v->o->text) : *v;
+    if (v->kind == Kind::Opaque) return c.frame->kernel ? c.fail(diag::TrOpaque, v->o->text) : *v;
   if (a.kind == Kind::Instance)
     if (Value *m = a.o->cls->members.find(dunder(op))) return call(*m, {a, b});
   if ((a.isTensor() && (b.isTensor() || b.isNumber())) || (b.isTensor() && a.isNumber())) return s.binary(op, a, b);
   bool equality = op == OpKind::Eq || op == OpKind::Ne;
   if (a.isTensor() || b.isTensor()) {
     const Value &other = a.isTensor() ? b : a;
-    return c.fail(Diag::TrOperator, spelling(op), typeName(a), typeName(b),
+    return c.fail(diag::TrOperator, spelling(op), typeName(a), typeName(b),
                   other.isNone() ? "compare with None by `is`" : "give numbers or tensors");
   }
   if (a.isNumber() && b.isNumber()) {
@@ -143,7 +144,7 @@ Value Evaluator::binary(OpKind op, const Value &a, const Value &b) {
   if (op == OpKind::Mul) {
     const Value &seq = a.isIntLike() ? b : a, &count = a.isIntLike() ? a : b;
     if (count.isIntLike() && (seq.isSequence() || seq.kind == Kind::Str)) {
-      if (count.i > 65536) return c.fail(Diag::TrUnrollTooLong, 65536);
+      if (count.i > 65536) return c.fail(diag::TrUnrollTooLong, 65536);
       std::vector<Value> items;
       std::string text;
       for (__int128 i = 0; i < count.i; ++i) {
@@ -153,7 +154,7 @@ Value Evaluator::binary(OpKind op, const Value &a, const Value &b) {
       return seq.kind == Kind::Str ? c.str(text) : c.list(seq.kind, std::move(items));
     }
   }
-  if (op == OpKind::Mod && a.kind == Kind::Str) return c.frame->kernel ? c.fail(Diag::TrUnsupported, "'%' formatting", "use an f-string") : c.opaque("a formatted string");
+  if (op == OpKind::Mod && a.kind == Kind::Str) return c.frame->kernel ? c.fail(diag::TrUnsupported, "'%' formatting", "use an f-string") : c.opaque("a formatted string");
   if (op == OpKind::BitOr && a.kind == Kind::Dict && b.kind == Kind::Dict) {
     std::vector<Value> items = a.items();
     for (size_t i = 0; i + 1 < b.items().size(); i += 2) {
@@ -186,7 +187,7 @@ Value Evaluator::binary(OpKind op, const Value &a, const Value &b) {
   }
   // `int | None` and the like in annotations.
   if (op == OpKind::BitOr && !c.frame->kernel) return c.opaque("a type");
-  return c.fail(Diag::TrOperator, spelling(op), typeName(a), typeName(b), "check the operands' types");
+  return c.fail(diag::TrOperator, spelling(op), typeName(a), typeName(b), "check the operands' types");
 }
 
 } // namespace neso::triton

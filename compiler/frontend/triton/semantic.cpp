@@ -1,5 +1,6 @@
 #include "frontend/triton/semantic.h"
 
+#include "base/diagnostics/triton.h"
 #include "ir/tile/tile.h"
 
 #include <cmath>
@@ -32,17 +33,17 @@ std::optional<Scalar> Semantic::computationType(Scalar a, bool aNumber, Scalar b
   if (a.is(DT::BF16) || b.is(DT::BF16)) return scalar(DT::F32);
   if (a.isFp8() && b.isFp8()) return a == b ? a : scalar(DT::F16);
   if (!a.isInt() || !b.isInt()) {
-    c_.fail(Diag::TrUnexpectedType, a.str() + " and " + b.str());
+    c_.fail(diag::TrUnexpectedType, a.str() + " and " + b.str());
     return std::nullopt;
   }
   if (divOrMod && a.isSigned() != b.isSigned()) {
-    c_.fail(Diag::TrSignedness, a.str(), b.str());
+    c_.fail(diag::TrSignedness, a.str(), b.str());
     return std::nullopt;
   }
   return promoteInts(a, b);
 }
 
-Value Semantic::incompatible(Scalar a, Scalar b) { return c_.fail(Diag::TrIncompatible, a.str(), b.str()); }
+Value Semantic::incompatible(Scalar a, Scalar b) { return c_.fail(diag::TrIncompatible, a.str(), b.str()); }
 
 std::optional<Scalar> Semantic::typeOfNumber(const Value &v) {
   constexpr __int128 one = 1;
@@ -52,7 +53,7 @@ std::optional<Scalar> Semantic::typeOfNumber(const Value &v) {
     if (v.i >= (one << 31) && v.i < (one << 32)) return scalar(DT::U32);
     if (v.i >= -(one << 63) && v.i < (one << 63)) return scalar(DT::I64);
     if (v.i >= (one << 63) && v.i < (one << 64)) return scalar(DT::U64);
-    c_.fail(Diag::TrBigInt, int128ToString(v.i));
+    c_.fail(diag::TrBigInt, int128ToString(v.i));
     return std::nullopt;
   }
   if (v.kind == Kind::Float) {
@@ -60,15 +61,15 @@ std::optional<Scalar> Semantic::typeOfNumber(const Value &v) {
     bool fits = std::isinf(v.f) || std::isnan(v.f) || a == 0 || (a >= std::ldexp(1.0, -126) && a <= (2 - std::ldexp(1.0, -23)) * std::ldexp(1.0, 127));
     return scalar(fits ? DT::F32 : DT::F64);
   }
-  if (v.kind != Kind::Invalid) c_.fail(Diag::TrNotTensor, repr(v), typeName(v));
+  if (v.kind != Kind::Invalid) c_.fail(diag::TrNotTensor, repr(v), typeName(v));
   return std::nullopt;
 }
 
 Value Semantic::castNumber(const Value &v, Scalar to) {
   if (v.isTensor()) return cast(v, to);
-  if (v.number() < 0 && to.isUnsigned()) return c_.fail(Diag::TrNegativeScalar);
+  if (v.number() < 0 && to.isUnsigned()) return c_.fail(diag::TrNegativeScalar);
   if (to.isInt() && v.isIntLike() && (v.i < minOf(to.base) || v.i > maxOf(to.base)))
-    return c_.fail(Diag::TrScalarRange, int128ToString(v.i), to.str());
+    return c_.fail(diag::TrScalarRange, int128ToString(v.i), to.str());
   return constant(v, to);
 }
 
@@ -77,7 +78,7 @@ bool Semantic::binaryOperands(Value &a, Value &b, bool allowLhsPtr, bool allowRh
   bool aNumber = a.isNumber(), bNumber = b.isNumber();
   if ((!aNumber && !a.isTensor()) || (!bNumber && !b.isTensor())) {
     const Value &bad = !aNumber && !a.isTensor() ? a : b;
-    c_.fail(Diag::TrNotTensor, repr(bad), typeName(bad));
+    c_.fail(diag::TrNotTensor, repr(bad), typeName(bad));
     return false;
   }
   std::optional<Scalar> sa = aNumber ? typeOfNumber(a) : a.type->element;
@@ -152,7 +153,7 @@ mlir::Type Semantic::irType(Scalar s) {
   case DT::F64: return b.getF64Type();
   case DT::Void: break;
   }
-  c_.fail(Diag::TrUnexpectedType, s.str());
+  c_.fail(diag::TrUnexpectedType, s.str());
   return {};
 }
 
@@ -171,12 +172,12 @@ Value Semantic::toTensor(const Value &v) {
 
 Value Semantic::constant(const Value &v, Scalar s) {
   if (!v) return v;
-  if (!v.isNumber()) return c_.fail(Diag::TrNotTensor, repr(v), typeName(v));
+  if (!v.isNumber()) return c_.fail(diag::TrNotTensor, repr(v), typeName(v));
   mlir::Type t = irType(s);
   if (!t) return {};
   mlir::TypedAttr attr;
   if (s.isInt()) {
-    if (v.kind == Kind::Float && v.f != 0) return c_.fail(Diag::TrFloatForInt, repr(v), s.str());
+    if (v.kind == Kind::Float && v.f != 0) return c_.fail(diag::TrFloatForInt, repr(v), s.str());
     __int128 n = v.kind == Kind::Float ? 0 : v.i;
     if (s.isBool()) n = n != 0;
     attr = mlir::IntegerAttr::get(t, llvm::APInt(static_cast<unsigned>(s.bits()), static_cast<uint64_t>(n), false, true));
@@ -186,7 +187,7 @@ Value Semantic::constant(const Value &v, Scalar s) {
     value.convert(llvm::cast<mlir::FloatType>(t).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lost);
     attr = mlir::FloatAttr::get(t, value);
   } else {
-    if (!v.isIntLike() || !s.isPtr()) return c_.fail(Diag::TrCast, typeName(v), s.str());
+    if (!v.isIntLike() || !s.isPtr()) return c_.fail(diag::TrCast, typeName(v), s.str());
     return cast(constant(v, scalar(DT::I64)), s);
   }
   return c_.tensor(mlir::arith::ConstantOp::create(c_.builder, c_.loc(), attr), {s, {}});
@@ -195,7 +196,7 @@ Value Semantic::constant(const Value &v, Scalar s) {
 Value Semantic::makeScalar(const Value &v, Scalar s) {
   if (!v) return v;
   if (!v.isTensor()) return constant(v, s);
-  if (v.type->numel() != 1) return c_.fail(Diag::TrNotScalar, "make_scalar", v.type->str());
+  if (v.type->numel() != 1) return c_.fail(diag::TrNotScalar, "make_scalar", v.type->str());
   return cast(v, s);
 }
 
@@ -238,7 +239,7 @@ bool Semantic::broadcast(Value &a, Value &b) {
   for (size_t i = 0; i < a.type->shape.size(); ++i) {
     int64_t l = a.type->shape[i], r = b.type->shape[i];
     if (l != r && l != 1 && r != 1) {
-      c_.fail(Diag::TrShapeMismatch, i, l, r, a.type->str(), b.type->str());
+      c_.fail(diag::TrShapeMismatch, i, l, r, a.type->str(), b.type->str());
       return false;
     }
     shape.push_back(l == 1 ? r : l);
@@ -255,10 +256,10 @@ Value Semantic::broadcastTo(const Value &v, const std::vector<int64_t> &shape) {
   if (!v.type->isBlock()) return splat(v, shape);
   const std::vector<int64_t> &src = v.type->shape;
   if (src == shape) return v;
-  if (src.size() != shape.size()) return c_.fail(Diag::TrBroadcast, "rank mismatch: " + shapeStr(src) + ", " + shapeStr(shape));
+  if (src.size() != shape.size()) return c_.fail(diag::TrBroadcast, "rank mismatch: " + shapeStr(src) + ", " + shapeStr(shape));
   for (size_t i = 0; i < src.size(); ++i)
     if (src[i] != shape[i] && src[i] != 1)
-      return c_.fail(Diag::TrBroadcast, fmt::format("the expanded size of the tensor ({}) must match the existing size ({}) at non-singleton "
+      return c_.fail(diag::TrBroadcast, fmt::format("the expanded size of the tensor ({}) must match the existing size ({}) at non-singleton "
                                                     "dimension {}: {}, {}",
                                                     shape[i], src[i], i, shapeStr(src), shapeStr(shape)));
   Type t{v.type->element, shape};
@@ -269,11 +270,11 @@ bool Semantic::checkShape(const std::vector<int64_t> &shape) {
   int64_t numel = 1;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] <= 0 || (shape[i] & (shape[i] - 1)) != 0) {
-      c_.fail(Diag::TrPowerOfTwo, i, shape[i]);
+      c_.fail(diag::TrPowerOfTwo, i, shape[i]);
       return false;
     }
     if (shape[i] > 1048576 || (numel *= shape[i]) > 1048576) {
-      c_.fail(Diag::TrTooLarge, shapeStr(shape));
+      c_.fail(diag::TrTooLarge, shapeStr(shape));
       return false;
     }
   }
@@ -282,7 +283,7 @@ bool Semantic::checkShape(const std::vector<int64_t> &shape) {
 
 Value Semantic::splat(const Value &v, const std::vector<int64_t> &shape) {
   if (!v || shape.empty()) return v;
-  if (v.type->isBlock()) return c_.fail(Diag::TrNotScalar, "splat", v.type->str());
+  if (v.type->isBlock()) return c_.fail(diag::TrNotScalar, "splat", v.type->str());
   Type t{v.type->element, shape};
   if (mlir::arith::ConstantOp k = v.handle.getDefiningOp<mlir::arith::ConstantOp>()) {
     mlir::Type ir = irType(t);
@@ -294,14 +295,14 @@ Value Semantic::splat(const Value &v, const std::vector<int64_t> &shape) {
 
 Value Semantic::unsplat(const Value &v) {
   if (!v || !v.type->isBlock()) return v;
-  if (v.type->numel() != 1) return c_.fail(Diag::TrNotScalar, "item", v.type->str());
+  if (v.type->numel() != 1) return c_.fail(diag::TrNotScalar, "item", v.type->str());
   return result(op("tt.unsplat", {irType(v.type->element)}, {v.handle}), {v.type->element, {}});
 }
 
 Value Semantic::reshape(const Value &v, const std::vector<int64_t> &shape, bool reorder) {
   if (!v) return v;
   Type t{v.type->element, shape};
-  if (t.numel() != v.type->numel()) return c_.fail(Diag::TrReshape, v.type->str(), shapeStr(shape));
+  if (t.numel() != v.type->numel()) return c_.fail(diag::TrReshape, v.type->str(), shapeStr(shape));
   if (!v.type->isBlock()) return splat(v, shape);
   if (shape.empty()) return unsplat(v);
   if (v.type->shape == shape && !reorder) return v;
@@ -313,7 +314,7 @@ Value Semantic::reshape(const Value &v, const std::vector<int64_t> &shape, bool 
 Value Semantic::expandDims(const Value &v, int64_t axis) {
   std::vector<int64_t> shape = v.type->shape;
   int64_t rank = static_cast<int64_t>(shape.size());
-  if (axis < 0 || axis > rank) return c_.fail(Diag::TrAxis, axis, -rank - 1, rank + 1);
+  if (axis < 0 || axis > rank) return c_.fail(diag::TrAxis, axis, -rank - 1, rank + 1);
   shape.insert(shape.begin() + axis, 1);
   if (!v.type->isBlock()) return splat(v, shape);
   Type t{v.type->element, shape};
@@ -323,13 +324,13 @@ Value Semantic::expandDims(const Value &v, int64_t axis) {
 Value Semantic::permute(const Value &v, const std::vector<int64_t> &dims) {
   if (!v) return v;
   if (dims.size() != v.type->shape.size())
-    return c_.fail(Diag::TrPermute, fmt::format("permute dims must have the same length as input shape, got {} and {}", v.type->shape.size(), dims.size()));
+    return c_.fail(diag::TrPermute, fmt::format("permute dims must have the same length as input shape, got {} and {}", v.type->shape.size(), dims.size()));
   std::vector<bool> seen(dims.size());
   std::vector<int64_t> shape;
   llvm::SmallVector<int32_t> order;
   for (int64_t d : dims) {
     if (d < 0 || d >= static_cast<int64_t>(dims.size()) || seen[static_cast<size_t>(d)])
-      return c_.fail(Diag::TrPermute, "permute dims must be a permutation of 0, 1, ..., n-1, but were " + shapeStr(dims));
+      return c_.fail(diag::TrPermute, "permute dims must be a permutation of 0, 1, ..., n-1, but were " + shapeStr(dims));
     seen[static_cast<size_t>(d)] = true;
     shape.push_back(v.type->shape[static_cast<size_t>(d)]);
     order.push_back(static_cast<int32_t>(d));
@@ -356,7 +357,7 @@ Value Semantic::join(Value a, Value b) {
 
 Value Semantic::add(Value a, Value b) {
   if (!binaryOperands(a, b, true, true, true, false)) return {};
-  if (a.type->element.isPtr() && b.type->element.isPtr()) return c_.fail(Diag::TrAddPointers);
+  if (a.type->element.isPtr() && b.type->element.isPtr()) return c_.fail(diag::TrAddPointers);
   if (b.type->element.isPtr()) std::swap(a, b);
   Scalar s = a.type->element;
   if (s.isPtr()) {
@@ -395,7 +396,7 @@ Value Semantic::trueDiv(Value a, Value b) {
 Value Semantic::floorDiv(Value a, Value b) {
   if (!binaryOperands(a, b, false, false, true, true)) return {};
   Scalar s = a.type->element;
-  if (!s.isInt()) return c_.fail(Diag::TrUnexpectedType, s.str() + " in `//` (cast to an integer, or use tl.floor(a / b))");
+  if (!s.isInt()) return c_.fail(diag::TrUnexpectedType, s.str() + " in `//` (cast to an integer, or use tl.floor(a / b))");
   return same(s.isSigned() ? "arith.divsi" : "arith.divui", a, b);
 }
 
@@ -441,7 +442,7 @@ Value Semantic::logical(bool isAnd, Value a, Value b) {
 Value Semantic::minus(const Value &v) {
   if (!v) return v;
   Scalar s = v.type->element;
-  if (s.isPtr()) return c_.fail(Diag::TrUnary, "minus", s.str());
+  if (s.isPtr()) return c_.fail(diag::TrUnary, "minus", s.str());
   if (s.isFloat()) return unary("arith.negf", v);
   return sub(constant(Value::integer(0), s), v);
 }
@@ -449,7 +450,7 @@ Value Semantic::minus(const Value &v) {
 Value Semantic::invert(const Value &v) {
   if (!v) return v;
   Scalar s = v.type->element;
-  if (s.isPtr() || s.isFloat()) return c_.fail(Diag::TrUnary, "invert", s.str());
+  if (s.isPtr() || s.isFloat()) return c_.fail(diag::TrUnary, "invert", s.str());
   return bitwise(OpKind::BitXor, v, constant(Value::integer(s.isSigned() ? -1 : maxOf(s.base)), s));
 }
 
@@ -481,8 +482,8 @@ Value Semantic::binary(OpKind op, Value a, Value b) {
   case OpKind::BitAnd:
   case OpKind::BitOr:
   case OpKind::BitXor: return bitwise(op, a, b);
-  case OpKind::Pow: return c_.fail(Diag::TrOperator, "**", typeName(a), typeName(b), "use multiplication, tl.exp2, or libdevice.pow");
-  case OpKind::MatMul: return c_.fail(Diag::TrOperator, "@", typeName(a), typeName(b), "use tl.dot");
+  case OpKind::Pow: return c_.fail(diag::TrOperator, "**", typeName(a), typeName(b), "use multiplication, tl.exp2, or libdevice.pow");
+  case OpKind::MatMul: return c_.fail(diag::TrOperator, "@", typeName(a), typeName(b), "use tl.dot");
   default: return compare(op, a, b);
   }
 }
@@ -507,7 +508,7 @@ Value Semantic::compare(OpKind op, Value a, Value b) {
       if (s.isFloat()) return c_.tensor(mlir::arith::CmpFOp::create(c_.builder, c_.loc(), r.f, a.handle, b.handle), t);
       return c_.tensor(mlir::arith::CmpIOp::create(c_.builder, c_.loc(), s.isSigned() ? r.signedInt : r.unsignedInt, a.handle, b.handle), t);
     }
-  return c_.fail(Diag::TrOperator, spelling(op), typeName(a), typeName(b), "compare numbers and tensors of numbers");
+  return c_.fail(diag::TrOperator, spelling(op), typeName(a), typeName(b), "compare numbers and tensors of numbers");
 }
 
 Value Semantic::select(const Value &cond, const Value &x, const Value &y) {
@@ -543,7 +544,7 @@ Value Semantic::bitcast(const Value &v, Scalar to) {
   Scalar from = v.type->element;
   if (from == to) return v;
   if (from.isPtr() || to.isPtr()) return cast(v, to);
-  if (from.bits() != to.bits()) return c_.fail(Diag::TrBitcastSize, from.bits(), to.bits());
+  if (from.bits() != to.bits()) return c_.fail(diag::TrBitcastSize, from.bits(), to.bits());
   Type t = v.type->with(to);
   mlir::Type ir = irType(t);
   if (!ir) return {};
@@ -560,7 +561,7 @@ Value Semantic::cast(const Value &v, Scalar to, Rounding rounding) {
   if (!ir || !irType(from)) return {};
   auto convert = [&](llvm::StringRef name) { return result(op(name, {ir}, {v.handle}), t); };
   bool narrowing = from.isFloat() && to.isFloat() && to.bits() < from.bits();
-  if (!narrowing && rounding != Rounding::Default) return c_.fail(Diag::TrRounding, from.str(), to.str());
+  if (!narrowing && rounding != Rounding::Default) return c_.fail(diag::TrRounding, from.str(), to.str());
   bool custom = narrowing && rounding == Rounding::Rtz;
   auto fpToFp = [&](std::optional<int32_t> mode) {
     llvm::SmallVector<mlir::NamedAttribute, 1> attrs;
@@ -595,7 +596,7 @@ Value Semantic::cast(const Value &v, Scalar to, Rounding rounding) {
     return cast(cast(v, scalar(DT::I64)), to);
   }
   if (from.isPtr() && to.isPtr()) return ir == v.handle.getType() ? c_.tensor(v.handle, t) : convert("tt.bitcast");
-  return c_.fail(Diag::TrCast, v.type->str(), to.str());
+  return c_.fail(diag::TrCast, v.type->str(), to.str());
 }
 
 } // namespace neso::triton

@@ -1,3 +1,4 @@
+#include "base/diagnostics/graph.h"
 #include "ir/graph/ops.h"
 
 namespace neso::graph {
@@ -89,7 +90,7 @@ bool coerceList(const ArgSchema &s, Argument &a, const Graph &g) {
 Status bindArguments(Node &n, const Graph &g) {
   const OpSchema *op = findOp(n.target);
   if (!op) return Status::ok();
-  auto bad = [&](std::string_view arg, std::string why) { return fail(Diag::OperatorArgument, n.loc, n.target, arg, why); };
+  auto bad = [&](std::string_view arg, std::string why) { return fail(diag::OperatorArgument, n.loc, n.target, arg, why); };
   std::vector<Argument> args(op->args.size());
   std::vector<bool> given(op->args.size());
   for (size_t i = 0; i < n.args.size(); ++i) {

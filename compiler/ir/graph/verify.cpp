@@ -13,6 +13,7 @@
 
 #include <unordered_set>
 
+#include "base/diagnostics/graph.h"
 #include "ir/graph/ops.h"
 #include "ir/graph/visit.h"
 
@@ -43,7 +44,7 @@ public:
   }
 
 private:
-  Status broken(const char *number, const char *invariant, std::string_view what) { return fail(Diag::GraphInvalid, loc_, number, invariant, what); }
+  Status broken(const char *number, const char *invariant, std::string_view what) { return fail(diag::GraphInvalid, loc_, number, invariant, what); }
 
   Status type(const Value &v) {
     constexpr const char *why = "a tensor type is complete";
@@ -100,7 +101,7 @@ private:
   SourceLoc loc_;
 };
 
-Error brokenModel(const char *number, const char *invariant, std::string_view what) { return fail(Diag::GraphInvalid, {}, number, invariant, what); }
+Error brokenModel(const char *number, const char *invariant, std::string_view what) { return fail(diag::GraphInvalid, {}, number, invariant, what); }
 
 } // namespace
 

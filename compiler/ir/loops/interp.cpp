@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/diagnostics/loops.h"
 #include "ir/loops/numeric.h"
 
 namespace neso::loops {
@@ -13,7 +14,7 @@ std::string shapeText(std::span<const int64_t> sizes) { return fmt::format("[{}]
 
 Result<int64_t> evaluateOr(Expr e, const Bindings &sizes, const std::string &where) {
   std::optional<int64_t> v = evaluate(e, sizes);
-  if (!v) return fail(Diag::LoopsBadSize, {}, where, e.str());
+  if (!v) return fail(diag::LoopsBadSize, {}, where, e.str());
   return *v;
 }
 Result<std::vector<int64_t>> evaluateAll(const std::vector<Expr> &es, const Bindings &sizes, const std::string &where) {
@@ -28,7 +29,7 @@ Result<std::vector<int64_t>> evaluateAll(const std::vector<Expr> &es, const Bind
 
 Status bindTensor(const ProgramInput &declared, const HostValue &given, Bindings &sizes) {
   if (given.dtype != declared.dtype || given.sizes.size() != declared.sizes.size())
-    return fail(Diag::LoopsBadInput, {}, declared.name, fmt::format("{}{}", name(declared.dtype), "[" + std::to_string(declared.sizes.size()) + " dims]"),
+    return fail(diag::LoopsBadInput, {}, declared.name, fmt::format("{}{}", name(declared.dtype), "[" + std::to_string(declared.sizes.size()) + " dims]"),
                 fmt::format("{}{}", name(given.dtype), shapeText(given.sizes)));
   for (size_t d = 0; d < declared.sizes.size(); ++d)
     if (declared.sizes[d].isSymbol()) sizes.emplace(declared.sizes[d].symbolName(), given.sizes[d]);
@@ -64,7 +65,7 @@ Status moveInput(const Program &program, const Bindings &sizes, size_t k, const 
   const BufferView &view = views[in.buffer.index()];
   int64_t reach = 1;
   for (size_t d = 0; d < mine.size(); ++d) reach += (given.sizes[d] - 1) * mine[d];
-  if (reach * (isComplex(in.dtype) ? 2 : 1) > view.elements) return fail(Diag::LoopsBadSize, {}, in.name, program.buffer(in.buffer).elements.str());
+  if (reach * (isComplex(in.dtype) ? 2 : 1) > view.elements) return fail(diag::LoopsBadSize, {}, in.name, program.buffer(in.buffer).elements.str());
   if (toCaller) copyStrided(given.data, theirs, view.data, mine, given.sizes, itemSize(in.dtype));
   else copyStrided(view.data, mine, given.data, theirs, given.sizes, itemSize(in.dtype));
   return {};
@@ -107,7 +108,7 @@ Result<HostValue> readOutput(const Program &program, const Bindings &sizes, cons
   for (size_t d = 0; d < extent->size(); ++d) ((*strides)[d] < 0 ? lo : hi) += ((*extent)[d] - 1) * (*strides)[d];
   int64_t parts = isComplex(o.dtype) ? 2 : 1;
   if (lo < 0 || (hi + 1) * parts > view.elements)
-    return fail(Diag::LoopsIndexOutOfRange, {}, "an output", "reads", hi, program.buffer(o.buffer).name, view.elements);
+    return fail(diag::LoopsIndexOutOfRange, {}, "an output", "reads", hi, program.buffer(o.buffer).name, view.elements);
   copyStrided(value.data, contiguousStrides(*extent), view.data + *offset * itemSize(o.dtype), *strides, *extent, itemSize(o.dtype));
   return value;
 }
@@ -156,12 +157,12 @@ void copyStrided(uint8_t *dst, std::span<const int64_t> dstStrides, const uint8_
 }
 
 Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> inputs) {
-  if (inputs.size() != program.inputs.size()) return fail(Diag::LoopsInputCount, {}, program.inputs.size(), inputs.size());
+  if (inputs.size() != program.inputs.size()) return fail(diag::LoopsInputCount, {}, program.inputs.size(), inputs.size());
   Bindings sizes;
   for (size_t k = 0; k < inputs.size(); ++k) {
     const ProgramInput &declared = program.inputs[k];
     if (declared.kind == ProgramInput::Kind::Tensor) {
-      if (inputs[k].kind != ProgramInput::Kind::Tensor) return fail(Diag::LoopsBadInput, {}, declared.name, "a tensor", "no tensor");
+      if (inputs[k].kind != ProgramInput::Kind::Tensor) return fail(diag::LoopsBadInput, {}, declared.name, "a tensor", "no tensor");
       if (Status s = bindTensor(declared, inputs[k], sizes); !s) return s.takeError();
     } else if (declared.kind == ProgramInput::Kind::Int && declared.scalar.valid() && declared.scalar.isSymbol()) {
       sizes.emplace(declared.scalar.symbolName(), inputs[k].intValue);
@@ -172,17 +173,17 @@ Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> in
     if (declared.kind != ProgramInput::Kind::Tensor) continue;
     Result<std::vector<int64_t>> want = evaluateAll(declared.sizes, sizes, declared.name);
     if (!want) return want.takeError();
-    if (*want != inputs[k].sizes) return fail(Diag::LoopsBadInput, {}, declared.name, shapeText(*want), shapeText(inputs[k].sizes));
+    if (*want != inputs[k].sizes) return fail(diag::LoopsBadInput, {}, declared.name, shapeText(*want), shapeText(inputs[k].sizes));
   }
   for (const auto &[symbolName, range] : program.facts.ranges()) {
     auto it = sizes.find(symbolName);
     if (it != sizes.end() && (it->second < range.lo || it->second > range.hi))
-      return fail(Diag::LoopsGuard, {}, fmt::format("{} <= {} <= {}", range.lo, symbolName, range.hi), it->second);
+      return fail(diag::LoopsGuard, {}, fmt::format("{} <= {} <= {}", range.lo, symbolName, range.hi), it->second);
   }
   for (Expr guard : program.guards) {
     Result<int64_t> v = evaluateOr(guard, sizes, "a guard");
     if (!v) return v.takeError();
-    if (*v != 1) return fail(Diag::LoopsGuard, {}, guard.str(), *v);
+    if (*v != 1) return fail(diag::LoopsGuard, {}, guard.str(), *v);
   }
   return sizes;
 }
@@ -208,13 +209,13 @@ Result<std::vector<HostValue>> Interpreter::run(std::span<const HostValue> input
   for (const Buffer &b : program_.buffers) {
     Result<int64_t> elements = evaluateOr(b.elements, sizes, b.name);
     if (!elements) return elements.takeError();
-    if (*elements < 0 || *elements > (int64_t{1} << 40)) return fail(Diag::LoopsBadSize, {}, b.name, b.elements.str());
+    if (*elements < 0 || *elements > (int64_t{1} << 40)) return fail(diag::LoopsBadSize, {}, b.name, b.elements.str());
     size_t bytes = static_cast<size_t>(*elements * itemSize(b.dtype));
     BufferView &view = views[b.id.index()];
     view.elements = isComplex(b.dtype) ? *elements * 2 : *elements;
     if (b.kind == Buffer::Kind::Constant) {
       const Constant &c = program_.constants[static_cast<size_t>(b.index)];
-      if (static_cast<size_t>(c.bytes) < bytes) return fail(Diag::LoopsBadSize, {}, b.name, b.elements.str());
+      if (static_cast<size_t>(c.bytes) < bytes) return fail(diag::LoopsBadSize, {}, b.name, b.elements.str());
       bool own = b.mutated || mutatedConstants_.contains(b.id.value);
       view.data = own ? constantBytes(b.id).data() : const_cast<uint8_t *>(c.data); // not written unless mutated
       continue;

@@ -1,6 +1,7 @@
 // Index expressions and bodies over lanes.
 #include <algorithm>
 
+#include "base/diagnostics/loops.h"
 #include "ir/loops/lanes.h"
 
 namespace neso::loops {
@@ -46,7 +47,7 @@ Result<IndexCode> IndexCode::compile(Expr e, const SlotTable &slots, const std::
   code.affine_ = true;
   for (const std::string &name : symbolsOf(e)) {
     int slot = slots.find(name);
-    if (slot < 0) return fail(Diag::LoopsUnknownSymbol, {}, node, name, e.str());
+    if (slot < 0) return fail(diag::LoopsUnknownSymbol, {}, node, name, e.str());
     code.used_.push_back(slot);
     std::optional<Affine> a = code.affine_ ? affineIn(rest, name) : std::nullopt;
     if (!a || !a->coefficient.isConst()) {
@@ -173,7 +174,7 @@ Result<BodyCode> BodyCode::compile(const Program &program, const Node &node, con
     }
     if (op.kind == OpKind::Indirect) {
       Expr bound = substitute(op.bound, sizes);
-      if (!bound.isConst()) return fail(Diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(bound).front(), bound.str());
+      if (!bound.isConst()) return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(bound).front(), bound.str());
       code.bound = bound.constValue();
       code.slot = slots.add(op.symbol);
       definers[op.symbol] = static_cast<int>(k);
@@ -222,7 +223,7 @@ Status BodyCode::load(Code &code, Register &out, SlotTable &slots, std::span<con
   int64_t elements = view.elements;
   for (int l = 0; l < n; ++l)
     if (static_cast<uint64_t>(index[l]) >= static_cast<uint64_t>(elements) && (!mask || mask[l]))
-      return fail(Diag::LoopsIndexOutOfRange, {}, node_, "reads", index[l], code.bufferName, elements);
+      return fail(diag::LoopsIndexOutOfRange, {}, node_, "reads", index[l], code.bufferName, elements);
   if (mask) {
     if (op.b >= 0) out = value(op.b);
     else std::fill_n(out.i, kLanes, 0);
@@ -242,7 +243,7 @@ Status BodyCode::indirect(Code &code, Register &out, SlotTable &slots, int n) {
       v = 0;
     } else {
       if (op.check && (v >= code.bound || v < (op.wrap ? -code.bound : 0)))
-        return fail(Diag::LoopsIndirectOutOfRange, {}, node_, v, code.bound);
+        return fail(diag::LoopsIndirectOutOfRange, {}, node_, v, code.bound);
       if (op.wrap && v < 0) v += code.bound;
     }
     lanes[l] = out.i[l] = v;
@@ -300,7 +301,7 @@ Status StoreCode::run(const std::string &node, SlotTable &slots, std::span<const
   const BufferView &view = buffers[store.buffer.index()];
   for (int l = 0; l < n; ++l)
     if (static_cast<uint64_t>(at[l]) >= static_cast<uint64_t>(view.elements) && (!mask || mask[l]))
-      return fail(Diag::LoopsIndexOutOfRange, {}, node, "writes", at[l], bufferName, view.elements);
+      return fail(diag::LoopsIndexOutOfRange, {}, node, "writes", at[l], bufferName, view.elements);
   storeLanes(bufferType, store.mode, view.data, at, mask, value, valueType, n);
   return {};
 }

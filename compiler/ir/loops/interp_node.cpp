@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/diagnostics/loops.h"
 #include "ir/loops/interp_reduce.h"
 #include "ir/loops/lanes.h"
 
@@ -119,9 +120,9 @@ Status NodeRunner::Impl::compile(const Bindings &bindings, char outerLetter) {
     Expr v = substitute(e, sizes);
     if (!v.isConst()) {
       std::vector<std::string> names = symbolsOf(v);
-      return fail(Diag::LoopsUnknownSymbol, {}, node.name, names.empty() ? "?" : names.front(), e.str());
+      return fail(diag::LoopsUnknownSymbol, {}, node.name, names.empty() ? "?" : names.front(), e.str());
     }
-    if (v.constValue() < 0) return fail(Diag::LoopsBadExtent, {}, node.name, v.constValue(), e.str());
+    if (v.constValue() < 0) return fail(diag::LoopsBadExtent, {}, node.name, v.constValue(), e.str());
     out.push_back(v.constValue());
     return {};
   };
@@ -455,7 +456,7 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
   const AttentionSpec &spec = *node.attention;
   Expr keys = substitute(spec.keyLength, sizes), head = substitute(spec.headSize, sizes);
   for (Expr e : {keys, head})
-    if (!e.isConst()) return fail(Diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(e).front(), e.str());
+    if (!e.isConst()) return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(e).front(), e.str());
   int64_t length = keys.constValue(), size = head.constValue(), rows = outer[2], width = outer[3];
   SlotTable table;
   for (const char *name : {"b", "h", "m", "n", "d"}) table.add(name);
@@ -478,7 +479,7 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
       code->first.eval(table, n, index);
       for (int l = 0; l < n; ++l)
         if (static_cast<uint64_t>(index[l]) >= static_cast<uint64_t>(view.elements))
-          return fail(Diag::LoopsIndexOutOfRange, {}, node.name, "reads", index[l], program->buffer(from.buffer).name, view.elements);
+          return fail(diag::LoopsIndexOutOfRange, {}, node.name, "reads", index[l], program->buffer(from.buffer).name, view.elements);
       Register value;
       loadLanes(t, view.data, index, nullptr, value, n);
       for (int l = 0; l < n; ++l) out[static_cast<size_t>(at + l)] = laneDouble(value, t, l);
@@ -539,10 +540,10 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
 NodeRunner::NodeRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 NodeRunner::NodeRunner(NodeRunner &&) noexcept = default;
 Status NodeRunner::Impl::runUserKernel(std::span<const BufferView> buffers) {
-  if (!node.user || !node.user->reference) return fail(Diag::LoopsNotInterpreted, {}, node.name, "a user kernel without a reference");
+  if (!node.user || !node.user->reference) return fail(diag::LoopsNotInterpreted, {}, node.name, "a user kernel without a reference");
   auto value = [&](Expr e) -> Result<int64_t> {
     Expr v = substitute(e, sizes);
-    if (!v.isConst()) return fail(Diag::LoopsBadSize, {}, node.name, e.str());
+    if (!v.isConst()) return fail(diag::LoopsBadSize, {}, node.name, e.str());
     return v.constValue();
   };
   std::vector<HostArgument> args;

@@ -1,5 +1,7 @@
 #include "ir/loops/verify.h"
 
+#include "base/diagnostics/loops.h"
+
 #include <algorithm>
 #include <set>
 
@@ -27,10 +29,10 @@ public:
   Checker(const Program &p, std::set<std::string> sizes, char outer) : p_(p), sizes_(std::move(sizes)), outer_(outer) {}
 
   void breach(const char *rule, const Node &n, const std::string &what) {
-    if (diags_.size() < 20) diags_.push_back(makeDiag(Diag::LoopsInvariant, {}, rule, n.name, what));
+    if (diags_.size() < 20) diags_.push_back(makeDiag(diag::LoopsInvariant, {}, rule, n.name, what));
   }
   void programBreach(const char *rule, const std::string &what) {
-    if (diags_.size() < 20) diags_.push_back(makeDiag(Diag::LoopsInvariant, {}, rule, p_.name, what));
+    if (diags_.size() < 20) diags_.push_back(makeDiag(diag::LoopsInvariant, {}, rule, p_.name, what));
   }
   Status status() && { return diags_.empty() ? Status() : Status(Error(std::move(diags_))); }
 

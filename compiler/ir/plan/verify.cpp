@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ir/loops/verify.h"
+#include "base/diagnostics/loops.h"
 #include "ir/plan/access.h"
 
 namespace neso::plan {
@@ -32,7 +33,7 @@ private:
   std::vector<Diagnostic> diags_;
 
   void breach(const char *rule, const std::string &where, const std::string &what) {
-    if (diags_.size() < 20) diags_.push_back(makeDiag(Diag::PlanInvariant, {}, rule, where, what));
+    if (diags_.size() < 20) diags_.push_back(makeDiag(diag::PlanInvariant, {}, rule, where, what));
   }
   Status finish() { return diags_.empty() ? Status() : Status(Error(std::move(diags_))); }
   const std::string &nameOf(BufferId b) const { return p_.program.buffer(b).name; }

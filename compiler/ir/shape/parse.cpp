@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/diagnostics/pt2.h"
 #include "ir/shape/expr.h"
 
 namespace neso {
@@ -19,7 +20,7 @@ public:
     skipSpace();
     if (e && pos_ != text_.size()) e = error("unexpected text at position " + std::to_string(pos_ + 1));
     if (e && hasFraction(*e)) e = error("a number with a fraction");
-    if (!e) return fail(Diag::BadExpression, {}, text_, why_);
+    if (!e) return fail(diag::BadExpression, {}, text_, why_);
     return *e;
   }
 

@@ -2,6 +2,7 @@
 // shapes in interp_shape.cpp, on memory in interp_memory.cpp.
 #include "ir/tile/interp.h"
 
+#include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
 #include "ir/tile/softfloat.h"
 
@@ -12,7 +13,7 @@ namespace tile {
 
 Status Machine::run(tt::FuncOp func) {
   if (func.isExternal() || func.getNumArguments() != args.size())
-    return fail(Diag::TileBadArguments, sourceLoc(func.getLoc()), func.getSymName().str(),
+    return fail(diag::TileBadArguments, sourceLoc(func.getLoc()), func.getSymName().str(),
                 fmt::format("it has {} parameters, {} were given", func.getNumArguments(), args.size()));
   std::vector<Lanes> inputs;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -23,7 +24,7 @@ Status Machine::run(tt::FuncOp func) {
                 (isa<IntegerType>(type) && arg.kind == InterpArg::Int) ||
                 (isa<FloatType>(type) && (arg.kind == InterpArg::Float || arg.kind == InterpArg::Int));
     if (!fits)
-      return fail(Diag::TileBadArguments, sourceLoc(func.getLoc()), func.getSymName().str(),
+      return fail(diag::TileBadArguments, sourceLoc(func.getLoc()), func.getSymName().str(),
                   fmt::format("argument {} has another kind than its parameter", i));
     Lanes lanes;
     if (isa<tt::PointerType>(type)) lanes.push_back(slotOf(memory.address(i)));
@@ -36,7 +37,7 @@ Status Machine::run(tt::FuncOp func) {
       for (int64_t v : arg.strides) lanes.push_back(slotOf(v));
       lanes.push_back(slotOf(int64_t(arg.padNan)));
       if (lanes.size() != 2 * cast<tt::TensorDescType>(type).getShape().size() + 2)
-        return fail(Diag::TileBadArguments, sourceLoc(func.getLoc()), func.getSymName().str(),
+        return fail(diag::TileBadArguments, sourceLoc(func.getLoc()), func.getSymName().str(),
                     fmt::format("descriptor argument {} has another rank than its parameter", i));
     }
     inputs.push_back(std::move(lanes));
@@ -53,7 +54,7 @@ Status Machine::run(tt::FuncOp func) {
 
 bool Machine::call(tt::FuncOp func, ArrayRef<Lanes> inputs, std::vector<Lanes> &results) {
   // Values of a function are one set a module; a recursive call would overwrite its caller's.
-  if (++depth_ > 64) return fault(Diag::TileInterpUnsupported, func, "recursion");
+  if (++depth_ > 64) return fault(diag::TileInterpUnsupported, func, "recursion");
   bool ok = runRegion(func.getBody(), inputs, results);
   --depth_;
   return ok;
@@ -67,7 +68,7 @@ bool Machine::runRegion(Region &region, ArrayRef<Lanes> inputs, std::vector<Lane
       if (!execute(&op)) return false;
     if (!block->mightHaveTerminator()) return true;
     Operation *end = block->getTerminator();
-    if (++steps_ > options.maxSteps) return fault(Diag::TileEndless, end, programName());
+    if (++steps_ > options.maxSteps) return fault(diag::TileEndless, end, programName());
     Block *next = nullptr;
     OperandRange passed = end->getOperands();
     if (cf::BranchOp branch = dyn_cast<cf::BranchOp>(end)) {
@@ -78,7 +79,7 @@ bool Machine::runRegion(Region &region, ArrayRef<Lanes> inputs, std::vector<Lane
       next = taken ? branch.getTrueDest() : branch.getFalseDest();
       passed = taken ? branch.getTrueDestOperands() : branch.getFalseDestOperands();
     } else if (end->getNumSuccessors() != 0) {
-      return fault(Diag::TileInterpUnsupported, end, end->getName().getStringRef().str());
+      return fault(diag::TileInterpUnsupported, end, end->getName().getStringRef().str());
     }
     std::vector<Lanes> out;
     for (Value v : passed) out.push_back(get(v));
@@ -92,12 +93,12 @@ bool Machine::runRegion(Region &region, ArrayRef<Lanes> inputs, std::vector<Lane
 }
 
 bool Machine::execute(Operation *op) {
-  if (++steps_ > options.maxSteps) return fault(Diag::TileEndless, op, programName());
+  if (++steps_ > options.maxSteps) return fault(diag::TileEndless, op, programName());
   bool known = false;
   if (!executeElementwise(op, known) || (!known && !executeShape(op, known)) || (!known && !executeMemory(op, known)) || (!known && !executeShared(op, known)) ||
       (!known && !executeControl(op, known)) || (!known && !executeCombine(op, known)))
     return false;
-  if (!known) return fault(Diag::TileInterpUnsupported, op, op->getName().getStringRef().str());
+  if (!known) return fault(diag::TileInterpUnsupported, op, op->getName().getStringRef().str());
   return true;
 }
 
@@ -124,7 +125,7 @@ bool Machine::executeControl(Operation *op, bool &known) {
   known = true;
   if (arith::ConstantOp constant = dyn_cast<arith::ConstantOp>(op)) {
     Lanes lanes;
-    if (!constantLanes(constant.getValue(), constant.getType(), lanes)) return fault(Diag::TileInterpUnsupported, op, "constant");
+    if (!constantLanes(constant.getValue(), constant.getType(), lanes)) return fault(diag::TileInterpUnsupported, op, "constant");
     set(constant, std::move(lanes));
     return true;
   }
@@ -148,7 +149,7 @@ bool Machine::executeControl(Operation *op, bool &known) {
   };
   if (tt::CallOp callOp = dyn_cast<tt::CallOp>(op)) {
     tt::FuncOp callee = SymbolTable::lookupNearestSymbolFrom<tt::FuncOp>(op, callOp.getCalleeAttr());
-    if (!callee || callee.isExternal()) return fault(Diag::TileInterpUnsupported, op, "a call of an external function");
+    if (!callee || callee.isExternal()) return fault(diag::TileInterpUnsupported, op, "a call of an external function");
     return call(callee, operands(callOp.getOperands()), results) && finish();
   }
   if (scf::IfOp branch = dyn_cast<scf::IfOp>(op)) {
@@ -160,7 +161,7 @@ bool Machine::executeControl(Operation *op, bool &known) {
     IntegerType integer = dyn_cast<IntegerType>(loop.getInductionVar().getType());
     unsigned width = integer ? integer.getWidth() : 64;
     int64_t i = get(loop.getLowerBound())[0].i, end = get(loop.getUpperBound())[0].i, step = get(loop.getStep())[0].i;
-    if (step <= 0) return fault(Diag::TileEndless, op, programName());
+    if (step <= 0) return fault(diag::TileEndless, op, programName());
     results = operands(loop.getInitArgs());
     for (; loop.getUnsignedCmp() ? asUnsigned(i, width) < asUnsigned(end, width) : i < end; i += step) {
       std::vector<Lanes> inputs;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
 #include "ir/tile/softfloat.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -211,7 +212,7 @@ bool Machine::executeElementwise(Operation *op, bool &known) {
       return integer(v.value_or(0));
     });
     known = recognised;
-    if (!ok) return fault(Diag::TileDivisionByZero, op, programName());
+    if (!ok) return fault(diag::TileDivisionByZero, op, programName());
   } else if (arith::CmpIOp cmp = dyn_cast<arith::CmpIOp>(op)) {
     each([&](size_t i) { return slotOf(int64_t(compare(cmp.getPredicate(), at(0, i).i, at(1, i).i, fromWidth))); });
   } else if (arith::CmpFOp cmp = dyn_cast<arith::CmpFOp>(op)) {
@@ -327,7 +328,7 @@ bool Machine::executeElementwise(Operation *op, bool &known) {
     if (symbol == "isinfd" || symbol == "isinff") each([&](size_t i) { return slotOf(int64_t(std::isinf(at(0, i).f))); });
     if (symbol == "finitef" || symbol == "isfinited") each([&](size_t i) { return slotOf(int64_t(std::isfinite(at(0, i).f))); });
     if (symbol == "signbitf" || symbol == "signbitd") each([&](size_t i) { return slotOf(int64_t(std::signbit(at(0, i).f))); });
-    if (!known) return fault(Diag::TileInterpUnsupported, op, "library function " + ext.getSymbol().str());
+    if (!known) return fault(diag::TileInterpUnsupported, op, "library function " + ext.getSymbol().str());
   }
   if (known) set(op->getResult(0), std::move(out));
   return true;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
 #include "ir/tile/softfloat.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -49,12 +50,12 @@ static int64_t bytesOf(Type type) { return type.isIntOrFloat() ? (type.getIntOrF
 bool Machine::load(Operation *op, int64_t address, Type type, Slot &out, bool atomic) {
   int64_t bytes = bytesOf(type);
   void *host = memory.find(address, bytes);
-  if (!host) return fault(Diag::TileOutOfBounds, op, programName(), fmt::format("reads {} bytes", bytes), memory.describe(address));
+  if (!host) return fault(diag::TileOutOfBounds, op, programName(), fmt::format("reads {} bytes", bytes), memory.describe(address));
   if (options.detectRaces && !atomic)
     for (int64_t b = 0; b < bytes; ++b) {
       auto it = writers_.find(address + b);
       if (it != writers_.end() && it->second.program != linearProgram())
-        return fault(Diag::TileRace, op, programName(), "reads", memory.describe(address), sourceLoc(it->second.op->getLoc()).str());
+        return fault(diag::TileRace, op, programName(), "reads", memory.describe(address), sourceLoc(it->second.op->getLoc()).str());
     }
   uint64_t bits = 0;
   std::memcpy(&bits, host, bytes);
@@ -70,7 +71,7 @@ bool Machine::load(Operation *op, int64_t address, Type type, Slot &out, bool at
 bool Machine::store(Operation *op, int64_t address, Type type, Slot value, bool atomic) {
   int64_t bytes = bytesOf(type);
   void *host = memory.find(address, bytes);
-  if (!host) return fault(Diag::TileOutOfBounds, op, programName(), fmt::format("writes {} bytes", bytes), memory.describe(address));
+  if (!host) return fault(diag::TileOutOfBounds, op, programName(), fmt::format("writes {} bytes", bytes), memory.describe(address));
   FloatType real = dyn_cast<FloatType>(type);
   uint64_t bits = real ? encode(real, value.f) : static_cast<uint64_t>(isa<tt::PointerType>(type) ? memory.toHost(value.i) : value.i);
   if (options.detectRaces && !atomic) {
@@ -78,7 +79,7 @@ bool Machine::store(Operation *op, int64_t address, Type type, Slot value, bool 
     for (int64_t b = 0; b < bytes; ++b) {
       auto [it, fresh] = writers_.try_emplace(address + b, Writer{linearProgram(), op});
       if (!fresh && it->second.program != linearProgram() && differs)
-        return fault(Diag::TileRace, op, programName(), "writes", memory.describe(address), sourceLoc(it->second.op->getLoc()).str());
+        return fault(diag::TileRace, op, programName(), "writes", memory.describe(address), sourceLoc(it->second.op->getLoc()).str());
       it->second = {linearProgram(), op};
     }
   }
@@ -275,7 +276,7 @@ bool Machine::executeMemory(Operation *op, bool &known) {
       if (!load(op, ptr[i].i, getElementTypeOrSelf(poll.getExpected().getType()), now, true)) return false;
       same &= now.i == expected[expected.size() == 1 ? 0 : i].i;
     }
-    if (!same && !poll.getTimeout()) return fault(Diag::TileEndless, op, programName());
+    if (!same && !poll.getTimeout()) return fault(diag::TileEndless, op, programName());
     set(poll, {slotOf(int64_t(same))});
     return true;
   }
@@ -317,7 +318,7 @@ bool Machine::executeMemory(Operation *op, bool &known) {
   if (tt::DescriptorReduceOp red = dyn_cast<tt::DescriptorReduceOp>(op)) {
     const Lanes &src = get(red.getSrc());
     std::optional<tt::RMWOp> kind = rmwOf(red.getKind(), getElementTypeOrSelf(red.getSrc().getType()));
-    if (!kind) return fault(Diag::TileInterpUnsupported, op, "this descriptor reduction");
+    if (!kind) return fault(diag::TileInterpUnsupported, op, "this descriptor reduction");
     return descAccess(red.getDesc(), indicesOf(red.getIndices()), red.getDesc().getType().getShape(),
                       [&](int64_t i, int64_t address, bool inside, Type element, Slot) {
                         Slot old;
@@ -351,11 +352,11 @@ bool Machine::executeMemory(Operation *op, bool &known) {
   }
   if (tt::AssertOp check = dyn_cast<tt::AssertOp>(op)) {
     for (Slot s : get(check.getCondition()))
-      if (!s.i) return fault(Diag::TileAssertFailed, op, programName(), check.getMessage().str());
+      if (!s.i) return fault(diag::TileAssertFailed, op, programName(), check.getMessage().str());
     return true;
   }
   if (LLVM::AssumeOp assume = dyn_cast<LLVM::AssumeOp>(op)) {
-    if (!get(assume.getCond())[0].i) return fault(Diag::TileFalseAssumption, op, programName());
+    if (!get(assume.getCond())[0].i) return fault(diag::TileFalseAssumption, op, programName());
     return true;
   }
   if (tt::PrintOp print = dyn_cast<tt::PrintOp>(op)) {

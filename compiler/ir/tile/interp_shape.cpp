@@ -1,6 +1,7 @@
 // The interpreter on shapes, products, reductions and scans.
 #include <cmath>
 
+#include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
 #include "ir/tile/softfloat.h"
 
@@ -150,7 +151,7 @@ bool Machine::executeShape(Operation *op, bool &known) {
     eachIndex(shapeOf(gather), [&](int64_t i, ArrayRef<int64_t> at) {
       int64_t j = 0, pick = indices[i].i;
       if (pick < 0 || pick >= from[axis]) {
-        ok = ok && fault(Diag::TileOutOfBounds, op, programName(), fmt::format("picks element {}", pick), fmt::format("an axis of length {}", from[axis]));
+        ok = ok && fault(diag::TileOutOfBounds, op, programName(), fmt::format("picks element {}", pick), fmt::format("an axis of length {}", from[axis]));
         return;
       }
       for (size_t d = 0; d < at.size(); ++d) j += (d == axis ? pick : at[d]) * strides[d];
@@ -195,7 +196,7 @@ bool Machine::executeShape(Operation *op, bool &known) {
     int64_t k = 0, kb = 0;
     auto scaleType = [](Value v) { return v ? cast<RankedTensorType>(v.getType()) : RankedTensorType(); };
     RankedTensorType ta = dot.getA().getType(), tb = dot.getB().getType(), tc = dot.getC().getType();
-    if (ta.getRank() != 2) return fault(Diag::TileInterpUnsupported, op, "a batch of scaled dots");
+    if (ta.getRank() != 2) return fault(diag::TileInterpUnsupported, op, "a batch of scaled dots");
     Lanes a = scaledOperand(get(dot.getA()), ta, dot.getAElemType(), dot.getLhsKPack(), true, dot.getAScale() ? &get(dot.getAScale()) : nullptr,
                             scaleType(dot.getAScale()), k);
     Lanes b = scaledOperand(get(dot.getB()), tb, dot.getBElemType(), dot.getRhsKPack(), false, dot.getBScale() ? &get(dot.getBScale()) : nullptr,
@@ -203,7 +204,7 @@ bool Machine::executeShape(Operation *op, bool &known) {
     const Lanes &c = get(dot.getC());
     int64_t m = tc.getDimSize(0), n = tc.getDimSize(1);
     if (k != kb || static_cast<int64_t>(a.size()) != m * k || static_cast<int64_t>(b.size()) != k * n)
-      return fault(Diag::TileInterpUnsupported, op, "a scaled dot of these shapes");
+      return fault(diag::TileInterpUnsupported, op, "a scaled dot of these shapes");
     Lanes out(c.size());
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {

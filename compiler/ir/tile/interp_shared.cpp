@@ -1,4 +1,5 @@
 // The interpreter on rings of tiles in shared memory. A ring's value is all its slots, one behind another.
+#include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
 
 using namespace mlir;
@@ -11,7 +12,7 @@ bool Machine::executeShared(Operation *op, bool &known) {
     number = get(slot)[0].i;
     int64_t slots = cast<ttg::RingType>(ring.getType()).getSlots();
     return (number >= 0 && number < slots) ||
-           fault(Diag::TileOutOfBounds, op, programName(), fmt::format("uses slot {}", number),
+           fault(diag::TileOutOfBounds, op, programName(), fmt::format("uses slot {}", number),
                  fmt::format("a ring of {} slots", slots));
   };
   if (ttg::LocalAllocOp alloc = dyn_cast<ttg::LocalAllocOp>(op)) {

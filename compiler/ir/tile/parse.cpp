@@ -1,4 +1,5 @@
 // Text to tile IR, and MLIR's diagnostics to ours.
+#include "base/diagnostics/tile.h"
 #include "ir/tile/tile.h"
 
 #include "llvm/Support/MemoryBuffer.h"
@@ -50,10 +51,10 @@ Status verifyTile(ModuleOp module) {
   module->walk([&](Operation *op) {
     if (op->isRegistered()) return;
     std::string name = op->getName().getStringRef().str();
-    unknown.push_back(makeDiag(Diag::TileUnknownOp, sourceLoc(op->getLoc()), name));
+    unknown.push_back(makeDiag(diag::TileUnknownOp, sourceLoc(op->getLoc()), name));
   });
   if (!unknown.empty()) return Error(std::move(unknown));
-  if (failed(mlir::verify(module))) return capture.take(Diag::TileInvalid, "the module breaks a rule that was not named");
+  if (failed(mlir::verify(module))) return capture.take(diag::TileInvalid, "the module breaks a rule that was not named");
   return Status::ok();
 }
 
@@ -64,7 +65,7 @@ Result<OwningOpRef<ModuleOp>> parseTile(std::string_view text, std::string_view 
   sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(StringRef(text.data(), text.size()), name), llvm::SMLoc());
   ParserConfig config(ctx, false);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, config);
-  if (!module) return capture.take(Diag::TileSyntax, "no module in '" + name + "'");
+  if (!module) return capture.take(diag::TileSyntax, "no module in '" + name + "'");
   Status status = verifyTile(*module);
   if (!status) return status.takeError();
   return module;

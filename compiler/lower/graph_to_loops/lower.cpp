@@ -3,6 +3,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/diagnostics/graph.h"
 #include "lower/graph_to_loops/attention.h"
 #include "lower/graph_to_loops/cost.h"
 #include "lower/graph_to_loops/op_call.h"
@@ -230,7 +231,7 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
   if (node.launch) {
     std::string refusal;
     Tensors results = userKernels_.lower(ctx_, g, node, values, refusal);
-    if (!refusal.empty()) report(makeDiag(Diag::OpRefused, node.loc, "kernel " + node.launch->function, refusal));
+    if (!refusal.empty()) report(makeDiag(diag::OpRefused, node.loc, "kernel " + node.launch->function, refusal));
     for (size_t k = 0; k < outs.size(); ++k)
       if (outs[k].valid()) values[outs[k].value] = k < results.size() ? results[k] : full(ctx_, g.value(outs[k]).type.sizes, g.value(outs[k]).type.dtype, 0);
     ctx_.current = nullptr;
@@ -239,7 +240,7 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
   OpCall call(ctx_, g, node, values);
   Tensors results = (*OpTable::instance().find(node.target))(call);
   if (call.failed()) {
-    report(makeDiag(Diag::OpRefused, node.loc, node.target, call.reason()));
+    report(makeDiag(diag::OpRefused, node.loc, node.target, call.reason()));
     results.clear();
   }
   for (size_t k = 0; k < outs.size(); ++k) {
@@ -264,7 +265,7 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
           fault = fmt::format("{} gives size {} for dimension {} of result {} ('{}'), the model says {}", node.target, a.str(), d, k, v.name, e.str());
       }
       if (!fault.empty()) {
-        report(makeDiag(Diag::LoweringTypeMismatch, node.loc, fault));
+        report(makeDiag(diag::LoweringTypeMismatch, node.loc, fault));
         values[outs[k].value] = full(ctx_, v.type.sizes, v.type.dtype, 0);
         continue;
       }
@@ -384,7 +385,7 @@ void ModelLowering::checkSizes() {
       bool bad = unknown(v.expr);
       for (Expr e : v.type.sizes) bad |= unknown(e);
       if (!bad) continue;
-      report(makeDiag(Diag::OpRefused, node.loc, node.target, "the size or value of '" + v.name + "' depends on the data"));
+      report(makeDiag(diag::OpRefused, node.loc, node.target, "the size or value of '" + v.name + "' depends on the data"));
       break;
     }
 }
@@ -411,7 +412,7 @@ void ModelLowering::findUnsupported(const graph::Graph &g) {
   for (const graph::Node &node : g.nodes) {
     for (const graph::Argument &a : node.args)
       if (const std::shared_ptr<graph::Graph> *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a); sub && isCall(node.target)) findUnsupported(**sub);
-    if (!isSymbolic(g, node) && !isCall(node.target) && !node.launch && !isSupported(node.target)) report(makeDiag(Diag::OpUnsupported, node.loc, node.target));
+    if (!isSymbolic(g, node) && !isCall(node.target) && !node.launch && !isSupported(node.target)) report(makeDiag(diag::OpUnsupported, node.loc, node.target));
   }
 }
 
@@ -434,7 +435,7 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
   }
   bool cond = node.target == "higher_order.cond";
   auto refuse = [&](const char *why) {
-    report(makeDiag(Diag::OpRefused, node.loc, node.target, std::string(why)));
+    report(makeDiag(diag::OpRefused, node.loc, node.target, std::string(why)));
     return false;
   };
   if (bodies.size() != (cond ? 2u : 1u)) return refuse("it does not have the expected sub-graphs");

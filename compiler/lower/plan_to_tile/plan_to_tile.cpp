@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "base/diagnostics/loops.h"
+#include "base/diagnostics/tile.h"
 #include "ir/tile/tile.h"
 #include "lower/plan_to_tile/attention.h"
 #include "lower/plan_to_tile/contraction.h"
@@ -149,7 +151,7 @@ private:
     b.setInsertionPointToEnd(entry);
     tt::ReturnOp::create(b, loc, ValueRange{});
     DiagnosticCapture capture(&context_);
-    if (failed(verify(func))) return fail(Diag::InternalFault, where, "plan_to_tile", kernel.name + ": " + capture.take(Diag::TileInvalid, "malformed").str());
+    if (failed(verify(func))) return fail(diag::InternalFault, where, "plan_to_tile", kernel.name + ": " + capture.take(diag::TileInvalid, "malformed").str());
     share(kernel, func);
     return Status::ok();
   }
@@ -157,7 +159,7 @@ private:
   /// A user's kernel brings its tile function; only its arguments and grid are ours.
   Status placeUserKernel(plan::Kernel &kernel, ModuleOp module) {
     const loops::UserKernelSpec &spec = *kernel.nodes[0].user;
-    if (spec.kernel < 0 || static_cast<size_t>(spec.kernel) >= userFunctions_.size()) return fail(Diag::NoTileForm, {}, kernel.name, "user kernel");
+    if (spec.kernel < 0 || static_cast<size_t>(spec.kernel) >= userFunctions_.size()) return fail(diag::NoTileForm, {}, kernel.name, "user kernel");
     OpBuilder b(&context_);
     b.setInsertionPointToEnd(module.getBody());
     auto func = llvm::cast<tt::FuncOp>(b.clone(*userFunctions_[static_cast<size_t>(spec.kernel)]));

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/diagnostics/backend.h"
 #include "ir/tile/passes/passes.h"
 #include "ir/tile/tile.h"
 
@@ -80,7 +81,7 @@ TEST(Refused, OperationWithoutCode) {
       tt.return
     })", "sm_90", ptxOnly());
   ASSERT_FALSE(code);
-  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaUnsupported) << code.error().str();
+  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaUnsupported) << code.error().str();
   EXPECT_NE(code.error().str().find("compare and swap of single bytes"), std::string::npos) << code.error().str();
 }
 
@@ -90,7 +91,7 @@ TEST(Refused, ScaledProductByName) {
   text << std::ifstream(NESO_SOURCE_DIR "/compiler/ir/tile/test/goldens/dot_scaled.ttir").rdbuf();
   Result<CompiledModule> code = compileText(text.str(), "sm_90", ptxOnly());
   ASSERT_FALSE(code);
-  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaUnsupported);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaUnsupported);
 }
 
 TEST(Refused, MoreSharedMemoryThanTheChipHas) {
@@ -105,7 +106,7 @@ TEST(Refused, MoreSharedMemoryThanTheChipHas) {
       tt.return
     })", "sm_90", ptxOnly(), 32);
   ASSERT_FALSE(code);
-  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaSharedMemory);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaSharedMemory);
   EXPECT_NE(code.error().str().find("gather 524288"), std::string::npos) << code.error().str();
 }
 
@@ -114,14 +115,14 @@ TEST(Refused, AssemblerThatIsMissingOrFails) {
   options.ptxas = "/nonexistent/ptxas";
   Result<CompiledModule> code = compileText(kernelText("vector_add"), "sm_90", options);
   ASSERT_FALSE(code);
-  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaNoAssembler);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaNoAssembler);
   std::string script = testing::TempDir() + "failing_ptxas";
   std::ofstream(script) << "#!/bin/sh\necho no such luck\nexit 3\n";
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
   options.ptxas = script;
   code = compileText(kernelText("vector_add"), "sm_90", options);
   ASSERT_FALSE(code);
-  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaAssembler);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaAssembler);
   EXPECT_NE(code.error().str().find("no such luck"), std::string::npos) << code.error().str();
 }
 
@@ -134,7 +135,7 @@ TEST(Refused, DisassemblyWithoutATool) {
   options.ptxas = script, options.keepSass = true;
   Result<CompiledModule> code = compileText(kernelText("vector_add"), "sm_90", options);
   ASSERT_FALSE(code);
-  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaAssembler);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaAssembler);
 }
 
 TEST(Refused, LibraryFunctionThatDoesNotExist) {
@@ -145,7 +146,7 @@ TEST(Refused, LibraryFunctionThatDoesNotExist) {
       tt.return
     })", "sm_90", ptxOnly());
   ASSERT_FALSE(code);
-  EXPECT_EQ(code.error().diagnostics()[0].kind, Diag::NvidiaNoLibrary);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaNoLibrary);
 }
 
 } // namespace

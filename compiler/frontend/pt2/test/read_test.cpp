@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/diagnostics/pt2.h"
 #include "frontend/pt2/stack_trace.h"
 #include "ir/graph/passes/functionalize.h"
 #include "ir/graph/passes/simplify.h"
@@ -158,7 +159,7 @@ TEST(Read, AGuardIsAnExpression) {
   EXPECT_EQ(m->guards[0], lt(7, 2 * n));
   // E0125 GuardIgnored: what no expression says is reported, not lost.
   ASSERT_EQ(m->warnings.size(), 1u);
-  EXPECT_EQ(m->warnings[0].kind, Diag::GuardIgnored);
+  EXPECT_EQ(m->warnings[0].kind, diag::GuardIgnored);
 }
 
 TEST(StackTrace, InnermostUserLine) {

@@ -1,4 +1,5 @@
 // Claim: every statement and expression of Python parses, with places; and a mistake gives the named diagnostic at its place.
+#include "base/diagnostics/triton.h"
 #include "frontend/triton/parser.h"
 
 #include <gtest/gtest.h>
@@ -24,33 +25,33 @@ struct Bad {
 
 TEST(Parse, MistakesAreNamedAndPlaced) {
   const Bad cases[] = {
-      {"x = 1 ? 2\n", Diag::PyBadCharacter, 1, 7},
-      {"x = \"abc\n", Diag::PyUnclosedString, 1, 5},
-      {"x = '''abc\n\n", Diag::PyUnclosedString, 1, 5},
-      {"f(1,\n  2\n", Diag::PyUnclosedBracket, 1, 2},
-      {"x = 1)\n", Diag::PyUnmatchedBracket, 1, 6},
-      {"x = [1)\n", Diag::PyUnmatchedBracket, 1, 7},
-      {"if x:\n    a\n  b\n", Diag::PyBadDedent, 3, 3},
-      {"a = 1\n  b = 2\n", Diag::PyUnexpectedIndent, 2, 3},
-      {"def f():\nx = 1\n", Diag::PyExpectedBlock, 2, 1},
-      {"x = 012\n", Diag::PyBadNumber, 1, 5},
-      {"x = 0xzz\n", Diag::PyBadNumber, 1, 5},
-      {"x = 12abc\n", Diag::PyBadNumber, 1, 5},
-      {"x = 1 \\ \n", Diag::PyBadLineJoin, 1, 7},
-      {"x = = 1\n", Diag::PyExpected, 1, 5},
-      {"def (x):\n  pass\n", Diag::PyExpected, 1, 5},
-      {"for x y:\n  pass\n", Diag::PyExpected, 1, 7},
-      {"f() = 1\n", Diag::PyBadTarget, 1, 1},
-      {"a + 1 += 2\n", Diag::PyBadTarget, 1, 1},
-      {"def f(a, a):\n  pass\n", Diag::PyDuplicateParam, 1, 10},
-      {"def f(a=1, b):\n  pass\n", Diag::PyDefaultOrder, 1, 12},
-      {"f(a=1, a=2)\n", Diag::PyRepeatedKeyword, 1, 8},
-      {"f(a=1, 2)\n", Diag::PyPositionalAfterKeyword, 1, 8},
-      {"f'a}b'\n", Diag::PyBadFString, 1, 4},
-      {"f'a{}b'\n", Diag::PyBadFString, 1, 5},
-      {"'\\x1'\n", Diag::PyBadEscape, 1, 1},
-      {"b'a' 'b'\n", Diag::PyMixedBytes, 1, 6},
-      {"@jit\nx = 1\n", Diag::PyExpected, 2, 1},
+      {"x = 1 ? 2\n", diag::PyBadCharacter, 1, 7},
+      {"x = \"abc\n", diag::PyUnclosedString, 1, 5},
+      {"x = '''abc\n\n", diag::PyUnclosedString, 1, 5},
+      {"f(1,\n  2\n", diag::PyUnclosedBracket, 1, 2},
+      {"x = 1)\n", diag::PyUnmatchedBracket, 1, 6},
+      {"x = [1)\n", diag::PyUnmatchedBracket, 1, 7},
+      {"if x:\n    a\n  b\n", diag::PyBadDedent, 3, 3},
+      {"a = 1\n  b = 2\n", diag::PyUnexpectedIndent, 2, 3},
+      {"def f():\nx = 1\n", diag::PyExpectedBlock, 2, 1},
+      {"x = 012\n", diag::PyBadNumber, 1, 5},
+      {"x = 0xzz\n", diag::PyBadNumber, 1, 5},
+      {"x = 12abc\n", diag::PyBadNumber, 1, 5},
+      {"x = 1 \\ \n", diag::PyBadLineJoin, 1, 7},
+      {"x = = 1\n", diag::PyExpected, 1, 5},
+      {"def (x):\n  pass\n", diag::PyExpected, 1, 5},
+      {"for x y:\n  pass\n", diag::PyExpected, 1, 7},
+      {"f() = 1\n", diag::PyBadTarget, 1, 1},
+      {"a + 1 += 2\n", diag::PyBadTarget, 1, 1},
+      {"def f(a, a):\n  pass\n", diag::PyDuplicateParam, 1, 10},
+      {"def f(a=1, b):\n  pass\n", diag::PyDefaultOrder, 1, 12},
+      {"f(a=1, a=2)\n", diag::PyRepeatedKeyword, 1, 8},
+      {"f(a=1, 2)\n", diag::PyPositionalAfterKeyword, 1, 8},
+      {"f'a}b'\n", diag::PyBadFString, 1, 4},
+      {"f'a{}b'\n", diag::PyBadFString, 1, 5},
+      {"'\\x1'\n", diag::PyBadEscape, 1, 1},
+      {"b'a' 'b'\n", diag::PyMixedBytes, 1, 6},
+      {"@jit\nx = 1\n", diag::PyExpected, 2, 1},
   };
   for (const Bad &c : cases) {
     Result<std::shared_ptr<SyntaxTree>> r = parseText(c.text);
@@ -66,7 +67,7 @@ TEST(Parse, MistakesAreNamedAndPlaced) {
 TEST(Parse, DeepNestingIsRefusedNotFatal) {
   Result<std::shared_ptr<SyntaxTree>> r = parseText("x = " + std::string(100000, '(') + "\n");
   ASSERT_FALSE(bool(r));
-  EXPECT_EQ(r.error().diagnostics()[0].kind, Diag::PyTooDeep);
+  EXPECT_EQ(r.error().diagnostics()[0].kind, diag::PyTooDeep);
   EXPECT_FALSE(bool(parseText("x = " + std::string(100000, '-') + "1\n")));
   EXPECT_FALSE(bool(parseText("x = " + std::string(5000, '~') + "\n")));
   std::string blocks;

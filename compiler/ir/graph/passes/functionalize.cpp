@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/diagnostics/graph.h"
 #include "ir/graph/passes/functional_ops.h"
 #include "ir/graph/passes/views.h"
 #include "ir/graph/promotion.h"
@@ -51,7 +52,7 @@ public:
     for (Argument &a : g_.outputs) read(a);
     if (subgraph_)
       for (ValueId in : g_.inputs)
-        if (in.valid() && written(in)) return fail(Diag::MutationUnsupported, nodes.empty() ? SourceLoc{} : nodes[0].loc, "a sub-graph", "it writes to its inputs");
+        if (in.valid() && written(in)) return fail(diag::MutationUnsupported, nodes.empty() ? SourceLoc{} : nodes[0].loc, "a sub-graph", "it writes to its inputs");
     return Status::ok();
   }
 
@@ -170,7 +171,7 @@ private:
     for (size_t i = v.chain.size(); i-- > 0;) {
       std::optional<Insertion> ins = insertionOf(g_, v.chain[i].node, v.chain[i].argument, v.chain[i].entry, v.chain[i].index, before[i], whole,
                                                  v.chain[i].in, v.chain[i].out);
-      if (!ins) return fail(Diag::MutationUnsupported, from.loc, from.target, fmt::format("it writes through {}", v.chain[i].node.target));
+      if (!ins) return fail(diag::MutationUnsupported, from.loc, from.target, fmt::format("it writes through {}", v.chain[i].node.target));
       whole = emit(ins->target, ins->args, fresh(v.chain[i].in), from, g_.value(v.chain[i].node.outputs[v.chain[i].entry][v.chain[i].index]).name + "_base");
     }
     Memory &m = memories_[v.memory];
@@ -229,7 +230,7 @@ Status Functionalizer::node(Node &n) {
   if (training && *training && std::holds_alternative<ValueId>(*n.arg("running_mean"))) return trainBatchNorm(n);
   const Argument *stats = op && op->name == "aten.instance_norm" ? n.arg("use_input_stats") : nullptr;
   if (stats && std::holds_alternative<bool>(*stats) && std::get<bool>(*stats) && std::holds_alternative<ValueId>(*n.arg("running_mean")))
-    return fail(Diag::MutationUnsupported, n.loc, n.target, "it updates running statistics");
+    return fail(diag::MutationUnsupported, n.loc, n.target, "it updates running statistics");
   // Which memories the results share is asked of the arguments as written, before they are replaced by their current values.
   std::vector<Argument> written = n.args;
   for (Argument &a : n.args) read(a);
@@ -256,7 +257,7 @@ Status Functionalizer::node(Node &n) {
 }
 
 Status Functionalizer::mutate(Node &n, const OpSchema &op) {
-  auto unsupported = [&](std::string why) { return fail(Diag::MutationUnsupported, n.loc, n.target, why); };
+  auto unsupported = [&](std::string why) { return fail(diag::MutationUnsupported, n.loc, n.target, why); };
   // Which tensors are written, in the order of the schema.
   std::vector<size_t> mutated;
   for (size_t i = 0; i < op.args.size(); ++i)
@@ -368,7 +369,7 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
 Status Functionalizer::trainBatchNorm(Node &n) {
   ValueId mean = std::get<ValueId>(*n.arg("running_mean"));
   const ValueId *var = std::get_if<ValueId>(n.arg("running_var"));
-  if (!var) return fail(Diag::MutationUnsupported, n.loc, n.target, "running_mean is given without running_var");
+  if (!var) return fail(diag::MutationUnsupported, n.loc, n.target, "running_mean is given without running_var");
   ValueId variance = *var;
   Argument momentum = *n.arg("momentum"), eps = *n.arg("eps");
   for (Argument &a : n.args) read(a);
@@ -406,7 +407,7 @@ Status Functionalizer::launch(Node &n) {
     TensorType type = g_.value(id).type;
     for (size_t d = 0; d < type.sizes.size(); ++d)
       if (type.strides[d].isConst(0) && !type.sizes[d].isConst(1))
-        return fail(Diag::MutationUnsupported, n.loc, "kernel '" + launch->function + "'", "several elements of the tensor that it writes lie at one place (an expanded tensor)");
+        return fail(diag::MutationUnsupported, n.loc, "kernel '" + launch->function + "'", "several elements of the tensor that it writes lie at one place (an expanded tensor)");
     type.offset = 0;
     targets.push_back(id);
     results.push_back(newValue(g_.value(id).name + "_new", type));
@@ -455,7 +456,7 @@ Status functionalize(Model &m) {
       const Weight &w = m.weights[static_cast<size_t>(in.weight)];
       for (const Weight &other : m.weights)
         if (&other != &w && other.storage == w.storage && (other.type.sizes != w.type.sizes || other.type.strides != w.type.strides || other.type.offset != w.type.offset))
-          return fail(Diag::MutationUnsupported, {}, "the model", fmt::format("'{}' is written and shares its storage with '{}'", w.fqn, other.fqn));
+          return fail(diag::MutationUnsupported, {}, "the model", fmt::format("'{}' is written and shares its storage with '{}'", w.fqn, other.fqn));
       o.kind = w.kind == Weight::Kind::Parameter ? Output::Kind::ParameterMutation : Output::Kind::BufferMutation;
       o.target = w.fqn;
     }

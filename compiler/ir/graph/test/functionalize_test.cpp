@@ -1,6 +1,7 @@
 // functionalize: what PyTorch's semantics of views and in-place operators ask for.
 #include <gtest/gtest.h>
 
+#include "base/diagnostics/graph.h"
 #include "ir/graph/ops.h"
 #include "ir/graph/passes/functionalize.h"
 #include "ir/graph/passes/views.h"
@@ -164,7 +165,7 @@ TEST(Functionalize, WhatHasNoFunctionalFormIsNamed) {
   k.op("aten.set_.source_Tensor", {s, k.b}, Builder::type({6}), "set_");
   Status st = functionalize(k.m);
   ASSERT_FALSE(st);
-  EXPECT_EQ(st.error().diagnostics()[0].kind, Diag::MutationUnsupported);
+  EXPECT_EQ(st.error().diagnostics()[0].kind, diag::MutationUnsupported);
 }
 
 TEST(Views, ReshapeStridesAsAten) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/diagnostics/loops.h"
 #include "ir/loops/interp.h"
 #include "ir/loops/numeric.h"
 #include "ir/loops/verify.h"
@@ -166,7 +167,7 @@ TEST(Interp, IndirectWrapsChecksAndReports) {
   di[1] = 4;
   auto bad = Interpreter(m.p).run(in);
   ASSERT_FALSE(bad);
-  EXPECT_EQ(bad.error().diagnostics()[0].kind, Diag::LoopsIndirectOutOfRange);
+  EXPECT_EQ(bad.error().diagnostics()[0].kind, diag::LoopsIndirectOutOfRange);
 }
 
 TEST(Interp, ScatterAddIntoMutatedInputReachesTheCaller) {
@@ -288,13 +289,13 @@ TEST(Interp, RefusesWrongInputs) {
   float data[36] = {};
   auto kind = [&](std::vector<HostValue> in) {
     auto out = Interpreter(m.p).run(in);
-    return out ? Diag::InternalFault : out.error().diagnostics()[0].kind;
+    return out ? diag::InternalFault : out.error().diagnostics()[0].kind;
   };
-  EXPECT_EQ(kind({}), Diag::LoopsInputCount);
-  EXPECT_EQ(kind({HostValue::tensor(DType::F64, {2, 2}, data)}), Diag::LoopsBadInput);
-  EXPECT_EQ(kind({HostValue::tensor(DType::F32, {2, 3}, data)}), Diag::LoopsBadInput);
-  EXPECT_EQ(kind({HostValue::tensor(DType::F32, {6, 6}, data)}), Diag::LoopsGuard);
-  EXPECT_EQ(kind({HostValue::tensor(DType::F32, {3, 3}, data)}), Diag::LoopsGuard);
+  EXPECT_EQ(kind({}), diag::LoopsInputCount);
+  EXPECT_EQ(kind({HostValue::tensor(DType::F64, {2, 2}, data)}), diag::LoopsBadInput);
+  EXPECT_EQ(kind({HostValue::tensor(DType::F32, {2, 3}, data)}), diag::LoopsBadInput);
+  EXPECT_EQ(kind({HostValue::tensor(DType::F32, {6, 6}, data)}), diag::LoopsGuard);
+  EXPECT_EQ(kind({HostValue::tensor(DType::F32, {3, 3}, data)}), diag::LoopsGuard);
 }
 
 TEST(Interp, NodeFaultsAreDiagnosed) {
@@ -308,14 +309,14 @@ TEST(Interp, NodeFaultsAreDiagnosed) {
     float data[4] = {};
     std::vector<HostValue> in = {HostValue::tensor(DType::F32, {4}, data)};
     auto out = Interpreter(m.p).run(in);
-    return out ? Diag::InternalFault : out.error().diagnostics()[0].kind;
+    return out ? diag::InternalFault : out.error().diagnostics()[0].kind;
   };
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.body.ops[0].index = i(0) + 1; }), Diag::LoopsIndexOutOfRange);
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = i(0) - 1; }), Diag::LoopsIndexOutOfRange);
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = symbol("u7"); }), Diag::LoopsUnknownSymbol);
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.ranges = {Expr(-1)}; }), Diag::LoopsBadExtent);
-  EXPECT_EQ(kind([](Maker &m, Node &) { m.p.buffers[1].elements = symbol("u7"); }), Diag::LoopsBadSize);
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.kind = Node::Kind::UserKernel; }), Diag::LoopsNotInterpreted);
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.body.ops[0].index = i(0) + 1; }), diag::LoopsIndexOutOfRange);
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = i(0) - 1; }), diag::LoopsIndexOutOfRange);
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = symbol("u7"); }), diag::LoopsUnknownSymbol);
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.ranges = {Expr(-1)}; }), diag::LoopsBadExtent);
+  EXPECT_EQ(kind([](Maker &m, Node &) { m.p.buffers[1].elements = symbol("u7"); }), diag::LoopsBadSize);
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.kind = Node::Kind::UserKernel; }), diag::LoopsNotInterpreted);
 }
 
 TEST(Verify, NamesTheBrokenInvariant) {
@@ -329,7 +330,7 @@ TEST(Verify, NamesTheBrokenInvariant) {
     change(m, n);
     Status s = verify(m.p);
     if (s) return std::string("none");
-    EXPECT_EQ(s.error().diagnostics()[0].kind, Diag::LoopsInvariant);
+    EXPECT_EQ(s.error().diagnostics()[0].kind, diag::LoopsInvariant);
     return s.error().diagnostics()[0].message.substr(16, 2);
   };
   EXPECT_EQ(rule([](Maker &, Node &) {}), "none");

@@ -1,3 +1,4 @@
+#include "base/diagnostics/pt2.h"
 #include "ir/shape/expr.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +114,7 @@ TEST(ParseExpr, RefusesWhatItDoesNotKnow) {
   for (const char *bad : {"", "s0 +", "os.system('x')", "Foo(1)", "1/0", "s0//0", "((s0)", "99999999999999999999", "Symbol(s0)"}) {
     Result<Expr> e = parseExpr(bad);
     ASSERT_FALSE(e) << bad;
-    EXPECT_EQ(e.error().diagnostics()[0].kind, Diag::BadExpression);
+    EXPECT_EQ(e.error().diagnostics()[0].kind, diag::BadExpression);
   }
   EXPECT_FALSE(parseExpr(std::string(100000, '(')));
 }

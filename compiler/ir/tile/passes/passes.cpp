@@ -1,5 +1,6 @@
 #include "ir/tile/passes/passes.h"
 
+#include "base/diagnostics/tile.h"
 #include "llvm/ADT/BitVector.h"
 #include "mlir/Dialect/SCF/Utils/Utils.h"
 #include "mlir/Pass/PassManager.h"
@@ -17,7 +18,7 @@ Status runPasses(ModuleOp module, const std::function<void(PassManager &)> &add)
   PassManager manager(module.getContext());
   manager.enableVerifier(false); // the pipeline verifies its result
   add(manager);
-  if (failed(manager.run(module))) return capture.take(Diag::TilePassFailed, "a pass gave up without saying why");
+  if (failed(manager.run(module))) return capture.take(diag::TilePassFailed, "a pass gave up without saying why");
   return Status::ok();
 }
 
@@ -26,7 +27,7 @@ Status runPatterns(ModuleOp module, void (*populate)(RewritePatternSet &)) {
   RewritePatternSet patterns(module.getContext());
   populate(patterns);
   if (failed(applyPatternsGreedily(module, std::move(patterns))))
-    return fail(Diag::TilePassFailed, sourceLoc(module.getLoc()), std::string("rewriting did not come to an end"));
+    return fail(diag::TilePassFailed, sourceLoc(module.getLoc()), std::string("rewriting did not come to an end"));
   return Status::ok();
 }
 
@@ -65,7 +66,7 @@ Status runTilePass(ModuleOp module, std::string_view name) {
     unrollLoops(module);
     return Status::ok();
   }
-  return fail(Diag::TileUnknownPass, {}, name);
+  return fail(diag::TileUnknownPass, {}, name);
 }
 
 Status runTilePipeline(ModuleOp module, const TilePipelineOptions &options) {
@@ -92,8 +93,8 @@ Status runTilePipeline(ModuleOp module, const TilePipelineOptions &options) {
 Status specialise(tt::FuncOp func, std::span<const ArgFact> facts) {
   SourceLoc loc = sourceLoc(func.getLoc());
   if (facts.size() != func.getNumArguments())
-    return fail(Diag::TileBadFact, loc, func.getSymName().str(), fmt::format("{} facts for {} parameters", facts.size(), func.getNumArguments()));
-  if (func.isExternal()) return fail(Diag::TileBadFact, loc, func.getSymName().str(), "it has no body");
+    return fail(diag::TileBadFact, loc, func.getSymName().str(), fmt::format("{} facts for {} parameters", facts.size(), func.getNumArguments()));
+  if (func.isExternal()) return fail(diag::TileBadFact, loc, func.getSymName().str(), "it has no body");
   OpBuilder builder(&func.getBody().front(), func.getBody().front().begin());
   for (size_t i = 0; i < facts.size(); ++i) {
     const ArgFact &fact = facts[i];
@@ -102,7 +103,7 @@ Status specialise(tt::FuncOp func, std::span<const ArgFact> facts) {
     if (fact.intValue && isa<IntegerType>(arg.getType())) value = builder.getIntegerAttr(arg.getType(), *fact.intValue);
     else if (fact.floatValue && isa<FloatType>(arg.getType())) value = builder.getFloatAttr(arg.getType(), *fact.floatValue);
     else if (fact.intValue || fact.floatValue)
-      return fail(Diag::TileBadFact, loc, func.getSymName().str(), fmt::format("parameter {} is no number of that kind", i));
+      return fail(diag::TileBadFact, loc, func.getSymName().str(), fmt::format("parameter {} is no number of that kind", i));
     if (value) arg.replaceAllUsesWith(arith::ConstantOp::create(builder, arg.getLoc(), value));
     if (fact.divisibility > 1) func.setArgAttr(i, "tt.divisibility", builder.getI32IntegerAttr(static_cast<int32_t>(fact.divisibility)));
   }

@@ -1,5 +1,6 @@
 // Descriptors and block pointers to addresses and masks. A descriptor becomes its base, shape, strides (i64) and padding (i1: NaN);
 // a block pointer its base, shape, strides and offsets (i64). Loops and branches carry the parts.
+#include "base/diagnostics/tile.h"
 #include "mlir/Dialect/SCF/Transforms/Patterns.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/DialectConversion.h"
@@ -322,12 +323,12 @@ Status rewriteDescriptors(ModuleOp module) {
   });
   target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
   if (failed(applyPartialConversion(module, target, std::move(patterns))))
-    return capture.take(Diag::TilePassFailed, "a descriptor or block pointer is used in a way that cannot become addresses and masks");
+    return capture.take(diag::TilePassFailed, "a descriptor or block pointer is used in a way that cannot become addresses and masks");
   Status status;
   module.walk([&](Operation *op) {
     for (Value v : op->getOperands())
       if (status && !converter.isLegal(v.getType()))
-        status = fail(Diag::TilePassFailed, sourceLoc(op->getLoc()),
+        status = fail(diag::TilePassFailed, sourceLoc(op->getLoc()),
                       fmt::format("'{}' takes a descriptor or block pointer, which cannot become addresses here", op->getName().getStringRef().str()));
   });
   return status;

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/diagnostics/tile.h"
 #include "ir/tile/interp.h"
 #include "ir/tile/passes/axis_info.h"
 #include "ir/tile/passes/effects.h"
@@ -219,10 +220,10 @@ TEST(TilePasses, SpecialiseThenDropArguments) {
   EXPECT_EQ(std::vector<unsigned>(kept.begin(), kept.end()), (Indices{0, 1, 2}));
   EXPECT_EQ(k.func().getArgAttrOfType<mlir::IntegerAttr>(0, "tt.divisibility").getInt(), 32);
   facts[3] = {};
-  EXPECT_EQ(specialise(k.func(), facts).error().diagnostics().front().kind, Diag::TileBadFact);
-  EXPECT_EQ(runTilePass(*k.module, "no-such").error().diagnostics().front().kind, Diag::TileUnknownPass);
+  EXPECT_EQ(specialise(k.func(), facts).error().diagnostics().front().kind, diag::TileBadFact);
+  EXPECT_EQ(runTilePass(*k.module, "no-such").error().diagnostics().front().kind, diag::TileUnknownPass);
   Kernel bad("tt.func public @f(%d: !tt.tensordesc<8x8xf32>, %i: i32) {\n %0 = tt.descriptor_load %d[%i, %i] : !tt.tensordesc<8x8xf32> -> tensor<8x8xf32>\n tt.return\n}");
-  EXPECT_EQ(runTilePass(*bad.module, "rewrite-descriptors").error().diagnostics().front().kind, Diag::TilePassFailed);
+  EXPECT_EQ(runTilePass(*bad.module, "rewrite-descriptors").error().diagnostics().front().kind, diag::TilePassFailed);
 }
 
 TEST(AxisInfo, VectorWidthOfAdd) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/diagnostics/tile.h"
 #include "ir/tile/interp.h"
 #include "ir/tile/softfloat.h"
 
@@ -95,12 +96,12 @@ TEST(TileText, FaultsAreNamedAndPlaced) {
   std::unique_ptr<mlir::MLIRContext> ctx = makeTileContext();
   auto failing = [&](const char *text) { return parseTile(text, "bad.ttir", ctx.get()).takeError().diagnostics().front(); };
   Diagnostic syntax = failing("tt.func @f() {\n  tt.retrn\n}");
-  EXPECT_EQ(syntax.kind, Diag::TileSyntax);
+  EXPECT_EQ(syntax.kind, diag::TileSyntax);
   EXPECT_EQ(syntax.loc.line, 2);
   Diagnostic rule = failing("tt.func @f() {\n  %0 = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<8xi32>\n  tt.return\n}");
-  EXPECT_EQ(rule.kind, Diag::TileInvalid);
+  EXPECT_EQ(rule.kind, diag::TileInvalid);
   EXPECT_EQ(rule.loc.line, 2);
-  EXPECT_EQ(failing("tt.func @f() {\n  \"foo.bar\"() : () -> ()\n  tt.return\n}").kind, Diag::TileUnknownOp);
+  EXPECT_EQ(failing("tt.func @f() {\n  \"foo.bar\"() : () -> ()\n  tt.return\n}").kind, diag::TileUnknownOp);
 }
 
 TEST(SoftFloat, RoundsToNearestEvenAndSaturates) {
@@ -330,7 +331,7 @@ TEST(TileInterp, FindsFaults) {
   std::vector<float> x(128), y(100), o(128);
   Status s = add.run({buffer(x), buffer(y), buffer(o), InterpArg::integer(128)});
   ASSERT_FALSE(s);
-  EXPECT_EQ(kindOf(s), Diag::TileOutOfBounds);
+  EXPECT_EQ(kindOf(s), diag::TileOutOfBounds);
   EXPECT_NE(s.error().str().find("make_goldens.py"), std::string::npos) << s.error().str();
   EXPECT_NE(s.error().str().find("argument 1"), std::string::npos) << s.error().str();
   race.parse(R"(tt.func public @race(%p: !tt.ptr<i32>) {
@@ -342,7 +343,7 @@ TEST(TileInterp, FindsFaults) {
   OK(race.run({buffer(c)}, {2, 1, 1}));
   Status r = race.run({buffer(c)}, {2, 1, 1}, {.honourTf32 = false, .detectRaces = true, .maxSteps = 1000, .print = {}});
   ASSERT_FALSE(r);
-  EXPECT_EQ(kindOf(r), Diag::TileRace);
+  EXPECT_EQ(kindOf(r), diag::TileRace);
   bad.golden("asserts");
   std::vector<std::string> lines;
   InterpOptions collect;
@@ -351,23 +352,23 @@ TEST(TileInterp, FindsFaults) {
   OK(bad.run({buffer(v), InterpArg::integer(3)}, {1, 1, 1}, collect));
   EXPECT_EQ(lines.size(), 2u);
   v[3] = -1;
-  EXPECT_EQ(kindOf(bad.run({buffer(v), InterpArg::integer(3)})), Diag::TileAssertFailed);
+  EXPECT_EQ(kindOf(bad.run({buffer(v), InterpArg::integer(3)})), diag::TileAssertFailed);
   v[3] = 1;
-  EXPECT_EQ(kindOf(bad.run({buffer(v), InterpArg::integer(-1)})), Diag::TileFalseAssumption);
-  EXPECT_EQ(kindOf(bad.run({buffer(v)})), Diag::TileBadArguments);
+  EXPECT_EQ(kindOf(bad.run({buffer(v), InterpArg::integer(-1)})), diag::TileFalseAssumption);
+  EXPECT_EQ(kindOf(bad.run({buffer(v)})), diag::TileBadArguments);
   div.parse(R"(tt.func public @div(%p: !tt.ptr<i32>, %n: i32) {
     %0 = arith.divsi %n, %n : i32
     tt.store %p, %0 : !tt.ptr<i32>
     tt.return
   })", "div.ttir");
-  EXPECT_EQ(kindOf(div.run({buffer(c), InterpArg::integer(0)})), Diag::TileDivisionByZero);
+  EXPECT_EQ(kindOf(div.run({buffer(c), InterpArg::integer(0)})), diag::TileDivisionByZero);
   Kernel wait, assembly;
   wait.golden("atomic_sync");
   c[0] = 5;
-  EXPECT_EQ(kindOf(wait.run({buffer(c)})), Diag::TileEndless);
+  EXPECT_EQ(kindOf(wait.run({buffer(c)})), diag::TileEndless);
   c[0] = 0;
   OK(wait.run({buffer(c)}));
   assembly.golden("inline_asm");
   std::vector<int32_t> i1(16), i2(16);
-  EXPECT_EQ(kindOf(assembly.run({buffer(i1), buffer(i2)})), Diag::TileInterpUnsupported);
+  EXPECT_EQ(kindOf(assembly.run({buffer(i1), buffer(i2)})), diag::TileInterpUnsupported);
 }

@@ -116,7 +116,7 @@ int run(int argc, char **argv) {
     else file = arg;
   }
   std::ifstream in(file);
-  if (!in) return report(neso::fail(neso::Diag::FileUnreadable, {}, file, "it does not open"));
+  if (!in) return report(neso::fail(neso::diag::FileUnreadable, {}, file, "it does not open"));
   std::stringstream text;
   text << in.rdbuf();
   std::unique_ptr<mlir::MLIRContext> ctx = neso::makeTileContext();

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/diagnostics/graph.h"
 #include "lower/graph_to_loops/lower.h"
 #include "lower/graph_to_loops/test/golden.h"
 
@@ -112,7 +113,7 @@ TEST(Refusals, UnknownOperatorsAreAllNamedWithTheirLines) {
   Result<loops::Program> r = lowerGraph(m, sink);
   ASSERT_FALSE(r);
   ASSERT_EQ(r.error().diagnostics().size(), 2u);
-  EXPECT_EQ(r.error().diagnostics()[0].kind, Diag::OpUnsupported);
+  EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpUnsupported);
   EXPECT_NE(r.error().str().find("aten.made_up.default"), std::string::npos);
   EXPECT_NE(r.error().str().find("model.py:9"), std::string::npos);
 }
@@ -122,7 +123,7 @@ TEST(Refusals, CallsThatCannotBeComputedSayWhy) {
   DiagnosticSink sink;
   Result<loops::Program> r = lowerGraph(m, sink);
   ASSERT_FALSE(r);
-  EXPECT_EQ(r.error().diagnostics()[0].kind, Diag::OpRefused);
+  EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpRefused);
   EXPECT_NE(r.error().str().find("another size"), std::string::npos);
 }
 
@@ -131,7 +132,7 @@ TEST(Refusals, AResultOfAnotherTypeThanTheModelSaysIsAnInternalFault) {
   DiagnosticSink sink;
   Result<loops::Program> r = lowerGraph(m, sink);
   ASSERT_FALSE(r);
-  EXPECT_EQ(r.error().diagnostics()[0].kind, Diag::LoweringTypeMismatch);
+  EXPECT_EQ(r.error().diagnostics()[0].kind, diag::LoweringTypeMismatch);
   EXPECT_TRUE(r.error().internal());
 }
 

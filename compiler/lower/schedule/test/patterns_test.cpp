@@ -1,6 +1,7 @@
 // What fusion makes of the patterns that models are built of.
 #include <gtest/gtest.h>
 
+#include "base/diagnostics/loops.h"
 #include "ir/plan/access.h"
 #include "ir/plan/verify.h"
 #include "lower/schedule/schedule.h"
@@ -298,7 +299,7 @@ TEST(PlanVerify, NamesTheBrokenInvariant) {
     change(*p);
     Status s = plan::verify(*p);
     if (s) return std::string("none");
-    EXPECT_EQ(s.error().diagnostics()[0].kind, Diag::PlanInvariant);
+    EXPECT_EQ(s.error().diagnostics()[0].kind, diag::PlanInvariant);
     return s.error().diagnostics()[0].message.substr(15, 2);
   };
   EXPECT_EQ(rule([](plan::Plan &) {}), "none");

@@ -97,14 +97,14 @@ private:
       }
       case plan::Placement::Where::Output: {
         std::vector<uint8_t> &m = outputs_[static_cast<size_t>(place.output)];
-        if (m.size() < bytes) return fail(Diag::InternalFault, {}, "runPlan", "an output is smaller than its buffer");
+        if (m.size() < bytes) return fail(diag::InternalFault, {}, "runPlan", "an output is smaller than its buffer");
         v.data = m.data();
         break;
       }
       case plan::Placement::Where::Arena: {
         int64_t offset = value(place.offset);
         if (offset < 0 || offset % 64 || offset + static_cast<int64_t>(bytes) > run_.arenaBytes)
-          return fail(Diag::InternalFault, {}, "runPlan", "a placement is outside of the arena: " + place.offset.str());
+          return fail(diag::InternalFault, {}, "runPlan", "a placement is outside of the arena: " + place.offset.str());
         v.data = arena_.data() + offset;
         break;
       }

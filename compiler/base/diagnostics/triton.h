@@ -1,86 +1,9 @@
-// Every message that Neso gives to its users. One row: NESO_DIAG(code, Kind, severity, "text with {} for arguments").
-// The text says what is wrong, where its arguments put it, and what to do. tests/errors/ must produce each kind (coverage
-// test); an exemption stands in tests/errors/exempt.txt with its reason. Codes: E01xx reading a .pt2, E02xx graph and operators,
-// E03xx loops and schedule, E04xx tile IR, E05xx and E10xx Triton front end, E06xx backends, E07xx packages, E08xx run time and command
-// line, E09xx internal. A code is never used twice, and never again after its removal. Keep the rows of a block sorted.
-#ifndef NESO_DIAG
-#error "define NESO_DIAG before including diagnostics.def"
-#endif
+// E05xx and E10xx: the Triton front end. E0501-E0525 the text and syntax of Python; the others the language of kernels, in the words of
+// Triton where it has some.
+#pragma once
+// clang-format off
+#include "base/diagnostics.h"
 
-// E01xx reading a .pt2
-NESO_DIAG(E0101, FileUnreadable, Error, "cannot read '{}': {}; check the path and its permissions")
-NESO_DIAG(E0102, NotAnArchive, Error, "'{}' is not a .pt2 archive: {}; give a file written by torch.export.save")
-NESO_DIAG(E0103, ArchiveDamaged, Error, "the archive is damaged: {}; copy or export it again")
-NESO_DIAG(E0104, ArchiveCompressed, Error, "the member is compressed (ZIP method {}); members of a .pt2 are stored; pack it again without compression")
-NESO_DIAG(E0105, ArchiveDuplicate, Error, "the archive holds the member '{}' twice; export it again")
-NESO_DIAG(E0106, OldArchive, Error, "'{}' was written by torch before 2.8; load it with torch.export.load and save it again with a newer torch")
-NESO_DIAG(E0107, NotPt2, Error, "{} is '{}' where '{}' is required; the file is not an exported program that Neso knows")
-NESO_DIAG(E0108, MemberMissing, Error, "the archive has no member '{}'; copy or export it again")
-NESO_DIAG(E0109, ChecksumMismatch, Error, "the member does not match its checksum, so the file was altered; copy or export it again")
-NESO_DIAG(E0110, ModelChoice, Error, "the archive holds the models {}; name one of them")
-NESO_DIAG(E0111, BadJson, Error, "the member is not valid JSON: {}; export the model again")
-NESO_DIAG(E0112, BadField, Error, "field '{}': {}; export the model again")
-NESO_DIAG(E0113, SchemaVersion, Error, "schema version {}.{}: only 8.x is known (torch 2.8 and later); export the model with such a torch")
-NESO_DIAG(E0114, UnknownDType, Error, "'{}': scalar type {} is unknown; Neso knows the numeric types of torch 2.15")
-NESO_DIAG(E0115, UnsupportedLayout, Error, "'{}': tensor layout {} is not supported; only strided tensors are (convert it with to_dense())")
-NESO_DIAG(E0116, UndefinedValue, Error, "'{}' is used before anything defines it; export the model again")
-NESO_DIAG(E0117, DuplicateName, Error, "'{}' is defined twice; export the model again")
-NESO_DIAG(E0118, UnknownArgument, Error, "argument '{}': '{}' is no kind of argument that Neso knows; export with torch 2.15 or earlier")
-NESO_DIAG(E0119, WeightMissing, Error, "weight '{}' has no data in the archive: {}; export the model with real weights")
-NESO_DIAG(E0120, WeightSize, Error, "weight '{}': {} bytes are needed, its member '{}' has {}; export the model again")
-NESO_DIAG(E0121, WeightPickled, Error, "'{}' is stored as a Python object, which only Python can read; replace it by plain tensors before the export")
-NESO_DIAG(E0122, SignatureMismatch, Error, "the signature does not fit the graph: {}; export the model again")
-NESO_DIAG(E0123, NestedTooDeep, Error, "sub-graphs nest more than {} deep; export a simpler model")
-NESO_DIAG(E0125, GuardIgnored, Warning, "the guard '{}' of the export cannot be checked: {}; do not run the model on inputs that break it")
-NESO_DIAG(E0130, KernelSourceMissing, Error, "the source of the Triton kernel '{}' is neither in the model nor under --kernels; export the model with neso_export.save (python/neso_export), or give the folder of its kernel bundle with --kernels")
-NESO_DIAG(E0131, KernelBundleMismatch, Error, "kernel '{}': the kernel bundle does not fit: {}; write model and bundle again, together, with neso_export")
-NESO_DIAG(E0132, KernelArgument, Error, "kernel '{}': argument '{}' {}")
-NESO_DIAG(E0133, KernelRowUnused, Warning, "the kernel bundle describes a launch of '{}' at node '{}', which the model does not have; give the bundle that was written with the model")
-NESO_DIAG(E0190, BadExpression, Error, "cannot read the size expression '{}': {}")
-
-// E02xx graph and operators
-NESO_DIAG(E0201, OperatorArgument, Error, "{}: argument '{}' {}; export the model again")
-NESO_DIAG(E0202, MutationUnsupported, Error, "{} writes to its arguments in a way that Neso cannot express: {}; use the form without the trailing underscore or out=, or call run_decompositions()")
-NESO_DIAG(E0203, GraphInvalid, Internal, "graph invariant {} ({}) does not hold: {}")
-
-// E0250-E0269 lowering of operators to loops
-NESO_DIAG(E0250, OpUnsupported, Error, "operator '{}' is not supported; export the model without it, or register it as a custom operator")
-NESO_DIAG(E0251, OpRefused, Error, "cannot compile this call of '{}': {}")
-NESO_DIAG(E0252, LoweringTypeMismatch, Internal, "{}; this is a bug in Neso, please report it with the model")
-
-// E03xx loops and schedule
-// E0350-E0379 loops verifier and interpreter, schedule and plan
-NESO_DIAG(E0350, LoopsUnknownSymbol, Error, "node '{}' uses the symbol '{}' in '{}', which is neither a loop index nor a known size")
-NESO_DIAG(E0351, LoopsBadExtent, Error, "node '{}' has a loop of {} iterations ('{}'); the input sizes do not fit the model")
-NESO_DIAG(E0352, LoopsIndexOutOfRange, Error, "node '{}' {} element {} of '{}', which has {}")
-NESO_DIAG(E0353, LoopsIndirectOutOfRange, Error, "node '{}': index {} is out of range for a dimension of size {}")
-NESO_DIAG(E0354, LoopsBadSize, Error, "the size of '{}', '{}', has no usable value for these inputs")
-NESO_DIAG(E0355, LoopsInputCount, Error, "the model takes {} inputs, {} were given")
-NESO_DIAG(E0356, LoopsBadInput, Error, "input '{}' must be {}, but {} was given")
-NESO_DIAG(E0357, LoopsGuard, Error, "the inputs do not satisfy '{}' (value {}), on which the model was compiled")
-NESO_DIAG(E0358, LoopsNotInterpreted, Error, "node '{}' cannot be interpreted: it is {}")
-NESO_DIAG(E0359, LoopsInvariant, Internal, "loops invariant {} is broken in '{}': {}")
-NESO_DIAG(E0390, NoTileForm, Error, "kernel '{}' needs {}, which has no tile program yet; this model cannot be compiled with this version")
-NESO_DIAG(E0361, PlanInvariant, Internal, "plan invariant {} is broken in '{}': {}")
-
-// E04xx tile IR
-NESO_DIAG(E0401, TileSyntax, Error, "tile IR text: {}")
-NESO_DIAG(E0402, TileInvalid, Error, "tile IR breaks a rule: {}")
-NESO_DIAG(E0403, TileUnknownOp, Error, "the op '{}' is not one that tile programs can hold; write it with ops of tt, arith, math, scf or cf")
-NESO_DIAG(E0410, TileOutOfBounds, Error, "{} {} at {}; mask the access or pass a larger buffer")
-NESO_DIAG(E0411, TileRace, Error, "{} {} {}, where another program stored at {}; programs run in any order, so use an atomic or keep their elements apart")
-NESO_DIAG(E0412, TileAssertFailed, Error, "{}: device_assert failed: {}")
-NESO_DIAG(E0413, TileInterpUnsupported, Error, "the tile interpreter cannot execute {}")
-NESO_DIAG(E0414, TileBadArguments, Error, "cannot run kernel '{}': {}")
-NESO_DIAG(E0415, TileDivisionByZero, Error, "{} divides an integer by zero")
-NESO_DIAG(E0416, TileEndless, Error, "{} does not end: it waits for what no other program can do meanwhile, or exceeds the limit of steps")
-NESO_DIAG(E0417, TileFalseAssumption, Error, "{}: an assumption (tl.assume) is false")
-NESO_DIAG(E0420, TileUnknownPass, Error, "no tile pass is called '{}'; see ir/tile/passes/passes.h for the names")
-NESO_DIAG(E0421, TilePassFailed, Error, "a pass over tile IR failed: {}")
-NESO_DIAG(E0422, TileBadFact, Error, "cannot specialise kernel '{}': {}")
-
-// E05xx Triton front end
-// E0501-E0525 the text and syntax of Python
 NESO_DIAG(E0501, PyBadCharacter, Error, "unexpected character '{}': it belongs to no Python token; remove it")
 NESO_DIAG(E0502, PyUnclosedString, Error, "the {}string that begins here is never closed; add the closing quotes")
 NESO_DIAG(E0503, PyUnclosedBracket, Error, "the '{}' that opens here is never closed; add its partner")
@@ -100,7 +23,6 @@ NESO_DIAG(E0516, PyPositionalAfterKeyword, Error, "positional argument follows k
 NESO_DIAG(E0517, PyBadFString, Error, "f-string: {}; write '{{{{' and '}}}}' for literal braces")
 NESO_DIAG(E0518, PyBadEscape, Error, "the escape '{}' needs {} hexadecimal digits")
 NESO_DIAG(E0519, PyMixedBytes, Error, "cannot mix bytes and nonbytes literals; give all adjacent literals the same prefix")
-// E0520-E0599 and E10xx: the language of kernels; the words of Triton where it has some
 NESO_DIAG(E0520, TrIncompatible, Error, "invalid operands of type {} and {}: pointers combine only with integers, and float and integer bits do not mix; cast one operand")
 NESO_DIAG(E0521, TrSignedness, Error, "Cannot use /, #, or % with {} and {} because they have different signedness;this is unlikely to result in a useful answer. Cast them to the same signedness.")
 NESO_DIAG(E0522, TrShapeMismatch, Error, "Cannot make_shape_compatible: incompatible dimensions at index {}: {} and {} (operands {} and {}); insert axes with [:, None] or broadcast one of them")
@@ -181,39 +103,6 @@ NESO_DIAG(E0596, TrUnrollTooLong, Error, "more than {} elements at compile time;
 NESO_DIAG(E0597, TrLibdeviceArguments, Error, "libdevice.{} takes {} argument(s), got {}")
 NESO_DIAG(E0598, TrLibdeviceType, Error, "{}: input arg type does not match; it has no overload for ({}); cast to fp32 or fp64")
 NESO_DIAG(E0599, TrUndefined, Error, "{} is not defined; define it before, in every branch that leads here")
-
-// E06xx backends
-NESO_DIAG(E0601, CpuUnsupported, Error, "the CPU backend has no code for {}; write it with other operations, or compile this kernel for another target")
-NESO_DIAG(E0602, CpuTargetMissing, Error, "this build of Neso has no {}; choose another --target, --arch or --stage")
-NESO_DIAG(E0603, LinkFailed, Error, "cannot link the compiled kernels: {}")
-NESO_DIAG(E0650, NvidiaUnsupported, Error, "the NVIDIA backend has no code for {}; write it with other operations, or compile this kernel for another target")
-NESO_DIAG(E0651, NvidiaSharedMemory, Error, "kernel '{}' needs {} bytes of shared memory, {} has {} for a block; live at once: {}; use smaller tiles or fewer stages")
-NESO_DIAG(E0652, NvidiaAssembler, Error, "the assembler '{}' failed: {}")
-NESO_DIAG(E0653, NvidiaNoAssembler, Error, "no assembler: '{}' is not an executable file; give the path of ptxas, or set CUDA_HOME")
-NESO_DIAG(E0654, NvidiaTargetMissing, Error, "this build of Neso cannot generate code for '{}': its LLVM has no NVPTX target")
-NESO_DIAG(E0656, NvidiaNoLibrary, Error, "the function '{}' needs CUDA's libdevice, which is not found; set CUDA_HOME")
-NESO_DIAG(E0690, TargetUnknown, Error, "target '{}' is not known; this version compiles for: cpu, cuda")
-NESO_DIAG(E0692, OptionUnknown, Error, "option '{}' is not known; this version has none")
-NESO_DIAG(E0691, ArchUnknown, Error, "architecture '{}' is not known for target {}; use {}")
-
-// E07xx packages; E0710-E0739 are the runtime's own (abi/status.def)
-NESO_DIAG(E0701, PlanUnpackable, Internal, "the plan cannot be packed: {}; this is a bug in Neso, please report it with the input file")
-
-// E08xx run time and command line; E0820-E0849 are the runtime's own (abi/status.def)
-NESO_DIAG(E0801, FileUnwritable, Error, "cannot write '{}': {}; nothing was left behind")
-NESO_DIAG(E0802, TensorFileMalformed, Error, "cannot read tensors from '{}': {}")
-NESO_DIAG(E0803, InputUnknown, Error, "the input file holds a tensor '{}', but the model takes {}; rename or remove it")
-NESO_DIAG(E0804, InputNotGiven, Error, "input {} ('{}') is not in the input files; the model takes {}")
-NESO_DIAG(E0805, InputTwice, Error, "input {} ('{}') is given twice; give it once, by number or by name")
-NESO_DIAG(E0806, BadSizeSetting, Error, "'--dim {}' is not of the form NAME=NUMBER; the model's sizes are: {}")
-NESO_DIAG(E0807, RuntimeRefused, Error, "{}")
-NESO_DIAG(E0808, DeviceNotBuilt, Error, "device '{}' is not known; use --device cpu, cuda or cuda:N")
-NESO_DIAG(E0809, NpyCount, Error, "{} .npy files are given, but the model takes {} inputs with values: {}")
-
-// E09xx internal faults
-NESO_DIAG(E0901, InternalFault, Internal, "internal fault in {}: {}; this is a bug in Neso, please report it with the input file")
-
-// E10xx Triton front end, continued
 NESO_DIAG(E1001, TrGlobal, Error, "Cannot access global variable {} from within @jit'ed function. Triton kernels can only access global variables that are instanstiated as constexpr (`x = triton.language.constexpr(42)`); make it one, or pass it as a tl.constexpr parameter")
 NESO_DIAG(E1002, TrPlainFunction, Error, "{} is a plain Python function: a kernel can call only functions decorated with @triton.jit or @triton.constexpr_function; decorate it")
 NESO_DIAG(E1003, TrOpaque, Error, "a kernel uses {}: it is not known at compile time; pass it as a tl.constexpr parameter, or make its file reachable with --kernels")

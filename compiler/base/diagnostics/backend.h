@@ -1,0 +1,17 @@
+// E06xx: back ends and targets.
+#pragma once
+// clang-format off
+#include "base/diagnostics.h"
+
+NESO_DIAG(E0601, CpuUnsupported, Error, "the CPU backend has no code for {}; write it with other operations, or compile this kernel for another target")
+NESO_DIAG(E0602, CpuTargetMissing, Error, "this build of Neso has no {}; choose another --target, --arch or --stage")
+NESO_DIAG(E0603, LinkFailed, Error, "cannot link the compiled kernels: {}")
+NESO_DIAG(E0650, NvidiaUnsupported, Error, "the NVIDIA backend has no code for {}; write it with other operations, or compile this kernel for another target")
+NESO_DIAG(E0651, NvidiaSharedMemory, Error, "kernel '{}' needs {} bytes of shared memory, {} has {} for a block; live at once: {}; use smaller tiles or fewer stages")
+NESO_DIAG(E0652, NvidiaAssembler, Error, "the assembler '{}' failed: {}")
+NESO_DIAG(E0653, NvidiaNoAssembler, Error, "no assembler: '{}' is not an executable file; give the path of ptxas, or set CUDA_HOME")
+NESO_DIAG(E0654, NvidiaTargetMissing, Error, "this build of Neso cannot generate code for '{}': its LLVM has no NVPTX target")
+NESO_DIAG(E0656, NvidiaNoLibrary, Error, "the function '{}' needs CUDA's libdevice, which is not found; set CUDA_HOME")
+NESO_DIAG(E0690, TargetUnknown, Error, "target '{}' is not known; this version compiles for: cpu, cuda")
+NESO_DIAG(E0691, ArchUnknown, Error, "architecture '{}' is not known for target {}; use {}")
+NESO_DIAG(E0692, OptionUnknown, Error, "option '{}' is not known; this version has none")

@@ -1,0 +1,13 @@
+// E08xx: run time and command line; E0820-E0849 are the runtime's own (abi/status.def).
+#pragma once
+// clang-format off
+#include "base/diagnostics.h"
+
+NESO_DIAG(E0802, TensorFileMalformed, Error, "cannot read tensors from '{}': {}")
+NESO_DIAG(E0803, InputUnknown, Error, "the input file holds a tensor '{}', but the model takes {}; rename or remove it")
+NESO_DIAG(E0804, InputNotGiven, Error, "input {} ('{}') is not in the input files; the model takes {}")
+NESO_DIAG(E0805, InputTwice, Error, "input {} ('{}') is given twice; give it once, by number or by name")
+NESO_DIAG(E0806, BadSizeSetting, Error, "'--dim {}' is not of the form NAME=NUMBER; the model's sizes are: {}")
+NESO_DIAG(E0807, RuntimeRefused, Error, "{}")
+NESO_DIAG(E0808, DeviceNotBuilt, Error, "device '{}' is not known; use --device cpu, cuda or cuda:N")
+NESO_DIAG(E0809, NpyCount, Error, "{} .npy files are given, but the model takes {} inputs with values: {}")

@@ -1,0 +1,17 @@
+// E03xx: loops, schedule and plan.
+#pragma once
+// clang-format off
+#include "base/diagnostics.h"
+
+NESO_DIAG(E0350, LoopsUnknownSymbol, Error, "node '{}' uses the symbol '{}' in '{}', which is neither a loop index nor a known size")
+NESO_DIAG(E0351, LoopsBadExtent, Error, "node '{}' has a loop of {} iterations ('{}'); the input sizes do not fit the model")
+NESO_DIAG(E0352, LoopsIndexOutOfRange, Error, "node '{}' {} element {} of '{}', which has {}")
+NESO_DIAG(E0353, LoopsIndirectOutOfRange, Error, "node '{}': index {} is out of range for a dimension of size {}")
+NESO_DIAG(E0354, LoopsBadSize, Error, "the size of '{}', '{}', has no usable value for these inputs")
+NESO_DIAG(E0355, LoopsInputCount, Error, "the model takes {} inputs, {} were given")
+NESO_DIAG(E0356, LoopsBadInput, Error, "input '{}' must be {}, but {} was given")
+NESO_DIAG(E0357, LoopsGuard, Error, "the inputs do not satisfy '{}' (value {}), on which the model was compiled")
+NESO_DIAG(E0358, LoopsNotInterpreted, Error, "node '{}' cannot be interpreted: it is {}")
+NESO_DIAG(E0359, LoopsInvariant, Internal, "loops invariant {} is broken in '{}': {}")
+NESO_DIAG(E0361, PlanInvariant, Internal, "plan invariant {} is broken in '{}': {}")
+NESO_DIAG(E0390, NoTileForm, Error, "kernel '{}' needs {}, which has no tile program yet; this model cannot be compiled with this version")

@@ -1,0 +1,33 @@
+// E01xx: reading a .pt2 archive and a kernel bundle.
+#pragma once
+// clang-format off
+#include "base/diagnostics.h"
+
+NESO_DIAG(E0102, NotAnArchive, Error, "'{}' is not a .pt2 archive: {}; give a file written by torch.export.save")
+NESO_DIAG(E0103, ArchiveDamaged, Error, "the archive is damaged: {}; copy or export it again")
+NESO_DIAG(E0104, ArchiveCompressed, Error, "the member is compressed (ZIP method {}); members of a .pt2 are stored; pack it again without compression")
+NESO_DIAG(E0105, ArchiveDuplicate, Error, "the archive holds the member '{}' twice; export it again")
+NESO_DIAG(E0106, OldArchive, Error, "'{}' was written by torch before 2.8; load it with torch.export.load and save it again with a newer torch")
+NESO_DIAG(E0107, NotPt2, Error, "{} is '{}' where '{}' is required; the file is not an exported program that Neso knows")
+NESO_DIAG(E0108, MemberMissing, Error, "the archive has no member '{}'; copy or export it again")
+NESO_DIAG(E0109, ChecksumMismatch, Error, "the member does not match its checksum, so the file was altered; copy or export it again")
+NESO_DIAG(E0110, ModelChoice, Error, "the archive holds the models {}; name one of them")
+NESO_DIAG(E0111, BadJson, Error, "the member is not valid JSON: {}; export the model again")
+NESO_DIAG(E0112, BadField, Error, "field '{}': {}; export the model again")
+NESO_DIAG(E0113, SchemaVersion, Error, "schema version {}.{}: only 8.x is known (torch 2.8 and later); export the model with such a torch")
+NESO_DIAG(E0114, UnknownDType, Error, "'{}': scalar type {} is unknown; Neso knows the numeric types of torch 2.15")
+NESO_DIAG(E0115, UnsupportedLayout, Error, "'{}': tensor layout {} is not supported; only strided tensors are (convert it with to_dense())")
+NESO_DIAG(E0116, UndefinedValue, Error, "'{}' is used before anything defines it; export the model again")
+NESO_DIAG(E0117, DuplicateName, Error, "'{}' is defined twice; export the model again")
+NESO_DIAG(E0118, UnknownArgument, Error, "argument '{}': '{}' is no kind of argument that Neso knows; export with torch 2.15 or earlier")
+NESO_DIAG(E0119, WeightMissing, Error, "weight '{}' has no data in the archive: {}; export the model with real weights")
+NESO_DIAG(E0120, WeightSize, Error, "weight '{}': {} bytes are needed, its member '{}' has {}; export the model again")
+NESO_DIAG(E0121, WeightPickled, Error, "'{}' is stored as a Python object, which only Python can read; replace it by plain tensors before the export")
+NESO_DIAG(E0122, SignatureMismatch, Error, "the signature does not fit the graph: {}; export the model again")
+NESO_DIAG(E0123, NestedTooDeep, Error, "sub-graphs nest more than {} deep; export a simpler model")
+NESO_DIAG(E0125, GuardIgnored, Warning, "the guard '{}' of the export cannot be checked: {}; do not run the model on inputs that break it")
+NESO_DIAG(E0130, KernelSourceMissing, Error, "the source of the Triton kernel '{}' is neither in the model nor under --kernels; export the model with neso_export.save (python/neso_export), or give the folder of its kernel bundle with --kernels")
+NESO_DIAG(E0131, KernelBundleMismatch, Error, "kernel '{}': the kernel bundle does not fit: {}; write model and bundle again, together, with neso_export")
+NESO_DIAG(E0132, KernelArgument, Error, "kernel '{}': argument '{}' {}")
+NESO_DIAG(E0133, KernelRowUnused, Warning, "the kernel bundle describes a launch of '{}' at node '{}', which the model does not have; give the bundle that was written with the model")
+NESO_DIAG(E0190, BadExpression, Error, "cannot read the size expression '{}': {}")
