@@ -288,7 +288,7 @@ void declareKernel(CLI::App &parent, Action &todo) {
   app->callback([o, &todo] { todo = [o] { return compile(*o); }; });
 
   app = declareSource(kernel, "emit", "print a stage of the compiler", *o);
-  app->add_option("--stage", o->stage, "ttir, llvm, asm (cpu), layout or ptx (cuda)")->required();
+  app->add_option("--stage", o->stage, "ttir, llvm, asm (cpu), layout, ptx or sass (cuda)")->required();
   app->add_option("-o,--output", o->output, "the text (default: standard output)");
   app->add_option("--target", o->target, "cpu or cuda")->capture_default_str();
   app->add_option("--arch", o->archs, "as for compile; one")->delimiter(',')->expected(1);

@@ -43,6 +43,23 @@ TEST_F(KernelCli, AnalyzeSaysWhatChanges) {
   EXPECT_EQ(r.out, "{\"kernel\": \"scale\", \"mutated\": [\"out_ptr\"], \"read\": [\"x_ptr\", \"bias_ptr\"], \"known\": true}\n");
 }
 
+// A toolkit of scripts stands for NVIDIA's, which not every machine has.
+TEST_F(KernelCli, EmitSassAsksTheDisassembler) {
+  write("ptxas", "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\necho cubin > $2\n");
+  write("cuobjdump", "#!/bin/sh\necho \"FADD R1, R2, R3 ; of $(cat $2)\"\n");
+  std::system(("chmod 755 " + dir + "ptxas " + dir + "cuobjdump").c_str());
+  const char *old = std::getenv("PATH");
+  const std::string path = old ? old : "";
+  setenv("PATH", (dir + ":" + path).c_str(), 1);
+  Outcome r = kernel("emit " + scale + "--stage sass --target cuda");
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.out, "FADD R1, R2, R3 ; of cubin\n");
+  r = kernel("emit " + scale + "--stage sass");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("E0602"), std::string::npos) << r.err;
+}
+
 TEST_F(KernelCli, RunCompiledAndInterpretedGiveTheSame) {
   for (const char *how : {"", "--interpret"}) {
     Outcome r = kernel("run " + scale + launch + "-o o.safetensors " + how);

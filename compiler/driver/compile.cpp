@@ -157,15 +157,15 @@ private:
     }
     nvidia::CompileOptions backend;
     backend.threads = options_.threads;
-    backend.keepLlvm = stopAt(Stage::Llvm), backend.keepPtx = stopAt(Stage::Ptx), backend.keepLayouts = stopAt(Stage::Layout);
-    backend.assemble = !options_.emit && assembler_ != "none";
+    backend.keepLlvm = stopAt(Stage::Llvm), backend.keepPtx = stopAt(Stage::Ptx), backend.keepLayouts = stopAt(Stage::Layout), backend.keepSass = stopAt(Stage::Sass);
+    backend.assemble = (!options_.emit || stopAt(Stage::Sass)) && assembler_ != "none";
     if (backend.assemble) backend.ptxas = assembler_;
     std::vector<CompiledCode> code;
     for (const nvidia::Chip *chip : functions.empty() ? std::vector<const nvidia::Chip *>() : targets_.chips) {
       Result<nvidia::CompiledModule> compiled = nvidia::compileForNvidia(functions, *chip, backend);
       if (!compiled) return compiled.takeError();
       CompiledCode &ptx = compiled->code.back();
-      if (text_.empty()) text_ = stopAt(Stage::Llvm) ? ptx.llvmText : stopAt(Stage::Ptx) ? ptx.asmText : compiled->layoutText;
+      if (text_.empty()) text_ = stopAt(Stage::Llvm) ? ptx.llvmText : stopAt(Stage::Ptx) ? ptx.asmText : stopAt(Stage::Sass) ? compiled->sassText : compiled->layoutText;
       for (std::string &note : spillNotes(compiled->usage, chip->arch)) out_.notes.push_back(std::move(note));
       usage_ = std::move(compiled->usage);
       // Worst first: what runs as it is stands behind what the driver must still translate.
@@ -176,20 +176,20 @@ private:
 
   /// Stages that the backends give as text.
   static bool isText(const std::optional<Stage> &stage) {
-    return stage == Stage::Llvm || stage == Stage::Asm || stage == Stage::Layout || stage == Stage::Ptx;
+    return stage == Stage::Llvm || stage == Stage::Asm || stage == Stage::Layout || stage == Stage::Ptx || stage == Stage::Sass;
   }
 
 public:
   /// The machines asked for, or what is wrong with the request.
   Status parseTarget() {
     for (const auto &[key, value] : options_.options) {
-      if (key != "assembler") return fail(diag::OptionUnknown, {}, key);
+      if (key != "assembler") return fail(diag::OptionUnknown, {}, key, "assembler");
       assembler_ = value;
     }
     Result<Targets> targets = parseTargets(options_.target, options_.archs);
     if (!targets) return targets.takeError();
     targets_ = std::move(*targets);
-    for (Stage stage : {Stage::Layout, Stage::Ptx})
+    for (Stage stage : {Stage::Layout, Stage::Ptx, Stage::Sass})
       if (stopAt(stage) && !targets_.gpu()) return fail(diag::CpuTargetMissing, {}, std::string("stage ") + info(stage).name + " for target cpu");
     if (stopAt(Stage::Asm) && targets_.gpu()) return fail(diag::CpuTargetMissing, {}, "stage asm for target cuda, where it is called ptx");
     return Status::ok();

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "backend/cpu/compile.h"
@@ -121,6 +122,10 @@ std::string tileName(DType t) {
   }
 }
 
+/// In the order of KernelStage.
+const char *const kStageNames[] = {"ttir", "llvm", "asm", "layout", "ptx", "sass"};
+std::string stageName(KernelStage stage) { return kStageNames[static_cast<size_t>(stage)]; }
+
 } // namespace
 
 Result<KernelSource> parseKernelSource(const std::string &text) {
@@ -178,11 +183,8 @@ bool KernelParameter::accepts(DType dtype) const {
 }
 
 Result<KernelStage> parseKernelStage(const std::string &text) {
-  if (text == "ttir") return KernelStage::Ttir;
-  if (text == "llvm") return KernelStage::Llvm;
-  if (text == "asm") return KernelStage::Asm;
-  if (text == "layout") return KernelStage::Layout;
-  if (text == "ptx") return KernelStage::Ptx;
+  for (size_t i = 0; i < std::size(kStageNames); ++i)
+    if (text == kStageNames[i]) return static_cast<KernelStage>(i);
   return fail(diag::CpuTargetMissing, {}, "stage " + text);
 }
 
@@ -265,8 +267,8 @@ namespace {
 
 /// What the backends are asked to keep as text.
 struct Texts {
-  bool llvm = false, assembly = false, layouts = false;
-  std::string layoutText;
+  bool llvm = false, assembly = false, layouts = false, sass = false;
+  std::string layoutText, sassText;
 };
 
 Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::string &name, int warps, int stages, const Targets &targets, Texts &texts, std::vector<std::string> &notes) {
@@ -286,12 +288,12 @@ Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::s
   }
   for (const nvidia::Chip *chip : targets.chips) {
     nvidia::CompileOptions options;
-    options.keepLlvm = texts.llvm, options.keepPtx = texts.assembly, options.keepLayouts = texts.layouts;
+    options.keepLlvm = texts.llvm, options.keepPtx = texts.assembly, options.keepLayouts = texts.layouts, options.keepSass = texts.sass;
     options.assemble = !texts.llvm && !texts.assembly && !texts.layouts;
     Result<nvidia::CompiledModule> code = nvidia::compileForNvidia({{function, name, warps, stages}}, *chip, options);
     if (!code) return code.takeError();
     for (std::string &note : spillNotes(code->usage, chip->arch)) notes.push_back(std::move(note));
-    texts.layoutText = std::move(code->layoutText);
+    texts.layoutText = std::move(code->layoutText), texts.sassText = std::move(code->sassText);
     // Worst first: what runs as it is stands behind what the driver must still translate.
     std::move(code->code.rbegin(), code->code.rend(), std::back_inserter(out));
   }
@@ -303,16 +305,16 @@ Result<std::string> Kernel::emit(KernelStage stage, const std::string &target, c
   Result<Targets> targets = parseTargets(target, {arch});
   if (!targets) return targets.takeError();
   if (stage == KernelStage::Ttir) return printTile(*state_->module);
-  bool gpuStage = stage == KernelStage::Layout || stage == KernelStage::Ptx;
-  if (gpuStage != targets->gpu() && stage != KernelStage::Llvm)
-    return fail(diag::CpuTargetMissing, {}, fmt::format("stage {} for target {}", stage == KernelStage::Layout ? "layout" : gpuStage ? "ptx" : "asm", target));
+  const bool gpuStage = stage == KernelStage::Layout || stage == KernelStage::Ptx || stage == KernelStage::Sass;
+  if (gpuStage != targets->gpu() && stage != KernelStage::Llvm) return fail(diag::CpuTargetMissing, {}, fmt::format("stage {} for target {}", stageName(stage), target));
   Texts texts;
-  texts.llvm = stage == KernelStage::Llvm, texts.layouts = stage == KernelStage::Layout;
+  texts.llvm = stage == KernelStage::Llvm, texts.layouts = stage == KernelStage::Layout, texts.sass = stage == KernelStage::Sass;
   texts.assembly = stage == KernelStage::Asm || stage == KernelStage::Ptx;
   std::vector<std::string> notes;
   Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, texts, notes);
   if (!code) return code.takeError();
   if (texts.layouts) return texts.layoutText;
+  if (texts.sass) return texts.sassText;
   return texts.llvm ? code->front().llvmText : code->front().asmText;
 }
 

@@ -76,7 +76,7 @@ struct KernelMutation {
   std::string unknownBecause;
 };
 
-enum class KernelStage : uint8_t { Ttir, Llvm, Asm, Layout, Ptx }; // the last two of a GPU only, Asm of a CPU only
+enum class KernelStage : uint8_t { Ttir, Llvm, Asm, Layout, Ptx, Sass }; // the last three of a GPU only, Asm of a CPU only
 /// CpuTargetMissing (E0602) for a stage that this version does not have.
 Result<KernelStage> parseKernelStage(const std::string &text);
 

@@ -1,6 +1,7 @@
 // Requests that the driver refuses.
 #include <gtest/gtest.h>
 
+#include "backend/nvidia/toolkit.h"
 #include "base/diagnostics/backend.h"
 #include "driver/compile.h"
 
@@ -54,7 +55,8 @@ TEST(Driver, EveryStagePrints) {
   for (int i = 0; i < stageCount(); ++i) {
     CompileOptions o;
     o.emit = static_cast<Stage>(i);
-    if (*o.emit == Stage::Layout || *o.emit == Stage::Ptx) o.target = "cuda";
+    if (*o.emit == Stage::Layout || *o.emit == Stage::Ptx || *o.emit == Stage::Sass) o.target = "cuda";
+    if (*o.emit == Stage::Sass && !nvidia::findTool("cuobjdump") && !nvidia::findTool("nvdisasm")) continue;
     DiagnosticSink sink;
     Result<Compilation> c = compileModel(NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2", o, sink);
     ASSERT_TRUE(static_cast<bool>(c)) << info(*o.emit).name;

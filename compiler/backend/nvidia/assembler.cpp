@@ -1,7 +1,6 @@
 #include "backend/nvidia/assembler.h"
 
-#include <cstdlib>
-
+#include "backend/nvidia/toolkit.h"
 #include "base/diagnostics/backend.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
@@ -81,20 +80,7 @@ std::vector<FunctionUsage> parseUsage(llvm::StringRef report) {
 
 } // namespace
 
-std::optional<std::string> findAssembler(const std::string &given) {
-  if (!given.empty()) {
-    if (llvm::sys::fs::can_execute(given)) return given;
-    return std::nullopt;
-  }
-  if (auto found = llvm::sys::findProgramByName("ptxas")) return *found;
-  const char *home = std::getenv("CUDA_HOME");
-  for (llvm::StringRef root : {llvm::StringRef(home ? home : ""), llvm::StringRef("/usr/local/cuda")}) {
-    llvm::SmallString<128> path(root);
-    llvm::sys::path::append(path, "bin", "ptxas");
-    if (!root.empty() && llvm::sys::fs::can_execute(path)) return std::string(path);
-  }
-  return std::nullopt;
-}
+std::optional<std::string> findAssembler(const std::string &given) { return findTool("ptxas", given); }
 
 Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads) {
   TemporaryFile in("ptx"), out("cubin"), log("log");
@@ -113,17 +99,21 @@ Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::
   return result;
 }
 
-std::optional<std::string> disassemble(const std::vector<uint8_t> &cubin, const std::string &ptxas) {
-  llvm::StringRef folder = llvm::sys::path::parent_path(ptxas);
-  auto tool = llvm::sys::findProgramByName("cuobjdump", {folder});
-  if (!tool) tool = llvm::sys::findProgramByName("cuobjdump");
-  if (!tool) return std::nullopt;
+Result<std::string> disassemble(const std::vector<uint8_t> &cubin, const std::string &ptxas) {
+  const std::string beside = llvm::sys::path::parent_path(ptxas).str();
+  std::optional<std::string> tool = findTool("cuobjdump", {}, beside);
+  llvm::StringRef flag = "-sass";
+  // nvdisasm comes in a wheel of its own; it names each instruction's place unless it is told not to.
+  if (!tool) tool = findTool("nvdisasm", {}, beside), flag = "-c";
+  if (!tool) return fail(diag::NvidiaNoDisassembler, {});
   TemporaryFile in("cubin"), log("sass");
-  std::string why;
+  std::string why = "cannot write to the temporary directory";
   if (!in.ok || !log.ok || !write(in, llvm::StringRef(reinterpret_cast<const char *>(cubin.data()), cubin.size())))
-    return std::nullopt;
-  if (runProgram({*tool, "-sass", in.path}, log, why) != 0) return std::nullopt;
-  return contentOf(log);
+    return fail(diag::NvidiaDisassembler, {}, *tool, why);
+  const int status = runProgram({*tool, flag, in.path}, log, why);
+  std::string text = contentOf(log);
+  if (status != 0) return fail(diag::NvidiaDisassembler, {}, *tool, status < 0 ? why : text);
+  return text;
 }
 
 } // namespace neso::nvidia

@@ -19,7 +19,8 @@ struct Assembled {
 /// directory and are gone on return. Errors: NvidiaAssembler (E0652) with what the assembler says.
 Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads);
 
-/// The SASS of a cubin by cuobjdump, beside the assembler or on PATH; nothing when it is not found or fails.
-std::optional<std::string> disassemble(const std::vector<uint8_t> &cubin, const std::string &ptxas);
+/// The machine's instructions in a cubin, by cuobjdump or nvdisasm, beside the assembler or where findTool looks. Errors:
+/// NvidiaNoDisassembler (E0657) when neither is found, NvidiaDisassembler (E0658) with what the tool says when it fails.
+Result<std::string> disassemble(const std::vector<uint8_t> &cubin, const std::string &ptxas);
 
 } // namespace neso::nvidia

@@ -157,8 +157,8 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
     Result<Assembled> assembled = assemble(text, chip, *ptxas, options.threads);
     if (!assembled) return assembled.takeError();
     if (options.keepSass) {
-      std::optional<std::string> sass = disassemble(assembled->cubin, *ptxas);
-      if (!sass) return fail(diag::NvidiaAssembler, {}, std::string("cuobjdump"), std::string("it is neither beside ptxas nor on PATH, or cannot read the cubin"));
+      Result<std::string> sass = disassemble(assembled->cubin, *ptxas);
+      if (!sass) return sass.takeError();
       out.sassText = std::move(*sass);
     }
     CompiledCode cubin;

@@ -35,9 +35,9 @@ struct CompileOptions {
   bool keepLlvm = false;    // fill CompiledCode::llvmText
   bool keepPtx = false;     // fill CompiledCode::asmText
   bool keepLayouts = false; // fill CompiledModule::layoutText
-  bool keepSass = false;    // fill CompiledModule::sassText; needs the assembler and cuobjdump
+  bool keepSass = false;    // fill CompiledModule::sassText; needs the assembler and cuobjdump or nvdisasm
   bool assemble = true;     // a cubin beside the PTX
-  std::string ptxas;        // path of the assembler; empty: searched on PATH, in $CUDA_HOME and /usr/local/cuda
+  std::string ptxas;        // path of the assembler; empty: searched where toolkit.h says
 };
 
 /// What the assembler says of one function.

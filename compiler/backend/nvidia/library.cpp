@@ -1,8 +1,7 @@
 #include "backend/nvidia/library.h"
 
-#include <cstdlib>
-
 #include "backend/common/special.h"
+#include "backend/nvidia/toolkit.h"
 #include "base/diagnostics/backend.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSet.h"
@@ -77,13 +76,12 @@ bool needsLibdevice(llvm::Module &module) {
 }
 
 std::unique_ptr<llvm::MemoryBuffer> readLibdevice() {
-  const char *home = std::getenv("CUDA_HOME");
-  for (llvm::StringRef root : {llvm::StringRef(home ? home : ""), llvm::StringRef("/usr/local/cuda")}) {
-    if (root.empty()) continue;
-    llvm::SmallString<128> path(root);
-    llvm::sys::path::append(path, "nvvm", "libdevice", "libdevice.10.bc");
-    if (auto buffer = llvm::MemoryBuffer::getFile(path)) return std::move(*buffer);
-  }
+  for (const std::string &root : toolkitFolders())
+    for (llvm::StringRef folder : {"nvvm/libdevice", "lib"}) {
+      llvm::SmallString<128> path(root);
+      llvm::sys::path::append(path, folder, "libdevice.10.bc");
+      if (auto buffer = llvm::MemoryBuffer::getFile(path)) return std::move(*buffer);
+    }
   return nullptr;
 }
 

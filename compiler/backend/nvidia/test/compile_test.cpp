@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/nvidia/toolkit.h"
 #include "base/diagnostics/backend.h"
 #include "ir/tile/passes/passes.h"
 #include "ir/tile/tile.h"
@@ -126,16 +127,92 @@ TEST(Refused, AssemblerThatIsMissingOrFails) {
   EXPECT_NE(code.error().str().find("no such luck"), std::string::npos) << code.error().str();
 }
 
-TEST(Refused, DisassemblyWithoutATool) {
-  // An assembler that writes nothing a disassembler could read.
-  std::string script = testing::TempDir() + "empty_ptxas";
-  std::ofstream(script) << "#!/bin/sh\nexit 0\n";
-  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+/// A folder with programs that are shell scripts: name → text. The first is ptxas in every test here.
+class FakeToolkit {
+public:
+  explicit FakeToolkit(const std::string &name) : folder(std::filesystem::path(testing::TempDir()) / name) {
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder / "bin");
+  }
+  void add(const std::string &name, const std::string &text) const {
+    std::filesystem::path file = folder / "bin" / name;
+    std::ofstream(file) << "#!/bin/sh\n" << text;
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  }
+  std::string tool(const std::string &name) const { return (folder / "bin" / name).string(); }
+  std::filesystem::path folder;
+};
+
+/// Sets a variable of the environment as long as it lives.
+class Variable {
+public:
+  Variable(const char *name, const std::string &value) : name_(name) {
+    if (const char *old = std::getenv(name)) old_ = old;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { old_ ? setenv(name_, old_->c_str(), 1) : unsetenv(name_); }
+
+private:
+  const char *name_;
+  std::optional<std::string> old_;
+};
+
+/// Takes "-o FILE" as ptxas does.
+const char *kWritesCubin = "while [ \"$1\" != -o ]; do shift; done\necho cubin > $2\n";
+
+TEST(Sass, IsWhatTheToolBesideTheAssemblerWrites) {
+  FakeToolkit kit("toolkit_cuobjdump");
+  kit.add("ptxas", kWritesCubin);
+  kit.add("cuobjdump", "[ \"$1\" = -sass ] && [ \"$(cat $2)\" = cubin ] && echo 'FADD R1, R2, R3 ;'\n");
   CompileOptions options;
-  options.ptxas = script, options.keepSass = true;
+  options.ptxas = kit.tool("ptxas"), options.keepSass = true;
+  Result<CompiledModule> code = compileText(kernelText("vector_add"), "sm_90", options);
+  ASSERT_TRUE(code) << code.error().str();
+  EXPECT_EQ(code->sassText, "FADD R1, R2, R3 ;\n");
+}
+
+TEST(Sass, ToolsOfWheelsAreFound) {
+  FakeToolkit venv("toolkit_venv");
+  std::filesystem::path wheel = venv.folder / "lib/python3.12/site-packages/nvidia/cu13";
+  std::filesystem::create_directories(wheel);
+  std::filesystem::rename(venv.folder / "bin", wheel / "bin");
+  venv.folder = wheel;
+  venv.add("ptxas", kWritesCubin);
+  venv.add("nvdisasm", "echo disassembled\n");
+  Variable path("PATH", "/usr/bin:/bin"), home("HOME", "/nonexistent"), cuda("CUDA_HOME", ""), root("PYENV_ROOT", ""),
+      active("VIRTUAL_ENV", std::filesystem::path(testing::TempDir()) / "toolkit_venv");
+  if (findTool("cuobjdump")) GTEST_SKIP() << "a toolkit of the system comes first";
+  EXPECT_EQ(findTool("nvdisasm"), venv.tool("nvdisasm"));
+  CompileOptions options;
+  options.ptxas = venv.tool("ptxas"), options.keepSass = true;
+  Result<CompiledModule> code = compileText(kernelText("vector_add"), "sm_90", options);
+  ASSERT_TRUE(code) << code.error().str();
+  EXPECT_EQ(code->sassText, "disassembled\n");
+}
+
+TEST(Refused, DisassemblyWithoutATool) {
+  FakeToolkit kit("toolkit_bare");
+  kit.add("ptxas", kWritesCubin);
+  Variable path("PATH", "/nonexistent"), home("HOME", "/nonexistent"), cuda("CUDA_HOME", ""), root("PYENV_ROOT", ""), active("VIRTUAL_ENV", "");
+  CompileOptions options;
+  options.ptxas = kit.tool("ptxas"), options.keepSass = true;
+  if (findTool("cuobjdump") || findTool("nvdisasm")) GTEST_SKIP() << "the system has a disassembler";
+  kit.add("ptxas", "exit 0\n");
   Result<CompiledModule> code = compileText(kernelText("vector_add"), "sm_90", options);
   ASSERT_FALSE(code);
-  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaAssembler);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaNoDisassembler) << code.error().str();
+}
+
+TEST(Refused, DisassemblerThatFails) {
+  FakeToolkit kit("toolkit_broken");
+  kit.add("ptxas", kWritesCubin);
+  kit.add("cuobjdump", "echo not a cubin\nexit 1\n");
+  CompileOptions options;
+  options.ptxas = kit.tool("ptxas"), options.keepSass = true;
+  Result<CompiledModule> code = compileText(kernelText("vector_add"), "sm_90", options);
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaDisassembler);
+  EXPECT_NE(code.error().str().find("not a cubin"), std::string::npos) << code.error().str();
 }
 
 TEST(Refused, LibraryFunctionThatDoesNotExist) {
