@@ -104,7 +104,7 @@ private:
     std::unique_ptr<mlir::MLIRContext> own = userKernels_ ? nullptr : makeTileContext();
     mlir::MLIRContext &context = userKernels_ ? userKernels_->context() : *own;
     // One tile program for each kernel; weights of contractions are packed for its blocks.
-    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(plan, context, targets_.tileTarget(), userKernels_ ? userKernels_->functions() : std::vector<mlir::Operation *>());
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(plan, context, tileTarget(), userKernels_ ? userKernels_->functions() : std::vector<mlir::Operation *>());
     if (!module) return module.takeError();
     mark("tile programs");
     if (stopAt(Stage::Tile)) return emit(printTile(**module));
@@ -183,8 +183,10 @@ public:
   /// The machines asked for, or what is wrong with the request.
   Status parseTarget() {
     for (const auto &[key, value] : options_.options) {
-      if (key != "assembler") return fail(diag::OptionUnknown, {}, key, "assembler");
-      assembler_ = value;
+      std::optional<tile::F32Products> products = key == "f32-products" ? parseF32Products(value) : std::nullopt;
+      if (key == "assembler") assembler_ = value;
+      else if (products) f32Products_ = products;
+      else return fail(diag::OptionUnknown, {}, key == "f32-products" ? key + "=" + value : key, "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32");
     }
     Result<Targets> targets = parseTargets(options_.target, options_.archs);
     if (!targets) return targets.takeError();
@@ -196,6 +198,11 @@ public:
   }
 
 private:
+  TileTarget tileTarget() const {
+    TileTarget target = targets_.tileTarget();
+    if (f32Products_) target.f32Products = *f32Products_;
+    return target;
+  }
   bool stopAt(Stage stage) const { return options_.emit == stage; }
   Compilation emit(std::string text) {
     out_.emitted = std::move(text);
@@ -211,6 +218,7 @@ private:
   DiagnosticSink &sink_;
   Targets targets_;
   std::string assembler_; // --option assembler=PATH, or none: PTX alone
+  std::optional<tile::F32Products> f32Products_; // --option f32-products; else the target's
   std::string text_;                        // of the stage asked for, from the first machine
   std::vector<nvidia::FunctionUsage> usage_; // on the last chip
   std::shared_ptr<UserKernels> userKernels_; // null when the model has none

@@ -42,6 +42,13 @@ schedule::ScheduleOptions Targets::scheduleOptions() const {
   return options;
 }
 
+std::optional<tile::F32Products> parseF32Products(std::string_view text) {
+  if (text == "ieee") return tile::F32Products::Ieee;
+  if (text == "tf32x3") return tile::F32Products::Tf32x3;
+  if (text == "tf32") return tile::F32Products::Tf32;
+  return std::nullopt;
+}
+
 std::vector<std::string> spillNotes(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch) {
   std::vector<std::string> notes;
   for (const nvidia::FunctionUsage &u : usage)

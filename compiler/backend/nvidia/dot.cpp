@@ -125,6 +125,9 @@ llvm::Value *roundTf32(llvm::IRBuilder<> &b, llvm::Value *word) {
   return b.CreateIntrinsic(llvm::Intrinsic::nvvm_f2tf32_rna, {b.CreateBitCast(word, b.getFloatTy())});
 }
 
+/// Bits of an f32 that a tf32 does not have.
+constexpr uint32_t kBelowTf32 = 0x1fff;
+
 class MmaEmitter {
 public:
   MmaEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c)
@@ -139,12 +142,18 @@ public:
     int batch = int(plan_.accumulator.outs().size()) == 3 ? batchRegisters() : 1;
     int tilesM = wordsA_ / 4 / stepsK_ / batch, tilesN = wordsB_ / 2 / stepsK_ / batch;
     widen();
+    if (plan_.row->a == MmaFormat::TF32 && plan_.precision == DotPrecision::Tf32x3)
+      small_.assign(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0));
     for (int z = 0; z < batch; ++z)
       for (int k = 0; k < stepsK_; ++k)
-        for (int m = 0; m < tilesM; ++m)
-          for (int n = 0; n < tilesN; ++n)
-            multiply(4 * (k + stepsK_ * (m + tilesM * z)), 2 * (k + stepsK_ * (n + tilesN * z)),
-                     4 * (n + tilesN * (m + tilesM * z)));
+        for (const auto &[partA, partB] : parts())
+          for (int m = 0; m < tilesM; ++m)
+            for (int n = 0; n < tilesN; ++n)
+              add(partA == Part::Low || partB == Part::Low ? small_ : sums_,
+                  wordsOf(operandA_, 4 * (k + stepsK_ * (m + tilesM * z)), 4, partA),
+                  wordsOf(operandB_, 2 * (k + stepsK_ * (n + tilesN * z)), 2, partB),
+                  4 * (n + tilesN * (m + tilesM * z)));
+    addSmall();
     narrow();
     return {plan_.accumulator, sums_};
   }
@@ -173,57 +182,63 @@ private:
   }
 
   using Words = llvm::SmallVector<llvm::Value *, 4>;
-  Words wordsOf(Operand &operand, int first, int count) {
+  /// What of an f32 an instruction multiplies: x = High + Low, each a tf32. All: of types that are multiplied as they
+  /// are.
+  enum class Part : uint8_t { All, High, Low };
+  /// Products that are added. Each is done for all tiles before the next one: a chain of instructions on one sum would
+  /// wait for itself.
+  llvm::SmallVector<std::pair<Part, Part>, 3> parts() const {
+    if (plan_.row->a != MmaFormat::TF32) return {{Part::All, Part::All}};
+    if (plan_.precision != DotPrecision::Tf32x3) return {{Part::High, Part::High}};
+    return {{Part::Low, Part::High}, {Part::High, Part::Low}, {Part::High, Part::High}};
+  }
+  Words wordsOf(Operand &operand, int first, int count, Part part) {
     Words words;
-    for (int i = 0; i < count; ++i) words.push_back(operand.word(first + i));
+    for (int i = 0; i < count; ++i) {
+      llvm::Value *word = operand.word(first + i);
+      words.push_back(part == Part::All ? word : part == Part::High ? high(word) : low(word));
+    }
     return words;
   }
-  void multiply(int firstA, int firstB, int firstSum) {
-    Words a = wordsOf(operandA_, firstA, 4), b = wordsOf(operandB_, firstB, 2);
-    if (plan_.row->a != MmaFormat::TF32) return add(a, b, firstSum);
-    Words highA = a, highB = b;
-    for (llvm::Value *&word : highA) word = rounded(word);
-    for (llvm::Value *&word : highB) word = rounded(word);
-    if (plan_.precision == DotPrecision::Tf32x3) {
-      // x = high + low: the product without low * low, the small parts first.
-      add(lowPart(a, highA), highB, firstSum);
-      add(highA, lowPart(b, highB), firstSum);
-    }
-    add(highA, highB, firstSum);
-  }
-  llvm::Value *rounded(llvm::Value *word) {
-    llvm::Value *&result = rounded_[word];
+  llvm::Value *high(llvm::Value *word) {
+    llvm::Value *&result = high_[word];
     if (!result) result = roundTf32(b_, word);
     return result;
   }
-  Words lowPart(const Words &all, const Words &high) {
-    Words low;
-    for (size_t i = 0; i < all.size(); ++i) {
-      llvm::Value *&result = low_[all[i]];
-      if (!result)
-        result = roundTf32(
-            b_, b_.CreateFSub(b_.CreateBitCast(all[i], b_.getFloatTy()), b_.CreateBitCast(high[i], b_.getFloatTy())));
-      low.push_back(result);
-    }
-    return low;
+  /// What high(word) leaves, cut to a tf32.
+  llvm::Value *low(llvm::Value *word) {
+    llvm::Value *rounded = high(word);
+    llvm::Value *&result = low_[word];
+    if (result) return result;
+    llvm::Value *rest =
+        b_.CreateFSub(b_.CreateBitCast(word, b_.getFloatTy()), b_.CreateBitCast(rounded, b_.getFloatTy()));
+    return result = b_.CreateAnd(b_.CreateBitCast(rest, b_.getInt32Ty()), ~kBelowTf32);
   }
-  void add(const Words &a, const Words &b, int firstSum) {
+  /// Adds the products with a low part, which were summed apart: where an operand is infinite they are no number, and
+  /// the products of high parts say it all.
+  void addSmall() {
+    if (small_.empty()) return;
+    llvm::Value *zero = llvm::ConstantFP::get(b_.getFloatTy(), 0);
+    for (size_t i = 0; i < sums_.size(); ++i)
+      sums_[i] = b_.CreateFAdd(sums_[i], b_.CreateSelect(b_.CreateFCmpUNO(small_[i], small_[i]), zero, small_[i]));
+  }
+  void add(Registers &sums, const Words &a, const Words &b, int firstSum) {
     Words arguments;
     llvm::Type *type = packedType(b_, plan_.row->a);
     for (llvm::Value *word : a) arguments.push_back(b_.CreateBitCast(word, type));
     for (llvm::Value *word : b) arguments.push_back(b_.CreateBitCast(word, type));
-    for (int i = 0; i < 4; ++i) arguments.push_back(sums_[size_t(firstSum + i)]);
+    for (int i = 0; i < 4; ++i) arguments.push_back(sums[size_t(firstSum + i)]);
     llvm::Value *result = b_.CreateIntrinsic(plan_.row->intrinsic, arguments);
-    for (unsigned i = 0; i < 4; ++i) sums_[size_t(firstSum) + i] = b_.CreateExtractValue(result, i);
+    for (unsigned i = 0; i < 4; ++i) sums[size_t(firstSum) + i] = b_.CreateExtractValue(result, i);
   }
 
   llvm::IRBuilder<> &b_;
   const DotPlan &plan_;
-  Registers sums_;
+  Registers sums_, small_; // small_: of three products of tf32, the two with a low part
   int perWord_, wordsA_, wordsB_, stepsK_;
   Operand operandA_, operandB_;
-  llvm::Type *type_ = nullptr; // of the accumulator outside
-  llvm::DenseMap<llvm::Value *, llvm::Value *> rounded_, low_;
+  llvm::Type *type_ = nullptr;                              // of the accumulator outside
+  llvm::DenseMap<llvm::Value *, llvm::Value *> high_, low_; // by word
 };
 
 } // namespace

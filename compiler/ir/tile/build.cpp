@@ -57,8 +57,9 @@ Value externElementwise(OpBuilder &b, Location loc, const std::string &symbol, A
   return tt::ExternElementwiseOp::create(b, loc, result, args, "", "", symbol, true);
 }
 void assertOp(OpBuilder &b, Location loc, Value condition, const std::string &message) { tt::AssertOp::create(b, loc, condition, message); }
-Value dot(OpBuilder &b, Location loc, Value x, Value y, Value acc) {
-  return tt::DotOp::create(b, loc, acc.getType(), x, y, acc, tt::InputPrecision::IEEE, 0);
+Value dot(OpBuilder &b, Location loc, Value x, Value y, Value acc, F32Products f32) {
+  tt::InputPrecision precision = f32 == F32Products::Ieee ? tt::InputPrecision::IEEE : f32 == F32Products::Tf32x3 ? tt::InputPrecision::TF32x3 : tt::InputPrecision::TF32;
+  return tt::DotOp::create(b, loc, acc.getType(), x, y, acc, precision, 0);
 }
 
 SmallVector<Value> reduce(OpBuilder &b, Location loc, ArrayRef<Value> operands, int axis, const Combine &combine) {

@@ -9,6 +9,8 @@
 namespace neso::tile {
 
 enum class AtomicKind { Add, FAdd, Min, Max, UMin, UMax };
+/// How a product takes f32 operands: as they are, as the sum of two tf32 each, rounded to tf32.
+enum class F32Products { Ieee, Tf32x3, Tf32 };
 
 mlir::Value programId(mlir::OpBuilder &b, mlir::Location loc, int axis); // i32
 mlir::Value makeRange(mlir::OpBuilder &b, mlir::Location loc, int64_t start, int64_t end);
@@ -28,8 +30,8 @@ mlir::Value mulhiui(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir:
 mlir::Value externElementwise(mlir::OpBuilder &b, mlir::Location loc, const std::string &symbol, llvm::ArrayRef<mlir::Value> args,
                               mlir::Type result);
 void assertOp(mlir::OpBuilder &b, mlir::Location loc, mlir::Value condition, const std::string &message);
-/// acc + x * y for x [M, K], y [K, N]; f32 operands keep full precision ("ieee").
-mlir::Value dot(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Value y, mlir::Value acc);
+/// acc + x * y for x [M, K], y [K, N].
+mlir::Value dot(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Value y, mlir::Value acc, F32Products f32 = F32Products::Ieee);
 /// combine gets the left scalars, then the right ones, and gives as many as there are operands.
 using Combine = std::function<llvm::SmallVector<mlir::Value>(mlir::ValueRange)>;
 llvm::SmallVector<mlir::Value> reduce(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::Value> operands, int axis, const Combine &combine);

@@ -117,7 +117,7 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     along(values, "d", 1, x[3], {});
     along(s, "n", 1, spec.keyLength, start);
     Val key = loadAs(keys, spec.k, narrow ? spec.k.dtype : DType::F32);
-    Val score{tb::dot(b, k.loc, query.v, tb::trans(b, k.loc, key.v), full(bm, bn, 0)), 3};
+    Val score{tb::dot(b, k.loc, query.v, tb::trans(b, k.loc, key.v), full(bm, bn, 0), k.target.f32Products), 3};
     if (narrow) score = s.binary("arith.mulf", score, s.constant(DType::F32, spec.scale, 0));
     Val valid;
     for (size_t i = mMask.size(); i < s.masks.size(); ++i) valid = s.andMask(valid, s.masks[i]);
@@ -139,7 +139,7 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     Emitter o = out;
     Val scaled = o.binary("arith.mulf", running, alpha);
     DType valueType = narrowValues ? spec.v.dtype : DType::F32;
-    Value next = tb::dot(b, k.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec.v, valueType).v, scaled.v);
+    Value next = tb::dot(b, k.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec.v, valueType).v, scaled.v, k.target.f32Products);
     scf::YieldOp::create(b, k.loc, ValueRange{newMax.v, newSum.v, next});
   }
   sum = {loop.getResult(1), 1}, acc = {loop.getResult(2), 3};

@@ -12,6 +12,7 @@ TileTarget gpuTileTarget(int64_t processors) {
   t.pointwiseBlock = 1024, t.reduceChunk = 2048, t.columnBlock = 64;
   t.dotM = 128, t.dotN = 128, t.dotK = 64;
   t.packWeights = false;
+  t.f32Products = tile::F32Products::Tf32x3;
   t.threadBlocks = true, t.alignedInputs = true, t.processors = processors;
   return t;
 }

@@ -175,6 +175,8 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   for (Expr e : kernel.rRanges) constantK &= e.isConst();
   std::optional<int64_t> innerExtent = kernel.rRanges[inner].asConst();
   bool flattenAll = constantK && innerExtent && *innerExtent < 16;
+  // One loop for a software pipeline, where a block of k stays within one position of the outer dimensions.
+  if (target.threadBlocks && constantK && innerExtent) flattenAll |= inner == lastR && *innerExtent % target.dotK == 0;
   for (size_t d = 0; d < kernel.rRanges.size(); ++d) (flattenAll || d == inner ? c.kInner : c.kOuter).push_back(d);
 
   c.mSize = productOf(kernel.xRanges, c.m), c.nSize = productOf(kernel.xRanges, c.n), c.kSize = productOf(kernel.rRanges, c.kInner);
@@ -232,110 +234,149 @@ void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel) {
   kernel.nodes.insert(kernel.nodes.begin() + 1, after);
 }
 
-void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c) {
-  Node &node = kernel.nodes[0];
-  loops::ValueIdx at = node.rhs;
-  if (node.body.ops[static_cast<size_t>(at)].kind != OpKind::Load) return;
-  Op &load = node.body.ops[static_cast<size_t>(at)];
-  const loops::Buffer buffer = plan.program.buffer(load.buffer);
-  if (load.a >= 0 || buffer.kind != loops::Buffer::Kind::Constant || buffer.mutated) return;
-  int64_t readers = 0;
-  for (const plan::Kernel &other : plan.kernels)
-    for (const Node &n : other.nodes)
-      for (const Op &op : n.body.ops) readers += op.kind == OpKind::Load && op.buffer == buffer.id;
-  for (const loops::ProgramOutput &out : plan.program.outputs) readers += out.buffer == buffer.id;
-  if (readers != 1) return;
+namespace {
 
-  std::unordered_map<std::string, int64_t> env;
-  for (const std::string &s : symbolsOf(load.index))
-    if (s[0] != 'x' && s[0] != 'r') return;
-  auto constantOf = [](Expr e) { return e.asConst().value_or(-1); };
-  int64_t n = constantOf(c.nSize), k = constantOf(c.kSize);
-  if (n <= 0 || k <= 0) return;
-  // The dimensions in the order of the packed array: batch, n blocks, outer k, k, n in block.
-  int64_t outer = 1, batches = 1;
-  for (size_t d : c.kOuter) outer *= std::max<int64_t>(constantOf(kernel.rRanges[d]), -1);
-  for (size_t d : c.batch) {
-    bool used = uses(load.index, xName(d));
-    if (used && constantOf(kernel.xRanges[d]) < 0) return;
-    if (used) batches *= constantOf(kernel.xRanges[d]);
+/// The right operand of a contraction where it is a constant with constant strides that nothing else reads: offsets of its elements, in
+/// elements, along each group of dimensions (row-major in the group's dimensions).
+class ConstantOperand {
+public:
+  static std::optional<ConstantOperand> of(plan::Plan &plan, plan::Kernel &kernel, const Contraction &c) {
+    ConstantOperand out(plan, kernel);
+    return out.find(c) ? std::optional(std::move(out)) : std::nullopt;
   }
-  if (outer < 0) return;
-  int64_t blocks = (n + c.bn - 1) / c.bn, kPadded = (k + c.bk - 1) / c.bk * c.bk;
-  int64_t size = itemSize(buffer.dtype), elements = batches * blocks * outer * kPadded * c.bn;
-  const loops::Constant &source = plan.program.constants[static_cast<size_t>(buffer.index)];
-  auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(elements * size), uint8_t{0});
 
-  // The index is affine in every dimension of a stored weight: strides suffice. Anything else stays unpacked.
-  Expr base = load.index;
-  auto strideOf = [&](const std::string &s) -> std::optional<int64_t> {
-    std::optional<Affine> a = affineIn(base, s);
-    if (!a || !a->coefficient.isConst()) return std::nullopt;
-    base = a->rest;
-    return a->coefficient.constValue();
-  };
-  struct Dim { int64_t extent, stride; };
-  std::vector<Dim> dims; // batch, n, outer k, inner k; each row-major
-  std::vector<size_t> groups;
-  auto add = [&](const std::vector<size_t> &which, const std::vector<Expr> &ranges, std::string (*nameOf)(size_t), bool onlyUsed) {
-    for (size_t d : which) {
-      if (onlyUsed && !uses(load.index, nameOf(d))) continue;
-      std::optional<int64_t> stride = strideOf(nameOf(d));
-      if (!stride) return false;
-      dims.push_back({constantOf(ranges[d]), *stride});
-    }
-    groups.push_back(dims.size());
+  int64_t n = 0, k = 0; // extents
+  std::vector<int64_t> batchAt, nAt, outerAt, kAt;
+  Op &load() const { return kernel_.nodes[0].body.ops[static_cast<size_t>(kernel_.nodes[0].rhs)]; }
+  const loops::Buffer &buffer() const { return plan_.program.buffer(load().buffer); }
+
+  /// Writes a new array of `elements` elements, zero where nothing is put: `fill(put)` calls put(to, from).
+  template <typename Fill> bool rewrite(int64_t elements, Fill fill) const {
+    int64_t size = itemSize(buffer().dtype);
+    loops::Constant &constant = plan_.program.constants[static_cast<size_t>(buffer().index)];
+    auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(elements * size), uint8_t{0});
+    auto copyAll = [&](auto typed) {
+      using T = decltype(typed);
+      const T *from = reinterpret_cast<const T *>(constant.data) + base_;
+      T *to = reinterpret_cast<T *>(bytes->data());
+      fill([&](int64_t at, int64_t source) { to[at] = from[source]; });
+    };
+    if (size == 4) copyAll(uint32_t());
+    else if (size == 2) copyAll(uint16_t());
+    else return false;
+    constant.hasShape = false;
+    constant.data = bytes->data(), constant.bytes = static_cast<int64_t>(bytes->size()), constant.fileOffset = -1, constant.owner = bytes;
+    loops::BufferId id = buffer().id;
+    plan_.program.buffer(id).elements = elements;
+    plan_.placements[id.index()].bytes = static_cast<int64_t>(bytes->size());
     return true;
-  };
-  if (!add(c.batch, kernel.xRanges, xName, true) || !add(c.n, kernel.xRanges, xName, false) || !add(c.kOuter, kernel.rRanges, rName, false) ||
-      !add(c.kInner, kernel.rRanges, rName, false) || !base.isConst())
-    return;
-  /// Element offsets of all positions of one group, row-major.
-  auto offsetsOf = [&](size_t group) {
-    std::vector<int64_t> out = {0};
-    for (size_t d = group ? groups[group - 1] : 0; d < groups[group]; ++d) {
+  }
+
+private:
+  ConstantOperand(plan::Plan &plan, plan::Kernel &kernel) : plan_(plan), kernel_(kernel) {}
+
+  bool find(const Contraction &c) {
+    if (load().kind != OpKind::Load || load().a >= 0 || buffer().kind != loops::Buffer::Kind::Constant || buffer().mutated) return false;
+    if (!readOnce()) return false;
+    for (const std::string &s : symbolsOf(load().index))
+      if (s[0] != 'x' && s[0] != 'r') return false;
+    n = c.nSize.asConst().value_or(-1), k = c.kSize.asConst().value_or(-1);
+    if (n <= 0 || k <= 0) return false;
+    // The index is affine in every dimension of a stored weight: strides suffice. Anything else stays as it is.
+    Expr rest = load().index;
+    if (!offsets(c.batch, kernel_.xRanges, xName, true, rest, batchAt) || !offsets(c.n, kernel_.xRanges, xName, false, rest, nAt) ||
+        !offsets(c.kOuter, kernel_.rRanges, rName, false, rest, outerAt) || !offsets(c.kInner, kernel_.rRanges, rName, false, rest, kAt))
+      return false;
+    base_ = rest.asConst().value_or(-1);
+    return base_ >= 0;
+  }
+
+  bool readOnce() const {
+    int64_t readers = 0;
+    for (const plan::Kernel &other : plan_.kernels)
+      for (const Node &node : other.nodes)
+        for (const Op &op : node.body.ops) readers += op.kind == OpKind::Load && op.buffer == buffer().id;
+    for (const loops::ProgramOutput &out : plan_.program.outputs) readers += out.buffer == buffer().id;
+    return readers == 1;
+  }
+
+  /// Element offsets of all positions along `dims`; takes their terms out of `rest`.
+  bool offsets(const std::vector<size_t> &dims, const std::vector<Expr> &ranges, std::string (*nameOf)(size_t), bool onlyUsed, Expr &rest,
+               std::vector<int64_t> &out) const {
+    out = {0};
+    for (size_t d : dims) {
+      if (onlyUsed && !uses(load().index, nameOf(d))) continue;
+      std::optional<Affine> a = affineIn(rest, nameOf(d));
+      std::optional<int64_t> extent = ranges[d].asConst();
+      if (!a || !a->coefficient.isConst() || !extent || *extent < 0) return false;
+      rest = a->rest;
       std::vector<int64_t> next;
-      next.reserve(out.size() * static_cast<size_t>(dims[d].extent));
+      next.reserve(out.size() * static_cast<size_t>(*extent));
       for (int64_t o : out)
-        for (int64_t i = 0; i < dims[d].extent; ++i) next.push_back(o + i * dims[d].stride);
+        for (int64_t i = 0; i < *extent; ++i) next.push_back(o + i * a->coefficient.constValue());
       out = std::move(next);
     }
-    return out;
-  };
-  std::vector<int64_t> batchAt = offsetsOf(0), nAt = offsetsOf(1), outerAt = offsetsOf(2), innerAt = offsetsOf(3);
-  auto copyAll = [&](auto typed) {
-    using T = decltype(typed);
-    const T *from = reinterpret_cast<const T *>(source.data) + base.constValue();
-    T *to = reinterpret_cast<T *>(bytes->data());
-    for (int64_t bt : batchAt)
-      for (int64_t nb = 0; nb < blocks; ++nb) {
-        int64_t width = std::min(c.bn, n - nb * c.bn);
-        for (int64_t ko : outerAt)
-          for (int64_t ki = 0; ki < kPadded; ++ki, to += c.bn) {
-            if (ki >= k) continue;
-            const T *row = from + bt + ko + innerAt[static_cast<size_t>(ki)];
-            for (int64_t j = 0; j < width; ++j) to[j] = row[nAt[static_cast<size_t>(nb * c.bn + j)]];
-          }
-      }
-  };
-  if (size == 4) copyAll(uint32_t());
-  else if (size == 2) copyAll(uint16_t());
-  else return;
+    return true;
+  }
 
-  loops::Constant packed = source;
-  packed.hasShape = false;
-  packed.data = bytes->data(), packed.bytes = static_cast<int64_t>(bytes->size()), packed.fileOffset = -1, packed.owner = bytes;
-  plan.program.constants[static_cast<size_t>(buffer.index)] = packed;
-  plan.program.buffer(buffer.id).elements = elements;
-  plan.placements[buffer.id.index()].bytes = packed.bytes;
-  // The load in terms of the flat symbols of emitContraction.
+  plan::Plan &plan_;
+  plan::Kernel &kernel_;
+  int64_t base_ = 0;
+};
+
+/// Position among the batches, and among the outer k, in row-major order of the dimensions that the operand has.
+std::pair<Expr, Expr> outerPosition(const plan::Kernel &kernel, const Contraction &c, Expr index) {
   Expr batch = 0, ko = 0;
   for (size_t d : c.batch)
-    if (uses(load.index, xName(d))) batch = batch * kernel.xRanges[d] + symbol(xName(d));
+    if (uses(index, xName(d))) batch = batch * kernel.xRanges[d] + symbol(xName(d));
   for (size_t d : c.kOuter) ko = ko * kernel.rRanges[d] + symbol(rName(d));
+  return {batch, ko};
+}
+
+} // namespace
+
+void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c) {
+  std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, c);
+  if (!operand) return;
+  int64_t blocks = (operand->n + c.bn - 1) / c.bn, kPadded = (operand->k + c.bk - 1) / c.bk * c.bk;
+  int64_t batches = static_cast<int64_t>(operand->batchAt.size()), outer = static_cast<int64_t>(operand->outerAt.size());
+  bool done = operand->rewrite(batches * blocks * outer * kPadded * c.bn, [&](auto put) {
+    int64_t to = 0;
+    for (int64_t batch : operand->batchAt)
+      for (int64_t block = 0; block < blocks; ++block) {
+        int64_t width = std::min(c.bn, operand->n - block * c.bn);
+        for (int64_t ko : operand->outerAt)
+          for (int64_t ki = 0; ki < kPadded; ++ki, to += c.bn) {
+            if (ki >= operand->k) continue;
+            int64_t row = batch + ko + operand->kAt[static_cast<size_t>(ki)];
+            for (int64_t j = 0; j < width; ++j) put(to + j, row + operand->nAt[static_cast<size_t>(block * c.bn + j)]);
+          }
+      }
+  });
+  if (!done) return;
+  // The load in terms of the flat symbols of emitContraction.
+  auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
   Expr nBlock = symbol("nblock"), lane = symbol("nlane");
-  load.index = (((batch * blocks + nBlock) * outer + ko) * kPadded + symbol("k")) * c.bn + lane;
+  operand->load().index = (((batch * blocks + nBlock) * outer + ko) * kPadded + symbol("k")) * c.bn + lane;
   c.packed = true;
+}
+
+void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const Contraction &c) {
+  const Node &node = kernel.nodes[0];
+  if (unitStride(node.body, node.rhs, rName(c.kInner.back())) || unitStride(node.body, node.rhs, xName(c.n.back()))) return;
+  std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, c);
+  if (!operand) return;
+  int64_t batches = static_cast<int64_t>(operand->batchAt.size()), outer = static_cast<int64_t>(operand->outerAt.size());
+  bool done = operand->rewrite(batches * operand->n * outer * operand->k, [&](auto put) {
+    int64_t to = 0;
+    for (int64_t batch : operand->batchAt)
+      for (int64_t column : operand->nAt)
+        for (int64_t ko : operand->outerAt)
+          for (int64_t ki : operand->kAt) put(to++, batch + column + ko + ki);
+  });
+  if (!done) return;
+  auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
+  operand->load().index = ((batch * operand->n + symbol("n")) * outer + ko) * operand->k + symbol("k");
 }
 
 namespace {
@@ -447,10 +488,21 @@ private:
     return forOp.getResult(0);
   }
 
+  /// k = start + lane; where an index divides k, as kb * BK + kl, so that divisions by what BK divides happen to scalars.
+  void bindSteps(Emitter &e, Val start, size_t dim) const {
+    Val lane = e.lanes(dim);
+    e.env["k"] = e.binary("arith.addi", start, lane);
+    e.env["kb"] = e.binary("arith.divsi", start, e.intConst(c_.bk));
+    e.env["kl"] = lane;
+    e.facts.setIndex("kb", ceilDiv(c_.kSize, Expr(c_.bk)));
+    e.facts.setRange("kl", {0, c_.bk - 1});
+    e.blocked["k"] = symbol("kb") * Expr(c_.bk) + symbol("kl");
+  }
+
   Value dotStep(Emitter &a, Emitter &b, Val start, Value acc) {
     bool whole = sub_.facts.provablyDivisible(c_.kSize, Expr(c_.bk));
-    a.env["k"] = a.binary("arith.addi", start, a.lanes(1));
-    b.env["k"] = b.binary("arith.addi", start, b.lanes(0));
+    bindSteps(a, start, 1);
+    bindSteps(b, start, 0);
     Val kMaskA, kMaskB;
     if (!whole) {
       kMaskA = a.compare("lt", a.env["k"], a.index(c_.kSize));
@@ -462,7 +514,7 @@ private:
     }
     std::vector<Val> memoA, memoB;
     Val va = operand(a, node_.lhs, memoA, kMaskA), vb = operand(b, node_.rhs, memoB, kMaskB);
-    Value sum = tb::dot(k_.b, k_.loc, va.v, vb.v, acc);
+    Value sum = tb::dot(k_.b, k_.loc, va.v, vb.v, acc, k_.target.f32Products);
     // Rows beyond the last are not stored: the backend need not compute them.
     sum.getDefiningOp()->setAttr("tt.masked_rows_unused", k_.b.getUnitAttr());
     return sum;

@@ -29,6 +29,10 @@ void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel);
 /// Puts the right operand's constant into block order if it is a constant that nothing else reads; sets packed.
 void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c);
 
+/// Puts the right operand's constant into the order [batch, n, outer k, k], in which rows run along k, if it is a constant that nothing else
+/// reads and that lies contiguous neither along k nor along n: weights of convolutions.
+void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const Contraction &c);
+
 void emitContraction(KernelContext &k, const Facts &facts, const Contraction &c);
 
 } // namespace neso

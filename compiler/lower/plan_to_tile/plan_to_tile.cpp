@@ -110,6 +110,7 @@ private:
       contraction = planContraction(kernel, plan_.program.facts, target_);
       if (!contraction) contractionToReduction(plan_, kernel);
       else if (target_.packWeights) packRightOperand(plan_, kernel, *contraction);
+      else orderRightOperand(plan_, kernel, *contraction);
       break;
     case Node::Kind::Sort:
     case Node::Kind::Attention: break;

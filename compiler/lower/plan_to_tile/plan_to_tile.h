@@ -12,6 +12,7 @@
 
 #include "base/diagnostics.h"
 #include "ir/plan/plan.h"
+#include "ir/tile/build.h"
 
 namespace mlir {
 class MLIRContext;
@@ -29,6 +30,7 @@ struct TileTarget {
   int64_t columnBlock = 64;      // x elements of one program when the reduction runs across rows
   int64_t dotM = 64, dotN = 64, dotK = 256;
   bool packWeights = true;
+  tile::F32Products f32Products = tile::F32Products::Ieee; // of contractions and attention
   /// A program is run by a block of threads that hold its tiles in registers, many programs at once and in no order (GPU). Then blocks are
   /// chosen so that all processors have work, kernels get a number of warps, loops carry tiles of partial results, a row that fits into
   /// registers is read once, updates of memory are atomic instructions, and what cannot be one runs as a loop in a single program.

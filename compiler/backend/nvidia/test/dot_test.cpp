@@ -2,6 +2,9 @@
 // integers, so sums are exact in every type and order; tf32 has its own cases.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "backend/nvidia/dot.h"
 #include "backend/nvidia/test/harness.h"
 #include "mlir/IR/Builders.h"
@@ -196,6 +199,50 @@ TEST(Dot, OperandsComeByLdmatrix) {
   EXPECT_EQ(result.outcome.error, "");
   EXPECT_EQ(result.outcome.mmas, 4 * 2 * 4 * 4);
   EXPECT_EQ(result.outcome.sharedLoads, 4 * (8 + 8));
+}
+
+TEST(Dot, ThreeProductsOfTf32AreNearF32) {
+  // Operands with all 24 bits: a product of tf32 alone is off by up to 2^-10 of a term, three are by about 2^-21.
+  Formats formats;
+  Format f32 = formats.of("f32");
+  Kernel kernel(1, 4, "sm_90");
+  DotPlan plan = planDot(*findChip("sm_90"), {16, 8, 32}, 1, {f32.type, f32.type, f32.type}, DotPrecision::Tf32x3);
+  ASSERT_EQ(plan.kind, DotKind::MmaSync);
+  llvm::Type *element = f32.element(kernel.context);
+  Tile x = kernel.load(0, plan.operandA, element), y = kernel.load(1, plan.operandB, element);
+  Tile sums = kernel.load(2, plan.accumulator, element);
+  kernel.storePlaces(3, emitDot(*kernel.block, plan, x, y, sums));
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> a(16 * 32), b(32 * 8), c(16 * 8, 0), out(32 * 4);
+  for (float &v : a) v = uniform(random);
+  for (float &v : b) v = uniform(random);
+  const float infinity = std::numeric_limits<float>::infinity();
+  a[0] = infinity, b[0] = 1; // row 0, column 0
+  a[3 * 32 + 1] = NAN;       // row 3
+  Outcome outcome = kernel.run({reinterpret_cast<uint8_t *>(a.data()), reinterpret_cast<uint8_t *>(b.data()),
+                                reinterpret_cast<uint8_t *>(c.data()), reinterpret_cast<uint8_t *>(out.data())});
+  ASSERT_EQ(outcome.error, "");
+  for (int lane = 0; lane < 32; ++lane)
+    for (int reg = 0; reg < 4; ++reg) {
+      DimValues at = plan.accumulator.apply({{kRegister, reg}, {kLane, lane}, {kWarp, 0}, {kBlock, 0}});
+      int64_t row = 0, column = 0;
+      for (const auto &[name, value] : at) (name == "dim0" ? row : column) = value;
+      double want = 0, size = 0;
+      for (int k = 0; k < 32; ++k) {
+        double term = double(a[size_t(row * 32 + k)]) * double(b[size_t(k * 8 + column)]);
+        want += term, size += std::abs(term);
+      }
+      float got = out[size_t(lane * 4 + reg)];
+      if (row == 0 && column == 0)
+        EXPECT_EQ(got, infinity);
+      else if (row == 0)
+        EXPECT_TRUE(std::isinf(got)) << got;
+      else if (row == 3)
+        EXPECT_TRUE(std::isnan(got)) << got;
+      else
+        EXPECT_NEAR(got, want, size * 0x1p-20) << row << ' ' << column;
+    }
 }
 
 TEST(Dot, ChipWithoutF8AsksForHalf) {

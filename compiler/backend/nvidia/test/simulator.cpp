@@ -334,6 +334,7 @@ private:
     case llvm::CmpInst::ICMP_SLE: return sx <= sy;
     case llvm::CmpInst::ICMP_SGT: return sx > sy;
     case llvm::CmpInst::ICMP_SGE: return sx >= sy;
+    case llvm::CmpInst::FCMP_UNO: return std::isnan(fx) || std::isnan(fy);
     case llvm::CmpInst::FCMP_OLT: return fx < fy;
     case llvm::CmpInst::FCMP_OGT: return fx > fy;
     case llvm::CmpInst::FCMP_OEQ: return fx == fy;
