@@ -35,6 +35,11 @@ TEST(DriverErrors, Option) {
   o.options = {{"speed", "warp"}};
   EXPECT_EQ(refusal(o), diag::OptionUnknown);
 }
+TEST(DriverErrors, PrecisionOfProductsUnknown) {
+  CompileOptions o;
+  o.options = {{"f32-products", "bf16"}};
+  EXPECT_EQ(refusal(o), diag::OptionUnknown);
+}
 TEST(DriverErrors, MissingFile) { EXPECT_EQ(refusal({}, "/nonexistent/model.pt2"), diag::FileUnreadable); }
 
 TEST(Driver, SameInputGivesTheSameBytes) {
