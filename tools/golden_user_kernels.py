@@ -68,6 +68,14 @@ def strided_copy(x_ptr, out_ptr, rows, cols, stride_row, stride_col, scale, BLOC
     tl.store(out_ptr + row * cols + col, scale * tl.load(x_ptr + row * stride_row + col * stride_col, mask=mask), mask=mask)
 
 
+@triton.jit
+def strided_copy_to(x_ptr, out_ptr, cols, stride_out, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    col = tl.arange(0, BLOCK)
+    mask = col < cols
+    tl.store(out_ptr + row * stride_out + col, tl.load(x_ptr + row * cols + col, mask=mask), mask=mask)
+
+
 @triton.autotune(configs=[triton.Config({"BLOCK": 16}, num_warps=2), triton.Config({"BLOCK": 128}, num_warps=4), triton.Config({"BLOCK": 1024}, num_warps=8)], key=["n"])
 @triton.jit
 def scaled_add(x_ptr, y_ptr, out_ptr, n, alpha, BLOCK: tl.constexpr):
@@ -318,6 +326,92 @@ class WritesSlice(Pair):
         middle = z[1:4]
         mul2_inplace_kernel[(3,)](middle, middle.numel(), 16)
         return z, middle.sum()
+
+
+@triton.jit
+def rotate_kernel(q_ptr, k_ptr, cols, stride_q, stride_k, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    col = tl.arange(0, BLOCK)
+    mask = col < cols
+    q = tl.load(q_ptr + row * stride_q + col, mask=mask)
+    k = tl.load(k_ptr + row * stride_k + col, mask=mask)
+    tl.store(q_ptr + row * stride_q + col, q - k, mask=mask)
+    tl.store(k_ptr + row * stride_k + col, q + k, mask=mask)
+
+
+@triton.jit
+def append_kernel(cache_ptr, x_ptr, at, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    col = tl.arange(0, BLOCK)
+    mask = col < cols
+    tl.store(cache_ptr + (at + row) * cols + col, tl.load(x_ptr + row * cols + col, mask=mask), mask=mask)
+
+
+@case(6, 11, dynamic={"x": N})
+class SlicesInPlace(torch.nn.Module):
+    """Two parts of one projection are changed by one launch, a third is read later."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = torch.nn.Linear(16, 36)
+
+    @staticmethod
+    def inputs(n):
+        return (torch.randn(n, 16),)
+
+    def forward(self, x):
+        qkv = self.project(x)
+        q, k, v = qkv.split(12, dim=1)
+        rotate_kernel[(x.shape[0],)](q, k, 12, q.stride(0), k.stride(0), BLOCK=16)
+        return q * k + v, qkv.sum(0)
+
+
+@case(4)
+class AppendsToCache(Pair):
+    """A buffer that grows by a launch and keeps what it had."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.arange(120.0).reshape(10, 12))
+
+    def forward(self, x, y):
+        before = self.cache[0] * 2
+        append_kernel[(4,)](self.cache, x + y, 3, 12, BLOCK=16)
+        append_kernel[(1,)](self.cache, y, 8, 12, BLOCK=16)
+        return self.cache.sum(1), before
+
+
+@case(5, 9, dynamic={"x": N, "y": N})
+class MutatesInputSlice(Pair):
+    def forward(self, x, y):
+        fill_column[(1,)](y[:, 2], y.shape[0], y.stride(0), 5.0, BLOCK=4096)
+        mul2_inplace_kernel[(cdiv(y.numel(), 32),)](y, y.numel(), 32)
+        return x + y
+
+
+@case(5)
+class OldContentNeeded(Pair):
+    """What was read before a launch in place is used behind it, by several in several ways."""
+
+    def forward(self, x, y):
+        z = x * y
+        small, doubled, flipped = z[0] + 1, z * 2, z.flip(0)
+        mul2_inplace_kernel[(cdiv(z.numel(), 16),)](z, z.numel(), 16)
+        old = y.sigmoid()
+        mul2_inplace_kernel[(cdiv(y.numel(), 16),)](y, y.numel(), 16)
+        return z + doubled, small - y[1], flipped, old + y
+
+
+@case(6, 9, dynamic={"x": N, "y": N})
+class FillsInParts(Pair):
+    """An uninitialised tensor that launches write part by part."""
+
+    def forward(self, x, y):
+        out = torch.empty(x.shape[0], 24)
+        left, right = out[:, :12], out[:, 12:]
+        strided_copy_to[(x.shape[0],)](x.cos(), left, 12, left.stride(0), BLOCK=16)
+        strided_copy_to[(x.shape[0],)](y, right, 12, right.stride(0), BLOCK=16)
+        return out * 2
 
 
 @case(8)

@@ -583,6 +583,7 @@ Status Binder::wrapper(Graph &g, Node &n) {
   n.outputs.clear();
   if (functional) {
     n.outputs.emplace_back();
+    launch->sameAs.assign(n.args.size(), -1);
     for (size_t i = 0; i < n.args.size(); ++i) {
       auto it = results.find(n.argNames[i]);
       if (it != results.end()) launch->written[i] = true;
@@ -596,6 +597,10 @@ Status Binder::wrapper(Graph &g, Node &n) {
         n.outputs[0].push_back(g.addValue(n.name + "." + n.argNames[i], type));
       }
     }
+    // The model's kernel saw one memory where one tensor was given twice.
+    for (size_t i = 0; i < n.args.size(); ++i)
+      for (size_t j = 0; j < n.args.size() && launch->sameAs[i] < 0; ++j)
+        if (j != i && launch->written[j] && std::get<ValueId>(n.args[j]) == std::get<ValueId>(n.args[i]) && (!launch->written[i] || j < i)) launch->sameAs[i] = static_cast<int>(j);
     if (!results.empty()) return mismatch(n, *row, "the model takes '" + results.begin()->first + "' for a tensor that the kernel writes");
   }
   n.launch = std::move(launch);

@@ -156,6 +156,7 @@ struct UserKernelSpec {
   std::vector<Argument> arguments;
   std::array<Expr, 3> grid = {1, 1, 1};
   HostLaunch reference; // for the interpreter
+  std::vector<std::string> notes; // what was decided about its memory, for the report
 };
 
 struct NodeTag;

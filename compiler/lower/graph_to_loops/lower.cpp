@@ -1,5 +1,6 @@
 #include "lower/graph_to_loops/lower.h"
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 
@@ -28,6 +29,7 @@ public:
 private:
   void countUses(const graph::Graph &g);
   void addInputs();
+  bool changes(const std::string &target, bool input) const;
   Tensor addWeight(const graph::Weight &w);
   void lowerNodes(const graph::Graph &g, Values &values);
   bool lowerCall(const graph::Graph &g, const graph::Node &node, Values &values);
@@ -37,7 +39,7 @@ private:
   void addOutputs();
   void checkSizes();
   void advanceRandom();
-  loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type);
+  loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type, BufferId target = {});
   void report(Diagnostic d) { errors_.push_back(std::move(d)); }
 
   const graph::Model &model_;
@@ -47,6 +49,7 @@ private:
   std::map<std::pair<int, DType>, BufferId> weightBuffers_; // by storage and dtype
   std::map<std::string, BufferId> weightByName_;
   std::vector<BufferId> inputBuffers_;
+  std::map<int32_t, Strided> given_; // buffers of inputs and weights: where the tensor lies in them
   std::unordered_map<int32_t, int> uses_;
   AttentionMatches attention_;
   std::set<int32_t> outputs_;
@@ -91,6 +94,15 @@ void ModelLowering::countUses(const graph::Graph &g) {
     }
 }
 
+/// Whether a run leaves another content in the buffer, parameter or input of that name.
+bool ModelLowering::changes(const std::string &target, bool input) const {
+  return std::any_of(model_.outputs.begin(), model_.outputs.end(), [&](const graph::Output &o) {
+    using Kind = graph::Output::Kind;
+    bool fits = input ? o.kind == Kind::InputMutation : o.kind == Kind::BufferMutation || o.kind == Kind::ParameterMutation;
+    return fits && o.target == target;
+  });
+}
+
 Tensor ModelLowering::addWeight(const graph::Weight &w) {
   const graph::Storage &storage = model_.storages[static_cast<size_t>(w.storage)];
   DType element = toReal(w.type.dtype);
@@ -103,7 +115,8 @@ Tensor ModelLowering::addWeight(const graph::Weight &w) {
     c.data = storage.data;
     c.bytes = storage.bytes;
     c.fileOffset = storage.fileOffset;
-    for (const graph::Output &o : model_.outputs) mutated |= o.kind != graph::Output::Kind::User && o.target == w.fqn;
+    for (const graph::Weight &other : model_.weights)
+      if (other.storage == w.storage) mutated |= changes(other.fqn, false);
     c.isBuffer = w.kind == graph::Weight::Kind::Buffer;
     for (Expr e : w.type.sizes) c.sizes.push_back(e.constValue());
     for (Expr e : w.type.strides) c.strides.push_back(e.constValue());
@@ -122,7 +135,9 @@ Tensor ModelLowering::addWeight(const graph::Weight &w) {
     it->second = ctx_.program.buffers.back().id;
   }
   weightByName_[w.fqn] = it->second;
-  return Tensor::strided(ctx_, w.type.dtype, w.type.sizes, {it->second, w.type.dtype, w.type.strides, w.type.offset});
+  Strided where{it->second, w.type.dtype, w.type.strides, w.type.offset};
+  given_[it->second.value] = where;
+  return Tensor::strided(ctx_, w.type.dtype, w.type.sizes, where);
 }
 
 void ModelLowering::addInputs() {
@@ -161,8 +176,10 @@ void ModelLowering::addInputs() {
         b.dtype = toReal(v.type.dtype);
         b.elements = extentOf(v.type.sizes, v.type.strides, ctx_.facts) * (isComplex(v.type.dtype) ? 2 : 1);
         b.index = position;
+        b.mutated = changes(in.name, true);
         ctx_.program.buffers.push_back(std::move(b));
-        values_[in.value.value] = Tensor::strided(ctx_, v.type.dtype, v.type.sizes, {id, v.type.dtype, v.type.strides, 0});
+        given_[id.value] = {id, v.type.dtype, v.type.strides, 0};
+        values_[in.value.value] = Tensor::strided(ctx_, v.type.dtype, v.type.sizes, given_[id.value]);
       } else if (v.kind == graph::Value::Kind::SymFloat) {
         p.kind = Kind::Float;
         loops::Buffer b;
@@ -270,6 +287,10 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
         continue;
       }
     }
+    if (Tensor blank = userKernels_.blankOf(ctx_, g, outs[k]); blank.valid()) {
+      values[outs[k].value] = blank;
+      continue;
+    }
     values[outs[k].value] = x;
     if (v.kind == graph::Value::Kind::Tensor) values[outs[k].value] = settle(g, outs[k], x);
   }
@@ -280,7 +301,8 @@ void ModelLowering::lowerNodes(const graph::Graph &g, Values &values) {
   for (const graph::Node &node : g.nodes) lowerNode(g, node, values);
 }
 
-loops::ProgramOutput ModelLowering::tensorOutput(const Tensor &x, const graph::TensorType &type) {
+/// With a target (what a write-back changes), a tensor that lies there already stays where it is.
+loops::ProgramOutput ModelLowering::tensorOutput(const Tensor &x, const graph::TensorType &type, BufferId target) {
   loops::ProgramOutput out;
   out.dtype = type.dtype;
   out.sizes = type.sizes;
@@ -288,6 +310,14 @@ loops::ProgramOutput ModelLowering::tensorOutput(const Tensor &x, const graph::T
   bool sparse = false;
   for (size_t d = 0; d < type.sizes.size(); ++d) sparse |= type.sizes[d].isConst(0);
   if (std::optional<Strided> s = x.asStrided(); s && !sparse) {
+    if (s->buffer == target) {
+      const Strided &there = given_.at(target.value);
+      bool same = s->dtype == there.dtype && ctx_.equal(s->offset, there.offset) && sameStrides(ctx_, type.sizes, s->strides, there.strides);
+      if (same) {
+        out.buffer = target, out.offset = s->offset, out.strides = s->strides;
+        return out;
+      }
+    }
     bool same = s->dtype == type.dtype && ctx_.program.buffer(s->buffer).kind == loops::Buffer::Kind::Temp && !returned_.count(s->buffer.value);
     for (size_t d = 0; same && d < type.sizes.size(); ++d) same = type.sizes[d].isConst(1) || ctx_.equal(s->strides[d], type.strides[d]);
     if (same) {
@@ -318,11 +348,20 @@ void ModelLowering::addOutputs() {
     if (o.kind == graph::Output::Kind::Token) continue;
     loops::ProgramOutput p;
     p.kind = Kind::None;
+    std::string mutationTarget;
+    BufferId target;
+    if (o.kind == graph::Output::Kind::BufferMutation || o.kind == graph::Output::Kind::ParameterMutation) {
+      mutationTarget = "buffer." + o.target;
+      target = weightByName_[o.target];
+    } else if (o.kind == graph::Output::Kind::InputMutation) {
+      for (size_t k = 0; k < ctx_.program.inputs.size(); ++k)
+        if (ctx_.program.inputs[k].name == o.target) mutationTarget = "input." + std::to_string(k), target = inputBuffers_[k];
+    }
     if (const ValueId *id = std::get_if<ValueId>(&o.value); id && id->valid()) {
       const graph::Value &v = model_.graph.value(*id);
       auto it = values_.find(id->value);
       if (v.kind == graph::Value::Kind::Tensor && it != values_.end()) {
-        p = tensorOutput(it->second, v.type);
+        p = tensorOutput(it->second, v.type, target);
       } else if (v.kind == graph::Value::Kind::SymFloat && it != values_.end()) {
         graph::TensorType type;
         type.dtype = DType::F64;
@@ -342,16 +381,7 @@ void ModelLowering::addOutputs() {
       p.kind = Kind::Float;
       p.floatValue = *d;
     }
-    if (o.kind == graph::Output::Kind::BufferMutation || o.kind == graph::Output::Kind::ParameterMutation) {
-      p.mutationTarget = "buffer." + o.target;
-      p.writeBackTo = weightByName_[o.target];
-    } else if (o.kind == graph::Output::Kind::InputMutation) {
-      for (size_t k = 0; k < ctx_.program.inputs.size(); ++k)
-        if (ctx_.program.inputs[k].name == o.target) {
-          p.mutationTarget = "input." + std::to_string(k);
-          p.writeBackTo = inputBuffers_[k];
-        }
-    }
+    p.mutationTarget = std::move(mutationTarget), p.writeBackTo = target;
     if (p.writeBackTo.valid()) ctx_.program.buffer(p.writeBackTo).mutated = true;
     ctx_.program.outputs.push_back(std::move(p));
   }
@@ -448,7 +478,9 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
     if (body->inputs.size() != operands.size()) return refuse("its sub-graph takes another number of operands");
     for (size_t k = 0; k < operands.size(); ++k)
       if (auto it = values.find(operands[k].value); it != values.end() && body->inputs[k].valid()) inner[body->inputs[k].value] = it->second;
+    userKernels_.enter(ctx_, *body);
     lowerNodes(*body, inner);
+    userKernels_.leave();
     Tensors outs;
     for (const graph::Argument &a : body->outputs) {
       const ValueId *id = std::get_if<ValueId>(&a);

@@ -130,6 +130,15 @@ Cost Tensor::cost() const {
   return *impl_->cost;
 }
 
+std::vector<BufferId> Tensor::loads() const {
+  BodyBuilder b(impl_->ctx->facts);
+  at(b, plainIndex(b, impl_->sizes));
+  std::vector<BufferId> out;
+  for (const loops::Op &op : b.body().ops)
+    if (op.kind == OpKind::Load) out.push_back(op.buffer);
+  return out;
+}
+
 void Tensor::realizeWith(const Sizes &strides) const {
   if (realized()) return;
   Lowering &ctx = *impl_->ctx;

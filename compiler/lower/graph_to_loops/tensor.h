@@ -73,6 +73,8 @@ public:
   /// The strides of the tensor in a buffer if it is a plain view of one without conversion, mask or indirection.
   std::optional<Strided> asStrided() const;
   Cost cost() const;
+  /// The buffers that computing the elements reads, of a real tensor.
+  std::vector<BufferId> loads() const;
 
   /// True for a Python number, which takes part in type promotion by its category alone.
   bool isNumber() const;

@@ -1,34 +1,30 @@
 // Lowering of "neso.launch": which buffers a user's kernel works on, and which copies it needs.
 #pragma once
-#include <set>
-#include <string>
-#include <unordered_map>
-#include <vector>
+#include <memory>
 
-#include "lower/graph_to_loops/lowering.h"
+#include "lower/graph_to_loops/in_place.h"
 
 namespace neso::lower {
-
-/// Elements of the storage that a tensor reaches, from its first element on.
-Expr extentOf(const Sizes &sizes, const Sizes &strides, const Facts &facts);
 
 /// Knows who reads which value, so that a launch may write in place where nobody else looks.
 class UserKernels {
 public:
-  using Values = std::unordered_map<int32_t, Tensor>;
+  using Values = InPlace::Values;
   explicit UserKernels(const graph::Model &model);
   /// Adds the node; one tensor for each written argument. `refusal` completes "cannot compile this call".
   Tensors lower(Lowering &ctx, const graph::Graph &g, const graph::Node &node, Values &values, std::string &refusal);
+  /// Memory for a result of `torch.empty` that is only written, part by part, by launches; else an invalid tensor.
+  Tensor blankOf(Lowering &ctx, const graph::Graph &g, graph::ValueId id);
+  /// The lowering of a sub-graph begins; it ends with leave().
+  void enter(const Lowering &ctx, const graph::Graph &g);
+  void leave() { graphs_.pop_back(); }
 
 private:
-  bool mayTake(BufferId buffer, size_t at, const Values &values) const;
   static Strided inMemory(Lowering &ctx, const Tensor &x, const graph::TensorType &type);
   static Strided freshCopy(Lowering &ctx, const Tensor *x, const graph::TensorType &type);
+  static void fillBlank(Lowering &ctx, BufferId buffer);
 
-  const graph::Graph &graph_;
-  std::unordered_map<int32_t, std::set<size_t>> readers_; // value -> nodes of the main graph
-  std::unordered_map<int32_t, size_t> definition_;        // value -> node
-  std::set<int32_t> returned_;
+  std::vector<std::unique_ptr<InPlace>> graphs_; // innermost last
 };
 
 } // namespace neso::lower

@@ -142,6 +142,18 @@ static Tensors padOp(OpCall &o) {
 }
 
 static Tensor scatterSlice(const Tensor &x, const Tensor &src, int64_t d, Expr start, Expr length, Expr step) {
+  // A part that lies where the whole has it: memory is as it should be.
+  if (!x.isComplex() && src.dtype() == x.dtype() && src.rank() == x.rank())
+    if (std::optional<Strided> whole = x.asStrided(), part = src.asStrided(); whole && part && whole->buffer == part->buffer && whole->dtype == part->dtype) {
+      const Facts &facts = x.ctx().facts;
+      bool there = facts.provablyEqual(part->offset, whole->offset + start * whole->strides[static_cast<size_t>(d)]);
+      for (size_t k = 0; there && k < part->strides.size(); ++k) {
+        bool sliced = k == static_cast<size_t>(d);
+        there = facts.provablyEqual(src.sizes()[k], sliced ? length : x.sizes()[k]) &&
+                (src.sizes()[k].isConst(1) || facts.provablyEqual(part->strides[k], sliced ? whole->strides[k] * step : whole->strides[k]));
+      }
+      if (there) return x;
+    }
   Tensor s = cast(src, x.dtype());
   if (x.isComplex())
     return Tensor::complex(scatterSlice(x.real(), s.real(), d, start, length, step), scatterSlice(x.imag(), s.imag(), d, start, length, step), x.dtype());

@@ -161,6 +161,8 @@ plan::Kernel finish(Group group, const Program &program, int number) {
   k.name = kernelName(group, number);
   k.kind = group.kind;
   k.decisions = group.decisions;
+  for (const GroupNode &n : group.nodes)
+    if (n.node.user) k.decisions.insert(k.decisions.end(), n.node.user->notes.begin(), n.node.user->notes.end());
   Finisher f{group, program, {}};
   if (group.kind != Node::Kind::Attention && group.kind != Node::Kind::UserKernel) {
     f.dropUnitDims();
