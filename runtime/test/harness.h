@@ -64,9 +64,12 @@ inline std::vector<float> floats(const neso_tensor &t, size_t n) {
 }
 
 /// out[s0] = (x + w) * 2 with x [s0] for s0 in [2, 100]: one arena buffer, then the output; w has 100 elements, all `weight`.
-inline PackageBuilder addThenDouble(float weight = 1, const std::vector<std::string> &gpuArchs = {}) {
+inline PackageBuilder addThenDouble(float weight = 1, const std::vector<std::string> &gpuArchs = {}, const std::vector<std::string> &cpuArchs = {}) {
   PackageBuilder b;
   b.gpu(gpuArchs);
+  // Their members are the caller's to add.
+  for (const std::string &arch : cpuArchs)
+    b.targets.push_back(fbs::CreateTarget(b.fb, fbs::TargetKind::Cpu, b.fb.CreateString(arch), b.fb.CreateString("data/neso/model/code/" + arch)));
   const int32_t n = PackageBuilder::kVariables, bytes = n + 1;
   int32_t four = b.constant(4);
   b.symbols.push_back(fbs::CreateSymbol(b.fb, b.fb.CreateString("s0"), n, 2, 100, 8));

@@ -1,5 +1,10 @@
 // Loading packages: what is right loads, and every kind of damage is refused by name.
 #include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <cstdio>
 #include <fstream>
@@ -160,6 +165,40 @@ TEST(Load, RefusesTheWrongModelArchAndVersion) {
   newer.formatMajor = NESO_PLAN_MAJOR + 1;
   EXPECT_STATUS(load(newer.package()), NESO_PACKAGE_TOO_NEW, "use a newer runtime");
 }
+
+#if defined(__x86_64__)
+// The system may refuse the tile registers even where the CPU has them (older kernels, sandboxes): as if the CPU had none.
+TEST(Load, WithoutLeaveForMatrixTilesOtherCodeIsTaken) {
+  std::string tiles = packageWithCode("x86-64-v4+amx");
+  const std::vector<std::string> archs = {"x86-64", "x86-64-v4+amx"};
+  B b = addThenDouble(1, {}, archs);
+  for (const std::string &arch : archs) b.members.emplace_back("data/neso/model/code/" + arch, slurp(NESO_BINARY_DIR "/lib/libneso_test_kernels.so"));
+  std::string both = b.package();
+  auto refuseTiles = [] {
+    sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 1),
+                            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    sock_fprog program{4, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  };
+  // In a process of its own: a filter cannot be taken back. It ends with the number of the check that failed.
+  auto checks = [&] {
+    if (!refuseTiles()) return 1;
+    neso_model_options plain{};
+    plain.struct_size = sizeof plain;
+    if (load(tiles, &plain) != NESO_NO_FITTING_TARGET) return 2;
+    if (!strstr(neso_error_text(), "holds code for x86-64-v4+amx, and none of it runs on this machine")) return 3;
+    neso_model *model = nullptr;
+    if (neso_model_load_memory(both.data(), both.size(), &plain, &model) != NESO_OK) return 4;
+    neso_target_info info{};
+    return neso_model_target(model, 0, &info) == NESO_OK && info.chosen ? 0 : 5;
+  };
+  pid_t child = fork();
+  if (child == 0) _exit(checks());
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+#endif
 
 TEST(Load, RefusesMissingParts) {
   B b = addThenDouble();

@@ -26,7 +26,7 @@ struct CompiledFunction {
 
 struct CompiledCode {
   enum class Format : uint8_t { SharedObject, RelocatableObject, Cubin, Ptx };
-  std::string target; // "x86-64-v3", "x86-64-v4", "aarch64", "sm_90" (a cubin), "compute_90" (PTX): what the loader matches against the machine
+  std::string target; // "x86-64-v3", "x86-64-v4", "x86-64-v4+amx", "aarch64", "sm_90" (a cubin), "compute_90" (PTX): what the loader matches against the machine
   Format format = Format::SharedObject;
   std::vector<uint8_t> image;
   std::vector<CompiledFunction> functions; // in the order of the request

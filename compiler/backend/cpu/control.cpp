@@ -193,6 +193,7 @@ void Emitter::emitFor(mlir::Operation *op) {
     }
   }
 
+  if (loneProduct(op)) beginGathering(op);
   BasicBlock *loop = BasicBlock::Create(b.getContext(), "for", fn_);
   BasicBlock *exit = BasicBlock::Create(b.getContext(), "endfor", fn_);
   auto less = [&](Value *x, Value *y) { return isUnsigned ? b.CreateICmpULT(x, y) : b.CreateICmpSLT(x, y); };
@@ -202,6 +203,7 @@ void Emitter::emitFor(mlir::Operation *op) {
   llvm::PHINode *iv = b.CreatePHI(lo->getType(), 2, "iv");
   iv->addIncoming(lo, pre);
   scalars_[body.getArgument(0)] = fromValue(iv, 0);
+  if (gathering_) gathering_->lastTurn = b.CreateNot(less(b.CreateAdd(iv, step), hi));
   frames_[0].block = loop;
   frames_[0].memo.clear();
   for (unsigned i = 0; i < carried; ++i) {
@@ -213,6 +215,7 @@ void Emitter::emitFor(mlir::Operation *op) {
   }
   emitBlock(body);
   if (failed()) {
+    endGathering();
     b.CreateBr(exit);
     iv->addIncoming(lo, b.GetInsertBlock());
     b.SetInsertPoint(exit);
@@ -236,6 +239,7 @@ void Emitter::emitFor(mlir::Operation *op) {
   assign(targets, inits);
   for (unsigned i = 0; i < carried; ++i)
     if (moved[i]) b.CreateStore(moved[i], motions[i].cell);
+  endGathering();
   freeAfter(yield);
   Value *next = b.CreateAdd(iv, step);
   iv->addIncoming(next, b.GetInsertBlock());

@@ -54,8 +54,12 @@ bool isLinear(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value
   case OpCode::Trans:
   case OpCode::ExtSI: return all();
   case OpCode::RemSI: {
-    mlir::Operation *n = def->getOperand(1).getDefiningOp();
-    return n && codeOf(n) == OpCode::Splat && isLinear(inits, def->getOperand(0), depth + 1);
+    // The form that speculateRemainder tests as a whole: (start + range) % modulus.
+    auto isA = [](mlir::Value o, OpCode code) { return o.getDefiningOp() && codeOf(o.getDefiningOp()) == code; };
+    mlir::Operation *sum = def->getOperand(0).getDefiningOp();
+    if (!isA(def->getOperand(1), OpCode::Splat) || !sum || codeOf(sum) != OpCode::AddI) return false;
+    mlir::Value x = sum->getOperand(0), y = sum->getOperand(1);
+    return (isA(x, OpCode::Splat) && isA(y, OpCode::MakeRange)) || (isA(y, OpCode::Splat) && isA(x, OpCode::MakeRange));
   }
   case OpCode::MulI: {
     auto fixed = [&](mlir::Value o) {
@@ -145,19 +149,38 @@ bool isConvexMask(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::V
 }
 } // namespace
 
+void Emitter::transposeSquare(llvm::SmallVectorImpl<Value *> &rows) {
+  const int64_t n = static_cast<int64_t>(rows.size());
+  for (int64_t s = 1; s < n; s *= 2) {
+    llvm::SmallVector<int, 16> even, odd;
+    for (int64_t l = 0; l < n; ++l) {
+      even.push_back(static_cast<int>(l & s ? n + (l ^ s) : l));
+      odd.push_back(static_cast<int>(l & s ? n + l : l ^ s));
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      if (i & s) continue;
+      Value *x = rows[i], *y = rows[i | s];
+      rows[i] = b.CreateShuffleVector(x, y, even);
+      rows[i | s] = b.CreateShuffleVector(x, y, odd);
+    }
+  }
+}
+
+Lanes Emitter::operandElement(const Lanes &x, mlir::Type from, mlir::Type to) {
+  if (from == to) return x;
+  AtLevel at(*this, x.level);
+  Value *value = x.uniform() ? x.base : vec(x);
+  if (llvm::isa<mlir::FloatType>(from)) return fromValue(convertFloat(value, from, to, false), x.level);
+  return fromValue(b.CreateSExt(value, typeLike(to, value)), x.level);
+}
+
 void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows, int64_t panel) {
   Shape shape = shapeOf(v.getType());
   mlir::Type element = elementOf(v.getType());
   const size_t lead = shape.size() - 2;
   const int64_t inner = shape[lead + 1], outer = shape[lead];
   const int64_t size = bytesOf(computeType);
-  auto converted = [&](const Lanes &x) {
-    if (element == computeType) return x;
-    AtLevel at(*this, x.level);
-    Value *value = x.uniform() ? x.base : vec(x);
-    if (llvm::isa<mlir::FloatType>(element)) return fromValue(convertFloat(value, element, computeType, false), x.level);
-    return fromValue(b.CreateSExt(value, typeLike(computeType, value)), x.level);
-  };
+  auto converted = [&](const Lanes &x) { return operandElement(x, element, computeType); };
   // Offset of element (r, c) in the packed block.
   auto place = [&](const Lanes &r, const Lanes &c) {
     Lanes base;
@@ -193,19 +216,7 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
             one[lead + 1] = intOp(IntOp::Add, column, uniformInt(i));
             vectors.push_back(vec(converted(eval(v, one))));
           }
-          for (int64_t s = 1; s < tile; s *= 2) {
-            llvm::SmallVector<int, 16> even, odd;
-            for (int64_t l = 0; l < tile; ++l) {
-              even.push_back(static_cast<int>(l & s ? tile + (l ^ s) : l));
-              odd.push_back(static_cast<int>(l & s ? tile + l : l ^ s));
-            }
-            for (int64_t i = 0; i < tile; ++i) {
-              if (i & s) continue;
-              Value *x = vectors[i], *y = vectors[i | s];
-              vectors[i] = b.CreateShuffleVector(x, y, even);
-              vectors[i | s] = b.CreateShuffleVector(x, y, odd);
-            }
-          }
+          transposeSquare(vectors);
           Lanes run = column;
           run.kind = Lanes::Kind::Offsets;
           run.offsets = pool_.run(tile, 1);
@@ -230,6 +241,45 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
       storeAt(place(at[0], at[1]), converted(eval(v, index)), computeType, nullptr);
     });
   });
+}
+
+bool Emitter::mayLieInPlace(mlir::Value v, mlir::Type elementType) {
+  mlir::Operation *load = v.getDefiningOp();
+  Shape shape = shapeOf(v.getType());
+  if (!load || codeOf(load) != OpCode::Load || buffers_.count(v) || shape.size() != 2 || shape[0] < 2 || shape[1] < 2 || elementOf(v.getType()) != elementType) return false;
+  llvm::DenseMap<mlir::Value, mlir::Value> inits;
+  for (auto &[k, m] : moving_) inits[k] = m.init;
+  return isLinear(inits, load->getOperand(0)) && (load->getNumOperands() < 2 || isConvexMask(inits, load->getOperand(1)));
+}
+
+Emitter::Placement Emitter::probePlacement(mlir::Value v, mlir::Type elementType) {
+  // Addresses of three corners show stride and contiguity; the mask's bounds along the first and last row show whether any lane is off.
+  mlir::Operation *load = v.getDefiningOp();
+  Shape shape = shapeOf(v.getType());
+  const int64_t outer = shape[0], inner = shape[1], size = bytesOf(elementType);
+  llvm::Type *i64 = b.getInt64Ty();
+  frames_[0].memo.clear();
+  conditions_.clear();
+  speculating_ = true;
+  width_ = 1;
+  auto address = [&](int64_t r, int64_t c) {
+    return b.CreatePtrToInt(toVector(b, eval(load->getOperand(0), {uniformInt(r), uniformInt(c)}), 1), i64);
+  };
+  Placement place;
+  place.origin = address(0, 0);
+  place.rowStride = b.CreateSub(address(1, 0), place.origin);
+  place.columnStride = b.CreateSub(address(0, 1), place.origin);
+  Value *ok = b.getTrue();
+  if (load->getNumOperands() > 1)
+    for (int64_t r : {int64_t{0}, outer - 1})
+      for (int64_t c : {int64_t{0}, inner - 1}) ok = b.CreateAnd(ok, eval(load->getOperand(1), {uniformInt(r), uniformInt(c)}).base);
+  for (Value *c : conditions_) ok = b.CreateAnd(ok, c);
+  conditions_.clear();
+  speculating_ = false;
+  frames_[0].memo.clear();
+  place.inside = ok;
+  place.whole = b.CreateAnd(ok, b.CreateICmpEQ(place.columnStride, b.getInt64(static_cast<uint64_t>(size))));
+  return place;
 }
 
 Emitter::Operand Emitter::dotOperand(mlir::Value v, llvm::Type *compute, mlir::Type computeType, const Lanes *batch, bool rows, int64_t panel,
@@ -347,44 +397,19 @@ Emitter::Operand Emitter::dotOperand(mlir::Value v, llvm::Type *compute, mlir::T
   Operand packedOperand{packed.ptr, packedStride, packedPanel, nullptr};
   std::optional<int64_t> apart = plainLoad ? evenStride(inits, load->getOperand(0), 0) : std::nullopt;
   const bool near = apart && *apart > 0 && *apart <= 4 * inner;
-  const bool candidate = (preferInPlace || near) && plainLoad && outer > 1 && convex && isLinear(inits, load->getOperand(0));
+  const bool candidate = (preferInPlace || near) && mayLieInPlace(v, computeType);
   if (!candidate) {
     packOperand(v, computeType, batch, packed, false, panel);
     freeAfter_[nullptr].push_back(&packed);
     return packedOperand;
   }
-  // Addresses of three corners show stride and contiguity; the mask's bounds along the first and last row show whether any lane is off.
   llvm::AllocaInst *pointer = entryAlloca(b.getPtrTy(), "operand"), *stride = entryAlloca(i64, "stride"), *panels = entryAlloca(i64, "panels");
-  llvm::AllocaInst *direct = entryAlloca(b.getInt1Ty(), "direct");
-  {
-    frames_[0].memo.clear();
-    conditions_.clear();
-    speculating_ = true;
-    Nest nest;
-    nest.shape = shape;
-    nest.vectorDim = 1;
-    nest.extent = inner;
-    width_ = 1;
-    auto address = [&](int64_t r, int64_t c) {
-      return b.CreatePtrToInt(toVector(b, eval(load->getOperand(0), {uniformInt(r), uniformInt(c)}), 1), i64);
-    };
-    Value *origin = address(0, 0);
-    Value *rowStride = b.CreateSub(address(1, 0), origin);
-    Value *ok = b.CreateICmpEQ(b.CreateSub(address(0, inner - 1), origin), b.getInt64(static_cast<uint64_t>((inner - 1) * size)));
-    if (load->getNumOperands() > 1)
-      for (int64_t r : {int64_t{0}, outer - 1})
-        for (int64_t c : {int64_t{0}, inner - 1}) ok = b.CreateAnd(ok, eval(load->getOperand(1), {uniformInt(r), uniformInt(c)}).base);
-    for (Value *c : conditions_) ok = b.CreateAnd(ok, c);
-    conditions_.clear();
-    speculating_ = false;
-    frames_[0].memo.clear();
-    b.CreateStore(ok, direct);
-    b.CreateStore(b.CreateIntToPtr(origin, b.getPtrTy()), pointer);
-    b.CreateStore(rowStride, stride);
-    b.CreateStore(panelInPlace, panels);
-  }
+  Placement place = probePlacement(v, computeType);
+  b.CreateStore(b.CreateIntToPtr(place.origin, b.getPtrTy()), pointer);
+  b.CreateStore(place.rowStride, stride);
+  b.CreateStore(panelInPlace, panels);
   llvm::BasicBlock *pack = llvm::BasicBlock::Create(b.getContext(), "pack", fn_), *ready = llvm::BasicBlock::Create(b.getContext(), "ready", fn_);
-  b.CreateCondBr(b.CreateLoad(b.getInt1Ty(), direct), ready, pack);
+  b.CreateCondBr(place.whole, ready, pack);
   b.SetInsertPoint(pack);
   frames_[0].block = pack;
   packOperand(v, computeType, batch, packed, false, panel);
@@ -461,6 +486,7 @@ void Emitter::emitDot(mlir::Operation *op) {
   }
 
   auto block = [&](const Lanes *batch) {
+    if (mlir::Type operandType = tileOperandType(op)) return emitTileProduct(op, operandType, *acc, zero, batch);
     // B is packed unless so few rows use it that copying it costs as much as using it.
     Operand left = dotOperand(a, compute, computeType, batch, true, 0, true);
     Operand right = dotOperand(bb, compute, computeType, batch, false, panel, M <= 16);

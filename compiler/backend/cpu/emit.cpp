@@ -76,7 +76,7 @@ Result<int64_t> Emitter::emitKernel(mlir::Operation *function, const std::string
   if (body.empty()) return neso::fail(diag::CpuUnsupported, sourceLoc(function->getLoc()), "a function without a body");
 
   entry_ = BasicBlock::Create(context, "entry", fn_);
-  BasicBlock *loop = BasicBlock::Create(context, "program", fn_);
+  BasicBlock *loop = programBegin_ = BasicBlock::Create(context, "program", fn_);
   programExit_ = BasicBlock::Create(context, "next", fn_);
   BasicBlock *exit = BasicBlock::Create(context, "exit", fn_);
   Value *begin = fn_->getArg(2), *end = fn_->getArg(3);
@@ -110,6 +110,7 @@ Result<int64_t> Emitter::emitKernel(mlir::Operation *function, const std::string
   b.CreateCondBr(b.CreateICmpULT(next, end), loop, exit);
   exit->moveAfter(&fn_->back());
   b.SetInsertPoint(exit);
+  if (usesTiles_) configureTiles(exit);
   b.CreateRetVoid();
   if (error_) return std::move(*error_);
   return (scratchTop_ + 63) / 64 * 64;

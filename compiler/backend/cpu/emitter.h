@@ -7,7 +7,8 @@
 //
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp tensor expressions at an index; elementwise.cpp one operation on
 // lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; control.cpp scf and cf; reduce.cpp reductions and scans;
-// dot.cpp matrix products; uses.cpp what is virtual and what is not.
+// dot.cpp matrix products, dot_tiles.cpp those by matrix tiles, dot_reuse.cpp
+// what of them is kept from turn to turn and from program to program; uses.cpp what is virtual and what is not.
 #pragma once
 #include <functional>
 #include <string>
@@ -205,6 +206,43 @@ private:
   struct Operand; // of a dot: where its rows are, in place or packed
   Operand dotOperand(mlir::Value v, llvm::Type *compute, mlir::Type computeType, const Lanes *batch, bool rows, int64_t panel, bool preferInPlace);
   void packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows, int64_t panel);
+  /// Element of an operand in the type that the product is computed from.
+  Lanes operandElement(const Lanes &x, mlir::Type from, mlir::Type to);
+  /// rows.size() vectors of as many elements each, in registers.
+  void transposeSquare(llvm::SmallVectorImpl<llvm::Value *> &rows);
+  /// Whether v is a load [rows, columns] that may turn out at run time to lie in memory as evenly spaced contiguous rows of elementType.
+  bool mayLieInPlace(mlir::Value v, mlir::Type elementType);
+  /// Where it begins and how far apart its rows and columns are (i64, bytes); whether no lane is masked off and it is linear indeed (i1);
+  /// whether its rows are contiguous as well (i1). For values of which mayLieInPlace holds.
+  struct Placement {
+    llvm::Value *origin, *rowStride, *columnStride, *inside, *whole;
+  };
+  Placement probePlacement(mlir::Value v, mlir::Type elementType);
+  /// dot_tiles.cpp: products by matrix tiles. The type of element that op's operands are packed in; null when tiles do not fit it.
+  mlir::Type tileOperandType(mlir::Operation *op);
+  void emitTileProduct(mlir::Operation *op, mlir::Type operandType, const Buffer &acc, bool zero, const Lanes *batch);
+  llvm::Value *tileRows(mlir::Value v, mlir::Type operandType, const Lanes *batch, Buffer packed, llvm::Value *&stride);
+  llvm::Value *tilePanels(mlir::Operation *op, mlir::Type operandType, const Lanes *batch);
+  void packPanels(mlir::Value v, mlir::Type operandType, const Lanes *batch, llvm::Value *to);
+  void configureTiles(llvm::BasicBlock *exit);
+  /// dot_reuse.cpp: packed operands that outlive the turn of the loop, or the program, that packed them.
+  ///
+  /// A loop that does nothing but one product (addresses aside) gathers the operands of several turns; then the results go through the
+  /// registers once for all of them.
+  struct Gathering {
+    mlir::Operation *dot;
+    int64_t turns;             // at most this many at once
+    llvm::AllocaInst *count;   // gathered so far
+    llvm::Value *lastTurn;     // of the loop (i1)
+    Buffer *table, *rows;      // [turns] × {A's address, A's stride, B's panels}; A packed, [turns][M][K]
+  };
+  mlir::Operation *loneProduct(mlir::Operation *loop);
+  void beginGathering(mlir::Operation *loop);
+  void endGathering();
+  /// The place for op's packed right operand, `bytes` of it, for this run of op; `pack` fills it unless it holds the very same block of
+  /// memory already, from an earlier program of this call.
+  llvm::Value *packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_ref<void(llvm::Value *)> pack);
+  bool mayReuse(mlir::Operation *op);
 
   llvm::Module &module_;
   CpuLevel level_;
@@ -216,6 +254,7 @@ private:
 
   llvm::Function *fn_ = nullptr;
   llvm::BasicBlock *entry_ = nullptr;
+  llvm::BasicBlock *programBegin_ = nullptr;
   llvm::BasicBlock *programExit_ = nullptr; // where tt.return goes
   llvm::Value *scratch_ = nullptr, *env_ = nullptr, *program_ = nullptr;
   llvm::Value *ids_[3] = {}, *sizes_[3] = {};
@@ -237,6 +276,8 @@ private:
   std::vector<std::pair<int64_t, int64_t>> freeScratch_; // offset, bytes
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Buffer *, 2>> freeAfter_;
   int64_t scratchTop_ = 0;
+  bool usesTiles_ = false; // matrix tile registers
+  std::optional<Gathering> gathering_;
 
   std::vector<Frame> frames_;
   int64_t width_ = 1;

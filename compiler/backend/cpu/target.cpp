@@ -20,6 +20,11 @@
 #include "llvm/Transforms/Scalar/SROA.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 extern "C" {
 void LLVMInitializeX86TargetInfo();
 void LLVMInitializeX86Target();
@@ -33,19 +38,33 @@ void LLVMInitializeAArch64AsmPrinter();
 
 namespace neso::cpu {
 
+namespace {
+/// Whether the system lets this process use the tile registers: their state is saved for processes that asked only.
+bool tilesPermitted() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr long requestPermission = 0x1023, tileData = 18;
+  return syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
+#else
+  return false;
+#endif
+}
+} // namespace
+
 CpuLevel nativeLevel() {
   const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
   auto has = [&](const char *name) {
     auto it = features.find(name);
     return it != features.end() && it->second;
   };
-  return has("avx512f") && has("avx512bw") && has("avx512cd") && has("avx512dq") && has("avx512vl") ? CpuLevel::V4 : CpuLevel::V3;
+  if (!(has("avx512f") && has("avx512bw") && has("avx512cd") && has("avx512dq") && has("avx512vl"))) return CpuLevel::V3;
+  return has("amx-tile") && has("amx-bf16") && has("amx-int8") && has("avx512bf16") && tilesPermitted() ? CpuLevel::V4Amx : CpuLevel::V4;
 }
 
 std::string_view name(CpuLevel level) {
   switch (level) {
   case CpuLevel::V3: return "x86-64-v3";
   case CpuLevel::V4: return "x86-64-v4";
+  case CpuLevel::V4Amx: return "x86-64-v4+amx";
   case CpuLevel::AArch64: return "aarch64";
   }
   NESO_UNREACHABLE("CPU level");
@@ -53,16 +72,17 @@ std::string_view name(CpuLevel level) {
 
 std::optional<CpuLevel> parseLevel(std::string_view text) {
   if (text == "native") return nativeLevel();
-  for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::AArch64})
+  for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::V4Amx, CpuLevel::AArch64})
     if (text == name(level)) return level;
   return std::nullopt;
 }
 
 Capabilities capabilities(CpuLevel level) {
   switch (level) {
-  case CpuLevel::V3: return {8, 16, 4, 2, false};
-  case CpuLevel::V4: return {16, 32, 8, 2, true};
-  case CpuLevel::AArch64: return {4, 32, 8, 2, false};
+  case CpuLevel::V3: return {8, 16, 4, 2, false, false};
+  case CpuLevel::V4: return {16, 32, 8, 2, true, false};
+  case CpuLevel::V4Amx: return {16, 32, 8, 2, true, true};
+  case CpuLevel::AArch64: return {4, 32, 8, 2, false, false};
   }
   NESO_UNREACHABLE("CPU level");
 }
@@ -89,13 +109,14 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
   if (!target) return nullptr;
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  const char *cpu = level == CpuLevel::V3 ? "x86-64-v3" : level == CpuLevel::V4 ? "x86-64-v4" : "generic";
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(triple, cpu, "", options, llvm::Reloc::PIC_,
+  const char *cpu = level == CpuLevel::AArch64 ? "generic" : level == CpuLevel::V3 ? "x86-64-v3" : "x86-64-v4";
+  const char *features = level == CpuLevel::V4Amx ? "+avx512bf16,+amx-tile,+amx-bf16,+amx-int8" : "";
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(triple, cpu, features, options, llvm::Reloc::PIC_,
                                                                           std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 void setTargetAttributes(llvm::Function &function, CpuLevel level) {
-  if (level == CpuLevel::V4) {
+  if (level == CpuLevel::V4 || level == CpuLevel::V4Amx) {
     function.addFnAttr("prefer-vector-width", "512");
     function.addFnAttr("min-legal-vector-width", "512");
   }

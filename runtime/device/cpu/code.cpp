@@ -5,7 +5,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace neso_rt {
 namespace {
@@ -42,6 +46,21 @@ neso_status check_elf(const uint8_t *bytes, size_t size) {
   }
   return NESO_OK;
 }
+
+#if defined(__x86_64__)
+// AVX-512 BF16, AMX TILE, BF16 and INT8, and the system's leave to use the tile registers, whose state it saves only for processes that
+// asked. Threads that exist already get it too.
+bool has_tiles() {
+  unsigned a, b, c, d;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, amx_int8 = 1u << 25;
+  if ((d & (amx_bf16 | amx_tile | amx_int8)) != (amx_bf16 | amx_tile | amx_int8)) return false;
+  constexpr unsigned avx512_bf16 = 1u << 5;
+  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & avx512_bf16)) return false;
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+#endif
 } // namespace
 
 bool cpu_supports(const char *arch) {
@@ -50,9 +69,10 @@ bool cpu_supports(const char *arch) {
   if (strcmp(arch, "x86-64-v2") == 0) return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
   bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   if (strcmp(arch, "x86-64-v3") == 0) return v3;
-  if (strcmp(arch, "x86-64-v4") == 0)
-    return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (strcmp(arch, "x86-64-v4") == 0) return v4;
+  if (strcmp(arch, "x86-64-v4+amx") == 0) return v4 && has_tiles();
   return false;
 #else
   return strcmp(arch, "aarch64") == 0;

@@ -130,8 +130,10 @@ inline std::string kernelText(const std::string &name) {
 
 /// The levels that this machine can run.
 inline std::vector<CpuLevel> levels() {
-  if (nativeLevel() == CpuLevel::V4) return {CpuLevel::V3, CpuLevel::V4};
-  return {CpuLevel::V3};
+  std::vector<CpuLevel> out;
+  for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::V4Amx})
+    if (level <= nativeLevel()) out.push_back(level);
+  return out;
 }
 
 /// Small deterministic numbers in [-1, 1).

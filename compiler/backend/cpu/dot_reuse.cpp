@@ -1,0 +1,164 @@
+// What products keep: operands gathered over several turns of a loop, and packed right operands from one program to the next.
+#include <algorithm>
+
+#include "backend/cpu/emitter.h"
+#include "ir/tile/tile.h"
+#include "mlir/IR/BuiltinAttributes.h"
+
+namespace neso::cpu {
+
+using llvm::Value;
+
+namespace {
+/// Scratch bytes for the packed right operands of one product: a part of the second cache.
+constexpr int64_t kKeptBytes = 512 << 10;
+/// Elements of k that are gathered at once.
+constexpr int64_t kGatheredDepth = 512;
+
+bool writes(mlir::Operation *op) {
+  bool found = false;
+  op->walk([&](mlir::Operation *inner) {
+    switch (codeOf(inner)) {
+    case OpCode::Store:
+    case OpCode::AtomicRmw:
+    case OpCode::AtomicCas:
+    case OpCode::AtomicLoad:
+    case OpCode::AtomicStore: found = true; break;
+    default: break;
+    }
+  });
+  return found;
+}
+
+/// Whether this program may have written memory when op runs: then what op reads may differ from what an earlier program read there.
+/// (Programs of one launch run in any order, so one may not read what another writes unless they synchronise by atomics.)
+bool mayFollowWrites(mlir::Operation *op) {
+  for (mlir::Operation *at = op; !llvm::isa<tt::FuncOp>(at); at = at->getParentOp()) {
+    if (at != op && codeOf(at) != OpCode::If && writes(at)) return true;
+    for (mlir::Operation *before = at->getPrevNode(); before; before = before->getPrevNode())
+      if (writes(before)) return true;
+    // Blocks that branch: any of them may have run.
+    if (!at->getBlock()->getParent()->hasOneBlock())
+      for (mlir::Block &block : *at->getBlock()->getParent())
+        for (mlir::Operation &other : block)
+          if (&block != at->getBlock() && writes(&other)) return true;
+  }
+  return false;
+}
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------------------- turns of a loop
+
+mlir::Operation *Emitter::loneProduct(mlir::Operation *loop) {
+  mlir::Block &body = loop->getRegion(0).front();
+  mlir::Operation *dot = nullptr;
+  for (mlir::Operation &op : body.without_terminator()) {
+    if (op.getNumRegions() > 0) return nullptr;
+    if (uses_->isVirtual(&op)) {
+      for (mlir::Value r : op.getResults())
+        if (uses_->mustKeep(r)) return nullptr;
+      continue;
+    }
+    const OpCode code = codeOf(&op);
+    if (code == OpCode::Dot && !dot)
+      dot = &op;
+    else if (code != OpCode::ArithConstant && (classOf(code) != OpClass::Element || op.getNumResults() != 1 || isTensor(op.getResult(0).getType())))
+      return nullptr;
+  }
+  if (!dot || !tileOperandType(dot)) return nullptr;
+  // The sum goes round the loop and nowhere else.
+  mlir::Value sum = dot->getResult(0), old = dot->getOperand(2);
+  auto argument = llvm::dyn_cast<mlir::BlockArgument>(old);
+  if (!sum.hasOneUse() || !old.hasOneUse() || !argument || argument.getOwner() != &body || argument.getArgNumber() == 0) return nullptr;
+  const bool round = body.getTerminator()->getOperand(argument.getArgNumber() - 1) == sum && *sum.user_begin() == body.getTerminator();
+  return round && shapeOf(sum.getType()).size() == 2 && elementOf(sum.getType()).getIntOrFloatBitWidth() == 32 ? dot : nullptr;
+}
+
+void Emitter::beginGathering(mlir::Operation *loop) {
+  mlir::Operation *dot = loneProduct(loop);
+  mlir::Type operandType = tileOperandType(dot);
+  Shape shape = shapeOf(dot->getOperand(0).getType());
+  const int64_t turns = std::clamp<int64_t>(kGatheredDepth / shape[1], 1, 32);
+  if (turns < 2) return;
+  llvm::AllocaInst *count = entryAlloca(b.getInt32Ty(), "gathered");
+  b.CreateStore(b.getInt32(0), count);
+  gathering_ = Gathering{dot, turns, count, nullptr, &newBuffer(mlir::IntegerType::get(loop->getContext(), 64), {turns, 3}),
+                         &newBuffer(operandType, {turns, shape[0], shape[1]})};
+}
+
+void Emitter::endGathering() {
+  if (!gathering_) return;
+  freeBuffer(*gathering_->table);
+  freeBuffer(*gathering_->rows);
+  gathering_.reset();
+}
+
+// ------------------------------------------------------------------------------------------------------------- from program to program
+
+bool Emitter::mayReuse(mlir::Operation *op) {
+  mlir::Value v = op->getOperand(1);
+  mlir::Operation *load = v.getDefiningOp();
+  if (!load || !mayLieInPlace(v, elementOf(v.getType()))) return false;
+  if (auto flag = load->getAttrOfType<mlir::BoolAttr>("isVolatile"); flag && flag.getValue()) return false;
+  mlir::Operation *function = op->getParentOp();
+  while (!llvm::isa<tt::FuncOp>(function)) function = function->getParentOp();
+  bool synchronises = false;
+  function->walk([&](mlir::Operation *inner) {
+    const OpCode code = codeOf(inner);
+    synchronises |= code == OpCode::AtomicRmw || code == OpCode::AtomicCas || code == OpCode::AtomicLoad || code == OpCode::AtomicStore;
+  });
+  return !synchronises && !mayFollowWrites(op);
+}
+
+Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_ref<void(Value *)> pack) {
+  mlir::Type byte = mlir::IntegerType::get(op->getContext(), 8), word = mlir::IntegerType::get(op->getContext(), 64);
+  const int64_t gathered = gathering_ && gathering_->dot == op ? gathering_->turns : 1;
+  llvm::Type *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
+  auto at = [&](Value *p, Value *n, int64_t size) { return b.CreateGEP(b.getInt8Ty(), p, b.CreateMul(b.CreateZExt(n, i64), b.getInt64(static_cast<uint64_t>(size)))); };
+  if (!mayReuse(op)) {
+    Buffer &packed = newBuffer(byte, {gathered, bytes});
+    freeAfter_[nullptr].push_back(&packed);
+    Value *to = gathered > 1 ? at(packed.ptr, b.CreateLoad(i32, gathering_->count), bytes) : packed.ptr;
+    pack(to);
+    return to;
+  }
+  // The n-th run of op in a program has the n-th slot; those beyond the last group share that.
+  const int64_t groups = std::max<int64_t>(1, kKeptBytes / (bytes * gathered)), slots = groups * gathered, shared = slots - gathered;
+  Buffer &kept = newBuffer(byte, {slots, bytes}), &keys = newBuffer(word, {slots, 4});
+  llvm::AllocaInst *runs = entryAlloca(i32, "runs");
+  {
+    llvm::IRBuilderBase::InsertPointGuard guard(b);
+    b.SetInsertPoint(entry_->getTerminator());
+    b.CreateMemSet(keys.ptr, b.getInt8(0), static_cast<uint64_t>(slots * 32), llvm::MaybeAlign(64));
+    b.SetInsertPoint(programBegin_, programBegin_->getFirstNonPHIIt());
+    b.CreateStore(b.getInt32(0), runs);
+  }
+  Value *run = b.CreateLoad(i32, runs);
+  b.CreateStore(b.CreateAdd(run, b.getInt32(1)), runs);
+  Value *last = gathered == 1 ? b.getInt32(static_cast<uint32_t>(shared))
+                              : b.CreateAdd(b.getInt32(static_cast<uint32_t>(shared)), b.CreateURem(run, b.getInt32(static_cast<uint32_t>(gathered))));
+  Value *slot = b.CreateSelect(b.CreateICmpULT(run, b.getInt32(static_cast<uint32_t>(shared))), run, last);
+  Value *to = at(kept.ptr, slot, bytes), *key = at(keys.ptr, slot, 32);
+  // Three corners tell where a block lies; a block with lanes masked off is never kept: address 0 is nobody's.
+  Placement place = probePlacement(op->getOperand(1), elementOf(op->getOperand(1).getType()));
+  Value *origin = b.CreateSelect(place.inside, place.origin, b.getInt64(0));
+  Value *same = place.inside;
+  Value *const words[] = {origin, place.rowStride, place.columnStride};
+  for (uint64_t i = 0; i < 3; ++i) {
+    Value *p = b.CreateConstGEP1_64(i64, key, i);
+    same = b.CreateAnd(same, b.CreateICmpEQ(b.CreateLoad(i64, p), words[i]));
+  }
+  llvm::BasicBlock *fill = llvm::BasicBlock::Create(b.getContext(), "pack", fn_), *ready = llvm::BasicBlock::Create(b.getContext(), "packed", fn_);
+  b.CreateCondBr(same, ready, fill);
+  b.SetInsertPoint(fill);
+  frames_[0].block = fill;
+  for (uint64_t i = 0; i < 3; ++i) b.CreateStore(words[i], b.CreateConstGEP1_64(i64, key, i));
+  pack(to);
+  b.CreateBr(ready);
+  b.SetInsertPoint(ready);
+  frames_[0].block = ready;
+  frames_[0].memo.clear();
+  return to;
+}
+
+} // namespace neso::cpu

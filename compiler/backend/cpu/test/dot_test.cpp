@@ -1,0 +1,240 @@
+// tt.dot for every type of element and level, in the forms that the micro-kernels tell apart, against products computed in double.
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+
+#include "backend/cpu/test/harness.h"
+
+namespace neso::cpu::test {
+namespace {
+
+class DotTest : public testing::TestWithParam<CpuLevel> {};
+INSTANTIATE_TEST_SUITE_P(Levels, DotTest, testing::ValuesIn(levels()), [](const auto &info) {
+  return info.param == CpuLevel::V3 ? "v3" : info.param == CpuLevel::V4 ? "v4" : "v4amx";
+});
+
+void replaceAll(std::string &text, const std::string &what, const std::string &by) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) text.replace(at, what.size(), by);
+}
+
+struct Case {
+  const char *element, *result;
+  int m, n, k;
+  bool aTransposed, bTransposed; // contiguous along m, along k
+  int rowsInside;                // of A; those below are masked off
+};
+
+/// One program: C[M, N] += A[M, K] * B[K, N]; rows and columns at strides given at run time.
+std::string dotText(const Case &c) {
+  std::string text = R"(module {
+  tt.func public @dot(%a: !tt.ptr<ELEMENT>, %b: !tt.ptr<ELEMENT>, %c: !tt.ptr<RESULT>, %inside: i32) {
+    %m = tt.make_range {end = M_ : i32, start = 0 : i32} : tensor<M_xi32>
+    %n = tt.make_range {end = N_ : i32, start = 0 : i32} : tensor<N_xi32>
+    %k = tt.make_range {end = K_ : i32, start = 0 : i32} : tensor<K_xi32>
+    %mc = tt.expand_dims %m {axis = 1 : i32} : tensor<M_xi32> -> tensor<M_x1xi32>
+    %kr = tt.expand_dims %k {axis = 0 : i32} : tensor<K_xi32> -> tensor<1xK_xi32>
+    %kc = tt.expand_dims %k {axis = 1 : i32} : tensor<K_xi32> -> tensor<K_x1xi32>
+    %nr = tt.expand_dims %n {axis = 0 : i32} : tensor<N_xi32> -> tensor<1xN_xi32>
+    %am = arith.constant dense<ASTRIDEM> : tensor<M_x1xi32>
+    %ak = arith.constant dense<ASTRIDEK> : tensor<1xK_xi32>
+    %bk = arith.constant dense<BSTRIDEK> : tensor<K_x1xi32>
+    %bn = arith.constant dense<BSTRIDEN> : tensor<1xN_xi32>
+    %cm = arith.constant dense<N_> : tensor<M_x1xi32>
+    %a0 = arith.muli %mc, %am : tensor<M_x1xi32>
+    %a1 = arith.muli %kr, %ak : tensor<1xK_xi32>
+    %a2 = tt.broadcast %a0 : tensor<M_x1xi32> -> tensor<M_xK_xi32>
+    %a3 = tt.broadcast %a1 : tensor<1xK_xi32> -> tensor<M_xK_xi32>
+    %a4 = arith.addi %a2, %a3 : tensor<M_xK_xi32>
+    %a5 = tt.splat %a : !tt.ptr<ELEMENT> -> tensor<M_xK_x!tt.ptr<ELEMENT>>
+    %a6 = tt.addptr %a5, %a4 : tensor<M_xK_x!tt.ptr<ELEMENT>>, tensor<M_xK_xi32>
+    %bound = tt.splat %inside : i32 -> tensor<M_x1xi32>
+    %in = arith.cmpi slt, %mc, %bound : tensor<M_x1xi32>
+    %mask = tt.broadcast %in : tensor<M_x1xi1> -> tensor<M_xK_xi1>
+    %none = arith.constant dense<ZERO> : tensor<M_xK_xELEMENT>
+    %av = tt.load %a6, %mask, %none : tensor<M_xK_x!tt.ptr<ELEMENT>>
+    %b0 = arith.muli %kc, %bk : tensor<K_x1xi32>
+    %b1 = arith.muli %nr, %bn : tensor<1xN_xi32>
+    %b2 = tt.broadcast %b0 : tensor<K_x1xi32> -> tensor<K_xN_xi32>
+    %b3 = tt.broadcast %b1 : tensor<1xN_xi32> -> tensor<K_xN_xi32>
+    %b4 = arith.addi %b2, %b3 : tensor<K_xN_xi32>
+    %b5 = tt.splat %b : !tt.ptr<ELEMENT> -> tensor<K_xN_x!tt.ptr<ELEMENT>>
+    %b6 = tt.addptr %b5, %b4 : tensor<K_xN_x!tt.ptr<ELEMENT>>, tensor<K_xN_xi32>
+    %bv = tt.load %b6 : tensor<K_xN_x!tt.ptr<ELEMENT>>
+    %c0 = arith.muli %mc, %cm : tensor<M_x1xi32>
+    %c1 = tt.broadcast %c0 : tensor<M_x1xi32> -> tensor<M_xN_xi32>
+    %c2 = tt.broadcast %nr : tensor<1xN_xi32> -> tensor<M_xN_xi32>
+    %c3 = arith.addi %c1, %c2 : tensor<M_xN_xi32>
+    %c4 = tt.splat %c : !tt.ptr<RESULT> -> tensor<M_xN_x!tt.ptr<RESULT>>
+    %c5 = tt.addptr %c4, %c3 : tensor<M_xN_x!tt.ptr<RESULT>>, tensor<M_xN_xi32>
+    %cv = tt.load %c5 : tensor<M_xN_x!tt.ptr<RESULT>>
+    %d = tt.dot %av, %bv, %cv, inputPrecision = tf32 : tensor<M_xK_xELEMENT> * tensor<K_xN_xELEMENT> -> tensor<M_xN_xRESULT>
+    tt.store %c5, %d : tensor<M_xN_x!tt.ptr<RESULT>>
+    tt.return
+  }
+})";
+  const int astride = c.aTransposed ? c.m : c.k + 24, bstride = c.bTransposed ? c.k + 8 : c.n;
+  replaceAll(text, "ASTRIDEM", std::to_string(c.aTransposed ? 1 : astride)), replaceAll(text, "ASTRIDEK", std::to_string(c.aTransposed ? astride : 1));
+  replaceAll(text, "BSTRIDEK", std::to_string(c.bTransposed ? 1 : bstride)), replaceAll(text, "BSTRIDEN", std::to_string(c.bTransposed ? bstride : 1));
+  replaceAll(text, "M_", std::to_string(c.m)), replaceAll(text, "N_", std::to_string(c.n)), replaceAll(text, "K_", std::to_string(c.k));
+  replaceAll(text, "ZERO", c.element[0] == 'i' ? "0" : "0.000000e+00");
+  replaceAll(text, "ELEMENT", c.element), replaceAll(text, "RESULT", c.result);
+  return text;
+}
+
+/// Small whole numbers and halves: exact in every format, and so are their sums.
+double number(int i, uint32_t seed) {
+  return static_cast<double>((static_cast<uint32_t>(i) * 2654435761u + seed * 40503u) >> 16 & 15) / 2 - 3.5;
+}
+void put(std::vector<uint8_t> &bytes, const std::string &element, size_t i, double x) {
+  auto store = [&](auto v) {
+    bytes.resize(std::max(bytes.size(), (i + 1) * sizeof v));
+    std::memcpy(bytes.data() + i * sizeof v, &v, sizeof v);
+  };
+  const float f = static_cast<float>(x);
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  if (element == "f32") store(f);
+  if (element == "bf16") store(static_cast<uint16_t>(bits >> 16));
+  if (element == "f16") store(static_cast<_Float16>(f));
+  if (element == "i8") store(static_cast<int8_t>(2 * x));
+  // Exponent bias 15 and 7 in place of 127; the numbers at hand need two fraction bits at most.
+  const uint32_t sign = bits >> 31, exponent = bits >> 23 & 255;
+  if (element == "f8E5M2") store(static_cast<uint8_t>(sign << 7 | (x == 0 ? 0 : (exponent - 112) << 2 | (bits >> 21 & 3))));
+  if (element == "f8E4M3FN") store(static_cast<uint8_t>(sign << 7 | (x == 0 ? 0 : (exponent - 120) << 3 | (bits >> 20 & 7))));
+}
+
+void check(const Case &c, CpuLevel level) {
+  SCOPED_TRACE(std::string(c.element) + " " + std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k));
+  Kernel k(dotText(c), level);
+  ASSERT_TRUE(k.ok()) << k.error;
+  const bool integers = c.element[0] == 'i';
+  const int astride = c.aTransposed ? c.m : c.k + 24, bstride = c.bTransposed ? c.k + 8 : c.n;
+  // f8E5M2 has two bits of fraction: halves and wholes up to 3.5 fit, so numbers are cut to that.
+  auto value = [&](int i, uint32_t seed) { return std::max(-3.0, std::min(3.0, number(i, seed))); };
+  std::vector<uint8_t> a, bb;
+  std::vector<double> left(static_cast<size_t>(c.m * c.k)), right(static_cast<size_t>(c.k * c.n));
+  for (int i = 0; i < c.m; ++i)
+    for (int j = 0; j < c.k; ++j) {
+      const double x = left[static_cast<size_t>(i * c.k + j)] = value(i * c.k + j, 1);
+      put(a, c.element, static_cast<size_t>(c.aTransposed ? j * astride + i : i * astride + j), x);
+    }
+  for (int j = 0; j < c.k; ++j)
+    for (int n = 0; n < c.n; ++n) {
+      const double x = right[static_cast<size_t>(j * c.n + n)] = value(j * c.n + n, 2);
+      put(bb, c.element, static_cast<size_t>(c.bTransposed ? n * bstride + j : j * bstride + n), x);
+    }
+  std::vector<float> sums(static_cast<size_t>(c.m * c.n), 5.0f);
+  std::vector<int32_t> counts(sums.size(), 5);
+  a.resize(a.size() + 64), bb.resize(bb.size() + 64);
+  k.run({pointer(a.data()), pointer(bb.data()), integers ? pointer(counts.data()) : pointer(sums.data()), integer(c.rowsInside)}, 1);
+  for (int i = 0; i < c.m; ++i)
+    for (int n = 0; n < c.n; ++n) {
+      double s = 0;
+      for (int j = 0; j < c.k && i < c.rowsInside; ++j) s += left[static_cast<size_t>(i * c.k + j)] * right[static_cast<size_t>(j * c.n + n)];
+      const size_t at = static_cast<size_t>(i * c.n + n);
+      if (integers)
+        ASSERT_EQ(counts[at], 5 + static_cast<int>(4 * s)) << i << " " << n;
+      else
+        ASSERT_EQ(sums[at], 5 + s) << i << " " << n;
+    }
+}
+
+TEST_P(DotTest, EveryTypeOfElement) {
+  for (const char *element : {"f32", "bf16", "f16", "f8E5M2", "f8E4M3FN"}) check({element, "f32", 64, 64, 64, false, false, 64}, GetParam());
+  check({"i8", "i32", 64, 64, 64, false, false, 64}, GetParam());
+}
+TEST_P(DotTest, EveryOrderInMemory) {
+  for (bool a : {false, true})
+    for (bool bb : {false, true}) {
+      check({"bf16", "f32", 32, 64, 64, a, bb, 32}, GetParam());
+      check({"i8", "i32", 32, 32, 128, a, bb, 32}, GetParam());
+      check({"f32", "f32", 32, 32, 32, a, bb, 32}, GetParam());
+    }
+}
+TEST_P(DotTest, EveryShapeOfBlock) {
+  for (int m : {4, 16, 32, 64})
+    for (int n : {8, 16, 32, 64, 128})
+      for (int k : {16, 32, 96, 256})
+        if ((k & (k - 1)) == 0) check({"bf16", "f32", m, n, k, false, false, m}, GetParam());
+}
+TEST_P(DotTest, RowsThatAreMaskedOff) {
+  for (int rows : {0, 1, 31, 63}) check({"bf16", "f32", 64, 32, 32, false, false, rows}, GetParam());
+}
+
+TEST_P(DotTest, MatmulBf16) {
+  Kernel k(kernelText("matmul_bf16"), GetParam());
+  ASSERT_TRUE(k.ok()) << k.error;
+  // The last K has more turns of the loop than packed blocks are kept for.
+  for (int M : {64, 130, 200})
+    for (int K : {64, 150, 1000, 4500}) {
+      const int N = 100;
+      std::vector<uint8_t> a, bb;
+      for (int i = 0; i < M * K; ++i) put(a, "bf16", static_cast<size_t>(i), number(i, 1));
+      for (int i = 0; i < K * N; ++i) put(bb, "bf16", static_cast<size_t>(i), number(i, 2));
+      std::vector<uint16_t> c(static_cast<size_t>(M * N));
+      k.run({pointer(a.data()), pointer(bb.data()), pointer(c.data()), integer(M), integer(N), integer(K), integer(K), integer(N), integer(N)},
+            static_cast<uint32_t>((M + 63) / 64 * ((N + 63) / 64)));
+      for (int i = 0; i < M; ++i)
+        for (int n = 0; n < N; ++n) {
+          double s = 0;
+          for (int j = 0; j < K; ++j) s += number(i * K + j, 1) * number(j * N + n, 2);
+          const uint32_t bits = static_cast<uint32_t>(c[static_cast<size_t>(i * N + n)]) << 16;
+          float got;
+          std::memcpy(&got, &bits, 4);
+          // The result is rounded to bf16's 8 bits.
+          ASSERT_NEAR(got, s, std::abs(s) / 256) << i << " " << n;
+        }
+    }
+}
+
+// Packed operands are kept from program to program, but not across writes of the program itself.
+TEST_P(DotTest, OperandThatTheProgramWrites) {
+  Kernel k(R"(module {
+  tt.func public @rewritten(%a: !tt.ptr<bf16>, %b: !tt.ptr<bf16>, %c: !tt.ptr<f32>) {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c3 = arith.constant 3 : i32
+    %zero = arith.constant dense<0.000000e+00> : tensor<32x32xf32>
+    %r = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>
+    %row = tt.expand_dims %r {axis = 1 : i32} : tensor<32xi32> -> tensor<32x1xi32>
+    %column = tt.expand_dims %r {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>
+    %w = arith.constant dense<32> : tensor<32x1xi32>
+    %start = arith.muli %row, %w : tensor<32x1xi32>
+    %x = tt.broadcast %start : tensor<32x1xi32> -> tensor<32x32xi32>
+    %y = tt.broadcast %column : tensor<1x32xi32> -> tensor<32x32xi32>
+    %at = arith.addi %x, %y : tensor<32x32xi32>
+    %as = tt.splat %a : !tt.ptr<bf16> -> tensor<32x32x!tt.ptr<bf16>>
+    %ap = tt.addptr %as, %at : tensor<32x32x!tt.ptr<bf16>>, tensor<32x32xi32>
+    %bs = tt.splat %b : !tt.ptr<bf16> -> tensor<32x32x!tt.ptr<bf16>>
+    %bp = tt.addptr %bs, %at : tensor<32x32x!tt.ptr<bf16>>, tensor<32x32xi32>
+    %sum = scf.for %i = %c0 to %c3 step %c1 iter_args(%s = %zero) -> (tensor<32x32xf32>) : i32 {
+      %f = arith.sitofp %i : i32 to f32
+      %n = arith.truncf %f : f32 to bf16
+      %v = tt.splat %n : bf16 -> tensor<32x32xbf16>
+      tt.store %bp, %v : tensor<32x32x!tt.ptr<bf16>>
+      %av = tt.load %ap : tensor<32x32x!tt.ptr<bf16>>
+      %bv = tt.load %bp : tensor<32x32x!tt.ptr<bf16>>
+      %d = tt.dot %av, %bv, %s, inputPrecision = tf32 : tensor<32x32xbf16> * tensor<32x32xbf16> -> tensor<32x32xf32>
+      scf.yield %d : tensor<32x32xf32>
+    }
+    %cs = tt.splat %c : !tt.ptr<f32> -> tensor<32x32x!tt.ptr<f32>>
+    %cp = tt.addptr %cs, %at : tensor<32x32x!tt.ptr<f32>>, tensor<32x32xi32>
+    tt.store %cp, %sum : tensor<32x32x!tt.ptr<f32>>
+    tt.return
+  }
+})",
+           GetParam());
+  ASSERT_TRUE(k.ok()) << k.error;
+  std::vector<uint8_t> a, bb(32 * 32 * 2);
+  for (int i = 0; i < 32 * 32; ++i) put(a, "bf16", static_cast<size_t>(i), number(i, 1));
+  std::vector<float> c(32 * 32);
+  k.run({pointer(a.data()), pointer(bb.data()), pointer(c.data())}, 1);
+  for (int i = 0; i < 32; ++i) {
+    double s = 0;
+    for (int j = 0; j < 32; ++j) s += number(i * 32 + j, 1) * (0 + 1 + 2);
+    for (int n = 0; n < 32; ++n) ASSERT_EQ(c[static_cast<size_t>(i * 32 + n)], s) << i << " " << n;
+  }
+}
+
+} // namespace
+} // namespace neso::cpu::test
