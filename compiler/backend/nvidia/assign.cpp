@@ -366,6 +366,7 @@ LayoutRef Assignment::fromOperands(mlir::Value v, bool evenDerived) {
     return source ? intern(sliceLayout(*source, axisOf(op))) : nullptr;
   }
   case OpCode::Scan:
+  case OpCode::Sort:
   case OpCode::Histogram: return firstKnown();
   case OpCode::Gather: return natural(op->getOperand(1));
   case OpCode::Join: {

@@ -194,6 +194,7 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::AtomicStore: return emitAtomic(op);
   case OpCode::Reduce: return emitReduce(op);
   case OpCode::Scan: return emitScan(op);
+  case OpCode::Sort: return emitSort(op);
   case OpCode::Dot: return emitDotOp(op);
   case OpCode::Join: return emitJoin(op);
   case OpCode::Split: return emitSplit(op);

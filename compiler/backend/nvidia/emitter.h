@@ -148,6 +148,7 @@ private:
   void defineResults(mlir::Operation *op, llvm::ArrayRef<Tile> tiles);
   void emitReduce(mlir::Operation *op);
   void emitScan(mlir::Operation *op);
+  void emitSort(mlir::Operation *op);
   void emitDotOp(mlir::Operation *op);
   /// Where the instruction takes an operand from; null where that is shared memory, or the elements are converted first.
   LayoutRef dotOperandLayout(mlir::OpOperand &use);

@@ -4,6 +4,7 @@
 #include "backend/nvidia/dot.h"
 #include "backend/nvidia/move.h"
 #include "backend/nvidia/reduce.h"
+#include "backend/nvidia/sort.h"
 #include "mlir/IR/BuiltinAttributes.h"
 
 namespace neso::nvidia {
@@ -73,6 +74,8 @@ void Emitter::emitScan(mlir::Operation *op) {
   const bool reverse = op->getAttrOfType<mlir::BoolAttr>("reverse").getValue();
   defineResults(op, scanTiles(block_, operands, axisOf(op), reverse, combine));
 }
+
+void Emitter::emitSort(mlir::Operation *op) { defineResults(op, sortTiles(block_, operandsInOneLayout(op), axisOf(op))); }
 
 LayoutRef Emitter::dotOperandLayout(mlir::OpOperand &use) {
   const DotPlan &plan = layouts_.dot(use.getOwner());

@@ -1,4 +1,5 @@
-// The dialect `ttg`: the barrier that appears in TTIR, and rings of tiles in shared memory for software pipelines.
+// The dialect `ttg`: the barrier that appears in TTIR, rings of tiles in shared memory for software pipelines, and what a block of
+// threads does together on a tile.
 //
 // A ring has a number of slots of one tile each. Copies into a slot are asynchronous: those issued since the last async_commit form a
 // group, and async_wait {pending = n} waits until all groups but the last n have arrived, for the copies of all threads.
@@ -13,6 +14,7 @@
 #define NESO_TILE_GPU_OPS
 include "ir/tile/TileDialect.td"
 include "ir/tile/TileTypes.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def TileGpu_GlobalMemory : Resource<"::neso::tt::GlobalMemory">;
@@ -73,5 +75,14 @@ def TileGpu_LocalLoadOp : Op<TileGpu_Dialect, "local_load", [MemoryEffects<[MemR
   let arguments = (ins TileGpu_Ring:$ring, I32:$slot);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$ring `[` $slot `]` attr-dict `:` type($ring) `->` type($result)";
+}
+
+//     %key, %place = ttg.sort %k, %p {axis = 1 : i32} : tensor<4x512xi64>, tensor<4x512xi32>
+def TileGpu_SortOp : Op<TileGpu_Dialect, "sort", [Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "Rows along an axis in ascending order of (operand 0, operand 1, ...), each an unsigned number; all operands move together";
+  let arguments = (ins Variadic<RankedTensorOf<[AnySignlessInteger]>>:$srcs, I32Attr:$axis);
+  let results = (outs Variadic<RankedTensorOf<[AnySignlessInteger]>>:$sorted);
+  let assemblyFormat = "$srcs attr-dict `:` type($srcs)";
+  let hasVerifier = 1;
 }
 #endif

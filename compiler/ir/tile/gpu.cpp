@@ -63,6 +63,21 @@ LogicalResult AsyncCopyOp::verify() {
   return success();
 }
 
+LogicalResult SortOp::inferReturnTypes(MLIRContext *, std::optional<Location>, ValueRange operands, DictionaryAttr, OpaqueProperties,
+                                       RegionRange, SmallVectorImpl<Type> &results) {
+  for (Value v : operands) results.push_back(v.getType());
+  return success();
+}
+
+LogicalResult SortOp::verify() {
+  if (getSrcs().empty()) return emitOpError("has nothing to sort");
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(getSrcs()[0].getType()).getShape();
+  for (Value v : getSrcs())
+    if (cast<RankedTensorType>(v.getType()).getShape() != shape) return emitOpError("has operands of several shapes");
+  if (getAxis() >= shape.size()) return emitOpError() << "has axis " << getAxis() << " of " << shape.size();
+  return success();
+}
+
 void TileGpuDialect::initialize() {
   addTypes<
 #define GET_TYPEDEF_LIST

@@ -1,10 +1,38 @@
-// The interpreter on rings of tiles in shared memory. A ring's value is all its slots, one behind another.
+// The interpreter on the dialect ttg: rings of tiles in shared memory, whose value is all their slots, one behind another, and sorts.
 #include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
+
+#include <algorithm>
+#include <numeric>
 
 using namespace mlir;
 
 namespace neso::tile {
+
+namespace {
+/// Rows of `sources` (unsigned numbers of `bits[k]` bits) along an axis of `length` elements that lie `stride` apart, sorted.
+std::vector<Lanes> sortedRows(ArrayRef<const Lanes *> sources, ArrayRef<unsigned> bits, int64_t length, int64_t stride) {
+  std::vector<Lanes> out;
+  for (const Lanes *l : sources) out.push_back(*l);
+  auto number = [&](size_t k, int64_t at) { return uint64_t((*sources[k])[at].i) << (64 - bits[k]); };
+  const int64_t rows = int64_t(sources[0]->size()) / length;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t first = row / stride * stride * length + row % stride;
+    std::vector<int64_t> order(static_cast<size_t>(length));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      for (size_t k = 0; k < sources.size(); ++k) {
+        const uint64_t x = number(k, first + a * stride), y = number(k, first + b * stride);
+        if (x != y) return x < y;
+      }
+      return false;
+    });
+    for (size_t k = 0; k < sources.size(); ++k)
+      for (int64_t i = 0; i < length; ++i) out[k][first + i * stride] = (*sources[k])[first + order[size_t(i)] * stride];
+  }
+  return out;
+}
+} // namespace
 
 bool Machine::executeShared(Operation *op, bool &known) {
   known = true;
@@ -52,6 +80,20 @@ bool Machine::executeShared(Operation *op, bool &known) {
     return true;
   }
   if (isa<ttg::LocalDeallocOp>(op)) return true;
+  if (ttg::SortOp sort = dyn_cast<ttg::SortOp>(op)) {
+    SmallVector<const Lanes *> sources;
+    SmallVector<unsigned> bits;
+    for (Value v : sort.getSrcs()) {
+      sources.push_back(&get(v));
+      bits.push_back(cast<RankedTensorType>(v.getType()).getElementTypeBitWidth());
+    }
+    ArrayRef<int64_t> shape = cast<RankedTensorType>(sort.getSrcs()[0].getType()).getShape();
+    int64_t stride = 1;
+    for (size_t d = sort.getAxis() + 1; d < shape.size(); ++d) stride *= shape[d];
+    std::vector<Lanes> out = sortedRows(sources, bits, shape[sort.getAxis()], stride);
+    for (auto [result, o] : llvm::zip_equal(sort.getResults(), out)) set(result, std::move(o));
+    return true;
+  }
   known = false;
   return true;
 }

@@ -39,17 +39,22 @@ public:
     return std::move(run_);
   }
 
-private:
+  virtual ~PlanRunner() = default;
+
+protected:
   const plan::Plan &p_;
+  std::vector<loops::BufferView> views_;
+
+  int64_t value(Expr e) const { return evaluate(e, sizes_).value_or(-1); }
+
+private:
   std::span<const loops::HostValue> inputs_;
   std::mt19937 random_;
   loops::Bindings sizes_;
   PlanRun run_;
   std::vector<uint8_t> arena_;
   std::vector<std::vector<uint8_t>> own_, outputs_;
-  std::vector<loops::BufferView> views_;
 
-  int64_t value(Expr e) const { return evaluate(e, sizes_).value_or(-1); }
   std::vector<int64_t> values(const std::vector<Expr> &es) const {
     std::vector<int64_t> out;
     for (Expr e : es) out.push_back(value(e));
@@ -113,7 +118,8 @@ private:
     return {};
   }
 
-  Status launch(const plan::Kernel &k) {
+  /// Runs one kernel on views_.
+  virtual Status launch(const plan::Kernel &k) {
     for (const loops::Buffer &b : p_.program.buffers)
       if (p_.placements[b.id.index()].where == plan::Placement::Where::None) std::fill(own_[b.id.index()].begin(), own_[b.id.index()].end(), 0xcc);
     bool attention = k.kind == loops::Node::Kind::Attention;

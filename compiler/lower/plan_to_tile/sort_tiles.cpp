@@ -1,0 +1,144 @@
+#include "lower/plan_to_tile/sort_tiles.h"
+
+#include "ir/tile/build.h"
+#include "ir/tile/tile.h"
+#include "lower/plan_to_tile/blocks.h"
+#include "lower/plan_to_tile/config.h"
+#include "lower/plan_to_tile/sort_order.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace neso {
+
+using namespace mlir;
+using loops::Node;
+
+namespace {
+
+/// The longest row that a program sorts at once, in elements.
+constexpr int64_t kSortedRow = 8192;
+/// Elements of a thread of a sort. Many: exchanges inside a thread cost least.
+constexpr int64_t kSortedPerThread = 32, kSortedPerThreadOfFew = 8;
+/// Elements of one program of a sort by rank, and of one step of its loop.
+constexpr int64_t kRanked = 64, kCompared = 64;
+
+DType indexTypeOf(const KernelContext &k) { return k.indexType.isInteger(32) ? DType::I32 : DType::I64; }
+
+std::vector<Blocking> rowsOf(const KernelContext &k) {
+  std::vector<Blocking> blockings;
+  for (size_t d = 0; d < k.kernel.xRanges.size(); ++d) blockings.push_back({"x" + std::to_string(d), k.kernel.xRanges[d], 1, -1});
+  return blockings;
+}
+
+/// Stores what the node asks for at the places that out.env has for r0.
+void storeSorted(Emitter &out, const Node &node, Val key, Val position, DType positionType) {
+  for (const loops::Store &s : node.stores) {
+    if (!out.k.buffers.count(s.buffer)) continue; // a result that nobody reads has no memory
+    DType want = out.k.plan.program.buffer(s.buffer).dtype;
+    out.store(s, s.value == 0 ? out.cast(key, sortKeyType(node), want) : out.cast(position, positionType, want), {});
+  }
+}
+
+/// Rows of up to `length` elements, each whole in one program.
+void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
+  const Node &node = k.kernel.nodes[0];
+  std::vector<Blocking> blockings = rowsOf(k);
+  int64_t all = 1, width = nextPowerOfTwo(length), rows = 1;
+  for (Expr e : k.kernel.xRanges) all = std::min<int64_t>(all * likelySize(facts, e), int64_t{1} << 40);
+  // Short rows share a warp, as long as every processor has work.
+  if (!blockings.empty()) {
+    int64_t most = nextPowerOfTwo(likelySize(facts, k.kernel.xRanges.back()));
+    while (rows * width < 32 * kSortedPerThread && rows < most && all >= rows * 2 * k.target.processors * 2) rows *= 2;
+  }
+  Emitter e(k, rows > 1 ? Frame{{rows, width}} : Frame{{width}});
+  e.facts = facts;
+  const size_t along = rows > 1 ? 1 : 0;
+  if (rows > 1) blockings.back().size = rows, blockings.back().frameDim = 0;
+  blockings.push_back({"r0", k.kernel.rRanges[0], width, static_cast<int>(along)});
+  bindPrograms(e, blockings);
+
+  std::vector<Val> memo;
+  Val key = e.value(node.body, node.inputs[0], memo);
+  SortWords words(e, node, width);
+  std::vector<Val> packed = words.pack(key, e.cast(e.lanes(along), indexTypeOf(k), DType::U32));
+  Val inside = e.facts.provablyDivisible(k.kernel.rRanges[0], Expr(width)) ? Val() : e.compare("lt", e.env["r0"], e.index(k.kernel.rRanges[0]));
+  std::vector<Val> behind = words.last();
+  SmallVector<Value> operands;
+  for (size_t i = 0; i < packed.size(); ++i) {
+    if (inside) packed[i] = e.select(inside, packed[i], behind[i]);
+    operands.push_back(e.widen(packed[i], e.frame.full()).v);
+  }
+  auto sorted = ttg::SortOp::create(k.b, k.loc, operands, static_cast<uint32_t>(along));
+  for (size_t i = 0; i < packed.size(); ++i) packed[i] = {sorted.getResult(static_cast<unsigned>(i)), e.frame.full()};
+  storeSorted(e, node, words.key(packed), words.position(packed), DType::U32);
+  bool few = all / rows < k.target.processors * 8;
+  k.kernel.warps = warpsFor(rows * width, few ? kSortedPerThreadOfFew : kSortedPerThread);
+}
+
+/// Whether words x stand before words y.
+Val comesBefore(Emitter &e, const std::vector<Val> &x, const std::vector<Val> &y) {
+  Val result = e.compare("lt", x.back(), y.back(), true);
+  for (size_t i = x.size() - 1; i-- > 0;)
+    result = e.binary("arith.ori", e.compare("lt", x[i], y[i], true), e.binary("arith.andi", e.compare("eq", x[i], y[i]), result));
+  return result;
+}
+
+/// The place of each element is the number of those that stand before it: n comparisons each, all of them independent, and no workspace.
+void sortByRank(KernelContext &k, const Facts &facts) {
+  const Node &node = k.kernel.nodes[0];
+  Expr n = k.kernel.rRanges[0];
+  auto block = [&](int64_t most) { return std::min(nextPowerOfTwo(upperBound(facts, n, most)), most); };
+  Emitter mine(k, Frame{{block(kRanked), block(kCompared)}});
+  mine.facts = facts;
+  std::vector<Blocking> blockings = rowsOf(k);
+  blockings.push_back({"r0", n, mine.frame.tile[0], 0});
+  bindPrograms(mine, blockings);
+  std::vector<Val> memo;
+  Val key = mine.value(node.body, node.inputs[0], memo), position = mine.env["r0"];
+  // Positions have room among the words where indices are of 32 bits.
+  const bool asWords = k.indexType.isInteger(32);
+  std::vector<Val> words;
+  if (asWords) words = SortWords(mine, node, INT32_MAX).pack(key, position);
+
+  auto countType = RankedTensorType::get(mine.frame.tile, k.b.getI32Type());
+  Value none = arith::ConstantOp::create(k.b, k.loc, DenseElementsAttr::get(countType, k.b.getI32IntegerAttr(0)));
+  auto loop = scf::ForOp::create(k.b, k.loc, mine.intConst(0).v, mine.index(n).v, mine.intConst(mine.frame.tile[1]).v, ValueRange{none});
+  {
+    OpBuilder::InsertionGuard guard(k.b);
+    k.b.setInsertionPointToStart(loop.getBody());
+    Emitter other = mine;
+    other.forgetIndices();
+    other.stored.clear(), other.masks.clear(), other.blocked.erase("r0");
+    Val at = other.binary("arith.addi", Val{loop.getInductionVar()}, other.lanes(1));
+    other.env["r0"] = at;
+    Val inside = other.compare("lt", at, other.index(n));
+    other.masks.push_back(inside);
+    std::vector<Val> otherMemo;
+    Val otherKey = other.value(node.body, node.inputs[0], otherMemo);
+    Val before = asWords ? comesBefore(other, SortWords(other, node, INT32_MAX).pack(otherKey, at), words)
+                         : standsBefore(other, node, otherKey, at, key, position);
+    Val one = other.cast(other.widen(other.binary("arith.andi", inside, before), 3), DType::Bool, DType::I32);
+    Val sum = other.binary("arith.addi", Val{loop.getRegionIterArg(0), 3}, one);
+    scf::YieldOp::create(k.b, k.loc, sum.v);
+  }
+  SmallVector<Value> total = tile::reduce(k.b, k.loc, {loop.getResult(0)}, 1, [&](ValueRange args) {
+    return SmallVector<Value>{arith::AddIOp::create(k.b, k.loc, args[0], args[1])};
+  });
+  Val rank{tile::expandDims(k.b, k.loc, total[0], 1), 1};
+  Emitter out = mine;
+  out.forgetIndices();
+  out.blocked.erase("r0");
+  out.env["r0"] = out.toIndex(rank, DType::I32);
+  storeSorted(out, node, key, position, indexTypeOf(k));
+  k.kernel.warps = warpsFor(mine.frame.tile[0] * mine.frame.tile[1], 16);
+}
+
+} // namespace
+
+void emitTileSort(KernelContext &k, const Facts &facts) {
+  const int64_t longest = upperBound(facts, k.kernel.rRanges[0], INT64_MAX);
+  if (longest <= kSortedRow) sortWholeRows(k, facts, longest);
+  else sortByRank(k, facts);
+}
+
+} // namespace neso

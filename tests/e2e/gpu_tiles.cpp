@@ -1,0 +1,190 @@
+// Do the tile programs that are made for GPUs compute what the model says? Without a GPU: every kernel of the plan runs in the tile
+// interpreter, which also finds accesses out of bounds and races between programs, and the results are held against the loops interpreter.
+//
+//     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N]
+//
+// FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/". Programs that take the
+// tile interpreter more than --steps operations, or call functions that it does not have, are left out. Tolerance: 1e-4 relative to the largest element for f32 (sums in another
+// order), 2e-2 for reduced floats, exact for integers.
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "driver/compile.h"
+#include "e2e/tensors.h"
+#include "ir/loops/numeric.h"
+#include "ir/tile/interp.h"
+#include "lower/plan_to_tile/plan_to_tile.h"
+#include "lower/schedule/schedule.h"
+#include "lower/schedule/test/run_plan.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+using namespace neso;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Options {
+  std::string folder, only;
+  int64_t processors = 4, steps = int64_t(1) << 22;
+};
+
+/// A plan whose kernels are run as tile programs.
+class TileRunner : public schedule::test::PlanRunner {
+public:
+  TileRunner(const plan::Plan &p, mlir::ModuleOp module, std::span<const loops::HostValue> inputs, int64_t steps)
+      : PlanRunner(p, inputs, 1), module_(module), steps_(steps) {}
+
+private:
+  Status launch(const plan::Kernel &k) override {
+    auto function = module_.lookupSymbol<tt::FuncOp>(k.function);
+    std::vector<InterpArg> args;
+    for (const plan::KernelArg &a : k.args) {
+      if (a.kind == plan::KernelArg::Kind::Buffer) {
+        const loops::BufferView &v = views_[a.buffer.index()];
+        const int64_t item = itemSize(p_.program.buffer(a.buffer).dtype), offset = value(a.offset) * item;
+        args.push_back(InterpArg::pointer(v.data + offset, v.elements * item - offset));
+      } else if (a.kind == plan::KernelArg::Kind::Size) {
+        args.push_back(InterpArg::integer(value(a.size)));
+      } else if (a.kind == plan::KernelArg::Kind::Int) {
+        args.push_back(InterpArg::integer(a.intValue));
+      } else {
+        args.push_back(InterpArg::real(a.floatValue));
+      }
+    }
+    InterpOptions options;
+    options.maxSteps = steps_, options.detectRaces = true;
+    return interpretTile(function, args, {value(k.grid[0]), value(k.grid[1]), value(k.grid[2])}, options);
+  }
+
+  mlir::ModuleOp module_;
+  int64_t steps_;
+};
+
+double elementAt(const loops::HostValue &v, int64_t i) {
+  const uint8_t *d = v.data;
+  switch (v.dtype) {
+  case DType::F64: return reinterpret_cast<const double *>(d)[i];
+  case DType::F32: return static_cast<double>(reinterpret_cast<const float *>(d)[i]);
+  case DType::F16:
+  case DType::BF16: return static_cast<double>(loops::decodeFloat(v.dtype, reinterpret_cast<const uint16_t *>(d)[i]));
+  case DType::I64:
+  case DType::U64: return static_cast<double>(reinterpret_cast<const int64_t *>(d)[i]);
+  case DType::I32:
+  case DType::U32: return reinterpret_cast<const int32_t *>(d)[i];
+  case DType::I16:
+  case DType::U16: return reinterpret_cast<const int16_t *>(d)[i];
+  case DType::I8:
+  case DType::U8:
+  case DType::Bool: return static_cast<int8_t>(d[i]);
+  default: return static_cast<double>(loops::decodeFloat(v.dtype, d[i]));
+  }
+}
+
+std::string difference(const loops::HostValue &want, const loops::HostValue &got) {
+  if (want.sizes != got.sizes || want.dtype != got.dtype) return "shape or dtype differs";
+  if (isComplex(want.dtype)) return "";
+  double largest = 1;
+  for (int64_t i = 0; i < want.elements(); ++i)
+    if (double w = std::fabs(elementAt(want, i)); std::isfinite(w)) largest = std::max(largest, w);
+  const double tolerance = !isFloat(want.dtype) ? 0 : itemSize(want.dtype) >= 4 ? 1e-4 : itemSize(want.dtype) == 2 ? 2e-2 : 0.26;
+  for (int64_t i = 0; i < want.elements(); ++i) {
+    const double w = elementAt(want, i), g = elementAt(got, i);
+    if (w == g || (std::isnan(w) && std::isnan(g)) || std::fabs(w - g) <= tolerance * largest) continue;
+    return fmt::format("element {} of {}: {} instead of {}", i, want.elements(), g, w);
+  }
+  return "";
+}
+
+std::optional<DType> dtypeOf(const e2e::Tensor &t) {
+  switch (t.dtype) {
+  case NESO_F64: return DType::F64;
+  case NESO_F32: return DType::F32;
+  case NESO_F16: return DType::F16;
+  case NESO_BF16: return DType::BF16;
+  case NESO_I64: return DType::I64;
+  case NESO_I32: return DType::I32;
+  case NESO_I16: return DType::I16;
+  case NESO_I8: return DType::I8;
+  case NESO_U8: return DType::U8;
+  case NESO_BOOL: return DType::Bool;
+  default: return std::nullopt;
+  }
+}
+
+/// "" right; "-WHY" left out; else what is wrong.
+std::string check(const fs::path &file, const Options &options) {
+  DiagnosticSink sink;
+  Result<loops::Program> program = lowerModel(file.string(), {}, sink);
+  if (!program) return "-refused";
+  e2e::Tensors all;
+  std::string error;
+  if (!e2e::readSafetensors((file.parent_path() / "inputs.safetensors").string(), &all, &error)) return "-" + error;
+  std::vector<loops::HostValue> inputs;
+  std::vector<std::pair<e2e::Tensor *, std::vector<char>>> originals; // the interpreter may write to inputs
+  for (size_t k = 0; k < program->inputs.size(); ++k) {
+    loops::HostValue h;
+    h.kind = program->inputs[k].kind;
+    auto it = all.find(file.stem().string() + "/" + std::to_string(k));
+    if (it != all.end()) {
+      e2e::Tensor &given = it->second;
+      std::optional<DType> t = dtypeOf(given);
+      if (!t || h.kind != loops::ProgramInput::Kind::Tensor) return "-input of another kind";
+      h = loops::HostValue::tensor(*t, given.sizes, given.data());
+      originals.emplace_back(&given, std::vector<char>(given.data(), given.data() + given.bytes));
+    }
+    inputs.push_back(h);
+  }
+  loops::Program copy = *program;
+  loops::Interpreter interpreter(copy);
+  Result<std::vector<loops::HostValue>> want = interpreter.run(inputs);
+  if (!want) return "-" + want.error().str();
+  for (auto &[tensor, bytes] : originals) std::memcpy(tensor->data(), bytes.data(), bytes.size());
+
+  schedule::ScheduleOptions rules;
+  rules.split = schedule::SplitRule::manyProcessors(options.processors);
+  Result<plan::Plan> plan = schedule::schedule(std::move(*program), rules);
+  if (!plan) return plan.error().str();
+  std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
+  Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(*plan, *context, gpuTileTarget(options.processors));
+  if (!module) return module.error().str();
+  auto got = TileRunner(*plan, **module, inputs, options.steps).run();
+  if (!got) {
+    const std::string why = got.error().str();
+    return (why.find("E0416") != std::string::npos || why.find("E0413") != std::string::npos ? "-" : "") + why;
+  }
+  for (size_t k = 0; k < want->size(); ++k)
+    if (plan->program.outputs[k].kind == loops::ProgramOutput::Kind::Tensor)
+      if (std::string d = difference((*want)[k], got->outputs[k]); !d.empty()) return fmt::format("output {}: {}", k, d);
+  return "";
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--only" && i + 1 < argc) options.only = argv[++i];
+    else if (word == "--processors" && i + 1 < argc) options.processors = std::atoll(argv[++i]);
+    else if (word == "--steps" && i + 1 < argc) options.steps = std::atoll(argv[++i]);
+    else options.folder = word;
+  }
+  std::vector<fs::path> files;
+  for (const fs::directory_entry &entry : fs::recursive_directory_iterator(options.folder))
+    if (entry.path().extension() == ".pt2" && entry.path().string().find(options.only) != std::string::npos) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  int right = 0, wrong = 0, leftOut = 0;
+  for (const fs::path &file : files) {
+    const std::string why = check(file, options);
+    if (why.empty()) ++right;
+    else if (why[0] == '-') ++leftOut;
+    else ++wrong, fmt::print("FAILED {}: {}\n", file.string(), why);
+    std::fflush(stdout);
+  }
+  fmt::print("{} right, {} wrong, {} left out\n", right, wrong, leftOut);
+  return wrong || !right;
+}
