@@ -135,7 +135,10 @@ public:
     auto print = [](const std::string &line) { std::fprintf(stderr, "%s\n", line.c_str()); };
     return kernel_->interpret(arguments.values, {grid_[0], grid_[1], grid_[2]}, print);
   }
-  neso_status launch() { return neso_kernel_launch(context_, kernel_->name().c_str(), grid_.data(), args_.data(), args_.size()); }
+  neso_status launch() {
+    return neso_kernel_launch_checked(context_, kernel_->name().c_str(), grid_.data(), args_.data(), argBytes_.data(),
+                                      args_.size());
+  }
 
   /// Waits, and brings what the kernel wrote back to the buffers of the host.
   Status collect() {
@@ -186,6 +189,7 @@ private:
     if (device_.gpu())
       if (Status s = moveToDevice(values); !s) return s;
     args_ = kernel_->arguments(values);
+    argBytes_ = kernel_->bufferBytes(values);
     return Status::ok();
   }
 
@@ -195,6 +199,7 @@ private:
   neso_model *model_ = nullptr;
   neso_context *context_ = nullptr;
   std::vector<neso_arg> args_;
+  std::vector<int64_t> argBytes_; // of the buffers behind args_
   DeviceChoice device_;
   std::map<void *, std::pair<void *, int64_t>> onDevice_; // buffer of the host → of the GPU, bytes
 };

@@ -1,6 +1,6 @@
+#include "kernel_args.h"
 #include "base/diagnostics/cli.h"
 #include "base/diagnostics/tile.h"
-#include "kernel_args.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -116,13 +116,14 @@ Result<std::array<uint32_t, 3>> parseGrid(const std::string &kernel, const std::
   for (size_t i = 0; i < 3; ++i) {
     char *end = nullptr;
     unsigned long long v = std::strtoull(at, &end, 10);
-    if (end == at || *at == '-' || v < 1 || v > 0xffffffffull) break;
+    if (end == at || *at == '-' || v > 0xffffffffull) break;
     out[i] = static_cast<uint32_t>(v);
     if (*end == 0) return out;
     if (*end != ',') break;
     at = end + 1;
   }
-  return fail(diag::TileBadArguments, {}, kernel, fmt::format("grid '{}' is not one to three numbers from 1 to 4294967295, separated by commas", text));
+  return fail(diag::TileBadArguments, {}, kernel,
+              fmt::format("grid '{}' is not one to three numbers up to 4294967295, separated by commas", text));
 }
 
 } // namespace neso::cli

@@ -81,6 +81,17 @@ TEST_F(KernelCli, AbsentPointersAndOneBufferTwice) {
   EXPECT_EQ(out["out_ptr"][39], 39.0f);
 }
 
+TEST_F(KernelCli, AGridWithoutProgramsDoesNothing) {
+  for (const char *how : {"", "--interpret"}) {
+    Outcome r = kernel("run " + scale +
+                       "--grid 0 --arg @t.safetensors#a --arg none --arg @t.safetensors#o --arg 99 --arg 2.0 --arg 2 "
+                       "-o o.safetensors " +
+                       how);
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(load("o.safetensors")["out_ptr"], std::vector<float>(40, -1.0f));
+  }
+}
+
 TEST_F(KernelCli, DescriptorsTakeATensor) {
   for (const char *how : {"", "--interpret"}) {
     Outcome r = kernel("run k.py:tile --signature 'tensordesc<fp32[4,4]>,*fp32' --constexpr B=4 --grid 1 --arg @t.safetensors#m --arg @t.safetensors#o -o o.safetensors " + std::string(how));
@@ -122,8 +133,13 @@ TEST_F(KernelCli, MistakesAreNamed) {
            {"analyze k.cu", "E0101", "FILE.py:NAME"},
            {"analyze k.py", "E0101", "FILE.py:NAME"},
            {"analyze missing.ttir", "E0101", "missing.ttir"},
-           {run + "--grid 2 --arg 1", "E0414", "takes 6 arguments (x_ptr, bias_ptr, out_ptr, n, factor, STEP), 1 are given"},
-           {run + "--grid 0 " + buffers + "--arg 33 --arg 0.5 --arg 1", "E0414", "grid '0'"},
+           {run + "--grid 2 --arg 1", "E0414",
+            "takes 6 arguments (x_ptr, bias_ptr, out_ptr, n, factor, STEP), 1 are given"},
+           {run + "--grid -1 " + buffers + "--arg 33 --arg 0.5 --arg 1", "E0414", "grid '-1'"},
+           {run + "--grid 4000000000 " + buffers + "--arg 33 --arg 0.5 --arg 1", "E0843", "grid of 4000000000 x 1 x 1"},
+           {run + "--grid 2 " + buffers + "--arg 41 --arg 0.5 --arg 1", "E0841",
+            "buffer of 160 bytes, but over a grid of 2 x 1 x 1 the kernel touches bytes [0, 164)"},
+           {run + "--grid 2 " + buffers + "--arg 21 --arg 0.5 --arg 2", "E0841", "[0, 164) of it (line 7)"},
            {run + "--grid 2 " + buffers + "--arg x --arg 0.5 --arg 1", "E0", "'x'"},
            {run + "--grid 2 " + buffers + "--arg 5000000000 --arg 0.5 --arg 1", "E0414", "an integer of 32 bits"},
            {run + "--grid 2 " + buffers + "--arg @t.safetensors#a --arg 0.5 --arg 1", "E0414", "an integer of 32 bits"},

@@ -16,6 +16,7 @@
 #include "frontend/triton/triton.h"
 #include "ir/tile/interp.h"
 #include "ir/tile/passes/effects.h"
+#include "ir/tile/passes/footprint.h"
 #include "ir/tile/passes/passes.h"
 #include "ir/tile/tile.h"
 #include "package/package.h"
@@ -271,13 +272,28 @@ struct Texts {
   std::string layoutText, sassText;
 };
 
-Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::string &name, int warps, int stages, const Targets &targets, Texts &texts, std::vector<std::string> &notes) {
+/// What a launch of `function`, as it leaves the pipeline, must satisfy.
+void addChecks(tt::FuncOp function, LooseKernel &kernel) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto divisor = function.getArgAttrOfType<mlir::IntegerAttr>(i, "tt.divisibility");
+    kernel.align.push_back(divisor ? std::max(static_cast<int>(divisor.getInt()), 1) : 1);
+    kernel.argumentSymbols.push_back(argumentSymbol(i));
+  }
+  for (unsigned axis = 0; axis < 3; ++axis) kernel.gridSymbols[axis] = gridSymbol(axis);
+  for (const Footprint &f : provableFootprints(function))
+    kernel.footprints.push_back({static_cast<int>(f.param), f.begin, f.end, f.valid, f.line});
+}
+
+Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::string &name, int warps, int stages,
+                                           const Targets &targets, Texts &texts, std::vector<std::string> &notes,
+                                           LooseKernel *checks = nullptr) {
   // The pipeline works on a copy: the interpreter and the analysis see the program as written.
   mlir::OwningOpRef<mlir::ModuleOp> module = original.clone();
   if (Status s = runTilePipeline(*module); !s) return s.takeError();
   // ---- From here on there is one function a kernel, and only plain pointers and masks touch memory. ----
   auto function = module->lookupSymbol<tt::FuncOp>(name);
   if (!function) return fail(diag::InternalFault, {}, "tile pipeline", "the kernel is gone");
+  if (checks) addChecks(function, *checks);
   std::vector<CompiledCode> out;
   for (cpu::CpuLevel level : targets.cpu) {
     cpu::CompileOptions options;
@@ -323,10 +339,13 @@ Result<std::string> Kernel::package(const std::string &target, const std::vector
   if (!targets) return targets.takeError();
   Texts none;
   std::vector<std::string> unseen;
-  Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, none, notes ? *notes : unseen);
+  LooseKernel kernel;
+  kernel.name = kernel.function = state_->name;
+  kernel.argCount = static_cast<int>(state_->function.getFunctionType().getNumInputs());
+  Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, state_->warps, state_->stages,
+                                                    *targets, none, notes ? *notes : unseen, &kernel);
   if (!code) return code.takeError();
   PackageContents contents;
-  LooseKernel kernel{state_->name, state_->name, static_cast<int>(state_->function.getFunctionType().getNumInputs()), {}};
   std::string names;
   for (const KernelParameter &p : state_->parameters) names += (names.empty() ? "" : ", ") + p.name + ": " + p.type;
   kernel.metadata.emplace_back("parameters", names);
@@ -380,6 +399,16 @@ std::vector<neso_arg> Kernel::arguments(const std::vector<KernelValue> &values) 
       for (size_t e = d + 1; e < v.sizes.size(); ++e) stride *= v.sizes[e];
       integer(stride);
     }
+  }
+  return out;
+}
+
+std::vector<int64_t> Kernel::bufferBytes(const std::vector<KernelValue> &values) const {
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const KernelParameter &p = state_->parameters[i];
+    out.push_back(p.isBuffer() ? values[i].bytes : -1);
+    if (p.kind == KernelParameter::Descriptor) out.insert(out.end(), 2 * values[i].sizes.size(), -1);
   }
   return out;
 }

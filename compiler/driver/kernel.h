@@ -99,6 +99,8 @@ public:
   Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid, std::function<void(const std::string &)> print);
   /// The same values as neso_kernel_launch takes them.
   std::vector<neso_arg> arguments(const std::vector<KernelValue> &values) const;
+  /// Bytes of the buffers behind them, as neso_kernel_launch_checked takes them.
+  std::vector<int64_t> bufferBytes(const std::vector<KernelValue> &values) const;
 
 private:
   struct State;

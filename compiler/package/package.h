@@ -9,6 +9,7 @@
 // Errors: PlanUnpackable for a plan that the runtime could not walk (a size that no input defines, a kernel without code, a step on a
 // buffer without memory); FileUnwritable.
 #pragma once
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "backend/common/compiled_code.h"
 #include "base/diagnostics.h"
 #include "ir/plan/plan.h"
+#include "ir/shape/expr.h"
 
 namespace neso {
 
@@ -25,6 +27,16 @@ struct LooseKernel {
   std::string function; // CompiledFunction::name
   int argCount = 0;     // parameters of the tile function
   std::vector<std::pair<std::string, std::string>> metadata; // "kernel.<name>.<key>" in the package's metadata
+  // What a launch must satisfy. The expressions are over the symbols `gridSymbols` and `argumentSymbols`.
+  struct Footprint {
+    int argument;
+    Expr begin, end, valid; // bytes [begin, end) are touched if valid is not 0
+    int line;
+  };
+  std::vector<int> align; // one an argument; empty: nothing is asked
+  std::array<std::string, 3> gridSymbols;
+  std::vector<std::string> argumentSymbols; // one an argument, if there are footprints
+  std::vector<Footprint> footprints;
 };
 
 struct PackageContents {

@@ -75,7 +75,9 @@ private:
   Rows<fbs::Guard> emitGuards();
   Rows<fbs::Symbol> emitSymbols();
   Rows<fbs::KeyValue> emitMetadata();
-  Offset<fbs::Kernel> emitKernel(const std::string &name, const std::string &function, size_t args, bool serial, const std::vector<SourceLoc> &origins);
+  Offset<fbs::Kernel> emitKernel(const std::string &name, const std::string &function, size_t args, bool serial,
+                                 const std::vector<SourceLoc> &origins, Offset<fbs::LaunchChecks> checks = 0);
+  Offset<fbs::LaunchChecks> emitChecks(const LooseKernel &kernel);
   Offset<fbs::SubPlan> emitSub(const std::vector<plan::Step> &steps, bool main);
   void emitStep(const plan::Step &step, Sub &sub);
   void emitLaunch(const plan::Kernel &kernel, Sub &sub);
@@ -389,7 +391,9 @@ Rows<fbs::Target> PlanWriter::emitTargets() {
   return fb_.CreateVector(rows);
 }
 
-Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::string &function, size_t args, bool serial, const std::vector<SourceLoc> &origins) {
+Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::string &function, size_t args,
+                                           bool serial, const std::vector<SourceLoc> &origins,
+                                           Offset<fbs::LaunchChecks> checks) {
   std::vector<Offset<flatbuffers::String>> symbols;
   std::vector<fbs::KernelUsage> usage;
   const CompiledFunction *last = nullptr;
@@ -417,8 +421,40 @@ Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::s
   auto lineRows = fb_.CreateVector(lines);
   bool gpu = std::any_of(contents_.code.begin(), contents_.code.end(), isGpuCode);
   auto usageRows = gpu ? fb_.CreateVectorOfStructs(usage) : 0;
-  return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch, last ? last->sharedBytes : 0, last ? last->threads : 0,
-                           last && last->clusterSize > 1 ? last->clusterSize : 1, 0, serial, lineRows, 0, usageRows);
+  return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch,
+                           last ? last->sharedBytes : 0, last ? last->threads : 0,
+                           last && last->clusterSize > 1 ? last->clusterSize : 1, 0, serial, lineRows, 0, usageRows,
+                           checks);
+}
+
+Offset<fbs::LaunchChecks> PlanWriter::emitChecks(const LooseKernel &kernel) {
+  if (kernel.align.empty() && kernel.footprints.empty()) return 0;
+  SizeProgram program;
+  if (!kernel.footprints.empty()) {
+    for (const std::string &name : kernel.gridSymbols) program.define(name);
+    for (const std::string &name : kernel.argumentSymbols) program.define(name);
+  }
+  struct Slots {
+    int32_t begin, end, valid;
+  };
+  std::vector<Slots> slots;
+  for (const LooseKernel::Footprint &f : kernel.footprints)
+    slots.push_back({program.slot(f.begin), program.slot(f.end), program.slot(f.valid)});
+  if (!program.undefined().empty())
+    note(fmt::format("a footprint of kernel '{}' depends on '{}'", kernel.name, program.undefined()));
+  std::vector<fbs::Footprint> rows;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const LooseKernel::Footprint &f = kernel.footprints[i];
+    rows.emplace_back(f.argument, program.finalSlot(slots[i].begin), program.finalSlot(slots[i].end),
+                      program.finalSlot(slots[i].valid), f.line);
+  }
+  SizeProgram::Finished finished = program.finish();
+  auto align = fb_.CreateVector(std::vector<int32_t>(kernel.align.begin(), kernel.align.end()));
+  auto constants = fb_.CreateVector(finished.constants);
+  auto instructions = fb_.CreateVectorOfStructs(finished.program);
+  auto footprints = rows.empty() ? 0 : fb_.CreateVectorOfStructs(rows);
+  return fbs::CreateLaunchChecks(fb_, kernel.align.empty() ? 0 : align, constants, finished.slotCount, instructions,
+                                 footprints);
 }
 
 Rows<fbs::Kernel> PlanWriter::emitKernels() {
@@ -431,7 +467,8 @@ Rows<fbs::Kernel> PlanWriter::emitKernels() {
         if (std::none_of(origins.begin(), origins.end(), [&](const SourceLoc &o) { return o.file == loc.file && o.line == loc.line; })) origins.push_back(loc);
     rows.push_back(emitKernel(k.name, k.function, k.args.size(), k.serial, origins));
   }
-  for (const LooseKernel &k : contents_.kernels) rows.push_back(emitKernel(k.name, k.function, static_cast<size_t>(k.argCount), false, {}));
+  for (const LooseKernel &k : contents_.kernels)
+    rows.push_back(emitKernel(k.name, k.function, static_cast<size_t>(k.argCount), false, {}, emitChecks(k)));
   return fb_.CreateVector(rows);
 }
 

@@ -1,6 +1,7 @@
 #include "core/plan.h"
 
 #include "abi/archive.h"
+#include "core/launch_checks.h"
 #include "core/sizes.h"
 
 namespace neso_rt {
@@ -214,9 +215,13 @@ neso_status plan::read_kernels() {
   for (size_t i = 0; i < kernels.size(); ++i) {
     const fbs::Kernel *row = root->kernels()->Get(i);
     kernels[i] = {text(row->name()), row, row->arg_count(), row->scratch_bytes(), row->serial()};
-    if (row->arg_count() < 0 || row->arg_count() > 1 << 16) return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' has %d arguments", kernels[i].name, row->arg_count());
-    if (row->scratch_bytes() < 0 || row->scratch_bytes() > int64_t(1) << 32) return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' asks for too much scratch memory", kernels[i].name);
-    if (count(row->symbols()) != targets) return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' does not have one symbol a target", kernels[i].name);
+    if (row->arg_count() < 0 || row->arg_count() > 1 << 16)
+      return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' has %d arguments", kernels[i].name, row->arg_count());
+    if (row->scratch_bytes() < 0 || row->scratch_bytes() > int64_t(1) << 32)
+      return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' asks for too much scratch memory", kernels[i].name);
+    if (count(row->symbols()) != targets)
+      return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' does not have one symbol a target", kernels[i].name);
+    NESO_TRY(verify_checks(kernels[i]));
     if (row->scratch_bytes() > max_scratch) max_scratch = row->scratch_bytes();
   }
   return NESO_OK;

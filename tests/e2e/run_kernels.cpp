@@ -93,10 +93,14 @@ std::string runCompiled(const Case &c, Prepared &p, bool specialise) {
   options.struct_size = sizeof options;
   options.threads = 2;
   std::vector<neso_arg> args = kernel->arguments(values);
-  uint32_t grid[3] = {static_cast<uint32_t>(c.grid[0]), static_cast<uint32_t>(c.grid[1]), static_cast<uint32_t>(c.grid[2])};
+  std::vector<int64_t> bufferBytes = kernel->bufferBytes(values);
+  uint32_t grid[3] = {static_cast<uint32_t>(c.grid[0]), static_cast<uint32_t>(c.grid[1]),
+                      static_cast<uint32_t>(c.grid[2])};
   std::string error;
-  if (neso_model_load_memory(bytes->data(), bytes->size(), nullptr, &model) != NESO_OK || neso_context_create(model, &options, &context) != NESO_OK ||
-      neso_kernel_launch(context, kernel->name().c_str(), grid, args.data(), args.size()) != NESO_OK)
+  if (neso_model_load_memory(bytes->data(), bytes->size(), nullptr, &model) != NESO_OK ||
+      neso_context_create(model, &options, &context) != NESO_OK ||
+      neso_kernel_launch_checked(context, kernel->name().c_str(), grid, args.data(), bufferBytes.data(), args.size()) !=
+          NESO_OK)
     error = neso_error_text();
   neso_context_free(context);
   neso_model_free(model);

@@ -310,14 +310,26 @@ typedef struct neso_device_info {
   int32_t processors;  /* multiprocessors */
   int32_t driver;      /* version, 13000 for CUDA 13.0 */
 } neso_device_info;
-/* A device of this machine. driver: as in neso_context_options.cuda_driver. NESO_DEVICE_UNAVAILABLE; the CPU has nothing to tell. */
-NESO_API neso_status neso_device_get_info(neso_device_kind device, int32_t index, const char *driver, neso_device_info *out_info);
+/* A device of this machine. driver: as in neso_context_options.cuda_driver. NESO_DEVICE_UNAVAILABLE; the CPU has
+ * nothing to tell. */
+NESO_API neso_status neso_device_get_info(neso_device_kind device, int32_t index, const char *driver,
+                                          neso_device_info *out_info);
 
-/* Launches one kernel of the package by name over a grid of programs, on the context's threads. Arguments in the order of the kernel's
- * parameters, without the constexpr ones; pointers as the caller's memory. On a GPU pointers are of its memory, and the launch is queued
- * on the context's stream. */
-NESO_API neso_status neso_kernel_launch(neso_context *context, const char *name, const uint32_t grid[3], const union neso_arg *args,
-                                        size_t arg_count);
+/* Launches one kernel of the package by name over a grid of programs, on the context's threads. Arguments in the order
+ * of the kernel's parameters, without the constexpr ones; pointers as the caller's memory. On a GPU pointers are of its
+ * memory, and the launch is queued on the context's stream. A grid of no programs does nothing. Refused before anything
+ * runs: NESO_KERNEL_GRID for a grid larger than a launch can have; NESO_KERNEL_ALIGNMENT for an address or a number
+ * that is not the multiple that the kernel was compiled for (16 for pointers, unless compiled with the hint "none");
+ * NESO_KERNEL_BUFFER_SIZE as for neso_kernel_launch_checked, for memory of neso_context_allocate. */
+NESO_API neso_status neso_kernel_launch(neso_context *context, const char *name, const uint32_t grid[3],
+                                        const union neso_arg *args, size_t arg_count);
+/* The same, where the caller says how large its buffers are: buffer_bytes[i] counts from the address in args[i], which
+ * is the start of the buffer; -1 where it is unknown or the argument is no pointer. NESO_KERNEL_BUFFER_SIZE if the
+ * launch is certain to touch memory outside of one. What depends on data, or on sizes in a way that the compiler does
+ * not follow, is not checked. */
+NESO_API neso_status neso_kernel_launch_checked(neso_context *context, const char *name, const uint32_t grid[3],
+                                                const union neso_arg *args, const int64_t *buffer_bytes,
+                                                size_t arg_count);
 
 #ifdef __cplusplus
 }

@@ -63,18 +63,27 @@ class Prover {
 public:
   Prover(tt::FuncOp func, bool lastProgramOnly) : func_(func), lastOnly_(lastProgramOnly) {}
 
-  void prove(size_t limit, std::vector<Footprint> &out) {
+  /// `proved`: accesses that need no further proof; those proved here join them.
+  void prove(size_t limit, std::vector<Footprint> &out, DenseSet<Operation *> &proved) {
     func_.walk([&](Operation *op) {
       Value pointer, mask;
-      if (tt::LoadOp o = dyn_cast<tt::LoadOp>(op)) pointer = o.getPtr(), mask = o.getMask();
-      else if (tt::StoreOp o = dyn_cast<tt::StoreOp>(op)) pointer = o.getPtr(), mask = o.getMask();
-      else if (tt::AtomicRMWOp o = dyn_cast<tt::AtomicRMWOp>(op)) pointer = o.getPtr(), mask = o.getMask();
-      else if (tt::AtomicCASOp o = dyn_cast<tt::AtomicCASOp>(op)) pointer = o.getPtr();
-      else return;
-      if (out.size() >= limit) return;
+      if (tt::LoadOp o = dyn_cast<tt::LoadOp>(op))
+        pointer = o.getPtr(), mask = o.getMask();
+      else if (tt::StoreOp o = dyn_cast<tt::StoreOp>(op))
+        pointer = o.getPtr(), mask = o.getMask();
+      else if (tt::AtomicRMWOp o = dyn_cast<tt::AtomicRMWOp>(op))
+        pointer = o.getPtr(), mask = o.getMask();
+      else if (tt::AtomicCASOp o = dyn_cast<tt::AtomicCASOp>(op))
+        pointer = o.getPtr();
+      else
+        return;
+      if (out.size() >= limit || proved.contains(op)) return;
       std::optional<Footprint> found = access(op, pointer, mask);
       if (!found) return;
-      auto same = [&](const Footprint &f) { return f.param == found->param && f.begin == found->begin && f.end == found->end && f.valid == found->valid; };
+      proved.insert(op);
+      auto same = [&](const Footprint &f) {
+        return f.param == found->param && f.begin == found->begin && f.end == found->end && f.valid == found->valid;
+      };
       if (std::none_of(out.begin(), out.end(), same)) out.push_back(*found);
     });
   }
@@ -583,7 +592,8 @@ std::string argumentSymbol(unsigned argument) { return fmt::format("arg.{}", arg
 std::vector<Footprint> provableFootprints(tt::FuncOp func, size_t limit) {
   std::vector<Footprint> out;
   if (func.isExternal()) return out;
-  for (bool lastProgramOnly : {false, true}) Prover(func, lastProgramOnly).prove(limit, out);
+  DenseSet<Operation *> proved;
+  for (bool lastProgramOnly : {false, true}) Prover(func, lastProgramOnly).prove(limit, out, proved);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // neso-tile-opt: reads a tile module, runs passes by name, prints or executes it. For lit tests and for looking at what a pass does.
 //
-//     neso-tile-opt FILE [--pass NAME]... [--locations] [--generic] [--effects] [--interpret X,Y,Z --arg ARG ...]
+//     neso-tile-opt FILE [--pass NAME]... [--locations] [--generic] [--effects] [--footprints] [--interpret X,Y,Z --arg
+//     ARG ...]
 //
 // ARG is int:5, float:0.5, or buffer:TYPE:COUNT[:ramp|:zero] with TYPE f32, i32, i64 or f64; ramp counts 0, 1, 2 …. With --interpret
 // the first public function runs over the grid and every buffer is printed after it, one a line.
@@ -12,6 +13,7 @@
 
 #include "ir/tile/interp.h"
 #include "ir/tile/passes/effects.h"
+#include "ir/tile/passes/footprint.h"
 #include "ir/tile/passes/passes.h"
 
 namespace {
@@ -99,21 +101,35 @@ void printEffects(neso::tt::FuncOp func) {
   }
 }
 
+void printFootprints(neso::tt::FuncOp func) {
+  for (const neso::Footprint &f : neso::provableFootprints(func))
+    fmt::print("  parameter {}: bytes [{}, {}) if {}\n", f.param, f.begin.str(), f.end.str(), f.valid.str());
+}
+
 int run(int argc, char **argv) {
   std::string file, grid;
   std::vector<std::string> passes, args;
   neso::TilePrintOptions options;
-  bool effects = false;
+  bool effects = false, footprints = false;
   for (int i = 1; i < argc; ++i) {
     std::string arg = argv[i];
     bool more = i + 1 < argc;
-    if (arg == "--locations") options.locations = true;
-    else if (arg == "--generic") options.generic = true;
-    else if (arg == "--effects") effects = true;
-    else if (arg == "--pass" && more) passes.push_back(argv[++i]);
-    else if (arg == "--interpret" && more) grid = argv[++i];
-    else if (arg == "--arg" && more) args.push_back(argv[++i]);
-    else file = arg;
+    if (arg == "--locations")
+      options.locations = true;
+    else if (arg == "--generic")
+      options.generic = true;
+    else if (arg == "--effects")
+      effects = true;
+    else if (arg == "--footprints")
+      footprints = true;
+    else if (arg == "--pass" && more)
+      passes.push_back(argv[++i]);
+    else if (arg == "--interpret" && more)
+      grid = argv[++i];
+    else if (arg == "--arg" && more)
+      args.push_back(argv[++i]);
+    else
+      file = arg;
   }
   std::ifstream in(file);
   if (!in) return report(neso::fail(neso::diag::FileUnreadable, {}, file, "it does not open"));
@@ -130,8 +146,9 @@ int run(int argc, char **argv) {
     if (!func.isPublic()) continue;
     if (!grid.empty()) return interpret(func, grid, args);
     if (effects) printEffects(func);
+    if (footprints) printFootprints(func);
   }
-  if (!effects) std::fputs(neso::printTile(**module, options).c_str(), stdout);
+  if (!effects && !footprints) std::fputs(neso::printTile(**module, options).c_str(), stdout);
   return 0;
 }
 

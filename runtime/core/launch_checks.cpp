@@ -1,0 +1,102 @@
+#include "core/launch_checks.h"
+
+#include <stdio.h>
+
+#include "core/sizes.h"
+
+namespace neso_rt {
+namespace {
+// More would be no kernel's footprint.
+constexpr int32_t kMaxSlots = 1 << 16;
+typedef long long ll;
+
+template <typename T> bool aligned(const T *data) { return reinterpret_cast<uintptr_t>(data) % alignof(T) == 0; }
+} // namespace
+
+neso_status verify_checks(const plan_kernel &kernel) {
+  const fbs::LaunchChecks *checks = kernel.row->checks();
+  if (!checks) return NESO_OK;
+  int32_t constants = checks->slot_constants() ? int32_t(checks->slot_constants()->size()) : 0;
+  bool good = !checks->align() || checks->align()->size() == uint32_t(kernel.arg_count);
+  for (uint32_t i = 0; good && checks->align() && i < checks->align()->size(); ++i) good = checks->align()->Get(i) > 0;
+  int32_t slots = checks->slot_count();
+  good =
+      good && slots >= 0 && slots <= kMaxSlots && (!checks->footprints() || slots - constants - 3 >= kernel.arg_count);
+  auto slot = [&](int32_t s) { return s >= 0 && s < slots; };
+  if (good && checks->program()) {
+    good = aligned(reinterpret_cast<const fbs::SizeInst *>(checks->program()->Data()));
+    for (uint32_t i = 0; good && i < checks->program()->size(); ++i) {
+      const fbs::SizeInst *inst = checks->program()->Get(i);
+      int arity = uint8_t(inst->op()) <= uint8_t(fbs::SizeOp::MAX) ? size_op_arity(inst->op()) : 4;
+      good = arity < 4 && slot(inst->dst()) && inst->dst() >= constants && slot(inst->a()) &&
+             (arity < 2 || slot(inst->b())) && (arity < 3 || slot(inst->c()));
+    }
+  }
+  for (uint32_t i = 0; good && checks->footprints() && i < checks->footprints()->size(); ++i) {
+    const fbs::Footprint *f = checks->footprints()->Get(i);
+    good = f->argument() >= 0 && f->argument() < kernel.arg_count && slot(f->begin()) && slot(f->end()) &&
+           slot(f->valid());
+  }
+  return good ? NESO_OK
+              : fail(NESO_PACKAGE_MALFORMED, "the launch checks of kernel '%s' contradict themselves", kernel.name);
+}
+
+neso_status check_grid(const char *name, const uint32_t grid[3]) {
+  // Program ids have 32 bits with a sign; the programs of a launch are counted in 64.
+  unsigned __int128 total = 1;
+  bool fits = true;
+  for (int i = 0; i < 3; ++i) {
+    fits = fits && grid[i] <= uint32_t(INT32_MAX);
+    total *= grid[i];
+  }
+  if (fits && total <= uint64_t(INT64_MAX)) return NESO_OK;
+  return fail(NESO_KERNEL_GRID,
+              "kernel '%s' cannot be launched over a grid of %u x %u x %u: 2147483647 programs along an axis and 2^63 "
+              "in all are the most",
+              name, grid[0], grid[1], grid[2]);
+}
+
+neso_status check_alignment(const plan_kernel &kernel, const neso_arg *args) {
+  const fbs::LaunchChecks *checks = kernel.row->checks();
+  if (!checks || !checks->align()) return NESO_OK;
+  const int32_t *align = checks->align()->data();
+  for (int32_t i = 0; i < kernel.arg_count; ++i) {
+    if (align[i] == 1 || args[i].i64 % align[i] == 0) continue;
+    return fail(NESO_KERNEL_ALIGNMENT,
+                "argument %d of kernel '%s' is %lld, but the kernel was compiled for a multiple of %d; align it, or "
+                "compile with the hint 'none' for it",
+                i, kernel.name, ll(args[i].i64), align[i]);
+  }
+  return NESO_OK;
+}
+
+neso_status check_footprints(const plan_kernel &kernel, const uint32_t grid[3], const neso_arg *args,
+                             const int64_t *bytes) {
+  const fbs::LaunchChecks *checks = kernel.row->checks();
+  if (!checks || !checks->footprints() || grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return NESO_OK;
+  array<int64_t> slots;
+  NESO_TRY(slots.resize(size_t(checks->slot_count())));
+  size_t at = 0;
+  for (uint32_t i = 0; checks->slot_constants() && i < checks->slot_constants()->size(); ++i)
+    slots[at++] = checks->slot_constants()->Get(i);
+  for (int i = 0; i < 3; ++i) slots[at++] = grid[i];
+  for (int32_t i = 0; i < kernel.arg_count; ++i) slots[at++] = bytes[i] < 0 ? args[i].i64 : 0;
+  if (const auto *program = checks->program()) {
+    const fbs::SizeInst *begin = reinterpret_cast<const fbs::SizeInst *>(program->Data());
+    // Divisors are positive by construction; were one not, nothing would be known.
+    if (eval_sizes(begin, begin + program->size(), slots.data()) != NESO_OK) return NESO_OK;
+  }
+  for (const fbs::Footprint *f : *checks->footprints()) {
+    int64_t size = bytes[f->argument()], begin = slots[size_t(f->begin())], end = slots[size_t(f->end())];
+    if (size < 0 || slots[size_t(f->valid())] == 0 || (begin >= 0 && end <= size)) continue;
+    char line[32] = "";
+    if (f->line() > 0) snprintf(line, sizeof line, " (line %d)", f->line());
+    return fail(NESO_KERNEL_BUFFER_SIZE,
+                "argument %d of kernel '%s' is a buffer of %lld bytes, but over a grid of %u x %u x %u the kernel "
+                "touches bytes [%lld, %lld) of it%s",
+                f->argument(), kernel.name, ll(size), grid[0], grid[1], grid[2], ll(begin), ll(end), line);
+  }
+  return NESO_OK;
+}
+
+} // namespace neso_rt
