@@ -20,7 +20,7 @@ class ContextOptions(ctypes.Structure):
         (name, ctypes.c_void_p) for name in ("parallel_for", "parallel_for_user", "allocate", "release", "allocator_user", "on_step",
                                              "on_step_user", "on_print", "on_print_user")] + [
         ("device", ctypes.c_int), ("device_index", ctypes.c_int32), ("stream", ctypes.c_void_p), ("cuda_graphs", ctypes.c_int32),
-        ("cuda_driver", ctypes.c_char_p)]
+        ("cuda_driver", ctypes.c_char_p), ("cublas", ctypes.c_char_p)]
 
 
 class ContextStats(ctypes.Structure):
@@ -30,7 +30,7 @@ class ContextStats(ctypes.Structure):
 
 class DeviceStats(ctypes.Structure):
     _fields_ = [("constant_bytes", ctypes.c_size_t), ("graphs", ctypes.c_int32), ("graph_launches", ctypes.c_int64),
-                ("kernel_launches", ctypes.c_int64)]
+                ("kernel_launches", ctypes.c_int64), ("library_calls", ctypes.c_int64)]
 
 
 class Argument(ctypes.Union):

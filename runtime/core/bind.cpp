@@ -260,7 +260,13 @@ neso_arg neso_context::resolve(const fbs::Arg &a) const {
 void neso_context::fill_args() {
   for (const step &s : model->plan.steps)
     if (s.kind == fbs::Step::Launch)
-      for (int32_t i = 0; i < s.args.size; ++i) args[size_t(s.first_arg + i)] = resolve(s.args[i]);
+      fill_args(s);
+  for (const plan_product &p : model->plan.products)
+    if (p.rest.kind == fbs::Step::Launch) fill_args(p.rest);
+}
+
+void neso_context::fill_args(const step &launch) {
+  for (int32_t i = 0; i < launch.args.size; ++i) args[size_t(launch.first_arg + i)] = resolve(launch.args[i]);
 }
 
 neso_status neso_context::bind(const neso_tensor *given, size_t input_count, const neso_tensor *outputs_given, size_t output_count) {

@@ -34,7 +34,7 @@ constexpr int kGraphs = 16;
 neso_status start_gpu(neso_context *c) {
   neso_context_options &o = c->options;
   const cuda_device *device = nullptr;
-  NESO_TRY(c->model->on_device(o.device_index, o.cuda_driver, &device));
+  NESO_TRY(c->model->on_device(o.device_index, o.cuda_driver, o.cublas, &device));
   if (device->lost.load()) return fail(NESO_DEVICE_LOST, "device cuda:%d was lost by an earlier failure: this process cannot use it again", o.device_index);
   void *memory = malloc(sizeof(cuda_executor));
   if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
@@ -51,7 +51,7 @@ neso_status start_gpu(neso_context *c) {
   find_scalars_read(c);
   NESO_TRY(c->graph_key.resize(c->bound_sizes.size() + c->addresses.size()));
   cuda_scope scope(device);
-  return c->gpu->start(o.stream, o.cuda_graphs < 0 ? 0 : o.cuda_graphs == 0 ? kGraphs : o.cuda_graphs, c->graph_key.size(), args);
+  return c->gpu->start(o.stream, o.cuda_graphs < 0 ? 0 : o.cuda_graphs == 0 ? kGraphs : o.cuda_graphs, c->graph_key.size(), args, o.cublas && !*o.cublas ? 0 : p.products.size());
 }
 
 neso_status create_buffers(neso_context *c) {

@@ -132,6 +132,9 @@ private:
   neso_status store_scalar(const neso_rt::fbs::StoreScalar *row);
   neso_status notify(const neso_rt::step &s, int32_t subplan, int64_t index, bool after);
   neso_status extent_check(int32_t buffer, int64_t first, int64_t last, int64_t item_bytes) const;
+  void fill_args(const neso_rt::step &launch);
+  neso_status multiply(const neso_rt::step &s, bool *out_done);
+  neso_status place_matrix(const neso_rt::fbs::Matrix *row, int64_t rows, int64_t columns, int64_t batch, neso_rt::fbs::DType type, neso_rt::blas_matrix *out) const;
   neso_arg resolve(const neso_rt::fbs::Arg &a) const;
 };
 

@@ -146,7 +146,7 @@ neso_status neso_context_elapsed(neso_context *c, int32_t begin, int32_t end, do
 
 neso_status neso_context_get_device_stats(const neso_context *c, neso_device_stats *out) {
   *out = {};
-  if (c->gpu) *out = {c->gpu->device().constant_bytes(), c->gpu->graphs.kept(), c->gpu->graph_launches, c->gpu->kernel_launches};
+  if (c->gpu) *out = {c->gpu->device().constant_bytes(), c->gpu->graphs.kept(), c->gpu->graph_launches, c->gpu->kernel_launches, c->gpu->library_calls};
   return NESO_OK;
 }
 

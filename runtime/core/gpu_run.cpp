@@ -118,6 +118,43 @@ void neso_context::drop_gpu_run() {
   for (bound_output &out : outputs) out.scatter = false;
 }
 
+neso_status neso_context::place_matrix(const fbs::Matrix *row, int64_t rows, int64_t columns, int64_t batch, fbs::DType type, blas_matrix *out) const {
+  const int64_t pitch = slots[row->pitch()], stride = slots[row->batch_stride()], offset = row->offset() < 0 ? 0 : slots[row->offset()];
+  const int64_t sizes[] = {batch, row->transposed() ? columns : rows, row->transposed() ? rows : columns}, strides[] = {stride, pitch, 1};
+  int64_t extent = element_extent(sizes, strides, 3);
+  if (extent < 0 || offset < 0 || offset > kMaxBytes || offset % item(type)) return fail(NESO_SIZE_INVALID, "a product has impossible strides");
+  NESO_TRY(extent_check(row->buffer(), offset / item(type), offset / item(type) + extent - 1, item(type)));
+  *out = {addresses[row->buffer()] + offset, pitch, stride, row->transposed()};
+  return NESO_OK;
+}
+
+// The product that stands for launch `s`, by the library, and what the kernel does beside it. Not done: the kernel must run.
+neso_status neso_context::multiply(const step &s, bool *out_done) {
+  *out_done = false;
+  const plan_product &product = model->plan.products[size_t(s.product)];
+  const fbs::Product *row = product.row;
+  blas_call call{};
+  call.batch = slots[row->batch()], call.m = slots[row->m()], call.n = slots[row->n()], call.k = slots[row->k()];
+  // Empty products are the kernel's; so are plans whose memory comes up while they run.
+  if (call.batch < 1 || call.m < 1 || call.n < 1 || call.k < 1 || model->plan.has_late_sizes) return NESO_OK;
+  NESO_TRY(place_matrix(row->a(), call.m, call.k, call.batch, row->type(), &call.a));
+  NESO_TRY(place_matrix(row->b(), call.k, call.n, call.batch, row->type(), &call.b));
+  NESO_TRY(place_matrix(row->d(), call.m, call.n, call.batch, row->out_type(), &call.d));
+  if (row->bias() >= 0) {
+    int64_t offset = row->bias_offset() < 0 ? 0 : slots[row->bias_offset()];
+    NESO_TRY(extent_check(row->bias(), offset, offset + call.n * item(row->out_type()) - 1, 1));
+    call.bias = addresses[row->bias()] + offset;
+  }
+  if (row->workspace() >= 0) {
+    call.workspace = addresses[row->workspace()];
+    call.workspace_bytes = slots[model->plan.buffers[row->workspace()].bytes()];
+  }
+  auto library_type = [](fbs::DType t) { return t == fbs::DType::F32 ? kBlasF32 : t == fbs::DType::F16 ? kBlasF16 : kBlasBF16; };
+  call.type = library_type(row->type()), call.out_type = library_type(row->out_type()), call.relu = row->relu();
+  NESO_TRY(gpu->multiply(s.product, call, out_done));
+  return *out_done && product.rest.kind == fbs::Step::Launch ? launch(product.rest) : NESO_OK;
+}
+
 // Runs the steps: as the graph that was recorded for these sizes and addresses, or one by one. Plans whose sizes come up while they run, and
 // contexts that are watched step by step, never have graphs.
 neso_status neso_context::run_on_gpu() {

@@ -26,7 +26,7 @@ neso_model::~neso_model() {
   if (mapped && bytes) munmap(const_cast<uint8_t *>(bytes), size);
 }
 
-neso_status neso_model::on_device(int index, const char *library, const cuda_device **out) const {
+neso_status neso_model::on_device(int index, const char *library, const char *blas, const cuda_device **out) const {
   pthread_mutex_lock(&device_lock);
   neso_status status = NESO_OK;
   cuda_device *d = devices;
@@ -34,7 +34,7 @@ neso_status neso_model::on_device(int index, const char *library, const cuda_dev
   if (!d) {
     void *memory = malloc(sizeof(cuda_device));
     d = memory ? new (memory) cuda_device : nullptr;
-    status = d ? d->open(*this, index, library) : fail(NESO_OUT_OF_MEMORY, "out of memory");
+    status = d ? d->open(*this, index, library, blas) : fail(NESO_OUT_OF_MEMORY, "out of memory");
     if (d && status != NESO_OK) {
       d->~cuda_device();
       free(d);

@@ -32,6 +32,6 @@ struct neso_model {
   neso_model(const neso_model &) = delete;
   neso_model &operator=(const neso_model &) = delete;
   ~neso_model();
-  /// The model on GPU `index`; library as in neso_context_options.cuda_driver. Any thread.
-  neso_status on_device(int index, const char *library, const neso_rt::cuda_device **out) const;
+  /// The model on GPU `index`; library, blas as in neso_context_options.cuda_driver, .cublas. Any thread.
+  neso_status on_device(int index, const char *library, const char *blas, const neso_rt::cuda_device **out) const;
 };

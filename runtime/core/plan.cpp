@@ -228,15 +228,18 @@ neso_status plan::read_kernels() {
 }
 
 neso_status plan::read_subplans() {
-  size_t total = 0;
+  size_t total = 0, with_product = 0;
   NESO_TRY(subplans.resize(count(root->subplans())));
   for (size_t i = 0; i < subplans.size(); ++i) {
     const fbs::SubPlan *row = root->subplans()->Get(i);
     if ((row->steps() == nullptr) != (row->steps_type() == nullptr) || (row->steps() && row->steps()->size() != row->steps_type()->size()))
       return fail(NESO_PACKAGE_MALFORMED, "sub-plan %zu has untyped steps", i);
     total += row->steps() ? row->steps()->size() : 0;
+    for (uint32_t s = 0; row->steps() && s < row->steps()->size(); ++s)
+      if (fbs::Step(row->steps_type()->Get(s)) == fbs::Step::Launch && row->steps()->Get(s)) with_product += static_cast<const fbs::Launch *>(row->steps()->Get(s))->product() != nullptr;
   }
   NESO_TRY(steps.resize(total));
+  NESO_TRY(products.resize(with_product));
   int32_t at = 0;
   for (size_t i = 0; i < subplans.size(); ++i) {
     const fbs::SubPlan *row = root->subplans()->Get(i);
@@ -282,7 +285,34 @@ neso_status plan::read_launch(const fbs::Launch *row, step *out) {
   out->first_arg = arg_total;
   if (__builtin_add_overflow(arg_total, out->args.size, &arg_total)) return fail(NESO_PACKAGE_MALFORMED, "the plan has too many launch arguments");
   ++launch_count;
-  return NESO_OK;
+  out->product = -1;
+  return row->product() ? read_product(row->product()) : NESO_OK;
+}
+
+neso_status plan::read_matrix(const fbs::Matrix *row) const {
+  if (!row) return fail(NESO_PACKAGE_MALFORMED, "a product lacks a matrix");
+  NESO_TRY(buffer(row->buffer(), "a product"));
+  NESO_TRY(slot(row->pitch(), "a product"));
+  NESO_TRY(slot(row->batch_stride(), "a product"));
+  return slot_or_none(row->offset(), "a product");
+}
+
+// The product of the step that is being read; products has room for it.
+neso_status plan::read_product(const fbs::Product *row) {
+  plan_product &out = products[size_t(products_read_)];
+  out.row = row;
+  for (const fbs::Matrix *m : {row->a(), row->b(), row->d()}) NESO_TRY(read_matrix(m));
+  for (int32_t s : {row->batch(), row->m(), row->n(), row->k()}) NESO_TRY(slot(s, "a product"));
+  for (fbs::DType t : {row->type(), row->out_type()})
+    if (t != fbs::DType::F32 && t != fbs::DType::F16 && t != fbs::DType::BF16) return fail(NESO_PACKAGE_MALFORMED, "a product has elements of dtype %d", int(t));
+  if (row->d()->transposed()) return fail(NESO_PACKAGE_MALFORMED, "a product's result is transposed");
+  if (row->bias() >= 0) NESO_TRY(buffer(row->bias(), "a product"));
+  NESO_TRY(slot_or_none(row->bias_offset(), "a product"));
+  if (row->workspace() >= 0) NESO_TRY(buffer(row->workspace(), "a product"));
+  if (!row->rest()) return NESO_OK;
+  if (row->rest()->product()) return fail(NESO_PACKAGE_MALFORMED, "what follows a product has a product itself");
+  out.rest.kind = fbs::Step::Launch;
+  return read_launch(row->rest(), &out.rest);
 }
 
 // Sub-plans may refer only to later ones, so that walking them always ends.
@@ -296,7 +326,9 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
   };
   switch (kind) {
   case fbs::Step::Launch:
-    return read_launch(static_cast<const fbs::Launch *>(row), out);
+    NESO_TRY(read_launch(static_cast<const fbs::Launch *>(row), out));
+    if (static_cast<const fbs::Launch *>(row)->product()) out->product = products_read_++;
+    return NESO_OK;
   case fbs::Step::EvalSizes: {
     const fbs::SizeRange *range = static_cast<const fbs::EvalSizes *>(row)->range();
     has_late_sizes = true;

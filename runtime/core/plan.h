@@ -67,12 +67,19 @@ struct step {
   span<fbs::Arg> args;   // Launch
   int32_t grid[3];       // Launch: slots
   int32_t first_arg;     // Launch: index of its first argument among those of all launches
+  int32_t product;       // Launch: what a library may do instead, an index into plan::products; -1: nothing
 };
 // Launch: a kernel.   EvalSizes: [a, b) of the size program.   If: a slot, b then, c else.   While: a condition, b slot, c body.
 // GrowArena: a arena.   AllocOutput: a output.   Others: row.
 
 struct step_range {
   int32_t begin, end; // in plan::steps
+};
+
+/// A matrix product that stands for a launch.
+struct plan_product {
+  const fbs::Product *row;
+  step rest; // the launch that follows it; kind NONE: none does
 };
 
 class plan {
@@ -94,6 +101,7 @@ public:
   array<plan_kernel> kernels;
   array<step> steps;
   array<step_range> subplans;
+  array<plan_product> products;
   int32_t arg_total = 0;      // arguments of all launches
   int64_t launch_count = 0;
   int64_t max_scratch = 0;
@@ -113,12 +121,15 @@ private:
   neso_status read_subplans();
   neso_status read_step(int32_t subplan, fbs::Step kind, const void *row, step *out);
   neso_status read_launch(const fbs::Launch *row, step *out);
+  neso_status read_product(const fbs::Product *row);
+  neso_status read_matrix(const fbs::Matrix *row) const;
   neso_status slot(int64_t index, const char *where) const;
   neso_status slot_or_none(int64_t index, const char *where) const;
   neso_status writable_slot(int64_t index, const char *where) const;
   neso_status slots(span<int32_t> indices, const char *where) const;
   neso_status buffer(int64_t index, const char *where) const;
   bool misaligned_ = false;
+  int32_t products_read_ = 0;
 };
 
 } // namespace neso_rt

@@ -138,6 +138,11 @@ neso_status neso_context::launch(const step &s) {
       args[size_t(s.first_arg + i)] = resolve(s.args[i]);
     }
   }
+  if (s.product >= 0 && gpu && gpu->has_products()) {
+    bool done = false;
+    NESO_TRY(multiply(s, &done));
+    if (done) return NESO_OK;
+  }
   if (gpu) return gpu->launch(s.a, args.data() + s.first_arg, s.args.size, grid);
   const plan_kernel &k = model->plan.kernels[s.a];
   return executor.launch(model->functions[s.a], k.name, args.data() + s.first_arg, grid, &costs[size_t(&s - model->plan.steps.data())], k.serial);

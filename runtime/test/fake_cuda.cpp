@@ -222,6 +222,7 @@ void reset(std::vector<Chip> chips) {
   state().calls.clear();
   state().failures.clear();
   state().image.clear();
+  refuseProducts({});
 }
 void addKernel(const std::string &symbol, int args, Kernel kernel) {
   Lock lock(state().lock);
@@ -250,6 +251,11 @@ int alive() {
   Lock lock(state().lock);
   return state().alive;
 }
+void countAlive(int change) {
+  Lock lock(state().lock);
+  state().alive += change;
+}
+int enqueue(void *stream, std::function<int()> work) { return queue(static_cast<CUstream_st *>(stream), std::move(work)); }
 size_t deviceBytes() {
   Lock lock(state().lock);
   size_t n = 0;

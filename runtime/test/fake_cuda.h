@@ -37,7 +37,15 @@ void failNext(const std::string &function, int result, int after = 0);
 std::string lastImage();
 /// Things made and not yet destroyed: memory blocks (host and device), modules, streams, events, graphs, retained contexts.
 int alive();
+/// Counts what was made (+1) or destroyed (-1) by the fake cuBLASLt.
+void countAlive(int change);
 size_t deviceBytes();
+
+/// Queues work on a stream as the driver's own calls do: it runs now, or when the graph that is being recorded is launched. For the fake cuBLASLt
+/// (fake_cublas.cpp, in the same library), whose products are computed in double precision.
+int enqueue(void *stream, std::function<int()> work);
+/// The fake cuBLASLt refuses products for which this says so. reset() forgets it.
+void refuseProducts(std::function<bool(int64_t m, int64_t n, int64_t k)> refuse);
 
 /// Device address ↔ the host memory behind it.
 inline constexpr uint64_t kDeviceOffset = uint64_t(1) << 60;

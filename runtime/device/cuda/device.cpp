@@ -76,6 +76,7 @@ cuda_device::~cuda_device() {
   if (context) {
     {
       cuda_scope scope(this);
+      blas.close();
       if (constant_memory_) driver.cuMemFree(constant_memory_);
       if (own_module_) driver.cuModuleUnload(own_module_);
       if (module_) driver.cuModuleUnload(module_);
@@ -85,7 +86,7 @@ cuda_device::~cuda_device() {
   free(library_);
 }
 
-neso_status cuda_device::open(const neso_model &model, int index, const char *library) {
+neso_status cuda_device::open(const neso_model &model, int index, const char *library, const char *blas_library) {
   index_ = index;
   if (library && !(library_ = strdup(library))) return fail(NESO_OUT_OF_MEMORY, "out of memory");
   NESO_TRY(driver.open(library));
@@ -96,6 +97,7 @@ neso_status cuda_device::open(const neso_model &model, int index, const char *li
   NESO_TRY(driver.check(r, "opening the device"));
   cuda_scope scope(this);
   NESO_TRY(load_code(model));
+  if (model.plan.products.size() && !(blas_library && !*blas_library)) (void)blas.open(blas_library);
   return upload(model);
 }
 

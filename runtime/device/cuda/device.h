@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "core/plan.h"
+#include "device/cuda/blas.h"
 #include "device/cuda/driver.h"
 
 struct neso_model;
@@ -34,7 +35,8 @@ public:
   ~cuda_device();
 
   /// Starts the driver, loads the code of `model` and uploads its constants. `library` as in neso_context_options.cuda_driver.
-  neso_status open(const neso_model &model, int index, const char *library);
+  /// blas: as in neso_context_options.cublas; opened only if the plan has products.
+  neso_status open(const neso_model &model, int index, const char *library, const char *blas);
   bool is(int index, const char *library) const;
 
   /// Kernels of the runtime's own (copy_kernel.h), assembled by the driver when they are first asked for. Any thread.
@@ -45,6 +47,7 @@ public:
   cuda_driver driver;
   cu_context context = nullptr;
   cuda_limits limits{};
+  cuda_blas blas;                 // handle nullptr: there is no such library
   array<cuda_kernel> kernels;     // one a kernel of the plan
   mutable std::atomic<bool> lost{false};
   cuda_device *next = nullptr;    // the model's other devices

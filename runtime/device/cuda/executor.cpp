@@ -25,13 +25,14 @@ neso_status cuda_executor::alive() const {
   return fail(NESO_DEVICE_LOST, "device cuda:%d was lost by an earlier failure: this process cannot use it again", index_);
 }
 
-neso_status cuda_executor::start(void *stream, int graphs_kept, size_t key_words, int32_t args) {
+neso_status cuda_executor::start(void *stream, int graphs_kept, size_t key_words, int32_t args, size_t products) {
   if (!stream) {
     NESO_TRY(check(driver_.cuStreamCreate(&own_, kCuStreamNonBlocking), "making a stream"));
     stream = own_;
   }
   stream_ = static_cast<cu_stream>(stream);
   NESO_TRY(params_.resize(size_t(args)));
+  if (device_.blas.handle) NESO_TRY(products_.resize(products));
   if (graphs_kept == 0) return NESO_OK;
   NESO_TRY(check(driver_.cuStreamCreate(&recording_, kCuStreamNonBlocking), "making a stream"));
   return graphs.start(graphs_kept, key_words);
@@ -40,6 +41,7 @@ neso_status cuda_executor::start(void *stream, int graphs_kept, size_t key_words
 cuda_executor::~cuda_executor() {
   if (stream_) driver_.cuStreamSynchronize(stream_);
   for (cuda_graphs::entry &e : graphs.entries()) destroy_graph(e.exec);
+  for (blas_product &p : products_) p.release();
   for (cu_event e : marks_)
     if (e) driver_.cuEventDestroy(e);
   if (order_) driver_.cuEventDestroy(order_);
@@ -169,6 +171,12 @@ neso_status cuda_executor::launch(int32_t kernel, const neso_arg *args, int32_t 
   char what[256];
   snprintf(what, sizeof what, "launching kernel '%.120s' over %u x %u x %u blocks of %d threads with %d bytes of shared memory", k.name, grid[0], grid[1], grid[2], k.threads, k.shared_bytes);
   return check(r, what);
+}
+
+neso_status cuda_executor::multiply(int32_t which, const blas_call &call, bool *out_done) {
+  NESO_TRY(products_[size_t(which)].run(device_.blas, call, stream_, out_done));
+  library_calls += *out_done;
+  return NESO_OK;
 }
 
 neso_status cuda_executor::synchronize() { return check(driver_.cuStreamSynchronize(stream_), "running on the GPU"); }

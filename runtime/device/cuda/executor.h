@@ -4,6 +4,7 @@
 // synchronize(). One thread at a time.
 #pragma once
 #include "core/strided.h"
+#include "device/cuda/blas.h"
 #include "device/cuda/device.h"
 #include "device/cuda/graphs.h"
 
@@ -23,7 +24,8 @@ public:
   cuda_executor &operator=(const cuda_executor &) = delete;
   ~cuda_executor();
   /// stream: the caller's, or nullptr. graphs: at most that many are kept. key_words: of a graph's key. args: most that a kernel has.
-  neso_status start(void *stream, int graphs, size_t key_words, int32_t args);
+  /// products: of the plan; 0: none is left to a library.
+  neso_status start(void *stream, int graphs, size_t key_words, int32_t args, size_t products);
 
   const cuda_device &device() const { return device_; }
   int index() const { return index_; }
@@ -45,6 +47,11 @@ public:
   /// kernel: of the plan. params[i] points at argument i.
   neso_status launch(int32_t kernel, const neso_arg *args, int32_t count, const uint32_t grid[3]);
 
+  /// Are products left to the library?
+  bool has_products() const { return products_.size() != 0; }
+  /// Product `which` of the plan by the library. out_done false: it takes no such product.
+  neso_status multiply(int32_t which, const blas_call &call, bool *out_done);
+
   neso_status synchronize();
   /// Later work goes to `stream` (nullptr: the own one), after what is queued.
   neso_status set_stream(void *stream);
@@ -58,7 +65,7 @@ public:
   neso_status launch_graph(cu_graph_exec graph);
   void destroy_graph(cu_graph_exec graph);
 
-  int64_t kernel_launches = 0, graph_launches = 0;
+  int64_t kernel_launches = 0, graph_launches = 0, library_calls = 0;
 
 private:
   neso_status check(cu_result r, const char *what);
@@ -75,6 +82,7 @@ private:
   cu_event order_ = nullptr;           // from one stream to the next
   array<cu_event> marks_;
   array<void *> params_;
+  array<blas_product> products_;       // one a product of the plan; empty without a library
   cu_function own_kernels_[8] = {};
 };
 

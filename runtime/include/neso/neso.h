@@ -237,6 +237,9 @@ typedef struct neso_context_options {
   void *stream;                   /* a CUstream (cudaStream_t) of the device, borrowed; NULL: the context's own. (void *)1: the legacy default */
   int32_t cuda_graphs;            /* how many CUDA graphs are kept, one for sizes and addresses that came twice; 0: 16; -1: none */
   const char *cuda_driver;        /* the driver's library; NULL: "libcuda.so.1" */
+  /* The library for matrix products that packages may leave to it: a path of cuBLASLt, of which a model's first context on a device decides;
+   * NULL: the system's, if it has one; "": none, the package's own kernels run. */
+  const char *cublas;
 } neso_context_options;
 
 /* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it.
@@ -299,6 +302,7 @@ typedef struct neso_device_stats {
   int32_t graphs;          /* CUDA graphs kept */
   int64_t graph_launches;  /* runs that were one graph launch */
   int64_t kernel_launches; /* kernels launched one by one, or recorded into a graph */
+  int64_t library_calls;   /* matrix products that cuBLASLt computed, in place of a kernel */
 } neso_device_stats;
 /* Zeros on the CPU. */
 NESO_API neso_status neso_context_get_device_stats(const neso_context *context, neso_device_stats *out_stats);
