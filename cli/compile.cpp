@@ -58,7 +58,8 @@ void declareCompile(CLI::App &parent, Action &todo) {
   app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+amx; cuda: sm_80, sm_90 (default), sm_100, …; several: all go in, the best is chosen at load")->delimiter(',');
   app->add_option("--kernels", o->kernels, "kernel bundle (folder written by neso_export) or Triton source of the model's user kernels, when the .pt2 does not carry them");
   app->add_option("--option", o->settings, "K=V; assembler=PATH: ptxas, or none: only PTX goes into the package and the GPU's driver assembles it; "
-                  "f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), ieee (multiply-add) or tf32 (one product, 11 bits)")->type_name("K=V");
+                  "f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), ieee (multiply-add) or tf32 (one product, 11 bits); "
+                  "library=auto (default on GPUs: cuBLASLt, where the machine that runs has it, computes products that it is estimated to be faster at), never or always")->type_name("K=V");
   std::vector<std::string> names;
   std::string stages;
   for (int i = 0; i < stageCount(); ++i) {

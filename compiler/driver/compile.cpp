@@ -184,9 +184,13 @@ public:
   Status parseTarget() {
     for (const auto &[key, value] : options_.options) {
       std::optional<tile::F32Products> products = key == "f32-products" ? parseF32Products(value) : std::nullopt;
+      std::optional<TileTarget::Library> library = key == "library" ? parseLibrary(value) : std::nullopt;
       if (key == "assembler") assembler_ = value;
       else if (products) f32Products_ = products;
-      else return fail(diag::OptionUnknown, {}, key == "f32-products" ? key + "=" + value : key, "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32");
+      else if (library) library_ = library;
+      else
+        return fail(diag::OptionUnknown, {}, key == "f32-products" || key == "library" ? key + "=" + value : key,
+                    "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32, library=auto, always or never");
     }
     Result<Targets> targets = parseTargets(options_.target, options_.archs);
     if (!targets) return targets.takeError();
@@ -201,6 +205,7 @@ private:
   TileTarget tileTarget() const {
     TileTarget target = targets_.tileTarget();
     if (f32Products_) target.f32Products = *f32Products_;
+    if (library_ && targets_.gpu()) target.library = *library_;
     return target;
   }
   bool stopAt(Stage stage) const { return options_.emit == stage; }
@@ -219,6 +224,7 @@ private:
   Targets targets_;
   std::string assembler_; // --option assembler=PATH, or none: PTX alone
   std::optional<tile::F32Products> f32Products_; // --option f32-products; else the target's
+  std::optional<TileTarget::Library> library_;   // --option library; else the target's
   std::string text_;                        // of the stage asked for, from the first machine
   std::vector<nvidia::FunctionUsage> usage_; // on the last chip
   std::shared_ptr<UserKernels> userKernels_; // null when the model has none

@@ -49,6 +49,13 @@ std::optional<tile::F32Products> parseF32Products(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<TileTarget::Library> parseLibrary(std::string_view text) {
+  if (text == "auto") return TileTarget::Library::Auto;
+  if (text == "always") return TileTarget::Library::Always;
+  if (text == "never") return TileTarget::Library::Never;
+  return std::nullopt;
+}
+
 std::vector<std::string> spillNotes(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch) {
   std::vector<std::string> notes;
   for (const nvidia::FunctionUsage &u : usage)

@@ -80,7 +80,8 @@ private:
   Offset<fbs::LaunchChecks> emitChecks(const LooseKernel &kernel);
   Offset<fbs::SubPlan> emitSub(const std::vector<plan::Step> &steps, bool main);
   void emitStep(const plan::Step &step, Sub &sub);
-  void emitLaunch(const plan::Kernel &kernel, Sub &sub);
+  Offset<fbs::Launch> launchRow(const plan::Kernel &kernel);
+  Offset<fbs::Product> productRow(const plan::Product &product);
   void emitCopy(const plan::Copy &copy, Sub &sub);
   void emitLate(size_t segment, Sub &sub);
   void emitWriteBacks(const std::vector<plan::Step> &steps, Sub &sub);
@@ -210,11 +211,18 @@ Vec<int32_t> PlanWriter::slotVector(const std::vector<Expr> &es) {
 // ---- buffers
 
 void PlanWriter::findReferenced() {
+  auto seeArguments = [&](const plan::Kernel &kernel) {
+    for (const plan::KernelArg &a : kernel.args)
+      if (a.kind == plan::KernelArg::Kind::Buffer && a.buffer.valid()) see(a.buffer);
+  };
   auto steps = [&](const std::vector<plan::Step> &list) {
     for (const plan::Step &s : list) {
       if (const auto *launch = std::get_if<plan::Launch>(&s)) {
-        for (const plan::KernelArg &a : plan_->kernels[launch->kernel.index()].args)
-          if (a.kind == plan::KernelArg::Kind::Buffer && a.buffer.valid()) see(a.buffer);
+        const plan::Kernel &kernel = plan_->kernels[launch->kernel.index()];
+        seeArguments(kernel);
+        if (!kernel.product) continue;
+        see(kernel.product->d.buffer), see(kernel.product->workspace);
+        if (kernel.product->rest.valid()) seeArguments(plan_->kernels[kernel.product->rest.index()]);
       } else if (const auto *copy = std::get_if<plan::Copy>(&s)) {
         see(copy->src);
         if (copy->dst.valid()) see(copy->dst);
@@ -532,11 +540,21 @@ fbs::Arg PlanWriter::argument(const plan::KernelArg &arg) {
   NESO_UNREACHABLE("unknown kind of kernel argument");
 }
 
-void PlanWriter::emitLaunch(const plan::Kernel &kernel, Sub &sub) {
+Offset<fbs::Launch> PlanWriter::launchRow(const plan::Kernel &kernel) {
   std::vector<fbs::Arg> args;
   for (const plan::KernelArg &a : kernel.args) args.push_back(argument(a));
+  auto product = kernel.product ? productRow(*kernel.product) : Offset<fbs::Product>();
   auto rows = fb_.CreateVectorOfStructs(args);
-  push(sub, fbs::Step::Launch, fbs::CreateLaunch(fb_, static_cast<int32_t>(kernel.id.value), rows, slot(kernel.grid[0]), slot(kernel.grid[1]), slot(kernel.grid[2])));
+  return fbs::CreateLaunch(fb_, static_cast<int32_t>(kernel.id.value), rows, slot(kernel.grid[0]), slot(kernel.grid[1]), slot(kernel.grid[2]), product);
+}
+
+Offset<fbs::Product> PlanWriter::productRow(const plan::Product &p) {
+  auto bytes = [&](Expr elements, DType type) { return elements == Expr(0) ? -1 : slot(elements * Expr(itemSize(type))); };
+  auto matrix = [&](const plan::Matrix &m, DType type) { return fbs::Matrix(bufferRow(m.buffer), bytes(m.offset, type), slot(m.pitch), slot(m.batchStride), m.transposed); };
+  const fbs::Matrix a = matrix(p.a, p.type), b = matrix(p.b, p.type), d = matrix(p.d, p.outType);
+  auto rest = p.rest.valid() ? launchRow(plan_->kernels[p.rest.index()]) : Offset<fbs::Launch>();
+  return fbs::CreateProduct(fb_, &a, &b, &d, dtypeOf(p.type), dtypeOf(p.outType), slot(p.batch), slot(p.m), slot(p.n), slot(p.k), p.bias.valid() ? bufferRow(p.bias) : -1,
+                            p.bias.valid() ? bytes(p.biasOffset, p.outType) : -1, p.relu, bufferRow(p.workspace), rest);
 }
 
 void PlanWriter::emitCopy(const plan::Copy &copy, Sub &sub) {
@@ -572,7 +590,7 @@ void PlanWriter::emitLate(size_t segment, Sub &sub) {
 
 void PlanWriter::emitStep(const plan::Step &step, Sub &sub) {
   if (const auto *launch = std::get_if<plan::Launch>(&step)) {
-    emitLaunch(plan_->kernels[launch->kernel.index()], sub);
+    push(sub, fbs::Step::Launch, launchRow(plan_->kernels[launch->kernel.index()]));
   } else if (const auto *copy = std::get_if<plan::Copy>(&step)) {
     emitCopy(*copy, sub);
   } else if (const auto *guard = std::get_if<plan::Guard>(&step)) {

@@ -40,6 +40,11 @@ TEST(DriverErrors, PrecisionOfProductsUnknown) {
   o.options = {{"f32-products", "bf16"}};
   EXPECT_EQ(refusal(o), diag::OptionUnknown);
 }
+TEST(DriverErrors, UseOfLibrariesUnknown) {
+  CompileOptions o;
+  o.options = {{"library", "sometimes"}};
+  EXPECT_EQ(refusal(o), diag::OptionUnknown);
+}
 TEST(DriverErrors, MissingFile) { EXPECT_EQ(refusal({}, "/nonexistent/model.pt2"), diag::FileUnreadable); }
 
 TEST(Driver, SameInputGivesTheSameBytes) {

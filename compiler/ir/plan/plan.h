@@ -7,6 +7,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -48,6 +49,25 @@ struct KernelArg {
   bool written = false, read = false; // Buffer
 };
 
+/// A matrix in memory, in elements: row r begins at offset + r * pitch, transposed: column c does; the next of a batch is batchStride on.
+struct Matrix {
+  loops::BufferId buffer;
+  Expr offset = 0, pitch = 0, batchStride = 0;
+  bool transposed = false;
+};
+/// D[b, m, n] = sum over k of A[b, m, k] * B[b, k, n], accumulated in float32, then + bias[n], then relu: what a library computes in place of
+/// a kernel where the runtime has one.
+struct Product {
+  Expr batch = 1, m = 1, n = 1, k = 1;
+  DType type = DType::F32, outType = DType::F32; // of A and B; of D and the bias
+  Matrix a, b, d;                                // d is not transposed
+  loops::BufferId bias;                          // invalid: none
+  Expr biasOffset = 0;
+  bool relu = false;
+  loops::BufferId workspace;
+  KernelId rest; // valid: runs afterwards; has no step of its own
+};
+
 /// A group of loop nodes that run as one kernel, in one iteration space.
 ///
 /// The space has outer dimensions xRanges (symbols x0, x1, …) and, when the kernel reduces, scans or sorts, inner dimensions rRanges (r0, r1, …).
@@ -67,6 +87,7 @@ struct Kernel {
   std::string function; // name of the tile function (kernels with equal functions share one)
   std::vector<KernelArg> args;
   std::array<Expr, 3> grid = {1, 1, 1};
+  std::optional<Product> product; // what a library may do instead
   int warps = 4, stages = 3; // targets that run a program by a block of threads: its size in warps, buffers of software pipelines
 };
 

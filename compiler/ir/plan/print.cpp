@@ -23,13 +23,26 @@ std::string printPlacement(const loops::Buffer &b, const Placement &p) {
   return out;
 }
 
+std::string printProduct(const Plan &plan, const Product &p) {
+  auto matrix = [&](const Matrix &m) {
+    return fmt::format("{}{} at {} pitch {} batch {}", plan.program.buffer(m.buffer).name, m.transposed ? "^T" : "", m.offset.str(), m.pitch.str(), m.batchStride.str());
+  };
+  std::string out = fmt::format("a library's {} x [{}, {}, {}] of {}: {} = {} * {}", p.batch.str(), p.m.str(), p.n.str(), p.k.str(), name(p.type), matrix(p.d), matrix(p.a), matrix(p.b));
+  if (p.bias.valid()) out += " + " + plan.program.buffer(p.bias).name;
+  if (p.relu) out += ", relu";
+  if (p.rest.valid()) out += ", then " + plan.kernels[p.rest.index()].name;
+  return out;
+}
+
 std::string printSteps(const Plan &plan, const std::vector<Step> &steps) {
   std::string out;
   auto bufferName = [&](loops::BufferId b) { return plan.program.buffer(b).name; };
   for (size_t s = 0; s < steps.size(); ++s) {
     out += fmt::format("  {}: ", s);
     if (const Launch *l = std::get_if<Launch>(&steps[s])) {
-      out += "launch " + plan.kernels[l->kernel.index()].name;
+      const Kernel &kernel = plan.kernels[l->kernel.index()];
+      out += "launch " + kernel.name;
+      if (kernel.product) out += ", or " + printProduct(plan, *kernel.product);
     } else if (const Copy *c = std::get_if<Copy>(&steps[s])) {
       std::string to = c->dst.valid() ? bufferName(c->dst) : fmt::format("output {}", c->dstOutput);
       out += fmt::format("copy {} of {} from {} strides {} offset {} to {} strides {} offset {}", list(c->sizes), name(c->dtype), bufferName(c->src),

@@ -13,7 +13,7 @@ TileTarget gpuTileTarget(int64_t processors) {
   t.dotM = 128, t.dotN = 128, t.dotK = 64;
   t.packWeights = false;
   t.f32Products = tile::F32Products::Tf32x3;
-  t.threadBlocks = true, t.alignedInputs = true, t.processors = processors;
+  t.threadBlocks = true, t.alignedInputs = true, t.processors = processors, t.library = TileTarget::Library::Auto;
   return t;
 }
 
@@ -75,6 +75,15 @@ DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n,
   best.k = std::clamp<int64_t>(nextPowerOfTwo(k), 16, wide);
   best.warps = best.m * best.n >= 128 * 128 ? 8 : best.m * best.n >= 32 * 32 ? 4 : best.m * best.n >= 16 * 32 ? 2 : 1;
   return best;
+}
+
+bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes, double restBytes) {
+  // Products of float32 keep their precision by three products of tf32 here, which the library does not have.
+  if (itemBytes > 2 || std::min(m, n) < 64 || k < 64) return false;
+  // Microseconds on a GPU of 132 processors at its usual clock: flops and bytes at the rates that large products reach, a launch more for the rest.
+  const double scale = static_cast<double>(target.processors) / 132, flops = 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const double ours = 1.5 + flops / (390e6 * scale), library = 1.5 + flops / (640e6 * scale) + (restBytes > 0 ? 1.8 + restBytes / 3e6 : 0);
+  return library < ours;
 }
 
 AttentionBlock attentionBlock(const TileTarget &target, int64_t heads, int64_t queries, int64_t head, int64_t itemBytes) {

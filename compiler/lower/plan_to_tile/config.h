@@ -34,6 +34,10 @@ struct DotBlock {
 };
 DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes);
 
+/// Is a library faster than a kernel of ours at [m, k] x [k, n], `batch` times, when `restBytes` of a sum go through memory once more for what
+/// the kernel would have fused?
+bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes, double restBytes);
+
 /// Query rows and keys of one step of attention with heads of `head` elements.
 struct AttentionBlock {
   int64_t queries, keys;

@@ -8,6 +8,7 @@
 #include "lower/plan_to_tile/attention.h"
 #include "lower/plan_to_tile/contraction.h"
 #include "lower/plan_to_tile/emit.h"
+#include "lower/plan_to_tile/library.h"
 #include "lower/plan_to_tile/loop_kernel.h"
 #include "lower/plan_to_tile/sort.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -89,10 +90,14 @@ public:
 
   Result<OwningOpRef<ModuleOp>> run() {
     OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context_));
+    const size_t launched = plan_.kernels.size();
     for (plan::Kernel &kernel : plan_.kernels) {
       Status s = buildKernel(kernel, *module);
       if (!s) return s.takeError();
     }
+    placeLibraryForms(plan_, std::move(forms_));
+    for (size_t i = launched; i < plan_.kernels.size(); ++i)
+      if (Status s = buildKernel(plan_.kernels[i], *module); !s) return s.takeError();
     return module;
   }
 
@@ -108,6 +113,8 @@ private:
     case Node::Kind::Scan: break;
     case Node::Kind::Contraction:
       contraction = planContraction(kernel, plan_.program.facts, target_);
+      if (contraction)
+        if (std::optional<LibraryForm> form = libraryForm(plan_, kernel, *contraction, target_)) forms_.emplace_back(kernel.id, std::move(*form));
       if (!contraction) contractionToReduction(plan_, kernel);
       else if (target_.packWeights) packRightOperand(plan_, kernel, *contraction);
       else orderRightOperand(plan_, kernel, *contraction);
@@ -278,6 +285,7 @@ private:
   const TileTarget &target_;
   const std::vector<Operation *> &userFunctions_;
   std::map<std::string, std::string> functions_;
+  std::vector<std::pair<plan::KernelId, LibraryForm>> forms_;
 };
 
 } // namespace

@@ -37,6 +37,9 @@ struct TileTarget {
   bool threadBlocks = false;
   bool alignedInputs = false;    // the caller's tensors start at multiples of 16 bytes (the runtime copies others)
   int64_t processors = 1;        // that run programs side by side
+  /// Contractions that a library for matrix products may compute, beside the kernel that is made for each: none, those that the cost model
+  /// finds faster there, all that it can.
+  enum class Library : uint8_t { Never, Auto, Always } library = Library::Never;
   int64_t registerRow = 16384;   // longest row, in elements, that one program keeps in registers
 };
 
