@@ -12,8 +12,8 @@ using llvm::Value;
 namespace {
 /// Scratch bytes for the packed right operands of one product: a part of the second cache.
 constexpr int64_t kKeptBytes = 512 << 10;
-/// Elements of k that are gathered at once.
-constexpr int64_t kGatheredDepth = 512;
+/// Bytes of a row of A that are gathered at once.
+constexpr int64_t kGatheredBytes = 1024;
 
 bool writes(mlir::Operation *op) {
   bool found = false;
@@ -65,24 +65,26 @@ mlir::Operation *Emitter::loneProduct(mlir::Operation *loop) {
     else if (code != OpCode::ArithConstant && (classOf(code) != OpClass::Element || op.getNumResults() != 1 || isTensor(op.getResult(0).getType())))
       return nullptr;
   }
-  if (!dot || !tileOperandType(dot)) return nullptr;
+  if (!dot) return nullptr;
   // The sum goes round the loop and nowhere else.
   mlir::Value sum = dot->getResult(0), old = dot->getOperand(2);
   auto argument = llvm::dyn_cast<mlir::BlockArgument>(old);
   if (!sum.hasOneUse() || !old.hasOneUse() || !argument || argument.getOwner() != &body || argument.getArgNumber() == 0) return nullptr;
   const bool round = body.getTerminator()->getOperand(argument.getArgNumber() - 1) == sum && *sum.user_begin() == body.getTerminator();
-  return round && shapeOf(sum.getType()).size() == 2 && elementOf(sum.getType()).getIntOrFloatBitWidth() == 32 ? dot : nullptr;
+  // Sums of 16 bits are rounded at each turn.
+  return round && shapeOf(sum.getType()).size() == 2 && elementOf(sum.getType()).getIntOrFloatBitWidth() >= 32 ? dot : nullptr;
 }
 
 void Emitter::beginGathering(mlir::Operation *loop) {
   mlir::Operation *dot = loneProduct(loop);
-  mlir::Type operandType = tileOperandType(dot);
+  // Without tiles, operands are packed in the type of the sum.
+  mlir::Type tiles = tileOperandType(dot), operandType = tiles ? tiles : elementOf(dot->getResult(0).getType());
   Shape shape = shapeOf(dot->getOperand(0).getType());
-  const int64_t turns = std::clamp<int64_t>(kGatheredDepth / shape[1], 1, 32);
+  const int64_t turns = std::clamp<int64_t>(kGatheredBytes / (shape[1] * bytesOf(operandType)), 1, 32);
   if (turns < 2) return;
   llvm::AllocaInst *count = entryAlloca(b.getInt32Ty(), "gathered");
   b.CreateStore(b.getInt32(0), count);
-  gathering_ = Gathering{dot, turns, count, nullptr, &newBuffer(mlir::IntegerType::get(loop->getContext(), 64), {turns, 3}),
+  gathering_ = Gathering{dot, turns, count, nullptr, &newBuffer(mlir::IntegerType::get(loop->getContext(), 64), {turns, shape[0] + 3}),
                          &newBuffer(operandType, {turns, shape[0], shape[1]})};
 }
 
@@ -91,6 +93,28 @@ void Emitter::endGathering() {
   freeBuffer(*gathering_->table);
   freeBuffer(*gathering_->rows);
   gathering_.reset();
+}
+
+Value *Emitter::enterGathered() {
+  Gathering &g = *gathering_;
+  Value *count = b.CreateAdd(b.CreateLoad(b.getInt32Ty(), g.count), b.getInt32(1));
+  Value *full = b.CreateICmpEQ(count, b.getInt32(static_cast<uint32_t>(g.turns)));
+  Value *now = b.CreateOr(full, g.lastTurn);
+  b.CreateStore(b.CreateSelect(now, b.getInt32(0), count), g.count);
+  llvm::BasicBlock *multiply = llvm::BasicBlock::Create(b.getContext(), "multiply", fn_);
+  g.later = llvm::BasicBlock::Create(b.getContext(), "gathered", fn_);
+  b.CreateCondBr(now, multiply, g.later);
+  b.SetInsertPoint(multiply);
+  frames_[0].block = multiply;
+  frames_[0].memo.clear();
+  return count;
+}
+
+void Emitter::leaveGathered() {
+  b.CreateBr(gathering_->later);
+  b.SetInsertPoint(gathering_->later);
+  frames_[0].block = gathering_->later;
+  frames_[0].memo.clear();
 }
 
 // ------------------------------------------------------------------------------------------------------------- from program to program
@@ -110,18 +134,25 @@ bool Emitter::mayReuse(mlir::Operation *op) {
   return !synchronises && !mayFollowWrites(op);
 }
 
+Value *Emitter::packedFresh(mlir::Operation *op, int64_t bytes, llvm::function_ref<void(Value *)> pack) {
+  const bool gathers = gathering_ && gathering_->dot == op;
+  Buffer &packed = newBuffer(mlir::IntegerType::get(op->getContext(), 8), {gathers ? gathering_->turns : 1, bytes});
+  freeAfter_[nullptr].push_back(&packed);
+  Value *to = packed.ptr;
+  if (gathers) {
+    Value *turn = b.CreateZExt(b.CreateLoad(b.getInt32Ty(), gathering_->count), b.getInt64Ty());
+    to = b.CreateGEP(b.getInt8Ty(), to, b.CreateMul(turn, b.getInt64(static_cast<uint64_t>(bytes))));
+  }
+  pack(to);
+  return to;
+}
+
 Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_ref<void(Value *)> pack) {
+  if (!mayReuse(op)) return packedFresh(op, bytes, pack);
   mlir::Type byte = mlir::IntegerType::get(op->getContext(), 8), word = mlir::IntegerType::get(op->getContext(), 64);
   const int64_t gathered = gathering_ && gathering_->dot == op ? gathering_->turns : 1;
   llvm::Type *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
   auto at = [&](Value *p, Value *n, int64_t size) { return b.CreateGEP(b.getInt8Ty(), p, b.CreateMul(b.CreateZExt(n, i64), b.getInt64(static_cast<uint64_t>(size)))); };
-  if (!mayReuse(op)) {
-    Buffer &packed = newBuffer(byte, {gathered, bytes});
-    freeAfter_[nullptr].push_back(&packed);
-    Value *to = gathered > 1 ? at(packed.ptr, b.CreateLoad(i32, gathering_->count), bytes) : packed.ptr;
-    pack(to);
-    return to;
-  }
   // The n-th run of op in a program has the n-th slot; those beyond the last group share that.
   const int64_t groups = std::max<int64_t>(1, kKeptBytes / (bytes * gathered)), slots = groups * gathered, shared = slots - gathered;
   Buffer &kept = newBuffer(byte, {slots, bytes}), &keys = newBuffer(word, {slots, 4});
@@ -148,16 +179,10 @@ Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_re
     Value *p = b.CreateConstGEP1_64(i64, key, i);
     same = b.CreateAnd(same, b.CreateICmpEQ(b.CreateLoad(i64, p), words[i]));
   }
-  llvm::BasicBlock *fill = llvm::BasicBlock::Create(b.getContext(), "pack", fn_), *ready = llvm::BasicBlock::Create(b.getContext(), "packed", fn_);
-  b.CreateCondBr(same, ready, fill);
-  b.SetInsertPoint(fill);
-  frames_[0].block = fill;
-  for (uint64_t i = 0; i < 3; ++i) b.CreateStore(words[i], b.CreateConstGEP1_64(i64, key, i));
-  pack(to);
-  b.CreateBr(ready);
-  b.SetInsertPoint(ready);
-  frames_[0].block = ready;
-  frames_[0].memo.clear();
+  branch(b.CreateNot(same), [&] {
+    for (uint64_t i = 0; i < 3; ++i) b.CreateStore(words[i], b.CreateConstGEP1_64(i64, key, i));
+    pack(to);
+  }, nullptr);
   return to;
 }
 

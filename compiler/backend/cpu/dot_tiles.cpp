@@ -49,7 +49,7 @@ mlir::Type Emitter::tileOperandType(mlir::Operation *op) {
 }
 
 /// A as rows of operandType, in place or in `packed`: the address of the first and, in `stride`, the bytes from one to the next.
-Value *Emitter::tileRows(mlir::Value v, mlir::Type operandType, const Lanes *batch, Buffer packed, Value *&stride) {
+Value *Emitter::tileRows(mlir::Value v, mlir::Type operandType, const Lanes *batch, const Buffer &packed, Value *&stride) {
   Shape shape = shapeOf(v.getType());
   const size_t lead = shape.size() - 2;
   const int64_t rowBytes = shape[lead + 1] * bytesOf(operandType);
@@ -61,23 +61,20 @@ Value *Emitter::tileRows(mlir::Value v, mlir::Type operandType, const Lanes *bat
     return packed.ptr;
   }
   Placement place = probePlacement(v, operandType);
-  llvm::BasicBlock *probed = b.GetInsertBlock();
-  llvm::BasicBlock *pack = llvm::BasicBlock::Create(b.getContext(), "pack", fn_), *ready = llvm::BasicBlock::Create(b.getContext(), "ready", fn_);
-  Value *origin = b.CreateIntToPtr(place.origin, b.getPtrTy());
-  b.CreateCondBr(place.whole, ready, pack);
-  b.SetInsertPoint(pack);
-  frames_[0].block = pack;
-  packOperand(v, operandType, batch, packed, true, 0);
-  llvm::BasicBlock *afterPack = b.GetInsertBlock();
-  b.CreateBr(ready);
-  b.SetInsertPoint(ready);
-  frames_[0].block = ready;
-  frames_[0].memo.clear();
-  llvm::PHINode *pointer = b.CreatePHI(b.getPtrTy(), 2, "a"), *step = b.CreatePHI(b.getInt64Ty(), 2, "a.stride");
-  pointer->addIncoming(origin, probed), pointer->addIncoming(packed.ptr, afterPack);
-  step->addIncoming(place.rowStride, probed), step->addIncoming(dense, afterPack);
-  stride = step;
-  return pointer;
+  llvm::AllocaInst *start = entryAlloca(b.getPtrTy(), "rows"), *apart = entryAlloca(b.getInt64Ty(), "rows.stride");
+  branch(
+      place.whole,
+      [&] {
+        b.CreateStore(b.CreateIntToPtr(place.origin, b.getPtrTy()), start);
+        b.CreateStore(place.rowStride, apart);
+      },
+      [&] {
+        packOperand(v, operandType, batch, packed, true, 0);
+        b.CreateStore(packed.ptr, start);
+        b.CreateStore(dense, apart);
+      });
+  stride = b.CreateLoad(b.getInt64Ty(), apart);
+  return b.CreateLoad(b.getPtrTy(), start);
 }
 
 /// B in panels of 16 columns: [N / 16][K / g][16][g].
@@ -185,28 +182,21 @@ void Emitter::emitTileProduct(mlir::Operation *op, mlir::Type operandType, const
   llvm::Type *i64 = b.getInt64Ty();
   auto at = [&](Value *p, Value *offset) { return b.CreateGEP(b.getInt8Ty(), p, offset); };
   auto bytes = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
+  // A line of the table holds A's start and stride and B's panels.
+  const int64_t lineBytes = (M + 3) * 8;
   const bool gathers = gathering_ && gathering_->dot == op;
   Value *count = b.getInt32(1), *aStride = nullptr, *aRows = nullptr, *panels = nullptr;
-  llvm::BasicBlock *later = nullptr;
   if (gathers) {
     Value *turn = b.CreateLoad(b.getInt32Ty(), gathering_->count);
     Buffer rows = *gathering_->rows;
     rows.ptr = at(rows.ptr, b.CreateMul(b.CreateZExt(turn, i64), bytes(M * K * size)));
     aRows = tileRows(op->getOperand(0), operandType, batch, rows, aStride);
     panels = tilePanels(op, operandType, batch);
-    Value *entry = at(gathering_->table->ptr, b.CreateMul(b.CreateZExt(turn, i64), bytes(24)));
+    Value *entry = at(gathering_->table->ptr, b.CreateMul(b.CreateZExt(turn, i64), bytes(lineBytes)));
     b.CreateStore(aRows, entry);
     b.CreateStore(aStride, at(entry, bytes(8)));
     b.CreateStore(panels, at(entry, bytes(16)));
-    count = b.CreateAdd(turn, b.getInt32(1));
-    Value *full = b.CreateICmpEQ(count, b.getInt32(static_cast<uint32_t>(gathering_->turns)));
-    Value *now = b.CreateOr(full, gathering_->lastTurn);
-    b.CreateStore(b.CreateSelect(now, b.getInt32(0), count), gathering_->count);
-    llvm::BasicBlock *multiply = llvm::BasicBlock::Create(b.getContext(), "multiply", fn_);
-    later = llvm::BasicBlock::Create(b.getContext(), "gathered", fn_);
-    b.CreateCondBr(now, multiply, later);
-    b.SetInsertPoint(multiply);
-    frames_[0].block = multiply;
+    count = enterGathered();
   } else {
     Buffer &rows = newBuffer(operandType, {M, K});
     freeAfter_[nullptr].push_back(&rows);
@@ -247,7 +237,7 @@ void Emitter::emitTileProduct(mlir::Operation *op, mlir::Type operandType, const
       forLoop(b.getInt32(0), count, 1, [&](Value *turn) {
         Value *stride = aStride, *first = aRows, *panel = panels;
         if (gathers) {
-          Value *entry = at(gathering_->table->ptr, b.CreateMul(b.CreateZExt(turn, i64), bytes(24)));
+          Value *entry = at(gathering_->table->ptr, b.CreateMul(b.CreateZExt(turn, i64), bytes(lineBytes)));
           first = b.CreateLoad(b.getPtrTy(), entry);
           stride = b.CreateLoad(i64, at(entry, bytes(8)));
           panel = b.CreateLoad(b.getPtrTy(), at(entry, bytes(16)));
@@ -274,12 +264,7 @@ void Emitter::emitTileProduct(mlir::Operation *op, mlir::Type operandType, const
         for (int64_t c = 0; c < across; ++c) call(llvm::Intrinsic::x86_tilestored64, {tile(r * across + c), result(r, c), rowStride});
     });
   });
-  if (gathers) {
-    b.CreateBr(later);
-    b.SetInsertPoint(later);
-    frames_[0].block = later;
-    frames_[0].memo.clear();
-  }
+  if (gathers) leaveGathered();
   freeAfter(nullptr);
   freeAfter_.erase(nullptr);
 }

@@ -7,7 +7,7 @@
 //
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp tensor expressions at an index; elementwise.cpp one operation on
 // lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; control.cpp scf and cf; reduce.cpp reductions and scans;
-// dot.cpp matrix products, dot_tiles.cpp those by matrix tiles, dot_reuse.cpp
+// dot.cpp matrix products, dot_operand.cpp their operands, dot_tiles.cpp those by matrix tiles, dot_reuse.cpp
 // what of them is kept from turn to turn and from program to program; uses.cpp what is virtual and what is not.
 #pragma once
 #include <functional>
@@ -203,8 +203,18 @@ private:
   llvm::SmallVector<llvm::Value *, 2> combineLanes(mlir::Region &combine, llvm::SmallVector<llvm::Value *, 2> values, int64_t width);
   void emitScan(mlir::Operation *op);
   void emitDot(mlir::Operation *op);
-  struct Operand; // of a dot: where its rows are, in place or packed
-  Operand dotOperand(mlir::Value v, llvm::Type *compute, mlir::Type computeType, const Lanes *batch, bool rows, int64_t panel, bool preferInPlace);
+  /// The rows of A: their addresses go to table [M], i64; they lie in memory or in `packed` [M][K]. Returns the address (i64) that rows without
+  /// any element have, null if there are none.
+  llvm::Value *leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table, const Buffer &packed);
+  void rowAddresses(mlir::Operation *load, const Buffer &table, llvm::Value *nothing);
+  /// B: element (k, n) is at pointer + (n / panel) * panelStride + k * stride + (n % panel) * element size. Strides in bytes, i64.
+  struct Panels {
+    llvm::Value *pointer, *stride, *panelStride;
+    bool inMemory; // read where it lies, as a rule
+  };
+  Panels rightPanels(mlir::Operation *op, mlir::Type storedType, const Lanes *batch, int64_t panel, bool preferInPlace);
+  /// if (condition) yes() else no(), at the function's own level.
+  void branch(llvm::Value *condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);
   void packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows, int64_t panel);
   /// Element of an operand in the type that the product is computed from.
   Lanes operandElement(const Lanes &x, mlir::Type from, mlir::Type to);
@@ -221,7 +231,7 @@ private:
   /// dot_tiles.cpp: products by matrix tiles. The type of element that op's operands are packed in; null when tiles do not fit it.
   mlir::Type tileOperandType(mlir::Operation *op);
   void emitTileProduct(mlir::Operation *op, mlir::Type operandType, const Buffer &acc, bool zero, const Lanes *batch);
-  llvm::Value *tileRows(mlir::Value v, mlir::Type operandType, const Lanes *batch, Buffer packed, llvm::Value *&stride);
+  llvm::Value *tileRows(mlir::Value v, mlir::Type operandType, const Lanes *batch, const Buffer &packed, llvm::Value *&stride);
   llvm::Value *tilePanels(mlir::Operation *op, mlir::Type operandType, const Lanes *batch);
   void packPanels(mlir::Value v, mlir::Type operandType, const Lanes *batch, llvm::Value *to);
   void configureTiles(llvm::BasicBlock *exit);
@@ -234,14 +244,20 @@ private:
     int64_t turns;             // at most this many at once
     llvm::AllocaInst *count;   // gathered so far
     llvm::Value *lastTurn;     // of the loop (i1)
-    Buffer *table, *rows;      // [turns] × {A's address, A's stride, B's panels}; A packed, [turns][M][K]
+    Buffer *table, *rows;      // [turns][M + 3], i64: A's rows or their start, B's place; A packed, [turns][M][K]
+    llvm::BasicBlock *later = nullptr;
   };
   mlir::Operation *loneProduct(mlir::Operation *loop);
   void beginGathering(mlir::Operation *loop);
   void endGathering();
   /// The place for op's packed right operand, `bytes` of it, for this run of op; `pack` fills it unless it holds the very same block of
   /// memory already, from an earlier program of this call.
+  /// Counts a gathered turn. What follows runs after the last or when enough are gathered, until leaveGathered; returns how many there are.
+  llvm::Value *enterGathered();
+  void leaveGathered();
   llvm::Value *packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_ref<void(llvm::Value *)> pack);
+  /// The same without keeping it.
+  llvm::Value *packedFresh(mlir::Operation *op, int64_t bytes, llvm::function_ref<void(llvm::Value *)> pack);
   bool mayReuse(mlir::Operation *op);
 
   llvm::Module &module_;
