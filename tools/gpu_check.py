@@ -101,6 +101,7 @@ def pack(options):
         target = packages / (case["id"].replace("/", "__") + ".neso")
         where = ["-o", str(target), "--target", "cuda", "--arch", options.arch]
         if case["kind"] == "model":
+            where += [part for setting in options.option for part in ("--option", setting)]
             cubin = case["id"].startswith("models/") or options.assemble_all
             command = [neso, "compile", GOLDENS / case["folder"] / case["program"], "--threads", "1", *where]
             command += [] if cubin else ["--option", "assembler=none"]
@@ -394,6 +395,7 @@ def main():
     p.add_argument("--arch", default="sm_90")
     p.add_argument("--jobs", type=int, default=2)
     p.add_argument("--show", type=int, default=20)
+    p.add_argument("--option", action="append", default=[], help="K=V, for neso compile")
     p.add_argument("--assemble-all", action="store_true", help="cubins of operator programs too; else the driver assembles them")
     r = verbs.add_parser("run")
     r.add_argument("out")

@@ -53,17 +53,19 @@ class Library:
         if status:
             raise RuntimeError(self.api.neso_error_text().decode())
 
-    def load(self, package, threads=0, device=CPU, stream=None, graphs=0):
-        """stream: a CUDA stream's handle; None: the context's own. graphs: how many CUDA graphs are kept; -1: none."""
-        return Program(self, package, threads, device, stream, graphs)
+    def load(self, package, threads=0, device=CPU, stream=None, graphs=0, index=0, cublas=None):
+        """stream: a CUDA stream's handle; None: the context's own. graphs: how many CUDA graphs are kept; -1: none. index: of the GPU.
+        cublas: path of cuBLASLt; None: the system's; "": our kernels compute all products."""
+        return Program(self, package, threads, device, stream, graphs, index, cublas)
 
 
 class Program:
-    def __init__(self, library, package, threads, device=CPU, stream=None, graphs=0):
+    def __init__(self, library, package, threads, device=CPU, stream=None, graphs=0, index=0, cublas=None):
         self.device = device
         self.library, self.model, self.context = library, ctypes.c_void_p(), ctypes.c_void_p()
         library.check(library.api.neso_model_load(str(package).encode(), None, ctypes.byref(self.model)))
-        options = ContextOptions(struct_size=ctypes.sizeof(ContextOptions), threads=threads, device=device, stream=stream, cuda_graphs=graphs)
+        options = ContextOptions(struct_size=ctypes.sizeof(ContextOptions), threads=threads, device=device, device_index=index, stream=stream, cuda_graphs=graphs,
+                                 cublas=None if cublas is None else cublas.encode())
         library.check(library.api.neso_context_create(self.model, ctypes.byref(options), ctypes.byref(self.context)))
         self.outputs = (Tensor * library.api.neso_model_output_count(self.model))()
 

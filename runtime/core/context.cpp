@@ -51,7 +51,7 @@ neso_status start_gpu(neso_context *c) {
   find_scalars_read(c);
   NESO_TRY(c->graph_key.resize(c->bound_sizes.size() + c->addresses.size()));
   cuda_scope scope(device);
-  return c->gpu->start(o.stream, o.cuda_graphs < 0 ? 0 : o.cuda_graphs == 0 ? kGraphs : o.cuda_graphs, c->graph_key.size(), args, o.cublas && !*o.cublas ? 0 : p.products.size());
+  return c->gpu->start(o.stream, o.cuda_graphs < 0 ? 0 : o.cuda_graphs == 0 ? kGraphs : o.cuda_graphs, c->graph_key.size(), args, o.cublas && !*o.cublas ? 0 : p.products.size(), c->step_begins.size());
 }
 
 neso_status create_buffers(neso_context *c) {
@@ -100,6 +100,7 @@ neso_status create(neso_context *c, const neso_context_options *options) {
   if (o.device != NESO_CPU && o.device != NESO_CUDA) return fail(NESO_DEVICE_UNAVAILABLE, "there is no device of kind %d", int(o.device));
   if (o.cuda_graphs < -1 || o.cuda_graphs > 1 << 16) return fail(NESO_INVALID_ARGUMENT, "%d CUDA graphs are not possible", o.cuda_graphs);
   NESO_TRY(create_values(c));
+  if (o.time_steps && c->model->plan.subplans.size()) NESO_TRY(c->step_begins.resize(size_t(c->model->plan.subplans[0].end - c->model->plan.subplans[0].begin) + 1));
   if (o.device == NESO_CUDA) {
     NESO_TRY(start_gpu(c));
     cuda_scope scope(c->device());
@@ -280,6 +281,18 @@ neso_status neso_context_get_stats(const neso_context *c, neso_context_stats *ou
   out->threads = c->executor.threads();
   out->steps = c->steps_done;
   return NESO_OK;
+}
+
+neso_status neso_context_step_time(neso_context *c, int64_t step, neso_step_time *out) {
+  if (!c || !out || !c->steps_timed || step < 0 || size_t(step) + 1 >= c->step_begins.size())
+    return fail(NESO_INVALID_ARGUMENT, "step %lld was not timed; make the context with time_steps, run it, and ask for a step of the model", (long long)step);
+  const plan &p = c->model->plan;
+  const neso_rt::step &s = p.steps[size_t(p.subplans[0].begin) + size_t(step)];
+  *out = {s.kind == fbs::Step::Launch ? p.kernels[size_t(s.a)].name : nullptr, c->step_begins[size_t(step) + 1] - c->step_begins[size_t(step)]};
+  if (!c->gpu) return NESO_OK;
+  cuda_scope scope(c->device());
+  NESO_TRY(c->gpu->alive());
+  return c->gpu->step_elapsed(step, &out->ms);
 }
 
 neso_status neso_kernel_launch(neso_context *c, const char *name, const uint32_t grid[3], const union neso_arg *args,

@@ -71,6 +71,8 @@ struct neso_context {
   neso_rt::array<neso_rt::block> buffers;   // copies of mutated constants; others empty
   neso_rt::array<char *> addresses;         // one a plan buffer
   neso_rt::array<neso_arg> args;            // of all launches
+  neso_rt::array<double> step_begins;       // with time_steps, on the CPU: when each step of the model began, and when the last one ended; ms
+  bool steps_timed = false;                 // a run has been timed
   neso_rt::array<neso_rt::launch_cost> costs; // one a step of the plan, for launches; forgotten when sizes change
   const neso_tensor *given_outputs = nullptr; // during a run
   int64_t steps_done = 0;
@@ -130,6 +132,7 @@ private:
   neso_status fill(const neso_rt::fbs::Fill *row);
   neso_status load_scalar(const neso_rt::fbs::LoadScalar *row);
   neso_status store_scalar(const neso_rt::fbs::StoreScalar *row);
+  neso_status time_step(int64_t index);
   neso_status notify(const neso_rt::step &s, int32_t subplan, int64_t index, bool after);
   neso_status extent_check(int32_t buffer, int64_t first, int64_t last, int64_t item_bytes) const;
   void fill_args(const neso_rt::step &launch);

@@ -159,7 +159,7 @@ neso_status neso_context::multiply(const step &s, bool *out_done) {
 // contexts that are watched step by step, never have graphs.
 neso_status neso_context::run_on_gpu() {
   cuda_graphs &graphs = gpu->graphs;
-  if (!graphs.enabled() || graphs.off() || model->plan.has_late_sizes || options.on_step) return walk(0);
+  if (!graphs.enabled() || graphs.off() || model->plan.has_late_sizes || options.on_step || options.time_steps) return walk(0);
   if (moved) last_graph = nullptr;
   if (!last_graph) {
     memcpy(graph_key.data(), bound_sizes.data(), bound_sizes.size() * sizeof(int64_t));

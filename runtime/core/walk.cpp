@@ -1,6 +1,7 @@
 // The steps of a plan, one after the other.
 #include <math.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "core/context.h"
 #include "core/sizes.h"
@@ -262,16 +263,30 @@ neso_status neso_context::run_step(const step &s, bool *ended) {
   }
 }
 
+// Step `index` of the model begins; the number after the last: it has ended.
+neso_status neso_context::time_step(int64_t index) {
+  if (gpu) return gpu->mark_step(index);
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  step_begins[size_t(index)] = double(now.tv_sec) * 1e3 + double(now.tv_nsec) * 1e-6;
+  return NESO_OK;
+}
+
 neso_status neso_context::walk(int32_t subplan) {
   const step_range range = model->plan.subplans[subplan];
   const step *all = model->plan.steps.data();
   bool ended = false;
   for (int32_t i = range.begin; i < range.end && !ended; ++i) {
     ++steps_done;
+    if (__builtin_expect(options.time_steps != 0, 0) && subplan == 0) NESO_TRY(time_step(i - range.begin));
     if (__builtin_expect(options.on_step != nullptr, 0)) NESO_TRY(notify(all[i], subplan, i - range.begin, false));
     NESO_TRY(run_step(all[i], &ended));
     if (__builtin_expect(options.on_step != nullptr, 0) && gpu) NESO_TRY(wait_for_step(all[i]));
     if (__builtin_expect(options.on_step != nullptr, 0)) NESO_TRY(notify(all[i], subplan, i - range.begin, true));
+  }
+  if (__builtin_expect(options.time_steps != 0, 0) && subplan == 0) {
+    NESO_TRY(time_step(range.end - range.begin));
+    steps_timed = true;
   }
   return NESO_OK;
 }

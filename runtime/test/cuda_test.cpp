@@ -113,6 +113,28 @@ TEST_F(Cuda, SteadyStateNeitherAllocatesNorWaits) {
   }
 }
 
+TEST_F(Cuda, StepsAreTimedBetweenMarksOnTheStream) {
+  neso_context_options o = onGpu();
+  o.time_steps = 1;
+  Gpu m(addThenDouble(1, {"sm_90"}), o);
+  neso_step_time t;
+  EXPECT_EQ(neso_context_step_time(m.context, 0, &t), NESO_INVALID_ARGUMENT);
+  Tensor x({3}, {1, 2, 3});
+  for (int i = 0; i < 3; ++i) {
+    std::vector<neso_tensor> out(1);
+    ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+    EXPECT_EQ(floats(out[0], 3), (std::vector<float>{4, 6, 8}));
+  }
+  EXPECT_EQ(statsOf(m.context).graph_launches, 0);
+  // The fake driver's clock goes on by half a millisecond a mark.
+  for (int64_t step : {0, 1}) {
+    ASSERT_EQ(neso_context_step_time(m.context, step, &t), NESO_OK) << neso_error_text();
+    EXPECT_STREQ(t.kernel, step == 0 ? "test_add" : "test_double");
+    EXPECT_EQ(t.ms, 0.5);
+  }
+  EXPECT_EQ(neso_context_step_time(m.context, 2, &t), NESO_INVALID_ARGUMENT);
+}
+
 TEST_F(Cuda, GraphsAreKeptForSizesAndAddressesUpToTheCap) {
   neso_context_options o = onGpu();
   o.cuda_graphs = 2;

@@ -25,13 +25,14 @@ neso_status cuda_executor::alive() const {
   return fail(NESO_DEVICE_LOST, "device cuda:%d was lost by an earlier failure: this process cannot use it again", index_);
 }
 
-neso_status cuda_executor::start(void *stream, int graphs_kept, size_t key_words, int32_t args, size_t products) {
+neso_status cuda_executor::start(void *stream, int graphs_kept, size_t key_words, int32_t args, size_t products, size_t timed_steps) {
   if (!stream) {
     NESO_TRY(check(driver_.cuStreamCreate(&own_, kCuStreamNonBlocking), "making a stream"));
     stream = own_;
   }
   stream_ = static_cast<cu_stream>(stream);
   NESO_TRY(params_.resize(size_t(args)));
+  NESO_TRY(step_marks_.resize(timed_steps));
   if (device_.blas.handle) NESO_TRY(products_.resize(products));
   if (graphs_kept == 0) return NESO_OK;
   NESO_TRY(check(driver_.cuStreamCreate(&recording_, kCuStreamNonBlocking), "making a stream"));
@@ -43,6 +44,8 @@ cuda_executor::~cuda_executor() {
   for (cuda_graphs::entry &e : graphs.entries()) destroy_graph(e.exec);
   for (blas_product &p : products_) p.release();
   for (cu_event e : marks_)
+    if (e) driver_.cuEventDestroy(e);
+  for (cu_event e : step_marks_)
     if (e) driver_.cuEventDestroy(e);
   if (order_) driver_.cuEventDestroy(order_);
   if (recording_) driver_.cuStreamDestroy(recording_);
@@ -199,9 +202,21 @@ neso_status cuda_executor::mark(int32_t number) {
   return check(driver_.cuEventRecord(event, stream_), "marking a time");
 }
 
+neso_status cuda_executor::mark_step(int64_t step) {
+  cu_event &event = step_marks_[size_t(step)];
+  if (!event) NESO_TRY(check(driver_.cuEventCreate(&event, 0), "making an event"));
+  return check(driver_.cuEventRecord(event, stream_), "marking a time");
+}
+
+neso_status cuda_executor::step_elapsed(int64_t step, double *out_ms) { return between(step_marks_[size_t(step)], step_marks_[size_t(step) + 1], out_ms); }
+
 neso_status cuda_executor::elapsed(int32_t begin, int32_t end, double *out_ms) {
   cu_event first = marks_.size() ? marks_[size_t(begin)] : nullptr, last = marks_.size() ? marks_[size_t(end)] : nullptr;
   if (!first || !last) return fail(NESO_INVALID_ARGUMENT, "marks %d and %d must be set before the time between them is asked for", begin, end);
+  return between(first, last, out_ms);
+}
+
+neso_status cuda_executor::between(cu_event first, cu_event last, double *out_ms) {
   NESO_TRY(check(driver_.cuEventSynchronize(last), "waiting for a mark"));
   float ms = 0;
   NESO_TRY(check(driver_.cuEventElapsedTime(&ms, first, last), "reading a time"));

@@ -24,8 +24,8 @@ public:
   cuda_executor &operator=(const cuda_executor &) = delete;
   ~cuda_executor();
   /// stream: the caller's, or nullptr. graphs: at most that many are kept. key_words: of a graph's key. args: most that a kernel has.
-  /// products: of the plan; 0: none is left to a library.
-  neso_status start(void *stream, int graphs, size_t key_words, int32_t args, size_t products);
+  /// products: of the plan; 0: none is left to a library. timed_steps: marks for mark_step.
+  neso_status start(void *stream, int graphs, size_t key_words, int32_t args, size_t products, size_t timed_steps);
 
   const cuda_device &device() const { return device_; }
   int index() const { return index_; }
@@ -57,6 +57,9 @@ public:
   neso_status set_stream(void *stream);
   neso_status mark(int32_t number);
   neso_status elapsed(int32_t begin, int32_t end, double *out_ms);
+  /// The same for steps of a run: number `step` begins, the one before has ended. Makes its events when they are first needed.
+  neso_status mark_step(int64_t step);
+  neso_status step_elapsed(int64_t step, double *out_ms);
 
   cuda_graphs graphs;
   /// Between the two, work is recorded instead of queued. end_recording gives the graph, ready to launch; a failed `status` only ends.
@@ -69,6 +72,7 @@ public:
 
 private:
   neso_status check(cu_result r, const char *what);
+  neso_status between(cu_event first, cu_event last, double *out_ms);
   neso_status copy_dims(char *dst, const char *src, const copy_dim *dims, int rank, int item);
   neso_status launch_own(int which, void *params, uint64_t threads);
 
@@ -80,7 +84,7 @@ private:
   cu_stream recording_ = nullptr;      // only for recording: a caller's stream may not allow it
   cu_stream before_recording_ = nullptr;
   cu_event order_ = nullptr;           // from one stream to the next
-  array<cu_event> marks_;
+  array<cu_event> marks_, step_marks_;
   array<void *> params_;
   array<blas_product> products_;       // one a product of the plan; empty without a library
   cu_function own_kernels_[8] = {};

@@ -240,6 +240,7 @@ typedef struct neso_context_options {
   /* The library for matrix products that packages may leave to it: a path of cuBLASLt, of which a model's first context on a device decides;
    * NULL: the system's, if it has one; "": none, the package's own kernels run. */
   const char *cublas;
+  int32_t time_steps;             /* nonzero: runs note the time of every step, see neso_context_step_time; none is recorded as a CUDA graph */
 } neso_context_options;
 
 /* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it.
@@ -296,6 +297,14 @@ typedef struct neso_context_stats {
   int64_t steps;         /* executed in the last run */
 } neso_context_stats;
 NESO_API neso_status neso_context_get_stats(const neso_context *context, neso_context_stats *out_stats);
+
+typedef struct neso_step_time {
+  const char *kernel; /* of a launch; else NULL */
+  double ms;          /* on a GPU between marks on the stream, so that steps follow each other as in any run */
+} neso_step_time;
+/* What step number `step` of the model took in the last run, which must be finished; steps of branches and loops count to the step that runs
+ * them. NESO_INVALID_ARGUMENT without time_steps, before a run, and for a step that does not exist. */
+NESO_API neso_status neso_context_step_time(neso_context *context, int64_t step, neso_step_time *out_time);
 
 typedef struct neso_device_stats {
   size_t constant_bytes;   /* on the device, shared by the model's contexts there */
