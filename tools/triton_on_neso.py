@@ -1,0 +1,330 @@
+#!/usr/bin/env python3
+"""Runs a Python program or a test suite whose Triton kernels are launched on CPU tensors, with Neso in the place of Triton's compiler.
+
+    tools/triton_on_neso.py --build build/dev [--log F] program.py ARGS…
+    tools/triton_on_neso.py --build build/dev [--log F] -m pytest tests/test_x.py
+
+Every launch `kernel[grid](...)` is compiled by `neso kernel compile` for the signature that Triton would take (integers that are 1 and
+numbers and pointers divisible by 16 are hints) and run by libneso; the program's own checks judge the results. Autotuned kernels take the
+first config that survives pruning. A kernel inside a function is written to a file of its own, with what it refers to. F lists each
+kernel with the outcome of its compilations and the number of its launches. Needs torch and triton; no GPU.
+"""
+import argparse
+import ast
+import ctypes
+import hashlib
+import inspect
+import os
+import pathlib
+import runpy
+import subprocess
+import sys
+import tempfile
+import textwrap
+import types
+
+OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_groups", "num_buffers_warp_spec", "num_cpu_threads",
+           "ir_override", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "debug", "sanitize_overflow", "arch", "instrumentation_mode",
+           "matrix_instr_nonkdim", "kpack", "waves_per_eu", "allow_flush_denorm"}
+
+
+class NesoError(RuntimeError):
+    pass
+
+
+class Argument(ctypes.Union):
+    _fields_ = [("ptr", ctypes.c_void_p), ("i64", ctypes.c_int64), ("f64", ctypes.c_double), ("f32", ctypes.c_float)]
+
+
+class Package:
+    """One compiled kernel, loaded."""
+
+    def __init__(self, lib, path, name):
+        self.lib, self.name = lib, name.encode()
+        self.model, self.context = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check(lib.neso_model_load(str(path).encode(), None, ctypes.byref(self.model)))
+        self.check(lib.neso_context_create(self.model, None, ctypes.byref(self.context)))
+
+    def check(self, status):
+        if status:
+            raise NesoError(self.lib.neso_error_text().decode())
+
+    def launch(self, grid, args):
+        array = (Argument * len(args))(*args)
+        self.check(self.lib.neso_kernel_launch(self.context, self.name, (ctypes.c_uint32 * 3)(*grid), array, ctypes.c_size_t(len(args))))
+
+
+def literal(value):
+    """The text of a constexpr, or None."""
+    import torch
+    import triton.language as tl
+    if isinstance(value, tl.constexpr):
+        value = value.value
+    if isinstance(value, tl.core.dtype):
+        return next(f"tl.{n}" for n, v in vars(tl).items() if isinstance(v, tl.core.dtype) and v == value)
+    if isinstance(value, torch.dtype):
+        return literal(getattr(tl, str(value)[6:].replace("bool", "int1"), None))
+    if isinstance(value, float):
+        return repr(value) if value == value and abs(value) != float("inf") else f'float("{value}")'
+    if value is None or isinstance(value, (bool, int, str)):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        parts = [literal(v) for v in value]
+        return None if None in parts else "(" + ", ".join(parts) + ("," if len(parts) == 1 else "") + ")"
+    return None
+
+
+def closed_source(fn):
+    """A module text that holds the kernel and all that it refers to."""
+    import triton
+    from triton.runtime.jit import JITFunction
+    lines, done = ["import triton", "import triton.language as tl"], {}
+
+    def names(jit):
+        held = {}
+        closure = inspect.getclosurevars(jit.fn)
+        held.update(closure.globals)
+        held.update(closure.nonlocals)
+        for node in ast.walk(ast.parse(jit.src)):
+            if isinstance(node, ast.Name) and node.id in jit.fn.__globals__:
+                held.setdefault(node.id, jit.fn.__globals__[node.id])
+        return held
+
+    def emit(name, value):
+        if name in done:
+            return
+        done[name] = value
+        if isinstance(value, types.ModuleType):
+            lines.append(f"import {value.__name__} as {name}")
+        elif isinstance(value, JITFunction):
+            for n, v in names(value).items():
+                if n != value.fn.__name__:
+                    emit(n, v)
+            lines.append("@triton.jit\n" + value.src)
+            if name != value.fn.__name__:
+                lines.append(f"{name} = {value.fn.__name__}")
+        elif getattr(value, "__module__", "").startswith("triton"):
+            lines.append(f"from {value.__module__} import {getattr(value, '__name__', name)} as {name}")
+        elif isinstance(value, triton.language.constexpr) and literal(value):
+            lines.append(f"{name} = tl.constexpr({literal(value)})")
+        elif literal(value):
+            lines.append(f"{name} = {literal(value)}")
+        elif isinstance(value, types.FunctionType):
+            try:
+                lines.append(textwrap.dedent(inspect.getsource(value)))
+            except OSError:
+                pass
+
+    emit(fn.fn.__name__, fn)
+    return "\n".join(lines) + "\n"
+
+
+class Launcher:
+    def __init__(self, build, log, keep):
+        self.neso = str(pathlib.Path(build).resolve() / "bin" / "neso")
+        self.lib = ctypes.CDLL(str(next(pathlib.Path(build).resolve().glob("**/libneso.so"))))
+        self.lib.neso_error_text.restype = ctypes.c_char_p
+        self.folder = pathlib.Path(keep or tempfile.mkdtemp(prefix="neso_triton_"))
+        self.packages, self.rows, self.log = {}, {}, log
+
+    def source(self, fn):
+        code = fn.fn.__code__
+        home = sys.modules.get(fn.fn.__module__)
+        held = getattr(home, fn.fn.__name__, None)
+        while held is not None and not hasattr(held, "src"):
+            held = getattr(held, "fn", None)
+        if held is fn and "<locals>" not in fn.fn.__qualname__ and os.path.exists(code.co_filename) and fn.src in pathlib.Path(code.co_filename).read_text():
+            return f"{code.co_filename}:{fn.fn.__name__}"
+        text = closed_source(fn)
+        path = self.folder / f"{fn.fn.__name__}_{hashlib.sha1(text.encode()).hexdigest()[:12]}.py"
+        path.write_text(text)
+        return f"{path}:{fn.fn.__name__}"
+
+    def compile(self, fn, signature, constants, hints, options):
+        source = self.source(fn)
+        key = (source, tuple(signature), tuple(constants.items()), tuple(hints.items()), tuple(options.items()))
+        if key in self.packages:
+            return self.packages[key]
+        row = self.rows.setdefault(source, {"compiled": 0, "launched": 0, "errors": []})
+        path = self.folder / (hashlib.sha1(repr(key).encode()).hexdigest()[:16] + ".neso")
+        command = [self.neso, "kernel", "compile", source, "--signature", ",".join(signature), "-o", str(path)]
+        for k, v in constants.items():
+            command += ["--constexpr", f"{k}={v}"]
+        for k, v in hints.items():
+            command += ["--hint", f"{k}={v}"]
+        for k in ("num_warps", "num_stages"):
+            if options.get(k):
+                command += ["--" + k.replace("_", "-"), str(options[k])]
+        if options.get("debug"):
+            command.append("--debug")
+        for p in sys.path:
+            if p and os.path.isdir(p) and "site-packages/" not in p:
+                command += ["--path", p]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            error = done.stderr.strip()
+            row["errors"].append(" ".join(command) + "\n" + error)
+            package = NesoError(error or f"neso ended with {done.returncode}")
+        else:
+            package = Package(self.lib, path, fn.fn.__name__)
+            row["compiled"] += 1
+        self.packages[key] = package
+        return package
+
+    def run(self, fn, args, kwargs, grid):
+        import torch
+        from triton.runtime.jit import mangle_type
+        options = {k: v for k, v in kwargs.items() if k in OPTIONS and k not in fn.arg_names}
+        bound = inspect.signature(fn.fn).bind(*args, **{k: v for k, v in kwargs.items() if k not in options})
+        bound.apply_defaults()
+        values = bound.arguments
+        if callable(grid):
+            grid = grid({**values, **options})
+        grid = tuple(int(g) for g in (grid if isinstance(grid, (tuple, list)) else (grid, )))
+        grid += (1, ) * (3 - len(grid))
+        if 0 in grid:
+            return
+        signature, constants, hints, arguments = [], {}, {}, []
+
+        def add(value, name, p):
+            annotated = p.annotation_type if not p.is_constexpr else None
+            if hasattr(value, "data_ptr"):
+                if getattr(value, "is_cuda", False):
+                    raise NesoError("a tensor lies on a GPU")
+                signature.append(mangle_type(value))
+                if not p.do_not_specialize and value.data_ptr() % 16 == 0:
+                    hints[name] = "divisible_by_16"
+                arguments.append(Argument(ptr=value.data_ptr()))
+            elif type(value).__name__ == "TensorDescriptor":
+                shape = ",".join(map(str, value.block_shape))
+                signature.append(f"tensordesc<{mangle_type(value.base)[1:]}[{shape}]>")
+                arguments.append(Argument(ptr=value.base.data_ptr()))
+                arguments.extend(Argument(i64=s) for s in (*value.shape, *value.strides))
+            elif isinstance(value, bool):
+                signature.append("u1")
+                arguments.append(Argument(i64=int(value)))
+            elif isinstance(value, int):
+                signature.append(annotated or mangle_type(value))
+                if not p.do_not_specialize and value == 1:
+                    hints[name] = "equal_to_1"
+                    return  # a constant: the compiled kernel does not take it
+                if not p.do_not_specialize and value % 16 == 0:
+                    hints[name] = "divisible_by_16"
+                arguments.append(Argument(i64=value if value < 1 << 63 else value - (1 << 64)))
+            elif isinstance(value, float):
+                kind = annotated or "fp32"
+                signature.append(kind)
+                arguments.append(Argument(f64=value) if kind == "fp64" else Argument(f32=value))
+            else:
+                raise NesoError(f"argument {name}: no way to give {type(value)}")
+
+        for p in fn.params:
+            value = values[p.name]
+            if p.is_constexpr or value is None or literal(value) is not None and not isinstance(value, (bool, int, float)):
+                text = literal(value)
+                if text is None:
+                    raise NesoError(f"constexpr {p.name}: no text for {value!r}")
+                signature.append("constexpr")
+                constants[p.name] = text
+            else:
+                add(value, p.name, p)
+        package = self.compile(fn, signature, constants, hints, options)
+        if isinstance(package, NesoError):
+            raise package
+        self.rows[self.source(fn)]["launched"] += 1
+        package.launch(grid, arguments)
+
+    def install(self):
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.runtime.autotuner import Autotuner
+        from triton.runtime.driver import driver
+        from triton.runtime.jit import JITFunction
+        launcher = self
+
+        class Driver:
+            """What libraries ask of a driver, on a machine without a GPU."""
+            def get_current_target(self):
+                return GPUTarget("cuda", 90, 32)
+
+            def get_current_device(self):
+                return 0
+
+            def set_current_device(self, device):
+                pass
+
+            def get_current_stream(self, device=0):
+                return 0
+
+            def get_active_torch_device(self):
+                import torch
+                return torch.device("cpu")
+
+            def get_device_interface(self):
+                import torch
+                return torch.cuda
+
+            def get_benchmarker(self):
+                return lambda call, **_: [0.0, 0.0, 0.0]
+
+            @property
+            def utils(self):
+                class Utils:
+                    def get_device_properties(self, device):
+                        return {"max_shared_mem": 232448, "max_num_regs": 65536, "multiprocessor_count": 16, "warpSize": 32, "sm_clock_rate": 1, "mem_clock_rate": 1, "mem_bus_width": 1}
+                return Utils()
+
+        driver.set_active(Driver())
+
+        def run(fn, *args, grid, warmup=False, **kwargs):
+            if not warmup:
+                launcher.run(fn, args, kwargs, grid)
+
+        def tuned(tuner, *args, **kwargs):
+            tuner.nargs = dict(zip(tuner.arg_names, args))
+            configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
+            config = tuner.best_config = configs[0]
+            if config.pre_hook is not None:
+                config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+            return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+
+        JITFunction.run = run
+        Autotuner.run = tuned
+        triton.knobs.autotuning.warn = False
+
+    def report(self):
+        failed = {s: r for s, r in self.rows.items() if r["errors"]}
+        print(f"triton_on_neso: {len(self.rows)} kernels, {len(failed)} with a failed compilation, "
+              f"{sum(r['compiled'] for r in self.rows.values())} packages, {sum(r['launched'] for r in self.rows.values())} launches", file=sys.stderr)
+        if self.log:
+            with open(self.log, "a") as f:
+                for source, r in self.rows.items():
+                    f.write(f"{'FAIL' if r['errors'] else 'ok'} {r['compiled']} {r['launched']} {source}\n")
+                    for e in r["errors"]:
+                        f.write("    " + e.replace("\n", "\n    ") + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, help="a build folder, with bin/neso and libneso.so")
+    parser.add_argument("--log", help="file to which the outcome of each kernel is appended")
+    parser.add_argument("--keep", help="folder for packages and sources (default: a new one in the temporary folder)")
+    parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
+    parser.add_argument("program")
+    parser.add_argument("args", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    launcher = Launcher(given.build, given.log, given.keep)
+    launcher.install()
+    sys.argv = [given.program] + given.args
+    sys.path.insert(0, os.getcwd() if given.module else str(pathlib.Path(given.program).resolve().parent))
+    try:
+        if given.module:
+            runpy.run_module(given.program, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(given.program, run_name="__main__")
+    finally:
+        launcher.report()
+
+
+if __name__ == "__main__":
+    main()
