@@ -120,7 +120,8 @@ def closed_source(fn):
 
 
 class Launcher:
-    def __init__(self, build, log, keep):
+    def __init__(self, build, log, keep, backend, gpu):
+        self.backend, self.gpu = backend, gpu
         self.neso = str(pathlib.Path(build).resolve() / "bin" / "neso")
         self.lib = ctypes.CDLL(str(next(pathlib.Path(build).resolve().glob("**/libneso.so"))))
         self.lib.neso_error_text.restype = ctypes.c_char_p
@@ -168,6 +169,10 @@ class Launcher:
         else:
             package = Package(self.lib, path, fn.fn.__name__)
             row["compiled"] += 1
+            if self.gpu:
+                done = subprocess.run([*command[:-1], str(path) + ".gpu", "--target", "cuda", "--arch", self.gpu], capture_output=True, text=True, timeout=300)
+                if done.returncode:
+                    row["errors"].append(" ".join(command) + f" --target cuda --arch {self.gpu}\n" + done.stderr.strip())
         self.packages[key] = package
         return package
 
@@ -245,7 +250,7 @@ class Launcher:
         class Driver:
             """What libraries ask of a driver, on a machine without a GPU."""
             def get_current_target(self):
-                return GPUTarget("cuda", 90, 32)
+                return GPUTarget(launcher.backend, 90, 32)
 
             def get_current_device(self):
                 return 0
@@ -309,11 +314,13 @@ def main():
     parser.add_argument("--build", required=True, help="a build folder, with bin/neso and libneso.so")
     parser.add_argument("--log", help="file to which the outcome of each kernel is appended")
     parser.add_argument("--keep", help="folder for packages and sources (default: a new one in the temporary folder)")
+    parser.add_argument("--backend", default="cuda", help="what the program is told of the device (default: cuda)")
+    parser.add_argument("--also-gpu", metavar="ARCH", help="compile each kernel for this GPU too, say sm_90; failures go to the log alone")
     parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
     parser.add_argument("program")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     given = parser.parse_args()
-    launcher = Launcher(given.build, given.log, given.keep)
+    launcher = Launcher(given.build, given.log, given.keep, given.backend, given.also_gpu)
     launcher.install()
     sys.argv = [given.program] + given.args
     sys.path.insert(0, os.getcwd() if given.module else str(pathlib.Path(given.program).resolve().parent))
