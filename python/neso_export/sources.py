@@ -123,7 +123,9 @@ class _Module:
         node = next(n for n in tree.body if isinstance(n, ast.FunctionDef))
         body = "\n".join(text.splitlines()[node.lineno - 1:])
         scope = {**fn.__globals__, **{k: c.cell_contents for k, c in zip(fn.__code__.co_freevars, fn.__closure__ or ())}}
+        node.decorator_list = []  # they stay behind: `decorator` stands for them
         local = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
+        local |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for n in ast.walk(node):
             if isinstance(n, ast.Name) and n.id in scope and n.id not in local and n.id != fn.__name__:
                 self.add(n.id, scope[n.id], fn.__name__)

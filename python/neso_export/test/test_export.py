@@ -132,6 +132,30 @@ def _uses_plain(x_ptr):
     tl.store(x_ptr, plain_python(1.0))
 
 
+def home_made(**options):
+    return lambda kernel: kernel
+
+
+row = {"not": "for a bundle"}  # the kernel below has a variable of this name
+
+
+@home_made(cache=row)
+@triton.jit
+def decorated(x_ptr, out_ptr, COLS: tl.constexpr):
+    row = tl.program_id(0) * COLS + tl.arange(0, COLS)
+    tl.store(out_ptr + row, tl.load(x_ptr + row))
+
+
+def test_decorators_and_local_names_stay_behind(tmp_path):
+    def function(x):
+        out = torch.empty_like(x)
+        decorated[(x.shape[0],)](x, out, COLS=8)
+        return out
+    neso_export.save(module(function), (torch.randn(4, 8),), tmp_path / "m.pt2")
+    rows, files, _ = bundle(tmp_path / "m.pt2")
+    assert "home_made" not in files[rows[0]["file"]] and "for a bundle" not in files[rows[0]["file"]]
+
+
 def test_each_program_keeps_its_own_launches(tmp_path):
     """Torch empties its table of constants in between, and uses its numbers again."""
     programs = [neso_export.export(module(f), (torch.randn(4, 8),), strict=True) for f in (launch_plain, scale, launch_plain)]
