@@ -58,6 +58,7 @@ Status runTilePass(ModuleOp module, std::string_view name) {
   if (name == "cse") return runPasses(module, [](PassManager &m) { m.addPass(createCSEPass()); });
   if (name == "licm") return runPasses(module, [](PassManager &m) { m.addPass(createLoopInvariantCodeMotionPass()); });
   if (name == "symbol-dce") return runPasses(module, [](PassManager &m) { m.addPass(createSymbolDCEPass()); });
+  if (name == "decompose") return runPatterns(module, populateDecomposePatterns);
   if (name == "combine") return runPatterns(module, populateCombinePatterns);
   if (name == "reorder-broadcast") return runPatterns(module, populateReorderBroadcastPatterns);
   if (name == "rewrite-descriptors") return rewriteDescriptors(module);
@@ -77,6 +78,7 @@ Status runTilePipeline(ModuleOp module, const TilePipelineOptions &options) {
     m.addPass(createSymbolDCEPass());
   });
   if (status && options.rewriteDescriptors) status = rewriteDescriptors(module);
+  if (status) status = runPatterns(module, populateDecomposePatterns);
   if (status) status = runPatterns(module, populateCombinePatterns);
   // Fewer elements to compute on, and the scalar part of an address in one place.
   if (status) status = runPatterns(module, populateReorderBroadcastPatterns);

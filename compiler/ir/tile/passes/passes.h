@@ -1,6 +1,6 @@
 // Passes on tile modules, and the pipeline that every kernel goes through before a backend.
 //
-// runTilePipeline: inline calls → canonicalise, cse → (descriptors and block pointers to plain pointers with masks) → combine →
+// runTilePipeline: inline calls → canonicalise, cse → (descriptors and block pointers to plain pointers with masks) → decompose → combine →
 // canonicalise, cse → hoist out of loops → unroll loops that ask for it → canonicalise, cse, drop unused functions. It stands before
 // axis info and layouts, which read its result. Beyond it: one function a kernel, no calls, and in the default setting only plain
 // pointers and masks touch memory.
@@ -19,7 +19,7 @@ struct TilePipelineOptions {
 };
 Status runTilePipeline(mlir::ModuleOp module, const TilePipelineOptions &options = {});
 
-/// One pass by name, for tests and tools: inline, canonicalize, cse, licm, symbol-dce, combine, reorder-broadcast, rewrite-descriptors,
+/// One pass by name, for tests and tools: inline, canonicalize, cse, licm, symbol-dce, decompose, combine, reorder-broadcast, rewrite-descriptors,
 /// loop-unroll, pipeline. Errors: E0420 for an unknown name, E0421 if the pass cannot do its work.
 Status runTilePass(mlir::ModuleOp module, std::string_view name);
 
@@ -44,5 +44,8 @@ Status rewriteDescriptors(mlir::ModuleOp module);
 /// dot(a, b, 0) + c → dot(a, b, c); and ops on splats or broadcasts → splats or broadcasts of smaller ops.
 void populateCombinePatterns(mlir::RewritePatternSet &patterns);
 void populateReorderBroadcastPatterns(mlir::RewritePatternSet &patterns);
+/// tt.dot_scaled → elements times scales, tt.dot; tt.map_elementwise over packs → over single elements; tt.atomic_poll → a loop. Backends
+/// need no code of their own for these.
+void populateDecomposePatterns(mlir::RewritePatternSet &patterns);
 
 } // namespace neso
