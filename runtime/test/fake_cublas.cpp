@@ -26,7 +26,7 @@ struct cublasLtMatmulPreferenceOpaque_t {
 };
 
 namespace {
-constexpr int kInvalid = 7, kUnsupported = 15;
+constexpr int kInvalid = kBlasInvalidValue, kUnsupported = kBlasNotSupported;
 std::function<bool(int64_t, int64_t, int64_t)> refuse;
 
 size_t itemBytes(int type) { return type == kBlasF32 ? 4 : 2; }
@@ -136,7 +136,7 @@ int cublasLtMatmulAlgoGetHeuristic(blas_handle, blas_operation op, blas_layout a
 }
 int cublasLtMatmul(blas_handle, blas_operation op, const void *alpha, const void *a, blas_layout la, const void *b, blas_layout lb, const void *beta, const void *c, blas_layout, void *d, blas_layout ld,
                    const blas_algorithm *algorithm, void *workspace, size_t, cu_stream stream) {
-  if (*static_cast<const float *>(alpha) != 1 || *static_cast<const float *>(beta) != 0 || c != d || algorithm->data[0] != 1 || !workspace || !agree(op, la, lb, ld)) return kInvalid;
+  if (*static_cast<const float *>(alpha) != 1 || *static_cast<const float *>(beta) != 0 || c != d || algorithm->data[0] != 1 || reinterpret_cast<uint64_t>(workspace) % 256 != 0 || !agree(op, la, lb, ld)) return kInvalid;
   Matrix left{hostOf(a), *la, op->transposeA}, right{hostOf(b), *lb, op->transposeB};
   cublasLtMatmulDescOpaque_t desc = *op;
   cublasLtMatrixLayoutOpaque_t result = *ld;

@@ -33,7 +33,7 @@ struct Product {
     b.size(fbs::SizeOp::Mul, inBytes, m, b.constant(12));
     b.arenas.push_back(fbs::CreateArena(b.fb, b.constant(4096)));
     const int32_t x = b.buffer(fbs::Location::Input, 0, inBytes), weight = b.buffer(fbs::Location::Constant, 0, b.constant(24)), added = b.buffer(fbs::Location::Constant, 1, b.constant(8));
-    const int32_t out = b.buffer(fbs::Location::Output, 0, bytes), space = b.buffer(fbs::Location::Arena, 0, b.constant(1024));
+    const int32_t out = b.buffer(fbs::Location::Output, 0, bytes), space = b.buffer(fbs::Location::Arena, 0, b.constant(1024), b.constant(64));
     b.output("y", out, {m, b.constant(2)});
     const int32_t own = b.kernel("test_own", 1), twice = b.kernel("test_double", 1), one = b.constant(1), zero = b.constant(0);
     b.size(fbs::SizeOp::Mul, elements, m, b.constant(2));

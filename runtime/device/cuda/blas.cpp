@@ -91,7 +91,7 @@ bool blas_product::prepare(const blas_call &c) {
     int attribute;
     const char *data;
   } aligned[] = {{kBlasAlignmentA, c.b.data}, {kBlasAlignmentB, c.a.data}, {kBlasAlignmentC, c.d.data}, {kBlasAlignmentD, c.d.data}};
-  uint64_t room = uint64_t(c.workspace_bytes);
+  uint64_t room = uint64_t(c.workspace_bytes) > kMaxAlignment ? uint64_t(c.workspace_bytes) - kMaxAlignment : 0;
   ok = blas_->cublasLtMatmulPreferenceSetAttribute(preference, kBlasWorkspaceBytes, &room, sizeof room) == 0;
   for (const auto &a : aligned) {
     uint32_t bytes = alignment(a.data);
@@ -114,10 +114,17 @@ neso_status blas_product::run(const cuda_blas &blas, const blas_call &c, cu_stre
     if (blas.cublasLtMatmulDescSetAttribute(operation_, kBlasBiasPointer, &c.bias, sizeof c.bias) != 0) return fail(NESO_DEVICE_FAILED, "cuBLASLt takes no bias");
     shape_.bias = c.bias;
   }
+  // The library wants its workspace at a multiple of 256; the plan's lies at one of 64.
+  const uint64_t skip = -reinterpret_cast<uint64_t>(c.workspace) % kMaxAlignment;
   const float one = 1, zero = 0;
-  int status = blas.cublasLtMatmul(blas.handle, operation_, &one, c.b.data, left_, c.a.data, right_, &zero, c.d.data, result_, c.d.data, result_, &algorithm_, c.workspace,
-                                   size_t(c.workspace_bytes), stream);
+  int status = blas.cublasLtMatmul(blas.handle, operation_, &one, c.b.data, left_, c.a.data, right_, &zero, c.d.data, result_, c.d.data, result_, &algorithm_, c.workspace + skip,
+                                   size_t(c.workspace_bytes) - skip, stream);
   if (status == 0) return NESO_OK;
+  if (status == kBlasInvalidValue || status == kBlasNotSupported) {
+    // It finds out only now.
+    *out_done = taken_ = false;
+    return NESO_OK;
+  }
   return fail(NESO_DEVICE_FAILED, "cuBLASLt refused a product of [%lld, %lld] and [%lld, %lld], %lld times: status %d", (long long)c.m, (long long)c.k, (long long)c.k, (long long)c.n,
               (long long)c.batch, status);
 }

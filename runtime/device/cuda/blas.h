@@ -34,6 +34,7 @@ inline constexpr int kBlasF32 = 0, kBlasF16 = 2, kBlasBF16 = 14;
 inline constexpr int kBlasCompute32F = 68;
 inline constexpr int kBlasTransposeA = 3, kBlasTransposeB = 4, kBlasEpilogue = 7, kBlasBiasPointer = 8;
 inline constexpr uint32_t kBlasEpilogueNone = 1, kBlasEpilogueRelu = 2, kBlasEpilogueBias = 4, kBlasEpilogueReluBias = 6;
+inline constexpr int kBlasInvalidValue = 7, kBlasNotSupported = 15;
 inline constexpr int kBlasBatchCount = 5, kBlasBatchStride = 6;
 inline constexpr int kBlasWorkspaceBytes = 1, kBlasAlignmentA = 5, kBlasAlignmentB = 6, kBlasAlignmentC = 7, kBlasAlignmentD = 8;
 
