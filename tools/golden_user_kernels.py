@@ -573,6 +573,150 @@ class ClosedOperator(Pair):
         return add_op(x, y) - add_op(y, y)
 
 
+# ---- neighbours that are computed at the kernels' loads and stores
+
+
+@triton.jit
+def row_shift_kernel(x_ptr, out_ptr, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    col = tl.arange(0, BLOCK)
+    mask = col < cols
+    x = tl.load(x_ptr + row * cols + col, mask=mask, other=-float("inf"))
+    tl.store(out_ptr + row * cols + col, x - tl.max(x, 0), mask=mask)
+
+
+@triton.jit
+def transposing_kernel(x_ptr, out_ptr, rows, cols, BLOCK: tl.constexpr):
+    r = tl.arange(0, BLOCK)
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = (r[:, None] < rows) & (c[None, :] < cols)
+    x = tl.load(x_ptr + r[:, None] * cols + c[None, :], mask=mask)
+    tl.store(out_ptr + c[None, :] * rows + r[:, None], x, mask=mask)
+
+
+@case(4, 9, dynamic={"x": N, "y": N})
+class FusedNeighbours(Pair):
+    """Broadcasts, several readers of what is stored, values that are needed outside as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = torch.nn.Parameter(torch.randn(12)), torch.nn.Parameter(torch.randn(12))
+
+    def forward(self, x, y):
+        a = torch.empty_like(x)
+        add_kernel[(cdiv(x.numel(), 64),)](torch.relu(x * self.weight + self.bias), y.sin(), a, x.numel(), 64)
+        b = torch.empty_like(x)
+        row_shift_kernel[(x.shape[0],)](a + y, b, 12, BLOCK=16)
+        return torch.sigmoid(a) * self.bias, b.exp() + x, b
+
+
+@case(6)
+class FusedTransposed(Pair):
+    """What the kernel loads was made in another order; what it stores is read through a view."""
+
+    def forward(self, x, y):
+        t = (x.t() * 2 + y.t()).contiguous()
+        out = torch.empty(6, 12)
+        transposing_kernel[(1,)](t, out, 12, 6, BLOCK=16)
+        return out.t() - 1, out.reshape(3, 2, 12) * x.reshape(3, 2, 12)
+
+
+@case(20)
+class FusedMatmul(torch.nn.Module):
+    @staticmethod
+    def inputs(n):
+        return torch.randn(n, 24), torch.randn(24, 40), torch.randn(40)
+
+    def forward(self, a, b, bias):
+        m, k = a.shape
+        n = b.shape[1]
+        c = torch.empty(m, n)
+        matmul_kernel[(cdiv(m, 16), cdiv(n, 16))](a * 0.5, b.abs(), c, m, n, k, k, 1, n, 1, BM=16, BN=16, BK=16)
+        return torch.nn.functional.gelu(c + bias)
+
+
+@case(8)
+class FusedHalf(torch.nn.Module):
+    @staticmethod
+    def inputs(n):
+        return torch.randn(n, 16).bfloat16(), torch.randint(-9, 9, (n, 16), dtype=torch.int32)
+
+    def forward(self, x, i):
+        a, b = torch.empty_like(x), torch.empty_like(i)
+        add_upcast[(8,)](x * 2, torch.where(i > 0, x, -x), a, x.numel(), 16)
+        add_kernel[(4,)](i * 3, i // 2, b, 128, 32)
+        return a * 2, (b % 5).float()
+
+
+@case(5)
+class NotFused(Pair):
+    """Neighbours that must stay outside: the kernel leaves elements out, changes what they read, or they need more than one element."""
+
+    def forward(self, x, y):
+        partly = torch.zeros_like(x)
+        add_kernel[(1,)](x * 2, y, partly, 40, 64)
+        z = x + y
+        out = torch.empty_like(x)
+        two_stores_kernel[(1,)](z, (z * 3).contiguous(), out, 60, BLOCK=64)
+        neighbour = torch.empty_like(x)
+        add_kernel[(1,)](x.exp(), y, neighbour, 60, 64)
+        return partly + 1, z - 1, out * 2, neighbour[:, 1:] - neighbour[:, :-1], neighbour.cumsum(1)
+
+
+@triton.jit
+def two_stores_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(x_ptr + offsets, x + 1, mask=mask)
+    tl.store(out_ptr + offsets, tl.load(y_ptr + offsets, mask=mask) * x, mask=mask)
+
+
+def random_chain(draw, x, others):
+    """A few pointwise operators drawn at random."""
+    for _ in range(int(draw.integers(1, 5))):
+        other = others[int(draw.integers(len(others)))]
+        x = [lambda: x + other, lambda: x * other, lambda: torch.maximum(x, other), lambda: x.tanh(), lambda: torch.where(other > 0, x, x * 0.5),
+             lambda: x.abs() - 1, lambda: (x * 0.25).exp() + other][int(draw.integers(7))]()
+    return x
+
+
+def random_neighbours(seed):
+    import numpy
+
+    class Random(Pair):
+        def __init__(self):
+            super().__init__()
+            self.row, self.col = torch.nn.Parameter(torch.randn(12)), torch.nn.Parameter(torch.randn(1, 1))
+
+        def forward(self, x, y):
+            draw = numpy.random.default_rng(seed)
+            others, outs = [x, y, self.row, self.col], []
+            value = x
+            for _ in range(4):
+                kind = int(draw.integers(3))
+                given = random_chain(draw, value, others)
+                out = torch.empty_like(x)
+                if kind == 0:
+                    add_kernel[(cdiv(x.numel(), 32),)](given, random_chain(draw, y, others), out, x.numel(), 32)
+                elif kind == 1:
+                    row_shift_kernel[(x.shape[0],)](given, out, 12, BLOCK=16)
+                else:
+                    scaled_add[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](given, x, out, x.numel(), 0.5)
+                value = random_chain(draw, out, others)
+                if draw.integers(2):
+                    outs.append(out)
+                others.append(value)
+            return (value, *outs)
+
+    Random.__name__ = f"RandomNeighbours{seed}"
+    case(5, 14, dynamic={"x": N, "y": N})(Random)
+
+
+for seed in range(6):
+    random_neighbours(seed)
+
+
 # ---- writing
 
 

@@ -63,7 +63,7 @@ public:
     // ---- From here on no operator of PyTorch is left, and every buffer is known. ----
 
     // Which nodes share a kernel, in which order kernels run, where buffers live.
-    Result<plan::Plan> plan = schedule::schedule(std::move(program), targets_.scheduleOptions());
+    Result<plan::Plan> plan = schedule::schedule(std::move(program), scheduleOptions());
     if (!plan) return plan.takeError();
     if (Status s = plan::verify(*plan); !s) return s.takeError();
     mark("schedule");
@@ -174,6 +174,12 @@ private:
     return code;
   }
 
+  schedule::ScheduleOptions scheduleOptions() const {
+    schedule::ScheduleOptions options = targets_.scheduleOptions();
+    options.fuseUserKernels = fuseUserKernels_;
+    return options;
+  }
+
   /// Stages that the backends give as text.
   static bool isText(const std::optional<Stage> &stage) {
     return stage == Stage::Llvm || stage == Stage::Asm || stage == Stage::Layout || stage == Stage::Ptx || stage == Stage::Sass;
@@ -188,9 +194,10 @@ public:
       if (key == "assembler") assembler_ = value;
       else if (products) f32Products_ = products;
       else if (library) library_ = library;
+      else if (key == "fuse-user-kernels" && (value == "on" || value == "off")) fuseUserKernels_ = value == "on";
       else
-        return fail(diag::OptionUnknown, {}, key == "f32-products" || key == "library" ? key + "=" + value : key,
-                    "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32, library=auto, always or never");
+        return fail(diag::OptionUnknown, {}, key == "f32-products" || key == "library" || key == "fuse-user-kernels" ? key + "=" + value : key,
+                    "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32, library=auto, always or never, fuse-user-kernels=on or off");
     }
     Result<Targets> targets = parseTargets(options_.target, options_.archs);
     if (!targets) return targets.takeError();
@@ -222,6 +229,7 @@ private:
   const CompileOptions &options_;
   DiagnosticSink &sink_;
   Targets targets_;
+  bool fuseUserKernels_ = true; // --option fuse-user-kernels
   std::string assembler_; // --option assembler=PATH, or none: PTX alone
   std::optional<tile::F32Products> f32Products_; // --option f32-products; else the target's
   std::optional<TileTarget::Library> library_;   // --option library; else the target's

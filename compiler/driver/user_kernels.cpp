@@ -14,6 +14,7 @@
 #include "ir/graph/visit.h"
 #include "ir/tile/interp.h"
 #include "ir/tile/passes/effects.h"
+#include "ir/tile/passes/element_access.h"
 #include "ir/tile/passes/passes.h"
 #include "ir/tile/tile.h"
 
@@ -107,6 +108,7 @@ private:
   Result<int> compile(const BundledLaunch &row, const std::vector<Bound> &bound, const BundledConfig *config);
   Result<std::array<Expr, 3>> gridOf(const Graph &g, const Node &n, const BundledLaunch &row, const BundledConfig *config, const std::vector<Bound> &bound);
   std::shared_ptr<UserLaunch> launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row, const std::vector<Bound> &bound, Node &n);
+  void findAccess(const Compiled &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g, const std::vector<Bound> &bound, UserLaunch::Parameter &out) const;
   HostLaunch referenceOf(int kernel);
   Error mismatch(const Node &n, const BundledLaunch &row, const std::string &why) const { return fail(diag::KernelBundleMismatch, n.loc, row.function, why); }
   Error argument(const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &why) const {
@@ -510,6 +512,23 @@ HostLaunch Binder::referenceOf(int kernel) {
   };
 }
 
+/// How the kernel touches the tensor, element by element.
+void Binder::findAccess(const Compiled &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g, const std::vector<Bound> &bound, UserLaunch::Parameter &out) const {
+  tt::FuncOp function = c.function;
+  ElementAccess access = elementAccess(function, arg);
+  out.follows = access.followed;
+  if (!access.followed) return;
+  std::vector<std::optional<int64_t>> usualArgs(function.getNumArguments());
+  for (size_t i = 0; i < bound.size(); ++i)
+    if (const triton::KernelParam &p = c.kernel.params[i]; p.argCount == 1 && bound[i].kind == Bound::Integer) usualArgs[p.firstArg] = usual(bound[i].integer);
+  double programs = 1, elements = static_cast<double>(std::max<int64_t>(usual(product(g.value(tensor).type.sizes)), 1));
+  for (Expr e : choice.grid) programs *= static_cast<double>(std::max<int64_t>(usual(e), 1));
+  std::vector<mlir::Value> loads, stores;
+  for (tt::LoadOp op : access.loads) loads.push_back(op.getPtr());
+  for (tt::StoreOp op : access.stores) stores.push_back(op.getPtr());
+  out.loads = timesTouched(loads, programs, elements, usualArgs), out.stores = timesTouched(stores, programs, elements, usualArgs);
+}
+
 /// The launch over the tensors of `bound`; they become the arguments of the node.
 std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row, const std::vector<Bound> &bound, Node &n) {
   const Compiled &c = *state_.kernels[static_cast<size_t>(choice.kernel)];
@@ -531,6 +550,7 @@ std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choic
       n.args.push_back(b.tensor);
       n.argNames.push_back(p.name);
       const ParamEffect &e = c.effects.params[p.firstArg];
+      findAccess(c, p.firstArg, choice, b.tensor, g, bound, out);
       launch->read.push_back(e.read || !c.effects.known);
       launch->written.push_back(e.written || !c.effects.known);
     } else if (b.kind == Bound::Integer) {

@@ -1,6 +1,6 @@
 // Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL] [--refused] [--verdicts FILE] [--gpu ARCH[,ARCH…] [--assemble]]
+//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--gpu ARCH[,ARCH…] [--assemble]]
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
 // one context, and the second must give the same bits. A refusal with an error code fails, unless unsupported.txt lists it with that
@@ -349,10 +349,15 @@ int runGoldens(int argc, char **argv) {
     else if (option == "--goldens" && i + 1 < argc) goldens = argv[++i];
     else if (option == "--only" && i + 1 < argc) only = argv[++i];
     else if (option == "--verdicts" && i + 1 < argc) verdicts = argv[++i];
+    else if (option == "--option" && i + 1 < argc) {
+      std::string setting = argv[++i];
+      size_t equals = std::min(setting.find('='), setting.size());
+      options.options.emplace_back(setting.substr(0, equals), equals < setting.size() ? setting.substr(equals + 1) : "");
+    }
     else if (option == "--arch" && i + 1 < argc) options.archs = {argv[++i]};
     else if (option == "--jobs" && i + 1 < argc) jobs = std::max(1, std::atoi(argv[++i]));
     else {
-      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL] [--refused] [--verdicts FILE]\n");
+      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE]\n");
       return 2;
     }
   }
@@ -372,7 +377,7 @@ int runGoldens(int argc, char **argv) {
   if (options.target == "cuda") {
     unsupported = readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported_gpu.txt", std::move(unsupported));
     if (assemble && !nvidia::findAssembler()) fmt::print("no assembler is found: only PTX is made\n");
-    if (!assemble) options.options = {{"assembler", "none"}};
+    if (!assemble) options.options.emplace_back("assembler", "none");
   }
   Runner runner(options, std::move(unsupported), showRefused, verdictFile);
   runner.runAll(programs, jobs);

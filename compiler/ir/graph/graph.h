@@ -75,6 +75,10 @@ struct UserLaunch {
     Expr integer;     // Integer
     int bits = 32;    // Integer, Real: width of the parameter
     double real = 0;
+    // Tensor: whether all of its loads (stores) say which element they touch, so that neighbours may be computed there, and how often an
+    // element is loaded and stored, about.
+    bool follows = false;
+    double loads = 0, stores = 0;
   };
   int kernel = -1;      // which tile function: a number that means something to the driver
   std::string function; // its name in the source

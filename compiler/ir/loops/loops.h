@@ -150,6 +150,12 @@ struct UserKernelSpec {
     Expr integer;      // Integer
     double real = 0;
     int bits = 32;     // Integer, Real: width of the parameter
+    // Memory: whether each of its loads and stores says which element it touches, and how often an element is loaded and stored, about.
+    bool follows = false;
+    double loads = 0, stores = 0;
+    /// The buffer needs no memory for this: its elements are computed by earlier nodes of the plan's kernel where they are loaded, or used
+    /// by later ones where they are stored.
+    bool inside = false;
   };
   int kernel = -1; // which tile function: an index into what plan_to_tile is given
   std::string function;

@@ -79,7 +79,7 @@ std::string printUserKernel(const Program &p, const UserKernelSpec &u) {
   std::string out = fmt::format("    launch {} over {}, {}, {}\n", u.function, u.grid[0].str(), u.grid[1].str(), u.grid[2].str());
   for (const UserKernelSpec::Argument &a : u.arguments) {
     if (a.kind == UserKernelSpec::Argument::Memory)
-      out += fmt::format("      {} = {}[{}]{}{}\n", a.name, bufferName(p, a.buffer), a.offset.str(), a.read ? " read" : "", a.written ? " written" : "");
+      out += fmt::format("      {} = {}[{}]{}{}", a.name, bufferName(p, a.buffer), a.offset.str(), a.read ? " read" : "", a.written ? " written" : "") + (a.inside ? " inside" : "") + "\n";
     else if (a.kind == UserKernelSpec::Argument::Integer) out += fmt::format("      {} = {} : i{}\n", a.name, a.integer.str(), a.bits);
     else out += fmt::format("      {} = {} : f{}\n", a.name, a.real, a.bits);
   }

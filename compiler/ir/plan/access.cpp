@@ -23,7 +23,7 @@ template <typename F> void eachLoad(const Node &n, F f) {
 template <typename F> void eachOperand(const Node &n, F f) {
   if (n.user)
     for (const UserKernelSpec::Argument &a : n.user->arguments) {
-      if (a.kind != UserKernelSpec::Argument::Memory) continue;
+      if (a.kind != UserKernelSpec::Argument::Memory || a.inside) continue;
       AttentionSpec::Operand o{a.buffer, a.offset, DType::F32};
       if (a.read) f(o, false);
       if (a.written) f(o, true);
@@ -34,7 +34,8 @@ template <typename F> void eachOperand(const Node &n, F f) {
   f(n.attention->out, true);
 }
 
-Expr points(const Kernel &k, const Node &n) { return product(k.xRanges) * product(n.reduceRanges); }
+/// Nodes inside a user's kernel have ranges of their own.
+Expr points(const Kernel &k, const Node &n) { return product(k.kind == Node::Kind::UserKernel ? n.ranges : k.xRanges) * product(n.reduceRanges); }
 
 } // namespace
 
@@ -48,6 +49,10 @@ bool isForwarded(const Kernel &kernel, size_t node, BufferId buffer, Expr index)
 }
 
 bool livesInside(const Kernel &kernel, BufferId buffer) {
+  for (const Node &n : kernel.nodes)
+    if (n.user)
+      for (const UserKernelSpec::Argument &a : n.user->arguments)
+        if (a.inside && a.buffer == buffer) return true;
   bool inside = true;
   for (size_t n = 0; n < kernel.nodes.size(); ++n) {
     eachLoad(kernel.nodes[n], [&](const Op &o) {

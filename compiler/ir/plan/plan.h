@@ -75,6 +75,9 @@ struct Product {
 /// each (x, r). Nodes run in order; a load of a buffer that an earlier node of the kernel stores at the same index takes the stored value
 /// (plan_to_tile forwards it), so that a buffer whose placement is None never needs memory.
 /// A Contraction kernel has exactly one Contraction node: x is its outer space, r its reduction; later Pointwise nodes over x are its epilogue.
+/// A kernel of the user's (Kind::UserKernel) may hold more than its one node: pointwise nodes whose one dimension x0 is the element of the
+/// tensor in one of its arguments. Those before the user's node make that tensor and run where the kernel loads it; those behind it read the
+/// tensor and run where the kernel stores it.
 struct Kernel {
   KernelId id;
   std::string name; // descriptive and unique: "fused_relu_add_3"
@@ -82,6 +85,12 @@ struct Kernel {
   std::vector<Expr> xRanges, rRanges;
   std::vector<loops::Node> nodes;
   std::vector<std::string> decisions; // why it was fused so, for --report
+  /// The nodes of a user's kernel besides its own: which of its arguments they are about.
+  struct Attached {
+    size_t argument = 0; // of UserKernelSpec::arguments
+    std::vector<loops::NodeId> nodes;
+  };
+  std::vector<Attached> attached;
   bool serial = false; // programs update shared memory (scatter with a reduction): they run in order on one thread
   // Filled by lower/plan_to_tile:
   std::string function; // name of the tile function (kernels with equal functions share one)

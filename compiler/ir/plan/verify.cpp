@@ -62,7 +62,7 @@ private:
     for (const Step &s : p_.steps)
       if (const LoadScalar *l = std::get_if<LoadScalar>(&s)) sizes.push_back(l->symbol);
     for (const Node &n : k.nodes) {
-      if (n.ranges != k.xRanges) breach("P2", k.name, "a node's ranges are not the kernel's");
+      if (k.kind != Node::Kind::UserKernel && n.ranges != k.xRanges) breach("P2", k.name, "a node's ranges are not the kernel's");
       if (!n.reduceRanges.empty() && n.reduceRanges != k.rRanges) breach("P2", k.name, "a node's inner ranges are not the kernel's");
       bool attention = k.kind == Node::Kind::Attention;
       if (Status s = verifyNode(p_.program, n, attention ? 'i' : 'x', sizes); !s)

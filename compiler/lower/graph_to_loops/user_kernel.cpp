@@ -117,6 +117,7 @@ Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::No
       a.buffer = where[t].buffer;
       a.offset = where[t].offset;
       a.written = launch.written[t];
+      a.follows = p.follows, a.loads = p.loads, a.stores = p.stores;
       // What a kernel does not overwrite stays, so the old content counts as read, unless there is none.
       a.read = !undefined[t];
     } else if (p.kind == UserLaunch::Parameter::Integer) {

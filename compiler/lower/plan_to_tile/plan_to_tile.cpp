@@ -11,6 +11,7 @@
 #include "lower/plan_to_tile/library.h"
 #include "lower/plan_to_tile/loop_kernel.h"
 #include "lower/plan_to_tile/sort.h"
+#include "lower/plan_to_tile/user_kernel.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/IR/Verifier.h"
@@ -164,9 +165,10 @@ private:
     return Status::ok();
   }
 
-  /// A user's kernel brings its tile function; only its arguments and grid are ours.
+  /// A user's kernel brings its tile function; its arguments, its grid and what its neighbours put into it are ours.
   Status placeUserKernel(plan::Kernel &kernel, ModuleOp module) {
-    const loops::UserKernelSpec &spec = *kernel.nodes[0].user;
+    auto node = std::find_if(kernel.nodes.begin(), kernel.nodes.end(), [](const Node &n) { return n.user != nullptr; });
+    const loops::UserKernelSpec &spec = *node->user;
     if (spec.kernel < 0 || static_cast<size_t>(spec.kernel) >= userFunctions_.size()) return fail(diag::NoTileForm, {}, kernel.name, "user kernel");
     OpBuilder b(&context_);
     b.setInsertionPointToEnd(module.getBody());
@@ -177,23 +179,35 @@ private:
       return attr ? static_cast<int>(attr.getInt()) : usual;
     };
     kernel.warps = number("tt.num_warps", 4), kernel.stages = number("tt.num_stages", 3);
-    kernel.args.clear();
     kernel.grid = spec.grid;
-    for (size_t i = 0; i < spec.arguments.size(); ++i) {
-      const loops::UserKernelSpec::Argument &from = spec.arguments[i];
+    std::vector<plan::KernelArg> own;
+    for (const loops::UserKernelSpec::Argument &from : spec.arguments) {
       plan::KernelArg a;
       if (from.kind == loops::UserKernelSpec::Argument::Memory) {
         a.buffer = from.buffer, a.offset = from.offset, a.read = from.read, a.written = from.written;
-        const loops::Buffer &buffer = plan_.program.buffer(from.buffer);
-        bool aligned = (target_.alignedInputs || plan_.placements[from.buffer.index()].where != plan::Placement::Where::Input) &&
-                       plan_.program.facts.provablyDivisible(from.offset * Expr(itemSize(buffer.dtype)), 16);
-        if (aligned) func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
       } else if (from.kind == loops::UserKernelSpec::Argument::Integer) {
         a.kind = plan::KernelArg::Kind::Size, a.size = from.integer;
       } else {
         a.kind = plan::KernelArg::Kind::Float, a.floatValue = from.real, a.isF64 = from.bits == 64;
       }
-      kernel.args.push_back(std::move(a));
+      own.push_back(std::move(a));
+    }
+    if (kernel.nodes.size() > 1) {
+      bool narrow = fitsInt32(plan_, kernel, plan_.program.facts);
+      KernelContext k{plan_, kernel, b, func.getLoc(), narrow ? b.getI32Type() : b.getI64Type(), {}, {}, target_, {}};
+      std::vector<Type> types = collectArguments(k);
+      attachToUserKernel(k, func, static_cast<size_t>(node - kernel.nodes.begin()), types, std::move(own));
+      DiagnosticCapture capture(&context_);
+      if (failed(verify(func))) return fail(diag::InternalFault, {}, "plan_to_tile", kernel.name + ": " + capture.take(diag::TileInvalid, "malformed").str());
+    } else {
+      kernel.args = std::move(own);
+    }
+    for (size_t i = 0; i < kernel.args.size(); ++i) {
+      const plan::KernelArg &a = kernel.args[i];
+      if (a.kind != plan::KernelArg::Kind::Buffer) continue;
+      bool aligned = (target_.alignedInputs || plan_.placements[a.buffer.index()].where != plan::Placement::Where::Input) &&
+                     plan_.program.facts.provablyDivisible(a.offset * Expr(itemSize(plan_.program.buffer(a.buffer).dtype)), 16);
+      if (aligned) func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
     }
     share(kernel, func);
     return Status::ok();

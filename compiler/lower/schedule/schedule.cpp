@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lower/schedule/access.h"
+#include "lower/schedule/attach.h"
 #include "lower/schedule/fuse.h"
 #include "lower/schedule/memory.h"
 #include "lower/schedule/split.h"
@@ -59,6 +60,7 @@ Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   for (Group &g : groups) p.kernels.push_back(finish(std::move(g), program, number++));
   program.nodes.clear();
   p.program = std::move(program);
+  if (options.fuseUserKernels) attachNeighbours(p);
 
   // Beyond this point kernels are fixed; what follows decides where and in which order they run.
   p.steps.clear();

@@ -29,6 +29,8 @@ struct ScheduleOptions {
   int maxBuffersPerKernel = 24; // reads and writes that touch memory
   /// Contraction kernels take pointwise nodes over their result as epilogue.
   bool fuseEpilogues = true;
+  /// Pointwise neighbours of a user's kernel are computed at its loads and stores (attach.h).
+  bool fuseUserKernels = true;
 };
 
 /// The program must satisfy loops::verify.

@@ -171,7 +171,8 @@ private:
   }
 };
 
-/// Whether `offset` is program_id(axis) * n + range(0, n) of one axis: every element of every program differs. `axis` receives it.
+} // namespace
+
 bool coversOnce(Value offset, int64_t &axis) {
   arith::AddIOp add = offset.getDefiningOp<arith::AddIOp>();
   if (!add) return false;
@@ -193,6 +194,8 @@ bool coversOnce(Value offset, int64_t &axis) {
   }
   return false;
 }
+
+namespace {
 
 /// A parameter's one writer is a plain store at the top level of the kernel whose addresses never meet. Other axes of the grid would
 /// write again, so they must be unused, which a launch of one axis is; only axis 0 counts.

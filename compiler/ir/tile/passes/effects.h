@@ -37,4 +37,7 @@ struct KernelEffects {
 /// Analyses a kernel with its callees, before or after the pipeline. Does not change it.
 KernelEffects analyzeEffects(tt::FuncOp func);
 
+/// Whether `offset` is program_id(axis) * n + range(0, n) of one axis: every element of every program differs. `axis` receives it.
+bool coversOnce(mlir::Value offset, int64_t &axis);
+
 } // namespace neso

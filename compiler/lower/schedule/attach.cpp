@@ -1,0 +1,337 @@
+#include "lower/schedule/attach.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "ir/plan/access.h"
+#include "lower/schedule/access.h"
+
+namespace neso::schedule {
+
+using namespace loops;
+using plan::Kernel;
+using plan::Plan;
+using Argument = UserKernelSpec::Argument;
+
+namespace {
+
+/// Scalar operators that a neighbour may bring along.
+constexpr size_t kMostOps = 96;
+/// At most this many operators and loads are repeated for each further load of an element, and at most so often. Tiles are padded to powers
+/// of two: twice is once, rounded up.
+constexpr size_t kCheapOps = 8, kCheapLoads = 2;
+constexpr double kOnce = 2.05, kFewTimes = 4.5;
+
+struct Work {
+  size_t ops = 0, loads = 0;
+  bool heavy = false;
+};
+
+bool isHeavy(OpKind k) {
+  switch (k) {
+  case OpKind::Div: case OpKind::FloorDiv: case OpKind::Mod: case OpKind::Fmod: case OpKind::Pow: case OpKind::Sqrt: case OpKind::Rsqrt: return true;
+  default: return k >= OpKind::Exp && k <= OpKind::Sigmoid;
+  }
+}
+
+bool reads(const Kernel &k, BufferId b) {
+  return std::any_of(k.nodes.begin(), k.nodes.end(), [&](const Node &n) {
+    std::vector<Access> all = accessesOf(n);
+    return std::any_of(all.begin(), all.end(), [&](const Access &a) { return a.buffer == b && (!a.store || !a.plainStore); });
+  });
+}
+bool writes(const Kernel &k, BufferId b) {
+  return std::any_of(k.nodes.begin(), k.nodes.end(), [&](const Node &n) {
+    std::vector<Access> all = accessesOf(n);
+    return std::any_of(all.begin(), all.end(), [&](const Access &a) { return a.buffer == b && a.store; });
+  });
+}
+std::set<int32_t> touched(const Kernel &k, bool stores) {
+  std::set<int32_t> out;
+  for (const Node &n : k.nodes)
+    for (const Access &a : accessesOf(n))
+      if (a.store == stores || (!stores && !a.plainStore)) out.insert(a.buffer.value);
+  return out;
+}
+bool meet(const std::set<int32_t> &a, const std::set<int32_t> &b) {
+  return std::any_of(a.begin(), a.end(), [&](int32_t x) { return b.count(x) != 0; });
+}
+
+class Attacher {
+public:
+  explicit Attacher(Plan &p) : p_(p), gone_(p.kernels.size()) {
+    for (const Kernel &k : p.kernels)
+      for (const Node &n : k.nodes) nextNode_ = std::max<int64_t>(nextNode_, n.id.value + 1);
+  }
+
+  void run() {
+    for (size_t u = 0; u < p_.kernels.size(); ++u)
+      if (p_.kernels[u].kind == Node::Kind::UserKernel) {
+        UserKernelSpec spec = *p_.kernels[u].nodes[0].user;
+        for (size_t i = 0; i < spec.arguments.size(); ++i) {
+          if (!candidate(spec, i)) continue;
+          if (!spec.arguments[i].written) before(u, spec, i);
+          else if (!spec.arguments[i].read && spec.arguments[i].loads == 0) behind(u, spec, i);
+        }
+        for (Node &n : p_.kernels[u].nodes)
+          if (n.user) n.user = std::make_shared<const UserKernelSpec>(spec);
+      }
+    std::vector<Kernel> kept;
+    for (size_t k = 0; k < p_.kernels.size(); ++k) {
+      if (gone_[k]) continue;
+      kept.push_back(std::move(p_.kernels[k]));
+      kept.back().id = plan::KernelId(static_cast<int64_t>(kept.size()) - 1);
+    }
+    p_.kernels = std::move(kept);
+  }
+
+private:
+  Plan &p_;
+  std::vector<bool> gone_; // became part of another
+  int64_t nextNode_ = 0;
+
+  bool candidate(const UserKernelSpec &spec, size_t i) const {
+    const Argument &a = spec.arguments[i];
+    if (a.kind != Argument::Memory || !a.follows || a.inside || !a.offset.isConst(0)) return false;
+    const Buffer &t = p_.program.buffer(a.buffer);
+    if (t.kind != Buffer::Kind::Temp || t.dtype == DType::Bool) return false;
+    for (size_t j = 0; j < spec.arguments.size(); ++j)
+      if (j != i && spec.arguments[j].kind == Argument::Memory && spec.arguments[j].buffer == a.buffer) return false;
+    return true;
+  }
+  bool isOutput(BufferId b) const {
+    return std::any_of(p_.program.outputs.begin(), p_.program.outputs.end(), [&](const ProgramOutput &o) { return o.buffer == b; });
+  }
+  void say(size_t u, std::string what) { p_.kernels[u].decisions.push_back(std::move(what)); }
+
+  /// The kernel's space as expressions of the element x0 of the tensor that it touches at `index`; none if elements and points do not
+  /// correspond one to one. A division by a size known only at run time costs more than memory does.
+  std::optional<std::unordered_map<std::string, Expr>> inverse(const Kernel &k, Expr index, Expr elements) const {
+    if (!k.rRanges.empty()) return std::nullopt;
+    struct Axis { Expr stride; size_t dim; };
+    std::vector<Axis> axes;
+    Expr rest = index;
+    for (size_t d = 0; d < k.xRanges.size(); ++d) {
+      std::optional<Affine> a = affineIn(rest, "x" + std::to_string(d));
+      if (!a || a->coefficient.isConst(0)) return std::nullopt;
+      axes.push_back({a->coefficient, d});
+      rest = a->rest;
+    }
+    if (!rest.isConst(0)) return std::nullopt;
+    const Facts &facts = p_.program.facts;
+    // Innermost first: each stride is the product of the sizes inside.
+    std::unordered_map<std::string, Expr> out;
+    Expr inner = 1;
+    Expr element = symbol("x0");
+    std::vector<bool> used(axes.size());
+    for (size_t step = 0; step < axes.size(); ++step) {
+      size_t next = axes.size();
+      for (size_t i = 0; i < axes.size(); ++i)
+        if (!used[i] && (axes[i].stride == inner || facts.provablyEqual(axes[i].stride, inner))) next = i;
+      if (next == axes.size()) return std::nullopt;
+      used[next] = true;
+      Expr size = k.xRanges[axes[next].dim];
+      bool outermost = step + 1 == axes.size();
+      if ((!inner.isConst()) || (!outermost && !size.isConst())) return std::nullopt;
+      Expr at = floorDiv(element, inner);
+      out["x" + std::to_string(axes[next].dim)] = outermost ? at : mod(at, size);
+      inner = inner * size;
+    }
+    if (inner != elements && !facts.provablyEqual(inner, elements)) return std::nullopt;
+    return out;
+  }
+
+  /// Plain pointwise code whose every access is known.
+  bool isPlain(const Kernel &k) const {
+    if (k.kind != Node::Kind::Pointwise || k.serial || !k.rRanges.empty()) return false;
+    for (const Node &n : k.nodes) {
+      if (n.kind != Node::Kind::Pointwise) return false;
+      for (const Op &op : n.body.ops)
+        if (op.kind == OpKind::Indirect || (op.kind >= OpKind::RandU32 && op.kind <= OpKind::RandNormal)) return false;
+      for (const Store &s : n.stores)
+        if (s.mask >= 0 || s.mode != StoreMode::Set) return false;
+    }
+    return true;
+  }
+  Work workOf(const Kernel &k, BufferId without) const {
+    Work w;
+    for (const Node &n : k.nodes)
+      for (const Op &op : n.body.ops) {
+        if (op.kind == OpKind::Load) w.loads += op.buffer != without;
+        else if (op.kind != OpKind::Constant && op.kind != OpKind::Index) ++w.ops, w.heavy |= isHeavy(op.kind);
+      }
+    return w;
+  }
+  static bool worthIt(const Work &w, double times) {
+    if (w.ops > kMostOps) return false;
+    return times <= (w.heavy || w.ops > kCheapOps || w.loads > kCheapLoads ? kOnce : kFewTimes);
+  }
+
+  /// Its nodes over the elements of the tensor between.
+  std::vector<Node> over(const Kernel &k, const std::unordered_map<std::string, Expr> &map, Expr elements) const {
+    Facts facts = p_.program.facts;
+    facts.setIndex("x0", elements);
+    std::vector<Node> out;
+    for (Node n : k.nodes) {
+      mapExprs(n, [&](Expr e) { return facts.simplify(substitute(e, map)); });
+      n.ranges = {elements};
+      out.push_back(std::move(n));
+    }
+    return out;
+  }
+
+  /// Copies of one node get names of their own.
+  void attach(size_t u, size_t argument, std::vector<Node> nodes, size_t position) {
+    Kernel &k = p_.kernels[u];
+    Kernel::Attached &list = k.attached.emplace_back();
+    list.argument = argument;
+    for (Node &n : nodes) list.nodes.push_back(n.id = NodeId(nextNode_++));
+    k.nodes.insert(k.nodes.begin() + static_cast<std::ptrdiff_t>(position), nodes.begin(), nodes.end());
+  }
+
+  /// Nothing that runs from `first` up to `last` (exclusive) stands in the way of moving kernel k over it.
+  bool canMove(size_t k, size_t first, size_t last) const {
+    std::set<int32_t> in = touched(p_.kernels[k], false), out = touched(p_.kernels[k], true);
+    for (size_t m = first; m < last; ++m) {
+      if (gone_[m] || m == k) continue;
+      std::set<int32_t> stores = touched(p_.kernels[m], true), loads = touched(p_.kernels[m], false);
+      if (meet(stores, in) || meet(stores, out) || meet(loads, out)) return false;
+    }
+    return true;
+  }
+
+  /// The one kernel before u that stores t, which nobody but u reads.
+  std::optional<size_t> producerFor(size_t u, BufferId t) const {
+    std::optional<size_t> producer;
+    if (isOutput(t)) return std::nullopt;
+    for (size_t k = 0; k < p_.kernels.size(); ++k) {
+      if (gone_[k] || k == u) continue;
+      if (!writes(p_.kernels[k], t)) {
+        if (reads(p_.kernels[k], t)) return std::nullopt;
+        continue;
+      }
+      if (producer || k > u) return std::nullopt;
+      producer = k;
+    }
+    return producer;
+  }
+
+  /// The nodes of the kernel that t needs.
+  static Kernel leadingTo(const Kernel &k, BufferId t) {
+    Kernel out = k;
+    std::set<int32_t> needed{t.value};
+    std::vector<Node> nodes;
+    for (size_t n = k.nodes.size(); n-- > 0;) {
+      Node node = k.nodes[n];
+      std::erase_if(node.stores, [&](const Store &s) { return !needed.count(s.buffer.value); });
+      if (node.stores.empty()) continue;
+      for (const Op &op : node.body.ops)
+        if (op.kind == OpKind::Load) needed.insert(op.buffer.value);
+      nodes.insert(nodes.begin(), std::move(node));
+    }
+    out.nodes = std::move(nodes);
+    return out;
+  }
+
+  /// The producer of argument i, which may make other arguments of the launch too: all of them or none are computed where they are loaded.
+  void before(size_t u, UserKernelSpec &spec, size_t i) {
+    std::optional<size_t> producer = producerFor(u, spec.arguments[i].buffer);
+    if (!producer || !isPlain(p_.kernels[*producer])) return;
+    const Kernel &k = p_.kernels[*producer];
+    struct Part {
+      size_t argument;
+      std::vector<Node> nodes;
+    };
+    std::vector<Part> parts;
+    std::set<int32_t> made;
+    for (const Store *s : storesOf(k)) {
+      if (onlyInside(s->buffer, *producer)) continue;
+      auto a = std::find_if(spec.arguments.begin(), spec.arguments.end(), [&](const Argument &x) { return x.kind == Argument::Memory && x.buffer == s->buffer; });
+      size_t j = static_cast<size_t>(a - spec.arguments.begin());
+      if (a == spec.arguments.end() || a->written || !candidate(spec, j) || producerFor(u, s->buffer) != producer || !made.insert(s->buffer.value).second) return;
+      Expr elements = p_.program.buffer(s->buffer).elements;
+      std::optional<std::unordered_map<std::string, Expr>> map = inverse(k, s->index, elements);
+      if (!map) return;
+      Kernel part = leadingTo(k, s->buffer);
+      Work work = workOf(part, s->buffer);
+      if (!worthIt(work, a->loads))
+        return say(u, fmt::format("not {} at the loads of {}: an element is loaded {:.3g} times, {} operators each", k.name, a->name, a->loads, work.ops));
+      parts.push_back({j, over(part, *map, elements)});
+    }
+    std::set<int32_t> changed;
+    for (const Argument &a : spec.arguments)
+      if (a.kind == Argument::Memory && a.written) changed.insert(a.buffer.value);
+    std::string what = k.name + " at the loads of " + spec.arguments[i].name;
+    if (meet(touched(k, false), changed)) return say(u, "not " + what + ": it reads what the launch changes");
+    if (!canMove(*producer, *producer + 1, u)) return say(u, "not " + what + ": another kernel changes what it reads");
+    for (Part &part : parts) {
+      attach(u, part.argument, std::move(part.nodes), 0);
+      say(u, fmt::format("{} at the loads of {}", k.name, spec.arguments[part.argument].name));
+      spec.arguments[part.argument].inside = true;
+    }
+    gone_[*producer] = true;
+  }
+
+  bool onlyInside(BufferId b, size_t k) const {
+    if (p_.program.buffer(b).kind != Buffer::Kind::Temp || isOutput(b) || !plan::livesInside(p_.kernels[k], b)) return false;
+    for (size_t m = 0; m < p_.kernels.size(); ++m)
+      if (m != k && !gone_[m] && (reads(p_.kernels[m], b) || writes(p_.kernels[m], b))) return false;
+    return true;
+  }
+
+  void behind(size_t u, UserKernelSpec &spec, size_t i) {
+    BufferId t = spec.arguments[i].buffer;
+    Expr elements = p_.program.buffer(t).elements;
+    std::vector<size_t> readers;
+    for (size_t k = 0; k < p_.kernels.size(); ++k) {
+      if (gone_[k] || k == u) continue;
+      if (writes(p_.kernels[k], t)) return;
+      if (reads(p_.kernels[k], t)) readers.push_back(k);
+    }
+    if (readers.empty() || readers[0] < u || !isPlain(p_.kernels[readers[0]])) return;
+    Kernel &k = p_.kernels[readers[0]];
+    Expr index;
+    for (const Node &n : k.nodes)
+      for (const Op &op : n.body.ops)
+        if (op.kind == OpKind::Load && op.buffer == t) {
+          // Behind a mask it could be another's element.
+          if (op.a >= 0 || (index.valid() && index != op.index)) return;
+          index = op.index;
+        }
+    std::optional<std::unordered_map<std::string, Expr>> map = inverse(k, index, elements);
+    if (!map) return;
+    std::string what = k.name + " before the stores to " + spec.arguments[i].name;
+    Work work = workOf(k, t);
+    if (!worthIt(work, spec.arguments[i].stores))
+      return say(u, fmt::format("not {}: an element is stored {:.3g} times, {} operators each", what, spec.arguments[i].stores, work.ops));
+    // What it reads must be there, and what it writes must be nobody's whom the launch touches.
+    std::set<int32_t> in = touched(k, false), out = touched(k, true), stored, loaded;
+    for (const Node &n : p_.kernels[u].nodes)
+      for (const Access &a : accessesOf(n)) (a.store ? stored : loaded).insert(a.buffer.value);
+    in.erase(t.value);
+    for (const Store *s : storesOf(k)) {
+      if (onlyInside(s->buffer, readers[0])) in.erase(s->buffer.value);
+      else if (in.count(s->buffer.value)) return;
+    }
+    if (meet(in, stored) || meet(out, stored) || meet(out, loaded)) return say(u, "not " + what + ": it needs more of what the launch makes than one element");
+    if (!canMove(readers[0], u + 1, readers[0])) return say(u, "not " + what + ": another kernel runs between them");
+    attach(u, i, over(k, *map, elements), p_.kernels[u].nodes.size());
+    bool needed = readers.size() > 1 || isOutput(t);
+    say(u, what + (needed ? ", which are needed as well" : ""));
+    gone_[readers[0]] = true;
+    spec.arguments[i].inside = !needed;
+  }
+  static std::vector<const Store *> storesOf(const Kernel &k) {
+    std::vector<const Store *> out;
+    for (const Node &n : k.nodes)
+      for (const Store &s : n.stores) out.push_back(&s);
+    return out;
+  }
+};
+
+} // namespace
+
+void attachNeighbours(Plan &plan) { Attacher(plan).run(); }
+
+} // namespace neso::schedule
