@@ -2,7 +2,7 @@
 //
 // P1  ids are positions: kernels[k].id is k, buffers[b].id is b, placements are parallel to buffers; steps name kernels and buffers that exist.
 // P2  each kernel's nodes are over the kernel's space: ranges are xRanges, reduceRanges are rRanges or none; their expressions use x, r, the
-//     node's own Indirect symbols and size symbols only (loops::verifyNode, in kernel space).
+//     node's own Indirect symbols and size symbols only (loops::verifyNode, in kernel space). Nodes inside a user's kernel have ranges of their own.
 // P3  a buffer is read only after an earlier step wrote it, or after an earlier node of the same kernel did, or it is the caller's or a constant;
 //     every step reads what the newest write left.
 // P4  a buffer placed nowhere is used by one kernel only, and there only through values that the kernel itself stored at the same index.
