@@ -19,11 +19,11 @@ static Tensors elementwise(OpCall &o, const Tensor &a, const Tensor &b, const st
   return {reduced(o, pointwise(xs, t, t, [fn](std::span<const Val> v) { return fn(v[0], v[1]); }))};
 }
 
-/// -log-probability at the target's class, weighted; also the sum of the weights. logp: [N, C, …] or [C].
+/// -log-probability at the target's class, weighted; also the sum of the weights. logp: [N, C, …] or [C]; it is computed at the targets
+/// alone.
 static Tensors nll(OpCall &o, const Tensor &logp0, const Tensor &target0, const Tensor &weight, int64_t reduction, int64_t ignore) {
   Tensor logp = logp0, target = target0;
   if (logp.rank() == 1) logp = unsqueeze(logp, 0), target = reshape(target, {1});
-  logp = source(logp);
   Expr classes = logp.sizes()[1];
   DType acc = computeType(logp.dtype());
   target.reused();
@@ -35,11 +35,13 @@ static Tensors nll(OpCall &o, const Tensor &logp0, const Tensor &target0, const 
   Tensor w = Tensor::lazy(o.ctx, acc, sizes, weightAt);
   Tensor l = Tensor::lazy(o.ctx, acc, sizes, [=](BodyBuilder &b, const Index &i) {
     Val t = b.cast(target.at(b, i), DType::I64), ok = ne(t, static_cast<double>(ignore));
-    return b.masked(ok, [&] {
-      Index j = i;
+    // An ignored row looks at class 0. Nothing but the index is under the mask, so that the loss of a row joins the loop over its classes.
+    Index j = i;
+    b.masked(ok, [&] {
       j.insert(j.begin() + 1, b.indirect(t, classes, false, true));
-      return -(logp.at(b, j) * weightAt(b, i));
+      return b.constant(acc, 0);
     }, b.constant(acc, 0));
+    return where(ok, -(logp.at(b, j) * weightAt(b, i)), b.constant(acc, 0));
   });
   DType t = logp.dtype();
   if (reduction == 0) {
@@ -47,6 +49,8 @@ static Tensors nll(OpCall &o, const Tensor &logp0, const Tensor &target0, const 
     if (logp0.rank() == 1) y = reshape(y, {});
     return {y, full(o.ctx, {}, t, 0)};
   }
+  // One number a row, where the row is at hand.
+  l.realize();
   Tensor total = sum(w, {}, false, acc), s = sum(l, {}, false, acc);
   if (reduction == 1) s = div(s, total);
   return {cast(s, t), cast(total, t)};
@@ -59,11 +63,13 @@ static Tensors crossEntropyOf(OpCall &o, const Tensor &x, int64_t reduction) {
   int64_t dim = x.rank() == 1 ? 0 : 1;
   DType t = x.dtype();
   Tensor logp = softmax(x, dim, t, true);
-  logp.reused();
+  // Hard targets look at one class of each row: the others' log-probabilities are never needed.
+  const bool hard = !isFloat(target.dtype());
+  if (!hard || smooth != 0) logp.reused();
   Expr classes = x.size(dim);
   Sizes ws(x.sizes().size(), Expr(1));
   ws[static_cast<size_t>(dim)] = classes;
-  if (isFloat(target.dtype())) {
+  if (!hard) {
     // Probabilities as targets.
     Tensor p = target;
     if (smooth > 0) p = add(mulNumber(p, 1 - smooth), div(scalarFloat(o.ctx, smooth), scalarExpr(o.ctx, classes)));
@@ -76,7 +82,7 @@ static Tensors crossEntropyOf(OpCall &o, const Tensor &x, int64_t reduction) {
     return {cast(div(s, exprAs(o.ctx, floorDiv(x.numel(), classes), computeType(t))), t)};
   }
   if (smooth == 0) return {nll(o, logp, target, weight, reduction, ignore)[0]};
-  Tensors hard = nll(o, logp, target, weight, reduction, ignore);
+  Tensors hit = nll(o, logp, target, weight, reduction, ignore);
   Tensor each = weight.valid() ? neg(mul(logp, reshape(weight, ws))) : neg(logp);
   Tensor soft = sum(each, {dim}, false, t);
   Tensor keep = binary(OpKind::Ne, target, scalarInt(o.ctx, ignore));
@@ -84,11 +90,11 @@ static Tensors crossEntropyOf(OpCall &o, const Tensor &x, int64_t reduction) {
   if (reduction != 0) {
     soft = sum(soft, {}, false, t);
     if (reduction == 1) {
-      Tensor count = weight.valid() ? hard[1] : sum(cast(keep, t), {}, false, t);
+      Tensor count = weight.valid() ? hit[1] : sum(cast(keep, t), {}, false, t);
       soft = div(soft, count);
     }
   }
-  Tensor xs[] = {hard[0], soft, exprAs(o.ctx, classes, DType::F32)};
+  Tensor xs[] = {hit[0], soft, exprAs(o.ctx, classes, DType::F32)};
   return {pointwise(xs, t, t, [smooth](std::span<const Val> v) { return v[0] * (1 - smooth) + v[1] * (num(v[2], smooth) / v[2]); })};
 }
 

@@ -232,7 +232,7 @@ private:
       size_t next = 0;
       for (Accumulator &a : accumulators) {
         a.result.assign(carried.begin() + static_cast<ptrdiff_t>(next), carried.begin() + static_cast<ptrdiff_t>(next + a.arity()));
-        if (carriesTiles_ && a.reduction) a.result = a.reduceTile(outer, a.result, static_cast<size_t>(innerDim_), {});
+        if (carriesTiles_ && a.reduction) a.result = a.finish(outer, a.reduceTile(outer, a.result, static_cast<size_t>(innerDim_), {}));
         next += a.arity();
       }
     }
@@ -345,7 +345,7 @@ private:
     }
     runInner(e, phase, accumulators, [&](Accumulator &a, Emitter &at, std::vector<Val> element) {
       if (carriesTiles_) {
-        a.carried = a.combine(at, a.carried, a.maskTile(at, std::move(element), innerMask_));
+        a.carried = a.fold(at, a.carried, std::move(element), innerMask_);
         return;
       }
       std::vector<Val> partial = a.reduceTile(at, std::move(element), static_cast<size_t>(innerDim_), innerMask_);
@@ -472,7 +472,9 @@ void dropEmptyReductions(plan::Kernel &kernel) {
   }
 }
 
-void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel) {
+void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileTarget &target) {
+  // A row that no program can keep is read once: its partial results are combined as they come.
+  if (target.threadBlocks && !kernel.serial && likelySize(plan.program.facts, product(kernel.rRanges)) > target.registerRow) return;
   std::vector<Node> out;
   auto internal = [&](const char *what, DType dtype) {
     loops::Buffer b;

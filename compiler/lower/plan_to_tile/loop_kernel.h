@@ -13,7 +13,8 @@ void emitLoopKernel(KernelContext &k, const Facts &facts, const TileTarget &targ
 void dropEmptyReductions(plan::Kernel &kernel);
 
 /// Rewrites Welford and OnlineSoftmax reductions as two plain ones over the same data: sum, then squared deviations; maximum, then sum of
-/// exponentials. On a row that fits the cache the second pass costs less than the combining of triples, and it is as exact.
-void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel);
+/// exponentials. On a row that fits the cache, or a block's registers, the second pass costs less than the combining of triples, and it is
+/// as exact. Longer rows of thread blocks keep the one pass.
+void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileTarget &target);
 
 } // namespace neso

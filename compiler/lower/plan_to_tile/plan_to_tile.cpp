@@ -127,7 +127,7 @@ private:
     kernel.serial |= needsOrder(kernel);
     if (!contraction) {
       dropEmptyReductions(kernel);
-      expandTwoPassReductions(plan_, kernel);
+      expandTwoPassReductions(plan_, kernel, target_);
     }
 
     OpBuilder b(&context_);

@@ -24,6 +24,19 @@ ReduceKind reduceKindOf(loops::ScanKind k) {
   return ReduceKind::Sum;
 }
 
+Val unaryOf(Emitter &e, const char *op, Val x) {
+  OperationState state(e.k.loc, op);
+  state.addOperands(x.v);
+  state.addTypes(x.v.getType());
+  return {e.k.b.create(state)->getResult(0), x.vary};
+}
+Val expOf(Emitter &e, Val x) { return unaryOf(e, "math.exp", x); }
+Val absOf(Emitter &e, Val x) { return unaryOf(e, "math.absf", x); }
+/// x - y; equal infinities have none.
+Val differenceOf(Emitter &e, DType t, Val x, Val y) {
+  return e.select(e.compare("eq", x, y), e.constant(t, 0, 0), e.binary("arith.subf", x, y));
+}
+
 int64_t smallestInt(DType t) {
   if (isUnsignedInt(t) || t == DType::Bool) return 0;
   return itemSize(t) == 8 ? INT64_MIN : -(int64_t{1} << (itemSize(t) * 8 - 1));
@@ -52,11 +65,12 @@ std::vector<Val> Accumulator::initial(Emitter &e, unsigned vary) const {
   case ReduceKind::ArgMin: f = INFINITY, i = largestInt(type_); break;
   case ReduceKind::Max:
   case ReduceKind::ArgMax: f = -INFINITY, i = smallestInt(type_); break;
-  case ReduceKind::Welford:
-  case ReduceKind::OnlineSoftmax: NESO_UNREACHABLE("a two-pass reduction that was not expanded");
+  case ReduceKind::OnlineSoftmax: f = -INFINITY; break;
+  case ReduceKind::Welford: break;
   }
   std::vector<Val> out = {e.widen(e.constant(type_, f, i), vary)};
   if (isArg()) out.push_back(e.widen(e.intConst(e.k.indexType.isInteger(32) ? INT32_MAX : INT64_MAX), vary));
+  while (out.size() < arity()) out.push_back(e.widen(e.constant(type_, 0, 0), vary)); // sum of exponentials; deviations, count
   return out;
 }
 
@@ -70,14 +84,8 @@ std::vector<Val> Accumulator::combine(Emitter &e, const std::vector<Val> &a, con
   if (logSumExp_) {
     // log(exp(a) + exp(b)) = m + log1p(exp(-|a - b|)); equal infinities have no difference, so the larger one stands for both.
     Val m = e.binary("arith.maximumf", a[0], b[0]);
-    auto unary = [&](const char *op, Val v) {
-      OperationState state(e.k.loc, op);
-      state.addOperands(v.v);
-      state.addTypes(v.v.getType());
-      return Val{e.k.b.create(state)->getResult(0), v.vary};
-    };
-    Val d = unary("arith.negf", unary("math.absf", e.binary("arith.subf", a[0], b[0])));
-    Val sum = e.binary("arith.addf", m, unary("math.log1p", unary("math.exp", d)));
+    Val d = unaryOf(e, "arith.negf", absOf(e, e.binary("arith.subf", a[0], b[0])));
+    Val sum = e.binary("arith.addf", m, unaryOf(e, "math.log1p", expOf(e, d)));
     return {e.select(e.compare("eq", a[0], b[0]), e.binary("arith.addf", m, e.constant(type_, M_LN2, 0)), sum)};
   }
   switch (kind_) {
@@ -102,10 +110,51 @@ std::vector<Val> Accumulator::combine(Emitter &e, const std::vector<Val> &a, con
     takeA = e.binary("arith.ori", takeA, e.binary("arith.andi", tie, e.compare("lt", a[1], b[1])));
     return {e.select(takeA, a[0], b[0]), e.select(takeA, a[1], b[1])};
   }
-  case ReduceKind::Welford:
-  case ReduceKind::OnlineSoftmax: break;
+  case ReduceKind::OnlineSoftmax: {
+    Val m = e.binary("arith.maximumf", a[0], b[0]);
+    auto scaled = [&](const std::vector<Val> &x) { return e.binary("arith.mulf", x[1], expOf(e, differenceOf(e, type_, x[0], m))); };
+    return {m, e.binary("arith.addf", scaled(a), scaled(b))};
   }
-  NESO_UNREACHABLE("a two-pass reduction that was not expanded");
+  case ReduceKind::Welford: {
+    // Chan, Golub, LeVeque 1983. Parts without elements have weight 0.
+    Val n = e.binary("arith.addf", a[2], b[2]), d = e.binary("arith.subf", b[0], a[0]);
+    Val none = e.compare("eq", n, e.constant(type_, 0, 0));
+    Val weight = e.binary("arith.divf", b[2], e.select(none, e.constant(type_, 1, 0), n));
+    Val mean = e.fusedMultiplyAdd(d, weight, a[0]);
+    Val between = e.binary("arith.mulf", e.binary("arith.mulf", d, d), e.binary("arith.mulf", a[2], weight));
+    return {mean, e.binary("arith.addf", e.binary("arith.addf", a[1], b[1]), between), n};
+  }
+  }
+  NESO_UNREACHABLE("a kind of reduction");
+}
+
+std::vector<Val> Accumulator::fold(Emitter &e, const std::vector<Val> &a, std::vector<Val> element, Val mask) const {
+  if (kind_ == ReduceKind::OnlineSoftmax) {
+    // One exponential an element (Milakov and Gimelshein 2018): of the larger and the smaller of x and the maximum, one has exponential 1.
+    // A lane that is left out is -inf: it adds to a sum only while that has seen nothing else, and the first number then wipes it out.
+    Val x = mask ? e.select(e.widen(mask, element[0].vary | mask.vary), element[0], e.constant(type_, -INFINITY, 0)) : element[0];
+    x = e.widen(x, e.frame.full());
+    Val m = e.binary("arith.maximumf", a[0], x), d = differenceOf(e, type_, x, a[0]);
+    Val exponential = expOf(e, unaryOf(e, "arith.negf", absOf(e, d)));
+    Val one = e.constant(type_, 1, 0), larger = e.compare("gt", x, a[0]);
+    return {m, e.fusedMultiplyAdd(a[1], e.select(larger, exponential, one), e.select(larger, one, exponential))};
+  }
+  if (kind_ == ReduceKind::Welford) {
+    Val x = e.widen(element[0], e.frame.full());
+    Val n = e.binary("arith.addf", a[2], e.constant(type_, 1, 0)), d = e.binary("arith.subf", x, a[0]);
+    Val mean = e.binary("arith.addf", a[0], e.binary("arith.divf", d, n));
+    std::vector<Val> out = {mean, e.fusedMultiplyAdd(d, e.binary("arith.subf", x, mean), a[1]), n};
+    if (mask)
+      for (size_t i = 0; i < out.size(); ++i) out[i] = e.select(e.widen(mask, e.frame.full()), out[i], a[i]);
+    return out;
+  }
+  return combine(e, a, maskTile(e, std::move(element), mask));
+}
+
+std::vector<Val> Accumulator::finish(Emitter &e, std::vector<Val> carried) const {
+  // exp(x - max) of an infinite maximum is NaN somewhere in the sum.
+  if (kind_ == ReduceKind::OnlineSoftmax) carried[1] = e.binary("arith.addf", carried[1], e.binary("arith.subf", carried[0], carried[0]));
+  return carried;
 }
 
 namespace {

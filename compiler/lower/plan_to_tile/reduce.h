@@ -14,8 +14,8 @@ public:
   size_t node;
   std::vector<Val> carried, result;
 
-  /// Values carried from block to block: two (value, position) for arg reductions, else one.
-  size_t arity() const { return isArg() ? 2 : 1; }
+  /// Values carried from block to block: (value, position) for arg reductions, (maximum, sum), (mean, squared deviations, count), else one.
+  size_t arity() const { return isArg() || kind_ == loops::ReduceKind::OnlineSoftmax ? 2 : kind_ == loops::ReduceKind::Welford ? 3 : 1; }
   DType dtype() const { return type_; }
   /// Result number i of the reduction, in resultType(): an arg reduction gives the position only.
   Val resultAt(size_t i) const { return isArg() ? result[1] : result[i]; }
@@ -24,6 +24,10 @@ public:
   /// What one element contributes: its value, and its position for arg reductions.
   std::vector<Val> element(Emitter &e, Val value, Val position) const;
   std::vector<Val> combine(Emitter &e, const std::vector<Val> &a, const std::vector<Val> &b) const;
+  /// `a` with one more element for each lane, given by element(); lanes where mask is false keep what they have.
+  std::vector<Val> fold(Emitter &e, const std::vector<Val> &a, std::vector<Val> element, Val mask) const;
+  /// What the carried values stand for, when all is folded.
+  std::vector<Val> finish(Emitter &e, std::vector<Val> carried) const;
   /// A full tile in which lanes where mask is false do not count: they hold the identity.
   std::vector<Val> maskTile(Emitter &e, std::vector<Val> element, Val mask) const;
   /// Reduces a full tile along one dimension of the frame; lanes where mask is false do not count.
