@@ -31,7 +31,9 @@ Value expandDims(OpBuilder &b, Location loc, Value x, int axis) { return tt::Exp
 Value broadcast(OpBuilder &b, Location loc, Value x, ArrayRef<int64_t> shape) { return tt::BroadcastOp::create(b, loc, shaped(x, shape), x); }
 Value trans(OpBuilder &b, Location loc, Value x) { return tt::TransOp::create(b, loc, x, ArrayRef<int32_t>{1, 0}); }
 Value addptr(OpBuilder &b, Location loc, Value ptr, Value offset) { return tt::AddPtrOp::create(b, loc, ptr.getType(), ptr, offset); }
-Value load(OpBuilder &b, Location loc, Value ptr, Value mask, Value other) { return tt::LoadOp::create(b, loc, ptr, mask, other, tt::CacheModifier::NONE); }
+Value load(OpBuilder &b, Location loc, Value ptr, Value mask, Value other, bool once) {
+  return tt::LoadOp::create(b, loc, ptr, mask, other, tt::CacheModifier::NONE, once ? tt::EvictionPolicy::EVICT_FIRST : tt::EvictionPolicy::NORMAL);
+}
 void store(OpBuilder &b, Location loc, Value ptr, Value value, Value mask) { tt::StoreOp::create(b, loc, ptr, value, mask, tt::CacheModifier::NONE); }
 
 void atomicRmw(OpBuilder &b, Location loc, AtomicKind kind, Value ptr, Value value, Value mask) {

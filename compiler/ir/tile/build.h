@@ -19,8 +19,8 @@ mlir::Value expandDims(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, in
 mlir::Value broadcast(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, llvm::ArrayRef<int64_t> shape);
 mlir::Value trans(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x); // of a matrix
 mlir::Value addptr(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir::Value offset);
-/// mask and other may be null; other needs mask.
-mlir::Value load(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir::Value mask, mlir::Value other);
+/// mask and other may be null; other needs mask. once: nobody will read it again, so caches need not keep it.
+mlir::Value load(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir::Value mask, mlir::Value other, bool once = false);
 void store(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir::Value value, mlir::Value mask);
 /// Relaxed, device scope; the old value is not used.
 void atomicRmw(mlir::OpBuilder &b, mlir::Location loc, AtomicKind kind, mlir::Value ptr, mlir::Value value, mlir::Value mask);

@@ -39,11 +39,11 @@ int warpsFor(int64_t elements, int64_t perThread) {
   return warps;
 }
 
-RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool severalPasses) {
+RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool severalPasses, int64_t chunk) {
   RowBlock b;
   int64_t whole = nextPowerOfTwo(length);
-  int64_t limit = severalPasses ? target.registerRow : target.reduceChunk * 2;
-  b.inner = whole <= limit ? whole : target.reduceChunk * 2;
+  int64_t limit = severalPasses ? target.registerRow : chunk;
+  b.inner = whole <= limit ? whole : chunk;
   // Short rows share a program, as long as every processor keeps two programs.
   while (b.rows * b.inner < 1024 && b.rows < nextPowerOfTwo(rows) && rows >= b.rows * 2 * target.processors * 2) b.rows *= 2;
   // A warp for each row costs no exchange between warps: rows of few elements take at least a warp's worth.

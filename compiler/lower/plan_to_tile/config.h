@@ -21,8 +21,8 @@ struct RowBlock {
   int64_t rows = 1, inner = 1;
 };
 /// `rows` rows of `length` elements in all; `length` is an upper bound. A row of up to registerRow elements is one block when the kernel
-/// passes over it several times.
-RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool severalPasses);
+/// passes over it several times, else of up to `chunk`, which is also the step along longer rows.
+RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool severalPasses, int64_t chunk);
 
 /// Elements across (contiguous) and down of one step of a column reduction.
 RowBlock columnBlock(const TileTarget &target, int64_t columns, int64_t length);

@@ -264,7 +264,19 @@ Val Emitter::pointer(loops::BufferId buffer, Expr e) {
   return {tb::addptr(k.b, k.loc, base.v, offset.v), offset.vary};
 }
 
+bool Emitter::spansSpace(Expr index) const {
+  std::set<std::string> used;
+  for (const std::string &s : symbolsOf(index)) used.insert(s);
+  auto spans = [&](const char *name, const std::vector<Expr> &ranges) {
+    for (size_t d = 0; d < ranges.size(); ++d)
+      if (!ranges[d].isConst(1) && !used.count(name + std::to_string(d))) return false;
+    return true;
+  };
+  return spans("x", k.kernel.xRanges) && spans("r", k.kernel.rRanges);
+}
+
 Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dtype) {
+  const bool once = streams && spansSpace(e);
   e = simplified(e);
   for (const Stored &s : stored)
     if (s.buffer == buffer && s.index == e) {
@@ -293,7 +305,7 @@ Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dty
   }
   if (mask && !other) other = dtype == DType::Bool ? constant(DType::U8, 0, 0) : constant(dtype, 0, 0);
   if (mask) other = widen(other, at.vary);
-  Val out{tb::load(k.b, k.loc, at.v, mask.v, mask ? other.v : Value()), at.vary};
+  Val out{tb::load(k.b, k.loc, at.v, mask.v, mask ? other.v : Value(), once), at.vary};
   if (dtype == DType::Bool) out = compare("ne", out, constant(DType::U8, 0, 0));
   if (keep) loads_.push_back({buffer, e, masks.size(), out});
   return out;

@@ -74,6 +74,9 @@ public:
   unsigned oneElement = 0;
   /// Keep what loads of read-only buffers gave: a program of several passes over one tile then reads memory once.
   bool keepLoads = false;
+  /// The kernel reads every element of its space once and writes little: what it reads must not push out of the caches what others wrote
+  /// there. (Where as much is written as read this was measured to cost time.)
+  bool streams = false;
 
   /// How blocked symbols split: x1 -> 64*p1 + l1. Used where an index divides by something, so that the division meets the block.
   std::unordered_map<std::string, Expr> blocked;
@@ -117,6 +120,8 @@ private:
   Val floatDivision(loops::OpKind kind, Val a, Val d, DType t);
   Val random(loops::OpKind kind, Val seed, Val offset);
   Val pointer(loops::BufferId buffer, Expr index);
+  /// Whether each element of the kernel's space has an element of its own at this index.
+  bool spansSpace(Expr index) const;
   void update(const loops::Store &s, Val value, Val mask);
   struct Loaded {
     loops::BufferId buffer;

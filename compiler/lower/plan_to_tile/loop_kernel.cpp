@@ -30,6 +30,8 @@ bool usesR(Expr e) {
 
 /// The largest unrolled size, in inner elements and in scalar operators.
 constexpr int64_t kUnrollElements = 64, kUnrollOps = 1024;
+/// Warps of a program that reads a long row in steps.
+constexpr int64_t kStreamingWarps = 16;
 
 class LoopKernel {
 public:
@@ -60,6 +62,8 @@ private:
   void findPhases() {
     plan::Passes passes = plan::passesOf(k_.kernel);
     phase_ = std::move(passes.pass), inner_ = std::move(passes.inner), lastPhase_ = passes.last;
+    for (size_t n = 0; n < nodes().size(); ++n)
+      if (inner_[n]) lastInnerPhase_ = std::max(lastInnerPhase_, phase_[n]);
   }
 
   void chooseShape() {
@@ -128,6 +132,7 @@ private:
     Emitter e(k_, frame);
     e.facts = facts_;
     e.keepLoads = target_.threadBlocks && shape_ != Shape::Unrolled && singleChunk();
+    e.streams = target_.threadBlocks && readsOnly() && (lastInnerPhase_ == 0 || e.keepLoads);
     bindPrograms(e, blockings);
     return e;
   }
@@ -141,9 +146,10 @@ private:
       for (Expr e : x()) elements = std::min<int64_t>(elements * likelySize(facts_, e), int64_t{1} << 40);
       budget = pointwiseElements(target_, elements);
       if (std::optional<size_t> d = crossingDimension()) {
-        // Both sides of a transposition get whole lines of memory: 32 elements each way or more.
-        across = *d;
-        budget = std::max<int64_t>(budget, 1024), width = budget >= 4096 ? 64 : 32;
+        // Both sides of a transposition get whole lines of memory: 32 elements each way, 64 where there is work for all.
+        across = *d, transposes_ = true;
+        const bool many = elements >= 4096 * target_.processors * 4;
+        budget = many ? 4096 : std::max<int64_t>(budget, 1024), width = many ? 64 : 32;
       }
     }
     int64_t along = std::min({nextPowerOfTwo(upperBound(facts_, x()[last], budget)), budget, width});
@@ -167,7 +173,9 @@ private:
         std::optional<Affine> a = affineIn(index, xName(d));
         return a && a->coefficient.isConst(1);
       };
-      if (unit(x().size() - 1)) return;
+      // An index that does not vary along the last dimension is one of a row: few elements.
+      std::vector<std::string> used = symbolsOf(index);
+      if (unit(x().size() - 1) || std::find(used.begin(), used.end(), xName(x().size() - 1)) == used.end()) return;
       for (size_t d = 0; d + 1 < x().size(); ++d)
         if (unit(d) && likelySize(facts_, x()[d]) >= 8) found = d;
     };
@@ -189,7 +197,8 @@ private:
       int64_t all = 1;
       for (Expr e : x()) all = std::min<int64_t>(all * likelySize(facts_, e), int64_t{1} << 40);
       bool shares = !x().empty();
-      RowBlock block = rowBlock(target_, shares ? likelySize(facts_, x().back()) : 1, length, lastPhase_ > 0);
+      RowBlock block = rowBlock(target_, shares ? likelySize(facts_, x().back()) : 1, length, lastInnerPhase_ > 0,
+                                streamsRows() ? kStreamingWarps * 32 * vectorOfThread() : target_.reduceChunk * 2);
       // Rows that share a program lie along the last outer dimension; the other dimensions count as programs.
       if (shares && all / block.rows < target_.processors) block.rows = 1;
       innerBlock_ = block.inner, rows = block.rows;
@@ -203,13 +212,50 @@ private:
     blockings.back().size = rows, blockings.back().frameDim = 0;
   }
 
+  /// The kernel reduces: of its whole space it stores nothing.
+  bool readsOnly() const {
+    if (shape_ == Shape::Pointwise || shape_ == Shape::Unrolled || k_.kernel.serial) return false;
+    for (size_t i = 0; i < nodes().size(); ++i) {
+      if (!inner_[i] || nodes()[i].kind == Node::Kind::Reduction) continue;
+      if (nodes()[i].kind != Node::Kind::Pointwise) return false;
+      for (const loops::Store &s : nodes()[i].stores)
+        if (k_.buffers.count(s.buffer)) return false;
+    }
+    return true;
+  }
+
   void setWarps(const Frame &frame) {
     int64_t elements = 1;
     for (int64_t n : frame.tile) elements *= n;
-    // A program that only reads keeps more loads in flight with more elements in each thread.
-    bool storesInner = shape_ == Shape::Pointwise || shape_ == Shape::Unrolled;
-    for (size_t i = 0; i < nodes().size(); ++i) storesInner |= inner_[i] && nodes()[i].kind != Node::Kind::Reduction;
-    k_.kernel.warps = k_.kernel.serial ? 1 : warpsFor(elements, storesInner ? 8 : 16);
+    k_.kernel.warps = k_.kernel.serial ? 1 : warpsFor(elements, elementsOfThread());
+  }
+
+  /// Elements of a tile that one thread holds. A program that only reads keeps more loads in flight with more of them; along rows that are
+  /// read in steps, one wide access of many threads, so that neighbouring memory is read at one time.
+  int64_t elementsOfThread() const {
+    if (transposes_) return 16;
+    if (!readsOnly()) return 8;
+    return streamsRows() && !singleChunk() ? vectorOfThread() : 16;
+  }
+
+  /// Rows are read once, in order, and little is computed.
+  bool streamsRows() const { return shape_ == Shape::Rows && readsOnly() && lastInnerPhase_ == 0 && cheapFold(); }
+
+  /// Elements of one access of 16 bytes, of the widest that the inner nodes read.
+  int64_t vectorOfThread() const {
+    int64_t bytes = 1;
+    for (size_t i = 0; i < nodes().size(); ++i)
+      for (const Op &op : nodes()[i].body.ops)
+        if (inner_[i] && op.kind == OpKind::Load && usesR(op.index)) bytes = std::max(bytes, itemSize(op.dtype));
+    return 16 / std::min<int64_t>(bytes, 16);
+  }
+
+  /// Every reduction carries one number.
+  bool cheapFold() const {
+    for (const Node &n : nodes())
+      for (const loops::Reduction &r : n.reductions)
+        if (r.kind == ReduceKind::OnlineSoftmax || r.kind == ReduceKind::Welford || r.kind == ReduceKind::ArgMin || r.kind == ReduceKind::ArgMax) return false;
+    return true;
   }
 
   /// One pass over the inner space: binds the r symbols, runs the inner nodes of the phase, carries accumulators.
@@ -436,11 +482,12 @@ private:
   const Facts &facts_;
   std::vector<int> phase_;
   std::vector<bool> inner_;
-  int lastPhase_ = 0;
+  int lastPhase_ = 0, lastInnerPhase_ = 0; // the last that looks at the inner space
   Shape shape_ = Shape::Pointwise;
   int64_t innerBlock_ = 1;
   int innerDim_ = 0;
   bool carriesTiles_ = false;
+  bool transposes_ = false; // a pointwise kernel whose accesses run along different dimensions
   Val innerMask_;
 };
 
