@@ -191,10 +191,10 @@ private:
   }
 
   /// Nothing that runs from `first` up to `last` (exclusive) stands in the way of moving kernel k over it.
-  bool canMove(size_t k, size_t first, size_t last) const {
-    std::set<int32_t> in = touched(p_.kernels[k], false), out = touched(p_.kernels[k], true);
+  bool canMove(const Kernel &k, size_t first, size_t last) const {
+    std::set<int32_t> in = touched(k, false), out = touched(k, true);
     for (size_t m = first; m < last; ++m) {
-      if (gone_[m] || m == k) continue;
+      if (gone_[m]) continue;
       std::set<int32_t> stores = touched(p_.kernels[m], true), loads = touched(p_.kernels[m], false);
       if (meet(stores, in) || meet(stores, out) || meet(loads, out)) return false;
     }
@@ -217,10 +217,8 @@ private:
     return producer;
   }
 
-  /// The nodes of the kernel that t needs.
-  static Kernel leadingTo(const Kernel &k, BufferId t) {
-    Kernel out = k;
-    std::set<int32_t> needed{t.value};
+  /// The nodes of the kernel that these buffers need.
+  static std::vector<Node> leadingTo(const Kernel &k, std::set<int32_t> needed) {
     std::vector<Node> nodes;
     for (size_t n = k.nodes.size(); n-- > 0;) {
       Node node = k.nodes[n];
@@ -230,47 +228,47 @@ private:
         if (op.kind == OpKind::Load) needed.insert(op.buffer.value);
       nodes.insert(nodes.begin(), std::move(node));
     }
-    out.nodes = std::move(nodes);
-    return out;
+    return nodes;
   }
 
-  /// The producer of argument i, which may make other arguments of the launch too: all of them or none are computed where they are loaded.
+  /// The producer of argument i; what it makes besides stays where it is.
   void before(size_t u, UserKernelSpec &spec, size_t i) {
-    std::optional<size_t> producer = producerFor(u, spec.arguments[i].buffer);
+    BufferId t = spec.arguments[i].buffer;
+    Expr elements = p_.program.buffer(t).elements;
+    std::optional<size_t> producer = producerFor(u, t);
     if (!producer || !isPlain(p_.kernels[*producer])) return;
-    const Kernel &k = p_.kernels[*producer];
-    struct Part {
-      size_t argument;
-      std::vector<Node> nodes;
-    };
-    std::vector<Part> parts;
-    std::set<int32_t> made;
+    Kernel &k = p_.kernels[*producer];
+    Expr index;
+    std::set<int32_t> others;
     for (const Store *s : storesOf(k)) {
-      if (onlyInside(s->buffer, *producer)) continue;
-      auto a = std::find_if(spec.arguments.begin(), spec.arguments.end(), [&](const Argument &x) { return x.kind == Argument::Memory && x.buffer == s->buffer; });
-      size_t j = static_cast<size_t>(a - spec.arguments.begin());
-      if (a == spec.arguments.end() || a->written || !candidate(spec, j) || producerFor(u, s->buffer) != producer || !made.insert(s->buffer.value).second) return;
-      Expr elements = p_.program.buffer(s->buffer).elements;
-      std::optional<std::unordered_map<std::string, Expr>> map = inverse(k, s->index, elements);
-      if (!map) return;
-      Kernel part = leadingTo(k, s->buffer);
-      Work work = workOf(part, s->buffer);
-      if (!worthIt(work, a->loads))
-        return say(u, fmt::format("not {} at the loads of {}: an element is loaded {:.3g} times, {} operators each", k.name, a->name, a->loads, work.ops));
-      parts.push_back({j, over(part, *map, elements)});
+      if (s->buffer == t && index.valid()) return;
+      if (s->buffer == t) index = s->index;
+      else if (!onlyInside(s->buffer, *producer)) others.insert(s->buffer.value);
     }
+    // What stays may need t itself.
+    Kernel part = k, rest = k;
+    part.nodes = leadingTo(k, {t.value}), rest.nodes = leadingTo(k, others);
+    if (reads(rest, t)) return;
+    std::optional<std::unordered_map<std::string, Expr>> map = inverse(k, index, elements);
+    if (!map) return;
+    std::string what = k.name + " at the loads of " + spec.arguments[i].name;
+    Work work = workOf(part, t);
+    // Where the producer stays for others, what it loads is loaded again, and what they share is computed again.
+    double times = spec.arguments[i].loads + (others.empty() ? 0 : 1);
+    if (!worthIt(work, times) || (!others.empty() && work.loads > kCheapLoads))
+      return say(u, fmt::format("not {}: an element is loaded {:.3g} times, {} operators and {} loads each", what, spec.arguments[i].loads, work.ops, work.loads));
     std::set<int32_t> changed;
     for (const Argument &a : spec.arguments)
       if (a.kind == Argument::Memory && a.written) changed.insert(a.buffer.value);
-    std::string what = k.name + " at the loads of " + spec.arguments[i].name;
-    if (meet(touched(k, false), changed)) return say(u, "not " + what + ": it reads what the launch changes");
-    if (!canMove(*producer, *producer + 1, u)) return say(u, "not " + what + ": another kernel changes what it reads");
-    for (Part &part : parts) {
-      attach(u, part.argument, std::move(part.nodes), 0);
-      say(u, fmt::format("{} at the loads of {}", k.name, spec.arguments[part.argument].name));
-      spec.arguments[part.argument].inside = true;
-    }
-    gone_[*producer] = true;
+    for (const Store *s : storesOf(k))
+      if (reads(part, s->buffer) && others.count(s->buffer.value)) return;
+    if (meet(touched(part, false), changed)) return say(u, "not " + what + ": it reads what the launch changes");
+    if (!canMove(part, *producer + 1, u)) return say(u, "not " + what + ": another kernel changes what it reads");
+    attach(u, i, over(part, *map, elements), 0);
+    say(u, what);
+    spec.arguments[i].inside = true;
+    if (others.empty()) gone_[*producer] = true;
+    else k.nodes = std::move(rest.nodes);
   }
 
   bool onlyInside(BufferId b, size_t k) const {
@@ -315,7 +313,7 @@ private:
       else if (in.count(s->buffer.value)) return;
     }
     if (meet(in, stored) || meet(out, stored) || meet(out, loaded)) return say(u, "not " + what + ": it needs more of what the launch makes than one element");
-    if (!canMove(readers[0], u + 1, readers[0])) return say(u, "not " + what + ": another kernel runs between them");
+    if (!canMove(k, u + 1, readers[0])) return say(u, "not " + what + ": another kernel runs between them");
     attach(u, i, over(k, *map, elements), p_.kernels[u].nodes.size());
     bool needed = readers.size() > 1 || isOutput(t);
     say(u, what + (needed ? ", which are needed as well" : ""));
