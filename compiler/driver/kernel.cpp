@@ -72,6 +72,13 @@ std::vector<std::string> namesInText(const std::string &text, const std::string 
   return out;
 }
 
+/// The name that Triton leaves in a parameter's location, the innermost of those it was given; empty if there is none.
+std::string nameInLocation(mlir::Location loc) {
+  std::string out;
+  for (auto name = llvm::dyn_cast<mlir::NameLoc>(loc); name; name = llvm::dyn_cast<mlir::NameLoc>(name.getChildLoc())) out = name.getName().str();
+  return out;
+}
+
 Result<KernelParameter> parameterOf(tt::FuncOp function, unsigned argument, std::string name) {
   mlir::Type type = function.getFunctionType().getInput(argument);
   KernelParameter p;
@@ -226,7 +233,9 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
     std::vector<std::string> names = namesInText(text, state->function.getName().str());
     unsigned count = state->function.getFunctionType().getNumInputs();
     for (unsigned i = 0; i < count; ++i) {
-      starts.emplace_back(i, i < names.size() ? names[i] : "arg" + std::to_string(i));
+      std::string name = state->function.isExternal() ? "" : nameInLocation(state->function.getArgument(i).getLoc());
+      if (name.empty()) name = i < names.size() ? names[i] : "arg" + std::to_string(i);
+      starts.emplace_back(i, std::move(name));
       // A descriptor's sizes and strides come with it.
       if (auto desc = llvm::dyn_cast<tt::TensorDescType>(state->function.getFunctionType().getInput(i))) i += static_cast<unsigned>(2 * desc.getBlockType().getRank());
     }

@@ -323,29 +323,6 @@ TEST(Effects, Goldens) {
   EXPECT_FALSE(analyzeEffects(Kernel::golden("matmul").func()).params[2].writtenOnce); // not proved
 }
 
-// Answers of PyTorch's own tests; the first line of each file says which parameters are written.
-TEST(Effects, MutationCases) {
-  int count = 0;
-  for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::path(NESO_SOURCE_DIR) / "compiler/ir/tile/test/mutation")) {
-    SCOPED_TRACE(entry.path().string());
-    std::ifstream in(entry.path());
-    std::string first, word;
-    std::getline(in, first);
-    std::stringstream words(first), text;
-    text << in.rdbuf();
-    Indices want;
-    words >> word >> word;
-    EXPECT_EQ(word, "written:");
-    for (unsigned i; words >> i;) want.push_back(i);
-    Kernel k(text.str());
-    EXPECT_EQ(analyzeEffects(k.func()).written(), want);
-    k.pass("pipeline");
-    EXPECT_EQ(analyzeEffects(k.func()).written(), want) << "after the pipeline";
-    ++count;
-  }
-  EXPECT_GE(count, 13);
-}
-
 TEST(Effects, CallsLoopsAndRecursion) {
   Kernel calls(R"(
   tt.func public @outer(%in: !tt.ptr<f32>, %n: i32, %out: !tt.ptr<f32>) {
