@@ -24,6 +24,7 @@ import torch  # noqa: E402
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 from torch.library import triton_op, wrap_triton  # noqa: E402
+from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
 INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
 SEED = 20260102
@@ -670,6 +671,28 @@ def two_stores_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + offsets, mask=mask)
     tl.store(x_ptr + offsets, x + 1, mask=mask)
     tl.store(out_ptr + offsets, tl.load(y_ptr + offsets, mask=mask) * x, mask=mask)
+
+
+@triton.jit
+def descriptor_kernel(x_desc, out_desc, scale, ROWS: tl.constexpr, COLS: tl.constexpr):
+    row, col = tl.program_id(0) * ROWS, tl.program_id(1) * COLS
+    x = x_desc.load([row, col])
+    out_desc.store([row, col], x * scale + 1)
+
+
+@case(7, 18, dynamic={"x": N})
+class HostDescriptors(torch.nn.Module):
+    """Descriptors that the host makes, one of a tensor as it is, one of another shape of it."""
+
+    @staticmethod
+    def inputs(n):
+        return (torch.randn(n, 4, 8),)
+
+    def forward(self, x):
+        out = torch.zeros(x.shape[0], 32)
+        source = TensorDescriptor(x * 2, [x.shape[0], 32], [32, 1], [4, 16])
+        descriptor_kernel[(triton.cdiv(x.shape[0], 4), 2)](source, TensorDescriptor.from_tensor(out, [4, 16]), 0.5, ROWS=4, COLS=16)
+        return out, out.sum(0)
 
 
 def random_chain(draw, x, others):

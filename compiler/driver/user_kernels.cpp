@@ -606,7 +606,16 @@ Status Binder::wrapper(Graph &g, Node &n) {
     launch->sameAs.assign(n.args.size(), -1);
     for (size_t i = 0; i < n.args.size(); ++i) {
       auto it = results.find(n.argNames[i]);
-      if (it != results.end()) launch->written[i] = true;
+      if (it != results.end() && !launch->written[i]) {
+        // The file was careful, the kernel's source says that it only reads: the result is the tensor as it was.
+        Node same;
+        same.name = n.name + "." + n.argNames[i], same.target = "aten.clone.default", same.loc = n.loc, same.module = n.module;
+        same.args = {n.args[i]}, same.argNames = {"self"}, same.outputs = {{it->second}};
+        if (Status s = graph::bindArguments(same, g); !s) return s;
+        g.nodes.push_back(std::move(same));
+        results.erase(it);
+        continue;
+      }
       if (!launch->written[i]) continue;
       if (it != results.end()) {
         n.outputs[0].push_back(it->second);

@@ -19,7 +19,7 @@ import types
 import torch
 from torch._higher_order_ops import triton_kernel_wrap as hop
 
-from .launches import NesoExportError, adopt, tracing
+from .launches import Descriptor, NesoExportError, adopt, tracing
 from .sources import kernel_source, literal, pointer_type
 
 __all__ = ["NesoExportError", "export", "save", "write"]
@@ -92,6 +92,8 @@ def _type(parameter, value) -> str:
         return "constexpr"
     if isinstance(value, torch.Tensor):
         return pointer_type(value.dtype)
+    if isinstance(value, Descriptor):
+        return f"tensordesc<{pointer_type(value.tensor.dtype)[1:]}[{', '.join(map(str, value.block_shape))}]>"
     annotated = str(getattr(parameter, "annotation_type", "") or "")
     if isinstance(value, bool):
         return "u1"

@@ -9,6 +9,7 @@ import ast
 import contextlib
 import dataclasses
 import inspect
+import logging
 import threading
 
 import torch
@@ -16,6 +17,11 @@ import triton
 from torch._higher_order_ops import triton_kernel_wrap as hop
 from triton.runtime.autotuner import Autotuner, Config, Heuristics
 from triton.runtime.jit import JITFunction, KernelInterface
+
+try:  # Triton 3.4 and later
+    from triton.tools.tensor_descriptor import TensorDescriptor
+except ImportError:
+    TensorDescriptor = ()
 
 # Options of the launch itself; they are arguments of the kernel only where it has a parameter of that name.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_groups", "num_buffers_warp_spec", "num_cpu_threads", "ir_override",
@@ -26,6 +32,13 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 class NesoExportError(RuntimeError):
     """The model launches a kernel in a way that cannot be exported; the text says which and why."""
+
+
+@dataclasses.dataclass
+class Descriptor:
+    """A tensor descriptor that the host made: the graph holds the tensor, its blocks are part of the parameter's type."""
+    tensor: object          # exactly what the descriptor describes
+    block_shape: tuple
 
 
 @dataclasses.dataclass
@@ -67,6 +80,24 @@ def _specialise(value):
     if isinstance(value, triton.language.constexpr):
         return value.value
     return value
+
+
+def _descriptor(value, name, kernel):
+    """Shape and strides of a descriptor may be others than its tensor's: then it is of a view."""
+    if getattr(value, "padding", "zero") != "zero":
+        raise NesoExportError(f"kernel '{kernel}': the descriptor '{name}' pads with '{value.padding}'; only zeros are supported")
+    tensor, shape, strides = value.base, list(value.shape), list(value.strides)
+    if list(tensor.shape) != shape or list(tensor.stride()) != strides:
+        flat = tensor.is_contiguous() and all(a == b for a, b in zip(strides, _dense(shape)))
+        tensor = tensor.view(shape) if flat else torch.as_strided(tensor, shape, strides)
+    return Descriptor(tensor, tuple(int(b) for b in value.block_shape))
+
+
+def _dense(shape):
+    out = [1]
+    for size in reversed(shape[1:]):
+        out.insert(0, out[0] * size)
+    return out
 
 
 def _prune(tuner, args, kwargs):
@@ -192,9 +223,16 @@ def launch(kernel, grid, args, kwargs):
             value = _specialise(value)
         if isinstance(value, torch.SymFloat) or isinstance(value, torch.SymBool):
             raise NesoExportError(f"kernel '{base.__name__}': argument '{p.name}' is a {type(value).__name__}; pass a tensor or a Python number")
+        if TensorDescriptor and isinstance(value, TensorDescriptor):
+            value = _descriptor(value, p.name, base.__name__)
         values[p.name] = value
-        (graph_args if isinstance(value, (torch.Tensor, torch.SymInt)) else constants)[p.name] = value
+        if isinstance(value, Descriptor):
+            graph_args[p.name] = value.tensor
+        else:
+            (graph_args if isinstance(value, (torch.Tensor, torch.SymInt)) else constants)[p.name] = value
     index = _remember(constants, Launch(base, values, configs, tuner is not None, list(getattr(tuner, "keys", []) or []), heuristics))
+    # Without metadata of descriptors torch cannot say what such a kernel writes and takes everything for written, which is safe; with it, torch
+    # overlooks stores through descriptors and drops the launch.
     hop.triton_kernel_wrapper_mutation(kernel_idx=hop.kernel_side_table.add_kernel(base), constant_args_idx=index, grid=grids,
                                        tma_descriptor_metadata={}, kwargs=graph_args)
 
@@ -208,6 +246,7 @@ def adopt(node):
     known = _records.get(id(constants))
     if known is not None and known[0] is constants:
         node.meta[_META] = known[1]
+        node.kwargs = {**node.kwargs, "tma_descriptor_metadata": {}}
         return known[1]
     kernel = hop.kernel_side_table.get_kernel(node.kwargs["kernel_idx"])
     layers, base = _layers(kernel)
@@ -217,11 +256,21 @@ def adopt(node):
     given = {**{p.name: p.default for p in base.params if p.has_default}, **node.kwargs["kwargs"], **constants}
     graph_args = {k: v for k, v in node.kwargs["kwargs"].items() if isinstance(v, torch.fx.Node) and k not in own[0].kwargs}
     values = {p.name: given[p.name].meta["val"] if p.name in graph_args else given[p.name] for p in base.params if p.name not in own[0].kwargs}
+    for name, described in (node.kwargs.get("tma_descriptor_metadata") or {}).items():
+        values[name] = Descriptor(values[name], _blocks(described, name, base.__name__))
     launch = Launch(base, values, own, len(configs) > 1, [], {})
     index = _remember({k: v for k, v in given.items() if k not in graph_args}, launch)
-    node.kwargs = {**node.kwargs, "kwargs": graph_args, "constant_args_idx": index}
+    node.kwargs = {**node.kwargs, "kwargs": graph_args, "constant_args_idx": index, "tma_descriptor_metadata": {}}
     node.meta[_META] = launch
     return launch
+
+
+def _blocks(described, name, kernel) -> tuple:
+    """The block of a descriptor in Dynamo's record: ("stable", (block_shape,)) of `TensorDescriptor.from_tensor`."""
+    kind, parts = described[0], described[1]
+    if kind != "stable":
+        raise NesoExportError(f"kernel '{kernel}': the descriptor '{name}' is of Triton's experimental interface; use TensorDescriptor.from_tensor")
+    return tuple(int(b) for b in parts[0])
 
 
 class _NoDevice:
@@ -258,6 +307,10 @@ def tracing():
     except Exception:
         config.set_active(_NoDevice())
     with contextlib.ExitStack() as undo:
+        level = hop.log.level  # torch warns of each kernel that its own analysis does not understand
+        hop.log.setLevel(logging.ERROR)
+        undo.callback(lambda: hop.log.setLevel(level))
+
         def replace(owner, name, value):
             old = owner.__dict__.get(name)
             setattr(owner, name, value)
