@@ -55,7 +55,7 @@ void declareCompile(CLI::App &parent, Action &todo) {
   app->add_option("model", o->model, "the .pt2")->required();
   auto *output = app->add_option("-o,--output", o->output, "the package to write; with --emit, the text (default: standard output)");
   app->add_option("--target", o->compile.target, "cpu or cuda")->capture_default_str();
-  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+amx; cuda: sm_80, sm_90 (default), sm_100, …; several: all go in, the best is chosen at load")->delimiter(',');
+  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 (default), sm_100, …; several: all go in, the best is chosen at load")->delimiter(',');
   app->add_option("--kernels", o->kernels, "kernel bundle (folder written by neso_export) or Triton source of the model's user kernels, when the .pt2 does not carry them");
   app->add_option("--option", o->settings, "K=V; assembler=PATH: ptxas, or none: only PTX goes into the package and the GPU's driver assembles it; "
                   "f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), ieee (multiply-add) or tf32 (one product, 11 bits); "

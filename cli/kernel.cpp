@@ -289,7 +289,7 @@ void declareKernel(CLI::App &parent, Action &todo) {
   app = declareSource(kernel, "compile", "write a package that holds the kernel", *o);
   app->add_option("-o,--output", o->output, "the package")->required();
   app->add_option("--target", o->target, "cpu or cuda")->capture_default_str();
-  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+amx; cuda: sm_80, sm_90 (default), …; several: all go in")->delimiter(',');
+  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 (default), …; several: all go in")->delimiter(',');
   app->callback([o, &todo] { todo = [o] { return compile(*o); }; });
 
   app = declareSource(kernel, "emit", "print a stage of the compiler", *o);

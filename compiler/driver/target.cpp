@@ -71,7 +71,7 @@ Result<Targets> parseTargets(const std::string &target, const std::vector<std::s
   Targets out;
   for (const std::string &arch : archs) {
     std::optional<cpu::CpuLevel> level = cpu::parseLevel(arch);
-    if (!level) return fail(diag::ArchUnknown, {}, arch, target, "native, x86-64-v3, x86-64-v4 or x86-64-v4+amx");
+    if (!level) return fail(diag::ArchUnknown, {}, arch, target, "native, x86-64-v3, x86-64-v4, x86-64-v4+bf16 or x86-64-v4+amx");
     out.cpu.push_back(*level);
   }
   sortUnique(out.cpu);

@@ -18,14 +18,14 @@
 
 namespace neso::cpu {
 
-/// What the code may use. V3: AVX2 and FMA; V4: AVX-512 F, BW, CD, DQ, VL; V4Amx: V4 and AVX-512 BF16, AMX TILE, BF16, INT8; AArch64:
-/// objects only (no linking). In this order, each can do what those before it can.
-enum class CpuLevel : uint8_t { V3, V4, V4Amx, AArch64 };
+/// What the code may use. V3: AVX2 and FMA; V4: AVX-512 F, BW, CD, DQ, VL; V4Bf16: and AVX-512 BF16; V4Amx: and AMX TILE, BF16, INT8;
+/// AArch64: objects only (no linking). In this order, each can do what those before it can.
+enum class CpuLevel : uint8_t { V3, V4, V4Bf16, V4Amx, AArch64 };
 
 /// The best level that this machine runs. Asks the system for the use of the tile registers, for the whole process.
 CpuLevel nativeLevel();
 std::string_view name(CpuLevel level);
-/// "x86-64-v3", "x86-64-v4", "x86-64-v4+amx", "aarch64", "native".
+/// "x86-64-v3", "x86-64-v4", "x86-64-v4+bf16", "x86-64-v4+amx", "aarch64", "native".
 std::optional<CpuLevel> parseLevel(std::string_view text);
 
 struct TileFunction {

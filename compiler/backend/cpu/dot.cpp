@@ -10,6 +10,7 @@
 
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
+#include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/Support/MathExtras.h"
 #include "mlir/IR/BuiltinAttributes.h"
 
@@ -83,6 +84,9 @@ void Emitter::emitDot(mlir::Operation *op) {
   const bool fewRows = M <= 16;
   const mlir::Type storedType = fewRows && computeType.isF32() && (narrow.isBF16() || narrow.isF16()) ? narrow : computeType;
   const int64_t storedSize = bytesOf(storedType);
+  // Pairs of bf16 in 4 bytes, two products a step: k counts pairs then, and B lies in panels of 16 columns as matrix tiles have it.
+  const mlir::Type pairType = fewRows || lanes != 16 || K % 2 || !caps_.bf16Pairs ? mlir::Type() : bf16OperandType(op);
+  const int64_t units = pairType ? K / 2 : K;
   const bool gathers = gathering_ && gathering_->dot == op;
 
   auto block = [&](const Lanes *batch) {
@@ -90,6 +94,7 @@ void Emitter::emitDot(mlir::Operation *op) {
     llvm::Type *i64 = b.getInt64Ty();
     auto wide = [&](llvm::Type *t) { return lanes > 1 ? static_cast<llvm::Type *>(llvm::FixedVectorType::get(t, static_cast<unsigned>(lanes))) : t; };
     llvm::Type *vector = wide(compute), *stored = wide(typeOf(storedType));
+    auto *pairs = llvm::FixedVectorType::get(b.getBFloatTy(), 32);
     const llvm::Align align(static_cast<uint64_t>(size)), storedAlign(static_cast<uint64_t>(storedSize));
     auto at = [&](Value *p, Value *offset) { return b.CreateGEP(b.getInt8Ty(), p, offset); };
     auto bytes = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
@@ -108,8 +113,12 @@ void Emitter::emitDot(mlir::Operation *op) {
     }
     table.shape = {M}, packedRows.shape = {M, K};
     // B is packed unless so few rows use it that copying it costs as much as using it.
-    Value *zeroRow = leftRows(a, computeType, batch, table, packedRows);
-    const Panels right = rightPanels(op, storedType, batch, panel, fewRows);
+    Value *zeroRow = leftRows(a, pairType ? pairType : computeType, batch, table, packedRows);
+    Panels right;
+    if (pairType)
+      right = {tilePanels(op, pairType, batch), bytes(64), bytes(vectors * units * 64), false};
+    else
+      right = rightPanels(op, storedType, batch, panel, fewRows);
     Value *count = b.getInt32(1);
     if (gathers) {
       Value *words = at(table.ptr, bytes(M * 8));
@@ -122,8 +131,8 @@ void Emitter::emitDot(mlir::Operation *op) {
     if (batch) accBase = at(accBase, b.CreateMul(b.CreateZExt(batch->base, i64), bytes(M * N * size)));
     llvm::SmallVector<llvm::AllocaInst *, 16> registers;
     for (int64_t i = 0; i < rows * vectors; ++i) registers.push_back(entryAlloca(vector, "c"));
-    int64_t unroll = std::min<int64_t>(K, rows >= 8 ? 4 : 8);
-    while (K % unroll) unroll /= 2;
+    int64_t unroll = std::min<int64_t>(units, rows >= 8 ? 4 : 8);
+    while (units % unroll) unroll /= 2;
     // What the next block of k will read of B is fetched into the second cache while this one is computed: packed weights come from memory
     // once, and the hardware looks ahead too little to hide that. Each turn of the k loop asks for its share of the cache lines.
     const int64_t lines = std::max<int64_t>(1, panel * storedSize / 64), steps = M / rows * (K / unroll);
@@ -137,7 +146,7 @@ void Emitter::emitDot(mlir::Operation *op) {
         Value *slot = at(line, b.CreateAdd(b.CreateMul(i, bytes(rows * 8)), bytes(r * 8)));
         rowPointers.push_back(b.CreateAlignedLoad(b.getPtrTy(), slot, llvm::Align(8)));
       }
-      Value *end = b.getInt32(static_cast<uint32_t>(K));
+      Value *end = b.getInt32(static_cast<uint32_t>(units));
       if (skips) {
         Value *any = b.getFalse();
         for (Value *p : rowPointers) any = b.CreateOr(any, b.CreateICmpNE(b.CreatePtrToInt(p, i64), zeroRow));
@@ -161,18 +170,24 @@ void Emitter::emitDot(mlir::Operation *op) {
         for (int64_t u = 0; u < unroll; ++u) {
           llvm::SmallVector<Value *, 4> columns;
           for (int64_t v = 0; v < vectors; ++v) {
+            if (pairType) {
+              columns.push_back(b.CreateAlignedLoad(pairs, at(bRow, bytes(v * units * 64)), llvm::Align(64)));
+              continue;
+            }
             Value *x = b.CreateAlignedLoad(stored, at(bRow, bytes(v * lanes * storedSize)), storedAlign);
             columns.push_back(storedType == computeType ? x : convertFloat(x, storedType, computeType, false));
           }
           for (int64_t r = 0; r < rows; ++r) {
             Value *p = at(at(rowPointers[r], kBytes), bytes(u * size));
-            Value *x = b.CreateAlignedLoad(compute, p, align);
+            Value *x = b.CreateAlignedLoad(pairType ? b.getInt32Ty() : compute, p, pairType ? llvm::Align(2) : align);
             if (lanes > 1) x = b.CreateVectorSplat(static_cast<unsigned>(lanes), x);
+            if (pairType) x = b.CreateBitCast(x, pairs);
             for (int64_t v = 0; v < vectors; ++v) {
               llvm::AllocaInst *cell = registers[r * vectors + v];
               Value *old = b.CreateLoad(vector, cell);
-              Value *next = isFloat ? b.CreateIntrinsic(llvm::Intrinsic::fma, {vector}, {x, columns[v], old})
-                                    : b.CreateAdd(old, b.CreateMul(x, columns[v]));
+              Value *next = pairType  ? b.CreateIntrinsic(vector, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {old, x, columns[v]})
+                            : isFloat ? b.CreateIntrinsic(llvm::Intrinsic::fma, {vector}, {x, columns[v], old})
+                                      : b.CreateAdd(old, b.CreateMul(x, columns[v]));
               b.CreateStore(next, cell);
             }
           }

@@ -29,20 +29,21 @@ struct TileConfig {
 static_assert(sizeof(TileConfig) == 64);
 } // namespace
 
+mlir::Type Emitter::bf16OperandType(mlir::Operation *op) {
+  mlir::Type result = elementOf(op->getResult(0).getType());
+  // Formats of 8 bits are exact in bf16.
+  auto narrow = [](mlir::Type t) { return t.isBF16() || f8Format(t).has_value(); };
+  const bool fits = narrow(elementOf(op->getOperand(0).getType())) && narrow(elementOf(op->getOperand(1).getType()));
+  return fits && llvm::isa<mlir::FloatType>(result) && !result.isF64() ? mlir::BFloat16Type::get(op->getContext()) : mlir::Type();
+}
+
 mlir::Type Emitter::tileOperandType(mlir::Operation *op) {
   if (!caps_.tiles) return {};
   mlir::Type a = elementOf(op->getOperand(0).getType()), c = elementOf(op->getOperand(1).getType());
-  mlir::Type result = elementOf(op->getResult(0).getType());
   Shape aShape = shapeOf(op->getOperand(0).getType()), shape = shapeOf(op->getResult(0).getType());
-  // Formats of 8 bits are exact in bf16.
-  auto narrow = [](mlir::Type t) { return t.isBF16() || f8Format(t).has_value(); };
-  mlir::Type type;
-  if (narrow(a) && narrow(c) && llvm::isa<mlir::FloatType>(result) && !result.isF64())
-    type = mlir::BFloat16Type::get(op->getContext());
-  else if (a.isInteger(8) && c.isInteger(8) && result.isInteger(32))
-    type = a;
-  else
-    return {};
+  mlir::Type type = bf16OperandType(op);
+  if (!type && a.isInteger(8) && c.isInteger(8) && elementOf(op->getResult(0).getType()).isInteger(32)) type = a;
+  if (!type) return {};
   const size_t lead = shape.size() - 2;
   const bool whole = shape[lead] % kTileRows == 0 && shape[lead + 1] % kTileRows == 0 && aShape[lead + 1] * bytesOf(type) % kTileBytes == 0;
   return whole ? type : mlir::Type();
@@ -110,7 +111,7 @@ void Emitter::packPanels(mlir::Value v, mlir::Type operandType, const Lanes *bat
   const llvm::Align align(kTileBytes);
   Nest nest;
   nest.shape = shape;
-  if (unitDim(shape, {v}) == static_cast<int>(lead)) {
+  if (unitDim(shape, {v}) == static_cast<int>(lead) && K * size % kTileBytes == 0) {
     // Contiguous along k: 16 columns' vectors, transposed in units of 4 bytes.
     nest.vectorDim = static_cast<int>(lead);
     nest.extent = K;

@@ -230,6 +230,8 @@ private:
   Placement probePlacement(mlir::Value v, mlir::Type elementType);
   /// dot_tiles.cpp: products by matrix tiles. The type of element that op's operands are packed in; null when tiles do not fit it.
   mlir::Type tileOperandType(mlir::Operation *op);
+  /// bf16 if both operands of op are exact in it and the sum is a float; null otherwise.
+  mlir::Type bf16OperandType(mlir::Operation *op);
   void emitTileProduct(mlir::Operation *op, mlir::Type operandType, const Buffer &acc, bool zero, const Lanes *batch);
   llvm::Value *tileRows(mlir::Value v, mlir::Type operandType, const Lanes *batch, const Buffer &packed, llvm::Value *&stride);
   llvm::Value *tilePanels(mlir::Operation *op, mlir::Type operandType, const Lanes *batch);

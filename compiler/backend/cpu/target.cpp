@@ -57,13 +57,17 @@ CpuLevel nativeLevel() {
     return it != features.end() && it->second;
   };
   if (!(has("avx512f") && has("avx512bw") && has("avx512cd") && has("avx512dq") && has("avx512vl"))) return CpuLevel::V3;
-  return has("amx-tile") && has("amx-bf16") && has("amx-int8") && has("avx512bf16") && tilesPermitted() ? CpuLevel::V4Amx : CpuLevel::V4;
+  if (!has("avx512bf16")) return CpuLevel::V4;
+  if (has("amx-tile") && has("amx-bf16") && has("amx-int8") && tilesPermitted()) return CpuLevel::V4Amx;
+  // On Intel's cores a product of pairs takes longer than the two products that it stands for.
+  return llvm::sys::getHostCPUName().starts_with("znver") ? CpuLevel::V4Bf16 : CpuLevel::V4;
 }
 
 std::string_view name(CpuLevel level) {
   switch (level) {
   case CpuLevel::V3: return "x86-64-v3";
   case CpuLevel::V4: return "x86-64-v4";
+  case CpuLevel::V4Bf16: return "x86-64-v4+bf16";
   case CpuLevel::V4Amx: return "x86-64-v4+amx";
   case CpuLevel::AArch64: return "aarch64";
   }
@@ -72,17 +76,18 @@ std::string_view name(CpuLevel level) {
 
 std::optional<CpuLevel> parseLevel(std::string_view text) {
   if (text == "native") return nativeLevel();
-  for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::V4Amx, CpuLevel::AArch64})
+  for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::V4Bf16, CpuLevel::V4Amx, CpuLevel::AArch64})
     if (text == name(level)) return level;
   return std::nullopt;
 }
 
 Capabilities capabilities(CpuLevel level) {
   switch (level) {
-  case CpuLevel::V3: return {8, 16, 4, 2, false, false};
-  case CpuLevel::V4: return {16, 32, 8, 2, true, false};
-  case CpuLevel::V4Amx: return {16, 32, 8, 2, true, true};
-  case CpuLevel::AArch64: return {4, 32, 8, 2, false, false};
+  case CpuLevel::V3: return {8, 16, 4, 2, false, false, false};
+  case CpuLevel::V4: return {16, 32, 8, 2, true, false, false};
+  case CpuLevel::V4Bf16: return {16, 32, 8, 2, true, true, false};
+  case CpuLevel::V4Amx: return {16, 32, 8, 2, true, true, true};
+  case CpuLevel::AArch64: return {4, 32, 8, 2, false, false, false};
   }
   NESO_UNREACHABLE("CPU level");
 }
@@ -110,13 +115,15 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   const char *cpu = level == CpuLevel::AArch64 ? "generic" : level == CpuLevel::V3 ? "x86-64-v3" : "x86-64-v4";
-  const char *features = level == CpuLevel::V4Amx ? "+avx512bf16,+amx-tile,+amx-bf16,+amx-int8" : "";
+  const char *features = level == CpuLevel::V4Amx    ? "+avx512bf16,+amx-tile,+amx-bf16,+amx-int8"
+                         : level == CpuLevel::V4Bf16 ? "+avx512bf16"
+                                                     : "";
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(triple, cpu, features, options, llvm::Reloc::PIC_,
                                                                           std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 void setTargetAttributes(llvm::Function &function, CpuLevel level) {
-  if (level == CpuLevel::V4 || level == CpuLevel::V4Amx) {
+  if (level >= CpuLevel::V4 && level <= CpuLevel::V4Amx) {
     function.addFnAttr("prefer-vector-width", "512");
     function.addFnAttr("min-legal-vector-width", "512");
   }

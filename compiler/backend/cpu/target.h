@@ -16,6 +16,7 @@ struct Capabilities {
   int vectorRegisters; // architectural
   int dotRows, dotVectors; // accumulator block of the dot micro-kernel: rows × vectors
   bool maskedMemory;   // masked loads and stores of every element size in one instruction
+  bool bf16Pairs;      // sums of products of pairs of bf16 in vector registers
   bool tiles;          // matrix tile registers: 16 rows × 64 bytes, products of bf16 and of int8
 };
 Capabilities capabilities(CpuLevel level);

@@ -48,15 +48,19 @@ neso_status check_elf(const uint8_t *bytes, size_t size) {
 }
 
 #if defined(__x86_64__)
-// AVX-512 BF16, AMX TILE, BF16 and INT8, and the system's leave to use the tile registers, whose state it saves only for processes that
+bool has_bf16_pairs() {
+  unsigned a, b, c, d;
+  constexpr unsigned avx512_bf16 = 1u << 5;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & avx512_bf16);
+}
+
+// AMX TILE, BF16 and INT8, and the system's leave to use the tile registers, whose state it saves only for processes that
 // asked. Threads that exist already get it too.
 bool has_tiles() {
   unsigned a, b, c, d;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
   constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, amx_int8 = 1u << 25;
   if ((d & (amx_bf16 | amx_tile | amx_int8)) != (amx_bf16 | amx_tile | amx_int8)) return false;
-  constexpr unsigned avx512_bf16 = 1u << 5;
-  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & avx512_bf16)) return false;
   constexpr long request_permission = 0x1023, tile_data = 18;
   return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
@@ -72,7 +76,8 @@ bool cpu_supports(const char *arch) {
   bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (strcmp(arch, "x86-64-v4") == 0) return v4;
-  if (strcmp(arch, "x86-64-v4+amx") == 0) return v4 && has_tiles();
+  if (strcmp(arch, "x86-64-v4+bf16") == 0) return v4 && has_bf16_pairs();
+  if (strcmp(arch, "x86-64-v4+amx") == 0) return v4 && has_bf16_pairs() && has_tiles();
   return false;
 #else
   return strcmp(arch, "aarch64") == 0;

@@ -9,9 +9,7 @@ namespace neso::cpu::test {
 namespace {
 
 class DotTest : public testing::TestWithParam<CpuLevel> {};
-INSTANTIATE_TEST_SUITE_P(Levels, DotTest, testing::ValuesIn(levels()), [](const auto &info) {
-  return info.param == CpuLevel::V3 ? "v3" : info.param == CpuLevel::V4 ? "v4" : "v4amx";
-});
+INSTANTIATE_TEST_SUITE_P(Levels, DotTest, testing::ValuesIn(levels()), levelName);
 
 void replaceAll(std::string &text, const std::string &what, const std::string &by) {
   for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) text.replace(at, what.size(), by);

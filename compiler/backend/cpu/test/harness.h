@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fstream>
 #include <functional>
+#include <gtest/gtest.h>
 #include <memory>
 #include <mutex>
 #include <sstream>
@@ -131,9 +132,17 @@ inline std::string kernelText(const std::string &name) {
 /// The levels that this machine can run.
 inline std::vector<CpuLevel> levels() {
   std::vector<CpuLevel> out;
-  for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::V4Amx})
+  for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::V4Bf16, CpuLevel::V4Amx})
     if (level <= nativeLevel()) out.push_back(level);
   return out;
+}
+
+/// As the name of an instance of a test.
+inline std::string levelName(const testing::TestParamInfo<CpuLevel> &info) {
+  std::string text;
+  for (char c : name(info.param))
+    if (std::isalnum(static_cast<unsigned char>(c))) text += c;
+  return text;
 }
 
 /// Small deterministic numbers in [-1, 1).

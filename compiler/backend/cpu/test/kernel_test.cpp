@@ -8,9 +8,7 @@ namespace neso::cpu::test {
 namespace {
 
 class KernelTest : public testing::TestWithParam<CpuLevel> {};
-INSTANTIATE_TEST_SUITE_P(Levels, KernelTest, testing::ValuesIn(levels()), [](const auto &info) {
-  return info.param == CpuLevel::V3 ? "v3" : info.param == CpuLevel::V4 ? "v4" : "v4amx";
-});
+INSTANTIATE_TEST_SUITE_P(Levels, KernelTest, testing::ValuesIn(levels()), levelName);
 
 TEST_P(KernelTest, VectorAddMasksItsTail) {
   Kernel k(kernelText("vector_add"), GetParam());
