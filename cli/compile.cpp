@@ -6,6 +6,7 @@
 
 #include "driver/compile.h"
 #include "base/atomic_file.h"
+#include "tune.h"
 #include "verb.h"
 
 namespace neso::cli {
@@ -15,6 +16,7 @@ struct Options {
   std::string model, output, report, emit;
   std::vector<std::string> archs, kernels, settings;
   CompileOptions compile;
+  TuneRequest tune;
   bool verbose = false;
 };
 
@@ -25,7 +27,8 @@ int run(Options o) {
   if (!o.emit.empty()) o.compile.emit = parseStage(o.emit);
   DiagnosticSink sink;
   auto start = std::chrono::steady_clock::now();
-  Result<Compilation> c = compileModel(o.model, o.compile, sink);
+  const bool tuned = !o.tune.measureInto.empty() || !o.tune.readFrom.empty();
+  Result<Compilation> c = tuned ? compileTuned(o.model, o.compile, o.tune, sink) : compileModel(o.model, o.compile, sink);
   for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
   if (!c) return report(c.error());
   for (const std::string &note : c->notes) std::fprintf(stderr, "note: %s\n", note.c_str());
@@ -69,15 +72,22 @@ void declareCompile(CLI::App &parent, Action &todo) {
   }
   app->add_option("--emit", o->emit, "print a stage instead of writing a package:" + stages)->check(CLI::IsMember(names));
   app->add_option("--report", o->report, "also write a page (HTML) that shows the kernels, what was fused and why, and memory");
+  auto *tune = app->add_option("--tune", o->tune.measureInto, "measure other ways to compile each kernel on the device, keep the fastest, and write what was found to this file; its other results stay");
+  app->add_option("--tuned", o->tune.readFrom, "compile with the results of an earlier --tune")->excludes(tune);
+  app->add_option("--device", o->tune.device.text, "to tune on: cpu, cuda or cuda:N (default: that of --target)")->needs(tune);
+  app->add_option("--cuda-driver", o->tune.device.driver, "the CUDA driver's library")->needs(tune);
+  app->add_option("--dim", o->tune.dims, "a size to tune with, s0=17")->needs(tune)->allow_extra_args(false);
+  app->add_option("--run-threads", o->tune.runThreads, "of the model while it is tuned on a CPU (default: all)")->needs(tune);
   app->add_option("--threads", o->compile.threads, "of the compiler")->check(CLI::Range(1, 256))->capture_default_str();
   app->add_flag("--verbose", o->verbose, "print the time of each step");
-  app->callback([o, output, &todo] {
+  app->callback([o, app, output, &todo] {
     if (o->emit.empty() && output->count() == 0) throw CLI::RequiredError("-o");
     for (const std::string &s : o->settings) {
       size_t equals = s.find('=');
       if (equals == std::string::npos) throw CLI::ValidationError("--option", "'" + s + "' is not of the form K=V");
       o->compile.options.emplace_back(s.substr(0, equals), s.substr(equals + 1));
     }
+    if (app->get_option("--device")->count() == 0) o->tune.device.text = o->compile.target;
     todo = [o] { return run(*o); };
   });
 }

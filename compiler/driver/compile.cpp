@@ -10,6 +10,7 @@
 #include "base/diagnostics/backend.h"
 #include "driver/report.h"
 #include "driver/target.h"
+#include "driver/tuning.h"
 #include "driver/user_kernels.h"
 #include "frontend/pt2/read.h"
 #include "ir/graph/graph.h"
@@ -209,10 +210,17 @@ public:
   }
 
 private:
-  TileTarget tileTarget() const {
+  TileTarget tileTarget() {
     TileTarget target = targets_.tileTarget();
     if (f32Products_) target.f32Products = *f32Products_;
     if (library_ && targets_.gpu()) target.library = *library_;
+    if (!options_.chooseWay) return target;
+    target.chooseWay = [this, machine = targets_.machine()](const plan::Plan &plan, const plan::Kernel &kernel, const std::vector<std::string> &names) {
+      KernelWay way{kernel.name, machine + " " + kernelKey(plan, kernel), names, 0};
+      way.way = std::min(options_.chooseWay(way.key, names), names.size() - 1);
+      out_.ways.push_back(std::move(way));
+      return out_.ways.back().way;
+    };
     return target;
   }
   bool stopAt(Stage stage) const { return options_.emit == stage; }

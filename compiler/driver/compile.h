@@ -10,6 +10,7 @@
 // Thread-safety: independent calls may run side by side.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,6 +41,9 @@ struct CompileOptions {
   std::optional<Stage> emit;                   // stop there and give its text
   bool report = false;                         // fill Compilation::report
   int threads = 2;                             // of the compiler itself
+  /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…", tuning.h) and the names of the
+  /// ways, the cost model's first. Empty: the cost model's.
+  std::function<size_t(const std::string &key, const std::vector<std::string> &ways)> chooseWay;
 };
 
 /// Time of one step of the pipeline, for --verbose and the compile-time bench.
@@ -48,12 +52,20 @@ struct StepTime {
   double milliseconds;
 };
 
+/// A kernel for which chooseWay was asked.
+struct KernelWay {
+  std::string kernel, key; // its name in the plan
+  std::vector<std::string> ways;
+  size_t way;
+};
+
 struct Compilation {
   std::string package;          // the bytes of the .neso; empty when `emit` was asked
   std::string emitted;          // the text of the stage asked for
   std::string report;           // HTML
   std::vector<std::string> notes; // what a user should know of the code: kernels that spill registers
   std::vector<StepTime> times;
+  std::vector<KernelWay> ways;
 };
 
 Result<Compilation> compileModel(const std::string &path, const CompileOptions &options, DiagnosticSink &sink);

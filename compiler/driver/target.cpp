@@ -31,6 +31,8 @@ Result<Targets> parseChips(const std::vector<std::string> &archs) {
 
 } // namespace
 
+std::string Targets::machine() const { return gpu() ? std::string(chips.back()->arch) : std::string(cpu::name(cpu.back())); }
+
 TileTarget Targets::tileTarget() const {
   if (!gpu()) return {};
   return gpuTileTarget(chips.back()->sms);

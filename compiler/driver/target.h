@@ -17,6 +17,8 @@ struct Targets {
   std::vector<const nvidia::Chip *> chips;
 
   bool gpu() const { return !chips.empty(); }
+  /// The best of them: "sm_90", "x86-64-v4".
+  std::string machine() const;
   /// What the steps before the backend ask of the target. The blocks of kernels are the same for all chips of one package.
   TileTarget tileTarget() const;
   schedule::ScheduleOptions scheduleOptions() const;

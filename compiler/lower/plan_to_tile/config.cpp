@@ -59,22 +59,32 @@ RowBlock columnBlock(const TileTarget &target, int64_t columns, int64_t length) 
   return b;
 }
 
-DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes) {
-  DotBlock best;
-  double bestCost = std::numeric_limits<double>::max();
+std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes) {
+  std::vector<std::pair<double, DotBlock>> byCost;
   for (int64_t bm : {128, 64, 32, 16})
     for (int64_t bn : {128, 64, 32, 16}) {
       int64_t tiles = batch * ((m + bm - 1) / bm) * ((n + bn - 1) / bn);
       int64_t waves = (tiles + target.processors - 1) / target.processors;
       // One step of k costs the products, the bytes of both operands and a fixed part.
       double step = static_cast<double>(bm * bn) + 48.0 * static_cast<double>(bm + bn) + 1024.0;
-      double cost = static_cast<double>(waves) * step;
-      if (cost < bestCost) bestCost = cost, best.m = bm, best.n = bn;
+      DotBlock block;
+      block.m = bm, block.n = bn;
+      block.k = std::clamp<int64_t>(nextPowerOfTwo(k), 16, itemBytes <= 2 ? 64 : 32);
+      block.warps = bm * bn >= 128 * 128 ? 8 : bm * bn >= 32 * 32 ? 4 : bm * bn >= 16 * 32 ? 2 : 1;
+      byCost.emplace_back(static_cast<double>(waves) * step, block);
     }
-  int64_t wide = itemBytes <= 2 ? 64 : 32;
-  best.k = std::clamp<int64_t>(nextPowerOfTwo(k), 16, wide);
-  best.warps = best.m * best.n >= 128 * 128 ? 8 : best.m * best.n >= 32 * 32 ? 4 : best.m * best.n >= 16 * 32 ? 2 : 1;
-  return best;
+  std::stable_sort(byCost.begin(), byCost.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::vector<DotBlock> out;
+  for (auto &[cost, block] : byCost) out.push_back(block);
+  return out;
+}
+
+DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes) {
+  const std::vector<DotBlock> blocks = dotBlocks(target, batch, m, n, k, itemBytes);
+  auto it = std::find_if(blocks.begin(), blocks.end(), [&](const DotBlock &b) { return b.m == target.fixedDotM && b.n == target.fixedDotN; });
+  DotBlock block = it == blocks.end() ? blocks.front() : *it;
+  if (target.fixedStages) block.stages = target.fixedStages;
+  return block;
 }
 
 bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes, double restBytes) {

@@ -32,6 +32,9 @@ struct DotBlock {
   int64_t m = 64, n = 64, k = 32;
   int warps = 4, stages = 3;
 };
+/// All of them, the least expensive first.
+std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes);
+/// The first, or the one that tuning chose.
 DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes);
 
 /// Is a library faster than a kernel of ours at [m, k] x [k, n], `batch` times, when `restBytes` of a sum go through memory once more for what

@@ -11,6 +11,7 @@
 #include "lower/plan_to_tile/library.h"
 #include "lower/plan_to_tile/loop_kernel.h"
 #include "lower/plan_to_tile/sort.h"
+#include "lower/plan_to_tile/ways.h"
 #include "lower/plan_to_tile/user_kernel.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -104,6 +105,15 @@ public:
 
 private:
   Status buildKernel(plan::Kernel &kernel, ModuleOp module) {
+    if (!target_.chooseWay) return buildKernel(kernel, module, target_, 0);
+    const std::vector<Way> ways = waysOf(plan_, kernel, target_);
+    std::vector<std::string> names;
+    for (const Way &w : ways) names.push_back(w.name);
+    const Way &way = ways[std::min(target_.chooseWay(plan_, kernel, names), ways.size() - 1)];
+    return buildKernel(kernel, module, way.target, way.warpShift);
+  }
+
+  Status buildKernel(plan::Kernel &kernel, ModuleOp module, const TileTarget &target, int warpShift) {
     SourceLoc where;
     for (const Node &n : kernel.nodes)
       if (!n.origins.empty() && where.file.empty()) where = n.origins.front();
@@ -113,11 +123,11 @@ private:
     case Node::Kind::Reduction:
     case Node::Kind::Scan: break;
     case Node::Kind::Contraction:
-      contraction = planContraction(kernel, plan_.program.facts, target_);
+      contraction = planContraction(kernel, plan_.program.facts, target);
       if (contraction)
-        if (std::optional<LibraryForm> form = libraryForm(plan_, kernel, *contraction, target_)) forms_.emplace_back(kernel.id, std::move(*form));
+        if (std::optional<LibraryForm> form = libraryForm(plan_, kernel, *contraction, target)) forms_.emplace_back(kernel.id, std::move(*form));
       if (!contraction) contractionToReduction(plan_, kernel);
-      else if (target_.packWeights) packRightOperand(plan_, kernel, *contraction);
+      else if (target.packWeights) packRightOperand(plan_, kernel, *contraction);
       else orderRightOperand(plan_, kernel, *contraction);
       break;
     case Node::Kind::Sort:
@@ -127,7 +137,7 @@ private:
     kernel.serial |= needsOrder(kernel);
     if (!contraction) {
       dropEmptyReductions(kernel);
-      expandTwoPassReductions(plan_, kernel, target_);
+      expandTwoPassReductions(plan_, kernel, target);
     }
 
     OpBuilder b(&context_);
@@ -135,7 +145,7 @@ private:
     Location loc = where.file.empty() ? Location(UnknownLoc::get(&context_))
                                       : Location(FileLineColLoc::get(&context_, where.file, static_cast<unsigned>(where.line), 0));
     bool narrow = fitsInt32(plan_, kernel, plan_.program.facts);
-    KernelContext k{plan_, kernel, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}, target_, {}};
+    KernelContext k{plan_, kernel, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}, target, {}};
     std::vector<Type> types = collectArguments(k);
     auto func = tt::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
     func.setVisibility(SymbolTable::Visibility::Public);
@@ -146,7 +156,7 @@ private:
       if (arg.kind == plan::KernelArg::Kind::Buffer) {
         k.buffers[arg.buffer] = v;
         // The arena, constants and outputs of the runtime are 64-byte aligned; a caller's tensor may not be.
-        if (target_.alignedInputs || plan_.placements[arg.buffer.index()].where != plan::Placement::Where::Input)
+        if (target.alignedInputs || plan_.placements[arg.buffer.index()].where != plan::Placement::Where::Input)
           func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
       } else {
         k.sizes[arg.size.symbolName()] = v;
@@ -156,11 +166,13 @@ private:
     if (kernel.kind == Node::Kind::Sort) emitSort(k, plan_.program.facts);
     else if (kernel.kind == Node::Kind::Attention) emitAttention(k, plan_.program.facts);
     else if (contraction) emitContraction(k, plan_.program.facts, *contraction);
-    else emitLoopKernel(k, plan_.program.facts, target_);
+    else emitLoopKernel(k, plan_.program.facts, target);
     b.setInsertionPointToEnd(entry);
     tt::ReturnOp::create(b, loc, ValueRange{});
     DiagnosticCapture capture(&context_);
     if (failed(verify(func))) return fail(diag::InternalFault, where, "plan_to_tile", kernel.name + ": " + capture.take(diag::TileInvalid, "malformed").str());
+    for (; warpShift > 0 && kernel.warps < 32; --warpShift) kernel.warps *= 2;
+    for (; warpShift < 0 && kernel.warps > 1; ++warpShift) kernel.warps /= 2;
     share(kernel, func);
     return Status::ok();
   }

@@ -7,7 +7,9 @@
 // Contractions (matmul, convolution) whose right operand is a constant get that constant packed into the order in which their tiles read
 // it: Plan::program.constants changes then.
 #pragma once
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/diagnostics.h"
@@ -40,6 +42,11 @@ struct TileTarget {
   /// Contractions that a library for matrix products may compute, beside the kernel that is made for each: none, those that the cost model
   /// finds faster there, all that it can.
   enum class Library : uint8_t { Never, Auto, Always } library = Library::Never;
+  /// Chosen by tuning in place of the cost model; 0: the model decides.
+  int64_t fixedDotM = 0, fixedDotN = 0;
+  int fixedStages = 0;
+  /// Chooses among the ways to compile a kernel (ways.h), given their names, the cost model's first. Empty: the cost model's.
+  std::function<size_t(const plan::Plan &, const plan::Kernel &, const std::vector<std::string> &)> chooseWay;
   int64_t registerRow = 16384;   // longest row, in elements, that one program keeps in registers
 };
 
