@@ -3,6 +3,8 @@
 
     tools/triton_on_neso.py --build build/dev [--log F] program.py ARGS…
     tools/triton_on_neso.py --build build/dev [--log F] -m pytest tests/test_x.py
+    tools/triton_on_neso.py --build build/dev --also-gpu sm_90 --record DIR …, then on a machine with a GPU
+    tools/triton_on_neso.py --build DIR_OF_LIBNESO --replay DIR
 
 Every launch `kernel[grid](...)` is compiled by `neso kernel compile` for the signature that Triton would take (integers that are 1 and
 numbers and pointers divisible by 16 are hints) and run by libneso; the program's own checks judge the results. Autotuned kernels take the
@@ -11,12 +13,15 @@ kernel with the outcome of its compilations and the number of its launches. Need
 """
 import argparse
 import ast
-import ctypes
+import concurrent.futures
 import hashlib
 import inspect
+import multiprocessing
 import os
 import pathlib
+import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,30 +33,12 @@ OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_group
            "matrix_instr_nonkdim", "kpack", "waves_per_eu", "allow_flush_denorm"}
 
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bench" / "models"))
+from neso_library import CUDA, Argument, Library  # noqa: E402
+
+
 class NesoError(RuntimeError):
     pass
-
-
-class Argument(ctypes.Union):
-    _fields_ = [("ptr", ctypes.c_void_p), ("i64", ctypes.c_int64), ("f64", ctypes.c_double), ("f32", ctypes.c_float)]
-
-
-class Package:
-    """One compiled kernel, loaded."""
-
-    def __init__(self, lib, path, name):
-        self.lib, self.name = lib, name.encode()
-        self.model, self.context = ctypes.c_void_p(), ctypes.c_void_p()
-        self.check(lib.neso_model_load(str(path).encode(), None, ctypes.byref(self.model)))
-        self.check(lib.neso_context_create(self.model, None, ctypes.byref(self.context)))
-
-    def check(self, status):
-        if status:
-            raise NesoError(self.lib.neso_error_text().decode())
-
-    def launch(self, grid, args):
-        array = (Argument * len(args))(*args)
-        self.check(self.lib.neso_kernel_launch(self.context, self.name, (ctypes.c_uint32 * 3)(*grid), array, ctypes.c_size_t(len(args))))
 
 
 def literal(value):
@@ -120,11 +107,12 @@ def closed_source(fn):
 
 
 class Launcher:
-    def __init__(self, build, log, keep, backend, gpu):
-        self.backend, self.gpu = backend, gpu
+    def __init__(self, build, log, keep, backend, gpu, record):
+        self.backend, self.gpu, self.record = backend, gpu, pathlib.Path(record) if record else None
+        if self.record:
+            self.record.mkdir(parents=True, exist_ok=True)
         self.neso = str(pathlib.Path(build).resolve() / "bin" / "neso")
-        self.lib = ctypes.CDLL(str(next(pathlib.Path(build).resolve().glob("**/libneso.so"))))
-        self.lib.neso_error_text.restype = ctypes.c_char_p
+        self.library = Library(library_of(build))
         self.folder = pathlib.Path(keep or tempfile.mkdtemp(prefix="neso_triton_"))
         self.packages, self.rows, self.log = {}, {}, log
 
@@ -148,7 +136,7 @@ class Launcher:
             return self.packages[key]
         row = self.rows.setdefault(source, {"compiled": 0, "launched": 0, "errors": []})
         path = self.folder / (hashlib.sha1(repr(key).encode()).hexdigest()[:16] + ".neso")
-        command = [self.neso, "kernel", "compile", source, "--signature", ",".join(signature), "-o", str(path)]
+        command = [self.neso, "kernel", "compile", source, "--signature", ",".join(signature)]
         for k, v in constants.items():
             command += ["--constexpr", f"{k}={v}"]
         for k, v in hints.items():
@@ -161,17 +149,20 @@ class Launcher:
         for p in sys.path:
             if p and os.path.isdir(p) and "site-packages/" not in p:
                 command += ["--path", p]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        done = subprocess.run([*command, "-o", str(path)], capture_output=True, text=True, timeout=300)
         if done.returncode:
             error = done.stderr.strip()
             row["errors"].append(" ".join(command) + "\n" + error)
             package = NesoError(error or f"neso ended with {done.returncode}")
         else:
-            package = Package(self.lib, path, fn.fn.__name__)
+            package = self.library.load(path)
+            package.name, package.gpu = fn.fn.__name__, None
             row["compiled"] += 1
             if self.gpu:
-                done = subprocess.run([*command[:-1], str(path) + ".gpu", "--target", "cuda", "--arch", self.gpu], capture_output=True, text=True, timeout=300)
-                if done.returncode:
+                done = subprocess.run([*command, "-o", str(path) + ".gpu", "--target", "cuda", "--arch", self.gpu], capture_output=True, text=True, timeout=300)
+                if done.returncode == 0:
+                    package.gpu = str(path) + ".gpu"
+                else:
                     row["errors"].append(" ".join(command) + f" --target cuda --arch {self.gpu}\n" + done.stderr.strip())
         self.packages[key] = package
         return package
@@ -237,7 +228,35 @@ class Launcher:
         if isinstance(package, NesoError):
             raise package
         self.rows[self.source(fn)]["launched"] += 1
-        package.launch(grid, arguments)
+        before = self.memories(values.values()) if self.record and package.gpu else None
+        package.launch(package.name, grid, arguments)
+        if before:
+            self.write_launch(package, grid, arguments, before, self.memories(values.values()))
+            package.gpu = None  # one launch of each
+
+    @staticmethod
+    def memories(values):
+        """Address -> bytes of the storage of each tensor argument."""
+        import torch
+        tensors = [v.base if type(v).__name__ == "TensorDescriptor" else v for v in values]
+        storages = [t.untyped_storage() for t in tensors if isinstance(t, torch.Tensor)]
+        return {s.data_ptr(): torch.tensor([], dtype=torch.uint8).set_(s).clone() for s in storages}
+
+    def write_launch(self, package, grid, arguments, before, after):
+        import torch
+        recorded = len(list(self.record.glob(f"{package.name}.*.pt")))
+        if recorded == 3 or sum(b.numel() for b in before.values()) > 1 << 21:
+            return
+        name = f"{package.name}.{recorded}"
+        kinds = []  # of each argument of the package: index of a memory and offset, or the union's bits
+        order = list(before)
+        for a in arguments:
+            at = next((i for i, p in enumerate(order) if a.ptr and p <= a.ptr <= p + before[p].numel()), None)
+            kinds.append((at, a.ptr - order[at]) if at is not None else (None, a.i64))
+        types = self.library.api.neso_model_metadata(package.model, f"kernel.{package.name}.parameters".encode())
+        shutil.copy(package.gpu, self.record / f"{name}.neso")
+        torch.save({"kernel": package.name, "grid": grid, "arguments": kinds, "parameters": (types or b"").decode(),
+                    "before": [before[p] for p in order], "after": [after[p] for p in order]}, self.record / f"{name}.pt")
 
     def install(self):
         import triton
@@ -309,6 +328,67 @@ class Launcher:
                         f.write("    " + e.replace("\n", "\n    ") + "\n")
 
 
+def library_of(build):
+    return next(pathlib.Path(build).resolve().glob("**/libneso.so"))
+
+
+def replay(library, folder):
+    """Each launch in a process of its own: one that traps loses the GPU for its process alone. The number of those that differ."""
+    bad, cases = 0, sorted(pathlib.Path(folder).glob("*.pt"))
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(8, mp_context=context, max_tasks_per_child=16) as pool:
+        work = [(case, pool.submit(replay_one, library, case)) for case in cases]
+        for case, result in work:
+            try:
+                why = result.result(120)
+            except Exception as e:  # noqa: BLE001: whatever goes wrong is the case's result
+                why = f"{type(e).__name__}: {e}"
+            bad += bool(why)
+            if why:
+                print(f"BAD {case.name[:-3]}: {why}", flush=True)
+    print(f"replay: {len(cases)} launches, {bad} wrong")
+    return bad != 0
+
+
+def replay_one(library, case):
+    """'' when the GPU leaves the memory that the CPU left. Types of memory are those of the kernel's pointers; floats may differ by 0.5 % of
+    the largest value (products of f32 are of tf32 on a GPU), 16-bit ones by 2 %."""
+    import torch
+    held = torch.load(case)
+    program = Library(library).load(case.with_name(case.name[:-3] + ".neso"), device=CUDA)
+    there = [b.cuda() for b in held["before"]]
+    types = {}
+    arguments = []
+    names = [p.split(": ")[1] for p in re.split(r", (?=\w+: )", held["parameters"])]
+    for at, bits in held["arguments"]:
+        arguments.append(Argument(ptr=there[at].data_ptr() + bits) if at is not None else Argument(i64=bits))
+    position = 0
+    for name in names:
+        at = held["arguments"][position][0]
+        if at is not None:
+            types[at] = name
+        rank = name.count("x") if "tensordesc" in name else 0
+        position += 1 + 2 * rank
+    torch.cuda.synchronize()
+    program.launch(held["kernel"], held["grid"], arguments)
+    program.synchronize()
+    for i, (got, want) in enumerate(zip(there, held["after"])):
+        name = types.get(i, "")
+        dtype = next((t for text, t in (("bf16", torch.bfloat16), ("f16", torch.float16), ("f32", torch.float32), ("f64", torch.float64)) if text in name), None)
+        g, w = got.cpu(), want
+        if dtype is None:
+            if not torch.equal(g, w):
+                return f"memory {i} ({name}): {int((g != w).sum())} of {w.numel()} bytes differ"
+            continue
+        n = g.numel() // dtype.itemsize * dtype.itemsize
+        g, w = g[:n].view(dtype).double(), w[:n].view(dtype).double()
+        finite = w.isfinite() & (w.abs() < 1e30)
+        error = ((g - w).abs()[finite].max() / w[finite].abs().max().clamp(min=1e-6)).item() if finite.any() else 0
+        if not error < (2e-2 if dtype.itemsize == 2 else 5e-3):
+            return f"memory {i} ({name}): off by {error:.2g} of the largest value"
+    return ""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="a build folder, with bin/neso and libneso.so")
@@ -316,11 +396,17 @@ def main():
     parser.add_argument("--keep", help="folder for packages and sources (default: a new one in the temporary folder)")
     parser.add_argument("--backend", default="cuda", help="what the program is told of the device (default: cuda)")
     parser.add_argument("--also-gpu", metavar="ARCH", help="compile each kernel for this GPU too, say sm_90; failures go to the log alone")
+    parser.add_argument("--record", metavar="DIR", help="with --also-gpu: write launches of each kernel (small ones, three at most), their memory before and after, for --replay")
+    parser.add_argument("--replay", metavar="DIR", help="run recorded launches on a GPU instead, and compare")
     parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
-    parser.add_argument("program")
+    parser.add_argument("program", nargs="?")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     given = parser.parse_args()
-    launcher = Launcher(given.build, given.log, given.keep, given.backend, given.also_gpu)
+    if given.replay:
+        sys.exit(replay(library_of(given.build), given.replay))
+    if not given.program:
+        parser.error("give a program")
+    launcher = Launcher(given.build, given.log, given.keep, given.backend, given.also_gpu, given.record)
     launcher.install()
     sys.argv = [given.program] + given.args
     sys.path.insert(0, os.getcwd() if given.module else str(pathlib.Path(given.program).resolve().parent))

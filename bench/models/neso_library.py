@@ -48,6 +48,7 @@ class Library:
     def __init__(self, path):
         self.api = ctypes.CDLL(str(Path(path).resolve()))
         self.api.neso_error_text.restype = ctypes.c_char_p
+        self.api.neso_model_metadata.restype = ctypes.c_char_p
 
     def check(self, status):
         if status:
