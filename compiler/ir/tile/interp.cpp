@@ -178,6 +178,8 @@ bool Machine::executeControl(Operation *op, bool &known) {
       bool go = results[0][0].i;
       results.erase(results.begin());
       if (!go) return finish();
+      // Programs run one after the other, so memory will not change while this one waits.
+      if (loop->hasAttr("tt.waits")) return fault(diag::TileEndless, op, programName());
       inputs = std::move(results);
       if (!runRegion(loop.getAfter(), inputs, results)) return false;
       inputs = std::move(results);

@@ -147,7 +147,8 @@ struct DecomposeDotScaled : OpRewritePattern<tt::DotScaledOp> {
 
 // ---- tt.atomic_poll ----
 
-/// Reads until every element is as expected. With a limit of time it stays: there is no clock.
+/// Reads until every element is as expected; the loop is marked tt.waits, for the interpreter. With a limit of time it stays: there is no
+/// clock.
 struct DecomposeAtomicPoll : OpRewritePattern<tt::AtomicPollOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tt::AtomicPollOp op, PatternRewriter &b) const override {
@@ -165,7 +166,8 @@ struct DecomposeAtomicPoll : OpRewritePattern<tt::AtomicPollOp> {
       scf::ConditionOp::create(b, loc, differs, ValueRange());
     };
     auto again = [&](OpBuilder &, Location, ValueRange) { scf::YieldOp::create(b, loc); };
-    scf::WhileOp::create(b, loc, TypeRange(), ValueRange(), read, again);
+    scf::WhileOp loop = scf::WhileOp::create(b, loc, TypeRange(), ValueRange(), read, again);
+    loop->setAttr("tt.waits", b.getUnitAttr());
     b.replaceOpWithNewOp<arith::ConstantOp>(op, b.getBoolAttr(true));
     return success();
   }
