@@ -76,7 +76,7 @@ def cases():
                lambda x=x, t=target: F.cross_entropy(x, t, reduction="none"), 0.8)
     for m, n, k, dtype in ((128, 128, 128, torch.float32), (512, 512, 512, torch.float32), (1024, 1024, 1024, torch.float32),
                            (2048, 2048, 2048, torch.float32), (128, 3072, 768, torch.float32), (1000, 1000, 1000, torch.float32),
-                           (1024, 1024, 1024, torch.bfloat16)):
+                           (1024, 1024, 1024, torch.bfloat16), (1024, 1024, 1024, torch.float16)):
         a, b, c = torch.randn(m, k).to(dtype), torch.randn(k, n).to(dtype), torch.empty(m, n, dtype=dtype)
         for bm, bn, bk in ((64, 64, 32), (128, 128, 64)):
             if m < bm or (bm == 128 and m != 1024):

@@ -12,6 +12,8 @@ using llvm::Value;
 namespace {
 /// Scratch bytes for the packed right operands of one product: a part of the second cache.
 constexpr int64_t kKeptBytes = 512 << 10;
+/// And how many blocks at most: their keys are cleared at each call of the kernel.
+constexpr int64_t kKeptBlocks = 128;
 /// Bytes of a row of A that are gathered at once.
 constexpr int64_t kGatheredBytes = 1024;
 
@@ -154,7 +156,8 @@ Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_re
   llvm::Type *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
   auto at = [&](Value *p, Value *n, int64_t size) { return b.CreateGEP(b.getInt8Ty(), p, b.CreateMul(b.CreateZExt(n, i64), b.getInt64(static_cast<uint64_t>(size)))); };
   // The n-th run of op in a program has the n-th slot; those beyond the last group share that.
-  const int64_t groups = std::max<int64_t>(1, kKeptBytes / (bytes * gathered)), slots = groups * gathered, shared = slots - gathered;
+  const int64_t groups = std::clamp<int64_t>(kKeptBytes / (bytes * gathered), 1, std::max<int64_t>(1, kKeptBlocks / gathered));
+  const int64_t slots = groups * gathered, shared = slots - gathered;
   Buffer &kept = newBuffer(byte, {slots, bytes}), &keys = newBuffer(word, {slots, 4});
   llvm::AllocaInst *runs = entryAlloca(i32, "runs");
   {
