@@ -1,22 +1,19 @@
 #include "driver/user_kernels.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 
 #include "base/diagnostics/pt2.h"
+#include "driver/bundle_rows.h"
 #include "driver/launch_cost.h"
+#include "driver/launched_kernel.h"
 #include "frontend/pt2/kernel_bundle.h"
 #include "frontend/triton/triton.h"
 #include "ir/graph/passes/views.h"
 #include "ir/graph/ops.h"
 #include "ir/graph/visit.h"
-#include "ir/tile/interp.h"
-#include "ir/tile/passes/effects.h"
 #include "ir/tile/passes/element_access.h"
-#include "ir/tile/passes/passes.h"
-#include "ir/tile/tile.h"
 
 namespace neso {
 
@@ -28,60 +25,19 @@ using graph::ValueId;
 using pt2::BundledConfig;
 using pt2::BundledLaunch;
 using pt2::NamedText;
+using Bound = BoundParameter;
 
 namespace {
-
-constexpr std::string_view kMutation = "higher_order.triton_kernel_wrapper_mutation", kFunctional = "higher_order.triton_kernel_wrapper_functional";
-
-bool isWrapper(const Node &n) { return n.target == kMutation || n.target == kFunctional; }
-
-/// A kernel compiled for one launch: the program as written (for the interpreter and the analysis) and after the pipeline.
-struct Compiled {
-  triton::CompiledKernel kernel;
-  mlir::OwningOpRef<mlir::ModuleOp> lowered;
-  tt::FuncOp written, function;
-  KernelEffects effects;
-};
-
-/// What one parameter of the source gets in one launch.
-struct Bound {
-  enum Kind : uint8_t { Constexpr, Tensor, Integer, Real } kind = Constexpr;
-  std::string type;   // of the signature
-  std::string text;   // Constexpr; empty: the default of the source
-  ValueId tensor;     // Tensor
-  Expr integer;       // Integer
-  double real = 0;
-};
-
-bool isPointerType(const std::string &t) { return t.starts_with("*") || t.starts_with("tensordesc"); }
-bool isFloatType(const std::string &t) { return t.starts_with("fp") || t == "bf16" || t.starts_with("float"); }
-int bitsOf(const std::string &t) {
-  size_t digit = t.find_first_of("0123456789");
-  return digit == std::string::npos ? 32 : std::atoi(t.c_str() + digit);
-}
 
 std::string lowercase(std::string s) {
   for (char &c : s) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return s;
 }
 
-/// "op" of a row and target of a node in one spelling: "mylib::add".
-std::string operatorName(std::string_view target) {
-  std::string s(target);
-  if (size_t colons = s.find("::"); colons == std::string::npos) {
-    size_t dot = s.find('.');
-    if (dot != std::string::npos) s.replace(dot, 1, "::");
-  }
-  size_t overload = s.find('.', s.find("::") == std::string::npos ? 0 : s.find("::"));
-  return overload == std::string::npos ? s : s.substr(0, overload);
-}
-
 } // namespace
 
 struct UserKernels::State {
-  std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
-  std::vector<std::unique_ptr<Compiled>> kernels;
-  std::map<std::string, int> known; // by everything that a compilation depends on
+  LaunchedKernels kernels;
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
@@ -99,17 +55,13 @@ private:
   Status graph(Graph &g);
   Status wrapper(Graph &g, Node &n);
   Status customOp(Graph &g, Node n, const std::vector<const BundledLaunch *> &rows, std::vector<Node> &out);
-  const BundledLaunch *rowOf(const Node &n);
-  const BundledLaunch *looseRow(const Node &n);
   Result<std::vector<Bound>> bindParameters(const Graph &g, const Node &n, const BundledLaunch &row, bool isOperator);
   Result<Bound> bindGiven(const Graph &g, const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &type, const Argument &a);
   Result<Bound> bindLiteral(const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &type, const std::string &text);
   Result<Choice> choose(const Graph &g, const Node &n, const BundledLaunch &row, const std::vector<Bound> &bound);
-  Result<int> compile(const BundledLaunch &row, const std::vector<Bound> &bound, const BundledConfig *config);
   Result<std::array<Expr, 3>> gridOf(const Graph &g, const Node &n, const BundledLaunch &row, const BundledConfig *config, const std::vector<Bound> &bound);
   std::shared_ptr<UserLaunch> launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row, const std::vector<Bound> &bound, Node &n);
-  void findAccess(const Compiled &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g, const std::vector<Bound> &bound, UserLaunch::Parameter &out) const;
-  HostLaunch referenceOf(int kernel);
+  void findAccess(const LaunchedKernel &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g, const std::vector<Bound> &bound, UserLaunch::Parameter &out) const;
   Error mismatch(const Node &n, const BundledLaunch &row, const std::string &why) const { return fail(diag::KernelBundleMismatch, n.loc, row.function, why); }
   Error argument(const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &why) const {
     return fail(diag::KernelArgument, n.loc, row.function, parameter, why);
@@ -123,25 +75,18 @@ private:
   DiagnosticSink &sink_;
   UserKernels::State &state_;
   std::shared_ptr<UserKernels> owner_;
-  std::vector<bool> used_;
-  std::vector<std::unique_ptr<BundledLaunch>> loose_;
+  BundleRows rows_;
   std::vector<Diagnostic> missing_;
 };
 
 Binder::Binder(graph::Model &model, const std::string &modelPath, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, DiagnosticSink &sink,
                UserKernels::State &state, std::shared_ptr<UserKernels> owner)
-    : model_(model), modelPath_(modelPath), bundle_(bundle), paths_(paths), sink_(sink), state_(state), owner_(std::move(owner)), used_(bundle.launches.size()) {}
+    : model_(model), modelPath_(modelPath), bundle_(bundle), paths_(paths), sink_(sink), state_(state), owner_(std::move(owner)), rows_(bundle, paths) {}
 
 Status Binder::run() {
   if (Status s = graph(model_.graph); !s) return s.takeError();
   if (!missing_.empty()) return Error(std::move(missing_));
-  for (size_t i = 0; i < used_.size(); ++i) {
-    const BundledLaunch &row = bundle_.launches[i];
-    if (used_[i]) continue;
-    if (!row.op.empty()) return fail(diag::KernelBundleMismatch, {}, row.function, "the model has no operator " + row.op);
-    sink_.warn(makeDiag(diag::KernelRowUnused, {}, row.function, row.node.empty() ? row.name : row.node));
-  }
-  return Status::ok();
+  return rows_.reportUnused(sink_);
 }
 
 Status Binder::graph(Graph &g) {
@@ -153,17 +98,11 @@ Status Binder::graph(Graph &g) {
         *sub = std::make_shared<Graph>(**sub);
         if (Status s = graph(**sub); !s) return s;
       }
-    if (isWrapper(n)) {
+    if (isKernelWrapper(n)) {
       if (Status s = wrapper(g, n); !s) return s;
     } else if (!graph::findOp(n.target) && !n.target.starts_with("higher_order.")) {
-      std::vector<const BundledLaunch *> rows;
-      for (size_t i = 0; i < bundle_.launches.size(); ++i)
-        if (!bundle_.launches[i].op.empty() && operatorName(bundle_.launches[i].op) == operatorName(n.target)) {
-          rows.push_back(&bundle_.launches[i]);
-          used_[i] = true;
-        }
+      std::vector<const BundledLaunch *> rows = rows_.ofOperator(n);
       if (!rows.empty()) {
-        std::stable_sort(rows.begin(), rows.end(), [](const BundledLaunch *a, const BundledLaunch *b) { return a->index < b->index; });
         if (Status s = customOp(g, std::move(n), rows, g.nodes); !s) return s;
         continue;
       }
@@ -171,57 +110,6 @@ Status Binder::graph(Graph &g) {
     g.nodes.push_back(std::move(n));
   }
   return Status::ok();
-}
-
-const std::string *textArgument(const Node &n, std::string_view name) {
-  const Argument *a = n.arg(name);
-  return a ? std::get_if<std::string>(a) : nullptr;
-}
-
-const BundledLaunch *Binder::rowOf(const Node &n) {
-  const std::string *name = textArgument(n, "name");
-  // Exactly this node; then a row of the kernel's name that no node has taken (files of old versions do not name their nodes), then one that
-  // another has: the same launch again.
-  for (int pass = 0; pass < 4; ++pass)
-    for (size_t i = 0; i < bundle_.launches.size(); ++i) {
-      const BundledLaunch &row = bundle_.launches[i];
-      bool sameNode = !row.node.empty() && row.node == n.name, sameName = name && row.name == *name;
-      bool fits = pass == 0 ? sameNode && sameName && !used_[i] : pass == 1 ? sameName && !used_[i] : pass == 2 ? sameName : sameNode && !name;
-      if (!fits || !row.op.empty()) continue;
-      used_[i] = true;
-      return &row;
-    }
-  return looseRow(n);
-}
-
-/// Sources without launches.json: the kernel is found by its name, and what the file of the model does not say must have a default.
-const BundledLaunch *Binder::looseRow(const Node &n) {
-  const std::string *name = textArgument(n, "name");
-  if (!name) return nullptr;
-  std::string function = name->substr(0, name->rfind('_'));
-  for (const std::string &file : bundle_.looseFiles) {
-    Result<std::vector<triton::KernelInfo>> kernels = triton::listKernels(file, paths_);
-    if (!kernels) continue;
-    for (const triton::KernelInfo &k : *kernels) {
-      if (k.name != function) continue;
-      auto row = std::make_unique<BundledLaunch>();
-      row->node = n.name, row->name = *name, row->file = file, row->function = function;
-      const auto *types = n.arg("kernel_param_types") ? std::get_if<std::vector<std::string>>(n.arg("kernel_param_types")) : nullptr;
-      const auto *names = n.arg("kernel_param_names") ? std::get_if<std::vector<std::string>>(n.arg("kernel_param_names")) : nullptr;
-      for (const triton::ParamInfo &p : k.params) {
-        std::string type = "constexpr";
-        for (size_t i = 0; !p.isConstexpr && names && types && i < std::min(names->size(), types->size()); ++i)
-          if ((*names)[i] == p.name) type = (*types)[i];
-        row->parameters.push_back(p.name);
-        row->signature.push_back(type);
-        if (n.arg(p.name)) row->values.emplace_back(p.name, "input");
-      }
-      if (const int64_t *w = n.arg("num_warps") ? std::get_if<int64_t>(n.arg("num_warps")) : nullptr) row->numWarps = static_cast<int>(*w);
-      loose_.push_back(std::move(row));
-      return loose_.back().get();
-    }
-  }
-  return nullptr;
 }
 
 /// The argument of that name, also where the file keeps the kernel's arguments in a dictionary.
@@ -328,75 +216,6 @@ Result<std::vector<Bound>> Binder::bindParameters(const Graph &g, const Node &n,
   return out;
 }
 
-Result<int> Binder::compile(const BundledLaunch &row, const std::vector<Bound> &bound, const BundledConfig *config) {
-  triton::KernelRequest r;
-  r.path = row.file, r.function = row.function;
-  r.sources = bundle_.sources;
-  r.searchPaths = paths_;
-  r.heuristics = row.heuristics;
-  r.numWarps = config ? config->numWarps : row.numWarps;
-  r.numStages = config ? config->numStages : row.numStages;
-  for (size_t i = 0; i < bound.size(); ++i) {
-    const Bound &b = bound[i];
-    const std::string &name = row.parameters[i];
-    auto chosen = [&] { return std::find_if(config->kwargs.begin(), config->kwargs.end(), [&](const NamedText &k) { return k.first == name; }); };
-    if (config && chosen() != config->kwargs.end()) {
-      r.constexprs.emplace_back(name, chosen()->second);
-      r.signature += (i ? ", " : "") + name + ":constexpr";
-      continue;
-    }
-    r.signature += (i ? ", " : "") + name + ":" + (b.kind == Bound::Constexpr ? "constexpr" : b.type);
-    if (b.kind == Bound::Constexpr && !b.text.empty()) r.constexprs.emplace_back(name, b.text);
-    if (b.kind == Bound::Tensor) r.hints.emplace_back(name, "none"); // the plan knows where it lies
-    if (b.kind != Bound::Integer) continue;
-    bool sized = bitsOf(b.type) > 1;
-    std::string hint = b.integer.isConst(1) && sized ? "equal_to_1" : model_.facts.provablyDivisible(b.integer, 16) && sized ? "divisible_by_16" : "none";
-    r.hints.emplace_back(name, hint);
-    if (b.integer.isConst()) r.values.emplace_back(name, b.integer.str());
-  }
-  std::string key = r.path + "\n" + r.function + "\n" + r.signature + fmt::format("\n{} {}", *r.numWarps, *r.numStages);
-  for (const std::vector<NamedText> *list : {&r.constexprs, &r.values, &r.hints})
-    for (const NamedText &t : *list) key += "\n" + t.first + "=" + t.second;
-  for (const Bound &b : bound)
-    if (b.kind == Bound::Real) key += fmt::format("\n{}", b.real);
-  if (auto it = state_.known.find(key); it != state_.known.end()) return it->second;
-
-  bool held = std::any_of(r.sources.begin(), r.sources.end(), [&](const NamedText &s) { return s.first == r.path; });
-  if (!held && !std::filesystem::exists(r.path)) return fail(diag::KernelBundleMismatch, {}, row.function, "its file '" + r.path + "' is not there");
-  Result<triton::CompiledKernel> kernel = triton::compileKernel(r, *state_.context);
-  if (!kernel) return kernel.takeError();
-  auto c = std::make_unique<Compiled>();
-  c->kernel = std::move(*kernel);
-  if (c->kernel.params.size() != row.parameters.size())
-    return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, fmt::format("it has {} parameters, the bundle lists {}", c->kernel.params.size(), row.parameters.size()));
-  for (size_t i = 0; i < row.parameters.size(); ++i)
-    if (c->kernel.params[i].name != row.parameters[i])
-      return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, fmt::format("its parameter {} is '{}', the bundle says '{}'", i, c->kernel.params[i].name, row.parameters[i]));
-  c->written = *c->kernel.module->getOps<tt::FuncOp>().begin();
-  // Numbers that are the same in every run are part of the program.
-  std::vector<ArgFact> facts(c->written.getNumArguments());
-  for (const triton::KernelParam &p : c->kernel.params) {
-    size_t i = static_cast<size_t>(&p - c->kernel.params.data());
-    if (p.argCount != 1 || i >= bound.size()) continue;
-    if (bound[i].kind == Bound::Integer && bound[i].integer.isConst()) facts[p.firstArg].intValue = bound[i].integer.constValue();
-    if (bound[i].kind == Bound::Real) facts[p.firstArg].floatValue = bound[i].real;
-  }
-  if (Status s = specialise(c->written, facts); !s) return s.takeError();
-  c->effects = analyzeEffects(c->written);
-  c->lowered = c->kernel.module->clone();
-  if (Status s = runTilePipeline(*c->lowered); !s) return s.takeError();
-  c->function = c->lowered->lookupSymbol<tt::FuncOp>(c->kernel.name);
-  if (!c->function) return fail(diag::InternalFault, {}, "user kernels", "the pipeline lost " + c->kernel.name);
-  // For targets that run a program by a block of threads.
-  mlir::Builder attributes(state_.context.get());
-  c->function->setAttr("tt.num_warps", attributes.getI32IntegerAttr(c->kernel.numWarps));
-  c->function->setAttr("tt.num_stages", attributes.getI32IntegerAttr(c->kernel.numStages));
-  int number = static_cast<int>(state_.kernels.size());
-  state_.kernels.push_back(std::move(c));
-  state_.known[key] = number;
-  return number;
-}
-
 int64_t Binder::usual(Expr e) const {
   std::unordered_map<std::string, int64_t> values;
   for (const std::string &s : symbolsOf(e)) {
@@ -462,7 +281,7 @@ Result<Binder::Choice> Binder::choose(const Graph &g, const Node &n, const Bundl
   std::string list;
   for (size_t i = 0; i < configs.size(); ++i) {
     const BundledConfig *config = configs[i];
-    Result<int> kernel = compile(row, bound, config);
+    Result<int> kernel = state_.kernels.compile(bundle_, paths_, model_.facts, row, bound, config);
     if (!kernel) {
       if (!first) first = kernel.takeError();
       continue;
@@ -471,7 +290,7 @@ Result<Binder::Choice> Binder::choose(const Graph &g, const Node &n, const Bundl
     if (!grid) return grid.takeError();
     double programs = 1;
     for (Expr e : *grid) programs *= static_cast<double>(std::max<int64_t>(usual(e), 1));
-    double cost = configs.size() == 1 ? 0 : launchCost(state_.kernels[static_cast<size_t>(*kernel)]->function, programs);
+    double cost = configs.size() == 1 ? 0 : launchCost(state_.kernels[*kernel].function, programs);
     if (config) {
       std::string kwargs;
       for (const NamedText &k : config->kwargs) kwargs += (kwargs.empty() ? "" : ", ") + k.first + "=" + k.second;
@@ -489,31 +308,8 @@ Result<Binder::Choice> Binder::choose(const Graph &g, const Node &n, const Bundl
   return *best;
 }
 
-HostLaunch Binder::referenceOf(int kernel) {
-  // The kernels live as long as somebody may still ask for the reference.
-  std::shared_ptr<UserKernels> owner = owner_;
-  const Compiled *c = state_.kernels[static_cast<size_t>(kernel)].get();
-  return [owner, c](std::span<const HostArgument> args, std::array<int64_t, 3> grid) -> Status {
-    std::vector<InterpArg> values;
-    for (size_t i = 0; i < args.size(); ++i) {
-      const HostArgument &a = args[i];
-      auto desc = llvm::dyn_cast<tt::TensorDescType>(const_cast<Compiled *>(c)->written.getArgumentTypes()[i]);
-      if (a.kind == HostArgument::Integer) values.push_back(InterpArg::integer(a.integer));
-      else if (a.kind == HostArgument::Real) values.push_back(InterpArg::real(a.real));
-      else if (!desc) values.push_back(InterpArg::pointer(a.data, a.bytes));
-      else {
-        size_t rank = static_cast<size_t>(desc.getBlockType().getRank());
-        std::vector<int64_t> shape, strides;
-        for (size_t d = 0; d < rank; ++d) shape.push_back(args[i + 1 + d].integer), strides.push_back(args[i + 1 + rank + d].integer);
-        values.push_back(InterpArg::descriptor(a.data, a.bytes, shape, strides));
-      }
-    }
-    return interpretTile(const_cast<Compiled *>(c)->written, values, grid);
-  };
-}
-
 /// How the kernel touches the tensor, element by element.
-void Binder::findAccess(const Compiled &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g, const std::vector<Bound> &bound, UserLaunch::Parameter &out) const {
+void Binder::findAccess(const LaunchedKernel &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g, const std::vector<Bound> &bound, UserLaunch::Parameter &out) const {
   tt::FuncOp function = c.function;
   ElementAccess access = elementAccess(function, arg);
   out.follows = access.followed;
@@ -531,12 +327,12 @@ void Binder::findAccess(const Compiled &c, unsigned arg, const Choice &choice, V
 
 /// The launch over the tensors of `bound`; they become the arguments of the node.
 std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row, const std::vector<Bound> &bound, Node &n) {
-  const Compiled &c = *state_.kernels[static_cast<size_t>(choice.kernel)];
+  const LaunchedKernel &c = state_.kernels[choice.kernel];
   auto launch = std::make_shared<UserLaunch>();
   launch->kernel = choice.kernel;
   launch->function = row.function;
   launch->grid = choice.grid;
-  launch->reference = referenceOf(choice.kernel);
+  launch->reference = referenceLaunch(c, owner_);
   n.args.clear(), n.argNames.clear();
   for (size_t i = 0; i < c.kernel.params.size(); ++i) {
     const triton::KernelParam &p = c.kernel.params[i];
@@ -573,7 +369,7 @@ std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choic
 }
 
 Status Binder::wrapper(Graph &g, Node &n) {
-  const BundledLaunch *row = rowOf(n);
+  const BundledLaunch *row = rows_.of(n);
   if (!row) {
     const std::string *name = textArgument(n, "name");
     missing_.push_back(makeDiag(diag::KernelSourceMissing, n.loc, name ? *name : n.name));
@@ -587,7 +383,7 @@ Status Binder::wrapper(Graph &g, Node &n) {
   // Results stand for the arguments that the file says are written: by position among the node's arguments.
   std::map<std::string, ValueId> results;
   const auto *indices = n.arg("output_indices") ? std::get_if<std::vector<graph::IntOrSym>>(n.arg("output_indices")) : nullptr;
-  if (n.target == kFunctional) {
+  if (isFunctionalWrapper(n)) {
     std::vector<ValueId> outs;
     graph::forEachOutput(n, [&](ValueId id) { outs.push_back(id); });
     if (!indices || indices->size() != outs.size()) return mismatch(n, *row, "the model does not say which arguments its results stand for");
@@ -597,7 +393,7 @@ Status Binder::wrapper(Graph &g, Node &n) {
       results[n.argNames[static_cast<size_t>(*i)]] = outs[k];
     }
   }
-  bool functional = n.target == kFunctional;
+  bool functional = isFunctionalWrapper(n);
   std::shared_ptr<UserLaunch> launch = launchOf(g, *choice, *row, *bound, n);
   n.target = functional ? "neso.launch" : "neso.launch_";
   n.outputs.clear();
@@ -661,7 +457,7 @@ Status Binder::customOp(Graph &g, Node n, const std::vector<const BundledLaunch 
     if (!bound) return bound.takeError();
     Result<Choice> choice = choose(g, n, *row, *bound);
     if (!choice) return choice.takeError();
-    const Compiled &c = *state_.kernels[static_cast<size_t>(choice->kernel)];
+    const LaunchedKernel &c = state_.kernels[choice->kernel];
     std::set<int32_t> named;
     for (const Bound &b : *bound)
       if (b.kind == Bound::Tensor && b.tensor.valid()) named.insert(b.tensor.value);
@@ -692,27 +488,16 @@ Status Binder::customOp(Graph &g, Node n, const std::vector<const BundledLaunch 
   return Status::ok();
 }
 
-bool launchesKernels(const Graph &g, const pt2::KernelBundle &bundle) {
-  for (const Node &n : g.nodes) {
-    if (isWrapper(n)) return true;
-    for (const BundledLaunch &l : bundle.launches)
-      if (!l.op.empty() && operatorName(l.op) == operatorName(n.target)) return true;
-    for (const Argument &a : n.args)
-      if (const auto *sub = std::get_if<std::shared_ptr<Graph>>(&a); sub && launchesKernels(**sub, bundle)) return true;
-  }
-  return false;
-}
-
 } // namespace
 
 UserKernels::UserKernels(std::unique_ptr<State> state) : state_(std::move(state)) {}
 UserKernels::~UserKernels() = default;
-mlir::MLIRContext &UserKernels::context() { return *state_->context; }
+mlir::MLIRContext &UserKernels::context() { return state_->kernels.context(); }
 const std::vector<std::pair<std::string, std::string>> &UserKernels::metadata() const { return state_->metadata; }
 
 std::vector<mlir::Operation *> UserKernels::functions() const {
   std::vector<mlir::Operation *> out;
-  for (const std::unique_ptr<Compiled> &c : state_->kernels) out.push_back(c->function);
+  for (size_t k = 0; k < state_->kernels.size(); ++k) out.push_back(state_->kernels[static_cast<int>(k)].function);
   return out;
 }
 

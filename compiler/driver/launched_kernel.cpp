@@ -1,0 +1,114 @@
+#include "driver/launched_kernel.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/diagnostics/pt2.h"
+#include "ir/tile/interp.h"
+#include "ir/tile/passes/passes.h"
+
+namespace neso {
+
+using pt2::BundledConfig;
+using pt2::BundledLaunch;
+using pt2::NamedText;
+
+bool isPointerType(const std::string &t) { return t.starts_with("*") || t.starts_with("tensordesc"); }
+bool isFloatType(const std::string &t) { return t.starts_with("fp") || t == "bf16" || t.starts_with("float"); }
+int bitsOf(const std::string &t) {
+  size_t digit = t.find_first_of("0123456789");
+  return digit == std::string::npos ? 32 : std::atoi(t.c_str() + digit);
+}
+
+Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, const Facts &facts, const BundledLaunch &row,
+                                     const std::vector<BoundParameter> &bound, const BundledConfig *config) {
+  triton::KernelRequest r;
+  r.path = row.file, r.function = row.function;
+  r.sources = bundle.sources;
+  r.searchPaths = paths;
+  r.heuristics = row.heuristics;
+  r.numWarps = config ? config->numWarps : row.numWarps;
+  r.numStages = config ? config->numStages : row.numStages;
+  for (size_t i = 0; i < bound.size(); ++i) {
+    const BoundParameter &b = bound[i];
+    const std::string &name = row.parameters[i];
+    auto chosen = [&] { return std::find_if(config->kwargs.begin(), config->kwargs.end(), [&](const NamedText &k) { return k.first == name; }); };
+    if (config && chosen() != config->kwargs.end()) {
+      r.constexprs.emplace_back(name, chosen()->second);
+      r.signature += (i ? ", " : "") + name + ":constexpr";
+      continue;
+    }
+    r.signature += (i ? ", " : "") + name + ":" + (b.kind == BoundParameter::Constexpr ? "constexpr" : b.type);
+    if (b.kind == BoundParameter::Constexpr && !b.text.empty()) r.constexprs.emplace_back(name, b.text);
+    if (b.kind == BoundParameter::Tensor) r.hints.emplace_back(name, "none"); // the plan knows where it lies
+    if (b.kind != BoundParameter::Integer) continue;
+    bool sized = bitsOf(b.type) > 1;
+    std::string hint = b.integer.isConst(1) && sized ? "equal_to_1" : facts.provablyDivisible(b.integer, 16) && sized ? "divisible_by_16" : "none";
+    r.hints.emplace_back(name, hint);
+    if (b.integer.isConst()) r.values.emplace_back(name, b.integer.str());
+  }
+  std::string key = r.path + "\n" + r.function + "\n" + r.signature + fmt::format("\n{} {}", *r.numWarps, *r.numStages);
+  for (const std::vector<NamedText> *list : {&r.constexprs, &r.values, &r.hints})
+    for (const NamedText &t : *list) key += "\n" + t.first + "=" + t.second;
+  for (const BoundParameter &b : bound)
+    if (b.kind == BoundParameter::Real) key += fmt::format("\n{}", b.real);
+  if (auto it = known_.find(key); it != known_.end()) return it->second;
+
+  bool held = std::any_of(r.sources.begin(), r.sources.end(), [&](const NamedText &s) { return s.first == r.path; });
+  if (!held && !std::filesystem::exists(r.path)) return fail(diag::KernelBundleMismatch, {}, row.function, "its file '" + r.path + "' is not there");
+  Result<triton::CompiledKernel> kernel = triton::compileKernel(r, *context_);
+  if (!kernel) return kernel.takeError();
+  auto c = std::make_unique<LaunchedKernel>();
+  c->kernel = std::move(*kernel);
+  if (c->kernel.params.size() != row.parameters.size())
+    return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, fmt::format("it has {} parameters, the bundle lists {}", c->kernel.params.size(), row.parameters.size()));
+  for (size_t i = 0; i < row.parameters.size(); ++i)
+    if (c->kernel.params[i].name != row.parameters[i])
+      return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, fmt::format("its parameter {} is '{}', the bundle says '{}'", i, c->kernel.params[i].name, row.parameters[i]));
+  c->written = *c->kernel.module->getOps<tt::FuncOp>().begin();
+  // Numbers that are the same in every run are part of the program.
+  std::vector<ArgFact> numbers(c->written.getNumArguments());
+  for (const triton::KernelParam &p : c->kernel.params) {
+    size_t i = static_cast<size_t>(&p - c->kernel.params.data());
+    if (p.argCount != 1 || i >= bound.size()) continue;
+    if (bound[i].kind == BoundParameter::Integer && bound[i].integer.isConst()) numbers[p.firstArg].intValue = bound[i].integer.constValue();
+    if (bound[i].kind == BoundParameter::Real) numbers[p.firstArg].floatValue = bound[i].real;
+  }
+  if (Status s = specialise(c->written, numbers); !s) return s.takeError();
+  c->effects = analyzeEffects(c->written);
+  c->lowered = c->kernel.module->clone();
+  if (Status s = runTilePipeline(*c->lowered); !s) return s.takeError();
+  c->function = c->lowered->lookupSymbol<tt::FuncOp>(c->kernel.name);
+  if (!c->function) return fail(diag::InternalFault, {}, "user kernels", "the pipeline lost " + c->kernel.name);
+  // For targets that run a program by a block of threads.
+  mlir::Builder attributes(context_.get());
+  c->function->setAttr("tt.num_warps", attributes.getI32IntegerAttr(c->kernel.numWarps));
+  c->function->setAttr("tt.num_stages", attributes.getI32IntegerAttr(c->kernel.numStages));
+  int number = static_cast<int>(kernels_.size());
+  kernels_.push_back(std::move(c));
+  known_[key] = number;
+  return number;
+}
+
+HostLaunch referenceLaunch(const LaunchedKernel &kernel, std::shared_ptr<const void> owner) {
+  return [owner = std::move(owner), written = kernel.written](std::span<const HostArgument> args, std::array<int64_t, 3> grid) -> Status {
+    tt::FuncOp func = written;
+    std::vector<InterpArg> values;
+    for (size_t i = 0; i < args.size(); ++i) {
+      const HostArgument &a = args[i];
+      auto desc = llvm::dyn_cast<tt::TensorDescType>(func.getArgumentTypes()[i]);
+      if (a.kind == HostArgument::Integer) values.push_back(InterpArg::integer(a.integer));
+      else if (a.kind == HostArgument::Real) values.push_back(InterpArg::real(a.real));
+      else if (!desc) values.push_back(InterpArg::pointer(a.data, a.bytes));
+      else {
+        size_t rank = static_cast<size_t>(desc.getBlockType().getRank());
+        std::vector<int64_t> shape, strides;
+        for (size_t d = 0; d < rank; ++d) shape.push_back(args[i + 1 + d].integer), strides.push_back(args[i + 1 + rank + d].integer);
+        values.push_back(InterpArg::descriptor(a.data, a.bytes, shape, strides));
+      }
+    }
+    return interpretTile(func, values, grid);
+  };
+}
+
+} // namespace neso

@@ -1,0 +1,59 @@
+// The kernels of a model's launches: compiled from source, once for each set of constants, types and hints.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/host_launch.h"
+#include "frontend/pt2/kernel_bundle.h"
+#include "frontend/triton/triton.h"
+#include "ir/graph/graph.h"
+#include "ir/shape/expr.h"
+#include "ir/tile/passes/effects.h"
+#include "ir/tile/tile.h"
+
+namespace neso {
+
+/// A kernel compiled for one launch: the program as written (for the interpreter and the analysis) and after the pipeline.
+struct LaunchedKernel {
+  triton::CompiledKernel kernel;
+  mlir::OwningOpRef<mlir::ModuleOp> lowered;
+  tt::FuncOp written, function;
+  KernelEffects effects;
+};
+
+/// What one parameter of the source gets in one launch.
+struct BoundParameter {
+  enum Kind : uint8_t { Constexpr, Tensor, Integer, Real } kind = Constexpr;
+  std::string type;      // of the signature
+  std::string text;      // Constexpr; empty: the default of the source
+  graph::ValueId tensor; // Tensor
+  Expr integer;          // Integer
+  double real = 0;
+};
+
+bool isPointerType(const std::string &type);
+bool isFloatType(const std::string &type);
+int bitsOf(const std::string &type);
+
+class LaunchedKernels {
+public:
+  /// The number of the kernel for this launch, by everything that its compilation depends on. `facts` are those of the model's sizes, `paths`
+  /// where imports are looked for. Errors: those of the Triton front end, KernelBundleMismatch.
+  Result<int> compile(const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, const Facts &facts, const pt2::BundledLaunch &row,
+                      const std::vector<BoundParameter> &bound, const pt2::BundledConfig *config);
+  LaunchedKernel &operator[](int kernel) const { return *kernels_[static_cast<size_t>(kernel)]; }
+  mlir::MLIRContext &context() const { return *context_; }
+  size_t size() const { return kernels_.size(); }
+
+private:
+  std::unique_ptr<mlir::MLIRContext> context_ = makeTileContext();
+  std::vector<std::unique_ptr<LaunchedKernel>> kernels_;
+  std::map<std::string, int> known_;
+};
+
+/// The kernel in the interpreter of the tile IR. `owner` keeps it alive.
+HostLaunch referenceLaunch(const LaunchedKernel &kernel, std::shared_ptr<const void> owner);
+
+} // namespace neso
