@@ -557,6 +557,16 @@ class BundleInFolder(Pair):
         return tuple(outs)
 
 
+@case(8, kernels=True, ttir=True)
+class BundleOfTtir(Pair):
+    def forward(self, x, y):
+        a, b = torch.empty_like(x), torch.zeros_like(x)
+        add_kernel[(cdiv(x.numel(), 32),)](x, y.relu(), a, x.numel(), BLOCK_SIZE=32)
+        add_kernel[(1,)](x, y, b, 1, BLOCK_SIZE=16)
+        mul2_inplace_kernel[(cdiv(x.numel(), 64),)](a, x.numel(), 64)
+        return a, b
+
+
 @case(6)
 class InSubgraph(Pair):
     def forward(self, x, y):
@@ -785,6 +795,25 @@ def closed_operator(model, inputs, folder):
     (folder / "kernels/launches.json").write_text(json.dumps([row], indent=1) + "\n")
 
 
+def as_ttir(folder):
+    """Puts what Triton compiles for each launch in the place of its source; Triton drops arguments that are 1."""
+    import inspect
+    from triton.backends.compiler import GPUTarget
+    rows = json.loads((folder / "launches.json").read_text())
+    for i, row in enumerate(rows):
+        kernel = globals()[row["function"]]
+        literals = {k: v for k, v in row["values"].items() if v != "input"}
+        fixed = {k: int(v) for k, v in literals.items() if v == "1" or row["signature"][row["parameters"].index(k)] == "constexpr"}
+        signature = {k: "constexpr" if k in fixed else t for k, t in zip(row["parameters"], row["signature"])}
+        order = list(inspect.signature(kernel.fn).parameters)
+        source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs={(order.index(k),): v for k, v in fixed.items()})
+        (folder / row["file"]).unlink(missing_ok=True)
+        row["file"] = f"launch{i}.ttir"
+        text = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ttir"]
+        (folder / row["file"]).write_text(text.replace(str(Path(__file__).resolve().parent.parent) + "/", ""))
+    (folder / "launches.json").write_text(json.dumps(rows, indent=1) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", default=str(Path(__file__).resolve().parent.parent / "tests/goldens/user_kernels"))
@@ -809,6 +838,8 @@ def main():
         else:
             program = neso_export.export(model, runs[0], dynamic_shapes=dynamic)
             neso_export.write(program, str(folder / "model.pt2"), kernels=str(folder / "kernels") if extra.get("kernels") else None)
+            if extra.get("ttir"):
+                as_ttir(folder / "kernels")
         cases.tidy_pt2(folder / "model.pt2")
         rows = []
         for i, inputs in enumerate(runs):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "base/diagnostics/pt2.h"
 #include "ir/tile/interp.h"
@@ -19,6 +20,55 @@ int bitsOf(const std::string &t) {
   size_t digit = t.find_first_of("0123456789");
   return digit == std::string::npos ? 32 : std::atoi(t.c_str() + digit);
 }
+
+namespace {
+
+/// A kernel given as TTIR, compiled elsewhere for this very launch: its parameters are those of the source that are no constants. Triton leaves
+/// out integers that are 1 as well.
+Result<triton::CompiledKernel> readTtir(const triton::KernelRequest &r, const BundledLaunch &row, const std::vector<BoundParameter> &bound, mlir::MLIRContext &context) {
+  auto mismatch = [&](std::string why) { return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, std::move(why)); };
+  std::string text;
+  auto held = std::find_if(r.sources.begin(), r.sources.end(), [&](const NamedText &s) { return s.first == r.path; });
+  if (held != r.sources.end()) {
+    text = held->second;
+  } else {
+    std::ifstream in(r.path, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  if (!row.configs.empty()) return mismatch("its .ttir is one config, the launch is autotuned; give the Python source");
+  Result<mlir::OwningOpRef<mlir::ModuleOp>> module = parseTile(text, r.path, &context);
+  if (!module) return module.takeError();
+  tt::FuncOp func = (*module)->lookupSymbol<tt::FuncOp>(row.function);
+  if (!func) return mismatch("its .ttir has no function of that name");
+  triton::CompiledKernel out;
+  out.name = row.function, out.numWarps = *r.numWarps, out.numStages = *r.numStages;
+  auto isOne = [](const BoundParameter &b) { return b.kind == BoundParameter::Integer && b.integer.isConst(1); };
+  // With the ones, or without.
+  for (bool ones : {true, false}) {
+    out.params.clear();
+    unsigned next = 0;
+    for (size_t i = 0; i < bound.size(); ++i) {
+      triton::KernelParam p;
+      p.name = row.parameters[i], p.type = bound[i].type;
+      bool there = bound[i].kind != BoundParameter::Constexpr && (ones || !isOne(bound[i]));
+      if (there && next < func.getNumArguments()) {
+        auto desc = llvm::dyn_cast<tt::TensorDescType>(func.getArgumentTypes()[next]);
+        p.firstArg = next, p.argCount = desc ? 1 + 2 * static_cast<unsigned>(desc.getBlockType().getRank()) : 1;
+      }
+      next += there ? std::max(p.argCount, 1u) : 0;
+      out.params.push_back(std::move(p));
+    }
+    if (next != func.getNumArguments()) continue;
+    for (const auto &[p, b] : llvm::zip(out.params, bound))
+      if (p.argCount != 0 && isPointerType(b.type) != llvm::isa<tt::PointerType, tt::TensorDescType>(func.getArgumentTypes()[p.firstArg]))
+        return mismatch("parameter '" + p.name + "' of its .ttir is of another type than the launch gives");
+    out.module = std::move(*module);
+    return out;
+  }
+  return mismatch(fmt::format("its .ttir has {} parameters, which are not those that the launch gives", func.getNumArguments()));
+}
+
+} // namespace
 
 Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, const Facts &facts, const BundledLaunch &row,
                                      const std::vector<BoundParameter> &bound, const BundledConfig *config) {
@@ -56,7 +106,7 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
 
   bool held = std::any_of(r.sources.begin(), r.sources.end(), [&](const NamedText &s) { return s.first == r.path; });
   if (!held && !std::filesystem::exists(r.path)) return fail(diag::KernelBundleMismatch, {}, row.function, "its file '" + r.path + "' is not there");
-  Result<triton::CompiledKernel> kernel = triton::compileKernel(r, *context_);
+  Result<triton::CompiledKernel> kernel = r.path.ends_with(".ttir") ? readTtir(r, row, bound, *context_) : triton::compileKernel(r, *context_);
   if (!kernel) return kernel.takeError();
   auto c = std::make_unique<LaunchedKernel>();
   c->kernel = std::move(*kernel);

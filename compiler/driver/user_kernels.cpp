@@ -45,7 +45,7 @@ namespace {
 
 class Binder {
 public:
-  Binder(graph::Model &model, const std::string &modelPath, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, DiagnosticSink &sink, UserKernels::State &state,
+  Binder(graph::Model &model, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, DiagnosticSink &sink, UserKernels::State &state,
          std::shared_ptr<UserKernels> owner);
   Status run();
 
@@ -69,7 +69,6 @@ private:
   int64_t usual(Expr e) const;
 
   graph::Model &model_;
-  const std::string &modelPath_;
   const pt2::KernelBundle &bundle_;
   const std::vector<std::string> &paths_;
   DiagnosticSink &sink_;
@@ -79,9 +78,9 @@ private:
   std::vector<Diagnostic> missing_;
 };
 
-Binder::Binder(graph::Model &model, const std::string &modelPath, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, DiagnosticSink &sink,
+Binder::Binder(graph::Model &model, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, DiagnosticSink &sink,
                UserKernels::State &state, std::shared_ptr<UserKernels> owner)
-    : model_(model), modelPath_(modelPath), bundle_(bundle), paths_(paths), sink_(sink), state_(state), owner_(std::move(owner)), rows_(bundle, paths) {}
+    : model_(model), bundle_(bundle), paths_(paths), sink_(sink), state_(state), owner_(std::move(owner)), rows_(bundle, paths) {}
 
 Status Binder::run() {
   if (Status s = graph(model_.graph); !s) return s.takeError();
@@ -506,7 +505,7 @@ Result<std::shared_ptr<UserKernels>> UserKernels::bind(graph::Model &model, cons
   if (!bundle) return bundle.takeError();
   if (!launchesKernels(model.graph, *bundle) && bundle->launches.empty()) return std::shared_ptr<UserKernels>();
   std::shared_ptr<UserKernels> out(new UserKernels(std::make_unique<State>()));
-  if (Status s = Binder(model, modelPath, *bundle, paths, sink, *out->state_, out).run(); !s) return s.takeError();
+  if (Status s = Binder(model, *bundle, paths, sink, *out->state_, out).run(); !s) return s.takeError();
   return out;
 }
 
