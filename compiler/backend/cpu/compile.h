@@ -19,7 +19,7 @@
 namespace neso::cpu {
 
 /// What the code may use. V3: AVX2 and FMA; V4: AVX-512 F, BW, CD, DQ, VL; V4Bf16: and AVX-512 BF16; V4Amx: and AMX TILE, BF16, INT8;
-/// AArch64: objects only (no linking). In this order, each can do what those before it can.
+/// AArch64: objects only (no linking). Whoever runs V4Amx code must have the system's leave to use the tile registers: the runtime asks for it. In this order, each can do what those before it can.
 enum class CpuLevel : uint8_t { V3, V4, V4Bf16, V4Amx, AArch64 };
 
 /// The best level that this machine runs. Asks the system for the use of the tile registers, for the whole process.

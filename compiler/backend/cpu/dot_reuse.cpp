@@ -3,6 +3,7 @@
 
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "mlir/IR/BuiltinAttributes.h"
 
 namespace neso::cpu {
@@ -32,6 +33,17 @@ bool writes(mlir::Operation *op) {
   return found;
 }
 
+bool reachesItself(mlir::Block *block) {
+  llvm::SmallVector<mlir::Block *, 8> todo(block->getSuccessors());
+  llvm::SmallPtrSet<mlir::Block *, 8> seen;
+  while (!todo.empty()) {
+    mlir::Block *next = todo.pop_back_val();
+    if (next == block) return true;
+    if (seen.insert(next).second) todo.append(next->succ_begin(), next->succ_end());
+  }
+  return false;
+}
+
 /// Whether this program may have written memory when op runs: then what op reads may differ from what an earlier program read there.
 /// (Programs of one launch run in any order, so one may not read what another writes unless they synchronise by atomics.)
 bool mayFollowWrites(mlir::Operation *op) {
@@ -39,11 +51,12 @@ bool mayFollowWrites(mlir::Operation *op) {
     if (at != op && codeOf(at) != OpCode::If && writes(at)) return true;
     for (mlir::Operation *before = at->getPrevNode(); before; before = before->getPrevNode())
       if (writes(before)) return true;
-    // Blocks that branch: any of them may have run.
-    if (!at->getBlock()->getParent()->hasOneBlock())
-      for (mlir::Block &block : *at->getBlock()->getParent())
+    // Blocks that branch: any other may have run, and this one if it can be reached from itself.
+    mlir::Block *own = at->getBlock();
+    for (mlir::Block &block : *own->getParent())
+      if (&block != own || reachesItself(own))
         for (mlir::Operation &other : block)
-          if (&block != at->getBlock() && writes(&other)) return true;
+          if (writes(&other)) return true;
   }
   return false;
 }
