@@ -188,8 +188,8 @@ class Launcher:
                 if getattr(value, "is_cuda", False):
                     raise NesoError("a tensor lies on a GPU")
                 signature.append(mangle_type(value))
-                if not p.do_not_specialize and value.data_ptr() % 16 == 0:
-                    hints[name] = "divisible_by_16"
+                aligned = not p.do_not_specialize and value.data_ptr() % 16 == 0
+                hints[name] = "divisible_by_16" if aligned else "none"
                 arguments.append(Argument(ptr=value.data_ptr()))
             elif type(value).__name__ == "TensorDescriptor":
                 shape = ",".join(map(str, value.block_shape))
