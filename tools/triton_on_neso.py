@@ -16,7 +16,7 @@ import ast
 import concurrent.futures
 import hashlib
 import inspect
-import multiprocessing
+import json
 import os
 import pathlib
 import re
@@ -31,7 +31,6 @@ import types
 OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_groups", "num_buffers_warp_spec", "num_cpu_threads",
            "ir_override", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "debug", "sanitize_overflow", "arch", "instrumentation_mode",
            "matrix_instr_nonkdim", "kpack", "waves_per_eu", "allow_flush_denorm"}
-
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bench" / "models"))
 from neso_library import CUDA, Argument, Library  # noqa: E402
@@ -332,21 +331,44 @@ def library_of(build):
     return next(pathlib.Path(build).resolve().glob("**/libneso.so"))
 
 
-def replay(library, folder):
-    """Each launch in a process of its own: one that traps loses the GPU for its process alone. The number of those that differ."""
-    bad, cases = 0, sorted(pathlib.Path(folder).glob("*.pt"))
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(8, mp_context=context, max_tasks_per_child=16) as pool:
-        work = [(case, pool.submit(replay_one, library, case)) for case in cases]
-        for case, result in work:
+def replay(library, folder, cases):
+    """Runs the recorded launches in worker processes, some after each other; one that traps loses the GPU for its process, and the rest of
+    that worker's list goes to a new one. The number of launches that differ."""
+    if cases:
+        for name in cases:
             try:
-                why = result.result(120)
+                why = replay_one(library, pathlib.Path(folder) / (name + ".pt"))
             except Exception as e:  # noqa: BLE001: whatever goes wrong is the case's result
                 why = f"{type(e).__name__}: {e}"
-            bad += bool(why)
-            if why:
-                print(f"BAD {case.name[:-3]}: {why}", flush=True)
-    print(f"replay: {len(cases)} launches, {bad} wrong")
+            print("RESULT " + json.dumps([name, why]), flush=True)
+            if "lost" in why:
+                os._exit(3)
+        return 0
+
+    def work(names):
+        results = {}
+        while names:
+            try:
+                done = subprocess.run([sys.executable, __file__, "--build", str(library.parent), "--replay", str(folder), *names], capture_output=True,
+                                      text=True, timeout=120)
+                text, end = done.stdout, done.stderr.strip().splitlines()[-1:]
+            except subprocess.TimeoutExpired as e:
+                text, end = (e.stdout or b"").decode(), ["it does not end"]
+            new = dict(json.loads(line[7:]) for line in text.splitlines() if line.startswith("RESULT "))
+            results.update(new)
+            if len(new) < len(names) and not any(new.values()):
+                results[names[len(new)]] = f"the process ended: {' '.join(end)}"
+            names = [n for n in names if n not in results]
+        return results
+
+    names = sorted(f.name[:-3] for f in pathlib.Path(folder).glob("*.pt"))
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        results = {k: v for part in pool.map(work, [names[i::8] for i in range(8)]) for k, v in part.items()}
+    for name, why in sorted(results.items()):
+        if why:
+            print(f"BAD {name}: {why}")
+    bad = sum(bool(v) for v in results.values())
+    print(f"replay: {len(results)} launches, {bad} wrong")
     return bad != 0
 
 
@@ -397,13 +419,13 @@ def main():
     parser.add_argument("--backend", default="cuda", help="what the program is told of the device (default: cuda)")
     parser.add_argument("--also-gpu", metavar="ARCH", help="compile each kernel for this GPU too, say sm_90; failures go to the log alone")
     parser.add_argument("--record", metavar="DIR", help="with --also-gpu: write launches of each kernel (small ones, three at most), their memory before and after, for --replay")
-    parser.add_argument("--replay", metavar="DIR", help="run recorded launches on a GPU instead, and compare")
+    parser.add_argument("--replay", metavar="DIR", help="run recorded launches on a GPU instead, and compare (PROGRAM ARGS: names of some)")
     parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
     parser.add_argument("program", nargs="?")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     if given.replay:
-        sys.exit(replay(library_of(given.build), given.replay))
+        sys.exit(replay(library_of(given.build), given.replay, [c for c in [given.program, *given.args] if c]))
     if not given.program:
         parser.error("give a program")
     launcher = Launcher(given.build, given.log, given.keep, given.backend, given.also_gpu, given.record)
