@@ -227,6 +227,9 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
   if (ns == "tl.extra.cuda" && attr == "libdevice") return c.nameSpace("tl.libdevice");
   if (ns == "tl.PropagateNan" && (attr == "ALL" || attr == "NONE")) return c.str(std::string(attr));
   if (full == "os.environ" || full == "packaging.version" || full == "torch.version") return c.nameSpace(full);
+  // Types of PyTorch, for torch.finfo and for comparisons.
+  static constexpr std::string_view kTorchTypes[] = {"bfloat16", "double", "float", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "half", "int", "int16", "int32", "int64", "int8", "long", "short", "uint16", "uint32", "uint8"};
+  if (ns == "torch" && !c.frame->kernel && std::find(std::begin(kTorchTypes), std::end(kTorchTypes), attr) != std::end(kTorchTypes)) return c.nameSpace(full);
   // As for the active target: a PyTorch for CUDA.
   if (ns == "torch.version") {
     if (attr == "cuda") return c.str("12.8");
@@ -306,6 +309,7 @@ Value Evaluator::tensorAttr(const Value &base, std::string_view attr) {
 Value Evaluator::dtypeAttr(const Value &base, std::string_view attr) {
   const Type &t = *base.type;
   Scalar e = t.element;
+  if (attr == "value") return base;
   if (attr == "name") return c.str(t.str());
   if (attr == "primitive_bitwidth" || attr == "int_bitwidth") return Value::integer(e.isBool() && attr == "primitive_bitwidth" ? 1 : e.bits());
   if (attr == "itemsize") return Value::integer((e.bits() + 7) / 8);
@@ -497,6 +501,8 @@ static bool isNamed(const Value &v, const char *name) {
   return v.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(v.data)->name) == name;
 }
 
+static bool isDecorator(const Value &v) { return isNamed(v, "triton.jit") || isNamed(v, "triton.autotune") || isNamed(v, "triton.heuristics"); }
+
 Value Evaluator::evalCall(Expr *e) {
   Value fn = eval(e->items[0]);
   if (!fn) return fn;
@@ -529,6 +535,16 @@ Value Evaluator::evalCall(Expr *e) {
     if (v.kind != Kind::Dict) return c.frame->kernel ? c.fail(diag::TrUnsupported, k.pos, "'**' of a non-dict", "name the arguments") : c.opaque("a call");
     for (size_t i = 0; i + 1 < v.items().size(); i += 2)
       if (v.items()[i].kind == Kind::Str) args.named.emplace_back(c.internText(v.items()[i].str()), v.items()[i + 1]);
+  }
+  // autotune(…)(fn) gives a decorated copy of fn.
+  if (e->items[0]->kind == ExprKind::Call && isDecorator(fn) && args.positional.size() == 1 && args.positional[0].kind == Kind::Function) {
+    Object *from = args.positional[0].o, *o;
+    Value out = c.object(Kind::Function, &o);
+    *o = *from;
+    if (from->closure == &from->members) o->closure = &o->members;
+    o->decorators.insert(o->decorators.begin(), {e->items[0], c.frame->module});
+    o->jit |= isNamed(fn, "triton.jit");
+    return out;
   }
   return call(fn, std::move(args));
 }

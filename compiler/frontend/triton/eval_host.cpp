@@ -303,6 +303,7 @@ Value Evaluator::define(FunctionNode *f) {
   o->function = f;
   o->module = c.frame->module;
   o->pos = f->pos;
+  for (Expr *d : f->decorators) o->decorators.emplace_back(d, o->module);
   if (c.frame->function || c.frame->closure) {
     o->members = c.frame->locals;
     if (c.frame->closure)
@@ -321,7 +322,8 @@ Value Evaluator::define(FunctionNode *f) {
     if (v.kind != Kind::Builtin) continue;
     std::string_view name = static_cast<const Builtin *>(v.data)->name;
     if (name == "triton.jit") o->jit = true;
-    if (name == "triton.constexpr_function" || name == "tl.constexpr_function") o->constexprFunction = true;
+    // A constexpr of a function is called as the function is.
+    if (name == "triton.constexpr_function" || name == "tl.constexpr_function" || name == "tl.constexpr") o->constexprFunction = true;
     if (name == "triton.jit" && d->kind == ExprKind::Call)
       for (const Keyword &k : d->keywords)
         if (k.name == "noinline" && k.value->kind == ExprKind::True) o->noinline = true;

@@ -113,6 +113,9 @@ private:
   Status findKernel();
   Status applyConstexprs();
   Result<KernelInfo> describe(Object *fn);
+  Result<Value> knownArguments();
+  Value callFunction(const Value &function, CallArgs args);
+  Result<size_t> firstSurvivor();
   Status applyConfig();
   Status applyHeuristics();
   Status runHeuristic(const std::string &name, const Value &function, Pos pos);
@@ -144,6 +147,8 @@ private:
   Object *fn_ = nullptr;
   KernelInfo info_;
   std::vector<std::pair<std::string, Value>> constexprs_;
+  std::vector<Value> configs_; // of info_, as values
+  Value prune_;                // prune_configs_by, if it is a dict
   int numWarps_ = 4, numStages_ = 3;
   std::vector<std::shared_ptr<SyntaxTree>> trees_; // of literals: functions in them live as long as the compilation
 };
@@ -181,9 +186,11 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
   k.path = fn->module->path;
   k.line = fn->pos.line;
   std::vector<std::string> frozen;
-  for (Expr *d : fn->function->decorators) {
+  configs_.clear();
+  prune_ = {};
+  for (auto [d, module] : fn->decorators) {
     Expr *callee = d->kind == ExprKind::Call ? d->items[0] : d;
-    Value what = e_.evalIn(fn->module, callee);
+    Value what = e_.evalIn(module, callee);
     c_.error.reset();
     if (what.kind != Kind::Builtin || d->kind != ExprKind::Call) continue;
     std::string_view name = static_cast<const Builtin *>(what.data)->name;
@@ -198,7 +205,7 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
           return at(d->pos, makeDiag(diag::TrBadDecorator, {}, a.first, k.name, "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
         continue;
       }
-      Value v = e_.evalIn(fn->module, a.second);
+      Value v = e_.evalIn(module, a.second);
       if (!v) {
         c_.error.reset();
         v = Value::none();
@@ -210,6 +217,7 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
       if (a.first == "key") k.key = strings(v);
       if (a.first == "reset_to_zero") k.resetToZero = strings(v);
       if (a.first == "restore_value") k.restoreValue = strings(v);
+      if (a.first == "prune_configs_by" && v.kind == Kind::Dict) prune_ = v;
       if (a.first != "configs") continue;
       // Configs that depend on the device or on libraries are left out: the request must then give their constexprs.
       if (!v.isSequence()) continue;
@@ -225,6 +233,7 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
         if (f[4].isIntLike()) info.maxRegisters = static_cast<int>(f[4].i);
         if (!f[5].isNone()) return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "pre_hook of a config", k.name, "hooks are Python that runs at every launch; drop it"));
         k.configs.push_back(std::move(info));
+        configs_.push_back(cfg);
       }
     }
   }
@@ -287,11 +296,92 @@ Result<Value> Compilation::literal(const std::string &name, const std::string &t
   return v;
 }
 
+/// The dict of the arguments that are known: constexprs and request_.values.
+Result<Value> Compilation::knownArguments() {
+  std::vector<Value> args;
+  for (const std::pair<std::string, Value> &v : constexprs_) {
+    args.push_back(c_.str(v.first));
+    args.push_back(v.second);
+  }
+  for (const NamedText &t : request_.values) {
+    Result<Value> v = literal(t.first, t.second);
+    if (!v) return v.takeError();
+    args.push_back(c_.str(t.first));
+    args.push_back(*v);
+  }
+  return c_.list(Kind::Dict, std::move(args));
+}
+
+Value Compilation::callFunction(const Value &function, CallArgs args) {
+  Frame f;
+  f.module = module_;
+  f.pos = fn_->pos;
+  c_.frame = &f;
+  Value v = e_.call(function, std::move(args));
+  c_.frame = nullptr;
+  if (c_.error) v = {};
+  c_.error.reset();
+  return v;
+}
+
+/// Which config prune_configs_by leaves as the first, best one. Its functions read arguments of the launch; where those are not known at
+/// compile time, they say nothing, and the configs stay as they are: pruning saves time of tuning, it changes no result.
+Result<size_t> Compilation::firstSurvivor() {
+  if (prune_.kind != Kind::Dict) return size_t{0};
+  Value early, model;
+  for (size_t i = 0; i + 1 < prune_.items().size(); i += 2) {
+    std::string key = toStr(prune_.items()[i]);
+    if (key == "early_config_prune") early = prune_.items()[i + 1];
+    if (key == "perf_model") model = prune_.items()[i + 1];
+  }
+  Result<Value> known = knownArguments();
+  if (!known) return known.takeError();
+  CallArgs named;
+  for (size_t i = 0; i + 1 < known->items().size(); i += 2) named.named.emplace_back(c_.internText(known->items()[i].str()), known->items()[i + 1]);
+  std::vector<Value> left = configs_;
+  if (early.kind == Kind::Function) {
+    CallArgs args = named;
+    args.positional = {c_.list(Kind::List, configs_), *known};
+    Value v = callFunction(early, std::move(args));
+    if (v.isSequence() && !v.items().empty()) left = v.items();
+  }
+  auto indexOf = [&](const Value &config) {
+    for (size_t i = 0; i < configs_.size(); ++i)
+      if (config.kind == Kind::Tuple && config.o == configs_[i].o) return i;
+    return size_t{0};
+  };
+  size_t best = indexOf(left.front());
+  if (model.kind != Kind::Function) return best;
+  // A model may take buffers that it does not look at.
+  for (const Param &p : fn_->function->params)
+    if (!given(p.name) && std::none_of(request_.values.begin(), request_.values.end(), [&](const NamedText &t) { return t.first == p.name; }) &&
+        std::none_of(info_.configs.front().kwargs.begin(), info_.configs.front().kwargs.end(), [&](const NamedText &t) { return t.first == p.name; })) {
+      named.named.emplace_back(p.name, c_.opaque("argument '" + std::string(p.name) + "'"));
+    }
+  double least = 0;
+  for (size_t n = 0; n < left.size(); ++n) {
+    CallArgs args = named;
+    size_t index = indexOf(left[n]);
+    const std::vector<Value> &fields = configs_[index].items();
+    for (size_t i = 0; fields[0].kind == Kind::Dict && i + 1 < fields[0].items().size(); i += 2) args.named.emplace_back(c_.internText(toStr(fields[0].items()[i])), fields[0].items()[i + 1]);
+    args.named.emplace_back("num_warps", fields[1]);
+    args.named.emplace_back("num_stages", fields[2]);
+    args.named.emplace_back("num_ctas", fields[3]);
+    Value v = callFunction(model, std::move(args));
+    if (!v.isIntLike() && v.kind != Kind::Float) return indexOf(left.front());
+    double time = v.kind == Kind::Float ? v.f : static_cast<double>(v.i);
+    if (n == 0 || time < least) least = time, best = index;
+  }
+  return best;
+}
+
 Status Compilation::applyConfig() {
   if (info_.configs.empty()) return Status::ok();
   if (request_.config >= info_.configs.size())
     return fail(diag::TrBadDecorator, {request_.path, info_.line, 0, {}}, "autotune", info_.name, fmt::format("there are {} configs, and number {} was asked for", info_.configs.size(), request_.config));
-  const ConfigInfo &config = info_.configs[request_.config];
+  Result<size_t> chosen = request_.config == 0 ? firstSurvivor() : Result<size_t>(request_.config);
+  if (!chosen) return chosen.takeError();
+  const ConfigInfo &config = info_.configs[*chosen];
   for (const NamedText &k : config.kwargs) {
     if (given(k.first)) continue;
     Result<Value> v = literal(k.first, k.second);
@@ -305,22 +395,13 @@ Status Compilation::applyConfig() {
 
 /// Calls one heuristic with the arguments that are known and takes its result for the parameter.
 Status Compilation::runHeuristic(const std::string &name, const Value &function, Pos pos) {
-  std::vector<Value> args;
-  for (const std::pair<std::string, Value> &v : constexprs_) {
-    args.push_back(c_.str(v.first));
-    args.push_back(v.second);
-  }
-  for (const NamedText &t : request_.values) {
-    Result<Value> v = literal(t.first, t.second);
-    if (!v) return v.takeError();
-    args.push_back(c_.str(t.first));
-    args.push_back(*v);
-  }
+  Result<Value> known = knownArguments();
+  if (!known) return known.takeError();
   Frame f;
   f.module = module_;
   f.pos = pos;
   c_.frame = &f;
-  Value v = e_.call(function, {c_.list(Kind::Dict, args)});
+  Value v = e_.call(function, {*known});
   c_.frame = nullptr;
   if (!v || v.kind == Kind::Opaque) {
     std::string why = c_.error ? c_.error->message : "its result is not known at compile time";
@@ -335,14 +416,14 @@ Status Compilation::runHeuristic(const std::string &name, const Value &function,
 
 /// Runs the heuristics bottom-up over the arguments that are known; each may read what those below it set.
 Status Compilation::applyHeuristics() {
-  for (size_t n = fn_->function->decorators.size(); n-- > 0;) {
-    Expr *d = fn_->function->decorators[n];
+  for (size_t n = fn_->decorators.size(); n-- > 0;) {
+    auto [d, module] = fn_->decorators[n];
     if (d->kind != ExprKind::Call) continue;
-    Value what = e_.evalIn(module_, d->items[0]);
+    Value what = e_.evalIn(module, d->items[0]);
     c_.error.reset();
     if (what.kind != Kind::Builtin || std::string_view(static_cast<const Builtin *>(what.data)->name) != "triton.heuristics") continue;
     Expr *table = d->items.size() > 1 ? d->items[1] : d->keywords.empty() ? nullptr : d->keywords[0].value;
-    Value dict = table ? e_.evalIn(module_, table) : Value{};
+    Value dict = table ? e_.evalIn(module, table) : Value{};
     if (dict.kind != Kind::Dict) {
       c_.error.reset();
       return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "heuristics", info_.name, "its table is not known at compile time"));

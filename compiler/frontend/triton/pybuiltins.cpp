@@ -294,6 +294,49 @@ Value nextPower(Evaluator &e, const Builtin &, Args &a) {
   while (p < a[0].i) p *= 2;
   return Value::integer(p);
 }
+/// torch.finfo and torch.iinfo of the types that kernels use.
+Value typeLimits(Evaluator &e, const Builtin &b, Args &a) {
+  struct Limits {
+    std::string_view name;
+    int bits;
+    double max, eps, tiny;
+  };
+  static constexpr Limits kFloats[] = {
+      {"float16", 16, 65504, 0x1p-10, 0x1p-14},
+      {"half", 16, 65504, 0x1p-10, 0x1p-14},
+      {"bfloat16", 16, 0x1.fep127, 0x1p-7, 0x1p-126},
+      {"float32", 32, 0x1.fffffep127, 0x1p-23, 0x1p-126},
+      {"float", 32, 0x1.fffffep127, 0x1p-23, 0x1p-126},
+      {"float64", 64, 0x1.fffffffffffffp1023, 0x1p-52, 0x1p-1022},
+      {"double", 64, 0x1.fffffffffffffp1023, 0x1p-52, 0x1p-1022},
+      {"float8_e4m3fn", 8, 448, 0x1p-3, 0x1p-6},
+      {"float8_e5m2", 8, 57344, 0x1p-2, 0x1p-14},
+  };
+  static constexpr std::pair<std::string_view, int> kInts[] = {{"int8", 8}, {"int16", 16}, {"short", 16}, {"int32", 32}, {"int", 32}, {"int64", 64}, {"long", 64}, {"uint8", 8}, {"uint16", 16}, {"uint32", 32}};
+  std::string name = a[0].kind == Kind::Namespace ? static_cast<const char *>(a[0].data) : "";
+  bool wantsFloat = shortName(b) == "finfo";
+  if (!name.starts_with("torch.")) return e.c.opaque("the limits of a type");
+  name = name.substr(6);
+  Object *o;
+  Value v = e.c.object(Kind::Tuple, &o);
+  o->text = std::string(shortName(b));
+  o->namedTuple = true;
+  for (const Limits &l : kFloats)
+    if (wantsFloat && l.name == name) {
+      o->fields = {"bits", "max", "min", "eps", "tiny", "smallest_normal"};
+      o->items = {Value::integer(l.bits), Value::real(l.max), Value::real(-l.max), Value::real(l.eps), Value::real(l.tiny), Value::real(l.tiny)};
+      return v;
+    }
+  for (const std::pair<std::string_view, int> &l : kInts)
+    if (!wantsFloat && l.first == name) {
+      bool isSigned = !name.starts_with("u");
+      int64_t max = static_cast<int64_t>((uint64_t{1} << (isSigned ? l.second - 1 : l.second)) - 1);
+      o->fields = {"bits", "max", "min"};
+      o->items = {Value::integer(l.second), Value::integer(max), Value::integer(isSigned ? -max - 1 : 0)};
+      return v;
+    }
+  return e.c.opaque("the limits of torch." + name);
+}
 Value config(Evaluator &e, const Builtin &, Args &a) {
   Object *o;
   Value v = e.c.object(Kind::Tuple, &o);
@@ -500,6 +543,8 @@ const std::vector<Builtin> kPythonFunctions = {
     {"os.environ.get", "key, default=None", environment},
     {"packaging.version.parse", "version", version},
     {"packaging.version.Version", "version", version},
+    {"torch.finfo", "type", typeLimits},
+    {"torch.iinfo", "type", typeLimits},
     {"triton.cdiv", "x, y", tritonCdiv},
     {"triton.next_power_of_2", "n", nextPower},
     {"triton.Config", "kwargs, num_warps=4, num_stages=3, num_ctas=1, maxnreg=None, pre_hook=None, **rest", config},

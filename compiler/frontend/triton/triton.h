@@ -38,7 +38,8 @@ struct KernelRequest {
   std::vector<NamedText> values;
   /// parameter -> "divisible_by_16", "equal_to_1", "none". Without one a pointer counts as 16-byte aligned.
   std::vector<NamedText> hints;
-  /// Which config of an autotuned kernel gives the constexprs that are not given here.
+  /// Which config of an autotuned kernel gives the constexprs that are not given here; 0: the best that prune_configs_by leaves, as far as
+  /// it can be told from `constexprs` and `values`.
   size_t config = 0;
   std::optional<int> numWarps, numStages;
   /// Files and folders where imports are looked up, after the kernel's own.

@@ -85,7 +85,7 @@ struct Scope {
 
 /// The parts of values that have some. One struct for all kinds; which members are used:
 ///   Str: text                    Tuple, List: items; a named tuple also has fields and cls
-///   Dict: items = {k, v, …}      Function: function, module, closure, jit, constexprFunction, noinline, decorators' results
+///   Dict: items = {k, v, …}      Function: function, module, closure, jit, constexprFunction, noinline, decorators
 ///   Method: items = {self, function}
 ///   Class: text, members, module, fields (aggregate or NamedTuple), items = defaults, bases in `keys`
 ///   Instance: cls, fields/items  Slice: items = {start, stop, step}
@@ -107,7 +107,8 @@ struct Object {
   bool noinline = false;
   bool aggregate = false;
   bool namedTuple = false;
-  Value wrapper; // Function: the outermost decorator object around it (autotune, heuristics), or Invalid
+  // Function: what decorates it, outermost first, and where those expressions stand: above the function, or in calls, as in autotune(…)(fn).
+  std::vector<std::pair<Expr *, Module *>> decorators;
   std::vector<int64_t> shape;
   std::vector<int64_t> order;
   Scalar element;

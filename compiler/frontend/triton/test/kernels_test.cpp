@@ -140,6 +140,113 @@ TEST(Kernels, ConfigAndHeuristicsGiveConstexprs) {
   EXPECT_EQ(uneven->params[3].value, "False");
 }
 
+/// The module's text, or the error's.
+std::string compileText(const std::string &python, KernelRequest r) {
+  std::filesystem::path file = std::filesystem::temp_directory_path() / fmt::format("neso_kernels_{}.py", ::getpid());
+  std::ofstream(file) << "import torch\nimport triton\nimport triton.language as tl\n" << python;
+  r.path = file.string();
+  std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
+  Result<CompiledKernel> k = compileKernel(r, *context);
+  std::filesystem::remove(file);
+  return k ? printTile(*k->module) : k.error().str();
+}
+
+bool holds(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+// early_config_prune drops blocks above 128, perf_model likes 64 most, or the block nearest to n.
+TEST(Kernels, PrunedConfigsAreChosenAmong) {
+  const std::string source = R"(
+def early(configs, named_args, **kwargs):
+    return [c for c in configs if c.kwargs["B"] <= 128]
+def model(x, n, B, num_warps, **kwargs):
+    return abs(B - 64) + num_warps
+def nearest(n, B, **kwargs):
+    return abs(B - n)
+def largest(configs, named_args, **kwargs):
+    return [c for c in configs if c.kwargs["B"] <= named_args["n"]][-1:]
+configs = [triton.Config({"B": b}, num_warps=w) for b in (32, 64, 128, 256) for w in (8, 4)]
+def body(x, n, B: tl.constexpr):
+    tl.store(x + tl.arange(0, B), n)
+f = triton.jit(body)
+by_early = triton.autotune(configs[4:], key=["n"], prune_configs_by={"early_config_prune": early})(f)
+by_model = triton.autotune(configs=configs, key=["n"], prune_configs_by={"early_config_prune": early, "perf_model": model, "top_k": 2})(f)
+by_value = triton.autotune(configs=configs, key=["n"], prune_configs_by={"perf_model": nearest, "top_k": 2})(f)
+by_largest = triton.autotune(configs=configs, key=["n"], prune_configs_by={"early_config_prune": largest})(f)
+)";
+  KernelRequest r;
+  r.signature = "*fp32,i32";
+  auto block = [&](const char *function, std::vector<NamedText> values) {
+    r.function = function;
+    r.values = std::move(values);
+    std::string text = compileText(source, r);
+    for (int b : {32, 64, 128, 256})
+      if (holds(text, fmt::format("tensor<{}xi32>", b))) return b;
+    ADD_FAILURE() << function << ": " << text;
+    return 0;
+  };
+  EXPECT_EQ(block("by_early", {}), 128);
+  EXPECT_EQ(block("by_model", {}), 64);
+  EXPECT_EQ(block("by_value", {{"n", "250"}}), 256);
+  EXPECT_EQ(block("by_largest", {{"n", "100"}}), 64);
+  // Without the value that they read, the functions say nothing.
+  EXPECT_EQ(block("by_value", {}), 32);
+  EXPECT_EQ(block("by_largest", {}), 32);
+}
+
+TEST(Kernels, CalledDecoratorsLeaveTheFunctionAsItWas) {
+  const std::string source = R"(
+def body(x, n, B: tl.constexpr):
+    tl.store(x + tl.arange(0, B), n)
+one = triton.autotune(configs=[triton.Config({"B": 16})], key=[])(triton.jit(body))
+two = triton.heuristics({"B": lambda args: 8})(triton.jit(body))
+both = triton.jit(do_not_specialize=["n"])(body)
+)";
+  KernelRequest r;
+  r.signature = "*fp32,i32";
+  r.function = "one";
+  EXPECT_TRUE(holds(compileText(source, r), "tensor<16xi32>"));
+  r.function = "two";
+  EXPECT_TRUE(holds(compileText(source, r), "tensor<8xi32>"));
+  r.function = "both";
+  EXPECT_TRUE(holds(compileText(source, r), "E1049"));
+  r.constexprs = {{"B", "4"}};
+  EXPECT_TRUE(holds(compileText(source, r), "tensor<4xi32>"));
+}
+
+TEST(Kernels, TypesOfPyTorchAndConstexprsOfFunctions) {
+  const std::string source = R"(
+_MIN = tl.constexpr(torch.finfo(torch.float32).min)
+_IMAX = tl.constexpr(torch.iinfo(torch.int16).max)
+def unwrap(o):
+    return o.value if isinstance(o, tl.constexpr) else o
+@tl.constexpr
+def unsigned(bits: tl.constexpr):
+    return tl.core.get_int_dtype(unwrap(bits), False)
+@triton.jit
+def lowest(dtype):
+    t = dtype.value
+    if t.is_floating():
+        v: tl.constexpr = float("-inf")
+        return v
+    return 0
+@triton.jit
+def f(x, y, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n, other=lowest(x.type.element_ty))
+    u = v.to(unsigned(v.dtype.primitive_bitwidth), bitcast=True)
+    tl.store(y + i, tl.maximum(v, _MIN) + (u > 5) + (i < _IMAX))
+)";
+  KernelRequest r;
+  r.signature = "*fp32,*fp32,i32";
+  r.function = "f";
+  r.constexprs = {{"B", "32"}};
+  std::string text = compileText(source, r);
+  EXPECT_TRUE(holds(text, "dense<-3.40282347E+38>")) << text;
+  EXPECT_TRUE(holds(text, "dense<0xFF800000>"));
+  EXPECT_TRUE(holds(text, "dense<32767>"));
+  EXPECT_TRUE(holds(text, "arith.cmpi ugt"));
+}
+
 // Library files decide by what is installed, by the platform, and make kernels without a decorator.
 TEST(Kernels, FilesThatAskAboutTheirSurroundings) {
   std::filesystem::path file = std::filesystem::temp_directory_path() / fmt::format("neso_surroundings_{}.py", ::getpid());
