@@ -578,6 +578,17 @@ class InSubgraph(Pair):
         return torch.cond(x.sum() > y.sum(), doubled, lambda a, b: a - b, (x, y))
 
 
+@case(6, closed="double")
+class ClosedMutatingOperator(Pair):
+    def forward(self, x, y):
+        z = (x + y)[:2] - 1
+        double_(z)
+        whole = x * y
+        part = whole[1:3]
+        double_(part)
+        return z * 2, part, whole
+
+
 @case(5, closed=True)
 class ClosedOperator(Pair):
     def forward(self, x, y):
@@ -795,6 +806,18 @@ def closed_operator(model, inputs, folder):
     (folder / "kernels/launches.json").write_text(json.dumps([row], indent=1) + "\n")
 
 
+def closed_mutating_operator(model, inputs, folder):
+    """As run_decompositions() leaves a closed operator that changes its argument: auto_functionalized_v2."""
+    from neso_export.sources import kernel_source
+    torch.export.save(torch.export.export(model, inputs).run_decompositions(), folder / "model.pt2")
+    (folder / "kernels").mkdir()
+    (folder / "kernels/mul2.py").write_text(kernel_source(mul2_inplace_kernel, []))
+    row = {"op": "neso_golden::double_", "index": 0, "name": "mul2", "file": "mul2.py", "function": "mul2_inplace_kernel",
+           "parameters": ["ptr", "n_elements", "BLOCK_SIZE"], "signature": ["*fp32", "i32", "constexpr"],
+           "values": {"ptr": "input:x", "n_elements": "24", "BLOCK_SIZE": "32"}, "num_warps": 4, "num_stages": 3, "grid": ["1", "1", "1"]}
+    (folder / "kernels/launches.json").write_text(json.dumps([row], indent=1) + "\n")
+
+
 def as_ttir(folder):
     """Puts what Triton compiles for each launch in the place of its source; Triton drops arguments that are 1."""
     import inspect
@@ -834,7 +857,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         if extra.get("closed"):
-            closed_operator(model, runs[0], folder)
+            (closed_mutating_operator if extra["closed"] == "double" else closed_operator)(model, runs[0], folder)
         else:
             program = neso_export.export(model, runs[0], dynamic_shapes=dynamic)
             neso_export.write(program, str(folder / "model.pt2"), kernels=str(folder / "kernels") if extra.get("kernels") else None)

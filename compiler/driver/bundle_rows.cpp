@@ -102,11 +102,17 @@ Status BundleRows::reportUnused(DiagnosticSink &sink) const {
   return Status::ok();
 }
 
+/// The operator behind "auto_functionalized_v2", which is its first argument.
+static std::string_view functionalizedOperator(const Node &n) {
+  const std::string *op = n.target == "higher_order.auto_functionalized_v2" && !n.args.empty() ? std::get_if<std::string>(&n.args[0]) : nullptr;
+  return op ? std::string_view(*op) : std::string_view();
+}
+
 bool launchesKernels(const graph::Graph &g, const pt2::KernelBundle &bundle) {
   for (const Node &n : g.nodes) {
     if (isKernelWrapper(n)) return true;
     for (const BundledLaunch &l : bundle.launches)
-      if (!l.op.empty() && operatorName(l.op) == operatorName(n.target)) return true;
+      if (!l.op.empty() && (operatorName(l.op) == operatorName(n.target) || operatorName(l.op) == operatorName(functionalizedOperator(n)))) return true;
     for (const graph::Argument &a : n.args)
       if (const auto *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a); sub && launchesKernels(**sub, bundle)) return true;
   }

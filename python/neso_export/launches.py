@@ -307,9 +307,9 @@ def tracing():
     except Exception:
         config.set_active(_NoDevice())
     with contextlib.ExitStack() as undo:
-        level = hop.log.level  # torch warns of each kernel that its own analysis does not understand
-        hop.log.setLevel(logging.ERROR)
-        undo.callback(lambda: hop.log.setLevel(level))
+        log = logging.getLogger("torch._dynamo")  # torch warns of each kernel that its own analysis does not understand
+        undo.callback(log.setLevel, log.level)
+        log.setLevel(logging.ERROR)
 
         def replace(owner, name, value):
             old = owner.__dict__.get(name)
