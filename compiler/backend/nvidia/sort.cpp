@@ -29,7 +29,12 @@ public:
     for (const AxisBit &bit : places.warps) bits_.push_back({0, 0, 1u << bit.place});
   }
 
-  Elements run() {
+  Elements merge() {
+    for (size_t bit = bits_.size(); bit-- > 0;) step(bits_[bit], bits_[bit]);
+    return std::move(elements_);
+  }
+
+  Elements sort() {
     for (size_t phase = 1; phase <= bits_.size(); ++phase) {
       Partner mirror;
       for (size_t i = 0; i < phase; ++i) {
@@ -146,20 +151,31 @@ LinearLayout numberedByPlace(const LinearLayout &layout, int axis, const AxisPla
   return LinearLayout(std::move(ins), layout.outSizes());
 }
 
-} // namespace
-
-llvm::SmallVector<Tile, 2> sortTiles(BlockContext &block, llvm::ArrayRef<Tile> operands, int axis) {
-  llvm::SmallVector<Tile, 2> tiles = withSeparateAxis(block, operands, axis);
+llvm::SmallVector<Tile, 2> runNetwork(BlockContext &block, llvm::SmallVector<Tile, 2> tiles, int axis, bool merge) {
   const AxisPlaces places = *axisPlaces(tiles[0].layout, axis);
+  const LinearLayout layout = numberedByPlace(tiles[0].layout, axis, places);
+  // A merge needs every element at the place of its number.
+  if (merge)
+    for (Tile &tile : tiles) tile = convertTile(block, tile, layout);
   Elements elements;
   for (uint64_t r = 0; r < tiles[0].values.size(); ++r) elements.push_back(tupleOf(tiles, r));
-  elements = Network(block, places, std::move(elements)).run();
-  LinearLayout layout = numberedByPlace(tiles[0].layout, axis, places);
+  Network network(block, places, std::move(elements));
+  elements = merge ? network.merge() : network.sort();
   for (size_t i = 0; i < tiles.size(); ++i) {
     tiles[i].layout = layout;
     for (size_t r = 0; r < elements.size(); ++r) tiles[i].values[r] = elements[r][i];
   }
   return tiles;
+}
+
+} // namespace
+
+llvm::SmallVector<Tile, 2> sortTiles(BlockContext &block, llvm::ArrayRef<Tile> operands, int axis) {
+  return runNetwork(block, withSeparateAxis(block, operands, axis), axis, false);
+}
+
+llvm::SmallVector<Tile, 2> mergeTiles(BlockContext &block, llvm::ArrayRef<Tile> operands, int axis) {
+  return runNetwork(block, withSeparateAxis(block, operands, axis), axis, true);
 }
 
 } // namespace neso::nvidia

@@ -18,5 +18,7 @@ namespace neso::nvidia {
 /// Rows along `axis` in ascending order of (operands[0], operands[1], …) as unsigned integers. All operands have one layout; results have
 /// one of the function's choice.
 llvm::SmallVector<Tile, 2> sortTiles(BlockContext &block, llvm::ArrayRef<Tile> operands, int axis);
+/// The same for rows that rise first and fall then: the last phase alone, whose steps compare elements by their numbers along the row.
+llvm::SmallVector<Tile, 2> mergeTiles(BlockContext &block, llvm::ArrayRef<Tile> operands, int axis);
 
 } // namespace neso::nvidia

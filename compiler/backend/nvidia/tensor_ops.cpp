@@ -75,7 +75,10 @@ void Emitter::emitScan(mlir::Operation *op) {
   defineResults(op, scanTiles(block_, operands, axisOf(op), reverse, combine));
 }
 
-void Emitter::emitSort(mlir::Operation *op) { defineResults(op, sortTiles(block_, operandsInOneLayout(op), axisOf(op))); }
+void Emitter::emitSort(mlir::Operation *op) {
+  const bool bitonic = llvm::cast<ttg::SortOp>(op).getBitonic();
+  defineResults(op, (bitonic ? mergeTiles : sortTiles)(block_, operandsInOneLayout(op), axisOf(op)));
+}
 
 LayoutRef Emitter::dotOperandLayout(mlir::OpOperand &use) {
   const DotPlan &plan = layouts_.dot(use.getOwner());

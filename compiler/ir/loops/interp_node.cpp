@@ -409,7 +409,7 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
   ValueIdx key = node.inputs[0];
   DType t = body.dtype(key);
   std::vector<double> d(static_cast<size_t>(length));
-  std::vector<int64_t> v(static_cast<size_t>(length)), order(static_cast<size_t>(length));
+  std::vector<int64_t> v(static_cast<size_t>(length)), order(static_cast<size_t>(length)), position(static_cast<size_t>(length));
   for (int64_t o = begin; o < end; ++o) {
     for (int64_t at = 0; at < length; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
@@ -417,6 +417,7 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
       if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
       for (int l = 0; l < n; ++l) {
         size_t p = static_cast<size_t>(at + l);
+        position[p] = node.inputs.size() > 1 ? body.value(node.inputs[1]).i[l] : at + l;
         if (isFloat(t)) d[p] = laneDouble(body.value(key), t, l);
         else v[p] = body.value(key).i[l];
       }
@@ -430,7 +431,7 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
     };
     std::sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { // the position decides among equals: always stable
       if (node.descending ? less(y, x) : less(x, y)) return true;
-      return x < y && !(node.descending ? less(x, y) : less(y, x));
+      return position[static_cast<size_t>(x)] < position[static_cast<size_t>(y)] && !(node.descending ? less(x, y) : less(y, x));
     });
     for (int64_t at = 0; at < length; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
@@ -440,7 +441,7 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
         bool index = store.store.value == 1;
         for (int l = 0; l < n; ++l) {
           int64_t from = order[static_cast<size_t>(at + l)];
-          if (index) value.i[l] = from;
+          if (index) value.i[l] = position[static_cast<size_t>(from)];
           else if (classOf(t) == LaneClass::Float) value.f[l] = static_cast<float>(d[static_cast<size_t>(from)]);
           else if (classOf(t) == LaneClass::Double) value.d[l] = d[static_cast<size_t>(from)];
           else value.i[l] = v[static_cast<size_t>(from)];

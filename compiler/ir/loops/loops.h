@@ -176,7 +176,8 @@ struct Node {
                  // accumulated in accType; the sum is body-less epilogue-free: `epilogue` (below) maps it to what is stored.
     Scan,        // along r0: inclusive; stores may use r0. Result k is that of inputs[k]; for Max and Min, result inputs.size() + k is the
                  // I64 position of that extreme (the last of equals; a NaN stays, as ATen's cummax has it)
-    Sort,        // along r0: stores of sorted value (result 0) and of I64 index (result 1)
+    Sort,        // along r0: stores of sorted value (result 0) and of I64 index (result 1). With a second input that is the element's
+                 // position: result 1, and what decides among equal values.
     Attention,   // scaled dot product attention, see AttentionSpec
     UserKernel,  // a Triton kernel of the user, see UserKernelSpec; no ranges
   };
@@ -197,6 +198,7 @@ struct Node {
   ScanKind scan = ScanKind::Sum;
   bool reverse = false;          // Scan: from the end
   bool descending = false, stable = true; // Sort; NaN counts as largest
+  Expr run;                      // Sort of positions given: the rows are two sorted runs, of `run` elements and of the rest; invalid: unknown
   std::vector<ValueIdx> inputs;  // Scan, Sort: body values; for stores, Store::value is the number of the result
   std::shared_ptr<const AttentionSpec> attention;
   std::shared_ptr<const UserKernelSpec> user;

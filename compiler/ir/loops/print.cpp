@@ -113,7 +113,9 @@ std::string print(const Program &p, const Node &n) {
     for (ValueIdx v : n.inputs) out += fmt::format("    scan {} %{}{}\n", scanName(n.scan), v, n.reverse ? " reverse" : "");
     break;
   case Node::Kind::Sort:
-    for (ValueIdx v : n.inputs) out += fmt::format("    sort %{}{}\n", v, n.descending ? " descending" : "");
+    out += fmt::format("    sort %{}{}", n.inputs[0], n.descending ? " descending" : "");
+    if (n.inputs.size() > 1) out += fmt::format(" positions %{}", n.inputs[1]);
+    out += n.run.valid() ? fmt::format(" merges runs of {}\n", n.run.str()) : "\n";
     break;
   case Node::Kind::Attention:
     if (n.attention) out += printAttention(p, *n.attention);

@@ -77,10 +77,11 @@ def TileGpu_LocalLoadOp : Op<TileGpu_Dialect, "local_load", [MemoryEffects<[MemR
   let assemblyFormat = "$ring `[` $slot `]` attr-dict `:` type($ring) `->` type($result)";
 }
 
+// bitonic: each row rises first and falls then (equal numbers are all one), so that merging is enough.
 //     %key, %place = ttg.sort %k, %p {axis = 1 : i32} : tensor<4x512xi64>, tensor<4x512xi32>
 def TileGpu_SortOp : Op<TileGpu_Dialect, "sort", [Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "Rows along an axis in ascending order of (operand 0, operand 1, ...), each an unsigned number; all operands move together";
-  let arguments = (ins Variadic<RankedTensorOf<[AnySignlessInteger]>>:$srcs, I32Attr:$axis);
+  let arguments = (ins Variadic<RankedTensorOf<[AnySignlessInteger]>>:$srcs, I32Attr:$axis, UnitAttr:$bitonic);
   let results = (outs Variadic<RankedTensorOf<[AnySignlessInteger]>>:$sorted);
   let assemblyFormat = "$srcs attr-dict `:` type($srcs)";
   let hasVerifier = 1;

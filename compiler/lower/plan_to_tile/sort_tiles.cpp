@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t kSortedRow = 8192;
 /// Elements of a thread of a sort. Many: exchanges inside a thread cost least.
 constexpr int64_t kSortedPerThread = 32, kSortedPerThreadOfFew = 8;
+/// Elements that one program merges.
+constexpr int64_t kMergedTile = 1024;
 /// Elements of one program of a sort by rank, and of one step of its loop.
 constexpr int64_t kRanked = 64, kCompared = 64;
 
@@ -37,6 +39,12 @@ void storeSorted(Emitter &out, const Node &node, Val key, Val position, DType po
     DType want = out.k.plan.program.buffer(s.buffer).dtype;
     out.store(s, s.value == 0 ? out.cast(key, sortKeyType(node), want) : out.cast(position, positionType, want), {});
   }
+}
+
+/// The position of the element at r0, where the node gives one, else r0; U32.
+Val positionOf(Emitter &e, const Node &node, Val place, std::vector<Val> &memo) {
+  if (node.inputs.size() < 2) return e.cast(place, indexTypeOf(e.k), DType::U32);
+  return e.cast(e.value(node.body, node.inputs[1], memo), node.body.ops[static_cast<size_t>(node.inputs[1])].dtype, DType::U32);
 }
 
 /// Rows of up to `length` elements, each whole in one program.
@@ -59,8 +67,8 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
 
   std::vector<Val> memo;
   Val key = e.value(node.body, node.inputs[0], memo);
-  SortWords words(e, node, width);
-  std::vector<Val> packed = words.pack(key, e.cast(e.lanes(along), indexTypeOf(k), DType::U32));
+  SortWords words(e, node, node.inputs.size() > 1 ? INT32_MAX : width);
+  std::vector<Val> packed = words.pack(key, positionOf(e, node, e.lanes(along), memo));
   Val inside = e.facts.provablyDivisible(k.kernel.rRanges[0], Expr(width)) ? Val() : e.compare("lt", e.env["r0"], e.index(k.kernel.rRanges[0]));
   std::vector<Val> behind = words.last();
   SmallVector<Value> operands;
@@ -68,7 +76,7 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
     if (inside) packed[i] = e.select(inside, packed[i], behind[i]);
     operands.push_back(e.widen(packed[i], e.frame.full()).v);
   }
-  auto sorted = ttg::SortOp::create(k.b, k.loc, operands, static_cast<uint32_t>(along));
+  auto sorted = ttg::SortOp::create(k.b, k.loc, operands, static_cast<uint32_t>(along), false);
   for (size_t i = 0; i < packed.size(); ++i) packed[i] = {sorted.getResult(static_cast<unsigned>(i)), e.frame.full()};
   storeSorted(e, node, words.key(packed), words.position(packed), DType::U32);
   bool few = all / rows < k.target.processors * 8;
@@ -133,9 +141,94 @@ void sortByRank(KernelContext &k, const Facts &facts) {
   k.kernel.warps = warpsFor(mine.frame.tile[0] * mine.frame.tile[1], 16);
 }
 
+/// Merges the two runs of a row, a tile of the result a program (merge path: Green, McColl, Bader 2012): how many of the first d elements
+/// are from the first run is found by bisection, and the two parts of a tile, the second one backwards, are a row that rises and falls.
+class Merge {
+public:
+  Merge(KernelContext &k, const Facts &facts) : k_(k), node_(k.kernel.nodes[0]), tile_(tileOf(k, facts)), row_(tile_) {
+    row_.frame = Frame{};
+    row_.masks.clear(), row_.blocked.erase("r0");
+    length_ = row_.index(k.kernel.rRanges[0]);
+    run_ = row_.binary("arith.minsi", row_.index(node_.run), length_);
+    rest_ = row_.binary("arith.subi", length_, run_);
+  }
+
+  void run() {
+    auto plus = [&](Val a, Val b) { return tile_.binary("arith.addi", a, b); };
+    auto minus = [&](Val a, Val b) { return tile_.binary("arith.subi", a, b); };
+    Val begin = row_.index(symbol("p" + std::to_string(k_.kernel.xRanges.size())) * Expr(kMergedTile));
+    Val end = row_.binary("arith.minsi", plus(begin, row_.intConst(kMergedTile)), length_);
+    Val first = fromFirstRun(begin), next = fromFirstRun(end);
+    Val ofFirst = minus(next, first), ofSecond = minus(minus(end, begin), ofFirst);
+    Val i = tile_.lanes(0), fromEnd = minus(tile_.intConst(kMergedTile - 1), i);
+    Val inFirst = tile_.compare("lt", i, ofFirst), inSecond = tile_.compare("lt", fromEnd, ofSecond);
+    Val inside = tile_.binary("arith.ori", inFirst, inSecond);
+    Val second = plus(plus(run_, minus(begin, first)), fromEnd);
+    Val at = tile_.select(inside, tile_.select(inFirst, plus(first, i), second), tile_.intConst(0));
+
+    Emitter source = tile_;
+    source.forgetIndices();
+    source.masks = {inside};
+    std::vector<Val> packed = wordsAt(source, at), behind = SortWords(tile_, node_, INT32_MAX).last();
+    SmallVector<Value> operands;
+    for (size_t w = 0; w < packed.size(); ++w) operands.push_back(tile_.widen(tile_.select(inside, packed[w], behind[w]), 1).v);
+    auto merged = ttg::SortOp::create(k_.b, k_.loc, operands, 0u, true);
+    for (size_t w = 0; w < packed.size(); ++w) packed[w] = {merged.getResult(static_cast<unsigned>(w)), 1};
+    SortWords words(tile_, node_, INT32_MAX);
+    storeSorted(tile_, node_, words.key(packed), words.position(packed), DType::U32);
+    k_.kernel.warps = warpsFor(kMergedTile, kSortedPerThreadOfFew);
+  }
+
+private:
+  static Emitter tileOf(KernelContext &k, const Facts &facts) {
+    Emitter e(k, Frame{{kMergedTile}});
+    e.facts = facts;
+    std::vector<Blocking> blockings = rowsOf(k);
+    blockings.push_back({"r0", k.kernel.rRanges[0], kMergedTile, 0});
+    bindPrograms(e, blockings);
+    return e;
+  }
+
+  /// Of the element at place `r` of the row.
+  std::vector<Val> wordsAt(Emitter e, Val r) {
+    e.forgetIndices();
+    e.blocked.erase("r0");
+    e.env["r0"] = r;
+    std::vector<Val> memo;
+    Val key = e.value(node_.body, node_.inputs[0], memo), position = positionOf(e, node_, r, memo);
+    return SortWords(e, node_, INT32_MAX).pack(key, position);
+  }
+
+  /// How many of the first `d` elements of the result are from the first run.
+  Val fromFirstRun(Val d) {
+    OpBuilder &b = k_.b;
+    Val low = row_.binary("arith.maxsi", row_.intConst(0), row_.binary("arith.subi", d, rest_)), high = row_.binary("arith.minsi", d, run_);
+    SmallVector<Type> types(2, k_.indexType);
+    auto loop = scf::WhileOp::create(b, k_.loc, types, ValueRange{low.v, high.v});
+    OpBuilder::InsertionGuard guard(b);
+    SmallVector<Location> locs(2, k_.loc);
+    Block *condition = b.createBlock(&loop.getBefore(), {}, types, locs);
+    scf::ConditionOp::create(b, k_.loc, row_.compare("lt", Val{condition->getArgument(0)}, Val{condition->getArgument(1)}).v, condition->getArguments());
+    Block *body = b.createBlock(&loop.getAfter(), {}, types, locs);
+    Val from{body->getArgument(0)}, to{body->getArgument(1)}, one = row_.intConst(1);
+    Val middle = row_.binary("arith.shrsi", row_.binary("arith.addi", from, to), one);
+    Val other = row_.binary("arith.subi", row_.binary("arith.subi", row_.binary("arith.addi", run_, d), one), middle);
+    Val taken = comesBefore(row_, wordsAt(row_, middle), wordsAt(row_, other));
+    Val above = row_.select(taken, row_.binary("arith.addi", middle, one), from), below = row_.select(taken, to, middle);
+    scf::YieldOp::create(b, k_.loc, ValueRange{above.v, below.v});
+    return {loop.getResult(0)};
+  }
+
+  KernelContext &k_;
+  const Node &node_;
+  Emitter tile_, row_; // of a tile of the result; of scalars
+  Val length_, run_, rest_; // of the row, of its first run, of its second
+};
+
 } // namespace
 
 void emitTileSort(KernelContext &k, const Facts &facts) {
+  if (k.kernel.nodes[0].run.valid()) return Merge(k, facts).run();
   const int64_t longest = upperBound(facts, k.kernel.rRanges[0], INT64_MAX);
   if (longest <= kSortedRow) sortWholeRows(k, facts, longest);
   else sortByRank(k, facts);

@@ -56,6 +56,7 @@ SplitRule SplitRule::manyProcessors(int64_t processors) {
   r.longRow = 16384, r.longColumn = 512;
   r.leastPart = 128, r.leastParts = 4, r.mostParts = processors * 4;
   r.programs = processors * 4;
+  r.longestSort = 8192;
   return r;
 }
 

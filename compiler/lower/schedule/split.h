@@ -9,4 +9,8 @@ namespace neso::schedule {
 /// Rewrites every such node of the program; the partial results are new temps.
 void splitReductions(loops::Program &program, const SplitRule &rule);
 
+/// Sorts of rows longer than rule.longestSort become sorts of parts and passes that merge two runs each: [] over [20000] becomes [4] over
+/// [5000], [2] over [10000] and [] over [20000]. Keys and positions lie in new temps between them. Rows without an upper bound stay.
+void splitSorts(loops::Program &program, const SplitRule &rule);
+
 } // namespace neso::schedule

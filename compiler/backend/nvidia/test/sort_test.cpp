@@ -65,6 +65,31 @@ TEST(Sort, OperandsMoveTogetherAndBreakTies) {
   EXPECT_EQ(comparePlaces(outPlace, layout, wantPlace), "");
 }
 
+TEST(Sort, MergesRowsThatRiseAndFall) {
+  std::mt19937 random(9);
+  for (int i = 0; i < 12; ++i) {
+    const int warps = 1 << random() % 4;
+    const Sizes shape = {2, 256};
+    LinearLayout layout = randomLayout(random, shape, warps);
+    Kernel kernel(warps, 2);
+    Tile merged = convertTile(*kernel.block, mergeTiles(*kernel.block, {kernel.load(0, layout, kernel.b.getInt32Ty())}, 1)[0], layout);
+    kernel.storePlaces(1, merged);
+    std::vector<uint32_t> in, expected, out(size_t(layout.inSize(kRegister)) * size_t(warps) * 32);
+    for (int row = 0; row < 2; ++row) {
+      std::vector<uint32_t> x;
+      for (int k = 0; k < 256; ++k) x.push_back(uint32_t(random()) % 300);
+      const auto peak = x.begin() + random() % 257;
+      std::sort(x.begin(), peak);
+      std::sort(peak, x.end(), std::greater<>());
+      in.insert(in.end(), x.begin(), x.end());
+      std::sort(x.begin(), x.end());
+      expected.insert(expected.end(), x.begin(), x.end());
+    }
+    ASSERT_EQ(kernel.run({in.data(), out.data()}).error, "") << layout.str();
+    ASSERT_EQ(comparePlaces(out, layout, expected), "") << i << "\n" << layout.str();
+  }
+}
+
 TEST(Sort, ARowOfOneWarpNeedsNoBarrier) {
   // 32 registers and 32 lanes: 15 of the 55 steps are shuffles, of one word for each register.
   LinearLayout layout = blocked({1024}, {4}, {32}, {1}, {0});

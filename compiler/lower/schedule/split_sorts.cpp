@@ -1,0 +1,170 @@
+// Long sorts as sorts of parts and merges.
+#include <limits>
+
+#include "lower/schedule/access.h"
+#include "lower/schedule/split.h"
+
+namespace neso::schedule {
+
+using namespace loops;
+
+namespace {
+
+/// Beyond this a position and a bit more do not fit 32 bits.
+constexpr int64_t kLongestRow = int64_t(1) << 30;
+
+/// Keys and positions of rows, side by side.
+struct Runs {
+  BufferId keys, positions;
+};
+
+class SortSplitter {
+public:
+  SortSplitter(Program &program, const SplitRule &rule) : program_(program), rule_(rule) {
+    for (const Node &n : program.nodes) nextId_ = std::max(nextId_, n.id.value + 1);
+  }
+
+  void run() {
+    std::vector<Node> nodes = std::move(program_.nodes);
+    for (Node &n : nodes) {
+      const int64_t longest = n.kind == Node::Kind::Sort && n.inputs.size() == 1 ? program_.facts.rangeOf(n.reduceRanges[0]).hi : 0;
+      if (longest > rule_.longestSort && longest < kLongestRow) split(std::move(n), longest);
+      else out_.push_back(std::move(n));
+    }
+    program_.nodes = std::move(out_);
+  }
+
+private:
+  void split(Node n, int64_t longest) {
+    int levels = 0;
+    while ((longest + (int64_t(1) << levels) - 1) >> levels > rule_.longestSort) ++levels;
+    const size_t rank = n.ranges.size();
+    const Expr length = n.reduceRanges[0], parts = int64_t(1) << levels, part = ceilDiv(length, parts), row = part * parts;
+    const DType key = n.body.ops[static_cast<size_t>(n.inputs[0])].dtype;
+    const BufferId given = keysOf(n, key);
+
+    Expr rowIndex = 0;
+    for (size_t d = 0; d < rank; ++d) rowIndex = rowIndex * n.ranges[d] + symbol(indexName(d));
+    const Expr segment = symbol(indexName(rank)), r = symbol(reduceName(0));
+    Runs to = allocate(n, key, product(n.ranges) * row);
+    Node first = passOf(n, "_parts", {n.ranges, parts}, part);
+    padded(first, n.descending, given, rowIndex * length, segment * part + r, length, key);
+    store(first, to, rowIndex * row + segment * part + r);
+    out_.push_back(std::move(first));
+
+    Expr run = part;
+    for (int level = levels - 1; level >= 0; --level, run = run * 2) {
+      const Runs from = to;
+      const bool last = level == 0;
+      Node merge = passOf(n, "_merge", {n.ranges, last ? Expr() : Expr(int64_t(1) << level)}, last ? length : run * 2);
+      merge.run = run;
+      const Expr at = last ? rowIndex * row + r : rowIndex * row + segment * (run * 2) + r;
+      merge.inputs = {load(merge, from.keys, at, key), load(merge, from.positions, at, DType::I32)};
+      if (last) {
+        merge.stores = n.stores;
+      } else {
+        to = allocate(n, key, product(n.ranges) * row);
+        store(merge, to, at);
+      }
+      out_.push_back(std::move(merge));
+    }
+  }
+
+  struct Space {
+    std::vector<Expr> rows;
+    Expr segments; // invalid: the row is one
+  };
+  Node passOf(const Node &n, const char *what, const Space &space, Expr length) {
+    Node pass;
+    pass.id = NodeId(nextId_++);
+    pass.kind = Node::Kind::Sort;
+    pass.name = n.name + what;
+    pass.origins = n.origins;
+    pass.ranges = space.rows;
+    if (space.segments.valid()) pass.ranges.push_back(space.segments);
+    pass.reduceRanges = {length};
+    pass.descending = n.descending;
+    return pass;
+  }
+
+  BufferId newBuffer(const std::string &name, DType t, Expr elements) {
+    Buffer b;
+    b.id = BufferId(static_cast<int64_t>(program_.buffers.size()));
+    b.name = name, b.dtype = t, b.elements = elements;
+    program_.buffers.push_back(b);
+    return b.id;
+  }
+  Runs allocate(const Node &n, DType key, Expr elements) { return {newBuffer(n.name + "_keys", key, elements), newBuffer(n.name + "_positions", DType::I32, elements)}; }
+
+  /// The keys of n's rows, one row behind another: what it sorts is computed once, not in every pass.
+  BufferId keysOf(const Node &n, DType key) {
+    Node compute;
+    compute.id = NodeId(nextId_++);
+    compute.name = n.name + "_keys";
+    compute.origins = n.origins;
+    compute.ranges = n.ranges;
+    compute.ranges.push_back(n.reduceRanges[0]);
+    compute.body = n.body;
+    Expr at = 0;
+    for (size_t d = 0; d < compute.ranges.size(); ++d) at = at * compute.ranges[d] + symbol(indexName(d));
+    mapExprs(compute, [&](Expr e) { return substitute(e, {{reduceName(0), symbol(indexName(n.ranges.size()))}}); });
+    const BufferId keys = newBuffer(n.name + "_keys", key, product(compute.ranges));
+    compute.stores = {{keys, at, n.inputs[0]}};
+    out_.push_back(std::move(compute));
+    return keys;
+  }
+
+  static ValueIdx append(Node &n, Op op) {
+    n.body.ops.push_back(std::move(op));
+    return static_cast<ValueIdx>(n.body.ops.size() - 1);
+  }
+  static ValueIdx load(Node &n, BufferId buffer, Expr index, DType t) {
+    Op op{OpKind::Load, t};
+    op.buffer = buffer, op.index = index;
+    return append(n, op);
+  }
+
+  /// Inputs of the first pass: the key at `position` of the row that begins at `first`, and the position; behind the row's end what no key
+  /// stands behind.
+  static void padded(Node &n, bool descending, BufferId keys, Expr first, Expr position, Expr length, DType t) {
+    auto index = [&](Expr e) {
+      Op op{OpKind::Index, DType::I64};
+      op.index = e;
+      return append(n, op);
+    };
+    const ValueIdx at = index(position);
+    Op inside{OpKind::Lt, DType::Bool};
+    inside.a = at, inside.b = index(length);
+    const ValueIdx isInside = append(n, inside);
+    Op last{OpKind::Constant, t};
+    if (isFloat(t)) last.imm = descending ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+    else last.immInt = extremeOf(t, !descending);
+    const ValueIdx behind = append(n, last);
+    Op key{OpKind::Load, t};
+    key.a = isInside, key.b = behind, key.buffer = keys, key.index = first + position;
+    const ValueIdx loaded = append(n, key);
+    Op narrow{OpKind::Cast, DType::I32};
+    narrow.a = at;
+    n.inputs = {loaded, append(n, narrow)};
+  }
+
+  static int64_t extremeOf(DType t, bool largest) {
+    if (t == DType::Bool) return largest;
+    const int bits = static_cast<int>(itemSize(t)) * 8;
+    if (isUnsignedInt(t)) return largest ? static_cast<int64_t>(~uint64_t(0) >> (64 - bits)) : 0;
+    return largest ? INT64_MAX >> (64 - bits) : INT64_MIN >> (64 - bits);
+  }
+
+  static void store(Node &n, const Runs &to, Expr at) { n.stores = {{to.keys, at, 0}, {to.positions, at, 1}}; }
+
+  Program &program_;
+  const SplitRule &rule_;
+  std::vector<Node> out_;
+  int32_t nextId_ = 0;
+};
+
+} // namespace
+
+void splitSorts(Program &program, const SplitRule &rule) { SortSplitter(program, rule).run(); }
+
+} // namespace neso::schedule
