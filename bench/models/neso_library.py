@@ -20,7 +20,7 @@ class ContextOptions(ctypes.Structure):
         (name, ctypes.c_void_p) for name in ("parallel_for", "parallel_for_user", "allocate", "release", "allocator_user", "on_step",
                                              "on_step_user", "on_print", "on_print_user")] + [
         ("device", ctypes.c_int), ("device_index", ctypes.c_int32), ("stream", ctypes.c_void_p), ("cuda_graphs", ctypes.c_int32),
-        ("cuda_driver", ctypes.c_char_p), ("cublas", ctypes.c_char_p)]
+        ("cuda_driver", ctypes.c_char_p), ("cublas", ctypes.c_char_p), ("cuda_streams", ctypes.c_int32), ("time_steps", ctypes.c_int32)]
 
 
 class ContextStats(ctypes.Structure):
@@ -54,19 +54,20 @@ class Library:
         if status:
             raise RuntimeError(self.api.neso_error_text().decode())
 
-    def load(self, package, threads=0, device=CPU, stream=None, graphs=0, index=0, cublas=None):
+    def load(self, package, threads=0, device=CPU, stream=None, graphs=0, index=0, cublas=None, streams=0):
         """stream: a CUDA stream's handle; None: the context's own. graphs: how many CUDA graphs are kept; -1: none. index: of the GPU.
-        cublas: path of cuBLASLt; None: the system's; "": our kernels compute all products."""
-        return Program(self, package, threads, device, stream, graphs, index, cublas)
+        cublas: path of cuBLASLt; None: the system's; "": our kernels compute all products.
+        streams: that a CUDA graph spreads over; 0: the runtime's choice."""
+        return Program(self, package, threads, device, stream, graphs, index, cublas, streams)
 
 
 class Program:
-    def __init__(self, library, package, threads, device=CPU, stream=None, graphs=0, index=0, cublas=None):
+    def __init__(self, library, package, threads, device=CPU, stream=None, graphs=0, index=0, cublas=None, streams=0):
         self.device = device
         self.library, self.model, self.context = library, ctypes.c_void_p(), ctypes.c_void_p()
         library.check(library.api.neso_model_load(str(package).encode(), None, ctypes.byref(self.model)))
         options = ContextOptions(struct_size=ctypes.sizeof(ContextOptions), threads=threads, device=device, device_index=index, stream=stream, cuda_graphs=graphs,
-                                 cublas=None if cublas is None else cublas.encode())
+                                 cublas=None if cublas is None else cublas.encode(), cuda_streams=streams)
         library.check(library.api.neso_context_create(self.model, ctypes.byref(options), ctypes.byref(self.context)))
         self.outputs = (Tensor * library.api.neso_model_output_count(self.model))()
 

@@ -544,8 +544,11 @@ Offset<fbs::Launch> PlanWriter::launchRow(const plan::Kernel &kernel) {
   std::vector<fbs::Arg> args;
   for (const plan::KernelArg &a : kernel.args) args.push_back(argument(a));
   auto product = kernel.product ? productRow(*kernel.product) : Offset<fbs::Product>();
+  std::vector<uint8_t> access;
+  for (const plan::KernelArg &a : kernel.args) access.push_back(static_cast<uint8_t>(a.read + 2 * a.written));
   auto rows = fb_.CreateVectorOfStructs(args);
-  return fbs::CreateLaunch(fb_, static_cast<int32_t>(kernel.id.value), rows, slot(kernel.grid[0]), slot(kernel.grid[1]), slot(kernel.grid[2]), product);
+  auto accessRow = contents_.code.empty() || !isGpuCode(contents_.code.front()) ? Offset<flatbuffers::Vector<uint8_t>>() : fb_.CreateVector(access);
+  return fbs::CreateLaunch(fb_, static_cast<int32_t>(kernel.id.value), rows, slot(kernel.grid[0]), slot(kernel.grid[1]), slot(kernel.grid[2]), product, accessRow);
 }
 
 Offset<fbs::Product> PlanWriter::productRow(const plan::Product &p) {

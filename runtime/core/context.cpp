@@ -30,6 +30,8 @@ void find_scalars_read(neso_context *c) {
 
 // How many CUDA graphs a context keeps when it is not told.
 constexpr int kGraphs = 16;
+// And how many streams a graph spreads over.
+constexpr int kStreams = 1;
 
 neso_status start_gpu(neso_context *c) {
   neso_context_options &o = c->options;
@@ -51,7 +53,8 @@ neso_status start_gpu(neso_context *c) {
   find_scalars_read(c);
   NESO_TRY(c->graph_key.resize(c->bound_sizes.size() + c->addresses.size()));
   cuda_scope scope(device);
-  return c->gpu->start(o.stream, o.cuda_graphs < 0 ? 0 : o.cuda_graphs == 0 ? kGraphs : o.cuda_graphs, c->graph_key.size(), args, o.cublas && !*o.cublas ? 0 : p.products.size(), c->step_begins.size());
+  return c->gpu->start(o.stream, o.cuda_graphs < 0 ? 0 : o.cuda_graphs == 0 ? kGraphs : o.cuda_graphs, c->graph_key.size(), args, o.cublas && !*o.cublas ? 0 : p.products.size(), c->step_begins.size(),
+                       o.cuda_streams == 0 ? kStreams : o.cuda_streams);
 }
 
 neso_status create_buffers(neso_context *c) {
@@ -99,6 +102,7 @@ neso_status create(neso_context *c, const neso_context_options *options) {
   if (!o.allocate != !o.release) return fail(NESO_INVALID_ARGUMENT, "an allocator needs both allocate and release");
   if (o.device != NESO_CPU && o.device != NESO_CUDA) return fail(NESO_DEVICE_UNAVAILABLE, "there is no device of kind %d", int(o.device));
   if (o.cuda_graphs < -1 || o.cuda_graphs > 1 << 16) return fail(NESO_INVALID_ARGUMENT, "%d CUDA graphs are not possible", o.cuda_graphs);
+  if (o.cuda_streams < 0 || o.cuda_streams > stream_order::kMaxStreams) return fail(NESO_INVALID_ARGUMENT, "%d streams are not possible, 1 to %d are", o.cuda_streams, stream_order::kMaxStreams);
   NESO_TRY(create_values(c));
   if (o.time_steps && c->model->plan.subplans.size()) NESO_TRY(c->step_begins.resize(size_t(c->model->plan.subplans[0].end - c->model->plan.subplans[0].begin) + 1));
   if (o.device == NESO_CUDA) {

@@ -5,6 +5,7 @@
 // arguments is skipped but the checks of the inputs; in steady state nothing is allocated.
 #pragma once
 #include "core/model.h"
+#include "core/streams.h"
 #include "core/strided.h"
 #include "device/cpu/launch.h"
 #include "device/cuda/executor.h"
@@ -125,6 +126,10 @@ private:
   neso_status place_input(int32_t index, const neso_tensor &given, const int64_t *strides);
   neso_status hand_out_tensor(int32_t index, neso_tensor *out);
   neso_status record_run();
+  neso_status walk_side_by_side();
+  neso_status order_steps(neso_rt::stream_order *order);
+  void add_uses(const neso_rt::step &s, const flatbuffers::Vector<uint8_t> *access, neso_rt::stream_order *order) const;
+  void add_use(int32_t buffer, bool write, neso_rt::stream_order *order) const;
   neso_status wait_for_step(const neso_rt::step &s);
   neso_status run_step(const neso_rt::step &s, bool *ended);
   neso_status launch(const neso_rt::step &s);

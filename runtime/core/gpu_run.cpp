@@ -176,6 +176,67 @@ neso_status neso_context::run_on_gpu() {
   return gpu->launch_graph(last_graph->exec);
 }
 
+void neso_context::add_use(int32_t buffer, bool write, stream_order *order) const {
+  const char *at = addresses[buffer];
+  int64_t bytes = slots[model->plan.buffers[buffer].bytes()];
+  if (at && bytes > 0) order->use({at, at + bytes, write});
+}
+
+void neso_context::add_uses(const step &s, const flatbuffers::Vector<uint8_t> *access, stream_order *order) const {
+  for (int32_t i = 0; i < s.args.size; ++i)
+    if (s.args[i].kind() == fbs::ArgKind::Buffer) add_use(s.args[i].index(), !access || access->Get(uint32_t(i)) & 2, order);
+}
+
+neso_status neso_context::order_steps(stream_order *order) {
+  const plan &p = model->plan;
+  const step_range range = p.subplans[0];
+  // A launch uses its arguments', a product its sum's memory and those of what follows it, a copy two buffers' and a fill one.
+  NESO_TRY(order->start(size_t(range.end - range.begin), size_t(p.arg_total) + p.products.size() + 2 * p.steps.size(), gpu->side_by_side()));
+  for (int32_t i = range.begin; i < range.end; ++i) {
+    const step &s = p.steps[size_t(i)];
+    bool small = true, alone = false;
+    if (s.kind == fbs::Step::Launch) {
+      add_uses(s, static_cast<const fbs::Launch *>(s.row)->access(), order);
+      if (s.product >= 0) {
+        const plan_product &product = p.products[size_t(s.product)];
+        add_use(product.row->d()->buffer(), true, order);
+        if (product.rest.kind == fbs::Step::Launch) add_uses(product.rest, product.row->rest()->access(), order);
+      }
+      // Two blocks on each multiprocessor leave nothing to gain from another kernel beside.
+      small = slots[s.grid[0]] * slots[s.grid[1]] * slots[s.grid[2]] < 2 * gpu->device().limits.processors;
+    } else if (s.kind == fbs::Step::Copy) {
+      add_use(static_cast<const fbs::Copy *>(s.row)->dst(), true, order);
+      add_use(static_cast<const fbs::Copy *>(s.row)->src(), false, order);
+    } else if (s.kind == fbs::Step::Fill) {
+      add_use(static_cast<const fbs::Fill *>(s.row)->buffer(), true, order);
+    } else {
+      alone = true;
+    }
+    order->add(small, alone);
+  }
+  return NESO_OK;
+}
+
+// As walk(0), while a graph is recorded: steps that do not need each other go to streams of their own.
+neso_status neso_context::walk_side_by_side() {
+  if (gpu->side_by_side() < 2) return walk(0);
+  stream_order order;
+  NESO_TRY(order_steps(&order));
+  if (order.streams_used() < 2) return walk(0);
+  NESO_TRY(gpu->fork(order.streams_used(), order.size()));
+  const step *all = model->plan.steps.data() + model->plan.subplans[0].begin;
+  bool ended = false;
+  for (size_t i = 0; i < order.size() && !ended; ++i) {
+    ++steps_done;
+    gpu->use_branch(order.stream(i));
+    for (int s = 0; s < order.streams_used(); ++s)
+      if (order.wait(i, s) >= 0) NESO_TRY(gpu->wait_for(size_t(order.wait(i, s))));
+    NESO_TRY(run_step(all[i], &ended));
+    if (order.awaited(i)) NESO_TRY(gpu->signal(i));
+  }
+  return gpu->join();
+}
+
 // Leaves the graph in last_graph; nullptr: the driver would not record, and is not asked again.
 neso_status neso_context::record_run() {
   cuda_graphs &graphs = gpu->graphs;
@@ -187,7 +248,7 @@ neso_status neso_context::record_run() {
     gpu->destroy_graph(old);
   }
   neso_status status = gpu->begin_recording();
-  if (status == NESO_OK) status = gpu->end_recording(walk(0), &exec);
+  if (status == NESO_OK) status = gpu->end_recording(walk_side_by_side(), &exec);
   if (status == NESO_OK) {
     graphs.keep(entry, exec, steps_done);
     last_graph = entry;

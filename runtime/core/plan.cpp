@@ -285,6 +285,7 @@ neso_status plan::read_launch(const fbs::Launch *row, step *out) {
   out->first_arg = arg_total;
   if (__builtin_add_overflow(arg_total, out->args.size, &arg_total)) return fail(NESO_PACKAGE_MALFORMED, "the plan has too many launch arguments");
   ++launch_count;
+  if (row->access() && int32_t(row->access()->size()) != out->args.size) return fail(NESO_PACKAGE_MALFORMED, "a launch of kernel '%s' says of %u arguments how they are used", kernel.name, row->access()->size());
   out->product = -1;
   return row->product() ? read_product(row->product()) : NESO_OK;
 }

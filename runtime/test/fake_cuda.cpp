@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "device/cuda/copy_kernel.h"
 #include "device/cuda/driver.h"
@@ -25,13 +26,23 @@ struct CUfunc_st {
   CUctx_st *context;
   int dynamicShared = 48 << 10;
 };
+// Work that is being recorded, from all streams that have joined.
+struct Recording {
+  struct Node {
+    Work work;
+    std::vector<size_t> after;
+  };
+  std::vector<Node> nodes;
+};
 struct CUstream_st {
   CUctx_st *context;
-  bool recording = false;
-  std::vector<Work> recorded;
+  std::shared_ptr<Recording> recording = nullptr;
+  std::vector<size_t> after = {}; // what its next work comes after
 };
 struct CUevent_st {
   double ms = 0;
+  std::shared_ptr<Recording> recording = nullptr;
+  std::vector<size_t> after = {};
 };
 struct CUgraph_st {
   std::vector<Work> work;
@@ -57,7 +68,8 @@ struct State {
   std::map<uint64_t, size_t> blocks;            // device memory, by address
   std::map<int, std::unique_ptr<CUctx_st>> contexts;
   std::map<std::pair<CUctx_st *, std::string>, std::unique_ptr<CUfunc_st>> functions;
-  CUstream_st null{nullptr, false, {}};
+  CUstream_st null{nullptr};
+  std::set<CUstream_st *> streams;
   std::string image;
   int alive = 0;
   double clock = 0;
@@ -104,7 +116,8 @@ char *host(uint64_t at) { return reinterpret_cast<char *>(at - fake_cuda::kDevic
 int queue(CUstream_st *stream, Work work) {
   if (!stream) stream = &state().null;
   if (stream->recording) {
-    stream->recorded.push_back(std::move(work));
+    stream->recording->nodes.push_back({std::move(work), stream->after});
+    stream->after = {stream->recording->nodes.size() - 1};
     return 0;
   }
   int r = work();
@@ -200,6 +213,41 @@ int launch(CUfunc_st *f, fake_cuda::Launch l, CUstream_st *stream) {
     again.params = params.data();
     return run(again);
   });
+}
+// Streams that joined a recording are free again.
+void forget(const std::shared_ptr<Recording> &r) {
+  Lock lock(state().lock);
+  for (CUstream_st *s : state().streams)
+    if (s->recording == r) s->recording = nullptr, s->after.clear();
+}
+// Is every node before one of `ends`?
+bool joined(const Recording &r, std::vector<size_t> ends) {
+  std::vector<bool> reached(r.nodes.size());
+  while (!ends.empty()) {
+    size_t n = ends.back();
+    ends.pop_back();
+    if (reached[n]) continue;
+    reached[n] = true;
+    ends.insert(ends.end(), r.nodes[n].after.begin(), r.nodes[n].after.end());
+  }
+  for (bool b : reached)
+    if (!b) return false;
+  return true;
+}
+// Of all orders that the edges allow, one far from that of recording: whatever may run runs latest first.
+std::vector<Work> hostileOrder(const Recording &r) {
+  std::vector<Work> out;
+  std::vector<bool> done(r.nodes.size());
+  while (out.size() < r.nodes.size())
+    for (size_t n = r.nodes.size(); n-- > 0;) {
+      bool ready = !done[n];
+      for (size_t before : r.nodes[n].after) ready = ready && done[before];
+      if (!ready) continue;
+      done[n] = true;
+      out.push_back(r.nodes[n].work);
+      break;
+    }
+  return out;
 }
 template <typename T> T *made(T *p) {
   Lock lock(state().lock);
@@ -438,10 +486,17 @@ int cuMemsetD32Async(uint64_t to, unsigned v, size_t n, CUstream_st *s) {
 }
 int cuStreamCreate(CUstream_st **out, unsigned) {
   ENTER(cuStreamCreate);
-  *out = made(new CUstream_st{current.back(), false, {}});
+  CUstream_st *s = made(new CUstream_st{current.back()});
+  Lock lock(state().lock);
+  state().streams.insert(s);
+  *out = s;
   return 0;
 }
 int cuStreamDestroy_v2(CUstream_st *s) {
+  {
+    Lock lock(state().lock);
+    state().streams.erase(s);
+  }
   gone(s);
   return 0;
 }
@@ -449,20 +504,30 @@ int cuStreamSynchronize(CUstream_st *) {
   ENTER(cuStreamSynchronize);
   return 0;
 }
-int cuStreamWaitEvent(CUstream_st *, CUevent_st *, unsigned) {
+int cuStreamWaitEvent(CUstream_st *s, CUevent_st *e, unsigned) {
   ENTER(cuStreamWaitEvent);
+  Lock lock(state().lock);
+  if (!e->recording) return 0;
+  // The stream joins the recording that the event belongs to.
+  s->recording = e->recording;
+  s->after.insert(s->after.end(), e->after.begin(), e->after.end());
   return 0;
 }
 int cuStreamBeginCapture_v2(CUstream_st *s, int) {
   ENTER(cuStreamBeginCapture);
-  s->recording = true;
-  s->recorded.clear();
+  s->recording = std::make_shared<Recording>();
+  s->after.clear();
   return 0;
 }
 int cuStreamEndCapture(CUstream_st *s, CUgraph_st **out) {
-  s->recording = false;
+  std::shared_ptr<Recording> all = std::move(s->recording);
+  std::vector<size_t> ends = std::move(s->after);
+  s->recording = nullptr, s->after.clear();
+  forget(all);
   ENTER(cuStreamEndCapture);
-  *out = made(new CUgraph_st{std::move(s->recorded)});
+  // As the real driver: all branches must have come back to the stream where the recording began.
+  if (!joined(*all, ends)) return 904;
+  *out = made(new CUgraph_st{hostileOrder(*all)});
   return 0;
 }
 int cuGraphInstantiateWithFlags(CUgraphExec_st **out, CUgraph_st *g, unsigned long long) {
@@ -500,10 +565,14 @@ int cuEventDestroy_v2(CUevent_st *e) {
   gone(e);
   return 0;
 }
-int cuEventRecord(CUevent_st *e, CUstream_st *) {
+int cuEventRecord(CUevent_st *e, CUstream_st *s) {
   ENTER(cuEventRecord);
   Lock lock(state().lock);
   e->ms = state().clock += 0.5;
+  // Streams of the caller are handles that mean nothing here.
+  const bool own = state().streams.count(s) != 0;
+  e->recording = own ? s->recording : nullptr;
+  e->after = own ? s->after : std::vector<size_t>();
   return 0;
 }
 int cuEventSynchronize(CUevent_st *) {

@@ -25,7 +25,8 @@ neso_status cuda_executor::alive() const {
   return fail(NESO_DEVICE_LOST, "device cuda:%d was lost by an earlier failure: this process cannot use it again", index_);
 }
 
-neso_status cuda_executor::start(void *stream, int graphs_kept, size_t key_words, int32_t args, size_t products, size_t timed_steps) {
+neso_status cuda_executor::start(void *stream, int graphs_kept, size_t key_words, int32_t args, size_t products, size_t timed_steps, int side_by_side) {
+  side_by_side_ = side_by_side;
   if (!stream) {
     NESO_TRY(check(driver_.cuStreamCreate(&own_, kCuStreamNonBlocking), "making a stream"));
     stream = own_;
@@ -45,8 +46,11 @@ cuda_executor::~cuda_executor() {
   for (blas_product &p : products_) p.release();
   for (cu_event e : marks_)
     if (e) driver_.cuEventDestroy(e);
-  for (cu_event e : step_marks_)
-    if (e) driver_.cuEventDestroy(e);
+  for (array<cu_event> *events : {&step_marks_, &signals_})
+    for (cu_event e : *events)
+      if (e) driver_.cuEventDestroy(e);
+  for (cu_stream s : branches_)
+    if (s) driver_.cuStreamDestroy(s);
   if (order_) driver_.cuEventDestroy(order_);
   if (recording_) driver_.cuStreamDestroy(recording_);
   if (own_) driver_.cuStreamDestroy(own_);
@@ -177,7 +181,11 @@ neso_status cuda_executor::launch(int32_t kernel, const neso_arg *args, int32_t 
 }
 
 neso_status cuda_executor::multiply(int32_t which, const blas_call &call, bool *out_done) {
-  NESO_TRY(products_[size_t(which)].run(device_.blas, call, stream_, out_done));
+  // Products beside each other have parts of the workspace of their own; they are as large when there is but one, so that it computes the same.
+  blas_call mine = call;
+  mine.workspace_bytes = call.workspace_bytes / side_by_side_ / 256 * 256;
+  mine.workspace += mine.workspace_bytes * branch_;
+  NESO_TRY(products_[size_t(which)].run(device_.blas, mine, stream_, out_done));
   library_calls += *out_done;
   return NESO_OK;
 }
@@ -232,6 +240,7 @@ neso_status cuda_executor::begin_recording() {
 }
 
 neso_status cuda_executor::end_recording(neso_status status, cu_graph_exec *out) {
+  branch_ = 0;
   stream_ = before_recording_;
   cu_graph graph = nullptr;
   cu_result r = driver_.cuStreamEndCapture(recording_, &graph);
@@ -240,6 +249,46 @@ neso_status cuda_executor::end_recording(neso_status status, cu_graph_exec *out)
   if (graph) driver_.cuGraphDestroy(graph);
   if (status != NESO_OK) return status;
   return check(r, "recording a graph");
+}
+
+neso_status cuda_executor::fork(int branches, size_t steps) {
+  // The signals of the steps, one for the fork and one for each branch to join.
+  if (signals_.size() == 0) NESO_TRY(signals_.resize(steps + 1 + stream_order::kMaxStreams));
+  forked_ = branches;
+  branch_ = 0;
+  const size_t begin = signals_.size() - 1;
+  NESO_TRY(signal(begin));
+  for (int b = 1; b < branches; ++b) {
+    if (!branches_[b]) NESO_TRY(check(driver_.cuStreamCreate(&branches_[b], kCuStreamNonBlocking), "making a stream"));
+    use_branch(b);
+    NESO_TRY(wait_for(begin));
+  }
+  use_branch(0);
+  return NESO_OK;
+}
+
+void cuda_executor::use_branch(int branch) {
+  branch_ = branch;
+  stream_ = branch ? branches_[branch] : recording_;
+}
+
+neso_status cuda_executor::signal(size_t number) {
+  cu_event &event = signals_[number];
+  if (!event) NESO_TRY(check(driver_.cuEventCreate(&event, kCuEventNoTiming), "making an event"));
+  return check(driver_.cuEventRecord(event, stream_), "ordering two streams");
+}
+
+neso_status cuda_executor::wait_for(size_t number) { return check(driver_.cuStreamWaitEvent(stream_, signals_[number], 0), "ordering two streams"); }
+
+neso_status cuda_executor::join() {
+  for (int b = 1; b < forked_; ++b) {
+    const size_t end = signals_.size() - 1 - size_t(b);
+    use_branch(b);
+    NESO_TRY(signal(end));
+    use_branch(0);
+    NESO_TRY(wait_for(end));
+  }
+  return NESO_OK;
 }
 
 neso_status cuda_executor::launch_graph(cu_graph_exec graph) {

@@ -3,6 +3,7 @@
 // Every call expects the device's context to be current (cuda_scope). In steady state nothing here allocates and nothing waits but
 // synchronize(). One thread at a time.
 #pragma once
+#include "core/streams.h"
 #include "core/strided.h"
 #include "device/cuda/blas.h"
 #include "device/cuda/device.h"
@@ -24,8 +25,8 @@ public:
   cuda_executor &operator=(const cuda_executor &) = delete;
   ~cuda_executor();
   /// stream: the caller's, or nullptr. graphs: at most that many are kept. key_words: of a graph's key. args: most that a kernel has.
-  /// products: of the plan; 0: none is left to a library. timed_steps: marks for mark_step.
-  neso_status start(void *stream, int graphs, size_t key_words, int32_t args, size_t products, size_t timed_steps);
+  /// products: of the plan; 0: none is left to a library. timed_steps: marks for mark_step. side_by_side: branches of a graph.
+  neso_status start(void *stream, int graphs, size_t key_words, int32_t args, size_t products, size_t timed_steps, int side_by_side);
 
   const cuda_device &device() const { return device_; }
   int index() const { return index_; }
@@ -65,6 +66,15 @@ public:
   /// Between the two, work is recorded instead of queued. end_recording gives the graph, ready to launch; a failed `status` only ends.
   neso_status begin_recording();
   neso_status end_recording(neso_status status, cu_graph_exec *out);
+  /// While recording: work that follows may go to `branches` streams beside each other, until join. steps: numbers for signal.
+  neso_status fork(int branches, size_t steps);
+  void use_branch(int branch);
+  /// The branch in use has done step `number`; the branch in use goes on only after step `number`.
+  neso_status signal(size_t number);
+  neso_status wait_for(size_t number);
+  neso_status join();
+  /// How many branches there may be.
+  int side_by_side() const { return side_by_side_; }
   neso_status launch_graph(cu_graph_exec graph);
   void destroy_graph(cu_graph_exec graph);
 
@@ -84,7 +94,10 @@ private:
   cu_stream recording_ = nullptr;      // only for recording: a caller's stream may not allow it
   cu_stream before_recording_ = nullptr;
   cu_event order_ = nullptr;           // from one stream to the next
-  array<cu_event> marks_, step_marks_;
+  cu_stream branches_[stream_order::kMaxStreams] = {}; // beside the recording one, which is branch 0
+  int side_by_side_ = 1, forked_ = 1, branch_ = 0;
+  array<cu_event> signals_, step_marks_;
+  array<cu_event> marks_;
   array<void *> params_;
   array<blas_product> products_;       // one a product of the plan; empty without a library
   cu_function own_kernels_[8] = {};
