@@ -31,7 +31,7 @@ void find_scalars_read(neso_context *c) {
 // How many CUDA graphs a context keeps when it is not told.
 constexpr int kGraphs = 16;
 // And how many streams a graph spreads over.
-constexpr int kStreams = 1;
+constexpr int kStreams = 4;
 
 neso_status start_gpu(neso_context *c) {
   neso_context_options &o = c->options;

@@ -240,7 +240,7 @@ typedef struct neso_context_options {
   /* The library for matrix products that packages may leave to it: a path of cuBLASLt, of which a model's first context on a device decides;
    * NULL: the system's, if it has one; "": none, the package's own kernels run. */
   const char *cublas;
-  int32_t cuda_streams;           /* how many streams the steps of a recorded graph may spread over where they do not need each other; 0: 1 */
+  int32_t cuda_streams;           /* how many streams the steps of a recorded graph may spread over where they do not need each other; 0: 4 */
   int32_t time_steps;             /* nonzero: runs note the time of every step, see neso_context_step_time; none is recorded as a CUDA graph */
 } neso_context_options;
 
