@@ -179,11 +179,16 @@ neso_status neso_context::reset_buffers() {
 }
 
 namespace {
-neso_status run(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
-  NESO_TRY(c->bind(inputs, input_count, outputs, output_count));
+// Queues a run, or on the CPU does it. The device's context is current.
+neso_status begin_run(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
+  if (c->gpu) NESO_TRY(c->gpu->alive());
+  if (c->unfinished) NESO_TRY(c->finish_gpu_run());
   c->steps_done = 0;
-  NESO_TRY(c->gpu ? c->run_on_gpu() : c->walk(0));
-  return c->hand_out(outputs);
+  neso_status status = c->bind(inputs, input_count, outputs, output_count);
+  if (status == NESO_OK) status = c->gpu ? c->run_on_gpu() : c->walk(0);
+  if (status == NESO_OK) status = c->hand_out(outputs);
+  if (status != NESO_OK && c->gpu) c->drop_gpu_run();
+  return status;
 }
 
 neso_status check_run(const neso_context *c, const neso_tensor *inputs, size_t input_count, const neso_tensor *outputs, size_t output_count) {
@@ -234,13 +239,10 @@ void neso_context_free(neso_context *context) {
 
 neso_status neso_run(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
   NESO_TRY(check_run(c, inputs, input_count, outputs, output_count));
-  if (!c->gpu) return run(c, inputs, input_count, outputs, output_count);
   cuda_scope scope(c->device());
-  NESO_TRY(c->gpu->alive());
-  if (c->unfinished) NESO_TRY(c->finish_gpu_run());
-  neso_status status = run(c, inputs, input_count, outputs, output_count);
+  neso_status status = begin_run(c, inputs, input_count, outputs, output_count);
+  if (!c->gpu) return status;
   if (status == NESO_OK) return c->finish_gpu_run();
-  c->drop_gpu_run();
   if (status == NESO_DEVICE_LOST) return status;
   // What was queued before the failure still uses the caller's memory. Waiting fails, and says more, only when the device is lost.
   neso_status waited = c->gpu->synchronize();
@@ -249,13 +251,8 @@ neso_status neso_run(neso_context *c, const neso_tensor *inputs, size_t input_co
 
 neso_status neso_run_async(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
   NESO_TRY(check_run(c, inputs, input_count, outputs, output_count));
-  if (!c->gpu) return run(c, inputs, input_count, outputs, output_count);
   cuda_scope scope(c->device());
-  NESO_TRY(c->gpu->alive());
-  if (c->unfinished) NESO_TRY(c->finish_gpu_run());
-  neso_status status = run(c, inputs, input_count, outputs, output_count);
-  if (status != NESO_OK) c->drop_gpu_run();
-  return status;
+  return begin_run(c, inputs, input_count, outputs, output_count);
 }
 
 neso_status neso_context_buffer(neso_context *c, const char *name, neso_tensor *out) {
