@@ -42,17 +42,45 @@ void Emitter::emitAsyncCopy(mlir::Operation *op) {
   for (const auto &group : groups.registers)
     sources.emplace_back(this->element(copy.getPtr(), layout, group[0]),
                          this->element(copy.getMask(), layout, group[0]));
-  SharedAddresses addresses(block_, to, *layout->invertAndCompose(to.layout));
-  emitWhen(block_, ownsElements(block_, *layout), [&] {
+  auto addresses = std::make_shared<SharedAddresses>(block_, to, *layout->invertAndCompose(to.layout));
+  auto copy1 = [this, id, bytes, addresses](uint64_t reg, Value *from, Value *mask) {
+    // No byte is read for a masked element, and zeros are written.
+    Value *size = b.CreateSelect(mask, b.getInt32(static_cast<uint32_t>(bytes)), b.getInt32(0));
+    b.CreateIntrinsic(id, {addresses->of(reg), from, size});
+  };
+  Value *owns = ownsElements(block_, *layout);
+  const bool defer = !owns && productFollows(op);
+  emitWhen(block_, owns, [&] {
     for (size_t i = 0; i < sources.size(); ++i) {
-      // No byte is read for a masked element, and zeros are written.
-      Value *size = b.CreateSelect(sources[i].second, b.getInt32(static_cast<uint32_t>(bytes)), b.getInt32(0));
-      b.CreateIntrinsic(id, {addresses.of(static_cast<uint64_t>(groups.registers[i][0])), sources[i].first, size});
+      auto emit = [copy1, reg = static_cast<uint64_t>(groups.registers[i][0]), from = sources[i].first,
+                   mask = sources[i].second] { copy1(reg, from, mask); };
+      if (defer)
+        block_.later.push_back(emit);
+      else
+        emit();
     }
   });
 }
 
+void Emitter::emitAsyncCommit() {
+  auto commit = [this] { b.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}); };
+  // After the copies of its group.
+  if (block_.later.empty())
+    commit();
+  else
+    block_.later.push_back(commit);
+}
+
+bool Emitter::productFollows(mlir::Operation *op) {
+  while ((op = op->getNextNode())) {
+    if (auto dot = llvm::dyn_cast<tt::DotOp>(op); dot && layouts_.dot(dot).kind == DotKind::MmaSync) return true;
+    if (op->getNumRegions() || llvm::isa<ttg::AsyncWaitOp>(op)) return false;
+  }
+  return false;
+}
+
 void Emitter::emitAsyncWait(mlir::Operation *op) {
+  NESO_CHECK(block_.later.empty(), "a product takes the copies that were left to it");
   b.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group,
                     {b.getInt32(llvm::cast<ttg::AsyncWaitOp>(op).getPending())});
   // A thread waits for its own copies only; the barrier brings those of the others, and says that all have left the

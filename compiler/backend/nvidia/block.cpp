@@ -9,7 +9,8 @@ using llvm::Value;
 
 namespace {
 
-/// The part of a flat out index (shifted down by `shift`, `mask` applied) that the lane and the warp give, and the register's.
+/// The part of a flat out index (shifted down by `shift`, `mask` applied) that the lane and the warp give, and the
+/// register's.
 Value *indexPart(BlockContext &block, const LinearLayout &layout, int reg, int shift, uint64_t mask) {
   llvm::IRBuilder<> &b = block.b;
   auto part = [&](uint64_t flat) { return static_cast<uint32_t>(flat >> shift & mask); };
@@ -21,7 +22,9 @@ Value *indexPart(BlockContext &block, const LinearLayout &layout, int reg, int s
   Value *varying = nullptr;
   uint32_t reached = 0; // bits that the varying part may set
   bool disjoint = true; // each bit is set by one basis at most: then xor is or, and a run of bits is one shift
-  auto add = [&](Value *v) { varying = !varying ? v : disjoint ? b.CreateOr(varying, v, "", true) : b.CreateXor(varying, v); };
+  auto add = [&](Value *v) {
+    varying = !varying ? v : disjoint ? b.CreateOr(varying, v, "", true) : b.CreateXor(varying, v);
+  };
   for (const auto &[name, id] : {std::pair{kLane, block.lane}, std::pair{kWarp, block.warp}}) {
     const std::vector<uint64_t> &bases = layout.in(name).bases;
     for (uint64_t basis : bases) {
@@ -63,6 +66,14 @@ Value *indexPart(BlockContext &block, const LinearLayout &layout, int reg, int s
 }
 
 } // namespace
+
+void BlockContext::emitLater(size_t count) {
+  for (; count > 0 && !later.empty(); --count) {
+    std::function<void()> emit = std::move(later.front());
+    later.pop_front();
+    emit();
+  }
+}
 
 void emitBarrier(BlockContext &block) {
   if (block.warps == 1)

@@ -128,10 +128,14 @@ llvm::Value *roundTf32(llvm::IRBuilder<> &b, llvm::Value *word) {
 /// Bits of an f32 that a tf32 does not have.
 constexpr uint32_t kBelowTf32 = 0x1fff;
 
+/// Registers of sums and of two steps' operands up to which operands are loaded a step ahead: more leave the assembler
+/// no room.
+constexpr size_t kRegistersAhead = 128;
+
 class MmaEmitter {
 public:
   MmaEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c)
-      : b_(block.b), plan_(plan), sums_(c.values), perWord_(32 / plan.row->bits),
+      : block_(block), b_(block.b), plan_(plan), sums_(c.values), perWord_(32 / plan.row->bits),
         wordsA_(int(plan.operandA.inSize(kRegister)) / perWord_),
         wordsB_(int(plan.operandB.inSize(kRegister)) / perWord_), stepsK_(kSteps()),
         operandA_(block, a, plan.operandA, -1), operandB_(block, b, plan.operandB, nextColumns()) {}
@@ -144,21 +148,39 @@ public:
     widen();
     if (plan_.row->a == MmaFormat::TF32 && plan_.precision == DotPrecision::Tf32x3)
       small_.assign(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0));
-    for (int z = 0; z < batch; ++z)
-      for (int k = 0; k < stepsK_; ++k)
+    const size_t chunks = size_t(batch) * size_t(stepsK_) * parts().size() * size_t(tilesM);
+    const size_t copies = (block_.later.size() + chunks - 1) / chunks;
+    const bool ahead = sums_.size() + size_t(2 * (4 * tilesM + 2 * tilesN)) <= kRegistersAhead;
+    for (int z = 0; z < batch; ++z) {
+      for (int k = 0; k < stepsK_; ++k) {
+        // What the next step multiplies is on its way while this one multiplies.
+        if (ahead && k == 0) load(z, 0, tilesM, tilesN);
+        if (ahead && k + 1 < stepsK_) load(z, k + 1, tilesM, tilesN);
         for (const auto &[partA, partB] : parts())
-          for (int m = 0; m < tilesM; ++m)
+          for (int m = 0; m < tilesM; ++m) {
             for (int n = 0; n < tilesN; ++n)
               add(partA == Part::Low || partB == Part::Low ? small_ : sums_,
-                  wordsOf(operandA_, 4 * (k + stepsK_ * (m + tilesM * z)), 4, partA),
-                  wordsOf(operandB_, 2 * (k + stepsK_ * (n + tilesN * z)), 2, partB),
-                  4 * (n + tilesN * (m + tilesM * z)));
+                  wordsOf(operandA_, firstA(z, k, m, tilesM), 4, partA),
+                  wordsOf(operandB_, firstB(z, k, n, tilesN), 2, partB), 4 * (n + tilesN * (m + tilesM * z)));
+            block_.emitLater(copies);
+          }
+      }
+    }
+    block_.emitLater(block_.later.size());
     addSmall();
     narrow();
     return {plan_.accumulator, sums_};
   }
 
 private:
+  // The first words of one instruction's operands.
+  int firstA(int z, int k, int m, int tilesM) const { return 4 * (k + stepsK_ * (m + tilesM * z)); }
+  int firstB(int z, int k, int n, int tilesN) const { return 2 * (k + stepsK_ * (n + tilesN * z)); }
+  /// Asks for all words of step k.
+  void load(int z, int k, int tilesM, int tilesN) {
+    for (int m = 0; m < tilesM; ++m) wordsOf(operandA_, firstA(z, k, m, tilesM), 4, Part::All);
+    for (int n = 0; n < tilesN; ++n) wordsOf(operandB_, firstB(z, k, n, tilesN), 2, Part::All);
+  }
   int kSteps() const { return int(tensorShape(plan_.operandA).back()) / plan_.row->k(); }
   int batchRegisters() const {
     int64_t n = 1;
@@ -232,6 +254,7 @@ private:
     for (unsigned i = 0; i < 4; ++i) sums[size_t(firstSum) + i] = b_.CreateExtractValue(result, i);
   }
 
+  BlockContext &block_;
   llvm::IRBuilder<> &b_;
   const DotPlan &plan_;
   Registers sums_, small_; // small_: of three products of tf32, the two with a low part

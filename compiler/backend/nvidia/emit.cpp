@@ -214,7 +214,7 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::LocalDealloc: return emitRingEnd(op);
   case OpCode::LocalLoad: return emitLocalLoad(op);
   case OpCode::AsyncCopy: return emitAsyncCopy(op);
-  case OpCode::AsyncCommit: b.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}); return;
+  case OpCode::AsyncCommit: return emitAsyncCommit();
   case OpCode::AsyncWait: return emitAsyncWait(op);
   case OpCode::GridWait: special(llvm::Intrinsic::nvvm_griddepcontrol_wait); return;
   case OpCode::GridLaunch: special(llvm::Intrinsic::nvvm_griddepcontrol_launch_dependents); return;

@@ -1,12 +1,13 @@
 // The emitter: one tile function → one PTX entry as an LLVM function, a thread's part of the block's work.
 //
-// Scalars are LLVM values that every thread computes. A placed tensor is a Tile, computed where it is defined; a virtual one
-// (assign.h) is evaluated element by element where it is used, at the index that a register stands for, so that only what is
-// needed is computed (one address a vector access) and equal rows share their code.
+// Scalars are LLVM values that every thread computes. A placed tensor is a Tile, computed where it is defined; a
+// virtual one (assign.h) is evaluated element by element where it is used, at the index that a register stands for, so
+// that only what is needed is computed (one address a vector access) and equal rows share their code.
 //
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp virtual and derived values, conversions;
-// elementwise.cpp one operation on elements; convert.cpp float formats; math.cpp functions; memory.cpp loads and stores;
-// atomics.cpp; async.cpp rings of tiles; control.cpp scf and cf; tensor_ops.cpp reductions, scans, products, joins; report.cpp assert and print.
+// elementwise.cpp one operation on elements; convert.cpp float formats; math.cpp functions; memory.cpp loads and
+// stores; atomics.cpp; async.cpp rings of tiles; control.cpp scf and cf; tensor_ops.cpp reductions, scans, products,
+// joins; report.cpp assert and print.
 #pragma once
 #include <optional>
 #include <string>
@@ -102,21 +103,26 @@ private:
   Groups accessGroups(mlir::Value ptr, mlir::Value mask, mlir::Type element, LayoutRef layout);
   void emitLoad(mlir::Operation *op);
   void emitStore(mlir::Operation *op);
-  Registers loadVector(tt::LoadOp op, Value *ptr, Value *mask, llvm::ArrayRef<Value *> others, mlir::Type element, int64_t count);
+  Registers loadVector(tt::LoadOp op, Value *ptr, Value *mask, llvm::ArrayRef<Value *> others, mlir::Type element,
+                       int64_t count);
   void storeVector(tt::StoreOp op, Value *ptr, Value *mask, llvm::ArrayRef<Value *> values, mlir::Type element);
   Value *both(Value *a, Value *b2);
   void emitAtomic(mlir::Operation *op);
-  /// What the machine has no instruction for: LLVM makes a loop of compare and swap. The old value; zero where `condition` (may be
-  /// null) is false.
+  /// What the machine has no instruction for: LLVM makes a loop of compare and swap. The old value; zero where
+  /// `condition` (may be null) is false.
   Value *atomicLoop(tt::AtomicRMWOp op, Value *ptr, Value *value, Value *condition);
   /// `instruction` [operands[0]], operands[1], … of words, under `condition` (may be null); the result's word, or null.
-  Value *atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *> operands, Value *condition, int64_t bytes, bool result);
+  Value *atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *> operands, Value *condition, int64_t bytes,
+                   bool result);
 
   // ---- rings of tiles (async.cpp)
   void emitRing(mlir::Operation *op);
   void emitRingEnd(mlir::Operation *op);
   void emitAsyncCopy(mlir::Operation *op);
+  void emitAsyncCommit();
   void emitAsyncWait(mlir::Operation *op);
+  /// A product on tensor cores comes next among what waits for memory: it takes copies into its instructions.
+  bool productFollows(mlir::Operation *op);
   void emitLocalLoad(mlir::Operation *op);
   SharedTile slotOf(mlir::Value ring, mlir::Value slot);
   /// Whether a product takes operands out of shared memory as they are.
@@ -125,8 +131,8 @@ private:
   std::optional<SharedTile> sharedOperand(mlir::Value v);
 
   // ---- control flow (control.cpp)
-  /// Values from outside that the loop wants in another layout are converted once, in front of it; large operands of its products go
-  /// into shared memory, until releaseParked.
+  /// Values from outside that the loop wants in another layout are converted once, in front of it; large operands of
+  /// its products go into shared memory, until releaseParked.
   using Parked = llvm::SmallVector<mlir::Value, 2>;
   Parked convertBefore(mlir::Operation *loop);
   void parkOperand(mlir::Value v, Parked &parked);
@@ -150,7 +156,8 @@ private:
   void emitScan(mlir::Operation *op);
   void emitSort(mlir::Operation *op);
   void emitDotOp(mlir::Operation *op);
-  /// Where the instruction takes an operand from; null where that is shared memory, or the elements are converted first.
+  /// Where the instruction takes an operand from; null where that is shared memory, or the elements are converted
+  /// first.
   LayoutRef dotOperandLayout(mlir::OpOperand &use);
   void emitJoin(mlir::Operation *op);
   void emitSplit(mlir::Operation *op);

@@ -1,9 +1,9 @@
 #include "lower/plan_to_tile/contraction.h"
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
+#include "ir/loops/dependences.h"
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
 #include "lower/plan_to_tile/config.h"
@@ -16,37 +16,14 @@ using namespace mlir;
 using loops::Node;
 using loops::Op;
 using loops::OpKind;
+using loops::dependences;
+using loops::reachable;
 namespace tb = tile;
 
 namespace {
 
 std::string xName(size_t d) { return "x" + std::to_string(d); }
 std::string rName(size_t d) { return "r" + std::to_string(d); }
-
-/// The operators that a body value needs, through operands and through computed indices.
-std::set<loops::ValueIdx> reachable(const loops::Body &body, loops::ValueIdx root) {
-  std::set<loops::ValueIdx> seen;
-  std::function<void(loops::ValueIdx)> visit = [&](loops::ValueIdx i) {
-    if (i < 0 || !seen.insert(i).second) return;
-    const Op &op = body.ops[static_cast<size_t>(i)];
-    if (op.index.valid())
-      for (size_t j = 0; j < body.ops.size(); ++j)
-        if (body.ops[j].kind == OpKind::Indirect && uses(op.index, body.ops[j].symbol)) visit(static_cast<loops::ValueIdx>(j));
-    visit(op.a), visit(op.b), visit(op.c);
-  };
-  visit(root);
-  return seen;
-}
-
-std::set<std::string> dependences(const loops::Body &body, loops::ValueIdx root) {
-  std::set<std::string> out;
-  for (loops::ValueIdx i : reachable(body, root)) {
-    const Op &op = body.ops[static_cast<size_t>(i)];
-    if (!op.index.valid()) continue;
-    for (const std::string &s : symbolsOf(op.index)) out.insert(s);
-  }
-  return out;
-}
 
 /// The load that an operand is, behind casts; null when it computes something.
 const Op *directLoad(const loops::Body &body, loops::ValueIdx i) {
@@ -282,7 +259,7 @@ private:
       if (s[0] != 'x' && s[0] != 'r') return false;
     n = c.nSize.asConst().value_or(-1), k = c.kSize.asConst().value_or(-1);
     if (n <= 0 || k <= 0) return false;
-    // The index is affine in every dimension of a stored weight: strides suffice. Anything else stays as it is.
+    // The index of a stored weight is a sum of what each dimension adds. Anything else stays as it is.
     Expr rest = load().index;
     if (!offsets(c.batch, kernel_.xRanges, xName, true, rest, batchAt) || !offsets(c.n, kernel_.xRanges, xName, false, rest, nAt) ||
         !offsets(c.kOuter, kernel_.rRanges, rName, false, rest, outerAt) || !offsets(c.kInner, kernel_.rRanges, rName, false, rest, kAt))
@@ -300,20 +277,40 @@ private:
     return readers == 1;
   }
 
+  /// The terms of `rest` that have `name`, which leave it; nullopt when one has another symbol too.
+  static std::optional<Expr> takeTerms(const std::string &name, Expr &rest) {
+    std::vector<Expr> terms = rest.kind() == ExprKind::Add ? rest.operands() : std::vector<Expr>{rest};
+    Expr mine = 0, others = 0;
+    for (Expr t : terms) {
+      std::vector<std::string> symbols = symbolsOf(t);
+      bool has = std::find(symbols.begin(), symbols.end(), name) != symbols.end();
+      if (has && symbols.size() > 1) return std::nullopt;
+      (has ? mine : others) = (has ? mine : others) + t;
+    }
+    rest = others;
+    return mine;
+  }
+
   /// Element offsets of all positions along `dims`; takes their terms out of `rest`.
   bool offsets(const std::vector<size_t> &dims, const std::vector<Expr> &ranges, std::string (*nameOf)(size_t), bool onlyUsed, Expr &rest,
                std::vector<int64_t> &out) const {
     out = {0};
     for (size_t d : dims) {
       if (onlyUsed && !uses(load().index, nameOf(d))) continue;
-      std::optional<Affine> a = affineIn(rest, nameOf(d));
       std::optional<int64_t> extent = ranges[d].asConst();
-      if (!a || !a->coefficient.isConst() || !extent || *extent < 0) return false;
-      rest = a->rest;
+      if (!extent || *extent < 0) return false;
+      std::optional<Expr> along = takeTerms(nameOf(d), rest);
+      if (!along) return false;
       std::vector<int64_t> next;
       next.reserve(out.size() * static_cast<size_t>(*extent));
+      std::vector<int64_t> steps;
+      for (int64_t i = 0; i < *extent; ++i) {
+        std::optional<int64_t> at = evaluate(*along, {{nameOf(d), i}});
+        if (!at) return false;
+        steps.push_back(*at);
+      }
       for (int64_t o : out)
-        for (int64_t i = 0; i < *extent; ++i) next.push_back(o + i * a->coefficient.constValue());
+        for (int64_t step : steps) next.push_back(o + step);
       out = std::move(next);
     }
     return true;

@@ -49,7 +49,11 @@ void dropDead(Program &program) {
 
 Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   dropDead(program);
-  if (options.splitReductions) splitReductions(program, options.split), splitSorts(program, options.split);
+  if (options.splitReductions) {
+    splitContractions(program, options.split);
+    splitReductions(program, options.split);
+    splitSorts(program, options.split);
+  }
   plan::Plan p;
   // Guards first: nothing runs on sizes for which the plan is wrong.
   for (Expr g : program.guards) p.steps.push_back(plan::Guard{g, "the model was exported for inputs with " + g.str()});

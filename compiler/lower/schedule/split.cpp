@@ -57,6 +57,7 @@ SplitRule SplitRule::manyProcessors(int64_t processors) {
   r.leastPart = 128, r.leastParts = 4, r.mostParts = processors * 4;
   r.programs = processors * 4;
   r.longestSort = 8192;
+  r.contractionProcessors = processors;
   return r;
 }
 

@@ -1,0 +1,174 @@
+#include <algorithm>
+
+#include "ir/loops/dependences.h"
+#include "lower/schedule/access.h"
+#include "lower/schedule/split.h"
+
+namespace neso::schedule {
+
+using namespace loops;
+
+namespace {
+
+/// Elements of k of one step of a program, by bytes of an operand's element.
+int64_t stepOf(int64_t itemBytes) { return itemBytes <= 2 ? 64 : 32; }
+
+struct Shape {
+  int64_t batch = 1, m = 1, n = 1, k = 1; // at usual sizes
+};
+
+Shape shapeOf(const Node &n, const Facts &facts) {
+  Shape s;
+  std::set<std::string> left = dependences(n.body, n.lhs), right = dependences(n.body, n.rhs);
+  for (size_t d = 0; d < n.ranges.size(); ++d) {
+    bool inLeft = left.count(indexName(d)), inRight = right.count(indexName(d));
+    (inLeft == inRight ? s.batch : inLeft ? s.m : s.n) *= hint(n.ranges[d], facts);
+  }
+  for (Expr e : n.reduceRanges) s.k *= hint(e, facts);
+  return s;
+}
+
+/// Microseconds of a product in `parts` parts of k: of small blocks, which wait in each step as long as there are few, and of the
+/// multiplications; of several parts, the second kernel with the bytes of the partial results. Fitted to an H200; which is least counts.
+double costOf(const Shape &s, int64_t parts, int64_t processors, int64_t itemBytes) {
+  bool narrow = itemBytes <= 2;
+  double steps = static_cast<double>((s.k / parts + stepOf(itemBytes) - 1) / stepOf(itemBytes));
+  double results = static_cast<double>(s.batch * s.m * s.n);
+  double latency = steps * (narrow ? 0.24 : 0.27);
+  double work = results * static_cast<double>(s.k) / (static_cast<double>(processors) * (narrow ? 1.1e6 : 0.18e6));
+  double product = std::max(latency, work);
+  if (parts == 1) return product;
+  return product + 3 + results * static_cast<double>(parts) * 8.0 / 3e6;
+}
+
+/// Parts of equal length that are whole steps, and whole rows of the innermost dimension or an equal part of one; 1: better whole.
+int64_t bestParts(const Shape &s, int64_t innermost, int64_t processors, int64_t itemBytes) {
+  int64_t best = 1;
+  for (int64_t parts = 2; parts <= 64 && parts <= s.k / stepOf(itemBytes); ++parts) {
+    int64_t length = s.k / parts;
+    if (s.k % parts || length % stepOf(itemBytes) || (innermost % length && length % innermost)) continue;
+    if (costOf(s, parts, processors, itemBytes) < costOf(s, best, processors, itemBytes)) best = parts;
+  }
+  return best;
+}
+
+/// Index expressions of the reduction's dimensions, where the last range of the node has become the part: `n` gets its new ranges.
+void cut(Node &n, int64_t parts) {
+  Expr part = symbol(indexName(n.ranges.size()));
+  size_t last = n.reduceRanges.size() - 1;
+  int64_t innermost = n.reduceRanges[last].constValue(), positions = 1;
+  for (size_t d = 0; d < last; ++d) positions *= n.reduceRanges[d].constValue();
+  int64_t length = positions * innermost / parts;
+  Expr position, inner;
+  std::vector<Expr> ranges;
+  if (length < innermost) {
+    int64_t perPosition = innermost / length;
+    position = floorDiv(part, perPosition);
+    inner = mod(part, perPosition) * Expr(length) + symbol(reduceName(0));
+    ranges = {Expr(length)};
+  } else {
+    int64_t each = length / innermost;
+    position = each == 1 ? part : part * Expr(each) + symbol(reduceName(0));
+    inner = symbol(reduceName(each == 1 ? 0 : 1));
+    ranges = {Expr(innermost)};
+    if (each > 1) ranges.insert(ranges.begin(), Expr(each));
+  }
+  std::unordered_map<std::string, Expr> map = {{reduceName(last), inner}};
+  for (size_t d = last; d-- > 0;) {
+    map[reduceName(d)] = d == 0 ? position : mod(position, n.reduceRanges[d]);
+    position = floorDiv(position, n.reduceRanges[d]);
+  }
+  mapExprs(n, [&](Expr e) { return substitute(e, map); });
+  n.ranges.push_back(Expr(parts));
+  n.reduceRanges = ranges;
+}
+
+class Splitter {
+public:
+  Splitter(Program &program, const SplitRule &rule) : program_(program), rule_(rule) {
+    for (const Node &n : program.nodes) nextId_ = std::max(nextId_, n.id.value + 1);
+  }
+
+  void run() {
+    std::vector<Node> nodes;
+    for (Node &n : program_.nodes) {
+      int64_t parts = n.kind == Node::Kind::Contraction ? partsOf(n) : 1;
+      if (parts == 1) nodes.push_back(std::move(n));
+      else split(std::move(n), parts, nodes);
+    }
+    program_.nodes = std::move(nodes);
+  }
+
+private:
+  int64_t partsOf(const Node &n) const {
+    if (n.accType != DType::F32 || n.reduceRanges.empty()) return 1;
+    for (Expr e : n.reduceRanges)
+      if (!e.isConst() || e.constValue() <= 0) return 1;
+    Shape s = shapeOf(n, program_.facts);
+    // A vector times a matrix is a reduction.
+    if (s.m < 16 || s.n < 16) return 1;
+    int64_t item = std::max(itemSize(n.body.ops[static_cast<size_t>(n.lhs)].dtype), itemSize(n.body.ops[static_cast<size_t>(n.rhs)].dtype));
+    return bestParts(s, n.reduceRanges.back().constValue(), rule_.contractionProcessors, item);
+  }
+
+  BufferId temp(const Node &n, const char *what, Expr elements) {
+    Buffer b;
+    b.id = BufferId(static_cast<int64_t>(program_.buffers.size()));
+    b.name = n.name + what, b.dtype = DType::F32, b.elements = elements;
+    program_.buffers.push_back(b);
+    return b.id;
+  }
+  Node like(const Node &n, Node::Kind kind, const char *what) {
+    Node out;
+    out.id = NodeId(nextId_++), out.kind = kind, out.name = n.name + what, out.origins = n.origins, out.ranges = n.ranges;
+    return out;
+  }
+  static Op load(BufferId buffer, Expr index) {
+    Op op{OpKind::Load};
+    op.dtype = DType::F32, op.buffer = buffer, op.index = index;
+    return op;
+  }
+
+  /// n → products of the parts, their sum, and the epilogue, which schedule's fusion joins to the sum.
+  void split(Node n, int64_t parts, std::vector<Node> &nodes) {
+    Expr total = product(n.ranges), row = 0;
+    for (size_t d = 0; d < n.ranges.size(); ++d) row = row * n.ranges[d] + symbol(indexName(d));
+    BufferId partial = temp(n, "_parts", total * Expr(parts)), summed = temp(n, "_sum", total);
+
+    Node sum = like(n, Node::Kind::Reduction, "_sum");
+    sum.reduceRanges = {Expr(parts)};
+    sum.body.ops = {load(partial, symbol(reduceName(0)) * total + row)};
+    Reduction reduction;
+    reduction.kind = ReduceKind::Sum, reduction.dtype = DType::F32, reduction.input = 0;
+    reduction.results = {{summed, row, 0}};
+    sum.reductions = {reduction};
+
+    Node after = like(n, Node::Kind::Pointwise, "_epilogue");
+    after.body = n.epilogue, after.stores = n.stores;
+    if (after.body.ops.empty()) after.body.ops.emplace_back(Op{OpKind::Load});
+    after.body.ops[0] = load(summed, row);
+
+    cut(n, parts);
+    n.name += "_parts";
+    n.epilogue.ops.clear();
+    Op placeholder{OpKind::Constant};
+    placeholder.dtype = DType::F32;
+    n.epilogue.ops.push_back(placeholder);
+    n.stores = {{partial, symbol(indexName(n.ranges.size() - 1)) * total + row, 0}};
+    nodes.push_back(std::move(n));
+    nodes.push_back(std::move(sum));
+    nodes.push_back(std::move(after));
+  }
+
+  Program &program_;
+  const SplitRule &rule_;
+  int32_t nextId_ = 0;
+};
+
+} // namespace
+
+void splitContractions(Program &program, const SplitRule &rule) {
+  if (rule.contractionProcessors > 0) Splitter(program, rule).run();
+}
+
+} // namespace neso::schedule
