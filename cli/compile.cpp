@@ -31,7 +31,6 @@ int run(Options o) {
   Result<Compilation> c = tuned ? compileTuned(o.model, o.compile, o.tune, sink) : compileModel(o.model, o.compile, sink);
   for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
   if (!c) return report(c.error());
-  for (const std::string &note : c->notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   if (o.compile.emit) {
     if (o.output.empty()) {
       std::fwrite(c->emitted.data(), 1, c->emitted.size(), stdout);

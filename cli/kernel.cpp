@@ -78,7 +78,7 @@ int compile(const Options &o) {
   std::vector<std::string> notes;
   Result<std::string> bytes = kernel->package(o.target, o.archs.empty() ? std::vector<std::string>{"native"} : o.archs, &notes);
   if (!bytes) return report(bytes.error());
-  for (const std::string &note : notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string &note : notes) std::fprintf(stderr, "%s\n", note.c_str());
   Status s = writeFileAtomically(o.output, *bytes);
   return s ? 0 : report(s.error());
 }

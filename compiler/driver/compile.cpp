@@ -167,7 +167,7 @@ private:
       if (!compiled) return compiled.takeError();
       CompiledCode &ptx = compiled->code.back();
       if (text_.empty()) text_ = stopAt(Stage::Llvm) ? ptx.llvmText : stopAt(Stage::Ptx) ? ptx.asmText : stopAt(Stage::Sass) ? compiled->sassText : compiled->layoutText;
-      for (std::string &note : spillNotes(compiled->usage, chip->arch)) out_.notes.push_back(std::move(note));
+      for (Diagnostic &spill : spillWarnings(compiled->usage, chip->arch)) sink_.warn(std::move(spill));
       usage_ = std::move(compiled->usage);
       // Worst first: what runs as it is stands behind what the driver must still translate.
       std::move(compiled->code.rbegin(), compiled->code.rend(), std::back_inserter(code));

@@ -63,7 +63,6 @@ struct Compilation {
   std::string package;          // the bytes of the .neso; empty when `emit` was asked
   std::string emitted;          // the text of the stage asked for
   std::string report;           // HTML
-  std::vector<std::string> notes; // what a user should know of the code: kernels that spill registers
   std::vector<StepTime> times;
   std::vector<KernelWay> ways;
 };

@@ -317,7 +317,7 @@ Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::s
     options.assemble = !texts.llvm && !texts.assembly && !texts.layouts;
     Result<nvidia::CompiledModule> code = nvidia::compileForNvidia({{function, name, warps, stages}}, *chip, options);
     if (!code) return code.takeError();
-    for (std::string &note : spillNotes(code->usage, chip->arch)) notes.push_back(std::move(note));
+    for (const Diagnostic &spill : spillWarnings(code->usage, chip->arch)) notes.push_back(spill.str());
     texts.layoutText = std::move(code->layoutText), texts.sassText = std::move(code->sassText);
     // Worst first: what runs as it is stands behind what the driver must still translate.
     std::move(code->code.rbegin(), code->code.rend(), std::back_inserter(out));

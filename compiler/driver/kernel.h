@@ -93,7 +93,7 @@ public:
   KernelMutation mutation() const;
   /// The text of a stage. `arch` as for package().
   Result<std::string> emit(KernelStage stage, const std::string &target, const std::string &arch);
-  /// A package that holds this kernel alone, for each of `archs`. What a user should know of the code (registers that spill) goes to `notes`, if given.
+  /// A package that holds this kernel alone, for each of `archs`. What a user should know of the code (warnings: registers that spill) goes to `notes`, if given.
   Result<std::string> package(const std::string &target, const std::vector<std::string> &archs, std::vector<std::string> *notes = nullptr);
   /// Executes the kernel in the interpreter of the tile IR. One value a parameter.
   Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid, std::function<void(const std::string &)> print);

@@ -58,13 +58,11 @@ std::optional<TileTarget::Library> parseLibrary(std::string_view text) {
   return std::nullopt;
 }
 
-std::vector<std::string> spillNotes(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch) {
-  std::vector<std::string> notes;
+std::vector<Diagnostic> spillWarnings(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch) {
+  std::vector<Diagnostic> out;
   for (const nvidia::FunctionUsage &u : usage)
-    if (u.spillBytes > 0)
-      notes.push_back(fmt::format("kernel '{}' needs more registers than there are: {} bytes go to memory and back, {} registers a thread are in use on {}", u.name,
-                                  u.spillBytes, u.registers, arch));
-  return notes;
+    if (u.spillBytes > 0) out.push_back(makeDiag(diag::NvidiaSpills, {}, u.name, u.spillBytes, u.registers, std::string(arch)));
+  return out;
 }
 
 Result<Targets> parseTargets(const std::string &target, const std::vector<std::string> &archs) {

@@ -35,6 +35,6 @@ std::optional<tile::F32Products> parseF32Products(std::string_view text);
 std::optional<TileTarget::Library> parseLibrary(std::string_view text);
 
 /// A line for each function that the assembler could not keep in registers.
-std::vector<std::string> spillNotes(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch);
+std::vector<Diagnostic> spillWarnings(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch);
 
 } // namespace neso

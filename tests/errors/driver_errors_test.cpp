@@ -4,6 +4,7 @@
 #include "backend/nvidia/toolkit.h"
 #include "base/diagnostics/backend.h"
 #include "driver/compile.h"
+#include "driver/target.h"
 
 namespace neso {
 namespace {
@@ -44,6 +45,14 @@ TEST(DriverErrors, UseOfLibrariesUnknown) {
   CompileOptions o;
   o.options = {{"library", "sometimes"}};
   EXPECT_EQ(refusal(o), diag::OptionUnknown);
+}
+TEST(Driver, SpillsAreWarningsWithTheKernelsName) {
+  nvidia::FunctionUsage calm, full;
+  calm.name = "calm", full.name = "full", full.spillBytes = 96, full.registers = 255;
+  std::vector<Diagnostic> warnings = spillWarnings({calm, full}, "sm_90");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].kind, diag::NvidiaSpills);
+  EXPECT_NE(warnings[0].str().find("kernel 'full'"), std::string::npos);
 }
 TEST(DriverErrors, MissingFile) { EXPECT_EQ(refusal({}, "/nonexistent/model.pt2"), diag::FileUnreadable); }
 

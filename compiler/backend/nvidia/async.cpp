@@ -71,9 +71,16 @@ void Emitter::emitAsyncCommit() {
     block_.later.push_back(commit);
 }
 
+/// Whether an operand of a product comes from a ring as it is.
+static bool readsRing(mlir::Value v) {
+  if (auto turned = v.getDefiningOp<tt::TransOp>()) v = turned.getSrc();
+  return v.getDefiningOp<ttg::LocalLoadOp>() != nullptr;
+}
+
 bool Emitter::productFollows(mlir::Operation *op) {
   while ((op = op->getNextNode())) {
-    if (auto dot = llvm::dyn_cast<tt::DotOp>(op); dot && layouts_.dot(dot).kind == DotKind::MmaSync) return true;
+    if (auto dot = llvm::dyn_cast<tt::DotOp>(op))
+      return leavesRegisters(layouts_.dot(dot)) && readsRing(dot.getA()) && readsRing(dot.getB());
     if (op->getNumRegions() || llvm::isa<ttg::AsyncWaitOp>(op)) return false;
   }
   return false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <climits>
 #include <set>
 #include <thread>
 
@@ -25,6 +26,7 @@ struct Unit {
   EmittedKernel kernel;
   std::string ptx, llvmText, layoutText;
   Status status;
+  bool tooMuchShared = false;
 };
 
 Status checkShared(const TileFunction &function, const Chip &chip, const EmittedKernel &kernel) {
@@ -57,7 +59,9 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
     return;
   }
   unit.kernel = std::move(*kernel);
-  if (unit.status = checkShared(function, chip, unit.kernel); !unit.status) return;
+  unit.status = checkShared(function, chip, unit.kernel);
+  unit.tooMuchShared = !unit.status;
+  if (unit.tooMuchShared) return;
   if (unit.status = linkLibraries(module); !unit.status) return;
   std::string why;
   llvm::raw_string_ostream os(why);
@@ -111,16 +115,23 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
 
   // Software pipelines rewrite a copy. Before the threads start: making IR is not for several of them at once.
   std::vector<TileFunction> ready = functions;
-  std::vector<mlir::OwningOpRef<tt::FuncOp>> pipelined;
-  for (TileFunction &f : ready) {
-    mlir::OwningOpRef<tt::FuncOp> copy = llvm::cast<tt::FuncOp>(f.function->clone());
-    if (pipelineLoops(*copy, chip, f.warps, f.stages) == 0) continue;
-    f.function = copy->getOperation();
-    pipelined.push_back(std::move(copy));
-  }
+  std::vector<mlir::OwningOpRef<tt::FuncOp>> pipelined(functions.size());
+  auto pipeline = [&](size_t i, int most) {
+    ready[i].function = functions[i].function;
+    pipelined[i] = llvm::cast<tt::FuncOp>(functions[i].function->clone());
+    if (pipelineLoops(*pipelined[i], chip, ready[i].warps, ready[i].stages, most) > 0) ready[i].function = pipelined[i]->getOperation();
+  };
+  for (size_t i = 0; i < ready.size(); ++i) pipeline(i, INT_MAX);
 
   std::vector<Unit> units(functions.size());
   parallel(units.size(), options.threads, [&](size_t i) { compileUnit(units[i], ready[i], symbols[i], chip, options); });
+  // Rings that leave too little shared memory to the rest of a kernel are made shorter, at last not at all.
+  for (size_t i = 0; i < units.size(); ++i)
+    for (int most = 3; most > 0 && units[i].tooMuchShared && ready[i].function != functions[i].function; --most) {
+      pipeline(i, most);
+      units[i] = Unit();
+      compileUnit(units[i], ready[i], symbols[i], chip, options);
+    }
 
   CompiledModule out;
   CompiledCode ptx;

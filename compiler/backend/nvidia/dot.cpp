@@ -128,14 +128,12 @@ llvm::Value *roundTf32(llvm::IRBuilder<> &b, llvm::Value *word) {
 /// Bits of an f32 that a tf32 does not have.
 constexpr uint32_t kBelowTf32 = 0x1fff;
 
-/// Registers of sums and of two steps' operands up to which operands are loaded a step ahead: more leave the assembler
-/// no room.
-constexpr size_t kRegistersAhead = 128;
-
 class MmaEmitter {
 public:
-  MmaEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c)
-      : block_(block), b_(block.b), plan_(plan), sums_(c.values), perWord_(32 / plan.row->bits),
+  /// ahead: operands are loaded a step ahead.
+  MmaEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c,
+             bool ahead)
+      : block_(block), b_(block.b), plan_(plan), ahead_(ahead), sums_(c.values), perWord_(32 / plan.row->bits),
         wordsA_(int(plan.operandA.inSize(kRegister)) / perWord_),
         wordsB_(int(plan.operandB.inSize(kRegister)) / perWord_), stepsK_(kSteps()),
         operandA_(block, a, plan.operandA, -1), operandB_(block, b, plan.operandB, nextColumns()) {}
@@ -150,12 +148,11 @@ public:
       small_.assign(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0));
     const size_t chunks = size_t(batch) * size_t(stepsK_) * parts().size() * size_t(tilesM);
     const size_t copies = (block_.later.size() + chunks - 1) / chunks;
-    const bool ahead = sums_.size() + size_t(2 * (4 * tilesM + 2 * tilesN)) <= kRegistersAhead;
     for (int z = 0; z < batch; ++z) {
       for (int k = 0; k < stepsK_; ++k) {
         // What the next step multiplies is on its way while this one multiplies.
-        if (ahead && k == 0) load(z, 0, tilesM, tilesN);
-        if (ahead && k + 1 < stepsK_) load(z, k + 1, tilesM, tilesN);
+        if (ahead_ && k == 0) load(z, 0, tilesM, tilesN);
+        if (ahead_ && k + 1 < stepsK_) load(z, k + 1, tilesM, tilesN);
         for (const auto &[partA, partB] : parts())
           for (int m = 0; m < tilesM; ++m) {
             for (int n = 0; n < tilesN; ++n)
@@ -257,6 +254,7 @@ private:
   BlockContext &block_;
   llvm::IRBuilder<> &b_;
   const DotPlan &plan_;
+  bool ahead_;
   Registers sums_, small_; // small_: of three products of tf32, the two with a low part
   int perWord_, wordsA_, wordsB_, stepsK_;
   Operand operandA_, operandB_;
@@ -303,13 +301,22 @@ DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes 
   return plan;
 }
 
+bool leavesRegisters(const DotPlan &plan) {
+  if (plan.kind != DotKind::MmaSync) return false;
+  // Sums, and the words of two steps of both operands. More leave the assembler no room: it was slower on H200.
+  const int64_t steps = tensorShape(plan.operandA).back() / plan.row->k(), perWord = 32 / plan.row->bits;
+  const int64_t operands = plan.operandA.inSize(kRegister) + plan.operandB.inSize(kRegister);
+  return plan.accumulator.inSize(kRegister) + 2 * operands / (steps * perWord) <= 128;
+}
+
 Tile emitDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c) {
   NESO_CHECK(c.layout == plan.accumulator, "the accumulator of a product lies as planned");
   if (plan.kind == DotKind::Fma) return emitFmaDot(block, plan, a, b, c);
   std::optional<SharedBuffer> ownA, ownB;
   DotOperand placedA = placeOperand(block, a, plan.operandA, plan.row->bits, true, ownA);
   DotOperand placedB = placeOperand(block, b, plan.operandB, plan.row->bits, false, ownB);
-  Tile d = MmaEmitter(block, plan, placedA, placedB, c).run();
+  bool shared = std::holds_alternative<SharedTile>(a) && std::holds_alternative<SharedTile>(b);
+  Tile d = MmaEmitter(block, plan, placedA, placedB, c, shared && leavesRegisters(plan)).run();
   if (ownA) block.shared.release(*ownA);
   if (ownB) block.shared.release(*ownB);
   return d;

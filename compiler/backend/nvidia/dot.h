@@ -59,6 +59,10 @@ using DotOperand = std::variant<Tile, SharedTile>;
 /// d = a b + c, with c and d in plan.accumulator.
 Tile emitDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c);
 
+/// Whether a product leaves registers enough for loading its operands a step ahead, and for copies among its
+/// instructions.
+bool leavesRegisters(const DotPlan &plan);
+
 /// The buffer for an operand [.., rows, columns] of a product by MmaSync, whose dim `fast` has its elements side by
 /// side: swizzled so that ldmatrix has no bank conflicts.
 LinearLayout dotBuffer(const Sizes &shape, int fast, int elementBits);

@@ -106,12 +106,13 @@ int64_t tileBytes(tt::LoadOp load) {
   return type.getNumElements() * type.getElementTypeBitWidth() / 8;
 }
 
-std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, int stages,
+std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, int stages, int most,
                                  const AxisInfoAnalysis &axis) {
   LoopPlan plan;
   plan.loop = loop;
   plan.stages = stages;
   if (IntegerAttr asked = loop->getAttrOfType<IntegerAttr>("tt.num_stages")) plan.stages = int(asked.getInt());
+  plan.stages = std::min(plan.stages, most);
   if (plan.stages < 2 || writesMemory(loop)) return std::nullopt;
   int64_t bytes = 0;
   llvm::DenseSet<Operation *> seen;
@@ -287,13 +288,14 @@ private:
 
 } // namespace
 
-int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages) {
+int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages, int most) {
   if (!chip.has(Feature::CpAsync)) return 0;
   std::vector<LoopPlan> plans;
   {
     AxisInfoAnalysis axis(function);
     function.walk([&](scf::ForOp loop) {
-      if (std::optional<LoopPlan> plan = planLoop(loop, chip, warps, stages, axis)) plans.push_back(std::move(*plan));
+      if (std::optional<LoopPlan> plan = planLoop(loop, chip, warps, stages, most, axis))
+        plans.push_back(std::move(*plan));
     });
   }
   for (LoopPlan &plan : plans) LoopRewriter(plan).run();

@@ -17,13 +17,15 @@
 // Left alone: loops that write memory; loads whose addresses come from memory, whose masked elements are not zero, or
 // that have fewer than 4 bytes in a row; products without tensor cores; rings beyond the chip's shared memory.
 #pragma once
+#include <climits>
+
 #include "backend/nvidia/chip.h"
 #include "ir/tile/tile.h"
 
 namespace neso::nvidia {
 
 /// Rewrites the loops of `function` (after runTilePipeline) in place; gives how many. stages: of loops without
-/// tt.num_stages; 1: none.
-int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages);
+/// tt.num_stages; 1: none. most: of any loop.
+int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages, int most = INT_MAX);
 
 } // namespace neso::nvidia

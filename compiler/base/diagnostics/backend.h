@@ -11,6 +11,7 @@ NESO_DIAG(E0651, NvidiaSharedMemory, Error, "kernel '{}' needs {} bytes of share
 NESO_DIAG(E0652, NvidiaAssembler, Error, "the assembler '{}' failed: {}")
 NESO_DIAG(E0653, NvidiaNoAssembler, Error, "no assembler: '{}' is not an executable file; give the path of ptxas, or set CUDA_HOME")
 NESO_DIAG(E0654, NvidiaTargetMissing, Error, "this build of Neso cannot generate code for '{}': its LLVM has no NVPTX target")
+NESO_DIAG(E0655, NvidiaSpills, Warning, "kernel '{}' needs more registers than there are: {} bytes go to memory and back, {} registers a thread are in use on {}; use smaller tiles or more warps")
 NESO_DIAG(E0656, NvidiaNoLibrary, Error, "the function '{}' needs CUDA's libdevice, which is not found; set CUDA_HOME")
 NESO_DIAG(E0657, NvidiaNoDisassembler, Error, "no disassembler: neither cuobjdump nor nvdisasm is found; install the CUDA toolkit or a wheel that has them (triton's does), or set CUDA_HOME")
 NESO_DIAG(E0658, NvidiaDisassembler, Error, "the disassembler '{}' failed: {}")

@@ -266,6 +266,44 @@ TEST(Patterns, LongReductionIsSplitAndItsPartsAreIndependent) {
   EXPECT_EQ(reinterpret_cast<float *>(run->outputs[0].data)[0], want); // small integers: exact in any order
 }
 
+TEST(Patterns, ProductWithFewBlocksIsCutAlongKAndItsSumTakesTheEpilogue) {
+  ScheduleOptions options;
+  options.split = SplitRule::manyProcessors(132);
+  // Positions outside, channels inside, as convolutions have them; parts within a position, and of several positions.
+  for (auto [positions, channels] : {std::pair<int64_t, int64_t>{9, 512}, {36, 64}, {1, 4096}}) {
+    Maker m;
+    BufferId a = m.input("a", (48 + positions) * channels), b = m.input("b", positions * channels * 32), c = m.temp("c", 49 * 32), y = m.temp("y", 49 * 32);
+    Node &n = m.node(Node::Kind::Contraction, {49, 32}, {positions, channels}, "conv");
+    n.lhs = Maker::load(n.body, a, (i(0) + r(0)) * channels + r(1));
+    n.rhs = Maker::load(n.body, b, (r(0) * channels + r(1)) * 32 + i(1));
+    n.stores = {Maker::store(c, i(0) * 32 + i(1), 0)};
+    m.pointwise("relu", {49, 32}, y, i(0) * 32 + i(1), OpKind::Relu, c, i(0) * 32 + i(1));
+    m.output(y);
+    EXPECT_EQ(m.plan().kernels.size(), 1u); // on few processors it stays whole
+    plan::Plan p = m.plan(options);
+    ASSERT_EQ(p.kernels.size(), 2u) << print(p);
+    EXPECT_EQ(p.kernels[0].kind, Node::Kind::Contraction);
+    EXPECT_EQ(p.kernels[1].kind, Node::Kind::Reduction);
+    auto data = [](int64_t count, int mod) {
+      std::vector<float> out(static_cast<size_t>(count));
+      for (size_t k = 0; k < out.size(); ++k) out[k] = static_cast<float>(static_cast<int>(k * 7 % static_cast<size_t>(mod)) - mod / 2);
+      return out;
+    };
+    std::vector<float> av = data((48 + positions) * channels, 5), bv = data(positions * channels * 32, 11);
+    std::vector<HostValue> in = {HostValue::tensor(DType::F32, {static_cast<int64_t>(av.size())}, av.data()),
+                                 HostValue::tensor(DType::F32, {static_cast<int64_t>(bv.size())}, bv.data())};
+    Result<PlanRun> run = runPlan(p, in, 1);
+    ASSERT_TRUE(run);
+    const float *got = reinterpret_cast<float *>(run->outputs[0].data);
+    for (int64_t row = 0; row < 49; ++row)
+      for (int64_t column = 0; column < 32; ++column) {
+        double want = 0; // small integers: exact in any order
+        for (int64_t k = 0; k < positions * channels; ++k) want += static_cast<double>(av[static_cast<size_t>(row * channels + k)] * bv[static_cast<size_t>(k * 32 + column)]);
+        ASSERT_EQ(got[row * 32 + column], std::max(want, 0.0)) << positions << ' ' << row << ' ' << column;
+      }
+  }
+}
+
 TEST(Patterns, BranchesRunInTheOrderThatNeedsLessMemory) {
   // Three branches, each a large temp reduced to a small one, given breadth first: depth first needs one large temp at a time.
   Maker m;
