@@ -12,6 +12,7 @@ void splitReductions(loops::Program &program, const SplitRule &rule);
 /// Sorts of rows longer than rule.longestSort become sorts of parts and passes that merge two runs each: [] over [20000] becomes [4] over
 /// [5000], [2] over [10000] and [] over [20000]. Keys and positions lie in new temps between them. Rows without an upper bound stay.
 void splitSorts(loops::Program &program, const SplitRule &rule);
+
 /// Products with fewer blocks than the machine has processors are cut along k: a batch of partial products, then their sum with the
 /// epilogue. [49, 4608] x [4608, 512] becomes 18 of [49, 256] x [256, 512]. Every run adds in the same order.
 void splitContractions(loops::Program &program, const SplitRule &rule);
