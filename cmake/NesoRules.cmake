@@ -2,7 +2,7 @@
 #   neso_library(NAME SRCS … DEPS … [MLIR])     a static library; MLIR marks the few that see MLIR headers
 #   neso_test(NAME SRCS … DEPS …)               a GoogleTest program, run by ctest under the same name
 #   neso_program(NAME SRCS … DEPS …)            an executable in bin/
-#   neso_fuzzer(NAME SRCS … DEPS … ARGS …)      a libFuzzer program, run by ctest with a fixed seed and the given arguments
+#   neso_fuzzer(NAME [MLIR] SRCS … DEPS … ARGS …)   a libFuzzer program, run by ctest with a fixed seed and the given arguments
 # Libraries, tests and programs stand side by side in the folder of their subject.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -87,11 +87,16 @@ function(neso_test name)
 endfunction()
 
 function(neso_fuzzer name)
-  cmake_parse_arguments(A "" "" "SRCS;DEPS;ARGS" ${ARGN})
+  cmake_parse_arguments(A "MLIR" "" "SRCS;DEPS;ARGS" ${ARGN})
   add_executable(${name} ${A_SRCS})
   target_link_libraries(${name} PRIVATE neso_flags ${A_DEPS})
   target_compile_definitions(${name} PRIVATE NESO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  if(A_MLIR)
+    neso_use_mlir(${name})
+    # The precompiled header is not instrumented.
+    set_target_properties(${name} PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
+  endif()
   add_test(NAME ${name} COMMAND ${name} -seed=1 ${A_ARGS})
 endfunction()

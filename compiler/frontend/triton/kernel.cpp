@@ -397,6 +397,16 @@ Status Compilation::applyConfig() {
 Status Compilation::runHeuristic(const std::string &name, const Value &function, Pos pos) {
   Result<Value> known = knownArguments();
   if (!known) return known.takeError();
+  // An argument that the signature gives a type is there, whatever its value: most heuristics ask only whether it is None.
+  Result<std::vector<SigType>> types = signature();
+  for (size_t i = 0; types && i < types->size(); ++i) {
+    std::string param(fn_->function->params[i].name);
+    bool has = false;
+    for (size_t k = 0; k + 1 < known->items().size(); k += 2) has |= known->items()[k].str() == param;
+    if (has || (*types)[i].kind == SigType::Constexpr) continue;
+    known->o->items.push_back(c_.str(param));
+    known->o->items.push_back(c_.opaque("the value of argument '" + param + "'"));
+  }
   Frame f;
   f.module = module_;
   f.pos = pos;

@@ -193,6 +193,36 @@ by_largest = triton.autotune(configs=configs, key=["n"], prune_configs_by={"earl
   EXPECT_EQ(block("by_largest", {}), 32);
 }
 
+// An argument with a type is not None; what its value decides is refused by name.
+TEST(Kernels, HeuristicsKnowWhichArgumentsAreThere) {
+  const std::string source = R"(
+@triton.heuristics({"HAS": lambda args: args["bias"] is not None, "WIDTH": lambda args: 8 if args["bias"] is None else 16})
+@triton.jit
+def f(x, bias, n, HAS: tl.constexpr, WIDTH: tl.constexpr):
+    i = tl.arange(0, WIDTH)
+    v = tl.load(x + i)
+    if HAS:
+        v += tl.load(bias + i)
+    tl.store(x + i, v)
+@triton.heuristics({"BIG": lambda args: args["n"] > 5})
+@triton.jit
+def g(x, n, BIG: tl.constexpr):
+    tl.store(x, 1.0 if BIG else 2.0)
+)";
+  KernelRequest r;
+  r.signature = "*fp32,*fp32,i32";
+  r.function = "f";
+  EXPECT_TRUE(holds(compileText(source, r), "tensor<16xi32>"));
+  r.constexprs = {{"bias", "None"}};
+  EXPECT_TRUE(holds(compileText(source, r), "tensor<8xi32>"));
+  r.constexprs.clear();
+  r.signature = "*fp32,i32";
+  r.function = "g";
+  EXPECT_TRUE(holds(compileText(source, r), "E1055")) << compileText(source, r);
+  r.values = {{"n", "9"}};
+  EXPECT_TRUE(holds(compileText(source, r), "dense<1.000000e+00>") || holds(compileText(source, r), "1.000000e+00")) << compileText(source, r);
+}
+
 TEST(Kernels, CalledDecoratorsLeaveTheFunctionAsItWas) {
   const std::string source = R"(
 def body(x, n, B: tl.constexpr):
