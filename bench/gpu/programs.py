@@ -58,9 +58,11 @@ def inputs_of(makers, seed=7):
 # name → (function in gpu_kernels.py, signature, configurations, hints)
 GEMM = [dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=8, num_stages=3), dict(BM=128, BN=128, BK=64, GROUP=8, num_warps=8, num_stages=3),
         dict(BM=128, BN=256, BK=32, GROUP=8, num_warps=8, num_stages=3), dict(BM=128, BN=256, BK=64, GROUP=8, num_warps=8, num_stages=3),
-        dict(BM=128, BN=64, BK=64, GROUP=8, num_warps=4, num_stages=4)]
+        dict(BM=128, BN=64, BK=64, GROUP=8, num_warps=4, num_stages=4), dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=4, num_stages=3),
+        dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=4, num_stages=4), dict(BM=256, BN=128, BK=64, GROUP=8, num_warps=8, num_stages=3)]
 ATTENTION = [dict(BM=128, BN=64, D=128, num_warps=8, num_stages=3), dict(BM=64, BN=64, D=128, num_warps=4, num_stages=3),
-             dict(BM=128, BN=32, D=128, num_warps=8, num_stages=3), dict(BM=128, BN=128, D=128, num_warps=8, num_stages=2)]
+             dict(BM=128, BN=32, D=128, num_warps=8, num_stages=3), dict(BM=128, BN=128, D=128, num_warps=8, num_stages=2),
+             dict(BM=128, BN=64, D=128, num_warps=4, num_stages=2)]
 KERNELS = {
     "add": ("x_ptr:*fp32,y_ptr:*fp32,out_ptr:*fp32,n:i32,BLOCK:constexpr", [dict(BLOCK=1024, num_warps=4), dict(BLOCK=2048, num_warps=8)], ["n"]),
     "softmax": ("x_ptr:*fp32,out_ptr:*fp32,stride:i32,columns:i32,BLOCK:constexpr", [dict(BLOCK=4096, num_warps=8), dict(BLOCK=4096, num_warps=16)], ["stride", "columns"]),
