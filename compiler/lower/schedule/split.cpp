@@ -49,6 +49,8 @@ bool runsAcross(const Node &n) {
 
 /// Neighbouring results that one program of a column reduction computes.
 constexpr int64_t kColumnsOfProgram = 64;
+/// Programs of a column reduction in place of one of a row.
+constexpr int64_t kColumnPrograms = 4;
 
 SplitRule SplitRule::manyProcessors(int64_t processors) {
   SplitRule r;
@@ -72,7 +74,9 @@ void splitReductions(Program &program, const SplitRule &rule) {
     bool across = n.kind == Node::Kind::Reduction && runsAcross(n);
     bool fits = n.kind == Node::Kind::Reduction && results <= (across ? rule.fewColumns : rule.fewRows) && length >= (across ? rule.longColumn : rule.longRow);
     int64_t alone = std::max<int64_t>(across ? results / kColumnsOfProgram : results, 1);
-    int64_t most = std::min(rule.mostParts, std::max<int64_t>(rule.programs / alone, 1));
+    // Programs of a column reduction are small: several run on one processor.
+    int64_t programs = across && rule.programs < INT64_MAX ? rule.programs * kColumnPrograms : rule.programs;
+    int64_t most = std::min(rule.mostParts, std::max<int64_t>(programs / alone, 1));
     for (const Reduction &r : n.reductions) fits &= splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body.ops[static_cast<size_t>(r.input)].dtype);
     int64_t parts = 1;
     if (fits && n.reduceRanges[0].isConst()) {
@@ -96,6 +100,8 @@ void splitReductions(Program &program, const SplitRule &rule) {
     second.reduceRanges = {Expr(parts)};
     Expr row = 0;
     for (size_t d = 0; d < rank; ++d) row = row * n.ranges[d] + symbol(indexName(d));
+    // Partial results lie as both kernels touch them: neighbouring columns side by side, or the parts of a row.
+    auto placeOf = [&](Expr p) { return across ? p * product(second.ranges) + row : row * Expr(parts) + p; };
     std::unordered_map<std::string, Expr> map = {{reduceName(0), part * step + symbol(reduceName(0))}};
     mapExprs(n, [&](Expr e) { return substitute(e, map); });
     n.ranges.push_back(Expr(parts));
@@ -112,14 +118,14 @@ void splitReductions(Program &program, const SplitRule &rule) {
       Op load{OpKind::Load};
       load.dtype = b.dtype;
       load.buffer = b.id;
-      load.index = row * Expr(parts) + symbol(reduceName(0));
+      load.index = placeOf(symbol(reduceName(0)));
       second.body.ops.push_back(load);
       Reduction total = r;
       total.input = static_cast<ValueIdx>(second.body.ops.size()) - 1;
       second.reductions.push_back(std::move(total));
       Store partial;
       partial.buffer = b.id;
-      partial.index = row * Expr(parts) + part;
+      partial.index = placeOf(part);
       partial.value = 0;
       r.results = {partial};
     }
