@@ -192,8 +192,11 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
     Expr *callee = d->kind == ExprKind::Call ? d->items[0] : d;
     Value what = e_.evalIn(module, callee);
     c_.error.reset();
-    if (what.kind != Kind::Builtin || d->kind != ExprKind::Call) continue;
-    std::string_view name = static_cast<const Builtin *>(what.data)->name;
+    if (d->kind != ExprKind::Call) continue;
+    // Libraries wrap autotune in decorators of their own, which keep the names of its parameters.
+    bool wraps = what.kind != Kind::Builtin && std::any_of(d->keywords.begin(), d->keywords.end(), [](const Keyword &kw) { return kw.name == "configs"; });
+    if (what.kind != Kind::Builtin && !wraps) continue;
+    std::string_view name = wraps ? "triton.autotune" : static_cast<const Builtin *>(what.data)->name;
     std::vector<std::pair<std::string_view, Expr *>> args;
     static constexpr std::string_view kTune[] = {"configs", "key", "prune_configs_by", "reset_to_zero", "restore_value"};
     for (size_t i = 1; i < d->items.size(); ++i) args.emplace_back(name == "triton.autotune" && i <= 5 ? kTune[i - 1] : "values", d->items[i]);

@@ -223,6 +223,21 @@ def g(x, n, BIG: tl.constexpr):
   EXPECT_TRUE(holds(compileText(source, r), "dense<1.000000e+00>") || holds(compileText(source, r), "1.000000e+00")) << compileText(source, r);
 }
 
+// As libraries do that keep a cache of what they tuned.
+TEST(Kernels, DecoratorsOfOthersThatTakeConfigsTune) {
+  const std::string source = R"(
+from elsewhere import cached_autotune, options
+@cached_autotune(configs=[triton.Config({"B": 32}, num_warps=w) for w in (2, 4)], key=["n"], **options)
+@triton.jit
+def f(x, n, B: tl.constexpr):
+    tl.store(x + tl.arange(0, B), n)
+)";
+  KernelRequest r;
+  r.signature = "*fp32,i32";
+  r.function = "f";
+  EXPECT_TRUE(holds(compileText(source, r), "tensor<32xi32>")) << compileText(source, r);
+}
+
 TEST(Kernels, CalledDecoratorsLeaveTheFunctionAsItWas) {
   const std::string source = R"(
 def body(x, n, B: tl.constexpr):
