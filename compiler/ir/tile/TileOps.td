@@ -167,8 +167,9 @@ def Tile_ExternElementwiseOp : Tile_Op<"extern_elementwise", [Elementwise, SameO
     }
   }];
 }
-// Assembly text that computes packed_element elements at a time.
-def Tile_ElementwiseInlineAsmOp : Tile_Op<"elementwise_inline_asm", [Elementwise, SameOperandsAndResultShape,
+// Assembly text that computes packed_element elements at a time. Operands and results have one shape; without operands (a clock, a
+// register of the machine) results are scalars.
+def Tile_ElementwiseInlineAsmOp : Tile_Op<"elementwise_inline_asm", [Elementwise,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>, ConditionallySpeculatable]> {
   let summary = "Inline assembly on each element or pack of elements";
   let arguments = (ins StrAttr:$asm_string, StrAttr:$constraints, BoolAttr:$pure, I32Attr:$packed_element, Variadic<Tile_Any>:$args);

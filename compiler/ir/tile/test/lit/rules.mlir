@@ -59,3 +59,9 @@ tt.func @f(%x: tensor<8xf32>) {
   %0 = tt.reshape %x : tensor<8xf32> -> tensor<4x4xf32>
   tt.return
 }
+// CHECK: error[E0402]: {{.*}} must have the same shape
+//--- j_assembly.mlir
+tt.func @f(%x: tensor<8xf32>, %y: tensor<4xf32>) {
+  %0 = tt.elementwise_inline_asm "add.f32 $0, $1, $2;" {constraints = "=f,f,f", packed_element = 1 : i32, pure = true} %x, %y : tensor<8xf32>, tensor<4xf32> -> tensor<8xf32>
+  tt.return
+}
