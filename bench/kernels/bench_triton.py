@@ -3,8 +3,8 @@
 Usage: bench_triton.py BUILD_DIR [--only TEXT] [--threads 2] [--rounds 7] [--no-compile] [--json FILE]
 
 Each line: the fastest time of ours, of eager and of torch.compile, and the medians of the ratios peer / ours (above 1: Neso is faster).
-Kernels: triton_kernels.py. With the triton wheel at hand the last table holds the time from source to machine code beside Triton's
-own (to PTX, for sm_90) and the front end's share.
+Kernels: triton_kernels.py. The last table holds the time of `neso kernel compile` from source to CPU machine code, with the start of its
+process, the share of the front end (source to tile IR), and, where the triton wheel is, Triton's own time to a cubin for sm_90.
 """
 import argparse
 import ctypes
@@ -92,12 +92,18 @@ def cases():
                    lambda q=q, k=k, v=v, c=causal: F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=c)[0], None)
 
 
+def described(name, args, constexprs):
+    """The kernel as `neso kernel` takes it."""
+    command = [f"{SOURCE}:{name}", "--signature", signature(args)]
+    for key, value in constexprs.items():
+        command += ["--constexpr", f"{key}={value}"]
+    return command
+
+
 class Kernel:
     def __init__(self, build, library, name, args, constexprs, directory, threads):
         package = Path(directory) / f"{name}{len(os.listdir(directory))}.neso"
-        command = [build / "bin/neso", "kernel", "compile", f"{SOURCE}:{name}", "--signature", signature(args), "-o", package]
-        for key, value in constexprs.items():
-            command += ["--constexpr", f"{key}={value}"]
+        command = [build / "bin/neso", "kernel", "compile", *described(name, args, constexprs), "-o", package]
         # What Triton's own launcher would see: sizes that 16 divides.
         out = subprocess.run([str(c) for c in command], capture_output=True, text=True)
         if out.returncode:
@@ -144,6 +150,52 @@ def measure(functions, rounds):
     return times
 
 
+def triton_compile_ms(name, args, constexprs):
+    """Triton's own time from source to a cubin for sm_90, without what it has cached; None without the wheel."""
+    try:
+        import triton
+        from triton.backends.compiler import GPUTarget
+        import triton_kernels
+    except ImportError:
+        return None
+    kernel = getattr(triton_kernels, name)
+    types = dict(zip(kernel.arg_names, signature(args).split(", ")))
+    types.update({k: "constexpr" for k in constexprs})
+    places = {(kernel.arg_names.index(k),): v for k, v in constexprs.items()}
+    with tempfile.TemporaryDirectory() as cache:
+        triton.knobs.cache.dir = cache
+        source = triton.compiler.ASTSource(kernel, types, places)
+        start = time.perf_counter()
+        triton.compile(source, target=GPUTarget("cuda", 90, 32))
+        return (time.perf_counter() - start) * 1e3
+
+
+def compile_times(build, kernels, rounds):
+    """One kernel of each name: from source to machine code."""
+    neso, rows = str(build / "bin/neso"), []
+
+    def fastest(command):
+        times = []
+        for _ in range(rounds):
+            start = time.perf_counter()
+            subprocess.run(command, capture_output=True, check=True)
+            times.append((time.perf_counter() - start) * 1e3)
+        return min(times)
+
+    empty = fastest([neso, "--version"])
+    print(f"from source, ms (a process that does nothing: {empty:.1f})")
+    for name, args, constexprs in kernels:
+        kernel = described(name, args, constexprs)
+        with tempfile.TemporaryDirectory() as out:
+            code = fastest([neso, "kernel", "compile", *kernel, "-o", f"{out}/k.neso"])
+        front = fastest([neso, "kernel", "emit", *kernel, "--stage", "ttir"])
+        theirs = triton_compile_ms(name, args, constexprs)
+        text = f"{name:42s} machine code {code:6.1f}  front end {front - empty:5.1f}"
+        print(text + (f"  Triton to a cubin {theirs:7.1f} ({theirs / code:.1f})" if theirs else ""), flush=True)
+        rows.append(dict(case=f"compile {name}", ours_ms=code, front_ms=front - empty, triton_ms=theirs))
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=Path)
@@ -185,8 +237,10 @@ def main():
             row["met"] = ratios[-1] >= need
             print(f"{text}  error {error:.0e}  {'ok' if row['met'] else f'BELOW {need}'}", flush=True)
             rows.append(row)
+            compiled.setdefault(name, (name, args, constexprs))
     met = sum(r["met"] for r in rows)
     print(f"{met} of {len(rows)} at their goal")
+    rows += compile_times(options.build, compiled.values(), options.rounds)
     if options.json:
         Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
 
