@@ -1,8 +1,11 @@
 #include "backend/nvidia/compile.h"
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
+#include <memory>
 #include <set>
+#include <thread>
 
 #include "backend/common/llvm_common.h"
 #include "backend/nvidia/assembler.h"
@@ -21,6 +24,7 @@ namespace {
 
 /// One function in one LLVM module.
 struct Unit {
+  std::unique_ptr<Assignment> layouts;
   EmittedKernel kernel;
   std::string ptx, llvmText, layoutText;
   Status status;
@@ -43,7 +47,7 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
     return;
   }
   auto tile = llvm::cast<tt::FuncOp>(function.function);
-  Assignment layouts(tile, chip, function.warps);
+  Assignment &layouts = *unit.layouts;
   if (options.keepLayouts) unit.layoutText = layouts.str();
 
   llvm::LLVMContext context;
@@ -78,6 +82,18 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
   unit.ptx = emitPtx(module, *machine);
 }
 
+/// Runs work(0) … work(n - 1) on up to `threads` threads.
+void parallel(size_t n, int threads, llvm::function_ref<void(size_t)> work) {
+  std::atomic<size_t> next{0};
+  auto loop = [&] {
+    for (size_t i = next++; i < n; i = next++) work(i);
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads && static_cast<size_t>(t) < n; ++t) others.emplace_back(loop);
+  loop();
+  for (std::thread &t : others) t.join();
+}
+
 int blocksPerSm(const Chip &chip, const FunctionUsage &usage) {
   if (usage.threads == 0) return 0;
   int blocks = std::min(chip.blocksPerSm, chip.threadsPerSm / usage.threads);
@@ -109,15 +125,21 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   };
   for (size_t i = 0; i < ready.size(); ++i) pipeline(i, INT_MAX);
 
+  // Layouts are assigned before the threads start as well: MLIR's data flow analysis sets the whole context to one thread while it runs.
+  // What comes after only reads the IR.
   std::vector<Unit> units(functions.size());
-  // One after the other: several threads at once crashed or hung now and then (6 of 113 compilations of a pseudo-inverse). Assembling,
-  // which takes most of the time, is parallel.
-  for (size_t i = 0; i < units.size(); ++i) compileUnit(units[i], ready[i], symbols[i], chip, options);
+  auto assign = [&](size_t i) {
+    units[i] = Unit();
+    units[i].layouts = std::make_unique<Assignment>(llvm::cast<tt::FuncOp>(ready[i].function), chip, ready[i].warps);
+  };
+  for (size_t i = 0; i < units.size(); ++i) assign(i);
+  parallel(units.size(), options.threads, [&](size_t i) { compileUnit(units[i], ready[i], symbols[i], chip, options); });
   // Rings that leave too little shared memory to the rest of a kernel are made shorter, at last not at all.
   for (size_t i = 0; i < units.size(); ++i)
     for (int most = 3; most > 0 && units[i].tooMuchShared && ready[i].function != functions[i].function; --most) {
+      units[i].layouts.reset();
       pipeline(i, most);
-      units[i] = Unit();
+      assign(i);
       compileUnit(units[i], ready[i], symbols[i], chip, options);
     }
 
