@@ -242,6 +242,7 @@ def joins():
         c("meshgrid", lambda x, y: torch.meshgrid(x, y, indexing="ij"), "f32 3", "f32 4"), c("tril", lambda x: torch.tril(x, 1), "f32 4x6"), c("triu", lambda x: torch.triu(x, -1), "f32 2x5x5"), c("diag_embed", torch.diag_embed, "f32 2x3"), c("repeat_interleave", lambda x: x.repeat_interleave(3, 1), "f32 2x4"),
         c("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), "f32 1x8x3x2"), c("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2), "f32 1x2x4x6"), c("channel_shuffle", lambda x: x.view(1, 2, 3, 4).transpose(1, 2).reshape(1, 6, 4), "f32 1x6x4"),
         c("kron", torch.kron, "f32 2x3", "f32 3x2"), c("outer", torch.outer, "f32 4", "f32 5"), c("cat_dynamic", lambda x, y: torch.cat([x, y]), "f32 3x2", "f32 5x2", more=[["f32 1x2", "f32 9x2"]], dynamic=({0: B}, {0: N})),
+        c("diagflat_offset", lambda x: torch.diagflat(x, -1), "f32 2"),
     ]
 
 
@@ -256,6 +257,7 @@ def indexing():
         c("masked_scatter", lambda x, m, s: x.masked_scatter(m, s), "f32 3x4", "bool 3x4", "f32 12"), c("one_hot", lambda i: F.one_hot(i, 6), "i64 2x3 <6"), c("bucketize", lambda x, b: torch.bucketize(x, b.sort()[0]), "f32 3x7", "f32 5"), c("searchsorted_right", lambda b, x: torch.searchsorted(b.sort(-1)[0], x, right=True), "f32 2x6", "f32 2x4"),
         c("embedding_bag", lambda i, w, o: F.embedding_bag(i, w, o, mode="mean"), "i64 9 <5", "f32 5x3", torch.tensor([0, 2, 2, 6])), c("index_zero", lambda x, i: x[i], "f32 7x3", "i64 0 <7"), c("take", torch.take, "f32 3x4", "i64 5 <12"), c("index_i32", lambda x, i: x[i], "f32 7x3", "i32 5 <7"),
         c("index_mask_fill", lambda x, m: torch.where(m[:, None], x, x.flip(1)), "f32 4x3", "bool 4"), c("index_dynamic", lambda x, i: x[i] * 2, "f32 9x3", "i64 4 <9", more=[["f32 20x3", "i64 11 <20"]], dynamic=({0: N}, {0: B})),
+        c("histogram_edges", lambda x, e: torch.histogram(x, e)[0], "f32 6", torch.linspace(-3, 3, 700)),
     ]
 
 

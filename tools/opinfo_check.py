@@ -6,6 +6,10 @@
 INDEX_DIR is what opinfo_export.py wrote. `right`: outputs of the right number, dtype, shape and values (shape alone for
 random operators). `refused`: exit code 1 with an error[E…] text. Exit code 0 here only if nothing is wrong, crashed
 or timed out. --runner build/dev/bin/run_goldens does the work in forks of one process, several times as fast.
+
+For GPUs: `--gpu sm_90` (with --runner) compiles only, down to PTX or with --assemble to machine code, so `right` then means "compiles".
+`--cases` writes the chosen samples as INDEX_DIR/case.json in the form of the goldens, for `gpu_check.py pack --cases INDEX_DIR` and
+`gpu_tiles INDEX_DIR`, which find the answers on a GPU and without one.
 """
 import argparse
 import collections
@@ -115,11 +119,11 @@ def judge(args, root, sample):
     return ("wrong", f"outputs not expected: {surplus}") if surplus else ("right", "")
 
 
-def judge_all(args, root, samples):
-    """The same for all samples by the runner of the goldens."""
+def golden_runs(root, samples):
+    """The samples as the `runs` of a case.json; paths begin with `root`."""
     runs = []
     for sample in samples:
-        folder = root.resolve() / sample["path"]
+        folder = root / sample["path"]
         bounds, tolerance = sample.get("tolerance", []), {}
         for name, tensor in cases.read_safetensors(folder / "outputs.safetensors").items():
             bound = bounds[int(name)] if name.isdigit() and int(name) < len(bounds) and bounds[int(name)] else {}
@@ -127,10 +131,17 @@ def judge_all(args, root, samples):
         runs.append({"name": sample["path"], "program": str(folder / "model.pt2"), "inputs": str(folder / "inputs.safetensors"),
                      "outputs": str(folder / "outputs.safetensors"), "prefix": "", "tolerance": tolerance,
                      "values": sample.get("values", True)})
+    return runs
+
+
+def judge_all(args, root, samples):
+    """The same for all samples by the runner of the goldens."""
+    runs = golden_runs(root.resolve(), samples)
+    gpu = ["--gpu", args.gpu] + ["--assemble"] * args.assemble if args.gpu else []
     with tempfile.TemporaryDirectory(prefix="neso_check_") as scratch:
         (Path(scratch) / "case.json").write_text(json.dumps({"runs": runs}))
         verdicts = Path(scratch) / "verdicts"
-        subprocess.run([args.runner, "--goldens", scratch, "--jobs", str(args.procs), "--verdicts", verdicts], stdout=subprocess.DEVNULL)
+        subprocess.run([args.runner, "--goldens", scratch, "--jobs", str(args.procs), "--verdicts", verdicts, *gpu], stdout=subprocess.DEVNULL)
         lines = [line.split("\t", 2) for line in verdicts.read_text(errors="replace").splitlines()]
     found = {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
     results = [found.get(sample["path"], ("crash", "no verdict")) for sample in samples]
@@ -161,6 +172,9 @@ def main():
     parser.add_argument("index")
     parser.add_argument("--neso", default="build/dev/bin/neso")
     parser.add_argument("--runner", help="run_goldens, in place of --neso")
+    parser.add_argument("--gpu", default="", help="with --runner: compile for these chips instead of running, as sm_90 or sm_80,sm_90")
+    parser.add_argument("--assemble", action="store_true", help="with --gpu: to machine code")
+    parser.add_argument("--cases", action="store_true", help="only write INDEX_DIR/case.json")
     parser.add_argument("--ops", default=".")
     parser.add_argument("--targets", default=".", help="only samples with a target that matches")
     parser.add_argument("--dtypes", default="")
@@ -181,6 +195,13 @@ def main():
         sample["values"] = sample.get("values", True) and RANDOM.isdisjoint(sample["targets"])
     if args.limit and len(samples) > args.limit:
         samples = [samples[i * len(samples) // args.limit] for i in range(args.limit)]
+    if args.cases:
+        runs = golden_runs(root, samples)
+        for run in runs:
+            run |= {key: str(Path(run[key]).relative_to(root)) for key in ("program", "inputs", "outputs")}
+        (root / "case.json").write_text(json.dumps({"runs": runs}))
+        print(f"{len(runs)} runs in {root / 'case.json'}")
+        return 0
     begun = time.time()
     if args.runner:
         results = judge_all(args, root, samples)

@@ -1,16 +1,21 @@
 // Do the tile programs that are made for GPUs compute what the model says? Without a GPU: every kernel of the plan runs in the tile
 // interpreter, which also finds accesses out of bounds and races between programs, and the results are held against the loops interpreter.
 //
-//     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N]
+//     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N] [--jobs N] [--left-out]
 //
-// FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/". Programs that take the
-// tile interpreter more than --steps operations, or call functions that it does not have, are left out. Tolerance: 1e-4 relative to the largest element for f32 (sums in another
+// FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/" or with nothing. Programs
+// that take the tile interpreter more than --steps operations, or call functions that it does not have, are left out; --left-out says why.
+// Each program is a child process, --jobs of them at a time. Tolerance: 1e-4 relative to the largest element for f32 (sums in another
 // order), 2e-2 for reduced floats, exact for integers.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "driver/compile.h"
 #include "e2e/tensors.h"
@@ -30,6 +35,8 @@ namespace {
 struct Options {
   std::string folder, only;
   int64_t processors = 4, steps = int64_t(1) << 22;
+  size_t jobs = 2;
+  bool leftOut = false;
 };
 
 /// A plan whose kernels are run as tile programs.
@@ -84,9 +91,16 @@ double elementAt(const loops::HostValue &v, int64_t i) {
   }
 }
 
+/// Real and imaginary parts as a last dimension of two.
+loops::HostValue parts(loops::HostValue v) {
+  v.dtype = toReal(v.dtype);
+  v.sizes.push_back(2);
+  return v;
+}
+
 std::string difference(const loops::HostValue &want, const loops::HostValue &got) {
   if (want.sizes != got.sizes || want.dtype != got.dtype) return "shape or dtype differs";
-  if (isComplex(want.dtype)) return "";
+  if (isComplex(want.dtype)) return difference(parts(want), parts(got));
   double largest = 1;
   for (int64_t i = 0; i < want.elements(); ++i)
     if (double w = std::fabs(elementAt(want, i)); std::isfinite(w)) largest = std::max(largest, w);
@@ -105,14 +119,35 @@ std::optional<DType> dtypeOf(const e2e::Tensor &t) {
   case NESO_F32: return DType::F32;
   case NESO_F16: return DType::F16;
   case NESO_BF16: return DType::BF16;
+  case NESO_F8E4M3FN: return DType::F8E4M3FN;
+  case NESO_F8E5M2: return DType::F8E5M2;
+  case NESO_C64: return DType::C64;
   case NESO_I64: return DType::I64;
   case NESO_I32: return DType::I32;
   case NESO_I16: return DType::I16;
   case NESO_I8: return DType::I8;
+  case NESO_U64: return DType::U64;
+  case NESO_U32: return DType::U32;
+  case NESO_U16: return DType::U16;
   case NESO_U8: return DType::U8;
   case NESO_BOOL: return DType::Bool;
   default: return std::nullopt;
   }
+}
+
+/// An input of the kind that the program wants; nothing where the file's tensor cannot be that.
+std::optional<loops::HostValue> inputOf(e2e::Tensor &given, loops::ProgramInput::Kind kind) {
+  using Kind = loops::ProgramInput::Kind;
+  std::optional<DType> t = dtypeOf(given);
+  if (!t) return std::nullopt;
+  loops::HostValue h = loops::HostValue::tensor(*t, given.sizes, given.data());
+  h.kind = kind;
+  if (kind == Kind::Tensor) return h;
+  if (h.elements() != 1) return std::nullopt;
+  if (kind == Kind::Float) h.floatValue = elementAt(h, 0);
+  else if (kind == Kind::Int || kind == Kind::Bool) h.intValue = static_cast<int64_t>(elementAt(h, 0));
+  else return std::nullopt;
+  return h;
 }
 
 /// "" right; "-WHY" left out; else what is wrong.
@@ -129,11 +164,12 @@ std::string check(const fs::path &file, const Options &options) {
     loops::HostValue h;
     h.kind = program->inputs[k].kind;
     auto it = all.find(file.stem().string() + "/" + std::to_string(k));
+    if (it == all.end()) it = all.find(std::to_string(k));
     if (it != all.end()) {
       e2e::Tensor &given = it->second;
-      std::optional<DType> t = dtypeOf(given);
-      if (!t || h.kind != loops::ProgramInput::Kind::Tensor) return "-input of another kind";
-      h = loops::HostValue::tensor(*t, given.sizes, given.data());
+      std::optional<loops::HostValue> value = inputOf(given, h.kind);
+      if (!value) return "-input of another kind";
+      h = *value;
       originals.emplace_back(&given, std::vector<char>(given.data(), given.data() + given.bytes));
     }
     inputs.push_back(h);
@@ -163,6 +199,66 @@ std::string check(const fs::path &file, const Options &options) {
   return "";
 }
 
+/// Checks programs in child processes and counts what they say.
+class Checker {
+public:
+  explicit Checker(const Options &options) : options_(options) {}
+
+  void checkAll(const std::vector<fs::path> &files) {
+    for (const fs::path &file : files) {
+      while (children_.size() >= options_.jobs) reap();
+      start(file);
+    }
+    while (!children_.empty()) reap();
+  }
+
+  int finish() const {
+    fmt::print("{} right, {} wrong, {} left out\n", right_, wrong_, leftOut_);
+    return wrong_ || !right_;
+  }
+
+private:
+  struct Child {
+    pid_t pid;
+    int descriptor;
+    fs::path file;
+  };
+
+  void start(const fs::path &file) {
+    Child child{0, memfd_create("report", 0), file};
+    std::fflush(stdout);
+    child.pid = fork();
+    if (child.pid == 0) {
+      const std::string why = check(file, options_);
+      const bool written = write(child.descriptor, why.data(), why.size()) == static_cast<ssize_t>(why.size());
+      _exit(written ? 0 : 1);
+    }
+    children_.push_back(child);
+  }
+
+  void reap() {
+    int status = 0;
+    const pid_t pid = wait(&status);
+    auto at = std::find_if(children_.begin(), children_.end(), [&](const Child &c) { return c.pid == pid; });
+    if (at == children_.end()) return;
+    const Child child = *at;
+    children_.erase(at);
+    std::string why;
+    lseek(child.descriptor, 0, SEEK_SET);
+    char buffer[4096];
+    for (ssize_t n; (n = read(child.descriptor, buffer, sizeof buffer)) > 0;) why.append(buffer, static_cast<size_t>(n));
+    close(child.descriptor);
+    if (status != 0) why = WIFSIGNALED(status) ? fmt::format("crashed with signal {}", WTERMSIG(status)) : "ended early";
+    if (why.empty()) ++right_;
+    else if (why[0] != '-') ++wrong_, fmt::print("FAILED {}: {}\n", child.file.string(), why);
+    else if (++leftOut_; options_.leftOut) fmt::print("left out {}: {}\n", child.file.string(), why.substr(1));
+  }
+
+  const Options &options_;
+  std::vector<Child> children_;
+  int right_ = 0, wrong_ = 0, leftOut_ = 0;
+};
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -172,20 +268,15 @@ int main(int argc, char **argv) {
     if (word == "--only" && i + 1 < argc) options.only = argv[++i];
     else if (word == "--processors" && i + 1 < argc) options.processors = std::atoll(argv[++i]);
     else if (word == "--steps" && i + 1 < argc) options.steps = std::atoll(argv[++i]);
+    else if (word == "--jobs" && i + 1 < argc) options.jobs = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
+    else if (word == "--left-out") options.leftOut = true;
     else options.folder = word;
   }
   std::vector<fs::path> files;
   for (const fs::directory_entry &entry : fs::recursive_directory_iterator(options.folder))
     if (entry.path().extension() == ".pt2" && entry.path().string().find(options.only) != std::string::npos) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
-  int right = 0, wrong = 0, leftOut = 0;
-  for (const fs::path &file : files) {
-    const std::string why = check(file, options);
-    if (why.empty()) ++right;
-    else if (why[0] == '-') ++leftOut;
-    else ++wrong, fmt::print("FAILED {}: {}\n", file.string(), why);
-    std::fflush(stdout);
-  }
-  fmt::print("{} right, {} wrong, {} left out\n", right, wrong, leftOut);
-  return wrong || !right;
+  Checker checker(options);
+  checker.checkAll(files);
+  return checker.finish();
 }

@@ -292,9 +292,8 @@ Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dty
     k.dirty.clear();
   }
   Val at = pointer(buffer, e);
-  // An element outside the tile must not be read, also where its address does not depend on the outside dimension.
-  for (Val m : masks)
-    if (m.vary & at.vary) mask = andMask(mask, m);
+  // An element outside the tile must not be read, also where only the condition depends on the outside dimension.
+  mask = andMask(mask, tileMask(at.vary | (mask ? mask.vary : 0)));
   if (mask && (mask.vary & ~at.vary)) at = widen(at, mask.vary);
   if (mask) mask = widen(mask, at.vary);
   Type element = storageTypeOf(k.b.getContext(), dtype);
@@ -367,15 +366,15 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
   store(plain, out, mask);
 }
 
-/// An update by an atomic instruction. Every lane of the frame is one update, also where neither place nor value varies.
+/// An update by an atomic instruction. Every lane that the node runs along is one update, also where neither place nor value varies.
 void Emitter::update(const loops::Store &s, Val value, Val mask) {
   DType dtype = k.plan.program.buffer(s.buffer).dtype;
   NESO_CHECK(k.target.threadBlocks && hasAtomic(s.mode, dtype), "an update that is no instruction by programs in no order");
-  unsigned full = frame.full();
-  for (Val m : masks) mask = andMask(mask, m);
-  Val at = widen(pointer(s.buffer, simplified(s.index)), full);
-  value = widen(value, full);
-  if (mask) mask = widen(mask, full);
+  unsigned lanes = frame.full() & ~notAlong;
+  mask = andMask(mask, tileMask(lanes));
+  Val at = widen(pointer(s.buffer, simplified(s.index)), lanes);
+  value = widen(value, lanes);
+  if (mask) mask = widen(mask, lanes);
   using K = tb::AtomicKind;
   bool uns = isUnsignedInt(dtype);
   K kind = s.mode == loops::StoreMode::AtomicAdd   ? (isFloat(dtype) ? K::FAdd : K::Add)

@@ -72,6 +72,8 @@ public:
   std::set<size_t> emitted;
   /// Dimensions of the frame of which only the first element exists: the masks say so.
   unsigned oneElement = 0;
+  /// Dimensions of the frame that the node at hand does not run along, as the inner one for what follows a reduction.
+  unsigned notAlong = 0;
   /// Keep what loads of read-only buffers gave: a program of several passes over one tile then reads memory once.
   bool keepLoads = false;
   /// The kernel reads every element of its space once and writes little: what it reads must not push out of the caches what others wrote

@@ -467,6 +467,8 @@ private:
   void emitNode(Emitter &e, size_t n, bool toMemory) {
     const Node &node = nodes()[n];
     std::vector<Val> memo;
+    const bool besideInner = !inner_[n] && (shape_ == Shape::Rows || shape_ == Shape::Columns);
+    e.notAlong = besideInner ? 1u << innerDim_ : 0;
     e.defineIndirects(node.body, memo);
     for (const loops::Store &s : node.stores) {
       Val v = e.value(node.body, s.value, memo);

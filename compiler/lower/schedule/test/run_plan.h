@@ -71,8 +71,9 @@ private:
       const loops::ProgramOutput &o = program.outputs[k];
       std::vector<int64_t> sizes = values(o.sizes), strides = values(o.strides);
       int64_t reach = 1;
-      for (size_t d = 0; d < sizes.size(); ++d) reach += (sizes[d] - 1) * strides[d];
-      outputs_[k].assign(static_cast<size_t>((reach + value(o.offset)) * itemSize(o.dtype)), 0xdd);
+      bool empty = o.kind != loops::ProgramOutput::Kind::Tensor;
+      for (size_t d = 0; d < sizes.size(); ++d) reach += (sizes[d] - 1) * strides[d], empty |= sizes[d] == 0;
+      outputs_[k].assign(empty ? 0 : static_cast<size_t>((reach + value(o.offset)) * itemSize(o.dtype)), 0xdd);
     }
     for (const loops::Buffer &b : program.buffers) {
       const plan::Placement &place = p_.placements[b.id.index()];
@@ -157,6 +158,10 @@ private:
   void collect() {
     for (size_t k = 0; k < p_.program.outputs.size(); ++k) {
       const loops::ProgramOutput &o = p_.program.outputs[k];
+      if (o.kind != loops::ProgramOutput::Kind::Tensor) {
+        run_.outputs.emplace_back();
+        continue;
+      }
       loops::HostValue v = loops::HostValue::owned(o.dtype, values(o.sizes));
       std::vector<int64_t> strides = values(o.strides);
       int64_t offset = value(o.offset);
