@@ -270,6 +270,36 @@ def ordering():
     ]
 
 
+def grid(f, x, y, rows=1):
+    """f of each pair of elements: long rows from few numbers."""
+    return f(x[:, None], y[None, :]).reshape(rows, -1)
+
+
+def some(x, step=101):
+    """A few elements of each row, the last one among them."""
+    return x.flip(-1)[..., ::step]
+
+
+def long_rows():
+    """Rows that several programs of a GPU share, or that none of its programs holds: the tensors are made inside and most of the results left there."""
+    product = torch.mul
+    long = ("f32 211", "f32 331")  # 69,841 elements
+    return [
+        c("cumsum_2600", lambda x: some(x.cumsum(-1), 7), "f32 2x2600"), c("cumsum_i64_2600", lambda x: some(x.cumsum(-1), 7), "i64 2600"),
+        c("cumsum_long", lambda x, y: some(grid(product, x, y).cumsum(-1)), *long), c("cumsum_bytes", lambda x: some(x.cumsum(-1)), "i8 70001"),
+        c("cumsum_long_i64", lambda x, y: some(grid(product, x, y, 2).cumsum(-1)), "i64 300", "i64 302"), c("cumsum_long_f64", lambda x, y: some(grid(product, x, y).cumsum(-1)), "f64 200", "f64 201"),
+        c("cumsum_groups", lambda x, y: some(grid(product, x, y).cumsum(-1), 10007), "f32 1501", "f32 1511"), c("cumsum_long_bf16", lambda x, y: some(grid(product, x, y, 3).cumsum(-1)), "bf16 330 u", "bf16 331 u"),
+        c("cumprod_long", lambda x, y: some(grid(lambda a, b: 1 + a * b * 1e-3, x, y, 4).cumprod(-1)), "f32 400", "f32 411"), c("cummax_long", lambda x, y: tuple(some(v) for v in torch.cummax(grid(torch.add, x, y), -1)), *long),
+        c("logcumsumexp_long", lambda x, y: some(torch.logcumsumexp(grid(torch.add, x, y), -1)), *long), c("cumsum_long_outer", lambda x, y: some(grid(product, x, y, 2).t().cumsum(0).t()), *("f32 222", "f32 301")),
+        c("softmax_long", lambda x, y: some(grid(torch.add, x, y, 2).softmax(-1)), "f32 220", "f32 201"), c("log_softmax_long", lambda x, y: some(grid(torch.add, x, y, 3).log_softmax(-1)), "f32 300", "f32 201"),
+        c("layer_norm_long", lambda x, y: some(F.layer_norm(grid(product, x, y, 2), (22110,))), "f32 220", "f32 201"), c("var_mean_long", lambda x, y: torch.var_mean(grid(product, x, y, 20) + 3, -1), "f32 600", "f32 601"),
+        c("cross_entropy_long", lambda x, y, t: F.cross_entropy(grid(torch.add, x, y, 5), t), "f32 500", "f32 201", "i64 5 <20100"), c("argmax_long", lambda x, y: grid(product, x, y, 3).argmax(-1), "f32 300", "f32 203"),
+        c("rms_norm_long", lambda x, y: some(F.rms_norm(grid(product, x, y, 2), (33110,))), "f32 220", "f32 301"), c("norm_long", lambda x, y: grid(product, x, y).norm(), *long),
+        c("sort_long", lambda x, y: tuple(some(v) for v in torch.sort(grid(product, x, y), dim=-1, stable=True)), "f32 150", "f32 151"), c("sort_long_down", lambda x, y: tuple(some(v) for v in torch.sort(grid(product, x, y, 2), dim=-1, descending=True, stable=True)), "i64 100", "i64 240"),
+        c("topk_long", lambda x, y: torch.topk(grid(product, x, y), 7)[0], *long), c("median_long", lambda x, y: grid(product, x, y, 3).median(-1)[0], "f32 150", "f32 401"),
+    ]
+
+
 def matmuls():
     return [
         c("mm", torch.mm, "f32 7x13", "f32 13x5"), c("mm_large", torch.mm, "f32 65x70", "f32 70x67"), c("mm_vector", torch.mv, "f32 7x13", "f32 13"), c("dot", torch.dot, "f32 33", "f32 33"), c("mm_one_row", torch.mm, "f32 1x64", "f32 64x48"), c("mm_transposed", lambda x, y: x.t() @ y.t(), "f32 13x7", "f32 5x13"),
@@ -363,7 +393,7 @@ def chain_long(x):
 
 def groups():
     result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, losses, views, joins, indexing,
-                                        ordering, matmuls, convolutions, creation, statistics, factorisations, fused)}
+                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name: {sorted(n for n in names if names.count(n) > 1)}"

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,24 @@ struct Reduction {
 
 enum class ScanKind : uint8_t { Sum, Prod, Max, Min, LogSumExp };
 
+/// A scan whose rows are shared by programs that run at the same time, each of which scans one tile (look-back: Merrill and Garland 2016).
+/// A program publishes the total of its tile and waits for the totals before it. So that floats add up alike in every run, nobody adds
+/// what happens to be there: kGroup - 1 neighbouring tiles are a group, whose slot 0 holds the total before the group and whose slot s that of the
+/// group's tile s - 1; a tile waits for its group's slots up to its own, and the last of a group fills slot 0 of the next. The waits form a chain
+/// of groups, not of tiles.
+struct LookBack {
+  static constexpr int64_t kGroup = 256;
+  /// Elements of `words` before the first slot. Element 0 hands out tiles: a program that has tile t knows that tiles before t have begun.
+  static constexpr int64_t kHeader = 16;
+  /// I64, all zero when the scan begins. A slot is one word, of which the low half is the value and the upper half 1 once it is there; two
+  /// for values of 8 bytes. So a value and the news of it arrive together, and no fence is needed.
+  BufferId words;
+  int64_t tile = 0; // elements of a program
+  static int64_t wordsOf(DType t) { return itemSize(t) > 4 ? 2 : 1; }
+  Expr tiles(Expr length) const { return ceilDiv(length, tile); }
+  Expr groups(Expr length) const { return ceilDiv(tiles(length), kGroup - 1); }
+};
+
 /// Attention out[b, h, m, d] = softmax(scale * q k^T + mask) v (zero in rows where no key takes part, unless emptyIsNan), computed without the full score matrix (online softmax; Dao et al. 2022).
 /// Ranges of the node: [B, H, M, Dv]; the key length N and head size D are here. Operand indices are Exprs over symbols b, h, m (query
 /// row), n (key row), d (head element). Grouped queries are in the index Exprs (h // group).
@@ -197,6 +216,7 @@ struct Node {
   // Scan, Sort
   ScanKind scan = ScanKind::Sum;
   bool reverse = false;          // Scan: from the end
+  std::optional<LookBack> lookBack; // Scan: how programs share a row; none: a program scans whole rows
   bool descending = false, stable = true; // Sort; NaN counts as largest
   Expr run;                      // Sort of positions given: the rows are two sorted runs, of `run` elements and of the rest; invalid: unknown
   std::vector<ValueIdx> inputs;  // Scan, Sort: body values; for stores, Store::value is the number of the result

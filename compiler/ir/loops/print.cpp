@@ -111,6 +111,7 @@ std::string print(const Program &p, const Node &n) {
     break;
   case Node::Kind::Scan:
     for (ValueIdx v : n.inputs) out += fmt::format("    scan {} %{}{}\n", scanName(n.scan), v, n.reverse ? " reverse" : "");
+    if (n.lookBack) out += fmt::format("    tiles of {} look back in {}\n", n.lookBack->tile, p.buffer(n.lookBack->words).name);
     break;
   case Node::Kind::Sort:
     out += fmt::format("    sort %{}{}", n.inputs[0], n.descending ? " descending" : "");

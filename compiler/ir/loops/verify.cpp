@@ -210,6 +210,8 @@ public:
     case Node::Kind::Sort:
       if (n.inputs.empty() || n.reduceRanges.empty()) breach("L7", n, "a scan or sort needs inputs and the dimension r0");
       if (n.run.valid() && (n.kind != Node::Kind::Sort || n.inputs.size() != 2)) breach("L7", n, "only a sort with positions merges runs");
+      if (n.lookBack && (n.kind != Node::Kind::Scan || n.inputs.size() != 1 || n.reduceRanges.size() != 1 || n.lookBack->tile < 1 || !validBuffer(n, n.lookBack->words)))
+        breach("L7", n, "programs look back in a scan of one value, along one dimension, in a buffer of their own");
       for (ValueIdx v : n.inputs)
         if (v < 0 || v >= static_cast<ValueIdx>(n.body.ops.size())) breach("L2", n, "an input does not exist");
       for (const Store &s : n.stores) store(n, s, known, facts);

@@ -28,6 +28,8 @@ template <typename F> void eachOperand(const Node &n, F f) {
       if (a.read) f(o, false);
       if (a.written) f(o, true);
     }
+  if (n.lookBack)
+    for (bool written : {false, true}) f(AttentionSpec::Operand{n.lookBack->words, 0, DType::I64}, written);
   if (!n.attention) return;
   for (const AttentionSpec::Operand *o : {&n.attention->q, &n.attention->k, &n.attention->v, &n.attention->mask})
     if (o->buffer.valid()) f(*o, false);

@@ -15,7 +15,7 @@ int64_t upperBound(const Facts &facts, Expr extent, int64_t unbounded) {
   return hi == INT64_MAX ? unbounded : hi;
 }
 
-void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings) {
+void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val program) {
   KernelContext &k = e.k;
   Expr programs = 1;
   bool any = false;
@@ -31,6 +31,8 @@ void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings) {
     k.b.setInsertionPointToStart(over.getBody());
     e.env["pid"] = {over.getInductionVar()};
     e.forgetIndices();
+  } else if (program) {
+    e.env["pid"] = program;
   } else if (any) {
     mlir::Value pid = tile::programId(k.b, k.loc, 0);
     e.env["pid"] = e.toIndex({pid}, DType::I32);

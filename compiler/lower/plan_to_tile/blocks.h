@@ -14,8 +14,8 @@ struct Blocking {
 
 /// Emits the decoding of the linear program id (last blocking varies fastest), binds each symbol in e.env, adds a tile mask where the last
 /// block may be partial, and sets the kernel's grid. A serial kernel of a target whose programs have no order gets a grid of one program
-/// with a loop; the builder then stands in the loop's body.
-void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings);
+/// with a loop; the builder then stands in the loop's body. `program`: the number that says which block to take, where it is not the program's id.
+void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val program = {});
 
 /// The smallest power of two that is >= n, for n >= 1.
 int64_t nextPowerOfTwo(int64_t n);

@@ -9,6 +9,7 @@
 #include "lower/plan_to_tile/contraction.h"
 #include "lower/plan_to_tile/emit.h"
 #include "lower/plan_to_tile/library.h"
+#include "lower/plan_to_tile/look_back.h"
 #include "lower/plan_to_tile/loop_kernel.h"
 #include "lower/plan_to_tile/sort.h"
 #include "lower/plan_to_tile/ways.h"
@@ -165,6 +166,7 @@ private:
     b.setInsertionPointToStart(entry);
     if (kernel.kind == Node::Kind::Sort) emitSort(k, plan_.program.facts);
     else if (kernel.kind == Node::Kind::Attention) emitAttention(k, plan_.program.facts);
+    else if (kernel.nodes[0].lookBack) emitLookBackScan(k, plan_.program.facts);
     else if (contraction) emitContraction(k, plan_.program.facts, *contraction);
     else emitLoopKernel(k, plan_.program.facts, target);
     b.setInsertionPointToEnd(entry);
@@ -274,6 +276,8 @@ private:
       }
     });
     for (const Node &n : kernel.nodes) {
+      if (n.lookBack)
+        if (plan::KernelArg *a = argumentOf(n.lookBack->words)) a->read = a->written = true;
       if (!n.attention) continue;
       for (const auto &[buffer, index] : attentionReads(*n.attention))
         if (plan::KernelArg *a = argumentOf(buffer)) a->read = true;

@@ -193,16 +193,16 @@ std::vector<Val> Accumulator::reduceTile(Emitter &e, std::vector<Val> element, s
   return out;
 }
 
-Val Accumulator::scanTile(Emitter &e, Val element, size_t dim, Val mask) {
-  unsigned full = e.frame.full();
-  std::vector<Val> identity = initial(e, 0);
-  if (mask) element = e.select(e.widen(mask, element.vary | mask.vary), element, identity[0]);
-  element = e.widen(element, full);
+Val Accumulator::scanAlone(Emitter &e, Val element, size_t dim, Val mask) const {
+  element = maskTile(e, {element}, mask)[0];
   SmallVector<Value> scanned = tb::scan(e.k.b, e.k.loc, {element.v}, static_cast<int>(dim), reverse_, combiner(*this, e));
-  Val out{scanned[0], full};
-  std::vector<Val> before = carried;
-  out = combine(e, {before[0]}, {out})[0];
-  carried = combine(e, before, reduceTile(e, {element}, dim, {}));
+  return {scanned[0], e.frame.full()};
+}
+
+Val Accumulator::scanTile(Emitter &e, Val element, size_t dim, Val mask) {
+  element = maskTile(e, {element}, mask)[0];
+  Val out = combine(e, carried, {scanAlone(e, element, dim, {})})[0];
+  carried = combine(e, carried, reduceTile(e, {element}, dim, {}));
   return out;
 }
 

@@ -32,6 +32,8 @@ public:
   std::vector<Val> maskTile(Emitter &e, std::vector<Val> element, Val mask) const;
   /// Reduces a full tile along one dimension of the frame; lanes where mask is false do not count.
   std::vector<Val> reduceTile(Emitter &e, std::vector<Val> element, size_t dim, Val mask) const;
+  /// The inclusive scan of a tile along dim, from nothing; lanes where mask is false do not count.
+  Val scanAlone(Emitter &e, Val element, size_t dim, Val mask) const;
   /// The inclusive scan of a tile along dim, continued from `carried`, which moves on.
   Val scanTile(Emitter &e, Val element, size_t dim, Val mask);
 

@@ -53,6 +53,7 @@ Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
     splitContractions(program, options.split);
     splitReductions(program, options.split);
     splitSorts(program, options.split);
+    splitScans(program, options.split);
   }
   plan::Plan p;
   // Guards first: nothing runs on sizes for which the plan is wrong.

@@ -17,6 +17,7 @@ struct SplitRule {
   int64_t leastPart = 1024, leastParts = 8, mostParts = 256; // of one result
   int64_t programs = INT64_MAX;                  // parts of all results, in programs, beyond which more do not help
   int64_t longestSort = INT64_MAX; // longer rows are sorted in parts, which are then merged
+  int64_t scanTile = 0, fewScans = 0, longScan = 0; // scans of at most so many rows, of at least so many elements, are shared by programs that take so many bytes each; 0: never
   int64_t contractionProcessors = 0;         // that share the blocks of a matrix product; 0: products stay whole
   static SplitRule manyProcessors(int64_t processors);
 };

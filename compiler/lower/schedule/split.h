@@ -17,4 +17,8 @@ void splitSorts(loops::Program &program, const SplitRule &rule);
 /// epilogue. [49, 4608] x [4608, 512] becomes 18 of [49, 256] x [256, 512]. Every run adds in the same order.
 void splitContractions(loops::Program &program, const SplitRule &rule);
 
+/// Scans of few and long rows get words in which the programs of a row tell each other their totals (loops::LookBack), and a node before
+/// them that sets those to zero.
+void splitScans(loops::Program &program, const SplitRule &rule);
+
 } // namespace neso::schedule
