@@ -6,8 +6,8 @@
 // one context, and the second must give the same bits. A refusal with an error code fails, unless unsupported.txt lists it with that
 // code; what is listed there must still be refused. --verdicts writes "<run> TAB right|refused|wrong|crash|timeout TAB <why>" by line, for
 // tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best. --gpu only compiles, for those GPUs,
-// down to PTX or, with --assemble, to machine code where an assembler is found (tools/gpu_check.py runs them); unsupported_gpu.txt then
-// counts as well. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
+// down to PTX or, with --assemble, to machine code where an assembler is found, else what passes counts as skipped too
+// (tools/gpu_check.py runs programs on a GPU); unsupported_gpu.txt then counts as well. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -233,8 +233,10 @@ public:
     while (!children_.empty()) reap();
   }
 
-  int finish() const {
-    fmt::print("{} passed, {} failed, {} skipped\n", passed_, failed_, skipped_);
+  /// What was only taken down to PTX for want of an assembler counts as skipped as well.
+  int finish(bool notAssembled) const {
+    if (notAssembled) fmt::print("NOT ASSEMBLED: no ptxas is found (CUDA's toolkit has it, so has the wheel nvidia-cuda-nvcc); only PTX was made\n");
+    fmt::print("{} passed, {} failed, {} skipped\n", passed_, failed_, skipped_ + (notAssembled ? passed_ : 0));
     return failed_ == 0 && passed_ > 0 ? 0 : 1;
   }
 
@@ -374,15 +376,16 @@ int runGoldens(int argc, char **argv) {
   std::erase_if(programs, [&](const Program &p) { return p.id.find(only) == std::string::npos; });
   FILE *verdictFile = verdicts.empty() ? nullptr : std::fopen(verdicts.c_str(), "w");
   std::map<std::string, std::string> unsupported = readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt");
+  bool notAssembled = false;
   if (options.target == "cuda") {
     unsupported = readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported_gpu.txt", std::move(unsupported));
-    if (assemble && !nvidia::findAssembler()) fmt::print("no assembler is found: only PTX is made\n");
     if (!assemble) options.options.emplace_back("assembler", "none");
+    notAssembled = assemble && !nvidia::findAssembler();
   }
   Runner runner(options, std::move(unsupported), showRefused, verdictFile);
   runner.runAll(programs, jobs);
   if (verdictFile) std::fclose(verdictFile);
-  return runner.finish();
+  return runner.finish(notAssembled);
 }
 
 } // namespace

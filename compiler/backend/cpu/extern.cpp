@@ -27,7 +27,9 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   special.consume_front("neso_");
   if (isF32 && specialSymbol(special).empty() && special.ends_with("f")) special = special.drop_back();
   for (const char *suffix : {"_i64", "_i32", "_i16", "_i8", "_u8"}) special.consume_back(suffix);
-  if (llvm::StringRef callee = specialSymbol(special); !callee.empty()) {
+  // A real base with an integer exponent (__nv_powif) is not among them.
+  const bool ofOneKind = llvm::all_of(args, [&](Value *a) { return a->getType()->isFPOrFPVectorTy() == (isF32 || isF64); });
+  if (llvm::StringRef callee = specialSymbol(special); ofOneKind && !callee.empty()) {
     // The library computes in double and int64, one call a lane.
     const bool isFp = isF32 || isF64;
     llvm::SmallVector<Value *, 3> wide;
@@ -100,7 +102,11 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
       if (is("llround") || is("lround")) return toInt(rounded(llvm::Intrinsic::round));
       if (is("float_as_int") || is("float_as_uint") || name == "double_as_longlong") return b.CreateBitCast(x, integer);
     }
-    if (is("ldexp") || is("scalbn")) return nullptr;
+    if (is("powi")) {
+      // In double precision every int32 exponent is exact.
+      llvm::Type *wide = t->getWithNewType(b.getDoubleTy());
+      return b.CreateFPCast(math_.emit(MathFn::Pow, {b.CreateFPCast(x, wide), b.CreateSIToFP(y, wide)}), t);
+    }
     return nullptr;
   }
   // Integers.

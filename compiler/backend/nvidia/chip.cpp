@@ -13,8 +13,8 @@ constexpr uint32_t kHopper = kAda | features(Feature::AtomicBf16, Feature::Atomi
 // memory is the system's own.
 constexpr Chip kChips[] = {
     // arch  capability  features  PTX  shared of a block, of an SM  registers  threads  blocks  SMs
-    {"sm_80", 80, kAmpere, 70, 163 * 1024, 164 * 1024, 65536, 2048, 32, 108},
-    {"sm_86", 86, kAmpere, 71, 99 * 1024, 100 * 1024, 65536, 1536, 16, 84},
+    {"sm_80", 80, kAmpere, 74, 163 * 1024, 164 * 1024, 65536, 2048, 32, 108},
+    {"sm_86", 86, kAmpere, 74, 99 * 1024, 100 * 1024, 65536, 1536, 16, 84},
     {"sm_89", 89, kAda, 84, 99 * 1024, 100 * 1024, 65536, 1536, 24, 142},
     {"sm_90", 90, kHopper, 84, 227 * 1024, 228 * 1024, 65536, 2048, 32, 132},
     {"sm_100", 100, kHopper, 86, 227 * 1024, 228 * 1024, 65536, 2048, 32, 148},

@@ -125,7 +125,9 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   special.consume_front("neso_");
   if (isFloat && specialSymbol(special).empty()) special.consume_back("f");
   for (const char *suffix : {"_i64", "_i32", "_i16", "_i8", "_u8"}) special.consume_back(suffix);
-  if (llvm::StringRef callee = specialSymbol(special); !callee.empty()) {
+  // A real base with an integer exponent (__nv_powif) is not among them.
+  const bool ofOneKind = llvm::all_of(args, [&](Value *a) { return a->getType()->isFloatingPointTy() == isReal; });
+  if (llvm::StringRef callee = specialSymbol(special); ofOneKind && !callee.empty()) {
     llvm::Type *wide = isReal ? b.getDoubleTy() : static_cast<llvm::Type *>(b.getInt64Ty());
     llvm::SmallVector<Value *, 3> operands;
     for (Value *a : args)

@@ -324,6 +324,7 @@ bool Machine::executeElementwise(Operation *op, bool &known) {
     if (binary) each([&](size_t i) { return number(binary(at(0, i).f, at(1, i).f)); });
     if (in.size() == 3 && real && (symbol == "fma" || symbol == "fmaf"))
       each([&](size_t i) { return number(std::fma(at(0, i).f, at(1, i).f, at(2, i).f)); });
+    if (symbol == "powi" || symbol == "powif") each([&](size_t i) { return number(std::pow(at(0, i).f, double(asSigned(at(1, i).i, 32)))); });
     if (symbol == "isnand" || symbol == "isnanf") each([&](size_t i) { return slotOf(int64_t(std::isnan(at(0, i).f))); });
     if (symbol == "isinfd" || symbol == "isinff") each([&](size_t i) { return slotOf(int64_t(std::isinf(at(0, i).f))); });
     if (symbol == "finitef" || symbol == "isfinited") each([&](size_t i) { return slotOf(int64_t(std::isfinite(at(0, i).f))); });

@@ -90,6 +90,23 @@ TEST(Compile, KernelsAssembleForEveryChip) {
     }
 }
 
+// What the text tests show of each lowering, ptxas takes, whatever the chip: instructions that a chip or its PTX version lacks are not used.
+TEST(Compile, LoweringsAssembleForEveryChip) {
+  if (!findAssembler()) GTEST_SKIP() << "no ptxas";
+  size_t files = 0;
+  for (const auto &entry : std::filesystem::directory_iterator(std::string(NESO_SOURCE_DIR) + "/compiler/backend/nvidia/test/lit")) {
+    if (entry.path().extension() != ".ttir") continue;
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    ++files;
+    for (const Chip &chip : allChips()) {
+      Result<CompiledModule> code = compileText(text.str(), std::string(chip.arch).c_str(), {});
+      EXPECT_TRUE(code) << entry.path().filename() << " " << chip.arch << ": " << code.error().str();
+    }
+  }
+  EXPECT_GE(files, 8u);
+}
+
 TEST(Refused, OperationWithoutCode) {
   Result<CompiledModule> code = compileText(R"(
     tt.func public @k(%p: !tt.ptr<i8>, %v: i8) {
