@@ -155,7 +155,7 @@ class Launcher:
             package = NesoError(error or f"neso ended with {done.returncode}")
         else:
             package = self.library.load(path)
-            package.name, package.gpu = fn.fn.__name__, None
+            package.name, package.gpu, package.command = fn.fn.__name__, None, command
             row["compiled"] += 1
             if self.gpu:
                 done = subprocess.run([*command, "-o", str(path) + ".gpu", "--target", "cuda", "--arch", self.gpu], capture_output=True, text=True, timeout=300)
@@ -254,7 +254,7 @@ class Launcher:
             kinds.append((at, a.ptr - order[at]) if at is not None else (None, a.i64))
         types = self.library.api.neso_model_metadata(package.model, f"kernel.{package.name}.parameters".encode())
         shutil.copy(package.gpu, self.record / f"{name}.neso")
-        torch.save({"kernel": package.name, "grid": grid, "arguments": kinds, "parameters": (types or b"").decode(),
+        torch.save({"kernel": package.name, "command": package.command, "grid": grid, "arguments": kinds, "parameters": (types or b"").decode(),
                     "before": [before[p] for p in order], "after": [after[p] for p in order]}, self.record / f"{name}.pt")
 
     def install(self):

@@ -78,11 +78,24 @@ std::vector<FunctionUsage> parseUsage(llvm::StringRef report) {
   return usage;
 }
 
+/// "ptxas FILE, line 239; error   : Instruction 'x' requires .target sm_90 or higher"
+std::vector<RefusedLine> parseRefusals(llvm::StringRef report) {
+  std::vector<RefusedLine> out;
+  for (; !report.empty(); report = report.split('\n').second) {
+    auto [place, why] = report.split('\n').first.split("; error");
+    RefusedLine refused;
+    if (place.rsplit(", line ").second.getAsInteger(10, refused.line)) continue;
+    refused.why = why.ltrim(" :").str();
+    out.push_back(std::move(refused));
+  }
+  return out;
+}
+
 } // namespace
 
 std::optional<std::string> findAssembler(const std::string &given) { return findTool("ptxas", given); }
 
-Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads) {
+Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads, std::vector<RefusedLine> *refused) {
   TemporaryFile in("ptx"), out("cubin"), log("log");
   std::string why = "cannot write to the temporary directory";
   if (!in.ok || !out.ok || !log.ok || !write(in, ptx)) return fail(diag::NvidiaAssembler, {}, ptxas, why);
@@ -91,7 +104,10 @@ Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::
   if (threads > 1) args.push_back(split);
   int status = runProgram(args, log, why);
   const std::string report = contentOf(log);
-  if (status != 0) return fail(diag::NvidiaAssembler, {}, ptxas, status < 0 ? why : report);
+  if (status != 0) {
+    if (refused) *refused = parseRefusals(report);
+    return fail(diag::NvidiaAssembler, {}, ptxas, status < 0 ? why : report);
+  }
   const std::string cubin = contentOf(out);
   Assembled result;
   result.cubin.assign(cubin.begin(), cubin.end());

@@ -15,9 +15,17 @@ struct Assembled {
   std::vector<FunctionUsage> usage; // name is the entry's symbol; threads and blocksPerSm are the caller's to fill
 };
 
+/// A line of PTX (counted from 1) that the assembler does not take, and what it says of it.
+struct RefusedLine {
+  int line = 0;
+  std::string why;
+};
+
 /// Assembles a PTX module for `chip`, with `threads` threads of the assembler's own. Files lie in the system's temporary
-/// directory and are gone on return. Errors: NvidiaAssembler (E0652) with what the assembler says.
-Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads);
+/// directory and are gone on return. Errors: NvidiaAssembler (E0652) with what the assembler says; the lines that it refuses
+/// are added to `refused`, if given.
+Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads,
+                           std::vector<RefusedLine> *refused = nullptr);
 
 /// The machine's instructions in a cubin, by cuobjdump or nvdisasm, beside the assembler or where findTool looks. Errors:
 /// NvidiaNoDisassembler (E0657) when neither is found, NvidiaDisassembler (E0658) with what the tool says when it fails.

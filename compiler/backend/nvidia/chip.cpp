@@ -7,7 +7,7 @@ template <typename... F> constexpr uint32_t features(F... f) { return (static_ca
 
 constexpr uint32_t kAmpere = features(Feature::CpAsync, Feature::LdMatrix, Feature::MmaBf16, Feature::ReduxInt);
 constexpr uint32_t kAda = kAmpere | features(Feature::MmaF8, Feature::CvtF8);
-constexpr uint32_t kHopper = kAda | features(Feature::AtomicBf16, Feature::AtomicVector, Feature::Clusters);
+constexpr uint32_t kHopper = kAda | features(Feature::AtomicBf16, Feature::AtomicVector, Feature::Clusters, Feature::GridDependency);
 
 // Shared memory, registers and threads: "Compute Capabilities" in the CUDA programming guide. One KiB of each block's shared
 // memory is the system's own.

@@ -20,6 +20,7 @@ enum class Feature : uint32_t {
   AtomicBf16 = 1u << 6,   // atom.add.noftz.bf16 (sm_90)
   AtomicVector = 1u << 7, // red.global.add.v4.f32 (sm_90)
   Clusters = 1u << 8,     // thread block clusters (sm_90)
+  GridDependency = 1u << 9, // griddepcontrol: a launch that begins before the one before it ends (sm_90)
 };
 
 struct Chip {

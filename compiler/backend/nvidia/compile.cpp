@@ -103,6 +103,37 @@ int blocksPerSm(const Chip &chip, const FunctionUsage &usage) {
   return std::min(blocks, chip.sharedPerSm / (usage.sharedBytes + 1024));
 }
 
+/// Which inline assembly of the user's the assembler refuses, if it is that. Instructions of ours stand in the PTX text as inline assembly
+/// as well, so the refused one must begin as a statement of the user's does.
+std::optional<Error> refusedAssembly(const std::string &text, const std::vector<RefusedLine> &refused, const std::vector<TileFunction> &functions,
+                                     const Chip &chip) {
+  llvm::SmallVector<llvm::StringRef, 0> lines;
+  llvm::StringRef(text).split(lines, '\n');
+  for (const RefusedLine &r : refused) {
+    if (r.line < 1 || static_cast<size_t>(r.line) > lines.size()) continue;
+    auto instruction = [](llvm::StringRef statement) {
+      statement = statement.ltrim(" \t{");
+      if (statement.consume_front("@")) statement = statement.drop_until([](char c) { return c == ' ' || c == '\t'; }).ltrim();
+      return statement.take_until([](char c) { return c == ' ' || c == '\t' || c == ';'; });
+    };
+    llvm::SmallVector<llvm::StringRef, 4> words;
+    lines[static_cast<size_t>(r.line - 1)].split(words, ';');
+    for (const TileFunction &f : functions) {
+      std::optional<Error> error;
+      f.function->walk([&](tt::ElementwiseInlineAsmOp op) {
+        llvm::SmallVector<llvm::StringRef, 8> statements;
+        llvm::SplitString(op.getAsmString(), statements, ";\n");
+        for (llvm::StringRef statement : statements)
+          for (llvm::StringRef word : words)
+            if (!instruction(statement).empty() && instruction(statement) == instruction(word) && !error)
+              error = fail(diag::NvidiaInlineAssembly, sourceLoc(op->getLoc()), instruction(statement).str(), std::string(chip.arch), r.why);
+      });
+      if (error) return error;
+    }
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip, const CompileOptions &options) {
@@ -175,8 +206,12 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   if (options.keepPtx) ptx.asmText = text;
 
   if (ptxas && !functions.empty()) {
-    Result<Assembled> assembled = assemble(text, chip, *ptxas, options.threads);
-    if (!assembled) return assembled.takeError();
+    std::vector<RefusedLine> refused;
+    Result<Assembled> assembled = assemble(text, chip, *ptxas, options.threads, &refused);
+    if (!assembled) {
+      if (std::optional<Error> mine = refusedAssembly(text, refused, functions, chip)) return std::move(*mine);
+      return assembled.takeError();
+    }
     if (options.keepSass) {
       Result<std::string> sass = disassemble(assembled->cubin, *ptxas);
       if (!sass) return sass.takeError();

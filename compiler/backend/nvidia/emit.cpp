@@ -216,8 +216,13 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::AsyncCopy: return emitAsyncCopy(op);
   case OpCode::AsyncCommit: return emitAsyncCommit();
   case OpCode::AsyncWait: return emitAsyncWait(op);
-  case OpCode::GridWait: special(llvm::Intrinsic::nvvm_griddepcontrol_wait); return;
-  case OpCode::GridLaunch: special(llvm::Intrinsic::nvvm_griddepcontrol_launch_dependents); return;
+  // Where launches never overlap there is nothing to wait for.
+  case OpCode::GridWait:
+    if (chip_.has(Feature::GridDependency)) special(llvm::Intrinsic::nvvm_griddepcontrol_wait);
+    return;
+  case OpCode::GridLaunch:
+    if (chip_.has(Feature::GridDependency)) special(llvm::Intrinsic::nvvm_griddepcontrol_launch_dependents);
+    return;
   case OpCode::For: return emitFor(op);
   case OpCode::If: return emitIf(op);
   case OpCode::While: return emitWhile(op);

@@ -15,6 +15,7 @@ NESO_DIAG(E0655, NvidiaSpills, Warning, "kernel '{}' needs more registers than t
 NESO_DIAG(E0656, NvidiaNoLibrary, Error, "the function '{}' needs CUDA's libdevice, which is not found; set CUDA_HOME")
 NESO_DIAG(E0657, NvidiaNoDisassembler, Error, "no disassembler: neither cuobjdump nor nvdisasm is found; install the CUDA toolkit or a wheel that has them (triton's does), or set CUDA_HOME")
 NESO_DIAG(E0658, NvidiaDisassembler, Error, "the disassembler '{}' failed: {}")
+NESO_DIAG(E0659, NvidiaInlineAssembly, Error, "the inline assembly '{}' cannot be assembled for {}: {}; write it for this chip, or compile the kernel for another with --arch")
 NESO_DIAG(E0690, TargetUnknown, Error, "target '{}' is not known; this version compiles for: cpu, cuda")
 NESO_DIAG(E0691, ArchUnknown, Error, "architecture '{}' is not known for target {}; use {}")
 NESO_DIAG(E0692, OptionUnknown, Error, "option '{}' is not known; this version has {}")

@@ -159,6 +159,30 @@ TEST(Refused, AssemblerThatIsMissingOrFails) {
   EXPECT_NE(code.error().str().find("no such luck"), std::string::npos) << code.error().str();
 }
 
+// What a chip lacks is known to the assembler alone: its words go to the line of the kernel. (A script refuses for it.)
+TEST(Refused, InlineAssemblyThatTheChipLacks) {
+  const std::string script = testing::TempDir() + "refusing_ptxas";
+  std::ofstream(script) << R"(#!/bin/sh
+for argument in "$@"; do case $argument in *.ptx) in=$argument ;; esac; done
+line=$(grep -n -m1 nanosleep "$in" | cut -d: -f1)
+echo "ptxas $in, line $line; error   : Instruction 'nanosleep' requires .target sm_99 or higher"
+exit 255
+)";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  CompileOptions options;
+  options.ptxas = script;
+  Result<CompiledModule> code = compileText(R"(
+    tt.func public @k(%p: !tt.ptr<i32>, %v: i32) {
+      %s = tt.elementwise_inline_asm "{ .reg .pred q;\0A setp.ne.s32 q, $1, 0;\0A @q nanosleep.u32 $1; mov.u32 $0, $1; }" {constraints = "=r,r", packed_element = 1 : i32, pure = false} %v : i32 -> i32
+      tt.store %p, %s : !tt.ptr<i32>
+      tt.return
+    })", "sm_90", options);
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaInlineAssembly) << code.error().str();
+  EXPECT_NE(code.error().str().find("test.ttir:3"), std::string::npos) << code.error().str();
+  EXPECT_NE(code.error().str().find("'nanosleep.u32' cannot be assembled for sm_90: Instruction 'nanosleep' requires"), std::string::npos) << code.error().str();
+}
+
 /// A folder with programs that are shell scripts: name → text. The first is ptxas in every test here.
 class FakeToolkit {
 public:
