@@ -21,6 +21,7 @@ void DeviceChoice::apply(neso_context_options &options) const {
   options.device = kind;
   options.device_index = index;
   options.cuda_driver = driver.empty() ? nullptr : driver.c_str();
+  options.cublas = cublas.empty() ? nullptr : cublas == "none" ? "" : cublas.c_str();
 }
 
 Status DeviceChoice::info(neso_device_info &out) const {

@@ -10,6 +10,7 @@ namespace neso::cli {
 struct DeviceChoice {
   std::string text = "cpu"; // --device: "cpu", "cuda" or "cuda:N"
   std::string driver;       // --cuda-driver; empty: the runtime's own choice
+  std::string cublas;       // --cublas: a path or "none"; empty: the runtime's own choice
   neso_device_kind kind = NESO_CPU;
   int32_t index = 0;
 

@@ -101,9 +101,9 @@ void printJson(const neso_model *m) {
     neso_model_target(m, i, &t);
     return fmt::format("{{\"device\": \"{}\", \"arch\": {}, \"code_bytes\": {}, \"chosen\": {}}}", t.kind == NESO_CUDA ? "cuda" : "cpu", jsonString(t.arch), t.code_bytes, t.chosen != 0);
   });
-  fmt::print("{{\"model\": {}, \"producer\": {}, \"inputs\": {}, \"outputs\": {}, \"symbols\": {}, \"constants\": {}, \"kernels\": {}, \"targets\": {}, \"metadata\": {{{}}}, \"steps\": {}, \"launches\": {}, "
+  fmt::print("{{\"model\": {}, \"producer\": {}, \"inputs\": {}, \"outputs\": {}, \"symbols\": {}, \"constants\": {}, \"kernels\": {}, \"targets\": {}, \"metadata\": {{{}}}, \"steps\": {}, \"launches\": {}, \"products\": {}, "
              "\"package_bytes\": {}, \"plan_bytes\": {}, \"constant_bytes\": {}, \"in_spec\": {}, \"out_spec\": {}}}\n",
-             text("model"), text("producer"), inputs, outputs, symbols, constants, kernels, targets, metadata, stats.step_count, stats.launch_count, stats.package_bytes, stats.plan_bytes, stats.constant_bytes,
+             text("model"), text("producer"), inputs, outputs, symbols, constants, kernels, targets, metadata, stats.step_count, stats.launch_count, stats.product_count, stats.package_bytes, stats.plan_bytes, stats.constant_bytes,
              text("in_spec"), text("out_spec"));
 }
 
@@ -111,8 +111,8 @@ void printText(const neso_model *m) {
   neso_model_stats stats;
   neso_model_get_stats(m, &stats);
   auto text = [&](const char *key) { return neso_model_metadata(m, key) ? neso_model_metadata(m, key) : ""; };
-  fmt::print("model {}   by {}\npackage {} bytes: plan {}, constants {}\nsteps {} ({} launches)\n", text("model"), text("producer"), stats.package_bytes, stats.plan_bytes, stats.constant_bytes, stats.step_count,
-             stats.launch_count);
+  fmt::print("model {}   by {}\npackage {} bytes: plan {}, constants {}\nsteps {} ({} launches{})\n", text("model"), text("producer"), stats.package_bytes, stats.plan_bytes, stats.constant_bytes, stats.step_count,
+             stats.launch_count, stats.product_count ? fmt::format(", {} of them products that cuBLASLt computes where it is found", stats.product_count) : "");
   for (bool input : {true, false}) {
     int32_t count = input ? neso_model_input_count(m) : neso_model_output_count(m);
     fmt::print("{} {}\n", count, input ? "inputs" : "outputs");

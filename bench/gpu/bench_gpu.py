@@ -8,37 +8,29 @@ One process, both sides on one stream, in turns: five rounds, each the median of
 report has milliseconds of both, their ratio (above 1: Neso is faster), GB/s or TFLOP/s, and the copy bandwidth measured beside them.
 Before timing, results are compared with eager's.
 """
-import argparse
 import json
 import math
 import re
 import statistics
-import subprocess
 import sys
-import tarfile
 import time
 import traceback
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE), str(ROOT / "bench" / "models"), str(ROOT / "bench" / "kernels")]
+sys.path[:0] = [str(HERE), str(ROOT / "bench" / "models"), str(ROOT / "bench" / "kernels"), str(ROOT / "tools")]
+import gpu_packing  # noqa: E402
 import programs  # noqa: E402
 
 
 def pack(options):
     import torch
-    out = Path(options.out)
-    out.mkdir(parents=True, exist_ok=True)
-    work = out / "bench"
-    work.mkdir(exist_ok=True)
-    neso = (ROOT / options.build / "bin" / "neso").resolve()
-    report = {}
+    packing = gpu_packing.Pack(options, "bench")
+    work, report = packing.folder, {}
 
     def compile_to(name, command):
-        start = time.time()
-        done = subprocess.run([str(c) for c in [neso, *command, "-o", work / (name + ".neso"), "--target", "cuda", "--arch", "sm_90"]], capture_output=True, text=True)
-        report[name] = {"seconds": round(time.time() - start, 2)} | ({"error": done.stderr.strip()[-600:]} if done.returncode else {})
+        report[name] = packing.compile(command, name)
         print(name, report[name], flush=True)
 
     for name, (function, makers, _) in programs.LINES.items():
@@ -60,12 +52,8 @@ def pack(options):
             torch.export.save(torch.export.export(model, tuple(inputs)), work / "model.pt2")
             compile_to("model_" + name, ["compile", work / "model.pt2"])
     (work / "model.pt2").unlink(missing_ok=True)
-    (work / "libneso.so").write_bytes((ROOT / options.build / "lib" / "libneso.so").read_bytes())
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    (work / "pack.json").write_text(json.dumps({"commit": commit, "compiled": report}))
-    # Weights repeat within the window of gzip: little remains of them.
-    subprocess.run(["tar", "-C", str(out), "--use-compress-program", "gzip -6", "-cf", str(out / "bench.tar.gz"), "bench"], check=True)
-    print(f"{(out / 'bench.tar.gz').stat().st_size / 1e6:.1f} MB")
+    (work / "pack.json").write_text(json.dumps({"commit": gpu_packing.commit(options), "compiled": report}))
+    print(packing.finish())
 
 
 class Bench:
@@ -73,12 +61,9 @@ class Bench:
         import torch
         import neso_library
         self.options, self.torch, self.neso = options, torch, neso_library
-        self.folder = Path(options.out) / "bench"
-        if not self.folder.exists():
-            with tarfile.open(Path(options.out) / "bench.tar.gz") as tar:
-                tar.extractall(options.out)
+        self.folder = gpu_packing.unpacked(options.out, "bench")
         self.packed = json.loads((self.folder / "pack.json").read_text())
-        self.library = neso_library.Library(self.folder / "libneso.so")
+        self.library = neso_library.Library(self.folder / gpu_packing.RUNTIME)
         self.stream = torch.cuda.Stream()
         torch.cuda.set_stream(self.stream)
         self.cold = torch.empty(1 << 28, dtype=torch.int8, device="cuda")
@@ -207,7 +192,7 @@ class Bench:
                     continue
                 label = f"kernel_{name}_{i}"
                 given = [A(ptr=a.data_ptr()) if hasattr(a, "data_ptr") else A(f32=a) if isinstance(a, float) else A(i64=a) for a in args]
-                if "error" not in self.packed["compiled"][label]:
+                if "package" in self.packed["compiled"][label]:
                     program = self.load(label)
                     ours = lambda p=program, given=given, c=config: p.launch(name, grid(c), given)  # noqa: E731
                     out.fill_(float("nan"))
@@ -235,7 +220,7 @@ class Bench:
     def models(self):
         torch = self.torch
         for name, (_, dtype, makers) in programs.MODELS.items():
-            if not re.search(self.options.only, name) or "error" in self.packed["compiled"].get("model_" + name, {"error": 1}):
+            if not re.search(self.options.only, name) or "package" not in self.packed["compiled"].get("model_" + name, {}):
                 continue
             inputs = [(x.to(dtype) if x.is_floating_point() else x).cuda() for x in programs.inputs_of(makers)]
             model = programs.model_of(name).cuda()
@@ -256,13 +241,17 @@ class Bench:
                     peer = lambda: compiled(*inputs)  # noqa: E731
                 self.entry("models", name, program.run_async, peer, wrong)
                 stats = program.device_stats()
-                if stats.library_calls:
+                row = self.report["models"][name]
+                products = program.product_count()
+                if products:
+                    row["library"] = {"products": stats.library_products, "of": products, "path": stats.library and stats.library.decode(), "version": stats.library_version}
+                if stats.library_products:
                     # The same package with our own kernels for the products that it leaves to cuBLASLt.
                     own = self.load("model_" + name, cublas="")
                     own.bind(inputs, [out])
-                    self.report["models"][name] |= {"own_products_ms": round(self.times([own.run_async])[0]["median"], 5), "library_calls": stats.library_calls}
+                    row["own_products_ms"] = round(self.times([own.run_async])[0]["median"], 5)
                     own.free()
-                self.report["models"][name] |= {"graph_launches": stats.graph_launches, "kernel_launches": stats.kernel_launches, "compile_s": self.packed["compiled"]["model_" + name]["seconds"]}
+                row |= {"graph_streams": stats.graph_streams, "graph_launches": stats.graph_launches, "kernel_launches": stats.kernel_launches, "compile_s": self.packed["compiled"]["model_" + name]["seconds"]}
                 program.free()
             del model, peer
 
@@ -277,11 +266,11 @@ class Bench:
     def lines_selected(self):
         all_lines = dict(programs.LINES)
         for name in all_lines:
-            packed = self.packed["compiled"].get("line_" + name, {"error": "not packed"})
+            packed = self.packed["compiled"].get("line_" + name, {"why": "not packed"})
             if not re.search(self.options.only, name):
                 continue
-            if "error" in packed:
-                print("lines", name, "not compiled:", packed["error"][:120])
+            if "package" not in packed:
+                print("lines", name, "not compiled:", packed["why"][:120])
                 continue
             programs.LINES = {name: all_lines[name]}
             try:
@@ -300,16 +289,7 @@ class Bench:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    p = verbs.add_parser("pack")
-    p.add_argument("out")
-    p.add_argument("--only", default="")
-    p.add_argument("--build", default="build/release")
-    r = verbs.add_parser("run")
-    r.add_argument("out")
-    r.add_argument("--json", required=True)
-    r.add_argument("--only", default="", help="regular expression over names")
+    parser, _, _, r = gpu_packing.verbs(__doc__)
     r.add_argument("--peers", choices=["none", "all"], default="all")
     options = parser.parse_args()
     if options.verb == "pack":

@@ -30,7 +30,13 @@ class ContextStats(ctypes.Structure):
 
 class DeviceStats(ctypes.Structure):
     _fields_ = [("constant_bytes", ctypes.c_size_t), ("graphs", ctypes.c_int32), ("graph_launches", ctypes.c_int64),
-                ("kernel_launches", ctypes.c_int64), ("library_calls", ctypes.c_int64)]
+                ("kernel_launches", ctypes.c_int64), ("library_calls", ctypes.c_int64), ("library_products", ctypes.c_int32),
+                ("library", ctypes.c_char_p), ("library_version", ctypes.c_int32), ("graph_streams", ctypes.c_int32)]
+
+
+class ModelStats(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_size_t) for n in ("package_bytes", "plan_bytes", "constant_bytes")] + [
+        (n, ctypes.c_int64) for n in ("step_count", "launch_count", "product_count")] + [("load_ms", ctypes.c_double)]
 
 
 class Argument(ctypes.Union):
@@ -160,3 +166,9 @@ class Program:
         stats = DeviceStats()
         self.library.check(self.library.api.neso_context_get_device_stats(self.context, ctypes.byref(stats)))
         return stats
+
+    def product_count(self):
+        """How many launches may be left to a library for matrix products."""
+        stats = ModelStats()
+        self.library.check(self.library.api.neso_model_get_stats(self.model, ctypes.byref(stats)))
+        return stats.product_count

@@ -146,7 +146,11 @@ neso_status neso_context_elapsed(neso_context *c, int32_t begin, int32_t end, do
 
 neso_status neso_context_get_device_stats(const neso_context *c, neso_device_stats *out) {
   *out = {};
-  if (c->gpu) *out = {c->gpu->device().constant_bytes(), c->gpu->graphs.kept(), c->gpu->graph_launches, c->gpu->kernel_launches, c->gpu->library_calls};
+  if (!c->gpu) return NESO_OK;
+  const cuda_executor &gpu = *c->gpu;
+  const cuda_blas &blas = gpu.device().blas;
+  *out = {gpu.device().constant_bytes(), gpu.graphs.kept(), gpu.graph_launches, gpu.kernel_launches, gpu.library_calls,
+          gpu.products_taken(), gpu.has_products() ? blas.path : nullptr, gpu.has_products() ? blas.version : 0, gpu.graph_streams()};
   return NESO_OK;
 }
 

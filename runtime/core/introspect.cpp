@@ -158,6 +158,7 @@ neso_status neso_model_get_stats(const neso_model *m, neso_model_stats *out) {
   for (const plan_constant &c : m->plan.constants) out->constant_bytes += size_t(c.bytes);
   out->step_count = int64_t(m->plan.steps.size());
   out->launch_count = m->plan.launch_count;
+  out->product_count = int64_t(m->plan.products.size());
   out->load_ms = m->load_ms;
   return NESO_OK;
 }

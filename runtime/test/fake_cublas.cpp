@@ -96,6 +96,10 @@ void fake_cuda::refuseProducts(std::function<bool(int64_t, int64_t, int64_t)> f)
 
 extern "C" {
 int cublasLtCreate(blas_handle *out) { return make(out, cublasLtContext{}); }
+int cublasLtGetProperty(int property, int *value) {
+  *value = property == 0 ? 13 : property == 1 ? 2 : 1;
+  return 0;
+}
 int cublasLtDestroy(blas_handle h) { return destroy(h); }
 int cublasLtMatmulDescCreate(blas_operation *out, int compute, int scale) {
   return compute == kBlasCompute32F && scale == kBlasF32 ? make(out, cublasLtMatmulDescOpaque_t{}) : kInvalid;

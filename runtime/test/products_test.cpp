@@ -1,5 +1,7 @@
 // Matrix products that packages leave to a library, against the fake driver and its fake cuBLASLt; the package's own kernel otherwise. Expected
 // values are worked out by hand.
+#include <dlfcn.h>
+
 #include "test/fake_cuda.h"
 #include "test/harness.h"
 
@@ -86,6 +88,39 @@ TEST_F(Products, AreTheLibrarysWhereThereIsOne) {
   EXPECT_EQ(runOnce(m, 0), std::vector<float>());
   EXPECT_EQ(runOnce(m, 2), kWant);
   EXPECT_EQ(statsOf(m.context).library_calls, 3);
+}
+
+TEST_F(Products, OnesStatsSayWhoComputes) {
+  neso_context_options o = onGpu();
+  Loaded m(Product().build().package(), 1, &o);
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  neso_model_stats model;
+  neso_model_get_stats(m.model, &model);
+  EXPECT_EQ(model.product_count, 1);
+  EXPECT_EQ(statsOf(m.context).library_products, 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(runOnce(m, 2), kWant);
+  neso_device_stats stats = statsOf(m.context);
+  EXPECT_EQ(stats.library_products, 1);
+  EXPECT_STREQ(stats.library, kFake);
+  EXPECT_EQ(stats.library_version, 130201);
+  EXPECT_EQ(stats.graph_streams, 1);
+  neso_context_options none = onGpu("");
+  Loaded own(Product().build().package(), 1, &none);
+  EXPECT_EQ(runOnce(own, 2), std::vector<float>(4, 1000));
+  stats = statsOf(own.context);
+  EXPECT_EQ(stats.library, nullptr);
+  EXPECT_EQ(stats.library_products, 0);
+}
+
+// As PyTorch does: the library lies where no loader looks, and is there all the same.
+TEST_F(Products, TheLibraryThatTheProcessHasLoadedIsTaken) {
+  const char *const file = NESO_BINARY_DIR "/lib/fake/libcublasLt.so.13";
+  ASSERT_NE(dlopen(file, RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
+  neso_context_options o = onGpu(nullptr);
+  Loaded m(Product().build().package(), 1, &o);
+  EXPECT_EQ(runOnce(m, 2), kWant);
+  ASSERT_NE(statsOf(m.context).library, nullptr);
+  EXPECT_STREQ(statsOf(m.context).library, file);
 }
 
 TEST_F(Products, EpilogueAndWhatFollows) {

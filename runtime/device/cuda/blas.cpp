@@ -1,11 +1,13 @@
 #include "device/cuda/blas.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 
 namespace neso_rt {
 namespace {
 const char *const kLibraries[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
+const char *const kFolders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib", "/opt/cuda/lib64"};
 // More than this the library never asks for.
 constexpr uint64_t kMaxAlignment = 256;
 
@@ -15,17 +17,26 @@ uint32_t alignment(const char *p) {
   return uint32_t(at == 0 || lowest > kMaxAlignment ? kMaxAlignment : lowest);
 }
 
+void *find_library() {
+  for (int flags : {RTLD_NOW | RTLD_NOLOAD, RTLD_NOW | RTLD_LOCAL})
+    for (const char *name : kLibraries)
+      if (void *library = dlopen(name, flags)) return library;
+  for (const char *folder : kFolders)
+    for (const char *name : kLibraries) {
+      char path[100];
+      snprintf(path, sizeof path, "%s/%s", folder, name);
+      if (void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return library;
+    }
+  return nullptr;
+}
+
 bool same_matrix(const blas_matrix &a, const blas_matrix &b) {
   return alignment(a.data) == alignment(b.data) && a.pitch == b.pitch && a.batch_stride == b.batch_stride && a.transposed == b.transposed;
 }
 } // namespace
 
-bool cuda_blas::open(const char *path) {
-  void *library = nullptr;
-  if (path) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  else
-    for (const char *name : kLibraries)
-      if (!library) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+bool cuda_blas::open(const char *wanted) {
+  void *library = wanted ? dlopen(wanted, RTLD_NOW | RTLD_LOCAL) : find_library();
   if (!library) return false;
   void *found;
 #define NESO_BLAS_SYMBOL(name, parameters)                                                                                         \
@@ -33,9 +44,16 @@ bool cuda_blas::open(const char *path) {
   memcpy(&name, &found, sizeof found);
 #include "device/cuda/blas_symbols.h"
 #undef NESO_BLAS_SYMBOL
-  if (cublasLtCreate(&handle) == 0) return true;
-  handle = nullptr;
-  return false;
+  if (cublasLtCreate(&handle) != 0) {
+    handle = nullptr;
+    return false;
+  }
+  const link_map *loaded = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &loaded) == 0) snprintf(path, sizeof path, "%s", loaded->l_name);
+  int parts[3] = {};
+  for (int i = 0; i < 3; ++i) (void)cublasLtGetProperty(i, &parts[i]);
+  version = parts[0] * 10000 + parts[1] * 100 + parts[2];
+  return true;
 }
 
 void cuda_blas::close() {

@@ -3,6 +3,9 @@
 // The library is optional. Where it is absent, or takes no product of some shape, the plan's own kernel runs. It is opened with dlopen when
 // the first context on a GPU whose plan has products is made, and never closed. Nothing here allocates device memory: the library works in
 // the plan's workspace.
+//
+// Which one, when the caller names none: the one that the process has loaded already (PyTorch brings its own), else what the dynamic loader
+// finds (LD_LIBRARY_PATH, the program's run path, the system's cache), else that of a CUDA toolkit in its usual place; of each the newest.
 #pragma once
 #include "device/cuda/driver.h"
 
@@ -44,8 +47,11 @@ struct cuda_blas {
 #include "device/cuda/blas_symbols.h"
 #undef NESO_BLAS_SYMBOL
   blas_handle handle = nullptr;
+  /// Of the open library: where it lies, and its version, 130100 for 13.1.0.
+  char path[400] = "";
+  int version = 0;
 
-  /// Opens `library` (nullptr: the newest libcublasLt.so that the system finds) with the device's context current. False: there is none that works.
+  /// Opens `library` (nullptr: see above) with the device's context current. False: there is none that works.
   bool open(const char *library);
   /// With the device's context current.
   void close();
@@ -74,6 +80,8 @@ public:
   void release();
   /// Queues the product on `stream`. out_done false: the library takes no such product, nothing was queued. NESO_DEVICE_FAILED.
   neso_status run(const cuda_blas &blas, const blas_call &call, cu_stream stream, bool *out_done);
+  /// Did the library compute the last one?
+  bool taken() const { return taken_; }
 
 private:
   bool prepare(const blas_call &call);

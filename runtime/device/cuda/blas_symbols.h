@@ -3,6 +3,7 @@
 #ifndef NESO_BLAS_SYMBOL
 #error "define NESO_BLAS_SYMBOL before including blas_symbols.h"
 #endif
+NESO_BLAS_SYMBOL(cublasLtGetProperty, (int property, int *value))
 NESO_BLAS_SYMBOL(cublasLtCreate, (blas_handle * handle))
 NESO_BLAS_SYMBOL(cublasLtDestroy, (blas_handle handle))
 NESO_BLAS_SYMBOL(cublasLtMatmulDescCreate, (blas_operation * operation, int compute_type, int scale_type))

@@ -190,6 +190,12 @@ neso_status cuda_executor::multiply(int32_t which, const blas_call &call, bool *
   return NESO_OK;
 }
 
+int32_t cuda_executor::products_taken() const {
+  int32_t count = 0;
+  for (const blas_product &p : products_) count += p.taken();
+  return count;
+}
+
 neso_status cuda_executor::synchronize() { return check(driver_.cuStreamSynchronize(stream_), "running on the GPU"); }
 
 neso_status cuda_executor::set_stream(void *stream) {
@@ -236,6 +242,7 @@ neso_status cuda_executor::begin_recording() {
   NESO_TRY(check(driver_.cuStreamBeginCapture(recording_, kCuCaptureRelaxed), "recording a graph"));
   before_recording_ = stream_;
   stream_ = recording_;
+  graph_streams_ = 1;
   return NESO_OK;
 }
 
@@ -254,7 +261,7 @@ neso_status cuda_executor::end_recording(neso_status status, cu_graph_exec *out)
 neso_status cuda_executor::fork(int branches, size_t steps) {
   // The signals of the steps, one for the fork and one for each branch to join.
   if (signals_.size() == 0) NESO_TRY(signals_.resize(steps + 1 + stream_order::kMaxStreams));
-  forked_ = branches;
+  forked_ = graph_streams_ = branches;
   branch_ = 0;
   const size_t begin = signals_.size() - 1;
   NESO_TRY(signal(begin));

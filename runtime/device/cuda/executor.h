@@ -50,6 +50,8 @@ public:
 
   /// Are products left to the library?
   bool has_products() const { return products_.size() != 0; }
+  /// How many of them the library computed when they last ran.
+  int32_t products_taken() const;
   /// Product `which` of the plan by the library. out_done false: it takes no such product.
   neso_status multiply(int32_t which, const blas_call &call, bool *out_done);
 
@@ -75,6 +77,8 @@ public:
   neso_status join();
   /// How many branches there may be.
   int side_by_side() const { return side_by_side_; }
+  /// How many there are in the graph that was recorded last; 0: none was.
+  int graph_streams() const { return graph_streams_; }
   neso_status launch_graph(cu_graph_exec graph);
   void destroy_graph(cu_graph_exec graph);
 
@@ -95,7 +99,7 @@ private:
   cu_stream before_recording_ = nullptr;
   cu_event order_ = nullptr;           // from one stream to the next
   cu_stream branches_[stream_order::kMaxStreams] = {}; // beside the recording one, which is branch 0
-  int side_by_side_ = 1, forked_ = 1, branch_ = 0;
+  int side_by_side_ = 1, forked_ = 1, branch_ = 0, graph_streams_ = 0;
   array<cu_event> signals_, step_marks_;
   array<cu_event> marks_;
   array<void *> params_;

@@ -193,6 +193,7 @@ typedef struct neso_model_stats {
   size_t package_bytes, plan_bytes, constant_bytes;
   int64_t step_count;       /* steps of all sub-plans */
   int64_t launch_count;     /* launches among them */
+  int64_t product_count;    /* launches that may be left to a library for matrix products */
   double load_ms;
 } neso_model_stats;
 NESO_API neso_status neso_model_get_stats(const neso_model *model, neso_model_stats *out_stats);
@@ -238,7 +239,9 @@ typedef struct neso_context_options {
   int32_t cuda_graphs;            /* how many CUDA graphs are kept, one for sizes and addresses that came twice; 0: 16; -1: none */
   const char *cuda_driver;        /* the driver's library; NULL: "libcuda.so.1" */
   /* The library for matrix products that packages may leave to it: a path of cuBLASLt, of which a model's first context on a device decides;
-   * NULL: the system's, if it has one; "": none, the package's own kernels run. */
+   * "": none, the package's own kernels run; NULL: the one that the process has loaded already, else what the dynamic loader finds, else
+   * that of a toolkit under /usr/local/cuda or /opt/cuda. Where it cannot be opened the package's own kernels run: see
+   * neso_device_stats.library. */
   const char *cublas;
   int32_t cuda_streams;           /* how many streams the steps of a recorded graph may spread over where they do not need each other; 0: 4 */
   int32_t time_steps;             /* nonzero: runs note the time of every step, see neso_context_step_time; none is recorded as a CUDA graph */
@@ -312,7 +315,11 @@ typedef struct neso_device_stats {
   int32_t graphs;          /* CUDA graphs kept */
   int64_t graph_launches;  /* runs that were one graph launch */
   int64_t kernel_launches; /* kernels launched one by one, or recorded into a graph */
-  int64_t library_calls;   /* matrix products that cuBLASLt computed, in place of a kernel */
+  int64_t library_calls;   /* matrix products that cuBLASLt computed, in place of a kernel: queued one by one, or recorded into a graph */
+  int64_t library_products; /* launches of the plan that cuBLASLt did in their last run, of neso_model_stats.product_count */
+  const char *library;     /* path of the cuBLASLt in use, the model's own string; NULL: none is */
+  int32_t library_version; /* 130100 for 13.1.0 */
+  int32_t graph_streams;   /* that the graph recorded last spreads over */
 } neso_device_stats;
 /* Zeros on the CPU. */
 NESO_API neso_status neso_context_get_device_stats(const neso_context *context, neso_device_stats *out_stats);
