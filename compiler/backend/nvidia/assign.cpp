@@ -62,6 +62,8 @@ bool sharesRows(tt::DotOp dot) {
       mlir::Operation *op = use.getOwner();
       if (auto reduce = llvm::dyn_cast<tt::ReduceOp>(op); reduce && axisOf(op) + 1 == static_cast<int>(shapeOf(v).size())) return true;
       if (llvm::isa<tt::DotOp>(op) && use.getOperandNumber() == 0) return true;
+      // A sum over several products is one product.
+      if (llvm::isa<tt::DotOp>(op) && use.getOperandNumber() == 2 && seen.insert(op).second) todo.push_back(op->getResult(0));
       if (followsElements(op) && seen.insert(op).second)
         for (mlir::Value r : op->getResults())
           if (isTensor(r)) todo.push_back(r);
@@ -242,12 +244,37 @@ void Assignment::placeAnchors() {
       auto plan = std::make_unique<DotPlan>(planDot(chip_, shape, warps_, types, precision, split));
       set(dot.getD(), intern(plan->accumulator));
       dots_[op] = std::move(plan);
+      placeSteps(dot);
       return;
     }
     if (op->getNumResults() != 1 || kind(op->getResult(0)) != Kind::Placed) return;
     if (LayoutRef access = access_.lookup(op)) set(op->getResult(0), access);
     if (codeOf(op) == OpCode::Histogram) set(op->getResult(0), defaultLayout(shapeOf(op->getResult(0))));
   });
+}
+
+/// A part of a ring's tile, or what a loop carries of it.
+static bool isPart(mlir::Value v) {
+  if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(v)) {
+    auto loop = llvm::dyn_cast<mlir::scf::ForOp>(argument.getOwner()->getParentOp());
+    if (!loop || argument.getArgNumber() == 0) return false;
+    v = loop.getBody()->getTerminator()->getOperand(argument.getArgNumber() - 1);
+  }
+  auto load = v.getDefiningOp<ttg::LocalLoadOp>();
+  return load && load.getOffsets();
+}
+
+void Assignment::placeSteps(tt::DotOp dot) {
+  const DotPlan &plan = *dots_.find(dot)->second;
+  if (plan.kind != DotKind::MmaSync) return;
+  for (bool isA : {true, false}) {
+    mlir::Value v = isA ? dot.getA() : dot.getB();
+    LayoutRef layout = intern(isA ? plan.operandA : plan.operandB);
+    while (auto turned = v.getDefiningOp<tt::TransOp>()) layout = pull(turned, layout), v = turned.getSrc();
+    if (!isPart(v)) continue;
+    set(v, layout);
+    if (llvm::isa<mlir::BlockArgument>(v)) steps_.insert(v);
+  }
 }
 
 // --------------------------------------------------------------------------------------------------------- propagation

@@ -50,6 +50,9 @@ public:
   LayoutRef access(mlir::Operation *op) const { return access_.lookup(op); }
   /// Of a tt.dot.
   const DotPlan &dot(mlir::Operation *op) const { return *dots_.find(op)->second; }
+  /// Carried by a loop as the next operand of a product on tensor cores (the parts of tiles that pipeline.h reads
+  /// ahead): elements travel in words of 32 bits, as the instruction takes them.
+  bool isStep(mlir::Value v) const { return steps_.contains(v); }
   /// The layout in which v lies without moving anything: layout() of a Placed value, what follows from the operand for a
   /// Derived one; null for a Virtual one.
   LayoutRef natural(mlir::Value v);
@@ -69,6 +72,7 @@ private:
   void classify();
   void placeAccesses();
   void placeAnchors();
+  void placeSteps(tt::DotOp dot);
   void propagate();
   void settleAccesses();
   /// What an access costs a warp in this layout, and a conversion; in the same unit, about a cycle of the memory pipe.
@@ -87,6 +91,7 @@ private:
   llvm::DenseMap<mlir::Value, LayoutRef> layouts_;
   llvm::DenseMap<mlir::Operation *, LayoutRef> access_;
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<DotPlan>> dots_;
+  llvm::DenseSet<mlir::Value> steps_;
   llvm::DenseMap<std::pair<mlir::Operation *, LayoutRef>, LayoutRef> pulled_;
 };
 

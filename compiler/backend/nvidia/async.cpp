@@ -1,5 +1,6 @@
 // Rings of tiles in shared memory, which the software pipeline fills ahead (pipeline.h): copies by cp.async.
 #include "backend/nvidia/emitter.h"
+#include "backend/nvidia/matrix.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
 namespace neso::nvidia {
@@ -14,7 +15,11 @@ void Emitter::emitRing(mlir::Operation *op) {
   LinearLayout layout = dotBuffer(Sizes(shape.begin(), shape.end()), static_cast<int>(alloc.getFast()),
                                   static_cast<int>(8 * sharedBytes(element)));
   const int64_t bytes = sharedBytes(element) << layout.totalOutBits();
-  rings_[alloc.getRing()] = {shared_.allocate(bytes * type.getSlots(), "software pipeline"), layout, element, nullptr};
+  SharedTile ring{shared_.allocate(bytes * type.getSlots(), "software pipeline"), layout, element};
+  ring.synchronised = true;
+  // Copies wait for nobody: whoever still uses these bytes for something else has left them from here on.
+  shared_.beforeWrite(block_, ring.buffer);
+  rings_[alloc.getRing()] = std::move(ring);
 }
 
 void Emitter::emitRingEnd(mlir::Operation *op) { shared_.release(rings_.find(op->getOperand(0))->second.buffer); }
@@ -71,16 +76,20 @@ void Emitter::emitAsyncCommit() {
     block_.later.push_back(commit);
 }
 
-/// Whether an operand of a product comes from a ring as it is.
-static bool readsRing(mlir::Value v) {
-  if (auto turned = v.getDefiningOp<tt::TransOp>()) v = turned.getSrc();
-  return v.getDefiningOp<ttg::LocalLoadOp>() != nullptr;
+/// What an operand of a product is before it is transposed.
+static mlir::Value operandSource(mlir::Value v) {
+  auto turned = v.getDefiningOp<tt::TransOp>();
+  return turned ? turned.getSrc() : v;
 }
+
+/// Whether an operand of a product comes from a ring as it is.
+static bool readsRing(mlir::Value v) { return operandSource(v).getDefiningOp<ttg::LocalLoadOp>() != nullptr; }
 
 bool Emitter::productFollows(mlir::Operation *op) {
   while ((op = op->getNextNode())) {
     if (auto dot = llvm::dyn_cast<tt::DotOp>(op))
-      return leavesRegisters(layouts_.dot(dot)) && readsRing(dot.getA()) && readsRing(dot.getB());
+      return layouts_.isStep(operandSource(dot.getA())) ||
+             leavesRegisters(layouts_.dot(dot)) && readsRing(dot.getA()) && readsRing(dot.getB());
     if (op->getNumRegions() || llvm::isa<ttg::AsyncWaitOp>(op)) return false;
   }
   return false;
@@ -99,6 +108,10 @@ void Emitter::emitAsyncWait(mlir::Operation *op) {
 void Emitter::emitLocalLoad(mlir::Operation *op) {
   auto load = llvm::cast<ttg::LocalLoadOp>(op);
   SharedTile from = slotOf(load.getRing(), load.getSlot());
+  if (load.getOffsets()) {
+    define(load.getResult(), loadPart(load, from));
+    return;
+  }
   loaded_[load.getResult()] = from;
   // Products on tensor cores read the ring themselves.
   auto isProduct = [&](mlir::Operation *user) {
@@ -109,6 +122,24 @@ void Emitter::emitLocalLoad(mlir::Operation *op) {
   };
   if (!llvm::all_of(op->getUsers(), readsRing))
     define(load.getResult(), loadShared(block_, from, *layouts_.layout(load.getResult())));
+}
+
+Tile Emitter::loadPart(ttg::LocalLoadOp load, SharedTile from) {
+  // The offset of the part's first element, from its index.
+  const LinearLayout offsets = from.layout.invert();
+  uint64_t index = 0;
+  for (auto [dim, at] : llvm::enumerate(*load.getOffsets()))
+    index |= static_cast<uint64_t>(at) << from.layout.out(dimName(static_cast<int>(dim))).shift;
+  for (const LinearLayout::In &in : offsets.ins())
+    for (size_t bit = 0; bit < in.bases.size(); ++bit)
+      if (index >> (from.layout.out(in.name).shift + static_cast<int>(bit)) & 1) from.flip ^= in.bases[bit];
+  LayoutRef layout = layouts_.layout(load.getResult());
+  MatrixLoader loader(block_, from, *layout, -1);
+  const int count = static_cast<int>(layout->inSize(kRegister));
+  const int64_t perWord = 4 / sharedBytes(from.element);
+  Registers words;
+  for (int64_t i = 0; i < count / perWord; ++i) words.push_back(loader.word(static_cast<int>(i)));
+  return {*layout, fromWords(b, words, from.element, count)};
 }
 
 bool Emitter::readsShared(tt::DotOp dot) {

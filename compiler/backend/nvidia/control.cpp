@@ -22,28 +22,30 @@ private:
 
 void Emitter::declarePhis(mlir::Value v) {
   llvm::Type *type = typeOf(elementOf(v.getType()));
+  // What unpacks words stands behind the phis.
+  BasicBlock *block = b.GetInsertBlock();
+  auto phi = [&](llvm::Type *t) { return phis_[v].emplace_back(llvm::PHINode::Create(t, 2, "", block->getFirstNonPHIIt())); };
+  phis_[v].clear();
   if (!llvm::isa<mlir::RankedTensorType>(v.getType())) {
-    scalars_[v] = b.CreatePHI(type, 2);
+    scalars_[v] = phi(type);
     return;
   }
   LayoutRef layout = layouts_.layout(v);
-  Tile tile{*layout, {}};
-  for (int64_t r = 0; r < layout->inSize(kRegister); ++r) tile.values.push_back(b.CreatePHI(type, 2));
-  define(v, std::move(tile));
+  const int count = static_cast<int>(layout->inSize(kRegister));
+  const bool packed = layouts_.isStep(v);
+  Registers values;
+  for (int64_t r = 0; r < (packed ? count * bytesOf(elementOf(v.getType())) / 4 : count); ++r) values.push_back(phi(packed ? b.getInt32Ty() : type));
+  define(v, {*layout, packed ? fromWords(b, values, type, count) : std::move(values)});
 }
 
 Registers Emitter::incoming(mlir::Value from, mlir::Value to) {
   if (!llvm::isa<mlir::RankedTensorType>(to.getType())) return {scalar(from)};
-  return tile(from, layouts_.layout(to)).values;
+  Registers values = tile(from, layouts_.layout(to)).values;
+  return layouts_.isStep(to) ? toWords(b, values) : values;
 }
 
 void Emitter::connect(mlir::Value to, const Registers &values, BasicBlock *from) {
-  if (!llvm::isa<mlir::RankedTensorType>(to.getType())) {
-    llvm::cast<llvm::PHINode>(scalars_[to])->addIncoming(values[0], from);
-    return;
-  }
-  const Registers &phis = tiles_.find(to)->second.values;
-  for (size_t r = 0; r < phis.size(); ++r) llvm::cast<llvm::PHINode>(phis[r])->addIncoming(values[r], from);
+  for (auto [phi, value] : llvm::zip_equal(phis_.find(to)->second, values)) phi->addIncoming(value, from);
 }
 
 void Emitter::connectAll(mlir::ValueRange to, mlir::ValueRange from) {

@@ -125,6 +125,8 @@ private:
   bool productFollows(mlir::Operation *op);
   void emitLocalLoad(mlir::Operation *op);
   SharedTile slotOf(mlir::Value ring, mlir::Value slot);
+  /// A part of a tile, which an operand of a product begins or ends with, in registers.
+  Tile loadPart(ttg::LocalLoadOp load, SharedTile from);
   /// Whether a product takes operands out of shared memory as they are.
   bool readsShared(tt::DotOp dot);
   /// v, where it still lies in a ring: a local_load, transposed or not.
@@ -143,7 +145,7 @@ private:
   void emitBranch(mlir::Operation *op);
   /// Phis for v in the current block; they become v.
   void declarePhis(mlir::Value v);
-  /// What `from` becomes as `to`: the registers of a tile, or one scalar.
+  /// What `from` becomes as `to`: the registers of a tile, or its words (Assignment::isStep), or one scalar.
   Registers incoming(mlir::Value from, mlir::Value to);
   void connect(mlir::Value to, const Registers &values, llvm::BasicBlock *from);
   void connectAll(mlir::ValueRange to, mlir::ValueRange from);
@@ -198,6 +200,7 @@ private:
   llvm::Function *fn_ = nullptr;
   llvm::DenseMap<mlir::Value, Value *> scalars_;
   llvm::DenseMap<mlir::Value, Tile> tiles_;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<llvm::PHINode *, 16>> phis_;
   llvm::DenseMap<mlir::Value, SharedTile> rings_;  // of a ring: its first slot
   llvm::DenseMap<mlir::Value, SharedTile> loaded_; // of a local_load
   llvm::DenseMap<mlir::Block *, llvm::BasicBlock *> blocks_;

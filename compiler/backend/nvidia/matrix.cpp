@@ -10,12 +10,14 @@ namespace neso::nvidia {
 
 MatrixLoader::MatrixLoader(BlockContext &block, const SharedTile &from, const LinearLayout &wanted, int togetherBit)
     : block_(block), b_(block.b), from_(from), togetherBit_(togetherBit) {
-  std::optional<LinearLayout> map = wanted.invertAndCompose(from.layout);
+  LinearLayout whole = wanted;
+  for (const auto &[dim, size] : from.layout.outSizes()) whole = whole.resizeOut(dim, size);
+  std::optional<LinearLayout> map = whole.invertAndCompose(from.layout);
   NESO_CHECK(map.has_value(), "a shared buffer holds every element");
   map_ = *map;
   wordBits_ = log2Exact(4 / sharedBytes(from.element));
   words_.assign(size_t(map_.inSize(kRegister)) >> wordBits_, nullptr);
-  block.shared.beforeRead(block, from.buffer);
+  if (!from.synchronised) block.shared.beforeRead(block, from.buffer);
   bool hasMatrices = block.chip.has(Feature::LdMatrix);
   if (hasMatrices && planMatrices(false))
     how_ = How::Matrices;
@@ -45,6 +47,7 @@ bool MatrixLoader::planMatrices(bool transposed) {
     if (inRow[i] != uint64_t(1) << i) return false;
     inside |= inRow[i];
   }
+  if (from_.flip & inside) return false;
   for (uint64_t row : rows)
     if (row & inside) return false;
   for (size_t i = size_t(wordBits_); i < registers.size(); ++i)
@@ -100,7 +103,7 @@ void MatrixLoader::loadElements(int number) {
   llvm::Type *storage = storageType(from_.element);
   uint64_t first = uint64_t(number) << wordBits_, low = (uint64_t(1) << wordBits_) - 1;
   // Side by side and aligned: one load.
-  bool together = !(addresses_->varying() & low) && !(registerPart(map_, first) & low);
+  bool together = !(addresses_->varying() & low) && !((registerPart(map_, first) ^ from_.flip) & low);
   for (int bit = 0; bit < wordBits_; ++bit) together &= map_.in(kRegister).bases[size_t(bit)] == uint64_t(1) << bit;
   if (together) {
     words_[size_t(number)] = b_.CreateAlignedLoad(b_.getInt32Ty(), addresses_->of(first), llvm::Align(4));

@@ -6,9 +6,9 @@
 
 namespace neso::nvidia {
 
-/// The operand `wanted` (mmaOperandA or mmaOperandB, with a batch above or not) of the tensor in shared memory,
-/// register word by register word, each loaded where it is first asked for: products then load what they are about to
-/// multiply, and need few registers.
+/// The operand `wanted` (mmaOperandA or mmaOperandB, with a batch above or not) of the tensor in shared memory, or of
+/// the part of it that `from` names and that has the sizes of `wanted`, register word by register word, each loaded
+/// where it is first asked for: products then load what they are about to multiply, and need few registers.
 class MatrixLoader {
 public:
   /// Waits for the writers. togetherBit: a register bit whose words are needed at the same time as the first ones,

@@ -179,7 +179,7 @@ llvm::Value *SharedAddresses::of(uint64_t reg) {
   // The register's part is constant. Where no thread bit meets it, adding is as good as xor and goes into the
   // instruction.
   llvm::IRBuilder<> &b = block_.b;
-  uint64_t offset = registerPart(map_, reg);
+  uint64_t offset = registerPart(map_, reg) ^ tile_.flip;
   llvm::Value *&base = bases_[offset & varying_];
   if (!base) {
     llvm::Value *inside = b.CreateXor(thread_, b.getInt32(uint32_t((offset & varying_) * bytes_)));

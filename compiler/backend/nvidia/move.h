@@ -17,6 +17,11 @@ struct SharedTile {
   LinearLayout layout;
   llvm::Type *element = nullptr;     // as in Registers
   llvm::Value *byteOffset = nullptr; // i32, of the tensor in the buffer; null: 0
+  /// Of a part of the tensor: the offset of its first element, in elements. Since layouts are linear, offsets in the
+  /// part are those at the tensor's begin xor this. MatrixLoader alone reads parts.
+  uint64_t flip = 0;
+  /// Of a ring: waiting for its copies is an operation of its own, and reading waits for nobody.
+  bool synchronised = false;
 };
 
 /// Addresses of the calling thread's elements in a shared tensor. map: (register, lane, warp) -> offset in elements.

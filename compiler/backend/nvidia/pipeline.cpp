@@ -33,6 +33,9 @@ struct LoopPlan {
   /// The ops that lead to addresses and masks, and the carried values they begin from.
   llvm::SetVector<Operation *> slice;
   llvm::SetVector<unsigned> sliceArgs; // iteration argument numbers
+  /// The product whose steps along K read their operands one step ahead; null: products read whole tiles.
+  tt::DotOp stepped;
+  int64_t stepK = 0;
 };
 
 /// The load that an operand of a product comes from, through transposition and casts.
@@ -50,14 +53,14 @@ tt::LoadOp loadBehind(Value v, Block *body) {
 
 bool isZero(Value v) { return !v || matchPattern(v, m_Zero()) || matchPattern(v, m_AnyZeroFloat()); }
 
-bool hasTensorCores(tt::DotOp dot, const Chip &chip, int warps) {
+DotPlan planOf(tt::DotOp dot, const Chip &chip, int warps) {
   RankedTensorType a = cast<RankedTensorType>(dot.getA().getType()), d = cast<RankedTensorType>(dot.getType());
   Sizes shape(d.getShape().begin(), d.getShape().end());
   shape.push_back(a.getShape().back());
   DotPrecision precision =
       dot.getInputPrecision() == tt::InputPrecision::IEEE ? DotPrecision::Ieee : DotPrecision::Tf32;
   DotTypes types{a.getElementType(), cast<RankedTensorType>(dot.getB().getType()).getElementType(), d.getElementType()};
-  return planDot(chip, shape, warps, types, precision).kind == DotKind::MmaSync;
+  return planDot(chip, shape, warps, types, precision);
 }
 
 /// Whether copies of 4 bytes or more can bring the tile in; sets the dim along which.
@@ -106,6 +109,35 @@ int64_t tileBytes(tt::LoadOp load) {
   return type.getNumElements() * type.getElementTypeBitWidth() / 8;
 }
 
+/// The load that is an operand as it is, transposed or not, and nothing else.
+tt::LoadOp onlyOperand(Value v) {
+  if (tt::TransOp turned = v.getDefiningOp<tt::TransOp>(); turned && v.hasOneUse()) v = turned.getSrc();
+  tt::LoadOp load = v.getDefiningOp<tt::LoadOp>();
+  return load && v.hasOneUse() ? load : tt::LoadOp();
+}
+
+/// Reads a step ahead where the loop's loads are the two operands of one product, and where the registers hold both
+/// steps beside the sums.
+void planSteps(LoopPlan &plan, const Chip &chip, int warps) {
+  constexpr int64_t kMostRegisters = 192;
+  if (plan.loads.size() != 2 || !llvm::hasSingleElement(plan.loop.getBody()->getOps<tt::DotOp>())) return;
+  tt::DotOp dot = *plan.loop.getBody()->getOps<tt::DotOp>().begin();
+  for (Value operand : {dot.getA(), dot.getB()}) {
+    tt::LoadOp load = onlyOperand(operand);
+    if (!load || llvm::none_of(plan.loads, [&](const PipelinedLoad &l) { return l.load == load; })) return;
+  }
+  const DotPlan product = planOf(dot, chip, warps);
+  RankedTensorType a = cast<RankedTensorType>(dot.getA().getType());
+  if (product.types.a != a.getElementType() || a.getRank() != 2) return;
+  const int64_t bits = a.getElementTypeBitWidth(), k = 256 / bits;
+  const int64_t words = (product.operandA.inSize(kRegister) + product.operandB.inSize(kRegister)) * bits / 32;
+  if (a.getDimSize(1) < 2 * k ||
+      product.accumulator.inSize(kRegister) + 2 * words * k / a.getDimSize(1) > kMostRegisters)
+    return;
+  plan.stepped = dot;
+  plan.stepK = k;
+}
+
 std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, int stages, int most,
                                  const AxisInfoAnalysis &axis) {
   LoopPlan plan;
@@ -117,7 +149,7 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, i
   int64_t bytes = 0;
   llvm::DenseSet<Operation *> seen;
   for (tt::DotOp dot : loop.getBody()->getOps<tt::DotOp>()) {
-    if (!hasTensorCores(dot, chip, warps)) continue;
+    if (planOf(dot, chip, warps).kind != DotKind::MmaSync) continue;
     for (Value operand : {dot.getA(), dot.getB()}) {
       tt::LoadOp load = loadBehind(operand, loop.getBody());
       int fast = 0;
@@ -132,6 +164,7 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, i
   if (plan.loads.empty()) return std::nullopt;
   plan.stages = int(std::min<int64_t>(plan.stages, (chip.sharedPerBlock - kReserve) / bytes));
   if (plan.stages < 2) return std::nullopt;
+  planSteps(plan, chip, warps);
   return plan;
 }
 
@@ -156,11 +189,19 @@ public:
       copyAhead(iv, constant(stage));
       iv = arith::AddIOp::create(b_, loc_, iv, loop_.getStep());
     }
+    if (plan_.stepped) {
+      wait();
+      firstStep_ = operandsOfStep(0, constant(0));
+    }
     rewriteLoop();
   }
 
 private:
   Value constant(int value) { return arith::ConstantOp::create(b_, loc_, b_.getI32IntegerAttr(value)); }
+
+  /// One group an iteration: when all but the last stages - 2 have arrived, so has that of the tiles that are read
+  /// next.
+  void wait() { ttg::AsyncWaitOp::create(b_, loc_, uint32_t(plan_.stages - 2)); }
 
   /// Begins the copies of the iteration with induction variable `iv` and carried values ahead_, and moves ahead_ one
   /// iteration on.
@@ -221,6 +262,7 @@ private:
     // Carried: what was and is still needed, then the slice's values ahead, then the slots to fill and to read.
     SmallVector<Value> inits;
     for (unsigned number : liveArgs_) inits.push_back(loop_.getInitArgs()[number]);
+    inits.append(firstStep_.begin(), firstStep_.end());
     inits.append(ahead_.begin(), ahead_.end());
     inits.push_back(constant(plan_.stages - 1));
     inits.push_back(constant(0));
@@ -235,29 +277,32 @@ private:
     IRMapping map;
     map.map(loop_.getInductionVar(), rewritten.getInductionVar());
     for (auto [i, number] : llvm::enumerate(liveArgs_)) map.map(loop_.getRegionIterArg(number), carried[i]);
-    for (size_t i = 0; i < ahead_.size(); ++i) ahead_[i] = carried[liveArgs_.size() + i];
+    for (size_t i = 0; i < firstStep_.size(); ++i) firstStep_[i] = carried[liveArgs_.size() + i];
+    for (size_t i = 0; i < ahead_.size(); ++i) ahead_[i] = carried[liveArgs_.size() + firstStep_.size() + i];
     Value fill = carried[carried.size() - 2], read = carried[carried.size() - 1];
 
-    // One group an iteration: when all but the last stages - 2 have arrived, so has this iteration's. Every thread has
-    // left the slot that is filled next, since it read that one before it came here.
-    ttg::AsyncWaitOp::create(b_, loc_, uint32_t(plan_.stages - 2));
+    // Every thread has left the slot that is filled next, since it read that one before it came here.
+    if (!plan_.stepped) wait();
     Value distance =
         arith::ConstantOp::create(b_, loc_, b_.getIntegerAttr(loop_.getStep().getType(), plan_.stages - 1));
-    Value iv = arith::AddIOp::create(b_, loc_, rewritten.getInductionVar(),
-                                     arith::MulIOp::create(b_, loc_, loop_.getStep(), distance));
-    copyAhead(iv, fill);
-
+    Value copied = arith::AddIOp::create(b_, loc_, rewritten.getInductionVar(),
+                                         arith::MulIOp::create(b_, loc_, loop_.getStep(), distance));
+    if (!plan_.stepped) copyAhead(copied, fill);
     for (Operation &op : loop_.getBody()->without_terminator()) {
-      if (!liveOps_.contains(&op)) continue;
-      if (const PipelinedLoad *load = pipelined(&op))
-        map.map(op.getResult(0),
-                ttg::LocalLoadOp::create(b_, op.getLoc(), op.getResult(0).getType(), load->ring, read).getResult());
+      if (!liveOps_.contains(&op) || leadsToSteps(&op)) continue;
+      if (plan_.stepped == &op)
+        map.map(op.getResult(0), multiplyBySteps(map.lookupOrDefault(plan_.stepped.getC()), copied, fill, read));
+      else if (const PipelinedLoad *load = pipelined(&op))
+        map.map(op.getResult(0), ttg::LocalLoadOp::create(b_, op.getLoc(), op.getResult(0).getType(), load->ring, read,
+                                                          DenseI32ArrayAttr())
+                                     .getResult());
       else
         b_.clone(op, map);
     }
     SmallVector<Value> results;
     Operation *yield = loop_.getBody()->getTerminator();
     for (unsigned number : liveArgs_) results.push_back(map.lookupOrDefault(yield->getOperand(number)));
+    results.append(firstStep_.begin(), firstStep_.end());
     results.append(ahead_.begin(), ahead_.end());
     results.push_back(next(fill));
     results.push_back(next(read));
@@ -269,6 +314,66 @@ private:
     for (auto [i, number] : llvm::enumerate(liveArgs_))
       loop_.getResult(number).replaceAllUsesWith(rewritten.getResult(i));
     loop_.erase();
+  }
+
+  // ---- products by steps
+
+  /// Whether `op` leads from a load to the product by steps, which has parts of its own.
+  bool leadsToSteps(Operation *op) {
+    tt::DotOp dot = plan_.stepped;
+    return dot && (pipelined(op) || op == dot.getA().getDefiningOp() || op == dot.getB().getDefiningOp());
+  }
+
+  /// Both operands' parts at `k`, as they lie in their rings.
+  SmallVector<Value, 2> operandsOfStep(int64_t k, Value slot) {
+    SmallVector<Value, 2> parts;
+    tt::DotOp dot = plan_.stepped;
+    for (Value operand : {dot.getA(), dot.getB()}) {
+      const bool turned = bool(operand.getDefiningOp<tt::TransOp>());
+      tt::LoadOp load = onlyOperand(operand);
+      // K is the last dim of A, the first of B; turned, the other one.
+      const unsigned dim = (operand == dot.getA()) != turned ? 1 : 0;
+      RankedTensorType tile = cast<RankedTensorType>(load.getType());
+      SmallVector<int64_t, 2> shape(tile.getShape());
+      SmallVector<int32_t, 2> offsets{0, 0};
+      shape[dim] = plan_.stepK;
+      offsets[dim] = int32_t(k);
+      parts.push_back(ttg::LocalLoadOp::create(b_, load.getLoc(), RankedTensorType::get(shape, tile.getElementType()),
+                                               pipelined(load)->ring, slot, b_.getDenseI32ArrayAttr(offsets)));
+    }
+    return parts;
+  }
+
+  Value multiplyStep(ArrayRef<Value> parts, Value sum) {
+    tt::DotOp dot = plan_.stepped;
+    IRMapping map;
+    map.map(dot.getC(), sum);
+    for (auto [operand, part] : llvm::zip(SmallVector<Value, 2>{dot.getA(), dot.getB()}, parts)) {
+      Value as = part;
+      if (tt::TransOp turned = operand.getDefiningOp<tt::TransOp>())
+        as = tt::TransOp::create(b_, turned.getLoc(), part, turned.getOrder());
+      map.map(operand, as);
+    }
+    return b_.clone(*dot, map)->getResult(0);
+  }
+
+  /// While a step is multiplied, the operands of the next one are on their way, at last those of the next iteration:
+  /// the instructions have work on both sides of the barrier. The copies of later iterations queue behind the operands
+  /// of the second step. They fill the slot that was read in the iteration before, which every thread left at that
+  /// iteration's barrier.
+  Value multiplyBySteps(Value sum, Value copied, Value fill, Value read) {
+    const int64_t steps = cast<RankedTensorType>(plan_.stepped.getA().getType()).getDimSize(1) / plan_.stepK;
+    SmallVector<Value, 2> parts = firstStep_;
+    for (int64_t step = 0; step < steps; ++step) {
+      if (step + 1 == steps) wait();
+      SmallVector<Value, 2> following =
+          step + 1 < steps ? operandsOfStep((step + 1) * plan_.stepK, read) : operandsOfStep(0, next(read));
+      if (step == 0) copyAhead(copied, fill);
+      sum = multiplyStep(parts, sum);
+      parts = following;
+    }
+    firstStep_ = parts;
+    return sum;
   }
 
   Value next(Value slot) {
@@ -284,6 +389,7 @@ private:
   llvm::DenseSet<Operation *> liveOps_;
   llvm::SetVector<unsigned> liveArgs_;
   SmallVector<Value> ahead_;
+  SmallVector<Value, 2> firstStep_; // of a product by steps: what the next iteration multiplies first
 };
 
 } // namespace

@@ -10,6 +10,15 @@
 //                                                  commit;
 //                                                                a = local_load ring[i % 3]; d = dot a …; pa' += s }
 //
+// A loop with one product, both of whose operands are such tiles, multiplies by steps of the instruction's K. The operands
+// of a step are read into registers while the step before is multiplied, those of the first step at the end of the
+// iteration before, behind its wait: instructions are under way on both sides of the barrier, and the copies queue among
+// them.
+//
+//     x = local_load ring[0] {0};
+//     for i { y = local_load ring[i % 3] {k}; copy …; commit; d = dot x …;
+//             async_wait; x' = local_load ring[(i+1) % 3] {0}; d = dot y …; x = x' }
+//
 // What leads to an address is computed ahead by a second copy of its slice of the loop. A rewrite of the IR, before
 // layouts are assigned: the result prints, verifies and runs in the interpreter. It needs cp.async; copies by tensor
 // descriptors will be a second way to fill the same rings.

@@ -9,6 +9,7 @@
 //     ttg.async_commit
 //     ttg.async_wait {pending = 1 : i32}
 //     %tile = ttg.local_load %ring[%slot] : !ttg.ring<3x128x64xbf16> -> tensor<128x64xbf16>
+//     %part = ttg.local_load %ring[%slot] {offsets = array<i32: 0, 16>} : !ttg.ring<3x128x64xbf16> -> tensor<128x16xbf16>
 //     ttg.local_dealloc %ring : !ttg.ring<3x128x64xbf16>
 #ifndef NESO_TILE_GPU_OPS
 #define NESO_TILE_GPU_OPS
@@ -69,11 +70,12 @@ def TileGpu_AsyncWaitOp : Op<TileGpu_Dialect, "async_wait", [TileGpu_Order]> {
   let arguments = (ins I32Attr:$pending);
   let assemblyFormat = "attr-dict";
 }
-def TileGpu_LocalLoadOp : Op<TileGpu_Dialect, "local_load", [MemoryEffects<[MemRead<TileGpu_SharedMemory>]>,
-    TypesMatchWith<"result is a tile of the ring", "ring", "result", "::mlir::cast<::neso::ttg::RingType>($_self).getTileType()">]> {
-  let summary = "The tile in a slot";
-  let arguments = (ins TileGpu_Ring:$ring, I32:$slot);
+// offsets: where a part begins, one a dim, each a multiple of the part's size there; absent: the result is the whole tile.
+def TileGpu_LocalLoadOp : Op<TileGpu_Dialect, "local_load", [MemoryEffects<[MemRead<TileGpu_SharedMemory>]>]> {
+  let summary = "The tile in a slot, or a part of it";
+  let arguments = (ins TileGpu_Ring:$ring, I32:$slot, OptionalAttr<DenseI32ArrayAttr>:$offsets);
   let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
   let assemblyFormat = "$ring `[` $slot `]` attr-dict `:` type($ring) `->` type($result)";
 }
 

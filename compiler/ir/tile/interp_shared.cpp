@@ -73,10 +73,22 @@ bool Machine::executeShared(Operation *op, bool &known) {
     return true;
   }
   if (ttg::LocalLoadOp ld = dyn_cast<ttg::LocalLoadOp>(op)) {
-    int64_t slot = 0, size = ld.getRing().getType().getTileType().getNumElements();
+    RankedTensorType whole = ld.getRing().getType().getTileType(), part = cast<RankedTensorType>(ld.getResult().getType());
+    int64_t slot = 0, size = whole.getNumElements();
     if (!slotAt(ld.getRing(), ld.getSlot(), slot)) return false;
     const Lanes &ring = get(ld.getRing());
-    set(ld, Lanes(ring.begin() + slot * size, ring.begin() + (slot + 1) * size));
+    Lanes out(size_t(part.getNumElements()));
+    for (int64_t i = 0; i < int64_t(out.size()); ++i) {
+      // The index in the part, last dim fastest, becomes one in the whole tile.
+      int64_t rest = i, stride = 1, at = 0;
+      for (int64_t d = part.getRank() - 1; d >= 0; --d) {
+        at += (rest % part.getDimSize(d) + (ld.getOffsets() ? (*ld.getOffsets())[size_t(d)] : 0)) * stride;
+        rest /= part.getDimSize(d);
+        stride *= whole.getDimSize(d);
+      }
+      out[size_t(i)] = ring[size_t(slot * size + at)];
+    }
+    set(ld, std::move(out));
     return true;
   }
   if (isa<ttg::LocalDeallocOp>(op)) return true;

@@ -12,56 +12,74 @@
 namespace neso::nvidia {
 namespace {
 
-// c[16, 32] = a[16, K] b[K, 32], addresses carried from iteration to iteration, the rest of K masked. %pitch: elements
-// from row to row of a.
+// c[16, 32] = a[16, K] b[K, 32] in blocks of KK along K (and BSTEP = 32 KK), addresses carried from iteration to
+// iteration, the rest of K masked. %pitch: elements from row to row of a.
 constexpr const char *kMatmul = R"(
 tt.func public @matmul(%a: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %b: !tt.ptr<f16> {tt.divisibility = 16 : i32},
                        %c: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %K: i32 {tt.divisibility = 16 : i32}) {
   %zero = arith.constant 0 : i32
   %one = arith.constant 1 : i32
-  %step = arith.constant 16 : i32
-  %none = arith.constant dense<0.0> : tensor<16x16xf16>
-  %noneB = arith.constant dense<0.0> : tensor<16x32xf16>
+  %step = arith.constant KK : i32
+  %none = arith.constant dense<0.0> : tensor<16xKKxf16>
+  %noneB = arith.constant dense<0.0> : tensor<KKx32xf16>
   %init = arith.constant dense<0.0> : tensor<16x32xf32>
   %r = tt.make_range {start = 0 : i32, end = 16 : i32} : tensor<16xi32>
   %n = tt.make_range {start = 0 : i32, end = 32 : i32} : tensor<32xi32>
   %rows = tt.expand_dims %r {axis = 1 : i32} : tensor<16xi32> -> tensor<16x1xi32>
-  %columns = tt.expand_dims %r {axis = 0 : i32} : tensor<16xi32> -> tensor<1x16xi32>
+  %kr = tt.make_range {start = 0 : i32, end = KK : i32} : tensor<KKxi32>
+  %columns = tt.expand_dims %kr {axis = 0 : i32} : tensor<KKxi32> -> tensor<1xKKxi32>
   %nb = tt.expand_dims %n {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>
   %pitch = tt.splat %K : i32 -> tensor<16x1xi32>
   %arow = arith.muli %rows, %pitch : tensor<16x1xi32>
-  %a0 = tt.broadcast %arow : tensor<16x1xi32> -> tensor<16x16xi32>
-  %a1 = tt.broadcast %columns : tensor<1x16xi32> -> tensor<16x16xi32>
-  %aoff = arith.addi %a0, %a1 : tensor<16x16xi32>
-  %as = tt.splat %a : !tt.ptr<f16> -> tensor<16x16x!tt.ptr<f16>>
-  %pa = tt.addptr %as, %aoff : tensor<16x16x!tt.ptr<f16>>, tensor<16x16xi32>
-  %c32 = arith.constant dense<32> : tensor<16x1xi32>
-  %brow = arith.muli %rows, %c32 : tensor<16x1xi32>
-  %b0 = tt.broadcast %brow : tensor<16x1xi32> -> tensor<16x32xi32>
-  %b1 = tt.broadcast %nb : tensor<1x32xi32> -> tensor<16x32xi32>
-  %boff = arith.addi %b0, %b1 : tensor<16x32xi32>
-  %bs = tt.splat %b : !tt.ptr<f16> -> tensor<16x32x!tt.ptr<f16>>
-  %pb = tt.addptr %bs, %boff : tensor<16x32x!tt.ptr<f16>>, tensor<16x32xi32>
-  %aStep = arith.constant dense<16> : tensor<16x16xi32>
-  %bStep = arith.constant dense<512> : tensor<16x32xi32>
+  %a0 = tt.broadcast %arow : tensor<16x1xi32> -> tensor<16xKKxi32>
+  %a1 = tt.broadcast %columns : tensor<1xKKxi32> -> tensor<16xKKxi32>
+  %aoff = arith.addi %a0, %a1 : tensor<16xKKxi32>
+  %as = tt.splat %a : !tt.ptr<f16> -> tensor<16xKKx!tt.ptr<f16>>
+  %pa = tt.addptr %as, %aoff : tensor<16xKKx!tt.ptr<f16>>, tensor<16xKKxi32>
+  %c32 = arith.constant dense<32> : tensor<KKx1xi32>
+  %krows = tt.expand_dims %kr {axis = 1 : i32} : tensor<KKxi32> -> tensor<KKx1xi32>
+  %brow = arith.muli %krows, %c32 : tensor<KKx1xi32>
+  %b0 = tt.broadcast %brow : tensor<KKx1xi32> -> tensor<KKx32xi32>
+  %b1 = tt.broadcast %nb : tensor<1x32xi32> -> tensor<KKx32xi32>
+  %boff = arith.addi %b0, %b1 : tensor<KKx32xi32>
+  %bs = tt.splat %b : !tt.ptr<f16> -> tensor<KKx32x!tt.ptr<f16>>
+  %pb = tt.addptr %bs, %boff : tensor<KKx32x!tt.ptr<f16>>, tensor<KKx32xi32>
+  %aStep = arith.constant dense<KK> : tensor<16xKKxi32>
+  %bStep = arith.constant dense<BSTEP> : tensor<KKx32xi32>
   %result:3 = scf.for %k = %zero to %K step %step iter_args(%acc = %init, %ap = %pa, %bp = %pb)
-      -> (tensor<16x32xf32>, tensor<16x16x!tt.ptr<f16>>, tensor<16x32x!tt.ptr<f16>>) : i32 {
+      -> (tensor<16x32xf32>, tensor<16xKKx!tt.ptr<f16>>, tensor<KKx32x!tt.ptr<f16>>) : i32 {
     %left = arith.subi %K, %k : i32
-    %lefts = tt.splat %left : i32 -> tensor<1x16xi32>
-    %in = arith.cmpi slt, %columns, %lefts : tensor<1x16xi32>
-    %mask = tt.broadcast %in : tensor<1x16xi1> -> tensor<16x16xi1>
-    %x = tt.load %ap, %mask, %none : tensor<16x16x!tt.ptr<f16>>
-    %y = tt.load %bp : tensor<16x32x!tt.ptr<f16>>
-    %d = tt.dot %x, %y, %acc : tensor<16x16xf16> * tensor<16x32xf16> -> tensor<16x32xf32>
-    %ap2 = tt.addptr %ap, %aStep : tensor<16x16x!tt.ptr<f16>>, tensor<16x16xi32>
-    %bp2 = tt.addptr %bp, %bStep : tensor<16x32x!tt.ptr<f16>>, tensor<16x32xi32>
-    scf.yield %d, %ap2, %bp2 : tensor<16x32xf32>, tensor<16x16x!tt.ptr<f16>>, tensor<16x32x!tt.ptr<f16>>
+    %lefts = tt.splat %left : i32 -> tensor<1xKKxi32>
+    %in = arith.cmpi slt, %columns, %lefts : tensor<1xKKxi32>
+    %mask = tt.broadcast %in : tensor<1xKKxi1> -> tensor<16xKKxi1>
+    %x = tt.load %ap, %mask, %none : tensor<16xKKx!tt.ptr<f16>>
+    %brows = tt.splat %left : i32 -> tensor<KKx1xi32>
+    %bin = arith.cmpi slt, %krows, %brows : tensor<KKx1xi32>
+    %bmask = tt.broadcast %bin : tensor<KKx1xi1> -> tensor<KKx32xi1>
+    %y = tt.load %bp, %bmask, %noneB : tensor<KKx32x!tt.ptr<f16>>
+    %d = tt.dot %x, %y, %acc : tensor<16xKKxf16> * tensor<KKx32xf16> -> tensor<16x32xf32>
+    %ap2 = tt.addptr %ap, %aStep : tensor<16xKKx!tt.ptr<f16>>, tensor<16xKKxi32>
+    %bp2 = tt.addptr %bp, %bStep : tensor<KKx32x!tt.ptr<f16>>, tensor<KKx32xi32>
+    scf.yield %d, %ap2, %bp2 : tensor<16x32xf32>, tensor<16xKKx!tt.ptr<f16>>, tensor<KKx32x!tt.ptr<f16>>
   }
+  %crow0 = arith.constant dense<32> : tensor<16x1xi32>
+  %crow = arith.muli %rows, %crow0 : tensor<16x1xi32>
+  %c0 = tt.broadcast %crow : tensor<16x1xi32> -> tensor<16x32xi32>
+  %c1 = tt.broadcast %nb : tensor<1x32xi32> -> tensor<16x32xi32>
+  %coff = arith.addi %c0, %c1 : tensor<16x32xi32>
   %cs = tt.splat %c : !tt.ptr<f32> -> tensor<16x32x!tt.ptr<f32>>
-  %pc = tt.addptr %cs, %boff : tensor<16x32x!tt.ptr<f32>>, tensor<16x32xi32>
+  %pc = tt.addptr %cs, %coff : tensor<16x32x!tt.ptr<f32>>, tensor<16x32xi32>
   tt.store %pc, %result#0 : tensor<16x32x!tt.ptr<f32>>
   tt.return
 })";
+
+std::string matmul(int block) {
+  std::string text = kMatmul;
+  for (const auto &[name, value] : {std::pair{std::string("KK"), block}, {"BSTEP", 32 * block}})
+    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name))
+      text.replace(at, name.size(), std::to_string(value));
+  return text;
+}
 
 class Pipeline : public ::testing::Test {
 protected:
@@ -98,8 +116,9 @@ std::vector<uint16_t> halves(size_t n, unsigned seed) {
 }
 
 TEST_F(Pipeline, SameBitsForEveryDepthAndTripCount) {
-  for (int stages : {2, 3, 4}) {
-    for (int K : {0, 16, 32, 48, 112}) {
+  // Blocks of one step along K, of two and of four: from two on each step's operands are read one step ahead.
+  for (auto [block, stages] : {std::pair{16, 2}, {16, 3}, {16, 4}, {32, 2}, {32, 3}, {64, 2}, {64, 4}}) {
+    for (int K : {0, 16, 32, 48, 64, 112, 256}) {
       std::vector<uint16_t> a = halves(size_t(16 * K + 16), 1), b = halves(size_t(K * 32 + 32), 2);
       std::vector<float> expected(512), got(512);
       auto run = [&](tt::FuncOp function, std::vector<float> &c) {
@@ -109,18 +128,18 @@ TEST_F(Pipeline, SameBitsForEveryDepthAndTripCount) {
         Status status = interpretTile(function, args, {1, 1, 1});
         ASSERT_TRUE(bool(status)) << status.error().str();
       };
-      run(parse(kMatmul), expected);
-      tt::FuncOp function = parse(kMatmul);
+      run(parse(matmul(block)), expected);
+      tt::FuncOp function = parse(matmul(block));
       ASSERT_EQ(pipelineLoops(function, chip_, 4, stages), 1);
       ASSERT_TRUE(bool(verifyTile(*module_)));
       run(function, got);
-      EXPECT_EQ(expected, got) << stages << " stages, K " << K;
+      EXPECT_EQ(expected, got) << stages << " stages, K " << K << ", block " << block;
     }
   }
 }
 
 TEST_F(Pipeline, AddressesAreCarriedOnlyAhead) {
-  tt::FuncOp function = parse(kMatmul);
+  tt::FuncOp function = parse(matmul(16));
   ASSERT_EQ(pipelineLoops(function, chip_, 4, 3), 1);
   EXPECT_EQ(count<tt::LoadOp>(function), 0);
   EXPECT_EQ(count<ttg::AsyncCopyOp>(function), 2 * 3);
@@ -129,6 +148,25 @@ TEST_F(Pipeline, AddressesAreCarriedOnlyAhead) {
   // The sums, two addresses, two slots.
   EXPECT_EQ(loop.getNumRegionIterArgs(), 5u);
   EXPECT_TRUE(llvm::isa<ttg::AsyncWaitOp>(loop.getBody()->front()));
+}
+
+TEST_F(Pipeline, StepsAreReadAheadAcrossTheBarrier) {
+  tt::FuncOp function = parse(matmul(64));
+  ASSERT_EQ(pipelineLoops(function, chip_, 4, 3), 1);
+  mlir::scf::ForOp loop;
+  function.walk([&](mlir::scf::ForOp op) { loop = op; });
+  // The sums, both operands of the first step, two addresses, two slots.
+  EXPECT_EQ(loop.getNumRegionIterArgs(), 7u);
+  // One of four steps: its product, then the next one's operands; the barrier has a product behind it.
+  std::string order;
+  for (mlir::Operation &op : *loop.getBody())
+    order += llvm::isa<tt::DotOp>(op)          ? "d"
+             : llvm::isa<ttg::LocalLoadOp>(op) ? "l"
+             : llvm::isa<ttg::AsyncCopyOp>(op) ? "c"
+             : llvm::isa<ttg::AsyncWaitOp>(op) ? "w"
+                                               : "";
+  EXPECT_EQ(order, "llccdlldlldwlld");
+  EXPECT_EQ(count<tt::DotOp>(function), 4);
 }
 
 TEST_F(Pipeline, BothProductsOfAttention) {
@@ -153,14 +191,14 @@ TEST_F(Pipeline, BothProductsOfAttention) {
 
 TEST_F(Pipeline, LeftAlone) {
   // No cp.async; one stage; a loop that writes what it might read.
-  EXPECT_EQ(pipelineLoops(parse(kMatmul), chip_, 4, 1), 0);
-  std::string text = kMatmul;
+  EXPECT_EQ(pipelineLoops(parse(matmul(16)), chip_, 4, 1), 0);
+  std::string text = matmul(16);
   size_t at = text.find("    %ap2 =");
   text.insert(at, "    %w = tt.splat %c : !tt.ptr<f32> -> tensor<16x32x!tt.ptr<f32>>\n    tt.store %w, %d : "
                   "tensor<16x32x!tt.ptr<f32>>\n");
   EXPECT_EQ(pipelineLoops(parse(text), chip_, 4, 3), 0);
   // Two bytes in a row are too few for cp.async: nothing is known of the pitch.
-  text = kMatmul;
+  text = matmul(16);
   text.replace(text.find("%K: i32 {tt.divisibility = 16 : i32}"), 36, "%K: i32");
   tt::FuncOp function = parse(text);
   ASSERT_EQ(pipelineLoops(function, chip_, 4, 3), 1);
