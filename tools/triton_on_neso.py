@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Runs a Python program or a test suite whose Triton kernels are launched on CPU tensors, with Neso in the place of Triton's compiler.
+"""Runs a Python program or a test suite that launches Triton kernels, with Neso in the place of Triton's compiler.
 
     tools/triton_on_neso.py --build build/dev [--log F] program.py ARGS…
     tools/triton_on_neso.py --build build/dev [--log F] -m pytest tests/test_x.py
     tools/triton_on_neso.py --build build/dev --also-gpu sm_90 --record DIR …, then on a machine with a GPU
     tools/triton_on_neso.py --build DIR_OF_LIBNESO --replay DIR
+    tools/triton_on_neso.py --build build/release --device cuda [--peer F] program.py ARGS…
 
 Every launch `kernel[grid](...)` is compiled by `neso kernel compile` for the signature that Triton would take (integers that are 1 and
 numbers and pointers divisible by 16 are hints) and run by libneso; the program's own checks judge the results. Autotuned kernels take the
 first config that survives pruning. A kernel inside a function is written to a file of its own, with what it refers to. F lists each
-kernel with the outcome of its compilations and the number of its launches. Needs torch and triton; no GPU.
+kernel with the outcome of its compilations and the number of its launches. Needs torch and triton; tensors lie on the CPU, where no GPU
+is needed, or with --device cuda on the GPU. With --peer the first launch of each compiled kernel is Triton's as well, with the same
+config: results are compared and both are timed in turns, a line of JSON each.
 """
 import argparse
 import ast
@@ -33,7 +36,7 @@ OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_group
            "matrix_instr_nonkdim", "kpack", "waves_per_eu", "allow_flush_denorm"}
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bench" / "models"))
-from neso_library import CUDA, Argument, Library  # noqa: E402
+from neso_library import CPU, CUDA, Argument, Library  # noqa: E402
 
 
 class NesoError(RuntimeError):
@@ -106,8 +109,13 @@ def closed_source(fn):
 
 
 class Launcher:
-    def __init__(self, build, log, keep, backend, gpu, record):
+    def __init__(self, build, log, keep, backend, gpu, record, device, peer):
         self.backend, self.gpu, self.record = backend, gpu, pathlib.Path(record) if record else None
+        self.device, self.target, self.peer, self.stream = CPU, [], peer, None
+        if device == "cuda":
+            import torch
+            self.device, self.stream = CUDA, torch.cuda.Stream()
+            self.target = ["--target", "cuda", "--arch", "sm_%d%d" % torch.cuda.get_device_capability()]
         if self.record:
             self.record.mkdir(parents=True, exist_ok=True)
         self.neso = str(pathlib.Path(build).resolve() / "bin" / "neso")
@@ -135,7 +143,7 @@ class Launcher:
             return self.packages[key]
         row = self.rows.setdefault(source, {"compiled": 0, "launched": 0, "errors": []})
         path = self.folder / (hashlib.sha1(repr(key).encode()).hexdigest()[:16] + ".neso")
-        command = [self.neso, "kernel", "compile", source, "--signature", ",".join(signature)]
+        command = [self.neso, "kernel", "compile", source, "--signature", ",".join(signature), *self.target]
         for k, v in constants.items():
             command += ["--constexpr", f"{k}={v}"]
         for k, v in hints.items():
@@ -148,14 +156,14 @@ class Launcher:
         for p in sys.path:
             if p and os.path.isdir(p) and "site-packages/" not in p:
                 command += ["--path", p]
-        done = subprocess.run([*command, "-o", str(path)], capture_output=True, text=True, timeout=300)
-        if done.returncode:
+        done = path.exists() or subprocess.run([*command, "-o", str(path)], capture_output=True, text=True, timeout=300)
+        if done is not True and done.returncode:
             error = done.stderr.strip()
             row["errors"].append(" ".join(command) + "\n" + error)
             package = NesoError(error or f"neso ended with {done.returncode}")
         else:
-            package = self.library.load(path)
-            package.name, package.gpu, package.command = fn.fn.__name__, None, command
+            package = self.library.load(path, device=self.device, stream=self.stream.cuda_stream if self.stream else None)
+            package.name, package.gpu, package.command, package.judged = fn.fn.__name__, None, command, False
             row["compiled"] += 1
             if self.gpu:
                 done = subprocess.run([*command, "-o", str(path) + ".gpu", "--target", "cuda", "--arch", self.gpu], capture_output=True, text=True, timeout=300)
@@ -184,8 +192,8 @@ class Launcher:
         def add(value, name, p):
             annotated = p.annotation_type if not p.is_constexpr else None
             if hasattr(value, "data_ptr"):
-                if getattr(value, "is_cuda", False):
-                    raise NesoError("a tensor lies on a GPU")
+                if getattr(value, "is_cuda", False) != (self.device == CUDA):
+                    raise NesoError("a tensor does not lie on the device")
                 signature.append(mangle_type(value))
                 aligned = not p.do_not_specialize and value.data_ptr() % 16 == 0
                 hints[name] = "divisible_by_16" if aligned else "none"
@@ -224,14 +232,36 @@ class Launcher:
             else:
                 add(value, p.name, p)
         package = self.compile(fn, signature, constants, hints, options)
-        if isinstance(package, NesoError):
+        refused = isinstance(package, NesoError)
+        if self.peer and (refused or not package.judged):
+            tensors = [v.base if type(v).__name__ == "TensorDescriptor" else v for v in values.values()]
+            what = {"signature": ",".join(signature), "constants": constants, "options": {k: v for k, v in options.items() if isinstance(v, (int, str))}, "grid": grid}
+            if not refused:
+                package.judged = True
+            self.peer.judge(fn.fn.__name__, what, [t for t in tensors if isinstance(t, torch.Tensor)],
+                            lambda: self.launch(package, grid, arguments), lambda: self.triton_run(fn, *args, grid=grid, warmup=False, **kwargs))
+            return
+        if refused:
             raise package
         self.rows[self.source(fn)]["launched"] += 1
         before = self.memories(values.values()) if self.record and package.gpu else None
-        package.launch(package.name, grid, arguments)
+        self.launch(package, grid, arguments)
         if before:
             self.write_launch(package, grid, arguments, before, self.memories(values.values()))
             package.gpu = None  # one launch of each
+
+    def launch(self, package, grid, arguments):
+        """In the order of torch's current stream."""
+        if isinstance(package, NesoError):
+            raise package
+        if not self.stream:
+            package.launch(package.name, grid, arguments)
+            return
+        import torch
+        current = torch.cuda.current_stream()
+        self.stream.wait_stream(current)
+        package.launch(package.name, grid, arguments)
+        current.wait_stream(self.stream)
 
     @staticmethod
     def memories(values):
@@ -297,7 +327,9 @@ class Launcher:
                         return {"max_shared_mem": 232448, "max_num_regs": 65536, "multiprocessor_count": 16, "warpSize": 32, "sm_clock_rate": 1, "mem_clock_rate": 1, "mem_bus_width": 1}
                 return Utils()
 
-        driver.set_active(Driver())
+        if self.device == CPU:
+            driver.set_active(Driver())
+        self.triton_run = JITFunction.run
 
         def run(fn, *args, grid, warmup=False, **kwargs):
             if not warmup:
@@ -319,6 +351,8 @@ class Launcher:
         failed = {s: r for s, r in self.rows.items() if r["errors"]}
         print(f"triton_on_neso: {len(self.rows)} kernels, {len(failed)} with a failed compilation, "
               f"{sum(r['compiled'] for r in self.rows.values())} packages, {sum(r['launched'] for r in self.rows.values())} launches", file=sys.stderr)
+        if self.peer:
+            print("triton_on_neso: " + self.peer.report(), file=sys.stderr)
         if self.log:
             with open(self.log, "a") as f:
                 for source, r in self.rows.items():
@@ -373,9 +407,9 @@ def replay(library, folder, cases):
 
 
 def replay_one(library, case):
-    """'' when the GPU leaves the memory that the CPU left. Types of memory are those of the kernel's pointers; floats may differ by 0.5 % of
-    the largest value (products of f32 are of tf32 on a GPU), 16-bit ones by 2 %."""
+    """'' when the GPU leaves the memory that the CPU left. Types of memory are those of the kernel's pointers."""
     import torch
+    from triton_peer import difference
     held = torch.load(case)
     program = Library(library).load(case.with_name(case.name[:-3] + ".neso"), device=CUDA)
     there = [b.cuda() for b in held["before"]]
@@ -397,17 +431,8 @@ def replay_one(library, case):
     for i, (got, want) in enumerate(zip(there, held["after"])):
         name = types.get(i, "")
         dtype = next((t for text, t in (("bf16", torch.bfloat16), ("f16", torch.float16), ("f32", torch.float32), ("f64", torch.float64)) if text in name), None)
-        g, w = got.cpu(), want
-        if dtype is None:
-            if not torch.equal(g, w):
-                return f"memory {i} ({name}): {int((g != w).sum())} of {w.numel()} bytes differ"
-            continue
-        n = g.numel() // dtype.itemsize * dtype.itemsize
-        g, w = g[:n].view(dtype).double(), w[:n].view(dtype).double()
-        finite = w.isfinite() & (w.abs() < 1e30)
-        error = ((g - w).abs()[finite].max() / w[finite].abs().max().clamp(min=1e-6)).item() if finite.any() else 0
-        if not error < (2e-2 if dtype.itemsize == 2 else 5e-3):
-            return f"memory {i} ({name}): off by {error:.2g} of the largest value"
+        if why := difference(got.cpu(), want, dtype):
+            return f"memory {i} ({name}): {why}"
     return ""
 
 
@@ -415,11 +440,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="a build folder, with bin/neso and libneso.so")
     parser.add_argument("--log", help="file to which the outcome of each kernel is appended")
-    parser.add_argument("--keep", help="folder for packages and sources (default: a new one in the temporary folder)")
+    parser.add_argument("--keep", help="folder for packages and sources; packages found there are used again (default: a new one in the temporary folder)")
     parser.add_argument("--backend", default="cuda", help="what the program is told of the device (default: cuda)")
     parser.add_argument("--also-gpu", metavar="ARCH", help="compile each kernel for this GPU too, say sm_90; failures go to the log alone")
     parser.add_argument("--record", metavar="DIR", help="with --also-gpu: write launches of each kernel (small ones, three at most), their memory before and after, for --replay")
     parser.add_argument("--replay", metavar="DIR", help="run recorded launches on a GPU instead, and compare (PROGRAM ARGS: names of some)")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where the program's tensors lie")
+    parser.add_argument("--peer", metavar="F", help="with --device cuda: compare with Triton's own code and time both; lines of JSON are appended to F")
+    parser.add_argument("--rounds", type=int, default=3, help="of ten timed launches of each side; 0: compare alone (default: 3)")
     parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
     parser.add_argument("program", nargs="?")
     parser.add_argument("args", nargs=argparse.REMAINDER)
@@ -428,7 +456,13 @@ def main():
         sys.exit(replay(library_of(given.build), given.replay, [c for c in [given.program, *given.args] if c]))
     if not given.program:
         parser.error("give a program")
-    launcher = Launcher(given.build, given.log, given.keep, given.backend, given.also_gpu, given.record)
+    if given.peer and given.device != "cuda":
+        parser.error("--peer needs --device cuda")
+    peer = None
+    if given.peer:
+        from triton_peer import Peer
+        peer = Peer(given.peer, given.rounds)
+    launcher = Launcher(given.build, given.log, given.keep, given.backend, given.also_gpu, given.record, given.device, peer)
     launcher.install()
     sys.argv = [given.program] + given.args
     sys.path.insert(0, os.getcwd() if given.module else str(pathlib.Path(given.program).resolve().parent))
