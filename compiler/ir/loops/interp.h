@@ -4,7 +4,7 @@
 // order, so that the last of several stores to one place wins and atomics add in order. Reduced floats round to nearest even at each
 // Cast and store; integers wrap. Sums and products of floats (reductions, contractions, scans, attention) are accumulated in double and
 // rounded once to the accumulator's dtype: the interpreter is the more exact side of a comparison.
-// RandU32 is word 0 of Philox with counter (offset, 0, 0); RandUniform its top 24 bits / 2^24; RandNormal is Box-Muller on words 0, 1.
+// RandU32 is a word of Philox with counter (offset, 0, 0); RandUniform its top 24 bits / 2^24; RandNormal is Box-Muller on words 0, 1 or 2, 3.
 //
 // Example:  Interpreter interp(program);
 //           std::vector<HostValue> in = {HostValue::tensor(DType::F32, {2, 3}, data)};

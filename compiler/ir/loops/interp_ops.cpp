@@ -387,8 +387,9 @@ void evalOp(const Op &op, DType in, const Register *a, const Register *b, const 
   case OpKind::RandNormal:
     for (int l = 0; l < n; ++l) {
       std::array<uint32_t, 4> w = philox(u64(a->i[l]), u64(b->i[l]));
-      if (op.kind == OpKind::RandU32) out.i[l] = w[0];
-      else out.f[l] = op.kind == OpKind::RandUniform ? uniformOf(w[0]) : normalOf(w);
+      const size_t word = static_cast<size_t>(c->i[l]);
+      if (op.kind == OpKind::RandU32) out.i[l] = w[word & 3];
+      else out.f[l] = op.kind == OpKind::RandUniform ? uniformOf(w[word & 3]) : normalOf(w[2 * word & 3], w[(2 * word & 3) + 1]);
     }
     return;
   default: break;

@@ -72,7 +72,8 @@ enum class OpKind : uint8_t {
   // ternary
   Where, // Bool, a, b
   Fma,
-  // random: Philox 4x32-10 (Salmon et al. 2011), key = seed (operand 0, I64), counter = offset (operand 1, I64); result U32 or F32
+  // random: Philox 4x32-10 (Salmon et al. 2011), key = seed (operand 0, I64), counter = offset (operand 1, I64); result U32 or F32.
+  // One call gives four words: operand 2 (I64) says which of them to take, 0 … 3; of the two pairs that RandNormal needs, 0 or 1.
   RandU32, RandUniform /* [0,1) f32 */, RandNormal /* f32 */,
 };
 

@@ -127,8 +127,8 @@ std::array<uint32_t, 4> philox(uint64_t seed, uint64_t offset) {
 
 float uniformOf(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
-float normalOf(const std::array<uint32_t, 4> &words) {
-  double u0 = 1.0 - static_cast<double>(uniformOf(words[0])), u1 = static_cast<double>(uniformOf(words[1]));
+float normalOf(uint32_t first, uint32_t second) {
+  double u0 = 1.0 - static_cast<double>(uniformOf(first)), u1 = static_cast<double>(uniformOf(second));
   return static_cast<float>(std::sqrt(-2.0 * std::log(u0)) * std::cos(6.283185307179586476925 * u1));
 }
 

@@ -26,8 +26,8 @@ int64_t floatToInt(DType t, double v);
 std::array<uint32_t, 4> philox(uint64_t seed, uint64_t offset);
 /// Top 24 bits over 2^24: in [0, 1).
 float uniformOf(uint32_t bits);
-/// Box-Muller on words 0 and 1: sqrt(-2 ln(1 - u0)) * cos(2 pi u1).
-float normalOf(const std::array<uint32_t, 4> &words);
+/// Box-Muller, u0 and u1 the uniform numbers of the two words: sqrt(-2 ln(1 - u0)) * cos(2 pi u1).
+float normalOf(uint32_t first, uint32_t second);
 
 using namespace special; // erfinv, digamma, the Bessel functions, …
 int64_t gcdInt(int64_t a, int64_t b);

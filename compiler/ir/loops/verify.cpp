@@ -18,7 +18,7 @@ int arity(OpKind k) {
   case OpKind::Fma: return 3;
   case OpKind::RandU32:
   case OpKind::RandUniform:
-  case OpKind::RandNormal: return 2;
+  case OpKind::RandNormal: return 3;
   default: return k >= OpKind::Add ? 2 : 1;
   }
 }
@@ -112,7 +112,7 @@ public:
     case OpKind::RandU32:
     case OpKind::RandUniform:
     case OpKind::RandNormal:
-      if (type(o.a) != DType::I64 || type(o.b) != DType::I64) fault("L3", "seed and offset must be i64");
+      if (type(o.a) != DType::I64 || type(o.b) != DType::I64 || type(o.c) != DType::I64) fault("L3", "seed, offset and word must be i64");
       if (o.dtype != (o.kind == OpKind::RandU32 ? DType::U32 : DType::F32)) fault("L3", "has the wrong result dtype");
       return;
     case OpKind::IsNan:

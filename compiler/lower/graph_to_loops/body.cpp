@@ -242,12 +242,13 @@ Val BodyBuilder::where(Val c, Val a, Val b) {
   return emit(op);
 }
 
-Val BodyBuilder::random(OpKind k, Val seed, Val counter) {
+Val BodyBuilder::random(OpKind k, Val seed, Val counter, Val word) {
   Op op{};
   op.kind = k;
   op.dtype = k == OpKind::RandU32 ? DType::U32 : DType::F32;
   op.a = seed.idx;
   op.b = counter.idx;
+  op.c = word.idx;
   return emit(op);
 }
 

@@ -56,7 +56,7 @@ public:
   Val unary(OpKind k, Val a);
   Val binary(OpKind k, Val a, Val b);
   Val where(Val c, Val a, Val b);
-  Val random(OpKind k, Val seed, Val counter);
+  Val random(OpKind k, Val seed, Val counter, Val word);
   /// fn's value where cond holds, else `other`; loads in fn happen only where cond holds.
   Val masked(Val cond, const std::function<Val()> &fn, Val other);
   /// lo <= e < hi as Bool, with the halves that always hold dropped.

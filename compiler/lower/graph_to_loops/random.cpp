@@ -1,6 +1,6 @@
 // Random numbers: Philox streams keyed by a seed and a counter that live in a buffer of the program, "neso.rng" = [seed, next counter].
 //
-// Every element of every random operator has a counter of its own; the run ends by writing the counter that follows back to the buffer, so
+// Every element of every random operator has words of its own; the run ends by writing the counter that follows back to the buffer, so
 // that the next run draws other numbers. The streams are not PyTorch's: equal in distribution, not in value.
 #include <cmath>
 #include <numbers>
@@ -9,44 +9,52 @@
 
 namespace neso::lower {
 
-/// Elementwise over `sizes`: fn gets the seed and this element's counter.
-static Tensor draw(OpCall &o, const Sizes &sizes, DType t, int64_t perElement, const std::function<Val(BodyBuilder &, Val seed, Val counter, const Index &)> &fn) {
+/// The place of one element in a stream: which word of which call of Philox is its own.
+struct Draw {
+  Val seed, counter, word;
+};
+
+/// Elementwise over `sizes`; `calls` elements share a call. Neighbours do, so that a thread or vector that computes several of them calls once.
+static Tensor draw(OpCall &o, const Sizes &sizes, DType t, int64_t calls, const std::function<Val(BodyBuilder &, const Draw &, const Index &)> &fn) {
   Tensor rng = o.ctx.rng();
-  Expr base = o.ctx.takeCounters(product(sizes) * perElement);
+  Expr base = o.ctx.takeCounters(ceilDiv(product(sizes), calls));
   Sizes strides = denseStrides(sizes);
   Tensor r = Tensor::lazy(o.ctx, t, sizes, [=](BodyBuilder &b, const Index &i) {
-    Expr linear = base;
-    for (size_t d = 0; d < i.size(); ++d) linear = linear + i[d] * strides[d] * perElement;
-    Val seed = rng.at(b, {Expr(0)}), counter = rng.at(b, {Expr(1)}) + b.index(linear);
-    return b.cast(fn(b, seed, counter, i), computeType(t));
+    Expr linear = 0;
+    for (size_t d = 0; d < i.size(); ++d) linear = linear + i[d] * strides[d];
+    Val seed = rng.at(b, {Expr(0)}), counter = rng.at(b, {Expr(1)}) + b.index(base + floorDiv(linear, calls));
+    return b.cast(fn(b, {seed, counter, b.index(mod(linear, calls))}, i), computeType(t));
   });
   // Drawn once: two uses must see the same numbers, at the cost of no second Philox.
   r.realize();
   return r;
 }
 
-static Val uniformOf(BodyBuilder &b, Val seed, Val counter) { return b.random(OpKind::RandUniform, seed, counter); }
+/// Elements of a call: it gives four words, of which a normal number takes two.
+constexpr int64_t kWords = 4, kNormals = 2;
+
+static Val uniformOf(BodyBuilder &b, const Draw &d) { return b.random(OpKind::RandUniform, d.seed, d.counter, d.word); }
 
 static Tensor uniformLike(OpCall &o, DType t, const std::function<Val(Val)> &fn) {
-  return draw(o, o.out().sizes, t, 1, [fn](BodyBuilder &b, Val seed, Val counter, const Index &) { return fn(uniformOf(b, seed, counter)); });
+  return draw(o, o.out().sizes, t, kWords, [fn](BodyBuilder &b, const Draw &d, const Index &) { return fn(uniformOf(b, d)); });
 }
 
 static Tensor normalOf(OpCall &o, DType t, const std::function<Val(Val)> &fn) {
-  return draw(o, o.out().sizes, t, 1, [fn](BodyBuilder &b, Val seed, Val counter, const Index &) { return fn(b.random(OpKind::RandNormal, seed, counter)); });
+  return draw(o, o.out().sizes, t, kNormals, [fn](BodyBuilder &b, const Draw &d, const Index &) { return fn(b.random(OpKind::RandNormal, d.seed, d.counter, d.word)); });
 }
 
 static Tensors integers(OpCall &o) {
   Expr low = o.expr("low", 0), high = o.expr("high");
   DType t = o.out().dtype;
-  return {draw(o, o.out().sizes, t, 1, [=](BodyBuilder &b, Val seed, Val counter, const Index &) {
-    Val u = b.cast(b.random(OpKind::RandU32, seed, counter), DType::I64), span = b.index(high - low);
+  return {draw(o, o.out().sizes, t, kWords, [=](BodyBuilder &b, const Draw &d, const Index &) {
+    Val u = b.cast(b.random(OpKind::RandU32, d.seed, d.counter, d.word), DType::I64), span = b.index(high - low);
     return bin(OpKind::Mod, u, span) + b.index(low);
   })};
 }
 
 /// Each element is kept with probability p; the mask is Bool. block: dims from here on share their draw.
 static Tensor keepMask(OpCall &o, Sizes sizes, double keep) {
-  return draw(o, sizes, DType::Bool, 1, [keep](BodyBuilder &b, Val seed, Val counter, const Index &) { return uniformOf(b, seed, counter) < keep; });
+  return draw(o, sizes, DType::Bool, kWords, [keep](BodyBuilder &b, const Draw &d, const Index &) { return uniformOf(b, d) < keep; });
 }
 
 static Tensors dropout(OpCall &o) {
@@ -87,8 +95,8 @@ static Tensors bernoulli(OpCall &o) {
   DType t = o.out().dtype;
   Tensor p = o.has("p") ? o.t("p") : o.t("self");
   p = broadcastTo(p, o.out().sizes);
-  return {draw(o, o.out().sizes, t, 1, [p, t](BodyBuilder &b, Val seed, Val counter, const Index &i) {
-    return b.cast(uniformOf(b, seed, counter) < b.cast(p.at(b, i), DType::F32), computeType(t));
+  return {draw(o, o.out().sizes, t, kWords, [p, t](BodyBuilder &b, const Draw &d, const Index &i) {
+    return b.cast(uniformOf(b, d) < b.cast(p.at(b, i), DType::F32), computeType(t));
   })};
 }
 
@@ -104,8 +112,8 @@ static Tensors multinomial(OpCall &o) {
   Sizes sizes = p.sizes(), outSizes = o.out().sizes;
   if (one) outSizes.insert(outSizes.begin(), Expr(1));
   if (!o.flag("replacement")) {
-    Tensor keys = draw(o, sizes, acc, 1, [p](BodyBuilder &b, Val seed, Val counter, const Index &i) {
-      Val e = -un(OpKind::Log1p, -uniformOf(b, seed, counter)), q = p.at(b, i);
+    Tensor keys = draw(o, sizes, acc, kWords, [p](BodyBuilder &b, const Draw &d, const Index &i) {
+      Val e = -un(OpKind::Log1p, -uniformOf(b, d)), q = p.at(b, i);
       e = b.cast(e, q.dtype);
       return where(q > 0.0, q / vmax(e, num(e, 1e-30)), num(q, -1));
     });
@@ -113,7 +121,7 @@ static Tensors multinomial(OpCall &o) {
     return {reshape(at, o.out().sizes)};
   }
   Tensor total = o.ctx.scan(loops::ScanKind::Sum, acc, sizes, 1, false, [p](BodyBuilder &b, const Index &i) { return p.at(b, i); });
-  Tensor u = draw(o, outSizes, acc, 1, [](BodyBuilder &b, Val seed, Val counter, const Index &) { return uniformOf(b, seed, counter); });
+  Tensor u = draw(o, outSizes, acc, kWords, [](BodyBuilder &b, const Draw &d, const Index &) { return uniformOf(b, d); });
   Expr last = sizes[1] - 1;
   Tensor below = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, outSizes, {sizes[1]}, [=](BodyBuilder &b, const Index &i, const Index &k) {
     return b.cast(total.at(b, {i[0], k[0]}) <= u.at(b, i) * total.at(b, {i[0], last}), DType::I64);
@@ -131,8 +139,8 @@ static Tensors randomRelu(OpCall &o) {
     return {map(x, [s](Val v) { return where(v >= 0.0, v, v * s); }), o.opt("noise")};
   }
   x.reused();
-  Tensor noise = draw(o, x.sizes(), x.dtype(), 1, [=](BodyBuilder &b, Val seed, Val counter, const Index &i) {
-    Val v = x.at(b, i), u = b.cast(uniformOf(b, seed, counter), v.dtype);
+  Tensor noise = draw(o, x.sizes(), x.dtype(), kWords, [=](BodyBuilder &b, const Draw &d, const Index &i) {
+    Val v = x.at(b, i), u = b.cast(uniformOf(b, d), v.dtype);
     return where(v <= 0.0, u * (upper - lower) + lower, num(v, 1));
   });
   return {mul(x, noise), noise};
@@ -174,8 +182,8 @@ void addRandom(OpTable &t) {
   t.add("bernoulli.default bernoulli.p bernoulli.Tensor", bernoulli);
   t.add("dropout.default native_dropout.default feature_dropout.default alpha_dropout.default feature_alpha_dropout.default", dropout);
   t.add("randperm.default", [](OpCall &o) -> Tensors {
-    Tensor keys = draw(o, o.out().sizes, DType::I64, 1, [](BodyBuilder &b, Val seed, Val counter, const Index &) {
-      return b.cast(b.random(OpKind::RandU32, seed, counter), DType::I64);
+    Tensor keys = draw(o, o.out().sizes, DType::I64, kWords, [](BodyBuilder &b, const Draw &d, const Index &) {
+      return b.cast(b.random(OpKind::RandU32, d.seed, d.counter, d.word), DType::I64);
     });
     return {cast(o.ctx.sort(keys, 0, false, true).second, o.out().dtype)};
   });

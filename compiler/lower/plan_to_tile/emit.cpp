@@ -207,7 +207,8 @@ Val Emitter::index(Expr e) {
     bool isMod = e.kind() == ExprKind::Mod;
     Val a = index(ops[0]), d = index(ops[1]);
     if (facts.rangeOf(ops[0]).lo >= 0 && facts.rangeOf(ops[1]).lo >= 0) {
-      out = binary(isMod ? "arith.remsi" : "arith.divsi", a, d);
+      // Unsigned, where signs do not matter: by a power of two that is a shift, and bits that are known stay known.
+      out = binary(isMod ? "arith.remui" : "arith.divui", a, d);
       break;
     }
     Val q = binary("arith.divsi", a, d), r = binary("arith.remsi", a, d);

@@ -120,7 +120,7 @@ private:
   Val scalarOp(const loops::Op &op, const std::vector<Val> &args, const std::vector<DType> &types);
   Val intDivision(loops::OpKind kind, Val a, Val d, DType t);
   Val floatDivision(loops::OpKind kind, Val a, Val d, DType t);
-  Val random(loops::OpKind kind, Val seed, Val offset);
+  Val random(loops::OpKind kind, Val seed, Val offset, Val word);
   Val pointer(loops::BufferId buffer, Expr index);
   /// Whether each element of the kernel's space has an element of its own at this index.
   bool spansSpace(Expr index) const;

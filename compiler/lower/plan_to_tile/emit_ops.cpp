@@ -347,7 +347,7 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
   }
   case OpKind::RandU32:
   case OpKind::RandUniform:
-  case OpKind::RandNormal: return random(op.kind, x, y);
+  case OpKind::RandNormal: return random(op.kind, x, y, args[2]);
   default: break;
   }
   if (fp)
@@ -410,7 +410,7 @@ Val Emitter::floatDivision(OpKind kind, Val a, Val d, DType t) {
 
 /// Philox 4x32-10 (Salmon et al., SC 2011): key = the two halves of the seed, counter = (offset low, offset high, 0, 0). RandU32 is word
 /// 0; RandUniform is its upper 24 bits times 2^-24; RandNormal is Box-Muller on words 0 and 1.
-Val Emitter::random(OpKind kind, Val seed, Val offset) {
+Val Emitter::random(OpKind kind, Val seed, Val offset, Val which) {
   auto word = [&](Val v, int64_t shift) {
     if (shift) v = binary("arith.shrui", v, constant(DType::I64, 0, shift));
     return cast(v, DType::U64, DType::U32);
@@ -429,12 +429,15 @@ Val Emitter::random(OpKind kind, Val seed, Val offset) {
     c1 = l1, c3 = l0;
     k0 = binary("arith.addi", k0, u32(0x9E3779B9)), k1 = binary("arith.addi", k1, u32(0xBB67AE85));
   }
-  if (kind == OpKind::RandU32) return c0;
+  // Elements of a thread that share a call share its rounds too: their numbers are equal, and `which` is a constant for each.
+  auto is = [&](int64_t n) { return compare("eq", which, constant(DType::I64, 0, n)); };
+  auto wordOf = [&] { return select(is(0), c0, select(is(1), c1, select(is(2), c2, c3))); };
+  if (kind == OpKind::RandU32) return wordOf();
   auto uniform = [&](Val bits) {
     Val top = binary("arith.shrui", bits, u32(8));
     return binary("arith.mulf", cast(top, DType::U32, DType::F32), constant(DType::F32, 0x1p-24, 0));
   };
-  if (kind == OpKind::RandUniform) return uniform(c0);
+  if (kind == OpKind::RandUniform) return uniform(wordOf());
   auto f = [&](double v) { return constant(DType::F32, v, 0); };
   auto unary = [&](const char *opName, Val v) {
     OperationState state(k.loc, opName);
@@ -442,9 +445,9 @@ Val Emitter::random(OpKind kind, Val seed, Val offset) {
     state.addTypes(v.v.getType());
     return Val{k.b.create(state)->getResult(0), v.vary};
   };
-  Val u1 = binary("arith.subf", f(1), uniform(c0)); // (0, 1]: its logarithm is finite
+  Val u1 = binary("arith.subf", f(1), uniform(select(is(0), c0, c2))); // (0, 1]: its logarithm is finite
   Val radius = unary("math.sqrt", binary("arith.mulf", f(-2), unary("math.log", u1)));
-  return binary("arith.mulf", radius, unary("math.cos", binary("arith.mulf", f(6.283185307179586), uniform(c1))));
+  return binary("arith.mulf", radius, unary("math.cos", binary("arith.mulf", f(6.283185307179586), uniform(select(is(0), c1, c3)))));
 }
 
 } // namespace neso
