@@ -62,7 +62,7 @@ void declareCompile(CLI::App &parent, Action &todo) {
   app->add_option("--option", o->settings, "K=V; assembler=PATH: ptxas, or none: only PTX goes into the package and the GPU's driver assembles it; "
                   "f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), ieee (multiply-add) or tf32 (one product, 11 bits); "
                   "library=auto (default on GPUs: cuBLASLt, where the machine that runs has it, computes products that it is estimated to be faster at), never or always; "
-                  "fuse-user-kernels=on (default: pointwise neighbours are computed at the loads and stores of the model's own Triton kernels) or off")->type_name("K=V");
+                  "fuse-user-kernels=on (default: pointwise neighbours are computed at the loads and stores of the model's own Triton kernels) or off, pack=on (default: small kernels that do not need each other share a launch on a GPU) or off")->type_name("K=V");
   std::vector<std::string> names;
   std::string stages;
   for (int i = 0; i < stageCount(); ++i) {

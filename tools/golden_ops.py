@@ -391,9 +391,27 @@ def chain_long(x):
     return y
 
 
+SIZES = ["f32 256", "f32 100", "f32 6x64", "f32 12x28", "f32 3x33", "f32 12x25", "f32 77", "f32 9x6", "f32 1", "f32 5x5x5"]
+
+
+def steps(*tensors):
+    """One step of an optimiser over a list of tensors and their gradients, clipped by the norm of all: many small kernels."""
+    half = len(tensors) // 2
+    scale = 1 / (1 + torch.stack([g.norm() for g in tensors[half:]]).norm())
+    return tuple(p * 0.999 - 0.01 * scale * g for p, g in zip(tensors[:half], tensors[half:]))
+
+
+def lists():
+    return [
+        c("step", steps, *SIZES, *SIZES), c("equal", lambda *xs: tuple(torch.relu(x) * 2 + i for i, x in enumerate(xs)), *["f32 3x50"] * 20),
+        c("norms", lambda *xs: torch.stack([x.norm() for x in xs] + [x.amax() for x in xs]), *SIZES), c("dynamic", lambda *xs: [x.softmax(-1) for x in xs] + [x.sum(0) for x in xs], *["f32 7x9", "f32 5x9", "f32 3x9"],
+          dynamic=({0: N}, {0: Dim("m", min=1, max=64)}, {0: B}), more=[["f32 40x9", "f32 2x9", "f32 64x9"], ["f32 1x9", "f32 64x9", "f32 0x9"]]),
+    ]
+
+
 def groups():
     result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, losses, views, joins, indexing,
-                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused)}
+                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name: {sorted(n for n in names if names.count(n) > 1)}"

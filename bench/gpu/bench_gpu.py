@@ -33,7 +33,7 @@ def pack(options):
         report[name] = packing.compile(command, name)
         print(name, report[name], flush=True)
 
-    for name, (function, makers, _) in programs.LINES.items():
+    for name, (function, makers, _) in (programs.LINES | programs.MORE).items():
         if re.search(options.only, name):
             torch.export.save(torch.export.export(programs.Line(function), tuple(programs.inputs_of(makers))), work / "model.pt2")
             compile_to("line_" + name, ["compile", work / "model.pt2"])
@@ -68,7 +68,7 @@ class Bench:
         torch.cuda.set_stream(self.stream)
         self.cold = torch.empty(1 << 28, dtype=torch.int8, device="cuda")
         self.report = {"commit": self.packed["commit"], "device": torch.cuda.get_device_name(0), "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"),
-                       "lines": {}, "kernels": {}, "models": {}}
+                       "lines": {}, "more": {}, "kernels": {}, "models": {}}
         a = torch.rand(1 << 28, device="cuda")
         b = torch.empty_like(a)
         self.report["copy_gbs"] = round(2 * a.numel() * 4 / self.times([lambda: b.copy_(a)])[0]["median"] / 1e6, 1)
@@ -153,7 +153,7 @@ class Bench:
                 compiled = torch.compile(function)
                 compiled(*inputs)
                 peer = lambda: compiled(*inputs)  # noqa: E731
-            self.entry("lines", name, program.run_async, peer, wrong, gbs=(moved, 1e6))
+            self.entry("more" if name in programs.MORE else "lines", name, program.run_async, peer, wrong, gbs=(moved, 1e6))
             program.free()
 
     def kernels(self):
@@ -264,7 +264,7 @@ class Bench:
             self.write()
 
     def lines_selected(self):
-        all_lines = dict(programs.LINES)
+        all_lines = programs.LINES | programs.MORE
         for name in all_lines:
             packed = self.packed["compiled"].get("line_" + name, {"why": "not packed"})
             if not re.search(self.options.only, name):

@@ -1,4 +1,4 @@
-"""What is measured on the GPU: lines of memory-bound work, kernels in Triton's language, models. Inputs and weights follow from seeds, so that
+"""What is measured on the GPU: lines of memory-bound work, more of them that are no part of the table, kernels in Triton's language, models. Inputs and weights follow from seeds, so that
 the machine that compiles and the one that runs have the same."""
 import torch
 from torch import nn
@@ -47,6 +47,27 @@ LINES = {
     "sort": (lambda x: torch.sort(x, -1), [f32(ROWS, 1024)], 16 * ROWS * 1024),
     "dropout": (lambda x: F.dropout(x, 0.5, True), [X], 8 * ROWS * COLUMNS),
     "embedding": (lambda t, w: F.embedding(t, w), [integers(32000, ROWS), f32(32000, COLUMNS)], 8 * ROWS * COLUMNS),
+}
+
+SIZES = [(256,), (1000,), (64, 64), (512, 128), (3, 333), (128, 256), (77,), (96, 96), (1024,), (32, 1024)]
+
+
+def steps(*tensors):
+    """One step of an optimiser over a list of tensors and their gradients, clipped by the norm of all."""
+    half = len(tensors) // 2
+    scale = 1 / (1 + torch.stack([g.norm() for g in tensors[half:]]).norm())
+    return tuple(p * 0.999 - 0.01 * scale * g for p, g in zip(tensors[:half], tensors[half:]))
+
+
+# Beside the sixteen: rows that several programs share, many small kernels. Not in the mean of the lines.
+MORE = {
+    "cumsum_1d": (lambda x: x.cumsum(0), [f32(1 << 24)], 8 << 24),
+    "cumsum_4_rows": (lambda x: x.cumsum(-1), [f32(4, 1 << 20)], 8 << 22),
+    "cumsum_i64": (lambda x: x.cumsum(-1), [integers(100, 2, 1 << 22)], 16 << 23),
+    "cumprod_1d": (lambda x: (1 + x * 1e-4).cumprod(0), [f32(1 << 22)], 8 << 22),
+    "softmax_long": (lambda x: torch.softmax(x, -1), [f32(256, 100000)], 8 * 256 * 100000),
+    "many_small": (steps, [f32(*s) for s in SIZES * 2 + SIZES * 2], 4),
+    "relus": (lambda *xs: tuple(torch.relu(x) + 1 for x in xs), [f32(64, 1024)] * 20, 160 * 65536),
 }
 
 

@@ -178,6 +178,7 @@ private:
   schedule::ScheduleOptions scheduleOptions() const {
     schedule::ScheduleOptions options = targets_.scheduleOptions();
     options.fuseUserKernels = fuseUserKernels_;
+    if (!pack_) options.packedBytes = 0;
     return options;
   }
 
@@ -196,9 +197,10 @@ public:
       else if (products) f32Products_ = products;
       else if (library) library_ = library;
       else if (key == "fuse-user-kernels" && (value == "on" || value == "off")) fuseUserKernels_ = value == "on";
+      else if (key == "pack" && (value == "on" || value == "off")) pack_ = value == "on";
       else
-        return fail(diag::OptionUnknown, {}, key == "f32-products" || key == "library" || key == "fuse-user-kernels" ? key + "=" + value : key,
-                    "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32, library=auto, always or never, fuse-user-kernels=on or off");
+        return fail(diag::OptionUnknown, {}, key == "f32-products" || key == "library" || key == "fuse-user-kernels" || key == "pack" ? key + "=" + value : key,
+                    "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32, library=auto, always or never, fuse-user-kernels=on or off, pack=on or off");
     }
     Result<Targets> targets = parseTargets(options_.target, options_.archs);
     if (!targets) return targets.takeError();
@@ -238,6 +240,7 @@ private:
   DiagnosticSink &sink_;
   Targets targets_;
   bool fuseUserKernels_ = true; // --option fuse-user-kernels
+  bool pack_ = true;            // --option pack
   std::string assembler_; // --option assembler=PATH, or none: PTX alone
   std::optional<tile::F32Products> f32Products_; // --option f32-products; else the target's
   std::optional<TileTarget::Library> library_;   // --option library; else the target's

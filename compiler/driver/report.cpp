@@ -69,16 +69,16 @@ private:
 
   void summary() {
     Expr read = 0, written = 0;
-    size_t nodes = 0;
+    size_t nodes = 0, packs = 0;
     for (const plan::Kernel &k : plan_.kernels) {
       plan::KernelTraffic t = plan::traffic(plan_, k);
       read = read + t.bytesRead, written = written + t.bytesWritten;
-      nodes += k.nodes.size();
+      nodes += k.nodes.size(), packs += !k.parts.empty();
     }
     int64_t weights = 0;
     for (const loops::Constant &c : plan_.program.constants) weights += c.bytes;
     out_ += fmt::format("<h1>{}</h1><p>{} loop nodes in <b>{} kernels</b>, {} steps. A run reads {} and writes {}. Weights: {}. Arena: {} (lower bound {}).</p>",
-                        escape(plan_.program.name), nodes, plan_.kernels.size(), plan_.steps.size(), amount(read), amount(written), bytesText(weights),
+                        escape(plan_.program.name), nodes, plan_.kernels.size() - packs, plan_.steps.size(), amount(read), amount(written), bytesText(weights),
                         amount(plan_.arenaBytes), amount(plan_.arenaLowerBound));
     if (!sizes_.empty()) {
       out_ += "<p>Symbolic sizes are shown at";

@@ -40,7 +40,7 @@ TileTarget Targets::tileTarget() const {
 
 schedule::ScheduleOptions Targets::scheduleOptions() const {
   schedule::ScheduleOptions options;
-  if (gpu()) options.split = schedule::SplitRule::manyProcessors(chips.back()->sms);
+  if (gpu()) options.split = schedule::SplitRule::manyProcessors(chips.back()->sms), options.packedBytes = int64_t{2} << 20;
   return options;
 }
 

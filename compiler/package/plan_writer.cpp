@@ -409,7 +409,8 @@ Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::s
   for (const CompiledCode &code : contents_.code) {
     auto it = std::find_if(code.functions.begin(), code.functions.end(), [&](const CompiledFunction &f) { return f.name == function; });
     if (it == code.functions.end()) {
-      note(fmt::format("kernel '{}' was not compiled for {}", name, code.target));
+      // Code of a part is in the kernel that it is a part of.
+      if (!function.empty()) note(fmt::format("kernel '{}' was not compiled for {}", name, code.target));
       symbols.push_back(fb_.CreateString(""));
       usage.emplace_back();
       continue;

@@ -182,6 +182,7 @@ std::string check(const fs::path &file, const Options &options) {
 
   schedule::ScheduleOptions rules;
   rules.split = schedule::SplitRule::manyProcessors(options.processors);
+  rules.packedBytes = int64_t{2} << 20;
   if (options.processors < 16) rules.split.longestSort = 64, rules.split.longScan = 16, rules.split.scanTile = 16; // small rows take the way of long ones
   Result<plan::Plan> plan = schedule::schedule(std::move(*program), rules);
   if (!plan) return plan.error().str();

@@ -103,6 +103,11 @@ std::vector<BufferAccess> memoryAccesses(const Plan &plan, const Kernel &kernel)
     if (it == out.end()) it = out.insert(out.end(), {b, false, false});
     (written ? it->written : it->read) = true;
   };
+  for (KernelId part : kernel.parts)
+    for (const BufferAccess &a : memoryAccesses(plan, plan.kernels[part.index()])) {
+      if (a.read) touch(a.buffer, false);
+      if (a.written) touch(a.buffer, true);
+    }
   for (size_t n = 0; n < kernel.nodes.size(); ++n) {
     const Node &node = kernel.nodes[n];
     eachLoad(node, [&](const Op &o) {
@@ -115,6 +120,26 @@ std::vector<BufferAccess> memoryAccesses(const Plan &plan, const Kernel &kernel)
     });
   }
   return out;
+}
+
+std::optional<Interval> storedRange(const Facts &facts, const Kernel &kernel, BufferId buffer) {
+  Facts f = facts;
+  for (size_t d = 0; d < kernel.xRanges.size(); ++d) f.setIndex("x" + std::to_string(d), kernel.xRanges[d]);
+  for (size_t d = 0; d < kernel.rRanges.size(); ++d) f.setIndex(reduceName(d), kernel.rRanges[d]);
+  std::optional<Interval> out;
+  bool plain = true;
+  for (const Node &n : kernel.nodes) {
+    for (const Op &op : n.body.ops)
+      if (op.kind == OpKind::Indirect) f.setIndex(op.symbol, op.bound);
+    eachLoad(n, [&](const Op &o) { plain &= o.buffer != buffer; });
+    eachOperand(n, [&](const AttentionSpec::Operand &o, bool) { plain &= o.buffer != buffer; });
+    eachStore(n, [&](const Store &s) {
+      if (s.buffer != buffer) return;
+      const Interval r = f.rangeOf(s.index);
+      out = out ? Interval{std::min(out->lo, r.lo), std::max(out->hi, r.hi)} : r;
+    });
+  }
+  return plain ? out : std::nullopt;
 }
 
 KernelTraffic traffic(const Plan &plan, const Kernel &kernel) {

@@ -91,6 +91,9 @@ struct Kernel {
     std::vector<loops::NodeId> nodes;
   };
   std::vector<Attached> attached;
+  /// Not empty: this kernel is those side by side, in one launch. It has no nodes of its own, no step launches them alone, and none touches
+  /// what another writes (but for other elements of a result that both write).
+  std::vector<KernelId> parts;
   bool serial = false; // programs update shared memory (scatter with a reduction): they run in order on one thread
   // Filled by lower/plan_to_tile:
   std::string function; // name of the tile function (kernels with equal functions share one)

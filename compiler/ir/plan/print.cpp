@@ -42,6 +42,7 @@ std::string printSteps(const Plan &plan, const std::vector<Step> &steps) {
     if (const Launch *l = std::get_if<Launch>(&steps[s])) {
       const Kernel &kernel = plan.kernels[l->kernel.index()];
       out += "launch " + kernel.name;
+      for (KernelId part : kernel.parts) out += (part == kernel.parts.front() ? ": " : ", ") + plan.kernels[part.index()].name;
       if (kernel.product) out += ", or " + printProduct(plan, *kernel.product);
     } else if (const Copy *c = std::get_if<Copy>(&steps[s])) {
       std::string to = c->dst.valid() ? bufferName(c->dst) : fmt::format("output {}", c->dstOutput);

@@ -1,6 +1,7 @@
 #include "ir/plan/verify.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 
@@ -21,6 +22,7 @@ public:
   Status run() {
     if (!positions()) return finish();
     for (const Kernel &k : p_.kernels) space(k);
+    parts();
     dataFlow();
     nowhere();
     arena();
@@ -45,6 +47,9 @@ private:
       if (p_.program.buffers[b].id.value != static_cast<int32_t>(b)) breach("P1", p_.program.buffers[b].name, "the buffer's id is not its position");
     for (size_t k = 0; k < p_.kernels.size(); ++k)
       if (p_.kernels[k].id.value != static_cast<int32_t>(k)) breach("P1", p_.kernels[k].name, "the kernel's id is not its position");
+    for (const Kernel &k : p_.kernels)
+      for (KernelId part : k.parts)
+        if (!part.valid() || part.index() >= p_.kernels.size()) breach("P1", k.name, "a part does not exist");
     auto bufferOk = [&](BufferId b) { return b.valid() && b.index() < p_.program.buffers.size(); };
     for (const Step &s : p_.steps) {
       if (const Launch *l = std::get_if<Launch>(&s)) {
@@ -67,6 +72,31 @@ private:
       bool attention = k.kind == Node::Kind::Attention;
       if (Status s = verifyNode(p_.program, n, attention ? 'i' : 'x', sizes); !s)
         for (const Diagnostic &d : s.error().diagnostics()) breach("P2", k.name, d.message);
+    }
+  }
+
+  void parts() {
+    std::vector<int> launches(p_.kernels.size());
+    for (const Step &s : p_.steps)
+      if (const Launch *l = std::get_if<Launch>(&s)) ++launches[l->kernel.index()];
+    for (const Kernel &k : p_.kernels) {
+      std::map<int32_t, std::vector<const Kernel *>> writers;
+      for (KernelId id : k.parts)
+        for (const BufferAccess &a : memoryAccesses(p_, p_.kernels[id.index()]))
+          if (a.written) writers[a.buffer.value].push_back(&p_.kernels[id.index()]);
+      for (KernelId id : k.parts) {
+        const Kernel &part = p_.kernels[id.index()];
+        if (!part.parts.empty() || launches[id.index()]++ > 0) breach("P7", part.name, "is launched by '" + k.name + "' and otherwise too");
+        for (const BufferAccess &a : memoryAccesses(p_, part)) {
+          const std::optional<Interval> mine = storedRange(p_.program.facts, part, a.buffer);
+          for (const Kernel *w : writers[a.buffer.value]) {
+            if (w == &part) continue;
+            const std::optional<Interval> other = storedRange(p_.program.facts, *w, a.buffer);
+            if (!mine || !other || (mine->lo <= other->hi && other->lo <= mine->hi))
+              breach("P7", k.name, fmt::format("'{}' touches '{}', which '{}' writes", part.name, nameOf(a.buffer), w->name));
+          }
+        }
+      }
     }
   }
 

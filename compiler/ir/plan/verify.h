@@ -10,6 +10,8 @@
 //     a result that takes the memory of an operand read for the last time by the same kernel, at the same offset. Checked with Facts where
 //     they decide, and at sampled sizes always.
 // P6  a buffer placed in an output belongs to an output of at least its size; every tensor output is placed, copied or written back.
+// P7  the parts of a kernel exist, have no parts and are launched by it alone; what one of them writes no other touches,
+//     but for other elements of a buffer that both only write.
 #pragma once
 #include "ir/plan/plan.h"
 

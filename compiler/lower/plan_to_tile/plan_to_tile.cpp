@@ -11,6 +11,7 @@
 #include "lower/plan_to_tile/library.h"
 #include "lower/plan_to_tile/look_back.h"
 #include "lower/plan_to_tile/loop_kernel.h"
+#include "lower/plan_to_tile/pack.h"
 #include "lower/plan_to_tile/sort.h"
 #include "lower/plan_to_tile/ways.h"
 #include "lower/plan_to_tile/user_kernel.h"
@@ -94,19 +95,27 @@ public:
   Result<OwningOpRef<ModuleOp>> run() {
     OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context_));
     const size_t launched = plan_.kernels.size();
+    std::vector<bool> isPart(launched);
+    for (const plan::Kernel &kernel : plan_.kernels)
+      for (plan::KernelId part : kernel.parts) isPart[part.index()] = true;
     for (plan::Kernel &kernel : plan_.kernels) {
-      Status s = buildKernel(kernel, *module);
+      if (!kernel.parts.empty()) continue;
+      // Tuning times launches: parts have none.
+      Status s = target_.chooseWay && !isPart[kernel.id.index()] ? buildKernelBestWay(kernel, *module) : buildKernel(kernel, *module, target_, 0);
       if (!s) return s.takeError();
     }
+    for (plan::Kernel &kernel : plan_.kernels)
+      if (!kernel.parts.empty()) share(kernel, packParts(plan_, kernel, *module));
     placeLibraryForms(plan_, std::move(forms_));
     for (size_t i = launched; i < plan_.kernels.size(); ++i)
-      if (Status s = buildKernel(plan_.kernels[i], *module); !s) return s.takeError();
+      if (Status s = target_.chooseWay ? buildKernelBestWay(plan_.kernels[i], *module) : buildKernel(plan_.kernels[i], *module, target_, 0); !s) return s.takeError();
+    // Last: what is built above may have found its function among those of parts.
+    dropPartFunctions(plan_, *module);
     return module;
   }
 
 private:
-  Status buildKernel(plan::Kernel &kernel, ModuleOp module) {
-    if (!target_.chooseWay) return buildKernel(kernel, module, target_, 0);
+  Status buildKernelBestWay(plan::Kernel &kernel, ModuleOp module) {
     const std::vector<Way> ways = waysOf(plan_, kernel, target_);
     std::vector<std::string> names;
     for (const Way &w : ways) names.push_back(w.name);

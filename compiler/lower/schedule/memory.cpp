@@ -119,9 +119,24 @@ void placeOutputs(Plan &p) {
 
 namespace {
 
+/// Of the parts of k, those that no other part touches.
+std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const plan::Kernel &k);
+std::vector<std::pair<BufferId, BufferId>> inPlacePairsOfParts(const Plan &p, const plan::Kernel &k) {
+  std::vector<std::pair<BufferId, BufferId>> out;
+  for (plan::KernelId part : k.parts)
+    for (auto [result, operand] : inPlacePairs(p, p.kernels[part.index()])) {
+      bool alone = true;
+      for (plan::KernelId other : k.parts)
+        for (const plan::BufferAccess &a : plan::memoryAccesses(p, p.kernels[other.index()])) alone &= other == part || a.buffer != operand;
+      if (alone) out.push_back({result, operand});
+    }
+  return out;
+}
+
 /// Buffers that kernel k may write over the memory of: (result, dying operand) pairs of equal size, read and written at the same place.
 std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const plan::Kernel &k) {
   std::vector<std::pair<BufferId, BufferId>> out;
+  if (!k.parts.empty()) return inPlacePairsOfParts(p, k);
   if (k.kind != Node::Kind::Pointwise && k.kind != Node::Kind::Reduction) return out;
   plan::Passes passes = plan::passesOf(k);
   // Whether nothing of the kernel runs after node n: no operand is read again, and no value computed anew, once n has overwritten one.

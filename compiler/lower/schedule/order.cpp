@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 
+#include "ir/plan/access.h"
 #include "lower/schedule/access.h"
 #include "lower/schedule/memory.h"
 
@@ -19,10 +20,16 @@ public:
       if (p.placements[b.id.index()].where == plan::Placement::Where::Arena) bytes_[b.id.index()] = hint(p.placements[b.id.index()].bytes, p.program.facts);
     for (const ProgramOutput &o : p.program.outputs)
       if (o.buffer.valid()) pinned_[o.buffer.index()] = true; // copied at the end
-    next_.resize(p.kernels.size());
     waits_.resize(p.kernels.size());
     touched_.resize(p.kernels.size());
-    dependences();
+    for (size_t k = 0; k < p.kernels.size(); ++k) {
+      for (const Node &n : p.kernels[k].nodes)
+        for (const Access &a : accessesOf(n)) touched_[k].insert(a.buffer.index());
+      for (size_t b : touched_[k]) ++users_[b];
+    }
+    next_ = followers(p);
+    for (const std::set<size_t> &after : next_)
+      for (size_t k : after) ++waits_[k];
   }
 
   int64_t peak(const std::vector<size_t> &order) const {
@@ -65,29 +72,6 @@ private:
   std::vector<std::set<size_t>> next_, touched_;
   std::vector<int> waits_;
 
-  void dependences() {
-    std::vector<std::vector<size_t>> readers(p_.program.buffers.size());
-    std::vector<size_t> writer(p_.program.buffers.size(), SIZE_MAX);
-    for (size_t k = 0; k < p_.kernels.size(); ++k) {
-      std::set<size_t> reads, writes;
-      for (const Node &n : p_.kernels[k].nodes)
-        for (const Access &a : accessesOf(n)) {
-          touched_[k].insert(a.buffer.index());
-          (a.store ? writes : reads).insert(a.buffer.index());
-        }
-      auto edge = [&](size_t from) {
-        if (from != SIZE_MAX && from != k && next_[from].insert(k).second) ++waits_[k];
-      };
-      for (size_t b : touched_[k]) edge(writer[b]), ++users_[b];
-      for (size_t b : writes) {
-        for (size_t r : readers[b]) edge(r);
-        writer[b] = k;
-        readers[b].clear();
-      }
-      for (size_t b : reads) readers[b].push_back(k);
-    }
-  }
-
   struct State {
     explicit State(const Orderer &o) : o(o), left(o.users_), born(o.users_.size()) {}
     const Orderer &o;
@@ -114,6 +98,41 @@ private:
 };
 
 } // namespace
+
+std::vector<std::set<size_t>> followers(const plan::Plan &plan) {
+  std::vector<std::set<size_t>> next(plan.kernels.size());
+  struct Writer {
+    size_t kernel;
+    std::optional<Interval> range; // elements, where it only writes
+  };
+  std::vector<std::vector<size_t>> readers(plan.program.buffers.size());
+  std::vector<std::vector<Writer>> writers(plan.program.buffers.size());
+  for (size_t k = 0; k < plan.kernels.size(); ++k) {
+    std::set<size_t> reads, writes;
+    for (const Node &n : plan.kernels[k].nodes)
+      for (const Access &a : accessesOf(n)) (a.store ? writes : reads).insert(a.buffer.index());
+    auto edge = [&](size_t from) {
+      if (from != k) next[from].insert(k);
+    };
+    for (size_t b : reads)
+      for (const Writer &w : writers[b]) edge(w.kernel);
+    for (size_t b : writes) {
+      const std::optional<Interval> range = plan::storedRange(plan.program.facts, plan.kernels[k], plan.program.buffers[b].id);
+      bool all = true;
+      for (const Writer &w : writers[b]) {
+        const bool apart = range && w.range && (range->hi < w.range->lo || w.range->hi < range->lo);
+        if (!apart) edge(w.kernel);
+        all &= !apart;
+      }
+      for (size_t r : readers[b]) edge(r);
+      // Whoever comes after this kernel comes after those that it waits for.
+      if (all) writers[b].clear(), readers[b].clear();
+      writers[b].push_back({k, range});
+    }
+    for (size_t b : reads) readers[b].push_back(k);
+  }
+  return next;
+}
 
 std::vector<size_t> launchOrder(const plan::Plan &plan, const ScheduleOptions &options) {
   std::vector<size_t> order(plan.kernels.size());

@@ -71,7 +71,7 @@ Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   p.steps.clear();
   placeOutputs(p);
   std::vector<plan::Step> launches;
-  for (size_t k : launchOrder(p, options)) launches.push_back(plan::Launch{p.kernels[k].id});
+  for (plan::KernelId k : packLaunches(p, launchOrder(p, options), options)) launches.push_back(plan::Launch{k});
   p.steps.insert(p.steps.begin(), launches.begin(), launches.end());
   p.steps.insert(p.steps.begin(), guards.begin(), guards.end());
   planArena(p, options);

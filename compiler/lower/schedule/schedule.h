@@ -28,6 +28,8 @@ struct ScheduleOptions {
   bool reorder = true;         // choose the launch order that needs least memory, if it beats the program's
   bool splitReductions = true; // a long reduction with few results becomes two kernels
   SplitRule split;
+  /// Small kernels that do not need each other run side by side in one launch. Bytes that such a kernel moves, at most; 0: none.
+  int64_t packedBytes = 0;
   int maxNodesPerKernel = 48;
   int maxBuffersPerKernel = 24; // reads and writes that touch memory
   /// Contraction kernels take pointwise nodes over their result as epilogue.

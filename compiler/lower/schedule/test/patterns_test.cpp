@@ -324,6 +324,28 @@ TEST(Patterns, BranchesRunInTheOrderThatNeedsLessMemory) {
   EXPECT_LT(m.plan(horizontal).arenaBytes.constValue(), m.plan(given).arenaBytes.constValue());
 }
 
+TEST(Patterns, SmallKernelsThatDoNotNeedEachOtherShareALaunch) {
+  // Three chains of two kernels and one large kernel: the firsts together, then the seconds, the large one alone.
+  Maker m;
+  BufferId large = m.input("large", 1 << 20), out = m.temp("out", 1 << 20);
+  for (int k = 0; k < 3; ++k) {
+    BufferId x = m.input("x", 64 + k), t = m.temp("t", 64 + k), y = m.temp("y", 64 + k);
+    m.pointwise("relu", {64 + k}, t, i(0), OpKind::Relu, x, i(0));
+    m.pointwise("flip", {64 + k}, y, i(0), OpKind::Relu, t, Expr(63 + k) - i(0));
+    m.output(y);
+  }
+  m.pointwise("big", {1 << 20}, out, i(0), OpKind::Relu, large, i(0));
+  m.output(out);
+  ScheduleOptions options;
+  options.packedBytes = 1 << 20;
+  plan::Plan p = m.plan(options);
+  std::vector<size_t> parts;
+  for (const plan::Step &s : p.steps) parts.push_back(p.kernels[std::get<plan::Launch>(s).kernel.index()].parts.size());
+  std::sort(parts.begin(), parts.end());
+  EXPECT_EQ(parts, (std::vector<size_t>{0, 3, 3}));
+  EXPECT_EQ(m.plan().steps.size(), 7u);
+}
+
 TEST(PlanVerify, NamesTheBrokenInvariant) {
   auto rule = [](auto change) {
     Maker m;
@@ -347,6 +369,14 @@ TEST(PlanVerify, NamesTheBrokenInvariant) {
   EXPECT_EQ(rule([](plan::Plan &p) { p.placements[1].where = plan::Placement::Where::None; }), "P4");
   EXPECT_EQ(rule([](plan::Plan &p) { p.placements[1].offset = p.placements[2].offset; }), "P5");
   EXPECT_EQ(rule([](plan::Plan &p) { p.placements[3].output = 7; }), "P6");
+  auto pack = [](plan::Plan &p, std::vector<int64_t> parts) {
+    plan::Kernel k;
+    k.id = plan::KernelId(3), k.name = "pack";
+    for (int64_t id : parts) k.parts.push_back(plan::KernelId(id));
+    p.kernels.push_back(k);
+  };
+  EXPECT_EQ(rule([&](plan::Plan &p) { pack(p, {0, 1}), p.steps[0] = plan::Launch{plan::KernelId(3)}, p.steps.erase(p.steps.begin() + 1); }), "P7");
+  EXPECT_EQ(rule([&](plan::Plan &p) { pack(p, {2}), p.steps.push_back(plan::Launch{plan::KernelId(3)}); }), "P7");
 }
 
 } // namespace

@@ -121,6 +121,10 @@ private:
 
   /// Runs one kernel on views_.
   virtual Status launch(const plan::Kernel &k) {
+    // Parts have no order: the last first.
+    for (size_t i = k.parts.size(); i-- > 0;)
+      if (Status s = launch(p_.kernels[k.parts[i].index()]); !s) return s;
+    if (!k.parts.empty()) return {};
     for (const loops::Buffer &b : p_.program.buffers)
       if (p_.placements[b.id.index()].where == plan::Placement::Where::None) std::fill(own_[b.id.index()].begin(), own_[b.id.index()].end(), 0xcc);
     bool attention = k.kind == loops::Node::Kind::Attention;

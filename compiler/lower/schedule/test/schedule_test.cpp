@@ -94,5 +94,13 @@ TEST(Schedule, FusedKernelsComputeTheProgram) {
   std::printf("%lld nodes in %lld kernels, worst arena over lower bound %.3f\n", static_cast<long long>(gNodes), static_cast<long long>(gKernels), gWorstPeak);
 }
 
+TEST(Schedule, PackedLaunchesComputeTheProgram) {
+  ScheduleOptions options;
+  options.packedBytes = 4096;
+  for (uint32_t seed = 5000; seed < 5600 && !HasFatalFailure(); ++seed) check(seed, options);
+  options.fuse = false;
+  for (uint32_t seed = 5600; seed < 6000 && !HasFatalFailure(); ++seed) check(seed, options);
+}
+
 } // namespace
 } // namespace neso::schedule::test
