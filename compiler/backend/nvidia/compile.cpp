@@ -37,10 +37,12 @@ Status checkShared(const TileFunction &function, const Chip &chip, const Emitted
   for (const SharedBuffer &buffer : kernel.sharedPeak)
     buffers += (buffers.empty() ? "" : ", ") + buffer.what + " " + std::to_string(buffer.bytes);
   SourceLoc loc = sourceLoc(function.function->getLoc());
-  return fail(diag::NvidiaSharedMemory, loc, function.name, kernel.sharedBytes, std::string(chip.arch), chip.sharedPerBlock, buffers);
+  return fail(diag::NvidiaSharedMemory, loc, function.name, kernel.sharedBytes, std::string(chip.arch),
+              chip.sharedPerBlock, buffers);
 }
 
-void compileUnit(Unit &unit, const TileFunction &function, const std::string &symbol, const Chip &chip, const CompileOptions &options) {
+void compileUnit(Unit &unit, const TileFunction &function, const std::string &symbol, const Chip &chip,
+                 const CompileOptions &options) {
   std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(chip);
   if (!machine) {
     unit.status = fail(diag::NvidiaTargetMissing, {}, std::string(chip.arch));
@@ -103,17 +105,18 @@ int blocksPerSm(const Chip &chip, const FunctionUsage &usage) {
   return std::min(blocks, chip.sharedPerSm / (usage.sharedBytes + 1024));
 }
 
-/// Which inline assembly of the user's the assembler refuses, if it is that. Instructions of ours stand in the PTX text as inline assembly
-/// as well, so the refused one must begin as a statement of the user's does.
-std::optional<Error> refusedAssembly(const std::string &text, const std::vector<RefusedLine> &refused, const std::vector<TileFunction> &functions,
-                                     const Chip &chip) {
+/// Which inline assembly of the user's the assembler refuses, if it is that. Instructions of ours stand in the PTX text
+/// as inline assembly as well, so the refused one must begin as a statement of the user's does.
+std::optional<Error> refusedAssembly(const std::string &text, const std::vector<RefusedLine> &refused,
+                                     const std::vector<TileFunction> &functions, const Chip &chip) {
   llvm::SmallVector<llvm::StringRef, 0> lines;
   llvm::StringRef(text).split(lines, '\n');
   for (const RefusedLine &r : refused) {
     if (r.line < 1 || static_cast<size_t>(r.line) > lines.size()) continue;
     auto instruction = [](llvm::StringRef statement) {
       statement = statement.ltrim(" \t{");
-      if (statement.consume_front("@")) statement = statement.drop_until([](char c) { return c == ' ' || c == '\t'; }).ltrim();
+      if (statement.consume_front("@"))
+        statement = statement.drop_until([](char c) { return c == ' ' || c == '\t'; }).ltrim();
       return statement.take_until([](char c) { return c == ' ' || c == '\t' || c == ';'; });
     };
     llvm::SmallVector<llvm::StringRef, 4> words;
@@ -126,7 +129,8 @@ std::optional<Error> refusedAssembly(const std::string &text, const std::vector<
         for (llvm::StringRef statement : statements)
           for (llvm::StringRef word : words)
             if (!instruction(statement).empty() && instruction(statement) == instruction(word) && !error)
-              error = fail(diag::NvidiaInlineAssembly, sourceLoc(op->getLoc()), instruction(statement).str(), std::string(chip.arch), r.why);
+              error = fail(diag::NvidiaInlineAssembly, sourceLoc(op->getLoc()), instruction(statement).str(),
+                           std::string(chip.arch), r.why);
       });
       if (error) return error;
     }
@@ -134,13 +138,33 @@ std::optional<Error> refusedAssembly(const std::string &text, const std::vector<
   return std::nullopt;
 }
 
+/// ptxas now and then settles on few registers (32 in a kernel of 64 threads) and spills kilobytes; with a limit in the
+/// PTX it takes what that allows. Gives entries that spilled with registers to spare the chip's limit; whether there
+/// were any.
+bool allowMoreRegisters(std::string &ptx, const std::vector<FunctionUsage> &usage,
+                        const std::vector<TileFunction> &functions, const std::vector<std::string> &symbols,
+                        const Chip &chip) {
+  constexpr int kMostPerThread = 255, kPortion = 8;
+  bool any = false;
+  for (const FunctionUsage &u : usage) {
+    const auto symbol = llvm::find(symbols, u.name);
+    if (u.spillBytes == 0 || symbol == symbols.end()) continue;
+    const TileFunction &function = functions[static_cast<size_t>(symbol - symbols.begin())];
+    const int most = std::min(kMostPerThread, chip.registersPerSm / (function.warps * 32) / kPortion * kPortion);
+    if (function.maxRegisters == 0 && u.registers + kPortion <= most) any |= limitRegisters(ptx, u.name, most);
+  }
+  return any;
+}
+
 } // namespace
 
-Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip, const CompileOptions &options) {
+Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip,
+                                        const CompileOptions &options) {
   std::optional<std::string> ptxas;
   if (options.assemble) {
     ptxas = findAssembler(options.ptxas);
-    if (!ptxas && (!options.ptxas.empty() || options.keepSass)) return fail(diag::NvidiaNoAssembler, {}, options.ptxas.empty() ? "ptxas" : options.ptxas);
+    if (!ptxas && (!options.ptxas.empty() || options.keepSass))
+      return fail(diag::NvidiaNoAssembler, {}, options.ptxas.empty() ? "ptxas" : options.ptxas);
   }
   std::set<std::string> taken;
   std::vector<std::string> symbols;
@@ -152,19 +176,21 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   auto pipeline = [&](size_t i, int most) {
     ready[i].function = functions[i].function;
     pipelined[i] = llvm::cast<tt::FuncOp>(functions[i].function->clone());
-    if (pipelineLoops(*pipelined[i], chip, ready[i].warps, ready[i].stages, most) > 0) ready[i].function = pipelined[i]->getOperation();
+    if (pipelineLoops(*pipelined[i], chip, ready[i].warps, ready[i].stages, most) > 0)
+      ready[i].function = pipelined[i]->getOperation();
   };
   for (size_t i = 0; i < ready.size(); ++i) pipeline(i, INT_MAX);
 
-  // Layouts are assigned before the threads start as well: MLIR's data flow analysis sets the whole context to one thread while it runs.
-  // What comes after only reads the IR.
+  // Layouts are assigned before the threads start as well: MLIR's data flow analysis sets the whole context to one
+  // thread while it runs. What comes after only reads the IR.
   std::vector<Unit> units(functions.size());
   auto assign = [&](size_t i) {
     units[i] = Unit();
     units[i].layouts = std::make_unique<Assignment>(llvm::cast<tt::FuncOp>(ready[i].function), chip, ready[i].warps);
   };
   for (size_t i = 0; i < units.size(); ++i) assign(i);
-  parallel(units.size(), options.threads, [&](size_t i) { compileUnit(units[i], ready[i], symbols[i], chip, options); });
+  parallel(units.size(), options.threads,
+           [&](size_t i) { compileUnit(units[i], ready[i], symbols[i], chip, options); });
   // Rings that leave too little shared memory to the rest of a kernel are made shorter, at last not at all.
   for (size_t i = 0; i < units.size(); ++i)
     for (int most = 3; most > 0 && units[i].tooMuchShared && ready[i].function != functions[i].function; --most) {
@@ -199,11 +225,7 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
     texts.push_back(std::move(unit.ptx));
   }
   if (error) return std::move(*error);
-  const std::string text = joinPtx(texts);
-  // The driver takes PTX as a string: the terminating zero is part of the image.
-  ptx.image.assign(text.begin(), text.end());
-  ptx.image.push_back(0);
-  if (options.keepPtx) ptx.asmText = text;
+  std::string text = joinPtx(texts);
 
   if (ptxas && !functions.empty()) {
     std::vector<RefusedLine> refused;
@@ -211,6 +233,10 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
     if (!assembled) {
       if (std::optional<Error> mine = refusedAssembly(text, refused, functions, chip)) return std::move(*mine);
       return assembled.takeError();
+    }
+    if (allowMoreRegisters(text, assembled->usage, functions, symbols, chip)) {
+      assembled = assemble(text, chip, *ptxas, options.threads);
+      if (!assembled) return assembled.takeError();
     }
     if (options.keepSass) {
       Result<std::string> sass = disassemble(assembled->cubin, *ptxas);
@@ -236,6 +262,10 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
     }
     out.code.push_back(std::move(cubin));
   }
+  // The driver takes PTX as a string: the terminating zero is part of the image.
+  ptx.image.assign(text.begin(), text.end());
+  ptx.image.push_back(0);
+  if (options.keepPtx) ptx.asmText = std::move(text);
   out.code.push_back(std::move(ptx));
   return out;
 }

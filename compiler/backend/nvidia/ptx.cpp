@@ -87,7 +87,8 @@ std::string joinPtx(const std::vector<std::string> &modules) {
       size_t end = rest.find('\n');
       std::string_view line = rest.substr(0, end == std::string_view::npos ? rest.size() : end + 1);
       rest.remove_prefix(line.size());
-      const bool header = line.starts_with(".version") || line.starts_with(".target") || line.starts_with(".address_size");
+      const bool header =
+          line.starts_with(".version") || line.starts_with(".target") || line.starts_with(".address_size");
       if ((header || line.starts_with("//")) && m > 0) continue;
       if (!declaration.empty() || line.starts_with(".extern")) {
         declaration += line;
@@ -100,6 +101,14 @@ std::string joinPtx(const std::vector<std::string> &modules) {
     }
   }
   return out;
+}
+
+bool limitRegisters(std::string &ptx, const std::string &entry, int most) {
+  const size_t at = ptx.find(".entry " + entry + "(");
+  const size_t body = ptx.find("\n{", at);
+  if (at == std::string::npos || body == std::string::npos) return false;
+  ptx.insert(body, "\n.maxnreg " + std::to_string(most));
+  return true;
 }
 
 } // namespace neso::nvidia

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/nvidia/assembler.h"
+#include "backend/nvidia/ptx.h"
 #include "backend/nvidia/toolkit.h"
 #include "base/diagnostics/backend.h"
 #include "ir/tile/passes/passes.h"
@@ -75,7 +77,8 @@ TEST(Compile, PtxIsTheSameForAnyNumberOfThreads) {
 
 TEST(Compile, KernelsAssembleForEveryChip) {
   if (!findAssembler()) GTEST_SKIP() << "no ptxas";
-  for (const char *name : {"vector_add", "softmax_rows", "layer_norm_rows", "argmax_rows", "cumsum_rows", "dropout", "histogram_atomic"})
+  for (const char *name :
+       {"vector_add", "softmax_rows", "layer_norm_rows", "argmax_rows", "cumsum_rows", "dropout", "histogram_atomic"})
     for (const char *arch : {"sm_80", "sm_90", "sm_100"}) {
       Result<CompiledModule> code = compileText(kernelText(name), arch, {});
       ASSERT_TRUE(code) << name << " " << arch << ": " << code.error().str();
@@ -90,11 +93,35 @@ TEST(Compile, KernelsAssembleForEveryChip) {
     }
 }
 
-// What the text tests show of each lowering, ptxas takes, whatever the chip: instructions that a chip or its PTX version lacks are not used.
+TEST(Compile, ALimitOfRegistersIsOneEntrys) {
+  Result<CompiledModule> code = compileText(kernelText("softmax_rows"), "sm_90", ptxOnly());
+  ASSERT_TRUE(code) << code.error().str();
+  const std::string symbol = code->code[0].functions[0].symbol;
+  std::string ptx = code->code[0].asmText, other = ptx;
+  // A longer name that begins alike, in front.
+  other.replace(other.find(symbol + "("), symbol.size(), symbol + "2");
+  ptx = joinPtx({other, ptx});
+  EXPECT_FALSE(limitRegisters(ptx, "absent", 40));
+  ASSERT_TRUE(limitRegisters(ptx, symbol, 40));
+  const size_t limit = ptx.find(".maxnreg 40");
+  ASSERT_NE(limit, std::string::npos);
+  EXPECT_GT(limit, ptx.find(".entry " + symbol + "("));
+  EXPECT_EQ(ptx.find(".maxnreg", limit + 1), std::string::npos);
+  std::optional<std::string> ptxas = findAssembler();
+  if (!ptxas) GTEST_SKIP() << "no ptxas";
+  Result<Assembled> assembled = assemble(ptx, *findChip("sm_90"), *ptxas, 1);
+  ASSERT_TRUE(assembled) << assembled.error().str();
+  for (const FunctionUsage &u : assembled->usage)
+    if (u.name == symbol) EXPECT_LE(u.registers, 40);
+}
+
+// What the text tests show of each lowering, ptxas takes, whatever the chip: instructions that a chip or its PTX
+// version lacks are not used.
 TEST(Compile, LoweringsAssembleForEveryChip) {
   if (!findAssembler()) GTEST_SKIP() << "no ptxas";
   size_t files = 0;
-  for (const auto &entry : std::filesystem::directory_iterator(std::string(NESO_SOURCE_DIR) + "/compiler/backend/nvidia/test/lit")) {
+  for (const auto &entry :
+       std::filesystem::directory_iterator(std::string(NESO_SOURCE_DIR) + "/compiler/backend/nvidia/test/lit")) {
     if (entry.path().extension() != ".ttir") continue;
     std::stringstream text;
     text << std::ifstream(entry.path()).rdbuf();
@@ -112,7 +139,8 @@ TEST(Refused, OperationWithoutCode) {
     tt.func public @k(%p: !tt.ptr<i8>, %v: i8) {
       %old = tt.atomic_cas relaxed, gpu, %p, %v, %v : (!tt.ptr<i8>, i8, i8) -> i8
       tt.return
-    })", "sm_90", ptxOnly());
+    })",
+                                            "sm_90", ptxOnly());
   ASSERT_FALSE(code);
   EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaUnsupported) << code.error().str();
   EXPECT_NE(code.error().str().find("compare and swap of single bytes"), std::string::npos) << code.error().str();
@@ -137,7 +165,8 @@ TEST(Refused, MoreSharedMemoryThanTheChipHas) {
       %y = tt.gather %x[%x] {axis = 0 : i32} : (tensor<131072xi32>, tensor<131072xi32>) -> tensor<131072xi32>
       tt.store %a, %y : tensor<131072x!tt.ptr<i32>>
       tt.return
-    })", "sm_90", ptxOnly(), 32);
+    })",
+                                            "sm_90", ptxOnly(), 32);
   ASSERT_FALSE(code);
   EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaSharedMemory);
   EXPECT_NE(code.error().str().find("gather 524288"), std::string::npos) << code.error().str();
@@ -176,11 +205,14 @@ exit 255
       %s = tt.elementwise_inline_asm "{ .reg .pred q;\0A setp.ne.s32 q, $1, 0;\0A @q nanosleep.u32 $1; mov.u32 $0, $1; }" {constraints = "=r,r", packed_element = 1 : i32, pure = false} %v : i32 -> i32
       tt.store %p, %s : !tt.ptr<i32>
       tt.return
-    })", "sm_90", options);
+    })",
+                                            "sm_90", options);
   ASSERT_FALSE(code);
   EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaInlineAssembly) << code.error().str();
   EXPECT_NE(code.error().str().find("test.ttir:3"), std::string::npos) << code.error().str();
-  EXPECT_NE(code.error().str().find("'nanosleep.u32' cannot be assembled for sm_90: Instruction 'nanosleep' requires"), std::string::npos) << code.error().str();
+  EXPECT_NE(code.error().str().find("'nanosleep.u32' cannot be assembled for sm_90: Instruction 'nanosleep' requires"),
+            std::string::npos)
+      << code.error().str();
 }
 
 /// A folder with programs that are shell scripts: name → text. The first is ptxas in every test here.
@@ -249,7 +281,8 @@ TEST(Sass, ToolsOfWheelsAreFound) {
 TEST(Refused, DisassemblyWithoutATool) {
   FakeToolkit kit("toolkit_bare");
   kit.add("ptxas", kWritesCubin);
-  Variable path("PATH", "/nonexistent"), home("HOME", "/nonexistent"), cuda("CUDA_HOME", ""), root("PYENV_ROOT", ""), active("VIRTUAL_ENV", "");
+  Variable path("PATH", "/nonexistent"), home("HOME", "/nonexistent"), cuda("CUDA_HOME", ""), root("PYENV_ROOT", ""),
+      active("VIRTUAL_ENV", "");
   CompileOptions options;
   options.ptxas = kit.tool("ptxas"), options.keepSass = true;
   if (findTool("cuobjdump") || findTool("nvdisasm")) GTEST_SKIP() << "the system has a disassembler";
@@ -277,7 +310,8 @@ TEST(Refused, LibraryFunctionThatDoesNotExist) {
       %y = tt.extern_elementwise %x {libname = "", libpath = "", pure = true, symbol = "__nv_nosuch"} : (f32) -> f32
       tt.store %p, %y : !tt.ptr<f32>
       tt.return
-    })", "sm_90", ptxOnly());
+    })",
+                                            "sm_90", ptxOnly());
   ASSERT_FALSE(code);
   EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaNoLibrary);
 }
