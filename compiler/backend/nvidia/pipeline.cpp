@@ -38,17 +38,41 @@ struct LoopPlan {
   int64_t stepK = 0;
 };
 
-/// The load that an operand of a product comes from, through transposition and casts.
-tt::LoadOp loadBehind(Value v, Block *body) {
-  while (Operation *op = v.getDefiningOp()) {
-    if (op->getBlock() != body) return {};
-    if (tt::LoadOp load = dyn_cast<tt::LoadOp>(op)) return load;
-    if (!isa<tt::TransOp, tt::FpToFpOp, arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp, arith::ExtSIOp, tt::BitcastOp>(
-            op))
-      return {};
-    v = op->getOperand(0);
+/// The loads of the loop's body that an operand of a product is computed from, element by element.
+void loadsBehind(Value v, Block *body, llvm::SetVector<tt::LoadOp> &loads) {
+  Operation *op = v.getDefiningOp();
+  if (!op || op->getBlock() != body || !isa<RankedTensorType>(v.getType())) return;
+  if (tt::LoadOp load = dyn_cast<tt::LoadOp>(op)) {
+    loads.insert(load);
+    return;
   }
-  return {};
+  // The operands of another product are that product's.
+  if (op->getNumRegions() || !isMemoryEffectFree(op) || isa<tt::DotOp>(op)) return;
+  for (Value operand : op->getOperands()) loadsBehind(operand, body, loads);
+}
+
+/// Adds the arguments of the function that a pointer may come from; false when it comes from elsewhere.
+bool addArgumentsBehind(Value pointer, llvm::SmallDenseSet<Value> &seen, llvm::SmallDenseSet<Value> &arguments) {
+  if (!seen.insert(pointer).second) return true;
+  if (BlockArgument argument = dyn_cast<BlockArgument>(pointer)) {
+    Operation *parent = argument.getOwner()->getParentOp();
+    if (isa<tt::FuncOp>(parent)) {
+      arguments.insert(argument);
+      return argument.getOwner()->isEntryBlock();
+    }
+    scf::ForOp loop = dyn_cast<scf::ForOp>(parent);
+    if (!loop || argument == loop.getInductionVar()) return false;
+    const unsigned number = argument.getArgNumber() - 1;
+    return addArgumentsBehind(loop.getInitArgs()[number], seen, arguments) &&
+           addArgumentsBehind(loop.getBody()->getTerminator()->getOperand(number), seen, arguments);
+  }
+  Operation *op = pointer.getDefiningOp();
+  if (isa<arith::SelectOp>(op))
+    return addArgumentsBehind(op->getOperand(1), seen, arguments) &&
+           addArgumentsBehind(op->getOperand(2), seen, arguments);
+  if (isa<tt::AddPtrOp, tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp, tt::TransOp, tt::ReshapeOp, tt::BitcastOp>(op))
+    return addArgumentsBehind(op->getOperand(0), seen, arguments);
+  return false;
 }
 
 bool isZero(Value v) { return !v || matchPattern(v, m_Zero()) || matchPattern(v, m_AnyZeroFloat()); }
@@ -95,13 +119,26 @@ bool addToSlice(Value v, LoopPlan &plan) {
   return llvm::all_of(op->getOperands(), [&](Value operand) { return addToSlice(operand, plan); });
 }
 
-bool writesMemory(scf::ForOp loop) {
+/// The arguments of the function that the loop's stores write to. Nothing when the loop has other effects on memory, or
+/// stores whose place is not known.
+std::optional<llvm::SmallDenseSet<Value>> argumentsWritten(scf::ForOp loop) {
+  llvm::SmallDenseSet<Value> written, seen;
   WalkResult result = loop.getBody()->walk([&](Operation *op) {
     if (isMemoryEffectFree(op) || isa<tt::LoadOp>(op) || op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
       return WalkResult::advance();
-    return WalkResult::interrupt();
+    tt::StoreOp store = dyn_cast<tt::StoreOp>(op);
+    return store && addArgumentsBehind(store.getPtr(), seen, written) ? WalkResult::advance() : WalkResult::interrupt();
   });
-  return result.wasInterrupted();
+  if (result.wasInterrupted()) return std::nullopt;
+  return written;
+}
+
+/// Whether the load may run ahead of stores to these arguments: it reads through others.
+bool readsElsewhere(tt::LoadOp load, const llvm::SmallDenseSet<Value> &written) {
+  if (written.empty()) return true;
+  llvm::SmallDenseSet<Value> read, seen;
+  return addArgumentsBehind(load.getPtr(), seen, read) &&
+         llvm::none_of(read, [&](Value argument) { return written.contains(argument); });
 }
 
 int64_t tileBytes(tt::LoadOp load) {
@@ -145,15 +182,18 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, i
   plan.stages = stages;
   if (IntegerAttr asked = loop->getAttrOfType<IntegerAttr>("tt.num_stages")) plan.stages = int(asked.getInt());
   plan.stages = std::min(plan.stages, most);
-  if (plan.stages < 2 || writesMemory(loop)) return std::nullopt;
+  if (plan.stages < 2) return std::nullopt;
+  const std::optional<llvm::SmallDenseSet<Value>> written = argumentsWritten(loop);
+  if (!written) return std::nullopt;
   int64_t bytes = 0;
   llvm::DenseSet<Operation *> seen;
   for (tt::DotOp dot : loop.getBody()->getOps<tt::DotOp>()) {
     if (planOf(dot, chip, warps).kind != DotKind::MmaSync) continue;
-    for (Value operand : {dot.getA(), dot.getB()}) {
-      tt::LoadOp load = loadBehind(operand, loop.getBody());
+    llvm::SetVector<tt::LoadOp> loads;
+    for (Value operand : {dot.getA(), dot.getB()}) loadsBehind(operand, loop.getBody(), loads);
+    for (tt::LoadOp load : loads) {
       int fast = 0;
-      if (!load || !seen.insert(load).second || !copyable(load, axis, fast)) continue;
+      if (!seen.insert(load).second || !copyable(load, axis, fast) || !readsElsewhere(load, *written)) continue;
       LoopPlan tried = plan;
       if (!addToSlice(load.getPtr(), tried) || !addToSlice(load.getMask(), tried)) continue;
       plan = std::move(tried);

@@ -10,10 +10,10 @@
 //                                                  commit;
 //                                                                a = local_load ring[i % 3]; d = dot a …; pa' += s }
 //
-// A loop with one product, both of whose operands are such tiles, multiplies by steps of the instruction's K. The operands
-// of a step are read into registers while the step before is multiplied, those of the first step at the end of the
-// iteration before, behind its wait: instructions are under way on both sides of the barrier, and the copies queue among
-// them.
+// A loop with one product, both of whose operands are such tiles, multiplies by steps of the instruction's K. The
+// operands of a step are read into registers while the step before is multiplied, those of the first step at the end of
+// the iteration before, behind its wait: instructions are under way on both sides of the barrier, and the copies queue
+// among them.
 //
 //     x = local_load ring[0] {0};
 //     for i { y = local_load ring[i % 3] {k}; copy …; commit; d = dot x …;
@@ -23,8 +23,12 @@
 // layouts are assigned: the result prints, verifies and runs in the interpreter. It needs cp.async; copies by tensor
 // descriptors will be a second way to fill the same rings.
 //
-// Left alone: loops that write memory; loads whose addresses come from memory, whose masked elements are not zero, or
-// that have fewer than 4 bytes in a row; products without tensor cores; rings beyond the chip's shared memory.
+// Arithmetic between a load and its product stays in the loop. A loop may store, to other arguments of the function
+// than its loads read: as in Triton, whose pipelines do not ask this much, arguments that overlap are the caller's
+// matter.
+//
+// Left alone: loops with atomics or barriers; loads whose addresses come from memory, whose masked elements are not
+// zero, or that have fewer than 4 bytes in a row; products without tensor cores; rings beyond the chip's shared memory.
 #pragma once
 #include <climits>
 

@@ -189,13 +189,47 @@ TEST_F(Pipeline, BothProductsOfAttention) {
   EXPECT_EQ(expected, got);
 }
 
+TEST_F(Pipeline, ArithmeticBehindLoadsAndStoresElsewhere) {
+  const int K = 112;
+  std::string text = matmul(32);
+  const std::string product = "tt.dot %x,";
+  text.replace(text.find(product), product.size(), "tt.dot %doubled,");
+  text.insert(text.find("    %d = "), "    %doubled = arith.addf %x, %x : tensor<16x32xf16>\n");
+  text.insert(text.find("    %ap2 ="), "    %w = tt.splat %c : !tt.ptr<f32> -> tensor<16x32x!tt.ptr<f32>>\n"
+                                       "    tt.store %w, %d : tensor<16x32x!tt.ptr<f32>>\n");
+  std::vector<uint16_t> a = halves(size_t(16 * K + 16), 1), b = halves(size_t(K * 32 + 32), 2);
+  std::vector<float> expected(512), got(512);
+  auto run = [&](tt::FuncOp function, std::vector<float> &c) {
+    std::vector<InterpArg> args{InterpArg::pointer(a.data(), int64_t(16 * K * 2)),
+                                InterpArg::pointer(b.data(), int64_t(K * 32 * 2)), InterpArg::pointer(c.data(), 2048),
+                                InterpArg::integer(K)};
+    Status status = interpretTile(function, args, {1, 1, 1});
+    ASSERT_TRUE(bool(status)) << status.error().str();
+  };
+  run(parse(text), expected);
+  tt::FuncOp function = parse(text);
+  ASSERT_EQ(pipelineLoops(function, chip_, 4, 3), 1);
+  EXPECT_EQ(count<ttg::LocalAllocOp>(function), 2);
+  ASSERT_TRUE(bool(verifyTile(*module_)));
+  run(function, got);
+  EXPECT_EQ(expected, got);
+}
+
 TEST_F(Pipeline, LeftAlone) {
-  // No cp.async; one stage; a loop that writes what it might read.
+  // No cp.async; one stage.
   EXPECT_EQ(pipelineLoops(parse(matmul(16)), chip_, 4, 1), 0);
+  // A load through the argument that the loop writes; the other one runs ahead.
   std::string text = matmul(16);
-  size_t at = text.find("    %ap2 =");
-  text.insert(at, "    %w = tt.splat %c : !tt.ptr<f32> -> tensor<16x32x!tt.ptr<f32>>\n    tt.store %w, %d : "
-                  "tensor<16x32x!tt.ptr<f32>>\n");
+  text.insert(text.find("    %ap2 ="), "    tt.store %ap, %x : tensor<16x16x!tt.ptr<f16>>\n");
+  tt::FuncOp written = parse(text);
+  ASSERT_EQ(pipelineLoops(written, chip_, 4, 3), 1);
+  EXPECT_EQ(count<ttg::LocalAllocOp>(written), 1);
+  EXPECT_EQ(count<tt::LoadOp>(written), 1);
+  // Updates by others may be waited for.
+  text = matmul(16);
+  text.insert(text.find("    %ap2 ="), "    %true = arith.constant true\n    %old = tt.atomic_rmw fadd, acq_rel, gpu, "
+                                       "%c, %f, %true : (!tt.ptr<f32>, f32, i1) -> f32\n");
+  text.insert(text.find("  %result:3 ="), "  %f = arith.constant 1.0 : f32\n");
   EXPECT_EQ(pipelineLoops(parse(text), chip_, 4, 3), 0);
   // Two bytes in a row are too few for cp.async: nothing is known of the pitch.
   text = matmul(16);
