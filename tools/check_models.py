@@ -6,6 +6,9 @@
 Each model is exported in both forms (kept in --work, outside the repository), compiled, and run at one size, or at three when it is
 dynamic. Tolerance: 1e-3 of the largest value of an output, plus 1e-3 relative; random deep networks in f32 stay an order below that.
 Ends with "N passed, N failed, N refused"; a refusal names its operators.
+
+`--cases` only exports, and writes a case.json for each model, for `gpu_check.py pack --cases WORK`. The weights then repeat a pool of random
+numbers, and so do images: what is packed of a large model is small. (In a work folder of its own: other weights, other answers.)
 """
 import argparse
 import gc
@@ -146,7 +149,29 @@ class Segmentation(nn.Module):
         return self.model(x)["out"]
 
 
-def prepare(name, work, forms):
+def pooled(tensor, pool):
+    return pool.repeat(-(-tensor.numel() // len(pool)))[:tensor.numel()].view(tensor.shape)
+
+
+def repeat_weights(model, pool):
+    """Weight matrices and filters are pieces of the pool, scaled as initialisations are."""
+    for p in model.parameters():
+        if p.is_floating_point() and p.dim() > 1:
+            p.copy_(pooled(p, pool) / p[0].numel() ** 0.5)
+
+
+def golden_case(name, folder, form, sets):
+    """The model as a case.json of the goldens."""
+    runs = []
+    for i in range(sets):
+        want = cases.read_safetensors(folder / f"out.{i}.safetensors")
+        bounds = {key: [1e-3, 1e-3 * float(t.abs().max())] if t.is_floating_point() and t.numel() else [0, 0] for key, t in want.items()}
+        runs.append({"name": f"{name}.{i}", "program": f"{form}.pt2", "inputs": f"in.{i}.safetensors", "outputs": f"out.{i}.safetensors",
+                     "prefix": "", "tolerance": bounds})
+    (folder / "case.json").write_text(json.dumps({"runs": runs}))
+
+
+def prepare(name, work, forms, pool=None):
     """Exports what is not there yet. The folder then holds <form>.pt2, in.N.safetensors and out.N.safetensors."""
     folder = work / name
     marks = [folder / f"{form}.pt2" for form in forms]
@@ -163,6 +188,10 @@ def prepare(name, work, forms):
         elif key.endswith("running_var"):
             tensor.uniform_(0.8, 1.2)
     inputs = sets()
+    if pool is not None:
+        with torch.no_grad():
+            repeat_weights(model, pool)
+        inputs = [tuple(pooled(t, pool) if t.is_floating_point() else t for t in args) for args in inputs]
     with torch.no_grad():
         for i, args in enumerate(inputs):
             cases.write_safetensors(folder / f"in.{i}.safetensors", list(args))
@@ -215,6 +244,7 @@ def main():
     parser.add_argument("--work", default="/tmp/neso_models")
     parser.add_argument("--timeout", type=float, default=120)
     parser.add_argument("--export-only", action="store_true")
+    parser.add_argument("--cases", action="store_true", help="export with repeating weights and write case.json files")
     parser.add_argument("--json")
     args = parser.parse_args()
     neso, forms, counts, rows = str(Path(args.neso).resolve()), args.forms.split(","), {"passed": 0, "failed": 0, "refused": 0}, []
@@ -222,12 +252,15 @@ def main():
         if not re.search(args.only, name):
             continue
         try:
-            folder = prepare(name, Path(args.work), forms)
+            pool = torch.randn(4099, generator=torch.Generator().manual_seed(3)) if args.cases else None
+            folder = prepare(name, Path(args.work), forms, pool)
         except Exception as error:
             print(f"{name}: torch cannot export it: {str(error).strip().splitlines()[0][:200]}", flush=True)
             continue
+        if args.cases:
+            golden_case(name, folder, forms[0], len(list(folder.glob("in.*.safetensors"))))
         for form in forms:
-            if args.export_only:
+            if args.export_only or args.cases:
                 print(f"{name} {form}: {(folder / f'{form}.pt2').stat().st_size / 1e6:.0f} MB", flush=True)
                 continue
             verdict, detail = check(name, folder, form, neso, args.timeout)

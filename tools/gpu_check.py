@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Do the goldens come out right on a GPU? Compile where the compiler is, run where the GPU is.
 
-    tools/gpu_check.py pack OUT [--only REGEX] [--build build/release] [--arch sm_90] [--jobs 2]
+    tools/gpu_check.py pack OUT [--only REGEX] [--build build/release] [--arch sm_90] [--jobs 2] [--cases DIR]
         compiles every program of tests/goldens and every kernel of tests/goldens/kernels for the GPU and writes OUT/packages.tar.gz, which
-        also holds cases.json (what was refused, with its code; commit) and the runtime
+        also holds cases.json (what was refused, with its code; commit) and the runtime. With --cases the programs of the case.json files
+        below DIR instead, their inputs and expected values packed too: PyTorch's operator samples as `opinfo_check.py --cases` lists them,
+        models as `check_models.py --cases` does.
     tools/gpu_check.py run OUT --json REPORT [--only REGEX] [--jobs 8] [--sanitize memcheck,racecheck,synccheck]
-        runs them through libneso and compares as the CPU's tests do, every run three times; then again under NVIDIA's compute-sanitizer,
+        runs them through libneso and compares as the CPU's tests do, every run three times, and once with inputs and outputs on the GPU,
+        the inputs with gaps between their elements; then again under NVIDIA's compute-sanitizer,
         with each tool for --sanitize-budget seconds over a sample that grows with the time. Needs torch (for reading tensors) and a GPU,
         neither Neso's compiler nor its build. The report says what was left out; the last one is kept in bench/results/gpu_goldens.json.
 
@@ -34,15 +37,15 @@ import gpu_packing  # noqa: E402
 
 # ---- the list of cases ---------------------------------------------------------------------------------------------------------------
 
-def model_programs():
+def model_programs(root=GOLDENS):
     """(id, .pt2, runs) of every program."""
-    for case in sorted(GOLDENS.rglob("case.json")):
+    for case in sorted(root.rglob("case.json")):
         runs = {}
         for run in json.loads(case.read_text())["runs"]:
             runs.setdefault(run["program"], []).append(run)
         for program, its in runs.items():
-            name = str((case.parent / program).relative_to(GOLDENS).with_suffix(""))
-            yield {"id": name, "folder": str(case.parent.relative_to(GOLDENS)), "program": program, "runs": its, "kind": "model"}
+            name = str((case.parent / program).relative_to(root).with_suffix(""))
+            yield {"id": name, "folder": str(case.parent.relative_to(root)), "program": program, "runs": its, "kind": "model"}
 
 
 def passed(case):
@@ -93,14 +96,16 @@ def split_top(text):
 
 def pack(options):
     packing = gpu_packing.Pack(options, "packages")
-    cases = [c for c in list(model_programs()) + list(kernel_cases()) if re.search(options.only, c["id"])]
+    root = Path(options.cases) if options.cases else GOLDENS
+    cases = list(model_programs(root)) + ([] if options.cases else list(kernel_cases()))
+    cases = [c for c in cases if re.search(options.only, c["id"])]
 
     def compile_one(case):
         if case["kind"] == "model":
             cubin = case["id"].startswith("models/") or options.assemble_all
-            command = ["compile", GOLDENS / case["folder"] / case["program"], "--threads", "1"]
+            command = ["compile", root / case["folder"] / case["program"], "--threads", "1"]
             command += [] if cubin else ["--option", "assembler=none"]
-            bundle = GOLDENS / case["folder"] / "kernels"
+            bundle = root / case["folder"] / "kernels"
             command += ["--kernels", bundle] if bundle.exists() else []
         else:
             command = ["kernel", "compile", f"{GOLDENS / 'kernels' / case['file']}.py:{case['kernel']}", "--signature", case["signature"]]
@@ -111,13 +116,20 @@ def pack(options):
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         done = list(pool.map(compile_one, cases))
     (packing.folder / "cases.json").write_text(json.dumps({"commit": gpu_packing.commit(options), "arch": options.arch, "options": options.option, "cases": done}, indent=0))
+    if options.cases:
+        for file in {f"{c['folder']}/{run[kind]}" for c in done if "package" in c for run in c["runs"] for kind in ("inputs", "outputs")}:
+            packing.add(root / file, f"cases/{file}")
+    slow = [c for c in done if c["seconds"] > options.slow]
     refused = [c for c in done if "refused" in c]
     codes = {}
     for c in refused:
         codes[c["refused"]] = codes.get(c["refused"], 0) + 1
     print(f"{len(done) - len(refused)} packed, {len(refused)} refused {codes}, {packing.finish()}")
     for c in refused[:options.show]:
-        print(f"  {c['id']}: {c['refused']} {c['why'].splitlines()[0][:200]}")
+        print(f"  {c['id']}: {c['refused']} {c['why'].splitlines()[0][:200] if c['why'] else ''}")
+    print(f"{len(slow)} took more than {options.slow} s to compile")
+    for c in sorted(slow, key=lambda c: -c["seconds"])[:options.show]:
+        print(f"  {c['id']}: {c['seconds']} s")
 
 
 # Users' kernels whose products of float32 are tf32 on GPUs, as Triton's are unless they ask otherwise, while the goldens were computed in
@@ -145,6 +157,8 @@ def compare(got, want, rtol, atol, values=True):
     import torch
     if got is None:
         return "no result"
+    if got.dtype == torch.complex128:
+        got = torch.view_as_real(got)  # .safetensors have no such type: expected values are stored so
     if got.dtype != want.dtype or list(got.shape) != list(want.shape):
         return f"is {got.dtype} {list(got.shape)}, expected {want.dtype} {list(want.shape)}"
     if not values or want.numel() == 0:
@@ -167,12 +181,32 @@ def compare(got, want, rtol, atol, values=True):
     return f"{int(wrong.sum())} of {want.numel()} elements are off, element {at} is {float(g.flatten()[at]):.9g}, expected {float(w.flatten()[at]):.9g}"
 
 
+def spaced(tensor):
+    """The tensor on the GPU, with a gap behind each element."""
+    import torch
+    wide = torch.zeros([2 * n for n in tensor.shape], dtype=tensor.dtype, device="cuda")
+    view = wide[tuple(slice(None, None, 2) for _ in tensor.shape)]
+    view.copy_(tensor)
+    return view
+
+
+def bits(tensor):
+    import torch
+    return torch.zeros(tensor.numel(), dtype=tensor.dtype).copy_(tensor.reshape(-1)).view(torch.uint8)
+
+
+def dense_on_gpu(tensor):
+    import torch
+    return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cuda")
+
+
 class Worker:
     """Runs cases in this process; one JSON line in, one out."""
 
     def __init__(self, folder):
         import neso_library
         self.folder, self.neso = Path(folder) / "packages", neso_library
+        self.root = self.folder / "cases" if (self.folder / "cases").exists() else GOLDENS
         self.library = neso_library.Library(self.folder / gpu_packing.RUNTIME)
         self.expected = (GOLDENS / "kernels" / "expected.bin").read_bytes()
         spec = importlib.util.spec_from_file_location("make_kernel_goldens", ROOT / "tools" / "make_kernel_goldens.py")
@@ -180,9 +214,9 @@ class Worker:
         spec.loader.exec_module(self.goldens)
 
     def tensors(self, folder, file, prefix):
-        import safetensors
-        with safetensors.safe_open(str(GOLDENS / folder / file), "pt") as f:
-            return {name[len(prefix):]: f.get_tensor(name) for name in f.keys() if name.startswith(prefix)}
+        import neso_cases
+        everything = neso_cases.read_safetensors(self.root / folder / file)
+        return {name[len(prefix):]: tensor for name, tensor in everything.items() if name.startswith(prefix)}
 
     def model(self, case):
         results = []
@@ -207,29 +241,40 @@ class Worker:
             program.bind(given)
             program.run()
             first = program.results()
-            mutates = False
-            for name, want in expected.items():
-                rtol, atol = tolerance_of(case, run, name, inputs)
-                if name.startswith("buffer."):
-                    got, mutates = program.buffer(name[7:]), True
-                elif name.startswith("input."):
-                    got, mutates = given[int(name[6:])], True
-                else:
-                    got = first[int(name)]
-                if why := compare(got, want, rtol, atol, run.get("values", True)):
-                    return f"output {name}: {why}"
+            mutates = any(not name.isdigit() for name in expected)
+            got = {}
+            for name in expected:
+                got[name] = (program.buffer(name[7:]) if name.startswith("buffer.") else given[int(name[6:])] if name.startswith("input.")
+                             else first[int(name)])
+            if why := self.differs(case, run, got, expected, inputs):
+                return why
+            if mutates or not run.get("values", True):
+                return ""
             # Steady state reuses memory, and three equal runs are one graph launch.
-            if not mutates and run.get("values", True):
-                for _ in range(2):
-                    program.run()
-                for i, (a, b) in enumerate(zip(first, program.results())):
-                    if a is not None and a.numel() and not torch.equal(*(x.contiguous().reshape(-1).view(torch.uint8) for x in (a, b))):
-                        rtol, atol = tolerance_of(case, run, str(i), inputs)
-                        if why := compare(b, expected[str(i)], rtol, atol):
-                            return f"output {i}: the third run is wrong: {why}"
+            for _ in range(2):
+                program.run()
+            for i, (a, b) in enumerate(zip(first, program.results())):
+                if a is not None and a.numel() and not torch.equal(bits(a), bits(b)):
+                    if why := self.differs(case, run, {str(k): t for k, t in enumerate(program.results())}, expected, inputs):
+                        return f"the third run is wrong: {why}"
+            # Everything on the GPU; Python's scalars stay where they are.
+            program.bind([spaced(t) if t is not None and t.dim() else t for t in given], [None if t is None else dense_on_gpu(t) for t in first])
+            torch.cuda.synchronize()
+            program.run()
+            if why := self.differs(case, run, {str(k): t.cpu() for k, t in enumerate(program.kept[1]) if t is not None}, expected, inputs):
+                return f"with inputs and outputs on the GPU: {why}"
             return ""
         finally:
             program.free()
+
+    def differs(self, case, run, got, expected, inputs):
+        """'' when all expected outputs came, in values or, where the operator leaves the choice, in meaning."""
+        for name, want in expected.items():
+            if why := compare(got.get(name), want, *tolerance_of(case, run, name, inputs), run.get("values", True)):
+                import opinfo_check
+                if run.get("op") not in opinfo_check.FREE or opinfo_check.differs(run["op"], got, expected, inputs, run["tolerance"]):
+                    return f"output {name}: {why}"
+        return ""
 
     def kernel(self, case):
         import torch
@@ -396,6 +441,8 @@ def run(options):
 def main():
     parser, verbs, p, r = gpu_packing.verbs(__doc__)
     p.add_argument("--show", type=int, default=20)
+    p.add_argument("--cases", default="", help="a folder with case.json files instead of the goldens")
+    p.add_argument("--slow", type=float, default=2, help="list what takes more seconds to compile")
     p.add_argument("--assemble-all", action="store_true", help="cubins of operator programs too; else the driver assembles them")
     r.add_argument("--jobs", type=int, default=8)
     r.add_argument("--show", type=int, default=60)

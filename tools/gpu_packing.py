@@ -2,6 +2,7 @@
 its build needs to be. A pack is a folder OUT with one archive of packages and the runtime's library."""
 import argparse
 import re
+import shutil
 import subprocess
 import tarfile
 import time
@@ -59,6 +60,12 @@ class Pack:
         code = re.search(r"\[(E\d+)\]", done.stderr)
         return result | {"refused": code[1] if code else f"exit {done.returncode}", "why": done.stderr.strip()[-600:]}
 
+    def add(self, file, name):
+        """A copy of the file among the packages; name may hold folders."""
+        place = self.folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, place)
+
     def finish(self):
         """Adds the runtime, and makes an archive of the folder. Says how large that is."""
         (self.folder / RUNTIME).write_bytes((self.build / "lib" / RUNTIME).read_bytes())
@@ -67,9 +74,7 @@ class Pack:
         archive = self.out / (self.name + ".tar.gz")
         # Weights of benches repeat within the window of gzip: little remains of them.
         subprocess.run(["tar", "-C", str(self.out), "--use-compress-program", "gzip -6", "-cf", str(archive), self.name], check=True)
-        for file in self.folder.iterdir():
-            file.unlink()
-        self.folder.rmdir()
+        shutil.rmtree(self.folder)
         return f"{archive.stat().st_size / 1e6:.1f} MB"
 
 

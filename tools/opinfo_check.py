@@ -53,6 +53,7 @@ def same_elements(got, want, source):
 # Operators whose vectors are free in sign (or, beyond the rank, in basis): their products are compared.
 FACTORS = {"linalg.svd": lambda u, s, v: product(u, s, v), "svd": lambda u, s, v: product(u, s, v.mT),
            "linalg.eigh": lambda w, v: product(v, w, v.mT)}
+FREE = TIES | set(FACTORS)
 
 
 def product(u, s, v):
@@ -78,6 +79,28 @@ def same_factors(op, got, want):
     return trouble
 
 
+def tolerances(sample, want):
+    """Output name → [rtol, atol]: the dtype's, or the sample's where wider."""
+    bounds, found = sample.get("tolerance", []), {}
+    for name, tensor in want.items():
+        bound = bounds[int(name)] if name.isdigit() and int(name) < len(bounds) and bounds[int(name)] else {}
+        found[name] = cases.limits(tensor, bound.get("rtol"), bound.get("atol"))
+    return found
+
+
+def differs(op, got, want, given, bounds, values=True):
+    """None if got is an answer of the operator to given, else what is wrong. All but bounds and values: name → tensor."""
+    if op in FACTORS and len(want) > 1 and all(t.numel() for t in want.values()):
+        return same_factors(op, got, want)
+    for name, tensor in want.items():
+        trouble = cases.compare(name, got.get(name), tensor, *bounds[name], values)
+        if trouble and op in TIES and not tensor.is_floating_point() and got[name].shape == tensor.shape:
+            trouble = None if same_elements(got[name], tensor, given["0"]) else trouble
+        if trouble:
+            return trouble
+    return None
+
+
 def judge(args, root, sample):
     """(verdict, detail) of one sample."""
     folder = root / sample["path"]
@@ -99,21 +122,12 @@ def judge(args, root, sample):
             got = cases.read_safetensors(output)
         except Exception as error:
             return "wrong", f"no readable output: {error}"
-    want = cases.read_safetensors(folder / "outputs.safetensors")
-    bounds = sample.get("tolerance", [])
-    if sample["op"] in FACTORS and len(want) > 1 and all(t.numel() for t in want.values()):
-        trouble = same_factors(sample["op"], got, want)
-        return ("wrong", trouble) if trouble else ("right", "")
-    for name, tensor in want.items():
-        bound = bounds[int(name)] if name.isdigit() and int(name) < len(bounds) and bounds[int(name)] else {}
-        trouble = cases.compare(name, got.get(name), tensor, bound.get("rtol"), bound.get("atol"), sample.get("values", True))
-        if trouble and sample["op"] in TIES and not tensor.is_floating_point() and got[name].shape == tensor.shape:
-            source = cases.read_safetensors(folder / "inputs.safetensors")["0"]
-            trouble = None if same_elements(got[name], tensor, source) else trouble
-        if trouble:
-            return "wrong", trouble
+    want, given = (cases.read_safetensors(folder / f"{name}.safetensors") for name in ("outputs", "inputs"))
+    if trouble := differs(sample["op"], got, want, given, tolerances(sample, want), sample.get("values", True)):
+        return "wrong", trouble
+    if sample["op"] in FACTORS:
+        return "right", ""
     # buffer.neso.* is the state of our own random numbers; an input that is written with the value that it had is none to compare.
-    given = cases.read_safetensors(folder / "inputs.safetensors")
     surplus = sorted(name for name in got if name not in want and not name.startswith("buffer.neso.") and
                      not (name.startswith("input.") and got[name].equal(given[name[6:]])))
     return ("wrong", f"outputs not expected: {surplus}") if surplus else ("right", "")
@@ -124,13 +138,10 @@ def golden_runs(root, samples):
     runs = []
     for sample in samples:
         folder = root / sample["path"]
-        bounds, tolerance = sample.get("tolerance", []), {}
-        for name, tensor in cases.read_safetensors(folder / "outputs.safetensors").items():
-            bound = bounds[int(name)] if name.isdigit() and int(name) < len(bounds) and bounds[int(name)] else {}
-            tolerance[name] = cases.limits(tensor, bound.get("rtol"), bound.get("atol"))
+        tolerance = tolerances(sample, cases.read_safetensors(folder / "outputs.safetensors"))
         runs.append({"name": sample["path"], "program": str(folder / "model.pt2"), "inputs": str(folder / "inputs.safetensors"),
                      "outputs": str(folder / "outputs.safetensors"), "prefix": "", "tolerance": tolerance,
-                     "values": sample.get("values", True)})
+                     "values": sample.get("values", True), "op": sample["op"]})
     return runs
 
 
@@ -146,8 +157,7 @@ def judge_all(args, root, samples):
     found = {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
     results = [found.get(sample["path"], ("crash", "no verdict")) for sample in samples]
     # The runner compares element by element; where the answer is free, the slower way has the last word.
-    free = TIES | set(FACTORS)
-    return [judge(args, root, s) if r[0] == "wrong" and s["op"] in free else r for s, r in zip(samples, results)]
+    return [judge(args, root, s) if r[0] == "wrong" and s["op"] in FREE else r for s, r in zip(samples, results)]
 
 
 def blame(detail):

@@ -7,7 +7,7 @@ import torch
 # The order of neso_dtype in runtime/include/neso/neso.h.
 _DTYPES = [torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64,
            torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, None, torch.float16, torch.bfloat16,
-           torch.float32, torch.float64]
+           torch.float32, torch.float64, torch.complex32, torch.complex64, torch.complex128]
 
 
 class Tensor(ctypes.Structure):

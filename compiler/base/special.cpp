@@ -157,12 +157,13 @@ double digamma(double x) {
   if (std::isnan(x)) return x;
   if (x == 0) return std::copysign(kInf, -x);
   if (std::isinf(x)) return x > 0 ? kInf : kNaN;
+  double shift = 0;
   if (x < 0) {
     double whole, part = std::modf(x, &whole);
     if (part == 0) return kNaN;
-    return digamma(1 - x) - kPi / std::tan(kPi * part);
+    shift = -kPi / std::tan(kPi * part);
+    x = 1 - x;
   }
-  double shift = 0;
   for (; x < 12; x += 1) shift -= 1 / x;
   double y = 1 / (x * x);
   double series = y * (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y * (1.0 / 132 - y * (691.0 / 32760 - y / 12))))));

@@ -1,6 +1,6 @@
 // Special functions as kernels call them. This file is compiled to LLVM bitcode when Neso is built and carried inside the program;
 // special_link.cpp links what a kernel uses into its module, so that compiled code needs nothing but libm. It takes the
-// implementations in by #include, because the bitcode is of this one file.
+// implementations in by #include, because the bitcode is of this one file. No function may call itself: NVIDIA's assembler crashes on that.
 #include "base/special.cpp"
 
 using namespace neso::special;
