@@ -71,6 +71,7 @@ private:
   Rows<fbs::Output> emitOutputs();
   Rows<fbs::Constant> emitConstants();
   Rows<fbs::Target> emitTargets();
+  void numberKernels();
   Rows<fbs::Kernel> emitKernels();
   Rows<fbs::Guard> emitGuards();
   Rows<fbs::Symbol> emitSymbols();
@@ -121,6 +122,7 @@ private:
     Expr bytes;
   };
   std::map<size_t, int32_t> bufferRows_; // program buffer → row
+  std::vector<int32_t> kernelRows_;      // by kernel of the plan; -1: a part, whose code is in another's
   std::vector<Place> places_;
   std::vector<DType> placeTypes_;
   std::vector<std::string> placeNames_;
@@ -409,8 +411,7 @@ Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::s
   for (const CompiledCode &code : contents_.code) {
     auto it = std::find_if(code.functions.begin(), code.functions.end(), [&](const CompiledFunction &f) { return f.name == function; });
     if (it == code.functions.end()) {
-      // Code of a part is in the kernel that it is a part of.
-      if (!function.empty()) note(fmt::format("kernel '{}' was not compiled for {}", name, code.target));
+      note(fmt::format("kernel '{}' was not compiled for {}", name, code.target));
       symbols.push_back(fb_.CreateString(""));
       usage.emplace_back();
       continue;
@@ -466,10 +467,20 @@ Offset<fbs::LaunchChecks> PlanWriter::emitChecks(const LooseKernel &kernel) {
                                  footprints);
 }
 
+void PlanWriter::numberKernels() {
+  kernelRows_.assign(plan_->kernels.size(), 0);
+  for (const plan::Kernel &k : plan_->kernels)
+    for (plan::KernelId part : k.parts) kernelRows_[part.index()] = -1;
+  int32_t next = 0;
+  for (int32_t &row : kernelRows_)
+    if (row >= 0) row = next++;
+}
+
 Rows<fbs::Kernel> PlanWriter::emitKernels() {
   std::vector<Offset<fbs::Kernel>> rows;
   for (size_t i = 0; plan_ && i < plan_->kernels.size(); ++i) {
     const plan::Kernel &k = plan_->kernels[i];
+    if (kernelRows_[i] < 0) continue;
     std::vector<SourceLoc> origins;
     for (const loops::Node &node : k.nodes)
       for (const SourceLoc &loc : node.origins)
@@ -549,7 +560,7 @@ Offset<fbs::Launch> PlanWriter::launchRow(const plan::Kernel &kernel) {
   for (const plan::KernelArg &a : kernel.args) access.push_back(static_cast<uint8_t>(a.read + 2 * a.written));
   auto rows = fb_.CreateVectorOfStructs(args);
   auto accessRow = contents_.code.empty() || !isGpuCode(contents_.code.front()) ? Offset<flatbuffers::Vector<uint8_t>>() : fb_.CreateVector(access);
-  return fbs::CreateLaunch(fb_, static_cast<int32_t>(kernel.id.value), rows, slot(kernel.grid[0]), slot(kernel.grid[1]), slot(kernel.grid[2]), product, accessRow);
+  return fbs::CreateLaunch(fb_, kernelRows_[kernel.id.index()], rows, slot(kernel.grid[0]), slot(kernel.grid[1]), slot(kernel.grid[2]), product, accessRow);
 }
 
 Offset<fbs::Product> PlanWriter::productRow(const plan::Product &p) {
@@ -689,6 +700,7 @@ Result<WrittenPlan> PlanWriter::run() {
     defineInputs();
     defineLate(plan_->steps);
     for (const auto &sub : plan_->subPlans) defineLate(sub);
+    numberKernels();
     findReferenced();
     placeBuffers();
   }

@@ -52,10 +52,10 @@ RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool s
   return b;
 }
 
-RowBlock columnBlock(const TileTarget &target, int64_t columns, int64_t length) {
+RowBlock columnBlock(const TileTarget &target, int64_t results, int64_t length) {
   RowBlock b;
-  b.inner = std::min(nextPowerOfTwo(columns), target.columnBlock);
-  while (b.inner > 16 && columns < b.inner * target.processors) b.inner /= 2;
+  b.inner = std::min(nextPowerOfTwo(results), target.columnBlock);
+  while (b.inner > 16 && results < b.inner * target.processors) b.inner /= 2;
   b.rows = std::min<int64_t>(nextPowerOfTwo(length), std::max<int64_t>(2048 / b.inner, 1));
   return b;
 }

@@ -24,8 +24,8 @@ struct RowBlock {
 /// passes over it several times, else of up to `chunk`, which is also the step along longer rows.
 RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool severalPasses, int64_t chunk);
 
-/// Elements across (contiguous) and down of one step of a column reduction.
-RowBlock columnBlock(const TileTarget &target, int64_t columns, int64_t length);
+/// Elements across (contiguous) and down of one step of a column reduction that has `results` in all.
+RowBlock columnBlock(const TileTarget &target, int64_t results, int64_t length);
 
 /// Blocks of a matrix product [M, K] x [K, N], `batch` times.
 struct DotBlock {

@@ -116,27 +116,31 @@ private:
     SmallVector<Value> pointers;
     for (int64_t w = 0; w < width(); ++w) pointers.push_back(pointer(lanes, slot(symbol("group"), symbol("lane")) + w));
 
+    // Only what is still missing is read again: many programs wait at the same words.
     SmallVector<Type> types(pointers.size(), RankedTensorType::get({LookBack::kGroup}, wordType_));
-    auto loop = scf::WhileOp::create(k_.b, k_.loc, types, ValueRange());
+    SmallVector<Location> locs(types.size(), k_.loc);
+    SmallVector<Value> none(types.size(), lanes.widen(word(0), 1).v);
+    auto loop = scf::WhileOp::create(k_.b, k_.loc, types, none);
     {
       OpBuilder::InsertionGuard guard(k_.b);
-      k_.b.createBlock(&loop.getBefore());
+      Block *test = k_.b.createBlock(&loop.getBefore(), {}, types, locs);
       SmallVector<Value> words;
       Val missing;
+      auto isMissing = [&](Value v) { return lanes.binary("arith.andi", needed, lanes.compare("lt", {v, 1}, word(int64_t{1} << 32))); };
       for (size_t w = 0; w < pointers.size(); ++w) {
-        words.push_back(tt::AtomicLoadOp::create(k_.b, k_.loc, types[w], pointers[w], needed.v, tt::MemSemantic::RELAXED, tt::MemSyncScope::GPU));
-        Val empty = lanes.compare("lt", {words.back(), 1}, word(int64_t{1} << 32));
-        missing = w == 0 ? empty : lanes.binary("arith.ori", missing, empty);
+        Val have{test->getArgument(static_cast<unsigned>(w)), 1}, want = isMissing(have.v);
+        Value read = tt::AtomicLoadOp::create(k_.b, k_.loc, types[w], pointers[w], want.v, tt::MemSemantic::RELAXED, tt::MemSyncScope::GPU);
+        words.push_back(lanes.select(want, {read, 1}, have).v);
+        missing = w == 0 ? isMissing(words[w]) : lanes.binary("arith.ori", missing, isMissing(words[w]));
       }
-      missing = lanes.cast(lanes.binary("arith.andi", missing, needed), DType::Bool, DType::I32);
+      missing = lanes.cast(missing, DType::Bool, DType::I32);
       SmallVector<Value> any = tile::reduce(k_.b, k_.loc, {missing.v}, 0, [&](ValueRange a) {
         return SmallVector<Value>{arith::OrIOp::create(k_.b, k_.loc, a[0], a[1])};
       });
       Val wait = row_.compare("ne", {any[0]}, row_.constant(DType::I32, 0, 0));
       scf::ConditionOp::create(k_.b, k_.loc, wait.v, words);
-      SmallVector<Location> locs(types.size(), k_.loc);
-      k_.b.createBlock(&loop.getAfter(), {}, types, locs);
-      scf::YieldOp::create(k_.b, k_.loc);
+      Block *again = k_.b.createBlock(&loop.getAfter(), {}, types, locs);
+      scf::YieldOp::create(k_.b, k_.loc, again->getArguments());
     }
     return scan_.reduceTile(lanes, {valueOf(lanes, loop.getResults())}, 0, needed)[0];
   }

@@ -100,7 +100,7 @@ private:
     bool rows = rowVotes >= columnVotes;
     bool longRows = rows && rowVotes > 0 && upperBound(facts_, r().back(), INT64_MAX) >= 16;
     if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps && !longRows) shape_ = Shape::Unrolled;
-    else shape_ = rows || scans || x().empty() || k_.kernel.serial ? Shape::Rows : Shape::Columns;
+    else shape_ = rows || (scans && !target_.threadBlocks) || x().empty() || k_.kernel.serial ? Shape::Rows : Shape::Columns;
   }
 
   Emitter bindOuter() {
@@ -119,7 +119,7 @@ private:
       break;
     case Shape::Columns: {
       RowBlock block{target_.reduceChunk / 4, target_.columnBlock};
-      if (target_.threadBlocks) block = columnBlock(target_, likelySize(facts_, x().back()), upperBound(facts_, r().back(), target_.reduceChunk));
+      if (target_.threadBlocks) block = columnBlock(target_, likelyResults(), upperBound(facts_, r().back(), target_.reduceChunk));
       int64_t columns = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), block.inner)), block.inner);
       innerBlock_ = std::min<int64_t>(nextPowerOfTwo(upperBound(facts_, r().back(), target_.reduceChunk)), block.rows);
       innerDim_ = 0;
@@ -137,13 +137,19 @@ private:
     return e;
   }
 
+  /// Elements of the outer space.
+  int64_t likelyResults() const {
+    int64_t all = 1;
+    for (Expr e : x()) all = std::min<int64_t>(all * likelySize(facts_, e), int64_t{1} << 40);
+    return all;
+  }
+
   /// One block along the last dimension; where it is short, or where memory runs along another dimension too, a second one across.
   void blockPointwise(std::vector<Blocking> &blockings, Frame &frame) {
     size_t last = x().size() - 1, across = x().size() > 1 ? last - 1 : last;
     int64_t budget = target_.pointwiseBlock, width = INT64_MAX;
     if (target_.threadBlocks) {
-      int64_t elements = 1;
-      for (Expr e : x()) elements = std::min<int64_t>(elements * likelySize(facts_, e), int64_t{1} << 40);
+      const int64_t elements = likelyResults();
       budget = pointwiseElements(target_, elements);
       if (std::optional<size_t> d = crossingDimension()) {
         // Both sides of a transposition get whole lines of memory: 32 elements each way, 64 where there is work for all.
@@ -194,8 +200,7 @@ private:
     if (k_.kernel.serial) innerBlock_ = 1;
     innerDim_ = 0;
     if (target_.threadBlocks && !k_.kernel.serial) {
-      int64_t all = 1;
-      for (Expr e : x()) all = std::min<int64_t>(all * likelySize(facts_, e), int64_t{1} << 40);
+      const int64_t all = likelyResults();
       bool shares = !x().empty();
       RowBlock block = rowBlock(target_, shares ? likelySize(facts_, x().back()) : 1, length, lastInnerPhase_ > 0,
                                 streamsRows() ? kStreamingWarps * 32 * vectorOfThread() : target_.reduceChunk * 2);
