@@ -97,8 +97,11 @@ def split_top(text):
 def pack(options):
     packing = gpu_packing.Pack(options, "packages")
     root = Path(options.cases) if options.cases else GOLDENS
-    cases = list(model_programs(root)) + ([] if options.cases else list(kernel_cases()))
-    cases = [c for c in cases if re.search(options.only, c["id"])]
+    kernels = [] if options.cases else list(kernel_cases())
+    # More threads or longer pipelines must not change what a kernel computes.
+    kernels += [k | {"id": f"{k['id']}@{what}{n}", "flags": [f"--num-{what}", n]} for what, numbers in (("warps", options.warps), ("stages", options.stages))
+                for n in numbers for k in kernels]
+    cases = [c for c in list(model_programs(root)) + kernels if re.search(options.only, c["id"])]
 
     def compile_one(case):
         if case["kind"] == "model":
@@ -111,6 +114,7 @@ def pack(options):
             command = ["kernel", "compile", f"{GOLDENS / 'kernels' / case['file']}.py:{case['kernel']}", "--signature", case["signature"]]
             for c in case["constexprs"]:
                 command += ["--constexpr", c]
+            command += case.get("flags", [])
         return case | packing.compile(command, case["id"].replace("/", "__"))
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
@@ -444,6 +448,8 @@ def main():
     p.add_argument("--cases", default="", help="a folder with case.json files instead of the goldens")
     p.add_argument("--slow", type=float, default=2, help="list what takes more seconds to compile")
     p.add_argument("--assemble-all", action="store_true", help="cubins of operator programs too; else the driver assembles them")
+    for flag in ("--warps", "--stages"):
+        p.add_argument(flag, type=lambda text: text.split(","), default=[], help="compile kernels of the corpus with these numbers of them as well; comma separated")
     r.add_argument("--jobs", type=int, default=8)
     r.add_argument("--show", type=int, default=60)
     r.add_argument("--seconds", type=float, default=120, help="for one case")

@@ -4,6 +4,7 @@
     tools/triton_on_neso.py --build build/dev [--log F] program.py ARGS…
     tools/triton_on_neso.py --build build/dev [--log F] -m pytest tests/test_x.py
     tools/triton_on_neso.py --build build/dev --also-gpu sm_90 --record DIR …, then on a machine with a GPU
+    tools/triton_on_neso.py --build build/dev --also-gpu sm_90 --rebuild DIR [--warps 1,2,8] [--stages 1,4]
     tools/triton_on_neso.py --build DIR_OF_LIBNESO --replay DIR
     tools/triton_on_neso.py --build build/release --device cuda [--peer F] program.py ARGS…
 
@@ -365,13 +366,38 @@ def library_of(build):
     return next(pathlib.Path(build).resolve().glob("**/libneso.so"))
 
 
+def rebuild(neso, folder, arch, warps, stages):
+    """Compiles the recorded kernels again, and the first launch of each with other numbers of warps and of pipeline stages, whose packages
+    --replay runs as well: more of either must not change a result."""
+    import torch
+    jobs = []
+    for case in sorted(pathlib.Path(folder).glob("*.pt")):
+        command = torch.load(case)["command"]
+        base = [neso, *command[1:], "--target", "cuda", "--arch", arch]
+        jobs.append([*base, "-o", str(case)[:-3] + ".neso"])
+        if not case.name.endswith(".0.pt"):
+            continue
+        for name, flag, values in (("w", "--num-warps", warps), ("s", "--num-stages", stages)):
+            at = base.index(flag) if flag in base else None
+            for value in values:
+                changed = base[:at] + base[at + 2:] if at else base
+                jobs.append([*changed, flag, str(value), "-o", str(case)[:-3] + f".{name}{value}.neso"])
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = list(pool.map(lambda job: subprocess.run(job, capture_output=True, text=True), jobs))
+    for job, result in zip(jobs, done):
+        if result.returncode:
+            pathlib.Path(job[-1]).unlink(missing_ok=True)
+            print(f"REFUSED {pathlib.Path(job[-1]).name}: {result.stderr.strip()[:300]}")
+    print(f"rebuild: {len(jobs)} packages, {sum(r.returncode != 0 for r in done)} refused")
+
+
 def replay(library, folder, cases):
     """Runs the recorded launches in worker processes, some after each other; one that traps loses the GPU for its process, and the rest of
     that worker's list goes to a new one. The number of launches that differ."""
     if cases:
         for name in cases:
             try:
-                why = replay_one(library, pathlib.Path(folder) / (name + ".pt"))
+                why = replay_one(library, pathlib.Path(folder) / (name + ".neso"))
             except Exception as e:  # noqa: BLE001: whatever goes wrong is the case's result
                 why = f"{type(e).__name__}: {e}"
             print("RESULT " + json.dumps([name, why]), flush=True)
@@ -395,7 +421,7 @@ def replay(library, folder, cases):
             names = [n for n in names if n not in results]
         return results
 
-    names = sorted(f.name[:-3] for f in pathlib.Path(folder).glob("*.pt"))
+    names = sorted(f.name[:-5] for f in pathlib.Path(folder).glob("*.neso"))
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         results = {k: v for part in pool.map(work, [names[i::8] for i in range(8)]) for k, v in part.items()}
     for name, why in sorted(results.items()):
@@ -406,12 +432,12 @@ def replay(library, folder, cases):
     return bad != 0
 
 
-def replay_one(library, case):
+def replay_one(library, package):
     """'' when the GPU leaves the memory that the CPU left. Types of memory are those of the kernel's pointers."""
     import torch
     from triton_peer import difference
-    held = torch.load(case)
-    program = Library(library).load(case.with_name(case.name[:-3] + ".neso"), device=CUDA)
+    held = torch.load(re.sub(r"(\.[ws]\d+)?\.neso$", ".pt", str(package)))
+    program = Library(library).load(package, device=CUDA)
     there = [b.cuda() for b in held["before"]]
     types = {}
     arguments = []
@@ -448,12 +474,18 @@ def main():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where the program's tensors lie")
     parser.add_argument("--peer", metavar="F", help="with --device cuda: compare with Triton's own code and time both; lines of JSON are appended to F")
     parser.add_argument("--rounds", type=int, default=3, help="of ten timed launches of each side; 0: compare alone (default: 3)")
+    parser.add_argument("--rebuild", metavar="DIR", help="compile the recorded kernels again, for --also-gpu, and variants of them")
+    parser.add_argument("--warps", default="1,2,8", help="of the variants (default: 1,2,8)")
+    parser.add_argument("--stages", default="1,4", help="likewise (default: 1,4)")
     parser.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module")
     parser.add_argument("program", nargs="?")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     if given.replay:
         sys.exit(replay(library_of(given.build), given.replay, [c for c in [given.program, *given.args] if c]))
+    if given.rebuild:
+        warps, stages = ([int(n) for n in text.split(",") if n] for text in (given.warps, given.stages))
+        sys.exit(rebuild(str(pathlib.Path(given.build).resolve() / "bin" / "neso"), given.rebuild, given.also_gpu or "sm_90", warps, stages))
     if not given.program:
         parser.error("give a program")
     if given.peer and given.device != "cuda":

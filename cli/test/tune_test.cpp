@@ -86,6 +86,26 @@ TEST_F(Tune, DevicesThatThePackageIsNotForAreRefused) {
   EXPECT_EQ(slurp(dir + "results.txt"), "");
 }
 
+// Another config is another program: the choice shows in the package and leaves the results as they are.
+TEST_F(Tune, ConfigsOfAutotunedKernelsAreWays) {
+  const std::string folder = NESO_SOURCE_DIR "/tests/goldens/user_kernels/autotuned/", model = folder + "model.pt2";
+  Outcome r = neso("compile " + model + " -o tuned.neso --tune results.txt");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string results = slurp(dir + "results.txt");
+  const size_t at = results.find(" user-");
+  ASSERT_NE(at, std::string::npos) << results;
+  const size_t begin = results.rfind('\n', at) + 1, tab = results.find('\t', at);
+  const std::string key = results.substr(begin, tab - begin);
+  ASSERT_EQ(neso("run tuned.neso --input " + folder + "inputs.safetensors -o tuned.safetensors").code, 0);
+  for (const char *config : {"BLOCK=16 num_warps=2 num_stages=3", "BLOCK=128 num_warps=4 num_stages=3", "BLOCK=1024 num_warps=8 num_stages=3"}) {
+    write("config.txt", "neso-tune 1\n" + key + "\t" + config + "\t1.00\t2.00\n");
+    ASSERT_EQ(neso("compile " + model + " -o config.neso --tuned config.txt").code, 0);
+    EXPECT_NE(slurp(dir + "config.neso").find(std::string("config ") + config + " of ["), std::string::npos) << config;
+    ASSERT_EQ(neso("run config.neso --input " + folder + "inputs.safetensors -o config.safetensors").code, 0);
+    EXPECT_TRUE(slurp(dir + "config.safetensors") == slurp(dir + "tuned.safetensors")) << config;
+  }
+}
+
 TEST_F(Tune, OptionsOfTuningNeedIt) { EXPECT_EQ(compile("-o out.neso --dim s0=4").code, 2); }
 
 } // namespace

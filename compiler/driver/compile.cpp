@@ -88,7 +88,7 @@ private:
     mark("read");
     if (Status s = graph::verify(*model, graph::Form::AsExported); !s) return s.takeError();
     // Launches of the user's Triton kernels get their programs, and with them what they read and write.
-    Result<std::shared_ptr<UserKernels>> kernels = UserKernels::bind(*model, path, options_.kernelPaths, sink_);
+    Result<std::shared_ptr<UserKernels>> kernels = UserKernels::bind(*model, path, options_.kernelPaths, configTuning(), sink_);
     if (!kernels) return kernels.takeError();
     userKernels_ = std::move(*kernels);
     mark("user kernels");
@@ -218,12 +218,29 @@ private:
     if (library_ && targets_.gpu()) target.library = *library_;
     if (!options_.chooseWay) return target;
     target.chooseWay = [this, machine = targets_.machine()](const plan::Plan &plan, const plan::Kernel &kernel, const std::vector<std::string> &names) {
+      if (const UserKernels::ConfigChoice *made = configOf(kernel)) {
+        out_.ways.push_back({kernel.name, machine + " " + made->key, made->ways, made->way});
+        return size_t(0);
+      }
       KernelWay way{kernel.name, machine + " " + kernelKey(plan, kernel), names, 0};
       way.way = std::min(options_.chooseWay(way.key, names), names.size() - 1);
       out_.ways.push_back(std::move(way));
       return out_.ways.back().way;
     };
     return target;
+  }
+  /// Configs of autotuned kernels are chosen before there is a plan.
+  UserKernels::Tuning configTuning() const {
+    UserKernels::Tuning tuning;
+    if (targets_.gpu()) tuning.chip = targets_.chips.back();
+    if (options_.chooseWay)
+      tuning.choose = [this](const std::string &key, const std::vector<std::string> &ways) { return options_.chooseWay(targets_.machine() + " " + key, ways); };
+    return tuning;
+  }
+  const UserKernels::ConfigChoice *configOf(const plan::Kernel &kernel) const {
+    for (const loops::Node &n : kernel.nodes)
+      if (n.user && n.user->choice >= 0) return &userKernels_->choices()[static_cast<size_t>(n.user->choice)];
+    return nullptr;
   }
   bool stopAt(Stage stage) const { return options_.emit == stage; }
   Compilation emit(std::string text) {

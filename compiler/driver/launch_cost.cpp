@@ -60,13 +60,71 @@ double workOf(mlir::Region &region, double &largest) {
   return out;
 }
 
-} // namespace
+/// What one program asks of a GPU.
+struct Demand {
+  double elements = 0; // times weight
+  double products = 0; // multiply-adds, in units of 16-bit ones
+  double bytes = 0;    // from and to memory
+  double waiting = 0;  // cycles
+  double carried = 0, largest = 0; // bytes of tiles: the most that a loop carries, the largest other
+  double operands = 0;             // bytes of the largest product's operands
+};
 
-double programWork(tt::FuncOp function) {
-  double largest = 0, work = workOf(function.getBody(), largest);
-  return work * (1 + largest / kTileBytes);
+double elementBytes(mlir::Value v) { return bytesOf(v.getType()) / elementsOf(v.getType()); }
+
+void addDemand(mlir::Region &region, double times, int stages, Demand &d) {
+  for (mlir::Operation &op : region.getOps()) {
+    double size = 1;
+    for (mlir::Type t : op.getResultTypes()) size = std::max(size, elementsOf(t));
+    for (mlir::Type t : op.getOperandTypes()) size = std::max(size, elementsOf(t));
+    const bool loop = llvm::isa<mlir::scf::ForOp, mlir::scf::WhileOp>(op);
+    double carried = 0;
+    for (mlir::Value v : op.getResults()) {
+      if (loop) carried += bytesOf(v.getType());
+      else if (!llvm::isa<tt::PointerType>(mlir::getElementTypeOrSelf(v.getType()))) d.largest = std::max(d.largest, bytesOf(v.getType()));
+    }
+    d.carried = std::max(d.carried, carried);
+    if (auto dot = llvm::dyn_cast<tt::DotOp>(op)) {
+      auto a = llvm::cast<mlir::RankedTensorType>(dot.getA().getType());
+      d.products += times * elementsOf(dot.getResult().getType()) * static_cast<double>(a.getShape().back()) * elementBytes(dot.getA()) / 2;
+      d.operands = std::max(d.operands, bytesOf(dot.getA().getType()) + bytesOf(dot.getB().getType()));
+    } else {
+      d.elements += times * size * weightOf(&op);
+    }
+    if (auto load = llvm::dyn_cast<tt::LoadOp>(op)) d.bytes += times * bytesOf(load.getType());
+    if (auto store = llvm::dyn_cast<tt::StoreOp>(op)) d.bytes += times * bytesOf(store.getValue().getType());
+    const double trips = loop ? tripsOf(&op) : llvm::isa<tt::ReduceOp, tt::ScanOp>(op) ? size : 1;
+    bool loads = false, multiplies = false;
+    for (mlir::Region &r : op.getRegions()) {
+      addDemand(r, times * trips, stages, d);
+      r.walk([&](mlir::Operation *inner) { loads |= llvm::isa<tt::LoadOp>(inner), multiplies |= llvm::isa<tt::DotOp>(inner); });
+    }
+    if (loop && loads) d.waiting += times * trips * 500 / (multiplies ? std::max(1, stages - 1) : 1);
+  }
 }
 
-double launchCost(tt::FuncOp function, double programs) { return std::ceil(programs / kParallel) * (programWork(function) + kProgramStart); }
+} // namespace
+
+double launchCost(tt::FuncOp function, double programs) {
+  double largest = 0, work = workOf(function.getBody(), largest);
+  return std::ceil(programs / kParallel) * (work * (1 + largest / kTileBytes) + kProgramStart);
+}
+
+double launchCostOnGpu(tt::FuncOp function, double programs, int warps, int stages, const nvidia::Chip &chip) {
+  Demand d;
+  d.waiting = 1000;
+  addDemand(function.getBody(), 1, stages, d);
+  if (d.operands > chip.sharedPerBlock) return 1e30;
+  const double threads = 32.0 * warps, registers = 32 + (d.carried + d.largest) / 4 / threads;
+  // Rings that do not fit are made shorter.
+  const double shared = std::min<double>(d.operands * std::max(1, stages - 1), chip.sharedPerBlock) + 1024;
+  double resident = std::min({std::floor(chip.registersPerSm / (std::min(registers, 255.0) * threads)), std::floor(chip.threadsPerSm / threads),
+                              static_cast<double>(chip.blocksPerSm), std::floor(chip.sharedPerSm / shared), std::ceil(programs / chip.sms)});
+  resident = std::max(resident, 1.0);
+  const double multiplying = std::min(1.0, resident * warps / 4);
+  const double wave = std::max({resident * d.elements / 128, resident * d.products / 1024 / multiplying, resident * d.bytes / 16, d.waiting});
+  const double spilling = 1 + 4 * std::max(0.0, registers - 224) / 128;
+  return std::ceil(programs / (resident * chip.sms)) * wave * spilling;
+}
 
 } // namespace neso

@@ -99,6 +99,8 @@ bool readNumber(std::string_view text, double &out) {
 
 std::string kernelKey(const plan::Plan &plan, const plan::Kernel &kernel) { return fmt::format("{}-{:016x}", kindName(kernel.kind), hash(Canonical(plan, kernel).text)); }
 
+std::string launchKey(std::string_view text) { return fmt::format("{}-{:016x}", kindName(loops::Node::Kind::UserKernel), hash(text)); }
+
 Result<TuneResults> TuneResults::parse(std::string_view text, const std::string &name) {
   TuneResults out;
   std::vector<std::string_view> lines = split(text, '\n');

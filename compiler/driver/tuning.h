@@ -17,6 +17,8 @@ namespace neso {
 
 /// "contraction-6b86b273ff34fce1".
 std::string kernelKey(const plan::Plan &plan, const plan::Kernel &kernel);
+/// "user-6b86b273ff34fce1": of a launch of an autotuned kernel, by a text that says what it computes and on which sizes.
+std::string launchKey(std::string_view text);
 
 class TuneResults {
 public:

@@ -8,6 +8,7 @@
 #include "driver/bundle_rows.h"
 #include "driver/launch_cost.h"
 #include "driver/launched_kernel.h"
+#include "driver/tuning.h"
 #include "frontend/pt2/kernel_bundle.h"
 #include "frontend/triton/triton.h"
 #include "ir/graph/passes/views.h"
@@ -39,18 +40,25 @@ std::string lowercase(std::string s) {
 struct UserKernels::State {
   LaunchedKernels kernels;
   std::vector<std::pair<std::string, std::string>> metadata;
+  std::vector<UserKernels::ConfigChoice> choices;
 };
 
 namespace {
 
 class Binder {
 public:
-  Binder(graph::Model &model, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, DiagnosticSink &sink, UserKernels::State &state,
-         std::shared_ptr<UserKernels> owner);
+  Binder(graph::Model &model, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, const UserKernels::Tuning &tuning,
+         DiagnosticSink &sink, UserKernels::State &state, std::shared_ptr<UserKernels> owner);
   Status run();
 
 private:
-  struct Choice { int kernel = -1; std::array<Expr, 3> grid = {1, 1, 1}; };
+  struct Choice {
+    int kernel = -1;
+    std::array<Expr, 3> grid = {1, 1, 1};
+    int number = -1; // into State::choices
+    double cost = 0;
+    std::string name; // of the config; empty without autotune
+  };
 
   Status graph(Graph &g);
   Status undoFunctionalization(Graph &g, Node &n);
@@ -59,6 +67,7 @@ private:
   Result<std::vector<Bound>> bindParameters(const Graph &g, const Node &n, const BundledLaunch &row, bool isOperator);
   Result<Bound> bindGiven(const Graph &g, const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &type, const Argument &a);
   Result<Bound> bindLiteral(const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &type, const std::string &text);
+  Choice chooseConfig(const BundledLaunch &row, std::vector<Choice> choices);
   Result<Choice> choose(const Graph &g, const Node &n, const BundledLaunch &row, const std::vector<Bound> &bound);
   Result<std::array<Expr, 3>> gridOf(const Graph &g, const Node &n, const BundledLaunch &row, const BundledConfig *config, const std::vector<Bound> &bound);
   std::shared_ptr<UserLaunch> launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row, const std::vector<Bound> &bound, Node &n);
@@ -72,6 +81,7 @@ private:
   graph::Model &model_;
   const pt2::KernelBundle &bundle_;
   const std::vector<std::string> &paths_;
+  const UserKernels::Tuning &tuning_;
   DiagnosticSink &sink_;
   UserKernels::State &state_;
   std::shared_ptr<UserKernels> owner_;
@@ -79,9 +89,9 @@ private:
   std::vector<Diagnostic> missing_;
 };
 
-Binder::Binder(graph::Model &model, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, DiagnosticSink &sink,
-               UserKernels::State &state, std::shared_ptr<UserKernels> owner)
-    : model_(model), bundle_(bundle), paths_(paths), sink_(sink), state_(state), owner_(std::move(owner)), rows_(bundle, paths) {}
+Binder::Binder(graph::Model &model, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths,
+               const UserKernels::Tuning &tuning, DiagnosticSink &sink, UserKernels::State &state, std::shared_ptr<UserKernels> owner)
+    : model_(model), bundle_(bundle), paths_(paths), tuning_(tuning), sink_(sink), state_(state), owner_(std::move(owner)), rows_(bundle, paths) {}
 
 Status Binder::run() {
   if (Status s = graph(model_.graph); !s) return s.takeError();
@@ -335,13 +345,9 @@ Result<Binder::Choice> Binder::choose(const Graph &g, const Node &n, const Bundl
   std::vector<const BundledConfig *> configs;
   for (const BundledConfig &c : row.configs) configs.push_back(&c);
   if (configs.empty()) configs.push_back(nullptr);
-  std::optional<Choice> best;
-  double least = 0;
-  size_t taken = 0;
+  std::vector<Choice> choices; // in the order of the source
   std::optional<Error> first;
-  std::string list;
-  for (size_t i = 0; i < configs.size(); ++i) {
-    const BundledConfig *config = configs[i];
+  for (const BundledConfig *config : configs) {
     Result<int> kernel = state_.kernels.compile(bundle_, paths_, model_.facts, row, bound, config);
     if (!kernel) {
       if (!first) first = kernel.takeError();
@@ -349,24 +355,39 @@ Result<Binder::Choice> Binder::choose(const Graph &g, const Node &n, const Bundl
     }
     Result<std::array<Expr, 3>> grid = gridOf(g, n, row, config, bound);
     if (!grid) return grid.takeError();
-    double programs = 1;
-    for (Expr e : *grid) programs *= static_cast<double>(std::max<int64_t>(usual(e), 1));
-    double cost = configs.size() == 1 ? 0 : launchCost(state_.kernels[*kernel].function, programs);
+    Choice choice{*kernel, *grid, -1, 0, ""};
     if (config) {
-      std::string kwargs;
-      for (const NamedText &k : config->kwargs) kwargs += (kwargs.empty() ? "" : ", ") + k.first + "=" + k.second;
-      list += fmt::format("{}{{{}}} num_warps={} num_stages={} cost={:.0f}", list.empty() ? "" : "; ", kwargs, config->numWarps, config->numStages, cost);
+      double programs = 1;
+      for (Expr e : *grid) programs *= static_cast<double>(std::max<int64_t>(usual(e), 1));
+      tt::FuncOp function = state_.kernels[*kernel].function;
+      choice.cost = tuning_.chip ? launchCostOnGpu(function, programs, config->numWarps, config->numStages, *tuning_.chip) : launchCost(function, programs);
+      for (const NamedText &k : config->kwargs) choice.name += k.first + "=" + k.second + " ";
+      choice.name += fmt::format("num_warps={} num_stages={}", config->numWarps, config->numStages);
     }
-    if (!best || cost < least) best = Choice{*kernel, *grid}, least = cost, taken = i;
+    choices.push_back(std::move(choice));
   }
-  if (!best) return std::move(*first);
-  if (!row.configs.empty()) {
-    std::string key;
-    for (const std::string &k : row.key) key += (key.empty() ? "" : ", ") + k;
-    std::string name = fmt::format("user_kernel.{}.{}", row.function, state_.metadata.size());
-    state_.metadata.emplace_back(name, fmt::format("config {} of [{}] key [{}]", taken, list, key));
-  }
-  return *best;
+  if (choices.empty()) return std::move(*first);
+  if (row.configs.empty()) return choices.front();
+  return chooseConfig(row, std::move(choices));
+}
+
+Binder::Choice Binder::chooseConfig(const BundledLaunch &row, std::vector<Choice> choices) {
+  std::string list, keyNames;
+  for (const Choice &c : choices) list += fmt::format("{}{} cost={:.0f}", list.empty() ? "" : "; ", c.name, c.cost);
+  for (const std::string &k : row.key) keyNames += (keyNames.empty() ? "" : ", ") + k;
+  std::stable_sort(choices.begin(), choices.end(), [](const Choice &a, const Choice &b) { return a.cost < b.cost; });
+  // What the launch computes: the program of the config that is cheapest, and how often it runs.
+  std::string what;
+  llvm::raw_string_ostream(what) << *state_.kernels[choices.front().kernel].function;
+  for (Expr e : choices.front().grid) what += " " + fmt::to_string(usual(e));
+  UserKernels::ConfigChoice made{launchKey(what), {}, 0};
+  for (const Choice &c : choices) made.ways.push_back(c.name);
+  if (tuning_.choose && made.ways.size() > 1) made.way = std::min(tuning_.choose(made.key, made.ways), made.ways.size() - 1);
+  Choice taken = choices[made.way];
+  taken.number = static_cast<int>(state_.choices.size());
+  state_.metadata.emplace_back(fmt::format("user_kernel.{}.{}", row.function, state_.metadata.size()), fmt::format("config {} of [{}] key [{}]", taken.name, list, keyNames));
+  state_.choices.push_back(std::move(made));
+  return taken;
 }
 
 /// How the kernel touches the tensor, element by element.
@@ -391,6 +412,7 @@ std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choic
   const LaunchedKernel &c = state_.kernels[choice.kernel];
   auto launch = std::make_shared<UserLaunch>();
   launch->kernel = choice.kernel;
+  launch->choice = choice.number;
   launch->function = row.function;
   launch->grid = choice.grid;
   launch->reference = referenceLaunch(c, owner_);
@@ -555,6 +577,7 @@ UserKernels::UserKernels(std::unique_ptr<State> state) : state_(std::move(state)
 UserKernels::~UserKernels() = default;
 mlir::MLIRContext &UserKernels::context() { return state_->kernels.context(); }
 const std::vector<std::pair<std::string, std::string>> &UserKernels::metadata() const { return state_->metadata; }
+const std::vector<UserKernels::ConfigChoice> &UserKernels::choices() const { return state_->choices; }
 
 std::vector<mlir::Operation *> UserKernels::functions() const {
   std::vector<mlir::Operation *> out;
@@ -562,12 +585,13 @@ std::vector<mlir::Operation *> UserKernels::functions() const {
   return out;
 }
 
-Result<std::shared_ptr<UserKernels>> UserKernels::bind(graph::Model &model, const std::string &modelPath, const std::vector<std::string> &paths, DiagnosticSink &sink) {
+Result<std::shared_ptr<UserKernels>> UserKernels::bind(graph::Model &model, const std::string &modelPath, const std::vector<std::string> &paths, const Tuning &tuning,
+                                                        DiagnosticSink &sink) {
   Result<pt2::KernelBundle> bundle = pt2::readKernelBundle(model, modelPath, paths);
   if (!bundle) return bundle.takeError();
   if (!launchesKernels(model.graph, *bundle) && bundle->launches.empty()) return std::shared_ptr<UserKernels>();
   std::shared_ptr<UserKernels> out(new UserKernels(std::make_unique<State>()));
-  if (Status s = Binder(model, *bundle, paths, sink, *out->state_, out).run(); !s) return s.takeError();
+  if (Status s = Binder(model, *bundle, paths, tuning, sink, *out->state_, out).run(); !s) return s.takeError();
   return out;
 }
 

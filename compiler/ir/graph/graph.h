@@ -81,6 +81,7 @@ struct UserLaunch {
     double loads = 0, stores = 0;
   };
   int kernel = -1;      // which tile function: a number that means something to the driver
+  int choice = -1;      // of an autotuned kernel: which of the driver's choices among configs led to it
   std::string function; // its name in the source
   std::vector<Parameter> parameters;
   std::vector<bool> read, written; // parallel to Node::args

@@ -178,6 +178,7 @@ struct UserKernelSpec {
     bool inside = false;
   };
   int kernel = -1; // which tile function: an index into what plan_to_tile is given
+  int choice = -1; // as in graph::UserLaunch
   std::string function;
   std::vector<Argument> arguments;
   std::array<Expr, 3> grid = {1, 1, 1};

@@ -105,6 +105,7 @@ Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::No
   }
 
   spec->kernel = launch.kernel;
+  spec->choice = launch.choice;
   spec->function = launch.function;
   spec->grid = launch.grid;
   spec->reference = launch.reference;
