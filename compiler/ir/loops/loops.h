@@ -127,7 +127,7 @@ enum class ScanKind : uint8_t { Sum, Prod, Max, Min, LogSumExp };
 /// group's tile s - 1; a tile waits for its group's slots up to its own, and the last of a group fills slot 0 of the next. The waits form a chain
 /// of groups, not of tiles.
 struct LookBack {
-  static constexpr int64_t kGroup = 256;
+  static constexpr int64_t kGroup = 512;
   /// Elements of `words` before the first slot. Element 0 hands out tiles: a program that has tile t knows that tiles before t have begun.
   static constexpr int64_t kHeader = 16;
   /// I64, all zero when the scan begins. A slot is one word, of which the low half is the value and the upper half 1 once it is there; two

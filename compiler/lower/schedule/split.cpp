@@ -59,7 +59,7 @@ SplitRule SplitRule::manyProcessors(int64_t processors) {
   r.leastPart = 128, r.leastParts = 4, r.mostParts = processors * 4;
   r.programs = processors * 4;
   r.longestSort = 8192;
-  r.scanTile = 32768, r.fewScans = processors * 2, r.longScan = 32768;
+  r.scanTile = 16384, r.fewScans = processors * 2, r.longScan = 32768;
   r.contractionProcessors = processors;
   return r;
 }
