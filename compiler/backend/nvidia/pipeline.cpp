@@ -156,7 +156,8 @@ tt::LoadOp onlyOperand(Value v) {
 /// Reads a step ahead where the loop's loads are the two operands of one product, and where the registers hold both
 /// steps beside the sums.
 void planSteps(LoopPlan &plan, const Chip &chip, int warps) {
-  constexpr int64_t kMostRegisters = 192;
+  // Of 255; the rest is for slots, masks and what the loop does besides. With more, kernels spilled.
+  constexpr int64_t kMostRegisters = 220;
   if (plan.loads.size() != 2 || !llvm::hasSingleElement(plan.loop.getBody()->getOps<tt::DotOp>())) return;
   tt::DotOp dot = *plan.loop.getBody()->getOps<tt::DotOp>().begin();
   for (Value operand : {dot.getA(), dot.getB()}) {
@@ -168,9 +169,11 @@ void planSteps(LoopPlan &plan, const Chip &chip, int warps) {
   if (product.types.a != a.getElementType() || a.getRank() != 2) return;
   const int64_t bits = a.getElementTypeBitWidth(), k = 256 / bits;
   const int64_t words = (product.operandA.inSize(kRegister) + product.operandB.inSize(kRegister)) * bits / 32;
-  if (a.getDimSize(1) < 2 * k ||
-      product.accumulator.inSize(kRegister) + 2 * words * k / a.getDimSize(1) > kMostRegisters)
-    return;
+  // An address of 64 bits for each copy of 16 bytes.
+  int64_t addresses = 0;
+  for (const PipelinedLoad &load : plan.loads) addresses += 2 * tileBytes(load.load) / (16 * 32 * warps);
+  const int64_t registers = product.accumulator.inSize(kRegister) + 2 * words * k / a.getDimSize(1) + addresses;
+  if (a.getDimSize(1) < 2 * k || registers > kMostRegisters) return;
   plan.stepped = dot;
   plan.stepK = k;
 }
