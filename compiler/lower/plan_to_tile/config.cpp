@@ -145,9 +145,12 @@ std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t
   return out;
 }
 
-DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes) {
+DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes, bool longEpilogue) {
   const std::vector<DotBlock> blocks = dotBlocks(target, batch, m, n, k, itemBytes);
   auto it = std::find_if(blocks.begin(), blocks.end(), [&](const DotBlock &b) { return b.m == target.fixedDotM && b.n == target.fixedDotN; });
+  // The sums of a large block leave a long epilogue no registers, and nobody multiplies while its only program computes it.
+  auto leavesRoom = [](const DotBlock &b) { return b.m * b.n / b.warps < 64 * 64; };
+  if (it == blocks.end()) it = longEpilogue ? std::find_if(blocks.begin(), blocks.end(), leavesRoom) : blocks.begin();
   DotBlock block = it == blocks.end() ? blocks.front() : *it;
   if (target.fixedStages) block.stages = target.fixedStages;
   return block;

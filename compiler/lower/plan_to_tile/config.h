@@ -34,8 +34,8 @@ struct DotBlock {
 };
 /// All of them, the least expensive first.
 std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes);
-/// The first, or the one that tuning chose.
-DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes);
+/// The one that tuning chose; else the first, among those that leave registers where the epilogue needs them.
+DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes, bool longEpilogue);
 
 /// Is a library faster than a kernel of ours at [m, k] x [k, n], `batch` times, when `restBytes` of a sum go through memory once more for what
 /// the kernel would have fused?

@@ -62,6 +62,13 @@ void splitFlat(const std::string &flat, const std::vector<std::string> &names, c
   }
 }
 
+/// Whether some operation becomes tens of instructions on a GPU.
+bool hasLongFunction(const loops::Body &body) {
+  return std::any_of(body.ops.begin(), body.ops.end(), [](const Op &op) {
+    return op.kind == OpKind::Erf || op.kind == OpKind::Erfc || op.kind == OpKind::Tanh || op.kind == OpKind::Pow;
+  });
+}
+
 Expr productOf(const std::vector<Expr> &ranges, const std::vector<size_t> &dims) {
   Expr out = 1;
   for (size_t d : dims) out = out * ranges[d];
@@ -159,7 +166,7 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   c.mSize = productOf(kernel.xRanges, c.m), c.nSize = productOf(kernel.xRanges, c.n), c.kSize = productOf(kernel.rRanges, c.kInner);
   if (target.threadBlocks) {
     DotBlock block = dotBlock(target, likelySize(facts, productOf(kernel.xRanges, c.batch)), likelySize(facts, c.mSize), likelySize(facts, c.nSize),
-                              likelySize(facts, c.kSize), itemSize(a));
+                              likelySize(facts, c.kSize), itemSize(a), hasLongFunction(node.epilogue));
     c.bm = block.m, c.bn = block.n, c.bk = block.k;
     kernel.warps = block.warps, kernel.stages = block.stages;
     return c;
