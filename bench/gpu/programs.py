@@ -80,7 +80,8 @@ def inputs_of(makers, seed=7):
 GEMM = [dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=8, num_stages=3), dict(BM=128, BN=128, BK=64, GROUP=8, num_warps=8, num_stages=3),
         dict(BM=128, BN=256, BK=32, GROUP=8, num_warps=8, num_stages=3), dict(BM=128, BN=256, BK=64, GROUP=8, num_warps=8, num_stages=3),
         dict(BM=128, BN=64, BK=64, GROUP=8, num_warps=4, num_stages=4), dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=4, num_stages=3),
-        dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=4, num_stages=4), dict(BM=256, BN=128, BK=64, GROUP=8, num_warps=8, num_stages=3)]
+        dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=4, num_stages=4), dict(BM=256, BN=128, BK=64, GROUP=8, num_warps=8, num_stages=3),
+        dict(BM=128, BN=256, BK=32, GROUP=8, num_warps=8, num_stages=4)]
 ATTENTION = [dict(BM=128, BN=64, D=128, num_warps=8, num_stages=3), dict(BM=64, BN=64, D=128, num_warps=4, num_stages=3),
              dict(BM=128, BN=32, D=128, num_warps=8, num_stages=3), dict(BM=128, BN=128, D=128, num_warps=8, num_stages=2),
              dict(BM=128, BN=64, D=128, num_warps=4, num_stages=2)]

@@ -62,10 +62,12 @@ void splitFlat(const std::string &flat, const std::vector<std::string> &names, c
   }
 }
 
-/// Whether some operation becomes tens of instructions on a GPU.
-bool hasLongFunction(const loops::Body &body) {
-  return std::any_of(body.ops.begin(), body.ops.end(), [](const Op &op) {
-    return op.kind == OpKind::Erf || op.kind == OpKind::Erfc || op.kind == OpKind::Tanh || op.kind == OpKind::Pow;
+/// Whether some operation behind the sum becomes tens of instructions on a GPU: in the product's own epilogue, or in what is fused behind it.
+bool hasLongEpilogue(const plan::Kernel &kernel) {
+  auto isLong = [](const Op &op) { return op.kind == OpKind::Erf || op.kind == OpKind::Erfc || op.kind == OpKind::Tanh || op.kind == OpKind::Pow; };
+  return std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [&](const Node &n) {
+    const loops::Body &behind = &n == &kernel.nodes[0] ? n.epilogue : n.body;
+    return std::any_of(behind.ops.begin(), behind.ops.end(), isLong);
   });
 }
 
@@ -166,7 +168,7 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   c.mSize = productOf(kernel.xRanges, c.m), c.nSize = productOf(kernel.xRanges, c.n), c.kSize = productOf(kernel.rRanges, c.kInner);
   if (target.threadBlocks) {
     DotBlock block = dotBlock(target, likelySize(facts, productOf(kernel.xRanges, c.batch)), likelySize(facts, c.mSize), likelySize(facts, c.nSize),
-                              likelySize(facts, c.kSize), itemSize(a), hasLongFunction(node.epilogue));
+                              likelySize(facts, c.kSize), itemSize(a), hasLongEpilogue(kernel));
     c.bm = block.m, c.bn = block.n, c.bk = block.k;
     kernel.warps = block.warps, kernel.stages = block.stages;
     return c;
