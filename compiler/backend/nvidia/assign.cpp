@@ -229,6 +229,17 @@ void Assignment::placeAccesses() {
   }
 }
 
+/// Arithmetic on a tile of a ring is done where the copies lie, each element once: in the layout of the product behind it, several
+/// warps would do it for the rows or columns that they share. Null for other ops, and for one warp, which shares with nobody.
+LayoutRef Assignment::copiedForArithmetic(mlir::Operation *op) const {
+  auto load = llvm::dyn_cast<ttg::LocalLoadOp>(op);
+  if (!load || load.getOffsets() || warps_ == 1) return nullptr;
+  if (llvm::none_of(op->getUsers(), [](mlir::Operation *user) { return classOf(codeOf(user)) == OpClass::Element; })) return nullptr;
+  for (mlir::Operation *user : load.getRing().getUsers())
+    if (llvm::isa<ttg::AsyncCopyOp>(user)) return access_.lookup(user);
+  return nullptr;
+}
+
 void Assignment::placeAnchors() {
   function_.walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
     if (auto dot = llvm::dyn_cast<tt::DotOp>(op)) {
@@ -249,6 +260,7 @@ void Assignment::placeAnchors() {
     }
     if (op->getNumResults() != 1 || kind(op->getResult(0)) != Kind::Placed) return;
     if (LayoutRef access = access_.lookup(op)) set(op->getResult(0), access);
+    if (LayoutRef copied = copiedForArithmetic(op)) set(op->getResult(0), copied);
     if (codeOf(op) == OpCode::Histogram) set(op->getResult(0), defaultLayout(shapeOf(op->getResult(0))));
   });
 }

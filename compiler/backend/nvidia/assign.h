@@ -1,18 +1,22 @@
-// Layout assignment: which thread holds which element of each tensor of a tile function. A side table; the IR stays as it is.
+// Layout assignment: which thread holds which element of each tensor of a tile function. A side table; the IR stays as
+// it is.
 //
 // A tensor value is one of three kinds:
-//   Virtual   a cheap expression of scalars and ranges (addresses, masks, constants). It has no layout: each use computes the
+//   Virtual   a cheap expression of scalars and ranges (addresses, masks, constants). It has no layout: each use
+//   computes the
 //             elements that it wants, where it wants them.
-//   Derived   a shape operation (broadcast, expand_dims, trans, reshape) on a value that is not virtual. It has no layout of
+//   Derived   a shape operation (broadcast, expand_dims, trans, reshape) on a value that is not virtual. It has no
+//   layout of
 //             its own either: a use in layout L asks its operand for the layout that L is of the operand, so that
 //             conversions happen to the smaller tensor.
-//   Placed    everything else: loads, products, arithmetic on them, values carried by control flow. layout() is where its
+//   Placed    everything else: loads, products, arithmetic on them, values carried by control flow. layout() is where
+//   its
 //             registers are; a use in another layout converts.
 //
-// Anchors are memory accesses, coalesced by what is known of their addresses (AxisInfo), and products, whose accumulators
-// the chip lays out. Everything else follows: forward from operands, backward from uses, carried values agree with both ends.
-// Then accesses move into the layout that their value wants, or lies in, where that costs less than a conversion: rows of weights
-// are read where they are used, sums of rows are stored where they came out.
+// Anchors are memory accesses, coalesced by what is known of their addresses (AxisInfo), and products, whose
+// accumulators the chip lays out. Everything else follows: forward from operands, backward from uses, carried values
+// agree with both ends. Then accesses move into the layout that their value wants, or lies in, where that costs less
+// than a conversion: rows of weights are read where they are used, sums of rows are stored where they came out.
 //
 //     Assignment layouts(function, *findChip("sm_90"), 4);
 //     layouts.kind(v) == Kind::Placed;  *layouts.layout(v);  *layouts.access(store)
@@ -53,8 +57,8 @@ public:
   /// Carried by a loop as the next operand of a product on tensor cores (the parts of tiles that pipeline.h reads
   /// ahead): elements travel in words of 32 bits, as the instruction takes them.
   bool isStep(mlir::Value v) const { return steps_.contains(v); }
-  /// The layout in which v lies without moving anything: layout() of a Placed value, what follows from the operand for a
-  /// Derived one; null for a Virtual one.
+  /// The layout in which v lies without moving anything: layout() of a Placed value, what follows from the operand for
+  /// a Derived one; null for a Virtual one.
   LayoutRef natural(mlir::Value v);
   /// A Derived value wanted in `layout` wants its operand in this one.
   LayoutRef pull(mlir::Operation *op, LayoutRef layout);
@@ -71,6 +75,7 @@ public:
 private:
   void classify();
   void placeAccesses();
+  LayoutRef copiedForArithmetic(mlir::Operation *op) const;
   void placeAnchors();
   void placeSteps(tt::DotOp dot);
   void propagate();
