@@ -5,7 +5,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "backend/nvidia/emitter.h"
 #include "backend/nvidia/pipeline.h"
+#include "backend/nvidia/test/simulator.h"
 #include "ir/tile/interp.h"
 #include "ir/tile/passes/passes.h"
 
@@ -213,6 +215,63 @@ TEST_F(Pipeline, ArithmeticBehindLoadsAndStoresElsewhere) {
   ASSERT_TRUE(bool(verifyTile(*module_)));
   run(function, got);
   EXPECT_EQ(expected, got);
+}
+
+/// The pipelined kernel in machine terms: emitted, and run as one block of simulated threads, which finds races.
+struct Block {
+  Block(tt::FuncOp function, const Chip &chip, int warps) : layouts(function, chip, warps) {
+    Emitter emitter(module, chip, layouts, warps, 3);
+    Result<EmittedKernel> kernel = emitter.emitKernel(function, "entry", 0);
+    EXPECT_TRUE(bool(kernel)) << kernel.error().str();
+    shared = kernel->sharedBytes;
+    threads = warps * 32;
+  }
+  test::Outcome run(const std::vector<uint64_t> &arguments) {
+    return test::simulateEntry(*module.getFunction("entry"), threads, shared, arguments);
+  }
+  llvm::LLVMContext context;
+  llvm::Module module{"test", context};
+  Assignment layouts;
+  int64_t shared = 0;
+  int threads = 0;
+};
+
+// Rows of a are looked up, so that indices cross shared memory just before the copies begin: copies into bytes that
+// another warp still read made wrong products now and then.
+TEST_F(Pipeline, CopiesBeginWhereNobodyReads) {
+  const int K = 112;
+  for (const char *operand : {"%x", "%doubled"}) {
+    std::string text = matmul(32);
+    const std::string product = "tt.dot %x,", rows = "%rows = tt.expand_dims %r ";
+    text.replace(text.find(product), product.size(), std::string("tt.dot ") + operand + ",");
+    text.insert(text.find("    %d = "), "    %doubled = arith.addf %x, %x : tensor<16x32xf16>\n");
+    text.replace(text.find(rows), rows.size(), "%rows = tt.expand_dims %looked ");
+    text.insert(text.find("  %rows ="), "  %ls = tt.splat %l : !tt.ptr<i32> -> tensor<16x!tt.ptr<i32>>\n"
+                                        "  %lp = tt.addptr %ls, %r : tensor<16x!tt.ptr<i32>>, tensor<16xi32>\n"
+                                        "  %looked = tt.load %lp : tensor<16x!tt.ptr<i32>>\n");
+    const std::string last = "%K: i32 {tt.divisibility = 16 : i32}";
+    text.insert(text.find(last) + last.size(), ", %l: !tt.ptr<i32> {tt.divisibility = 16 : i32}");
+    std::vector<uint16_t> a = halves(size_t(16 * K + 16), 1), b = halves(size_t(K * 32 + 32), 2);
+    std::vector<int32_t> lookup(16);
+    for (int i = 0; i < 16; ++i) lookup[size_t(i)] = (i * 5 + 3) % 16;
+    std::vector<float> expected(512), got(512);
+    std::vector<InterpArg> args{
+        InterpArg::pointer(a.data(), int64_t(16 * K * 2)), InterpArg::pointer(b.data(), int64_t(K * 32 * 2)),
+        InterpArg::pointer(expected.data(), 2048), InterpArg::integer(K), InterpArg::pointer(lookup.data(), 64)};
+    tt::FuncOp function = parse(text);
+    Status status = interpretTile(function, args, {1, 1, 1});
+    ASSERT_TRUE(bool(status)) << status.error().str();
+    for (int warps : {1, 2, 4}) {
+      function = parse(text);
+      ASSERT_EQ(pipelineLoops(function, chip_, warps, 3), 1);
+      EXPECT_GE(count<ttg::LocalAllocOp>(function), 1);
+      test::Outcome outcome = Block(function, chip_, warps)
+                                  .run({uint64_t(a.data()), uint64_t(b.data()), uint64_t(got.data()), uint64_t(K),
+                                        uint64_t(lookup.data())});
+      EXPECT_EQ(outcome.error, "") << warps << " warps, " << operand;
+      EXPECT_EQ(expected, got) << warps << " warps, " << operand;
+    }
+  }
 }
 
 TEST_F(Pipeline, LeftAlone) {

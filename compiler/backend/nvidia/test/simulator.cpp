@@ -67,10 +67,12 @@ public:
     values_.resize(slots_.size() * size_t(threads));
   }
 
-  Outcome run(const std::vector<uint64_t> &arguments) {
+  /// threadFirst: the first parameter is the thread's index.
+  Outcome run(const std::vector<uint64_t> &arguments, bool threadFirst) {
     for (int t = 0; t < threads_; ++t) {
-      value(t, kernel_.getArg(0)) = {uint64_t(t)};
-      for (size_t i = 0; i < arguments.size(); ++i) value(t, kernel_.getArg(unsigned(i) + 1)) = {arguments[i]};
+      if (threadFirst) value(t, kernel_.getArg(0)) = {uint64_t(t)};
+      for (size_t i = 0; i < arguments.size(); ++i)
+        value(t, kernel_.getArg(unsigned(i) + (threadFirst ? 1 : 0))) = {arguments[i]};
     }
     std::map<const llvm::BasicBlock *, int> position;
     llvm::ReversePostOrderTraversal<llvm::Function *> order(&kernel_);
@@ -157,6 +159,12 @@ private:
       byte.reader = byte.read == epoch_ && byte.reader != t ? -2 : t;
       byte.read = epoch_;
     }
+  }
+  void inUse(int t, uint64_t at) {
+    if (at >= bytes_.size()) return fail("a copy outside of the buffer at " + std::to_string(at));
+    const Byte &byte = bytes_[at];
+    if ((byte.written == epoch_ && byte.writer != t) || (byte.read == epoch_ && byte.reader != t))
+      fail("race: byte " + std::to_string(at) + " is in use by another thread when its copy begins");
   }
   uint64_t loadBytes(int t, uint64_t at, unsigned bytes, bool shared) {
     uint64_t value = 0;
@@ -433,8 +441,14 @@ private:
         Copy copy{argument(t, 0)[0], std::vector<uint8_t>(bytes, 0)};
         if (valid) std::memcpy(copy.data.data(), reinterpret_cast<const void *>(argument(t, 1)[0]), valid);
         if (copy.to % bytes) fail("misaligned cp.async");
+        // The bytes arrive late here, but may at once: what others still use now is not theirs any more.
+        for (uint64_t i = 0; i < bytes; ++i) inUse(t, copy.to + i);
         copies_[t].back().push_back(std::move(copy));
       }
+    } else if (id == llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x) {
+      for (int t : active_) value(t, &call) = {uint64_t(t)};
+    } else if (has("read.ptx.sreg.ctaid")) {
+      for (int t : active_) value(t, &call) = {0};
     } else if (id == llvm::Intrinsic::nvvm_f2tf32_rna) {
       for (int t : active_) value(t, &call) = {(argument(t, 0)[0] + 0x1000) & 0xffffe000u};
     } else if (id == llvm::Intrinsic::fma || id == llvm::Intrinsic::fmuladd) {
@@ -562,7 +576,12 @@ private:
 } // namespace
 
 Outcome simulate(llvm::Function &kernel, int threads, int64_t sharedBytes, const std::vector<uint64_t> &arguments) {
-  return Simulator(kernel, threads, sharedBytes).run(arguments);
+  return Simulator(kernel, threads, sharedBytes).run(arguments, true);
+}
+
+Outcome simulateEntry(llvm::Function &kernel, int threads, int64_t sharedBytes,
+                      const std::vector<uint64_t> &arguments) {
+  return Simulator(kernel, threads, sharedBytes).run(arguments, false);
 }
 
 } // namespace neso::nvidia::test

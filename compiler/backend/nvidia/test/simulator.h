@@ -24,4 +24,8 @@ struct Outcome {
 /// addresses.
 Outcome simulate(llvm::Function &kernel, int threads, int64_t sharedBytes, const std::vector<uint64_t> &arguments);
 
+/// The same of a whole kernel as the emitter writes it, which asks the special registers which thread it is; the grid
+/// has one block.
+Outcome simulateEntry(llvm::Function &kernel, int threads, int64_t sharedBytes, const std::vector<uint64_t> &arguments);
+
 } // namespace neso::nvidia::test
