@@ -2,6 +2,7 @@
 // around the depth; and its form. The interpreter lets copies arrive as late as the waits allow.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -239,7 +240,7 @@ struct Block {
 // Rows of a are looked up, so that indices cross shared memory just before the copies begin: copies into bytes that
 // another warp still read made wrong products now and then.
 TEST_F(Pipeline, CopiesBeginWhereNobodyReads) {
-  const int K = 112;
+  const int K = 112, M = 128;
   for (const char *operand : {"%x", "%doubled"}) {
     std::string text = matmul(32);
     const std::string product = "tt.dot %x,", rows = "%rows = tt.expand_dims %r ";
@@ -251,13 +252,16 @@ TEST_F(Pipeline, CopiesBeginWhereNobodyReads) {
                                         "  %looked = tt.load %lp : tensor<16x!tt.ptr<i32>>\n");
     const std::string last = "%K: i32 {tt.divisibility = 16 : i32}";
     text.insert(text.find(last) + last.size(), ", %l: !tt.ptr<i32> {tt.divisibility = 16 : i32}");
-    std::vector<uint16_t> a = halves(size_t(16 * K + 16), 1), b = halves(size_t(K * 32 + 32), 2);
-    std::vector<int32_t> lookup(16);
-    for (int i = 0; i < 16; ++i) lookup[size_t(i)] = (i * 5 + 3) % 16;
-    std::vector<float> expected(512), got(512);
+    // More rows than a warp has lanes.
+    for (auto [from, to] : {std::pair("<16x", "<128x"), std::pair("end = 16 ", "end = 128 ")})
+      for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, strlen(from), to);
+    std::vector<uint16_t> a = halves(size_t(M * K + 16), 1), b = halves(size_t(K * 32 + 32), 2);
+    std::vector<int32_t> lookup(M);
+    for (int i = 0; i < M; ++i) lookup[size_t(i)] = (i * 5 + 3) % M;
+    std::vector<float> expected(M * 32), got(M * 32);
     std::vector<InterpArg> args{
-        InterpArg::pointer(a.data(), int64_t(16 * K * 2)), InterpArg::pointer(b.data(), int64_t(K * 32 * 2)),
-        InterpArg::pointer(expected.data(), 2048), InterpArg::integer(K), InterpArg::pointer(lookup.data(), 64)};
+        InterpArg::pointer(a.data(), int64_t(M * K * 2)), InterpArg::pointer(b.data(), int64_t(K * 32 * 2)),
+        InterpArg::pointer(expected.data(), M * 128), InterpArg::integer(K), InterpArg::pointer(lookup.data(), M * 4)};
     tt::FuncOp function = parse(text);
     Status status = interpretTile(function, args, {1, 1, 1});
     ASSERT_TRUE(bool(status)) << status.error().str();
