@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/loops/build.h"
 #include "ir/loops/dependences.h"
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
@@ -182,10 +183,7 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
 
 void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel) {
   Node node = kernel.nodes[0];
-  loops::Buffer sum;
-  sum.id = loops::BufferId(static_cast<int64_t>(plan.program.buffers.size()));
-  sum.name = kernel.name + "_sum", sum.dtype = node.accType, sum.elements = 1;
-  plan.program.buffers.push_back(sum);
+  const loops::BufferId sum = addTemp(plan.program, kernel.name + "_sum", node.accType, 1);
   plan.placements.emplace_back();
 
   Node reduction = node;
@@ -193,27 +191,18 @@ void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel) {
   reduction.stores.clear();
   auto inAccType = [&](loops::ValueIdx i) {
     if (reduction.body.ops[static_cast<size_t>(i)].dtype == node.accType) return i;
-    Op cast{OpKind::Cast, node.accType};
-    cast.a = i;
-    reduction.body.ops.push_back(cast);
-    return static_cast<loops::ValueIdx>(reduction.body.ops.size() - 1);
+    return append(reduction.body, OpKind::Cast, node.accType, i);
   };
-  Op mul{OpKind::Mul, node.accType};
-  mul.a = inAccType(node.lhs), mul.b = inAccType(node.rhs);
-  reduction.body.ops.push_back(mul);
+  const loops::ValueIdx lhs = inAccType(node.lhs), rhs = inAccType(node.rhs);
   reduction.epilogue.ops.clear();
   loops::Reduction red;
-  red.dtype = node.accType, red.input = static_cast<loops::ValueIdx>(reduction.body.ops.size() - 1);
-  red.results = {{sum.id, 0, 0}};
+  red.dtype = node.accType, red.input = append(reduction.body, OpKind::Mul, node.accType, lhs, rhs);
+  red.results = {{sum, 0, 0}};
   reduction.reductions = {red};
 
   Node after = node;
   after.kind = Node::Kind::Pointwise, after.reduceRanges.clear();
-  after.body = node.epilogue, after.epilogue.ops.clear();
-  Op load{OpKind::Load, node.accType};
-  load.buffer = sum.id, load.index = 0;
-  if (after.body.ops.empty()) after.body.ops.push_back(load);
-  after.body.ops[0] = load;
+  after.body = epilogueOf(node, sum, 0), after.epilogue.ops.clear();
 
   kernel.kind = Node::Kind::Reduction;
   kernel.nodes[0] = reduction;

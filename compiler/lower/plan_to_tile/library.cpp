@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/loops/build.h"
 #include "lower/plan_to_tile/blocks.h"
 #include "lower/plan_to_tile/config.h"
 
@@ -157,14 +158,10 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
 void placeLibraryForms(plan::Plan &plan, std::vector<std::pair<plan::KernelId, LibraryForm>> forms) {
   if (forms.empty()) return;
   auto add = [&](std::string name, DType dtype, Expr elements, Expr offset, Expr bytes) {
-    loops::Buffer b;
-    b.id = loops::BufferId(static_cast<int64_t>(plan.program.buffers.size()));
-    b.name = std::move(name), b.dtype = dtype, b.elements = elements;
-    plan.program.buffers.push_back(b);
     plan::Placement where;
     where.where = plan::Placement::Where::Arena, where.offset = offset, where.bytes = bytes;
     plan.placements.push_back(where);
-    return b.id;
+    return addTemp(plan.program, std::move(name), dtype, elements);
   };
   const Expr base = plan.arenaBytes;
   Expr sums = 0;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "ir/loops/build.h"
 #include "ir/plan/access.h"
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
@@ -506,10 +507,6 @@ void dropEmptyReductions(plan::Kernel &kernel) {
   for (Node &node : kernel.nodes) {
     if (node.kind != Node::Kind::Reduction || !node.reduceRanges.empty() || kernel.rRanges.empty()) continue;
     node.kind = Node::Kind::Pointwise;
-    auto append = [&](Op op) {
-      node.body.ops.push_back(op);
-      return static_cast<loops::ValueIdx>(node.body.ops.size() - 1);
-    };
     for (const loops::Reduction &red : node.reductions) {
       bool arg = red.kind == ReduceKind::ArgMin || red.kind == ReduceKind::ArgMax;
       for (loops::Store s : red.results) {
@@ -518,7 +515,7 @@ void dropEmptyReductions(plan::Kernel &kernel) {
         Op op{element ? OpKind::Cast : OpKind::Constant, arg ? DType::I64 : red.dtype};
         if (element) op.a = red.input;
         else if (!arg) op.imm = red.kind == ReduceKind::Welford && s.value == 1 ? 0 : 1;
-        s.value = append(op);
+        s.value = append(node.body, op);
         node.stores.push_back(s);
       }
     }
@@ -531,24 +528,8 @@ void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileT
   if (target.threadBlocks && !kernel.serial && likelySize(plan.program.facts, product(kernel.rRanges)) > target.registerRow) return;
   std::vector<Node> out;
   auto internal = [&](const char *what, DType dtype) {
-    loops::Buffer b;
-    b.id = loops::BufferId(static_cast<int64_t>(plan.program.buffers.size()));
-    b.name = kernel.name + "_" + what, b.dtype = dtype, b.elements = 1;
-    plan.program.buffers.push_back(b);
     plan.placements.emplace_back();
-    return b.id;
-  };
-  auto append = [](loops::Body &body, OpKind kind, DType dtype, int a = -1, int b = -1) {
-    Op op{kind, dtype};
-    op.a = a, op.b = b;
-    body.ops.push_back(op);
-    return static_cast<loops::ValueIdx>(body.ops.size() - 1);
-  };
-  auto appendLoad = [](loops::Body &body, loops::BufferId buffer, DType dtype) {
-    Op op{OpKind::Load, dtype};
-    op.buffer = buffer, op.index = 0;
-    body.ops.push_back(op);
-    return static_cast<loops::ValueIdx>(body.ops.size() - 1);
+    return addTemp(plan.program, kernel.name + "_" + what, dtype, 1);
   };
   for (const Node &node : kernel.nodes) {
     bool twoPass = false;
@@ -576,12 +557,10 @@ void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileT
       loops::BufferId center = welford ? internal("mean", t) : firstResult;
       Node middle = node;
       middle.kind = Node::Kind::Pointwise, middle.reduceRanges.clear(), middle.reductions.clear(), middle.stores.clear(), middle.body.ops.clear();
-      loops::ValueIdx v = appendLoad(middle.body, firstResult, t);
+      loops::ValueIdx v = appendLoad(middle.body, firstResult, t, 0);
       if (welford) {
-        Op count{OpKind::Index, DType::I64};
-        count.index = product(kernel.rRanges);
-        middle.body.ops.push_back(count);
-        loops::ValueIdx n = append(middle.body, OpKind::Cast, t, static_cast<int>(middle.body.ops.size() - 1));
+        const loops::ValueIdx count = appendIndex(middle.body, product(kernel.rRanges));
+        const loops::ValueIdx n = append(middle.body, OpKind::Cast, t, count);
         v = append(middle.body, OpKind::Div, t, v, n);
         middle.stores.push_back({center, 0, v});
         for (const loops::Store &s : red.results)
@@ -593,7 +572,7 @@ void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileT
       Node second = node;
       second.stores.clear();
       second.reductions = {red};
-      loops::ValueIdx d = append(second.body, OpKind::Sub, t, red.input, appendLoad(second.body, center, t));
+      loops::ValueIdx d = append(second.body, OpKind::Sub, t, red.input, appendLoad(second.body, center, t, 0));
       d = welford ? append(second.body, OpKind::Mul, t, d, d) : append(second.body, OpKind::Exp, t, d);
       loops::Reduction &r2 = second.reductions[0];
       r2.kind = ReduceKind::Sum, r2.input = d, r2.results.clear();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/loops/build.h"
 #include "lower/schedule/access.h"
 
 namespace neso::schedule {
@@ -66,8 +67,7 @@ SplitRule SplitRule::manyProcessors(int64_t processors) {
 
 void splitReductions(Program &program, const SplitRule &rule) {
   std::vector<Node> nodes;
-  int32_t nextId = 0;
-  for (const Node &n : program.nodes) nextId = std::max(nextId, n.id.value + 1);
+  int32_t nextId = freeNodeId(program).value;
   for (Node &n : program.nodes) {
     int64_t results = 1, length = 1;
     for (Expr e : n.ranges) results *= hint(e, program.facts);
@@ -90,8 +90,7 @@ void splitReductions(Program &program, const SplitRule &rule) {
     }
     // r0 = part * (extent / parts) + r0, with the part as a new outer dimension.
     Expr step = n.reduceRanges[0].constValue() / parts;
-    size_t rank = n.ranges.size();
-    Expr part = symbol(indexName(rank));
+    Expr part = symbol(indexName(n.ranges.size()));
     Node second;
     second.id = NodeId(nextId++);
     second.kind = Node::Kind::Reduction;
@@ -99,8 +98,7 @@ void splitReductions(Program &program, const SplitRule &rule) {
     second.origins = n.origins;
     second.ranges = n.ranges;
     second.reduceRanges = {Expr(parts)};
-    Expr row = 0;
-    for (size_t d = 0; d < rank; ++d) row = row * n.ranges[d] + symbol(indexName(d));
+    const Expr row = rowMajorIndex(n.ranges);
     // Partial results lie as both kernels touch them: neighbouring columns side by side, or the parts of a row.
     auto placeOf = [&](Expr p) { return across ? p * product(second.ranges) + row : row * Expr(parts) + p; };
     std::unordered_map<std::string, Expr> map = {{reduceName(0), part * step + symbol(reduceName(0))}};
@@ -109,26 +107,13 @@ void splitReductions(Program &program, const SplitRule &rule) {
     n.reduceRanges[0] = step;
     n.name += "_parts";
     for (Reduction &r : n.reductions) {
-      Buffer b;
-      b.id = BufferId(static_cast<int64_t>(program.buffers.size()));
-      b.name = program.buffer(r.results[0].buffer).name + "_parts";
       bool logic = r.kind == ReduceKind::Any || r.kind == ReduceKind::All;
-      b.dtype = logic ? DType::Bool : r.dtype;
-      b.elements = product(second.ranges) * Expr(parts);
-      program.buffers.push_back(b);
-      Op load{OpKind::Load};
-      load.dtype = b.dtype;
-      load.buffer = b.id;
-      load.index = placeOf(symbol(reduceName(0)));
-      second.body.ops.push_back(load);
+      const DType t = logic ? DType::Bool : r.dtype;
+      const BufferId partial = addTemp(program, program.buffer(r.results[0].buffer).name + "_parts", t, product(second.ranges) * Expr(parts));
       Reduction total = r;
-      total.input = static_cast<ValueIdx>(second.body.ops.size()) - 1;
+      total.input = appendLoad(second.body, partial, t, placeOf(symbol(reduceName(0))));
       second.reductions.push_back(std::move(total));
-      Store partial;
-      partial.buffer = b.id;
-      partial.index = placeOf(part);
-      partial.value = 0;
-      r.results = {partial};
+      r.results = {{partial, placeOf(part), 0}};
     }
     nodes.push_back(std::move(n));
     nodes.push_back(std::move(second));

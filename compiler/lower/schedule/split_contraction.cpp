@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ir/loops/build.h"
 #include "ir/loops/dependences.h"
 #include "lower/schedule/access.h"
 #include "lower/schedule/split.h"
@@ -85,9 +86,7 @@ void cut(Node &n, int64_t parts) {
 
 class Splitter {
 public:
-  Splitter(Program &program, const SplitRule &rule) : program_(program), rule_(rule) {
-    for (const Node &n : program.nodes) nextId_ = std::max(nextId_, n.id.value + 1);
-  }
+  Splitter(Program &program, const SplitRule &rule) : program_(program), rule_(rule), nextId_(freeNodeId(program).value) {}
 
   void run() {
     std::vector<Node> nodes;
@@ -111,49 +110,33 @@ private:
     return bestParts(s, n.reduceRanges.back().constValue(), rule_.contractionProcessors, item);
   }
 
-  BufferId temp(const Node &n, const char *what, Expr elements) {
-    Buffer b;
-    b.id = BufferId(static_cast<int64_t>(program_.buffers.size()));
-    b.name = n.name + what, b.dtype = DType::F32, b.elements = elements;
-    program_.buffers.push_back(b);
-    return b.id;
-  }
   Node like(const Node &n, Node::Kind kind, const char *what) {
     Node out;
     out.id = NodeId(nextId_++), out.kind = kind, out.name = n.name + what, out.origins = n.origins, out.ranges = n.ranges;
     return out;
   }
-  static Op load(BufferId buffer, Expr index) {
-    Op op{OpKind::Load};
-    op.dtype = DType::F32, op.buffer = buffer, op.index = index;
-    return op;
-  }
 
   /// n → products of the parts, their sum, and the epilogue, which schedule's fusion joins to the sum.
   void split(Node n, int64_t parts, std::vector<Node> &nodes) {
-    Expr total = product(n.ranges), row = 0;
-    for (size_t d = 0; d < n.ranges.size(); ++d) row = row * n.ranges[d] + symbol(indexName(d));
-    BufferId partial = temp(n, "_parts", total * Expr(parts)), summed = temp(n, "_sum", total);
+    const Expr total = product(n.ranges), row = rowMajorIndex(n.ranges);
+    const BufferId partial = addTemp(program_, n.name + "_parts", DType::F32, total * Expr(parts));
+    const BufferId summed = addTemp(program_, n.name + "_sum", DType::F32, total);
 
     Node sum = like(n, Node::Kind::Reduction, "_sum");
     sum.reduceRanges = {Expr(parts)};
-    sum.body.ops = {load(partial, symbol(reduceName(0)) * total + row)};
     Reduction reduction;
-    reduction.kind = ReduceKind::Sum, reduction.dtype = DType::F32, reduction.input = 0;
+    reduction.kind = ReduceKind::Sum, reduction.dtype = DType::F32;
+    reduction.input = appendLoad(sum.body, partial, DType::F32, symbol(reduceName(0)) * total + row);
     reduction.results = {{summed, row, 0}};
     sum.reductions = {reduction};
 
     Node after = like(n, Node::Kind::Pointwise, "_epilogue");
-    after.body = n.epilogue, after.stores = n.stores;
-    if (after.body.ops.empty()) after.body.ops.emplace_back(Op{OpKind::Load});
-    after.body.ops[0] = load(summed, row);
+    after.body = epilogueOf(n, summed, row), after.stores = n.stores;
 
     cut(n, parts);
     n.name += "_parts";
     n.epilogue.ops.clear();
-    Op placeholder{OpKind::Constant};
-    placeholder.dtype = DType::F32;
-    n.epilogue.ops.push_back(placeholder);
+    append(n.epilogue, OpKind::Constant, DType::F32);
     n.stores = {{partial, symbol(indexName(n.ranges.size() - 1)) * total + row, 0}};
     nodes.push_back(std::move(n));
     nodes.push_back(std::move(sum));
@@ -162,7 +145,7 @@ private:
 
   Program &program_;
   const SplitRule &rule_;
-  int32_t nextId_ = 0;
+  int32_t nextId_;
 };
 
 } // namespace

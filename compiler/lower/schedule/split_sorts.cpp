@@ -1,6 +1,7 @@
 // Long sorts as sorts of parts and merges.
 #include <limits>
 
+#include "ir/loops/build.h"
 #include "lower/schedule/access.h"
 #include "lower/schedule/split.h"
 
@@ -20,9 +21,7 @@ struct Runs {
 
 class SortSplitter {
 public:
-  SortSplitter(Program &program, const SplitRule &rule) : program_(program), rule_(rule) {
-    for (const Node &n : program.nodes) nextId_ = std::max(nextId_, n.id.value + 1);
-  }
+  SortSplitter(Program &program, const SplitRule &rule) : program_(program), rule_(rule), nextId_(freeNodeId(program).value) {}
 
   void run() {
     std::vector<Node> nodes = std::move(program_.nodes);
@@ -43,8 +42,7 @@ private:
     const DType key = n.body.ops[static_cast<size_t>(n.inputs[0])].dtype;
     const BufferId given = keysOf(n, key);
 
-    Expr rowIndex = 0;
-    for (size_t d = 0; d < rank; ++d) rowIndex = rowIndex * n.ranges[d] + symbol(indexName(d));
+    const Expr rowIndex = rowMajorIndex(n.ranges);
     const Expr segment = symbol(indexName(rank)), r = symbol(reduceName(0));
     Runs to = allocate(n, key, product(n.ranges) * row);
     Node first = passOf(n, "_parts", {n.ranges, parts}, part);
@@ -59,7 +57,7 @@ private:
       Node merge = passOf(n, "_merge", {n.ranges, last ? Expr() : Expr(int64_t(1) << level)}, last ? length : run * 2);
       merge.run = run;
       const Expr at = last ? rowIndex * row + r : rowIndex * row + segment * (run * 2) + r;
-      merge.inputs = {load(merge, from.keys, at, key), load(merge, from.positions, at, DType::I32)};
+      merge.inputs = {appendLoad(merge.body, from.keys, key, at), appendLoad(merge.body, from.positions, DType::I32, at)};
       if (last) {
         merge.stores = n.stores;
       } else {
@@ -87,14 +85,10 @@ private:
     return pass;
   }
 
-  BufferId newBuffer(const std::string &name, DType t, Expr elements) {
-    Buffer b;
-    b.id = BufferId(static_cast<int64_t>(program_.buffers.size()));
-    b.name = name, b.dtype = t, b.elements = elements;
-    program_.buffers.push_back(b);
-    return b.id;
+  Runs allocate(const Node &n, DType key, Expr elements) {
+    const BufferId keys = addTemp(program_, n.name + "_keys", key, elements);
+    return {keys, addTemp(program_, n.name + "_positions", DType::I32, elements)};
   }
-  Runs allocate(const Node &n, DType key, Expr elements) { return {newBuffer(n.name + "_keys", key, elements), newBuffer(n.name + "_positions", DType::I32, elements)}; }
 
   /// The keys of n's rows, one row behind another: what it sorts is computed once, not in every pass.
   BufferId keysOf(const Node &n, DType key) {
@@ -105,47 +99,25 @@ private:
     compute.ranges = n.ranges;
     compute.ranges.push_back(n.reduceRanges[0]);
     compute.body = n.body;
-    Expr at = 0;
-    for (size_t d = 0; d < compute.ranges.size(); ++d) at = at * compute.ranges[d] + symbol(indexName(d));
     mapExprs(compute, [&](Expr e) { return substitute(e, {{reduceName(0), symbol(indexName(n.ranges.size()))}}); });
-    const BufferId keys = newBuffer(n.name + "_keys", key, product(compute.ranges));
-    compute.stores = {{keys, at, n.inputs[0]}};
+    const BufferId keys = addTemp(program_, n.name + "_keys", key, product(compute.ranges));
+    compute.stores = {{keys, rowMajorIndex(compute.ranges), n.inputs[0]}};
     out_.push_back(std::move(compute));
     return keys;
-  }
-
-  static ValueIdx append(Node &n, Op op) {
-    n.body.ops.push_back(std::move(op));
-    return static_cast<ValueIdx>(n.body.ops.size() - 1);
-  }
-  static ValueIdx load(Node &n, BufferId buffer, Expr index, DType t) {
-    Op op{OpKind::Load, t};
-    op.buffer = buffer, op.index = index;
-    return append(n, op);
   }
 
   /// Inputs of the first pass: the key at `position` of the row that begins at `first`, and the position; behind the row's end what no key
   /// stands behind.
   static void padded(Node &n, bool descending, BufferId keys, Expr first, Expr position, Expr length, DType t) {
-    auto index = [&](Expr e) {
-      Op op{OpKind::Index, DType::I64};
-      op.index = e;
-      return append(n, op);
-    };
-    const ValueIdx at = index(position);
-    Op inside{OpKind::Lt, DType::Bool};
-    inside.a = at, inside.b = index(length);
-    const ValueIdx isInside = append(n, inside);
+    const ValueIdx at = appendIndex(n.body, position), end = appendIndex(n.body, length);
+    const ValueIdx inside = append(n.body, OpKind::Lt, DType::Bool, at, end);
     Op last{OpKind::Constant, t};
     if (isFloat(t)) last.imm = descending ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
     else last.immInt = extremeOf(t, !descending);
-    const ValueIdx behind = append(n, last);
     Op key{OpKind::Load, t};
-    key.a = isInside, key.b = behind, key.buffer = keys, key.index = first + position;
-    const ValueIdx loaded = append(n, key);
-    Op narrow{OpKind::Cast, DType::I32};
-    narrow.a = at;
-    n.inputs = {loaded, append(n, narrow)};
+    key.a = inside, key.b = append(n.body, last), key.buffer = keys, key.index = first + position;
+    const ValueIdx loaded = append(n.body, key);
+    n.inputs = {loaded, append(n.body, OpKind::Cast, DType::I32, at)};
   }
 
   static int64_t extremeOf(DType t, bool largest) {
@@ -160,7 +132,7 @@ private:
   Program &program_;
   const SplitRule &rule_;
   std::vector<Node> out_;
-  int32_t nextId_ = 0;
+  int32_t nextId_;
 };
 
 } // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/diagnostics/loops.h"
+#include "ir/loops/build.h"
 #include "ir/loops/interp.h"
 #include "ir/loops/numeric.h"
 #include "ir/loops/verify.h"
@@ -66,25 +67,7 @@ struct Maker {
   }
 };
 
-ValueIdx push(Body &b, Op op) {
-  b.ops.push_back(op);
-  return static_cast<ValueIdx>(b.ops.size()) - 1;
-}
-ValueIdx load(Body &b, const Program &p, BufferId buffer, Expr index) {
-  Op op{OpKind::Load};
-  op.dtype = p.buffer(buffer).dtype;
-  op.buffer = buffer;
-  op.index = index;
-  return push(b, op);
-}
-ValueIdx apply(Body &b, OpKind k, DType t, ValueIdx a, ValueIdx c = -1, ValueIdx d = -1) {
-  Op op{k};
-  op.dtype = t;
-  op.a = a;
-  op.b = c;
-  op.c = d;
-  return push(b, op);
-}
+ValueIdx load(Body &b, const Program &p, BufferId buffer, Expr index) { return appendLoad(b, buffer, p.buffer(buffer).dtype, index); }
 Store storeOf(BufferId b, Expr index, ValueIdx v, StoreMode mode = StoreMode::Set) {
   Store s;
   s.buffer = b;
@@ -105,7 +88,7 @@ TEST(Interp, RowSumsOfReluWithSymbolicSize) {
   m.p.facts.setRange("s0", {1, 100});
   BufferId x = m.input("x", DType::F32, {8, s}), y = m.temp("y", DType::F32, 8);
   Node &n = m.node(Node::Kind::Reduction, {8}, {s});
-  ValueIdx v = apply(n.body, OpKind::Relu, DType::F32, load(n.body, m.p, x, i(0) * s + r(0)));
+  ValueIdx v = append(n.body, OpKind::Relu, DType::F32, load(n.body, m.p, x, i(0) * s + r(0)));
   n.reductions.push_back({ReduceKind::Sum, DType::F32, v, {storeOf(y, i(0), 0)}});
   m.output(y, {8});
   ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
@@ -125,8 +108,8 @@ TEST(Interp, ContractionWithEpilogueMatchesHandMatmul) {
   Node &n = m.node(Node::Kind::Contraction, {3, 4}, {5});
   n.lhs = load(n.body, m.p, a, i(0) * 5 + r(0));
   n.rhs = load(n.body, m.p, b, r(0) * 4 + i(1));
-  push(n.epilogue, {OpKind::Constant});
-  n.stores = {storeOf(y, i(0) * 4 + i(1), apply(n.epilogue, OpKind::Neg, DType::F32, 0))};
+  append(n.epilogue, {OpKind::Constant});
+  n.stores = {storeOf(y, i(0) * 4 + i(1), append(n.epilogue, OpKind::Neg, DType::F32, 0))};
   m.output(y, {3, 4});
   ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
   std::vector<float> da(15), db(20);
@@ -154,7 +137,7 @@ TEST(Interp, IndirectWrapsChecksAndReports) {
   ind.symbol = "t0";
   ind.bound = 4;
   ind.wrap = ind.check = true;
-  push(n.body, ind);
+  append(n.body, ind);
   n.stores = {storeOf(y, i(0), load(n.body, m.p, w, symbol("t0")))};
   m.output(y, {3});
   ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
@@ -177,7 +160,7 @@ TEST(Interp, ScatterAddIntoMutatedInputReachesTheCaller) {
   Op one{OpKind::Constant};
   one.dtype = DType::I32;
   one.immInt = 5;
-  n.stores = {storeOf(x, mod(i(0), 4), push(n.body, one), StoreMode::AtomicAdd)};
+  n.stores = {storeOf(x, mod(i(0), 4), append(n.body, one), StoreMode::AtomicAdd)};
   ProgramOutput o;
   o.buffer = o.writeBackTo = x;
   o.dtype = DType::I32;
@@ -325,7 +308,7 @@ TEST(Verify, NamesTheBrokenInvariant) {
     BufferId x = m.input("x", DType::F32, {4}), y = m.temp("y", DType::F32, 4);
     Node &n = m.node(Node::Kind::Pointwise, {4});
     ValueIdx v = load(n.body, m.p, x, i(0));
-    n.stores = {storeOf(y, i(0), apply(n.body, OpKind::Add, DType::F32, v, v))};
+    n.stores = {storeOf(y, i(0), append(n.body, OpKind::Add, DType::F32, v, v))};
     m.output(y, {4});
     change(m, n);
     Status s = verify(m.p);

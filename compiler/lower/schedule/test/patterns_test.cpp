@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/diagnostics/loops.h"
+#include "ir/loops/build.h"
 #include "ir/plan/access.h"
 #include "ir/plan/verify.h"
 #include "lower/schedule/schedule.h"
@@ -47,19 +48,7 @@ struct Maker {
     p.nodes.push_back(n);
     return p.nodes.back();
   }
-  static ValueIdx push(Body &b, OpKind k, ValueIdx a = -1, ValueIdx c = -1) {
-    Op op{k};
-    op.a = a;
-    op.b = c;
-    b.ops.push_back(op);
-    return static_cast<ValueIdx>(b.ops.size()) - 1;
-  }
-  static ValueIdx load(Body &b, BufferId from, Expr index) {
-    ValueIdx v = push(b, OpKind::Load);
-    b.ops.back().buffer = from;
-    b.ops.back().index = index;
-    return v;
-  }
+  static ValueIdx load(Body &b, BufferId from, Expr index) { return appendLoad(b, from, DType::F32, index); }
   static Store store(BufferId b, Expr index, ValueIdx v) {
     Store s;
     s.buffer = b;
@@ -71,8 +60,8 @@ struct Maker {
   void pointwise(std::string name, std::vector<Expr> ranges, BufferId to, Expr index, OpKind k, BufferId from, Expr at, BufferId other = {}, Expr otherAt = 0) {
     Node &n = node(Node::Kind::Pointwise, std::move(ranges), {}, std::move(name));
     ValueIdx v = load(n.body, from, at);
-    if (other.valid()) v = push(n.body, k, v, load(n.body, other, otherAt));
-    else v = push(n.body, k, v);
+    if (other.valid()) v = append(n.body, k, DType::F32, v, load(n.body, other, otherAt));
+    else v = append(n.body, k, DType::F32, v);
     n.stores = {store(to, index, v)};
   }
   void reduce(std::string name, ReduceKind k, std::vector<Expr> ranges, std::vector<Expr> over, BufferId to, Expr index, BufferId from, Expr at) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "ir/loops/loops.h"
+#include "ir/loops/build.h"
 
 namespace neso::schedule::test {
 
@@ -110,28 +110,12 @@ private:
     for (size_t d = 0; d < rank; ++d) out.push_back(symbol(indexName(d)));
     return out;
   }
-  static ValueIdx push(Body &b, Op op) {
-    b.ops.push_back(std::move(op));
-    return static_cast<ValueIdx>(b.ops.size()) - 1;
-  }
-  ValueIdx load(Body &b, BufferId from, Expr index) {
-    Op op{OpKind::Load};
-    op.dtype = p.buffer(from).dtype;
-    op.buffer = from;
-    op.index = index;
-    return push(b, op);
-  }
-  static ValueIdx apply(Body &b, OpKind k, ValueIdx a, ValueIdx c = -1, DType t = DType::F32) {
-    Op op{k};
-    op.dtype = t;
-    op.a = a;
-    op.b = c;
-    return push(b, op);
-  }
+  ValueIdx load(Body &b, BufferId from, Expr index) { return appendLoad(b, from, p.buffer(from).dtype, index); }
+  static ValueIdx apply(Body &b, OpKind k, ValueIdx a, ValueIdx c = -1, DType t = DType::F32) { return append(b, k, t, a, c); }
   static ValueIdx constant(Body &b, double v) {
     Op op{OpKind::Constant};
     op.imm = v;
-    return push(b, op);
+    return append(b, op);
   }
   static Store storeOf(const Tensor &t, const std::vector<Expr> &index, ValueIdx v, StoreMode mode = StoreMode::Set) {
     Store s;
@@ -335,7 +319,7 @@ private:
     op.symbol = "t0";
     op.bound = bound;
     op.check = true;
-    push(b, op);
+    append(b, op);
     return symbol("t0");
   }
   void gather() {
