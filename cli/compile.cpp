@@ -57,12 +57,12 @@ void declareCompile(CLI::App &parent, Action &todo) {
   app->add_option("model", o->model, "the .pt2")->required();
   auto *output = app->add_option("-o,--output", o->output, "the package to write; with --emit, the text (default: standard output)");
   app->add_option("--target", o->compile.target, "cpu or cuda")->capture_default_str();
-  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 (default), sm_100, …; several: all go in, the best is chosen at load")->delimiter(',');
-  app->add_option("--kernels", o->kernels, "kernel bundle (folder written by neso_export) or Triton source of the model's user kernels, when the .pt2 does not carry them");
+  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 (default), sm_100, …; several: all go in, the best is chosen at load")->delimiter(',')->allow_extra_args(false);
+  app->add_option("--kernels", o->kernels, "kernel bundle (folder written by neso_export) or Triton source of the model's user kernels, when the .pt2 does not carry them")->allow_extra_args(false);
   app->add_option("--option", o->settings, "K=V; assembler=PATH: ptxas, or none: only PTX goes into the package and the GPU's driver assembles it; "
                   "f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), ieee (multiply-add) or tf32 (one product, 11 bits); "
                   "library=auto (default on GPUs: cuBLASLt, where the machine that runs has it, computes products that it is estimated to be faster at), never or always; "
-                  "fuse-user-kernels=on (default: pointwise neighbours are computed at the loads and stores of the model's own Triton kernels) or off, pack=on (default: small kernels that do not need each other share a launch on a GPU) or off")->type_name("K=V");
+                  "fuse-user-kernels=on (default: pointwise neighbours are computed at the loads and stores of the model's own Triton kernels) or off, pack=on (default: small kernels that do not need each other share a launch on a GPU) or off")->type_name("K=V")->allow_extra_args(false);
   std::vector<std::string> names;
   std::string stages;
   for (int i = 0; i < stageCount(); ++i) {

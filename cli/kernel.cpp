@@ -84,13 +84,11 @@ int compile(const Options &o) {
 }
 
 int emit(const Options &o) {
-  Result<KernelStage> stage = parseKernelStage(o.stage);
-  if (!stage) return report(stage.error());
   Result<KernelSource> source = sourceOf(o);
   if (!source) return report(source.error());
   Result<Kernel> kernel = Kernel::read(*source);
   if (!kernel) return report(kernel.error());
-  Result<std::string> text = kernel->emit(*stage, o.target, o.archs.empty() ? "native" : o.archs.front());
+  Result<std::string> text = kernel->emit(*parseKernelStage(o.stage), o.target, o.archs.empty() ? "native" : o.archs.front());
   if (!text) return report(text.error());
   if (o.output.empty()) {
     std::fwrite(text->data(), 1, text->size(), stdout);
@@ -261,8 +259,8 @@ CLI::App *declareSource(CLI::App *kernel, const char *verb, const char *text, Op
   app->add_option("--signature", o.signature, "the types of the arguments, in order: *fp32, *bf16, i32, fp32, constexpr, tensordesc<bf16[64,64]>; also name:type");
   app->add_option("--constexpr", o.constexprs, "a compile-time value, as a Python literal")->type_name(kPair)->check(kHasEquals)->allow_extra_args(false);
   app->add_option("--hint", o.hints, "divisible_by_16, equal_to_1 or none, for an argument")->type_name(kPair)->check(kHasEquals)->allow_extra_args(false);
-  app->add_option("--num-warps", o.numWarps, "")->check(CLI::Range(1, 64));
-  app->add_option("--num-stages", o.numStages, "")->check(CLI::Range(1, 64));
+  app->add_option("--num-warps", o.numWarps, "of 32 threads a program, on GPUs (default: the config's, or 4)")->check(CLI::Range(1, 64));
+  app->add_option("--num-stages", o.numStages, "of pipelined loops, on GPUs (default: the config's, or 3)")->check(CLI::Range(1, 64));
   app->add_option("--path", o.paths, "a file or folder where imports are looked up")->allow_extra_args(false);
   app->add_flag("--debug", o.debug, "keep device_assert");
   return app;
@@ -271,7 +269,7 @@ CLI::App *declareSource(CLI::App *kernel, const char *verb, const char *text, Op
 void declareLaunch(CLI::App *app, Options &o) {
   app->add_option("--grid", o.grid, "X[,Y[,Z]] programs")->required();
   app->add_option("--arg", o.args, "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")->allow_extra_args(false);
-  app->add_option("--arch", o.archs, "as for compile")->delimiter(',');
+  app->add_option("--arch", o.archs, "as for compile")->delimiter(',')->allow_extra_args(false);
   declareDevice(app, o.device, o.threads);
 }
 
@@ -289,11 +287,11 @@ void declareKernel(CLI::App &parent, Action &todo) {
   app = declareSource(kernel, "compile", "write a package that holds the kernel", *o);
   app->add_option("-o,--output", o->output, "the package")->required();
   app->add_option("--target", o->target, "cpu or cuda")->capture_default_str();
-  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 (default), …; several: all go in")->delimiter(',');
+  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 (default), …; several: all go in")->delimiter(',')->allow_extra_args(false);
   app->callback([o, &todo] { todo = [o] { return compile(*o); }; });
 
   app = declareSource(kernel, "emit", "print a stage of the compiler", *o);
-  app->add_option("--stage", o->stage, "ttir, llvm, asm (cpu), layout, ptx or sass (cuda)")->required();
+  app->add_option("--stage", o->stage, "ttir, llvm, asm (cpu), layout, ptx or sass (cuda)")->required()->check(CLI::IsMember(std::vector<std::string>(std::begin(kKernelStageNames), std::end(kKernelStageNames))));
   app->add_option("-o,--output", o->output, "the text (default: standard output)");
   app->add_option("--target", o->target, "cpu or cuda")->capture_default_str();
   app->add_option("--arch", o->archs, "as for compile; one")->delimiter(',')->expected(1);

@@ -1,7 +1,10 @@
 // neso: the command line. Lists the verbs; each lives in a file of its own.
 #include <cstdio>
+#include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "base/diagnostics/cli.h"
 #include "verb.h"
@@ -18,8 +21,29 @@ const Verb kVerbs[] = {
     {"kernel", declareKernel},
 };
 
+/// Help goes to standard output and is no mistake. Where a command is missing or there is none of its name, those that there are get listed.
 int usage(CLI::App &app, const CLI::ParseError &e) {
-  return app.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
+  CLI::App *at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  std::string known;
+  for (const CLI::App *sub : at->get_subcommands({})) known += (known.empty() ? "" : ", ") + sub->get_name();
+  if (e.get_exit_code() == 0 || known.empty()) return app.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
+  const std::vector<std::string> rest = at->remaining();
+  const std::string of = at == &app ? "neso" : "neso " + at->get_name();
+  fmt::print(stderr, "{}; the commands of {} are {}\nRun with --help for more information.\n", rest.empty() ? "a command is missing" : "'" + rest.front() + "' is no command", of, known);
+  return 2;
+}
+/// "--input a.npy b.npy" as "--input a.npy --input b.npy". CLI11's own lists would take the model behind the files as well.
+std::vector<const char *> inputsOneByOne(int argc, char **argv) {
+  std::vector<const char *> out;
+  bool ofInput = false;
+  for (int i = 0; i < argc; ++i) {
+    const std::string_view text = argv[i], before = i ? argv[i - 1] : "";
+    ofInput = before == "--input" || (ofInput && (text.ends_with(".npy") || text.ends_with(".safetensors")));
+    if (ofInput && before != "--input") out.push_back("--input");
+    out.push_back(argv[i]);
+  }
+  return out;
 }
 } // namespace
 
@@ -45,7 +69,8 @@ int main(int argc, char **argv) {
   Action todo;
   for (const Verb &verb : kVerbs) verb.declare(app, todo);
   try {
-    app.parse(argc, argv);
+    const std::vector<const char *> arguments = inputsOneByOne(argc, argv);
+    app.parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::ParseError &e) {
     return usage(app, e);
   }

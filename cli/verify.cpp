@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/diagnostics/cli.h"
 #include "driver/compile.h"
 #include "ir/loops/interp.h"
 #include "ir/loops/numeric.h"
@@ -166,6 +167,24 @@ bool print(const std::vector<Comparison> &all, bool json) {
   return ok;
 }
 
+/// How the package's inputs and outputs differ from the model's; empty if they do not.
+std::string difference(const loops::Program &program, const neso_model *package) {
+  const size_t inputs = static_cast<size_t>(neso_model_input_count(package)), outputs = static_cast<size_t>(neso_model_output_count(package));
+  if (inputs != program.inputs.size()) return fmt::format("it takes {} inputs, the model {}", inputs, program.inputs.size());
+  for (size_t i = 0; i < inputs; ++i) {
+    const loops::ProgramInput &in = program.inputs[i];
+    neso_value_info info;
+    neso_model_input(package, static_cast<int32_t>(i), &info);
+    if (in.name != info.name) return fmt::format("its input {} is '{}', the model's '{}'", i, info.name, in.name);
+    const bool tensor = in.kind == loops::ProgramInput::Kind::Tensor;
+    if (tensor != (info.kind == NESO_VALUE_TENSOR)) return fmt::format("only one of them takes a tensor as input '{}'", in.name);
+    if (tensor && (static_cast<DType>(info.dtype) != in.dtype || static_cast<size_t>(info.rank) != in.sizes.size()))
+      return fmt::format("its input '{}' is {} with {} dimensions, the model's {} with {}", in.name, name(static_cast<DType>(info.dtype)), info.rank, name(in.dtype), in.sizes.size());
+  }
+  const size_t returned = static_cast<size_t>(std::count_if(program.outputs.begin(), program.outputs.end(), [](const loops::ProgramOutput &out) { return out.mutationTarget.empty(); }));
+  return outputs == returned ? "" : fmt::format("it gives {} outputs, the model {}", outputs, returned);
+}
+
 int run(Options o) {
   o.session.model = o.package.empty() ? o.model : o.package;
   Session session;
@@ -173,11 +192,11 @@ int run(Options o) {
   DiagnosticSink sink;
   Result<loops::Program> program = lowerModel(o.model, o.session.kernels, sink);
   if (!program) return report(program.error());
+  // Where the model was compiled just now, its warnings were told.
+  if (!o.package.empty())
+    for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
+  if (std::string why = difference(*program, session.model()); !why.empty()) return report(fail(diag::PackageOfAnother, {}, o.session.model, o.model, why));
   const std::vector<HostTensor> &inputs = session.inputs();
-  if (program->inputs.size() != inputs.size()) {
-    std::fprintf(stderr, "error[E0822]: the package takes %zu inputs, the model %zu: they do not belong together; compile the model again\n", inputs.size(), program->inputs.size());
-    return 1;
-  }
   std::vector<loops::HostValue> values;
   for (size_t i = 0; i < inputs.size(); ++i) values.push_back(hostValue(program->inputs[i], inputs[i]));
   loops::Interpreter interpreter(*program);
@@ -194,7 +213,7 @@ int run(Options o) {
       neso_tensor buffer;
       bool input = out.mutationTarget.rfind("input.", 0) == 0;
       if (input) buffer = session.views[std::stoul(out.mutationTarget.substr(6))];
-      else if (neso_context_buffer(session.context(), out.mutationTarget.c_str() + 7, &buffer) != NESO_OK) continue;
+      else if (neso_status s = neso_context_buffer(session.context(), out.mutationTarget.c_str() + 7, &buffer); s != NESO_OK) return report(s);
       Result<HostTensor> copy = session.hostCopy("", buffer);
       if (!copy) return report(copy.error());
       Dense got{copy->dtype, copy->sizes, {}, copy->data()};

@@ -107,6 +107,12 @@ TEST_F(Cli, RunReadsNpyInOrder) {
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(load("o.safetensors")["0"], (std::vector<float>{2, 12}));
   EXPECT_NE(slurp(dir + "o.safetensors").find("\"strides.0\":\"1\""), std::string::npos);
+  // The files may follow one --input, with the package before them or behind.
+  for (const char *call : {"run m.neso --input x.npy z.npy -o o2.safetensors", "run --input x.npy z.npy m.neso -o o2.safetensors", "run -o o2.safetensors --input x.npy --input z.npy m.neso"}) {
+    o = neso(call);
+    ASSERT_EQ(o.code, 0) << call << "\n" << o.err;
+    EXPECT_EQ(load("o2.safetensors")["0"], (std::vector<float>{2, 12})) << call;
+  }
   o = neso(fmt::format("run {0}m.neso --input {0}x.npy -o {0}p.safetensors", dir));
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("error[E0809]"), std::string::npos) << o.err;
@@ -142,7 +148,8 @@ TEST_F(Cli, BadInputIsNamedAndNothingIsWritten) {
   expect(fmt::format("run {0}m.neso --input {0}in.safetensors -o {0}none/o.safetensors", dir), "error[E0801]");
   expect(fmt::format("run {0}m.neso --input {0}in.safetensors -o /dev/full", dir), "No space left on device");
   expect("run", "", 2);
-  expect("walk", "", 2);
+  expect("walk", "'walk' is no command; the commands of neso are compile, run,", 2);
+  expect("", "a command is missing", 2);
   expect(fmt::format("bench {0}m.neso --dim s9=4", dir), "error[E0834]");
   expect(fmt::format("bench {0}m.neso --dim s0", dir), "error[E0806]");
 }
@@ -213,6 +220,21 @@ TEST_F(Cli, DiffNamesTheMembersThatDiffer) {
   EXPECT_NE(o.out.find("data/weights/weight_0: differs from byte 2 on"), std::string::npos) << o.out;
 }
 
+// An option that may be repeated takes what stands behind it, and not the model as well.
+TEST_F(Cli, CompileTakesItsOptionsBeforeTheModel) {
+  const std::string model = NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2";
+  for (const char *options : {"--arch x86-64-v3", "--arch x86-64-v3,x86-64-v4", "--option fuse-user-kernels=on", "--kernels ."}) {
+    Outcome o = neso(fmt::format("compile {} {} -o m.neso", options, model));
+    EXPECT_EQ(o.code, 0) << options << "\n" << o.err;
+  }
+  Outcome o = neso(fmt::format("compile {} --option library=always -o m.neso", model));
+  EXPECT_EQ(o.code, 0);
+  EXPECT_NE(o.err.find("warning[E0693]"), std::string::npos) << o.err;
+  o = neso("compile m.neso -o again.neso");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0124]"), std::string::npos) << o.err;
+}
+
 // A .pt2 of PyTorch: compiled, run, and judged by the reference interpreter; a tolerance of nothing cannot hold.
 TEST_F(Cli, VerifyComparesCompiledCodeWithTheInterpreter) {
   std::string model = NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2";
@@ -223,4 +245,9 @@ TEST_F(Cli, VerifyComparesCompiledCodeWithTheInterpreter) {
   EXPECT_EQ(o.code, 1) << o.out;
   EXPECT_NE(o.out.find("WRONG"), std::string::npos) << o.out;
   EXPECT_EQ(neso(fmt::format("verify {}absent.pt2", dir)).code, 1);
+  // A package of another model, which gives other outputs.
+  makePackage("m.neso");
+  o = neso(fmt::format("verify {} m.neso", model));
+  EXPECT_EQ(o.code, 1) << o.out;
+  EXPECT_NE(o.err.find("error[E0810]: 'm.neso' was not made from '"), std::string::npos) << o.err;
 }

@@ -125,13 +125,18 @@ TEST_F(KernelCli, BenchGivesJson) {
 }
 
 TEST_F(KernelCli, MistakesAreNamed) {
+  write("two.ttir", "module {\n  tt.func public @one() { tt.return }\n  tt.func public @two() { tt.return }\n}\n");
   struct Mistake {
     std::string arguments, code, text;
   };
   const std::string run = "run " + scale + "-o o.safetensors ", buffers = "--arg @t.safetensors#a --arg @t.safetensors#b --arg @t.safetensors#o ";
   for (const Mistake &m : std::vector<Mistake>{
-           {"analyze k.cu", "E0101", "FILE.py:NAME"},
-           {"analyze k.py", "E0101", "FILE.py:NAME"},
+           {"analyze k.cu", "E0430", "FILE.py:NAME"},
+           {"analyze k.py", "E0430", "it defines scale, tile"},
+           {"analyze two.ttir", "E0430", "it holds 'one', 'two'"},
+           {"analyze two.ttir:three", "E0430", "it holds 'one', 'two'"},
+           {"analyze " + scale + "--hint m=divisible_by_16", "E1048", "no parameter 'm'; its parameters are: x_ptr"},
+           {"analyze " + scale + "--hint n=divisible_by_15", "E1051", "divisible_by_15"},
            {"analyze missing.ttir", "E0101", "missing.ttir"},
            {run + "--grid 2 --arg 1", "E0414",
             "takes 6 arguments (x_ptr, bias_ptr, out_ptr, n, factor, STEP), 1 are given"},
@@ -160,6 +165,10 @@ TEST_F(KernelCli, MistakesAreNamed) {
   }
   EXPECT_EQ(kernel("run " + scale + "--grid 1").code, 2);
   EXPECT_EQ(kernel("").code, 2);
+  EXPECT_EQ(kernel("emit " + scale + "--stage sas").code, 2);
+  Outcome r = kernel("analyse k.py:scale");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("'analyse' is no command; the commands of neso kernel are analyze, compile, emit, run, bench"), std::string::npos) << r.err;
 }
 
 } // namespace

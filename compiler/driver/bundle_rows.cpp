@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/diagnostics/pt2.h"
-#include "frontend/triton/triton.h"
 
 namespace neso {
 
@@ -51,15 +50,24 @@ const BundledLaunch *BundleRows::of(const Node &n) {
   return looseRow(n);
 }
 
+/// The kernels that a source defines; none if it cannot be read.
+const std::vector<triton::KernelInfo> &BundleRows::kernelsOf(const std::string &file) {
+  auto [it, fresh] = kernels_.try_emplace(file);
+  if (!fresh) return it->second;
+  Result<std::vector<triton::KernelInfo>> kernels = triton::listKernels(file, paths_);
+  if (kernels) it->second = std::move(*kernels);
+  else
+    for (const Diagnostic &d : kernels.error().diagnostics()) unreadable_.push_back(d);
+  return it->second;
+}
+
 /// Sources without launches.json: the kernel is found by its name, and what the file of the model does not say must have a default.
 const BundledLaunch *BundleRows::looseRow(const Node &n) {
   const std::string *name = textArgument(n, "name");
   if (!name) return nullptr;
   std::string function = name->substr(0, name->rfind('_'));
   for (const std::string &file : bundle_.looseFiles) {
-    Result<std::vector<triton::KernelInfo>> kernels = triton::listKernels(file, paths_);
-    if (!kernels) continue;
-    for (const triton::KernelInfo &k : *kernels) {
+    for (const triton::KernelInfo &k : kernelsOf(file)) {
       if (k.name != function) continue;
       auto row = std::make_unique<BundledLaunch>();
       row->node = n.name, row->name = *name, row->file = file, row->function = function;

@@ -9,6 +9,7 @@
 #include "backend/nvidia/compile.h"
 #include "base/diagnostics/backend.h"
 #include "driver/report.h"
+#include "driver/settings.h"
 #include "driver/target.h"
 #include "driver/tuning.h"
 #include "driver/user_kernels.h"
@@ -159,8 +160,8 @@ private:
     nvidia::CompileOptions backend;
     backend.threads = options_.threads;
     backend.keepLlvm = stopAt(Stage::Llvm), backend.keepPtx = stopAt(Stage::Ptx), backend.keepLayouts = stopAt(Stage::Layout), backend.keepSass = stopAt(Stage::Sass);
-    backend.assemble = (!options_.emit || stopAt(Stage::Sass)) && assembler_ != "none";
-    if (backend.assemble) backend.ptxas = assembler_;
+    backend.assemble = (!options_.emit || stopAt(Stage::Sass)) && settings_.assembler != "none";
+    if (backend.assemble) backend.ptxas = settings_.assembler;
     std::vector<CompiledCode> code;
     for (const nvidia::Chip *chip : functions.empty() ? std::vector<const nvidia::Chip *>() : targets_.chips) {
       Result<nvidia::CompiledModule> compiled = nvidia::compileForNvidia(functions, *chip, backend);
@@ -177,8 +178,8 @@ private:
 
   schedule::ScheduleOptions scheduleOptions() const {
     schedule::ScheduleOptions options = targets_.scheduleOptions();
-    options.fuseUserKernels = fuseUserKernels_;
-    if (!pack_) options.packedBytes = 0;
+    options.fuseUserKernels = settings_.fuseUserKernels;
+    if (!settings_.pack) options.packedBytes = 0;
     return options;
   }
 
@@ -190,21 +191,12 @@ private:
 public:
   /// The machines asked for, or what is wrong with the request.
   Status parseTarget() {
-    for (const auto &[key, value] : options_.options) {
-      std::optional<tile::F32Products> products = key == "f32-products" ? parseF32Products(value) : std::nullopt;
-      std::optional<TileTarget::Library> library = key == "library" ? parseLibrary(value) : std::nullopt;
-      if (key == "assembler") assembler_ = value;
-      else if (products) f32Products_ = products;
-      else if (library) library_ = library;
-      else if (key == "fuse-user-kernels" && (value == "on" || value == "off")) fuseUserKernels_ = value == "on";
-      else if (key == "pack" && (value == "on" || value == "off")) pack_ = value == "on";
-      else
-        return fail(diag::OptionUnknown, {}, key == "f32-products" || key == "library" || key == "fuse-user-kernels" || key == "pack" ? key + "=" + value : key,
-                    "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32, library=auto, always or never, fuse-user-kernels=on or off, pack=on or off");
-    }
     Result<Targets> targets = parseTargets(options_.target, options_.archs);
     if (!targets) return targets.takeError();
     targets_ = std::move(*targets);
+    Result<Settings> settings = parseSettings(options_.options, targets_, sink_);
+    if (!settings) return settings.takeError();
+    settings_ = std::move(*settings);
     for (Stage stage : {Stage::Layout, Stage::Ptx, Stage::Sass})
       if (stopAt(stage) && !targets_.gpu()) return fail(diag::CpuTargetMissing, {}, std::string("stage ") + info(stage).name + " for target cpu");
     if (stopAt(Stage::Asm) && targets_.gpu()) return fail(diag::CpuTargetMissing, {}, "stage asm for target cuda, where it is called ptx");
@@ -214,8 +206,8 @@ public:
 private:
   TileTarget tileTarget() {
     TileTarget target = targets_.tileTarget();
-    if (f32Products_) target.f32Products = *f32Products_;
-    if (library_ && targets_.gpu()) target.library = *library_;
+    if (settings_.f32Products) target.f32Products = *settings_.f32Products;
+    if (settings_.library && targets_.gpu()) target.library = *settings_.library;
     if (!options_.chooseWay) return target;
     target.chooseWay = [this, machine = targets_.machine()](const plan::Plan &plan, const plan::Kernel &kernel, const std::vector<std::string> &names) {
       if (const UserKernels::ConfigChoice *made = configOf(kernel)) {
@@ -256,12 +248,8 @@ private:
   const CompileOptions &options_;
   DiagnosticSink &sink_;
   Targets targets_;
-  bool fuseUserKernels_ = true; // --option fuse-user-kernels
-  bool pack_ = true;            // --option pack
-  std::string assembler_; // --option assembler=PATH, or none: PTX alone
-  std::optional<tile::F32Products> f32Products_; // --option f32-products; else the target's
-  std::optional<TileTarget::Library> library_;   // --option library; else the target's
-  std::string text_;                        // of the stage asked for, from the first machine
+  Settings settings_;
+  std::string text_;                         // of the stage asked for, from the first machine
   std::vector<nvidia::FunctionUsage> usage_; // on the last chip
   std::shared_ptr<UserKernels> userKernels_; // null when the model has none
   Compilation out_;

@@ -35,7 +35,7 @@ std::optional<Stage> parseStage(std::string_view text);
 
 struct CompileOptions {
   std::string target = "cpu";
-  std::vector<std::string> archs = {"native"}; // CPU levels; all go into the package
+  std::vector<std::string> archs = {"native"}; // all go into the package
   std::vector<std::string> kernelPaths;        // --kernels: where sources of user kernels lie
   std::vector<std::pair<std::string, std::string>> options; // --option K=V
   std::optional<Stage> emit;                   // stop there and give its text

@@ -130,10 +130,6 @@ std::string tileName(DType t) {
   }
 }
 
-/// In the order of KernelStage.
-const char *const kStageNames[] = {"ttir", "llvm", "asm", "layout", "ptx", "sass"};
-std::string stageName(KernelStage stage) { return kStageNames[static_cast<size_t>(stage)]; }
-
 } // namespace
 
 Result<KernelSource> parseKernelSource(const std::string &text) {
@@ -145,9 +141,13 @@ Result<KernelSource> parseKernelSource(const std::string &text) {
     out.function = text.substr(colon + 1);
   }
   if (isTtir(out)) return out;
-  const std::string form = "a kernel is named as FILE.py:NAME, with --signature, or FILE.ttir[:NAME]";
-  if (!out.file.ends_with(".py") || out.function.empty()) return fail(diag::FileUnreadable, {}, text, form);
-  return out;
+  if (!out.file.ends_with(".py")) return fail(diag::KernelUnnamed, {}, text, std::string("its file is neither a .py nor a .ttir"));
+  if (!out.function.empty()) return out;
+  Result<std::vector<triton::KernelInfo>> held = triton::listKernels(out.file);
+  if (!held) return held.takeError();
+  std::string names;
+  for (const triton::KernelInfo &k : *held) names += (names.empty() ? "" : ", ") + k.name;
+  return fail(diag::KernelUnnamed, {}, text, names.empty() ? "it defines no @triton.jit function" : "it defines " + names);
 }
 
 Result<std::vector<std::string>> specialiseOnValues(KernelSource &source, const std::vector<std::string> &values) {
@@ -190,10 +190,10 @@ bool KernelParameter::accepts(DType dtype) const {
   return (isInteger(dtype) || dtype == DType::Bool) && itemSize(dtype) * 8 == std::max(bits, 8);
 }
 
-Result<KernelStage> parseKernelStage(const std::string &text) {
-  for (size_t i = 0; i < std::size(kStageNames); ++i)
-    if (text == kStageNames[i]) return static_cast<KernelStage>(i);
-  return fail(diag::CpuTargetMissing, {}, "stage " + text);
+std::optional<KernelStage> parseKernelStage(std::string_view text) {
+  for (size_t i = 0; i < std::size(kKernelStageNames); ++i)
+    if (text == kKernelStageNames[i]) return static_cast<KernelStage>(i);
+  return std::nullopt;
 }
 
 Kernel::Kernel(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -229,7 +229,7 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
       ++matches;
     }
     if (matches != 1)
-      return fail(diag::FileUnreadable, {}, source.file, fmt::format("it holds {}, of which '{}' does not name one", held.empty() ? "no kernel" : held, source.function));
+      return fail(diag::KernelUnnamed, {}, source.file + (source.function.empty() ? "" : ":" + source.function), held.empty() ? "it holds no kernel" : "it holds " + held);
     std::vector<std::string> names = namesInText(text, state->function.getName().str());
     unsigned count = state->function.getFunctionType().getNumInputs();
     for (unsigned i = 0; i < count; ++i) {
@@ -331,7 +331,7 @@ Result<std::string> Kernel::emit(KernelStage stage, const std::string &target, c
   if (!targets) return targets.takeError();
   if (stage == KernelStage::Ttir) return printTile(*state_->module);
   const bool gpuStage = stage == KernelStage::Layout || stage == KernelStage::Ptx || stage == KernelStage::Sass;
-  if (gpuStage != targets->gpu() && stage != KernelStage::Llvm) return fail(diag::CpuTargetMissing, {}, fmt::format("stage {} for target {}", stageName(stage), target));
+  if (gpuStage != targets->gpu() && stage != KernelStage::Llvm) return fail(diag::CpuTargetMissing, {}, fmt::format("stage {} for target {}", kKernelStageNames[static_cast<size_t>(stage)], target));
   Texts texts;
   texts.llvm = stage == KernelStage::Llvm, texts.layouts = stage == KernelStage::Layout, texts.sass = stage == KernelStage::Sass;
   texts.assembly = stage == KernelStage::Asm || stage == KernelStage::Ptx;

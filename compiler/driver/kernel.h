@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,7 +38,7 @@ struct KernelSource {
   bool debug = false; // keep device_assert
 };
 
-/// "FILE.py:NAME" or "FILE.ttir[:NAME]". FileUnreadable.
+/// "FILE.py:NAME" or "FILE.ttir[:NAME]". KernelUnnamed.
 Result<KernelSource> parseKernelSource(const std::string &text);
 
 /// Binds one value to each parameter that is no constexpr, in order, and specialises as Triton does: `none` makes the pointer absent, an
@@ -77,8 +78,9 @@ struct KernelMutation {
 };
 
 enum class KernelStage : uint8_t { Ttir, Llvm, Asm, Layout, Ptx, Sass }; // the last three of a GPU only, Asm of a CPU only
-/// CpuTargetMissing (E0602) for a stage that this version does not have.
-Result<KernelStage> parseKernelStage(const std::string &text);
+/// Their names, in this order.
+inline constexpr const char *kKernelStageNames[] = {"ttir", "llvm", "asm", "layout", "ptx", "sass"};
+std::optional<KernelStage> parseKernelStage(std::string_view text);
 
 class Kernel {
 public:
@@ -91,7 +93,7 @@ public:
   /// In the order of the source; those that became constants are not there.
   const std::vector<KernelParameter> &parameters() const;
   KernelMutation mutation() const;
-  /// The text of a stage. `arch` as for package().
+  /// The text of a stage. `arch` as for package(). CpuTargetMissing for a stage that the target does not have.
   Result<std::string> emit(KernelStage stage, const std::string &target, const std::string &arch);
   /// A package that holds this kernel alone, for each of `archs`. What a user should know of the code (warnings: registers that spill) goes to `notes`, if given.
   Result<std::string> package(const std::string &target, const std::vector<std::string> &archs, std::vector<std::string> *notes = nullptr);

@@ -44,20 +44,6 @@ schedule::ScheduleOptions Targets::scheduleOptions() const {
   return options;
 }
 
-std::optional<tile::F32Products> parseF32Products(std::string_view text) {
-  if (text == "ieee") return tile::F32Products::Ieee;
-  if (text == "tf32x3") return tile::F32Products::Tf32x3;
-  if (text == "tf32") return tile::F32Products::Tf32;
-  return std::nullopt;
-}
-
-std::optional<TileTarget::Library> parseLibrary(std::string_view text) {
-  if (text == "auto") return TileTarget::Library::Auto;
-  if (text == "always") return TileTarget::Library::Always;
-  if (text == "never") return TileTarget::Library::Never;
-  return std::nullopt;
-}
-
 std::vector<Diagnostic> spillWarnings(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch) {
   std::vector<Diagnostic> out;
   for (const nvidia::FunctionUsage &u : usage)

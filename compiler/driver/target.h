@@ -28,12 +28,6 @@ struct Targets {
 /// TargetUnknown, ArchUnknown.
 Result<Targets> parseTargets(const std::string &target, const std::vector<std::string> &archs);
 
-/// ieee, tf32x3 or tf32.
-std::optional<tile::F32Products> parseF32Products(std::string_view text);
-
-/// auto, always or never.
-std::optional<TileTarget::Library> parseLibrary(std::string_view text);
-
 /// A line for each function that the assembler could not keep in registers.
 std::vector<Diagnostic> spillWarnings(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch);
 

@@ -95,7 +95,10 @@ Binder::Binder(graph::Model &model, const pt2::KernelBundle &bundle, const std::
 
 Status Binder::run() {
   if (Status s = graph(model_.graph); !s) return s.takeError();
-  if (!missing_.empty()) return Error(std::move(missing_));
+  if (!missing_.empty()) {
+    missing_.insert(missing_.end(), rows_.unreadable().begin(), rows_.unreadable().end());
+    return Error(std::move(missing_));
+  }
   return rows_.reportUnused(sink_);
 }
 

@@ -54,7 +54,7 @@ constexpr uint64_t kCheckedByDefault = 32u << 20;
 
 neso_status map_file(const char *path, neso_model *m) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return fail(NESO_FILE_UNREADABLE, "cannot open '%s': %s", path, strerror(errno));
+  if (file < 0) return fail(NESO_FILE_UNREADABLE, "cannot open '%s': %s; check the path and its permissions", path, strerror(errno));
   struct stat info;
   neso_status status = NESO_OK;
   if (fstat(file, &info) != 0) {

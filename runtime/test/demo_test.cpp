@@ -40,7 +40,7 @@ TEST(Demo, TerseAndExplainedPrintTheModelsResult) {
   std::ofstream(kPath, std::ios::binary) << package();
   EXPECT_EQ(output(NESO_BINARY_DIR "/bin/neso_hello_terse " + kPath), "8\nexit 0");
   EXPECT_EQ(output(NESO_BINARY_DIR "/bin/neso_hello_explained " + kPath), "input 0 'x': f32 [2..100]\noutput 0: f32 [8] starts with 8\nexit 0");
-  EXPECT_EQ(output(NESO_BINARY_DIR "/bin/neso_hello_terse /nonexistent"), "cannot open '/nonexistent': No such file or directory\nexit 1");
+  EXPECT_EQ(output(NESO_BINARY_DIR "/bin/neso_hello_terse /nonexistent"), "cannot open '/nonexistent': No such file or directory; check the path and its permissions\nexit 1");
 }
 
 TEST(Demo, NothingOfTheCppLibraryIsLinked) {

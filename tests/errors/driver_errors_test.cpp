@@ -4,6 +4,7 @@
 #include "backend/nvidia/toolkit.h"
 #include "base/diagnostics/backend.h"
 #include "driver/compile.h"
+#include "driver/settings.h"
 #include "driver/target.h"
 
 namespace neso {
@@ -45,6 +46,21 @@ TEST(DriverErrors, UseOfLibrariesUnknown) {
   CompileOptions o;
   o.options = {{"library", "sometimes"}};
   EXPECT_EQ(refusal(o), diag::OptionUnknown);
+}
+// Settings of GPUs are said to do nothing where there is none; those of any machine are not.
+TEST(DriverErrors, OptionIdle) {
+  Result<Targets> cpu = parseTargets("cpu", {"x86-64-v3"}), gpu = parseTargets("cuda", {"sm_90"});
+  ASSERT_TRUE(cpu && gpu);
+  auto idle = [](const Targets &targets, const std::string &key, const std::string &value) {
+    DiagnosticSink sink;
+    EXPECT_TRUE(parseSettings({{key, value}}, targets, sink));
+    return sink.warnings().size() == 1 && sink.warnings()[0].kind == diag::OptionIdle;
+  };
+  EXPECT_TRUE(idle(*cpu, "library", "always"));
+  EXPECT_TRUE(idle(*cpu, "f32-products", "ieee"));
+  EXPECT_TRUE(idle(*cpu, "assembler", "none"));
+  EXPECT_FALSE(idle(*cpu, "fuse-user-kernels", "off"));
+  EXPECT_FALSE(idle(*gpu, "library", "always"));
 }
 TEST(Driver, SpillsAreWarningsWithTheKernelsName) {
   nvidia::FunctionUsage calm, full;

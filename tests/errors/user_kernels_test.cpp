@@ -87,6 +87,16 @@ TEST(KernelBundle, AbsentNamesEachKernel) {
     EXPECT_NE(d.message.find("neso_export"), std::string::npos);
   }
 }
+// A source that does not parse may be the one that is missing: both are told.
+TEST(KernelBundle, AbsentBecauseItsSourceIsBroken) {
+  const fs::path file = fs::temp_directory_path() / ("neso_broken_" + std::to_string(getpid()) + ".py");
+  std::ofstream(file) << "import triton\n@triton.jit\ndef add_kernel(in_ptr0:\n";
+  Outcome o = compile(kFolderCase + "/model.pt2", {file.string()});
+  fs::remove(file);
+  ASSERT_EQ(o.errors.size(), 4u);
+  EXPECT_EQ(o.errors[0].kind, diag::KernelSourceMissing);
+  EXPECT_EQ(o.errors[3].kind, diag::PyUnclosedBracket);
+}
 TEST(KernelBundle, WrongParameterCount) {
   Bundle fewTypes;
   fewTypes.replaceAll("   \"i32\",\n", "");

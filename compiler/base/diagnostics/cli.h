@@ -11,3 +11,4 @@ NESO_DIAG(E0806, BadSizeSetting, Error, "'--dim {}' is not of the form NAME=NUMB
 NESO_DIAG(E0807, RuntimeRefused, Error, "{}")
 NESO_DIAG(E0808, DeviceNotBuilt, Error, "device '{}' is not known; use --device cpu, cuda or cuda:N")
 NESO_DIAG(E0809, NpyCount, Error, "{} .npy files are given, but the model takes {} inputs with values: {}")
+NESO_DIAG(E0810, PackageOfAnother, Error, "'{}' was not made from '{}': {}; compile the model again")

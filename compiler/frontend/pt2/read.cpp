@@ -1,5 +1,8 @@
 #include "frontend/pt2/read.h"
 
+#include <algorithm>
+
+#include "abi/archive.h"
 #include "base/diagnostics/pt2.h"
 #include "frontend/pt2/archive.h"
 #include "frontend/pt2/guards.h"
@@ -36,13 +39,15 @@ Status checkHeader(const Archive &a) {
 Result<std::string> chooseModel(const Archive &a, const std::string &wanted) {
   std::vector<std::string> names;
   for (const Member &m : a.members())
-    if (m.name.rfind("models/", 0) == 0 && m.name.size() > 12 && m.name.compare(m.name.size() - 5, 5, ".json") == 0)
+    if (m.name.starts_with("models/") && m.name.size() > 12 && m.name.ends_with(".json"))
       names.push_back(m.name.substr(7, m.name.size() - 12));
   std::string pick = !wanted.empty() ? wanted : names.size() == 1 ? names[0] : "model";
   for (const std::string &n : names)
     if (n == pick) return n;
-  if (names.empty()) return fail(diag::MemberMissing, a.loc(), "models/model.json");
-  return fail(diag::ModelChoice, a.loc(), fmt::format("'{}'", fmt::join(names, "', '")));
+  if (!names.empty()) return fail(diag::ModelChoice, a.loc(), fmt::format("'{}'", fmt::join(names, "', '")));
+  bool compiled = std::any_of(a.members().begin(), a.members().end(), [](const Member &m) { return m.name.starts_with(NESO_ARCHIVE_MODEL_FOLDER); });
+  if (compiled) return fail(diag::AlreadyCompiled, {}, a.path());
+  return fail(diag::MemberMissing, a.loc(), "models/model.json");
 }
 
 class ModelReader {

@@ -128,6 +128,10 @@ private:
       if (v.first == name) return &v.second;
     return nullptr;
   }
+  bool isParameter(std::string_view name) const {
+    return std::any_of(info_.params.begin(), info_.params.end(), [&](const ParamInfo &p) { return p.name == name; });
+  }
+  Error unknownParameter(const std::string &name) const { return fail(diag::TrSignatureName, {request_.path, info_.line, 0, {}}, info_.name, name, paramNames()); }
   std::string paramNames() const {
     std::string out;
     for (const Param &p : fn_->function->params) out += (out.empty() ? "" : ", ") + std::string(p.name);
@@ -480,7 +484,7 @@ Result<std::vector<SigType>> Compilation::signature() {
         found[i] = t;
         known = true;
       }
-    if (!known) return fail(diag::TrSignatureName, {}, info_.name, name, paramNames());
+    if (!known) return unknownParameter(name);
   }
   // Types without names: one a parameter, or one for each that is not constexpr.
   auto isFixed = [&](size_t i) { return info_.params[i].isConstexpr || given(params[i].name); };
@@ -568,7 +572,6 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
     std::string hint;
     for (const NamedText &h : request_.hints)
       if (h.first == p.name) hint = h.second;
-    if (!hint.empty() && hint != "divisible_by_16" && hint != "equal_to_1" && hint != "none") return fail(diag::TrHintValue, {}, hint, p.name);
     if (types[i].kind == SigType::Constexpr || hint == "equal_to_1" || types[i].one) {
       Value v;
       if (Value *known = given(p.name)) v = *known;
@@ -623,7 +626,7 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
   return Status::ok();
 }
 
-/// Finds the kernel and gives its constexprs the values of the request.
+/// Finds the kernel, gives its constexprs the values of the request, and checks that its hints speak of parameters.
 Status Compilation::applyConstexprs() {
   if (Status s = findKernel(); !s) return s.takeError();
   Result<KernelInfo> info = describe(fn_);
@@ -632,9 +635,12 @@ Status Compilation::applyConstexprs() {
   for (const NamedText &k : request_.constexprs) {
     Result<Value> v = literal(k.first, k.second);
     if (!v) return v.takeError();
-    bool known = std::any_of(info_.params.begin(), info_.params.end(), [&](const ParamInfo &p) { return p.name == k.first; });
-    if (!known) return fail(diag::TrSignatureName, {request_.path, info_.line, 0, {}}, info_.name, k.first, paramNames());
+    if (!isParameter(k.first)) return unknownParameter(k.first);
     constexprs_.emplace_back(k.first, *v);
+  }
+  for (const NamedText &h : request_.hints) {
+    if (!isParameter(h.first)) return unknownParameter(h.first);
+    if (h.second != "divisible_by_16" && h.second != "equal_to_1" && h.second != "none") return fail(diag::TrHintValue, {}, h.second, h.first);
   }
   return Status::ok();
 }

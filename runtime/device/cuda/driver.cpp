@@ -17,7 +17,7 @@ neso_status find_symbol(void *library, const char *path, const char *symbol, voi
 neso_status cuda_driver::open(const char *path) {
   if (!path) path = kLibrary;
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!library) return fail(NESO_DEVICE_UNAVAILABLE, "no CUDA driver: %s", dlerror());
+  if (!library) return fail(NESO_DEVICE_UNAVAILABLE, "no CUDA driver: %s; install NVIDIA's driver or name its library (cuda_driver, --cuda-driver)", dlerror());
   void *found = nullptr;
 #define NESO_CUDA_SYMBOL(name, symbol, parameters)                                                                                 \
   NESO_TRY(find_symbol(library, path, symbol, &found));                                                                            \

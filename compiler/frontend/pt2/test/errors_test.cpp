@@ -81,6 +81,12 @@ TEST(Errors, ChecksumMismatch) {
   EXPECT_EQ(kindOf(test::read(bytes)), "");
   EXPECT_EQ(kindOf(test::read(bytes, {{}, true})), "ChecksumMismatch");
 }
+TEST(Errors, AlreadyCompiled) {
+  test::Members members = test::membersOf("shared.pt2");
+  test::erase(members, "models/model.json");
+  members.emplace_back("data/neso/model/plan", "a plan");
+  EXPECT_EQ(kindOf(test::read(test::zip(members))), "AlreadyCompiled");
+}
 TEST(Errors, ModelChoice) {
   test::Members members = test::membersOf("shared.pt2");
   std::string text = test::member(members, "models/model.json");
