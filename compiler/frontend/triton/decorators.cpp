@@ -1,0 +1,254 @@
+// What stands around a kernel: the decorators triton.jit, autotune and heuristics, and the values that they give to parameters.
+#include "frontend/triton/compilation.h"
+
+namespace neso::triton {
+
+static bool isConstexprAnnotation(const Param &p) {
+  if (!p.annotation) return false;
+  return p.annotation->text == "constexpr" || (p.annotation->kind == ExprKind::String && p.annotation->string.ends_with("constexpr"));
+}
+
+static std::vector<std::string> strings(const Value &v) {
+  std::vector<std::string> out;
+  if (v.isSequence())
+    for (const Value &i : v.items())
+      if (i.kind == Kind::Str) out.push_back(i.str());
+  return out;
+}
+
+Result<KernelInfo> Compilation::describe(Object *fn) {
+  KernelInfo k;
+  k.name = fn->text;
+  k.path = fn->module->path;
+  k.line = fn->pos.line;
+  std::vector<std::string> frozen;
+  configs_.clear();
+  prune_ = {};
+  for (auto [d, module] : fn->decorators) {
+    Expr *callee = d->kind == ExprKind::Call ? d->items[0] : d;
+    Value what = e_.evalIn(module, callee);
+    c_.error.reset();
+    if (d->kind != ExprKind::Call) continue;
+    // Libraries wrap autotune in decorators of their own, which keep the names of its parameters.
+    bool wraps = what.kind != Kind::Builtin && std::any_of(d->keywords.begin(), d->keywords.end(), [](const Keyword &kw) { return kw.name == "configs"; });
+    if (what.kind != Kind::Builtin && !wraps) continue;
+    std::string_view name = wraps ? "triton.autotune" : static_cast<const Builtin *>(what.data)->name;
+    std::vector<std::pair<std::string_view, Expr *>> args;
+    static constexpr std::string_view kTune[] = {"configs", "key", "prune_configs_by", "reset_to_zero", "restore_value"};
+    for (size_t i = 1; i < d->items.size(); ++i) args.emplace_back(name == "triton.autotune" && i <= 5 ? kTune[i - 1] : "values", d->items[i]);
+    for (const Keyword &kw : d->keywords) args.emplace_back(kw.name, kw.value);
+    if (name == "triton.autotune" && !k.configs.empty()) return at(d->pos, makeDiag(diag::TrTwoAutotunes, {}, k.name));
+    for (std::pair<std::string_view, Expr *> &a : args) {
+      if (name == "triton.autotune" && (a.first == "pre_hook" || a.first == "post_hook")) {
+        if (a.second->kind != ExprKind::None)
+          return at(d->pos, makeDiag(diag::TrBadDecorator, {}, a.first, k.name, "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
+        continue;
+      }
+      Value v = e_.evalIn(module, a.second);
+      if (!v) {
+        c_.error.reset();
+        v = Value::none();
+      }
+      if (name == "triton.jit" && (a.first == "do_not_specialize" || a.first == "do_not_specialize_on_alignment")) frozen = strings(v);
+      if (name == "triton.heuristics" && a.first == "values" && v.kind == Kind::Dict)
+        for (size_t i = 0; i + 1 < v.items().size(); i += 2) k.heuristics.push_back(toStr(v.items()[i]));
+      if (name != "triton.autotune") continue;
+      if (a.first == "key") k.key = strings(v);
+      if (a.first == "reset_to_zero") k.resetToZero = strings(v);
+      if (a.first == "restore_value") k.restoreValue = strings(v);
+      if (a.first == "prune_configs_by" && v.kind == Kind::Dict) prune_ = v;
+      if (a.first != "configs") continue;
+      // Configs that depend on the device or on libraries are left out: the request must then give their constexprs.
+      if (!v.isSequence()) continue;
+      for (const Value &cfg : v.items()) {
+        if (cfg.kind != Kind::Tuple || cfg.o->text != "Config") continue;
+        ConfigInfo info;
+        const std::vector<Value> &f = cfg.items();
+        if (f[0].kind == Kind::Dict)
+          for (size_t i = 0; i + 1 < f[0].items().size(); i += 2) info.kwargs.emplace_back(toStr(f[0].items()[i]), f[0].items()[i + 1].kind == Kind::DType ? "tl." + repr(f[0].items()[i + 1]) : repr(f[0].items()[i + 1]));
+        info.numWarps = f[1].isIntLike() ? static_cast<int>(f[1].i) : 4;
+        info.numStages = f[2].isIntLike() ? static_cast<int>(f[2].i) : 3;
+        info.numCtas = f[3].isIntLike() ? static_cast<int>(f[3].i) : 1;
+        if (f[4].isIntLike()) info.maxRegisters = static_cast<int>(f[4].i);
+        if (!f[5].isNone()) return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "pre_hook of a config", k.name, "hooks are Python that runs at every launch; drop it"));
+        k.configs.push_back(std::move(info));
+        configs_.push_back(cfg);
+      }
+    }
+  }
+  for (const Param &p : fn->function->params) {
+    ParamInfo info;
+    info.name = std::string(p.name);
+    info.isConstexpr = isConstexprAnnotation(p);
+    info.hasDefault = p.fallback != nullptr;
+    if (p.fallback) {
+      Value v = e_.evalIn(fn->module, p.fallback);
+      c_.error.reset();
+      if (v) info.fallback = repr(v);
+    }
+    info.doNotSpecialize = std::find(frozen.begin(), frozen.end(), info.name) != frozen.end();
+    k.params.push_back(std::move(info));
+  }
+  return k;
+}
+
+/// The dict of the arguments that are known: constexprs and request_.values.
+Result<Value> Compilation::knownArguments() {
+  std::vector<Value> args;
+  for (const std::pair<std::string, Value> &v : constexprs_) {
+    args.push_back(c_.str(v.first));
+    args.push_back(v.second);
+  }
+  for (const NamedText &t : request_.values) {
+    Result<Value> v = literal(t.first, t.second);
+    if (!v) return v.takeError();
+    args.push_back(c_.str(t.first));
+    args.push_back(*v);
+  }
+  return c_.list(Kind::Dict, std::move(args));
+}
+
+Value Compilation::callFunction(const Value &function, CallArgs args) {
+  Frame f;
+  f.module = module_;
+  f.pos = fn_->pos;
+  c_.frame = &f;
+  Value v = e_.call(function, std::move(args));
+  c_.frame = nullptr;
+  if (c_.error) v = {};
+  c_.error.reset();
+  return v;
+}
+
+/// Which config prune_configs_by leaves as the first, best one. Its functions read arguments of the launch; where those are not known at
+/// compile time, they say nothing, and the configs stay as they are: pruning saves time of tuning, it changes no result.
+Result<size_t> Compilation::firstSurvivor() {
+  if (prune_.kind != Kind::Dict) return size_t{0};
+  Value early, model;
+  for (size_t i = 0; i + 1 < prune_.items().size(); i += 2) {
+    std::string key = toStr(prune_.items()[i]);
+    if (key == "early_config_prune") early = prune_.items()[i + 1];
+    if (key == "perf_model") model = prune_.items()[i + 1];
+  }
+  Result<Value> known = knownArguments();
+  if (!known) return known.takeError();
+  CallArgs named;
+  for (size_t i = 0; i + 1 < known->items().size(); i += 2) named.named.emplace_back(c_.internText(known->items()[i].str()), known->items()[i + 1]);
+  std::vector<Value> left = configs_;
+  if (early.kind == Kind::Function) {
+    CallArgs args = named;
+    args.positional = {c_.list(Kind::List, configs_), *known};
+    Value v = callFunction(early, std::move(args));
+    if (v.isSequence() && !v.items().empty()) left = v.items();
+  }
+  auto indexOf = [&](const Value &config) {
+    for (size_t i = 0; i < configs_.size(); ++i)
+      if (config.kind == Kind::Tuple && config.o == configs_[i].o) return i;
+    return size_t{0};
+  };
+  size_t best = indexOf(left.front());
+  if (model.kind != Kind::Function) return best;
+  // A model may take buffers that it does not look at.
+  for (const Param &p : fn_->function->params)
+    if (!given(p.name) && std::none_of(request_.values.begin(), request_.values.end(), [&](const NamedText &t) { return t.first == p.name; }) &&
+        std::none_of(info_.configs.front().kwargs.begin(), info_.configs.front().kwargs.end(), [&](const NamedText &t) { return t.first == p.name; })) {
+      named.named.emplace_back(p.name, c_.opaque("argument '" + std::string(p.name) + "'"));
+    }
+  double least = 0;
+  for (size_t n = 0; n < left.size(); ++n) {
+    CallArgs args = named;
+    size_t index = indexOf(left[n]);
+    const std::vector<Value> &fields = configs_[index].items();
+    for (size_t i = 0; fields[0].kind == Kind::Dict && i + 1 < fields[0].items().size(); i += 2) args.named.emplace_back(c_.internText(toStr(fields[0].items()[i])), fields[0].items()[i + 1]);
+    args.named.emplace_back("num_warps", fields[1]);
+    args.named.emplace_back("num_stages", fields[2]);
+    args.named.emplace_back("num_ctas", fields[3]);
+    Value v = callFunction(model, std::move(args));
+    if (!v.isIntLike() && v.kind != Kind::Float) return indexOf(left.front());
+    double time = v.kind == Kind::Float ? v.f : static_cast<double>(v.i);
+    if (n == 0 || time < least) least = time, best = index;
+  }
+  return best;
+}
+
+Status Compilation::applyConfig() {
+  if (info_.configs.empty()) return Status::ok();
+  if (request_.config >= info_.configs.size())
+    return fail(diag::TrBadDecorator, {request_.path, info_.line, 0, {}}, "autotune", info_.name, fmt::format("there are {} configs, and number {} was asked for", info_.configs.size(), request_.config));
+  Result<size_t> chosen = request_.config == 0 ? firstSurvivor() : Result<size_t>(request_.config);
+  if (!chosen) return chosen.takeError();
+  const ConfigInfo &config = info_.configs[*chosen];
+  for (const NamedText &k : config.kwargs) {
+    if (given(k.first)) continue;
+    Result<Value> v = literal(k.first, k.second);
+    if (!v) return v.takeError();
+    constexprs_.emplace_back(k.first, *v);
+  }
+  numWarps_ = config.numWarps;
+  numStages_ = config.numStages;
+  return Status::ok();
+}
+
+/// Calls one heuristic with the arguments that are known and takes its result for the parameter.
+Status Compilation::runHeuristic(const std::string &name, const Value &function, Pos pos) {
+  Result<Value> known = knownArguments();
+  if (!known) return known.takeError();
+  // An argument that the signature gives a type is there, whatever its value: most heuristics ask only whether it is None.
+  Result<std::vector<SigType>> types = signature();
+  for (size_t i = 0; types && i < types->size(); ++i) {
+    std::string param(fn_->function->params[i].name);
+    bool has = false;
+    for (size_t k = 0; k + 1 < known->items().size(); k += 2) has |= known->items()[k].str() == param;
+    if (has || (*types)[i].kind == SigType::Constexpr) continue;
+    known->o->items.push_back(c_.str(param));
+    known->o->items.push_back(c_.opaque("the value of argument '" + param + "'"));
+  }
+  Frame f;
+  f.module = module_;
+  f.pos = pos;
+  c_.frame = &f;
+  Value v = e_.call(function, {*known});
+  c_.frame = nullptr;
+  if (!v || v.kind == Kind::Opaque) {
+    std::string why = c_.error ? c_.error->message : "its result is not known at compile time";
+    c_.error.reset();
+    return at(pos, makeDiag(diag::TrBadDecorator, {}, "heuristic '" + name + "'", info_.name, why + "; give the value with --constexpr " + name + "=…"));
+  }
+  v.wrapped = true;
+  if (Value *old = given(name)) *old = v;
+  else constexprs_.emplace_back(name, v);
+  return Status::ok();
+}
+
+/// Runs the heuristics bottom-up over the arguments that are known; each may read what those below it set.
+Status Compilation::applyHeuristics() {
+  for (size_t n = fn_->decorators.size(); n-- > 0;) {
+    auto [d, module] = fn_->decorators[n];
+    if (d->kind != ExprKind::Call) continue;
+    Value what = e_.evalIn(module, d->items[0]);
+    c_.error.reset();
+    if (what.kind != Kind::Builtin || std::string_view(static_cast<const Builtin *>(what.data)->name) != "triton.heuristics") continue;
+    Expr *table = d->items.size() > 1 ? d->items[1] : d->keywords.empty() ? nullptr : d->keywords[0].value;
+    Value dict = table ? e_.evalIn(module, table) : Value{};
+    if (dict.kind != Kind::Dict) {
+      c_.error.reset();
+      return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "heuristics", info_.name, "its table is not known at compile time"));
+    }
+    for (size_t i = 0; i + 1 < dict.items().size(); i += 2) {
+      std::string name = toStr(dict.items()[i]);
+      // A value given by hand wins.
+      bool byHand = std::any_of(request_.constexprs.begin(), request_.constexprs.end(), [&](const NamedText &k) { return k.first == name; });
+      if (byHand) continue;
+      if (Status s = runHeuristic(name, dict.items()[i + 1], d->pos); !s) return s.takeError();
+    }
+  }
+  for (const NamedText &rule : request_.heuristics) {
+    if (given(rule.first)) continue;
+    Result<Value> function = literal(rule.first, rule.second);
+    if (!function) return function.takeError();
+    if (Status s = runHeuristic(rule.first, *function, fn_->pos); !s) return s.takeError();
+  }
+  return Status::ok();
+}
+
+} // namespace neso::triton

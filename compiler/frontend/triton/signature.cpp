@@ -1,0 +1,80 @@
+#include "frontend/triton/signature.h"
+
+#include <cstdlib>
+
+namespace neso::triton {
+
+std::vector<std::string> splitItems(std::string_view text) {
+  std::vector<std::string> out;
+  int nest = 0;
+  std::string item;
+  for (char ch : text) {
+    if (ch == '<' || ch == '[' || ch == '(') ++nest;
+    if (ch == '>' || ch == ']' || ch == ')') --nest;
+    if (ch == ',' && nest == 0) {
+      out.push_back(item);
+      item.clear();
+    } else if (ch != ' ' && ch != '\t' && ch != '\n') {
+      item += ch;
+    }
+  }
+  if (!item.empty() || !out.empty()) out.push_back(item);
+  return out;
+}
+
+std::optional<SigType> parseSigType(std::string_view text) {
+  SigType t;
+  t.text = std::string(text);
+  if (text == "constexpr" || text == "tl.constexpr") {
+    t.kind = SigType::Constexpr;
+    return t;
+  }
+  if (text == "nvTmaDesc") {
+    t.scalar = scalar(DT::I8).pointer();
+    return t;
+  }
+  if (text.starts_with("(") && text.ends_with(")")) {
+    t.kind = SigType::Tuple;
+    for (const std::string &item : splitItems(text.substr(1, text.size() - 2))) {
+      if (item.empty()) continue;
+      std::optional<SigType> inner = parseSigType(item);
+      if (!inner) return std::nullopt;
+      t.items.push_back(*inner);
+    }
+    return t;
+  }
+  if (text.starts_with("tensordesc<") && text.ends_with(">")) {
+    text = text.substr(11, text.size() - 12);
+    size_t open = text.find('['), close = text.find(']');
+    if (open == std::string_view::npos || close == std::string_view::npos) return std::nullopt;
+    std::optional<DT> e = parseSignatureType(text.substr(0, open));
+    if (!e) return std::nullopt;
+    t.kind = SigType::Desc;
+    t.scalar = scalar(*e);
+    for (const std::string &d : splitItems(text.substr(open + 1, close - open - 1))) {
+      int64_t n = std::atoll(d.c_str());
+      if (n <= 0) return std::nullopt;
+      t.block.push_back(n);
+    }
+    if (t.block.empty() || t.block.size() > 5) return std::nullopt;
+    return t;
+  }
+  if (size_t colon = text.rfind(':'); colon != std::string_view::npos) {
+    t.divisible = text.substr(colon + 1) == "16";
+    t.one = text.substr(colon + 1) == "1";
+    text = text.substr(0, colon);
+  }
+  int stars = 0;
+  while (text.starts_with("*")) {
+    ++stars;
+    text.remove_prefix(1);
+  }
+  bool constant = stars > 0 && text.starts_with("k") && parseSignatureType(text.substr(1));
+  if (constant) text.remove_prefix(1);
+  std::optional<DT> e = parseSignatureType(text);
+  if (!e || stars > 3) return std::nullopt;
+  t.scalar = {*e, static_cast<uint8_t>(stars), constant};
+  return t;
+}
+
+} // namespace neso::triton
