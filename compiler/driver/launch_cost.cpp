@@ -36,7 +36,7 @@ double weightOf(mlir::Operation *op) {
   if (llvm::isa<tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp, tt::MakeRangeOp, mlir::arith::ConstantOp>(op)) return 0.25;
   if (llvm::isa<tt::LoadOp, tt::StoreOp>(op)) return 2;
   llvm::StringRef name = op->getName().getStringRef();
-  if (name.starts_with("math.") || name == "arith.divf" || name.starts_with("arith.div") || name.starts_with("arith.rem")) return 8;
+  if (name.starts_with("math.") || name.starts_with("arith.div") || name.starts_with("arith.rem")) return 8;
   return 1;
 }
 
