@@ -6,6 +6,8 @@
 
 #include "base/diagnostics/pt2.h"
 #include "driver/bundle_rows.h"
+#include "driver/functionalized_call.h"
+#include "driver/launch_arguments.h"
 #include "driver/launch_cost.h"
 #include "driver/launched_kernel.h"
 #include "driver/tuning.h"
@@ -27,15 +29,6 @@ using pt2::BundledConfig;
 using pt2::BundledLaunch;
 using pt2::NamedText;
 using Bound = BoundParameter;
-
-namespace {
-
-std::string lowercase(std::string s) {
-  for (char &c : s) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return s;
-}
-
-} // namespace
 
 struct UserKernels::State {
   LaunchedKernels kernels;
@@ -61,21 +54,13 @@ private:
   };
 
   Status graph(Graph &g);
-  Status undoFunctionalization(Graph &g, Node &n);
   Status wrapper(Graph &g, Node &n);
   Status customOp(Graph &g, Node n, const std::vector<const BundledLaunch *> &rows, std::vector<Node> &out);
-  Result<std::vector<Bound>> bindParameters(const Graph &g, const Node &n, const BundledLaunch &row, bool isOperator);
-  Result<Bound> bindGiven(const Graph &g, const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &type, const Argument &a);
-  Result<Bound> bindLiteral(const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &type, const std::string &text);
   Choice chooseConfig(const BundledLaunch &row, std::vector<Choice> choices);
   Result<Choice> choose(const Graph &g, const Node &n, const BundledLaunch &row, const std::vector<Bound> &bound);
   Result<std::array<Expr, 3>> gridOf(const Graph &g, const Node &n, const BundledLaunch &row, const BundledConfig *config, const std::vector<Bound> &bound);
   std::shared_ptr<UserLaunch> launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row, const std::vector<Bound> &bound, Node &n);
   void findAccess(const LaunchedKernel &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g, const std::vector<Bound> &bound, UserLaunch::Parameter &out) const;
-  Error mismatch(const Node &n, const BundledLaunch &row, const std::string &why) const { return fail(diag::KernelBundleMismatch, n.loc, row.function, why); }
-  Error argument(const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &why) const {
-    return fail(diag::KernelArgument, n.loc, row.function, parameter, why);
-  }
   int64_t usual(Expr e) const;
 
   graph::Model &model_;
@@ -112,7 +97,7 @@ Status Binder::graph(Graph &g) {
         if (Status s = graph(**sub); !s) return s;
       }
     if (n.target == "higher_order.auto_functionalized_v2") {
-      if (Status s = undoFunctionalization(g, n); !s) return s;
+      if (Status s = undoFunctionalization(g, n, model_.facts, [&](const Node &call) { return !rows_.ofOperator(call).empty(); }); !s) return s;
     }
     if (isKernelWrapper(n)) {
       if (Status s = wrapper(g, n); !s) return s;
@@ -126,168 +111,6 @@ Status Binder::graph(Graph &g) {
     g.nodes.push_back(std::move(n));
   }
   return Status::ok();
-}
-
-/// A closed operator that changes its arguments, as run_decompositions() leaves it: it gets bases and says which views of them are the arguments.
-/// For an operator of the bundle the call becomes what it was: its new bases begin as copies, which it changes in place.
-Status Binder::undoFunctionalization(Graph &g, Node &n) {
-  const auto *bases = n.arg("_all_bases") ? std::get_if<std::vector<ValueId>>(n.arg("_all_bases")) : nullptr;
-  const std::string *op = n.args.empty() ? nullptr : std::get_if<std::string>(&n.args[0]);
-  if (!bases || !op) return Status::ok();
-  Node call = n;
-  call.target = *op, call.args.clear(), call.argNames.clear();
-  if (rows_.ofOperator(call).empty() || n.outputs.size() < bases->size()) return Status::ok();
-  auto add = [&](const char *target, std::vector<Argument> args, std::vector<std::string> names, ValueId out) -> Status {
-    Node made;
-    made.name = g.value(out).name, made.target = target, made.loc = n.loc, made.module = n.module;
-    made.args = std::move(args), made.argNames = std::move(names), made.outputs = {{out}};
-    if (Status s = graph::bindArguments(made, g); !s) return s;
-    g.nodes.push_back(std::move(made));
-    return Status::ok();
-  };
-  std::vector<ValueId> fresh;
-  for (size_t k = 0; k < bases->size(); ++k) {
-    const std::vector<ValueId> &out = n.outputs[n.outputs.size() - bases->size() + k];
-    fresh.push_back(out.empty() || !out[0].valid() ? g.addValue(n.name + ".base", g.value((*bases)[k]).type) : out[0]);
-    if (Status s = add("aten.clone.default", {(*bases)[k]}, {"self"}, fresh.back()); !s) return s;
-  }
-  call.outputs.assign(n.outputs.begin(), n.outputs.end() - static_cast<std::ptrdiff_t>(bases->size()));
-  std::erase_if(call.outputs, [&](const std::vector<ValueId> &out) { return out.empty() || !out[0].valid() || g.value(out[0]).kind == graph::Value::Kind::None; });
-  for (size_t i = 1; i < n.args.size(); ++i) {
-    const std::string &name = n.argNames[i];
-    constexpr std::string_view kBase = "_base_index";
-    if (name.starts_with("_") && name.ends_with(kBase)) {
-      std::string argument = name.substr(1, name.size() - 1 - kBase.size());
-      const int64_t *base = std::get_if<int64_t>(&n.args[i]);
-      if (!base) continue; // None was given
-      ValueId whole = fresh[static_cast<size_t>(*base)];
-      auto integer = [&](const char *what) -> std::optional<int64_t> {
-        const Argument *a = n.arg("_" + argument + what);
-        const int64_t *v = a ? std::get_if<int64_t>(a) : nullptr;
-        return v ? std::optional(*v) : std::nullopt;
-      };
-      ValueId view = whole;
-      if (std::optional<int64_t> dim = integer("_slice_dim"), start = integer("_slice_start"), end = integer("_slice_end"); dim && start && end) {
-        graph::TensorType type = g.value(whole).type;
-        size_t d = static_cast<size_t>(*dim < 0 ? *dim + static_cast<int64_t>(type.sizes.size()) : *dim);
-        type.offset = type.offset + Expr(*start) * type.strides[d];
-        type.sizes[d] = model_.facts.simplify(min(Expr(*end), type.sizes[d]) - *start);
-        view = g.addValue(n.name + "." + argument, type);
-        if (Status s = add("aten.slice.Tensor", {whole, *dim, *start, *end}, {"self", "dim", "start", "end"}, view); !s) return s;
-      } else if (n.arg("_" + argument + "_slice_dim") || n.arg("_" + argument + "_size")) {
-        return fail(diag::KernelBundleMismatch, n.loc, *op, "the view that it changes has no fixed place; export the model with neso_export");
-      }
-      call.args.push_back(view), call.argNames.push_back(argument);
-    } else if (name != "_all_bases" && !name.starts_with("_")) {
-      call.args.push_back(n.args[i]), call.argNames.push_back(name);
-    }
-  }
-  n = std::move(call);
-  return Status::ok();
-}
-
-/// The argument of that name, also where the file keeps the kernel's arguments in a dictionary.
-const Argument *givenTo(const Node &n, const std::string &parameter) {
-  if (const Argument *a = n.arg(parameter)) return a;
-  if (const Argument *kwargs = n.arg("kwargs"))
-    if (const auto *dict = std::get_if<std::shared_ptr<graph::ArgumentDict>>(kwargs))
-      for (const auto &[key, value] : (*dict)->entries)
-        if (key == parameter) return &value;
-  return nullptr;
-}
-
-Result<Bound> Binder::bindLiteral(const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &type, const std::string &text) {
-  Bound b;
-  b.type = type;
-  std::string low = lowercase(text);
-  if (type == "constexpr" || low == "none") return b.text = low == "none" ? "None" : text, b;
-  if (isPointerType(type)) return argument(n, row, parameter, "is a pointer, but the bundle gives it the value " + text);
-  if (isFloatType(type)) {
-    char *end = nullptr;
-    b.kind = Bound::Real;
-    b.real = std::strtod(text.c_str(), &end);
-    if (text.starts_with("float('")) b.real = std::strtod(text.c_str() + 7, &end), end = const_cast<char *>("");
-    if (*end) return argument(n, row, parameter, "has the value '" + text + "', which is no number");
-    return b;
-  }
-  b.kind = Bound::Integer;
-  if (low == "true" || low == "false") return b.integer = low == "true" ? 1 : 0, b;
-  Result<Expr> value = parseExpr(text);
-  if (!value) return argument(n, row, parameter, "has the value '" + text + "', which is no integer expression");
-  b.integer = *value;
-  return b;
-}
-
-Result<Bound> Binder::bindGiven(const Graph &g, const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &type, const Argument &a) {
-  Bound b;
-  b.type = type;
-  if (const ValueId *id = std::get_if<ValueId>(&a)) {
-    const graph::Value &v = g.value(*id);
-    if (v.kind == graph::Value::Kind::Tensor) {
-      if (!isPointerType(type)) return mismatch(n, row, "parameter '" + parameter + "' has the type " + type + ", but the model gives it a tensor");
-      b.kind = Bound::Tensor, b.tensor = *id;
-      return b;
-    }
-    if (isPointerType(type)) return mismatch(n, row, "parameter '" + parameter + "' has the type " + type + ", but the model gives it a number");
-    if (v.kind == graph::Value::Kind::SymFloat) {
-      if (!v.number) return argument(n, row, parameter, "is a float that is known only at run time; pass it in a tensor");
-      b.kind = Bound::Real, b.real = *v.number;
-      return b;
-    }
-    if (!v.expr.valid()) return argument(n, row, parameter, "depends on data");
-    if (type == "constexpr") {
-      if (!v.expr.isConst()) return argument(n, row, parameter, "is a constexpr, but its value " + v.expr.str() + " varies");
-      return b.text = v.expr.str(), b;
-    }
-    b.kind = Bound::Integer, b.integer = v.expr;
-    return b;
-  }
-  if (const int64_t *i = std::get_if<int64_t>(&a)) return bindLiteral(n, row, parameter, type, std::to_string(*i));
-  if (const double *d = std::get_if<double>(&a)) return bindLiteral(n, row, parameter, type, fmt::format("{}", *d));
-  if (const bool *v = std::get_if<bool>(&a)) return bindLiteral(n, row, parameter, type, *v ? "True" : "False");
-  if (const std::string *s = std::get_if<std::string>(&a)) return bindLiteral(n, row, parameter, "constexpr", "'" + *s + "'");
-  if (std::holds_alternative<graph::None>(a)) return bindLiteral(n, row, parameter, type, "none");
-  return argument(n, row, parameter, "has a kind of value that no kernel takes");
-}
-
-Result<std::vector<Bound>> Binder::bindParameters(const Graph &g, const Node &n, const BundledLaunch &row, bool isOperator) {
-  std::vector<Bound> out;
-  for (size_t i = 0; i < row.parameters.size(); ++i) {
-    const std::string &parameter = row.parameters[i], &type = row.signature[i];
-    const std::string *text = row.value(parameter);
-    Bound unset;
-    unset.type = type;
-    if (!text) {
-      // A config, a heuristic or a default gives it.
-      if (type != "constexpr") return mismatch(n, row, "the bundle gives no value to parameter '" + parameter + "'");
-      out.push_back(unset);
-      continue;
-    }
-    if (*text == "input" || text->starts_with("input:")) {
-      std::string from = text->size() > 6 ? text->substr(6) : parameter;
-      const Argument *a = givenTo(n, from);
-      if (a) {
-        Result<Bound> b = bindGiven(g, n, row, parameter, type, *a);
-        if (!b) return b.takeError();
-        out.push_back(std::move(*b));
-        continue;
-      }
-      if (!isOperator) return mismatch(n, row, "the node has no argument '" + from + "'");
-      if (!isPointerType(type)) return argument(n, row, parameter, "is no argument of the operator; give its value in the bundle");
-      unset.kind = Bound::Tensor; // which tensor is found once the kernel's effects are known
-      out.push_back(unset);
-      continue;
-    }
-    if (isOperator && text->starts_with("output")) {
-      unset.kind = Bound::Tensor;
-      out.push_back(unset);
-      continue;
-    }
-    Result<Bound> b = bindLiteral(n, row, parameter, type, *text);
-    if (!b) return b.takeError();
-    out.push_back(std::move(*b));
-  }
-  return out;
 }
 
 int64_t Binder::usual(Expr e) const {
@@ -306,16 +129,16 @@ Result<std::array<Expr, 3>> Binder::gridOf(const Graph &g, const Node &n, const 
   if (texts.empty() && given) {
     std::vector<graph::IntOrSym> dims;
     if (const auto *list = std::get_if<std::vector<graph::IntOrSym>>(given)) dims = *list;
-    if (dims.empty() || dims.size() > 3) return mismatch(n, row, "the model does not say over which grid it is launched");
+    if (dims.empty() || dims.size() > 3) return bundleMismatch(n, row, "the model does not say over which grid it is launched");
     for (size_t d = 0; d < dims.size(); ++d) {
       if (const int64_t *i = std::get_if<int64_t>(&dims[d])) out[d] = *i;
       else if (const graph::Value &v = g.value(std::get<ValueId>(dims[d])); v.expr.valid()) out[d] = v.expr;
-      else return argument(n, row, "grid", "depends on data");
+      else return badArgument(n, row, "grid", "depends on data");
     }
     return out;
   }
-  if (texts.empty()) return mismatch(n, row, "neither model nor bundle says over which grid it is launched");
-  if (texts.size() > 3) return mismatch(n, row, "a grid has one to three dimensions");
+  if (texts.empty()) return bundleMismatch(n, row, "neither model nor bundle says over which grid it is launched");
+  if (texts.size() > 3) return bundleMismatch(n, row, "a grid has one to three dimensions");
   for (size_t d = 0; d < texts.size(); ++d) {
     if (Result<Expr> e = parseExpr(texts[d])) {
       out[d] = *e;
@@ -328,7 +151,7 @@ Result<std::array<Expr, 3>> Binder::gridOf(const Graph &g, const Node &n, const 
       }
       if (config) values.insert(values.end(), config->kwargs.begin(), config->kwargs.end());
       Result<std::vector<int64_t>> grid = triton::evaluateGrid(texts[d], values);
-      if (!grid) return mismatch(n, row, "its grid '" + texts[d] + "' is neither an expression over the model's sizes nor a function of the launch's numbers");
+      if (!grid) return bundleMismatch(n, row, "its grid '" + texts[d] + "' is neither an expression over the model's sizes nor a function of the launch's numbers");
       if (texts.size() == 1)
         for (size_t k = 0; k < 3; ++k) out[k] = (*grid)[k];
       else out[d] = (*grid)[0];
@@ -340,7 +163,7 @@ Result<std::array<Expr, 3>> Binder::gridOf(const Graph &g, const Node &n, const 
       for (const std::string &s : symbolsOf(e)) known.insert(s);
   for (Expr e : out)
     for (const std::string &s : symbolsOf(e))
-      if (!known.count(s) && !model_.facts.ranges().count(s)) return mismatch(n, row, "its grid uses '" + s + "', which is no size of this model");
+      if (!known.count(s) && !model_.facts.ranges().count(s)) return bundleMismatch(n, row, "its grid uses '" + s + "', which is no size of this model");
   return out;
 }
 
@@ -472,10 +295,10 @@ Status Binder::wrapper(Graph &g, Node &n) {
   if (isFunctionalWrapper(n)) {
     std::vector<ValueId> outs;
     graph::forEachOutput(n, [&](ValueId id) { outs.push_back(id); });
-    if (!indices || indices->size() != outs.size()) return mismatch(n, *row, "the model does not say which arguments its results stand for");
+    if (!indices || indices->size() != outs.size()) return bundleMismatch(n, *row, "the model does not say which arguments its results stand for");
     for (size_t k = 0; k < outs.size(); ++k) {
       const int64_t *i = std::get_if<int64_t>(&(*indices)[k]);
-      if (!i || *i < 0 || static_cast<size_t>(*i) >= n.args.size()) return mismatch(n, *row, "result " + std::to_string(k) + " stands for no argument");
+      if (!i || *i < 0 || static_cast<size_t>(*i) >= n.args.size()) return bundleMismatch(n, *row, "result " + std::to_string(k) + " stands for no argument");
       results[n.argNames[static_cast<size_t>(*i)]] = outs[k];
     }
   }
@@ -512,7 +335,7 @@ Status Binder::wrapper(Graph &g, Node &n) {
     for (size_t i = 0; i < n.args.size(); ++i)
       for (size_t j = 0; j < n.args.size() && launch->sameAs[i] < 0; ++j)
         if (j != i && launch->written[j] && std::get<ValueId>(n.args[j]) == std::get<ValueId>(n.args[i]) && (!launch->written[i] || j < i)) launch->sameAs[i] = static_cast<int>(j);
-    if (!results.empty()) return mismatch(n, *row, "the model takes '" + results.begin()->first + "' for a tensor that the kernel writes");
+    if (!results.empty()) return bundleMismatch(n, *row, "the model takes '" + results.begin()->first + "' for a tensor that the kernel writes");
   }
   n.launch = std::move(launch);
   return Status::ok();
@@ -527,7 +350,7 @@ Status Binder::customOp(Graph &g, Node n, const std::vector<const BundledLaunch 
     if (const ValueId *id = std::get_if<ValueId>(&a); id && g.value(*id).kind == graph::Value::Kind::Tensor) tensors.push_back(*id);
   graph::forEachOutput(n, [&](ValueId id) { outs.push_back(id); });
   for (ValueId id : outs) {
-    if (g.value(id).kind != graph::Value::Kind::Tensor) return mismatch(n, *rows[0], "operator " + n.target + " has a result that is no tensor");
+    if (g.value(id).kind != graph::Value::Kind::Tensor) return bundleMismatch(n, *rows[0], "operator " + n.target + " has a result that is no tensor");
     const graph::TensorType &type = g.value(id).type;
     Node empty;
     empty.name = g.value(id).name, empty.target = "aten.empty_strided.default", empty.loc = n.loc, empty.module = n.module;
@@ -562,7 +385,7 @@ Status Binder::customOp(Graph &g, Node n, const std::vector<const BundledLaunch 
         while (nextIn < tensors.size() && named.count(tensors[nextIn].value)) ++nextIn;
         if (nextIn < tensors.size()) b.tensor = tensors[nextIn++];
       }
-      if (!b.tensor.valid()) return mismatch(n, *row, "operator " + n.target + " has no tensor for parameter '" + row->parameters[i] + "'");
+      if (!b.tensor.valid()) return bundleMismatch(n, *row, "operator " + n.target + " has no tensor for parameter '" + row->parameters[i] + "'");
     }
     Node launch;
     launch.name = n.name, launch.target = "neso.launch_", launch.loc = n.loc, launch.module = n.module;
@@ -570,7 +393,7 @@ Status Binder::customOp(Graph &g, Node n, const std::vector<const BundledLaunch 
     out.push_back(std::move(launch));
   }
   if (nextOut < outs.size() && rows.size() == 1 && !std::any_of(rows[0]->values.begin(), rows[0]->values.end(), [](const NamedText &v) { return v.second.starts_with("output"); }))
-    return mismatch(n, *rows[0], fmt::format("operator {} has {} results, its kernel writes {}", n.target, outs.size(), nextOut));
+    return bundleMismatch(n, *rows[0], fmt::format("operator {} has {} results, its kernel writes {}", n.target, outs.size(), nextOut));
   return Status::ok();
 }
 

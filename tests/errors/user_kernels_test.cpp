@@ -10,6 +10,7 @@
 #include "base/diagnostics/pt2.h"
 #include "base/diagnostics/triton.h"
 #include "driver/compile.h"
+#include "frontend/pt2/test/zip.h"
 
 namespace neso {
 namespace {
@@ -145,6 +146,26 @@ TEST(KernelBundle, NotJson) {
   Bundle b;
   b.setRows("[{");
   EXPECT_EQ(refusal(b), diag::BadJson);
+}
+
+// A file that names a base that there is not is refused, not followed.
+TEST(KernelBundle, ClosedOperatorOfABaseThatIsNotThere) {
+  const std::string folder = kGoldens + "closed_mutating_operator";
+  Result<pt2::Archive> archive = pt2::Archive::open(folder + "/model.pt2");
+  ASSERT_TRUE(archive);
+  pt2::test::Members members;
+  for (const pt2::Member &m : archive->members()) members.emplace_back(m.name, archive->text(m));
+  std::string &json = pt2::test::member(members, "models/model.json");
+  const std::string base = "\"_x_base_index\",\"arg\":{\"as_int\":";
+  const size_t at = json.find(base);
+  ASSERT_NE(at, std::string::npos);
+  json[at + base.size()] = '7';
+  const fs::path file = fs::temp_directory_path() / ("neso_base_" + std::to_string(getpid()) + ".pt2");
+  std::ofstream(file, std::ios::binary) << pt2::test::zip(members);
+  Outcome o = compile(file.string(), {folder + "/kernels"});
+  fs::remove(file);
+  ASSERT_FALSE(o.ok);
+  EXPECT_EQ(o.errors[0].kind, diag::KernelBundleMismatch) << o.errors[0].str();
 }
 
 // out = zeros; add(x, y, out); double(out); other = zeros; …: each kernel writes over the buffer of the one before it; the only copies
