@@ -229,7 +229,7 @@ TEST_F(Cli, CompileTakesItsOptionsBeforeTheModel) {
   }
   Outcome o = neso(fmt::format("compile {} --option library=always -o m.neso", model));
   EXPECT_EQ(o.code, 0);
-  EXPECT_NE(o.err.find("warning[E0693]"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("warning[E0812]"), std::string::npos) << o.err;
   o = neso("compile m.neso -o again.neso");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("error[E0124]"), std::string::npos) << o.err;

@@ -131,10 +131,10 @@ TEST_F(KernelCli, MistakesAreNamed) {
   };
   const std::string run = "run " + scale + "-o o.safetensors ", buffers = "--arg @t.safetensors#a --arg @t.safetensors#b --arg @t.safetensors#o ";
   for (const Mistake &m : std::vector<Mistake>{
-           {"analyze k.cu", "E0430", "FILE.py:NAME"},
-           {"analyze k.py", "E0430", "it defines scale, tile"},
-           {"analyze two.ttir", "E0430", "it holds 'one', 'two'"},
-           {"analyze two.ttir:three", "E0430", "it holds 'one', 'two'"},
+           {"analyze k.cu", "E0811", "FILE.py:NAME"},
+           {"analyze k.py", "E0811", "it defines scale, tile"},
+           {"analyze two.ttir", "E0811", "it holds 'one', 'two'"},
+           {"analyze two.ttir:three", "E0811", "it holds 'one', 'two'"},
            {"analyze " + scale + "--hint m=divisible_by_16", "E1048", "no parameter 'm'; its parameters are: x_ptr"},
            {"analyze " + scale + "--hint n=divisible_by_15", "E1051", "divisible_by_15"},
            {"analyze missing.ttir", "E0101", "missing.ttir"},

@@ -11,6 +11,7 @@
 
 #include "backend/cpu/compile.h"
 #include "base/diagnostics/backend.h"
+#include "base/diagnostics/cli.h"
 #include "base/diagnostics/tile.h"
 #include "driver/target.h"
 #include "frontend/triton/triton.h"

@@ -1,6 +1,7 @@
 #include "driver/settings.h"
 
 #include "base/diagnostics/backend.h"
+#include "base/diagnostics/cli.h"
 
 namespace neso {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "backend/nvidia/toolkit.h"
 #include "base/diagnostics/backend.h"
+#include "base/diagnostics/cli.h"
 #include "driver/compile.h"
 #include "driver/settings.h"
 #include "driver/target.h"

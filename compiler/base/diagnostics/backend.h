@@ -19,4 +19,3 @@ NESO_DIAG(E0659, NvidiaInlineAssembly, Error, "the inline assembly '{}' cannot b
 NESO_DIAG(E0690, TargetUnknown, Error, "target '{}' is not known; this version compiles for: cpu, cuda")
 NESO_DIAG(E0691, ArchUnknown, Error, "architecture '{}' is not known for target {}; use {}")
 NESO_DIAG(E0692, OptionUnknown, Error, "option '{}' is not known; this version has {}")
-NESO_DIAG(E0693, OptionIdle, Warning, "option '{}' changes nothing for target {}; leave it out, or compile for target {}")

@@ -17,4 +17,3 @@ NESO_DIAG(E0417, TileFalseAssumption, Error, "{}: an assumption (tl.assume) is f
 NESO_DIAG(E0420, TileUnknownPass, Error, "no tile pass is called '{}'; see ir/tile/passes/passes.h for the names")
 NESO_DIAG(E0421, TilePassFailed, Error, "a pass over tile IR failed: {}")
 NESO_DIAG(E0422, TileBadFact, Error, "cannot specialise kernel '{}': {}")
-NESO_DIAG(E0430, KernelUnnamed, Error, "'{}' names no kernel: {}; write FILE.py:NAME, with --signature, or FILE.ttir[:NAME]")
