@@ -109,7 +109,7 @@ TEST(KernelBundle, WrongParameterCount) {
 TEST(KernelBundle, ParametersOfAnotherKernel) {
   Bundle b;
   b.replaceAll("\"in_ptr1\"", "\"second\"");
-  EXPECT_EQ(refusal(b), diag::TrSignatureName);
+  EXPECT_EQ(refusal(b), diag::KernelBundleMismatch);
 }
 TEST(KernelBundle, MissingFile) {
   Bundle b;
