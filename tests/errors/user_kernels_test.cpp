@@ -188,7 +188,7 @@ TEST(UserKernels, KeepsAutotuneConfigs) {
   DiagnosticSink sink;
   Result<Compilation> c = compileModel(kGoldens + "autotuned/model.pt2", {}, sink);
   ASSERT_TRUE(static_cast<bool>(c));
-  for (const char *config : {"BLOCK=16}", "BLOCK=128}", "BLOCK=1024}"}) EXPECT_NE(c->package.find(config), std::string::npos) << config;
+  for (const char *config : {"BLOCK=16 num_warps", "BLOCK=128 num_warps", "BLOCK=1024 num_warps"}) EXPECT_NE(c->package.find(config), std::string::npos) << config;
 }
 // An operator that the exporter kept closed: rows with "op".
 TEST(UserKernels, OperatorOpenedByItsRows) {
