@@ -278,6 +278,38 @@ TEST_F(Pipeline, CopiesBeginWhereNobodyReads) {
   }
 }
 
+// The operands of a step are read on both sides of the barrier, B as it lies and transposed.
+TEST_F(Pipeline, StepsOnTheSimulatedBlock) {
+  for (auto [block, stages] : {std::pair{32, 2}, {32, 3}, {64, 2}, {64, 4}})
+    for (bool turned : {false, true})
+      for (int K : {0, 16, 64, 208}) {
+        std::string text = matmul(block);
+        // A square tile keeps its shape.
+        if (turned && block != 32) continue;
+        if (turned) {
+          const std::string use = "tt.dot %x, %y,";
+          text.replace(text.find(use), use.size(), "tt.dot %x, %yt,");
+          text.insert(text.find("    %d = "),
+                      "    %yt = tt.trans %y {order = array<i32: 1, 0>} : tensor<32x32xf16> -> tensor<32x32xf16>\n");
+        }
+        std::vector<uint16_t> a = halves(size_t(16 * K + 16), 1), b = halves(size_t(K * 32 + 32), 2);
+        std::vector<float> expected(512), got(512);
+        std::vector<InterpArg> args{InterpArg::pointer(a.data(), int64_t(16 * K * 2)),
+                                    InterpArg::pointer(b.data(), int64_t(K * 32 * 2)),
+                                    InterpArg::pointer(expected.data(), 2048), InterpArg::integer(K)};
+        tt::FuncOp function = parse(text);
+        Status status = interpretTile(function, args, {1, 1, 1});
+        ASSERT_TRUE(bool(status)) << status.error().str();
+        function = parse(text);
+        ASSERT_EQ(pipelineLoops(function, chip_, 2, stages), 1);
+        EXPECT_EQ(count<tt::DotOp>(function), block / 16);
+        test::Outcome outcome =
+            Block(function, chip_, 2).run({uint64_t(a.data()), uint64_t(b.data()), uint64_t(got.data()), uint64_t(K)});
+        EXPECT_EQ(outcome.error, "") << block << ", " << stages << " stages, K " << K << (turned ? ", turned" : "");
+        EXPECT_EQ(expected, got) << block << ", " << stages << " stages, K " << K << (turned ? ", turned" : "");
+      }
+}
+
 TEST_F(Pipeline, LeftAlone) {
   // No cp.async; one stage.
   EXPECT_EQ(pipelineLoops(parse(matmul(16)), chip_, 4, 1), 0);
