@@ -103,10 +103,4 @@ DType computeType(DType t) {
 std::string_view name(DType t) { return row(t).name; }
 std::string_view safetensorsName(DType t) { return row(t).safetensors; }
 
-std::optional<DType> parseDType(std::string_view text) {
-  for (int i = 0; i < kDTypeCount; ++i)
-    if (kRows[static_cast<size_t>(i)].name == text) return static_cast<DType>(i);
-  return std::nullopt;
-}
-
 } // namespace neso

@@ -1,7 +1,6 @@
 // Element types of tensors, shared by every IR. Names follow PyTorch; bit layouts are IEEE 754, bfloat16 and OCP FP8.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace neso {
@@ -33,7 +32,6 @@ DType computeType(DType t);
 
 /// Short name as used in printed IR: "f32", "bf16", "i64", "u8", "bool", "c64", "f8e4m3fn".
 std::string_view name(DType t);
-std::optional<DType> parseDType(std::string_view text);
 /// The name that safetensors uses ("F32", "BF16", "I64", "BOOL", "C64"); C128 and C32 have none.
 std::string_view safetensorsName(DType t);
 

@@ -71,8 +71,6 @@ std::optional<DT> parseSignatureType(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view signatureName(DT t) { return row(t).signature; }
-
 __int128 minOf(DT t) {
   Scalar s = scalar(t);
   return s.isSigned() ? -(static_cast<__int128>(1) << (s.bits() - 1)) : 0;

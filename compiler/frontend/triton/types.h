@@ -59,7 +59,6 @@ struct Type {
 std::optional<DT> parseLanguageType(std::string_view name);
 /// The short spelling of signatures: "fp32", "i64", "u8", "bf16", "fp8e4nv", "B"; nullopt when it is no type.
 std::optional<DT> parseSignatureType(std::string_view name);
-std::string_view signatureName(DT t);
 /// Inclusive range of an integer type.
 __int128 minOf(DT t);
 __int128 maxOf(DT t);

@@ -51,7 +51,7 @@ struct InterpOptions {
 
 /// Runs `func` for every program of `grid` (x, y, z). args has one entry a parameter, in order; a descriptor parameter's shape and
 /// stride parameters (d.shape.0 …) take integers as any other.
-/// Errors: E0410 to E0418. Buffers then hold what was stored until the error. Not thread-safe on shared buffers.
+/// Errors: E0410 to E0417. Buffers then hold what was stored until the error. Not thread-safe on shared buffers.
 Status interpretTile(tt::FuncOp func, std::span<const InterpArg> args, std::array<int64_t, 3> grid, const InterpOptions &options = {});
 
 } // namespace neso

@@ -229,11 +229,6 @@ std::vector<unsigned> KernelEffects::read() const {
   return out;
 }
 
-bool KernelEffects::epilogueFusible() const {
-  std::vector<unsigned> w = written();
-  return known && w.size() == 1 && params[w[0]].writers == 1 && !params[w[0]].read;
-}
-
 KernelEffects analyzeEffects(tt::FuncOp func) {
   Analyzer analyzer;
   KernelEffects effects = analyzer.summary(func);

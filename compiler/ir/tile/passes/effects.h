@@ -30,8 +30,6 @@ struct KernelEffects {
   /// Indices of parameters that may be written, in order.
   std::vector<unsigned> written() const;
   std::vector<unsigned> read() const;
-  /// Whether an epilogue may be fused behind the store of the one written parameter: it has one writer and is never read.
-  bool epilogueFusible() const;
 };
 
 /// Analyses a kernel with its callees, before or after the pipeline. Does not change it.

@@ -1,7 +1,6 @@
 #include "ir/tile/passes/passes.h"
 
 #include "base/diagnostics/tile.h"
-#include "llvm/ADT/BitVector.h"
 #include "mlir/Dialect/SCF/Utils/Utils.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -110,20 +109,6 @@ Status specialise(tt::FuncOp func, std::span<const ArgFact> facts) {
     if (fact.divisibility > 1) func.setArgAttr(i, "tt.divisibility", builder.getI32IntegerAttr(static_cast<int32_t>(fact.divisibility)));
   }
   return Status::ok();
-}
-
-SmallVector<unsigned> removeDeadArguments(tt::FuncOp func) {
-  SmallVector<unsigned> kept;
-  bool called = false;
-  if (ModuleOp module = func->getParentOfType<ModuleOp>())
-    module.walk([&](tt::CallOp call) { called |= call.getCallee() == func.getSymName(); });
-  llvm::BitVector dead(func.getNumArguments());
-  for (BlockArgument arg : func.getArguments()) {
-    if (!called && arg.use_empty()) dead.set(arg.getArgNumber());
-    else kept.push_back(arg.getArgNumber());
-  }
-  if (dead.any()) (void)func.eraseArguments(dead);
-  return kept;
 }
 
 } // namespace neso

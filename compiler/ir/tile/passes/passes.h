@@ -30,12 +30,9 @@ struct ArgFact {
   int64_t divisibility = 0;          // the parameter (bytes of a pointer) is a multiple of this; 0: nothing known
 };
 /// Binds facts to the parameters of `func`, one fact a parameter: uses of a known number become constants, divisibility becomes the
-/// attribute tt.divisibility. The signature stays; removeDeadArguments takes what is no longer used.
+/// attribute tt.divisibility. The signature stays.
 /// Errors: E0422 if a fact does not fit its parameter.
 Status specialise(tt::FuncOp func, std::span<const ArgFact> facts);
-
-/// Drops parameters without uses. Gives the old indices of those that stay, in order. A function that is called keeps all of them.
-llvm::SmallVector<unsigned> removeDeadArguments(tt::FuncOp func);
 
 /// Replaces descriptors and block pointers by addresses and masks, through loops and branches. A descriptor parameter becomes a
 /// pointer to its base; its shape and stride parameters, which follow it, are then used. Errors: E0421.
