@@ -22,13 +22,21 @@ target_include_directories(neso_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_
                            ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/compiler)
 target_compile_options(neso_flags INTERFACE -Wall -Wextra -Wno-unused-parameter
                        $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti>)
+# libstdc++ before 13.3 calls a deprecated function in its own std::stable_sort, and clang blames us for it.
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS "-std=c++20 -Werror=deprecated-declarations")
+check_cxx_source_compiles("#include <algorithm>
+int main() { int a[2] = {1, 0}; std::stable_sort(a, a + 2); return a[0]; }" NESO_STABLE_SORT_IS_CURRENT)
+unset(CMAKE_REQUIRED_FLAGS)
+if(NOT NESO_STABLE_SORT_IS_CURRENT)
+  target_compile_options(neso_flags INTERFACE -Wno-deprecated-declarations)
+endif()
 if(NESO_SANITIZE)
   add_compile_options(-fsanitize=${NESO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
   add_link_options(-fsanitize=${NESO_SANITIZE})
 endif()
 
 # libFuzzer comes with clang's runtime libraries. The thread sanitizer does not go with it.
-include(CheckCXXSourceCompiles)
 set(CMAKE_REQUIRED_FLAGS -fsanitize=fuzzer)
 check_cxx_source_compiles("extern \"C\" int LLVMFuzzerTestOneInput(const unsigned char *, unsigned long) { return 0; }" NESO_HAVE_LIBFUZZER)
 unset(CMAKE_REQUIRED_FLAGS)

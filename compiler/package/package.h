@@ -33,10 +33,10 @@ struct LooseKernel {
     Expr begin, end, valid; // bytes [begin, end) are touched if valid is not 0
     int line;
   };
-  std::vector<int> align; // one an argument; empty: nothing is asked
-  std::array<std::string, 3> gridSymbols;
-  std::vector<std::string> argumentSymbols; // one an argument, if there are footprints
-  std::vector<Footprint> footprints;
+  std::vector<int> align = {}; // one an argument; empty: nothing is asked
+  std::array<std::string, 3> gridSymbols = {};
+  std::vector<std::string> argumentSymbols = {}; // one an argument, if there are footprints
+  std::vector<Footprint> footprints = {};
 };
 
 struct PackageContents {

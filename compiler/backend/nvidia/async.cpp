@@ -89,7 +89,7 @@ bool Emitter::productFollows(mlir::Operation *op) {
   while ((op = op->getNextNode())) {
     if (auto dot = llvm::dyn_cast<tt::DotOp>(op))
       return layouts_.isStep(operandSource(dot.getA())) ||
-             leavesRegisters(layouts_.dot(dot)) && readsRing(dot.getA()) && readsRing(dot.getB());
+             (leavesRegisters(layouts_.dot(dot)) && readsRing(dot.getA()) && readsRing(dot.getB()));
     if (op->getNumRegions() || llvm::isa<ttg::AsyncWaitOp>(op)) return false;
   }
   return false;

@@ -83,10 +83,10 @@ struct Op {
   ValueIdx a = -1, b = -1, c = -1;
   double imm = 0;      // Constant of a float dtype
   int64_t immInt = 0;  // Constant of an integer dtype or Bool
-  BufferId buffer;     // Load
-  Expr index;          // Load, Index
-  std::string symbol;  // Indirect: "t<k>", unique in the node
-  Expr bound;          // Indirect
+  BufferId buffer = {};    // Load
+  Expr index = {};         // Load, Index
+  std::string symbol = {}; // Indirect: "t<k>", unique in the node
+  Expr bound = {};         // Indirect
   bool wrap = false, check = false;
 };
 
@@ -236,7 +236,7 @@ struct Constant {
   bool isBuffer = false; // a buffer of the model
   std::shared_ptr<const void> owner;
   bool hasShape = false; // sizes and strides are those of the model's tensor; false once the bytes were put into another order
-  std::vector<int64_t> sizes, strides;
+  std::vector<int64_t> sizes = {}, strides = {};
 };
 
 /// What the program returns, in the order of the model's outputs.

@@ -15,7 +15,7 @@ namespace {
 
 class Orderer {
 public:
-  explicit Orderer(const plan::Plan &p) : p_(p), bytes_(p.program.buffers.size()), users_(p.program.buffers.size()), pinned_(p.program.buffers.size()) {
+  explicit Orderer(const plan::Plan &p) : bytes_(p.program.buffers.size()), users_(p.program.buffers.size()), pinned_(p.program.buffers.size()) {
     for (const Buffer &b : p.program.buffers)
       if (p.placements[b.id.index()].where == plan::Placement::Where::Arena) bytes_[b.id.index()] = hint(p.placements[b.id.index()].bytes, p.program.facts);
     for (const ProgramOutput &o : p.program.outputs)
@@ -65,7 +65,6 @@ public:
   }
 
 private:
-  const plan::Plan &p_;
   std::vector<int64_t> bytes_;
   std::vector<int> users_;     // kernels that touch a buffer
   std::vector<bool> pinned_;   // lives until the end
