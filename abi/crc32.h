@@ -1,5 +1,5 @@
-// CRC-32 as zip uses it (reflected polynomial 0xEDB88320), shared by the package writer and the runtime: carry-less multiplication
-// where the machine has it (about 10 GB/s), else eight table lookups a step.
+// CRC-32 as zip uses it (reflected polynomial 0xEDB88320), shared by the package writer and the runtime: carry-less
+// multiplication where the machine has it (about 10 GB/s), else eight table lookups a step.
 #ifndef NESO_ABI_CRC32_H
 #define NESO_ABI_CRC32_H
 
@@ -42,8 +42,9 @@ inline uint32_t crc32_by_tables(uint32_t crc, const uint8_t *p, size_t n) {
 }
 
 #if defined(__x86_64__)
-// Folds 64 bytes a step in four lanes: each lane is multiplied by x^512 modulo the polynomial (two halves, two constants) and added
-// to the next 16 bytes; the lanes are then folded into one by x^128, whose 16 bytes the tables finish. n >= 64.
+// Folds 64 bytes a step in four lanes: each lane is multiplied by x^512 modulo the polynomial (two halves, two
+// constants) and added to the next 16 bytes; the lanes are then folded into one by x^128, whose 16 bytes the tables
+// finish. n >= 64.
 __attribute__((target("pclmul,sse4.1"))) inline uint32_t crc32_by_folding(uint32_t crc, const uint8_t *p, size_t n) {
   const __m128i by512 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4); // x^(512-32), x^(512+32) mod P, reflected
   const __m128i by128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0); // x^(128-32), x^(128+32) mod P, reflected
@@ -75,7 +76,8 @@ __attribute__((target("pclmul,sse4.1"))) inline uint32_t crc32_by_folding(uint32
 inline uint32_t crc32(uint32_t so_far, const void *bytes, size_t n) {
   const uint8_t *p = static_cast<const uint8_t *>(bytes);
 #if defined(__x86_64__)
-  if (n >= 64 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) return ~crc32_by_folding(~so_far, p, n);
+  if (n >= 64 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
+    return ~crc32_by_folding(~so_far, p, n);
 #endif
   return ~crc32_by_tables(~so_far, p, n);
 }

@@ -19,12 +19,18 @@ std::string librariesText(const neso_model_stats &model, const neso_device_stats
   std::string out = fmt::format("{} graphs", s.graphs);
   if (s.graph_streams > 1) out += fmt::format(" over {} streams", s.graph_streams);
   if (model.product_count == 0) return out + "\n";
-  if (!s.library) return out + fmt::format("\nproducts {} that cuBLASLt may compute, by the package's own kernels: no cuBLASLt is found or wanted\n", model.product_count);
-  return out + fmt::format("\nproducts {} of {} by cuBLASLt {}.{}.{}, {}\n", s.library_products, model.product_count, s.library_version / 10000, s.library_version / 100 % 100, s.library_version % 100, s.library);
+  if (!s.library)
+    return out + fmt::format("\nproducts {} that cuBLASLt may compute, by the package's own kernels: no cuBLASLt is "
+                             "found or wanted\n",
+                             model.product_count);
+  return out + fmt::format("\nproducts {} of {} by cuBLASLt {}.{}.{}, {}\n", s.library_products, model.product_count,
+                           s.library_version / 10000, s.library_version / 100 % 100, s.library_version % 100,
+                           s.library);
 }
 
 // The runs after the first one: `warm` back to back, on a GPU also each with a cold second-level cache.
-neso_status measureRuns(Session &session, const Options &o, double firstMs, size_t l2Bytes, Spread &warm, Spread &coldCache) {
+neso_status measureRuns(Session &session, const Options &o, double firstMs, size_t l2Bytes, Spread &warm,
+                        Spread &coldCache) {
   if (!o.session.device.gpu()) {
     auto once = [&](double *ms) {
       double begin = nowMs();
@@ -35,7 +41,10 @@ neso_status measureRuns(Session &session, const Options &o, double firstMs, size
     return measure(once, o.iterations, firstMs, warm);
   }
   DeviceTimer timer(session.context(), o.session.device.index, l2Bytes);
-  auto run = [&] { return neso_run_async(session.context(), session.views.data(), session.views.size(), session.outputs.data(), session.outputs.size()); };
+  auto run = [&] {
+    return neso_run_async(session.context(), session.views.data(), session.views.size(), session.outputs.data(),
+                          session.outputs.size());
+  };
   if (neso_status s = measure(timer.warm(run), o.iterations, firstMs, warm); s != NESO_OK) return s;
   return measure(timer.cold(run), o.iterations, firstMs, coldCache);
 }
@@ -61,21 +70,31 @@ int run(Options o) {
   neso_model_get_stats(session.model(), &model);
   neso_context_get_stats(session.context(), &stats);
   neso_context_get_device_stats(session.context(), &onDevice);
-  size_t peak = stats.arena_bytes + stats.output_bytes + stats.buffer_bytes + stats.scratch_bytes + onDevice.constant_bytes;
+  size_t peak =
+      stats.arena_bytes + stats.output_bytes + stats.buffer_bytes + stats.scratch_bytes + onDevice.constant_bytes;
   if (o.json) {
-    std::string more = gpu ? fmt::format(", \"cold_l2\": {}, \"name\": {}, \"arch\": \"{}\", \"graphs\": {}, \"graph_streams\": {}, \"products\": {}, \"library_products\": {}, \"library\": {}",
-                                         coldCache.json(), jsonString(device.name), device.arch, onDevice.graphs, onDevice.graph_streams, model.product_count, onDevice.library_products,
-                                         onDevice.library ? jsonString(onDevice.library) : "null")
-                           : "";
-    fmt::print("{{\"warm\": {}, \"cold_ms\": {:.6f}, \"load_ms\": {:.6f}, \"steps\": {}, \"peak_bytes\": {}, \"threads\": {}, \"device\": {}{}}}\n", warm.json(), coldMs, session.loadMs(), stats.steps, peak,
-               stats.threads, jsonString(o.session.device.text), more);
+    std::string more =
+        gpu ? fmt::format(", \"cold_l2\": {}, \"name\": {}, \"arch\": \"{}\", \"graphs\": {}, \"graph_streams\": {}, "
+                          "\"products\": {}, \"library_products\": {}, \"library\": {}",
+                          coldCache.json(), jsonString(device.name), device.arch, onDevice.graphs,
+                          onDevice.graph_streams, model.product_count, onDevice.library_products,
+                          onDevice.library ? jsonString(onDevice.library) : "null")
+            : "";
+    fmt::print("{{\"warm\": {}, \"cold_ms\": {:.6f}, \"load_ms\": {:.6f}, \"steps\": {}, \"peak_bytes\": {}, "
+               "\"threads\": {}, \"device\": {}{}}}\n",
+               warm.json(), coldMs, session.loadMs(), stats.steps, peak, stats.threads,
+               jsonString(o.session.device.text), more);
     return 0;
   }
   fmt::print("warm   {}\n", warm.text());
   if (gpu) fmt::print("cold L2 {}\n", coldCache.text());
-  fmt::print("cold   {:.4f} ms\nload   {:.4f} ms\nsteps  {}\nmemory {} bytes ({} for intermediate results", coldMs, session.loadMs(), stats.steps, peak, stats.arena_bytes);
-  if (gpu) fmt::print(", {} for constants)\ndevice {}: {} ({}), {}", onDevice.constant_bytes, o.session.device.text, device.name, device.arch, librariesText(model, onDevice));
-  else fmt::print(")\nthreads {}, device {}\n", stats.threads, o.session.device.text);
+  fmt::print("cold   {:.4f} ms\nload   {:.4f} ms\nsteps  {}\nmemory {} bytes ({} for intermediate results", coldMs,
+             session.loadMs(), stats.steps, peak, stats.arena_bytes);
+  if (gpu)
+    fmt::print(", {} for constants)\ndevice {}: {} ({}), {}", onDevice.constant_bytes, o.session.device.text,
+               device.name, device.arch, librariesText(model, onDevice));
+  else
+    fmt::print(")\nthreads {}, device {}\n", stats.threads, o.session.device.text);
   return 0;
 }
 } // namespace
@@ -85,7 +104,8 @@ void declareBench(CLI::App &parent, Action &todo) {
   CLI::App *app = parent.add_subcommand("bench", "measure a package: load, first run, warm runs, memory");
   app->add_option("model", o->session.model, "the package")->required();
   declareSession(app, o->session);
-  app->add_option("--iters", o->iterations, "timed runs (default: about a second's worth)")->check(CLI::Range(1, 100000000));
+  app->add_option("--iters", o->iterations, "timed runs (default: about a second's worth)")
+      ->check(CLI::Range(1, 100000000));
   app->add_flag("--json", o->json, "one JSON object");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 }

@@ -4,8 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "driver/compile.h"
 #include "base/atomic_file.h"
+#include "driver/compile.h"
 #include "tune.h"
 #include "verb.h"
 
@@ -28,7 +28,8 @@ int run(Options o) {
   DiagnosticSink sink;
   auto start = std::chrono::steady_clock::now();
   const bool tuned = !o.tune.measureInto.empty() || !o.tune.readFrom.empty();
-  Result<Compilation> c = tuned ? compileTuned(o.model, o.compile, o.tune, sink) : compileModel(o.model, o.compile, sink);
+  Result<Compilation> c =
+      tuned ? compileTuned(o.model, o.compile, o.tune, sink) : compileModel(o.model, o.compile, sink);
   for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
   if (!c) return report(c.error());
   if (o.compile.emit) {
@@ -45,7 +46,8 @@ int run(Options o) {
   if (o.verbose)
     for (const StepTime &t : c->times) std::fprintf(stderr, "%9.2f ms  %s\n", t.milliseconds, t.step);
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::fprintf(stderr, "%s: %.1f MB, compiled in %.2f s\n", o.output.c_str(), static_cast<double>(c->package.size()) / 1e6, seconds);
+  std::fprintf(stderr, "%s: %.1f MB, compiled in %.2f s\n", o.output.c_str(),
+               static_cast<double>(c->package.size()) / 1e6, seconds);
   return 0;
 }
 
@@ -55,28 +57,50 @@ void declareCompile(CLI::App &parent, Action &todo) {
   auto o = std::make_shared<Options>();
   CLI::App *app = parent.add_subcommand("compile", "compile a PyTorch exported program (.pt2) into a package");
   app->add_option("model", o->model, "the .pt2")->required();
-  auto *output = app->add_option("-o,--output", o->output, "the package to write; with --emit, the text (default: standard output)");
+  auto *output = app->add_option("-o,--output", o->output,
+                                 "the package to write; with --emit, the text (default: standard output)");
   app->add_option("--target", o->compile.target, "cpu or cuda")->capture_default_str();
-  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 (default), sm_100, …; several: all go in, the best is chosen at load")->delimiter(',')->allow_extra_args(false);
-  app->add_option("--kernels", o->kernels, "kernel bundle (folder written by neso_export) or Triton source of the model's user kernels, when the .pt2 does not carry them")->allow_extra_args(false);
-  app->add_option("--option", o->settings, "K=V; assembler=PATH: ptxas, or none: only PTX goes into the package and the GPU's driver assembles it; "
-                  "f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), ieee (multiply-add) or tf32 (one product, 11 bits); "
-                  "library=auto (default on GPUs: cuBLASLt, where the machine that runs has it, computes products that it is estimated to be faster at), never or always; "
-                  "fuse-user-kernels=on (default: pointwise neighbours are computed at the loads and stores of the model's own Triton kernels) or off, pack=on (default: small kernels that do not need each other share a launch on a GPU) or off")->type_name("K=V")->allow_extra_args(false);
+  app->add_option("--arch", o->archs,
+                  "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 "
+                  "(default), sm_100, …; several: all go in, the best is chosen at load")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app->add_option("--kernels", o->kernels,
+                  "kernel bundle (folder written by neso_export) or Triton source of the model's user kernels, when "
+                  "the .pt2 does not carry them")
+      ->allow_extra_args(false);
+  app->add_option(
+         "--option", o->settings,
+         "K=V; assembler=PATH: ptxas, or none: only PTX goes into the package and the GPU's driver assembles it; "
+         "f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), ieee "
+         "(multiply-add) or tf32 (one product, 11 bits); "
+         "library=auto (default on GPUs: cuBLASLt, where the machine that runs has it, computes products that it is "
+         "estimated to be faster at), never or always; "
+         "fuse-user-kernels=on (default: pointwise neighbours are computed at the loads and stores of the model's own "
+         "Triton kernels) or off, pack=on (default: small kernels that do not need each other share a launch on a GPU) "
+         "or off")
+      ->type_name("K=V")
+      ->allow_extra_args(false);
   std::vector<std::string> names;
   std::string stages;
   for (int i = 0; i < stageCount(); ++i) {
     names.push_back(info(static_cast<Stage>(i)).name);
     stages += std::string("\n  ") + info(static_cast<Stage>(i)).name + ": " + info(static_cast<Stage>(i)).description;
   }
-  app->add_option("--emit", o->emit, "print a stage instead of writing a package:" + stages)->check(CLI::IsMember(names));
-  app->add_option("--report", o->report, "also write a page (HTML) that shows the kernels, what was fused and why, and memory");
-  auto *tune = app->add_option("--tune", o->tune.measureInto, "measure other ways to compile each kernel on the device, keep the fastest, and write what was found to this file; its other results stay");
+  app->add_option("--emit", o->emit, "print a stage instead of writing a package:" + stages)
+      ->check(CLI::IsMember(names));
+  app->add_option("--report", o->report,
+                  "also write a page (HTML) that shows the kernels, what was fused and why, and memory");
+  auto *tune = app->add_option("--tune", o->tune.measureInto,
+                               "measure other ways to compile each kernel on the device, keep the fastest, and write "
+                               "what was found to this file; its other results stay");
   app->add_option("--tuned", o->tune.readFrom, "compile with the results of an earlier --tune")->excludes(tune);
-  app->add_option("--device", o->tune.device.text, "to tune on: cpu, cuda or cuda:N (default: that of --target)")->needs(tune);
+  app->add_option("--device", o->tune.device.text, "to tune on: cpu, cuda or cuda:N (default: that of --target)")
+      ->needs(tune);
   app->add_option("--cuda-driver", o->tune.device.driver, "the CUDA driver's library")->needs(tune);
   app->add_option("--dim", o->tune.dims, "a size to tune with, s0=17")->needs(tune)->allow_extra_args(false);
-  app->add_option("--run-threads", o->tune.runThreads, "of the model while it is tuned on a CPU (default: all)")->needs(tune);
+  app->add_option("--run-threads", o->tune.runThreads, "of the model while it is tuned on a CPU (default: all)")
+      ->needs(tune);
   app->add_option("--threads", o->compile.threads, "of the compiler")->check(CLI::Range(1, 256))->capture_default_str();
   app->add_flag("--verbose", o->verbose, "print the time of each step");
   app->callback([o, app, output, &todo] {

@@ -1,5 +1,5 @@
-#include "base/diagnostics/cli.h"
 #include "device.h"
+#include "base/diagnostics/cli.h"
 
 #include <cstdlib>
 

@@ -1,4 +1,5 @@
-// neso diff: are two packages equal byte for byte, and if not, in which members? Exit code 0: equal; 1: not, or unreadable.
+// neso diff: are two packages equal byte for byte, and if not, in which members? Exit code 0: equal; 1: not, or
+// unreadable.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -48,8 +49,10 @@ int diff(const std::string &pathA, const std::string &pathB) {
     }
     size_t common = std::min(m.size, other->size);
     size_t first = static_cast<size_t>(std::mismatch(m.data, m.data + common, other->data).first - m.data);
-    if (first < common) line(m, fmt::format("differs from byte {} on ({} and {} bytes)", first, m.size, other->size));
-    else if (m.size != other->size) line(m, fmt::format("{} and {} bytes, equal up to byte {}", m.size, other->size, common));
+    if (first < common)
+      line(m, fmt::format("differs from byte {} on ({} and {} bytes)", first, m.size, other->size));
+    else if (m.size != other->size)
+      line(m, fmt::format("{} and {} bytes, equal up to byte {}", m.size, other->size, common));
   }
   for (const neso_rt::member &m : b.files.members())
     if (!a.files.find(m.name, m.name_size)) line(m, fmt::format("only in {}", pathB));

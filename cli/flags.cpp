@@ -7,13 +7,17 @@ namespace neso::cli {
 void declareDevice(CLI::App *app, DeviceChoice &device, int &threads) {
   app->add_option("--device", device.text, "cpu (default), cuda or cuda:N");
   app->add_option("--cuda-driver", device.driver, "the library of the CUDA driver (default: libcuda.so.1)");
-  app->add_option("--cublas", device.cublas, "on a GPU: a path of cuBLASLt for the products that the package leaves to it, or none (default: what the system or /usr/local/cuda has)");
+  app->add_option("--cublas", device.cublas,
+                  "on a GPU: a path of cuBLASLt for the products that the package leaves to it, or none (default: what "
+                  "the system or /usr/local/cuda has)");
   app->add_option("--threads", threads, "0: one per core")->check(CLI::Range(0, 4096));
 }
 
 void declareSession(CLI::App *app, SessionOptions &o) {
   const char *files = ".safetensors (tensors named 0, 1, … or by argument), or several .npy, one an input, in order";
-  app->add_option("--input", o.inputs, o.needInputs ? files : "inputs as for run; without it they are random, inside the exported ranges")->allow_extra_args(false);
+  app->add_option("--input", o.inputs,
+                  o.needInputs ? files : "inputs as for run; without it they are random, inside the exported ranges")
+      ->allow_extra_args(false);
   app->add_option("--kernels", o.kernels, "of a .pt2: as for compile")->allow_extra_args(false);
   declareDevice(app, o.device, o.threads);
   if (o.needInputs) return;

@@ -23,12 +23,14 @@ std::string shapeText(const neso_value_info &v) {
 }
 std::string dimJson(const neso_dim &d) {
   if (d.min == d.max) return std::to_string(d.min);
-  return fmt::format("{{\"symbol\": {}, \"min\": {}, \"max\": {}}}", d.symbol ? jsonString(d.symbol) : "null", d.min, d.max == INT64_MAX ? "null" : std::to_string(d.max));
+  return fmt::format("{{\"symbol\": {}, \"min\": {}, \"max\": {}}}", d.symbol ? jsonString(d.symbol) : "null", d.min,
+                     d.max == INT64_MAX ? "null" : std::to_string(d.max));
 }
 std::string valueJson(const neso_value_info &v, bool input) {
   std::string shape;
   for (int32_t d = 0; d < v.rank; ++d) shape += (d ? ", " : "") + dimJson(v.dims[d]);
-  std::string out = fmt::format("{{\"name\": {}, \"kind\": \"{}\", \"dtype\": \"{}\", \"shape\": [{}]", jsonString(v.name), kKinds[v.kind], neso_dtype_name(v.dtype), shape);
+  std::string out = fmt::format("{{\"name\": {}, \"kind\": \"{}\", \"dtype\": \"{}\", \"shape\": [{}]",
+                                jsonString(v.name), kKinds[v.kind], neso_dtype_name(v.dtype), shape);
   if (input) out += fmt::format(", \"mutated\": {}, \"optional\": {}", v.mutated != 0, v.optional != 0);
   return out + "}";
 }
@@ -41,8 +43,10 @@ template <typename Row> std::string list(int32_t count, const Row &row) {
 
 neso_value_info value(const neso_model *m, int32_t i, bool input) {
   neso_value_info info;
-  if (input) neso_model_input(m, i, &info);
-  else neso_model_output(m, i, &info);
+  if (input)
+    neso_model_input(m, i, &info);
+  else
+    neso_model_output(m, i, &info);
   return info;
 }
 
@@ -68,77 +72,102 @@ std::optional<neso_kernel_usage> usageOf(const neso_model *m, int32_t kernel, in
 void printJson(const neso_model *m) {
   neso_model_stats stats;
   neso_model_get_stats(m, &stats);
-  auto text = [&](const char *key) { return jsonString(neso_model_metadata(m, key) ? neso_model_metadata(m, key) : ""); };
+  auto text = [&](const char *key) {
+    return jsonString(neso_model_metadata(m, key) ? neso_model_metadata(m, key) : "");
+  };
   std::string metadata;
   for (int32_t i = 0; neso_model_metadata_key(m, i); ++i)
-    metadata += fmt::format("{}{}: {}", i ? ", " : "", jsonString(neso_model_metadata_key(m, i)), text(neso_model_metadata_key(m, i)));
+    metadata += fmt::format("{}{}: {}", i ? ", " : "", jsonString(neso_model_metadata_key(m, i)),
+                            text(neso_model_metadata_key(m, i)));
   std::string inputs = list(neso_model_input_count(m), [&](int32_t i) { return valueJson(value(m, i, true), true); });
-  std::string outputs = list(neso_model_output_count(m), [&](int32_t i) { return valueJson(value(m, i, false), false); });
+  std::string outputs =
+      list(neso_model_output_count(m), [&](int32_t i) { return valueJson(value(m, i, false), false); });
   std::string symbols = list(neso_model_symbol_count(m), [&](int32_t i) {
     neso_symbol_info s;
     neso_model_symbol(m, i, &s);
-    return fmt::format("{{\"name\": {}, \"min\": {}, \"max\": {}}}", jsonString(s.name), s.min, s.max == INT64_MAX ? "null" : std::to_string(s.max));
+    return fmt::format("{{\"name\": {}, \"min\": {}, \"max\": {}}}", jsonString(s.name), s.min,
+                       s.max == INT64_MAX ? "null" : std::to_string(s.max));
   });
   std::string constants = list(neso_model_constant_count(m), [&](int32_t i) {
     neso_constant_info c;
     neso_model_constant(m, i, &c);
-    return fmt::format("{{\"name\": {}, \"kind\": \"{}\", \"dtype\": \"{}\", \"shape\": {}, \"mutated\": {}}}", jsonString(c.name), kConstantKinds[c.kind], neso_dtype_name(c.tensor.dtype), constantShape(c.tensor), c.mutated != 0);
+    return fmt::format("{{\"name\": {}, \"kind\": \"{}\", \"dtype\": \"{}\", \"shape\": {}, \"mutated\": {}}}",
+                       jsonString(c.name), kConstantKinds[c.kind], neso_dtype_name(c.tensor.dtype),
+                       constantShape(c.tensor), c.mutated != 0);
   });
   std::string kernels = list(neso_model_kernel_count(m), [&](int32_t i) {
     neso_kernel_info k;
     neso_model_kernel(m, i, &k);
-    std::string source = list(k.source_count, [&](int32_t line) { return jsonString(neso_model_kernel_source(m, i, line)); });
+    std::string source =
+        list(k.source_count, [&](int32_t line) { return jsonString(neso_model_kernel_source(m, i, line)); });
     std::string usage;
     for (int32_t t = 0; t < neso_model_target_count(m); ++t)
       if (std::optional<neso_kernel_usage> u = usageOf(m, i, t))
-        usage += fmt::format("{}{{\"arch\": {}, \"threads\": {}, \"shared_bytes\": {}, \"cluster\": {}, \"registers\": {}, \"spill_bytes\": {}, \"blocks_per_sm\": {}}}", usage.empty() ? "" : ", ",
-                             jsonString(archOf(m, t)), u->threads, u->shared_bytes, u->cluster, u->registers, u->spill_bytes, u->blocks_per_sm);
-    return fmt::format("{{\"name\": {}, \"args\": {}, \"scratch_bytes\": {}, \"source\": {}{}}}", jsonString(k.name), k.arg_count, k.scratch_bytes, source,
+        usage += fmt::format("{}{{\"arch\": {}, \"threads\": {}, \"shared_bytes\": {}, \"cluster\": {}, \"registers\": "
+                             "{}, \"spill_bytes\": {}, \"blocks_per_sm\": {}}}",
+                             usage.empty() ? "" : ", ", jsonString(archOf(m, t)), u->threads, u->shared_bytes,
+                             u->cluster, u->registers, u->spill_bytes, u->blocks_per_sm);
+    return fmt::format("{{\"name\": {}, \"args\": {}, \"scratch_bytes\": {}, \"source\": {}{}}}", jsonString(k.name),
+                       k.arg_count, k.scratch_bytes, source,
                        usage.empty() ? "" : fmt::format(", \"usage\": [{}]", usage));
   });
   std::string targets = list(neso_model_target_count(m), [&](int32_t i) {
     neso_target_info t;
     neso_model_target(m, i, &t);
-    return fmt::format("{{\"device\": \"{}\", \"arch\": {}, \"code_bytes\": {}, \"chosen\": {}}}", t.kind == NESO_CUDA ? "cuda" : "cpu", jsonString(t.arch), t.code_bytes, t.chosen != 0);
+    return fmt::format("{{\"device\": \"{}\", \"arch\": {}, \"code_bytes\": {}, \"chosen\": {}}}",
+                       t.kind == NESO_CUDA ? "cuda" : "cpu", jsonString(t.arch), t.code_bytes, t.chosen != 0);
   });
-  fmt::print("{{\"model\": {}, \"producer\": {}, \"inputs\": {}, \"outputs\": {}, \"symbols\": {}, \"constants\": {}, \"kernels\": {}, \"targets\": {}, \"metadata\": {{{}}}, \"steps\": {}, \"launches\": {}, \"products\": {}, "
-             "\"package_bytes\": {}, \"plan_bytes\": {}, \"constant_bytes\": {}, \"in_spec\": {}, \"out_spec\": {}}}\n",
-             text("model"), text("producer"), inputs, outputs, symbols, constants, kernels, targets, metadata, stats.step_count, stats.launch_count, stats.product_count, stats.package_bytes, stats.plan_bytes, stats.constant_bytes,
-             text("in_spec"), text("out_spec"));
+  fmt::print(
+      "{{\"model\": {}, \"producer\": {}, \"inputs\": {}, \"outputs\": {}, \"symbols\": {}, \"constants\": {}, "
+      "\"kernels\": {}, \"targets\": {}, \"metadata\": {{{}}}, \"steps\": {}, \"launches\": {}, \"products\": {}, "
+      "\"package_bytes\": {}, \"plan_bytes\": {}, \"constant_bytes\": {}, \"in_spec\": {}, \"out_spec\": {}}}\n",
+      text("model"), text("producer"), inputs, outputs, symbols, constants, kernels, targets, metadata,
+      stats.step_count, stats.launch_count, stats.product_count, stats.package_bytes, stats.plan_bytes,
+      stats.constant_bytes, text("in_spec"), text("out_spec"));
 }
 
 void printText(const neso_model *m) {
   neso_model_stats stats;
   neso_model_get_stats(m, &stats);
   auto text = [&](const char *key) { return neso_model_metadata(m, key) ? neso_model_metadata(m, key) : ""; };
-  fmt::print("model {}   by {}\npackage {} bytes: plan {}, constants {}\nsteps {} ({} launches{})\n", text("model"), text("producer"), stats.package_bytes, stats.plan_bytes, stats.constant_bytes, stats.step_count,
-             stats.launch_count, stats.product_count ? fmt::format(", {} of them products that cuBLASLt computes where it is found", stats.product_count) : "");
+  fmt::print("model {}   by {}\npackage {} bytes: plan {}, constants {}\nsteps {} ({} launches{})\n", text("model"),
+             text("producer"), stats.package_bytes, stats.plan_bytes, stats.constant_bytes, stats.step_count,
+             stats.launch_count,
+             stats.product_count
+                 ? fmt::format(", {} of them products that cuBLASLt computes where it is found", stats.product_count)
+                 : "");
   for (bool input : {true, false}) {
     int32_t count = input ? neso_model_input_count(m) : neso_model_output_count(m);
     fmt::print("{} {}\n", count, input ? "inputs" : "outputs");
     for (int32_t i = 0; i < count; ++i) {
       neso_value_info v = value(m, i, input);
-      if (v.kind == NESO_VALUE_TENSOR) fmt::print("  {:3} {} {} {}{}\n", i, v.name, neso_dtype_name(v.dtype), shapeText(v), v.mutated ? " mutated" : "");
-      else fmt::print("  {:3} {} {}{}\n", i, v.name, kKinds[v.kind], v.optional ? " (fixed by the export)" : "");
+      if (v.kind == NESO_VALUE_TENSOR)
+        fmt::print("  {:3} {} {} {}{}\n", i, v.name, neso_dtype_name(v.dtype), shapeText(v),
+                   v.mutated ? " mutated" : "");
+      else
+        fmt::print("  {:3} {} {}{}\n", i, v.name, kKinds[v.kind], v.optional ? " (fixed by the export)" : "");
     }
   }
   for (int32_t i = 0; i < neso_model_target_count(m); ++i) {
     neso_target_info t;
     neso_model_target(m, i, &t);
-    fmt::print("target {} {}: {} bytes of code{}\n", t.kind == NESO_CUDA ? "cuda" : "cpu", t.arch, t.code_bytes, t.chosen ? ", used on this machine" : "");
+    fmt::print("target {} {}: {} bytes of code{}\n", t.kind == NESO_CUDA ? "cuda" : "cpu", t.arch, t.code_bytes,
+               t.chosen ? ", used on this machine" : "");
   }
   fmt::print("{} constants\n", neso_model_constant_count(m));
   for (int32_t i = 0; i < neso_model_constant_count(m); ++i) {
     neso_constant_info c;
     neso_model_constant(m, i, &c);
-    fmt::print("  {} {} {} {}{}\n", c.name, kConstantKinds[c.kind], neso_dtype_name(c.tensor.dtype), constantShape(c.tensor), c.mutated ? " mutated" : "");
+    fmt::print("  {} {} {} {}{}\n", c.name, kConstantKinds[c.kind], neso_dtype_name(c.tensor.dtype),
+               constantShape(c.tensor), c.mutated ? " mutated" : "");
   }
   fmt::print("{} kernels\n", neso_model_kernel_count(m));
   for (int32_t i = 0; i < neso_model_kernel_count(m); ++i) {
     neso_kernel_info k;
     neso_model_kernel(m, i, &k);
     fmt::print("  {} ({} arguments)", k.name, k.arg_count);
-    for (int32_t line = 0; line < k.source_count && line < 3; ++line) fmt::print("  {}", neso_model_kernel_source(m, i, line));
+    for (int32_t line = 0; line < k.source_count && line < 3; ++line)
+      fmt::print("  {}", neso_model_kernel_source(m, i, line));
     fmt::print("\n");
     for (int32_t t = 0; t < neso_model_target_count(m); ++t) {
       std::optional<neso_kernel_usage> u = usageOf(m, i, t);
@@ -146,18 +175,22 @@ void printText(const neso_model *m) {
       fmt::print("      {}: {} threads, {} bytes of shared memory", archOf(m, t), u->threads, u->shared_bytes);
       if (u->cluster > 1) fmt::print(", clusters of {}", u->cluster);
       // PTX is assembled by the driver: nothing is known of it.
-      if (u->registers) fmt::print(", {} registers, {} bytes spilled, {} blocks ({} threads) a multiprocessor", u->registers, u->spill_bytes, u->blocks_per_sm, u->blocks_per_sm * u->threads);
+      if (u->registers)
+        fmt::print(", {} registers, {} bytes spilled, {} blocks ({} threads) a multiprocessor", u->registers,
+                   u->spill_bytes, u->blocks_per_sm, u->blocks_per_sm * u->threads);
       fmt::print("\n");
     }
   }
-  for (int32_t i = 0; neso_model_metadata_key(m, i); ++i) fmt::print("{}: {}\n", neso_model_metadata_key(m, i), text(neso_model_metadata_key(m, i)));
+  for (int32_t i = 0; neso_model_metadata_key(m, i); ++i)
+    fmt::print("{}: {}\n", neso_model_metadata_key(m, i), text(neso_model_metadata_key(m, i)));
 }
 } // namespace
 
 void declareInfo(CLI::App &parent, Action &todo) {
   auto path = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  CLI::App *app = parent.add_subcommand("info", "what a package holds: inputs, outputs, sizes, constants, kernels, targets");
+  CLI::App *app =
+      parent.add_subcommand("info", "what a package holds: inputs, outputs, sizes, constants, kernels, targets");
   app->add_option("package", *path, "the package")->required();
   app->add_flag("--json", *json, "one JSON object");
   app->callback([path, json, &todo] {

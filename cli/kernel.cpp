@@ -61,7 +61,8 @@ int analyze(const Options &o) {
   if (!kernel) return report(kernel.error());
   KernelMutation m = kernel->mutation();
   if (o.json) {
-    fmt::print("{{\"kernel\": {}, \"mutated\": {}, \"read\": {}, \"known\": {}{}}}\n", jsonString(kernel->name()), jsonList(m.mutated), jsonList(m.read), m.known,
+    fmt::print("{{\"kernel\": {}, \"mutated\": {}, \"read\": {}, \"known\": {}{}}}\n", jsonString(kernel->name()),
+               jsonList(m.mutated), jsonList(m.read), m.known,
                m.known ? "" : ", \"because\": " + jsonString(m.unknownBecause));
   } else {
     fmt::print("kernel   {}\nmutated  {}\nread     {}\n", kernel->name(), plainList(m.mutated), plainList(m.read));
@@ -76,7 +77,8 @@ int compile(const Options &o) {
   Result<Kernel> kernel = Kernel::read(*source);
   if (!kernel) return report(kernel.error());
   std::vector<std::string> notes;
-  Result<std::string> bytes = kernel->package(o.target, o.archs.empty() ? std::vector<std::string>{"native"} : o.archs, &notes);
+  Result<std::string> bytes =
+      kernel->package(o.target, o.archs.empty() ? std::vector<std::string>{"native"} : o.archs, &notes);
   if (!bytes) return report(bytes.error());
   for (const std::string &note : notes) std::fprintf(stderr, "%s\n", note.c_str());
   Status s = writeFileAtomically(o.output, *bytes);
@@ -88,7 +90,8 @@ int emit(const Options &o) {
   if (!source) return report(source.error());
   Result<Kernel> kernel = Kernel::read(*source);
   if (!kernel) return report(kernel.error());
-  Result<std::string> text = kernel->emit(*parseKernelStage(o.stage), o.target, o.archs.empty() ? "native" : o.archs.front());
+  Result<std::string> text =
+      kernel->emit(*parseKernelStage(o.stage), o.target, o.archs.empty() ? "native" : o.archs.front());
   if (!text) return report(text.error());
   if (o.output.empty()) {
     std::fwrite(text->data(), 1, text->size(), stdout);
@@ -142,7 +145,8 @@ public:
   Status collect() {
     if (neso_status s = neso_context_synchronize(context_); s != NESO_OK) return runtimeError(s);
     for (const auto &[host, there] : onDevice_)
-      if (Status s = copy(plain(host, there.second, NESO_CPU), plain(there.first, there.second, NESO_CUDA)); !s) return s;
+      if (Status s = copy(plain(host, there.second, NESO_CPU), plain(there.first, there.second, NESO_CUDA)); !s)
+        return s;
     return Status::ok();
   }
   neso_context *context() const { return context_; }
@@ -151,7 +155,9 @@ public:
   KernelArguments arguments;
 
 private:
-  neso_tensor plain(void *data, const int64_t &bytes, neso_device_kind kind) const { return {data, &bytes, nullptr, 1, NESO_U8, kind, kind == NESO_CUDA ? device_.index : 0}; }
+  neso_tensor plain(void *data, const int64_t &bytes, neso_device_kind kind) const {
+    return {data, &bytes, nullptr, 1, NESO_U8, kind, kind == NESO_CUDA ? device_.index : 0};
+  }
   Status copy(const neso_tensor &to, const neso_tensor &from) const {
     neso_status s = neso_tensor_copy(context_, &to, &from);
     return s == NESO_OK ? Status::ok() : Status(runtimeError(s));
@@ -163,8 +169,11 @@ private:
       if (!v.data) continue;
       auto [it, added] = onDevice_.try_emplace(v.data, std::pair<void *, int64_t>{nullptr, v.bytes});
       if (added) {
-        if (neso_status s = neso_context_allocate(context_, static_cast<size_t>(v.bytes), &it->second.first); s != NESO_OK) return runtimeError(s);
-        if (Status s = copy(plain(it->second.first, v.bytes, NESO_CUDA), plain(v.data, v.bytes, NESO_CPU)); !s) return s;
+        if (neso_status s = neso_context_allocate(context_, static_cast<size_t>(v.bytes), &it->second.first);
+            s != NESO_OK)
+          return runtimeError(s);
+        if (Status s = copy(plain(it->second.first, v.bytes, NESO_CUDA), plain(v.data, v.bytes, NESO_CPU)); !s)
+          return s;
       }
       v.data = it->second.first;
     }
@@ -174,10 +183,12 @@ private:
   Status load(const Options &o) {
     Result<DeviceChoice::Code> code = device_.code();
     if (!code) return code.takeError();
-    Result<std::string> bytes = kernel_->package(code->target, o.archs.empty() ? std::vector<std::string>{code->arch} : o.archs);
+    Result<std::string> bytes =
+        kernel_->package(code->target, o.archs.empty() ? std::vector<std::string>{code->arch} : o.archs);
     if (!bytes) return bytes.takeError();
     bytes_ = std::move(*bytes);
-    if (neso_status s = neso_model_load_memory(bytes_.data(), bytes_.size(), nullptr, &model_); s != NESO_OK) return runtimeError(s);
+    if (neso_status s = neso_model_load_memory(bytes_.data(), bytes_.size(), nullptr, &model_); s != NESO_OK)
+      return runtimeError(s);
     neso_context_options options{};
     options.struct_size = sizeof options;
     options.threads = o.threads;
@@ -236,11 +247,13 @@ int bench(const Options &o) {
   DeviceTimer timer(launch.context(), launch.device().index, device.l2_bytes);
   auto queue = [&] { return launch.launch(); };
   Spread warm, coldCache;
-  if (neso_status s = measure(gpu ? timer.warm(queue) : Repetition(once), o.iterations, cold, warm); s != NESO_OK) return report(s);
+  if (neso_status s = measure(gpu ? timer.warm(queue) : Repetition(once), o.iterations, cold, warm); s != NESO_OK)
+    return report(s);
   if (gpu)
     if (neso_status s = measure(timer.cold(queue), o.iterations, cold, coldCache); s != NESO_OK) return report(s);
   if (o.json) {
-    fmt::print("{{\"warm\": {}{}, \"cold_ms\": {:.6f}, \"compile_ms\": {:.6f}, \"runs\": {}, \"device\": {}}}\n", warm.json(), gpu ? ", \"cold_l2\": " + coldCache.json() : "", cold, prepareMs, warm.runs,
+    fmt::print("{{\"warm\": {}{}, \"cold_ms\": {:.6f}, \"compile_ms\": {:.6f}, \"runs\": {}, \"device\": {}}}\n",
+               warm.json(), gpu ? ", \"cold_l2\": " + coldCache.json() : "", cold, prepareMs, warm.runs,
                jsonString(o.device.text));
     return 0;
   }
@@ -251,16 +264,30 @@ int bench(const Options &o) {
 }
 
 const char *kPair = "K=V";
-const CLI::Validator kHasEquals([](std::string &text) { return text.find('=') == std::string::npos ? "'" + text + "' is not of the form K=V" : std::string(); }, "");
+const CLI::Validator kHasEquals(
+    [](std::string &text) {
+      return text.find('=') == std::string::npos ? "'" + text + "' is not of the form K=V" : std::string();
+    },
+    "");
 
 CLI::App *declareSource(CLI::App *kernel, const char *verb, const char *text, Options &o) {
   CLI::App *app = kernel->add_subcommand(verb, text);
   app->add_option("source", o.source, "FILE.py:NAME or FILE.ttir[:NAME]")->required();
-  app->add_option("--signature", o.signature, "the types of the arguments, in order: *fp32, *bf16, i32, fp32, constexpr, tensordesc<bf16[64,64]>; also name:type");
-  app->add_option("--constexpr", o.constexprs, "a compile-time value, as a Python literal")->type_name(kPair)->check(kHasEquals)->allow_extra_args(false);
-  app->add_option("--hint", o.hints, "divisible_by_16, equal_to_1 or none, for an argument")->type_name(kPair)->check(kHasEquals)->allow_extra_args(false);
-  app->add_option("--num-warps", o.numWarps, "of 32 threads a program, on GPUs (default: the config's, or 4)")->check(CLI::Range(1, 64));
-  app->add_option("--num-stages", o.numStages, "of pipelined loops, on GPUs (default: the config's, or 3)")->check(CLI::Range(1, 64));
+  app->add_option("--signature", o.signature,
+                  "the types of the arguments, in order: *fp32, *bf16, i32, fp32, constexpr, tensordesc<bf16[64,64]>; "
+                  "also name:type");
+  app->add_option("--constexpr", o.constexprs, "a compile-time value, as a Python literal")
+      ->type_name(kPair)
+      ->check(kHasEquals)
+      ->allow_extra_args(false);
+  app->add_option("--hint", o.hints, "divisible_by_16, equal_to_1 or none, for an argument")
+      ->type_name(kPair)
+      ->check(kHasEquals)
+      ->allow_extra_args(false);
+  app->add_option("--num-warps", o.numWarps, "of 32 threads a program, on GPUs (default: the config's, or 4)")
+      ->check(CLI::Range(1, 64));
+  app->add_option("--num-stages", o.numStages, "of pipelined loops, on GPUs (default: the config's, or 3)")
+      ->check(CLI::Range(1, 64));
   app->add_option("--path", o.paths, "a file or folder where imports are looked up")->allow_extra_args(false);
   app->add_flag("--debug", o.debug, "keep device_assert");
   return app;
@@ -268,7 +295,10 @@ CLI::App *declareSource(CLI::App *kernel, const char *verb, const char *text, Op
 
 void declareLaunch(CLI::App *app, Options &o) {
   app->add_option("--grid", o.grid, "X[,Y[,Z]] programs")->required();
-  app->add_option("--arg", o.args, "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")->allow_extra_args(false);
+  app->add_option(
+         "--arg", o.args,
+         "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")
+      ->allow_extra_args(false);
   app->add_option("--arch", o.archs, "as for compile")->delimiter(',')->allow_extra_args(false);
   declareDevice(app, o.device, o.threads);
 }
@@ -287,11 +317,17 @@ void declareKernel(CLI::App &parent, Action &todo) {
   app = declareSource(kernel, "compile", "write a package that holds the kernel", *o);
   app->add_option("-o,--output", o->output, "the package")->required();
   app->add_option("--target", o->target, "cpu or cuda")->capture_default_str();
-  app->add_option("--arch", o->archs, "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 (default), …; several: all go in")->delimiter(',')->allow_extra_args(false);
+  app->add_option("--arch", o->archs,
+                  "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 "
+                  "(default), …; several: all go in")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app->callback([o, &todo] { todo = [o] { return compile(*o); }; });
 
   app = declareSource(kernel, "emit", "print a stage of the compiler", *o);
-  app->add_option("--stage", o->stage, "ttir, llvm, asm (cpu), layout, ptx or sass (cuda)")->required()->check(CLI::IsMember(std::vector<std::string>(std::begin(kKernelStageNames), std::end(kKernelStageNames))));
+  app->add_option("--stage", o->stage, "ttir, llvm, asm (cpu), layout, ptx or sass (cuda)")
+      ->required()
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kKernelStageNames), std::end(kKernelStageNames))));
   app->add_option("-o,--output", o->output, "the text (default: standard output)");
   app->add_option("--target", o->target, "cpu or cuda")->capture_default_str();
   app->add_option("--arch", o->archs, "as for compile; one")->delimiter(',')->expected(1);
@@ -299,13 +335,16 @@ void declareKernel(CLI::App &parent, Action &todo) {
 
   app = declareSource(kernel, "run", "launch the kernel on files and write every buffer", *o);
   declareLaunch(app, *o);
-  app->add_option("-o,--output", o->output, "a .safetensors: every buffer argument, named after its parameter")->required();
-  app->add_flag("--interpret", o->interpret, "execute in the interpreter of the tile IR, which watches every access, in place of machine code");
+  app->add_option("-o,--output", o->output, "a .safetensors: every buffer argument, named after its parameter")
+      ->required();
+  app->add_flag("--interpret", o->interpret,
+                "execute in the interpreter of the tile IR, which watches every access, in place of machine code");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 
   app = declareSource(kernel, "bench", "measure launches of the kernel", *o);
   declareLaunch(app, *o);
-  app->add_option("--iters", o->iterations, "timed launches (default: about a second's worth)")->check(CLI::Range(1, 100000000));
+  app->add_option("--iters", o->iterations, "timed launches (default: about a second's worth)")
+      ->check(CLI::Range(1, 100000000));
   app->add_flag("--json", o->json, "one JSON object");
   app->callback([o, &todo] { todo = [o] { return bench(*o); }; });
 }

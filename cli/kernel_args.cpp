@@ -28,7 +28,8 @@ public:
       if (t.name == name) return t;
       held += (held.empty() ? "" : ", ") + t.name;
     }
-    return fail(diag::TensorFileMalformed, {}, path, "it holds no tensor '" + name + "' but " + (held.empty() ? "none" : held));
+    return fail(diag::TensorFileMalformed, {}, path,
+                "it holds no tensor '" + name + "' but " + (held.empty() ? "none" : held));
   }
 
 private:
@@ -38,7 +39,8 @@ private:
 std::string describe(const KernelParameter &p) {
   switch (p.kind) {
   case KernelParameter::Pointer: return "a pointer to " + p.element;
-  case KernelParameter::Descriptor: return "a descriptor of a tensor of " + p.element + " with " + std::to_string(p.rank) + " dimensions";
+  case KernelParameter::Descriptor:
+    return "a descriptor of a tensor of " + p.element + " with " + std::to_string(p.rank) + " dimensions";
   case KernelParameter::Integer: return "an integer of " + std::to_string(p.bits) + " bits";
   case KernelParameter::Float: return "a float of " + std::to_string(p.bits) + " bits";
   }
@@ -46,7 +48,8 @@ std::string describe(const KernelParameter &p) {
 }
 
 Error wrong(const Kernel &kernel, const KernelParameter &p, const std::string &text, const std::string &why) {
-  return fail(diag::TileBadArguments, {}, kernel.name(), fmt::format("argument '{}' is {}; '{}' {}", p.name, describe(p), text, why));
+  return fail(diag::TileBadArguments, {}, kernel.name(),
+              fmt::format("argument '{}' is {}; '{}' {}", p.name, describe(p), text, why));
 }
 
 /// Decimal or 0x…, true, false; fits `bits` with or without a sign.
@@ -57,7 +60,8 @@ std::optional<int64_t> integerOf(const std::string &text, int bits) {
   errno = 0;
   char *end = nullptr;
   bool negative = text[0] == '-';
-  int64_t v = negative ? std::strtoll(text.c_str(), &end, 0) : static_cast<int64_t>(std::strtoull(text.c_str(), &end, 0));
+  int64_t v =
+      negative ? std::strtoll(text.c_str(), &end, 0) : static_cast<int64_t>(std::strtoull(text.c_str(), &end, 0));
   if (*end || errno) return std::nullopt;
   if (bits >= 64) return v;
   int64_t limit = int64_t{1} << bits;
@@ -68,14 +72,16 @@ std::optional<int64_t> integerOf(const std::string &text, int bits) {
 
 } // namespace
 
-Result<KernelArguments> readKernelArguments(const Kernel &kernel, const std::vector<std::string> &texts, const std::vector<std::string> &names) {
+Result<KernelArguments> readKernelArguments(const Kernel &kernel, const std::vector<std::string> &texts,
+                                            const std::vector<std::string> &names) {
   KernelArguments out;
   Files files;
   const std::vector<KernelParameter> &parameters = kernel.parameters();
   if (names.empty() && texts.size() != parameters.size()) {
     std::string list;
     for (const KernelParameter &p : parameters) list += (list.empty() ? "" : ", ") + p.name;
-    return fail(diag::TileBadArguments, {}, kernel.name(), fmt::format("it takes {} arguments ({}), {} are given", parameters.size(), list, texts.size()));
+    return fail(diag::TileBadArguments, {}, kernel.name(),
+                fmt::format("it takes {} arguments ({}), {} are given", parameters.size(), list, texts.size()));
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
     const KernelParameter &p = parameters[i];
@@ -95,12 +101,14 @@ Result<KernelArguments> readKernelArguments(const Kernel &kernel, const std::vec
       Result<HostTensor> tensor = files.get(text.substr(1));
       if (!tensor) return tensor.takeError();
       if (!p.accepts(tensor->dtype)) return wrong(kernel, p, text, "holds " + std::string(neso::name(tensor->dtype)));
-      if (p.kind == KernelParameter::Descriptor && tensor->sizes.size() != p.rank) return wrong(kernel, p, text, "has " + std::to_string(tensor->sizes.size()) + " dimensions");
+      if (p.kind == KernelParameter::Descriptor && tensor->sizes.size() != p.rank)
+        return wrong(kernel, p, text, "has " + std::to_string(tensor->sizes.size()) + " dimensions");
       value.data = tensor->data(), value.bytes = static_cast<int64_t>(tensor->bytes), value.sizes = tensor->sizes;
       tensor->name = p.name;
       out.outputs.push_back(std::move(*tensor));
     } else if (text == "none" || text == "None") {
-      // Only a .ttir comes here: its kernel was compiled with the pointer in place, so that an access is an error of the caller.
+      // Only a .ttir comes here: its kernel was compiled with the pointer in place, so that an access is an error of
+      // the caller.
       if (p.kind == KernelParameter::Descriptor) return wrong(kernel, p, text, "is no tensor");
     } else {
       return wrong(kernel, p, text, "is no buffer; give @FILE.npy, @FILE.safetensors#NAME or none");

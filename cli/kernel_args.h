@@ -10,15 +10,19 @@
 
 namespace neso::cli {
 
-/// Values with the buffers that they point into. The same file and name is one buffer. Move-only use: the buffers must outlive the run.
+/// Values with the buffers that they point into. The same file and name is one buffer. Move-only use: the buffers must
+/// outlive the run.
 struct KernelArguments {
-  std::vector<KernelValue> values;     // one a parameter of the kernel
-  std::vector<HostTensor> outputs;     // every buffer, named after its parameter; they share storage with what the kernel writes
+  std::vector<KernelValue> values; // one a parameter of the kernel
+  std::vector<HostTensor>
+      outputs; // every buffer, named after its parameter; they share storage with what the kernel writes
 };
 
-/// `texts`: one an argument of the source, in order; those of `kernel` are picked by `names` (name of each text's parameter), which is
-/// empty for a .ttir: then there is one text a parameter. Errors: TileBadArguments (E0414), errors of tensor files.
-Result<KernelArguments> readKernelArguments(const Kernel &kernel, const std::vector<std::string> &texts, const std::vector<std::string> &names);
+/// `texts`: one an argument of the source, in order; those of `kernel` are picked by `names` (name of each text's
+/// parameter), which is empty for a .ttir: then there is one text a parameter. Errors: TileBadArguments (E0414), errors
+/// of tensor files.
+Result<KernelArguments> readKernelArguments(const Kernel &kernel, const std::vector<std::string> &texts,
+                                            const std::vector<std::string> &names);
 
 /// "X", "X,Y" or "X,Y,Z". `kernel` is for the message. TileBadArguments (E0414).
 Result<std::array<uint32_t, 3>> parseGrid(const std::string &kernel, const std::string &text);

@@ -12,16 +12,12 @@
 namespace neso::cli {
 namespace {
 const Verb kVerbs[] = {
-    {"compile", declareCompile},
-    {"run", declareRun},
-    {"info", declareInfo},
-    {"bench", declareBench},
-    {"verify", declareVerify},
-    {"diff", declareDiff},
-    {"kernel", declareKernel},
+    {"compile", declareCompile}, {"run", declareRun},   {"info", declareInfo},     {"bench", declareBench},
+    {"verify", declareVerify},   {"diff", declareDiff}, {"kernel", declareKernel},
 };
 
-/// Help goes to standard output and is no mistake. Where a command is missing or there is none of its name, those that there are get listed.
+/// Help goes to standard output and is no mistake. Where a command is missing or there is none of its name, those that
+/// there are get listed.
 int usage(CLI::App &app, const CLI::ParseError &e) {
   CLI::App *at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
@@ -30,10 +26,12 @@ int usage(CLI::App &app, const CLI::ParseError &e) {
   if (e.get_exit_code() == 0 || known.empty()) return app.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
   const std::vector<std::string> rest = at->remaining();
   const std::string of = at == &app ? "neso" : "neso " + at->get_name();
-  fmt::print(stderr, "{}; the commands of {} are {}\nRun with --help for more information.\n", rest.empty() ? "a command is missing" : "'" + rest.front() + "' is no command", of, known);
+  fmt::print(stderr, "{}; the commands of {} are {}\nRun with --help for more information.\n",
+             rest.empty() ? "a command is missing" : "'" + rest.front() + "' is no command", of, known);
   return 2;
 }
-/// "--input a.npy b.npy" as "--input a.npy --input b.npy". CLI11's own lists would take the model behind the files as well.
+/// "--input a.npy b.npy" as "--input a.npy --input b.npy". CLI11's own lists would take the model behind the files as
+/// well.
 std::vector<const char *> inputsOneByOne(int argc, char **argv) {
   std::vector<const char *> out;
   bool ofInput = false;
@@ -49,8 +47,10 @@ std::vector<const char *> inputsOneByOne(int argc, char **argv) {
 
 int report(const Error &error) {
   for (const Diagnostic &d : error.diagnostics()) {
-    if (d.kind == diag::RuntimeRefused) std::fprintf(stderr, "error[%s]: %s\n", d.loc.context.c_str(), d.message.c_str());
-    else std::fprintf(stderr, "%s\n", d.str().c_str());
+    if (d.kind == diag::RuntimeRefused)
+      std::fprintf(stderr, "error[%s]: %s\n", d.loc.context.c_str(), d.message.c_str());
+    else
+      std::fprintf(stderr, "%s\n", d.str().c_str());
   }
   return error.internal() ? 3 : 1;
 }

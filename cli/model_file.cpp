@@ -1,5 +1,5 @@
-#include "base/diagnostics/cli.h"
 #include "model_file.h"
+#include "base/diagnostics/cli.h"
 
 #include "driver/compile.h"
 
@@ -13,7 +13,8 @@ Error runtimeError(neso_status status) {
   return fail(diag::RuntimeRefused, {{}, 0, 0, neso_status_code(status)}, neso_error_text());
 }
 
-Status OpenModel::open(const std::string &path, neso_check check, const DeviceChoice &device, const std::vector<std::string> &kernels) {
+Status OpenModel::open(const std::string &path, neso_check check, const DeviceChoice &device,
+                       const std::vector<std::string> &kernels) {
   neso_model_options options{};
   options.struct_size = sizeof options;
   options.check = check;
@@ -52,7 +53,8 @@ bool takesValue(const neso_value_info &info) { return info.kind != NESO_VALUE_TE
 
 // NumPy has no bfloat16: it and raw two-byte data look alike, and complex128 comes as pairs of F64 from safetensors.
 void adapt(HostTensor &t, const neso_value_info &info) {
-  if (info.dtype == NESO_C128 && t.dtype == DType::F64 && !t.sizes.empty() && t.sizes.back() == 2 && static_cast<int32_t>(t.sizes.size()) == info.rank + 1) {
+  if (info.dtype == NESO_C128 && t.dtype == DType::F64 && !t.sizes.empty() && t.sizes.back() == 2 &&
+      static_cast<int32_t>(t.sizes.size()) == info.rank + 1) {
     t.sizes.pop_back();
     t.dtype = DType::C128;
   }
@@ -106,7 +108,8 @@ Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const s
       if (Status s = place(slots[i], std::move(loose[i])); !s) return s.takeError();
   }
   for (size_t i = 0; i < infos.size(); ++i)
-    if (!inputs[i].storage && takesValue(infos[i]) && !infos[i].optional) return fail(diag::InputNotGiven, {}, i, infos[i].name, inputList(model));
+    if (!inputs[i].storage && takesValue(infos[i]) && !infos[i].optional)
+      return fail(diag::InputNotGiven, {}, i, infos[i].name, inputList(model));
   return inputs;
 }
 
@@ -160,7 +163,8 @@ void randomise(HostTensor &t, Random &random) {
 }
 } // namespace
 
-Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t seed, const std::vector<std::string> &dims) {
+Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t seed,
+                                             const std::vector<std::string> &dims) {
   std::string symbols;
   for (int32_t i = 0; i < neso_model_symbol_count(model); ++i) {
     neso_symbol_info info;
@@ -173,7 +177,8 @@ Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t s
     size_t equal = dim.find('=');
     char *end = nullptr;
     long long value = equal == std::string::npos ? 0 : std::strtoll(dim.c_str() + equal + 1, &end, 10);
-    if (!end || *end || end == dim.c_str() + equal + 1) return fail(diag::BadSizeSetting, {}, dim, symbols.empty() ? "none" : symbols);
+    if (!end || *end || end == dim.c_str() + equal + 1)
+      return fail(diag::BadSizeSetting, {}, dim, symbols.empty() ? "none" : symbols);
     names.push_back(dim.substr(0, equal));
     values.push_back(value);
   }
@@ -186,7 +191,9 @@ Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t s
     total += static_cast<size_t>(infos[i].rank);
   }
   std::vector<int64_t> sizes(total + 1);
-  if (neso_status s = neso_model_solve_sizes(model, namePointers.data(), values.data(), names.size(), sizes.data()); s != NESO_OK) return runtimeError(s);
+  if (neso_status s = neso_model_solve_sizes(model, namePointers.data(), values.data(), names.size(), sizes.data());
+      s != NESO_OK)
+    return runtimeError(s);
   Random random(seed);
   for (int i = 0; i < 8; ++i) random.next();
   std::vector<HostTensor> inputs(infos.size());
@@ -206,7 +213,14 @@ std::vector<neso_tensor> tensorViews(const std::vector<HostTensor> &inputs) {
   std::vector<neso_tensor> out;
   for (const HostTensor &t : inputs) {
     neso_tensor view{};
-    if (t.storage) view = {t.data(), t.sizes.data(), nullptr, static_cast<int32_t>(t.sizes.size()), static_cast<neso_dtype>(t.dtype), NESO_CPU, 0};
+    if (t.storage)
+      view = {t.data(),
+              t.sizes.data(),
+              nullptr,
+              static_cast<int32_t>(t.sizes.size()),
+              static_cast<neso_dtype>(t.dtype),
+              NESO_CPU,
+              0};
     out.push_back(view);
   }
   return out;

@@ -1,4 +1,5 @@
-// Opening what a verb is given: a package, or a .pt2 that is compiled in memory first; and its inputs, from files or made at random.
+// Opening what a verb is given: a package, or a .pt2 that is compiled in memory first; and its inputs, from files or
+// made at random.
 #pragma once
 #include <string>
 #include <vector>
@@ -19,7 +20,8 @@ public:
   ~OpenModel() { neso_model_free(model_); }
   /// Opens the package at `path`. `check` as in neso.h. A .pt2 is compiled for `device`.
   /// `kernels` are the --kernels of its user kernels.
-  Status open(const std::string &path, neso_check check, const DeviceChoice &device, const std::vector<std::string> &kernels);
+  Status open(const std::string &path, neso_check check, const DeviceChoice &device,
+              const std::vector<std::string> &kernels);
   const neso_model *get() const { return model_; }
 
 private:
@@ -33,11 +35,13 @@ Error runtimeError(neso_status status);
 /// What the model takes, for messages: "0 ('x'), 1 ('mask')".
 std::string inputList(const neso_model *model);
 
-/// One tensor for each input of the model, in order; an absent one (None, text, a value that the export fixed) has no storage.
+/// One tensor for each input of the model, in order; an absent one (None, text, a value that the export fixed) has no
+/// storage.
 Result<std::vector<HostTensor>> inputsFromFiles(const neso_model *model, const std::vector<std::string> &files);
 
 /// Random inputs inside the exported ranges. dims: "s0=17". Floats are normal, integers and bools 0 or 1.
-Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t seed, const std::vector<std::string> &dims);
+Result<std::vector<HostTensor>> randomInputs(const neso_model *model, uint64_t seed,
+                                             const std::vector<std::string> &dims);
 
 /// Views for neso_run; `inputs` must outlive them.
 std::vector<neso_tensor> tensorViews(const std::vector<HostTensor> &inputs);

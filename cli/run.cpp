@@ -29,8 +29,10 @@ int run(Options o) {
   Status kept;
   auto keep = [&](const std::string &name, const neso_tensor &t) {
     Result<HostTensor> copy = session.hostCopy(name, t);
-    if (copy) results.push_back(std::move(*copy));
-    else kept = copy.takeError();
+    if (copy)
+      results.push_back(std::move(*copy));
+    else
+      kept = copy.takeError();
   };
   for (size_t i = 0; i < session.outputs.size(); ++i) {
     if (!session.outputs[i].data) continue;

@@ -11,7 +11,8 @@ Status Session::open(SessionOptions &o) {
   if (Status s = model_.open(o.model, o.check, o.device, o.kernels); !s) return s;
   loadMs_ = nowMs() - start;
   bool files = o.needInputs || !o.inputs.empty();
-  Result<std::vector<HostTensor>> inputs = files ? inputsFromFiles(model(), o.inputs) : randomInputs(model(), o.seed, o.dims);
+  Result<std::vector<HostTensor>> inputs =
+      files ? inputsFromFiles(model(), o.inputs) : randomInputs(model(), o.seed, o.dims);
   if (!inputs) return inputs.takeError();
   inputs_ = std::move(*inputs);
   neso_context_options options{};
@@ -33,8 +34,10 @@ Status Session::moveToDevice() {
     neso_tensor there = view;
     there.device = NESO_CUDA;
     there.device_index = deviceIndex_;
-    int64_t bytes = elementCount({view.sizes, view.sizes + view.rank}) * static_cast<int64_t>(neso_dtype_size(view.dtype));
-    if (neso_status s = neso_context_allocate(context_, static_cast<size_t>(bytes), &there.data); s != NESO_OK) return runtimeError(s);
+    int64_t bytes =
+        elementCount({view.sizes, view.sizes + view.rank}) * static_cast<int64_t>(neso_dtype_size(view.dtype));
+    if (neso_status s = neso_context_allocate(context_, static_cast<size_t>(bytes), &there.data); s != NESO_OK)
+      return runtimeError(s);
     if (neso_status s = neso_tensor_copy(context_, &there, &view); s != NESO_OK) return runtimeError(s);
     view = there;
   }
@@ -59,7 +62,8 @@ std::vector<std::pair<std::string, neso_tensor>> Session::mutatedBuffers() const
     neso_constant_info info;
     neso_tensor buffer;
     neso_model_constant(model(), i, &info);
-    if (info.mutated && neso_context_buffer(context_, info.name, &buffer) == NESO_OK) out.emplace_back(info.name, buffer);
+    if (info.mutated && neso_context_buffer(context_, info.name, &buffer) == NESO_OK)
+      out.emplace_back(info.name, buffer);
   }
   return out;
 }

@@ -1,4 +1,5 @@
-// What run, bench and verify have in common: a model opened on a device, its inputs, a context, and one run after the other.
+// What run, bench and verify have in common: a model opened on a device, its inputs, a context, and one run after the
+// other.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,13 +13,13 @@
 namespace neso::cli {
 
 struct SessionOptions {
-  std::string model;                     // a package, or a .pt2 that is compiled in memory first
+  std::string model; // a package, or a .pt2 that is compiled in memory first
   DeviceChoice device;
   std::vector<std::string> kernels;      // of a .pt2: where its user kernels come from
   std::vector<std::string> inputs, dims; // files; without them random inputs, of these sizes
   uint64_t seed = 0;
   int threads = 0;
-  bool needInputs = false;               // never random
+  bool needInputs = false; // never random
   neso_check check = NESO_CHECK_ALL;
 };
 

@@ -1,5 +1,5 @@
-#include "base/diagnostics/cli.h"
 #include "tensor_file.h"
+#include "base/diagnostics/cli.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -15,7 +15,9 @@ namespace neso::cli {
 namespace {
 constexpr int64_t kMaxElements = int64_t(1) << 46;
 
-Error malformed(const std::string &path, const std::string &why) { return fail(diag::TensorFileMalformed, {}, path, why); }
+Error malformed(const std::string &path, const std::string &why) {
+  return fail(diag::TensorFileMalformed, {}, path, why);
+}
 
 Result<std::string> readAll(const std::string &path) {
   std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
@@ -27,7 +29,9 @@ Result<std::string> readAll(const std::string &path) {
   return out;
 }
 
-bool endsWith(const std::string &text, std::string_view end) { return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0; }
+bool endsWith(const std::string &text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
 
 std::optional<DType> dtypeOfSafetensors(std::string_view text) {
   for (int i = 0; i < kDTypeCount && !text.empty(); ++i)
@@ -37,31 +41,38 @@ std::optional<DType> dtypeOfSafetensors(std::string_view text) {
 
 Status fillFrom(HostTensor &t, const std::string &path, const char *bytes, size_t size) {
   int64_t n = elementCount(t.sizes);
-  if (n < 0 || static_cast<size_t>(n) * static_cast<size_t>(itemSize(t.dtype)) != size) return malformed(path, fmt::format("tensor '{}' has {} bytes, which its shape and dtype do not ask for", t.name, size));
+  if (n < 0 || static_cast<size_t>(n) * static_cast<size_t>(itemSize(t.dtype)) != size)
+    return malformed(path,
+                     fmt::format("tensor '{}' has {} bytes, which its shape and dtype do not ask for", t.name, size));
   if (Status s = t.allocate(); !s) return s;
   if (size) std::memcpy(t.data(), bytes, size);
   return Status::ok();
 }
 
 // One entry of the header: {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}.
-Result<HostTensor> readEntry(const std::string &path, std::string_view name, simdjson::dom::element entry, const char *data, size_t dataSize) {
+Result<HostTensor> readEntry(const std::string &path, std::string_view name, simdjson::dom::element entry,
+                             const char *data, size_t dataSize) {
   HostTensor t;
   t.name = std::string(name);
   std::string_view dtype;
   simdjson::dom::array shape, offsets;
-  if (entry["dtype"].get(dtype) || entry["shape"].get(shape) || entry["data_offsets"].get(offsets)) return malformed(path, fmt::format("the entry of tensor '{}' lacks dtype, shape or data_offsets", name));
+  if (entry["dtype"].get(dtype) || entry["shape"].get(shape) || entry["data_offsets"].get(offsets))
+    return malformed(path, fmt::format("the entry of tensor '{}' lacks dtype, shape or data_offsets", name));
   std::optional<DType> known = dtypeOfSafetensors(dtype);
   if (!known) return malformed(path, fmt::format("tensor '{}' has dtype '{}', which Neso does not know", name, dtype));
   t.dtype = *known;
   for (simdjson::dom::element e : shape) {
     int64_t size;
-    if (e.get(size) || size < 0) return malformed(path, fmt::format("tensor '{}' has a size that is no natural number", name));
+    if (e.get(size) || size < 0)
+      return malformed(path, fmt::format("tensor '{}' has a size that is no natural number", name));
     t.sizes.push_back(size);
   }
   uint64_t range[2], count = 0;
   for (simdjson::dom::element e : offsets)
-    if (count >= 2 || e.get(range[count++])) return malformed(path, fmt::format("tensor '{}' has wrong data_offsets", name));
-  if (count != 2 || range[0] > range[1] || range[1] > dataSize) return malformed(path, fmt::format("tensor '{}' lies outside the file", name));
+    if (count >= 2 || e.get(range[count++]))
+      return malformed(path, fmt::format("tensor '{}' has wrong data_offsets", name));
+  if (count != 2 || range[0] > range[1] || range[1] > dataSize)
+    return malformed(path, fmt::format("tensor '{}' lies outside the file", name));
   if (Status s = fillFrom(t, path, data + range[0], range[1] - range[0]); !s) return s.takeError();
   return t;
 }
@@ -73,7 +84,8 @@ Result<std::vector<HostTensor>> readSafetensors(const std::string &path, const s
   if (header > file.size() - 8) return malformed(path, "its header reaches past its end");
   simdjson::dom::parser parser;
   simdjson::dom::object root;
-  if (auto error = parser.parse(simdjson::padded_string(file.data() + 8, header)).get(root)) return malformed(path, fmt::format("its header is no JSON object ({})", simdjson::error_message(error)));
+  if (auto error = parser.parse(simdjson::padded_string(file.data() + 8, header)).get(root))
+    return malformed(path, fmt::format("its header is no JSON object ({})", simdjson::error_message(error)));
   std::vector<HostTensor> out;
   const char *data = file.data() + 8 + header;
   size_t dataSize = file.size() - 8 - header;
@@ -105,13 +117,16 @@ std::string npyField(const std::string &header, const std::string &key) {
 }
 
 std::optional<DType> dtypeOfNpy(const std::string &descr) {
-  static const std::map<std::string, DType> known = {{"b1", DType::Bool}, {"u1", DType::U8}, {"u2", DType::U16}, {"u4", DType::U32}, {"u8", DType::U64}, {"i1", DType::I8}, {"i2", DType::I16},
-                                                     {"i4", DType::I32}, {"i8", DType::I64}, {"f2", DType::F16}, {"f4", DType::F32}, {"f8", DType::F64}, {"c8", DType::C64}, {"c16", DType::C128},
-                                                     {"V2", DType::BF16}}; // NumPy has no bfloat16; its bytes come as void
+  static const std::map<std::string, DType> known = {
+      {"b1", DType::Bool}, {"u1", DType::U8},    {"u2", DType::U16}, {"u4", DType::U32},
+      {"u8", DType::U64},  {"i1", DType::I8},    {"i2", DType::I16}, {"i4", DType::I32},
+      {"i8", DType::I64},  {"f2", DType::F16},   {"f4", DType::F32}, {"f8", DType::F64},
+      {"c8", DType::C64},  {"c16", DType::C128}, {"V2", DType::BF16}}; // NumPy has no bfloat16; its bytes come as void
   if (descr.size() < 4 || descr.front() != '\'' || descr.back() != '\'') return std::nullopt;
   char order = descr[1];
   if (order == '>') return std::nullopt;
-  auto it = known.find(descr.substr(order == '<' || order == '|' || order == '=' ? 2 : 1, descr.size() - (order == '<' || order == '|' || order == '=' ? 3 : 2)));
+  auto it = known.find(descr.substr(order == '<' || order == '|' || order == '=' ? 2 : 1,
+                                    descr.size() - (order == '<' || order == '|' || order == '=' ? 3 : 2)));
   return it == known.end() ? std::nullopt : std::optional<DType>(it->second);
 }
 
@@ -134,21 +149,26 @@ void transposeFrom(HostTensor &t, const char *bytes) {
 }
 
 Result<HostTensor> readNpy(const std::string &path, const std::string &file) {
-  if (file.size() < 10 || file.compare(0, 6, "\x93NUMPY") != 0) return malformed(path, "it does not start as a .npy file does");
+  if (file.size() < 10 || file.compare(0, 6, "\x93NUMPY") != 0)
+    return malformed(path, "it does not start as a .npy file does");
   size_t start = file[6] == 1 ? 10 : 12, length = 0;
   if (file.size() < start) return malformed(path, "it is shorter than its header");
   for (size_t i = 8; i < start; ++i) length |= static_cast<size_t>(static_cast<uint8_t>(file[i])) << (8 * (i - 8));
   if (length > file.size() - start) return malformed(path, "its header reaches past its end");
   std::string header = file.substr(start, length), descr = npyField(header, "descr"), shape = npyField(header, "shape");
   std::optional<DType> dtype = dtypeOfNpy(descr);
-  if (!dtype) return malformed(path, fmt::format("its dtype {} is not one that Neso knows (little-endian bool, integers, floats, complex)", descr));
+  if (!dtype)
+    return malformed(
+        path,
+        fmt::format("its dtype {} is not one that Neso knows (little-endian bool, integers, floats, complex)", descr));
   if (shape.empty()) return malformed(path, "its header gives no shape");
   HostTensor t;
   t.dtype = *dtype;
   for (size_t at = 1; at < shape.size();) {
     size_t end = shape.find_first_of(",)", at);
     std::string number = shape.substr(at, end - at);
-    if (number.find_first_of("0123456789") != std::string::npos) t.sizes.push_back(std::strtoll(number.c_str(), nullptr, 10));
+    if (number.find_first_of("0123456789") != std::string::npos)
+      t.sizes.push_back(std::strtoll(number.c_str(), nullptr, 10));
     at = end == std::string::npos ? shape.size() : end + 1;
   }
   const char *data = file.data() + start + length;
@@ -162,7 +182,9 @@ Status HostTensor::allocate() {
   bytes = static_cast<size_t>(elementCount(sizes)) * static_cast<size_t>(itemSize(dtype));
   size_t rounded = (bytes + 64) / 64 * 64;
   storage.reset(static_cast<uint8_t *>(std::aligned_alloc(64, rounded)), std::free);
-  if (!storage) return fail(diag::RuntimeRefused, {{}, 0, 0, neso_status_code(NESO_OUT_OF_MEMORY)}, fmt::format("out of memory: {} bytes for tensor '{}'", rounded, name));
+  if (!storage)
+    return fail(diag::RuntimeRefused, {{}, 0, 0, neso_status_code(NESO_OUT_OF_MEMORY)},
+                fmt::format("out of memory: {} bytes for tensor '{}'", rounded, name));
   std::memset(storage.get(), 0, rounded);
   return Status::ok();
 }
@@ -172,8 +194,10 @@ int64_t elementCount(const std::vector<int64_t> &sizes) {
   bool empty = false;
   for (int64_t s : sizes) {
     if (s < 0) return -1;
-    if (s == 0) empty = true;
-    else if (__builtin_mul_overflow(n, s, &n) || n > kMaxElements) return -1;
+    if (s == 0)
+      empty = true;
+    else if (__builtin_mul_overflow(n, s, &n) || n > kMaxElements)
+      return -1;
   }
   return empty ? 0 : n;
 }
@@ -192,7 +216,8 @@ Result<std::vector<HostTensor>> readTensorFile(const std::string &path) {
   return malformed(path, "its name ends neither in .safetensors nor in .npy");
 }
 
-Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &tensors, const std::map<std::string, std::string> &metadata) {
+Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &tensors,
+                        const std::map<std::string, std::string> &metadata) {
   std::string header = "{";
   if (!metadata.empty()) {
     header += "\"__metadata__\":{";
@@ -209,7 +234,8 @@ Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &
     std::string shape;
     for (int64_t s : t.sizes) shape += fmt::format("{}{}", shape.empty() ? "" : ",", s);
     if (pair) shape += shape.empty() ? "2" : ",2";
-    header += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}},", jsonString(t.name), safetensorsName(pair ? toReal(t.dtype) : t.dtype), shape, at, at + t.bytes);
+    header += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}},", jsonString(t.name),
+                          safetensorsName(pair ? toReal(t.dtype) : t.dtype), shape, at, at + t.bytes);
     at += t.bytes;
   }
   if (header.back() == ',') header.pop_back();
@@ -229,10 +255,14 @@ Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &
 std::string jsonString(const std::string &text) {
   std::string out = "\"";
   for (char c : text) {
-    if (c == '"' || c == '\\') out += fmt::format("\\{}", c);
-    else if (c == '\n') out += "\\n";
-    else if (static_cast<unsigned char>(c) < 0x20) out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += fmt::format("\\{}", c);
+    else if (c == '\n')
+      out += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else
+      out += c;
   }
   return out + "\"";
 }

@@ -30,7 +30,8 @@ int64_t elementCount(const std::vector<int64_t> &sizes);
 Result<std::vector<HostTensor>> readTensorFile(const std::string &path);
 
 /// complex128 is written as F64 with a last dimension of 2, complex32 likewise as F16. Order of the file: as given.
-Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &tensors, const std::map<std::string, std::string> &metadata);
+Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &tensors,
+                        const std::map<std::string, std::string> &metadata);
 
 /// `text` as a JSON string, quotes included.
 std::string jsonString(const std::string &text);

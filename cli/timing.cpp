@@ -17,10 +17,16 @@ double quantile(const std::vector<double> &sorted, double p) {
 }
 } // namespace
 
-double nowMs() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double nowMs() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-std::string Spread::json() const { return fmt::format("{{\"median_ms\": {:.6f}, \"p10_ms\": {:.6f}, \"p90_ms\": {:.6f}}}", median, p10, p90); }
-std::string Spread::text() const { return fmt::format("median {:.4f} ms   p10 {:.4f} ms   p90 {:.4f} ms   ({} runs)", median, p10, p90, runs); }
+std::string Spread::json() const {
+  return fmt::format("{{\"median_ms\": {:.6f}, \"p10_ms\": {:.6f}, \"p90_ms\": {:.6f}}}", median, p10, p90);
+}
+std::string Spread::text() const {
+  return fmt::format("median {:.4f} ms   p10 {:.4f} ms   p90 {:.4f} ms   ({} runs)", median, p10, p90, runs);
+}
 
 neso_status measure(const Repetition &once, int iterations, double firstMs, Spread &out) {
   double ms = 0;
@@ -28,7 +34,8 @@ neso_status measure(const Repetition &once, int iterations, double firstMs, Spre
     if (neso_status s = once(&ms); s != NESO_OK) return s;
   std::vector<double> times;
   double end = nowMs() + 1000;
-  while (iterations > 0 ? times.size() < static_cast<size_t>(iterations) : times.size() < 10 || (nowMs() < end && times.size() < 1000)) {
+  while (iterations > 0 ? times.size() < static_cast<size_t>(iterations)
+                        : times.size() < 10 || (nowMs() < end && times.size() < 1000)) {
     if (neso_status s = once(&ms); s != NESO_OK) return s;
     times.push_back(ms);
   }

@@ -20,18 +20,20 @@ struct Spread {
 /// One repetition: does the work and says how long it took.
 using Repetition = std::function<neso_status(double *ms)>;
 
-/// `iterations` times; 0: for about a second, at least 10 and at most 1000. firstMs: what one is known to take, for warming up.
+/// `iterations` times; 0: for about a second, at least 10 and at most 1000. firstMs: what one is known to take, for
+/// warming up.
 neso_status measure(const Repetition &once, int iterations, double firstMs, Spread &out);
 
 /// Times work that is queued on the stream of a GPU's context.
 class DeviceTimer {
 public:
   using Work = std::function<neso_status()>;
-  DeviceTimer(neso_context *context, int32_t device, size_t l2Bytes) : context_(context), device_(device), l2Bytes_(l2Bytes) {}
+  DeviceTimer(neso_context *context, int32_t device, size_t l2Bytes)
+      : context_(context), device_(device), l2Bytes_(l2Bytes) {}
   /// Several after one another, as in steady state: what one of them takes.
   Repetition warm(Work work);
-  /// Each after other memory has gone through the second-level cache. While that is copied the host queues the work, so that the time is
-  /// the device's alone.
+  /// Each after other memory has gone through the second-level cache. While that is copied the host queues the work, so
+  /// that the time is the device's alone.
   Repetition cold(Work work);
 
 private:

@@ -35,7 +35,8 @@ public:
   }
 
   Status open(const std::string &package, const TuneRequest &request) {
-    if (neso_status s = neso_model_load_memory(package.data(), package.size(), nullptr, &model_); s != NESO_OK) return runtimeError(s);
+    if (neso_status s = neso_model_load_memory(package.data(), package.size(), nullptr, &model_); s != NESO_OK)
+      return runtimeError(s);
     Result<std::vector<HostTensor>> inputs = randomInputs(model_, 0, request.dims);
     if (!inputs) return inputs.takeError();
     inputs_ = std::move(*inputs);
@@ -50,7 +51,8 @@ public:
     return s == NESO_OK ? Status::ok() : Status(runtimeError(s));
   }
 
-  /// Kernel → milliseconds of one of its launches: the middle of several runs, over all its steps. `runMs`: of a whole run.
+  /// Kernel → milliseconds of one of its launches: the middle of several runs, over all its steps. `runMs`: of a whole
+  /// run.
   Result<std::map<std::string, double>> measure(double &runMs) {
     std::map<std::string, std::vector<double>> times;
     double begin = 0;
@@ -58,7 +60,9 @@ public:
     for (int i = 0; i < kWarmRuns + kMostRuns; ++i) {
       if (i == kWarmRuns) begin = nowMs();
       std::fill(outputs_.begin(), outputs_.end(), neso_tensor{});
-      if (neso_status s = neso_run(context_, views_.data(), views_.size(), outputs_.data(), outputs_.size()); s != NESO_OK) return runtimeError(s);
+      if (neso_status s = neso_run(context_, views_.data(), views_.size(), outputs_.data(), outputs_.size());
+          s != NESO_OK)
+        return runtimeError(s);
       if (i < kWarmRuns) continue;
       ++runs;
       neso_step_time step;
@@ -110,7 +114,8 @@ Status checkDevice(TuneRequest &request, CompileOptions &options) {
   if (Status s = request.device.parse(); !s) return s;
   Result<DeviceChoice::Code> code = request.device.code();
   if (!code) return code.takeError();
-  if (code->target != options.target) return fail(diag::TuneDevice, {}, request.device.text, "a " + code->target + " device", options.target, code->arch);
+  if (code->target != options.target)
+    return fail(diag::TuneDevice, {}, request.device.text, "a " + code->target + " device", options.target, code->arch);
   if (!request.device.gpu()) return Status::ok();
   if (options.archs == std::vector<std::string>{"native"}) options.archs = {code->arch};
   if (std::find(options.archs.begin(), options.archs.end(), code->arch) != options.archs.end()) return Status::ok();
@@ -120,8 +125,11 @@ Status checkDevice(TuneRequest &request, CompileOptions &options) {
 }
 
 /// Way number `round` of every kernel that has so many, the cost model's of the others.
-Status measureRound(const std::string &model, CompileOptions options, const TuneRequest &request, DiagnosticSink &sink, size_t round, std::map<std::string, Measured> &measured) {
-  options.chooseWay = [round](const std::string &, const std::vector<std::string> &ways) { return round < ways.size() ? round : 0; };
+Status measureRound(const std::string &model, CompileOptions options, const TuneRequest &request, DiagnosticSink &sink,
+                    size_t round, std::map<std::string, Measured> &measured) {
+  options.chooseWay = [round](const std::string &, const std::vector<std::string> &ways) {
+    return round < ways.size() ? round : 0;
+  };
   Result<Compilation> c = compileModel(model, options, sink);
   if (!c) return c.takeError();
   TimedModel timed;
@@ -163,7 +171,8 @@ void addResults(const std::map<std::string, Measured> &measured, TuneResults &re
 
 } // namespace
 
-Result<Compilation> compileTuned(const std::string &model, CompileOptions options, TuneRequest &request, DiagnosticSink &sink) {
+Result<Compilation> compileTuned(const std::string &model, CompileOptions options, TuneRequest &request,
+                                 DiagnosticSink &sink) {
   const bool measure = !request.measureInto.empty();
   Result<TuneResults> results = readResults(measure ? request.measureInto : request.readFrom, measure);
   if (!results) return results.takeError();
@@ -176,7 +185,8 @@ Result<Compilation> compileTuned(const std::string &model, CompileOptions option
     const size_t rounds = roundsOf(measured);
     for (size_t round = 1; round < rounds; ++round)
       if (Status s = measureRound(model, quick, request, sink, round, measured); !s)
-        std::fprintf(stderr, "tuning: round %zu of %zu is passed over: %s\n", round + 1, rounds, s.error().str().c_str());
+        std::fprintf(stderr, "tuning: round %zu of %zu is passed over: %s\n", round + 1, rounds,
+                     s.error().str().c_str());
     addResults(measured, *results);
   }
   options.chooseWay = chooseFrom(*results);

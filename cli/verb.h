@@ -1,8 +1,8 @@
 // The table of verbs: each is one file that declares its options and says what to do with them.
 //
-// A verb's file offers `void declare…(CLI::App &parent, Action &todo)`: it adds a subcommand whose callback stores the work in `todo`.
-// The work returns the exit code of the program: 0 done, 1 the input or the request is at fault, 3 an internal fault; wrong usage (2) is
-// main's business.
+// A verb's file offers `void declare…(CLI::App &parent, Action &todo)`: it adds a subcommand whose callback stores the
+// work in `todo`. The work returns the exit code of the program: 0 done, 1 the input or the request is at fault, 3 an
+// internal fault; wrong usage (2) is main's business.
 #pragma once
 #include <functional>
 #include <string>

@@ -1,5 +1,5 @@
-// neso verify: the reference interpreter and the compiled code on the same inputs; the worst error of each output. Exit code 1 when one is
-// beyond its tolerance.
+// neso verify: the reference interpreter and the compiled code on the same inputs; the worst error of each output. Exit
+// code 1 when one is beyond its tolerance.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -8,9 +8,9 @@
 
 #include "base/diagnostics/cli.h"
 #include "driver/compile.h"
+#include "flags.h"
 #include "ir/loops/interp.h"
 #include "ir/loops/numeric.h"
-#include "flags.h"
 #include "session.h"
 #include "verb.h"
 
@@ -23,8 +23,8 @@ struct Options {
   bool json = false;
 };
 
-// |got - want| <= atol * max(1, largest |want|) + rtol * |want|. Sums in another order differ more the larger their terms are, hence the
-// scale; integers and bools must be equal.
+// |got - want| <= atol * max(1, largest |want|) + rtol * |want|. Sums in another order differ more the larger their
+// terms are, hence the scale; integers and bools must be equal.
 struct Tolerance {
   double rtol, atol;
 };
@@ -77,13 +77,15 @@ double readDouble(DType t, const uint8_t *p) {
 // Elements as doubles, in row-major order; both parts of complex ones.
 std::vector<double> doubles(const Dense &t) {
   DType real = toReal(t.dtype);
-  size_t item = static_cast<size_t>(itemSize(t.dtype)), part = static_cast<size_t>(itemSize(real)), rank = t.sizes.size();
+  size_t item = static_cast<size_t>(itemSize(t.dtype)), part = static_cast<size_t>(itemSize(real)),
+         rank = t.sizes.size();
   std::vector<int64_t> index(rank), strides = t.strides.size() == rank ? t.strides : loops::contiguousStrides(t.sizes);
   std::vector<double> out;
   for (int64_t i = 0, n = elementCount(t.sizes); i < n; ++i) {
     int64_t at = 0;
     for (size_t d = 0; d < rank; ++d) at += index[d] * strides[d];
-    for (size_t p = 0; p < item / part; ++p) out.push_back(readDouble(real, t.data + static_cast<size_t>(at) * item + p * part));
+    for (size_t p = 0; p < item / part; ++p)
+      out.push_back(readDouble(real, t.data + static_cast<size_t>(at) * item + p * part));
     for (size_t d = rank; d-- > 0;) {
       if (++index[d] < t.sizes[d]) break;
       index[d] = 0;
@@ -101,7 +103,8 @@ std::string shapeText(const std::vector<int64_t> &sizes) {
 Comparison compare(const std::string &name, const Dense &want, const Dense &got, const Options &o) {
   Comparison c{name, std::string(neso::name(want.dtype)), shapeText(want.sizes), {}};
   if (want.dtype != got.dtype || want.sizes != got.sizes) {
-    c.problem = fmt::format("is {} {}, the reference gives {} {}", neso::name(got.dtype), shapeText(got.sizes), c.dtype, c.shape);
+    c.problem = fmt::format("is {} {}, the reference gives {} {}", neso::name(got.dtype), shapeText(got.sizes), c.dtype,
+                            c.shape);
     return c;
   }
   std::vector<double> w = doubles(want), g = doubles(got);
@@ -141,8 +144,10 @@ loops::HostValue hostValue(const loops::ProgramInput &in, const HostTensor &t) {
     v.floatValue = in.floatValue;
     if (t.storage) std::memcpy(&v.floatValue, t.data(), sizeof v.floatValue);
   } else if (t.storage) {
-    if (in.kind == loops::ProgramInput::Kind::Bool) v.intValue = *t.data() != 0;
-    else std::memcpy(&v.intValue, t.data(), sizeof v.intValue);
+    if (in.kind == loops::ProgramInput::Kind::Bool)
+      v.intValue = *t.data() != 0;
+    else
+      std::memcpy(&v.intValue, t.data(), sizeof v.intValue);
   } else if (in.scalar.valid() && in.scalar.isConst()) {
     v.intValue = in.scalar.constValue();
   }
@@ -154,34 +159,49 @@ bool print(const std::vector<Comparison> &all, bool json) {
   for (const Comparison &c : all) {
     bool good = c.problem.empty() && c.beyond == 0;
     if (json)
-      rows += fmt::format("{}{{\"output\": {}, \"dtype\": \"{}\", \"shape\": {}, \"worst_abs\": {}, \"worst_rel\": {}, \"beyond\": {}, \"ok\": {}}}", rows.empty() ? "" : ", ", jsonString(c.name), c.dtype, c.shape,
-                          std::isfinite(c.worstAbsolute) ? fmt::format("{:.6g}", c.worstAbsolute) : "null", std::isfinite(c.worstRelative) ? fmt::format("{:.6g}", c.worstRelative) : "null", c.beyond, good);
-    else if (!c.problem.empty()) fmt::print("{} {}: WRONG\n", c.name, c.problem);
+      rows +=
+          fmt::format("{}{{\"output\": {}, \"dtype\": \"{}\", \"shape\": {}, \"worst_abs\": {}, \"worst_rel\": {}, "
+                      "\"beyond\": {}, \"ok\": {}}}",
+                      rows.empty() ? "" : ", ", jsonString(c.name), c.dtype, c.shape,
+                      std::isfinite(c.worstAbsolute) ? fmt::format("{:.6g}", c.worstAbsolute) : "null",
+                      std::isfinite(c.worstRelative) ? fmt::format("{:.6g}", c.worstRelative) : "null", c.beyond, good);
+    else if (!c.problem.empty())
+      fmt::print("{} {}: WRONG\n", c.name, c.problem);
     else
-      fmt::print("{} {} {}: worst error {:.3g} absolute, {:.3g} relative: {}\n", c.name, c.dtype, c.shape, c.worstAbsolute, c.worstRelative,
+      fmt::print("{} {} {}: worst error {:.3g} absolute, {:.3g} relative: {}\n", c.name, c.dtype, c.shape,
+                 c.worstAbsolute, c.worstRelative,
                  good ? "ok" : fmt::format("WRONG, {} of {} elements beyond the tolerance", c.beyond, c.elements));
   }
   bool ok = std::all_of(all.begin(), all.end(), [](const Comparison &c) { return c.problem.empty() && c.beyond == 0; });
-  if (json) fmt::print("{{\"ok\": {}, \"outputs\": [{}]}}\n", ok, rows);
-  else fmt::print("{}\n", ok ? "compiled code agrees with the interpreter" : "compiled code DISAGREES with the interpreter");
+  if (json)
+    fmt::print("{{\"ok\": {}, \"outputs\": [{}]}}\n", ok, rows);
+  else
+    fmt::print("{}\n",
+               ok ? "compiled code agrees with the interpreter" : "compiled code DISAGREES with the interpreter");
   return ok;
 }
 
 /// How the package's inputs and outputs differ from the model's; empty if they do not.
 std::string difference(const loops::Program &program, const neso_model *package) {
-  const size_t inputs = static_cast<size_t>(neso_model_input_count(package)), outputs = static_cast<size_t>(neso_model_output_count(package));
-  if (inputs != program.inputs.size()) return fmt::format("it takes {} inputs, the model {}", inputs, program.inputs.size());
+  const size_t inputs = static_cast<size_t>(neso_model_input_count(package)),
+               outputs = static_cast<size_t>(neso_model_output_count(package));
+  if (inputs != program.inputs.size())
+    return fmt::format("it takes {} inputs, the model {}", inputs, program.inputs.size());
   for (size_t i = 0; i < inputs; ++i) {
     const loops::ProgramInput &in = program.inputs[i];
     neso_value_info info;
     neso_model_input(package, static_cast<int32_t>(i), &info);
     if (in.name != info.name) return fmt::format("its input {} is '{}', the model's '{}'", i, info.name, in.name);
     const bool tensor = in.kind == loops::ProgramInput::Kind::Tensor;
-    if (tensor != (info.kind == NESO_VALUE_TENSOR)) return fmt::format("only one of them takes a tensor as input '{}'", in.name);
+    if (tensor != (info.kind == NESO_VALUE_TENSOR))
+      return fmt::format("only one of them takes a tensor as input '{}'", in.name);
     if (tensor && (static_cast<DType>(info.dtype) != in.dtype || static_cast<size_t>(info.rank) != in.sizes.size()))
-      return fmt::format("its input '{}' is {} with {} dimensions, the model's {} with {}", in.name, name(static_cast<DType>(info.dtype)), info.rank, name(in.dtype), in.sizes.size());
+      return fmt::format("its input '{}' is {} with {} dimensions, the model's {} with {}", in.name,
+                         name(static_cast<DType>(info.dtype)), info.rank, name(in.dtype), in.sizes.size());
   }
-  const size_t returned = static_cast<size_t>(std::count_if(program.outputs.begin(), program.outputs.end(), [](const loops::ProgramOutput &out) { return out.mutationTarget.empty(); }));
+  const size_t returned =
+      static_cast<size_t>(std::count_if(program.outputs.begin(), program.outputs.end(),
+                                        [](const loops::ProgramOutput &out) { return out.mutationTarget.empty(); }));
   return outputs == returned ? "" : fmt::format("it gives {} outputs, the model {}", outputs, returned);
 }
 
@@ -195,7 +215,8 @@ int run(Options o) {
   // Where the model was compiled just now, its warnings were told.
   if (!o.package.empty())
     for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
-  if (std::string why = difference(*program, session.model()); !why.empty()) return report(fail(diag::PackageOfAnother, {}, o.session.model, o.model, why));
+  if (std::string why = difference(*program, session.model()); !why.empty())
+    return report(fail(diag::PackageOfAnother, {}, o.session.model, o.model, why));
   const std::vector<HostTensor> &inputs = session.inputs();
   std::vector<loops::HostValue> values;
   for (size_t i = 0; i < inputs.size(); ++i) values.push_back(hostValue(program->inputs[i], inputs[i]));
@@ -212,8 +233,11 @@ int run(Options o) {
     if (!out.mutationTarget.empty()) {
       neso_tensor buffer;
       bool input = out.mutationTarget.rfind("input.", 0) == 0;
-      if (input) buffer = session.views[std::stoul(out.mutationTarget.substr(6))];
-      else if (neso_status s = neso_context_buffer(session.context(), out.mutationTarget.c_str() + 7, &buffer); s != NESO_OK) return report(s);
+      if (input)
+        buffer = session.views[std::stoul(out.mutationTarget.substr(6))];
+      else if (neso_status s = neso_context_buffer(session.context(), out.mutationTarget.c_str() + 7, &buffer);
+               s != NESO_OK)
+        return report(s);
       Result<HostTensor> copy = session.hostCopy("", buffer);
       if (!copy) return report(copy.error());
       Dense got{copy->dtype, copy->sizes, {}, copy->data()};
@@ -226,12 +250,20 @@ int run(Options o) {
     if (!got.data) continue;
     using Kind = loops::ProgramOutput::Kind;
     std::string label = std::to_string(number - 1);
-    if (out.kind == Kind::Tensor || want.data) all.push_back(compare(label, {want.dtype, want.sizes, want.strides, want.data}, view(got), o));
-    else if (out.kind == Kind::Float) all.push_back(compare(label, {DType::F64, {}, {}, reinterpret_cast<const uint8_t *>(&want.floatValue)}, view(got), o));
+    if (out.kind == Kind::Tensor || want.data)
+      all.push_back(compare(label, {want.dtype, want.sizes, want.strides, want.data}, view(got), o));
+    else if (out.kind == Kind::Float)
+      all.push_back(
+          compare(label, {DType::F64, {}, {}, reinterpret_cast<const uint8_t *>(&want.floatValue)}, view(got), o));
     else {
       uint8_t flag = want.intValue != 0;
       bool boolean = out.kind == Kind::Bool;
-      all.push_back(compare(label, {boolean ? DType::Bool : DType::I64, {}, {}, boolean ? &flag : reinterpret_cast<const uint8_t *>(&want.intValue)}, view(got), o));
+      all.push_back(compare(label,
+                            {boolean ? DType::Bool : DType::I64,
+                             {},
+                             {},
+                             boolean ? &flag : reinterpret_cast<const uint8_t *>(&want.intValue)},
+                            view(got), o));
     }
   }
   return print(all, o.json) ? 0 : 1;
@@ -240,12 +272,14 @@ int run(Options o) {
 
 void declareVerify(CLI::App &parent, Action &todo) {
   auto o = std::make_shared<Options>();
-  CLI::App *app = parent.add_subcommand("verify", "compare compiled code with the reference interpreter on the same inputs");
+  CLI::App *app =
+      parent.add_subcommand("verify", "compare compiled code with the reference interpreter on the same inputs");
   app->add_option("model", o->model, "the .pt2")->required();
   app->add_option("package", o->package, "its package; without it the model is compiled in memory");
   declareSession(app, o->session);
   app->add_option("--rtol", o->rtol, "relative tolerance, in place of the dtype's own")->check(CLI::NonNegativeNumber);
-  app->add_option("--atol", o->atol, "tolerance relative to the largest value of an output")->check(CLI::NonNegativeNumber);
+  app->add_option("--atol", o->atol, "tolerance relative to the largest value of an output")
+      ->check(CLI::NonNegativeNumber);
   app->add_flag("--json", o->json, "one JSON object");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 }

@@ -1,4 +1,5 @@
-// The compiled part of fmt, for a program that needs no shared libfmt: Debian ships fmt's sources as headers, but no archive.
+// The compiled part of fmt, for a program that needs no shared libfmt: Debian ships fmt's sources as headers, but no
+// archive.
 #include <fmt/format-inl.h>
 
 #include <locale>

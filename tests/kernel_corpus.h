@@ -1,5 +1,6 @@
-// The kernel corpus of tests/goldens/kernels: cases.txt, their inputs, made from seeds, and the buffers that Triton's interpreter leaves.
-// tools/make_kernel_goldens.py writes it. Tolerances are relative to max(1, |expected|) and stand in each case.
+// The kernel corpus of tests/goldens/kernels: cases.txt, their inputs, made from seeds, and the buffers that Triton's
+// interpreter leaves. tools/make_kernel_goldens.py writes it. Tolerances are relative to max(1, |expected|) and stand
+// in each case.
 #pragma once
 #include "llvm/ADT/APFloat.h"
 
@@ -54,11 +55,14 @@ struct Buffer {
     if (type == "i64") return as(int64_t());
     uint16_t h;
     std::memcpy(&h, p, 2);
-    return llvm::APFloat(type == "f16" ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat(), llvm::APInt(16, h)).convertToDouble();
+    return llvm::APFloat(type == "f16" ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat(), llvm::APInt(16, h))
+        .convertToDouble();
   }
 };
 
-inline int64_t sizeOf(const std::string &t) { return t == "i1" || t == "i8" ? 1 : t == "f64" || t == "i64" ? 8 : t == "f32" || t == "i32" ? 4 : 2; }
+inline int64_t sizeOf(const std::string &t) {
+  return t == "i1" || t == "i8" ? 1 : t == "f64" || t == "i64" ? 8 : t == "f32" || t == "i32" ? 4 : 2;
+}
 
 inline Buffer makeBuffer(std::string spec, uint64_t seed) {
   Buffer b;
@@ -85,12 +89,15 @@ inline Buffer makeBuffer(std::string spec, uint64_t seed) {
     }
     double v = static_cast<double>(bits >> 40) / 16777216.0 * (hi - lo) + lo;
     float f = static_cast<float>(v);
-    if (b.type == "f64") std::memcpy(p, &v, 8);
-    else if (b.type == "f32") std::memcpy(p, &f, 4);
+    if (b.type == "f64")
+      std::memcpy(p, &v, 8);
+    else if (b.type == "f32")
+      std::memcpy(p, &f, 4);
     else {
       llvm::APFloat half(f);
       bool lost;
-      half.convert(b.type == "f16" ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat(), llvm::APFloat::rmNearestTiesToEven, &lost);
+      half.convert(b.type == "f16" ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat(),
+                   llvm::APFloat::rmNearestTiesToEven, &lost);
       uint16_t h = static_cast<uint16_t>(half.bitcastToAPInt().getZExtValue());
       std::memcpy(p, &h, 2);
     }
@@ -112,7 +119,8 @@ inline std::vector<Case> readCases() {
   for (std::string line; std::getline(in, line);) {
     std::vector<std::string> f = split(line, '|');
     Case c{f[0], f[1], f[2], f[3], {}, {1, 1, 1}, split(f[6], ' '), std::stod(f[7])};
-    for (const std::string &k : split(f[4], ' ')) c.constexprs.emplace_back(k.substr(0, k.find('=')), k.substr(k.find('=') + 1));
+    for (const std::string &k : split(f[4], ' '))
+      c.constexprs.emplace_back(k.substr(0, k.find('=')), k.substr(k.find('=') + 1));
     std::vector<std::string> g = split(f[5], ' ');
     for (size_t i = 0; i < 3; ++i) c.grid[i] = std::stoll(g[i]);
     out.push_back(std::move(c));
@@ -126,7 +134,9 @@ inline double worstError(const Buffer &got, const uint8_t *want, int64_t *where)
   *where = -1;
   for (int64_t i = 0; i < got.count(); ++i) {
     double is = got.at(got.bytes.data(), i), expected = got.at(want, i);
-    double error = std::isnan(is) && std::isnan(expected) ? 0 : is == expected ? 0 : std::fabs(is - expected) / std::max(1.0, std::fabs(expected));
+    double error = std::isnan(is) && std::isnan(expected) ? 0
+                   : is == expected ? 0
+                                    : std::fabs(is - expected) / std::max(1.0, std::fabs(expected));
     if (error <= worst) continue;
     worst = error;
     *where = i;

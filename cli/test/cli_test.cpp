@@ -1,4 +1,5 @@
-// The command line on packages made here: files in, files out, exit codes, messages. Expected values are worked out by hand.
+// The command line on packages made here: files in, files out, exit codes, messages. Expected values are worked out by
+// hand.
 #include <elf.h>
 
 #include "package/package.h"
@@ -19,7 +20,8 @@ protected:
     p.program.facts.setRange("s0", {2, 8});
     std::vector<float> w(8, 10), state{1, 2};
     w[0] = first;
-    auto buffer = [&](const std::string &n, loops::Buffer::Kind kind, Expr elements, int64_t index, plan::Placement::Where where, bool mutated) {
+    auto buffer = [&](const std::string &n, loops::Buffer::Kind kind, Expr elements, int64_t index,
+                      plan::Placement::Where where, bool mutated) {
       loops::BufferId id(static_cast<int64_t>(p.program.buffers.size()));
       p.program.buffers.push_back({id, n, DType::F32, kind, elements, index, mutated});
       plan::Placement place{where};
@@ -28,11 +30,15 @@ protected:
       return id;
     };
     using Where = plan::Placement::Where;
-    auto x = buffer("x", loops::Buffer::Kind::Input, s0, 0, Where::Input, false), z = buffer("z", loops::Buffer::Kind::Input, 2, 1, Where::Input, true);
-    auto wb = buffer("w", loops::Buffer::Kind::Constant, 8, 0, Where::Constant, false), sb = buffer("state", loops::Buffer::Kind::Constant, 2, 1, Where::Constant, true);
+    auto x = buffer("x", loops::Buffer::Kind::Input, s0, 0, Where::Input, false),
+         z = buffer("z", loops::Buffer::Kind::Input, 2, 1, Where::Input, true);
+    auto wb = buffer("w", loops::Buffer::Kind::Constant, 8, 0, Where::Constant, false),
+         sb = buffer("state", loops::Buffer::Kind::Constant, 2, 1, Where::Constant, true);
     auto y = buffer("y", loops::Buffer::Kind::Temp, s0, -1, Where::Output, false);
-    p.program.constants.push_back({"layer.w", DType::F32, reinterpret_cast<uint8_t *>(w.data()), 32, -1, false, nullptr});
-    p.program.constants.push_back({"state", DType::F32, reinterpret_cast<uint8_t *>(state.data()), 8, -1, true, nullptr});
+    p.program.constants.push_back(
+        {"layer.w", DType::F32, reinterpret_cast<uint8_t *>(w.data()), 32, -1, false, nullptr});
+    p.program.constants.push_back(
+        {"state", DType::F32, reinterpret_cast<uint8_t *>(state.data()), 8, -1, true, nullptr});
     for (auto [n, id, size] : {std::tuple{"x", x, s0}, std::tuple{"z", z, Expr(2)}}) {
       loops::ProgramInput in;
       in.name = n;
@@ -108,7 +114,9 @@ TEST_F(Cli, RunReadsNpyInOrder) {
   EXPECT_EQ(load("o.safetensors")["0"], (std::vector<float>{2, 12}));
   EXPECT_NE(slurp(dir + "o.safetensors").find("\"strides.0\":\"1\""), std::string::npos);
   // The files may follow one --input, with the package before them or behind.
-  for (const char *call : {"run m.neso --input x.npy z.npy -o o2.safetensors", "run --input x.npy z.npy m.neso -o o2.safetensors", "run -o o2.safetensors --input x.npy --input z.npy m.neso"}) {
+  for (const char *call :
+       {"run m.neso --input x.npy z.npy -o o2.safetensors", "run --input x.npy z.npy m.neso -o o2.safetensors",
+        "run -o o2.safetensors --input x.npy --input z.npy m.neso"}) {
     o = neso(call);
     ASSERT_EQ(o.code, 0) << call << "\n" << o.err;
     EXPECT_EQ(load("o2.safetensors")["0"], (std::vector<float>{2, 12})) << call;
@@ -129,7 +137,8 @@ TEST_F(Cli, BadInputIsNamedAndNothingIsWritten) {
   };
   std::string run = fmt::format("run {0}m.neso -o {0}o.safetensors --input {0}", dir);
   save("short.safetensors", {tensor("x", {1}, {1}), tensor("z", {2}, {1, 2})});
-  expect(run + "short.safetensors", "error[E0827]: input 0 ('x') has size 1 in dimension 0, outside the exported range [2, 8]");
+  expect(run + "short.safetensors",
+         "error[E0827]: input 0 ('x') has size 1 in dimension 0, outside the exported range [2, 8]");
   save("other.safetensors", {tensor("y", {1}, {1})});
   expect(run + "other.safetensors", "error[E0803]");
   save("half.safetensors", {tensor("x", {2}, {1, 2})});
@@ -158,7 +167,8 @@ TEST_F(Cli, InfoTellsRangesConstantsAndTargets) {
   makePackage("m.neso");
   Outcome o = neso(fmt::format("info {}m.neso --json", dir));
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char *part : {"\"model\": \"tiny\"", "\"shape\": [{\"symbol\": \"s0\", \"min\": 2, \"max\": 8}]", "\"name\": \"layer.w\"", "\"arch\": \"x86-64\"", "\"license\": \"none\"", "\"launches\": 3"})
+  for (const char *part : {"\"model\": \"tiny\"", "\"shape\": [{\"symbol\": \"s0\", \"min\": 2, \"max\": 8}]",
+                           "\"name\": \"layer.w\"", "\"arch\": \"x86-64\"", "\"license\": \"none\"", "\"launches\": 3"})
     EXPECT_NE(o.out.find(part), std::string::npos) << part << "\n" << o.out;
   o = neso(fmt::format("info {}m.neso", dir));
   EXPECT_EQ(o.code, 0);
@@ -169,7 +179,9 @@ TEST_F(Cli, BenchMakesInputsOfTheSizeAskedFor) {
   makePackage("m.neso");
   Outcome o = neso(fmt::format("bench {}m.neso --json --iters 20 --threads 1 --dim s0=7", dir));
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char *key : {"{\"warm\": {\"median_ms\": ", "\"p10_ms\": ", "\"p90_ms\": ", "\"cold_ms\": ", "\"load_ms\": ", "\"steps\": 3", "\"peak_bytes\": ", "\"threads\": 1", "\"device\": \"cpu\"}"})
+  for (const char *key :
+       {"{\"warm\": {\"median_ms\": ", "\"p10_ms\": ", "\"p90_ms\": ", "\"cold_ms\": ", "\"load_ms\": ", "\"steps\": 3",
+        "\"peak_bytes\": ", "\"threads\": 1", "\"device\": \"cpu\"}"})
     EXPECT_NE(o.out.find(key), std::string::npos) << key << "\n" << o.out;
   EXPECT_EQ(neso(fmt::format("bench {}m.neso --dim s0=9 --iters 1", dir)).code, 1);
 }
@@ -197,7 +209,9 @@ TEST_F(Cli, BenchAndInfoOfAGpuPackage) {
   makePackage("m.neso", 1, true);
   Outcome o = neso("bench m.neso --json --iters 5 --dim s0=7 --device cuda:0" + kFakeDriver);
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char *key : {"{\"warm\": {\"median_ms\": ", "\"cold_l2\": {\"median_ms\": ", "\"steps\": 3", "\"device\": \"cuda:0\"", "\"arch\": \"sm_90\"", "\"graphs\": 1"}) EXPECT_NE(o.out.find(key), std::string::npos) << key << "\n" << o.out;
+  for (const char *key : {"{\"warm\": {\"median_ms\": ", "\"cold_l2\": {\"median_ms\": ", "\"steps\": 3",
+                          "\"device\": \"cuda:0\"", "\"arch\": \"sm_90\"", "\"graphs\": 1"})
+    EXPECT_NE(o.out.find(key), std::string::npos) << key << "\n" << o.out;
   o = neso("bench m.neso --iters 5 --device cuda" + kFakeDriver);
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("cold L2 median"), std::string::npos) << o.out;
@@ -205,9 +219,15 @@ TEST_F(Cli, BenchAndInfoOfAGpuPackage) {
   o = neso("info m.neso");
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("target cuda sm_90: 64 bytes of code"), std::string::npos) << o.out;
-  EXPECT_NE(o.out.find("sm_90: 128 threads, 0 bytes of shared memory, 24 registers, 0 bytes spilled, 16 blocks (2048 threads) a multiprocessor"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("sm_90: 128 threads, 0 bytes of shared memory, 24 registers, 0 bytes spilled, 16 blocks (2048 "
+                       "threads) a multiprocessor"),
+            std::string::npos)
+      << o.out;
   o = neso("info m.neso --json");
-  EXPECT_NE(o.out.find("\"usage\": [{\"arch\": \"sm_90\", \"threads\": 128, \"shared_bytes\": 0, \"cluster\": 1, \"registers\": 24, \"spill_bytes\": 0, \"blocks_per_sm\": 16}]"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("\"usage\": [{\"arch\": \"sm_90\", \"threads\": 128, \"shared_bytes\": 0, \"cluster\": 1, "
+                       "\"registers\": 24, \"spill_bytes\": 0, \"blocks_per_sm\": 16}]"),
+            std::string::npos)
+      << o.out;
 }
 
 TEST_F(Cli, DiffNamesTheMembersThatDiffer) {
@@ -223,7 +243,8 @@ TEST_F(Cli, DiffNamesTheMembersThatDiffer) {
 // An option that may be repeated takes what stands behind it, and not the model as well.
 TEST_F(Cli, CompileTakesItsOptionsBeforeTheModel) {
   const std::string model = NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2";
-  for (const char *options : {"--arch x86-64-v3", "--arch x86-64-v3,x86-64-v4", "--option fuse-user-kernels=on", "--kernels ."}) {
+  for (const char *options :
+       {"--arch x86-64-v3", "--arch x86-64-v3,x86-64-v4", "--option fuse-user-kernels=on", "--kernels ."}) {
     Outcome o = neso(fmt::format("compile {} {} -o m.neso", options, model));
     EXPECT_EQ(o.code, 0) << options << "\n" << o.err;
   }

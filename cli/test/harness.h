@@ -41,7 +41,9 @@ protected:
     int raw = std::system(fmt::format("cd {} && {}/bin/neso {} >out 2>err", dir, NESO_BINARY_DIR, arguments).c_str());
     return {WEXITSTATUS(raw), slurp(dir + "out"), slurp(dir + "err")};
   }
-  void write(const std::string &name, const std::string &bytes) { ASSERT_TRUE(static_cast<bool>(writeFileAtomically(dir + name, bytes))); }
+  void write(const std::string &name, const std::string &bytes) {
+    ASSERT_TRUE(static_cast<bool>(writeFileAtomically(dir + name, bytes)));
+  }
   HostTensor tensor(const std::string &name, std::vector<int64_t> sizes, const std::vector<float> &data) {
     HostTensor t;
     t.name = name;
@@ -50,13 +52,16 @@ protected:
     std::memcpy(t.data(), data.data(), t.bytes);
     return t;
   }
-  void save(const std::string &name, const std::vector<HostTensor> &tensors) { ASSERT_TRUE(static_cast<bool>(writeSafetensors(dir + name, tensors, {}))); }
+  void save(const std::string &name, const std::vector<HostTensor> &tensors) {
+    ASSERT_TRUE(static_cast<bool>(writeSafetensors(dir + name, tensors, {})));
+  }
   std::map<std::string, std::vector<float>> load(const std::string &name) {
     Result<std::vector<HostTensor>> tensors = readTensorFile(dir + name);
     EXPECT_TRUE(static_cast<bool>(tensors)) << (tensors ? "" : tensors.error().str());
     std::map<std::string, std::vector<float>> out;
     if (tensors)
-      for (HostTensor &t : *tensors) out[t.name] = {reinterpret_cast<float *>(t.data()), reinterpret_cast<float *>(t.data() + t.bytes)};
+      for (HostTensor &t : *tensors)
+        out[t.name] = {reinterpret_cast<float *>(t.data()), reinterpret_cast<float *>(t.data() + t.bytes)};
     return out;
   }
 };

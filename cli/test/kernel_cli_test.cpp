@@ -30,17 +30,21 @@ protected:
     write("k.py", kSource);
     std::vector<float> numbers;
     for (int i = 0; i < 40; ++i) numbers.push_back(static_cast<float>(i));
-    save("t.safetensors", {tensor("a", {40}, numbers), tensor("b", {40}, std::vector<float>(40, 100.0f)), tensor("o", {40}, std::vector<float>(40, -1.0f)), tensor("m", {5, 8}, numbers)});
+    save("t.safetensors", {tensor("a", {40}, numbers), tensor("b", {40}, std::vector<float>(40, 100.0f)),
+                           tensor("o", {40}, std::vector<float>(40, -1.0f)), tensor("m", {5, 8}, numbers)});
   }
   Outcome kernel(const std::string &arguments) { return neso("kernel " + arguments); }
   const std::string scale = "k.py:scale --signature '*fp32,*fp32,*fp32,i32,fp32,i32,constexpr' --constexpr BLOCK=32 ";
-  const std::string launch = "--grid 2 --arg @t.safetensors#a --arg @t.safetensors#b --arg @t.safetensors#o --arg 33 --arg 0.5 --arg 1 ";
+  const std::string launch =
+      "--grid 2 --arg @t.safetensors#a --arg @t.safetensors#b --arg @t.safetensors#o --arg 33 --arg 0.5 --arg 1 ";
 };
 
 TEST_F(KernelCli, AnalyzeSaysWhatChanges) {
   Outcome r = kernel("analyze " + scale + "--json");
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_EQ(r.out, "{\"kernel\": \"scale\", \"mutated\": [\"out_ptr\"], \"read\": [\"x_ptr\", \"bias_ptr\"], \"known\": true}\n");
+  EXPECT_EQ(
+      r.out,
+      "{\"kernel\": \"scale\", \"mutated\": [\"out_ptr\"], \"read\": [\"x_ptr\", \"bias_ptr\"], \"known\": true}\n");
 }
 
 // A toolkit of scripts stands for NVIDIA's, which not every machine has.
@@ -66,13 +70,16 @@ TEST_F(KernelCli, RunCompiledAndInterpretedGiveTheSame) {
     ASSERT_EQ(r.code, 0) << r.err;
     auto out = load("o.safetensors");
     ASSERT_EQ(out.size(), 3u);
-    for (int i = 0; i < 40; ++i) EXPECT_EQ(out["out_ptr"][static_cast<size_t>(i)], i < 33 ? static_cast<float>(i) * 0.5f + 100 : -1.0f) << i;
+    for (int i = 0; i < 40; ++i)
+      EXPECT_EQ(out["out_ptr"][static_cast<size_t>(i)], i < 33 ? static_cast<float>(i) * 0.5f + 100 : -1.0f) << i;
     EXPECT_EQ(out["x_ptr"][39], 39.0f);
   }
 }
 
 TEST_F(KernelCli, AbsentPointersAndOneBufferTwice) {
-  Outcome r = kernel("run " + scale + "--grid 2 --arg @t.safetensors#a --arg none --arg @t.safetensors#a --arg 20 --arg 2.0 --arg 2 -o o.safetensors");
+  Outcome r = kernel(
+      "run " + scale +
+      "--grid 2 --arg @t.safetensors#a --arg none --arg @t.safetensors#a --arg 20 --arg 2.0 --arg 2 -o o.safetensors");
   ASSERT_EQ(r.code, 0) << r.err;
   auto out = load("o.safetensors");
   EXPECT_EQ(out.size(), 2u);
@@ -94,10 +101,13 @@ TEST_F(KernelCli, AGridWithoutProgramsDoesNothing) {
 
 TEST_F(KernelCli, DescriptorsTakeATensor) {
   for (const char *how : {"", "--interpret"}) {
-    Outcome r = kernel("run k.py:tile --signature 'tensordesc<fp32[4,4]>,*fp32' --constexpr B=4 --grid 1 --arg @t.safetensors#m --arg @t.safetensors#o -o o.safetensors " + std::string(how));
+    Outcome r = kernel("run k.py:tile --signature 'tensordesc<fp32[4,4]>,*fp32' --constexpr B=4 --grid 1 --arg "
+                       "@t.safetensors#m --arg @t.safetensors#o -o o.safetensors " +
+                       std::string(how));
     ASSERT_EQ(r.code, 0) << r.err;
     auto out = load("o.safetensors");
-    for (int i = 0; i < 16; ++i) EXPECT_EQ(out["out_ptr"][static_cast<size_t>(i)], static_cast<float>((1 + i / 4) * 8 + 2 + i % 4));
+    for (int i = 0; i < 16; ++i)
+      EXPECT_EQ(out["out_ptr"][static_cast<size_t>(i)], static_cast<float>((1 + i / 4) * 8 + 2 + i % 4));
   }
 }
 
@@ -129,7 +139,8 @@ TEST_F(KernelCli, MistakesAreNamed) {
   struct Mistake {
     std::string arguments, code, text;
   };
-  const std::string run = "run " + scale + "-o o.safetensors ", buffers = "--arg @t.safetensors#a --arg @t.safetensors#b --arg @t.safetensors#o ";
+  const std::string run = "run " + scale + "-o o.safetensors ",
+                    buffers = "--arg @t.safetensors#a --arg @t.safetensors#b --arg @t.safetensors#o ";
   for (const Mistake &m : std::vector<Mistake>{
            {"analyze k.cu", "E0811", "FILE.py:NAME"},
            {"analyze k.py", "E0811", "it defines scale, tile"},
@@ -148,8 +159,10 @@ TEST_F(KernelCli, MistakesAreNamed) {
            {run + "--grid 2 " + buffers + "--arg x --arg 0.5 --arg 1", "E0", "'x'"},
            {run + "--grid 2 " + buffers + "--arg 5000000000 --arg 0.5 --arg 1", "E0414", "an integer of 32 bits"},
            {run + "--grid 2 " + buffers + "--arg @t.safetensors#a --arg 0.5 --arg 1", "E0414", "an integer of 32 bits"},
-           {run + "--grid 2 --arg @t.safetensors#zz --arg none --arg @t.safetensors#o --arg 3 --arg 0.5 --arg 1", "E0802", "no tensor 'zz'"},
-           {run + "--grid 2 --arg 7 --arg none --arg @t.safetensors#o --arg 3 --arg 0.5 --arg 1", "E0414", "is no buffer"},
+           {run + "--grid 2 --arg @t.safetensors#zz --arg none --arg @t.safetensors#o --arg 3 --arg 0.5 --arg 1",
+            "E0802", "no tensor 'zz'"},
+           {run + "--grid 2 --arg 7 --arg none --arg @t.safetensors#o --arg 3 --arg 0.5 --arg 1", "E0414",
+            "is no buffer"},
            {run + launch + "--device gpu", "E0808", "gpu"},
            {run + launch + "--device cuda --cuda-driver none.so", "E0838", "no CUDA driver"},
            {run + "--interpret --grid 2 " + buffers + "--arg 60 --arg 0.5 --arg 1", "E0410", "k.py"},
@@ -168,7 +181,9 @@ TEST_F(KernelCli, MistakesAreNamed) {
   EXPECT_EQ(kernel("emit " + scale + "--stage sas").code, 2);
   Outcome r = kernel("analyse k.py:scale");
   EXPECT_EQ(r.code, 2);
-  EXPECT_NE(r.err.find("'analyse' is no command; the commands of neso kernel are analyze, compile, emit, run, bench"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("'analyse' is no command; the commands of neso kernel are analyze, compile, emit, run, bench"),
+            std::string::npos)
+      << r.err;
 }
 
 } // namespace

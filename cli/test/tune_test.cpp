@@ -1,5 +1,5 @@
-// neso compile --tune and --tuned. Which way is fastest is the machine's affair; what the file holds, that it is read back and that results do
-// not change is not.
+// neso compile --tune and --tuned. Which way is fastest is the machine's affair; what the file holds, that it is read
+// back and that results do not change is not.
 #include "base/diagnostics/tune.h"
 #include "driver/tuning.h"
 #include "test/harness.h"
@@ -60,7 +60,8 @@ TEST_F(Tune, ChosenWaysReachTheCodeAndResultsOfOthersStay) {
 }
 
 TEST_F(Tune, FilesThatAreNoResultsAreRefused) {
-  for (const char *text : {"", "hello\n", "neso-tune 1", "neso-tune 1\nkey\tway\n", "neso-tune 1\nkey\tway\tfast\t1\n", "neso-tune 1\nkey\tway\t-1\t1\n", "neso-tune 1\n\tway\t1\t1\n"}) {
+  for (const char *text : {"", "hello\n", "neso-tune 1", "neso-tune 1\nkey\tway\n", "neso-tune 1\nkey\tway\tfast\t1\n",
+                           "neso-tune 1\nkey\tway\t-1\t1\n", "neso-tune 1\n\tway\t1\t1\n"}) {
     write("results.txt", text);
     for (const char *flag : {"--tuned", "--tune"}) {
       Outcome r = compile(std::string("-o out.neso ") + flag + " results.txt");
@@ -97,7 +98,8 @@ TEST_F(Tune, ConfigsOfAutotunedKernelsAreWays) {
   const size_t begin = results.rfind('\n', at) + 1, tab = results.find('\t', at);
   const std::string key = results.substr(begin, tab - begin);
   ASSERT_EQ(neso("run tuned.neso --input " + folder + "inputs.safetensors -o tuned.safetensors").code, 0);
-  for (const char *config : {"BLOCK=16 num_warps=2 num_stages=3", "BLOCK=128 num_warps=4 num_stages=3", "BLOCK=1024 num_warps=8 num_stages=3"}) {
+  for (const char *config : {"BLOCK=16 num_warps=2 num_stages=3", "BLOCK=128 num_warps=4 num_stages=3",
+                             "BLOCK=1024 num_warps=8 num_stages=3"}) {
     write("config.txt", "neso-tune 1\n" + key + "\t" + config + "\t1.00\t2.00\n");
     ASSERT_EQ(neso("compile " + model + " -o config.neso --tuned config.txt").code, 0);
     EXPECT_NE(slurp(dir + "config.neso").find(std::string("config ") + config + " of ["), std::string::npos) << config;

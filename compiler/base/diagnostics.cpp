@@ -13,7 +13,9 @@ std::string SourceLoc::str() const {
 
 std::string Diagnostic::str() const {
   const DiagInfo &row = info(kind);
-  const char *word = row.severity == Severity::Warning ? "warning" : row.severity == Severity::Error ? "error" : "internal error";
+  const char *word = row.severity == Severity::Warning ? "warning"
+                     : row.severity == Severity::Error ? "error"
+                                                       : "internal error";
   std::string out = fmt::format("{}[{}]: ", word, row.code);
   if (loc.known()) out += loc.str() + ": ";
   out += message;
@@ -42,7 +44,8 @@ std::string Error::str() const {
 std::string detail::formatDiag(Diag kind, fmt::format_args args) { return fmt::vformat(info(kind).text, args); }
 
 void unreachable(const char *file, int line, const char *why) {
-  std::fprintf(stderr, "internal error: %s:%d: %s; this is a bug in Neso, please report it with the input file\n", file, line, why);
+  std::fprintf(stderr, "internal error: %s:%d: %s; this is a bug in Neso, please report it with the input file\n", file,
+               line, why);
   std::abort();
 }
 

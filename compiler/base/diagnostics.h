@@ -1,7 +1,7 @@
 // Diagnostics: named kinds (base/diagnostics/), a source location, a formatted text; and Result<T>, which carries them.
 //
-// The compiler never throws and never exits on bad input: a function that can meet a user's mistake returns Result<T> or Status, and
-// its caller passes the diagnostics on. Example:
+// The compiler never throws and never exits on bad input: a function that can meet a user's mistake returns Result<T>
+// or Status, and its caller passes the diagnostics on. Example:
 //
 //     Result<Model> readModel(const std::string &path) {
 //       if (!exists) return fail(diag::FileUnreadable, {}, path, "no such file");
@@ -45,9 +45,12 @@ private:
 };
 inline const DiagInfo &info(Diag kind) { return kind.info(); }
 
-/// Declares a kind. The rows stand by area in base/diagnostics/AREA.h, so that a new row rebuilds its area alone; a code is never used
-/// twice, and never again after its removal. tests/errors/ reads the rows as a table.
-#define NESO_DIAG(code, kind, severity, text) namespace neso::diag { inline constexpr DiagInfo kind{#code, #kind, Severity::severity, text}; }
+/// Declares a kind. The rows stand by area in base/diagnostics/AREA.h, so that a new row rebuilds its area alone; a
+/// code is never used twice, and never again after its removal. tests/errors/ reads the rows as a table.
+#define NESO_DIAG(code, kind, severity, text)                                                                          \
+  namespace neso::diag {                                                                                               \
+  inline constexpr DiagInfo kind{#code, #kind, Severity::severity, text};                                              \
+  }
 
 /// A place in the user's input: a line of a Python source (the model's or a kernel's), or a member or node of a file.
 /// line and column count from 1; 0 means unknown.
@@ -142,9 +145,9 @@ private:
 /// For states that only a bug in Neso can reach: prints file and line and aborts.
 [[noreturn]] void unreachable(const char *file, int line, const char *why);
 #define NESO_UNREACHABLE(why) ::neso::unreachable(__FILE__, __LINE__, why)
-#define NESO_CHECK(cond, why)                                                                                                      \
-  do {                                                                                                                             \
-    if (!(cond)) ::neso::unreachable(__FILE__, __LINE__, why);                                                                     \
+#define NESO_CHECK(cond, why)                                                                                          \
+  do {                                                                                                                 \
+    if (!(cond)) ::neso::unreachable(__FILE__, __LINE__, why);                                                         \
   } while (false)
 
 } // namespace neso

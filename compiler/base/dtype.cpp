@@ -10,26 +10,16 @@ struct Row {
   std::string_view safetensors;
   int64_t size;
 };
-constexpr std::array<Row, kDTypeCount> kRows = {{{"bool", "BOOL", 1},
-                                                 {"u8", "U8", 1},
-                                                 {"u16", "U16", 2},
-                                                 {"u32", "U32", 4},
-                                                 {"u64", "U64", 8},
-                                                 {"i8", "I8", 1},
-                                                 {"i16", "I16", 2},
-                                                 {"i32", "I32", 4},
-                                                 {"i64", "I64", 8},
-                                                 {"f8e4m3fn", "F8_E4M3", 1},
-                                                 {"f8e5m2", "F8_E5M2", 1},
-                                                 {"f8e4m3fnuz", "", 1},
-                                                 {"f8e5m2fnuz", "", 1},
-                                                 {"f8e8m0fnu", "F8_E8M0", 1},
-                                                 {"f16", "F16", 2},
-                                                 {"bf16", "BF16", 2},
-                                                 {"f32", "F32", 4},
-                                                 {"f64", "F64", 8},
-                                                 {"c32", "", 4},
-                                                 {"c64", "C64", 8},
+constexpr std::array<Row, kDTypeCount> kRows = {{{"bool", "BOOL", 1},      {"u8", "U8", 1},
+                                                 {"u16", "U16", 2},        {"u32", "U32", 4},
+                                                 {"u64", "U64", 8},        {"i8", "I8", 1},
+                                                 {"i16", "I16", 2},        {"i32", "I32", 4},
+                                                 {"i64", "I64", 8},        {"f8e4m3fn", "F8_E4M3", 1},
+                                                 {"f8e5m2", "F8_E5M2", 1}, {"f8e4m3fnuz", "", 1},
+                                                 {"f8e5m2fnuz", "", 1},    {"f8e8m0fnu", "F8_E8M0", 1},
+                                                 {"f16", "F16", 2},        {"bf16", "BF16", 2},
+                                                 {"f32", "F32", 4},        {"f64", "F64", 8},
+                                                 {"c32", "", 4},           {"c64", "C64", 8},
                                                  {"c128", "", 16}}};
 
 bool between(DType t, DType lo, DType hi) { return lo <= t && t <= hi; }

@@ -1,4 +1,5 @@
-// A launch of a tile function in the reference interpreter, as the loops interpreter sees it: it knows no tile IR, only this call.
+// A launch of a tile function in the reference interpreter, as the loops interpreter sees it: it knows no tile IR, only
+// this call.
 #pragma once
 #include <array>
 #include <cstdint>

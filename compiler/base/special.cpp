@@ -1,5 +1,5 @@
-// Special functions in double: series near the origin, asymptotic expansions or continued fractions far away. Sources of the formulas:
-// NIST Digital Library of Mathematical Functions (chapters 5, 7, 8, 9, 10, 25).
+// Special functions in double: series near the origin, asymptotic expansions or continued fractions far away. Sources
+// of the formulas: NIST Digital Library of Mathematical Functions (chapters 5, 7, 8, 9, 10, 25).
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -41,8 +41,10 @@ double besselIScaled(int n, double x) {
   double a = std::fabs(x), v;
   if (std::isnan(x)) return x;
   if (std::isinf(x)) return n == 1 && x < 0 ? -0.0 : 0.0;
-  if (a < 40) v = besselISeries(n, a) * std::exp(-a);
-  else v = besselTail(n, a, -1) / std::sqrt(2 * kPi * a);
+  if (a < 40)
+    v = besselISeries(n, a) * std::exp(-a);
+  else
+    v = besselTail(n, a, -1) / std::sqrt(2 * kPi * a);
   return n == 1 && x < 0 ? -v : v;
 }
 
@@ -50,7 +52,8 @@ double besselKScaled(int n, double x) {
   if (std::isnan(x) || x < 0) return kNaN;
   if (x == 0) return kInf;
   if (x >= 40) return std::sqrt(kPi / (2 * x)) * besselTail(n, x, 1);
-  // exp(x) K_n(x) = integral over t > 0 of exp(x - x cosh t) cosh(n t); the trapezoidal rule converges geometrically here.
+  // exp(x) K_n(x) = integral over t > 0 of exp(x - x cosh t) cosh(n t); the trapezoidal rule converges geometrically
+  // here.
   double h = 1.0 / 64, total = 0.5;
   double top = std::acosh(1 + 745 / x);
   for (int k = 1; k * h <= top; ++k) {
@@ -108,7 +111,9 @@ double gammaRatio(double a, double x, bool upper) {
 
 double besselI0e(double x) { return besselIScaled(0, x); }
 double besselI1e(double x) { return besselIScaled(1, x); }
-double besselI0(double x) { return std::fabs(x) < 40 ? besselISeries(0, std::fabs(x)) : besselIScaled(0, x) * std::exp(std::fabs(x)); }
+double besselI0(double x) {
+  return std::fabs(x) < 40 ? besselISeries(0, std::fabs(x)) : besselIScaled(0, x) * std::exp(std::fabs(x));
+}
 double besselI1(double x) {
   double a = std::fabs(x);
   if (a < 40) return std::copysign(besselISeries(1, a), x);
@@ -150,7 +155,8 @@ double airyAi(double x) {
     double sign = (k / 2) % 2 ? -1 : 1;
     (k % 2 ? odd : even) += sign * term;
   }
-  return (std::cos(zeta - kPi / 4) * even + std::sin(zeta - kPi / 4) * odd) / (std::sqrt(kPi) * std::sqrt(std::sqrt(z)));
+  return (std::cos(zeta - kPi / 4) * even + std::sin(zeta - kPi / 4) * odd) /
+         (std::sqrt(kPi) * std::sqrt(std::sqrt(z)));
 }
 
 double digamma(double x) {
@@ -166,7 +172,9 @@ double digamma(double x) {
   }
   for (; x < 12; x += 1) shift -= 1 / x;
   double y = 1 / (x * x);
-  double series = y * (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y * (1.0 / 132 - y * (691.0 / 32760 - y / 12))))));
+  double series =
+      y *
+      (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y * (1.0 / 132 - y * (691.0 / 32760 - y / 12))))));
   return shift + std::log(x) - 0.5 / x - series;
 }
 
@@ -185,8 +193,15 @@ double hurwitzZeta(double s, double q) {
   }
   double a = q + n;
   // Euler-Maclaurin remainder with Bernoulli numbers B2..B20 over their factorials.
-  static const double b[] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368000.0,
-                             1.0 / 74724249600.0, -3617.0 / 10670622842880000.0, 43867.0 / 5109094217170944000.0};
+  static const double b[] = {1.0 / 12,
+                             -1.0 / 720,
+                             1.0 / 30240,
+                             -1.0 / 1209600,
+                             1.0 / 47900160,
+                             -691.0 / 1307674368000.0,
+                             1.0 / 74724249600.0,
+                             -3617.0 / 10670622842880000.0,
+                             43867.0 / 5109094217170944000.0};
   total += std::pow(a, 1 - s) / (s - 1) + 0.5 * std::pow(a, -s);
   double factor = s * std::pow(a, -s - 1);
   for (int k = 0; k < 9; ++k) {

@@ -1,5 +1,5 @@
-// Special functions that the C library lacks, in double: what the loops interpreter computes with and what the CPU backend calls.
-// Relative error about 1e-13 away from zeros. Formulas: NIST Digital Library of Mathematical Functions.
+// Special functions that the C library lacks, in double: what the loops interpreter computes with and what the CPU
+// backend calls. Relative error about 1e-13 away from zeros. Formulas: NIST Digital Library of Mathematical Functions.
 #pragma once
 #include <cstdint>
 
@@ -20,7 +20,7 @@ double besselK1e(double x);
 double airyAi(double x);
 double ndtri(double p);
 double logNdtr(double x);
-double erfcx(double x); // exp(x*x) * erfc(x)
+double erfcx(double x);             // exp(x*x) * erfc(x)
 double igamma(double a, double x);  // regularised lower
 double igammac(double a, double x); // regularised upper
 

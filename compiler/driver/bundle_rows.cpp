@@ -11,7 +11,8 @@ using pt2::BundledLaunch;
 
 namespace {
 
-constexpr std::string_view kMutation = "higher_order.triton_kernel_wrapper_mutation", kFunctional = "higher_order.triton_kernel_wrapper_functional";
+constexpr std::string_view kMutation = "higher_order.triton_kernel_wrapper_mutation",
+                           kFunctional = "higher_order.triton_kernel_wrapper_functional";
 
 /// "op" of a row and target of a node in one spelling: "mylib::add".
 std::string operatorName(std::string_view target) {
@@ -36,13 +37,16 @@ const std::string *textArgument(const Node &n, std::string_view name) {
 
 const BundledLaunch *BundleRows::of(const Node &n) {
   const std::string *name = textArgument(n, "name");
-  // Exactly this node; then a row of the kernel's name that no node has taken (files of old versions do not name their nodes), then one that
-  // another has: the same launch again.
+  // Exactly this node; then a row of the kernel's name that no node has taken (files of old versions do not name their
+  // nodes), then one that another has: the same launch again.
   for (int pass = 0; pass < 4; ++pass)
     for (size_t i = 0; i < bundle_.launches.size(); ++i) {
       const BundledLaunch &row = bundle_.launches[i];
       bool sameNode = !row.node.empty() && row.node == n.name, sameName = name && row.name == *name;
-      bool fits = pass == 0 ? sameNode && sameName && !used_[i] : pass == 1 ? sameName && !used_[i] : pass == 2 ? sameName : sameNode && !name;
+      bool fits = pass == 0   ? sameNode && sameName && !used_[i]
+                  : pass == 1 ? sameName && !used_[i]
+                  : pass == 2 ? sameName
+                              : sameNode && !name;
       if (!fits || !row.op.empty()) continue;
       used_[i] = true;
       return &row;
@@ -55,13 +59,15 @@ const std::vector<triton::KernelInfo> &BundleRows::kernelsOf(const std::string &
   auto [it, fresh] = kernels_.try_emplace(file);
   if (!fresh) return it->second;
   Result<std::vector<triton::KernelInfo>> kernels = triton::listKernels(file, paths_);
-  if (kernels) it->second = std::move(*kernels);
+  if (kernels)
+    it->second = std::move(*kernels);
   else
     for (const Diagnostic &d : kernels.error().diagnostics()) unreadable_.push_back(d);
   return it->second;
 }
 
-/// Sources without launches.json: the kernel is found by its name, and what the file of the model does not say must have a default.
+/// Sources without launches.json: the kernel is found by its name, and what the file of the model does not say must
+/// have a default.
 const BundledLaunch *BundleRows::looseRow(const Node &n) {
   const std::string *name = textArgument(n, "name");
   if (!name) return nullptr;
@@ -71,8 +77,10 @@ const BundledLaunch *BundleRows::looseRow(const Node &n) {
       if (k.name != function) continue;
       auto row = std::make_unique<BundledLaunch>();
       row->node = n.name, row->name = *name, row->file = file, row->function = function;
-      const auto *types = n.arg("kernel_param_types") ? std::get_if<std::vector<std::string>>(n.arg("kernel_param_types")) : nullptr;
-      const auto *names = n.arg("kernel_param_names") ? std::get_if<std::vector<std::string>>(n.arg("kernel_param_names")) : nullptr;
+      const auto *types =
+          n.arg("kernel_param_types") ? std::get_if<std::vector<std::string>>(n.arg("kernel_param_types")) : nullptr;
+      const auto *names =
+          n.arg("kernel_param_names") ? std::get_if<std::vector<std::string>>(n.arg("kernel_param_names")) : nullptr;
       for (const triton::ParamInfo &p : k.params) {
         std::string type = "constexpr";
         for (size_t i = 0; !p.isConstexpr && names && types && i < std::min(names->size(), types->size()); ++i)
@@ -81,7 +89,8 @@ const BundledLaunch *BundleRows::looseRow(const Node &n) {
         row->signature.push_back(type);
         if (n.arg(p.name)) row->values.emplace_back(p.name, "input");
       }
-      if (const int64_t *w = n.arg("num_warps") ? std::get_if<int64_t>(n.arg("num_warps")) : nullptr) row->numWarps = static_cast<int>(*w);
+      if (const int64_t *w = n.arg("num_warps") ? std::get_if<int64_t>(n.arg("num_warps")) : nullptr)
+        row->numWarps = static_cast<int>(*w);
       loose_.push_back(std::move(row));
       return loose_.back().get();
     }
@@ -96,7 +105,9 @@ std::vector<const BundledLaunch *> BundleRows::ofOperator(const Node &n) {
       rows.push_back(&bundle_.launches[i]);
       used_[i] = true;
     }
-  std::sort(rows.begin(), rows.end(), [](const BundledLaunch *a, const BundledLaunch *b) { return std::pair(a->index, a) < std::pair(b->index, b); });
+  std::sort(rows.begin(), rows.end(), [](const BundledLaunch *a, const BundledLaunch *b) {
+    return std::pair(a->index, a) < std::pair(b->index, b);
+  });
   return rows;
 }
 
@@ -104,7 +115,8 @@ Status BundleRows::reportUnused(DiagnosticSink &sink) const {
   for (size_t i = 0; i < used_.size(); ++i) {
     const BundledLaunch &row = bundle_.launches[i];
     if (used_[i]) continue;
-    if (!row.op.empty()) return fail(diag::KernelBundleMismatch, {}, row.function, "the model has no operator " + row.op);
+    if (!row.op.empty())
+      return fail(diag::KernelBundleMismatch, {}, row.function, "the model has no operator " + row.op);
     sink.warn(makeDiag(diag::KernelRowUnused, {}, row.function, row.node.empty() ? row.name : row.node));
   }
   return Status::ok();
@@ -112,7 +124,9 @@ Status BundleRows::reportUnused(DiagnosticSink &sink) const {
 
 /// The operator behind "auto_functionalized_v2", which is its first argument.
 static std::string_view functionalizedOperator(const Node &n) {
-  const std::string *op = n.target == "higher_order.auto_functionalized_v2" && !n.args.empty() ? std::get_if<std::string>(&n.args[0]) : nullptr;
+  const std::string *op = n.target == "higher_order.auto_functionalized_v2" && !n.args.empty()
+                              ? std::get_if<std::string>(&n.args[0])
+                              : nullptr;
   return op ? std::string_view(*op) : std::string_view();
 }
 
@@ -120,9 +134,12 @@ bool launchesKernels(const graph::Graph &g, const pt2::KernelBundle &bundle) {
   for (const Node &n : g.nodes) {
     if (isKernelWrapper(n)) return true;
     for (const BundledLaunch &l : bundle.launches)
-      if (!l.op.empty() && (operatorName(l.op) == operatorName(n.target) || operatorName(l.op) == operatorName(functionalizedOperator(n)))) return true;
+      if (!l.op.empty() && (operatorName(l.op) == operatorName(n.target) ||
+                            operatorName(l.op) == operatorName(functionalizedOperator(n))))
+        return true;
     for (const graph::Argument &a : n.args)
-      if (const auto *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a); sub && launchesKernels(**sub, bundle)) return true;
+      if (const auto *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a); sub && launchesKernels(**sub, bundle))
+        return true;
   }
   return false;
 }

@@ -1,4 +1,5 @@
-// The table of contents of the compiler: one step a line, each with its reason. Milestones say what is fixed from there on.
+// The table of contents of the compiler: one step a line, each with its reason. Milestones say what is fixed from there
+// on.
 #include "driver/compile.h"
 
 #include <algorithm>
@@ -51,7 +52,8 @@ public:
     if (stopAt(Stage::Graph)) return emit(graph::print(*model));
     // ---- From here on the graph is functional, and every size is a known expression. ----
 
-    // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at once.
+    // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
+    // once.
     Result<loops::Program> program = lower::lowerGraph(*model, sink_);
     if (!program) return program.takeError();
     mark("lower to loops");
@@ -89,7 +91,8 @@ private:
     mark("read");
     if (Status s = graph::verify(*model, graph::Form::AsExported); !s) return s.takeError();
     // Launches of the user's Triton kernels get their programs, and with them what they read and write.
-    Result<std::shared_ptr<UserKernels>> kernels = UserKernels::bind(*model, path, options_.kernelPaths, configTuning(), sink_);
+    Result<std::shared_ptr<UserKernels>> kernels =
+        UserKernels::bind(*model, path, options_.kernelPaths, configTuning(), sink_);
     if (!kernels) return kernels.takeError();
     userKernels_ = std::move(*kernels);
     mark("user kernels");
@@ -106,14 +109,16 @@ private:
     std::unique_ptr<mlir::MLIRContext> own = userKernels_ ? nullptr : makeTileContext();
     mlir::MLIRContext &context = userKernels_ ? userKernels_->context() : *own;
     // One tile program for each kernel; weights of contractions are packed for its blocks.
-    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(plan, context, tileTarget(), userKernels_ ? userKernels_->functions() : std::vector<mlir::Operation *>());
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(
+        plan, context, tileTarget(), userKernels_ ? userKernels_->functions() : std::vector<mlir::Operation *>());
     if (!module) return module.takeError();
     mark("tile programs");
     if (stopAt(Stage::Tile)) return emit(printTile(**module));
     if (stopAt(Stage::Plan)) return emit(plan::print(plan));
     // ---- From here on every kernel has its arguments and its grid. ----
 
-    Result<std::vector<CompiledCode>> code = targets_.gpu() ? generateForNvidia(plan, **module) : generateForCpu(**module);
+    Result<std::vector<CompiledCode>> code =
+        targets_.gpu() ? generateForNvidia(plan, **module) : generateForCpu(**module);
     if (!code) return code.takeError();
     mark("machine code");
     if (isText(options_.emit)) return emit(std::move(text_));
@@ -153,13 +158,15 @@ private:
     mark("tile passes");
     std::vector<nvidia::TileFunction> functions;
     for (tt::FuncOp func : module.getOps<tt::FuncOp>()) {
-      auto kernel = std::find_if(plan.kernels.begin(), plan.kernels.end(), [&](const plan::Kernel &k) { return k.function == func.getName(); });
+      auto kernel = std::find_if(plan.kernels.begin(), plan.kernels.end(),
+                                 [&](const plan::Kernel &k) { return k.function == func.getName(); });
       NESO_CHECK(kernel != plan.kernels.end(), "a tile function without a kernel");
       functions.push_back({func, kernel->function, kernel->warps, kernel->stages});
     }
     nvidia::CompileOptions backend;
     backend.threads = options_.threads;
-    backend.keepLlvm = stopAt(Stage::Llvm), backend.keepPtx = stopAt(Stage::Ptx), backend.keepLayouts = stopAt(Stage::Layout), backend.keepSass = stopAt(Stage::Sass);
+    backend.keepLlvm = stopAt(Stage::Llvm), backend.keepPtx = stopAt(Stage::Ptx),
+    backend.keepLayouts = stopAt(Stage::Layout), backend.keepSass = stopAt(Stage::Sass);
     backend.assemble = (!options_.emit || stopAt(Stage::Sass)) && settings_.assembler != "none";
     if (backend.assemble) backend.ptxas = settings_.assembler;
     std::vector<CompiledCode> code;
@@ -167,7 +174,11 @@ private:
       Result<nvidia::CompiledModule> compiled = nvidia::compileForNvidia(functions, *chip, backend);
       if (!compiled) return compiled.takeError();
       CompiledCode &ptx = compiled->code.back();
-      if (text_.empty()) text_ = stopAt(Stage::Llvm) ? ptx.llvmText : stopAt(Stage::Ptx) ? ptx.asmText : stopAt(Stage::Sass) ? compiled->sassText : compiled->layoutText;
+      if (text_.empty())
+        text_ = stopAt(Stage::Llvm)   ? ptx.llvmText
+                : stopAt(Stage::Ptx)  ? ptx.asmText
+                : stopAt(Stage::Sass) ? compiled->sassText
+                                      : compiled->layoutText;
       for (Diagnostic &spill : spillWarnings(compiled->usage, chip->arch)) sink_.warn(std::move(spill));
       usage_ = std::move(compiled->usage);
       // Worst first: what runs as it is stands behind what the driver must still translate.
@@ -185,7 +196,8 @@ private:
 
   /// Stages that the backends give as text.
   static bool isText(const std::optional<Stage> &stage) {
-    return stage == Stage::Llvm || stage == Stage::Asm || stage == Stage::Layout || stage == Stage::Ptx || stage == Stage::Sass;
+    return stage == Stage::Llvm || stage == Stage::Asm || stage == Stage::Layout || stage == Stage::Ptx ||
+           stage == Stage::Sass;
   }
 
 public:
@@ -198,8 +210,10 @@ public:
     if (!settings) return settings.takeError();
     settings_ = std::move(*settings);
     for (Stage stage : {Stage::Layout, Stage::Ptx, Stage::Sass})
-      if (stopAt(stage) && !targets_.gpu()) return fail(diag::CpuTargetMissing, {}, std::string("stage ") + info(stage).name + " for target cpu");
-    if (stopAt(Stage::Asm) && targets_.gpu()) return fail(diag::CpuTargetMissing, {}, "stage asm for target cuda, where it is called ptx");
+      if (stopAt(stage) && !targets_.gpu())
+        return fail(diag::CpuTargetMissing, {}, std::string("stage ") + info(stage).name + " for target cpu");
+    if (stopAt(Stage::Asm) && targets_.gpu())
+      return fail(diag::CpuTargetMissing, {}, "stage asm for target cuda, where it is called ptx");
     return Status::ok();
   }
 
@@ -209,7 +223,8 @@ private:
     if (settings_.f32Products) target.f32Products = *settings_.f32Products;
     if (settings_.library && targets_.gpu()) target.library = *settings_.library;
     if (!options_.chooseWay) return target;
-    target.chooseWay = [this, machine = targets_.machine()](const plan::Plan &plan, const plan::Kernel &kernel, const std::vector<std::string> &names) {
+    target.chooseWay = [this, machine = targets_.machine()](const plan::Plan &plan, const plan::Kernel &kernel,
+                                                            const std::vector<std::string> &names) {
       if (const UserKernels::ConfigChoice *made = configOf(kernel)) {
         out_.ways.push_back({kernel.name, machine + " " + made->key, made->ways, made->way});
         return size_t(0);
@@ -226,7 +241,9 @@ private:
     UserKernels::Tuning tuning;
     if (targets_.gpu()) tuning.chip = targets_.chips.back();
     if (options_.chooseWay)
-      tuning.choose = [this](const std::string &key, const std::vector<std::string> &ways) { return options_.chooseWay(targets_.machine() + " " + key, ways); };
+      tuning.choose = [this](const std::string &key, const std::vector<std::string> &ways) {
+        return options_.chooseWay(targets_.machine() + " " + key, ways);
+      };
     return tuning;
   }
   const UserKernels::ConfigChoice *configOf(const plan::Kernel &kernel) const {
@@ -279,7 +296,8 @@ Result<Compilation> compileProgram(loops::Program program, const CompileOptions 
   return driver.compileLoops(std::move(program));
 }
 
-Result<loops::Program> lowerModel(const std::string &path, const std::vector<std::string> &kernelPaths, DiagnosticSink &sink) {
+Result<loops::Program> lowerModel(const std::string &path, const std::vector<std::string> &kernelPaths,
+                                  DiagnosticSink &sink) {
   CompileOptions options;
   options.kernelPaths = kernelPaths;
   return Driver(options, sink).loopsOf(path);

@@ -35,14 +35,14 @@ std::optional<Stage> parseStage(std::string_view text);
 
 struct CompileOptions {
   std::string target = "cpu";
-  std::vector<std::string> archs = {"native"}; // all go into the package
-  std::vector<std::string> kernelPaths;        // --kernels: where sources of user kernels lie
+  std::vector<std::string> archs = {"native"};              // all go into the package
+  std::vector<std::string> kernelPaths;                     // --kernels: where sources of user kernels lie
   std::vector<std::pair<std::string, std::string>> options; // --option K=V
-  std::optional<Stage> emit;                   // stop there and give its text
-  bool report = false;                         // fill Compilation::report
-  int threads = 2;                             // of the compiler itself
-  /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…", tuning.h) and the names of the
-  /// ways, the cost model's first. Empty: the cost model's.
+  std::optional<Stage> emit;                                // stop there and give its text
+  bool report = false;                                      // fill Compilation::report
+  int threads = 2;                                          // of the compiler itself
+  /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…",
+  /// tuning.h) and the names of the ways, the cost model's first. Empty: the cost model's.
   std::function<size_t(const std::string &key, const std::vector<std::string> &ways)> chooseWay;
 };
 
@@ -60,9 +60,9 @@ struct KernelWay {
 };
 
 struct Compilation {
-  std::string package;          // the bytes of the .neso; empty when `emit` was asked
-  std::string emitted;          // the text of the stage asked for
-  std::string report;           // HTML
+  std::string package; // the bytes of the .neso; empty when `emit` was asked
+  std::string emitted; // the text of the stage asked for
+  std::string report;  // HTML
   std::vector<StepTime> times;
   std::vector<KernelWay> ways;
 };
@@ -73,6 +73,7 @@ Result<Compilation> compileModel(const std::string &path, const CompileOptions &
 Result<Compilation> compileProgram(loops::Program program, const CompileOptions &options);
 
 /// The model as loops, for the reference interpreter (`neso verify`).
-Result<loops::Program> lowerModel(const std::string &path, const std::vector<std::string> &kernelPaths, DiagnosticSink &sink);
+Result<loops::Program> lowerModel(const std::string &path, const std::vector<std::string> &kernelPaths,
+                                  DiagnosticSink &sink);
 
 } // namespace neso

@@ -47,7 +47,8 @@ triton::KernelRequest requestOf(const KernelSource &source) {
 
 bool isTtir(const KernelSource &source) { return source.file.ends_with(".ttir"); }
 
-/// Names of the parameters of `@name` in the text of a .ttir: MLIR's parser does not keep them. Empty when they cannot be found.
+/// Names of the parameters of `@name` in the text of a .ttir: MLIR's parser does not keep them. Empty when they cannot
+/// be found.
 std::vector<std::string> namesInText(const std::string &text, const std::string &name) {
   std::vector<std::string> out;
   size_t at = text.find("tt.func public @" + name + "(");
@@ -65,7 +66,9 @@ std::vector<std::string> namesInText(const std::string &text, const std::string 
       if (--nest == 0) break;
     } else if (c == '%' && nest == 1) {
       size_t end = at + 1;
-      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_' || text[end] == '.')) ++end;
+      while (end < text.size() &&
+             (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_' || text[end] == '.'))
+        ++end;
       out.push_back(text.substr(at + 1, end - at - 1));
       at = end - 1;
     }
@@ -76,7 +79,8 @@ std::vector<std::string> namesInText(const std::string &text, const std::string 
 /// The name that Triton leaves in a parameter's location, the innermost of those it was given; empty if there is none.
 std::string nameInLocation(mlir::Location loc) {
   std::string out;
-  for (auto name = llvm::dyn_cast<mlir::NameLoc>(loc); name; name = llvm::dyn_cast<mlir::NameLoc>(name.getChildLoc())) out = name.getName().str();
+  for (auto name = llvm::dyn_cast<mlir::NameLoc>(loc); name; name = llvm::dyn_cast<mlir::NameLoc>(name.getChildLoc()))
+    out = name.getName().str();
   return out;
 }
 
@@ -117,7 +121,10 @@ std::optional<int64_t> integerIn(const std::string &text) {
   return v;
 }
 
-bool isIntegerType(const std::string &type) { return type.size() > 1 && (type[0] == 'i' || type[0] == 'u') && std::isdigit(static_cast<unsigned char>(type[1])) && type != "i1" && type != "u1"; }
+bool isIntegerType(const std::string &type) {
+  return type.size() > 1 && (type[0] == 'i' || type[0] == 'u') && std::isdigit(static_cast<unsigned char>(type[1])) &&
+         type != "i1" && type != "u1";
+}
 
 /// Element types of the tile IR whose names differ from DType's.
 std::string tileName(DType t) {
@@ -142,13 +149,15 @@ Result<KernelSource> parseKernelSource(const std::string &text) {
     out.function = text.substr(colon + 1);
   }
   if (isTtir(out)) return out;
-  if (!out.file.ends_with(".py")) return fail(diag::KernelUnnamed, {}, text, std::string("its file is neither a .py nor a .ttir"));
+  if (!out.file.ends_with(".py"))
+    return fail(diag::KernelUnnamed, {}, text, std::string("its file is neither a .py nor a .ttir"));
   if (!out.function.empty()) return out;
   Result<std::vector<triton::KernelInfo>> held = triton::listKernels(out.file);
   if (!held) return held.takeError();
   std::string names;
   for (const triton::KernelInfo &k : *held) names += (names.empty() ? "" : ", ") + k.name;
-  return fail(diag::KernelUnnamed, {}, text, names.empty() ? "it defines no @triton.jit function" : "it defines " + names);
+  return fail(diag::KernelUnnamed, {}, text,
+              names.empty() ? "it defines no @triton.jit function" : "it defines " + names);
 }
 
 Result<std::vector<std::string>> specialiseOnValues(KernelSource &source, const std::vector<std::string> &values) {
@@ -176,11 +185,14 @@ Result<std::vector<std::string>> specialiseOnValues(KernelSource &source, const 
     }
     if (value.starts_with("@")) continue;
     source.values.emplace_back(p.name, value == "true" ? "True" : value == "false" ? "False" : value);
-    bool hinted = std::any_of(source.hints.begin(), source.hints.end(), [&](const auto &h) { return h.first == p.name; });
+    bool hinted =
+        std::any_of(source.hints.begin(), source.hints.end(), [&](const auto &h) { return h.first == p.name; });
     std::optional<int64_t> number = integerIn(value);
     if (hinted || p.doNotSpecialize || !isIntegerType(p.type) || !number) continue;
-    if (*number == 1) source.hints.emplace_back(p.name, "equal_to_1");
-    else if (*number % 16 == 0) source.hints.emplace_back(p.name, "divisible_by_16");
+    if (*number == 1)
+      source.hints.emplace_back(p.name, "equal_to_1");
+    else if (*number % 16 == 0)
+      source.hints.emplace_back(p.name, "divisible_by_16");
   }
   source.signature = signature;
   return names;
@@ -230,7 +242,8 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
       ++matches;
     }
     if (matches != 1)
-      return fail(diag::KernelUnnamed, {}, source.file + (source.function.empty() ? "" : ":" + source.function), held.empty() ? "it holds no kernel" : "it holds " + held);
+      return fail(diag::KernelUnnamed, {}, source.file + (source.function.empty() ? "" : ":" + source.function),
+                  held.empty() ? "it holds no kernel" : "it holds " + held);
     std::vector<std::string> names = namesInText(text, state->function.getName().str());
     unsigned count = state->function.getFunctionType().getNumInputs();
     for (unsigned i = 0; i < count; ++i) {
@@ -238,7 +251,8 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
       if (name.empty()) name = i < names.size() ? names[i] : "arg" + std::to_string(i);
       starts.emplace_back(i, std::move(name));
       // A descriptor's sizes and strides come with it.
-      if (auto desc = llvm::dyn_cast<tt::TensorDescType>(state->function.getFunctionType().getInput(i))) i += static_cast<unsigned>(2 * desc.getBlockType().getRank());
+      if (auto desc = llvm::dyn_cast<tt::TensorDescType>(state->function.getFunctionType().getInput(i)))
+        i += static_cast<unsigned>(2 * desc.getBlockType().getRank());
     }
   } else {
     Result<triton::CompiledKernel> compiled = triton::compileKernel(requestOf(source), *state->context);
@@ -250,7 +264,8 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
       if (p.argCount == 0) continue;
       if (p.type.starts_with("("))
         for (unsigned i = 0; i < p.argCount; ++i) starts.emplace_back(p.firstArg + i, p.name + "." + std::to_string(i));
-      else starts.emplace_back(p.firstArg, p.name);
+      else
+        starts.emplace_back(p.firstArg, p.name);
     }
   }
   state->name = state->function.getName().str();
@@ -314,7 +329,8 @@ Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::s
   }
   for (const nvidia::Chip *chip : targets.chips) {
     nvidia::CompileOptions options;
-    options.keepLlvm = texts.llvm, options.keepPtx = texts.assembly, options.keepLayouts = texts.layouts, options.keepSass = texts.sass;
+    options.keepLlvm = texts.llvm, options.keepPtx = texts.assembly, options.keepLayouts = texts.layouts,
+    options.keepSass = texts.sass;
     options.assemble = !texts.llvm && !texts.assembly && !texts.layouts;
     Result<nvidia::CompiledModule> code = nvidia::compileForNvidia({{function, name, warps, stages}}, *chip, options);
     if (!code) return code.takeError();
@@ -332,19 +348,24 @@ Result<std::string> Kernel::emit(KernelStage stage, const std::string &target, c
   if (!targets) return targets.takeError();
   if (stage == KernelStage::Ttir) return printTile(*state_->module);
   const bool gpuStage = stage == KernelStage::Layout || stage == KernelStage::Ptx || stage == KernelStage::Sass;
-  if (gpuStage != targets->gpu() && stage != KernelStage::Llvm) return fail(diag::CpuTargetMissing, {}, fmt::format("stage {} for target {}", kKernelStageNames[static_cast<size_t>(stage)], target));
+  if (gpuStage != targets->gpu() && stage != KernelStage::Llvm)
+    return fail(diag::CpuTargetMissing, {},
+                fmt::format("stage {} for target {}", kKernelStageNames[static_cast<size_t>(stage)], target));
   Texts texts;
-  texts.llvm = stage == KernelStage::Llvm, texts.layouts = stage == KernelStage::Layout, texts.sass = stage == KernelStage::Sass;
+  texts.llvm = stage == KernelStage::Llvm, texts.layouts = stage == KernelStage::Layout,
+  texts.sass = stage == KernelStage::Sass;
   texts.assembly = stage == KernelStage::Asm || stage == KernelStage::Ptx;
   std::vector<std::string> notes;
-  Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, texts, notes);
+  Result<std::vector<CompiledCode>> code =
+      generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, texts, notes);
   if (!code) return code.takeError();
   if (texts.layouts) return texts.layoutText;
   if (texts.sass) return texts.sassText;
   return texts.llvm ? code->front().llvmText : code->front().asmText;
 }
 
-Result<std::string> Kernel::package(const std::string &target, const std::vector<std::string> &archs, std::vector<std::string> *notes) {
+Result<std::string> Kernel::package(const std::string &target, const std::vector<std::string> &archs,
+                                    std::vector<std::string> *notes) {
   Result<Targets> targets = parseTargets(target, archs);
   if (!targets) return targets.takeError();
   Texts none;
@@ -364,7 +385,8 @@ Result<std::string> Kernel::package(const std::string &target, const std::vector
   return packageBytes(contents);
 }
 
-Status Kernel::interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid, std::function<void(const std::string &)> print) {
+Status Kernel::interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid,
+                         std::function<void(const std::string &)> print) {
   std::vector<InterpArg> args;
   for (size_t i = 0; i < values.size(); ++i) {
     const KernelParameter &p = state_->parameters[i];
@@ -397,10 +419,14 @@ std::vector<neso_arg> Kernel::arguments(const std::vector<KernelValue> &values) 
     const KernelValue &v = values[i];
     neso_arg a;
     a.i64 = 0;
-    if (p.kind == KernelParameter::Integer) a.i64 = v.integer;
-    else if (p.kind == KernelParameter::Float && p.bits == 64) a.f64 = v.real;
-    else if (p.kind == KernelParameter::Float) a.f32 = static_cast<float>(v.real);
-    else a.ptr = v.data;
+    if (p.kind == KernelParameter::Integer)
+      a.i64 = v.integer;
+    else if (p.kind == KernelParameter::Float && p.bits == 64)
+      a.f64 = v.real;
+    else if (p.kind == KernelParameter::Float)
+      a.f32 = static_cast<float>(v.real);
+    else
+      a.ptr = v.data;
     out.push_back(a);
     if (p.kind != KernelParameter::Descriptor) continue;
     for (int64_t s : v.sizes) integer(s);

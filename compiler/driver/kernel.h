@@ -1,13 +1,16 @@
-// The compiler's public entry for single kernels: Triton source or TTIR in; facts, texts, a package, or the reference interpreter's run out.
+// The compiler's public entry for single kernels: Triton source or TTIR in; facts, texts, a package, or the reference
+// interpreter's run out.
 //
 //     KernelSource source;
 //     source.file = "kernels.py", source.function = "vector_add";
 //     source.signature = "*fp32, *fp32, *fp32, i32, constexpr";
 //     source.constexprs = {{"BLOCK", "1024"}};
 //     Result<Kernel> kernel = Kernel::read(source);
-//     Result<std::string> bytes = kernel->package("cpu", {"native"});     // neso_kernel_launch finds it under kernel->name()
+//     Result<std::string> bytes = kernel->package("cpu", {"native"});     // neso_kernel_launch finds it under
+//     kernel->name()
 //
-// Errors carry the place in the kernel's source. A kernel belongs to one thread at a time; different kernels are independent.
+// Errors carry the place in the kernel's source. A kernel belongs to one thread at a time; different kernels are
+// independent.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -41,16 +44,17 @@ struct KernelSource {
 /// "FILE.py:NAME" or "FILE.ttir[:NAME]". KernelUnnamed.
 Result<KernelSource> parseKernelSource(const std::string &text);
 
-/// Binds one value to each parameter that is no constexpr, in order, and specialises as Triton does: `none` makes the pointer absent, an
-/// integer 1 becomes a constant, one divisible by 16 is known to be. Hints that `source` already has win. Buffers are "@…". Leaves a
-/// .ttir as it is. Gives the name of each value's parameter (nothing for a .ttir). TileBadArguments (E0414).
+/// Binds one value to each parameter that is no constexpr, in order, and specialises as Triton does: `none` makes the
+/// pointer absent, an integer 1 becomes a constant, one divisible by 16 is known to be. Hints that `source` already has
+/// win. Buffers are "@…". Leaves a .ttir as it is. Gives the name of each value's parameter (nothing for a .ttir).
+/// TileBadArguments (E0414).
 Result<std::vector<std::string>> specialiseOnValues(KernelSource &source, const std::vector<std::string> &values);
 
 /// A parameter that has a value at run time.
 struct KernelParameter {
   enum Kind : uint8_t { Pointer, Integer, Float, Descriptor };
   std::string name;
-  std::string type;      // as the tile IR spells it: "!tt.ptr<f32>", "i32"
+  std::string type; // as the tile IR spells it: "!tt.ptr<f32>", "i32"
   Kind kind = Integer;
   int bits = 0;          // of the scalar, or of what the pointer points to
   bool floating = false; // what the pointer points to is a float
@@ -77,7 +81,14 @@ struct KernelMutation {
   std::string unknownBecause;
 };
 
-enum class KernelStage : uint8_t { Ttir, Llvm, Asm, Layout, Ptx, Sass }; // the last three of a GPU only, Asm of a CPU only
+enum class KernelStage : uint8_t {
+  Ttir,
+  Llvm,
+  Asm,
+  Layout,
+  Ptx,
+  Sass
+}; // the last three of a GPU only, Asm of a CPU only
 /// Their names, in this order.
 inline constexpr const char *kKernelStageNames[] = {"ttir", "llvm", "asm", "layout", "ptx", "sass"};
 std::optional<KernelStage> parseKernelStage(std::string_view text);
@@ -95,10 +106,13 @@ public:
   KernelMutation mutation() const;
   /// The text of a stage. `arch` as for package(). CpuTargetMissing for a stage that the target does not have.
   Result<std::string> emit(KernelStage stage, const std::string &target, const std::string &arch);
-  /// A package that holds this kernel alone, for each of `archs`. What a user should know of the code (warnings: registers that spill) goes to `notes`, if given.
-  Result<std::string> package(const std::string &target, const std::vector<std::string> &archs, std::vector<std::string> *notes = nullptr);
+  /// A package that holds this kernel alone, for each of `archs`. What a user should know of the code (warnings:
+  /// registers that spill) goes to `notes`, if given.
+  Result<std::string> package(const std::string &target, const std::vector<std::string> &archs,
+                              std::vector<std::string> *notes = nullptr);
   /// Executes the kernel in the interpreter of the tile IR. One value a parameter.
-  Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid, std::function<void(const std::string &)> print);
+  Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid,
+                   std::function<void(const std::string &)> print);
   /// The same values as neso_kernel_launch takes them.
   std::vector<neso_arg> arguments(const std::vector<KernelValue> &values) const;
   /// Bytes of the buffers behind them, as neso_kernel_launch_checked takes them.

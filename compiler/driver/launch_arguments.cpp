@@ -13,7 +13,9 @@ using graph::Node;
 using graph::ValueId;
 using pt2::BundledLaunch;
 
-Error bundleMismatch(const Node &n, const BundledLaunch &row, const std::string &why) { return fail(diag::KernelBundleMismatch, n.loc, row.function, why); }
+Error bundleMismatch(const Node &n, const BundledLaunch &row, const std::string &why) {
+  return fail(diag::KernelBundleMismatch, n.loc, row.function, why);
+}
 Error badArgument(const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &why) {
   return fail(diag::KernelArgument, n.loc, row.function, parameter, why);
 }
@@ -35,12 +37,14 @@ const Argument *givenTo(const Node &n, const std::string &parameter) {
   return nullptr;
 }
 
-Result<BoundParameter> bindLiteral(const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &type, const std::string &text) {
+Result<BoundParameter> bindLiteral(const Node &n, const BundledLaunch &row, const std::string &parameter,
+                                   const std::string &type, const std::string &text) {
   BoundParameter b;
   b.type = type;
   std::string low = lowercase(text);
   if (type == "constexpr" || low == "none") return b.text = low == "none" ? "None" : text, b;
-  if (isPointerType(type)) return badArgument(n, row, parameter, "is a pointer, but the bundle gives it the value " + text);
+  if (isPointerType(type))
+    return badArgument(n, row, parameter, "is a pointer, but the bundle gives it the value " + text);
   if (isFloatType(type)) {
     char *end = nullptr;
     b.kind = BoundParameter::Real;
@@ -57,25 +61,32 @@ Result<BoundParameter> bindLiteral(const Node &n, const BundledLaunch &row, cons
   return b;
 }
 
-Result<BoundParameter> bindGiven(const Graph &g, const Node &n, const BundledLaunch &row, const std::string &parameter, const std::string &type, const Argument &a) {
+Result<BoundParameter> bindGiven(const Graph &g, const Node &n, const BundledLaunch &row, const std::string &parameter,
+                                 const std::string &type, const Argument &a) {
   BoundParameter b;
   b.type = type;
   if (const ValueId *id = std::get_if<ValueId>(&a)) {
     const graph::Value &v = g.value(*id);
     if (v.kind == graph::Value::Kind::Tensor) {
-      if (!isPointerType(type)) return bundleMismatch(n, row, "parameter '" + parameter + "' has the type " + type + ", but the model gives it a tensor");
+      if (!isPointerType(type))
+        return bundleMismatch(
+            n, row, "parameter '" + parameter + "' has the type " + type + ", but the model gives it a tensor");
       b.kind = BoundParameter::Tensor, b.tensor = *id;
       return b;
     }
-    if (isPointerType(type)) return bundleMismatch(n, row, "parameter '" + parameter + "' has the type " + type + ", but the model gives it a number");
+    if (isPointerType(type))
+      return bundleMismatch(n, row,
+                            "parameter '" + parameter + "' has the type " + type + ", but the model gives it a number");
     if (v.kind == graph::Value::Kind::SymFloat) {
-      if (!v.number) return badArgument(n, row, parameter, "is a float that is known only at run time; pass it in a tensor");
+      if (!v.number)
+        return badArgument(n, row, parameter, "is a float that is known only at run time; pass it in a tensor");
       b.kind = BoundParameter::Real, b.real = *v.number;
       return b;
     }
     if (!v.expr.valid()) return badArgument(n, row, parameter, "depends on data");
     if (type == "constexpr") {
-      if (!v.expr.isConst()) return badArgument(n, row, parameter, "is a constexpr, but its value " + v.expr.str() + " varies");
+      if (!v.expr.isConst())
+        return badArgument(n, row, parameter, "is a constexpr, but its value " + v.expr.str() + " varies");
       return b.text = v.expr.str(), b;
     }
     b.kind = BoundParameter::Integer, b.integer = v.expr;
@@ -84,14 +95,16 @@ Result<BoundParameter> bindGiven(const Graph &g, const Node &n, const BundledLau
   if (const int64_t *i = std::get_if<int64_t>(&a)) return bindLiteral(n, row, parameter, type, std::to_string(*i));
   if (const double *d = std::get_if<double>(&a)) return bindLiteral(n, row, parameter, type, fmt::format("{}", *d));
   if (const bool *v = std::get_if<bool>(&a)) return bindLiteral(n, row, parameter, type, *v ? "True" : "False");
-  if (const std::string *s = std::get_if<std::string>(&a)) return bindLiteral(n, row, parameter, "constexpr", "'" + *s + "'");
+  if (const std::string *s = std::get_if<std::string>(&a))
+    return bindLiteral(n, row, parameter, "constexpr", "'" + *s + "'");
   if (std::holds_alternative<graph::None>(a)) return bindLiteral(n, row, parameter, type, "none");
   return badArgument(n, row, parameter, "has a kind of value that no kernel takes");
 }
 
 } // namespace
 
-Result<std::vector<BoundParameter>> bindParameters(const Graph &g, const Node &n, const BundledLaunch &row, bool isOperator) {
+Result<std::vector<BoundParameter>> bindParameters(const Graph &g, const Node &n, const BundledLaunch &row,
+                                                   bool isOperator) {
   std::vector<BoundParameter> out;
   for (size_t i = 0; i < row.parameters.size(); ++i) {
     const std::string &parameter = row.parameters[i], &type = row.signature[i];
@@ -100,7 +113,8 @@ Result<std::vector<BoundParameter>> bindParameters(const Graph &g, const Node &n
     unset.type = type;
     if (!text) {
       // A config, a heuristic or a default gives it.
-      if (type != "constexpr") return bundleMismatch(n, row, "the bundle gives no value to parameter '" + parameter + "'");
+      if (type != "constexpr")
+        return bundleMismatch(n, row, "the bundle gives no value to parameter '" + parameter + "'");
       out.push_back(unset);
       continue;
     }
@@ -114,7 +128,8 @@ Result<std::vector<BoundParameter>> bindParameters(const Graph &g, const Node &n
         continue;
       }
       if (!isOperator) return bundleMismatch(n, row, "the node has no argument '" + from + "'");
-      if (!isPointerType(type)) return badArgument(n, row, parameter, "is no argument of the operator; give its value in the bundle");
+      if (!isPointerType(type))
+        return badArgument(n, row, parameter, "is no argument of the operator; give its value in the bundle");
       unset.kind = BoundParameter::Tensor; // which tensor is found once the kernel's effects are known
       out.push_back(unset);
       continue;

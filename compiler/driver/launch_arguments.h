@@ -1,4 +1,5 @@
-// What each parameter of a user's kernel gets in one launch: the model's values where the bundle's row says "input", else the row's own.
+// What each parameter of a user's kernel gets in one launch: the model's values where the bundle's row says "input",
+// else the row's own.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,12 +11,14 @@
 
 namespace neso {
 
-/// One a parameter of the row, in order. `isOperator`: the node is an operator of the user's; pointers that are none of its arguments stay
-/// without a tensor, for its results. Errors: KernelBundleMismatch, KernelArgument.
-Result<std::vector<BoundParameter>> bindParameters(const graph::Graph &g, const graph::Node &n, const pt2::BundledLaunch &row, bool isOperator);
+/// One a parameter of the row, in order. `isOperator`: the node is an operator of the user's; pointers that are none of
+/// its arguments stay without a tensor, for its results. Errors: KernelBundleMismatch, KernelArgument.
+Result<std::vector<BoundParameter>> bindParameters(const graph::Graph &g, const graph::Node &n,
+                                                   const pt2::BundledLaunch &row, bool isOperator);
 
 /// KernelBundleMismatch and KernelArgument, at the node.
 Error bundleMismatch(const graph::Node &n, const pt2::BundledLaunch &row, const std::string &why);
-Error badArgument(const graph::Node &n, const pt2::BundledLaunch &row, const std::string &parameter, const std::string &why);
+Error badArgument(const graph::Node &n, const pt2::BundledLaunch &row, const std::string &parameter,
+                  const std::string &why);
 
 } // namespace neso

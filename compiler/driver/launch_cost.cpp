@@ -26,14 +26,18 @@ std::optional<int64_t> constantOf(mlir::Value v) {
 
 double tripsOf(mlir::Operation *op) {
   if (auto loop = llvm::dyn_cast<mlir::scf::ForOp>(op)) {
-    std::optional<int64_t> lo = constantOf(loop.getLowerBound()), hi = constantOf(loop.getUpperBound()), step = constantOf(loop.getStep());
-    return lo && hi && step && *step > 0 ? std::max<double>(0, std::ceil(static_cast<double>(*hi - *lo) / static_cast<double>(*step))) : kUnknownTrips;
+    std::optional<int64_t> lo = constantOf(loop.getLowerBound()), hi = constantOf(loop.getUpperBound()),
+                           step = constantOf(loop.getStep());
+    return lo && hi && step && *step > 0
+               ? std::max<double>(0, std::ceil(static_cast<double>(*hi - *lo) / static_cast<double>(*step)))
+               : kUnknownTrips;
   }
   return llvm::isa<mlir::scf::WhileOp>(op) ? kUnknownTrips : 1;
 }
 
 double weightOf(mlir::Operation *op) {
-  if (llvm::isa<tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp, tt::MakeRangeOp, mlir::arith::ConstantOp>(op)) return 0.25;
+  if (llvm::isa<tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp, tt::MakeRangeOp, mlir::arith::ConstantOp>(op))
+    return 0.25;
   if (llvm::isa<tt::LoadOp, tt::StoreOp>(op)) return 2;
   llvm::StringRef name = op->getName().getStringRef();
   if (name.starts_with("math.") || name.starts_with("arith.div") || name.starts_with("arith.rem")) return 8;
@@ -44,7 +48,8 @@ double workOf(mlir::Region &region, double &largest) {
   double out = 0;
   for (mlir::Operation &op : region.getOps()) {
     double size = 1;
-    for (mlir::Type t : op.getResultTypes()) size = std::max(size, elementsOf(t)), largest = std::max(largest, bytesOf(t));
+    for (mlir::Type t : op.getResultTypes())
+      size = std::max(size, elementsOf(t)), largest = std::max(largest, bytesOf(t));
     for (mlir::Type t : op.getOperandTypes()) size = std::max(size, elementsOf(t));
     if (auto dot = llvm::dyn_cast<tt::DotOp>(op)) {
       auto a = llvm::cast<mlir::RankedTensorType>(dot.getA().getType());
@@ -62,10 +67,10 @@ double workOf(mlir::Region &region, double &largest) {
 
 /// What one program asks of a GPU.
 struct Demand {
-  double elements = 0; // times weight
-  double products = 0; // multiply-adds, in units of 16-bit ones
-  double bytes = 0;    // from and to memory
-  double waiting = 0;  // cycles
+  double elements = 0;             // times weight
+  double products = 0;             // multiply-adds, in units of 16-bit ones
+  double bytes = 0;                // from and to memory
+  double waiting = 0;              // cycles
   double carried = 0, largest = 0; // bytes of tiles: the most that a loop carries, the largest other
   double operands = 0;             // bytes of the largest product's operands
 };
@@ -80,13 +85,16 @@ void addDemand(mlir::Region &region, double times, int stages, Demand &d) {
     const bool loop = llvm::isa<mlir::scf::ForOp, mlir::scf::WhileOp>(op);
     double carried = 0;
     for (mlir::Value v : op.getResults()) {
-      if (loop) carried += bytesOf(v.getType());
-      else if (!llvm::isa<tt::PointerType>(mlir::getElementTypeOrSelf(v.getType()))) d.largest = std::max(d.largest, bytesOf(v.getType()));
+      if (loop)
+        carried += bytesOf(v.getType());
+      else if (!llvm::isa<tt::PointerType>(mlir::getElementTypeOrSelf(v.getType())))
+        d.largest = std::max(d.largest, bytesOf(v.getType()));
     }
     d.carried = std::max(d.carried, carried);
     if (auto dot = llvm::dyn_cast<tt::DotOp>(op)) {
       auto a = llvm::cast<mlir::RankedTensorType>(dot.getA().getType());
-      d.products += times * elementsOf(dot.getResult().getType()) * static_cast<double>(a.getShape().back()) * elementBytes(dot.getA()) / 2;
+      d.products += times * elementsOf(dot.getResult().getType()) * static_cast<double>(a.getShape().back()) *
+                    elementBytes(dot.getA()) / 2;
       d.operands = std::max(d.operands, bytesOf(dot.getA().getType()) + bytesOf(dot.getB().getType()));
     } else {
       d.elements += times * size * weightOf(&op);
@@ -97,7 +105,9 @@ void addDemand(mlir::Region &region, double times, int stages, Demand &d) {
     bool loads = false, multiplies = false;
     for (mlir::Region &r : op.getRegions()) {
       addDemand(r, times * trips, stages, d);
-      r.walk([&](mlir::Operation *inner) { loads |= llvm::isa<tt::LoadOp>(inner), multiplies |= llvm::isa<tt::DotOp>(inner); });
+      r.walk([&](mlir::Operation *inner) {
+        loads |= llvm::isa<tt::LoadOp>(inner), multiplies |= llvm::isa<tt::DotOp>(inner);
+      });
     }
     if (loop && loads) d.waiting += times * trips * 500 / (multiplies ? std::max(1, stages - 1) : 1);
   }
@@ -118,11 +128,13 @@ double launchCostOnGpu(tt::FuncOp function, double programs, int warps, int stag
   const double threads = 32.0 * warps, registers = 32 + (d.carried + d.largest) / 4 / threads;
   // Rings that do not fit are made shorter.
   const double shared = std::min<double>(d.operands * std::max(1, stages - 1), chip.sharedPerBlock) + 1024;
-  double resident = std::min({std::floor(chip.registersPerSm / (std::min(registers, 255.0) * threads)), std::floor(chip.threadsPerSm / threads),
-                              static_cast<double>(chip.blocksPerSm), std::floor(chip.sharedPerSm / shared), std::ceil(programs / chip.sms)});
+  double resident = std::min({std::floor(chip.registersPerSm / (std::min(registers, 255.0) * threads)),
+                              std::floor(chip.threadsPerSm / threads), static_cast<double>(chip.blocksPerSm),
+                              std::floor(chip.sharedPerSm / shared), std::ceil(programs / chip.sms)});
   resident = std::max(resident, 1.0);
   const double multiplying = std::min(1.0, resident * warps / 4);
-  const double wave = std::max({resident * d.elements / 128, resident * d.products / 1024 / multiplying, resident * d.bytes / 16, d.waiting});
+  const double wave = std::max(
+      {resident * d.elements / 128, resident * d.products / 1024 / multiplying, resident * d.bytes / 16, d.waiting});
   const double spilling = 1 + 4 * std::max(0.0, registers - 224) / 128;
   return std::ceil(programs / (resident * chip.sms)) * wave * spilling;
 }

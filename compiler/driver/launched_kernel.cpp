@@ -23,10 +23,13 @@ int bitsOf(const std::string &t) {
 
 namespace {
 
-/// A kernel given as TTIR, compiled elsewhere for this very launch: its parameters are those of the source that are no constants. Triton leaves
-/// out integers that are 1 as well.
-Result<triton::CompiledKernel> readTtir(const triton::KernelRequest &r, const BundledLaunch &row, const std::vector<BoundParameter> &bound, mlir::MLIRContext &context) {
-  auto mismatch = [&](std::string why) { return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, std::move(why)); };
+/// A kernel given as TTIR, compiled elsewhere for this very launch: its parameters are those of the source that are no
+/// constants. Triton leaves out integers that are 1 as well.
+Result<triton::CompiledKernel> readTtir(const triton::KernelRequest &r, const BundledLaunch &row,
+                                        const std::vector<BoundParameter> &bound, mlir::MLIRContext &context) {
+  auto mismatch = [&](std::string why) {
+    return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, std::move(why));
+  };
   std::string text;
   auto held = std::find_if(r.sources.begin(), r.sources.end(), [&](const NamedText &s) { return s.first == r.path; });
   if (held != r.sources.end()) {
@@ -60,17 +63,20 @@ Result<triton::CompiledKernel> readTtir(const triton::KernelRequest &r, const Bu
     }
     if (next != func.getNumArguments()) continue;
     for (const auto &[p, b] : llvm::zip(out.params, bound))
-      if (p.argCount != 0 && isPointerType(b.type) != llvm::isa<tt::PointerType, tt::TensorDescType>(func.getArgumentTypes()[p.firstArg]))
+      if (p.argCount != 0 &&
+          isPointerType(b.type) != llvm::isa<tt::PointerType, tt::TensorDescType>(func.getArgumentTypes()[p.firstArg]))
         return mismatch("parameter '" + p.name + "' of its .ttir is of another type than the launch gives");
     out.module = std::move(*module);
     return out;
   }
-  return mismatch(fmt::format("its .ttir has {} parameters, which are not those that the launch gives", func.getNumArguments()));
+  return mismatch(
+      fmt::format("its .ttir has {} parameters, which are not those that the launch gives", func.getNumArguments()));
 }
 
 } // namespace
 
-Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, const Facts &facts, const BundledLaunch &row,
+Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std::vector<std::string> &paths,
+                                     const Facts &facts, const BundledLaunch &row,
                                      const std::vector<BoundParameter> &bound, const BundledConfig *config) {
   triton::KernelRequest r;
   r.path = row.file, r.function = row.function;
@@ -82,7 +88,10 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
   for (size_t i = 0; i < bound.size(); ++i) {
     const BoundParameter &b = bound[i];
     const std::string &name = row.parameters[i];
-    auto chosen = [&] { return std::find_if(config->kwargs.begin(), config->kwargs.end(), [&](const NamedText &k) { return k.first == name; }); };
+    auto chosen = [&] {
+      return std::find_if(config->kwargs.begin(), config->kwargs.end(),
+                          [&](const NamedText &k) { return k.first == name; });
+    };
     if (config && chosen() != config->kwargs.end()) {
       r.constexprs.emplace_back(name, chosen()->second);
       r.signature += (i ? ", " : "") + name + ":constexpr";
@@ -93,7 +102,9 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
     if (b.kind == BoundParameter::Tensor) r.hints.emplace_back(name, "none"); // the plan knows where it lies
     if (b.kind != BoundParameter::Integer) continue;
     bool sized = bitsOf(b.type) > 1;
-    std::string hint = b.integer.isConst(1) && sized ? "equal_to_1" : facts.provablyDivisible(b.integer, 16) && sized ? "divisible_by_16" : "none";
+    std::string hint = b.integer.isConst(1) && sized                     ? "equal_to_1"
+                       : facts.provablyDivisible(b.integer, 16) && sized ? "divisible_by_16"
+                                                                         : "none";
     r.hints.emplace_back(name, hint);
     if (b.integer.isConst()) r.values.emplace_back(name, b.integer.str());
   }
@@ -105,23 +116,30 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
   if (auto it = known_.find(key); it != known_.end()) return it->second;
 
   bool held = std::any_of(r.sources.begin(), r.sources.end(), [&](const NamedText &s) { return s.first == r.path; });
-  if (!held && !std::filesystem::exists(r.path)) return fail(diag::KernelBundleMismatch, {}, row.function, "its file '" + r.path + "' is not there");
-  Result<triton::CompiledKernel> kernel = r.path.ends_with(".ttir") ? readTtir(r, row, bound, *context_) : triton::compileKernel(r, *context_);
+  if (!held && !std::filesystem::exists(r.path))
+    return fail(diag::KernelBundleMismatch, {}, row.function, "its file '" + r.path + "' is not there");
+  Result<triton::CompiledKernel> kernel =
+      r.path.ends_with(".ttir") ? readTtir(r, row, bound, *context_) : triton::compileKernel(r, *context_);
   if (!kernel) return kernel.takeError();
   auto c = std::make_unique<LaunchedKernel>();
   c->kernel = std::move(*kernel);
   if (c->kernel.params.size() != row.parameters.size())
-    return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, fmt::format("it has {} parameters, the bundle lists {}", c->kernel.params.size(), row.parameters.size()));
+    return fail(
+        diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function,
+        fmt::format("it has {} parameters, the bundle lists {}", c->kernel.params.size(), row.parameters.size()));
   for (size_t i = 0; i < row.parameters.size(); ++i)
     if (c->kernel.params[i].name != row.parameters[i])
-      return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function, fmt::format("its parameter {} is '{}', the bundle says '{}'", i, c->kernel.params[i].name, row.parameters[i]));
+      return fail(diag::KernelBundleMismatch, {r.path, 0, 0, {}}, row.function,
+                  fmt::format("its parameter {} is '{}', the bundle says '{}'", i, c->kernel.params[i].name,
+                              row.parameters[i]));
   c->written = *c->kernel.module->getOps<tt::FuncOp>().begin();
   // Numbers that are the same in every run are part of the program.
   std::vector<ArgFact> numbers(c->written.getNumArguments());
   for (const triton::KernelParam &p : c->kernel.params) {
     size_t i = static_cast<size_t>(&p - c->kernel.params.data());
     if (p.argCount != 1 || i >= bound.size()) continue;
-    if (bound[i].kind == BoundParameter::Integer && bound[i].integer.isConst()) numbers[p.firstArg].intValue = bound[i].integer.constValue();
+    if (bound[i].kind == BoundParameter::Integer && bound[i].integer.isConst())
+      numbers[p.firstArg].intValue = bound[i].integer.constValue();
     if (bound[i].kind == BoundParameter::Real) numbers[p.firstArg].floatValue = bound[i].real;
   }
   if (Status s = specialise(c->written, numbers); !s) return s.takeError();
@@ -141,19 +159,24 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
 }
 
 HostLaunch referenceLaunch(const LaunchedKernel &kernel, std::shared_ptr<const void> owner) {
-  return [owner = std::move(owner), written = kernel.written](std::span<const HostArgument> args, std::array<int64_t, 3> grid) -> Status {
+  return [owner = std::move(owner), written = kernel.written](std::span<const HostArgument> args,
+                                                              std::array<int64_t, 3> grid) -> Status {
     tt::FuncOp func = written;
     std::vector<InterpArg> values;
     for (size_t i = 0; i < args.size(); ++i) {
       const HostArgument &a = args[i];
       auto desc = llvm::dyn_cast<tt::TensorDescType>(func.getArgumentTypes()[i]);
-      if (a.kind == HostArgument::Integer) values.push_back(InterpArg::integer(a.integer));
-      else if (a.kind == HostArgument::Real) values.push_back(InterpArg::real(a.real));
-      else if (!desc) values.push_back(InterpArg::pointer(a.data, a.bytes));
+      if (a.kind == HostArgument::Integer)
+        values.push_back(InterpArg::integer(a.integer));
+      else if (a.kind == HostArgument::Real)
+        values.push_back(InterpArg::real(a.real));
+      else if (!desc)
+        values.push_back(InterpArg::pointer(a.data, a.bytes));
       else {
         size_t rank = static_cast<size_t>(desc.getBlockType().getRank());
         std::vector<int64_t> shape, strides;
-        for (size_t d = 0; d < rank; ++d) shape.push_back(args[i + 1 + d].integer), strides.push_back(args[i + 1 + rank + d].integer);
+        for (size_t d = 0; d < rank; ++d)
+          shape.push_back(args[i + 1 + d].integer), strides.push_back(args[i + 1 + rank + d].integer);
         values.push_back(InterpArg::descriptor(a.data, a.bytes, shape, strides));
       }
     }

@@ -15,7 +15,8 @@
 
 namespace neso {
 
-/// A kernel compiled for one launch: the program as written (for the interpreter and the analysis) and after the pipeline.
+/// A kernel compiled for one launch: the program as written (for the interpreter and the analysis) and after the
+/// pipeline.
 struct LaunchedKernel {
   triton::CompiledKernel kernel;
   mlir::OwningOpRef<mlir::ModuleOp> lowered;
@@ -39,10 +40,11 @@ int bitsOf(const std::string &type);
 
 class LaunchedKernels {
 public:
-  /// The number of the kernel for this launch, by everything that its compilation depends on. `facts` are those of the model's sizes, `paths`
-  /// where imports are looked for. Errors: those of the Triton front end, KernelBundleMismatch.
-  Result<int> compile(const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, const Facts &facts, const pt2::BundledLaunch &row,
-                      const std::vector<BoundParameter> &bound, const pt2::BundledConfig *config);
+  /// The number of the kernel for this launch, by everything that its compilation depends on. `facts` are those of the
+  /// model's sizes, `paths` where imports are looked for. Errors: those of the Triton front end, KernelBundleMismatch.
+  Result<int> compile(const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, const Facts &facts,
+                      const pt2::BundledLaunch &row, const std::vector<BoundParameter> &bound,
+                      const pt2::BundledConfig *config);
   LaunchedKernel &operator[](int kernel) const { return *kernels_[static_cast<size_t>(kernel)]; }
   mlir::MLIRContext &context() const { return *context_; }
   size_t size() const { return kernels_.size(); }

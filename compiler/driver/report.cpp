@@ -12,11 +12,16 @@ namespace {
 std::string escape(std::string_view text) {
   std::string out;
   for (char c : text) {
-    if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '&') out += "&amp;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -29,7 +34,8 @@ std::string bytesText(int64_t n) {
 
 class Page {
 public:
-  Page(const plan::Plan &plan, const std::vector<nvidia::FunctionUsage> &usage, const std::vector<StepTime> &times) : plan_(plan), usage_(usage), times_(times) {
+  Page(const plan::Plan &plan, const std::vector<nvidia::FunctionUsage> &usage, const std::vector<StepTime> &times)
+      : plan_(plan), usage_(usage), times_(times) {
     // Pictures need numbers: a size of 64 where the exported range allows it.
     for (const auto &[name, range] : plan.program.facts.ranges())
       sizes_[name] = std::clamp<int64_t>(64, std::max<int64_t>(range.lo, 1), range.hi);
@@ -61,10 +67,14 @@ private:
 
   void head() {
     out_ = "<!doctype html><html lang=en><head><meta charset=utf-8><title>" + escape(plan_.program.name) +
-           " compiled by Neso</title><style>body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1100px;padding:0 1em;color:#222}"
-           "table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ddd;padding:4px 8px;text-align:left;vertical-align:top}"
-           "th{background:#f4f4f4}.n{text-align:right;white-space:nowrap}.f{color:#777}code,pre{font:12px/1.4 ui-monospace,monospace}"
-           "pre{background:#f7f7f7;padding:8px;overflow:auto}summary{cursor:pointer}svg{background:#fafafa;border:1px solid #ddd}</style></head><body>";
+           " compiled by Neso</title><style>body{font:14px/1.45 system-ui,sans-serif;margin:2em "
+           "auto;max-width:1100px;padding:0 1em;color:#222}"
+           "table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ddd;padding:4px "
+           "8px;text-align:left;vertical-align:top}"
+           "th{background:#f4f4f4}.n{text-align:right;white-space:nowrap}.f{color:#777}code,pre{font:12px/1.4 "
+           "ui-monospace,monospace}"
+           "pre{background:#f7f7f7;padding:8px;overflow:auto}summary{cursor:pointer}svg{background:#fafafa;border:1px "
+           "solid #ddd}</style></head><body>";
   }
 
   void summary() {
@@ -77,9 +87,11 @@ private:
     }
     int64_t weights = 0;
     for (const loops::Constant &c : plan_.program.constants) weights += c.bytes;
-    out_ += fmt::format("<h1>{}</h1><p>{} loop nodes in <b>{} kernels</b>, {} steps. A run reads {} and writes {}. Weights: {}. Arena: {} (lower bound {}).</p>",
-                        escape(plan_.program.name), nodes, plan_.kernels.size() - packs, plan_.steps.size(), amount(read), amount(written), bytesText(weights),
-                        amount(plan_.arenaBytes), amount(plan_.arenaLowerBound));
+    out_ +=
+        fmt::format("<h1>{}</h1><p>{} loop nodes in <b>{} kernels</b>, {} steps. A run reads {} and writes {}. "
+                    "Weights: {}. Arena: {} (lower bound {}).</p>",
+                    escape(plan_.program.name), nodes, plan_.kernels.size() - packs, plan_.steps.size(), amount(read),
+                    amount(written), bytesText(weights), amount(plan_.arenaBytes), amount(plan_.arenaLowerBound));
     if (!sizes_.empty()) {
       out_ += "<p>Symbolic sizes are shown at";
       for (const auto &[name, value] : sizes_) out_ += fmt::format(" {} = {}", escape(name), value);
@@ -88,7 +100,8 @@ private:
   }
 
   void kernels() {
-    out_ += "<h2>Kernels</h2><table><tr><th>#<th>kernel<th>space<th class=n>reads<th class=n>writes<th>source lines<th>fusion</tr>";
+    out_ += "<h2>Kernels</h2><table><tr><th>#<th>kernel<th>space<th class=n>reads<th class=n>writes<th>source "
+            "lines<th>fusion</tr>";
     for (size_t i = 0; i < plan_.kernels.size(); ++i) {
       const plan::Kernel &k = plan_.kernels[i];
       plan::KernelTraffic t = plan::traffic(plan_, k);
@@ -102,18 +115,22 @@ private:
       for (const std::string &l : lines) sources += escape(l) + "<br>";
       for (const std::string &d : k.decisions) decisions += escape(d) + "<br>";
       std::string space = ranges(k.xRanges) + (k.rRanges.empty() ? "" : " over " + ranges(k.rRanges));
-      out_ += fmt::format("<tr id=k{}><td>{}<td><details><summary><code>{}</code></summary><pre>{}</pre></details><td>{}<td class=n>{}<td class=n>{}<td>{}<td>{}</tr>",
-                          i, i, escape(k.name), escape(body), space, amount(t.bytesRead), amount(t.bytesWritten), sources, decisions);
+      out_ += fmt::format(
+          "<tr id=k{}><td>{}<td><details><summary><code>{}</code></summary><pre>{}</pre></details><td>{}<td "
+          "class=n>{}<td class=n>{}<td>{}<td>{}</tr>",
+          i, i, escape(k.name), escape(body), space, amount(t.bytesRead), amount(t.bytesWritten), sources, decisions);
     }
     out_ += "</table>";
   }
 
   /// What each function takes of a multiprocessor, and how many blocks of it fit there at once.
   void resources() {
-    out_ += "<h2>Registers and shared memory</h2><table><tr><th>function<th class=n>threads<th class=n>registers<th class=n>spilled bytes<th class=n>shared memory<th class=n>blocks a multiprocessor</tr>";
+    out_ += "<h2>Registers and shared memory</h2><table><tr><th>function<th class=n>threads<th class=n>registers<th "
+            "class=n>spilled bytes<th class=n>shared memory<th class=n>blocks a multiprocessor</tr>";
     for (const nvidia::FunctionUsage &u : usage_)
-      out_ += fmt::format("<tr><td><code>{}</code><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>", escape(u.name), u.threads, u.registers,
-                          u.spillBytes, bytesText(u.sharedBytes), u.blocksPerSm);
+      out_ += fmt::format(
+          "<tr><td><code>{}</code><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>",
+          escape(u.name), u.threads, u.registers, u.spillBytes, bytesText(u.sharedBytes), u.blocksPerSm);
     out_ += "</table>";
   }
 
@@ -126,14 +143,17 @@ private:
     std::string arcs, labels;
     for (size_t i = 0; i < plan_.kernels.size(); ++i) {
       int y = static_cast<int>(i) * row + 16;
-      labels += fmt::format("<a href=#k{}><text x=330 y={} font-size=12>{} {}</text></a>", i, y + 4, i, escape(plan_.kernels[i].name));
+      labels += fmt::format("<a href=#k{}><text x=330 y={} font-size=12>{} {}</text></a>", i, y + 4, i,
+                            escape(plan_.kernels[i].name));
       std::vector<plan::BufferAccess> accesses = plan::memoryAccesses(plan_, plan_.kernels[i]);
       std::set<size_t> from;
       for (const plan::BufferAccess &a : accesses)
-        if (auto it = writer.find(a.buffer.value); a.read && it != writer.end() && it->second != i) from.insert(it->second);
+        if (auto it = writer.find(a.buffer.value); a.read && it != writer.end() && it->second != i)
+          from.insert(it->second);
       for (size_t f : from) {
         int y0 = static_cast<int>(f) * row + 16, bend = 320 - std::min<int>(300, 12 + 9 * static_cast<int>(i - f));
-        arcs += fmt::format("<path d='M320 {} C{} {} {} {} 320 {}' fill=none stroke='#68a' stroke-width=1.2 />", y0, bend, y0, bend, y, y);
+        arcs += fmt::format("<path d='M320 {} C{} {} {} {} 320 {}' fill=none stroke='#68a' stroke-width=1.2 />", y0,
+                            bend, y0, bend, y, y);
       }
       for (const plan::BufferAccess &a : accesses)
         if (a.written) writer[a.buffer.value] = i;
@@ -152,17 +172,22 @@ private:
       double x = 880 * p.firstStep / steps + 10, width = 880 * (p.lastStep - p.firstStep + 1) / steps;
       double height = 300.0 * static_cast<double>(number(p.bytes)) / static_cast<double>(top);
       double y = 310 - 300.0 * static_cast<double>(number(p.offset)) / static_cast<double>(top) - height;
-      out_ += fmt::format("<rect x={:.1f} y={:.1f} width={:.1f} height={:.1f} fill='hsl({},55%,75%)' stroke='#666' stroke-width=.5><title>{}: {}, steps {} to {}</title></rect>",
-                          x, y, width, height, (i * 47) % 360, escape(plan_.program.buffers[i].name), bytesText(number(p.bytes)), p.firstStep, p.lastStep);
+      out_ += fmt::format("<rect x={:.1f} y={:.1f} width={:.1f} height={:.1f} fill='hsl({},55%,75%)' stroke='#666' "
+                          "stroke-width=.5><title>{}: {}, steps {} to {}</title></rect>",
+                          x, y, width, height, (i * 47) % 360, escape(plan_.program.buffers[i].name),
+                          bytesText(number(p.bytes)), p.firstStep, p.lastStep);
     }
     double bound = 310 - 300.0 * static_cast<double>(number(plan_.arenaLowerBound)) / static_cast<double>(top);
-    out_ += fmt::format("<line x1=10 x2=890 y1={0:.1f} y2={0:.1f} stroke='#c33' stroke-dasharray='6 4' /></svg><p>Boxes are buffers of the arena over the steps "
-                        "of the plan; the dashed line is the lower bound, the most bytes alive at any step.</p>", bound);
+    out_ += fmt::format("<line x1=10 x2=890 y1={0:.1f} y2={0:.1f} stroke='#c33' stroke-dasharray='6 4' "
+                        "/></svg><p>Boxes are buffers of the arena over the steps "
+                        "of the plan; the dashed line is the lower bound, the most bytes alive at any step.</p>",
+                        bound);
   }
 
   void times() {
     out_ += "<h2>Compile time</h2><table>";
-    for (const StepTime &t : times_) out_ += fmt::format("<tr><td>{}<td class=n>{:.2f} ms</tr>", t.step, t.milliseconds);
+    for (const StepTime &t : times_)
+      out_ += fmt::format("<tr><td>{}<td class=n>{:.2f} ms</tr>", t.step, t.milliseconds);
     out_ += "</table>";
   }
 
@@ -175,7 +200,8 @@ private:
 
 } // namespace
 
-std::string htmlReport(const plan::Plan &plan, const std::vector<nvidia::FunctionUsage> &usage, const std::vector<StepTime> &times) {
+std::string htmlReport(const plan::Plan &plan, const std::vector<nvidia::FunctionUsage> &usage,
+                       const std::vector<StepTime> &times) {
   return Page(plan, usage, times).str();
 }
 

@@ -6,7 +6,8 @@
 namespace neso {
 namespace {
 
-constexpr const char *kKnown = "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32, library=auto, always or never, fuse-user-kernels=on or off, pack=on or off";
+constexpr const char *kKnown = "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32, library=auto, always or "
+                               "never, fuse-user-kernels=on or off, pack=on or off";
 
 std::optional<tile::F32Products> parseF32Products(const std::string &text) {
   if (text == "ieee") return tile::F32Products::Ieee;
@@ -24,7 +25,8 @@ std::optional<TileTarget::Library> parseLibrary(const std::string &text) {
 
 } // namespace
 
-Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::string>> &options, const Targets &targets, DiagnosticSink &sink) {
+Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::string>> &options, const Targets &targets,
+                               DiagnosticSink &sink) {
   Settings out;
   for (const auto &[key, value] : options) {
     bool good = true, ofGpus = true;

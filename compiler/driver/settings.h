@@ -12,14 +12,16 @@ namespace neso {
 
 /// What is empty is left to the target.
 struct Settings {
-  std::string assembler;                          // path of ptxas, or "none": PTX alone
-  std::optional<tile::F32Products> f32Products;   // how tensor cores compute products of f32
-  std::optional<TileTarget::Library> library;     // when products are left to cuBLASLt
-  bool fuseUserKernels = true;                    // pointwise neighbours of the user's kernels become part of them
-  bool pack = true;                               // small kernels that do not need each other share a launch on a GPU
+  std::string assembler;                        // path of ptxas, or "none": PTX alone
+  std::optional<tile::F32Products> f32Products; // how tensor cores compute products of f32
+  std::optional<TileTarget::Library> library;   // when products are left to cuBLASLt
+  bool fuseUserKernels = true;                  // pointwise neighbours of the user's kernels become part of them
+  bool pack = true;                             // small kernels that do not need each other share a launch on a GPU
 };
 
-/// Errors: OptionUnknown for a key or a value that there is not. Warning: OptionIdle for a setting of GPUs where none is compiled for.
-Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::string>> &options, const Targets &targets, DiagnosticSink &sink);
+/// Errors: OptionUnknown for a key or a value that there is not. Warning: OptionIdle for a setting of GPUs where none
+/// is compiled for.
+Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::string>> &options, const Targets &targets,
+                               DiagnosticSink &sink);
 
 } // namespace neso

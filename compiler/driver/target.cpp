@@ -31,7 +31,9 @@ Result<Targets> parseChips(const std::vector<std::string> &archs) {
 
 } // namespace
 
-std::string Targets::machine() const { return gpu() ? std::string(chips.back()->arch) : std::string(cpu::name(cpu.back())); }
+std::string Targets::machine() const {
+  return gpu() ? std::string(chips.back()->arch) : std::string(cpu::name(cpu.back()));
+}
 
 TileTarget Targets::tileTarget() const {
   if (!gpu()) return {};
@@ -40,14 +42,16 @@ TileTarget Targets::tileTarget() const {
 
 schedule::ScheduleOptions Targets::scheduleOptions() const {
   schedule::ScheduleOptions options;
-  if (gpu()) options.split = schedule::SplitRule::manyProcessors(chips.back()->sms), options.packedBytes = int64_t{2} << 20;
+  if (gpu())
+    options.split = schedule::SplitRule::manyProcessors(chips.back()->sms), options.packedBytes = int64_t{2} << 20;
   return options;
 }
 
 std::vector<Diagnostic> spillWarnings(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch) {
   std::vector<Diagnostic> out;
   for (const nvidia::FunctionUsage &u : usage)
-    if (u.spillBytes > 0) out.push_back(makeDiag(diag::NvidiaSpills, {}, u.name, u.spillBytes, u.registers, std::string(arch)));
+    if (u.spillBytes > 0)
+      out.push_back(makeDiag(diag::NvidiaSpills, {}, u.name, u.spillBytes, u.registers, std::string(arch)));
   return out;
 }
 
@@ -57,7 +61,8 @@ Result<Targets> parseTargets(const std::string &target, const std::vector<std::s
   Targets out;
   for (const std::string &arch : archs) {
     std::optional<cpu::CpuLevel> level = cpu::parseLevel(arch);
-    if (!level) return fail(diag::ArchUnknown, {}, arch, target, "native, x86-64-v3, x86-64-v4, x86-64-v4+bf16 or x86-64-v4+amx");
+    if (!level)
+      return fail(diag::ArchUnknown, {}, arch, target, "native, x86-64-v3, x86-64-v4, x86-64-v4+bf16 or x86-64-v4+amx");
     out.cpu.push_back(*level);
   }
   sortUnique(out.cpu);

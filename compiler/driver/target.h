@@ -19,13 +19,14 @@ struct Targets {
   bool gpu() const { return !chips.empty(); }
   /// The best of them: "sm_90", "x86-64-v4".
   std::string machine() const;
-  /// What the steps before the backend ask of the target. The blocks of kernels are the same for all chips of one package.
+  /// What the steps before the backend ask of the target. The blocks of kernels are the same for all chips of one
+  /// package.
   TileTarget tileTarget() const;
   schedule::ScheduleOptions scheduleOptions() const;
 };
 
-/// `target` is "cpu" or "cuda". `archs`: "native", "x86-64-v3", … or "sm_80", "sm_90", …; "native" for a GPU is sm_90, since none need be at hand.
-/// TargetUnknown, ArchUnknown.
+/// `target` is "cpu" or "cuda". `archs`: "native", "x86-64-v3", … or "sm_80", "sm_90", …; "native" for a GPU is sm_90,
+/// since none need be at hand. TargetUnknown, ArchUnknown.
 Result<Targets> parseTargets(const std::string &target, const std::vector<std::string> &archs);
 
 /// A line for each function that the assembler could not keep in registers.

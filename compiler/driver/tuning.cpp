@@ -49,12 +49,16 @@ private:
   }
   void body(const loops::Body &b) {
     for (const loops::Op &op : b.ops) {
-      number(static_cast<int>(op.kind)), put(name(op.dtype)), number(op.a), number(op.b), number(op.c), number(op.imm), number(op.immInt);
-      buffer(op.buffer), put(op.index.valid() ? op.index.str() : "-"), put(op.symbol), put(op.bound.valid() ? op.bound.str() : "-");
+      number(static_cast<int>(op.kind)), put(name(op.dtype)), number(op.a), number(op.b), number(op.c), number(op.imm),
+          number(op.immInt);
+      buffer(op.buffer), put(op.index.valid() ? op.index.str() : "-"), put(op.symbol),
+          put(op.bound.valid() ? op.bound.str() : "-");
     }
     put(";");
   }
-  void store(const loops::Store &s) { buffer(s.buffer), put(s.index.str()), number(s.value), number(s.mask), number(static_cast<int>(s.mode)); }
+  void store(const loops::Store &s) {
+    buffer(s.buffer), put(s.index.str()), number(s.value), number(s.mask), number(static_cast<int>(s.mode));
+  }
   void node(const loops::Node &n) {
     put(kindName(n.kind)), list(n.ranges), list(n.reduceRanges), body(n.body), body(n.epilogue);
     for (const loops::Store &s : n.stores) store(s);
@@ -65,7 +69,8 @@ private:
     number(n.lhs), number(n.rhs), number(static_cast<int>(n.scan));
     if (!n.attention) return;
     const loops::AttentionSpec &a = *n.attention;
-    for (const loops::AttentionSpec::Operand *o : {&a.q, &a.k, &a.v, &a.mask, &a.out}) buffer(o->buffer), put(o->index.valid() ? o->index.str() : "-");
+    for (const loops::AttentionSpec::Operand *o : {&a.q, &a.k, &a.v, &a.mask, &a.out})
+      buffer(o->buffer), put(o->index.valid() ? o->index.str() : "-");
     put(a.keyLength.str()), put(a.headSize.str()), number(a.causal);
   }
 
@@ -97,19 +102,26 @@ bool readNumber(std::string_view text, double &out) {
 
 } // namespace
 
-std::string kernelKey(const plan::Plan &plan, const plan::Kernel &kernel) { return fmt::format("{}-{:016x}", kindName(kernel.kind), hash(Canonical(plan, kernel).text)); }
+std::string kernelKey(const plan::Plan &plan, const plan::Kernel &kernel) {
+  return fmt::format("{}-{:016x}", kindName(kernel.kind), hash(Canonical(plan, kernel).text));
+}
 
-std::string launchKey(std::string_view text) { return fmt::format("{}-{:016x}", kindName(loops::Node::Kind::UserKernel), hash(text)); }
+std::string launchKey(std::string_view text) {
+  return fmt::format("{}-{:016x}", kindName(loops::Node::Kind::UserKernel), hash(text));
+}
 
 Result<TuneResults> TuneResults::parse(std::string_view text, const std::string &name) {
   TuneResults out;
   std::vector<std::string_view> lines = split(text, '\n');
-  if (lines.front() != kHeader) return fail(diag::TuneFileMalformed, {}, name, fmt::format("its first line is not '{}'", kHeader));
-  if (!lines.back().empty()) return fail(diag::TuneFileMalformed, {}, name, std::string("it ends in the middle of a line"));
+  if (lines.front() != kHeader)
+    return fail(diag::TuneFileMalformed, {}, name, fmt::format("its first line is not '{}'", kHeader));
+  if (!lines.back().empty())
+    return fail(diag::TuneFileMalformed, {}, name, std::string("it ends in the middle of a line"));
   for (size_t i = 1; i + 1 < lines.size(); ++i) {
     std::vector<std::string_view> fields = split(lines[i], '\t');
     Entry entry;
-    if (fields.size() != 4 || fields[0].empty() || fields[1].empty() || !readNumber(fields[2], entry.microseconds) || !readNumber(fields[3], entry.modelMicroseconds))
+    if (fields.size() != 4 || fields[0].empty() || fields[1].empty() || !readNumber(fields[2], entry.microseconds) ||
+        !readNumber(fields[3], entry.modelMicroseconds))
       return fail(diag::TuneFileMalformed, {}, name, fmt::format("line {} is not a key, a way and two times", i + 1));
     entry.way = fields[1];
     out.entries_[std::string(fields[0])] = std::move(entry);
@@ -119,7 +131,8 @@ Result<TuneResults> TuneResults::parse(std::string_view text, const std::string 
 
 std::string TuneResults::str() const {
   std::string out = std::string(kHeader) + "\n";
-  for (const auto &[key, e] : entries_) out += fmt::format("{}\t{}\t{:.2f}\t{:.2f}\n", key, e.way, e.microseconds, e.modelMicroseconds);
+  for (const auto &[key, e] : entries_)
+    out += fmt::format("{}\t{}\t{:.2f}\t{:.2f}\n", key, e.way, e.microseconds, e.modelMicroseconds);
   return out;
 }
 

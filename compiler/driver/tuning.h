@@ -1,10 +1,12 @@
-// What tuning found: for each kernel of a machine the fastest way to compile it, in a text file that later compilations read.
+// What tuning found: for each kernel of a machine the fastest way to compile it, in a text file that later compilations
+// read.
 //
 //     neso-tune 1
 //     sm_90 contraction-6b86b273ff34fce1	dot 128x64	12.5	15.2
 //
-// A line for each kernel, sorted: machine and key, the way, its microseconds, those of the cost model's way; separated by tabs. A key says what
-// the kernel computes and on which sizes, without names: equal kernels of different models share their line.
+// A line for each kernel, sorted: machine and key, the way, its microseconds, those of the cost model's way; separated
+// by tabs. A key says what the kernel computes and on which sizes, without names: equal kernels of different models
+// share their line.
 #pragma once
 #include <map>
 #include <string>
@@ -17,7 +19,8 @@ namespace neso {
 
 /// "contraction-6b86b273ff34fce1".
 std::string kernelKey(const plan::Plan &plan, const plan::Kernel &kernel);
-/// "user-6b86b273ff34fce1": of a launch of an autotuned kernel, by a text that says what it computes and on which sizes.
+/// "user-6b86b273ff34fce1": of a launch of an autotuned kernel, by a text that says what it computes and on which
+/// sizes.
 std::string launchKey(std::string_view text);
 
 class TuneResults {

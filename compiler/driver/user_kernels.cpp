@@ -13,8 +13,8 @@
 #include "driver/tuning.h"
 #include "frontend/pt2/kernel_bundle.h"
 #include "frontend/triton/triton.h"
-#include "ir/graph/passes/views.h"
 #include "ir/graph/ops.h"
+#include "ir/graph/passes/views.h"
 #include "ir/graph/visit.h"
 #include "ir/tile/passes/element_access.h"
 
@@ -40,8 +40,9 @@ namespace {
 
 class Binder {
 public:
-  Binder(graph::Model &model, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths, const UserKernels::Tuning &tuning,
-         DiagnosticSink &sink, UserKernels::State &state, std::shared_ptr<UserKernels> owner);
+  Binder(graph::Model &model, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths,
+         const UserKernels::Tuning &tuning, DiagnosticSink &sink, UserKernels::State &state,
+         std::shared_ptr<UserKernels> owner);
   Status run();
 
 private:
@@ -58,9 +59,12 @@ private:
   Status customOp(Graph &g, Node n, const std::vector<const BundledLaunch *> &rows, std::vector<Node> &out);
   Choice chooseConfig(const BundledLaunch &row, std::vector<Choice> choices);
   Result<Choice> choose(const Graph &g, const Node &n, const BundledLaunch &row, const std::vector<Bound> &bound);
-  Result<std::array<Expr, 3>> gridOf(const Graph &g, const Node &n, const BundledLaunch &row, const BundledConfig *config, const std::vector<Bound> &bound);
-  std::shared_ptr<UserLaunch> launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row, const std::vector<Bound> &bound, Node &n);
-  void findAccess(const LaunchedKernel &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g, const std::vector<Bound> &bound, UserLaunch::Parameter &out) const;
+  Result<std::array<Expr, 3>> gridOf(const Graph &g, const Node &n, const BundledLaunch &row,
+                                     const BundledConfig *config, const std::vector<Bound> &bound);
+  std::shared_ptr<UserLaunch> launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row,
+                                       const std::vector<Bound> &bound, Node &n);
+  void findAccess(const LaunchedKernel &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g,
+                  const std::vector<Bound> &bound, UserLaunch::Parameter &out) const;
   int64_t usual(Expr e) const;
 
   graph::Model &model_;
@@ -75,8 +79,10 @@ private:
 };
 
 Binder::Binder(graph::Model &model, const pt2::KernelBundle &bundle, const std::vector<std::string> &paths,
-               const UserKernels::Tuning &tuning, DiagnosticSink &sink, UserKernels::State &state, std::shared_ptr<UserKernels> owner)
-    : model_(model), bundle_(bundle), paths_(paths), tuning_(tuning), sink_(sink), state_(state), owner_(std::move(owner)), rows_(bundle, paths) {}
+               const UserKernels::Tuning &tuning, DiagnosticSink &sink, UserKernels::State &state,
+               std::shared_ptr<UserKernels> owner)
+    : model_(model), bundle_(bundle), paths_(paths), tuning_(tuning), sink_(sink), state_(state),
+      owner_(std::move(owner)), rows_(bundle, paths) {}
 
 Status Binder::run() {
   if (Status s = graph(model_.graph); !s) return s.takeError();
@@ -97,7 +103,10 @@ Status Binder::graph(Graph &g) {
         if (Status s = graph(**sub); !s) return s;
       }
     if (n.target == "higher_order.auto_functionalized_v2") {
-      if (Status s = undoFunctionalization(g, n, model_.facts, [&](const Node &call) { return !rows_.ofOperator(call).empty(); }); !s) return s;
+      if (Status s = undoFunctionalization(g, n, model_.facts,
+                                           [&](const Node &call) { return !rows_.ofOperator(call).empty(); });
+          !s)
+        return s;
     }
     if (isKernelWrapper(n)) {
       if (Status s = wrapper(g, n); !s) return s;
@@ -122,18 +131,23 @@ int64_t Binder::usual(Expr e) const {
   return evaluate(e, values).value_or(1);
 }
 
-Result<std::array<Expr, 3>> Binder::gridOf(const Graph &g, const Node &n, const BundledLaunch &row, const BundledConfig *config, const std::vector<Bound> &bound) {
+Result<std::array<Expr, 3>> Binder::gridOf(const Graph &g, const Node &n, const BundledLaunch &row,
+                                           const BundledConfig *config, const std::vector<Bound> &bound) {
   std::array<Expr, 3> out = {1, 1, 1};
   std::vector<std::string> texts = config && !config->grid.empty() ? config->grid : row.grid;
   const Argument *given = n.arg("grid");
   if (texts.empty() && given) {
     std::vector<graph::IntOrSym> dims;
     if (const auto *list = std::get_if<std::vector<graph::IntOrSym>>(given)) dims = *list;
-    if (dims.empty() || dims.size() > 3) return bundleMismatch(n, row, "the model does not say over which grid it is launched");
+    if (dims.empty() || dims.size() > 3)
+      return bundleMismatch(n, row, "the model does not say over which grid it is launched");
     for (size_t d = 0; d < dims.size(); ++d) {
-      if (const int64_t *i = std::get_if<int64_t>(&dims[d])) out[d] = *i;
-      else if (const graph::Value &v = g.value(std::get<ValueId>(dims[d])); v.expr.valid()) out[d] = v.expr;
-      else return badArgument(n, row, "grid", "depends on data");
+      if (const int64_t *i = std::get_if<int64_t>(&dims[d]))
+        out[d] = *i;
+      else if (const graph::Value &v = g.value(std::get<ValueId>(dims[d])); v.expr.valid())
+        out[d] = v.expr;
+      else
+        return badArgument(n, row, "grid", "depends on data");
     }
     return out;
   }
@@ -146,15 +160,22 @@ Result<std::array<Expr, 3>> Binder::gridOf(const Graph &g, const Node &n, const 
       // Python over the launch's own numbers: "lambda meta: (triton.cdiv(n, meta['BLOCK']),)".
       std::vector<NamedText> values;
       for (size_t i = 0; i < bound.size(); ++i) {
-        if (bound[i].kind == Bound::Integer && bound[i].integer.isConst()) values.emplace_back(row.parameters[i], bound[i].integer.str());
-        if (bound[i].kind == Bound::Constexpr && !bound[i].text.empty()) values.emplace_back(row.parameters[i], bound[i].text);
+        if (bound[i].kind == Bound::Integer && bound[i].integer.isConst())
+          values.emplace_back(row.parameters[i], bound[i].integer.str());
+        if (bound[i].kind == Bound::Constexpr && !bound[i].text.empty())
+          values.emplace_back(row.parameters[i], bound[i].text);
       }
       if (config) values.insert(values.end(), config->kwargs.begin(), config->kwargs.end());
       Result<std::vector<int64_t>> grid = triton::evaluateGrid(texts[d], values);
-      if (!grid) return bundleMismatch(n, row, "its grid '" + texts[d] + "' is neither an expression over the model's sizes nor a function of the launch's numbers");
+      if (!grid)
+        return bundleMismatch(
+            n, row,
+            "its grid '" + texts[d] +
+                "' is neither an expression over the model's sizes nor a function of the launch's numbers");
       if (texts.size() == 1)
         for (size_t k = 0; k < 3; ++k) out[k] = (*grid)[k];
-      else out[d] = (*grid)[0];
+      else
+        out[d] = (*grid)[0];
     }
   }
   std::set<std::string> known;
@@ -163,11 +184,13 @@ Result<std::array<Expr, 3>> Binder::gridOf(const Graph &g, const Node &n, const 
       for (const std::string &s : symbolsOf(e)) known.insert(s);
   for (Expr e : out)
     for (const std::string &s : symbolsOf(e))
-      if (!known.count(s) && !model_.facts.ranges().count(s)) return bundleMismatch(n, row, "its grid uses '" + s + "', which is no size of this model");
+      if (!known.count(s) && !model_.facts.ranges().count(s))
+        return bundleMismatch(n, row, "its grid uses '" + s + "', which is no size of this model");
   return out;
 }
 
-Result<Binder::Choice> Binder::choose(const Graph &g, const Node &n, const BundledLaunch &row, const std::vector<Bound> &bound) {
+Result<Binder::Choice> Binder::choose(const Graph &g, const Node &n, const BundledLaunch &row,
+                                      const std::vector<Bound> &bound) {
   std::vector<const BundledConfig *> configs;
   for (const BundledConfig &c : row.configs) configs.push_back(&c);
   if (configs.empty()) configs.push_back(nullptr);
@@ -186,7 +209,9 @@ Result<Binder::Choice> Binder::choose(const Graph &g, const Node &n, const Bundl
       double programs = 1;
       for (Expr e : *grid) programs *= static_cast<double>(std::max<int64_t>(usual(e), 1));
       tt::FuncOp function = state_.kernels[*kernel].function;
-      choice.cost = tuning_.chip ? launchCostOnGpu(function, programs, config->numWarps, config->numStages, *tuning_.chip) : launchCost(function, programs);
+      choice.cost = tuning_.chip
+                        ? launchCostOnGpu(function, programs, config->numWarps, config->numStages, *tuning_.chip)
+                        : launchCost(function, programs);
       for (const NamedText &k : config->kwargs) choice.name += k.first + "=" + k.second + " ";
       choice.name += fmt::format("num_warps={} num_stages={}", config->numWarps, config->numStages);
     }
@@ -208,33 +233,39 @@ Binder::Choice Binder::chooseConfig(const BundledLaunch &row, std::vector<Choice
   for (Expr e : choices.front().grid) what += " " + fmt::to_string(usual(e));
   UserKernels::ConfigChoice made{launchKey(what), {}, 0};
   for (const Choice &c : choices) made.ways.push_back(c.name);
-  if (tuning_.choose && made.ways.size() > 1) made.way = std::min(tuning_.choose(made.key, made.ways), made.ways.size() - 1);
+  if (tuning_.choose && made.ways.size() > 1)
+    made.way = std::min(tuning_.choose(made.key, made.ways), made.ways.size() - 1);
   Choice taken = choices[made.way];
   taken.number = static_cast<int>(state_.choices.size());
-  state_.metadata.emplace_back(fmt::format("user_kernel.{}.{}", row.function, state_.metadata.size()), fmt::format("config {} of [{}] key [{}]", taken.name, list, keyNames));
+  state_.metadata.emplace_back(fmt::format("user_kernel.{}.{}", row.function, state_.metadata.size()),
+                               fmt::format("config {} of [{}] key [{}]", taken.name, list, keyNames));
   state_.choices.push_back(std::move(made));
   return taken;
 }
 
 /// How the kernel touches the tensor, element by element.
-void Binder::findAccess(const LaunchedKernel &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g, const std::vector<Bound> &bound, UserLaunch::Parameter &out) const {
+void Binder::findAccess(const LaunchedKernel &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g,
+                        const std::vector<Bound> &bound, UserLaunch::Parameter &out) const {
   tt::FuncOp function = c.function;
   ElementAccess access = elementAccess(function, arg);
   out.follows = access.followed;
   if (!access.followed) return;
   std::vector<std::optional<int64_t>> usualArgs(function.getNumArguments());
   for (size_t i = 0; i < bound.size(); ++i)
-    if (const triton::KernelParam &p = c.kernel.params[i]; p.argCount == 1 && bound[i].kind == Bound::Integer) usualArgs[p.firstArg] = usual(bound[i].integer);
+    if (const triton::KernelParam &p = c.kernel.params[i]; p.argCount == 1 && bound[i].kind == Bound::Integer)
+      usualArgs[p.firstArg] = usual(bound[i].integer);
   double programs = 1, elements = static_cast<double>(std::max<int64_t>(usual(product(g.value(tensor).type.sizes)), 1));
   for (Expr e : choice.grid) programs *= static_cast<double>(std::max<int64_t>(usual(e), 1));
   std::vector<mlir::Value> loads, stores;
   for (tt::LoadOp op : access.loads) loads.push_back(op.getPtr());
   for (tt::StoreOp op : access.stores) stores.push_back(op.getPtr());
-  out.loads = timesTouched(loads, programs, elements, usualArgs), out.stores = timesTouched(stores, programs, elements, usualArgs);
+  out.loads = timesTouched(loads, programs, elements, usualArgs),
+  out.stores = timesTouched(stores, programs, elements, usualArgs);
 }
 
 /// The launch over the tensors of `bound`; they become the arguments of the node.
-std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row, const std::vector<Bound> &bound, Node &n) {
+std::shared_ptr<UserLaunch> Binder::launchOf(const Graph &g, const Choice &choice, const BundledLaunch &row,
+                                             const std::vector<Bound> &bound, Node &n) {
   const LaunchedKernel &c = state_.kernels[choice.kernel];
   auto launch = std::make_shared<UserLaunch>();
   launch->kernel = choice.kernel;
@@ -291,14 +322,17 @@ Status Binder::wrapper(Graph &g, Node &n) {
 
   // Results stand for the arguments that the file says are written: by position among the node's arguments.
   std::map<std::string, ValueId> results;
-  const auto *indices = n.arg("output_indices") ? std::get_if<std::vector<graph::IntOrSym>>(n.arg("output_indices")) : nullptr;
+  const auto *indices =
+      n.arg("output_indices") ? std::get_if<std::vector<graph::IntOrSym>>(n.arg("output_indices")) : nullptr;
   if (isFunctionalWrapper(n)) {
     std::vector<ValueId> outs;
     graph::forEachOutput(n, [&](ValueId id) { outs.push_back(id); });
-    if (!indices || indices->size() != outs.size()) return bundleMismatch(n, *row, "the model does not say which arguments its results stand for");
+    if (!indices || indices->size() != outs.size())
+      return bundleMismatch(n, *row, "the model does not say which arguments its results stand for");
     for (size_t k = 0; k < outs.size(); ++k) {
       const int64_t *i = std::get_if<int64_t>(&(*indices)[k]);
-      if (!i || *i < 0 || static_cast<size_t>(*i) >= n.args.size()) return bundleMismatch(n, *row, "result " + std::to_string(k) + " stands for no argument");
+      if (!i || *i < 0 || static_cast<size_t>(*i) >= n.args.size())
+        return bundleMismatch(n, *row, "result " + std::to_string(k) + " stands for no argument");
       results[n.argNames[static_cast<size_t>(*i)]] = outs[k];
     }
   }
@@ -314,7 +348,8 @@ Status Binder::wrapper(Graph &g, Node &n) {
       if (it != results.end() && !launch->written[i]) {
         // The file was careful, the kernel's source says that it only reads: the result is the tensor as it was.
         Node same;
-        same.name = n.name + "." + n.argNames[i], same.target = "aten.clone.default", same.loc = n.loc, same.module = n.module;
+        same.name = n.name + "." + n.argNames[i], same.target = "aten.clone.default", same.loc = n.loc,
+        same.module = n.module;
         same.args = {n.args[i]}, same.argNames = {"self"}, same.outputs = {{it->second}};
         if (Status s = graph::bindArguments(same, g); !s) return s;
         g.nodes.push_back(std::move(same));
@@ -334,26 +369,34 @@ Status Binder::wrapper(Graph &g, Node &n) {
     // The model's kernel saw one memory where one tensor was given twice.
     for (size_t i = 0; i < n.args.size(); ++i)
       for (size_t j = 0; j < n.args.size() && launch->sameAs[i] < 0; ++j)
-        if (j != i && launch->written[j] && std::get<ValueId>(n.args[j]) == std::get<ValueId>(n.args[i]) && (!launch->written[i] || j < i)) launch->sameAs[i] = static_cast<int>(j);
-    if (!results.empty()) return bundleMismatch(n, *row, "the model takes '" + results.begin()->first + "' for a tensor that the kernel writes");
+        if (j != i && launch->written[j] && std::get<ValueId>(n.args[j]) == std::get<ValueId>(n.args[i]) &&
+            (!launch->written[i] || j < i))
+          launch->sameAs[i] = static_cast<int>(j);
+    if (!results.empty())
+      return bundleMismatch(n, *row,
+                            "the model takes '" + results.begin()->first + "' for a tensor that the kernel writes");
   }
   n.launch = std::move(launch);
   return Status::ok();
 }
 
-/// A custom operator as its launches: results that it allocates come into being uninitialised, then the launches change them. Which tensor a
-/// pointer gets: "input:NAME" and "output:K" say it; else the operator's argument of the same name; else pointers that the kernel only reads
-/// take the operator's tensors in order, and those that it writes its results in order.
+/// A custom operator as its launches: results that it allocates come into being uninitialised, then the launches change
+/// them. Which tensor a pointer gets: "input:NAME" and "output:K" say it; else the operator's argument of the same
+/// name; else pointers that the kernel only reads take the operator's tensors in order, and those that it writes its
+/// results in order.
 Status Binder::customOp(Graph &g, Node n, const std::vector<const BundledLaunch *> &rows, std::vector<Node> &out) {
   std::vector<ValueId> tensors, outs;
   for (const Argument &a : n.args)
-    if (const ValueId *id = std::get_if<ValueId>(&a); id && g.value(*id).kind == graph::Value::Kind::Tensor) tensors.push_back(*id);
+    if (const ValueId *id = std::get_if<ValueId>(&a); id && g.value(*id).kind == graph::Value::Kind::Tensor)
+      tensors.push_back(*id);
   graph::forEachOutput(n, [&](ValueId id) { outs.push_back(id); });
   for (ValueId id : outs) {
-    if (g.value(id).kind != graph::Value::Kind::Tensor) return bundleMismatch(n, *rows[0], "operator " + n.target + " has a result that is no tensor");
+    if (g.value(id).kind != graph::Value::Kind::Tensor)
+      return bundleMismatch(n, *rows[0], "operator " + n.target + " has a result that is no tensor");
     const graph::TensorType &type = g.value(id).type;
     Node empty;
-    empty.name = g.value(id).name, empty.target = "aten.empty_strided.default", empty.loc = n.loc, empty.module = n.module;
+    empty.name = g.value(id).name, empty.target = "aten.empty_strided.default", empty.loc = n.loc,
+    empty.module = n.module;
     empty.args = {graph::sizeList(g, type.sizes), graph::sizeList(g, type.strides), type.dtype};
     empty.argNames = {"size", "stride", "dtype"};
     empty.outputs = {{id}};
@@ -385,15 +428,21 @@ Status Binder::customOp(Graph &g, Node n, const std::vector<const BundledLaunch 
         while (nextIn < tensors.size() && named.count(tensors[nextIn].value)) ++nextIn;
         if (nextIn < tensors.size()) b.tensor = tensors[nextIn++];
       }
-      if (!b.tensor.valid()) return bundleMismatch(n, *row, "operator " + n.target + " has no tensor for parameter '" + row->parameters[i] + "'");
+      if (!b.tensor.valid())
+        return bundleMismatch(n, *row,
+                              "operator " + n.target + " has no tensor for parameter '" + row->parameters[i] + "'");
     }
     Node launch;
     launch.name = n.name, launch.target = "neso.launch_", launch.loc = n.loc, launch.module = n.module;
     launch.launch = launchOf(g, *choice, *row, *bound, launch);
     out.push_back(std::move(launch));
   }
-  if (nextOut < outs.size() && rows.size() == 1 && !std::any_of(rows[0]->values.begin(), rows[0]->values.end(), [](const NamedText &v) { return v.second.starts_with("output"); }))
-    return bundleMismatch(n, *rows[0], fmt::format("operator {} has {} results, its kernel writes {}", n.target, outs.size(), nextOut));
+  if (nextOut < outs.size() && rows.size() == 1 &&
+      !std::any_of(
+          rows[0]->values.begin(), rows[0]->values.end(),
+          [](const NamedText &v) { return v.second.starts_with("output"); }))
+    return bundleMismatch(
+        n, *rows[0], fmt::format("operator {} has {} results, its kernel writes {}", n.target, outs.size(), nextOut));
   return Status::ok();
 }
 
@@ -411,8 +460,9 @@ std::vector<mlir::Operation *> UserKernels::functions() const {
   return out;
 }
 
-Result<std::shared_ptr<UserKernels>> UserKernels::bind(graph::Model &model, const std::string &modelPath, const std::vector<std::string> &paths, const Tuning &tuning,
-                                                        DiagnosticSink &sink) {
+Result<std::shared_ptr<UserKernels>> UserKernels::bind(graph::Model &model, const std::string &modelPath,
+                                                       const std::vector<std::string> &paths, const Tuning &tuning,
+                                                       DiagnosticSink &sink) {
   Result<pt2::KernelBundle> bundle = pt2::readKernelBundle(model, modelPath, paths);
   if (!bundle) return bundle.takeError();
   if (!launchesKernels(model.graph, *bundle) && bundle->launches.empty()) return std::shared_ptr<UserKernels>();

@@ -1,13 +1,15 @@
-// The user's Triton kernels in a model: finds the source of each launch in the kernel bundle, compiles it for that launch, and rewrites the
-// graph node to "neso.launch" (or "neso.launch_", which functionalize turns into it).
+// The user's Triton kernels in a model: finds the source of each launch in the kernel bundle, compiles it for that
+// launch, and rewrites the graph node to "neso.launch" (or "neso.launch_", which functionalize turns into it).
 //
-//     %y = higher_order.triton_kernel_wrapper_functional(in_ptr=%x, out_ptr=%o, n=%n, name="add_kernel_3a55…", grid=[%g, 1, 1], …)
+//     %y = higher_order.triton_kernel_wrapper_functional(in_ptr=%x, out_ptr=%o, n=%n, name="add_kernel_3a55…",
+//     grid=[%g, 1, 1], …)
 //  -> %y = neso.launch(in_ptr=%x, out_ptr=%o) launch add_kernel[(s0 + 15)//16, 1, 1] n=s0
 //
-// Which pointers a kernel writes is decided by mutation analysis of its source; what the file says is only ever added to that. Constexprs,
-// literal arguments and the values 1 are folded in, sizes that are provably divisible by 16 are marked, as Triton's launcher would. An
-// autotuned kernel is compiled in every config, and the cheapest by driver/launch_cost.h is taken, or the one that tuning found.
-// It stands right after reading: everything behind it sees memory effects, nothing of Triton.
+// Which pointers a kernel writes is decided by mutation analysis of its source; what the file says is only ever added
+// to that. Constexprs, literal arguments and the values 1 are folded in, sizes that are provably divisible by 16 are
+// marked, as Triton's launcher would. An autotuned kernel is compiled in every config, and the cheapest by
+// driver/launch_cost.h is taken, or the one that tuning found. It stands right after reading: everything behind it sees
+// memory effects, nothing of Triton.
 #pragma once
 #include <functional>
 #include <memory>
@@ -39,9 +41,10 @@ public:
     std::function<size_t(const std::string &key, const std::vector<std::string> &ways)> choose;
   };
 
-  /// Null when the model launches no kernels of its own. Errors: KernelSourceMissing for each kernel without source, KernelBundleMismatch,
-  /// KernelArgument, and those of the Triton front end. Warnings go to the sink.
-  static Result<std::shared_ptr<UserKernels>> bind(graph::Model &model, const std::string &modelPath, const std::vector<std::string> &paths, const Tuning &tuning,
+  /// Null when the model launches no kernels of its own. Errors: KernelSourceMissing for each kernel without source,
+  /// KernelBundleMismatch, KernelArgument, and those of the Triton front end. Warnings go to the sink.
+  static Result<std::shared_ptr<UserKernels>> bind(graph::Model &model, const std::string &modelPath,
+                                                   const std::vector<std::string> &paths, const Tuning &tuning,
                                                    DiagnosticSink &sink);
   ~UserKernels();
 

@@ -16,7 +16,8 @@ Status assemble(const PackageContents &contents, const std::function<Status(cons
   archive.add("byteorder", order.data(), order.size());
   archive.add("data/neso/model/plan", plan->bytes.data(), plan->bytes.size());
   for (const CompiledCode &code : contents.code)
-    if (code.format != CompiledCode::Format::RelocatableObject) archive.add(codeMember(code), code.image.data(), code.image.size());
+    if (code.format != CompiledCode::Format::RelocatableObject)
+      archive.add(codeMember(code), code.image.data(), code.image.size());
   for (const WeightMember &w : plan->weights) archive.add(w.name, w.data, w.bytes);
   return archive.write(sink);
 }
@@ -25,7 +26,8 @@ Status assemble(const PackageContents &contents, const std::function<Status(cons
 Status writePackage(const PackageContents &contents, const std::string &path) {
   AtomicFile file;
   if (Status s = file.open(path); !s) return s;
-  if (Status s = assemble(contents, [&](const void *bytes, size_t size) { return file.write(bytes, size); }); !s) return s;
+  if (Status s = assemble(contents, [&](const void *bytes, size_t size) { return file.write(bytes, size); }); !s)
+    return s;
   return file.commit();
 }
 

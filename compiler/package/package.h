@@ -1,13 +1,15 @@
-// Package: a plan, its machine code and its constants become one file that the runtime maps and runs (abi/archive.h, abi/plan.fbs).
+// Package: a plan, its machine code and its constants become one file that the runtime maps and runs (abi/archive.h,
+// abi/plan.fbs).
 //
 //     PackageContents contents{&plan, {}, {codeV3, codeV4}, {{"author", "me"}}};
 //     Status s = writePackage(contents, "model.neso");       // or packageBytes(contents), to run it at once
 //
-// Equal contents give equal bytes: time stamps are fixed and members stand in a fixed order. The size expressions of the plan become a
-// size program over int64 slots (size_program.h). Stands last in the driver: nothing may change after it.
+// Equal contents give equal bytes: time stamps are fixed and members stand in a fixed order. The size expressions of
+// the plan become a size program over int64 slots (size_program.h). Stands last in the driver: nothing may change after
+// it.
 //
-// Errors: PlanUnpackable for a plan that the runtime could not walk (a size that no input defines, a kernel without code, a step on a
-// buffer without memory); FileUnwritable.
+// Errors: PlanUnpackable for a plan that the runtime could not walk (a size that no input defines, a kernel without
+// code, a step on a buffer without memory); FileUnwritable.
 #pragma once
 #include <array>
 #include <string>
@@ -23,9 +25,9 @@ namespace neso {
 
 /// A kernel that callers launch by name, in a package without a model or beside one.
 struct LooseKernel {
-  std::string name;     // for neso_kernel_launch
-  std::string function; // CompiledFunction::name
-  int argCount = 0;     // parameters of the tile function
+  std::string name;                                          // for neso_kernel_launch
+  std::string function;                                      // CompiledFunction::name
+  int argCount = 0;                                          // parameters of the tile function
   std::vector<std::pair<std::string, std::string>> metadata; // "kernel.<name>.<key>" in the package's metadata
   // What a launch must satisfy. The expressions are over the symbols `gridSymbols` and `argumentSymbols`.
   struct Footprint {
@@ -42,7 +44,7 @@ struct LooseKernel {
 struct PackageContents {
   const plan::Plan *plan = nullptr; // nullptr: kernels only
   std::vector<LooseKernel> kernels;
-  std::vector<CompiledCode> code;   // worst to best level; GPU code where the plan is for a GPU
+  std::vector<CompiledCode> code; // worst to best level; GPU code where the plan is for a GPU
   std::vector<std::pair<std::string, std::string>> metadata; // the user's, in order
 };
 

@@ -15,7 +15,8 @@ template <typename T> using Vec = flatbuffers::Offset<flatbuffers::Vector<T>>;
 template <typename T> using Rows = flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<T>>>;
 
 fbs::DType dtypeOf(DType t) { return static_cast<fbs::DType>(t); }
-static_assert(static_cast<int>(DType::C128) == static_cast<int>(fbs::DType::C128) && static_cast<int>(DType::F32) == static_cast<int>(fbs::DType::F32));
+static_assert(static_cast<int>(DType::C128) == static_cast<int>(fbs::DType::C128) &&
+              static_cast<int>(DType::F32) == static_cast<int>(fbs::DType::F32));
 
 std::vector<Expr> contiguousStrides(const std::vector<Expr> &sizes) {
   std::vector<Expr> strides(sizes.size());
@@ -27,18 +28,21 @@ std::vector<Expr> contiguousStrides(const std::vector<Expr> &sizes) {
   return strides;
 }
 
-bool isGpuCode(const CompiledCode &code) { return code.format == CompiledCode::Format::Cubin || code.format == CompiledCode::Format::Ptx; }
+bool isGpuCode(const CompiledCode &code) {
+  return code.format == CompiledCode::Format::Cubin || code.format == CompiledCode::Format::Ptx;
+}
 
 // Bytes that a tensor of an output's sizes and strides reaches over.
 Expr extentBytes(const loops::ProgramOutput &out) {
-  if (out.strides.size() != out.sizes.size() || out.strides == contiguousStrides(out.sizes)) return product(out.sizes) * Expr(itemSize(out.dtype));
+  if (out.strides.size() != out.sizes.size() || out.strides == contiguousStrides(out.sizes))
+    return product(out.sizes) * Expr(itemSize(out.dtype));
   Expr last = 1;
   for (size_t d = 0; d < out.sizes.size(); ++d) last = last + (out.sizes[d] - 1) * out.strides[d];
   return max(last, 0) * Expr(itemSize(out.dtype));
 }
 
-// Everything is emitted twice into the same slots: the first time only to learn which constants and expressions occur, since
-// constants take the lowest slots and their number must be known before any slot is written down.
+// Everything is emitted twice into the same slots: the first time only to learn which constants and expressions occur,
+// since constants take the lowest slots and their number must be known before any slot is written down.
 class PlanWriter {
 public:
   explicit PlanWriter(const PackageContents &contents) : contents_(contents), plan_(contents.plan) {}
@@ -49,7 +53,9 @@ private:
     std::vector<fbs::Step> kinds;
     std::vector<Offset<void>> rows;
   };
-  Error unpackable(const std::string &why) const { return fail(diag::PlanUnpackable, {plan_ ? plan_->program.name : std::string(), 0, 0, {}}, why); }
+  Error unpackable(const std::string &why) const {
+    return fail(diag::PlanUnpackable, {plan_ ? plan_->program.name : std::string(), 0, 0, {}}, why);
+  }
   void note(const std::string &why) {
     if (problem_.empty()) problem_ = why;
   }
@@ -103,7 +109,7 @@ private:
   static constexpr int32_t kNone = INT32_MIN;
   struct DimPlan {
     int32_t define = kNone; // slot before numbering
-    Expr equal;          // invalid: none
+    Expr equal;             // invalid: none
     Interval range{0, INT64_MAX};
   };
   std::vector<std::vector<DimPlan>> inputDims_;
@@ -154,8 +160,8 @@ void PlanWriter::defineSize(size_t input, size_t dim, Expr size) {
   }
 }
 
-// A size like 2*s0 + 1 whose symbol no plain size defines: the raw size gets a slot and the symbol is solved for. That the equation
-// holds exactly is checked by the dimension's `equal`.
+// A size like 2*s0 + 1 whose symbol no plain size defines: the raw size gets a slot and the symbol is solved for. That
+// the equation holds exactly is checked by the dimension's `equal`.
 void PlanWriter::solveSizes() {
   for (bool progress = true; progress;) {
     progress = false;
@@ -201,7 +207,8 @@ void PlanWriter::defineInputs() {
 
 void PlanWriter::defineLate(const std::vector<plan::Step> &steps) {
   for (const plan::Step &s : steps)
-    if (const auto *load = std::get_if<plan::LoadScalar>(&s); load && !sizes_.defined(load->symbol)) sizes_.define(load->symbol, true);
+    if (const auto *load = std::get_if<plan::LoadScalar>(&s); load && !sizes_.defined(load->symbol))
+      sizes_.define(load->symbol, true);
 }
 
 Vec<int32_t> PlanWriter::slotVector(const std::vector<Expr> &es) {
@@ -236,7 +243,9 @@ void PlanWriter::findReferenced() {
   steps(plan_->steps);
   for (const auto &sub : plan_->subPlans) steps(sub);
   for (const loops::ProgramOutput &out : plan_->program.outputs) {
-    if (out.buffer.valid() && (out.kind == loops::ProgramOutput::Kind::Tensor || out.kind == loops::ProgramOutput::Kind::Float)) see(out.buffer);
+    if (out.buffer.valid() &&
+        (out.kind == loops::ProgramOutput::Kind::Tensor || out.kind == loops::ProgramOutput::Kind::Float))
+      see(out.buffer);
     if (out.writeBackTo.valid()) see(out.writeBackTo);
   }
 }
@@ -251,7 +260,8 @@ void PlanWriter::placeBuffers() {
   std::set<int> filled;
   auto collect = [&](const std::vector<plan::Step> &list) {
     for (const plan::Step &s : list)
-      if (const auto *copy = std::get_if<plan::Copy>(&s); copy && !copy->dst.valid() && copy->dstOutput >= 0) filled.insert(copy->dstOutput);
+      if (const auto *copy = std::get_if<plan::Copy>(&s); copy && !copy->dst.valid() && copy->dstOutput >= 0)
+        filled.insert(copy->dstOutput);
   };
   collect(plan_->steps);
   for (const auto &sub : plan_->subPlans) collect(sub);
@@ -265,13 +275,17 @@ void PlanWriter::placeBuffers() {
     if (b.kind == loops::Buffer::Kind::Input || b.kind == loops::Buffer::Kind::ScalarInput) {
       place.location = fbs::Location::Input;
       place.index = static_cast<int32_t>(b.index);
-      if (b.index < 0 || b.index >= static_cast<int64_t>(program.inputs.size())) note(fmt::format("buffer '{}' is no input", b.name));
+      if (b.index < 0 || b.index >= static_cast<int64_t>(program.inputs.size()))
+        note(fmt::format("buffer '{}' is no input", b.name));
     } else if (b.kind == loops::Buffer::Kind::Constant) {
       place.location = fbs::Location::Constant;
       int32_t &number = constantNumber_[static_cast<size_t>(b.index)];
-      if (number < 0) number = static_cast<int32_t>(std::count_if(constantNumber_.begin(), constantNumber_.end(), [](int32_t n) { return n >= 0; }));
+      if (number < 0)
+        number = static_cast<int32_t>(
+            std::count_if(constantNumber_.begin(), constantNumber_.end(), [](int32_t n) { return n >= 0; }));
       place.index = number;
-    } else if (p.where == plan::Placement::Where::Output && p.output >= 0 && outputNumber_[static_cast<size_t>(p.output)] >= 0 && !filled.count(p.output)) {
+    } else if (p.where == plan::Placement::Where::Output && p.output >= 0 &&
+               outputNumber_[static_cast<size_t>(p.output)] >= 0 && !filled.count(p.output)) {
       place.location = fbs::Location::Output;
       place.index = outputNumber_[static_cast<size_t>(p.output)];
     } else if (p.where == plan::Placement::Where::Arena && !arenaIsLate) {
@@ -279,7 +293,8 @@ void PlanWriter::placeBuffers() {
     } else if (p.where == plan::Placement::Where::None) {
       note(fmt::format("buffer '{}' is used but has no memory", b.name));
     } else {
-      // Sizes that are known only while the model runs: memory of its own, taken when they are. Offsets in a common arena would move.
+      // Sizes that are known only while the model runs: memory of its own, taken when they are. Offsets in a common
+      // arena would move.
       place.index = static_cast<int32_t>(arenas_.size());
       arenas_.push_back({place.bytes, sizes_.segmentOf(place.bytes)});
     }
@@ -315,22 +330,30 @@ Rows<fbs::Input> PlanWriter::emitInputs() {
   for (const loops::Buffer &b : plan_->program.buffers)
     if (b.kind == loops::Buffer::Kind::Input && b.mutated) mutated.insert(b.index);
   for (const loops::ProgramOutput &out : plan_->program.outputs)
-    if (out.writeBackTo.valid() && plan_->program.buffer(out.writeBackTo).kind == loops::Buffer::Kind::Input) mutated.insert(plan_->program.buffer(out.writeBackTo).index);
+    if (out.writeBackTo.valid() && plan_->program.buffer(out.writeBackTo).kind == loops::Buffer::Kind::Input)
+      mutated.insert(plan_->program.buffer(out.writeBackTo).index);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const loops::ProgramInput &in = inputs[i];
     std::vector<fbs::InputDim> dims;
     for (const DimPlan &d : inputDims_[i])
-      dims.emplace_back(d.define == kNone ? -1 : sizes_.finalSlot(d.define), d.equal.valid() ? slot(d.equal) : -1, d.range.lo, d.range.hi);
+      dims.emplace_back(d.define == kNone ? -1 : sizes_.finalSlot(d.define), d.equal.valid() ? slot(d.equal) : -1,
+                        d.range.lo, d.range.hi);
     bool tensor = in.kind == loops::ProgramInput::Kind::Tensor;
-    fbs::DType dtype = tensor ? dtypeOf(in.dtype) : in.kind == loops::ProgramInput::Kind::Float ? fbs::DType::F64 : in.kind == loops::ProgramInput::Kind::Bool ? fbs::DType::Bool : fbs::DType::I64;
+    fbs::DType dtype = tensor                                        ? dtypeOf(in.dtype)
+                       : in.kind == loops::ProgramInput::Kind::Float ? fbs::DType::F64
+                       : in.kind == loops::ProgramInput::Kind::Bool  ? fbs::DType::Bool
+                                                                     : fbs::DType::I64;
     if (in.kind == loops::ProgramInput::Kind::Float) {
       // A float that the export fixed; one that varies is read from memory and has no value here (NaN).
-      if (in.floatValue == in.floatValue && !in.buffer.valid()) dims[0] = fbs::InputDim(dims[0].define(), sizes_.finalSlot(sizes_.floatConstant(in.floatValue)), dims[0].min(), dims[0].max());
+      if (in.floatValue == in.floatValue && !in.buffer.valid())
+        dims[0] = fbs::InputDim(dims[0].define(), sizes_.finalSlot(sizes_.floatConstant(in.floatValue)), dims[0].min(),
+                                dims[0].max());
     }
     bool strided = tensor && in.strides.size() == in.sizes.size() && in.strides != contiguousStrides(in.sizes);
     fbs::InputDim scalar = dims.empty() ? fbs::InputDim() : dims[0];
-    rows.push_back(fbs::CreateInput(fb_, fb_.CreateString(in.name), static_cast<fbs::InputKind>(in.kind), dtype, tensor ? fb_.CreateVectorOfStructs(dims) : 0,
-                                    strided ? slotVector(in.strides) : 0, align, mutated.count(static_cast<int64_t>(i)) != 0, tensor ? nullptr : &scalar,
+    rows.push_back(fbs::CreateInput(fb_, fb_.CreateString(in.name), static_cast<fbs::InputKind>(in.kind), dtype,
+                                    tensor ? fb_.CreateVectorOfStructs(dims) : 0, strided ? slotVector(in.strides) : 0,
+                                    align, mutated.count(static_cast<int64_t>(i)) != 0, tensor ? nullptr : &scalar,
                                     !tensor && scalar.equal() >= 0));
   }
   return fb_.CreateVector(rows);
@@ -352,14 +375,18 @@ Rows<fbs::Output> PlanWriter::emitOutputs() {
       for (const std::vector<Expr> &list : {out.sizes, out.strides})
         for (Expr e : list) segment = std::max(segment, sizes_.segmentOf(e));
       int32_t offset = copied || !out.offset.valid() || out.offset == Expr(0) ? -1 : slot(out.offset);
-      rows.push_back(fbs::CreateOutput(fb_, name, fbs::OutputKind::Tensor, dtypeOf(out.dtype), buffer, slotVector(out.sizes), strided ? slotVector(out.strides) : 0, offset, -1, segment != 0));
+      rows.push_back(fbs::CreateOutput(fb_, name, fbs::OutputKind::Tensor, dtypeOf(out.dtype), buffer,
+                                       slotVector(out.sizes), strided ? slotVector(out.strides) : 0, offset, -1,
+                                       segment != 0));
     } else if (out.kind == Kind::Float) {
-      rows.push_back(fbs::CreateOutput(fb_, name, fbs::OutputKind::Float, fbs::DType::F64, -1, 0, 0, -1, sizes_.finalSlot(sizes_.floatConstant(out.floatValue))));
+      rows.push_back(fbs::CreateOutput(fb_, name, fbs::OutputKind::Float, fbs::DType::F64, -1, 0, 0, -1,
+                                       sizes_.finalSlot(sizes_.floatConstant(out.floatValue))));
     } else if (out.kind == Kind::None) {
       rows.push_back(fbs::CreateOutput(fb_, name, fbs::OutputKind::None));
     } else {
       bool integer = out.kind == Kind::Int;
-      rows.push_back(fbs::CreateOutput(fb_, name, integer ? fbs::OutputKind::Int : fbs::OutputKind::Bool, integer ? fbs::DType::I64 : fbs::DType::Bool, -1, 0, 0, -1, slot(out.scalar)));
+      rows.push_back(fbs::CreateOutput(fb_, name, integer ? fbs::OutputKind::Int : fbs::OutputKind::Bool,
+                                       integer ? fbs::DType::I64 : fbs::DType::Bool, -1, 0, 0, -1, slot(out.scalar)));
     }
   }
   return fb_.CreateVector(rows);
@@ -371,8 +398,10 @@ Rows<fbs::Constant> PlanWriter::emitConstants() {
   for (const loops::Buffer &b : program.buffers)
     if (b.kind == loops::Buffer::Kind::Constant && b.mutated) mutated[static_cast<size_t>(b.index)] = true;
   for (const loops::ProgramOutput &out : program.outputs)
-    if (out.writeBackTo.valid() && program.buffer(out.writeBackTo).kind == loops::Buffer::Kind::Constant) mutated[static_cast<size_t>(program.buffer(out.writeBackTo).index)] = true;
-  std::vector<Offset<fbs::Constant>> rows(static_cast<size_t>(std::count_if(constantNumber_.begin(), constantNumber_.end(), [](int32_t n) { return n >= 0; })));
+    if (out.writeBackTo.valid() && program.buffer(out.writeBackTo).kind == loops::Buffer::Kind::Constant)
+      mutated[static_cast<size_t>(program.buffer(out.writeBackTo).index)] = true;
+  std::vector<Offset<fbs::Constant>> rows(static_cast<size_t>(
+      std::count_if(constantNumber_.begin(), constantNumber_.end(), [](int32_t n) { return n >= 0; })));
   weights_.clear();
   weightOf_.clear();
   std::vector<size_t> order(rows.size());
@@ -382,12 +411,18 @@ Rows<fbs::Constant> PlanWriter::emitConstants() {
     const loops::Constant &c = program.constants[order[number]];
     if (c.bytes > 0 && !c.data) note(fmt::format("constant '{}' has no bytes", c.fqn));
     auto [it, added] = weightOf_.try_emplace({c.data, c.bytes}, weights_.size());
-    if (added) weights_.push_back({fmt::format("data/weights/weight_{}", weights_.size()), c.data, static_cast<size_t>(c.bytes)});
+    if (added)
+      weights_.push_back(
+          {fmt::format("data/weights/weight_{}", weights_.size()), c.data, static_cast<size_t>(c.bytes)});
     std::string name = c.fqn.empty() ? fmt::format("constant.{}", number) : c.fqn;
-    auto kind = c.isBuffer ? fbs::ConstantKind::Buffer : c.fqn.empty() ? fbs::ConstantKind::Folded : fbs::ConstantKind::Parameter;
+    auto kind = c.isBuffer      ? fbs::ConstantKind::Buffer
+                : c.fqn.empty() ? fbs::ConstantKind::Folded
+                                : fbs::ConstantKind::Parameter;
     std::vector<int64_t> sizes = c.hasShape ? c.sizes : std::vector<int64_t>{c.bytes / itemSize(c.dtype)};
     auto strides = c.hasShape ? fb_.CreateVector(c.strides) : 0;
-    rows[number] = fbs::CreateConstant(fb_, fb_.CreateString(name), kind, dtypeOf(c.dtype), fb_.CreateVector(sizes), strides, fb_.CreateString(weights_[it->second].name), 0, static_cast<uint64_t>(c.bytes), mutated[order[number]]);
+    rows[number] = fbs::CreateConstant(fb_, fb_.CreateString(name), kind, dtypeOf(c.dtype), fb_.CreateVector(sizes),
+                                       strides, fb_.CreateString(weights_[it->second].name), 0,
+                                       static_cast<uint64_t>(c.bytes), mutated[order[number]]);
   }
   return fb_.CreateVector(rows);
 }
@@ -396,7 +431,8 @@ Rows<fbs::Target> PlanWriter::emitTargets() {
   std::vector<Offset<fbs::Target>> rows;
   for (const CompiledCode &code : contents_.code) {
     auto member = code.format == CompiledCode::Format::RelocatableObject ? 0 : fb_.CreateString(codeMember(code));
-    rows.push_back(fbs::CreateTarget(fb_, isGpuCode(code) ? fbs::TargetKind::Cuda : fbs::TargetKind::Cpu, fb_.CreateString(code.target), member));
+    rows.push_back(fbs::CreateTarget(fb_, isGpuCode(code) ? fbs::TargetKind::Cuda : fbs::TargetKind::Cpu,
+                                     fb_.CreateString(code.target), member));
   }
   return fb_.CreateVector(rows);
 }
@@ -409,7 +445,8 @@ Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::s
   const CompiledFunction *last = nullptr;
   int64_t scratch = 0;
   for (const CompiledCode &code : contents_.code) {
-    auto it = std::find_if(code.functions.begin(), code.functions.end(), [&](const CompiledFunction &f) { return f.name == function; });
+    auto it = std::find_if(code.functions.begin(), code.functions.end(),
+                           [&](const CompiledFunction &f) { return f.name == function; });
     if (it == code.functions.end()) {
       note(fmt::format("kernel '{}' was not compiled for {}", name, code.target));
       symbols.push_back(fb_.CreateString(""));
@@ -417,7 +454,8 @@ Offset<fbs::Kernel> PlanWriter::emitKernel(const std::string &name, const std::s
       continue;
     }
     last = &*it;
-    usage.emplace_back(it->threads, it->sharedBytes, std::max(it->clusterSize, 1), it->registers, it->spillBytes, it->blocksPerSm);
+    usage.emplace_back(it->threads, it->sharedBytes, std::max(it->clusterSize, 1), it->registers, it->spillBytes,
+                       it->blocksPerSm);
     scratch = std::max(scratch, it->scratchBytes);
     symbols.push_back(fb_.CreateString(it->symbol));
   }
@@ -484,7 +522,9 @@ Rows<fbs::Kernel> PlanWriter::emitKernels() {
     std::vector<SourceLoc> origins;
     for (const loops::Node &node : k.nodes)
       for (const SourceLoc &loc : node.origins)
-        if (std::none_of(origins.begin(), origins.end(), [&](const SourceLoc &o) { return o.file == loc.file && o.line == loc.line; })) origins.push_back(loc);
+        if (std::none_of(origins.begin(), origins.end(),
+                         [&](const SourceLoc &o) { return o.file == loc.file && o.line == loc.line; }))
+          origins.push_back(loc);
     rows.push_back(emitKernel(k.name, k.function, k.args.size(), k.serial, origins));
   }
   for (const LooseKernel &k : contents_.kernels)
@@ -540,7 +580,8 @@ fbs::Arg PlanWriter::argument(const plan::KernelArg &arg) {
   switch (arg.kind) {
   case plan::KernelArg::Kind::Buffer:
     if (!arg.buffer.valid()) return {fbs::ArgKind::Null, 0, -1, 0};
-    return {fbs::ArgKind::Buffer, bufferRow(arg.buffer), arg.offset.isConst(0) ? -1 : slot(arg.offset * Expr(itemSize(plan_->program.buffer(arg.buffer).dtype))), 0};
+    return {fbs::ArgKind::Buffer, bufferRow(arg.buffer),
+            arg.offset.isConst(0) ? -1 : slot(arg.offset * Expr(itemSize(plan_->program.buffer(arg.buffer).dtype))), 0};
   case plan::KernelArg::Kind::Size: return {fbs::ArgKind::Slot, slot(arg.size), -1, 0};
   case plan::KernelArg::Kind::Int: return {fbs::ArgKind::I64, 0, -1, arg.intValue};
   case plan::KernelArg::Kind::Float: {
@@ -559,16 +600,23 @@ Offset<fbs::Launch> PlanWriter::launchRow(const plan::Kernel &kernel) {
   std::vector<uint8_t> access;
   for (const plan::KernelArg &a : kernel.args) access.push_back(static_cast<uint8_t>(a.read + 2 * a.written));
   auto rows = fb_.CreateVectorOfStructs(args);
-  auto accessRow = contents_.code.empty() || !isGpuCode(contents_.code.front()) ? Offset<flatbuffers::Vector<uint8_t>>() : fb_.CreateVector(access);
-  return fbs::CreateLaunch(fb_, kernelRows_[kernel.id.index()], rows, slot(kernel.grid[0]), slot(kernel.grid[1]), slot(kernel.grid[2]), product, accessRow);
+  auto accessRow = contents_.code.empty() || !isGpuCode(contents_.code.front()) ? Offset<flatbuffers::Vector<uint8_t>>()
+                                                                                : fb_.CreateVector(access);
+  return fbs::CreateLaunch(fb_, kernelRows_[kernel.id.index()], rows, slot(kernel.grid[0]), slot(kernel.grid[1]),
+                           slot(kernel.grid[2]), product, accessRow);
 }
 
 Offset<fbs::Product> PlanWriter::productRow(const plan::Product &p) {
-  auto bytes = [&](Expr elements, DType type) { return elements == Expr(0) ? -1 : slot(elements * Expr(itemSize(type))); };
-  auto matrix = [&](const plan::Matrix &m, DType type) { return fbs::Matrix(bufferRow(m.buffer), bytes(m.offset, type), slot(m.pitch), slot(m.batchStride), m.transposed); };
+  auto bytes = [&](Expr elements, DType type) {
+    return elements == Expr(0) ? -1 : slot(elements * Expr(itemSize(type)));
+  };
+  auto matrix = [&](const plan::Matrix &m, DType type) {
+    return fbs::Matrix(bufferRow(m.buffer), bytes(m.offset, type), slot(m.pitch), slot(m.batchStride), m.transposed);
+  };
   const fbs::Matrix a = matrix(p.a, p.type), b = matrix(p.b, p.type), d = matrix(p.d, p.outType);
   auto rest = p.rest.valid() ? launchRow(plan_->kernels[p.rest.index()]) : Offset<fbs::Launch>();
-  return fbs::CreateProduct(fb_, &a, &b, &d, dtypeOf(p.type), dtypeOf(p.outType), slot(p.batch), slot(p.m), slot(p.n), slot(p.k), p.bias.valid() ? bufferRow(p.bias) : -1,
+  return fbs::CreateProduct(fb_, &a, &b, &d, dtypeOf(p.type), dtypeOf(p.outType), slot(p.batch), slot(p.m), slot(p.n),
+                            slot(p.k), p.bias.valid() ? bufferRow(p.bias) : -1,
                             p.bias.valid() ? bytes(p.biasOffset, p.outType) : -1, p.relu, bufferRow(p.workspace), rest);
 }
 
@@ -579,9 +627,12 @@ void PlanWriter::emitCopy(const plan::Copy &copy, Sub &sub) {
     if (it == copyTargets_.end()) return note("a copy has no destination");
     dst = it->second;
   }
-  auto sizes = slotVector(copy.sizes), dstStrides = slotVector(copy.dstStrides), srcStrides = slotVector(copy.srcStrides);
+  auto sizes = slotVector(copy.sizes), dstStrides = slotVector(copy.dstStrides),
+       srcStrides = slotVector(copy.srcStrides);
   auto offset = [&](Expr e) { return !e.valid() || e == Expr(0) ? -1 : slot(e); };
-  push(sub, fbs::Step::Copy, fbs::CreateCopy(fb_, dst, bufferRow(copy.src), static_cast<int32_t>(itemSize(copy.dtype)), sizes, dstStrides, srcStrides, offset(copy.dstOffset), offset(copy.srcOffset)));
+  push(sub, fbs::Step::Copy,
+       fbs::CreateCopy(fb_, dst, bufferRow(copy.src), static_cast<int32_t>(itemSize(copy.dtype)), sizes, dstStrides,
+                       srcStrides, offset(copy.dstOffset), offset(copy.srcOffset)));
 }
 
 // After the sizes of a segment are known: the memory that they size, and the guards on them.
@@ -592,11 +643,14 @@ void PlanWriter::emitLate(size_t segment, Sub &sub) {
     push(sub, fbs::Step::Guard, fbs::CreateGuard(fb_, s, fb_.CreateString(guardText(g))));
   }
   for (size_t a = 0; a < arenas_.size(); ++a)
-    if (arenas_[a].segment == segment) push(sub, fbs::Step::GrowArena, fbs::CreateGrowArena(fb_, static_cast<int32_t>(a)));
+    if (arenas_[a].segment == segment)
+      push(sub, fbs::Step::GrowArena, fbs::CreateGrowArena(fb_, static_cast<int32_t>(a)));
   for (size_t i = 0; i < plan_->program.outputs.size(); ++i) {
     const loops::ProgramOutput &out = plan_->program.outputs[i];
     if (outputNumber_[i] < 0 || out.kind != loops::ProgramOutput::Kind::Tensor) continue;
-    size_t known = copyTargets_.count(static_cast<int>(i)) ? 0 : sizes_.segmentOf(places_[static_cast<size_t>(bufferRow(out.buffer))].bytes);
+    size_t known = copyTargets_.count(static_cast<int>(i))
+                       ? 0
+                       : sizes_.segmentOf(places_[static_cast<size_t>(bufferRow(out.buffer))].bytes);
     for (const std::vector<Expr> &list : {out.sizes, out.strides})
       for (Expr e : list) known = std::max(known, sizes_.segmentOf(e));
     if (known == segment) push(sub, fbs::Step::AllocOutput, fbs::CreateAllocOutput(fb_, outputNumber_[i]));
@@ -614,14 +668,16 @@ void PlanWriter::emitStep(const plan::Step &step, Sub &sub) {
     push(sub, fbs::Step::Guard, fbs::CreateGuard(fb_, s, fb_.CreateString(text)));
   } else if (const auto *load = std::get_if<plan::LoadScalar>(&step)) {
     size_t segment = sizes_.segmentOfSymbol(load->symbol);
-    push(sub, fbs::Step::LoadScalar, fbs::CreateLoadScalar(fb_, bufferRow(load->buffer), -1, dtypeOf(load->dtype), slot(symbol(load->symbol))));
+    push(sub, fbs::Step::LoadScalar,
+         fbs::CreateLoadScalar(fb_, bufferRow(load->buffer), -1, dtypeOf(load->dtype), slot(symbol(load->symbol))));
     fbs::SizeRange range = sizes_.finish().ranges[segment];
     push(sub, fbs::Step::EvalSizes, fbs::CreateEvalSizes(fb_, &range));
     emitLate(segment, sub);
   } else if (const auto *branch = std::get_if<plan::If>(&step)) {
     push(sub, fbs::Step::If, fbs::CreateIf(fb_, slot(branch->condition), branch->thenPlan + 1, branch->elsePlan + 1));
   } else if (const auto *loop = std::get_if<plan::While>(&step)) {
-    push(sub, fbs::Step::While, fbs::CreateWhile(fb_, loop->conditionPlan + 1, slot(loop->condition), loop->bodyPlan + 1));
+    push(sub, fbs::Step::While,
+         fbs::CreateWhile(fb_, loop->conditionPlan + 1, slot(loop->condition), loop->bodyPlan + 1));
   }
 }
 
@@ -678,7 +734,8 @@ void PlanWriter::emit() {
   }
   std::vector<fbs::Buffer> buffers;
   for (size_t i = 0; i < places_.size(); ++i)
-    buffers.emplace_back(places_[i].location, dtypeOf(placeTypes_[i]), places_[i].index, places_[i].offset.valid() ? slot(places_[i].offset) : -1, slot(places_[i].bytes));
+    buffers.emplace_back(places_[i].location, dtypeOf(placeTypes_[i]), places_[i].index,
+                         places_[i].offset.valid() ? slot(places_[i].offset) : -1, slot(places_[i].bytes));
   std::vector<Offset<fbs::Arena>> arenas;
   for (const ArenaPlan &a : arenas_) arenas.push_back(fbs::CreateArena(fb_, slot(a.bytes), a.segment != 0));
   auto kernels = emitKernels();
@@ -686,17 +743,21 @@ void PlanWriter::emit() {
   auto metadata = emitMetadata();
   auto names = fb_.CreateVectorOfStrings(placeNames_);
   auto model = fb_.CreateString(plan_ ? plan_->program.name : ""), producer = fb_.CreateString("neso 0.1");
-  auto inSpec = plan_ ? fb_.CreateString(plan_->program.inSpec) : 0, outSpec = plan_ ? fb_.CreateString(plan_->program.outSpec) : 0;
+  auto inSpec = plan_ ? fb_.CreateString(plan_->program.inSpec) : 0,
+       outSpec = plan_ ? fb_.CreateString(plan_->program.outSpec) : 0;
   SizeProgram::Finished finished = sizes_.finish();
-  fbs::FinishPlanBuffer(fb_, fbs::CreatePlan(fb_, NESO_PLAN_MAJOR, NESO_PLAN_MINOR, model, producer, finished.slotCount, fb_.CreateVector(finished.constants),
-                                             fb_.CreateVectorOfStructs(finished.program), &finished.ranges[0], guards, symbols, inputs, outputs, constants,
-                                             fb_.CreateVector(arenas), fb_.CreateVectorOfStructs(buffers), names, targets, kernels, fb_.CreateVector(subplans),
-                                             inSpec, outSpec, metadata));
+  fbs::FinishPlanBuffer(fb_, fbs::CreatePlan(fb_, NESO_PLAN_MAJOR, NESO_PLAN_MINOR, model, producer, finished.slotCount,
+                                             fb_.CreateVector(finished.constants),
+                                             fb_.CreateVectorOfStructs(finished.program), &finished.ranges[0], guards,
+                                             symbols, inputs, outputs, constants, fb_.CreateVector(arenas),
+                                             fb_.CreateVectorOfStructs(buffers), names, targets, kernels,
+                                             fb_.CreateVector(subplans), inSpec, outSpec, metadata));
 }
 
 Result<WrittenPlan> PlanWriter::run() {
   if (plan_) {
-    if (plan_->placements.size() != plan_->program.buffers.size()) return unpackable("buffers and placements differ in number");
+    if (plan_->placements.size() != plan_->program.buffers.size())
+      return unpackable("buffers and placements differ in number");
     defineInputs();
     defineLate(plan_->steps);
     for (const auto &sub : plan_->subPlans) defineLate(sub);
@@ -713,7 +774,9 @@ Result<WrittenPlan> PlanWriter::run() {
 
 } // namespace
 
-std::string codeMember(const CompiledCode &code) { return std::string(NESO_ARCHIVE_MODEL_FOLDER) + "model/code/" + code.target; }
+std::string codeMember(const CompiledCode &code) {
+  return std::string(NESO_ARCHIVE_MODEL_FOLDER) + "model/code/" + code.target;
+}
 
 Result<WrittenPlan> writePlan(const PackageContents &contents) { return PlanWriter(contents).run(); }
 

@@ -115,7 +115,8 @@ SizeProgram::Finished SizeProgram::finish() const {
     int32_t begin = static_cast<int32_t>(out.program.size());
     for (const Instruction &i : segment) {
       // Operands that an operation does not have point at any valid slot.
-      int32_t a = finalSlot(i.a), b = i.b == ~0 && constants_.empty() ? a : finalSlot(i.b), c = i.c == ~0 && constants_.empty() ? a : finalSlot(i.c);
+      int32_t a = finalSlot(i.a), b = i.b == ~0 && constants_.empty() ? a : finalSlot(i.b),
+              c = i.c == ~0 && constants_.empty() ? a : finalSlot(i.c);
       out.program.emplace_back(i.op, finalSlot(i.dst), a, b, c);
     }
     out.ranges.emplace_back(begin, static_cast<int32_t>(out.program.size()));

@@ -1,8 +1,9 @@
 // Size expressions → a program over int64 slots (SizeInst of abi/plan.fbs).
 //
-// Each distinct expression gets one slot and is computed once. Symbols are slots that something outside the program writes: an input,
-// or a LoadScalar step for sizes that are known only while the model runs ("late" symbols). The program falls into segments: segment 0,
-// the prologue, holds what depends on inputs alone; each late symbol has the segment of what depends on it, to be run after its load.
+// Each distinct expression gets one slot and is computed once. Symbols are slots that something outside the program
+// writes: an input, or a LoadScalar step for sizes that are known only while the model runs ("late" symbols). The
+// program falls into segments: segment 0, the prologue, holds what depends on inputs alone; each late symbol has the
+// segment of what depends on it, to be run after its load.
 //
 // Example: s0 an input's size, 4*s0 asked for: slots [4 | s0, 4*s0], program mul %2 = %0, %1.
 #pragma once
@@ -27,7 +28,8 @@ public:
   int32_t fresh() { return variable(); }
   /// e as an expression of a raw slot made by fresh().
   Expr raw(int32_t slot);
-  /// Slot that holds e. Fails with PlanUnpackable (through error()) on a symbol that was never defined; the slot is then 0.
+  /// Slot that holds e. Fails with PlanUnpackable (through error()) on a symbol that was never defined; the slot is
+  /// then 0.
   int32_t slot(Expr e);
   int32_t constant(int64_t value);
   int32_t floatConstant(double value);

@@ -13,9 +13,11 @@ struct directory {
   uint64_t offset, size, count;
 };
 
-// The end record is the last 22 bytes: a package has no archive comment, so anything else is a truncated or foreign file.
+// The end record is the last 22 bytes: a package has no archive comment, so anything else is a truncated or foreign
+// file.
 neso_status find_directory(const uint8_t *bytes, size_t size, directory *out) {
-  if (size < 4 || u32(bytes) != NESO_ZIP_LOCAL) return fail(NESO_NOT_A_PACKAGE, "not a Neso package: it does not start as a zip file does");
+  if (size < 4 || u32(bytes) != NESO_ZIP_LOCAL)
+    return fail(NESO_NOT_A_PACKAGE, "not a Neso package: it does not start as a zip file does");
   if (size < 22 || u32(bytes + size - 22) != NESO_ZIP_END)
     return fail(NESO_PACKAGE_TRUNCATED, "the package is truncated: its directory is missing from the end of the file");
   const uint8_t *end = bytes + size - 22;
@@ -48,8 +50,10 @@ int compare_members(const void *a, const void *b) {
   return compare(x->name, x->name_size, y->name, y->name_size);
 }
 
-// Sizes and offset of a directory entry; the zip64 extra field holds those whose 32-bit field is all ones, in this order.
-neso_status read_sizes(const uint8_t *entry, const uint8_t *extra, size_t extra_size, uint64_t *size, uint64_t *packed, uint64_t *offset) {
+// Sizes and offset of a directory entry; the zip64 extra field holds those whose 32-bit field is all ones, in this
+// order.
+neso_status read_sizes(const uint8_t *entry, const uint8_t *extra, size_t extra_size, uint64_t *size, uint64_t *packed,
+                       uint64_t *offset) {
   *packed = u32(entry + 20);
   *size = u32(entry + 24);
   *offset = u32(entry + 42);
@@ -87,7 +91,8 @@ neso_status archive::open(const uint8_t *bytes, size_t size) {
     uint64_t stored, packed, offset;
     NESO_TRY(read_sizes(p, p + 46 + name_size, extra, &stored, &packed, &offset));
     if (u16(p + 10) != 0 || stored != packed || (u16(p + 8) & 1))
-      return fail(NESO_PACKAGE_MALFORMED, "member '%.*s' is compressed or encrypted; packages hold their members stored", int(name_size), name);
+      return fail(NESO_PACKAGE_MALFORMED,
+                  "member '%.*s' is compressed or encrypted; packages hold their members stored", int(name_size), name);
     if (offset > dir.offset || dir.offset - offset < 30 || u32(bytes + offset) != NESO_ZIP_LOCAL)
       return fail(NESO_PACKAGE_MALFORMED, "member '%.*s' is not where the directory says", int(name_size), name);
     size_t header = 30 + u16(bytes + offset + 26) + u16(bytes + offset + 28);
@@ -103,7 +108,8 @@ neso_status archive::open(const uint8_t *bytes, size_t size) {
   qsort(members_.data(), members_.size(), sizeof(member), compare_members);
   for (size_t i = 1; i < members_.size(); ++i)
     if (compare_members(&members_[i - 1], &members_[i]) == 0)
-      return fail(NESO_PACKAGE_MALFORMED, "the package holds '%.*s' twice", int(members_[i].name_size), members_[i].name);
+      return fail(NESO_PACKAGE_MALFORMED, "the package holds '%.*s' twice", int(members_[i].name_size),
+                  members_[i].name);
   return NESO_OK;
 }
 
@@ -113,8 +119,10 @@ const member *archive::find(const char *name, size_t name_size) const {
     size_t middle = (low + high) / 2;
     int c = compare(members_[middle].name, members_[middle].name_size, name, name_size);
     if (c == 0) return &members_[middle];
-    if (c < 0) low = middle + 1;
-    else high = middle;
+    if (c < 0)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return nullptr;
 }
@@ -122,7 +130,8 @@ const member *archive::find(const char *name) const { return find(name, strlen(n
 
 neso_status archive::verify(const member &m) {
   if (neso_abi::crc32(0, m.data, m.size) == m.crc) return NESO_OK;
-  return fail(NESO_PACKAGE_ALTERED, "the package was altered after it was written: the checksum of '%.*s' does not match", int(m.name_size),
+  return fail(NESO_PACKAGE_ALTERED,
+              "the package was altered after it was written: the checksum of '%.*s' does not match", int(m.name_size),
               m.name);
 }
 

@@ -1,5 +1,6 @@
-// Reads the container of a package (abi/archive.h) where it lies in memory: finds the members, checks that each lies inside the file
-// and is stored, and checks their checksums on demand. Nothing is copied. Every malformed input gives a named status.
+// Reads the container of a package (abi/archive.h) where it lies in memory: finds the members, checks that each lies
+// inside the file and is stored, and checks their checksums on demand. Nothing is copied. Every malformed input gives a
+// named status.
 #pragma once
 #include "core/common.h"
 

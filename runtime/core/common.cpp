@@ -27,9 +27,10 @@ struct dtype_row {
   const char *name;
   size_t bytes;
 };
-const dtype_row dtype_rows[] = {{"bool", 1}, {"u8", 1}, {"u16", 2}, {"u32", 4}, {"u64", 8}, {"i8", 1}, {"i16", 2}, {"i32", 4},
-                                {"i64", 8}, {"f8e4m3fn", 1}, {"f8e5m2", 1}, {"f8e4m3fnuz", 1}, {"f8e5m2fnuz", 1}, {"f8e8m0fnu", 1},
-                                {"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"c32", 4}, {"c64", 8}, {"c128", 16}};
+const dtype_row dtype_rows[] = {
+    {"bool", 1}, {"u8", 1},   {"u16", 2},      {"u32", 4},    {"u64", 8},        {"i8", 1},         {"i16", 2},
+    {"i32", 4},  {"i64", 8},  {"f8e4m3fn", 1}, {"f8e5m2", 1}, {"f8e4m3fnuz", 1}, {"f8e5m2fnuz", 1}, {"f8e8m0fnu", 1},
+    {"f16", 2},  {"bf16", 2}, {"f32", 4},      {"f64", 8},    {"c32", 4},        {"c64", 8},        {"c128", 16}};
 constexpr int kDTypes = sizeof dtype_rows / sizeof dtype_rows[0];
 } // namespace
 

@@ -1,6 +1,8 @@
-// Small things that every file of the runtime uses: failing with a status and a text, arrays without exceptions, aligned memory.
+// Small things that every file of the runtime uses: failing with a status and a text, arrays without exceptions,
+// aligned memory.
 //
-// The runtime links against nothing but the C library: no C++ standard library code, so that a C program can link libneso.a with cc.
+// The runtime links against nothing but the C library: no C++ standard library code, so that a C program can link
+// libneso.a with cc.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -16,10 +18,10 @@ namespace neso_rt {
 /// Stores the formatted text for neso_error_text() of this thread and returns `status`.
 neso_status fail(neso_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-#define NESO_TRY(expression)                                                                                                       \
-  do {                                                                                                                             \
-    neso_status try_status_ = (expression);                                                                                        \
-    if (try_status_ != NESO_OK) return try_status_;                                                                                \
+#define NESO_TRY(expression)                                                                                           \
+  do {                                                                                                                 \
+    neso_status try_status_ = (expression);                                                                            \
+    if (try_status_ != NESO_OK) return try_status_;                                                                    \
   } while (false)
 
 /// A fixed-size array of plain values, zeroed, owned. A failed allocation leaves it empty.

@@ -25,7 +25,8 @@ void default_release(void *, void *memory, size_t) { free(memory); }
 void find_scalars_read(neso_context *c) {
   const plan &p = c->model->plan;
   for (const fbs::Buffer &b : p.buffers)
-    if (b.location() == fbs::Location::Input && p.inputs[size_t(b.index())].kind != fbs::InputKind::Tensor) c->inputs[size_t(b.index())].scalar_read = true;
+    if (b.location() == fbs::Location::Input && p.inputs[size_t(b.index())].kind != fbs::InputKind::Tensor)
+      c->inputs[size_t(b.index())].scalar_read = true;
 }
 
 // How many CUDA graphs a context keeps when it is not told.
@@ -37,7 +38,9 @@ neso_status start_gpu(neso_context *c) {
   neso_context_options &o = c->options;
   const cuda_device *device = nullptr;
   NESO_TRY(c->model->on_device(o.device_index, o.cuda_driver, o.cublas, &device));
-  if (device->lost.load()) return fail(NESO_DEVICE_LOST, "device cuda:%d was lost by an earlier failure: this process cannot use it again", o.device_index);
+  if (device->lost.load())
+    return fail(NESO_DEVICE_LOST, "device cuda:%d was lost by an earlier failure: this process cannot use it again",
+                o.device_index);
   void *memory = malloc(sizeof(cuda_executor));
   if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
   c->gpu = new (memory) cuda_executor(*device, o.device_index);
@@ -53,7 +56,11 @@ neso_status start_gpu(neso_context *c) {
   find_scalars_read(c);
   NESO_TRY(c->graph_key.resize(c->bound_sizes.size() + c->addresses.size()));
   cuda_scope scope(device);
-  return c->gpu->start(o.stream, o.cuda_graphs < 0 ? 0 : o.cuda_graphs == 0 ? kGraphs : o.cuda_graphs, c->graph_key.size(), args, o.cublas && !*o.cublas ? 0 : p.products.size(), c->step_begins.size(),
+  return c->gpu->start(o.stream,
+                       o.cuda_graphs < 0    ? 0
+                       : o.cuda_graphs == 0 ? kGraphs
+                                            : o.cuda_graphs,
+                       c->graph_key.size(), args, o.cublas && !*o.cublas ? 0 : p.products.size(), c->step_begins.size(),
                        o.cuda_streams == 0 ? kStreams : o.cuda_streams);
 }
 
@@ -61,7 +68,8 @@ neso_status create_buffers(neso_context *c) {
   const plan &p = c->model->plan;
   NESO_TRY(c->buffers.resize(p.constants.size()));
   for (size_t i = 0; i < p.constants.size(); ++i)
-    if (p.constants[i].mutated) NESO_TRY(c->grow(&c->buffers[i], p.constants[i].bytes ? p.constants[i].bytes : 1, p.constants[i].name));
+    if (p.constants[i].mutated)
+      NESO_TRY(c->grow(&c->buffers[i], p.constants[i].bytes ? p.constants[i].bytes : 1, p.constants[i].name));
   return c->reset_buffers();
 }
 
@@ -94,30 +102,38 @@ neso_status create_values(neso_context *c) {
 
 neso_status create(neso_context *c, const neso_context_options *options) {
   if (options) {
-    if (options->struct_size < sizeof(size_t)) return fail(NESO_INVALID_ARGUMENT, "neso_context_options.struct_size is not set");
+    if (options->struct_size < sizeof(size_t))
+      return fail(NESO_INVALID_ARGUMENT, "neso_context_options.struct_size is not set");
     memcpy(&c->options, options, options->struct_size < sizeof c->options ? options->struct_size : sizeof c->options);
   }
   neso_context_options &o = c->options;
   if (o.threads < 0 || o.threads > 4096) return fail(NESO_INVALID_ARGUMENT, "%d threads are not possible", o.threads);
   if (!o.allocate != !o.release) return fail(NESO_INVALID_ARGUMENT, "an allocator needs both allocate and release");
-  if (o.device != NESO_CPU && o.device != NESO_CUDA) return fail(NESO_DEVICE_UNAVAILABLE, "there is no device of kind %d", int(o.device));
-  if (o.cuda_graphs < -1 || o.cuda_graphs > 1 << 16) return fail(NESO_INVALID_ARGUMENT, "%d CUDA graphs are not possible", o.cuda_graphs);
-  if (o.cuda_streams < 0 || o.cuda_streams > stream_order::kMaxStreams) return fail(NESO_INVALID_ARGUMENT, "%d streams are not possible, 1 to %d are", o.cuda_streams, stream_order::kMaxStreams);
+  if (o.device != NESO_CPU && o.device != NESO_CUDA)
+    return fail(NESO_DEVICE_UNAVAILABLE, "there is no device of kind %d", int(o.device));
+  if (o.cuda_graphs < -1 || o.cuda_graphs > 1 << 16)
+    return fail(NESO_INVALID_ARGUMENT, "%d CUDA graphs are not possible", o.cuda_graphs);
+  if (o.cuda_streams < 0 || o.cuda_streams > stream_order::kMaxStreams)
+    return fail(NESO_INVALID_ARGUMENT, "%d streams are not possible, 1 to %d are", o.cuda_streams,
+                stream_order::kMaxStreams);
   NESO_TRY(create_values(c));
-  if (o.time_steps && c->model->plan.subplans.size()) NESO_TRY(c->step_begins.resize(size_t(c->model->plan.subplans[0].end - c->model->plan.subplans[0].begin) + 1));
+  if (o.time_steps && c->model->plan.subplans.size())
+    NESO_TRY(c->step_begins.resize(size_t(c->model->plan.subplans[0].end - c->model->plan.subplans[0].begin) + 1));
   if (o.device == NESO_CUDA) {
     NESO_TRY(start_gpu(c));
     cuda_scope scope(c->device());
     return create_buffers(c);
   }
   if (c->model->target < 0 && c->model->plan.kernels.size())
-    return fail(NESO_NO_FITTING_TARGET, "the package holds code for GPUs only; make the context on one (device = NESO_CUDA, --device cuda)");
+    return fail(NESO_NO_FITTING_TARGET,
+                "the package holds code for GPUs only; make the context on one (device = NESO_CUDA, --device cuda)");
   if (!o.allocate) {
     o.allocate = default_allocate;
     o.release = default_release;
   }
   NESO_TRY(create_buffers(c));
-  return c->executor.start(o.threads, c->model->plan.max_scratch, o.parallel_for, o.parallel_for_user, o.on_print, o.on_print_user);
+  return c->executor.start(o.threads, c->model->plan.max_scratch, o.parallel_for, o.parallel_for_user, o.on_print,
+                           o.on_print_user);
 }
 
 size_t held(const block &b) { return size_t(b.capacity); }
@@ -129,7 +145,9 @@ neso_status neso_context::grow(block *b, int64_t bytes, const char *what) {
   release(b);
   int64_t rounded = (bytes + int64_t(kAlign) - 1) / int64_t(kAlign) * int64_t(kAlign);
   void *memory = options.allocate(options.allocator_user, size_t(rounded));
-  if (!memory && gpu) return fail(NESO_OUT_OF_MEMORY, "out of memory on cuda:%d: %lld bytes for %s", gpu->index(), (long long)rounded, what);
+  if (!memory && gpu)
+    return fail(NESO_OUT_OF_MEMORY, "out of memory on cuda:%d: %lld bytes for %s", gpu->index(), (long long)rounded,
+                what);
   if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory: %lld bytes for %s", (long long)rounded, what);
   b->data = static_cast<char *>(memory);
   b->capacity = rounded;
@@ -172,15 +190,18 @@ neso_status neso_context::reset_buffers() {
   const plan &p = model->plan;
   for (size_t i = 0; i < p.constants.size(); ++i) {
     if (!p.constants[i].mutated || p.constants[i].bytes == 0) continue;
-    if (gpu) NESO_TRY(gpu->upload(buffers[i].data, p.constants[i].data, p.constants[i].bytes));
-    else memcpy(buffers[i].data, p.constants[i].data, size_t(p.constants[i].bytes));
+    if (gpu)
+      NESO_TRY(gpu->upload(buffers[i].data, p.constants[i].data, p.constants[i].bytes));
+    else
+      memcpy(buffers[i].data, p.constants[i].data, size_t(p.constants[i].bytes));
   }
   return gpu ? gpu->synchronize() : NESO_OK;
 }
 
 namespace {
 // Queues a run, or on the CPU does it. The device's context is current.
-neso_status begin_run(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
+neso_status begin_run(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
+                      size_t output_count) {
   if (c->gpu) NESO_TRY(c->gpu->alive());
   if (c->unfinished) NESO_TRY(c->finish_gpu_run());
   c->steps_done = 0;
@@ -191,9 +212,12 @@ neso_status begin_run(neso_context *c, const neso_tensor *inputs, size_t input_c
   return status;
 }
 
-neso_status check_run(const neso_context *c, const neso_tensor *inputs, size_t input_count, const neso_tensor *outputs, size_t output_count) {
-  if (!c || (!inputs && input_count) || (!outputs && output_count)) return fail(NESO_INVALID_ARGUMENT, "neso_run needs a context and its tensors");
-  if (c->model->plan.subplans.size() == 0) return fail(NESO_INVALID_ARGUMENT, "the package holds kernels only; launch them with neso_kernel_launch");
+neso_status check_run(const neso_context *c, const neso_tensor *inputs, size_t input_count, const neso_tensor *outputs,
+                      size_t output_count) {
+  if (!c || (!inputs && input_count) || (!outputs && output_count))
+    return fail(NESO_INVALID_ARGUMENT, "neso_run needs a context and its tensors");
+  if (c->model->plan.subplans.size() == 0)
+    return fail(NESO_INVALID_ARGUMENT, "the package holds kernels only; launch them with neso_kernel_launch");
   return NESO_OK;
 }
 
@@ -217,8 +241,10 @@ neso_status check_launch(const neso_context *c, const plan_kernel &kernel, const
 
 extern "C" {
 
-neso_status neso_context_create(const neso_model *model, const neso_context_options *options, neso_context **out_context) {
-  if (!model || !out_context) return fail(NESO_INVALID_ARGUMENT, "neso_context_create needs a model and a place for the context");
+neso_status neso_context_create(const neso_model *model, const neso_context_options *options,
+                                neso_context **out_context) {
+  if (!model || !out_context)
+    return fail(NESO_INVALID_ARGUMENT, "neso_context_create needs a model and a place for the context");
   *out_context = nullptr;
   // The thread pool inside asks for the alignment of a cache line.
   void *memory = aligned_alloc(kAlign, (sizeof(neso_context) + kAlign - 1) / kAlign * kAlign);
@@ -226,8 +252,10 @@ neso_status neso_context_create(const neso_model *model, const neso_context_opti
   neso_context *c = new (memory) neso_context;
   c->model = model;
   neso_status status = create(c, options);
-  if (status == NESO_OK) *out_context = c;
-  else neso_context_free(c);
+  if (status == NESO_OK)
+    *out_context = c;
+  else
+    neso_context_free(c);
   return status;
 }
 
@@ -237,19 +265,22 @@ void neso_context_free(neso_context *context) {
   free(context);
 }
 
-neso_status neso_run(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
+neso_status neso_run(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
+                     size_t output_count) {
   NESO_TRY(check_run(c, inputs, input_count, outputs, output_count));
   cuda_scope scope(c->device());
   neso_status status = begin_run(c, inputs, input_count, outputs, output_count);
   if (!c->gpu) return status;
   if (status == NESO_OK) return c->finish_gpu_run();
   if (status == NESO_DEVICE_LOST) return status;
-  // What was queued before the failure still uses the caller's memory. Waiting fails, and says more, only when the device is lost.
+  // What was queued before the failure still uses the caller's memory. Waiting fails, and says more, only when the
+  // device is lost.
   neso_status waited = c->gpu->synchronize();
   return waited == NESO_OK ? status : waited;
 }
 
-neso_status neso_run_async(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count) {
+neso_status neso_run_async(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
+                           size_t output_count) {
   NESO_TRY(check_run(c, inputs, input_count, outputs, output_count));
   cuda_scope scope(c->device());
   return begin_run(c, inputs, input_count, outputs, output_count);
@@ -260,7 +291,12 @@ neso_status neso_context_buffer(neso_context *c, const char *name, neso_tensor *
   for (size_t i = 0; i < p.constants.size(); ++i) {
     const plan_constant &k = p.constants[i];
     if (!k.mutated || strcmp(k.name, name) != 0) continue;
-    *out = {c->buffers[i].data, k.sizes.data, k.strides.present ? k.strides.data : nullptr, k.sizes.size, neso_dtype(k.dtype), c->gpu ? NESO_CUDA : NESO_CPU,
+    *out = {c->buffers[i].data,
+            k.sizes.data,
+            k.strides.present ? k.strides.data : nullptr,
+            k.sizes.size,
+            neso_dtype(k.dtype),
+            c->gpu ? NESO_CUDA : NESO_CPU,
             c->gpu ? c->gpu->index() : 0};
     return NESO_OK;
   }
@@ -286,10 +322,13 @@ neso_status neso_context_get_stats(const neso_context *c, neso_context_stats *ou
 
 neso_status neso_context_step_time(neso_context *c, int64_t step, neso_step_time *out) {
   if (!c || !out || !c->steps_timed || step < 0 || size_t(step) + 1 >= c->step_begins.size())
-    return fail(NESO_INVALID_ARGUMENT, "step %lld was not timed; make the context with time_steps, run it, and ask for a step of the model", (long long)step);
+    return fail(NESO_INVALID_ARGUMENT,
+                "step %lld was not timed; make the context with time_steps, run it, and ask for a step of the model",
+                (long long)step);
   const plan &p = c->model->plan;
   const neso_rt::step &s = p.steps[size_t(p.subplans[0].begin) + size_t(step)];
-  *out = {s.kind == fbs::Step::Launch ? p.kernels[size_t(s.a)].name : nullptr, c->step_begins[size_t(step) + 1] - c->step_begins[size_t(step)]};
+  *out = {s.kind == fbs::Step::Launch ? p.kernels[size_t(s.a)].name : nullptr,
+          c->step_begins[size_t(step) + 1] - c->step_begins[size_t(step)]};
   if (!c->gpu) return NESO_OK;
   cuda_scope scope(c->device());
   NESO_TRY(c->gpu->alive());

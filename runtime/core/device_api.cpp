@@ -16,20 +16,24 @@ neso_status check_copy(const neso_context *c, const neso_tensor *to, const neso_
   for (int32_t d = 0; same && d < to->rank; ++d) same = to->sizes[d] == from->sizes[d];
   if (!same) return fail(NESO_INVALID_ARGUMENT, "a copy needs two tensors of equal dtype and sizes");
   for (const neso_tensor *t : {to, from})
-    if (!on_host(*t) && (!c->gpu || t->device_index != c->gpu->index())) return fail(NESO_INVALID_ARGUMENT, "a tensor of the copy lies on another device than the context's");
+    if (!on_host(*t) && (!c->gpu || t->device_index != c->gpu->index()))
+      return fail(NESO_INVALID_ARGUMENT, "a tensor of the copy lies on another device than the context's");
   return NESO_OK;
 }
 
 // Host and device: through dense memory on whichever side is not dense already.
-neso_status copy_across(neso_context *c, const neso_tensor &to, const int64_t *to_strides, const neso_tensor &from, const int64_t *from_strides, int64_t count, int size) {
+neso_status copy_across(neso_context *c, const neso_tensor &to, const int64_t *to_strides, const neso_tensor &from,
+                        const int64_t *from_strides, int64_t count, int size) {
   int64_t dense[kMaxRank], bytes = count * size;
   contiguous_strides(to.sizes, to.rank, dense);
   const neso_tensor &host = on_host(to) ? to : from, &device = on_host(to) ? from : to;
-  const int64_t *host_strides = on_host(to) ? to_strides : from_strides, *device_strides = on_host(to) ? from_strides : to_strides;
+  const int64_t *host_strides = on_host(to) ? to_strides : from_strides,
+                *device_strides = on_host(to) ? from_strides : to_strides;
   array<char> packed;
   block middle;
   char *host_data = static_cast<char *>(host.data), *device_data = static_cast<char *>(device.data);
-  bool pack = !same_layout(to.sizes, host_strides, dense, to.rank), stage = !same_layout(to.sizes, device_strides, dense, to.rank);
+  bool pack = !same_layout(to.sizes, host_strides, dense, to.rank),
+       stage = !same_layout(to.sizes, device_strides, dense, to.rank);
   if (pack) NESO_TRY(packed.resize(size_t(bytes)));
   if (pack) host_data = packed.data();
   if (stage) NESO_TRY(c->grow(&middle, bytes, "a copy between host and device"));
@@ -38,10 +42,14 @@ neso_status copy_across(neso_context *c, const neso_tensor &to, const int64_t *t
   if (on_host(from)) {
     if (pack) copy_strided(host_data, dense, from.data, from_strides, from.sizes, from.rank, size);
     status = c->gpu->upload(device_data, host_data, bytes);
-    if (status == NESO_OK && stage) status = c->gpu->copy_strided(static_cast<char *>(to.data), to_strides, device_data, dense, to.sizes, to.rank, size);
+    if (status == NESO_OK && stage)
+      status =
+          c->gpu->copy_strided(static_cast<char *>(to.data), to_strides, device_data, dense, to.sizes, to.rank, size);
     if (status == NESO_OK) status = c->gpu->synchronize();
   } else {
-    status = stage ? c->gpu->copy_strided(device_data, dense, static_cast<const char *>(from.data), from_strides, from.sizes, from.rank, size) : NESO_OK;
+    status = stage ? c->gpu->copy_strided(device_data, dense, static_cast<const char *>(from.data), from_strides,
+                                          from.sizes, from.rank, size)
+                   : NESO_OK;
     if (status == NESO_OK) status = c->gpu->download(host_data, device_data, bytes);
     if (status == NESO_OK) status = c->gpu->synchronize();
     if (status == NESO_OK && pack) copy_strided(to.data, to_strides, host_data, dense, to.sizes, to.rank, size);
@@ -70,7 +78,9 @@ neso_status neso_context_set_stream(neso_context *c, void *stream) {
 }
 
 neso_status neso_context_allocate(neso_context *c, size_t bytes, void **out_memory) {
-  if (!c || !out_memory || bytes > size_t(kMaxBytes)) return fail(NESO_INVALID_ARGUMENT, "neso_context_allocate needs a context, a possible size and a place for the address");
+  if (!c || !out_memory || bytes > size_t(kMaxBytes))
+    return fail(NESO_INVALID_ARGUMENT,
+                "neso_context_allocate needs a context, a possible size and a place for the address");
   *out_memory = nullptr;
   cuda_scope scope(c->device());
   lent_memory *lent = static_cast<lent_memory *>(calloc(1, sizeof(lent_memory)));
@@ -114,12 +124,14 @@ neso_status neso_tensor_copy(neso_context *c, const neso_tensor *to, const neso_
   cuda_scope scope(c->device());
   NESO_TRY(c->gpu->alive());
   if (!on_host(*to) && !on_host(*from))
-    return c->gpu->copy_strided(static_cast<char *>(to->data), to_strides, static_cast<const char *>(from->data), from_strides, to->sizes, to->rank, size);
+    return c->gpu->copy_strided(static_cast<char *>(to->data), to_strides, static_cast<const char *>(from->data),
+                                from_strides, to->sizes, to->rank, size);
   return copy_across(c, *to, to_strides, *from, from_strides, count, size);
 }
 
 neso_status neso_context_mark(neso_context *c, int32_t mark) {
-  if (!c || mark < 0 || mark >= cuda_executor::kMarks) return fail(NESO_INVALID_ARGUMENT, "marks are numbered from 0 to %d", cuda_executor::kMarks - 1);
+  if (!c || mark < 0 || mark >= cuda_executor::kMarks)
+    return fail(NESO_INVALID_ARGUMENT, "marks are numbered from 0 to %d", cuda_executor::kMarks - 1);
   if (c->gpu) {
     cuda_scope scope(c->device());
     NESO_TRY(c->gpu->alive());
@@ -132,14 +144,16 @@ neso_status neso_context_mark(neso_context *c, int32_t mark) {
 
 neso_status neso_context_elapsed(neso_context *c, int32_t begin, int32_t end, double *out_ms) {
   for (int32_t mark : {begin, end})
-    if (!c || !out_ms || mark < 0 || mark >= cuda_executor::kMarks) return fail(NESO_INVALID_ARGUMENT, "marks are numbered from 0 to %d", cuda_executor::kMarks - 1);
+    if (!c || !out_ms || mark < 0 || mark >= cuda_executor::kMarks)
+      return fail(NESO_INVALID_ARGUMENT, "marks are numbered from 0 to %d", cuda_executor::kMarks - 1);
   if (c->gpu) {
     cuda_scope scope(c->device());
     NESO_TRY(c->gpu->alive());
     return c->gpu->elapsed(begin, end, out_ms);
   }
   if (c->marks.size() == 0 || c->marks[size_t(begin)] == 0 || c->marks[size_t(end)] == 0)
-    return fail(NESO_INVALID_ARGUMENT, "marks %d and %d must be set before the time between them is asked for", begin, end);
+    return fail(NESO_INVALID_ARGUMENT, "marks %d and %d must be set before the time between them is asked for", begin,
+                end);
   *out_ms = c->marks[size_t(end)] - c->marks[size_t(begin)];
   return NESO_OK;
 }
@@ -149,8 +163,15 @@ neso_status neso_context_get_device_stats(const neso_context *c, neso_device_sta
   if (!c->gpu) return NESO_OK;
   const cuda_executor &gpu = *c->gpu;
   const cuda_blas &blas = gpu.device().blas;
-  *out = {gpu.device().constant_bytes(), gpu.graphs.kept(), gpu.graph_launches, gpu.kernel_launches, gpu.library_calls,
-          gpu.products_taken(), gpu.has_products() ? blas.path : nullptr, gpu.has_products() ? blas.version : 0, gpu.graph_streams()};
+  *out = {gpu.device().constant_bytes(),
+          gpu.graphs.kept(),
+          gpu.graph_launches,
+          gpu.kernel_launches,
+          gpu.library_calls,
+          gpu.products_taken(),
+          gpu.has_products() ? blas.path : nullptr,
+          gpu.has_products() ? blas.version : 0,
+          gpu.graph_streams()};
   return NESO_OK;
 }
 

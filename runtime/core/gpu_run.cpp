@@ -1,4 +1,5 @@
-// What a run does differently on a GPU: inputs and outputs that cross between host and device, and steps that become one graph launch.
+// What a run does differently on a GPU: inputs and outputs that cross between host and device, and steps that become
+// one graph launch.
 #include <stdio.h>
 
 #include "core/context.h"
@@ -14,7 +15,8 @@ const int64_t *strides_of(const neso_tensor &t, int64_t *scratch) {
   return scratch;
 }
 
-void scatter(bool *pending, const host_block &from, const neso_tensor &to, const int64_t *sizes, const int64_t *strides, int rank, int item) {
+void scatter(bool *pending, const host_block &from, const neso_tensor &to, const int64_t *sizes, const int64_t *strides,
+             int rank, int item) {
   int64_t scratch[kMaxRank];
   if (*pending) copy_strided(to.data, strides_of(to, scratch), from.data, strides, sizes, rank, item);
   *pending = false;
@@ -32,20 +34,24 @@ neso_status neso_context::place_gpu_scalar(int32_t index) {
 }
 
 // have: the given tensor's strides; strides: the model's; same: they are equal.
-neso_status neso_context::place_gpu_input(int32_t index, const neso_tensor &given, const int64_t *have, const int64_t *strides, bool same) {
+neso_status neso_context::place_gpu_input(int32_t index, const neso_tensor &given, const int64_t *have,
+                                          const int64_t *strides, bool same) {
   bound_input &bound = inputs[size_t(index)];
   int size = item(model->plan.inputs[size_t(index)].dtype);
   NESO_TRY(grow(&bound.staging, bound.bytes, "a copy of an input"));
   bound.data = bound.staging.data;
   bound.staged = true;
-  if (given.device != NESO_CPU) return gpu->copy_strided(bound.data, strides, static_cast<const char *>(given.data), have, given.sizes, given.rank, size);
+  if (given.device != NESO_CPU)
+    return gpu->copy_strided(bound.data, strides, static_cast<const char *>(given.data), have, given.sizes, given.rank,
+                             size);
   if (same) return gpu->upload(bound.data, given.data, bound.bytes);
   // Pageable memory: the driver has taken its bytes when upload returns, so that the next run may write here at once.
   if (bound.packed_bytes < bound.bytes) {
     free(bound.packed);
     bound.packed = static_cast<char *>(calloc(1, size_t(bound.bytes)));
     bound.packed_bytes = bound.packed ? bound.bytes : 0;
-    if (!bound.packed) return fail(NESO_OUT_OF_MEMORY, "out of memory: %lld bytes for a copy of an input", (long long)bound.bytes);
+    if (!bound.packed)
+      return fail(NESO_OUT_OF_MEMORY, "out of memory: %lld bytes for a copy of an input", (long long)bound.bytes);
   }
   copy_strided(bound.packed, strides, given.data, have, given.sizes, given.rank, size);
   return gpu->upload(bound.data, bound.packed, bound.bytes);
@@ -58,7 +64,8 @@ neso_status neso_context::return_gpu_input(int32_t index, const int64_t *strides
   int size = item(model->plan.inputs[size_t(index)].dtype);
   int64_t scratch[kMaxRank];
   const int64_t *have = strides_of(to, scratch);
-  if (to.device != NESO_CPU) return gpu->copy_strided(static_cast<char *>(to.data), have, bound.data, strides, to.sizes, to.rank, size);
+  if (to.device != NESO_CPU)
+    return gpu->copy_strided(static_cast<char *>(to.data), have, bound.data, strides, to.sizes, to.rank, size);
   unfinished = true;
   if (same_layout(to.sizes, have, strides, to.rank)) return gpu->download(to.data, bound.data, bound.bytes);
   NESO_TRY(gpu->grow(&bound.host, bound.bytes));
@@ -75,7 +82,8 @@ neso_status neso_context::hand_out_gpu_tensor(int32_t index, char *memory, neso_
   int size = item(o.dtype);
   int64_t scratch[kMaxRank];
   if (bound.to_caller && !bound.on_host)
-    return gpu->copy_strided(static_cast<char *>(out->data), strides_of(*out, scratch), memory, bound.strides, bound.sizes, o.dims.size, size);
+    return gpu->copy_strided(static_cast<char *>(out->data), strides_of(*out, scratch), memory, bound.strides,
+                             bound.sizes, o.dims.size, size);
   if (!bound.on_host) {
     *out = {memory, bound.sizes, bound.strides, o.dims.size, neso_dtype(o.dtype), NESO_CUDA, gpu->index()};
     bound.last_given = memory;
@@ -84,7 +92,8 @@ neso_status neso_context::hand_out_gpu_tensor(int32_t index, char *memory, neso_
   unfinished = true;
   int64_t extent = element_extent(bound.sizes, bound.strides, o.dims.size);
   bool dense = extent == element_count(bound.sizes, o.dims.size);
-  if (bound.to_caller && dense && same_layout(bound.sizes, strides_of(*out, scratch), bound.strides, o.dims.size)) return gpu->download(out->data, memory, extent * size);
+  if (bound.to_caller && dense && same_layout(bound.sizes, strides_of(*out, scratch), bound.strides, o.dims.size))
+    return gpu->download(out->data, memory, extent * size);
   NESO_TRY(gpu->grow(&bound.host, extent * size));
   NESO_TRY(gpu->download(bound.host.data, memory, extent * size));
   if (bound.to_caller) {
@@ -104,11 +113,13 @@ neso_status neso_context::finish_gpu_run() {
   const int64_t *strides = input_strides.data();
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (p.inputs[i].kind != fbs::InputKind::Tensor) continue;
-    scatter(&inputs[i].scatter, inputs[i].host, inputs[i].scatter_to, inputs[i].scatter_to.sizes, strides, p.inputs[i].dims.size, item(p.inputs[i].dtype));
+    scatter(&inputs[i].scatter, inputs[i].host, inputs[i].scatter_to, inputs[i].scatter_to.sizes, strides,
+            p.inputs[i].dims.size, item(p.inputs[i].dtype));
     strides += p.inputs[i].dims.size;
   }
   for (size_t i = 0; i < outputs.size(); ++i)
-    scatter(&outputs[i].scatter, outputs[i].host, outputs[i].scatter_to, outputs[i].sizes, outputs[i].strides, p.outputs[i].dims.size, item(p.outputs[i].dtype));
+    scatter(&outputs[i].scatter, outputs[i].host, outputs[i].scatter_to, outputs[i].sizes, outputs[i].strides,
+            p.outputs[i].dims.size, item(p.outputs[i].dtype));
   return NESO_OK;
 }
 
@@ -118,17 +129,22 @@ void neso_context::drop_gpu_run() {
   for (bound_output &out : outputs) out.scatter = false;
 }
 
-neso_status neso_context::place_matrix(const fbs::Matrix *row, int64_t rows, int64_t columns, int64_t batch, fbs::DType type, blas_matrix *out) const {
-  const int64_t pitch = slots[row->pitch()], stride = slots[row->batch_stride()], offset = row->offset() < 0 ? 0 : slots[row->offset()];
-  const int64_t sizes[] = {batch, row->transposed() ? columns : rows, row->transposed() ? rows : columns}, strides[] = {stride, pitch, 1};
+neso_status neso_context::place_matrix(const fbs::Matrix *row, int64_t rows, int64_t columns, int64_t batch,
+                                       fbs::DType type, blas_matrix *out) const {
+  const int64_t pitch = slots[row->pitch()], stride = slots[row->batch_stride()],
+                offset = row->offset() < 0 ? 0 : slots[row->offset()];
+  const int64_t sizes[] = {batch, row->transposed() ? columns : rows, row->transposed() ? rows : columns},
+                strides[] = {stride, pitch, 1};
   int64_t extent = element_extent(sizes, strides, 3);
-  if (extent < 0 || offset < 0 || offset > kMaxBytes || offset % item(type)) return fail(NESO_SIZE_INVALID, "a product has impossible strides");
+  if (extent < 0 || offset < 0 || offset > kMaxBytes || offset % item(type))
+    return fail(NESO_SIZE_INVALID, "a product has impossible strides");
   NESO_TRY(extent_check(row->buffer(), offset / item(type), offset / item(type) + extent - 1, item(type)));
   *out = {addresses[row->buffer()] + offset, pitch, stride, row->transposed()};
   return NESO_OK;
 }
 
-// The product that stands for launch `s`, by the library, and what the kernel does beside it. Not done: the kernel must run.
+// The product that stands for launch `s`, by the library, and what the kernel does beside it. Not done: the kernel must
+// run.
 neso_status neso_context::multiply(const step &s, bool *out_done) {
   *out_done = false;
   const plan_product &product = model->plan.products[size_t(s.product)];
@@ -149,17 +165,20 @@ neso_status neso_context::multiply(const step &s, bool *out_done) {
     call.workspace = addresses[row->workspace()];
     call.workspace_bytes = slots[model->plan.buffers[row->workspace()].bytes()];
   }
-  auto library_type = [](fbs::DType t) { return t == fbs::DType::F32 ? kBlasF32 : t == fbs::DType::F16 ? kBlasF16 : kBlasBF16; };
+  auto library_type = [](fbs::DType t) {
+    return t == fbs::DType::F32 ? kBlasF32 : t == fbs::DType::F16 ? kBlasF16 : kBlasBF16;
+  };
   call.type = library_type(row->type()), call.out_type = library_type(row->out_type()), call.relu = row->relu();
   NESO_TRY(gpu->multiply(s.product, call, out_done));
   return *out_done && product.rest.kind == fbs::Step::Launch ? launch(product.rest) : NESO_OK;
 }
 
-// Runs the steps: as the graph that was recorded for these sizes and addresses, or one by one. Plans whose sizes come up while they run, and
-// contexts that are watched step by step, never have graphs.
+// Runs the steps: as the graph that was recorded for these sizes and addresses, or one by one. Plans whose sizes come
+// up while they run, and contexts that are watched step by step, never have graphs.
 neso_status neso_context::run_on_gpu() {
   cuda_graphs &graphs = gpu->graphs;
-  if (!graphs.enabled() || graphs.off() || model->plan.has_late_sizes || options.on_step || options.time_steps) return walk(0);
+  if (!graphs.enabled() || graphs.off() || model->plan.has_late_sizes || options.on_step || options.time_steps)
+    return walk(0);
   if (moved) last_graph = nullptr;
   if (!last_graph) {
     memcpy(graph_key.data(), bound_sizes.data(), bound_sizes.size() * sizeof(int64_t));
@@ -184,14 +203,17 @@ void neso_context::add_use(int32_t buffer, bool write, stream_order *order) cons
 
 void neso_context::add_uses(const step &s, const flatbuffers::Vector<uint8_t> *access, stream_order *order) const {
   for (int32_t i = 0; i < s.args.size; ++i)
-    if (s.args[i].kind() == fbs::ArgKind::Buffer) add_use(s.args[i].index(), !access || access->Get(uint32_t(i)) & 2, order);
+    if (s.args[i].kind() == fbs::ArgKind::Buffer)
+      add_use(s.args[i].index(), !access || access->Get(uint32_t(i)) & 2, order);
 }
 
 neso_status neso_context::order_steps(stream_order *order) {
   const plan &p = model->plan;
   const step_range range = p.subplans[0];
-  // A launch uses its arguments', a product its sum's memory and those of what follows it, a copy two buffers' and a fill one.
-  NESO_TRY(order->start(size_t(range.end - range.begin), size_t(p.arg_total) + p.products.size() + 2 * p.steps.size(), gpu->side_by_side()));
+  // A launch uses its arguments', a product its sum's memory and those of what follows it, a copy two buffers' and a
+  // fill one.
+  NESO_TRY(order->start(size_t(range.end - range.begin), size_t(p.arg_total) + p.products.size() + 2 * p.steps.size(),
+                        gpu->side_by_side()));
   for (int32_t i = range.begin; i < range.end; ++i) {
     const step &s = p.steps[size_t(i)];
     bool small = true, alone = false;

@@ -13,7 +13,8 @@ neso_status bad_index(const char *what, int32_t index, size_t count) {
 bool inside(int32_t index, size_t count) { return index >= 0 && size_t(index) < count; }
 const char *text(const flatbuffers::String *s) { return s ? s->c_str() : ""; }
 
-int64_t preferred_size(const plan &p, const fbs::InputDim &dim, const char *const *names, const int64_t *values, size_t count) {
+int64_t preferred_size(const plan &p, const fbs::InputDim &dim, const char *const *names, const int64_t *values,
+                       size_t count) {
   int64_t guess = dim.min() > 2 ? dim.min() : 2;
   if (guess > dim.max()) guess = dim.max();
   for (uint32_t s = 0; p.root->symbols() && s < p.root->symbols()->size(); ++s) {
@@ -35,15 +36,18 @@ int32_t neso_model_output_count(const neso_model *m) { return int32_t(m->plan.ou
 neso_status neso_model_input(const neso_model *m, int32_t index, neso_value_info *out) {
   if (!inside(index, m->plan.inputs.size())) return bad_index("input", index, m->plan.inputs.size());
   const plan_input &in = m->plan.inputs[index];
-  static const neso_value_kind kinds[] = {NESO_VALUE_TENSOR, NESO_VALUE_INT, NESO_VALUE_FLOAT, NESO_VALUE_BOOL, NESO_VALUE_TEXT, NESO_VALUE_NONE};
-  *out = {in.name, kinds[int(in.kind)], neso_dtype(in.dtype), in.dims.size, m->dims.data() + m->input_dims[index], in.mutated, in.optional_value};
+  static const neso_value_kind kinds[] = {NESO_VALUE_TENSOR, NESO_VALUE_INT,  NESO_VALUE_FLOAT,
+                                          NESO_VALUE_BOOL,   NESO_VALUE_TEXT, NESO_VALUE_NONE};
+  *out = {in.name,    kinds[int(in.kind)], neso_dtype(in.dtype), in.dims.size, m->dims.data() + m->input_dims[index],
+          in.mutated, in.optional_value};
   return NESO_OK;
 }
 
 neso_status neso_model_output(const neso_model *m, int32_t index, neso_value_info *out) {
   if (!inside(index, m->plan.outputs.size())) return bad_index("output", index, m->plan.outputs.size());
   const plan_output &o = m->plan.outputs[index];
-  static const neso_value_kind kinds[] = {NESO_VALUE_TENSOR, NESO_VALUE_INT, NESO_VALUE_FLOAT, NESO_VALUE_BOOL, NESO_VALUE_NONE};
+  static const neso_value_kind kinds[] = {NESO_VALUE_TENSOR, NESO_VALUE_INT, NESO_VALUE_FLOAT, NESO_VALUE_BOOL,
+                                          NESO_VALUE_NONE};
   *out = {o.name, kinds[int(o.kind)], neso_dtype(o.dtype), o.dims.size, m->dims.data() + m->output_dims[index], 0, 0};
   return NESO_OK;
 }
@@ -52,8 +56,11 @@ int32_t neso_model_constant_count(const neso_model *m) { return int32_t(m->plan.
 neso_status neso_model_constant(const neso_model *m, int32_t index, neso_constant_info *out) {
   if (!inside(index, m->plan.constants.size())) return bad_index("constant", index, m->plan.constants.size());
   const plan_constant &c = m->plan.constants[index];
-  *out = {c.name, neso_constant_kind(c.kind), c.mutated,
-          {const_cast<uint8_t *>(c.data), c.sizes.data, c.strides.present ? c.strides.data : nullptr, c.sizes.size, neso_dtype(c.dtype), NESO_CPU, 0}};
+  *out = {c.name,
+          neso_constant_kind(c.kind),
+          c.mutated,
+          {const_cast<uint8_t *>(c.data), c.sizes.data, c.strides.present ? c.strides.data : nullptr, c.sizes.size,
+           neso_dtype(c.dtype), NESO_CPU, 0}};
   return NESO_OK;
 }
 
@@ -62,7 +69,11 @@ neso_status neso_model_kernel(const neso_model *m, int32_t index, neso_kernel_in
   if (!inside(index, m->plan.kernels.size())) return bad_index("kernel", index, m->plan.kernels.size());
   const plan_kernel &k = m->plan.kernels[index];
   const auto *source = k.row->source();
-  *out = {k.name, m->target >= 0 ? text(k.row->symbols()->Get(uint32_t(m->target))) : "", text(k.row->doc()), k.arg_count, k.scratch_bytes,
+  *out = {k.name,
+          m->target >= 0 ? text(k.row->symbols()->Get(uint32_t(m->target))) : "",
+          text(k.row->doc()),
+          k.arg_count,
+          k.scratch_bytes,
           source ? int32_t(source->size()) : 0};
   return NESO_OK;
 }
@@ -73,7 +84,8 @@ const char *neso_model_kernel_source(const neso_model *m, int32_t kernel, int32_
   if (!source || !inside(line, source->size())) return nullptr;
   const fbs::SourceLine *row = source->Get(uint32_t(line));
   static thread_local char line_text[512];
-  snprintf(line_text, sizeof line_text, "%s:%d%s%s", text(row->file()), row->line(), row->function() ? " in " : "", text(row->function()));
+  snprintf(line_text, sizeof line_text, "%s:%d%s%s", text(row->file()), row->line(), row->function() ? " in " : "",
+           text(row->function()));
   return line_text;
 }
 
@@ -89,17 +101,22 @@ neso_status neso_model_kernel_usage(const neso_model *m, int32_t kernel, int32_t
   return NESO_OK;
 }
 
-int32_t neso_model_target_count(const neso_model *m) { return m->plan.root->targets() ? int32_t(m->plan.root->targets()->size()) : 0; }
+int32_t neso_model_target_count(const neso_model *m) {
+  return m->plan.root->targets() ? int32_t(m->plan.root->targets()->size()) : 0;
+}
 neso_status neso_model_target(const neso_model *m, int32_t index, neso_target_info *out) {
   size_t count = size_t(neso_model_target_count(m));
   if (!inside(index, count)) return bad_index("target", index, count);
   const fbs::Target *row = m->plan.root->targets()->Get(uint32_t(index));
   const member *code = row->member() ? m->files.find(row->member()->c_str(), row->member()->size()) : nullptr;
-  *out = {row->kind() == fbs::TargetKind::Cuda ? NESO_CUDA : NESO_CPU, text(row->arch()), code ? code->size : 0, index == m->target};
+  *out = {row->kind() == fbs::TargetKind::Cuda ? NESO_CUDA : NESO_CPU, text(row->arch()), code ? code->size : 0,
+          index == m->target};
   return NESO_OK;
 }
 
-int32_t neso_model_symbol_count(const neso_model *m) { return m->plan.root->symbols() ? int32_t(m->plan.root->symbols()->size()) : 0; }
+int32_t neso_model_symbol_count(const neso_model *m) {
+  return m->plan.root->symbols() ? int32_t(m->plan.root->symbols()->size()) : 0;
+}
 neso_status neso_model_symbol(const neso_model *m, int32_t index, neso_symbol_info *out) {
   size_t count = size_t(neso_model_symbol_count(m));
   if (!inside(index, count)) return bad_index("symbol", index, count);
@@ -108,20 +125,23 @@ neso_status neso_model_symbol(const neso_model *m, int32_t index, neso_symbol_in
   return NESO_OK;
 }
 
-neso_status neso_model_solve_sizes(const neso_model *m, const char *const *names, const int64_t *values, size_t count, int64_t *out) {
+neso_status neso_model_solve_sizes(const neso_model *m, const char *const *names, const int64_t *values, size_t count,
+                                   int64_t *out) {
   const plan &p = m->plan;
   array<int64_t> slots;
   NESO_TRY(slots.resize(size_t(p.slot_count)));
   for (int32_t i = 0; i < p.slot_constants; ++i) slots[i] = p.constant_values[i];
   for (size_t i = 0; i < count; ++i) {
     bool known = false;
-    for (uint32_t s = 0; p.root->symbols() && s < p.root->symbols()->size(); ++s) known |= strcmp(text(p.root->symbols()->Get(s)->name()), names[i]) == 0;
+    for (uint32_t s = 0; p.root->symbols() && s < p.root->symbols()->size(); ++s)
+      known |= strcmp(text(p.root->symbols()->Get(s)->name()), names[i]) == 0;
     if (!known) return fail(NESO_NO_SUCH_NAME, "the model has no size named '%s'", names[i]);
   }
   for (const plan_input &in : p.inputs)
     for (const fbs::InputDim &dim : in.dims)
       if (dim.define() >= 0) slots[dim.define()] = preferred_size(p, dim, names, values, count);
-  // A size such as 2 * s0 + 1 has no name; one round replaces its first guess by the nearest value that its equation allows.
+  // A size such as 2 * s0 + 1 has no name; one round replaces its first guess by the nearest value that its equation
+  // allows.
   for (int round = 0; round < 2; ++round) {
     NESO_TRY(eval_sizes(p.size_program.data + p.prologue_begin, p.size_program.data + p.prologue_end, slots.data()));
     for (const plan_input &in : p.inputs)
@@ -129,14 +149,20 @@ neso_status neso_model_solve_sizes(const neso_model *m, const char *const *names
         if (dim.define() >= 0 && dim.equal() >= 0) slots[dim.define()] = slots[dim.equal()];
   }
   for (const plan_input &in : p.inputs)
-    for (const fbs::InputDim &dim : in.dims) *out++ = dim.define() >= 0 ? slots[dim.define()] : dim.equal() >= 0 ? slots[dim.equal()] : dim.min();
+    for (const fbs::InputDim &dim : in.dims)
+      *out++ = dim.define() >= 0 ? slots[dim.define()] : dim.equal() >= 0 ? slots[dim.equal()] : dim.min();
   return NESO_OK;
 }
 
 const char *neso_model_metadata(const neso_model *m, const char *key) {
   const fbs::Plan *root = m->plan.root;
-  const struct { const char *key; const flatbuffers::String *value; } own[] = {
-      {"model", root->model()}, {"producer", root->producer()}, {"in_spec", root->in_spec()}, {"out_spec", root->out_spec()}};
+  const struct {
+    const char *key;
+    const flatbuffers::String *value;
+  } own[] = {{"model", root->model()},
+             {"producer", root->producer()},
+             {"in_spec", root->in_spec()},
+             {"out_spec", root->out_spec()}};
   for (const auto &row : own)
     if (strcmp(row.key, key) == 0) return row.value ? row.value->c_str() : nullptr;
   for (uint32_t i = 0; root->metadata() && i < root->metadata()->size(); ++i)

@@ -49,12 +49,15 @@ neso_status neso_model::on_device(int index, const char *library, const char *bl
 }
 
 namespace {
-// Constants up to this many bytes are checked at load by default; reading more would make loading depend on the model's size.
+// Constants up to this many bytes are checked at load by default; reading more would make loading depend on the model's
+// size.
 constexpr uint64_t kCheckedByDefault = 32u << 20;
 
 neso_status map_file(const char *path, neso_model *m) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return fail(NESO_FILE_UNREADABLE, "cannot open '%s': %s; check the path and its permissions", path, strerror(errno));
+  if (file < 0)
+    return fail(NESO_FILE_UNREADABLE, "cannot open '%s': %s; check the path and its permissions", path,
+                strerror(errno));
   struct stat info;
   neso_status status = NESO_OK;
   if (fstat(file, &info) != 0) {
@@ -77,7 +80,9 @@ neso_status map_file(const char *path, neso_model *m) {
   return status;
 }
 
-bool ends_with(const member &m, const char *tail, size_t n) { return m.name_size >= n && memcmp(m.name + m.name_size - n, tail, n) == 0; }
+bool ends_with(const member &m, const char *tail, size_t n) {
+  return m.name_size >= n && memcmp(m.name + m.name_size - n, tail, n) == 0;
+}
 
 // "data/neso/<name>/plan"; without a name, the only model of the package.
 neso_status find_plan(const neso_model &m, const char *name, const member **out) {
@@ -87,7 +92,9 @@ neso_status find_plan(const neso_model &m, const char *name, const member **out)
   const member *only = nullptr;
   int models = 0;
   for (const member &f : m.files.members()) {
-    if (f.name_size <= folder + sizeof tail - 1 || memcmp(f.name, NESO_ARCHIVE_MODEL_FOLDER, folder) != 0 || !ends_with(f, tail, sizeof tail - 1)) continue;
+    if (f.name_size <= folder + sizeof tail - 1 || memcmp(f.name, NESO_ARCHIVE_MODEL_FOLDER, folder) != 0 ||
+        !ends_with(f, tail, sizeof tail - 1))
+      continue;
     const char *start = f.name + folder;
     size_t length = f.name_size - folder - (sizeof tail - 1);
     if (name && strlen(name) == length && memcmp(name, start, length) == 0) {
@@ -99,7 +106,9 @@ neso_status find_plan(const neso_model &m, const char *name, const member **out)
     size_t used = strlen(names);
     snprintf(names + used, sizeof names - used, "%s%.*s", used ? ", " : "", int(length), start);
   }
-  if (models == 0) return fail(NESO_NOT_A_PACKAGE, "not a Neso package: the archive holds no compiled model (is it the .pt2 itself? compile it first)");
+  if (models == 0)
+    return fail(NESO_NOT_A_PACKAGE,
+                "not a Neso package: the archive holds no compiled model (is it the .pt2 itself? compile it first)");
   if (name) return fail(NESO_NO_SUCH_MODEL, "the package holds no model '%s'; it holds: %s", name, names);
   if (models > 1) return fail(NESO_NO_SUCH_MODEL, "the package holds several models, name one of: %s", names);
   *out = only;
@@ -131,13 +140,16 @@ neso_status resolve_with(neso_model *m, const neso_model_options &o, int32_t tar
     const char *symbol = row->symbols()->Get(uint32_t(target))->c_str();
     const neso_static_kernel *linked = find_static(o, symbol);
     m->functions[k] = linked ? linked->function : reinterpret_cast<neso_cpu_kernel_fn>(m->code.symbol(symbol));
-    if (!m->functions[k]) return fail(NESO_PACKAGE_MALFORMED, "the package's code does not hold kernel '%s' (symbol '%s')", m->plan.kernels[k].name, symbol);
+    if (!m->functions[k])
+      return fail(NESO_PACKAGE_MALFORMED, "the package's code does not hold kernel '%s' (symbol '%s')",
+                  m->plan.kernels[k].name, symbol);
   }
   m->target = target;
   return NESO_OK;
 }
 
-// The last target that this machine's CPU can run, or the one asked for. Code for GPUs is loaded when a context is made there.
+// The last target that this machine's CPU can run, or the one asked for. Code for GPUs is loaded when a context is made
+// there.
 neso_status load_code(neso_model *m, const neso_model_options &o) {
   NESO_TRY(m->functions.resize(m->plan.kernels.size()));
   if (m->plan.kernels.size() == 0) return NESO_OK;
@@ -158,11 +170,14 @@ neso_status load_code(neso_model *m, const neso_model_options &o) {
   }
   if (best < 0 && gpu) return NESO_OK;
   if (best < 0)
-    return fail(NESO_NO_FITTING_TARGET, "the package holds code for %s, and none of it %s; compile it for this machine (--arch native)", held[0] ? held : "no target",
+    return fail(NESO_NO_FITTING_TARGET,
+                "the package holds code for %s, and none of it %s; compile it for this machine (--arch native)",
+                held[0] ? held : "no target",
                 o.arch ? "is the architecture asked for and fit for this machine" : "runs on this machine");
   const fbs::Target *target = targets->Get(uint32_t(best));
   const member *f = member_of(*m, target->member());
-  if (target->member() && !f) return fail(NESO_PACKAGE_MEMBER_MISSING, "the package does not hold its own code '%s'", target->member()->c_str());
+  if (target->member() && !f)
+    return fail(NESO_PACKAGE_MEMBER_MISSING, "the package does not hold its own code '%s'", target->member()->c_str());
   if (f) {
     NESO_TRY(archive::verify(*f));
     NESO_TRY(m->code.load(f->data, f->size));
@@ -178,13 +193,14 @@ neso_status attach_constants(neso_model *m, const neso_model_options &o) {
       if (strcmp(c.name, o.constant_names[i]) == 0) found = &c;
     if (!found) return fail(NESO_NO_SUCH_NAME, "the model has no constant '%s'", o.constant_names[i]);
     if (int(given.dtype) != int(found->dtype) || given.rank != found->sizes.size)
-      return fail(NESO_INVALID_ARGUMENT, "constant '%s' is given with another dtype or rank than the model's", found->name);
+      return fail(NESO_INVALID_ARGUMENT, "constant '%s' is given with another dtype or rank than the model's",
+                  found->name);
     int64_t contiguous[kMaxRank], strides[kMaxRank];
     contiguous_strides(found->sizes.data, found->sizes.size, contiguous);
     for (int32_t d = 0; d < found->sizes.size; ++d) {
       if (given.sizes[d] != found->sizes[d])
-        return fail(NESO_INVALID_ARGUMENT, "constant '%s' has size %lld in dimension %d, the model's has %lld", found->name, (long long)given.sizes[d], d,
-                    (long long)found->sizes[d]);
+        return fail(NESO_INVALID_ARGUMENT, "constant '%s' has size %lld in dimension %d, the model's has %lld",
+                    found->name, (long long)given.sizes[d], d, (long long)found->sizes[d]);
       strides[d] = given.strides ? given.strides[d] : contiguous[d];
     }
     const int64_t *expected = found->strides.present ? found->strides.data : contiguous;
@@ -199,10 +215,13 @@ neso_status attach_constants(neso_model *m, const neso_model_options &o) {
       if (c.bytes == 0) continue;
       return fail(NESO_CONSTANT_MISSING, "constant '%s' is not in the package and was not given", c.name);
     }
-    if (reinterpret_cast<uintptr_t>(c.data) % item_size(int(c.dtype)) == 0 && (m->mapped || reinterpret_cast<uintptr_t>(c.data) % kAlign == 0)) continue;
+    if (reinterpret_cast<uintptr_t>(c.data) % item_size(int(c.dtype)) == 0 &&
+        (m->mapped || reinterpret_cast<uintptr_t>(c.data) % kAlign == 0))
+      continue;
     size_t bytes = (size_t(c.bytes) + kAlign - 1) / kAlign * kAlign;
     m->aligned_constants[i] = static_cast<uint8_t *>(aligned_alloc(kAlign, bytes ? bytes : kAlign));
-    if (!m->aligned_constants[i]) return fail(NESO_OUT_OF_MEMORY, "out of memory: %zu bytes for constant '%s'", bytes, c.name);
+    if (!m->aligned_constants[i])
+      return fail(NESO_OUT_OF_MEMORY, "out of memory: %zu bytes for constant '%s'", bytes, c.name);
     memcpy(m->aligned_constants[i], c.data, size_t(c.bytes));
     c.data = m->aligned_constants[i];
   }
@@ -287,8 +306,10 @@ neso_status load(neso_model *m, const neso_model_options *options) {
 
 neso_status finish(neso_model *m, neso_status status, const neso_model_options *options, neso_model **out) {
   if (status == NESO_OK) status = load(m, options);
-  if (status == NESO_OK) *out = m;
-  else neso_model_free(m);
+  if (status == NESO_OK)
+    *out = m;
+  else
+    neso_model_free(m);
   return status;
 }
 
@@ -308,8 +329,10 @@ neso_status neso_model_load(const char *path, const neso_model_options *options,
   return finish(m, map_file(path, m), options, out_model);
 }
 
-neso_status neso_model_load_memory(const void *bytes, size_t size, const neso_model_options *options, neso_model **out_model) {
-  if (!bytes || !out_model) return fail(NESO_INVALID_ARGUMENT, "neso_model_load_memory needs bytes and a place for the model");
+neso_status neso_model_load_memory(const void *bytes, size_t size, const neso_model_options *options,
+                                   neso_model **out_model) {
+  if (!bytes || !out_model)
+    return fail(NESO_INVALID_ARGUMENT, "neso_model_load_memory needs bytes and a place for the model");
   *out_model = nullptr;
   neso_model *m = make_model();
   if (!m) return fail(NESO_OUT_OF_MEMORY, "out of memory");

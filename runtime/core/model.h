@@ -14,11 +14,11 @@ struct neso_model {
   bool mapped = false;
   neso_rt::archive files;
   neso_rt::plan plan;
-  uint8_t *aligned_plan = nullptr;      // own copies when the package's memory is not aligned
+  uint8_t *aligned_plan = nullptr; // own copies when the package's memory is not aligned
   neso_rt::array<uint8_t *> aligned_constants;
   neso_rt::cpu_code code;
-  int32_t target = -1;                  // index of the one for the CPU; -1: all kernels are linked statically, or there are none
-  int32_t forced_target = -1;           // the one that the caller asked for by arch
+  int32_t target = -1;        // index of the one for the CPU; -1: all kernels are linked statically, or there are none
+  int32_t forced_target = -1; // the one that the caller asked for by arch
   neso_rt::array<neso_cpu_kernel_fn> functions; // one a kernel; null where the package has no code for the CPU
   // The GPUs that contexts were made on. Opened when the first one asks, under the lock.
   mutable pthread_mutex_t device_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -12,7 +12,8 @@ template <typename T> size_t count(const flatbuffers::Vector<flatbuffers::Offset
 template <typename E> bool known(E value, E last) { return uint8_t(value) <= uint8_t(last); }
 } // namespace
 
-// FlatBuffers' verifier leaves the alignment of vector elements unchecked; a vector of wrong alignment makes the plan malformed.
+// FlatBuffers' verifier leaves the alignment of vector elements unchecked; a vector of wrong alignment makes the plan
+// malformed.
 template <typename T, typename V> span<T> plan::elements(const V *v) {
   if (!v) return {};
   const uint8_t *data = v->Data();
@@ -28,30 +29,40 @@ template <typename T> span<T> plan::numbers(const flatbuffers::Vector<T> *v) { r
 template <typename T> span<T> plan::structs(const flatbuffers::Vector<const T *> *v) { return elements<T>(v); }
 
 neso_status plan::slot(int64_t index, const char *where) const {
-  return index >= 0 && index < slot_count ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "%s names slot %lld of %d", where, (long long)index, slot_count);
+  return index >= 0 && index < slot_count
+             ? NESO_OK
+             : fail(NESO_PACKAGE_MALFORMED, "%s names slot %lld of %d", where, (long long)index, slot_count);
 }
-neso_status plan::slot_or_none(int64_t index, const char *where) const { return index == -1 ? NESO_OK : slot(index, where); }
+neso_status plan::slot_or_none(int64_t index, const char *where) const {
+  return index == -1 ? NESO_OK : slot(index, where);
+}
 neso_status plan::writable_slot(int64_t index, const char *where) const {
   NESO_TRY(slot(index, where));
-  return index >= slot_constants ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "%s writes constant slot %lld", where, (long long)index);
+  return index >= slot_constants
+             ? NESO_OK
+             : fail(NESO_PACKAGE_MALFORMED, "%s writes constant slot %lld", where, (long long)index);
 }
 neso_status plan::slots(span<int32_t> indices, const char *where) const {
   for (int32_t i : indices) NESO_TRY(slot(i, where));
   return NESO_OK;
 }
 neso_status plan::buffer(int64_t index, const char *where) const {
-  return index >= 0 && index < buffers.size ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "%s names buffer %lld of %d", where, (long long)index, buffers.size);
+  return index >= 0 && index < buffers.size
+             ? NESO_OK
+             : fail(NESO_PACKAGE_MALFORMED, "%s names buffer %lld of %d", where, (long long)index, buffers.size);
 }
 
 neso_status plan::check_header(const uint8_t *bytes, size_t size) {
   // 64: deepest nesting of tables; the table count bounds the work that a hostile plan can ask for.
   flatbuffers::Verifier verifier(bytes, size, 64, 64u << 20);
-  if (size < 8 || !fbs::PlanBufferHasIdentifier(bytes)) return fail(NESO_PACKAGE_MALFORMED, "the plan does not carry its mark");
+  if (size < 8 || !fbs::PlanBufferHasIdentifier(bytes))
+    return fail(NESO_PACKAGE_MALFORMED, "the plan does not carry its mark");
   if (!fbs::VerifyPlanBuffer(verifier)) return fail(NESO_PACKAGE_MALFORMED, "the plan's tables are damaged");
   root = fbs::GetPlan(bytes);
   if (root->format_major() > NESO_PLAN_MAJOR)
-    return fail(NESO_PACKAGE_TOO_NEW, "the package has format %d.%d, this runtime reads up to %d.x; use a newer runtime", root->format_major(),
-                root->format_minor(), NESO_PLAN_MAJOR);
+    return fail(NESO_PACKAGE_TOO_NEW,
+                "the package has format %d.%d, this runtime reads up to %d.x; use a newer runtime",
+                root->format_major(), root->format_minor(), NESO_PLAN_MAJOR);
   return root->format_major() == 0 ? fail(NESO_PACKAGE_MALFORMED, "the plan has no format version") : NESO_OK;
 }
 
@@ -80,11 +91,13 @@ neso_status plan::read_sizes() {
   slot_count = root->slot_count();
   if (slot_count < 0 || slot_count > 1 << 24) return fail(NESO_PACKAGE_MALFORMED, "the plan has %d slots", slot_count);
   constant_values = numbers(root->slot_constants());
-  if (constant_values.size > slot_count) return fail(NESO_PACKAGE_MALFORMED, "the plan has more constant slots than slots");
+  if (constant_values.size > slot_count)
+    return fail(NESO_PACKAGE_MALFORMED, "the plan has more constant slots than slots");
   slot_constants = constant_values.size;
   size_program = structs(root->size_program());
   for (const fbs::SizeInst &inst : size_program) {
-    if (!known(inst.op(), fbs::SizeOp::MAX)) return fail(NESO_PACKAGE_MALFORMED, "the size program holds unknown operation %d", int(inst.op()));
+    if (!known(inst.op(), fbs::SizeOp::MAX))
+      return fail(NESO_PACKAGE_MALFORMED, "the size program holds unknown operation %d", int(inst.op()));
     NESO_TRY(writable_slot(inst.dst(), "the size program"));
     int arity = size_op_arity(inst.op());
     NESO_TRY(slot(inst.a(), "the size program"));
@@ -116,10 +129,13 @@ neso_status plan::read_inputs() {
     in.mutated = row->mutated();
     in.optional_value = row->optional_value();
     in.scalar = row->scalar() ? *row->scalar() : fbs::InputDim(-1, -1, INT64_MIN, INT64_MAX);
-    if (!known(in.kind, fbs::InputKind::MAX) || !known(in.dtype, fbs::DType::MAX)) return fail(NESO_PACKAGE_MALFORMED, "input %zu has an unknown kind or dtype", i);
+    if (!known(in.kind, fbs::InputKind::MAX) || !known(in.dtype, fbs::DType::MAX))
+      return fail(NESO_PACKAGE_MALFORMED, "input %zu has an unknown kind or dtype", i);
     if (in.dims.size > kMaxRank) return fail(NESO_PACKAGE_MALFORMED, "input %zu has %d dimensions", i, in.dims.size);
-    if (in.strides.present && in.strides.size != in.dims.size) return fail(NESO_PACKAGE_MALFORMED, "input %zu has another number of strides than of dimensions", i);
-    if (in.align < 1 || in.align > 4096 || (in.align & (in.align - 1))) return fail(NESO_PACKAGE_MALFORMED, "input %zu asks for alignment %d", i, in.align);
+    if (in.strides.present && in.strides.size != in.dims.size)
+      return fail(NESO_PACKAGE_MALFORMED, "input %zu has another number of strides than of dimensions", i);
+    if (in.align < 1 || in.align > 4096 || (in.align & (in.align - 1)))
+      return fail(NESO_PACKAGE_MALFORMED, "input %zu asks for alignment %d", i, in.align);
     for (const fbs::InputDim &dim : in.dims) {
       if (dim.define() != -1) NESO_TRY(writable_slot(dim.define(), "an input"));
       NESO_TRY(slot_or_none(dim.equal(), "an input"));
@@ -151,7 +167,8 @@ neso_status plan::read_constants(const archive &files) {
     bool empty = false;
     for (int32_t d = 0; d < c.sizes.size; ++d) {
       int64_t size = c.sizes[d], stride = c.strides.present ? c.strides[d] : 1, reach;
-      if (size < 0 || stride < 0) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a negative size or stride", c.name);
+      if (size < 0 || stride < 0)
+        return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a negative size or stride", c.name);
       empty |= size == 0;
       if (size > 1 && (__builtin_mul_overflow(size - 1, stride, &reach) || __builtin_add_overflow(last, reach, &last)))
         return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is too large", c.name);
@@ -159,14 +176,18 @@ neso_status plan::read_constants(const archive &files) {
     if (!c.strides.present) {
       last = 1;
       for (int64_t size : c.sizes)
-        if (__builtin_mul_overflow(last, size ? size : 1, &last)) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is too large", c.name);
+        if (__builtin_mul_overflow(last, size ? size : 1, &last))
+          return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is too large", c.name);
       --last;
     }
     int64_t item = int64_t(item_size(int(c.dtype)));
-    if (c.bytes < 0 || c.bytes > kMaxBytes || (!empty && last > c.bytes / item - 1)) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is larger than its bytes", c.name);
+    if (c.bytes < 0 || c.bytes > kMaxBytes || (!empty && last > c.bytes / item - 1))
+      return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is larger than its bytes", c.name);
     if (!row->member()) continue;
     const member *m = files.find(row->member()->c_str(), row->member()->size());
-    if (!m) return fail(NESO_PACKAGE_MEMBER_MISSING, "constant '%s' lies in '%s', which the package does not hold", c.name, text(row->member()));
+    if (!m)
+      return fail(NESO_PACKAGE_MEMBER_MISSING, "constant '%s' lies in '%s', which the package does not hold", c.name,
+                  text(row->member()));
     if (row->offset() > m->size || row->bytes() > m->size - row->offset())
       return fail(NESO_PACKAGE_MALFORMED, "constant '%s' reaches past the end of '%s'", c.name, text(row->member()));
     c.data = m->data + row->offset();
@@ -178,10 +199,13 @@ neso_status plan::read_buffers() {
   buffers = structs(root->buffers());
   for (int32_t i = 0; i < buffers.size; ++i) {
     const fbs::Buffer &b = buffers[i];
-    if (!known(b.location(), fbs::Location::MAX) || !known(b.dtype(), fbs::DType::MAX)) return fail(NESO_PACKAGE_MALFORMED, "buffer %d has an unknown location or dtype", i);
+    if (!known(b.location(), fbs::Location::MAX) || !known(b.dtype(), fbs::DType::MAX))
+      return fail(NESO_PACKAGE_MALFORMED, "buffer %d has an unknown location or dtype", i);
     const size_t limits[] = {inputs.size(), constants.size(), arena_slots.size(), count(root->outputs())};
-    if (b.index() < 0 || size_t(b.index()) >= limits[uint8_t(b.location())]) return fail(NESO_PACKAGE_MALFORMED, "buffer %d lies in memory that does not exist", i);
-    if (b.location() == fbs::Location::Input && inputs[b.index()].kind >= fbs::InputKind::Text) return fail(NESO_PACKAGE_MALFORMED, "buffer %d lies in an input that has no memory", i);
+    if (b.index() < 0 || size_t(b.index()) >= limits[uint8_t(b.location())])
+      return fail(NESO_PACKAGE_MALFORMED, "buffer %d lies in memory that does not exist", i);
+    if (b.location() == fbs::Location::Input && inputs[b.index()].kind >= fbs::InputKind::Text)
+      return fail(NESO_PACKAGE_MALFORMED, "buffer %d lies in an input that has no memory", i);
     NESO_TRY(slot_or_none(b.offset(), "a buffer"));
     NESO_TRY(slot(b.bytes(), "a buffer"));
   }
@@ -193,15 +217,20 @@ neso_status plan::read_outputs() {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const fbs::Output *row = root->outputs()->Get(i);
     plan_output &out = outputs[i];
-    out = {text(row->name()), row->kind(), row->dtype(), row->buffer(), numbers(row->dims()), numbers(row->strides()), row->offset(), row->slot(), row->late()};
-    if (!known(out.kind, fbs::OutputKind::MAX) || !known(out.dtype, fbs::DType::MAX)) return fail(NESO_PACKAGE_MALFORMED, "output %zu has an unknown kind or dtype", i);
+    out = {text(row->name()),       row->kind(),   row->dtype(), row->buffer(), numbers(row->dims()),
+           numbers(row->strides()), row->offset(), row->slot(),  row->late()};
+    if (!known(out.kind, fbs::OutputKind::MAX) || !known(out.dtype, fbs::DType::MAX))
+      return fail(NESO_PACKAGE_MALFORMED, "output %zu has an unknown kind or dtype", i);
     if (out.dims.size > kMaxRank) return fail(NESO_PACKAGE_MALFORMED, "output %zu has %d dimensions", i, out.dims.size);
-    if (out.strides.present && out.strides.size != out.dims.size) return fail(NESO_PACKAGE_MALFORMED, "output %zu has another number of strides than of dimensions", i);
+    if (out.strides.present && out.strides.size != out.dims.size)
+      return fail(NESO_PACKAGE_MALFORMED, "output %zu has another number of strides than of dimensions", i);
     NESO_TRY(slots(out.dims, "an output"));
     NESO_TRY(slots(out.strides, "an output's strides"));
     NESO_TRY(slot_or_none(out.offset, "an output"));
-    if (out.kind == fbs::OutputKind::Tensor) NESO_TRY(buffer(out.buffer, "an output"));
-    else if (out.kind != fbs::OutputKind::None) NESO_TRY(slot(out.slot, "an output"));
+    if (out.kind == fbs::OutputKind::Tensor)
+      NESO_TRY(buffer(out.buffer, "an output"));
+    else if (out.kind != fbs::OutputKind::None)
+      NESO_TRY(slot(out.slot, "an output"));
     has_late_sizes |= out.late;
   }
   return NESO_OK;
@@ -210,7 +239,8 @@ neso_status plan::read_outputs() {
 neso_status plan::read_kernels() {
   size_t targets = count(root->targets());
   for (size_t t = 0; t < targets; ++t)
-    if (!known(root->targets()->Get(t)->kind(), fbs::TargetKind::MAX)) return fail(NESO_PACKAGE_MALFORMED, "target %zu is of an unknown kind", t);
+    if (!known(root->targets()->Get(t)->kind(), fbs::TargetKind::MAX))
+      return fail(NESO_PACKAGE_MALFORMED, "target %zu is of an unknown kind", t);
   NESO_TRY(kernels.resize(count(root->kernels())));
   for (size_t i = 0; i < kernels.size(); ++i) {
     const fbs::Kernel *row = root->kernels()->Get(i);
@@ -232,11 +262,13 @@ neso_status plan::read_subplans() {
   NESO_TRY(subplans.resize(count(root->subplans())));
   for (size_t i = 0; i < subplans.size(); ++i) {
     const fbs::SubPlan *row = root->subplans()->Get(i);
-    if ((row->steps() == nullptr) != (row->steps_type() == nullptr) || (row->steps() && row->steps()->size() != row->steps_type()->size()))
+    if ((row->steps() == nullptr) != (row->steps_type() == nullptr) ||
+        (row->steps() && row->steps()->size() != row->steps_type()->size()))
       return fail(NESO_PACKAGE_MALFORMED, "sub-plan %zu has untyped steps", i);
     total += row->steps() ? row->steps()->size() : 0;
     for (uint32_t s = 0; row->steps() && s < row->steps()->size(); ++s)
-      if (fbs::Step(row->steps_type()->Get(s)) == fbs::Step::Launch && row->steps()->Get(s)) with_product += static_cast<const fbs::Launch *>(row->steps()->Get(s))->product() != nullptr;
+      if (fbs::Step(row->steps_type()->Get(s)) == fbs::Step::Launch && row->steps()->Get(s))
+        with_product += static_cast<const fbs::Launch *>(row->steps()->Get(s))->product() != nullptr;
   }
   NESO_TRY(steps.resize(total));
   NESO_TRY(products.resize(with_product));
@@ -252,11 +284,14 @@ neso_status plan::read_subplans() {
 }
 
 neso_status plan::read_launch(const fbs::Launch *row, step *out) {
-  if (row->kernel() < 0 || size_t(row->kernel()) >= kernels.size()) return fail(NESO_PACKAGE_MALFORMED, "a launch names kernel %d of %zu", row->kernel(), kernels.size());
+  if (row->kernel() < 0 || size_t(row->kernel()) >= kernels.size())
+    return fail(NESO_PACKAGE_MALFORMED, "a launch names kernel %d of %zu", row->kernel(), kernels.size());
   out->a = row->kernel();
   out->args = structs(row->args());
   const plan_kernel &kernel = kernels[out->a];
-  if (out->args.size != kernel.arg_count) return fail(NESO_PACKAGE_MALFORMED, "a launch gives %d arguments to kernel '%s', which has %d", out->args.size, kernel.name, kernel.arg_count);
+  if (out->args.size != kernel.arg_count)
+    return fail(NESO_PACKAGE_MALFORMED, "a launch gives %d arguments to kernel '%s', which has %d", out->args.size,
+                kernel.name, kernel.arg_count);
   for (const fbs::Arg &arg : out->args) {
     switch (arg.kind()) {
     case fbs::ArgKind::Buffer:
@@ -265,16 +300,14 @@ neso_status plan::read_launch(const fbs::Launch *row, step *out) {
       break;
     case fbs::ArgKind::Slot:
     case fbs::ArgKind::SlotF32:
-    case fbs::ArgKind::SlotF64:
-      NESO_TRY(slot(arg.index(), kernel.name));
-      break;
+    case fbs::ArgKind::SlotF64: NESO_TRY(slot(arg.index(), kernel.name)); break;
     case fbs::ArgKind::I64:
     case fbs::ArgKind::F32:
     case fbs::ArgKind::F64:
-    case fbs::ArgKind::Null:
-      break;
+    case fbs::ArgKind::Null: break;
     default:
-      return fail(NESO_PACKAGE_MALFORMED, "a launch of kernel '%s' has an argument of unknown kind %d", kernel.name, int(arg.kind()));
+      return fail(NESO_PACKAGE_MALFORMED, "a launch of kernel '%s' has an argument of unknown kind %d", kernel.name,
+                  int(arg.kind()));
     }
   }
   const int32_t grid[3] = {row->grid_x(), row->grid_y(), row->grid_z()};
@@ -283,9 +316,12 @@ neso_status plan::read_launch(const fbs::Launch *row, step *out) {
     out->grid[i] = grid[i];
   }
   out->first_arg = arg_total;
-  if (__builtin_add_overflow(arg_total, out->args.size, &arg_total)) return fail(NESO_PACKAGE_MALFORMED, "the plan has too many launch arguments");
+  if (__builtin_add_overflow(arg_total, out->args.size, &arg_total))
+    return fail(NESO_PACKAGE_MALFORMED, "the plan has too many launch arguments");
   ++launch_count;
-  if (row->access() && int32_t(row->access()->size()) != out->args.size) return fail(NESO_PACKAGE_MALFORMED, "a launch of kernel '%s' says of %u arguments how they are used", kernel.name, row->access()->size());
+  if (row->access() && int32_t(row->access()->size()) != out->args.size)
+    return fail(NESO_PACKAGE_MALFORMED, "a launch of kernel '%s' says of %u arguments how they are used", kernel.name,
+                row->access()->size());
   out->product = -1;
   return row->product() ? read_product(row->product()) : NESO_OK;
 }
@@ -305,7 +341,8 @@ neso_status plan::read_product(const fbs::Product *row) {
   for (const fbs::Matrix *m : {row->a(), row->b(), row->d()}) NESO_TRY(read_matrix(m));
   for (int32_t s : {row->batch(), row->m(), row->n(), row->k()}) NESO_TRY(slot(s, "a product"));
   for (fbs::DType t : {row->type(), row->out_type()})
-    if (t != fbs::DType::F32 && t != fbs::DType::F16 && t != fbs::DType::BF16) return fail(NESO_PACKAGE_MALFORMED, "a product has elements of dtype %d", int(t));
+    if (t != fbs::DType::F32 && t != fbs::DType::F16 && t != fbs::DType::BF16)
+      return fail(NESO_PACKAGE_MALFORMED, "a product has elements of dtype %d", int(t));
   if (row->d()->transposed()) return fail(NESO_PACKAGE_MALFORMED, "a product's result is transposed");
   if (row->bias() >= 0) NESO_TRY(buffer(row->bias(), "a product"));
   NESO_TRY(slot_or_none(row->bias_offset(), "a product"));
@@ -323,7 +360,9 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
   out->row = row;
   if (!row) return fail(NESO_PACKAGE_MALFORMED, "a step has no body");
   auto later = [&](int32_t index) {
-    return index > subplan && size_t(index) < subplans.size() ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "sub-plan %d may not refer to sub-plan %d", subplan, index);
+    return index > subplan && size_t(index) < subplans.size()
+               ? NESO_OK
+               : fail(NESO_PACKAGE_MALFORMED, "sub-plan %d may not refer to sub-plan %d", subplan, index);
   };
   switch (kind) {
   case fbs::Step::Launch:
@@ -333,7 +372,8 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
   case fbs::Step::EvalSizes: {
     const fbs::SizeRange *range = static_cast<const fbs::EvalSizes *>(row)->range();
     has_late_sizes = true;
-    if (!range || range->begin() < 0 || range->end() < range->begin() || range->end() > size_program.size) return fail(NESO_PACKAGE_MALFORMED, "a step evaluates sizes outside the size program");
+    if (!range || range->begin() < 0 || range->end() < range->begin() || range->end() > size_program.size)
+      return fail(NESO_PACKAGE_MALFORMED, "a step evaluates sizes outside the size program");
     out->a = range->begin();
     out->b = range->end();
     return NESO_OK;
@@ -342,8 +382,11 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
     const fbs::Copy *copy = static_cast<const fbs::Copy *>(row);
     NESO_TRY(buffer(copy->dst(), "a copy"));
     NESO_TRY(buffer(copy->src(), "a copy"));
-    span<int32_t> sizes = numbers(copy->sizes()), dst = numbers(copy->dst_strides()), src = numbers(copy->src_strides());
-    if (sizes.size > kMaxRank || dst.size != sizes.size || src.size != sizes.size || copy->item() < 1 || copy->item() > 16) return fail(NESO_PACKAGE_MALFORMED, "a copy has a wrong number of strides or item size");
+    span<int32_t> sizes = numbers(copy->sizes()), dst = numbers(copy->dst_strides()),
+                  src = numbers(copy->src_strides());
+    if (sizes.size > kMaxRank || dst.size != sizes.size || src.size != sizes.size || copy->item() < 1 ||
+        copy->item() > 16)
+      return fail(NESO_PACKAGE_MALFORMED, "a copy has a wrong number of strides or item size");
     NESO_TRY(slots(sizes, "a copy"));
     NESO_TRY(slots(dst, "a copy"));
     NESO_TRY(slots(src, "a copy"));
@@ -354,25 +397,26 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
     const fbs::Fill *fill = static_cast<const fbs::Fill *>(row);
     NESO_TRY(buffer(fill->buffer(), "a fill"));
     int32_t item = fill->item();
-    if (item != 1 && item != 2 && item != 4 && item != 8) return fail(NESO_PACKAGE_MALFORMED, "a fill has items of %d bytes", item);
+    if (item != 1 && item != 2 && item != 4 && item != 8)
+      return fail(NESO_PACKAGE_MALFORMED, "a fill has items of %d bytes", item);
     return slot(fill->count(), "a fill");
   }
-  case fbs::Step::Guard:
-    out->a = static_cast<const fbs::Guard *>(row)->slot();
-    return slot(out->a, "a guard");
+  case fbs::Step::Guard: out->a = static_cast<const fbs::Guard *>(row)->slot(); return slot(out->a, "a guard");
   case fbs::Step::LoadScalar: {
     const fbs::LoadScalar *load = static_cast<const fbs::LoadScalar *>(row);
     has_late_sizes = true;
     NESO_TRY(buffer(load->buffer(), "a scalar load"));
     NESO_TRY(slot_or_none(load->offset(), "a scalar load"));
-    if (!known(load->dtype(), fbs::DType::F64)) return fail(NESO_PACKAGE_MALFORMED, "a scalar load has an unusable dtype");
+    if (!known(load->dtype(), fbs::DType::F64))
+      return fail(NESO_PACKAGE_MALFORMED, "a scalar load has an unusable dtype");
     return writable_slot(load->slot(), "a scalar load");
   }
   case fbs::Step::StoreScalar: {
     const fbs::StoreScalar *store = static_cast<const fbs::StoreScalar *>(row);
     NESO_TRY(buffer(store->buffer(), "a scalar store"));
     NESO_TRY(slot_or_none(store->offset(), "a scalar store"));
-    if (!known(store->dtype(), fbs::DType::F64)) return fail(NESO_PACKAGE_MALFORMED, "a scalar store has an unusable dtype");
+    if (!known(store->dtype(), fbs::DType::F64))
+      return fail(NESO_PACKAGE_MALFORMED, "a scalar store has an unusable dtype");
     return slot(store->slot(), "a scalar store");
   }
   case fbs::Step::If: {
@@ -393,16 +437,18 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
     NESO_TRY(later(out->a));
     return later(out->c);
   }
-  case fbs::Step::Return:
-    return NESO_OK;
+  case fbs::Step::Return: return NESO_OK;
   case fbs::Step::GrowArena:
     out->a = static_cast<const fbs::GrowArena *>(row)->arena();
-    return out->a >= 0 && size_t(out->a) < arena_slots.size() ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "a step names arena %d", out->a);
+    return out->a >= 0 && size_t(out->a) < arena_slots.size()
+               ? NESO_OK
+               : fail(NESO_PACKAGE_MALFORMED, "a step names arena %d", out->a);
   case fbs::Step::AllocOutput:
     out->a = static_cast<const fbs::AllocOutput *>(row)->output();
-    return out->a >= 0 && size_t(out->a) < outputs.size() ? NESO_OK : fail(NESO_PACKAGE_MALFORMED, "a step names output %d", out->a);
-  default:
-    return fail(NESO_PACKAGE_TOO_NEW, "the plan has a step of unknown kind %d; use a newer runtime", int(kind));
+    return out->a >= 0 && size_t(out->a) < outputs.size()
+               ? NESO_OK
+               : fail(NESO_PACKAGE_MALFORMED, "a step names output %d", out->a);
+  default: return fail(NESO_PACKAGE_TOO_NEW, "the plan has a step of unknown kind %d; use a newer runtime", int(kind));
   }
 }
 

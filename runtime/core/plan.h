@@ -1,8 +1,9 @@
-// A plan (abi/plan.fbs) checked and ready to walk. After plan::open has said NESO_OK, every slot, buffer, constant, kernel, sub-plan
-// and enumeration value that the plan mentions is known to exist, so that the walker checks nothing but sizes.
+// A plan (abi/plan.fbs) checked and ready to walk. After plan::open has said NESO_OK, every slot, buffer, constant,
+// kernel, sub-plan and enumeration value that the plan mentions is known to exist, so that the walker checks nothing
+// but sizes.
 //
-// The plan's own bytes stay in use: vectors of numbers and structs are read where they lie. Only the steps are unpacked, into one
-// flat array in which each sub-plan is a range.
+// The plan's own bytes stay in use: vectors of numbers and structs are read where they lie. Only the steps are
+// unpacked, into one flat array in which each sub-plan is a range.
 #pragma once
 #include "abi/plan_generated.h"
 #include "core/archive.h"
@@ -62,15 +63,15 @@ struct plan_kernel {
 
 struct step {
   fbs::Step kind;
-  int32_t a, b, c;       // meaning by kind, below
-  const void *row;       // the step's own table
-  span<fbs::Arg> args;   // Launch
-  int32_t grid[3];       // Launch: slots
-  int32_t first_arg;     // Launch: index of its first argument among those of all launches
-  int32_t product;       // Launch: what a library may do instead, an index into plan::products; -1: nothing
+  int32_t a, b, c;     // meaning by kind, below
+  const void *row;     // the step's own table
+  span<fbs::Arg> args; // Launch
+  int32_t grid[3];     // Launch: slots
+  int32_t first_arg;   // Launch: index of its first argument among those of all launches
+  int32_t product;     // Launch: what a library may do instead, an index into plan::products; -1: nothing
 };
-// Launch: a kernel.   EvalSizes: [a, b) of the size program.   If: a slot, b then, c else.   While: a condition, b slot, c body.
-// GrowArena: a arena.   AllocOutput: a output.   Others: row.
+// Launch: a kernel.   EvalSizes: [a, b) of the size program.   If: a slot, b then, c else.   While: a condition, b
+// slot, c body. GrowArena: a arena.   AllocOutput: a output.   Others: row.
 
 struct step_range {
   int32_t begin, end; // in plan::steps
@@ -102,7 +103,7 @@ public:
   array<step> steps;
   array<step_range> subplans;
   array<plan_product> products;
-  int32_t arg_total = 0;      // arguments of all launches
+  int32_t arg_total = 0; // arguments of all launches
   int64_t launch_count = 0;
   int64_t max_scratch = 0;
   bool has_late_sizes = false; // slots change while the steps run

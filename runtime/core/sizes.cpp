@@ -57,12 +57,9 @@ int size_op_arity(fbs::SizeOp op) {
   case fbs::SizeOp::CeilToInt:
   case fbs::SizeOp::RoundToInt:
   case fbs::SizeOp::FNeg:
-  case fbs::SizeOp::FSqrt:
-    return 1;
-  case fbs::SizeOp::Select:
-    return 3;
-  default:
-    return 2;
+  case fbs::SizeOp::FSqrt: return 1;
+  case fbs::SizeOp::Select: return 3;
+  default: return 2;
   }
 }
 
@@ -77,9 +74,13 @@ neso_status eval_sizes(const fbs::SizeInst *inst, const fbs::SizeInst *end, int6
     case fbs::SizeOp::TruncDiv:
     case fbs::SizeOp::Mod:
     case fbs::SizeOp::TruncMod:
-      if (b == 0) return fail(NESO_SIZE_INVALID, "a size of the model is divided by zero; check the sizes of the inputs");
-      r = op == fbs::SizeOp::FloorDiv ? floor_div(a, b) : op == fbs::SizeOp::CeilDiv ? ceil_div(a, b)
-          : op == fbs::SizeOp::TruncDiv ? trunc_div(a, b) : op == fbs::SizeOp::Mod ? floor_mod(a, b) : trunc_mod(a, b);
+      if (b == 0)
+        return fail(NESO_SIZE_INVALID, "a size of the model is divided by zero; check the sizes of the inputs");
+      r = op == fbs::SizeOp::FloorDiv   ? floor_div(a, b)
+          : op == fbs::SizeOp::CeilDiv  ? ceil_div(a, b)
+          : op == fbs::SizeOp::TruncDiv ? trunc_div(a, b)
+          : op == fbs::SizeOp::Mod      ? floor_mod(a, b)
+                                        : trunc_mod(a, b);
       break;
     case fbs::SizeOp::Copy: r = a; break;
     case fbs::SizeOp::Add: r = wrap(u(a) + u(b)); break;

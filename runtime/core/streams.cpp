@@ -41,7 +41,8 @@ void stream_order::add(bool small, bool alone) {
     if (needs[s] >= 0 && needs[s] == tails_[s] && (!tail || needs[s] > needs[last])) last = s, tail = true;
   if (!tail && small && !alone) {
     // A stream whose work this step waits for anyway, or that has none.
-    if (free_stream >= 0) last = free_stream;
+    if (free_stream >= 0)
+      last = free_stream;
     else
       for (int s = 0; s < streams_; ++s)
         if (tails_[s] < tails_[last]) last = s;

@@ -1,8 +1,9 @@
 // Which steps of a plan may run side by side: each gets a stream and the steps of other streams that it must wait for.
 //
-// Two steps are in order when one writes memory that the other uses; addresses decide, so that memory which the plan uses twice is safe. A step
-// goes to the stream of the last one that it needs. Where that stream has gone on with something else, it goes to a free one, if it leaves room
-// on the device beside it. Used when a run is recorded as a graph; nothing here is kept between runs.
+// Two steps are in order when one writes memory that the other uses; addresses decide, so that memory which the plan
+// uses twice is safe. A step goes to the stream of the last one that it needs. Where that stream has gone on with
+// something else, it goes to a free one, if it leaves room on the device beside it. Used when a run is recorded as a
+// graph; nothing here is kept between runs.
 #pragma once
 #include "core/common.h"
 

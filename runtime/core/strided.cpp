@@ -36,8 +36,8 @@ int join_dims(copy_dim *dims, int rank) {
   return n;
 }
 
-void copy_strided(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides, const int64_t *sizes, int rank,
-                  int item) {
+void copy_strided(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides,
+                  const int64_t *sizes, int rank, int item) {
   copy_dim dims[kMaxRank];
   for (int i = 0; i < rank; ++i) {
     if (sizes[i] <= 0) return;
@@ -70,8 +70,10 @@ int64_t element_count(const int64_t *sizes, int rank) {
   bool empty = false;
   for (int i = 0; i < rank; ++i) {
     if (sizes[i] < 0) return -1;
-    if (sizes[i] == 0) empty = true;
-    else if (__builtin_mul_overflow(n, sizes[i], &n) || n > kMaxBytes) return -1;
+    if (sizes[i] == 0)
+      empty = true;
+    else if (__builtin_mul_overflow(n, sizes[i], &n) || n > kMaxBytes)
+      return -1;
   }
   return empty ? 0 : n;
 }
@@ -98,8 +100,8 @@ int64_t element_extent(const int64_t *sizes, const int64_t *strides, int rank) {
     if (sizes[i] == 0) return 0;
     int64_t reach;
     if (sizes[i] == 1) continue;
-    if (strides[i] < 0 || __builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) || __builtin_add_overflow(last, reach, &last) ||
-        last > kMaxBytes)
+    if (strides[i] < 0 || __builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) ||
+        __builtin_add_overflow(last, reach, &last) || last > kMaxBytes)
       return -1;
   }
   return last + 1;

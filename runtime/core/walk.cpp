@@ -12,14 +12,18 @@ namespace {
 long long ll(int64_t v) { return static_cast<long long>(v); }
 
 const char *what(fbs::Step kind) {
-  static const char *const names[] = {"none", "launch", "eval_sizes", "copy", "fill", "guard", "load_scalar", "store_scalar", "if", "while", "return", "grow_arena", "alloc_output"};
+  static const char *const names[] = {"none",   "launch",      "eval_sizes",   "copy", "fill",
+                                      "guard",  "load_scalar", "store_scalar", "if",   "while",
+                                      "return", "grow_arena",  "alloc_output"};
   return names[int(kind)];
 }
 
 // float16 and bfloat16 are read and written here only as single scalars; speed does not matter.
 double half_to_double(uint16_t h) {
   int exponent = (h >> 10) & 31, mantissa = h & 1023;
-  double v = exponent == 0 ? ldexp(mantissa, -24) : exponent == 31 ? (mantissa ? NAN : INFINITY) : ldexp(1024 + mantissa, exponent - 25);
+  double v = exponent == 0    ? ldexp(mantissa, -24)
+             : exponent == 31 ? (mantissa ? NAN : INFINITY)
+                              : ldexp(1024 + mantissa, exponent - 25);
   return h & 0x8000 ? -v : v;
 }
 double bfloat_to_double(uint16_t h) {
@@ -111,7 +115,8 @@ bool store_value(fbs::DType t, char *p, int64_t v) {
 neso_status neso_rt::guard_failed(const flatbuffers::String *message, const int64_t *slots, int32_t slot_count) {
   char text[700];
   size_t at = 0;
-  for (const char *p = message ? message->c_str() : "a condition of the model does not hold"; *p && at < sizeof text - 32;) {
+  for (const char *p = message ? message->c_str() : "a condition of the model does not hold";
+       *p && at < sizeof text - 32;) {
     int32_t slot = -1, used = 0;
     if (*p == '{' && sscanf(p, "{%d}%n", &slot, &used) == 1 && used > 0 && slot >= 0 && slot < slot_count) {
       at += size_t(snprintf(text + at, sizeof text - at, "%lld", ll(slots[slot])));
@@ -128,14 +133,17 @@ neso_status neso_context::launch(const step &s) {
   uint32_t grid[3];
   for (int i = 0; i < 3; ++i) {
     int64_t n = slots[s.grid[i]];
-    if (n < 0 || n > INT32_MAX) return fail(NESO_SIZE_INVALID, "kernel '%s' would be launched over %lld programs", model->plan.kernels[s.a].name, ll(n));
+    if (n < 0 || n > INT32_MAX)
+      return fail(NESO_SIZE_INVALID, "kernel '%s' would be launched over %lld programs", model->plan.kernels[s.a].name,
+                  ll(n));
     grid[i] = uint32_t(n);
   }
   if (model->plan.has_late_sizes) {
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return NESO_OK;
     for (int32_t i = 0; i < s.args.size; ++i) {
       if (s.args[i].kind() == fbs::ArgKind::Buffer && addresses[s.args[i].index()] == kNotYet)
-        return fail(NESO_SIZE_INVALID, "kernel '%s' uses memory that is too small or not yet sized", model->plan.kernels[s.a].name);
+        return fail(NESO_SIZE_INVALID, "kernel '%s' uses memory that is too small or not yet sized",
+                    model->plan.kernels[s.a].name);
       args[size_t(s.first_arg + i)] = resolve(s.args[i]);
     }
   }
@@ -146,7 +154,8 @@ neso_status neso_context::launch(const step &s) {
   }
   if (gpu) return gpu->launch(s.a, args.data() + s.first_arg, s.args.size, grid);
   const plan_kernel &k = model->plan.kernels[s.a];
-  return executor.launch(model->functions[s.a], k.name, args.data() + s.first_arg, grid, &costs[size_t(&s - model->plan.steps.data())], k.serial);
+  return executor.launch(model->functions[s.a], k.name, args.data() + s.first_arg, grid,
+                         &costs[size_t(&s - model->plan.steps.data())], k.serial);
 }
 
 // Elements [first, last] of a buffer, counted from its start, must lie inside it.
@@ -167,9 +176,12 @@ neso_status neso_context::copy(const fbs::Copy *row) {
   int64_t count = element_count(sizes, rank);
   if (count == 0) return NESO_OK;
   int64_t dst_extent = element_extent(sizes, dst, rank), src_extent = element_extent(sizes, src, rank);
-  if (count < 0 || dst_extent < 0 || src_extent < 0) return fail(NESO_SIZE_INVALID, "a copy step has impossible sizes or strides");
-  int64_t dst_offset = row->dst_offset() < 0 ? 0 : slots[row->dst_offset()], src_offset = row->src_offset() < 0 ? 0 : slots[row->src_offset()];
-  if (dst_offset > kMaxBytes || src_offset > kMaxBytes) return fail(NESO_SIZE_INVALID, "a copy step has an impossible offset");
+  if (count < 0 || dst_extent < 0 || src_extent < 0)
+    return fail(NESO_SIZE_INVALID, "a copy step has impossible sizes or strides");
+  int64_t dst_offset = row->dst_offset() < 0 ? 0 : slots[row->dst_offset()],
+          src_offset = row->src_offset() < 0 ? 0 : slots[row->src_offset()];
+  if (dst_offset > kMaxBytes || src_offset > kMaxBytes)
+    return fail(NESO_SIZE_INVALID, "a copy step has an impossible offset");
   int item = row->item();
   NESO_TRY(extent_check(row->dst(), dst_offset, dst_offset + dst_extent - 1, item));
   NESO_TRY(extent_check(row->src(), src_offset, src_offset + src_extent - 1, item));
@@ -197,7 +209,8 @@ neso_status neso_context::fill(const fbs::Fill *row) {
 
 neso_status neso_context::load_scalar(const fbs::LoadScalar *row) {
   int64_t offset = row->offset() < 0 ? 0 : slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
-  NESO_TRY(offset < 0 || offset > kMaxBytes ? extent_check(row->buffer(), -1, 0, 1) : extent_check(row->buffer(), offset, offset + item - 1, 1));
+  NESO_TRY(offset < 0 || offset > kMaxBytes ? extent_check(row->buffer(), -1, 0, 1)
+                                            : extent_check(row->buffer(), offset, offset + item - 1, 1));
   const char *from = addresses[row->buffer()] + offset;
   char value[16];
   if (gpu) {
@@ -211,10 +224,12 @@ neso_status neso_context::load_scalar(const fbs::LoadScalar *row) {
 
 neso_status neso_context::store_scalar(const fbs::StoreScalar *row) {
   int64_t offset = row->offset() < 0 ? 0 : slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
-  NESO_TRY(offset < 0 || offset > kMaxBytes ? extent_check(row->buffer(), -1, 0, 1) : extent_check(row->buffer(), offset, offset + item - 1, 1));
+  NESO_TRY(offset < 0 || offset > kMaxBytes ? extent_check(row->buffer(), -1, 0, 1)
+                                            : extent_check(row->buffer(), offset, offset + item - 1, 1));
   char *to = addresses[row->buffer()] + offset;
   uint64_t value = 0;
-  if (store_value(row->dtype(), gpu ? reinterpret_cast<char *>(&value) : to, slots[row->slot()])) return gpu ? gpu->fill(to, int(item), value, 1) : NESO_OK;
+  if (store_value(row->dtype(), gpu ? reinterpret_cast<char *>(&value) : to, slots[row->slot()]))
+    return gpu ? gpu->fill(to, int(item), value, 1) : NESO_OK;
   return fail(NESO_SIZE_INVALID, "a size cannot be stored as dtype %s", neso_dtype_name(neso_dtype(row->dtype())));
 }
 
@@ -239,7 +254,9 @@ neso_status neso_context::run_step(const step &s, bool *ended) {
   case fbs::Step::Copy: return copy(static_cast<const fbs::Copy *>(s.row));
   case fbs::Step::Fill: return fill(static_cast<const fbs::Fill *>(s.row));
   case fbs::Step::Guard:
-    return slots[s.a] ? NESO_OK : guard_failed(static_cast<const fbs::Guard *>(s.row)->message(), slots.data(), model->plan.slot_count);
+    return slots[s.a]
+               ? NESO_OK
+               : guard_failed(static_cast<const fbs::Guard *>(s.row)->message(), slots.data(), model->plan.slot_count);
   case fbs::Step::LoadScalar: return load_scalar(static_cast<const fbs::LoadScalar *>(s.row));
   case fbs::Step::StoreScalar: return store_scalar(static_cast<const fbs::StoreScalar *>(s.row));
   case fbs::Step::If: return walk(slots[s.a] ? s.b : s.c);

@@ -1,5 +1,5 @@
-/* The shortest program that runs a model: hello_terse MODEL.neso. The model takes one float32 tensor, which is filled with ones; sizes that
- * may vary are 2. See hello_explained.c for what each line means. */
+/* The shortest program that runs a model: hello_terse MODEL.neso. The model takes one float32 tensor, which is filled
+ * with ones; sizes that may vary are 2. See hello_explained.c for what each line means. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,8 +10,10 @@ int main(int argc, char **argv) {
   neso_context *context;
   neso_value_info info;
   int64_t sizes[64], n = 1;
-  if (argc != 2 || neso_model_load(argv[1], NULL, &model) || neso_context_create(model, NULL, &context)) return puts(neso_error_text()), 1;
-  if (neso_model_input(model, 0, &info) || neso_model_solve_sizes(model, NULL, NULL, 0, sizes)) return puts(neso_error_text()), 1;
+  if (argc != 2 || neso_model_load(argv[1], NULL, &model) || neso_context_create(model, NULL, &context))
+    return puts(neso_error_text()), 1;
+  if (neso_model_input(model, 0, &info) || neso_model_solve_sizes(model, NULL, NULL, 0, sizes))
+    return puts(neso_error_text()), 1;
   for (int d = 0; d < info.rank; ++d) n *= sizes[d];
   float *data = malloc(sizeof(float) * (size_t)n);
   for (int64_t i = 0; i < n; ++i) data[i] = 1;

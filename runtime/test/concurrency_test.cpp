@@ -1,4 +1,5 @@
-// Many contexts of one model at once, and many threads in one context. Run under the thread sanitizer by the tsan preset.
+// Many contexts of one model at once, and many threads in one context. Run under the thread sanitizer by the tsan
+// preset.
 #include <pthread.h>
 
 #include <atomic>
@@ -25,7 +26,9 @@ void *runMany(void *data) {
   for (int i = 0; i < 50; ++i) {
     int64_t n = 2 + i;
     Tensor x({n}, std::vector<float>(size_t(n), float(i)));
-    if (neso_run(context, &x.t, 1, &out, 1) != NESO_OK || floats(out, size_t(n)) != std::vector<float>(size_t(n), float(2 * i + 2))) ++job->failures;
+    if (neso_run(context, &x.t, 1, &out, 1) != NESO_OK ||
+        floats(out, size_t(n)) != std::vector<float>(size_t(n), float(2 * i + 2)))
+      ++job->failures;
   }
   neso_context_free(context);
   return nullptr;

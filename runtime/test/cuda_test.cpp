@@ -1,5 +1,5 @@
-// Runs on a GPU, against the fake driver: where memory lies, what is called in steady state, graphs, errors, several devices, threads.
-// Expected values are worked out by hand.
+// Runs on a GPU, against the fake driver: where memory lies, what is called in steady state, graphs, errors, several
+// devices, threads. Expected values are worked out by hand.
 #include <pthread.h>
 
 #include "test/fake_cuda.h"
@@ -29,13 +29,17 @@ struct DeviceTensor {
   neso_context *context;
   std::vector<int64_t> sizes, strides;
   neso_tensor t{};
-  DeviceTensor(neso_context *c, std::vector<int64_t> s, const std::vector<float> &data, std::vector<int64_t> st = {}) : context(c), sizes(std::move(s)), strides(std::move(st)) {
-    t = {nullptr, sizes.data(), strides.empty() ? nullptr : strides.data(), int32_t(sizes.size()), NESO_F32, NESO_CUDA, 0};
+  DeviceTensor(neso_context *c, std::vector<int64_t> s, const std::vector<float> &data, std::vector<int64_t> st = {})
+      : context(c), sizes(std::move(s)), strides(std::move(st)) {
+    t = {nullptr, sizes.data(), strides.empty() ? nullptr : strides.data(), int32_t(sizes.size()), NESO_F32, NESO_CUDA,
+         0};
     EXPECT_EQ(neso_context_allocate(c, data.size() * 4, &t.data), NESO_OK) << neso_error_text();
     std::memcpy(fake_cuda::host<float>(t.data), data.data(), data.size() * 4);
   }
   ~DeviceTensor() { neso_context_deallocate(context, t.data); }
-  std::vector<float> values(size_t n) const { return {fake_cuda::host<float>(t.data), fake_cuda::host<float>(t.data) + n}; }
+  std::vector<float> values(size_t n) const {
+    return {fake_cuda::host<float>(t.data), fake_cuda::host<float>(t.data) + n};
+  }
 };
 
 class Cuda : public testing::Test {
@@ -80,7 +84,8 @@ TEST_F(Cuda, DeviceTensorsAreUsedWhereTheyLie) {
   fake_cuda::clearCalls();
   ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
   EXPECT_EQ(y.values(4), (std::vector<float>{4, 6, 8, 10}));
-  for (const char *copy : {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync"}) EXPECT_EQ(fake_cuda::calls(copy), 0) << copy;
+  for (const char *copy : {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync"})
+    EXPECT_EQ(fake_cuda::calls(copy), 0) << copy;
   // Results of the context, wanted on the device.
   out[0] = {};
   out[0].device = NESO_CUDA;
@@ -139,7 +144,8 @@ TEST_F(Cuda, GraphsAreKeptForSizesAndAddressesUpToTheCap) {
   neso_context_options o = onGpu();
   o.cuda_graphs = 2;
   Gpu m(addThenDouble(1, {"sm_90"}), o);
-  DeviceTensor x(m.context, {8}, std::vector<float>(8, 1)), y(m.context, {8}, std::vector<float>(8, 0)), other(m.context, {8}, std::vector<float>(8, 2));
+  DeviceTensor x(m.context, {8}, std::vector<float>(8, 1)), y(m.context, {8}, std::vector<float>(8, 0)),
+      other(m.context, {8}, std::vector<float>(8, 2));
   auto run = [&](const DeviceTensor &in, int64_t n) {
     neso_tensor a = in.t, b = y.t;
     a.sizes = b.sizes = &n;
@@ -195,7 +201,8 @@ TEST_F(Cuda, MutatedBuffersAndInputsStayWithContextAndCaller) {
   b.input("x", {b.fixed(2)}, fbs::DType::F32, true);
   float start[] = {1, 2};
   b.weight("state", {2}, std::string(reinterpret_cast<char *>(start), 8), true, fbs::ConstantKind::Buffer);
-  int32_t x = b.buffer(fbs::Location::Input, 0, eight), s = b.buffer(fbs::Location::Constant, 0, eight), k = b.kernel("test_double", 1);
+  int32_t x = b.buffer(fbs::Location::Input, 0, eight), s = b.buffer(fbs::Location::Constant, 0, eight),
+          k = b.kernel("test_double", 1);
   b.launch(k, {B::arg(x)}, two);
   b.launch(k, {B::arg(s)}, two);
   b.output("view", x, {two});
@@ -219,8 +226,8 @@ TEST_F(Cuda, MutatedBuffersAndInputsStayWithContextAndCaller) {
   EXPECT_EQ(fake_cuda::host<float>(state.data)[1], 2);
 }
 
-// y [s0] keeps only as many elements as x has non-zero ones; the count comes from the device. Then a transposing copy, fills of every width
-// and a stored scalar.
+// y [s0] keeps only as many elements as x has non-zero ones; the count comes from the device. Then a transposing copy,
+// fills of every width and a stored scalar.
 TEST_F(Cuda, StepsOfEveryKindRunOnTheDevice) {
   B b;
   b.gpu({"sm_90"});
@@ -230,9 +237,14 @@ TEST_F(Cuda, StepsOfEveryKindRunOnTheDevice) {
   b.arenas.push_back(fbs::CreateArena(b.fb, sixteen));
   int32_t x = b.buffer(fbs::Location::Input, 0, bytes), count = b.buffer(fbs::Location::Arena, 0, eight);
   int32_t turned = b.buffer(fbs::Location::Output, 0, bytes), filled = b.buffer(fbs::Location::Output, 1, sixteen);
-  b.step(fbs::Step::Launch, fbs::CreateLaunch(b.fb, b.kernel("test_count", 3), b.fb.CreateVectorOfStructs(std::vector<fbs::Arg>{B::arg(x), B::arg(count), B::slotArg(b.constant(6))}), one, one, one));
+  b.step(fbs::Step::Launch, fbs::CreateLaunch(b.fb, b.kernel("test_count", 3),
+                                              b.fb.CreateVectorOfStructs(std::vector<fbs::Arg>{
+                                                  B::arg(x), B::arg(count), B::slotArg(b.constant(6))}),
+                                              one, one, one));
   b.step(fbs::Step::LoadScalar, fbs::CreateLoadScalar(b.fb, count, -1, fbs::DType::I64, n));
-  auto sizes = b.fb.CreateVector(std::vector<int32_t>{three, two}), dst = b.fb.CreateVector(std::vector<int32_t>{two, one}), src = b.fb.CreateVector(std::vector<int32_t>{one, three});
+  auto sizes = b.fb.CreateVector(std::vector<int32_t>{three, two}),
+       dst = b.fb.CreateVector(std::vector<int32_t>{two, one}),
+       src = b.fb.CreateVector(std::vector<int32_t>{one, three});
   b.step(fbs::Step::Copy, fbs::CreateCopy(b.fb, turned, x, 4, sizes, dst, src));
   b.step(fbs::Step::Fill, fbs::CreateFill(b.fb, filled, 8, 0x0000000200000001, two));
   b.step(fbs::Step::StoreScalar, fbs::CreateStoreScalar(b.fb, n, filled, eight, fbs::DType::I32));
@@ -265,7 +277,8 @@ TEST_F(Cuda, CopiesOfAnyShapeAndItem) {
   std::vector<float> data(1024);
   for (size_t i = 0; i < data.size(); ++i) data[i] = float(i);
   DeviceTensor from(m.context, {1024}, data), to(m.context, {1024}, std::vector<float>(1024, -1));
-  neso_tensor a{from.t.data, sizes, turned, 10, NESO_F32, NESO_CUDA, 0}, b{to.t.data, sizes, straight, 10, NESO_F32, NESO_CUDA, 0};
+  neso_tensor a{from.t.data, sizes, turned, 10, NESO_F32, NESO_CUDA, 0},
+      b{to.t.data, sizes, straight, 10, NESO_F32, NESO_CUDA, 0};
   ASSERT_EQ(neso_tensor_copy(m.context, &b, &a), NESO_OK) << neso_error_text();
   for (int i = 0; i < 1024; ++i) {
     int64_t want = 0;
@@ -274,7 +287,8 @@ TEST_F(Cuda, CopiesOfAnyShapeAndItem) {
   }
   // Rows of 4 floats apart by 8: moved 16 bytes at a time. And to the host and back through other strides.
   int64_t rows[] = {3, 4}, apart[] = {8, 1}, dense[] = {4, 1}, columns[] = {1, 3};
-  neso_tensor p{from.t.data, rows, apart, 2, NESO_F32, NESO_CUDA, 0}, q{to.t.data, rows, dense, 2, NESO_F32, NESO_CUDA, 0};
+  neso_tensor p{from.t.data, rows, apart, 2, NESO_F32, NESO_CUDA, 0},
+      q{to.t.data, rows, dense, 2, NESO_F32, NESO_CUDA, 0};
   ASSERT_EQ(neso_tensor_copy(m.context, &q, &p), NESO_OK);
   EXPECT_EQ(to.values(6), (std::vector<float>{0, 1, 2, 3, 8, 9}));
   float host[12];
@@ -297,7 +311,8 @@ TEST_F(Cuda, ScalarInputsAreReadFromMemoryAndFromSlots) {
   b.scalarInput("k", fbs::InputKind::Int, fbs::InputDim(n, -1, 0, 100));
   int32_t k = b.buffer(fbs::Location::Input, 0, eight), out = b.buffer(fbs::Location::Output, 0, eight);
   fake_cuda::addKernel("both", 3, [](const fake_cuda::Launch &l) {
-    *fake_cuda::pointer<int64_t>(l, 1) = *fake_cuda::pointer<int64_t>(l, 0) * 1000 + *static_cast<int64_t *>(l.params[2]);
+    *fake_cuda::pointer<int64_t>(l, 1) =
+        *fake_cuda::pointer<int64_t>(l, 0) * 1000 + *static_cast<int64_t *>(l.params[2]);
     return 0;
   });
   b.launch(b.kernel("both", 3), {B::arg(k), B::arg(out), B::slotArg(n)}, one);
@@ -317,9 +332,12 @@ TEST_F(Cuda, CodeIsChosenByTheDevice) {
     std::vector<std::string> archs;
     const char *image; // nullptr: refused
   };
-  for (const Case &c : {Case{9, 0, {"compute_80", "sm_80", "sm_90"}, "cubin"}, Case{8, 9, {"sm_80", "sm_86", "compute_80"}, "cubin"}, Case{9, 0, {"sm_80", "compute_80"}, "//compute_80"},
-                        Case{10, 0, {"compute_80", "compute_90", "sm_90"}, "//compute_90"}, Case{8, 0, {"sm_90", "compute_90"}, nullptr}, Case{8, 0, {"sm_86"}, nullptr},
-                        Case{9, 0, {"sm_90a"}, "cubin"}, Case{10, 0, {"compute_90a"}, nullptr}, Case{12, 1, {"sm_120"}, "cubin"}}) {
+  for (const Case &c :
+       {Case{9, 0, {"compute_80", "sm_80", "sm_90"}, "cubin"}, Case{8, 9, {"sm_80", "sm_86", "compute_80"}, "cubin"},
+        Case{9, 0, {"sm_80", "compute_80"}, "//compute_80"},
+        Case{10, 0, {"compute_80", "compute_90", "sm_90"}, "//compute_90"},
+        Case{8, 0, {"sm_90", "compute_90"}, nullptr}, Case{8, 0, {"sm_86"}, nullptr}, Case{9, 0, {"sm_90a"}, "cubin"},
+        Case{10, 0, {"compute_90a"}, nullptr}, Case{12, 1, {"sm_120"}, "cubin"}}) {
     fake_cuda::reset({fake_cuda::Chip{c.major, c.minor}});
     Gpu m(addThenDouble(1, c.archs));
     if (c.image) {
@@ -327,7 +345,8 @@ TEST_F(Cuda, CodeIsChosenByTheDevice) {
       EXPECT_EQ(fake_cuda::lastImage(), c.image);
     } else {
       EXPECT_STATUS(m.status, NESO_NO_FITTING_TARGET, c.archs[0].c_str());
-      EXPECT_STATUS(m.status, NESO_NO_FITTING_TARGET, "compile it with --target cuda --arch sm_" + std::to_string(c.major) + std::to_string(c.minor));
+      EXPECT_STATUS(m.status, NESO_NO_FITTING_TARGET,
+                    "compile it with --target cuda --arch sm_" + std::to_string(c.major) + std::to_string(c.minor));
     }
   }
   fake_cuda::reset();
@@ -355,7 +374,8 @@ TEST_F(Cuda, APackageForGpusLoadsWithoutOne) {
 }
 
 TEST_F(Cuda, WhatIsMissingIsNamed) {
-  EXPECT_STATUS(Gpu(addThenDouble(1, {"sm_90"}), onGpu(1)).status, NESO_DEVICE_UNAVAILABLE, "no device cuda:1: the driver sees 1");
+  EXPECT_STATUS(Gpu(addThenDouble(1, {"sm_90"}), onGpu(1)).status, NESO_DEVICE_UNAVAILABLE,
+                "no device cuda:1: the driver sees 1");
   fake_cuda::reset({});
   EXPECT_STATUS(Gpu(addThenDouble(1, {"sm_90"})).status, NESO_DEVICE_UNAVAILABLE, "CUDA_ERROR_NO_DEVICE");
   fake_cuda::reset({fake_cuda::Chip{9, 0, 256}});
@@ -414,10 +434,12 @@ TEST_F(Cuda, SharedMemoryClustersAndGridsReachTheLaunch) {
   EXPECT_EQ(seen.back().cluster, 4u);
   EXPECT_EQ(launch("ordered", 1), NESO_OK);
   EXPECT_STATUS(launch("ordered", 3), NESO_SIZE_INVALID, "kernel 'ordered' needs its 3 programs in order");
-  EXPECT_STATUS(launch("large", 1, 70000), NESO_SIZE_INVALID, "kernel 'large' would be launched over a grid of 1 x 70000 x 1");
+  EXPECT_STATUS(launch("large", 1, 70000), NESO_SIZE_INVALID,
+                "kernel 'large' would be launched over a grid of 1 x 70000 x 1");
   EXPECT_EQ(launch("large", 0), NESO_OK);
   fake_cuda::failNext("cuLaunchKernel", 701);
-  EXPECT_STATUS(launch("large", 8), NESO_DEVICE_FAILED, "launching kernel 'large' over 8 x 1 x 1 blocks of 256 threads with 102400 bytes");
+  EXPECT_STATUS(launch("large", 8), NESO_DEVICE_FAILED,
+                "launching kernel 'large' over 8 x 1 x 1 blocks of 256 threads with 102400 bytes");
   EXPECT_EQ(launch("large", 8), NESO_OK);
 }
 
@@ -470,7 +492,8 @@ TEST_F(Cuda, EveryDeviceHasItsOwnModelAndRefusesTheOthersTensors) {
   ASSERT_EQ(neso_run(second, &x.t, 1, &out, 1), NESO_OK) << neso_error_text();
   EXPECT_EQ(floats(out, 2), (std::vector<float>{4, 6}));
   DeviceTensor there(first.context, {2}, {1, 2});
-  EXPECT_STATUS(neso_run(second, &there.t, 1, &out, 1), NESO_INPUT_DEVICE, "lies on device cuda:0, the model runs on cuda:1");
+  EXPECT_STATUS(neso_run(second, &there.t, 1, &out, 1), NESO_INPUT_DEVICE,
+                "lies on device cuda:0, the model runs on cuda:1");
   neso_device_info info;
   ASSERT_EQ(neso_device_get_info(NESO_CUDA, 1, kFake, &info), NESO_OK) << neso_error_text();
   EXPECT_STREQ(info.arch, "sm_80");
@@ -527,7 +550,9 @@ void *runMany(void *data) {
     int64_t n = 2 + i / 4;
     neso_tensor out{};
     Tensor x({n}, std::vector<float>(size_t(n), float(i)));
-    if (neso_run(context, &x.t, 1, &out, 1) != NESO_OK || floats(out, size_t(n)) != std::vector<float>(size_t(n), float(2 * i + 2))) ++job->failures;
+    if (neso_run(context, &x.t, 1, &out, 1) != NESO_OK ||
+        floats(out, size_t(n)) != std::vector<float>(size_t(n), float(2 * i + 2)))
+      ++job->failures;
   }
   neso_context_free(context);
   return nullptr;

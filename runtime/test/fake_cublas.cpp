@@ -65,7 +65,8 @@ struct Matrix {
   int32_t transposed;
   double at(int64_t batch, int64_t row, int64_t column) const {
     if (transposed) std::swap(row, column);
-    return read(data + (batch * layout.batchStride + column * layout.pitch + row) * int64_t(itemBytes(layout.type)), layout.type);
+    return read(data + (batch * layout.batchStride + column * layout.pitch + row) * int64_t(itemBytes(layout.type)),
+                layout.type);
   }
 };
 const char *hostOf(const void *device) { return fake_cuda::host<char>(device); }
@@ -73,7 +74,8 @@ const char *hostOf(const void *device) { return fake_cuda::host<char>(device); }
 bool agree(blas_operation op, blas_layout a, blas_layout b, blas_layout d) {
   uint64_t m = op->transposeA ? a->columns : a->rows, k = op->transposeA ? a->rows : a->columns;
   uint64_t k2 = op->transposeB ? b->columns : b->rows, n = op->transposeB ? b->rows : b->columns;
-  return k == k2 && d->rows == m && d->columns == n && a->type == b->type && a->batch == b->batch && a->batch == d->batch;
+  return k == k2 && d->rows == m && d->columns == n && a->type == b->type && a->batch == b->batch &&
+         a->batch == d->batch;
 }
 template <typename T> int make(T **out, T value) {
   *out = new T(value);
@@ -119,7 +121,9 @@ int cublasLtMatrixLayoutCreate(blas_layout *out, int type, uint64_t rows, uint64
 }
 int cublasLtMatrixLayoutDestroy(blas_layout l) { return destroy(l); }
 int cublasLtMatrixLayoutSetAttribute(blas_layout l, int attribute, const void *value, size_t bytes) {
-  return attribute == kBlasBatchCount ? set(l->batch, value, bytes) : attribute == kBlasBatchStride ? set(l->batchStride, value, bytes) : kInvalid;
+  return attribute == kBlasBatchCount    ? set(l->batch, value, bytes)
+         : attribute == kBlasBatchStride ? set(l->batchStride, value, bytes)
+                                         : kInvalid;
 }
 int cublasLtMatmulPreferenceCreate(blas_preference *out) { return make(out, cublasLtMatmulPreferenceOpaque_t{}); }
 int cublasLtMatmulPreferenceDestroy(blas_preference p) { return destroy(p); }
@@ -128,19 +132,24 @@ int cublasLtMatmulPreferenceSetAttribute(blas_preference p, int attribute, const
   if (attribute == kBlasWorkspaceBytes) return set(p->workspace, value, bytes);
   return attribute >= kBlasAlignmentA && attribute <= kBlasAlignmentD ? set(alignment, value, bytes) : kInvalid;
 }
-int cublasLtMatmulAlgoGetHeuristic(blas_handle, blas_operation op, blas_layout a, blas_layout b, blas_layout c, blas_layout d, blas_preference p, int wanted, blas_found *out, int *found) {
+int cublasLtMatmulAlgoGetHeuristic(blas_handle, blas_operation op, blas_layout a, blas_layout b, blas_layout c,
+                                   blas_layout d, blas_preference p, int wanted, blas_found *out, int *found) {
   *found = 0;
   if (wanted < 1 || c != d || !agree(op, a, b, d)) return kInvalid;
-  if (refuse && refuse(int64_t(d->columns), int64_t(d->rows), int64_t(op->transposeA ? a->rows : a->columns))) return kUnsupported;
+  if (refuse && refuse(int64_t(d->columns), int64_t(d->rows), int64_t(op->transposeA ? a->rows : a->columns)))
+    return kUnsupported;
   *out = {};
   out->algorithm.data[0] = 1;
   out->workspace_bytes = p->workspace;
   *found = 1;
   return 0;
 }
-int cublasLtMatmul(blas_handle, blas_operation op, const void *alpha, const void *a, blas_layout la, const void *b, blas_layout lb, const void *beta, const void *c, blas_layout, void *d, blas_layout ld,
+int cublasLtMatmul(blas_handle, blas_operation op, const void *alpha, const void *a, blas_layout la, const void *b,
+                   blas_layout lb, const void *beta, const void *c, blas_layout, void *d, blas_layout ld,
                    const blas_algorithm *algorithm, void *workspace, size_t, cu_stream stream) {
-  if (*static_cast<const float *>(alpha) != 1 || *static_cast<const float *>(beta) != 0 || c != d || algorithm->data[0] != 1 || reinterpret_cast<uint64_t>(workspace) % 256 != 0 || !agree(op, la, lb, ld)) return kInvalid;
+  if (*static_cast<const float *>(alpha) != 1 || *static_cast<const float *>(beta) != 0 || c != d ||
+      algorithm->data[0] != 1 || reinterpret_cast<uint64_t>(workspace) % 256 != 0 || !agree(op, la, lb, ld))
+    return kInvalid;
   Matrix left{hostOf(a), *la, op->transposeA}, right{hostOf(b), *lb, op->transposeB};
   cublasLtMatmulDescOpaque_t desc = *op;
   cublasLtMatrixLayoutOpaque_t result = *ld;
@@ -152,9 +161,11 @@ int cublasLtMatmul(blas_handle, blas_operation op, const void *alpha, const void
         for (int64_t i = 0; i < int64_t(result.rows); ++i) {
           double sum = 0;
           for (int64_t k = 0; k < depth; ++k) sum += left.at(batch, i, k) * right.at(batch, k, j);
-          if (desc.epilogue & kBlasEpilogueBias) sum += read(hostOf(desc.bias) + i * int64_t(itemBytes(result.type)), result.type);
+          if (desc.epilogue & kBlasEpilogueBias)
+            sum += read(hostOf(desc.bias) + i * int64_t(itemBytes(result.type)), result.type);
           if (desc.epilogue & kBlasEpilogueRelu) sum = std::fmax(sum, 0);
-          write(to + (batch * result.batchStride + j * result.pitch + i) * int64_t(itemBytes(result.type)), result.type, sum);
+          write(to + (batch * result.batchStride + j * result.pitch + i) * int64_t(itemBytes(result.type)), result.type,
+                sum);
         }
     return 0;
   });

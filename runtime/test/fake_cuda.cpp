@@ -65,7 +65,7 @@ struct State {
   std::map<std::string, Registered> kernels;
   std::map<std::string, int> calls;
   std::map<std::string, Failure> failures;
-  std::map<uint64_t, size_t> blocks;            // device memory, by address
+  std::map<uint64_t, size_t> blocks; // device memory, by address
   std::map<int, std::unique_ptr<CUctx_st>> contexts;
   std::map<std::pair<CUctx_st *, std::string>, std::unique_ptr<CUfunc_st>> functions;
   CUstream_st null{nullptr};
@@ -97,9 +97,9 @@ int enter(const char *function, bool work = true) {
   if (current.empty()) return 201;
   return current.back()->error;
 }
-#define ENTER(function) \
+#define ENTER(function)                                                                                                \
   if (int r_ = enter(#function)) return r_
-#define ENTER_ANY(function) \
+#define ENTER_ANY(function)                                                                                            \
   if (int r_ = enter(#function, false)) return r_
 
 // Is [at, at + bytes) device memory?
@@ -136,7 +136,8 @@ int copyItems(const cuda_copy_params &p, int item) {
     }
     uint64_t mask = uint64_t(item) - 1;
     if ((reinterpret_cast<uint64_t>(to) & mask) || (reinterpret_cast<uint64_t>(from) & mask)) return 716;
-    if (!known(reinterpret_cast<uint64_t>(to), size_t(item)) || !known(reinterpret_cast<uint64_t>(from), size_t(item))) return 700;
+    if (!known(reinterpret_cast<uint64_t>(to), size_t(item)) || !known(reinterpret_cast<uint64_t>(from), size_t(item)))
+      return 700;
     std::memcpy(host(reinterpret_cast<uint64_t>(to)), host(reinterpret_cast<uint64_t>(from)), size_t(item));
   }
   return 0;
@@ -187,7 +188,10 @@ int testCount(const fake_cuda::Launch &l) {
 }
 
 const Registered *findKernel(const std::string &name) {
-  static const std::map<std::string, Registered> always = {{"test_add", {3, testAdd}}, {"test_double", {1, testDouble}}, {"test_add_scalar", {3, testAddScalar}}, {"test_count", {3, testCount}}};
+  static const std::map<std::string, Registered> always = {{"test_add", {3, testAdd}},
+                                                           {"test_double", {1, testDouble}},
+                                                           {"test_add_scalar", {3, testAddScalar}},
+                                                           {"test_count", {3, testCount}}};
   auto it = state().kernels.find(name);
   if (it != state().kernels.end()) return &it->second;
   auto fixed = always.find(name);
@@ -303,7 +307,9 @@ void countAlive(int change) {
   Lock lock(state().lock);
   state().alive += change;
 }
-int enqueue(void *stream, std::function<int()> work) { return queue(static_cast<CUstream_st *>(stream), std::move(work)); }
+int enqueue(void *stream, std::function<int()> work) {
+  return queue(static_cast<CUstream_st *>(stream), std::move(work));
+}
 size_t deviceBytes() {
   Lock lock(state().lock);
   size_t n = 0;
@@ -322,7 +328,10 @@ int cuDriverGetVersion(int *v) {
   return 0;
 }
 int cuGetErrorName(int e, const char **out) {
-  *out = e == kCuInvalidValue ? "CUDA_ERROR_INVALID_VALUE" : e == kCuNoDevice ? "CUDA_ERROR_NO_DEVICE" : e == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+  *out = e == kCuInvalidValue ? "CUDA_ERROR_INVALID_VALUE"
+         : e == kCuNoDevice   ? "CUDA_ERROR_NO_DEVICE"
+         : e == 700           ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                              : "CUDA_ERROR_OTHER";
   return 0;
 }
 int cuGetErrorString(int, const char **out) {
@@ -392,7 +401,12 @@ int cuModuleLoadDataEx(CUmod_st **out, const void *image, unsigned, int *, void 
   ENTER(cuModuleLoadDataEx);
   Lock lock(state().lock);
   const char *text = static_cast<const char *>(image);
-  state().image = std::memcmp(text, "\x7f" "ELF", 4) == 0 ? "cubin" : std::string(text).substr(0, std::string(text).find('\n'));
+  state().image = std::memcmp(text,
+                              "\x7f"
+                              "ELF",
+                              4) == 0
+                      ? "cubin"
+                      : std::string(text).substr(0, std::string(text).find('\n'));
   *out = made(new CUmod_st{current.back()});
   return 0;
 }
@@ -548,13 +562,16 @@ int cuGraphDestroy(CUgraph_st *g) {
   gone(g);
   return 0;
 }
-int cuLaunchKernel(CUfunc_st *f, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned, unsigned shared, CUstream_st *s, void **params, void **) {
+int cuLaunchKernel(CUfunc_st *f, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
+                   unsigned shared, CUstream_st *s, void **params, void **) {
   ENTER(cuLaunchKernel);
   return launch(f, {params, {x, y, z}, threads, shared, 1}, s);
 }
 int cuLaunchKernelEx(const cu_launch_config *c, CUfunc_st *f, void **params, void **) {
   ENTER(cuLaunchKernelEx);
-  return launch(f, {params, {c->grid_x, c->grid_y, c->grid_z}, c->block_x, c->shared_bytes, c->attributes[0].value.cluster.x}, c->stream);
+  return launch(
+      f, {params, {c->grid_x, c->grid_y, c->grid_z}, c->block_x, c->shared_bytes, c->attributes[0].value.cluster.x},
+      c->stream);
 }
 int cuEventCreate(CUevent_st **out, unsigned) {
   ENTER(cuEventCreate);

@@ -1,6 +1,6 @@
-// Controls of the fake CUDA driver (libneso_fake_cuda.so): a library with the driver's entry points over host memory, for tests without a
-// GPU. Work runs when it is queued; graphs keep closures. "Device" addresses are moved out of the address space, so that code which
-// touches device memory from the host crashes. Thread-safe.
+// Controls of the fake CUDA driver (libneso_fake_cuda.so): a library with the driver's entry points over host memory,
+// for tests without a GPU. Work runs when it is queued; graphs keep closures. "Device" addresses are moved out of the
+// address space, so that code which touches device memory from the host crashes. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,10 +23,11 @@ struct Launch {
 /// The result of the work, 0 or an error of the driver that later calls report (a trap).
 using Kernel = std::function<int(const Launch &)>;
 
-/// Devices of the machine, sound again if a trap had lost them; forgets kernels, counts and failures. Default: one sm_90.
+/// Devices of the machine, sound again if a trap had lost them; forgets kernels, counts and failures. Default: one
+/// sm_90.
 void reset(std::vector<Chip> chips = {Chip{}});
-/// Every symbol of a module must be registered; test_add, test_double, test_add_scalar and test_count (runtime/test/test_kernels.c) always are.
-/// args: how many the kernel has, of 8 bytes each.
+/// Every symbol of a module must be registered; test_add, test_double, test_add_scalar and test_count
+/// (runtime/test/test_kernels.c) always are. args: how many the kernel has, of 8 bytes each.
 void addKernel(const std::string &symbol, int args, Kernel kernel);
 /// Calls of an entry point since reset or clearCalls; "*": of all.
 int calls(const std::string &function);
@@ -35,21 +36,25 @@ void clearCalls();
 void failNext(const std::string &function, int result, int after = 0);
 /// What the last module was loaded from: "cubin" or the first line of the PTX.
 std::string lastImage();
-/// Things made and not yet destroyed: memory blocks (host and device), modules, streams, events, graphs, retained contexts.
+/// Things made and not yet destroyed: memory blocks (host and device), modules, streams, events, graphs, retained
+/// contexts.
 int alive();
 /// Counts what was made (+1) or destroyed (-1) by the fake cuBLASLt.
 void countAlive(int change);
 size_t deviceBytes();
 
-/// Queues work on a stream as the driver's own calls do: it runs now, or when the graph that is being recorded is launched. For the fake cuBLASLt
-/// (fake_cublas.cpp, in the same library), whose products are computed in double precision.
+/// Queues work on a stream as the driver's own calls do: it runs now, or when the graph that is being recorded is
+/// launched. For the fake cuBLASLt (fake_cublas.cpp, in the same library), whose products are computed in double
+/// precision.
 int enqueue(void *stream, std::function<int()> work);
 /// The fake cuBLASLt refuses products for which this says so. reset() forgets it.
 void refuseProducts(std::function<bool(int64_t m, int64_t n, int64_t k)> refuse);
 
 /// Device address ↔ the host memory behind it.
 inline constexpr uint64_t kDeviceOffset = uint64_t(1) << 60;
-template <typename T> T *host(const void *device) { return reinterpret_cast<T *>(reinterpret_cast<uint64_t>(device) - kDeviceOffset); }
+template <typename T> T *host(const void *device) {
+  return reinterpret_cast<T *>(reinterpret_cast<uint64_t>(device) - kDeviceOffset);
+}
 /// Argument i of a launch, a pointer of the device.
 template <typename T> T *pointer(const Launch &l, int i) { return host<T>(*static_cast<void **>(l.params[i])); }
 inline bool isDevice(const void *p) { return reinterpret_cast<uint64_t>(p) >= kDeviceOffset; }

@@ -5,7 +5,8 @@
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 
-// Without a corpus the fuzzer would never find a plan: what is too short to be one is replaced by a sound one, or a sound package.
+// Without a corpus the fuzzer would never find a plan: what is too short to be one is replaced by a sound one, or a
+// sound package.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed) {
   static const std::vector<std::pair<std::string, std::string>> members = neso_test::addThenDouble().finish();
   static const std::string plan = "\1" + members[1].second, package = std::string(1, '\0') + neso_test::zip(members);

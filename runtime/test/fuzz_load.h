@@ -14,7 +14,10 @@ inline void *smallAllocate(void *, size_t bytes) { return bytes > (1u << 20) ? n
 inline void smallRelease(void *, void *p, size_t) { free(p); }
 
 inline void runIfItLoads(const std::string &bytes) {
-  static const neso_static_kernel idle[] = {{"test_add", test_nothing}, {"test_double", test_nothing}, {"test_nothing", test_nothing}, {"test_count", test_nothing}};
+  static const neso_static_kernel idle[] = {{"test_add", test_nothing},
+                                            {"test_double", test_nothing},
+                                            {"test_nothing", test_nothing},
+                                            {"test_count", test_nothing}};
   neso_model_options o{};
   o.struct_size = sizeof o;
   o.static_kernels = idle;
@@ -61,7 +64,8 @@ inline void runIfItLoads(const std::string &bytes) {
   neso_model_free(model);
 }
 
-/// Even first byte: the rest is a whole package. Odd: the rest is a plan, wrapped into a package whose checksums are right.
+/// Even first byte: the rest is a whole package. Odd: the rest is a plan, wrapped into a package whose checksums are
+/// right.
 inline void fuzzOne(const uint8_t *data, size_t size) {
   if (size == 0) return;
   std::string rest(reinterpret_cast<const char *>(data) + 1, size - 1);

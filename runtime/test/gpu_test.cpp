@@ -1,5 +1,5 @@
-// The runtime on a real GPU, with kernels written in PTX here: what the fake driver cannot show. Skipped where there is none. Expected values
-// are worked out by hand.
+// The runtime on a real GPU, with kernels written in PTX here: what the fake driver cannot show. Skipped where there is
+// none. Expected values are worked out by hand.
 #include <pthread.h>
 
 #include "test/harness.h"
@@ -8,8 +8,9 @@ using namespace neso_test;
 using B = PackageBuilder;
 
 namespace {
-// One thread of each block works. test_add: out[i] = a[i] + b[i]; test_double: x[i] *= 2; test_count: sizes[0] = non-zero elements among n;
-// far_shared: x[i] through the last bytes of 90,000 of shared memory; bad: a store to address 8.
+// One thread of each block works. test_add: out[i] = a[i] + b[i]; test_double: x[i] *= 2; test_count: sizes[0] =
+// non-zero elements among n; far_shared: x[i] through the last bytes of 90,000 of shared memory; bad: a store to
+// address 8.
 const char *const kPtx = R"(.version 7.0
 .target sm_80
 .address_size 64
@@ -94,7 +95,9 @@ B addOnGpu() {
 }
 
 struct Gpu : Loaded {
-  explicit Gpu(B b, neso_context_options o = onGpu()) : Loaded(b.package(), 1, &o) { EXPECT_EQ(status, NESO_OK) << neso_error_text(); }
+  explicit Gpu(B b, neso_context_options o = onGpu()) : Loaded(b.package(), 1, &o) {
+    EXPECT_EQ(status, NESO_OK) << neso_error_text();
+  }
   // Memory of the device with these values.
   neso_tensor put(const std::vector<float> &values, const int64_t *sizes) {
     neso_tensor host{const_cast<float *>(values.data()), sizes, nullptr, 1, NESO_F32, NESO_CPU, 0}, there = host;
@@ -157,7 +160,8 @@ TEST_F(OnGpu, TheHostsShareOfARun) {
     double ms = 0;
     ASSERT_EQ(neso_context_elapsed(m.context, 0, 1, &ms), NESO_OK);
     double host = double(end.tv_sec - begin.tv_sec) * 1e6 + double(end.tv_nsec - begin.tv_nsec) * 1e-3;
-    std::printf("two kernels %s: host %.2f us a run, device %.2f us a run\n", graphs ? "one by one" : "as a graph", host / 500, ms * 2);
+    std::printf("two kernels %s: host %.2f us a run, device %.2f us a run\n", graphs ? "one by one" : "as a graph",
+                host / 500, ms * 2);
     EXPECT_EQ(m.get(y), (std::vector<float>{4, 6, 8, 10}));
   }
 }
@@ -170,7 +174,8 @@ TEST_F(OnGpu, CallersStreamAndSwitchingStreams) {
   neso_tensor x = m.put({1, 2, 3, 4}, &four), y = m.put({0, 0, 0, 0}, &four);
   for (int i = 0; i < 6; ++i) {
     ASSERT_EQ(neso_run_async(m.context, &x, 1, &y, 1), NESO_OK) << neso_error_text();
-    ASSERT_EQ(neso_context_set_stream(m.context, i % 2 ? reinterpret_cast<void *>(1) : nullptr), NESO_OK) << neso_error_text();
+    ASSERT_EQ(neso_context_set_stream(m.context, i % 2 ? reinterpret_cast<void *>(1) : nullptr), NESO_OK)
+        << neso_error_text();
   }
   EXPECT_EQ(m.get(y), (std::vector<float>{4, 6, 8, 10}));
 }
@@ -187,8 +192,10 @@ TEST_F(OnGpu, CopyKernels) {
     void *a, *b;
     ASSERT_EQ(neso_context_allocate(m.context, bytes, &a), NESO_OK);
     ASSERT_EQ(neso_context_allocate(m.context, bytes, &b), NESO_OK);
-    neso_tensor host{in.data(), sizes, nullptr, 2, dtype, NESO_CPU, 0}, first{a, sizes, nullptr, 2, dtype, NESO_CUDA, 0}, turned{b, sizes, across, 2, dtype, NESO_CUDA, 0};
-    neso_tensor back{out.data(), sizes, across, 2, dtype, NESO_CPU, 0}, expected{want.data(), sizes, across, 2, dtype, NESO_CPU, 0};
+    neso_tensor host{in.data(), sizes, nullptr, 2, dtype, NESO_CPU, 0},
+        first{a, sizes, nullptr, 2, dtype, NESO_CUDA, 0}, turned{b, sizes, across, 2, dtype, NESO_CUDA, 0};
+    neso_tensor back{out.data(), sizes, across, 2, dtype, NESO_CPU, 0},
+        expected{want.data(), sizes, across, 2, dtype, NESO_CPU, 0};
     ASSERT_EQ(neso_tensor_copy(m.context, &first, &host), NESO_OK) << neso_error_text();
     ASSERT_EQ(neso_tensor_copy(m.context, &turned, &first), NESO_OK) << neso_error_text();
     ASSERT_EQ(neso_tensor_copy(m.context, &back, &turned), NESO_OK) << neso_error_text();
@@ -203,11 +210,16 @@ TEST_F(OnGpu, CopyKernels) {
 TEST_F(OnGpu, StepsOfEveryKind) {
   B b;
   b.gpu({"compute_80"});
-  int32_t one = b.constant(1), two = b.constant(2), n = B::kVariables, bytes = b.constant(24), eight = b.constant(8), sixteen = b.constant(16);
+  int32_t one = b.constant(1), two = b.constant(2), n = B::kVariables, bytes = b.constant(24), eight = b.constant(8),
+          sixteen = b.constant(16);
   b.input("x", {b.fixed(6)});
   b.arenas.push_back(fbs::CreateArena(b.fb, sixteen));
-  int32_t x = b.buffer(fbs::Location::Input, 0, bytes), count = b.buffer(fbs::Location::Arena, 0, eight), filled = b.buffer(fbs::Location::Output, 0, sixteen);
-  b.step(fbs::Step::Launch, fbs::CreateLaunch(b.fb, b.kernel("test_count", 3), b.fb.CreateVectorOfStructs(std::vector<fbs::Arg>{B::arg(x), B::arg(count), B::slotArg(b.constant(6))}), one, one, one));
+  int32_t x = b.buffer(fbs::Location::Input, 0, bytes), count = b.buffer(fbs::Location::Arena, 0, eight),
+          filled = b.buffer(fbs::Location::Output, 0, sixteen);
+  b.step(fbs::Step::Launch, fbs::CreateLaunch(b.fb, b.kernel("test_count", 3),
+                                              b.fb.CreateVectorOfStructs(std::vector<fbs::Arg>{
+                                                  B::arg(x), B::arg(count), B::slotArg(b.constant(6))}),
+                                              one, one, one));
   b.step(fbs::Step::LoadScalar, fbs::CreateLoadScalar(b.fb, count, -1, fbs::DType::I64, n));
   b.step(fbs::Step::Fill, fbs::CreateFill(b.fb, filled, 8, 0x0000000200000001, two));
   b.step(fbs::Step::StoreScalar, fbs::CreateStoreScalar(b.fb, n, filled, eight, fbs::DType::I32));
@@ -257,7 +269,8 @@ TEST_F(OnGpu, LargeSharedMemoryAndClusters) {
 TEST_F(OnGpu, OutOfMemoryLeavesTheContextUsable) {
   Gpu m(addOnGpu());
   void *memory = nullptr;
-  EXPECT_STATUS(neso_context_allocate(m.context, size_t(1) << 45, &memory), NESO_OUT_OF_MEMORY, "out of memory on cuda:0");
+  EXPECT_STATUS(neso_context_allocate(m.context, size_t(1) << 45, &memory), NESO_OUT_OF_MEMORY,
+                "out of memory on cuda:0");
   Tensor x({2}, {1, 2});
   std::vector<neso_tensor> out(1);
   ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
@@ -284,7 +297,8 @@ void *runMany(void *model) {
     int64_t n = 2 + i / 20;
     neso_tensor out{};
     Tensor x({n}, std::vector<float>(size_t(n), float(i)));
-    good &= neso_run(context, &x.t, 1, &out, 1) == NESO_OK && floats(out, size_t(n)) == std::vector<float>(size_t(n), float(2 * i + 2));
+    good &= neso_run(context, &x.t, 1, &out, 1) == NESO_OK &&
+            floats(out, size_t(n)) == std::vector<float>(size_t(n), float(2 * i + 2));
   }
   neso_context_free(context);
   return good ? nullptr : model;
@@ -312,8 +326,10 @@ TEST_F(OnGpu, ZTrapLosesTheDeviceButNotTheProcess) {
     Gpu m(withCode(std::move(b)));
     uint32_t grid[] = {1, 1, 1};
     ASSERT_EQ(neso_kernel_launch(m.context, "bad", grid, nullptr, 0), NESO_OK) << neso_error_text();
-    EXPECT_STATUS(neso_context_synchronize(m.context), NESO_DEVICE_LOST, "a kernel trapped: CUDA_ERROR_ILLEGAL_ADDRESS");
-    EXPECT_STATUS(neso_kernel_launch(m.context, "bad", grid, nullptr, 0), NESO_DEVICE_LOST, "lost by an earlier failure");
+    EXPECT_STATUS(neso_context_synchronize(m.context), NESO_DEVICE_LOST,
+                  "a kernel trapped: CUDA_ERROR_ILLEGAL_ADDRESS");
+    EXPECT_STATUS(neso_kernel_launch(m.context, "bad", grid, nullptr, 0), NESO_DEVICE_LOST,
+                  "lost by an earlier failure");
   }
   neso_context_options o = onGpu();
   EXPECT_EQ(Loaded(addOnGpu().package(), 1, &o).status, NESO_DEVICE_LOST);

@@ -32,7 +32,8 @@ std::string slurp(const std::string &path) {
 // A package whose kernels lie in it as a shared object.
 std::string packageWithCode(const char *arch = "x86-64") {
   B b = addThenDouble();
-  b.targets.push_back(fbs::CreateTarget(b.fb, fbs::TargetKind::Cpu, b.fb.CreateString(arch), b.fb.CreateString("data/neso/model/code/it")));
+  b.targets.push_back(fbs::CreateTarget(b.fb, fbs::TargetKind::Cpu, b.fb.CreateString(arch),
+                                        b.fb.CreateString("data/neso/model/code/it")));
   b.members.emplace_back("data/neso/model/code/it", slurp(NESO_BINARY_DIR "/lib/libneso_test_kernels.so"));
   return b.package();
 }
@@ -55,7 +56,10 @@ TEST(Load, FromAFileAndFromMemoryWithItsOwnCode) {
   for (bool from_file : {true, false}) {
     neso_model *model = nullptr;
     neso_context *context = nullptr;
-    ASSERT_EQ(from_file ? neso_model_load(file.path, &plain, &model) : neso_model_load_memory(bytes.data(), bytes.size(), &plain, &model), NESO_OK) << neso_error_text();
+    ASSERT_EQ(from_file ? neso_model_load(file.path, &plain, &model)
+                        : neso_model_load_memory(bytes.data(), bytes.size(), &plain, &model),
+              NESO_OK)
+        << neso_error_text();
     ASSERT_EQ(neso_context_create(model, nullptr, &context), NESO_OK);
     Tensor x({3}, {1, 2, 3});
     neso_tensor out{};
@@ -72,7 +76,8 @@ TEST(Load, SeveralModelsOfOneFileAtOnce) {
   neso_model_options plain{};
   plain.struct_size = sizeof plain;
   neso_model *models[8];
-  for (int i = 0; i < 8; ++i) ASSERT_EQ(neso_model_load_memory(first.data(), first.size(), &plain, &models[i]), NESO_OK) << neso_error_text();
+  for (int i = 0; i < 8; ++i)
+    ASSERT_EQ(neso_model_load_memory(first.data(), first.size(), &plain, &models[i]), NESO_OK) << neso_error_text();
   for (int i = 0; i < 8; ++i) neso_model_free(models[i]);
 }
 
@@ -143,12 +148,15 @@ TEST(Load, ConstantsMayBeGivenByTheCaller) {
 
 TEST(Load, RefusesFilesThatAreNoPackages) {
   neso_model *model = nullptr;
-  EXPECT_STATUS(neso_model_load("/nonexistent.neso", nullptr, &model), NESO_FILE_UNREADABLE, "cannot open '/nonexistent.neso': No such file");
+  EXPECT_STATUS(neso_model_load("/nonexistent.neso", nullptr, &model), NESO_FILE_UNREADABLE,
+                "cannot open '/nonexistent.neso': No such file");
   EXPECT_STATUS(neso_model_load("/", nullptr, &model), NESO_FILE_UNREADABLE, "it is not a file");
   TemporaryFile empty("");
   EXPECT_STATUS(neso_model_load(empty.path, nullptr, &model), NESO_NOT_A_PACKAGE, "is empty");
-  EXPECT_STATUS(load("hello, this is some text and nothing else at all"), NESO_NOT_A_PACKAGE, "does not start as a zip file does");
-  EXPECT_STATUS(load(zip({{"archive_format", "pt2"}, {"models/model.json", "{}"}})), NESO_NOT_A_PACKAGE, "holds no compiled model");
+  EXPECT_STATUS(load("hello, this is some text and nothing else at all"), NESO_NOT_A_PACKAGE,
+                "does not start as a zip file does");
+  EXPECT_STATUS(load(zip({{"archive_format", "pt2"}, {"models/model.json", "{}"}})), NESO_NOT_A_PACKAGE,
+                "holds no compiled model");
 }
 
 TEST(Load, RefusesTheWrongModelArchAndVersion) {
@@ -160,23 +168,28 @@ TEST(Load, RefusesTheWrongModelArchAndVersion) {
   EXPECT_EQ(load(bytes, &o), NESO_OK);
   o.arch = "x86-64-v9";
   EXPECT_STATUS(load(bytes, &o), NESO_NO_FITTING_TARGET, "holds code for x86-64");
-  EXPECT_STATUS(load(packageWithCode("riscv64")), NESO_NO_FITTING_TARGET, "holds code for riscv64, and none of it runs on this machine");
+  EXPECT_STATUS(load(packageWithCode("riscv64")), NESO_NO_FITTING_TARGET,
+                "holds code for riscv64, and none of it runs on this machine");
   B newer = addThenDouble();
   newer.formatMajor = NESO_PLAN_MAJOR + 1;
   EXPECT_STATUS(load(newer.package()), NESO_PACKAGE_TOO_NEW, "use a newer runtime");
 }
 
 #if defined(__x86_64__)
-// The system may refuse the tile registers even where the CPU has them (older kernels, sandboxes): as if the CPU had none.
+// The system may refuse the tile registers even where the CPU has them (older kernels, sandboxes): as if the CPU had
+// none.
 TEST(Load, WithoutLeaveForMatrixTilesOtherCodeIsTaken) {
   std::string tiles = packageWithCode("x86-64-v4+amx");
   const std::vector<std::string> archs = {"x86-64", "x86-64-v4+amx"};
   B b = addThenDouble(1, {}, archs);
-  for (const std::string &arch : archs) b.members.emplace_back("data/neso/model/code/" + arch, slurp(NESO_BINARY_DIR "/lib/libneso_test_kernels.so"));
+  for (const std::string &arch : archs)
+    b.members.emplace_back("data/neso/model/code/" + arch, slurp(NESO_BINARY_DIR "/lib/libneso_test_kernels.so"));
   std::string both = b.package();
   auto refuseTiles = [] {
-    sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 1),
-                            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 1),
+                            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
     sock_fprog program{4, filter};
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
   };
@@ -203,13 +216,16 @@ TEST(Load, WithoutLeaveForMatrixTilesOtherCodeIsTaken) {
 TEST(Load, RefusesMissingParts) {
   B b = addThenDouble();
   b.members.clear();
-  EXPECT_STATUS(load(b.package()), NESO_PACKAGE_MEMBER_MISSING, "constant 'layer.weight' lies in 'data/weights/weight_0'");
+  EXPECT_STATUS(load(b.package()), NESO_PACKAGE_MEMBER_MISSING,
+                "constant 'layer.weight' lies in 'data/weights/weight_0'");
   B kernel = addThenDouble();
   kernel.kernel("absent", 0);
   EXPECT_STATUS(load(kernel.package()), NESO_PACKAGE_MALFORMED, "does not hold kernel 'absent'");
   B code = addThenDouble();
-  code.targets.push_back(fbs::CreateTarget(code.fb, fbs::TargetKind::Cpu, code.fb.CreateString("x86-64"), code.fb.CreateString("code")));
-  code.members.emplace_back("code", "this is no ELF file at all, although it is long enough to hold a header of one.....");
+  code.targets.push_back(
+      fbs::CreateTarget(code.fb, fbs::TargetKind::Cpu, code.fb.CreateString("x86-64"), code.fb.CreateString("code")));
+  code.members.emplace_back("code",
+                            "this is no ELF file at all, although it is long enough to hold a header of one.....");
   EXPECT_STATUS(load(code.package()), NESO_PACKAGE_MALFORMED, "is not a shared object for this machine");
 }
 
@@ -241,7 +257,8 @@ TEST(Load, RefusesPlansThatContradictThemselves) {
       broken([](B &b) { b.input("bad", std::vector<fbs::InputDim>(65)); }),
       broken([](B &b) { b.weight("big", {1000}, "1234"); }),
   };
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) EXPECT_EQ(load(cases[i]), NESO_PACKAGE_MALFORMED) << "case " << i << ": " << neso_error_text();
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i)
+    EXPECT_EQ(load(cases[i]), NESO_PACKAGE_MALFORMED) << "case " << i << ": " << neso_error_text();
 }
 
 TEST(Load, EveryTruncationIsRefused) {
@@ -249,7 +266,8 @@ TEST(Load, EveryTruncationIsRefused) {
   for (size_t n = 0; n < bytes.size(); ++n) {
     std::string cut = bytes.substr(0, n);
     neso_status s = n ? load(cut) : NESO_NOT_A_PACKAGE;
-    EXPECT_TRUE(s == NESO_PACKAGE_TRUNCATED || s == NESO_NOT_A_PACKAGE || s == NESO_PACKAGE_MALFORMED) << n << " " << neso_error_text();
+    EXPECT_TRUE(s == NESO_PACKAGE_TRUNCATED || s == NESO_NOT_A_PACKAGE || s == NESO_PACKAGE_MALFORMED)
+        << n << " " << neso_error_text();
   }
 }
 
@@ -263,7 +281,9 @@ TEST(Load, AlteredContentIsRefused) {
     unnoticed += load(changed) == NESO_OK;
   }
   EXPECT_LT(unnoticed, 80u);
-  for (const char *part : {"\x7f" "ELF", "NESO", "layer.weight"}) {
+  for (const char *part : {"\x7f"
+                           "ELF",
+                           "NESO", "layer.weight"}) {
     std::string changed = bytes;
     changed[bytes.find(part)] ^= 1;
     EXPECT_EQ(load(changed), NESO_PACKAGE_ALTERED) << part;

@@ -1,5 +1,5 @@
-// What the runtime itself costs: time of one step (a launch of a kernel that does nothing), of an empty run, and of loading. Prints one
-// line a figure; with --check fails when a step takes 200 ns or loading a small package 5 ms.
+// What the runtime itself costs: time of one step (a launch of a kernel that does nothing), of an empty run, and of
+// loading. Prints one line a figure; with --check fails when a step takes 200 ns or loading a small package 5 ms.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,7 +10,9 @@
 using namespace neso_test;
 
 namespace {
-double now() { return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // A plan of n launches with 5 arguments each, over 1 program.
 std::string idle(int n) {
@@ -20,7 +22,11 @@ std::string idle(int n) {
   int32_t x = b.buffer(fbs::Location::Input, 0, bytes), y = b.buffer(fbs::Location::Output, 0, bytes);
   b.output("y", y, {b.constant(4)});
   int32_t k = b.kernel("test_nothing", 5);
-  for (int i = 0; i < n; ++i) b.launch(k, {PackageBuilder::arg(x), PackageBuilder::arg(y), PackageBuilder::arg(x), PackageBuilder::slotArg(bytes), PackageBuilder::slotArg(one)}, one);
+  for (int i = 0; i < n; ++i)
+    b.launch(k,
+             {PackageBuilder::arg(x), PackageBuilder::arg(y), PackageBuilder::arg(x), PackageBuilder::slotArg(bytes),
+              PackageBuilder::slotArg(one)},
+             one);
   return b.package();
 }
 

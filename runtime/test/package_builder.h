@@ -1,5 +1,5 @@
-// Makes packages by hand, so that the runtime is tested without a compiler. Slots of constants are shared; everything else is written
-// as the tests ask, wrong plans included.
+// Makes packages by hand, so that the runtime is tested without a compiler. Slots of constants are shared; everything
+// else is written as the tests ask, wrong plans included.
 #pragma once
 #include <elf.h>
 
@@ -19,7 +19,8 @@ namespace neso_test {
 namespace fbs = neso::fbs;
 
 /// A zip file with stored, aligned members.
-inline std::string zip(const std::vector<std::pair<std::string, std::string>> &members, const std::string &root = NESO_ARCHIVE_ROOT) {
+inline std::string zip(const std::vector<std::pair<std::string, std::string>> &members,
+                       const std::string &root = NESO_ARCHIVE_ROOT) {
   std::string out, directory;
   auto put = [](std::string &s, uint64_t v, int bytes) {
     for (int i = 0; i < bytes; ++i) s.push_back(char(v >> (8 * i)));
@@ -30,7 +31,8 @@ inline std::string zip(const std::vector<std::pair<std::string, std::string>> &m
     size_t offset = out.size(), header = 30 + full.size();
     size_t pad = (NESO_ARCHIVE_ALIGN - (offset + header + 4) % NESO_ARCHIVE_ALIGN) % NESO_ARCHIVE_ALIGN + 4;
     auto common = [&](std::string &s, size_t extra) {
-      put(s, 20, 2), put(s, 0, 2), put(s, 0, 2), put(s, 0, 2), put(s, NESO_ZIP_DATE, 2), put(s, crc, 4), put(s, data.size(), 4);
+      put(s, 20, 2), put(s, 0, 2), put(s, 0, 2), put(s, 0, 2), put(s, NESO_ZIP_DATE, 2), put(s, crc, 4),
+          put(s, data.size(), 4);
       put(s, data.size(), 4), put(s, full.size(), 2), put(s, extra, 2);
     };
     put(out, NESO_ZIP_LOCAL, 4), common(out, pad);
@@ -85,42 +87,53 @@ public:
     for (int64_t v : values) out.push_back(constant(v));
     return out;
   }
-  void size(fbs::SizeOp op, int32_t dst, int32_t a, int32_t b = 0, int32_t c = 0) { program.emplace_back(op, dst, a, b, c); }
+  void size(fbs::SizeOp op, int32_t dst, int32_t a, int32_t b = 0, int32_t c = 0) {
+    program.emplace_back(op, dst, a, b, c);
+  }
   fbs::InputDim fixed(int64_t n) { return {-1, constant(n), 0, INT64_MAX}; }
   static fbs::InputDim dynamic(int32_t slot, int64_t min = 0, int64_t max = INT64_MAX) { return {slot, -1, min, max}; }
-  void input(const std::string &name, const std::vector<fbs::InputDim> &dims, fbs::DType dtype = fbs::DType::F32, bool mutated = false,
-             const std::vector<int32_t> *strides = nullptr, int align = 1) {
-    inputs.push_back(fbs::CreateInput(fb, fb.CreateString(name), fbs::InputKind::Tensor, dtype, fb.CreateVectorOfStructs(dims),
-                                      strides ? fb.CreateVector(*strides) : 0, align, mutated));
+  void input(const std::string &name, const std::vector<fbs::InputDim> &dims, fbs::DType dtype = fbs::DType::F32,
+             bool mutated = false, const std::vector<int32_t> *strides = nullptr, int align = 1) {
+    inputs.push_back(fbs::CreateInput(fb, fb.CreateString(name), fbs::InputKind::Tensor, dtype,
+                                      fb.CreateVectorOfStructs(dims), strides ? fb.CreateVector(*strides) : 0, align,
+                                      mutated));
   }
   void scalarInput(const std::string &name, fbs::InputKind kind, fbs::InputDim dim, bool optional = false) {
-    fbs::DType dtype = kind == fbs::InputKind::Int ? fbs::DType::I64 : kind == fbs::InputKind::Float ? fbs::DType::F64 : fbs::DType::Bool;
+    fbs::DType dtype = kind == fbs::InputKind::Int     ? fbs::DType::I64
+                       : kind == fbs::InputKind::Float ? fbs::DType::F64
+                                                       : fbs::DType::Bool;
     inputs.push_back(fbs::CreateInput(fb, fb.CreateString(name), kind, dtype, 0, 0, 1, false, &dim, optional));
   }
-  void output(const std::string &name, int32_t buffer, const std::vector<int32_t> &dims, const std::vector<int32_t> *strides = nullptr,
-              int32_t offset = -1, fbs::DType dtype = fbs::DType::F32, bool late = false) {
-    outputs.push_back(fbs::CreateOutput(fb, fb.CreateString(name), fbs::OutputKind::Tensor, dtype, buffer, fb.CreateVector(dims),
-                                        strides ? fb.CreateVector(*strides) : 0, offset, -1, late));
+  void output(const std::string &name, int32_t buffer, const std::vector<int32_t> &dims,
+              const std::vector<int32_t> *strides = nullptr, int32_t offset = -1, fbs::DType dtype = fbs::DType::F32,
+              bool late = false) {
+    outputs.push_back(fbs::CreateOutput(fb, fb.CreateString(name), fbs::OutputKind::Tensor, dtype, buffer,
+                                        fb.CreateVector(dims), strides ? fb.CreateVector(*strides) : 0, offset, -1,
+                                        late));
   }
-  void scalarOutput(fbs::OutputKind kind, int32_t slot) { outputs.push_back(fbs::CreateOutput(fb, 0, kind, fbs::DType::I64, -1, 0, 0, -1, slot)); }
+  void scalarOutput(fbs::OutputKind kind, int32_t slot) {
+    outputs.push_back(fbs::CreateOutput(fb, 0, kind, fbs::DType::I64, -1, 0, 0, -1, slot));
+  }
   int32_t buffer(fbs::Location where, int32_t index, int32_t bytesSlot, int32_t offsetSlot = -1) {
     buffers.emplace_back(where, fbs::DType::F32, index, offsetSlot, bytesSlot);
     return int32_t(buffers.size() - 1);
   }
-  void weight(const std::string &name, const std::vector<int64_t> &sizes, const std::string &bytes, bool mutated = false,
-              fbs::ConstantKind kind = fbs::ConstantKind::Parameter) {
+  void weight(const std::string &name, const std::vector<int64_t> &sizes, const std::string &bytes,
+              bool mutated = false, fbs::ConstantKind kind = fbs::ConstantKind::Parameter) {
     std::string member = "data/weights/weight_" + std::to_string(constantRows.size());
-    constantRows.push_back(fbs::CreateConstant(fb, fb.CreateString(name), kind, fbs::DType::F32, fb.CreateVector(sizes), 0,
-                                               fb.CreateString(member), 0, bytes.size(), mutated));
+    constantRows.push_back(fbs::CreateConstant(fb, fb.CreateString(name), kind, fbs::DType::F32, fb.CreateVector(sizes),
+                                               0, fb.CreateString(member), 0, bytes.size(), mutated));
     members.emplace_back(member, bytes);
   }
   int32_t kernel(const std::string &symbol, int args, int64_t scratch = 0, float programNs = 0, bool serial = false) {
     std::vector<flatbuffers::Offset<flatbuffers::String>> symbols;
     for (size_t t = 0; t < (targets.empty() ? 1 : targets.size()); ++t) symbols.push_back(fb.CreateString(symbol));
-    kernels.push_back(fbs::CreateKernel(fb, fb.CreateString(symbol), fb.CreateVector(symbols), args, scratch, sharedBytes, targets.empty() ? 0 : threads, cluster, programNs, serial));
+    kernels.push_back(fbs::CreateKernel(fb, fb.CreateString(symbol), fb.CreateVector(symbols), args, scratch,
+                                        sharedBytes, targets.empty() ? 0 : threads, cluster, programNs, serial));
     return int32_t(kernels.size() - 1);
   }
-  /// Code for GPUs in place of the CPU's; before the first kernel. "sm_90": something that looks like a cubin, "compute_90": like PTX.
+  /// Code for GPUs in place of the CPU's; before the first kernel. "sm_90": something that looks like a cubin,
+  /// "compute_90": like PTX.
   void gpu(const std::vector<std::string> &archs) {
     for (const std::string &arch : archs) {
       std::string member = "data/neso/model/code/" + arch, code = "//" + arch + "\n.version 8.0\n";
@@ -154,14 +167,18 @@ public:
       if (!kernelsOnly) subs.push_back(fbs::CreateSubPlan(fb, fb.CreateVector(s.types), fb.CreateVector(s.steps)));
     fbs::SizeRange prologue(0, prologueEnd < 0 ? int32_t(program.size()) : prologueEnd);
     auto model = fb.CreateString("model"), producer = fb.CreateString("test");
-    std::vector<flatbuffers::Offset<fbs::KeyValue>> metadata{fbs::CreateKeyValue(fb, fb.CreateString("owner"), fb.CreateString("me"))};
-    auto plan = fbs::CreatePlan(fb, formatMajor, NESO_PLAN_MINOR, model, producer, slotCount, fb.CreateVector(constants), fb.CreateVectorOfStructs(program),
-                                &prologue, fb.CreateVector(guards), fb.CreateVector(symbols), fb.CreateVector(inputs), fb.CreateVector(outputs),
-                                fb.CreateVector(constantRows), fb.CreateVector(arenas), fb.CreateVectorOfStructs(buffers), 0, fb.CreateVector(targets),
-                                fb.CreateVector(kernels), fb.CreateVector(subs), 0, 0, fb.CreateVector(metadata));
+    std::vector<flatbuffers::Offset<fbs::KeyValue>> metadata{
+        fbs::CreateKeyValue(fb, fb.CreateString("owner"), fb.CreateString("me"))};
+    auto plan =
+        fbs::CreatePlan(fb, formatMajor, NESO_PLAN_MINOR, model, producer, slotCount, fb.CreateVector(constants),
+                        fb.CreateVectorOfStructs(program), &prologue, fb.CreateVector(guards), fb.CreateVector(symbols),
+                        fb.CreateVector(inputs), fb.CreateVector(outputs), fb.CreateVector(constantRows),
+                        fb.CreateVector(arenas), fb.CreateVectorOfStructs(buffers), 0, fb.CreateVector(targets),
+                        fb.CreateVector(kernels), fb.CreateVector(subs), 0, 0, fb.CreateVector(metadata));
     fbs::FinishPlanBuffer(fb, plan);
     std::vector<std::pair<std::string, std::string>> all{{"archive_format", "pt2"}};
-    all.emplace_back("data/neso/model/plan", std::string(reinterpret_cast<const char *>(fb.GetBufferPointer()), fb.GetSize()));
+    all.emplace_back("data/neso/model/plan",
+                     std::string(reinterpret_cast<const char *>(fb.GetBufferPointer()), fb.GetSize()));
     all.insert(all.end(), members.begin(), members.end());
     return all;
   }
@@ -174,9 +191,20 @@ struct Tensor {
   std::vector<float> data;
   neso_tensor t{};
   Tensor(std::vector<int64_t> s, std::vector<float> d) : sizes(std::move(s)), data(std::move(d)) { refresh(); }
-  Tensor(std::vector<int64_t> s, std::vector<int64_t> st, std::vector<float> d) : sizes(std::move(s)), strides(std::move(st)), data(std::move(d)) { refresh(); }
+  Tensor(std::vector<int64_t> s, std::vector<int64_t> st, std::vector<float> d)
+      : sizes(std::move(s)), strides(std::move(st)), data(std::move(d)) {
+    refresh();
+  }
   Tensor(const Tensor &o) : sizes(o.sizes), strides(o.strides), data(o.data) { refresh(); }
-  void refresh() { t = {data.data(), sizes.data(), strides.empty() ? nullptr : strides.data(), int32_t(sizes.size()), NESO_F32, NESO_CPU, 0}; }
+  void refresh() {
+    t = {data.data(),
+         sizes.data(),
+         strides.empty() ? nullptr : strides.data(),
+         int32_t(sizes.size()),
+         NESO_F32,
+         NESO_CPU,
+         0};
+  }
 };
 
 } // namespace neso_test

@@ -1,5 +1,5 @@
-// Matrix products that packages leave to a library, against the fake driver and its fake cuBLASLt; the package's own kernel otherwise. Expected
-// values are worked out by hand.
+// Matrix products that packages leave to a library, against the fake driver and its fake cuBLASLt; the package's own
+// kernel otherwise. Expected values are worked out by hand.
 #include <dlfcn.h>
 
 #include "test/fake_cuda.h"
@@ -19,8 +19,9 @@ neso_context_options onGpu(const char *cublas = kFake) {
   return o;
 }
 
-/// out[m, 2] = x[m, 3] * w^T + bias, w [2, 3] and bias constants, m dynamic. The package's own kernel gives 1000 everywhere, so that one sees who ran.
-/// relu: at the end. rest: into a temporary; test_double then doubles it in the output.
+/// out[m, 2] = x[m, 3] * w^T + bias, w [2, 3] and bias constants, m dynamic. The package's own kernel gives 1000
+/// everywhere, so that one sees who ran. relu: at the end. rest: into a temporary; test_double then doubles it in the
+/// output.
 struct Product {
   bool relu = false, rest = false, badSlot = false;
   B build() const {
@@ -34,16 +35,26 @@ struct Product {
     b.size(fbs::SizeOp::Mul, bytes, m, b.constant(8));
     b.size(fbs::SizeOp::Mul, inBytes, m, b.constant(12));
     b.arenas.push_back(fbs::CreateArena(b.fb, b.constant(4096)));
-    const int32_t x = b.buffer(fbs::Location::Input, 0, inBytes), weight = b.buffer(fbs::Location::Constant, 0, b.constant(24)), added = b.buffer(fbs::Location::Constant, 1, b.constant(8));
-    const int32_t out = b.buffer(fbs::Location::Output, 0, bytes), space = b.buffer(fbs::Location::Arena, 0, b.constant(1024), b.constant(64));
+    const int32_t x = b.buffer(fbs::Location::Input, 0, inBytes),
+                  weight = b.buffer(fbs::Location::Constant, 0, b.constant(24)),
+                  added = b.buffer(fbs::Location::Constant, 1, b.constant(8));
+    const int32_t out = b.buffer(fbs::Location::Output, 0, bytes),
+                  space = b.buffer(fbs::Location::Arena, 0, b.constant(1024), b.constant(64));
     b.output("y", out, {m, b.constant(2)});
-    const int32_t own = b.kernel("test_own", 1), twice = b.kernel("test_double", 1), one = b.constant(1), zero = b.constant(0);
+    const int32_t own = b.kernel("test_own", 1), twice = b.kernel("test_double", 1), one = b.constant(1),
+                  zero = b.constant(0);
     b.size(fbs::SizeOp::Mul, elements, m, b.constant(2));
     flatbuffers::Offset<fbs::Launch> after;
-    if (rest) after = fbs::CreateLaunch(b.fb, twice, b.fb.CreateVectorOfStructs(std::vector<fbs::Arg>{B::arg(out)}), elements, one, one);
-    fbs::Matrix left(x, -1, badSlot ? 1000 : b.constant(3), zero, false), right(weight, -1, b.constant(3), zero, true), result(out, -1, b.constant(2), zero, false);
-    auto product = fbs::CreateProduct(b.fb, &left, &right, &result, fbs::DType::F32, fbs::DType::F32, one, m, b.constant(2), b.constant(3), added, -1, relu, space, after);
-    b.step(fbs::Step::Launch, fbs::CreateLaunch(b.fb, own, b.fb.CreateVectorOfStructs(std::vector<fbs::Arg>{B::arg(out)}), elements, one, one, product));
+    if (rest)
+      after = fbs::CreateLaunch(b.fb, twice, b.fb.CreateVectorOfStructs(std::vector<fbs::Arg>{B::arg(out)}), elements,
+                                one, one);
+    fbs::Matrix left(x, -1, badSlot ? 1000 : b.constant(3), zero, false), right(weight, -1, b.constant(3), zero, true),
+        result(out, -1, b.constant(2), zero, false);
+    auto product = fbs::CreateProduct(b.fb, &left, &right, &result, fbs::DType::F32, fbs::DType::F32, one, m,
+                                      b.constant(2), b.constant(3), added, -1, relu, space, after);
+    b.step(fbs::Step::Launch,
+           fbs::CreateLaunch(b.fb, own, b.fb.CreateVectorOfStructs(std::vector<fbs::Arg>{B::arg(out)}), elements, one,
+                             one, product));
     return b;
   }
 };
@@ -57,7 +68,9 @@ protected:
       return 0;
     });
   }
-  void TearDown() override { EXPECT_EQ(fake_cuda::alive(), 0) << "something of the driver or the library was not given back"; }
+  void TearDown() override {
+    EXPECT_EQ(fake_cuda::alive(), 0) << "something of the driver or the library was not given back";
+  }
 };
 
 std::vector<float> runOnce(Loaded &m, int64_t rows) {

@@ -1,4 +1,5 @@
-// Runs of plans made by hand: sizes, layouts, checks, aliasing, mutation, control flow. Expected values are worked out by hand.
+// Runs of plans made by hand: sizes, layouts, checks, aliasing, mutation, control flow. Expected values are worked out
+// by hand.
 #include "test/harness.h"
 
 using namespace neso_test;
@@ -98,7 +99,8 @@ TEST(Run, ChecksSizesThatDependOnOthers) {
   Tensor x({2}, {1, 2}), y({4}, {1, 2, 3, 4}), wrong({3}, {1, 2, 3});
   std::vector<neso_tensor> out;
   EXPECT_EQ(m.run({x.t, y.t}, out), NESO_OK) << neso_error_text();
-  EXPECT_STATUS(m.run({x.t, wrong.t}, out), NESO_INPUT_DIM, "input 1 ('y') has size 3 in dimension 0, given the sizes of the other inputs it must be 4");
+  EXPECT_STATUS(m.run({x.t, wrong.t}, out), NESO_INPUT_DIM,
+                "input 1 ('y') has size 3 in dimension 0, given the sizes of the other inputs it must be 4");
   EXPECT_EQ(m.run({x.t, y.t}, out), NESO_OK) << neso_error_text();
 }
 
@@ -151,7 +153,9 @@ TEST(Run, ScalarsInAndOut) {
   double fv = 1.25;
   uint8_t bv = 1;
   auto scalar = [](void *p, neso_dtype t) { return neso_tensor{p, nullptr, nullptr, 0, t, NESO_CPU, 0}; };
-  std::vector<neso_tensor> in{scalar(&kv, NESO_I64), scalar(&fv, NESO_F64), scalar(&bv, NESO_BOOL), scalar(&seven, NESO_I64), neso_tensor{}}, out(4);
+  std::vector<neso_tensor> in{scalar(&kv, NESO_I64), scalar(&fv, NESO_F64), scalar(&bv, NESO_BOOL),
+                              scalar(&seven, NESO_I64), neso_tensor{}},
+      out(4);
   ASSERT_EQ(m.run(in, out), NESO_OK) << neso_error_text();
   EXPECT_EQ(*static_cast<int64_t *>(out[0].data), 5);
   EXPECT_EQ(*static_cast<double *>(out[1].data), 2.5);
@@ -217,7 +221,8 @@ TEST(Run, KernelsReportAssertionsIndicesAndPrints) {
   Loaded m(b.package(), 1, &o);
   std::vector<neso_tensor> out;
   auto run = [&](int64_t v) { return m.run({{&v, nullptr, nullptr, 0, NESO_I64, NESO_CPU, 0}}, out); };
-  EXPECT_STATUS(run(0), NESO_ASSERTION_FAILED, "assertion failed in kernel 'test_report', program 3, line 12: x must be positive");
+  EXPECT_STATUS(run(0), NESO_ASSERTION_FAILED,
+                "assertion failed in kernel 'test_report', program 3, line 12: x must be positive");
   EXPECT_STATUS(run(1), NESO_INDEX_OUT_OF_RANGE, "index 7 is out of range for a dimension of size 4");
   printed.clear();
   EXPECT_EQ(run(2), NESO_OK);
@@ -232,9 +237,9 @@ TEST(Run, BranchesAndLoops) {
   b.scalarInput("flag", fbs::InputKind::Bool, B::dynamic(flag, 0, 1));
   b.input("x", {b.fixed(4)}, fbs::DType::F32, true);
   int32_t x = b.buffer(fbs::Location::Input, 1, bytes);
-  b.size(fbs::SizeOp::Copy, i, b.constant(0));        // prologue
-  b.size(fbs::SizeOp::Lt, more, i, b.constant(3));    // condition
-  b.size(fbs::SizeOp::Add, i, i, b.constant(1));      // body
+  b.size(fbs::SizeOp::Copy, i, b.constant(0));     // prologue
+  b.size(fbs::SizeOp::Lt, more, i, b.constant(3)); // condition
+  b.size(fbs::SizeOp::Add, i, i, b.constant(1));   // body
   b.prologueEnd = 1;
   int32_t k = b.kernel("test_double", 1);
   b.step(fbs::Step::If, fbs::CreateIf(b.fb, flag, 1, 2));
@@ -268,7 +273,8 @@ TEST(Run, SizesThatAreKnownOnlyLater) {
   b.scalarOutput(fbs::OutputKind::Int, u);
   b.size(fbs::SizeOp::Mul, bytes, u, four);
   b.prologueEnd = 0;
-  b.launch(b.kernel("test_count", 3), {B::arg(x), B::arg(counter), fbs::Arg(fbs::ArgKind::I64, 0, -1, 4)}, b.constant(1));
+  b.launch(b.kernel("test_count", 3), {B::arg(x), B::arg(counter), fbs::Arg(fbs::ArgKind::I64, 0, -1, 4)},
+           b.constant(1));
   b.step(fbs::Step::LoadScalar, fbs::CreateLoadScalar(b.fb, counter, -1, fbs::DType::I64, u));
   fbs::SizeRange all(0, 1);
   b.step(fbs::Step::EvalSizes, fbs::CreateEvalSizes(b.fb, &all));
@@ -298,7 +304,8 @@ TEST(Run, CopyStepsWalkAnyStrides) {
   b.input("x", {b.fixed(2), b.fixed(3)});
   int32_t x = b.buffer(fbs::Location::Input, 0, bytes), y = b.buffer(fbs::Location::Output, 0, bytes);
   b.output("y", y, b.slots({3, 2}));
-  b.step(fbs::Step::Copy, fbs::CreateCopy(b.fb, y, x, 4, b.fb.CreateVector(b.slots({3, 2})), b.fb.CreateVector(b.slots({2, 1})), b.fb.CreateVector(b.slots({1, 3}))));
+  b.step(fbs::Step::Copy, fbs::CreateCopy(b.fb, y, x, 4, b.fb.CreateVector(b.slots({3, 2})),
+                                          b.fb.CreateVector(b.slots({2, 1})), b.fb.CreateVector(b.slots({1, 3}))));
   b.step(fbs::Step::StoreScalar, fbs::CreateStoreScalar(b.fb, one, y, b.constant(4), fbs::DType::U32));
   Loaded m(b.package());
   Tensor data({2, 3}, {1, 2, 3, 4, 5, 6});
@@ -325,10 +332,15 @@ TEST(Run, BuffersThatDoNotFitAreRefused) {
 }
 
 TEST(Run, NothingIsAllocatedInSteadyState) {
-  struct Counter { int calls = 0; } counter;
+  struct Counter {
+    int calls = 0;
+  } counter;
   neso_context_options o{};
   o.allocator_user = &counter;
-  o.allocate = [](void *user, size_t bytes) { ++static_cast<Counter *>(user)->calls; return aligned_alloc(64, bytes); };
+  o.allocate = [](void *user, size_t bytes) {
+    ++static_cast<Counter *>(user)->calls;
+    return aligned_alloc(64, bytes);
+  };
   o.release = [](void *, void *p, size_t) { free(p); };
   Loaded m(addThenDouble().package(), 1, &o);
   Tensor x({50}, std::vector<float>(50)), smaller({10}, std::vector<float>(10));
@@ -344,7 +356,9 @@ TEST(Run, FailedAllocationsAreStatuses) {
     int left = allowed;
     neso_context_options o{};
     o.allocator_user = &left;
-    o.allocate = [](void *user, size_t bytes) -> void * { return (*static_cast<int *>(user))-- > 0 ? aligned_alloc(64, bytes) : nullptr; };
+    o.allocate = [](void *user, size_t bytes) -> void * {
+      return (*static_cast<int *>(user))-- > 0 ? aligned_alloc(64, bytes) : nullptr;
+    };
     o.release = [](void *, void *p, size_t) { free(p); };
     Loaded m(addThenDouble().package(), 1, &o);
     ASSERT_EQ(m.status, NESO_OK);
@@ -362,14 +376,16 @@ TEST(Run, StepsCanBeWatchedAndCancelled) {
   o.on_step_user = &seen;
   o.on_step = [](void *user, const neso_step_event *e) {
     auto *list = static_cast<std::vector<std::string> *>(user);
-    list->push_back(std::string(e->after ? "after " : "before ") + e->what + " " + (e->kernel ? e->kernel : "") + " " + std::to_string(e->grid[0]));
+    list->push_back(std::string(e->after ? "after " : "before ") + e->what + " " + (e->kernel ? e->kernel : "") + " " +
+                    std::to_string(e->grid[0]));
     return list->size() > 7 ? 1 : 0;
   };
   Loaded m(addThenDouble().package(), 1, &o);
   Tensor x({3}, {1, 2, 3});
   std::vector<neso_tensor> out(1);
   ASSERT_EQ(m.run({x.t}, out), NESO_OK);
-  EXPECT_EQ(seen, (std::vector<std::string>{"before launch test_add 3", "after launch test_add 3", "before launch test_double 3", "after launch test_double 3"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"before launch test_add 3", "after launch test_add 3",
+                                            "before launch test_double 3", "after launch test_double 3"}));
   EXPECT_STATUS(m.run({x.t}, out), NESO_CANCELLED, "the caller ended the run");
 }
 
@@ -388,7 +404,8 @@ TEST(Run, KernelsOfAPackageAreLaunchedByName) {
   ASSERT_EQ(neso_kernel_launch(m.context, "test_add_scalar", grid, args, 3), NESO_OK) << neso_error_text();
   EXPECT_EQ(y, std::vector<float>(100, 42));
   EXPECT_STATUS(neso_kernel_launch(m.context, "other", grid, args, 3), NESO_NO_SUCH_NAME, "no kernel 'other'");
-  EXPECT_STATUS(neso_kernel_launch(m.context, "test_add_scalar", grid, args, 2), NESO_KERNEL_ARGUMENTS, "has 3 arguments, 2 were given");
+  EXPECT_STATUS(neso_kernel_launch(m.context, "test_add_scalar", grid, args, 2), NESO_KERNEL_ARGUMENTS,
+                "has 3 arguments, 2 were given");
   std::vector<neso_tensor> out;
   EXPECT_STATUS(m.run({}, out), NESO_INVALID_ARGUMENT, "kernels only");
 }

@@ -1,4 +1,5 @@
-// Steps of a graph side by side: what is ordered, what is not, and that no order which the graph allows gives another result.
+// Steps of a graph side by side: what is ordered, what is not, and that no order which the graph allows gives another
+// result.
 #include <random>
 
 #include "core/streams.h"
@@ -40,7 +41,8 @@ TEST(StreamOrder, BranchesSpreadAndMeet) {
   stream_order o;
   ASSERT_EQ(o.start(5, 16, 4), NESO_OK);
   o.use({at(0), at(4), true}), o.add(true, false);
-  for (size_t i = 1; i < 4; ++i) o.use({at(0), at(4), false}), o.use({at(4 * i), at(4 * i + 4), true}), o.add(true, false);
+  for (size_t i = 1; i < 4; ++i)
+    o.use({at(0), at(4), false}), o.use({at(4 * i), at(4 * i + 4), true}), o.add(true, false);
   for (size_t i = 1; i < 4; ++i) o.use({at(4 * i), at(4 * i + 4), false});
   o.add(true, false);
   EXPECT_EQ(o.streams_used(), 3);
@@ -112,7 +114,8 @@ TEST_F(SideBySide, AnyOrderThatTheGraphAllowsGivesTheSame) {
       std::vector<fbs::Arg> args;
       for (int32_t buffer : buffers) args.push_back(B::arg(buffer));
       const int32_t one = b.constant(1);
-      b.step(fbs::Step::Launch, fbs::CreateLaunch(b.fb, kernel, b.fb.CreateVectorOfStructs(args), n, one, one, 0, seed % 3 ? b.fb.CreateVector(access) : 0));
+      b.step(fbs::Step::Launch, fbs::CreateLaunch(b.fb, kernel, b.fb.CreateVectorOfStructs(args), n, one, one, 0,
+                                                  seed % 3 ? b.fb.CreateVector(access) : 0));
     };
     for (size_t i = 0; i < 6; ++i) {
       launch(add, {x, x, space[i]}, {1, 1, 2});

@@ -1,5 +1,6 @@
-// Claim: without a GPU, every kernel of the corpus and every function of CUDA's device library becomes PTX for each chip, and ptxas takes what
-// is made for the three generations of data centre chips. tools/gpu_check.py runs the same kernels where there is a GPU.
+// Claim: without a GPU, every kernel of the corpus and every function of CUDA's device library becomes PTX for each
+// chip, and ptxas takes what is made for the three generations of data centre chips. tools/gpu_check.py runs the same
+// kernels where there is a GPU.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +21,8 @@ const std::vector<std::string> kAssembled = {"sm_80", "sm_90", "sm_100"};
 
 Result<Kernel> read(const Case &c) {
   KernelSource source;
-  source.file = kFolder + c.file + ".py", source.function = c.kernel, source.signature = c.signature, source.constexprs = c.constexprs;
+  source.file = kFolder + c.file + ".py", source.function = c.kernel, source.signature = c.signature,
+  source.constexprs = c.constexprs;
   return Kernel::read(source);
 }
 
@@ -49,9 +51,12 @@ TEST(GpuKernels, CorpusAssembles) {
   }
 }
 
-/// A TTIR function that calls `variants` of a library function ("fi>f __nv_powif, …"), each on values that it loads, and stores the results.
+/// A TTIR function that calls `variants` of a library function ("fi>f __nv_powif, …"), each on values that it loads,
+/// and stores the results.
 void addCalls(std::ostream &out, const std::string &variants, int &number) {
-  static const std::map<char, std::string> types = {{'f', "f32"}, {'d', "f64"}, {'i', "i32"}, {'l', "i64"}, {'u', "i32"}, {'U', "i64"}, {'h', "f16"}, {'s', "i16"}, {'b', "i1"}};
+  static const std::map<char, std::string> types = {{'f', "f32"}, {'d', "f64"}, {'i', "i32"},
+                                                    {'l', "i64"}, {'u', "i32"}, {'U', "i64"},
+                                                    {'h', "f16"}, {'s', "i16"}, {'b', "i1"}};
   std::string list = variants[0] == '!' ? variants.substr(1) : variants;
   for (const std::string &variant : split(list, ',')) {
     std::istringstream words(variant);
@@ -63,8 +68,9 @@ void addCalls(std::ostream &out, const std::string &variants, int &number) {
       operands += (operands.empty() ? "%" : ", %") + std::string(1, argument);
       operandTypes += (operandTypes.empty() ? "" : ", ") + types.at(argument);
     }
-    out << "  %r" << id << " = tt.extern_elementwise " << operands << " {libname = \"\", libpath = \"\", pure = true, symbol = \"" << symbol
-        << "\"} : (" << operandTypes << ") -> " << result << "\n";
+    out << "  %r" << id << " = tt.extern_elementwise " << operands
+        << " {libname = \"\", libpath = \"\", pure = true, symbol = \"" << symbol << "\"} : (" << operandTypes
+        << ") -> " << result << "\n";
     out << "  tt.store %p" << shape.back() << ", %r" << id << " : !tt.ptr<" << result << ">\n";
   }
 }
@@ -74,9 +80,11 @@ TEST(GpuKernels, DeviceLibraryAssembles) {
   const std::string loads = "fdiluUhsb", types[] = {"f32", "f64", "i32", "i64", "i32", "i64", "f16", "i16", "i1"};
   std::ostringstream text;
   text << "tt.func public @k(";
-  for (size_t i = 0; i < loads.size(); ++i) text << (i ? ", " : "") << "%p" << loads[i] << ": !tt.ptr<" << types[i] << ">";
+  for (size_t i = 0; i < loads.size(); ++i)
+    text << (i ? ", " : "") << "%p" << loads[i] << ": !tt.ptr<" << types[i] << ">";
   text << ") {\n";
-  for (size_t i = 0; i < loads.size(); ++i) text << "  %" << loads[i] << " = tt.load %p" << loads[i] << " : !tt.ptr<" << types[i] << ">\n";
+  for (size_t i = 0; i < loads.size(); ++i)
+    text << "  %" << loads[i] << " = tt.load %p" << loads[i] << " : !tt.ptr<" << types[i] << ">\n";
   int number = 0;
 #define NESO_LIBDEVICE(name, arguments, variants) addCalls(text, variants, number);
 #include "frontend/triton/libdevice.def"

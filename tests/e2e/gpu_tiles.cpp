@@ -1,12 +1,13 @@
-// Do the tile programs that are made for GPUs compute what the model says? Without a GPU: every kernel of the plan runs in the tile
-// interpreter, which also finds accesses out of bounds and races between programs, and the results are held against the loops interpreter.
+// Do the tile programs that are made for GPUs compute what the model says? Without a GPU: every kernel of the plan runs
+// in the tile interpreter, which also finds accesses out of bounds and races between programs, and the results are held
+// against the loops interpreter.
 //
 //     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N] [--jobs N] [--left-out]
 //
-// FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/" or with nothing. Programs
-// that take the tile interpreter more than --steps operations, or call functions that it does not have, are left out; --left-out says why.
-// Each program is a child process, --jobs of them at a time. Tolerance: 1e-4 relative to the largest element for f32 (sums in another
-// order), 2e-2 for reduced floats, exact for integers.
+// FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/" or
+// with nothing. Programs that take the tile interpreter more than --steps operations, or call functions that it does
+// not have, are left out; --left-out says why. Each program is a child process, --jobs of them at a time. Tolerance:
+// 1e-4 relative to the largest element for f32 (sums in another order), 2e-2 for reduced floats, exact for integers.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -104,7 +105,10 @@ std::string difference(const loops::HostValue &want, const loops::HostValue &got
   double largest = 1;
   for (int64_t i = 0; i < want.elements(); ++i)
     if (double w = std::fabs(elementAt(want, i)); std::isfinite(w)) largest = std::max(largest, w);
-  const double tolerance = !isFloat(want.dtype) ? 0 : itemSize(want.dtype) >= 4 ? 1e-4 : itemSize(want.dtype) == 2 ? 2e-2 : 0.26;
+  const double tolerance = !isFloat(want.dtype)        ? 0
+                           : itemSize(want.dtype) >= 4 ? 1e-4
+                           : itemSize(want.dtype) == 2 ? 2e-2
+                                                       : 0.26;
   for (int64_t i = 0; i < want.elements(); ++i) {
     const double w = elementAt(want, i), g = elementAt(got, i);
     if (w == g || (std::isnan(w) && std::isnan(g)) || std::fabs(w - g) <= tolerance * largest) continue;
@@ -144,9 +148,12 @@ std::optional<loops::HostValue> inputOf(e2e::Tensor &given, loops::ProgramInput:
   h.kind = kind;
   if (kind == Kind::Tensor) return h;
   if (h.elements() != 1) return std::nullopt;
-  if (kind == Kind::Float) h.floatValue = elementAt(h, 0);
-  else if (kind == Kind::Int || kind == Kind::Bool) h.intValue = static_cast<int64_t>(elementAt(h, 0));
-  else return std::nullopt;
+  if (kind == Kind::Float)
+    h.floatValue = elementAt(h, 0);
+  else if (kind == Kind::Int || kind == Kind::Bool)
+    h.intValue = static_cast<int64_t>(elementAt(h, 0));
+  else
+    return std::nullopt;
   return h;
 }
 
@@ -183,7 +190,9 @@ std::string check(const fs::path &file, const Options &options) {
   schedule::ScheduleOptions rules;
   rules.split = schedule::SplitRule::manyProcessors(options.processors);
   rules.packedBytes = int64_t{2} << 20;
-  if (options.processors < 16) rules.split.longestSort = 64, rules.split.longScan = 16, rules.split.scanTile = 16; // small rows take the way of long ones
+  if (options.processors < 16)
+    rules.split.longestSort = 64, rules.split.longScan = 16,
+    rules.split.scanTile = 16; // small rows take the way of long ones
   Result<plan::Plan> plan = schedule::schedule(std::move(*program), rules);
   if (!plan) return plan.error().str();
   std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
@@ -196,7 +205,8 @@ std::string check(const fs::path &file, const Options &options) {
   }
   for (size_t k = 0; k < want->size(); ++k)
     if (plan->program.outputs[k].kind == loops::ProgramOutput::Kind::Tensor)
-      if (std::string d = difference((*want)[k], got->outputs[k]); !d.empty()) return fmt::format("output {}: {}", k, d);
+      if (std::string d = difference((*want)[k], got->outputs[k]); !d.empty())
+        return fmt::format("output {}: {}", k, d);
   return "";
 }
 
@@ -247,12 +257,17 @@ private:
     std::string why;
     lseek(child.descriptor, 0, SEEK_SET);
     char buffer[4096];
-    for (ssize_t n; (n = read(child.descriptor, buffer, sizeof buffer)) > 0;) why.append(buffer, static_cast<size_t>(n));
+    for (ssize_t n; (n = read(child.descriptor, buffer, sizeof buffer)) > 0;)
+      why.append(buffer, static_cast<size_t>(n));
     close(child.descriptor);
-    if (status != 0) why = WIFSIGNALED(status) ? fmt::format("crashed with signal {}", WTERMSIG(status)) : "ended early";
-    if (why.empty()) ++right_;
-    else if (why[0] != '-') ++wrong_, fmt::print("FAILED {}: {}\n", child.file.string(), why);
-    else if (++leftOut_; options_.leftOut) fmt::print("left out {}: {}\n", child.file.string(), why.substr(1));
+    if (status != 0)
+      why = WIFSIGNALED(status) ? fmt::format("crashed with signal {}", WTERMSIG(status)) : "ended early";
+    if (why.empty())
+      ++right_;
+    else if (why[0] != '-')
+      ++wrong_, fmt::print("FAILED {}: {}\n", child.file.string(), why);
+    else if (++leftOut_; options_.leftOut)
+      fmt::print("left out {}: {}\n", child.file.string(), why.substr(1));
   }
 
   const Options &options_;
@@ -266,16 +281,23 @@ int main(int argc, char **argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--only" && i + 1 < argc) options.only = argv[++i];
-    else if (word == "--processors" && i + 1 < argc) options.processors = std::atoll(argv[++i]);
-    else if (word == "--steps" && i + 1 < argc) options.steps = std::atoll(argv[++i]);
-    else if (word == "--jobs" && i + 1 < argc) options.jobs = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
-    else if (word == "--left-out") options.leftOut = true;
-    else options.folder = word;
+    if (word == "--only" && i + 1 < argc)
+      options.only = argv[++i];
+    else if (word == "--processors" && i + 1 < argc)
+      options.processors = std::atoll(argv[++i]);
+    else if (word == "--steps" && i + 1 < argc)
+      options.steps = std::atoll(argv[++i]);
+    else if (word == "--jobs" && i + 1 < argc)
+      options.jobs = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
+    else if (word == "--left-out")
+      options.leftOut = true;
+    else
+      options.folder = word;
   }
   std::vector<fs::path> files;
   for (const fs::directory_entry &entry : fs::recursive_directory_iterator(options.folder))
-    if (entry.path().extension() == ".pt2" && entry.path().string().find(options.only) != std::string::npos) files.push_back(entry.path());
+    if (entry.path().extension() == ".pt2" && entry.path().string().find(options.only) != std::string::npos)
+      files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   Checker checker(options);
   checker.checkAll(files);

@@ -1,13 +1,17 @@
-// Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
+// Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what
+// PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--gpu ARCH[,ARCH…] [--assemble]]
+//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V]
+//     [--refused] [--verdicts FILE] [--gpu ARCH[,ARCH…] [--assemble]]
 //
-// One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
-// one context, and the second must give the same bits. A refusal with an error code fails, unless unsupported.txt lists it with that
-// code; what is listed there must still be refused. --verdicts writes "<run> TAB right|refused|wrong|crash|timeout TAB <why>" by line, for
-// tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best. --gpu only compiles, for those GPUs,
-// down to PTX or, with --assemble, to machine code where an assembler is found, else what passes counts as skipped too
-// (tools/gpu_check.py runs programs on a GPU); unsupported_gpu.txt then counts as well. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
+// One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is
+// made twice on one context, and the second must give the same bits. A refusal with an error code fails, unless
+// unsupported.txt lists it with that code; what is listed there must still be refused. --verdicts writes "<run> TAB
+// right|refused|wrong|crash|timeout TAB <why>" by line, for tools/opinfo_check.py. --arch compiles for another CPU
+// level than this machine's best. --gpu only compiles, for those GPUs, down to PTX or, with --assemble, to machine code
+// where an assembler is found, else what passes counts as skipped too (tools/gpu_check.py runs programs on a GPU);
+// unsupported_gpu.txt then counts as well. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing
+// failed.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -51,8 +55,8 @@ struct Program {
 bool readRun(simdjson::dom::element json, Run *run, std::string *program) {
   std::string_view name, file, inputs, outputs, prefix;
   simdjson::dom::object tolerance;
-  if (json["name"].get(name) || json["program"].get(file) || json["inputs"].get(inputs) || json["outputs"].get(outputs) ||
-      json["prefix"].get(prefix) || json["tolerance"].get(tolerance))
+  if (json["name"].get(name) || json["program"].get(file) || json["inputs"].get(inputs) ||
+      json["outputs"].get(outputs) || json["prefix"].get(prefix) || json["tolerance"].get(tolerance))
     return false;
   *run = {std::string(name), std::string(inputs), std::string(outputs), std::string(prefix), {}, true};
   if (bool values; !json["values"].get(values)) run->values = values;
@@ -158,7 +162,8 @@ private:
         if (index >= outputs_.size()) return fmt::format("there is no output {}", name);
         got = outputs_[index];
       }
-      if (std::string why = compare(got, want, tolerance, run_.values); !why.empty()) return fmt::format("output {}: {}", name, why);
+      if (std::string why = compare(got, want, tolerance, run_.values); !why.empty())
+        return fmt::format("output {}: {}", name, why);
     }
     return "";
   }
@@ -170,7 +175,8 @@ private:
     for (const neso_tensor &output : outputs_) before.push_back(output.data ? dense(output) : std::vector<char>());
     if (std::string error = execute(); !error.empty()) return "second run: " + error;
     for (size_t i = 0; i < outputs_.size(); ++i)
-      if (outputs_[i].data && dense(outputs_[i]) != before[i]) return fmt::format("output {}: the second run gives other bits", i);
+      if (outputs_[i].data && dense(outputs_[i]) != before[i])
+        return fmt::format("output {}: the second run gives other bits", i);
     for (auto &[name, tensor] : inputs_)
       if (dense(tensor.view()) != originals_[name]) return fmt::format("input {} was changed", name);
     return "";
@@ -190,11 +196,14 @@ void runProgram(const Program &program, const CompileOptions &options, Report &r
   DiagnosticSink sink;
   CompileOptions mine = options;
   // A kernel bundle beside the program, where its archive holds none.
-  if (fs::path kernels = program.file.parent_path() / "kernels"; fs::exists(kernels)) mine.kernelPaths = {kernels.string()};
+  if (fs::path kernels = program.file.parent_path() / "kernels"; fs::exists(kernels))
+    mine.kernelPaths = {kernels.string()};
   Result<Compilation> compiled = compileModel(program.file.string(), mine, sink);
   if (!compiled) {
-    if (compiled.error().internal()) report.fail("", compiled.error().str());
-    else report.refused(info(compiled.error().diagnostics().front().kind).code, compiled.error().str());
+    if (compiled.error().internal())
+      report.fail("", compiled.error().str());
+    else
+      report.refused(info(compiled.error().diagnostics().front().kind).code, compiled.error().str());
     return;
   }
   if (options.target == "cuda") {
@@ -209,8 +218,10 @@ void runProgram(const Program &program, const CompileOptions &options, Report &r
   fs::path folder = program.file.parent_path();
   for (const Run &run : program.runs) {
     std::string why = Execution(model.model, folder, run).check();
-    if (why.empty()) report.pass(run.name);
-    else report.fail(run.name, why);
+    if (why.empty())
+      report.pass(run.name);
+    else
+      report.fail(run.name, why);
   }
 }
 
@@ -223,7 +234,8 @@ struct Child {
 class Runner {
 public:
   Runner(CompileOptions options, std::map<std::string, std::string> unsupported, bool showRefused, FILE *verdicts)
-      : options_(std::move(options)), unsupported_(std::move(unsupported)), showRefused_(showRefused), verdicts_(verdicts) {}
+      : options_(std::move(options)), unsupported_(std::move(unsupported)), showRefused_(showRefused),
+        verdicts_(verdicts) {}
 
   void runAll(const std::vector<Program> &programs, size_t jobs) {
     for (const Program &program : programs) {
@@ -235,7 +247,9 @@ public:
 
   /// What was only taken down to PTX for want of an assembler counts as skipped as well.
   int finish(bool notAssembled) const {
-    if (notAssembled) fmt::print("NOT ASSEMBLED: no ptxas is found (CUDA's toolkit has it, so has the wheel nvidia-cuda-nvcc); only PTX was made\n");
+    if (notAssembled)
+      fmt::print("NOT ASSEMBLED: no ptxas is found (CUDA's toolkit has it, so has the wheel nvidia-cuda-nvcc); only "
+                 "PTX was made\n");
     fmt::print("{} passed, {} failed, {} skipped\n", passed_, failed_, skipped_ + (notAssembled ? passed_ : 0));
     return failed_ == 0 && passed_ > 0 ? 0 : 1;
   }
@@ -266,7 +280,8 @@ private:
     std::string text;
     lseek(child.descriptor, 0, SEEK_SET);
     char buffer[4096];
-    for (ssize_t n; (n = read(child.descriptor, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+    for (ssize_t n; (n = read(child.descriptor, buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<size_t>(n));
     close(child.descriptor);
     judge(*child.program, text, status);
   }
@@ -277,27 +292,35 @@ private:
     for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
       std::string line = text.substr(begin, end - begin);
       size_t tab = line.find('\t'), second = line.find('\t', tab + 1);
-      std::string what = line.substr(0, tab), subject = line.substr(tab + 1, second - tab - 1), why = line.substr(second + 1);
+      std::string what = line.substr(0, tab), subject = line.substr(tab + 1, second - tab - 1),
+                  why = line.substr(second + 1);
       if (what == "refused") {
         for (const Run &run : program.runs) verdict(run.name, "refused", why);
         if (showRefused_) fmt::print("{} {}\n", program.id, subject);
-        if (listed != unsupported_.end() && listed->second == subject) skipped_ += runs;
-        else fail(program.id, "refused: " + why, runs);
+        if (listed != unsupported_.end() && listed->second == subject)
+          skipped_ += runs;
+        else
+          fail(program.id, "refused: " + why, runs);
         return;
       }
       ++reported;
       verdict(subject.empty() ? program.runs.front().name : subject, what == "fail" ? "wrong" : "right", why);
-      if (what == "fail") fail(program.id + (subject.empty() || runs == 1 ? "" : " " + subject), why, subject.empty() ? runs : 1);
-      else if (listed != unsupported_.end()) fail(program.id, "works, so it no longer belongs into unsupported.txt", 1);
-      else ++passed_;
+      if (what == "fail")
+        fail(program.id + (subject.empty() || runs == 1 ? "" : " " + subject), why, subject.empty() ? runs : 1);
+      else if (listed != unsupported_.end())
+        fail(program.id, "works, so it no longer belongs into unsupported.txt", 1);
+      else
+        ++passed_;
       if (subject.empty()) return;
     }
     if (reported == runs) return;
     bool late = WIFSIGNALED(status) && (WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGXCPU);
     verdict(program.runs[reported].name, late ? "timeout" : "crash", "");
     if (WIFSIGNALED(status))
-      fail(program.id, late ? "takes too long" : fmt::format("crashed with signal {}", WTERMSIG(status)), runs - reported);
-    else fail(program.id, fmt::format("ended early with exit code {}", WEXITSTATUS(status)), runs - reported);
+      fail(program.id, late ? "takes too long" : fmt::format("crashed with signal {}", WTERMSIG(status)),
+           runs - reported);
+    else
+      fail(program.id, fmt::format("ended early with exit code {}", WEXITSTATUS(status)), runs - reported);
   }
 
   void verdict(const std::string &run, const char *what, const std::string &why) {
@@ -318,7 +341,8 @@ private:
 };
 
 // "models/swin/export E0201  reason" by line.
-std::map<std::string, std::string> readUnsupported(const fs::path &file, std::map<std::string, std::string> result = {}) {
+std::map<std::string, std::string> readUnsupported(const fs::path &file,
+                                                   std::map<std::string, std::string> result = {}) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
     size_t space = line.find(' ');
@@ -345,21 +369,30 @@ int runGoldens(int argc, char **argv) {
   CompileOptions options;
   for (int i = 1; i < argc; ++i) {
     std::string_view option = argv[i];
-    if (option == "--refused") showRefused = true;
-    else if (option == "--assemble") assemble = true;
-    else if (option == "--gpu" && i + 1 < argc) options.target = "cuda", options.archs = splitAtCommas(argv[++i]);
-    else if (option == "--goldens" && i + 1 < argc) goldens = argv[++i];
-    else if (option == "--only" && i + 1 < argc) only = argv[++i];
-    else if (option == "--verdicts" && i + 1 < argc) verdicts = argv[++i];
+    if (option == "--refused")
+      showRefused = true;
+    else if (option == "--assemble")
+      assemble = true;
+    else if (option == "--gpu" && i + 1 < argc)
+      options.target = "cuda", options.archs = splitAtCommas(argv[++i]);
+    else if (option == "--goldens" && i + 1 < argc)
+      goldens = argv[++i];
+    else if (option == "--only" && i + 1 < argc)
+      only = argv[++i];
+    else if (option == "--verdicts" && i + 1 < argc)
+      verdicts = argv[++i];
     else if (option == "--option" && i + 1 < argc) {
       std::string setting = argv[++i];
       size_t equals = std::min(setting.find('='), setting.size());
-      options.options.emplace_back(setting.substr(0, equals), equals < setting.size() ? setting.substr(equals + 1) : "");
-    }
-    else if (option == "--arch" && i + 1 < argc) options.archs = {argv[++i]};
-    else if (option == "--jobs" && i + 1 < argc) jobs = std::max(1, std::atoi(argv[++i]));
+      options.options.emplace_back(setting.substr(0, equals),
+                                   equals < setting.size() ? setting.substr(equals + 1) : "");
+    } else if (option == "--arch" && i + 1 < argc)
+      options.archs = {argv[++i]};
+    else if (option == "--jobs" && i + 1 < argc)
+      jobs = std::max(1, std::atoi(argv[++i]));
     else {
-      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE]\n");
+      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS "
+                         "[--assemble]] [--option K=V] [--refused] [--verdicts FILE]\n");
       return 2;
     }
   }
@@ -375,10 +408,12 @@ int runGoldens(int argc, char **argv) {
     }
   std::erase_if(programs, [&](const Program &p) { return p.id.find(only) == std::string::npos; });
   FILE *verdictFile = verdicts.empty() ? nullptr : std::fopen(verdicts.c_str(), "w");
-  std::map<std::string, std::string> unsupported = readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt");
+  std::map<std::string, std::string> unsupported =
+      readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt");
   bool notAssembled = false;
   if (options.target == "cuda") {
-    unsupported = readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported_gpu.txt", std::move(unsupported));
+    unsupported =
+        readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported_gpu.txt", std::move(unsupported));
     if (!assemble) options.options.emplace_back("assembler", "none");
     notAssembled = assemble && !nvidia::findAssembler();
   }

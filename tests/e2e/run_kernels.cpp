@@ -1,5 +1,6 @@
-// Claim: kernels compiled from source to machine code compute what Triton's own interpreter computes, both with arguments of unknown
-// value and specialised on them as `neso kernel run` does. Refusals stand in kernels_unsupported.txt with their code.
+// Claim: kernels compiled from source to machine code compute what Triton's own interpreter computes, both with
+// arguments of unknown value and specialised on them as `neso kernel run` does. Refusals stand in
+// kernels_unsupported.txt with their code.
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <map>
@@ -30,13 +31,14 @@ std::map<std::string, std::string> readUnsupported() {
 
 struct Prepared {
   std::vector<Buffer> buffers;
-  std::vector<std::string> texts;   // as --arg has them
-  std::vector<int> bufferOf;        // index into buffers, or -1
+  std::vector<std::string> texts; // as --arg has them
+  std::vector<int> bufferOf;      // index into buffers, or -1
 };
 
 Prepared prepare(const Case &c, size_t index) {
   triton::KernelRequest request;
-  request.path = kFolder + c.file + ".py", request.function = c.kernel, request.signature = c.signature, request.constexprs = c.constexprs;
+  request.path = kFolder + c.file + ".py", request.function = c.kernel, request.signature = c.signature,
+  request.constexprs = c.constexprs;
   Result<std::vector<triton::BoundParam>> params = triton::bindSignature(request);
   Prepared p;
   p.buffers.reserve(c.args.size());
@@ -44,7 +46,9 @@ Prepared prepare(const Case &c, size_t index) {
   size_t place = 0;
   auto absent = [&](size_t at) {
     return params && at < params->size() &&
-           std::any_of(c.constexprs.begin(), c.constexprs.end(), [&](const auto &k) { return k.second == "None" && k.first == (*params)[at].name; });
+           std::any_of(
+               c.constexprs.begin(), c.constexprs.end(),
+               [&](const auto &k) { return k.second == "None" && k.first == (*params)[at].name; });
   };
   for (const std::string &a : c.args) {
     while (absent(place)) ++place;
@@ -60,7 +64,8 @@ Prepared prepare(const Case &c, size_t index) {
 /// "" when done, else the diagnostics.
 std::string runCompiled(const Case &c, Prepared &p, bool specialise) {
   KernelSource source;
-  source.file = kFolder + c.file + ".py", source.function = c.kernel, source.signature = c.signature, source.constexprs = c.constexprs;
+  source.file = kFolder + c.file + ".py", source.function = c.kernel, source.signature = c.signature,
+  source.constexprs = c.constexprs;
   KernelSource bound = source;
   Result<std::vector<std::string>> given = specialiseOnValues(bound, p.texts);
   if (!given) return given.error().str();
@@ -75,7 +80,10 @@ std::string runCompiled(const Case &c, Prepared &p, bool specialise) {
     KernelValue v;
     if (p.bufferOf[at] >= 0) {
       Buffer &b = p.buffers[static_cast<size_t>(p.bufferOf[at])];
-      copies.emplace_back(std::unique_ptr<uint8_t, void (*)(void *)>(static_cast<uint8_t *>(std::aligned_alloc(64, (b.bytes.size() + 63) / 64 * 64)), std::free), &b);
+      copies.emplace_back(
+          std::unique_ptr<uint8_t, void (*)(void *)>(
+              static_cast<uint8_t *>(std::aligned_alloc(64, (b.bytes.size() + 63) / 64 * 64)), std::free),
+          &b);
       std::memcpy(copies.back().first.get(), b.bytes.data(), b.bytes.size());
       v.data = copies.back().first.get(), v.bytes = static_cast<int64_t>(b.bytes.size()), v.sizes = {b.count()};
     } else if (parameter.kind == KernelParameter::Float) {
@@ -113,7 +121,8 @@ void compare(const Case &c, const Prepared &p, const uint8_t *want) {
     const Buffer &b = p.buffers[n];
     int64_t where;
     double worst = worstError(b, want, &where);
-    EXPECT_LE(worst, b.type[0] == 'i' ? 0 : c.tolerance) << "buffer " << n << " element " << where << ": " << b.at(b.bytes.data(), where) << " for " << b.at(want, where);
+    EXPECT_LE(worst, b.type[0] == 'i' ? 0 : c.tolerance) << "buffer " << n << " element " << where << ": "
+                                                         << b.at(b.bytes.data(), where) << " for " << b.at(want, where);
     want += b.bytes.size();
   }
 }
@@ -135,7 +144,9 @@ TEST(CompiledKernels, ComputeWhatTritonComputes) {
       std::string error = runCompiled(c, p, specialise);
       auto refused = unsupported.find(c.name);
       if (refused != unsupported.end()) {
-        EXPECT_NE(error.find(refused->second), std::string::npos) << "listed in kernels_unsupported.txt as " << refused->second << ", but: " << (error.empty() ? "it works" : error);
+        EXPECT_NE(error.find(refused->second), std::string::npos)
+            << "listed in kernels_unsupported.txt as " << refused->second
+            << ", but: " << (error.empty() ? "it works" : error);
       } else if (!error.empty()) {
         ADD_FAILURE() << error;
       } else {

@@ -16,8 +16,9 @@ constexpr size_t kAlignment = 64;
 
 bool parseDType(std::string_view name, neso_dtype *out) {
   static constexpr std::pair<std::string_view, neso_dtype> kNames[] = {
-      {"F64", NESO_F64}, {"F32", NESO_F32}, {"F16", NESO_F16}, {"BF16", NESO_BF16}, {"I64", NESO_I64}, {"I32", NESO_I32},
-      {"I16", NESO_I16}, {"I8", NESO_I8},   {"U8", NESO_U8},   {"U16", NESO_U16},   {"U32", NESO_U32}, {"U64", NESO_U64},
+      {"F64", NESO_F64},   {"F32", NESO_F32},          {"F16", NESO_F16},        {"BF16", NESO_BF16},
+      {"I64", NESO_I64},   {"I32", NESO_I32},          {"I16", NESO_I16},        {"I8", NESO_I8},
+      {"U8", NESO_U8},     {"U16", NESO_U16},          {"U32", NESO_U32},        {"U64", NESO_U64},
       {"BOOL", NESO_BOOL}, {"F8_E4M3", NESO_F8E4M3FN}, {"F8_E5M2", NESO_F8E5M2}, {"C64", NESO_C64}};
   for (auto [text, dtype] : kNames)
     if (text == name) {
@@ -68,7 +69,9 @@ std::string integerText(neso_dtype dtype, const char *at) {
   }
 }
 
-std::string shapeText(const int64_t *sizes, size_t rank) { return fmt::format("[{}]", fmt::join(sizes, sizes + rank, ", ")); }
+std::string shapeText(const int64_t *sizes, size_t rank) {
+  return fmt::format("[{}]", fmt::join(sizes, sizes + rank, ", "));
+}
 
 int64_t count(const int64_t *sizes, size_t rank) {
   int64_t n = 1;
@@ -97,7 +100,9 @@ bool readEntry(simdjson::dom::element entry, const char *blob, size_t blobSize, 
   uint64_t begin, end;
   if (offsets.at(0).get(begin) || offsets.at(1).get(end) || begin > end || end > blobSize) return false;
   tensor->bytes = end - begin;
-  if (tensor->bytes != static_cast<size_t>(count(tensor->sizes.data(), tensor->sizes.size())) * neso_dtype_size(tensor->dtype)) return false;
+  if (tensor->bytes !=
+      static_cast<size_t>(count(tensor->sizes.data(), tensor->sizes.size())) * neso_dtype_size(tensor->dtype))
+    return false;
   tensor->storage.resize(tensor->bytes + kAlignment);
   std::memcpy(tensor->data(), blob + begin, tensor->bytes);
   return true;
@@ -165,11 +170,15 @@ bool sameBits(const neso_tensor &a, const neso_tensor &b) { return dense(a) == d
 std::string compare(const neso_tensor &got, Tensor &want, Tolerance tolerance, bool values) {
   size_t rank = want.sizes.size();
   // safetensors has no double-precision complex numbers: those are written as pairs.
-  bool pairs = got.dtype == NESO_C128 && want.dtype == NESO_F64 && static_cast<size_t>(got.rank) + 1 == rank && want.sizes.back() == 2;
+  bool pairs = got.dtype == NESO_C128 && want.dtype == NESO_F64 && static_cast<size_t>(got.rank) + 1 == rank &&
+               want.sizes.back() == 2;
   if (pairs) rank -= 1;
-  if (got.dtype != want.dtype && !pairs) return fmt::format("dtype {}, expected {}", neso_dtype_name(got.dtype), neso_dtype_name(want.dtype));
-  if (got.rank != static_cast<int32_t>(rank) || !std::equal(want.sizes.begin(), want.sizes.begin() + static_cast<ptrdiff_t>(rank), got.sizes))
-    return fmt::format("shape {}, expected {}", shapeText(got.sizes, static_cast<size_t>(got.rank)), shapeText(want.sizes.data(), rank));
+  if (got.dtype != want.dtype && !pairs)
+    return fmt::format("dtype {}, expected {}", neso_dtype_name(got.dtype), neso_dtype_name(want.dtype));
+  if (got.rank != static_cast<int32_t>(rank) ||
+      !std::equal(want.sizes.begin(), want.sizes.begin() + static_cast<ptrdiff_t>(rank), got.sizes))
+    return fmt::format("shape {}, expected {}", shapeText(got.sizes, static_cast<size_t>(got.rank)),
+                       shapeText(want.sizes.data(), rank));
   if (!values) return "";
   std::vector<char> data = dense(got);
   size_t item = neso_dtype_size(want.dtype), bad = 0, first = 0;
@@ -195,8 +204,9 @@ std::string compare(const neso_tensor &got, Tensor &want, Tolerance tolerance, b
     }
   }
   if (bad == 0) return "";
-  return fmt::format("{} of {} values beyond tolerance, worst at {}: {:.8g} for {:.8g}", bad, want.bytes / item, first / item,
-                     loadReal(want.dtype, data.data() + first), loadReal(want.dtype, want.data() + first));
+  return fmt::format("{} of {} values beyond tolerance, worst at {}: {:.8g} for {:.8g}", bad, want.bytes / item,
+                     first / item, loadReal(want.dtype, data.data() + first),
+                     loadReal(want.dtype, want.data() + first));
 }
 
 } // namespace neso::e2e

@@ -24,7 +24,8 @@ using Tensors = std::map<std::string, Tensor>;
 /// False, and why in *error, if the file cannot be read.
 bool readSafetensors(const std::string &path, Tensors *out, std::string *error);
 
-/// |got - want| <= absolute + relative * |want|; both 0: equal, for floating point too (NaN equals NaN, and -0 equals 0).
+/// |got - want| <= absolute + relative * |want|; both 0: equal, for floating point too (NaN equals NaN, and -0 equals
+/// 0).
 struct Tolerance {
   double relative = 0, absolute = 0;
 };

@@ -50,7 +50,8 @@ std::vector<std::pair<std::string, std::string>> declaredKinds() {
   const std::regex row(R"(NESO_DIAG\((E\d+), (\w+),)");
   for (const auto &entry : fs::directory_iterator(fs::path(NESO_SOURCE_DIR) / "compiler/base/diagnostics")) {
     std::string text = readFile(entry.path());
-    for (auto it = std::sregex_iterator(text.begin(), text.end(), row); it != std::sregex_iterator(); ++it) rows.emplace_back((*it)[1], (*it)[2]);
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), row); it != std::sregex_iterator(); ++it)
+      rows.emplace_back((*it)[1], (*it)[2]);
   }
   return rows;
 }

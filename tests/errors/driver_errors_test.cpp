@@ -11,7 +11,8 @@
 namespace neso {
 namespace {
 
-Diag refusal(const CompileOptions &options, const std::string &path = NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2") {
+Diag refusal(const CompileOptions &options,
+             const std::string &path = NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2") {
   DiagnosticSink sink;
   Result<Compilation> c = compileModel(path, options, sink);
   EXPECT_FALSE(static_cast<bool>(c));

@@ -40,7 +40,8 @@ public:
   void replaceAll(const std::string &from, const std::string &to) {
     std::string text = rows();
     ASSERT_NE(text.find(from), std::string::npos) << from;
-    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
     setRows(text);
   }
 
@@ -62,8 +63,10 @@ Outcome compile(const std::string &model, std::vector<std::string> kernels, std:
   Result<Compilation> c = compileModel(model, o, sink);
   Outcome out;
   out.ok = static_cast<bool>(c);
-  if (c) out.emitted = c->emitted;
-  else out.errors = c.error().diagnostics();
+  if (c)
+    out.emitted = c->emitted;
+  else
+    out.errors = c.error().diagnostics();
   out.warnings = sink.warnings();
   return out;
 }
@@ -120,13 +123,16 @@ TEST(KernelBundle, MissingFile) {
 TEST(KernelBundle, UnknownOperator) {
   Bundle b;
   std::string rows = b.rows();
-  b.setRows(rows.substr(0, rows.rfind(']')) + ", {\"op\": \"mylib::other\", \"function\": \"add_kernel\", \"parameters\": [], \"signature\": [], \"values\": {}}]");
+  b.setRows(rows.substr(0, rows.rfind(']')) + ", {\"op\": \"mylib::other\", \"function\": \"add_kernel\", "
+                                              "\"parameters\": [], \"signature\": [], \"values\": {}}]");
   EXPECT_EQ(refusal(b), diag::KernelBundleMismatch);
 }
 TEST(KernelBundle, RowOfAnotherModelWarns) {
   Bundle b;
   std::string rows = b.rows();
-  b.setRows(rows.substr(0, rows.rfind(']')) + ", {\"node\": \"triton_kernel_wrapper_functional_proxy_9\", \"function\": \"add_kernel\", \"parameters\": [], \"signature\": [], \"values\": {}}]");
+  b.setRows(rows.substr(0, rows.rfind(']')) +
+            ", {\"node\": \"triton_kernel_wrapper_functional_proxy_9\", \"function\": \"add_kernel\", \"parameters\": "
+            "[], \"signature\": [], \"values\": {}}]");
   Outcome o = compile(kFolderCase + "/model.pt2", {b.path()});
   ASSERT_TRUE(o.ok);
   ASSERT_EQ(o.warnings.size(), 1u);
@@ -168,8 +174,8 @@ TEST(KernelBundle, ClosedOperatorOfABaseThatIsNotThere) {
   EXPECT_EQ(o.errors[0].kind, diag::KernelBundleMismatch) << o.errors[0].str();
 }
 
-// out = zeros; add(x, y, out); double(out); other = zeros; …: each kernel writes over the buffer of the one before it; the only copies
-// are the zeros that the model itself writes.
+// out = zeros; add(x, y, out); double(out); other = zeros; …: each kernel writes over the buffer of the one before it;
+// the only copies are the zeros that the model itself writes.
 TEST(UserKernels, ChainsWriteInPlace) {
   Outcome o = compile(kGoldens + "chain/model.pt2", {}, Stage::Loops);
   ASSERT_TRUE(o.ok);
@@ -188,7 +194,8 @@ TEST(UserKernels, KeepsAutotuneConfigs) {
   DiagnosticSink sink;
   Result<Compilation> c = compileModel(kGoldens + "autotuned/model.pt2", {}, sink);
   ASSERT_TRUE(static_cast<bool>(c));
-  for (const char *config : {"BLOCK=16 num_warps", "BLOCK=128 num_warps", "BLOCK=1024 num_warps"}) EXPECT_NE(c->package.find(config), std::string::npos) << config;
+  for (const char *config : {"BLOCK=16 num_warps", "BLOCK=128 num_warps", "BLOCK=1024 num_warps"})
+    EXPECT_NE(c->package.find(config), std::string::npos) << config;
 }
 // An operator that the exporter kept closed: rows with "op".
 TEST(UserKernels, OperatorOpenedByItsRows) {

@@ -1,5 +1,6 @@
-// Claim: the mutation analysis gives the answers of PyTorch's own tests of such analyses (cases.txt: case, kernel, signature, constexprs,
-// written, read), from Python source, from Triton's TTIR with calls in place, and from both after the pipeline.
+// Claim: the mutation analysis gives the answers of PyTorch's own tests of such analyses (cases.txt: case, kernel,
+// signature, constexprs, written, read), from Python source, from Triton's TTIR with calls in place, and from both
+// after the pipeline.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -19,7 +20,8 @@ std::vector<std::string> split(const std::string &text, char at) {
   return out;
 }
 
-void expectMutation(const KernelSource &source, const std::vector<std::string> &written, const std::vector<std::string> &read, bool known) {
+void expectMutation(const KernelSource &source, const std::vector<std::string> &written,
+                    const std::vector<std::string> &read, bool known) {
   Result<Kernel> kernel = Kernel::read(source);
   ASSERT_TRUE(kernel) << kernel.error().str();
   KernelMutation m = kernel->mutation();
@@ -41,7 +43,8 @@ TEST(Mutation, EveryCaseFromSourceAndFromTtir) {
     bool known = fields[0] != "assembly_impure";
     KernelSource source;
     source.file = kFolder + "kernels.py", source.function = fields[1], source.signature = fields[2];
-    for (const std::string &c : split(fields[3], ' ')) source.constexprs.emplace_back(c.substr(0, c.find('=')), c.substr(c.find('=') + 1));
+    for (const std::string &c : split(fields[3], ' '))
+      source.constexprs.emplace_back(c.substr(0, c.find('=')), c.substr(c.find('=') + 1));
     expectMutation(source, written, read, known);
     KernelSource text;
     text.file = kFolder + "ttir/" + fields[0] + ".ttir";

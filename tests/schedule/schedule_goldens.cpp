@@ -1,5 +1,6 @@
-// The programs of tests/goldens, scheduled, against the loops interpreter: reads each .pt2, lowers it, runs the loops as they are and the plan
-// by its own rules (run_plan.h) on random inputs, and compares. Prints one line a program with --verbose.
+// The programs of tests/goldens, scheduled, against the loops interpreter: reads each .pt2, lowers it, runs the loops
+// as they are and the plan by its own rules (run_plan.h) on random inputs, and compares. Prints one line a program with
+// --verbose.
 //
 //     schedule_goldens [--goldens DIR] [--only TEXT] [--verbose] [--print]
 #include <chrono>
@@ -52,7 +53,11 @@ std::vector<HostValue> randomInputs(const loops::Program &p, uint32_t seed) {
         float f = static_cast<float>(d);
         uint32_t bits = isReducedFloat(t) ? loops::encodeFloat(t, f) : 0;
         int64_t i = static_cast<int64_t>(rng() % 2);
-        std::memcpy(at, t == DType::F64 ? static_cast<void *>(&d) : t == DType::F32 ? static_cast<void *>(&f) : isFloat(t) ? static_cast<void *>(&bits) : &i,
+        std::memcpy(at,
+                    t == DType::F64   ? static_cast<void *>(&d)
+                    : t == DType::F32 ? static_cast<void *>(&f)
+                    : isFloat(t)      ? static_cast<void *>(&bits)
+                                      : &i,
                     static_cast<size_t>(item));
       }
     } else if (in.scalar.valid()) {
@@ -91,13 +96,14 @@ std::string difference(const HostValue &want, const HostValue &got) {
   for (int64_t e = 0; e < n; ++e) {
     double a = element(want, e), b = element(got, e);
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    if (!(std::fabs(a - b) <= tolerance * std::max(1.0, std::fabs(a)))) return fmt::format("element {}: {} by the loops, {} by the plan", e, a, b);
+    if (!(std::fabs(a - b) <= tolerance * std::max(1.0, std::fabs(a))))
+      return fmt::format("element {}: {} by the loops, {} by the plan", e, a, b);
   }
   return "";
 }
 
-/// Where the arena is more than 1.1 times the bytes that live at the worst step, at small, usual and large sizes and at mixtures of them.
-/// 128 bytes are granted: two blocks of alignment.
+/// Where the arena is more than 1.1 times the bytes that live at the worst step, at small, usual and large sizes and at
+/// mixtures of them. 128 bytes are granted: two blocks of alignment.
 std::string arenaExcess(const plan::Plan &plan) {
   std::vector<std::string> symbols = loops::sizeSymbols(plan.program);
   constexpr int64_t kSizes[] = {1, 2, 3, 4, 6, 10, 17, 31, 40, 64, 128, 500};
@@ -108,9 +114,11 @@ std::string arenaExcess(const plan::Plan &plan) {
       std::unordered_map<std::string, int64_t> sizes;
       for (size_t k = 0; k < symbols.size(); ++k) {
         Interval range = plan.program.facts.range(symbols[k]);
-        sizes[symbols[k]] = std::clamp<int64_t>(k == 0 ? first : others, range.lo == INT64_MIN ? 1 : range.lo, range.hi);
+        sizes[symbols[k]] =
+            std::clamp<int64_t>(k == 0 ? first : others, range.lo == INT64_MIN ? 1 : range.lo, range.hi);
       }
-      double arena = static_cast<double>(evaluate(plan.arenaBytes, sizes).value_or(0)), bound = static_cast<double>(evaluate(plan.arenaLowerBound, sizes).value_or(0));
+      double arena = static_cast<double>(evaluate(plan.arenaBytes, sizes).value_or(0)),
+             bound = static_cast<double>(evaluate(plan.arenaLowerBound, sizes).value_or(0));
       double ratio = (arena - 128) / std::max(bound, 1.0);
       if (ratio <= worst) continue;
       worst = ratio;
@@ -127,7 +135,9 @@ struct Options {
 enum class Outcome { Passed, Failed, Skipped };
 
 Outcome check(const std::string &file, const std::string &id, const Options &options) {
-  auto say = [&](const char *word, const std::string &text) { std::printf("%s %s: %s\n", word, id.c_str(), text.c_str()); };
+  auto say = [&](const char *word, const std::string &text) {
+    std::printf("%s %s: %s\n", word, id.c_str(), text.c_str());
+  };
   Result<graph::Model> model = pt2::readPt2(file);
   if (!model) return Outcome::Skipped; // the reader has its own tests
   if (Status s = graph::functionalize(*model); !s) return Outcome::Skipped;
@@ -181,8 +191,9 @@ Outcome check(const std::string &file, const std::string &id, const Options &opt
       plan::KernelTraffic t = plan::traffic(*plan, k);
       moved += evaluate(t.bytesRead + t.bytesWritten, sizes).value_or(0);
     }
-    say("passed", fmt::format("{} nodes, {} kernels, {:.3f} MB moved, arena {} of {} bytes, {:.1f} ms", program->nodes.size(), plan->kernels.size(),
-                              static_cast<double>(moved) / 1e6, got->arenaBytes, got->lowerBound, spent * 1e3));
+    say("passed", fmt::format("{} nodes, {} kernels, {:.3f} MB moved, arena {} of {} bytes, {:.1f} ms",
+                              program->nodes.size(), plan->kernels.size(), static_cast<double>(moved) / 1e6,
+                              got->arenaBytes, got->lowerBound, spent * 1e3));
   }
   return Outcome::Passed;
 }
@@ -210,11 +221,16 @@ int main(int argc, char **argv) {
   neso::Options options;
   for (int a = 1; a < argc; ++a) {
     std::string arg = argv[a];
-    if (arg == "--goldens" && a + 1 < argc) options.goldens = argv[++a];
-    else if (arg == "--only" && a + 1 < argc) options.only = argv[++a];
-    else if (arg == "--verbose") options.verbose = true;
-    else if (arg == "--print") options.print = true;
-    else return std::fprintf(stderr, "usage: schedule_goldens [--goldens DIR] [--only TEXT] [--verbose] [--print]\n"), 2;
+    if (arg == "--goldens" && a + 1 < argc)
+      options.goldens = argv[++a];
+    else if (arg == "--only" && a + 1 < argc)
+      options.only = argv[++a];
+    else if (arg == "--verbose")
+      options.verbose = true;
+    else if (arg == "--print")
+      options.print = true;
+    else
+      return std::fprintf(stderr, "usage: schedule_goldens [--goldens DIR] [--only TEXT] [--verbose] [--print]\n"), 2;
   }
   return neso::run(options);
 }

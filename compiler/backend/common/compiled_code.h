@@ -1,8 +1,9 @@
 // What a backend hands to package/: machine code as bytes plus, per tile function, how to call it.
 //
-// Example: two tile functions "fused_relu_0" and "matmul_1" compiled for x86-64-v4 give one CompiledCode with `target` "x86-64-v4",
-// `image` a complete ELF shared object, and two CompiledFunctions whose `symbol` is exported by that object with the type
-// neso_cpu_kernel_fn of abi/kernel_abi.h. A package that carries several levels holds one CompiledCode a level and the loader picks.
+// Example: two tile functions "fused_relu_0" and "matmul_1" compiled for x86-64-v4 give one CompiledCode with `target`
+// "x86-64-v4", `image` a complete ELF shared object, and two CompiledFunctions whose `symbol` is exported by that
+// object with the type neso_cpu_kernel_fn of abi/kernel_abi.h. A package that carries several levels holds one
+// CompiledCode a level and the loader picks.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -26,7 +27,8 @@ struct CompiledFunction {
 
 struct CompiledCode {
   enum class Format : uint8_t { SharedObject, RelocatableObject, Cubin, Ptx };
-  std::string target; // "x86-64-v3", "x86-64-v4", "x86-64-v4+amx", "aarch64", "sm_90" (a cubin), "compute_90" (PTX): what the loader matches against the machine
+  std::string target; // "x86-64-v3", "x86-64-v4", "x86-64-v4+amx", "aarch64", "sm_90" (a cubin), "compute_90" (PTX):
+                      // what the loader matches against the machine
   Format format = Format::SharedObject;
   std::vector<uint8_t> image;
   std::vector<CompiledFunction> functions; // in the order of the request

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "llvm/IR/Intrinsics.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "llvm/IR/Intrinsics.h"
 
 namespace neso {
 
@@ -18,13 +18,15 @@ std::optional<F8Format> f8Format(mlir::Type t) {
   return std::nullopt;
 }
 
-
 llvm::Type *FloatConverter::shaped(Value *like, llvm::Type *element) {
-  if (auto *v = llvm::dyn_cast<llvm::VectorType>(like->getType())) return llvm::VectorType::get(element, v->getElementCount());
+  if (auto *v = llvm::dyn_cast<llvm::VectorType>(like->getType()))
+    return llvm::VectorType::get(element, v->getElementCount());
   return element;
 }
 
-Value *FloatConverter::ci(Value *like, int64_t c) { return llvm::ConstantInt::getSigned(shaped(like, b.getInt32Ty()), c); }
+Value *FloatConverter::ci(Value *like, int64_t c) {
+  return llvm::ConstantInt::getSigned(shaped(like, b.getInt32Ty()), c);
+}
 
 Value *FloatConverter::decodeBf16(Value *v) {
   return floatOf(b.CreateShl(b.CreateZExt(v, shaped(v, b.getInt32Ty())), 16));
@@ -40,7 +42,8 @@ Value *FloatConverter::decodeF8(Value *v, const F8Format &f) {
   Value *r = b.CreateOr(bitsOf(scaled), sign);
   Value *quiet = ci(x, 0x7fc00000);
   if (f.fnuz) return floatOf(b.CreateSelect(b.CreateICmpEQ(x, ci(x, 0x80)), quiet, r));
-  if (f.maxCode == 0x7e) return floatOf(b.CreateSelect(b.CreateICmpEQ(magnitude, ci(x, 0x7f)), b.CreateOr(quiet, sign), r));
+  if (f.maxCode == 0x7e)
+    return floatOf(b.CreateSelect(b.CreateICmpEQ(magnitude, ci(x, 0x7f)), b.CreateOr(quiet, sign), r));
   // E5M2: exponent 31 stands for infinity and NaN.
   Value *special = b.CreateOr(b.CreateOr(b.CreateShl(magnitude, 21), ci(x, 0x7f800000)), sign);
   return floatOf(b.CreateSelect(b.CreateICmpUGE(magnitude, ci(x, 0x7c)), special, r));
@@ -60,7 +63,8 @@ Value *FloatConverter::encodeF8(Value *v, const F8Format &f) {
   Value *tiny = b.CreateSub(bitsOf(b.CreateFAdd(floatOf(a), magic)), bitsOf(magic));
   Value *smallest = ci(a, (127 + 1 - f.bias) << 23);
   Value *code = b.CreateSelect(b.CreateICmpULT(a, smallest), tiny, normal);
-  code = b.CreateSelect(b.CreateOr(b.CreateICmpUGT(code, ci(a, f.maxCode)), b.CreateICmpUGE(a, ci(a, 0x47800000))), ci(a, f.maxCode), code);
+  code = b.CreateSelect(b.CreateOr(b.CreateICmpUGT(code, ci(a, f.maxCode)), b.CreateICmpUGE(a, ci(a, 0x47800000))),
+                        ci(a, f.maxCode), code);
   Value *isNan = b.CreateICmpUGT(a, ci(a, 0x7f800000));
   Value *signed_ = b.CreateOr(code, sign);
   if (f.fnuz) signed_ = b.CreateSelect(b.CreateICmpEQ(code, ci(a, 0)), ci(a, 0), signed_);
@@ -83,7 +87,8 @@ Value *FloatConverter::toOddF32(Value *v) {
   Value *back = b.CreateFPExt(near, v->getType());
   Value *bits = bitsOf(near);
   Value *inexact = b.CreateFCmpONE(back, v);
-  Value *over = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back), b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v));
+  Value *over = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back),
+                                b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v));
   Value *down = b.CreateSelect(over, b.CreateSub(bits, ci(bits, 1)), bits);
   return floatOf(b.CreateSelect(inexact, b.CreateOr(down, ci(bits, 1)), bits));
 }
@@ -92,7 +97,8 @@ Value *FloatConverter::encodeF16TowardZero(Value *v) {
   llvm::Type *f16 = shaped(v, b.getHalfTy());
   Value *near = b.CreateFPTrunc(v, f16);
   Value *back = b.CreateFPExt(near, v->getType());
-  Value *over = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back), b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v));
+  Value *over = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back),
+                                b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v));
   llvm::Type *i16 = shaped(v, b.getInt16Ty());
   Value *bits = b.CreateBitCast(near, i16);
   return b.CreateBitCast(b.CreateSub(bits, b.CreateZExt(over, i16)), f16);

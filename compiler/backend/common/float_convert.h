@@ -1,10 +1,10 @@
-// Float formats of 8 and 16 bits by integer arithmetic, exact and rounded to nearest even (or toward zero where asked), on scalars and
-// vectors of LLVM values. bf16 and f8 values are integers of their width here; f16 is LLVM's half.
+// Float formats of 8 and 16 bits by integer arithmetic, exact and rounded to nearest even (or toward zero where asked),
+// on scalars and vectors of LLVM values. bf16 and f8 values are integers of their width here; f16 is LLVM's half.
 #pragma once
 #include <optional>
 
-#include "llvm/IR/IRBuilder.h"
 #include "mlir/IR/Types.h"
+#include "llvm/IR/IRBuilder.h"
 
 namespace neso {
 

@@ -3,8 +3,8 @@
 #include <cctype>
 
 #include "base/diagnostics.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Passes/PassBuilder.h"
 
 namespace neso {
 
@@ -57,7 +57,8 @@ static llvm::CmpInst::Predicate predicateOf(mlir::arith::CmpFPredicate predicate
 }
 
 llvm::Value *emitCompare(llvm::IRBuilder<> &b, mlir::Operation *op, llvm::Value *x, llvm::Value *y) {
-  if (auto integers = llvm::dyn_cast<mlir::arith::CmpIOp>(op)) return b.CreateICmp(predicateOf(integers.getPredicate()), x, y);
+  if (auto integers = llvm::dyn_cast<mlir::arith::CmpIOp>(op))
+    return b.CreateICmp(predicateOf(integers.getPredicate()), x, y);
   return b.CreateFCmp(predicateOf(llvm::cast<mlir::arith::CmpFOp>(op).getPredicate()), x, y);
 }
 

@@ -3,11 +3,11 @@
 #include <set>
 #include <string>
 
+#include "mlir/IR/Operation.h"
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/PassManager.h"
-#include "mlir/IR/Operation.h"
 
 namespace llvm {
 class TargetMachine;
@@ -15,7 +15,8 @@ class TargetMachine;
 
 namespace neso {
 
-/// The exported symbol of a tile function: "neso_k_" and its name, with a number behind it when that is taken. Adds it to `taken`.
+/// The exported symbol of a tile function: "neso_k_" and its name, with a number behind it when that is taken. Adds it
+/// to `taken`.
 std::string entrySymbol(const std::string &name, std::set<std::string> &taken);
 
 /// arith.cmpi or arith.cmpf on operands of one type, scalar or vector.

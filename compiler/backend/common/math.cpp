@@ -12,14 +12,41 @@
 namespace neso {
 
 std::optional<MathFn> mathFnOf(llvm::StringRef name) {
-  static const llvm::StringMap<MathFn> functions = {
-      {"exp", MathFn::Exp}, {"exp2", MathFn::Exp2}, {"exp10", MathFn::Exp10}, {"expm1", MathFn::ExpM1}, {"log", MathFn::Log},
-      {"log2", MathFn::Log2}, {"log10", MathFn::Log10}, {"log1p", MathFn::Log1p}, {"sin", MathFn::Sin}, {"cos", MathFn::Cos},
-      {"tan", MathFn::Tan}, {"sinh", MathFn::Sinh}, {"cosh", MathFn::Cosh}, {"tanh", MathFn::Tanh}, {"asin", MathFn::Asin},
-      {"acos", MathFn::Acos}, {"atan", MathFn::Atan}, {"asinh", MathFn::Asinh}, {"acosh", MathFn::Acosh}, {"atanh", MathFn::Atanh},
-      {"atan2", MathFn::Atan2}, {"erf", MathFn::Erf}, {"erfc", MathFn::Erfc}, {"pow", MathFn::Pow}, {"cbrt", MathFn::Cbrt},
-      {"fmod", MathFn::Fmod}, {"lgamma", MathFn::LGamma}, {"tgamma", MathFn::TGamma}, {"hypot", MathFn::Hypot}, {"j0", MathFn::J0},
-      {"j1", MathFn::J1}, {"y0", MathFn::Y0}, {"y1", MathFn::Y1}, {"nextafter", MathFn::Nextafter}, {"remainder", MathFn::Remainder}};
+  static const llvm::StringMap<MathFn> functions = {{"exp", MathFn::Exp},
+                                                    {"exp2", MathFn::Exp2},
+                                                    {"exp10", MathFn::Exp10},
+                                                    {"expm1", MathFn::ExpM1},
+                                                    {"log", MathFn::Log},
+                                                    {"log2", MathFn::Log2},
+                                                    {"log10", MathFn::Log10},
+                                                    {"log1p", MathFn::Log1p},
+                                                    {"sin", MathFn::Sin},
+                                                    {"cos", MathFn::Cos},
+                                                    {"tan", MathFn::Tan},
+                                                    {"sinh", MathFn::Sinh},
+                                                    {"cosh", MathFn::Cosh},
+                                                    {"tanh", MathFn::Tanh},
+                                                    {"asin", MathFn::Asin},
+                                                    {"acos", MathFn::Acos},
+                                                    {"atan", MathFn::Atan},
+                                                    {"asinh", MathFn::Asinh},
+                                                    {"acosh", MathFn::Acosh},
+                                                    {"atanh", MathFn::Atanh},
+                                                    {"atan2", MathFn::Atan2},
+                                                    {"erf", MathFn::Erf},
+                                                    {"erfc", MathFn::Erfc},
+                                                    {"pow", MathFn::Pow},
+                                                    {"cbrt", MathFn::Cbrt},
+                                                    {"fmod", MathFn::Fmod},
+                                                    {"lgamma", MathFn::LGamma},
+                                                    {"tgamma", MathFn::TGamma},
+                                                    {"hypot", MathFn::Hypot},
+                                                    {"j0", MathFn::J0},
+                                                    {"j1", MathFn::J1},
+                                                    {"y0", MathFn::Y0},
+                                                    {"y1", MathFn::Y1},
+                                                    {"nextafter", MathFn::Nextafter},
+                                                    {"remainder", MathFn::Remainder}};
   auto it = functions.find(name);
   if (it == functions.end()) return std::nullopt;
   return it->second;
@@ -36,7 +63,9 @@ llvm::Type *withElement(llvm::Type *shape, llvm::Type *element) {
 
 V MathEmitter::like(V x, double c) { return llvm::ConstantFP::get(x->getType(), c); }
 V MathEmitter::likeInt(V x, int64_t c) { return llvm::ConstantInt::getSigned(intType(x), c); }
-llvm::Type *MathEmitter::intType(V x) { return withElement(x->getType(), b.getIntNTy(x->getType()->getScalarSizeInBits())); }
+llvm::Type *MathEmitter::intType(V x) {
+  return withElement(x->getType(), b.getIntNTy(x->getType()->getScalarSizeInBits()));
+}
 llvm::Type *MathEmitter::floatType(V x) { return withElement(x->getType(), b.getFloatTy()); }
 llvm::Type *MathEmitter::doubleType(V x) { return withElement(x->getType(), b.getDoubleTy()); }
 V MathEmitter::fma(V a, V m, V c) { return b.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, m, c}); }
@@ -48,10 +77,11 @@ V MathEmitter::poly(V x, std::initializer_list<double> highToLow) {
   return r;
 }
 
-// e^r = 1 + r + r^2 q(r) for |r| <= ln2 / 2, scaled by 2^n in two steps, so that the result may be denormal or overflow where it should.
+// e^r = 1 + r + r^2 q(r) for |r| <= ln2 / 2, scaled by 2^n in two steps, so that the result may be denormal or overflow
+// where it should.
 V MathEmitter::expFromReduced(V r, V n, V original) {
-  V q = poly(r, {0x1.a12a42f159d0ep-13, 0x1.6d4920bf2569bp-10, 0x1.1110df02bfbecp-7, 0x1.5554e4aacef45p-5, 0x1.5555555ac911fp-3,
-                 0x1.0000000c4592ep-1});
+  V q = poly(r, {0x1.a12a42f159d0ep-13, 0x1.6d4920bf2569bp-10, 0x1.1110df02bfbecp-7, 0x1.5554e4aacef45p-5,
+                 0x1.5555555ac911fp-3, 0x1.0000000c4592ep-1});
   // r^2 q + r first: 1 + r would lose bits of r that matter in the last place.
   V p = b.CreateFAdd(fma(b.CreateFMul(r, r), q, r), like(r, 1.0));
   V half = b.CreateAShr(n, 1);
@@ -86,8 +116,8 @@ V MathEmitter::exp2(V x) {
 V MathEmitter::tanh(V x) {
   V a = unary(llvm::Intrinsic::fabs, x);
   V s = b.CreateFMul(x, x);
-  V small = poly(s, {0x1.2c7d78af05822p-9, -0x1.1168b3e879d2fp-7, 0x1.64a94043578e2p-6, -0x1.ba08c19286fd9p-5, 0x1.1110e910f92c8p-3,
-                     -0x1.555555399c666p-2});
+  V small = poly(s, {0x1.2c7d78af05822p-9, -0x1.1168b3e879d2fp-7, 0x1.64a94043578e2p-6, -0x1.ba08c19286fd9p-5,
+                     0x1.1110e910f92c8p-3, -0x1.555555399c666p-2});
   small = fma(b.CreateFMul(x, s), small, x);
   V e = exp(b.CreateFMul(a, like(x, 2.0)));
   V large = b.CreateFSub(like(x, 1.0), b.CreateFDiv(like(x, 2.0), b.CreateFAdd(e, like(x, 1.0))));
@@ -99,12 +129,16 @@ V MathEmitter::erf(V x) {
   V a = unary(llvm::Intrinsic::fabs, x);
   V s = b.CreateFMul(x, x);
   // x + x q(x^2) rounds once less than x (1 + q).
-  V small = fma(x, poly(s, {-0x1.445f47d33d87bp-17, 0x1.d887505de3ba6p-14, -0x1.bccf664d7f763p-11, 0x1.562a60ddba6e6p-8,
-                            -0x1.b829c897922e5p-6, 0x1.ce2f08fec14fdp-4, -0x1.81274665754c3p-2, 0x1.20dd7504045d6p+0 - 1.0}), x);
+  V small =
+      fma(x,
+          poly(s, {-0x1.445f47d33d87bp-17, 0x1.d887505de3ba6p-14, -0x1.bccf664d7f763p-11, 0x1.562a60ddba6e6p-8,
+                   -0x1.b829c897922e5p-6, 0x1.ce2f08fec14fdp-4, -0x1.81274665754c3p-2, 0x1.20dd7504045d6p+0 - 1.0}),
+          x);
   // 1 - erfc, whose logarithm is smooth.
   V c = b.CreateSelect(b.CreateFCmpOGT(a, like(x, 4.2)), like(x, 4.2), a);
-  V l = poly(c, {-0x1.a37156df2e311p-24, 0x1.ffaf1f3cef54ap-19, -0x1.1964b0c105b00p-14, 0x1.758a732f25683p-11, -0x1.5204186236888p-8,
-                 0x1.bf6ea92d69cfap-6, -0x1.c823304651084p-4, -0x1.42e795cd1f354p-1, -0x1.217d656cac635p+0, 0x1.d63c7f052f0e2p-12});
+  V l = poly(c, {-0x1.a37156df2e311p-24, 0x1.ffaf1f3cef54ap-19, -0x1.1964b0c105b00p-14, 0x1.758a732f25683p-11,
+                 -0x1.5204186236888p-8, 0x1.bf6ea92d69cfap-6, -0x1.c823304651084p-4, -0x1.42e795cd1f354p-1,
+                 -0x1.217d656cac635p+0, 0x1.d63c7f052f0e2p-12});
   V large = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, b.CreateFSub(like(x, 1.0), exp(l)), x);
   V r = b.CreateSelect(b.CreateFCmpOLT(a, like(x, 1.0)), small, large);
   return b.CreateSelect(b.CreateFCmpUNO(x, x), x, r);
@@ -118,11 +152,12 @@ V MathEmitter::logDouble(V x) {
   V e = b.CreateAShr(shifted, 52);
   V m = b.CreateBitCast(b.CreateSub(i, b.CreateShl(e, 52)), x->getType());
   // The exponent as a double without a conversion instruction: it is small.
-  V ef = b.CreateFSub(b.CreateBitCast(b.CreateAdd(e, llvm::ConstantInt::get(i64, 0x4338000000000000ULL)), x->getType()), like(x, 6755399441055744.0));
+  V ef = b.CreateFSub(b.CreateBitCast(b.CreateAdd(e, llvm::ConstantInt::get(i64, 0x4338000000000000ULL)), x->getType()),
+                      like(x, 6755399441055744.0));
   V s = b.CreateFDiv(b.CreateFSub(m, like(x, 1.0)), b.CreateFAdd(m, like(x, 1.0)));
   V z = b.CreateFMul(s, s);
-  V p = poly(z, {0x1.58e6ff96ddf93p-4, 0x1.7321bcb7ac669p-4, 0x1.c722d7a735612p-4, 0x1.249240a596e60p-3, 0x1.999999a4529fap-3,
-                 0x1.5555555552ccap-2, 1.0});
+  V p = poly(z, {0x1.58e6ff96ddf93p-4, 0x1.7321bcb7ac669p-4, 0x1.c722d7a735612p-4, 0x1.249240a596e60p-3,
+                 0x1.999999a4529fap-3, 0x1.5555555552ccap-2, 1.0});
   return fma(ef, like(x, 0x1.62e42fefa39efp-1), b.CreateFMul(b.CreateFAdd(s, s), p));
 }
 
@@ -133,8 +168,9 @@ V MathEmitter::exp2Double(V x) {
   V t = b.CreateFAdd(c, magic);
   V n = b.CreateSub(bits(t), bits(magic));
   V r = b.CreateFSub(c, b.CreateFSub(t, magic));
-  V p = poly(r, {0x1.b65d45d1d65ecp-24, 0x1.63f5b26a41cf8p-20, 0x1.ffcb7107d57a7p-17, 0x1.430888bf74717p-13, 0x1.5d87fe920857bp-10,
-                 0x1.3b2ab72e032eep-7, 0x1.c6b08d704392bp-5, 0x1.ebfbdff812a79p-3, 0x1.62e42fefa39f8p-1, 1.0});
+  V p = poly(r, {0x1.b65d45d1d65ecp-24, 0x1.63f5b26a41cf8p-20, 0x1.ffcb7107d57a7p-17, 0x1.430888bf74717p-13,
+                 0x1.5d87fe920857bp-10, 0x1.3b2ab72e032eep-7, 0x1.c6b08d704392bp-5, 0x1.ebfbdff812a79p-3,
+                 0x1.62e42fefa39f8p-1, 1.0});
   return b.CreateFMul(p, b.CreateBitCast(b.CreateShl(b.CreateAdd(n, likeInt(x, 1023)), 52), x->getType()));
 }
 
@@ -148,7 +184,9 @@ V MathEmitter::logFamily(MathFn fn, V x) {
     V positive = b.CreateFCmpOGT(u, zero);
     r = logDouble(b.CreateSelect(positive, u, one));
     r = b.CreateSelect(b.CreateFCmpOLT(unary(llvm::Intrinsic::fabs, d), like(d, 1e-4)), small, r);
-    r = b.CreateSelect(positive, r, b.CreateSelect(b.CreateFCmpOEQ(u, zero), llvm::ConstantFP::getInfinity(d->getType(), true), llvm::ConstantFP::getNaN(d->getType())));
+    r = b.CreateSelect(positive, r,
+                       b.CreateSelect(b.CreateFCmpOEQ(u, zero), llvm::ConstantFP::getInfinity(d->getType(), true),
+                                      llvm::ConstantFP::getNaN(d->getType())));
     r = b.CreateSelect(b.CreateFCmpOEQ(d, llvm::ConstantFP::getInfinity(d->getType())), d, r);
     return b.CreateFPTrunc(b.CreateSelect(b.CreateFCmpUNO(d, d), d, r), x->getType());
   }
@@ -156,28 +194,32 @@ V MathEmitter::logFamily(MathFn fn, V x) {
   if (fn == MathFn::Log2) r = b.CreateFMul(r, like(d, 0x1.71547652b82fep+0));
   if (fn == MathFn::Log10) r = b.CreateFMul(r, like(d, 0x1.bcb7b1526e50ep-2));
   r = b.CreateSelect(b.CreateFCmpOGT(d, zero), r,
-                     b.CreateSelect(b.CreateFCmpOEQ(d, zero), llvm::ConstantFP::getInfinity(d->getType(), true), llvm::ConstantFP::getNaN(d->getType())));
+                     b.CreateSelect(b.CreateFCmpOEQ(d, zero), llvm::ConstantFP::getInfinity(d->getType(), true),
+                                    llvm::ConstantFP::getNaN(d->getType())));
   r = b.CreateSelect(b.CreateFCmpOEQ(d, llvm::ConstantFP::getInfinity(d->getType())), d, r);
   return b.CreateFPTrunc(b.CreateSelect(b.CreateFCmpUNO(d, d), d, r), x->getType());
 }
 
 V MathEmitter::expm1(V x) {
   V d = b.CreateFPExt(x, doubleType(x));
-  V small = fma(b.CreateFMul(d, d), poly(d, {0x1.2a760acd77fd9p-22, 0x1.73c395a052571p-19, 0x1.a0162045ee6a8p-16, 0x1.a01895551fceap-13,
-                                             0x1.6c16c3e27d228p-10, 0x1.111111764ac06p-7, 0x1.5555555412770p-5, 0x1.5555555536f65p-3,
-                                             0x1.00000000005ddp-1}), d);
+  V small = fma(b.CreateFMul(d, d),
+                poly(d, {0x1.2a760acd77fd9p-22, 0x1.73c395a052571p-19, 0x1.a0162045ee6a8p-16, 0x1.a01895551fceap-13,
+                         0x1.6c16c3e27d228p-10, 0x1.111111764ac06p-7, 0x1.5555555412770p-5, 0x1.5555555536f65p-3,
+                         0x1.00000000005ddp-1}),
+                d);
   V large = b.CreateFSub(exp2Double(b.CreateFMul(d, like(d, 0x1.71547652b82fep+0))), like(d, 1.0));
   V r = b.CreateSelect(b.CreateFCmpOLT(unary(llvm::Intrinsic::fabs, d), like(d, 0.5)), small, large);
   return b.CreateFPTrunc(r, x->getType());
 }
 
-// x = m 2^E with a 24-bit integer m; a table holds (2^E * 2 / pi) mod 4 for each E in two doubles, so quarter turns come out with full
-// accuracy for every x without cases.
+// x = m 2^E with a 24-bit integer m; a table holds (2^E * 2 / pi) mod 4 for each E in two doubles, so quarter turns
+// come out with full accuracy for every x without cases.
 V MathEmitter::sinCos(V x, bool cosine) {
   llvm::Module *module = b.GetInsertBlock()->getModule();
   llvm::GlobalVariable *table = module->getNamedGlobal("neso.quarter_turns");
   if (!table) {
-    const uint64_t words[5] = {0xb7246e3a424dd2e0ULL, 0xfe5163abdebbc561ULL, 0xdb6295993c439041ULL, 0xfc2757d1f534ddc0ULL, 0xa2f9836e4e441529ULL};
+    const uint64_t words[5] = {0xb7246e3a424dd2e0ULL, 0xfe5163abdebbc561ULL, 0xdb6295993c439041ULL,
+                               0xfc2757d1f534ddc0ULL, 0xa2f9836e4e441529ULL};
     constexpr unsigned kBits = 448;
     const llvm::APInt twoOverPi = llvm::APInt(320, llvm::ArrayRef<uint64_t>(words)).zext(kBits);
     auto leading = [](const llvm::APInt &w, unsigned count, int &exponent) {
@@ -199,19 +241,22 @@ V MathEmitter::sinCos(V x, bool cosine) {
       values.push_back(std::ldexp(static_cast<double>(lo.getZExtValue()), el + scale));
     }
     llvm::Constant *data = llvm::ConstantDataArray::get(b.getContext(), llvm::ArrayRef<double>(values));
-    table = new llvm::GlobalVariable(*module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data, "neso.quarter_turns");
+    table = new llvm::GlobalVariable(*module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data,
+                                     "neso.quarter_turns");
     table->setAlignment(llvm::Align(64));
   }
   V i = bits(x);
   V field = b.CreateAnd(b.CreateLShr(i, 23), likeInt(x, 255));
   V fraction = b.CreateAnd(i, likeInt(x, 0x7fffff));
-  V mantissa = b.CreateSelect(b.CreateICmpEQ(field, likeInt(x, 0)), fraction, b.CreateOr(fraction, likeInt(x, 0x800000)));
+  V mantissa =
+      b.CreateSelect(b.CreateICmpEQ(field, likeInt(x, 0)), fraction, b.CreateOr(fraction, likeInt(x, 0x800000)));
   V m = b.CreateSIToFP(mantissa, doubleType(x));
   V slot = b.CreateShl(field, 1);
   auto fetch = [&](int64_t part) -> V {
     V p = b.CreateGEP(b.getDoubleTy(), table, b.CreateAdd(slot, likeInt(x, part)));
     if (auto *vt = llvm::dyn_cast<llvm::VectorType>(x->getType()))
-      return b.CreateMaskedGather(doubleType(x), p, llvm::Align(8), llvm::Constant::getAllOnesValue(withElement(vt, b.getInt1Ty())));
+      return b.CreateMaskedGather(doubleType(x), p, llvm::Align(8),
+                                  llvm::Constant::getAllOnesValue(withElement(vt, b.getInt1Ty())));
     return b.CreateAlignedLoad(b.getDoubleTy(), p, llvm::Align(8));
   };
   V hi = fetch(0), lo = fetch(1);
@@ -223,9 +268,10 @@ V MathEmitter::sinCos(V x, bool cosine) {
   V quarter = b.CreateTrunc(b.CreateBitCast(t, intType(t)), intType(x));
   V r = b.CreateFMul(b.CreateFAdd(b.CreateFSub(p, b.CreateFSub(t, magic)), tail), like(p, 0x1.921fb54442d18p+0));
   V z = b.CreateFMul(r, r);
-  V sine = b.CreateFMul(r, poly(z, {-0x1.a91ffe5fa9615p-26, 0x1.71d6a84eee41ep-19, -0x1.a019f795c8786p-13, 0x1.1111110b0b935p-7,
-                                    -0x1.55555555500cap-3, 0x1.fffffffffffd0p-1}));
-  V cosine_ = poly(z, {-0x1.239e6a13760adp-22, 0x1.a00db7ff34b94p-16, -0x1.6c16b120bcc9ep-10, 0x1.55555541ca557p-5, -0x1.ffffffffddb3dp-2, 1.0});
+  V sine = b.CreateFMul(r, poly(z, {-0x1.a91ffe5fa9615p-26, 0x1.71d6a84eee41ep-19, -0x1.a019f795c8786p-13,
+                                    0x1.1111110b0b935p-7, -0x1.55555555500cap-3, 0x1.fffffffffffd0p-1}));
+  V cosine_ = poly(z, {-0x1.239e6a13760adp-22, 0x1.a00db7ff34b94p-16, -0x1.6c16b120bcc9ep-10, 0x1.55555541ca557p-5,
+                       -0x1.ffffffffddb3dp-2, 1.0});
   if (cosine) quarter = b.CreateAdd(quarter, likeInt(x, 1));
   V odd = b.CreateICmpNE(b.CreateAnd(quarter, likeInt(x, 1)), likeInt(x, 0));
   V result = b.CreateFPTrunc(b.CreateSelect(odd, cosine_, sine), x->getType());
@@ -244,12 +290,14 @@ V MathEmitter::atan2(V y, V x) {
   V num = b.CreateSelect(swap, ax, ay), den = b.CreateSelect(swap, ay, ax);
   V q = b.CreateFDiv(num, den);
   // 0 / 0 and inf / inf stand for 0 and 1.
-  q = b.CreateSelect(b.CreateFCmpOEQ(num, den), b.CreateSelect(b.CreateFCmpOEQ(den, like(x, 0.0)), like(x, 0.0), like(x, 1.0)), q);
+  q = b.CreateSelect(b.CreateFCmpOEQ(num, den),
+                     b.CreateSelect(b.CreateFCmpOEQ(den, like(x, 0.0)), like(x, 0.0), like(x, 1.0)), q);
   V z = b.CreateFMul(q, q);
-  V r = b.CreateFMul(q, poly(z, {-0x1.178d6baea92b4p-12, 0x1.1b7b569f4cdd0p-9, -0x1.0e1211403527dp-7, 0x1.46a7b23ca54f7p-6,
-                                 -0x1.20e9c577a2d32p-5, 0x1.9d5503ec54b44p-5, -0x1.04c150b92d46cp-4, 0x1.37e1333e1ff1dp-4,
-                                 -0x1.73c9227469d04p-4, 0x1.c70accb05424ep-4, -0x1.2491a58afe8ffp-3, 0x1.9999935891892p-3,
-                                 -0x1.5555554929285p-2, 0x1.fffffffffc08dp-1}));
+  V r =
+      b.CreateFMul(q, poly(z, {-0x1.178d6baea92b4p-12, 0x1.1b7b569f4cdd0p-9, -0x1.0e1211403527dp-7,
+                               0x1.46a7b23ca54f7p-6, -0x1.20e9c577a2d32p-5, 0x1.9d5503ec54b44p-5, -0x1.04c150b92d46cp-4,
+                               0x1.37e1333e1ff1dp-4, -0x1.73c9227469d04p-4, 0x1.c70accb05424ep-4, -0x1.2491a58afe8ffp-3,
+                               0x1.9999935891892p-3, -0x1.5555554929285p-2, 0x1.fffffffffc08dp-1}));
   r = b.CreateSelect(swap, b.CreateFSub(like(x, 0x1.921fb54442d18p+0), r), r);
   V negative = b.CreateICmpSLT(bits(x), likeInt(x, 0));
   r = b.CreateSelect(negative, b.CreateFSub(like(x, 0x1.921fb54442d18p+1), r), r);
@@ -269,7 +317,8 @@ V MathEmitter::pow(V x, V y) {
   V edge = b.CreateSelect(grows, inf, zero);
   V isNan = b.CreateFCmpUNO(dx, dy);
   r = b.CreateSelect(b.CreateOr(b.CreateFCmpOEQ(a, zero), b.CreateFCmpOEQ(a, inf)), edge, r);
-  r = b.CreateSelect(b.CreateAnd(b.CreateFCmpOEQ(unary(llvm::Intrinsic::fabs, dy), inf), b.CreateFCmpOEQ(a, one)), one, r);
+  r = b.CreateSelect(b.CreateAnd(b.CreateFCmpOEQ(unary(llvm::Intrinsic::fabs, dy), inf), b.CreateFCmpOEQ(a, one)), one,
+                     r);
   // Odd integers keep the sign of a negative base; a negative finite base has no other real powers.
   V whole = b.CreateFCmpOEQ(unary(llvm::Intrinsic::trunc, dy), dy);
   V halfY = b.CreateFMul(dy, like(dy, 0.5));
@@ -285,9 +334,10 @@ V MathEmitter::pow(V x, V y) {
 
 V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   V x = args[0];
-  static constexpr const char *kNames[] = {"exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh",
-                                           "asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2", "erf", "erfc", "pow", "cbrt", "fmod", "lgamma",
-                                           "tgamma", "hypot", "", "j0", "j1", "y0", "y1", "nextafter", "remainder"};
+  static constexpr const char *kNames[] = {
+      "exp",  "exp2", "exp10",  "expm1",  "log",   "log2",  "log10", "log1p", "sin",   "cos", "tan",       "sinh",
+      "cosh", "tanh", "asin",   "acos",   "atan",  "asinh", "acosh", "atanh", "atan2", "erf", "erfc",      "pow",
+      "cbrt", "fmod", "lgamma", "tgamma", "hypot", "",      "j0",    "j1",    "y0",    "y1",  "nextafter", "remainder"};
   const char *name = kNames[static_cast<int>(fn)];
   if (!x->getType()->getScalarType()->isFloatTy()) return libm(name, args);
   auto wide = [&](V v) { return b.CreateFPExt(v, doubleType(v)); };
@@ -311,7 +361,10 @@ V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   case MathFn::Sinh: {
     V d = wide(x);
     V z = b.CreateFMul(d, d);
-    V small = fma(b.CreateFMul(d, z), poly(z, {0x1.b01e9edac9456p-26, 0x1.71dd78b73b71bp-19, 0x1.a01a01e5451b9p-13, 0x1.11111111086b6p-7, 0x1.5555555555560p-3}), d);
+    V small = fma(b.CreateFMul(d, z),
+                  poly(z, {0x1.b01e9edac9456p-26, 0x1.71dd78b73b71bp-19, 0x1.a01a01e5451b9p-13, 0x1.11111111086b6p-7,
+                           0x1.5555555555560p-3}),
+                  d);
     V e = exp2Double(b.CreateFMul(d, like(d, 0x1.71547652b82fep+0)));
     V large = b.CreateFMul(b.CreateFSub(e, b.CreateFDiv(like(d, 1.0), e)), like(d, 0.5));
     return narrow(b.CreateSelect(b.CreateFCmpOLT(unary(llvm::Intrinsic::fabs, d), like(d, 0.5)), small, large));
@@ -351,7 +404,8 @@ V MathEmitter::libm(llvm::StringRef name, llvm::ArrayRef<V> args) {
   llvm::Function *helper = module->getFunction(helperName);
   if (!helper) {
     llvm::SmallVector<llvm::Type *, 4> parameters(args.size() + 1, b.getPtrTy());
-    helper = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), parameters, false), llvm::GlobalValue::InternalLinkage, helperName, module);
+    helper = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), parameters, false),
+                                    llvm::GlobalValue::InternalLinkage, helperName, module);
     helper->addFnAttr(llvm::Attribute::NoInline);
     helper->addFnAttr(llvm::Attribute::NoUnwind);
     llvm::IRBuilder<> h(b.getContext());
@@ -364,7 +418,8 @@ V MathEmitter::libm(llvm::StringRef name, llvm::ArrayRef<V> args) {
     llvm::PHINode *i = h.CreatePHI(h.getInt64Ty(), 2);
     i->addIncoming(h.getInt64(0), entry);
     llvm::SmallVector<V, 3> operands;
-    for (size_t k = 0; k < args.size(); ++k) operands.push_back(h.CreateLoad(element, h.CreateGEP(element, helper->getArg(static_cast<unsigned>(k + 1)), i)));
+    for (size_t k = 0; k < args.size(); ++k)
+      operands.push_back(h.CreateLoad(element, h.CreateGEP(element, helper->getArg(static_cast<unsigned>(k + 1)), i)));
     h.CreateStore(h.CreateCall(callee, operands), h.CreateGEP(element, helper->getArg(0), i));
     V next = h.CreateAdd(i, h.getInt64(1));
     i->addIncoming(next, loop);

@@ -1,7 +1,8 @@
 // Elementary functions as LLVM IR, on scalars and vectors alike.
 //
-// f32: inline polynomials, at most 2 ulp over all inputs (denormals, infinities and NaN included), checked against libm in test/math_test.
-// f64 and rare functions: one libm call a lane, inside a helper function with a loop, so that code stays small.
+// f32: inline polynomials, at most 2 ulp over all inputs (denormals, infinities and NaN included), checked against libm
+// in test/math_test. f64 and rare functions: one libm call a lane, inside a helper function with a loop, so that code
+// stays small.
 #pragma once
 #include <optional>
 
@@ -12,8 +13,42 @@
 namespace neso {
 
 enum class MathFn : uint8_t {
-  Exp, Exp2, Exp10, ExpM1, Log, Log2, Log10, Log1p, Sin, Cos, Tan, Sinh, Cosh, Tanh, Asin, Acos, Atan, Asinh, Acosh, Atanh, Atan2,
-  Erf, Erfc, Pow, Cbrt, Fmod, LGamma, TGamma, Hypot, ErfInv, J0, J1, Y0, Y1, Nextafter, Remainder,
+  Exp,
+  Exp2,
+  Exp10,
+  ExpM1,
+  Log,
+  Log2,
+  Log10,
+  Log1p,
+  Sin,
+  Cos,
+  Tan,
+  Sinh,
+  Cosh,
+  Tanh,
+  Asin,
+  Acos,
+  Atan,
+  Asinh,
+  Acosh,
+  Atanh,
+  Atan2,
+  Erf,
+  Erfc,
+  Pow,
+  Cbrt,
+  Fmod,
+  LGamma,
+  TGamma,
+  Hypot,
+  ErfInv,
+  J0,
+  J1,
+  Y0,
+  Y1,
+  Nextafter,
+  Remainder,
 };
 
 /// By its name in C and in libdevice without its prefix ("exp", "atan2"); nothing: no such function here.

@@ -27,7 +27,8 @@ const llvm::StringMap<OpCode> &names() {
 } // namespace
 
 OpCode codeOf(mlir::Operation *op) {
-  // One look-up by text for each kind of operation and thread; contexts may come and go, so the key holds the name's text too.
+  // One look-up by text for each kind of operation and thread; contexts may come and go, so the key holds the name's
+  // text too.
   thread_local llvm::DenseMap<const void *, std::pair<OpCode, const char *>> cache;
   const llvm::StringRef text = op->getName().getStringRef();
   auto [it, isNew] = cache.try_emplace(op->getName().getAsOpaquePointer(), OpCode::Unknown, nullptr);

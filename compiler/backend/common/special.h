@@ -8,11 +8,12 @@ class Module;
 
 namespace neso {
 
-/// The symbol of the library's function for the kernel-level name ("digamma", "cyl_bessel_i0", "gcd"), empty if there is none. Functions
-/// take and give doubles, those on integers int64.
+/// The symbol of the library's function for the kernel-level name ("digamma", "cyl_bessel_i0", "gcd"), empty if there
+/// is none. Functions take and give doubles, those on integers int64.
 llvm::StringRef specialSymbol(llvm::StringRef name);
 
-/// Puts the definitions of the special functions that the module declares into it, as internal functions. Call before optimising.
+/// Puts the definitions of the special functions that the module declares into it, as internal functions. Call before
+/// optimising.
 void linkSpecialFunctions(llvm::Module &module);
 
 } // namespace neso

@@ -1,6 +1,7 @@
-// Special functions as kernels call them. This file is compiled to LLVM bitcode when Neso is built and carried inside the program;
-// special_link.cpp links what a kernel uses into its module, so that compiled code needs nothing but libm. It takes the
-// implementations in by #include, because the bitcode is of this one file. No function may call itself: NVIDIA's assembler crashes on that.
+// Special functions as kernels call them. This file is compiled to LLVM bitcode when Neso is built and carried inside
+// the program; special_link.cpp links what a kernel uses into its module, so that compiled code needs nothing but libm.
+// It takes the implementations in by #include, because the bitcode is of this one file. No function may call itself:
+// NVIDIA's assembler crashes on that.
 #include "base/special.cpp"
 
 using namespace neso::special;
@@ -29,7 +30,8 @@ double neso_special_igammac(double a, double x) { return igammac(a, x); }
 double neso_special_normcdf(double x) { return std::erfc(-x * 0.70710678118654752440) / 2; }
 
 int64_t neso_special_gcd(int64_t a, int64_t b) {
-  uint64_t x = a < 0 ? 0 - static_cast<uint64_t>(a) : static_cast<uint64_t>(a), y = b < 0 ? 0 - static_cast<uint64_t>(b) : static_cast<uint64_t>(b);
+  uint64_t x = a < 0 ? 0 - static_cast<uint64_t>(a) : static_cast<uint64_t>(a),
+           y = b < 0 ? 0 - static_cast<uint64_t>(b) : static_cast<uint64_t>(b);
   while (y) {
     uint64_t r = x % y;
     x = y, y = r;

@@ -14,13 +14,28 @@ extern "C" const unsigned long neso_special_bitcode_size;
 namespace neso {
 
 llvm::StringRef specialSymbol(llvm::StringRef name) {
-  static const llvm::StringMap<llvm::StringRef> symbols = {
-      {"erfinv", "neso_special_erfinv"}, {"digamma", "neso_special_digamma"}, {"polygamma", "neso_special_polygamma"}, {"zeta", "neso_special_zeta"},
-      {"cyl_bessel_i0", "neso_special_i0"}, {"cyl_bessel_i1", "neso_special_i1"}, {"i0e", "neso_special_i0e"}, {"i1e", "neso_special_i1e"},
-      {"k0", "neso_special_k0"}, {"k1", "neso_special_k1"}, {"k0e", "neso_special_k0e"}, {"k1e", "neso_special_k1e"},
-      {"airy_ai", "neso_special_airy_ai"}, {"ndtri", "neso_special_ndtri"}, {"normcdfinv", "neso_special_ndtri"}, {"normcdf", "neso_special_normcdf"},
-      {"log_ndtr", "neso_special_log_ndtr"}, {"erfcx", "neso_special_erfcx"}, {"igamma", "neso_special_igamma"}, {"igammac", "neso_special_igammac"},
-      {"gcd", "neso_special_gcd"}, {"powi", "neso_special_powi"}};
+  static const llvm::StringMap<llvm::StringRef> symbols = {{"erfinv", "neso_special_erfinv"},
+                                                           {"digamma", "neso_special_digamma"},
+                                                           {"polygamma", "neso_special_polygamma"},
+                                                           {"zeta", "neso_special_zeta"},
+                                                           {"cyl_bessel_i0", "neso_special_i0"},
+                                                           {"cyl_bessel_i1", "neso_special_i1"},
+                                                           {"i0e", "neso_special_i0e"},
+                                                           {"i1e", "neso_special_i1e"},
+                                                           {"k0", "neso_special_k0"},
+                                                           {"k1", "neso_special_k1"},
+                                                           {"k0e", "neso_special_k0e"},
+                                                           {"k1e", "neso_special_k1e"},
+                                                           {"airy_ai", "neso_special_airy_ai"},
+                                                           {"ndtri", "neso_special_ndtri"},
+                                                           {"normcdfinv", "neso_special_ndtri"},
+                                                           {"normcdf", "neso_special_normcdf"},
+                                                           {"log_ndtr", "neso_special_log_ndtr"},
+                                                           {"erfcx", "neso_special_erfcx"},
+                                                           {"igamma", "neso_special_igamma"},
+                                                           {"igammac", "neso_special_igammac"},
+                                                           {"gcd", "neso_special_gcd"},
+                                                           {"powi", "neso_special_powi"}};
   auto it = symbols.find(name);
   return it == symbols.end() ? llvm::StringRef() : it->second;
 }
@@ -39,10 +54,12 @@ void linkSpecialFunctions(llvm::Module &module) {
     f.removeFnAttr("target-cpu"), f.removeFnAttr("target-features"), f.removeFnAttr("tune-cpu");
     f.removeFnAttr("probe-stack"), f.removeFnAttr("frame-pointer");
   }
-  bool failed = llvm::Linker::linkModules(module, std::move(*library), llvm::Linker::LinkOnlyNeeded, [](llvm::Module &m, const llvm::StringSet<> &names) {
-    for (const auto &name : names)
-      if (llvm::GlobalValue *g = m.getNamedValue(name.getKey()); g && !g->isDeclaration()) g->setLinkage(llvm::GlobalValue::InternalLinkage);
-  });
+  bool failed = llvm::Linker::linkModules(
+      module, std::move(*library), llvm::Linker::LinkOnlyNeeded, [](llvm::Module &m, const llvm::StringSet<> &names) {
+        for (const auto &name : names)
+          if (llvm::GlobalValue *g = m.getNamedValue(name.getKey()); g && !g->isDeclaration())
+            g->setLinkage(llvm::GlobalValue::InternalLinkage);
+      });
   NESO_CHECK(!failed, "the embedded special functions do not link");
 }
 

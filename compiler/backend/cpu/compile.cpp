@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "backend/common/llvm_common.h"
-#include "backend/cpu/emitter.h"
 #include "backend/common/special.h"
+#include "backend/cpu/emitter.h"
 #include "base/diagnostics/backend.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
@@ -70,7 +70,8 @@ void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLeve
 }
 } // namespace
 
-Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, CpuLevel level, const CompileOptions &options) {
+Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, CpuLevel level,
+                                   const CompileOptions &options) {
   CompiledCode code;
   code.target = name(level);
   std::set<std::string> taken;
@@ -90,7 +91,8 @@ Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, C
   }
   std::atomic<size_t> next{0};
   auto work = [&] {
-    for (size_t u = next++; u < units.size(); u = next++) compileUnit(units[u], functions, level, options, code.functions);
+    for (size_t u = next++; u < units.size(); u = next++)
+      compileUnit(units[u], functions, level, options, code.functions);
   };
   std::vector<std::thread> threads;
   for (int t = 1; t < options.threads && static_cast<size_t>(t) < units.size(); ++t) threads.emplace_back(work);

@@ -1,12 +1,13 @@
 // Tile programs → machine code for CPUs.
 //
-// compileForCpu turns every tile function into one kernel of abi/kernel_abi.h (a loop over program instances, each run on one thread)
-// and links all of them into one ELF shared object that needs nothing but libm. Functions are spread over `threads` threads; the result
-// does not depend on their number, and equal input gives equal bytes.
+// compileForCpu turns every tile function into one kernel of abi/kernel_abi.h (a loop over program instances, each run
+// on one thread) and links all of them into one ELF shared object that needs nothing but libm. Functions are spread
+// over `threads` threads; the result does not depend on their number, and equal input gives equal bytes.
 //
 //     Result<CompiledCode> code = compileForCpu({{function, "add"}}, CpuLevel::V4, {});
 //
-// Errors: a tile op, type or form that the backend does not have is refused with a diagnostic of block E06xx at the op's location.
+// Errors: a tile op, type or form that the backend does not have is refused with a diagnostic of block E06xx at the
+// op's location.
 #pragma once
 #include <string>
 #include <string_view>
@@ -18,8 +19,9 @@
 
 namespace neso::cpu {
 
-/// What the code may use. V3: AVX2 and FMA; V4: AVX-512 F, BW, CD, DQ, VL; V4Bf16: and AVX-512 BF16; V4Amx: and AMX TILE, BF16, INT8;
-/// AArch64: objects only (no linking). Whoever runs V4Amx code must have the system's leave to use the tile registers: the runtime asks for it. In this order, each can do what those before it can.
+/// What the code may use. V3: AVX2 and FMA; V4: AVX-512 F, BW, CD, DQ, VL; V4Bf16: and AVX-512 BF16; V4Amx: and AMX
+/// TILE, BF16, INT8; AArch64: objects only (no linking). Whoever runs V4Amx code must have the system's leave to use
+/// the tile registers: the runtime asks for it. In this order, each can do what those before it can.
 enum class CpuLevel : uint8_t { V3, V4, V4Bf16, V4Amx, AArch64 };
 
 /// The best level that this machine runs. Asks the system for the use of the tile registers, for the whole process.
@@ -40,6 +42,7 @@ struct CompileOptions {
   bool object = false;   // a relocatable object instead of a shared object (single-threaded code generation)
 };
 
-Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, CpuLevel level, const CompileOptions &options);
+Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, CpuLevel level,
+                                   const CompileOptions &options);
 
 } // namespace neso::cpu

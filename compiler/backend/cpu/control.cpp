@@ -1,5 +1,6 @@
-// Structured and unstructured control flow. Scalars that change are kept in stack cells (LLVM turns them into registers), tensors in
-// scratch buffers, and tensors that only move by a uniform amount each turn (pointers, index ranges) as one scalar beside their start.
+// Structured and unstructured control flow. Scalars that change are kept in stack cells (LLVM turns them into
+// registers), tensors in scratch buffers, and tensors that only move by a uniform amount each turn (pointers, index
+// ranges) as one scalar beside their start.
 #include <algorithm>
 
 #include "backend/cpu/emitter.h"
@@ -41,7 +42,8 @@ bool Emitter::isUniformTensor(mlir::Value v, int depth) {
 void Emitter::declareCarried(mlir::Value v) {
   if (isTensor(v.getType())) {
     Buffer &buffer = newBuffer(elementOf(v.getType()), shapeOf(v.getType()));
-    // The buffer of a block's parameter is written again when the block is entered again, so it lives as long as the kernel.
+    // The buffer of a block's parameter is written again when the block is entered again, so it lives as long as the
+    // kernel.
     if (llvm::isa<mlir::OpResult>(v))
       bind(v, buffer);
     else
@@ -52,7 +54,8 @@ void Emitter::declareCarried(mlir::Value v) {
 }
 
 void Emitter::loadCarried(mlir::Value v) {
-  if (llvm::AllocaInst *cell = cells_.lookup(v)) scalars_[v] = fromValue(b.CreateLoad(cell->getAllocatedType(), cell), 0);
+  if (llvm::AllocaInst *cell = cells_.lookup(v))
+    scalars_[v] = fromValue(b.CreateLoad(cell->getAllocatedType(), cell), 0);
 }
 
 void Emitter::assign(mlir::ValueRange targets, mlir::ValueRange values) {
@@ -72,8 +75,8 @@ void Emitter::assign(mlir::ValueRange targets, mlir::ValueRange values) {
     Buffer *to = buffers_.lookup(targets[i]);
     if (buffers_.lookup(values[i]) != to) moves.push_back({to, values[i]});
   }
-  // A value may be written in place while it is computed only when all that it reads of the buffers being written stands at the same index
-  // of the same loop nest; else it takes a way round.
+  // A value may be written in place while it is computed only when all that it reads of the buffers being written
+  // stands at the same index of the same loop nest; else it takes a way round.
   auto safe = [&](const Move &m) {
     llvm::SmallVector<std::pair<mlir::Value, bool>, 16> todo = {{m.v, true}};
     llvm::DenseMap<mlir::Value, bool> seen;
@@ -130,7 +133,8 @@ void Emitter::assign(mlir::ValueRange targets, mlir::ValueRange values) {
     if (!m.temporary) continue;
     int64_t bytes = bytesOf(m.to->elementType);
     for (int64_t s : m.to->shape) bytes *= s;
-    b.CreateMemCpy(m.to->ptr, llvm::MaybeAlign(64), m.temporary->ptr, llvm::MaybeAlign(64), static_cast<uint64_t>(bytes));
+    b.CreateMemCpy(m.to->ptr, llvm::MaybeAlign(64), m.temporary->ptr, llvm::MaybeAlign(64),
+                   static_cast<uint64_t>(bytes));
     freeBuffer(*m.temporary);
   }
   for (auto &[cell, v] : cells) b.CreateStore(v, cell);
@@ -139,7 +143,8 @@ void Emitter::assign(mlir::ValueRange targets, mlir::ValueRange values) {
 void Emitter::emitFor(mlir::Operation *op) {
   mlir::Block &body = op->getRegion(0).front();
   mlir::Operation *yield = body.getTerminator();
-  Value *lo = scalar(op->getOperand(0)).base, *hi = scalar(op->getOperand(1)).base, *step = scalar(op->getOperand(2)).base;
+  Value *lo = scalar(op->getOperand(0)).base, *hi = scalar(op->getOperand(1)).base,
+        *step = scalar(op->getOperand(2)).base;
   const bool isUnsigned = op->hasAttr("unsignedCmp");
   const unsigned carried = op->getNumResults();
 
@@ -160,7 +165,8 @@ void Emitter::emitFor(mlir::Operation *op) {
       mlir::Type element = elementOf(argument.getType());
       const bool pointer = llvm::isa<tt::PointerType>(element);
       mlir::Value by;
-      if (def && def->getBlock() == &body && ((pointer && codeOf(def) == OpCode::AddPtr) || (!pointer && codeOf(def) == OpCode::AddI)))
+      if (def && def->getBlock() == &body &&
+          ((pointer && codeOf(def) == OpCode::AddPtr) || (!pointer && codeOf(def) == OpCode::AddI)))
         for (unsigned k : {0u, 1u})
           if (def->getOperand(k) == argument && isUniformTensor(def->getOperand(1 - k))) by = def->getOperand(1 - k);
       if (by || next == argument) {
@@ -250,7 +256,8 @@ void Emitter::emitFor(mlir::Operation *op) {
   for (unsigned i = 0; i < carried; ++i) {
     mlir::Value result = op->getResult(i), argument = body.getArgument(i + 1);
     if (motions[i].cell)
-      moving_[result] = {op->getOperand(i + 3), motions[i].cell, fromValue(b.CreateLoad(motions[i].cell->getAllocatedType(), motions[i].cell), 0)};
+      moving_[result] = {op->getOperand(i + 3), motions[i].cell,
+                         fromValue(b.CreateLoad(motions[i].cell->getAllocatedType(), motions[i].cell), 0)};
     else if (isTensor(result.getType())) {
       Buffer &buffer = *buffers_[argument];
       if (borrowed[i])
@@ -347,7 +354,8 @@ void Emitter::emitBranch(mlir::Operation *op) {
     b.SetInsertPoint(side ? yes : no);
     frames_[0].block = b.GetInsertBlock();
     frames_[0].memo.clear();
-    go(side ? branch.getTrueDest() : branch.getFalseDest(), side ? branch.getTrueDestOperands() : branch.getFalseDestOperands());
+    go(side ? branch.getTrueDest() : branch.getFalseDest(),
+       side ? branch.getTrueDestOperands() : branch.getFalseDestOperands());
   }
 }
 
@@ -362,7 +370,8 @@ void Emitter::emitScalarMap(mlir::Operation *op) {
   for (mlir::Value r : op->getResults()) results.push_back(&newBuffer(elementOf(r.getType()), shape));
   // A plain loop at the function's own level, one pack a turn, since the body may branch.
   BasicBlock *pre = b.GetInsertBlock();
-  BasicBlock *loop = BasicBlock::Create(b.getContext(), "map", fn_), *exit = BasicBlock::Create(b.getContext(), "endmap", fn_);
+  BasicBlock *loop = BasicBlock::Create(b.getContext(), "map", fn_),
+             *exit = BasicBlock::Create(b.getContext(), "endmap", fn_);
   b.CreateBr(loop);
   b.SetInsertPoint(loop);
   llvm::PHINode *iv = b.CreatePHI(b.getInt32Ty(), 2, "pack");
@@ -371,7 +380,10 @@ void Emitter::emitScalarMap(mlir::Operation *op) {
   frames_[0].memo.clear();
   width_ = 1;
   auto place = [&](int64_t p) {
-    return delinearize(fromValue(b.CreateAdd(b.CreateMul(iv, b.getInt32(static_cast<uint32_t>(pack))), b.getInt32(static_cast<uint32_t>(p))), 0), shape);
+    return delinearize(fromValue(b.CreateAdd(b.CreateMul(iv, b.getInt32(static_cast<uint32_t>(pack))),
+                                             b.getInt32(static_cast<uint32_t>(p))),
+                                 0),
+                       shape);
   };
   unsigned argument = 0;
   for (mlir::Value source : op->getOperands())

@@ -1,4 +1,5 @@
-// Conversions between float formats: which step the pair of types takes. bf16 and f8 values are integers of their width here; f16 is LLVM's half.
+// Conversions between float formats: which step the pair of types takes. bf16 and f8 values are integers of their width
+// here; f16 is LLVM's half.
 #include "backend/common/float_convert.h"
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
@@ -19,7 +20,8 @@ Value *Emitter::convertFloat(Value *v, mlir::Type from, mlir::Type to, bool towa
   else if (std::optional<F8Format> f = f8Format(from))
     wide = c.decodeF8(v, *f);
   // Down from there.
-  if (to.isF64()) return wide->getType()->getScalarType()->isDoubleTy() ? wide : b.CreateFPExt(wide, c.shaped(v, b.getDoubleTy()));
+  if (to.isF64())
+    return wide->getType()->getScalarType()->isDoubleTy() ? wide : b.CreateFPExt(wide, c.shaped(v, b.getDoubleTy()));
   if (wide->getType()->getScalarType()->isDoubleTy()) {
     if (to.isF32() && !towardZero) return b.CreateFPTrunc(wide, c.shaped(v, b.getFloatTy()));
     wide = c.toOddF32(wide);

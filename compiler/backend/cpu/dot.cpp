@@ -1,18 +1,18 @@
 // tt.dot: a register-blocked product of blocks that lie in memory.
 //
-// Operands are read in place where they can be, else packed into scratch first: A as rows [M][K], B as panels [N / panel][K][panel], both in
-// the type of the accumulator. A is reached through a table of row pointers, so its rows need not be evenly spaced (a convolution's pixels are
-// not) and a row that is masked off points to zeros. B in place is a plain load along contiguous rows that are near each other (or used by few
-// rows of A), with no lane masked off, which is tested at run time for each block.
-// The product of panel by row block keeps `rows × vectors` accumulators in registers; the accumulator block itself lives in scratch, in place
-// of the loop-carried tensor when there is one.
+// Operands are read in place where they can be, else packed into scratch first: A as rows [M][K], B as panels [N /
+// panel][K][panel], both in the type of the accumulator. A is reached through a table of row pointers, so its rows need
+// not be evenly spaced (a convolution's pixels are not) and a row that is masked off points to zeros. B in place is a
+// plain load along contiguous rows that are near each other (or used by few rows of A), with no lane masked off, which
+// is tested at run time for each block. The product of panel by row block keeps `rows × vectors` accumulators in
+// registers; the accumulator block itself lives in scratch, in place of the loop-carried tensor when there is one.
 #include <algorithm>
 
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
+#include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/Support/MathExtras.h"
-#include "mlir/IR/BuiltinAttributes.h"
 
 namespace neso::cpu {
 
@@ -25,9 +25,10 @@ void Emitter::emitDot(mlir::Operation *op) {
   const int64_t M = cShape[lead], N = cShape[lead + 1], K = aShape[lead + 1];
   mlir::MLIRContext *context = op->getContext();
   mlir::Type resultElement = elementOf(result.getType());
-  mlir::Type computeType = resultElement.isF64()                        ? mlir::Type(mlir::Float64Type::get(context))
-                           : llvm::isa<mlir::FloatType>(resultElement) ? mlir::Type(mlir::Float32Type::get(context))
-                                                                       : mlir::Type(mlir::IntegerType::get(context, 32));
+  mlir::Type computeType = resultElement.isF64() ? mlir::Type(mlir::Float64Type::get(context))
+                           : llvm::isa<mlir::FloatType>(resultElement)
+                               ? mlir::Type(mlir::Float32Type::get(context))
+                               : mlir::Type(mlir::IntegerType::get(context, 32));
   llvm::Type *compute = typeOf(computeType);
   const int64_t size = bytesOf(computeType);
   const bool isFloat = compute->isFloatingPointTy();
@@ -40,7 +41,8 @@ void Emitter::emitDot(mlir::Operation *op) {
   int64_t vectors = std::max<int64_t>(1, std::min(N / lanes, wanted / rows));
   const int64_t panel = lanes * vectors;
 
-  // Where the accumulator lives: the buffer of the loop-carried tensor that the result becomes, if nobody reads the old value later.
+  // Where the accumulator lives: the buffer of the loop-carried tensor that the result becomes, if nobody reads the old
+  // value later.
   Buffer *acc = nullptr;
   bool carried = false;
   if (resultElement == computeType && result.hasOneUse()) {
@@ -73,7 +75,9 @@ void Emitter::emitDot(mlir::Operation *op) {
       sink([&] {
         runNest(nest, {}, [&](const Index &index) {
           Lanes x = eval(c, index);
-          storeBuffer(*acc, index, fromValue(convertFloat(x.uniform() ? x.base : vec(x), resultElement, computeType, false), x.level));
+          storeBuffer(
+              *acc, index,
+              fromValue(convertFloat(x.uniform() ? x.base : vec(x), resultElement, computeType, false), x.level));
         });
       });
     }
@@ -82,9 +86,11 @@ void Emitter::emitDot(mlir::Operation *op) {
   // Few rows that use B once read it as it is, and widen it on the way.
   mlir::Type narrow = elementOf(bb.getType());
   const bool fewRows = M <= 16;
-  const mlir::Type storedType = fewRows && computeType.isF32() && (narrow.isBF16() || narrow.isF16()) ? narrow : computeType;
+  const mlir::Type storedType =
+      fewRows && computeType.isF32() && (narrow.isBF16() || narrow.isF16()) ? narrow : computeType;
   const int64_t storedSize = bytesOf(storedType);
-  // Pairs of bf16 in 4 bytes, two products a step: k counts pairs then, and B lies in panels of 16 columns as matrix tiles have it.
+  // Pairs of bf16 in 4 bytes, two products a step: k counts pairs then, and B lies in panels of 16 columns as matrix
+  // tiles have it.
   const mlir::Type pairType = fewRows || lanes != 16 || K % 2 || !caps_.bf16Pairs ? mlir::Type() : bf16OperandType(op);
   const int64_t units = pairType ? K / 2 : K;
   const bool gathers = gathering_ && gathering_->dot == op;
@@ -92,7 +98,9 @@ void Emitter::emitDot(mlir::Operation *op) {
   auto block = [&](const Lanes *batch) {
     if (mlir::Type operandType = tileOperandType(op)) return emitTileProduct(op, operandType, *acc, zero, batch);
     llvm::Type *i64 = b.getInt64Ty();
-    auto wide = [&](llvm::Type *t) { return lanes > 1 ? static_cast<llvm::Type *>(llvm::FixedVectorType::get(t, static_cast<unsigned>(lanes))) : t; };
+    auto wide = [&](llvm::Type *t) {
+      return lanes > 1 ? static_cast<llvm::Type *>(llvm::FixedVectorType::get(t, static_cast<unsigned>(lanes))) : t;
+    };
     llvm::Type *vector = wide(compute), *stored = wide(typeOf(storedType));
     auto *pairs = llvm::FixedVectorType::get(b.getBFloatTy(), 32);
     const llvm::Align align(static_cast<uint64_t>(size)), storedAlign(static_cast<uint64_t>(storedSize));
@@ -133,10 +141,12 @@ void Emitter::emitDot(mlir::Operation *op) {
     for (int64_t i = 0; i < rows * vectors; ++i) registers.push_back(entryAlloca(vector, "c"));
     int64_t unroll = std::min<int64_t>(units, rows >= 8 ? 4 : 8);
     while (units % unroll) unroll /= 2;
-    // What the next block of k will read of B is fetched into the second cache while this one is computed: packed weights come from memory
-    // once, and the hardware looks ahead too little to hide that. Each turn of the k loop asks for its share of the cache lines.
+    // What the next block of k will read of B is fetched into the second cache while this one is computed: packed
+    // weights come from memory once, and the hardware looks ahead too little to hide that. Each turn of the k loop asks
+    // for its share of the cache lines.
     const int64_t lines = std::max<int64_t>(1, panel * storedSize / 64), steps = M / rows * (K / unroll);
-    const int64_t ahead = right.inMemory && llvm::isPowerOf2_64(static_cast<uint64_t>(lines)) ? (K * lines + steps - 1) / steps : 0;
+    const int64_t ahead =
+        right.inMemory && llvm::isPowerOf2_64(static_cast<uint64_t>(lines)) ? (K * lines + steps - 1) / steps : 0;
     const bool skips = zeroRow && op->hasAttr("tt.masked_rows_unused");
     // One turn's product of `rows` rows with a panel, added to the registers.
     auto multiply = [&](Value *line, const Panels &rightBlock, Value *i, Value *j) {
@@ -162,7 +172,8 @@ void Emitter::emitDot(mlir::Operation *op) {
             Value *within = b.CreateMul(b.CreateURem(cacheLine, bytes(lines)), bytes(64));
             Value *address = at(panelPointer, b.CreateAdd(b.CreateMul(row, rightBlock.stride), within));
             // A read, to be kept in the second cache, of data.
-            b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()}, {address, b.getInt32(0), b.getInt32(2), b.getInt32(1)});
+            b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},
+                              {address, b.getInt32(0), b.getInt32(2), b.getInt32(1)});
           }
         }
         Value *bRow = at(panelPointer, b.CreateMul(k, rightBlock.stride));
@@ -185,7 +196,8 @@ void Emitter::emitDot(mlir::Operation *op) {
             for (int64_t v = 0; v < vectors; ++v) {
               llvm::AllocaInst *cell = registers[r * vectors + v];
               Value *old = b.CreateLoad(vector, cell);
-              Value *next = pairType  ? b.CreateIntrinsic(vector, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {old, x, columns[v]})
+              Value *next = pairType  ? b.CreateIntrinsic(vector, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512,
+                                                          {old, x, columns[v]})
                             : isFloat ? b.CreateIntrinsic(llvm::Intrinsic::fma, {vector}, {x, columns[v], old})
                                       : b.CreateAdd(old, b.CreateMul(x, columns[v]));
               b.CreateStore(next, cell);
@@ -199,11 +211,13 @@ void Emitter::emitDot(mlir::Operation *op) {
       Value *j = b.CreateZExt(jv, i64);
       forLoop(0, M / rows, 1, [&](Value *iv) {
         Value *i = b.CreateZExt(iv, i64);
-        Value *tile = at(accBase, b.CreateAdd(b.CreateMul(i, bytes(rows * N * size)), b.CreateMul(j, bytes(panel * size))));
+        Value *tile =
+            at(accBase, b.CreateAdd(b.CreateMul(i, bytes(rows * N * size)), b.CreateMul(j, bytes(panel * size))));
         auto accumulator = [&](int64_t r, int64_t v) { return at(tile, bytes((r * N + v * lanes) * size)); };
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t v = 0; v < vectors; ++v)
-            b.CreateStore(zero ? static_cast<Value *>(llvm::Constant::getNullValue(vector)) : b.CreateAlignedLoad(vector, accumulator(r, v), align),
+            b.CreateStore(zero ? static_cast<Value *>(llvm::Constant::getNullValue(vector))
+                               : b.CreateAlignedLoad(vector, accumulator(r, v), align),
                           registers[r * vectors + v]);
         if (!gathers)
           multiply(table.ptr, right, i, j);
@@ -211,10 +225,14 @@ void Emitter::emitDot(mlir::Operation *op) {
           forLoop(b.getInt32(0), count, 1, [&](Value *turn) {
             Value *line = at(gathering_->table->ptr, b.CreateMul(b.CreateZExt(turn, i64), bytes(lineBytes)));
             Value *words = at(line, bytes(M * 8));
-            multiply(line, {b.CreateLoad(b.getPtrTy(), words), b.CreateLoad(i64, at(words, bytes(8))), b.CreateLoad(i64, at(words, bytes(16))), false}, i, j);
+            multiply(line,
+                     {b.CreateLoad(b.getPtrTy(), words), b.CreateLoad(i64, at(words, bytes(8))),
+                      b.CreateLoad(i64, at(words, bytes(16))), false},
+                     i, j);
           });
         for (int64_t r = 0; r < rows; ++r)
-          for (int64_t v = 0; v < vectors; ++v) b.CreateAlignedStore(b.CreateLoad(vector, registers[r * vectors + v]), accumulator(r, v), align);
+          for (int64_t v = 0; v < vectors; ++v)
+            b.CreateAlignedStore(b.CreateLoad(vector, registers[r * vectors + v]), accumulator(r, v), align);
       });
     });
     if (gathers) leaveGathered();
@@ -224,8 +242,10 @@ void Emitter::emitDot(mlir::Operation *op) {
   if (lead == 0)
     block(nullptr);
   else {
-    // Batches one after another: the operands' blocks are packed for each. Nested sinks need the function's own level, so the loop is a plain one.
-    llvm::BasicBlock *loop = llvm::BasicBlock::Create(b.getContext(), "batch", fn_), *exit = llvm::BasicBlock::Create(b.getContext(), "batches", fn_);
+    // Batches one after another: the operands' blocks are packed for each. Nested sinks need the function's own level,
+    // so the loop is a plain one.
+    llvm::BasicBlock *loop = llvm::BasicBlock::Create(b.getContext(), "batch", fn_),
+                     *exit = llvm::BasicBlock::Create(b.getContext(), "batches", fn_);
     llvm::BasicBlock *pre = b.GetInsertBlock();
     b.CreateBr(loop);
     b.SetInsertPoint(loop);

@@ -3,15 +3,16 @@
 
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
-#include "llvm/Support/MathExtras.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace neso::cpu {
 
 using llvm::Value;
 
 namespace {
-/// Whether v's elements are a linear function of the index, remainders (checked apart) and loop-carried motion included.
+/// Whether v's elements are a linear function of the index, remainders (checked apart) and loop-carried motion
+/// included.
 bool isLinear(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value v, int depth = 0) {
   if (depth > 24) return false;
   if (!llvm::isa<mlir::RankedTensorType>(v.getType())) return true;
@@ -48,7 +49,8 @@ bool isLinear(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value
   case OpCode::MulI: {
     auto fixed = [&](mlir::Value o) {
       mlir::Operation *d = o.getDefiningOp();
-      while (d && (codeOf(d) == OpCode::Broadcast || codeOf(d) == OpCode::ExpandDims)) d = d->getOperand(0).getDefiningOp();
+      while (d && (codeOf(d) == OpCode::Broadcast || codeOf(d) == OpCode::ExpandDims))
+        d = d->getOperand(0).getDefiningOp();
       return d && (codeOf(d) == OpCode::Splat || codeOf(d) == OpCode::ArithConstant);
     };
     return (fixed(def->getOperand(0)) || fixed(def->getOperand(1))) && all();
@@ -57,8 +59,10 @@ bool isLinear(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value
   }
 }
 
-/// How far v (a pointer in elements, or an integer) moves along `dim`, the same everywhere: a constant, or nothing when that is not known.
-std::optional<int64_t> evenStride(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value v, int64_t dim, int depth = 0) {
+/// How far v (a pointer in elements, or an integer) moves along `dim`, the same everywhere: a constant, or nothing when
+/// that is not known.
+std::optional<int64_t> evenStride(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value v, int64_t dim,
+                                  int depth = 0) {
   auto type = llvm::dyn_cast<mlir::RankedTensorType>(v.getType());
   if (!type || type.getShape()[static_cast<size_t>(dim)] == 1) return 0;
   if (depth > 24) return std::nullopt;
@@ -68,9 +72,11 @@ std::optional<int64_t> evenStride(const llvm::DenseMap<mlir::Value, mlir::Value>
   auto of = [&](unsigned i, int64_t d) { return evenStride(inits, def->getOperand(i), d, depth + 1); };
   auto splat = [&](mlir::Value o) -> std::optional<int64_t> {
     mlir::Operation *d = o.getDefiningOp();
-    while (d && (codeOf(d) == OpCode::Broadcast || codeOf(d) == OpCode::ExpandDims || codeOf(d) == OpCode::Splat)) d = d->getOperand(0).getDefiningOp();
+    while (d && (codeOf(d) == OpCode::Broadcast || codeOf(d) == OpCode::ExpandDims || codeOf(d) == OpCode::Splat))
+      d = d->getOperand(0).getDefiningOp();
     if (!d || codeOf(d) != OpCode::ArithConstant) return std::nullopt;
-    if (auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(d->getAttr("value")); dense && dense.isSplat() && dense.getElementType().isIntOrIndex())
+    if (auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(d->getAttr("value"));
+        dense && dense.isSplat() && dense.getElementType().isIntOrIndex())
       return dense.getSplatValue<llvm::APInt>().getSExtValue();
     if (auto i = llvm::dyn_cast<mlir::IntegerAttr>(d->getAttr("value"))) return i.getValue().getSExtValue();
     return std::nullopt;
@@ -112,7 +118,8 @@ std::optional<int64_t> evenStride(const llvm::DenseMap<mlir::Value, mlir::Value>
   return 0;
 }
 
-/// Masks that are conjunctions of comparisons of linear functions: true on a whole block when they are true at its corners.
+/// Masks that are conjunctions of comparisons of linear functions: true on a whole block when they are true at its
+/// corners.
 bool isConvexMask(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value v, int depth = 0) {
   mlir::Operation *def = v.getDefiningOp();
   if (!def || depth > 24) return false;
@@ -121,12 +128,13 @@ bool isConvexMask(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::V
   case OpCode::Broadcast:
   case OpCode::ExpandDims:
   case OpCode::Trans: return isConvexMask(inits, def->getOperand(0), depth + 1);
-  case OpCode::AndI: return isConvexMask(inits, def->getOperand(0), depth + 1) && isConvexMask(inits, def->getOperand(1), depth + 1);
+  case OpCode::AndI:
+    return isConvexMask(inits, def->getOperand(0), depth + 1) && isConvexMask(inits, def->getOperand(1), depth + 1);
   case OpCode::CmpI: {
     using P = mlir::arith::CmpIPredicate;
     P p = llvm::cast<mlir::arith::CmpIOp>(def).getPredicate();
-    return (p == P::slt || p == P::sle || p == P::sgt || p == P::sge) && isLinear(inits, def->getOperand(0), depth + 1) &&
-           isLinear(inits, def->getOperand(1), depth + 1);
+    return (p == P::slt || p == P::sle || p == P::sgt || p == P::sge) &&
+           isLinear(inits, def->getOperand(0), depth + 1) && isLinear(inits, def->getOperand(1), depth + 1);
   }
   default: return false;
   }
@@ -158,7 +166,8 @@ Lanes Emitter::operandElement(const Lanes &x, mlir::Type from, mlir::Type to) {
   return fromValue(b.CreateSExt(value, typeLike(to, value)), x.level);
 }
 
-void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows, int64_t panel) {
+void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows,
+                          int64_t panel) {
   Shape shape = shapeOf(v.getType());
   mlir::Type element = elementOf(v.getType());
   const size_t lead = shape.size() - 2;
@@ -171,7 +180,9 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
     base.base = to.ptr;
     if (rows) return addPointer(base, intOp(IntOp::Add, intOp(IntOp::Mul, r, uniformInt(inner)), c), size);
     Lanes p = intOp(IntOp::UDiv, c, uniformInt(panel)), q = intOp(IntOp::URem, c, uniformInt(panel));
-    Lanes linear = intOp(IntOp::Add, intOp(IntOp::Add, intOp(IntOp::Mul, p, uniformInt(outer * panel)), intOp(IntOp::Mul, r, uniformInt(panel))), q);
+    Lanes linear = intOp(
+        IntOp::Add,
+        intOp(IntOp::Add, intOp(IntOp::Mul, p, uniformInt(outer * panel)), intOp(IntOp::Mul, r, uniformInt(panel))), q);
     return addPointer(base, linear, size);
   };
   const int dim = unitDim(shape, {v});
@@ -208,7 +219,8 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
           first.kind = Lanes::Kind::Uniform;
           first.offsets = nullptr;
           for (int64_t i = 0; i < tile; ++i)
-            storeAt(place(intOp(IntOp::Add, first, uniformInt(i)), run), fromValue(vectors[i], currentLevel()), computeType, nullptr);
+            storeAt(place(intOp(IntOp::Add, first, uniformInt(i)), run), fromValue(vectors[i], currentLevel()),
+                    computeType, nullptr);
         });
       });
     });
@@ -219,25 +231,30 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
   if (!rows && nest.width > panel) nest.width = panel;
   sink([&] {
     llvm::SmallVector<mlir::Value, 4> masks = masksBelow({v}, shape);
-    runNest(nest, {lead ? llvm::ArrayRef<mlir::Value>() : llvm::ArrayRef<mlir::Value>(masks), false}, [&](const Index &at) {
-      Index index = at;
-      if (lead) index.insert(index.begin(), *batch);
-      storeAt(place(at[0], at[1]), converted(eval(v, index)), computeType, nullptr);
-    });
+    runNest(nest, {lead ? llvm::ArrayRef<mlir::Value>() : llvm::ArrayRef<mlir::Value>(masks), false},
+            [&](const Index &at) {
+              Index index = at;
+              if (lead) index.insert(index.begin(), *batch);
+              storeAt(place(at[0], at[1]), converted(eval(v, index)), computeType, nullptr);
+            });
   });
 }
 
 bool Emitter::mayLieInPlace(mlir::Value v, mlir::Type elementType) {
   mlir::Operation *load = v.getDefiningOp();
   Shape shape = shapeOf(v.getType());
-  if (!load || codeOf(load) != OpCode::Load || buffers_.count(v) || shape.size() != 2 || shape[0] < 2 || shape[1] < 2 || elementOf(v.getType()) != elementType) return false;
+  if (!load || codeOf(load) != OpCode::Load || buffers_.count(v) || shape.size() != 2 || shape[0] < 2 || shape[1] < 2 ||
+      elementOf(v.getType()) != elementType)
+    return false;
   llvm::DenseMap<mlir::Value, mlir::Value> inits;
   for (auto &[k, m] : moving_) inits[k] = m.init;
-  return isLinear(inits, load->getOperand(0)) && (load->getNumOperands() < 2 || isConvexMask(inits, load->getOperand(1)));
+  return isLinear(inits, load->getOperand(0)) &&
+         (load->getNumOperands() < 2 || isConvexMask(inits, load->getOperand(1)));
 }
 
 Emitter::Placement Emitter::probePlacement(mlir::Value v, mlir::Type elementType) {
-  // Addresses of three corners show stride and contiguity; the mask's bounds along the first and last row show whether any lane is off.
+  // Addresses of three corners show stride and contiguity; the mask's bounds along the first and last row show whether
+  // any lane is off.
   mlir::Operation *load = v.getDefiningOp();
   Shape shape = shapeOf(v.getType());
   const int64_t outer = shape[0], inner = shape[1], size = bytesOf(elementType);
@@ -256,7 +273,8 @@ Emitter::Placement Emitter::probePlacement(mlir::Value v, mlir::Type elementType
   Value *ok = b.getTrue();
   if (load->getNumOperands() > 1)
     for (int64_t r : {int64_t{0}, outer - 1})
-      for (int64_t c : {int64_t{0}, inner - 1}) ok = b.CreateAnd(ok, eval(load->getOperand(1), {uniformInt(r), uniformInt(c)}).base);
+      for (int64_t c : {int64_t{0}, inner - 1})
+        ok = b.CreateAnd(ok, eval(load->getOperand(1), {uniformInt(r), uniformInt(c)}).base);
   for (Value *c : conditions_) ok = b.CreateAnd(ok, c);
   conditions_.clear();
   speculating_ = false;
@@ -267,7 +285,8 @@ Emitter::Placement Emitter::probePlacement(mlir::Value v, mlir::Type elementType
 }
 
 void Emitter::branch(Value *condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no) {
-  llvm::BasicBlock *ready = llvm::BasicBlock::Create(b.getContext(), "ready", fn_), *then = llvm::BasicBlock::Create(b.getContext(), "whole", fn_);
+  llvm::BasicBlock *ready = llvm::BasicBlock::Create(b.getContext(), "ready", fn_),
+                   *then = llvm::BasicBlock::Create(b.getContext(), "whole", fn_);
   llvm::BasicBlock *otherwise = no ? llvm::BasicBlock::Create(b.getContext(), "pack", fn_) : ready;
   b.CreateCondBr(condition, then, otherwise);
   for (bool side : {true, false}) {
@@ -283,7 +302,8 @@ void Emitter::branch(Value *condition, llvm::function_ref<void()> yes, llvm::fun
   frames_[0].memo.clear();
 }
 
-Value *Emitter::leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table, const Buffer &packed) {
+Value *Emitter::leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table,
+                         const Buffer &packed) {
   Shape shape = shapeOf(v.getType());
   const size_t lead = shape.size() - 2;
   const int64_t outer = shape[lead], inner = shape[lead + 1], size = bytesOf(computeType);
@@ -291,7 +311,8 @@ Value *Emitter::leftRows(mlir::Value v, mlir::Type computeType, const Lanes *bat
   llvm::DenseMap<mlir::Value, mlir::Value> inits;
   for (auto &[k, m] : moving_) inits[k] = m.init;
   mlir::Operation *load = v.getDefiningOp();
-  const bool plainLoad = load && codeOf(load) == OpCode::Load && !buffers_.count(v) && lead == 0 && elementOf(v.getType()) == computeType;
+  const bool plainLoad =
+      load && codeOf(load) == OpCode::Load && !buffers_.count(v) && lead == 0 && elementOf(v.getType()) == computeType;
   const bool hasMask = plainLoad && load->getNumOperands() > 1;
   Nest nest = planNest({outer}, {}, 16);
   auto evenRows = [&](Value *base, Value *stride) {
@@ -319,7 +340,8 @@ Value *Emitter::leftRows(mlir::Value v, mlir::Type computeType, const Lanes *bat
       frames_[0].memo.clear();
       Value *inside = b.getTrue();
       for (int64_t r : {int64_t{0}, outer - 1})
-        for (int64_t c : {int64_t{0}, inner - 1}) inside = b.CreateAnd(inside, eval(load->getOperand(1), {uniformInt(r), uniformInt(c)}).base);
+        for (int64_t c : {int64_t{0}, inner - 1})
+          inside = b.CreateAnd(inside, eval(load->getOperand(1), {uniformInt(r), uniformInt(c)}).base);
       branch(inside, [&] { rowAddresses(load, table, nullptr); }, pack);
     } else if (mayLieInPlace(v, computeType)) {
       // The stride along the row is known at run time only.
@@ -361,22 +383,27 @@ void Emitter::rowAddresses(mlir::Operation *load, const Buffer &table, Value *no
       Value *p = nullptr;
       if (nothing) {
         Lanes mask = eval(load->getOperand(1), first);
-        p = b.CreateSelect(vec(mask), vec(pointer), nest.width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(nest.width), nothing) : nothing);
+        p = b.CreateSelect(vec(mask), vec(pointer),
+                           nest.width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(nest.width), nothing) : nothing);
       } else
         p = vec(pointer);
-      storeBuffer(table, at, fromValue(b.CreatePtrToInt(p, p->getType()->isVectorTy() ? p->getType()->getWithNewType(i64) : i64), currentLevel()));
+      storeBuffer(table, at,
+                  fromValue(b.CreatePtrToInt(p, p->getType()->isVectorTy() ? p->getType()->getWithNewType(i64) : i64),
+                            currentLevel()));
     });
   });
 }
 
-Emitter::Panels Emitter::rightPanels(mlir::Operation *op, mlir::Type storedType, const Lanes *batch, int64_t panel, bool preferInPlace) {
+Emitter::Panels Emitter::rightPanels(mlir::Operation *op, mlir::Type storedType, const Lanes *batch, int64_t panel,
+                                     bool preferInPlace) {
   mlir::Value v = op->getOperand(1);
   Shape shape = shapeOf(v.getType());
   const size_t lead = shape.size() - 2;
   const int64_t outer = shape[lead], inner = shape[lead + 1], size = bytesOf(storedType);
   llvm::Type *i64 = b.getInt64Ty();
   auto bytes = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
-  Value *packedStride = bytes(panel * size), *packedPanel = bytes(outer * panel * size), *panelInPlace = bytes(panel * size);
+  Value *packedStride = bytes(panel * size), *packedPanel = bytes(outer * panel * size),
+        *panelInPlace = bytes(panel * size);
   if (Buffer *known = buffers_.lookup(v); known && known->elementType == storedType && lead == 0 && preferInPlace)
     return {known->ptr, bytes(inner * size), panelInPlace, false};
   auto pack = [&](Value *to) {
@@ -389,8 +416,10 @@ Emitter::Panels Emitter::rightPanels(mlir::Operation *op, mlir::Type storedType,
   const bool inPlace = mayLieInPlace(v, storedType);
   std::optional<int64_t> apart = inPlace ? evenStride(inits, v.getDefiningOp()->getOperand(0), 0) : std::nullopt;
   const bool near = apart && *apart > 0 && *apart <= 4 * inner;
-  if (!inPlace || !(preferInPlace || near)) return {packedOnce(op, outer * inner * size, pack), packedStride, packedPanel, false};
-  llvm::AllocaInst *pointer = entryAlloca(b.getPtrTy(), "operand"), *stride = entryAlloca(i64, "stride"), *panels = entryAlloca(i64, "panels");
+  if (!inPlace || !(preferInPlace || near))
+    return {packedOnce(op, outer * inner * size, pack), packedStride, packedPanel, false};
+  llvm::AllocaInst *pointer = entryAlloca(b.getPtrTy(), "operand"), *stride = entryAlloca(i64, "stride"),
+                   *panels = entryAlloca(i64, "panels");
   Placement place = probePlacement(v, storedType);
   branch(
       place.whole,

@@ -1,10 +1,11 @@
-// What products keep: operands gathered over several turns of a loop, and packed right operands from one program to the next.
+// What products keep: operands gathered over several turns of a loop, and packed right operands from one program to the
+// next.
 #include <algorithm>
 
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
-#include "llvm/ADT/SmallPtrSet.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 namespace neso::cpu {
 
@@ -44,8 +45,9 @@ bool reachesItself(mlir::Block *block) {
   return false;
 }
 
-/// Whether this program may have written memory when op runs: then what op reads may differ from what an earlier program read there.
-/// (Programs of one launch run in any order, so one may not read what another writes unless they synchronise by atomics.)
+/// Whether this program may have written memory when op runs: then what op reads may differ from what an earlier
+/// program read there. (Programs of one launch run in any order, so one may not read what another writes unless they
+/// synchronise by atomics.)
 bool mayFollowWrites(mlir::Operation *op) {
   for (mlir::Operation *at = op; !llvm::isa<tt::FuncOp>(at); at = at->getParentOp()) {
     if (at != op && codeOf(at) != OpCode::If && writes(at)) return true;
@@ -62,7 +64,8 @@ bool mayFollowWrites(mlir::Operation *op) {
 }
 } // namespace
 
-// ---------------------------------------------------------------------------------------------------------------- turns of a loop
+// ----------------------------------------------------------------------------------------------------------------
+// turns of a loop
 
 mlir::Operation *Emitter::loneProduct(mlir::Operation *loop) {
   mlir::Block &body = loop->getRegion(0).front();
@@ -77,17 +80,22 @@ mlir::Operation *Emitter::loneProduct(mlir::Operation *loop) {
     const OpCode code = codeOf(&op);
     if (code == OpCode::Dot && !dot)
       dot = &op;
-    else if (code != OpCode::ArithConstant && (classOf(code) != OpClass::Element || op.getNumResults() != 1 || isTensor(op.getResult(0).getType())))
+    else if (code != OpCode::ArithConstant &&
+             (classOf(code) != OpClass::Element || op.getNumResults() != 1 || isTensor(op.getResult(0).getType())))
       return nullptr;
   }
   if (!dot) return nullptr;
   // The sum goes round the loop and nowhere else.
   mlir::Value sum = dot->getResult(0), old = dot->getOperand(2);
   auto argument = llvm::dyn_cast<mlir::BlockArgument>(old);
-  if (!sum.hasOneUse() || !old.hasOneUse() || !argument || argument.getOwner() != &body || argument.getArgNumber() == 0) return nullptr;
-  const bool round = body.getTerminator()->getOperand(argument.getArgNumber() - 1) == sum && *sum.user_begin() == body.getTerminator();
+  if (!sum.hasOneUse() || !old.hasOneUse() || !argument || argument.getOwner() != &body || argument.getArgNumber() == 0)
+    return nullptr;
+  const bool round =
+      body.getTerminator()->getOperand(argument.getArgNumber() - 1) == sum && *sum.user_begin() == body.getTerminator();
   // Sums of 16 bits are rounded at each turn.
-  return round && shapeOf(sum.getType()).size() == 2 && elementOf(sum.getType()).getIntOrFloatBitWidth() >= 32 ? dot : nullptr;
+  return round && shapeOf(sum.getType()).size() == 2 && elementOf(sum.getType()).getIntOrFloatBitWidth() >= 32
+             ? dot
+             : nullptr;
 }
 
 void Emitter::beginGathering(mlir::Operation *loop) {
@@ -99,7 +107,11 @@ void Emitter::beginGathering(mlir::Operation *loop) {
   if (turns < 2) return;
   llvm::AllocaInst *count = entryAlloca(b.getInt32Ty(), "gathered");
   b.CreateStore(b.getInt32(0), count);
-  gathering_ = Gathering{dot, turns, count, nullptr, &newBuffer(mlir::IntegerType::get(loop->getContext(), 64), {turns, shape[0] + 3}),
+  gathering_ = Gathering{dot,
+                         turns,
+                         count,
+                         nullptr,
+                         &newBuffer(mlir::IntegerType::get(loop->getContext(), 64), {turns, shape[0] + 3}),
                          &newBuffer(operandType, {turns, shape[0], shape[1]})};
 }
 
@@ -132,7 +144,8 @@ void Emitter::leaveGathered() {
   frames_[0].memo.clear();
 }
 
-// ------------------------------------------------------------------------------------------------------------- from program to program
+// ------------------------------------------------------------------------------------------------------------- from
+// program to program
 
 bool Emitter::mayReuse(mlir::Operation *op) {
   mlir::Value v = op->getOperand(1);
@@ -144,7 +157,8 @@ bool Emitter::mayReuse(mlir::Operation *op) {
   bool synchronises = false;
   function->walk([&](mlir::Operation *inner) {
     const OpCode code = codeOf(inner);
-    synchronises |= code == OpCode::AtomicRmw || code == OpCode::AtomicCas || code == OpCode::AtomicLoad || code == OpCode::AtomicStore;
+    synchronises |= code == OpCode::AtomicRmw || code == OpCode::AtomicCas || code == OpCode::AtomicLoad ||
+                    code == OpCode::AtomicStore;
   });
   return !synchronises && !mayFollowWrites(op);
 }
@@ -167,9 +181,12 @@ Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_re
   mlir::Type byte = mlir::IntegerType::get(op->getContext(), 8), word = mlir::IntegerType::get(op->getContext(), 64);
   const int64_t gathered = gathering_ && gathering_->dot == op ? gathering_->turns : 1;
   llvm::Type *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
-  auto at = [&](Value *p, Value *n, int64_t size) { return b.CreateGEP(b.getInt8Ty(), p, b.CreateMul(b.CreateZExt(n, i64), b.getInt64(static_cast<uint64_t>(size)))); };
+  auto at = [&](Value *p, Value *n, int64_t size) {
+    return b.CreateGEP(b.getInt8Ty(), p, b.CreateMul(b.CreateZExt(n, i64), b.getInt64(static_cast<uint64_t>(size))));
+  };
   // The n-th run of op in a program has the n-th slot; those beyond the last group share that.
-  const int64_t groups = std::clamp<int64_t>(kKeptBytes / (bytes * gathered), 1, std::max<int64_t>(1, kKeptBlocks / gathered));
+  const int64_t groups =
+      std::clamp<int64_t>(kKeptBytes / (bytes * gathered), 1, std::max<int64_t>(1, kKeptBlocks / gathered));
   const int64_t slots = groups * gathered, shared = slots - gathered;
   Buffer &kept = newBuffer(byte, {slots, bytes}), &keys = newBuffer(word, {slots, 4});
   llvm::AllocaInst *runs = entryAlloca(i32, "runs");
@@ -183,7 +200,8 @@ Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_re
   Value *run = b.CreateLoad(i32, runs);
   b.CreateStore(b.CreateAdd(run, b.getInt32(1)), runs);
   Value *last = gathered == 1 ? b.getInt32(static_cast<uint32_t>(shared))
-                              : b.CreateAdd(b.getInt32(static_cast<uint32_t>(shared)), b.CreateURem(run, b.getInt32(static_cast<uint32_t>(gathered))));
+                              : b.CreateAdd(b.getInt32(static_cast<uint32_t>(shared)),
+                                            b.CreateURem(run, b.getInt32(static_cast<uint32_t>(gathered))));
   Value *slot = b.CreateSelect(b.CreateICmpULT(run, b.getInt32(static_cast<uint32_t>(shared))), run, last);
   Value *to = at(kept.ptr, slot, bytes), *key = at(keys.ptr, slot, 32);
   // Three corners tell where a block lies; a block with lanes masked off is never kept: address 0 is nobody's.
@@ -195,10 +213,13 @@ Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_re
     Value *p = b.CreateConstGEP1_64(i64, key, i);
     same = b.CreateAnd(same, b.CreateICmpEQ(b.CreateLoad(i64, p), words[i]));
   }
-  branch(b.CreateNot(same), [&] {
-    for (uint64_t i = 0; i < 3; ++i) b.CreateStore(words[i], b.CreateConstGEP1_64(i64, key, i));
-    pack(to);
-  }, nullptr);
+  branch(
+      b.CreateNot(same),
+      [&] {
+        for (uint64_t i = 0; i < 3; ++i) b.CreateStore(words[i], b.CreateConstGEP1_64(i64, key, i));
+        pack(to);
+      },
+      nullptr);
   return to;
 }
 

@@ -1,15 +1,16 @@
 // tt.dot by matrix tiles (AMX): blocks of 16 × 16 results, 64 bytes of k at a time.
 //
-// Tile registers hold 16 rows of 64 bytes. A's tiles are rows of A as they lie in memory. B's tiles hold 16 columns; their row i has the
-// elements of k = i * g … i * g + g - 1 of each column side by side, g of them in 4 bytes. So B is packed into panels of 16 columns,
-// [N / 16][K / g][16][g], and A is read in place where its rows are evenly spaced and no lane is masked off, else packed as [M][K].
-// All tiles have the full shape, so the registers are set up once for each call of the kernel.
+// Tile registers hold 16 rows of 64 bytes. A's tiles are rows of A as they lie in memory. B's tiles hold 16 columns;
+// their row i has the elements of k = i * g … i * g + g - 1 of each column side by side, g of them in 4 bytes. So B is
+// packed into panels of 16 columns, [N / 16][K / g][16][g], and A is read in place where its rows are evenly spaced and
+// no lane is masked off, else packed as [M][K]. All tiles have the full shape, so the registers are set up once for
+// each call of the kernel.
 //
 // Products of bf16 are summed in f32; the hardware reads denormals as zeros and rounds a denormal sum to zero.
 #include <algorithm>
 
-#include "backend/cpu/emitter.h"
 #include "backend/common/float_convert.h"
+#include "backend/cpu/emitter.h"
 #include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -34,7 +35,8 @@ mlir::Type Emitter::bf16OperandType(mlir::Operation *op) {
   // Formats of 8 bits are exact in bf16.
   auto narrow = [](mlir::Type t) { return t.isBF16() || f8Format(t).has_value(); };
   const bool fits = narrow(elementOf(op->getOperand(0).getType())) && narrow(elementOf(op->getOperand(1).getType()));
-  return fits && llvm::isa<mlir::FloatType>(result) && !result.isF64() ? mlir::BFloat16Type::get(op->getContext()) : mlir::Type();
+  return fits && llvm::isa<mlir::FloatType>(result) && !result.isF64() ? mlir::BFloat16Type::get(op->getContext())
+                                                                       : mlir::Type();
 }
 
 mlir::Type Emitter::tileOperandType(mlir::Operation *op) {
@@ -45,12 +47,15 @@ mlir::Type Emitter::tileOperandType(mlir::Operation *op) {
   if (!type && a.isInteger(8) && c.isInteger(8) && elementOf(op->getResult(0).getType()).isInteger(32)) type = a;
   if (!type) return {};
   const size_t lead = shape.size() - 2;
-  const bool whole = shape[lead] % kTileRows == 0 && shape[lead + 1] % kTileRows == 0 && aShape[lead + 1] * bytesOf(type) % kTileBytes == 0;
+  const bool whole = shape[lead] % kTileRows == 0 && shape[lead + 1] % kTileRows == 0 &&
+                     aShape[lead + 1] * bytesOf(type) % kTileBytes == 0;
   return whole ? type : mlir::Type();
 }
 
-/// A as rows of operandType, in place or in `packed`: the address of the first and, in `stride`, the bytes from one to the next.
-Value *Emitter::tileRows(mlir::Value v, mlir::Type operandType, const Lanes *batch, const Buffer &packed, Value *&stride) {
+/// A as rows of operandType, in place or in `packed`: the address of the first and, in `stride`, the bytes from one to
+/// the next.
+Value *Emitter::tileRows(mlir::Value v, mlir::Type operandType, const Lanes *batch, const Buffer &packed,
+                         Value *&stride) {
   Shape shape = shapeOf(v.getType());
   const size_t lead = shape.size() - 2;
   const int64_t rowBytes = shape[lead + 1] * bytesOf(operandType);
@@ -132,7 +137,8 @@ void Emitter::packPanels(mlir::Value v, mlir::Type operandType, const Lanes *bat
           transposeSquare(lines);
           Lanes k = intOp(IntOp::UDiv, firstOf(index[lead]), uniformInt(group));
           Value *p = lineAt(k, column);
-          for (int64_t i = 0; i < kTileRows; ++i) b.CreateAlignedStore(lines[i], b.CreateConstGEP1_64(b.getInt8Ty(), p, i * kTileBytes), align);
+          for (int64_t i = 0; i < kTileRows; ++i)
+            b.CreateAlignedStore(lines[i], b.CreateConstGEP1_64(b.getInt8Ty(), p, i * kTileBytes), align);
         });
       });
     });
@@ -159,7 +165,8 @@ void Emitter::packPanels(mlir::Value v, mlir::Type operandType, const Lanes *bat
           Value *line = nullptr;
           if (group == 2) {
             llvm::SmallVector<int, 32> pairs;
-            for (int64_t n = 0; n < kTileRows; ++n) pairs.push_back(static_cast<int>(part + n)), pairs.push_back(static_cast<int>(nest.width + part + n));
+            for (int64_t n = 0; n < kTileRows; ++n)
+              pairs.push_back(static_cast<int>(part + n)), pairs.push_back(static_cast<int>(nest.width + part + n));
             line = b.CreateShuffleVector(rows[0], rows[1], pairs);
           } else {
             auto *wide = llvm::FixedVectorType::get(i32, kTileRows);
@@ -175,7 +182,8 @@ void Emitter::packPanels(mlir::Value v, mlir::Type operandType, const Lanes *bat
   });
 }
 
-void Emitter::emitTileProduct(mlir::Operation *op, mlir::Type operandType, const Buffer &acc, bool zero, const Lanes *batch) {
+void Emitter::emitTileProduct(mlir::Operation *op, mlir::Type operandType, const Buffer &acc, bool zero,
+                              const Lanes *batch) {
   usesTiles_ = true;
   Shape aShape = shapeOf(op->getOperand(0).getType()), shape = shapeOf(op->getResult(0).getType());
   const size_t lead = shape.size() - 2;
@@ -226,7 +234,8 @@ void Emitter::emitTileProduct(mlir::Operation *op, mlir::Type operandType, const
     Value *panelOffset = b.CreateMul(j, bytes(across * panelBytes));
     forLoop(0, M / (down * kTileRows), 1, [&](Value *iv) {
       Value *i = b.CreateZExt(iv, i64);
-      Value *block = at(accBase, b.CreateAdd(b.CreateMul(i, bytes(down * kTileRows * N * 4)), b.CreateMul(j, bytes(across * kTileRows * 4))));
+      Value *block = at(accBase, b.CreateAdd(b.CreateMul(i, bytes(down * kTileRows * N * 4)),
+                                             b.CreateMul(j, bytes(across * kTileRows * 4))));
       auto result = [&](int64_t r, int64_t c) { return at(block, bytes((r * N + c) * kTileRows * 4)); };
       for (int64_t r = 0; r < down; ++r)
         for (int64_t c = 0; c < across; ++c) {
@@ -251,7 +260,8 @@ void Emitter::emitTileProduct(mlir::Operation *op, mlir::Type operandType, const
           Value *aAt = b.CreateMul(k, bytes(kTileBytes)), *bAt = b.CreateMul(k, bytes(kTileRows * kTileBytes));
           for (int64_t u = 0; u < unroll; ++u) {
             for (int64_t r = 0; r < down; ++r)
-              call(llvm::Intrinsic::x86_tileloadd64, {tile(aFirst + r), at(at(r ? lower : rows, aAt), bytes(u * kTileBytes)), stride});
+              call(llvm::Intrinsic::x86_tileloadd64,
+                   {tile(aFirst + r), at(at(r ? lower : rows, aAt), bytes(u * kTileBytes)), stride});
             for (int64_t c = 0; c < across; ++c) {
               const int64_t right = bFirst + c % bCount;
               call(llvm::Intrinsic::x86_tileloadd64,
@@ -262,7 +272,8 @@ void Emitter::emitTileProduct(mlir::Operation *op, mlir::Type operandType, const
         });
       });
       for (int64_t r = 0; r < down; ++r)
-        for (int64_t c = 0; c < across; ++c) call(llvm::Intrinsic::x86_tilestored64, {tile(r * across + c), result(r, c), rowStride});
+        for (int64_t c = 0; c < across; ++c)
+          call(llvm::Intrinsic::x86_tilestored64, {tile(r * across + c), result(r, c), rowStride});
     });
   });
   if (gathers) leaveGathered();
@@ -273,8 +284,10 @@ void Emitter::emitTileProduct(mlir::Operation *op, mlir::Type operandType, const
 void Emitter::configureTiles(llvm::BasicBlock *exit) {
   TileConfig config;
   for (int i = 0; i < kTileRegisters; ++i) config.rowBytes[i] = kTileBytes, config.rows[i] = kTileRows;
-  llvm::Constant *image = llvm::ConstantDataArray::getRaw(llvm::StringRef(reinterpret_cast<const char *>(&config), sizeof config), sizeof config, b.getInt8Ty());
-  auto *global = new llvm::GlobalVariable(module_, image->getType(), true, llvm::GlobalValue::PrivateLinkage, image, "tiles");
+  llvm::Constant *image = llvm::ConstantDataArray::getRaw(
+      llvm::StringRef(reinterpret_cast<const char *>(&config), sizeof config), sizeof config, b.getInt8Ty());
+  auto *global =
+      new llvm::GlobalVariable(module_, image->getType(), true, llvm::GlobalValue::PrivateLinkage, image, "tiles");
   global->setAlignment(llvm::Align(64));
   llvm::IRBuilderBase::InsertPointGuard guard(b);
   b.SetInsertPoint(entry_->getTerminator());

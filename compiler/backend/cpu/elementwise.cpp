@@ -1,10 +1,10 @@
 // One operation on lanes: symbolic where it can stay symbolic, else LLVM instructions on scalars or vectors.
-#include "backend/cpu/emitter.h"
 #include "backend/common/llvm_common.h"
-#include "llvm/IR/Intrinsics.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/IR/Intrinsics.h"
 
 namespace neso::cpu {
 
@@ -77,7 +77,8 @@ Lanes Emitter::resize(const Lanes &x, llvm::Type *type, bool isSigned) {
   if (x.symbolic()) {
     // An index does not wrap around inside a tile; a value with large steps may be a hash, which does.
     bool small = x.kind == Lanes::Kind::Strided;
-    if (x.kind == Lanes::Kind::Offsets) small = std::all_of(x.offsets->begin(), x.offsets->end(), [](int64_t o) { return std::abs(o) < (1 << 24); });
+    if (x.kind == Lanes::Kind::Offsets)
+      small = std::all_of(x.offsets->begin(), x.offsets->end(), [](int64_t o) { return std::abs(o) < (1 << 24); });
     if (small && (!narrows || x.kind == Lanes::Kind::Offsets)) {
       Lanes r = x;
       r.base = isSigned ? b.CreateSExtOrTrunc(x.base, type) : b.CreateZExtOrTrunc(x.base, type);
@@ -87,7 +88,9 @@ Lanes Emitter::resize(const Lanes &x, llvm::Type *type, bool isSigned) {
     llvm::Type *to = llvm::VectorType::get(type, llvm::cast<llvm::VectorType>(v->getType())->getElementCount());
     return fromValue(isSigned ? b.CreateSExtOrTrunc(v, to) : b.CreateZExtOrTrunc(v, to), x.level);
   }
-  llvm::Type *to = x.vector() ? llvm::VectorType::get(type, llvm::cast<llvm::VectorType>(x.base->getType())->getElementCount()) : type;
+  llvm::Type *to = x.vector()
+                       ? llvm::VectorType::get(type, llvm::cast<llvm::VectorType>(x.base->getType())->getElementCount())
+                       : type;
   Lanes r = x;
   r.base = isSigned ? b.CreateSExtOrTrunc(x.base, to) : b.CreateZExtOrTrunc(x.base, to);
   if (narrows) r.align = std::min<uint8_t>(r.align, static_cast<uint8_t>(type->getIntegerBitWidth() - 1));
@@ -107,7 +110,8 @@ Lanes Emitter::addPointer(const Lanes &pointer, const Lanes &offset, int64_t ele
     r.base = gep(pointer.base, b.CreateMul(wide.base, b.getInt64(elementBytes)));
     if (wide.kind == Lanes::Kind::Offsets) {
       LaneOffsets o = *wide.offsets;
-      for (size_t l = 0; l < o.size(); ++l) o[l] = o[l] * elementBytes + (pointer.kind == Lanes::Kind::Offsets ? (*pointer.offsets)[l] : 0);
+      for (size_t l = 0; l < o.size(); ++l)
+        o[l] = o[l] * elementBytes + (pointer.kind == Lanes::Kind::Offsets ? (*pointer.offsets)[l] : 0);
       r.kind = Lanes::Kind::Offsets;
       r.offsets = pool_.intern(std::move(o));
     } else if (wide.kind == Lanes::Kind::Strided)
@@ -123,12 +127,16 @@ Lanes Emitter::constant(mlir::Attribute value, mlir::Type element) {
   Lanes r;
   llvm::Type *type = typeOf(element);
   auto ofFloat = [&](const llvm::APFloat &f) -> Value * {
-    return type->isIntegerTy() ? static_cast<Value *>(llvm::ConstantInt::get(type, f.bitcastToAPInt())) : llvm::ConstantFP::get(b.getContext(), f);
+    return type->isIntegerTy() ? static_cast<Value *>(llvm::ConstantInt::get(type, f.bitcastToAPInt()))
+                               : llvm::ConstantFP::get(b.getContext(), f);
   };
-  auto ofInt = [&](const llvm::APInt &i) -> Value * { return llvm::ConstantInt::get(type, i.sextOrTrunc(type->getIntegerBitWidth())); };
+  auto ofInt = [&](const llvm::APInt &i) -> Value * {
+    return llvm::ConstantInt::get(type, i.sextOrTrunc(type->getIntegerBitWidth()));
+  };
   if (auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(value)) {
     if (!dense.isSplat()) return {};
-    r.base = llvm::isa<mlir::FloatType>(element) ? ofFloat(dense.getSplatValue<llvm::APFloat>()) : ofInt(dense.getSplatValue<llvm::APInt>());
+    r.base = llvm::isa<mlir::FloatType>(element) ? ofFloat(dense.getSplatValue<llvm::APFloat>())
+                                                 : ofInt(dense.getSplatValue<llvm::APInt>());
   } else if (auto f = llvm::dyn_cast<mlir::FloatAttr>(value))
     r.base = ofFloat(f.getValue());
   else if (auto i = llvm::dyn_cast<mlir::IntegerAttr>(value))
@@ -170,8 +178,8 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
     return {resize(args[0], typeOf(resultType), false)};
   case OpCode::Select:
     if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(args[0].base)) return {c->isZero() ? args[2] : args[1]};
-    if (args[0].uniform() && args[1].kind == args[2].kind && args[1].offsets == args[2].offsets && args[1].step == args[2].step &&
-        args[1].scale == args[2].scale) {
+    if (args[0].uniform() && args[1].kind == args[2].kind && args[1].offsets == args[2].offsets &&
+        args[1].step == args[2].step && args[1].scale == args[2].scale) {
       AtLevel at(*this, level);
       Lanes r = args[1];
       r.level = static_cast<uint8_t>(level);
@@ -217,8 +225,10 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
   Value *r = emitValue(op, code, values);
   if (!r) {
     std::string what = "operation " + op->getName().getStringRef().str();
-    if (code == OpCode::Extern) what = "the library function '" + op->getAttrOfType<mlir::StringAttr>("symbol").getValue().str() + "'";
-    if (code == OpCode::InlineAsm) what = "the inline assembly '" + op->getAttrOfType<mlir::StringAttr>("asm_string").getValue().str() + "'";
+    if (code == OpCode::Extern)
+      what = "the library function '" + op->getAttrOfType<mlir::StringAttr>("symbol").getValue().str() + "'";
+    if (code == OpCode::InlineAsm)
+      what = "the inline assembly '" + op->getAttrOfType<mlir::StringAttr>("asm_string").getValue().str() + "'";
     fail(op, what);
     r = llvm::PoisonValue::get(typeOf(resultType));
   }
@@ -234,7 +244,8 @@ Value *Emitter::emitDivision(OpCode code, Value *x, Value *y) {
   };
   auto *constant = llvm::dyn_cast<llvm::Constant>(y);
   llvm::Constant *splat = constant && constant->getType()->isVectorTy() ? constant->getSplatValue() : constant;
-  if (auto *c = llvm::dyn_cast_or_null<llvm::ConstantInt>(splat); c && !c->isZero() && !c->isMinusOne()) return plain(x, y);
+  if (auto *c = llvm::dyn_cast_or_null<llvm::ConstantInt>(splat); c && !c->isZero() && !c->isMinusOne())
+    return plain(x, y);
   // A lane that is masked off may hold a zero divisor, which would trap; so would the smallest number over -1.
   llvm::Type *t = x->getType();
   const unsigned bits = t->getScalarSizeInBits();
@@ -263,7 +274,8 @@ Value *Emitter::emitDivision(OpCode code, Value *x, Value *y) {
       q = b.CreateTrunc(b.CreateFPToUI(fq, i32), t);
     return isRem ? b.CreateSub(x, b.CreateMul(q, d)) : q;
   }
-  // 64 bits: an estimate in double is off by a relative 2^-52; a second step makes it exact up to one unit, which is then put right.
+  // 64 bits: an estimate in double is off by a relative 2^-52; a second step makes it exact up to one unit, which is
+  // then put right.
   Value *ax = x, *ad = d;
   Value *negative = nullptr, *negativeX = nullptr;
   if (isSigned) {
@@ -318,7 +330,8 @@ Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
     Value *zero = llvm::ConstantInt::get(x->getType(), 0);
     Value *inexact = b.CreateICmpNE(r, zero);
     Value *sameSign = b.CreateICmpSGE(b.CreateXor(x, y), zero);
-    Value *one = b.CreateZExt(b.CreateAnd(inexact, code == OpCode::CeilDivSI ? sameSign : b.CreateNot(sameSign)), x->getType());
+    Value *one =
+        b.CreateZExt(b.CreateAnd(inexact, code == OpCode::CeilDivSI ? sameSign : b.CreateNot(sameSign)), x->getType());
     return code == OpCode::CeilDivSI ? b.CreateAdd(q, one) : b.CreateSub(q, one);
   }
   case OpCode::CeilDivUI: {
@@ -338,16 +351,19 @@ Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
       Value *shift = b.CreateSelect(wide, llvm::ConstantInt::get(y->getType(), 0), y);
       Value *zero = llvm::ConstantInt::get(x->getType(), 0);
       if (code == OpCode::ShrSI)
-        return b.CreateAShr(x, b.CreateSelect(wide, llvm::ConstantInt::get(y->getType(), x->getType()->getScalarSizeInBits() - 1), y));
+        return b.CreateAShr(
+            x, b.CreateSelect(wide, llvm::ConstantInt::get(y->getType(), x->getType()->getScalarSizeInBits() - 1), y));
       return b.CreateSelect(wide, zero, code == OpCode::ShlI ? b.CreateShl(x, shift) : b.CreateLShr(x, shift));
     }
     return code == OpCode::ShlI ? b.CreateShl(x, y) : code == OpCode::ShrSI ? b.CreateAShr(x, y) : b.CreateLShr(x, y);
   }
   case OpCode::CmpI: {
-    if (!caps_.maskedMemory && x->getType()->isVectorTy() && (llvm::isa<llvm::Constant>(x) || llvm::isa<llvm::Constant>(y))) {
-      // LLVM 22 drops the mask of a masked AVX2 load when it splits a constant one into a half that is all false. Such masks stay opaque: the
-      // top bit of an address is zero, which LLVM does not know.
-      Value *zero = b.CreateTrunc(b.CreateLShr(b.CreatePtrToInt(env_, b.getInt64Ty()), 63), x->getType()->getScalarType());
+    if (!caps_.maskedMemory && x->getType()->isVectorTy() &&
+        (llvm::isa<llvm::Constant>(x) || llvm::isa<llvm::Constant>(y))) {
+      // LLVM 22 drops the mask of a masked AVX2 load when it splits a constant one into a half that is all false. Such
+      // masks stay opaque: the top bit of an address is zero, which LLVM does not know.
+      Value *zero =
+          b.CreateTrunc(b.CreateLShr(b.CreatePtrToInt(env_, b.getInt64Ty()), 63), x->getType()->getScalarType());
       y = b.CreateAdd(y, b.CreateVectorSplat(llvm::cast<llvm::VectorType>(x->getType())->getElementCount(), zero));
     }
     return emitCompare(b, op, x, y);
@@ -413,7 +429,8 @@ Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
     for (unsigned i = 0; i < wide.size(); ++i) wide[i] = convertFloat(wide[i], operandType, compute, false);
   }
   Value *r = emitFloat(op, code, wide, compute);
-  if (r && llvm::isa<mlir::FloatType>(resultType) && compute != resultType) r = convertFloat(r, compute, resultType, false);
+  if (r && llvm::isa<mlir::FloatType>(resultType) && compute != resultType)
+    r = convertFloat(r, compute, resultType, false);
   return r;
 }
 
@@ -438,8 +455,10 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   case OpCode::ClampF: {
     auto propagate = op->getAttrOfType<mlir::IntegerAttr>("propagateNan");
     if (propagate && propagate.getInt() != 0)
-      return b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x, y), args[2]);
-    return b.CreateBinaryIntrinsic(llvm::Intrinsic::minnum, b.CreateBinaryIntrinsic(llvm::Intrinsic::maxnum, x, y), args[2]);
+      return b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x, y),
+                                     args[2]);
+    return b.CreateBinaryIntrinsic(llvm::Intrinsic::minnum, b.CreateBinaryIntrinsic(llvm::Intrinsic::maxnum, x, y),
+                                   args[2]);
   }
   case OpCode::CmpF: return emitCompare(b, op, x, y);
   case OpCode::AbsF: return intrinsic(llvm::Intrinsic::fabs);
@@ -459,8 +478,10 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   case OpCode::Fma: return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, args[2]});
   case OpCode::CopySign: return binary(llvm::Intrinsic::copysign);
   case OpCode::IsNan: return b.CreateFCmpUNO(x, x);
-  case OpCode::IsInf: return b.CreateFCmpOEQ(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
-  case OpCode::IsFinite: return b.CreateFCmpOLT(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
+  case OpCode::IsInf:
+    return b.CreateFCmpOEQ(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
+  case OpCode::IsFinite:
+    return b.CreateFCmpOLT(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
   case OpCode::FPowI: return math_.emit(MathFn::Pow, {x, b.CreateSIToFP(y, x->getType())});
   case OpCode::Exp: return math_.emit(MathFn::Exp, args);
   case OpCode::Exp2: return math_.emit(MathFn::Exp2, args);

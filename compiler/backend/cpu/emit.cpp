@@ -1,6 +1,6 @@
 // Frame of the kernel, walk over the operations of a tile function, reports.
-#include "backend/cpu/emitter.h"
 #include "abi/kernel_abi.h"
+#include "backend/cpu/emitter.h"
 #include "base/diagnostics/backend.h"
 #include "ir/tile/tile.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -53,7 +53,8 @@ int64_t Emitter::bytesOf(mlir::Type element) {
 
 llvm::Type *Emitter::typeLike(mlir::Type element, Value *like) {
   llvm::Type *t = typeOf(element);
-  if (auto *v = llvm::dyn_cast<llvm::VectorType>(like->getType())) return llvm::VectorType::get(t, v->getElementCount());
+  if (auto *v = llvm::dyn_cast<llvm::VectorType>(like->getType()))
+    return llvm::VectorType::get(t, v->getElementCount());
   return t;
 }
 
@@ -83,11 +84,13 @@ Result<int64_t> Emitter::emitKernel(mlir::Operation *function, const std::string
   env_ = fn_->getArg(4);
   b.SetInsertPoint(entry_);
   scratch_ = b.CreateLoad(ptr, env_, "scratch");
-  llvm::cast<llvm::LoadInst>(scratch_)->setMetadata(llvm::LLVMContext::MD_align,
-                                                    llvm::MDNode::get(context, llvm::ConstantAsMetadata::get(b.getInt64(64))));
+  llvm::cast<llvm::LoadInst>(scratch_)->setMetadata(
+      llvm::LLVMContext::MD_align, llvm::MDNode::get(context, llvm::ConstantAsMetadata::get(b.getInt64(64))));
   dummy_ = b.CreateAlloca(b.getInt64Ty(), nullptr, "dummy");
   b.CreateStore(b.getInt64(0), dummy_);
-  for (int i = 0; i < 3; ++i) sizes_[i] = b.CreateLoad(b.getInt32Ty(), b.CreateConstGEP1_64(b.getInt32Ty(), fn_->getArg(1), static_cast<uint64_t>(i)));
+  for (int i = 0; i < 3; ++i)
+    sizes_[i] =
+        b.CreateLoad(b.getInt32Ty(), b.CreateConstGEP1_64(b.getInt32Ty(), fn_->getArg(1), static_cast<uint64_t>(i)));
   loadArguments(body);
   Value *sx = b.CreateZExt(sizes_[0], i64), *sy = b.CreateZExt(sizes_[1], i64);
   b.CreateCondBr(b.CreateICmpULT(begin, end), loop, exit);
@@ -174,7 +177,8 @@ void Emitter::emitBlock(mlir::Block &block) {
     if (std::find(done.begin(), done.end(), &op) != done.end()) continue;
     if (codeOf(&op) == OpCode::Store) {
       done = uses_->storeGroup(&op);
-      // Values defined between the grouped stores are virtual; the group may run at its first store only if none of them must be kept.
+      // Values defined between the grouped stores are virtual; the group may run at its first store only if none of
+      // them must be kept.
       bool keeps = false;
       for (mlir::Operation *between = &op; between != done.back(); between = between->getNextNode())
         for (mlir::Value r : between->getResults()) keeps |= isTensor(r.getType()) && uses_->mustKeep(r);
@@ -213,7 +217,9 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::NumPrograms:
     scalars_[op->getResult(0)] = fromValue(sizes_[op->getAttrOfType<mlir::IntegerAttr>("axis").getInt()], 0);
     return;
-  case OpCode::ArithConstant: scalars_[op->getResult(0)] = constant(op->getAttr("value"), op->getResult(0).getType()); return;
+  case OpCode::ArithConstant:
+    scalars_[op->getResult(0)] = constant(op->getAttr("value"), op->getResult(0).getType());
+    return;
   case OpCode::Poison:
     scalars_[op->getResult(0)] = fromValue(llvm::Constant::getNullValue(typeOf(op->getResult(0).getType())), 0);
     return;
@@ -267,14 +273,17 @@ void Emitter::emitOp(mlir::Operation *op) {
   fail(op, "operation " + op->getName().getStringRef().str());
 }
 
-// ------------------------------------------------------------------------------------------------------------------------- reports
+// -------------------------------------------------------------------------------------------------------------------------
+// reports
 
 void Emitter::report(int event, Value *text, int line, Value *values, Value *n, bool isFloat) {
   llvm::Type *ptr = b.getPtrTy(), *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
   Value *data = b.CreateLoad(ptr, b.CreateConstGEP1_64(b.getInt8Ty(), env_, offsetof(neso_kernel_env, report_data)));
   Value *function = b.CreateLoad(ptr, b.CreateConstGEP1_64(b.getInt8Ty(), env_, offsetof(neso_kernel_env, report)));
   auto *type = llvm::FunctionType::get(b.getVoidTy(), {ptr, i32, i64, ptr, i32, ptr, i64, i32}, false);
-  b.CreateCall(type, function, {data, b.getInt32(static_cast<uint32_t>(event)), program_, text, b.getInt32(static_cast<uint32_t>(line)), values, n, b.getInt32(isFloat)});
+  b.CreateCall(type, function,
+               {data, b.getInt32(static_cast<uint32_t>(event)), program_, text, b.getInt32(static_cast<uint32_t>(line)),
+                values, n, b.getInt32(isFloat)});
 }
 
 void Emitter::emitAssert(mlir::Operation *op) {
@@ -299,7 +308,8 @@ void Emitter::emitAssert(mlir::Operation *op) {
   } else
     failedAny = b.CreateNot(scalar(condition).base);
   ifThen(failedAny, [&] {
-    report(NESO_KERNEL_ASSERT, globalText(message), line, llvm::ConstantPointerNull::get(b.getPtrTy()), b.getInt64(0), false);
+    report(NESO_KERNEL_ASSERT, globalText(message), line, llvm::ConstantPointerNull::get(b.getPtrTy()), b.getInt64(0),
+           false);
   });
   frames_[0].block = b.GetInsertBlock();
 }
@@ -308,19 +318,23 @@ void Emitter::emitPrint(mlir::Operation *op) {
   llvm::StringRef prefix = op->getAttrOfType<mlir::StringAttr>("prefix").getValue();
   const int line = sourceLoc(op->getLoc()).line;
   if (op->getNumOperands() == 0)
-    return report(NESO_KERNEL_PRINT, globalText(prefix), line, llvm::ConstantPointerNull::get(b.getPtrTy()), b.getInt64(0), false);
+    return report(NESO_KERNEL_PRINT, globalText(prefix), line, llvm::ConstantPointerNull::get(b.getPtrTy()),
+                  b.getInt64(0), false);
   auto isSigned = op->getAttrOfType<mlir::DenseI32ArrayAttr>("isSigned");
   for (unsigned i = 0; i < op->getNumOperands(); ++i) {
     mlir::Value v = op->getOperand(i);
     mlir::Type element = elementOf(v.getType());
     const bool isFloat = llvm::isa<mlir::FloatType>(element);
-    mlir::Type wideType = isFloat ? mlir::Type(mlir::Float64Type::get(op->getContext())) : mlir::Type(mlir::IntegerType::get(op->getContext(), 64));
+    mlir::Type wideType = isFloat ? mlir::Type(mlir::Float64Type::get(op->getContext()))
+                                  : mlir::Type(mlir::IntegerType::get(op->getContext(), 64));
     Shape shape = shapeOf(v.getType());
     Buffer &buffer = newBuffer(wideType, shape);
     auto widen = [&](Value *x) -> Value * {
       if (isFloat) return convertFloat(x, element, wideType, false);
       if (x->getType()->isPointerTy()) return b.CreatePtrToInt(x, b.getInt64Ty());
-      return isSigned && i < isSigned.size() && isSigned[i] && !x->getType()->isIntegerTy(1) ? b.CreateSExt(x, b.getInt64Ty()) : b.CreateZExt(x, b.getInt64Ty());
+      return isSigned && i < isSigned.size() && isSigned[i] && !x->getType()->isIntegerTy(1)
+                 ? b.CreateSExt(x, b.getInt64Ty())
+                 : b.CreateZExt(x, b.getInt64Ty());
     };
     int64_t n = 1;
     for (int64_t s : shape) n *= s;

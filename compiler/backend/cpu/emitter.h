@@ -1,32 +1,34 @@
 // The emitter: one tile function → one LLVM function.
 //
-// Scalars of the tile function become LLVM scalars at once. Tensor values are virtual: nothing is emitted for them until a *sink* (store,
-// reduction, atomic, dot operand, loop-carried value, …) asks for their elements. A sink emits one loop nest over its shape, the innermost
-// dimension in vectors of `width_` lanes, and evaluates the expression below it at the index of each step (eval). Values that must exist
-// as a whole, or whose recomputation costs more than a reload, get a buffer in the scratch memory of the thread (materialize).
+// Scalars of the tile function become LLVM scalars at once. Tensor values are virtual: nothing is emitted for them
+// until a *sink* (store, reduction, atomic, dot operand, loop-carried value, …) asks for their elements. A sink emits
+// one loop nest over its shape, the innermost dimension in vectors of `width_` lanes, and evaluates the expression
+// below it at the index of each step (eval). Values that must exist as a whole, or whose recomputation costs more than
+// a reload, get a buffer in the scratch memory of the thread (materialize).
 //
-// Files: emit.cpp frame of the kernel and walk over operations; eval.cpp tensor expressions at an index; elementwise.cpp one operation on
-// lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; control.cpp scf and cf; reduce.cpp reductions and scans;
-// dot.cpp matrix products, dot_operand.cpp their operands, dot_tiles.cpp those by matrix tiles, dot_reuse.cpp
-// what of them is kept from turn to turn and from program to program; uses.cpp what is virtual and what is not.
+// Files: emit.cpp frame of the kernel and walk over operations; eval.cpp tensor expressions at an index;
+// elementwise.cpp one operation on lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; control.cpp
+// scf and cf; reduce.cpp reductions and scans; dot.cpp matrix products, dot_operand.cpp their operands, dot_tiles.cpp
+// those by matrix tiles, dot_reuse.cpp what of them is kept from turn to turn and from program to program; uses.cpp
+// what is virtual and what is not.
 #pragma once
 #include <functional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "backend/common/math.h"
 #include "backend/cpu/compile.h"
 #include "backend/cpu/lanes.h"
-#include "backend/common/math.h"
 #include "backend/cpu/target.h"
 #include "backend/cpu/uses.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Operation.h"
+#include "mlir/IR/Region.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
-#include "mlir/IR/BuiltinTypes.h"
-#include "mlir/IR/Operation.h"
-#include "mlir/IR/Region.h"
 
 namespace neso::cpu {
 
@@ -92,8 +94,10 @@ private:
   Lanes uniformInt(int64_t v);
   Lanes fromValue(llvm::Value *v, int level);
   llvm::Value *vec(const Lanes &x) {
-    // One condition for all lanes goes to a mask register by way of an integer register; splat by shuffles it takes three vector instructions.
-    if (caps_.maskedMemory && width_ >= 8 && x.uniform() && x.base->getType()->isIntegerTy(1) && !llvm::isa<llvm::Constant>(x.base)) {
+    // One condition for all lanes goes to a mask register by way of an integer register; splat by shuffles it takes
+    // three vector instructions.
+    if (caps_.maskedMemory && width_ >= 8 && x.uniform() && x.base->getType()->isIntegerTy(1) &&
+        !llvm::isa<llvm::Constant>(x.base)) {
       llvm::Value *bits = b.CreateSExt(x.base, b.getIntNTy(static_cast<unsigned>(width_)));
       return b.CreateBitCast(bits, llvm::FixedVectorType::get(b.getInt1Ty(), static_cast<unsigned>(width_)));
     }
@@ -133,7 +137,8 @@ private:
   };
   using Memo = std::unordered_map<Key, Lanes, KeyHash>;
   struct Frame {
-    llvm::BasicBlock *block = nullptr; // where code of this level is placed: before its terminator once an inner loop has begun
+    llvm::BasicBlock *block =
+        nullptr; // where code of this level is placed: before its terminator once an inner loop has begun
     Memo memo;
   };
   static Key keyOf(mlir::Value v, const Index &index);
@@ -157,7 +162,8 @@ private:
   /// A sink: `emit` runs once, or twice when it speculates (fast form, general form).
   void sink(llvm::function_ref<void()> emit);
 
-  /// How a loop nest over a shape is cut into vectors: along `vectorDim`, or along the flattened dimensions from `flatFrom` on.
+  /// How a loop nest over a shape is cut into vectors: along `vectorDim`, or along the flattened dimensions from
+  /// `flatFrom` on.
   struct Nest {
     Shape shape;
     int vectorDim = -1;
@@ -200,14 +206,17 @@ private:
   // ---- whole-tensor operations (reduce.cpp, dot.cpp)
   void emitReduce(mlir::Operation *op);
   llvm::Constant *reduceIdentity(mlir::Operation *op);
-  llvm::SmallVector<llvm::Value *, 2> combineLanes(mlir::Region &combine, llvm::SmallVector<llvm::Value *, 2> values, int64_t width);
+  llvm::SmallVector<llvm::Value *, 2> combineLanes(mlir::Region &combine, llvm::SmallVector<llvm::Value *, 2> values,
+                                                   int64_t width);
   void emitScan(mlir::Operation *op);
   void emitDot(mlir::Operation *op);
-  /// The rows of A: their addresses go to table [M], i64; they lie in memory or in `packed` [M][K]. Returns the address (i64) that rows without
-  /// any element have, null if there are none.
-  llvm::Value *leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table, const Buffer &packed);
+  /// The rows of A: their addresses go to table [M], i64; they lie in memory or in `packed` [M][K]. Returns the address
+  /// (i64) that rows without any element have, null if there are none.
+  llvm::Value *leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table,
+                        const Buffer &packed);
   void rowAddresses(mlir::Operation *load, const Buffer &table, llvm::Value *nothing);
-  /// B: element (k, n) is at pointer + (n / panel) * panelStride + k * stride + (n % panel) * element size. Strides in bytes, i64.
+  /// B: element (k, n) is at pointer + (n / panel) * panelStride + k * stride + (n % panel) * element size. Strides in
+  /// bytes, i64.
   struct Panels {
     llvm::Value *pointer, *stride, *panelStride;
     bool inMemory; // read where it lies, as a rule
@@ -215,46 +224,50 @@ private:
   Panels rightPanels(mlir::Operation *op, mlir::Type storedType, const Lanes *batch, int64_t panel, bool preferInPlace);
   /// if (condition) yes() else no(), at the function's own level.
   void branch(llvm::Value *condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);
-  void packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows, int64_t panel);
+  void packOperand(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &to, bool rows,
+                   int64_t panel);
   /// Element of an operand in the type that the product is computed from.
   Lanes operandElement(const Lanes &x, mlir::Type from, mlir::Type to);
   /// rows.size() vectors of as many elements each, in registers.
   void transposeSquare(llvm::SmallVectorImpl<llvm::Value *> &rows);
-  /// Whether v is a load [rows, columns] that may turn out at run time to lie in memory as evenly spaced contiguous rows of elementType.
+  /// Whether v is a load [rows, columns] that may turn out at run time to lie in memory as evenly spaced contiguous
+  /// rows of elementType.
   bool mayLieInPlace(mlir::Value v, mlir::Type elementType);
-  /// Where it begins and how far apart its rows and columns are (i64, bytes); whether no lane is masked off and it is linear indeed (i1);
-  /// whether its rows are contiguous as well (i1). For values of which mayLieInPlace holds.
+  /// Where it begins and how far apart its rows and columns are (i64, bytes); whether no lane is masked off and it is
+  /// linear indeed (i1); whether its rows are contiguous as well (i1). For values of which mayLieInPlace holds.
   struct Placement {
     llvm::Value *origin, *rowStride, *columnStride, *inside, *whole;
   };
   Placement probePlacement(mlir::Value v, mlir::Type elementType);
-  /// dot_tiles.cpp: products by matrix tiles. The type of element that op's operands are packed in; null when tiles do not fit it.
+  /// dot_tiles.cpp: products by matrix tiles. The type of element that op's operands are packed in; null when tiles do
+  /// not fit it.
   mlir::Type tileOperandType(mlir::Operation *op);
   /// bf16 if both operands of op are exact in it and the sum is a float; null otherwise.
   mlir::Type bf16OperandType(mlir::Operation *op);
   void emitTileProduct(mlir::Operation *op, mlir::Type operandType, const Buffer &acc, bool zero, const Lanes *batch);
-  llvm::Value *tileRows(mlir::Value v, mlir::Type operandType, const Lanes *batch, const Buffer &packed, llvm::Value *&stride);
+  llvm::Value *tileRows(mlir::Value v, mlir::Type operandType, const Lanes *batch, const Buffer &packed,
+                        llvm::Value *&stride);
   llvm::Value *tilePanels(mlir::Operation *op, mlir::Type operandType, const Lanes *batch);
   void packPanels(mlir::Value v, mlir::Type operandType, const Lanes *batch, llvm::Value *to);
   void configureTiles(llvm::BasicBlock *exit);
   /// dot_reuse.cpp: packed operands that outlive the turn of the loop, or the program, that packed them.
   ///
-  /// A loop that does nothing but one product (addresses aside) gathers the operands of several turns; then the results go through the
-  /// registers once for all of them.
+  /// A loop that does nothing but one product (addresses aside) gathers the operands of several turns; then the results
+  /// go through the registers once for all of them.
   struct Gathering {
     mlir::Operation *dot;
-    int64_t turns;             // at most this many at once
-    llvm::AllocaInst *count;   // gathered so far
-    llvm::Value *lastTurn;     // of the loop (i1)
-    Buffer *table, *rows;      // [turns][M + 3], i64: A's rows or their start, B's place; A packed, [turns][M][K]
+    int64_t turns;           // at most this many at once
+    llvm::AllocaInst *count; // gathered so far
+    llvm::Value *lastTurn;   // of the loop (i1)
+    Buffer *table, *rows;    // [turns][M + 3], i64: A's rows or their start, B's place; A packed, [turns][M][K]
     llvm::BasicBlock *later = nullptr;
   };
   mlir::Operation *loneProduct(mlir::Operation *loop);
   void beginGathering(mlir::Operation *loop);
   void endGathering();
-  /// The place for op's packed right operand, `bytes` of it, for this run of op; `pack` fills it unless it holds the very same block of
-  /// memory already, from an earlier program of this call.
-  /// Counts a gathered turn. What follows runs after the last or when enough are gathered, until leaveGathered; returns how many there are.
+  /// The place for op's packed right operand, `bytes` of it, for this run of op; `pack` fills it unless it holds the
+  /// very same block of memory already, from an earlier program of this call. Counts a gathered turn. What follows runs
+  /// after the last or when enough are gathered, until leaveGathered; returns how many there are.
   llvm::Value *enterGathered();
   void leaveGathered();
   llvm::Value *packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_ref<void(llvm::Value *)> pack);
@@ -301,7 +314,8 @@ private:
   int64_t width_ = 1;
   bool speculating_ = false;
   llvm::SmallVector<llvm::Value *, 4> conditions_;
-  /// The index of the running nest when each of its elements is visited exactly once: eval keeps costly values of that shape on the way.
+  /// The index of the running nest when each of its elements is visited exactly once: eval keeps costly values of that
+  /// shape on the way.
   const Index *coverIndex_ = nullptr;
   llvm::ArrayRef<int64_t> coverShape_;
   llvm::SmallVector<std::pair<mlir::Value, Buffer *>, 2> kept_;

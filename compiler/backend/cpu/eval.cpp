@@ -33,8 +33,9 @@ Lanes Emitter::eval(mlir::Value v, const Index &index) {
     r = loadBuffer(*buffer, index);
   else {
     r = evalUncached(v, index);
-    if (coverIndex_ && index.size() == coverIndex_->size() && std::equal(index.begin(), index.end(), coverIndex_->begin()) &&
-        shapeOf(v.getType()) == coverShape_ && uses_->worthKeeping(v) && level == currentLevel()) {
+    if (coverIndex_ && index.size() == coverIndex_->size() &&
+        std::equal(index.begin(), index.end(), coverIndex_->begin()) && shapeOf(v.getType()) == coverShape_ &&
+        uses_->worthKeeping(v) && level == currentLevel()) {
       Buffer *kept = nullptr;
       for (auto &[k, buffer] : kept_)
         if (k == v) kept = buffer;
@@ -95,7 +96,9 @@ Lanes Emitter::evalUncached(mlir::Value v, const Index &index) {
     return fromValue(llvm::PoisonValue::get(typeOf(elementOf(v.getType()))), 0);
   }
   const OpCode code = codeOf(op);
-  auto operandShape = [&](unsigned i) { return llvm::cast<mlir::RankedTensorType>(op->getOperand(i).getType()).getShape(); };
+  auto operandShape = [&](unsigned i) {
+    return llvm::cast<mlir::RankedTensorType>(op->getOperand(i).getType()).getShape();
+  };
   switch (code) {
   case OpCode::MakeRange: {
     const int64_t start = op->getAttrOfType<mlir::IntegerAttr>("start").getInt();
@@ -114,13 +117,15 @@ Lanes Emitter::evalUncached(mlir::Value v, const Index &index) {
       llvm::Type *type = memoryTypeOf(element);
       if (llvm::isa<mlir::FloatType>(element))
         for (const llvm::APFloat &f : dense.getValues<llvm::APFloat>())
-          elements.push_back(type->isIntegerTy() ? static_cast<llvm::Constant *>(llvm::ConstantInt::get(type, f.bitcastToAPInt()))
-                                                 : llvm::ConstantFP::get(b.getContext(), f));
+          elements.push_back(type->isIntegerTy()
+                                 ? static_cast<llvm::Constant *>(llvm::ConstantInt::get(type, f.bitcastToAPInt()))
+                                 : llvm::ConstantFP::get(b.getContext(), f));
       else
         for (const llvm::APInt &i : dense.getValues<llvm::APInt>())
           elements.push_back(llvm::ConstantInt::get(type, i.zextOrTrunc(type->getIntegerBitWidth())));
       auto *array = llvm::ArrayType::get(type, elements.size());
-      global = new llvm::GlobalVariable(module_, array, true, llvm::GlobalValue::PrivateLinkage, llvm::ConstantArray::get(array, elements), "table");
+      global = new llvm::GlobalVariable(module_, array, true, llvm::GlobalValue::PrivateLinkage,
+                                        llvm::ConstantArray::get(array, elements), "table");
       global->setAlignment(llvm::Align(64));
     }
     Lanes base;
@@ -152,7 +157,8 @@ Lanes Emitter::evalUncached(mlir::Value v, const Index &index) {
     // Leading dimensions that agree pass through, so that their symbols survive.
     size_t same = 0;
     while (same < to.size() && same < from.size() && to[same] == from[same]) ++same;
-    Lanes linear = linearize(Index(index.begin() + static_cast<std::ptrdiff_t>(same), index.end()), llvm::ArrayRef<int64_t>(to).drop_front(same));
+    Lanes linear = linearize(Index(index.begin() + static_cast<std::ptrdiff_t>(same), index.end()),
+                             llvm::ArrayRef<int64_t>(to).drop_front(same));
     Index tail = delinearize(linear, from.drop_front(same));
     Index inner(index.begin(), index.begin() + static_cast<std::ptrdiff_t>(same));
     inner.append(tail.begin(), tail.end());
@@ -161,7 +167,8 @@ Lanes Emitter::evalUncached(mlir::Value v, const Index &index) {
   case OpCode::Join: {
     Index inner(index.begin(), index.end() - 1);
     const Lanes &which = index.back();
-    if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(which.base); c && which.uniform()) return eval(op->getOperand(c->isZero() ? 0 : 1), inner);
+    if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(which.base); c && which.uniform())
+      return eval(op->getOperand(c->isZero() ? 0 : 1), inner);
     Lanes x = eval(op->getOperand(0), inner), y = eval(op->getOperand(1), inner);
     const int level = std::max({x.level, y.level, which.level});
     AtLevel at(*this, level);
@@ -250,7 +257,11 @@ bool Emitter::evalRegion(mlir::Region &region, llvm::ArrayRef<Lanes> args, llvm:
       if (code == OpCode::If) {
         // Both sides have no effects here: compute both and select.
         bool pure = true;
-        op.walk([&](mlir::Operation *inner) { pure &= inner == &op || classOf(codeOf(inner)) == OpClass::Element || codeOf(inner) == OpCode::ArithConstant || codeOf(inner) == OpCode::Yield || codeOf(inner) == OpCode::If; });
+        op.walk([&](mlir::Operation *inner) {
+          pure &= inner == &op || classOf(codeOf(inner)) == OpClass::Element ||
+                  codeOf(inner) == OpCode::ArithConstant || codeOf(inner) == OpCode::Yield ||
+                  codeOf(inner) == OpCode::If;
+        });
         llvm::SmallVector<Lanes> yes, no;
         if (!pure || op.getRegion(0).empty() || !self(self, op.getRegion(0).front(), yes)) return false;
         if (!op.getRegion(1).empty() && !self(self, op.getRegion(1).front(), no)) return false;
@@ -259,7 +270,10 @@ bool Emitter::evalRegion(mlir::Region &region, llvm::ArrayRef<Lanes> args, llvm:
           const int level = std::max({c.level, yes[i].level, no[i].level});
           AtLevel at(*this, level);
           const bool uniform = c.uniform() && yes[i].uniform() && no[i].uniform();
-          local[op.getResult(i)] = fromValue(b.CreateSelect(uniform || c.uniform() ? c.base : vec(c), uniform ? yes[i].base : vec(yes[i]), uniform ? no[i].base : vec(no[i])), level);
+          local[op.getResult(i)] =
+              fromValue(b.CreateSelect(uniform || c.uniform() ? c.base : vec(c), uniform ? yes[i].base : vec(yes[i]),
+                                       uniform ? no[i].base : vec(no[i])),
+                        level);
         }
         continue;
       }

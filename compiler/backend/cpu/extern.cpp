@@ -1,6 +1,6 @@
 // Library functions by the names that kernels use (CUDA's libdevice).
-#include "backend/cpu/emitter.h"
 #include "backend/common/special.h"
+#include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/IR/Intrinsics.h"
@@ -20,22 +20,27 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   const bool isF32 = x->getType()->getScalarType()->isFloatTy();
   const bool isF64 = x->getType()->getScalarType()->isDoubleTy();
   static const llvm::StringMap<llvm::Intrinsic::ID> intrinsics = {
-      {"fabs", llvm::Intrinsic::fabs}, {"floor", llvm::Intrinsic::floor}, {"ceil", llvm::Intrinsic::ceil}, {"trunc", llvm::Intrinsic::trunc},
-      {"rint", llvm::Intrinsic::roundeven}, {"nearbyint", llvm::Intrinsic::roundeven}, {"sqrt", llvm::Intrinsic::sqrt},
-      {"fmin", llvm::Intrinsic::minnum}, {"fmax", llvm::Intrinsic::maxnum}, {"copysign", llvm::Intrinsic::copysign}};
+      {"fabs", llvm::Intrinsic::fabs},      {"floor", llvm::Intrinsic::floor},
+      {"ceil", llvm::Intrinsic::ceil},      {"trunc", llvm::Intrinsic::trunc},
+      {"rint", llvm::Intrinsic::roundeven}, {"nearbyint", llvm::Intrinsic::roundeven},
+      {"sqrt", llvm::Intrinsic::sqrt},      {"fmin", llvm::Intrinsic::minnum},
+      {"fmax", llvm::Intrinsic::maxnum},    {"copysign", llvm::Intrinsic::copysign}};
   llvm::StringRef special = name;
   special.consume_front("neso_");
   if (isF32 && specialSymbol(special).empty() && special.ends_with("f")) special = special.drop_back();
   for (const char *suffix : {"_i64", "_i32", "_i16", "_i8", "_u8"}) special.consume_back(suffix);
   // A real base with an integer exponent (__nv_powif) is not among them.
-  const bool ofOneKind = llvm::all_of(args, [&](Value *a) { return a->getType()->isFPOrFPVectorTy() == (isF32 || isF64); });
+  const bool ofOneKind =
+      llvm::all_of(args, [&](Value *a) { return a->getType()->isFPOrFPVectorTy() == (isF32 || isF64); });
   if (llvm::StringRef callee = specialSymbol(special); ofOneKind && !callee.empty()) {
     // The library computes in double and int64, one call a lane.
     const bool isFp = isF32 || isF64;
     llvm::SmallVector<Value *, 3> wide;
     for (Value *a : args) {
       llvm::Type *to = a->getType()->getWithNewType(isFp ? b.getDoubleTy() : static_cast<llvm::Type *>(b.getInt64Ty()));
-      wide.push_back(isFp ? b.CreateFPCast(a, to) : symbol.ends_with("u8") ? b.CreateZExt(a, to) : b.CreateSExtOrTrunc(a, to));
+      wide.push_back(isFp                     ? b.CreateFPCast(a, to)
+                     : symbol.ends_with("u8") ? b.CreateZExt(a, to)
+                                              : b.CreateSExtOrTrunc(a, to));
     }
     Value *r = math_.libm(callee, wide);
     return isFp ? b.CreateFPCast(r, x->getType()) : b.CreateTrunc(r, x->getType());
@@ -56,11 +61,14 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
     auto c = [&](double v) { return llvm::ConstantFP::get(t, v); };
     llvm::Type *resultType = typeLike(elementOf(op->getResult(0).getType()), x);
     auto is = [&](llvm::StringRef n) { return stem == n || (isF32 && stem == (n + "f").str()); };
-    if (is("rsqrt") || is("rsqrt_rn") || is("frsqrt_rn")) return b.CreateFDiv(c(1.0), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
-    if (is("fma") || is("fmaf_rn") || is("fma_rn")) return b.CreateIntrinsic(llvm::Intrinsic::fma, {t}, {x, y, args[2]});
+    if (is("rsqrt") || is("rsqrt_rn") || is("frsqrt_rn"))
+      return b.CreateFDiv(c(1.0), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+    if (is("fma") || is("fmaf_rn") || is("fma_rn"))
+      return b.CreateIntrinsic(llvm::Intrinsic::fma, {t}, {x, y, args[2]});
     if (is("round")) {
       Value *half = llvm::ConstantFP::get(t, isF64 ? 0x1.fffffffffffffp-2 : 0x1.fffffep-2);
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b.CreateFAdd(x, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, half, x)));
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc,
+                                    b.CreateFAdd(x, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, half, x)));
     }
     if (is("fdim")) return b.CreateSelect(b.CreateFCmpUGT(x, y), b.CreateFSub(x, y), c(0.0));
     if (is("add_rn") || name == "fadd_rn" || name == "dadd_rn") return b.CreateFAdd(x, y);
@@ -72,10 +80,13 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
     if (is("saturate")) return b.CreateMinNum(b.CreateMaxNum(x, c(0.0)), c(1.0));
     Value *truth = nullptr;
     if (is("isnan") || is("isnand")) truth = b.CreateFCmpUNO(x, x);
-    if (is("isinf") || is("isinfd")) truth = b.CreateFCmpOEQ(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), llvm::ConstantFP::getInfinity(t));
-    if (is("finite") || is("isfinited")) truth = b.CreateFCmpOLT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), llvm::ConstantFP::getInfinity(t));
+    if (is("isinf") || is("isinfd"))
+      truth = b.CreateFCmpOEQ(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), llvm::ConstantFP::getInfinity(t));
+    if (is("finite") || is("isfinited"))
+      truth = b.CreateFCmpOLT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), llvm::ConstantFP::getInfinity(t));
     if (is("signbit") || is("signbitd"))
-      truth = b.CreateICmpSLT(b.CreateBitCast(x, t->getWithNewType(b.getIntNTy(isF64 ? 64 : 32))), llvm::Constant::getNullValue(t->getWithNewType(b.getIntNTy(isF64 ? 64 : 32))));
+      truth = b.CreateICmpSLT(b.CreateBitCast(x, t->getWithNewType(b.getIntNTy(isF64 ? 64 : 32))),
+                              llvm::Constant::getNullValue(t->getWithNewType(b.getIntNTy(isF64 ? 64 : 32))));
     if (truth) return b.CreateZExtOrTrunc(truth, resultType);
     if (is("sigmoid")) return b.CreateFDiv(c(1.0), b.CreateFAdd(c(1.0), math_.emit(MathFn::Exp, {b.CreateFNeg(x)})));
     if (is("sinpi") || is("cospi")) {
@@ -90,7 +101,8 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
     auto toInt = [&](Value *v) { return b.CreateFreeze(b.CreateFPToSI(v, integer)); };
     if (integer->isIntOrIntVectorTy()) {
       auto rounded = [&](llvm::Intrinsic::ID id) { return b.CreateUnaryIntrinsic(id, x); };
-      for (llvm::StringRef prefix : {"float2int_", "float2ll_", "double2int_", "double2ll_", "float2uint_", "float2ull_", "double2uint_", "double2ull_"})
+      for (llvm::StringRef prefix : {"float2int_", "float2ll_", "double2int_", "double2ll_", "float2uint_",
+                                     "float2ull_", "double2uint_", "double2ull_"})
         if (name.starts_with(prefix)) {
           llvm::StringRef mode = name.drop_front(prefix.size());
           if (mode == "rn") return toInt(rounded(llvm::Intrinsic::roundeven));
@@ -111,8 +123,12 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   }
   // Integers.
   if (name == "abs" || name == "llabs") return b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b.getFalse());
-  if (name == "popc" || name == "popcll") return b.CreateZExtOrTrunc(b.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, x), typeLike(elementOf(op->getResult(0).getType()), x));
-  if (name == "clz" || name == "clzll") return b.CreateZExtOrTrunc(b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, x, b.getFalse()), typeLike(elementOf(op->getResult(0).getType()), x));
+  if (name == "popc" || name == "popcll")
+    return b.CreateZExtOrTrunc(b.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, x),
+                               typeLike(elementOf(op->getResult(0).getType()), x));
+  if (name == "clz" || name == "clzll")
+    return b.CreateZExtOrTrunc(b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, x, b.getFalse()),
+                               typeLike(elementOf(op->getResult(0).getType()), x));
   if (name == "brev" || name == "brevll") return b.CreateUnaryIntrinsic(llvm::Intrinsic::bitreverse, x);
   if (name == "min" || name == "llmin") return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y);
   if (name == "max" || name == "llmax") return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
@@ -129,7 +145,8 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   }
   llvm::Type *resultType = typeLike(elementOf(op->getResult(0).getType()), x);
   if (resultType->isFPOrFPVectorTy()) {
-    if (name == "int_as_float" || name == "uint_as_float" || name == "longlong_as_double") return b.CreateBitCast(x, resultType);
+    if (name == "int_as_float" || name == "uint_as_float" || name == "longlong_as_double")
+      return b.CreateBitCast(x, resultType);
     if (name.starts_with("int2") || name.starts_with("ll2")) return b.CreateSIToFP(x, resultType);
     if (name.starts_with("uint2") || name.starts_with("ull2")) return b.CreateUIToFP(x, resultType);
   }

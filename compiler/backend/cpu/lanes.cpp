@@ -35,7 +35,8 @@ std::optional<int64_t> constantOf(const Lanes &x) {
 }
 
 int alignOf(const Lanes &x) {
-  if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(x.base)) return std::min<int>(c->isZero() ? 63 : c->getValue().countr_zero(), 63);
+  if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(x.base))
+    return std::min<int>(c->isZero() ? 63 : c->getValue().countr_zero(), 63);
   return x.align;
 }
 
@@ -74,17 +75,35 @@ std::optional<Lanes> symbolicInt(llvm::IRBuilder<> &b, OffsetPool &pool, IntOp o
 
   if (x.uniform() && y.uniform()) {
     switch (op) {
-    case IntOp::Add: r.base = b.CreateAdd(x.base, y.base); r.align = std::min(alignOf(x), alignOf(y)); break;
-    case IntOp::Sub: r.base = b.CreateSub(x.base, y.base); r.align = std::min(alignOf(x), alignOf(y)); break;
-    case IntOp::Mul: r.base = b.CreateMul(x.base, y.base); r.align = std::min(alignOf(x) + alignOf(y), 63); break;
+    case IntOp::Add:
+      r.base = b.CreateAdd(x.base, y.base);
+      r.align = std::min(alignOf(x), alignOf(y));
+      break;
+    case IntOp::Sub:
+      r.base = b.CreateSub(x.base, y.base);
+      r.align = std::min(alignOf(x), alignOf(y));
+      break;
+    case IntOp::Mul:
+      r.base = b.CreateMul(x.base, y.base);
+      r.align = std::min(alignOf(x) + alignOf(y), 63);
+      break;
     case IntOp::Shl:
       r.base = b.CreateShl(x.base, y.base);
       r.align = cy && *cy >= 0 ? std::min<int>(alignOf(x) + static_cast<int>(*cy), 63) : 0;
       break;
     case IntOp::LShr: r.base = b.CreateLShr(x.base, y.base); break;
-    case IntOp::And: r.base = b.CreateAnd(x.base, y.base); r.align = std::max(alignOf(x), alignOf(y)); break;
-    case IntOp::Or: r.base = b.CreateOr(x.base, y.base); r.align = std::min(alignOf(x), alignOf(y)); break;
-    case IntOp::Xor: r.base = b.CreateXor(x.base, y.base); r.align = std::min(alignOf(x), alignOf(y)); break;
+    case IntOp::And:
+      r.base = b.CreateAnd(x.base, y.base);
+      r.align = std::max(alignOf(x), alignOf(y));
+      break;
+    case IntOp::Or:
+      r.base = b.CreateOr(x.base, y.base);
+      r.align = std::min(alignOf(x), alignOf(y));
+      break;
+    case IntOp::Xor:
+      r.base = b.CreateXor(x.base, y.base);
+      r.align = std::min(alignOf(x), alignOf(y));
+      break;
     case IntOp::UDiv:
       if (!cy || !llvm::isPowerOf2_64(*cy)) return std::nullopt;
       r.base = b.CreateLShr(x.base, llvm::Log2_64(*cy));
@@ -98,7 +117,9 @@ std::optional<Lanes> symbolicInt(llvm::IRBuilder<> &b, OffsetPool &pool, IntOp o
     return r;
   }
 
-  const size_t lanes = x.kind == Lanes::Kind::Offsets ? x.offsets->size() : y.kind == Lanes::Kind::Offsets ? y.offsets->size() : 0;
+  const size_t lanes = x.kind == Lanes::Kind::Offsets   ? x.offsets->size()
+                       : y.kind == Lanes::Kind::Offsets ? y.offsets->size()
+                                                        : 0;
   if (op == IntOp::Add || op == IntOp::Sub) {
     LaneOffsets xo, yo;
     llvm::Value *base = op == IntOp::Add ? b.CreateAdd(x.base, y.base) : b.CreateSub(x.base, y.base);
@@ -173,21 +194,24 @@ std::optional<Lanes> symbolicInt(llvm::IRBuilder<> &b, OffsetPool &pool, IntOp o
     const int64_t shift = op == IntOp::UDiv ? llvm::Log2_64(*cy) : *cy;
     if (shift >= bits) return std::nullopt;
     for (int64_t &v : o) v = shift > 62 ? 0 : v >> shift;
-    return finish(pool, b.CreateLShr(x.base, constant(shift)), std::move(o), level, std::max<int>(0, alignOf(x) - static_cast<int>(shift)));
+    return finish(pool, b.CreateLShr(x.base, constant(shift)), std::move(o), level,
+                  std::max<int>(0, alignOf(x) - static_cast<int>(shift)));
   }
   case IntOp::URem:
   case IntOp::And: {
     if (op == IntOp::URem && !llvm::isPowerOf2_64(*cy)) return std::nullopt;
     const int64_t mask = op == IntOp::URem ? *cy - 1 : *cy;
     for (int64_t &v : o) v &= mask;
-    llvm::Value *base = (mask & ~lowMask) == 0 ? static_cast<llvm::Value *>(constant(0)) : b.CreateAnd(x.base, constant(mask & ~lowMask));
+    llvm::Value *base = (mask & ~lowMask) == 0 ? static_cast<llvm::Value *>(constant(0))
+                                               : b.CreateAnd(x.base, constant(mask & ~lowMask));
     return finish(pool, base, std::move(o), level, alignOf(x));
   }
   case IntOp::Or:
   case IntOp::Xor: {
     for (int64_t &v : o) v = op == IntOp::Or ? v | (*cy & lowMask) : v ^ (*cy & lowMask);
     llvm::Value *high = constant(*cy & ~lowMask);
-    return finish(pool, op == IntOp::Or ? b.CreateOr(x.base, high) : b.CreateXor(x.base, high), std::move(o), level, low);
+    return finish(pool, op == IntOp::Or ? b.CreateOr(x.base, high) : b.CreateXor(x.base, high), std::move(o), level,
+                  low);
   }
   default: return std::nullopt;
   }
@@ -209,8 +233,9 @@ llvm::Value *toVector(llvm::IRBuilder<> &b, const Lanes &x, int64_t n) {
   llvm::SmallVector<llvm::Constant *, 64> elements;
   for (int64_t l = 0; l < n; ++l)
     elements.push_back(llvm::ConstantInt::get(
-        type, llvm::APInt(type->getIntegerBitWidth(), static_cast<uint64_t>(x.kind == Lanes::Kind::Offsets ? (*x.offsets)[l] : l),
-                          true, /*implicitTrunc=*/true)));
+        type, llvm::APInt(type->getIntegerBitWidth(),
+                          static_cast<uint64_t>(x.kind == Lanes::Kind::Offsets ? (*x.offsets)[l] : l), true,
+                          /*implicitTrunc=*/true)));
   llvm::Value *offset = llvm::ConstantVector::get(elements);
   if (x.kind == Lanes::Kind::Strided) {
     llvm::Value *step = b.CreateMul(b.CreateSExtOrTrunc(x.step, type), llvm::ConstantInt::getSigned(type, x.scale));

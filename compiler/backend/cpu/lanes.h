@@ -2,12 +2,12 @@
 //
 // Index arithmetic stays symbolic, which is what makes memory accesses contiguous without an analysis of its own:
 //   Uniform  every lane is `base`
-//   Offsets  lane l is base + offsets[l]   (constants; pointers: bytes), e.g. a run 0,1,2,… or the pattern of an xor-shuffle
-//   Strided  lane l is base + l * step * scale  (step known only at run time and sign-extended to the base; pointers: bytes)
-//   Vector   lane l is element l of the vector `base`
+//   Offsets  lane l is base + offsets[l]   (constants; pointers: bytes), e.g. a run 0,1,2,… or the pattern of an
+//   xor-shuffle Strided  lane l is base + l * step * scale  (step known only at run time and sign-extended to the base;
+//   pointers: bytes) Vector   lane l is element l of the vector `base`
 //
-// `level` says which loop the value depends on: 0 nothing, n the n-th loop from outside; code for a value is placed at its level.
-// `align` is a known power of two (its logarithm) that divides an integer base.
+// `level` says which loop the value depends on: 0 nothing, n the n-th loop from outside; code for a value is placed at
+// its level. `align` is a known power of two (its logarithm) that divides an integer base.
 #pragma once
 #include <map>
 #include <memory>
@@ -35,7 +35,9 @@ struct Lanes {
   bool vector() const { return kind == Kind::Vector; }
   bool symbolic() const { return kind == Kind::Offsets || kind == Kind::Strided; }
   llvm::Type *elementType() const { return base->getType()->getScalarType(); }
-  bool operator==(const Lanes &o) const { return kind == o.kind && base == o.base && offsets == o.offsets && step == o.step && scale == o.scale; }
+  bool operator==(const Lanes &o) const {
+    return kind == o.kind && base == o.base && offsets == o.offsets && step == o.step && scale == o.scale;
+  }
 };
 
 /// Index of one element per lane: one Lanes (i32) a dimension.
@@ -58,8 +60,8 @@ bool isRun(const LaneOffsets &offsets, int64_t step);
 /// Integer operations that can stay symbolic.
 enum class IntOp : uint8_t { Add, Sub, Mul, Shl, LShr, And, Or, Xor, UDiv, URem };
 
-/// The symbolic result, or nothing when the operation needs vectors. `b` must stand where code for the result's level goes.
-/// Arithmetic wraps at the operands' width as LLVM's does.
+/// The symbolic result, or nothing when the operation needs vectors. `b` must stand where code for the result's level
+/// goes. Arithmetic wraps at the operands' width as LLVM's does.
 std::optional<Lanes> symbolicInt(llvm::IRBuilder<> &b, OffsetPool &pool, IntOp op, const Lanes &x, const Lanes &y);
 
 /// All lanes as one vector of `n` elements.

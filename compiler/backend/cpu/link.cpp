@@ -1,5 +1,5 @@
-// lld as a library. Inputs are given as memory files (/proc/self/fd/N); lld writes its output beside the given path and renames it,
-// which a memory file cannot do, so the output is one temporary file, read back and removed.
+// lld as a library. Inputs are given as memory files (/proc/self/fd/N); lld writes its output beside the given path and
+// renames it, which a memory file cannot do, so the output is one temporary file, read back and removed.
 #include <mutex>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,8 +32,18 @@ Result<std::vector<uint8_t>> linkShared(const std::vector<std::vector<uint8_t>> 
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);
 
-  std::vector<std::string> args = {"ld.lld", "-shared", "--no-undefined-version", "--hash-style=gnu", "--build-id=none", "--threads=1",
-                                   "-O0", "--gc-sections", "-z", "noexecstack", "-z", "norelro"};
+  std::vector<std::string> args = {"ld.lld",
+                                   "-shared",
+                                   "--no-undefined-version",
+                                   "--hash-style=gnu",
+                                   "--build-id=none",
+                                   "--threads=1",
+                                   "-O0",
+                                   "--gc-sections",
+                                   "-z",
+                                   "noexecstack",
+                                   "-z",
+                                   "norelro"};
   std::vector<int> fds;
   Status status;
   for (const std::vector<uint8_t> &object : objects) {

@@ -3,17 +3,19 @@
 
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
-#include "llvm/ADT/Hashing.h"
-#include "llvm/Support/MathExtras.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/ADT/Hashing.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace neso::cpu {
 
 using llvm::BasicBlock;
 using llvm::Value;
 
-size_t Emitter::KeyHash::operator()(const Key &k) const { return llvm::hash_combine_range(k.words.begin(), k.words.end()); }
+size_t Emitter::KeyHash::operator()(const Key &k) const {
+  return llvm::hash_combine_range(k.words.begin(), k.words.end());
+}
 
 Emitter::Key Emitter::keyOf(mlir::Value v, const Index &index) {
   Key key;
@@ -43,7 +45,8 @@ void Emitter::forLoop(Value *lo, Value *hi, int64_t step, llvm::function_ref<voi
   auto *lc = llvm::dyn_cast<llvm::ConstantInt>(lo), *hc = llvm::dyn_cast<llvm::ConstantInt>(hi);
   if (lc && hc && lc->getSExtValue() >= hc->getSExtValue()) return;
   if (lc && hc && hc->getSExtValue() - lc->getSExtValue() <= step) {
-    // One turn needs no loop, but a level of its own all the same: its index may be known to be zero and must not be hoisted by level.
+    // One turn needs no loop, but a level of its own all the same: its index may be known to be zero and must not be
+    // hoisted by level.
     BasicBlock *pre = b.GetInsertBlock();
     BasicBlock *once = BasicBlock::Create(b.getContext(), "once", fn_);
     b.CreateBr(once);
@@ -97,7 +100,8 @@ void Emitter::ifThen(Value *condition, llvm::function_ref<void()> body) {
 }
 
 void Emitter::sink(llvm::function_ref<void()> emit) {
-  // Nested use (a buffer that a sink finds missing) is laid out before the outer sink by its caller, so frames start afresh here.
+  // Nested use (a buffer that a sink finds missing) is laid out before the outer sink by its caller, so frames start
+  // afresh here.
   NESO_CHECK(frames_.size() == 1, "sinks do not nest");
   frames_[0].memo.clear();
   BasicBlock *pre = b.GetInsertBlock();
@@ -132,7 +136,8 @@ void Emitter::sink(llvm::function_ref<void()> emit) {
   frames_[0].block = b.GetInsertBlock();
 }
 
-// ---------------------------------------------------------------------------------------------------------------- shape of the nest
+// ----------------------------------------------------------------------------------------------------------------
+// shape of the nest
 
 namespace {
 /// Elements that v (a pointer or integer tensor) moves by along `dim`: a constant, or nothing when it is not known.
@@ -154,7 +159,9 @@ std::optional<int64_t> strideAlong(mlir::Value v, int64_t dim, int depth = 0) {
     return axis == dim ? std::optional<int64_t>(0) : of(0, dim > axis ? dim - 1 : dim);
   }
   case OpCode::Broadcast:
-    return llvm::cast<mlir::RankedTensorType>(def->getOperand(0).getType()).getShape()[dim] == 1 ? std::optional<int64_t>(0) : of(0, dim);
+    return llvm::cast<mlir::RankedTensorType>(def->getOperand(0).getType()).getShape()[dim] == 1
+               ? std::optional<int64_t>(0)
+               : of(0, dim);
   case OpCode::Trans: {
     auto order = def->getAttrOfType<mlir::DenseI32ArrayAttr>("order");
     return of(0, order[dim]);
@@ -315,15 +322,18 @@ Index Emitter::delinearize(const Lanes &linear, llvm::ArrayRef<int64_t> shape) {
   return index;
 }
 
-// ------------------------------------------------------------------------------------------------------------------------- masks
+// -------------------------------------------------------------------------------------------------------------------------
+// masks
 
-llvm::SmallVector<mlir::Value, 4> Emitter::masksBelow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape) {
+llvm::SmallVector<mlir::Value, 4> Emitter::masksBelow(llvm::ArrayRef<mlir::Value> values,
+                                                      llvm::ArrayRef<int64_t> shape) {
   llvm::SmallVector<mlir::Value, 4> masks;
   walkBelow(*uses_, values, [&](mlir::Operation *op) {
     if (buffers_.count(op->getResult(0))) return false;
     auto type = llvm::dyn_cast<mlir::RankedTensorType>(op->getResult(0).getType());
     if (!type || type.getShape() != shape) return false;
-    if (codeOf(op) == OpCode::Load && op->getNumOperands() > 1 && std::find(masks.begin(), masks.end(), op->getOperand(1)) == masks.end())
+    if (codeOf(op) == OpCode::Load && op->getNumOperands() > 1 &&
+        std::find(masks.begin(), masks.end(), op->getOperand(1)) == masks.end())
       masks.push_back(op->getOperand(1));
     return true;
   });
@@ -383,7 +393,8 @@ Value *Emitter::prefixBound(mlir::Value mask, const Index &index, const Nest &ne
   }
 }
 
-void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks, llvm::function_ref<void(const Index &)> body) {
+void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
+                         llvm::function_ref<void(const Index &)> body) {
   width_ = nest.width;
   auto run = [&](Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known) -> void {
     forLoop(lo, hi, nest.width, [&](Value *iv) {
@@ -420,7 +431,8 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks, llv
   if (!bound) return run(start, extent, {});
   Value *step = b.getInt32(static_cast<uint32_t>(-nest.width));
   Value *full = b.CreateAnd(bound, step);
-  if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(full); c && c->getSExtValue() == nest.extent) return run(start, extent, known);
+  if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(full); c && c->getSExtValue() == nest.extent)
+    return run(start, extent, known);
   if (masks.start) full = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, full, start);
   run(start, full, known);
   Value *end = extent;

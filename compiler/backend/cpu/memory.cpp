@@ -9,7 +9,8 @@ namespace neso::cpu {
 
 using llvm::Value;
 
-// ---------------------------------------------------------------------------------------------------------------- loads and stores
+// ----------------------------------------------------------------------------------------------------------------
+// loads and stores
 
 Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch) {
   const int level = std::max({pointer.level, mask ? mask->level : uint8_t{0}, other ? other->level : uint8_t{0}});
@@ -25,24 +26,32 @@ Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mas
   AtLevel at(*this, level);
   const llvm::Align align(std::max<int64_t>(size, 1));
   auto fromMemory = [&](Value *v) { return type == memory ? v : b.CreateTrunc(v, typeLike(element, v)); };
-  auto toMemory = [&](Value *v) { return type == memory ? v : b.CreateZExt(v, v->getType()->isVectorTy() ? v->getType()->getWithNewType(memory) : memory); };
+  auto toMemory = [&](Value *v) {
+    return type == memory ? v
+                          : b.CreateZExt(v, v->getType()->isVectorTy() ? v->getType()->getWithNewType(memory) : memory);
+  };
   auto vectorType = [&](int64_t n) { return llvm::FixedVectorType::get(memory, static_cast<unsigned>(n)); };
 
   if (pointer.uniform() && (!mask || mask->uniform())) {
     Value *p = pointer.base;
     if (mask) p = b.CreateSelect(mask->base, p, dummy_);
     Value *v = fromMemory(b.CreateAlignedLoad(memory, p, align));
-    if (mask && other && !other->uniform()) return fromValue(b.CreateSelect(mask->base, b.CreateVectorSplat(width_, v), vec(*other)), level);
+    if (mask && other && !other->uniform())
+      return fromValue(b.CreateSelect(mask->base, b.CreateVectorSplat(width_, v), vec(*other)), level);
     if (mask && other) v = b.CreateSelect(mask->base, v, other->base);
     return fromValue(v, level);
   }
 
   Value *m = mask ? vec(*mask) : nullptr;
-  Value *pass = m && other ? toMemory(vec(*other)) : m ? static_cast<Value *>(llvm::Constant::getNullValue(vectorType(width_))) : nullptr;
+  Value *pass = m && other ? toMemory(vec(*other))
+                : m        ? static_cast<Value *>(llvm::Constant::getNullValue(vectorType(width_)))
+                           : nullptr;
   bool contiguous = pointer.kind == Lanes::Kind::Offsets && isRun(*pointer.offsets, size);
-  if (pointer.kind == Lanes::Kind::Strided && speculating_ && pointer.stepLevel == 0 && pointer.scale != 0 && size % pointer.scale == 0) {
+  if (pointer.kind == Lanes::Kind::Strided && speculating_ && pointer.stepLevel == 0 && pointer.scale != 0 &&
+      size % pointer.scale == 0) {
     AtLevel top(*this, 0);
-    conditions_.push_back(b.CreateICmpEQ(pointer.step, llvm::ConstantInt::getSigned(pointer.step->getType(), size / pointer.scale)));
+    conditions_.push_back(
+        b.CreateICmpEQ(pointer.step, llvm::ConstantInt::getSigned(pointer.step->getType(), size / pointer.scale)));
     contiguous = true;
   }
   if (contiguous) {
@@ -61,7 +70,8 @@ Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mas
     }
     // Between two elements that are read lies memory of the same tensor, so the window may be read whole.
     if (whole && window <= std::max<int64_t>(width_, 2) && (scratch || window <= width_)) {
-      Value *base = *lo ? b.CreateGEP(b.getInt8Ty(), pointer.base, b.getInt64(static_cast<uint64_t>(*lo))) : pointer.base;
+      Value *base =
+          *lo ? b.CreateGEP(b.getInt8Ty(), pointer.base, b.getInt64(static_cast<uint64_t>(*lo))) : pointer.base;
       Value *v = b.CreateAlignedLoad(vectorType(window), base, align);
       return fromValue(fromMemory(b.CreateShuffleVector(v, pattern)), level);
     }
@@ -96,9 +106,11 @@ void Emitter::storeAt(const Lanes &pointer, const Lanes &value, mlir::Type eleme
   Value *v = toMemory(vec(value));
   Value *m = mask ? vec(*mask) : nullptr;
   bool contiguous = pointer.kind == Lanes::Kind::Offsets && isRun(*pointer.offsets, size);
-  if (pointer.kind == Lanes::Kind::Strided && speculating_ && pointer.stepLevel == 0 && pointer.scale != 0 && size % pointer.scale == 0) {
+  if (pointer.kind == Lanes::Kind::Strided && speculating_ && pointer.stepLevel == 0 && pointer.scale != 0 &&
+      size % pointer.scale == 0) {
     AtLevel top(*this, 0);
-    conditions_.push_back(b.CreateICmpEQ(pointer.step, llvm::ConstantInt::getSigned(pointer.step->getType(), size / pointer.scale)));
+    conditions_.push_back(
+        b.CreateICmpEQ(pointer.step, llvm::ConstantInt::getSigned(pointer.step->getType(), size / pointer.scale)));
     contiguous = true;
   }
   if (contiguous) {
@@ -127,7 +139,8 @@ Lanes Emitter::loadOp(mlir::Operation *op, const Index &index) {
   return loadAt(pointer, element, &mask, &other, false);
 }
 
-// ------------------------------------------------------------------------------------------------------------------------- buffers
+// -------------------------------------------------------------------------------------------------------------------------
+// buffers
 
 Buffer &Emitter::newBuffer(mlir::Type element, llvm::ArrayRef<int64_t> shape) {
   auto buffer = std::make_unique<Buffer>();
@@ -221,7 +234,8 @@ void Emitter::fill(const Buffer &buffer, mlir::Value v) {
   commitKept();
 }
 
-// ------------------------------------------------------------------------------------------------------------------------- stores
+// -------------------------------------------------------------------------------------------------------------------------
+// stores
 
 void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
   mlir::Operation *first = stores[0];
@@ -230,7 +244,8 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
       Lanes mask;
       if (op->getNumOperands() > 2) mask = scalar(op->getOperand(2));
       width_ = 1;
-      storeAt(scalar(op->getOperand(0)), scalar(op->getOperand(1)), op->getOperand(1).getType(), mask.base ? &mask : nullptr);
+      storeAt(scalar(op->getOperand(0)), scalar(op->getOperand(1)), op->getOperand(1).getType(),
+              mask.base ? &mask : nullptr);
     }
     return;
   }
@@ -258,13 +273,15 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
       }
       coverIndex_ = nullptr;
       for (size_t i = 0; i < stores.size(); ++i)
-        storeAt(pointers[i], data[i], elementOf(stores[i]->getOperand(1).getType()), conditions[i].base ? &conditions[i] : nullptr);
+        storeAt(pointers[i], data[i], elementOf(stores[i]->getOperand(1).getType()),
+                conditions[i].base ? &conditions[i] : nullptr);
     });
   });
   commitKept();
 }
 
-// ------------------------------------------------------------------------------------------------------------------------- atomics
+// -------------------------------------------------------------------------------------------------------------------------
+// atomics
 
 namespace {
 llvm::AtomicOrdering orderingOf(mlir::Operation *op) {
@@ -282,11 +299,14 @@ void Emitter::emitAtomic(mlir::Operation *op) {
   const OpCode code = codeOf(op);
   const bool tensor = isTensor(op->getOperand(0).getType());
   const llvm::AtomicOrdering order = orderingOf(op);
-  const unsigned maskAt = code == OpCode::AtomicRmw || code == OpCode::AtomicStore ? 2 : code == OpCode::AtomicLoad ? 1 : 99;
+  const unsigned maskAt = code == OpCode::AtomicRmw || code == OpCode::AtomicStore ? 2
+                          : code == OpCode::AtomicLoad                             ? 1
+                                                                                   : 99;
   const bool hasMask = op->getNumOperands() > maskAt;
-  mlir::Type element = elementOf(code == OpCode::AtomicLoad || code == OpCode::AtomicStore
-                                     ? llvm::cast<tt::PointerType>(elementOf(op->getOperand(0).getType())).getPointeeType()
-                                     : op->getResult(0).getType());
+  mlir::Type element =
+      elementOf(code == OpCode::AtomicLoad || code == OpCode::AtomicStore
+                    ? llvm::cast<tt::PointerType>(elementOf(op->getOperand(0).getType())).getPointeeType()
+                    : op->getResult(0).getType());
   llvm::Type *type = memoryTypeOf(element);
   const bool hasResult = op->getNumResults() && !op->getResult(0).use_empty();
   llvm::AllocaInst *cell = hasResult ? entryAlloca(type, "old") : nullptr;
@@ -306,25 +326,30 @@ void Emitter::emitAtomic(mlir::Operation *op) {
     }
     if (code == OpCode::AtomicCas) {
       Value *expected = b.CreateBitCast(operands[0], integer), *desired = b.CreateBitCast(operands[1], integer);
-      Value *pair = b.CreateAtomicCmpXchg(pointer, expected, desired, align, order, llvm::AtomicCmpXchgInst::getStrongestFailureOrdering(order));
+      Value *pair = b.CreateAtomicCmpXchg(pointer, expected, desired, align, order,
+                                          llvm::AtomicCmpXchgInst::getStrongestFailureOrdering(order));
       return b.CreateBitCast(b.CreateExtractValue(pair, 0), type);
     }
     using R = llvm::AtomicRMWInst;
-    static constexpr R::BinOp kOps[] = {R::BAD_BINOP, R::And, R::Or, R::Xor, R::Add, R::FAdd, R::Max, R::Min, R::UMax, R::UMin, R::Xchg};
+    static constexpr R::BinOp kOps[] = {R::BAD_BINOP, R::And, R::Or,   R::Xor,  R::Add, R::FAdd,
+                                        R::Max,       R::Min, R::UMax, R::UMin, R::Xchg};
     const R::BinOp rmw = kOps[op->getAttrOfType<mlir::IntegerAttr>("atomic_rmw_op").getInt()];
     if (rmw == R::FAdd && bytesOf(element) < 4) {
       // Narrow floats: a compare-and-swap loop around the rounded sum.
       mlir::Type f32 = mlir::Float32Type::get(op->getContext());
       llvm::BasicBlock *pre = b.GetInsertBlock();
-      llvm::BasicBlock *loop = llvm::BasicBlock::Create(b.getContext(), "cas", fn_), *exit = llvm::BasicBlock::Create(b.getContext(), "casdone", fn_);
+      llvm::BasicBlock *loop = llvm::BasicBlock::Create(b.getContext(), "cas", fn_),
+                       *exit = llvm::BasicBlock::Create(b.getContext(), "casdone", fn_);
       Value *start = b.CreateAlignedLoad(integer, pointer, align);
       b.CreateBr(loop);
       b.SetInsertPoint(loop);
       llvm::PHINode *old = b.CreatePHI(integer, 2);
       old->addIncoming(start, pre);
-      Value *sum = b.CreateFAdd(convertFloat(b.CreateBitCast(old, type), element, f32, false), convertFloat(operands[0], element, f32, false));
+      Value *sum = b.CreateFAdd(convertFloat(b.CreateBitCast(old, type), element, f32, false),
+                                convertFloat(operands[0], element, f32, false));
       Value *next = b.CreateBitCast(convertFloat(sum, f32, element, false), integer);
-      Value *pair = b.CreateAtomicCmpXchg(pointer, old, next, align, order, llvm::AtomicCmpXchgInst::getStrongestFailureOrdering(order));
+      Value *pair = b.CreateAtomicCmpXchg(pointer, old, next, align, order,
+                                          llvm::AtomicCmpXchgInst::getStrongestFailureOrdering(order));
       Value *seen = b.CreateExtractValue(pair, 0);
       old->addIncoming(seen, b.GetInsertBlock());
       b.CreateCondBr(b.CreateExtractValue(pair, 1), exit, loop);

@@ -1,9 +1,11 @@
-// Inline assembly of kernels, one element at a time: a straight line of PTX on scalar registers becomes the same operations on vectors.
+// Inline assembly of kernels, one element at a time: a straight line of PTX on scalar registers becomes the same
+// operations on vectors.
 //
 //     { .reg .pred p; setp.gt.f32 p, $1, 20.0; @p mov.f32 $0, $1; @!p ex2.approx.f32 $0, $1; }
 //
-// Registers are typeless bits; an instruction reads them as its suffix says. Approximate instructions give the exact function's value.
-// What is no arithmetic (memory, barriers, special registers, packed halves, jumps) has no translation: the caller reports it.
+// Registers are typeless bits; an instruction reads them as its suffix says. Approximate instructions give the exact
+// function's value. What is no arithmetic (memory, barriers, special registers, packed halves, jumps) has no
+// translation: the caller reports it.
 #include "backend/cpu/emitter.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/IR/Intrinsics.h"
@@ -38,7 +40,9 @@ public:
     to = v->getType()->getWithNewType(to);
     const unsigned have = v->getType()->getScalarSizeInBits(), want = to->getScalarSizeInBits();
     if (have == 1 || want == 1) return have == want ? v : nullptr;
-    if (have != want) v = b.CreateZExtOrTrunc(b.CreateBitCast(v, to->getWithNewType(b.getIntNTy(have))), to->getWithNewType(b.getIntNTy(want)));
+    if (have != want)
+      v = b.CreateZExtOrTrunc(b.CreateBitCast(v, to->getWithNewType(b.getIntNTy(have))),
+                              to->getWithNewType(b.getIntNTy(want)));
     return b.CreateBitCast(v, to);
   }
 
@@ -46,8 +50,10 @@ private:
   static std::string withoutComments(llvm::StringRef text) {
     std::string out;
     while (!text.empty()) {
-      if (text.starts_with("//")) text = text.drop_until([](char c) { return c == '\n'; });
-      else if (text.starts_with("/*")) text = text.find("*/") == llvm::StringRef::npos ? "" : text.drop_front(text.find("*/") + 2);
+      if (text.starts_with("//"))
+        text = text.drop_until([](char c) { return c == '\n'; });
+      else if (text.starts_with("/*"))
+        text = text.find("*/") == llvm::StringRef::npos ? "" : text.drop_front(text.find("*/") + 2);
       else {
         out += text.front();
         text = text.drop_front();
@@ -68,7 +74,8 @@ private:
     if (s == "f16") return {b.getHalfTy(), true, true};
     if (s == "bf16") return {b.getBFloatTy(), true, true};
     unsigned bits = 0;
-    if (s.empty() || s.drop_front().getAsInteger(10, bits) || (bits != 8 && bits != 16 && bits != 32 && bits != 64)) return {};
+    if (s.empty() || s.drop_front().getAsInteger(10, bits) || (bits != 8 && bits != 16 && bits != 32 && bits != 64))
+      return {};
     if (s[0] != 's' && s[0] != 'u' && s[0] != 'b') return {};
     return {b.getIntNTy(bits), false, s[0] == 's'};
   }
@@ -89,9 +96,11 @@ private:
       return as(args_[index - 1], t.type);
     }
     uint64_t bits = 0;
-    if (digits.size() == 10 && (digits.consume_front("0f") || digits.consume_front("0F")) && !digits.getAsInteger(16, bits))
+    if (digits.size() == 10 && (digits.consume_front("0f") || digits.consume_front("0F")) &&
+        !digits.getAsInteger(16, bits))
       return as(constant(b.getInt32(static_cast<uint32_t>(bits))), t.type);
-    if (digits.size() == 18 && (digits.consume_front("0d") || digits.consume_front("0D")) && !digits.getAsInteger(16, bits))
+    if (digits.size() == 18 && (digits.consume_front("0d") || digits.consume_front("0D")) &&
+        !digits.getAsInteger(16, bits))
       return as(constant(b.getInt64(bits)), t.type);
     double number = 0;
     if (t.isFloat) return s.getAsDouble(number) ? nullptr : constant(llvm::ConstantFP::get(t.type, number));
@@ -157,7 +166,10 @@ private:
     return r;
   }
 
-  Value *clamp(Value *v) { return b.CreateMinNum(b.CreateMaxNum(v, llvm::ConstantFP::get(v->getType(), 0.0)), llvm::ConstantFP::get(v->getType(), 1.0)); }
+  Value *clamp(Value *v) {
+    return b.CreateMinNum(b.CreateMaxNum(v, llvm::ConstantFP::get(v->getType(), 0.0)),
+                          llvm::ConstantFP::get(v->getType(), 1.0));
+  }
 
   Value *floating(llvm::StringRef op, llvm::function_ref<bool(llvm::StringRef)> has, llvm::ArrayRef<Value *> x) {
     llvm::Type *t = x[0]->getType();
@@ -178,8 +190,11 @@ private:
       if (op == "sqrt") return unary(llvm::Intrinsic::sqrt);
       if (op == "rsqrt") return b.CreateFDiv(one, unary(llvm::Intrinsic::sqrt));
       if (op == "rcp") return b.CreateFDiv(one, x[0]);
-      static const llvm::StringMap<MathFn> functions = {
-          {"ex2", MathFn::Exp2}, {"lg2", MathFn::Log2}, {"sin", MathFn::Sin}, {"cos", MathFn::Cos}, {"tanh", MathFn::Tanh}};
+      static const llvm::StringMap<MathFn> functions = {{"ex2", MathFn::Exp2},
+                                                        {"lg2", MathFn::Log2},
+                                                        {"sin", MathFn::Sin},
+                                                        {"cos", MathFn::Cos},
+                                                        {"tanh", MathFn::Tanh}};
       auto it = functions.find(op);
       return it != functions.end() && isF32 ? math_.emit(it->second, {x[0]}) : nullptr;
     }
@@ -192,11 +207,13 @@ private:
       if (op == "max") return has("NaN") ? b.CreateMaximum(x[0], x[1]) : b.CreateMaxNum(x[0], x[1]);
       if (op == "min") return has("NaN") ? b.CreateMinimum(x[0], x[1]) : b.CreateMinNum(x[0], x[1]);
     }
-    if (x.size() == 3 && (op == "fma" || op == "mad")) return b.CreateIntrinsic(llvm::Intrinsic::fma, {t}, {x[0], x[1], x[2]});
+    if (x.size() == 3 && (op == "fma" || op == "mad"))
+      return b.CreateIntrinsic(llvm::Intrinsic::fma, {t}, {x[0], x[1], x[2]});
     return nullptr;
   }
 
-  Value *integer(llvm::StringRef op, llvm::function_ref<bool(llvm::StringRef)> has, llvm::ArrayRef<Value *> x, Type type) {
+  Value *integer(llvm::StringRef op, llvm::function_ref<bool(llvm::StringRef)> has, llvm::ArrayRef<Value *> x,
+                 Type type) {
     llvm::Type *t = x[0]->getType();
     const unsigned bits = t->getScalarSizeInBits();
     auto c = [&](uint64_t v) { return llvm::ConstantInt::get(t, v, false, /*ImplicitTrunc=*/true); };
@@ -213,7 +230,8 @@ private:
     }
     auto product = [&](bool wide) -> Value * {
       llvm::Type *to = t->getWithNewBitWidth(bits * 2);
-      Value *p = type.isSigned ? b.CreateMul(b.CreateSExt(x[0], to), b.CreateSExt(x[1], to)) : b.CreateMul(b.CreateZExt(x[0], to), b.CreateZExt(x[1], to));
+      Value *p = type.isSigned ? b.CreateMul(b.CreateSExt(x[0], to), b.CreateSExt(x[1], to))
+                               : b.CreateMul(b.CreateZExt(x[0], to), b.CreateZExt(x[1], to));
       return wide ? p : b.CreateTrunc(b.CreateLShr(p, bits), t);
     };
     if (x.size() == 2) {
@@ -222,25 +240,30 @@ private:
       if (op == "and") return b.CreateAnd(x[0], x[1]);
       if (op == "or") return b.CreateOr(x[0], x[1]);
       if (op == "xor") return b.CreateXor(x[0], x[1]);
-      if (op == "min") return b.CreateBinaryIntrinsic(type.isSigned ? llvm::Intrinsic::smin : llvm::Intrinsic::umin, x[0], x[1]);
-      if (op == "max") return b.CreateBinaryIntrinsic(type.isSigned ? llvm::Intrinsic::smax : llvm::Intrinsic::umax, x[0], x[1]);
+      if (op == "min")
+        return b.CreateBinaryIntrinsic(type.isSigned ? llvm::Intrinsic::smin : llvm::Intrinsic::umin, x[0], x[1]);
+      if (op == "max")
+        return b.CreateBinaryIntrinsic(type.isSigned ? llvm::Intrinsic::smax : llvm::Intrinsic::umax, x[0], x[1]);
       if (op == "mul") return has("hi") ? product(false) : has("wide") ? product(true) : b.CreateMul(x[0], x[1]);
       // PTX clamps shift amounts at the width.
       if (op == "shl" || op == "shr") {
         Value *amount = b.CreateZExtOrTrunc(x[1], t);
-        if (op == "shr" && type.isSigned) return b.CreateAShr(x[0], b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, amount, c(bits - 1)));
+        if (op == "shr" && type.isSigned)
+          return b.CreateAShr(x[0], b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, amount, c(bits - 1)));
         Value *inside = b.CreateICmpULT(amount, c(bits)), *s = b.CreateAnd(amount, c(bits - 1));
         return b.CreateSelect(inside, op == "shl" ? b.CreateShl(x[0], s) : b.CreateLShr(x[0], s), c(0));
       }
     }
     if (x.size() == 3) {
       if (op == "mad" && has("lo")) return b.CreateAdd(b.CreateMul(x[0], x[1]), x[2]);
-      if (op == "shf" && has("wrap")) return b.CreateIntrinsic(has("l") ? llvm::Intrinsic::fshl : llvm::Intrinsic::fshr, {t}, {x[1], x[0], x[2]});
+      if (op == "shf" && has("wrap"))
+        return b.CreateIntrinsic(has("l") ? llvm::Intrinsic::fshl : llvm::Intrinsic::fshr, {t}, {x[1], x[0], x[2]});
       if (op == "prmt" && name32(t)) return permute(x);
       if (op == "bfe" && bits == 32 && !type.isSigned) {
         // Field of x[2] bits from bit x[1] on; both count modulo 256.
         Value *at = b.CreateAnd(x[1], c(255)), *length = b.CreateAnd(x[2], c(255));
-        Value *mask = b.CreateSelect(b.CreateICmpULT(length, c(32)), b.CreateSub(b.CreateShl(c(1), b.CreateAnd(length, c(31))), c(1)), c(~0ull));
+        Value *mask = b.CreateSelect(b.CreateICmpULT(length, c(32)),
+                                     b.CreateSub(b.CreateShl(c(1), b.CreateAnd(length, c(31))), c(1)), c(~0ull));
         Value *moved = b.CreateSelect(b.CreateICmpULT(at, c(32)), b.CreateLShr(x[0], b.CreateAnd(at, c(31))), c(0));
         return b.CreateAnd(moved, mask);
       }
@@ -264,7 +287,8 @@ private:
 
   static bool name32(llvm::Type *t) { return t->getScalarSizeInBits() == 32; }
 
-  /// prmt without a mode: byte i of the result is byte (selector nibble i) of the pair x[0], x[1]; its top bit spreads the byte's sign.
+  /// prmt without a mode: byte i of the result is byte (selector nibble i) of the pair x[0], x[1]; its top bit spreads
+  /// the byte's sign.
   Value *permute(llvm::ArrayRef<Value *> x) {
     llvm::Type *t = x[0]->getType(), *wide = t->getWithNewBitWidth(64);
     auto c = [&](llvm::Type *type, uint64_t v) { return llvm::ConstantInt::get(type, v); };
@@ -291,14 +315,22 @@ private:
       P f, s, u;
     };
     static constexpr P none = P::BAD_ICMP_PREDICATE;
-    const Row rows[] = {{"eq", P::FCMP_OEQ, P::ICMP_EQ, P::ICMP_EQ},    {"ne", P::FCMP_ONE, P::ICMP_NE, P::ICMP_NE},
-                        {"lt", P::FCMP_OLT, P::ICMP_SLT, P::ICMP_ULT},  {"le", P::FCMP_OLE, P::ICMP_SLE, P::ICMP_ULE},
-                        {"gt", P::FCMP_OGT, P::ICMP_SGT, P::ICMP_UGT},  {"ge", P::FCMP_OGE, P::ICMP_SGE, P::ICMP_UGE},
-                        {"equ", P::FCMP_UEQ, none, none},               {"neu", P::FCMP_UNE, none, none},
-                        {"ltu", P::FCMP_ULT, none, none},               {"leu", P::FCMP_ULE, none, none},
-                        {"gtu", P::FCMP_UGT, none, none},               {"geu", P::FCMP_UGE, none, none},
-                        {"nan", P::FCMP_UNO, none, none},               {"num", P::FCMP_ORD, none, none},
-                        {"lo", none, none, P::ICMP_ULT},                {"hs", none, none, P::ICMP_UGE}};
+    const Row rows[] = {{"eq", P::FCMP_OEQ, P::ICMP_EQ, P::ICMP_EQ},
+                        {"ne", P::FCMP_ONE, P::ICMP_NE, P::ICMP_NE},
+                        {"lt", P::FCMP_OLT, P::ICMP_SLT, P::ICMP_ULT},
+                        {"le", P::FCMP_OLE, P::ICMP_SLE, P::ICMP_ULE},
+                        {"gt", P::FCMP_OGT, P::ICMP_SGT, P::ICMP_UGT},
+                        {"ge", P::FCMP_OGE, P::ICMP_SGE, P::ICMP_UGE},
+                        {"equ", P::FCMP_UEQ, none, none},
+                        {"neu", P::FCMP_UNE, none, none},
+                        {"ltu", P::FCMP_ULT, none, none},
+                        {"leu", P::FCMP_ULE, none, none},
+                        {"gtu", P::FCMP_UGT, none, none},
+                        {"geu", P::FCMP_UGE, none, none},
+                        {"nan", P::FCMP_UNO, none, none},
+                        {"num", P::FCMP_ORD, none, none},
+                        {"lo", none, none, P::ICMP_ULT},
+                        {"hs", none, none, P::ICMP_UGE}};
     for (const Row &row : rows)
       if (row.name == name[1]) {
         P p = t.isFloat ? row.f : t.isSigned ? row.s : row.u;
@@ -327,20 +359,28 @@ private:
     if (!x) return nullptr;
     llvm::Type *type = x->getType()->getWithNewType(to.type);
     if (from.isFloat && to.isFloat) {
-      llvm::Intrinsic::ID whole = has("rni") ? llvm::Intrinsic::roundeven : has("rzi") ? llvm::Intrinsic::trunc
-                                  : has("rmi") ? llvm::Intrinsic::floor : has("rpi") ? llvm::Intrinsic::ceil : llvm::Intrinsic::not_intrinsic;
-      if (whole != llvm::Intrinsic::not_intrinsic) x = b.CreateUnaryIntrinsic(whole, x);
-      else if (from.type->getPrimitiveSizeInBits() > to.type->getPrimitiveSizeInBits().getFixedValue() && !has("rn")) return nullptr;
+      llvm::Intrinsic::ID whole = has("rni")   ? llvm::Intrinsic::roundeven
+                                  : has("rzi") ? llvm::Intrinsic::trunc
+                                  : has("rmi") ? llvm::Intrinsic::floor
+                                  : has("rpi") ? llvm::Intrinsic::ceil
+                                               : llvm::Intrinsic::not_intrinsic;
+      if (whole != llvm::Intrinsic::not_intrinsic)
+        x = b.CreateUnaryIntrinsic(whole, x);
+      else if (from.type->getPrimitiveSizeInBits() > to.type->getPrimitiveSizeInBits().getFixedValue() && !has("rn"))
+        return nullptr;
       if (has("relu")) x = b.CreateMaxNum(x, llvm::ConstantFP::get(x->getType(), 0.0));
       x = b.CreateFPCast(x, type);
       return has("sat") ? clamp(x) : x;
     }
     if (from.isFloat) {
       // A float to an integer always saturates; NaN becomes 0.
-      llvm::Intrinsic::ID whole = has("rni") ? llvm::Intrinsic::roundeven : has("rmi") ? llvm::Intrinsic::floor : has("rpi") ? llvm::Intrinsic::ceil
-                                                                                                                          : llvm::Intrinsic::trunc;
+      llvm::Intrinsic::ID whole = has("rni")   ? llvm::Intrinsic::roundeven
+                                  : has("rmi") ? llvm::Intrinsic::floor
+                                  : has("rpi") ? llvm::Intrinsic::ceil
+                                               : llvm::Intrinsic::trunc;
       x = b.CreateUnaryIntrinsic(whole, x);
-      return b.CreateIntrinsic(to.isSigned ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat, {type, x->getType()}, {x});
+      return b.CreateIntrinsic(to.isSigned ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat,
+                               {type, x->getType()}, {x});
     }
     if (to.isFloat) return has("rn") ? (from.isSigned ? b.CreateSIToFP(x, type) : b.CreateUIToFP(x, type)) : nullptr;
     if (has("sat")) return nullptr;

@@ -3,8 +3,8 @@
 
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
-#include "llvm/Support/MathExtras.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace neso::cpu {
 
@@ -45,7 +45,8 @@ llvm::Constant *Emitter::reduceIdentity(mlir::Operation *op) {
 }
 
 /// Combines the lanes of each operand's vector down to one, halves against halves.
-llvm::SmallVector<Value *, 2> Emitter::combineLanes(mlir::Region &combine, llvm::SmallVector<Value *, 2> values, int64_t width) {
+llvm::SmallVector<Value *, 2> Emitter::combineLanes(mlir::Region &combine, llvm::SmallVector<Value *, 2> values,
+                                                    int64_t width) {
   const int64_t savedWidth = width_;
   const int level = currentLevel();
   while (width > 1) {
@@ -113,7 +114,8 @@ void Emitter::emitReduce(mlir::Operation *op) {
     llvm::SmallVector<llvm::AllocaInst *, 2> accumulators;
     for (mlir::Value s : sources) {
       llvm::Type *t = typeOf(elementOf(s.getType()));
-      accumulators.push_back(entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "acc"));
+      accumulators.push_back(
+          entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "acc"));
     }
     sink([&] {
       llvm::SmallVector<mlir::Value, 4> masks = masksBelow(sources, shape);
@@ -141,12 +143,16 @@ void Emitter::emitReduce(mlir::Operation *op) {
         Masks loopMasks{masks, false, 0};
         if (identity) {
           llvm::Type *t = accumulators[0]->getAllocatedType();
-          b.CreateStore(t->isVectorTy() ? llvm::ConstantVector::getSplat(llvm::cast<llvm::VectorType>(t)->getElementCount(), identity) : identity, accumulators[0]);
+          b.CreateStore(t->isVectorTy() ? llvm::ConstantVector::getSplat(
+                                              llvm::cast<llvm::VectorType>(t)->getElementCount(), identity)
+                                        : identity,
+                        accumulators[0]);
         } else {
           forLoop(0, 1, 1, [&](Value *) { step(vectorIndex(nest, outer, b.getInt32(0)), true); });
           loopMasks.start = nest.width;
         }
-        if (loopMasks.start < nest.extent) vectorLoop(nest, outer, loopMasks, [&](const Index &index) { step(index, false); });
+        if (loopMasks.start < nest.extent)
+          vectorLoop(nest, outer, loopMasks, [&](const Index &index) { step(index, false); });
         llvm::SmallVector<Value *, 2> last;
         for (llvm::AllocaInst *a : accumulators) last.push_back(b.CreateLoad(a->getAllocatedType(), a));
         last = combineLanes(combine, last, nest.width);
@@ -184,7 +190,8 @@ void Emitter::emitReduce(mlir::Operation *op) {
     llvm::SmallVector<llvm::AllocaInst *, 2> accumulators;
     for (mlir::Value s : sources) {
       llvm::Type *t = typeOf(elementOf(s.getType()));
-      accumulators.push_back(entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "acc"));
+      accumulators.push_back(
+          entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "acc"));
     }
     sink([&] {
       runNest(nest, {}, [&](const Index &at) {
@@ -290,20 +297,23 @@ void Emitter::emitScan(mlir::Operation *op) {
               later.push_back(fromValue(v, level));
             }
             llvm::SmallVector<Lanes> out = combined(earlier, later);
-            for (size_t i = 0; i < n; ++i) values[i] = b.CreateSelect(llvm::ConstantVector::get(reached), vec(out[i]), values[i]);
+            for (size_t i = 0; i < n; ++i)
+              values[i] = b.CreateSelect(llvm::ConstantVector::get(reached), vec(out[i]), values[i]);
           }
           if (!first) {
             llvm::SmallVector<Lanes, 2> earlier, later;
             for (size_t i = 0; i < n; ++i) {
               Value *carry = b.CreateLoad(carries[i]->getAllocatedType(), carries[i]);
-              earlier.push_back(fromValue(width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(width), carry) : carry, level));
+              earlier.push_back(
+                  fromValue(width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(width), carry) : carry, level));
               later.push_back(fromValue(values[i], level));
             }
             llvm::SmallVector<Lanes> out = combined(earlier, later);
             for (size_t i = 0; i < n; ++i) values[i] = vec(out[i]);
           }
           for (size_t i = 0; i < n; ++i) {
-            b.CreateStore(width > 1 ? b.CreateExtractElement(values[i], static_cast<uint64_t>(width - 1)) : values[i], carries[i]);
+            b.CreateStore(width > 1 ? b.CreateExtractElement(values[i], static_cast<uint64_t>(width - 1)) : values[i],
+                          carries[i]);
             storeBuffer(*results[i], index, fromValue(flip(values[i]), level));
           }
         };
@@ -328,7 +338,8 @@ void Emitter::emitScan(mlir::Operation *op) {
     llvm::SmallVector<llvm::AllocaInst *, 2> carries;
     for (mlir::Value s : sources) {
       llvm::Type *t = typeOf(elementOf(s.getType()));
-      carries.push_back(entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "carry"));
+      carries.push_back(
+          entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "carry"));
     }
     sink([&] {
       runNest(nest, {}, [&](const Index &at) {
@@ -340,7 +351,8 @@ void Emitter::emitScan(mlir::Operation *op) {
           for (mlir::Value s : sources) values.push_back(eval(s, index));
           if (!first) {
             llvm::SmallVector<Lanes, 2> earlier;
-            for (llvm::AllocaInst *c : carries) earlier.push_back(fromValue(b.CreateLoad(c->getAllocatedType(), c), currentLevel()));
+            for (llvm::AllocaInst *c : carries)
+              earlier.push_back(fromValue(b.CreateLoad(c->getAllocatedType(), c), currentLevel()));
             llvm::SmallVector<Lanes> out = combined(earlier, values);
             values.assign(out.begin(), out.end());
           }

@@ -56,7 +56,8 @@ CpuLevel nativeLevel() {
     auto it = features.find(name);
     return it != features.end() && it->second;
   };
-  if (!(has("avx512f") && has("avx512bw") && has("avx512cd") && has("avx512dq") && has("avx512vl"))) return CpuLevel::V3;
+  if (!(has("avx512f") && has("avx512bw") && has("avx512cd") && has("avx512dq") && has("avx512vl")))
+    return CpuLevel::V3;
   if (!has("avx512bf16")) return CpuLevel::V4;
   if (has("amx-tile") && has("amx-bf16") && has("amx-int8") && tilesPermitted()) return CpuLevel::V4Amx;
   // On Intel's cores a product of pairs takes longer than the two products that it stands for.
@@ -103,7 +104,8 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
     LLVMInitializeAArch64Target();
     LLVMInitializeAArch64TargetMC();
     LLVMInitializeAArch64AsmPrinter();
-    // This pass of LLVM 22 aborts on masked AVX2 stores, whose size it takes for a scalable one; it repairs a pattern of scalar code.
+    // This pass of LLVM 22 aborts on masked AVX2 stores, whose size it takes for a scalable one; it repairs a pattern
+    // of scalar code.
     auto &registered = llvm::cl::getRegisteredOptions();
     if (auto it = registered.find("x86-disable-avoid-SFB"); it != registered.end())
       static_cast<llvm::cl::opt<bool> *>(it->second)->setValue(true);
@@ -118,8 +120,8 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
   const char *features = level == CpuLevel::V4Amx    ? "+avx512bf16,+amx-tile,+amx-bf16,+amx-int8"
                          : level == CpuLevel::V4Bf16 ? "+avx512bf16"
                                                      : "";
-  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(triple, cpu, features, options, llvm::Reloc::PIC_,
-                                                                          std::nullopt, llvm::CodeGenOptLevel::Default));
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 void setTargetAttributes(llvm::Function &function, CpuLevel level) {
@@ -148,9 +150,9 @@ std::vector<uint8_t> emitObject(llvm::Module &module, llvm::TargetMachine &machi
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream os(bytes);
   llvm::legacy::PassManager pm;
-  bool unsupported = machine.addPassesToEmitFile(pm, os, nullptr,
-                                                 assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile,
-                                                 /*DisableVerify=*/true);
+  bool unsupported = machine.addPassesToEmitFile(
+      pm, os, nullptr, assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile,
+      /*DisableVerify=*/true);
   NESO_CHECK(!unsupported, "target cannot emit objects");
   pm.run(module);
   return {bytes.begin(), bytes.end()};

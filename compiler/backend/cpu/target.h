@@ -12,12 +12,12 @@ namespace neso::cpu {
 
 /// What code generation asks of a level.
 struct Capabilities {
-  int f32Lanes;        // of one vector register
-  int vectorRegisters; // architectural
+  int f32Lanes;            // of one vector register
+  int vectorRegisters;     // architectural
   int dotRows, dotVectors; // accumulator block of the dot micro-kernel: rows × vectors
-  bool maskedMemory;   // masked loads and stores of every element size in one instruction
-  bool bf16Pairs;      // sums of products of pairs of bf16 in vector registers
-  bool tiles;          // matrix tile registers: 16 rows × 64 bytes, products of bf16 and of int8
+  bool maskedMemory;       // masked loads and stores of every element size in one instruction
+  bool bf16Pairs;          // sums of products of pairs of bf16 in vector registers
+  bool tiles;              // matrix tile registers: 16 rows × 64 bytes, products of bf16 and of int8
 };
 Capabilities capabilities(CpuLevel level);
 
@@ -33,7 +33,8 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine);
 /// Relocatable object (or assembly text) of an optimised module. Consumes the module's IR.
 std::vector<uint8_t> emitObject(llvm::Module &module, llvm::TargetMachine &machine, bool assembly);
 
-/// One shared object from relocatable objects; exports `symbols` only. Needs no files but one temporary in the system's directory.
+/// One shared object from relocatable objects; exports `symbols` only. Needs no files but one temporary in the system's
+/// directory.
 Result<std::vector<uint8_t>> linkShared(const std::vector<std::vector<uint8_t>> &objects);
 
 } // namespace neso::cpu

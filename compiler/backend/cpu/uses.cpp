@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "llvm/ADT/SmallPtrSet.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/OperationSupport.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 namespace neso::cpu {
 
@@ -17,7 +17,9 @@ bool isScalarMap(mlir::Operation *op) {
   auto pack = op->getAttrOfType<mlir::IntegerAttr>("pack");
   if ((pack && pack.getInt() != 1) || !op->getRegion(0).hasOneBlock()) return true;
   for (mlir::Operation &inner : op->getRegion(0).front())
-    if (classOf(codeOf(&inner)) != OpClass::Element && codeOf(&inner) != OpCode::ArithConstant && codeOf(&inner) != OpCode::MapReturn) return true;
+    if (classOf(codeOf(&inner)) != OpClass::Element && codeOf(&inner) != OpCode::ArithConstant &&
+        codeOf(&inner) != OpCode::MapReturn)
+      return true;
   return false;
 }
 
@@ -142,7 +144,8 @@ bool Uses::mustKeep(mlir::Value v) {
   // Used in another region or block.
   for (mlir::Operation *user : v.getUsers())
     if (user->getBlock() != def->getBlock()) {
-      // Terminators' operands and scalars inside nested regions are read there once each turn; all else would be computed again each turn.
+      // Terminators' operands and scalars inside nested regions are read there once each turn; all else would be
+      // computed again each turn.
       return true;
     }
   if (classOf(codeOf(def)) != OpClass::Load) return false;
@@ -153,11 +156,13 @@ bool Uses::mustKeep(mlir::Value v) {
   for (mlir::Operation *op = def->getNextNode(); op; op = op->getNextNode()) {
     if (mayWrite(op) && !harmless.contains(op)) {
       if (codeOf(op) != OpCode::Store || !llvm::isa<mlir::RankedTensorType>(op->getOperand(0).getType())) return true;
-      // A group of stores that ends with the last sink runs in one loop; it may write what was loaded only at the very same places.
+      // A group of stores that ends with the last sink runs in one loop; it may write what was loaded only at the very
+      // same places.
       llvm::SmallVector<mlir::Operation *, 4> group = storeGroup(op);
       if (std::find(group.begin(), group.end(), last) == group.end()) return true;
       for (mlir::Operation *s : group) {
-        if (pointerRoot(s->getOperand(0)) == pointerRoot(def->getOperand(0)) && !sameExpression(s->getOperand(0), def->getOperand(0)))
+        if (pointerRoot(s->getOperand(0)) == pointerRoot(def->getOperand(0)) &&
+            !sameExpression(s->getOperand(0), def->getOperand(0)))
           return true;
         harmless.insert(s);
       }
@@ -188,8 +193,8 @@ mlir::Value pointerRoot(mlir::Value v) {
 bool sameExpression(mlir::Value a, mlir::Value b) {
   if (a == b) return true;
   mlir::Operation *da = a.getDefiningOp(), *db = b.getDefiningOp();
-  if (!da || !db || da->getName() != db->getName() || da->getNumOperands() != db->getNumOperands() || da->getNumRegions() ||
-      a.getType() != b.getType())
+  if (!da || !db || da->getName() != db->getName() || da->getNumOperands() != db->getNumOperands() ||
+      da->getNumRegions() || a.getType() != b.getType())
     return false;
   const OpClass cls = classOf(codeOf(da));
   if (cls != OpClass::Element && cls != OpClass::Index) return false;

@@ -1,9 +1,10 @@
-// What a tile function's values are used for: which operations stay virtual, where their last sink stands, which must get a buffer.
+// What a tile function's values are used for: which operations stay virtual, where their last sink stands, which must
+// get a buffer.
 #pragma once
 #include "backend/common/opcodes.h"
-#include "llvm/ADT/DenseMap.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/IR/Value.h"
+#include "llvm/ADT/DenseMap.h"
 
 namespace neso::cpu {
 
@@ -15,11 +16,12 @@ class Uses {
 public:
   /// Whether the operation's tensor results are evaluated where they are asked for.
   bool isVirtual(mlir::Operation *op) const;
-  /// The last operation of v's own block that needs v's elements, directly or through virtual operations; null: none. A use in a nested
-  /// region counts as the operation that holds the region; a use in another block as the block's terminator.
+  /// The last operation of v's own block that needs v's elements, directly or through virtual operations; null: none. A
+  /// use in a nested region counts as the operation that holds the region; a use in another block as the block's
+  /// terminator.
   mlir::Operation *lastSink(mlir::Value v);
-  /// Whether v must be kept in a buffer from its definition on: a load that a later write may change, or a costly value that is used
-  /// inside a loop that it does not belong to.
+  /// Whether v must be kept in a buffer from its definition on: a load that a later write may change, or a costly value
+  /// that is used inside a loop that it does not belong to.
   bool mustKeep(mlir::Value v);
   /// Whether v is worth a buffer when more than one sink reads it.
   bool worthKeeping(mlir::Value v);

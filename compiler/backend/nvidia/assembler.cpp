@@ -43,7 +43,8 @@ bool write(const TemporaryFile &file, llvm::StringRef bytes) {
 
 /// Runs a program with its output in `out`; its exit status, negative when it could not be run.
 int runProgram(llvm::ArrayRef<llvm::StringRef> args, const TemporaryFile &out, std::string &why) {
-  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(out.path), llvm::StringRef(out.path)};
+  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), llvm::StringRef(out.path),
+                                                llvm::StringRef(out.path)};
   return llvm::sys::ExecuteAndWait(args[0], args, std::nullopt, redirects, 0, 0, &why);
 }
 
@@ -95,7 +96,8 @@ std::vector<RefusedLine> parseRefusals(llvm::StringRef report) {
 
 std::optional<std::string> findAssembler(const std::string &given) { return findTool("ptxas", given); }
 
-Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads, std::vector<RefusedLine> *refused) {
+Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads,
+                           std::vector<RefusedLine> *refused) {
   TemporaryFile in("ptx"), out("cubin"), log("log");
   std::string why = "cannot write to the temporary directory";
   if (!in.ok || !out.ok || !log.ok || !write(in, ptx)) return fail(diag::NvidiaAssembler, {}, ptxas, why);

@@ -21,14 +21,15 @@ struct RefusedLine {
   std::string why;
 };
 
-/// Assembles a PTX module for `chip`, with `threads` threads of the assembler's own. Files lie in the system's temporary
-/// directory and are gone on return. Errors: NvidiaAssembler (E0652) with what the assembler says; the lines that it refuses
-/// are added to `refused`, if given.
+/// Assembles a PTX module for `chip`, with `threads` threads of the assembler's own. Files lie in the system's
+/// temporary directory and are gone on return. Errors: NvidiaAssembler (E0652) with what the assembler says; the lines
+/// that it refuses are added to `refused`, if given.
 Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::string &ptxas, int threads,
                            std::vector<RefusedLine> *refused = nullptr);
 
-/// The machine's instructions in a cubin, by cuobjdump or nvdisasm, beside the assembler or where findTool looks. Errors:
-/// NvidiaNoDisassembler (E0657) when neither is found, NvidiaDisassembler (E0658) with what the tool says when it fails.
+/// The machine's instructions in a cubin, by cuobjdump or nvdisasm, beside the assembler or where findTool looks.
+/// Errors: NvidiaNoDisassembler (E0657) when neither is found, NvidiaDisassembler (E0658) with what the tool says when
+/// it fails.
 Result<std::string> disassemble(const std::vector<uint8_t> &cubin, const std::string &ptxas);
 
 } // namespace neso::nvidia

@@ -5,11 +5,11 @@
 
 #include "backend/common/opcodes.h"
 #include "ir/layout/convert.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/raw_ostream.h"
-#include "mlir/IR/AsmState.h"
-#include "mlir/IR/BuiltinAttributes.h"
 
 namespace neso::nvidia {
 
@@ -22,7 +22,9 @@ bool isTensor(mlir::Value v) { return llvm::isa<mlir::RankedTensorType>(v.getTyp
 llvm::ArrayRef<int64_t> shapeOf(mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()).getShape(); }
 mlir::Type elementOf(mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()).getElementType(); }
 Sizes sizesOf(llvm::ArrayRef<int64_t> shape) { return Sizes(shape.begin(), shape.end()); }
-int bitsOf(mlir::Type t) { return t.isIntOrFloat() ? std::max<int>(8, static_cast<int>(t.getIntOrFloatBitWidth())) : 64; }
+int bitsOf(mlir::Type t) {
+  return t.isIntOrFloat() ? std::max<int>(8, static_cast<int>(t.getIntOrFloatBitWidth())) : 64;
+}
 int axisOf(mlir::Operation *op) { return static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt()); }
 
 bool hasNoEffect(mlir::Operation *op) {
@@ -51,8 +53,8 @@ bool followsElements(mlir::Operation *op) {
   return classOf(code) == OpClass::Element || code == OpCode::ExpandDims || code == OpCode::Broadcast;
 }
 
-/// Rows of the product are reduced along N, or multiplied again, or it takes rows of another product: all of these stay in a warp
-/// when no two warps share a row.
+/// Rows of the product are reduced along N, or multiplied again, or it takes rows of another product: all of these stay
+/// in a warp when no two warps share a row.
 bool sharesRows(tt::DotOp dot) {
   llvm::SmallVector<mlir::Value, 16> todo = {dot.getD()};
   llvm::SmallPtrSet<mlir::Operation *, 32> seen;
@@ -60,10 +62,13 @@ bool sharesRows(tt::DotOp dot) {
     mlir::Value v = todo.pop_back_val();
     for (mlir::OpOperand &use : v.getUses()) {
       mlir::Operation *op = use.getOwner();
-      if (auto reduce = llvm::dyn_cast<tt::ReduceOp>(op); reduce && axisOf(op) + 1 == static_cast<int>(shapeOf(v).size())) return true;
+      if (auto reduce = llvm::dyn_cast<tt::ReduceOp>(op);
+          reduce && axisOf(op) + 1 == static_cast<int>(shapeOf(v).size()))
+        return true;
       if (llvm::isa<tt::DotOp>(op) && use.getOperandNumber() == 0) return true;
       // A sum over several products is one product.
-      if (llvm::isa<tt::DotOp>(op) && use.getOperandNumber() == 2 && seen.insert(op).second) todo.push_back(op->getResult(0));
+      if (llvm::isa<tt::DotOp>(op) && use.getOperandNumber() == 2 && seen.insert(op).second)
+        todo.push_back(op->getResult(0));
       if (followsElements(op) && seen.insert(op).second)
         for (mlir::Value r : op->getResults())
           if (isTensor(r)) todo.push_back(r);
@@ -80,8 +85,8 @@ bool sharesRows(tt::DotOp dot) {
   return false;
 }
 
-/// Lanes along `order`, warps along the dims that are not reduced first, the slowest of them first: a row that one warp holds is
-/// reduced by shuffles alone.
+/// Lanes along `order`, warps along the dims that are not reduced first, the slowest of them first: a row that one warp
+/// holds is reduced by shuffles alone.
 LinearLayout coalesced(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int> order, int64_t width, int warps,
                        const llvm::SmallDenseSet<int> &reduced) {
   const size_t rank = shape.size();
@@ -142,7 +147,8 @@ LayoutRef Assignment::defaultLayout(llvm::ArrayRef<int64_t> shape) {
   return intern(coalesced(shape, order, width, warps_, {}));
 }
 
-// ---------------------------------------------------------------------------------------------------------------- kinds
+// ----------------------------------------------------------------------------------------------------------------
+// kinds
 
 void Assignment::classify() {
   llvm::DenseMap<mlir::Value, int> cost;
@@ -229,12 +235,14 @@ void Assignment::placeAccesses() {
   }
 }
 
-/// Arithmetic on a tile of a ring is done where the copies lie, each element once: in the layout of the product behind it, several
-/// warps would do it for the rows or columns that they share. Null for other ops, and for one warp, which shares with nobody.
+/// Arithmetic on a tile of a ring is done where the copies lie, each element once: in the layout of the product behind
+/// it, several warps would do it for the rows or columns that they share. Null for other ops, and for one warp, which
+/// shares with nobody.
 LayoutRef Assignment::copiedForArithmetic(mlir::Operation *op) const {
   auto load = llvm::dyn_cast<ttg::LocalLoadOp>(op);
   if (!load || load.getOffsets() || warps_ == 1) return nullptr;
-  if (llvm::none_of(op->getUsers(), [](mlir::Operation *user) { return classOf(codeOf(user)) == OpClass::Element; })) return nullptr;
+  if (llvm::none_of(op->getUsers(), [](mlir::Operation *user) { return classOf(codeOf(user)) == OpClass::Element; }))
+    return nullptr;
   for (mlir::Operation *user : load.getRing().getUsers())
     if (llvm::isa<ttg::AsyncCopyOp>(user)) return access_.lookup(user);
   return nullptr;
@@ -308,8 +316,7 @@ LayoutRef Assignment::pull(mlir::Operation *op, LayoutRef layout) {
   case OpCode::Reshape: result = reshapeTensor(*layout, sizesOf(from)); break;
   case OpCode::Broadcast: {
     result = *layout;
-    for (size_t dim = 0; dim < from.size(); ++dim)
-      result = result.resizeOut(dimName(static_cast<int>(dim)), from[dim]);
+    for (size_t dim = 0; dim < from.size(); ++dim) result = result.resizeOut(dimName(static_cast<int>(dim)), from[dim]);
     // Registers that now repeat another go.
     std::vector<LinearLayout::In> ins = result.ins();
     for (LinearLayout::In &in : ins) {
@@ -363,7 +370,8 @@ llvm::SmallVector<mlir::Value, 4> sourcesOf(mlir::Value v) {
       return {block->getTerminator()->getOperand(i - 1), loop.getInitArgs()[i - 1]};
     }
     if (auto loop = llvm::dyn_cast<mlir::scf::WhileOp>(parent)) {
-      if (block == &loop.getBefore().front()) return {loop.getAfter().front().getTerminator()->getOperand(i), loop.getInits()[i]};
+      if (block == &loop.getBefore().front())
+        return {loop.getAfter().front().getTerminator()->getOperand(i), loop.getInits()[i]};
       return {loop.getBefore().front().getTerminator()->getOperand(i + 1)};
     }
     for (mlir::Block *from : block->getPredecessors()) {
@@ -502,7 +510,8 @@ void Assignment::propagate() {
   }
 }
 
-// ---------------------------------------------------------------------------------------------------------------- costs
+// ----------------------------------------------------------------------------------------------------------------
+// costs
 
 int64_t Assignment::accessCost(mlir::Operation *op, LayoutRef layout) {
   const AccessOperands access = *accessOperands(op);
@@ -516,8 +525,9 @@ int64_t Assignment::accessCost(mlir::Operation *op, LayoutRef layout) {
     const int64_t run = std::min(axis_.vectorWidth(access.ptr, access.mask, dim), 16 / bytes);
     if (Access a = widestAccess(*layout, dimName(dim), run); a.width > best.width) best = a;
   }
-  // Sectors of 32 bytes that the lanes write, or lines of 128 bytes that they read: what other warps read too comes from the
-  // first cache, while a sector written in part costs as much as a whole one. Rows other than along the run of addresses lie apart.
+  // Sectors of 32 bytes that the lanes write, or lines of 128 bytes that they read: what other warps read too comes
+  // from the first cache, while a sector written in part costs as much as a whole one. Rows other than along the run of
+  // addresses lie apart.
   const bool isStore = llvm::isa<tt::StoreOp>(op);
   const int64_t unit = isStore ? 32 : 128;
   llvm::SmallDenseSet<std::pair<uint64_t, int64_t>> touched;
@@ -568,7 +578,8 @@ void Assignment::settleAccesses() {
     }
     if (!other || other == now) return;
     const bool isLoad = llvm::isa<tt::LoadOp>(op);
-    const int64_t move = isLoad ? conversionCost(now, other, elementOf(value)) : conversionCost(other, now, elementOf(value));
+    const int64_t move =
+        isLoad ? conversionCost(now, other, elementOf(value)) : conversionCost(other, now, elementOf(value));
     if (accessCost(op, other) > accessCost(op, now) + move) return;
     access_[op] = other;
     if (isLoad) set(value, other);

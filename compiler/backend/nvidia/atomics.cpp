@@ -63,7 +63,8 @@ std::pair<llvm::Type *, const char *> wordOf(llvm::IRBuilder<> &b, int64_t bytes
 
 } // namespace
 
-Value *Emitter::atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *> operands, Value *condition, int64_t bytes, bool result) {
+Value *Emitter::atomicAsm(const std::string &instruction, llvm::ArrayRef<Value *> operands, Value *condition,
+                          int64_t bytes, bool result) {
   auto [word, constraint] = wordOf(b, bytes);
   // %instruction [$ptr], $value…: with a result before them, which a masked-off element leaves zero.
   llvm::SmallVector<Value *, 4> args;
@@ -115,7 +116,9 @@ Value *Emitter::atomicLoop(tt::AtomicRMWOp op, Value *ptr, Value *value, Value *
                                      : op.getSem() == tt::MemSemantic::ACQUIRE ? llvm::AtomicOrdering::Acquire
                                      : op.getSem() == tt::MemSemantic::RELEASE ? llvm::AtomicOrdering::Release
                                                                                : llvm::AtomicOrdering::AcquireRelease;
-  const char *scope = op.getScope() == tt::MemSyncScope::GPU ? "device" : op.getScope() == tt::MemSyncScope::CTA ? "block" : "";
+  const char *scope = op.getScope() == tt::MemSyncScope::GPU   ? "device"
+                      : op.getScope() == tt::MemSyncScope::CTA ? "block"
+                                                               : "";
   const llvm::SyncScope::ID scopeId = b.getContext().getOrInsertSyncScopeID(scope);
   const int64_t bytes = bytesOf(elementOf(op.getVal().getType()));
   llvm::BasicBlock *before = b.GetInsertBlock(), *end = nullptr;
@@ -148,13 +151,16 @@ void Emitter::emitAtomic(mlir::Operation *op) {
     byLoop = name.empty();
     if (byLoop && !loopOp(rmw.getAtomicRmwOp(), element)) {
       std::string what;
-      llvm::raw_string_ostream(what) << "atomic " << tt::stringifyRMWOp(rmw.getAtomicRmwOp()) << " on " << element << " on " << chip_.arch;
+      llvm::raw_string_ostream(what) << "atomic " << tt::stringifyRMWOp(rmw.getAtomicRmwOp()) << " on " << element
+                                     << " on " << chip_.arch;
       return fail(op, what);
     }
     // Without a use of the old value the memory system does it alone; exch has no such form.
-    const bool reduction = !used && rmw.getAtomicRmwOp() != tt::RMWOp::XCHG && sem != tt::MemSemantic::ACQUIRE && sem != tt::MemSemantic::ACQUIRE_RELEASE;
+    const bool reduction = !used && rmw.getAtomicRmwOp() != tt::RMWOp::XCHG && sem != tt::MemSemantic::ACQUIRE &&
+                           sem != tt::MemSemantic::ACQUIRE_RELEASE;
     if (!reduction) used = true;
-    instruction = std::string(reduction ? "red" : "atom") + orderName(sem) + scopeName(rmw.getScope()) + ".global" + name;
+    instruction =
+        std::string(reduction ? "red" : "atom") + orderName(sem) + scopeName(rmw.getScope()) + ".global" + name;
   } else if (auto cas = llvm::dyn_cast<tt::AtomicCASOp>(op)) {
     if (bytes < 2) return fail(op, "compare and swap of single bytes");
     sem = cas.getSem(), values = {cas.getCmp(), cas.getVal()}, used = true;
@@ -190,7 +196,11 @@ void Emitter::emitAtomic(mlir::Operation *op) {
   };
   LayoutRef layout = layouts_.access(op);
   // A scalar is a tensor of one element, which every thread holds.
-  LinearLayout single({{kRegister, {}}, {kLane, std::vector<uint64_t>(5, 0)}, {kWarp, std::vector<uint64_t>(static_cast<size_t>(log2Exact(block_.warps)), 0)}, {kBlock, {}}}, {});
+  LinearLayout single({{kRegister, {}},
+                       {kLane, std::vector<uint64_t>(5, 0)},
+                       {kWarp, std::vector<uint64_t>(static_cast<size_t>(log2Exact(block_.warps)), 0)},
+                       {kBlock, {}}},
+                      {});
   Tile old{layout ? *layout : single, {}};
   Value *owns = ownsElements(block_, old.layout);
   auto get = [&](mlir::Value v, int r) { return layout ? this->element(v, layout, r) : scalar(v); };

@@ -7,10 +7,11 @@ template <typename... F> constexpr uint32_t features(F... f) { return (static_ca
 
 constexpr uint32_t kAmpere = features(Feature::CpAsync, Feature::LdMatrix, Feature::MmaBf16, Feature::ReduxInt);
 constexpr uint32_t kAda = kAmpere | features(Feature::MmaF8, Feature::CvtF8);
-constexpr uint32_t kHopper = kAda | features(Feature::AtomicBf16, Feature::AtomicVector, Feature::Clusters, Feature::GridDependency);
+constexpr uint32_t kHopper =
+    kAda | features(Feature::AtomicBf16, Feature::AtomicVector, Feature::Clusters, Feature::GridDependency);
 
-// Shared memory, registers and threads: "Compute Capabilities" in the CUDA programming guide. One KiB of each block's shared
-// memory is the system's own.
+// Shared memory, registers and threads: "Compute Capabilities" in the CUDA programming guide. One KiB of each block's
+// shared memory is the system's own.
 constexpr Chip kChips[] = {
     // arch  capability  features  PTX  shared of a block, of an SM  registers  threads  blocks  SMs
     {"sm_80", 80, kAmpere, 74, 163 * 1024, 164 * 1024, 65536, 2048, 32, 108},

@@ -9,17 +9,18 @@
 
 namespace neso::nvidia {
 
-/// One bit a feature that some chips lack. Instructions of the warp-group kind (wgmma, TMA, tcgen05) get their bits when a lowering uses them.
+/// One bit a feature that some chips lack. Instructions of the warp-group kind (wgmma, TMA, tcgen05) get their bits
+/// when a lowering uses them.
 enum class Feature : uint32_t {
-  CpAsync = 1u << 0,      // cp.async (sm_80)
-  LdMatrix = 1u << 1,     // ldmatrix (sm_75)
-  MmaBf16 = 1u << 2,      // mma.sync m16n8k16 bf16, m16n8k8 tf32 (sm_80)
-  MmaF8 = 1u << 3,        // mma.sync m16n8k32 e4m3, e5m2 (sm_89)
-  CvtF8 = 1u << 4,        // cvt.rn.satfinite.e4m3x2.f32 and back (sm_89)
-  ReduxInt = 1u << 5,     // redux.sync on i32 (sm_80)
-  AtomicBf16 = 1u << 6,   // atom.add.noftz.bf16 (sm_90)
-  AtomicVector = 1u << 7, // red.global.add.v4.f32 (sm_90)
-  Clusters = 1u << 8,     // thread block clusters (sm_90)
+  CpAsync = 1u << 0,        // cp.async (sm_80)
+  LdMatrix = 1u << 1,       // ldmatrix (sm_75)
+  MmaBf16 = 1u << 2,        // mma.sync m16n8k16 bf16, m16n8k8 tf32 (sm_80)
+  MmaF8 = 1u << 3,          // mma.sync m16n8k32 e4m3, e5m2 (sm_89)
+  CvtF8 = 1u << 4,          // cvt.rn.satfinite.e4m3x2.f32 and back (sm_89)
+  ReduxInt = 1u << 5,       // redux.sync on i32 (sm_80)
+  AtomicBf16 = 1u << 6,     // atom.add.noftz.bf16 (sm_90)
+  AtomicVector = 1u << 7,   // red.global.add.v4.f32 (sm_90)
+  Clusters = 1u << 8,       // thread block clusters (sm_90)
   GridDependency = 1u << 9, // griddepcontrol: a launch that begins before the one before it ends (sm_90)
 };
 
@@ -27,12 +28,12 @@ struct Chip {
   std::string_view arch; // "sm_90"
   int capability;        // 90
   uint32_t features;
-  int ptxVersion;        // least PTX ISA version times ten that has it and its features: 84 for sm_90
-  int sharedPerBlock;    // bytes of shared memory that one block may opt in to
-  int sharedPerSm;       // bytes
-  int registersPerSm;    // of 32 bits
+  int ptxVersion;     // least PTX ISA version times ten that has it and its features: 84 for sm_90
+  int sharedPerBlock; // bytes of shared memory that one block may opt in to
+  int sharedPerSm;    // bytes
+  int registersPerSm; // of 32 bits
   int threadsPerSm, blocksPerSm;
-  int sms;               // of the largest product: for cost models only
+  int sms; // of the largest product: for cost models only
   bool has(Feature f) const { return features & static_cast<uint32_t>(f); }
 };
 

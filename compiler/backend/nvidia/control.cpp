@@ -1,5 +1,5 @@
-// Structured and unstructured control flow. What changes is held in phis, one a register of a tensor. All threads of a block take
-// the same way, since conditions are scalars of the program.
+// Structured and unstructured control flow. What changes is held in phis, one a register of a tensor. All threads of a
+// block take the same way, since conditions are scalars of the program.
 #include "backend/nvidia/emitter.h"
 
 #include "backend/nvidia/move.h"
@@ -24,7 +24,9 @@ void Emitter::declarePhis(mlir::Value v) {
   llvm::Type *type = typeOf(elementOf(v.getType()));
   // What unpacks words stands behind the phis.
   BasicBlock *block = b.GetInsertBlock();
-  auto phi = [&](llvm::Type *t) { return phis_[v].emplace_back(llvm::PHINode::Create(t, 2, "", block->getFirstNonPHIIt())); };
+  auto phi = [&](llvm::Type *t) {
+    return phis_[v].emplace_back(llvm::PHINode::Create(t, 2, "", block->getFirstNonPHIIt()));
+  };
   phis_[v].clear();
   if (!llvm::isa<mlir::RankedTensorType>(v.getType())) {
     scalars_[v] = phi(type);
@@ -34,7 +36,8 @@ void Emitter::declarePhis(mlir::Value v) {
   const int count = static_cast<int>(layout->inSize(kRegister));
   const bool packed = layouts_.isStep(v);
   Registers values;
-  for (int64_t r = 0; r < (packed ? count * bytesOf(elementOf(v.getType())) / 4 : count); ++r) values.push_back(phi(packed ? b.getInt32Ty() : type));
+  for (int64_t r = 0; r < (packed ? count * bytesOf(elementOf(v.getType())) / 4 : count); ++r)
+    values.push_back(phi(packed ? b.getInt32Ty() : type));
   define(v, {*layout, packed ? fromWords(b, values, type, count) : std::move(values)});
 }
 
@@ -62,7 +65,8 @@ void Emitter::parkOperand(mlir::Value v, Parked &parked) {
   llvm::Type *element = tile.values[0]->getType();
   const int64_t bytes = sharedBytes(element);
   const LinearLayout layout = dotBuffer(shape, static_cast<int>(shape.size()) - 1, static_cast<int>(8 * bytes));
-  SharedTile to{shared_.allocate(bytes << layout.totalOutBits(), "operand of a loop's products"), layout, element, nullptr};
+  SharedTile to{shared_.allocate(bytes << layout.totalOutBits(), "operand of a loop's products"), layout, element,
+                nullptr};
   storeShared(block_, tile, to);
   loaded_[v] = to;
   parked.push_back(v);
@@ -89,7 +93,8 @@ Emitter::Parked Emitter::convertBefore(mlir::Operation *loop) {
       LayoutRef layout = layouts_.wanted(use);
       if (!layout && codeOf(op) == OpCode::Dot) {
         layout = dotOperandLayout(use);
-        // A large operand would take the registers that the loop needs: shared memory holds it, and each turn reads it anew.
+        // A large operand would take the registers that the loop needs: shared memory holds it, and each turn reads it
+        // anew.
         const int64_t words = layout ? layout->inSize(kRegister) * bytesOf(elementOf(v.getType())) / 4 : 0;
         if (words > 48 && readsShared(llvm::cast<tt::DotOp>(op))) {
           parkOperand(v, parked);
@@ -244,7 +249,8 @@ void Emitter::emitBranch(mlir::Operation *op) {
     b.SetInsertPoint(side ? yes : no);
     shared_.enterUnknown();
     InScope scope(*this);
-    go(side ? branch.getTrueDest() : branch.getFalseDest(), side ? branch.getTrueDestOperands() : branch.getFalseDestOperands());
+    go(side ? branch.getTrueDest() : branch.getFalseDest(),
+       side ? branch.getTrueDestOperands() : branch.getFalseDestOperands());
   }
 }
 

@@ -1,8 +1,8 @@
 // Conversions between float formats: by the chip's instructions where it has them, else by integer arithmetic.
 #include "backend/common/float_convert.h"
 #include "backend/nvidia/emitter.h"
-#include "llvm/IR/InlineAsm.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "llvm/IR/InlineAsm.h"
 
 namespace neso::nvidia {
 
@@ -36,7 +36,8 @@ Value *Emitter::convertFloat(Value *v, mlir::Type from, mlir::Type to, bool towa
     wide = b.CreateFPExt(v, f32);
   } else if (std::optional<F8Format> f = f8Format(from)) {
     if (const char *name = hardwareF8(from); name && hardware) {
-      Value *pair = pureAsm(b, b.getInt32Ty(), std::string("cvt.rn.f16x2.") + name + " $0, $1;", "=r,h", b.CreateZExt(v, b.getInt16Ty()));
+      Value *pair = pureAsm(b, b.getInt32Ty(), std::string("cvt.rn.f16x2.") + name + " $0, $1;", "=r,h",
+                            b.CreateZExt(v, b.getInt16Ty()));
       wide = b.CreateFPExt(b.CreateBitCast(b.CreateTrunc(pair, b.getInt16Ty()), b.getHalfTy()), f32);
     } else
       wide = c.decodeF8(v, *f);
@@ -56,7 +57,8 @@ Value *Emitter::convertFloat(Value *v, mlir::Type from, mlir::Type to, bool towa
   if (std::optional<F8Format> f = f8Format(to)) {
     const char *name = hardwareF8(to);
     if (!name || !hardware) return c.encodeF8(wide, *f);
-    Value *pair = pureAsm(b, b.getInt16Ty(), std::string("cvt.rn.satfinite.") + name + ".f32 $0, 0f00000000, $1;", "=h,f", wide);
+    Value *pair =
+        pureAsm(b, b.getInt16Ty(), std::string("cvt.rn.satfinite.") + name + ".f32 $0, 0f00000000, $1;", "=h,f", wide);
     return b.CreateTrunc(pair, b.getInt8Ty());
   }
   return nullptr;

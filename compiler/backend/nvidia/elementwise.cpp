@@ -3,11 +3,11 @@
 
 #include "backend/common/llvm_common.h"
 #include "backend/nvidia/linear.h"
+#include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
-#include "mlir/IR/BuiltinAttributes.h"
 
 namespace neso::nvidia {
 
@@ -89,14 +89,16 @@ llvm::SmallVector<Value *, 2> Emitter::emitElement(mlir::Operation *op, llvm::Ar
     if (isReduced(operandType)) {
       compute = mlir::Float32Type::get(op->getContext());
       for (unsigned i = 0; i < wide.size(); ++i)
-        if (elementOf(op->getOperand(i).getType()) == operandType) wide[i] = convertFloat(wide[i], operandType, compute);
+        if (elementOf(op->getOperand(i).getType()) == operandType)
+          wide[i] = convertFloat(wide[i], operandType, compute);
     }
     r = emitFloat(op, code, wide, compute);
     if (r && isReduced(resultType)) r = convertFloat(r, compute, resultType);
   }
   if (!r) {
     std::string what = "operation " + op->getName().getStringRef().str();
-    if (code == OpCode::Extern) what = "the library function '" + op->getAttrOfType<mlir::StringAttr>("symbol").getValue().str() + "'";
+    if (code == OpCode::Extern)
+      what = "the library function '" + op->getAttrOfType<mlir::StringAttr>("symbol").getValue().str() + "'";
     fail(op, what);
     r = llvm::PoisonValue::get(typeOf(resultType));
   }
@@ -109,7 +111,8 @@ Value *Emitter::emitInteger(mlir::Operation *op, OpCode code, llvm::ArrayRef<Val
   // LLVM takes a division by zero for impossible, in masked-off elements too.
   auto divisor = [&]() -> Value * {
     if (isNonZeroConstant(y)) return y;
-    return b.CreateSelect(b.CreateICmpEQ(y, llvm::ConstantInt::get(y->getType(), 0)), llvm::ConstantInt::get(y->getType(), 1), y);
+    return b.CreateSelect(b.CreateICmpEQ(y, llvm::ConstantInt::get(y->getType(), 0)),
+                          llvm::ConstantInt::get(y->getType(), 1), y);
   };
   // -2^(n-1) / -1 wraps in the machine; LLVM does not allow it.
   auto signedDivision = [&](bool remainder) -> Value * {
@@ -135,7 +138,8 @@ Value *Emitter::emitInteger(mlir::Operation *op, OpCode code, llvm::ArrayRef<Val
     Value *zero = llvm::ConstantInt::get(x->getType(), 0);
     Value *inexact = b.CreateICmpNE(b.CreateSub(x, b.CreateMul(q, y)), zero);
     Value *sameSign = b.CreateICmpSGE(b.CreateXor(x, y), zero);
-    Value *one = b.CreateZExt(b.CreateAnd(inexact, code == OpCode::CeilDivSI ? sameSign : b.CreateNot(sameSign)), x->getType());
+    Value *one =
+        b.CreateZExt(b.CreateAnd(inexact, code == OpCode::CeilDivSI ? sameSign : b.CreateNot(sameSign)), x->getType());
     return code == OpCode::CeilDivSI ? b.CreateAdd(q, one) : b.CreateSub(q, one);
   }
   case OpCode::CeilDivUI: {
@@ -220,7 +224,8 @@ Value *Emitter::emitCast(mlir::Operation *op, OpCode code, Value *x) {
     const unsigned bits = type->getIntegerBitWidth();
     const bool isSigned = code == OpCode::FPToSI || bits < 32;
     llvm::Type *wide = bits < 32 ? b.getInt32Ty() : type;
-    Value *i = b.CreateIntrinsic(isSigned ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat, {wide, f->getType()}, {f});
+    Value *i = b.CreateIntrinsic(isSigned ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat,
+                                 {wide, f->getType()}, {f});
     return b.CreateTrunc(i, type);
   }
   default: return nullptr;
@@ -232,7 +237,9 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
   const bool f32 = type.isF32();
   auto intrinsic = [&](llvm::Intrinsic::ID id) { return b.CreateUnaryIntrinsic(id, x); };
   auto binary = [&](llvm::Intrinsic::ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
-  auto approximate = [&](llvm::Intrinsic::ID id, llvm::ArrayRef<Value *> operands) { return b.CreateIntrinsic(id, {}, operands); };
+  auto approximate = [&](llvm::Intrinsic::ID id, llvm::ArrayRef<Value *> operands) {
+    return b.CreateIntrinsic(id, {}, operands);
+  };
   // A product and a sum may become one fma, as in Triton.
   auto contracted = [&](auto make) {
     llvm::IRBuilderBase::FastMathFlagGuard guard(b);
@@ -275,15 +282,18 @@ Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
     return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, shifted);
   }
   case OpCode::PreciseSqrt: return intrinsic(llvm::Intrinsic::sqrt);
-  case OpCode::Sqrt: return f32 ? approximate(llvm::Intrinsic::nvvm_sqrt_approx_f, {x}) : intrinsic(llvm::Intrinsic::sqrt);
+  case OpCode::Sqrt:
+    return f32 ? approximate(llvm::Intrinsic::nvvm_sqrt_approx_f, {x}) : intrinsic(llvm::Intrinsic::sqrt);
   case OpCode::Rsqrt:
     if (f32) return approximate(llvm::Intrinsic::nvvm_rsqrt_approx_f, {x});
     return b.CreateFDiv(llvm::ConstantFP::get(x->getType(), 1.0), intrinsic(llvm::Intrinsic::sqrt));
   case OpCode::Fma: return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, args[2]});
   case OpCode::CopySign: return binary(llvm::Intrinsic::copysign);
   case OpCode::IsNan: return b.CreateFCmpUNO(x, x);
-  case OpCode::IsInf: return b.CreateFCmpOEQ(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
-  case OpCode::IsFinite: return b.CreateFCmpOLT(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
+  case OpCode::IsInf:
+    return b.CreateFCmpOEQ(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
+  case OpCode::IsFinite:
+    return b.CreateFCmpOLT(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
   case OpCode::RemF: return emitMath(op, "fmod", args);
   case OpCode::FPowI: return emitMath(op, "pow", {x, b.CreateSIToFP(y, x->getType())});
   case OpCode::PowF: return emitMath(op, "pow", args);
@@ -322,7 +332,8 @@ void Emitter::emitMap(mlir::Operation *op) {
   if (pack > 1 && layout->consecutiveRun(kRegister, last) < pack) {
     llvm::ArrayRef<int64_t> shape = shapeOf(op->getResult(0).getType());
     LinearLayout packed = LinearLayout::identity1D(std::min<int64_t>(pack, shape.back()), kRegister, last);
-    return fail(op, "tt.map_elementwise over packs of " + std::to_string(pack) + " elements that lie in several threads");
+    return fail(op,
+                "tt.map_elementwise over packs of " + std::to_string(pack) + " elements that lie in several threads");
   }
   llvm::SmallVector<Tile, 2> tiles(op->getNumResults(), Tile{*layout, {}});
   for (int r = 0; r < count && !failed(); r += pack) {
@@ -366,8 +377,10 @@ void Emitter::emitInlineAsm(mlir::Operation *op) {
         }
         llvm::Type *storage = storageType(group[0]->getType());
         Value *vector = llvm::PoisonValue::get(llvm::FixedVectorType::get(storage, static_cast<unsigned>(n)));
-        for (int k = 0; k < n; ++k) vector = b.CreateInsertElement(vector, toStorage(b, group[static_cast<size_t>(k)]), static_cast<uint64_t>(k));
-        args.push_back(b.CreateBitCast(vector, b.getIntNTy(static_cast<unsigned>(n) * storage->getPrimitiveSizeInBits())));
+        for (int k = 0; k < n; ++k)
+          vector = b.CreateInsertElement(vector, toStorage(b, group[static_cast<size_t>(k)]), static_cast<uint64_t>(k));
+        args.push_back(
+            b.CreateBitCast(vector, b.getIntNTy(static_cast<unsigned>(n) * storage->getPrimitiveSizeInBits())));
       }
     }
     llvm::SmallVector<llvm::Type *, 4> results;
@@ -379,7 +392,8 @@ void Emitter::emitInlineAsm(mlir::Operation *op) {
                                       : typeOf(type);
       for (int p = 0; p < pack; p += n) results.push_back(t);
     }
-    llvm::Type *resultType = results.size() == 1 ? results[0] : static_cast<llvm::Type *>(llvm::StructType::get(b.getContext(), results));
+    llvm::Type *resultType =
+        results.size() == 1 ? results[0] : static_cast<llvm::Type *>(llvm::StructType::get(b.getContext(), results));
     llvm::SmallVector<llvm::Type *, 8> types;
     for (Value *a : args) types.push_back(a->getType());
     auto *type = llvm::FunctionType::get(resultType, types, false);
@@ -399,7 +413,9 @@ void Emitter::emitInlineAsm(mlir::Operation *op) {
           Value *v = word;
           if (n > 1) {
             llvm::Type *storage = storageType(typeOf(element));
-            v = b.CreateExtractElement(b.CreateBitCast(word, llvm::FixedVectorType::get(storage, static_cast<unsigned>(n))), static_cast<uint64_t>(k));
+            v = b.CreateExtractElement(
+                b.CreateBitCast(word, llvm::FixedVectorType::get(storage, static_cast<unsigned>(n))),
+                static_cast<uint64_t>(k));
             v = fromStorage(b, v, typeOf(element));
           } else if (element.isBF16()) {
             v = b.CreateBitCast(v, b.getBFloatTy());
@@ -410,8 +426,10 @@ void Emitter::emitInlineAsm(mlir::Operation *op) {
     }
   }
   for (unsigned i = 0; i < op->getNumResults(); ++i) {
-    if (tensor) define(op->getResult(i), std::move(tiles[i]));
-    else scalars_[op->getResult(i)] = tiles[i].values[0];
+    if (tensor)
+      define(op->getResult(i), std::move(tiles[i]));
+    else
+      scalars_[op->getResult(i)] = tiles[i].values[0];
   }
 }
 

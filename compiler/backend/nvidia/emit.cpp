@@ -2,8 +2,8 @@
 #include "backend/nvidia/emitter.h"
 
 #include "base/diagnostics/backend.h"
-#include "llvm/IR/IntrinsicsNVPTX.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
 
 namespace neso::nvidia {
 
@@ -58,7 +58,8 @@ Value *Emitter::special(llvm::Intrinsic::ID id) {
 }
 
 Value *Emitter::programId(int axis) {
-  static constexpr llvm::Intrinsic::ID ids[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y,
+  static constexpr llvm::Intrinsic::ID ids[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x,
+                                                llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y,
                                                 llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_z};
   return special(ids[axis]);
 }

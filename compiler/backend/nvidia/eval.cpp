@@ -2,8 +2,8 @@
 #include "backend/nvidia/emitter.h"
 
 #include "backend/nvidia/move.h"
-#include "llvm/ADT/Hashing.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/ADT/Hashing.h"
 
 namespace neso::nvidia {
 
@@ -60,7 +60,8 @@ llvm::ArrayRef<int> Emitter::pulledRegisters(mlir::Operation *op, LayoutRef layo
     llvm::DenseMap<uint64_t, int> places;
     for (int r = 0; r < static_cast<int>(source->inSize(kRegister)); ++r) places.try_emplace(imageOf(*source, r), r);
     llvm::ArrayRef<int64_t> shape = shapeOf(op->getOperand(0).getType());
-    const int dropped = code == OpCode::ExpandDims ? static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt()) : -1;
+    const int dropped =
+        code == OpCode::ExpandDims ? static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt()) : -1;
     for (int r = 0; r < count; ++r) {
       const uint64_t flat = imageOf(*layout, r);
       uint64_t wanted = 0;
@@ -199,8 +200,8 @@ Value *Emitter::constant(mlir::Attribute value, mlir::Type element, const Index 
     for (const llvm::APInt &i : dense.getValues<llvm::APInt>())
       elements.push_back(llvm::ConstantInt::get(memory, i.zextOrTrunc(memory->getIntegerBitWidth())));
   llvm::Constant *table = llvm::ConstantArray::get(llvm::ArrayType::get(memory, elements.size()), elements);
-  auto *global = new llvm::GlobalVariable(module_, table->getType(), true, llvm::GlobalValue::InternalLinkage, table, "table",
-                                          nullptr, llvm::GlobalValue::NotThreadLocal, 4);
+  auto *global = new llvm::GlobalVariable(module_, table->getType(), true, llvm::GlobalValue::InternalLinkage, table,
+                                          "table", nullptr, llvm::GlobalValue::NotThreadLocal, 4);
   Value *flat = b.getInt32(0);
   for (size_t dim = 0; dim < shape.size(); ++dim)
     flat = b.CreateAdd(b.CreateMul(flat, b.getInt32(static_cast<uint32_t>(shape[dim]))), index[dim]);

@@ -27,7 +27,8 @@ void lowerModf(llvm::CallInst *call) {
   llvm::Value *x = call->getArgOperand(0);
   llvm::Value *whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x);
   llvm::Value *zero = llvm::ConstantFP::get(x->getType(), 0.0);
-  llvm::Value *infinite = b.CreateFCmpOEQ(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), llvm::ConstantFP::getInfinity(x->getType()));
+  llvm::Value *infinite =
+      b.CreateFCmpOEQ(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), llvm::ConstantFP::getInfinity(x->getType()));
   llvm::Value *fraction = b.CreateSelect(infinite, zero, b.CreateFSub(x, whole));
   fraction = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, fraction, x);
   llvm::Value *pair = b.CreateInsertValue(llvm::PoisonValue::get(call->getType()), fraction, 0);
@@ -38,10 +39,12 @@ void lowerModf(llvm::CallInst *call) {
 /// Intrinsics of elementary functions that the code generator has no instructions for: calls of the library's.
 void lowerIntrinsics(llvm::Module &module) {
   static const std::pair<llvm::Intrinsic::ID, const char *> functions[] = {
-      {llvm::Intrinsic::exp, "exp"},   {llvm::Intrinsic::exp2, "exp2"}, {llvm::Intrinsic::log, "log"}, {llvm::Intrinsic::log2, "log2"},
-      {llvm::Intrinsic::log10, "log10"}, {llvm::Intrinsic::sin, "sin"},   {llvm::Intrinsic::cos, "cos"}, {llvm::Intrinsic::pow, "pow"},
-      {llvm::Intrinsic::tan, "tan"},   {llvm::Intrinsic::sinh, "sinh"}, {llvm::Intrinsic::cosh, "cosh"}, {llvm::Intrinsic::tanh, "tanh"},
-      {llvm::Intrinsic::asin, "asin"}, {llvm::Intrinsic::acos, "acos"}, {llvm::Intrinsic::atan, "atan"}, {llvm::Intrinsic::atan2, "atan2"}};
+      {llvm::Intrinsic::exp, "exp"},    {llvm::Intrinsic::exp2, "exp2"},   {llvm::Intrinsic::log, "log"},
+      {llvm::Intrinsic::log2, "log2"},  {llvm::Intrinsic::log10, "log10"}, {llvm::Intrinsic::sin, "sin"},
+      {llvm::Intrinsic::cos, "cos"},    {llvm::Intrinsic::pow, "pow"},     {llvm::Intrinsic::tan, "tan"},
+      {llvm::Intrinsic::sinh, "sinh"},  {llvm::Intrinsic::cosh, "cosh"},   {llvm::Intrinsic::tanh, "tanh"},
+      {llvm::Intrinsic::asin, "asin"},  {llvm::Intrinsic::acos, "acos"},   {llvm::Intrinsic::atan, "atan"},
+      {llvm::Intrinsic::atan2, "atan2"}};
   for (llvm::Function &f : module) {
     if (f.getIntrinsicID() == llvm::Intrinsic::modf)
       for (llvm::User *user : llvm::make_early_inc_range(f.users())) lowerModf(llvm::cast<llvm::CallInst>(user));
@@ -106,15 +109,16 @@ Status linkLibraries(llvm::Module &module) {
   }
   (*library)->setDataLayout(module.getDataLayout());
   (*library)->setTargetTriple(module.getTargetTriple());
-  bool failed = llvm::Linker::linkModules(module, std::move(*library), llvm::Linker::LinkOnlyNeeded,
-                                          [](llvm::Module &m, const llvm::StringSet<> &names) {
-                                            for (const auto &name : names)
-                                              if (llvm::GlobalValue *g = m.getNamedValue(name.getKey()); g && !g->isDeclaration())
-                                                g->setLinkage(llvm::GlobalValue::InternalLinkage);
-                                          });
+  bool failed = llvm::Linker::linkModules(
+      module, std::move(*library), llvm::Linker::LinkOnlyNeeded, [](llvm::Module &m, const llvm::StringSet<> &names) {
+        for (const auto &name : names)
+          if (llvm::GlobalValue *g = m.getNamedValue(name.getKey()); g && !g->isDeclaration())
+            g->setLinkage(llvm::GlobalValue::InternalLinkage);
+      });
   std::string missing = failed ? "all of it" : "";
   for (const llvm::Function &f : module)
-    if (f.isDeclaration() && !f.isIntrinsic() && !isSystem(f.getName()) && f.getName() != "__nvvm_reflect") missing = f.getName().str();
+    if (f.isDeclaration() && !f.isIntrinsic() && !isSystem(f.getName()) && f.getName() != "__nvvm_reflect")
+      missing = f.getName().str();
   if (!missing.empty()) return fail(diag::NvidiaNoLibrary, {}, missing);
   return Status::ok();
 }

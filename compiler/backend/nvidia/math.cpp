@@ -1,5 +1,5 @@
-// Functions: expansions of our own for f32, on the chip's approximations where these stay within 2 units in the last place; those of
-// backend/common beside them; CUDA's libdevice (linked by library.cpp) for f64 and rare functions.
+// Functions: expansions of our own for f32, on the chip's approximations where these stay within 2 units in the last
+// place; those of backend/common beside them; CUDA's libdevice (linked by library.cpp) for f64 and rare functions.
 #include "backend/common/math.h"
 #include "backend/common/special.h"
 #include "backend/nvidia/emitter.h"
@@ -18,7 +18,9 @@ struct FastMath {
   llvm::IRBuilder<> &b;
 
   Value *c(double v) { return llvm::ConstantFP::get(b.getFloatTy(), v); }
-  Value *fma(Value *x, Value *y, Value *z) { return b.CreateIntrinsic(llvm::Intrinsic::fma, {b.getFloatTy()}, {x, y, z}); }
+  Value *fma(Value *x, Value *y, Value *z) {
+    return b.CreateIntrinsic(llvm::Intrinsic::fma, {b.getFloatTy()}, {x, y, z});
+  }
   Value *abs(Value *x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
   Value *ex2(Value *x) { return b.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx, {b.getFloatTy()}, {x}); }
   Value *rcp(Value *x) { return b.CreateIntrinsic(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {}, {x}); }
@@ -39,7 +41,8 @@ struct FastMath {
   Value *exp(Value *x) { return power(x, 0x1.715476p+0, 0x1.4ae0bf85ddf44p-26, -105.0, 89.0); }
   Value *exp10(Value *x) { return power(x, 0x1.a934f0p+1, 0x1.2f346e2bf924bp-24, -46.0, 39.0); }
 
-  /// log(x) = n log(2) + log(m), m in [2/3, 4/3), then times `scale` = hi + lo with the integer part exact in its place.
+  /// log(x) = n log(2) + log(m), m in [2/3, 4/3), then times `scale` = hi + lo with the integer part exact in its
+  /// place.
   Value *log(Value *x, bool base2, bool base10) {
     Value *tiny = b.CreateFCmpOLT(x, c(0x1p-126));
     Value *scaled = b.CreateSelect(tiny, b.CreateFMul(x, c(0x1p23)), x);
@@ -48,8 +51,8 @@ struct FastMath {
     Value *m = b.CreateBitCast(b.CreateSub(i, e), b.getFloatTy());
     Value *n = fma(b.CreateSIToFP(e, b.getFloatTy()), c(0x1p-23), b.CreateSelect(tiny, c(-23.0), c(0.0)));
     Value *f = b.CreateFSub(m, c(1.0));
-    Value *p = poly(f, {-0x1.f0a9eep-4, 0x1.12f598p-3, -0x1.f9b330p-4, 0x1.21249ap-3, -0x1.55678cp-3, 0x1.99ad6cp-3, -0x1.fffff0p-3,
-                        0x1.55554cp-2, -0.5});
+    Value *p = poly(f, {-0x1.f0a9eep-4, 0x1.12f598p-3, -0x1.f9b330p-4, 0x1.21249ap-3, -0x1.55678cp-3, 0x1.99ad6cp-3,
+                        -0x1.fffff0p-3, 0x1.55554cp-2, -0.5});
     Value *r = fma(p, b.CreateFMul(f, f), f);
     if (base2)
       r = fma(r, c(0x1.715476p+0), fma(r, c(0x1.4ae0bf85ddf44p-26), n));
@@ -59,8 +62,9 @@ struct FastMath {
       r = fma(n, c(0x1.62e430p-1), r);
     // Infinity and NaN stay, zero gives -infinity, what is below it NaN.
     Value *infinity = llvm::ConstantFP::getInfinity(b.getFloatTy());
-    Value *special = b.CreateSelect(b.CreateFCmpOEQ(x, c(0.0)), llvm::ConstantFP::getInfinity(b.getFloatTy(), true),
-                                    b.CreateSelect(b.CreateFCmpOLT(x, c(0.0)), llvm::ConstantFP::getNaN(b.getFloatTy()), x));
+    Value *special =
+        b.CreateSelect(b.CreateFCmpOEQ(x, c(0.0)), llvm::ConstantFP::getInfinity(b.getFloatTy(), true),
+                       b.CreateSelect(b.CreateFCmpOLT(x, c(0.0)), llvm::ConstantFP::getNaN(b.getFloatTy()), x));
     Value *normal = b.CreateAnd(b.CreateFCmpOGT(x, c(0.0)), b.CreateFCmpOLT(x, infinity));
     return b.CreateSelect(normal, r, special);
   }
@@ -79,12 +83,16 @@ struct FastMath {
 
   Value *erf(Value *x) {
     Value *a = abs(x), *s = b.CreateFMul(x, x);
-    Value *small = fma(x, poly(s, {-0x1.445f47d33d87bp-17, 0x1.d887505de3ba6p-14, -0x1.bccf664d7f763p-11, 0x1.562a60ddba6e6p-8,
-                                   -0x1.b829c897922e5p-6, 0x1.ce2f08fec14fdp-4, -0x1.81274665754c3p-2, 0x1.20dd7504045d6p+0 - 1.0}), x);
+    Value *small =
+        fma(x,
+            poly(s, {-0x1.445f47d33d87bp-17, 0x1.d887505de3ba6p-14, -0x1.bccf664d7f763p-11, 0x1.562a60ddba6e6p-8,
+                     -0x1.b829c897922e5p-6, 0x1.ce2f08fec14fdp-4, -0x1.81274665754c3p-2, 0x1.20dd7504045d6p+0 - 1.0}),
+            x);
     // 1 - erfc, whose logarithm is smooth.
     Value *l = poly(b.CreateMinimum(a, c(4.2)),
-                    {-0x1.a37156df2e311p-24, 0x1.ffaf1f3cef54ap-19, -0x1.1964b0c105b00p-14, 0x1.758a732f25683p-11, -0x1.5204186236888p-8,
-                     0x1.bf6ea92d69cfap-6, -0x1.c823304651084p-4, -0x1.42e795cd1f354p-1, -0x1.217d656cac635p+0, 0x1.d63c7f052f0e2p-12});
+                    {-0x1.a37156df2e311p-24, 0x1.ffaf1f3cef54ap-19, -0x1.1964b0c105b00p-14, 0x1.758a732f25683p-11,
+                     -0x1.5204186236888p-8, 0x1.bf6ea92d69cfap-6, -0x1.c823304651084p-4, -0x1.42e795cd1f354p-1,
+                     -0x1.217d656cac635p+0, 0x1.d63c7f052f0e2p-12});
     Value *large = b.CreateFSub(c(1.0), ex2(b.CreateFMul(l, c(0x1.715476p+0))));
     large = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, large, x);
     return b.CreateSelect(b.CreateFCmpOLT(a, c(1.0)), small, large);
@@ -131,7 +139,9 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
     llvm::Type *wide = isReal ? b.getDoubleTy() : static_cast<llvm::Type *>(b.getInt64Ty());
     llvm::SmallVector<Value *, 3> operands;
     for (Value *a : args)
-      operands.push_back(isReal ? b.CreateFPCast(a, wide) : symbol.ends_with("u8") ? b.CreateZExt(a, wide) : b.CreateSExtOrTrunc(a, wide));
+      operands.push_back(isReal                   ? b.CreateFPCast(a, wide)
+                         : symbol.ends_with("u8") ? b.CreateZExt(a, wide)
+                                                  : b.CreateSExtOrTrunc(a, wide));
     llvm::SmallVector<llvm::Type *, 3> types(args.size(), wide);
     Value *r = b.CreateCall(module_.getOrInsertFunction(callee, llvm::FunctionType::get(wide, types, false)), operands);
     return isReal ? b.CreateFPCast(r, resultType) : b.CreateTrunc(r, resultType);
@@ -140,14 +150,17 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   if (isFloat && stem.ends_with("f") && stem != "erf") stem = stem.drop_back();
   if (isReal && x->getType() == resultType) {
     static const llvm::StringMap<llvm::Intrinsic::ID> intrinsics = {
-        {"fabs", llvm::Intrinsic::fabs}, {"floor", llvm::Intrinsic::floor}, {"ceil", llvm::Intrinsic::ceil}, {"trunc", llvm::Intrinsic::trunc},
-        {"rint", llvm::Intrinsic::roundeven}, {"nearbyint", llvm::Intrinsic::roundeven}, {"sqrt", llvm::Intrinsic::sqrt},
-        {"fmin", llvm::Intrinsic::minnum}, {"fmax", llvm::Intrinsic::maxnum}, {"copysign", llvm::Intrinsic::copysign}};
+        {"fabs", llvm::Intrinsic::fabs},      {"floor", llvm::Intrinsic::floor},
+        {"ceil", llvm::Intrinsic::ceil},      {"trunc", llvm::Intrinsic::trunc},
+        {"rint", llvm::Intrinsic::roundeven}, {"nearbyint", llvm::Intrinsic::roundeven},
+        {"sqrt", llvm::Intrinsic::sqrt},      {"fmin", llvm::Intrinsic::minnum},
+        {"fmax", llvm::Intrinsic::maxnum},    {"copysign", llvm::Intrinsic::copysign}};
     if (auto it = intrinsics.find(stem); it != intrinsics.end())
       return args.size() == 1 ? b.CreateUnaryIntrinsic(it->second, x) : b.CreateBinaryIntrinsic(it->second, x, args[1]);
     if (stem == "fma") return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, args[1], args[2]});
     if (stem == "rsqrt" && isFloat) return b.CreateIntrinsic(llvm::Intrinsic::nvvm_rsqrt_approx_f, {}, {x});
-    if (stem == "rsqrt") return b.CreateFDiv(llvm::ConstantFP::get(x->getType(), 1.0), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+    if (stem == "rsqrt")
+      return b.CreateFDiv(llvm::ConstantFP::get(x->getType(), 1.0), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
     llvm::StringRef plain = stem;
     if (Value *r = emitMath(op, plain, args)) return r;
   }

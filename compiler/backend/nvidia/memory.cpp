@@ -54,7 +54,8 @@ const char *cacheName(tt::CacheModifier cache, bool isStore) {
   NESO_UNREACHABLE("cache modifier");
 }
 
-/// The part of an instruction's name that says how caches are used: a modifier, or a priority of eviction; PTX takes one of them.
+/// The part of an instruction's name that says how caches are used: a modifier, or a priority of eviction; PTX takes
+/// one of them.
 std::string hints(tt::CacheModifier cache, tt::EvictionPolicy evict, bool isStore) {
   const char *name = cacheName(cache, isStore);
   if (*name) return name;
@@ -66,7 +67,9 @@ std::string hints(tt::CacheModifier cache, tt::EvictionPolicy evict, bool isStor
 /// How `bytes` are moved by one instruction: v4 of b32, one b16, …
 struct Words {
   int bits, count;
-  std::string type() const { return (count > 1 ? ".v" + std::to_string(count) : std::string()) + ".b" + std::to_string(bits); }
+  std::string type() const {
+    return (count > 1 ? ".v" + std::to_string(count) : std::string()) + ".b" + std::to_string(bits);
+  }
   const char *constraint() const { return bits == 64 ? "l" : bits == 32 ? "r" : "h"; }
 };
 Words wordsOf(int64_t bytes, int64_t elementBytes) {
@@ -84,8 +87,8 @@ std::string operandList(int first, int count) {
 
 } // namespace
 
-Registers Emitter::loadVector(tt::LoadOp op, Value *ptr, Value *mask, llvm::ArrayRef<Value *> others, mlir::Type element,
-                              int64_t count) {
+Registers Emitter::loadVector(tt::LoadOp op, Value *ptr, Value *mask, llvm::ArrayRef<Value *> others,
+                              mlir::Type element, int64_t count) {
   llvm::Type *storage = storageType(typeOf(element));
   const int64_t bytes = bytesOf(element);
   const std::string hint = hints(op.getCache(), op.getEvict(), false);
@@ -100,7 +103,8 @@ Registers Emitter::loadVector(tt::LoadOp op, Value *ptr, Value *mask, llvm::Arra
   };
   llvm::Type *whole = count == 1 ? storage : vector;
   if (!mask && hint.empty()) {
-    llvm::LoadInst *load = b.CreateAlignedLoad(whole, ptr, llvm::Align(static_cast<uint64_t>(bytes * count)), op.getIsVolatile());
+    llvm::LoadInst *load =
+        b.CreateAlignedLoad(whole, ptr, llvm::Align(static_cast<uint64_t>(bytes * count)), op.getIsVolatile());
     return unpack(load);
   }
   // Words of the asm: at least 16 bits wide in registers.
@@ -123,7 +127,8 @@ Registers Emitter::loadVector(tt::LoadOp op, Value *ptr, Value *mask, llvm::Arra
         initial.push_back(b.CreateZExtOrBitCast(b.CreateBitCast(packed, packedInt), word));
       } else {
         packed = b.CreateBitCast(packed, llvm::FixedVectorType::get(word, static_cast<unsigned>(words.count)));
-        for (int i = 0; i < words.count; ++i) initial.push_back(b.CreateExtractElement(packed, static_cast<uint64_t>(i)));
+        for (int i = 0; i < words.count; ++i)
+          initial.push_back(b.CreateExtractElement(packed, static_cast<uint64_t>(i)));
       }
     }
   }
@@ -141,11 +146,12 @@ Registers Emitter::loadVector(tt::LoadOp op, Value *ptr, Value *mask, llvm::Arra
       constraints += "," + std::to_string(i);
     }
   }
-  text += std::string("ld") + (op.getIsVolatile() ? ".volatile" : "") + ".global" + (op.getIsVolatile() ? "" : hint) + words.type() + " " +
-          operandList(0, words.count) + ", [$" + std::to_string(address) + "];";
+  text += std::string("ld") + (op.getIsVolatile() ? ".volatile" : "") + ".global" + (op.getIsVolatile() ? "" : hint) +
+          words.type() + " " + operandList(0, words.count) + ", [$" + std::to_string(address) + "];";
   llvm::Type *resultType = word;
   if (words.count > 1)
-    resultType = llvm::StructType::get(b.getContext(), llvm::SmallVector<llvm::Type *, 8>(static_cast<size_t>(words.count), word));
+    resultType = llvm::StructType::get(b.getContext(),
+                                       llvm::SmallVector<llvm::Type *, 8>(static_cast<size_t>(words.count), word));
   llvm::SmallVector<llvm::Type *, 8> types;
   for (Value *a : args) types.push_back(a->getType());
   auto *type = llvm::FunctionType::get(resultType, types, false);
@@ -158,7 +164,8 @@ Registers Emitter::loadVector(tt::LoadOp op, Value *ptr, Value *mask, llvm::Arra
   } else {
     packed = llvm::PoisonValue::get(llvm::FixedVectorType::get(word, static_cast<unsigned>(words.count)));
     for (int i = 0; i < words.count; ++i)
-      packed = b.CreateInsertElement(packed, b.CreateExtractValue(call, static_cast<unsigned>(i)), static_cast<uint64_t>(i));
+      packed =
+          b.CreateInsertElement(packed, b.CreateExtractValue(call, static_cast<unsigned>(i)), static_cast<uint64_t>(i));
   }
   return unpack(b.CreateBitCast(packed, whole));
 }
@@ -188,7 +195,8 @@ void Emitter::storeVector(tt::StoreOp op, Value *ptr, Value *mask, llvm::ArrayRe
   }
   const int first = static_cast<int>(args.size());
   if (words.count == 1) {
-    args.push_back(b.CreateZExtOrBitCast(b.CreateBitCast(packed, b.getIntNTy(static_cast<unsigned>(words.bits))), word));
+    args.push_back(
+        b.CreateZExtOrBitCast(b.CreateBitCast(packed, b.getIntNTy(static_cast<unsigned>(words.bits))), word));
   } else {
     packed = b.CreateBitCast(packed, llvm::FixedVectorType::get(word, static_cast<unsigned>(words.count)));
     for (int i = 0; i < words.count; ++i) args.push_back(b.CreateExtractElement(packed, static_cast<uint64_t>(i)));

@@ -18,7 +18,8 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine);
 /// PTX of an optimised module. Consumes the module's IR.
 std::string emitPtx(llvm::Module &module, llvm::TargetMachine &machine);
 
-/// One PTX module of several that LLVM wrote for one chip: one header, each extern declaration once. Other names must differ.
+/// One PTX module of several that LLVM wrote for one chip: one header, each extern declaration once. Other names must
+/// differ.
 std::string joinPtx(const std::vector<std::string> &modules);
 
 /// Tells the assembler how many registers a thread of `entry` may have. False when the PTX has no such entry.

@@ -10,8 +10,8 @@ using llvm::Value;
 
 Value *Emitter::globalText(llvm::StringRef text) {
   llvm::Constant *data = llvm::ConstantDataArray::getString(b.getContext(), text);
-  auto *global = new llvm::GlobalVariable(module_, data->getType(), true, llvm::GlobalValue::InternalLinkage, data, "text", nullptr,
-                                          llvm::GlobalValue::NotThreadLocal, 1);
+  auto *global = new llvm::GlobalVariable(module_, data->getType(), true, llvm::GlobalValue::InternalLinkage, data,
+                                          "text", nullptr, llvm::GlobalValue::NotThreadLocal, 1);
   return b.CreateAddrSpaceCast(global, b.getPtrTy(0));
 }
 
@@ -44,7 +44,8 @@ void Emitter::emitPrint(mlir::Operation *op) {
   const bool hex = op->getAttrOfType<mlir::BoolAttr>("hex").getValue();
   auto isSigned = op->getAttrOfType<mlir::DenseI32ArrayAttr>("isSigned");
   llvm::Type *ptr = b.getPtrTy(0);
-  llvm::FunctionCallee vprintf = module_.getOrInsertFunction("vprintf", llvm::FunctionType::get(b.getInt32Ty(), {ptr, ptr}, false));
+  llvm::FunctionCallee vprintf =
+      module_.getOrInsertFunction("vprintf", llvm::FunctionType::get(b.getInt32Ty(), {ptr, ptr}, false));
   Value *ids[3] = {programId(0), programId(1), programId(2)};
   // One line: pid (x, y, z) idx (i, j)prefix value.
   auto line = [&](llvm::ArrayRef<Value *> index, llvm::StringRef format, Value *value) {
@@ -86,7 +87,11 @@ void Emitter::emitPrint(mlir::Operation *op) {
       if (v->getType()->isPointerTy()) return b.CreatePtrToInt(v, b.getInt64Ty());
       return ofSign ? b.CreateSExt(v, b.getInt64Ty()) : b.CreateZExt(v, b.getInt64Ty());
     };
-    const char *format = isFloat ? "%f" : llvm::isa<tt::PointerType>(element) ? "%p" : hex ? "0x%llx" : ofSign ? "%lld" : "%llu";
+    const char *format = isFloat                               ? "%f"
+                         : llvm::isa<tt::PointerType>(element) ? "%p"
+                         : hex                                 ? "0x%llx"
+                         : ofSign                              ? "%lld"
+                                                               : "%llu";
     if (!llvm::isa<mlir::RankedTensorType>(operand.getType())) {
       Value *v = scalar(operand);
       emitWhen(block_, first, [&] { line({}, format, widen(v)); });

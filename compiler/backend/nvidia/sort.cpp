@@ -23,7 +23,8 @@ struct Partner {
 
 class Network {
 public:
-  Network(BlockContext &block, const AxisPlaces &places, Elements elements) : block_(block), b_(block.b), elements_(std::move(elements)) {
+  Network(BlockContext &block, const AxisPlaces &places, Elements elements)
+      : block_(block), b_(block.b), elements_(std::move(elements)) {
     for (const AxisBit &bit : places.registers) bits_.push_back({uint64_t(1) << bit.place, 0, 0});
     for (const AxisBit &bit : places.lanes) bits_.push_back({0, 1u << bit.place, 0});
     for (const AxisBit &bit : places.warps) bits_.push_back({0, 0, 1u << bit.place});
@@ -55,7 +56,8 @@ private:
     Elements others = partner.warps ? amongWarps(partner) : amongLanes(partner);
     if (!isUpper(upper)) {
       // Registers tell the halves apart.
-      for (size_t r = 0; r < elements_.size(); ++r) elements_[r] = (r & upper.registers ? largerOf : smallerOf)(*this, elements_[r], others[r]);
+      for (size_t r = 0; r < elements_.size(); ++r)
+        elements_[r] = (r & upper.registers ? largerOf : smallerOf)(*this, elements_[r], others[r]);
       return;
     }
     for (size_t r = 0; r < elements_.size(); ++r) {
@@ -83,7 +85,8 @@ private:
     return others;
   }
 
-  /// Through shared memory, where each thread has a place for each of its registers, so that neighbouring lanes touch neighbouring bytes.
+  /// Through shared memory, where each thread has a place for each of its registers, so that neighbouring lanes touch
+  /// neighbouring bytes.
   Elements amongWarps(const Partner &partner) {
     Value *other = b_.CreateXor(block_.thread, b_.getInt32(partner.lanes | partner.warps << 5));
     Elements others(elements_.size());
@@ -99,7 +102,8 @@ private:
       };
       const llvm::Align align(static_cast<uint64_t>(bytes));
       block_.shared.beforeWrite(block_, buffer);
-      for (uint64_t r = 0; r < elements_.size(); ++r) b_.CreateAlignedStore(elements_[r][operand], place(block_.thread, r), align);
+      for (uint64_t r = 0; r < elements_.size(); ++r)
+        b_.CreateAlignedStore(elements_[r][operand], place(block_.thread, r), align);
       block_.shared.beforeRead(block_, buffer);
       for (uint64_t r = 0; r < elements_.size(); ++r)
         others[r].push_back(b_.CreateAlignedLoad(type, place(other, r ^ partner.registers), align));
@@ -144,7 +148,8 @@ LinearLayout numberedByPlace(const LinearLayout &layout, int axis, const AxisPla
   const LinearLayout::Out &out = layout.out(dimName(axis));
   std::vector<LinearLayout::In> ins = layout.ins();
   int next = 0;
-  for (const auto &[name, bits] : {std::pair{kRegister, &places.registers}, std::pair{kLane, &places.lanes}, std::pair{kWarp, &places.warps}})
+  for (const auto &[name, bits] :
+       {std::pair{kRegister, &places.registers}, std::pair{kLane, &places.lanes}, std::pair{kWarp, &places.warps}})
     for (const AxisBit &bit : *bits)
       for (LinearLayout::In &in : ins)
         if (in.name == name) in.bases[static_cast<size_t>(bit.place)] = uint64_t(1) << (out.shift + next++);

@@ -1,4 +1,5 @@
-// Operations on whole tensors: their operands brought into layouts, their regions as combinations; the work is in reduce.h, dot.h, move.h.
+// Operations on whole tensors: their operands brought into layouts, their regions as combinations; the work is in
+// reduce.h, dot.h, move.h.
 #include "backend/nvidia/emitter.h"
 
 #include "backend/nvidia/dot.h"
@@ -17,7 +18,8 @@ int axisOf(mlir::Operation *op) { return static_cast<int>(op->getAttrOfType<mlir
 /// What the combination of a reduction of one i32 is, when it is a single operation.
 ReduceHint hintOf(mlir::Operation *op) {
   mlir::Block &block = op->getRegion(0).front();
-  if (op->getNumOperands() != 1 || block.getOperations().size() != 2 || !block.getArgument(0).getType().isInteger(32)) return ReduceHint::None;
+  if (op->getNumOperands() != 1 || block.getOperations().size() != 2 || !block.getArgument(0).getType().isInteger(32))
+    return ReduceHint::None;
   switch (codeOf(&block.front())) {
   case OpCode::AddI: return ReduceHint::AddI32;
   case OpCode::MinSI: return ReduceHint::MinI32;
@@ -92,7 +94,8 @@ void Emitter::emitDotOp(mlir::Operation *op) {
   const DotPlan &plan = layouts_.dot(op);
   auto operand = [&](mlir::OpOperand &use, mlir::Type type) -> DotOperand {
     mlir::Value v = use.get();
-    if (std::optional<SharedTile> shared = sharedOperand(v); shared && readsShared(llvm::cast<tt::DotOp>(op))) return *shared;
+    if (std::optional<SharedTile> shared = sharedOperand(v); shared && readsShared(llvm::cast<tt::DotOp>(op)))
+      return *shared;
     LayoutRef layout = layouts_.natural(v), ready = dotOperandLayout(use);
     // What comes into a loop from outside was converted before it; what has no place is computed where it is wanted.
     const bool invariant = v.getParentRegion() != op->getParentRegion() && layouts_.kind(v) == Kind::Placed;
@@ -142,7 +145,8 @@ void Emitter::emitHistogram(mlir::Operation *op) {
   std::optional<Tile> mask;
   if (op->getNumOperands() > 1) mask = tile(op->getOperand(1), layout);
   mlir::Value result = op->getResult(0);
-  defineResults(op, {histogramTile(block_, source, mask ? &*mask : nullptr, *layouts_.layout(result), typeOf(elementOf(result.getType())))});
+  defineResults(op, {histogramTile(block_, source, mask ? &*mask : nullptr, *layouts_.layout(result),
+                                   typeOf(elementOf(result.getType())))});
 }
 
 } // namespace neso::nvidia

@@ -20,7 +20,8 @@ template <typename... Parts> std::string join(llvm::StringRef folder, Parts &&..
   return std::string(out);
 }
 
-/// Folders below `folder` whose names begin with `prefix`, the last in order first: newer versions stand behind older ones.
+/// Folders below `folder` whose names begin with `prefix`, the last in order first: newer versions stand behind older
+/// ones.
 std::vector<std::string> foldersIn(const std::string &folder, llvm::StringRef prefix) {
   std::vector<std::string> out;
   std::error_code ec;
@@ -61,13 +62,15 @@ std::vector<std::string> toolkitFolders() {
     if (prefix.empty()) continue;
     for (const std::string &python : foldersIn(join(prefix, "lib"), "python3"))
       for (const char *packages : {"site-packages", "dist-packages"}) {
-        for (std::string &wheel : foldersIn(join(python, packages, "nvidia"), "cu")) candidates.push_back(std::move(wheel));
+        for (std::string &wheel : foldersIn(join(python, packages, "nvidia"), "cu"))
+          candidates.push_back(std::move(wheel));
         candidates.push_back(join(python, packages, "triton", "backends", "nvidia"));
       }
   }
   std::vector<std::string> out;
   for (std::string &c : candidates)
-    if (!c.empty() && fs::is_directory(c) && std::find(out.begin(), out.end(), c) == out.end()) out.push_back(std::move(c));
+    if (!c.empty() && fs::is_directory(c) && std::find(out.begin(), out.end(), c) == out.end())
+      out.push_back(std::move(c));
   return out;
 }
 

@@ -1,5 +1,5 @@
-// E05xx and E10xx: the Triton front end. E0501-E0525 the text and syntax of Python; the others the language of kernels, in the words of
-// Triton where it has some.
+// E05xx and E10xx: the Triton front end. E0501-E0525 the text and syntax of Python; the others the language of kernels,
+// in the words of Triton where it has some.
 #pragma once
 // clang-format off
 #include "base/diagnostics.h"

@@ -1,4 +1,5 @@
-// The model of a GPU's launches puts configs in an order that a programmer would: enough programs, registers that suffice, operands that fit.
+// The model of a GPU's launches puts configs in an order that a programmer would: enough programs, registers that
+// suffice, operands that fit.
 #include "driver/launch_cost.h"
 
 #include <gtest/gtest.h>
@@ -18,19 +19,27 @@ protected:
   /// y = x + 1 over `size` elements by programs of `block`.
   double pointwise(int64_t size, int64_t block, int warps) {
     const std::string n = std::to_string(block);
-    return cost("tt.func public @k(%p: tensor<" + n + "x!tt.ptr<f32>>) {\n  %v = tt.load %p : tensor<" + n + "x!tt.ptr<f32>>\n  %w = arith.addf %v, %v : tensor<" + n +
-                    "xf32>\n  tt.store %p, %w : tensor<" + n + "x!tt.ptr<f32>>\n  tt.return\n}",
+    return cost("tt.func public @k(%p: tensor<" + n + "x!tt.ptr<f32>>) {\n  %v = tt.load %p : tensor<" + n +
+                    "x!tt.ptr<f32>>\n  %w = arith.addf %v, %v : tensor<" + n + "xf32>\n  tt.store %p, %w : tensor<" +
+                    n + "x!tt.ptr<f32>>\n  tt.return\n}",
                 static_cast<double>((size + block - 1) / block), warps, 3);
   }
   /// A product of bf16 matrices of `size` rows and columns.
   double product(int64_t size, int64_t m, int64_t n, int64_t k, int warps, int stages, const char *arch = "sm_90") {
-    auto type = [](int64_t r, int64_t c, const char *e) { return "tensor<" + std::to_string(r) + "x" + std::to_string(c) + "x" + e + ">"; };
-    const std::string a = type(m, k, "!tt.ptr<bf16>"), b = type(k, n, "!tt.ptr<bf16>"), x = type(m, k, "bf16"), y = type(k, n, "bf16"), c = type(m, n, "f32");
-    return cost("tt.func public @k(%a: " + a + ", %b: " + b + ", %o: " + type(m, n, "!tt.ptr<f32>") + ") {\n  %zero = arith.constant dense<0.0> : " + c +
-                    "\n  %lo = arith.constant 0 : i32\n  %hi = arith.constant " + std::to_string(size / k) + " : i32\n  %one = arith.constant 1 : i32\n" +
-                    "  %sum = scf.for %i = %lo to %hi step %one iter_args(%acc = %zero) -> (" + c + ") : i32 {\n    %x = tt.load %a : " + a + "\n    %y = tt.load %b : " + b +
-                    "\n    %d = tt.dot %x, %y, %acc, inputPrecision = tf32 : " + x + " * " + y + " -> " + c + "\n    scf.yield %d : " + c + "\n  }\n  tt.store %o, %sum : " +
-                    type(m, n, "!tt.ptr<f32>") + "\n  tt.return\n}",
+    auto type = [](int64_t r, int64_t c, const char *e) {
+      return "tensor<" + std::to_string(r) + "x" + std::to_string(c) + "x" + e + ">";
+    };
+    const std::string a = type(m, k, "!tt.ptr<bf16>"), b = type(k, n, "!tt.ptr<bf16>"), x = type(m, k, "bf16"),
+                      y = type(k, n, "bf16"), c = type(m, n, "f32");
+    return cost("tt.func public @k(%a: " + a + ", %b: " + b + ", %o: " + type(m, n, "!tt.ptr<f32>") +
+                    ") {\n  %zero = arith.constant dense<0.0> : " + c +
+                    "\n  %lo = arith.constant 0 : i32\n  %hi = arith.constant " + std::to_string(size / k) +
+                    " : i32\n  %one = arith.constant 1 : i32\n" +
+                    "  %sum = scf.for %i = %lo to %hi step %one iter_args(%acc = %zero) -> (" + c +
+                    ") : i32 {\n    %x = tt.load %a : " + a + "\n    %y = tt.load %b : " + b +
+                    "\n    %d = tt.dot %x, %y, %acc, inputPrecision = tf32 : " + x + " * " + y + " -> " + c +
+                    "\n    scf.yield %d : " + c + "\n  }\n  tt.store %o, %sum : " + type(m, n, "!tt.ptr<f32>") +
+                    "\n  tt.return\n}",
                 static_cast<double>(size / m * (size / n)), warps, stages, arch);
   }
   std::unique_ptr<mlir::MLIRContext> context = makeTileContext();

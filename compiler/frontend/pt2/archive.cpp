@@ -47,8 +47,8 @@ uint32_t crc32(const uint8_t *p, size_t n) {
   uint32_t c = ~0u;
   for (; n >= 8; p += 8, n -= 8) {
     uint32_t a = load32(p) ^ c, b = load32(p + 4);
-    c = kCrc[7][a & 255] ^ kCrc[6][a >> 8 & 255] ^ kCrc[5][a >> 16 & 255] ^ kCrc[4][a >> 24] ^ kCrc[3][b & 255] ^ kCrc[2][b >> 8 & 255] ^
-        kCrc[1][b >> 16 & 255] ^ kCrc[0][b >> 24];
+    c = kCrc[7][a & 255] ^ kCrc[6][a >> 8 & 255] ^ kCrc[5][a >> 16 & 255] ^ kCrc[4][a >> 24] ^ kCrc[3][b & 255] ^
+        kCrc[2][b >> 8 & 255] ^ kCrc[1][b >> 16 & 255] ^ kCrc[0][b >> 24];
   }
   for (; n > 0; ++p, --n) c = c >> 8 ^ kCrc[0][(c ^ *p) & 255];
   return ~c;
@@ -77,7 +77,8 @@ Result<Archive> Archive::open(const std::string &path) {
   return fromMemory(std::move(owner), static_cast<const uint8_t *>(data), st.st_size, path);
 }
 
-Result<Archive> Archive::fromMemory(std::shared_ptr<const void> owner, const uint8_t *data, int64_t size, std::string name) {
+Result<Archive> Archive::fromMemory(std::shared_ptr<const void> owner, const uint8_t *data, int64_t size,
+                                    std::string name) {
   Archive a;
   a.owner_ = std::move(owner);
   a.data_ = data;
@@ -100,7 +101,8 @@ Status Archive::readDirectory() {
       break;
     }
   if (end < 0) return damaged({}, "its directory is missing, so the file was cut short");
-  if (load16(data_ + end + 4) != 0 || load16(data_ + end + 6) != 0) return damaged({}, "it is one part of a split archive");
+  if (load16(data_ + end + 4) != 0 || load16(data_ + end + 6) != 0)
+    return damaged({}, "it is one part of a split archive");
   uint64_t count = load16(data_ + end + 10), dirSize = load32(data_ + end + 12), dirOffset = load32(data_ + end + 16);
   int64_t dirLimit = end;
   int64_t locator = end - kEnd64LocatorSize;
@@ -121,8 +123,10 @@ Status Archive::readDirectory() {
   const uint8_t *p = data_ + dirOffset, *stop = p + dirSize;
   members_.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
-    if (stop - p < kCentralSize || load32(p) != kCentralHeader) return damaged({}, fmt::format("entry {} of its directory is malformed", i));
-    uint16_t flags = load16(p + 8), method = load16(p + 10), nameSize = load16(p + 28), extraSize = load16(p + 30), commentSize = load16(p + 32);
+    if (stop - p < kCentralSize || load32(p) != kCentralHeader)
+      return damaged({}, fmt::format("entry {} of its directory is malformed", i));
+    uint16_t flags = load16(p + 8), method = load16(p + 10), nameSize = load16(p + 28), extraSize = load16(p + 30),
+             commentSize = load16(p + 32);
     uint32_t crc = load32(p + 16);
     uint64_t packed = load32(p + 20), size = load32(p + 24), local = load32(p + 42);
     if (stop - p - kCentralSize < nameSize + extraSize + commentSize)
@@ -145,11 +149,13 @@ Status Archive::readDirectory() {
     }
     p += kCentralSize + nameSize + extraSize + commentSize;
     if (!full.empty() && full.back() == '/') continue; // a folder's own entry
-    if (full.empty() || full.find('\0') != std::string::npos) return damaged({}, fmt::format("entry {} of its directory has no usable name", i));
+    if (full.empty() || full.find('\0') != std::string::npos)
+      return damaged({}, fmt::format("entry {} of its directory has no usable name", i));
     if (flags & 1) return damaged(full, "it is encrypted");
     if (method != 0) return fail(diag::ArchiveCompressed, loc(full), method);
     if (packed != size) return damaged(full, "it is stored, yet its two sizes differ");
-    if (local > dirOffset || dirOffset - local < static_cast<uint64_t>(kLocalSize)) return damaged(full, "it lies outside the file");
+    if (local > dirOffset || dirOffset - local < static_cast<uint64_t>(kLocalSize))
+      return damaged(full, "it lies outside the file");
     const uint8_t *h = data_ + local;
     if (load32(h) != kLocalHeader) return damaged(full, "its header is missing");
     uint64_t start = local + kLocalSize + load16(h + 26) + load16(h + 28);
@@ -178,7 +184,8 @@ const Member *Archive::find(std::string_view name) const {
 }
 
 Status Archive::verify(const Member &member) const {
-  if (crc32(data(member), static_cast<size_t>(member.size)) != member.crc) return fail(diag::ChecksumMismatch, loc(member.name));
+  if (crc32(data(member), static_cast<size_t>(member.size)) != member.crc)
+    return fail(diag::ChecksumMismatch, loc(member.name));
   return Status::ok();
 }
 

@@ -1,8 +1,8 @@
 // The container of a .pt2: a ZIP whose members are stored uncompressed, read in place from a mapping.
 //
-// Only the central directory is trusted, and every offset and size in it is checked against the file before use: a member's bytes lie
-// inside the file, outside the directory, and its local header agrees on the name. Nothing is copied; a member is a pair of
-// (offset, size) into the mapping, which lives as long as any owner() handle.
+// Only the central directory is trusted, and every offset and size in it is checked against the file before use: a
+// member's bytes lie inside the file, outside the directory, and its local header agrees on the name. Nothing is
+// copied; a member is a pair of (offset, size) into the mapping, which lives as long as any owner() handle.
 //
 // Thread-safety: immutable after opening.
 #pragma once
@@ -30,7 +30,8 @@ public:
   static Result<Archive> open(const std::string &path);
   /// Reads bytes that `owner` keeps alive (`owner` may be null when the caller does). `name` appears in diagnostics.
   /// Errors: NotAnArchive, ArchiveDamaged, ArchiveCompressed, ArchiveDuplicate, OldArchive.
-  static Result<Archive> fromMemory(std::shared_ptr<const void> owner, const uint8_t *data, int64_t size, std::string name);
+  static Result<Archive> fromMemory(std::shared_ptr<const void> owner, const uint8_t *data, int64_t size,
+                                    std::string name);
 
   const std::vector<Member> &members() const { return members_; }
   /// The member of that name (without the root folder), or null.

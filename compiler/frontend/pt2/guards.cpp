@@ -41,7 +41,9 @@ struct Walker {
     if (spec["children_spec"].get(children) != simdjson::SUCCESS) return;
     size_t i = 0;
     for (Json child : children) {
-      std::string part = names ? (i < names->size() ? fmt::format("'{}'", (*names)[i]) : "?") : i < keys.size() ? keys[i] : std::to_string(i);
+      std::string part = names             ? (i < names->size() ? fmt::format("'{}'", (*names)[i]) : "?")
+                         : i < keys.size() ? keys[i]
+                                           : std::to_string(i);
       walk(child, path + "[" + part + "]", depth + 1, nullptr);
       ++i;
     }
@@ -53,7 +55,8 @@ struct Walker {
 GuardReader::GuardReader(const graph::Model &model) : model_(model) {
   std::vector<int> user;
   for (size_t i = 0; i < model.inputs.size(); ++i)
-    if (model.inputs[i].kind == graph::Input::Kind::User || model.inputs[i].kind == graph::Input::Kind::Constant) user.push_back(static_cast<int>(i));
+    if (model.inputs[i].kind == graph::Input::Kind::User || model.inputs[i].kind == graph::Input::Kind::Constant)
+      user.push_back(static_cast<int>(i));
   simdjson::dom::parser parser;
   Json root, args, kwargs;
   if (parser.parse(model.inSpec).get(root) != simdjson::SUCCESS) return;
@@ -70,7 +73,8 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
   std::unordered_map<std::string, Expr> values;
   while (true) {
     size_t at = text.find("L[");
-    while (at != std::string_view::npos && at > 0 && (std::isalnum(static_cast<unsigned char>(text[at - 1])) || text[at - 1] == '_'))
+    while (at != std::string_view::npos && at > 0 &&
+           (std::isalnum(static_cast<unsigned char>(text[at - 1])) || text[at - 1] == '_'))
       at = text.find("L[", at + 1);
     plain += text.substr(0, at);
     if (at == std::string_view::npos) break;
@@ -98,20 +102,25 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
     auto indexed = [&](std::string_view call, const std::vector<Expr> &list) {
       if (text.substr(0, call.size()) != call) return false;
       size_t p = call.size(), index = 0, digits = 0;
-      for (; p < text.size() && std::isdigit(static_cast<unsigned char>(text[p])) && digits < 6; ++p, ++digits) index = index * 10 + static_cast<size_t>(text[p] - '0');
+      for (; p < text.size() && std::isdigit(static_cast<unsigned char>(text[p])) && digits < 6; ++p, ++digits)
+        index = index * 10 + static_cast<size_t>(text[p] - '0');
       if (digits == 0 || p >= text.size() || text[p] != ']' || index >= list.size()) return false;
       value = list[index];
       text.remove_prefix(p + 1);
       return true;
     };
     if (input.kind == graph::Input::Kind::Constant) {
-      if (const int64_t *c = std::get_if<int64_t>(&input.constant)) value = *c;
-      else if (const bool *b = std::get_if<bool>(&input.constant)) value = *b ? 1 : 0;
+      if (const int64_t *c = std::get_if<int64_t>(&input.constant))
+        value = *c;
+      else if (const bool *b = std::get_if<bool>(&input.constant))
+        value = *b ? 1 : 0;
     } else if (input.value.valid()) {
       const graph::Value &v = model_.graph.value(input.value);
       constexpr std::string_view offset = ".storage_offset()", rank = ".dim()";
-      if (v.kind == graph::Value::Kind::SymInt) value = v.expr;
-      else if (indexed(".size()[", v.type.sizes) || indexed(".shape[", v.type.sizes) || indexed(".stride()[", v.type.strides)) {
+      if (v.kind == graph::Value::Kind::SymInt)
+        value = v.expr;
+      else if (indexed(".size()[", v.type.sizes) || indexed(".shape[", v.type.sizes) ||
+               indexed(".stride()[", v.type.strides)) {
       } else if (text.substr(0, offset.size()) == offset) {
         value = v.type.offset;
         text.remove_prefix(offset.size());

@@ -7,8 +7,8 @@
 
 namespace neso::pt2 {
 
-/// An empty list and an empty object, so that a loop over the result of a failed look-up does nothing. (simdjson's default-constructed
-/// ones may not be iterated.)
+/// An empty list and an empty object, so that a loop over the result of a failed look-up does nothing. (simdjson's
+/// default-constructed ones may not be iterated.)
 struct Empty {
   simdjson::dom::parser parser;
   simdjson::dom::array array;
@@ -175,9 +175,11 @@ graph::TensorType JsonReader::tensorType(Json meta, std::string_view name) {
   Json offset = get(meta, "storage_offset");
   if (ok()) t.offset = symInt(offset, "storage_offset");
   if (!ok()) return t;
-  if (t.sizes.size() != t.strides.size()) bad("strides", fmt::format("'{}' has {} sizes but {} strides", name, t.sizes.size(), t.strides.size()));
+  if (t.sizes.size() != t.strides.size())
+    bad("strides", fmt::format("'{}' has {} sizes but {} strides", name, t.sizes.size(), t.strides.size()));
   for (Expr s : t.sizes)
-    if (std::optional<int64_t> c = s.asConst(); c && *c < 0) bad("sizes", fmt::format("'{}' has the size {}", name, *c));
+    if (std::optional<int64_t> c = s.asConst(); c && *c < 0)
+      bad("sizes", fmt::format("'{}' has the size {}", name, *c));
   return t;
 }
 

@@ -1,5 +1,5 @@
-// The strict JSON access that both readers of this folder share: every look-up either succeeds or records one named diagnostic, after
-// which ok() is false and further results are empty. Reading goes on only while ok().
+// The strict JSON access that both readers of this folder share: every look-up either succeeds or records one named
+// diagnostic, after which ok() is false and further results are empty. Reading goes on only while ok().
 #pragma once
 #include <optional>
 #include <string>
@@ -8,8 +8,8 @@
 
 #include <simdjson.h>
 
-#include "base/diagnostics/pt2.h"
 #include "base/diagnostics.h"
+#include "base/diagnostics/pt2.h"
 #include "base/dtype.h"
 #include "ir/graph/graph.h"
 
@@ -54,8 +54,9 @@ public:
 
   // Pieces of the schema that weights and graphs share.
   DType dtype(int64_t code, std::string_view what);
-  Expr symInt(Json e, std::string_view field);           // SymInt
-  std::optional<Expr> tryExpression(std::string_view text); // parsed once a text; nullopt if it is no integer expression
+  Expr symInt(Json e, std::string_view field); // SymInt
+  std::optional<Expr>
+  tryExpression(std::string_view text); // parsed once a text; nullopt if it is no integer expression
   graph::TensorType tensorType(Json meta, std::string_view name);
 
   std::string node;     // the graph node being read, for diagnostics

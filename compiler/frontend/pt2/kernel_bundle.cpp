@@ -18,12 +18,14 @@ constexpr std::string_view kFolder = "neso_kernels/"; // below extra/
 
 class RowReader {
 public:
-  RowReader(std::string path, std::string folder) : json_(std::move(path), "launches.json"), folder_(std::move(folder)) {}
+  RowReader(std::string path, std::string folder)
+      : json_(std::move(path), "launches.json"), folder_(std::move(folder)) {}
 
   Status read(std::string_view text, std::vector<BundledLaunch> &out) {
     simdjson::dom::parser parser;
     Json root;
-    if (simdjson::error_code e = parser.parse(text.data(), text.size()).get(root)) return fail(diag::BadJson, json_.loc(), simdjson::error_message(e));
+    if (simdjson::error_code e = parser.parse(text.data(), text.size()).get(root))
+      return fail(diag::BadJson, json_.loc(), simdjson::error_message(e));
     for (Json row : json_.asArray(root, "launches.json")) {
       BundledLaunch l = launch(row);
       if (!json_.ok()) break;
@@ -82,7 +84,8 @@ private:
     l.file = folder_ + text(row, "file", l.name + ".py");
     l.parameters = list(row, "parameters"), l.signature = list(row, "signature");
     if (l.parameters.size() != l.signature.size())
-      json_.bad("signature", fmt::format("kernel '{}' has {} parameters, but {} types are given", l.function, l.parameters.size(), l.signature.size()));
+      json_.bad("signature", fmt::format("kernel '{}' has {} parameters, but {} types are given", l.function,
+                                         l.parameters.size(), l.signature.size()));
     l.values = dict(row, "values");
     for (const NamedText &v : l.values)
       if (std::find(l.parameters.begin(), l.parameters.end(), v.first) == l.parameters.end())
@@ -91,7 +94,8 @@ private:
     l.grid = grid(row);
     if (std::optional<Json> configs = json_.optional(row, "configs"))
       for (Json c : json_.asArray(*configs, "configs"))
-        l.configs.push_back({dict(c, "kwargs"), number(c, "num_warps", l.numWarps), number(c, "num_stages", l.numStages), grid(c)});
+        l.configs.push_back(
+            {dict(c, "kwargs"), number(c, "num_warps", l.numWarps), number(c, "num_stages", l.numStages), grid(c)});
     l.key = list(row, "key");
     l.heuristics = dict(row, "heuristics");
     return l;
@@ -118,7 +122,8 @@ const std::string *BundledLaunch::value(const std::string &parameter) const {
   return nullptr;
 }
 
-Result<KernelBundle> readKernelBundle(const graph::Model &model, const std::string &modelPath, const std::vector<std::string> &paths) {
+Result<KernelBundle> readKernelBundle(const graph::Model &model, const std::string &modelPath,
+                                      const std::vector<std::string> &paths) {
   KernelBundle out;
   std::string inside = modelPath + "/extra/" + std::string(kFolder);
   for (const auto &[name, text] : model.extraFiles)
@@ -133,7 +138,8 @@ Result<KernelBundle> readKernelBundle(const graph::Model &model, const std::stri
     std::optional<std::string> text = rows.empty() ? std::nullopt : textOf(rows);
     if (text) {
       std::string base = fs::path(rows).parent_path().string();
-      if (Status s = RowReader(rows, base.empty() ? "" : base + "/").read(*text, out.launches); !s) return s.takeError();
+      if (Status s = RowReader(rows, base.empty() ? "" : base + "/").read(*text, out.launches); !s)
+        return s.takeError();
     } else if (!folder) {
       out.looseFiles.push_back(path);
     } else {

@@ -24,14 +24,20 @@ std::string trimmed(std::string_view s) {
 
 /// The texts that say what kind of archive this is.
 Status checkHeader(const Archive &a) {
-  struct Row { const char *member, *required; bool must; };
-  for (Row row : {Row{"archive_format", "pt2", true}, Row{"archive_version", "0", false}, Row{"byteorder", "little", false}}) {
+  struct Row {
+    const char *member, *required;
+    bool must;
+  };
+  for (Row row :
+       {Row{"archive_format", "pt2", true}, Row{"archive_version", "0", false}, Row{"byteorder", "little", false}}) {
     const Member *m = a.find(row.member);
     if (!m && row.must) {
-      if (a.find("data.pkl") || a.find("constants.pkl")) return fail(diag::NotAnArchive, {}, a.path(), "it is a torch.save or TorchScript file");
+      if (a.find("data.pkl") || a.find("constants.pkl"))
+        return fail(diag::NotAnArchive, {}, a.path(), "it is a torch.save or TorchScript file");
       return fail(diag::MemberMissing, a.loc(), row.member);
     }
-    if (m && trimmed(a.text(*m)) != row.required) return fail(diag::NotPt2, a.loc(), row.member, trimmed(a.text(*m).substr(0, 60)), row.required);
+    if (m && trimmed(a.text(*m)) != row.required)
+      return fail(diag::NotPt2, a.loc(), row.member, trimmed(a.text(*m).substr(0, 60)), row.required);
   }
   return Status::ok();
 }
@@ -45,7 +51,8 @@ Result<std::string> chooseModel(const Archive &a, const std::string &wanted) {
   for (const std::string &n : names)
     if (n == pick) return n;
   if (!names.empty()) return fail(diag::ModelChoice, a.loc(), fmt::format("'{}'", fmt::join(names, "', '")));
-  bool compiled = std::any_of(a.members().begin(), a.members().end(), [](const Member &m) { return m.name.starts_with(NESO_ARCHIVE_MODEL_FOLDER); });
+  bool compiled = std::any_of(a.members().begin(), a.members().end(),
+                              [](const Member &m) { return m.name.starts_with(NESO_ARCHIVE_MODEL_FOLDER); });
   if (compiled) return fail(diag::AlreadyCompiled, {}, a.path());
   return fail(diag::MemberMissing, a.loc(), "models/model.json");
 }
@@ -85,7 +92,8 @@ private:
     simdjson::dom::array specs = r_.array(signature, "input_specs");
     if (!r_.ok()) return;
     const std::vector<Argument> &args = reader.inputArguments();
-    if (specs.size() != args.size()) return mismatch(fmt::format("it lists {} inputs, the graph has {}", specs.size(), args.size()));
+    if (specs.size() != args.size())
+      return mismatch(fmt::format("it lists {} inputs, the graph has {}", specs.size(), args.size()));
     size_t i = 0;
     for (Json spec : specs) {
       auto [kind, body] = r_.asUnion(spec, "input_specs");
@@ -142,7 +150,8 @@ private:
     if (!r_.ok()) return;
     if (in.value.valid()) {
       std::string_view name;
-      if (kind == "as_tensor" || kind == "as_custom_obj") name = r_.string(value, "name");
+      if (kind == "as_tensor" || kind == "as_custom_obj")
+        name = r_.string(value, "name");
       else if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool") {
         auto [k, v] = r_.asUnion(value, "user_input");
         if (r_.ok()) name = r_.asString(v, "user_input");
@@ -166,7 +175,8 @@ private:
     simdjson::dom::array specs = r_.array(signature, "output_specs");
     if (!r_.ok()) return;
     const std::vector<Argument> &values = m_.graph.outputs;
-    if (specs.size() != values.size()) return mismatch(fmt::format("it lists {} outputs, the graph has {}", specs.size(), values.size()));
+    if (specs.size() != values.size())
+      return mismatch(fmt::format("it lists {} outputs, the graph has {}", specs.size(), values.size()));
     size_t i = 0;
     for (Json spec : specs) {
       auto [kind, body] = r_.asUnion(spec, "output_specs");
@@ -194,7 +204,8 @@ private:
         r_.report(diag::UnknownArgument, "output_specs", kind);
       }
       if (!r_.ok()) return;
-      if (out.kind != Output::Kind::User && out.kind != Output::Kind::Token && !std::holds_alternative<ValueId>(out.value))
+      if (out.kind != Output::Kind::User && out.kind != Output::Kind::Token &&
+          !std::holds_alternative<ValueId>(out.value))
         return mismatch(fmt::format("what is written to '{}' is no value", out.target));
       if (out.kind == Output::Kind::BufferMutation || out.kind == Output::Kind::ParameterMutation) {
         bool found = false;
@@ -219,7 +230,8 @@ private:
       m_.inSpec = r_.string(*s, "in_spec");
       m_.outSpec = r_.string(*s, "out_spec");
       if (std::optional<Json> names = r_.optional(*s, "forward_arg_names"))
-        for (Json n : r_.asArray(*names, "forward_arg_names")) m_.argumentNames.emplace_back(r_.asString(n, "forward_arg_names"));
+        for (Json n : r_.asArray(*names, "forward_arg_names"))
+          m_.argumentNames.emplace_back(r_.asString(n, "forward_arg_names"));
       return;
     }
   }
@@ -230,7 +242,8 @@ private:
       if (std::optional<Json> lo = r_.optional(range, "min_val")) interval.lo = r_.asInt(*lo, "min_val");
       if (std::optional<Json> hi = r_.optional(range, "max_val")) interval.hi = r_.asInt(*hi, "max_val");
       if (!r_.ok()) return;
-      if (interval.lo > interval.hi) return r_.bad(name, fmt::format("its range [{}, {}] is empty", interval.lo, interval.hi));
+      if (interval.lo > interval.hi)
+        return r_.bad(name, fmt::format("its range [{}, {}] is empty", interval.lo, interval.hi));
       m_.facts.setRange(name, interval);
     }
   }
@@ -244,8 +257,10 @@ private:
       if (!r_.ok()) return;
       std::string why;
       std::optional<Expr> e = reader.read(text, why);
-      if (!e) m_.warnings.push_back(makeDiag(diag::GuardIgnored, archive_.loc(), text, why));
-      else if (!e->isConst() || e->isConst(0)) m_.guards.push_back(*e);
+      if (!e)
+        m_.warnings.push_back(makeDiag(diag::GuardIgnored, archive_.loc(), text, why));
+      else if (!e->isConst() || e->isConst(0))
+        m_.guards.push_back(*e);
     }
   }
 
@@ -280,7 +295,8 @@ Result<graph::Model> readPt2(const std::string &path, const ReadOptions &options
   return readArchive(*archive, options);
 }
 
-Result<graph::Model> readPt2(std::shared_ptr<const void> owner, const uint8_t *data, int64_t size, std::string name, const ReadOptions &options) {
+Result<graph::Model> readPt2(std::shared_ptr<const void> owner, const uint8_t *data, int64_t size, std::string name,
+                             const ReadOptions &options) {
   Result<Archive> archive = Archive::fromMemory(std::move(owner), data, size, std::move(name));
   if (!archive) return archive.takeError();
   return readArchive(*archive, options);

@@ -22,7 +22,8 @@ struct ReadOptions {
 };
 
 Result<graph::Model> readPt2(const std::string &path, const ReadOptions &options = {});
-/// The same from bytes that `owner` keeps alive (null: the caller does, as long as the model lives). `name` stands for the path.
+/// The same from bytes that `owner` keeps alive (null: the caller does, as long as the model lives). `name` stands for
+/// the path.
 Result<graph::Model> readPt2(std::shared_ptr<const void> owner, const uint8_t *data, int64_t size, std::string name,
                              const ReadOptions &options = {});
 

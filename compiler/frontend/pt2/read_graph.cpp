@@ -72,8 +72,10 @@ ValueId GraphReader::define(std::string_view name) {
   ValueId id = defineOther(std::string(name), it == metas_.end() ? Value::Kind::Object : it->second.kind);
   if (!r_.ok() || it == metas_.end()) return id;
   Value &v = graph_.values[id.index()];
-  if (v.kind == Value::Kind::Tensor) v.type = r_.tensorType(it->second.json, name);
-  else if (v.kind != Value::Kind::Object) fillScalar(v, it->second.json);
+  if (v.kind == Value::Kind::Tensor)
+    v.type = r_.tensorType(it->second.json, name);
+  else if (v.kind != Value::Kind::Object)
+    fillScalar(v, it->second.json);
   return id;
 }
 
@@ -101,8 +103,10 @@ Argument GraphReader::argument(Json json, std::string_view field) {
     for (Json e : r_.asArray(value, field)) {
       auto [k, v] = r_.asUnion(e, field);
       if (!r_.ok()) return;
-      if (k == "as_name") onName(use(r_.asString(v, field)));
-      else onValue(v);
+      if (k == "as_name")
+        onName(use(r_.asString(v, field)));
+      else
+        onValue(v);
     }
   };
   auto sym = [&](auto onValue) -> Argument {
@@ -164,11 +168,14 @@ Argument GraphReader::argument(Json json, std::string_view field) {
     std::vector<bool> bools;
     symList([&](ValueId id) { ids.push_back(id); },
             [&](Json v) {
-              if (floats) numbers.push_back(r_.asFloat(v, field));
-              else bools.push_back(r_.asBool(v, field));
+              if (floats)
+                numbers.push_back(r_.asFloat(v, field));
+              else
+                bools.push_back(r_.asBool(v, field));
             });
     if (ids.empty()) return floats ? Argument(numbers) : Argument(bools);
-    if (!numbers.empty() || !bools.empty()) r_.bad(field, "lists that mix constants with symbolic floats or bools are not supported");
+    if (!numbers.empty() || !bools.empty())
+      r_.bad(field, "lists that mix constants with symbolic floats or bools are not supported");
     return ids;
   }
   if (kind == "as_scalar_type") return r_.dtype(r_.asInt(value, field), field);
@@ -273,8 +280,10 @@ std::vector<ValueId> GraphReader::defineOutput(Json json) {
     for (Json e : r_.asArray(value, "outputs")) {
       auto [k, v] = r_.asUnion(e, "outputs");
       if (!r_.ok()) break;
-      if (k == "as_tensor") out.push_back(define(r_.string(v, "name")));
-      else out.push_back({});
+      if (k == "as_tensor")
+        out.push_back(define(r_.string(v, "name")));
+      else
+        out.push_back({});
     }
     return out;
   }
@@ -291,7 +300,8 @@ std::vector<ValueId> GraphReader::defineOutput(Json json) {
     }
     return out;
   }
-  if (kind == "as_int" || kind == "as_bool" || kind == "as_float" || kind == "as_string" || kind == "as_ints") return {};
+  if (kind == "as_int" || kind == "as_bool" || kind == "as_float" || kind == "as_string" || kind == "as_ints")
+    return {};
   r_.report(diag::UnknownArgument, "outputs", kind);
   return {};
 }
@@ -304,8 +314,10 @@ void GraphReader::readNode(Json json) {
   r_.node = n.name.empty() ? std::string(target) : n.name;
   n.target = plainTarget(target);
   for (auto [key, value] : r_.object(json, "metadata")) {
-    if (key == "stack_trace") n.loc = innermostUserLine(r_.asString(value, key));
-    else if (key == "nn_module_stack") n.module = modulePath(r_.asString(value, key));
+    if (key == "stack_trace")
+      n.loc = innermostUserLine(r_.asString(value, key));
+    else if (key == "nn_module_stack")
+      n.module = modulePath(r_.asString(value, key));
   }
   r_.sourceLine = n.loc;
   n.loc.context = r_.node;
@@ -322,7 +334,8 @@ void GraphReader::readNode(Json json) {
     if (!r_.ok()) return;
   }
   if (const graph::OpSchema *op = graph::findOp(n.target); op && op->returns.size() != n.outputs.size())
-    return r_.report(diag::OperatorArgument, n.target, "outputs", fmt::format("has {} entries where the operator returns {}", n.outputs.size(), op->returns.size()));
+    return r_.report(diag::OperatorArgument, n.target, "outputs",
+                     fmt::format("has {} entries where the operator returns {}", n.outputs.size(), op->returns.size()));
   if (n.name.empty()) {
     // Older minors have no node names: the first result names the node, as in torch.
     for (const auto &list : n.outputs)

@@ -1,5 +1,5 @@
-// Reads one Graph of model.json, sub-graphs included. Names live in one namespace a graph; values get ids in the order in which they
-// are defined, so a use before its definition is a fault of the file.
+// Reads one Graph of model.json, sub-graphs included. Names live in one namespace a graph; values get ids in the order
+// in which they are defined, so a use before its definition is a fault of the file.
 #pragma once
 #include <unordered_map>
 
@@ -13,8 +13,8 @@ inline constexpr int kMaxGraphDepth = 16;
 class GraphReader {
 public:
   GraphReader(JsonReader &r, int depth) : r_(r), depth_(depth) {}
-  /// Reads inputs, nodes and outputs. After a fault r.ok() is false. graph.inputs is parallel to the file's inputs; an input that is a
-  /// constant has an invalid id there and its value in constants().
+  /// Reads inputs, nodes and outputs. After a fault r.ok() is false. graph.inputs is parallel to the file's inputs; an
+  /// input that is a constant has an invalid id there and its value in constants().
   graph::Graph read(Json json);
   const std::vector<graph::Argument> &inputArguments() const { return inputs_; }
   /// The id of a defined value; reports UndefinedValue.

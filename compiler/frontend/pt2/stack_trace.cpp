@@ -13,10 +13,12 @@ SourceLoc innermostUserLine(std::string_view trace) {
     at = end + middle.size();
     if (file.find('\n') != std::string_view::npos) continue;
     int line = 0;
-    for (; at < trace.size() && trace[at] >= '0' && trace[at] <= '9' && line < 100'000'000; ++at) line = line * 10 + (trace[at] - '0');
+    for (; at < trace.size() && trace[at] >= '0' && trace[at] <= '9' && line < 100'000'000; ++at)
+      line = line * 10 + (trace[at] - '0');
     if (line == 0) continue;
     SourceLoc loc{std::string(file), line, 0, {}};
-    bool torch = file.substr(0, 6) == "torch/" || file.substr(0, 1) == "<" || file.find("/torch/") != std::string_view::npos;
+    bool torch =
+        file.substr(0, 6) == "torch/" || file.substr(0, 1) == "<" || file.find("/torch/") != std::string_view::npos;
     if (!torch) user = loc;
     any = std::move(loc);
   }

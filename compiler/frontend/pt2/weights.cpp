@@ -16,9 +16,13 @@ Result<WeightTable> WeightTable::read(const Archive &archive, const std::string 
   t.archive_ = &archive;
   t.checkData_ = checkData;
   std::string w = "data/weights/", c = "data/constants/";
-  if (Status s = t.readTable({w + model + "_weights_config.json", w + model + "_model_param_config.json"}, "data/weights/", ".pt"); !s)
+  if (Status s = t.readTable({w + model + "_weights_config.json", w + model + "_model_param_config.json"},
+                             "data/weights/", ".pt");
+      !s)
     return s.takeError();
-  if (Status s = t.readTable({c + model + "_constants_config.json", c + model + "_model_constants_config.json"}, "data/constants/", ".pt"); !s)
+  if (Status s = t.readTable({c + model + "_constants_config.json", c + model + "_model_constants_config.json"},
+                             "data/constants/", ".pt");
+      !s)
     return s.takeError();
   return t;
 }
@@ -38,7 +42,8 @@ Status WeightTable::readTable(const std::vector<std::string> &names, const char 
   simdjson::dom::parser parser;
   std::string_view text = archive_->text(*member);
   Json root;
-  if (auto err = parser.parse(text.data(), text.size(), true).get(root)) return fail(diag::BadJson, archive_->loc(member->name), simdjson::error_message(err));
+  if (auto err = parser.parse(text.data(), text.size(), true).get(root))
+    return fail(diag::BadJson, archive_->loc(member->name), simdjson::error_message(err));
   JsonReader r(archive_->path(), member->name);
   for (auto [fqn, meta] : r.object(root, "config")) {
     r.node = fqn;
@@ -46,7 +51,8 @@ Status WeightTable::readTable(const std::vector<std::string> &names, const char 
     row.member = folder + std::string(r.string(meta, "path_name"));
     Json pickled = r.get(meta, "use_pickle");
     if (r.ok()) row.pickled = r.asBool(pickled, "use_pickle");
-    if (std::optional<Json> type = r.optional(meta, "tensor_meta"); type && !row.pickled) row.type = r.tensorType(*type, fqn);
+    if (std::optional<Json> type = r.optional(meta, "tensor_meta"); type && !row.pickled)
+      row.type = r.tensorType(*type, fqn);
     if (!r.ok()) return r.takeError();
     // A table of weights and one of constants may name a buffer twice; the first, the weights', counts.
     rows_.emplace(std::string(fqn), std::move(row));
@@ -54,7 +60,8 @@ Status WeightTable::readTable(const std::vector<std::string> &names, const char 
   return r.ok() ? Status::ok() : Status(r.takeError());
 }
 
-/// Bytes from the start of the storage to the end of the last element; nullopt on overflow or a size that is not constant.
+/// Bytes from the start of the storage to the end of the last element; nullopt on overflow or a size that is not
+/// constant.
 static std::optional<int64_t> bytesNeeded(const graph::TensorType &t) {
   std::optional<int64_t> offset = t.offset.asConst();
   if (!offset || *offset < 0) return std::nullopt;
@@ -64,16 +71,20 @@ static std::optional<int64_t> bytesNeeded(const graph::TensorType &t) {
     std::optional<int64_t> size = t.sizes[i].asConst(), stride = t.strides[i].asConst();
     if (!size || !stride || *size < 0 || *stride < 0) return std::nullopt;
     int64_t step;
-    if (*size == 0) empty = true;
-    else if (__builtin_mul_overflow(*size - 1, *stride, &step) || __builtin_add_overflow(last, step, &last)) return std::nullopt;
+    if (*size == 0)
+      empty = true;
+    else if (__builtin_mul_overflow(*size - 1, *stride, &step) || __builtin_add_overflow(last, step, &last))
+      return std::nullopt;
   }
   if (empty) return 0;
   int64_t bytes;
-  if (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, itemSize(t.dtype), &bytes)) return std::nullopt;
+  if (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, itemSize(t.dtype), &bytes))
+    return std::nullopt;
   return bytes;
 }
 
-Result<int> WeightTable::add(graph::Model &model, std::string_view fqn, graph::Weight::Kind kind, bool persistent, const SourceLoc &where) {
+Result<int> WeightTable::add(graph::Model &model, std::string_view fqn, graph::Weight::Kind kind, bool persistent,
+                             const SourceLoc &where) {
   auto it = rows_.find(std::string(fqn));
   if (it == rows_.end()) return fail(diag::WeightMissing, where, fqn, "no table lists it");
   const Row &row = it->second;
@@ -81,8 +92,11 @@ Result<int> WeightTable::add(graph::Model &model, std::string_view fqn, graph::W
   const Member *member = archive_->find(row.member);
   if (!member) return fail(diag::WeightMissing, where, fqn, fmt::format("the member '{}' is missing", row.member));
   std::optional<int64_t> needed = bytesNeeded(*row.type);
-  if (!needed) return fail(diag::BadField, where, "tensor_meta", fmt::format("the sizes and strides of '{}' address no memory", fqn));
-  if (*needed > 0 && member->size == 0) return fail(diag::WeightMissing, where, fqn, "its member is empty (a fake tensor was exported)");
+  if (!needed)
+    return fail(diag::BadField, where, "tensor_meta",
+                fmt::format("the sizes and strides of '{}' address no memory", fqn));
+  if (*needed > 0 && member->size == 0)
+    return fail(diag::WeightMissing, where, fqn, "its member is empty (a fake tensor was exported)");
   if (*needed > member->size) return fail(diag::WeightSize, where, fqn, *needed, row.member, member->size);
 
   auto [slot, fresh] = storages_.try_emplace(row.member, static_cast<int>(model.storages.size()));
@@ -93,7 +107,8 @@ Result<int> WeightTable::add(graph::Model &model, std::string_view fqn, graph::W
     if (reinterpret_cast<uintptr_t>(data) % kAlignment == 0) {
       model.storages.push_back({data, member->size, member->offset, archive_->owner()});
     } else {
-      // Torch aligns members to 64 bytes; an archive that other tools packed need not. Code reads elements in place, so copy.
+      // Torch aligns members to 64 bytes; an archive that other tools packed need not. Code reads elements in place, so
+      // copy.
       struct Free {
         void operator()(void *p) const { std::free(p); }
       };

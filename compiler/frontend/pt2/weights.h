@@ -13,7 +13,8 @@ public:
   static Result<WeightTable> read(const Archive &archive, const std::string &model, bool checkData);
   /// Adds the weight to model.weights, and its storage if no other weight brought it already. Returns its index.
   /// Errors: WeightMissing, WeightSize, WeightPickled; `where` is their place.
-  Result<int> add(graph::Model &model, std::string_view fqn, graph::Weight::Kind kind, bool persistent, const SourceLoc &where);
+  Result<int> add(graph::Model &model, std::string_view fqn, graph::Weight::Kind kind, bool persistent,
+                  const SourceLoc &where);
 
 private:
   struct Row {

@@ -1,8 +1,8 @@
-// The syntax tree of a Python module: expressions, statements, functions. All of Python's statements parse; what a kernel may use is
-// decided later, where it is used.
+// The syntax tree of a Python module: expressions, statements, functions. All of Python's statements parse; what a
+// kernel may use is decided later, where it is used.
 //
-// Nodes live in the arena of their Module and are never freed one by one; pointers are non-owning and never null unless said so.
-// Every node knows its place (line and column from 1).
+// Nodes live in the arena of their Module and are never freed one by one; pointers are non-owning and never null unless
+// said so. Every node knows its place (line and column from 1).
 #pragma once
 #include "frontend/triton/source.h"
 
@@ -15,16 +15,68 @@
 namespace neso::triton {
 
 enum class ExprKind : uint8_t {
-  None, True, False, Ellipsis, Int, Float, Imaginary, String, Bytes, JoinedStr,
-  Name, Attribute, Subscript, Slice, Call, Unary, Binary, Bool, Compare, IfExp, Lambda,
-  Tuple, List, Set, Dict, Comprehension, Named, Starred, Await, Yield,
+  None,
+  True,
+  False,
+  Ellipsis,
+  Int,
+  Float,
+  Imaginary,
+  String,
+  Bytes,
+  JoinedStr,
+  Name,
+  Attribute,
+  Subscript,
+  Slice,
+  Call,
+  Unary,
+  Binary,
+  Bool,
+  Compare,
+  IfExp,
+  Lambda,
+  Tuple,
+  List,
+  Set,
+  Dict,
+  Comprehension,
+  Named,
+  Starred,
+  Await,
+  Yield,
 };
 
 enum class OpKind : uint8_t {
-  Add, Sub, Mul, Div, FloorDiv, Mod, Pow, MatMul, LShift, RShift, BitAnd, BitOr, BitXor, // Binary and augmented assignment
-  Eq, Ne, Lt, Le, Gt, Ge, Is, IsNot, In, NotIn,                                          // Compare
-  And, Or,                                                                               // Bool
-  Neg, Pos, Invert, Not,                                                                 // Unary
+  Add,
+  Sub,
+  Mul,
+  Div,
+  FloorDiv,
+  Mod,
+  Pow,
+  MatMul,
+  LShift,
+  RShift,
+  BitAnd,
+  BitOr,
+  BitXor, // Binary and augmented assignment
+  Eq,
+  Ne,
+  Lt,
+  Le,
+  Gt,
+  Ge,
+  Is,
+  IsNot,
+  In,
+  NotIn, // Compare
+  And,
+  Or, // Bool
+  Neg,
+  Pos,
+  Invert,
+  Not, // Unary
 };
 /// "+", "is not", …
 std::string_view spelling(OpKind op);
@@ -47,12 +99,12 @@ struct ComprehensionFor {
 /// One expression. Which members are used depends on `kind`:
 ///   Int: big ? text : integer          Float: number           String/Bytes: string (escapes resolved)
 ///   JoinedStr: items (String parts and fields; a field's text is its conversion and format spec, "!r:x")
-///   Name: text      Attribute: items[0] . text      Subscript: items[0] [ items[1] ]   Slice: items = {lo, hi, step}, each may be null
-///   Call: items[0] ( items[1…], keywords )          Unary: op items[0]                 Binary: items[0] op items[1]
-///   Bool: items joined by op            Compare: items[0] ops[0] items[1] ops[1] …     IfExp: items = {then, condition, else}
-///   Lambda: function                    Tuple, List, Set: items                        Dict: items = {k, v, …}; k null: **v
-///   Comprehension: text ("list", "set", "dict", "generator"), items (element, or key and value), clauses
-///   Named: text := items[0]             Starred, Await, Yield: items[0] (Yield may have none)
+///   Name: text      Attribute: items[0] . text      Subscript: items[0] [ items[1] ]   Slice: items = {lo, hi, step},
+///   each may be null Call: items[0] ( items[1…], keywords )          Unary: op items[0]                 Binary:
+///   items[0] op items[1] Bool: items joined by op            Compare: items[0] ops[0] items[1] ops[1] …     IfExp:
+///   items = {then, condition, else} Lambda: function                    Tuple, List, Set: items Dict: items = {k, v,
+///   …}; k null: **v Comprehension: text ("list", "set", "dict", "generator"), items (element, or key and value),
+///   clauses Named: text := items[0]             Starred, Await, Yield: items[0] (Yield may have none)
 struct Expr {
   ExprKind kind;
   OpKind op = OpKind::Add;
@@ -71,8 +123,30 @@ struct Expr {
 };
 
 enum class StmtKind : uint8_t {
-  Function, Class, Return, Delete, Assign, AugAssign, AnnAssign, For, While, If, With, Raise, Try, Assert,
-  Import, ImportFrom, Global, Nonlocal, Expr, Pass, Break, Continue, Match, TypeAlias,
+  Function,
+  Class,
+  Return,
+  Delete,
+  Assign,
+  AugAssign,
+  AnnAssign,
+  For,
+  While,
+  If,
+  With,
+  Raise,
+  Try,
+  Assert,
+  Import,
+  ImportFrom,
+  Global,
+  Nonlocal,
+  Expr,
+  Pass,
+  Break,
+  Continue,
+  Match,
+  TypeAlias,
 };
 
 struct ImportName {

@@ -43,7 +43,8 @@ private:
       for (Expr *i : e->items) target(i);
   }
   void stmt(Stmt *st) {
-    if (st->kind == StmtKind::Assign || st->kind == StmtKind::AugAssign || st->kind == StmtKind::AnnAssign || st->kind == StmtKind::For)
+    if (st->kind == StmtKind::Assign || st->kind == StmtKind::AugAssign || st->kind == StmtKind::AnnAssign ||
+        st->kind == StmtKind::For)
       for (Expr *t : st->exprs) target(t);
     for (Expr *t : st->targets)
       if (t) target(t);
@@ -63,7 +64,9 @@ private:
 
 /// A block that belongs to no region yet, and the insertion point to return to.
 struct Detached {
-  explicit Detached(mlir::OpBuilder &b) : guard(b), block(std::make_unique<mlir::Block>()) { b.setInsertionPointToStart(block.get()); }
+  explicit Detached(mlir::OpBuilder &b) : guard(b), block(std::make_unique<mlir::Block>()) {
+    b.setInsertionPointToStart(block.get());
+  }
   mlir::OpBuilder::InsertionGuard guard;
   std::unique_ptr<mlir::Block> block;
 };
@@ -82,7 +85,8 @@ std::vector<std::string_view> Evaluator::assignedNames(llvm::ArrayRef<Stmt *> st
   return collector.names;
 }
 
-// ---- run-time parts of values ------------------------------------------------------------------------------------------------------
+// ---- run-time parts of values
+// ------------------------------------------------------------------------------------------------------
 
 void Evaluator::flatten(const Value &v, std::vector<mlir::Value> &out) {
   if (v.kind == Kind::Tensor || v.kind == Kind::Descriptor) out.push_back(v.handle);
@@ -92,7 +96,9 @@ void Evaluator::flatten(const Value &v, std::vector<mlir::Value> &out) {
 
 Value Evaluator::rebuild(const Value &like, llvm::ArrayRef<mlir::Value> handles, size_t &at) {
   if (like.kind == Kind::Tensor) return c.tensor(handles[at++], *like.type);
-  if (like.kind != Kind::Tuple && like.kind != Kind::Instance && like.kind != Kind::Descriptor && like.kind != Kind::BlockPtr) return like;
+  if (like.kind != Kind::Tuple && like.kind != Kind::Instance && like.kind != Kind::Descriptor &&
+      like.kind != Kind::BlockPtr)
+    return like;
   Object *o;
   Value v = c.object(like.kind, &o);
   *o = *like.o;
@@ -122,7 +128,8 @@ bool Evaluator::sameShapeOfValue(const Value &a, const Value &b) {
   return true;
 }
 
-/// `v` made to match `like` where a compile-time number must become a tensor of like's type; v itself where nothing can be done.
+/// `v` made to match `like` where a compile-time number must become a tensor of like's type; v itself where nothing can
+/// be done.
 Value Evaluator::unify(const Value &like, const Value &v) {
   if (sameShapeOfValue(like, v)) return v;
   if (like.isTensor() && v.isNumber()) {
@@ -164,11 +171,13 @@ Value Evaluator::condition(const Value &v, Pos pos, const char *where) {
     return s.cast(s.unsplat(v), scalar(DT::I1));
   }
   if (v.kind == Kind::Opaque) return c.fail(diag::TrOpaque, pos, v.o->text);
-  if (v.kind != Kind::Bool && v.kind != Kind::Int && v.kind != Kind::None) return c.fail(diag::TrConditionType, pos, where, typeName(v));
+  if (v.kind != Kind::Bool && v.kind != Kind::Int && v.kind != Kind::None)
+    return c.fail(diag::TrConditionType, pos, where, typeName(v));
   return v;
 }
 
-// ---- returns -----------------------------------------------------------------------------------------------------------------------
+// ---- returns
+// -----------------------------------------------------------------------------------------------------------------------
 
 bool Evaluator::kernelTail(llvm::ArrayRef<Stmt *> stmts, const Rest *rest) {
   for (size_t i = 0; i < stmts.size(); ++i) {
@@ -277,7 +286,8 @@ Value Evaluator::inlineCall(Object *fn, Scope locals, Pos pos) {
   return ok ? f.result : Value{};
 }
 
-// ---- statements ----------------------------------------------------------------------------------------------------------------------
+// ---- statements
+// ----------------------------------------------------------------------------------------------------------------------
 
 bool Evaluator::kernelBlock(llvm::ArrayRef<Stmt *> stmts) {
   for (Stmt *st : stmts) {
@@ -379,7 +389,8 @@ bool Evaluator::kernelAssign(Stmt *st) {
   if (st->kind == StmtKind::AnnAssign) {
     Value annotation = eval(st->annotation);
     if (!annotation) return false;
-    bool isConstexpr = annotation.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr";
+    bool isConstexpr = annotation.kind == Kind::Builtin &&
+                       std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr";
     Expr *target = st->exprs[0];
     if (!st->value) {
       if (isConstexpr && target->kind == ExprKind::Name) c.frame->locals.set(target->text, Value{});
@@ -402,7 +413,8 @@ bool Evaluator::kernelAssign(Stmt *st) {
   return true;
 }
 
-// ---- if --------------------------------------------------------------------------------------------------------------------------------
+// ---- if
+// --------------------------------------------------------------------------------------------------------------------------------
 
 bool Evaluator::kernelIf(Stmt *st) {
   Value cond = condition(eval(st->value), st->value->pos, "if");
@@ -435,10 +447,13 @@ bool Evaluator::kernelIf(Stmt *st) {
     for (int side = 0; side < 2; ++side) flatten(*v[side], h[side]);
     std::vector<mlir::Value> before;
     flatten(live.second, before);
-    if (before == h[0] && before == h[1] && sameShapeOfValue(live.second, *v[0]) && sameShapeOfValue(live.second, *v[1])) continue;
+    if (before == h[0] && before == h[1] && sameShapeOfValue(live.second, *v[0]) &&
+        sameShapeOfValue(live.second, *v[1]))
+      continue;
     for (int side = 0; side < 2; ++side)
       if (!sameShapeOfValue(live.second, *v[side])) {
-        c.fail(diag::TrIfRedefines, st->pos, live.first, describe(live.second), side == 0 ? "then" : "else", describe(*v[side]));
+        c.fail(diag::TrIfRedefines, st->pos, live.first, describe(live.second), side == 0 ? "then" : "else",
+               describe(*v[side]));
         return false;
       }
     merge(live.first, *v[0], *v[1]);
@@ -494,14 +509,16 @@ Value Evaluator::evalIf(Expr *e) {
       for (mlir::Value h : handles) state.types.push_back(h.getType());
     state.addRegion()->push_back(d.block.release());
   }
-  if (!sameShapeOfValue(values[0], values[1])) return c.fail(diag::TrTernary, e->pos, describe(values[0]), describe(values[1]));
+  if (!sameShapeOfValue(values[0], values[1]))
+    return c.fail(diag::TrTernary, e->pos, describe(values[0]), describe(values[1]));
   mlir::Operation *op = c.builder.create(state);
   std::vector<mlir::Value> out(op->result_begin(), op->result_end());
   size_t at = 0;
   return rebuild(values[0], out, at);
 }
 
-// ---- loops ---------------------------------------------------------------------------------------------------------------------------
+// ---- loops
+// ---------------------------------------------------------------------------------------------------------------------------
 
 bool Evaluator::kernelFor(Stmt *st) {
   if (st->level) {
@@ -582,7 +599,8 @@ bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
     if (options.size() > i && truthy(options[i])) loop->setAttr(name, c.builder.getUnitAttr());
   };
   auto number = [&](size_t i, const char *name) {
-    if (options.size() > i && options[i].isIntLike()) loop->setAttr(name, c.builder.getI32IntegerAttr(static_cast<int32_t>(options[i].i)));
+    if (options.size() > i && options[i].isIntLike())
+      loop->setAttr(name, c.builder.getI32IntegerAttr(static_cast<int32_t>(options[i].i)));
   };
   number(3, "tt.num_stages");
   number(4, "tt.loop_unroll_factor");
@@ -593,8 +611,10 @@ bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
   {
     mlir::OpBuilder::InsertionGuard guard(c.builder);
     mlir::Block *body = loop.getBody();
-    if (inits.empty()) c.builder.setInsertionPoint(body->getTerminator());
-    else c.builder.setInsertionPointToEnd(body);
+    if (inits.empty())
+      c.builder.setInsertionPoint(body->getTerminator());
+    else
+      c.builder.setInsertionPointToEnd(body);
     std::vector<mlir::Value> args(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
     size_t at = 0;
     for (std::string_view name : carried) c.frame->locals.set(name, rebuild(*liveins.find(name), args, at));
@@ -612,8 +632,10 @@ bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
       const Value &now = *c.frame->locals.find(name);
       if (!sameShapeOfValue(*before, now)) {
         bool compileTime = std::find(carried.begin(), carried.end(), name) == carried.end();
-        if (compileTime) c.fail(diag::TrLoopConstexpr, st->pos, name, describe(*before), describe(now));
-        else c.fail(diag::TrLoopCarried, st->pos, name, describe(*before), describe(now));
+        if (compileTime)
+          c.fail(diag::TrLoopConstexpr, st->pos, name, describe(*before), describe(now));
+        else
+          c.fail(diag::TrLoopCarried, st->pos, name, describe(*before), describe(now));
         return false;
       }
     }
@@ -679,8 +701,10 @@ bool Evaluator::kernelWhile(Stmt *st) {
         const Value &now = *c.frame->locals.find(name);
         if (sameShapeOfValue(*before, now)) continue;
         bool compileTime = std::find(carried.begin(), carried.end(), name) == carried.end();
-        if (compileTime) c.fail(diag::TrLoopConstexpr, st->pos, name, describe(*before), describe(now));
-        else c.fail(diag::TrLoopCarried, st->pos, name, describe(*before), describe(now));
+        if (compileTime)
+          c.fail(diag::TrLoopConstexpr, st->pos, name, describe(*before), describe(now));
+        else
+          c.fail(diag::TrLoopCarried, st->pos, name, describe(*before), describe(now));
         return false;
       }
       std::vector<mlir::Value> yields;

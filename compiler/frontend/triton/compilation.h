@@ -1,6 +1,8 @@
-// One request to the front end on its way: the file, the kernel in it, what its decorators and the request say of its parameters, the module.
+// One request to the front end on its way: the file, the kernel in it, what its decorators and the request say of its
+// parameters, the module.
 //
-// kernel.cpp reads and builds; decorators.cpp evaluates autotune, heuristics and jit around the kernel. Nobody else includes this.
+// kernel.cpp reads and builds; decorators.cpp evaluates autotune, heuristics and jit around the kernel. Nobody else
+// includes this.
 #pragma once
 #include <algorithm>
 
@@ -13,7 +15,9 @@
 namespace neso::triton {
 
 /// What went wrong in the evaluator, as an error.
-inline Error takeError(Context &c) { return Error(c.error ? *c.error : makeDiag(diag::InternalFault, {}, "Triton front end", "no error was reported")); }
+inline Error takeError(Context &c) {
+  return Error(c.error ? *c.error : makeDiag(diag::InternalFault, {}, "Triton front end", "no error was reported"));
+}
 
 class Compilation {
 public:
@@ -50,7 +54,9 @@ private:
   bool isParameter(std::string_view name) const {
     return std::any_of(info_.params.begin(), info_.params.end(), [&](const ParamInfo &p) { return p.name == name; });
   }
-  Error unknownParameter(const std::string &name) const { return fail(diag::TrSignatureName, {request_.path, info_.line, 0, {}}, info_.name, name, paramNames()); }
+  Error unknownParameter(const std::string &name) const {
+    return fail(diag::TrSignatureName, {request_.path, info_.line, 0, {}}, info_.name, name, paramNames());
+  }
   std::string paramNames() const {
     std::string out;
     for (const Param &p : fn_->function->params) out += (out.empty() ? "" : ", ") + std::string(p.name);

@@ -79,8 +79,9 @@ Value Context::nameSpace(std::string_view dotted) {
 
 mlir::Location Context::loc() {
   if (!frame || !frame->module) return builder.getUnknownLoc();
-  mlir::Location here = mlir::FileLineColLoc::get(builder.getContext(), frame->module->path, static_cast<unsigned>(frame->pos.line),
-                                                  static_cast<unsigned>(frame->pos.column));
+  mlir::Location here =
+      mlir::FileLineColLoc::get(builder.getContext(), frame->module->path, static_cast<unsigned>(frame->pos.line),
+                                static_cast<unsigned>(frame->pos.column));
   if (frame->callLoc) return mlir::CallSiteLoc::get(here, *frame->callLoc);
   return here;
 }

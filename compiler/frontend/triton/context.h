@@ -1,8 +1,8 @@
-// What every part of the front end shares while one kernel is compiled: the arena of values, the stack of frames (where we are in the
-// source), the error if one was reported, and the IR builder.
+// What every part of the front end shares while one kernel is compiled: the arena of values, the stack of frames (where
+// we are in the source), the error if one was reported, and the IR builder.
 //
-// Errors: the first one is kept; fail() returns an Invalid value, which every caller passes on at once. There is no exception and no
-// second error. Not thread-safe; one Context a compilation.
+// Errors: the first one is kept; fail() returns an Invalid value, which every caller passes on at once. There is no
+// exception and no second error. Not thread-safe; one Context a compilation.
 #pragma once
 #include "frontend/triton/value.h"
 
@@ -13,7 +13,8 @@
 
 namespace neso::triton {
 
-/// One function being read: a module at its top level, a Python function run at compile time, or a kernel function being built.
+/// One function being read: a module at its top level, a Python function run at compile time, or a kernel function
+/// being built.
 struct Frame {
   Module *module = nullptr;
   Object *function = nullptr; // null at module level
@@ -25,7 +26,7 @@ struct Frame {
   int loops = 0;        // run-time loops around the current statement
   Pos pos;
   std::optional<mlir::Location> callLoc; // where a helper was called from
-  Value result;         // of `return`
+  Value result;                          // of `return`
 };
 
 class Context {
@@ -37,7 +38,9 @@ public:
     return {};
   }
   /// At the current place.
-  template <typename... Args> Value fail(Diag kind, const Args &...args) { return fail(kind, frame ? frame->pos : Pos{}, args...); }
+  template <typename... Args> Value fail(Diag kind, const Args &...args) {
+    return fail(kind, frame ? frame->pos : Pos{}, args...);
+  }
 
   Value str(std::string s);
   Value list(Kind kind, std::vector<Value> items);

@@ -1,11 +1,13 @@
-// What stands around a kernel: the decorators triton.jit, autotune and heuristics, and the values that they give to parameters.
+// What stands around a kernel: the decorators triton.jit, autotune and heuristics, and the values that they give to
+// parameters.
 #include "frontend/triton/compilation.h"
 
 namespace neso::triton {
 
 static bool isConstexprAnnotation(const Param &p) {
   if (!p.annotation) return false;
-  return p.annotation->text == "constexpr" || (p.annotation->kind == ExprKind::String && p.annotation->string.ends_with("constexpr"));
+  return p.annotation->text == "constexpr" ||
+         (p.annotation->kind == ExprKind::String && p.annotation->string.ends_with("constexpr"));
 }
 
 static std::vector<std::string> strings(const Value &v) {
@@ -30,18 +32,23 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
     c_.error.reset();
     if (d->kind != ExprKind::Call) continue;
     // Libraries wrap autotune in decorators of their own, which keep the names of its parameters.
-    bool wraps = what.kind != Kind::Builtin && std::any_of(d->keywords.begin(), d->keywords.end(), [](const Keyword &kw) { return kw.name == "configs"; });
+    bool wraps = what.kind != Kind::Builtin && std::any_of(d->keywords.begin(), d->keywords.end(),
+                                                           [](const Keyword &kw) { return kw.name == "configs"; });
     if (what.kind != Kind::Builtin && !wraps) continue;
     std::string_view name = wraps ? "triton.autotune" : static_cast<const Builtin *>(what.data)->name;
     std::vector<std::pair<std::string_view, Expr *>> args;
-    static constexpr std::string_view kTune[] = {"configs", "key", "prune_configs_by", "reset_to_zero", "restore_value"};
-    for (size_t i = 1; i < d->items.size(); ++i) args.emplace_back(name == "triton.autotune" && i <= 5 ? kTune[i - 1] : "values", d->items[i]);
+    static constexpr std::string_view kTune[] = {"configs", "key", "prune_configs_by", "reset_to_zero",
+                                                 "restore_value"};
+    for (size_t i = 1; i < d->items.size(); ++i)
+      args.emplace_back(name == "triton.autotune" && i <= 5 ? kTune[i - 1] : "values", d->items[i]);
     for (const Keyword &kw : d->keywords) args.emplace_back(kw.name, kw.value);
     if (name == "triton.autotune" && !k.configs.empty()) return at(d->pos, makeDiag(diag::TrTwoAutotunes, {}, k.name));
     for (std::pair<std::string_view, Expr *> &a : args) {
       if (name == "triton.autotune" && (a.first == "pre_hook" || a.first == "post_hook")) {
         if (a.second->kind != ExprKind::None)
-          return at(d->pos, makeDiag(diag::TrBadDecorator, {}, a.first, k.name, "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
+          return at(d->pos,
+                    makeDiag(diag::TrBadDecorator, {}, a.first, k.name,
+                             "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
         continue;
       }
       Value v = e_.evalIn(module, a.second);
@@ -49,7 +56,8 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
         c_.error.reset();
         v = Value::none();
       }
-      if (name == "triton.jit" && (a.first == "do_not_specialize" || a.first == "do_not_specialize_on_alignment")) frozen = strings(v);
+      if (name == "triton.jit" && (a.first == "do_not_specialize" || a.first == "do_not_specialize_on_alignment"))
+        frozen = strings(v);
       if (name == "triton.heuristics" && a.first == "values" && v.kind == Kind::Dict)
         for (size_t i = 0; i + 1 < v.items().size(); i += 2) k.heuristics.push_back(toStr(v.items()[i]));
       if (name != "triton.autotune") continue;
@@ -65,12 +73,17 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
         ConfigInfo info;
         const std::vector<Value> &f = cfg.items();
         if (f[0].kind == Kind::Dict)
-          for (size_t i = 0; i + 1 < f[0].items().size(); i += 2) info.kwargs.emplace_back(toStr(f[0].items()[i]), f[0].items()[i + 1].kind == Kind::DType ? "tl." + repr(f[0].items()[i + 1]) : repr(f[0].items()[i + 1]));
+          for (size_t i = 0; i + 1 < f[0].items().size(); i += 2)
+            info.kwargs.emplace_back(toStr(f[0].items()[i]), f[0].items()[i + 1].kind == Kind::DType
+                                                                 ? "tl." + repr(f[0].items()[i + 1])
+                                                                 : repr(f[0].items()[i + 1]));
         info.numWarps = f[1].isIntLike() ? static_cast<int>(f[1].i) : 4;
         info.numStages = f[2].isIntLike() ? static_cast<int>(f[2].i) : 3;
         info.numCtas = f[3].isIntLike() ? static_cast<int>(f[3].i) : 1;
         if (f[4].isIntLike()) info.maxRegisters = static_cast<int>(f[4].i);
-        if (!f[5].isNone()) return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "pre_hook of a config", k.name, "hooks are Python that runs at every launch; drop it"));
+        if (!f[5].isNone())
+          return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "pre_hook of a config", k.name,
+                                     "hooks are Python that runs at every launch; drop it"));
         k.configs.push_back(std::move(info));
         configs_.push_back(cfg);
       }
@@ -120,8 +133,9 @@ Value Compilation::callFunction(const Value &function, CallArgs args) {
   return v;
 }
 
-/// Which config prune_configs_by leaves as the first, best one. Its functions read arguments of the launch; where those are not known at
-/// compile time, they say nothing, and the configs stay as they are: pruning saves time of tuning, it changes no result.
+/// Which config prune_configs_by leaves as the first, best one. Its functions read arguments of the launch; where those
+/// are not known at compile time, they say nothing, and the configs stay as they are: pruning saves time of tuning, it
+/// changes no result.
 Result<size_t> Compilation::firstSurvivor() {
   if (prune_.kind != Kind::Dict) return size_t{0};
   Value early, model;
@@ -133,7 +147,8 @@ Result<size_t> Compilation::firstSurvivor() {
   Result<Value> known = knownArguments();
   if (!known) return known.takeError();
   CallArgs named;
-  for (size_t i = 0; i + 1 < known->items().size(); i += 2) named.named.emplace_back(c_.internText(known->items()[i].str()), known->items()[i + 1]);
+  for (size_t i = 0; i + 1 < known->items().size(); i += 2)
+    named.named.emplace_back(c_.internText(known->items()[i].str()), known->items()[i + 1]);
   std::vector<Value> left = configs_;
   if (early.kind == Kind::Function) {
     CallArgs args = named;
@@ -150,8 +165,11 @@ Result<size_t> Compilation::firstSurvivor() {
   if (model.kind != Kind::Function) return best;
   // A model may take buffers that it does not look at.
   for (const Param &p : fn_->function->params)
-    if (!given(p.name) && std::none_of(request_.values.begin(), request_.values.end(), [&](const NamedText &t) { return t.first == p.name; }) &&
-        std::none_of(info_.configs.front().kwargs.begin(), info_.configs.front().kwargs.end(), [&](const NamedText &t) { return t.first == p.name; })) {
+    if (!given(p.name) &&
+        std::none_of(request_.values.begin(), request_.values.end(),
+                     [&](const NamedText &t) { return t.first == p.name; }) &&
+        std::none_of(info_.configs.front().kwargs.begin(), info_.configs.front().kwargs.end(),
+                     [&](const NamedText &t) { return t.first == p.name; })) {
       named.named.emplace_back(p.name, c_.opaque("argument '" + std::string(p.name) + "'"));
     }
   double least = 0;
@@ -159,7 +177,8 @@ Result<size_t> Compilation::firstSurvivor() {
     CallArgs args = named;
     size_t index = indexOf(left[n]);
     const std::vector<Value> &fields = configs_[index].items();
-    for (size_t i = 0; fields[0].kind == Kind::Dict && i + 1 < fields[0].items().size(); i += 2) args.named.emplace_back(c_.internText(toStr(fields[0].items()[i])), fields[0].items()[i + 1]);
+    for (size_t i = 0; fields[0].kind == Kind::Dict && i + 1 < fields[0].items().size(); i += 2)
+      args.named.emplace_back(c_.internText(toStr(fields[0].items()[i])), fields[0].items()[i + 1]);
     args.named.emplace_back("num_warps", fields[1]);
     args.named.emplace_back("num_stages", fields[2]);
     args.named.emplace_back("num_ctas", fields[3]);
@@ -174,7 +193,9 @@ Result<size_t> Compilation::firstSurvivor() {
 Status Compilation::applyConfig() {
   if (info_.configs.empty()) return Status::ok();
   if (request_.config >= info_.configs.size())
-    return fail(diag::TrBadDecorator, {request_.path, info_.line, 0, {}}, "autotune", info_.name, fmt::format("there are {} configs, and number {} was asked for", info_.configs.size(), request_.config));
+    return fail(
+        diag::TrBadDecorator, {request_.path, info_.line, 0, {}}, "autotune", info_.name,
+        fmt::format("there are {} configs, and number {} was asked for", info_.configs.size(), request_.config));
   Result<size_t> chosen = request_.config == 0 ? firstSurvivor() : Result<size_t>(request_.config);
   if (!chosen) return chosen.takeError();
   const ConfigInfo &config = info_.configs[*chosen];
@@ -193,7 +214,8 @@ Status Compilation::applyConfig() {
 Status Compilation::runHeuristic(const std::string &name, const Value &function, Pos pos) {
   Result<Value> known = knownArguments();
   if (!known) return known.takeError();
-  // An argument that the signature gives a type is there, whatever its value: most heuristics ask only whether it is None.
+  // An argument that the signature gives a type is there, whatever its value: most heuristics ask only whether it is
+  // None.
   Result<std::vector<SigType>> types = signature();
   for (size_t i = 0; types && i < types->size(); ++i) {
     std::string param(fn_->function->params[i].name);
@@ -212,11 +234,14 @@ Status Compilation::runHeuristic(const std::string &name, const Value &function,
   if (!v || v.kind == Kind::Opaque) {
     std::string why = c_.error ? c_.error->message : "its result is not known at compile time";
     c_.error.reset();
-    return at(pos, makeDiag(diag::TrBadDecorator, {}, "heuristic '" + name + "'", info_.name, why + "; give the value with --constexpr " + name + "=…"));
+    return at(pos, makeDiag(diag::TrBadDecorator, {}, "heuristic '" + name + "'", info_.name,
+                            why + "; give the value with --constexpr " + name + "=…"));
   }
   v.wrapped = true;
-  if (Value *old = given(name)) *old = v;
-  else constexprs_.emplace_back(name, v);
+  if (Value *old = given(name))
+    *old = v;
+  else
+    constexprs_.emplace_back(name, v);
   return Status::ok();
 }
 
@@ -227,17 +252,21 @@ Status Compilation::applyHeuristics() {
     if (d->kind != ExprKind::Call) continue;
     Value what = e_.evalIn(module, d->items[0]);
     c_.error.reset();
-    if (what.kind != Kind::Builtin || std::string_view(static_cast<const Builtin *>(what.data)->name) != "triton.heuristics") continue;
+    if (what.kind != Kind::Builtin ||
+        std::string_view(static_cast<const Builtin *>(what.data)->name) != "triton.heuristics")
+      continue;
     Expr *table = d->items.size() > 1 ? d->items[1] : d->keywords.empty() ? nullptr : d->keywords[0].value;
     Value dict = table ? e_.evalIn(module, table) : Value{};
     if (dict.kind != Kind::Dict) {
       c_.error.reset();
-      return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "heuristics", info_.name, "its table is not known at compile time"));
+      return at(d->pos,
+                makeDiag(diag::TrBadDecorator, {}, "heuristics", info_.name, "its table is not known at compile time"));
     }
     for (size_t i = 0; i + 1 < dict.items().size(); i += 2) {
       std::string name = toStr(dict.items()[i]);
       // A value given by hand wins.
-      bool byHand = std::any_of(request_.constexprs.begin(), request_.constexprs.end(), [&](const NamedText &k) { return k.first == name; });
+      bool byHand = std::any_of(request_.constexprs.begin(), request_.constexprs.end(),
+                                [&](const NamedText &k) { return k.first == name; });
       if (byHand) continue;
       if (Status s = runHeuristic(name, dict.items()[i + 1], d->pos); !s) return s.takeError();
     }

@@ -10,7 +10,9 @@ static bool isNamed(const Value &v, const char *name) {
   return v.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(v.data)->name) == name;
 }
 
-static bool isDecorator(const Value &v) { return isNamed(v, "triton.jit") || isNamed(v, "triton.autotune") || isNamed(v, "triton.heuristics"); }
+static bool isDecorator(const Value &v) {
+  return isNamed(v, "triton.jit") || isNamed(v, "triton.autotune") || isNamed(v, "triton.heuristics");
+}
 
 Value Evaluator::evalCall(Expr *e) {
   Value fn = eval(e->items[0]);
@@ -21,7 +23,8 @@ Value Evaluator::evalCall(Expr *e) {
   bool lazy = isNamed(fn, "tl.static_assert");
   for (size_t i = 1; i < e->items.size(); ++i) {
     Expr *a = e->items[i];
-    if (lazy && i == 2 && !args.positional.empty() && args.positional[0].kind == Kind::Bool && args.positional[0].i) break;
+    if (lazy && i == 2 && !args.positional.empty() && args.positional[0].kind == Kind::Bool && args.positional[0].i)
+      break;
     if (a->kind == ExprKind::Starred) {
       Value v = eval(a->items[0]);
       std::optional<std::vector<Value>> all = v ? iterate(v) : std::nullopt;
@@ -41,12 +44,15 @@ Value Evaluator::evalCall(Expr *e) {
     }
     // Decorators take options of caching from elsewhere this way; nothing in them changes what the kernel computes.
     if (v.kind == Kind::Opaque && isNamed(fn, "triton.autotune")) continue;
-    if (v.kind != Kind::Dict) return c.frame->kernel ? c.fail(diag::TrUnsupported, k.pos, "'**' of a non-dict", "name the arguments") : c.opaque("a call");
+    if (v.kind != Kind::Dict)
+      return c.frame->kernel ? c.fail(diag::TrUnsupported, k.pos, "'**' of a non-dict", "name the arguments")
+                             : c.opaque("a call");
     for (size_t i = 0; i + 1 < v.items().size(); i += 2)
       if (v.items()[i].kind == Kind::Str) args.named.emplace_back(c.internText(v.items()[i].str()), v.items()[i + 1]);
   }
   // autotune(…)(fn) gives a decorated copy of fn.
-  if (e->items[0]->kind == ExprKind::Call && isDecorator(fn) && args.positional.size() == 1 && args.positional[0].kind == Kind::Function) {
+  if (e->items[0]->kind == ExprKind::Call && isDecorator(fn) && args.positional.size() == 1 &&
+      args.positional[0].kind == Kind::Function) {
     Object *from = args.positional[0].o, *o;
     Value out = c.object(Kind::Function, &o);
     *o = *from;
@@ -71,8 +77,11 @@ Value Evaluator::call(const Value &fn, CallArgs args) {
     // tl.float32(x) and the like are casts in older kernels.
     if (args.positional.size() == 1) return call(language("tl.cast"), {args.positional[0], fn});
     break;
-  case Kind::Opaque: return c.frame->kernel ? c.fail(diag::TrOpaque, fn.o->text) : c.opaque("the result of " + fn.o->text);
-  case Kind::Namespace: return c.frame->kernel ? c.fail(diag::TrOpaque, static_cast<const char *>(fn.data)) : c.opaque(static_cast<const char *>(fn.data));
+  case Kind::Opaque:
+    return c.frame->kernel ? c.fail(diag::TrOpaque, fn.o->text) : c.opaque("the result of " + fn.o->text);
+  case Kind::Namespace:
+    return c.frame->kernel ? c.fail(diag::TrOpaque, static_cast<const char *>(fn.data))
+                           : c.opaque(static_cast<const char *>(fn.data));
   case Kind::Instance:
     if (Value *m = fn.o->cls->members.find("__call__")) {
       args.positional.insert(args.positional.begin(), fn);
@@ -88,7 +97,9 @@ Value Evaluator::callBuiltin(const Builtin &b, CallArgs &args) {
   // Opaque arguments make an opaque result at module level.
   if (!c.frame->kernel)
     for (const Value &v : args.positional)
-      if (v.kind == Kind::Opaque && std::string_view(b.name) != "builtins.isinstance" && !std::string_view(b.name).starts_with("triton.")) return v;
+      if (v.kind == Kind::Opaque && std::string_view(b.name) != "builtins.isinstance" &&
+          !std::string_view(b.name).starts_with("triton."))
+        return v;
   std::vector<Value> bound;
   std::vector<std::string_view> names;
   std::vector<bool> given;
@@ -133,7 +144,9 @@ Value Evaluator::callBuiltin(const Builtin &b, CallArgs &args) {
           names.push_back(n.first);
           ++usedNamed;
         }
-      std::vector<Value> items(args.positional.begin() + static_cast<std::ptrdiff_t>(std::min(next, args.positional.size())), args.positional.end());
+      std::vector<Value> items(args.positional.begin() +
+                                   static_cast<std::ptrdiff_t>(std::min(next, args.positional.size())),
+                               args.positional.end());
       next = args.positional.size();
       bound.push_back(c.tuple(std::move(items)));
       keywordOnly = true;
@@ -161,7 +174,8 @@ Value Evaluator::callBuiltin(const Builtin &b, CallArgs &args) {
   if (usedNamed < args.named.size())
     for (std::pair<std::string_view, Value> &n : args.named) {
       bool known = std::find(names.begin(), names.end(), n.first) != names.end();
-      if (!known && n.first != "_builder" && n.first != "_semantic" && n.first != "_generator") return c.fail(diag::TrUnexpectedArgument, fname, n.first);
+      if (!known && n.first != "_builder" && n.first != "_semantic" && n.first != "_generator")
+        return c.fail(diag::TrUnexpectedArgument, fname, n.first);
     }
   return b.fn(*this, b, bound);
 }
@@ -171,7 +185,9 @@ bool Evaluator::bind(Object *fn, CallArgs &args, Scope &out) {
   size_t next = 0, usedNamed = 0;
   for (const Param &p : node->params) {
     if (p.kind == Param::Star) {
-      std::vector<Value> items(args.positional.begin() + static_cast<std::ptrdiff_t>(std::min(next, args.positional.size())), args.positional.end());
+      std::vector<Value> items(args.positional.begin() +
+                                   static_cast<std::ptrdiff_t>(std::min(next, args.positional.size())),
+                               args.positional.end());
       next = args.positional.size();
       out.set(p.name, c.tuple(std::move(items)));
       continue;
@@ -237,7 +253,8 @@ Value Evaluator::evalIn(Module *m, Expr *e) {
 
 Value Evaluator::callFunction(Object *fn, CallArgs &args, Pos pos) {
   bool kernel = c.frame->kernel;
-  if (kernel && !fn->jit && !fn->constexprFunction && !(fn->function->expr && fn->closure)) return c.fail(diag::TrPlainFunction, fn->text);
+  if (kernel && !fn->jit && !fn->constexprFunction && !(fn->function->expr && fn->closure))
+    return c.fail(diag::TrPlainFunction, fn->text);
   if (!kernel && fn->jit) return c.opaque("a call of kernel " + fn->text);
   Scope locals;
   if (!bind(fn, args, locals)) return {};

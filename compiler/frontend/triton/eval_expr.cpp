@@ -111,18 +111,24 @@ Value Evaluator::evalInner(Expr *e) {
     if (v) c.frame->locals.set(e->text, v);
     return v;
   }
-  case ExprKind::Ellipsis: return c.frame->kernel ? c.fail(diag::TrUnsupported, "'...'", "write the missing code") : c.opaque("'...'");
-  case ExprKind::Bytes: return c.frame->kernel ? c.fail(diag::TrUnsupported, "a bytes literal", "use a string") : c.opaque("a bytes literal");
+  case ExprKind::Ellipsis:
+    return c.frame->kernel ? c.fail(diag::TrUnsupported, "'...'", "write the missing code") : c.opaque("'...'");
+  case ExprKind::Bytes:
+    return c.frame->kernel ? c.fail(diag::TrUnsupported, "a bytes literal", "use a string")
+                           : c.opaque("a bytes literal");
   case ExprKind::Imaginary:
-    return c.frame->kernel ? c.fail(diag::TrUnsupported, "a complex number", "keep real and imaginary parts apart") : c.opaque("a complex number");
+    return c.frame->kernel ? c.fail(diag::TrUnsupported, "a complex number", "keep real and imaginary parts apart")
+                           : c.opaque("a complex number");
   case ExprKind::Starred: return c.fail(diag::TrUnsupported, "'*' here", "use it in a call or a tuple");
   case ExprKind::Await:
-  case ExprKind::Yield: return c.fail(diag::TrUnsupported, e->kind == ExprKind::Await ? "'await'" : "'yield'", "return a value instead");
+  case ExprKind::Yield:
+    return c.fail(diag::TrUnsupported, e->kind == ExprKind::Await ? "'await'" : "'yield'", "return a value instead");
   }
   return c.fail(diag::TrUnsupported, "this expression", "rewrite it");
 }
 
-// ---- subscripts ------------------------------------------------------------------------------------------------------------------
+// ---- subscripts
+// ------------------------------------------------------------------------------------------------------------------
 
 Value Evaluator::subscript(const Value &base, const Value &index) {
   switch (base.kind) {
@@ -133,9 +139,12 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
     for (size_t d = 0; d < list.size(); ++d) {
       const Value &i = list[d];
       bool whole = i.kind == Kind::Slice && i.items()[0].isNone() && i.items()[1].isNone() && i.items()[2].isNone();
-      if (i.isNone()) v = s.expandDims(v, static_cast<int64_t>(d));
-      else if (!whole) return c.fail(diag::TrIndex, repr(i));
-      else if (++used > rank) return c.fail(diag::TrTooManyIndices, rank);
+      if (i.isNone())
+        v = s.expandDims(v, static_cast<int64_t>(d));
+      else if (!whole)
+        return c.fail(diag::TrIndex, repr(i));
+      else if (++used > rank)
+        return c.fail(diag::TrTooManyIndices, rank);
       if (!v) return v;
     }
     return v;
@@ -159,12 +168,16 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
       std::string text;
       std::vector<Value> items;
       for (int64_t i = from; step > 0 ? i < to : i > to; i += step) {
-        if (base.kind == Kind::Str) text += base.str()[static_cast<size_t>(i)];
-        else items.push_back(base.items()[static_cast<size_t>(i)]);
+        if (base.kind == Kind::Str)
+          text += base.str()[static_cast<size_t>(i)];
+        else
+          items.push_back(base.items()[static_cast<size_t>(i)]);
       }
       return base.kind == Kind::Str ? c.str(text) : c.list(base.kind, std::move(items));
     }
-    if (!index.isIntLike()) return c.fail(diag::TrIndex, index.isTensor() ? "a tensor; an index into a tuple must be constexpr" : repr(index));
+    if (!index.isIntLike())
+      return c.fail(diag::TrIndex,
+                    index.isTensor() ? "a tensor; an index into a tuple must be constexpr" : repr(index));
     __int128 i = index.i < 0 ? index.i + n : index.i;
     if (i < 0 || i >= n) return c.fail(diag::TrIndexRange, int128ToString(index.i), n);
     if (base.kind == Kind::Str) return c.str(std::string(1, base.str()[static_cast<size_t>(i)]));
@@ -187,7 +200,8 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
   }
 }
 
-// ---- booleans, comparisons, strings, comprehensions --------------------------------------------------------------------------------
+// ---- booleans, comparisons, strings, comprehensions
+// --------------------------------------------------------------------------------
 
 Value Evaluator::evalBool(Expr *e) {
   bool isAnd = e->op == OpKind::And;
@@ -217,13 +231,17 @@ Value Evaluator::evalBool(Expr *e) {
 }
 
 Value Evaluator::compare(OpKind op, const Value &a, const Value &b) {
-  auto identical = [&] { return a.kind == b.kind && (a.isNone() || (a.kind == Kind::Tensor ? a.handle == b.handle : equals(a, b))); };
+  auto identical = [&] {
+    return a.kind == b.kind && (a.isNone() || (a.kind == Kind::Tensor ? a.handle == b.handle : equals(a, b)));
+  };
   switch (op) {
   case OpKind::Is: return Value::boolean(identical());
   case OpKind::IsNot: return Value::boolean(!identical());
   case OpKind::In:
   case OpKind::NotIn: {
-    if (b.kind == Kind::Opaque || a.kind == Kind::Opaque) return c.frame->kernel ? c.fail(diag::TrOpaque, (a.kind == Kind::Opaque ? a : b).o->text) : (b.kind == Kind::Opaque ? b : a);
+    if (b.kind == Kind::Opaque || a.kind == Kind::Opaque)
+      return c.frame->kernel ? c.fail(diag::TrOpaque, (a.kind == Kind::Opaque ? a : b).o->text)
+                             : (b.kind == Kind::Opaque ? b : a);
     bool found = false;
     if (b.kind == Kind::Str && a.kind == Kind::Str) {
       found = b.str().find(a.str()) != std::string::npos;
@@ -268,14 +286,17 @@ std::string Evaluator::format(const Value &v, std::string_view how) {
   if (how.empty()) return text;
   char type = how.back();
   std::string spec(how);
-  if (v.isIntLike() && std::string_view("dxXob").find(type) != std::string_view::npos) return fmt::format(fmt::runtime("{:" + spec + "}"), static_cast<int64_t>(v.i));
-  if (v.isNumber() && std::string_view("feEgG").find(type) != std::string_view::npos) return fmt::format(fmt::runtime("{:" + spec + "}"), v.number());
+  if (v.isIntLike() && std::string_view("dxXob").find(type) != std::string_view::npos)
+    return fmt::format(fmt::runtime("{:" + spec + "}"), static_cast<int64_t>(v.i));
+  if (v.isNumber() && std::string_view("feEgG").find(type) != std::string_view::npos)
+    return fmt::format(fmt::runtime("{:" + spec + "}"), v.number());
   bool digits = how.find_first_not_of("0123456789") == std::string_view::npos && how.size() < 4;
   if (digits && v.isIntLike()) return fmt::format(fmt::runtime("{:" + spec + "}"), static_cast<int64_t>(v.i));
   return text;
 }
 
-/// Whether fmt will take the format spec: only a plain [fill][0][width][.precision][type], so that no input can upset it.
+/// Whether fmt will take the format spec: only a plain [fill][0][width][.precision][type], so that no input can upset
+/// it.
 static bool plainSpec(std::string_view how) {
   if (how.starts_with("!")) how.remove_prefix(std::min<size_t>(2, how.size()));
   if (how.empty()) return true;

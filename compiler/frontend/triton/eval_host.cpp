@@ -76,14 +76,16 @@ Value Evaluator::callIn(Module &m, const Value &fn, std::vector<Value> args) {
   return v;
 }
 
-/// Runs one statement of a module. What fails binds its names to an Opaque value and is forgotten, except in our own library.
+/// Runs one statement of a module. What fails binds its names to an Opaque value and is forgotten, except in our own
+/// library.
 void Evaluator::moduleStatement(Stmt *st) {
   // Globals are the locals of the module's frame.
   c.frame->pos = st->pos;
   bool strict = c.frame->module->standard;
   Flow flow = run(st);
   if (flow == Flow::Fail && !strict && c.error && info(c.error->kind).severity == Severity::Error) {
-    std::string why = fmt::format("not known at compile time: line {} says \"{}\"", c.error->loc.line, c.error->message);
+    std::string why =
+        fmt::format("not known at compile time: line {} says \"{}\"", c.error->loc.line, c.error->message);
     c.error.reset();
     bindOpaque(st, why);
   }
@@ -100,8 +102,10 @@ static Scope &scopeOf(Frame &f) { return f.function ? f.locals : f.module->globa
 bool Evaluator::assign(Expr *target, const Value &v) {
   switch (target->kind) {
   case ExprKind::Name:
-    if (c.frame->kernel || c.frame->function) c.frame->locals.set(target->text, v);
-    else c.frame->module->globals.set(target->text, v);
+    if (c.frame->kernel || c.frame->function)
+      c.frame->locals.set(target->text, v);
+    else
+      c.frame->module->globals.set(target->text, v);
     return true;
   case ExprKind::Tuple:
   case ExprKind::List: return unpack(target, v);
@@ -181,15 +185,19 @@ bool Evaluator::unpack(Expr *target, const Value &v) {
     return false;
   }
   if (star == n ? all->size() != n : all->size() + 1 < n) {
-    if (all->size() > n) c.fail(diag::TrUnpackCount, target->pos, fmt::format("too many values to unpack (expected {})", n));
-    else c.fail(diag::TrUnpackCount, target->pos, fmt::format("not enough values to unpack (expected {}, got {})", n, all->size()));
+    if (all->size() > n)
+      c.fail(diag::TrUnpackCount, target->pos, fmt::format("too many values to unpack (expected {})", n));
+    else
+      c.fail(diag::TrUnpackCount, target->pos,
+             fmt::format("not enough values to unpack (expected {}, got {})", n, all->size()));
     return false;
   }
   size_t extra = all->size() + 1 - n, at = 0;
   for (size_t i = 0; i < n; ++i) {
     Value item;
     if (i == star) {
-      item = c.list(Kind::List, std::vector<Value>(all->begin() + static_cast<std::ptrdiff_t>(at), all->begin() + static_cast<std::ptrdiff_t>(at + extra)));
+      item = c.list(Kind::List, std::vector<Value>(all->begin() + static_cast<std::ptrdiff_t>(at),
+                                                   all->begin() + static_cast<std::ptrdiff_t>(at + extra)));
       at += extra;
     } else {
       item = (*all)[at++];
@@ -223,8 +231,10 @@ Evaluator::Flow Evaluator::defineClass(Stmt *st) {
   for (Expr *d : st->decorators) {
     Value v = eval(d->kind == ExprKind::Call ? d->items[0] : d);
     c.error.reset();
-    if (v.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(v.data)->name) == "tl._aggregate") o->aggregate = true;
-    if (d->text == "aggregate" || d->text == "_aggregate" || d->text == "dataclass" || (d->kind == ExprKind::Call && d->items[0]->text == "dataclass"))
+    if (v.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(v.data)->name) == "tl._aggregate")
+      o->aggregate = true;
+    if (d->text == "aggregate" || d->text == "_aggregate" || d->text == "dataclass" ||
+        (d->kind == ExprKind::Call && d->items[0]->text == "dataclass"))
       o->aggregate = true;
   }
   for (Expr *b : st->exprs) {
@@ -323,7 +333,8 @@ Value Evaluator::define(FunctionNode *f) {
     std::string_view name = static_cast<const Builtin *>(v.data)->name;
     if (name == "triton.jit") o->jit = true;
     // A constexpr of a function is called as the function is.
-    if (name == "triton.constexpr_function" || name == "tl.constexpr_function" || name == "tl.constexpr") o->constexprFunction = true;
+    if (name == "triton.constexpr_function" || name == "tl.constexpr_function" || name == "tl.constexpr")
+      o->constexprFunction = true;
     if (name == "triton.jit" && d->kind == ExprKind::Call)
       for (const Keyword &k : d->keywords)
         if (k.name == "noinline" && k.value->kind == ExprKind::True) o->noinline = true;
@@ -334,9 +345,11 @@ Value Evaluator::define(FunctionNode *f) {
 Value Evaluator::importModule(std::string_view dotted, Pos pos) {
   // What Triton and the standard library give is built in.
   std::string_view top = dotted.substr(0, dotted.find('.'));
-  if (top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "torch") return c.nameSpace(dotted);
+  if (top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "torch")
+    return c.nameSpace(dotted);
   std::string file = loader_.resolve(*c.frame->module, dotted, 0);
-  if (file.empty()) return c.opaque(fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
+  if (file.empty())
+    return c.opaque(fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
   Module *m = module(file);
   if (!m) return {};
   Value v = Value::make(Kind::Module);
@@ -344,19 +357,65 @@ Value Evaluator::importModule(std::string_view dotted, Pos pos) {
   return v;
 }
 
-/// Inside `try`, a package that is not there is an ImportError, as when Python runs; elsewhere it is an opaque name. The standard library
-/// and what every user of Triton has count as there.
+/// Inside `try`, a package that is not there is an ImportError, as when Python runs; elsewhere it is an opaque name.
+/// The standard library and what every user of Triton has count as there.
 bool Evaluator::importFails(std::string_view dotted) {
-  static constexpr std::string_view kPresent[] = {
-      "__future__", "abc",     "argparse", "ast",     "atexit",    "bisect",     "builtins",  "collections",       "contextlib",      "copy",
-      "dataclasses", "enum",   "fractions", "functools", "gc",     "glob",       "hashlib",   "heapq",             "importlib",       "inspect",
-      "io",         "itertools", "json",   "logging", "numbers",   "numpy",      "operator",  "pathlib",           "multiprocessing", "pickle",
-      "platform",   "random",  "re",       "shutil",  "socket",    "statistics", "string",    "struct",            "subprocess",      "sys",
-      "tempfile",   "textwrap", "threading", "time",  "torch",     "traceback",  "types",     "typing_extensions", "typing",          "uuid",
-      "warnings",   "weakref"};
+  static constexpr std::string_view kPresent[] = {"__future__",
+                                                  "abc",
+                                                  "argparse",
+                                                  "ast",
+                                                  "atexit",
+                                                  "bisect",
+                                                  "builtins",
+                                                  "collections",
+                                                  "contextlib",
+                                                  "copy",
+                                                  "dataclasses",
+                                                  "enum",
+                                                  "fractions",
+                                                  "functools",
+                                                  "gc",
+                                                  "glob",
+                                                  "hashlib",
+                                                  "heapq",
+                                                  "importlib",
+                                                  "inspect",
+                                                  "io",
+                                                  "itertools",
+                                                  "json",
+                                                  "logging",
+                                                  "numbers",
+                                                  "numpy",
+                                                  "operator",
+                                                  "pathlib",
+                                                  "multiprocessing",
+                                                  "pickle",
+                                                  "platform",
+                                                  "random",
+                                                  "re",
+                                                  "shutil",
+                                                  "socket",
+                                                  "statistics",
+                                                  "string",
+                                                  "struct",
+                                                  "subprocess",
+                                                  "sys",
+                                                  "tempfile",
+                                                  "textwrap",
+                                                  "threading",
+                                                  "time",
+                                                  "torch",
+                                                  "traceback",
+                                                  "types",
+                                                  "typing_extensions",
+                                                  "typing",
+                                                  "uuid",
+                                                  "warnings",
+                                                  "weakref"};
   std::string_view top = dotted.substr(0, dotted.find('.'));
   if (!guarded_ || std::find(std::begin(kPresent), std::end(kPresent), top) != std::end(kPresent)) return false;
-  c.fail(diag::TrOpaque, fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
+  c.fail(diag::TrOpaque,
+         fmt::format("module '{}', which is not on disk beside the kernel nor in the search paths", dotted));
   return true;
 }
 
@@ -419,8 +478,10 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
       }
     }
     if (!v)
-      v = c.opaque(m ? fmt::format("'{}', which {} does not define", n.name, m->path)
-                     : fmt::format("'{}' of module '{}', which is not on disk beside the kernel nor in the search paths", n.name, st->text));
+      v = c.opaque(
+          m ? fmt::format("'{}', which {} does not define", n.name, m->path)
+            : fmt::format("'{}' of module '{}', which is not on disk beside the kernel nor in the search paths", n.name,
+                          st->text));
     scope.set(bound, v);
   }
   return Flow::Next;
@@ -466,7 +527,9 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
     // Older Tritons let `X: tl.constexpr = 1` mark a global.
     Value annotation = eval(st->annotation);
     c.error.reset();
-    if (annotation.kind == Kind::Builtin && std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr") v.wrapped = true;
+    if (annotation.kind == Kind::Builtin &&
+        std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr")
+      v.wrapped = true;
     return assign(st->exprs[0], v) ? Flow::Next : Flow::Fail;
   }
   case StmtKind::Expr: return eval(st->value) ? Flow::Next : Flow::Fail;

@@ -52,12 +52,55 @@ Value Evaluator::lookup(std::string_view name, Pos pos) {
     v.data = b;
     return v;
   }
-  static constexpr std::string_view kPython[] = {"Exception", "ValueError",  "TypeError",    "RuntimeError", "ImportError", "ModuleNotFoundError", "AttributeError", "KeyError",
-                                                 "NotImplementedError", "AssertionError", "property", "staticmethod", "classmethod", "super", "object", "open", "NotImplemented",
-                                                 "globals", "locals", "id", "hash", "vars", "dir", "input", "exec", "eval", "slice", "complex", "bytes", "memoryview", "callable",
-                                                 "IndexError", "StopIteration", "frozenset", "iter", "next", "format", "hex", "bin", "oct", "__builtins__", "__doc__", "Warning", "UserWarning", "DeprecationWarning"};
+  static constexpr std::string_view kPython[] = {"Exception",
+                                                 "ValueError",
+                                                 "TypeError",
+                                                 "RuntimeError",
+                                                 "ImportError",
+                                                 "ModuleNotFoundError",
+                                                 "AttributeError",
+                                                 "KeyError",
+                                                 "NotImplementedError",
+                                                 "AssertionError",
+                                                 "property",
+                                                 "staticmethod",
+                                                 "classmethod",
+                                                 "super",
+                                                 "object",
+                                                 "open",
+                                                 "NotImplemented",
+                                                 "globals",
+                                                 "locals",
+                                                 "id",
+                                                 "hash",
+                                                 "vars",
+                                                 "dir",
+                                                 "input",
+                                                 "exec",
+                                                 "eval",
+                                                 "slice",
+                                                 "complex",
+                                                 "bytes",
+                                                 "memoryview",
+                                                 "callable",
+                                                 "IndexError",
+                                                 "StopIteration",
+                                                 "frozenset",
+                                                 "iter",
+                                                 "next",
+                                                 "format",
+                                                 "hex",
+                                                 "bin",
+                                                 "oct",
+                                                 "__builtins__",
+                                                 "__doc__",
+                                                 "Warning",
+                                                 "UserWarning",
+                                                 "DeprecationWarning"};
   if (std::find(std::begin(kPython), std::end(kPython), name) != std::end(kPython)) {
-    if (f.kernel) return c.fail(diag::TrUnsupported, pos, fmt::format("Python's '{}'", name), "use the functions of triton.language");
+    if (f.kernel)
+      return c.fail(diag::TrUnsupported, pos, fmt::format("Python's '{}'", name),
+                    "use the functions of triton.language");
     return c.opaque(fmt::format("Python's '{}'", name));
   }
   return c.fail(diag::TrUndefined, pos, name);
@@ -68,7 +111,8 @@ Value Evaluator::global(Module *m, std::string_view name) {
   return {};
 }
 
-// ---- attributes ------------------------------------------------------------------------------------------------------------------
+// ---- attributes
+// ------------------------------------------------------------------------------------------------------------------
 
 /// Folds the many import paths of the language into few names.
 static std::string canonicalNamespace(std::string_view ns) {
@@ -96,7 +140,8 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
   if (ns == "tl") {
     if (std::optional<DT> t = parseLanguageType(attr)) return c.dtype(scalar(*t));
     if (attr == "pi32_t") return c.dtype(scalar(DT::I32).pointer());
-    if (attr == "math" || attr == "extra" || attr == "core" || attr == "standard" || attr == "random" || attr == "libdevice" || attr == "semantic")
+    if (attr == "math" || attr == "extra" || attr == "core" || attr == "standard" || attr == "random" ||
+        attr == "libdevice" || attr == "semantic")
       return c.nameSpace(canonicalNamespace(full));
     if (attr == "PropagateNan") return c.nameSpace("tl.PropagateNan");
     if (attr == "TRITON_MAX_TENSOR_NUMEL") return Value::integer(1048576);
@@ -110,8 +155,12 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
   if (ns == "tl.PropagateNan" && (attr == "ALL" || attr == "NONE")) return c.str(std::string(attr));
   if (full == "os.environ" || full == "packaging.version" || full == "torch.version") return c.nameSpace(full);
   // Types of PyTorch, for torch.finfo and for comparisons.
-  static constexpr std::string_view kTorchTypes[] = {"bfloat16", "double", "float", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "half", "int", "int16", "int32", "int64", "int8", "long", "short", "uint16", "uint32", "uint8"};
-  if (ns == "torch" && !c.frame->kernel && std::find(std::begin(kTorchTypes), std::end(kTorchTypes), attr) != std::end(kTorchTypes)) return c.nameSpace(full);
+  static constexpr std::string_view kTorchTypes[] = {
+      "bfloat16", "double", "float", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "half", "int",
+      "int16",    "int32",  "int64", "int8",    "long",    "short",   "uint16",        "uint32",      "uint8"};
+  if (ns == "torch" && !c.frame->kernel &&
+      std::find(std::begin(kTorchTypes), std::end(kTorchTypes), attr) != std::end(kTorchTypes))
+    return c.nameSpace(full);
   // As for the active target: a PyTorch for CUDA.
   if (ns == "torch.version") {
     if (attr == "cuda") return c.str("12.8");
@@ -122,7 +171,8 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
     if (attr == "__version__") return c.str("3.9.0");
   }
   if (ns == "math") {
-    static constexpr std::pair<std::string_view, double> kConstants[] = {{"pi", 3.141592653589793}, {"e", 2.718281828459045}, {"tau", 6.283185307179586}};
+    static constexpr std::pair<std::string_view, double> kConstants[] = {
+        {"pi", 3.141592653589793}, {"e", 2.718281828459045}, {"tau", 6.283185307179586}};
     for (const std::pair<std::string_view, double> &k : kConstants)
       if (k.first == attr) return Value::real(k.second);
     if (attr == "inf") return Value::real(HUGE_VAL);
@@ -148,7 +198,8 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
     }
     return c.fail(diag::TrNoMember, ns == "tl" ? "triton.language" : "triton.language.math", attr);
   }
-  if (ns == "tl.libdevice" || ns == "tl.extra.cuda") return c.fail(diag::TrNoMember, ns == "tl.libdevice" ? "libdevice" : "triton.language.extra.cuda", attr);
+  if (ns == "tl.libdevice" || ns == "tl.extra.cuda")
+    return c.fail(diag::TrNoMember, ns == "tl.libdevice" ? "libdevice" : "triton.language.extra.cuda", attr);
   if (c.frame->kernel) return c.fail(diag::TrOpaque, full);
   if (ns == "triton" || ns.starts_with("triton.")) return c.nameSpace(full);
   return c.opaque("'" + full + "', which is not part of Triton");
@@ -163,17 +214,24 @@ Value Evaluator::attribute(const Value &base, std::string_view attr) {
 
 static bool isTensorMember(std::string_view name) {
   static constexpr std::string_view kMembers[] = {
-      "abs",        "advance",   "argmax",     "argmin",     "associative_scan", "atomic_add", "atomic_and", "atomic_cas", "atomic_load", "atomic_max", "atomic_min",
-      "atomic_or",  "atomic_poll", "atomic_store", "atomic_xchg", "atomic_xor",  "broadcast_to", "cast",    "cdiv",       "ceil",        "cos",        "cumprod",
-      "cumsum",     "erf",       "exp",        "exp2",       "expand_dims",      "flip",       "floor",      "gather",     "histogram",   "item",       "log",
-      "log2",       "logical_and", "logical_or", "max",      "min",              "permute",    "ravel",      "reduce",     "reduce_or",   "reshape",    "rsqrt",
-      "sigmoid",    "sin",       "softmax",    "sort",       "split",            "sqrt",       "sqrt_rn",    "store",      "sum",         "to",         "trans",
+      "abs",        "advance",      "argmax",      "argmin",       "associative_scan",
+      "atomic_add", "atomic_and",   "atomic_cas",  "atomic_load",  "atomic_max",
+      "atomic_min", "atomic_or",    "atomic_poll", "atomic_store", "atomic_xchg",
+      "atomic_xor", "broadcast_to", "cast",        "cdiv",         "ceil",
+      "cos",        "cumprod",      "cumsum",      "erf",          "exp",
+      "exp2",       "expand_dims",  "flip",        "floor",        "gather",
+      "histogram",  "item",         "log",         "log2",         "logical_and",
+      "logical_or", "max",          "min",         "permute",      "ravel",
+      "reduce",     "reduce_or",    "reshape",     "rsqrt",        "sigmoid",
+      "sin",        "softmax",      "sort",        "split",        "sqrt",
+      "sqrt_rn",    "store",        "sum",         "to",           "trans",
       "view",       "xor_sum"};
   return std::binary_search(std::begin(kMembers), std::end(kMembers), name);
 }
 
 Value Evaluator::tensorAttr(const Value &base, std::string_view attr) {
-  if (attr == "T") return s.permute(base, base.type->shape.size() == 2 ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{});
+  if (attr == "T")
+    return s.permute(base, base.type->shape.size() == 2 ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{});
   if (attr == "shape") {
     std::vector<Value> dims;
     for (int64_t d : base.type->shape) dims.push_back(Value::integer(d));
@@ -193,7 +251,8 @@ Value Evaluator::dtypeAttr(const Value &base, std::string_view attr) {
   Scalar e = t.element;
   if (attr == "value") return base;
   if (attr == "name") return c.str(t.str());
-  if (attr == "primitive_bitwidth" || attr == "int_bitwidth") return Value::integer(e.isBool() && attr == "primitive_bitwidth" ? 1 : e.bits());
+  if (attr == "primitive_bitwidth" || attr == "int_bitwidth")
+    return Value::integer(e.isBool() && attr == "primitive_bitwidth" ? 1 : e.bits());
   if (attr == "itemsize") return Value::integer((e.bits() + 7) / 8);
   if (attr == "fp_mantissa_width") return Value::integer(e.mantissa());
   if (attr == "scalar") return c.dtype(e);
@@ -250,7 +309,8 @@ Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
   case Kind::Descriptor: {
     size_t rank = base.o->shape.size();
     auto part = [&](size_t from) {
-      return c.tuple(std::vector<Value>(base.items().begin() + static_cast<std::ptrdiff_t>(from), base.items().begin() + static_cast<std::ptrdiff_t>(from + rank)));
+      return c.tuple(std::vector<Value>(base.items().begin() + static_cast<std::ptrdiff_t>(from),
+                                        base.items().begin() + static_cast<std::ptrdiff_t>(from + rank)));
     };
     if (attr == "shape") return part(0);
     if (attr == "strides") return part(rank);
@@ -265,11 +325,14 @@ Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
   }
   case Kind::BlockPtr:
     if (attr == "dtype" || attr == "type") return c.dtype(base.o->element.pointer());
-    return attr == "advance" || attr == "load" || attr == "store" ? c.list(Kind::Method, {base, language("tl." + std::string(attr))}) : Value{};
+    return attr == "advance" || attr == "load" || attr == "store"
+               ? c.list(Kind::Method, {base, language("tl." + std::string(attr))})
+               : Value{};
   case Kind::Instance:
     for (size_t i = 0; i < base.o->fields.size(); ++i)
       if (base.o->fields[i] == attr) return base.items()[i];
-    if (Value *v = base.o->cls->members.find(attr)) return v->kind == Kind::Function ? c.list(Kind::Method, {base, *v}) : *v;
+    if (Value *v = base.o->cls->members.find(attr))
+      return v->kind == Kind::Function ? c.list(Kind::Method, {base, *v}) : *v;
     return {};
   case Kind::Class:
     if (Value *v = base.o->members.find(attr)) return *v;
@@ -302,7 +365,8 @@ Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
   case Kind::None: return attr == "value" ? base : Value{};
   case Kind::Builtin: {
     // Classes of the library with members: tl.dtype.SIGNEDNESS and the like.
-    const Builtin *b = findBuiltin(std::string(static_cast<const Builtin *>(base.data)->name) + "." + std::string(attr));
+    const Builtin *b =
+        findBuiltin(std::string(static_cast<const Builtin *>(base.data)->name) + "." + std::string(attr));
     if (!b) return c.frame->kernel ? Value{} : c.opaque("'" + std::string(attr) + "'");
     Value v = Value::make(Kind::Builtin);
     v.data = b;

@@ -1,11 +1,13 @@
-// Runs Python: module-level code and compile-time functions as an interpreter, kernel functions as a builder of IR. One evaluator
-// serves both, because in Triton's language the two mix within one expression.
+// Runs Python: module-level code and compile-time functions as an interpreter, kernel functions as a builder of IR. One
+// evaluator serves both, because in Triton's language the two mix within one expression.
 //
-// Module level is lenient: a statement that cannot be evaluated (an import of torch, a device query) binds its names to an Opaque value
-// that says why, and only a kernel that really uses such a name fails. Kernel code is strict: what it cannot express is an error.
+// Module level is lenient: a statement that cannot be evaluated (an import of torch, a device query) binds its names to
+// an Opaque value that says why, and only a kernel that really uses such a name fails. Kernel code is strict: what it
+// cannot express is an error.
 //
-// Kernel control flow: `if`, `for`, `while` on run-time values become scf.if, scf.for, scf.while. Names that change inside become their
-// results. An early `return` becomes structure: what follows the `if` moves into its other branch. Helpers are inlined.
+// Kernel control flow: `if`, `for`, `while` on run-time values become scf.if, scf.for, scf.while. Names that change
+// inside become their results. An early `return` becomes structure: what follows the `if` moves into its other branch.
+// Helpers are inlined.
 #pragma once
 #include "frontend/triton/loader.h"
 #include "frontend/triton/semantic.h"
@@ -22,8 +24,8 @@ struct CallArgs {
 struct Builtin;
 using BuiltinFn = Value (*)(Evaluator &e, const Builtin &self, std::vector<Value> &args);
 
-/// A function of the language. `params` is its signature: "pointer, mask=None, *, volatile=False" or "input, *dims". Arguments arrive
-/// bound, defaults filled in; `*rest` arrives as a tuple.
+/// A function of the language. `params` is its signature: "pointer, mask=None, *, volatile=False" or "input, *dims".
+/// Arguments arrive bound, defaults filled in; `*rest` arrives as a tuple.
 struct Builtin {
   const char *name; // "tl.load", "builtins.len", "str.join"
   const char *params;
@@ -52,7 +54,9 @@ public:
   Value global(Module *m, std::string_view name);
 
   Value call(const Value &fn, CallArgs args);
-  Value call(const Value &fn, std::vector<Value> positional) { return call(fn, CallArgs{std::move(positional), {}, false}); }
+  Value call(const Value &fn, std::vector<Value> positional) {
+    return call(fn, CallArgs{std::move(positional), {}, false});
+  }
   /// Builds the body of a kernel whose parameters are bound in `frame`.
   bool kernelBody(Frame &frame);
   Value attribute(const Value &base, std::string_view name);
@@ -150,7 +154,7 @@ private:
   int64_t steps_ = 0;
   int depth_ = 0;
   int duplicated_ = 0;
-  int guarded_ = 0; // `try` statements with handlers around the current one, in this module
+  int guarded_ = 0;              // `try` statements with handlers around the current one, in this module
   std::vector<Object *> active_; // functions being inlined, to refuse recursion
 };
 

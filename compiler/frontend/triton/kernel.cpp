@@ -1,4 +1,5 @@
-// The entry: from a request to a module. Reads the file, finds the kernel, binds its parameters, builds the body, cleans up.
+// The entry: from a request to a module. Reads the file, finds the kernel, binds its parameters, builds the body,
+// cleans up.
 #include "frontend/triton/compilation.h"
 
 #include "mlir/IR/Verifier.h"
@@ -17,8 +18,10 @@ Status Compilation::findKernel() {
   }
   std::string names;
   for (std::pair<std::string_view, Value> &g : module_->globals.entries)
-    if (g.second.kind == Kind::Function && g.second.o->jit && g.second.o->module == module_) names += (names.empty() ? "" : ", ") + std::string(g.first);
-  return fail(diag::TrFunctionNotFound, {request_.path, 0, 0, {}}, request_.path, request_.function, names.empty() ? "no @triton.jit function" : names);
+    if (g.second.kind == Kind::Function && g.second.o->jit && g.second.o->module == module_)
+      names += (names.empty() ? "" : ", ") + std::string(g.first);
+  return fail(diag::TrFunctionNotFound, {request_.path, 0, 0, {}}, request_.path, request_.function,
+              names.empty() ? "no @triton.jit function" : names);
 }
 
 Result<std::vector<KernelInfo>> Compilation::list() {
@@ -44,7 +47,8 @@ Result<Value> Compilation::literal(const std::string &name, const std::string &t
   }
   if (lower == "inf" || lower == "-inf" || lower == "nan") python = "float('" + lower + "')";
   Result<std::shared_ptr<SyntaxTree>> tree = parse(std::make_shared<Source>("<constexpr " + name + ">", python));
-  if (!tree || (*tree)->body.size() != 1 || (*tree)->body[0]->kind != StmtKind::Expr) return fail(diag::TrConstexprValue, {}, text, name);
+  if (!tree || (*tree)->body.size() != 1 || (*tree)->body[0]->kind != StmtKind::Expr)
+    return fail(diag::TrConstexprValue, {}, text, name);
   trees_.push_back(*tree);
   Value v = e_.evalIn(module_, (*tree)->body[0]->value);
   // Names of the language are in reach even where the file does not import them as tl.
@@ -78,7 +82,8 @@ Status Compilation::applyConstexprs() {
   }
   for (const NamedText &h : request_.hints) {
     if (!isParameter(h.first)) return unknownParameter(h.first);
-    if (h.second != "divisible_by_16" && h.second != "equal_to_1" && h.second != "none") return fail(diag::TrHintValue, {}, h.second, h.first);
+    if (h.second != "divisible_by_16" && h.second != "equal_to_1" && h.second != "none")
+      return fail(diag::TrHintValue, {}, h.second, h.first);
   }
   return Status::ok();
 }
@@ -88,7 +93,8 @@ Result<std::vector<SigType>> Compilation::signature() {
   std::vector<std::optional<SigType>> found(params.size());
   std::vector<std::string> positional;
   for (const Param &p : params)
-    if (p.kind == Param::Star || p.kind == Param::DoubleStar) return at(p.pos, makeDiag(diag::TrKernelVarargs, {}, info_.name));
+    if (p.kind == Param::Star || p.kind == Param::DoubleStar)
+      return at(p.pos, makeDiag(diag::TrKernelVarargs, {}, info_.name));
   for (const std::string &item : splitItems(request_.signature)) {
     size_t colon = item.find(':');
     bool named = colon != std::string::npos && !parseSigType(item);
@@ -119,18 +125,24 @@ Result<std::vector<SigType>> Compilation::signature() {
   for (size_t i : slots)
     if (!info_.params[i].isConstexpr) plain.push_back(i);
   if (!positional.empty()) {
-    const std::vector<size_t> *use = positional.size() == slots.size() ? &slots : positional.size() == plain.size() ? &plain : positional.size() == runtime.size() ? &runtime : nullptr;
+    const std::vector<size_t> *use = positional.size() == slots.size()     ? &slots
+                                     : positional.size() == plain.size()   ? &plain
+                                     : positional.size() == runtime.size() ? &runtime
+                                                                           : nullptr;
     // Trailing parameters with defaults may be left out.
     std::vector<size_t> shortened;
     if (!use && positional.size() < slots.size()) {
       bool rest = true;
-      for (size_t k = positional.size(); k < slots.size(); ++k) rest &= info_.params[slots[k]].hasDefault || isFixed(slots[k]);
+      for (size_t k = positional.size(); k < slots.size(); ++k)
+        rest &= info_.params[slots[k]].hasDefault || isFixed(slots[k]);
       if (rest) {
         shortened.assign(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(positional.size()));
         use = &shortened;
       }
     }
-    if (!use) return at(fn_->pos, makeDiag(diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
+    if (!use)
+      return at(fn_->pos,
+                makeDiag(diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
     for (size_t k = 0; k < positional.size(); ++k) {
       std::optional<SigType> t = parseSigType(positional[k]);
       if (!t) return fail(diag::TrSignatureSyntax, {}, positional[k]);
@@ -141,7 +153,8 @@ Result<std::vector<SigType>> Compilation::signature() {
   for (size_t i = 0; i < params.size(); ++i) {
     if (!found[i] || isFixed(i)) {
       if (!found[i] && !isFixed(i) && !info_.params[i].hasDefault)
-        return at(fn_->pos, makeDiag(diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
+        return at(fn_->pos,
+                  makeDiag(diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
       SigType t;
       t.kind = SigType::Constexpr;
       t.text = "constexpr";
@@ -195,12 +208,18 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
       if (h.first == p.name) hint = h.second;
     if (types[i].kind == SigType::Constexpr || hint == "equal_to_1" || types[i].one) {
       Value v;
-      if (Value *known = given(p.name)) v = *known;
-      else if (types[i].kind != SigType::Constexpr) v = Value::integer(1);
-      else if (params[i].fallback) v = e_.evalIn(module_, params[i].fallback);
-      else if (p.name == "num_warps") v = Value::integer(out.numWarps);
-      else if (p.name == "num_stages") v = Value::integer(out.numStages);
-      else return at(params[i].pos, makeDiag(diag::TrMissingConstexpr, {}, p.name, info_.name, p.name));
+      if (Value *known = given(p.name))
+        v = *known;
+      else if (types[i].kind != SigType::Constexpr)
+        v = Value::integer(1);
+      else if (params[i].fallback)
+        v = e_.evalIn(module_, params[i].fallback);
+      else if (p.name == "num_warps")
+        v = Value::integer(out.numWarps);
+      else if (p.name == "num_stages")
+        v = Value::integer(out.numStages);
+      else
+        return at(params[i].pos, makeDiag(diag::TrMissingConstexpr, {}, p.name, info_.name, p.name));
       if (!v) return takeError(c_);
       p.value = repr(v);
       p.type = "constexpr";
@@ -212,7 +231,8 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
         if (!t) return takeError(c_);
       p.argCount = static_cast<unsigned>(irTypes.size()) - p.firstArg;
       bool pointer = types[i].kind == SigType::Plain && types[i].scalar.isPtr();
-      p.divisibleBy16 = hint == "divisible_by_16" || types[i].divisible || (pointer && hint.empty() && !info_.params[i].doNotSpecialize);
+      p.divisibleBy16 = hint == "divisible_by_16" || types[i].divisible ||
+                        (pointer && hint.empty() && !info_.params[i].doNotSpecialize);
       frame.locals.set(params[i].name, v);
       runtime.emplace_back(i, v);
     }
@@ -225,15 +245,21 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
   std::vector<mlir::DictionaryAttr> argAttrs(irTypes.size(), mlir::DictionaryAttr::get(ctx));
   for (const KernelParam &p : out.params)
     if (p.divisibleBy16 && p.argCount == 1)
-      argAttrs[p.firstArg] = mlir::DictionaryAttr::get(ctx, {c_.builder.getNamedAttr("tt.divisibility", c_.builder.getI32IntegerAttr(16))});
+      argAttrs[p.firstArg] = mlir::DictionaryAttr::get(
+          ctx, {c_.builder.getNamedAttr("tt.divisibility", c_.builder.getI32IntegerAttr(16))});
   mlir::FunctionType type = mlir::FunctionType::get(ctx, irTypes, {});
-  std::vector<mlir::NamedAttribute> attrs = {c_.builder.getNamedAttr("sym_visibility", c_.builder.getStringAttr("public")), c_.builder.getNamedAttr("noinline", c_.builder.getBoolAttr(false))};
+  std::vector<mlir::NamedAttribute> attrs = {
+      c_.builder.getNamedAttr("sym_visibility", c_.builder.getStringAttr("public")),
+      c_.builder.getNamedAttr("noinline", c_.builder.getBoolAttr(false))};
   tt::FuncOp func = tt::FuncOp::create(c_.builder, loc, info_.name, type, attrs, argAttrs);
   mlir::Block *entry = func.getBody().empty() ? func.addEntryBlock() : &func.getBody().front();
   std::vector<mlir::Value> args(entry->args_begin(), entry->args_end());
   size_t next = 0;
   for (std::pair<size_t, Value> &r : runtime) {
-    mlir::Location named = mlir::NameLoc::get(c_.builder.getStringAttr(params[r.first].name), mlir::FileLineColLoc::get(ctx, module_->path, static_cast<unsigned>(params[r.first].pos.line), static_cast<unsigned>(params[r.first].pos.column)));
+    mlir::Location named = mlir::NameLoc::get(
+        c_.builder.getStringAttr(params[r.first].name),
+        mlir::FileLineColLoc::get(ctx, module_->path, static_cast<unsigned>(params[r.first].pos.line),
+                                  static_cast<unsigned>(params[r.first].pos.column)));
     size_t before = next;
     frame.locals.set(params[r.first].name, e_.rebuild(r.second, args, next));
     for (size_t k = before; k < next; ++k) entry->getArgument(static_cast<unsigned>(k)).setLoc(named);
@@ -253,7 +279,8 @@ Result<std::vector<BoundParam>> Compilation::bind() {
   Result<std::vector<SigType>> types = signature();
   if (!types) return types.takeError();
   std::vector<BoundParam> out;
-  for (size_t i = 0; i < types->size(); ++i) out.push_back({info_.params[i].name, (*types)[i].text, info_.params[i].doNotSpecialize});
+  for (size_t i = 0; i < types->size(); ++i)
+    out.push_back({info_.params[i].name, (*types)[i].text, info_.params[i].doNotSpecialize});
   return out;
 }
 
@@ -273,8 +300,8 @@ Result<CompiledKernel> Compilation::run() {
   if (!request_.raw) {
     mlir::PassManager pm(c_.builder.getContext());
     pm.enableVerifier(false);
-    // Once before: unrolled loops and inlined helpers repeat a lot, and the canonicaliser walks the body of an early return's scf.if
-    // again for each change inside.
+    // Once before: unrolled loops and inlined helpers repeat a lot, and the canonicaliser walks the body of an early
+    // return's scf.if again for each change inside.
     pm.addPass(mlir::createCSEPass());
     pm.addPass(mlir::createCanonicalizerPass());
     pm.addPass(mlir::createCSEPass());
@@ -324,7 +351,8 @@ Result<std::vector<int64_t>> evaluateGrid(const std::string &text, const std::ve
   if (grid.kind == Kind::Function) grid = e.callIn(m, grid, {e.global(&m, "__meta")});
   if (grid.isIntLike()) grid = c.tuple({grid});
   if (c.error) return Error(*c.error);
-  if (!grid.isSequence() || grid.items().empty() || grid.items().size() > 3) return fail(diag::TrConstexprValue, {}, text, "grid");
+  if (!grid.isSequence() || grid.items().empty() || grid.items().size() > 3)
+    return fail(diag::TrConstexprValue, {}, text, "grid");
   std::vector<int64_t> out(3, 1);
   for (size_t i = 0; i < grid.items().size(); ++i) {
     if (!grid.items()[i].isIntLike()) return fail(diag::TrConstexprValue, {}, text, "grid");

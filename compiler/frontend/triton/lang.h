@@ -23,7 +23,8 @@ std::optional<bool> boolArg(Evaluator &e, const Value &v, std::string_view fn, s
 std::optional<std::string> strArg(Evaluator &e, const Value &v, std::string_view fn, std::string_view what);
 /// A dtype.
 std::optional<Scalar> dtypeArg(Evaluator &e, const Value &v, std::string_view fn);
-/// A list of compile-time integers; `rest` is what `*dims` collected, so that f(x, 1, 2) and f(x, (1, 2)) mean the same.
+/// A list of compile-time integers; `rest` is what `*dims` collected, so that f(x, 1, 2) and f(x, (1, 2)) mean the
+/// same.
 std::optional<std::vector<int64_t>> intsArg(Evaluator &e, const Value &v, std::string_view fn, std::string_view what);
 /// A tensor; a number becomes one. Anything else is reported.
 Value tensorArg(Evaluator &e, const Value &v);

@@ -69,7 +69,8 @@ mlir::Value handleOr(const Value &v) { return v.isTensor() ? v.handle : mlir::Va
 const Builtin *findBuiltin(std::string_view name) {
   static const std::map<std::string_view, const Builtin *> table = [] {
     std::map<std::string_view, const Builtin *> t;
-    for (const std::vector<Builtin> *rows : {&kCoreFunctions, &kMemoryFunctions, &kRegionFunctions, &kPythonFunctions, &libdeviceFunctions()})
+    for (const std::vector<Builtin> *rows :
+         {&kCoreFunctions, &kMemoryFunctions, &kRegionFunctions, &kPythonFunctions, &libdeviceFunctions()})
       for (const Builtin &b : *rows) t[b.name] = &b;
     return t;
   }();
@@ -79,26 +80,35 @@ const Builtin *findBuiltin(std::string_view name) {
 
 namespace {
 
-// ---- programming model and creation ------------------------------------------------------------------------------------------------
+// ---- programming model and creation
+// ------------------------------------------------------------------------------------------------
 
 Value programId(Evaluator &e, const Builtin &b, Args &a) {
   std::optional<int64_t> axis = intArg(e, a[0], shortName(b), "axis");
   if (!axis) return {};
   if (*axis < 0 || *axis > 2) return e.c.fail(diag::TrProgramAxis, shortName(b), *axis);
   bool id = shortName(b) == "program_id";
-  return e.s.result(e.s.op(id ? "tt.get_program_id" : "tt.get_num_programs", {e.c.builder.getI32Type()}, {}, {e.s.i32Attr("axis", *axis)}), {scalar(DT::I32), {}});
+  return e.s.result(e.s.op(id ? "tt.get_program_id" : "tt.get_num_programs", {e.c.builder.getI32Type()}, {},
+                           {e.s.i32Attr("axis", *axis)}),
+                    {scalar(DT::I32), {}});
 }
 
 Value arange(Evaluator &e, const Builtin &b, Args &a) {
-  if (!a[0].isIntLike() || !a[1].isIntLike()) return e.c.fail(diag::TrArangeConstexpr, typeName(a[0].isIntLike() ? a[1] : a[0]));
+  if (!a[0].isIntLike() || !a[1].isIntLike())
+    return e.c.fail(diag::TrArangeConstexpr, typeName(a[0].isIntLike() ? a[1] : a[0]));
   __int128 lo = a[0].i, hi = a[1].i, n = hi - lo;
-  if (lo < -(static_cast<__int128>(1) << 31) || hi >= (static_cast<__int128>(1) << 31)) return e.c.fail(diag::TrArangeRange, "arange must fit in int32");
+  if (lo < -(static_cast<__int128>(1) << 31) || hi >= (static_cast<__int128>(1) << 31))
+    return e.c.fail(diag::TrArangeRange, "arange must fit in int32");
   if (n <= 0) return e.c.fail(diag::TrArangeRange, "arange's end argument must be greater than the start argument");
-  if ((n & (n - 1)) != 0) return e.c.fail(diag::TrArangeRange, fmt::format("arange's range must be a power of 2, got {}", int128ToString(n)));
+  if ((n & (n - 1)) != 0)
+    return e.c.fail(diag::TrArangeRange, fmt::format("arange's range must be a power of 2, got {}", int128ToString(n)));
   std::vector<int64_t> shape = {static_cast<int64_t>(n)};
   if (!e.s.checkShape(shape)) return {};
   Type t{scalar(DT::I32), shape};
-  return e.s.result(e.s.op("tt.make_range", {e.s.irType(t)}, {}, {e.s.i32Attr("start", static_cast<int64_t>(lo)), e.s.i32Attr("end", static_cast<int64_t>(hi))}), t);
+  return e.s.result(
+      e.s.op("tt.make_range", {e.s.irType(t)}, {},
+             {e.s.i32Attr("start", static_cast<int64_t>(lo)), e.s.i32Attr("end", static_cast<int64_t>(hi))}),
+      t);
 }
 
 Value full(Evaluator &e, const Builtin &b, Args &a) {
@@ -113,7 +123,10 @@ Value toTensor(Evaluator &e, const Builtin &, Args &a) { return e.s.toTensor(a[0
 
 Value cat(Evaluator &e, const Builtin &b, Args &a) {
   std::optional<bool> reorder = boolArg(e, a[2], "cat", "can_reorder");
-  if (!reorder || !a[0].isTensor() || !a[1].isTensor()) return e.c.error ? Value{} : e.c.fail(diag::TrNotTensor, repr(a[0].isTensor() ? a[1] : a[0]), typeName(a[0].isTensor() ? a[1] : a[0]));
+  if (!reorder || !a[0].isTensor() || !a[1].isTensor())
+    return e.c.error ? Value{}
+                     : e.c.fail(diag::TrNotTensor, repr(a[0].isTensor() ? a[1] : a[0]),
+                                typeName(a[0].isTensor() ? a[1] : a[0]));
   if (*a[0].type != *a[1].type) return e.c.fail(diag::TrCat, a[0].type->str(), a[1].type->str());
   int64_t rank = static_cast<int64_t>(a[0].type->shape.size());
   if (rank == 0) return e.c.fail(diag::TrCat, a[0].type->str(), a[1].type->str());
@@ -133,7 +146,8 @@ Value cat(Evaluator &e, const Builtin &b, Args &a) {
   return joined ? e.s.reshape(e.s.permute(joined, order), shape, false) : joined;
 }
 
-// ---- shapes ------------------------------------------------------------------------------------------------------------------------
+// ---- shapes
+// ------------------------------------------------------------------------------------------------------------------------
 
 Value broadcast(Evaluator &e, const Builtin &, Args &a) {
   Value x = tensorArg(e, a[0]), y = tensorArg(e, a[1]);
@@ -180,7 +194,8 @@ Value expandDims(Evaluator &e, const Builtin &, Args &a) {
     if (axis < 0) axis += rank;
   }
   std::sort(axes->begin(), axes->end());
-  if (std::adjacent_find(axes->begin(), axes->end()) != axes->end()) return e.c.fail(diag::TrDuplicateAxes, fmt::format("[{}]", fmt::join(*axes, ", ")));
+  if (std::adjacent_find(axes->begin(), axes->end()) != axes->end())
+    return e.c.fail(diag::TrDuplicateAxes, fmt::format("[{}]", fmt::join(*axes, ", ")));
   for (int64_t axis : *axes) {
     x = e.s.expandDims(x, axis);
     if (!x) return x;
@@ -192,7 +207,9 @@ Value split(Evaluator &e, const Builtin &, Args &a) {
   Value x = tensorArg(e, a[0]);
   if (!x) return {};
   if (!x.type->isBlock()) return e.c.fail(diag::TrSplit, "split requires a non-scalar tensor");
-  if (x.type->shape.back() != 2) return e.c.fail(diag::TrSplit, fmt::format("expected last dimension to be 2 for split, got {}", x.type->shape.back()));
+  if (x.type->shape.back() != 2)
+    return e.c.fail(diag::TrSplit,
+                    fmt::format("expected last dimension to be 2 for split, got {}", x.type->shape.back()));
   bool rank1 = x.type->shape.size() == 1;
   if (rank1) x = e.s.expandDims(x, 0);
   Type t = *x.type;
@@ -216,10 +233,14 @@ Value cast(Evaluator &e, const Builtin &, Args &a) {
   if (!x || !to || !rounding || !bits) return {};
   if (*bits) return e.s.bitcast(x, *to);
   if (!rounding->empty() && *rounding != "rtne" && *rounding != "rtz") return e.c.fail(diag::TrRoundingName, *rounding);
-  return e.s.cast(x, *to, rounding->empty() ? Semantic::Rounding::Default : *rounding == "rtz" ? Semantic::Rounding::Rtz : Semantic::Rounding::Rtne);
+  return e.s.cast(x, *to,
+                  rounding->empty()    ? Semantic::Rounding::Default
+                  : *rounding == "rtz" ? Semantic::Rounding::Rtz
+                                       : Semantic::Rounding::Rtne);
 }
 
-// ---- arithmetic --------------------------------------------------------------------------------------------------------------------
+// ---- arithmetic
+// --------------------------------------------------------------------------------------------------------------------
 
 Value arithmetic(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view n = shortName(b);
@@ -242,21 +263,25 @@ Value clamp(Evaluator &e, const Builtin &, Args &a) {
   std::optional<bool> nan = propagate(e, a[3]);
   if (!nan || !e.s.ternaryOperands(a[0], a[1], a[2])) return {};
   if (!a[0].type->element.isFloat()) return e.s.minMax(false, e.s.minMax(true, a[0], a[1], *nan), a[2], *nan);
-  return e.s.result(e.s.op("tt.clampf", {a[0].handle.getType()}, {a[0].handle, a[1].handle, a[2].handle}, {e.s.i32Attr("propagateNan", *nan ? 0xFFFF : 0)}), *a[0].type);
+  return e.s.result(e.s.op("tt.clampf", {a[0].handle.getType()}, {a[0].handle, a[1].handle, a[2].handle},
+                           {e.s.i32Attr("propagateNan", *nan ? 0xFFFF : 0)}),
+                    *a[0].type);
 }
 
 Value where(Evaluator &e, const Builtin &, Args &a) { return e.s.where(a[0], a[1], a[2]); }
 
 /// Functions of one float argument: Triton takes only some element types, and says so in these words.
 Value unaryMath(Evaluator &e, const Builtin &b, Args &a) {
-  static const std::map<std::string_view, const char *> kOps = {{"exp", "math.exp"},     {"exp2", "math.exp2"}, {"log", "math.log"},     {"log2", "math.log2"},
-                                                                {"cos", "math.cos"},     {"sin", "math.sin"},   {"sqrt", "math.sqrt"},   {"rsqrt", "math.rsqrt"},
-                                                                {"erf", "math.erf"},     {"floor", "math.floor"}, {"ceil", "math.ceil"}, {"sqrt_rn", "tt.precise_sqrt"}};
+  static const std::map<std::string_view, const char *> kOps = {
+      {"exp", "math.exp"}, {"exp2", "math.exp2"},   {"log", "math.log"},   {"log2", "math.log2"},
+      {"cos", "math.cos"}, {"sin", "math.sin"},     {"sqrt", "math.sqrt"}, {"rsqrt", "math.rsqrt"},
+      {"erf", "math.erf"}, {"floor", "math.floor"}, {"ceil", "math.ceil"}, {"sqrt_rn", "tt.precise_sqrt"}};
   Value x = tensorArg(e, a[0]);
   if (!x) return x;
   Scalar t = x.type->element;
   bool only32 = shortName(b) == "sqrt_rn";
-  if (!t.is(DT::F32) && (only32 || !t.is(DT::F64))) return e.c.fail(diag::TrExpectedDType, only32 ? "['fp32']" : "['fp32', 'fp64']", t.str(), shortName(b));
+  if (!t.is(DT::F32) && (only32 || !t.is(DT::F64)))
+    return e.c.fail(diag::TrExpectedDType, only32 ? "['fp32']" : "['fp32', 'fp64']", t.str(), shortName(b));
   return e.s.unary(kOps.at(shortName(b)), x);
 }
 
@@ -287,9 +312,14 @@ Value fdiv(Evaluator &e, const Builtin &b, Args &a) {
     if (precise && approx) return e.c.fail(diag::TrDivision, "approx and ieee_rounding cannot both be True");
   }
   if (!e.s.binaryOperands(a[0], a[1], false, false, true, !(shortName(b) == "div_rn"))) return {};
-  if (!a[0].type->element.isFloat()) return e.c.fail(diag::TrDivision, "fdiv requires floating-point operands after type promotion");
-  if ((approx || shortName(b) == "div_rn") && !a[0].type->element.is(DT::F32)) return e.c.fail(diag::TrExpectedDType, "['fp32']", a[0].type->element.str(), shortName(b));
-  return e.s.same(approx ? "tt.approx_divf" : precise && a[0].type->element.is(DT::F32) ? "tt.precise_divf" : "arith.divf", a[0], a[1]);
+  if (!a[0].type->element.isFloat())
+    return e.c.fail(diag::TrDivision, "fdiv requires floating-point operands after type promotion");
+  if ((approx || shortName(b) == "div_rn") && !a[0].type->element.is(DT::F32))
+    return e.c.fail(diag::TrExpectedDType, "['fp32']", a[0].type->element.str(), shortName(b));
+  return e.s.same(approx                                      ? "tt.approx_divf"
+                  : precise && a[0].type->element.is(DT::F32) ? "tt.precise_divf"
+                                                              : "arith.divf",
+                  a[0], a[1]);
 }
 
 Value fma(Evaluator &e, const Builtin &, Args &a) {
@@ -298,9 +328,12 @@ Value fma(Evaluator &e, const Builtin &, Args &a) {
   return e.s.result(e.s.op("math.fma", {a[0].handle.getType()}, {a[0].handle, a[1].handle, a[2].handle}), *a[0].type);
 }
 
-Value logical(Evaluator &e, const Builtin &b, Args &a) { return e.s.logical(shortName(b) == "logical_and", a[0], a[1]); }
+Value logical(Evaluator &e, const Builtin &b, Args &a) {
+  return e.s.logical(shortName(b) == "logical_and", a[0], a[1]);
+}
 
-// ---- hints and types ---------------------------------------------------------------------------------------------------------------
+// ---- hints and types
+// ---------------------------------------------------------------------------------------------------------------
 
 Value hint(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view n = shortName(b);
@@ -323,7 +356,8 @@ Value assume(Evaluator &e, const Builtin &, Args &a) {
   if (!cond) return {};
   if (cond.type->isBlock() || !cond.type->element.isBool()) return e.c.fail(diag::TrAssume, cond.type->str());
   e.c.builder.getContext()->getOrLoadDialect("llvm");
-  e.s.op("llvm.intr.assume", {}, {cond.handle}, {e.c.builder.getNamedAttr("op_bundle_sizes", e.c.builder.getDenseI32ArrayAttr({}))});
+  e.s.op("llvm.intr.assume", {}, {cond.handle},
+         {e.c.builder.getNamedAttr("op_bundle_sizes", e.c.builder.getDenseI32ArrayAttr({}))});
   return Value::none();
 }
 

@@ -1,7 +1,7 @@
 // Memory: load, store, atomics, block pointers, tensor descriptors.
 //
-// A block pointer is a value of the front end alone: base, shape, strides and offsets. Loads and stores through it become plain ones
-// with a mask for the dimensions that are checked, so that no target needs to know of it.
+// A block pointer is a value of the front end alone: base, shape, strides and offsets. Loads and stores through it
+// become plain ones with a mask for the dimensions that are checked, so that no target needs to know of it.
 #include "base/diagnostics/triton.h"
 #include "frontend/triton/lang.h"
 
@@ -24,8 +24,9 @@ std::optional<Policy> policy(Evaluator &e, const Value &cache, const Value &evic
   std::optional<std::string> c = strArg(e, cache, fn, "cache_modifier"), v = strArg(e, evict, fn, "eviction_policy");
   if (!c || !v) return std::nullopt;
   Policy p;
-  static const std::map<std::string, CacheModifier> kModifiers = {{"ca", CacheModifier::CA}, {"cg", CacheModifier::CG}, {"wb", CacheModifier::WB},
-                                                                  {"cs", CacheModifier::CS}, {"wt", CacheModifier::WT}, {"cv", CacheModifier::CV}};
+  static const std::map<std::string, CacheModifier> kModifiers = {{"ca", CacheModifier::CA}, {"cg", CacheModifier::CG},
+                                                                  {"wb", CacheModifier::WB}, {"cs", CacheModifier::CS},
+                                                                  {"wt", CacheModifier::WT}, {"cv", CacheModifier::CV}};
   std::string name = c->starts_with(".") ? c->substr(1) : *c;
   if (!name.empty() && name != "none") {
     std::map<std::string, CacheModifier>::const_iterator it = kModifiers.find(name);
@@ -36,8 +37,10 @@ std::optional<Policy> policy(Evaluator &e, const Value &cache, const Value &evic
     }
     p.cache = it->second;
   }
-  if (*v == "evict_first") p.evict = EvictionPolicy::EVICT_FIRST;
-  else if (*v == "evict_last") p.evict = EvictionPolicy::EVICT_LAST;
+  if (*v == "evict_first")
+    p.evict = EvictionPolicy::EVICT_FIRST;
+  else if (*v == "evict_last")
+    p.evict = EvictionPolicy::EVICT_LAST;
   else if (!v->empty() && *v != "evict_normal") {
     e.c.fail(diag::TrEviction, *v);
     return std::nullopt;
@@ -45,7 +48,8 @@ std::optional<Policy> policy(Evaluator &e, const Value &cache, const Value &evic
   return p;
 }
 
-// ---- block pointers ----------------------------------------------------------------------------------------------------------------
+// ---- block pointers
+// ----------------------------------------------------------------------------------------------------------------
 
 struct Block {
   size_t rank;
@@ -58,7 +62,8 @@ Block parts(const Value &v) {
   return {n, all[0], all.slice(1, n), all.slice(1 + n, n), all.slice(1 + 2 * n, n)};
 }
 
-std::optional<std::vector<Value>> scalars(Evaluator &e, const Value &v, DT type, std::string_view fn, std::string_view what) {
+std::optional<std::vector<Value>> scalars(Evaluator &e, const Value &v, DT type, std::string_view fn,
+                                          std::string_view what) {
   if (!v.isSequence()) {
     e.c.fail(diag::TrNotList, what, fn, typeName(v));
     return std::nullopt;
@@ -81,27 +86,31 @@ std::optional<std::vector<Value>> scalars(Evaluator &e, const Value &v, DT type,
 }
 
 Value makeBlockPtr(Evaluator &e, const Builtin &, Args &a) {
-  if (!a[0].isTensor() || !a[0].type->element.isPtr() || a[0].type->isBlock()) return e.c.fail(diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "make_block_ptr");
+  if (!a[0].isTensor() || !a[0].type->element.isPtr() || a[0].type->isBlock())
+    return e.c.fail(diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "make_block_ptr");
   std::optional<std::vector<Value>> shape = scalars(e, a[1], DT::I64, "make_block_ptr", "shape");
   if (!shape) return {};
   std::optional<std::vector<Value>> strides = scalars(e, a[2], DT::I64, "make_block_ptr", "strides");
   if (!strides) return {};
   std::optional<std::vector<Value>> offsets = scalars(e, a[3], DT::I64, "make_block_ptr", "offsets");
   if (!offsets) return {};
-  std::optional<std::vector<int64_t>> block = intsArg(e, a[4], "make_block_ptr", "block_shape"), order = intsArg(e, a[5], "make_block_ptr", "order");
+  std::optional<std::vector<int64_t>> block = intsArg(e, a[4], "make_block_ptr", "block_shape"),
+                                      order = intsArg(e, a[5], "make_block_ptr", "order");
   if (!block || !order || !e.s.checkShape(*block)) return {};
   size_t n = block->size();
   if (shape->size() != n || strides->size() != n || offsets->size() != n || order->size() != n)
     return e.c.fail(diag::TrBlockPtr, "Expected shape/strides/offsets/block_shape to have the same length");
   std::vector<bool> seen(n);
   for (int64_t d : *order) {
-    if (d < 0 || d >= static_cast<int64_t>(n) || seen[static_cast<size_t>(d)]) return e.c.fail(diag::TrBlockPtr, "Expected a permutation of (0, 1, ..., len(order)-1) in order");
+    if (d < 0 || d >= static_cast<int64_t>(n) || seen[static_cast<size_t>(d)])
+      return e.c.fail(diag::TrBlockPtr, "Expected a permutation of (0, 1, ..., len(order)-1) in order");
     seen[static_cast<size_t>(d)] = true;
   }
   Object *o;
   Value v = e.c.object(Kind::BlockPtr, &o);
   o->items = {a[0]};
-  for (std::vector<Value> *part : {&*shape, &*strides, &*offsets}) o->items.insert(o->items.end(), part->begin(), part->end());
+  for (std::vector<Value> *part : {&*shape, &*strides, &*offsets})
+    o->items.insert(o->items.end(), part->begin(), part->end());
   o->shape = *block;
   o->order = *order;
   o->element = a[0].type->element.pointee();
@@ -109,11 +118,13 @@ Value makeBlockPtr(Evaluator &e, const Builtin &, Args &a) {
 }
 
 Value advance(Evaluator &e, const Builtin &, Args &a) {
-  if (a[0].kind != Kind::BlockPtr) return e.c.fail(diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "advance");
+  if (a[0].kind != Kind::BlockPtr)
+    return e.c.fail(diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "advance");
   std::optional<std::vector<Value>> steps = scalars(e, a[1], DT::I64, "advance", "offsets");
   if (!steps) return {};
   Block p = parts(a[0]);
-  if (steps->size() != p.rank) return e.c.fail(diag::TrBlockPtr, fmt::format("tl.advance needs {} offsets, got {}", p.rank, steps->size()));
+  if (steps->size() != p.rank)
+    return e.c.fail(diag::TrBlockPtr, fmt::format("tl.advance needs {} offsets, got {}", p.rank, steps->size()));
   Object *o;
   Value v = e.c.object(Kind::BlockPtr, &o);
   *o = *a[0].o;
@@ -126,13 +137,16 @@ Value advance(Evaluator &e, const Builtin &, Args &a) {
 
 /// Pointers and mask of a block pointer's elements; the mask is null when no dimension is checked.
 bool lowerBlock(Evaluator &e, Value bp, const Value &check, Value &ptrs, Value &mask) {
-  std::optional<std::vector<int64_t>> dims = check.isNone() ? std::vector<int64_t>{} : intsArg(e, check, "load", "boundary_check");
+  std::optional<std::vector<int64_t>> dims =
+      check.isNone() ? std::vector<int64_t>{} : intsArg(e, check, "load", "boundary_check");
   if (!dims) return false;
   Block p = parts(bp);
   Value at;
   for (size_t d = 0; d < p.rank; ++d) {
     Type line{scalar(DT::I32), {bp.o->shape[d]}};
-    Value i = e.s.result(e.s.op("tt.make_range", {e.s.irType(line)}, {}, {e.s.i32Attr("start", 0), e.s.i32Attr("end", bp.o->shape[d])}), line);
+    Value i = e.s.result(
+        e.s.op("tt.make_range", {e.s.irType(line)}, {}, {e.s.i32Attr("start", 0), e.s.i32Attr("end", bp.o->shape[d])}),
+        line);
     i = e.s.add(e.s.cast(i, scalar(DT::I64)), p.offsets[d]);
     bool checked = false;
     for (int64_t c : *dims) {
@@ -144,7 +158,8 @@ bool lowerBlock(Evaluator &e, Value bp, const Value &check, Value &ptrs, Value &
     }
     Value inside;
     if (checked)
-      inside = e.s.bitwise(OpKind::BitAnd, e.s.compare(OpKind::Ge, i, Value::integer(0)), e.s.compare(OpKind::Lt, i, p.shape[d]));
+      inside = e.s.bitwise(OpKind::BitAnd, e.s.compare(OpKind::Ge, i, Value::integer(0)),
+                           e.s.compare(OpKind::Lt, i, p.shape[d]));
     Value off = e.s.mul(i, p.strides[d]);
     for (size_t k = 0; k < p.rank && !e.c.error; ++k)
       if (k != d) {
@@ -160,10 +175,13 @@ bool lowerBlock(Evaluator &e, Value bp, const Value &check, Value &ptrs, Value &
   return !e.c.error;
 }
 
-// ---- load and store ----------------------------------------------------------------------------------------------------------------
+// ---- load and store
+// ----------------------------------------------------------------------------------------------------------------
 
 /// A pointer to bool is read and written as bytes.
-Value bytePointer(Evaluator &e, const Value &ptr) { return e.s.cast(ptr, scalar(DT::I8).pointer(ptr.type->element.isConst)); }
+Value bytePointer(Evaluator &e, const Value &ptr) {
+  return e.s.cast(ptr, scalar(DT::I8).pointer(ptr.type->element.isConst));
+}
 
 bool scalarOnly(Evaluator &e, const Value &v, const char *what) {
   if (!v.isTensor() || !v.type->isBlock()) return true;
@@ -172,26 +190,30 @@ bool scalarOnly(Evaluator &e, const Value &v, const char *what) {
 }
 
 Value load(Evaluator &e, const Builtin &, Args &a) {
-  Value ptr = a[0], mask = a[1].isNone() ? Value{} : tensorArg(e, a[1]), other = a[2].isNone() ? Value{} : tensorArg(e, a[2]);
+  Value ptr = a[0], mask = a[1].isNone() ? Value{} : tensorArg(e, a[1]),
+        other = a[2].isNone() ? Value{} : tensorArg(e, a[2]);
   std::optional<Policy> p = policy(e, a[5], a[6], true, "load");
   std::optional<bool> isVolatile = boolArg(e, a[7], "load", "volatile");
   if (e.c.error || !p || !isVolatile) return {};
   if (ptr.kind == Kind::Descriptor) return e.c.fail(diag::TrPointer, "tensor_descriptor", "load");
   if (ptr.kind == Kind::BlockPtr) {
-    if (mask || other) return e.c.fail(diag::TrBlockPtr, "`mask` and `other` arguments cannot be specified for loading block pointers");
+    if (mask || other)
+      return e.c.fail(diag::TrBlockPtr, "`mask` and `other` arguments cannot be specified for loading block pointers");
     std::optional<std::string> padding = strArg(e, a[4], "load", "padding_option");
     if (!padding) return {};
     Value where;
     Scalar element = ptr.o->element;
     if (!lowerBlock(e, ptr, a[3], ptr, where)) return {};
     mask = where;
-    if (*padding == "nan" && element.isInt()) return e.c.fail(diag::TrBlockPtr, "Padding option `nan` is not supported for integer block pointers");
+    if (*padding == "nan" && element.isInt())
+      return e.c.fail(diag::TrBlockPtr, "Padding option `nan` is not supported for integer block pointers");
     if (!padding->empty() && *padding != "zero" && *padding != "nan") return e.c.fail(diag::TrPadding, *padding);
     if (mask && !padding->empty()) other = e.s.constant(Value::real(*padding == "nan" ? std::nan("") : 0.0), element);
   } else if (!ptr.isTensor() || !ptr.type->element.isPtr()) {
     return e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "load");
   } else if ((!a[3].isNone() && truthy(a[3])) || (a[4].kind == Kind::Str && !a[4].str().empty())) {
-    return e.c.fail(diag::TrBlockPtr, "`padding_option` or `boundary_check` argument is not supported for loading a tensor of pointers or loading a scalar");
+    return e.c.fail(diag::TrBlockPtr, "`padding_option` or `boundary_check` argument is not supported for loading a "
+                                      "tensor of pointers or loading a scalar");
   }
   if (!mask && other) return e.c.fail(diag::TrOtherWithoutMask);
   if (!ptr.type->isBlock()) {
@@ -211,7 +233,8 @@ Value load(Evaluator &e, const Builtin &, Args &a) {
   }
   if (other) other = e.s.cast(other, element);
   if (e.c.error || !e.s.irType(element)) return {};
-  Value v = e.c.tensor(tt::LoadOp::create(e.c.builder, e.c.loc(), ptr.handle, mask ? mask.handle : mlir::Value(), other ? other.handle : mlir::Value(), p->cache, p->evict, *isVolatile),
+  Value v = e.c.tensor(tt::LoadOp::create(e.c.builder, e.c.loc(), ptr.handle, mask ? mask.handle : mlir::Value(),
+                                          other ? other.handle : mlir::Value(), p->cache, p->evict, *isVolatile),
                        ptr.type->with(element));
   return isBool ? e.s.cast(v, scalar(DT::I1)) : v;
 }
@@ -224,22 +247,26 @@ Value store(Evaluator &e, const Builtin &, Args &a) {
     if (mask) return e.c.fail(diag::TrBlockPtr, "`mask` argument cannot be specified for storing block pointers");
     std::vector<int64_t> block = ptr.o->shape;
     if (val.type->isBlock() && val.type->shape != block)
-      return e.c.fail(diag::TrBlockPtr, fmt::format("Block shape [{}] and value shape [{}] mismatch", fmt::join(block, ", "), fmt::join(val.type->shape, ", ")));
+      return e.c.fail(diag::TrBlockPtr, fmt::format("Block shape [{}] and value shape [{}] mismatch",
+                                                    fmt::join(block, ", "), fmt::join(val.type->shape, ", ")));
     Value where;
     if (!lowerBlock(e, ptr, a[3], ptr, where)) return {};
     mask = where;
   } else if (!ptr.isTensor() || !ptr.type->element.isPtr()) {
     return e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "store");
   } else if (!a[3].isNone() && truthy(a[3])) {
-    return e.c.fail(diag::TrBlockPtr, "`boundary_check` argument is not supported for storing a tensor of pointers or storing a scalar");
+    return e.c.fail(diag::TrBlockPtr,
+                    "`boundary_check` argument is not supported for storing a tensor of pointers or storing a scalar");
   }
   if (ptr.type->element.isConst) return e.c.fail(diag::TrConstStore);
   std::vector<int64_t> shape = ptr.type->shape;
   if (!ptr.type->isBlock()) {
     if (!scalarOnly(e, val, "Value") || (mask && !scalarOnly(e, mask, "Mask"))) return {};
   } else {
-    if (!e.s.broadcast(ptr, val) || (mask && !e.s.broadcast(ptr, mask)) || (mask && !e.s.broadcast(ptr, val))) return {};
-    if (ptr.type->shape != shape) return e.c.fail(diag::TrStoreShape, fmt::join(ptr.type->shape, ", "), fmt::join(shape, ", "));
+    if (!e.s.broadcast(ptr, val) || (mask && !e.s.broadcast(ptr, mask)) || (mask && !e.s.broadcast(ptr, val)))
+      return {};
+    if (ptr.type->shape != shape)
+      return e.c.fail(diag::TrStoreShape, fmt::join(ptr.type->shape, ", "), fmt::join(shape, ", "));
   }
   Scalar element = ptr.type->element.pointee();
   val = e.s.cast(val, element);
@@ -249,11 +276,13 @@ Value store(Evaluator &e, const Builtin &, Args &a) {
   }
   if (!val || !ptr) return {};
   if (mask && !mask.type->element.isBool()) return e.c.fail(diag::TrMaskType, mask.type->str());
-  tt::StoreOp::create(e.c.builder, e.c.loc(), ptr.handle, val.handle, mask ? mask.handle : mlir::Value(), p->cache, p->evict);
+  tt::StoreOp::create(e.c.builder, e.c.loc(), ptr.handle, val.handle, mask ? mask.handle : mlir::Value(), p->cache,
+                      p->evict);
   return Value::none();
 }
 
-// ---- atomics -----------------------------------------------------------------------------------------------------------------------
+// ---- atomics
+// -----------------------------------------------------------------------------------------------------------------------
 
 std::optional<int64_t> semantics(Evaluator &e, const Value &v, std::string_view fn, int64_t fallback) {
   static const std::map<std::string, int64_t> kSem = {{"relaxed", 1}, {"acquire", 2}, {"release", 3}, {"acq_rel", 4}};
@@ -296,14 +325,17 @@ bool atomicOperands(Evaluator &e, Value &ptr, Value *val, Value &mask, std::stri
   if (!ptr.type->isBlock()) {
     if ((val && !scalarOnly(e, *val, "Value")) || (masked && !scalarOnly(e, mask, "Mask"))) return false;
   } else {
-    if ((val && !e.s.broadcast(ptr, *val)) || (masked && !e.s.broadcast(ptr, mask)) || (val && !e.s.broadcast(ptr, *val))) return false;
+    if ((val && !e.s.broadcast(ptr, *val)) || (masked && !e.s.broadcast(ptr, mask)) ||
+        (val && !e.s.broadcast(ptr, *val)))
+      return false;
     if (ptr.type->shape != shape) {
       e.c.fail(diag::TrStoreShape, fmt::join(ptr.type->shape, ", "), fmt::join(shape, ", "));
       return false;
     }
   }
   if (val && !(*val = e.s.cast(*val, ptr.type->element.pointee()))) return false;
-  if (!masked) mask = e.s.full(ptr.type->shape, Value::boolean(true), scalar(DT::I1));
+  if (!masked)
+    mask = e.s.full(ptr.type->shape, Value::boolean(true), scalar(DT::I1));
   else if (!mask.type->element.isBool()) {
     e.c.fail(diag::TrMaskType, mask.type->str());
     return false;
@@ -319,14 +351,17 @@ Value rmw(Evaluator &e, int64_t op, const Value &ptr, const Value &val, const Va
 
 Value atomicRmw(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view name = shortName(b).substr(7); // behind "atomic_"
-  static const std::map<std::string_view, int64_t> kOps = {{"and", 1}, {"or", 2}, {"xor", 3}, {"add", 4}, {"max", 6}, {"min", 7}, {"xchg", 10}};
+  static const std::map<std::string_view, int64_t> kOps = {{"and", 1}, {"or", 2},  {"xor", 3},  {"add", 4},
+                                                           {"max", 6}, {"min", 7}, {"xchg", 10}};
   Value ptr = a[0], val = a[1], mask = a[2];
   std::optional<int64_t> sem = semantics(e, a[3], shortName(b), 4), sc = scope(e, a[4], shortName(b));
   if (!sem || !sc || !atomicOperands(e, ptr, &val, mask, name)) return {};
   Scalar t = val.type->element;
   bool half = t.is(DT::F16) || t.is(DT::BF16);
-  if ((half && name != "add") || t.is(DT::I16) || t.is(DT::U16) || t.bits() < 16) return e.c.fail(diag::TrAtomicType, name, half ? (t.is(DT::F16) ? "fp16" : "bf16") : t.str());
-  if (t.isFloat() && (name == "and" || name == "or" || name == "xor")) return e.c.fail(diag::TrAtomicType, name, t.str());
+  if ((half && name != "add") || t.is(DT::I16) || t.is(DT::U16) || t.bits() < 16)
+    return e.c.fail(diag::TrAtomicType, name, half ? (t.is(DT::F16) ? "fp16" : "bf16") : t.str());
+  if (t.isFloat() && (name == "and" || name == "or" || name == "xor"))
+    return e.c.fail(diag::TrAtomicType, name, t.str());
   int64_t op = kOps.at(name);
   if (name == "add" && t.isFloat()) op = 5;
   if ((name == "max" || name == "min") && t.isUnsigned()) op = name == "max" ? 8 : 9;
@@ -337,8 +372,10 @@ Value atomicRmw(Evaluator &e, const Builtin &b, Args &a) {
   Value bits = e.s.bitcast(val, ui);
   Value neg = e.s.cast(e.s.shift(OpKind::RShift, bits, Value::integer(t.bits() - 1)), scalar(DT::I1));
   Value pos = e.s.notOp(neg);
-  Value up = rmw(e, name == "max" ? 6 : 7, e.s.bitcast(ptr, si.pointer()), e.s.bitcast(val, si), e.s.bitwise(OpKind::BitAnd, mask, pos), *sem, *sc);
-  Value down = rmw(e, name == "max" ? 9 : 8, e.s.bitcast(ptr, ui.pointer()), bits, e.s.bitwise(OpKind::BitAnd, mask, neg), *sem, *sc);
+  Value up = rmw(e, name == "max" ? 6 : 7, e.s.bitcast(ptr, si.pointer()), e.s.bitcast(val, si),
+                 e.s.bitwise(OpKind::BitAnd, mask, pos), *sem, *sc);
+  Value down = rmw(e, name == "max" ? 9 : 8, e.s.bitcast(ptr, ui.pointer()), bits,
+                   e.s.bitwise(OpKind::BitAnd, mask, neg), *sem, *sc);
   return e.s.bitcast(e.s.where(pos, up, e.s.bitcast(down, si)), t);
 }
 
@@ -346,7 +383,8 @@ Value atomicCas(Evaluator &e, const Builtin &b, Args &a) {
   std::optional<int64_t> sem = semantics(e, a[3], "atomic_cas", 4), sc = scope(e, a[4], "atomic_cas");
   Value ptr = a[0], cmp = tensorArg(e, a[1]), val = tensorArg(e, a[2]);
   if (!sem || !sc || !cmp || !val) return {};
-  if (!ptr.isTensor() || !ptr.type->element.isPtr()) return e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "atomic_cas");
+  if (!ptr.isTensor() || !ptr.type->element.isPtr())
+    return e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "atomic_cas");
   Scalar t = ptr.type->element.pointee();
   if (t.bits() != 16 && t.bits() != 32 && t.bits() != 64) return e.c.fail(diag::TrAtomicWidth, "atomic_cas", t.str());
   cmp = e.s.cast(cmp, t);
@@ -359,16 +397,20 @@ Value atomicCas(Evaluator &e, const Builtin &b, Args &a) {
   } else if (!scalarOnly(e, cmp, "Value") || !scalarOnly(e, val, "Value")) {
     return {};
   }
-  return e.s.result(e.s.op("tt.atomic_cas", {val.handle.getType()}, {ptr.handle, cmp.handle, val.handle}, {e.s.i32Attr("sem", *sem), e.s.i32Attr("scope", *sc)}), *val.type);
+  return e.s.result(e.s.op("tt.atomic_cas", {val.handle.getType()}, {ptr.handle, cmp.handle, val.handle},
+                           {e.s.i32Attr("sem", *sem), e.s.i32Attr("scope", *sc)}),
+                    *val.type);
 }
 
 Value atomicLoadStore(Evaluator &e, const Builtin &b, Args &a) {
   bool isLoad = shortName(b) == "atomic_load";
   size_t at = isLoad ? 1 : 2;
   Value ptr = a[0], val = isLoad ? Value{} : a[1], mask = a[at];
-  std::optional<int64_t> sem = semantics(e, a[at + 1], shortName(b), isLoad ? 2 : 3), sc = scope(e, a[at + 2], shortName(b));
+  std::optional<int64_t> sem = semantics(e, a[at + 1], shortName(b), isLoad ? 2 : 3),
+                         sc = scope(e, a[at + 2], shortName(b));
   if (!sem || !sc) return {};
-  if (*sem != 1 && *sem != (isLoad ? 2 : 3)) return e.c.fail(diag::TrAtomicSemantics, shortName(b), isLoad ? "acquire" : "release");
+  if (*sem != 1 && *sem != (isLoad ? 2 : 3))
+    return e.c.fail(diag::TrAtomicSemantics, shortName(b), isLoad ? "acquire" : "release");
   if (!atomicOperands(e, ptr, isLoad ? nullptr : &val, mask, isLoad ? "load" : "store")) return {};
   Scalar element = ptr.type->element.pointee();
   bool isBool = element.isBool();
@@ -391,7 +433,8 @@ Value atomicPoll(Evaluator &e, const Builtin &b, Args &a) {
   std::optional<int64_t> sem = semantics(e, a[2], "atomic_poll", 2), sc = scope(e, a[3], "atomic_poll");
   if (!sem || !sc) return {};
   Value ptr = a[0];
-  if (!ptr.isTensor() || !ptr.type->element.isPtr() || ptr.type->isBlock()) return e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "atomic_poll");
+  if (!ptr.isTensor() || !ptr.type->element.isPtr() || ptr.type->isBlock())
+    return e.c.fail(diag::TrPointer, ptr.isTensor() ? ptr.type->str() : typeName(ptr), "atomic_poll");
   Scalar t = ptr.type->element.pointee();
   if (!t.isInt() || t.bits() < 16) return e.c.fail(diag::TrAtomicWidth, "atomic_poll", t.str());
   Value expected = tensorArg(e, a[1]);
@@ -403,30 +446,48 @@ Value atomicPoll(Evaluator &e, const Builtin &b, Args &a) {
     if (!timeout) return {};
     operands.push_back(timeout.handle);
   }
-  return e.s.result(e.s.op("tt.atomic_poll", {e.c.builder.getI1Type()}, operands, {e.s.i32Attr("sem", *sem), e.s.i32Attr("scope", *sc)}), {scalar(DT::I1), {}});
+  return e.s.result(e.s.op("tt.atomic_poll", {e.c.builder.getI1Type()}, operands,
+                           {e.s.i32Attr("sem", *sem), e.s.i32Attr("scope", *sc)}),
+                    {scalar(DT::I1), {}});
 }
 
-// ---- tensor descriptors ------------------------------------------------------------------------------------------------------------
+// ---- tensor descriptors
+// ------------------------------------------------------------------------------------------------------------
 
 Value makeDescriptor(Evaluator &e, const Builtin &, Args &a) {
-  if (!a[0].isTensor() || !a[0].type->element.isPtr() || a[0].type->isBlock()) return e.c.fail(diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "make_tensor_descriptor");
-  if (!a[1].isSequence() || !a[2].isSequence()) return e.c.fail(diag::TrNotList, a[1].isSequence() ? "strides" : "shape", "make_tensor_descriptor", typeName(a[1].isSequence() ? a[2] : a[1]));
+  if (!a[0].isTensor() || !a[0].type->element.isPtr() || a[0].type->isBlock())
+    return e.c.fail(diag::TrPointer, a[0].isTensor() ? a[0].type->str() : typeName(a[0]), "make_tensor_descriptor");
+  if (!a[1].isSequence() || !a[2].isSequence())
+    return e.c.fail(diag::TrNotList, a[1].isSequence() ? "strides" : "shape", "make_tensor_descriptor",
+                    typeName(a[1].isSequence() ? a[2] : a[1]));
   std::optional<std::vector<int64_t>> block = intsArg(e, a[3], "make_tensor_descriptor", "block_shape");
   std::optional<std::string> padding = strArg(e, a[4], "make_tensor_descriptor", "padding_option");
   if (!block || !padding || !e.s.checkShape(*block)) return {};
   size_t n = a[1].items().size();
-  if (n < 1 || n > 5) return e.c.fail(diag::TrDescriptor, fmt::format("Expected 1 <= ndim <= 5 but got {} dimensions", n));
-  if (a[2].items().size() != n) return e.c.fail(diag::TrDescriptor, fmt::format("Expected {} strides but got {}", n, a[2].items().size()));
-  if (block->size() != n) return e.c.fail(diag::TrDescriptor, fmt::format("Expected block_shape to have {} dimensions but got {}", n, block->size()));
+  if (n < 1 || n > 5)
+    return e.c.fail(diag::TrDescriptor, fmt::format("Expected 1 <= ndim <= 5 but got {} dimensions", n));
+  if (a[2].items().size() != n)
+    return e.c.fail(diag::TrDescriptor, fmt::format("Expected {} strides but got {}", n, a[2].items().size()));
+  if (block->size() != n)
+    return e.c.fail(diag::TrDescriptor,
+                    fmt::format("Expected block_shape to have {} dimensions but got {}", n, block->size()));
   Scalar element = a[0].type->element.pointee();
   int64_t bytes = element.bits() / 8;
   if (block->back() * bytes < 16)
-    return e.c.fail(diag::TrDescriptor, fmt::format("Descriptor block shape must have at least 16 bytes in the last dimension, but got {} * {} = {} bytes", block->back(), bytes, block->back() * bytes));
+    return e.c.fail(
+        diag::TrDescriptor,
+        fmt::format(
+            "Descriptor block shape must have at least 16 bytes in the last dimension, but got {} * {} = {} bytes",
+            block->back(), bytes, block->back() * bytes));
   const Value &last = a[2].items().back();
-  if (!last.isIntLike() || last.i != 1) return e.c.fail(diag::TrDescriptor, "Tensor descriptor last dim must be 1 but got " + repr(last));
+  if (!last.isIntLike() || last.i != 1)
+    return e.c.fail(diag::TrDescriptor, "Tensor descriptor last dim must be 1 but got " + repr(last));
   for (size_t i = 0; i + 1 < n; ++i)
     if (const Value &s = a[2].items()[i]; s.isIntLike() && (s.i * bytes) % 16 != 0)
-      return e.c.fail(diag::TrDescriptor, fmt::format("Tensor descriptor strides must be 16-byte aligned, but got a stride of {} * {} = {} bytes", int128ToString(s.i), bytes, int128ToString(s.i * bytes)));
+      return e.c.fail(
+          diag::TrDescriptor,
+          fmt::format("Tensor descriptor strides must be 16-byte aligned, but got a stride of {} * {} = {} bytes",
+                      int128ToString(s.i), bytes, int128ToString(s.i * bytes)));
   std::vector<Value> shape, strides;
   std::vector<mlir::Value> operands = {a[0].handle};
   for (int part = 0; part < 2; ++part)
@@ -436,10 +497,12 @@ Value makeDescriptor(Evaluator &e, const Builtin &, Args &a) {
       (part == 0 ? shape : strides).push_back(s);
       operands.push_back(s.handle);
     }
-  if (*padding == "nan" && element.isInt()) return e.c.fail(diag::TrDescriptor, "Padding option `nan` is not supported for integer blocks");
+  if (*padding == "nan" && element.isInt())
+    return e.c.fail(diag::TrDescriptor, "Padding option `nan` is not supported for integer blocks");
   if (*padding != "zero" && *padding != "nan" && !padding->empty()) return e.c.fail(diag::TrPadding, *padding);
   mlir::Type ir = tt::TensorDescType::get(e.c.builder.getContext(), *block, e.s.irType(element));
-  mlir::Operation *op = e.s.op("tt.make_tensor_descriptor", {ir}, operands, {e.s.i32Attr("padding", *padding == "nan" ? 2 : 1)});
+  mlir::Operation *op =
+      e.s.op("tt.make_tensor_descriptor", {ir}, operands, {e.s.i32Attr("padding", *padding == "nan" ? 2 : 1)});
   Object *o;
   Value v = e.c.object(Kind::Descriptor, &o);
   v.handle = op->getResult(0);
@@ -483,7 +546,8 @@ bool storeLike(Evaluator &e, const Value &d, Value &v) {
   v = tensorArg(e, v);
   if (!v) return false;
   if (v.type->shape == d.o->shape) return true;
-  e.c.fail(diag::TrDescriptor, fmt::format("expected value shape [{}], got [{}]", fmt::join(d.o->shape, ", "), fmt::join(v.type->shape, ", ")));
+  e.c.fail(diag::TrDescriptor, fmt::format("expected value shape [{}], got [{}]", fmt::join(d.o->shape, ", "),
+                                           fmt::join(v.type->shape, ", ")));
   return false;
 }
 
@@ -500,14 +564,16 @@ Value descriptorStore(Evaluator &e, const Builtin &, Args &a) {
 
 Value descriptorAtomic(Evaluator &e, const Builtin &b, Args &a) {
   if (!isDescriptor(e, a[0])) return {};
-  static const std::map<std::string_view, int64_t> kKinds = {{"atomic_add", 1}, {"atomic_min", 2}, {"atomic_max", 3}, {"atomic_and", 6}, {"atomic_or", 7}, {"atomic_xor", 8}};
+  static const std::map<std::string_view, int64_t> kKinds = {{"atomic_add", 1}, {"atomic_min", 2}, {"atomic_max", 3},
+                                                             {"atomic_and", 6}, {"atomic_or", 7},  {"atomic_xor", 8}};
   std::optional<std::vector<mlir::Value>> at = descriptorOffsets(e, a[0], a[1]);
   if (!at || !storeLike(e, a[0], a[2])) return {};
   Scalar t = a[0].o->element;
   std::string_view n = shortName(b);
   bool integers = t.is(DT::I32) || t.is(DT::U32) || t.is(DT::U64);
   bool ok = n == "atomic_add" ? integers || t.is(DT::F32) || t.is(DT::F16) || t.is(DT::BF16)
-                              : integers || t.is(DT::I64) || ((n == "atomic_min" || n == "atomic_max") && (t.is(DT::F16) || t.is(DT::BF16)));
+                              : integers || t.is(DT::I64) ||
+                                    ((n == "atomic_min" || n == "atomic_max") && (t.is(DT::F16) || t.is(DT::BF16)));
   if (!ok) return e.c.fail(diag::TrDescriptor, fmt::format("Unsupported dtype {} for {}", t.str(), n));
   Value v = e.s.cast(a[2], t);
   if (!v) return {};
@@ -524,12 +590,19 @@ Value descriptorGather(Evaluator &e, const Builtin &b, Args &a) {
   Value xs = tensorArg(e, a[first]);
   if (!xs) return {};
   if (d.o->shape.size() != 2 || d.o->shape[0] != 1)
-    return e.c.fail(diag::TrDescriptor, fmt::format("descriptor block must be 2D and have 1 row, but got [{}]", fmt::join(d.o->shape, ", ")));
-  if (xs.type->shape.size() != 1) return e.c.fail(diag::TrDescriptor, "x offsets must be 1D, but got " + xs.type->str());
-  if (!xs.type->element.is(DT::I32) && !xs.type->element.is(DT::I16)) return e.c.fail(diag::TrDescriptor, "x offsets must have dtype int16 or int32, but got " + xs.type->element.str());
-  if (xs.type->shape[0] < 8) return e.c.fail(diag::TrDescriptor, fmt::format("descriptor {} must have at least 8 rows, but got {}", shortName(b), xs.type->shape[0]));
+    return e.c.fail(diag::TrDescriptor, fmt::format("descriptor block must be 2D and have 1 row, but got [{}]",
+                                                    fmt::join(d.o->shape, ", ")));
+  if (xs.type->shape.size() != 1)
+    return e.c.fail(diag::TrDescriptor, "x offsets must be 1D, but got " + xs.type->str());
+  if (!xs.type->element.is(DT::I32) && !xs.type->element.is(DT::I16))
+    return e.c.fail(diag::TrDescriptor, "x offsets must have dtype int16 or int32, but got " + xs.type->element.str());
+  if (xs.type->shape[0] < 8)
+    return e.c.fail(diag::TrDescriptor, fmt::format("descriptor {} must have at least 8 rows, but got {}", shortName(b),
+                                                    xs.type->shape[0]));
   int64_t minCols = 32 / d.o->element.bits() * 8;
-  if (d.o->shape[1] < minCols) return e.c.fail(diag::TrDescriptor, fmt::format("descriptor {} of {} must have at least {} columns, but got {}", shortName(b), d.o->element.str(), minCols, d.o->shape[1]));
+  if (d.o->shape[1] < minCols)
+    return e.c.fail(diag::TrDescriptor, fmt::format("descriptor {} of {} must have at least {} columns, but got {}",
+                                                    shortName(b), d.o->element.str(), minCols, d.o->shape[1]));
   xs = e.s.cast(xs, scalar(DT::I32));
   Value y = e.s.makeScalar(a[first + 1], scalar(DT::I32));
   if (!xs || !y) return {};
@@ -537,7 +610,9 @@ Value descriptorGather(Evaluator &e, const Builtin &b, Args &a) {
   if (!scatter) return e.s.result(e.s.op("tt.descriptor_gather", {e.s.irType(t)}, {d.handle, xs.handle, y.handle}), t);
   Value v = e.s.cast(tensorArg(e, a[1]), d.o->element);
   if (!v) return {};
-  if (v.type->shape != t.shape) return e.c.fail(diag::TrDescriptor, fmt::format("expected value shape [{}], got {}", fmt::join(t.shape, ", "), v.type->str()));
+  if (v.type->shape != t.shape)
+    return e.c.fail(diag::TrDescriptor,
+                    fmt::format("expected value shape [{}], got {}", fmt::join(t.shape, ", "), v.type->str()));
   e.s.op("tt.descriptor_scatter", {}, {d.handle, xs.handle, y.handle, v.handle});
   return Value::none();
 }
@@ -545,7 +620,10 @@ Value descriptorGather(Evaluator &e, const Builtin &b, Args &a) {
 } // namespace
 
 const std::vector<Builtin> kMemoryFunctions = {
-    {"tl.load", "pointer, mask=None, other=None, boundary_check=(), padding_option='', cache_modifier='', eviction_policy='', volatile=False", load},
+    {"tl.load",
+     "pointer, mask=None, other=None, boundary_check=(), padding_option='', cache_modifier='', eviction_policy='', "
+     "volatile=False",
+     load},
     {"tl.store", "pointer, value, mask=None, boundary_check=(), cache_modifier='', eviction_policy=''", store},
     {"tl.atomic_add", "pointer, val, mask=None, sem=None, scope=None", atomicRmw},
     {"tl.atomic_max", "pointer, val, mask=None, sem=None, scope=None", atomicRmw},
@@ -561,7 +639,8 @@ const std::vector<Builtin> kMemoryFunctions = {
     {"tl.make_block_ptr", "base, shape, strides, offsets, block_shape, order", makeBlockPtr},
     {"tl.advance", "base, offsets", advance},
     {"tl.make_tensor_descriptor", "base, shape, strides, block_shape, padding_option='zero'", makeDescriptor},
-    {"tl._experimental_make_tensor_descriptor", "base, shape, strides, block_shape, padding_option='zero'", makeDescriptor},
+    {"tl._experimental_make_tensor_descriptor", "base, shape, strides, block_shape, padding_option='zero'",
+     makeDescriptor},
     {"tl.load_tensor_descriptor", "desc, offsets", descriptorLoad},
     {"tl.store_tensor_descriptor", "desc, offsets, value", descriptorStore},
     {"tl._experimental_descriptor_load", "desc, offsets, shape=None, dtype=None", descriptorLoad},

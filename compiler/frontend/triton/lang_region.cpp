@@ -1,5 +1,5 @@
-// Functions that take a region of scalar code (reduce, scan, map_elementwise), matrix products, gathers, inline assembly, and the
-// functions of debugging and looping.
+// Functions that take a region of scalar code (reduce, scan, map_elementwise), matrix products, gathers, inline
+// assembly, and the functions of debugging and looping.
 #include "base/diagnostics/triton.h"
 #include "frontend/triton/lang.h"
 
@@ -11,8 +11,10 @@
 namespace neso::triton {
 namespace {
 
-/// Fills a region's one block with a call of `fn` on scalars, and ends it with `terminator`. Returns the results, or nullopt.
-std::optional<std::vector<Value>> combineBlock(Evaluator &e, mlir::Region &region, const Value &fn, const std::vector<Scalar> &params, const char *terminator) {
+/// Fills a region's one block with a call of `fn` on scalars, and ends it with `terminator`. Returns the results, or
+/// nullopt.
+std::optional<std::vector<Value>> combineBlock(Evaluator &e, mlir::Region &region, const Value &fn,
+                                               const std::vector<Scalar> &params, const char *terminator) {
   mlir::OpBuilder::InsertionGuard guard(e.c.builder);
   mlir::Block *block = e.c.builder.createBlock(&region);
   mlir::Location loc = e.c.loc();
@@ -133,7 +135,8 @@ Value scan(Evaluator &e, const Builtin &, Args &a) {
   if (!out || !checkCombine(e, *in, *out, "associative_scan")) return {};
   mlir::Operation *op = e.c.builder.create(state);
   std::vector<Value> results;
-  for (size_t i = 0; i < in->size(); ++i) results.push_back(e.c.tensor(op->getResult(static_cast<unsigned>(i)), *(*in)[i].type));
+  for (size_t i = 0; i < in->size(); ++i)
+    results.push_back(e.c.tensor(op->getResult(static_cast<unsigned>(i)), *(*in)[i].type));
   return a[0].isSequence() ? e.c.tuple(results) : results[0];
 }
 
@@ -164,43 +167,56 @@ Value mapElementwise(Evaluator &e, const Builtin &, Args &a) {
   std::vector<Type> types;
   for (size_t i = 0; i < out->size(); i += step) {
     for (size_t k = 1; k < step; ++k)
-      if ((*out)[i + k].type->element != (*out)[i].type->element) return e.c.fail(diag::TrMap, "type mismatch in unpacked results");
+      if ((*out)[i + k].type->element != (*out)[i].type->element)
+        return e.c.fail(diag::TrMap, "type mismatch in unpacked results");
     types.push_back(in[0].type->with((*out)[i].type->element));
     state.types.push_back(e.s.irType(types.back()));
   }
   mlir::Operation *op = e.c.builder.create(state);
   std::vector<Value> results;
-  for (size_t i = 0; i < types.size(); ++i) results.push_back(e.c.tensor(op->getResult(static_cast<unsigned>(i)), types[i]));
+  for (size_t i = 0; i < types.size(); ++i)
+    results.push_back(e.c.tensor(op->getResult(static_cast<unsigned>(i)), types[i]));
   return results.size() == 1 ? results[0] : e.c.tuple(results);
 }
 
-// ---- products ----------------------------------------------------------------------------------------------------------------------
+// ---- products
+// ----------------------------------------------------------------------------------------------------------------------
 
 Value dot(Evaluator &e, const Builtin &, Args &a) {
   Value x = a[0], y = a[1], acc = a[2];
-  if (!x.isTensor() || !y.isTensor() || !x.type->isBlock() || !y.type->isBlock()) return e.c.fail(diag::TrDot, "dot operands must be block tensors (not scalars)");
+  if (!x.isTensor() || !y.isTensor() || !x.type->isBlock() || !y.type->isBlock())
+    return e.c.fail(diag::TrDot, "dot operands must be block tensors (not scalars)");
   std::optional<std::string> precision = strArg(e, a[3], "dot", "input_precision");
   if (!precision) return {};
-  if (!a[3].isNone() && !a[4].isNone()) return e.c.fail(diag::TrDot, "Only one of input_precision and allow_tf32 can be specified");
+  if (!a[3].isNone() && !a[4].isNone())
+    return e.c.fail(diag::TrDot, "Only one of input_precision and allow_tf32 can be specified");
   if (precision->empty()) *precision = a[4].isNone() || truthy(a[4]) ? "tf32" : "ieee";
-  static const std::map<std::string, int64_t> kPrecision = {{"tf32", 0}, {"tf32x3", 1}, {"ieee", 2}, {"bf16x3", 3}, {"bf16x6", 4}};
+  static const std::map<std::string, int64_t> kPrecision = {
+      {"tf32", 0}, {"tf32x3", 1}, {"ieee", 2}, {"bf16x3", 3}, {"bf16x6", 4}};
   for (char &ch : *precision) ch = static_cast<char>(std::tolower(static_cast<unsigned char>(ch)));
   std::map<std::string, int64_t>::const_iterator mode = kPrecision.find(*precision);
-  if (mode == kPrecision.end()) return e.c.fail(diag::TrDot, "input_precision must be one of ('tf32', 'tf32x3', 'ieee', 'bf16x3', 'bf16x6'). Got " + *precision);
+  if (mode == kPrecision.end())
+    return e.c.fail(diag::TrDot,
+                    "input_precision must be one of ('tf32', 'tf32x3', 'ieee', 'bf16x3', 'bf16x6'). Got " + *precision);
   Scalar tx = x.type->element, ty = y.type->element;
   auto supported = [](Scalar s) { return s.is(DT::I8) || s.is(DT::U8) || s.isStandardFloat(); };
   if (!(tx.isFp8() && ty.isFp8())) {
     if (!supported(tx)) return e.c.fail(diag::TrDot, "Unsupported lhs dtype " + tx.str());
     if (!supported(ty)) return e.c.fail(diag::TrDot, "Unsupported rhs dtype " + ty.str());
-    if (tx != ty) return e.c.fail(diag::TrDot, fmt::format("Both operands must be same dtype. Got {} and {}", tx.str(), ty.str()));
+    if (tx != ty)
+      return e.c.fail(diag::TrDot, fmt::format("Both operands must be same dtype. Got {} and {}", tx.str(), ty.str()));
   }
   if (tx.is(DT::U8)) return e.c.fail(diag::TrDot, "only int8 supported!");
   std::vector<int64_t> sx = x.type->shape, sy = y.type->shape;
   size_t rank = sx.size();
-  if (rank != sy.size() || rank < 2) return e.c.fail(diag::TrDot, fmt::format("Both inputs must be either 2D or 3D; (lhs: {} vs rhs: {})", x.type->str(), y.type->str()));
-  if (!std::equal(sx.begin(), sx.end() - 2, sy.begin())) return e.c.fail(diag::TrDot, "input and other must have equal batch shapes");
+  if (rank != sy.size() || rank < 2)
+    return e.c.fail(diag::TrDot, fmt::format("Both inputs must be either 2D or 3D; (lhs: {} vs rhs: {})", x.type->str(),
+                                             y.type->str()));
+  if (!std::equal(sx.begin(), sx.end() - 2, sy.begin()))
+    return e.c.fail(diag::TrDot, "input and other must have equal batch shapes");
   if (sx[rank - 1] != sy[rank - 2])
-    return e.c.fail(diag::TrDot, fmt::format("First input shape ({}) and second input shape ({}) are not compatible for matmul (second index of first shape ({}) must be equal to first "
+    return e.c.fail(diag::TrDot, fmt::format("First input shape ({}) and second input shape ({}) are not compatible "
+                                             "for matmul (second index of first shape ({}) must be equal to first "
                                              "index of second shape ({})",
                                              x.type->str(), y.type->str(), sx[rank - 1], sy[rank - 2]));
   Scalar out = scalar(DT::F32);
@@ -211,13 +227,23 @@ Value dot(Evaluator &e, const Builtin &, Args &a) {
   } else if (acc.isTensor()) {
     out = acc.type->element;
   }
-  if (out.is(DT::BF16)) return e.c.fail(diag::TrDot, "out_dtype=bfloat16 is unsupported. Please use out_dtype=float32/float16 and cast with `.to(tl.bfloat16)`");
-  Scalar ret = tx.isInt() ? scalar(DT::I32) : tx.is(DT::F32) || tx.is(DT::BF16) ? scalar(DT::F32) : tx.is(DT::F64) ? scalar(DT::F64) : out;
+  if (out.is(DT::BF16))
+    return e.c.fail(
+        diag::TrDot,
+        "out_dtype=bfloat16 is unsupported. Please use out_dtype=float32/float16 and cast with `.to(tl.bfloat16)`");
+  Scalar ret = tx.isInt()                          ? scalar(DT::I32)
+               : tx.is(DT::F32) || tx.is(DT::BF16) ? scalar(DT::F32)
+               : tx.is(DT::F64)                    ? scalar(DT::F64)
+                                                   : out;
   std::vector<int64_t> sz = sx;
   sz[rank - 1] = sy[rank - 1];
   if (acc.isTensor()) {
-    if (acc.type->shape != sz) return e.c.fail(diag::TrDot, fmt::format("expected accumulator shape [{}], got {}", fmt::join(sz, ", "), acc.type->str()));
-    if (acc.type->element != ret) return e.c.fail(diag::TrDot, fmt::format("expected accumulator dtype {}, got {}", ret.str(), acc.type->element.str()));
+    if (acc.type->shape != sz)
+      return e.c.fail(diag::TrDot,
+                      fmt::format("expected accumulator shape [{}], got {}", fmt::join(sz, ", "), acc.type->str()));
+    if (acc.type->element != ret)
+      return e.c.fail(diag::TrDot,
+                      fmt::format("expected accumulator dtype {}, got {}", ret.str(), acc.type->element.str()));
   } else if (!acc.isNone()) {
     return e.c.fail(diag::TrDot, "acc must be a tensor or None");
   }
@@ -236,16 +262,19 @@ Value dot(Evaluator &e, const Builtin &, Args &a) {
   if (acc.isNone()) acc = e.s.full(shape, Value::integer(0), ret);
   if (!acc) return acc;
   // An fp16 product that accumulates in fp32 names its precision only for f32 operands; the default says nothing.
-  std::optional<int64_t> imprecise = a[5].isNone() ? std::optional<int64_t>(0) : intArg(e, a[5], "dot", "max_num_imprecise_acc");
+  std::optional<int64_t> imprecise =
+      a[5].isNone() ? std::optional<int64_t>(0) : intArg(e, a[5], "dot", "max_num_imprecise_acc");
   if (!imprecise) return {};
-  Value v = e.s.result(e.s.op("tt.dot", {acc.handle.getType()}, {x.handle, y.handle, acc.handle},
-                              {e.s.i32Attr("inputPrecision", mode->second), e.s.i32Attr("maxNumImpreciseAcc", *imprecise)}),
-                       *acc.type);
+  Value v =
+      e.s.result(e.s.op("tt.dot", {acc.handle.getType()}, {x.handle, y.handle, acc.handle},
+                        {e.s.i32Attr("inputPrecision", mode->second), e.s.i32Attr("maxNumImpreciseAcc", *imprecise)}),
+                 *acc.type);
   return flat ? e.s.reshape(v, sz, false) : v;
 }
 
 std::optional<int64_t> scaledFormat(Evaluator &e, const Value &v, Value &operand, std::string_view side) {
-  static const std::map<std::string, int64_t> kFormats = {{"e4m3", 0}, {"e5m2", 1}, {"e2m1", 4}, {"bf16", 5}, {"fp16", 6}};
+  static const std::map<std::string, int64_t> kFormats = {
+      {"e4m3", 0}, {"e5m2", 1}, {"e2m1", 4}, {"bf16", 5}, {"fp16", 6}};
   std::optional<std::string> name = strArg(e, v, "dot_scaled", std::string(side) + "_format");
   if (!name) return std::nullopt;
   std::map<std::string, int64_t>::const_iterator it = kFormats.find(*name);
@@ -257,7 +286,11 @@ std::optional<int64_t> scaledFormat(Evaluator &e, const Value &v, Value &operand
     e.c.fail(diag::TrDot, "dot_scaled operands must be block tensors (not scalars)");
     return std::nullopt;
   }
-  Scalar want = scalar(it->second == 0 ? DT::F8E4NV : it->second == 1 ? DT::F8E5 : it->second == 4 ? DT::U8 : it->second == 5 ? DT::BF16 : DT::F16);
+  Scalar want = scalar(it->second == 0   ? DT::F8E4NV
+                       : it->second == 1 ? DT::F8E5
+                       : it->second == 4 ? DT::U8
+                       : it->second == 5 ? DT::BF16
+                                         : DT::F16);
   if (operand.type->element != want) {
     Scalar raw = scalar(want.bits() == 16 ? DT::U16 : DT::U8);
     if (operand.type->element != raw) {
@@ -272,19 +305,28 @@ std::optional<int64_t> scaledFormat(Evaluator &e, const Value &v, Value &operand
 Value dotScaled(Evaluator &e, const Builtin &, Args &a) {
   Value x = a[0], y = a[3], acc = a[6];
   std::optional<int64_t> fx = scaledFormat(e, a[2], x, "lhs"), fy = fx ? scaledFormat(e, a[5], y, "rhs") : std::nullopt;
-  std::optional<bool> fast = boolArg(e, a[7], "dot_scaled", "fast_math"), kx = boolArg(e, a[8], "dot_scaled", "lhs_k_pack"), ky = boolArg(e, a[9], "dot_scaled", "rhs_k_pack");
+  std::optional<bool> fast = boolArg(e, a[7], "dot_scaled", "fast_math"),
+                      kx = boolArg(e, a[8], "dot_scaled", "lhs_k_pack"),
+                      ky = boolArg(e, a[9], "dot_scaled", "rhs_k_pack");
   if (!fx || !fy || !fast || !kx || !ky) return {};
   std::vector<int64_t> sx = x.type->shape, sy = y.type->shape;
   size_t rank = sx.size();
-  if (rank != sy.size() || rank < 2 || rank > 3) return e.c.fail(diag::TrDot, fmt::format("Both inputs must be either 2D or 3D; (lhs: {} vs rhs: {})", x.type->str(), y.type->str()));
+  if (rank != sy.size() || rank < 2 || rank > 3)
+    return e.c.fail(diag::TrDot, fmt::format("Both inputs must be either 2D or 3D; (lhs: {} vs rhs: {})", x.type->str(),
+                                             y.type->str()));
   int64_t px = *fx == 4 ? 2 : 1, py = *fy == 4 ? 2 : 1;
-  if ((!*kx && px == 1) || (!*ky && py == 1)) return e.c.fail(diag::TrDot, "only mxfp4 inputs can be packed along a dimension different than K");
+  if ((!*kx && px == 1) || (!*ky && py == 1))
+    return e.c.fail(diag::TrDot, "only mxfp4 inputs can be packed along a dimension different than K");
   int64_t m = sx[rank - 2] * (*kx ? 1 : px), n = sy[rank - 1] * (*ky ? 1 : py), k = sx[rank - 1] * (*kx ? px : 1);
-  if (k != sy[rank - 2] * (*ky ? py : 1)) return e.c.fail(diag::TrDot, fmt::format("Reduction dimension should pack the same number of elements; (lhs: {} vs rhs: {})", x.type->str(), y.type->str()));
+  if (k != sy[rank - 2] * (*ky ? py : 1))
+    return e.c.fail(diag::TrDot,
+                    fmt::format("Reduction dimension should pack the same number of elements; (lhs: {} vs rhs: {})",
+                                x.type->str(), y.type->str()));
   std::vector<int64_t> shape = {m, n};
   if (rank == 3) shape.insert(shape.begin(), sx[0]);
   if (acc.isNone()) acc = e.s.full(shape, Value::integer(0), scalar(DT::F32));
-  if (!acc.isTensor() || acc.type->shape != shape || !acc.type->element.is(DT::F32)) return e.c.fail(diag::TrDot, fmt::format("expected accumulator shape [{}] of fp32", fmt::join(shape, ", ")));
+  if (!acc.isTensor() || acc.type->shape != shape || !acc.type->element.is(DT::F32))
+    return e.c.fail(diag::TrDot, fmt::format("expected accumulator shape [{}] of fp32", fmt::join(shape, ", ")));
   llvm::SmallVector<mlir::Value> operands = {x.handle, y.handle, acc.handle};
   int32_t have[2] = {0, 0};
   for (int side = 0; side < 2; ++side) {
@@ -293,10 +335,13 @@ Value dotScaled(Evaluator &e, const Builtin &, Args &a) {
     have[side] = 1;
     operands.push_back(scale.handle);
   }
-  return e.s.result(e.s.op("tt.dot_scaled", {acc.handle.getType()}, operands,
-                           {e.s.i32Attr("a_elem_type", *fx), e.s.i32Attr("b_elem_type", *fy), e.s.boolAttr("fastMath", *fast), e.s.boolAttr("lhs_k_pack", *kx), e.s.boolAttr("rhs_k_pack", *ky),
-                            e.c.builder.getNamedAttr("operandSegmentSizes", e.c.builder.getDenseI32ArrayAttr({1, 1, 1, have[0], have[1]}))}),
-                    *acc.type);
+  return e.s.result(
+      e.s.op("tt.dot_scaled", {acc.handle.getType()}, operands,
+             {e.s.i32Attr("a_elem_type", *fx), e.s.i32Attr("b_elem_type", *fy), e.s.boolAttr("fastMath", *fast),
+              e.s.boolAttr("lhs_k_pack", *kx), e.s.boolAttr("rhs_k_pack", *ky),
+              e.c.builder.getNamedAttr("operandSegmentSizes",
+                                       e.c.builder.getDenseI32ArrayAttr({1, 1, 1, have[0], have[1]}))}),
+      *acc.type);
 }
 
 Value gather(Evaluator &e, const Builtin &, Args &a) {
@@ -304,11 +349,13 @@ Value gather(Evaluator &e, const Builtin &, Args &a) {
   if (!x || !i) return {};
   if (!i.type->element.isInt()) return e.c.fail(diag::TrGather, "index must be an integer tensor");
   size_t rank = x.type->shape.size();
-  if (i.type->shape.size() != rank || rank == 0) return e.c.fail(diag::TrGather, "source and index tensors must have the same rank");
+  if (i.type->shape.size() != rank || rank == 0)
+    return e.c.fail(diag::TrGather, "source and index tensors must have the same rank");
   std::optional<int64_t> axis = axisArg(e, a[2], static_cast<int64_t>(rank), "gather");
   if (!axis) return {};
   for (size_t d = 0; d < rank; ++d)
-    if (static_cast<int64_t>(d) != *axis && i.type->shape[d] != x.type->shape[d]) return e.c.fail(diag::TrGather, fmt::format("index dim {} must match the corresponding source dim", d));
+    if (static_cast<int64_t>(d) != *axis && i.type->shape[d] != x.type->shape[d])
+      return e.c.fail(diag::TrGather, fmt::format("index dim {} must match the corresponding source dim", d));
   Type t{x.type->element, i.type->shape};
   return e.s.result(e.s.op("tt.gather", {e.s.irType(t)}, {x.handle, i.handle}, {e.s.i32Attr("axis", *axis)}), t);
 }
@@ -318,7 +365,9 @@ Value histogram(Evaluator &e, const Builtin &, Args &a) {
   std::optional<int64_t> bins = intArg(e, a[1], "histogram", "num_bins");
   if (e.c.error || !bins || !e.s.checkShape({*bins})) return {};
   if (x.type->shape.size() != 1) return e.c.fail(diag::TrHistogram, "histogram only supports 1D input");
-  if (!x.type->element.isInt() || x.type->element.bits() != 32) return e.c.fail(diag::TrHistogram, "histogram only supports 32-bit integer input, but got " + x.type->element.str());
+  if (!x.type->element.isInt() || x.type->element.bits() != 32)
+    return e.c.fail(diag::TrHistogram,
+                    "histogram only supports 32-bit integer input, but got " + x.type->element.str());
   llvm::SmallVector<mlir::Value> operands = {x.handle};
   if (mask) {
     mask = e.s.broadcastTo(mask, x.type->shape);
@@ -331,7 +380,8 @@ Value histogram(Evaluator &e, const Builtin &, Args &a) {
 }
 
 Value inlineAsm(Evaluator &e, const Builtin &, Args &a) {
-  std::optional<std::string> text = strArg(e, a[0], "inline_asm_elementwise", "asm"), constraints = strArg(e, a[1], "inline_asm_elementwise", "constraints");
+  std::optional<std::string> text = strArg(e, a[0], "inline_asm_elementwise", "asm"),
+                             constraints = strArg(e, a[1], "inline_asm_elementwise", "constraints");
   std::optional<bool> pure = boolArg(e, a[4], "inline_asm_elementwise", "is_pure");
   std::optional<int64_t> pack = intArg(e, a[5], "inline_asm_elementwise", "pack");
   if (!text || !constraints || !pure || !pack) return {};
@@ -355,13 +405,16 @@ Value inlineAsm(Evaluator &e, const Builtin &, Args &a) {
     irTypes.push_back(e.s.irType(types.back()));
   }
   mlir::Operation *op = e.s.op("tt.elementwise_inline_asm", irTypes, operands,
-                               {e.s.strAttr("asm_string", *text), e.s.strAttr("constraints", *constraints), e.s.boolAttr("pure", *pure), e.s.i32Attr("packed_element", *pack)});
+                               {e.s.strAttr("asm_string", *text), e.s.strAttr("constraints", *constraints),
+                                e.s.boolAttr("pure", *pure), e.s.i32Attr("packed_element", *pack)});
   std::vector<Value> results;
-  for (size_t i = 0; i < types.size(); ++i) results.push_back(e.c.tensor(op->getResult(static_cast<unsigned>(i)), types[i]));
+  for (size_t i = 0; i < types.size(); ++i)
+    results.push_back(e.c.tensor(op->getResult(static_cast<unsigned>(i)), types[i]));
   return many ? e.c.tuple(results) : results[0];
 }
 
-// ---- debugging ---------------------------------------------------------------------------------------------------------------------
+// ---- debugging
+// ---------------------------------------------------------------------------------------------------------------------
 
 Value devicePrint(Evaluator &e, const Builtin &, Args &a) {
   if (a[0].kind != Kind::Str) return e.c.fail(diag::TrPrint, repr(a[0]));
@@ -369,7 +422,9 @@ Value devicePrint(Evaluator &e, const Builtin &, Args &a) {
   if (!hex) return {};
   std::string prefix = a[0].str();
   for (char ch : prefix)
-    if (static_cast<unsigned char>(ch) >= 0x7f || (static_cast<unsigned char>(ch) < 0x20 && !std::isspace(static_cast<unsigned char>(ch)))) return e.c.fail(diag::TrPrintAscii, prefix);
+    if (static_cast<unsigned char>(ch) >= 0x7f ||
+        (static_cast<unsigned char>(ch) < 0x20 && !std::isspace(static_cast<unsigned char>(ch))))
+      return e.c.fail(diag::TrPrintAscii, prefix);
   std::vector<mlir::Value> operands;
   llvm::SmallVector<int32_t> isSigned;
   for (const Value &v : a[1].items()) {
@@ -384,7 +439,8 @@ Value devicePrint(Evaluator &e, const Builtin &, Args &a) {
   }
   if (prefix.size() > 2 && !prefix.starts_with(" ")) prefix = " " + prefix;
   e.s.op("tt.print", {}, operands,
-         {e.s.strAttr("prefix", prefix), e.s.boolAttr("hex", *hex), e.c.builder.getNamedAttr("isSigned", e.c.builder.getDenseI32ArrayAttr(isSigned))});
+         {e.s.strAttr("prefix", prefix), e.s.boolAttr("hex", *hex),
+          e.c.builder.getNamedAttr("isSigned", e.c.builder.getDenseI32ArrayAttr(isSigned))});
   return Value::none();
 }
 
@@ -414,14 +470,16 @@ Value staticPrint(Evaluator &e, const Builtin &, Args &a) {
   return Value::none();
 }
 
-// ---- iterators ---------------------------------------------------------------------------------------------------------------------
+// ---- iterators
+// ---------------------------------------------------------------------------------------------------------------------
 
 Value range(Evaluator &e, const Builtin &b, Args &a) {
   bool isStatic = shortName(b) == "static_range";
   Object *o;
   Value v = e.c.object(Kind::Range, &o);
   o->text = isStatic ? "static_range" : "range";
-  Value start = a[1].isNone() ? Value::integer(0) : a[0], stop = a[1].isNone() ? a[0] : a[1], step = a[2].isNone() ? Value::integer(1) : a[2];
+  Value start = a[1].isNone() ? Value::integer(0) : a[0], stop = a[1].isNone() ? a[0] : a[1],
+        step = a[2].isNone() ? Value::integer(1) : a[2];
   o->items = {start, stop, step};
   const char *names[] = {"start", "end", "step"};
   for (size_t i = 0; i < 3; ++i) {
@@ -444,8 +502,12 @@ const std::vector<Builtin> kRegionFunctions = {
     {"tl.reduce", "input, axis, combine_fn, keep_dims=False", reduce},
     {"tl.associative_scan", "input, axis, combine_fn, reverse=False", scan},
     {"tl.map_elementwise", "scalar_fn, *args, pack=1", mapElementwise},
-    {"tl.dot", "input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, out_dtype=None", dot},
-    {"tl.dot_scaled", "lhs, lhs_scale, lhs_format, rhs, rhs_scale, rhs_format, acc=None, fast_math=False, lhs_k_pack=True, rhs_k_pack=True, out_dtype=fp32", dotScaled},
+    {"tl.dot",
+     "input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, out_dtype=None", dot},
+    {"tl.dot_scaled",
+     "lhs, lhs_scale, lhs_format, rhs, rhs_scale, rhs_format, acc=None, fast_math=False, lhs_k_pack=True, "
+     "rhs_k_pack=True, out_dtype=fp32",
+     dotScaled},
     {"tl.gather", "src, index, axis", gather},
     {"tl.histogram", "input, num_bins, mask=None", histogram},
     {"tl.inline_asm_elementwise", "asm, constraints, args, dtype, is_pure, pack", inlineAsm},
@@ -453,7 +515,10 @@ const std::vector<Builtin> kRegionFunctions = {
     {"tl.device_assert", "cond, msg='', mask=None", deviceAssert},
     {"tl.static_assert", "cond, msg=''", staticAssert},
     {"tl.static_print", "*values, sep=' ', end='', file=None, flush=False", staticPrint},
-    {"tl.range", "arg1, arg2=None, step=None, num_stages=None, loop_unroll_factor=None, disallow_acc_multi_buffer=False, flatten=False, warp_specialize=False, disable_licm=False", range},
+    {"tl.range",
+     "arg1, arg2=None, step=None, num_stages=None, loop_unroll_factor=None, disallow_acc_multi_buffer=False, "
+     "flatten=False, warp_specialize=False, disable_licm=False",
+     range},
     {"tl.static_range", "arg1, arg2=None, step=None", range},
     {"builtins.range", "arg1, arg2=None, step=None", range},
     {"tl.condition", "arg1, disable_licm=False", conditionOf},

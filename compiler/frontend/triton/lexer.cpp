@@ -9,16 +9,19 @@ namespace neso::triton {
 namespace {
 
 constexpr std::array<std::string_view, 35> kKeywords = {
-    "False", "None",   "True",  "and",  "as",   "assert", "async",  "await",  "break",    "class",  "continue", "def",
-    "del",   "elif",   "else",  "except", "finally", "for", "from", "global", "if",       "import", "in",       "is",
-    "lambda", "nonlocal", "not", "or",  "pass", "raise",  "return", "try",    "while",    "with",   "yield"};
+    "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+    "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+    "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+    "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"};
 
 constexpr std::array<std::string_view, 5> kOps3 = {"**=", "//=", ">>=", "<<=", "..."};
 constexpr std::array<std::string_view, 20> kOps2 = {"**", "//", ">>", "<<", "<=", ">=", "==", "!=", "->", "+=",
                                                     "-=", "*=", "/=", "%=", "&=", "|=", "^=", "@=", ":=", "<>"};
 constexpr std::string_view kOps1 = "+-*/%@&|^~<>()[]{},:.;=!";
 
-bool isIdentStart(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || static_cast<unsigned char>(c) >= 0x80; }
+bool isIdentStart(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+}
 bool isIdent(char c) { return isIdentStart(c) || std::isdigit(static_cast<unsigned char>(c)); }
 
 /// Skips a string literal nested in an f-string's replacement field; `i` is at its quote.
@@ -44,7 +47,8 @@ std::optional<size_t> skipNested(std::string_view text, size_t i, size_t to, boo
 }
 
 /// Scans the inside of `{…}` from just past the brace; returns the offset of the closing brace.
-std::optional<size_t> scanField(std::string_view text, size_t i, size_t to, std::string_view quote, bool raw, int depth) {
+std::optional<size_t> scanField(std::string_view text, size_t i, size_t to, std::string_view quote, bool raw,
+                                int depth) {
   if (depth > 64) return std::nullopt;
   int brackets = 0;
   bool spec = false;
@@ -91,8 +95,8 @@ std::optional<size_t> scanField(std::string_view text, size_t i, size_t to, std:
 class Lexer {
 public:
   Lexer(const Source &s, size_t from, size_t to, Pos start, bool nested)
-      : src_(s), text_(s.text()), i_(from), to_(to), line_(start.line), lineStart_(from - static_cast<size_t>(start.column - 1)),
-        nested_(nested) {}
+      : src_(s), text_(s.text()), i_(from), to_(to), line_(start.line),
+        lineStart_(from - static_cast<size_t>(start.column - 1)), nested_(nested) {}
 
   Result<std::vector<Token>> run() {
     if (i_ == 0 && text_.substr(0, 3) == "\xEF\xBB\xBF") i_ = lineStart_ = 3;
@@ -113,9 +117,11 @@ public:
       }
       if (!token()) return Error(*error_);
     }
-    if (!brackets_.empty() && !nested_) return Error(src_.diag(diag::PyUnclosedBracket, brackets_.back().pos, brackets_.back().text));
+    if (!brackets_.empty() && !nested_)
+      return Error(src_.diag(diag::PyUnclosedBracket, brackets_.back().pos, brackets_.back().text));
     if (!nested_) {
-      if (!out_.empty() && out_.back().kind != Tok::Newline && out_.back().kind != Tok::Dedent) push(Tok::Newline, i_, i_);
+      if (!out_.empty() && out_.back().kind != Tok::Newline && out_.back().kind != Tok::Dedent)
+        push(Tok::Newline, i_, i_);
       for (; indents_.size() > 1; indents_.pop_back()) push(Tok::Dedent, i_, i_);
     }
     push(Tok::End, i_, i_);
@@ -180,10 +186,14 @@ private:
   bool indentation() {
     size_t column = 0, j = i_;
     for (; j < to_; ++j) {
-      if (text_[j] == ' ') ++column;
-      else if (text_[j] == '\t') column = (column / 8 + 1) * 8;
-      else if (text_[j] == '\f') column = 0;
-      else break;
+      if (text_[j] == ' ')
+        ++column;
+      else if (text_[j] == '\t')
+        column = (column / 8 + 1) * 8;
+      else if (text_[j] == '\f')
+        column = 0;
+      else
+        break;
     }
     if (j >= to_ || text_[j] == '\n' || text_[j] == '#' || text_[j] == '\r') return true;
     i_ = j;
@@ -204,7 +214,8 @@ private:
   bool token() {
     char c = text_[i_];
     char next = i_ + 1 < to_ ? text_[i_ + 1] : '\0';
-    if (std::isdigit(static_cast<unsigned char>(c)) || (c == '.' && std::isdigit(static_cast<unsigned char>(next)))) return number();
+    if (std::isdigit(static_cast<unsigned char>(c)) || (c == '.' && std::isdigit(static_cast<unsigned char>(next))))
+      return number();
     if (isIdentStart(c)) {
       size_t b = i_;
       while (i_ < to_ && isIdent(text_[i_])) ++i_;
@@ -293,8 +304,9 @@ private:
     if (text_[i_] == '0' && (n == 'x' || n == 'b' || n == 'o')) {
       i_ += 2;
       if (i_ < to_ && text_[i_] == '_') ++i_;
-      bool ok = n == 'x' ? digits(hex) : n == 'b' ? digits([](char c) { return c == '0' || c == '1'; })
-                                                  : digits([](char c) { return c >= '0' && c <= '7'; });
+      bool ok = n == 'x'   ? digits(hex)
+                : n == 'b' ? digits([](char c) { return c == '0' || c == '1'; })
+                           : digits([](char c) { return c >= '0' && c <= '7'; });
       if (!ok) return error(src_.diag(diag::PyBadNumber, here(b), text_.substr(b, i_ - b)));
     } else {
       digits(dec);
@@ -306,11 +318,14 @@ private:
       if (i_ < to_ && (text_[i_] == 'e' || text_[i_] == 'E')) {
         size_t save = i_++;
         if (i_ < to_ && (text_[i_] == '+' || text_[i_] == '-')) ++i_;
-        if (digits(dec)) kind = Tok::Float;
-        else i_ = save;
+        if (digits(dec))
+          kind = Tok::Float;
+        else
+          i_ = save;
       }
       if (kind == Tok::Int && i_ - b > 1 && text_[b] == '0' &&
-          text_.substr(b, i_ - b).find_first_not_of("0_") != std::string_view::npos && !(i_ < to_ && (text_[i_] == 'j' || text_[i_] == 'J')))
+          text_.substr(b, i_ - b).find_first_not_of("0_") != std::string_view::npos &&
+          !(i_ < to_ && (text_[i_] == 'j' || text_[i_] == 'J')))
         return error(src_.diag(diag::PyBadNumber, here(b), text_.substr(b, i_ - b)));
       if (i_ < to_ && (text_[i_] == 'j' || text_[i_] == 'J')) {
         kind = Tok::Imaginary;
@@ -331,9 +346,12 @@ private:
   bool op() {
     std::string_view rest = text_.substr(i_, std::min<size_t>(3, to_ - i_));
     size_t n = 0;
-    if (std::find(kOps3.begin(), kOps3.end(), rest) != kOps3.end()) n = 3;
-    else if (rest.size() >= 2 && std::find(kOps2.begin(), kOps2.end(), rest.substr(0, 2)) != kOps2.end()) n = 2;
-    else if (kOps1.find(rest[0]) != std::string_view::npos) n = 1;
+    if (std::find(kOps3.begin(), kOps3.end(), rest) != kOps3.end())
+      n = 3;
+    else if (rest.size() >= 2 && std::find(kOps2.begin(), kOps2.end(), rest.substr(0, 2)) != kOps2.end())
+      n = 2;
+    else if (kOps1.find(rest[0]) != std::string_view::npos)
+      n = 1;
     if (n == 0) {
       unsigned char c = static_cast<unsigned char>(rest[0]);
       std::string shown = c >= 0x20 && c < 0x7f ? std::string(1, rest[0]) : fmt::format("\\x{:02x}", c);
@@ -347,7 +365,8 @@ private:
     }
     if (n == 1 && (c == ')' || c == ']' || c == '}')) {
       char want = c == ')' ? '(' : c == ']' ? '[' : '{';
-      if (brackets_.empty() || brackets_.back().text[0] != want) return error(src_.diag(diag::PyUnmatchedBracket, here(i_), c));
+      if (brackets_.empty() || brackets_.back().text[0] != want)
+        return error(src_.diag(diag::PyUnmatchedBracket, here(i_), c));
       brackets_.pop_back();
     }
     i_ += n;
@@ -368,7 +387,8 @@ private:
 
 } // namespace
 
-std::optional<size_t> scanFString(std::string_view text, size_t i, size_t to, std::string_view quote, bool raw, int depth) {
+std::optional<size_t> scanFString(std::string_view text, size_t i, size_t to, std::string_view quote, bool raw,
+                                  int depth) {
   while (i < to) {
     char c = text[i];
     if (c == '\\' && !raw && text.substr(i, 3) == "\\N{") {

@@ -1,4 +1,5 @@
-// triton.language.extra.libdevice: each call becomes tt.extern_elementwise with the symbol that CUDA's library has for the arguments' types.
+// triton.language.extra.libdevice: each call becomes tt.extern_elementwise with the symbol that CUDA's library has for
+// the arguments' types.
 #include "base/diagnostics/triton.h"
 #include "frontend/triton/lang.h"
 
@@ -33,7 +34,8 @@ DT typeOf(char code) {
   }
 }
 
-Value external(Evaluator &e, std::vector<Value> args, const std::string &symbol, Scalar result, const std::string &lib, const std::string &path, bool pure) {
+Value external(Evaluator &e, std::vector<Value> args, const std::string &symbol, Scalar result, const std::string &lib,
+               const std::string &path, bool pure) {
   for (size_t pass = 0; pass < 2; ++pass)
     for (size_t i = 1; i < args.size(); ++i)
       if (!e.s.broadcast(args[0], args[i])) return {};
@@ -41,7 +43,8 @@ Value external(Evaluator &e, std::vector<Value> args, const std::string &symbol,
   for (const Value &v : args) operands.push_back(v.handle);
   Type t = args.empty() ? Type{result, {}} : args[0].type->with(result);
   return e.s.result(e.s.op("tt.extern_elementwise", {e.s.irType(t)}, operands,
-                           {e.s.strAttr("libname", lib), e.s.strAttr("libpath", path), e.s.strAttr("symbol", symbol), e.s.boolAttr("pure", pure)}),
+                           {e.s.strAttr("libname", lib), e.s.strAttr("libpath", path), e.s.strAttr("symbol", symbol),
+                            e.s.boolAttr("pure", pure)}),
                     t);
 }
 
@@ -51,7 +54,8 @@ Value callLibrary(Evaluator &e, const Builtin &self, Args &a) {
   for (const Row &r : kRows)
     if (name == r.name) row = &r;
   std::vector<Value> args = a[0].items();
-  if (args.size() != static_cast<size_t>(row->arguments)) return e.c.fail(diag::TrLibdeviceArguments, name, row->arguments, args.size());
+  if (args.size() != static_cast<size_t>(row->arguments))
+    return e.c.fail(diag::TrLibdeviceArguments, name, row->arguments, args.size());
   std::string have;
   for (Value &v : args) {
     v = e.s.toTensor(v);
@@ -81,10 +85,12 @@ Value callLibrary(Evaluator &e, const Builtin &self, Args &a) {
 
 /// extern_elementwise(lib_name, lib_path, args, {(types): (symbol, result type)}, is_pure)
 Value externElementwise(Evaluator &e, const Builtin &, Args &a) {
-  std::optional<std::string> lib = strArg(e, a[0], "extern_elementwise", "lib_name"), path = strArg(e, a[1], "extern_elementwise", "lib_path");
+  std::optional<std::string> lib = strArg(e, a[0], "extern_elementwise", "lib_name"),
+                             path = strArg(e, a[1], "extern_elementwise", "lib_path");
   std::optional<bool> pure = boolArg(e, a[4], "extern_elementwise", "is_pure");
   if (!lib || !path || !pure) return {};
-  if (!a[2].isSequence() || a[3].kind != Kind::Dict) return e.c.fail(diag::TrNotList, "args", "extern_elementwise", typeName(a[2]));
+  if (!a[2].isSequence() || a[3].kind != Kind::Dict)
+    return e.c.fail(diag::TrNotList, "args", "extern_elementwise", typeName(a[2]));
   std::vector<Value> args = a[2].items(), types;
   std::string have;
   for (Value &v : args) {
@@ -97,7 +103,9 @@ Value externElementwise(Evaluator &e, const Builtin &, Args &a) {
   for (size_t i = 0; i + 1 < a[3].items().size(); i += 2) {
     if (!equals(a[3].items()[i], key)) continue;
     const Value &hit = a[3].items()[i + 1];
-    if (!hit.isSequence() || hit.items().size() != 2 || hit.items()[0].kind != Kind::Str || hit.items()[1].kind != Kind::DType) break;
+    if (!hit.isSequence() || hit.items().size() != 2 || hit.items()[0].kind != Kind::Str ||
+        hit.items()[1].kind != Kind::DType)
+      break;
     return external(e, args, hit.items()[0].str(), hit.items()[1].type->element, *lib, *path, *pure);
   }
   return e.c.fail(diag::TrLibdeviceType, "extern_elementwise", have);
@@ -113,7 +121,8 @@ const std::vector<Builtin> &libdeviceFunctions() {
       names.push_back(std::string("tl.libdevice.") + r.name);
       t.push_back({names.back().c_str(), "*args, _builder=None", callLibrary});
     }
-    t.push_back({"tl.extern_elementwise", "lib_name, lib_path, args, arg_type_symbol_dict, is_pure", externElementwise});
+    t.push_back(
+        {"tl.extern_elementwise", "lib_name, lib_path, args, arg_type_symbol_dict, is_pure", externElementwise});
     return t;
   }();
   return table;

@@ -1,5 +1,5 @@
-// Finds and reads Python files: the kernel's own file and what it imports, beside it, in its package, or in the given search paths.
-// Trees are kept for the life of the Loader. Nothing of an installed Python is consulted.
+// Finds and reads Python files: the kernel's own file and what it imports, beside it, in its package, or in the given
+// search paths. Trees are kept for the life of the Loader. Nothing of an installed Python is consulted.
 #pragma once
 #include "frontend/triton/value.h"
 

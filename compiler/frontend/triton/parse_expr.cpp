@@ -19,7 +19,9 @@ Expr *Parser::exprList(bool star) {
   tuple->items.push_back(first);
   while (acceptOp(",")) {
     // A trailing comma: what follows cannot begin an expression.
-    if (at(Tok::Newline) || at(Tok::End) || atOp(")") || atOp("]") || atOp("}") || atOp("=") || atOp(":") || atOp(";") || atKw("in")) break;
+    if (at(Tok::Newline) || at(Tok::End) || atOp(")") || atOp("]") || atOp("}") || atOp("=") || atOp(":") ||
+        atOp(";") || atKw("in"))
+      break;
     tuple->items.push_back(star ? starOrNamed() : expression());
   }
   return tuple;
@@ -117,13 +119,20 @@ Expr *Parser::comparison() {
   Expr *e = nullptr;
   while (true) {
     std::optional<OpKind> op;
-    if (atOp("==")) op = OpKind::Eq;
-    else if (atOp("!=")) op = OpKind::Ne;
-    else if (atOp("<")) op = OpKind::Lt;
-    else if (atOp("<=")) op = OpKind::Le;
-    else if (atOp(">")) op = OpKind::Gt;
-    else if (atOp(">=")) op = OpKind::Ge;
-    else if (atKw("in") && !noIn_) op = OpKind::In;
+    if (atOp("=="))
+      op = OpKind::Eq;
+    else if (atOp("!="))
+      op = OpKind::Ne;
+    else if (atOp("<"))
+      op = OpKind::Lt;
+    else if (atOp("<="))
+      op = OpKind::Le;
+    else if (atOp(">"))
+      op = OpKind::Gt;
+    else if (atOp(">="))
+      op = OpKind::Ge;
+    else if (atKw("in") && !noIn_)
+      op = OpKind::In;
     else if (atKw("not") && peek().kind == Tok::Keyword && peek().text == "in") {
       next();
       op = OpKind::NotIn;
@@ -172,9 +181,12 @@ Expr *Parser::binary(int level) {
 
 Expr *Parser::factor() {
   std::optional<OpKind> op;
-  if (atOp("-")) op = OpKind::Neg;
-  else if (atOp("+")) op = OpKind::Pos;
-  else if (atOp("~")) op = OpKind::Invert;
+  if (atOp("-"))
+    op = OpKind::Neg;
+  else if (atOp("+"))
+    op = OpKind::Pos;
+  else if (atOp("~"))
+    op = OpKind::Invert;
   if (!op) return power();
   Depth depth(*this);
   Expr *e = make(ExprKind::Unary, cur().pos);
@@ -247,7 +259,8 @@ Expr *Parser::call(Expr *callee) {
         g->items.push_back(arg);
         clauses(g->clauses);
         arg = g;
-      } else if (arg->kind != ExprKind::Starred && !e->keywords.empty() && !e->keywords.back().name.empty() && !error_) {
+      } else if (arg->kind != ExprKind::Starred && !e->keywords.empty() && !e->keywords.back().name.empty() &&
+                 !error_) {
         fail(diag::PyPositionalAfterKeyword, pos);
       }
       e->items.push_back(arg);
@@ -400,7 +413,10 @@ Expr *Parser::number() {
   std::string digits;
   for (char c : t.text)
     if (c != '_') digits += c;
-  Expr *e = make(t.kind == Tok::Int ? ExprKind::Int : t.kind == Tok::Float ? ExprKind::Float : ExprKind::Imaginary, t.pos);
+  Expr *e = make(t.kind == Tok::Int     ? ExprKind::Int
+                 : t.kind == Tok::Float ? ExprKind::Float
+                                        : ExprKind::Imaginary,
+                 t.pos);
   e->text = t.text;
   if (t.kind == Tok::Int) {
     unsigned base = 10;
@@ -457,7 +473,8 @@ Expr *Parser::atom() {
     if (atKw("yield")) {
       Expr *e = make(ExprKind::Yield, pos);
       next();
-      if (acceptKw("from")) e->items.push_back(expression());
+      if (acceptKw("from"))
+        e->items.push_back(expression());
       else if (!at(Tok::Newline) && !at(Tok::End) && !atOp(")") && !atOp("]") && !atOp("}") && !atOp(";") && !atOp("="))
         e->items.push_back(exprList());
       return e;
@@ -468,9 +485,12 @@ Expr *Parser::atom() {
     bool save = noIn_;
     noIn_ = false;
     Expr *e = nullptr;
-    if (atOp("(")) e = parenthesised();
-    else if (atOp("[")) e = listDisplay();
-    else if (atOp("{")) e = braceDisplay();
+    if (atOp("("))
+      e = parenthesised();
+    else if (atOp("["))
+      e = listDisplay();
+    else if (atOp("{"))
+      e = braceDisplay();
     else if (atOp("...")) {
       next();
       e = make(ExprKind::Ellipsis, pos);
@@ -529,8 +549,10 @@ void Parser::fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vecto
   size_t counted = b;
   auto place = [&](size_t i) {
     for (; counted < i; ++counted) {
-      if (text[counted] == '\n') at = {at.line + 1, 1};
-      else ++at.column;
+      if (text[counted] == '\n')
+        at = {at.line + 1, 1};
+      else
+        ++at.column;
     }
     return at;
   };
@@ -545,7 +567,9 @@ void Parser::fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vecto
   };
   while (i < e && !error_) {
     if (text[i] == '\\' && !t.raw) {
-      i += text.substr(i, 3) == "\\N{" ? text.find('}', i) - i + 1 : (i + 1 < e && (text[i + 1] == '{' || text[i + 1] == '}')) ? 1 : 2;
+      i += text.substr(i, 3) == "\\N{"                                 ? text.find('}', i) - i + 1
+           : (i + 1 < e && (text[i + 1] == '{' || text[i + 1] == '}')) ? 1
+                                                                       : 2;
       continue;
     }
     if ((text[i] == '{' || text[i] == '}') && i + 1 < e && text[i + 1] == text[i]) {
@@ -571,8 +595,10 @@ void Parser::fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vecto
         continue;
       }
       if (c == '(' || c == '[' || c == '{') ++nest;
-      if (c == ')' || c == ']' || (c == '}' && nest > 0)) --nest;
-      else if (c == '}') break;
+      if (c == ')' || c == ']' || (c == '}' && nest > 0))
+        --nest;
+      else if (c == '}')
+        break;
       if (nest == 0 && c == ':') break;
       if (nest == 0 && c == '!' && !(j + 1 < e && text[j + 1] == '=')) break;
     }
@@ -581,7 +607,8 @@ void Parser::fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vecto
     // f"{x=}" prints the expression's own text first.
     size_t last = exprEnd;
     while (last > i + 1 && std::isspace(static_cast<unsigned char>(text[last - 1]))) --last;
-    if (last > i + 2 && text[last - 1] == '=' && std::string_view("=!<>").find(text[last - 2]) == std::string_view::npos) {
+    if (last > i + 2 && text[last - 1] == '=' &&
+        std::string_view("=!<>").find(text[last - 2]) == std::string_view::npos) {
       addText(parts, std::string(text.substr(i + 1, exprEnd - i - 1)), field->pos);
       exprEnd = last - 1;
     }

@@ -4,8 +4,9 @@
 namespace neso::triton {
 
 std::string_view spelling(OpKind op) {
-  static constexpr std::string_view kNames[] = {"+",  "-",  "*", "/",  "//", "%",  "**", "@",      "<<", ">>",     "&",   "|",  "^", "==", "!=",
-                                                "<",  "<=", ">", ">=", "is", "is not", "in", "not in", "and", "or", "-", "+", "~", "not"};
+  static constexpr std::string_view kNames[] = {"+",      "-",  "*",      "/",   "//", "%", "**", "@", "<<", ">>",
+                                                "&",      "|",  "^",      "==",  "!=", "<", "<=", ">", ">=", "is",
+                                                "is not", "in", "not in", "and", "or", "-", "+",  "~", "not"};
   return kNames[static_cast<size_t>(op)];
 }
 
@@ -81,22 +82,36 @@ void Parser::statement(std::vector<Stmt *> &out) {
   Depth depth(*this);
   if (error_) return;
   Stmt *s = nullptr;
-  if (atOp("@")) s = decorated();
-  else if (atKw("def")) s = function({}, false);
-  else if (atKw("class")) s = classDef({});
-  else if (atKw("if")) s = ifStatement();
-  else if (atKw("for")) s = forStatement(false);
-  else if (atKw("while")) s = whileStatement();
-  else if (atKw("try")) s = tryStatement();
-  else if (atKw("with")) s = withStatement();
+  if (atOp("@"))
+    s = decorated();
+  else if (atKw("def"))
+    s = function({}, false);
+  else if (atKw("class"))
+    s = classDef({});
+  else if (atKw("if"))
+    s = ifStatement();
+  else if (atKw("for"))
+    s = forStatement(false);
+  else if (atKw("while"))
+    s = whileStatement();
+  else if (atKw("try"))
+    s = tryStatement();
+  else if (atKw("with"))
+    s = withStatement();
   else if (atKw("async")) {
     next();
-    if (atKw("def")) s = function({}, true);
-    else if (atKw("for")) s = forStatement(true);
-    else if (atKw("with")) s = withStatement();
-    else expected("'def', 'for' or 'with' after 'async'");
-  } else if (looksLikeMatch()) s = matchStatement();
-  else return simpleLine(out);
+    if (atKw("def"))
+      s = function({}, true);
+    else if (atKw("for"))
+      s = forStatement(true);
+    else if (atKw("with"))
+      s = withStatement();
+    else
+      expected("'def', 'for' or 'with' after 'async'");
+  } else if (looksLikeMatch())
+    s = matchStatement();
+  else
+    return simpleLine(out);
   if (s) out.push_back(s);
 }
 
@@ -236,9 +251,10 @@ void Parser::checkTarget(Expr *e) {
 Stmt *Parser::expressionStatement() {
   Pos pos = cur().pos;
   static constexpr std::pair<std::string_view, OpKind> kAugmented[] = {
-      {"+=", OpKind::Add},     {"-=", OpKind::Sub},     {"*=", OpKind::Mul},    {"/=", OpKind::Div},    {"//=", OpKind::FloorDiv},
-      {"%=", OpKind::Mod},     {"**=", OpKind::Pow},    {"@=", OpKind::MatMul}, {"<<=", OpKind::LShift}, {">>=", OpKind::RShift},
-      {"&=", OpKind::BitAnd},  {"|=", OpKind::BitOr},   {"^=", OpKind::BitXor}};
+      {"+=", OpKind::Add},       {"-=", OpKind::Sub},     {"*=", OpKind::Mul},    {"/=", OpKind::Div},
+      {"//=", OpKind::FloorDiv}, {"%=", OpKind::Mod},     {"**=", OpKind::Pow},   {"@=", OpKind::MatMul},
+      {"<<=", OpKind::LShift},   {">>=", OpKind::RShift}, {"&=", OpKind::BitAnd}, {"|=", OpKind::BitOr},
+      {"^=", OpKind::BitXor}};
   Expr *first = exprList();
   if (error_) return nullptr;
   if (acceptOp(":")) {
@@ -291,9 +307,12 @@ std::vector<Stmt *> Parser::block(std::string_view after) {
   }
   next();
   while (!at(Tok::Dedent) && !at(Tok::End)) {
-    if (at(Tok::Newline)) next();
-    else if (at(Tok::Indent)) fail(diag::PyUnexpectedIndent, cur().pos);
-    else statement(out);
+    if (at(Tok::Newline))
+      next();
+    else if (at(Tok::Indent))
+      fail(diag::PyUnexpectedIndent, cur().pos);
+    else
+      statement(out);
   }
   if (at(Tok::Dedent)) next();
   return out;
@@ -305,8 +324,10 @@ Stmt *Parser::ifStatement() {
   next();
   s->value = namedExpr();
   s->body = block("'if'");
-  if (atKw("elif")) s->orelse.push_back(ifStatement());
-  else if (acceptKw("else")) s->orelse = block("'else'");
+  if (atKw("elif"))
+    s->orelse.push_back(ifStatement());
+  else if (acceptKw("else"))
+    s->orelse = block("'else'");
   return s;
 }
 
@@ -349,15 +370,18 @@ Stmt *Parser::tryStatement() {
     s->handlers.push_back(block("'except'"));
   }
   if (acceptKw("else")) s->orelse = block("'else'");
-  if (acceptKw("finally")) s->finalbody = block("'finally'");
-  else if (!any) expected("'except' or 'finally'");
+  if (acceptKw("finally"))
+    s->finalbody = block("'finally'");
+  else if (!any)
+    expected("'except' or 'finally'");
   return s;
 }
 
 Stmt *Parser::withStatement() {
   Stmt *s = make(StmtKind::With, cur().pos);
   next();
-  // `with (a as b, c):` against `with (a, b):` and `with (a) as b:`: a parenthesis that holds `as` at its own level opens a list.
+  // `with (a as b, c):` against `with (a, b):` and `with (a) as b:`: a parenthesis that holds `as` at its own level
+  // opens a list.
   bool paren = false;
   if (atOp("(")) {
     int nest = 0;
@@ -415,7 +439,8 @@ void Parser::params(std::vector<Param> &out, std::string_view close, bool annota
     for (const Param &q : out)
       if (!error_ && q.name == p.name) fail(diag::PyDuplicateParam, p.pos, p.name);
     if (annotations && acceptOp(":")) p.annotation = p.kind == Param::Star && atOp("*") ? starOrNamed() : expression();
-    if (acceptOp("=")) p.fallback = expression();
+    if (acceptOp("="))
+      p.fallback = expression();
     else if (p.kind == Param::Plain && !out.empty() && out.back().kind == Param::Plain && out.back().fallback)
       fail(diag::PyDefaultOrder, p.pos, p.name);
     out.push_back(p);
@@ -489,9 +514,10 @@ bool Parser::looksLikeMatch() const {
   if (!atSoft("match")) return false;
   const Token &after = peek();
   if (after.kind == Tok::Newline || after.kind == Tok::End) return false;
-  if (after.kind == Tok::Op && after.text.find_first_of("([{-*~") == std::string_view::npos && after.text != "...") return false;
-  if (after.kind == Tok::Keyword && after.text != "not" && after.text != "None" && after.text != "True" && after.text != "False" &&
-      after.text != "await" && after.text != "lambda")
+  if (after.kind == Tok::Op && after.text.find_first_of("([{-*~") == std::string_view::npos && after.text != "...")
+    return false;
+  if (after.kind == Tok::Keyword && after.text != "not" && after.text != "None" && after.text != "True" &&
+      after.text != "False" && after.text != "await" && after.text != "lambda")
     return false;
   for (size_t j = i_ + 1; j + 3 < tokens_.size(); ++j)
     if (tokens_[j].kind == Tok::Newline)
@@ -529,8 +555,10 @@ Stmt *Parser::matchStatement() {
     skipPattern();
     s->handlers.push_back(block("'case'"));
   }
-  if (at(Tok::Dedent)) next();
-  else expected("'case' or the end of the block");
+  if (at(Tok::Dedent))
+    next();
+  else
+    expected("'case' or the end of the block");
   return s;
 }
 

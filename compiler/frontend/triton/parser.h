@@ -1,7 +1,8 @@
-// Python source -> syntax tree, by recursive descent over the tokens; the whole of Python 3.12's statements and expressions.
+// Python source -> syntax tree, by recursive descent over the tokens; the whole of Python 3.12's statements and
+// expressions.
 //
-// The first mistake ends the parse with a diagnostic at its place; nothing is guessed. Nesting is bounded, so hostile input cannot
-// exhaust the stack.
+// The first mistake ends the parse with a diagnostic at its place; nothing is guessed. Nesting is bounded, so hostile
+// input cannot exhaust the stack.
 #pragma once
 #include "frontend/triton/ast.h"
 

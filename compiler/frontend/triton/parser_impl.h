@@ -1,6 +1,7 @@
 // The parser's state and helpers, shared by parser.cpp (statements) and parse_expr.cpp (expressions).
 //
-// After the first error the parser stands at End for good: every loop sees End and stops, results are discarded by parse().
+// After the first error the parser stands at End for good: every loop sees End and stops, results are discarded by
+// parse().
 #pragma once
 #include "base/diagnostics/triton.h"
 #include "frontend/triton/lexer.h"
@@ -19,7 +20,9 @@ public:
 private:
   // tokens
   const Token &cur() const { return error_ ? tokens_.back() : tokens_[i_]; }
-  const Token &peek(size_t n = 1) const { return error_ ? tokens_.back() : tokens_[std::min(i_ + n, tokens_.size() - 1)]; }
+  const Token &peek(size_t n = 1) const {
+    return error_ ? tokens_.back() : tokens_[std::min(i_ + n, tokens_.size() - 1)];
+  }
   bool at(Tok k) const { return cur().kind == k; }
   bool atOp(std::string_view s) const { return cur().kind == Tok::Op && cur().text == s; }
   bool atKw(std::string_view s) const { return cur().kind == Tok::Keyword && cur().text == s; }
@@ -77,10 +80,10 @@ private:
   void checkTarget(Expr *e);
 
   // expressions (parse_expr.cpp)
-  Expr *exprList(bool star = true);   // a, *b, c  (a tuple when there is a comma)
-  Expr *namedExpr();                  // x := e  or an expression
+  Expr *exprList(bool star = true); // a, *b, c  (a tuple when there is a comma)
+  Expr *namedExpr();                // x := e  or an expression
   Expr *starOrNamed();
-  Expr *expression();                 // ternary, lambda
+  Expr *expression(); // ternary, lambda
   Expr *targetList();
   Expr *lambda();
   Expr *orTest();
@@ -100,7 +103,9 @@ private:
   Expr *braceDisplay();
   Expr *strings();
   Expr *number();
-  bool atComprehension() const { return atKw("for") || (atKw("async") && peek().kind == Tok::Keyword && peek().text == "for"); }
+  bool atComprehension() const {
+    return atKw("for") || (atKw("async") && peek().kind == Tok::Keyword && peek().text == "for");
+  }
   void clauses(std::vector<ComprehensionFor> &out);
   void fstring(const Token &t, std::vector<Expr *> &parts);
   void fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vector<Expr *> &parts);

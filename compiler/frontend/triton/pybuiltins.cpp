@@ -1,4 +1,5 @@
-// Python's own functions and methods on compile-time values, `math`, and what `triton` itself offers to module-level code.
+// Python's own functions and methods on compile-time values, `math`, and what `triton` itself offers to module-level
+// code.
 #include "base/diagnostics/triton.h"
 #include "frontend/triton/lang.h"
 
@@ -25,7 +26,8 @@ Value len(Evaluator &e, const Builtin &, Args &a) {
 
 Value toInt(Evaluator &e, const Builtin &, Args &a) {
   if (a[0].isIntLike()) return Value::integer(a[0].i);
-  if (a[0].kind == Kind::Float && std::isfinite(a[0].f) && std::fabs(a[0].f) < 1e30) return Value::integer(static_cast<__int128>(a[0].f));
+  if (a[0].kind == Kind::Float && std::isfinite(a[0].f) && std::fabs(a[0].f) < 1e30)
+    return Value::integer(static_cast<__int128>(a[0].f));
   if (a[0].kind == Kind::Str) {
     char *end = nullptr;
     int64_t n = std::strtoll(a[0].str().c_str(), &end, 0);
@@ -42,7 +44,9 @@ Value toFloat(Evaluator &e, const Builtin &, Args &a) {
   }
   return opaqueOr(e, a[0], "float");
 }
-Value toBool(Evaluator &e, const Builtin &, Args &a) { return a[0].isRuntime() || a[0].kind == Kind::Opaque ? opaqueOr(e, a[0], "bool") : Value::boolean(truthy(a[0])); }
+Value toBool(Evaluator &e, const Builtin &, Args &a) {
+  return a[0].isRuntime() || a[0].kind == Kind::Opaque ? opaqueOr(e, a[0], "bool") : Value::boolean(truthy(a[0]));
+}
 Value toString(Evaluator &e, const Builtin &b, Args &a) {
   if (a[0].isRuntime() || a[0].kind == Kind::Opaque) return opaqueOr(e, a[0], "str");
   return e.c.str(shortName(b) == "repr" ? repr(a[0]) : toStr(a[0]));
@@ -61,7 +65,9 @@ Value sequence(Evaluator &e, const Builtin &b, Args &a) {
   if (n == "sorted") {
     for (const Value &v : items)
       if (!v.isNumber() && v.kind != Kind::Str) return opaqueOr(e, v, "sorted");
-    std::sort(items.begin(), items.end(), [](const Value &x, const Value &y) { return x.kind == Kind::Str ? x.str() < y.str() : x.number() < y.number(); });
+    std::sort(items.begin(), items.end(), [](const Value &x, const Value &y) {
+      return x.kind == Kind::Str ? x.str() < y.str() : x.number() < y.number();
+    });
   }
   return e.c.list(n == "tuple" || e.c.frame->kernel ? Kind::Tuple : Kind::List, std::move(items));
 }
@@ -70,12 +76,14 @@ Value dict(Evaluator &e, const Builtin &, Args &a) {
   std::vector<Value> items;
   if (!a[0].isNone()) {
     if (a[0].kind == Kind::Opaque) return a[0];
-    if (a[0].kind == Kind::Dict) items = a[0].items();
+    if (a[0].kind == Kind::Dict)
+      items = a[0].items();
     else {
       std::optional<std::vector<Value>> all = e.iterate(a[0]);
       if (!all) return {};
       for (const Value &pair : *all) {
-        if (!pair.isSequence() || pair.items().size() != 2) return e.c.fail(diag::TrBadArgument, "dict", typeName(pair));
+        if (!pair.isSequence() || pair.items().size() != 2)
+          return e.c.fail(diag::TrBadArgument, "dict", typeName(pair));
         items.insert(items.end(), pair.items().begin(), pair.items().end());
       }
     }
@@ -93,9 +101,12 @@ Value minMax(Evaluator &e, const Builtin &b, Args &a) {
   bool runtime = std::any_of(items.begin(), items.end(), [](const Value &v) { return v.isTensor(); });
   for (const Value &v : items) {
     if (!v.isNumber() && !v.isTensor()) return opaqueOr(e, v, isMax ? "max" : "min");
-    if (!best) best = v;
-    else if (runtime) best = e.s.minMax(isMax, best, v, false);
-    else if (isMax ? v.number() > best.number() : v.number() < best.number()) best = v;
+    if (!best)
+      best = v;
+    else if (runtime)
+      best = e.s.minMax(isMax, best, v, false);
+    else if (isMax ? v.number() > best.number() : v.number() < best.number())
+      best = v;
     if (e.c.error) return {};
   }
   return best;
@@ -120,7 +131,8 @@ Value absolute(Evaluator &e, const Builtin &, Args &a) {
 }
 
 bool isInstance(const Value &v, const Value &cls) {
-  if (cls.kind == Kind::Tuple || cls.kind == Kind::List) return std::any_of(cls.items().begin(), cls.items().end(), [&](const Value &c) { return isInstance(v, c); });
+  if (cls.kind == Kind::Tuple || cls.kind == Kind::List)
+    return std::any_of(cls.items().begin(), cls.items().end(), [&](const Value &c) { return isInstance(v, c); });
   if (cls.kind == Kind::Class) return v.o && v.o->cls == cls.o;
   if (cls.kind != Kind::Builtin) return false;
   std::string_view n = static_cast<const Builtin *>(cls.data)->name;
@@ -140,7 +152,9 @@ bool isInstance(const Value &v, const Value &cls) {
   return false;
 }
 Value isinstance(Evaluator &e, const Builtin &, Args &a) {
-  if (a[0].kind == Kind::Opaque || a[1].kind == Kind::Opaque) return e.c.frame->kernel ? opaqueOr(e, a[0].kind == Kind::Opaque ? a[0] : a[1], "isinstance") : e.c.opaque("isinstance of an unknown object");
+  if (a[0].kind == Kind::Opaque || a[1].kind == Kind::Opaque)
+    return e.c.frame->kernel ? opaqueOr(e, a[0].kind == Kind::Opaque ? a[0] : a[1], "isinstance")
+                             : e.c.opaque("isinstance of an unknown object");
   return Value::boolean(isInstance(a[0], a[1]));
 }
 
@@ -162,7 +176,8 @@ Value enumerate(Evaluator &e, const Builtin &, Args &a) {
   std::optional<std::vector<Value>> all = e.iterate(a[0]);
   if (!all) return {};
   std::vector<Value> out;
-  for (size_t i = 0; i < all->size(); ++i) out.push_back(e.c.tuple({Value::integer(static_cast<__int128>(i) + a[1].i), (*all)[i]}));
+  for (size_t i = 0; i < all->size(); ++i)
+    out.push_back(e.c.tuple({Value::integer(static_cast<__int128>(i) + a[1].i), (*all)[i]}));
   return e.c.tuple(std::move(out));
 }
 Value zip(Evaluator &e, const Builtin &, Args &a) {
@@ -199,8 +214,10 @@ Value mapFilter(Evaluator &e, const Builtin &b, Args &a) {
     Value r = a[0].isNone() ? v : e.call(a[0], {v});
     if (!r) return r;
     if (r.kind == Kind::Opaque) return r;
-    if (isMap) out.push_back(r);
-    else if (truthy(r)) out.push_back(v);
+    if (isMap)
+      out.push_back(r);
+    else if (truthy(r))
+      out.push_back(v);
   }
   return e.c.tuple(std::move(out));
 }
@@ -228,10 +245,13 @@ Value version(Evaluator &e, const Builtin &, Args &a) {
   std::vector<Value> parts;
   for (size_t i = 0; i < text->size() && std::isdigit(static_cast<unsigned char>((*text)[i]));) {
     int n = 0;
-    for (; i < text->size() && std::isdigit(static_cast<unsigned char>((*text)[i])) && n < 100000; ++i) n = n * 10 + ((*text)[i] - '0');
+    for (; i < text->size() && std::isdigit(static_cast<unsigned char>((*text)[i])) && n < 100000; ++i)
+      n = n * 10 + ((*text)[i] - '0');
     parts.push_back(Value::integer(n));
-    if (i < text->size() && (*text)[i] == '.') ++i;
-    else break;
+    if (i < text->size() && (*text)[i] == '.')
+      ++i;
+    else
+      break;
   }
   // 3.2 and 3.2.0 are one version.
   while (parts.size() < 3) parts.push_back(Value::integer(0));
@@ -239,7 +259,8 @@ Value version(Evaluator &e, const Builtin &, Args &a) {
 }
 Value typeOf(Evaluator &e, const Builtin &, Args &a) { return e.c.opaque("the type of " + repr(a[0])); }
 
-// ---- math --------------------------------------------------------------------------------------------------------------------------
+// ---- math
+// --------------------------------------------------------------------------------------------------------------------------
 
 Value math(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view n = shortName(b);
@@ -248,7 +269,10 @@ Value math(Evaluator &e, const Builtin &b, Args &a) {
     if (!v.isNumber()) return opaqueOr(e, v, b.name);
   if (args.empty()) return e.c.fail(diag::TrMissingArgument, n, "x");
   double x = args[0].number(), y = args.size() > 1 ? args[1].number() : 0;
-  auto integer = [&](double d) -> Value { return std::isfinite(d) ? Value::integer(static_cast<__int128>(d)) : e.c.fail(diag::TrBadArgument, n, repr(args[0])); };
+  auto integer = [&](double d) -> Value {
+    return std::isfinite(d) ? Value::integer(static_cast<__int128>(d))
+                            : e.c.fail(diag::TrBadArgument, n, repr(args[0]));
+  };
   if (n == "ceil") return args[0].isIntLike() ? args[0] : integer(std::ceil(x));
   if (n == "floor") return args[0].isIntLike() ? args[0] : integer(std::floor(x));
   if (n == "trunc") return args[0].isIntLike() ? args[0] : integer(std::trunc(x));
@@ -279,7 +303,8 @@ Value math(Evaluator &e, const Builtin &b, Args &a) {
   return Value::integer(r < 0 ? -r : r);
 }
 
-// ---- triton ------------------------------------------------------------------------------------------------------------------------
+// ---- triton
+// ------------------------------------------------------------------------------------------------------------------------
 
 Value tritonCdiv(Evaluator &e, const Builtin &, Args &a) {
   if (!a[0].isIntLike() || !a[1].isIntLike()) {
@@ -312,7 +337,9 @@ Value typeLimits(Evaluator &e, const Builtin &b, Args &a) {
       {"float8_e4m3fn", 8, 448, 0x1p-3, 0x1p-6},
       {"float8_e5m2", 8, 57344, 0x1p-2, 0x1p-14},
   };
-  static constexpr std::pair<std::string_view, int> kInts[] = {{"int8", 8}, {"int16", 16}, {"short", 16}, {"int32", 32}, {"int", 32}, {"int64", 64}, {"long", 64}, {"uint8", 8}, {"uint16", 16}, {"uint32", 32}};
+  static constexpr std::pair<std::string_view, int> kInts[] = {
+      {"int8", 8},   {"int16", 16}, {"short", 16}, {"int32", 32},  {"int", 32},
+      {"int64", 64}, {"long", 64},  {"uint8", 8},  {"uint16", 16}, {"uint32", 32}};
   std::string name = a[0].kind == Kind::Namespace ? static_cast<const char *>(a[0].data) : "";
   bool wantsFloat = shortName(b) == "finfo";
   if (!name.starts_with("torch.")) return e.c.opaque("the limits of a type");
@@ -324,7 +351,8 @@ Value typeLimits(Evaluator &e, const Builtin &b, Args &a) {
   for (const Limits &l : kFloats)
     if (wantsFloat && l.name == name) {
       o->fields = {"bits", "max", "min", "eps", "tiny", "smallest_normal"};
-      o->items = {Value::integer(l.bits), Value::real(l.max), Value::real(-l.max), Value::real(l.eps), Value::real(l.tiny), Value::real(l.tiny)};
+      o->items = {Value::integer(l.bits), Value::real(l.max),  Value::real(-l.max),
+                  Value::real(l.eps),     Value::real(l.tiny), Value::real(l.tiny)};
       return v;
     }
   for (const std::pair<std::string_view, int> &l : kInts)
@@ -359,7 +387,8 @@ Value decorator(Evaluator &e, const Builtin &b, Args &a) {
   return v;
 }
 
-// ---- methods -----------------------------------------------------------------------------------------------------------------------
+// ---- methods
+// -----------------------------------------------------------------------------------------------------------------------
 
 Value strMethod(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view n = shortName(b);
@@ -368,7 +397,9 @@ Value strMethod(Evaluator &e, const Builtin &b, Args &a) {
   auto text = [&](size_t i) { return i < args.size() && args[i].kind == Kind::Str ? args[i].str() : std::string(); };
   std::string out = s;
   if (n == "lower" || n == "upper") {
-    for (char &ch : out) ch = static_cast<char>(n == "lower" ? std::tolower(static_cast<unsigned char>(ch)) : std::toupper(static_cast<unsigned char>(ch)));
+    for (char &ch : out)
+      ch = static_cast<char>(n == "lower" ? std::tolower(static_cast<unsigned char>(ch))
+                                          : std::toupper(static_cast<unsigned char>(ch)));
     return e.c.str(out);
   }
   if (n == "startswith") return Value::boolean(s.starts_with(text(0)));
@@ -380,7 +411,8 @@ Value strMethod(Evaluator &e, const Builtin &b, Args &a) {
   if (n == "replace") {
     std::string from = text(0), to = text(1);
     if (from.empty()) return a[0];
-    for (size_t at = out.find(from); at != std::string::npos; at = out.find(from, at + to.size())) out.replace(at, from.size(), to);
+    for (size_t at = out.find(from); at != std::string::npos; at = out.find(from, at + to.size()))
+      out.replace(at, from.size(), to);
     return e.c.str(out);
   }
   if (n == "split") {
@@ -462,7 +494,9 @@ Value dictMethod(Evaluator &e, const Builtin &b, Args &a) {
     for (size_t i = 0; i + 1 < items.size() && !args.empty(); i += 2)
       if (equals(items[i], args[0])) {
         Value v = items[i + 1];
-        if (n == "pop") items.erase(items.begin() + static_cast<std::ptrdiff_t>(i), items.begin() + static_cast<std::ptrdiff_t>(i + 2));
+        if (n == "pop")
+          items.erase(items.begin() + static_cast<std::ptrdiff_t>(i),
+                      items.begin() + static_cast<std::ptrdiff_t>(i + 2));
         return v;
       }
     if (args.size() > 1) return args[1];
@@ -477,7 +511,8 @@ Value dictMethod(Evaluator &e, const Builtin &b, Args &a) {
   }
   if (n == "copy") return e.c.list(Kind::Dict, items);
   std::vector<Value> out;
-  for (size_t i = 0; i + 1 < items.size(); i += 2) out.push_back(n == "keys" ? items[i] : n == "values" ? items[i + 1] : e.c.tuple({items[i], items[i + 1]}));
+  for (size_t i = 0; i + 1 < items.size(); i += 2)
+    out.push_back(n == "keys" ? items[i] : n == "values" ? items[i + 1] : e.c.tuple({items[i], items[i + 1]}));
   return e.c.list(Kind::List, std::move(out));
 }
 

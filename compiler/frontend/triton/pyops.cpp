@@ -67,7 +67,8 @@ static Value numbers(Context &c, OpKind op, const Value &a, const Value &b) {
   case OpKind::Add: out = x + y; break;
   case OpKind::Sub: out = x - y; break;
   case OpKind::Mul:
-    if (__builtin_mul_overflow(x, y, &out)) return c.fail(diag::TrBigInt, int128ToString(x) + " * " + int128ToString(y));
+    if (__builtin_mul_overflow(x, y, &out))
+      return c.fail(diag::TrBigInt, int128ToString(x) + " * " + int128ToString(y));
     break;
   case OpKind::FloorDiv: out = floorDiv(x, y); break;
   case OpKind::Mod: out = floorMod(x, y); break;
@@ -76,7 +77,8 @@ static Value numbers(Context &c, OpKind op, const Value &a, const Value &b) {
     if (!power(x, y, out)) return c.fail(diag::TrBigInt, int128ToString(x) + " ** " + int128ToString(y));
     break;
   case OpKind::LShift:
-    if (y < 0 || (x != 0 && (y > 100 || x > (static_cast<__int128>(1) << (126 - y)) || x < -(static_cast<__int128>(1) << (126 - y)))))
+    if (y < 0 || (x != 0 && (y > 100 || x > (static_cast<__int128>(1) << (126 - y)) ||
+                             x < -(static_cast<__int128>(1) << (126 - y)))))
       return c.fail(diag::TrBigInt, int128ToString(x) + " << " + int128ToString(y));
     out = x == 0 ? 0 : x * (static_cast<__int128>(1) << y);
     break;
@@ -148,13 +150,17 @@ Value Evaluator::binary(OpKind op, const Value &a, const Value &b) {
       std::vector<Value> items;
       std::string text;
       for (__int128 i = 0; i < count.i; ++i) {
-        if (seq.kind == Kind::Str) text += seq.str();
-        else items.insert(items.end(), seq.items().begin(), seq.items().end());
+        if (seq.kind == Kind::Str)
+          text += seq.str();
+        else
+          items.insert(items.end(), seq.items().begin(), seq.items().end());
       }
       return seq.kind == Kind::Str ? c.str(text) : c.list(seq.kind, std::move(items));
     }
   }
-  if (op == OpKind::Mod && a.kind == Kind::Str) return c.frame->kernel ? c.fail(diag::TrUnsupported, "'%' formatting", "use an f-string") : c.opaque("a formatted string");
+  if (op == OpKind::Mod && a.kind == Kind::Str)
+    return c.frame->kernel ? c.fail(diag::TrUnsupported, "'%' formatting", "use an f-string")
+                           : c.opaque("a formatted string");
   if (op == OpKind::BitOr && a.kind == Kind::Dict && b.kind == Kind::Dict) {
     std::vector<Value> items = a.items();
     for (size_t i = 0; i + 1 < b.items().size(); i += 2) {
@@ -178,12 +184,14 @@ Value Evaluator::binary(OpKind op, const Value &a, const Value &b) {
     if (op == OpKind::Gt) return Value::boolean(order > 0);
     if (op == OpKind::Ge) return Value::boolean(order >= 0);
   }
-  if (a.isSequence() && b.isSequence() && (op == OpKind::Lt || op == OpKind::Le || op == OpKind::Gt || op == OpKind::Ge)) {
+  if (a.isSequence() && b.isSequence() &&
+      (op == OpKind::Lt || op == OpKind::Le || op == OpKind::Gt || op == OpKind::Ge)) {
     // Lexicographic: the first difference decides, then the length.
     size_t n = std::min(a.items().size(), b.items().size());
     for (size_t i = 0; i < n; ++i)
       if (!equals(a.items()[i], b.items()[i])) return binary(op, a.items()[i], b.items()[i]);
-    return binary(op, Value::integer(static_cast<__int128>(a.items().size())), Value::integer(static_cast<__int128>(b.items().size())));
+    return binary(op, Value::integer(static_cast<__int128>(a.items().size())),
+                  Value::integer(static_cast<__int128>(b.items().size())));
   }
   // `int | None` and the like in annotations.
   if (op == OpKind::BitOr && !c.frame->kernel) return c.opaque("a type");

@@ -10,10 +10,12 @@ namespace neso::triton {
 using mlir::arith::CmpFPredicate;
 using mlir::arith::CmpIPredicate;
 
-// ---- promotion -------------------------------------------------------------------------------------------------------------------
+// ---- promotion
+// -------------------------------------------------------------------------------------------------------------------
 
 Scalar Semantic::promoteInts(Scalar a, Scalar b) {
-  // C's usual conversions: of equal signs the wider; of different signs the unsigned one unless the signed one is wider.
+  // C's usual conversions: of equal signs the wider; of different signs the unsigned one unless the signed one is
+  // wider.
   if (a.isSigned() == b.isSigned()) return a.bits() > b.bits() ? a : b;
   if (a.isUnsigned()) return a.bits() >= b.bits() ? a : b;
   return b.bits() >= a.bits() ? b : a;
@@ -58,7 +60,8 @@ std::optional<Scalar> Semantic::typeOfNumber(const Value &v) {
   }
   if (v.kind == Kind::Float) {
     double a = std::fabs(v.f);
-    bool fits = std::isinf(v.f) || std::isnan(v.f) || a == 0 || (a >= std::ldexp(1.0, -126) && a <= (2 - std::ldexp(1.0, -23)) * std::ldexp(1.0, 127));
+    bool fits = std::isinf(v.f) || std::isnan(v.f) || a == 0 ||
+                (a >= std::ldexp(1.0, -126) && a <= (2 - std::ldexp(1.0, -23)) * std::ldexp(1.0, 127));
     return scalar(fits ? DT::F32 : DT::F64);
   }
   if (v.kind != Kind::Invalid) c_.fail(diag::TrNotTensor, repr(v), typeName(v));
@@ -118,7 +121,9 @@ bool Semantic::ternaryOperands(Value &a, Value &b, Value &z) {
     numberType = numberType ? computationType(*numberType, true, *t, true, false) : t;
     if (!numberType) return false;
   }
-  std::optional<Scalar> t = !tensorType ? numberType : !numberType ? tensorType : computationType(*tensorType, false, *numberType, true, false);
+  std::optional<Scalar> t = !tensorType   ? numberType
+                            : !numberType ? tensorType
+                                          : computationType(*tensorType, false, *numberType, true, false);
   if (!t) return false;
   a = castNumber(a, *t);
   b = castNumber(b, *t);
@@ -162,7 +167,8 @@ mlir::Type Semantic::irType(const Type &t) {
   return element && t.isBlock() ? mlir::RankedTensorType::get(t.shape, element) : element;
 }
 
-// ---- types and constants ---------------------------------------------------------------------------------------------------------
+// ---- types and constants
+// ---------------------------------------------------------------------------------------------------------
 
 Value Semantic::toTensor(const Value &v) {
   if (v.isTensor() || !v) return v;
@@ -180,7 +186,8 @@ Value Semantic::constant(const Value &v, Scalar s) {
     if (v.kind == Kind::Float && v.f != 0) return c_.fail(diag::TrFloatForInt, repr(v), s.str());
     __int128 n = v.kind == Kind::Float ? 0 : v.i;
     if (s.isBool()) n = n != 0;
-    attr = mlir::IntegerAttr::get(t, llvm::APInt(static_cast<unsigned>(s.bits()), static_cast<uint64_t>(n), false, true));
+    attr =
+        mlir::IntegerAttr::get(t, llvm::APInt(static_cast<unsigned>(s.bits()), static_cast<uint64_t>(n), false, true));
   } else if (s.isFloat()) {
     llvm::APFloat value(v.number());
     bool lost = false;
@@ -205,10 +212,11 @@ Value Semantic::full(const std::vector<int64_t> &shape, const Value &v, Scalar s
   return x ? splat(x, shape) : x;
 }
 
-// ---- generic ops -----------------------------------------------------------------------------------------------------------------
+// ---- generic ops
+// -----------------------------------------------------------------------------------------------------------------
 
-mlir::Operation *Semantic::op(llvm::StringRef name, llvm::ArrayRef<mlir::Type> results, llvm::ArrayRef<mlir::Value> operands,
-                              llvm::ArrayRef<mlir::NamedAttribute> attrs) {
+mlir::Operation *Semantic::op(llvm::StringRef name, llvm::ArrayRef<mlir::Type> results,
+                              llvm::ArrayRef<mlir::Value> operands, llvm::ArrayRef<mlir::NamedAttribute> attrs) {
   mlir::OperationState state(c_.loc(), name, operands, results, attrs);
   return c_.builder.create(state);
 }
@@ -222,12 +230,15 @@ Value Semantic::same(llvm::StringRef name, const Value &a, const Value &b) {
 mlir::NamedAttribute Semantic::i32Attr(llvm::StringRef name, int64_t v) {
   return c_.builder.getNamedAttr(name, c_.builder.getI32IntegerAttr(static_cast<int32_t>(v)));
 }
-mlir::NamedAttribute Semantic::boolAttr(llvm::StringRef name, bool v) { return c_.builder.getNamedAttr(name, c_.builder.getBoolAttr(v)); }
+mlir::NamedAttribute Semantic::boolAttr(llvm::StringRef name, bool v) {
+  return c_.builder.getNamedAttr(name, c_.builder.getBoolAttr(v));
+}
 mlir::NamedAttribute Semantic::strAttr(llvm::StringRef name, llvm::StringRef v) {
   return c_.builder.getNamedAttr(name, c_.builder.getStringAttr(v));
 }
 
-// ---- broadcasting ----------------------------------------------------------------------------------------------------------------
+// ---- broadcasting
+// ----------------------------------------------------------------------------------------------------------------
 
 bool Semantic::broadcast(Value &a, Value &b) {
   if (!a.type->isBlock() && !b.type->isBlock()) return true;
@@ -256,12 +267,15 @@ Value Semantic::broadcastTo(const Value &v, const std::vector<int64_t> &shape) {
   if (!v.type->isBlock()) return splat(v, shape);
   const std::vector<int64_t> &src = v.type->shape;
   if (src == shape) return v;
-  if (src.size() != shape.size()) return c_.fail(diag::TrBroadcast, "rank mismatch: " + shapeStr(src) + ", " + shapeStr(shape));
+  if (src.size() != shape.size())
+    return c_.fail(diag::TrBroadcast, "rank mismatch: " + shapeStr(src) + ", " + shapeStr(shape));
   for (size_t i = 0; i < src.size(); ++i)
     if (src[i] != shape[i] && src[i] != 1)
-      return c_.fail(diag::TrBroadcast, fmt::format("the expanded size of the tensor ({}) must match the existing size ({}) at non-singleton "
-                                                    "dimension {}: {}, {}",
-                                                    shape[i], src[i], i, shapeStr(src), shapeStr(shape)));
+      return c_.fail(
+          diag::TrBroadcast,
+          fmt::format("the expanded size of the tensor ({}) must match the existing size ({}) at non-singleton "
+                      "dimension {}: {}, {}",
+                      shape[i], src[i], i, shapeStr(src), shapeStr(shape)));
   Type t{v.type->element, shape};
   return result(op("tt.broadcast", {irType(t)}, {v.handle}), t);
 }
@@ -287,7 +301,8 @@ Value Semantic::splat(const Value &v, const std::vector<int64_t> &shape) {
   Type t{v.type->element, shape};
   if (mlir::arith::ConstantOp k = v.handle.getDefiningOp<mlir::arith::ConstantOp>()) {
     mlir::Type ir = irType(t);
-    mlir::DenseElementsAttr dense = mlir::DenseElementsAttr::get(llvm::cast<mlir::ShapedType>(ir), llvm::ArrayRef<mlir::Attribute>(k.getValue()));
+    mlir::DenseElementsAttr dense =
+        mlir::DenseElementsAttr::get(llvm::cast<mlir::ShapedType>(ir), llvm::ArrayRef<mlir::Attribute>(k.getValue()));
     return c_.tensor(mlir::arith::ConstantOp::create(c_.builder, c_.loc(), llvm::cast<mlir::TypedAttr>(dense)), t);
   }
   return result(op("tt.splat", {irType(t)}, {v.handle}), t);
@@ -324,19 +339,23 @@ Value Semantic::expandDims(const Value &v, int64_t axis) {
 Value Semantic::permute(const Value &v, const std::vector<int64_t> &dims) {
   if (!v) return v;
   if (dims.size() != v.type->shape.size())
-    return c_.fail(diag::TrPermute, fmt::format("permute dims must have the same length as input shape, got {} and {}", v.type->shape.size(), dims.size()));
+    return c_.fail(diag::TrPermute, fmt::format("permute dims must have the same length as input shape, got {} and {}",
+                                                v.type->shape.size(), dims.size()));
   std::vector<bool> seen(dims.size());
   std::vector<int64_t> shape;
   llvm::SmallVector<int32_t> order;
   for (int64_t d : dims) {
     if (d < 0 || d >= static_cast<int64_t>(dims.size()) || seen[static_cast<size_t>(d)])
-      return c_.fail(diag::TrPermute, "permute dims must be a permutation of 0, 1, ..., n-1, but were " + shapeStr(dims));
+      return c_.fail(diag::TrPermute,
+                     "permute dims must be a permutation of 0, 1, ..., n-1, but were " + shapeStr(dims));
     seen[static_cast<size_t>(d)] = true;
     shape.push_back(v.type->shape[static_cast<size_t>(d)]);
     order.push_back(static_cast<int32_t>(d));
   }
   Type t{v.type->element, shape};
-  return result(op("tt.trans", {irType(t)}, {v.handle}, {c_.builder.getNamedAttr("order", c_.builder.getDenseI32ArrayAttr(order))}), t);
+  return result(op("tt.trans", {irType(t)}, {v.handle},
+                   {c_.builder.getNamedAttr("order", c_.builder.getDenseI32ArrayAttr(order))}),
+                t);
 }
 
 Value Semantic::join(Value a, Value b) {
@@ -353,7 +372,8 @@ Value Semantic::join(Value a, Value b) {
   return scalars ? reshape(v, {2}, false) : v;
 }
 
-// ---- operators -------------------------------------------------------------------------------------------------------------------
+// ---- operators
+// -------------------------------------------------------------------------------------------------------------------
 
 Value Semantic::add(Value a, Value b) {
   if (!binaryOperands(a, b, true, true, true, false)) return {};
@@ -396,7 +416,8 @@ Value Semantic::trueDiv(Value a, Value b) {
 Value Semantic::floorDiv(Value a, Value b) {
   if (!binaryOperands(a, b, false, false, true, true)) return {};
   Scalar s = a.type->element;
-  if (!s.isInt()) return c_.fail(diag::TrUnexpectedType, s.str() + " in `//` (cast to an integer, or use tl.floor(a / b))");
+  if (!s.isInt())
+    return c_.fail(diag::TrUnexpectedType, s.str() + " in `//` (cast to an integer, or use tl.floor(a / b))");
   return same(s.isSigned() ? "arith.divsi" : "arith.divui", a, b);
 }
 
@@ -482,7 +503,8 @@ Value Semantic::binary(OpKind op, Value a, Value b) {
   case OpKind::BitAnd:
   case OpKind::BitOr:
   case OpKind::BitXor: return bitwise(op, a, b);
-  case OpKind::Pow: return c_.fail(diag::TrOperator, "**", typeName(a), typeName(b), "use multiplication, tl.exp2, or libdevice.pow");
+  case OpKind::Pow:
+    return c_.fail(diag::TrOperator, "**", typeName(a), typeName(b), "use multiplication, tl.exp2, or libdevice.pow");
   case OpKind::MatMul: return c_.fail(diag::TrOperator, "@", typeName(a), typeName(b), "use tl.dot");
   default: return compare(op, a, b);
   }
@@ -506,7 +528,9 @@ Value Semantic::compare(OpKind op, Value a, Value b) {
     if (r.op == op) {
       Type t = a.type->with(scalar(DT::I1));
       if (s.isFloat()) return c_.tensor(mlir::arith::CmpFOp::create(c_.builder, c_.loc(), r.f, a.handle, b.handle), t);
-      return c_.tensor(mlir::arith::CmpIOp::create(c_.builder, c_.loc(), s.isSigned() ? r.signedInt : r.unsignedInt, a.handle, b.handle), t);
+      return c_.tensor(mlir::arith::CmpIOp::create(c_.builder, c_.loc(), s.isSigned() ? r.signedInt : r.unsignedInt,
+                                                   a.handle, b.handle),
+                       t);
     }
   return c_.fail(diag::TrOperator, spelling(op), typeName(a), typeName(b), "compare numbers and tensors of numbers");
 }
@@ -532,12 +556,15 @@ Value Semantic::minMax(bool isMax, Value a, Value b, bool propagateNan) {
   if (!binaryOperands(a, b, false, false, true, false)) return {};
   Scalar s = a.type->element;
   if (s.isFloat())
-    return same(propagateNan ? (isMax ? "arith.maximumf" : "arith.minimumf") : (isMax ? "arith.maxnumf" : "arith.minnumf"), a, b);
+    return same(propagateNan ? (isMax ? "arith.maximumf" : "arith.minimumf")
+                             : (isMax ? "arith.maxnumf" : "arith.minnumf"),
+                a, b);
   if (s.isSigned()) return same(isMax ? "arith.maxsi" : "arith.minsi", a, b);
   return same(isMax ? "arith.maxui" : "arith.minui", a, b);
 }
 
-// ---- conversion ------------------------------------------------------------------------------------------------------------------
+// ---- conversion
+// ------------------------------------------------------------------------------------------------------------------
 
 Value Semantic::bitcast(const Value &v, Scalar to) {
   if (!v) return v;
@@ -572,7 +599,8 @@ Value Semantic::cast(const Value &v, Scalar to, Rounding rounding) {
   if ((from.is(DT::BF16) && to.is(DT::F16)) || (from.is(DT::F16) && to.is(DT::BF16))) return fpToFp(1);
   if ((from.isFp8() && to.isFloat()) || (from.isFloat() && to.isFp8()) || custom)
     return fpToFp(narrowing ? std::optional<int32_t>(custom ? 0 : 1) : std::nullopt);
-  if ((from.is(DT::F16) || from.is(DT::BF16)) && to.isFloat() && !to.is(DT::F32)) return cast(cast(v, scalar(DT::F32)), to);
+  if ((from.is(DT::F16) || from.is(DT::BF16)) && to.isFloat() && !to.is(DT::F32))
+    return cast(cast(v, scalar(DT::F32)), to);
   if (narrowing) return convert("arith.truncf");
   if (from.isFloat() && to.isFloat()) return convert("arith.extf");
   if (from.isInt() && to.isInt()) {

@@ -1,9 +1,10 @@
-// The meaning of Triton's operators on run-time values: promotion, implicit casts, broadcasting, and the IR ops that result.
+// The meaning of Triton's operators on run-time values: promotion, implicit casts, broadcasting, and the IR ops that
+// result.
 //
-// Rules are those of triton.language (semantic.py of 3.9), among them: a Python number of a lower or equal kind (bool < int < float)
-// does not take part in promotion; `/` and `%` on floats below 32 bits compute in fp32; `//` and `%` on integers truncate as C does.
-// Operands are Values: a Tensor (block or scalar) or a compile-time number. Every function reports its own error and then returns an
-// Invalid value.
+// Rules are those of triton.language (semantic.py of 3.9), among them: a Python number of a lower or equal kind (bool <
+// int < float) does not take part in promotion; `/` and `%` on floats below 32 bits compute in fp32; `//` and `%` on
+// integers truncate as C does. Operands are Values: a Tensor (block or scalar) or a compile-time number. Every function
+// reports its own error and then returns an Invalid value.
 #pragma once
 #include "frontend/triton/context.h"
 

@@ -1,4 +1,5 @@
-// The types of a kernel's signature, as Triton spells them: "*fp32", "i32:16", "constexpr", "tensordesc<bf16[64,64]>", "(i32,*fp16)".
+// The types of a kernel's signature, as Triton spells them: "*fp32", "i32:16", "constexpr", "tensordesc<bf16[64,64]>",
+// "(i32,*fp16)".
 #pragma once
 #include <optional>
 #include <string>

@@ -1,7 +1,7 @@
 // A Python source file held in memory, and places in it.
 //
-// A Pos counts line and column from 1; columns count bytes, so that a caret printed under a line of ASCII stands right. Sources live
-// as long as the ModuleLoader that read them; every Pos, token and syntax node refers into one Source.
+// A Pos counts line and column from 1; columns count bytes, so that a caret printed under a line of ASCII stands right.
+// Sources live as long as the ModuleLoader that read them; every Pos, token and syntax node refers into one Source.
 #pragma once
 #include "base/diagnostics.h"
 

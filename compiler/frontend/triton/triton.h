@@ -1,4 +1,5 @@
-// Triton kernels from Python source, without Python: compileKernel gives the tile module of one kernel for one signature.
+// Triton kernels from Python source, without Python: compileKernel gives the tile module of one kernel for one
+// signature.
 //
 //     KernelRequest r;
 //     r.path = "kernels.py";  r.function = "vector_add";
@@ -6,9 +7,9 @@
 //     r.constexprs = {{"BLOCK", "1024"}};
 //     Result<CompiledKernel> k = compileKernel(r, *makeTileContext());
 //
-// The module holds one public tt.func with everything inlined, verified, canonical; its arguments are the run-time parameters in order
-// (CompiledKernel::params says which). Every op knows its file, line and column. Errors: E05xx, E10xx, with the place in the source.
-// Each call is independent; a context may serve one call at a time.
+// The module holds one public tt.func with everything inlined, verified, canonical; its arguments are the run-time
+// parameters in order (CompiledKernel::params says which). Every op knows its file, line and column. Errors: E05xx,
+// E10xx, with the place in the source. Each call is independent; a context may serve one call at a time.
 #pragma once
 #include "ir/tile/tile.h"
 
@@ -24,11 +25,12 @@ using NamedText = std::pair<std::string, std::string>;
 struct KernelRequest {
   std::string path;
   std::string function;
-  /// Triton's spelling, comma separated: "*fp32, i32, fp32, u1, constexpr, tensordesc<bf16[64,64]>", or "name:type" in any order. One
-  /// type a parameter, or one for each parameter that is no constexpr. "*kfp32" is a pointer that is only read; "(i32, *fp32)" a tuple.
+  /// Triton's spelling, comma separated: "*fp32, i32, fp32, u1, constexpr, tensordesc<bf16[64,64]>", or "name:type" in
+  /// any order. One type a parameter, or one for each parameter that is no constexpr. "*kfp32" is a pointer that is
+  /// only read; "(i32, *fp32)" a tuple.
   std::string signature;
-  /// Values of constexpr parameters as Python literals, none, true, false, tl.float32, or names in reach of the kernel. A value for a
-  /// parameter of any type makes it a constexpr: {"bias_ptr", "none"} is an absent pointer.
+  /// Values of constexpr parameters as Python literals, none, true, false, tl.float32, or names in reach of the kernel.
+  /// A value for a parameter of any type makes it a constexpr: {"bias_ptr", "none"} is an absent pointer.
   std::vector<NamedText> constexprs;
   /// Files that are not on disk, by path: `path` and what it imports are looked for here first.
   std::vector<NamedText> sources;
@@ -38,8 +40,8 @@ struct KernelRequest {
   std::vector<NamedText> values;
   /// parameter -> "divisible_by_16", "equal_to_1", "none". Without one a pointer counts as 16-byte aligned.
   std::vector<NamedText> hints;
-  /// Which config of an autotuned kernel gives the constexprs that are not given here; 0: the best that prune_configs_by leaves, as far as
-  /// it can be told from `constexprs` and `values`.
+  /// Which config of an autotuned kernel gives the constexprs that are not given here; 0: the best that
+  /// prune_configs_by leaves, as far as it can be told from `constexprs` and `values`.
   size_t config = 0;
   std::optional<int> numWarps, numStages;
   /// Files and folders where imports are looked up, after the kernel's own.
@@ -104,8 +106,8 @@ Result<std::vector<BoundParam>> bindSignature(const KernelRequest &request);
 /// The @triton.jit functions of a file, in order, with what their decorators say.
 Result<std::vector<KernelInfo>> listKernels(const std::string &path, const std::vector<std::string> &searchPaths = {});
 
-/// A launch grid: a Python expression or lambda of `meta` over the given names, e.g. "lambda meta: (triton.cdiv(n, meta['BLOCK']),)" with
-/// n and BLOCK given. Up to three values, the rest 1.
+/// A launch grid: a Python expression or lambda of `meta` over the given names, e.g. "lambda meta: (triton.cdiv(n,
+/// meta['BLOCK']),)" with n and BLOCK given. Up to three values, the rest 1.
 Result<std::vector<int64_t>> evaluateGrid(const std::string &text, const std::vector<NamedText> &values);
 
 } // namespace neso::triton

@@ -60,10 +60,12 @@ std::optional<DT> parseLanguageType(std::string_view name) {
 
 std::optional<DT> parseSignatureType(std::string_view name) {
   static constexpr std::pair<std::string_view, DT> kAliases[] = {
-      {"B", DT::I1},      {"u1", DT::I1},          {"bool", DT::I1},       {"float16", DT::F16},    {"bfloat16", DT::BF16}, {"float32", DT::F32},
-      {"float64", DT::F64}, {"f16", DT::F16},      {"f32", DT::F32},       {"f64", DT::F64},        {"fp8e4", DT::F8E4NV},  {"fp8e4m3fn", DT::F8E4NV},
-      {"fp8e5m2", DT::F8E5}, {"f8e4m3fn", DT::F8E4NV}, {"f8e5m2", DT::F8E5}, {"int1", DT::I1},      {"int8", DT::I8},       {"int16", DT::I16},
-      {"int32", DT::I32}, {"int64", DT::I64},      {"uint8", DT::U8},      {"uint16", DT::U16},     {"uint32", DT::U32},    {"uint64", DT::U64}};
+      {"B", DT::I1},          {"u1", DT::I1},           {"bool", DT::I1},      {"float16", DT::F16},
+      {"bfloat16", DT::BF16}, {"float32", DT::F32},     {"float64", DT::F64},  {"f16", DT::F16},
+      {"f32", DT::F32},       {"f64", DT::F64},         {"fp8e4", DT::F8E4NV}, {"fp8e4m3fn", DT::F8E4NV},
+      {"fp8e5m2", DT::F8E5},  {"f8e4m3fn", DT::F8E4NV}, {"f8e5m2", DT::F8E5},  {"int1", DT::I1},
+      {"int8", DT::I8},       {"int16", DT::I16},       {"int32", DT::I32},    {"int64", DT::I64},
+      {"uint8", DT::U8},      {"uint16", DT::U16},      {"uint32", DT::U32},   {"uint64", DT::U64}};
   for (const Row &r : kRows)
     if (!r.signature.empty() && r.signature == name) return r.type;
   for (const std::pair<std::string_view, DT> &a : kAliases)

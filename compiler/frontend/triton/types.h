@@ -1,4 +1,5 @@
-// Triton's types as the front end tracks them: element types with signedness (which the IR forgets), pointers, and block shapes.
+// Triton's types as the front end tracks them: element types with signedness (which the IR forgets), pointers, and
+// block shapes.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,7 +10,27 @@
 namespace neso::triton {
 
 /// Element types, named as triton.language names them.
-enum class DT : uint8_t { Void, I1, I8, I16, I32, I64, U8, U16, U32, U64, F8E4B15, F8E4NV, F8E4B8, F8E5, F8E5B16, F16, BF16, F32, F64 };
+enum class DT : uint8_t {
+  Void,
+  I1,
+  I8,
+  I16,
+  I32,
+  I64,
+  U8,
+  U16,
+  U32,
+  U64,
+  F8E4B15,
+  F8E4NV,
+  F8E4B8,
+  F8E5,
+  F8E5B16,
+  F16,
+  BF16,
+  F32,
+  F64
+};
 
 /// An element: a plain type, or a pointer (ptrDepth 1), or a pointer to pointers (2) to `base`.
 struct Scalar {

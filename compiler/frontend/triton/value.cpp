@@ -65,9 +65,12 @@ std::string repr(const Value &v) {
   case Kind::Str: {
     std::string out = "'";
     for (char c : v.str()) {
-      if (c == '\n') out += "\\n";
-      else if (c == '\\' || c == '\'') out += std::string("\\") + c;
-      else out += c;
+      if (c == '\n')
+        out += "\\n";
+      else if (c == '\\' || c == '\'')
+        out += std::string("\\") + c;
+      else
+        out += c;
     }
     return out + "'";
   }
@@ -75,7 +78,8 @@ std::string repr(const Value &v) {
   case Kind::List: return list("[", "]");
   case Kind::Dict: {
     std::string out = "{";
-    for (size_t i = 0; i + 1 < v.items().size(); i += 2) out += (i ? ", " : "") + repr(v.items()[i]) + ": " + repr(v.items()[i + 1]);
+    for (size_t i = 0; i + 1 < v.items().size(); i += 2)
+      out += (i ? ", " : "") + repr(v.items()[i]) + ": " + repr(v.items()[i + 1]);
     return out + "}";
   }
   case Kind::DType: return v.type->str();

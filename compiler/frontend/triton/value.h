@@ -1,9 +1,10 @@
-// Values of the front end: what a Python expression is while a module or a kernel is being read. Either a compile-time Python object
-// (number, string, tuple, function, module …) or a run-time value of the kernel (tensor, tensor descriptor, block pointer).
+// Values of the front end: what a Python expression is while a module or a kernel is being read. Either a compile-time
+// Python object (number, string, tuple, function, module …) or a run-time value of the kernel (tensor, tensor
+// descriptor, block pointer).
 //
-// Compile-time and run-time values share one type, because Triton's language mixes them freely: `x + 1` may be either. A Value is small
-// and copied by value; its object, if any, lives in the Evaluator's arena. `wrapped` records that a module-level value was made a
-// tl.constexpr, which decides whether a kernel may use it.
+// Compile-time and run-time values share one type, because Triton's language mixes them freely: `x + 1` may be either.
+// A Value is small and copied by value; its object, if any, lives in the Evaluator's arena. `wrapped` records that a
+// module-level value was made a tl.constexpr, which decides whether a kernel may use it.
 #pragma once
 #include "frontend/triton/ast.h"
 #include "frontend/triton/types.h"
@@ -20,19 +21,39 @@ class Evaluator;
 
 enum class Kind : uint8_t {
   Invalid, // an error was reported
-  None, Bool, Int, Float, Str, Tuple, List, Dict, DType, Function, Builtin, Method, Module, Namespace, Class, Instance, Slice, Range, Opaque,
-  Tensor, Descriptor, BlockPtr,
+  None,
+  Bool,
+  Int,
+  Float,
+  Str,
+  Tuple,
+  List,
+  Dict,
+  DType,
+  Function,
+  Builtin,
+  Method,
+  Module,
+  Namespace,
+  Class,
+  Instance,
+  Slice,
+  Range,
+  Opaque,
+  Tensor,
+  Descriptor,
+  BlockPtr,
 };
 
 struct Value {
   Kind kind = Kind::Invalid;
   bool wrapped = false;
-  __int128 i = 0;               // Int, Bool
-  double f = 0;                 // Float
-  Object *o = nullptr;          // all kinds with parts
-  mlir::Value handle;           // Tensor, Descriptor
-  const Type *type = nullptr;   // Tensor: its type. DType: the type it names. Interned, never null for those
-  const void *data = nullptr;   // Builtin: its table row. Module: Module*. Namespace: its NUL-terminated dotted name
+  __int128 i = 0;             // Int, Bool
+  double f = 0;               // Float
+  Object *o = nullptr;        // all kinds with parts
+  mlir::Value handle;         // Tensor, Descriptor
+  const Type *type = nullptr; // Tensor: its type. DType: the type it names. Interned, never null for those
+  const void *data = nullptr; // Builtin: its table row. Module: Module*. Namespace: its NUL-terminated dotted name
 
   explicit operator bool() const { return kind != Kind::Invalid; }
   bool isNone() const { return kind == Kind::None; }
@@ -78,8 +99,10 @@ struct Scope {
     return nullptr;
   }
   void set(std::string_view name, Value v) {
-    if (Value *old = find(name)) *old = std::move(v);
-    else entries.emplace_back(name, std::move(v));
+    if (Value *old = find(name))
+      *old = std::move(v);
+    else
+      entries.emplace_back(name, std::move(v));
   }
 };
 
@@ -107,7 +130,8 @@ struct Object {
   bool noinline = false;
   bool aggregate = false;
   bool namedTuple = false;
-  // Function: what decorates it, outermost first, and where those expressions stand: above the function, or in calls, as in autotune(…)(fn).
+  // Function: what decorates it, outermost first, and where those expressions stand: above the function, or in calls,
+  // as in autotune(…)(fn).
   std::vector<std::pair<Expr *, Module *>> decorators;
   std::vector<int64_t> shape;
   std::vector<int64_t> order;

@@ -9,7 +9,8 @@ bool isKind(const Graph &g, ValueId id, std::initializer_list<Value::Kind> kinds
     if (g.value(id).kind == k) return true;
   return false;
 }
-constexpr auto kTensor = Value::Kind::Tensor, kInt = Value::Kind::SymInt, kFloat = Value::Kind::SymFloat, kBool = Value::Kind::SymBool;
+constexpr auto kTensor = Value::Kind::Tensor, kInt = Value::Kind::SymInt, kFloat = Value::Kind::SymFloat,
+               kBool = Value::Kind::SymBool;
 
 /// Converts one list element or single value to what the schema's type asks for. False if it does not fit.
 bool coerce(const ArgSchema &s, Argument &a, const Graph &g) {
@@ -45,9 +46,12 @@ bool coerceList(const ArgSchema &s, Argument &a, const Graph &g) {
   // One value for a list of fixed size, and one value where torch accepts a list.
   auto copies = [&] { return static_cast<size_t>(s.fixedSize > 0 ? s.fixedSize : 1); };
   if (s.type == ArgType::Int) {
-    if (int64_t *i = std::get_if<int64_t>(&a)) a = std::vector<IntOrSym>(copies(), *i);
-    else if (ValueId *id = std::get_if<ValueId>(&a)) a = std::vector<IntOrSym>(copies(), *id);
-    else if (auto *none = std::get_if<std::vector<ValueId>>(&a); none && none->empty()) a = std::vector<IntOrSym>();
+    if (int64_t *i = std::get_if<int64_t>(&a))
+      a = std::vector<IntOrSym>(copies(), *i);
+    else if (ValueId *id = std::get_if<ValueId>(&a))
+      a = std::vector<IntOrSym>(copies(), *id);
+    else if (auto *none = std::get_if<std::vector<ValueId>>(&a); none && none->empty())
+      a = std::vector<IntOrSym>();
     auto *list = std::get_if<std::vector<IntOrSym>>(&a);
     if (!list) return false;
     for (IntOrSym &e : *list)
@@ -90,7 +94,9 @@ bool coerceList(const ArgSchema &s, Argument &a, const Graph &g) {
 Status bindArguments(Node &n, const Graph &g) {
   const OpSchema *op = findOp(n.target);
   if (!op) return Status::ok();
-  auto bad = [&](std::string_view arg, std::string why) { return fail(diag::OperatorArgument, n.loc, n.target, arg, why); };
+  auto bad = [&](std::string_view arg, std::string why) {
+    return fail(diag::OperatorArgument, n.loc, n.target, arg, why);
+  };
   std::vector<Argument> args(op->args.size());
   std::vector<bool> given(op->args.size());
   for (size_t i = 0; i < n.args.size(); ++i) {
@@ -107,8 +113,10 @@ Status bindArguments(Node &n, const Graph &g) {
     const ArgSchema &s = op->args[i];
     names.push_back(s.name);
     if (!given[i]) {
-      if (s.defaultValue) args[i] = *s.defaultValue;
-      else if (!s.optional) return bad(s.name, "is required but missing");
+      if (s.defaultValue)
+        args[i] = *s.defaultValue;
+      else if (!s.optional)
+        return bad(s.name, "is required but missing");
       continue;
     }
     if (std::holds_alternative<None>(args[i])) {

@@ -1,9 +1,9 @@
-// Graph: what the model computes. ATen-level operators on tensors with symbolic sizes and strides, as torch.export wrote them, with
-// defaults filled in and names resolved.
+// Graph: what the model computes. ATen-level operators on tensors with symbolic sizes and strides, as torch.export
+// wrote them, with defaults filled in and names resolved.
 //
-// A Model is a Graph plus its weights and its calling convention. Values are in SSA form; in-place operators and views mean what they
-// mean in PyTorch until the pass `functionalize` (passes/), after which no operator of the graph mutates or aliases: mutations of inputs
-// and buffers are then extra outputs (Output::Kind).
+// A Model is a Graph plus its weights and its calling convention. Values are in SSA form; in-place operators and views
+// mean what they mean in PyTorch until the pass `functionalize` (passes/), after which no operator of the graph mutates
+// or aliases: mutations of inputs and buffers are then extra outputs (Output::Kind).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -48,24 +48,41 @@ struct Graph;
 
 /// One argument of an operator. A tensor list may hold invalid ids for None.
 struct None {};
-struct SymRef { ValueId value; };                          // a SymInt / SymFloat / SymBool value
-using IntOrSym = std::variant<int64_t, ValueId>;           // element of an int list
-struct MemoryFormat { int value; };                        // 1 contiguous 2 channels_last 3 channels_last_3d 4 preserve
-struct Layout { int value; };
-struct Device { std::string type; int index = -1; };
-struct ComplexValue { double real, imag; };
-struct CustomObject { std::string name, className; };      // a torchbind object, by its name in the archive
+struct SymRef {
+  ValueId value;
+};                                               // a SymInt / SymFloat / SymBool value
+using IntOrSym = std::variant<int64_t, ValueId>; // element of an int list
+struct MemoryFormat {
+  int value;
+}; // 1 contiguous 2 channels_last 3 channels_last_3d 4 preserve
+struct Layout {
+  int value;
+};
+struct Device {
+  std::string type;
+  int index = -1;
+};
+struct ComplexValue {
+  double real, imag;
+};
+struct CustomObject {
+  std::string name, className;
+}; // a torchbind object, by its name in the archive
 struct ArgumentDict;
-using Argument = std::variant<None, ValueId /* tensor, or any symbolic scalar value */, std::vector<ValueId> /* tensors, or symbolic floats or bools */, int64_t, double, bool,
-                              std::string, std::vector<IntOrSym>, std::vector<double>, std::vector<bool>, std::vector<std::string>, DType,
-                              MemoryFormat, Layout, Device, ComplexValue, std::shared_ptr<Graph>,
-                              std::vector<std::vector<int64_t>>, std::vector<std::vector<double>>, std::vector<std::vector<ValueId>> /* nested tensors */,
-                              CustomObject, std::shared_ptr<ArgumentDict>>;
-struct ArgumentDict { std::vector<std::pair<std::string, Argument>> entries; }; // keyword arguments of a user kernel, in the order of the file
+using Argument =
+    std::variant<None, ValueId /* tensor, or any symbolic scalar value */,
+                 std::vector<ValueId> /* tensors, or symbolic floats or bools */, int64_t, double, bool, std::string,
+                 std::vector<IntOrSym>, std::vector<double>, std::vector<bool>, std::vector<std::string>, DType,
+                 MemoryFormat, Layout, Device, ComplexValue, std::shared_ptr<Graph>, std::vector<std::vector<int64_t>>,
+                 std::vector<std::vector<double>>, std::vector<std::vector<ValueId>> /* nested tensors */, CustomObject,
+                 std::shared_ptr<ArgumentDict>>;
+struct ArgumentDict {
+  std::vector<std::pair<std::string, Argument>> entries;
+}; // keyword arguments of a user kernel, in the order of the file
 
-/// A launch of a user's Triton kernel, after its source was read: a node "neso.launch" whose arguments are the tensors behind the kernel's
-/// pointers and whose results are the new contents of those that it writes (`written`, in order). "neso.launch_" is the same before
-/// functionalize: it has no results and changes its arguments in place.
+/// A launch of a user's Triton kernel, after its source was read: a node "neso.launch" whose arguments are the tensors
+/// behind the kernel's pointers and whose results are the new contents of those that it writes (`written`, in order).
+/// "neso.launch_" is the same before functionalize: it has no results and changes its arguments in place.
 struct UserLaunch {
   /// One parameter of the kernel's tile function, in order.
   struct Parameter {
@@ -75,8 +92,8 @@ struct UserLaunch {
     Expr integer;     // Integer
     int bits = 32;    // Integer, Real: width of the parameter
     double real = 0;
-    // Tensor: whether all of its loads (stores) say which element they touch, so that neighbours may be computed there, and how often an
-    // element is loaded and stored, about.
+    // Tensor: whether all of its loads (stores) say which element they touch, so that neighbours may be computed there,
+    // and how often an element is loaded and stored, about.
     bool follows = false;
     double loads = 0, stores = 0;
   };
@@ -85,22 +102,25 @@ struct UserLaunch {
   std::string function; // its name in the source
   std::vector<Parameter> parameters;
   std::vector<bool> read, written; // parallel to Node::args
-  std::vector<int> sameAs; // parallel to Node::args: the written argument whose memory this one is, or -1; empty: all -1
+  std::vector<int>
+      sameAs; // parallel to Node::args: the written argument whose memory this one is, or -1; empty: all -1
   std::array<Expr, 3> grid = {1, 1, 1};
   HostLaunch reference;
 };
 
-/// One operator call. `target` is as in the file: "aten.conv2d.default" (the "torch.ops." prefix dropped), "_operator.add", "higher_order.cond",
-/// "mylib.add.default". Arguments stand at their schema positions with defaults filled in when the target is in ops.def (keyword-only ones
-/// after the positional ones); for targets outside the table they are in the order of the file, with names in argNames.
+/// One operator call. `target` is as in the file: "aten.conv2d.default" (the "torch.ops." prefix dropped),
+/// "_operator.add", "higher_order.cond", "mylib.add.default". Arguments stand at their schema positions with defaults
+/// filled in when the target is in ops.def (keyword-only ones after the positional ones); for targets outside the table
+/// they are in the order of the file, with names in argNames.
 struct Node {
   std::string name;
   std::string target;
   std::vector<Argument> args;
   std::vector<std::string> argNames; // parallel to args
-  std::vector<std::vector<ValueId>> outputs; // one entry a return; a Tensor[] return has several ids in its entry. Unused outputs are valid values.
-  SourceLoc loc;                     // innermost line of the model's stack trace
-  std::string module;                // dotted path of the nn.Module that made it ("layers.0.attn")
+  std::vector<std::vector<ValueId>>
+      outputs;   // one entry a return; a Tensor[] return has several ids in its entry. Unused outputs are valid values.
+  SourceLoc loc; // innermost line of the model's stack trace
+  std::string module;                       // dotted path of the nn.Module that made it ("layers.0.attn")
   std::shared_ptr<const UserLaunch> launch; // of "neso.launch" and "neso.launch_"
   const Argument *arg(std::string_view argName) const;
 };
@@ -108,7 +128,7 @@ struct Node {
 struct Graph {
   std::vector<Value> values; // indexed by ValueId
   std::vector<ValueId> inputs;
-  std::vector<Node> nodes; // in execution order
+  std::vector<Node> nodes;       // in execution order
   std::vector<Argument> outputs; // ValueId, or a constant, or None
   const Value &value(ValueId id) const { return values[id.index()]; }
   Value &value(ValueId id) { return values[id.index()]; }
@@ -129,16 +149,16 @@ struct Weight {
   std::string fqn;
   Kind kind = Kind::Parameter;
   bool persistent = true;
-  TensorType type; // constant sizes, strides and offset
+  TensorType type;  // constant sizes, strides and offset
   int storage = -1; // index into Model::storages
 };
 
 struct Input {
   enum class Kind : uint8_t { User, Weight, Constant /* Python int, float, bool, string or None */, Token, CustomObj };
   Kind kind = Kind::User;
-  std::string name; // of the graph value, for User; the exported argument name
-  ValueId value;    // invalid for a Constant that no node uses
-  int weight = -1;  // index into Model::weights
+  std::string name;           // of the graph value, for User; the exported argument name
+  ValueId value;              // invalid for a Constant that no node uses
+  int weight = -1;            // index into Model::weights
   Argument constant = None{}; // for Constant: the value that the model was specialised on
 };
 
@@ -156,13 +176,13 @@ struct Model {
   std::vector<Output> outputs; // parallel to graph.outputs
   std::vector<Weight> weights;
   std::vector<Storage> storages;
-  Facts facts;                 // ranges of the size symbols
-  std::vector<Expr> guards;    // 0/1 expressions that must hold (guards_code), checked when the model runs
-  std::string inSpec, outSpec; // tree specs as torch's JSON text
+  Facts facts;                            // ranges of the size symbols
+  std::vector<Expr> guards;               // 0/1 expressions that must hold (guards_code), checked when the model runs
+  std::string inSpec, outSpec;            // tree specs as torch's JSON text
   std::vector<std::string> argumentNames; // forward's parameter names
   std::string torchVersion;
   int schemaMajor = 0, schemaMinor = 0;
-  std::vector<Diagnostic> warnings; // of reading, for the driver to show
+  std::vector<Diagnostic> warnings;              // of reading, for the driver to show
   std::map<std::string, std::string> extraFiles; // member name below extra/ -> text (kernel bundles)
 };
 

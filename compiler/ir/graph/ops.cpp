@@ -19,8 +19,8 @@ constexpr Row kRows[] = {
 };
 constexpr size_t kRowCount = std::size(kRows);
 
-/// Parses "(Tensor(a!) self, *, SymInt[2] stride=[1, 1]) -> (Tensor(a!), Tensor)". The table is our own, so a malformed row is a fault
-/// of the program.
+/// Parses "(Tensor(a!) self, *, SymInt[2] stride=[1, 1]) -> (Tensor(a!), Tensor)". The table is our own, so a malformed
+/// row is a fault of the program.
 class SchemaParser {
 public:
   explicit SchemaParser(std::string_view s) : s_(s) {}
@@ -142,7 +142,9 @@ private:
       return out;
     }
     size_t start = pos_;
-    while (pos_ < s_.size() && (std::isalnum(static_cast<unsigned char>(s_[pos_])) || s_[pos_] == '-' || s_[pos_] == '.' || s_[pos_] == '+')) ++pos_;
+    while (pos_ < s_.size() && (std::isalnum(static_cast<unsigned char>(s_[pos_])) || s_[pos_] == '-' ||
+                                s_[pos_] == '.' || s_[pos_] == '+'))
+      ++pos_;
     std::string text(s_.substr(start, pos_ - start));
     bool isReal = text.find_first_of(".e") != std::string::npos;
     if (a.type == ArgType::MemoryFormat) {
@@ -167,8 +169,10 @@ private:
     std::vector<double> reals;
     while (!eat("]")) {
       Argument e = scalar(a);
-      if (const int64_t *i = std::get_if<int64_t>(&e)) ints.emplace_back(*i);
-      else if (const double *d = std::get_if<double>(&e)) reals.push_back(*d);
+      if (const int64_t *i = std::get_if<int64_t>(&e))
+        ints.emplace_back(*i);
+      else if (const double *d = std::get_if<double>(&e))
+        reals.push_back(*d);
       eat(",");
       space();
     }
@@ -218,15 +222,19 @@ int OpSchema::argIndex(std::string_view argName) const {
 }
 
 const OpSchema *findOp(std::string_view target) {
-  const Row *it = std::lower_bound(kRows, kRows + kRowCount, target, [](const Row &r, std::string_view t) { return std::string_view(r.target) < t; });
-  return it != kRows + kRowCount && std::string_view(it->target) == target ? parsed(static_cast<size_t>(it - kRows)) : nullptr;
+  const Row *it = std::lower_bound(kRows, kRows + kRowCount, target,
+                                   [](const Row &r, std::string_view t) { return std::string_view(r.target) < t; });
+  return it != kRows + kRowCount && std::string_view(it->target) == target ? parsed(static_cast<size_t>(it - kRows))
+                                                                           : nullptr;
 }
 
 std::vector<const OpSchema *> overloadsOf(std::string_view opName) {
   std::string prefix = std::string(opName) + ".";
-  const Row *it = std::lower_bound(kRows, kRows + kRowCount, prefix, [](const Row &r, const std::string &t) { return std::string_view(r.target) < t; });
+  const Row *it = std::lower_bound(kRows, kRows + kRowCount, prefix,
+                                   [](const Row &r, const std::string &t) { return std::string_view(r.target) < t; });
   std::vector<const OpSchema *> out;
-  for (; it != kRows + kRowCount && std::string_view(it->target).substr(0, prefix.size()) == prefix; ++it) out.push_back(parsed(static_cast<size_t>(it - kRows)));
+  for (; it != kRows + kRowCount && std::string_view(it->target).substr(0, prefix.size()) == prefix; ++it)
+    out.push_back(parsed(static_cast<size_t>(it - kRows)));
   return out;
 }
 

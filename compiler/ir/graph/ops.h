@@ -15,7 +15,20 @@
 
 namespace neso::graph {
 
-enum class ArgType : uint8_t { Tensor, Int, Float, Scalar, Bool, Complex, String, DType, Layout, MemoryFormat, Device, Generator };
+enum class ArgType : uint8_t {
+  Tensor,
+  Int,
+  Float,
+  Scalar,
+  Bool,
+  Complex,
+  String,
+  DType,
+  Layout,
+  MemoryFormat,
+  Device,
+  Generator
+};
 
 struct ArgSchema {
   std::string name; // empty for an unnamed return
@@ -25,21 +38,21 @@ struct ArgSchema {
   bool optional = false;        // T? or T[]?
   bool elementOptional = false; // T?[]
   bool kwargOnly = false;
-  char alias = 0;               // the letter of its alias set: 'a' in Tensor(a), 'a' in Tensor(a!); 0 if none
-  bool mutated = false;         // Tensor(a!)
+  char alias = 0;       // the letter of its alias set: 'a' in Tensor(a), 'a' in Tensor(a!); 0 if none
+  bool mutated = false; // Tensor(a!)
   std::optional<Argument> defaultValue;
 };
 
 struct OpSchema {
-  std::string target;    // "aten.add.Tensor"
-  std::string name;      // "aten.add"
-  std::string overload;  // "Tensor"
+  std::string target;   // "aten.add.Tensor"
+  std::string name;     // "aten.add"
+  std::string overload; // "Tensor"
   std::vector<ArgSchema> args;
   std::vector<ArgSchema> returns;
   bool core = false, pointwise = false, random = false; // torch's tags
   bool dataDependent = false;                           // shape or value of a result depends on data
-  bool mutates() const; // writes to an argument
-  bool isView() const;  // a result may share memory with an argument that the operator does not write to
+  bool mutates() const;                                 // writes to an argument
+  bool isView() const; // a result may share memory with an argument that the operator does not write to
   int argIndex(std::string_view argName) const; // -1 if there is none
 };
 
@@ -51,9 +64,9 @@ int opCount();
 /// The target of row i, [0, opCount()).
 std::string_view opTarget(int i);
 
-/// Puts the arguments of a node, which carry names or stand in order, to the positions of its schema, fills in defaults, turns single
-/// values into fixed-size lists and integers into floats where the schema says so, and checks every argument's kind. Nodes whose target
-/// is not in the table stay as they are. Error: OperatorArgument.
+/// Puts the arguments of a node, which carry names or stand in order, to the positions of its schema, fills in
+/// defaults, turns single values into fixed-size lists and integers into floats where the schema says so, and checks
+/// every argument's kind. Nodes whose target is not in the table stay as they are. Error: OperatorArgument.
 Status bindArguments(Node &node, const Graph &graph);
 
 } // namespace neso::graph

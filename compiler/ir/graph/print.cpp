@@ -37,8 +37,10 @@ std::string quoted(std::string_view s) {
   std::string out = "\"";
   for (char c : s) {
     if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n') out += "\\n";
-    else out += c;
+    if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
   }
   return out + "\"";
 }
@@ -49,7 +51,9 @@ public:
 
   std::string run() {
     std::string out = indent_ + "inputs:\n";
-    for (ValueId id : g_.inputs) out += indent_ + "  " + (id.valid() ? fmt::format("%{}: {}", g_.value(id).name, typeText(g_.value(id))) : "(constant)") + "\n";
+    for (ValueId id : g_.inputs)
+      out += indent_ + "  " +
+             (id.valid() ? fmt::format("%{}: {}", g_.value(id).name, typeText(g_.value(id))) : "(constant)") + "\n";
     out += indent_ + "nodes:\n";
     for (const Node &n : g_.nodes) out += node(n);
     out += indent_ + "outputs:\n";
@@ -71,36 +75,58 @@ public:
     return std::visit(
         [&](const auto &v) -> std::string {
           using T = std::decay_t<decltype(v)>;
-          if constexpr (std::is_same_v<T, None>) return "none";
-          else if constexpr (std::is_same_v<T, ValueId>) return ref(v);
-          else if constexpr (std::is_same_v<T, std::vector<ValueId>>) return list(v, [&](ValueId id) { return ref(id); });
-          else if constexpr (std::is_same_v<T, int64_t>) return fmt::format("{}", v);
-          else if constexpr (std::is_same_v<T, double>) return real(v);
-          else if constexpr (std::is_same_v<T, bool>) return v ? "true" : "false";
-          else if constexpr (std::is_same_v<T, std::string>) return quoted(v);
+          if constexpr (std::is_same_v<T, None>)
+            return "none";
+          else if constexpr (std::is_same_v<T, ValueId>)
+            return ref(v);
+          else if constexpr (std::is_same_v<T, std::vector<ValueId>>)
+            return list(v, [&](ValueId id) { return ref(id); });
+          else if constexpr (std::is_same_v<T, int64_t>)
+            return fmt::format("{}", v);
+          else if constexpr (std::is_same_v<T, double>)
+            return real(v);
+          else if constexpr (std::is_same_v<T, bool>)
+            return v ? "true" : "false";
+          else if constexpr (std::is_same_v<T, std::string>)
+            return quoted(v);
           else if constexpr (std::is_same_v<T, std::vector<IntOrSym>>)
-            return list(v, [&](const IntOrSym &e) { return e.index() == 0 ? fmt::format("{}", std::get<int64_t>(e)) : ref(std::get<ValueId>(e)); });
-          else if constexpr (std::is_same_v<T, std::vector<double>>) return list(v, real);
+            return list(v, [&](const IntOrSym &e) {
+              return e.index() == 0 ? fmt::format("{}", std::get<int64_t>(e)) : ref(std::get<ValueId>(e));
+            });
+          else if constexpr (std::is_same_v<T, std::vector<double>>)
+            return list(v, real);
           else if constexpr (std::is_same_v<T, std::vector<bool>>) {
             std::string out = "[";
             for (size_t i = 0; i < v.size(); ++i) out += std::string(i ? ", " : "") + (v[i] ? "true" : "false");
             return out + "]";
-          } else if constexpr (std::is_same_v<T, std::vector<std::string>>) return list(v, [](const std::string &s) { return quoted(s); });
-          else if constexpr (std::is_same_v<T, DType>) return std::string(name(v));
-          else if constexpr (std::is_same_v<T, MemoryFormat>) return fmt::format("memory_format({})", v.value);
-          else if constexpr (std::is_same_v<T, Layout>) return fmt::format("layout({})", v.value);
-          else if constexpr (std::is_same_v<T, Device>) return v.index < 0 ? fmt::format("device({})", v.type) : fmt::format("device({}:{})", v.type, v.index);
-          else if constexpr (std::is_same_v<T, ComplexValue>) return fmt::format("complex({}, {})", v.real, v.imag);
-          else if constexpr (std::is_same_v<T, std::shared_ptr<Graph>>) return "{\n" + Printer(*v, indent_ + "    ").run() + indent_ + "  }";
+          } else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+            return list(v, [](const std::string &s) { return quoted(s); });
+          else if constexpr (std::is_same_v<T, DType>)
+            return std::string(name(v));
+          else if constexpr (std::is_same_v<T, MemoryFormat>)
+            return fmt::format("memory_format({})", v.value);
+          else if constexpr (std::is_same_v<T, Layout>)
+            return fmt::format("layout({})", v.value);
+          else if constexpr (std::is_same_v<T, Device>)
+            return v.index < 0 ? fmt::format("device({})", v.type) : fmt::format("device({}:{})", v.type, v.index);
+          else if constexpr (std::is_same_v<T, ComplexValue>)
+            return fmt::format("complex({}, {})", v.real, v.imag);
+          else if constexpr (std::is_same_v<T, std::shared_ptr<Graph>>)
+            return "{\n" + Printer(*v, indent_ + "    ").run() + indent_ + "  }";
           else if constexpr (std::is_same_v<T, std::vector<std::vector<int64_t>>>)
-            return list(v, [&](const std::vector<int64_t> &l) { return list(l, [](int64_t i) { return fmt::format("{}", i); }); });
-          else if constexpr (std::is_same_v<T, std::vector<std::vector<double>>>) return list(v, [&](const std::vector<double> &l) { return list(l, real); });
+            return list(v, [&](const std::vector<int64_t> &l) {
+              return list(l, [](int64_t i) { return fmt::format("{}", i); });
+            });
+          else if constexpr (std::is_same_v<T, std::vector<std::vector<double>>>)
+            return list(v, [&](const std::vector<double> &l) { return list(l, real); });
           else if constexpr (std::is_same_v<T, std::vector<std::vector<ValueId>>>)
             return list(v, [&](const std::vector<ValueId> &l) { return list(l, [&](ValueId id) { return ref(id); }); });
-          else if constexpr (std::is_same_v<T, CustomObject>) return fmt::format("object({}, {})", v.name, v.className);
+          else if constexpr (std::is_same_v<T, CustomObject>)
+            return fmt::format("object({}, {})", v.name, v.className);
           else {
             std::string out = "{";
-            for (size_t i = 0; i < v->entries.size(); ++i) out += (i ? ", " : "") + v->entries[i].first + ": " + argument(v->entries[i].second);
+            for (size_t i = 0; i < v->entries.size(); ++i)
+              out += (i ? ", " : "") + v->entries[i].first + ": " + argument(v->entries[i].second);
             return out + "}";
           }
         },
@@ -115,7 +141,8 @@ private:
   }
 
   static std::string launch(const UserLaunch &l) {
-    std::string out = fmt::format(" launch {}[{}, {}, {}]", l.function, l.grid[0].str(), l.grid[1].str(), l.grid[2].str());
+    std::string out =
+        fmt::format(" launch {}[{}, {}, {}]", l.function, l.grid[0].str(), l.grid[1].str(), l.grid[2].str());
     for (const UserLaunch::Parameter &p : l.parameters) {
       if (p.kind == UserLaunch::Parameter::Integer) out += fmt::format(" {}={}", p.name, p.integer.str());
       if (p.kind == UserLaunch::Parameter::Real) out += fmt::format(" {}={}", p.name, real(p.real));
@@ -161,7 +188,8 @@ const char *kindText(Weight::Kind k) {
 std::string print(const Graph &graph) { return Printer(graph, "").run(); }
 
 std::string print(const Model &m) {
-  std::string out = fmt::format("model \"{}\" (torch {}, schema {}.{})\n", m.name, m.torchVersion, m.schemaMajor, m.schemaMinor);
+  std::string out =
+      fmt::format("model \"{}\" (torch {}, schema {}.{})\n", m.name, m.torchVersion, m.schemaMajor, m.schemaMinor);
   for (const auto &[symbol, range] : m.facts.ranges())
     out += fmt::format("range {}: [{}, {}]\n", symbol, range.lo == INT64_MIN ? "-inf" : std::to_string(range.lo),
                        range.hi == INT64_MAX ? "inf" : std::to_string(range.hi));
@@ -169,14 +197,17 @@ std::string print(const Model &m) {
   for (const Weight &w : m.weights) {
     Value v;
     v.type = w.type;
-    out += fmt::format("weight \"{}\" {}{}: {} storage {}\n", w.fqn, kindText(w.kind), w.persistent || w.kind != Weight::Kind::Buffer ? "" : " (not persistent)",
-                       typeText(v), w.storage);
+    out +=
+        fmt::format("weight \"{}\" {}{}: {} storage {}\n", w.fqn, kindText(w.kind),
+                    w.persistent || w.kind != Weight::Kind::Buffer ? "" : " (not persistent)", typeText(v), w.storage);
   }
   Printer p(m.graph, "");
   for (const Input &in : m.inputs) {
     switch (in.kind) {
     case Input::Kind::User: out += fmt::format("input {}: user\n", in.name); break;
-    case Input::Kind::Weight: out += fmt::format("input {}: weight \"{}\"\n", in.name, m.weights[static_cast<size_t>(in.weight)].fqn); break;
+    case Input::Kind::Weight:
+      out += fmt::format("input {}: weight \"{}\"\n", in.name, m.weights[static_cast<size_t>(in.weight)].fqn);
+      break;
     case Input::Kind::Constant: out += fmt::format("input {}: constant {}\n", in.name, p.argument(in.constant)); break;
     case Input::Kind::Token: out += fmt::format("input {}: token\n", in.name); break;
     case Input::Kind::CustomObj: out += fmt::format("input {}: custom object\n", in.name); break;
@@ -185,9 +216,15 @@ std::string print(const Model &m) {
   for (const Output &o : m.outputs) {
     switch (o.kind) {
     case Output::Kind::User: out += fmt::format("output {}\n", p.argument(o.value)); break;
-    case Output::Kind::BufferMutation: out += fmt::format("output {} -> buffer \"{}\"\n", p.argument(o.value), o.target); break;
-    case Output::Kind::InputMutation: out += fmt::format("output {} -> input {}\n", p.argument(o.value), o.target); break;
-    case Output::Kind::ParameterMutation: out += fmt::format("output {} -> parameter \"{}\"\n", p.argument(o.value), o.target); break;
+    case Output::Kind::BufferMutation:
+      out += fmt::format("output {} -> buffer \"{}\"\n", p.argument(o.value), o.target);
+      break;
+    case Output::Kind::InputMutation:
+      out += fmt::format("output {} -> input {}\n", p.argument(o.value), o.target);
+      break;
+    case Output::Kind::ParameterMutation:
+      out += fmt::format("output {} -> parameter \"{}\"\n", p.argument(o.value), o.target);
+      break;
     case Output::Kind::Token: out += "output token\n"; break;
     }
   }

@@ -26,10 +26,14 @@ std::optional<DType> resultType(const Graph &graph, const std::vector<Argument> 
     if (const ValueId *id = std::get_if<ValueId>(&a)) {
       if (!id->valid()) continue;
       const Value &v = graph.value(*id);
-      if (v.kind == Value::Kind::Tensor) (v.type.sizes.empty() ? zeroDim : dims).add(v.type.dtype);
-      else if (v.kind == Value::Kind::SymInt) numbers.add(DType::I64);
-      else if (v.kind == Value::Kind::SymFloat) numbers.add(DType::F32);
-      else if (v.kind == Value::Kind::SymBool) numbers.add(DType::Bool);
+      if (v.kind == Value::Kind::Tensor)
+        (v.type.sizes.empty() ? zeroDim : dims).add(v.type.dtype);
+      else if (v.kind == Value::Kind::SymInt)
+        numbers.add(DType::I64);
+      else if (v.kind == Value::Kind::SymFloat)
+        numbers.add(DType::F32);
+      else if (v.kind == Value::Kind::SymBool)
+        numbers.add(DType::Bool);
     } else if (const auto *list = std::get_if<std::vector<ValueId>>(&a)) {
       for (ValueId id : *list)
         if (id.valid() && graph.value(id).kind == Value::Kind::Tensor)

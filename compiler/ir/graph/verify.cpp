@@ -1,14 +1,13 @@
 // The invariants:
 //   G1  every value id lies in the graph, and value(id).id == id
 //   G2  names of values are unique
-//   G3  a value is defined once (by an input or a node) and before its use; a symbolic int or bool whose expression is known needs no
+//   G3  a value is defined once (by an input or a node) and before its use; a symbolic int or bool whose expression is
+//   known needs no
 //       definition
 //   G4  a tensor type has as many strides as sizes, all valid, no negative constant size
-//   G5  a node of the table of operators has an argument for each position of its schema, and one list of results for each return
-//   G6  inputs and outputs of the model are parallel to those of its graph
-//   G7  a weight lies inside its storage
-//   G8  a write-back names an existing weight or input
-//   G9  (functional form) no operator writes to an argument
+//   G5  a node of the table of operators has an argument for each position of its schema, and one list of results for
+//   each return G6  inputs and outputs of the model are parallel to those of its graph G7  a weight lies inside its
+//   storage G8  a write-back names an existing weight or input G9  (functional form) no operator writes to an argument
 #include "ir/graph/verify.h"
 
 #include <unordered_set>
@@ -44,7 +43,9 @@ public:
   }
 
 private:
-  Status broken(const char *number, const char *invariant, std::string_view what) { return fail(diag::GraphInvalid, loc_, number, invariant, what); }
+  Status broken(const char *number, const char *invariant, std::string_view what) {
+    return fail(diag::GraphInvalid, loc_, number, invariant, what);
+  }
 
   Status type(const Value &v) {
     constexpr const char *why = "a tensor type is complete";
@@ -87,9 +88,12 @@ private:
         if (id.valid())
           if (Status s = define(id, n.name); !s) return s;
     if (const OpSchema *op = findOp(n.target)) {
-      if (n.args.size() != op->args.size() || n.argNames.size() != n.args.size()) return broken("G5", "arguments stand at their positions", n.name);
-      if (n.outputs.size() != op->returns.size()) return broken("G5", "there is a list of results for each return", n.name);
-      if (form_ == Form::Functional && op->mutates()) return broken("G9", "no operator writes to an argument", n.target);
+      if (n.args.size() != op->args.size() || n.argNames.size() != n.args.size())
+        return broken("G5", "arguments stand at their positions", n.name);
+      if (n.outputs.size() != op->returns.size())
+        return broken("G5", "there is a list of results for each return", n.name);
+      if (form_ == Form::Functional && op->mutates())
+        return broken("G9", "no operator writes to an argument", n.target);
     }
     loc_ = {};
     return Status::ok();
@@ -101,7 +105,9 @@ private:
   SourceLoc loc_;
 };
 
-Error brokenModel(const char *number, const char *invariant, std::string_view what) { return fail(diag::GraphInvalid, {}, number, invariant, what); }
+Error brokenModel(const char *number, const char *invariant, std::string_view what) {
+  return fail(diag::GraphInvalid, {}, number, invariant, what);
+}
 
 } // namespace
 
@@ -114,10 +120,12 @@ Status verify(const Model &m, Form form) {
   for (size_t i = 0; i < m.inputs.size(); ++i) {
     const Input &in = m.inputs[i];
     if (in.value != m.graph.inputs[i]) return brokenModel("G6", "inputs are parallel", in.name);
-    if (in.kind == Input::Kind::Weight && (in.weight < 0 || static_cast<size_t>(in.weight) >= m.weights.size())) return brokenModel("G7", "a weight exists", in.name);
+    if (in.kind == Input::Kind::Weight && (in.weight < 0 || static_cast<size_t>(in.weight) >= m.weights.size()))
+      return brokenModel("G7", "a weight exists", in.name);
   }
   for (const Weight &w : m.weights) {
-    if (w.storage < 0 || static_cast<size_t>(w.storage) >= m.storages.size()) return brokenModel("G7", "a weight has a storage", w.fqn);
+    if (w.storage < 0 || static_cast<size_t>(w.storage) >= m.storages.size())
+      return brokenModel("G7", "a weight has a storage", w.fqn);
     int64_t last = w.type.offset.asConst().value_or(-1);
     if (last < 0) return brokenModel("G7", "a weight's offset is constant", w.fqn);
     bool empty = false;
@@ -127,7 +135,8 @@ Status verify(const Model &m, Form form) {
       empty |= *size == 0;
       last += (*size - 1) * *stride;
     }
-    if (!empty && (last + 1) * itemSize(w.type.dtype) > m.storages[static_cast<size_t>(w.storage)].bytes) return brokenModel("G7", "a weight lies in its storage", w.fqn);
+    if (!empty && (last + 1) * itemSize(w.type.dtype) > m.storages[static_cast<size_t>(w.storage)].bytes)
+      return brokenModel("G7", "a weight lies in its storage", w.fqn);
   }
   for (const Output &o : m.outputs) {
     bool found = o.kind == Output::Kind::User || o.kind == Output::Kind::Token;

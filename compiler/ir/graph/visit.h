@@ -4,8 +4,8 @@
 
 namespace neso::graph {
 
-/// Calls f(ValueId &) for each valid value in the argument, nested lists and dictionaries included; not into sub-graphs, whose values
-/// are their own. A may be const.
+/// Calls f(ValueId &) for each valid value in the argument, nested lists and dictionaries included; not into
+/// sub-graphs, whose values are their own. A may be const.
 template <typename A, typename F> void forEachValue(A &argument, F &&f) {
   std::visit(
       [&](auto &a) {

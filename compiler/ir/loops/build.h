@@ -1,5 +1,5 @@
-// Writing a Program piece by piece, for passes that rewrite one: each function appends one thing and gives its name in the program.
-// Nothing is simplified or merged; lower/graph_to_loops/body.h does that where whole models are written.
+// Writing a Program piece by piece, for passes that rewrite one: each function appends one thing and gives its name in
+// the program. Nothing is simplified or merged; lower/graph_to_loops/body.h does that where whole models are written.
 #pragma once
 #include <string>
 

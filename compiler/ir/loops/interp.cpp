@@ -29,7 +29,8 @@ Result<std::vector<int64_t>> evaluateAll(const std::vector<Expr> &es, const Bind
 
 Status bindTensor(const ProgramInput &declared, const HostValue &given, Bindings &sizes) {
   if (given.dtype != declared.dtype || given.sizes.size() != declared.sizes.size())
-    return fail(diag::LoopsBadInput, {}, declared.name, fmt::format("{}{}", name(declared.dtype), "[" + std::to_string(declared.sizes.size()) + " dims]"),
+    return fail(diag::LoopsBadInput, {}, declared.name,
+                fmt::format("{}{}", name(declared.dtype), "[" + std::to_string(declared.sizes.size()) + " dims]"),
                 fmt::format("{}{}", name(given.dtype), shapeText(given.sizes)));
   for (size_t d = 0; d < declared.sizes.size(); ++d)
     if (declared.sizes[d].isSymbol()) sizes.emplace(declared.sizes[d].symbolName(), given.sizes[d]);
@@ -45,7 +46,9 @@ void storeScalar(DType t, const HostValue &given, uint8_t *to) {
     double v = given.kind == ProgramInput::Kind::Float ? given.floatValue : static_cast<double>(given.intValue);
     float narrow = static_cast<float>(v);
     uint32_t bits = isReducedFloat(t) ? encodeFloat(t, narrow) : 0;
-    const void *from = t == DType::F64 ? static_cast<const void *>(&v) : t == DType::F32 ? static_cast<const void *>(&narrow) : &bits;
+    const void *from = t == DType::F64   ? static_cast<const void *>(&v)
+                       : t == DType::F32 ? static_cast<const void *>(&narrow)
+                                         : &bits;
     std::memcpy(to, from, static_cast<size_t>(itemSize(t)));
     return;
   }
@@ -55,7 +58,8 @@ void storeScalar(DType t, const HostValue &given, uint8_t *to) {
 }
 
 /// Copies input k between the caller's layout and the program's.
-Status moveInput(const Program &program, const Bindings &sizes, size_t k, const HostValue &given, std::span<const BufferView> views, bool toCaller) {
+Status moveInput(const Program &program, const Bindings &sizes, size_t k, const HostValue &given,
+                 std::span<const BufferView> views, bool toCaller) {
   const ProgramInput &in = program.inputs[k];
   if (in.kind != ProgramInput::Kind::Tensor || !in.buffer.valid() || given.elements() == 0) return {};
   Result<std::vector<int64_t>> strides = evaluateAll(in.strides, sizes, in.name);
@@ -65,13 +69,17 @@ Status moveInput(const Program &program, const Bindings &sizes, size_t k, const 
   const BufferView &view = views[in.buffer.index()];
   int64_t reach = 1;
   for (size_t d = 0; d < mine.size(); ++d) reach += (given.sizes[d] - 1) * mine[d];
-  if (reach * (isComplex(in.dtype) ? 2 : 1) > view.elements) return fail(diag::LoopsBadSize, {}, in.name, program.buffer(in.buffer).elements.str());
-  if (toCaller) copyStrided(given.data, theirs, view.data, mine, given.sizes, itemSize(in.dtype));
-  else copyStrided(view.data, mine, given.data, theirs, given.sizes, itemSize(in.dtype));
+  if (reach * (isComplex(in.dtype) ? 2 : 1) > view.elements)
+    return fail(diag::LoopsBadSize, {}, in.name, program.buffer(in.buffer).elements.str());
+  if (toCaller)
+    copyStrided(given.data, theirs, view.data, mine, given.sizes, itemSize(in.dtype));
+  else
+    copyStrided(view.data, mine, given.data, theirs, given.sizes, itemSize(in.dtype));
   return {};
 }
 
-Result<HostValue> readOutput(const Program &program, const Bindings &sizes, const ProgramOutput &o, std::span<const BufferView> views) {
+Result<HostValue> readOutput(const Program &program, const Bindings &sizes, const ProgramOutput &o,
+                             std::span<const BufferView> views) {
   HostValue value;
   switch (o.kind) {
   case ProgramOutput::Kind::None: return value;
@@ -89,13 +97,16 @@ Result<HostValue> readOutput(const Program &program, const Bindings &sizes, cons
     if (o.buffer.valid()) {
       const uint8_t *p = views[o.buffer.index()].data;
       float narrow;
-      if (program.buffer(o.buffer).dtype == DType::F64) std::memcpy(&value.floatValue, p, 8);
-      else std::memcpy(&narrow, p, 4), value.floatValue = static_cast<double>(narrow);
+      if (program.buffer(o.buffer).dtype == DType::F64)
+        std::memcpy(&value.floatValue, p, 8);
+      else
+        std::memcpy(&narrow, p, 4), value.floatValue = static_cast<double>(narrow);
     }
     return value;
   case ProgramOutput::Kind::Tensor: break;
   }
-  Result<std::vector<int64_t>> extent = evaluateAll(o.sizes, sizes, "an output"), strides = evaluateAll(o.strides, sizes, "an output");
+  Result<std::vector<int64_t>> extent = evaluateAll(o.sizes, sizes, "an output"),
+                               strides = evaluateAll(o.strides, sizes, "an output");
   Result<int64_t> offset = evaluateOr(o.offset, sizes, "an output");
   if (!extent) return extent.takeError();
   if (!strides) return strides.takeError();
@@ -109,7 +120,8 @@ Result<HostValue> readOutput(const Program &program, const Bindings &sizes, cons
   int64_t parts = isComplex(o.dtype) ? 2 : 1;
   if (lo < 0 || (hi + 1) * parts > view.elements)
     return fail(diag::LoopsIndexOutOfRange, {}, "an output", "reads", hi, program.buffer(o.buffer).name, view.elements);
-  copyStrided(value.data, contiguousStrides(*extent), view.data + *offset * itemSize(o.dtype), *strides, *extent, itemSize(o.dtype));
+  copyStrided(value.data, contiguousStrides(*extent), view.data + *offset * itemSize(o.dtype), *strides, *extent,
+              itemSize(o.dtype));
   return value;
 }
 
@@ -145,24 +157,26 @@ std::vector<int64_t> contiguousStrides(std::span<const int64_t> sizes) {
   return out;
 }
 
-void copyStrided(uint8_t *dst, std::span<const int64_t> dstStrides, const uint8_t *src, std::span<const int64_t> srcStrides,
-                 std::span<const int64_t> sizes, int64_t itemBytes) {
+void copyStrided(uint8_t *dst, std::span<const int64_t> dstStrides, const uint8_t *src,
+                 std::span<const int64_t> srcStrides, std::span<const int64_t> sizes, int64_t itemBytes) {
   if (sizes.empty()) {
     std::memcpy(dst, src, static_cast<size_t>(itemBytes));
     return;
   }
   for (int64_t k = 0; k < sizes[0]; ++k)
-    copyStrided(dst + k * dstStrides[0] * itemBytes, dstStrides.subspan(1), src + k * srcStrides[0] * itemBytes, srcStrides.subspan(1),
-                sizes.subspan(1), itemBytes);
+    copyStrided(dst + k * dstStrides[0] * itemBytes, dstStrides.subspan(1), src + k * srcStrides[0] * itemBytes,
+                srcStrides.subspan(1), sizes.subspan(1), itemBytes);
 }
 
 Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> inputs) {
-  if (inputs.size() != program.inputs.size()) return fail(diag::LoopsInputCount, {}, program.inputs.size(), inputs.size());
+  if (inputs.size() != program.inputs.size())
+    return fail(diag::LoopsInputCount, {}, program.inputs.size(), inputs.size());
   Bindings sizes;
   for (size_t k = 0; k < inputs.size(); ++k) {
     const ProgramInput &declared = program.inputs[k];
     if (declared.kind == ProgramInput::Kind::Tensor) {
-      if (inputs[k].kind != ProgramInput::Kind::Tensor) return fail(diag::LoopsBadInput, {}, declared.name, "a tensor", "no tensor");
+      if (inputs[k].kind != ProgramInput::Kind::Tensor)
+        return fail(diag::LoopsBadInput, {}, declared.name, "a tensor", "no tensor");
       if (Status s = bindTensor(declared, inputs[k], sizes); !s) return s.takeError();
     } else if (declared.kind == ProgramInput::Kind::Int && declared.scalar.valid() && declared.scalar.isSymbol()) {
       sizes.emplace(declared.scalar.symbolName(), inputs[k].intValue);
@@ -173,7 +187,8 @@ Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> in
     if (declared.kind != ProgramInput::Kind::Tensor) continue;
     Result<std::vector<int64_t>> want = evaluateAll(declared.sizes, sizes, declared.name);
     if (!want) return want.takeError();
-    if (*want != inputs[k].sizes) return fail(diag::LoopsBadInput, {}, declared.name, shapeText(*want), shapeText(inputs[k].sizes));
+    if (*want != inputs[k].sizes)
+      return fail(diag::LoopsBadInput, {}, declared.name, shapeText(*want), shapeText(inputs[k].sizes));
   }
   for (const auto &[symbolName, range] : program.facts.ranges()) {
     auto it = sizes.find(symbolName);
@@ -245,11 +260,13 @@ Result<std::vector<HostValue>> Interpreter::run(std::span<const HostValue> input
     const Buffer &target = program_.buffer(o.writeBackTo);
     std::vector<int64_t> strides = contiguousStrides(outputs[k].sizes);
     if (target.kind == Buffer::Kind::Input)
-      if (Result<std::vector<int64_t>> declared = evaluateAll(program_.inputs[static_cast<size_t>(target.index)].strides, sizes, target.name))
+      if (Result<std::vector<int64_t>> declared =
+              evaluateAll(program_.inputs[static_cast<size_t>(target.index)].strides, sizes, target.name))
         if (!declared->empty()) strides = *declared;
     if (target.kind == Buffer::Kind::Constant) views[target.id.index()].data = constantBytes(target.id).data();
     if (outputs[k].elements())
-      copyStrided(views[target.id.index()].data, strides, outputs[k].data, contiguousStrides(outputs[k].sizes), outputs[k].sizes, itemSize(o.dtype));
+      copyStrided(views[target.id.index()].data, strides, outputs[k].data, contiguousStrides(outputs[k].sizes),
+                  outputs[k].sizes, itemSize(o.dtype));
   }
   for (size_t k = 0; k < inputs.size(); ++k) {
     const ProgramInput &in = program_.inputs[k];

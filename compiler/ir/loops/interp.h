@@ -1,10 +1,11 @@
 // Runs a Program on host memory: slow, obvious, exact. The oracle of every test, `neso verify` and constant folding.
 //
-// Semantics. Nodes run one after another. Within a node, all loads of an element come before its stores; elements run in row-major
-// order, so that the last of several stores to one place wins and atomics add in order. Reduced floats round to nearest even at each
-// Cast and store; integers wrap. Sums and products of floats (reductions, contractions, scans, attention) are accumulated in double and
-// rounded once to the accumulator's dtype: the interpreter is the more exact side of a comparison.
-// RandU32 is a word of Philox with counter (offset, 0, 0); RandUniform its top 24 bits / 2^24; RandNormal is Box-Muller on words 0, 1 or 2, 3.
+// Semantics. Nodes run one after another. Within a node, all loads of an element come before its stores; elements run
+// in row-major order, so that the last of several stores to one place wins and atomics add in order. Reduced floats
+// round to nearest even at each Cast and store; integers wrap. Sums and products of floats (reductions, contractions,
+// scans, attention) are accumulated in double and rounded once to the accumulator's dtype: the interpreter is the more
+// exact side of a comparison. RandU32 is a word of Philox with counter (offset, 0, 0); RandUniform its top 24 bits /
+// 2^24; RandNormal is Box-Muller on words 0, 1 or 2, 3.
 //
 // Example:  Interpreter interp(program);
 //           std::vector<HostValue> in = {HostValue::tensor(DType::F32, {2, 3}, data)};
@@ -30,8 +31,8 @@ struct HostValue {
   std::vector<int64_t> sizes, strides; // elements; empty strides are row-major contiguous
   uint8_t *data = nullptr;             // the tensor's first element; inputs that the model mutates are written here
   std::shared_ptr<std::vector<uint8_t>> owner; // holds data when the value owns it
-  int64_t intValue = 0;                // Int, Bool
-  double floatValue = 0;               // Float
+  int64_t intValue = 0;                        // Int, Bool
+  double floatValue = 0;                       // Float
 
   /// A contiguous tensor over memory that the caller keeps.
   static HostValue tensor(DType dtype, std::vector<int64_t> sizes, void *data);
@@ -47,11 +48,12 @@ struct BufferView {
 };
 using Bindings = std::unordered_map<std::string, int64_t>; // size symbol → value
 
-/// Values of all size symbols, from the inputs' shapes and scalars; then checks shapes, dtypes and guards against the program.
+/// Values of all size symbols, from the inputs' shapes and scalars; then checks shapes, dtypes and guards against the
+/// program.
 Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> inputs);
 
-/// One node, compiled to block-wise code for given sizes. Index symbols are outer0, outer1, … ("i" in programs, "x" in plan kernels)
-/// and r0, r1, …. A Pointwise node with reduceRanges runs for each (outer, r).
+/// One node, compiled to block-wise code for given sizes. Index symbols are outer0, outer1, … ("i" in programs, "x" in
+/// plan kernels) and r0, r1, …. A Pointwise node with reduceRanges runs for each (outer, r).
 class NodeRunner {
 public:
   static Result<NodeRunner> create(const Program &program, const Node &node, const Bindings &sizes, char outer = 'i');
@@ -71,8 +73,8 @@ private:
 class Interpreter {
 public:
   explicit Interpreter(const Program &program) : program_(program) {}
-  /// Outputs in the program's order, contiguous and owned; an output that is a mutation write-back is returned too and its bytes are
-  /// also written to the input (or kept for the next run when it is a constant).
+  /// Outputs in the program's order, contiguous and owned; an output that is a mutation write-back is returned too and
+  /// its bytes are also written to the input (or kept for the next run when it is a constant).
   Result<std::vector<HostValue>> run(std::span<const HostValue> inputs);
   /// The current bytes of a constant buffer: as given, or as the last run left it.
   std::span<const uint8_t> constant(BufferId id);
@@ -84,8 +86,8 @@ private:
 };
 
 /// Copies the elements of a strided tensor; sizes and strides in elements of `itemBytes` bytes.
-void copyStrided(uint8_t *dst, std::span<const int64_t> dstStrides, const uint8_t *src, std::span<const int64_t> srcStrides,
-                 std::span<const int64_t> sizes, int64_t itemBytes);
+void copyStrided(uint8_t *dst, std::span<const int64_t> dstStrides, const uint8_t *src,
+                 std::span<const int64_t> srcStrides, std::span<const int64_t> sizes, int64_t itemBytes);
 std::vector<int64_t> contiguousStrides(std::span<const int64_t> sizes);
 
 } // namespace neso::loops

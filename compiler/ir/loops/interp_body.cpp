@@ -183,9 +183,12 @@ Result<BodyCode> BodyCode::compile(const Program &program, const Node &node, con
     out.regs_.push_back(std::make_unique<Register>());
     if (op.kind == OpKind::Constant) { // never changes: filled once
       Register &r = *out.regs_.back();
-      if (classOf(op.dtype) == LaneClass::Float) std::fill_n(r.f, kLanes, roundTo(op.dtype, static_cast<float>(op.imm)));
-      else if (classOf(op.dtype) == LaneClass::Double) std::fill_n(r.d, kLanes, op.imm);
-      else std::fill_n(r.i, kLanes, wrapInt(op.dtype, op.immInt));
+      if (classOf(op.dtype) == LaneClass::Float)
+        std::fill_n(r.f, kLanes, roundTo(op.dtype, static_cast<float>(op.imm)));
+      else if (classOf(op.dtype) == LaneClass::Double)
+        std::fill_n(r.d, kLanes, op.imm);
+      else
+        std::fill_n(r.i, kLanes, wrapInt(op.dtype, op.immInt));
     }
   }
   return out;
@@ -225,8 +228,10 @@ Status BodyCode::load(Code &code, Register &out, SlotTable &slots, std::span<con
     if (static_cast<uint64_t>(index[l]) >= static_cast<uint64_t>(elements) && (!mask || mask[l]))
       return fail(diag::LoopsIndexOutOfRange, {}, node_, "reads", index[l], code.bufferName, elements);
   if (mask) {
-    if (op.b >= 0) out = value(op.b);
-    else std::fill_n(out.i, kLanes, 0);
+    if (op.b >= 0)
+      out = value(op.b);
+    else
+      std::fill_n(out.i, kLanes, 0);
   }
   loadLanes(code.bufferType, view.data, index, mask, out, n);
   return {};
@@ -282,8 +287,8 @@ Status BodyCode::eval(const std::vector<int> &ops, SlotTable &slots, std::span<c
   return {};
 }
 
-Result<StoreCode> StoreCode::compile(const Program &program, const Node &node, const Store &store, const SlotTable &slots,
-                                     const std::unordered_map<std::string, Expr> &sizes) {
+Result<StoreCode> StoreCode::compile(const Program &program, const Node &node, const Store &store,
+                                     const SlotTable &slots, const std::unordered_map<std::string, Expr> &sizes) {
   StoreCode out;
   out.store = store;
   Result<IndexCode> index = IndexCode::compile(substitute(store.index, sizes), slots, node.name);
@@ -294,8 +299,8 @@ Result<StoreCode> StoreCode::compile(const Program &program, const Node &node, c
   return out;
 }
 
-Status StoreCode::run(const std::string &node, SlotTable &slots, std::span<const BufferView> buffers, const Register &value, DType valueType,
-                      const int64_t *mask, int n) {
+Status StoreCode::run(const std::string &node, SlotTable &slots, std::span<const BufferView> buffers,
+                      const Register &value, DType valueType, const int64_t *mask, int n) {
   int64_t at[kLanes];
   index.eval(slots, n, at);
   const BufferView &view = buffers[store.buffer.index()];

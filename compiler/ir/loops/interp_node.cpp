@@ -12,14 +12,16 @@ namespace neso::loops {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-/// Contraction operands are evaluated once each into a table when they have no more elements than this; else row by row.
+/// Contraction operands are evaluated once each into a table when they have no more elements than this; else row by
+/// row.
 constexpr int64_t kTableLimit = int64_t{1} << 25;
 
 int64_t productOf(const std::vector<int64_t> &v) {
   return std::accumulate(v.begin(), v.end(), int64_t{1}, [](int64_t a, int64_t b) { return a * b; });
 }
 
-void scanLine(ScanKind kind, bool reverse, DType t, std::vector<double> &d, std::vector<int64_t> &v, std::vector<int64_t> &at) {
+void scanLine(ScanKind kind, bool reverse, DType t, std::vector<double> &d, std::vector<int64_t> &v,
+              std::vector<int64_t> &at) {
   int64_t n = static_cast<int64_t>(d.size()), step = reverse ? -1 : 1;
   bool floating = isFloat(t);
   double x = 0;
@@ -50,9 +52,12 @@ void scanLine(ScanKind kind, bool reverse, DType t, std::vector<double> &d, std:
     }
     case ScanKind::LogSumExp: {
       double lo = std::min(x, d[p]), hi = std::max(x, d[p]);
-      if (first) x = d[p];
-      else if (std::isnan(x) || std::isnan(d[p])) x = std::numeric_limits<double>::quiet_NaN();
-      else x = std::isinf(hi) ? hi : hi + std::log1p(std::exp(lo - hi));
+      if (first)
+        x = d[p];
+      else if (std::isnan(x) || std::isnan(d[p]))
+        x = std::numeric_limits<double>::quiet_NaN();
+      else
+        x = std::isinf(hi) ? hi : hi + std::log1p(std::exp(lo - hi));
       break;
     }
     }
@@ -109,7 +114,8 @@ struct NodeRunner::Impl {
     std::vector<int64_t> i;
   };
   Status evalTable(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers, Table &out);
-  Status evalRow(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers, int64_t o, Table &out);
+  Status evalRow(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers, int64_t o,
+                 Table &out);
   std::vector<bool> outerUse(const std::vector<int> &ops);
   Status storeContraction(std::span<const BufferView> buffers, int64_t begin, int n, const double *d, const int64_t *i);
 };
@@ -178,7 +184,10 @@ Status NodeRunner::Impl::runPointwise(std::span<const BufferView> buffers, int64
     if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
     for (StoreCode &store : stores) {
       const int64_t *mask = store.store.mask >= 0 ? body.value(store.store.mask).i : nullptr;
-      if (Status s = store.run(node.name, slots, buffers, body.value(store.store.value), body.dtype(store.store.value), mask, n); !s) return s;
+      if (Status s = store.run(node.name, slots, buffers, body.value(store.store.value), body.dtype(store.store.value),
+                               mask, n);
+          !s)
+        return s;
     }
   }
   return {};
@@ -190,7 +199,8 @@ Status NodeRunner::Impl::runReduction(std::span<const BufferView> buffers, int64
   int64_t group = per == 0 ? kLanes : std::clamp<int64_t>(4096 / per, 1, kLanes);
   for (int64_t first = begin; first < end; first += group) {
     int count = static_cast<int>(std::min(group, end - first));
-    std::vector<std::vector<Accumulator>> state(node.reductions.size(), std::vector<Accumulator>(static_cast<size_t>(count)));
+    std::vector<std::vector<Accumulator>> state(node.reductions.size(),
+                                                std::vector<Accumulator>(static_cast<size_t>(count)));
     int64_t stop = (first + count) * per;
     for (int64_t at = first * per; at < stop; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, stop - at));
@@ -203,7 +213,8 @@ Status NodeRunner::Impl::runReduction(std::span<const BufferView> buffers, int64
         int64_t o = at / per - first, position = at % per;
         for (int l = 0; l < n; ++l) {
           bool floating = isFloat(t);
-          accumulate(r.kind, t, state[k][static_cast<size_t>(o)], floating ? laneDouble(in, t, l) : 0, floating ? 0 : in.i[l], position);
+          accumulate(r.kind, t, state[k][static_cast<size_t>(o)], floating ? laneDouble(in, t, l) : 0,
+                     floating ? 0 : in.i[l], position);
           if (++position == per) position = 0, ++o;
         }
       }
@@ -214,7 +225,8 @@ Status NodeRunner::Impl::runReduction(std::span<const BufferView> buffers, int64
       for (StoreCode &store : reductionStores[k]) {
         const Reduction &r = node.reductions[k];
         int which = store.store.value;
-        for (int l = 0; l < count; ++l) finishInto(r, body.dtype(r.input), state[k][static_cast<size_t>(l)], which, result, l);
+        for (int l = 0; l < count; ++l)
+          finishInto(r, body.dtype(r.input), state[k][static_cast<size_t>(l)], which, result, l);
         if (Status s = store.run(node.name, slots, buffers, result, resultType(r, which), nullptr, count); !s) return s;
       }
   }
@@ -228,7 +240,8 @@ std::vector<bool> NodeRunner::Impl::outerUse(const std::vector<int> &ops) {
   return used;
 }
 
-Status NodeRunner::Impl::evalTable(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers, Table &out) {
+Status NodeRunner::Impl::evalTable(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers,
+                                   Table &out) {
   std::vector<bool> used = outerUse(ops);
   std::vector<int64_t> box;
   std::vector<int64_t *> lanes;
@@ -255,13 +268,16 @@ Status NodeRunner::Impl::evalTable(const std::vector<int> &ops, ValueIdx value, 
     if (Status s = body.eval(ops, slots, buffers, n); !s) return s;
     const Register &in = body.value(value);
     for (int l = 0; l < n; ++l)
-      if (floating) out.d[static_cast<size_t>(at + l)] = laneDouble(in, t, l);
-      else out.i[static_cast<size_t>(at + l)] = in.i[l];
+      if (floating)
+        out.d[static_cast<size_t>(at + l)] = laneDouble(in, t, l);
+      else
+        out.i[static_cast<size_t>(at + l)] = in.i[l];
   }
   return {};
 }
 
-Status NodeRunner::Impl::evalRow(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers, int64_t o, Table &out) {
+Status NodeRunner::Impl::evalRow(const std::vector<int> &ops, ValueIdx value, std::span<const BufferView> buffers,
+                                 int64_t o, Table &out) {
   int64_t per = productOf(inner);
   DType t = body.dtype(value);
   bool floating = isFloat(t);
@@ -272,20 +288,26 @@ Status NodeRunner::Impl::evalRow(const std::vector<int> &ops, ValueIdx value, st
     if (Status s = body.eval(ops, slots, buffers, n); !s) return s;
     const Register &in = body.value(value);
     for (int l = 0; l < n; ++l)
-      if (floating) out.d[static_cast<size_t>(at + l)] = laneDouble(in, t, l);
-      else out.i[static_cast<size_t>(at + l)] = in.i[l];
+      if (floating)
+        out.d[static_cast<size_t>(at + l)] = laneDouble(in, t, l);
+      else
+        out.i[static_cast<size_t>(at + l)] = in.i[l];
   }
   return {};
 }
 
-Status NodeRunner::Impl::storeContraction(std::span<const BufferView> buffers, int64_t begin, int n, const double *d, const int64_t *i) {
+Status NodeRunner::Impl::storeContraction(std::span<const BufferView> buffers, int64_t begin, int n, const double *d,
+                                          const int64_t *i) {
   fillOuter(begin, n);
   Register sums;
   LaneClass cls = classOf(node.accType);
   for (int l = 0; l < n; ++l) {
-    if (cls == LaneClass::Int) sums.i[l] = wrapInt(node.accType, i[l]);
-    else if (cls == LaneClass::Double) sums.d[l] = d[l];
-    else sums.f[l] = roundTo(node.accType, static_cast<float>(d[l]));
+    if (cls == LaneClass::Int)
+      sums.i[l] = wrapInt(node.accType, i[l]);
+    else if (cls == LaneClass::Double)
+      sums.d[l] = d[l];
+    else
+      sums.f[l] = roundTo(node.accType, static_cast<float>(d[l]));
   }
   bool plain = epilogue.size() == 0;
   if (!plain) {
@@ -295,7 +317,10 @@ Status NodeRunner::Impl::storeContraction(std::span<const BufferView> buffers, i
   for (StoreCode &store : stores) {
     const Register &value = plain ? sums : epilogue.value(store.store.value);
     const int64_t *mask = store.store.mask >= 0 ? epilogue.value(store.store.mask).i : nullptr;
-    if (Status s = store.run(node.name, slots, buffers, value, plain ? node.accType : epilogue.dtype(store.store.value), mask, n); !s) return s;
+    if (Status s = store.run(node.name, slots, buffers, value, plain ? node.accType : epilogue.dtype(store.store.value),
+                             mask, n);
+        !s)
+      return s;
   }
   return {};
 }
@@ -334,7 +359,8 @@ Status NodeRunner::Impl::runContraction(std::span<const BufferView> buffers, int
       const double *x = a.d.data() + startA, *y = b.d.data() + startB;
       double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
       int64_t k = 0;
-      for (; k + 4 <= per; k += 4) s0 += x[k] * y[k], s1 += x[k + 1] * y[k + 1], s2 += x[k + 2] * y[k + 2], s3 += x[k + 3] * y[k + 3];
+      for (; k + 4 <= per; k += 4)
+        s0 += x[k] * y[k], s1 += x[k + 1] * y[k + 1], s2 += x[k + 2] * y[k + 2], s3 += x[k + 3] * y[k + 3];
       for (; k < per; ++k) s0 += x[k] * y[k];
       d[n] = (s0 + s1) + (s2 + s3);
     } else {
@@ -374,8 +400,10 @@ Status NodeRunner::Impl::runScan(std::span<const BufferView> buffers, int64_t be
         const Register &in = body.value(node.inputs[k]);
         for (int l = 0; l < n; ++l) {
           size_t p = static_cast<size_t>(at + l);
-          if (isFloat(t)) lines[k].d[p] = laneDouble(in, t, l);
-          else lines[k].v[p] = in.i[l];
+          if (isFloat(t))
+            lines[k].d[p] = laneDouble(in, t, l);
+          else
+            lines[k].v[p] = in.i[l];
         }
       }
     }
@@ -392,10 +420,14 @@ Status NodeRunner::Impl::runScan(std::span<const BufferView> buffers, int64_t be
         Register value;
         for (int l = 0; l < n; ++l) {
           size_t p = static_cast<size_t>(at + l);
-          if (position) value.i[l] = line.at[p];
-          else if (classOf(t) == LaneClass::Float) value.f[l] = roundTo(t, static_cast<float>(line.d[p]));
-          else if (classOf(t) == LaneClass::Double) value.d[l] = line.d[p];
-          else value.i[l] = wrapInt(t, line.v[p]);
+          if (position)
+            value.i[l] = line.at[p];
+          else if (classOf(t) == LaneClass::Float)
+            value.f[l] = roundTo(t, static_cast<float>(line.d[p]));
+          else if (classOf(t) == LaneClass::Double)
+            value.d[l] = line.d[p];
+          else
+            value.i[l] = wrapInt(t, line.v[p]);
         }
         if (Status s = store.run(node.name, slots, buffers, value, t, nullptr, n); !s) return s;
       }
@@ -409,7 +441,8 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
   ValueIdx key = node.inputs[0];
   DType t = body.dtype(key);
   std::vector<double> d(static_cast<size_t>(length));
-  std::vector<int64_t> v(static_cast<size_t>(length)), order(static_cast<size_t>(length)), position(static_cast<size_t>(length));
+  std::vector<int64_t> v(static_cast<size_t>(length)), order(static_cast<size_t>(length)),
+      position(static_cast<size_t>(length));
   for (int64_t o = begin; o < end; ++o) {
     for (int64_t at = 0; at < length; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
@@ -418,8 +451,10 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
       for (int l = 0; l < n; ++l) {
         size_t p = static_cast<size_t>(at + l);
         position[p] = node.inputs.size() > 1 ? body.value(node.inputs[1]).i[l] : at + l;
-        if (isFloat(t)) d[p] = laneDouble(body.value(key), t, l);
-        else v[p] = body.value(key).i[l];
+        if (isFloat(t))
+          d[p] = laneDouble(body.value(key), t, l);
+        else
+          v[p] = body.value(key).i[l];
       }
     }
     std::iota(order.begin(), order.end(), 0);
@@ -429,10 +464,12 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
       if (std::isnan(d[p]) || std::isnan(d[q])) return !std::isnan(d[p]) && std::isnan(d[q]);
       return d[p] < d[q];
     };
-    std::sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { // the position decides among equals: always stable
-      if (node.descending ? less(y, x) : less(x, y)) return true;
-      return position[static_cast<size_t>(x)] < position[static_cast<size_t>(y)] && !(node.descending ? less(x, y) : less(y, x));
-    });
+    std::sort(order.begin(), order.end(),
+              [&](int64_t x, int64_t y) { // the position decides among equals: always stable
+                if (node.descending ? less(y, x) : less(x, y)) return true;
+                return position[static_cast<size_t>(x)] < position[static_cast<size_t>(y)] &&
+                       !(node.descending ? less(x, y) : less(y, x));
+              });
     for (int64_t at = 0; at < length; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
       fillLine(o, at, n);
@@ -441,10 +478,14 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
         bool index = store.store.value == 1;
         for (int l = 0; l < n; ++l) {
           int64_t from = order[static_cast<size_t>(at + l)];
-          if (index) value.i[l] = position[static_cast<size_t>(from)];
-          else if (classOf(t) == LaneClass::Float) value.f[l] = static_cast<float>(d[static_cast<size_t>(from)]);
-          else if (classOf(t) == LaneClass::Double) value.d[l] = d[static_cast<size_t>(from)];
-          else value.i[l] = v[static_cast<size_t>(from)];
+          if (index)
+            value.i[l] = position[static_cast<size_t>(from)];
+          else if (classOf(t) == LaneClass::Float)
+            value.f[l] = static_cast<float>(d[static_cast<size_t>(from)]);
+          else if (classOf(t) == LaneClass::Double)
+            value.d[l] = d[static_cast<size_t>(from)];
+          else
+            value.i[l] = v[static_cast<size_t>(from)];
         }
         if (Status s = store.run(node.name, slots, buffers, value, index ? DType::I64 : t, nullptr, n); !s) return s;
       }
@@ -461,13 +502,15 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
   int64_t length = keys.constValue(), size = head.constValue(), rows = outer[2], width = outer[3];
   SlotTable table;
   for (const char *name : {"b", "h", "m", "n", "d"}) table.add(name);
-  auto reader = [&](const AttentionSpec::Operand &from) -> Result<std::pair<IndexCode, const AttentionSpec::Operand *>> {
+  auto reader =
+      [&](const AttentionSpec::Operand &from) -> Result<std::pair<IndexCode, const AttentionSpec::Operand *>> {
     Result<IndexCode> code = IndexCode::compile(substitute(from.index, sizes), table, node.name);
     if (!code) return code.takeError();
     return std::pair{std::move(*code), &from};
   };
   /// One operand for all (p, q) of a box over two of the five symbols, at the b and h that the slots hold.
-  auto read = [&](const AttentionSpec::Operand &from, int p, int64_t extentP, int q, int64_t extentQ, std::vector<double> &out) -> Status {
+  auto read = [&](const AttentionSpec::Operand &from, int p, int64_t extentP, int q, int64_t extentQ,
+                  std::vector<double> &out) -> Status {
     auto code = reader(from);
     if (!code) return code.takeError();
     out.resize(static_cast<size_t>(extentP * extentQ));
@@ -475,12 +518,14 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
     DType t = accessType(program->buffer(from.buffer));
     for (int64_t at = 0; at < extentP * extentQ; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, extentP * extentQ - at));
-      fillIndices({extentP, extentQ}, at, n, {table.lanes[static_cast<size_t>(p)]->i, table.lanes[static_cast<size_t>(q)]->i});
+      fillIndices({extentP, extentQ}, at, n,
+                  {table.lanes[static_cast<size_t>(p)]->i, table.lanes[static_cast<size_t>(q)]->i});
       int64_t index[kLanes];
       code->first.eval(table, n, index);
       for (int l = 0; l < n; ++l)
         if (static_cast<uint64_t>(index[l]) >= static_cast<uint64_t>(view.elements))
-          return fail(diag::LoopsIndexOutOfRange, {}, node.name, "reads", index[l], program->buffer(from.buffer).name, view.elements);
+          return fail(diag::LoopsIndexOutOfRange, {}, node.name, "reads", index[l], program->buffer(from.buffer).name,
+                      view.elements);
       Register value;
       loadLanes(t, view.data, index, nullptr, value, n);
       for (int l = 0; l < n; ++l) out[static_cast<size_t>(at + l)] = laneDouble(value, t, l);
@@ -509,7 +554,8 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
         double top = -kInf, total = 0;
         for (int64_t n = 0; n < length; ++n) {
           double dot = 0;
-          for (int64_t d = 0; d < size; ++d) dot += q[static_cast<size_t>(m * size + d)] * k[static_cast<size_t>(n * size + d)];
+          for (int64_t d = 0; d < size; ++d)
+            dot += q[static_cast<size_t>(m * size + d)] * k[static_cast<size_t>(n * size + d)];
           dot *= spec.scale;
           if (!mask.empty()) {
             double extra = mask[static_cast<size_t>(m * length + n)];
@@ -527,7 +573,8 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
           Register value;
           for (int l = 0; l < lanes; ++l) {
             double sum = 0;
-            for (int64_t n = 0; n < length; ++n) sum += score[static_cast<size_t>(n)] * v[static_cast<size_t>(n * width + at + l)];
+            for (int64_t n = 0; n < length; ++n)
+              sum += score[static_cast<size_t>(n)] * v[static_cast<size_t>(n * width + at + l)];
             value.d[l] = top == -kInf ? empty : sum / total;
             table.lanes[4]->i[l] = at + l;
           }
@@ -541,7 +588,8 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
 NodeRunner::NodeRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 NodeRunner::NodeRunner(NodeRunner &&) noexcept = default;
 Status NodeRunner::Impl::runUserKernel(std::span<const BufferView> buffers) {
-  if (!node.user || !node.user->reference) return fail(diag::LoopsNotInterpreted, {}, node.name, "a user kernel without a reference");
+  if (!node.user || !node.user->reference)
+    return fail(diag::LoopsNotInterpreted, {}, node.name, "a user kernel without a reference");
   auto value = [&](Expr e) -> Result<int64_t> {
     Expr v = substitute(e, sizes);
     if (!v.isConst()) return fail(diag::LoopsBadSize, {}, node.name, e.str());

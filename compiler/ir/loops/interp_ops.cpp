@@ -9,9 +9,12 @@ namespace neso::loops {
 namespace {
 
 template <typename T> T *cells(Register &r) {
-  if constexpr (std::is_same_v<T, float>) return r.f;
-  else if constexpr (std::is_same_v<T, double>) return r.d;
-  else return r.i;
+  if constexpr (std::is_same_v<T, float>)
+    return r.f;
+  else if constexpr (std::is_same_v<T, double>)
+    return r.d;
+  else
+    return r.i;
 }
 template <typename T> const T *cells(const Register &r) { return cells<T>(const_cast<Register &>(r)); }
 
@@ -59,7 +62,8 @@ template <typename T> T modFloat(T a, T b) {
   return mod != 0 && (b < 0) != (mod < 0) ? mod + b : mod;
 }
 
-template <typename T> bool evalFloat(const Op &op, const Register *pa, const Register *pb, const Register *pc, Register &out, int n) {
+template <typename T>
+bool evalFloat(const Op &op, const Register *pa, const Register *pb, const Register *pc, Register &out, int n) {
   const Register &a = *pa, &b = pb ? *pb : a;
   switch (op.kind) {
   case OpKind::Neg: map1<T>(a, out, n, [](T x) { return -x; }); return true;
@@ -72,7 +76,7 @@ template <typename T> bool evalFloat(const Op &op, const Register *pa, const Reg
   case OpKind::Sqrt: map1<T>(a, out, n, [](T x) { return std::sqrt(x); }); return true;
   case OpKind::Relu: map1<T>(a, out, n, [](T x) { return x < 0 ? T(0) : x; }); return true;
   case OpKind::Reciprocal: map1<T>(a, out, n, [](T x) { return 1 / x; }); return true;
-#define NESO_MATH(kind, expression) \
+#define NESO_MATH(kind, expression)                                                                                    \
   case OpKind::kind: viaDouble<T>(a, out, n, [](double x) { return expression; }); return true;
     NESO_MATH(Rsqrt, 1 / std::sqrt(x))
     NESO_MATH(Exp, std::exp(x))
@@ -128,8 +132,12 @@ template <typename T> bool evalFloat(const Op &op, const Register *pa, const Reg
   case OpKind::FloorDiv: map2<T>(a, b, out, n, floorDivFloat<T>); return true;
   case OpKind::Mod: map2<T>(a, b, out, n, modFloat<T>); return true;
   case OpKind::Fmod: map2<T>(a, b, out, n, [](T x, T y) { return std::fmod(x, y); }); return true;
-  case OpKind::Min: map2<T>(a, b, out, n, [](T x, T y) { return std::isnan(x) || x < y ? x : std::isnan(y) || y < x ? y : x; }); return true;
-  case OpKind::Max: map2<T>(a, b, out, n, [](T x, T y) { return std::isnan(x) || x > y ? x : std::isnan(y) || y > x ? y : x; }); return true;
+  case OpKind::Min:
+    map2<T>(a, b, out, n, [](T x, T y) { return std::isnan(x) || x < y ? x : std::isnan(y) || y < x ? y : x; });
+    return true;
+  case OpKind::Max:
+    map2<T>(a, b, out, n, [](T x, T y) { return std::isnan(x) || x > y ? x : std::isnan(y) || y > x ? y : x; });
+    return true;
   case OpKind::FmaxNum: map2<T>(a, b, out, n, [](T x, T y) { return std::fmax(x, y); }); return true;
   case OpKind::FminNum: map2<T>(a, b, out, n, [](T x, T y) { return std::fmin(x, y); }); return true;
   case OpKind::CopySign: map2<T>(a, b, out, n, [](T x, T y) { return std::copysign(x, y); }); return true;
@@ -138,7 +146,9 @@ template <typename T> bool evalFloat(const Op &op, const Register *pa, const Reg
   case OpKind::Atan2: viaDouble2<T>(a, b, out, n, [](double x, double y) { return std::atan2(x, y); }); return true;
   case OpKind::Hypot: viaDouble2<T>(a, b, out, n, [](double x, double y) { return std::hypot(x, y); }); return true;
   case OpKind::Zeta: viaDouble2<T>(a, b, out, n, hurwitzZeta); return true;
-  case OpKind::Polygamma: viaDouble2<T>(a, b, out, n, [](double k, double x) { return polygamma(static_cast<int64_t>(k), x); }); return true;
+  case OpKind::Polygamma:
+    viaDouble2<T>(a, b, out, n, [](double k, double x) { return polygamma(static_cast<int64_t>(k), x); });
+    return true;
   case OpKind::Igamma: viaDouble2<T>(a, b, out, n, igamma); return true;
   case OpKind::Igammac: viaDouble2<T>(a, b, out, n, igammac); return true;
   case OpKind::Ldexp: viaDouble2<T>(a, b, out, n, [](double x, double y) { return x * std::exp2(y); }); return true;
@@ -182,8 +192,14 @@ bool evalInt(const Op &op, DType in, const Register *pa, const Register *pb, con
   const Register &a = *pa, &b = pb ? *pb : a;
   bool u = in == DType::U64;
   int bits = static_cast<int>(8 * itemSize(in));
-  auto one = [&](auto f) { map1<int64_t>(a, out, n, f); return true; };
-  auto two = [&](auto f) { map2<int64_t>(a, b, out, n, f); return true; };
+  auto one = [&](auto f) {
+    map1<int64_t>(a, out, n, f);
+    return true;
+  };
+  auto two = [&](auto f) {
+    map2<int64_t>(a, b, out, n, f);
+    return true;
+  };
   switch (op.kind) {
   case OpKind::Neg: return one([](int64_t x) { return s64(0 - u64(x)); });
   case OpKind::Abs: return one([u](int64_t x) { return x < 0 && !u ? s64(0 - u64(x)) : x; });
@@ -203,10 +219,14 @@ bool evalInt(const Op &op, DType in, const Register *pa, const Register *pb, con
     return two([](int64_t x, int64_t y) { return s64(u64(x) + u64(y)); });
   case OpKind::Sub: return two([](int64_t x, int64_t y) { return s64(u64(x) - u64(y)); });
   case OpKind::Mul: return two([](int64_t x, int64_t y) { return s64(u64(x) * u64(y)); });
-  case OpKind::Div: return two([u](int64_t x, int64_t y) { return u ? (y ? s64(u64(x) / u64(y)) : 0) : divTrunc(x, y); });
-  case OpKind::FloorDiv: return two([u](int64_t x, int64_t y) { return u ? (y ? s64(u64(x) / u64(y)) : 0) : divFloor(x, y); });
-  case OpKind::Mod: return two([u](int64_t x, int64_t y) { return u ? (y ? s64(u64(x) % u64(y)) : 0) : remFloor(x, y); });
-  case OpKind::Fmod: return two([u](int64_t x, int64_t y) { return u ? (y ? s64(u64(x) % u64(y)) : 0) : remTrunc(x, y); });
+  case OpKind::Div:
+    return two([u](int64_t x, int64_t y) { return u ? (y ? s64(u64(x) / u64(y)) : 0) : divTrunc(x, y); });
+  case OpKind::FloorDiv:
+    return two([u](int64_t x, int64_t y) { return u ? (y ? s64(u64(x) / u64(y)) : 0) : divFloor(x, y); });
+  case OpKind::Mod:
+    return two([u](int64_t x, int64_t y) { return u ? (y ? s64(u64(x) % u64(y)) : 0) : remFloor(x, y); });
+  case OpKind::Fmod:
+    return two([u](int64_t x, int64_t y) { return u ? (y ? s64(u64(x) % u64(y)) : 0) : remTrunc(x, y); });
   case OpKind::Pow: return two(powInt);
   case OpKind::FminNum:
   case OpKind::Min: return two([u](int64_t x, int64_t y) { return (u ? u64(y) < u64(x) : y < x) ? y : x; });
@@ -291,14 +311,20 @@ void castLanes(DType from, DType to, const Register &a, Register &out, int n) {
   for (int l = 0; l < n; ++l) {
     if (classOf(from) == LaneClass::Int) {
       int64_t v = a.i[l];
-      if (target == LaneClass::Int) out.i[l] = to == DType::Bool ? int64_t{v != 0} : wrapInt(to, v);
-      else if (target == LaneClass::Double) out.d[l] = from == DType::U64 ? static_cast<double>(u64(v)) : static_cast<double>(v);
-      else out.f[l] = from == DType::U64 ? static_cast<float>(u64(v)) : static_cast<float>(v);
+      if (target == LaneClass::Int)
+        out.i[l] = to == DType::Bool ? int64_t{v != 0} : wrapInt(to, v);
+      else if (target == LaneClass::Double)
+        out.d[l] = from == DType::U64 ? static_cast<double>(u64(v)) : static_cast<double>(v);
+      else
+        out.f[l] = from == DType::U64 ? static_cast<float>(u64(v)) : static_cast<float>(v);
     } else {
       double v = classOf(from) == LaneClass::Float ? static_cast<double>(a.f[l]) : a.d[l];
-      if (target == LaneClass::Int) out.i[l] = to == DType::Bool ? int64_t{v != 0} : floatToInt(to, v);
-      else if (target == LaneClass::Double) out.d[l] = v;
-      else out.f[l] = static_cast<float>(v);
+      if (target == LaneClass::Int)
+        out.i[l] = to == DType::Bool ? int64_t{v != 0} : floatToInt(to, v);
+      else if (target == LaneClass::Double)
+        out.d[l] = v;
+      else
+        out.f[l] = static_cast<float>(v);
     }
   }
   if (isReducedFloat(to) && from != to)
@@ -329,7 +355,8 @@ void loadLanes(DType t, const uint8_t *data, const int64_t *index, const int64_t
   }
 }
 
-void storeLanes(DType t, StoreMode mode, uint8_t *data, const int64_t *index, const int64_t *mask, const Register &given, DType valueType, int n) {
+void storeLanes(DType t, StoreMode mode, uint8_t *data, const int64_t *index, const int64_t *mask,
+                const Register &given, DType valueType, int n) {
   Register converted;
   const Register *value = &given;
   if (valueType != t) {
@@ -349,12 +376,18 @@ void storeLanes(DType t, StoreMode mode, uint8_t *data, const int64_t *index, co
     int lane = l;
     if (mode != StoreMode::Set) {
       loadLanes(t, data, index + l, nullptr, old, 1);
-      if (classOf(t) == LaneClass::Float) updated.f[0] = roundTo(t, combine(mode, old.f[0], value->f[l]));
-      else if (classOf(t) == LaneClass::Double) updated.d[0] = combine(mode, old.d[0], value->d[l]);
-      else if (t == DType::U64) updated.i[0] = s64(combine(mode, u64(old.i[0]), u64(value->i[l])));
-      else if (t == DType::Bool && mode == StoreMode::AtomicAdd) updated.i[0] = old.i[0] | value->i[l];
-      else if (mode == StoreMode::AtomicAdd || mode == StoreMode::AtomicMul) updated.i[0] = s64(combine(mode, u64(old.i[0]), u64(value->i[l])));
-      else updated.i[0] = combine(mode, old.i[0], value->i[l]);
+      if (classOf(t) == LaneClass::Float)
+        updated.f[0] = roundTo(t, combine(mode, old.f[0], value->f[l]));
+      else if (classOf(t) == LaneClass::Double)
+        updated.d[0] = combine(mode, old.d[0], value->d[l]);
+      else if (t == DType::U64)
+        updated.i[0] = s64(combine(mode, u64(old.i[0]), u64(value->i[l])));
+      else if (t == DType::Bool && mode == StoreMode::AtomicAdd)
+        updated.i[0] = old.i[0] | value->i[l];
+      else if (mode == StoreMode::AtomicAdd || mode == StoreMode::AtomicMul)
+        updated.i[0] = s64(combine(mode, u64(old.i[0]), u64(value->i[l])));
+      else
+        updated.i[0] = combine(mode, old.i[0], value->i[l]);
       source = &updated;
       lane = 0;
     }
@@ -378,8 +411,10 @@ void evalOp(const Op &op, DType in, const Register *a, const Register *b, const 
   case OpKind::Where:
     for (int l = 0; l < n; ++l) {
       const Register &from = a->i[l] ? *b : *c;
-      if (classOf(op.dtype) == LaneClass::Float) out.f[l] = from.f[l];
-      else out.i[l] = from.i[l]; // double and int64 cells share their bytes
+      if (classOf(op.dtype) == LaneClass::Float)
+        out.f[l] = from.f[l];
+      else
+        out.i[l] = from.i[l]; // double and int64 cells share their bytes
     }
     return;
   case OpKind::RandU32:
@@ -388,8 +423,11 @@ void evalOp(const Op &op, DType in, const Register *a, const Register *b, const 
     for (int l = 0; l < n; ++l) {
       std::array<uint32_t, 4> w = philox(u64(a->i[l]), u64(b->i[l]));
       const size_t word = static_cast<size_t>(c->i[l]);
-      if (op.kind == OpKind::RandU32) out.i[l] = w[word & 3];
-      else out.f[l] = op.kind == OpKind::RandUniform ? uniformOf(w[word & 3]) : normalOf(w[2 * word & 3], w[(2 * word & 3) + 1]);
+      if (op.kind == OpKind::RandU32)
+        out.i[l] = w[word & 3];
+      else
+        out.f[l] =
+            op.kind == OpKind::RandUniform ? uniformOf(w[word & 3]) : normalOf(w[2 * word & 3], w[(2 * word & 3) + 1]);
     }
     return;
   default: break;

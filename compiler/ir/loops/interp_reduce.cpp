@@ -36,12 +36,16 @@ void accumulate(ReduceKind kind, DType t, Accumulator &s, double d, int64_t v, i
   bool wantMax = kind == ReduceKind::Max || kind == ReduceKind::ArgMax;
   switch (kind) {
   case ReduceKind::Sum:
-    if (floating) s.x += d;
-    else s.i = static_cast<int64_t>(u64(s.i) + u64(v));
+    if (floating)
+      s.x += d;
+    else
+      s.i = static_cast<int64_t>(u64(s.i) + u64(v));
     break;
   case ReduceKind::Prod:
-    if (floating) s.x = first ? d : s.x * d;
-    else s.i = first ? v : static_cast<int64_t>(u64(s.i) * u64(v));
+    if (floating)
+      s.x = first ? d : s.x * d;
+    else
+      s.i = first ? v : static_cast<int64_t>(u64(s.i) * u64(v));
     break;
   case ReduceKind::Min:
   case ReduceKind::Max:
@@ -93,13 +97,9 @@ void finishInto(const Reduction &r, DType inputType, const Accumulator &s, int r
     if (empty) d = -kInf, v = INT64_MIN;
     break;
   case ReduceKind::ArgMin:
-  case ReduceKind::ArgMax:
-    out.i[l] = s.at;
-    return;
+  case ReduceKind::ArgMax: out.i[l] = s.at; return;
   case ReduceKind::Any:
-  case ReduceKind::All:
-    out.i[l] = empty && r.kind == ReduceKind::All ? 1 : v;
-    return;
+  case ReduceKind::All: out.i[l] = empty && r.kind == ReduceKind::All ? 1 : v; return;
   case ReduceKind::Welford:
     d = result == 0 ? s.x : result == 1 ? s.y : static_cast<double>(s.n);
     floating = true;
@@ -117,8 +117,10 @@ void finishInto(const Reduction &r, DType inputType, const Accumulator &s, int r
     return;
   }
   if (!floating) d = inputType == DType::U64 ? static_cast<double>(u64(v)) : static_cast<double>(v);
-  if (target == LaneClass::Double) out.d[l] = d;
-  else out.f[l] = roundTo(r.dtype, static_cast<float>(d));
+  if (target == LaneClass::Double)
+    out.d[l] = d;
+  else
+    out.f[l] = roundTo(r.dtype, static_cast<float>(d));
 }
 
 } // namespace neso::loops

@@ -1,8 +1,8 @@
-// The engine room of the interpreter: values of up to kLanes loop elements at a time, index expressions compiled to code over lanes, and
-// bodies compiled to code over lanes. Only interp*.cpp look inside.
+// The engine room of the interpreter: values of up to kLanes loop elements at a time, index expressions compiled to
+// code over lanes, and bodies compiled to code over lanes. Only interp*.cpp look inside.
 //
-// A value lives in a register of kLanes 8-byte cells, in one of three classes: floats up to 32 bits as float (already rounded to their
-// dtype), F64 as double, integers and Bool as int64 (sign- or zero-extended; U64 as its bits).
+// A value lives in a register of kLanes 8-byte cells, in one of three classes: floats up to 32 bits as float (already
+// rounded to their dtype), F64 as double, integers and Bool as int64 (sign- or zero-extended; U64 as its bits).
 #pragma once
 #include <optional>
 #include <vector>
@@ -15,7 +15,9 @@ namespace neso::loops {
 inline constexpr int kLanes = 256;
 
 enum class LaneClass : uint8_t { Float, Double, Int };
-inline LaneClass classOf(DType t) { return t == DType::F64 ? LaneClass::Double : isFloat(t) ? LaneClass::Float : LaneClass::Int; }
+inline LaneClass classOf(DType t) {
+  return t == DType::F64 ? LaneClass::Double : isFloat(t) ? LaneClass::Float : LaneClass::Int;
+}
 
 /// kLanes cells; which member is in use follows from the dtype.
 struct alignas(64) Register {
@@ -30,8 +32,8 @@ struct alignas(64) Register {
 double laneDouble(const Register &r, DType t, int l);
 int64_t laneInt(const Register &r, DType t, int l);
 
-/// Elements [start, start + n) of the row-major box of `extents`: writes the index of each dimension d, for each lane, to slots[d].
-/// A null slot is skipped.
+/// Elements [start, start + n) of the row-major box of `extents`: writes the index of each dimension d, for each lane,
+/// to slots[d]. A null slot is skipped.
 void fillIndices(const std::vector<int64_t> &extents, int64_t start, int n, const std::vector<int64_t *> &slots);
 
 /// Names of index symbols and where their lanes are.
@@ -85,7 +87,7 @@ private:
     Op op;
     IndexCode index;
     int64_t bound = 0;
-    int slot = -1; // Indirect
+    int slot = -1;             // Indirect
     std::vector<int> definers; // ops (Indirect) whose symbols the index uses
     DType bufferType = DType::F32;
     std::string bufferName;
@@ -103,8 +105,8 @@ void evalOp(const Op &op, DType in, const Register *a, const Register *b, const 
 void castLanes(DType from, DType to, const Register &a, Register &out, int n);
 /// Lanes from and to memory of `bufferType` at element `index`; the caller has checked bounds.
 void loadLanes(DType bufferType, const uint8_t *data, const int64_t *index, const int64_t *mask, Register &out, int n);
-void storeLanes(DType bufferType, StoreMode mode, uint8_t *data, const int64_t *index, const int64_t *mask, const Register &value, DType valueType,
-                int n);
+void storeLanes(DType bufferType, StoreMode mode, uint8_t *data, const int64_t *index, const int64_t *mask,
+                const Register &value, DType valueType, int n);
 
 /// A store compiled to an index over slots.
 struct StoreCode {
@@ -114,8 +116,8 @@ struct StoreCode {
   std::string bufferName;
   static Result<StoreCode> compile(const Program &program, const Node &node, const Store &store, const SlotTable &slots,
                                    const std::unordered_map<std::string, Expr> &sizes);
-  Status run(const std::string &node, SlotTable &slots, std::span<const BufferView> buffers, const Register &value, DType valueType,
-             const int64_t *mask, int n);
+  Status run(const std::string &node, SlotTable &slots, std::span<const BufferView> buffers, const Register &value,
+             DType valueType, const int64_t *mask, int n);
 };
 
 /// The element type that accesses of a buffer count in: the real type of complex buffers.

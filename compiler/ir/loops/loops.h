@@ -1,12 +1,12 @@
 // Loops: how each value is computed. A Program is a list of nodes that run in order over flat buffers.
 //
-// Every tensor lives in a Buffer: a flat array. Views are gone: a load or store names a buffer and an element index, an Expr over the
-// node's loop indices and the model's size symbols. The meaning of a Program is to run its nodes one after another with plain memory
-// semantics; interp.h does just that and is the oracle of every test. Fusion and memory planning happen on top (lower/schedule), and may
-// change neither values nor order of dependent accesses.
+// Every tensor lives in a Buffer: a flat array. Views are gone: a load or store names a buffer and an element index, an
+// Expr over the node's loop indices and the model's size symbols. The meaning of a Program is to run its nodes one
+// after another with plain memory semantics; interp.h does just that and is the oracle of every test. Fusion and memory
+// planning happen on top (lower/schedule), and may change neither values nor order of dependent accesses.
 //
-// A node has outer ranges (index symbols i0, i1, …), maybe reduction ranges (r0, r1, …), and a Body: straight-line scalar ops in SSA form,
-// each producing one value of one DType. Example, row sums of relu(x) for x [8, s0]:
+// A node has outer ranges (index symbols i0, i1, …), maybe reduction ranges (r0, r1, …), and a Body: straight-line
+// scalar ops in SSA form, each producing one value of one DType. Example, row sums of relu(x) for x [8, s0]:
 //
 //     node n0 reduction ranges [8] over [s0]
 //       %0 = load x[i0*s0 + r0] : f32
@@ -35,9 +35,9 @@ using ValueIdx = int32_t; // index into Body::ops; -1 is none
 
 struct Buffer {
   enum class Kind : uint8_t {
-    Input,    // given by the caller; index = position among the model's flattened user inputs
-    Constant, // a weight or a compile-time constant; index into Program::constants
-    Temp,     // written by nodes of this program
+    Input,      // given by the caller; index = position among the model's flattened user inputs
+    Constant,   // a weight or a compile-time constant; index into Program::constants
+    Temp,       // written by nodes of this program
     ScalarInput // a Python int/float/bool given at run time, one element; index as for Input
   };
   BufferId id;
@@ -46,43 +46,135 @@ struct Buffer {
   Kind kind = Kind::Temp;
   Expr elements = 0; // extent of the flat array in elements (of the storage that is reachable)
   int64_t index = -1;
-  bool mutated = false; // an Input or Constant that some node writes (in-place semantics reach the caller or the next run)
+  bool mutated =
+      false; // an Input or Constant that some node writes (in-place semantics reach the caller or the next run)
 };
 
-/// Scalar ops. Arithmetic is in the op's dtype; comparisons and logic give Bool; integers wrap; integer Div is floor division unless named
-/// otherwise. Float ops follow IEEE; Min and Max propagate NaN as ATen does. Reduced floats are stored types only: arithmetic on them
-/// is written as casts to F32, as ATen computes, and back. Complex numbers never appear here: lowering splits them into parts.
+/// Scalar ops. Arithmetic is in the op's dtype; comparisons and logic give Bool; integers wrap; integer Div is floor
+/// division unless named otherwise. Float ops follow IEEE; Min and Max propagate NaN as ATen does. Reduced floats are
+/// stored types only: arithmetic on them is written as casts to F32, as ATen computes, and back. Complex numbers never
+/// appear here: lowering splits them into parts.
 enum class OpKind : uint8_t {
-  Constant,  // value in `imm` (double) for floats, in `immInt` for ints and Bool
-  Index,     // the value of `index` as I64 (or the op's integer dtype)
-  Load,      // buffer[index], where operand 0, if given, is a Bool mask (false: the load does not happen and the value is operand 1, or 0)
-  Indirect,  // operand 0 is an integer value used as an index; defines the symbol `symbol` for later index Exprs.
-             // `bound` is the size of the dimension. With wrap, negative values count from the end. With check, out of range is a run-time error.
-             // operand 1, if given, is a Bool mask: where false, the symbol is 0 and nothing is checked.
-  Cast,      // operand 0 to dtype; float to int truncates; to Bool is != 0
+  Constant, // value in `imm` (double) for floats, in `immInt` for ints and Bool
+  Index,    // the value of `index` as I64 (or the op's integer dtype)
+  Load, // buffer[index], where operand 0, if given, is a Bool mask (false: the load does not happen and the value is
+        // operand 1, or 0)
+  Indirect, // operand 0 is an integer value used as an index; defines the symbol `symbol` for later index Exprs.
+            // `bound` is the size of the dimension. With wrap, negative values count from the end. With check, out of
+            // range is a run-time error. operand 1, if given, is a Bool mask: where false, the symbol is 0 and nothing
+            // is checked.
+  Cast, // operand 0 to dtype; float to int truncates; to Bool is != 0
   Bitcast,
   // unary
-  Neg, Abs, Sign, Floor, Ceil, Trunc, Round /* half to even */, Sqrt, Rsqrt, Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sin, Cos, Tan, Asin, Acos,
-  Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfc, Erfinv, Lgamma, Digamma, I0, I1, I0e, I1e, NdtrI, Sigmoid, Relu, Not /* Bool */,
-  BitNot, IsNan, IsInf, Reciprocal, SignBit, BesselJ0, BesselJ1, BesselY0, BesselY1, K0, K1, K0e, K1e, AiryAi, LogNdtr, Erfcx,
+  Neg,
+  Abs,
+  Sign,
+  Floor,
+  Ceil,
+  Trunc,
+  Round /* half to even */,
+  Sqrt,
+  Rsqrt,
+  Exp,
+  Exp2,
+  Expm1,
+  Log,
+  Log2,
+  Log10,
+  Log1p,
+  Sin,
+  Cos,
+  Tan,
+  Asin,
+  Acos,
+  Atan,
+  Sinh,
+  Cosh,
+  Tanh,
+  Asinh,
+  Acosh,
+  Atanh,
+  Erf,
+  Erfc,
+  Erfinv,
+  Lgamma,
+  Digamma,
+  I0,
+  I1,
+  I0e,
+  I1e,
+  NdtrI,
+  Sigmoid,
+  Relu,
+  Not /* Bool */,
+  BitNot,
+  IsNan,
+  IsInf,
+  Reciprocal,
+  SignBit,
+  BesselJ0,
+  BesselJ1,
+  BesselY0,
+  BesselY1,
+  K0,
+  K1,
+  K0e,
+  K1e,
+  AiryAi,
+  LogNdtr,
+  Erfcx,
   // binary
-  Add, Sub, Mul, Div /* floats: IEEE; ints: towards zero */, FloorDiv, Mod /* Python sign */, Fmod /* C sign */, Pow, Min, Max, Atan2, Hypot,
-  CopySign, NextAfter, And, Or, Xor /* Bool or bitwise */, Shl, Shr, Eq, Ne, Lt, Le, Gt, Ge, Gcd, Lcm, Zeta, Polygamma, Igamma, Igammac,
-  Ldexp, FmaxNum, FminNum /* C fmax, fmin: ignore NaN */,
+  Add,
+  Sub,
+  Mul,
+  Div /* floats: IEEE; ints: towards zero */,
+  FloorDiv,
+  Mod /* Python sign */,
+  Fmod /* C sign */,
+  Pow,
+  Min,
+  Max,
+  Atan2,
+  Hypot,
+  CopySign,
+  NextAfter,
+  And,
+  Or,
+  Xor /* Bool or bitwise */,
+  Shl,
+  Shr,
+  Eq,
+  Ne,
+  Lt,
+  Le,
+  Gt,
+  Ge,
+  Gcd,
+  Lcm,
+  Zeta,
+  Polygamma,
+  Igamma,
+  Igammac,
+  Ldexp,
+  FmaxNum,
+  FminNum /* C fmax, fmin: ignore NaN */,
   // ternary
   Where, // Bool, a, b
   Fma,
-  // random: Philox 4x32-10 (Salmon et al. 2011), key = seed (operand 0, I64), counter = offset (operand 1, I64); result U32 or F32.
-  // One call gives four words: operand 2 (I64) says which of them to take, 0 … 3; of the two pairs that RandNormal needs, 0 or 1.
-  RandU32, RandUniform /* [0,1) f32 */, RandNormal /* f32 */,
+  // random: Philox 4x32-10 (Salmon et al. 2011), key = seed (operand 0, I64), counter = offset (operand 1, I64); result
+  // U32 or F32. One call gives four words: operand 2 (I64) says which of them to take, 0 … 3; of the two pairs that
+  // RandNormal needs, 0 or 1.
+  RandU32,
+  RandUniform /* [0,1) f32 */,
+  RandNormal /* f32 */,
 };
 
 struct Op {
   OpKind kind;
   DType dtype = DType::F32;
   ValueIdx a = -1, b = -1, c = -1;
-  double imm = 0;      // Constant of a float dtype
-  int64_t immInt = 0;  // Constant of an integer dtype or Bool
+  double imm = 0;          // Constant of a float dtype
+  int64_t immInt = 0;      // Constant of an integer dtype or Bool
   BufferId buffer = {};    // Load
   Expr index = {};         // Load, Index
   std::string symbol = {}; // Indirect: "t<k>", unique in the node
@@ -105,13 +197,22 @@ struct Store {
 };
 
 enum class ReduceKind : uint8_t {
-  Sum, Prod, Min, Max, Any, All, XorSum,
-  ArgMin, ArgMax,   // operand: value; result: I64 linear index in the reduction ranges (row-major); first of equals; NaN counts as extreme
-  Welford,          // results: mean, M2 (sum of squared deviations), count
-  OnlineSoftmax,    // results: max, sum of exp(x - max)
+  Sum,
+  Prod,
+  Min,
+  Max,
+  Any,
+  All,
+  XorSum,
+  ArgMin,
+  ArgMax,  // operand: value; result: I64 linear index in the reduction ranges (row-major); first of equals; NaN counts
+           // as extreme
+  Welford, // results: mean, M2 (sum of squared deviations), count
+  OnlineSoftmax, // results: max, sum of exp(x - max)
 };
-/// One reduction of the node: inputs are body values at (i, r); results are stored per i through `results` (one Store::value slot each is
-/// replaced by the reduction's result: Store::value is the number of the result, 0, 1, …). dtype is that of the accumulator.
+/// One reduction of the node: inputs are body values at (i, r); results are stored per i through `results` (one
+/// Store::value slot each is replaced by the reduction's result: Store::value is the number of the result, 0, 1, …).
+/// dtype is that of the accumulator.
 struct Reduction {
   ReduceKind kind = ReduceKind::Sum;
   DType dtype = DType::F32;
@@ -121,17 +222,19 @@ struct Reduction {
 
 enum class ScanKind : uint8_t { Sum, Prod, Max, Min, LogSumExp };
 
-/// A scan whose rows are shared by programs that run at the same time, each of which scans one tile (look-back: Merrill and Garland 2016).
-/// A program publishes the total of its tile and waits for the totals before it. So that floats add up alike in every run, nobody adds
-/// what happens to be there: kGroup - 1 neighbouring tiles are a group, whose slot 0 holds the total before the group and whose slot s that of the
-/// group's tile s - 1; a tile waits for its group's slots up to its own, and the last of a group fills slot 0 of the next. The waits form a chain
-/// of groups, not of tiles.
+/// A scan whose rows are shared by programs that run at the same time, each of which scans one tile (look-back: Merrill
+/// and Garland 2016). A program publishes the total of its tile and waits for the totals before it. So that floats add
+/// up alike in every run, nobody adds what happens to be there: kGroup - 1 neighbouring tiles are a group, whose slot 0
+/// holds the total before the group and whose slot s that of the group's tile s - 1; a tile waits for its group's slots
+/// up to its own, and the last of a group fills slot 0 of the next. The waits form a chain of groups, not of tiles.
 struct LookBack {
   static constexpr int64_t kGroup = 512;
-  /// Elements of `words` before the first slot. Element 0 hands out tiles: a program that has tile t knows that tiles before t have begun.
+  /// Elements of `words` before the first slot. Element 0 hands out tiles: a program that has tile t knows that tiles
+  /// before t have begun.
   static constexpr int64_t kHeader = 16;
-  /// I64, all zero when the scan begins. A slot is one word, of which the low half is the value and the upper half 1 once it is there; two
-  /// for values of 8 bytes. So a value and the news of it arrive together, and no fence is needed.
+  /// I64, all zero when the scan begins. A slot is one word, of which the low half is the value and the upper half 1
+  /// once it is there; two for values of 8 bytes. So a value and the news of it arrive together, and no fence is
+  /// needed.
   BufferId words;
   int64_t tile = 0; // elements of a program
   static int64_t wordsOf(DType t) { return itemSize(t) > 4 ? 2 : 1; }
@@ -139,9 +242,10 @@ struct LookBack {
   Expr groups(Expr length) const { return ceilDiv(tiles(length), kGroup - 1); }
 };
 
-/// Attention out[b, h, m, d] = softmax(scale * q k^T + mask) v (zero in rows where no key takes part, unless emptyIsNan), computed without the full score matrix (online softmax; Dao et al. 2022).
-/// Ranges of the node: [B, H, M, Dv]; the key length N and head size D are here. Operand indices are Exprs over symbols b, h, m (query
-/// row), n (key row), d (head element). Grouped queries are in the index Exprs (h // group).
+/// Attention out[b, h, m, d] = softmax(scale * q k^T + mask) v (zero in rows where no key takes part, unless
+/// emptyIsNan), computed without the full score matrix (online softmax; Dao et al. 2022). Ranges of the node: [B, H, M,
+/// Dv]; the key length N and head size D are here. Operand indices are Exprs over symbols b, h, m (query row), n (key
+/// row), d (head element). Grouped queries are in the index Exprs (h // group).
 struct AttentionSpec {
   struct Operand {
     BufferId buffer;
@@ -152,10 +256,11 @@ struct AttentionSpec {
   Operand mask; // buffer invalid when there is none; Bool (true: takes part) or float (added), index over b, h, m, n
   Expr keyLength, headSize;
   double scale = 1;
-  bool causal = false; // key n takes part in row m if n <= m
-  double masked = -std::numeric_limits<double>::infinity(); // what a Bool mask puts in place of a score (scaled already) where it is false
+  bool causal = false;                                      // key n takes part in row m if n <= m
+  double masked = -std::numeric_limits<double>::infinity(); // what a Bool mask puts in place of a score (scaled
+                                                            // already) where it is false
   bool emptyIsNan = false; // rows where no key takes part give NaN, as plain softmax has it, instead of zeros
-  Operand out;         // index over b, h, m, d
+  Operand out;             // index over b, h, m, d
 };
 
 /// A launch of a user's Triton kernel: its tile function over a grid, on whole buffers.
@@ -164,17 +269,18 @@ struct UserKernelSpec {
   struct Argument {
     enum Kind : uint8_t { Memory, Integer, Real } kind = Integer;
     std::string name;
-    BufferId buffer;   // Memory
-    Expr offset = 0;   // Memory: the pointer is at this element of the buffer
+    BufferId buffer; // Memory
+    Expr offset = 0; // Memory: the pointer is at this element of the buffer
     bool read = false, written = false;
-    Expr integer;      // Integer
+    Expr integer; // Integer
     double real = 0;
-    int bits = 32;     // Integer, Real: width of the parameter
-    // Memory: whether each of its loads and stores says which element it touches, and how often an element is loaded and stored, about.
+    int bits = 32; // Integer, Real: width of the parameter
+    // Memory: whether each of its loads and stores says which element it touches, and how often an element is loaded
+    // and stored, about.
     bool follows = false;
     double loads = 0, stores = 0;
-    /// The buffer needs no memory for this: its elements are computed by earlier nodes of the plan's kernel where they are loaded, or used
-    /// by later ones where they are stored.
+    /// The buffer needs no memory for this: its elements are computed by earlier nodes of the plan's kernel where they
+    /// are loaded, or used by later ones where they are stored.
     bool inside = false;
   };
   int kernel = -1; // which tile function: an index into what plan_to_tile is given
@@ -182,7 +288,7 @@ struct UserKernelSpec {
   std::string function;
   std::vector<Argument> arguments;
   std::array<Expr, 3> grid = {1, 1, 1};
-  HostLaunch reference; // for the interpreter
+  HostLaunch reference;           // for the interpreter
   std::vector<std::string> notes; // what was decided about its memory, for the report
 };
 
@@ -193,14 +299,16 @@ struct Node {
   enum class Kind : uint8_t {
     Pointwise,   // for all i: body, stores
     Reduction,   // for all i: fold body over r; reductions' results stored
-    Contraction, // out[i] = sum over r of A(i, r) * B(i, r), with `lhs` and `rhs` the body values: matmul, convolution, einsum.
-                 // accumulated in accType; the sum is body-less epilogue-free: `epilogue` (below) maps it to what is stored.
-    Scan,        // along r0: inclusive; stores may use r0. Result k is that of inputs[k]; for Max and Min, result inputs.size() + k is the
-                 // I64 position of that extreme (the last of equals; a NaN stays, as ATen's cummax has it)
-    Sort,        // along r0: stores of sorted value (result 0) and of I64 index (result 1). With a second input that is the element's
-                 // position: result 1, and what decides among equal values.
-    Attention,   // scaled dot product attention, see AttentionSpec
-    UserKernel,  // a Triton kernel of the user, see UserKernelSpec; no ranges
+    Contraction, // out[i] = sum over r of A(i, r) * B(i, r), with `lhs` and `rhs` the body values: matmul, convolution,
+                 // einsum. accumulated in accType; the sum is body-less epilogue-free: `epilogue` (below) maps it to
+                 // what is stored.
+    Scan, // along r0: inclusive; stores may use r0. Result k is that of inputs[k]; for Max and Min, result
+          // inputs.size() + k is the I64 position of that extreme (the last of equals; a NaN stays, as ATen's cummax
+          // has it)
+    Sort, // along r0: stores of sorted value (result 0) and of I64 index (result 1). With a second input that is the
+          // element's position: result 1, and what decides among equal values.
+    Attention,  // scaled dot product attention, see AttentionSpec
+    UserKernel, // a Triton kernel of the user, see UserKernelSpec; no ranges
   };
   NodeId id;
   Kind kind = Kind::Pointwise;
@@ -214,14 +322,15 @@ struct Node {
   // Contraction
   ValueIdx lhs = -1, rhs = -1;
   DType accType = DType::F32;
-  Body epilogue;                 // over i only; op 0 is a Constant placeholder that stands for the accumulated sum
+  Body epilogue; // over i only; op 0 is a Constant placeholder that stands for the accumulated sum
   // Scan, Sort
   ScanKind scan = ScanKind::Sum;
-  bool reverse = false;          // Scan: from the end
-  std::optional<LookBack> lookBack; // Scan: how programs share a row; none: a program scans whole rows
+  bool reverse = false;                   // Scan: from the end
+  std::optional<LookBack> lookBack;       // Scan: how programs share a row; none: a program scans whole rows
   bool descending = false, stable = true; // Sort; NaN counts as largest
-  Expr run;                      // Sort of positions given: the rows are two sorted runs, of `run` elements and of the rest; invalid: unknown
-  std::vector<ValueIdx> inputs;  // Scan, Sort: body values; for stores, Store::value is the number of the result
+  Expr
+      run; // Sort of positions given: the rows are two sorted runs, of `run` elements and of the rest; invalid: unknown
+  std::vector<ValueIdx> inputs; // Scan, Sort: body values; for stores, Store::value is the number of the result
   std::shared_ptr<const AttentionSpec> attention;
   std::shared_ptr<const UserKernelSpec> user;
 };
@@ -235,7 +344,8 @@ struct Constant {
   int64_t fileOffset = -1;
   bool isBuffer = false; // a buffer of the model
   std::shared_ptr<const void> owner;
-  bool hasShape = false; // sizes and strides are those of the model's tensor; false once the bytes were put into another order
+  bool hasShape =
+      false; // sizes and strides are those of the model's tensor; false once the bytes were put into another order
   std::vector<int64_t> sizes = {}, strides = {};
 };
 
@@ -243,14 +353,14 @@ struct Constant {
 struct ProgramOutput {
   enum class Kind : uint8_t { Tensor, Int, Float, Bool, None };
   Kind kind = Kind::Tensor;
-  BufferId buffer;             // Tensor; Float (a 0-d buffer)
+  BufferId buffer; // Tensor; Float (a 0-d buffer)
   DType dtype = DType::F32;
   std::vector<Expr> sizes, strides;
   Expr offset = 0;
-  Expr scalar;                 // Int and Bool
+  Expr scalar; // Int and Bool
   double floatValue = 0;
-  std::string mutationTarget;  // "input.K" or "buffer.NAME" when this is a write-back, else empty
-  BufferId writeBackTo;        // Input or Constant buffer that receives the bytes (mutations)
+  std::string mutationTarget; // "input.K" or "buffer.NAME" when this is a write-back, else empty
+  BufferId writeBackTo;       // Input or Constant buffer that receives the bytes (mutations)
 };
 
 /// One user input of the model, in flattened order.
@@ -260,9 +370,9 @@ struct ProgramInput {
   std::string name;
   DType dtype = DType::F32;
   std::vector<Expr> sizes, strides; // a plain symbol defines that symbol; other expressions are checked
-  Expr scalar;     // Int: a symbol that it defines, or a constant that it must equal
-  double floatValue = 0; // Float: the value that the model was specialised on
-  BufferId buffer; // Tensor
+  Expr scalar;                      // Int: a symbol that it defines, or a constant that it must equal
+  double floatValue = 0;            // Float: the value that the model was specialised on
+  BufferId buffer;                  // Tensor
 };
 
 struct Program {
@@ -272,8 +382,8 @@ struct Program {
   std::vector<Constant> constants;
   std::vector<Node> nodes;
   std::vector<ProgramOutput> outputs;
-  Facts facts;               // ranges of size symbols
-  std::vector<Expr> guards;  // must evaluate to 1
+  Facts facts;              // ranges of size symbols
+  std::vector<Expr> guards; // must evaluate to 1
   std::string inSpec, outSpec;
   Buffer &buffer(BufferId id) { return buffers[id.index()]; }
   const Buffer &buffer(BufferId id) const { return buffers[id.index()]; }

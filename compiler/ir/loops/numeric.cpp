@@ -12,8 +12,8 @@ enum class Overflow { Infinity, NaN };
 /// A binary format with `mantissa` stored bits and exponents from emin (normal) up; the largest finite code is maxCode.
 struct Format {
   int bits, mantissa, emin;
-  uint32_t maxCode;  // of the magnitude
-  uint32_t infCode;  // 0 when there is none
+  uint32_t maxCode; // of the magnitude
+  uint32_t infCode; // 0 when there is none
   uint32_t nanCode;
   Overflow overflow;
   bool negativeZero;
@@ -84,10 +84,12 @@ float decodeFloat(DType t, uint32_t bits) {
   uint32_t code = bits & (signBit - 1);
   float sign = bits & signBit ? -1.0f : 1.0f;
   if (code > f.maxCode)
-    return f.infCode && code == f.infCode ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+    return f.infCode && code == f.infCode ? sign * std::numeric_limits<float>::infinity()
+                                          : std::numeric_limits<float>::quiet_NaN();
   uint32_t exponent = code >> f.mantissa, m = code & ((1u << f.mantissa) - 1);
   float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(m), f.emin - f.mantissa)
-                                  : std::ldexp(static_cast<float>(m | (1u << f.mantissa)), f.emin - f.mantissa + static_cast<int>(exponent) - 1);
+                                  : std::ldexp(static_cast<float>(m | (1u << f.mantissa)),
+                                               f.emin - f.mantissa + static_cast<int>(exponent) - 1);
   return sign * magnitude;
 }
 
@@ -107,7 +109,8 @@ int64_t wrapInt(DType t, int64_t v) {
 }
 
 int64_t floatToInt(DType t, double v) {
-  if (t == DType::U64 && v >= 9223372036854775808.0 && v < 18446744073709551616.0) return static_cast<int64_t>(static_cast<uint64_t>(v));
+  if (t == DType::U64 && v >= 9223372036854775808.0 && v < 18446744073709551616.0)
+    return static_cast<int64_t>(static_cast<uint64_t>(v));
   bool fits = v >= -9223372036854775808.0 && v < 9223372036854775808.0;
   return wrapInt(t, fits ? static_cast<int64_t>(v) : INT64_MIN);
 }
@@ -117,8 +120,8 @@ std::array<uint32_t, 4> philox(uint64_t seed, uint64_t offset) {
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
     uint64_t p0 = uint64_t{0xD2511F53} * c[0], p1 = uint64_t{0xCD9E8D57} * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1), static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1,
-         static_cast<uint32_t>(p0)};
+    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1),
+         static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;
   }
@@ -133,7 +136,8 @@ float normalOf(uint32_t first, uint32_t second) {
 }
 
 int64_t gcdInt(int64_t a, int64_t b) {
-  uint64_t x = a < 0 ? 0 - static_cast<uint64_t>(a) : static_cast<uint64_t>(a), y = b < 0 ? 0 - static_cast<uint64_t>(b) : static_cast<uint64_t>(b);
+  uint64_t x = a < 0 ? 0 - static_cast<uint64_t>(a) : static_cast<uint64_t>(a),
+           y = b < 0 ? 0 - static_cast<uint64_t>(b) : static_cast<uint64_t>(b);
   while (y) {
     uint64_t r = x % y;
     x = y;

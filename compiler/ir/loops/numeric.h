@@ -1,7 +1,9 @@
-// Exact scalar arithmetic for the interpreters: reduced float formats, integer wrapping, casts, Philox, special functions.
+// Exact scalar arithmetic for the interpreters: reduced float formats, integer wrapping, casts, Philox, special
+// functions.
 //
-// Reduced floats round to nearest, ties to even. Overflow follows PyTorch: F16 and F8E5M2 give infinity, the other FP8 formats NaN.
-// Special functions are computed in double with about 1e-14 relative error, so that they can judge f32 code.
+// Reduced floats round to nearest, ties to even. Overflow follows PyTorch: F16 and F8E5M2 give infinity, the other FP8
+// formats NaN. Special functions are computed in double with about 1e-14 relative error, so that they can judge f32
+// code.
 #pragma once
 #include <array>
 #include <cstdint>

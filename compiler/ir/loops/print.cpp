@@ -1,6 +1,6 @@
 // Text of programs and nodes, for people, tests and --emit=loops.
-#include <cmath>
 #include <array>
+#include <cmath>
 
 #include "ir/loops/loops.h"
 
@@ -8,14 +8,19 @@ namespace neso::loops {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(OpKind::RandNormal) + 1> kNames = {
-    "constant", "index", "load", "indirect", "cast", "bitcast",
-    "neg", "abs", "sign", "floor", "ceil", "trunc", "round", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos",
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "i0", "i1",
-    "i0e", "i1e", "ndtri", "sigmoid", "relu", "not", "bitnot", "isnan", "isinf", "reciprocal", "signbit", "bessel_j0", "bessel_j1", "bessel_y0",
-    "bessel_y1", "k0", "k1", "k0e", "k1e", "airy_ai", "log_ndtr", "erfcx",
-    "add", "sub", "mul", "div", "floordiv", "mod", "fmod", "pow", "min", "max", "atan2", "hypot", "copysign", "nextafter", "and", "or", "xor", "shl",
-    "shr", "eq", "ne", "lt", "le", "gt", "ge", "gcd", "lcm", "zeta", "polygamma", "igamma", "igammac", "ldexp", "fmax", "fmin",
-    "where", "fma", "rand_u32", "rand_uniform", "rand_normal"};
+    "constant", "index", "load",       "indirect",  "cast",         "bitcast",    "neg",       "abs",
+    "sign",     "floor", "ceil",       "trunc",     "round",        "sqrt",       "rsqrt",     "exp",
+    "exp2",     "expm1", "log",        "log2",      "log10",        "log1p",      "sin",       "cos",
+    "tan",      "asin",  "acos",       "atan",      "sinh",         "cosh",       "tanh",      "asinh",
+    "acosh",    "atanh", "erf",        "erfc",      "erfinv",       "lgamma",     "digamma",   "i0",
+    "i1",       "i0e",   "i1e",        "ndtri",     "sigmoid",      "relu",       "not",       "bitnot",
+    "isnan",    "isinf", "reciprocal", "signbit",   "bessel_j0",    "bessel_j1",  "bessel_y0", "bessel_y1",
+    "k0",       "k1",    "k0e",        "k1e",       "airy_ai",      "log_ndtr",   "erfcx",     "add",
+    "sub",      "mul",   "div",        "floordiv",  "mod",          "fmod",       "pow",       "min",
+    "max",      "atan2", "hypot",      "copysign",  "nextafter",    "and",        "or",        "xor",
+    "shl",      "shr",   "eq",         "ne",        "lt",           "le",         "gt",        "ge",
+    "gcd",      "lcm",   "zeta",       "polygamma", "igamma",       "igammac",    "ldexp",     "fmax",
+    "fmin",     "where", "fma",        "rand_u32",  "rand_uniform", "rand_normal"};
 
 std::string list(const std::vector<Expr> &es) {
   std::string out = "[";
@@ -59,11 +64,13 @@ std::string_view modeName(StoreMode mode) {
   return names[static_cast<size_t>(mode)];
 }
 std::string printStore(const Program &p, const Store &s) {
-  return fmt::format("{} {}[{}]", modeName(s.mode), bufferName(p, s.buffer), s.index.str()) + (s.mask >= 0 ? fmt::format(" if %{}", s.mask) : "");
+  return fmt::format("{} {}[{}]", modeName(s.mode), bufferName(p, s.buffer), s.index.str()) +
+         (s.mask >= 0 ? fmt::format(" if %{}", s.mask) : "");
 }
 
 std::string_view reduceKindName(ReduceKind k) {
-  constexpr std::string_view names[] = {"sum", "prod", "min", "max", "any", "all", "xor_sum", "argmin", "argmax", "welford", "online_softmax"};
+  constexpr std::string_view names[] = {"sum",     "prod",   "min",    "max",     "any",           "all",
+                                        "xor_sum", "argmin", "argmax", "welford", "online_softmax"};
   return names[static_cast<size_t>(k)];
 }
 std::string_view scanName(ScanKind k) {
@@ -71,27 +78,36 @@ std::string_view scanName(ScanKind k) {
   return names[static_cast<size_t>(k)];
 }
 std::string_view kindName(Node::Kind k) {
-  constexpr std::string_view names[] = {"pointwise", "reduction", "contraction", "scan", "sort", "attention", "user_kernel"};
+  constexpr std::string_view names[] = {"pointwise", "reduction", "contraction", "scan",
+                                        "sort",      "attention", "user_kernel"};
   return names[static_cast<size_t>(k)];
 }
 
 std::string printUserKernel(const Program &p, const UserKernelSpec &u) {
-  std::string out = fmt::format("    launch {} over {}, {}, {}\n", u.function, u.grid[0].str(), u.grid[1].str(), u.grid[2].str());
+  std::string out =
+      fmt::format("    launch {} over {}, {}, {}\n", u.function, u.grid[0].str(), u.grid[1].str(), u.grid[2].str());
   for (const UserKernelSpec::Argument &a : u.arguments) {
     if (a.kind == UserKernelSpec::Argument::Memory)
-      out += fmt::format("      {} = {}[{}]{}{}", a.name, bufferName(p, a.buffer), a.offset.str(), a.read ? " read" : "", a.written ? " written" : "") + (a.inside ? " inside" : "") + "\n";
-    else if (a.kind == UserKernelSpec::Argument::Integer) out += fmt::format("      {} = {} : i{}\n", a.name, a.integer.str(), a.bits);
-    else out += fmt::format("      {} = {} : f{}\n", a.name, a.real, a.bits);
+      out += fmt::format("      {} = {}[{}]{}{}", a.name, bufferName(p, a.buffer), a.offset.str(),
+                         a.read ? " read" : "", a.written ? " written" : "") +
+             (a.inside ? " inside" : "") + "\n";
+    else if (a.kind == UserKernelSpec::Argument::Integer)
+      out += fmt::format("      {} = {} : i{}\n", a.name, a.integer.str(), a.bits);
+    else
+      out += fmt::format("      {} = {} : f{}\n", a.name, a.real, a.bits);
   }
   return out;
 }
 
 std::string printAttention(const Program &p, const AttentionSpec &a) {
   auto operand = [&](const char *role, const AttentionSpec::Operand &o) {
-    return o.buffer.valid() ? fmt::format("    {} = {}[{}] : {}\n", role, bufferName(p, o.buffer), o.index.str(), name(o.dtype)) : std::string();
+    return o.buffer.valid()
+               ? fmt::format("    {} = {}[{}] : {}\n", role, bufferName(p, o.buffer), o.index.str(), name(o.dtype))
+               : std::string();
   };
-  return fmt::format("    attention keys {} head {} scale {}{}{}{}\n", a.keyLength.str(), a.headSize.str(), a.scale, a.causal ? " causal" : "",
-                     std::isinf(a.masked) ? "" : fmt::format(" masked {}", a.masked), a.emptyIsNan ? " empty nan" : "") +
+  return fmt::format("    attention keys {} head {} scale {}{}{}{}\n", a.keyLength.str(), a.headSize.str(), a.scale,
+                     a.causal ? " causal" : "", std::isinf(a.masked) ? "" : fmt::format(" masked {}", a.masked),
+                     a.emptyIsNan ? " empty nan" : "") +
          operand("q", a.q) + operand("k", a.k) + operand("v", a.v) + operand("mask", a.mask) + operand("out", a.out);
 }
 
@@ -110,8 +126,10 @@ std::string print(const Program &p, const Node &n) {
     if (!n.epilogue.ops.empty()) out += "    epilogue of %0:\n" + printBody(p, n.epilogue);
     break;
   case Node::Kind::Scan:
-    for (ValueIdx v : n.inputs) out += fmt::format("    scan {} %{}{}\n", scanName(n.scan), v, n.reverse ? " reverse" : "");
-    if (n.lookBack) out += fmt::format("    tiles of {} look back in {}\n", n.lookBack->tile, p.buffer(n.lookBack->words).name);
+    for (ValueIdx v : n.inputs)
+      out += fmt::format("    scan {} %{}{}\n", scanName(n.scan), v, n.reverse ? " reverse" : "");
+    if (n.lookBack)
+      out += fmt::format("    tiles of {} look back in {}\n", n.lookBack->tile, p.buffer(n.lookBack->words).name);
     break;
   case Node::Kind::Sort:
     out += fmt::format("    sort %{}{}", n.inputs[0], n.descending ? " descending" : "");
@@ -127,7 +145,8 @@ std::string print(const Program &p, const Node &n) {
   default: break;
   }
   bool numbered = n.kind == Node::Kind::Scan || n.kind == Node::Kind::Sort;
-  for (const Store &s : n.stores) out += fmt::format("    {} = {}{}\n", printStore(p, s), numbered ? "result " : "%", s.value);
+  for (const Store &s : n.stores)
+    out += fmt::format("    {} = {}{}\n", printStore(p, s), numbered ? "result " : "%", s.value);
   for (const Reduction &r : n.reductions) {
     out += fmt::format("    reduce {} %{} : {}", reduceKindName(r.kind), r.input, name(r.dtype));
     for (size_t k = 0; k < r.results.size(); ++k)
@@ -141,22 +160,27 @@ std::string print(const Program &p) {
   std::string out = fmt::format("loops {}\n", p.name);
   constexpr std::string_view kinds[] = {"input", "constant", "temp", "scalar"};
   for (const auto &[symbolName, range] : p.facts.ranges())
-    out += fmt::format("  size {} in [{}, {}]\n", symbolName, range.lo, range.hi == INT64_MAX ? "inf" : std::to_string(range.hi));
+    out += fmt::format("  size {} in [{}, {}]\n", symbolName, range.lo,
+                       range.hi == INT64_MAX ? "inf" : std::to_string(range.hi));
   for (Expr g : p.guards) out += fmt::format("  guard {}\n", g.str());
   for (const Buffer &b : p.buffers)
-    out += fmt::format("  buffer {} : {}[{}] {}{}{}\n", b.name, name(b.dtype), b.elements.str(), kinds[static_cast<size_t>(b.kind)],
-                       b.index >= 0 ? fmt::format(" {}", b.index) : "", b.mutated ? " mutated" : "");
+    out += fmt::format("  buffer {} : {}[{}] {}{}{}\n", b.name, name(b.dtype), b.elements.str(),
+                       kinds[static_cast<size_t>(b.kind)], b.index >= 0 ? fmt::format(" {}", b.index) : "",
+                       b.mutated ? " mutated" : "");
   for (const Node &n : p.nodes) out += print(p, n);
   for (size_t k = 0; k < p.outputs.size(); ++k) {
     const ProgramOutput &o = p.outputs[k];
     out += fmt::format("  output {}", k);
     switch (o.kind) {
     case ProgramOutput::Kind::Tensor:
-      out += fmt::format(" {} : {}{} strides {} offset {}", bufferName(p, o.buffer), name(o.dtype), list(o.sizes), list(o.strides), o.offset.str());
+      out += fmt::format(" {} : {}{} strides {} offset {}", bufferName(p, o.buffer), name(o.dtype), list(o.sizes),
+                         list(o.strides), o.offset.str());
       break;
     case ProgramOutput::Kind::Int:
     case ProgramOutput::Kind::Bool: out += " scalar " + o.scalar.str(); break;
-    case ProgramOutput::Kind::Float: out += o.buffer.valid() ? " float " + bufferName(p, o.buffer) : fmt::format(" float {}", o.floatValue); break;
+    case ProgramOutput::Kind::Float:
+      out += o.buffer.valid() ? " float " + bufferName(p, o.buffer) : fmt::format(" float {}", o.floatValue);
+      break;
     case ProgramOutput::Kind::None: out += " none"; break;
     }
     if (o.writeBackTo.valid()) out += " -> " + bufferName(p, o.writeBackTo);

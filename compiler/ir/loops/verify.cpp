@@ -39,7 +39,8 @@ public:
   void expr(const Node &n, Expr e, const std::set<std::string> &known, const char *what) {
     if (!e.valid()) return breach("L4", n, fmt::format("{} has no expression", what));
     for (const std::string &s : symbolsOf(e))
-      if (!known.contains(s) && !sizes_.contains(s)) breach("L4", n, fmt::format("{} '{}' uses the unknown symbol '{}'", what, e.str(), s));
+      if (!known.contains(s) && !sizes_.contains(s))
+        breach("L4", n, fmt::format("{} '{}' uses the unknown symbol '{}'", what, e.str(), s));
   }
   bool validBuffer(const Node &n, BufferId id) {
     bool ok = id.valid() && id.index() < p_.buffers.size();
@@ -55,12 +56,16 @@ public:
     if (empty) return;
     Interval range = facts.rangeOf(index);
     Interval size = facts.rangeOf(extent);
-    // A proven breach: the least or greatest value itself is out. The interval of an affine form over a box is exact for constants.
+    // A proven breach: the least or greatest value itself is out. The interval of an affine form over a box is exact
+    // for constants.
     bool exact = std::all_of(n.ranges.begin(), n.ranges.end(), [](Expr e) { return e.isConst(); }) &&
-                 std::all_of(n.reduceRanges.begin(), n.reduceRanges.end(), [](Expr e) { return e.isConst(); }) && extent.isConst();
+                 std::all_of(n.reduceRanges.begin(), n.reduceRanges.end(), [](Expr e) { return e.isConst(); }) &&
+                 extent.isConst();
     for (const std::string &s : symbolsOf(index)) exact &= affineIn(index, s) && s[0] != 't';
     if (exact && range.bounded() && size.bounded() && (range.lo < 0 || range.hi >= size.hi))
-      breach("L5", n, fmt::format("index '{}' of '{}' is in [{}, {}], but there are {} elements", index.str(), p_.buffer(id).name, range.lo, range.hi, size.hi));
+      breach("L5", n,
+             fmt::format("index '{}' of '{}' is in [{}, {}], but there are {} elements", index.str(),
+                         p_.buffer(id).name, range.lo, range.hi, size.hi));
   }
 
   void body(const Node &n, const Body &b, std::set<std::string> &known, Facts &facts) {
@@ -69,7 +74,9 @@ public:
 
   void op(const Node &n, const Body &b, size_t k, std::set<std::string> &known, Facts &facts) {
     const Op &o = b.ops[k];
-    auto fault = [&](const char *rule, const std::string &what) { breach(rule, n, fmt::format("%{} ({}): {}", k, name(o.kind), what)); };
+    auto fault = [&](const char *rule, const std::string &what) {
+      breach(rule, n, fmt::format("%{} ({}): {}", k, name(o.kind), what));
+    };
     for (ValueIdx v : {o.a, o.b, o.c})
       if (v >= static_cast<ValueIdx>(k)) return fault("L2", fmt::format("operand %{} does not come before it", v));
     auto type = [&](ValueIdx v) { return b.ops[static_cast<size_t>(v)].dtype; };
@@ -81,7 +88,8 @@ public:
       expr(n, o.index, known, "load index");
       if (!validBuffer(n, o.buffer)) return;
       if (toReal(p_.buffer(o.buffer).dtype) != o.dtype)
-        fault("L3", fmt::format("loads {} from '{}', which has {}", name(o.dtype), p_.buffer(o.buffer).name, name(p_.buffer(o.buffer).dtype)));
+        fault("L3", fmt::format("loads {} from '{}', which has {}", name(o.dtype), p_.buffer(o.buffer).name,
+                                name(p_.buffer(o.buffer).dtype)));
       if (o.a >= 0 && type(o.a) != DType::Bool) fault("L3", "its mask is not Bool");
       if (o.b >= 0 && type(o.b) != o.dtype) fault("L3", "its other value has another dtype");
       return bounds(n, o.index, facts, o.buffer, o.a >= 0);
@@ -89,7 +97,8 @@ public:
       if (o.a < 0 || isFloat(type(o.a))) fault("L2", "needs an integer operand");
       if (o.b >= 0 && type(o.b) != DType::Bool) fault("L3", "its mask is not Bool");
       expr(n, o.bound, known, "bound");
-      if (o.symbol.empty() || !known.insert(o.symbol).second) fault("L4", fmt::format("the symbol '{}' is not new", o.symbol));
+      if (o.symbol.empty() || !known.insert(o.symbol).second)
+        fault("L4", fmt::format("the symbol '{}' is not new", o.symbol));
       facts.setIndex(o.symbol, o.bound);
       return;
     default: break;
@@ -103,7 +112,8 @@ public:
     switch (o.kind) {
     case OpKind::Cast:
     case OpKind::Bitcast:
-      if (o.kind == OpKind::Bitcast && itemSize(o.dtype) != itemSize(type(o.a))) fault("L3", "a bitcast keeps the size");
+      if (o.kind == OpKind::Bitcast && itemSize(o.dtype) != itemSize(type(o.a)))
+        fault("L3", "a bitcast keeps the size");
       return;
     case OpKind::Where:
       if (type(o.a) != DType::Bool) fault("L3", "the condition is not Bool");
@@ -112,7 +122,8 @@ public:
     case OpKind::RandU32:
     case OpKind::RandUniform:
     case OpKind::RandNormal:
-      if (type(o.a) != DType::I64 || type(o.b) != DType::I64 || type(o.c) != DType::I64) fault("L3", "seed, offset and word must be i64");
+      if (type(o.a) != DType::I64 || type(o.b) != DType::I64 || type(o.c) != DType::I64)
+        fault("L3", "seed, offset and word must be i64");
       if (o.dtype != (o.kind == OpKind::RandU32 ? DType::U32 : DType::F32)) fault("L3", "has the wrong result dtype");
       return;
     case OpKind::IsNan:
@@ -127,23 +138,56 @@ public:
       return;
     default: break;
     }
-    if (o.b >= 0 && type(o.a) != type(o.b)) fault("L3", fmt::format("operands are {} and {}", name(type(o.a)), name(type(o.b))));
+    if (o.b >= 0 && type(o.a) != type(o.b))
+      fault("L3", fmt::format("operands are {} and {}", name(type(o.a)), name(type(o.b))));
     if (o.c >= 0 && type(o.c) != type(o.a)) fault("L3", "the third operand has another dtype");
     DType result = isComparison(o.kind) ? DType::Bool : type(o.a);
     bool logic = (o.kind == OpKind::And || o.kind == OpKind::Or) && isFloat(type(o.a));
     if (logic || o.dtype != result) fault("L3", fmt::format("gives {} from {}", name(o.dtype), name(type(o.a))));
-    if (isFloat(type(o.a)) ? onlyInt(o.kind) : onlyFloat(o.kind)) fault("L3", fmt::format("does not exist on {}", name(type(o.a))));
+    if (isFloat(type(o.a)) ? onlyInt(o.kind) : onlyFloat(o.kind))
+      fault("L3", fmt::format("does not exist on {}", name(type(o.a))));
   }
   static bool onlyInt(OpKind k) {
-    return k == OpKind::BitNot || k == OpKind::Xor || k == OpKind::Gcd || k == OpKind::Lcm || k == OpKind::Shl || k == OpKind::Shr;
+    return k == OpKind::BitNot || k == OpKind::Xor || k == OpKind::Gcd || k == OpKind::Lcm || k == OpKind::Shl ||
+           k == OpKind::Shr;
   }
   static bool onlyFloat(OpKind k) {
     switch (k) {
-    case OpKind::Neg: case OpKind::Abs: case OpKind::Sign: case OpKind::Floor: case OpKind::Ceil: case OpKind::Trunc: case OpKind::Round:
-    case OpKind::Relu: case OpKind::BitNot: case OpKind::Add: case OpKind::Sub: case OpKind::Mul: case OpKind::Div: case OpKind::FloorDiv:
-    case OpKind::Mod: case OpKind::Fmod: case OpKind::Pow: case OpKind::Min: case OpKind::Max: case OpKind::And: case OpKind::Or: case OpKind::Xor:
-    case OpKind::Shl: case OpKind::Shr: case OpKind::Eq: case OpKind::Ne: case OpKind::Lt: case OpKind::Le: case OpKind::Gt: case OpKind::Ge:
-    case OpKind::Gcd: case OpKind::Lcm: case OpKind::FmaxNum: case OpKind::FminNum: case OpKind::Fma: return false;
+    case OpKind::Neg:
+    case OpKind::Abs:
+    case OpKind::Sign:
+    case OpKind::Floor:
+    case OpKind::Ceil:
+    case OpKind::Trunc:
+    case OpKind::Round:
+    case OpKind::Relu:
+    case OpKind::BitNot:
+    case OpKind::Add:
+    case OpKind::Sub:
+    case OpKind::Mul:
+    case OpKind::Div:
+    case OpKind::FloorDiv:
+    case OpKind::Mod:
+    case OpKind::Fmod:
+    case OpKind::Pow:
+    case OpKind::Min:
+    case OpKind::Max:
+    case OpKind::And:
+    case OpKind::Or:
+    case OpKind::Xor:
+    case OpKind::Shl:
+    case OpKind::Shr:
+    case OpKind::Eq:
+    case OpKind::Ne:
+    case OpKind::Lt:
+    case OpKind::Le:
+    case OpKind::Gt:
+    case OpKind::Ge:
+    case OpKind::Gcd:
+    case OpKind::Lcm:
+    case OpKind::FmaxNum:
+    case OpKind::FminNum:
+    case OpKind::Fma: return false;
     default: return true;
     }
   }
@@ -161,8 +205,11 @@ public:
       return breach("L2", n, fmt::format("stores value %{}, which does not exist", s.value));
     DType t = b.ops.empty() ? fallback : b.ops[static_cast<size_t>(s.value)].dtype;
     if (s.buffer.valid() && s.buffer.index() < p_.buffers.size() && toReal(p_.buffer(s.buffer).dtype) != t)
-      breach("L3", n, fmt::format("stores {} to '{}', which has {}", name(t), p_.buffer(s.buffer).name, name(p_.buffer(s.buffer).dtype)));
-    if (s.mask >= 0 && (s.mask >= static_cast<ValueIdx>(b.ops.size()) || b.ops[static_cast<size_t>(s.mask)].dtype != DType::Bool))
+      breach("L3", n,
+             fmt::format("stores {} to '{}', which has {}", name(t), p_.buffer(s.buffer).name,
+                         name(p_.buffer(s.buffer).dtype)));
+    if (s.mask >= 0 &&
+        (s.mask >= static_cast<ValueIdx>(b.ops.size()) || b.ops[static_cast<size_t>(s.mask)].dtype != DType::Bool))
       breach("L3", n, "a store's mask is not a Bool value");
   }
 
@@ -187,20 +234,25 @@ public:
       if (!n.reductions.empty()) breach("L7", n, "a pointwise node has reductions");
       break;
     case Node::Kind::Reduction:
-      if (n.reductions.empty() || !n.stores.empty()) breach("L7", n, "a reduction node needs reductions and has no stores of its own");
+      if (n.reductions.empty() || !n.stores.empty())
+        breach("L7", n, "a reduction node needs reductions and has no stores of its own");
       for (const Reduction &r : n.reductions) {
-        if (r.input < 0 || r.input >= static_cast<ValueIdx>(n.body.ops.size())) breach("L2", n, "a reduction's input does not exist");
+        if (r.input < 0 || r.input >= static_cast<ValueIdx>(n.body.ops.size()))
+          breach("L2", n, "a reduction's input does not exist");
         for (const Store &s : r.results) {
           store(n, s, outerNames, facts);
           int results = r.kind == ReduceKind::Welford ? 3 : r.kind == ReduceKind::OnlineSoftmax ? 2 : 1;
-          if (s.value < 0 || s.value >= results || s.mask >= 0 || s.mode != StoreMode::Set) breach("L7", n, "a reduction's result store is not plain");
+          if (s.value < 0 || s.value >= results || s.mask >= 0 || s.mode != StoreMode::Set)
+            breach("L7", n, "a reduction's result store is not plain");
         }
       }
       break;
     case Node::Kind::Contraction: {
       ValueIdx count = static_cast<ValueIdx>(n.body.ops.size());
-      if (n.lhs < 0 || n.rhs < 0 || n.lhs >= count || n.rhs >= count) breach("L7", n, "a contraction needs two operands");
-      if (!n.epilogue.ops.empty() && n.epilogue.ops[0].kind != OpKind::Constant) breach("L7", n, "op 0 of an epilogue stands for the sum");
+      if (n.lhs < 0 || n.rhs < 0 || n.lhs >= count || n.rhs >= count)
+        breach("L7", n, "a contraction needs two operands");
+      if (!n.epilogue.ops.empty() && n.epilogue.ops[0].kind != OpKind::Constant)
+        breach("L7", n, "op 0 of an epilogue stands for the sum");
       std::set<std::string> names = outerNames;
       body(n, n.epilogue, names, facts);
       for (const Store &s : n.stores) store(n, s, names, facts), valueStore(n, s, n.epilogue, n.accType);
@@ -208,9 +260,12 @@ public:
     }
     case Node::Kind::Scan:
     case Node::Kind::Sort:
-      if (n.inputs.empty() || n.reduceRanges.empty()) breach("L7", n, "a scan or sort needs inputs and the dimension r0");
-      if (n.run.valid() && (n.kind != Node::Kind::Sort || n.inputs.size() != 2)) breach("L7", n, "only a sort with positions merges runs");
-      if (n.lookBack && (n.kind != Node::Kind::Scan || n.inputs.size() != 1 || n.reduceRanges.size() != 1 || n.lookBack->tile < 1 || !validBuffer(n, n.lookBack->words)))
+      if (n.inputs.empty() || n.reduceRanges.empty())
+        breach("L7", n, "a scan or sort needs inputs and the dimension r0");
+      if (n.run.valid() && (n.kind != Node::Kind::Sort || n.inputs.size() != 2))
+        breach("L7", n, "only a sort with positions merges runs");
+      if (n.lookBack && (n.kind != Node::Kind::Scan || n.inputs.size() != 1 || n.reduceRanges.size() != 1 ||
+                         n.lookBack->tile < 1 || !validBuffer(n, n.lookBack->words)))
         breach("L7", n, "programs look back in a scan of one value, along one dimension, in a buffer of their own");
       for (ValueIdx v : n.inputs)
         if (v < 0 || v >= static_cast<ValueIdx>(n.body.ops.size())) breach("L2", n, "an input does not exist");
@@ -221,7 +276,8 @@ public:
     }
   }
   void attention(const Node &n) {
-    if (!n.attention || n.ranges.size() != 4) return breach("L7", n, "an attention node needs its spec and the ranges [B, H, M, Dv]");
+    if (!n.attention || n.ranges.size() != 4)
+      return breach("L7", n, "an attention node needs its spec and the ranges [B, H, M, Dv]");
     const AttentionSpec &a = *n.attention;
     for (const AttentionSpec::Operand *o : {&a.q, &a.k, &a.v, &a.out, &a.mask}) {
       if (o == &a.mask && !o->buffer.valid()) continue;
@@ -296,7 +352,8 @@ Status verify(const Program &p) {
   std::vector<bool> written(p.buffers.size());
   for (size_t k = 0; k < p.buffers.size(); ++k) {
     const Buffer &b = p.buffers[k];
-    if (b.id.value != static_cast<int32_t>(k)) checker.programBreach("L1", fmt::format("buffer '{}' at {} has the id {}", b.name, k, b.id.value));
+    if (b.id.value != static_cast<int32_t>(k))
+      checker.programBreach("L1", fmt::format("buffer '{}' at {} has the id {}", b.name, k, b.id.value));
     written[k] = b.kind != Buffer::Kind::Temp;
     if (b.kind == Buffer::Kind::Constant && (b.index < 0 || b.index >= static_cast<int64_t>(p.constants.size())))
       checker.programBreach("L1", fmt::format("constant buffer '{}' has no constant", b.name));
@@ -305,19 +362,23 @@ Status verify(const Program &p) {
   }
   std::set<int32_t> ids;
   for (const Node &n : p.nodes) {
-    if (!ids.insert(n.id.value).second) checker.breach("L1", n, fmt::format("the node id {} is used twice", n.id.value));
+    if (!ids.insert(n.id.value).second)
+      checker.breach("L1", n, fmt::format("the node id {} is used twice", n.id.value));
     checker.node(n);
     std::vector<BufferId> reads, writes;
     collectAccesses(n, reads, writes);
     for (BufferId b : reads)
-      if (b.index() < written.size() && !written[b.index()]) checker.breach("L6", n, fmt::format("reads '{}' before it is written", p.buffer(b).name));
+      if (b.index() < written.size() && !written[b.index()])
+        checker.breach("L6", n, fmt::format("reads '{}' before it is written", p.buffer(b).name));
     for (BufferId b : writes)
       if (b.valid() && b.index() < written.size()) written[b.index()] = true;
   }
   for (const ProgramOutput &o : p.outputs) {
     if (o.kind != ProgramOutput::Kind::Tensor) continue;
-    if (!o.buffer.valid() || o.buffer.index() >= p.buffers.size()) checker.programBreach("L8", "an output names no buffer");
-    else if (!written[o.buffer.index()]) checker.programBreach("L8", fmt::format("output '{}' is never written", p.buffer(o.buffer).name));
+    if (!o.buffer.valid() || o.buffer.index() >= p.buffers.size())
+      checker.programBreach("L8", "an output names no buffer");
+    else if (!written[o.buffer.index()])
+      checker.programBreach("L8", fmt::format("output '{}' is never written", p.buffer(o.buffer).name));
   }
   return std::move(checker).status();
 }

@@ -37,7 +37,9 @@ template <typename F> void eachOperand(const Node &n, F f) {
 }
 
 /// Nodes inside a user's kernel have ranges of their own.
-Expr points(const Kernel &k, const Node &n) { return product(k.kind == Node::Kind::UserKernel ? n.ranges : k.xRanges) * product(n.reduceRanges); }
+Expr points(const Kernel &k, const Node &n) {
+  return product(k.kind == Node::Kind::UserKernel ? n.ranges : k.xRanges) * product(n.reduceRanges);
+}
 
 } // namespace
 
@@ -75,7 +77,8 @@ static bool usesInnerSpace(const Node &node) {
     std::vector<std::string> names = symbolsOf(e);
     return std::any_of(names.begin(), names.end(), [](const std::string &s) { return s[0] == 'r'; });
   };
-  return std::any_of(node.body.ops.begin(), node.body.ops.end(), [&](const Op &op) { return usesR(op.index) || usesR(op.bound); }) ||
+  return std::any_of(node.body.ops.begin(), node.body.ops.end(),
+                     [&](const Op &op) { return usesR(op.index) || usesR(op.bound); }) ||
          std::any_of(node.stores.begin(), node.stores.end(), [&](const Store &s) { return usesR(s.index); });
 }
 
@@ -88,7 +91,8 @@ Passes passesOf(const Kernel &kernel) {
     eachLoad(kernel.nodes[n], [&](const Op &op) { loads.insert(op.buffer.value); });
     for (size_t p = 0; p < n; ++p)
       eachStore(kernel.nodes[p], [&](const Store &s) {
-        if (loads.contains(s.buffer.value)) out.pass[n] = std::max(out.pass[n], out.pass[p] + (kernel.nodes[p].kind == Node::Kind::Reduction ? 1 : 0));
+        if (loads.contains(s.buffer.value))
+          out.pass[n] = std::max(out.pass[n], out.pass[p] + (kernel.nodes[p].kind == Node::Kind::Reduction ? 1 : 0));
       });
     out.last = std::max(out.last, out.pass[n]);
   }
@@ -165,7 +169,8 @@ KernelTraffic traffic(const Plan &plan, const Kernel &kernel) {
     for (size_t d = 0; d < kernel.rRanges.size(); ++d)
       if (uses(index, reduceName(d))) used.push_back(kernel.rRanges[d]);
     for (const std::string &s : symbolsOf(index)) affine &= affineIn(index, s).has_value();
-    if (affine && kernel.kind != Node::Kind::Attention && kernel.kind != Node::Kind::UserKernel) elements = min(product(used), buffer.elements);
+    if (affine && kernel.kind != Node::Kind::Attention && kernel.kind != Node::Kind::UserKernel)
+      elements = min(product(used), buffer.elements);
     Expr bytes = elements * Expr(itemSize(buffer.dtype));
     (written ? out.bytesWritten : out.bytesRead) = (written ? out.bytesWritten : out.bytesRead) + bytes;
   };
@@ -174,7 +179,9 @@ KernelTraffic traffic(const Plan &plan, const Kernel &kernel) {
     eachLoad(node, [&](const Op &o) {
       if (!isForwarded(kernel, n, o.buffer, o.index)) add(o.buffer, o.index, points(kernel, node), false);
     });
-    eachOperand(node, [&](const AttentionSpec::Operand &o, bool written) { add(o.buffer, o.index, plan.program.buffer(o.buffer).elements, written); });
+    eachOperand(node, [&](const AttentionSpec::Operand &o, bool written) {
+      add(o.buffer, o.index, plan.program.buffer(o.buffer).elements, written);
+    });
     eachStore(node, [&](const Store &s) { add(s.buffer, s.index, points(kernel, node), true); });
   }
   return out;

@@ -1,9 +1,9 @@
-// Plan: which kernels run, in which order, in which memory, under which guards. Everything that the runtime walks is here as data;
-// package/ writes it as abi/plan.fbs.
+// Plan: which kernels run, in which order, in which memory, under which guards. Everything that the runtime walks is
+// here as data; package/ writes it as abi/plan.fbs.
 //
-// lower/schedule makes a Plan from a loops::Program: it groups nodes into kernels, rewrites each group into one iteration space, removes
-// buffers that live inside one kernel, and places the others. lower/plan_to_tile then gives each kernel its tile function, arguments and
-// grid. package/ turns Exprs into size programs.
+// lower/schedule makes a Plan from a loops::Program: it groups nodes into kernels, rewrites each group into one
+// iteration space, removes buffers that live inside one kernel, and places the others. lower/plan_to_tile then gives
+// each kernel its tile function, arguments and grid. package/ turns Exprs into size programs.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -41,7 +41,7 @@ struct KernelArg {
   enum class Kind : uint8_t { Buffer, Size /* Expr, i64 or i32 */, Int, Float };
   Kind kind = Kind::Buffer;
   loops::BufferId buffer;
-  Expr offset = 0;            // Buffer: the pointer is at this element
+  Expr offset = 0; // Buffer: the pointer is at this element
   Expr size;
   int64_t intValue = 0;
   double floatValue = 0;
@@ -49,14 +49,15 @@ struct KernelArg {
   bool written = false, read = false; // Buffer
 };
 
-/// A matrix in memory, in elements: row r begins at offset + r * pitch, transposed: column c does; the next of a batch is batchStride on.
+/// A matrix in memory, in elements: row r begins at offset + r * pitch, transposed: column c does; the next of a batch
+/// is batchStride on.
 struct Matrix {
   loops::BufferId buffer;
   Expr offset = 0, pitch = 0, batchStride = 0;
   bool transposed = false;
 };
-/// D[b, m, n] = sum over k of A[b, m, k] * B[b, k, n], accumulated in float32, then + bias[n], then relu: what a library computes in place of
-/// a kernel where the runtime has one.
+/// D[b, m, n] = sum over k of A[b, m, k] * B[b, k, n], accumulated in float32, then + bias[n], then relu: what a
+/// library computes in place of a kernel where the runtime has one.
 struct Product {
   Expr batch = 1, m = 1, n = 1, k = 1;
   DType type = DType::F32, outType = DType::F32; // of A and B; of D and the bias
@@ -70,17 +71,18 @@ struct Product {
 
 /// A group of loop nodes that run as one kernel, in one iteration space.
 ///
-/// The space has outer dimensions xRanges (symbols x0, x1, …) and, when the kernel reduces, scans or sorts, inner dimensions rRanges (r0, r1, …).
-/// The bodies in `nodes` are rewritten to these symbols. A node without r symbols runs once per x; a Pointwise node that uses r symbols runs for
-/// each (x, r). Nodes run in order; a load of a buffer that an earlier node of the kernel stores at the same index takes the stored value
-/// (plan_to_tile forwards it), so that a buffer whose placement is None never needs memory.
-/// A Contraction kernel has exactly one Contraction node: x is its outer space, r its reduction; later Pointwise nodes over x are its epilogue.
-/// A kernel of the user's (Kind::UserKernel) may hold more than its one node: pointwise nodes whose one dimension x0 is the element of the
-/// tensor in one of its arguments. Those before the user's node make that tensor and run where the kernel loads it; those behind it read the
-/// tensor and run where the kernel stores it.
+/// The space has outer dimensions xRanges (symbols x0, x1, …) and, when the kernel reduces, scans or sorts, inner
+/// dimensions rRanges (r0, r1, …). The bodies in `nodes` are rewritten to these symbols. A node without r symbols runs
+/// once per x; a Pointwise node that uses r symbols runs for each (x, r). Nodes run in order; a load of a buffer that
+/// an earlier node of the kernel stores at the same index takes the stored value (plan_to_tile forwards it), so that a
+/// buffer whose placement is None never needs memory. A Contraction kernel has exactly one Contraction node: x is its
+/// outer space, r its reduction; later Pointwise nodes over x are its epilogue. A kernel of the user's
+/// (Kind::UserKernel) may hold more than its one node: pointwise nodes whose one dimension x0 is the element of the
+/// tensor in one of its arguments. Those before the user's node make that tensor and run where the kernel loads it;
+/// those behind it read the tensor and run where the kernel stores it.
 struct Kernel {
   KernelId id;
-  std::string name; // descriptive and unique: "fused_relu_add_3"
+  std::string name;                                      // descriptive and unique: "fused_relu_add_3"
   loops::Node::Kind kind = loops::Node::Kind::Pointwise; // of the leading node
   std::vector<Expr> xRanges, rRanges;
   std::vector<loops::Node> nodes;
@@ -91,8 +93,8 @@ struct Kernel {
     std::vector<loops::NodeId> nodes;
   };
   std::vector<Attached> attached;
-  /// Not empty: this kernel is those side by side, in one launch. It has no nodes of its own, no step launches them alone, and none touches
-  /// what another writes (but for other elements of a result that both write).
+  /// Not empty: this kernel is those side by side, in one launch. It has no nodes of its own, no step launches them
+  /// alone, and none touches what another writes (but for other elements of a result that both write).
   std::vector<KernelId> parts;
   bool serial = false; // programs update shared memory (scatter with a reduction): they run in order on one thread
   // Filled by lower/plan_to_tile:
@@ -100,10 +102,13 @@ struct Kernel {
   std::vector<KernelArg> args;
   std::array<Expr, 3> grid = {1, 1, 1};
   std::optional<Product> product; // what a library may do instead
-  int warps = 4, stages = 3; // targets that run a program by a block of threads: its size in warps, buffers of software pipelines
+  int warps = 4,
+      stages = 3; // targets that run a program by a block of threads: its size in warps, buffers of software pipelines
 };
 
-struct Launch { KernelId kernel; };
+struct Launch {
+  KernelId kernel;
+};
 /// Strided copy of elements between two buffers (outputs that are views of inputs, mutation write-backs).
 struct Copy {
   loops::BufferId src, dst;
@@ -124,15 +129,22 @@ struct LoadScalar {
   std::string symbol;
 };
 /// Sub-plans share buffers and symbols with their parent.
-struct If { Expr condition; int thenPlan = -1, elsePlan = -1; };
-struct While { int conditionPlan = -1; Expr condition; int bodyPlan = -1; };
+struct If {
+  Expr condition;
+  int thenPlan = -1, elsePlan = -1;
+};
+struct While {
+  int conditionPlan = -1;
+  Expr condition;
+  int bodyPlan = -1;
+};
 using Step = std::variant<Launch, Copy, Guard, LoadScalar, If, While>;
 
 struct Plan {
   loops::Program program; // buffers, inputs, outputs, constants; its nodes have moved into the kernels
   std::vector<Kernel> kernels;
-  std::vector<Placement> placements;      // parallel to program.buffers
-  std::vector<Step> steps;                // main plan
+  std::vector<Placement> placements;       // parallel to program.buffers
+  std::vector<Step> steps;                 // main plan
   std::vector<std::vector<Step>> subPlans; // for If and While
   Expr arenaBytes = 0;
   Expr arenaLowerBound = 0; // largest sum of live bytes at any step: no placement can be smaller

@@ -5,8 +5,8 @@
 #include <random>
 #include <set>
 
-#include "ir/loops/verify.h"
 #include "base/diagnostics/loops.h"
+#include "ir/loops/verify.h"
 #include "ir/plan/access.h"
 
 namespace neso::plan {
@@ -42,20 +42,25 @@ private:
 
   bool positions() {
     if (p_.placements.size() != p_.program.buffers.size())
-      breach("P1", p_.program.name, fmt::format("{} placements for {} buffers", p_.placements.size(), p_.program.buffers.size()));
+      breach("P1", p_.program.name,
+             fmt::format("{} placements for {} buffers", p_.placements.size(), p_.program.buffers.size()));
     for (size_t b = 0; b < p_.program.buffers.size(); ++b)
-      if (p_.program.buffers[b].id.value != static_cast<int32_t>(b)) breach("P1", p_.program.buffers[b].name, "the buffer's id is not its position");
+      if (p_.program.buffers[b].id.value != static_cast<int32_t>(b))
+        breach("P1", p_.program.buffers[b].name, "the buffer's id is not its position");
     for (size_t k = 0; k < p_.kernels.size(); ++k)
-      if (p_.kernels[k].id.value != static_cast<int32_t>(k)) breach("P1", p_.kernels[k].name, "the kernel's id is not its position");
+      if (p_.kernels[k].id.value != static_cast<int32_t>(k))
+        breach("P1", p_.kernels[k].name, "the kernel's id is not its position");
     for (const Kernel &k : p_.kernels)
       for (KernelId part : k.parts)
         if (!part.valid() || part.index() >= p_.kernels.size()) breach("P1", k.name, "a part does not exist");
     auto bufferOk = [&](BufferId b) { return b.valid() && b.index() < p_.program.buffers.size(); };
     for (const Step &s : p_.steps) {
       if (const Launch *l = std::get_if<Launch>(&s)) {
-        if (!l->kernel.valid() || l->kernel.index() >= p_.kernels.size()) breach("P1", "a launch", "its kernel does not exist");
+        if (!l->kernel.valid() || l->kernel.index() >= p_.kernels.size())
+          breach("P1", "a launch", "its kernel does not exist");
       } else if (const Copy *c = std::get_if<Copy>(&s)) {
-        bool target = c->dst.valid() ? bufferOk(c->dst) : c->dstOutput >= 0 && c->dstOutput < static_cast<int>(p_.program.outputs.size());
+        bool target = c->dst.valid() ? bufferOk(c->dst)
+                                     : c->dstOutput >= 0 && c->dstOutput < static_cast<int>(p_.program.outputs.size());
         if (!bufferOk(c->src) || !target) breach("P1", "a copy", "its source or destination does not exist");
       }
     }
@@ -67,8 +72,10 @@ private:
     for (const Step &s : p_.steps)
       if (const LoadScalar *l = std::get_if<LoadScalar>(&s)) sizes.push_back(l->symbol);
     for (const Node &n : k.nodes) {
-      if (k.kind != Node::Kind::UserKernel && n.ranges != k.xRanges) breach("P2", k.name, "a node's ranges are not the kernel's");
-      if (!n.reduceRanges.empty() && n.reduceRanges != k.rRanges) breach("P2", k.name, "a node's inner ranges are not the kernel's");
+      if (k.kind != Node::Kind::UserKernel && n.ranges != k.xRanges)
+        breach("P2", k.name, "a node's ranges are not the kernel's");
+      if (!n.reduceRanges.empty() && n.reduceRanges != k.rRanges)
+        breach("P2", k.name, "a node's inner ranges are not the kernel's");
       bool attention = k.kind == Node::Kind::Attention;
       if (Status s = verifyNode(p_.program, n, attention ? 'i' : 'x', sizes); !s)
         for (const Diagnostic &d : s.error().diagnostics()) breach("P2", k.name, d.message);
@@ -86,14 +93,16 @@ private:
           if (a.written) writers[a.buffer.value].push_back(&p_.kernels[id.index()]);
       for (KernelId id : k.parts) {
         const Kernel &part = p_.kernels[id.index()];
-        if (!part.parts.empty() || launches[id.index()]++ > 0) breach("P7", part.name, "is launched by '" + k.name + "' and otherwise too");
+        if (!part.parts.empty() || launches[id.index()]++ > 0)
+          breach("P7", part.name, "is launched by '" + k.name + "' and otherwise too");
         for (const BufferAccess &a : memoryAccesses(p_, part)) {
           const std::optional<Interval> mine = storedRange(p_.program.facts, part, a.buffer);
           for (const Kernel *w : writers[a.buffer.value]) {
             if (w == &part) continue;
             const std::optional<Interval> other = storedRange(p_.program.facts, *w, a.buffer);
             if (!mine || !other || (mine->lo <= other->hi && other->lo <= mine->hi))
-              breach("P7", k.name, fmt::format("'{}' touches '{}', which '{}' writes", part.name, nameOf(a.buffer), w->name));
+              breach("P7", k.name,
+                     fmt::format("'{}' touches '{}', which '{}' writes", part.name, nameOf(a.buffer), w->name));
           }
         }
       }
@@ -130,8 +139,13 @@ private:
       std::set<int32_t> seen;
       auto touch = [&](BufferId b) {
         if (p_.placements[b.index()].where != Placement::Where::None || !seen.insert(b.value).second) return;
-        if (user[b.index()]) breach("P4", k.name, fmt::format("uses '{}', which is placed nowhere and used by '{}' too", nameOf(b), user[b.index()]->name));
-        else if (!livesInside(k, b)) breach("P4", k.name, fmt::format("reads '{}', which is placed nowhere, where it did not store it", nameOf(b)));
+        if (user[b.index()])
+          breach(
+              "P4", k.name,
+              fmt::format("uses '{}', which is placed nowhere and used by '{}' too", nameOf(b), user[b.index()]->name));
+        else if (!livesInside(k, b))
+          breach("P4", k.name,
+                 fmt::format("reads '{}', which is placed nowhere, where it did not store it", nameOf(b)));
         user[b.index()] = &k;
       };
       for (const Node &n : k.nodes) {
@@ -164,7 +178,8 @@ private:
     }
     // Only sizes that the guards allow count.
     std::erase_if(out, [&](const auto &v) {
-      return std::any_of(p_.program.guards.begin(), p_.program.guards.end(), [&](Expr g) { return evaluate(g, v) != 1; });
+      return std::any_of(p_.program.guards.begin(), p_.program.guards.end(),
+                         [&](Expr g) { return evaluate(g, v) != 1; });
     });
     return out;
   }
@@ -182,7 +197,8 @@ private:
         int64_t offset = evaluate(place.offset, v).value_or(-1), bytes = evaluate(place.bytes, v).value_or(-1);
         at[b] = {offset, offset + bytes};
         if (offset < 0 || bytes < 0 || offset % 64 || bytes % 64 || offset + bytes > total)
-          breach("P5", p_.program.buffers[b].name, fmt::format("lies at {} with {} bytes in an arena of {}", offset, bytes, total));
+          breach("P5", p_.program.buffers[b].name,
+                 fmt::format("lies at {} with {} bytes in an arena of {}", offset, bytes, total));
       }
       for (size_t i = 0; i < live.size(); ++i)
         for (size_t j = i + 1; j < live.size(); ++j) {
@@ -190,7 +206,9 @@ private:
           if (a.lastStep < b.firstStep || b.lastStep < a.firstStep) continue;
           if (at[live[i]].first >= at[live[j]].second || at[live[j]].first >= at[live[i]].second) continue;
           bool handedOn = a.offset == b.offset && (a.lastStep == b.firstStep || b.lastStep == a.firstStep);
-          if (!handedOn) breach("P5", p_.program.buffers[live[i]].name, fmt::format("overlaps '{}' while both live", p_.program.buffers[live[j]].name));
+          if (!handedOn)
+            breach("P5", p_.program.buffers[live[i]].name,
+                   fmt::format("overlaps '{}' while both live", p_.program.buffers[live[j]].name));
         }
       if (!diags_.empty()) return;
     }
@@ -203,18 +221,21 @@ private:
       int o = p_.placements[b].output;
       if (o < 0 || o >= static_cast<int>(served.size()) || served[static_cast<size_t>(o)])
         breach("P6", p_.program.buffers[b].name, fmt::format("output {} does not exist or has a buffer already", o));
-      else served[static_cast<size_t>(o)] = true;
+      else
+        served[static_cast<size_t>(o)] = true;
     }
     for (const Step &s : p_.steps)
       if (const Copy *c = std::get_if<Copy>(&s)) {
         if (c->dstOutput >= 0) served[static_cast<size_t>(c->dstOutput)] = true;
         for (size_t o = 0; o < served.size(); ++o)
-          if (p_.program.outputs[o].writeBackTo.valid() && c->dst == p_.program.outputs[o].writeBackTo) served[o] = true;
+          if (p_.program.outputs[o].writeBackTo.valid() && c->dst == p_.program.outputs[o].writeBackTo)
+            served[o] = true;
       }
     for (size_t o = 0; o < served.size(); ++o) {
       const ProgramOutput &out = p_.program.outputs[o];
       bool inPlace = out.writeBackTo.valid() && out.writeBackTo == out.buffer;
-      if (out.kind == ProgramOutput::Kind::Tensor && !served[o] && !inPlace) breach("P6", fmt::format("output {}", o), "nothing writes it");
+      if (out.kind == ProgramOutput::Kind::Tensor && !served[o] && !inPlace)
+        breach("P6", fmt::format("output {}", o), "nothing writes it");
     }
   }
 };

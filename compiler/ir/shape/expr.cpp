@@ -14,7 +14,8 @@ namespace neso {
 class ExprTable {
 public:
   static ExprTable &get() {
-    static ExprTable *table = new ExprTable; // expressions live until the process ends, whatever the order of destructors
+    static ExprTable *table =
+        new ExprTable; // expressions live until the process ends, whatever the order of destructors
     return *table;
   }
   Expr intern(ExprNode node) {
@@ -54,10 +55,12 @@ Expr::Expr(int64_t value) {
   // Small constants are everywhere; they skip the lock.
   static const std::array<Expr, 1025> small = [] {
     std::array<Expr, 1025> table;
-    for (int64_t i = 0; i <= 1024; ++i) table[static_cast<size_t>(i)] = ExprTable::get().intern({ExprKind::Const, i, {}, {}, 0});
+    for (int64_t i = 0; i <= 1024; ++i)
+      table[static_cast<size_t>(i)] = ExprTable::get().intern({ExprKind::Const, i, {}, {}, 0});
     return table;
   }();
-  *this = value >= 0 && value <= 1024 ? small[static_cast<size_t>(value)] : ExprTable::get().intern({ExprKind::Const, value, {}, {}, 0});
+  *this = value >= 0 && value <= 1024 ? small[static_cast<size_t>(value)]
+                                      : ExprTable::get().intern({ExprKind::Const, value, {}, {}, 0});
 }
 
 Expr symbol(std::string_view name) { return ExprTable::get().intern({ExprKind::Symbol, 0, std::string(name), {}, 0}); }
@@ -78,7 +81,8 @@ bool Expr::less(Expr a, Expr b) {
     if (x->name.size() != y->name.size()) return x->name.size() < y->name.size();
     return x->name < y->name;
   }
-  return std::lexicographical_compare(x->operands.begin(), x->operands.end(), y->operands.begin(), y->operands.end(), Expr::less);
+  return std::lexicographical_compare(x->operands.begin(), x->operands.end(), y->operands.begin(), y->operands.end(),
+                                      Expr::less);
 }
 
 int64_t floorDivInt(int64_t a, int64_t b) {
@@ -89,8 +93,12 @@ int64_t modInt(int64_t a, int64_t b) { return a - floorDivInt(a, b) * b; }
 
 namespace {
 
-int64_t wrapAdd(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-int64_t wrapMul(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+int64_t wrapAdd(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t wrapMul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
 
 bool lessFactors(const std::vector<Expr> &a, const std::vector<Expr> &b) {
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), Expr::less);
@@ -241,7 +249,8 @@ static bool joinDivisions(std::vector<Term> &terms) {
 }
 
 Expr fromTerms(std::vector<Term> terms) {
-  while (terms.size() > 1 && joinDivisions(terms)) {}
+  while (terms.size() > 1 && joinDivisions(terms)) {
+  }
   std::sort(terms.begin(), terms.end(), [](const Term &a, const Term &b) { return lessFactors(a.factors, b.factors); });
   std::vector<Expr> ops;
   for (size_t i = 0; i < terms.size();) {
@@ -283,7 +292,8 @@ Expr operator*(Expr a, Expr b) {
 
 Expr floorDiv(Expr a, Expr b) {
   if (b.isConst(1)) return a;
-  if (b.isConst(0)) return internExpr(ExprKind::FloorDiv, {a, b}); // evaluates to nothing; reported when a size program runs
+  if (b.isConst(0))
+    return internExpr(ExprKind::FloorDiv, {a, b}); // evaluates to nothing; reported when a size program runs
   if (a.isConst() && b.isConst()) return floorDivInt(a.constValue(), b.constValue());
   if (a.isConst(0)) return 0;
   if (a == b) return 1;

@@ -1,17 +1,20 @@
 // Symbolic integers: sizes, strides, storage offsets and index expressions of every IR.
 //
-// An Expr is an immutable, hash-consed tree: two equal expressions are the same pointer, so == is O(1) and an Expr is a value the size
-// of a pointer. Building an expression puts it into canonical form:
-//   - a sum is a flat list of terms, sorted, each a constant coefficient times a product; equal products are collected; one constant;
+// An Expr is an immutable, hash-consed tree: two equal expressions are the same pointer, so == is O(1) and an Expr is a
+// value the size of a pointer. Building an expression puts it into canonical form:
+//   - a sum is a flat list of terms, sorted, each a constant coefficient times a product; equal products are collected;
+//   one constant;
 //   - a product is a flat sorted list of factors and is multiplied out over sums: 4*(i + 2) is 4*i + 8;
-//   - constants fold; x//1, x%1, min(x,x) and their like vanish; terms that c divides leave a floorDiv(…, c) or mod(…, c).
-// Example: Expr n = symbol("s0"), i = symbol("i0");  (i * n + n * 2) / n  ==  i + 2   with floorDiv and n known positive.
+//   - constants fold; x//1, x%1, min(x,x) and their like vanish; terms that c divides leave a floorDiv(…, c) or mod(…,
+//   c).
+// Example: Expr n = symbol("s0"), i = symbol("i0");  (i * n + n * 2) / n  ==  i + 2   with floorDiv and n known
+// positive.
 //
-// Division follows Python: floorDiv rounds towards minus infinity, mod has the sign of the divisor. Values are int64; overflow of a
-// constant is a fault of the model and saturates never: it is checked when a size program runs.
+// Division follows Python: floorDiv rounds towards minus infinity, mod has the sign of the divisor. Values are int64;
+// overflow of a constant is a fault of the model and saturates never: it is checked when a size program runs.
 //
-// What is true of symbols (ranges, divisibility) is not in the expression but in Facts, given to the questions that need it, because
-// a loop index has a range in one loop nest only.
+// What is true of symbols (ranges, divisibility) is not in the expression but in Facts, given to the questions that
+// need it, because a loop index has a range in one loop nest only.
 //
 // Thread-safety: building takes a global lock; reading needs none. Expressions live until the process ends.
 #pragma once
@@ -37,10 +40,15 @@ enum class ExprKind : uint8_t {
   Mod,      // a, b (Python's sign rule)
   Min,      // >= 2 operands
   Max,
-  Pow,      // a, b with b >= 0
-  Eq, Ne, Lt, Le, // 0 or 1
-  And, Or, Not,   // of 0/1 values
-  Where,          // condition, a, b
+  Pow, // a, b with b >= 0
+  Eq,
+  Ne,
+  Lt,
+  Le, // 0 or 1
+  And,
+  Or,
+  Not,   // of 0/1 values
+  Where, // condition, a, b
 };
 
 struct ExprNode;
@@ -107,10 +115,13 @@ bool uses(Expr e, std::string_view symbolName);
 /// The value of e when every symbol has one; nullopt on an unknown symbol, a division by zero or overflow.
 std::optional<int64_t> evaluate(Expr e, const std::unordered_map<std::string, int64_t> &values);
 /// e as c*x + rest with x = symbol(name) and neither c nor rest using it; nullopt if e is not affine in x.
-struct Affine { Expr coefficient, rest; };
+struct Affine {
+  Expr coefficient, rest;
+};
 std::optional<Affine> affineIn(Expr e, std::string_view symbolName);
 
-/// Reads what torch writes (sympy srepr, or plain infix text): "Mul(Integer(4), Symbol('s23', positive=True, integer=True))".
+/// Reads what torch writes (sympy srepr, or plain infix text): "Mul(Integer(4), Symbol('s23', positive=True,
+/// integer=True))".
 Result<Expr> parseExpr(std::string_view text);
 
 /// Closed interval [lo, hi] of int64; the extremes stand for unbounded.
@@ -124,7 +135,8 @@ class Facts {
 public:
   void setRange(std::string_view symbolName, Interval range);
   void setDivisor(std::string_view symbolName, int64_t divisor); // the symbol is a multiple of it
-  /// A loop index: the symbol is in [0, extent), where extent may be symbolic. Sets the constant range too, from extent's own range.
+  /// A loop index: the symbol is in [0, extent), where extent may be symbolic. Sets the constant range too, from
+  /// extent's own range.
   void setIndex(std::string_view symbolName, Expr extent);
   Interval range(std::string_view symbolName) const;
   const std::map<std::string, Interval> &ranges() const { return ranges_; }

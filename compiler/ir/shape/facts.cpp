@@ -1,5 +1,5 @@
-// What is known of symbols, and proofs from it: interval arithmetic, powers of two, and the lower bound of an affine form at the corners
-// of the index box.
+// What is known of symbols, and proofs from it: interval arithmetic, powers of two, and the lower bound of an affine
+// form at the corners of the index box.
 #include <algorithm>
 #include <numeric>
 
@@ -129,7 +129,8 @@ int64_t Facts::divisorOf(Expr e) const {
     return out;
   }
   case ExprKind::FloorDiv:
-    if (std::optional<int64_t> c = ops[1].asConst(); c && *c > 0 && (*c & (*c - 1)) == 0) return std::max<int64_t>(divisorOf(ops[0]) / *c, 1);
+    if (std::optional<int64_t> c = ops[1].asConst(); c && *c > 0 && (*c & (*c - 1)) == 0)
+      return std::max<int64_t>(divisorOf(ops[0]) / *c, 1);
     return 1;
   case ExprKind::Add:
   case ExprKind::Mod:
@@ -146,7 +147,8 @@ int64_t Facts::divisorOf(Expr e) const {
 
 bool Facts::provablyNonNegative(Expr e) const {
   if (rangeOf(e).lo >= 0) return true;
-  // An affine form is least where each index with a non-negative coefficient is 0 and each with a negative one is extent - 1.
+  // An affine form is least where each index with a non-negative coefficient is 0 and each with a negative one is
+  // extent - 1.
   bool changed = false;
   for (const std::string &name : symbolsOf(e)) {
     auto extent = extents_.find(name);
@@ -154,9 +156,12 @@ bool Facts::provablyNonNegative(Expr e) const {
     std::optional<Affine> a = affineIn(e, name);
     if (!a) return false;
     Interval c = rangeOf(a->coefficient);
-    if (c.lo >= 0) e = a->rest;
-    else if (c.hi <= 0) e = a->coefficient * (extent->second - 1) + a->rest;
-    else return false;
+    if (c.lo >= 0)
+      e = a->rest;
+    else if (c.hi <= 0)
+      e = a->coefficient * (extent->second - 1) + a->rest;
+    else
+      return false;
     changed = true;
   }
   return changed && rangeOf(e).lo >= 0;
@@ -216,8 +221,10 @@ Expr Facts::simplify(Expr e) const {
       bool dominated = false;
       for (size_t j = 0; j < kept.size() && !dominated; ++j)
         dominated = i != j && (isMin ? provablyLessEqual(kept[j], kept[i]) : provablyLessEqual(kept[i], kept[j]));
-      if (dominated) kept.erase(kept.begin() + static_cast<ptrdiff_t>(i));
-      else ++i;
+      if (dominated)
+        kept.erase(kept.begin() + static_cast<ptrdiff_t>(i));
+      else
+        ++i;
     }
     return kept.size() == 1 ? kept[0] : rebuildExpr(e.kind(), kept);
   }

@@ -1,4 +1,5 @@
-// Reads size expressions as torch writes them. A whitelisted grammar: names of sympy and torch.utils._sympy.functions, Python operators.
+// Reads size expressions as torch writes them. A whitelisted grammar: names of sympy and torch.utils._sympy.functions,
+// Python operators.
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
@@ -37,7 +38,8 @@ private:
     if (text_.substr(pos_, token.size()) != token) return false;
     bool word = std::isalpha(static_cast<unsigned char>(token[0]));
     size_t end = pos_ + token.size();
-    if (word && end < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_')) return false;
+    if (word && end < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_'))
+      return false;
     pos_ = end;
     return true;
   }
@@ -76,13 +78,20 @@ private:
     std::optional<Expr> out;
     while (a) {
       Expr (*op)(Expr, Expr) = nullptr;
-      if (eat("==")) op = eq;
-      else if (eat("!=")) op = ne;
-      else if (eat("<=")) op = le;
-      else if (eat(">=")) op = ge;
-      else if (eat("<")) op = lt;
-      else if (eat(">")) op = gt;
-      else break;
+      if (eat("=="))
+        op = eq;
+      else if (eat("!="))
+        op = ne;
+      else if (eat("<="))
+        op = le;
+      else if (eat(">="))
+        op = ge;
+      else if (eat("<"))
+        op = lt;
+      else if (eat(">"))
+        op = gt;
+      else
+        break;
       std::optional<Expr> b = additive();
       if (!b) return std::nullopt;
       Expr c = op(*a, *b);
@@ -108,11 +117,16 @@ private:
       skipSpace();
       if (text_.substr(pos_, 2) == "**") break;
       enum { Mul, Div, Mod, TrueDiv } op;
-      if (eat("//")) op = Div;
-      else if (eat("*")) op = Mul;
-      else if (eat("%")) op = Mod;
-      else if (eat("/")) op = TrueDiv;
-      else break;
+      if (eat("//"))
+        op = Div;
+      else if (eat("*"))
+        op = Mul;
+      else if (eat("%"))
+        op = Mod;
+      else if (eat("/"))
+        op = TrueDiv;
+      else
+        break;
       std::optional<Expr> b = unary();
       if (!b) return std::nullopt;
       if (op == TrueDiv && !mod(*a, *b).isConst(0)) return error("a true division that leaves a remainder");
@@ -163,20 +177,24 @@ private:
   std::optional<Expr> number() {
     int64_t v = 0;
     while (pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_]))) {
-      if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, text_[pos_] - '0', &v)) return error("a number beyond int64");
+      if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, text_[pos_] - '0', &v))
+        return error("a number beyond int64");
       ++pos_;
     }
     if (pos_ < text_.size() && text_[pos_] == '.') {
       ++pos_;
       while (pos_ < text_.size() && text_[pos_] == '0') ++pos_;
-      if (pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_]))) return error("a number with a fraction");
+      if (pos_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[pos_])))
+        return error("a number with a fraction");
     }
     return Expr(v);
   }
   std::string word() {
     skipSpace();
     size_t start = pos_;
-    while (pos_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '_' || text_[pos_] == '.')) ++pos_;
+    while (pos_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '_' || text_[pos_] == '.'))
+      ++pos_;
     return std::string(text_.substr(start, pos_ - start));
   }
   std::optional<Expr> nameOrCall() {
@@ -212,8 +230,9 @@ private:
     }
     return call(name, args);
   }
-  // Fractions (scale factors of interpolate) occur below a rounding function only. While one is open, 1/d stands in the expression as a
-  // symbol of the name "1/d", which no symbol of a file has because only Symbol('…') could spell it, and symbolCall refuses it.
+  // Fractions (scale factors of interpolate) occur below a rounding function only. While one is open, 1/d stands in the
+  // expression as a symbol of the name "1/d", which no symbol of a file has because only Symbol('…') could spell it,
+  // and symbolCall refuses it.
   static constexpr int64_t kMaxDenominator = int64_t(1) << 20;
   static std::optional<int64_t> denominatorOf(const std::string &symbolName) {
     if (symbolName.substr(0, 2) != "1/") return std::nullopt;
@@ -232,7 +251,8 @@ private:
       std::optional<int64_t> d = denominatorOf(s);
       if (!d) continue;
       std::optional<Affine> f = affineIn(e, s);
-      if (!f || __builtin_mul_overflow(denominator, *d, &denominator) || denominator > kMaxDenominator) return error("a number with too fine a fraction");
+      if (!f || __builtin_mul_overflow(denominator, *d, &denominator) || denominator > kMaxDenominator)
+        return error("a number with too fine a fraction");
       e = f->coefficient + f->rest * Expr(*d);
     }
     if (denominator == 1) return e;
@@ -249,7 +269,8 @@ private:
     std::string number(text_.substr(pos_, end - pos_));
     char *stop = nullptr;
     double value = std::strtod(number.c_str(), &stop);
-    if (number.empty() || *stop != 0 || !(std::fabs(value) < 1e15)) return error("'" + number + "' is no usable number");
+    if (number.empty() || *stop != 0 || !(std::fabs(value) < 1e15))
+      return error("'" + number + "' is no usable number");
     pos_ = close + 1;
     int64_t denominator = 1;
     while (value != std::floor(value) && denominator < kMaxDenominator) value *= 2, denominator *= 2;
@@ -288,7 +309,8 @@ private:
     if (needs(1) && (name == "TruncToInt" || name == "FloorToInt" || name == "floor")) return rounded(a[0], false);
     if (needs(1) && (name == "CeilToInt" || name == "ceiling")) return rounded(a[0], true);
     for (const Expr &e : a)
-      if (hasFraction(e) && name != "Add" && name != "Mul" && name != "ToFloat" && name != "Identity") return error("a number with a fraction in " + name);
+      if (hasFraction(e) && name != "Add" && name != "Mul" && name != "ToFloat" && name != "Identity")
+        return error("a number with a fraction in " + name);
     if (name == "Integer" && needs(1)) return a[0];
     if (name == "Add") return sum(a);
     if (name == "Mul") return product(a);
@@ -300,11 +322,12 @@ private:
       if (name == "Not") return logicalNot(a[0]);
       if (name == "Abs") return max(a[0], -a[0]);
       for (const char *same : {"Identity", "ToFloat", "RoundToInt", "IsNonOverlappingAndDenseIndicator"})
-        if (name == same) return name[0] == 'I' && name[1] == 's' ? error("'" + name + "' has no value here") : std::optional(a[0]);
+        if (name == same)
+          return name[0] == 'I' && name[1] == 's' ? error("'" + name + "' has no value here") : std::optional(a[0]);
     }
     if (needs(2)) {
-      bool divides = name == "FloorDiv" || name == "CleanDiv" || name == "Mod" || name == "PythonMod" || name == "CeilDiv" || name == "IntTrueDiv" ||
-                     name == "FloatTrueDiv" || name == "Rational";
+      bool divides = name == "FloorDiv" || name == "CleanDiv" || name == "Mod" || name == "PythonMod" ||
+                     name == "CeilDiv" || name == "IntTrueDiv" || name == "FloatTrueDiv" || name == "Rational";
       if (divides && a[1].isConst(0)) return error("division by zero");
       if (name == "FloorDiv" || name == "CleanDiv") return floorDiv(a[0], a[1]);
       if (name == "CeilDiv") return ceilDiv(a[0], a[1]);
@@ -312,7 +335,8 @@ private:
       if (name == "IntTrueDiv" || name == "FloatTrueDiv" || name == "Rational") {
         if (mod(a[0], a[1]).isConst(0)) return floorDiv(a[0], a[1]);
         std::optional<int64_t> divisor = a[1].asConst();
-        if (!divisor || *divisor < 2 || *divisor > kMaxDenominator) return error("a true division that leaves a remainder");
+        if (!divisor || *divisor < 2 || *divisor > kMaxDenominator)
+          return error("a true division that leaves a remainder");
         return over(a[0], *divisor);
       }
       if (name == "Pow" || name == "PowByNatural") return pow(a[0], a[1]);

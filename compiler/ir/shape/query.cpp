@@ -48,9 +48,12 @@ void print(Expr e, int outer, std::string &out) {
     for (size_t i = 0; i < ops.size(); ++i) {
       std::string text;
       print(ops[i], 2, text);
-      if (i == 0) out += text;
-      else if (text[0] == '-') out += " - " + text.substr(1);
-      else out += " + " + text;
+      if (i == 0)
+        out += text;
+      else if (text[0] == '-')
+        out += " - " + text.substr(1);
+      else
+        out += " + " + text;
     }
     break;
   case ExprKind::Mul:
@@ -218,9 +221,12 @@ std::optional<Affine> affineIn(Expr e, std::string_view symbolName) {
     int found = 0;
     Term left{t.coefficient, {}};
     for (Expr f : t.factors) {
-      if (f.isSymbol() && f.symbolName() == symbolName) ++found;
-      else if (uses(f, symbolName)) return std::nullopt;
-      else left.factors.push_back(f);
+      if (f.isSymbol() && f.symbolName() == symbolName)
+        ++found;
+      else if (uses(f, symbolName))
+        return std::nullopt;
+      else
+        left.factors.push_back(f);
     }
     if (found > 1) return std::nullopt;
     (found ? coefficient : rest).push_back(found ? left : t);

@@ -7,9 +7,12 @@ namespace neso::tile {
 using namespace mlir;
 
 namespace {
-RankedTensorType shaped(Value like, ArrayRef<int64_t> shape) { return RankedTensorType::get(shape, getElementTypeOrSelf(like.getType())); }
+RankedTensorType shaped(Value like, ArrayRef<int64_t> shape) {
+  return RankedTensorType::get(shape, getElementTypeOrSelf(like.getType()));
+}
 
-template <typename Return> void fillRegion(OpBuilder &b, Location loc, Region &region, ArrayRef<Value> operands, const Combine &combine) {
+template <typename Return>
+void fillRegion(OpBuilder &b, Location loc, Region &region, ArrayRef<Value> operands, const Combine &combine) {
   OpBuilder::InsertionGuard guard(b);
   SmallVector<Type> types;
   for (int side = 0; side < 2; ++side)
@@ -21,20 +24,34 @@ template <typename Return> void fillRegion(OpBuilder &b, Location loc, Region &r
 }
 } // namespace
 
-Value programId(OpBuilder &b, Location loc, int axis) { return tt::GetProgramIdOp::create(b, loc, b.getI32Type(), static_cast<tt::ProgramIDDim>(axis)); }
+Value programId(OpBuilder &b, Location loc, int axis) {
+  return tt::GetProgramIdOp::create(b, loc, b.getI32Type(), static_cast<tt::ProgramIDDim>(axis));
+}
 
 Value makeRange(OpBuilder &b, Location loc, int64_t start, int64_t end) {
-  return tt::MakeRangeOp::create(b, loc, RankedTensorType::get({end - start}, b.getI32Type()), static_cast<uint32_t>(start), static_cast<uint32_t>(end));
+  return tt::MakeRangeOp::create(b, loc, RankedTensorType::get({end - start}, b.getI32Type()),
+                                 static_cast<uint32_t>(start), static_cast<uint32_t>(end));
 }
-Value splat(OpBuilder &b, Location loc, Value scalar, ArrayRef<int64_t> shape) { return tt::SplatOp::create(b, loc, shaped(scalar, shape), scalar); }
-Value expandDims(OpBuilder &b, Location loc, Value x, int axis) { return tt::ExpandDimsOp::create(b, loc, x, static_cast<uint32_t>(axis)); }
-Value broadcast(OpBuilder &b, Location loc, Value x, ArrayRef<int64_t> shape) { return tt::BroadcastOp::create(b, loc, shaped(x, shape), x); }
+Value splat(OpBuilder &b, Location loc, Value scalar, ArrayRef<int64_t> shape) {
+  return tt::SplatOp::create(b, loc, shaped(scalar, shape), scalar);
+}
+Value expandDims(OpBuilder &b, Location loc, Value x, int axis) {
+  return tt::ExpandDimsOp::create(b, loc, x, static_cast<uint32_t>(axis));
+}
+Value broadcast(OpBuilder &b, Location loc, Value x, ArrayRef<int64_t> shape) {
+  return tt::BroadcastOp::create(b, loc, shaped(x, shape), x);
+}
 Value trans(OpBuilder &b, Location loc, Value x) { return tt::TransOp::create(b, loc, x, ArrayRef<int32_t>{1, 0}); }
-Value addptr(OpBuilder &b, Location loc, Value ptr, Value offset) { return tt::AddPtrOp::create(b, loc, ptr.getType(), ptr, offset); }
-Value load(OpBuilder &b, Location loc, Value ptr, Value mask, Value other, bool once) {
-  return tt::LoadOp::create(b, loc, ptr, mask, other, tt::CacheModifier::NONE, once ? tt::EvictionPolicy::EVICT_FIRST : tt::EvictionPolicy::NORMAL);
+Value addptr(OpBuilder &b, Location loc, Value ptr, Value offset) {
+  return tt::AddPtrOp::create(b, loc, ptr.getType(), ptr, offset);
 }
-void store(OpBuilder &b, Location loc, Value ptr, Value value, Value mask) { tt::StoreOp::create(b, loc, ptr, value, mask, tt::CacheModifier::NONE); }
+Value load(OpBuilder &b, Location loc, Value ptr, Value mask, Value other, bool once) {
+  return tt::LoadOp::create(b, loc, ptr, mask, other, tt::CacheModifier::NONE,
+                            once ? tt::EvictionPolicy::EVICT_FIRST : tt::EvictionPolicy::NORMAL);
+}
+void store(OpBuilder &b, Location loc, Value ptr, Value value, Value mask) {
+  tt::StoreOp::create(b, loc, ptr, value, mask, tt::CacheModifier::NONE);
+}
 
 void atomicRmw(OpBuilder &b, Location loc, AtomicKind kind, Value ptr, Value value, Value mask) {
   tt::RMWOp op = tt::RMWOp::ADD;
@@ -46,21 +63,29 @@ void atomicRmw(OpBuilder &b, Location loc, AtomicKind kind, Value ptr, Value val
   case AtomicKind::UMin: op = tt::RMWOp::UMIN; break;
   case AtomicKind::UMax: op = tt::RMWOp::UMAX; break;
   }
-  tt::AtomicRMWOp::create(b, loc, value.getType(), op, ptr, value, mask, tt::MemSemantic::RELAXED, tt::MemSyncScope::GPU);
+  tt::AtomicRMWOp::create(b, loc, value.getType(), op, ptr, value, mask, tt::MemSemantic::RELAXED,
+                          tt::MemSyncScope::GPU);
 }
 
 Value bitcast(OpBuilder &b, Location loc, Value x, Type to) { return tt::BitcastOp::create(b, loc, to, x); }
 Value fpToFp(OpBuilder &b, Location loc, Value x, Type to) {
-  bool narrows = getElementTypeOrSelf(to).getIntOrFloatBitWidth() < getElementTypeOrSelf(x.getType()).getIntOrFloatBitWidth();
-  return tt::FpToFpOp::create(b, loc, to, x, narrows ? tt::RoundingModeAttr::get(b.getContext(), tt::RoundingMode::RTNE) : tt::RoundingModeAttr());
+  bool narrows =
+      getElementTypeOrSelf(to).getIntOrFloatBitWidth() < getElementTypeOrSelf(x.getType()).getIntOrFloatBitWidth();
+  return tt::FpToFpOp::create(b, loc, to, x,
+                              narrows ? tt::RoundingModeAttr::get(b.getContext(), tt::RoundingMode::RTNE)
+                                      : tt::RoundingModeAttr());
 }
 Value mulhiui(OpBuilder &b, Location loc, Value x, Value y) { return tt::MulhiUIOp::create(b, loc, x.getType(), x, y); }
 Value externElementwise(OpBuilder &b, Location loc, const std::string &symbol, ArrayRef<Value> args, Type result) {
   return tt::ExternElementwiseOp::create(b, loc, result, args, "", "", symbol, true);
 }
-void assertOp(OpBuilder &b, Location loc, Value condition, const std::string &message) { tt::AssertOp::create(b, loc, condition, message); }
+void assertOp(OpBuilder &b, Location loc, Value condition, const std::string &message) {
+  tt::AssertOp::create(b, loc, condition, message);
+}
 Value dot(OpBuilder &b, Location loc, Value x, Value y, Value acc, F32Products f32) {
-  tt::InputPrecision precision = f32 == F32Products::Ieee ? tt::InputPrecision::IEEE : f32 == F32Products::Tf32x3 ? tt::InputPrecision::TF32x3 : tt::InputPrecision::TF32;
+  tt::InputPrecision precision = f32 == F32Products::Ieee     ? tt::InputPrecision::IEEE
+                                 : f32 == F32Products::Tf32x3 ? tt::InputPrecision::TF32x3
+                                                              : tt::InputPrecision::TF32;
   return tt::DotOp::create(b, loc, acc.getType(), x, y, acc, precision, 0);
 }
 
@@ -69,7 +94,8 @@ SmallVector<Value> reduce(OpBuilder &b, Location loc, ArrayRef<Value> operands, 
   fillRegion<tt::ReduceReturnOp>(b, loc, op.getCombineOp(), operands, combine);
   return SmallVector<Value>(op.getResults());
 }
-SmallVector<Value> scan(OpBuilder &b, Location loc, ArrayRef<Value> operands, int axis, bool reverse, const Combine &combine) {
+SmallVector<Value> scan(OpBuilder &b, Location loc, ArrayRef<Value> operands, int axis, bool reverse,
+                        const Combine &combine) {
   auto op = tt::ScanOp::create(b, loc, ValueRange(operands), axis, reverse);
   fillRegion<tt::ScanReturnOp>(b, loc, op.getCombineOp(), operands, combine);
   return SmallVector<Value>(op.getResults());

@@ -1,4 +1,5 @@
-// Short builders for the ops that generated kernels use, so that lowering code reads as what it computes. Nothing here decides anything.
+// Short builders for the ops that generated kernels use, so that lowering code reads as what it computes. Nothing here
+// decides anything.
 #pragma once
 #include <functional>
 #include <string>
@@ -20,22 +21,26 @@ mlir::Value broadcast(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, llv
 mlir::Value trans(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x); // of a matrix
 mlir::Value addptr(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir::Value offset);
 /// mask and other may be null; other needs mask. once: nobody will read it again, so caches need not keep it.
-mlir::Value load(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir::Value mask, mlir::Value other, bool once = false);
+mlir::Value load(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir::Value mask, mlir::Value other,
+                 bool once = false);
 void store(mlir::OpBuilder &b, mlir::Location loc, mlir::Value ptr, mlir::Value value, mlir::Value mask);
 /// Relaxed, device scope; the old value is not used.
-void atomicRmw(mlir::OpBuilder &b, mlir::Location loc, AtomicKind kind, mlir::Value ptr, mlir::Value value, mlir::Value mask);
+void atomicRmw(mlir::OpBuilder &b, mlir::Location loc, AtomicKind kind, mlir::Value ptr, mlir::Value value,
+               mlir::Value mask);
 mlir::Value bitcast(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type to);
 mlir::Value fpToFp(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type to); // rounds to nearest even
 mlir::Value mulhiui(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Value y);
-mlir::Value externElementwise(mlir::OpBuilder &b, mlir::Location loc, const std::string &symbol, llvm::ArrayRef<mlir::Value> args,
-                              mlir::Type result);
+mlir::Value externElementwise(mlir::OpBuilder &b, mlir::Location loc, const std::string &symbol,
+                              llvm::ArrayRef<mlir::Value> args, mlir::Type result);
 void assertOp(mlir::OpBuilder &b, mlir::Location loc, mlir::Value condition, const std::string &message);
 /// acc + x * y for x [M, K], y [K, N].
-mlir::Value dot(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Value y, mlir::Value acc, F32Products f32 = F32Products::Ieee);
+mlir::Value dot(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Value y, mlir::Value acc,
+                F32Products f32 = F32Products::Ieee);
 /// combine gets the left scalars, then the right ones, and gives as many as there are operands.
 using Combine = std::function<llvm::SmallVector<mlir::Value>(mlir::ValueRange)>;
-llvm::SmallVector<mlir::Value> reduce(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::Value> operands, int axis, const Combine &combine);
-llvm::SmallVector<mlir::Value> scan(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::Value> operands, int axis, bool reverse,
-                                    const Combine &combine);
+llvm::SmallVector<mlir::Value> reduce(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::Value> operands,
+                                      int axis, const Combine &combine);
+llvm::SmallVector<mlir::Value> scan(mlir::OpBuilder &b, mlir::Location loc, llvm::ArrayRef<mlir::Value> operands,
+                                    int axis, bool reverse, const Combine &combine);
 
 } // namespace neso::tile

@@ -1,11 +1,11 @@
 // The dialects tt and ttg: types, attributes, registration, inlining.
 #include "ir/tile/tile.h"
 
-#include "llvm/ADT/TypeSwitch.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/Transforms/InlinerInterfaceImpl.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Transforms/InliningUtils.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include "ir/tile/TileDialect.cpp.inc"
 #include "ir/tile/TileEnums.cpp.inc"
@@ -22,7 +22,9 @@ namespace {
 /// A tt.call may be replaced by the body of its callee.
 struct Inliner : DialectInlinerInterface {
   using DialectInlinerInterface::DialectInlinerInterface;
-  bool isLegalToInline(Operation *call, Operation *callee, bool) const final { return isa<CallOp>(call) && isa<FuncOp>(callee); }
+  bool isLegalToInline(Operation *call, Operation *callee, bool) const final {
+    return isa<CallOp>(call) && isa<FuncOp>(callee);
+  }
   bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final { return true; }
   bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final { return true; }
   void handleTerminator(Operation *op, Block *next) const final {
@@ -61,7 +63,8 @@ Operation *TileDialect::materializeConstant(OpBuilder &builder, Attribute value,
   return arith::ConstantOp::materialize(builder, value, type, loc);
 }
 
-// ---- types -------------------------------------------------------------------------------------------------------------
+// ---- types
+// -------------------------------------------------------------------------------------------------------------
 
 Type PointerType::parse(AsmParser &parser) {
   Type pointee;
@@ -69,7 +72,8 @@ Type PointerType::parse(AsmParser &parser) {
   if (parser.parseLess() || parser.parseType(pointee)) return {};
   if (succeeded(parser.parseOptionalComma()) && parser.parseInteger(space)) return {};
   if (parser.parseGreater()) return {};
-  return PointerType::getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(), pointee, space);
+  return PointerType::getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(), pointee,
+                                 space);
 }
 
 void PointerType::print(AsmPrinter &printer) const {
@@ -101,7 +105,8 @@ Type TensorDescType::parse(AsmParser &parser) {
   Attribute layout;
   if (succeeded(parser.parseOptionalComma()) && parser.parseAttribute(layout)) return {};
   if (parser.parseGreater()) return {};
-  return TensorDescType::getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(), shape, element);
+  return TensorDescType::getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(), shape,
+                                    element);
 }
 
 void TensorDescType::print(AsmPrinter &printer) const {
@@ -110,7 +115,8 @@ void TensorDescType::print(AsmPrinter &printer) const {
   printer << getElementType() << '>';
 }
 
-LogicalResult TensorDescType::verify(llvm::function_ref<InFlightDiagnostic()> error, ArrayRef<int64_t> shape, Type element) {
+LogicalResult TensorDescType::verify(llvm::function_ref<InFlightDiagnostic()> error, ArrayRef<int64_t> shape,
+                                     Type element) {
   if (shape.empty() || shape.size() > 5) return error() << "a tensor descriptor has 1 to 5 axes, not " << shape.size();
   if (!isa<FloatType, IntegerType>(element)) return error() << "a tensor descriptor holds numbers, not " << element;
   return success();
@@ -118,12 +124,14 @@ LogicalResult TensorDescType::verify(llvm::function_ref<InFlightDiagnostic()> er
 
 RankedTensorType TensorDescType::getBlockType() {
   Type element = getElementType();
-  if (IntegerType integer = dyn_cast<IntegerType>(element)) element = IntegerType::get(getContext(), integer.getWidth());
+  if (IntegerType integer = dyn_cast<IntegerType>(element))
+    element = IntegerType::get(getContext(), integer.getWidth());
   return RankedTensorType::get(getShape(), element);
 }
 
 Type withElement(Type type, Type element) {
-  if (RankedTensorType tensor = dyn_cast<RankedTensorType>(type)) return RankedTensorType::get(tensor.getShape(), element);
+  if (RankedTensorType tensor = dyn_cast<RankedTensorType>(type))
+    return RankedTensorType::get(tensor.getShape(), element);
   return element;
 }
 
@@ -153,7 +161,8 @@ std::unique_ptr<MLIRContext> makeTileContext() {
   DialectRegistry registry;
   registerTile(registry);
   std::unique_ptr<MLIRContext> ctx = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
-  // Attributes of other tools on modules and functions pass through; unknown ops are refused by verifyTile with their name.
+  // Attributes of other tools on modules and functions pass through; unknown ops are refused by verifyTile with their
+  // name.
   ctx->allowUnregisteredDialects();
   ctx->loadDialect<tt::TileDialect, ttg::TileGpuDialect>();
   ctx->getDiagEngine().registerHandler([](mlir::Diagnostic &) { return success(); });

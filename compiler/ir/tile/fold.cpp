@@ -18,7 +18,8 @@ OpFoldResult splatOf(Attribute value, Type type) {
 
 /// A constant splat keeps its element under any change of shape.
 OpFoldResult reshapedSplat(Attribute src, Type type) {
-  if (SplatElementsAttr splat = dyn_cast_or_null<SplatElementsAttr>(src)) return splatOf(splat.getSplatValue<Attribute>(), type);
+  if (SplatElementsAttr splat = dyn_cast_or_null<SplatElementsAttr>(src))
+    return splatOf(splat.getSplatValue<Attribute>(), type);
   return {};
 }
 
@@ -37,7 +38,8 @@ std::optional<bool> constantMask(Value mask) {
 
 OpFoldResult MakeRangeOp::fold(FoldAdaptor) {
   if (getEnd() - getStart() != 1) return {};
-  return SplatElementsAttr::get(getType(), IntegerAttr::get(IntegerType::get(getContext(), 32), static_cast<int32_t>(getStart())));
+  return SplatElementsAttr::get(getType(),
+                                IntegerAttr::get(IntegerType::get(getContext(), 32), static_cast<int32_t>(getStart())));
 }
 
 OpFoldResult BitcastOp::fold(FoldAdaptor) {
@@ -55,7 +57,8 @@ OpFoldResult AddPtrOp::fold(FoldAdaptor adaptor) {
 OpFoldResult SplatOp::fold(FoldAdaptor adaptor) { return splatOf(adaptor.getSrc(), getType()); }
 
 OpFoldResult UnsplatOp::fold(FoldAdaptor adaptor) {
-  if (DenseElementsAttr dense = dyn_cast_or_null<DenseElementsAttr>(adaptor.getSrc())) return *dense.value_begin<Attribute>();
+  if (DenseElementsAttr dense = dyn_cast_or_null<DenseElementsAttr>(adaptor.getSrc()))
+    return *dense.value_begin<Attribute>();
   if (SplatOp splat = getSrc().getDefiningOp<SplatOp>()) return splat.getSrc();
   return {};
 }
@@ -106,7 +109,8 @@ LogicalResult ReshapeOp::canonicalize(ReshapeOp op, PatternRewriter &rewriter) {
   ReshapeOp inner = op.getSrc().getDefiningOp<ReshapeOp>();
   if (!inner || op.getEfficientLayout() || inner.getEfficientLayout()) return failure();
   bool reorder = op.getAllowReorder() || inner.getAllowReorder();
-  rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), inner.getSrc(), reorder ? rewriter.getUnitAttr() : UnitAttr(), UnitAttr());
+  rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), inner.getSrc(),
+                                         reorder ? rewriter.getUnitAttr() : UnitAttr(), UnitAttr());
   return success();
 }
 

@@ -65,9 +65,11 @@ LogicalResult AsyncCopyOp::verify() {
 
 LogicalResult LocalLoadOp::verify() {
   RankedTensorType tile = getRing().getType().getTileType(), result = cast<RankedTensorType>(getResult().getType());
-  if (!getOffsets()) return result == tile ? success() : emitOpError() << "reads " << result << " from tiles of " << tile;
+  if (!getOffsets())
+    return result == tile ? success() : emitOpError() << "reads " << result << " from tiles of " << tile;
   ArrayRef<int32_t> offsets = *getOffsets();
-  if (result.getElementType() != tile.getElementType() || result.getRank() != tile.getRank() || offsets.size() != size_t(tile.getRank()))
+  if (result.getElementType() != tile.getElementType() || result.getRank() != tile.getRank() ||
+      offsets.size() != size_t(tile.getRank()))
     return emitOpError() << "reads " << result << " as a part of " << tile;
   for (auto [offset, part, whole] : llvm::zip(offsets, result.getShape(), tile.getShape()))
     if (offset < 0 || offset % part != 0 || offset + part > whole)
@@ -75,8 +77,8 @@ LogicalResult LocalLoadOp::verify() {
   return success();
 }
 
-LogicalResult SortOp::inferReturnTypes(MLIRContext *, std::optional<Location>, ValueRange operands, DictionaryAttr, OpaqueProperties,
-                                       RegionRange, SmallVectorImpl<Type> &results) {
+LogicalResult SortOp::inferReturnTypes(MLIRContext *, std::optional<Location>, ValueRange operands, DictionaryAttr,
+                                       OpaqueProperties, RegionRange, SmallVectorImpl<Type> &results) {
   for (Value v : operands) results.push_back(v.getType());
   return success();
 }

@@ -1,5 +1,5 @@
-// The interpreter's machine: programs of the grid, blocks, control flow, constants. Ops on numbers are in interp_arith.cpp, on
-// shapes in interp_shape.cpp, on memory in interp_memory.cpp.
+// The interpreter's machine: programs of the grid, blocks, control flow, constants. Ops on numbers are in
+// interp_arith.cpp, on shapes in interp_shape.cpp, on memory in interp_memory.cpp.
 #include "ir/tile/interp.h"
 
 #include "base/diagnostics/tile.h"
@@ -28,9 +28,11 @@ Status Machine::run(tt::FuncOp func) {
                   fmt::format("argument {} has another kind than its parameter", i));
     Lanes lanes;
     if (isa<tt::PointerType>(type)) lanes.push_back(slotOf(memory.address(i)));
-    if (IntegerType integer = dyn_cast<IntegerType>(type)) lanes.push_back(slotOf(wrap(arg.intValue, integer.getWidth())));
+    if (IntegerType integer = dyn_cast<IntegerType>(type))
+      lanes.push_back(slotOf(wrap(arg.intValue, integer.getWidth())));
     if (FloatType number = dyn_cast<FloatType>(type))
-      lanes.push_back(slotOf(roundTo(number, arg.kind == InterpArg::Float ? arg.floatValue : static_cast<double>(arg.intValue))));
+      lanes.push_back(
+          slotOf(roundTo(number, arg.kind == InterpArg::Float ? arg.floatValue : static_cast<double>(arg.intValue))));
     if (isa<tt::TensorDescType>(type)) {
       lanes.push_back(slotOf(memory.address(i)));
       for (int64_t v : arg.shape) lanes.push_back(slotOf(v));
@@ -95,8 +97,9 @@ bool Machine::runRegion(Region &region, ArrayRef<Lanes> inputs, std::vector<Lane
 bool Machine::execute(Operation *op) {
   if (++steps_ > options.maxSteps) return fault(diag::TileEndless, op, programName());
   bool known = false;
-  if (!executeElementwise(op, known) || (!known && !executeShape(op, known)) || (!known && !executeMemory(op, known)) || (!known && !executeShared(op, known)) ||
-      (!known && !executeControl(op, known)) || (!known && !executeCombine(op, known)))
+  if (!executeElementwise(op, known) || (!known && !executeShape(op, known)) || (!known && !executeMemory(op, known)) ||
+      (!known && !executeShared(op, known)) || (!known && !executeControl(op, known)) ||
+      (!known && !executeCombine(op, known)))
     return false;
   if (!known) return fault(diag::TileInterpUnsupported, op, op->getName().getStringRef().str());
   return true;
@@ -105,9 +108,11 @@ bool Machine::execute(Operation *op) {
 /// Elements of a constant.
 static bool constantLanes(Attribute value, Type type, Lanes &out) {
   auto one = [](Attribute a) {
-    if (FloatAttr f = dyn_cast<FloatAttr>(a)) return slotOf(decode(cast<FloatType>(f.getType()), f.getValue().bitcastToAPInt().getZExtValue()));
+    if (FloatAttr f = dyn_cast<FloatAttr>(a))
+      return slotOf(decode(cast<FloatType>(f.getType()), f.getValue().bitcastToAPInt().getZExtValue()));
     const APInt &bits = cast<IntegerAttr>(a).getValue();
-    return slotOf(wrap(bits.getBitWidth() > 64 ? bits.trunc(64).getSExtValue() : bits.getSExtValue(), bits.getBitWidth()));
+    return slotOf(
+        wrap(bits.getBitWidth() > 64 ? bits.trunc(64).getSExtValue() : bits.getSExtValue(), bits.getBitWidth()));
   };
   if (DenseElementsAttr dense = dyn_cast<DenseElementsAttr>(value)) {
     if (dense.isSplat())
@@ -125,7 +130,8 @@ bool Machine::executeControl(Operation *op, bool &known) {
   known = true;
   if (arith::ConstantOp constant = dyn_cast<arith::ConstantOp>(op)) {
     Lanes lanes;
-    if (!constantLanes(constant.getValue(), constant.getType(), lanes)) return fault(diag::TileInterpUnsupported, op, "constant");
+    if (!constantLanes(constant.getValue(), constant.getType(), lanes))
+      return fault(diag::TileInterpUnsupported, op, "constant");
     set(constant, std::move(lanes));
     return true;
   }
@@ -185,7 +191,8 @@ bool Machine::executeControl(Operation *op, bool &known) {
       inputs = std::move(results);
     }
   }
-  if (scf::ExecuteRegionOp region = dyn_cast<scf::ExecuteRegionOp>(op)) return runRegion(region.getRegion(), {}, results) && finish();
+  if (scf::ExecuteRegionOp region = dyn_cast<scf::ExecuteRegionOp>(op))
+    return runRegion(region.getRegion(), {}, results) && finish();
   if (scf::IndexSwitchOp select = dyn_cast<scf::IndexSwitchOp>(op)) {
     int64_t value = get(select.getArg())[0].i;
     Region *chosen = &select.getDefaultRegion();
@@ -199,7 +206,8 @@ bool Machine::executeControl(Operation *op, bool &known) {
 
 } // namespace tile
 
-Status interpretTile(tt::FuncOp func, std::span<const InterpArg> args, std::array<int64_t, 3> grid, const InterpOptions &options) {
+Status interpretTile(tt::FuncOp func, std::span<const InterpArg> args, std::array<int64_t, 3> grid,
+                     const InterpOptions &options) {
   tile::Machine machine(args, grid, options);
   return machine.run(func);
 }

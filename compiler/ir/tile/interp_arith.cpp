@@ -1,5 +1,6 @@
-// The interpreter on numbers: arith, math, and the element-by-element ops of tt. Operands of one element meet operands of many
-// (region arguments that stand for many elements at once do, see executeCombine), so every op repeats its shorter operands.
+// The interpreter on numbers: arith, math, and the element-by-element ops of tt. Operands of one element meet operands
+// of many (region arguments that stand for many elements at once do, see executeCombine), so every op repeats its
+// shorter operands.
 #include <bit>
 #include <cmath>
 
@@ -21,8 +22,12 @@ unsigned widthOf(Type type) {
 using Unary = double (*)(double);
 using Binary = double (*)(double, double);
 
-double minNum(double a, double b) { return std::isnan(a) ? b : std::isnan(b) ? a : a < b || (a == b && std::signbit(a)) ? a : b; }
-double maxNum(double a, double b) { return std::isnan(a) ? b : std::isnan(b) ? a : a > b || (a == b && std::signbit(b)) ? a : b; }
+double minNum(double a, double b) {
+  return std::isnan(a) ? b : std::isnan(b) ? a : a < b || (a == b && std::signbit(a)) ? a : b;
+}
+double maxNum(double a, double b) {
+  return std::isnan(a) ? b : std::isnan(b) ? a : a > b || (a == b && std::signbit(b)) ? a : b;
+}
 double minKeep(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : minNum(a, b); }
 double maxKeep(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : maxNum(a, b); }
 double rsqrtOf(double x) { return 1.0 / std::sqrt(x); }
@@ -30,55 +35,117 @@ double roundEven(double x) { return std::nearbyint(x); }
 
 Unary unaryOf(StringRef name) {
   static const llvm::StringMap<Unary> table = {
-      {"math.absf", std::fabs},   {"math.ceil", std::ceil},    {"math.floor", std::floor},       {"math.round", std::round},
-      {"math.roundeven", roundEven}, {"math.trunc", std::trunc}, {"math.sqrt", std::sqrt},       {"math.rsqrt", rsqrtOf},
-      {"math.cbrt", std::cbrt},   {"math.exp", std::exp},      {"math.exp2", std::exp2},         {"math.expm1", std::expm1},
-      {"math.log", std::log},     {"math.log2", std::log2},    {"math.log10", std::log10},       {"math.log1p", std::log1p},
-      {"math.sin", std::sin},     {"math.cos", std::cos},      {"math.tan", std::tan},           {"math.asin", std::asin},
-      {"math.acos", std::acos},   {"math.atan", std::atan},    {"math.sinh", std::sinh},         {"math.cosh", std::cosh},
-      {"math.tanh", std::tanh},   {"math.asinh", std::asinh},  {"math.acosh", std::acosh},       {"math.atanh", std::atanh},
-      {"math.erf", std::erf},     {"math.erfc", std::erfc},    {"tt.precise_sqrt", std::sqrt},
-      {"arith.negf", [](double x) { return -x; }}};
+      {"math.absf", std::fabs},       {"math.ceil", std::ceil},
+      {"math.floor", std::floor},     {"math.round", std::round},
+      {"math.roundeven", roundEven},  {"math.trunc", std::trunc},
+      {"math.sqrt", std::sqrt},       {"math.rsqrt", rsqrtOf},
+      {"math.cbrt", std::cbrt},       {"math.exp", std::exp},
+      {"math.exp2", std::exp2},       {"math.expm1", std::expm1},
+      {"math.log", std::log},         {"math.log2", std::log2},
+      {"math.log10", std::log10},     {"math.log1p", std::log1p},
+      {"math.sin", std::sin},         {"math.cos", std::cos},
+      {"math.tan", std::tan},         {"math.asin", std::asin},
+      {"math.acos", std::acos},       {"math.atan", std::atan},
+      {"math.sinh", std::sinh},       {"math.cosh", std::cosh},
+      {"math.tanh", std::tanh},       {"math.asinh", std::asinh},
+      {"math.acosh", std::acosh},     {"math.atanh", std::atanh},
+      {"math.erf", std::erf},         {"math.erfc", std::erfc},
+      {"tt.precise_sqrt", std::sqrt}, {"arith.negf", [](double x) { return -x; }}};
   auto it = table.find(name);
   return it == table.end() ? nullptr : it->second;
 }
 
 Binary binaryOf(StringRef name) {
-  static const llvm::StringMap<Binary> table = {
-      {"arith.addf", [](double a, double b) { return a + b; }}, {"arith.subf", [](double a, double b) { return a - b; }},
-      {"arith.mulf", [](double a, double b) { return a * b; }}, {"arith.divf", [](double a, double b) { return a / b; }},
-      {"tt.precise_divf", [](double a, double b) { return a / b; }}, {"tt.approx_divf", [](double a, double b) { return a / b; }},
-      {"arith.remf", std::fmod}, {"arith.minnumf", minNum}, {"arith.maxnumf", maxNum}, {"arith.minimumf", minKeep},
-      {"arith.maximumf", maxKeep}, {"math.atan2", std::atan2}, {"math.powf", std::pow}, {"math.copysign", std::copysign}};
+  static const llvm::StringMap<Binary> table = {{"arith.addf", [](double a, double b) { return a + b; }},
+                                                {"arith.subf", [](double a, double b) { return a - b; }},
+                                                {"arith.mulf", [](double a, double b) { return a * b; }},
+                                                {"arith.divf", [](double a, double b) { return a / b; }},
+                                                {"tt.precise_divf", [](double a, double b) { return a / b; }},
+                                                {"tt.approx_divf", [](double a, double b) { return a / b; }},
+                                                {"arith.remf", std::fmod},
+                                                {"arith.minnumf", minNum},
+                                                {"arith.maxnumf", maxNum},
+                                                {"arith.minimumf", minKeep},
+                                                {"arith.maximumf", maxKeep},
+                                                {"math.atan2", std::atan2},
+                                                {"math.powf", std::pow},
+                                                {"math.copysign", std::copysign}};
   auto it = table.find(name);
   return it == table.end() ? nullptr : it->second;
 }
 
 /// Functions of CUDA's device library by name, without "__nv_" and the f of single precision. Null if unknown.
 Unary libraryUnary(StringRef name) {
-  static const llvm::StringMap<Unary> table = {
-      {"exp", std::exp}, {"exp2", std::exp2}, {"exp10", [](double x) { return std::pow(10.0, x); }}, {"expm1", std::expm1},
-      {"log", std::log}, {"log2", std::log2}, {"log10", std::log10}, {"log1p", std::log1p}, {"logb", std::logb},
-      {"sqrt", std::sqrt}, {"rsqrt", rsqrtOf}, {"cbrt", std::cbrt}, {"rcbrt", [](double x) { return 1.0 / std::cbrt(x); }},
-      {"sin", std::sin}, {"cos", std::cos}, {"tan", std::tan}, {"asin", std::asin}, {"acos", std::acos}, {"atan", std::atan},
-      {"sinh", std::sinh}, {"cosh", std::cosh}, {"tanh", std::tanh}, {"asinh", std::asinh}, {"acosh", std::acosh}, {"atanh", std::atanh},
-      {"erf", std::erf}, {"erfc", std::erfc}, {"tgamma", std::tgamma}, {"lgamma", [](double x) { return std::lgamma(x); }},
-      {"fabs", std::fabs}, {"floor", std::floor}, {"ceil", std::ceil}, {"trunc", std::trunc}, {"rint", std::nearbyint},
-      {"nearbyint", std::nearbyint}, {"round", std::round}, {"sinpi", [](double x) { return std::sin(M_PI * x); }},
-      {"cospi", [](double x) { return std::cos(M_PI * x); }}, {"j0", j0}, {"j1", j1}, {"y0", y0}, {"y1", y1},
-      {"erfcx", [](double x) { return std::exp(x * x) * std::erfc(x); }}, {"fsqrt_rn", std::sqrt}, {"frsqrt_rn", rsqrtOf},
-      {"normcdf", [](double x) { return 0.5 * std::erfc(-x * M_SQRT1_2); }}, {"frcp_rn", [](double x) { return 1.0 / x; }},
-      {"saturate", [](double x) { return std::isnan(x) || x < 0 ? 0.0 : x > 1 ? 1.0 : x; }}};
+  static const llvm::StringMap<Unary> table = {{"exp", std::exp},
+                                               {"exp2", std::exp2},
+                                               {"exp10", [](double x) { return std::pow(10.0, x); }},
+                                               {"expm1", std::expm1},
+                                               {"log", std::log},
+                                               {"log2", std::log2},
+                                               {"log10", std::log10},
+                                               {"log1p", std::log1p},
+                                               {"logb", std::logb},
+                                               {"sqrt", std::sqrt},
+                                               {"rsqrt", rsqrtOf},
+                                               {"cbrt", std::cbrt},
+                                               {"rcbrt", [](double x) { return 1.0 / std::cbrt(x); }},
+                                               {"sin", std::sin},
+                                               {"cos", std::cos},
+                                               {"tan", std::tan},
+                                               {"asin", std::asin},
+                                               {"acos", std::acos},
+                                               {"atan", std::atan},
+                                               {"sinh", std::sinh},
+                                               {"cosh", std::cosh},
+                                               {"tanh", std::tanh},
+                                               {"asinh", std::asinh},
+                                               {"acosh", std::acosh},
+                                               {"atanh", std::atanh},
+                                               {"erf", std::erf},
+                                               {"erfc", std::erfc},
+                                               {"tgamma", std::tgamma},
+                                               {"lgamma", [](double x) { return std::lgamma(x); }},
+                                               {"fabs", std::fabs},
+                                               {"floor", std::floor},
+                                               {"ceil", std::ceil},
+                                               {"trunc", std::trunc},
+                                               {"rint", std::nearbyint},
+                                               {"nearbyint", std::nearbyint},
+                                               {"round", std::round},
+                                               {"sinpi", [](double x) { return std::sin(M_PI * x); }},
+                                               {"cospi", [](double x) { return std::cos(M_PI * x); }},
+                                               {"j0", j0},
+                                               {"j1", j1},
+                                               {"y0", y0},
+                                               {"y1", y1},
+                                               {"erfcx", [](double x) { return std::exp(x * x) * std::erfc(x); }},
+                                               {"fsqrt_rn", std::sqrt},
+                                               {"frsqrt_rn", rsqrtOf},
+                                               {"normcdf", [](double x) { return 0.5 * std::erfc(-x * M_SQRT1_2); }},
+                                               {"frcp_rn", [](double x) { return 1.0 / x; }},
+                                               {"saturate", [](double x) {
+                                                  return std::isnan(x) || x < 0 ? 0.0 : x > 1 ? 1.0 : x;
+                                                }}};
   auto it = table.find(name);
   return it == table.end() ? nullptr : it->second;
 }
 Binary libraryBinary(StringRef name) {
   static const llvm::StringMap<Binary> table = {
-      {"pow", std::pow}, {"atan2", std::atan2}, {"fmod", std::fmod}, {"remainder", std::remainder}, {"hypot", std::hypot},
-      {"copysign", std::copysign}, {"nextafter", [](double a, double b) { return double(std::nextafterf(float(a), float(b))); }},
-      {"fdim", std::fdim}, {"fmin", minNum}, {"fmax", maxNum}, {"fadd_rn", [](double a, double b) { return a + b; }},
-      {"fsub_rn", [](double a, double b) { return a - b; }}, {"fmul_rn", [](double a, double b) { return a * b; }},
-      {"fdiv_rn", [](double a, double b) { return a / b; }}, {"fdivide", [](double a, double b) { return a / b; }}};
+      {"pow", std::pow},
+      {"atan2", std::atan2},
+      {"fmod", std::fmod},
+      {"remainder", std::remainder},
+      {"hypot", std::hypot},
+      {"copysign", std::copysign},
+      {"nextafter", [](double a, double b) { return double(std::nextafterf(float(a), float(b))); }},
+      {"fdim", std::fdim},
+      {"fmin", minNum},
+      {"fmax", maxNum},
+      {"fadd_rn", [](double a, double b) { return a + b; }},
+      {"fsub_rn", [](double a, double b) { return a - b; }},
+      {"fmul_rn", [](double a, double b) { return a * b; }},
+      {"fdiv_rn", [](double a, double b) { return a / b; }},
+      {"fdivide", [](double a, double b) { return a / b; }}};
   auto it = table.find(name);
   return it == table.end() ? nullptr : it->second;
 }
@@ -157,8 +224,8 @@ std::optional<int64_t> integerBinary(StringRef name, int64_t a, int64_t b, unsig
   if (op == "maxsi") return sa > sb ? a : b;
   if (op == "minui") return ua < ub ? a : b;
   if (op == "maxui") return ua > ub ? a : b;
-  bool division = op == "divsi" || op == "divui" || op == "remsi" || op == "remui" || op == "ceildivsi" || op == "ceildivui" ||
-                  op == "floordivsi";
+  bool division = op == "divsi" || op == "divui" || op == "remsi" || op == "remui" || op == "ceildivsi" ||
+                  op == "ceildivui" || op == "floordivsi";
   if (!division) return std::nullopt;
   if (b == 0) {
     ok = false;
@@ -167,7 +234,8 @@ std::optional<int64_t> integerBinary(StringRef name, int64_t a, int64_t b, unsig
   if (op == "divui") return ua / ub;
   if (op == "remui") return ua % ub;
   if (op == "ceildivui") return ua / ub + (ua % ub != 0);
-  if (sb == -1) return op == "remsi" ? 0 : static_cast<int64_t>(-static_cast<uint64_t>(sa)); // the smallest number wraps
+  if (sb == -1)
+    return op == "remsi" ? 0 : static_cast<int64_t>(-static_cast<uint64_t>(sa)); // the smallest number wraps
   int64_t q = sa / sb, r = sa % sb;
   if (op == "divsi") return q;
   if (op == "remsi") return r;
@@ -203,8 +271,8 @@ bool Machine::executeElementwise(Operation *op, bool &known) {
     each([&](size_t i) { return number(f(at(0, i).f)); });
   } else if (Binary f = real ? binaryOf(name) : nullptr) {
     each([&](size_t i) { return number(f(at(0, i).f, at(1, i).f)); });
-  } else if (name.starts_with("arith.") && isa<IntegerType, IndexType>(type) && in.size() == 2 && op->getNumResults() == 1 && type == from &&
-             !isa<arith::CmpIOp>(op)) {
+  } else if (name.starts_with("arith.") && isa<IntegerType, IndexType>(type) && in.size() == 2 &&
+             op->getNumResults() == 1 && type == from && !isa<arith::CmpIOp>(op)) {
     bool ok = true, recognised = true;
     each([&](size_t i) {
       std::optional<int64_t> v = integerBinary(name, at(0, i).i, at(1, i).i, width, ok);
@@ -248,7 +316,8 @@ bool Machine::executeElementwise(Operation *op, bool &known) {
   } else if (isa<arith::BitcastOp, tt::BitcastOp>(op)) {
     each([&](size_t i) {
       uint64_t bits = fromReal ? encode(fromReal, at(0, i).f) : static_cast<uint64_t>(at(0, i).i);
-      return real ? slotOf(decode(real, asUnsigned(static_cast<int64_t>(bits), real.getWidth()))) : integer(static_cast<int64_t>(bits));
+      return real ? slotOf(decode(real, asUnsigned(static_cast<int64_t>(bits), real.getWidth())))
+                  : integer(static_cast<int64_t>(bits));
     });
   } else if (tt::ClampFOp clamp = dyn_cast<tt::ClampFOp>(op)) {
     bool keep = clamp.getPropagateNan() == tt::PropagateNan::ALL;
@@ -265,7 +334,9 @@ bool Machine::executeElementwise(Operation *op, bool &known) {
   } else if (isa<math::FPowIOp>(op)) {
     each([&](size_t i) { return number(std::pow(at(0, i).f, static_cast<double>(at(1, i).i))); });
   } else if (isa<math::AbsIOp>(op)) {
-    each([&](size_t i) { return integer(at(0, i).i < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(at(0, i).i)) : at(0, i).i); });
+    each([&](size_t i) {
+      return integer(at(0, i).i < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(at(0, i).i)) : at(0, i).i);
+    });
   } else if (isa<math::CountLeadingZerosOp>(op)) {
     each([&](size_t i) { return integer(std::countl_zero(asUnsigned(at(0, i).i, width)) - (64 - int64_t(width))); });
   } else if (isa<math::CountTrailingZerosOp>(op)) {
@@ -280,7 +351,8 @@ bool Machine::executeElementwise(Operation *op, bool &known) {
     each([&](size_t i) { return slotOf(int64_t(std::isfinite(at(0, i).f))); });
   } else if (isa<tt::MulhiUIOp>(op)) {
     each([&](size_t i) {
-      unsigned __int128 p = static_cast<unsigned __int128>(asUnsigned(at(0, i).i, width)) * asUnsigned(at(1, i).i, width);
+      unsigned __int128 p =
+          static_cast<unsigned __int128>(asUnsigned(at(0, i).i, width)) * asUnsigned(at(1, i).i, width);
       return integer(static_cast<int64_t>(static_cast<uint64_t>(p >> width)));
     });
   } else if (isa<arith::MulUIExtendedOp, arith::MulSIExtendedOp>(op)) {
@@ -288,7 +360,8 @@ bool Machine::executeElementwise(Operation *op, bool &known) {
     bool isSigned = isa<arith::MulSIExtendedOp>(op);
     each([&](size_t i) {
       __int128 p = isSigned ? static_cast<__int128>(asSigned(at(0, i).i, width)) * asSigned(at(1, i).i, width)
-                            : static_cast<__int128>(static_cast<unsigned __int128>(asUnsigned(at(0, i).i, width)) * asUnsigned(at(1, i).i, width));
+                            : static_cast<__int128>(static_cast<unsigned __int128>(asUnsigned(at(0, i).i, width)) *
+                                                    asUnsigned(at(1, i).i, width));
       high[i] = integer(static_cast<int64_t>(p >> width));
       return integer(static_cast<int64_t>(p));
     });
@@ -296,7 +369,8 @@ bool Machine::executeElementwise(Operation *op, bool &known) {
   } else if (isa<arith::AddUIExtendedOp>(op)) {
     Lanes carry(n);
     each([&](size_t i) {
-      int64_t sum = wrap(static_cast<int64_t>(static_cast<uint64_t>(at(0, i).i) + static_cast<uint64_t>(at(1, i).i)), width);
+      int64_t sum =
+          wrap(static_cast<int64_t>(static_cast<uint64_t>(at(0, i).i) + static_cast<uint64_t>(at(1, i).i)), width);
       carry[i] = slotOf(int64_t(asUnsigned(sum, width) < asUnsigned(at(0, i).i, width)));
       return slotOf(sum);
     });
@@ -324,11 +398,16 @@ bool Machine::executeElementwise(Operation *op, bool &known) {
     if (binary) each([&](size_t i) { return number(binary(at(0, i).f, at(1, i).f)); });
     if (in.size() == 3 && real && (symbol == "fma" || symbol == "fmaf"))
       each([&](size_t i) { return number(std::fma(at(0, i).f, at(1, i).f, at(2, i).f)); });
-    if (symbol == "powi" || symbol == "powif") each([&](size_t i) { return number(std::pow(at(0, i).f, double(asSigned(at(1, i).i, 32)))); });
-    if (symbol == "isnand" || symbol == "isnanf") each([&](size_t i) { return slotOf(int64_t(std::isnan(at(0, i).f))); });
-    if (symbol == "isinfd" || symbol == "isinff") each([&](size_t i) { return slotOf(int64_t(std::isinf(at(0, i).f))); });
-    if (symbol == "finitef" || symbol == "isfinited") each([&](size_t i) { return slotOf(int64_t(std::isfinite(at(0, i).f))); });
-    if (symbol == "signbitf" || symbol == "signbitd") each([&](size_t i) { return slotOf(int64_t(std::signbit(at(0, i).f))); });
+    if (symbol == "powi" || symbol == "powif")
+      each([&](size_t i) { return number(std::pow(at(0, i).f, double(asSigned(at(1, i).i, 32)))); });
+    if (symbol == "isnand" || symbol == "isnanf")
+      each([&](size_t i) { return slotOf(int64_t(std::isnan(at(0, i).f))); });
+    if (symbol == "isinfd" || symbol == "isinff")
+      each([&](size_t i) { return slotOf(int64_t(std::isinf(at(0, i).f))); });
+    if (symbol == "finitef" || symbol == "isfinited")
+      each([&](size_t i) { return slotOf(int64_t(std::isfinite(at(0, i).f))); });
+    if (symbol == "signbitf" || symbol == "signbitd")
+      each([&](size_t i) { return slotOf(int64_t(std::signbit(at(0, i).f))); });
     if (!known) return fault(diag::TileInterpUnsupported, op, "library function " + ext.getSymbol().str());
   }
   if (known) set(op->getResult(0), std::move(out));

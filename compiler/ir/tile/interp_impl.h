@@ -15,8 +15,8 @@ union Slot {
 };
 static_assert(sizeof(Slot) == 8);
 
-/// A value: its elements row by row, one for a scalar. Block pointers hold base, shape, strides, offsets; descriptors base, shape,
-/// strides, padding (1: NaN).
+/// A value: its elements row by row, one for a scalar. Block pointers hold base, shape, strides, offsets; descriptors
+/// base, shape, strides, padding (1: NaN).
 using Lanes = llvm::SmallVector<Slot, 1>;
 
 inline Slot slotOf(int64_t v) {
@@ -38,7 +38,8 @@ public:
   int64_t address(size_t index) const { return bases_[index]; }
   /// Host address of [address, address + bytes), or null if it is not inside one buffer.
   void *find(int64_t address, int64_t bytes) const;
-  /// Virtual address of a host address that lies in a buffer (pointers stored in memory are host addresses); else the input.
+  /// Virtual address of a host address that lies in a buffer (pointers stored in memory are host addresses); else the
+  /// input.
   int64_t fromHost(int64_t address) const;
   int64_t toHost(int64_t address) const;
   /// "argument 2 at byte 400 of 128" for messages.
@@ -70,18 +71,19 @@ public:
   }
   std::string programName() const { return fmt::format("program ({}, {}, {})", program[0], program[1], program[2]); }
 
-  /// Executes a region from its first block; `results` receives the operands of the terminator that leaves it. False on a fault.
+  /// Executes a region from its first block; `results` receives the operands of the terminator that leaves it. False on
+  /// a fault.
   bool runRegion(mlir::Region &region, llvm::ArrayRef<Lanes> inputs, std::vector<Lanes> &results);
   bool execute(mlir::Operation *op);
   bool call(tt::FuncOp func, llvm::ArrayRef<Lanes> inputs, std::vector<Lanes> &results);
 
   // By kind of op; each says false on a fault, and sets `known` where it knows the op.
-  bool executeControl(mlir::Operation *op, bool &known);   // interp.cpp
+  bool executeControl(mlir::Operation *op, bool &known);     // interp.cpp
   bool executeElementwise(mlir::Operation *op, bool &known); // interp_arith.cpp
-  bool executeShape(mlir::Operation *op, bool &known);     // interp_shape.cpp
-  bool executeCombine(mlir::Operation *op, bool &known);   // interp_shape.cpp
-  bool executeMemory(mlir::Operation *op, bool &known);    // interp_memory.cpp
-  bool executeShared(mlir::Operation *op, bool &known);    // interp_shared.cpp
+  bool executeShape(mlir::Operation *op, bool &known);       // interp_shape.cpp
+  bool executeCombine(mlir::Operation *op, bool &known);     // interp_shape.cpp
+  bool executeMemory(mlir::Operation *op, bool &known);      // interp_memory.cpp
+  bool executeShared(mlir::Operation *op, bool &known);      // interp_shared.cpp
 
   // Memory access of one element at `address`; type is a number or a pointer. False on a fault.
   bool load(mlir::Operation *op, int64_t address, mlir::Type type, Slot &out, bool atomic = false);

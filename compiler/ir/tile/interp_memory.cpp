@@ -11,7 +11,8 @@ using namespace mlir;
 
 namespace neso::tile {
 
-// ---- buffers -----------------------------------------------------------------------------------------------------------
+// ---- buffers
+// -----------------------------------------------------------------------------------------------------------
 
 static constexpr int64_t kRoom = int64_t(1) << 40;
 
@@ -21,7 +22,9 @@ Memory::Memory(std::span<const InterpArg> args) : args_(args) {
 
 void *Memory::find(int64_t address, int64_t bytes) const {
   int64_t index = address / kRoom - 1, offset = address % kRoom;
-  if (index < 0 || index >= static_cast<int64_t>(args_.size()) || !args_[index].data || offset + bytes > args_[index].bytes) return nullptr;
+  if (index < 0 || index >= static_cast<int64_t>(args_.size()) || !args_[index].data ||
+      offset + bytes > args_[index].bytes)
+    return nullptr;
   return static_cast<char *>(args_[index].data) + offset;
 }
 
@@ -41,7 +44,8 @@ int64_t Memory::toHost(int64_t address) const {
 std::string Memory::describe(int64_t address) const {
   // An address a little below a buffer belongs to it too: round to the nearest base.
   int64_t index = (address + kRoom / 2) / kRoom - 1;
-  if (index < 0 || index >= static_cast<int64_t>(args_.size()) || !args_[index].data) return fmt::format("address {:#x}, which is in no argument", address);
+  if (index < 0 || index >= static_cast<int64_t>(args_.size()) || !args_[index].data)
+    return fmt::format("address {:#x}, which is in no argument", address);
   return fmt::format("byte {} of argument {}, which has {} bytes", address - bases_[index], index, args_[index].bytes);
 }
 
@@ -50,12 +54,15 @@ static int64_t bytesOf(Type type) { return type.isIntOrFloat() ? (type.getIntOrF
 bool Machine::load(Operation *op, int64_t address, Type type, Slot &out, bool atomic) {
   int64_t bytes = bytesOf(type);
   void *host = memory.find(address, bytes);
-  if (!host) return fault(diag::TileOutOfBounds, op, programName(), fmt::format("reads {} bytes", bytes), memory.describe(address));
+  if (!host)
+    return fault(diag::TileOutOfBounds, op, programName(), fmt::format("reads {} bytes", bytes),
+                 memory.describe(address));
   if (options.detectRaces && !atomic)
     for (int64_t b = 0; b < bytes; ++b) {
       auto it = writers_.find(address + b);
       if (it != writers_.end() && it->second.program != linearProgram())
-        return fault(diag::TileRace, op, programName(), "reads", memory.describe(address), sourceLoc(it->second.op->getLoc()).str());
+        return fault(diag::TileRace, op, programName(), "reads", memory.describe(address),
+                     sourceLoc(it->second.op->getLoc()).str());
     }
   uint64_t bits = 0;
   std::memcpy(&bits, host, bytes);
@@ -71,15 +78,19 @@ bool Machine::load(Operation *op, int64_t address, Type type, Slot &out, bool at
 bool Machine::store(Operation *op, int64_t address, Type type, Slot value, bool atomic) {
   int64_t bytes = bytesOf(type);
   void *host = memory.find(address, bytes);
-  if (!host) return fault(diag::TileOutOfBounds, op, programName(), fmt::format("writes {} bytes", bytes), memory.describe(address));
+  if (!host)
+    return fault(diag::TileOutOfBounds, op, programName(), fmt::format("writes {} bytes", bytes),
+                 memory.describe(address));
   FloatType real = dyn_cast<FloatType>(type);
-  uint64_t bits = real ? encode(real, value.f) : static_cast<uint64_t>(isa<tt::PointerType>(type) ? memory.toHost(value.i) : value.i);
+  uint64_t bits = real ? encode(real, value.f)
+                       : static_cast<uint64_t>(isa<tt::PointerType>(type) ? memory.toHost(value.i) : value.i);
   if (options.detectRaces && !atomic) {
     bool differs = std::memcmp(host, &bits, bytes) != 0;
     for (int64_t b = 0; b < bytes; ++b) {
       auto [it, fresh] = writers_.try_emplace(address + b, Writer{linearProgram(), op});
       if (!fresh && it->second.program != linearProgram() && differs)
-        return fault(diag::TileRace, op, programName(), "writes", memory.describe(address), sourceLoc(it->second.op->getLoc()).str());
+        return fault(diag::TileRace, op, programName(), "writes", memory.describe(address),
+                     sourceLoc(it->second.op->getLoc()).str());
       it->second = {linearProgram(), op};
     }
   }
@@ -96,7 +107,8 @@ Slot combined(tt::RMWOp kind, Type type, Slot old, Slot v) {
   switch (kind) {
   case tt::RMWOp::XCHG: return v;
   case tt::RMWOp::FADD: return slotOf(roundTo(real, old.f + v.f));
-  case tt::RMWOp::ADD: return slotOf(wrap(static_cast<int64_t>(static_cast<uint64_t>(old.i) + static_cast<uint64_t>(v.i)), width));
+  case tt::RMWOp::ADD:
+    return slotOf(wrap(static_cast<int64_t>(static_cast<uint64_t>(old.i) + static_cast<uint64_t>(v.i)), width));
   case tt::RMWOp::AND: return slotOf(old.i & v.i);
   case tt::RMWOp::OR: return slotOf(old.i | v.i);
   case tt::RMWOp::XOR: return slotOf(old.i ^ v.i);
@@ -120,10 +132,11 @@ std::optional<tt::RMWOp> rmwOf(tt::DescriptorReduceKind kind, Type type) {
   }
 }
 
-/// Calls f(element of the block, address, inside the tensor) for a block at `offsets` of a tensor with base, shape and strides.
+/// Calls f(element of the block, address, inside the tensor) for a block at `offsets` of a tensor with base, shape and
+/// strides.
 template <typename F>
-bool eachOfBlock(ArrayRef<int64_t> block, int64_t base, ArrayRef<Slot> shape, ArrayRef<Slot> strides, ArrayRef<int64_t> offsets, int64_t bytes,
-                 F f) {
+bool eachOfBlock(ArrayRef<int64_t> block, int64_t base, ArrayRef<Slot> shape, ArrayRef<Slot> strides,
+                 ArrayRef<int64_t> offsets, int64_t bytes, F f) {
   int64_t n = 1;
   for (int64_t s : block) n *= s;
   SmallVector<int64_t> at(block.size(), 0);
@@ -148,7 +161,8 @@ bool allOf(ArrayRef<bool> flags) {
 }
 
 std::string text(Type type, Slot s, bool hex, bool isSigned) {
-  if (FloatType real = dyn_cast<FloatType>(type)) return hex ? fmt::format("{:#x}", encode(real, s.f)) : fmt::format("{:g}", s.f);
+  if (FloatType real = dyn_cast<FloatType>(type))
+    return hex ? fmt::format("{:#x}", encode(real, s.f)) : fmt::format("{:g}", s.f);
   IntegerType integer = dyn_cast<IntegerType>(type);
   unsigned width = integer ? integer.getWidth() : 64;
   if (hex || !integer) return fmt::format("{:#x}", asUnsigned(s.i, width));
@@ -172,8 +186,8 @@ bool Machine::executeMemory(Operation *op, bool &known) {
     SmallVector<int64_t> offsets;
     for (size_t d = 0; d < rank; ++d) offsets.push_back(p[1 + 2 * rank + d].i);
     ArrayRef<Slot> parts(p);
-    return eachOfBlock(block.getShape(), p[0].i, parts.slice(1, rank), parts.slice(1 + rank, rank), offsets, bytesOf(block.getElementType()),
-                       [&](int64_t i, int64_t address, ArrayRef<bool> inside) {
+    return eachOfBlock(block.getShape(), p[0].i, parts.slice(1, rank), parts.slice(1 + rank, rank), offsets,
+                       bytesOf(block.getElementType()), [&](int64_t i, int64_t address, ArrayRef<bool> inside) {
                          bool ok = true;
                          for (int32_t axis : check) ok &= inside[axis];
                          return f(i, address, ok, block.getElementType());
@@ -186,8 +200,9 @@ bool Machine::executeMemory(Operation *op, bool &known) {
     size_t rank = type.getShape().size();
     ArrayRef<Slot> parts(p);
     Slot pad = isa<FloatType>(element) ? slotOf(p.back().i ? double(NAN) : 0.0) : slotOf(int64_t(0));
-    return eachOfBlock(block, p[0].i, parts.slice(1, rank), parts.slice(1 + rank, rank), offsets, bytesOf(element),
-                       [&](int64_t i, int64_t address, ArrayRef<bool> inside) { return f(i, address, allOf(inside), element, pad); });
+    return eachOfBlock(
+        block, p[0].i, parts.slice(1, rank), parts.slice(1 + rank, rank), offsets, bytesOf(element),
+        [&](int64_t i, int64_t address, ArrayRef<bool> inside) { return f(i, address, allOf(inside), element, pad); });
   };
 
   if (tt::LoadOp ld = dyn_cast<tt::LoadOp>(op)) {
@@ -196,14 +211,16 @@ bool Machine::executeMemory(Operation *op, bool &known) {
     if (isa<RankedTensorType>(cast<tt::PointerType>(getElementTypeOrSelf(ld.getPtr().getType())).getPointeeType())) {
       bool nan = ld.getPadding() == tt::PaddingOption::PAD_NAN;
       Slot pad = isa<FloatType>(type) ? slotOf(nan ? double(NAN) : 0.0) : slotOf(int64_t(0));
-      bool ok = blockAccess(ld.getPtr(), ld.getBoundaryCheck(), [&](int64_t i, int64_t address, bool inside, Type element) {
-        out[i] = pad;
-        return !inside || load(op, address, element, out[i]);
-      });
+      bool ok =
+          blockAccess(ld.getPtr(), ld.getBoundaryCheck(), [&](int64_t i, int64_t address, bool inside, Type element) {
+            out[i] = pad;
+            return !inside || load(op, address, element, out[i]);
+          });
       if (!ok) return false;
     } else {
       const Lanes &ptr = get(ld.getPtr());
-      const Lanes *mask = ld.getMask() ? &get(ld.getMask()) : nullptr, *other = ld.getOther() ? &get(ld.getOther()) : nullptr;
+      const Lanes *mask = ld.getMask() ? &get(ld.getMask()) : nullptr,
+                  *other = ld.getOther() ? &get(ld.getOther()) : nullptr;
       for (size_t i = 0; i < out.size(); ++i) {
         if (!mask || (*mask)[i].i) {
           if (!load(op, ptr[i].i, type, out[i])) return false;
@@ -219,9 +236,10 @@ bool Machine::executeMemory(Operation *op, bool &known) {
     const Lanes &value = get(st.getValue());
     Type type = getElementTypeOrSelf(st.getValue().getType());
     if (isa<RankedTensorType>(cast<tt::PointerType>(getElementTypeOrSelf(st.getPtr().getType())).getPointeeType()))
-      return blockAccess(st.getPtr(), st.getBoundaryCheck(), [&](int64_t i, int64_t address, bool inside, Type element) {
-        return !inside || store(op, address, element, value[i]);
-      });
+      return blockAccess(st.getPtr(), st.getBoundaryCheck(),
+                         [&](int64_t i, int64_t address, bool inside, Type element) {
+                           return !inside || store(op, address, element, value[i]);
+                         });
     const Lanes &ptr = get(st.getPtr());
     const Lanes *mask = st.getMask() ? &get(st.getMask()) : nullptr;
     for (size_t i = 0; i < value.size(); ++i)
@@ -235,7 +253,9 @@ bool Machine::executeMemory(Operation *op, bool &known) {
     Lanes out(value.size(), slotOf(int64_t(0)));
     for (size_t i = 0; i < value.size(); ++i) {
       if (mask && !(*mask)[i].i) continue;
-      if (!load(op, ptr[i].i, type, out[i], true) || !store(op, ptr[i].i, type, combined(rmw.getAtomicRmwOp(), type, out[i], value[i]), true)) return false;
+      if (!load(op, ptr[i].i, type, out[i], true) ||
+          !store(op, ptr[i].i, type, combined(rmw.getAtomicRmwOp(), type, out[i], value[i]), true))
+        return false;
     }
     set(rmw, std::move(out));
     return true;
@@ -257,14 +277,18 @@ bool Machine::executeMemory(Operation *op, bool &known) {
     const Lanes &ptr = get(ld.getPtr());
     Lanes out(ptr.size(), slotOf(int64_t(0)));
     for (size_t i = 0; i < ptr.size(); ++i)
-      if ((!ld.getMask() || get(ld.getMask())[i].i) && !load(op, ptr[i].i, getElementTypeOrSelf(ld.getType()), out[i], true)) return false;
+      if ((!ld.getMask() || get(ld.getMask())[i].i) &&
+          !load(op, ptr[i].i, getElementTypeOrSelf(ld.getType()), out[i], true))
+        return false;
     set(ld, std::move(out));
     return true;
   }
   if (tt::AtomicStoreOp st = dyn_cast<tt::AtomicStoreOp>(op)) {
     const Lanes &ptr = get(st.getPtr()), &value = get(st.getValue());
     for (size_t i = 0; i < ptr.size(); ++i)
-      if ((!st.getMask() || get(st.getMask())[i].i) && !store(op, ptr[i].i, getElementTypeOrSelf(st.getValue().getType()), value[i], true)) return false;
+      if ((!st.getMask() || get(st.getMask())[i].i) &&
+          !store(op, ptr[i].i, getElementTypeOrSelf(st.getValue().getType()), value[i], true))
+        return false;
     return true;
   }
   if (tt::AtomicPollOp poll = dyn_cast<tt::AtomicPollOp>(op)) {
@@ -313,7 +337,9 @@ bool Machine::executeMemory(Operation *op, bool &known) {
   if (tt::DescriptorStoreOp st = dyn_cast<tt::DescriptorStoreOp>(op)) {
     const Lanes &src = get(st.getSrc());
     return descAccess(st.getDesc(), indicesOf(st.getIndices()), st.getDesc().getType().getShape(),
-                      [&](int64_t i, int64_t address, bool inside, Type element, Slot) { return !inside || store(op, address, element, src[i]); });
+                      [&](int64_t i, int64_t address, bool inside, Type element, Slot) {
+                        return !inside || store(op, address, element, src[i]);
+                      });
   }
   if (tt::DescriptorReduceOp red = dyn_cast<tt::DescriptorReduceOp>(op)) {
     const Lanes &src = get(red.getSrc());
@@ -322,7 +348,8 @@ bool Machine::executeMemory(Operation *op, bool &known) {
     return descAccess(red.getDesc(), indicesOf(red.getIndices()), red.getDesc().getType().getShape(),
                       [&](int64_t i, int64_t address, bool inside, Type element, Slot) {
                         Slot old;
-                        return !inside || (load(op, address, element, old, true) && store(op, address, element, combined(*kind, element, old, src[i]), true));
+                        return !inside || (load(op, address, element, old, true) &&
+                                           store(op, address, element, combined(*kind, element, old, src[i]), true));
                       });
   }
   if (tt::DescriptorGatherOp gather = dyn_cast<tt::DescriptorGatherOp>(op)) {

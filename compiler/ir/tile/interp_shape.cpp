@@ -58,8 +58,8 @@ double scaleOf(Type element, Slot s) {
 }
 
 /// Operand of a scaled dot as numbers [rows, k] (lhs) or [k, columns] (rhs), unpacked and scaled along k.
-Lanes scaledOperand(const Lanes &raw, RankedTensorType type, tt::ScaleDotElemType kind, bool packAlongK, bool isLhs, const Lanes *scale,
-                    RankedTensorType scaleType, int64_t &k) {
+Lanes scaledOperand(const Lanes &raw, RankedTensorType type, tt::ScaleDotElemType kind, bool packAlongK, bool isLhs,
+                    const Lanes *scale, RankedTensorType scaleType, int64_t &k) {
   bool packed = kind == tt::ScaleDotElemType::E2M1;
   int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
   Type element = type.getElementType();
@@ -81,7 +81,8 @@ Lanes scaledOperand(const Lanes &raw, RankedTensorType type, tt::ScaleDotElemTyp
       }
       if (scale) {
         int64_t perScale = k / scaleType.getDimSize(1), at = isLhs ? c : r, line = isLhs ? r : c;
-        if (line < outer) v *= scaleOf(scaleType.getElementType(), (*scale)[line * scaleType.getDimSize(1) + at / perScale]);
+        if (line < outer)
+          v *= scaleOf(scaleType.getElementType(), (*scale)[line * scaleType.getDimSize(1) + at / perScale]);
       }
       out[r * outColumns + c] = slotOf(v);
     }
@@ -94,7 +95,8 @@ bool Machine::executeShape(Operation *op, bool &known) {
   known = true;
   if (tt::MakeRangeOp range = dyn_cast<tt::MakeRangeOp>(op)) {
     Lanes out;
-    for (int64_t i = static_cast<int32_t>(range.getStart()); i < static_cast<int32_t>(range.getEnd()); ++i) out.push_back(slotOf(i));
+    for (int64_t i = static_cast<int32_t>(range.getStart()); i < static_cast<int32_t>(range.getEnd()); ++i)
+      out.push_back(slotOf(i));
     set(range, std::move(out));
   } else if (tt::SplatOp splat = dyn_cast<tt::SplatOp>(op)) {
     Slot v = get(splat.getSrc())[0];
@@ -151,7 +153,8 @@ bool Machine::executeShape(Operation *op, bool &known) {
     eachIndex(shapeOf(gather), [&](int64_t i, ArrayRef<int64_t> at) {
       int64_t j = 0, pick = indices[i].i;
       if (pick < 0 || pick >= from[axis]) {
-        ok = ok && fault(diag::TileOutOfBounds, op, programName(), fmt::format("picks element {}", pick), fmt::format("an axis of length {}", from[axis]));
+        ok = ok && fault(diag::TileOutOfBounds, op, programName(), fmt::format("picks element {}", pick),
+                         fmt::format("an axis of length {}", from[axis]));
         return;
       }
       for (size_t d = 0; d < at.size(); ++d) j += (d == axis ? pick : at[d]) * strides[d];
@@ -187,7 +190,8 @@ bool Machine::executeShape(Operation *op, bool &known) {
             out[at] = slotOf(roundTo(real, c[at].f + sum));
           } else {
             uint64_t sum = c[at].i;
-            for (int64_t x = 0; x < k; ++x) sum += static_cast<uint64_t>(row[x].i) * static_cast<uint64_t>(column[x * n].i);
+            for (int64_t x = 0; x < k; ++x)
+              sum += static_cast<uint64_t>(row[x].i) * static_cast<uint64_t>(column[x * n].i);
             out[at] = slotOf(wrap(static_cast<int64_t>(sum), tc.getElementType().getIntOrFloatBitWidth()));
           }
         }
@@ -197,10 +201,10 @@ bool Machine::executeShape(Operation *op, bool &known) {
     auto scaleType = [](Value v) { return v ? cast<RankedTensorType>(v.getType()) : RankedTensorType(); };
     RankedTensorType ta = dot.getA().getType(), tb = dot.getB().getType(), tc = dot.getC().getType();
     if (ta.getRank() != 2) return fault(diag::TileInterpUnsupported, op, "a batch of scaled dots");
-    Lanes a = scaledOperand(get(dot.getA()), ta, dot.getAElemType(), dot.getLhsKPack(), true, dot.getAScale() ? &get(dot.getAScale()) : nullptr,
-                            scaleType(dot.getAScale()), k);
-    Lanes b = scaledOperand(get(dot.getB()), tb, dot.getBElemType(), dot.getRhsKPack(), false, dot.getBScale() ? &get(dot.getBScale()) : nullptr,
-                            scaleType(dot.getBScale()), kb);
+    Lanes a = scaledOperand(get(dot.getA()), ta, dot.getAElemType(), dot.getLhsKPack(), true,
+                            dot.getAScale() ? &get(dot.getAScale()) : nullptr, scaleType(dot.getAScale()), k);
+    Lanes b = scaledOperand(get(dot.getB()), tb, dot.getBElemType(), dot.getRhsKPack(), false,
+                            dot.getBScale() ? &get(dot.getBScale()) : nullptr, scaleType(dot.getBScale()), kb);
     const Lanes &c = get(dot.getC());
     int64_t m = tc.getDimSize(0), n = tc.getDimSize(1);
     if (k != kb || static_cast<int64_t>(a.size()) != m * k || static_cast<int64_t>(b.size()) != k * n)
@@ -227,8 +231,8 @@ static bool isLanewise(Region &region) {
   return true;
 }
 
-/// Reductions and scans walk the axis step by step, all lines at once where the region allows it: a block argument then holds one
-/// element for each line. `map_elementwise` gives its region all packs at once in the same way.
+/// Reductions and scans walk the axis step by step, all lines at once where the region allows it: a block argument then
+/// holds one element for each line. `map_elementwise` gives its region all packs at once in the same way.
 bool Machine::executeCombine(Operation *op, bool &known) {
   known = true;
   if (tt::MapElementwiseOp map = dyn_cast<tt::MapElementwiseOp>(op)) {
@@ -275,7 +279,8 @@ bool Machine::executeCombine(Operation *op, bool &known) {
     for (int64_t step = 0; step < length; ++step) {
       std::vector<Lanes> next(n), inputs, results;
       for (size_t i = 0; i < n; ++i)
-        for (int64_t line = first; line < first + group; ++line) next[i].push_back(get(op->getOperand(i))[element(i, line, step)]);
+        for (int64_t line = first; line < first + group; ++line)
+          next[i].push_back(get(op->getOperand(i))[element(i, line, step)]);
       if (step == 0) {
         total = std::move(next);
       } else {

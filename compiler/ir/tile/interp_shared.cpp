@@ -1,4 +1,5 @@
-// The interpreter on the dialect ttg: rings of tiles in shared memory, whose value is all their slots, one behind another, and sorts.
+// The interpreter on the dialect ttg: rings of tiles in shared memory, whose value is all their slots, one behind
+// another, and sorts.
 #include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
 
@@ -10,8 +11,10 @@ using namespace mlir;
 namespace neso::tile {
 
 namespace {
-/// Rows of `sources` (unsigned numbers of `bits[k]` bits) along an axis of `length` elements that lie `stride` apart, sorted.
-std::vector<Lanes> sortedRows(ArrayRef<const Lanes *> sources, ArrayRef<unsigned> bits, int64_t length, int64_t stride) {
+/// Rows of `sources` (unsigned numbers of `bits[k]` bits) along an axis of `length` elements that lie `stride` apart,
+/// sorted.
+std::vector<Lanes> sortedRows(ArrayRef<const Lanes *> sources, ArrayRef<unsigned> bits, int64_t length,
+                              int64_t stride) {
   std::vector<Lanes> out;
   for (const Lanes *l : sources) out.push_back(*l);
   auto number = [&](size_t k, int64_t at) { return uint64_t((*sources[k])[at].i) << (64 - bits[k]); };
@@ -28,7 +31,8 @@ std::vector<Lanes> sortedRows(ArrayRef<const Lanes *> sources, ArrayRef<unsigned
       return false;
     });
     for (size_t k = 0; k < sources.size(); ++k)
-      for (int64_t i = 0; i < length; ++i) out[k][first + i * stride] = (*sources[k])[first + order[size_t(i)] * stride];
+      for (int64_t i = 0; i < length; ++i)
+        out[k][first + i * stride] = (*sources[k])[first + order[size_t(i)] * stride];
   }
   return out;
 }
@@ -73,7 +77,8 @@ bool Machine::executeShared(Operation *op, bool &known) {
     return true;
   }
   if (ttg::LocalLoadOp ld = dyn_cast<ttg::LocalLoadOp>(op)) {
-    RankedTensorType whole = ld.getRing().getType().getTileType(), part = cast<RankedTensorType>(ld.getResult().getType());
+    RankedTensorType whole = ld.getRing().getType().getTileType(),
+                     part = cast<RankedTensorType>(ld.getResult().getType());
     int64_t slot = 0, size = whole.getNumElements();
     if (!slotAt(ld.getRing(), ld.getSlot(), slot)) return false;
     const Lanes &ring = get(ld.getRing());

@@ -8,7 +8,8 @@ using namespace mlir;
 namespace neso::tt {
 namespace {
 
-/// Reads `cacheModifier = cg evictionPolicy = evict_last {…}` (Triton to 3.8) or `{cachePolicy = #tt.cache_policy<…>, …}` (3.9).
+/// Reads `cacheModifier = cg evictionPolicy = evict_last {…}` (Triton to 3.8) or `{cachePolicy = #tt.cache_policy<…>,
+/// …}` (3.9).
 ParseResult parseHints(OpAsmParser &parser, OperationState &result) {
   Builder &builder = parser.getBuilder();
   MLIRContext *ctx = parser.getContext();
@@ -72,7 +73,8 @@ LogicalResult verifyAccess(Operation *op, Type ptr, bool masked, ArrayRef<int32_
 /// Elements of an atomic are what its pointers point to.
 LogicalResult verifyPointee(Operation *op, Value ptr, Type value) {
   if (pointeeOf(ptr.getType()) != value)
-    return op->emitOpError() << "has values of type " << value << " where its pointer needs " << pointeeOf(ptr.getType());
+    return op->emitOpError() << "has values of type " << value << " where its pointer needs "
+                             << pointeeOf(ptr.getType());
   return success();
 }
 
@@ -89,16 +91,19 @@ LogicalResult verifyBlock(Operation *op, Value desc, Type block, size_t indices)
 LogicalResult verifyRows(Operation *op, Value desc, Type rows, Type offsets) {
   TensorDescType type = cast<TensorDescType>(desc.getType());
   RankedTensorType tensor = cast<RankedTensorType>(rows), picks = cast<RankedTensorType>(offsets);
-  if (type.getShape().size() != 2 || type.getShape()[0] != 1) return op->emitOpError("needs a descriptor of blocks with one row");
+  if (type.getShape().size() != 2 || type.getShape()[0] != 1)
+    return op->emitOpError("needs a descriptor of blocks with one row");
   if (tensor.getRank() != 2 || picks.getRank() != 1 || tensor.getDimSize(0) != picks.getDimSize(0) ||
       tensor.getDimSize(1) != type.getShape()[1] || tensor.getElementType() != type.getBlockType().getElementType())
-    return op->emitOpError() << "moves " << rows << " with " << picks.getNumElements() << " rows of blocks " << type.getBlockType();
+    return op->emitOpError() << "moves " << rows << " with " << picks.getNumElements() << " rows of blocks "
+                             << type.getBlockType();
   return success();
 }
 
 } // namespace
 
-// ---- load and store ----------------------------------------------------------------------------------------------------
+// ---- load and store
+// ----------------------------------------------------------------------------------------------------
 
 ParseResult LoadOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::UnresolvedOperand, 3> operands(1);
@@ -129,7 +134,8 @@ void LoadOp::print(OpAsmPrinter &printer) {
 
 void LoadOp::build(OpBuilder &builder, OperationState &state, Value ptr, Value mask, Value other, CacheModifier cache,
                    EvictionPolicy evict, bool isVolatile) {
-  build(builder, state, pointeeOf(ptr.getType()), ptr, mask, other, ArrayRef<int32_t>{}, PaddingOptionAttr(), cache, evict, isVolatile);
+  build(builder, state, pointeeOf(ptr.getType()), ptr, mask, other, ArrayRef<int32_t>{}, PaddingOptionAttr(), cache,
+        evict, isVolatile);
 }
 
 LogicalResult LoadOp::verify() {
@@ -172,7 +178,8 @@ void StoreOp::build(OpBuilder &builder, OperationState &state, Value ptr, Value 
 
 LogicalResult StoreOp::verify() { return verifyAccess(*this, getPtr().getType(), bool(getMask()), getBoundaryCheck()); }
 
-// ---- atomics -----------------------------------------------------------------------------------------------------------
+// ---- atomics
+// -----------------------------------------------------------------------------------------------------------
 
 LogicalResult AtomicRMWOp::verify() {
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(getVal().getType()));
@@ -183,12 +190,14 @@ LogicalResult AtomicRMWOp::verify() {
   return verifyPointee(*this, getPtr(), getVal().getType());
 }
 LogicalResult AtomicCASOp::verify() {
-  if (getCmp().getType() != getVal().getType() || getType() != getVal().getType()) return emitOpError("compares and swaps one type");
+  if (getCmp().getType() != getVal().getType() || getType() != getVal().getType())
+    return emitOpError("compares and swaps one type");
   return verifyPointee(*this, getPtr(), getVal().getType());
 }
 LogicalResult AtomicLoadOp::verify() { return verifyPointee(*this, getPtr(), getType()); }
 
-// ---- descriptors -------------------------------------------------------------------------------------------------------
+// ---- descriptors
+// -------------------------------------------------------------------------------------------------------
 
 LogicalResult MakeTensorDescOp::verify() {
   TensorDescType type = getType();
@@ -204,8 +213,8 @@ ParseResult DescriptorLoadOp::parse(OpAsmParser &parser, OperationState &result)
   OpAsmParser::UnresolvedOperand desc;
   SmallVector<OpAsmParser::UnresolvedOperand> indices;
   Type type, block;
-  if (parser.parseOperand(desc) || parser.parseOperandList(indices, OpAsmParser::Delimiter::Square) || parseHints(parser, result) ||
-      parser.parseColonType(type) || parser.parseArrow() || parser.parseType(block))
+  if (parser.parseOperand(desc) || parser.parseOperandList(indices, OpAsmParser::Delimiter::Square) ||
+      parseHints(parser, result) || parser.parseColonType(type) || parser.parseArrow() || parser.parseType(block))
     return failure();
   result.addTypes(block);
   return failure(parser.resolveOperand(desc, type, result.operands) ||
@@ -219,24 +228,33 @@ void DescriptorLoadOp::print(OpAsmPrinter &printer) {
 }
 
 LogicalResult DescriptorLoadOp::verify() { return verifyBlock(*this, getDesc(), getType(), getIndices().size()); }
-LogicalResult DescriptorStoreOp::verify() { return verifyBlock(*this, getDesc(), getSrc().getType(), getIndices().size()); }
-LogicalResult DescriptorReduceOp::verify() { return verifyBlock(*this, getDesc(), getSrc().getType(), getIndices().size()); }
+LogicalResult DescriptorStoreOp::verify() {
+  return verifyBlock(*this, getDesc(), getSrc().getType(), getIndices().size());
+}
+LogicalResult DescriptorReduceOp::verify() {
+  return verifyBlock(*this, getDesc(), getSrc().getType(), getIndices().size());
+}
 LogicalResult DescriptorGatherOp::verify() { return verifyRows(*this, getDesc(), getType(), getXOffsets().getType()); }
-LogicalResult DescriptorScatterOp::verify() { return verifyRows(*this, getDesc(), getSrc().getType(), getXOffsets().getType()); }
+LogicalResult DescriptorScatterOp::verify() {
+  return verifyRows(*this, getDesc(), getSrc().getType(), getXOffsets().getType());
+}
 
-// ---- block pointers ----------------------------------------------------------------------------------------------------
+// ---- block pointers
+// ----------------------------------------------------------------------------------------------------
 
 LogicalResult MakeTensorPtrOp::verify() {
   RankedTensorType block = cast<RankedTensorType>(cast<PointerType>(getType()).getPointeeType());
   size_t rank = block.getRank();
-  if (getShape().size() != rank || getStrides().size() != rank || getOffsets().size() != rank || getOrder().size() != rank)
+  if (getShape().size() != rank || getStrides().size() != rank || getOffsets().size() != rank ||
+      getOrder().size() != rank)
     return emitOpError() << "needs " << rank << " sizes, strides, offsets and order entries";
   return success();
 }
 
 LogicalResult AdvanceOp::verify() {
   size_t rank = cast<RankedTensorType>(cast<PointerType>(getType()).getPointeeType()).getRank();
-  if (getOffsets().size() != rank) return emitOpError() << "has " << getOffsets().size() << " offsets for " << rank << " axes";
+  if (getOffsets().size() != rank)
+    return emitOpError() << "has " << getOffsets().size() << " offsets for " << rank << " axes";
   return success();
 }
 

@@ -1,9 +1,9 @@
 // Verifiers and result types of ops on values. Memory ops are in memory.cpp, folders in fold.cpp.
 #include "ir/tile/tile.h"
 
+#include "mlir/IR/OpImplementation.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
-#include "mlir/IR/OpImplementation.h"
 
 #define GET_OP_CLASSES
 #include "ir/tile/TileOps.cpp.inc"
@@ -47,7 +47,8 @@ LogicalResult verifyCombine(Operation *op, ValueRange srcs, int64_t axis, Region
       return op->emitOpError() << "region argument " << i << " has another type than the elements it combines";
   if (!block.mightHaveTerminator()) return op->emitOpError("region needs a terminator");
   Operation *end = block.getTerminator();
-  if (end->getNumOperands() != n) return op->emitOpError() << "region gives " << end->getNumOperands() << " values where it needs " << n;
+  if (end->getNumOperands() != n)
+    return op->emitOpError() << "region gives " << end->getNumOperands() << " values where it needs " << n;
   for (size_t i = 0; i < n; ++i)
     if (end->getOperand(i).getType() != tensorOf(srcs[i]).getElementType())
       return op->emitOpError() << "region value " << i << " has another type than operand " << i;
@@ -56,7 +57,8 @@ LogicalResult verifyCombine(Operation *op, ValueRange srcs, int64_t axis, Region
 
 } // namespace
 
-// ---- sources and casts -------------------------------------------------------------------------------------------------
+// ---- sources and casts
+// -------------------------------------------------------------------------------------------------
 
 LogicalResult MakeRangeOp::verify() {
   int64_t start = static_cast<int32_t>(getStart()), end = static_cast<int32_t>(getEnd());
@@ -86,7 +88,8 @@ LogicalResult FpToFpOp::verify() {
   return success();
 }
 
-// ---- element by element ------------------------------------------------------------------------------------------------
+// ---- element by element
+// ------------------------------------------------------------------------------------------------
 
 LogicalResult ElementwiseInlineAsmOp::verify() {
   if (getNumOperands() == 0) return success();
@@ -94,11 +97,13 @@ LogicalResult ElementwiseInlineAsmOp::verify() {
   if (pack < 1) return emitOpError("needs packed_element of at least 1");
   if (RankedTensorType type = dyn_cast<RankedTensorType>(getOperand(0).getType()))
     if (type.getNumElements() % pack != 0)
-      return emitOpError() << "packs " << pack << " elements, which does not divide the " << type.getNumElements() << " of its operands";
+      return emitOpError() << "packs " << pack << " elements, which does not divide the " << type.getNumElements()
+                           << " of its operands";
   return success();
 }
 
-static void instructionEffects(bool pure, SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+static void instructionEffects(bool pure,
+                               SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   if (pure) return;
   effects.emplace_back(MemoryEffects::Write::get(), GlobalMemory::get());
   effects.emplace_back(MemoryEffects::Read::get(), GlobalMemory::get());
@@ -125,7 +130,8 @@ LogicalResult MapElementwiseOp::verify() {
     MapElementwiseReturnOp ret = dyn_cast<MapElementwiseReturnOp>(block.getTerminator());
     if (!ret) continue;
     if (ret.getNumOperands() != getNumResults() * pack)
-      return ret.emitOpError() << "gives " << ret.getNumOperands() << " values where " << getNumResults() * pack << " are needed";
+      return ret.emitOpError() << "gives " << ret.getNumOperands() << " values where " << getNumResults() * pack
+                               << " are needed";
     for (size_t i = 0; i < ret.getNumOperands(); ++i)
       if (ret.getOperand(i).getType() != tensorOf((*this)->getResult(i / pack)).getElementType())
         return ret.emitOpError() << "gives another type than result " << i / pack;
@@ -133,7 +139,8 @@ LogicalResult MapElementwiseOp::verify() {
   return success();
 }
 
-// ---- shapes ------------------------------------------------------------------------------------------------------------
+// ---- shapes
+// ------------------------------------------------------------------------------------------------------------
 
 LogicalResult SplatOp::verify() {
   if (getSrc().getType() != cast<RankedTensorType>(getType()).getElementType())
@@ -157,7 +164,8 @@ LogicalResult ExpandDimsOp::inferReturnTypes(MLIRContext *ctx, std::optional<Loc
   Adaptor op(operands, attrs, props, regions);
   RankedTensorType src = tensorOf(operands[0]);
   int64_t axis = static_cast<int32_t>(op.getAxis());
-  if (axis < 0 || axis > src.getRank()) return emitOptionalError(loc, "axis ", axis, " is outside [0, ", src.getRank(), "]");
+  if (axis < 0 || axis > src.getRank())
+    return emitOptionalError(loc, "axis ", axis, " is outside [0, ", src.getRank(), "]");
   SmallVector<int64_t> shape(src.getShape());
   shape.insert(shape.begin() + axis, 1);
   types.push_back(RankedTensorType::get(shape, src.getElementType()));
@@ -179,23 +187,27 @@ LogicalResult ReshapeOp::verify() {
     return emitOpError() << "keeps the number and type of elements; " << from << " and " << to << " differ in them";
   return success();
 }
-void ReshapeOp::build(OpBuilder &builder, OperationState &state, ArrayRef<int64_t> shape, Value src, bool allowReorder) {
+void ReshapeOp::build(OpBuilder &builder, OperationState &state, ArrayRef<int64_t> shape, Value src,
+                      bool allowReorder) {
   build(builder, state, RankedTensorType::get(shape, tensorOf(src).getElementType()), src,
         allowReorder ? builder.getUnitAttr() : UnitAttr(), UnitAttr());
 }
 
-LogicalResult TransOp::inferReturnTypes(MLIRContext *ctx, std::optional<Location> loc, ValueRange operands, DictionaryAttr attrs,
-                                        OpaqueProperties props, RegionRange regions, SmallVectorImpl<Type> &types) {
+LogicalResult TransOp::inferReturnTypes(MLIRContext *ctx, std::optional<Location> loc, ValueRange operands,
+                                        DictionaryAttr attrs, OpaqueProperties props, RegionRange regions,
+                                        SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attrs, props, regions);
   RankedTensorType src = tensorOf(operands[0]);
   SmallVector<int64_t> shape;
   SmallVector<bool> seen(src.getRank());
   for (int32_t axis : op.getOrder()) {
-    if (axis < 0 || axis >= src.getRank() || seen[axis]) return emitOptionalError(loc, "order is no permutation of the axes");
+    if (axis < 0 || axis >= src.getRank() || seen[axis])
+      return emitOptionalError(loc, "order is no permutation of the axes");
     seen[axis] = true;
     shape.push_back(src.getDimSize(axis));
   }
-  if (static_cast<int64_t>(shape.size()) != src.getRank()) return emitOptionalError(loc, "order is no permutation of the axes");
+  if (static_cast<int64_t>(shape.size()) != src.getRank())
+    return emitOptionalError(loc, "order is no permutation of the axes");
   types.push_back(RankedTensorType::get(shape, src.getElementType()));
   return success();
 }
@@ -212,7 +224,8 @@ LogicalResult JoinOp::inferReturnTypes(MLIRContext *, std::optional<Location>, V
 LogicalResult SplitOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands, DictionaryAttr,
                                         OpaqueProperties, RegionRange, SmallVectorImpl<Type> &types) {
   RankedTensorType src = tensorOf(operands[0]);
-  if (src.getRank() == 0 || src.getShape().back() != 2) return emitOptionalError(loc, "the last axis must have length 2");
+  if (src.getRank() == 0 || src.getShape().back() != 2)
+    return emitOptionalError(loc, "the last axis must have length 2");
   Type half = RankedTensorType::get(src.getShape().drop_back(), src.getElementType());
   types.append({half, half});
   return success();
@@ -221,7 +234,8 @@ LogicalResult SplitOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
 LogicalResult CatOp::verify() {
   RankedTensorType a = tensorOf(getLhs()), b = tensorOf(getRhs()), r = cast<RankedTensorType>(getType());
   if (a.getElementType() != b.getElementType() || a.getElementType() != r.getElementType() ||
-      a.getNumElements() + b.getNumElements() != r.getNumElements() || r.getRank() != 1 || a.getRank() != 1 || b.getRank() != 1)
+      a.getNumElements() + b.getNumElements() != r.getNumElements() || r.getRank() != 1 || a.getRank() != 1 ||
+      b.getRank() != 1)
     return emitOpError() << "of " << a << " and " << b << " does not give " << r;
   return success();
 }
@@ -242,12 +256,14 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
   return success();
 }
 
-// ---- products ----------------------------------------------------------------------------------------------------------
+// ---- products
+// ----------------------------------------------------------------------------------------------------------
 
 LogicalResult DotOp::verify() {
   RankedTensorType a = tensorOf(getA()), b = tensorOf(getB()), c = tensorOf(getC());
   int64_t rank = a.getRank();
-  if ((rank != 2 && rank != 3) || b.getRank() != rank || c.getRank() != rank) return emitOpError("takes matrices, or batches of them");
+  if ((rank != 2 && rank != 3) || b.getRank() != rank || c.getRank() != rank)
+    return emitOpError("takes matrices, or batches of them");
   if (a.getDimSize(rank - 1) != b.getDimSize(rank - 2))
     return emitOpError() << "of " << a.getDimSize(rank - 1) << " columns by " << b.getDimSize(rank - 2) << " rows";
   if (c.getDimSize(rank - 2) != a.getDimSize(rank - 2) || c.getDimSize(rank - 1) != b.getDimSize(rank - 1))
@@ -262,7 +278,8 @@ LogicalResult DotOp::verify() {
   return success();
 }
 
-// ---- reductions --------------------------------------------------------------------------------------------------------
+// ---- reductions
+// --------------------------------------------------------------------------------------------------------
 
 void ReduceOp::build(OpBuilder &builder, OperationState &state, ValueRange srcs, int axis) {
   state.addOperands(srcs);
@@ -270,13 +287,17 @@ void ReduceOp::build(OpBuilder &builder, OperationState &state, ValueRange srcs,
   state.addTypes(reducedTypes(srcs, axis));
   state.addRegion();
 }
-LogicalResult ReduceOp::verify() { return verifyCombine(*this, getSrcs(), static_cast<int32_t>(getAxis()), getCombineOp()); }
-LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands, DictionaryAttr attrs,
-                                         OpaqueProperties props, RegionRange regions, SmallVectorImpl<Type> &types) {
+LogicalResult ReduceOp::verify() {
+  return verifyCombine(*this, getSrcs(), static_cast<int32_t>(getAxis()), getCombineOp());
+}
+LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands,
+                                         DictionaryAttr attrs, OpaqueProperties props, RegionRange regions,
+                                         SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attrs, props, regions);
   int64_t axis = static_cast<int32_t>(op.getAxis());
   for (Value src : operands)
-    if (axis < 0 || axis >= tensorOf(src).getRank()) return emitOptionalError(loc, "axis ", axis, " is not one of the operand's");
+    if (axis < 0 || axis >= tensorOf(src).getRank())
+      return emitOptionalError(loc, "axis ", axis, " is not one of the operand's");
   types.append(reducedTypes(operands, axis));
   return success();
 }
@@ -289,7 +310,9 @@ void ScanOp::build(OpBuilder &builder, OperationState &state, ValueRange srcs, i
   state.addTypes(TypeRange(srcs));
   state.addRegion();
 }
-LogicalResult ScanOp::verify() { return verifyCombine(*this, getSrcs(), static_cast<int32_t>(getAxis()), getCombineOp()); }
+LogicalResult ScanOp::verify() {
+  return verifyCombine(*this, getSrcs(), static_cast<int32_t>(getAxis()), getCombineOp());
+}
 LogicalResult ScanOp::inferReturnTypes(MLIRContext *, std::optional<Location>, ValueRange operands, DictionaryAttr,
                                        OpaqueProperties, RegionRange, SmallVectorImpl<Type> &types) {
   types.append(operands.getTypes().begin(), operands.getTypes().end());

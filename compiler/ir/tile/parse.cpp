@@ -2,10 +2,10 @@
 #include "base/diagnostics/tile.h"
 #include "ir/tile/tile.h"
 
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/SourceMgr.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 
@@ -54,7 +54,8 @@ Status verifyTile(ModuleOp module) {
     unknown.push_back(makeDiag(diag::TileUnknownOp, sourceLoc(op->getLoc()), name));
   });
   if (!unknown.empty()) return Error(std::move(unknown));
-  if (failed(mlir::verify(module))) return capture.take(diag::TileInvalid, "the module breaks a rule that was not named");
+  if (failed(mlir::verify(module)))
+    return capture.take(diag::TileInvalid, "the module breaks a rule that was not named");
   return Status::ok();
 }
 
@@ -62,7 +63,8 @@ Result<OwningOpRef<ModuleOp>> parseTile(std::string_view text, std::string_view 
   DiagnosticCapture capture(ctx);
   std::string name(file);
   llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(StringRef(text.data(), text.size()), name), llvm::SMLoc());
+  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(StringRef(text.data(), text.size()), name),
+                             llvm::SMLoc());
   ParserConfig config(ctx, false);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, config);
   if (!module) return capture.take(diag::TileSyntax, "no module in '" + name + "'");

@@ -15,7 +15,8 @@ double roundTo(FloatType type, double value, bool towardsZero) {
   if (std::isnan(value)) return value;
   bool lost;
   llvm::APFloat v(value);
-  v.convert(type.getFloatSemantics(), towardsZero ? llvm::APFloat::rmTowardZero : llvm::APFloat::rmNearestTiesToEven, &lost);
+  v.convert(type.getFloatSemantics(), towardsZero ? llvm::APFloat::rmTowardZero : llvm::APFloat::rmNearestTiesToEven,
+            &lost);
   v.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
   return v.convertToDouble();
 }

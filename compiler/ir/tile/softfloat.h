@@ -1,4 +1,5 @@
-// Numbers of the interpreter: every float type as a double that is exactly on that type's grid, every integer sign-extended.
+// Numbers of the interpreter: every float type as a double that is exactly on that type's grid, every integer
+// sign-extended.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +7,8 @@
 
 namespace neso::tile {
 
-/// `value` rounded to `type` (to nearest, ties to even, or towards zero). Overflow gives infinity, or NaN in types without one.
+/// `value` rounded to `type` (to nearest, ties to even, or towards zero). Overflow gives infinity, or NaN in types
+/// without one.
 double roundTo(mlir::FloatType type, double value, bool towardsZero = false);
 /// As roundTo, but a finite or infinite value beyond the largest number of an f8 type becomes that number.
 double saturateTo(mlir::FloatType type, double value, bool towardsZero = false);

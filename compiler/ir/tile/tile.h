@@ -1,7 +1,8 @@
 // The tile IR: MLIR dialect `tt`, whose text is Triton's TTIR (3.5 to 3.9), with arith, math, scf, cf and ub beside it.
 //
-// A module holds functions; a public tt.func is a kernel, executed once for each program of a launch grid. Its values are scalars,
-// tensors of static shape, pointers and tensors of pointers. Example: y[i] = x[i] + 1 for i < n, 128 elements a program:
+// A module holds functions; a public tt.func is a kernel, executed once for each program of a launch grid. Its values
+// are scalars, tensors of static shape, pointers and tensors of pointers. Example: y[i] = x[i] + 1 for i < n, 128
+// elements a program:
 //
 //     tt.func public @inc(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) {
 //       %one = arith.constant dense<1.0> : tensor<128xf32>
@@ -12,8 +13,9 @@
 //       ...
 //       %v = tt.load %xs, %mask : tensor<128x!tt.ptr<f32>>
 //
-// Every op is described in TileOps.td and TileMemoryOps.td. Names of C++ classes: tt::LoadOp, tt::AddPtrOp, tt::ReduceOp …;
-// types tt::PointerType and tt::TensorDescType. To build IR: `tt::SplatOp::create(builder, loc, type, value)`.
+// Every op is described in TileOps.td and TileMemoryOps.td. Names of C++ classes: tt::LoadOp, tt::AddPtrOp,
+// tt::ReduceOp …; types tt::PointerType and tt::TensorDescType. To build IR: `tt::SplatOp::create(builder, loc, type,
+// value)`.
 //
 // Contexts are single-threaded: one context a compilation, never shared between threads.
 #pragma once
@@ -41,8 +43,8 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "ir/tile/TileDialect.h.inc"
-#include "ir/tile/TileGpuDialect.h.inc"
 #include "ir/tile/TileEnums.h.inc"
+#include "ir/tile/TileGpuDialect.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "ir/tile/TileAttrs.h.inc"
 #define GET_TYPEDEF_CLASSES
@@ -84,14 +86,16 @@ struct SharedMemory : mlir::SideEffects::Resource::Base<SharedMemory> {
 
 namespace neso {
 
-/// Makes tt, ttg, arith, math, scf, cf, ub, llvm (for llvm.intr.assume) and builtin known, and the inliner's interfaces.
+/// Makes tt, ttg, arith, math, scf, cf, ub, llvm (for llvm.intr.assume) and builtin known, and the inliner's
+/// interfaces.
 void registerTile(mlir::DialectRegistry &registry);
 
-/// A single-threaded context with registerTile's dialects, which loads the tile dialects at once. It never prints to stderr:
-/// diagnostics without a handler are dropped, so callers use DiagnosticCapture around what may fail.
+/// A single-threaded context with registerTile's dialects, which loads the tile dialects at once. It never prints to
+/// stderr: diagnostics without a handler are dropped, so callers use DiagnosticCapture around what may fail.
 std::unique_ptr<mlir::MLIRContext> makeTileContext();
 
-/// Turns an MLIR location into ours: the first file, line and column inside it, the name of a named location as context.
+/// Turns an MLIR location into ours: the first file, line and column inside it, the name of a named location as
+/// context.
 SourceLoc sourceLoc(mlir::Location loc);
 
 /// Collects MLIR's diagnostics of a context while it lives, so that none reaches stderr. Not thread-safe.
@@ -101,19 +105,25 @@ public:
   ~DiagnosticCapture();
   DiagnosticCapture(const DiagnosticCapture &) = delete;
   bool hasErrors() const { return !errors_.empty(); }
-  /// The errors so far as diagnostics of `kind`, whose one argument is MLIR's message. Where none was given, one with `fallback`.
+  /// The errors so far as diagnostics of `kind`, whose one argument is MLIR's message. Where none was given, one with
+  /// `fallback`.
   Error take(Diag kind, std::string fallback);
 
 private:
-  struct Item { SourceLoc loc; std::string message; };
+  struct Item {
+    SourceLoc loc;
+    std::string message;
+  };
   mlir::MLIRContext *ctx_;
   uint64_t handler_;
   std::vector<Item> errors_;
 };
 
 /// Reads TTIR as Triton 3.5 to 3.9 prints it. `file` names the text in diagnostics.
-/// Errors: TileSyntax (E0401) with line and column, TileInvalid (E0402) for an op that breaks its rules, TileUnknownOp (E0403).
-Result<mlir::OwningOpRef<mlir::ModuleOp>> parseTile(std::string_view text, std::string_view file, mlir::MLIRContext *ctx);
+/// Errors: TileSyntax (E0401) with line and column, TileInvalid (E0402) for an op that breaks its rules, TileUnknownOp
+/// (E0403).
+Result<mlir::OwningOpRef<mlir::ModuleOp>> parseTile(std::string_view text, std::string_view file,
+                                                    mlir::MLIRContext *ctx);
 
 struct TilePrintOptions {
   bool locations = false; // print loc(…) and its aliases, as Triton does

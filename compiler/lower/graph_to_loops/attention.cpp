@@ -8,8 +8,8 @@
 namespace neso::lower {
 
 /// The written-out form, for what the node does not do; also gives log-sum-exp of the scores.
-static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, bool causal, double scale, DType out,
-                                  Tensor *lse) {
+static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, bool causal,
+                                  double scale, DType out, Tensor *lse) {
   DType acc = computeType(out);
   Tensor scores = mulNumber(matmul(cast(q, acc), transpose(cast(k, acc), -1, -2)), scale);
   if (causal) {
@@ -19,8 +19,10 @@ static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor
     });
   }
   if (mask.valid()) {
-    if (mask.dtype() == DType::Bool) scores = where(mask, scores, full(q.ctx(), {}, acc, -HUGE_VAL));
-    else scores = add(scores, cast(mask, acc));
+    if (mask.dtype() == DType::Bool)
+      scores = where(mask, scores, full(q.ctx(), {}, acc, -HUGE_VAL));
+    else
+      scores = add(scores, cast(mask, acc));
   }
   scores.realize();
   if (lse) *lse = logsumexp(scores, {-1});
@@ -30,9 +32,10 @@ static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor
   return cast(matmul(cast(p, v.dtype()), v), out);
 }
 
-/// Where an operand's elements lie, as an index over the node's symbols. A factor that is the same for all elements goes to `factor`, if given;
-/// a tensor of any other arithmetic is computed into a buffer first.
-static loops::AttentionSpec::Operand operand(const Tensor &x, const std::vector<std::string> &symbols, double *factor = nullptr) {
+/// Where an operand's elements lie, as an index over the node's symbols. A factor that is the same for all elements
+/// goes to `factor`, if given; a tensor of any other arithmetic is computed into a buffer first.
+static loops::AttentionSpec::Operand operand(const Tensor &x, const std::vector<std::string> &symbols,
+                                             double *factor = nullptr) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     BodyBuilder b(x.ctx().facts);
     Index index;
@@ -42,7 +45,8 @@ static loops::AttentionSpec::Operand operand(const Tensor &x, const std::vector<
     const loops::Op *op = &b.op(at);
     double scale = 1;
     for (;;) {
-      if (op->kind == OpKind::Cast && op->dtype == DType::F32 && (isReducedFloat(ops[op->a].dtype) || ops[op->a].dtype == DType::F32)) {
+      if (op->kind == OpKind::Cast && op->dtype == DType::F32 &&
+          (isReducedFloat(ops[op->a].dtype) || ops[op->a].dtype == DType::F32)) {
         op = &ops[op->a];
       } else if (factor && op->kind == OpKind::Mul && op->dtype == DType::F32 && ops[op->b].kind == OpKind::Constant) {
         scale *= ops[op->b].imm, op = &ops[op->a];
@@ -57,8 +61,10 @@ static loops::AttentionSpec::Operand operand(const Tensor &x, const std::vector<
       return {op->buffer, op->index, op->dtype};
     }
     // What the tensor looks at may do, as for key heads that are repeated.
-    if (attempt == 0) x.realize();
-    else x.realizeWith(denseStrides(x.sizes()));
+    if (attempt == 0)
+      x.realize();
+    else
+      x.realizeWith(denseStrides(x.sizes()));
   }
   NESO_UNREACHABLE("a tensor in a buffer is a plain load");
 }
@@ -71,8 +77,10 @@ struct AttentionForm {
   std::vector<int> order; // dims of the result from outermost to innermost in memory
 };
 
-/// The node for q [B, H, M, D], k [B, H, N, D], v [B, H, N, Dv] and a mask (may be invalid) that broadcasts to [B, H, M, N].
-static Tensor attentionNode(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, const AttentionForm &form) {
+/// The node for q [B, H, M, D], k [B, H, N, D], v [B, H, N, Dv] and a mask (may be invalid) that broadcasts to [B, H,
+/// M, N].
+static Tensor attentionNode(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask,
+                            const AttentionForm &form) {
   Lowering &ctx = q.ctx();
   auto spec = std::make_shared<loops::AttentionSpec>();
   spec->scale = form.scale;
@@ -98,7 +106,8 @@ static Tensor attentionNode(const Tensor &q, const Tensor &k, const Tensor &v, c
   return Tensor::strided(ctx, q.dtype(), sizes, w);
 }
 
-Tensor matchedAttention(const AttentionMatch &m, const std::function<Tensor(graph::ValueId)> &value, const Sizes &outSizes) {
+Tensor matchedAttention(const AttentionMatch &m, const std::function<Tensor(graph::ValueId)> &value,
+                        const Sizes &outSizes) {
   // [B, H] from however many leading dims there are.
   Sizes two = m.heads;
   while (two.size() < 2) two.push_back(1);
@@ -108,7 +117,8 @@ Tensor matchedAttention(const AttentionMatch &m, const std::function<Tensor(grap
     lead.insert(lead.end(), {rows, columns});
     return reshape(broadcastTo(x, lead), {two[0], two[1], rows, columns});
   };
-  Tensor q = whole(value(m.q), m.firstLead), k = transpose(whole(value(m.k), m.firstLead), 2, 3), v = whole(value(m.v), m.lead);
+  Tensor q = whole(value(m.q), m.firstLead), k = transpose(whole(value(m.k), m.firstLead), 2, 3),
+         v = whole(value(m.v), m.lead);
   AttentionForm form;
   form.scale = m.scale;
   form.emptyIsNan = !m.safe;
@@ -125,16 +135,20 @@ Tensor matchedAttention(const AttentionMatch &m, const std::function<Tensor(grap
     } else {
       x = cast(x, DType::Bool);
       if (step.kind == Kind::Drop) x = logicalNot(x);
-      if (alone) form.masked = step.factor;
-      else x = where(x, full(x.ctx(), {}, DType::F32, 0), full(x.ctx(), {}, DType::F32, step.factor));
+      if (alone)
+        form.masked = step.factor;
+      else
+        x = where(x, full(x.ctx(), {}, DType::F32, 0), full(x.ctx(), {}, DType::F32, step.factor));
     }
     // Leading dims as in the scores, without those that repeat.
     while (x.rank() < static_cast<int64_t>(step.scores.size())) x = unsqueeze(x, 0);
     bool repeats = true;
     for (int64_t d = 0; d + 2 < x.rank(); ++d) repeats &= x.size(d).isConst(1);
     if (!x.asStrided()) x.realize();
-    if (repeats) x = reshape(x, {1, 1, x.size(-2), x.size(-1)});
-    else if (step.scores.size() != 4) x = whole(broadcastTo(x, step.scores), Sizes(step.scores.begin(), step.scores.end() - 2));
+    if (repeats)
+      x = reshape(x, {1, 1, x.size(-2), x.size(-1)});
+    else if (step.scores.size() != 4)
+      x = whole(broadcastTo(x, step.scores), Sizes(step.scores.begin(), step.scores.end() - 2));
     mask = mask.valid() ? add(mask, x) : x;
   }
   return reshape(attentionNode(q, k, v, mask, form), outSizes);
@@ -146,11 +160,16 @@ static Tensor widenHeads(const Tensor &x, Expr heads) {
   size_t d = s.size() - 3;
   Expr times = floorDiv(heads, s[d]);
   s[d] = heads;
-  return remap(x, s, [d, times](const Index &i) { Index j = i; j[d] = floorDiv(i[d], times); return j; });
+  return remap(x, s, [d, times](const Index &i) {
+    Index j = i;
+    j[d] = floorDiv(i[d], times);
+    return j;
+  });
 }
 
 static Tensors attentionOp(OpCall &o) {
-  Tensor q = o.t("query"), k = o.t("key"), v = o.t("value"), mask = o.has("attn_mask") ? o.opt("attn_mask") : o.opt("attn_bias");
+  Tensor q = o.t("query"), k = o.t("key"), v = o.t("value"),
+         mask = o.has("attn_mask") ? o.opt("attn_mask") : o.opt("attn_bias");
   bool causal = o.flag("is_causal");
   if (o.number("dropout_p", 0) > 0) return o.fail("dropout in attention draws random numbers");
   if (!isFloat(q.dtype())) return o.fail("only real floating point types are supported");
@@ -171,7 +190,8 @@ static Tensors attentionOp(OpCall &o) {
   }
   if (mask.valid())
     while (mask.rank() < 4) mask = unsqueeze(mask, 0);
-  if (o.flag("enable_gqa") || !o.ctx.equal(q.size(1), k.size(1))) k = widenHeads(k, q.size(1)), v = widenHeads(v, q.size(1));
+  if (o.flag("enable_gqa") || !o.ctx.equal(q.size(1), k.size(1)))
+    k = widenHeads(k, q.size(1)), v = widenHeads(v, q.size(1));
   q = broadcastTo(q, {outSizes[0], outSizes[1], q.size(2), q.size(3)});
   AttentionForm form;
   form.scale = scale;

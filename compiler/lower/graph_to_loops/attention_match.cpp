@@ -14,10 +14,13 @@ namespace {
 
 /// Larger heads than this leave the kernel no room for its blocks.
 constexpr int64_t kMaxHead = 256;
-/// A mask that replaces scores by this or less has the same effect as one that adds it: in f32 the sum of the two is the mask's value.
+/// A mask that replaces scores by this or less has the same effect as one that adds it: in f32 the sum of the two is
+/// the mask's value.
 constexpr double kAbsorbing = -1e30;
 
-bool is(const Node &n, std::initializer_list<std::string_view> targets) { return std::find(targets.begin(), targets.end(), n.target) != targets.end(); }
+bool is(const Node &n, std::initializer_list<std::string_view> targets) {
+  return std::find(targets.begin(), targets.end(), n.target) != targets.end();
+}
 
 class Matcher {
 public:
@@ -44,7 +47,8 @@ public:
     auto fits = [](Expr e) { return e.isConst() && e.constValue() >= 1 && e.constValue() <= kMaxHead; };
     DType t = type(m_.q).dtype;
     bool narrow = t == DType::F32 || t == DType::F16 || t == DType::BF16;
-    if (!fits(head) || !fits(value) || !narrow || type(m_.k).dtype != t || type(v).dtype != t || type(out).dtype != t) return false;
+    if (!fits(head) || !fits(value) || !narrow || type(m_.k).dtype != t || type(v).dtype != t || type(out).dtype != t)
+      return false;
     int fills = 0;
     bool absorbing = true;
     for (const AttentionMask &k : m_.masks)
@@ -54,7 +58,9 @@ public:
     see(m_.lead);
     if (auto it = reader_.find(out.value); it != reader_.end() && usesAre(out, 1) && isView(*it->second)) {
       ValueId shown = it->second->outputs[0][0];
-      if (type(shown).rank() > 2 && type(shown).sizes.back() == value && type(shown).sizes[type(shown).sizes.size() - 2] == rows_) see(lead(shown));
+      if (type(shown).rank() > 2 && type(shown).sizes.back() == value &&
+          type(shown).sizes[type(shown).sizes.size() - 2] == rows_)
+        see(lead(shown));
     }
     return true;
   }
@@ -82,20 +88,24 @@ private:
     if (sizes.size() > m_.heads.size()) m_.heads = sizes;
   }
   static bool isView(const Node &n) {
-    return is(n, {"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.expand.default", "aten.clone.default", "aten.contiguous.default",
-                  "aten.unsqueeze.default", "aten.squeeze.dim"});
+    return is(n, {"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.expand.default",
+                  "aten.clone.default", "aten.contiguous.default", "aten.unsqueeze.default", "aten.squeeze.dim"});
   }
   bool isScores(ValueId id) const {
-    return isTensor(id) && type(id).rank() >= 2 && type(id).sizes.back() == keys_ && type(id).sizes[type(id).sizes.size() - 2] == rows_;
+    return isTensor(id) && type(id).rank() >= 2 && type(id).sizes.back() == keys_ &&
+           type(id).sizes[type(id).sizes.size() - 2] == rows_;
   }
 
   /// Goes up while values only change their leading dims or their floating point type; the value that it stops at.
   ValueId peel(ValueId id) {
     for (const Node *n = producer(id); n && isScores(id); n = producer(id)) {
       ValueId in = tensor(*n, 0);
-      bool cast = is(*n, {"aten.to.dtype", "aten._to_copy.default", "aten.type_as.default", "prims.convert_element_type.default", "aten.dropout.default"});
+      bool cast = is(*n, {"aten.to.dtype", "aten._to_copy.default", "aten.type_as.default",
+                          "prims.convert_element_type.default", "aten.dropout.default"});
       if (!(cast || isView(*n)) || !isScores(in) || !usesAre(in, 1) || !isFloat(type(in).dtype)) break;
-      if (const bool *train = n->target == "aten.dropout.default" ? std::get_if<bool>(n->arg("train")) : nullptr; train && *train) break;
+      if (const bool *train = n->target == "aten.dropout.default" ? std::get_if<bool>(n->arg("train")) : nullptr;
+          train && *train)
+        break;
       if (n->target == "aten.expand.default" && type(in).sizes != type(id).sizes) break;
       covered_.push_back(n);
       see(lead(id));
@@ -111,23 +121,28 @@ private:
     if (!id || !id->valid()) return std::nullopt;
     const graph::Value &v = g_.value(*id);
     if (v.kind == graph::Value::Kind::SymFloat) return v.number;
-    if (v.kind == graph::Value::Kind::SymInt && v.expr.valid() && v.expr.isConst()) return static_cast<double>(v.expr.constValue());
+    if (v.kind == graph::Value::Kind::SymInt && v.expr.valid() && v.expr.isConst())
+      return static_cast<double>(v.expr.constValue());
     const Node *n = producer(*id);
     if (!n || v.kind != graph::Value::Kind::Tensor) return std::nullopt;
     // A tensor that holds one number throughout.
     if (is(*n, {"aten.full.default", "aten.full_like.default"})) return number(*n->arg("fill_value"));
     if (n->target == "aten.scalar_tensor.default") return number(*n->arg("s"));
     if (is(*n, {"aten.zeros.default", "aten.zeros_like.default"})) return 0;
-    if (is(*n, {"aten.to.dtype", "aten._to_copy.default", "aten.expand.default", "aten.lift_fresh_copy.default"}) && isFloat(v.type.dtype)) return number(n->args[0]);
+    if (is(*n, {"aten.to.dtype", "aten._to_copy.default", "aten.expand.default", "aten.lift_fresh_copy.default"}) &&
+        isFloat(v.type.dtype))
+      return number(n->args[0]);
     return std::nullopt;
   }
 
-  /// where(not any(not (s == -inf)), 0, softmax(s)): PyTorch's safe softmax after run_decompositions(). The softmax's value, or invalid.
+  /// where(not any(not (s == -inf)), 0, softmax(s)): PyTorch's safe softmax after run_decompositions(). The softmax's
+  /// value, or invalid.
   ValueId unwrapSafe(const Node &n) {
     if (n.target != "aten.where.self" || number(n.args[1]) != 0.0) return {};
     ValueId id = tensor(n, 0), soft = tensor(n, 2);
     std::vector<const Node *> chain{&n};
-    for (std::string_view step : {"aten.logical_not.default", "aten.any.dim", "aten.logical_not.default", "aten.eq.Scalar"}) {
+    for (std::string_view step :
+         {"aten.logical_not.default", "aten.any.dim", "aten.logical_not.default", "aten.eq.Scalar"}) {
       const Node *c = isTensor(id) && usesAre(id, 1) ? producer(id) : nullptr;
       if (!c || c->target != step) return {};
       chain.push_back(c);
@@ -155,7 +170,9 @@ private:
     const Argument *dim = n->arg("dim");
     const int64_t *d = dim ? std::get_if<int64_t>(dim) : nullptr;
     ValueId in = tensor(*n, 0);
-    if (!d || (*d != -1 && *d != type(id).rank() - 1) || !isScores(in) || !isFloat(type(in).dtype) || !usesAre(in, split ? 2 : 1)) return false;
+    if (!d || (*d != -1 && *d != type(id).rank() - 1) || !isScores(in) || !isFloat(type(in).dtype) ||
+        !usesAre(in, split ? 2 : 1))
+      return false;
     covered_.push_back(n);
     see(lead(id));
     return scores(in, 1);
@@ -177,7 +194,8 @@ private:
     auto goUp = [&](size_t arg, double factor) {
       ValueId in = tensor(*n, arg);
       // A side that broadcasts is not the scores.
-      return isScores(in) && type(in).sizes == type(id).sizes && usesAre(in, 1) && isFloat(type(in).dtype) && scores(in, factor);
+      return isScores(in) && type(in).sizes == type(id).sizes && usesAre(in, 1) && isFloat(type(in).dtype) &&
+             scores(in, factor);
     };
     auto mask = [&](AttentionMask::Kind kind, size_t arg, double factor) {
       ValueId value = tensor(*n, arg);
@@ -205,7 +223,8 @@ private:
       return mask(AttentionMask::Kind::Add, 0, f) && goUp(1, other);
     }
     if (is(*n, {"aten.where.self", "aten.where.ScalarOther"})) {
-      if (std::optional<double> c = number(n->args[2]); c && mask(AttentionMask::Kind::Keep, 0, f * *c) && goUp(1, f)) return true;
+      if (std::optional<double> c = number(n->args[2]); c && mask(AttentionMask::Kind::Keep, 0, f * *c) && goUp(1, f))
+        return true;
       undo();
     }
     if (is(*n, {"aten.where.self", "aten.where.ScalarSelf"})) {

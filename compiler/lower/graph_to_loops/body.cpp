@@ -21,10 +21,8 @@ static bool commutative(OpKind k) {
   case OpKind::Or:
   case OpKind::Xor:
   case OpKind::Eq:
-  case OpKind::Ne:
-    return true;
-  default:
-    return false;
+  case OpKind::Ne: return true;
+  default: return false;
   }
 }
 
@@ -35,17 +33,24 @@ static bool isComparison(OpKind k) {
   case OpKind::Lt:
   case OpKind::Le:
   case OpKind::Gt:
-  case OpKind::Ge:
-    return true;
-  default:
-    return false;
+  case OpKind::Ge: return true;
+  default: return false;
   }
 }
 
 Val BodyBuilder::emit(Op op) {
   if (commutative(op.kind) && op.a > op.b) std::swap(op.a, op.b);
-  Key key{static_cast<int>(op.kind), static_cast<int>(op.dtype), op.a, op.b, op.c, bitsOf(op.imm), op.immInt, op.buffer.value,
-          op.index.valid() ? op.index.node() : nullptr, op.bound.valid() ? op.bound.node() : nullptr, (op.wrap ? 1 : 0) + (op.check ? 2 : 0)};
+  Key key{static_cast<int>(op.kind),
+          static_cast<int>(op.dtype),
+          op.a,
+          op.b,
+          op.c,
+          bitsOf(op.imm),
+          op.immInt,
+          op.buffer.value,
+          op.index.valid() ? op.index.node() : nullptr,
+          op.bound.valid() ? op.bound.node() : nullptr,
+          (op.wrap ? 1 : 0) + (op.check ? 2 : 0)};
   auto [it, fresh] = seen_.try_emplace(key, static_cast<ValueIdx>(body_.ops.size()));
   DType t = op.dtype;
   if (fresh) body_.ops.push_back(std::move(op));
@@ -154,7 +159,17 @@ std::optional<double> BodyBuilder::constantOf(Val v) const {
   if (o.kind != OpKind::Constant || v.idx >= static_cast<ValueIdx>(body_.ops.size())) return std::nullopt;
   // The placeholder of a contraction's sum is no constant: it is op 0 and not in the table.
   if (v.idx == 0) {
-    Key key{static_cast<int>(o.kind), static_cast<int>(o.dtype), -1, -1, -1, bitsOf(o.imm), o.immInt, -1, nullptr, nullptr, 0};
+    Key key{static_cast<int>(o.kind),
+            static_cast<int>(o.dtype),
+            -1,
+            -1,
+            -1,
+            bitsOf(o.imm),
+            o.immInt,
+            -1,
+            nullptr,
+            nullptr,
+            0};
     auto it = seen_.find(key);
     if (it == seen_.end() || it->second != 0) return std::nullopt;
   }
@@ -172,7 +187,8 @@ Val BodyBuilder::cast(Val v, DType t) {
     if (std::isfinite(*c) && std::fabs(*c) < 1e9 && !isFloat(t)) return constantInt(t, static_cast<int64_t>(*c));
   }
   // A value that was widened from t is that value.
-  if (o.kind == OpKind::Cast && v.dtype == DType::F32 && isReducedFloat(t) && body_.ops[o.a].dtype == t) return {this, o.a, t};
+  if (o.kind == OpKind::Cast && v.dtype == DType::F32 && isReducedFloat(t) && body_.ops[o.a].dtype == t)
+    return {this, o.a, t};
   Op op{};
   op.kind = OpKind::Cast;
   op.dtype = t;
@@ -202,7 +218,8 @@ Val BodyBuilder::unary(OpKind k, Val a) {
   }
   Op op{};
   op.kind = k;
-  op.dtype = k == OpKind::IsNan || k == OpKind::IsInf || k == OpKind::SignBit || k == OpKind::Not ? DType::Bool : a.dtype;
+  op.dtype =
+      k == OpKind::IsNan || k == OpKind::IsInf || k == OpKind::SignBit || k == OpKind::Not ? DType::Bool : a.dtype;
   op.a = a.idx;
   return emit(op);
 }

@@ -1,12 +1,13 @@
 // Scalar code of one loop nest, while it is being written.
 //
-// A BodyBuilder appends scalar ops to a loops::Body. It knows the ranges of the nest's index symbols, so that it can simplify index
-// expressions and drop checks that always hold; equal ops are emitted once. A Val is one scalar value of the body under construction;
-// the usual operators on Vals append ops. Both operands of an operator have the same dtype; a number takes the dtype of its partner.
+// A BodyBuilder appends scalar ops to a loops::Body. It knows the ranges of the nest's index symbols, so that it can
+// simplify index expressions and drop checks that always hold; equal ops are emitted once. A Val is one scalar value of
+// the body under construction; the usual operators on Vals append ops. Both operands of an operator have the same
+// dtype; a number takes the dtype of its partner.
 //
-// Values of reduced float tensors (f16, bf16, f8) are F32 in the body: load() widens, and the store of a nest narrows again. A chain of
-// inlined ops therefore keeps F32 between ops (as TorchInductor does); an explicit cast, and the inputs of discontinuous functions
-// (floor, comparisons, …), are rounded to the tensor's dtype.
+// Values of reduced float tensors (f16, bf16, f8) are F32 in the body: load() widens, and the store of a nest narrows
+// again. A chain of inlined ops therefore keeps F32 between ops (as TorchInductor does); an explicit cast, and the
+// inputs of discontinuous functions (floor, comparisons, …), are rounded to the tensor's dtype.
 #pragma once
 #include <functional>
 #include <map>

@@ -1,7 +1,8 @@
-// Convolutions of one to three spatial dims, transposed ones too, as contractions over (input channel, kernel position).
+// Convolutions of one to three spatial dims, transposed ones too, as contractions over (input channel, kernel
+// position).
 //
-// Results lie in memory channels-last, whatever the model says of strides: the channel is the innermost loop of the product. A
-// depthwise convolution has nothing to share between its outputs and becomes a plain reduction.
+// Results lie in memory channels-last, whatever the model says of strides: the channel is the innermost loop of the
+// product. A depthwise convolution has nothing to share between its outputs and becomes a plain reduction.
 #include <cmath>
 
 #include "lower/graph_to_loops/op_call.h"
@@ -32,12 +33,15 @@ static std::vector<int> channelsLast(size_t rank) {
   return order;
 }
 
-static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, const ConvSpec &c, const Sizes &outSizes, DType out) {
+static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, const ConvSpec &c, const Sizes &outSizes,
+                       DType out) {
   if (x.isComplex() || w.isComplex()) {
     DType r = toReal(out);
     Tensor none;
-    Tensor rr = convolve(ctx, x.real(), w.real(), none, c, outSizes, r), ii = convolve(ctx, x.imag(), w.imag(), none, c, outSizes, r);
-    Tensor ri = convolve(ctx, x.real(), w.imag(), none, c, outSizes, r), ir = convolve(ctx, x.imag(), w.real(), none, c, outSizes, r);
+    Tensor rr = convolve(ctx, x.real(), w.real(), none, c, outSizes, r),
+           ii = convolve(ctx, x.imag(), w.imag(), none, c, outSizes, r);
+    Tensor ri = convolve(ctx, x.real(), w.imag(), none, c, outSizes, r),
+           ir = convolve(ctx, x.imag(), w.real(), none, c, outSizes, r);
     Tensor y = Tensor::complex(sub(rr, ii), add(ri, ir), out);
     if (!bias.valid()) return y;
     Sizes s(outSizes.size(), Expr(1));
@@ -61,7 +65,8 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
     w = ctx.constantInOrder(w, order);
   }
   // Position of the input element that kernel position r meets at output position i; its condition goes to `ok`.
-  auto inputAt = [=, &ctx](BodyBuilder &b, Expr batch, Expr channel, const std::vector<Expr> &o, const std::vector<Expr> &k, Val &ok) {
+  auto inputAt = [=, &ctx](BodyBuilder &b, Expr batch, Expr channel, const std::vector<Expr> &o,
+                           const std::vector<Expr> &k, Val &ok) {
     (void)ctx;
     Index j{batch, channel};
     for (size_t d = 0; d < spatial; ++d) {
@@ -95,7 +100,8 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
         [=](BodyBuilder &b, const Index &i, const Index &r) {
           Val ok = b.isTrue();
           std::vector<Expr> o(i.begin() + 2, i.end()), k(r.begin() + 1, r.end());
-          Expr group = outPer.isConst(1) ? i[1] : floorDiv(i[1], outPer), oc = outPer.isConst(1) ? Expr(0) : mod(i[1], outPer);
+          Expr group = outPer.isConst(1) ? i[1] : floorDiv(i[1], outPer),
+               oc = outPer.isConst(1) ? Expr(0) : mod(i[1], outPer);
           Index j = inputAt(b, i[0], group * inPer + r[0], o, k, ok);
           Val element = b.masked(ok, [&] { return x.at(b, j); }, b.constant(value, 0));
           return b.cast(element, acc) * b.cast(weightAt(b, group, oc, r[0], k), acc);
@@ -129,7 +135,9 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
     return weightAt(b, i[0], i.back(), r.back(), k);
   };
   if (bias.valid())
-    spec.epilogue = [=](BodyBuilder &b, const Index &i, Val sum) { return sum + b.cast(bias.at(b, {i[0] * outPer + i.back()}), sum.dtype); };
+    spec.epilogue = [=](BodyBuilder &b, const Index &i, Val sum) {
+      return sum + b.cast(bias.at(b, {i[0] * outPer + i.back()}), sum.dtype);
+    };
   // Memory: [N, out…, g, O/g], so that channels are innermost and contiguous.
   std::vector<int> order;
   for (size_t d = 1; d + 1 < spec.ranges.size(); ++d) order.push_back(static_cast<int>(d));
@@ -168,7 +176,8 @@ static Tensors convOp(OpCall &o) {
   }
   if (mode == "same") {
     bool uneven = false;
-    for (size_t d = 0; d < spatial; ++d) uneven |= !o.ctx.equal(c.padding[d] * 2, c.dilation[d] * (w.sizes()[d + 2] - 1));
+    for (size_t d = 0; d < spatial; ++d)
+      uneven |= !o.ctx.equal(c.padding[d] * 2, c.dilation[d] * (w.sizes()[d + 2] - 1));
     if (uneven) {
       Sizes before(spatial + 2, Expr(0)), after = before;
       for (size_t d = 0; d < spatial; ++d) {
@@ -187,7 +196,8 @@ static Tensors convOp(OpCall &o) {
 }
 
 void addConv(OpTable &t) {
-  t.add("conv1d.default conv2d.default conv3d.default conv1d.padding conv2d.padding conv3d.padding conv_transpose1d.default "
+  t.add("conv1d.default conv2d.default conv3d.default conv1d.padding conv2d.padding conv3d.padding "
+        "conv_transpose1d.default "
         "conv_transpose2d.input conv_transpose3d.input convolution.default _convolution.default",
         convOp);
 }

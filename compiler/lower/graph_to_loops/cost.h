@@ -1,7 +1,8 @@
 // Realize or inline: the one place that decides whether a lazy tensor gets a buffer.
 //
-// Inlining saves a round trip through memory and costs the computation anew for every consumer. The thresholds are in scalar ops and
-// loads per element. The schedule fuses a realized producer into its consumers again where both fit one kernel, so realizing is the safe side.
+// Inlining saves a round trip through memory and costs the computation anew for every consumer. The thresholds are in
+// scalar ops and loads per element. The schedule fuses a realized producer into its consumers again where both fit one
+// kernel, so realizing is the safe side.
 #pragma once
 #include "lower/graph_to_loops/tensor.h"
 

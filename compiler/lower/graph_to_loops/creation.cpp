@@ -74,16 +74,17 @@ static Tensors triIndices(OpCall &o, bool lower) {
 }
 
 void addCreation(OpTable &t) {
-  t.add("full.default full_like.default new_full.default fill.Scalar fill.Tensor", [](OpCall &o) -> Tensors {
-    return {filled(o, o.t(o.has("fill_value") ? "fill_value" : "value"))};
-  });
-  t.add("zeros.default zeros_like.default new_zeros.default zero.default empty.memory_format empty_like.default new_empty.default "
+  t.add("full.default full_like.default new_full.default fill.Scalar fill.Tensor",
+        [](OpCall &o) -> Tensors { return {filled(o, o.t(o.has("fill_value") ? "fill_value" : "value"))}; });
+  t.add("zeros.default zeros_like.default new_zeros.default zero.default empty.memory_format empty_like.default "
+        "new_empty.default "
         "empty_strided.default new_empty_strided.default empty_permuted.default _efficientzerotensor.default",
         constantOf<0>);
   t.add("ones.default ones_like.default new_ones.default", constantOf<1>);
   t.add("scalar_tensor.default", [](OpCall &o) -> Tensors { return {filled(o, o.t("s"))}; });
   t.add("arange.default arange.start arange.start_step", arangeOp);
-  t.add("linspace.default linspace.Tensor_Tensor linspace.Tensor_Scalar linspace.Scalar_Tensor logspace.default logspace.Tensor_Tensor "
+  t.add("linspace.default linspace.Tensor_Tensor linspace.Tensor_Scalar linspace.Scalar_Tensor logspace.default "
+        "logspace.Tensor_Tensor "
         "logspace.Tensor_Scalar logspace.Scalar_Tensor",
         linspaceOp);
   t.add("eye.default eye.m", [](OpCall &o) -> Tensors {
@@ -95,11 +96,16 @@ void addCreation(OpTable &t) {
   });
   t.add("tril_indices.default", [](OpCall &o) -> Tensors { return triIndices(o, true); });
   t.add("triu_indices.default", [](OpCall &o) -> Tensors { return triIndices(o, false); });
-  t.add("_to_copy.default to.dtype to.dtype_layout to.device to.other type_as.default to.prim_Device to.prim_dtype to.prim_other", toOp);
-  t.add("_cast_Float.default float.default half.default bfloat16.default double.default int.default long.default bool.default "
-        "_cast_Double.default _cast_Int.default _cast_Long.default _cast_Half.default prims::prims.convert_element_type.default",
+  t.add("_to_copy.default to.dtype to.dtype_layout to.device to.other type_as.default to.prim_Device to.prim_dtype "
+        "to.prim_other",
         toOp);
-  t.add("copy.default", [](OpCall &o) -> Tensors { return {broadcastTo(cast(o.t("src"), o.out().dtype), o.out().sizes)}; });
+  t.add("_cast_Float.default float.default half.default bfloat16.default double.default int.default long.default "
+        "bool.default "
+        "_cast_Double.default _cast_Int.default _cast_Long.default _cast_Half.default "
+        "prims::prims.convert_element_type.default",
+        toOp);
+  t.add("copy.default",
+        [](OpCall &o) -> Tensors { return {broadcastTo(cast(o.t("src"), o.out().dtype), o.out().sizes)}; });
   t.add("complex.default", [](OpCall &o) -> Tensors {
     Tensor re = o.t("real"), im = o.t("imag"), xs[] = {re, im};
     Sizes s = broadcastSizes(o.ctx, xs);
@@ -137,7 +143,8 @@ void addCreation(OpTable &t) {
     Tensor x = o.t("self");
     DType d = o.out().dtype;
     if (d == x.dtype()) return {x};
-    if (isComplex(d) || x.isComplex() || itemSize(d) != itemSize(x.dtype())) return o.fail("reinterpreting elements as a dtype of another size is not supported");
+    if (isComplex(d) || x.isComplex() || itemSize(d) != itemSize(x.dtype()))
+      return o.fail("reinterpreting elements as a dtype of another size is not supported");
     return {Tensor::lazy(o.ctx, d, x.sizes(), [x, d](BodyBuilder &b, const Index &i) {
       Val v = b.cast(x.at(b, i), x.dtype());
       return b.cast(b.bitcast(v, d), computeType(d));

@@ -68,12 +68,13 @@ static Tensor inverseReal(const Tensor &x0, int64_t dim, Expr n, bool forward) {
   DType r = toReal(x.dtype());
   // Each inner coefficient stands for itself and its mirror image.
   auto weights = [&](bool sine) {
-    return Tensor::lazy(ctx, r, {half, n}, [=](BodyBuilder &b, const Index &i) {
-             Val a = b.index(mod(i[0] * i[1], n), DType::F64) / b.index(n, DType::F64) * (2 * M_PI);
-             Val v = un(sine ? OpKind::Sin : OpKind::Cos, a);
-             Val once = b.compare(OpKind::Eq, i[0], 0) || b.compare(OpKind::Eq, i[0] * 2, n);
-             return b.cast(where(once, v, v * 2.0), computeType(r));
-           })
+    return Tensor::lazy(ctx, r, {half, n},
+                        [=](BodyBuilder &b, const Index &i) {
+                          Val a = b.index(mod(i[0] * i[1], n), DType::F64) / b.index(n, DType::F64) * (2 * M_PI);
+                          Val v = un(sine ? OpKind::Sin : OpKind::Cos, a);
+                          Val once = b.compare(OpKind::Eq, i[0], 0) || b.compare(OpKind::Eq, i[0] * 2, n);
+                          return b.cast(where(once, v, v * 2.0), computeType(r));
+                        })
         .realize();
   };
   Tensor re = matmul(x.real(), weights(false)), im = matmul(x.imag(), weights(true));
@@ -108,12 +109,15 @@ static Tensors composite(OpCall &o) {
   bool many = name.back() == '2' || name.back() == 'n', two = name.back() == '2';
   if (many) name.pop_back();
   Tensor x = o.t("self");
-  if (toReal(x.dtype()) == DType::F16 || x.dtype() == DType::BF16) return o.fail("half precision transforms are not supported");
+  if (toReal(x.dtype()) == DType::F16 || x.dtype() == DType::BF16)
+    return o.fail("half precision transforms are not supported");
   if (!isFloat(x.dtype()) && !x.isComplex()) x = cast(x, DType::F32);
   Sizes s = many ? o.exprs("s") : o.exprs("n");
-  Dims dims = many ? transformDims(o, x, s.size(), two) : Dims{o.integer("dim", -1) < 0 ? o.integer("dim", -1) + x.rank() : o.integer("dim", -1)};
+  Dims dims = many ? transformDims(o, x, s.size(), two)
+                   : Dims{o.integer("dim", -1) < 0 ? o.integer("dim", -1) + x.rank() : o.integer("dim", -1)};
   if (dims.empty()) return {cast(x, o.out().dtype)};
-  bool inverse = name[0] == 'i', toHalf = name == "rfft" || name == "ihfft", toReals = name == "irfft" || name == "hfft";
+  bool inverse = name[0] == 'i', toHalf = name == "rfft" || name == "ihfft",
+       toReals = name == "irfft" || name == "hfft";
   bool forward = name == "fft" || name == "rfft" || name == "hfft";
   (void)inverse;
   Norm norm = normOf(o.text("norm"), forward);
@@ -122,8 +126,10 @@ static Tensors composite(OpCall &o) {
   for (size_t k = 0; k < dims.size(); ++k) {
     bool last = k + 1 == dims.size();
     Expr n;
-    if (k < s.size() && !s[k].isConst(-1)) n = s[k];
-    else n = toReals && last ? (x.size(dims[k]) - 1) * 2 : x.size(dims[k]);
+    if (k < s.size() && !s[k].isConst(-1))
+      n = s[k];
+    else
+      n = toReals && last ? (x.size(dims[k]) - 1) * 2 : x.size(dims[k]);
     lengths.push_back(n);
     count = count * n;
   }
@@ -195,9 +201,12 @@ static Tensors shift(OpCall &o) {
 /// Frames of n_fft samples, hop apart, times the window, transformed: [B, frequencies, frames].
 static Tensors stftOp(OpCall &o) {
   Tensor x = o.t("self"), window = o.opt("window");
-  if (o.node.target == "aten.stft.center" && o.flag("center", true)) return o.fail("centred frames with padding are not supported; export pads them apart");
-  Expr n = o.expr("n_fft"), hop = o.has("hop_length") ? o.expr("hop_length") : floorDiv(n, 4), length = o.has("win_length") ? o.expr("win_length") : n;
-  bool batched = x.rank() == 2, onesided = o.has("onesided") ? o.flag("onesided") : !(x.isComplex() || (window.valid() && window.isComplex()));
+  if (o.node.target == "aten.stft.center" && o.flag("center", true))
+    return o.fail("centred frames with padding are not supported; export pads them apart");
+  Expr n = o.expr("n_fft"), hop = o.has("hop_length") ? o.expr("hop_length") : floorDiv(n, 4),
+       length = o.has("win_length") ? o.expr("win_length") : n;
+  bool batched = x.rank() == 2,
+       onesided = o.has("onesided") ? o.flag("onesided") : !(x.isComplex() || (window.valid() && window.isComplex()));
   if (!batched) x = unsqueeze(x, 0);
   Expr frames = floorDiv(x.size(1) - n, hop) + 1;
   x = remap(x, {x.size(0), frames, n}, [hop](const Index &i) { return Index{i[0], i[1] * hop + i[2]}; });
@@ -215,7 +224,8 @@ static Tensors stftOp(OpCall &o) {
   return {concat({unsqueeze(y.real(), y.rank()), unsqueeze(y.imag(), y.rank())}, y.rank())};
 }
 
-/// Windows of length n as torch defines them: a periodic one is the first n values of the symmetric one of length n + 1.
+/// Windows of length n as torch defines them: a periodic one is the first n values of the symmetric one of length n
+/// + 1.
 static Tensors windowOp(OpCall &o) {
   std::string name = o.node.target.substr(5);
   name = name.substr(0, name.find('_'));
@@ -225,10 +235,14 @@ static Tensors windowOp(OpCall &o) {
   if (n.isConst(0) || n.isConst(1)) return {full(o.ctx, o.out().sizes, t, 1)};
   return {Tensor::lazy(o.ctx, t, o.out().sizes, [=](BodyBuilder &b, const Index &i) {
     Val x = b.index(i[0], DType::F64) / b.index(span, DType::F64), turn = x * (2 * M_PI), v = x;
-    if (name == "hann") v = (1.0 - un(OpKind::Cos, turn)) * 0.5;
-    else if (name == "hamming") v = alpha - un(OpKind::Cos, turn) * beta;
-    else if (name == "blackman") v = 0.42 - un(OpKind::Cos, turn) * 0.5 + un(OpKind::Cos, turn * 2.0) * 0.08;
-    else if (name == "bartlett") v = 1.0 - un(OpKind::Abs, x * 2.0 - 1.0);
+    if (name == "hann")
+      v = (1.0 - un(OpKind::Cos, turn)) * 0.5;
+    else if (name == "hamming")
+      v = alpha - un(OpKind::Cos, turn) * beta;
+    else if (name == "blackman")
+      v = 0.42 - un(OpKind::Cos, turn) * 0.5 + un(OpKind::Cos, turn * 2.0) * 0.08;
+    else if (name == "bartlett")
+      v = 1.0 - un(OpKind::Abs, x * 2.0 - 1.0);
     else {
       Val r = x * 2.0 - 1.0, inside = 1.0 - r * r;
       v = un(OpKind::I0, un(OpKind::Sqrt, vmax(inside, num(inside, 0))) * beta) / un(OpKind::I0, num(x, beta));
@@ -239,12 +253,16 @@ static Tensors windowOp(OpCall &o) {
 
 void addFft(OpTable &t) {
   t.add("stft.default stft.center", stftOp);
-  t.add("hann_window.default hann_window.periodic hamming_window.default hamming_window.periodic hamming_window.periodic_alpha "
-        "hamming_window.periodic_alpha_beta blackman_window.default blackman_window.periodic bartlett_window.default bartlett_window.periodic "
+  t.add("hann_window.default hann_window.periodic hamming_window.default hamming_window.periodic "
+        "hamming_window.periodic_alpha "
+        "hamming_window.periodic_alpha_beta blackman_window.default blackman_window.periodic bartlett_window.default "
+        "bartlett_window.periodic "
         "kaiser_window.default kaiser_window.periodic kaiser_window.beta",
         windowOp);
-  t.add("fft_fft.default fft_ifft.default fft_rfft.default fft_irfft.default fft_hfft.default fft_ihfft.default fft_fft2.default fft_ifft2.default "
-        "fft_rfft2.default fft_irfft2.default fft_hfft2.default fft_ihfft2.default fft_fftn.default fft_ifftn.default fft_rfftn.default "
+  t.add("fft_fft.default fft_ifft.default fft_rfft.default fft_irfft.default fft_hfft.default fft_ihfft.default "
+        "fft_fft2.default fft_ifft2.default "
+        "fft_rfft2.default fft_irfft2.default fft_hfft2.default fft_ihfft2.default fft_fftn.default fft_ifftn.default "
+        "fft_rfftn.default "
         "fft_irfftn.default fft_hfftn.default fft_ihfftn.default",
         composite);
   t.add("_fft_c2c.default _fft_r2c.default _fft_c2r.default", primitive);

@@ -45,7 +45,8 @@ Tensor Lowering::fold(const Tensor &x) {
     if (op.kind != OpKind::Load) continue;
     loads = true;
     const loops::Buffer &from = program.buffer(op.buffer);
-    const loops::Constant *c = from.kind == loops::Buffer::Kind::Constant ? &program.constants[static_cast<size_t>(from.index)] : nullptr;
+    const loops::Constant *c =
+        from.kind == loops::Buffer::Kind::Constant ? &program.constants[static_cast<size_t>(from.index)] : nullptr;
     if (!c || from.mutated || !c->data) return x;
     auto [it, fresh] = moved.try_emplace(op.buffer.value);
     if (fresh) {

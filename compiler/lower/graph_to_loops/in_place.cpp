@@ -48,7 +48,8 @@ bool provablyApart(const Sizes &sizesA, const Strided &a, const Sizes &sizesB, c
     };
     Strided ca = column(a), cb = column(b);
     Expr extentA, extentB;
-    if (within(sizesA, ca, extentA) && within(sizesB, cb, extentB) && apart(ca.offset, extentA, cb.offset, extentB)) return true;
+    if (within(sizesA, ca, extentA) && within(sizesB, cb, extentB) && apart(ca.offset, extentA, cb.offset, extentB))
+      return true;
   }
   return false;
 }
@@ -73,7 +74,8 @@ bool InPlace::isUninitialised(ValueId id) const {
   auto def = definition_.find(id.value);
   if (def == definition_.end()) return false;
   const std::string &target = graph_.nodes[def->second].target;
-  for (const char *prefix : {"aten.empty.", "aten.empty_like.", "aten.empty_strided.", "aten.empty_permuted.", "aten.new_empty.", "aten.new_empty_strided.", "prims.empty"})
+  for (const char *prefix : {"aten.empty.", "aten.empty_like.", "aten.empty_strided.", "aten.empty_permuted.",
+                             "aten.new_empty.", "aten.new_empty_strided.", "prims.empty"})
     if (target.starts_with(prefix)) return true;
   return false;
 }
@@ -87,7 +89,9 @@ bool InPlace::neededLater(int32_t id) const {
 namespace {
 
 /// Scatters that leave the rest of the whole as it is, by the name of their view.
-bool isScatter(const Node &n) { return n.target == "aten.slice_scatter.default" || n.target == "aten.select_scatter.default"; }
+bool isScatter(const Node &n) {
+  return n.target == "aten.slice_scatter.default" || n.target == "aten.select_scatter.default";
+}
 
 ValueId argument(const Node &n, std::string_view name) {
   const graph::Argument *a = n.arg(name);
@@ -125,11 +129,14 @@ const Node *InPlace::scatterOf(ValueId source) const {
   auto it = readers_.find(source.value);
   if (it == readers_.end()) return nullptr;
   for (size_t i : it->second)
-    if (isScatter(graph_.nodes[i]) && argument(graph_.nodes[i], "src") == source && argument(graph_.nodes[i], "self") != source) return &graph_.nodes[i];
+    if (isScatter(graph_.nodes[i]) && argument(graph_.nodes[i], "src") == source &&
+        argument(graph_.nodes[i], "self") != source)
+      return &graph_.nodes[i];
   return nullptr;
 }
 
-/// A result that is put into a larger value can be written there if that value lies in memory, as it will have to anyway.
+/// A result that is put into a larger value can be written there if that value lies in memory, as it will have to
+/// anyway.
 void InPlace::settleBase(Lowering &ctx, ValueId result, Values &values) {
   ValueId whole;
   for (const Node *scatter = scatterOf(result); scatter; scatter = scatterOf(result)) {
@@ -168,7 +175,8 @@ void InPlace::absorb(Lowering &ctx, ValueId source, const Tensor &x, Values &val
 bool InPlace::meets(Lowering &ctx, const Tensor &x, const Region &region) const {
   if (x.isComplex()) return meets(ctx, x.real(), region) || meets(ctx, x.imag(), region);
   if (std::optional<Strided> s = x.asStrided())
-    return s->buffer == region.where.buffer && (s->dtype != region.where.dtype || !provablyApart(x.sizes(), *s, region.sizes, region.where, ctx.facts));
+    return s->buffer == region.where.buffer &&
+           (s->dtype != region.where.dtype || !provablyApart(x.sizes(), *s, region.sizes, region.where, ctx.facts));
   std::vector<BufferId> loads = x.loads();
   return std::find(loads.begin(), loads.end(), region.where.buffer) != loads.end();
 }
@@ -211,10 +219,12 @@ std::optional<Strided> InPlace::place(Lowering &ctx, size_t i, Values &values, s
   if (s->buffer.index() < firstBuffer_) return blocked("it belongs to the graph around");
   Region region{type.sizes, *s};
   for (const Region &w : written_)
-    if (w.where.buffer == s->buffer && !provablyApart(w.sizes, w.where, region.sizes, region.where, ctx.facts)) return blocked("another argument is written there");
+    if (w.where.buffer == s->buffer && !provablyApart(w.sizes, w.where, region.sizes, region.where, ctx.facts))
+      return blocked("another argument is written there");
   // Another argument that looks at the same place must go on seeing the old content, unless it is the same memory.
   for (size_t j = 0; j < node_->args.size(); ++j) {
-    bool same = j == i || (!launch.sameAs.empty() && (launch.sameAs[j] == static_cast<int>(i) || (launch.sameAs[j] >= 0 && launch.sameAs[j] == launch.sameAs[i])));
+    bool same = j == i || (!launch.sameAs.empty() && (launch.sameAs[j] == static_cast<int>(i) ||
+                                                      (launch.sameAs[j] >= 0 && launch.sameAs[j] == launch.sameAs[i])));
     if (same || (launch.written[j] && j < i)) continue;
     Tensor y = values.at(std::get<ValueId>(node_->args[j]).value);
     if (y.asStrided() && meets(ctx, y, region)) return blocked("argument '" + node_->argNames[j] + "' overlaps it");
@@ -236,8 +246,8 @@ std::optional<Strided> InPlace::place(Lowering &ctx, size_t i, Values &values, s
     if (counted.insert(y.key()).second) lateBytes = lateBytes + y.numel() * Expr(itemSize(y.dtype()));
   }
   std::sort(late.begin(), late.end());
-  // A copy reads and writes each element once; where the memory is the caller's or the model's the way back is saved as well. A value that
-  // is computed early is written, and can no more be fused into who reads it.
+  // A copy reads and writes each element once; where the memory is the caller's or the model's the way back is saved as
+  // well. A value that is computed early is written, and can no more be fused into who reads it.
   Expr copyBytes = ctx.facts.simplify(extentOf(type.sizes, type.strides, ctx.facts) * Expr(itemSize(type.dtype)));
   Expr worth = buffer.kind == loops::Buffer::Kind::Temp ? lateBytes * Expr(2) : lateBytes;
   bool complex = std::any_of(late.begin(), late.end(), [&](int32_t v) { return values.at(v).isComplex(); });

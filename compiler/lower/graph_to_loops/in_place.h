@@ -1,17 +1,19 @@
 // Reinplacing: may a user's kernel write straight over the memory that an argument lies in?
 //
-// In the functional graph a launch gives a new value, so that the old one stays; in memory both can be one buffer where nobody needs the
-// old content any more. That is asked for each written argument, in the order of the nodes:
+// In the functional graph a launch gives a new value, so that the old one stays; in memory both can be one buffer where
+// nobody needs the old content any more. That is asked for each written argument, in the order of the nodes:
 //
 //     r = launch(z);              z is read by nobody behind it                      r lies where z lies
-//     s = z[:, 3]; r = launch(s); z' = select_scatter(z, r, 1, 3)                   r lies in z's column, z' where z lies
-//     r = launch(y), y an input that receives r at the end                           the caller's memory changes, nothing is copied back
+//     s = z[:, 3]; r = launch(s); z' = select_scatter(z, r, 1, 3)                   r lies in z's column, z' where z
+//     lies r = launch(y), y an input that receives r at the end                           the caller's memory changes,
+//     nothing is copied back
 //
-// A value is needed later if a node behind the launch reads it or the model returns it. One that lies elsewhere, or in a part of the buffer
-// that provably does not meet what is written, does not mind. Any other is computed (or copied) before the launch where that costs less than
-// the copy of what is written; else the launch works on a copy.
+// A value is needed later if a node behind the launch reads it or the model returns it. One that lies elsewhere, or in
+// a part of the buffer that provably does not meet what is written, does not mind. Any other is computed (or copied)
+// before the launch where that costs less than the copy of what is written; else the launch works on a copy.
 //
-// Tensors in a buffer always mean its present content; the rule keeps that true. The pair slice and scatter is recognised by where both lie.
+// Tensors in a buffer always mean its present content; the rule keeps that true. The pair slice and scatter is
+// recognised by where both lie.
 #pragma once
 #include <map>
 #include <set>
@@ -26,12 +28,12 @@ namespace neso::lower {
 /// Elements of the storage that a tensor reaches, from its first element on.
 Expr extentOf(const Sizes &sizes, const Sizes &strides, const Facts &facts);
 bool sameStrides(const Lowering &ctx, const Sizes &sizes, const Sizes &a, const Sizes &b);
-/// Whether two tensors in one buffer provably have no element in common: the buffer's rows apart, columns of the same rows apart, or one
-/// behind the other.
+/// Whether two tensors in one buffer provably have no element in common: the buffer's rows apart, columns of the same
+/// rows apart, or one behind the other.
 bool provablyApart(const Sizes &sizesA, const Strided &a, const Sizes &sizesB, const Strided &b, const Facts &facts);
 
-/// Who reads what in one graph. A sub-graph's own memory are the buffers that came into being since its lowering began: others belong to
-/// the graph around it.
+/// Who reads what in one graph. A sub-graph's own memory are the buffers that came into being since its lowering began:
+/// others belong to the graph around it.
 class InPlace {
 public:
   using Values = std::unordered_map<int32_t, Tensor>;
@@ -39,15 +41,16 @@ public:
 
   /// Begins a launch: `node` is one of the graph's.
   void begin(const graph::Node &node);
-  /// Where argument `i` may be written in its own memory; `why` then says what was gained, else (if anything could have been) what is in
-  /// the way. Adds the nodes that bring into safety what is still needed, and replaces those values.
+  /// Where argument `i` may be written in its own memory; `why` then says what was gained, else (if anything could have
+  /// been) what is in the way. Adds the nodes that bring into safety what is still needed, and replaces those values.
   std::optional<Strided> place(Lowering &ctx, size_t i, Values &values, std::string &why);
   /// Argument `i` was given other memory: a later argument must not overlap `where`.
   void wrote(const Sizes &sizes, const Strided &where) { written_.push_back({sizes, where}); }
 
   /// The argument's definition leaves its elements without values (torch.empty).
   bool isUninitialised(graph::ValueId id) const;
-  /// Whether torch.empty's result is only ever written part by part, by launches in place; then its buffer may begin without content.
+  /// Whether torch.empty's result is only ever written part by part, by launches in place; then its buffer may begin
+  /// without content.
   bool startsBlank(graph::ValueId id) const;
   void blank(BufferId buffer) { blank_.insert(buffer.value); }
   /// Nothing was stored to the buffer yet; from now on something is.
@@ -75,8 +78,9 @@ private:
   const graph::Node *node_ = nullptr;
   size_t at_ = 0;
   std::vector<Region> written_;
-  std::set<std::pair<size_t, int32_t>> absorbed_; // (scatter node, value that it reads): gives the present content of its buffer
-  std::unordered_map<int32_t, Tensor> coming_;    // results of those
+  std::set<std::pair<size_t, int32_t>>
+      absorbed_; // (scatter node, value that it reads): gives the present content of its buffer
+  std::unordered_map<int32_t, Tensor> coming_; // results of those
 };
 
 } // namespace neso::lower

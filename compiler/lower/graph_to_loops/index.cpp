@@ -21,8 +21,10 @@ Tensor source(const Tensor &x) {
 }
 
 static Tensor gatherAt(const Tensor &x, const Sizes &sizes, std::function<Index(BodyBuilder &, const Index &)> where) {
-  if (x.isComplex()) return Tensor::complex(gatherAt(x.real(), sizes, where), gatherAt(x.imag(), sizes, where), x.dtype());
-  return Tensor::lazy(x.ctx(), x.dtype(), sizes, [x, where](BodyBuilder &b, const Index &i) { return x.at(b, where(b, i)); });
+  if (x.isComplex())
+    return Tensor::complex(gatherAt(x.real(), sizes, where), gatherAt(x.imag(), sizes, where), x.dtype());
+  return Tensor::lazy(x.ctx(), x.dtype(), sizes,
+                      [x, where](BodyBuilder &b, const Index &i) { return x.at(b, where(b, i)); });
 }
 
 Tensor gather(const Tensor &x0, int64_t dim, const Tensor &index0) {
@@ -93,10 +95,12 @@ struct Advanced {
     result.insert(result.begin() + static_cast<int64_t>(place), shape.begin(), shape.end());
   }
   Index map(BodyBuilder &b, const Sizes &sizes, const Index &i, bool check) const {
-    Index inner(i.begin() + static_cast<int64_t>(place), i.begin() + static_cast<int64_t>(place + shape.size())), rest = i, j;
+    Index inner(i.begin() + static_cast<int64_t>(place), i.begin() + static_cast<int64_t>(place + shape.size())),
+        rest = i, j;
     rest.erase(rest.begin() + static_cast<int64_t>(place), rest.begin() + static_cast<int64_t>(place + shape.size()));
     size_t next = 0;
-    for (size_t d = 0; d < at.size(); ++d) j.push_back(at[d] ? b.indirect(at[d]->at(b, inner), sizes[d], true, check) : rest[next++]);
+    for (size_t d = 0; d < at.size(); ++d)
+      j.push_back(at[d] ? b.indirect(at[d]->at(b, inner), sizes[d], true, check) : rest[next++]);
     return j;
   }
 };
@@ -121,7 +125,8 @@ static Strided copyOf(const Tensor &x, DType t) {
   return w;
 }
 
-/// x[mask] = v, the mask over the leading dims of x: the k-th true element takes v[k]. Another number of them than v has is a run-time error.
+/// x[mask] = v, the mask over the leading dims of x: the k-th true element takes v[k]. Another number of them than v
+/// has is a run-time error.
 static Tensors putByMask(OpCall &o, const Tensor &x0, const Tensor &mask, Tensor v, bool accumulate) {
   size_t lead = mask.sizes().size();
   if (lead > x0.sizes().size()) return o.fail("the mask has more dimensions than the tensor");
@@ -170,7 +175,8 @@ static Tensors indexPutOp(OpCall &o) {
       Tensor scalar = reshape(v, {});
       return {where(m, accumulate ? add(x, scalar) : broadcastTo(scalar, x.sizes()), x)};
     }
-    if (indices.size() == 1 && indices[0].dtype() == DType::Bool && indices[0].rank() > 0) return putByMask(o, x, indices[0], v, accumulate);
+    if (indices.size() == 1 && indices[0].dtype() == DType::Bool && indices[0].rank() > 0)
+      return putByMask(o, x, indices[0], v, accumulate);
     return o.fail("assignment by a mask of a tensor of values has a size that depends on the data");
   }
   DType t = accumulate ? collectType(x.dtype()) : x.dtype();
@@ -179,44 +185,69 @@ static Tensors indexPutOp(OpCall &o) {
   Strided w = copyOf(x, t);
   Sizes sizes = x.sizes();
   o.ctx.scatter(
-      a.result, [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{a.map(b, sizes, i, true), v.at(b, i), {}}; }, w, t,
-      accumulate ? StoreMode::AtomicAdd : StoreMode::Set);
+      a.result,
+      [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{a.map(b, sizes, i, true), v.at(b, i), {}}; },
+      w, t, accumulate ? StoreMode::AtomicAdd : StoreMode::Set);
   return {cast(Tensor::strided(o.ctx, t, x.sizes(), w), x.dtype())};
 }
 
 static double identityOf(StoreMode m, DType t) {
   switch (m) {
   case StoreMode::AtomicMul: return 1;
-  case StoreMode::AtomicMin: return isFloat(t) ? HUGE_VAL : t == DType::I64 ? 9.3e18 : t == DType::I32 ? 2147483647.0 : t == DType::I16 ? 32767 : t == DType::U8 ? 255 : 127;
-  case StoreMode::AtomicMax: return isFloat(t) ? -HUGE_VAL : t == DType::I64 ? -9.3e18 : t == DType::I32 ? -2147483648.0 : t == DType::I16 ? -32768 : t == DType::U8 ? 0 : -128;
+  case StoreMode::AtomicMin:
+    return isFloat(t)        ? HUGE_VAL
+           : t == DType::I64 ? 9.3e18
+           : t == DType::I32 ? 2147483647.0
+           : t == DType::I16 ? 32767
+           : t == DType::U8  ? 255
+                             : 127;
+  case StoreMode::AtomicMax:
+    return isFloat(t)        ? -HUGE_VAL
+           : t == DType::I64 ? -9.3e18
+           : t == DType::I32 ? -2147483648.0
+           : t == DType::I16 ? -32768
+           : t == DType::U8  ? 0
+                             : -128;
   default: return 0;
   }
 }
 
 /// x with src collected into it at positions `where` over `ranges`.
-static Tensor scatterReduce(const Tensor &x, const Sizes &ranges, const std::function<Index(BodyBuilder &, const Index &)> &where, const Tensor &src,
+static Tensor scatterReduce(const Tensor &x, const Sizes &ranges,
+                            const std::function<Index(BodyBuilder &, const Index &)> &where, const Tensor &src,
                             const std::string &mode, bool includeSelf) {
   Lowering &ctx = x.ctx();
   DType t = mode == "set" ? x.dtype() : collectType(x.dtype());
-  StoreMode m = mode == "set" ? StoreMode::Set
+  StoreMode m = mode == "set"                          ? StoreMode::Set
                 : mode == "prod" || mode == "multiply" ? StoreMode::AtomicMul
-                : mode == "amax" ? StoreMode::AtomicMax
-                : mode == "amin" ? StoreMode::AtomicMin
-                                 : StoreMode::AtomicAdd;
+                : mode == "amax"                       ? StoreMode::AtomicMax
+                : mode == "amin"                       ? StoreMode::AtomicMin
+                                                       : StoreMode::AtomicAdd;
   if (!src.realized()) src.reused();
   Strided w = copyOf(x, t);
   if (!includeSelf)
     ctx.scatter(
-        ranges, [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{where(b, i), b.constant(t, identityOf(m, t)), {}}; }, w, t, StoreMode::Set);
+        ranges,
+        [&](BodyBuilder &b, const Index &i) {
+          return Lowering::ScatterItem{where(b, i), b.constant(t, identityOf(m, t)), {}};
+        },
+        w, t, StoreMode::Set);
   ctx.scatter(
-      ranges, [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{where(b, i), b.cast(src.at(b, i), computeType(t)), {}}; }, w, t, m);
+      ranges,
+      [&](BodyBuilder &b, const Index &i) {
+        return Lowering::ScatterItem{where(b, i), b.cast(src.at(b, i), computeType(t)), {}};
+      },
+      w, t, m);
   Tensor r = Tensor::strided(ctx, t, x.sizes(), w);
   if (mode == "mean") {
     Tensor start = fullInt(ctx, x.sizes(), DType::I32, includeSelf ? 1 : 0);
     Strided n = copyOf(start, DType::I32);
     ctx.scatter(
-        ranges, [&](BodyBuilder &b, const Index &i) { return Lowering::ScatterItem{where(b, i), b.constantInt(DType::I32, 1), {}}; }, n, DType::I32,
-        StoreMode::AtomicAdd);
+        ranges,
+        [&](BodyBuilder &b, const Index &i) {
+          return Lowering::ScatterItem{where(b, i), b.constantInt(DType::I32, 1), {}};
+        },
+        n, DType::I32, StoreMode::AtomicAdd);
     Tensor xs[] = {r, Tensor::strided(ctx, DType::I32, x.sizes(), n)};
     r = pointwise(xs, t, t, [t](std::span<const Val> v) {
       Val c = vmax(v[1], num(v[1], 1));
@@ -259,7 +290,9 @@ static Tensors indexAddOp(OpCall &o) {
   bool fill = n.find("index_fill") != std::string::npos;
   Tensor src = o.t(fill ? "value" : "source");
   src = cast(src, x.dtype());
-  std::string mode = n.find("index_add") != std::string::npos ? "sum" : n.find("index_reduce") != std::string::npos ? o.text("reduce") : "set";
+  std::string mode = n.find("index_add") != std::string::npos      ? "sum"
+                     : n.find("index_reduce") != std::string::npos ? o.text("reduce")
+                                                                   : "set";
   if (mode == "sum" && o.has("alpha")) {
     double alpha = o.number("alpha", 1);
     if (alpha != 1) src = mul(src, cast(o.t("alpha"), x.dtype()));
@@ -270,8 +303,10 @@ static Tensors indexAddOp(OpCall &o) {
   index.reused();
   Sizes ranges = x.sizes();
   ranges[d] = index.sizes()[0];
-  if (fill) src = broadcastTo(reshape(src, {}), ranges);
-  else src = reshape(src, ranges);
+  if (fill)
+    src = broadcastTo(reshape(src, {}), ranges);
+  else
+    src = reshape(src, ranges);
   Expr bound = x.sizes()[d];
   auto where = [=](BodyBuilder &b, const Index &i) {
     Index j = i;
@@ -285,7 +320,9 @@ static Tensors takeOp(OpCall &o) {
   Tensor x = source(flatten(o.t("self"))), index = o.t("index");
   index.reused();
   Expr n = x.sizes()[0];
-  return {gatherAt(x, index.sizes(), [index, n](BodyBuilder &b, const Index &i) { return Index{b.indirect(index.at(b, i), n, true, true)}; })};
+  return {gatherAt(x, index.sizes(), [index, n](BodyBuilder &b, const Index &i) {
+    return Index{b.indirect(index.at(b, i), n, true, true)};
+  })};
 }
 
 static Tensors putOp(OpCall &o) {
@@ -338,7 +375,8 @@ static Tensors embeddingBag(OpCall &o) {
   if (o.has("padding_idx") && o.integer("padding_idx") >= 0) padding = o.integer("padding_idx");
   if (o.has("padding_idx") && o.integer("padding_idx") < -1) return o.fail("a negative padding index is not supported");
   index.reused();
-  Expr n = index.sizes()[0], bags = includeLast ? offsets.sizes()[0] - 1 : offsets.sizes()[0], rows = w.sizes()[0], count = offsets.sizes()[0];
+  Expr n = index.sizes()[0], bags = includeLast ? offsets.sizes()[0] - 1 : offsets.sizes()[0], rows = w.sizes()[0],
+       count = offsets.sizes()[0];
   DType acc = computeType(w.dtype());
   // Index k belongs to bag g when offsets[g] <= k < offsets[g + 1].
   auto inBag = [=](BodyBuilder &b, Expr g, Expr k) {
@@ -350,18 +388,20 @@ static Tensors embeddingBag(OpCall &o) {
     if (padding) in = in && ne(b.cast(index.at(b, {k}), DType::I64), static_cast<double>(*padding));
     return in;
   };
-  Tensor lens = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, {bags}, {n},
-                             [=](BodyBuilder &b, const Index &i, const Index &r) { return b.cast(inBag(b, i[0], r[0]), DType::I64); })[0];
+  Tensor lens = o.ctx.reduce(
+      loops::ReduceKind::Sum, DType::I64, {bags}, {n},
+      [=](BodyBuilder &b, const Index &i, const Index &r) { return b.cast(inBag(b, i[0], r[0]), DType::I64); })[0];
   Sizes sizes{bags, w.sizes()[1]};
-  Tensor s = o.ctx.reduce(mode == 2 ? loops::ReduceKind::Max : loops::ReduceKind::Sum, acc, sizes, {n}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-    return b.masked(
-        inBag(b, i[0], r[0]),
-        [&] {
-          Val v = w.at(b, {b.indirect(index.at(b, {r[0]}), rows, false, true), i[1]});
-          return per.valid() ? v * b.cast(per.at(b, {r[0]}), acc) : v;
-        },
-        b.constant(acc, mode == 2 ? -HUGE_VAL : 0.0));
-  })[0];
+  Tensor s = o.ctx.reduce(mode == 2 ? loops::ReduceKind::Max : loops::ReduceKind::Sum, acc, sizes, {n},
+                          [=](BodyBuilder &b, const Index &i, const Index &r) {
+                            return b.masked(
+                                inBag(b, i[0], r[0]),
+                                [&] {
+                                  Val v = w.at(b, {b.indirect(index.at(b, {r[0]}), rows, false, true), i[1]});
+                                  return per.valid() ? v * b.cast(per.at(b, {r[0]}), acc) : v;
+                                },
+                                b.constant(acc, mode == 2 ? -HUGE_VAL : 0.0));
+                          })[0];
   Tensor y = Tensor::lazy(o.ctx, w.dtype(), sizes, [=](BodyBuilder &b, const Index &i) {
     Val v = s.at(b, i), c = lens.at(b, {i[0]});
     if (mode == 1) v = v / b.cast(vmax(c, num(c, 1)), acc);
@@ -398,8 +438,10 @@ static Tensors embeddingRenorm(OpCall &o) {
   Expr rows = w.size(0);
   w.reused();
   Tensor norm = vectorNorm(w, p, {1}, true, computeType(w.dtype())).realize();
-  Tensor named = scatterReduce(full(o.ctx, {rows}, DType::I32, 0), index.sizes(), [=](BodyBuilder &b, const Index &i) { return Index{b.indirect(index.at(b, i), rows, false, true)}; },
-                               full(o.ctx, index.sizes(), DType::I32, 1), "set", true);
+  Tensor named = scatterReduce(
+      full(o.ctx, {rows}, DType::I32, 0), index.sizes(),
+      [=](BodyBuilder &b, const Index &i) { return Index{b.indirect(index.at(b, i), rows, false, true)}; },
+      full(o.ctx, index.sizes(), DType::I32, 1), "set", true);
   return {Tensor::lazy(o.ctx, w.dtype(), w.sizes(), [=](BodyBuilder &b, const Index &i) {
     Val v = w.at(b, i), n = norm.at(b, {i[0], Expr(0)});
     return where(ne(named.at(b, {i[0]}), 0.0) && n > most, v * (num(n, most) / (n + 1e-7)), v);
@@ -424,7 +466,13 @@ void addIndexing(OpTable &t) {
         [&](BodyBuilder &b, const Index &i) {
           Index at;
           Val take = m.at(b, i);
-          Val value = b.masked(take, [&] { at = a.map(b, sizes, i, true); return b.cast(v.at(b, i), acc); }, isFloat(acc) ? b.constant(acc, 0) : b.constantInt(acc, 0));
+          Val value = b.masked(
+              take,
+              [&] {
+                at = a.map(b, sizes, i, true);
+                return b.cast(v.at(b, i), acc);
+              },
+              isFloat(acc) ? b.constant(acc, 0) : b.constantInt(acc, 0));
           return Lowering::ScatterItem{at, value, take};
         },
         w, acc, StoreMode::AtomicAdd);
@@ -445,14 +493,18 @@ void addIndexing(OpTable &t) {
       }
     return {gather(broadcastTo(x, sx), d, broadcastTo(index, si))};
   });
-  t.add("index_select.default", [](OpCall &o) -> Tensors { return {indexSelect(o.t("self"), o.integer("dim"), o.t("index"))}; });
-  t.add("scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add.default scatter_reduce.two", scatterOp);
-  t.add("index_add.default index_copy.default index_fill.int_Scalar index_fill.int_Tensor index_reduce.default", indexAddOp);
+  t.add("index_select.default",
+        [](OpCall &o) -> Tensors { return {indexSelect(o.t("self"), o.integer("dim"), o.t("index"))}; });
+  t.add("scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add.default scatter_reduce.two",
+        scatterOp);
+  t.add("index_add.default index_copy.default index_fill.int_Scalar index_fill.int_Tensor index_reduce.default",
+        indexAddOp);
   t.add("take.default", takeOp);
   t.add("put.default", putOp);
   t.add("masked_scatter.default", maskedScatter);
   t.add("embedding.default", embeddingOp);
-  t.add("embedding_bag.default embedding_bag.padding_idx _embedding_bag.default _embedding_bag_forward_only.default", embeddingBag);
+  t.add("embedding_bag.default embedding_bag.padding_idx _embedding_bag.default _embedding_bag_forward_only.default",
+        embeddingBag);
   t.add("max_unpool2d.default max_unpool3d.default", maxUnpool);
   t.add("one_hot.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
@@ -473,7 +525,9 @@ void addIndexing(OpTable &t) {
       src = where(keep, src, full(o.ctx, {}, g.dtype(), 0));
     }
     Expr rows = o.out().sizes[0];
-    auto place = [=](BodyBuilder &b, const Index &i) { return Index{b.indirect(at.at(b, {i[0]}), rows, false, true), i[1]}; };
+    auto place = [=](BodyBuilder &b, const Index &i) {
+      return Index{b.indirect(at.at(b, {i[0]}), rows, false, true), i[1]};
+    };
     return {scatterReduce(full(o.ctx, o.out().sizes, g.dtype(), 0), src.sizes(), place, src, "sum", true)};
   });
   t.add("_unsafe_masked_index.default", [](OpCall &o) -> Tensors {

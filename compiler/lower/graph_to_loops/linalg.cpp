@@ -10,7 +10,8 @@ std::string matrixFault(const Tensor &a) {
   if (a.isComplex()) return "complex matrices are not supported";
   if (a.dtype() != DType::F32 && a.dtype() != DType::F64) return "only float32 and float64 matrices are supported";
   for (int64_t d : {-2, -1})
-    if (!a.size(d).asConst() || a.size(d).constValue() > kMostColumns) return "matrices of symbolic size or of more than 64 rows or columns are not supported";
+    if (!a.size(d).asConst() || a.size(d).constValue() > kMostColumns)
+      return "matrices of symbolic size or of more than 64 rows or columns are not supported";
   return "";
 }
 
@@ -25,12 +26,18 @@ Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr 
 Tensor matrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const MatrixFn &fn) {
   Sizes sizes = batch;
   sizes.push_back(rows), sizes.push_back(columns);
-  return Tensor::lazy(ctx, t, sizes, [fn](BodyBuilder &b, const Index &i) { return fn(b, Index(i.begin(), i.end() - 2), i[i.size() - 2], i.back()); }).realize();
+  return Tensor::lazy(ctx, t, sizes,
+                      [fn](BodyBuilder &b, const Index &i) {
+                        return fn(b, Index(i.begin(), i.end() - 2), i[i.size() - 2], i.back());
+                      })
+      .realize();
 }
 
 Tensor identityMatrix(const Tensor &like, int64_t rows, int64_t columns) {
   DType t = like.dtype();
-  return matrixOf(like.ctx(), t, batchOf(like), rows, columns, [t](BodyBuilder &b, const Index &, Expr r, Expr c) { return b.cast(b.compare(OpKind::Eq, r, c), t); });
+  return matrixOf(like.ctx(), t, batchOf(like), rows, columns, [t](BodyBuilder &b, const Index &, Expr r, Expr c) {
+    return b.cast(b.compare(OpKind::Eq, r, c), t);
+  });
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -68,7 +75,8 @@ static Lu luOf(const Tensor &a0, bool pivoting = true) {
     Tensor old = a;
     a = matrixOf(ctx, a.dtype(), batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       Val pv = p.at(b, i);
-      Expr from = pivoting ? b.indirect(swapped(b, r, j, pv), m, false, false) : r, pr = pivoting ? b.indirect(pv, m, false, false) : Expr(j);
+      Expr from = pivoting ? b.indirect(swapped(b, r, j, pv), m, false, false) : r,
+           pr = pivoting ? b.indirect(pv, m, false, false) : Expr(j);
       Val v = elementOf(b, old, i, from, c), top = elementOf(b, old, i, pr, j), l = elementOf(b, old, i, from, j);
       // A zero pivot leaves its column as it is.
       l = where(eq(top, 0.0), l, l / top);
@@ -92,7 +100,8 @@ static Tensor permutationOf(const Tensors &pivot, const Tensor &like) {
     Tensor old = order, p = pivot[j];
     order = Tensor::lazy(ctx, DType::I64, sizes, [=](BodyBuilder &b, const Index &i) {
       Index k = i;
-      k.back() = b.indirect(swapped(b, i.back(), static_cast<int64_t>(j), p.at(b, Index(i.begin(), i.end() - 1))), m, false, false);
+      k.back() = b.indirect(swapped(b, i.back(), static_cast<int64_t>(j), p.at(b, Index(i.begin(), i.end() - 1))), m,
+                            false, false);
       return old.at(b, k);
     });
     order.realize();
@@ -102,14 +111,16 @@ static Tensor permutationOf(const Tensors &pivot, const Tensor &like) {
 
 static Tensors pivotsOf(const Tensor &given, int64_t count) {
   Tensors out;
-  for (int64_t j = 0; j < count; ++j) out.push_back(map(cast(select(given, -1, j), DType::I64), [](Val v) { return v - 1.0; }).realize());
+  for (int64_t j = 0; j < count; ++j)
+    out.push_back(map(cast(select(given, -1, j), DType::I64), [](Val v) { return v - 1.0; }).realize());
   return out;
 }
 
 /// [..., k] as LAPACK numbers rows: from 1, I32.
 static Tensor pivotVector(const Lu &lu) {
   Tensors parts;
-  for (const Tensor &p : lu.pivot) parts.push_back(unsqueeze(cast(map(p, [](Val v) { return v + 1.0; }), DType::I32), p.rank()));
+  for (const Tensor &p : lu.pivot)
+    parts.push_back(unsqueeze(cast(map(p, [](Val v) { return v + 1.0; }), DType::I32), p.rank()));
   if (parts.empty()) {
     Sizes sizes = batchOf(lu.packed);
     sizes.push_back(0);
@@ -136,34 +147,41 @@ static Tensor firstBad(const Tensor &d, const std::function<Val(Val)> &bad) {
   Tensor at = Tensor::lazy(d.ctx(), DType::I64, d.sizes(), [=](BodyBuilder &b, const Index &i) {
     return where(bad(d.at(b, i)), b.index(i.back() + 1), b.constantInt(DType::I64, n + 1));
   });
-  return cast(map(amin(at, {-1}, false), [n](Val v) { return where(v > static_cast<double>(n), num(v, 0), v); }), DType::I32);
+  return cast(map(amin(at, {-1}, false), [n](Val v) { return where(v > static_cast<double>(n), num(v, 0), v); }),
+              DType::I32);
 }
 
-static Tensor luInfo(const Lu &lu) { return firstBad(diagonalOf(lu.packed), [](Val v) { return eq(v, 0.0); }); }
+static Tensor luInfo(const Lu &lu) {
+  return firstBad(diagonalOf(lu.packed), [](Val v) { return eq(v, 0.0); });
+}
 
 static Tensor lowerOf(const Tensor &packed, int64_t k) {
-  return matrixOf(packed.ctx(), packed.dtype(), batchOf(packed), rowsOf(packed), k, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-    Val v = elementOf(b, packed, i, r, c);
-    return where(b.compare(OpKind::Gt, r, c), v, where(b.compare(OpKind::Eq, r, c), num(v, 1), num(v, 0)));
-  });
+  return matrixOf(packed.ctx(), packed.dtype(), batchOf(packed), rowsOf(packed), k,
+                  [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+                    Val v = elementOf(b, packed, i, r, c);
+                    return where(b.compare(OpKind::Gt, r, c), v,
+                                 where(b.compare(OpKind::Eq, r, c), num(v, 1), num(v, 0)));
+                  });
 }
 
 static Tensor upperOf(const Tensor &packed, int64_t k) {
-  return matrixOf(packed.ctx(), packed.dtype(), batchOf(packed), k, columnsOf(packed), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-    Val v = elementOf(b, packed, i, r, c);
-    return where(b.compare(OpKind::Le, r, c), v, num(v, 0));
-  });
+  return matrixOf(packed.ctx(), packed.dtype(), batchOf(packed), k, columnsOf(packed),
+                  [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+                    Val v = elementOf(b, packed, i, r, c);
+                    return where(b.compare(OpKind::Le, r, c), v, num(v, 0));
+                  });
 }
 
 /// P [..., m, m] with a = P L U.
 static Tensor permutationMatrix(const Tensors &pivot, const Tensor &like) {
   Tensor order = permutationOf(pivot, like);
   DType t = like.dtype();
-  return matrixOf(like.ctx(), t, batchOf(like), rowsOf(like), rowsOf(like), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-    Index at = i;
-    at.push_back(c);
-    return b.cast(eq(order.at(b, at), b.index(r)), t);
-  });
+  return matrixOf(like.ctx(), t, batchOf(like), rowsOf(like), rowsOf(like),
+                  [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+                    Index at = i;
+                    at.push_back(c);
+                    return b.cast(eq(order.at(b, at), b.index(r)), t);
+                  });
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -179,7 +197,8 @@ static void broadcastBatch(Tensor &a, Tensor &b) {
   Sizes sa = batchOf(a), sb = batchOf(b), batch(std::max(sa.size(), sb.size()), Expr(1));
   for (size_t d = 0; d < batch.size(); ++d) {
     size_t fromEnd = batch.size() - d;
-    Expr x = fromEnd <= sa.size() ? sa[sa.size() - fromEnd] : Expr(1), y = fromEnd <= sb.size() ? sb[sb.size() - fromEnd] : Expr(1);
+    Expr x = fromEnd <= sa.size() ? sa[sa.size() - fromEnd] : Expr(1),
+         y = fromEnd <= sb.size() ? sb[sb.size() - fromEnd] : Expr(1);
     batch[d] = x.isConst(1) ? y : x;
   }
   a = widened(a, batch);
@@ -196,13 +215,14 @@ static Tensor solveTriangular(Tensor t, Tensor b0, bool upper, bool unit) {
   for (int64_t step = 0; step < n; ++step) {
     int64_t j = upper ? n - 1 - step : step;
     Tensor old = x;
-    x = matrixOf(t.ctx(), x.dtype(), batchOf(x), x.size(-2), x.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-      Val solved = elementOf(b, old, i, j, c), here = elementOf(b, old, i, r, c);
-      if (!unit) solved = solved / elementOf(b, t, i, j, j);
-      Val open = b.compare(upper ? OpKind::Lt : OpKind::Gt, r, j);
-      Val rest = here - elementOf(b, t, i, r, j) * solved;
-      return where(b.compare(OpKind::Eq, r, j), solved, where(open, rest, here));
-    });
+    x = matrixOf(t.ctx(), x.dtype(), batchOf(x), x.size(-2), x.size(-1),
+                 [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+                   Val solved = elementOf(b, old, i, j, c), here = elementOf(b, old, i, r, c);
+                   if (!unit) solved = solved / elementOf(b, t, i, j, j);
+                   Val open = b.compare(upper ? OpKind::Lt : OpKind::Gt, r, j);
+                   Val rest = here - elementOf(b, t, i, r, j) * solved;
+                   return where(b.compare(OpKind::Eq, r, j), solved, where(open, rest, here));
+                 });
   }
   return x;
 }
@@ -227,11 +247,12 @@ static Tensor solveLu(const Tensor &packed, const Tensors &pivot, const Tensor &
   orderSizes.push_back(n);
   order = broadcastTo(order, orderSizes);
   b = source(b);
-  Tensor permuted = matrixOf(b.ctx(), b.dtype(), batchOf(b), b.size(-2), b.size(-1), [=](BodyBuilder &body, const Index &i, Expr r, Expr c) {
-    Index at = i;
-    at.push_back(r);
-    return elementOf(body, b, i, body.indirect(order.at(body, at), n, false, false), c);
-  });
+  Tensor permuted = matrixOf(b.ctx(), b.dtype(), batchOf(b), b.size(-2), b.size(-1),
+                             [=](BodyBuilder &body, const Index &i, Expr r, Expr c) {
+                               Index at = i;
+                               at.push_back(r);
+                               return elementOf(body, b, i, body.indirect(order.at(body, at), n, false, false), c);
+                             });
   return solveTriangular(lu, solveTriangular(lu, permuted, false, true), true, false);
 }
 
@@ -284,12 +305,14 @@ static Cholesky choleskyOf(const Tensor &a0, bool upper) {
     a = matrixOf(a.ctx(), a.dtype(), batchOf(a), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       Val root = un(OpKind::Sqrt, elementOf(b, old, i, j, j)), here = elementOf(b, old, i, r, c);
       Val column = elementOf(b, old, i, r, j) / root, row = elementOf(b, old, i, c, j) / root;
-      Val update = where(b.compare(OpKind::Eq, c, j), where(b.compare(OpKind::Eq, r, j), root, column), here - column * row);
+      Val update =
+          where(b.compare(OpKind::Eq, c, j), where(b.compare(OpKind::Eq, r, j), root, column), here - column * row);
       Val open = b.compare(OpKind::Ge, c, j) && b.compare(OpKind::Ge, r, c);
       return where(open, update, where(b.compare(OpKind::Lt, r, c), num(here, 0), here));
     });
   }
-  Tensor info = n == 0 ? fullInt(a.ctx(), batchOf(a), DType::I32, 0) : firstBad(concat(pivots, pivots[0].rank() - 1), [](Val v) { return !(v > 0.0); });
+  Tensor info = n == 0 ? fullInt(a.ctx(), batchOf(a), DType::I32, 0)
+                       : firstBad(concat(pivots, pivots[0].rank() - 1), [](Val v) { return !(v > 0.0); });
   return {upper ? transpose(a, -2, -1) : a, info};
 }
 
@@ -315,10 +338,11 @@ static Tensor reflect(const Tensor &packed, const Tensor &tau, int64_t j, const 
   DType t = c.dtype();
   Sizes sizes = batchOf(c);
   sizes.push_back(c.size(-1));
-  Tensor w = ctx.reduce(loops::ReduceKind::Sum, t, sizes, {c.size(-2)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-    Index batch(i.begin(), i.end() - 1);
-    return reflectorAt(b, packed, batch, r[0], j) * elementOf(b, c, batch, r[0], i.back());
-  })[0];
+  Tensor w =
+      ctx.reduce(loops::ReduceKind::Sum, t, sizes, {c.size(-2)}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+        Index batch(i.begin(), i.end() - 1);
+        return reflectorAt(b, packed, batch, r[0], j) * elementOf(b, c, batch, r[0], i.back());
+      })[0];
   return matrixOf(ctx, t, batchOf(c), c.size(-2), c.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr col) {
     Index at = i, factor = i;
     at.push_back(col), factor.push_back(j);
@@ -335,14 +359,16 @@ Reflectors reflectorsOf(const Tensor &a0) {
   Tensors taus;
   for (int64_t j = 0; j < k; ++j) {
     Tensor old = a, head = select(select(old, -1, j), -1, j);
-    Tensor below = sum(map(slice(select(old, -1, j), -1, j + 1, m - j - 1), [](Val v) { return v * v; }), {-1}, false, t);
+    Tensor below =
+        sum(map(slice(select(old, -1, j), -1, j + 1, m - j - 1), [](Val v) { return v * v; }), {-1}, false, t);
     Tensor pair[] = {head, below};
     // As LAPACK's larfg: beta has the sign that avoids cancellation; nothing to reflect gives tau = 0.
     Tensor beta = pointwise(pair, t, t, [](std::span<const Val> v) {
-      Val norm = un(OpKind::Sqrt, v[0] * v[0] + v[1]);
-      return where(eq(v[1], 0.0), v[0], where(v[0] >= 0.0, -norm, norm));
-    }).realize();
-    Tensor tau = where(binary(OpKind::Eq, below, scalarInt(ctx, 0)), full(ctx, {}, t, 0), div(sub(beta, head), beta)).realize();
+                    Val norm = un(OpKind::Sqrt, v[0] * v[0] + v[1]);
+                    return where(eq(v[1], 0.0), v[0], where(v[0] >= 0.0, -norm, norm));
+                  }).realize();
+    Tensor tau =
+        where(binary(OpKind::Eq, below, scalarInt(ctx, 0)), full(ctx, {}, t, 0), div(sub(beta, head), beta)).realize();
     taus.push_back(unsqueeze(tau, tau.rank()));
     // The vector takes its place below the diagonal; the columns to the right are reflected.
     Tensor withVector = matrixOf(ctx, t, batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
@@ -350,14 +376,19 @@ Reflectors reflectorsOf(const Tensor &a0) {
       Val element = where(eq(scale, 0.0), v, v / scale);
       return where(b.compare(OpKind::Eq, c, j) && b.compare(OpKind::Gt, r, j), element, v);
     });
-    Tensor allTau = reshape(tau, [&] { Sizes s = batchOf(a); s.push_back(1); return s; }());
+    Tensor allTau = reshape(tau, [&] {
+      Sizes s = batchOf(a);
+      s.push_back(1);
+      return s;
+    }());
     Sizes wide = batchOf(a);
     wide.push_back(j + 1);
     Tensor reflected = reflect(withVector, broadcastTo(allTau, wide), j, withVector);
     a = matrixOf(ctx, t, batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       Val keep = elementOf(b, withVector, i, r, c);
       Val own = where(b.compare(OpKind::Eq, r, j), beta.at(b, i), keep);
-      return where(b.compare(OpKind::Gt, c, j), elementOf(b, reflected, i, r, c), where(b.compare(OpKind::Eq, c, j), own, keep));
+      return where(b.compare(OpKind::Gt, c, j), elementOf(b, reflected, i, r, c),
+                   where(b.compare(OpKind::Eq, c, j), own, keep));
     });
   }
   Sizes none = batchOf(a);
@@ -381,7 +412,9 @@ static Tensors qrOp(OpCall &o) {
   int64_t m = rowsOf(a), n = columnsOf(a), k = std::min(m, n), width = mode == "complete" ? m : k;
   Reflectors h = reflectorsOf(a);
   Tensor r = matrixOf(o.ctx, a.dtype(), batchOf(a), width, n, [=](BodyBuilder &b, const Index &i, Expr row, Expr c) {
-    return b.masked(b.compare(OpKind::Le, row, c), [&] { return elementOf(b, h.packed, i, row, c); }, b.constant(h.packed.dtype(), 0));
+    return b.masked(
+        b.compare(OpKind::Le, row, c), [&] { return elementOf(b, h.packed, i, row, c); },
+        b.constant(h.packed.dtype(), 0));
   });
   if (mode == "r") return {full(o.ctx, o.out().sizes, a.dtype(), 0), r};
   return {applyReflectors(h, identityMatrix(a, m, width), false), r};
@@ -414,7 +447,8 @@ static Tensors determinants(OpCall &o) {
   }
   Tensor whole = mul(reduceDims(loops::ReduceKind::Prod, unary(d, OpKind::Sign), {-1}, false, t), sign).realize();
   Tensor size = sum(map(d, [](Val v) { return un(OpKind::Log, un(OpKind::Abs, v)); }), {-1}, false, t);
-  if (n.find("slogdet") == std::string::npos) return {where(binary(OpKind::Lt, whole, scalarInt(o.ctx, 0)), full(o.ctx, {}, t, NAN), size)};
+  if (n.find("slogdet") == std::string::npos)
+    return {where(binary(OpKind::Lt, whole, scalarInt(o.ctx, 0)), full(o.ctx, {}, t, NAN), size)};
   Tensors out{whole, size};
   if (o.outCount() > 2) out.push_back(lu.packed), out.push_back(pivotVector(lu));
   return out;
@@ -441,10 +475,15 @@ static Tensors luUnpack(OpCall &o) {
   packed.realize();
   int64_t k = std::min(rowsOf(packed), columnsOf(packed));
   Tensors out;
-  if (o.flag("unpack_pivots", true)) out.push_back(permutationMatrix(pivotsOf(o.t("LU_pivots"), k), packed));
-  else out.push_back(full(o.ctx, o.out(0).sizes, packed.dtype(), 0));
-  if (o.flag("unpack_data", true)) out.push_back(lowerOf(packed, k)), out.push_back(upperOf(packed, k));
-  else out.push_back(full(o.ctx, o.out(1).sizes, packed.dtype(), 0)), out.push_back(full(o.ctx, o.out(2).sizes, packed.dtype(), 0));
+  if (o.flag("unpack_pivots", true))
+    out.push_back(permutationMatrix(pivotsOf(o.t("LU_pivots"), k), packed));
+  else
+    out.push_back(full(o.ctx, o.out(0).sizes, packed.dtype(), 0));
+  if (o.flag("unpack_data", true))
+    out.push_back(lowerOf(packed, k)), out.push_back(upperOf(packed, k));
+  else
+    out.push_back(full(o.ctx, o.out(1).sizes, packed.dtype(), 0)),
+        out.push_back(full(o.ctx, o.out(2).sizes, packed.dtype(), 0));
   return out;
 }
 
@@ -463,7 +502,8 @@ static Tensors triangularOp(OpCall &o) {
   bool old = o.node.target == "aten.triangular_solve.default";
   Tensor a = o.t(old ? "A" : "self"), b = o.t(old ? "self" : "B");
   if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
-  bool upper = o.flag("upper", true), unit = o.flag("unitriangular"), turned = old && o.flag("transpose"), left = old || o.flag("left", true);
+  bool upper = o.flag("upper", true), unit = o.flag("unitriangular"), turned = old && o.flag("transpose"),
+       left = old || o.flag("left", true);
   Tensor t = turned != !left ? transpose(a, -2, -1) : a;
   if (turned != !left) upper = !upper;
   Tensor x = solveTriangular(t, left ? b : transpose(b, -2, -1), upper, unit);
@@ -484,7 +524,9 @@ static Tensors inverseOp(OpCall &o) {
 void addLinalg(OpTable &t) {
   t.add("linalg_solve.default linalg_solve_ex.default _linalg_solve_ex.default", solveOp);
   t.add("linalg_inv.default linalg_inv_ex.default inverse.default", inverseOp);
-  t.add("linalg_det.default det.default _linalg_det.default slogdet.default linalg_slogdet.default _linalg_slogdet.default logdet.default", determinants);
+  t.add("linalg_det.default det.default _linalg_det.default slogdet.default linalg_slogdet.default "
+        "_linalg_slogdet.default logdet.default",
+        determinants);
   t.add("linalg_lu.default linalg_lu_factor.default linalg_lu_factor_ex.default _lu_with_info.default", luOp);
   t.add("lu_unpack.default", luUnpack);
   t.add("lu_solve.default linalg_lu_solve.default", luSolve);
@@ -544,7 +586,8 @@ void addLinalg(OpTable &t) {
       std::vector<int> order;
       Dims last = o.ints("dims");
       for (int64_t d = 0; d < a.rank(); ++d)
-        if (std::none_of(last.begin(), last.end(), [&](int64_t l) { return (l < 0 ? l + a.rank() : l) == d; })) order.push_back(static_cast<int>(d));
+        if (std::none_of(last.begin(), last.end(), [&](int64_t l) { return (l < 0 ? l + a.rank() : l) == d; }))
+          order.push_back(static_cast<int>(d));
       for (int64_t l : last) order.push_back(static_cast<int>(l < 0 ? l + a.rank() : l));
       a = permute(a, order);
     }

@@ -1,5 +1,6 @@
-// Factorisations of small matrices, unrolled: one or two loop nests for each column. Matrices are the last two dims of a tensor whose
-// leading dims are a batch; their sizes are constants of at most kMostColumns, which every caller checks with matrixFault().
+// Factorisations of small matrices, unrolled: one or two loop nests for each column. Matrices are the last two dims of
+// a tensor whose leading dims are a batch; their sizes are constants of at most kMostColumns, which every caller checks
+// with matrixFault().
 #pragma once
 #include "lower/graph_to_loops/op_call.h"
 
@@ -21,8 +22,11 @@ Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr 
 Sizes batchOf(const Tensor &a);
 Tensor identityMatrix(const Tensor &like, int64_t rows, int64_t columns);
 
-/// Householder vectors below the diagonal and R above it, as LAPACK's geqrf has it, and their factors tau [..., min(m, n)].
-struct Reflectors { Tensor packed, tau; };
+/// Householder vectors below the diagonal and R above it, as LAPACK's geqrf has it, and their factors tau [..., min(m,
+/// n)].
+struct Reflectors {
+  Tensor packed, tau;
+};
 Reflectors reflectorsOf(const Tensor &a);
 /// H_0 H_1 … H_(k-1) c, or the transposed product.
 Tensor applyReflectors(const Reflectors &h, const Tensor &c, bool transposed);
@@ -31,7 +35,9 @@ Tensor applyReflectors(const Reflectors &h, const Tensor &c, bool transposed);
 Tensor solveMatrix(const Tensor &a, const Tensor &b);
 
 /// Singular values, largest first, and the right vectors as columns: a V = U S.
-struct Singular { Tensor values, v, av; };
+struct Singular {
+  Tensor values, v, av;
+};
 Singular singularOf(const Tensor &a);
 /// Norms by singular values: order 2, -2, or 'nuc' (order 0).
 Tensor spectralNorm(const Tensor &a, int order);

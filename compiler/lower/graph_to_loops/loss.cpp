@@ -19,9 +19,10 @@ static Tensors elementwise(OpCall &o, const Tensor &a, const Tensor &b, const st
   return {reduced(o, pointwise(xs, t, t, [fn](std::span<const Val> v) { return fn(v[0], v[1]); }))};
 }
 
-/// -log-probability at the target's class, weighted; also the sum of the weights. logp: [N, C, …] or [C]; it is computed at the targets
-/// alone.
-static Tensors nll(OpCall &o, const Tensor &logp0, const Tensor &target0, const Tensor &weight, int64_t reduction, int64_t ignore) {
+/// -log-probability at the target's class, weighted; also the sum of the weights. logp: [N, C, …] or [C]; it is
+/// computed at the targets alone.
+static Tensors nll(OpCall &o, const Tensor &logp0, const Tensor &target0, const Tensor &weight, int64_t reduction,
+                   int64_t ignore) {
   Tensor logp = logp0, target = target0;
   if (logp.rank() == 1) logp = unsqueeze(logp, 0), target = reshape(target, {1});
   Expr classes = logp.sizes()[1];
@@ -30,17 +31,26 @@ static Tensors nll(OpCall &o, const Tensor &logp0, const Tensor &target0, const 
   Sizes sizes = target.sizes();
   auto weightAt = [=](BodyBuilder &b, const Index &i) {
     Val t = b.cast(target.at(b, i), DType::I64), ok = ne(t, static_cast<double>(ignore));
-    return b.masked(ok, [&] { return weight.valid() ? b.cast(weight.at(b, {b.indirect(t, classes, false, true)}), acc) : b.constant(acc, 1); }, b.constant(acc, 0));
+    return b.masked(
+        ok,
+        [&] {
+          return weight.valid() ? b.cast(weight.at(b, {b.indirect(t, classes, false, true)}), acc) : b.constant(acc, 1);
+        },
+        b.constant(acc, 0));
   };
   Tensor w = Tensor::lazy(o.ctx, acc, sizes, weightAt);
   Tensor l = Tensor::lazy(o.ctx, acc, sizes, [=](BodyBuilder &b, const Index &i) {
     Val t = b.cast(target.at(b, i), DType::I64), ok = ne(t, static_cast<double>(ignore));
-    // An ignored row looks at class 0. Nothing but the index is under the mask, so that the loss of a row joins the loop over its classes.
+    // An ignored row looks at class 0. Nothing but the index is under the mask, so that the loss of a row joins the
+    // loop over its classes.
     Index j = i;
-    b.masked(ok, [&] {
-      j.insert(j.begin() + 1, b.indirect(t, classes, false, true));
-      return b.constant(acc, 0);
-    }, b.constant(acc, 0));
+    b.masked(
+        ok,
+        [&] {
+          j.insert(j.begin() + 1, b.indirect(t, classes, false, true));
+          return b.constant(acc, 0);
+        },
+        b.constant(acc, 0));
     return where(ok, -(logp.at(b, j) * weightAt(b, i)), b.constant(acc, 0));
   });
   DType t = logp.dtype();
@@ -95,7 +105,8 @@ static Tensors crossEntropyOf(OpCall &o, const Tensor &x, int64_t reduction) {
     }
   }
   Tensor xs[] = {hit[0], soft, exprAs(o.ctx, classes, DType::F32)};
-  return {pointwise(xs, t, t, [smooth](std::span<const Val> v) { return v[0] * (1 - smooth) + v[1] * (num(v[2], smooth) / v[2]); })};
+  return {pointwise(
+      xs, t, t, [smooth](std::span<const Val> v) { return v[0] * (1 - smooth) + v[1] * (num(v[2], smooth) / v[2]); })};
 }
 
 /// The cross entropy of a linear layer's outputs. What it keeps for gradients is empty.
@@ -122,19 +133,22 @@ static Tensors multilabelMargin(OpCall &o) {
   x = source(x);
   Expr c = sizes[1];
   DType acc = computeType(x.dtype());
-  Tensor least = o.ctx.scan(loops::ScanKind::Min, DType::I64, sizes, 1, false, [y](BodyBuilder &b, const Index &i) { return y.at(b, i); });
-  Tensor isTarget = o.ctx.reduce(loops::ReduceKind::Any, DType::Bool, sizes, {c}, [=](BodyBuilder &b, const Index &i, const Index &j) {
-    return least.at(b, {i[0], j[0]}) >= 0.0 && eq(y.at(b, {i[0], j[0]}), b.index(i[1]));
-  })[0];
-  Tensor s = o.ctx.reduce(loops::ReduceKind::Sum, acc, {sizes[0]}, {c, c}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-    return b.masked(
-        least.at(b, {i[0], r[0]}) >= 0.0 && !isTarget.at(b, {i[0], r[1]}),
-        [&] {
-          Val z = 1.0 - x.at(b, {i[0], b.indirect(y.at(b, {i[0], r[0]}), c, false, true)}) + x.at(b, {i[0], r[1]});
-          return vmax(z, num(z, 0));
-        },
-        b.constant(acc, 0));
-  })[0];
+  Tensor least = o.ctx.scan(loops::ScanKind::Min, DType::I64, sizes, 1, false,
+                            [y](BodyBuilder &b, const Index &i) { return y.at(b, i); });
+  Tensor isTarget = o.ctx.reduce(loops::ReduceKind::Any, DType::Bool, sizes, {c},
+                                 [=](BodyBuilder &b, const Index &i, const Index &j) {
+                                   return least.at(b, {i[0], j[0]}) >= 0.0 && eq(y.at(b, {i[0], j[0]}), b.index(i[1]));
+                                 })[0];
+  Tensor s = o.ctx.reduce(
+      loops::ReduceKind::Sum, acc, {sizes[0]}, {c, c}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+        return b.masked(
+            least.at(b, {i[0], r[0]}) >= 0.0 && !isTarget.at(b, {i[0], r[1]}),
+            [&] {
+              Val z = 1.0 - x.at(b, {i[0], b.indirect(y.at(b, {i[0], r[0]}), c, false, true)}) + x.at(b, {i[0], r[1]});
+              return vmax(z, num(z, 0));
+            },
+            b.constant(acc, 0));
+      })[0];
   Tensor l = cast(div(s, exprAs(o.ctx, c, acc)), x.dtype());
   if (one && o.integer("reduction", 1) == 0) l = reshape(l, {});
   Tensors out{reduced(o, l)};
@@ -181,14 +195,21 @@ static Tensors tripletMargin(OpCall &o) {
   if (o.flag("swap")) dn = binary(OpKind::Min, dn, pairDistance(p, n, norm, eps, false));
   Tensor xs[] = {dp, dn};
   return {reduced(o, pointwise(xs, dp.dtype(), dp.dtype(), [margin](std::span<const Val> v) {
-    Val d = v[0] - v[1] + margin;
-    return vmax(d, num(d, 0));
-  }))};
+                    Val d = v[0] - v[1] + margin;
+                    return vmax(d, num(d, 0));
+                  }))};
 }
 
 void addLosses(OpTable &t) {
-  t.add("mse_loss.default", [](OpCall &o) { return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) { Val d = a - b; return d * d; }); });
-  t.add("l1_loss.default", [](OpCall &o) { return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) { return un(OpKind::Abs, a - b); }); });
+  t.add("mse_loss.default", [](OpCall &o) {
+    return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) {
+      Val d = a - b;
+      return d * d;
+    });
+  });
+  t.add("l1_loss.default", [](OpCall &o) {
+    return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) { return un(OpKind::Abs, a - b); });
+  });
   t.add("smooth_l1_loss.default", [](OpCall &o) {
     double beta = o.number("beta", 1);
     return elementwise(o, o.t("self"), o.t("target"), [beta](Val a, Val b) {
@@ -204,7 +225,8 @@ void addLosses(OpTable &t) {
     });
   });
   t.add("soft_margin_loss.default", [](OpCall &o) {
-    return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) { return un(OpKind::Log1p, un(OpKind::Exp, -(b * a))); });
+    return elementwise(o, o.t("self"), o.t("target"),
+                       [](Val a, Val b) { return un(OpKind::Log1p, un(OpKind::Exp, -(b * a))); });
   });
   t.add("kl_div.default", [](OpCall &o) -> Tensors {
     bool log = o.flag("log_target");
@@ -238,9 +260,9 @@ void addLosses(OpTable &t) {
     Tensor a = o.t("input1"), b = o.t("input2"), y = o.t("target"), xs[] = {a, b, y};
     DType d = floatType(resultType(xs));
     return {reduced(o, pointwise(xs, d, d, [margin](std::span<const Val> v) {
-      Val r = -v[2] * (v[0] - v[1]) + margin;
-      return vmax(r, num(r, 0));
-    }))};
+                      Val r = -v[2] * (v[0] - v[1]) + margin;
+                      return vmax(r, num(r, 0));
+                    }))};
   });
   t.add("binary_cross_entropy.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), y = o.t("target"), w = o.opt("weight"), xs[] = {x, y};
@@ -266,30 +288,37 @@ void addLosses(OpTable &t) {
     if (w.valid()) l = mul(l, w);
     return {reduced(o, l)};
   });
-  t.add("nll_loss.default nll_loss_nd.default nll_loss2d.default nll_loss_forward.default nll_loss2d_forward.default", [](OpCall &o) -> Tensors {
-    Tensors r = nll(o, o.t("self"), o.t("target"), o.opt("weight"), o.integer("reduction", 1), o.integer("ignore_index", -100));
-    if (o.outCount() < 2) r.resize(1);
-    return r;
-  });
-  t.add("cross_entropy_loss.default", [](OpCall &o) { return crossEntropyOf(o, o.t("self"), o.integer("reduction", 1)); });
-  t.add("custom::torch_nn._linear_cross_entropy_batch_chunked.default custom::torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default",
+  t.add("nll_loss.default nll_loss_nd.default nll_loss2d.default nll_loss_forward.default nll_loss2d_forward.default",
+        [](OpCall &o) -> Tensors {
+          Tensors r = nll(o, o.t("self"), o.t("target"), o.opt("weight"), o.integer("reduction", 1),
+                          o.integer("ignore_index", -100));
+          if (o.outCount() < 2) r.resize(1);
+          return r;
+        });
+  t.add("cross_entropy_loss.default",
+        [](OpCall &o) { return crossEntropyOf(o, o.t("self"), o.integer("reduction", 1)); });
+  t.add("custom::torch_nn._linear_cross_entropy_batch_chunked.default "
+        "custom::torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default",
         linearCrossEntropy);
   t.add("multilabel_margin_loss.default multilabel_margin_loss_forward.default", multilabelMargin);
   t.add("pairwise_distance.default", [](OpCall &o) -> Tensors {
     return {pairDistance(o.t("x1"), o.t("x2"), o.number("p", 2), o.number("eps", 1e-6), o.flag("keepdim"))};
   });
-  t.add("cosine_similarity.default", [](OpCall &o) -> Tensors { return {cosine(o.t("x1"), o.t("x2"), o.integer("dim", 1), o.number("eps", 1e-8))}; });
+  t.add("cosine_similarity.default", [](OpCall &o) -> Tensors {
+    return {cosine(o.t("x1"), o.t("x2"), o.integer("dim", 1), o.number("eps", 1e-8))};
+  });
   t.add("cosine_embedding_loss.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("input1"), b = o.t("input2"), y = o.t("target");
     double margin = o.number("margin", 0), eps = 1e-12;
     int64_t dim = a.rank() == 1 ? 0 : 1;
     DType d = floatType(a.dtype());
     Tensor af = cast(a, d), bf = cast(b, d);
-    Tensor xs[] = {sum(mul(af, bf), {dim}, false, d), addNumber(sum(mul(af, af), {dim}, false, d), eps), addNumber(sum(mul(bf, bf), {dim}, false, d), eps), y};
+    Tensor xs[] = {sum(mul(af, bf), {dim}, false, d), addNumber(sum(mul(af, af), {dim}, false, d), eps),
+                   addNumber(sum(mul(bf, bf), {dim}, false, d), eps), y};
     return {reduced(o, pointwise(xs, d, d, [margin](std::span<const Val> v) {
-      Val c = v[0] / un(OpKind::Sqrt, v[1] * v[2]), zero = num(c, 0);
-      return where(eq(v[3], 1.0), 1.0 - c, zero) + where(eq(v[3], -1.0), vmax(c - margin, zero), zero);
-    }))};
+                      Val c = v[0] / un(OpKind::Sqrt, v[1] * v[2]), zero = num(c, 0);
+                      return where(eq(v[3], 1.0), 1.0 - c, zero) + where(eq(v[3], -1.0), vmax(c - margin, zero), zero);
+                    }))};
   });
   t.add("triplet_margin_loss.default", tripletMargin);
   t.add("cdist.default _cdist_forward.default", cdistOp);
@@ -305,15 +334,16 @@ void addLosses(OpTable &t) {
     Expr c = x.sizes()[1];
     x = source(x);
     DType acc = computeType(x.dtype());
-    Tensor s = o.ctx.reduce(loops::ReduceKind::Sum, acc, {x.sizes()[0]}, {c}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-      Val t = b.cast(y.at(b, i), DType::I64);
-      Expr at = b.indirect(t, c, false, true);
-      Val z = x.at(b, {i[0], r[0]}) - x.at(b, {i[0], at}) + margin;
-      z = vmax(z, num(z, 0));
-      if (p == 2) z = z * z;
-      if (w.valid()) z = z * b.cast(w.at(b, {at}), acc);
-      return where(eq(t, b.index(r[0])), num(z, 0), z);
-    })[0];
+    Tensor s = o.ctx.reduce(loops::ReduceKind::Sum, acc, {x.sizes()[0]}, {c},
+                            [=](BodyBuilder &b, const Index &i, const Index &r) {
+                              Val t = b.cast(y.at(b, i), DType::I64);
+                              Expr at = b.indirect(t, c, false, true);
+                              Val z = x.at(b, {i[0], r[0]}) - x.at(b, {i[0], at}) + margin;
+                              z = vmax(z, num(z, 0));
+                              if (p == 2) z = z * z;
+                              if (w.valid()) z = z * b.cast(w.at(b, {at}), acc);
+                              return where(eq(t, b.index(r[0])), num(z, 0), z);
+                            })[0];
     Tensor l = cast(div(s, exprAs(o.ctx, c, acc)), x.dtype());
     if (one && o.integer("reduction", 1) == 0) l = reshape(l, {});
     return {reduced(o, l)};

@@ -21,9 +21,7 @@ using Values = std::unordered_map<int32_t, Tensor>;
 /// The state of lowering one model.
 class ModelLowering {
 public:
-  ModelLowering(const graph::Model &model) : model_(model), userKernels_(model) {
-    ctx_.facts = model.facts;
-  }
+  ModelLowering(const graph::Model &model) : model_(model), userKernels_(model) { ctx_.facts = model.facts; }
   Result<loops::Program> run();
 
 private:
@@ -77,7 +75,8 @@ bool isSymbolic(const graph::Graph &g, const graph::Node &node) {
 
 /// Calls of sub-graphs, which are lowered in place.
 bool isCall(std::string_view target) {
-  return target == "higher_order.wrap_with_set_grad_enabled" || target == "higher_order.wrap_with_autocast" || target == "higher_order.cond";
+  return target == "higher_order.wrap_with_set_grad_enabled" || target == "higher_order.wrap_with_autocast" ||
+         target == "higher_order.cond";
 }
 
 void ModelLowering::countUses(const graph::Graph &g) {
@@ -98,7 +97,8 @@ void ModelLowering::countUses(const graph::Graph &g) {
 bool ModelLowering::changes(const std::string &target, bool input) const {
   return std::any_of(model_.outputs.begin(), model_.outputs.end(), [&](const graph::Output &o) {
     using Kind = graph::Output::Kind;
-    bool fits = input ? o.kind == Kind::InputMutation : o.kind == Kind::BufferMutation || o.kind == Kind::ParameterMutation;
+    bool fits =
+        input ? o.kind == Kind::InputMutation : o.kind == Kind::BufferMutation || o.kind == Kind::ParameterMutation;
     return fits && o.target == target;
   });
 }
@@ -223,8 +223,10 @@ Tensor ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x)
   }
   // Values of a sub-graph are not counted: they are taken for reused.
   int uses = &g == &model_.graph ? uses_[id.value] : 2;
-  if (uses > 1) x.reused();
-  else if (worthRealizing(x.cost(), 1)) x.realize();
+  if (uses > 1)
+    x.reused();
+  else if (worthRealizing(x.cost(), 1))
+    x.realize();
   return x;
 }
 
@@ -240,7 +242,8 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
   if (attention_.covered.count(&node)) return;
   ctx_.current = &node;
   if (auto it = attention_.byResult.find(&node); it != attention_.byResult.end()) {
-    Tensor x = matchedAttention(it->second, [&](ValueId id) { return values.at(id.value); }, g.value(outs[0]).type.sizes);
+    Tensor x =
+        matchedAttention(it->second, [&](ValueId id) { return values.at(id.value); }, g.value(outs[0]).type.sizes);
     values[outs[0].value] = settle(g, outs[0], x);
     ctx_.current = nullptr;
     return;
@@ -250,7 +253,9 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
     Tensors results = userKernels_.lower(ctx_, g, node, values, refusal);
     if (!refusal.empty()) report(makeDiag(diag::OpRefused, node.loc, "kernel " + node.launch->function, refusal));
     for (size_t k = 0; k < outs.size(); ++k)
-      if (outs[k].valid()) values[outs[k].value] = k < results.size() ? results[k] : full(ctx_, g.value(outs[k]).type.sizes, g.value(outs[k]).type.dtype, 0);
+      if (outs[k].valid())
+        values[outs[k].value] =
+            k < results.size() ? results[k] : full(ctx_, g.value(outs[k]).type.sizes, g.value(outs[k]).type.dtype, 0);
     ctx_.current = nullptr;
     return;
   }
@@ -266,20 +271,25 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
     if (v.kind == graph::Value::Kind::None) continue;
     if (k >= results.size() || !results[k].valid()) {
       // After a refusal a stand-in of the right type lets the rest of the model be checked.
-      if (call.failed()) values[outs[k].value] = full(ctx_, v.kind == graph::Value::Kind::Tensor ? v.type.sizes : Sizes{}, v.type.dtype, 0);
+      if (call.failed())
+        values[outs[k].value] =
+            full(ctx_, v.kind == graph::Value::Kind::Tensor ? v.type.sizes : Sizes{}, v.type.dtype, 0);
       continue;
     }
     const Tensor &x = results[k];
     if (v.kind == graph::Value::Kind::Tensor) {
       std::string fault;
       if (x.dtype() != v.type.dtype)
-        fault = fmt::format("{} gives {} for result {} ('{}'), the model says {}", node.target, name(x.dtype()), k, v.name, name(v.type.dtype));
+        fault = fmt::format("{} gives {} for result {} ('{}'), the model says {}", node.target, name(x.dtype()), k,
+                            v.name, name(v.type.dtype));
       else if (x.rank() != v.type.rank())
-        fault = fmt::format("{} gives rank {} for result {} ('{}'), the model says {}", node.target, x.rank(), k, v.name, v.type.rank());
+        fault = fmt::format("{} gives rank {} for result {} ('{}'), the model says {}", node.target, x.rank(), k,
+                            v.name, v.type.rank());
       for (size_t d = 0; fault.empty() && d < v.type.sizes.size(); ++d) {
         Expr a = x.sizes()[d], e = v.type.sizes[d];
         if (a.isConst() && e.isConst() ? a != e : (ctx_.facts.provablyLess(a, e) || ctx_.facts.provablyLess(e, a)))
-          fault = fmt::format("{} gives size {} for dimension {} of result {} ('{}'), the model says {}", node.target, a.str(), d, k, v.name, e.str());
+          fault = fmt::format("{} gives size {} for dimension {} of result {} ('{}'), the model says {}", node.target,
+                              a.str(), d, k, v.name, e.str());
       }
       if (!fault.empty()) {
         report(makeDiag(diag::LoweringTypeMismatch, node.loc, fault));
@@ -312,14 +322,17 @@ loops::ProgramOutput ModelLowering::tensorOutput(const Tensor &x, const graph::T
   if (std::optional<Strided> s = x.asStrided(); s && !sparse) {
     if (s->buffer == target) {
       const Strided &there = given_.at(target.value);
-      bool same = s->dtype == there.dtype && ctx_.equal(s->offset, there.offset) && sameStrides(ctx_, type.sizes, s->strides, there.strides);
+      bool same = s->dtype == there.dtype && ctx_.equal(s->offset, there.offset) &&
+                  sameStrides(ctx_, type.sizes, s->strides, there.strides);
       if (same) {
         out.buffer = target, out.offset = s->offset, out.strides = s->strides;
         return out;
       }
     }
-    bool same = s->dtype == type.dtype && ctx_.program.buffer(s->buffer).kind == loops::Buffer::Kind::Temp && !returned_.count(s->buffer.value);
-    for (size_t d = 0; same && d < type.sizes.size(); ++d) same = type.sizes[d].isConst(1) || ctx_.equal(s->strides[d], type.strides[d]);
+    bool same = s->dtype == type.dtype && ctx_.program.buffer(s->buffer).kind == loops::Buffer::Kind::Temp &&
+                !returned_.count(s->buffer.value);
+    for (size_t d = 0; same && d < type.sizes.size(); ++d)
+      same = type.sizes[d].isConst(1) || ctx_.equal(s->strides[d], type.strides[d]);
     if (same) {
       out.buffer = s->buffer;
       out.offset = s->offset;
@@ -355,7 +368,8 @@ void ModelLowering::addOutputs() {
       target = weightByName_[o.target];
     } else if (o.kind == graph::Output::Kind::InputMutation) {
       for (size_t k = 0; k < ctx_.program.inputs.size(); ++k)
-        if (ctx_.program.inputs[k].name == o.target) mutationTarget = "input." + std::to_string(k), target = inputBuffers_[k];
+        if (ctx_.program.inputs[k].name == o.target)
+          mutationTarget = "input." + std::to_string(k), target = inputBuffers_[k];
     }
     if (const ValueId *id = std::get_if<ValueId>(&o.value); id && id->valid()) {
       const graph::Value &v = model_.graph.value(*id);
@@ -415,7 +429,8 @@ void ModelLowering::checkSizes() {
       bool bad = unknown(v.expr);
       for (Expr e : v.type.sizes) bad |= unknown(e);
       if (!bad) continue;
-      report(makeDiag(diag::OpRefused, node.loc, node.target, "the size or value of '" + v.name + "' depends on the data"));
+      report(makeDiag(diag::OpRefused, node.loc, node.target,
+                      "the size or value of '" + v.name + "' depends on the data"));
       break;
     }
 }
@@ -441,8 +456,11 @@ void ModelLowering::advanceRandom() {
 void ModelLowering::findUnsupported(const graph::Graph &g) {
   for (const graph::Node &node : g.nodes) {
     for (const graph::Argument &a : node.args)
-      if (const std::shared_ptr<graph::Graph> *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a); sub && isCall(node.target)) findUnsupported(**sub);
-    if (!isSymbolic(g, node) && !isCall(node.target) && !node.launch && !isSupported(node.target)) report(makeDiag(diag::OpUnsupported, node.loc, node.target));
+      if (const std::shared_ptr<graph::Graph> *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a);
+          sub && isCall(node.target))
+        findUnsupported(**sub);
+    if (!isSymbolic(g, node) && !isCall(node.target) && !node.launch && !isSupported(node.target))
+      report(makeDiag(diag::OpUnsupported, node.loc, node.target));
   }
 }
 
@@ -471,13 +489,15 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
   if (bodies.size() != (cond ? 2u : 1u)) return refuse("it does not have the expected sub-graphs");
   if (node.target == "higher_order.wrap_with_autocast" && node.args.size() > 2)
     if (const bool *on = std::get_if<bool>(&node.args[2]); !on || *on)
-      return refuse("it computes under autocast; export the model with run_decompositions(), which writes the casts out");
+      return refuse(
+          "it computes under autocast; export the model with run_decompositions(), which writes the casts out");
   std::vector<Tensors> results;
   for (const graph::Graph *body : bodies) {
     Values inner;
     if (body->inputs.size() != operands.size()) return refuse("its sub-graph takes another number of operands");
     for (size_t k = 0; k < operands.size(); ++k)
-      if (auto it = values.find(operands[k].value); it != values.end() && body->inputs[k].valid()) inner[body->inputs[k].value] = it->second;
+      if (auto it = values.find(operands[k].value); it != values.end() && body->inputs[k].valid())
+        inner[body->inputs[k].value] = it->second;
     userKernels_.enter(ctx_, *body);
     lowerNodes(*body, inner);
     userKernels_.leave();
@@ -493,9 +513,12 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
   if (cond) {
     const ValueId *p = std::get_if<ValueId>(&node.args[0]);
     if (!p) return refuse("its condition is not a tensor");
-    if (auto it = values.find(p->value); it != values.end()) choice = reshape(cast(it->second, DType::Bool), {}).reused();
-    else if (g.value(*p).expr.valid()) choice = cast(scalarExpr(ctx_, g.value(*p).expr), DType::Bool);
-    else return refuse("its condition has no value");
+    if (auto it = values.find(p->value); it != values.end())
+      choice = reshape(cast(it->second, DType::Bool), {}).reused();
+    else if (g.value(*p).expr.valid())
+      choice = cast(scalarExpr(ctx_, g.value(*p).expr), DType::Bool);
+    else
+      return refuse("its condition has no value");
   }
   std::vector<ValueId> outs = flatOutputs(node);
   for (size_t k = 0; k < outs.size(); ++k) {

@@ -39,7 +39,8 @@ void pruneBody(loops::Body &body, const std::vector<ValueIdx *> &roots, bool kee
   size_t n = body.ops.size();
   std::vector<char> live(n, 0);
   if (keepFirst && n) live[0] = 1;
-  // Values that only an index expression names are found through their symbols; those of stores were given as roots by the caller.
+  // Values that only an index expression names are found through their symbols; those of stores were given as roots by
+  // the caller.
   std::map<std::string, size_t> symbolAt;
   for (size_t i = 0; i < n; ++i)
     if (body.ops[i].kind == OpKind::Indirect) symbolAt[body.ops[i].symbol] = i;
@@ -223,7 +224,8 @@ static void finish(loops::Node &n, std::vector<ValueIdx *> roots, const std::vec
 void Lowering::store(const Tensor &x, const Strided &where) {
   Nest nest(facts);
   Index index(x.sizes().size());
-  for (int d : orderOfStrides(x.sizes(), where.strides, facts)) index[static_cast<size_t>(d)] = nest.outer(x.sizes()[static_cast<size_t>(d)]);
+  for (int d : orderOfStrides(x.sizes(), where.strides, facts))
+    index[static_cast<size_t>(d)] = nest.outer(x.sizes()[static_cast<size_t>(d)]);
   Val v = nest.b.cast(x.at(nest.b, index), where.dtype);
   loops::Store s;
   s.buffer = where.buffer;
@@ -236,8 +238,8 @@ void Lowering::store(const Tensor &x, const Strided &where) {
   finish(n, {&n.stores[0].value}, n.stores);
 }
 
-void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn, const Strided &where, DType t,
-                       loops::StoreMode mode) {
+void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn,
+                       const Strided &where, DType t, loops::StoreMode mode) {
   Nest nest(facts);
   Index index;
   for (Expr r : ranges) index.push_back(nest.outer(r));
@@ -256,8 +258,8 @@ void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(Body
   finish(n, {&n.stores[0].value, &n.stores[0].mask}, n.stores);
 }
 
-Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &sizes, const Sizes &reduceSizes, const ReduceFn &fn,
-                         const std::vector<int> &order) {
+Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &sizes, const Sizes &reduceSizes,
+                         const ReduceFn &fn, const std::vector<int> &order) {
   using loops::ReduceKind;
   Nest nest(facts);
   Index i(sizes.size()), r;
@@ -335,7 +337,8 @@ Tensor Lowering::contract(const ContractionSpec &spec) {
   return Tensor::strided(*this, spec.outType, spec.ranges, w);
 }
 
-Tensor Lowering::scan(loops::ScanKind kind, DType accType, const Sizes &sizes, int64_t dim, bool reverse, const ElementFn &fn) {
+Tensor Lowering::scan(loops::ScanKind kind, DType accType, const Sizes &sizes, int64_t dim, bool reverse,
+                      const ElementFn &fn) {
   Nest nest(facts);
   Index i(sizes.size());
   for (size_t d = 0; d < sizes.size(); ++d)

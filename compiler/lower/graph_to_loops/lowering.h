@@ -35,19 +35,25 @@ public:
   BufferId addTemp(DType t, Expr elements);
   /// A compile-time constant; the bytes are copied.
   Tensor addConstant(DType t, const Sizes &sizes, std::vector<uint8_t> bytes);
-  /// A constant of the model as a copy whose dims lie in `order`, outermost first; anything else, and what lies so already, is x itself.
+  /// A constant of the model as a copy whose dims lie in `order`, outermost first; anything else, and what lies so
+  /// already, is x itself.
   Tensor constantInOrder(const Tensor &x, const std::vector<int> &order);
   loops::Node &addNode(loops::Node::Kind kind);
 
   /// buffer[strides] = x, as one Pointwise node whose loops run in the order of the strides.
   void store(const Tensor &x, const Strided &where);
-  /// for all i: fn's scatter. Writes value to where at the index that fn returns (with mode), in one Pointwise node over `ranges`.
-  struct ScatterItem { Index index; Val value; Val mask; };
-  void scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn, const Strided &where, DType t,
-               loops::StoreMode mode);
+  /// for all i: fn's scatter. Writes value to where at the index that fn returns (with mode), in one Pointwise node
+  /// over `ranges`.
+  struct ScatterItem {
+    Index index;
+    Val value;
+    Val mask;
+  };
+  void scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn,
+               const Strided &where, DType t, loops::StoreMode mode);
   /// One Reduction node; a tensor of `sizes` for each of its results (3 for Welford, 2 for OnlineSoftmax, else 1).
-  Tensors reduce(loops::ReduceKind kind, DType accType, const Sizes &sizes, const Sizes &reduceSizes, const ReduceFn &fn,
-                 const std::vector<int> &order = {});
+  Tensors reduce(loops::ReduceKind kind, DType accType, const Sizes &sizes, const Sizes &reduceSizes,
+                 const ReduceFn &fn, const std::vector<int> &order = {});
   Tensor contract(const ContractionSpec &spec);
   /// Inclusive scan along `dim` of a tensor of `sizes`; one tensor.
   Tensor scan(loops::ScanKind kind, DType accType, const Sizes &sizes, int64_t dim, bool reverse, const ElementFn &fn);

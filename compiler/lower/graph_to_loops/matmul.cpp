@@ -136,14 +136,17 @@ static Tensors einsumOp(OpCall &o) {
   std::string lhs = s.substr(0, arrow), outs = arrow == std::string::npos ? "" : s.substr(arrow + 2);
   std::vector<std::string> terms(1);
   for (char ch : lhs) {
-    if (ch == ',') terms.emplace_back();
-    else terms.back() += ch;
+    if (ch == ',')
+      terms.emplace_back();
+    else
+      terms.back() += ch;
   }
   if (terms.size() != xs.size()) return o.fail("the equation does not fit the operands");
   // An ellipsis stands for as many dims as remain; they get letters of their own ('\1', '\2', … from the right).
   size_t dots = 0;
   for (size_t k = 0; k < terms.size(); ++k)
-    if (size_t p = terms[k].find("..."); p != std::string::npos) dots = std::max(dots, xs[k].sizes().size() - (terms[k].size() - 3));
+    if (size_t p = terms[k].find("..."); p != std::string::npos)
+      dots = std::max(dots, xs[k].sizes().size() - (terms[k].size() - 3));
   auto expandDots = [](std::string &term, size_t n) {
     size_t p = term.find("...");
     if (p == std::string::npos) return;
@@ -151,7 +154,8 @@ static Tensors einsumOp(OpCall &o) {
     for (size_t k = n; k > 0; --k) letters += static_cast<char>(k);
     term.replace(p, 3, letters);
   };
-  for (size_t k = 0; k < terms.size(); ++k) expandDots(terms[k], terms[k].find("...") == std::string::npos ? 0 : xs[k].sizes().size() - (terms[k].size() - 3));
+  for (size_t k = 0; k < terms.size(); ++k)
+    expandDots(terms[k], terms[k].find("...") == std::string::npos ? 0 : xs[k].sizes().size() - (terms[k].size() - 3));
   if (arrow == std::string::npos) {
     std::map<char, int> count;
     for (const std::string &t : terms)
@@ -206,8 +210,10 @@ static Tensors einsumOp(OpCall &o) {
       Dims gone;
       std::string kept;
       for (size_t d = 0; d < letters.size(); ++d) {
-        if (later.find(letters[d]) == std::string::npos) gone.push_back(static_cast<int64_t>(d));
-        else kept += letters[d];
+        if (later.find(letters[d]) == std::string::npos)
+          gone.push_back(static_cast<int64_t>(d));
+        else
+          kept += letters[d];
       }
       if (!gone.empty()) acc = sum(acc, gone, false, t);
       letters = kept;
@@ -220,8 +226,10 @@ static Tensors einsumOp(OpCall &o) {
     Dims alone;
     std::string yk;
     for (size_t d = 0; d < yl.size(); ++d) {
-      if (later.find(yl[d]) == std::string::npos && letters.find(yl[d]) == std::string::npos) alone.push_back(static_cast<int64_t>(d));
-      else yk += yl[d];
+      if (later.find(yl[d]) == std::string::npos && letters.find(yl[d]) == std::string::npos)
+        alone.push_back(static_cast<int64_t>(d));
+      else
+        yk += yl[d];
     }
     if (!alone.empty()) y = sum(y, alone, false, t);
     yl = yk;
@@ -231,12 +239,24 @@ static Tensors einsumOp(OpCall &o) {
     }
     for (char ch : yl)
       if (letters.find(ch) == std::string::npos) n += ch;
-    auto sizesOf = [&](const std::string &ls) { Sizes z; for (char ch : ls) z.push_back(extent[ch]); return z; };
-    auto whole = [&](const Tensor &x, const std::string &have, const std::string &want) { return broadcastTo(arrange(x, have, want), sizesOf(want)); };
+    auto sizesOf = [&](const std::string &ls) {
+      Sizes z;
+      for (char ch : ls) z.push_back(extent[ch]);
+      return z;
+    };
+    auto whole = [&](const Tensor &x, const std::string &have, const std::string &want) {
+      return broadcastTo(arrange(x, have, want), sizesOf(want));
+    };
     Expr be = product(sizesOf(batch)), me = product(sizesOf(m)), ne2 = product(sizesOf(n)), re = product(sizesOf(red));
-    Tensor a3 = reshape(whole(acc, letters, batch + m + red), {be, me, re}), b3 = reshape(whole(y, yl, batch + red + n), {be, re, ne2});
+    Tensor a3 = reshape(whole(acc, letters, batch + m + red), {be, me, re}),
+           b3 = reshape(whole(y, yl, batch + red + n), {be, re, ne2});
     if (red.empty()) {
-      acc = mul(reshape(whole(acc, letters, batch + m), [&] { Sizes z = sizesOf(batch + m); for (size_t q = 0; q < n.size(); ++q) z.push_back(1); return z; }()),
+      acc = mul(reshape(whole(acc, letters, batch + m),
+                        [&] {
+                          Sizes z = sizesOf(batch + m);
+                          for (size_t q = 0; q < n.size(); ++q) z.push_back(1);
+                          return z;
+                        }()),
                 arrange(y, yl, batch + m + n));
     } else {
       acc = reshape(matmul2(a3, b3, t), sizesOf(batch + m + n));
@@ -255,8 +275,10 @@ static Tensors tensordotOp(OpCall &o) {
   // A contracted dim of size one stands for all of its partner's.
   for (size_t k = 0; k < da.size(); ++k) {
     int64_t p = da[k] < 0 ? da[k] + a.rank() : da[k], q = db[k] < 0 ? db[k] + b.rank() : db[k];
-    if (a.size(p).isConst(1) && !b.size(q).isConst(1)) b = sum(b, {q}, true, b.dtype());
-    else if (b.size(q).isConst(1) && !a.size(p).isConst(1)) a = sum(a, {p}, true, a.dtype());
+    if (a.size(p).isConst(1) && !b.size(q).isConst(1))
+      b = sum(b, {q}, true, b.dtype());
+    else if (b.size(q).isConst(1) && !a.size(p).isConst(1))
+      a = sum(a, {p}, true, a.dtype());
   }
   Sizes outSizes;
   auto in = [](const Dims &ds, int64_t d, int64_t rank) {
@@ -275,36 +297,45 @@ static Tensors tensordotOp(OpCall &o) {
   return {reshape(r, o.out().sizes)};
 }
 
-/// Rows of x [S, K], sorted by group, times the matrix of their group: w [G, K, N]; group g has the rows [offs[g - 1], offs[g]). Rows of none
-/// are zero.
+/// Rows of x [S, K], sorted by group, times the matrix of their group: w [G, K, N]; group g has the rows [offs[g - 1],
+/// offs[g]). Rows of none are zero.
 static Tensors groupedProduct(OpCall &o) {
   bool fallback = o.node.target.find("fallback") != std::string::npos;
-  Tensor x = o.t(fallback ? "input" : "self"), w = o.t(fallback ? "weight" : "mat2"), offs = fallback ? o.t("offs") : o.opt("offs");
+  Tensor x = o.t(fallback ? "input" : "self"), w = o.t(fallback ? "weight" : "mat2"),
+         offs = fallback ? o.t("offs") : o.opt("offs");
   if (x.rank() != 2 || w.rank() != 3 || !offs.valid()) return o.fail("only rows of a matrix are grouped");
   if (o.opt("bias").valid()) return o.fail("a bias is not supported");
   Expr groups = w.size(0);
   offs.reused();
   // How many groups end at or before a row: its own group.
   Tensor group = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, {x.size(0)}, {groups},
-                              [=](BodyBuilder &b, const Index &i, const Index &g) { return b.cast(b.cast(offs.at(b, {g[0]}), DType::I64) <= b.index(i[0]), DType::I64); })[0];
+                              [=](BodyBuilder &b, const Index &i, const Index &g) {
+                                return b.cast(b.cast(offs.at(b, {g[0]}), DType::I64) <= b.index(i[0]), DType::I64);
+                              })[0];
   DType acc = computeType(x.dtype());
   x = source(x);
   w = source(w);
-  Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, acc, {x.size(0), w.size(2)}, {x.size(1)}, [=](BodyBuilder &b, const Index &i, const Index &k) {
-    Val g = group.at(b, {i[0]});
-    return b.masked(
-        g < b.index(groups), [&] { return x.at(b, {i[0], k[0]}) * w.at(b, {b.indirect(g, groups, false, false), k[0], i[1]}); }, b.constant(acc, 0));
-  })[0];
+  Tensor r = o.ctx.reduce(
+      loops::ReduceKind::Sum, acc, {x.size(0), w.size(2)}, {x.size(1)},
+      [=](BodyBuilder &b, const Index &i, const Index &k) {
+        Val g = group.at(b, {i[0]});
+        return b.masked(
+            g < b.index(groups),
+            [&] { return x.at(b, {i[0], k[0]}) * w.at(b, {b.indirect(g, groups, false, false), k[0], i[1]}); },
+            b.constant(acc, 0));
+      })[0];
   return {cast(r, o.out().dtype)};
 }
 
 static Tensor identityLike(const Tensor &x) {
   DType t = computeType(x.dtype());
-  return Tensor::lazy(x.ctx(), x.dtype(), x.sizes(), [t](BodyBuilder &b, const Index &i) { return b.cast(b.compare(OpKind::Eq, i[i.size() - 2], i.back()), t); });
+  return Tensor::lazy(x.ctx(), x.dtype(), x.sizes(), [t](BodyBuilder &b, const Index &i) {
+    return b.cast(b.compare(OpKind::Eq, i[i.size() - 2], i.back()), t);
+  });
 }
 
-/// By scaling and squaring: exp(x) = exp(x / 2^s)^(2^s), with s such that the 1-norm of x / 2^s is at most 1/2. Eighteen terms of Taylor's
-/// series leave less than 2e-22 there.
+/// By scaling and squaring: exp(x) = exp(x / 2^s)^(2^s), with s such that the 1-norm of x / 2^s is at most 1/2.
+/// Eighteen terms of Taylor's series leave less than 2e-22 there.
 static Tensors matrixExp(OpCall &o) {
   constexpr int kTerms = 18, kSquarings = 24;
   Tensor x = o.t("self");
@@ -312,9 +343,9 @@ static Tensors matrixExp(OpCall &o) {
   DType acc = x.dtype();
   Tensor norm = amax(sum(unary(x, OpKind::Abs), {-2}, true, acc), {-1}, true);
   Tensor halvings = map(norm, [](Val n) {
-    Val s = un(OpKind::Ceil, un(OpKind::Log2, n)) + 1.0;
-    return vmin(vmax(where(n > 0.0, s, num(s, 0)), num(s, 0)), num(s, kSquarings));
-  }).realize();
+                      Val s = un(OpKind::Ceil, un(OpKind::Log2, n)) + 1.0;
+                      return vmin(vmax(where(n > 0.0, s, num(s, 0)), num(s, 0)), num(s, kSquarings));
+                    }).realize();
   Tensor y = div(x, unary(halvings, OpKind::Exp2)).realize(), one = identityLike(y);
   one = cast(one, acc);
   // Horner: 1 + y (1 + y/2 (1 + y/3 (...))).
@@ -331,7 +362,8 @@ void addMatmul(OpTable &t) {
   t.add("mm.default bmm.default", [](OpCall &o) -> Tensors {
     return {matmul2(o.t("self"), o.t(o.node.target == "aten.bmm.default" ? "mat2" : "mat2"), o.out().dtype)};
   });
-  t.add("matmul.default __rmatmul__.default linalg_matmul.default mv.default dot.default inner.default vdot.default linalg_vecdot.default",
+  t.add("matmul.default __rmatmul__.default linalg_matmul.default mv.default dot.default inner.default vdot.default "
+        "linalg_vecdot.default",
         [](OpCall &o) -> Tensors {
           if (o.node.target == "aten.linalg_vecdot.default") {
             Tensor x = o.t("x"), y = o.t("y");
@@ -339,11 +371,13 @@ void addMatmul(OpTable &t) {
             return {sum(mul(x, y), {o.integer("dim", -1)}, false, o.out().dtype)};
           }
           Tensor a = o.t("self"), b = o.t(o.has("other") ? "other" : o.has("vec") ? "vec" : "tensor");
-          if (o.node.target == "aten.vdot.default" && a.isComplex()) a = Tensor::complex(a.real(), neg(a.imag()), a.dtype());
+          if (o.node.target == "aten.vdot.default" && a.isComplex())
+            a = Tensor::complex(a.real(), neg(a.imag()), a.dtype());
           if (o.node.target == "aten.inner.default") {
             if (a.rank() == 0 || b.rank() == 0) return {mul(a, b)};
             Expr m = floorDiv(a.numel(), a.size(-1)), n = floorDiv(b.numel(), b.size(-1));
-            Tensor r = matmul2(reshape(a, {m, a.size(-1)}), transpose(reshape(b, {n, b.size(-1)}), 0, 1), o.out().dtype);
+            Tensor r =
+                matmul2(reshape(a, {m, a.size(-1)}), transpose(reshape(b, {n, b.size(-1)}), 0, 1), o.out().dtype);
             return {reshape(r, o.out().sizes)};
           }
           return {matmul(a, b)};
@@ -356,7 +390,8 @@ void addMatmul(OpTable &t) {
     if (n == "aten.addmm.default") return {addProduct(c, o.t("mat1"), o.t("mat2"), alpha, beta, out)};
     if (n == "aten.baddbmm.default") return {addProduct(c, o.t("batch1"), o.t("batch2"), alpha, beta, out)};
     if (n == "aten.addmv.default") {
-      Tensor r = addProduct(c.rank() == 1 ? unsqueeze(c, 1) : c, o.t("mat"), unsqueeze(o.t("vec"), 1), alpha, beta, out);
+      Tensor r =
+          addProduct(c.rank() == 1 ? unsqueeze(c, 1) : c, o.t("mat"), unsqueeze(o.t("vec"), 1), alpha, beta, out);
       return {squeeze(r, 1)};
     }
     if (n == "aten.addbmm.default") {
@@ -366,7 +401,10 @@ void addMatmul(OpTable &t) {
     }
     Tensor a = unsqueeze(o.t("vec1"), 1), b = unsqueeze(o.t("vec2"), 0);
     Tensor p = mul(a, b);
-    if (out == DType::Bool) return {alpha == 0 ? broadcastTo(c, o.out().sizes) : beta == 0 ? p : binary(OpKind::Or, broadcastTo(c, o.out().sizes), p)};
+    if (out == DType::Bool)
+      return {alpha == 0  ? broadcastTo(c, o.out().sizes)
+              : beta == 0 ? p
+                          : binary(OpKind::Or, broadcastTo(c, o.out().sizes), p)};
     if (alpha != 1) p = mulNumber(cast(p, out), alpha);
     if (beta == 0) return {p};
     return {add(cast(p, out), beta == 1 ? c : mulNumber(cast(c, out), beta))};
@@ -374,14 +412,23 @@ void addMatmul(OpTable &t) {
   t.add("linear.default", [](OpCall &o) -> Tensors { return {linear(o.t("input"), o.t("weight"), o.opt("bias"))}; });
   t.add("einsum.default", einsumOp);
   t.add("tensordot.default", tensordotOp);
-  t.add("outer.default ger.default", [](OpCall &o) -> Tensors { return {mul(unsqueeze(o.t("self"), 1), unsqueeze(o.t("vec2"), 0))}; });
+  t.add("outer.default ger.default",
+        [](OpCall &o) -> Tensors { return {mul(unsqueeze(o.t("self"), 1), unsqueeze(o.t("vec2"), 0))}; });
   t.add("kron.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("other");
     while (a.rank() < b.rank()) a = unsqueeze(a, 0);
     while (b.rank() < a.rank()) b = unsqueeze(b, 0);
     Sizes bs = b.sizes();
-    auto outer = [bs](const Index &i) { Index j; for (size_t d = 0; d < i.size(); ++d) j.push_back(bs[d].isConst(1) ? i[d] : floorDiv(i[d], bs[d])); return j; };
-    auto inner = [bs](const Index &i) { Index j; for (size_t d = 0; d < i.size(); ++d) j.push_back(bs[d].isConst(1) ? Expr(0) : mod(i[d], bs[d])); return j; };
+    auto outer = [bs](const Index &i) {
+      Index j;
+      for (size_t d = 0; d < i.size(); ++d) j.push_back(bs[d].isConst(1) ? i[d] : floorDiv(i[d], bs[d]));
+      return j;
+    };
+    auto inner = [bs](const Index &i) {
+      Index j;
+      for (size_t d = 0; d < i.size(); ++d) j.push_back(bs[d].isConst(1) ? Expr(0) : mod(i[d], bs[d]));
+      return j;
+    };
     return {mul(remap(a, o.out().sizes, outer), remap(b, o.out().sizes, inner))};
   });
   t.add("linalg_multi_dot.default chain_matmul.default", [](OpCall &o) -> Tensors {
@@ -404,7 +451,9 @@ void addMatmul(OpTable &t) {
     return {r.valid() ? r : identityLike(x)};
   });
   t.add("matrix_exp.default linalg_matrix_exp.default", matrixExp);
-  t.add("_int_mm.default", [](OpCall &o) -> Tensors { return {matmul2(cast(o.t("self"), DType::I32), cast(o.t("mat2"), DType::I32), DType::I32)}; });
+  t.add("_int_mm.default", [](OpCall &o) -> Tensors {
+    return {matmul2(cast(o.t("self"), DType::I32), cast(o.t("mat2"), DType::I32), DType::I32)};
+  });
   t.add("cross.default linalg_cross.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};
     Sizes s = broadcastSizes(o.ctx, xs);

@@ -28,7 +28,8 @@ static Tensors diffOp(OpCall &o) {
   return {x};
 }
 
-/// Every tensor is cut along dim into chunks (the last padded with zeros); chunk k of all of them, flattened, lie side by side in row k.
+/// Every tensor is cut along dim into chunks (the last padded with zeros); chunk k of all of them, flattened, lie side
+/// by side in row k.
 static Tensors chunkCat(OpCall &o) {
   Tensors xs = o.list("tensors");
   if (xs.empty()) return o.fail("the list of tensors is empty");
@@ -120,7 +121,8 @@ static Tensors im2col(OpCall &o) {
   if (flat) out.insert(out.begin(), Expr(1));
   Tensor r = Tensor::lazy(o.ctx, x.dtype(), out, [=](BodyBuilder &b, const Index &i) {
     Expr kk = mod(i[1], k[0] * k[1]), c = floorDiv(i[1], k[0] * k[1]);
-    Expr y = floorDiv(i[2], ow) * st[0] - p[0] + floorDiv(kk, k[1]) * dil[0], z = mod(i[2], ow) * st[1] - p[1] + mod(kk, k[1]) * dil[1];
+    Expr y = floorDiv(i[2], ow) * st[0] - p[0] + floorDiv(kk, k[1]) * dil[0],
+         z = mod(i[2], ow) * st[1] - p[1] + mod(kk, k[1]) * dil[1];
     Val ok = b.inRange(y, 0, h) && b.inRange(z, 0, w);
     return b.masked(ok, [&] { return x.at(b, {i[0], c, y, z}); }, b.constant(computeType(x.dtype()), 0));
   });
@@ -131,21 +133,26 @@ static Tensors col2im(OpCall &o) {
   Tensor x = o.t("self");
   bool flat = x.rank() == 2;
   if (flat) x = unsqueeze(x, 0);
-  Sizes k = o.exprs("kernel_size"), dil = o.exprs("dilation"), p = o.exprs("padding"), st = o.exprs("stride"), size = o.exprs("output_size");
+  Sizes k = o.exprs("kernel_size"), dil = o.exprs("dilation"), p = o.exprs("padding"), st = o.exprs("stride"),
+        size = o.exprs("output_size");
   for (Sizes *v : {&k, &dil, &p, &st, &size})
     if (v->size() == 1) v->push_back((*v)[0]);
-  Expr oh = floorDiv(size[0] + p[0] * 2 - dil[0] * (k[0] - 1) - 1, st[0]) + 1, ow = floorDiv(size[1] + p[1] * 2 - dil[1] * (k[1] - 1) - 1, st[1]) + 1;
+  Expr oh = floorDiv(size[0] + p[0] * 2 - dil[0] * (k[0] - 1) - 1, st[0]) + 1,
+       ow = floorDiv(size[1] + p[1] * 2 - dil[1] * (k[1] - 1) - 1, st[1]) + 1;
   Sizes out = o.out().sizes;
   if (flat) out.insert(out.begin(), Expr(1));
   DType acc = computeType(x.dtype());
   // Each pixel gathers from the windows that cover it.
-  Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, acc, out, {k[0], k[1]}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-    Expr y = i[2] + p[0] - r[0] * dil[0], z = i[3] + p[1] - r[1] * dil[1];
-    Val ok = b.compare(OpKind::Eq, mod(y, st[0]), 0) && b.compare(OpKind::Eq, mod(z, st[1]), 0);
-    Expr wy = floorDiv(y, st[0]), wz = floorDiv(z, st[1]);
-    ok = ok && b.inRange(wy, 0, oh) && b.inRange(wz, 0, ow);
-    return b.masked(ok, [&] { return x.at(b, {i[0], i[1] * k[0] * k[1] + r[0] * k[1] + r[1], wy * ow + wz}); }, b.constant(acc, 0));
-  })[0];
+  Tensor r =
+      o.ctx.reduce(loops::ReduceKind::Sum, acc, out, {k[0], k[1]}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+        Expr y = i[2] + p[0] - r[0] * dil[0], z = i[3] + p[1] - r[1] * dil[1];
+        Val ok = b.compare(OpKind::Eq, mod(y, st[0]), 0) && b.compare(OpKind::Eq, mod(z, st[1]), 0);
+        Expr wy = floorDiv(y, st[0]), wz = floorDiv(z, st[1]);
+        ok = ok && b.inRange(wy, 0, oh) && b.inRange(wz, 0, ow);
+        return b.masked(
+            ok, [&] { return x.at(b, {i[0], i[1] * k[0] * k[1] + r[0] * k[1] + r[1], wy * ow + wz}); },
+            b.constant(acc, 0));
+      })[0];
   r = cast(r, x.dtype());
   return {flat ? select(r, 0, 0) : r};
 }
@@ -156,7 +163,8 @@ static Tensors matrixNorm(OpCall &o) {
   const graph::Argument *a = o.node.arg("ord");
   bool none = !o.has("ord");
   Dims dims = o.ints("dim");
-  bool isMatrix = o.node.target.find("matrix_norm") != std::string::npos || (!none && dims.size() != 1 && (x.rank() == 2 || dims.size() == 2));
+  bool isMatrix = o.node.target.find("matrix_norm") != std::string::npos ||
+                  (!none && dims.size() != 1 && (x.rank() == 2 || dims.size() == 2));
   if (dims.empty() && isMatrix) dims = {-2, -1};
   (void)a;
   bool keep = o.flag("keepdim");
@@ -215,7 +223,8 @@ static Tensors nonzeroStatic(OpCall &o) {
   Expr size = o.expr("size");
   Tensor m = flatten(cast(x, DType::Bool));
   m.reused();
-  Tensor rank = o.ctx.scan(loops::ScanKind::Sum, DType::I64, m.sizes(), 0, false, [m](BodyBuilder &b, const Index &i) { return b.cast(m.at(b, i), DType::I64); });
+  Tensor rank = o.ctx.scan(loops::ScanKind::Sum, DType::I64, m.sizes(), 0, false,
+                           [m](BodyBuilder &b, const Index &i) { return b.cast(m.at(b, i), DType::I64); });
   Strided w = o.ctx.allocate(DType::I64, o.out().sizes);
   o.ctx.store(fullInt(o.ctx, o.out().sizes, DType::I64, o.integer("fill_value", -1)), w);
   Sizes s = x.sizes(), strides = denseStrides(s);
@@ -226,7 +235,8 @@ static Tensors nonzeroStatic(OpCall &o) {
           Val take = m.at(b, i), at = rank.at(b, i) - 1.0;
           take = take && at < b.index(size);
           Expr row = b.indirect(where(take, at, b.constantInt(DType::I64, 0)), size, false, false);
-          return Lowering::ScatterItem{{row, Expr(static_cast<int64_t>(d))}, b.index(mod(floorDiv(i[0], strides[d]), s[d])), take};
+          return Lowering::ScatterItem{
+              {row, Expr(static_cast<int64_t>(d))}, b.index(mod(floorDiv(i[0], strides[d]), s[d])), take};
         },
         w, DType::I64, loops::StoreMode::Set);
   return {Tensor::strided(o.ctx, DType::I64, o.out().sizes, w)};
@@ -266,7 +276,9 @@ void addMisc(OpTable &t) {
     int64_t d = 0;
     Tensor a = cast(trapezoids(o, d), o.out().dtype);
     if (a.isComplex()) return o.fail("complex numbers are not supported here");
-    return {cast(o.ctx.scan(loops::ScanKind::Sum, computeType(a.dtype()), a.sizes(), d, false, [a](BodyBuilder &b, const Index &i) { return a.at(b, i); }), a.dtype())};
+    return {cast(o.ctx.scan(loops::ScanKind::Sum, computeType(a.dtype()), a.sizes(), d, false,
+                            [a](BodyBuilder &b, const Index &i) { return a.at(b, i); }),
+                 a.dtype())};
   });
   t.add("im2col.default", im2col);
   t.add("col2im.default", col2im);
@@ -301,7 +313,8 @@ void addMisc(OpTable &t) {
     if (!x.isComplex()) return {full(o.ctx, x.sizes(), DType::Bool, 1)};
     return {binary(OpKind::Eq, x.imag(), scalarInt(o.ctx, 0))};
   });
-  t.add("is_nonzero.default", [](OpCall &o) -> Tensors { return o.fail("its result is a Python bool that depends on the data"); });
+  t.add("is_nonzero.default",
+        [](OpCall &o) -> Tensors { return o.fail("its result is a Python bool that depends on the data"); });
   t.add("mvlgamma.default special_multigammaln.default", [](OpCall &o) -> Tensors {
     int64_t p = o.integer("p");
     return {mapFloat(o.t("self"), [p](Val v) {
@@ -319,7 +332,9 @@ void addMisc(OpTable &t) {
     if (x.isComplex()) return o.fail("complex numbers are not supported here");
     int64_t k = o.integer("offset", 0);
     return {Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [x, k](BodyBuilder &b, const Index &i) {
-      return b.masked(b.compare(OpKind::Eq, i[0] + k, i[1]), [&] { return x.at(b, {k >= 0 ? i[0] : i[1]}); }, b.constant(computeType(x.dtype()), 0));
+      return b.masked(
+          b.compare(OpKind::Eq, i[0] + k, i[1]), [&] { return x.at(b, {k >= 0 ? i[0] : i[1]}); },
+          b.constant(computeType(x.dtype()), 0));
     })};
   });
   t.add("bilinear.default", [](OpCall &o) -> Tensors {
@@ -340,8 +355,10 @@ void addMisc(OpTable &t) {
     bool log = o.node.target.find("log") != std::string::npos;
     if (y.rank() == 0) return {log ? full(o.ctx, {}, o.out().dtype, 0) : full(o.ctx, {}, o.out().dtype, 0)};
     Tensor r;
-    if (log) r = sub(ga, mul(unary(ya, OpKind::Exp), sum(ga, {d}, true, acc)));
-    else r = mul(ya, sub(ga, sum(mul(ga, ya), {d}, true, acc)));
+    if (log)
+      r = sub(ga, mul(unary(ya, OpKind::Exp), sum(ga, {d}, true, acc)));
+    else
+      r = mul(ya, sub(ga, sum(mul(ga, ya), {d}, true, acc)));
     return {cast(r, o.out().dtype)};
   });
   t.add("frexp.Tensor", [](OpCall &o) -> Tensors {
@@ -354,8 +371,10 @@ void addMisc(OpTable &t) {
       e = where(m >= 1.0, e + 1.0, where(m < 0.5, e - 1.0, e));
       return where(eq(a, 0.0) || un(OpKind::IsInf, a) || un(OpKind::IsNan, a), 0.0, e);
     };
-    Tensor m = pointwise(xs, d, d, [exponent](std::span<const Val> v) { return v[0] / un(OpKind::Exp2, exponent(v[0])); });
-    Tensor e = pointwise(xs, d, DType::I32, [exponent](std::span<const Val> v) { return v[0].b->cast(exponent(v[0]), DType::I32); });
+    Tensor m =
+        pointwise(xs, d, d, [exponent](std::span<const Val> v) { return v[0] / un(OpKind::Exp2, exponent(v[0])); });
+    Tensor e = pointwise(xs, d, DType::I32,
+                         [exponent](std::span<const Val> v) { return v[0].b->cast(exponent(v[0]), DType::I32); });
     return {m, e};
   });
   t.add("pdist.default _pdist_forward.default", [](OpCall &o) -> Tensors {
@@ -371,17 +390,21 @@ void addMisc(OpTable &t) {
       std::copy(v.begin(), v.end(), reinterpret_cast<int64_t *>(bytes.data()));
       return o.ctx.addConstant(DType::I64, {Expr(static_cast<int64_t>(v.size()))}, std::move(bytes));
     };
-    return {vectorNorm(sub(indexSelect(x, 0, constant(a)), indexSelect(x, 0, constant(b))), o.number("p", 2), {-1}, false, x.dtype())};
+    return {vectorNorm(sub(indexSelect(x, 0, constant(a)), indexSelect(x, 0, constant(b))), o.number("p", 2), {-1},
+                       false, x.dtype())};
   });
   t.add("threshold_backward.default", [](OpCall &o) -> Tensors {
     Tensor g = o.t("grad_output"), x = o.t("self"), xs[] = {g, x};
     double th = o.number("threshold");
-    return {pointwise(xs, resultType(xs), resultType(xs), [th](std::span<const Val> v) { return where(v[1] <= th, 0.0, v[0]); })};
+    return {pointwise(xs, resultType(xs), resultType(xs),
+                      [th](std::span<const Val> v) { return where(v[1] <= th, 0.0, v[0]); })};
   });
   t.add("sigmoid_backward.default tanh_backward.default", [](OpCall &o) -> Tensors {
     Tensor g = o.t("grad_output"), y = o.t("output"), xs[] = {g, y};
     bool tanh = o.node.target == "aten.tanh_backward.default";
-    return {pointwise(xs, y.dtype(), y.dtype(), [tanh](std::span<const Val> v) { return tanh ? v[0] * (1.0 - v[1] * v[1]) : v[0] * (1.0 - v[1]) * v[1]; })};
+    return {pointwise(xs, y.dtype(), y.dtype(), [tanh](std::span<const Val> v) {
+      return tanh ? v[0] * (1.0 - v[1] * v[1]) : v[0] * (1.0 - v[1]) * v[1];
+    })};
   });
   addLinalg(t);
 }

@@ -13,7 +13,8 @@ static Tensor perChannel(const Tensor &v, const Tensor &x) {
 }
 
 /// (x - mean) * rsqrt(var + eps) * w + b, in the compute type, rounded once. All broadcast; w and b may be invalid.
-static Tensor normalize(const Tensor &x, const Tensor &mean, const Tensor &rstd, const Tensor &w, const Tensor &b, DType out) {
+static Tensor normalize(const Tensor &x, const Tensor &mean, const Tensor &rstd, const Tensor &w, const Tensor &b,
+                        DType out) {
   Tensors xs{x, mean, rstd};
   if (w.valid()) xs.push_back(w);
   if (b.valid()) xs.push_back(b);
@@ -30,7 +31,8 @@ static Tensor normalize(const Tensor &x, const Tensor &mean, const Tensor &rstd,
 
 static Tensor rstdOf(const Tensor &m2, Expr count, double eps) {
   Tensor xs[] = {m2, exprAs(m2.ctx(), count, m2.dtype())};
-  return pointwise(xs, m2.dtype(), m2.dtype(), [eps](std::span<const Val> v) { return un(OpKind::Rsqrt, v[0] / v[1] + eps); });
+  return pointwise(xs, m2.dtype(), m2.dtype(),
+                   [eps](std::span<const Val> v) { return un(OpKind::Rsqrt, v[0] / v[1] + eps); });
 }
 
 static Tensor rstdOfVar(const Tensor &var, double eps) {
@@ -60,7 +62,9 @@ static Tensors layerNorm(OpCall &o) {
 static Tensors rmsNorm(OpCall &o) {
   Tensor x = o.t("input"), w = o.opt("weight");
   Dims dims = trailing(x, o.exprs("normalized_shape").size());
-  double eps = o.has("eps") ? o.number("eps") : computeType(x.dtype()) == DType::F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07;
+  double eps = o.has("eps")                           ? o.number("eps")
+               : computeType(x.dtype()) == DType::F64 ? 2.220446049250313e-16
+                                                      : 1.1920928955078125e-07;
   x.reused();
   DType acc = computeType(x.dtype());
   Tensor xs[] = {x};
@@ -71,12 +75,16 @@ static Tensors rmsNorm(OpCall &o) {
   if (w.valid()) all.push_back(w);
   DType t = o.out().dtype;
   bool hasW = w.valid();
-  Tensor y = pointwise(all, acc, t, [hasW](std::span<const Val> v) { Val r = v[0] * v[1]; return hasW ? r * v[2] : r; });
+  Tensor y = pointwise(all, acc, t, [hasW](std::span<const Val> v) {
+    Val r = v[0] * v[1];
+    return hasW ? r * v[2] : r;
+  });
   if (o.outCount() < 2) return {y};
   return {y, cast(rstd, o.out(1).dtype)};
 }
 
-static Tensor groupNormOf(OpCall &o, const Tensor &x, Expr groups, double eps, const Tensor &w, const Tensor &b, Tensor *mean, Tensor *rstd) {
+static Tensor groupNormOf(OpCall &o, const Tensor &x, Expr groups, double eps, const Tensor &w, const Tensor &b,
+                          Tensor *mean, Tensor *rstd) {
   Sizes g{x.sizes()[0], groups, floorDiv(x.sizes()[1], groups)};
   for (size_t d = 2; d < x.sizes().size(); ++d) g.push_back(x.sizes()[d]);
   x.reused();
@@ -107,7 +115,8 @@ static Tensors groupNorm(OpCall &o) {
 }
 
 /// The affine form with given statistics: scale and shift are per channel, so that a convolution can absorb them.
-static Tensor batchNormEval(const Tensor &x, const Tensor &mean, const Tensor &var, const Tensor &w, const Tensor &b, double eps) {
+static Tensor batchNormEval(const Tensor &x, const Tensor &mean, const Tensor &var, const Tensor &w, const Tensor &b,
+                            double eps) {
   DType acc = computeType(x.dtype());
   Tensor scale = rstdOfVar(var, eps);
   if (w.valid()) scale = mul(scale, cast(w, acc));
@@ -120,8 +129,8 @@ static Tensor batchNormEval(const Tensor &x, const Tensor &mean, const Tensor &v
 }
 
 /// Batch statistics; also the new running statistics.
-static Tensors batchNormTrain(OpCall &o, const Tensor &x, const Tensor &w, const Tensor &b, const Tensor &rm, const Tensor &rv, double eps,
-                              double momentum, Tensor *saveMean, Tensor *saveRstd) {
+static Tensors batchNormTrain(OpCall &o, const Tensor &x, const Tensor &w, const Tensor &b, const Tensor &rm,
+                              const Tensor &rv, double eps, double momentum, Tensor *saveMean, Tensor *saveRstd) {
   Dims dims{0};
   for (int64_t d = 2; d < x.rank(); ++d) dims.push_back(d);
   x.reused();
@@ -135,17 +144,20 @@ static Tensors batchNormTrain(OpCall &o, const Tensor &x, const Tensor &w, const
   if (rm.valid()) {
     Tensor ms[] = {rm, reshape(mv.mean, c)};
     DType acc = computeType(rm.dtype());
-    out.push_back(pointwise(ms, acc, rm.dtype(), [momentum](std::span<const Val> v) { return v[0] * (1 - momentum) + v[1] * momentum; }));
+    out.push_back(pointwise(ms, acc, rm.dtype(),
+                            [momentum](std::span<const Val> v) { return v[0] * (1 - momentum) + v[1] * momentum; }));
     Tensor vs[] = {rv, reshape(mv.m2, c), exprAs(o.ctx, mv.count - 1, acc)};
-    out.push_back(
-        pointwise(vs, acc, rv.dtype(), [momentum](std::span<const Val> v) { return v[0] * (1 - momentum) + v[1] / v[2] * momentum; }));
+    out.push_back(pointwise(vs, acc, rv.dtype(), [momentum](std::span<const Val> v) {
+      return v[0] * (1 - momentum) + v[1] / v[2] * momentum;
+    }));
   }
   return out;
 }
 
 static Tensors batchNorm(OpCall &o) {
   const std::string &n = o.node.target;
-  Tensor x = o.t("input"), w = o.opt("weight"), b = o.opt("bias"), rm = o.opt("running_mean"), rv = o.opt("running_var");
+  Tensor x = o.t("input"), w = o.opt("weight"), b = o.opt("bias"), rm = o.opt("running_mean"),
+         rv = o.opt("running_var");
   if (x.rank() < 2) return o.fail("the input has no channel dimension");
   bool noStats = n == "aten._native_batch_norm_legit.no_stats";
   bool noTraining = n == "aten._native_batch_norm_legit_no_training.default";
@@ -172,7 +184,8 @@ static Tensors batchNorm(OpCall &o) {
 }
 
 static Tensors instanceNorm(OpCall &o) {
-  Tensor x = o.t("input"), w = o.opt("weight"), b = o.opt("bias"), rm = o.opt("running_mean"), rv = o.opt("running_var");
+  Tensor x = o.t("input"), w = o.opt("weight"), b = o.opt("bias"), rm = o.opt("running_mean"),
+         rv = o.opt("running_var");
   double eps = o.number("eps", 1e-5);
   if (!o.flag("use_input_stats", true)) return {batchNormEval(x, rm, rv, w, b, eps)};
   Dims dims;
@@ -187,10 +200,12 @@ void addNorm(OpTable &t) {
   t.add("layer_norm.default native_layer_norm.default", layerNorm);
   t.add("rms_norm.default _fused_rms_norm.default", rmsNorm);
   t.add("group_norm.default native_group_norm.default", groupNorm);
-  t.add("batch_norm.default native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats "
-        "_native_batch_norm_legit_no_training.default _native_batch_norm_legit_functional.default _batch_norm_with_update_functional.default "
-        "cudnn_batch_norm.default",
-        batchNorm);
+  t.add(
+      "batch_norm.default native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats "
+      "_native_batch_norm_legit_no_training.default _native_batch_norm_legit_functional.default "
+      "_batch_norm_with_update_functional.default "
+      "cudnn_batch_norm.default",
+      batchNorm);
   t.add("instance_norm.default", instanceNorm);
   t.add("renorm.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");

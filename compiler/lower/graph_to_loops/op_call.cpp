@@ -74,7 +74,8 @@ Tensor OpCall::opt(std::string_view name) {
   if (const double *d = std::get_if<double>(a)) return scalarFloat(ctx, *d);
   if (const bool *b = std::get_if<bool>(a)) return fullInt(ctx, {}, DType::Bool, *b).asNumber();
   if (const graph::ComplexValue *c = std::get_if<graph::ComplexValue>(a))
-    return Tensor::complex(full(ctx, {}, DType::F64, c->real), full(ctx, {}, DType::F64, c->imag), DType::C128).asNumber();
+    return Tensor::complex(full(ctx, {}, DType::F64, c->real), full(ctx, {}, DType::F64, c->imag), DType::C128)
+        .asNumber();
   return {};
 }
 

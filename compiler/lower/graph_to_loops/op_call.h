@@ -1,7 +1,8 @@
 // One operator call of the graph as its lowering function sees it, and the table of lowering functions.
 //
-// A lowering function reads its arguments by their schema names (with the schema's default where the file leaves it out) and returns one
-// Tensor for each tensor result. What it cannot do it refuses with fail(): the call is then reported, with all others of the model.
+// A lowering function reads its arguments by their schema names (with the schema's default where the file leaves it
+// out) and returns one Tensor for each tensor result. What it cannot do it refuses with fail(): the call is then
+// reported, with all others of the model.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,7 +15,8 @@ namespace neso::lower {
 
 class OpCall {
 public:
-  OpCall(Lowering &lowering, const graph::Graph &graph, const graph::Node &node, std::unordered_map<int32_t, Tensor> &values)
+  OpCall(Lowering &lowering, const graph::Graph &graph, const graph::Node &node,
+         std::unordered_map<int32_t, Tensor> &values)
       : ctx(lowering), node(node), graph_(graph), values_(values) {}
 
   Lowering &ctx;
@@ -23,14 +25,14 @@ public:
   bool has(std::string_view name) const; // given and not None
   /// A tensor, or a Python or symbolic number as a 0-d tensor that promotes as a number.
   Tensor t(std::string_view name);
-  Tensor opt(std::string_view name); // invalid when None or absent
+  Tensor opt(std::string_view name);   // invalid when None or absent
   Tensors list(std::string_view name); // None entries are invalid tensors
   Expr expr(std::string_view name, Expr otherwise = 0);
   std::optional<Expr> optExpr(std::string_view name);
   int64_t integer(std::string_view name, int64_t otherwise = 0);
   double number(std::string_view name, double otherwise = 0);
   bool flag(std::string_view name, bool otherwise = false);
-  Sizes exprs(std::string_view name);  // a list of ints, or one int
+  Sizes exprs(std::string_view name); // a list of ints, or one int
   Dims ints(std::string_view name);
   std::vector<double> numbers(std::string_view name);
   std::string text(std::string_view name, std::string otherwise = "");
@@ -68,9 +70,10 @@ private:
 };
 
 // The families, one file each; op_table.cpp calls them all.
-#define NESO_LOWER_FAMILIES(X)                                                                                                     \
-  X(Pointwise) X(Views) X(Creation) X(Reductions) X(Norm) X(Matmul) X(Conv) X(Pool) X(Indexing) \
-  X(ScanSort) X(Statistics) X(Attention) X(Losses) X(Resize) X(Rnn) X(Fft) X(Random) X(Misc) X(Polynomials)
+#define NESO_LOWER_FAMILIES(X)                                                                                         \
+  X(Pointwise)                                                                                                         \
+  X(Views) X(Creation) X(Reductions) X(Norm) X(Matmul) X(Conv) X(Pool) X(Indexing) X(ScanSort) X(Statistics)           \
+      X(Attention) X(Losses) X(Resize) X(Rnn) X(Fft) X(Random) X(Misc) X(Polynomials)
 #define NESO_DECLARE_FAMILY(F) void add##F(OpTable &table);
 NESO_LOWER_FAMILIES(NESO_DECLARE_FAMILY)
 #undef NESO_DECLARE_FAMILY

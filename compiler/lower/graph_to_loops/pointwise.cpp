@@ -76,7 +76,11 @@ static Tensors powOp(OpCall &o) {
     if (*c == 1.0) return {x};
     if (*c == 2.0) return {map(x, [](Val v) { return v * v; })};
     if (*c == 3.0) return {map(x, [](Val v) { return v * v * v; })};
-    if (*c == 4.0) return {map(x, [](Val v) { Val s = v * v; return s * s; })};
+    if (*c == 4.0)
+      return {map(x, [](Val v) {
+        Val s = v * v;
+        return s * s;
+      })};
     if (*c == 0.5) return {map(x, [](Val v) { return un(OpKind::Sqrt, v); })};
     if (*c == -0.5) return {map(x, [](Val v) { return un(OpKind::Rsqrt, v); })};
     if (*c == -1.0) return {map(x, [](Val v) { return 1.0 / v; })};
@@ -114,7 +118,8 @@ static Tensors geluOp(OpCall &o) {
 
 static Tensors eluOp(OpCall &o) {
   double alpha = o.number("alpha", 1), scale = o.number("scale", 1), in = o.number("input_scale", 1);
-  return {map(o.t("self"), [=](Val x) { return where(x > 0.0, x * scale, un(OpKind::Expm1, x * in) * (alpha * scale)); })};
+  return {
+      map(o.t("self"), [=](Val x) { return where(x > 0.0, x * scale, un(OpKind::Expm1, x * in) * (alpha * scale)); })};
 }
 
 static Tensors roundOp(OpCall &o) {
@@ -123,12 +128,12 @@ static Tensors roundOp(OpCall &o) {
   if (!isFloat(x.dtype())) return {x};
   if (decimals == 0) return rounding<OpKind::Round>(o);
   double scale = std::pow(10.0, std::fabs(static_cast<double>(decimals)));
-  return {map(x, [=](Val v) { return decimals > 0 ? un(OpKind::Round, v * scale) / scale : un(OpKind::Round, v / scale) * scale; })};
+  return {map(x, [=](Val v) {
+    return decimals > 0 ? un(OpKind::Round, v * scale) / scale : un(OpKind::Round, v / scale) * scale;
+  })};
 }
 
-static Tensors remainderOp(OpCall &o) {
-  return {binary(OpKind::Mod, o.t("self"), o.t("other"))};
-}
+static Tensors remainderOp(OpCall &o) { return {binary(OpKind::Mod, o.t("self"), o.t("other"))}; }
 
 template <OpKind K> static Tensors logical(OpCall &o) {
   return {binary(K, cast(o.t("self"), DType::Bool), cast(o.t("other"), DType::Bool))};
@@ -156,7 +161,8 @@ static Tensor logaddexp(const Tensor &a, const Tensor &b, bool two) {
   DType t = floatType(resultType(xs));
   return pointwise(xs, t, t, [two](std::span<const Val> v) {
     Val m = vmax(v[0], v[1]), d = un(OpKind::Abs, v[0] - v[1]);
-    Val r = two ? m + un(OpKind::Log1p, un(OpKind::Exp2, -d)) * 1.4426950408889634 : m + un(OpKind::Log1p, un(OpKind::Exp, -d));
+    Val r = two ? m + un(OpKind::Log1p, un(OpKind::Exp2, -d)) * 1.4426950408889634
+                : m + un(OpKind::Log1p, un(OpKind::Exp, -d));
     // Equal infinities would give NaN.
     return where(un(OpKind::IsInf, v[0]) && eq(v[0], v[1]), v[0], r);
   });
@@ -164,8 +170,8 @@ static Tensor logaddexp(const Tensor &a, const Tensor &b, bool two) {
 
 static Tensor nanToNum(const Tensor &x, double nan, std::optional<double> pos, std::optional<double> neg) {
   if (!isFloat(x.dtype())) return x;
-  double big = x.dtype() == DType::F64 ? std::numeric_limits<double>::max()
-               : x.dtype() == DType::F16 ? 65504.0
+  double big = x.dtype() == DType::F64    ? std::numeric_limits<double>::max()
+               : x.dtype() == DType::F16  ? 65504.0
                : x.dtype() == DType::BF16 ? 3.3895313892515355e38
                                           : static_cast<double>(std::numeric_limits<float>::max());
   double p = pos.value_or(big), n = neg.value_or(-big);
@@ -185,16 +191,16 @@ void addPointwise(OpTable &t) {
   t.add("sub.Tensor sub.Scalar subtract.Tensor subtract.Scalar", subOp);
   t.add("rsub.Tensor rsub.Scalar", rsubOp);
   t.add("mul.Tensor mul.Scalar multiply.Tensor multiply.Scalar", arithmetic<OpKind::Mul>);
-  t.add("div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar", [](OpCall &o) -> Tensors {
-    return {div(o.t("self"), o.t("other"))};
-  });
-  t.add("div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode", [](OpCall &o) -> Tensors {
-    return {divide(o, o.t("self"), o.t("other"), o.text("rounding_mode"))};
-  });
-  t.add("floor_divide.default floor_divide.Scalar", [](OpCall &o) -> Tensors { return {divide(o, o.t("self"), o.t("other"), "floor")}; });
+  t.add("div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar",
+        [](OpCall &o) -> Tensors { return {div(o.t("self"), o.t("other"))}; });
+  t.add("div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode",
+        [](OpCall &o) -> Tensors { return {divide(o, o.t("self"), o.t("other"), o.text("rounding_mode"))}; });
+  t.add("floor_divide.default floor_divide.Scalar",
+        [](OpCall &o) -> Tensors { return {divide(o, o.t("self"), o.t("other"), "floor")}; });
   t.add("remainder.Tensor remainder.Scalar remainder.Scalar_Tensor", remainderOp);
   t.add("fmod.Tensor fmod.Scalar", arithmetic<OpKind::Fmod>);
-  t.add("pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar float_power.Tensor_Tensor float_power.Tensor_Scalar float_power.Scalar",
+  t.add("pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar float_power.Tensor_Tensor float_power.Tensor_Scalar "
+        "float_power.Scalar",
         [](OpCall &o) -> Tensors {
           if (o.node.target.rfind("aten.float_power", 0) != 0) return powOp(o);
           Tensor a = o.t("self"), b = o.t("exponent");
@@ -231,7 +237,9 @@ void addPointwise(OpTable &t) {
   t.add("igammac.default special_gammaincc.default", binaryF<OpKind::Igammac>);
   t.add("polygamma.default special_polygamma.default", [](OpCall &o) -> Tensors {
     int64_t n = o.integer("n");
-    return {mapFloat(o.t("self"), [n](Val v) { return n == 0 ? un(OpKind::Digamma, v) : bin(OpKind::Polygamma, num(v, static_cast<double>(n)), v); })};
+    return {mapFloat(o.t("self"), [n](Val v) {
+      return n == 0 ? un(OpKind::Digamma, v) : bin(OpKind::Polygamma, num(v, static_cast<double>(n)), v);
+    })};
   });
 
   t.add("eq.Tensor eq.Scalar", compare<OpKind::Eq>);
@@ -244,11 +252,18 @@ void addPointwise(OpTable &t) {
   t.add("logical_or.default", logical<OpKind::Or>);
   t.add("logical_xor.default", logical<OpKind::Xor>);
   t.add("logical_not.default", [](OpCall &o) -> Tensors { return {logicalNot(o.t("self"))}; });
-  t.add("bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor __and__.Tensor __and__.Scalar", arithmetic<OpKind::And>);
-  t.add("bitwise_or.Tensor bitwise_or.Scalar bitwise_or.Scalar_Tensor __or__.Tensor __or__.Scalar", arithmetic<OpKind::Or>);
-  t.add("bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor __xor__.Tensor __xor__.Scalar", arithmetic<OpKind::Xor>);
-  t.add("bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor __lshift__.Tensor __lshift__.Scalar", arithmetic<OpKind::Shl>);
-  t.add("bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor __rshift__.Tensor __rshift__.Scalar", arithmetic<OpKind::Shr>);
+  t.add("bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor __and__.Tensor __and__.Scalar",
+        arithmetic<OpKind::And>);
+  t.add("bitwise_or.Tensor bitwise_or.Scalar bitwise_or.Scalar_Tensor __or__.Tensor __or__.Scalar",
+        arithmetic<OpKind::Or>);
+  t.add("bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor __xor__.Tensor __xor__.Scalar",
+        arithmetic<OpKind::Xor>);
+  t.add("bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor __lshift__.Tensor "
+        "__lshift__.Scalar",
+        arithmetic<OpKind::Shl>);
+  t.add("bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor "
+        "__rshift__.Tensor __rshift__.Scalar",
+        arithmetic<OpKind::Shr>);
   t.add("bitwise_not.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     return {unary(x, x.dtype() == DType::Bool ? OpKind::Not : OpKind::BitNot)};
@@ -288,14 +303,16 @@ void addPointwise(OpTable &t) {
   t.add("signbit.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), xs[] = {x};
     if (x.dtype() == DType::Bool || isUnsignedInt(x.dtype())) return {full(o.ctx, x.sizes(), DType::Bool, 0)};
-    if (isFloat(x.dtype())) return {pointwise(xs, x.dtype(), DType::Bool, [](std::span<const Val> v) { return un(OpKind::SignBit, v[0]); })};
+    if (isFloat(x.dtype()))
+      return {pointwise(xs, x.dtype(), DType::Bool, [](std::span<const Val> v) { return un(OpKind::SignBit, v[0]); })};
     return {pointwise(xs, x.dtype(), DType::Bool, [](std::span<const Val> v) { return v[0] < 0.0; })};
   });
   t.add("floor.default", rounding<OpKind::Floor>);
   t.add("ceil.default", rounding<OpKind::Ceil>);
   t.add("trunc.default fix.default", rounding<OpKind::Trunc>);
   t.add("round.default round.decimals", roundOp);
-  t.add("frac.default", [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return v - un(OpKind::Trunc, v); })}; });
+  t.add("frac.default",
+        [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return v - un(OpKind::Trunc, v); })}; });
   t.add("exp.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     if (!x.isComplex()) return {unaryFloat(x, OpKind::Exp)};
@@ -356,7 +373,10 @@ void addPointwise(OpTable &t) {
   t.add("special_spherical_bessel_j0.default", [](OpCall &o) -> Tensors {
     return {mapFloat(o.t("self"), [](Val v) {
       Val y = v * v;
-      Val series = 1.0 + y * (-1.0 / 6 + y * (1.0 / 120 + y * (-1.0 / 5040 + y * (1.0 / 362880 + y * (-1.0 / 39916800 + y * (1.0 / 6227020800.0))))));
+      Val series =
+          1.0 + y * (-1.0 / 6 +
+                     y * (1.0 / 120 +
+                          y * (-1.0 / 5040 + y * (1.0 / 362880 + y * (-1.0 / 39916800 + y * (1.0 / 6227020800.0))))));
       Val r = where(un(OpKind::Abs, v) < 0.5, series, un(OpKind::Sin, v) / v);
       return where(un(OpKind::IsInf, v), 0.0, r);
     })};
@@ -373,8 +393,10 @@ void addPointwise(OpTable &t) {
       return where(eq(v, 0.0), 1.0, un(OpKind::Sin, p) / p);
     })};
   });
-  t.add("deg2rad.default", [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * (M_PI / 180); })}; });
-  t.add("rad2deg.default", [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * (180 / M_PI); })}; });
+  t.add("deg2rad.default",
+        [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * (M_PI / 180); })}; });
+  t.add("rad2deg.default",
+        [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * (180 / M_PI); })}; });
   t.add("logit.default special_logit.default", [](OpCall &o) -> Tensors {
     std::optional<double> eps = optNumber(o, "eps");
     return {mapFloat(o.t("self"), [eps](Val v) {
@@ -382,7 +404,8 @@ void addPointwise(OpTable &t) {
       return un(OpKind::Log, v / (1.0 - v));
     })};
   });
-  t.add("xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other special_xlogy.default special_xlogy.self_scalar special_xlogy.other_scalar",
+  t.add("xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other special_xlogy.default special_xlogy.self_scalar "
+        "special_xlogy.other_scalar",
         [](OpCall &o) -> Tensors { return {xlogy(o.t("self"), o.t("other"), false)}; });
   t.add("special_xlog1py.default special_xlog1py.self_scalar special_xlog1py.other_scalar",
         [](OpCall &o) -> Tensors { return {xlogy(o.t("self"), o.t("other"), true)}; });
@@ -413,7 +436,8 @@ void addPointwise(OpTable &t) {
     Tensor x = o.t("self");
     auto finite = [](const Tensor &p) {
       Tensor xs[] = {p};
-      return pointwise(xs, p.dtype(), DType::Bool, [](std::span<const Val> v) { return un(OpKind::Abs, v[0]) < HUGE_VAL; });
+      return pointwise(xs, p.dtype(), DType::Bool,
+                       [](std::span<const Val> v) { return un(OpKind::Abs, v[0]) < HUGE_VAL; });
     };
     if (x.isComplex()) return {binary(OpKind::And, finite(x.real()), finite(x.imag()))};
     if (!isFloat(x.dtype())) return {full(o.ctx, x.sizes(), DType::Bool, 1)};
@@ -429,28 +453,32 @@ void addPointwise(OpTable &t) {
     return {nanToNum(o.t("self"), o.number("nan", 0), optNumber(o, "posinf"), optNumber(o, "neginf"))};
   });
 
-  t.add("where.self where.ScalarSelf where.ScalarOther where.Scalar", [](OpCall &o) -> Tensors {
-    return {where(o.t("condition"), o.t("self"), o.t("other"))};
-  });
+  t.add("where.self where.ScalarSelf where.ScalarOther where.Scalar",
+        [](OpCall &o) -> Tensors { return {where(o.t("condition"), o.t("self"), o.t("other"))}; });
   t.add("masked_fill.Scalar masked_fill.Tensor", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), m = o.t("mask"), v = cast(o.t("value"), x.dtype());
     Tensor xm[] = {x, m};
     Sizes sizes = broadcastSizes(o.ctx, xm);
     return {where(m, broadcastTo(v, sizes), broadcastTo(x, sizes))};
   });
-  t.add("clamp.default clamp.Tensor clip.default clip.Tensor clamp_min.default clamp_min.Tensor clamp_max.default clamp_max.Tensor", clampOp);
+  t.add("clamp.default clamp.Tensor clip.default clip.Tensor clamp_min.default clamp_min.Tensor clamp_max.default "
+        "clamp_max.Tensor",
+        clampOp);
   t.add("relu.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     if (isFloat(x.dtype())) return {unary(x, OpKind::Relu)};
     return {map(x, [](Val v) { return vmax(v, num(v, 0)); })};
   });
-  t.add("relu6.default", [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return vmin(vmax(v, num(v, 0)), num(v, 6)); })}; });
+  t.add("relu6.default", [](OpCall &o) -> Tensors {
+    return {map(o.t("self"), [](Val v) { return vmin(vmax(v, num(v, 0)), num(v, 6)); })};
+  });
   t.add("hardtanh.default", [](OpCall &o) -> Tensors {
     double lo = o.number("min_val", -1), hi = o.number("max_val", 1);
     return {map(o.t("self"), [=](Val v) { return vmin(vmax(v, num(v, lo)), num(v, hi)); })};
   });
   t.add("sigmoid.default special_expit.default", unaryF<OpKind::Sigmoid>);
-  t.add("silu.default", [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * sigmoidOf(v); })}; });
+  t.add("silu.default",
+        [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * sigmoidOf(v); })}; });
   t.add("hardsigmoid.default", [](OpCall &o) -> Tensors {
     return {map(o.t("self"), [](Val v) { return vmin(vmax(v + 3.0, num(v, 0)), num(v, 6)) / 6.0; })};
   });
@@ -485,7 +513,8 @@ void addPointwise(OpTable &t) {
       w = reshape(w, {});
     }
     Tensor xs[] = {x, w};
-    return {pointwise(xs, x.dtype(), x.dtype(), [](std::span<const Val> v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); })};
+    return {pointwise(xs, x.dtype(), x.dtype(),
+                      [](std::span<const Val> v) { return where(v[0] > 0.0, v[0], v[0] * v[1]); })};
   });
   t.add("mish.default", [](OpCall &o) -> Tensors {
     return {map(o.t("self"), [](Val v) {
@@ -495,11 +524,14 @@ void addPointwise(OpTable &t) {
   });
   t.add("softplus.default", [](OpCall &o) -> Tensors {
     double beta = o.number("beta", 1), threshold = o.number("threshold", 20);
-    return {map(o.t("self"), [=](Val v) { return where(v * beta > threshold, v, un(OpKind::Log1p, un(OpKind::Exp, v * beta)) / beta); })};
+    return {map(o.t("self"), [=](Val v) {
+      return where(v * beta > threshold, v, un(OpKind::Log1p, un(OpKind::Exp, v * beta)) / beta);
+    })};
   });
   t.add("log_sigmoid.default log_sigmoid_forward.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
-    Tensor r = map(x, [](Val v) { return vmin(v, num(v, 0)) - un(OpKind::Log1p, un(OpKind::Exp, -un(OpKind::Abs, v))); });
+    Tensor r =
+        map(x, [](Val v) { return vmin(v, num(v, 0)) - un(OpKind::Log1p, un(OpKind::Exp, -un(OpKind::Abs, v))); });
     return {r, full(o.ctx, {Expr(0)}, x.dtype(), 0)};
   });
   t.add("softshrink.default", [](OpCall &o) -> Tensors {
@@ -510,12 +542,15 @@ void addPointwise(OpTable &t) {
     double l = o.number("lambd", 0.5);
     return {map(o.t("self"), [l](Val v) { return where(v >= -l && v <= l, 0.0, v); })};
   });
-  t.add("tanhshrink.default", [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return v - un(OpKind::Tanh, v); })}; });
+  t.add("tanhshrink.default",
+        [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return v - un(OpKind::Tanh, v); })}; });
   t.add("threshold.default", [](OpCall &o) -> Tensors {
     double th = o.number("threshold"), v0 = o.number("value");
     return {map(o.t("self"), [=](Val v) { return where(v <= th, v0, v); })};
   });
-  t.add("softsign.default", [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v / (1.0 + un(OpKind::Abs, v)); })}; });
+  t.add("softsign.default", [](OpCall &o) -> Tensors {
+    return {mapFloat(o.t("self"), [](Val v) { return v / (1.0 + un(OpKind::Abs, v)); })};
+  });
   t.add("glu.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     int64_t d = o.integer("dim", -1);

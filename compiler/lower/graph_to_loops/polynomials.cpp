@@ -1,7 +1,8 @@
 // Orthogonal polynomials of degree n: Chebyshev (four kinds, plain and shifted), Hermite, Laguerre, Legendre.
 //
-// Chebyshev polynomials have closed forms in cos and cosh, so that the degree may be data. The others are recurrences, unrolled: the degree
-// has to be a number or at most 128, which is checked at run time (in Hermite's case ATen itself answers NaN above it, in F32).
+// Chebyshev polynomials have closed forms in cos and cosh, so that the degree may be data. The others are recurrences,
+// unrolled: the degree has to be a number or at most 128, which is checked at run time (in Hermite's case ATen itself
+// answers NaN above it, in F32).
 #include <cmath>
 
 #include "lower/graph_to_loops/op_call.h"
@@ -63,7 +64,8 @@ template <Chebyshev K, bool Shifted> static Tensors chebyshev(OpCall &o) {
 /// One step of a recurrence: P(k + 1) from P(k) = q and P(k - 1) = p.
 using Step = Val (*)(Val x, Val q, Val p, double k);
 
-/// P(1) by `first`; all degrees up to `most`, of which the element's is taken, or of degree `most` alone when n is invalid.
+/// P(1) by `first`; all degrees up to `most`, of which the element's is taken, or of degree `most` alone when n is
+/// invalid.
 static Val recurrence(Val x, Val n, int64_t most, const std::function<Val(Val)> &first, Step step) {
   Val p = num(x, 1.0);
   if (most <= 0 && !n.valid()) return most < 0 ? num(x, 0.0) : p;
@@ -82,8 +84,11 @@ static Tensors unrolled(OpCall &o, const std::function<Val(Val)> &first, Step st
   if (!o.t("n").isNumber()) {
     // The degree is data.
     Tensor xs[] = {o.t("x"), o.t("n")};
-    if (hermite && floatType(resultType(xs)) != DType::F32) return o.fail("the degree is no constant, and the type is not float32");
-    if (hermite) return {polynomial(o, [first, step](Val x, Val n) { return recurrence(x, n, kMaxDegree, first, step); }).realize()};
+    if (hermite && floatType(resultType(xs)) != DType::F32)
+      return o.fail("the degree is no constant, and the type is not float32");
+    if (hermite)
+      return {
+          polynomial(o, [first, step](Val x, Val n) { return recurrence(x, n, kMaxDegree, first, step); }).realize()};
     // A degree beyond the unrolled ones is a run-time error: it goes through a table that ends there.
     Tensor known = iota(o.ctx, {Expr(kMaxDegree + 1)}, 0, DType::F64).realize();
     Tensor r = polynomial(o, [=](Val x, Val n) {
@@ -101,7 +106,9 @@ static Tensors unrolled(OpCall &o, const std::function<Val(Val)> &first, Step st
 
 void addPolynomials(OpTable &t) {
   // Every operator has a form with both as tensors and one with each as a number.
-  auto row = [&t](const std::string &name, LowerFn fn) { t.add(name + ".default " + name + ".x_scalar " + name + ".n_scalar", fn); };
+  auto row = [&t](const std::string &name, LowerFn fn) {
+    t.add(name + ".default " + name + ".x_scalar " + name + ".n_scalar", fn);
+  };
   row("special_chebyshev_polynomial_t", chebyshev<Chebyshev::T, false>);
   row("special_chebyshev_polynomial_u", chebyshev<Chebyshev::U, false>);
   row("special_chebyshev_polynomial_v", chebyshev<Chebyshev::V, false>);
@@ -111,17 +118,21 @@ void addPolynomials(OpTable &t) {
   row("special_shifted_chebyshev_polynomial_v", chebyshev<Chebyshev::V, true>);
   row("special_shifted_chebyshev_polynomial_w", chebyshev<Chebyshev::W, true>);
   row("special_hermite_polynomial_h", [](OpCall &o) -> Tensors {
-    return unrolled(o, [](Val x) { return x + x; }, [](Val x, Val q, Val p, double k) { return (x + x) * q - p * (2 * k); }, true);
+    return unrolled(
+        o, [](Val x) { return x + x; }, [](Val x, Val q, Val p, double k) { return (x + x) * q - p * (2 * k); }, true);
   });
   row("special_hermite_polynomial_he", [](OpCall &o) -> Tensors {
     return unrolled(o, [](Val x) { return x; }, [](Val x, Val q, Val p, double k) { return x * q - p * k; }, true);
   });
   row("special_laguerre_polynomial_l", [](OpCall &o) -> Tensors {
-    return unrolled(o, [](Val x) { return 1.0 - x; },
-                    [](Val x, Val q, Val p, double k) { return ((2 * k + (1.0 - x)) * q - p * k) / (k + 1); }, false);
+    return unrolled(
+        o, [](Val x) { return 1.0 - x; },
+        [](Val x, Val q, Val p, double k) { return ((2 * k + (1.0 - x)) * q - p * k) / (k + 1); }, false);
   });
   row("special_legendre_polynomial_p", [](OpCall &o) -> Tensors {
-    return unrolled(o, [](Val x) { return x; }, [](Val x, Val q, Val p, double k) { return (x * (2 * k + 1) * q - p * k) / (k + 1); }, false);
+    return unrolled(
+        o, [](Val x) { return x; },
+        [](Val x, Val q, Val p, double k) { return (x * (2 * k + 1) * q - p * k) / (k + 1); }, false);
   });
 }
 

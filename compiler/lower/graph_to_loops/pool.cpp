@@ -103,9 +103,12 @@ static Tensors avgPool(OpCall &o, size_t spatial) {
     Expr count = 1;
     for (size_t d = 0; d < spatial; ++d) {
       Expr start = i[d + 2] * stride[d] - padding[d], end = min(start + kernel[d], in[d] + padding[d]);
-      if (!ceil && (includePad || padding[d].isConst(0))) count = count * kernel[d];
-      else if (includePad) count = count * (end - start);
-      else count = count * (min(end, in[d]) - max(start, 0));
+      if (!ceil && (includePad || padding[d].isConst(0)))
+        count = count * kernel[d];
+      else if (includePad)
+        count = count * (end - start);
+      else
+        count = count * (min(end, in[d]) - max(start, 0));
     }
     return isFloat(acc) ? v / b.index(count, acc) : bin(OpKind::Div, v, b.index(count, acc));
   });
@@ -120,8 +123,10 @@ static Tensors adaptive(OpCall &o, size_t spatial, bool max) {
   for (size_t d = 0; d < spatial; ++d) {
     bool divides = out[d].isConst(1) || o.ctx.facts.provablyDivisible(in[d], out[d]);
     exact &= divides;
-    if (divides) window.push_back(floorDiv(in[d], out[d]));
-    else window.push_back(o.ctx.facts.simplify(ceilDiv(in[d], out[d]) + 1));
+    if (divides)
+      window.push_back(floorDiv(in[d], out[d]));
+    else
+      window.push_back(o.ctx.facts.simplify(ceilDiv(in[d], out[d]) + 1));
   }
   DType t = x.dtype(), acc = computeType(t);
   x.reused();
@@ -184,7 +189,8 @@ static Tensors fractionalMaxPool(OpCall &o, size_t spatial) {
       Expr which = static_cast<int64_t>(spatial == 2 ? 1 - d : d);
       Val u = samples.at(b, {i[0], i[1], which}), n = b.index(outSizes[d + 2] - 1, u.dtype);
       Val alpha = b.index(in[d] - kernel[d], u.dtype) / vmax(n, num(n, 1)), k = b.index(i[d + 2], u.dtype);
-      Val start = b.cast(un(OpKind::Trunc, (k + u) * alpha), DType::I64) - b.cast(un(OpKind::Trunc, u * alpha), DType::I64);
+      Val start =
+          b.cast(un(OpKind::Trunc, (k + u) * alpha), DType::I64) - b.cast(un(OpKind::Trunc, u * alpha), DType::I64);
       start = where(b.compare(OpKind::Eq, i[d + 2], outSizes[d + 2] - 1), b.index(in[d] - kernel[d]), start);
       at.push_back(b.indirect(start, in[d] - kernel[d] + 1, false, false));
     }

@@ -1,7 +1,9 @@
-// Random numbers: Philox streams keyed by a seed and a counter that live in a buffer of the program, "neso.rng" = [seed, next counter].
+// Random numbers: Philox streams keyed by a seed and a counter that live in a buffer of the program, "neso.rng" =
+// [seed, next counter].
 //
-// Every element of every random operator has words of its own; the run ends by writing the counter that follows back to the buffer, so
-// that the next run draws other numbers. The streams are not PyTorch's: equal in distribution, not in value.
+// Every element of every random operator has words of its own; the run ends by writing the counter that follows back to
+// the buffer, so that the next run draws other numbers. The streams are not PyTorch's: equal in distribution, not in
+// value.
 #include <cmath>
 #include <numbers>
 
@@ -14,8 +16,10 @@ struct Draw {
   Val seed, counter, word;
 };
 
-/// Elementwise over `sizes`; `calls` elements share a call. Neighbours do, so that a thread or vector that computes several of them calls once.
-static Tensor draw(OpCall &o, const Sizes &sizes, DType t, int64_t calls, const std::function<Val(BodyBuilder &, const Draw &, const Index &)> &fn) {
+/// Elementwise over `sizes`; `calls` elements share a call. Neighbours do, so that a thread or vector that computes
+/// several of them calls once.
+static Tensor draw(OpCall &o, const Sizes &sizes, DType t, int64_t calls,
+                   const std::function<Val(BodyBuilder &, const Draw &, const Index &)> &fn) {
   Tensor rng = o.ctx.rng();
   Expr base = o.ctx.takeCounters(ceilDiv(product(sizes), calls));
   Sizes strides = denseStrides(sizes);
@@ -36,11 +40,14 @@ constexpr int64_t kWords = 4, kNormals = 2;
 static Val uniformOf(BodyBuilder &b, const Draw &d) { return b.random(OpKind::RandUniform, d.seed, d.counter, d.word); }
 
 static Tensor uniformLike(OpCall &o, DType t, const std::function<Val(Val)> &fn) {
-  return draw(o, o.out().sizes, t, kWords, [fn](BodyBuilder &b, const Draw &d, const Index &) { return fn(uniformOf(b, d)); });
+  return draw(o, o.out().sizes, t, kWords,
+              [fn](BodyBuilder &b, const Draw &d, const Index &) { return fn(uniformOf(b, d)); });
 }
 
 static Tensor normalOf(OpCall &o, DType t, const std::function<Val(Val)> &fn) {
-  return draw(o, o.out().sizes, t, kNormals, [fn](BodyBuilder &b, const Draw &d, const Index &) { return fn(b.random(OpKind::RandNormal, d.seed, d.counter, d.word)); });
+  return draw(o, o.out().sizes, t, kNormals, [fn](BodyBuilder &b, const Draw &d, const Index &) {
+    return fn(b.random(OpKind::RandNormal, d.seed, d.counter, d.word));
+  });
 }
 
 static Tensors integers(OpCall &o) {
@@ -54,14 +61,16 @@ static Tensors integers(OpCall &o) {
 
 /// Each element is kept with probability p; the mask is Bool. block: dims from here on share their draw.
 static Tensor keepMask(OpCall &o, Sizes sizes, double keep) {
-  return draw(o, sizes, DType::Bool, kWords, [keep](BodyBuilder &b, const Draw &d, const Index &) { return uniformOf(b, d) < keep; });
+  return draw(o, sizes, DType::Bool, kWords,
+              [keep](BodyBuilder &b, const Draw &d, const Index &) { return uniformOf(b, d) < keep; });
 }
 
 static Tensors dropout(OpCall &o) {
   Tensor x = o.t("input");
   double p = o.number("p", 0.5);
   bool train = o.flag("train", true), native = o.node.target == "aten.native_dropout.default";
-  bool feature = o.node.target.find("feature") != std::string::npos, alpha = o.node.target.find("alpha") != std::string::npos;
+  bool feature = o.node.target.find("feature") != std::string::npos,
+       alpha = o.node.target.find("alpha") != std::string::npos;
   if (!train || p == 0) {
     if (native) return {x, full(o.ctx, x.sizes(), DType::Bool, 1)};
     return {x};
@@ -100,8 +109,9 @@ static Tensors bernoulli(OpCall &o) {
   })};
 }
 
-/// Draws columns of p [rows, N] with probabilities in proportion to p. Without replacement the largest of p / e are taken, with e exponentially
-/// distributed (Efraimidis and Spirakis 2006); with it, uniform numbers are looked up in the running sum.
+/// Draws columns of p [rows, N] with probabilities in proportion to p. Without replacement the largest of p / e are
+/// taken, with e exponentially distributed (Efraimidis and Spirakis 2006); with it, uniform numbers are looked up in
+/// the running sum.
 static Tensors multinomial(OpCall &o) {
   Tensor p = o.t("self");
   bool one = p.rank() == 1;
@@ -120,13 +130,17 @@ static Tensors multinomial(OpCall &o) {
     Tensor at = slice(o.ctx.sort(keys, 1, true, true).second, 1, 0, outSizes[1]);
     return {reshape(at, o.out().sizes)};
   }
-  Tensor total = o.ctx.scan(loops::ScanKind::Sum, acc, sizes, 1, false, [p](BodyBuilder &b, const Index &i) { return p.at(b, i); });
-  Tensor u = draw(o, outSizes, acc, kWords, [](BodyBuilder &b, const Draw &d, const Index &) { return uniformOf(b, d); });
+  Tensor total = o.ctx.scan(loops::ScanKind::Sum, acc, sizes, 1, false,
+                            [p](BodyBuilder &b, const Index &i) { return p.at(b, i); });
+  Tensor u =
+      draw(o, outSizes, acc, kWords, [](BodyBuilder &b, const Draw &d, const Index &) { return uniformOf(b, d); });
   Expr last = sizes[1] - 1;
-  Tensor below = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, outSizes, {sizes[1]}, [=](BodyBuilder &b, const Index &i, const Index &k) {
-    return b.cast(total.at(b, {i[0], k[0]}) <= u.at(b, i) * total.at(b, {i[0], last}), DType::I64);
-  })[0];
-  Tensor at = Tensor::lazy(o.ctx, DType::I64, outSizes, [=](BodyBuilder &b, const Index &i) { return vmin(below.at(b, i), b.index(last)); });
+  Tensor below = o.ctx.reduce(
+      loops::ReduceKind::Sum, DType::I64, outSizes, {sizes[1]}, [=](BodyBuilder &b, const Index &i, const Index &k) {
+        return b.cast(total.at(b, {i[0], k[0]}) <= u.at(b, i) * total.at(b, {i[0], last}), DType::I64);
+      })[0];
+  Tensor at = Tensor::lazy(o.ctx, DType::I64, outSizes,
+                           [=](BodyBuilder &b, const Index &i) { return vmin(below.at(b, i), b.index(last)); });
   return {reshape(at, o.out().sizes)};
 }
 
@@ -172,15 +186,19 @@ void addRandom(OpTable &t) {
   });
   t.add("cauchy.default", [](OpCall &o) -> Tensors {
     double m = o.number("median", 0), s = o.number("sigma", 1);
-    return {uniformLike(o, o.out().dtype, [=](Val u) { return un(OpKind::Tan, (u - 0.5) * std::numbers::pi) * s + m; })};
+    return {
+        uniformLike(o, o.out().dtype, [=](Val u) { return un(OpKind::Tan, (u - 0.5) * std::numbers::pi) * s + m; })};
   });
   t.add("geometric.default", [](OpCall &o) -> Tensors {
     double p = o.number("p", 0.5);
-    return {uniformLike(o, o.out().dtype, [p](Val u) { return un(OpKind::Floor, un(OpKind::Log1p, -u) / std::log1p(-p)) + 1.0; })};
+    return {uniformLike(o, o.out().dtype,
+                        [p](Val u) { return un(OpKind::Floor, un(OpKind::Log1p, -u) / std::log1p(-p)) + 1.0; })};
   });
   t.add("randint.default randint.low randint_like.default randint_like.low_dtype", integers);
   t.add("bernoulli.default bernoulli.p bernoulli.Tensor", bernoulli);
-  t.add("dropout.default native_dropout.default feature_dropout.default alpha_dropout.default feature_alpha_dropout.default", dropout);
+  t.add("dropout.default native_dropout.default feature_dropout.default alpha_dropout.default "
+        "feature_alpha_dropout.default",
+        dropout);
   t.add("randperm.default", [](OpCall &o) -> Tensors {
     Tensor keys = draw(o, o.out().sizes, DType::I64, kWords, [](BodyBuilder &b, const Draw &d, const Index &) {
       return b.cast(b.random(OpKind::RandU32, d.seed, d.counter, d.word), DType::I64);

@@ -63,10 +63,12 @@ Expr countOf(const Tensor &x, const Dims &dims) {
 
 Tensor reduceDims(ReduceKind kind, const Tensor &x, Dims dims, bool keepdim, DType acc) {
   Split s(x, dims);
-  if (x.rank() == 0 || (s.reduced.empty() && kind != ReduceKind::ArgMax && kind != ReduceKind::ArgMin)) return cast(x, acc);
+  if (x.rank() == 0 || (s.reduced.empty() && kind != ReduceKind::ArgMax && kind != ReduceKind::ArgMin))
+    return cast(x, acc);
   Tensor r = x.ctx().reduce(
       kind, acc, s.kept, s.reduced,
-      [x, s, acc](BodyBuilder &b, const Index &i, const Index &r) { return b.cast(x.at(b, s.join(i, r)), acc); }, s.order)[0];
+      [x, s, acc](BodyBuilder &b, const Index &i, const Index &r) { return b.cast(x.at(b, s.join(i, r)), acc); },
+      s.order)[0];
   return s.restore(r, keepdim);
 }
 
@@ -109,8 +111,8 @@ MeanVar meanVar(const Tensor &x, const Dims &dims) {
   DType acc = computeType(x.dtype());
   if (x.rank() == 0) return {x, full(x.ctx(), {}, acc, 0), 1};
   Tensors r = x.ctx().reduce(
-      ReduceKind::Welford, acc, s.kept, s.reduced, [x, s](BodyBuilder &b, const Index &i, const Index &r) { return x.at(b, s.join(i, r)); },
-      s.order);
+      ReduceKind::Welford, acc, s.kept, s.reduced,
+      [x, s](BodyBuilder &b, const Index &i, const Index &r) { return x.at(b, s.join(i, r)); }, s.order);
   return {s.restore(r[0], true), s.restore(r[1], true), product(s.reduced)};
 }
 

@@ -9,9 +9,7 @@ using loops::ReduceKind;
 
 static Dims dimsOf(OpCall &o) { return o.ints("dim"); }
 
-static Tensors sumOp(OpCall &o) {
-  return {sum(o.t("self"), dimsOf(o), o.flag("keepdim"), o.out().dtype)};
-}
+static Tensors sumOp(OpCall &o) { return {sum(o.t("self"), dimsOf(o), o.flag("keepdim"), o.out().dtype)}; }
 static Tensors meanOp(OpCall &o) { return {mean(o.t("self"), dimsOf(o), o.flag("keepdim"), o.out().dtype)}; }
 
 static Tensors prodOp(OpCall &o) {
@@ -22,7 +20,8 @@ static Tensors prodOp(OpCall &o) {
 
 static Tensors anyAll(OpCall &o) {
   bool any = o.node.target.rfind("aten.any", 0) == 0;
-  Tensor r = reduceDims(any ? ReduceKind::Any : ReduceKind::All, cast(o.t("self"), DType::Bool), dimsOf(o), o.flag("keepdim"), DType::Bool);
+  Tensor r = reduceDims(any ? ReduceKind::Any : ReduceKind::All, cast(o.t("self"), DType::Bool), dimsOf(o),
+                        o.flag("keepdim"), DType::Bool);
   return {cast(r, o.out().dtype)};
 }
 
@@ -51,8 +50,10 @@ static Tensors varOp(OpCall &o) {
   const std::string &n = o.node.target;
   if (x.isComplex()) return o.fail("the variance of complex numbers is not supported");
   double correction = 1;
-  if (o.has("correction")) correction = o.number("correction");
-  else if (o.has("unbiased")) correction = o.flag("unbiased") ? 1 : 0;
+  if (o.has("correction"))
+    correction = o.number("correction");
+  else if (o.has("unbiased"))
+    correction = o.flag("unbiased") ? 1 : 0;
   Dims dims = dimsOf(o);
   bool keep = o.flag("keepdim");
   bool std = n.rfind("aten.std", 0) == 0, withMean = n.find("_mean") != std::string::npos;
@@ -109,7 +110,8 @@ Tensor vectorNorm(const Tensor &in, double p, const Dims &dims, bool keepdim, DT
   };
   Tensor r;
   if (std::isinf(p)) {
-    r = reduceDims(p > 0 ? ReduceKind::Max : ReduceKind::Min, in2([](Val v) { return un(OpKind::Abs, v); }), dims, keepdim, acc);
+    r = reduceDims(p > 0 ? ReduceKind::Max : ReduceKind::Min, in2([](Val v) { return un(OpKind::Abs, v); }), dims,
+                   keepdim, acc);
   } else if (p == 0) {
     r = reduceDims(ReduceKind::Sum, in2([](Val v) { return v.b->cast(ne(v, 0.0), v.dtype); }), dims, keepdim, acc);
   } else if (p == 1) {
@@ -117,7 +119,8 @@ Tensor vectorNorm(const Tensor &in, double p, const Dims &dims, bool keepdim, DT
   } else if (p == 2) {
     r = unary(reduceDims(ReduceKind::Sum, in2([](Val v) { return v * v; }), dims, keepdim, acc), OpKind::Sqrt);
   } else {
-    r = reduceDims(ReduceKind::Sum, in2([p](Val v) { return bin(OpKind::Pow, un(OpKind::Abs, v), num(v, p)); }), dims, keepdim, acc);
+    r = reduceDims(ReduceKind::Sum, in2([p](Val v) { return bin(OpKind::Pow, un(OpKind::Abs, v), num(v, p)); }), dims,
+                   keepdim, acc);
     r = map(r, [p](Val v) { return bin(OpKind::Pow, v, num(v, 1 / p)); });
   }
   return cast(r, out);
@@ -152,7 +155,8 @@ void addReductions(OpTable &t) {
   });
   t.add("argmax.default", argOp<true>);
   t.add("argmin.default", argOp<false>);
-  t.add("var.default var.dim var.correction std.default std.dim std.correction var_mean.default var_mean.dim var_mean.correction "
+  t.add("var.default var.dim var.correction std.default std.dim std.correction var_mean.default var_mean.dim "
+        "var_mean.correction "
         "std_mean.default std_mean.dim std_mean.correction",
         varOp);
   t.add("logsumexp.default special_logsumexp.default", [](OpCall &o) -> Tensors {
@@ -162,19 +166,21 @@ void addReductions(OpTable &t) {
   t.add("count_nonzero.default count_nonzero.dim_IntList", [](OpCall &o) -> Tensors {
     return {sum(cast(cast(o.t("self"), DType::Bool), DType::I64), dimsOf(o), false, DType::I64)};
   });
-  t.add("norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype linalg_vector_norm.default", [](OpCall &o) -> Tensors {
-    double p = o.has("p") ? o.number("p") : o.has("ord") ? o.number("ord") : 2.0;
-    return {reshape(vectorNorm(o.t("self"), p, dimsOf(o), true, o.out().dtype), o.out().sizes)};
-  });
+  t.add("norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype linalg_vector_norm.default",
+        [](OpCall &o) -> Tensors {
+          double p = o.has("p") ? o.number("p") : o.has("ord") ? o.number("ord") : 2.0;
+          return {reshape(vectorNorm(o.t("self"), p, dimsOf(o), true, o.out().dtype), o.out().sizes)};
+        });
   t.add("softmax.int _softmax.default special_softmax.int _safe_softmax.default", [](OpCall &o) -> Tensors {
     Tensor r = softmax(o.t("self"), o.integer("dim"), o.out().dtype, false);
-    if (o.node.target == "aten._safe_softmax.default") r = map(r, [](Val v) { return where(un(OpKind::IsNan, v), 0.0, v); });
+    if (o.node.target == "aten._safe_softmax.default")
+      r = map(r, [](Val v) { return where(un(OpKind::IsNan, v), 0.0, v); });
     return {r};
   });
-  t.add("log_softmax.int _log_softmax.default special_log_softmax.int", [](OpCall &o) -> Tensors {
-    return {softmax(o.t("self"), o.integer("dim"), o.out().dtype, true)};
-  });
-  t.add("softmin.int", [](OpCall &o) -> Tensors { return {softmax(neg(o.t("self")), o.integer("dim"), o.out().dtype, false)}; });
+  t.add("log_softmax.int _log_softmax.default special_log_softmax.int",
+        [](OpCall &o) -> Tensors { return {softmax(o.t("self"), o.integer("dim"), o.out().dtype, true)}; });
+  t.add("softmin.int",
+        [](OpCall &o) -> Tensors { return {softmax(neg(o.t("self")), o.integer("dim"), o.out().dtype, false)}; });
 
   t.add("trace.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");

@@ -33,7 +33,8 @@ static Val scaleOf(BodyBuilder &b, const Axis &a, bool align, DType c) {
     if (a.out.isConst(1)) return b.constant(c, 0);
     return b.index(a.in - 1, c) / b.index(a.out - 1, c);
   }
-  if (a.factor && *a.factor > 0) return b.constant(c, c == DType::F32 ? static_cast<double>(static_cast<float>(1.0 / *a.factor)) : 1.0 / *a.factor);
+  if (a.factor && *a.factor > 0)
+    return b.constant(c, c == DType::F32 ? static_cast<double>(static_cast<float>(1.0 / *a.factor)) : 1.0 / *a.factor);
   return b.index(a.in, c) / b.index(a.out, c);
 }
 
@@ -189,11 +190,15 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
     auto sample = [&](const std::vector<Val> &at) {
       Val ok = b.isTrue();
       for (size_t d = 0; d < spatial; ++d) ok = ok && at[d] >= 0.0 && at[d] < size[d];
-      return b.masked(ok, [&] {
-        Index j{i[0], i[1]};
-        for (size_t d = 0; d < spatial; ++d) j.push_back(b.indirect(b.cast(at[d], DType::I64), in[d], false, false));
-        return b.cast(x.at(b, j), c);
-      }, b.constant(c, 0));
+      return b.masked(
+          ok,
+          [&] {
+            Index j{i[0], i[1]};
+            for (size_t d = 0; d < spatial; ++d)
+              j.push_back(b.indirect(b.cast(at[d], DType::I64), in[d], false, false));
+            return b.cast(x.at(b, j), c);
+          },
+          b.constant(c, 0));
     };
     if (mode == 1) {
       std::vector<Val> at;
@@ -226,7 +231,8 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
     Val total;
     for (int p = 0; p < 4; ++p)
       for (int q = 0; q < 4; ++q) {
-        Val y = settle(base[0] + static_cast<double>(p - 1), size[0]), z = settle(base[1] + static_cast<double>(q - 1), size[1]);
+        Val y = settle(base[0] + static_cast<double>(p - 1), size[0]),
+            z = settle(base[1] + static_cast<double>(q - 1), size[1]);
         Val v = sample({y, z}) * w[0][static_cast<size_t>(p)] * w[1][static_cast<size_t>(q)];
         total = total.valid() ? total + v : v;
       }
@@ -234,7 +240,8 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
   })};
 }
 
-/// Antialiased: every output is a weighted sum over the support of the filter, widened where the image shrinks. One matrix a dim.
+/// Antialiased: every output is a weighted sum over the support of the filter, widened where the image shrinks. One
+/// matrix a dim.
 static Tensors antialiased(OpCall &o, bool cubic) {
   Tensor x = o.t(o.has("input") ? "input" : "self");
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
@@ -246,12 +253,14 @@ static Tensors antialiased(OpCall &o, bool cubic) {
     const Axis a = axes[d];
     Tensor raw = Tensor::lazy(o.ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) {
       Val scale = scaleOf(b, a, align, c), widen = vmax(scale, num(scale, 1)), support = widen * (cubic ? 2.0 : 1.0);
-      Val center = scale * (b.index(i[0], c) + 0.5), j = b.index(i[1], c), from = un(OpKind::Trunc, center - support + 0.5);
+      Val center = scale * (b.index(i[0], c) + 0.5), j = b.index(i[1], c),
+          from = un(OpKind::Trunc, center - support + 0.5);
       from = vmax(from, num(from, 0));
       Val to = vmin(un(OpKind::Trunc, center + support + 0.5), b.index(a.in, c));
       Val t = un(OpKind::Abs, (j - center + 0.5) / widen), w = vmax(1.0 - t, num(t, 0));
       // Keys with a = -0.5.
-      if (cubic) w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
+      if (cubic)
+        w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
       return where(j >= from && j < to, w, num(w, 0));
     });
     raw.realize();
@@ -264,11 +273,14 @@ static Tensors antialiased(OpCall &o, bool cubic) {
 void addResize(OpTable &t) {
   t.add("_upsample_bilinear2d_aa.default _upsample_bilinear2d_aa.vec", [](OpCall &o) { return antialiased(o, false); });
   t.add("_upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec", [](OpCall &o) { return antialiased(o, true); });
-  t.add("upsample_nearest1d.default upsample_nearest1d.vec _upsample_nearest_exact1d.default _upsample_nearest_exact1d.vec",
+  t.add("upsample_nearest1d.default upsample_nearest1d.vec _upsample_nearest_exact1d.default "
+        "_upsample_nearest_exact1d.vec",
         [](OpCall &o) { return nearest(o, 1); });
-  t.add("upsample_nearest2d.default upsample_nearest2d.vec _upsample_nearest_exact2d.default _upsample_nearest_exact2d.vec",
+  t.add("upsample_nearest2d.default upsample_nearest2d.vec _upsample_nearest_exact2d.default "
+        "_upsample_nearest_exact2d.vec",
         [](OpCall &o) { return nearest(o, 2); });
-  t.add("upsample_nearest3d.default upsample_nearest3d.vec _upsample_nearest_exact3d.default _upsample_nearest_exact3d.vec",
+  t.add("upsample_nearest3d.default upsample_nearest3d.vec _upsample_nearest_exact3d.default "
+        "_upsample_nearest_exact3d.vec",
         [](OpCall &o) { return nearest(o, 3); });
   t.add("upsample_linear1d.default upsample_linear1d.vec", [](OpCall &o) { return linearResize(o, 1); });
   t.add("upsample_bilinear2d.default upsample_bilinear2d.vec", [](OpCall &o) { return linearResize(o, 2); });

@@ -9,7 +9,9 @@ namespace {
 enum class Cell { Lstm, Gru, Tanh, Relu };
 /// Unrolling beyond this many steps is refused: the program would grow without bound.
 constexpr int64_t kMaxSteps = 4096;
-struct State { Tensor h, c; };
+struct State {
+  Tensor h, c;
+};
 } // namespace
 
 static Tensor sigmoid(const Tensor &x) { return unary(x, OpKind::Sigmoid); }
@@ -42,8 +44,10 @@ static Tensors rnnOp(OpCall &o, Cell kind) {
   if (o.flag("train") && o.number("dropout", 0) > 0) return o.fail("dropout draws random numbers in training mode");
   bool unbatched = x.rank() == 2;
   auto batchOf = [&](const Tensor &h) { return unbatched ? unsqueeze(h, 1) : h; };
-  if (unbatched) x = unsqueeze(x, 1);
-  else if (batchFirst) x = transpose(x, 0, 1);
+  if (unbatched)
+    x = unsqueeze(x, 1);
+  else if (batchFirst)
+    x = transpose(x, 0, 1);
   std::optional<int64_t> steps = x.sizes()[0].asConst();
   if (!steps || *steps > kMaxSteps) return o.fail("the sequence length must be a constant of at most 4096");
   if (params.empty() || hx.empty()) return o.fail("weights are missing");
@@ -59,7 +63,8 @@ static Tensors rnnOp(OpCall &o, Cell kind) {
     for (int64_t dir = 0; dir < directions; ++dir) {
       size_t at = static_cast<size_t>(l * directions + dir);
       const Tensor *p = &params[at * each];
-      Tensor wih = p[0], whh = p[1], bih = biases ? p[2] : Tensor(), bhh = biases ? p[3] : Tensor(), proj = projection ? p[each - 1] : Tensor();
+      Tensor wih = p[0], whh = p[1], bih = biases ? p[2] : Tensor(), bhh = biases ? p[3] : Tensor(),
+             proj = projection ? p[each - 1] : Tensor();
       Expr hidden = floorDiv(whh.sizes()[0], kind == Cell::Lstm ? 4 : kind == Cell::Gru ? 3 : 1);
       Tensor gx = linear(in, wih, bih);
       State s{select(h0, 0, static_cast<int64_t>(at)), c0.valid() ? select(c0, 0, static_cast<int64_t>(at)) : Tensor()};

@@ -11,7 +11,8 @@ static int64_t wrap(int64_t d, int64_t rank) { return d < 0 ? d + std::max<int64
 
 static Tensor scanDim(ScanKind kind, const Tensor &x, int64_t dim, DType acc) {
   if (x.rank() == 0) return cast(x, acc);
-  return x.ctx().scan(kind, acc, x.sizes(), wrap(dim, x.rank()), false, [x, acc](BodyBuilder &b, const Index &i) { return b.cast(x.at(b, i), acc); });
+  return x.ctx().scan(kind, acc, x.sizes(), wrap(dim, x.rank()), false,
+                      [x, acc](BodyBuilder &b, const Index &i) { return b.cast(x.at(b, i), acc); });
 }
 
 static Tensors cumOp(OpCall &o, ScanKind kind) {
@@ -50,7 +51,8 @@ static std::pair<Tensor, Tensor> sorted(const Tensor &x, int64_t dim, bool desce
 }
 
 static Tensors sortOp(OpCall &o) {
-  auto [v, i] = sorted(o.t("self"), o.integer("dim", o.node.target == "aten.msort.default" ? 0 : -1), o.flag("descending"), true);
+  auto [v, i] =
+      sorted(o.t("self"), o.integer("dim", o.node.target == "aten.msort.default" ? 0 : -1), o.flag("descending"), true);
   if (o.node.target.find("argsort") != std::string::npos) return {i};
   return {v, i};
 }
@@ -126,24 +128,27 @@ static Tensors searchOp(OpCall &o, const Tensor &boundaries, const Tensor &value
   bounds.reused();
   Expr n = bounds.size(-1);
   bool rows = bounds.rank() > 1;
-  Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, values.sizes(), {n}, [=](BodyBuilder &b, const Index &i, const Index &k) {
-    Index j;
-    if (rows) j.assign(i.begin(), i.end() - 1);
-    j.push_back(k[0]);
-    Val e = bounds.at(b, j), v = values.at(b, i);
-    return b.cast(right ? !(e > v) : !(e >= v), DType::I64);
-  })[0];
+  Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, values.sizes(), {n},
+                          [=](BodyBuilder &b, const Index &i, const Index &k) {
+                            Index j;
+                            if (rows) j.assign(i.begin(), i.end() - 1);
+                            j.push_back(k[0]);
+                            Val e = bounds.at(b, j), v = values.at(b, i);
+                            return b.cast(right ? !(e > v) : !(e >= v), DType::I64);
+                          })[0];
   return {cast(r, o.out().dtype)};
 }
 
 static Tensors isinOp(OpCall &o) {
-  Tensor e = o.t(o.has("elements") ? "elements" : "element"), s = o.t(o.has("test_elements") ? "test_elements" : "test_element");
+  Tensor e = o.t(o.has("elements") ? "elements" : "element"),
+         s = o.t(o.has("test_elements") ? "test_elements" : "test_element");
   bool invert = o.flag("invert");
   Tensor pair[] = {e, s};
   DType t = resultType(pair);
   Tensor x = cast(e, t), y = flatten(cast(s, t));
-  Tensor r = o.ctx.reduce(loops::ReduceKind::Any, DType::Bool, x.sizes(), {y.sizes()[0]},
-                          [=](BodyBuilder &b, const Index &i, const Index &k) { return eq(x.at(b, i), y.at(b, k)); })[0];
+  Tensor r =
+      o.ctx.reduce(loops::ReduceKind::Any, DType::Bool, x.sizes(), {y.sizes()[0]},
+                   [=](BodyBuilder &b, const Index &i, const Index &k) { return eq(x.at(b, i), y.at(b, k)); })[0];
   return {invert ? logicalNot(r) : r};
 }
 
@@ -155,7 +160,8 @@ static Tensors modeOp(OpCall &o) {
   auto [v0, p] = sorted(x, d, false, true);
   Tensor v = v0.dtype() == DType::Bool ? cast(v0, DType::U8) : v0;
   v = source(v);
-  // Position k ends a run of equal values that began at the latest k' <= k with v[k'] != v[k'-1]; the first longest run wins.
+  // Position k ends a run of equal values that began at the latest k' <= k with v[k'] != v[k'-1]; the first longest run
+  // wins.
   Tensor start = Tensor::lazy(o.ctx, DType::I64, x.sizes(), [=](BodyBuilder &b, const Index &i) {
     Val first = b.compare(OpKind::Eq, i[dd], 0);
     Index before = i;
@@ -164,7 +170,8 @@ static Tensors modeOp(OpCall &o) {
     return where(same, b.constantInt(DType::I64, 0), b.index(i[dd]));
   });
   Tensor begun = scanDim(loops::ScanKind::Max, start, d, DType::I64);
-  Tensor length = Tensor::lazy(o.ctx, DType::I64, x.sizes(), [=](BodyBuilder &b, const Index &i) { return b.index(i[dd]) - begun.at(b, i); });
+  Tensor length = Tensor::lazy(o.ctx, DType::I64, x.sizes(),
+                               [=](BodyBuilder &b, const Index &i) { return b.index(i[dd]) - begun.at(b, i); });
   Tensor best = argExtreme(true, length, d, true);
   best.realize();
   Tensor value = gather(v0, d, best), at = gather(p, d, best);
@@ -184,7 +191,8 @@ void addScanSort(OpTable &t) {
   t.add("kthvalue.default", kthvalueOp);
   t.add("median.default median.dim nanmedian.default nanmedian.dim", medianOp);
   t.add("mode.default", modeOp);
-  t.add("searchsorted.Tensor searchsorted.Scalar", [](OpCall &o) { return searchOp(o, o.t("sorted_sequence"), o.t("self")); });
+  t.add("searchsorted.Tensor searchsorted.Scalar",
+        [](OpCall &o) { return searchOp(o, o.t("sorted_sequence"), o.t("self")); });
   t.add("bucketize.Tensor bucketize.Scalar", [](OpCall &o) { return searchOp(o, o.t("boundaries"), o.t("self")); });
   t.add("isin.Tensor_Tensor isin.Tensor_Scalar isin.Scalar_Tensor", isinOp);
 }

@@ -1,8 +1,8 @@
 // Eigenvalues of symmetric matrices and singular values, by Jacobi's method in float64.
 //
-// A sweep visits every pair of columns once, in rounds of disjoint pairs (the order of a round-robin tournament), so that one round is a few
-// loop nests over the whole matrix: the rotations of all pairs, then their effect. Seven to ten sweeps reach the last bit for matrices of
-// up to 64 columns; convergence is quadratic.
+// A sweep visits every pair of columns once, in rounds of disjoint pairs (the order of a round-robin tournament), so
+// that one round is a few loop nests over the whole matrix: the rotations of all pairs, then their effect. Seven to ten
+// sweeps reach the last bit for matrices of up to 64 columns; convergence is quadratic.
 #include <cmath>
 
 #include "lower/graph_to_loops/linalg.h"
@@ -35,27 +35,34 @@ static Tensors tournament(Lowering &ctx, int64_t n) {
 }
 
 /// Coefficients of one round: column k becomes keep[k] * column k + mix[k] * column partner(k).
-struct Rotation { Tensor keep, mix; };
+struct Rotation {
+  Tensor keep, mix;
+};
 
-/// The rotation that annihilates `cross` between p < q with diagonal entries alpha (of p) and beta (of q), for column k of the pair.
-static Rotation rotationOf(Lowering &ctx, const Sizes &batch, int64_t n, const Tensor &partner,
-                           const std::function<std::array<Val, 3>(BodyBuilder &, const Index &batch, Expr p, Expr q)> &entries) {
+/// The rotation that annihilates `cross` between p < q with diagonal entries alpha (of p) and beta (of q), for column k
+/// of the pair.
+static Rotation
+rotationOf(Lowering &ctx, const Sizes &batch, int64_t n, const Tensor &partner,
+           const std::function<std::array<Val, 3>(BodyBuilder &, const Index &batch, Expr p, Expr q)> &entries) {
   Sizes sizes = batch;
   sizes.push_back(n);
   auto coefficient = [&](bool keep) {
-    return Tensor::lazy(ctx, DType::F64, sizes, [=](BodyBuilder &b, const Index &i) {
-             Index at(i.begin(), i.end() - 1);
-             Val mine = b.index(i.back()), other = partner.at(b, {i.back()});
-             Expr p = b.indirect(vmin(mine, other), n, false, false), q = b.indirect(vmax(mine, other), n, false, false);
-             auto [alpha, beta, cross] = entries(b, at, p, q);
-             Val zeta = (beta - alpha) / (cross * 2.0);
-             Val tangent = where(zeta >= 0.0, num(zeta, 1), num(zeta, -1)) / (un(OpKind::Abs, zeta) + un(OpKind::Sqrt, zeta * zeta + 1.0));
-             Val idle = eq(cross, 0.0) || eq(mine, other);
-             tangent = where(idle, num(zeta, 0), tangent);
-             Val cosine = 1.0 / un(OpKind::Sqrt, tangent * tangent + 1.0);
-             if (keep) return cosine;
-             return where(mine < other, -(tangent * cosine), tangent * cosine);
-           })
+    return Tensor::lazy(ctx, DType::F64, sizes,
+                        [=](BodyBuilder &b, const Index &i) {
+                          Index at(i.begin(), i.end() - 1);
+                          Val mine = b.index(i.back()), other = partner.at(b, {i.back()});
+                          Expr p = b.indirect(vmin(mine, other), n, false, false),
+                               q = b.indirect(vmax(mine, other), n, false, false);
+                          auto [alpha, beta, cross] = entries(b, at, p, q);
+                          Val zeta = (beta - alpha) / (cross * 2.0);
+                          Val tangent = where(zeta >= 0.0, num(zeta, 1), num(zeta, -1)) /
+                                        (un(OpKind::Abs, zeta) + un(OpKind::Sqrt, zeta * zeta + 1.0));
+                          Val idle = eq(cross, 0.0) || eq(mine, other);
+                          tangent = where(idle, num(zeta, 0), tangent);
+                          Val cosine = 1.0 / un(OpKind::Sqrt, tangent * tangent + 1.0);
+                          if (keep) return cosine;
+                          return where(mine < other, -(tangent * cosine), tangent * cosine);
+                        })
         .realize();
   };
   return {coefficient(true), coefficient(false)};
@@ -66,22 +73,26 @@ static Tensor rotateColumns(const Tensor &a, const Rotation &turn, const Tensor 
   return matrixOf(a.ctx(), DType::F64, batchOf(a), a.size(-2), n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
     Index at = i;
     at.push_back(c);
-    return turn.keep.at(b, at) * elementOf(b, a, i, r, c) + turn.mix.at(b, at) * elementOf(b, a, i, r, b.indirect(partner.at(b, {c}), n, false, false));
+    return turn.keep.at(b, at) * elementOf(b, a, i, r, c) +
+           turn.mix.at(b, at) * elementOf(b, a, i, r, b.indirect(partner.at(b, {c}), n, false, false));
   });
 }
 
 /// Columns of a in the order of positions [..., n].
 static Tensor takeColumns(const Tensor &a, const Tensor &order) {
   int64_t n = columnsOf(a);
-  return matrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), order.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-    Index at = i;
-    at.push_back(c);
-    return elementOf(b, a, i, r, b.indirect(order.at(b, at), n, false, false));
-  });
+  return matrixOf(a.ctx(), a.dtype(), batchOf(a), a.size(-2), order.size(-1),
+                  [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+                    Index at = i;
+                    at.push_back(c);
+                    return elementOf(b, a, i, r, b.indirect(order.at(b, at), n, false, false));
+                  });
 }
 
 namespace {
-struct Eigen { Tensor values, vectors; };
+struct Eigen {
+  Tensor values, vectors;
+};
 } // namespace
 
 /// The symmetric matrix in one triangle of a.
@@ -132,11 +143,12 @@ Singular singularOf(const Tensor &a0) {
   Expr rows = a.size(-2);
   auto product = [&](const Tensor &m, const Tensor &partner) {
     // Dot products of the columns with themselves, or with their partners.
-    return ctx.reduce(loops::ReduceKind::Sum, DType::F64, sizes, {rows}, [=](BodyBuilder &b, const Index &i, const Index &r) {
-      Index batch(i.begin(), i.end() - 1);
-      Expr other = partner.valid() ? b.indirect(partner.at(b, {i.back()}), n, false, false) : i.back();
-      return elementOf(b, m, batch, r[0], i.back()) * elementOf(b, m, batch, r[0], other);
-    })[0];
+    return ctx.reduce(
+        loops::ReduceKind::Sum, DType::F64, sizes, {rows}, [=](BodyBuilder &b, const Index &i, const Index &r) {
+          Index batch(i.begin(), i.end() - 1);
+          Expr other = partner.valid() ? b.indirect(partner.at(b, {i.back()}), n, false, false) : i.back();
+          return elementOf(b, m, batch, r[0], i.back()) * elementOf(b, m, batch, r[0], other);
+        })[0];
   };
   for (int sweep = 0; sweep < sweepsFor(a0.dtype()); ++sweep)
     for (const Tensor &partner : rounds) {
@@ -155,7 +167,9 @@ Singular singularOf(const Tensor &a0) {
 }
 
 /// The smaller side counts the columns: a singular value more would be 0.
-static Singular singularOfEither(const Tensor &a) { return singularOf(rowsOf(a) >= columnsOf(a) ? a : transpose(a, -2, -1)); }
+static Singular singularOfEither(const Tensor &a) {
+  return singularOf(rowsOf(a) >= columnsOf(a) ? a : transpose(a, -2, -1));
+}
 
 Tensor spectralNorm(const Tensor &a, int order) {
   Tensor s = singularOfEither(a).values;
@@ -164,7 +178,8 @@ Tensor spectralNorm(const Tensor &a, int order) {
   return sum(s, {-1}, false, DType::F64);
 }
 
-/// Left vectors [m, width] of a tall matrix: a V / S, and where S vanishes or m is larger, whatever makes the basis whole.
+/// Left vectors [m, width] of a tall matrix: a V / S, and where S vanishes or m is larger, whatever makes the basis
+/// whole.
 static Tensor leftVectors(const Singular &s, int64_t width) {
   int64_t m = rowsOf(s.av), n = columnsOf(s.av);
   Tensor values = s.values, av = s.av;
@@ -199,14 +214,17 @@ static Tensors svdOp(OpCall &o) {
   bool old = o.node.target == "aten.svd.default";
   Tensor a = o.t(old ? "self" : "A");
   if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
-  bool tall = rowsOf(a) >= columnsOf(a), complete = old ? !o.flag("some", true) : o.flag("full_matrices", o.node.target == "aten.linalg_svd.default");
+  bool tall = rowsOf(a) >= columnsOf(a),
+       complete = old ? !o.flag("some", true) : o.flag("full_matrices", o.node.target == "aten.linalg_svd.default");
   Tensor x = tall ? a : transpose(a, -2, -1);
   DType t = a.dtype();
   if (columnsOf(x) == 0) {
     // Only the bases have elements.
     auto basis = [&](size_t k) {
       const Sizes &sizes = o.out(k).sizes;
-      return Tensor::lazy(o.ctx, t, sizes, [t](BodyBuilder &b, const Index &i) { return b.cast(b.compare(OpKind::Eq, i[i.size() - 2], i.back()), t); });
+      return Tensor::lazy(o.ctx, t, sizes, [t](BodyBuilder &b, const Index &i) {
+        return b.cast(b.compare(OpKind::Eq, i[i.size() - 2], i.back()), t);
+      });
     };
     return {basis(0), full(o.ctx, o.out(1).sizes, t, 0), basis(2)};
   }
@@ -230,20 +248,23 @@ static Tensors eighOp(OpCall &o) {
   }
   Eigen e = eigenOf(a, o.text("UPLO", "L") == "U" || o.text("UPLO", "L") == "u");
   if (o.outCount() == 1) return {cast(e.values, o.out().dtype)};
-  if (!o.flag("compute_v", true)) return {cast(e.values, o.out().dtype), full(o.ctx, o.out(1).sizes, o.out(1).dtype, 0)};
+  if (!o.flag("compute_v", true))
+    return {cast(e.values, o.out().dtype), full(o.ctx, o.out(1).sizes, o.out(1).dtype, 0)};
   return {cast(e.values, o.out().dtype), cast(e.vectors, o.out(1).dtype)};
 }
 
 /// max(atol, rtol * largest value) [...], with ATen's defaults.
 static Tensor cutoff(OpCall &o, const Tensor &a, const Tensor &values) {
-  double epsilon = (a.dtype() == DType::F32 ? 0x1p-23 : 0x1p-52) * static_cast<double>(std::max(rowsOf(a), columnsOf(a)));
+  double epsilon =
+      (a.dtype() == DType::F32 ? 0x1p-23 : 0x1p-52) * static_cast<double>(std::max(rowsOf(a), columnsOf(a)));
   Tensor largest = select(values, -1, 0), absolute = o.opt("atol"), relative = o.opt("rtol");
   if (o.has("tol")) return broadcastTo(cast(o.t("tol"), DType::F64), largest.sizes());
   if (o.has("rcond")) return mul(largest, cast(o.t("rcond"), DType::F64));
   Tensor standard = full(o.ctx, {}, DType::F64, epsilon), zero = full(o.ctx, {}, DType::F64, 0);
   absolute = absolute.valid() ? cast(absolute, DType::F64) : zero;
   // A tolerance that was given makes the relative one 0, unless that was given too.
-  relative = relative.valid() ? cast(relative, DType::F64) : where(binary(OpKind::Gt, absolute, scalarInt(o.ctx, 0)), zero, standard);
+  relative = relative.valid() ? cast(relative, DType::F64)
+                              : where(binary(OpKind::Gt, absolute, scalarInt(o.ctx, 0)), zero, standard);
   Tensor scaled = mul(relative, largest);
   return binary(OpKind::Max, broadcastTo(absolute, scaled.sizes()), scaled);
 }
@@ -257,12 +278,13 @@ static Tensors pseudoInverse(OpCall &o) {
   Singular s = singularOf(tall ? a : transpose(a, -2, -1));
   Tensor values = s.values, cut = cutoff(o, a, values).realize(), v = s.v;
   // V S^-2 (a V)^T, without the values that count as zero.
-  Tensor scaled = matrixOf(o.ctx, DType::F64, batchOf(v), v.size(-2), v.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-    Index at = i;
-    at.push_back(c);
-    Val x = values.at(b, at), e = elementOf(b, v, i, r, c);
-    return where(x > cut.at(b, i), e / (x * x), num(e, 0));
-  });
+  Tensor scaled = matrixOf(o.ctx, DType::F64, batchOf(v), v.size(-2), v.size(-1),
+                           [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+                             Index at = i;
+                             at.push_back(c);
+                             Val x = values.at(b, at), e = elementOf(b, v, i, r, c);
+                             return where(x > cut.at(b, i), e / (x * x), num(e, 0));
+                           });
   Tensor inverse = matmul(scaled, transpose(s.av, -2, -1));
   return {cast(tall ? inverse : transpose(inverse, -2, -1), a.dtype())};
 }
@@ -307,8 +329,12 @@ void addSpectral(OpTable &t) {
     return {cast(singularOfEither(a).values, o.out().dtype)};
   });
   t.add("linalg_eigh.default linalg_eigvalsh.default _linalg_eigh.default", eighOp);
-  t.add("linalg_pinv.default linalg_pinv.atol_rtol_tensor linalg_pinv.atol_rtol_float linalg_pinv.rcond_tensor pinverse.default", pseudoInverse);
-  t.add("linalg_matrix_rank.default linalg_matrix_rank.tol_tensor linalg_matrix_rank.atol_rtol_tensor linalg_matrix_rank.atol_rtol_float", rankOp);
+  t.add("linalg_pinv.default linalg_pinv.atol_rtol_tensor linalg_pinv.atol_rtol_float linalg_pinv.rcond_tensor "
+        "pinverse.default",
+        pseudoInverse);
+  t.add("linalg_matrix_rank.default linalg_matrix_rank.tol_tensor linalg_matrix_rank.atol_rtol_tensor "
+        "linalg_matrix_rank.atol_rtol_float",
+        rankOp);
   t.add("linalg_cond.default linalg_cond.p_str", conditionOp);
   t.add("linalg_polar.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("A");
@@ -317,7 +343,8 @@ void addSpectral(OpTable &t) {
     Singular s = singularOf(a);
     // a = (U V^T) (V S V^T).
     Tensor scaled = mul(s.v, unsqueeze(s.values, s.values.rank() - 1));
-    return {cast(matmul(leftVectors(s, columnsOf(a)), transpose(s.v, -2, -1)), a.dtype()), cast(matmul(scaled, transpose(s.v, -2, -1)), a.dtype())};
+    return {cast(matmul(leftVectors(s, columnsOf(a)), transpose(s.v, -2, -1)), a.dtype()),
+            cast(matmul(scaled, transpose(s.v, -2, -1)), a.dtype())};
   });
   t.add("linalg_matrix_sqrth.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self");

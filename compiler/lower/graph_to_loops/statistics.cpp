@@ -13,7 +13,8 @@ static int64_t wrap(int64_t d, int64_t rank) { return d < 0 ? d + std::max<int64
 /// Quantiles q (numbers in [0, 1], a scalar or a list of them) along a dim, as ATen interpolates them.
 static Tensors quantileOp(OpCall &o) {
   Tensor x = o.t("self"), q = o.t("q");
-  bool ignoreNan = o.node.target.find("nanquantile") != std::string::npos, all = !o.has("dim"), keep = o.flag("keepdim");
+  bool ignoreNan = o.node.target.find("nanquantile") != std::string::npos, all = !o.has("dim"),
+       keep = o.flag("keepdim");
   std::string mode = o.text("interpolation", "linear");
   DType t = o.out().dtype;
   int64_t rank = x.rank();
@@ -24,7 +25,8 @@ static Tensors quantileOp(OpCall &o) {
   x = transpose(x, d, x.rank() - 1);
   Tensor s = source(o.ctx.sort(x, x.rank() - 1, false, true).first);
   Expr n = x.size(-1);
-  Tensor isNumber = pointwise(std::vector<Tensor>{s}, t, DType::I64, [](std::span<const Val> v) { return v[0].b->cast(eq(v[0], v[0]), DType::I64); });
+  Tensor isNumber = pointwise(std::vector<Tensor>{s}, t, DType::I64,
+                              [](std::span<const Val> v) { return v[0].b->cast(eq(v[0], v[0]), DType::I64); });
   Tensor count = sum(isNumber, {-1}, false, DType::I64);
   bool list = q.rank() == 1;
   q = cast(q, t);
@@ -36,7 +38,8 @@ static Tensors quantileOp(OpCall &o) {
     DType c = level.dtype;
     Val lastNumber = vmax(have - 1.0, num(have, 0));
     // With a NaN among them the quantile is that NaN, which stands last; nanquantile counts numbers alone.
-    Val at = ignoreNan ? level * b.cast(lastNumber, c) : where(have < b.index(n), b.cast(last, c), level * b.cast(last, c));
+    Val at =
+        ignoreNan ? level * b.cast(lastNumber, c) : where(have < b.index(n), b.cast(last, c), level * b.cast(last, c));
     Val low = un(OpKind::Floor, at), high = un(OpKind::Ceil, at);
     if (mode == "lower") high = low;
     if (mode == "higher") low = high;
@@ -81,15 +84,23 @@ static Tensors segmentReduce(OpCall &o) {
     if (!lengths.valid()) return o.fail("it has neither lengths nor offsets");
     // Ends of the segments; their starts are the ends before.
     Tensor l = cast(lengths, DType::I64);
-    bounds = o.ctx.scan(loops::ScanKind::Sum, DType::I64, l.sizes(), l.rank() - 1, false, [l](BodyBuilder &b, const Index &i) { return l.at(b, i); });
+    bounds = o.ctx.scan(loops::ScanKind::Sum, DType::I64, l.sizes(), l.rank() - 1, false,
+                        [l](BodyBuilder &b, const Index &i) { return l.at(b, i); });
   }
   bool byLength = !offsets.valid();
   bounds = cast(bounds, DType::I64);
   bounds.reused();
   DType t = o.out().dtype, acc = computeType(t);
   bool hasInitial = o.has("initial");
-  double identity = mode == "max" ? -HUGE_VAL : mode == "min" ? HUGE_VAL : mode == "prod" ? 1 : 0, initial = hasInitial ? o.number("initial") : identity;
-  loops::ReduceKind kind = mode == "max" ? loops::ReduceKind::Max : mode == "min" ? loops::ReduceKind::Min : mode == "prod" ? loops::ReduceKind::Prod : loops::ReduceKind::Sum;
+  double identity = mode == "max"    ? -HUGE_VAL
+                    : mode == "min"  ? HUGE_VAL
+                    : mode == "prod" ? 1
+                                     : 0,
+         initial = hasInitial ? o.number("initial") : identity;
+  loops::ReduceKind kind = mode == "max"    ? loops::ReduceKind::Max
+                           : mode == "min"  ? loops::ReduceKind::Min
+                           : mode == "prod" ? loops::ReduceKind::Prod
+                                            : loops::ReduceKind::Sum;
   size_t a = static_cast<size_t>(axis);
   auto start = [=](BodyBuilder &b, const Index &i) {
     Index j(i.begin(), i.begin() + axis + 1);
@@ -103,23 +114,27 @@ static Tensors segmentReduce(OpCall &o) {
     if (!byLength) j[a] = j[a] + 1;
     return bounds.at(b, j);
   };
-  Tensor r = o.ctx.reduce(kind, acc, o.out().sizes, {x.sizes()[a]}, [=](BodyBuilder &b, const Index &i, const Index &k) {
-    Val at = b.index(k[0]);
-    return b.masked(
-        at >= start(b, i) && at < end(b, i),
-        [&] {
-          Index j = i;
-          j[a] = k[0];
-          return x.at(b, j);
-        },
-        b.constant(acc, identity));
-  })[0];
+  Tensor r =
+      o.ctx.reduce(kind, acc, o.out().sizes, {x.sizes()[a]}, [=](BodyBuilder &b, const Index &i, const Index &k) {
+        Val at = b.index(k[0]);
+        return b.masked(
+            at >= start(b, i) && at < end(b, i),
+            [&] {
+              Index j = i;
+              j[a] = k[0];
+              return x.at(b, j);
+            },
+            b.constant(acc, identity));
+      })[0];
   bool mean = mode == "mean", sums = kind == loops::ReduceKind::Sum;
   return {Tensor::lazy(o.ctx, t, o.out().sizes, [=](BodyBuilder &b, const Index &i) {
     Val v = r.at(b, i);
     if (hasInitial) {
       Val from = num(v, initial);
-      v = sums ? v + from : kind == loops::ReduceKind::Prod ? v * from : kind == loops::ReduceKind::Max ? vmax(v, from) : vmin(v, from);
+      v = sums                              ? v + from
+          : kind == loops::ReduceKind::Prod ? v * from
+          : kind == loops::ReduceKind::Max  ? vmax(v, from)
+                                            : vmin(v, from);
     }
     if (!mean) return v;
     Val n = end(b, i) - start(b, i);
@@ -145,7 +160,8 @@ static Tensor gradientAlong(const Tensor &f, int64_t dim, const Tensor &coordina
       last = div(sub(part(n - 1, 1), part(n - 2, 1)), number(h));
     } else {
       first = div(sub(sub(mul(part(1, 1), number(4)), mul(part(0, 1), number(3))), part(2, 1)), number(2 * h));
-      last = div(add(sub(mul(part(n - 1, 1), number(3)), mul(part(n - 2, 1), number(4))), part(n - 3, 1)), number(2 * h));
+      last =
+          div(add(sub(mul(part(n - 1, 1), number(3)), mul(part(n - 2, 1), number(4))), part(n - 3, 1)), number(2 * h));
     }
     return concat({first, middle, last}, dim);
   }
@@ -157,16 +173,19 @@ static Tensor gradientAlong(const Tensor &f, int64_t dim, const Tensor &coordina
     return reshape(s, shape);
   };
   Tensor d1 = steps(0, n - 2), d2 = steps(1, n - 2), both = add(d1, d2);
-  middle = add(add(mul(neg(div(d2, mul(d1, both))), part(0, n - 2)), mul(div(sub(d2, d1), mul(d1, d2)), part(1, n - 2))),
-               mul(div(d1, mul(d2, both)), part(2, n - 2)));
+  middle =
+      add(add(mul(neg(div(d2, mul(d1, both))), part(0, n - 2)), mul(div(sub(d2, d1), mul(d1, d2)), part(1, n - 2))),
+          mul(div(d1, mul(d2, both)), part(2, n - 2)));
   if (order == 1) {
     first = div(sub(part(1, 1), part(0, 1)), steps(0, 1));
     last = div(sub(part(n - 1, 1), part(n - 2, 1)), steps(n - 2, 1));
   } else {
     Tensor a = steps(0, 1), b = steps(1, 1), ab = add(a, b);
-    first = add(sub(mul(div(ab, mul(a, b)), part(1, 1)), mul(div(add(add(a, a), b), mul(a, ab)), part(0, 1))), neg(mul(div(a, mul(b, ab)), part(2, 1))));
+    first = add(sub(mul(div(ab, mul(a, b)), part(1, 1)), mul(div(add(add(a, a), b), mul(a, ab)), part(0, 1))),
+                neg(mul(div(a, mul(b, ab)), part(2, 1))));
     a = steps(n - 3, 1), b = steps(n - 2, 1), ab = add(a, b);
-    last = add(sub(mul(div(b, mul(a, ab)), part(n - 3, 1)), mul(div(ab, mul(a, b)), part(n - 2, 1))), mul(div(add(add(b, b), a), mul(b, ab)), part(n - 1, 1)));
+    last = add(sub(mul(div(b, mul(a, ab)), part(n - 3, 1)), mul(div(ab, mul(a, b)), part(n - 2, 1))),
+               mul(div(add(add(b, b), a), mul(b, ab)), part(n - 1, 1)));
   }
   return concat({first, middle, last}, dim);
 }
@@ -187,10 +206,13 @@ static Tensors gradientOp(OpCall &o) {
   }
   if (h.empty()) h = {1.0};
   if (h.size() == 1) h.resize(dims.size(), h[0]);
-  if ((tensors && coordinates.size() != dims.size()) || h.size() != dims.size()) return o.fail("spacing and dimensions are not of one number");
+  if ((tensors && coordinates.size() != dims.size()) || h.size() != dims.size())
+    return o.fail("spacing and dimensions are not of one number");
   Tensors out;
   for (size_t k = 0; k < dims.size(); ++k)
-    out.push_back(cast(gradientAlong(f, wrap(dims[k], f.rank()), tensors ? coordinates[k] : Tensor(), h[k], o.integer("edge_order", 1)), o.out(k).dtype));
+    out.push_back(cast(gradientAlong(f, wrap(dims[k], f.rank()), tensors ? coordinates[k] : Tensor(), h[k],
+                                     o.integer("edge_order", 1)),
+                       o.out(k).dtype));
   return out;
 }
 
@@ -198,7 +220,8 @@ static Tensors gradientOp(OpCall &o) {
 // Histograms
 
 namespace {
-/// The edges of the bins along one dimension, and the bin of a value: the last bin includes its upper edge; -1 when it is in none.
+/// The edges of the bins along one dimension, and the bin of a value: the last bin includes its upper edge; -1 when it
+/// is in none.
 struct Bins {
   Tensor edges; // [count + 1]
   Expr count;
@@ -223,8 +246,10 @@ static Bins equalBins(OpCall &o, const Tensor &x, int64_t count, const std::vect
   high = pointwise(pair, t, t, [](std::span<const Val> v) { return where(eq(v[0], v[1]), v[1] + 0.5, v[1]); });
   // As linspace has it: from the nearer end.
   Tensor edges = Tensor::lazy(o.ctx, t, {Expr(count + 1)}, [=](BodyBuilder &b, const Index &i) {
-    Val lo = low.at(b, {}), hi = high.at(b, {}), k = b.index(i[0], computeType(t)), step = (hi - lo) / static_cast<double>(count);
-    return where(b.compare(OpKind::Lt, i[0], (count + 1) / 2), lo + step * k, hi - step * (num(k, static_cast<double>(count)) - k));
+    Val lo = low.at(b, {}), hi = high.at(b, {}), k = b.index(i[0], computeType(t)),
+        step = (hi - lo) / static_cast<double>(count);
+    return where(b.compare(OpKind::Lt, i[0], (count + 1) / 2), lo + step * k,
+                 hi - step * (num(k, static_cast<double>(count)) - k));
   });
   return {edges.realize(), Expr(count), true};
 }
@@ -246,15 +271,19 @@ static Val binOf(BodyBuilder &b, const Bins &bins, Val v) {
 /// How many bounds are not above v, less one: bins with edges of any distance.
 static Tensor searchedBins(OpCall &o, const Bins &bins, const Tensor &x) {
   Tensor count = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, x.sizes(), {bins.count + 1},
-                              [=](BodyBuilder &b, const Index &i, const Index &k) { return b.cast(bins.edges.at(b, {k[0]}) <= x.at(b, i), DType::I64); })[0];
+                              [=](BodyBuilder &b, const Index &i, const Index &k) {
+                                return b.cast(bins.edges.at(b, {k[0]}) <= x.at(b, i), DType::I64);
+                              })[0];
   return Tensor::lazy(o.ctx, DType::I64, x.sizes(), [=](BodyBuilder &b, const Index &i) {
     Val c = count.at(b, i) - 1.0;
-    return where(eq(x.at(b, i), bins.edges.at(b, {bins.count})), b.index(bins.count - 1), where(c >= b.index(bins.count), num(c, -1), c));
+    return where(eq(x.at(b, i), bins.edges.at(b, {bins.count})), b.index(bins.count - 1),
+                 where(c >= b.index(bins.count), num(c, -1), c));
   });
 }
 
 /// Weighted counts of the rows of x [N, D] in the grid of bins.
-static Tensor countInGrid(OpCall &o, const Tensor &x, const std::vector<Bins> &bins, const Tensor &weight, bool density) {
+static Tensor countInGrid(OpCall &o, const Tensor &x, const std::vector<Bins> &bins, const Tensor &weight,
+                          bool density) {
   DType t = o.out().dtype, acc = computeType(t);
   Sizes grid;
   Tensors searched;
@@ -271,7 +300,8 @@ static Tensor countInGrid(OpCall &o, const Tensor &x, const std::vector<Bins> &b
         Val ok = b.isTrue();
         Index at;
         for (size_t d = 0; d < bins.size(); ++d) {
-          Val bin = searched[d].valid() ? searched[d].at(b, i) : binOf(b, bins[d], x.at(b, {i[0], Expr(static_cast<int64_t>(d))}));
+          Val bin = searched[d].valid() ? searched[d].at(b, i)
+                                        : binOf(b, bins[d], x.at(b, {i[0], Expr(static_cast<int64_t>(d))}));
           ok = ok && bin >= 0.0;
           at.push_back(b.indirect(vmax(bin, num(bin, 0)), bins[d].count, false, false));
         }
@@ -314,7 +344,8 @@ static Tensors histogramdd(OpCall &o) {
   Dims counts = o.ints("bins");
   if (!width.isConst(static_cast<int64_t>(counts.size()))) return o.fail("the bins are not as many as the columns");
   std::vector<Bins> bins;
-  for (size_t d = 0; d < counts.size(); ++d) bins.push_back(equalBins(o, select(x, 1, Expr(static_cast<int64_t>(d))), counts[d], o.numbers("range"), d));
+  for (size_t d = 0; d < counts.size(); ++d)
+    bins.push_back(equalBins(o, select(x, 1, Expr(static_cast<int64_t>(d))), counts[d], o.numbers("range"), d));
   Tensors out{countInGrid(o, x, bins, weight, o.flag("density"))};
   for (const Bins &b : bins) out.push_back(b.edges);
   return out;
@@ -323,7 +354,8 @@ static Tensors histogramdd(OpCall &o) {
 void addStatistics(OpTable &t) {
   t.add("quantile.default quantile.scalar nanquantile.default nanquantile.scalar", quantileOp);
   t.add("segment_reduce.default", segmentReduce);
-  t.add("gradient.scalarint gradient.scalararray gradient.array gradient.scalarrayint gradient.scalarrayarray gradient.tensorarrayint gradient.tensorarray",
+  t.add("gradient.scalarint gradient.scalararray gradient.array gradient.scalarrayint gradient.scalarrayarray "
+        "gradient.tensorarrayint gradient.tensorarray",
         gradientOp);
   t.add("histogram.bin_ct histogram.bins_tensor", histogramOp);
   t.add("histogramdd.default _histogramdd_from_bin_cts.default", histogramdd);

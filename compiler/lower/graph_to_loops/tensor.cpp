@@ -11,10 +11,10 @@ struct Tensor::Impl {
   Lowering *ctx = nullptr;
   DType dtype = DType::F32;
   Sizes sizes;
-  ElementFn fn;                  // lazy
-  std::optional<Strided> where;  // realized
-  Tensor re, im;                 // complex
-  Tensor base;                   // of a view
+  ElementFn fn;                 // lazy
+  std::optional<Strided> where; // realized
+  Tensor re, im;                // complex
+  Tensor base;                  // of a view
   std::optional<Cost> cost;
   std::vector<int> order;
   bool number = false;
@@ -70,7 +70,8 @@ Tensor Tensor::real() const { return isComplex() ? impl_->re : *this; }
 Tensor Tensor::imag() const {
   if (isComplex()) return impl_->im;
   DType t = impl_->dtype;
-  return lazy(*impl_->ctx, t, impl_->sizes, [t](BodyBuilder &b, const Index &) { return b.constant(computeType(t), 0); });
+  return lazy(*impl_->ctx, t, impl_->sizes,
+              [t](BodyBuilder &b, const Index &) { return b.constant(computeType(t), 0); });
 }
 
 Tensor Tensor::asNumber() const {
@@ -200,7 +201,8 @@ std::optional<Strided> Tensor::asStrided() const {
   for (size_t d = 0; d < impl_->sizes.size(); ++d) index.push_back(b.addIndex(loops::indexName(d), impl_->sizes[d]));
   Val v = at(b, index);
   const loops::Op *op = &b.op(v);
-  if (op->kind == OpKind::Cast && isReducedFloat(impl_->dtype) && b.body().ops[op->a].dtype == impl_->dtype) op = &b.body().ops[op->a];
+  if (op->kind == OpKind::Cast && isReducedFloat(impl_->dtype) && b.body().ops[op->a].dtype == impl_->dtype)
+    op = &b.body().ops[op->a];
   if (op->kind != OpKind::Load || op->a >= 0 || op->dtype != impl_->dtype) return std::nullopt;
   for (const loops::Op &o : b.body().ops)
     if (o.kind == OpKind::Indirect) return std::nullopt;

@@ -30,19 +30,24 @@ Tensor scalarFloat(Lowering &ctx, double v) {
 
 Tensor iota(Lowering &ctx, const Sizes &sizes, int64_t dim, DType t) {
   size_t d = static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(sizes.size()) : dim);
-  return Tensor::lazy(ctx, t, sizes, [d, t](BodyBuilder &b, const Index &i) { return b.cast(b.index(i[d]), computeType(t)); });
+  return Tensor::lazy(ctx, t, sizes,
+                      [d, t](BodyBuilder &b, const Index &i) { return b.cast(b.index(i[d]), computeType(t)); });
 }
 
 // ---- dtype
-static DType toComplexType(DType t) { return t == DType::F64 ? DType::C128 : t == DType::F16 ? DType::C32 : DType::C64; }
+static DType toComplexType(DType t) {
+  return t == DType::F64 ? DType::C128 : t == DType::F16 ? DType::C32 : DType::C64;
+}
 
 DType resultType(std::span<const Tensor> xs) {
   std::optional<DType> dims, zero, number;
   for (const Tensor &x : xs) {
     if (x.isNumber()) {
       DType t = x.dtype();
-      if (isComplex(t)) t = DType::C64;
-      else if (isFloat(t)) t = DType::F32;
+      if (isComplex(t))
+        t = DType::C64;
+      else if (isFloat(t))
+        t = DType::F32;
       number = number ? promote(*number, t) : t;
     } else if (x.rank() > 0) {
       dims = dims ? promote(*dims, x.dtype()) : x.dtype();
@@ -141,21 +146,28 @@ Tensor unaryFloat(const Tensor &x, OpKind k) { return unary(toFloat(x), k); }
 
 static bool discontinuous(OpKind k) {
   switch (k) {
-  case OpKind::Eq: case OpKind::Ne: case OpKind::Lt: case OpKind::Le: case OpKind::Gt: case OpKind::Ge: case OpKind::FloorDiv:
-  case OpKind::Mod: case OpKind::Fmod:
-    return true;
-  default:
-    return false;
+  case OpKind::Eq:
+  case OpKind::Ne:
+  case OpKind::Lt:
+  case OpKind::Le:
+  case OpKind::Gt:
+  case OpKind::Ge:
+  case OpKind::FloorDiv:
+  case OpKind::Mod:
+  case OpKind::Fmod: return true;
+  default: return false;
   }
 }
 
 Tensor binary(OpKind k, const Tensor &a, const Tensor &b) {
   Tensor xs[] = {a, b};
   DType t = resultType(xs);
-  bool compare = k == OpKind::Eq || k == OpKind::Ne || k == OpKind::Lt || k == OpKind::Le || k == OpKind::Gt || k == OpKind::Ge;
+  bool compare =
+      k == OpKind::Eq || k == OpKind::Ne || k == OpKind::Lt || k == OpKind::Le || k == OpKind::Gt || k == OpKind::Ge;
   if (isComplex(t)) {
     if (k == OpKind::Eq || k == OpKind::Ne)
-      return binary(k == OpKind::Eq ? OpKind::And : OpKind::Or, binary(k, a.real(), b.real()), binary(k, a.imag(), b.imag()));
+      return binary(k == OpKind::Eq ? OpKind::And : OpKind::Or, binary(k, a.real(), b.real()),
+                    binary(k, a.imag(), b.imag()));
     Tensor ar = a.real(), ai = a.imag(), br = b.real(), bi = b.imag();
     DType r = toReal(t);
     if (a.isNumber()) ar = ar.asNumber(), ai = ai.asNumber();
@@ -218,9 +230,7 @@ Tensor mulNumber(const Tensor &a, double v) {
   return map(a, [v](Val x) { return x * v; });
 }
 
-Tensor logicalNot(const Tensor &x) {
-  return unary(cast(x, DType::Bool), OpKind::Not);
-}
+Tensor logicalNot(const Tensor &x) { return unary(cast(x, DType::Bool), OpKind::Not); }
 
 Tensor where(const Tensor &c, const Tensor &a, const Tensor &b) {
   Tensor ab[] = {a, b};
@@ -231,8 +241,11 @@ Tensor where(const Tensor &c, const Tensor &a, const Tensor &b) {
   }
   Tensor all[] = {c, a, b};
   Sizes sizes = broadcastSizes(c.ctx(), all);
-  Tensor cc = broadcastTo(cast(c, DType::Bool), sizes), x = broadcastTo(cast(a, t), sizes), y = broadcastTo(cast(b, t), sizes);
-  Tensor r = Tensor::lazy(c.ctx(), t, sizes, [cc, x, y](BodyBuilder &b, const Index &i) { return b.where(cc.at(b, i), x.at(b, i), y.at(b, i)); });
+  Tensor cc = broadcastTo(cast(c, DType::Bool), sizes), x = broadcastTo(cast(a, t), sizes),
+         y = broadcastTo(cast(b, t), sizes);
+  Tensor r = Tensor::lazy(c.ctx(), t, sizes, [cc, x, y](BodyBuilder &b, const Index &i) {
+    return b.where(cc.at(b, i), x.at(b, i), y.at(b, i));
+  });
   return r.withOrder(orderFrom(ab, sizes.size()));
 }
 

@@ -1,6 +1,7 @@
 // What the op families share: functions over Tensors with ATen's meaning. Decompositions are written with these.
 //
-// Dims may be negative. Functions with several tensors broadcast them as ATen does. All are lazy unless their comment says "realizes".
+// Dims may be negative. Functions with several tensors broadcast them as ATen does. All are lazy unless their comment
+// says "realizes".
 #pragma once
 #include <span>
 
@@ -33,11 +34,11 @@ Sizes broadcastSizes(Lowering &ctx, std::span<const Tensor> xs);
 Tensor broadcastTo(const Tensor &x, const Sizes &sizes);
 /// fn over the broadcast elements of xs; each is first cast to computeType(in[k]) (its own type when `in` is empty).
 Tensor pointwise(std::span<const Tensor> xs, DType in, DType out, const ScalarFn &fn);
-Tensor unary(const Tensor &x, OpKind k);               // same dtype
-Tensor unaryFloat(const Tensor &x, OpKind k);          // integers become F32
+Tensor unary(const Tensor &x, OpKind k);                             // same dtype
+Tensor unaryFloat(const Tensor &x, OpKind k);                        // integers become F32
 Tensor map(const Tensor &x, const std::function<Val(Val)> &fn);      // same dtype, real
 Tensor mapFloat(const Tensor &x, const std::function<Val(Val)> &fn); // integers become F32
-Tensor binary(OpKind k, const Tensor &a, const Tensor &b); // promotes; comparisons give Bool
+Tensor binary(OpKind k, const Tensor &a, const Tensor &b);           // promotes; comparisons give Bool
 Tensor add(const Tensor &a, const Tensor &b);
 Tensor sub(const Tensor &a, const Tensor &b);
 Tensor mul(const Tensor &a, const Tensor &b);
@@ -75,7 +76,10 @@ Tensor mean(const Tensor &x, const Dims &dims, bool keepdim, DType out);
 Tensor amax(const Tensor &x, const Dims &dims, bool keepdim);
 Tensor amin(const Tensor &x, const Dims &dims, bool keepdim);
 Tensor argExtreme(bool max, const Tensor &x, std::optional<int64_t> dim, bool keepdim);
-struct MeanVar { Tensor mean, m2; Expr count; };
+struct MeanVar {
+  Tensor mean, m2;
+  Expr count;
+};
 /// Mean and sum of squared deviations over dims, in computeType; keepdim.
 MeanVar meanVar(const Tensor &x, const Dims &dims);
 Expr countOf(const Tensor &x, const Dims &dims);
@@ -94,7 +98,8 @@ Tensor gather(const Tensor &x, int64_t dim, const Tensor &index);
 Tensor indexSelect(const Tensor &x, int64_t dim, const Tensor &index);
 
 // ---- contractions (realize their result)
-Tensor matmul2(const Tensor &a, const Tensor &b, DType out, const EpilogueFn &epilogue = {}); // [..., M, K] x [..., K, N], equal batch dims
+Tensor matmul2(const Tensor &a, const Tensor &b, DType out,
+               const EpilogueFn &epilogue = {}); // [..., M, K] x [..., K, N], equal batch dims
 Tensor matmul(const Tensor &a, const Tensor &b);
 Tensor linear(const Tensor &x, const Tensor &w, const Tensor &bias /* may be invalid */);
 

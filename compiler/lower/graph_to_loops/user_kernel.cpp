@@ -1,5 +1,6 @@
-// Launches of users' Triton kernels. A kernel reads and writes memory as it lies, so its tensors are given buffers with exactly the strides
-// that the model states. What it writes is a new buffer that holds the old content first, unless nobody else needs that:
+// Launches of users' Triton kernels. A kernel reads and writes memory as it lies, so its tensors are given buffers with
+// exactly the strides that the model states. What it writes is a new buffer that holds the old content first, unless
+// nobody else needs that:
 //
 //     out = empty(...)              nothing to copy
 //     out = relu(x)                 computed straight into the new buffer
@@ -29,7 +30,9 @@ void UserKernels::enter(const Lowering &ctx, const graph::Graph &g) {
 }
 
 Strided UserKernels::inMemory(Lowering &ctx, const Tensor &x, const graph::TensorType &type) {
-  if (std::optional<Strided> s = x.asStrided(); s && s->dtype == type.dtype && sameStrides(ctx, type.sizes, s->strides, type.strides)) return *s;
+  if (std::optional<Strided> s = x.asStrided();
+      s && s->dtype == type.dtype && sameStrides(ctx, type.sizes, s->strides, type.strides))
+    return *s;
   return freshCopy(ctx, &x, type);
 }
 
@@ -57,7 +60,8 @@ Tensor UserKernels::blankOf(Lowering &ctx, const graph::Graph &g, ValueId id) {
   return Tensor::strided(ctx, type.dtype, type.sizes, w);
 }
 
-Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::Node &node, Values &values, std::string &refusal) {
+Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::Node &node, Values &values,
+                           std::string &refusal) {
   const UserLaunch &launch = *node.launch;
   InPlace &memory = *graphs_.back();
   std::vector<Strided> where(node.args.size());
@@ -124,7 +128,8 @@ Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::No
     } else if (p.kind == UserLaunch::Parameter::Integer) {
       a.integer = p.integer;
       Expr limit = int64_t{INT32_MAX};
-      if (p.bits == 32 && !ctx.facts.provablyLessEqual(p.integer, limit)) ctx.program.guards.push_back(le(p.integer, limit));
+      if (p.bits == 32 && !ctx.facts.provablyLessEqual(p.integer, limit))
+        ctx.program.guards.push_back(le(p.integer, limit));
     } else {
       a.kind = UserKernelSpec::Argument::Real;
       a.real = p.real;

@@ -8,7 +8,8 @@ namespace neso::lower {
 
 Tensor remap(const Tensor &x, Sizes sizes, IndexMap map) {
   if (x.isComplex()) return Tensor::complex(remap(x.real(), sizes, map), remap(x.imag(), sizes, map), x.dtype());
-  Tensor r = Tensor::lazy(x.ctx(), x.dtype(), std::move(sizes), [x, map](BodyBuilder &b, const Index &i) { return x.at(b, map(i)); });
+  Tensor r = Tensor::lazy(x.ctx(), x.dtype(), std::move(sizes),
+                          [x, map](BodyBuilder &b, const Index &i) { return x.at(b, map(i)); });
   return r.viewOf(x);
 }
 
@@ -44,7 +45,8 @@ Tensor transpose(const Tensor &x, int64_t a, int64_t b) {
   return permute(x, dims);
 }
 
-/// One group of a reshape: dims [fromBegin, fromEnd) of the source hold the same elements as dims [toBegin, toEnd) of the result.
+/// One group of a reshape: dims [fromBegin, fromEnd) of the source hold the same elements as dims [toBegin, toEnd) of
+/// the result.
 namespace {
 struct Group {
   size_t fromBegin, fromEnd, toBegin, toEnd;
@@ -83,9 +85,12 @@ static std::vector<Group> reshapeGroups(const Lowering &ctx, const Sizes &from, 
       }
       // The smaller side takes another dim; a side whose product divides the other's is the smaller one.
       bool takeFrom;
-      if (ctx.facts.provablyLess(pf, pt) || (pt != 0 && ctx.facts.provablyDivisible(pt, pf))) takeFrom = true;
-      else if (ctx.facts.provablyLess(pt, pf) || ctx.facts.provablyDivisible(pf, pt)) takeFrom = false;
-      else break;
+      if (ctx.facts.provablyLess(pf, pt) || (pt != 0 && ctx.facts.provablyDivisible(pt, pf)))
+        takeFrom = true;
+      else if (ctx.facts.provablyLess(pt, pf) || ctx.facts.provablyDivisible(pf, pt))
+        takeFrom = false;
+      else
+        break;
       if (takeFrom) {
         if (f >= from.size()) break;
         pf = pf * from[f++];
@@ -192,26 +197,29 @@ Tensor repeat(const Tensor &x, const Sizes &times) {
   for (size_t d = 0; d < from.size(); ++d) sizes[lead + d] = times[lead + d] * from[d];
   return remap(x, sizes, [from, times, lead](const Index &i) {
     Index j(from.size());
-    for (size_t d = 0; d < from.size(); ++d) j[d] = times[lead + d].isConst(1) ? i[lead + d] : from[d].isConst(1) ? Expr(0) : mod(i[lead + d], from[d]);
+    for (size_t d = 0; d < from.size(); ++d)
+      j[d] = times[lead + d].isConst(1) ? i[lead + d] : from[d].isConst(1) ? Expr(0) : mod(i[lead + d], from[d]);
     return j;
   });
 }
 
 Tensor pad(const Tensor &x, const Sizes &before, const Sizes &after, double value) {
-  if (x.isComplex()) return Tensor::complex(pad(x.real(), before, after, value), pad(x.imag(), before, after, 0), x.dtype());
+  if (x.isComplex())
+    return Tensor::complex(pad(x.real(), before, after, value), pad(x.imag(), before, after, 0), x.dtype());
   Sizes sizes = x.sizes(), from = x.sizes();
   for (size_t d = 0; d < sizes.size(); ++d) sizes[d] = sizes[d] + before[d] + after[d];
   DType t = computeType(x.dtype());
-  Tensor r = Tensor::lazy(x.ctx(), x.dtype(), sizes, [x, from, before, after, value, t](BodyBuilder &b, const Index &i) {
-    Val inside = b.isTrue();
-    Index j = i;
-    for (size_t d = 0; d < i.size(); ++d) {
-      j[d] = i[d] - before[d];
-      if (!before[d].isConst() || before[d].constValue() > 0) inside = inside && b.compare(OpKind::Le, 0, j[d]);
-      if (!after[d].isConst() || after[d].constValue() > 0) inside = inside && b.compare(OpKind::Lt, j[d], from[d]);
-    }
-    return b.masked(inside, [&] { return x.at(b, j); }, b.constant(t, value));
-  });
+  Tensor r =
+      Tensor::lazy(x.ctx(), x.dtype(), sizes, [x, from, before, after, value, t](BodyBuilder &b, const Index &i) {
+        Val inside = b.isTrue();
+        Index j = i;
+        for (size_t d = 0; d < i.size(); ++d) {
+          j[d] = i[d] - before[d];
+          if (!before[d].isConst() || before[d].constValue() > 0) inside = inside && b.compare(OpKind::Le, 0, j[d]);
+          if (!after[d].isConst() || after[d].constValue() > 0) inside = inside && b.compare(OpKind::Lt, j[d], from[d]);
+        }
+        return b.masked(inside, [&] { return x.at(b, j); }, b.constant(t, value));
+      });
   return r.withOrder(x.order());
 }
 
@@ -249,7 +257,8 @@ Tensor concat(const Tensors &all, int64_t dim) {
       for (size_t k = xs.size(); k-- > 0;) {
         Index j = i;
         j[d] = i[d] - starts[k];
-        Val in = k + 1 == xs.size() ? b.compare(OpKind::Le, starts[k], i[d]) : b.compare(OpKind::Lt, i[d], starts[k + 1]);
+        Val in =
+            k + 1 == xs.size() ? b.compare(OpKind::Le, starts[k], i[d]) : b.compare(OpKind::Lt, i[d], starts[k + 1]);
         if (k > 0 && k + 1 < xs.size()) in = in && b.compare(OpKind::Le, starts[k], i[d]);
         v = b.masked(in, [&] { return xs[k].at(b, j); }, v);
       }

@@ -47,16 +47,20 @@ static Tensors expandOp(OpCall &o) {
 
 static Tensors diagonalOp(OpCall &o) {
   Tensor x = o.t("self");
-  int64_t a = wrap(o.integer("dim1", 0), x.rank()), b = wrap(o.integer("dim2", 1), x.rank()), k = o.integer("offset", 0);
+  int64_t a = wrap(o.integer("dim1", 0), x.rank()), b = wrap(o.integer("dim2", 1), x.rank()),
+          k = o.integer("offset", 0);
   Sizes sizes = o.out().sizes;
   size_t n = x.sizes().size();
   return {remap(x, sizes, [a, b, k, n](const Index &i) {
     Index j(n);
     size_t at = 0;
     for (size_t d = 0; d < n; ++d) {
-      if (static_cast<int64_t>(d) == a) j[d] = i.back() + (k < 0 ? -k : 0);
-      else if (static_cast<int64_t>(d) == b) j[d] = i.back() + (k > 0 ? k : 0);
-      else j[d] = i[at++];
+      if (static_cast<int64_t>(d) == a)
+        j[d] = i.back() + (k < 0 ? -k : 0);
+      else if (static_cast<int64_t>(d) == b)
+        j[d] = i.back() + (k > 0 ? k : 0);
+      else
+        j[d] = i[at++];
     }
     return j;
   })};
@@ -123,13 +127,13 @@ static Tensors padOp(OpCall &o) {
     for (size_t d = 0; d < i.size(); ++d) {
       if (before[d].isConst(0) && after[d].isConst(0)) continue;
       Expr e = i[d] - before[d], n = from[d];
-      if (mode == "replicate") e = min(max(e, 0), n - 1);
+      if (mode == "replicate")
+        e = min(max(e, 0), n - 1);
       else if (mode == "circular") {
         // Negative padding crops first; what is left wraps around.
         Expr cutBefore = max(-before[d], 0), cutAfter = max(-after[d], 0);
         e = mod(i[d] - max(before[d], 0), n - cutBefore - cutAfter) + cutBefore;
-      }
-      else {
+      } else {
         // |e|, then reflected at n-1.
         Expr a = max(e, -e);
         e = (n - 1) - max((n - 1) - a, a - (n - 1));
@@ -144,27 +148,36 @@ static Tensors padOp(OpCall &o) {
 static Tensor scatterSlice(const Tensor &x, const Tensor &src, int64_t d, Expr start, Expr length, Expr step) {
   // A part that lies where the whole has it: memory is as it should be.
   if (!x.isComplex() && src.dtype() == x.dtype() && src.rank() == x.rank())
-    if (std::optional<Strided> whole = x.asStrided(), part = src.asStrided(); whole && part && whole->buffer == part->buffer && whole->dtype == part->dtype) {
+    if (std::optional<Strided> whole = x.asStrided(), part = src.asStrided();
+        whole && part && whole->buffer == part->buffer && whole->dtype == part->dtype) {
       const Facts &facts = x.ctx().facts;
       bool there = facts.provablyEqual(part->offset, whole->offset + start * whole->strides[static_cast<size_t>(d)]);
       for (size_t k = 0; there && k < part->strides.size(); ++k) {
         bool sliced = k == static_cast<size_t>(d);
         there = facts.provablyEqual(src.sizes()[k], sliced ? length : x.sizes()[k]) &&
-                (src.sizes()[k].isConst(1) || facts.provablyEqual(part->strides[k], sliced ? whole->strides[k] * step : whole->strides[k]));
+                (src.sizes()[k].isConst(1) ||
+                 facts.provablyEqual(part->strides[k], sliced ? whole->strides[k] * step : whole->strides[k]));
       }
       if (there) return x;
     }
   Tensor s = cast(src, x.dtype());
   if (x.isComplex())
-    return Tensor::complex(scatterSlice(x.real(), s.real(), d, start, length, step), scatterSlice(x.imag(), s.imag(), d, start, length, step), x.dtype());
-  s = broadcastTo(s, [&] { Sizes z = x.sizes(); z[static_cast<size_t>(d)] = length; return z; }());
+    return Tensor::complex(scatterSlice(x.real(), s.real(), d, start, length, step),
+                           scatterSlice(x.imag(), s.imag(), d, start, length, step), x.dtype());
+  s = broadcastTo(s, [&] {
+    Sizes z = x.sizes();
+    z[static_cast<size_t>(d)] = length;
+    return z;
+  }());
   size_t k = static_cast<size_t>(d);
   return Tensor::lazy(x.ctx(), x.dtype(), x.sizes(), [x, s, k, start, length, step](BodyBuilder &b, const Index &i) {
     Val in = b.inRange(i[k], start, start + length * step);
     if (!step.isConst(1)) in = in && b.compare(OpKind::Eq, mod(i[k] - start, step), 0);
     Index j = i;
     j[k] = floorDiv(i[k] - start, step);
-    return b.masked(in, [&] { return s.at(b, j); }, b.masked(!in, [&] { return x.at(b, i); }, b.constant(computeType(x.dtype()), 0)));
+    return b.masked(
+        in, [&] { return s.at(b, j); },
+        b.masked(!in, [&] { return x.at(b, i); }, b.constant(computeType(x.dtype()), 0)));
   });
 }
 
@@ -200,12 +213,15 @@ static Tensors atLeast(OpCall &o, int64_t rank) {
 }
 
 void addViews(OpTable &t) {
-  t.add("alias.default clone.default contiguous.default detach.default lift_fresh_copy.default lift_fresh.default lift.default "
+  t.add("alias.default clone.default contiguous.default detach.default lift_fresh_copy.default lift_fresh.default "
+        "lift.default "
         "alias_copy.default detach_copy.default view_as_real_copy.default resolve_conj.default resolve_neg.default "
-                "_reshape_copy.default _to_dense.default pin_memory.default requires_grad_.default",
+        "_reshape_copy.default _to_dense.default pin_memory.default requires_grad_.default",
         asIs);
-  t.add("view.default reshape.default _unsafe_view.default view_as.default reshape_as.default flatten.using_ints unflatten.int "
-        "view_copy.default ravel.default squeeze.default squeeze.dim squeeze.dims unsqueeze.default squeeze_copy.dims squeeze_copy.dim "
+  t.add("view.default reshape.default _unsafe_view.default view_as.default reshape_as.default flatten.using_ints "
+        "unflatten.int "
+        "view_copy.default ravel.default squeeze.default squeeze.dim squeeze.dims unsqueeze.default squeeze_copy.dims "
+        "squeeze_copy.dim "
         "squeeze_copy.default unsqueeze_copy.default _reshape_alias.default",
         toOutSizes);
   t.add("expand.default expand_as.default broadcast_to.default expand_copy.default", expandOp);
@@ -265,10 +281,15 @@ void addViews(OpTable &t) {
     if (o.ctx.facts.rangeOf(i).hi < 0) i = i + x.size(d);
     return {select(x, d, i)};
   });
-  t.add("split.Tensor split.sizes split_with_sizes.default split_with_sizes_copy.default split_copy.Tensor chunk.default "
-        "unsafe_split.Tensor unsafe_split_with_sizes.default unsafe_chunk.default tensor_split.sections tensor_split.indices",
-        splitOp);
-  t.add("hsplit.int hsplit.array", [](OpCall &o) -> Tensors { Tensor x = o.t("self"); return pieces(o, x, x.rank() == 1 ? 0 : 1); });
+  t.add(
+      "split.Tensor split.sizes split_with_sizes.default split_with_sizes_copy.default split_copy.Tensor chunk.default "
+      "unsafe_split.Tensor unsafe_split_with_sizes.default unsafe_chunk.default tensor_split.sections "
+      "tensor_split.indices",
+      splitOp);
+  t.add("hsplit.int hsplit.array", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    return pieces(o, x, x.rank() == 1 ? 0 : 1);
+  });
   t.add("vsplit.int vsplit.array", [](OpCall &o) -> Tensors { return pieces(o, o.t("self"), 0); });
   t.add("dsplit.int dsplit.array", [](OpCall &o) -> Tensors { return pieces(o, o.t("self"), 2); });
   t.add("unbind.int unbind_copy.int", [](OpCall &o) -> Tensors {
@@ -277,7 +298,8 @@ void addViews(OpTable &t) {
     for (size_t k = 0; k < o.outCount(); ++k) out.push_back(select(x, o.integer("dim", 0), static_cast<int64_t>(k)));
     return out;
   });
-  t.add("cat.default concat.default concatenate.default", [](OpCall &o) -> Tensors { return {concat(o.list("tensors"), o.integer("dim", 0))}; });
+  t.add("cat.default concat.default concatenate.default",
+        [](OpCall &o) -> Tensors { return {concat(o.list("tensors"), o.integer("dim", 0))}; });
   t.add("stack.default", [](OpCall &o) -> Tensors {
     Tensors xs = o.list("tensors");
     int64_t d = o.integer("dim", 0);
@@ -285,29 +307,30 @@ void addViews(OpTable &t) {
     for (Tensor &x : xs) x = unsqueeze(x, d);
     return {concat(xs, d)};
   });
-  t.add("hstack.default vstack.default dstack.default column_stack.default row_stack.default", [](OpCall &o) -> Tensors {
-    Tensors xs = o.list("tensors");
-    const std::string &n = o.node.target;
-    int64_t d = 0;
-    for (Tensor &x : xs) {
-      if (n.find("dstack") != std::string::npos) {
-        d = 2;
-        if (x.rank() == 0) x = reshape(x, {1});
-        if (x.rank() == 1) x = unsqueeze(x, 0);
-        if (x.rank() == 2) x = unsqueeze(x, 2);
-      } else if (n.find("vstack") != std::string::npos || n.find("row_stack") != std::string::npos) {
-        if (x.rank() == 0) x = reshape(x, {1});
-        if (x.rank() == 1) x = unsqueeze(x, 0);
-      } else if (n.find("column") != std::string::npos) {
-        d = 1;
-        if (x.rank() <= 1) x = reshape(x, {x.numel(), 1});
-      } else {
-        if (x.rank() == 0) x = reshape(x, {1});
-        d = x.rank() == 1 ? 0 : 1;
-      }
-    }
-    return {concat(xs, d)};
-  });
+  t.add("hstack.default vstack.default dstack.default column_stack.default row_stack.default",
+        [](OpCall &o) -> Tensors {
+          Tensors xs = o.list("tensors");
+          const std::string &n = o.node.target;
+          int64_t d = 0;
+          for (Tensor &x : xs) {
+            if (n.find("dstack") != std::string::npos) {
+              d = 2;
+              if (x.rank() == 0) x = reshape(x, {1});
+              if (x.rank() == 1) x = unsqueeze(x, 0);
+              if (x.rank() == 2) x = unsqueeze(x, 2);
+            } else if (n.find("vstack") != std::string::npos || n.find("row_stack") != std::string::npos) {
+              if (x.rank() == 0) x = reshape(x, {1});
+              if (x.rank() == 1) x = unsqueeze(x, 0);
+            } else if (n.find("column") != std::string::npos) {
+              d = 1;
+              if (x.rank() <= 1) x = reshape(x, {x.numel(), 1});
+            } else {
+              if (x.rank() == 0) x = reshape(x, {1});
+              d = x.rank() == 1 ? 0 : 1;
+            }
+          }
+          return {concat(xs, d)};
+        });
   t.add("repeat.default tile.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     Sizes times = o.exprs(o.has("repeats") ? "repeats" : "dims");
@@ -318,8 +341,10 @@ void addViews(OpTable &t) {
     Tensor x = o.t("self");
     Expr n = o.expr("repeats");
     int64_t d = 0;
-    if (o.has("dim")) d = wrap(o.integer("dim"), x.rank());
-    else x = flatten(x);
+    if (o.has("dim"))
+      d = wrap(o.integer("dim"), x.rank());
+    else
+      x = flatten(x);
     Sizes sizes = x.sizes();
     size_t k = static_cast<size_t>(d);
     sizes[k] = sizes[k] * n;
@@ -345,9 +370,10 @@ void addViews(OpTable &t) {
   t.add("diagonal.default diagonal_copy.default linalg_diagonal.default", diagonalOp);
   t.add("as_strided.default as_strided_copy.default", asStridedOp);
   t.add("unfold.default unfold_copy.default", unfoldOp);
-  t.add("constant_pad_nd.default pad.default reflection_pad1d.default reflection_pad2d.default reflection_pad3d.default "
-        "replication_pad1d.default replication_pad2d.default replication_pad3d.default _pad_circular.default",
-        padOp);
+  t.add(
+      "constant_pad_nd.default pad.default reflection_pad1d.default reflection_pad2d.default reflection_pad3d.default "
+      "replication_pad1d.default replication_pad2d.default replication_pad3d.default _pad_circular.default",
+      padOp);
   t.add("slice_scatter.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), s = o.t("src");
     int64_t d = wrap(o.integer("dim", 0), x.rank());
@@ -364,7 +390,8 @@ void addViews(OpTable &t) {
   });
   t.add("diagonal_scatter.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), s = cast(o.t("src"), x.dtype());
-    int64_t a = wrap(o.integer("dim1", 0), x.rank()), c = wrap(o.integer("dim2", 1), x.rank()), k = o.integer("offset", 0);
+    int64_t a = wrap(o.integer("dim1", 0), x.rank()), c = wrap(o.integer("dim2", 1), x.rank()),
+            k = o.integer("offset", 0);
     if (x.isComplex()) return o.fail("complex numbers are not supported here");
     return {Tensor::lazy(o.ctx, x.dtype(), x.sizes(), [x, s, a, c, k](BodyBuilder &b, const Index &i) {
       Val in = b.compare(OpKind::Eq, i[static_cast<size_t>(a)] + k, i[static_cast<size_t>(c)]);
@@ -394,7 +421,8 @@ void addViews(OpTable &t) {
     int64_t k = o.integer(diag ? "diagonal" : "offset", 0);
     int64_t rank = x.rank() + 1, a = wrap(o.integer("dim1", -2), rank), c = wrap(o.integer("dim2", -1), rank);
     if (diag && x.rank() == 2)
-      return {remap(x, o.out().sizes, [k](const Index &i) { return Index{i[0] + (k < 0 ? -k : 0), i[0] + (k > 0 ? k : 0)}; })};
+      return {remap(x, o.out().sizes,
+                    [k](const Index &i) { return Index{i[0] + (k < 0 ? -k : 0), i[0] + (k > 0 ? k : 0)}; })};
     return {Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [x, a, c, k](BodyBuilder &b, const Index &i) {
       Expr row = i[static_cast<size_t>(a)], col = i[static_cast<size_t>(c)];
       Val in = b.compare(OpKind::Eq, row + k, col);
@@ -438,7 +466,8 @@ void addViews(OpTable &t) {
       return j;
     })};
   });
-  t.add("atleast_1d.default atleast_1d.Sequence atleast_2d.default atleast_2d.Sequence atleast_3d.default atleast_3d.Sequence",
+  t.add("atleast_1d.default atleast_1d.Sequence atleast_2d.default atleast_2d.Sequence atleast_3d.default "
+        "atleast_3d.Sequence",
         [](OpCall &o) -> Tensors { return atLeast(o, 0); });
   t.add("meshgrid.default meshgrid.indexing", [](OpCall &o) -> Tensors {
     Tensors xs = o.list("tensors"), out;

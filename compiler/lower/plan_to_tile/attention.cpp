@@ -40,7 +40,8 @@ Val rows(Emitter &e, Val x, const char *op) {
 } // namespace
 
 std::vector<std::pair<loops::BufferId, Expr>> attentionReads(const AttentionSpec &spec) {
-  std::vector<std::pair<loops::BufferId, Expr>> out = {{spec.q.buffer, spec.q.index}, {spec.k.buffer, spec.k.index}, {spec.v.buffer, spec.v.index}};
+  std::vector<std::pair<loops::BufferId, Expr>> out = {
+      {spec.q.buffer, spec.q.index}, {spec.k.buffer, spec.k.index}, {spec.v.buffer, spec.v.index}};
   if (spec.mask.buffer.valid()) out.push_back({spec.mask.buffer, spec.mask.index});
   return out;
 }
@@ -50,11 +51,13 @@ void emitAttention(KernelContext &k, const Facts &facts) {
   const AttentionSpec &spec = *node.attention;
   const std::vector<Expr> &x = k.kernel.xRanges; // B, H, M, Dv
   OpBuilder &b = k.b;
-  int64_t headBlock = nextPowerOfTwo(upperBound(facts, spec.headSize, 256)), valueBlock = nextPowerOfTwo(upperBound(facts, x[3], 256));
+  int64_t headBlock = nextPowerOfTwo(upperBound(facts, spec.headSize, 256)),
+          valueBlock = nextPowerOfTwo(upperBound(facts, x[3], 256));
   AttentionBlock block{kQueryBlock, kKeyBlock, 4, 3};
   int64_t least = 1;
   if (k.target.threadBlocks) {
-    block = attentionBlock(k.target, likelySize(facts, x[0] * x[1]), likelySize(facts, x[2]), std::max(headBlock, valueBlock), itemSize(spec.k.dtype));
+    block = attentionBlock(k.target, likelySize(facts, x[0] * x[1]), likelySize(facts, x[2]),
+                           std::max(headBlock, valueBlock), itemSize(spec.k.dtype));
     least = 16; // of a side of a matrix instruction
     k.kernel.warps = block.warps, k.kernel.stages = block.stages;
   }
@@ -74,13 +77,16 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     Val lane = e.lanes(dim);
     e.env[s] = start ? e.binary("arith.addi", start, lane) : lane;
     e.facts.setIndex(s, extent);
-    if (!e.facts.provablyDivisible(extent, Expr(e.frame.tile[dim]))) e.masks.push_back(e.compare("lt", e.env[s], e.index(extent)));
+    if (!e.facts.provablyDivisible(extent, Expr(e.frame.tile[dim])))
+      e.masks.push_back(e.compare("lt", e.env[s], e.index(extent)));
   };
   auto frame = [&](int64_t rowsOf, int64_t columns, bool queryRows) {
     Emitter e(k, Frame{{rowsOf, columns}});
     e.facts = out.facts, e.env = out.env;
-    if (queryRows) e.masks = mMask;
-    else e.env.erase("m");
+    if (queryRows)
+      e.masks = mMask;
+    else
+      e.env.erase("m");
     return e;
   };
   along(out, "d", 1, x[3], {});
@@ -95,7 +101,9 @@ void emitAttention(KernelContext &k, const Facts &facts) {
   if (!narrow) query = q.binary("arith.mulf", query, q.constant(DType::F32, spec.scale, 0));
 
   auto tensor = [&](int64_t r, int64_t c) { return RankedTensorType::get({r, c}, b.getF32Type()); };
-  auto full = [&](int64_t r, int64_t c, float v) { return Value(arith::ConstantOp::create(b, k.loc, DenseElementsAttr::get(tensor(r, c), APFloat(v)))); };
+  auto full = [&](int64_t r, int64_t c, float v) {
+    return Value(arith::ConstantOp::create(b, k.loc, DenseElementsAttr::get(tensor(r, c), APFloat(v))));
+  };
   Value maxInit = full(bm, 1, -INFINITY), sumInit = full(bm, 1, 0), accInit = full(bm, valueBlock, 0);
 
   Val end = out.index(spec.keyLength);
@@ -103,7 +111,8 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     Val last = out.binary("arith.addi", out.index(symbol("p2") * Expr(bm)), out.intConst(bm));
     end = out.binary("arith.minsi", end, last);
   }
-  auto loop = scf::ForOp::create(b, k.loc, out.intConst(0).v, end.v, out.intConst(bn).v, ValueRange{maxInit, sumInit, accInit});
+  auto loop =
+      scf::ForOp::create(b, k.loc, out.intConst(0).v, end.v, out.intConst(bn).v, ValueRange{maxInit, sumInit, accInit});
   Val acc, sum;
   {
     OpBuilder::InsertionGuard guard(b);
@@ -124,9 +133,12 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     if (spec.causal) valid = s.andMask(valid, s.compare("le", s.env["n"], s.env["m"]));
     if (spec.mask.buffer.valid()) {
       Val m = s.load(spec.mask.buffer, spec.mask.index, {}, {}, spec.mask.dtype);
-      if (spec.mask.dtype == DType::Bool && std::isinf(spec.masked)) valid = s.andMask(valid, m);
-      else if (spec.mask.dtype == DType::Bool) score = s.select(s.widen(m, 3), score, s.constant(DType::F32, spec.masked, 0));
-      else score = s.binary("arith.addf", score, s.cast(m, spec.mask.dtype, DType::F32));
+      if (spec.mask.dtype == DType::Bool && std::isinf(spec.masked))
+        valid = s.andMask(valid, m);
+      else if (spec.mask.dtype == DType::Bool)
+        score = s.select(s.widen(m, 3), score, s.constant(DType::F32, spec.masked, 0));
+      else
+        score = s.binary("arith.addf", score, s.cast(m, spec.mask.dtype, DType::F32));
     }
     Val minusInf = s.constant(DType::F32, -INFINITY, 0);
     if (valid) score = s.select(s.widen(valid, 3), score, minusInf);
@@ -139,13 +151,15 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     Emitter o = out;
     Val scaled = o.binary("arith.mulf", running, alpha);
     DType valueType = narrowValues ? spec.v.dtype : DType::F32;
-    Value next = tb::dot(b, k.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec.v, valueType).v, scaled.v, k.target.f32Products);
+    Value next = tb::dot(b, k.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec.v, valueType).v, scaled.v,
+                         k.target.f32Products);
     scf::YieldOp::create(b, k.loc, ValueRange{newMax.v, newSum.v, next});
   }
   sum = {loop.getResult(1), 1}, acc = {loop.getResult(2), 3};
   Val result = out.binary("arith.divf", acc, sum);
   // A row that no key takes part in is 0 / 0. PyTorch's safe softmax, which its attention has, makes that 0.
-  if (!spec.emptyIsNan) result = out.select(out.compare("eq", sum, out.constant(DType::F32, 0, 0)), out.constant(DType::F32, 0, 0), result);
+  if (!spec.emptyIsNan)
+    result = out.select(out.compare("eq", sum, out.constant(DType::F32, 0, 0)), out.constant(DType::F32, 0, 0), result);
   loops::Store store;
   store.buffer = spec.out.buffer, store.index = spec.out.index;
   out.store(store, out.cast(result, DType::F32, spec.out.dtype), {});

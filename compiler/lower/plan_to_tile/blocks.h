@@ -12,9 +12,10 @@ struct Blocking {
   int frameDim = -1; // dimension of the frame that the block's lanes lie along; -1 when size is 1
 };
 
-/// Emits the decoding of the linear program id (last blocking varies fastest), binds each symbol in e.env, adds a tile mask where the last
-/// block may be partial, and sets the kernel's grid. A serial kernel of a target whose programs have no order gets a grid of one program
-/// with a loop; the builder then stands in the loop's body. `program`: the number that says which block to take, where it is not the program's id.
+/// Emits the decoding of the linear program id (last blocking varies fastest), binds each symbol in e.env, adds a tile
+/// mask where the last block may be partial, and sets the kernel's grid. A serial kernel of a target whose programs
+/// have no order gets a grid of one program with a loop; the builder then stands in the loop's body. `program`: the
+/// number that says which block to take, where it is not the program's id.
 void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val program = {});
 
 /// The smallest power of two that is >= n, for n >= 1.

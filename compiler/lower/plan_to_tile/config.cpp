@@ -46,7 +46,8 @@ RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool s
   int64_t limit = severalPasses ? target.registerRow : chunk;
   b.inner = whole <= limit ? whole : chunk;
   // Short rows share a program, as long as every processor keeps two programs.
-  while (b.rows * b.inner < 1024 && b.rows < nextPowerOfTwo(rows) && rows >= b.rows * 2 * target.processors * 2) b.rows *= 2;
+  while (b.rows * b.inner < 1024 && b.rows < nextPowerOfTwo(rows) && rows >= b.rows * 2 * target.processors * 2)
+    b.rows *= 2;
   // A warp for each row costs no exchange between warps: rows of few elements take at least a warp's worth.
   while (b.rows * b.inner < 32 && b.rows < nextPowerOfTwo(rows)) b.rows *= 2;
   return b;
@@ -62,13 +63,13 @@ RowBlock columnBlock(const TileTarget &target, int64_t results, int64_t length) 
 
 namespace {
 
-/// A multiprocessor's rates, fitted to some 100 products of f32 on an H200 (to within 9 %); the ratios between blocks are alike on
-/// other chips.
+/// A multiprocessor's rates, fitted to some 100 products of f32 on an H200 (to within 9 %); the ratios between blocks
+/// are alike on other chips.
 struct DotRates {
-  double products;        // multiply-adds a cycle, all warps busy
-  double shared, global;  // bytes a cycle of shared memory, and of the second-level cache for one of all multiprocessors
-  double step, substep;   // cycles that one warp waits in a step of k, and in each of its instructions' steps
-  double program;         // cycles to start and end a program, the launch's share included
+  double products;       // multiply-adds a cycle, all warps busy
+  double shared, global; // bytes a cycle of shared memory, and of the second-level cache for one of all multiprocessors
+  double step, substep;  // cycles that one warp waits in a step of k, and in each of its instructions' steps
+  double program;        // cycles to start and end a program, the launch's share included
 };
 DotRates dotRates(const TileTarget &target) {
   switch (target.f32Products) {
@@ -87,27 +88,34 @@ double dotCost(const TileTarget &target, const DotBlock &d, int64_t tiles, int64
   // Warps divide the block as backend/nvidia/dot.cpp has it: the longer side of a warp's part is cut.
   int64_t warpM = d.m, warpN = d.n;
   for (int w = d.warps; w > 1; w /= 2)
-    if (warpM > 16 && 2 * (warpM / 16) >= warpN / 8) warpM /= 2;
-    else if (warpN > 8) warpN /= 2;
+    if (warpM > 16 && 2 * (warpM / 16) >= warpN / 8)
+      warpM /= 2;
+    else if (warpN > 8)
+      warpN /= 2;
   double products = static_cast<double>(d.m * d.n * d.k) / rates.products;
   // Written once by the copies, read by each warp that needs it.
   double shared = static_cast<double>((d.m + d.n + d.warps * (warpM + warpN)) * d.k * itemBytes) / rates.shared;
   double global = static_cast<double>((d.m + d.n) * d.k * itemBytes) / rates.global;
   // Fewer than four warps leave a part of the processor idle.
-  double alone = rates.step + rates.substep * static_cast<double>(d.k * itemBytes / 32) + products / 2 * std::max(1.0, 4.0 / d.warps) + shared / 2;
+  double alone = rates.step + rates.substep * static_cast<double>(d.k * itemBytes / 32) +
+                 products / 2 * std::max(1.0, 4.0 / d.warps) + shared / 2;
   double together = std::max({products, shared, global});
   // How many fit side by side: sums, as many again where they are kept apart, and what else a thread needs.
   int64_t sums = warpM * warpN / 32 * 2, registers = std::min(kThreadRegisters, sums + (warpM + warpN) / 4 + 60);
-  int64_t fit = std::min(kSharedBytes / (d.stages * (d.m + d.n) * d.k * itemBytes), kRegisters / (registers * 32 * d.warps));
+  int64_t fit =
+      std::min(kSharedBytes / (d.stages * (d.m + d.n) * d.k * itemBytes), kRegisters / (registers * 32 * d.warps));
   if (fit < 1 || sums > 128) return std::numeric_limits<double>::max();
   int64_t share = (tiles + target.processors - 1) / target.processors, rounds = share / fit, rest = share % fit;
-  auto round = [&](int64_t n) { return std::max(alone, static_cast<double>(n) * together) * static_cast<double>(steps) + rates.program; };
+  auto round = [&](int64_t n) {
+    return std::max(alone, static_cast<double>(n) * together) * static_cast<double>(steps) + rates.program;
+  };
   return static_cast<double>(rounds) * round(fit) + (rest ? round(rest) : 0);
 }
 
 } // namespace
 
-std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes) {
+std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k,
+                                int64_t itemBytes) {
   std::vector<std::pair<double, DotBlock>> byCost;
   // Of equal ones the first: wide blocks ran faster than high ones.
   for (int64_t bm : itemBytes <= 2 ? std::array<int64_t, 4>{128, 64, 32, 16} : std::array<int64_t, 4>{64, 128, 32, 16})
@@ -116,16 +124,22 @@ std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t
       double least = std::numeric_limits<double>::max();
       DotBlock best;
       if (itemBytes <= 2) {
-        // The fit describes products alone; in models (BERT, Llama) this plainer rule ran 4 to 8 % faster: a step of k costs the products,
-        // the bytes of both operands and a fixed part.
-        // A warp has 64 x 64 of a large block: of all parts whose sums fit its registers that one reads least for each product.
+        // The fit describes products alone; in models (BERT, Llama) this plainer rule ran 4 to 8 % faster: a step of k
+        // costs the products, the bytes of both operands and a fixed part. A warp has 64 x 64 of a large block: of all
+        // parts whose sums fit its registers that one reads least for each product.
         const bool large = bm * bn >= 128 * 128;
-        int64_t tiles = batch * ((m + bm - 1) / bm) * ((n + bn - 1) / bn), waves = (tiles + target.processors - 1) / target.processors;
+        int64_t tiles = batch * ((m + bm - 1) / bm) * ((n + bn - 1) / bn),
+                waves = (tiles + target.processors - 1) / target.processors;
         best.m = bm, best.n = bn, best.k = std::clamp<int64_t>(nextPowerOfTwo(k), 16, large ? 32 : 64);
-        best.warps = large ? static_cast<int>(bm * bn / (64 * 64)) : bm * bn >= 32 * 32 ? 4 : bm * bn >= 16 * 32 ? 2 : 1;
+        best.warps = large                ? static_cast<int>(bm * bn / (64 * 64))
+                     : bm * bn >= 32 * 32 ? 4
+                     : bm * bn >= 16 * 32 ? 2
+                                          : 1;
         // One program on a processor has its shared memory to itself, and nobody else to work while it waits.
         best.stages = waves > 1 ? 4 : 6;
-        byCost.emplace_back(static_cast<double>(waves) * (static_cast<double>(bm * bn) + 48.0 * static_cast<double>(bm + bn) + 1024.0), best);
+        byCost.emplace_back(static_cast<double>(waves) *
+                                (static_cast<double>(bm * bn) + 48.0 * static_cast<double>(bm + bn) + 1024.0),
+                            best);
         continue;
       }
       for (int warps : {8, 4, 2, 1}) {
@@ -145,10 +159,13 @@ std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t
   return out;
 }
 
-DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes, bool longEpilogue) {
+DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes,
+                  bool longEpilogue) {
   const std::vector<DotBlock> blocks = dotBlocks(target, batch, m, n, k, itemBytes);
-  auto it = std::find_if(blocks.begin(), blocks.end(), [&](const DotBlock &b) { return b.m == target.fixedDotM && b.n == target.fixedDotN; });
-  // The sums of a large block leave a long epilogue no registers, and nobody multiplies while its only program computes it.
+  auto it = std::find_if(blocks.begin(), blocks.end(),
+                         [&](const DotBlock &b) { return b.m == target.fixedDotM && b.n == target.fixedDotN; });
+  // The sums of a large block leave a long epilogue no registers, and nobody multiplies while its only program computes
+  // it.
   auto leavesRoom = [](const DotBlock &b) { return b.m * b.n / b.warps < 64 * 64; };
   if (it == blocks.end()) it = longEpilogue ? std::find_if(blocks.begin(), blocks.end(), leavesRoom) : blocks.begin();
   DotBlock block = it == blocks.end() ? blocks.front() : *it;
@@ -156,20 +173,28 @@ DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n,
   return block;
 }
 
-bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes, double restBytes) {
+bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes,
+                 double restBytes) {
   // Products of float32 keep their precision by three products of tf32 here, which the library does not have.
   if (itemBytes > 2 || std::min(m, n) < 64 || k < 64) return false;
-  // Microseconds on a GPU of 132 processors at its usual clock, a launch more for the rest. The rates are those of products of models, about
-  // 1000 x 3000 x 1000, which do not fill the chip for long: 1024 x 3072 x 768 with a gelu takes 24 us here, 19 with the library and the rest.
-  const double scale = static_cast<double>(target.processors) / 132, flops = 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  const double ours = 1.5 + flops / (240e6 * scale), library = 1.5 + flops / (640e6 * scale) + (restBytes > 0 ? 1.8 + restBytes / 3e6 : 0);
+  // Microseconds on a GPU of 132 processors at its usual clock, a launch more for the rest. The rates are those of
+  // products of models, about 1000 x 3000 x 1000, which do not fill the chip for long: 1024 x 3072 x 768 with a gelu
+  // takes 24 us here, 19 with the library and the rest.
+  const double scale = static_cast<double>(target.processors) / 132,
+               flops = 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
+                       static_cast<double>(k);
+  const double ours = 1.5 + flops / (240e6 * scale),
+               library = 1.5 + flops / (640e6 * scale) + (restBytes > 0 ? 1.8 + restBytes / 3e6 : 0);
   return library < ours;
 }
 
-AttentionBlock attentionBlock(const TileTarget &target, int64_t heads, int64_t queries, int64_t head, int64_t itemBytes) {
+AttentionBlock attentionBlock(const TileTarget &target, int64_t heads, int64_t queries, int64_t head,
+                              int64_t itemBytes) {
   if (itemBytes > 2) return {32, head > 128 ? 32 : 64, 4, 2};
   AttentionBlock b{128, 64, 8, 3};
-  while (b.queries > 16 && (b.queries >= 2 * queries || heads * ((queries + b.queries - 1) / b.queries) < target.processors)) b.queries /= 2;
+  while (b.queries > 16 &&
+         (b.queries >= 2 * queries || heads * ((queries + b.queries - 1) / b.queries) < target.processors))
+    b.queries /= 2;
   if (head > 128) b.queries = std::min<int64_t>(b.queries, 64), b.keys = 32, b.stages = 2;
   b.warps = static_cast<int>(std::max<int64_t>(b.queries / 16, 1));
   return b;

@@ -7,21 +7,24 @@
 
 namespace neso {
 
-/// The value of an extent where it is constant, else a guess inside its range (512 where that allows it): for costs only.
+/// The value of an extent where it is constant, else a guess inside its range (512 where that allows it): for costs
+/// only.
 int64_t likelySize(const Facts &facts, Expr extent);
 
-/// Elements of one program of a pointwise kernel over `elements` in all: large blocks for bandwidth, smaller ones while processors would idle.
+/// Elements of one program of a pointwise kernel over `elements` in all: large blocks for bandwidth, smaller ones while
+/// processors would idle.
 int64_t pointwiseElements(const TileTarget &target, int64_t elements);
 
-/// Warps for a program whose largest tile has `elements` elements, about `perThread` of them in each thread: 1, 2, 4, … 16.
+/// Warps for a program whose largest tile has `elements` elements, about `perThread` of them in each thread: 1, 2, 4,
+/// … 16.
 int warpsFor(int64_t elements, int64_t perThread = 8);
 
 /// Rows and elements of a row that one step of a row reduction takes. rows 1: the row is the whole tile.
 struct RowBlock {
   int64_t rows = 1, inner = 1;
 };
-/// `rows` rows of `length` elements in all; `length` is an upper bound. A row of up to registerRow elements is one block when the kernel
-/// passes over it several times, else of up to `chunk`, which is also the step along longer rows.
+/// `rows` rows of `length` elements in all; `length` is an upper bound. A row of up to registerRow elements is one
+/// block when the kernel passes over it several times, else of up to `chunk`, which is also the step along longer rows.
 RowBlock rowBlock(const TileTarget &target, int64_t rows, int64_t length, bool severalPasses, int64_t chunk);
 
 /// Elements across (contiguous) and down of one step of a column reduction that has `results` in all.
@@ -33,19 +36,23 @@ struct DotBlock {
   int warps = 4, stages = 3;
 };
 /// All of them, the least expensive first.
-std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes);
+std::vector<DotBlock> dotBlocks(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k,
+                                int64_t itemBytes);
 /// The one that tuning chose; else the first, among those that leave registers where the epilogue needs them.
-DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes, bool longEpilogue);
+DotBlock dotBlock(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes,
+                  bool longEpilogue);
 
-/// Is a library faster than a kernel of ours at [m, k] x [k, n], `batch` times, when `restBytes` of a sum go through memory once more for what
-/// the kernel would have fused?
-bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes, double restBytes);
+/// Is a library faster than a kernel of ours at [m, k] x [k, n], `batch` times, when `restBytes` of a sum go through
+/// memory once more for what the kernel would have fused?
+bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t itemBytes,
+                 double restBytes);
 
 /// Query rows and keys of one step of attention with heads of `head` elements.
 struct AttentionBlock {
   int64_t queries, keys;
   int warps, stages;
 };
-AttentionBlock attentionBlock(const TileTarget &target, int64_t heads, int64_t queries, int64_t head, int64_t itemBytes);
+AttentionBlock attentionBlock(const TileTarget &target, int64_t heads, int64_t queries, int64_t head,
+                              int64_t itemBytes);
 
 } // namespace neso

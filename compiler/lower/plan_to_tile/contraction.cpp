@@ -14,10 +14,10 @@
 namespace neso {
 
 using namespace mlir;
+using loops::dependences;
 using loops::Node;
 using loops::Op;
 using loops::OpKind;
-using loops::dependences;
 using loops::reachable;
 namespace tb = tile;
 
@@ -63,9 +63,12 @@ void splitFlat(const std::string &flat, const std::vector<std::string> &names, c
   }
 }
 
-/// Whether some operation behind the sum becomes tens of instructions on a GPU: in the product's own epilogue, or in what is fused behind it.
+/// Whether some operation behind the sum becomes tens of instructions on a GPU: in the product's own epilogue, or in
+/// what is fused behind it.
 bool hasLongEpilogue(const plan::Kernel &kernel) {
-  auto isLong = [](const Op &op) { return op.kind == OpKind::Erf || op.kind == OpKind::Erfc || op.kind == OpKind::Tanh || op.kind == OpKind::Pow; };
+  auto isLong = [](const Op &op) {
+    return op.kind == OpKind::Erf || op.kind == OpKind::Erfc || op.kind == OpKind::Tanh || op.kind == OpKind::Pow;
+  };
   return std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [&](const Node &n) {
     const loops::Body &behind = &n == &kernel.nodes[0] ? n.epilogue : n.body;
     return std::any_of(behind.ops.begin(), behind.ops.end(), isLong);
@@ -93,7 +96,8 @@ struct Substitution {
 Substitution flatSpace(const plan::Kernel &kernel, const Contraction &c, const Facts &facts) {
   Substitution s;
   s.facts = facts;
-  auto flatten = [&](const std::string &flat, const std::vector<size_t> &dims, const std::vector<Expr> &ranges, std::string (*nameOf)(size_t)) {
+  auto flatten = [&](const std::string &flat, const std::vector<size_t> &dims, const std::vector<Expr> &ranges,
+                     std::string (*nameOf)(size_t)) {
     std::vector<std::string> names;
     std::vector<Expr> extents;
     for (size_t d : dims) names.push_back(nameOf(d)), extents.push_back(ranges[d]);
@@ -152,7 +156,8 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   if (c.n.empty()) return std::nullopt;
   size_t lastR = kernel.rRanges.size() - 1;
   // A vector times a matrix whose rows run along k: as row sums it reads memory in order, without packing.
-  if (c.m.empty() && unitStride(node.body, node.rhs, rName(lastR)) && facts.rangeOf(kernel.rRanges[lastR]).lo >= 16) return std::nullopt;
+  if (c.m.empty() && unitStride(node.body, node.rhs, rName(lastR)) && facts.rangeOf(kernel.rRanges[lastR]).lo >= 16)
+    return std::nullopt;
 
   // Blocks of k run along the dimension in which an operand is contiguous.
   size_t inner = lastR;
@@ -166,10 +171,12 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   if (target.threadBlocks && constantK && innerExtent) flattenAll |= inner == lastR && *innerExtent % target.dotK == 0;
   for (size_t d = 0; d < kernel.rRanges.size(); ++d) (flattenAll || d == inner ? c.kInner : c.kOuter).push_back(d);
 
-  c.mSize = productOf(kernel.xRanges, c.m), c.nSize = productOf(kernel.xRanges, c.n), c.kSize = productOf(kernel.rRanges, c.kInner);
+  c.mSize = productOf(kernel.xRanges, c.m), c.nSize = productOf(kernel.xRanges, c.n),
+  c.kSize = productOf(kernel.rRanges, c.kInner);
   if (target.threadBlocks) {
-    DotBlock block = dotBlock(target, likelySize(facts, productOf(kernel.xRanges, c.batch)), likelySize(facts, c.mSize), likelySize(facts, c.nSize),
-                              likelySize(facts, c.kSize), itemSize(a), hasLongEpilogue(kernel));
+    DotBlock block =
+        dotBlock(target, likelySize(facts, productOf(kernel.xRanges, c.batch)), likelySize(facts, c.mSize),
+                 likelySize(facts, c.nSize), likelySize(facts, c.kSize), itemSize(a), hasLongEpilogue(kernel));
     c.bm = block.m, c.bn = block.n, c.bk = block.k;
     kernel.warps = block.warps, kernel.stages = block.stages;
     return c;
@@ -211,8 +218,8 @@ void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel) {
 
 namespace {
 
-/// The right operand of a contraction where it is a constant with constant strides that nothing else reads: offsets of its elements, in
-/// elements, along each group of dimensions (row-major in the group's dimensions).
+/// The right operand of a contraction where it is a constant with constant strides that nothing else reads: offsets of
+/// its elements, in elements, along each group of dimensions (row-major in the group's dimensions).
 class ConstantOperand {
 public:
   static std::optional<ConstantOperand> of(plan::Plan &plan, plan::Kernel &kernel, const Contraction &c) {
@@ -236,11 +243,15 @@ public:
       T *to = reinterpret_cast<T *>(bytes->data());
       fill([&](int64_t at, int64_t source) { to[at] = from[source]; });
     };
-    if (size == 4) copyAll(uint32_t());
-    else if (size == 2) copyAll(uint16_t());
-    else return false;
+    if (size == 4)
+      copyAll(uint32_t());
+    else if (size == 2)
+      copyAll(uint16_t());
+    else
+      return false;
     constant.hasShape = false;
-    constant.data = bytes->data(), constant.bytes = static_cast<int64_t>(bytes->size()), constant.fileOffset = -1, constant.owner = bytes;
+    constant.data = bytes->data(), constant.bytes = static_cast<int64_t>(bytes->size()), constant.fileOffset = -1,
+    constant.owner = bytes;
     loops::BufferId id = buffer().id;
     plan_.program.buffer(id).elements = elements;
     plan_.placements[id.index()].bytes = static_cast<int64_t>(bytes->size());
@@ -251,7 +262,9 @@ private:
   ConstantOperand(plan::Plan &plan, plan::Kernel &kernel) : plan_(plan), kernel_(kernel) {}
 
   bool find(const Contraction &c) {
-    if (load().kind != OpKind::Load || load().a >= 0 || buffer().kind != loops::Buffer::Kind::Constant || buffer().mutated) return false;
+    if (load().kind != OpKind::Load || load().a >= 0 || buffer().kind != loops::Buffer::Kind::Constant ||
+        buffer().mutated)
+      return false;
     if (!readOnce()) return false;
     for (const std::string &s : symbolsOf(load().index))
       if (s[0] != 'x' && s[0] != 'r') return false;
@@ -259,8 +272,10 @@ private:
     if (n <= 0 || k <= 0) return false;
     // The index of a stored weight is a sum of what each dimension adds. Anything else stays as it is.
     Expr rest = load().index;
-    if (!offsets(c.batch, kernel_.xRanges, xName, true, rest, batchAt) || !offsets(c.n, kernel_.xRanges, xName, false, rest, nAt) ||
-        !offsets(c.kOuter, kernel_.rRanges, rName, false, rest, outerAt) || !offsets(c.kInner, kernel_.rRanges, rName, false, rest, kAt))
+    if (!offsets(c.batch, kernel_.xRanges, xName, true, rest, batchAt) ||
+        !offsets(c.n, kernel_.xRanges, xName, false, rest, nAt) ||
+        !offsets(c.kOuter, kernel_.rRanges, rName, false, rest, outerAt) ||
+        !offsets(c.kInner, kernel_.rRanges, rName, false, rest, kAt))
       return false;
     base_ = rest.asConst().value_or(-1);
     return base_ >= 0;
@@ -290,8 +305,8 @@ private:
   }
 
   /// Element offsets of all positions along `dims`; takes their terms out of `rest`.
-  bool offsets(const std::vector<size_t> &dims, const std::vector<Expr> &ranges, std::string (*nameOf)(size_t), bool onlyUsed, Expr &rest,
-               std::vector<int64_t> &out) const {
+  bool offsets(const std::vector<size_t> &dims, const std::vector<Expr> &ranges, std::string (*nameOf)(size_t),
+               bool onlyUsed, Expr &rest, std::vector<int64_t> &out) const {
     out = {0};
     for (size_t d : dims) {
       if (onlyUsed && !uses(load().index, nameOf(d))) continue;
@@ -334,7 +349,8 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c) {
   std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, c);
   if (!operand) return;
   int64_t blocks = (operand->n + c.bn - 1) / c.bn, kPadded = (operand->k + c.bk - 1) / c.bk * c.bk;
-  int64_t batches = static_cast<int64_t>(operand->batchAt.size()), outer = static_cast<int64_t>(operand->outerAt.size());
+  int64_t batches = static_cast<int64_t>(operand->batchAt.size()),
+          outer = static_cast<int64_t>(operand->outerAt.size());
   bool done = operand->rewrite(batches * blocks * outer * kPadded * c.bn, [&](auto put) {
     int64_t to = 0;
     for (int64_t batch : operand->batchAt)
@@ -358,10 +374,12 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c) {
 
 void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const Contraction &c) {
   const Node &node = kernel.nodes[0];
-  if (unitStride(node.body, node.rhs, rName(c.kInner.back())) || unitStride(node.body, node.rhs, xName(c.n.back()))) return;
+  if (unitStride(node.body, node.rhs, rName(c.kInner.back())) || unitStride(node.body, node.rhs, xName(c.n.back())))
+    return;
   std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, c);
   if (!operand) return;
-  int64_t batches = static_cast<int64_t>(operand->batchAt.size()), outer = static_cast<int64_t>(operand->outerAt.size());
+  int64_t batches = static_cast<int64_t>(operand->batchAt.size()),
+          outer = static_cast<int64_t>(operand->outerAt.size());
   bool done = operand->rewrite(batches * operand->n * outer * operand->k, [&](auto put) {
     int64_t to = 0;
     for (int64_t batch : operand->batchAt)
@@ -378,7 +396,8 @@ namespace {
 
 class Emission {
 public:
-  Emission(KernelContext &k, const Facts &facts, const Contraction &c) : k_(k), c_(c), sub_(flatSpace(k.kernel, c, facts)) {
+  Emission(KernelContext &k, const Facts &facts, const Contraction &c)
+      : k_(k), c_(c), sub_(flatSpace(k.kernel, c, facts)) {
     node_ = k.kernel.nodes[0];
     sub_.apply(node_.body);
     sub_.apply(node_.epilogue);
@@ -414,7 +433,7 @@ public:
     Value acc = loop(a, b, 0, zero);
 
     std::vector<Val> memo(std::max<size_t>(node_.epilogue.ops.size(), 1)); // an empty epilogue stores the sum as it is
-    memo[0] = {acc, c_.bm == 1 ? 2u : 3u}; // a single row does not vary along m
+    memo[0] = {acc, c_.bm == 1 ? 2u : 3u};                                 // a single row does not vary along m
     emitStores(out, node_.stores, node_.epilogue, memo);
     for (size_t i = 1; i < k_.kernel.nodes.size(); ++i) {
       Node next = k_.kernel.nodes[i];
@@ -425,7 +444,8 @@ public:
   }
 
 private:
-  void emitStores(Emitter &out, const std::vector<loops::Store> &stores, const loops::Body &body, std::vector<Val> &memo) {
+  void emitStores(Emitter &out, const std::vector<loops::Store> &stores, const loops::Body &body,
+                  std::vector<Val> &memo) {
     out.defineIndirects(body, memo);
     for (loops::Store s : stores) {
       s.index = sub_(s.index);
@@ -435,8 +455,8 @@ private:
     }
   }
 
-  /// The part of each index that no k touches is computed once, before the loops, and stands as a symbol of its own. Operators that
-  /// both operands use stay as they are: each side would need its own symbol.
+  /// The part of each index that no k touches is computed once, before the loops, and stands as a symbol of its own.
+  /// Operators that both operands use stay as they are: each side would need its own symbol.
   void hoist(Emitter &e, const std::set<loops::ValueIdx> &mine, const std::set<loops::ValueIdx> &others) {
     auto moves = [](Expr x) {
       for (const std::string &s : symbolsOf(x))
@@ -483,7 +503,8 @@ private:
     return forOp.getResult(0);
   }
 
-  /// k = start + lane; where an index divides k, as kb * BK + kl, so that divisions by what BK divides happen to scalars.
+  /// k = start + lane; where an index divides k, as kb * BK + kl, so that divisions by what BK divides happen to
+  /// scalars.
   void bindSteps(Emitter &e, Val start, size_t dim) const {
     Val lane = e.lanes(dim);
     e.env["k"] = e.binary("arith.addi", start, lane);
@@ -515,7 +536,8 @@ private:
     return sum;
   }
 
-  /// An operand's tile. Beyond the last k it must be zero: a load that varies along k is by its mask, anything else is made so.
+  /// An operand's tile. Beyond the last k it must be zero: a load that varies along k is by its mask, anything else is
+  /// made so.
   Val operand(Emitter &e, loops::ValueIdx i, std::vector<Val> &memo, Val kMask) {
     Val v = e.value(node_.body, i, memo);
     bool masked = node_.body.ops[static_cast<size_t>(i)].kind == OpKind::Load && kMask && (v.vary & kMask.vary);

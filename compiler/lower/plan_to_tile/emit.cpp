@@ -41,7 +41,9 @@ Type computeTypeOf(MLIRContext *ctx, DType t) {
   NESO_UNREACHABLE("a complex or scale type in a loop body");
 }
 
-Type storageTypeOf(MLIRContext *ctx, DType t) { return t == DType::Bool ? Builder(ctx).getI8Type() : computeTypeOf(ctx, t); }
+Type storageTypeOf(MLIRContext *ctx, DType t) {
+  return t == DType::Bool ? Builder(ctx).getI8Type() : computeTypeOf(ctx, t);
+}
 
 namespace {
 Type elementType(Value v) { return getElementTypeOrSelf(v.getType()); }
@@ -63,7 +65,8 @@ bool hasAtomic(loops::StoreMode mode, DType dtype) {
   bool word = isInteger(dtype) && (itemSize(dtype) == 4 || itemSize(dtype) == 8);
   switch (mode) {
   case loops::StoreMode::Set: return true;
-  case loops::StoreMode::AtomicAdd: return word || dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32 || dtype == DType::F64;
+  case loops::StoreMode::AtomicAdd:
+    return word || dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32 || dtype == DType::F64;
   case loops::StoreMode::AtomicMin:
   case loops::StoreMode::AtomicMax: return word;
   case loops::StoreMode::AtomicMul: return false;
@@ -71,9 +74,7 @@ bool hasAtomic(loops::StoreMode mode, DType dtype) {
   return false;
 }
 
-Val Emitter::intConst(int64_t v) {
-  return {arith::ConstantOp::create(k.b, k.loc, k.b.getIntegerAttr(k.indexType, v))};
-}
+Val Emitter::intConst(int64_t v) { return {arith::ConstantOp::create(k.b, k.loc, k.b.getIntegerAttr(k.indexType, v))}; }
 
 Val Emitter::constant(DType t, double f, int64_t i) {
   Type type = computeTypeOf(k.b.getContext(), t);
@@ -118,14 +119,22 @@ Val Emitter::compare(const char *predicate, Val a, Val b, bool isUnsigned) {
   a = widen(a, vary), b = widen(b, vary);
   std::string p = predicate;
   if (isa<FloatType>(elementType(a.v))) {
-    arith::CmpFPredicate f = p == "eq" ? arith::CmpFPredicate::OEQ : p == "ne" ? arith::CmpFPredicate::UNE : p == "lt" ? arith::CmpFPredicate::OLT
-                             : p == "le" ? arith::CmpFPredicate::OLE : p == "gt" ? arith::CmpFPredicate::OGT : p == "uno" ? arith::CmpFPredicate::UNO
-                                                                                                                            : arith::CmpFPredicate::OGE;
+    arith::CmpFPredicate f = p == "eq"    ? arith::CmpFPredicate::OEQ
+                             : p == "ne"  ? arith::CmpFPredicate::UNE
+                             : p == "lt"  ? arith::CmpFPredicate::OLT
+                             : p == "le"  ? arith::CmpFPredicate::OLE
+                             : p == "gt"  ? arith::CmpFPredicate::OGT
+                             : p == "uno" ? arith::CmpFPredicate::UNO
+                                          : arith::CmpFPredicate::OGE;
     return {arith::CmpFOp::create(k.b, k.loc, f, a.v, b.v), vary};
   }
   using P = arith::CmpIPredicate;
-  P i = p == "eq" ? P::eq : p == "ne" ? P::ne : p == "lt" ? (isUnsigned ? P::ult : P::slt) : p == "le" ? (isUnsigned ? P::ule : P::sle)
-        : p == "gt" ? (isUnsigned ? P::ugt : P::sgt) : (isUnsigned ? P::uge : P::sge);
+  P i = p == "eq"   ? P::eq
+        : p == "ne" ? P::ne
+        : p == "lt" ? (isUnsigned ? P::ult : P::slt)
+        : p == "le" ? (isUnsigned ? P::ule : P::sle)
+        : p == "gt" ? (isUnsigned ? P::ugt : P::sgt)
+                    : (isUnsigned ? P::uge : P::sge);
   return {arith::CmpIOp::create(k.b, k.loc, i, a.v, b.v), vary};
 }
 
@@ -189,8 +198,10 @@ Val Emitter::index(Expr e) {
     });
     std::vector<Val> groups; // one for each distinct vary
     for (Val v : vals) {
-      if (!groups.empty() && groups.back().vary == v.vary) groups.back() = binary(op, groups.back(), v);
-      else groups.push_back(v);
+      if (!groups.empty() && groups.back().vary == v.vary)
+        groups.back() = binary(op, groups.back(), v);
+      else
+        groups.push_back(v);
     }
     Val out = groups[0];
     for (size_t i = 1; i < groups.size(); ++i) out = binary(op, out, groups[i]);
@@ -213,8 +224,10 @@ Val Emitter::index(Expr e) {
     }
     Val q = binary("arith.divsi", a, d), r = binary("arith.remsi", a, d);
     // Python's rule: where the remainder and the divisor have different signs, one step down.
-    Val differ = binary("arith.andi", compare("ne", r, intConst(0)), compare("lt", binary("arith.xori", r, d), intConst(0)));
-    out = isMod ? select(differ, binary("arith.addi", r, d), r) : select(differ, binary("arith.subi", q, intConst(1)), q);
+    Val differ =
+        binary("arith.andi", compare("ne", r, intConst(0)), compare("lt", binary("arith.xori", r, d), intConst(0)));
+    out =
+        isMod ? select(differ, binary("arith.addi", r, d), r) : select(differ, binary("arith.subi", q, intConst(1)), q);
     break;
   }
   case ExprKind::Pow: NESO_UNREACHABLE("a power in an index expression");
@@ -319,8 +332,11 @@ void Emitter::forward(loops::BufferId buffer, Expr index, Val v) {
 void Emitter::store(const loops::Store &s, Val value, Val mask) {
   Expr e = simplified(s.index);
   bool inMemory = k.buffers.count(s.buffer) > 0;
-  if (s.mode == loops::StoreMode::Set && !mask) forward(s.buffer, e, value);
-  else std::erase_if(stored, [&](const Stored &old) { return old.buffer == s.buffer; }); // what it holds is known to memory alone
+  if (s.mode == loops::StoreMode::Set && !mask)
+    forward(s.buffer, e, value);
+  else
+    std::erase_if(stored,
+                  [&](const Stored &old) { return old.buffer == s.buffer; }); // what it holds is known to memory alone
   if (!inMemory) return;
   k.dirty.insert(s.buffer);
   bool set = s.mode == loops::StoreMode::Set;
@@ -328,7 +344,8 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
   Val at = pointer(s.buffer, e);
   mask = andMask(mask, tileMask(set ? at.vary : at.vary | value.vary));
   unsigned vary = at.vary | (set ? 0 : value.vary) | (mask ? mask.vary : 0);
-  // A store whose address does not vary along a dimension of its value would write one element many times; one lane is no variation.
+  // A store whose address does not vary along a dimension of its value would write one element many times; one lane is
+  // no variation.
   for (size_t d = 0; d < frame.tile.size(); ++d)
     if (set && (value.vary & ~vary) >> d & 1) {
       bool first = oneElement >> d & 1;
@@ -348,17 +365,26 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
     tb::store(k.b, k.loc, at.v, value.v, mask.v);
     return;
   }
-  NESO_CHECK(k.kernel.serial && std::all_of(frame.tile.begin(), frame.tile.end(), [](int64_t n) { return n == 1; }), "an update of memory by a kernel whose programs are not in order");
+  NESO_CHECK(k.kernel.serial && std::all_of(frame.tile.begin(), frame.tile.end(), [](int64_t n) { return n == 1; }),
+             "an update of memory by a kernel whose programs are not in order");
   Val old = load(s.buffer, s.index, mask, {}, dtype);
   bool fp = isFloat(dtype), uns = isUnsignedInt(dtype) || dtype == DType::Bool;
   // Reduced floats are updated in F32, as ATen does.
   DType wide = computeType(dtype);
   Val a = cast(old, dtype, wide), b = cast(value, dtype, wide), sum;
   switch (s.mode) {
-  case loops::StoreMode::AtomicAdd: sum = binary(fp ? "arith.addf" : dtype == DType::Bool ? "arith.ori" : "arith.addi", a, b); break;
-  case loops::StoreMode::AtomicMul: sum = binary(fp ? "arith.mulf" : dtype == DType::Bool ? "arith.andi" : "arith.muli", a, b); break;
-  case loops::StoreMode::AtomicMin: sum = binary(fp ? "arith.minimumf" : uns ? "arith.minui" : "arith.minsi", a, b); break;
-  case loops::StoreMode::AtomicMax: sum = binary(fp ? "arith.maximumf" : uns ? "arith.maxui" : "arith.maxsi", a, b); break;
+  case loops::StoreMode::AtomicAdd:
+    sum = binary(fp ? "arith.addf" : dtype == DType::Bool ? "arith.ori" : "arith.addi", a, b);
+    break;
+  case loops::StoreMode::AtomicMul:
+    sum = binary(fp ? "arith.mulf" : dtype == DType::Bool ? "arith.andi" : "arith.muli", a, b);
+    break;
+  case loops::StoreMode::AtomicMin:
+    sum = binary(fp ? "arith.minimumf" : uns ? "arith.minui" : "arith.minsi", a, b);
+    break;
+  case loops::StoreMode::AtomicMax:
+    sum = binary(fp ? "arith.maximumf" : uns ? "arith.maxui" : "arith.maxsi", a, b);
+    break;
   case loops::StoreMode::Set: NESO_UNREACHABLE("a plain store");
   }
   Val out = cast(sum, wide, dtype);
@@ -367,10 +393,12 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
   store(plain, out, mask);
 }
 
-/// An update by an atomic instruction. Every lane that the node runs along is one update, also where neither place nor value varies.
+/// An update by an atomic instruction. Every lane that the node runs along is one update, also where neither place nor
+/// value varies.
 void Emitter::update(const loops::Store &s, Val value, Val mask) {
   DType dtype = k.plan.program.buffer(s.buffer).dtype;
-  NESO_CHECK(k.target.threadBlocks && hasAtomic(s.mode, dtype), "an update that is no instruction by programs in no order");
+  NESO_CHECK(k.target.threadBlocks && hasAtomic(s.mode, dtype),
+             "an update that is no instruction by programs in no order");
   unsigned lanes = frame.full() & ~notAlong;
   mask = andMask(mask, tileMask(lanes));
   Val at = widen(pointer(s.buffer, simplified(s.index)), lanes);

@@ -1,9 +1,9 @@
 // Emits scalar loop bodies as tile operations.
 //
-// A Frame is the tile that one piece of a kernel works on: rank 0 (scalars), 1 or 2, with power-of-two extents. A Val is a value of the
-// frame that varies only along some of its dimensions: `vary` has bit d set when it does along dimension d, and its MLIR type has extent 1
-// along the others; vary == 0 is an MLIR scalar. Values are widened only when an operation needs it, so that row and column parts of an
-// index stay small.
+// A Frame is the tile that one piece of a kernel works on: rank 0 (scalars), 1 or 2, with power-of-two extents. A Val
+// is a value of the frame that varies only along some of its dimensions: `vary` has bit d set when it does along
+// dimension d, and its MLIR type has extent 1 along the others; vary == 0 is an MLIR scalar. Values are widened only
+// when an operation needs it, so that row and column parts of an index stay small.
 //
 // Index symbols stand in an Env: each symbol of an index Expr (x0, r0, t0, lanes) maps to a Val.
 #pragma once
@@ -36,12 +36,12 @@ struct KernelContext {
   plan::Kernel &kernel;
   mlir::OpBuilder &b;
   mlir::Location loc;
-  mlir::Type indexType;                                    // i32 or i64: what index arithmetic is done in
+  mlir::Type indexType;                                     // i32 or i64: what index arithmetic is done in
   std::unordered_map<loops::BufferId, mlir::Value> buffers; // pointer arguments
   std::unordered_map<std::string, mlir::Value> sizes;       // size symbols, in indexType
   const TileTarget &target;
-  /// Buffers in memory that the kernel has stored to since the program's threads last waited for one another. A thread that loads one of
-  /// them must wait first: another thread may have stored the element.
+  /// Buffers in memory that the kernel has stored to since the program's threads last waited for one another. A thread
+  /// that loads one of them must wait first: another thread may have stored the element.
   std::set<loops::BufferId> dirty;
 
   bool writes(loops::BufferId buffer) const; // is it stored to anywhere in the kernel?
@@ -76,24 +76,25 @@ public:
   unsigned notAlong = 0;
   /// Keep what loads of read-only buffers gave: a program of several passes over one tile then reads memory once.
   bool keepLoads = false;
-  /// The kernel reads every element of its space once and writes little: what it reads must not push out of the caches what others wrote
-  /// there. (Where as much is written as read this was measured to cost time.)
+  /// The kernel reads every element of its space once and writes little: what it reads must not push out of the caches
+  /// what others wrote there. (Where as much is written as read this was measured to cost time.)
   bool streams = false;
 
-  /// How blocked symbols split: x1 -> 64*p1 + l1. Used where an index divides by something, so that the division meets the block.
+  /// How blocked symbols split: x1 -> 64*p1 + l1. Used where an index divides by something, so that the division meets
+  /// the block.
   std::unordered_map<std::string, Expr> blocked;
 
   // Values
-  Val intConst(int64_t v);                                 // in indexType
+  Val intConst(int64_t v); // in indexType
   Val constant(DType t, double f, int64_t i);
   /// Lane numbers 0, 1, … along dimension d, in indexType.
   Val lanes(size_t d);
   Val widen(Val x, unsigned vary);
-  Val binary(const char *op, Val a, Val b);                // same element types
-  Val fusedMultiplyAdd(Val a, Val b, Val c);               // a * b + c with one rounding
+  Val binary(const char *op, Val a, Val b);                                  // same element types
+  Val fusedMultiplyAdd(Val a, Val b, Val c);                                 // a * b + c with one rounding
   Val compare(const char *predicate, Val a, Val b, bool isUnsigned = false); // "eq" "lt" …; ints or floats
   Val select(Val c, Val a, Val b);
-  Val andMask(Val a, Val b);                               // either may be empty
+  Val andMask(Val a, Val b); // either may be empty
   Val toIndex(Val x, DType from);
 
   /// e with everything that is known put to use; equal elements of memory get equal expressions.
@@ -135,9 +136,8 @@ private:
   std::unordered_map<Expr, Val> indexMemo_;
 };
 
-/// Whether a target of thread blocks can do this update in memory by one atomic instruction: sums of floats and of whole words, extremes of
-/// words. Others need programs in order.
+/// Whether a target of thread blocks can do this update in memory by one atomic instruction: sums of floats and of
+/// whole words, extremes of words. Others need programs in order.
 bool hasAtomic(loops::StoreMode mode, DType dtype);
-
 
 } // namespace neso

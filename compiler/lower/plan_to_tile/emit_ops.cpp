@@ -58,7 +58,8 @@ const char *mathOp(OpKind kind) {
   }
 }
 
-/// Functions that the math dialect lacks: libdevice's name where it has one (f64 spelling; f32 adds an 'f'), else our own.
+/// Functions that the math dialect lacks: libdevice's name where it has one (f64 spelling; f32 adds an 'f'), else our
+/// own.
 const char *externName(OpKind kind) {
   switch (kind) {
   case OpKind::Erfinv: return "__nv_erfinv";
@@ -135,7 +136,8 @@ Val Emitter::cast(Val x, DType from, DType to) {
 
 namespace {
 
-/// An integer body value as an index expression, so that it is computed with the indices and comparisons can be proved away.
+/// An integer body value as an index expression, so that it is computed with the indices and comparisons can be proved
+/// away.
 std::optional<Expr> asExpr(const loops::Body &body, loops::ValueIdx i, int depth = 0) {
   const Op &op = body.ops[static_cast<size_t>(i)];
   if (depth > 8) return std::nullopt;
@@ -245,8 +247,10 @@ Val Emitter::value(const loops::Body &body, loops::ValueIdx i, std::vector<Val> 
         args.push_back(value(body, o, memo));
         types.push_back(body.ops[static_cast<size_t>(o)].dtype);
       }
-    if (op.kind == OpKind::And && op.dtype == DType::Bool && (isTrue(args[0]) || isTrue(args[1]))) out = isTrue(args[0]) ? args[1] : args[0];
-    else out = scalarOp(op, args, types);
+    if (op.kind == OpKind::And && op.dtype == DType::Bool && (isTrue(args[0]) || isTrue(args[1])))
+      out = isTrue(args[0]) ? args[1] : args[0];
+    else
+      out = scalarOp(op, args, types);
   }
   }
   memo[static_cast<size_t>(i)] = out;
@@ -272,16 +276,23 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
     SmallVector<Value> operands;
     for (Val a : args) operands.push_back(widen(a, vary).v);
     std::string full = symbol;
-    if (t == DType::F32 && full.rfind("__nv_", 0) == 0) full += "f";
-    else if (full.rfind("neso_", 0) == 0) full += "_" + std::string(name(t));
-    return Val{tb::externElementwise(b, k.loc, full, operands, like(operands[0], computeTypeOf(b.getContext(), op.dtype))), vary};
+    if (t == DType::F32 && full.rfind("__nv_", 0) == 0)
+      full += "f";
+    else if (full.rfind("neso_", 0) == 0)
+      full += "_" + std::string(name(t));
+    return Val{
+        tb::externElementwise(b, k.loc, full, operands, like(operands[0], computeTypeOf(b.getContext(), op.dtype))),
+        vary};
   };
 
   switch (op.kind) {
   case OpKind::Cast: return cast(x, types[0], op.dtype);
   case OpKind::Bitcast: return {tb::bitcast(b, k.loc, x.v, like(x.v, computeTypeOf(b.getContext(), op.dtype))), x.vary};
   case OpKind::Neg: return fp ? unary("arith.negf", x) : binary("arith.subi", c(0, 0), x);
-  case OpKind::Abs: return fp ? unary("math.absf", x) : uns ? x : select(compare("lt", x, c(0, 0)), binary("arith.subi", c(0, 0), x), x);
+  case OpKind::Abs:
+    return fp    ? unary("math.absf", x)
+           : uns ? x
+                 : select(compare("lt", x, c(0, 0)), binary("arith.subi", c(0, 0), x), x);
   case OpKind::Sign: {
     if (uns) return t == DType::Bool ? x : select(compare("eq", x, c(0, 0)), c(0, 0), c(1, 1));
     Val s = select(compare("gt", x, c(0, 0)), c(1, 1), select(compare("lt", x, c(0, 0)), c(-1, -1), c(0, 0)));
@@ -294,7 +305,8 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
   case OpKind::Reciprocal: return binary("arith.divf", c(1, 1), x);
   case OpKind::Relu: // NaN stays: x < 0 is false for it
     return select(compare("lt", x, c(0, 0)), c(0, 0), x);
-  case OpKind::Sigmoid: return binary("arith.divf", c(1, 0), binary("arith.addf", c(1, 0), unary("math.exp", unary("arith.negf", x))));
+  case OpKind::Sigmoid:
+    return binary("arith.divf", c(1, 0), binary("arith.addf", c(1, 0), unary("math.exp", unary("arith.negf", x))));
   case OpKind::Not: return binary("arith.xori", x, constant(DType::Bool, 0, 1));
   case OpKind::BitNot: return binary("arith.xori", x, t == DType::Bool ? c(0, 1) : c(0, -1));
   case OpKind::IsNan: return compare("uno", x, x);
@@ -408,8 +420,8 @@ Val Emitter::floatDivision(OpKind kind, Val a, Val d, DType t) {
   return select(compare("eq", d, c(0)), plain, down);
 }
 
-/// Philox 4x32-10 (Salmon et al., SC 2011): key = the two halves of the seed, counter = (offset low, offset high, 0, 0). RandU32 is word
-/// 0; RandUniform is its upper 24 bits times 2^-24; RandNormal is Box-Muller on words 0 and 1.
+/// Philox 4x32-10 (Salmon et al., SC 2011): key = the two halves of the seed, counter = (offset low, offset high, 0,
+/// 0). RandU32 is word 0; RandUniform is its upper 24 bits times 2^-24; RandNormal is Box-Muller on words 0 and 1.
 Val Emitter::random(OpKind kind, Val seed, Val offset, Val which) {
   auto word = [&](Val v, int64_t shift) {
     if (shift) v = binary("arith.shrui", v, constant(DType::I64, 0, shift));
@@ -429,7 +441,8 @@ Val Emitter::random(OpKind kind, Val seed, Val offset, Val which) {
     c1 = l1, c3 = l0;
     k0 = binary("arith.addi", k0, u32(0x9E3779B9)), k1 = binary("arith.addi", k1, u32(0xBB67AE85));
   }
-  // Elements of a thread that share a call share its rounds too: their numbers are equal, and `which` is a constant for each.
+  // Elements of a thread that share a call share its rounds too: their numbers are equal, and `which` is a constant for
+  // each.
   auto is = [&](int64_t n) { return compare("eq", which, constant(DType::I64, 0, n)); };
   auto wordOf = [&] { return select(is(0), c0, select(is(1), c1, select(is(2), c2, c3))); };
   if (kind == OpKind::RandU32) return wordOf();
@@ -447,7 +460,8 @@ Val Emitter::random(OpKind kind, Val seed, Val offset, Val which) {
   };
   Val u1 = binary("arith.subf", f(1), uniform(select(is(0), c0, c2))); // (0, 1]: its logarithm is finite
   Val radius = unary("math.sqrt", binary("arith.mulf", f(-2), unary("math.log", u1)));
-  return binary("arith.mulf", radius, unary("math.cos", binary("arith.mulf", f(6.283185307179586), uniform(select(is(0), c1, c3)))));
+  return binary("arith.mulf", radius,
+                unary("math.cos", binary("arith.mulf", f(6.283185307179586), uniform(select(is(0), c1, c3)))));
 }
 
 } // namespace neso

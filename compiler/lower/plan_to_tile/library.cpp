@@ -41,20 +41,26 @@ std::optional<Expr> strideOf(Expr &index, const Axis &axis, const Facts &facts) 
     if (!a) return std::nullopt;
     index = a->rest;
     if (axis.extents[i].isConst(1)) continue;
-    if (!stride) stride = a->coefficient;
-    else if (!facts.provablyEqual(a->coefficient, inner)) return std::nullopt;
+    if (!stride)
+      stride = a->coefficient;
+    else if (!facts.provablyEqual(a->coefficient, inner))
+      return std::nullopt;
     inner = a->coefficient * axis.extents[i];
   }
   return stride ? *stride : Expr(0);
 }
 
-bool isKernelSymbol(const std::string &s) { return s.size() > 1 && (s[0] == 'x' || s[0] == 'r' || s[0] == 't') && std::isdigit(static_cast<unsigned char>(s[1])); }
+bool isKernelSymbol(const std::string &s) {
+  return s.size() > 1 && (s[0] == 'x' || s[0] == 'r' || s[0] == 't') && std::isdigit(static_cast<unsigned char>(s[1]));
+}
 
 /// index = offset + batch * stride + row * pitch + column, or column * pitch + row.
-std::optional<plan::Matrix> matrixOf(loops::BufferId buffer, Expr index, const Axis &batch, const Axis &rows, const Axis &columns, const Facts &facts) {
+std::optional<plan::Matrix> matrixOf(loops::BufferId buffer, Expr index, const Axis &batch, const Axis &rows,
+                                     const Axis &columns, const Facts &facts) {
   plan::Matrix m;
   m.buffer = buffer;
-  std::optional<Expr> b = strideOf(index, batch, facts), r = strideOf(index, rows, facts), c = strideOf(index, columns, facts);
+  std::optional<Expr> b = strideOf(index, batch, facts), r = strideOf(index, rows, facts),
+                      c = strideOf(index, columns, facts);
   if (!b || !r || !c) return std::nullopt;
   for (const std::string &s : symbolsOf(index))
     if (isKernelSymbol(s)) return std::nullopt;
@@ -62,9 +68,12 @@ std::optional<plan::Matrix> matrixOf(loops::BufferId buffer, Expr index, const A
   for (Expr e : {*b, *r, *c, index})
     if (facts.rangeOf(e).lo < 0) return std::nullopt;
   const bool oneColumn = c->isConst(0), oneRow = r->isConst(0);
-  if (c->isConst(1) || oneColumn) m.pitch = *r;
-  else if (r->isConst(1) || oneRow) m.pitch = *c, m.transposed = true;
-  else return std::nullopt;
+  if (c->isConst(1) || oneColumn)
+    m.pitch = *r;
+  else if (r->isConst(1) || oneRow)
+    m.pitch = *c, m.transposed = true;
+  else
+    return std::nullopt;
   // A row that is broadcast has no pitch that the library knows.
   if (m.pitch.isConst(0) && !(oneRow && !oneColumn && product(rows.extents).isConst(1))) return std::nullopt;
   return m;
@@ -76,7 +85,8 @@ const Op *plainLoad(const loops::Body &body, loops::ValueIdx i) {
 }
 
 /// Reads an epilogue from its stored value back to the sum: casts to the stored type, relu, a bias along n.
-bool readEpilogue(const loops::Body &body, loops::ValueIdx value, DType stored, const Axis &n, const Facts &facts, const plan::Plan &plan, plan::Product &out) {
+bool readEpilogue(const loops::Body &body, loops::ValueIdx value, DType stored, const Axis &n, const Facts &facts,
+                  const plan::Plan &plan, plan::Product &out) {
   auto op = [&](loops::ValueIdx i) -> const Op & { return body.ops[static_cast<size_t>(i)]; };
   // What is stored is the sum in float32, rounded once.
   if (value > 0 && op(value).kind == OpKind::Cast && op(value).dtype == stored) value = op(value).a;
@@ -113,7 +123,8 @@ plan::Kernel restOf(const plan::Kernel &kernel, loops::BufferId stored, loops::B
 
 } // namespace
 
-std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kernel &kernel, const Contraction &c, const TileTarget &target) {
+std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kernel &kernel, const Contraction &c,
+                                       const TileTarget &target) {
   if (target.library == TileTarget::Library::Never) return std::nullopt;
   const Facts &facts = plan.program.facts;
   const Node &node = kernel.nodes[0];
@@ -121,10 +132,13 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
   for (const plan::Step &s : plan.steps)
     if (std::holds_alternative<plan::LoadScalar>(s)) return std::nullopt;
   const Op *left = plainLoad(node.body, node.lhs), *right = plainLoad(node.body, node.rhs);
-  if (!left || !right || node.stores.size() != 1 || node.stores[0].mask >= 0 || node.stores[0].mode != loops::StoreMode::Set) return std::nullopt;
+  if (!left || !right || node.stores.size() != 1 || node.stores[0].mask >= 0 ||
+      node.stores[0].mode != loops::StoreMode::Set)
+    return std::nullopt;
   std::vector<size_t> all(kernel.rRanges.size());
   for (size_t d = 0; d < all.size(); ++d) all[d] = d;
-  const Axis batch = axisOf(c.batch, kernel.xRanges, xName), m = axisOf(c.m, kernel.xRanges, xName), n = axisOf(c.n, kernel.xRanges, xName), k = axisOf(all, kernel.rRanges, rName);
+  const Axis batch = axisOf(c.batch, kernel.xRanges, xName), m = axisOf(c.m, kernel.xRanges, xName),
+             n = axisOf(c.n, kernel.xRanges, xName), k = axisOf(all, kernel.rRanges, rName);
 
   LibraryForm form;
   plan::Product &p = form.product;
@@ -133,7 +147,8 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
   const loops::BufferId stored = node.stores[0].buffer;
   p.outType = plan.program.buffer(stored).dtype;
   if (p.outType != p.type && p.outType != DType::F32) return std::nullopt;
-  std::optional<plan::Matrix> a = matrixOf(left->buffer, left->index, batch, m, k, facts), b = matrixOf(right->buffer, right->index, batch, k, n, facts);
+  std::optional<plan::Matrix> a = matrixOf(left->buffer, left->index, batch, m, k, facts),
+                              b = matrixOf(right->buffer, right->index, batch, k, n, facts);
   std::optional<plan::Matrix> d = matrixOf(stored, node.stores[0].index, batch, m, n, facts);
   if (!a || !b || !d || d->transposed) return std::nullopt;
   if (!readEpilogue(node.epilogue, node.stores[0].value, p.outType, n, facts, plan, p)) return std::nullopt;
@@ -148,9 +163,11 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
       if (kernel.nodes[i].kind != Node::Kind::Pointwise) return std::nullopt;
     form.rest = restOf(kernel, stored, p.d.buffer);
   }
-  const double restBytes = form.rest ? static_cast<double>(likelySize(facts, p.batch * p.m * p.n) * 2 * itemSize(p.outType)) : 0;
+  const double restBytes =
+      form.rest ? static_cast<double>(likelySize(facts, p.batch * p.m * p.n) * 2 * itemSize(p.outType)) : 0;
   if (target.library == TileTarget::Library::Auto &&
-      !libraryPays(target, likelySize(facts, p.batch), likelySize(facts, p.m), likelySize(facts, p.n), likelySize(facts, p.k), itemSize(p.type), restBytes))
+      !libraryPays(target, likelySize(facts, p.batch), likelySize(facts, p.m), likelySize(facts, p.n),
+                   likelySize(facts, p.k), itemSize(p.type), restBytes))
     return std::nullopt;
   return form;
 }
@@ -167,13 +184,16 @@ void placeLibraryForms(plan::Plan &plan, std::vector<std::pair<plan::KernelId, L
   Expr sums = 0;
   for (auto &[id, form] : forms) {
     if (form.product.d.buffer.valid()) continue;
-    const Expr bytes = floorDiv(form.sumElements * Expr(itemSize(form.product.outType)) + Expr(63), Expr(64)) * Expr(64);
+    const Expr bytes =
+        floorDiv(form.sumElements * Expr(itemSize(form.product.outType)) + Expr(63), Expr(64)) * Expr(64);
     const loops::BufferId stored = plan.kernels[id.index()].nodes[0].stores[0].buffer;
-    form.product.d.buffer = add(plan.kernels[id.index()].name + "_sum", form.product.outType, form.sumElements, base, bytes);
+    form.product.d.buffer =
+        add(plan.kernels[id.index()].name + "_sum", form.product.outType, form.sumElements, base, bytes);
     form.rest = restOf(plan.kernels[id.index()], stored, form.product.d.buffer);
     sums = max(sums, bytes);
   }
-  const loops::BufferId workspace = add("workspace", DType::U8, Expr(kWorkspaceBytes), base + sums, Expr(kWorkspaceBytes));
+  const loops::BufferId workspace =
+      add("workspace", DType::U8, Expr(kWorkspaceBytes), base + sums, Expr(kWorkspaceBytes));
   plan.arenaBytes = base + sums + Expr(kWorkspaceBytes);
   for (auto &[id, form] : forms) {
     form.product.workspace = workspace;

@@ -15,15 +15,16 @@ using loops::LookBack;
 
 namespace {
 
-/// Elements of a tile in each thread. Measured on an H200 with groups of 128 to 1024 tiles of 4 to 64 KiB: many for few threads, since the
-/// programs that a processor holds at once hide the waits, and registers for the exchange among warps bound their number.
+/// Elements of a tile in each thread. Measured on an H200 with groups of 128 to 1024 tiles of 4 to 64 KiB: many for few
+/// threads, since the programs that a processor holds at once hide the waits, and registers for the exchange among
+/// warps bound their number.
 constexpr int64_t kPerThread = 32;
 
 class LookBackScan {
 public:
   LookBackScan(KernelContext &k, const Facts &facts)
-      : k_(k), node_(k.kernel.nodes[0]), look_(*node_.lookBack), length_(k.kernel.rRanges[0]), tile_(k, Frame{{look_.tile}}), scan_(node_, 0),
-        wordType_(k.b.getI64Type()) {
+      : k_(k), node_(k.kernel.nodes[0]), look_(*node_.lookBack), length_(k.kernel.rRanges[0]),
+        tile_(k, Frame{{look_.tile}}), scan_(node_, 0), wordType_(k.b.getI64Type()) {
     tile_.facts = facts;
   }
 
@@ -34,7 +35,8 @@ public:
     // What others wait for goes out before anything that only this program needs.
     Val total = scan_.reduceTile(tile_, {element}, 0, inside_)[0];
     const Expr place = symbol("place"), group = symbol("group");
-    publish(total, symbol("group"), place + 1, row_.compare("lt", row_.index(place), row_.intConst(LookBack::kGroup - 2)));
+    publish(total, symbol("group"), place + 1,
+            row_.compare("lt", row_.index(place), row_.intConst(LookBack::kGroup - 2)));
     Val scanned = scan_.scanAlone(tile_, element, 0, inside_);
 
     Val before = totalBefore();
@@ -43,7 +45,8 @@ public:
     Val goesOn = row_.compare("lt", row_.index(symbol("tile") + 1), row_.index(look_.tiles(length_)));
     publish(scan_.combine(row_, {before}, {total})[0], group + 1, 0, row_.andMask(isLast, goesOn));
     Val out = scan_.combine(tile_, {before}, {scanned})[0];
-    for (const loops::Store &s : node_.stores) tile_.store(s, tile_.cast(out, scan_.dtype(), k_.plan.program.buffer(s.buffer).dtype), {});
+    for (const loops::Store &s : node_.stores)
+      tile_.store(s, tile_.cast(out, scan_.dtype(), k_.plan.program.buffer(s.buffer).dtype), {});
     k_.kernel.warps = warpsFor(look_.tile, kPerThread);
   }
 
@@ -51,12 +54,13 @@ private:
   /// Binds tile, group and place (of the tile in its group), the row's symbols and r0.
   void bind() {
     Value one = arith::ConstantOp::create(k_.b, k_.loc, k_.b.getI64IntegerAttr(1));
-    Value ticket = tt::AtomicRMWOp::create(k_.b, k_.loc, wordType_, tt::RMWOp::ADD, k_.buffers.at(look_.words), one, Value(), tt::MemSemantic::RELAXED,
-                                           tt::MemSyncScope::GPU);
+    Value ticket = tt::AtomicRMWOp::create(k_.b, k_.loc, wordType_, tt::RMWOp::ADD, k_.buffers.at(look_.words), one,
+                                           Value(), tt::MemSemantic::RELAXED, tt::MemSyncScope::GPU);
     // Rows run side by side: the chain of each then has time.
     const Expr tiles = look_.tiles(length_);
     std::vector<Blocking> blockings = {{"tile", tiles, 1, -1}};
-    for (size_t d = 0; d < k_.kernel.xRanges.size(); ++d) blockings.push_back({"x" + std::to_string(d), k_.kernel.xRanges[d], 1, -1});
+    for (size_t d = 0; d < k_.kernel.xRanges.size(); ++d)
+      blockings.push_back({"x" + std::to_string(d), k_.kernel.xRanges[d], 1, -1});
     bindPrograms(tile_, blockings, tile_.toIndex({ticket}, DType::I64));
     const Expr t = symbol("tile");
     auto define = [&](const char *name, Expr e, Expr extent) {
@@ -79,7 +83,8 @@ private:
   /// The first word of a slot of this row.
   Expr slot(Expr group, Expr place) const {
     Expr row = 0;
-    for (size_t d = 0; d < k_.kernel.xRanges.size(); ++d) row = row * k_.kernel.xRanges[d] + symbol("x" + std::to_string(d));
+    for (size_t d = 0; d < k_.kernel.xRanges.size(); ++d)
+      row = row * k_.kernel.xRanges[d] + symbol("x" + std::to_string(d));
     return ((row * look_.groups(length_) + group) * Expr(LookBack::kGroup) + place) * Expr(width()) + LookBack::kHeader;
   }
   Value pointer(Emitter &e, Expr word) {
@@ -94,12 +99,14 @@ private:
   void publish(Val total, Expr group, Expr place, Val condition) {
     const int64_t bits = itemSize(scan_.dtype()) * 8;
     Value v = total.v;
-    if (isa<FloatType>(v.getType())) v = tile::bitcast(k_.b, k_.loc, v, k_.b.getIntegerType(static_cast<unsigned>(bits)));
+    if (isa<FloatType>(v.getType()))
+      v = tile::bitcast(k_.b, k_.loc, v, k_.b.getIntegerType(static_cast<unsigned>(bits)));
     if (v.getType() != wordType_) v = arith::ExtUIOp::create(k_.b, k_.loc, wordType_, v);
     for (int64_t w = 0; w < width(); ++w) {
       Val half = w == 0 ? row_.binary("arith.andi", {v}, word(UINT32_MAX)) : row_.binary("arith.shrui", {v}, word(32));
       Val filled = row_.binary("arith.ori", half, word(int64_t{1} << 32));
-      tt::AtomicStoreOp::create(k_.b, k_.loc, pointer(row_, slot(group, place) + w), filled.v, condition.v, tt::MemSemantic::RELAXED, tt::MemSyncScope::GPU);
+      tt::AtomicStoreOp::create(k_.b, k_.loc, pointer(row_, slot(group, place) + w), filled.v, condition.v,
+                                tt::MemSemantic::RELAXED, tt::MemSyncScope::GPU);
     }
   }
 
@@ -127,10 +134,13 @@ private:
       Block *test = k_.b.createBlock(&loop.getBefore(), {}, types, locs);
       SmallVector<Value> words;
       Val missing;
-      auto isMissing = [&](Value v) { return lanes.binary("arith.andi", needed, lanes.compare("lt", {v, 1}, word(int64_t{1} << 32))); };
+      auto isMissing = [&](Value v) {
+        return lanes.binary("arith.andi", needed, lanes.compare("lt", {v, 1}, word(int64_t{1} << 32)));
+      };
       for (size_t w = 0; w < pointers.size(); ++w) {
         Val have{test->getArgument(static_cast<unsigned>(w)), 1}, want = isMissing(have.v);
-        Value read = tt::AtomicLoadOp::create(k_.b, k_.loc, types[w], pointers[w], want.v, tt::MemSemantic::RELAXED, tt::MemSyncScope::GPU);
+        Value read = tt::AtomicLoadOp::create(k_.b, k_.loc, types[w], pointers[w], want.v, tt::MemSemantic::RELAXED,
+                                              tt::MemSyncScope::GPU);
         words.push_back(lanes.select(want, {read, 1}, have).v);
         missing = w == 0 ? isMissing(words[w]) : lanes.binary("arith.ori", missing, isMissing(words[w]));
       }

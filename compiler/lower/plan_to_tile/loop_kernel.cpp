@@ -100,8 +100,11 @@ private:
     }
     bool rows = rowVotes >= columnVotes;
     bool longRows = rows && rowVotes > 0 && upperBound(facts_, r().back(), INT64_MAX) >= 16;
-    if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps && !longRows) shape_ = Shape::Unrolled;
-    else shape_ = rows || (scans && !target_.threadBlocks) || x().empty() || k_.kernel.serial ? Shape::Rows : Shape::Columns;
+    if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps && !longRows)
+      shape_ = Shape::Unrolled;
+    else
+      shape_ =
+          rows || (scans && !target_.threadBlocks) || x().empty() || k_.kernel.serial ? Shape::Rows : Shape::Columns;
   }
 
   Emitter bindOuter() {
@@ -111,16 +114,16 @@ private:
     switch (shape_) {
     case Shape::Pointwise:
     case Shape::Unrolled:
-      // Updates of computed places happen one after another, in order: the same sums in every run, and any operator can do it.
+      // Updates of computed places happen one after another, in order: the same sums in every run, and any operator can
+      // do it.
       if (x().empty() || k_.kernel.serial) break;
       blockPointwise(blockings, frame);
       break;
-    case Shape::Rows:
-      blockRows(blockings, frame);
-      break;
+    case Shape::Rows: blockRows(blockings, frame); break;
     case Shape::Columns: {
       RowBlock block{target_.reduceChunk / 4, target_.columnBlock};
-      if (target_.threadBlocks) block = columnBlock(target_, likelyResults(), upperBound(facts_, r().back(), target_.reduceChunk));
+      if (target_.threadBlocks)
+        block = columnBlock(target_, likelyResults(), upperBound(facts_, r().back(), target_.reduceChunk));
       int64_t columns = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), block.inner)), block.inner);
       innerBlock_ = std::min<int64_t>(nextPowerOfTwo(upperBound(facts_, r().back(), target_.reduceChunk)), block.rows);
       innerDim_ = 0;
@@ -145,7 +148,8 @@ private:
     return all;
   }
 
-  /// One block along the last dimension; where it is short, or where memory runs along another dimension too, a second one across.
+  /// One block along the last dimension; where it is short, or where memory runs along another dimension too, a second
+  /// one across.
   void blockPointwise(std::vector<Blocking> &blockings, Frame &frame) {
     size_t last = x().size() - 1, across = x().size() > 1 ? last - 1 : last;
     int64_t budget = target_.pointwiseBlock, width = INT64_MAX;
@@ -153,7 +157,8 @@ private:
       const int64_t elements = likelyResults();
       budget = pointwiseElements(target_, elements);
       if (std::optional<size_t> d = crossingDimension()) {
-        // Both sides of a transposition get whole lines of memory: 32 elements each way, 64 where there is work for all.
+        // Both sides of a transposition get whole lines of memory: 32 elements each way, 64 where there is work for
+        // all.
         across = *d, transposes_ = true;
         const bool many = elements >= 4096 * target_.processors * 4;
         budget = many ? 4096 : std::max<int64_t>(budget, 1024), width = many ? 64 : 32;
@@ -161,7 +166,8 @@ private:
     }
     int64_t along = std::min({nextPowerOfTwo(upperBound(facts_, x()[last], budget)), budget, width});
     int64_t rows = 1;
-    if (across != last) rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[across], budget)), std::max<int64_t>(budget / along, 1));
+    if (across != last)
+      rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[across], budget)), std::max<int64_t>(budget / along, 1));
     if (rows > 1) {
       frame.tile = {rows, along};
       blockings[across].size = rows, blockings[across].frameDim = 0;
@@ -236,8 +242,9 @@ private:
     k_.kernel.warps = k_.kernel.serial ? 1 : warpsFor(elements, elementsOfThread());
   }
 
-  /// Elements of a tile that one thread holds. A program that only reads keeps more loads in flight with more of them; along rows that are
-  /// read in steps, one wide access of many threads, so that neighbouring memory is read at one time.
+  /// Elements of a tile that one thread holds. A program that only reads keeps more loads in flight with more of them;
+  /// along rows that are read in steps, one wide access of many threads, so that neighbouring memory is read at one
+  /// time.
   int64_t elementsOfThread() const {
     if (transposes_) return 16;
     if (!readsOnly()) return 8;
@@ -260,7 +267,9 @@ private:
   bool cheapFold() const {
     for (const Node &n : nodes())
       for (const loops::Reduction &r : n.reductions)
-        if (r.kind == ReduceKind::OnlineSoftmax || r.kind == ReduceKind::Welford || r.kind == ReduceKind::ArgMin || r.kind == ReduceKind::ArgMax) return false;
+        if (r.kind == ReduceKind::OnlineSoftmax || r.kind == ReduceKind::Welford || r.kind == ReduceKind::ArgMin ||
+            r.kind == ReduceKind::ArgMax)
+          return false;
     return true;
   }
 
@@ -279,12 +288,15 @@ private:
       carriesTiles_ = target_.threadBlocks && !k_.kernel.serial && !singleChunk();
       std::vector<Val> carried;
       for (Accumulator &a : accumulators)
-        for (Val v : a.initial(outer, carriesTiles_ && a.reduction ? outer.frame.full() : carryVary())) carried.push_back(v);
+        for (Val v : a.initial(outer, carriesTiles_ && a.reduction ? outer.frame.full() : carryVary()))
+          carried.push_back(v);
       carried = emitDims(outer, 0, phase, accumulators, carried);
       size_t next = 0;
       for (Accumulator &a : accumulators) {
-        a.result.assign(carried.begin() + static_cast<ptrdiff_t>(next), carried.begin() + static_cast<ptrdiff_t>(next + a.arity()));
-        if (carriesTiles_ && a.reduction) a.result = a.finish(outer, a.reduceTile(outer, a.result, static_cast<size_t>(innerDim_), {}));
+        a.result.assign(carried.begin() + static_cast<ptrdiff_t>(next),
+                        carried.begin() + static_cast<ptrdiff_t>(next + a.arity()));
+        if (carriesTiles_ && a.reduction)
+          a.result = a.finish(outer, a.reduceTile(outer, a.result, static_cast<size_t>(innerDim_), {}));
         next += a.arity();
       }
     }
@@ -325,7 +337,8 @@ private:
   }
 
   /// Loops over inner dimension d and those after it; the last one goes in blocks of lanes.
-  std::vector<Val> emitDims(Emitter &scope, size_t d, int phase, std::vector<Accumulator> &accumulators, std::vector<Val> carried) {
+  std::vector<Val> emitDims(Emitter &scope, size_t d, int phase, std::vector<Accumulator> &accumulators,
+                            std::vector<Val> carried) {
     bool last = d + 1 == r().size();
     auto body = [&](Emitter &e, std::vector<Val> in) {
       if (!last) return emitDims(e, d + 1, phase, accumulators, std::move(in));
@@ -354,13 +367,15 @@ private:
     }
     bindInner(e, d, last, start, false);
     std::vector<Val> in;
-    for (size_t i = 0; i < carried.size(); ++i) in.push_back({loop.getRegionIterArg(static_cast<unsigned>(i)), carried[i].vary});
+    for (size_t i = 0; i < carried.size(); ++i)
+      in.push_back({loop.getRegionIterArg(static_cast<unsigned>(i)), carried[i].vary});
     std::vector<Val> out = body(e, in);
     SmallVector<Value> yields;
     for (size_t i = 0; i < out.size(); ++i) yields.push_back(out[i].v);
     if (!carried.empty()) scf::YieldOp::create(k_.b, k_.loc, yields);
     std::vector<Val> results;
-    for (size_t i = 0; i < carried.size(); ++i) results.push_back({loop.getResult(static_cast<unsigned>(i)), carried[i].vary});
+    for (size_t i = 0; i < carried.size(); ++i)
+      results.push_back({loop.getResult(static_cast<unsigned>(i)), carried[i].vary});
     return results;
   }
 
@@ -392,7 +407,8 @@ private:
   std::vector<Val> emitChunk(Emitter &e, int phase, std::vector<Accumulator> &accumulators, std::vector<Val> carried) {
     size_t next = 0;
     for (Accumulator &a : accumulators) {
-      a.carried.assign(carried.begin() + static_cast<ptrdiff_t>(next), carried.begin() + static_cast<ptrdiff_t>(next + a.arity()));
+      a.carried.assign(carried.begin() + static_cast<ptrdiff_t>(next),
+                       carried.begin() + static_cast<ptrdiff_t>(next + a.arity()));
       next += a.arity();
     }
     runInner(e, phase, accumulators, [&](Accumulator &a, Emitter &at, std::vector<Val> element) {
@@ -438,7 +454,9 @@ private:
   /// An unrolled sum of products takes each product with one rounding, as products of matrices do.
   bool foldProduct(Emitter &e, const Node &node, Accumulator &a, std::vector<Val> &memo) {
     const Op &input = node.body.ops[static_cast<size_t>(a.reduction->input)];
-    if (shape_ != Shape::Unrolled || a.reduction->kind != ReduceKind::Sum || input.kind != OpKind::Mul || a.result.empty()) return false;
+    if (shape_ != Shape::Unrolled || a.reduction->kind != ReduceKind::Sum || input.kind != OpKind::Mul ||
+        a.result.empty())
+      return false;
     if (input.dtype != a.dtype() || (input.dtype != DType::F32 && input.dtype != DType::F64)) return false;
     a.result = {e.fusedMultiplyAdd(e.value(node.body, input.a, memo), e.value(node.body, input.b, memo), a.result[0])};
     return true;
@@ -451,13 +469,14 @@ private:
     return e.index(e.facts.simplify(at));
   }
 
-  /// Inner values of earlier phases are computed again where this node needs them: their pass is over. What is in memory is read from
-  /// there, since computing it anew would read operands that the kernel may have overwritten since.
+  /// Inner values of earlier phases are computed again where this node needs them: their pass is over. What is in
+  /// memory is read from there, since computing it anew would read operands that the kernel may have overwritten since.
   void recomputeProducers(Emitter &e, size_t n, int phase) {
     for (const Op &op : nodes()[n].body.ops) {
       if (op.kind != OpKind::Load || k_.buffers.count(op.buffer)) continue;
       size_t p = lastWriter(op.buffer, n);
-      if (p == n || !inner_[p] || nodes()[p].kind != Node::Kind::Pointwise || phase_[p] == phase || e.emitted.count(p)) continue;
+      if (p == n || !inner_[p] || nodes()[p].kind != Node::Kind::Pointwise || phase_[p] == phase || e.emitted.count(p))
+        continue;
       recomputeProducers(e, p, phase);
       emitNode(e, p, false);
     }
@@ -479,8 +498,10 @@ private:
     for (const loops::Store &s : node.stores) {
       Val v = e.value(node.body, s.value, memo);
       Val mask = s.mask >= 0 ? e.value(node.body, s.mask, memo) : Val();
-      if (toMemory) e.store(s, v, mask);
-      else e.forward(s.buffer, e.simplified(s.index), v);
+      if (toMemory)
+        e.store(s, v, mask);
+      else
+        e.forward(s.buffer, e.simplified(s.index), v);
     }
     e.emitted.insert(n);
   }
@@ -501,7 +522,9 @@ private:
 
 } // namespace
 
-void emitLoopKernel(KernelContext &k, const Facts &facts, const TileTarget &target) { LoopKernel(k, facts, target).run(); }
+void emitLoopKernel(KernelContext &k, const Facts &facts, const TileTarget &target) {
+  LoopKernel(k, facts, target).run();
+}
 
 void dropEmptyReductions(plan::Kernel &kernel) {
   for (Node &node : kernel.nodes) {
@@ -513,8 +536,10 @@ void dropEmptyReductions(plan::Kernel &kernel) {
         // Of one element: its value; position 0; squared deviation 0 and count 1; sum of exponentials 1.
         bool element = !arg && s.value == 0;
         Op op{element ? OpKind::Cast : OpKind::Constant, arg ? DType::I64 : red.dtype};
-        if (element) op.a = red.input;
-        else if (!arg) op.imm = red.kind == ReduceKind::Welford && s.value == 1 ? 0 : 1;
+        if (element)
+          op.a = red.input;
+        else if (!arg)
+          op.imm = red.kind == ReduceKind::Welford && s.value == 1 ? 0 : 1;
         s.value = append(node.body, op);
         node.stores.push_back(s);
       }
@@ -525,7 +550,9 @@ void dropEmptyReductions(plan::Kernel &kernel) {
 
 void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileTarget &target) {
   // A row that no program can keep is read once: its partial results are combined as they come.
-  if (target.threadBlocks && !kernel.serial && likelySize(plan.program.facts, product(kernel.rRanges)) > target.registerRow) return;
+  if (target.threadBlocks && !kernel.serial &&
+      likelySize(plan.program.facts, product(kernel.rRanges)) > target.registerRow)
+    return;
   std::vector<Node> out;
   auto internal = [&](const char *what, DType dtype) {
     plan.placements.emplace_back();
@@ -533,7 +560,8 @@ void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileT
   };
   for (const Node &node : kernel.nodes) {
     bool twoPass = false;
-    for (const loops::Reduction &red : node.reductions) twoPass |= red.kind == ReduceKind::Welford || red.kind == ReduceKind::OnlineSoftmax;
+    for (const loops::Reduction &red : node.reductions)
+      twoPass |= red.kind == ReduceKind::Welford || red.kind == ReduceKind::OnlineSoftmax;
     if (!twoPass) {
       out.push_back(node);
       continue;
@@ -556,7 +584,8 @@ void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileT
       // Outer values: the mean, and stores of what the first pass gave.
       loops::BufferId center = welford ? internal("mean", t) : firstResult;
       Node middle = node;
-      middle.kind = Node::Kind::Pointwise, middle.reduceRanges.clear(), middle.reductions.clear(), middle.stores.clear(), middle.body.ops.clear();
+      middle.kind = Node::Kind::Pointwise, middle.reduceRanges.clear(), middle.reductions.clear(),
+      middle.stores.clear(), middle.body.ops.clear();
       loops::ValueIdx v = appendLoad(middle.body, firstResult, t, 0);
       if (welford) {
         const loops::ValueIdx count = appendIndex(middle.body, product(kernel.rRanges));

@@ -19,10 +19,12 @@ namespace {
 
 class Packing {
 public:
-  Packing(const plan::Plan &plan, plan::Kernel &pack, ModuleOp module) : pack_(pack), module_(module), b_(module.getContext()), loc_(UnknownLoc::get(module.getContext())) {
+  Packing(const plan::Plan &plan, plan::Kernel &pack, ModuleOp module)
+      : pack_(pack), module_(module), b_(module.getContext()), loc_(UnknownLoc::get(module.getContext())) {
     for (plan::KernelId id : pack.parts) parts_.push_back({&plan.kernels[id.index()], {}, {}, {}});
     // Parts of one function stand together.
-    std::stable_sort(parts_.begin(), parts_.end(), [](const Part &x, const Part &y) { return x.kernel->function < y.kernel->function; });
+    std::stable_sort(parts_.begin(), parts_.end(),
+                     [](const Part &x, const Part &y) { return x.kernel->function < y.kernel->function; });
   }
 
   tt::FuncOp run() {
@@ -35,11 +37,15 @@ public:
       if (divisibility_[i]) func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", divisibility_[i]);
     b_.setInsertionPointToStart(entry);
     program_ = tile::programId(b_, loc_, 0);
-    for (Part &p : parts_) p.begin = p.firstArgument ? Value(entry->getArgument(static_cast<unsigned>(*p.firstArgument))) : constant(p.first.constValue());
+    for (Part &p : parts_)
+      p.begin = p.firstArgument ? Value(entry->getArgument(static_cast<unsigned>(*p.firstArgument)))
+                                : constant(p.first.constValue());
     std::vector<std::pair<size_t, size_t>> runs; // of parts with one function: [begin, end)
     for (size_t i = 0; i < parts_.size(); ++i)
-      if (runs.empty() || parts_[i].kernel->function != parts_[runs.back().first].kernel->function) runs.push_back({i, i + 1});
-      else runs.back().second = i + 1;
+      if (runs.empty() || parts_[i].kernel->function != parts_[runs.back().first].kernel->function)
+        runs.push_back({i, i + 1});
+      else
+        runs.back().second = i + 1;
     emitRuns(entry, runs, 0, runs.size());
     b_.setInsertionPointToEnd(entry);
     tt::ReturnOp::create(b_, loc_, ValueRange{});
@@ -49,22 +55,26 @@ public:
 private:
   struct Part {
     const plan::Kernel *kernel;
-    std::vector<size_t> arguments; // by argument of the part: which of the pack's
-    Expr first;                    // number of its first program
+    std::vector<size_t> arguments;       // by argument of the part: which of the pack's
+    Expr first;                          // number of its first program
     std::optional<size_t> firstArgument; // which argument says so, where it is no constant
     Value begin = {};
   };
 
-  Value constant(int64_t v) { return arith::ConstantOp::create(b_, loc_, b_.getI32IntegerAttr(static_cast<int32_t>(v))); }
+  Value constant(int64_t v) {
+    return arith::ConstantOp::create(b_, loc_, b_.getI32IntegerAttr(static_cast<int32_t>(v)));
+  }
 
   void collectArguments() {
     pack_.args.clear(), pack_.warps = 1, pack_.stages = 1;
     Expr programs = 0;
     for (Part &p : parts_) {
-      NESO_CHECK(p.kernel->grid[1].isConst(1) && p.kernel->grid[2].isConst(1), "a part with programs along several axes");
+      NESO_CHECK(p.kernel->grid[1].isConst(1) && p.kernel->grid[2].isConst(1),
+                 "a part with programs along several axes");
       auto func = module_.lookupSymbol<tt::FuncOp>(p.kernel->function);
       for (size_t i = 0; i < p.kernel->args.size(); ++i)
-        p.arguments.push_back(place(p.kernel->args[i], func.getArgumentTypes()[i], func.getArgAttr(static_cast<unsigned>(i), "tt.divisibility")));
+        p.arguments.push_back(place(p.kernel->args[i], func.getArgumentTypes()[i],
+                                    func.getArgAttr(static_cast<unsigned>(i), "tt.divisibility")));
       p.first = programs;
       if (!programs.isConst()) {
         plan::KernelArg a;
@@ -83,7 +93,8 @@ private:
     for (size_t i = 0; i < pack_.args.size(); ++i) {
       plan::KernelArg &have = pack_.args[i];
       if (have.kind != a.kind || types_[i] != type || divisibility_[i] != divisibility) continue;
-      const bool same = a.kind == Kind::Buffer ? have.buffer == a.buffer && have.offset == a.offset : a.kind == Kind::Size && have.size == a.size;
+      const bool same = a.kind == Kind::Buffer ? have.buffer == a.buffer && have.offset == a.offset
+                                               : a.kind == Kind::Size && have.size == a.size;
       if (!same) continue;
       have.read |= a.read, have.written |= a.written;
       return i;
@@ -96,7 +107,8 @@ private:
   void emitRuns(Block *entry, const std::vector<std::pair<size_t, size_t>> &runs, size_t begin, size_t end) {
     if (end - begin == 1) return emitRun(entry, runs[begin].first, runs[begin].second);
     const size_t middle = (begin + end) / 2;
-    Value before = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::slt, program_, parts_[runs[middle].first].begin);
+    Value before =
+        arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::slt, program_, parts_[runs[middle].first].begin);
     auto branch = scf::IfOp::create(b_, loc_, before, true);
     OpBuilder::InsertionGuard guard(b_);
     b_.setInsertionPointToStart(branch.thenBlock());
@@ -105,9 +117,12 @@ private:
     emitRuns(entry, runs, middle, end);
   }
 
-  /// Parts [begin, end), which have one function: its body once, with the arguments of the part that the program belongs to.
+  /// Parts [begin, end), which have one function: its body once, with the arguments of the part that the program
+  /// belongs to.
   void emitRun(Block *entry, size_t begin, size_t end) {
-    auto argument = [&](size_t part, size_t i) { return Value(entry->getArgument(static_cast<unsigned>(parts_[part].arguments[i]))); };
+    auto argument = [&](size_t part, size_t i) {
+      return Value(entry->getArgument(static_cast<unsigned>(parts_[part].arguments[i])));
+    };
     auto func = module_.lookupSymbol<tt::FuncOp>(parts_[begin].kernel->function);
     Value first = parts_[begin].begin;
     std::vector<Value> arguments;
@@ -116,7 +131,8 @@ private:
       Value mine = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::sge, program_, parts_[p].begin);
       first = arith::SelectOp::create(b_, loc_, mine, parts_[p].begin, first);
       for (size_t i = 0; i < arguments.size(); ++i)
-        if (argument(p, i) != arguments[i]) arguments[i] = arith::SelectOp::create(b_, loc_, mine, argument(p, i), arguments[i]);
+        if (argument(p, i) != arguments[i])
+          arguments[i] = arith::SelectOp::create(b_, loc_, mine, argument(p, i), arguments[i]);
     }
     Value number = arith::SubIOp::create(b_, loc_, program_, first);
     IRMapping map;
@@ -144,7 +160,9 @@ private:
 
 } // namespace
 
-tt::FuncOp packParts(const plan::Plan &plan, plan::Kernel &pack, ModuleOp module) { return Packing(plan, pack, module).run(); }
+tt::FuncOp packParts(const plan::Plan &plan, plan::Kernel &pack, ModuleOp module) {
+  return Packing(plan, pack, module).run();
+}
 
 void dropPartFunctions(plan::Plan &plan, ModuleOp module) {
   std::set<std::string> launched;

@@ -13,8 +13,8 @@
 #include "lower/plan_to_tile/loop_kernel.h"
 #include "lower/plan_to_tile/pack.h"
 #include "lower/plan_to_tile/sort.h"
-#include "lower/plan_to_tile/ways.h"
 #include "lower/plan_to_tile/user_kernel.h"
+#include "lower/plan_to_tile/ways.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/IR/Verifier.h"
@@ -60,8 +60,10 @@ template <typename F> void forEachExpr(const plan::Kernel &kernel, F f) {
 
 /// Symbols of the model's sizes; the others (x0, r1, t2) are the kernel's own.
 bool isSizeSymbol(const plan::Kernel &kernel, const std::string &s) {
-  bool local = (s[0] == 'x' || s[0] == 'r' || s[0] == 't') && s.size() > 1 && std::isdigit(static_cast<unsigned char>(s[1]));
-  static const std::set<std::string> own = {"k", "nblock", "nlane", "b", "h", "m", "n", "d"}; // packed weights, attention
+  bool local =
+      (s[0] == 'x' || s[0] == 'r' || s[0] == 't') && s.size() > 1 && std::isdigit(static_cast<unsigned char>(s[1]));
+  static const std::set<std::string> own = {"k", "nblock", "nlane", "b",
+                                            "h", "m",      "n",     "d"}; // packed weights, attention
   return !local && !own.count(s);
 }
 
@@ -82,14 +84,16 @@ bool fitsInt32(const plan::Plan &plan, const plan::Kernel &kernel, const Facts &
   forEachStore(kernel, [&](const loops::Store &s) { ok &= fits(f.rangeOf(plan.program.buffer(s.buffer).elements)); });
   for (const Node &n : kernel.nodes)
     if (n.attention)
-      for (const auto &[buffer, index] : attentionReads(*n.attention)) ok &= fits(f.rangeOf(plan.program.buffer(buffer).elements));
+      for (const auto &[buffer, index] : attentionReads(*n.attention))
+        ok &= fits(f.rangeOf(plan.program.buffer(buffer).elements));
   ok &= fits(f.rangeOf(product(kernel.xRanges))) && fits(f.rangeOf(product(kernel.rRanges)));
   return ok;
 }
 
 class Builder {
 public:
-  Builder(plan::Plan &plan, MLIRContext &context, const TileTarget &target, const std::vector<Operation *> &userFunctions)
+  Builder(plan::Plan &plan, MLIRContext &context, const TileTarget &target,
+          const std::vector<Operation *> &userFunctions)
       : plan_(plan), context_(context), target_(target), userFunctions_(userFunctions) {}
 
   Result<OwningOpRef<ModuleOp>> run() {
@@ -101,14 +105,18 @@ public:
     for (plan::Kernel &kernel : plan_.kernels) {
       if (!kernel.parts.empty()) continue;
       // Tuning times launches: parts have none.
-      Status s = target_.chooseWay && !isPart[kernel.id.index()] ? buildKernelBestWay(kernel, *module) : buildKernel(kernel, *module, target_, 0);
+      Status s = target_.chooseWay && !isPart[kernel.id.index()] ? buildKernelBestWay(kernel, *module)
+                                                                 : buildKernel(kernel, *module, target_, 0);
       if (!s) return s.takeError();
     }
     for (plan::Kernel &kernel : plan_.kernels)
       if (!kernel.parts.empty()) share(kernel, packParts(plan_, kernel, *module));
     placeLibraryForms(plan_, std::move(forms_));
     for (size_t i = launched; i < plan_.kernels.size(); ++i)
-      if (Status s = target_.chooseWay ? buildKernelBestWay(plan_.kernels[i], *module) : buildKernel(plan_.kernels[i], *module, target_, 0); !s) return s.takeError();
+      if (Status s = target_.chooseWay ? buildKernelBestWay(plan_.kernels[i], *module)
+                                       : buildKernel(plan_.kernels[i], *module, target_, 0);
+          !s)
+        return s.takeError();
     // Last: what is built above may have found its function among those of parts.
     dropPartFunctions(plan_, *module);
     return module;
@@ -135,10 +143,14 @@ private:
     case Node::Kind::Contraction:
       contraction = planContraction(kernel, plan_.program.facts, target);
       if (contraction)
-        if (std::optional<LibraryForm> form = libraryForm(plan_, kernel, *contraction, target)) forms_.emplace_back(kernel.id, std::move(*form));
-      if (!contraction) contractionToReduction(plan_, kernel);
-      else if (target.packWeights) packRightOperand(plan_, kernel, *contraction);
-      else orderRightOperand(plan_, kernel, *contraction);
+        if (std::optional<LibraryForm> form = libraryForm(plan_, kernel, *contraction, target))
+          forms_.emplace_back(kernel.id, std::move(*form));
+      if (!contraction)
+        contractionToReduction(plan_, kernel);
+      else if (target.packWeights)
+        packRightOperand(plan_, kernel, *contraction);
+      else
+        orderRightOperand(plan_, kernel, *contraction);
       break;
     case Node::Kind::Sort:
     case Node::Kind::Attention: break;
@@ -152,8 +164,9 @@ private:
 
     OpBuilder b(&context_);
     b.setInsertionPointToEnd(module.getBody());
-    Location loc = where.file.empty() ? Location(UnknownLoc::get(&context_))
-                                      : Location(FileLineColLoc::get(&context_, where.file, static_cast<unsigned>(where.line), 0));
+    Location loc = where.file.empty()
+                       ? Location(UnknownLoc::get(&context_))
+                       : Location(FileLineColLoc::get(&context_, where.file, static_cast<unsigned>(where.line), 0));
     bool narrow = fitsInt32(plan_, kernel, plan_.program.facts);
     KernelContext k{plan_, kernel, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}, target, {}};
     std::vector<Type> types = collectArguments(k);
@@ -173,15 +186,22 @@ private:
       }
     }
     b.setInsertionPointToStart(entry);
-    if (kernel.kind == Node::Kind::Sort) emitSort(k, plan_.program.facts);
-    else if (kernel.kind == Node::Kind::Attention) emitAttention(k, plan_.program.facts);
-    else if (kernel.nodes[0].lookBack) emitLookBackScan(k, plan_.program.facts);
-    else if (contraction) emitContraction(k, plan_.program.facts, *contraction);
-    else emitLoopKernel(k, plan_.program.facts, target);
+    if (kernel.kind == Node::Kind::Sort)
+      emitSort(k, plan_.program.facts);
+    else if (kernel.kind == Node::Kind::Attention)
+      emitAttention(k, plan_.program.facts);
+    else if (kernel.nodes[0].lookBack)
+      emitLookBackScan(k, plan_.program.facts);
+    else if (contraction)
+      emitContraction(k, plan_.program.facts, *contraction);
+    else
+      emitLoopKernel(k, plan_.program.facts, target);
     b.setInsertionPointToEnd(entry);
     tt::ReturnOp::create(b, loc, ValueRange{});
     DiagnosticCapture capture(&context_);
-    if (failed(verify(func))) return fail(diag::InternalFault, where, "plan_to_tile", kernel.name + ": " + capture.take(diag::TileInvalid, "malformed").str());
+    if (failed(verify(func)))
+      return fail(diag::InternalFault, where, "plan_to_tile",
+                  kernel.name + ": " + capture.take(diag::TileInvalid, "malformed").str());
     for (; warpShift > 0 && kernel.warps < 32; --warpShift) kernel.warps *= 2;
     for (; warpShift < 0 && kernel.warps > 1; ++warpShift) kernel.warps /= 2;
     share(kernel, func);
@@ -192,7 +212,8 @@ private:
   Status placeUserKernel(plan::Kernel &kernel, ModuleOp module) {
     auto node = std::find_if(kernel.nodes.begin(), kernel.nodes.end(), [](const Node &n) { return n.user != nullptr; });
     const loops::UserKernelSpec &spec = *node->user;
-    if (spec.kernel < 0 || static_cast<size_t>(spec.kernel) >= userFunctions_.size()) return fail(diag::NoTileForm, {}, kernel.name, "user kernel");
+    if (spec.kernel < 0 || static_cast<size_t>(spec.kernel) >= userFunctions_.size())
+      return fail(diag::NoTileForm, {}, kernel.name, "user kernel");
     OpBuilder b(&context_);
     b.setInsertionPointToEnd(module.getBody());
     auto func = llvm::cast<tt::FuncOp>(b.clone(*userFunctions_[static_cast<size_t>(spec.kernel)]));
@@ -221,22 +242,26 @@ private:
       std::vector<Type> types = collectArguments(k);
       attachToUserKernel(k, func, static_cast<size_t>(node - kernel.nodes.begin()), types, std::move(own));
       DiagnosticCapture capture(&context_);
-      if (failed(verify(func))) return fail(diag::InternalFault, {}, "plan_to_tile", kernel.name + ": " + capture.take(diag::TileInvalid, "malformed").str());
+      if (failed(verify(func)))
+        return fail(diag::InternalFault, {}, "plan_to_tile",
+                    kernel.name + ": " + capture.take(diag::TileInvalid, "malformed").str());
     } else {
       kernel.args = std::move(own);
     }
     for (size_t i = 0; i < kernel.args.size(); ++i) {
       const plan::KernelArg &a = kernel.args[i];
       if (a.kind != plan::KernelArg::Kind::Buffer) continue;
-      bool aligned = (target_.alignedInputs || plan_.placements[a.buffer.index()].where != plan::Placement::Where::Input) &&
-                     plan_.program.facts.provablyDivisible(a.offset * Expr(itemSize(plan_.program.buffer(a.buffer).dtype)), 16);
+      bool aligned =
+          (target_.alignedInputs || plan_.placements[a.buffer.index()].where != plan::Placement::Where::Input) &&
+          plan_.program.facts.provablyDivisible(a.offset * Expr(itemSize(plan_.program.buffer(a.buffer).dtype)), 16);
       if (aligned) func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
     }
     share(kernel, func);
     return Status::ok();
   }
 
-  /// Whether the kernel's programs must run one after another: they update memory in a way that the target cannot do in any order.
+  /// Whether the kernel's programs must run one after another: they update memory in a way that the target cannot do in
+  /// any order.
   bool needsOrder(const plan::Kernel &kernel) const {
     std::map<int32_t, int> stores, loads;
     bool updates = false, instructions = target_.threadBlocks;
@@ -329,7 +354,8 @@ private:
 
 } // namespace
 
-Result<OwningOpRef<ModuleOp>> planToTile(plan::Plan &plan, MLIRContext &context, const TileTarget &target, const std::vector<Operation *> &userFunctions) {
+Result<OwningOpRef<ModuleOp>> planToTile(plan::Plan &plan, MLIRContext &context, const TileTarget &target,
+                                         const std::vector<Operation *> &userFunctions) {
   return Builder(plan, context, target, userFunctions).run();
 }
 

@@ -70,7 +70,8 @@ std::vector<Val> Accumulator::initial(Emitter &e, unsigned vary) const {
   }
   std::vector<Val> out = {e.widen(e.constant(type_, f, i), vary)};
   if (isArg()) out.push_back(e.widen(e.intConst(e.k.indexType.isInteger(32) ? INT32_MAX : INT64_MAX), vary));
-  while (out.size() < arity()) out.push_back(e.widen(e.constant(type_, 0, 0), vary)); // sum of exponentials; deviations, count
+  while (out.size() < arity())
+    out.push_back(e.widen(e.constant(type_, 0, 0), vary)); // sum of exponentials; deviations, count
   return out;
 }
 
@@ -82,7 +83,8 @@ std::vector<Val> Accumulator::element(Emitter &e, Val value, Val position) const
 std::vector<Val> Accumulator::combine(Emitter &e, const std::vector<Val> &a, const std::vector<Val> &b) const {
   bool fp = isFloat(type_), uns = isUnsignedInt(type_) || type_ == DType::Bool;
   if (logSumExp_) {
-    // log(exp(a) + exp(b)) = m + log1p(exp(-|a - b|)); equal infinities have no difference, so the larger one stands for both.
+    // log(exp(a) + exp(b)) = m + log1p(exp(-|a - b|)); equal infinities have no difference, so the larger one stands
+    // for both.
     Val m = e.binary("arith.maximumf", a[0], b[0]);
     Val d = unaryOf(e, "arith.negf", absOf(e, e.binary("arith.subf", a[0], b[0])));
     Val sum = e.binary("arith.addf", m, unaryOf(e, "math.log1p", expOf(e, d)));
@@ -112,7 +114,9 @@ std::vector<Val> Accumulator::combine(Emitter &e, const std::vector<Val> &a, con
   }
   case ReduceKind::OnlineSoftmax: {
     Val m = e.binary("arith.maximumf", a[0], b[0]);
-    auto scaled = [&](const std::vector<Val> &x) { return e.binary("arith.mulf", x[1], expOf(e, differenceOf(e, type_, x[0], m))); };
+    auto scaled = [&](const std::vector<Val> &x) {
+      return e.binary("arith.mulf", x[1], expOf(e, differenceOf(e, type_, x[0], m)));
+    };
     return {m, e.binary("arith.addf", scaled(a), scaled(b))};
   }
   case ReduceKind::Welford: {
@@ -130,9 +134,11 @@ std::vector<Val> Accumulator::combine(Emitter &e, const std::vector<Val> &a, con
 
 std::vector<Val> Accumulator::fold(Emitter &e, const std::vector<Val> &a, std::vector<Val> element, Val mask) const {
   if (kind_ == ReduceKind::OnlineSoftmax) {
-    // One exponential an element (Milakov and Gimelshein 2018): of the larger and the smaller of x and the maximum, one has exponential 1.
-    // A lane that is left out is -inf: it adds to a sum only while that has seen nothing else, and the first number then wipes it out.
-    Val x = mask ? e.select(e.widen(mask, element[0].vary | mask.vary), element[0], e.constant(type_, -INFINITY, 0)) : element[0];
+    // One exponential an element (Milakov and Gimelshein 2018): of the larger and the smaller of x and the maximum, one
+    // has exponential 1. A lane that is left out is -inf: it adds to a sum only while that has seen nothing else, and
+    // the first number then wipes it out.
+    Val x = mask ? e.select(e.widen(mask, element[0].vary | mask.vary), element[0], e.constant(type_, -INFINITY, 0))
+                 : element[0];
     x = e.widen(x, e.frame.full());
     Val m = e.binary("arith.maximumf", a[0], x), d = differenceOf(e, type_, x, a[0]);
     Val exponential = expOf(e, unaryOf(e, "arith.negf", absOf(e, d)));
@@ -153,7 +159,8 @@ std::vector<Val> Accumulator::fold(Emitter &e, const std::vector<Val> &a, std::v
 
 std::vector<Val> Accumulator::finish(Emitter &e, std::vector<Val> carried) const {
   // exp(x - max) of an infinite maximum is NaN somewhere in the sum.
-  if (kind_ == ReduceKind::OnlineSoftmax) carried[1] = e.binary("arith.addf", carried[1], e.binary("arith.subf", carried[0], carried[0]));
+  if (kind_ == ReduceKind::OnlineSoftmax)
+    carried[1] = e.binary("arith.addf", carried[1], e.binary("arith.subf", carried[0], carried[0]));
   return carried;
 }
 
@@ -195,7 +202,8 @@ std::vector<Val> Accumulator::reduceTile(Emitter &e, std::vector<Val> element, s
 
 Val Accumulator::scanAlone(Emitter &e, Val element, size_t dim, Val mask) const {
   element = maskTile(e, {element}, mask)[0];
-  SmallVector<Value> scanned = tb::scan(e.k.b, e.k.loc, {element.v}, static_cast<int>(dim), reverse_, combiner(*this, e));
+  SmallVector<Value> scanned =
+      tb::scan(e.k.b, e.k.loc, {element.v}, static_cast<int>(dim), reverse_, combiner(*this, e));
   return {scanned[0], e.frame.full()};
 }
 

@@ -7,19 +7,25 @@ namespace neso {
 /// One reduction or scan of a phase while the phase is being emitted.
 class Accumulator {
 public:
-  Accumulator(const loops::Reduction &red, size_t node) : reduction(&red), node(node), kind_(red.kind), type_(red.dtype) {}
+  Accumulator(const loops::Reduction &red, size_t node)
+      : reduction(&red), node(node), kind_(red.kind), type_(red.dtype) {}
   Accumulator(const loops::Node &scan, size_t node);
 
   const loops::Reduction *reduction = nullptr; // null for a scan
   size_t node;
   std::vector<Val> carried, result;
 
-  /// Values carried from block to block: (value, position) for arg reductions, (maximum, sum), (mean, squared deviations, count), else one.
-  size_t arity() const { return isArg() || kind_ == loops::ReduceKind::OnlineSoftmax ? 2 : kind_ == loops::ReduceKind::Welford ? 3 : 1; }
+  /// Values carried from block to block: (value, position) for arg reductions, (maximum, sum), (mean, squared
+  /// deviations, count), else one.
+  size_t arity() const {
+    return isArg() || kind_ == loops::ReduceKind::OnlineSoftmax ? 2 : kind_ == loops::ReduceKind::Welford ? 3 : 1;
+  }
   DType dtype() const { return type_; }
   /// Result number i of the reduction, in resultType(): an arg reduction gives the position only.
   Val resultAt(size_t i) const { return isArg() ? result[1] : result[i]; }
-  DType resultType(const Emitter &e) const { return !isArg() ? type_ : e.k.indexType.isInteger(32) ? DType::I32 : DType::I64; }
+  DType resultType(const Emitter &e) const {
+    return !isArg() ? type_ : e.k.indexType.isInteger(32) ? DType::I32 : DType::I64;
+  }
   std::vector<Val> initial(Emitter &e, unsigned vary) const;
   /// What one element contributes: its value, and its position for arg reductions.
   std::vector<Val> element(Emitter &e, Val value, Val position) const;

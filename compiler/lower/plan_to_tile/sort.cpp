@@ -19,7 +19,8 @@ public:
   HeapSort(KernelContext &k, const Facts &facts) : k_(k), node_(k.kernel.nodes[0]), row_(k, Frame{}) {
     row_.facts = facts;
     std::vector<Blocking> blockings;
-    for (size_t d = 0; d < k.kernel.xRanges.size(); ++d) blockings.push_back({"x" + std::to_string(d), k.kernel.xRanges[d], 1, -1});
+    for (size_t d = 0; d < k.kernel.xRanges.size(); ++d)
+      blockings.push_back({"x" + std::to_string(d), k.kernel.xRanges[d], 1, -1});
     bindPrograms(row_, blockings);
     // A result that nobody reads has no memory.
     for (const loops::Store &s : node_.stores)
@@ -33,7 +34,8 @@ public:
     // What is sorted: positions if they are asked for (keys are then read through them), else the values themselves.
     forLoop(zero, size, [&](Val i) { put(i, indexStore_ ? i : keyAt(i)); });
     Val half = row_.index(floorDiv(n, Expr(2)));
-    forLoop(zero, half, [&](Val i) { siftDown(row_.binary("arith.subi", row_.binary("arith.subi", half, one), i), size); });
+    forLoop(zero, half,
+            [&](Val i) { siftDown(row_.binary("arith.subi", row_.binary("arith.subi", half, one), i), size); });
     Val last = row_.index(max(n - 1, Expr(0)));
     forLoop(zero, last, [&](Val i) {
       Val end = row_.binary("arith.subi", last, i);
@@ -42,7 +44,8 @@ public:
       siftDown(zero, end);
     });
     if (indexStore_ && valueStore_)
-      forLoop(zero, size, [&](Val i) { write(*valueStore_, i, cast(keyAt(get(i)), keyType(), bufferType(*valueStore_))); });
+      forLoop(zero, size,
+              [&](Val i) { write(*valueStore_, i, cast(keyAt(get(i)), keyType(), bufferType(*valueStore_))); });
   }
 
 private:
@@ -96,9 +99,12 @@ private:
   void siftDown(Val root, Val end) {
     OpBuilder &b = k_.b;
     Type i1 = b.getI1Type();
-    auto loop = scf::WhileOp::create(b, k_.loc, TypeRange{k_.indexType, i1}, ValueRange{root.v, row_.constant(DType::Bool, 0, 1).v});
+    auto loop = scf::WhileOp::create(b, k_.loc, TypeRange{k_.indexType, i1},
+                                     ValueRange{root.v, row_.constant(DType::Bool, 0, 1).v});
     OpBuilder::InsertionGuard guard(b);
-    auto childOf = [&](Val r) { return row_.binary("arith.addi", row_.binary("arith.muli", r, row_.intConst(2)), row_.intConst(1)); };
+    auto childOf = [&](Val r) {
+      return row_.binary("arith.addi", row_.binary("arith.muli", r, row_.intConst(2)), row_.intConst(1));
+    };
     {
       Block *condition = b.createBlock(&loop.getBefore(), {}, {k_.indexType, i1}, {k_.loc, k_.loc});
       Val r{condition->getArgument(0)}, going{condition->getArgument(1)};
@@ -129,8 +135,10 @@ private:
 } // namespace
 
 void emitSort(KernelContext &k, const Facts &facts) {
-  if (k.target.threadBlocks) emitTileSort(k, facts);
-  else HeapSort(k, facts).run();
+  if (k.target.threadBlocks)
+    emitTileSort(k, facts);
+  else
+    HeapSort(k, facts).run();
 }
 
 } // namespace neso

@@ -27,7 +27,9 @@ Val standsBefore(Emitter &e, const Node &node, Val x, Val a, Val y, Val b) {
 
 namespace {
 
-DType unsignedOf(int64_t bytes) { return bytes == 1 ? DType::U8 : bytes == 2 ? DType::U16 : bytes == 4 ? DType::U32 : DType::U64; }
+DType unsignedOf(int64_t bytes) {
+  return bytes == 1 ? DType::U8 : bytes == 2 ? DType::U16 : bytes == 4 ? DType::U32 : DType::U64;
+}
 int bitsOf(DType t) { return static_cast<int>(itemSize(t)) * 8; }
 int64_t signOf(DType t) { return INT64_MIN >> (64 - bitsOf(t)); }
 
@@ -49,7 +51,8 @@ Val bitcast(Emitter &e, Val x, DType to) {
 
 } // namespace
 
-SortWords::SortWords(Emitter &e, const Node &node, int64_t length) : e_(e), given_(sortKeyType(node)), key_(given_), descending_(node.descending) {
+SortWords::SortWords(Emitter &e, const Node &node, int64_t length)
+    : e_(e), given_(sortKeyType(node)), key_(given_), descending_(node.descending) {
   if (isFloat(key_) && itemSize(key_) == 1) key_ = DType::F32;
   if (key_ == DType::Bool) key_ = DType::U8;
   ordered_ = unsignedOf(itemSize(key_));
@@ -93,7 +96,8 @@ std::vector<Val> SortWords::last() const {
 Val SortWords::key(const std::vector<Val> &words) const {
   DType all = form_ == Form::Half ? DType::U32 : DType::U64;
   Val bits = words[0];
-  if (form_ != Form::Wide) bits = e_.cast(e_.binary("arith.shrui", bits, constant(all, bitsOf(all) / 2)), all, ordered_);
+  if (form_ != Form::Wide)
+    bits = e_.cast(e_.binary("arith.shrui", bits, constant(all, bitsOf(all) / 2)), all, ordered_);
   if (descending_) bits = e_.binary("arith.xori", bits, constant(ordered_, -1));
   if (!isFloat(key_)) {
     if (isSignedInt(key_)) bits = e_.binary("arith.xori", bits, constant(ordered_, signOf(ordered_)));
@@ -102,8 +106,11 @@ Val SortWords::key(const std::vector<Val> &words) const {
   Val low = form_ == Form::Wide ? words[1] : e_.cast(words[0], all, DType::U32);
   Val sign = constant(ordered_, signOf(ordered_));
   Val positive = e_.compare("lt", bits, constant(ordered_, 0));
-  Val raw = e_.select(positive, e_.binary("arith.xori", bits, sign), e_.binary("arith.xori", bits, constant(ordered_, -1)));
-  Val zeroSign = e_.binary("arith.shli", e_.cast(e_.binary("arith.andi", low, constant(DType::U32, 1)), DType::U32, ordered_), constant(ordered_, bitsOf(ordered_) - 1));
+  Val raw =
+      e_.select(positive, e_.binary("arith.xori", bits, sign), e_.binary("arith.xori", bits, constant(ordered_, -1)));
+  Val zeroSign =
+      e_.binary("arith.shli", e_.cast(e_.binary("arith.andi", low, constant(DType::U32, 1)), DType::U32, ordered_),
+                constant(ordered_, bitsOf(ordered_) - 1));
   return e_.cast(bitcast(e_, e_.binary("arith.ori", raw, zeroSign), key_), key_, given_);
 }
 

@@ -9,12 +9,12 @@ namespace neso {
 /// What the node sorts by, as its body gives it.
 DType sortKeyType(const loops::Node &node);
 
-/// Whether key x at position a stands before key y at position b in the result. NaN is the largest value; equal keys keep their order
-/// where positions are given.
+/// Whether key x at position a stands before key y at position b in the result. NaN is the largest value; equal keys
+/// keep their order where positions are given.
 Val standsBefore(Emitter &e, const loops::Node &node, Val x, Val a, Val y, Val b);
 
-/// Key and position of an element as unsigned integers: their order, one integer after another, is that of the result. The value can be
-/// had back, but for the payload of a NaN.
+/// Key and position of an element as unsigned integers: their order, one integer after another, is that of the result.
+/// The value can be had back, but for the payload of a NaN.
 ///
 ///     keys of 16 bits or less, positions below 2^15     one I32: key 16, position 15, whether the key is -0
 ///     keys of 32 bits or less                           one I64: key 32, position 31, whether the key is -0
@@ -28,21 +28,21 @@ public:
   std::vector<Val> last() const;
   /// In the key's own type.
   Val key(const std::vector<Val> &words) const;
-  Val position(const std::vector<Val> &words) const; // I32
+  Val position(const std::vector<Val> &words) const;                                   // I32
   int words() const { return form_ == Form::Half ? 1 : form_ == Form::Whole ? 2 : 3; } // of 32 bits
 
 private:
   enum class Form : uint8_t { Half, Whole, Wide };
   struct Ordered {
-    Val bits;        // in ordered_
+    Val bits;         // in ordered_
     Val negativeZero; // Bool; empty for integers
   };
   Ordered ordered(Val key) const;
   Val constant(DType t, int64_t v) const { return e_.constant(t, 0, v); }
 
   Emitter &e_;
-  DType given_, key_;  // as the body gives it, and as it is sorted: f8 as f32, Bool as U8
-  DType ordered_;      // unsigned, of the key's width
+  DType given_, key_; // as the body gives it, and as it is sorted: f8 as f32, Bool as U8
+  DType ordered_;     // unsigned, of the key's width
   bool descending_;
   Form form_;
 };

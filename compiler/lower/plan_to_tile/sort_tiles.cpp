@@ -28,7 +28,8 @@ DType indexTypeOf(const KernelContext &k) { return k.indexType.isInteger(32) ? D
 
 std::vector<Blocking> rowsOf(const KernelContext &k) {
   std::vector<Blocking> blockings;
-  for (size_t d = 0; d < k.kernel.xRanges.size(); ++d) blockings.push_back({"x" + std::to_string(d), k.kernel.xRanges[d], 1, -1});
+  for (size_t d = 0; d < k.kernel.xRanges.size(); ++d)
+    blockings.push_back({"x" + std::to_string(d), k.kernel.xRanges[d], 1, -1});
   return blockings;
 }
 
@@ -44,7 +45,8 @@ void storeSorted(Emitter &out, const Node &node, Val key, Val position, DType po
 /// The position of the element at r0, where the node gives one, else r0; U32.
 Val positionOf(Emitter &e, const Node &node, Val place, std::vector<Val> &memo) {
   if (node.inputs.size() < 2) return e.cast(place, indexTypeOf(e.k), DType::U32);
-  return e.cast(e.value(node.body, node.inputs[1], memo), node.body.ops[static_cast<size_t>(node.inputs[1])].dtype, DType::U32);
+  return e.cast(e.value(node.body, node.inputs[1], memo), node.body.ops[static_cast<size_t>(node.inputs[1])].dtype,
+                DType::U32);
 }
 
 /// Rows of up to `length` elements, each whole in one program.
@@ -69,7 +71,9 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
   Val key = e.value(node.body, node.inputs[0], memo);
   SortWords words(e, node, node.inputs.size() > 1 ? INT32_MAX : width);
   std::vector<Val> packed = words.pack(key, positionOf(e, node, e.lanes(along), memo));
-  Val inside = e.facts.provablyDivisible(k.kernel.rRanges[0], Expr(width)) ? Val() : e.compare("lt", e.env["r0"], e.index(k.kernel.rRanges[0]));
+  Val inside = e.facts.provablyDivisible(k.kernel.rRanges[0], Expr(width))
+                   ? Val()
+                   : e.compare("lt", e.env["r0"], e.index(k.kernel.rRanges[0]));
   std::vector<Val> behind = words.last();
   SmallVector<Value> operands;
   for (size_t i = 0; i < packed.size(); ++i) {
@@ -87,11 +91,13 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
 Val comesBefore(Emitter &e, const std::vector<Val> &x, const std::vector<Val> &y) {
   Val result = e.compare("lt", x.back(), y.back(), true);
   for (size_t i = x.size() - 1; i-- > 0;)
-    result = e.binary("arith.ori", e.compare("lt", x[i], y[i], true), e.binary("arith.andi", e.compare("eq", x[i], y[i]), result));
+    result = e.binary("arith.ori", e.compare("lt", x[i], y[i], true),
+                      e.binary("arith.andi", e.compare("eq", x[i], y[i]), result));
   return result;
 }
 
-/// The place of each element is the number of those that stand before it: n comparisons each, all of them independent, and no workspace.
+/// The place of each element is the number of those that stand before it: n comparisons each, all of them independent,
+/// and no workspace.
 void sortByRank(KernelContext &k, const Facts &facts) {
   const Node &node = k.kernel.nodes[0];
   Expr n = k.kernel.rRanges[0];
@@ -110,7 +116,8 @@ void sortByRank(KernelContext &k, const Facts &facts) {
 
   auto countType = RankedTensorType::get(mine.frame.tile, k.b.getI32Type());
   Value none = arith::ConstantOp::create(k.b, k.loc, DenseElementsAttr::get(countType, k.b.getI32IntegerAttr(0)));
-  auto loop = scf::ForOp::create(k.b, k.loc, mine.intConst(0).v, mine.index(n).v, mine.intConst(mine.frame.tile[1]).v, ValueRange{none});
+  auto loop = scf::ForOp::create(k.b, k.loc, mine.intConst(0).v, mine.index(n).v, mine.intConst(mine.frame.tile[1]).v,
+                                 ValueRange{none});
   {
     OpBuilder::InsertionGuard guard(k.b);
     k.b.setInsertionPointToStart(loop.getBody());
@@ -141,8 +148,9 @@ void sortByRank(KernelContext &k, const Facts &facts) {
   k.kernel.warps = warpsFor(mine.frame.tile[0] * mine.frame.tile[1], 16);
 }
 
-/// Merges the two runs of a row, a tile of the result a program (merge path: Green, McColl, Bader 2012): how many of the first d elements
-/// are from the first run is found by bisection, and the two parts of a tile, the second one backwards, are a row that rises and falls.
+/// Merges the two runs of a row, a tile of the result a program (merge path: Green, McColl, Bader 2012): how many of
+/// the first d elements are from the first run is found by bisection, and the two parts of a tile, the second one
+/// backwards, are a row that rises and falls.
 class Merge {
 public:
   Merge(KernelContext &k, const Facts &facts) : k_(k), node_(k.kernel.nodes[0]), tile_(tileOf(k, facts)), row_(tile_) {
@@ -171,7 +179,8 @@ public:
     source.masks = {inside};
     std::vector<Val> packed = wordsAt(source, at), behind = SortWords(tile_, node_, INT32_MAX).last();
     SmallVector<Value> operands;
-    for (size_t w = 0; w < packed.size(); ++w) operands.push_back(tile_.widen(tile_.select(inside, packed[w], behind[w]), 1).v);
+    for (size_t w = 0; w < packed.size(); ++w)
+      operands.push_back(tile_.widen(tile_.select(inside, packed[w], behind[w]), 1).v);
     auto merged = ttg::SortOp::create(k_.b, k_.loc, operands, 0u, true);
     for (size_t w = 0; w < packed.size(); ++w) packed[w] = {merged.getResult(static_cast<unsigned>(w)), 1};
     SortWords words(tile_, node_, INT32_MAX);
@@ -202,26 +211,30 @@ private:
   /// How many of the first `d` elements of the result are from the first run.
   Val fromFirstRun(Val d) {
     OpBuilder &b = k_.b;
-    Val low = row_.binary("arith.maxsi", row_.intConst(0), row_.binary("arith.subi", d, rest_)), high = row_.binary("arith.minsi", d, run_);
+    Val low = row_.binary("arith.maxsi", row_.intConst(0), row_.binary("arith.subi", d, rest_)),
+        high = row_.binary("arith.minsi", d, run_);
     SmallVector<Type> types(2, k_.indexType);
     auto loop = scf::WhileOp::create(b, k_.loc, types, ValueRange{low.v, high.v});
     OpBuilder::InsertionGuard guard(b);
     SmallVector<Location> locs(2, k_.loc);
     Block *condition = b.createBlock(&loop.getBefore(), {}, types, locs);
-    scf::ConditionOp::create(b, k_.loc, row_.compare("lt", Val{condition->getArgument(0)}, Val{condition->getArgument(1)}).v, condition->getArguments());
+    scf::ConditionOp::create(b, k_.loc,
+                             row_.compare("lt", Val{condition->getArgument(0)}, Val{condition->getArgument(1)}).v,
+                             condition->getArguments());
     Block *body = b.createBlock(&loop.getAfter(), {}, types, locs);
     Val from{body->getArgument(0)}, to{body->getArgument(1)}, one = row_.intConst(1);
     Val middle = row_.binary("arith.shrsi", row_.binary("arith.addi", from, to), one);
     Val other = row_.binary("arith.subi", row_.binary("arith.subi", row_.binary("arith.addi", run_, d), one), middle);
     Val taken = comesBefore(row_, wordsAt(row_, middle), wordsAt(row_, other));
-    Val above = row_.select(taken, row_.binary("arith.addi", middle, one), from), below = row_.select(taken, to, middle);
+    Val above = row_.select(taken, row_.binary("arith.addi", middle, one), from),
+        below = row_.select(taken, to, middle);
     scf::YieldOp::create(b, k_.loc, ValueRange{above.v, below.v});
     return {loop.getResult(0)};
   }
 
   KernelContext &k_;
   const Node &node_;
-  Emitter tile_, row_; // of a tile of the result; of scalars
+  Emitter tile_, row_;      // of a tile of the result; of scalars
   Val length_, run_, rest_; // of the row, of its first run, of its second
 };
 
@@ -230,8 +243,10 @@ private:
 void emitTileSort(KernelContext &k, const Facts &facts) {
   if (k.kernel.nodes[0].run.valid()) return Merge(k, facts).run();
   const int64_t longest = upperBound(facts, k.kernel.rRanges[0], INT64_MAX);
-  if (longest <= kSortedRow) sortWholeRows(k, facts, longest);
-  else sortByRank(k, facts);
+  if (longest <= kSortedRow)
+    sortWholeRows(k, facts, longest);
+  else
+    sortByRank(k, facts);
 }
 
 } // namespace neso

@@ -49,7 +49,8 @@ private:
     k_.b.setInsertionPoint(op);
     k_.loc = op->getLoc();
     Frame frame;
-    if (auto tensor = dyn_cast<RankedTensorType>(address.getType())) frame.tile.assign(tensor.getShape().begin(), tensor.getShape().end());
+    if (auto tensor = dyn_cast<RankedTensorType>(address.getType()))
+      frame.tile.assign(tensor.getShape().begin(), tensor.getShape().end());
     Emitter e(k_, frame);
     e.facts = k_.plan.program.facts;
     e.env["x0"] = {elementOf(address, k_.b, k_.indexType), frame.full()};
@@ -66,14 +67,17 @@ private:
 
 } // namespace
 
-void attachToUserKernel(KernelContext &k, tt::FuncOp func, size_t user, const std::vector<Type> &types, std::vector<plan::KernelArg> own) {
+void attachToUserKernel(KernelContext &k, tt::FuncOp func, size_t user, const std::vector<Type> &types,
+                        std::vector<plan::KernelArg> own) {
   unsigned first = func.getNumArguments();
   for (size_t i = 0; i < types.size(); ++i) {
     (void)func.insertArgument(first + static_cast<unsigned>(i), types[i], {}, func.getLoc());
     Value v = func.getArgument(first + static_cast<unsigned>(i));
     const plan::KernelArg &arg = k.kernel.args[i];
-    if (arg.kind == plan::KernelArg::Kind::Buffer) k.buffers[arg.buffer] = v;
-    else k.sizes[arg.size.symbolName()] = v;
+    if (arg.kind == plan::KernelArg::Kind::Buffer)
+      k.buffers[arg.buffer] = v;
+    else
+      k.sizes[arg.size.symbolName()] = v;
   }
   const std::vector<Argument> &arguments = k.kernel.nodes[user].user->arguments;
   std::vector<unsigned> unused;

@@ -14,7 +14,8 @@ constexpr size_t kDotBlocks = 4; // beside the best by cost
 void addBlocks(std::vector<Way> &ways, const TileTarget &target) {
   for (int shift : {1, -1}) {
     Way w{shift > 0 ? "blocks x2" : "blocks /2", target};
-    for (int64_t *size : {&w.target.pointwiseBlock, &w.target.reduceChunk, &w.target.columnBlock}) *size = shift > 0 ? *size * 2 : *size / 2;
+    for (int64_t *size : {&w.target.pointwiseBlock, &w.target.reduceChunk, &w.target.columnBlock})
+      *size = shift > 0 ? *size * 2 : *size / 2;
     ways.push_back(std::move(w));
   }
 }
@@ -30,7 +31,9 @@ void addProducts(std::vector<Way> &ways, const plan::Plan &plan, plan::Kernel ke
   Expr batch = 1;
   for (size_t d : c->batch) batch = batch * kernel.xRanges[d];
   const DType type = kernel.nodes[0].body.ops[static_cast<size_t>(kernel.nodes[0].lhs)].dtype;
-  const std::vector<DotBlock> blocks = dotBlocks(target, likelySize(facts, batch), likelySize(facts, c->mSize), likelySize(facts, c->nSize), likelySize(facts, c->kSize), itemSize(type));
+  const std::vector<DotBlock> blocks =
+      dotBlocks(target, likelySize(facts, batch), likelySize(facts, c->mSize), likelySize(facts, c->nSize),
+                likelySize(facts, c->kSize), itemSize(type));
   // A way by our kernel must not be one by the library.
   TileTarget own = target;
   own.library = TileTarget::Library::Never;

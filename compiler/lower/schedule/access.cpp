@@ -38,9 +38,11 @@ std::vector<Access> accessesOf(const Node &n) {
       if (a.written) out.push_back({a.buffer, a.offset, true, false, true, true});
     }
   if (n.lookBack) out.push_back({n.lookBack->words, 0, true, false, false, true});
-  for (const Store &s : n.stores) out.push_back({s.buffer, s.index, true, s.mask >= 0, s.mode == StoreMode::Set, false});
+  for (const Store &s : n.stores)
+    out.push_back({s.buffer, s.index, true, s.mask >= 0, s.mode == StoreMode::Set, false});
   for (const Reduction &r : n.reductions)
-    for (const Store &s : r.results) out.push_back({s.buffer, s.index, true, s.mask >= 0, s.mode == StoreMode::Set, false});
+    for (const Store &s : r.results)
+      out.push_back({s.buffer, s.index, true, s.mask >= 0, s.mode == StoreMode::Set, false});
   return out;
 }
 

@@ -31,7 +31,8 @@ Sized sizedAt(const std::vector<Block> &blocks, const Facts &facts, int64_t usua
 }
 
 /// Best fit in the given order; returns the peak.
-int64_t bestFit(const Sized &s, const std::vector<std::vector<size_t>> &conflicts, const std::vector<size_t> &order, std::vector<int64_t> &at) {
+int64_t bestFit(const Sized &s, const std::vector<std::vector<size_t>> &conflicts, const std::vector<size_t> &order,
+                std::vector<int64_t> &at) {
   at.assign(s.size.size(), -1);
   int64_t peak = 0;
   std::vector<std::pair<int64_t, int64_t>> busy;
@@ -89,12 +90,14 @@ std::vector<int64_t> pack(const Sized &s, const std::vector<std::vector<size_t>>
       if (at[order[i]] + s.size[order[i]] == peak) from = i;
     size_t to = from * static_cast<size_t>(t % 7) / 8;
     if (from == 0) break;
-    std::rotate(order.begin() + static_cast<ptrdiff_t>(to), order.begin() + static_cast<ptrdiff_t>(from), order.begin() + static_cast<ptrdiff_t>(from) + 1);
+    std::rotate(order.begin() + static_cast<ptrdiff_t>(to), order.begin() + static_cast<ptrdiff_t>(from),
+                order.begin() + static_cast<ptrdiff_t>(from) + 1);
   }
   return best;
 }
 
-/// The greatest of some ends as an expression, without those that are provably not the greatest; a little more where that keeps it short.
+/// The greatest of some ends as an expression, without those that are provably not the greatest; a little more where
+/// that keeps it short.
 class MaxOfEnds {
 public:
   explicit MaxOfEnds(const Facts &facts) : facts_(facts) {}
@@ -131,21 +134,25 @@ private:
       if (n < limit) n += nodesOf(o, limit - n);
     return n;
   }
-  /// A sum that is at least each of es: for each product the greatest of its coefficients. Products of sizes are never negative.
+  /// A sum that is at least each of es: for each product the greatest of its coefficients. Products of sizes are never
+  /// negative.
   static Expr termwise(const std::vector<Expr> &es) {
     std::vector<std::pair<Expr, int64_t>> greatest; // product, coefficient
     for (Expr e : es) {
       std::vector<Expr> terms = e.kind() == ExprKind::Add ? e.operands() : std::vector<Expr>{e};
       for (Expr t : terms) {
         int64_t coefficient = 1;
-        if (t.isConst()) coefficient = t.constValue(), t = 1;
+        if (t.isConst())
+          coefficient = t.constValue(), t = 1;
         else if (t.kind() == ExprKind::Mul && t.operands()[0].isConst()) {
           coefficient = t.operands()[0].constValue();
           t = product(std::vector<Expr>(t.operands().begin() + 1, t.operands().end()));
         }
         auto it = std::find_if(greatest.begin(), greatest.end(), [&](const auto &g) { return g.first == t; });
-        if (it == greatest.end()) greatest.push_back({t, std::max<int64_t>(coefficient, 0)});
-        else it->second = std::max(it->second, coefficient);
+        if (it == greatest.end())
+          greatest.push_back({t, std::max<int64_t>(coefficient, 0)});
+        else
+          it->second = std::max(it->second, coefficient);
       }
     }
     Expr out = 0;
@@ -218,7 +225,8 @@ Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts) {
     Expr total = greatest.of(std::move(all), sumsOnly);
     double ratio = 0;
     for (size_t t = 0; t < samples.size(); ++t)
-      ratio = std::max(ratio, static_cast<double>(hint(total, facts, kUsual[t])) / static_cast<double>(std::max<int64_t>(samples[t].bound, 1)));
+      ratio = std::max(ratio, static_cast<double>(hint(total, facts, kUsual[t])) /
+                                  static_cast<double>(std::max<int64_t>(samples[t].bound, 1)));
     if (bestTotal.valid() && ratio >= bestRatio) continue;
     bestTotal = total;
     bestRatio = ratio;

@@ -1,10 +1,11 @@
 // Packing of memory blocks with life times into one arena.
 //
-// At usual sizes (every size symbol at its hint) the problem is one of integers: several orders of first fit, then a little search, keep
-// the lowest peak. For symbolic sizes the packing gives only an order: of two blocks that live at the same time, the one that lies lower
-// at usual sizes lies lower always. Each offset is then the greatest end of the blocks below it, an expression such as
-// max(128*s0, 64*s1), which is right for all sizes and near the packing for those in proportion. Packings at small, middle and large sizes
-// are tried; the one whose worst ratio to the lower bound over all three is least wins.
+// At usual sizes (every size symbol at its hint) the problem is one of integers: several orders of first fit, then a
+// little search, keep the lowest peak. For symbolic sizes the packing gives only an order: of two blocks that live at
+// the same time, the one that lies lower at usual sizes lies lower always. Each offset is then the greatest end of the
+// blocks below it, an expression such as max(128*s0, 64*s1), which is right for all sizes and near the packing for
+// those in proportion. Packings at small, middle and large sizes are tried; the one whose worst ratio to the lower
+// bound over all three is least wins.
 #pragma once
 #include <vector>
 

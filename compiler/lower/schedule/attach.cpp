@@ -18,8 +18,8 @@ namespace {
 
 /// Scalar operators that a neighbour may bring along.
 constexpr size_t kMostOps = 96;
-/// At most this many operators and loads are repeated for each further load of an element, and at most so often. Tiles are padded to powers
-/// of two: twice is once, rounded up.
+/// At most this many operators and loads are repeated for each further load of an element, and at most so often. Tiles
+/// are padded to powers of two: twice is once, rounded up.
 constexpr size_t kCheapOps = 8, kCheapLoads = 2;
 constexpr double kOnce = 2.05, kFewTimes = 4.5;
 
@@ -30,7 +30,13 @@ struct Work {
 
 bool isHeavy(OpKind k) {
   switch (k) {
-  case OpKind::Div: case OpKind::FloorDiv: case OpKind::Mod: case OpKind::Fmod: case OpKind::Pow: case OpKind::Sqrt: case OpKind::Rsqrt: return true;
+  case OpKind::Div:
+  case OpKind::FloorDiv:
+  case OpKind::Mod:
+  case OpKind::Fmod:
+  case OpKind::Pow:
+  case OpKind::Sqrt:
+  case OpKind::Rsqrt: return true;
   default: return k >= OpKind::Exp && k <= OpKind::Sigmoid;
   }
 }
@@ -38,7 +44,8 @@ bool isHeavy(OpKind k) {
 bool reads(const Kernel &k, BufferId b) {
   return std::any_of(k.nodes.begin(), k.nodes.end(), [&](const Node &n) {
     std::vector<Access> all = accessesOf(n);
-    return std::any_of(all.begin(), all.end(), [&](const Access &a) { return a.buffer == b && (!a.store || !a.plainStore); });
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Access &a) { return a.buffer == b && (!a.store || !a.plainStore); });
   });
 }
 bool writes(const Kernel &k, BufferId b) {
@@ -71,8 +78,10 @@ public:
         UserKernelSpec spec = *p_.kernels[u].nodes[0].user;
         for (size_t i = 0; i < spec.arguments.size(); ++i) {
           if (!candidate(spec, i)) continue;
-          if (!spec.arguments[i].written) before(u, spec, i);
-          else if (!spec.arguments[i].read && spec.arguments[i].loads == 0) behind(u, spec, i);
+          if (!spec.arguments[i].written)
+            before(u, spec, i);
+          else if (!spec.arguments[i].read && spec.arguments[i].loads == 0)
+            behind(u, spec, i);
         }
         for (Node &n : p_.kernels[u].nodes)
           if (n.user) n.user = std::make_shared<const UserKernelSpec>(spec);
@@ -101,15 +110,19 @@ private:
     return true;
   }
   bool isOutput(BufferId b) const {
-    return std::any_of(p_.program.outputs.begin(), p_.program.outputs.end(), [&](const ProgramOutput &o) { return o.buffer == b; });
+    return std::any_of(p_.program.outputs.begin(), p_.program.outputs.end(),
+                       [&](const ProgramOutput &o) { return o.buffer == b; });
   }
   void say(size_t u, std::string what) { p_.kernels[u].decisions.push_back(std::move(what)); }
 
-  /// The kernel's space as expressions of the element x0 of the tensor that it touches at `index`; none if elements and points do not
-  /// correspond one to one. A division by a size known only at run time costs more than memory does.
+  /// The kernel's space as expressions of the element x0 of the tensor that it touches at `index`; none if elements and
+  /// points do not correspond one to one. A division by a size known only at run time costs more than memory does.
   std::optional<std::unordered_map<std::string, Expr>> inverse(const Kernel &k, Expr index, Expr elements) const {
     if (!k.rRanges.empty()) return std::nullopt;
-    struct Axis { Expr stride; size_t dim; };
+    struct Axis {
+      Expr stride;
+      size_t dim;
+    };
     std::vector<Axis> axes;
     Expr rest = index;
     for (size_t d = 0; d < k.xRanges.size(); ++d) {
@@ -158,8 +171,10 @@ private:
     Work w;
     for (const Node &n : k.nodes)
       for (const Op &op : n.body.ops) {
-        if (op.kind == OpKind::Load) w.loads += op.buffer != without;
-        else if (op.kind != OpKind::Constant && op.kind != OpKind::Index) ++w.ops, w.heavy |= isHeavy(op.kind);
+        if (op.kind == OpKind::Load)
+          w.loads += op.buffer != without;
+        else if (op.kind != OpKind::Constant && op.kind != OpKind::Index)
+          ++w.ops, w.heavy |= isHeavy(op.kind);
       }
     return w;
   }
@@ -242,8 +257,10 @@ private:
     std::set<int32_t> others;
     for (const Store *s : storesOf(k)) {
       if (s->buffer == t && index.valid()) return;
-      if (s->buffer == t) index = s->index;
-      else if (!onlyInside(s->buffer, *producer)) others.insert(s->buffer.value);
+      if (s->buffer == t)
+        index = s->index;
+      else if (!onlyInside(s->buffer, *producer))
+        others.insert(s->buffer.value);
     }
     // What stays may need t itself.
     Kernel part = k, rest = k;
@@ -256,7 +273,8 @@ private:
     // Where the producer stays for others, what it loads is loaded again, and what they share is computed again.
     double times = spec.arguments[i].loads + (others.empty() ? 0 : 1);
     if (!worthIt(work, times) || (!others.empty() && work.loads > kCheapLoads))
-      return say(u, fmt::format("not {}: an element is loaded {:.3g} times, {} operators and {} loads each", what, spec.arguments[i].loads, work.ops, work.loads));
+      return say(u, fmt::format("not {}: an element is loaded {:.3g} times, {} operators and {} loads each", what,
+                                spec.arguments[i].loads, work.ops, work.loads));
     std::set<int32_t> changed;
     for (const Argument &a : spec.arguments)
       if (a.kind == Argument::Memory && a.written) changed.insert(a.buffer.value);
@@ -267,12 +285,15 @@ private:
     attach(u, i, over(part, *map, elements), 0);
     say(u, what);
     spec.arguments[i].inside = true;
-    if (others.empty()) gone_[*producer] = true;
-    else k.nodes = std::move(rest.nodes);
+    if (others.empty())
+      gone_[*producer] = true;
+    else
+      k.nodes = std::move(rest.nodes);
   }
 
   bool onlyInside(BufferId b, size_t k) const {
-    if (p_.program.buffer(b).kind != Buffer::Kind::Temp || isOutput(b) || !plan::livesInside(p_.kernels[k], b)) return false;
+    if (p_.program.buffer(b).kind != Buffer::Kind::Temp || isOutput(b) || !plan::livesInside(p_.kernels[k], b))
+      return false;
     for (size_t m = 0; m < p_.kernels.size(); ++m)
       if (m != k && !gone_[m] && (reads(p_.kernels[m], b) || writes(p_.kernels[m], b))) return false;
     return true;
@@ -302,17 +323,21 @@ private:
     std::string what = k.name + " before the stores to " + spec.arguments[i].name;
     Work work = workOf(k, t);
     if (!worthIt(work, spec.arguments[i].stores))
-      return say(u, fmt::format("not {}: an element is stored {:.3g} times, {} operators each", what, spec.arguments[i].stores, work.ops));
+      return say(u, fmt::format("not {}: an element is stored {:.3g} times, {} operators each", what,
+                                spec.arguments[i].stores, work.ops));
     // What it reads must be there, and what it writes must be nobody's whom the launch touches.
     std::set<int32_t> in = touched(k, false), out = touched(k, true), stored, loaded;
     for (const Node &n : p_.kernels[u].nodes)
       for (const Access &a : accessesOf(n)) (a.store ? stored : loaded).insert(a.buffer.value);
     in.erase(t.value);
     for (const Store *s : storesOf(k)) {
-      if (onlyInside(s->buffer, readers[0])) in.erase(s->buffer.value);
-      else if (in.count(s->buffer.value)) return;
+      if (onlyInside(s->buffer, readers[0]))
+        in.erase(s->buffer.value);
+      else if (in.count(s->buffer.value))
+        return;
     }
-    if (meet(in, stored) || meet(out, stored) || meet(out, loaded)) return say(u, "not " + what + ": it needs more of what the launch makes than one element");
+    if (meet(in, stored) || meet(out, stored) || meet(out, loaded))
+      return say(u, "not " + what + ": it needs more of what the launch makes than one element");
     if (!canMove(k, u + 1, readers[0])) return say(u, "not " + what + ": another kernel runs between them");
     attach(u, i, over(k, *map, elements), p_.kernels[u].nodes.size());
     bool needed = readers.size() > 1 || isOutput(t);

@@ -31,7 +31,8 @@ public:
 
   std::vector<Group> run() {
     if (options_.fuse)
-      for (int round = 0; round < 12 && fuseRound(); ++round) {}
+      for (int round = 0; round < 12 && fuseRound(); ++round) {
+      }
     return inOrder();
   }
 
@@ -43,8 +44,8 @@ private:
   std::vector<std::set<int32_t>> touched_;        // buffers, by group
   std::vector<std::set<size_t>> next_, previous_; // dependences between groups
   std::vector<int> version_;
-  std::vector<std::set<size_t>> users_; // groups, by buffer
-  std::vector<bool> needed_;            // buffer: the plan's outputs or the caller see it
+  std::vector<std::set<size_t>> users_;      // groups, by buffer
+  std::vector<bool> needed_;                 // buffer: the plan's outputs or the caller see it
   std::set<std::array<int64_t, 4>> refused_; // pairs with versions that were tried in vain
 
   static std::set<int32_t> touchedBuffers(const Group &g) {
@@ -90,7 +91,9 @@ private:
       if (o.buffer.valid()) needed_[o.buffer.index()] = true;
   }
 
-  static bool mayFuse(Node::Kind k) { return k == Node::Kind::Pointwise || k == Node::Kind::Reduction || k == Node::Kind::Contraction; }
+  static bool mayFuse(Node::Kind k) {
+    return k == Node::Kind::Pointwise || k == Node::Kind::Reduction || k == Node::Kind::Contraction;
+  }
 
   struct Pair {
     size_t a, b;
@@ -124,8 +127,10 @@ private:
       if (!groups_[p.a].alive || !groups_[p.b].alive) continue;
       std::array<int64_t, 4> k = key(p.a, p.b);
       if (refused_.contains(k)) continue;
-      if (tryFuse(p.a, p.b)) any = true;
-      else refused_.insert(k);
+      if (tryFuse(p.a, p.b))
+        any = true;
+      else
+        refused_.insert(k);
     }
     return any;
   }
@@ -148,7 +153,8 @@ private:
   }
 
   std::string tooMuch(const Group &a, const Group &b) const {
-    if (static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.maxNodesPerKernel) return "the kernel would have too many nodes";
+    if (static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.maxNodesPerKernel)
+      return "the kernel would have too many nodes";
     return "";
   }
 
@@ -158,11 +164,16 @@ private:
     if (!ca && !cb) return true;
     const Group &other = ca ? gb : ga;
     size_t contraction = ca ? a : b, epilogue = ca ? b : a;
-    if (ca && cb) why = "two contractions do not share a kernel";
-    else if (!options_.fuseEpilogues) why = "epilogues are switched off";
-    else if (!other.r.empty()) why = "a reduction is no epilogue of a contraction";
-    else if (next_[epilogue].contains(contraction)) why = "it comes before the contraction";
-    else if (!next_[contraction].contains(epilogue)) why = "it does not use the contraction's result";
+    if (ca && cb)
+      why = "two contractions do not share a kernel";
+    else if (!options_.fuseEpilogues)
+      why = "epilogues are switched off";
+    else if (!other.r.empty())
+      why = "a reduction is no epilogue of a contraction";
+    else if (next_[epilogue].contains(contraction))
+      why = "it comes before the contraction";
+    else if (!next_[contraction].contains(epilogue))
+      why = "it does not use the contraction's result";
     return why.empty();
   }
 
@@ -176,10 +187,14 @@ private:
     if (why.empty()) {
       std::vector<bool> temporary(program_.buffers.size());
       for (int32_t buf : touched_[a])
-        if (touched_[b].contains(buf)) temporary[static_cast<size_t>(buf)] = !needed_[static_cast<size_t>(buf)] && users_[static_cast<size_t>(buf)].size() == 2;
+        if (touched_[b].contains(buf))
+          temporary[static_cast<size_t>(buf)] =
+              !needed_[static_cast<size_t>(buf)] && users_[static_cast<size_t>(buf)].size() == 2;
       std::variant<Fusion, Refusal> result = join(groups_[a], groups_[b], program_, temporary, names_);
-      if (Refusal *r = std::get_if<Refusal>(&result)) why = r->reason;
-      else fusion = std::move(std::get<Fusion>(result));
+      if (Refusal *r = std::get_if<Refusal>(&result))
+        why = r->reason;
+      else
+        fusion = std::move(std::get<Fusion>(result));
     }
     if (fusion && fusion->bytesSaved <= 0) why = "no bytes would be saved";
     if (fusion && why.empty()) why = poorShape(fusion->group, a, b);
@@ -189,7 +204,8 @@ private:
       if (dependent && std::find(log.begin(), log.end(), line) == log.end()) log.push_back(std::move(line));
       return false;
     }
-    fusion->group.decisions.push_back(fmt::format("{} with {}: {} bytes less, by {}", nameA, nameB, fusion->bytesSaved, fmt::join(fusion->shared, ", ")));
+    fusion->group.decisions.push_back(fmt::format("{} with {}: {} bytes less, by {}", nameA, nameB, fusion->bytesSaved,
+                                                  fmt::join(fusion->shared, ", ")));
     merge(a, b, std::move(fusion->group));
     return true;
   }
@@ -266,6 +282,8 @@ private:
 
 } // namespace
 
-std::vector<Group> formGroups(const Program &program, const ScheduleOptions &options) { return Fuser(program, options).run(); }
+std::vector<Group> formGroups(const Program &program, const ScheduleOptions &options) {
+  return Fuser(program, options).run();
+}
 
 } // namespace neso::schedule

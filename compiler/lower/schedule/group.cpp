@@ -22,7 +22,8 @@ Group groupOf(const Node &node, int order, DimNames &names) {
   }
   mapExprs(member.node, [&](Expr e) { return substitute(e, map); });
   g.fixedOrder = node.kind != Node::Kind::Pointwise && node.kind != Node::Kind::Reduction;
-  for (const Reduction &r : node.reductions) g.fixedOrder |= r.kind == ReduceKind::ArgMax || r.kind == ReduceKind::ArgMin;
+  for (const Reduction &r : node.reductions)
+    g.fixedOrder |= r.kind == ReduceKind::ArgMax || r.kind == ReduceKind::ArgMin;
   for (const Access &a : accessesOf(node)) {
     if (!a.store) continue;
     // The last of several stores to one element wins, in the order of the loop: keep it.
@@ -79,7 +80,8 @@ struct Finisher {
       if (n.overR)
         for (const Dim &d : g.r) points *= std::max<int64_t>(hint(d.extent, program.facts), 1);
       for (Access &a : accessesOf(n.node)) {
-        int64_t bytes = std::min(points, hint(program.buffer(a.buffer).elements, program.facts)) * itemSize(program.buffer(a.buffer).dtype);
+        int64_t bytes = std::min(points, hint(program.buffer(a.buffer).elements, program.facts)) *
+                        itemSize(program.buffer(a.buffer).dtype);
         accesses.push_back({std::move(a), bytes});
       }
     }
@@ -103,7 +105,8 @@ struct Finisher {
     const Access *lead = nullptr;
     int64_t best = -1;
     for (const auto &[a, bytes] : accesses) {
-      bool covers = std::all_of(dims.begin(), dims.end(), [&](const Dim &d) { return uses(a.index, d.name) && affineIn(a.index, d.name); });
+      bool covers = std::all_of(dims.begin(), dims.end(),
+                                [&](const Dim &d) { return uses(a.index, d.name) && affineIn(a.index, d.name); });
       int64_t weight = bytes * 2 + (a.store ? 1 : 0);
       if (covers && weight > best) best = weight, lead = &a;
     }
@@ -114,15 +117,16 @@ struct Finisher {
     size_t inner = dims.size() - 1;
     for (size_t d = 0; d < dims.size(); ++d)
       if (contiguousBytes(dims[d].name) > contiguousBytes(dims[inner].name)) inner = d;
-    std::rotate(dims.begin() + static_cast<ptrdiff_t>(inner), dims.begin() + static_cast<ptrdiff_t>(inner) + 1, dims.end());
+    std::rotate(dims.begin() + static_cast<ptrdiff_t>(inner), dims.begin() + static_cast<ptrdiff_t>(inner) + 1,
+                dims.end());
   }
 
   /// Merges dims[d] and dims[d + 1] if every expression sees them only as d * extent(d + 1) + (d + 1).
   bool tryMerge(std::vector<Dim> &dims, size_t d) {
     Dim outer = dims[d], inner = dims[d + 1];
     // With outer = K and inner = k - K * extent, K vanishes from every expression just when the two move as one.
-    std::unordered_map<std::string, Expr> map = {{outer.name, symbol("merged_outer")},
-                                                 {inner.name, symbol(inner.name) - symbol("merged_outer") * inner.extent}};
+    std::unordered_map<std::string, Expr> map = {
+        {outer.name, symbol("merged_outer")}, {inner.name, symbol(inner.name) - symbol("merged_outer") * inner.extent}};
     for (const GroupNode &n : g.nodes)
       for (Expr e : exprsOf(n.node))
         if (uses(e, outer.name) || uses(e, inner.name))

@@ -1,5 +1,5 @@
-// A group: nodes that will be one kernel, all rewritten to one iteration space of named dimensions. Dimensions have names that are unique
-// in the whole schedule ("g17") until finish() orders, merges and renames them to x0, r0, ….
+// A group: nodes that will be one kernel, all rewritten to one iteration space of named dimensions. Dimensions have
+// names that are unique in the whole schedule ("g17") until finish() orders, merges and renames them to x0, r0, ….
 #pragma once
 #include <set>
 
@@ -14,7 +14,7 @@ struct Dim {
 };
 
 struct GroupNode {
-  loops::Node node; // index expressions over the group's dimensions
+  loops::Node node;   // index expressions over the group's dimensions
   bool overR = false; // runs for each (x, r); else once per x
   int order = 0;      // position in the program
 };
@@ -42,8 +42,8 @@ Group groupOf(const loops::Node &node, int order, DimNames &names);
 /// Replaces dimension `name` of the group by outer * innerExtent + inner, with two new dimensions in its place.
 void splitDim(Group &group, const std::string &name, const Dim &outer, const Dim &inner);
 
-/// The group as a kernel: unit dimensions dropped, dimensions ordered so that the innermost is contiguous for most bytes, adjacent ones
-/// merged where every index allows, index expressions simplified, symbols renamed.
+/// The group as a kernel: unit dimensions dropped, dimensions ordered so that the innermost is contiguous for most
+/// bytes, adjacent ones merged where every index allows, index expressions simplified, symbols renamed.
 plan::Kernel finish(Group group, const loops::Program &program, int number);
 
 } // namespace neso::schedule

@@ -63,7 +63,8 @@ bool align(Group &a, Group &b, std::vector<Dim> la, std::vector<Dim> lb, Names &
   return true;
 }
 
-/// dims that `index` uses, outermost (largest stride) first, and those it does not, in their own order; nullopt if it is not affine.
+/// dims that `index` uses, outermost (largest stride) first, and those it does not, in their own order; nullopt if it
+/// is not affine.
 struct Ordered {
   std::vector<Dim> used, unused;
 };
@@ -95,13 +96,15 @@ struct Candidate {
 struct Aligned {
   Group a, b;
 };
-std::optional<Aligned> tryAlign(const Group &a0, const Group &b0, const Candidate &c, const Facts &facts, DimNames &names) {
+std::optional<Aligned> tryAlign(const Group &a0, const Group &b0, const Candidate &c, const Facts &facts,
+                                DimNames &names) {
   Aligned out{a0, b0};
   Names pairs;
   auto alignLists = [&](const std::vector<Dim> &la, const std::vector<Dim> &lb) {
     if (!c.access) return align(out.a, out.b, la, lb, pairs, names);
     std::optional<Ordered> oa = orderBy(c.access->first, la, facts), ob = orderBy(c.access->second, lb, facts);
-    return oa && ob && align(out.a, out.b, oa->used, ob->used, pairs, names) && align(out.a, out.b, oa->unused, ob->unused, pairs, names);
+    return oa && ob && align(out.a, out.b, oa->used, ob->used, pairs, names) &&
+           align(out.a, out.b, oa->unused, ob->unused, pairs, names);
   };
   bool ok = false;
   switch (c.level) {
@@ -112,9 +115,12 @@ std::optional<Aligned> tryAlign(const Group &a0, const Group &b0, const Candidat
   if (!ok) return std::nullopt;
   std::unordered_map<std::string, Expr> inA, inB;
   for (const auto &[na, nb] : pairs) {
-    if (nb.empty()) inA[na] = 0;
-    else if (na.empty()) inB[nb] = 0;
-    else inB[nb] = symbol(na);
+    if (nb.empty())
+      inA[na] = 0;
+    else if (na.empty())
+      inB[nb] = 0;
+    else
+      inB[nb] = symbol(na);
   }
   auto apply = [](Group &g, const std::unordered_map<std::string, Expr> &map, bool inner) {
     for (GroupNode &n : g.nodes) {
@@ -149,7 +155,9 @@ std::vector<Placed> placedAccesses(const Group &g) {
 }
 
 /// The results of reductions and contractions are stored once per x; everything else is stored where it runs.
-bool storesInner(const GroupNode &n) { return n.overR && n.node.kind != Node::Kind::Reduction && n.node.kind != Node::Kind::Contraction; }
+bool storesInner(const GroupNode &n) {
+  return n.overR && n.node.kind != Node::Kind::Reduction && n.node.kind != Node::Kind::Contraction;
+}
 
 /// Why the aligned groups may not share a kernel; empty when they may.
 std::string conflict(const Aligned &g, const std::vector<Dim> &x, const std::vector<Dim> &r, const Program &program) {
@@ -162,14 +170,17 @@ std::string conflict(const Aligned &g, const std::vector<Dim> &x, const std::vec
       if (p.access.whole || q.access.whole) return what + " is used as a whole";
       if (p.access.masked || q.access.masked) return what + " is accessed under a mask";
       if (!p.access.plainStore || !q.access.plainStore) return what + " is updated atomically";
-      if (p.access.index != q.access.index) return fmt::format("{} is accessed at '{}' and at '{}'", what, p.access.index.str(), q.access.index.str());
+      if (p.access.index != q.access.index)
+        return fmt::format("{} is accessed at '{}' and at '{}'", what, p.access.index.str(), q.access.index.str());
       const Placed &first = p.node->order <= q.node->order ? p : q;
       const Placed &second = p.node->order <= q.node->order ? q : p;
       bool readAfterWrite = first.access.store && !second.access.store;
-      // With several passes over r, code generation orders nodes by the values they hand on, and computes earlier values again.
+      // With several passes over r, code generation orders nodes by the values they hand on, and computes earlier
+      // values again.
       if (!r.empty() && !readAfterWrite) return what + " is overwritten in a kernel of several passes";
       for (const Placed *s : {&p, &q})
-        if (s->access.store && !injective(s->access.index, storesInner(*s->node) ? inner : x, program.facts)) return what + " is written more than once";
+        if (s->access.store && !injective(s->access.index, storesInner(*s->node) ? inner : x, program.facts))
+          return what + " is written more than once";
     }
   return "";
 }
@@ -181,13 +192,16 @@ int64_t pointsOf(const std::vector<Dim> &dims, const Facts &facts) {
 }
 
 /// Bytes that need not move because the accesses meet in one kernel.
-int64_t savings(const Aligned &g, const Program &program, const std::vector<bool> &temporary, std::vector<std::string> &shared) {
+int64_t savings(const Aligned &g, const Program &program, const std::vector<bool> &temporary,
+                std::vector<std::string> &shared) {
   int64_t saved = 0;
   std::vector<Placed> as = placedAccesses(g.a), bs = placedAccesses(g.b);
   std::set<int32_t> counted;
   for (const Placed &p : as)
     for (const Placed &q : bs) {
-      if (p.access.buffer != q.access.buffer || p.access.index != q.access.index || counted.contains(p.access.buffer.value)) continue;
+      if (p.access.buffer != q.access.buffer || p.access.index != q.access.index ||
+          counted.contains(p.access.buffer.value))
+        continue;
       if (p.access.masked || q.access.masked || p.access.whole || q.access.whole) continue;
       if (p.access.store && q.access.store) continue;
       bool indirect = false;
@@ -221,7 +235,8 @@ bool injective(Expr index, const std::vector<Dim> &dims, const Facts &facts) {
     if (!a || !uses(index, d.name)) return false;
     strides.push_back({a->coefficient, d.extent});
   }
-  std::stable_sort(strides.begin(), strides.end(), [&](const auto &p, const auto &q) { return hint(p.first, facts) < hint(q.first, facts); });
+  std::stable_sort(strides.begin(), strides.end(),
+                   [&](const auto &p, const auto &q) { return hint(p.first, facts) < hint(q.first, facts); });
   Expr reach = 1; // every smaller stride's span
   for (const auto &[stride, extent] : strides) {
     if (stride != reach && !facts.provablyLessEqual(reach, stride)) return false;
@@ -230,18 +245,24 @@ bool injective(Expr index, const std::vector<Dim> &dims, const Facts &facts) {
   return true;
 }
 
-std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program &program, const std::vector<bool> &temporary, DimNames &names) {
+std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program &program,
+                                   const std::vector<bool> &temporary, DimNames &names) {
   std::vector<Level> levels;
-  if (a.r.empty() == b.r.empty()) levels = {Level::SameSpace};
-  else if (b.r.empty()) levels = {Level::SameSpace, Level::BIsInner};
-  else levels = {Level::SameSpace, Level::AIsInner};
+  if (a.r.empty() == b.r.empty())
+    levels = {Level::SameSpace};
+  else if (b.r.empty())
+    levels = {Level::SameSpace, Level::BIsInner};
+  else
+    levels = {Level::SameSpace, Level::AIsInner};
   // A reduction over nothing has one result for each x: it is no inner work of a kernel that reduces.
   auto reducesNothing = [](const Group &g) { return g.kind == Node::Kind::Reduction && g.r.empty(); };
-  if (a.r.empty() != b.r.empty() && (reducesNothing(a) || reducesNothing(b))) return Refusal{"one of them reduces over nothing"};
+  if (a.r.empty() != b.r.empty() && (reducesNothing(a) || reducesNothing(b)))
+    return Refusal{"one of them reduces over nothing"};
   auto fixed = [](const Group &g) { return g.kind == Node::Kind::Contraction; };
   if (fixed(a) || fixed(b)) levels = {Level::SameSpace};
 
-  // The level whose number of points fits is the only one that can align; accesses that both make propose the order of dimensions.
+  // The level whose number of points fits is the only one that can align; accesses that both make propose the order of
+  // dimensions.
   std::vector<std::pair<Expr, Expr>> proposals;
   std::vector<Placed> as = placedAccesses(a), bs = placedAccesses(b);
   for (const Placed &p : as)
@@ -249,12 +270,14 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
       if (p.access.buffer == q.access.buffer && !p.access.whole && !q.access.whole && proposals.size() < 6) {
         std::pair<Expr, Expr> indices{p.access.index, q.access.index};
         bool write = p.access.store || q.access.store;
-        if (std::find(proposals.begin(), proposals.end(), indices) == proposals.end()) proposals.insert(write ? proposals.begin() : proposals.end(), indices);
+        if (std::find(proposals.begin(), proposals.end(), indices) == proposals.end())
+          proposals.insert(write ? proposals.begin() : proposals.end(), indices);
       }
   std::string reason = "their loops have different sizes";
   std::optional<Fusion> best;
   for (Level level : levels) {
-    const std::vector<Dim> la = level == Level::BIsInner ? joined(a.x, a.r) : a.x, lb = level == Level::AIsInner ? joined(b.x, b.r) : b.x;
+    const std::vector<Dim> la = level == Level::BIsInner ? joined(a.x, a.r) : a.x,
+                           lb = level == Level::AIsInner ? joined(b.x, b.r) : b.x;
     if (pointsOf(la, program.facts) != pointsOf(lb, program.facts)) continue;
     std::vector<Candidate> candidates = {{level, std::nullopt}};
     for (const auto &indices : proposals) candidates.push_back({level, indices});
@@ -272,7 +295,10 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
       if (best && best->bytesSaved >= f.bytesSaved) continue;
       f.group.x = spaceOf.x;
       f.group.r = spaceOf.r;
-      f.group.kind = fixed(a) ? a.kind : fixed(b) ? b.kind : spaceOf.r.empty() ? Node::Kind::Pointwise : Node::Kind::Reduction;
+      f.group.kind = fixed(a)            ? a.kind
+                     : fixed(b)          ? b.kind
+                     : spaceOf.r.empty() ? Node::Kind::Pointwise
+                                         : Node::Kind::Reduction;
       f.group.fixedOrder = a.fixedOrder || b.fixedOrder;
       f.group.decisions = a.decisions;
       f.group.decisions.insert(f.group.decisions.end(), b.decisions.begin(), b.decisions.end());

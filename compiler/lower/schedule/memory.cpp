@@ -20,8 +20,8 @@ constexpr int64_t kAlign = 64;
 
 Expr alignUp(Expr bytes) { return ceilDiv(bytes, kAlign) * Expr(kAlign); }
 Expr alignDown(Expr bytes) { return floorDiv(bytes, kAlign) * Expr(kAlign); }
-/// What the packing reserves: polynomials only, which compare well. Offsets are rounded down to 64 at the end; 63 bytes more make up for
-/// that: floor64(p + bytes + 63) >= floor64(p) + ceil64(bytes).
+/// What the packing reserves: polynomials only, which compare well. Offsets are rounded down to 64 at the end; 63 bytes
+/// more make up for that: floor64(p + bytes + 63) >= floor64(p) + ceil64(bytes).
 Expr reserve(Expr bytes) {
   Expr aligned = alignUp(bytes);
   return aligned == bytes || aligned.isConst() ? aligned : bytes + Expr(kAlign - 1);
@@ -60,7 +60,8 @@ void placeOutputs(Plan &p) {
     for (const Node &n : k.nodes)
       for (const Access &a : accessesOf(n)) {
         if (!seen.insert(a.buffer.value).second) continue;
-        inMemory[a.buffer.index()] = inMemory[a.buffer.index()] || user[a.buffer.index()] >= 0 || !plan::livesInside(k, a.buffer);
+        inMemory[a.buffer.index()] =
+            inMemory[a.buffer.index()] || user[a.buffer.index()] >= 0 || !plan::livesInside(k, a.buffer);
         user[a.buffer.index()] = k.id.value;
       }
   }
@@ -75,7 +76,9 @@ void placeOutputs(Plan &p) {
     case Buffer::Kind::Input:
     case Buffer::Kind::ScalarInput: place.where = Placement::Where::Input; break;
     case Buffer::Kind::Constant: place.where = Placement::Where::Constant; break;
-    case Buffer::Kind::Temp: place.where = inMemory[b.id.index()] ? Placement::Where::Arena : Placement::Where::None; break;
+    case Buffer::Kind::Temp:
+      place.where = inMemory[b.id.index()] ? Placement::Where::Arena : Placement::Where::None;
+      break;
     }
   }
   for (size_t k = 0; k < program.outputs.size(); ++k) {
@@ -100,7 +103,8 @@ void placeOutputs(Plan &p) {
     if (writeBack) {
       copy.dst = o.writeBackTo;
       const Buffer &target = program.buffer(o.writeBackTo);
-      if (target.kind == Buffer::Kind::Input) copy.dstStrides = program.inputs[static_cast<size_t>(target.index)].strides;
+      if (target.kind == Buffer::Kind::Input)
+        copy.dstStrides = program.inputs[static_cast<size_t>(target.index)].strides;
       if (target.kind == Buffer::Kind::Constant || copy.dstStrides.empty()) {
         copy.dstStrides.assign(o.sizes.size(), 1);
         for (size_t d = o.sizes.size(); d-- > 1;) copy.dstStrides[d - 1] = copy.dstStrides[d] * o.sizes[d];
@@ -127,22 +131,26 @@ std::vector<std::pair<BufferId, BufferId>> inPlacePairsOfParts(const Plan &p, co
     for (auto [result, operand] : inPlacePairs(p, p.kernels[part.index()])) {
       bool alone = true;
       for (plan::KernelId other : k.parts)
-        for (const plan::BufferAccess &a : plan::memoryAccesses(p, p.kernels[other.index()])) alone &= other == part || a.buffer != operand;
+        for (const plan::BufferAccess &a : plan::memoryAccesses(p, p.kernels[other.index()]))
+          alone &= other == part || a.buffer != operand;
       if (alone) out.push_back({result, operand});
     }
   return out;
 }
 
-/// Buffers that kernel k may write over the memory of: (result, dying operand) pairs of equal size, read and written at the same place.
+/// Buffers that kernel k may write over the memory of: (result, dying operand) pairs of equal size, read and written at
+/// the same place.
 std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const plan::Kernel &k) {
   std::vector<std::pair<BufferId, BufferId>> out;
   if (!k.parts.empty()) return inPlacePairsOfParts(p, k);
   if (k.kind != Node::Kind::Pointwise && k.kind != Node::Kind::Reduction) return out;
   plan::Passes passes = plan::passesOf(k);
-  // Whether nothing of the kernel runs after node n: no operand is read again, and no value computed anew, once n has overwritten one.
+  // Whether nothing of the kernel runs after node n: no operand is read again, and no value computed anew, once n has
+  // overwritten one.
   auto runsLast = [&](size_t n) {
     bool innerAfter = false;
-    for (size_t m = 0; m < k.nodes.size(); ++m) innerAfter |= !passes.inner[n] && passes.inner[m] && passes.pass[m] == passes.last;
+    for (size_t m = 0; m < k.nodes.size(); ++m)
+      innerAfter |= !passes.inner[n] && passes.inner[m] && passes.pass[m] == passes.last;
     return n + 1 == k.nodes.size() && passes.pass[n] == passes.last && !innerAfter;
   };
   for (size_t n = 0; n < k.nodes.size(); ++n) {
@@ -155,7 +163,9 @@ std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const pla
       for (const Op &op : node.body.ops) {
         if (op.kind != OpKind::Load || op.a >= 0 || op.index != s.index) continue;
         const Buffer &operand = p.program.buffer(op.buffer);
-        if (operand.id == result.id || itemSize(operand.dtype) != itemSize(result.dtype) || operand.elements != result.elements) continue;
+        if (operand.id == result.id || itemSize(operand.dtype) != itemSize(result.dtype) ||
+            operand.elements != result.elements)
+          continue;
         bool onlyHere = true;
         for (size_t m = 0; m < k.nodes.size(); ++m)
           for (const Access &a : accessesOf(k.nodes[m])) {
@@ -177,7 +187,8 @@ std::vector<Life> livesOf(const Plan &p, const std::vector<std::vector<BufferId>
       last[b.index()] = static_cast<int>(s);
     }
   for (const ProgramOutput &o : p.program.outputs) // scalars are read when the run ends
-    if (o.kind == ProgramOutput::Kind::Float && o.buffer.valid()) last[o.buffer.index()] = static_cast<int>(touched.size());
+    if (o.kind == ProgramOutput::Kind::Float && o.buffer.valid())
+      last[o.buffer.index()] = static_cast<int>(touched.size());
   std::vector<Life> out;
   for (const Buffer &b : p.program.buffers)
     if (p.placements[b.id.index()].where == Placement::Where::Arena) {
@@ -223,7 +234,9 @@ void planArena(Plan &p, const ScheduleOptions &options) {
       for (auto [result, operand] : inPlacePairs(p, p.kernels[l->kernel.index()])) {
         size_t a = lifeOf[result.index()], b = lifeOf[operand.index()];
         if (a == SIZE_MAX || b == SIZE_MAX || given[a] || taken[b]) continue;
-        if (lives[a].first != static_cast<int>(s) || lives[b].last != static_cast<int>(s) || lives[b].first == static_cast<int>(s)) continue;
+        if (lives[a].first != static_cast<int>(s) || lives[b].last != static_cast<int>(s) ||
+            lives[b].first == static_cast<int>(s))
+          continue;
         given[a] = taken[b] = true;
         block[a] = block[b];
         p.kernels[l->kernel.index()].decisions.push_back(

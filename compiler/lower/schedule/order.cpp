@@ -15,9 +15,11 @@ namespace {
 
 class Orderer {
 public:
-  explicit Orderer(const plan::Plan &p) : bytes_(p.program.buffers.size()), users_(p.program.buffers.size()), pinned_(p.program.buffers.size()) {
+  explicit Orderer(const plan::Plan &p)
+      : bytes_(p.program.buffers.size()), users_(p.program.buffers.size()), pinned_(p.program.buffers.size()) {
     for (const Buffer &b : p.program.buffers)
-      if (p.placements[b.id.index()].where == plan::Placement::Where::Arena) bytes_[b.id.index()] = hint(p.placements[b.id.index()].bytes, p.program.facts);
+      if (p.placements[b.id.index()].where == plan::Placement::Where::Arena)
+        bytes_[b.id.index()] = hint(p.placements[b.id.index()].bytes, p.program.facts);
     for (const ProgramOutput &o : p.program.outputs)
       if (o.buffer.valid()) pinned_[o.buffer.index()] = true; // copied at the end
     waits_.resize(p.kernels.size());
@@ -66,8 +68,8 @@ public:
 
 private:
   std::vector<int64_t> bytes_;
-  std::vector<int> users_;     // kernels that touch a buffer
-  std::vector<bool> pinned_;   // lives until the end
+  std::vector<int> users_;   // kernels that touch a buffer
+  std::vector<bool> pinned_; // lives until the end
   std::vector<std::set<size_t>> next_, touched_;
   std::vector<int> waits_;
 
@@ -116,7 +118,8 @@ std::vector<std::set<size_t>> followers(const plan::Plan &plan) {
     for (size_t b : reads)
       for (const Writer &w : writers[b]) edge(w.kernel);
     for (size_t b : writes) {
-      const std::optional<Interval> range = plan::storedRange(plan.program.facts, plan.kernels[k], plan.program.buffers[b].id);
+      const std::optional<Interval> range =
+          plan::storedRange(plan.program.facts, plan.kernels[k], plan.program.buffers[b].id);
       bool all = true;
       for (const Writer &w : writers[b]) {
         const bool apart = range && w.range && (range->hi < w.range->lo || w.range->hi < range->lo);

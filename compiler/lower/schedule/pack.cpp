@@ -1,7 +1,8 @@
 // Small kernels side by side in one launch.
 //
-// A launch costs a microsecond or two, in which a GPU moves megabytes: many small kernels (a list of tensors updated one by one, the small
-// reductions of many heads) take the time of their launches. Programs of a pack find out by their number which part they belong to.
+// A launch costs a microsecond or two, in which a GPU moves megabytes: many small kernels (a list of tensors updated
+// one by one, the small reductions of many heads) take the time of their launches. Programs of a pack find out by their
+// number which part they belong to.
 #include <algorithm>
 
 #include "ir/plan/access.h"
@@ -14,12 +15,14 @@ using namespace loops;
 
 namespace {
 
-/// Kernels that are looked at behind a pack's first, and parts and buffers of one pack: a launch has 4 KiB of parameters.
+/// Kernels that are looked at behind a pack's first, and parts and buffers of one pack: a launch has 4 KiB of
+/// parameters.
 constexpr size_t kWindow = 128, kMostParts = 32, kMostBuffers = 200;
 
 class Packer {
 public:
-  Packer(plan::Plan &plan, const std::vector<size_t> &order, int64_t most) : plan_(plan), order_(order), most_(most), next_(followers(plan)), waits_(plan.kernels.size()) {
+  Packer(plan::Plan &plan, const std::vector<size_t> &order, int64_t most)
+      : plan_(plan), order_(order), most_(most), next_(followers(plan)), waits_(plan.kernels.size()) {
     for (const std::set<size_t> &after : next_)
       for (size_t k : after) ++waits_[k];
     for (const plan::Kernel &k : plan.kernels) small_.push_back(isSmall(k));
@@ -96,7 +99,8 @@ private:
 
 } // namespace
 
-std::vector<plan::KernelId> packLaunches(plan::Plan &plan, const std::vector<size_t> &order, const ScheduleOptions &options) {
+std::vector<plan::KernelId> packLaunches(plan::Plan &plan, const std::vector<size_t> &order,
+                                         const ScheduleOptions &options) {
   if (options.packedBytes > 0) return Packer(plan, order, options.packedBytes).run();
   std::vector<plan::KernelId> out;
   for (size_t k : order) out.push_back(plan.kernels[k].id);

@@ -26,7 +26,9 @@ void dropDead(Program &program) {
     for (size_t n = program.nodes.size(); n-- > 0;) {
       if (kept[n]) continue;
       std::vector<Access> accesses = accessesOf(program.nodes[n]);
-      if (std::none_of(accesses.begin(), accesses.end(), [&](const Access &a) { return a.store && live[a.buffer.index()]; })) continue;
+      if (std::none_of(accesses.begin(), accesses.end(),
+                       [&](const Access &a) { return a.store && live[a.buffer.index()]; }))
+        continue;
       kept[n] = changed = true;
       for (const Access &a : accesses)
         if (!a.store || !a.plainStore) live[a.buffer.index()] = true;

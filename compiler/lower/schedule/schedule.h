@@ -1,24 +1,28 @@
-// loops::Program → plan::Plan: which nodes share a kernel, in which iteration space, in which order, and where every buffer lives.
+// loops::Program → plan::Plan: which nodes share a kernel, in which iteration space, in which order, and where every
+// buffer lives.
 //
-// Stands after verify(loops) and before lower/plan_to_tile: from here on there are no new buffers, the launch order is fixed, and every
-// offset is an expression over size symbols. Neither values nor the order of dependent accesses change.
+// Stands after verify(loops) and before lower/plan_to_tile: from here on there are no new buffers, the launch order is
+// fixed, and every offset is an expression over size symbols. Neither values nor the order of dependent accesses
+// change.
 //
-// Example: n0: t[i0] = relu(x[i0]);  n1: y[i0] = t[i0] + b[i0]  becomes one kernel over x0 with both nodes; t is placed nowhere.
+// Example: n0: t[i0] = relu(x[i0]);  n1: y[i0] = t[i0] + b[i0]  becomes one kernel over x0 with both nodes; t is placed
+// nowhere.
 #pragma once
 #include "ir/plan/plan.h"
 
 namespace neso::schedule {
 
-/// Which reductions become two kernels, in elements. A column reduction runs across rows of memory, so that neighbouring results share a
-/// program. The defaults are a CPU's.
+/// Which reductions become two kernels, in elements. A column reduction runs across rows of memory, so that
+/// neighbouring results share a program. The defaults are a CPU's.
 struct SplitRule {
-  int64_t fewRows = 16, fewColumns = 16;         // more results than this keep the machine busy by themselves
-  int64_t longRow = 32768, longColumn = 32768;   // shorter reductions are not worth a second kernel
+  int64_t fewRows = 16, fewColumns = 16;       // more results than this keep the machine busy by themselves
+  int64_t longRow = 32768, longColumn = 32768; // shorter reductions are not worth a second kernel
   int64_t leastPart = 1024, leastParts = 8, mostParts = 256; // of one result
-  int64_t programs = INT64_MAX;                  // parts of all results, in programs, beyond which more do not help
-  int64_t longestSort = INT64_MAX; // longer rows are sorted in parts, which are then merged
-  int64_t scanTile = 0, fewScans = 0, longScan = 0; // scans of at most so many rows, of at least so many elements, are shared by programs that take so many bytes each; 0: never
-  int64_t contractionProcessors = 0;         // that share the blocks of a matrix product; 0: products stay whole
+  int64_t programs = INT64_MAX;                     // parts of all results, in programs, beyond which more do not help
+  int64_t longestSort = INT64_MAX;                  // longer rows are sorted in parts, which are then merged
+  int64_t scanTile = 0, fewScans = 0, longScan = 0; // scans of at most so many rows, of at least so many elements, are
+                                                    // shared by programs that take so many bytes each; 0: never
+  int64_t contractionProcessors = 0;                // that share the blocks of a matrix product; 0: products stay whole
   static SplitRule manyProcessors(int64_t processors);
 };
 
@@ -28,7 +32,8 @@ struct ScheduleOptions {
   bool reorder = true;         // choose the launch order that needs least memory, if it beats the program's
   bool splitReductions = true; // a long reduction with few results becomes two kernels
   SplitRule split;
-  /// Small kernels that do not need each other run side by side in one launch. Bytes that such a kernel moves, at most; 0: none.
+  /// Small kernels that do not need each other run side by side in one launch. Bytes that such a kernel moves, at most;
+  /// 0: none.
   int64_t packedBytes = 0;
   int maxNodesPerKernel = 48;
   int maxBuffersPerKernel = 24; // reads and writes that touch memory

@@ -73,12 +73,14 @@ void splitReductions(Program &program, const SplitRule &rule) {
     for (Expr e : n.ranges) results *= hint(e, program.facts);
     for (Expr e : n.reduceRanges) length *= hint(e, program.facts);
     bool across = n.kind == Node::Kind::Reduction && runsAcross(n);
-    bool fits = n.kind == Node::Kind::Reduction && results <= (across ? rule.fewColumns : rule.fewRows) && length >= (across ? rule.longColumn : rule.longRow);
+    bool fits = n.kind == Node::Kind::Reduction && results <= (across ? rule.fewColumns : rule.fewRows) &&
+                length >= (across ? rule.longColumn : rule.longRow);
     int64_t alone = std::max<int64_t>(across ? results / kColumnsOfProgram : results, 1);
     // Programs of a column reduction are small: several run on one processor.
     int64_t programs = across && rule.programs < INT64_MAX ? rule.programs * kColumnPrograms : rule.programs;
     int64_t most = std::min(rule.mostParts, std::max<int64_t>(programs / alone, 1));
-    for (const Reduction &r : n.reductions) fits &= splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body.ops[static_cast<size_t>(r.input)].dtype);
+    for (const Reduction &r : n.reductions)
+      fits &= splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body.ops[static_cast<size_t>(r.input)].dtype);
     int64_t parts = 1;
     if (fits && n.reduceRanges[0].isConst()) {
       int64_t first = n.reduceRanges[0].constValue();
@@ -109,7 +111,8 @@ void splitReductions(Program &program, const SplitRule &rule) {
     for (Reduction &r : n.reductions) {
       bool logic = r.kind == ReduceKind::Any || r.kind == ReduceKind::All;
       const DType t = logic ? DType::Bool : r.dtype;
-      const BufferId partial = addTemp(program, program.buffer(r.results[0].buffer).name + "_parts", t, product(second.ranges) * Expr(parts));
+      const BufferId partial = addTemp(program, program.buffer(r.results[0].buffer).name + "_parts", t,
+                                       product(second.ranges) * Expr(parts));
       Reduction total = r;
       total.input = appendLoad(second.body, partial, t, placeOf(symbol(reduceName(0))));
       second.reductions.push_back(std::move(total));

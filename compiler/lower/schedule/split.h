@@ -1,5 +1,6 @@
-// Splits long reductions with few results in two, so that all cores have work: [] over [1048576] becomes [256] over [4096] into partial
-// results, then [] over [256]. The number of parts depends on the sizes alone, never on the machine's load: results are deterministic.
+// Splits long reductions with few results in two, so that all cores have work: [] over [1048576] becomes [256] over
+// [4096] into partial results, then [] over [256]. The number of parts depends on the sizes alone, never on the
+// machine's load: results are deterministic.
 #pragma once
 #include "ir/loops/loops.h"
 #include "lower/schedule/schedule.h"
@@ -9,16 +10,18 @@ namespace neso::schedule {
 /// Rewrites every such node of the program; the partial results are new temps.
 void splitReductions(loops::Program &program, const SplitRule &rule);
 
-/// Sorts of rows longer than rule.longestSort become sorts of parts and passes that merge two runs each: [] over [20000] becomes [4] over
-/// [5000], [2] over [10000] and [] over [20000]. Keys and positions lie in new temps between them. Rows without an upper bound stay.
+/// Sorts of rows longer than rule.longestSort become sorts of parts and passes that merge two runs each: [] over
+/// [20000] becomes [4] over [5000], [2] over [10000] and [] over [20000]. Keys and positions lie in new temps between
+/// them. Rows without an upper bound stay.
 void splitSorts(loops::Program &program, const SplitRule &rule);
 
-/// Products with fewer blocks than the machine has processors are cut along k: a batch of partial products, then their sum with the
-/// epilogue. [49, 4608] x [4608, 512] becomes 18 of [49, 256] x [256, 512]. Every run adds in the same order.
+/// Products with fewer blocks than the machine has processors are cut along k: a batch of partial products, then their
+/// sum with the epilogue. [49, 4608] x [4608, 512] becomes 18 of [49, 256] x [256, 512]. Every run adds in the same
+/// order.
 void splitContractions(loops::Program &program, const SplitRule &rule);
 
-/// Scans of few and long rows get words in which the programs of a row tell each other their totals (loops::LookBack), and a node before
-/// them that sets those to zero.
+/// Scans of few and long rows get words in which the programs of a row tell each other their totals (loops::LookBack),
+/// and a node before them that sets those to zero.
 void splitScans(loops::Program &program, const SplitRule &rule);
 
 } // namespace neso::schedule

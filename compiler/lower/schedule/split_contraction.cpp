@@ -29,8 +29,9 @@ Shape shapeOf(const Node &n, const Facts &facts) {
   return s;
 }
 
-/// Microseconds of a product in `parts` parts of k: of small blocks, which wait in each step as long as there are few, and of the
-/// multiplications; of several parts, the second kernel with the bytes of the partial results. Fitted to an H200; which is least counts.
+/// Microseconds of a product in `parts` parts of k: of small blocks, which wait in each step as long as there are few,
+/// and of the multiplications; of several parts, the second kernel with the bytes of the partial results. Fitted to an
+/// H200; which is least counts.
 double costOf(const Shape &s, int64_t parts, int64_t processors, int64_t itemBytes) {
   bool narrow = itemBytes <= 2;
   double steps = static_cast<double>((s.k / parts + stepOf(itemBytes) - 1) / stepOf(itemBytes));
@@ -42,7 +43,8 @@ double costOf(const Shape &s, int64_t parts, int64_t processors, int64_t itemByt
   return product + 3 + results * static_cast<double>(parts) * 8.0 / 3e6;
 }
 
-/// Parts of equal length that are whole steps, and whole rows of the innermost dimension or an equal part of one; 1: better whole.
+/// Parts of equal length that are whole steps, and whole rows of the innermost dimension or an equal part of one; 1:
+/// better whole.
 int64_t bestParts(const Shape &s, int64_t innermost, int64_t processors, int64_t itemBytes) {
   int64_t best = 1;
   for (int64_t parts = 2; parts <= 64 && parts <= s.k / stepOf(itemBytes); ++parts) {
@@ -53,7 +55,8 @@ int64_t bestParts(const Shape &s, int64_t innermost, int64_t processors, int64_t
   return best;
 }
 
-/// Index expressions of the reduction's dimensions, where the last range of the node has become the part: `n` gets its new ranges.
+/// Index expressions of the reduction's dimensions, where the last range of the node has become the part: `n` gets its
+/// new ranges.
 void cut(Node &n, int64_t parts) {
   Expr part = symbol(indexName(n.ranges.size()));
   size_t last = n.reduceRanges.size() - 1;
@@ -86,14 +89,17 @@ void cut(Node &n, int64_t parts) {
 
 class Splitter {
 public:
-  Splitter(Program &program, const SplitRule &rule) : program_(program), rule_(rule), nextId_(freeNodeId(program).value) {}
+  Splitter(Program &program, const SplitRule &rule)
+      : program_(program), rule_(rule), nextId_(freeNodeId(program).value) {}
 
   void run() {
     std::vector<Node> nodes;
     for (Node &n : program_.nodes) {
       int64_t parts = n.kind == Node::Kind::Contraction ? partsOf(n) : 1;
-      if (parts == 1) nodes.push_back(std::move(n));
-      else split(std::move(n), parts, nodes);
+      if (parts == 1)
+        nodes.push_back(std::move(n));
+      else
+        split(std::move(n), parts, nodes);
     }
     program_.nodes = std::move(nodes);
   }
@@ -106,13 +112,15 @@ private:
     Shape s = shapeOf(n, program_.facts);
     // A vector times a matrix is a reduction.
     if (s.m < 16 || s.n < 16) return 1;
-    int64_t item = std::max(itemSize(n.body.ops[static_cast<size_t>(n.lhs)].dtype), itemSize(n.body.ops[static_cast<size_t>(n.rhs)].dtype));
+    int64_t item = std::max(itemSize(n.body.ops[static_cast<size_t>(n.lhs)].dtype),
+                            itemSize(n.body.ops[static_cast<size_t>(n.rhs)].dtype));
     return bestParts(s, n.reduceRanges.back().constValue(), rule_.contractionProcessors, item);
   }
 
   Node like(const Node &n, Node::Kind kind, const char *what) {
     Node out;
-    out.id = NodeId(nextId_++), out.kind = kind, out.name = n.name + what, out.origins = n.origins, out.ranges = n.ranges;
+    out.id = NodeId(nextId_++), out.kind = kind, out.name = n.name + what, out.origins = n.origins,
+    out.ranges = n.ranges;
     return out;
   }
 

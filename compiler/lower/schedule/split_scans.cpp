@@ -15,8 +15,8 @@ void splitScans(Program &program, const SplitRule &rule) {
   for (const Node &n : program.nodes) nextId = std::max(nextId, n.id.value + 1);
   for (Node &n : program.nodes) {
     const Expr rows = product(n.ranges);
-    if (n.kind == Node::Kind::Scan && n.inputs.size() == 1 && n.reduceRanges.size() == 1 && hint(rows, program.facts) <= rule.fewScans &&
-        hint(n.reduceRanges[0], program.facts) >= rule.longScan) {
+    if (n.kind == Node::Kind::Scan && n.inputs.size() == 1 && n.reduceRanges.size() == 1 &&
+        hint(rows, program.facts) <= rule.fewScans && hint(n.reduceRanges[0], program.facts) >= rule.longScan) {
       const DType type = n.body.ops[static_cast<size_t>(n.inputs[0])].dtype;
       LookBack look;
       look.tile = rule.scanTile / std::max<int64_t>(itemSize(type), 4);
@@ -24,7 +24,8 @@ void splitScans(Program &program, const SplitRule &rule) {
       Buffer b;
       b.id = look.words;
       b.name = n.name + "_totals", b.dtype = DType::I64;
-      b.elements = rows * look.groups(n.reduceRanges[0]) * Expr(LookBack::kGroup * LookBack::wordsOf(type)) + LookBack::kHeader;
+      b.elements =
+          rows * look.groups(n.reduceRanges[0]) * Expr(LookBack::kGroup * LookBack::wordsOf(type)) + LookBack::kHeader;
       program.buffers.push_back(b);
       Node zero;
       zero.id = NodeId(nextId++);

@@ -21,14 +21,18 @@ struct Runs {
 
 class SortSplitter {
 public:
-  SortSplitter(Program &program, const SplitRule &rule) : program_(program), rule_(rule), nextId_(freeNodeId(program).value) {}
+  SortSplitter(Program &program, const SplitRule &rule)
+      : program_(program), rule_(rule), nextId_(freeNodeId(program).value) {}
 
   void run() {
     std::vector<Node> nodes = std::move(program_.nodes);
     for (Node &n : nodes) {
-      const int64_t longest = n.kind == Node::Kind::Sort && n.inputs.size() == 1 ? program_.facts.rangeOf(n.reduceRanges[0]).hi : 0;
-      if (longest > rule_.longestSort && longest < kLongestRow) split(std::move(n), longest);
-      else out_.push_back(std::move(n));
+      const int64_t longest =
+          n.kind == Node::Kind::Sort && n.inputs.size() == 1 ? program_.facts.rangeOf(n.reduceRanges[0]).hi : 0;
+      if (longest > rule_.longestSort && longest < kLongestRow)
+        split(std::move(n), longest);
+      else
+        out_.push_back(std::move(n));
     }
     program_.nodes = std::move(out_);
   }
@@ -38,7 +42,8 @@ private:
     int levels = 0;
     while ((longest + (int64_t(1) << levels) - 1) >> levels > rule_.longestSort) ++levels;
     const size_t rank = n.ranges.size();
-    const Expr length = n.reduceRanges[0], parts = int64_t(1) << levels, part = ceilDiv(length, parts), row = part * parts;
+    const Expr length = n.reduceRanges[0], parts = int64_t(1) << levels, part = ceilDiv(length, parts),
+               row = part * parts;
     const DType key = n.body.ops[static_cast<size_t>(n.inputs[0])].dtype;
     const BufferId given = keysOf(n, key);
 
@@ -57,7 +62,8 @@ private:
       Node merge = passOf(n, "_merge", {n.ranges, last ? Expr() : Expr(int64_t(1) << level)}, last ? length : run * 2);
       merge.run = run;
       const Expr at = last ? rowIndex * row + r : rowIndex * row + segment * (run * 2) + r;
-      merge.inputs = {appendLoad(merge.body, from.keys, key, at), appendLoad(merge.body, from.positions, DType::I32, at)};
+      merge.inputs = {appendLoad(merge.body, from.keys, key, at),
+                      appendLoad(merge.body, from.positions, DType::I32, at)};
       if (last) {
         merge.stores = n.stores;
       } else {
@@ -106,14 +112,16 @@ private:
     return keys;
   }
 
-  /// Inputs of the first pass: the key at `position` of the row that begins at `first`, and the position; behind the row's end what no key
-  /// stands behind.
+  /// Inputs of the first pass: the key at `position` of the row that begins at `first`, and the position; behind the
+  /// row's end what no key stands behind.
   static void padded(Node &n, bool descending, BufferId keys, Expr first, Expr position, Expr length, DType t) {
     const ValueIdx at = appendIndex(n.body, position), end = appendIndex(n.body, length);
     const ValueIdx inside = append(n.body, OpKind::Lt, DType::Bool, at, end);
     Op last{OpKind::Constant, t};
-    if (isFloat(t)) last.imm = descending ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-    else last.immInt = extremeOf(t, !descending);
+    if (isFloat(t))
+      last.imm = descending ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+    else
+      last.immInt = extremeOf(t, !descending);
     Op key{OpKind::Load, t};
     key.a = inside, key.b = append(n.body, last), key.buffer = keys, key.index = first + position;
     const ValueIdx loaded = append(n.body, key);

@@ -1,4 +1,5 @@
-// Plans made by hand, packed, loaded by the runtime and run with kernels written here. Expected values are worked out by hand.
+// Plans made by hand, packed, loaded by the runtime and run with kernels written here. Expected values are worked out
+// by hand.
 #include "package/package.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,8 @@
 using namespace neso;
 
 namespace {
-extern "C" void pkgScale(const neso_arg *args, const uint32_t[3], uint64_t begin, uint64_t end, const neso_kernel_env *) {
+extern "C" void pkgScale(const neso_arg *args, const uint32_t[3], uint64_t begin, uint64_t end,
+                         const neso_kernel_env *) {
   const float *x = static_cast<const float *>(args[0].ptr), *w = static_cast<const float *>(args[1].ptr);
   float *y = static_cast<float *>(args[2].ptr);
   for (uint64_t i = begin; i < end; ++i) y[i] = x[i] * w[0] + static_cast<float>(args[3].i64) + args[4].f32;
@@ -33,14 +35,16 @@ CompiledCode linkedCode() {
 // A program whose buffers, inputs and placements are added one by one.
 struct Maker {
   plan::Plan p;
-  loops::BufferId buffer(const std::string &name, loops::Buffer::Kind kind, Expr elements, int64_t index, plan::Placement where = {}, DType dtype = DType::F32) {
+  loops::BufferId buffer(const std::string &name, loops::Buffer::Kind kind, Expr elements, int64_t index,
+                         plan::Placement where = {}, DType dtype = DType::F32) {
     loops::BufferId id(static_cast<int64_t>(p.program.buffers.size()));
     p.program.buffers.push_back({id, name, dtype, kind, elements, index, false});
     p.placements.push_back(where);
     return id;
   }
   loops::BufferId input(const std::string &name, std::vector<Expr> sizes) {
-    loops::BufferId id = buffer(name, loops::Buffer::Kind::Input, product(sizes), static_cast<int64_t>(p.program.inputs.size()), {plan::Placement::Where::Input});
+    loops::BufferId id = buffer(name, loops::Buffer::Kind::Input, product(sizes),
+                                static_cast<int64_t>(p.program.inputs.size()), {plan::Placement::Where::Input});
     loops::ProgramInput in;
     in.name = name;
     in.sizes = sizes;
@@ -50,9 +54,11 @@ struct Maker {
   }
   loops::BufferId weight(const std::string &name, const std::vector<float> &data) {
     loops::Constant c;
-    c.fqn = name, c.data = reinterpret_cast<const uint8_t *>(data.data()), c.bytes = static_cast<int64_t>(data.size() * 4);
+    c.fqn = name, c.data = reinterpret_cast<const uint8_t *>(data.data()),
+    c.bytes = static_cast<int64_t>(data.size() * 4);
     p.program.constants.push_back(std::move(c));
-    return buffer(name, loops::Buffer::Kind::Constant, static_cast<int64_t>(data.size()), static_cast<int64_t>(p.program.constants.size()) - 1, {plan::Placement::Where::Constant});
+    return buffer(name, loops::Buffer::Kind::Constant, static_cast<int64_t>(data.size()),
+                  static_cast<int64_t>(p.program.constants.size()) - 1, {plan::Placement::Where::Constant});
   }
   loops::BufferId output(std::vector<Expr> sizes) {
     int number = static_cast<int>(p.program.outputs.size());
@@ -121,9 +127,17 @@ struct Loaded {
 };
 
 neso_tensor tensor(const std::vector<float> &data, const std::vector<int64_t> &sizes) {
-  return {const_cast<float *>(data.data()), sizes.data(), nullptr, static_cast<int32_t>(sizes.size()), NESO_F32, NESO_CPU, 0};
+  return {const_cast<float *>(data.data()),
+          sizes.data(),
+          nullptr,
+          static_cast<int32_t>(sizes.size()),
+          NESO_F32,
+          NESO_CPU,
+          0};
 }
-std::vector<float> values(const neso_tensor &t, size_t n) { return {static_cast<float *>(t.data), static_cast<float *>(t.data) + n}; }
+std::vector<float> values(const neso_tensor &t, size_t n) {
+  return {static_cast<float *>(t.data), static_cast<float *>(t.data) + n};
+}
 } // namespace
 
 // y[s0, 2] = 2 * (3 * x + s0 + 0.5), through the arena; the second factor comes from a second weight.
@@ -149,7 +163,8 @@ TEST(Package, RunsAPlanWithSymbolicSizes) {
     neso_tensor in = tensor(data, sizes), out{};
     ASSERT_EQ(neso_run(l.context, &in, 1, &out, 1), NESO_OK) << neso_error_text();
     EXPECT_EQ(out.sizes[0], n);
-    EXPECT_EQ(values(out, static_cast<size_t>(2 * n)), std::vector<float>(static_cast<size_t>(2 * n), static_cast<float>(2 * (3.5 + double(n)))));
+    EXPECT_EQ(values(out, static_cast<size_t>(2 * n)),
+              std::vector<float>(static_cast<size_t>(2 * n), static_cast<float>(2 * (3.5 + double(n)))));
   }
   neso_value_info info;
   ASSERT_EQ(neso_model_input(l.model, 0, &info), NESO_OK);
@@ -166,7 +181,10 @@ TEST(Package, EqualPlansGiveEqualBytes) {
     Maker m;
     auto x = m.input("x", {symbol("s0")});
     auto y = m.output({symbol("s0")});
-    m.launch("scale", {Maker::arg(x), Maker::arg(m.weight("w", w)), Maker::arg(y), Maker::size(ceilDiv(symbol("s0"), 4)), Maker::real(1)}, symbol("s0"));
+    m.launch("scale",
+             {Maker::arg(x), Maker::arg(m.weight("w", w)), Maker::arg(y), Maker::size(ceilDiv(symbol("s0"), 4)),
+              Maker::real(1)},
+             symbol("s0"));
     return packageBytes(m.contents());
   };
   Result<std::string> a = make(), b = make();

@@ -17,7 +17,8 @@ neso_status write_all(int file, const uint8_t *bytes, size_t size) {
   while (size) {
     ssize_t n = write(file, bytes, size);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return fail(NESO_OUT_OF_MEMORY, "no memory for the package's code (%zu bytes): %s", size, strerror(errno));
+    if (n <= 0)
+      return fail(NESO_OUT_OF_MEMORY, "no memory for the package's code (%zu bytes): %s", size, strerror(errno));
     bytes += n;
     size -= size_t(n);
   }
@@ -32,11 +33,14 @@ neso_status check_elf(const uint8_t *bytes, size_t size) {
   constexpr uint16_t machine = EM_AARCH64;
 #endif
   Elf64_Ehdr header;
-  if (size < sizeof header) return fail(NESO_PACKAGE_MALFORMED, "the package's code is too short to be a shared object");
+  if (size < sizeof header)
+    return fail(NESO_PACKAGE_MALFORMED, "the package's code is too short to be a shared object");
   memcpy(&header, bytes, sizeof header);
-  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_DYN || header.e_machine != machine)
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_type != ET_DYN || header.e_machine != machine)
     return fail(NESO_PACKAGE_MALFORMED, "the package's code is not a shared object for this machine");
-  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > size || size_t(header.e_phnum) * sizeof(Elf64_Phdr) > size - header.e_phoff)
+  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > size ||
+      size_t(header.e_phnum) * sizeof(Elf64_Phdr) > size - header.e_phoff)
     return fail(NESO_PACKAGE_MALFORMED, "the package's code has a damaged header");
   for (int i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
@@ -54,8 +58,8 @@ bool has_bf16_pairs() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & avx512_bf16);
 }
 
-// AMX TILE, BF16 and INT8, and the system's leave to use the tile registers, whose state it saves only for processes that
-// asked. Threads that exist already get it too.
+// AMX TILE, BF16 and INT8, and the system's leave to use the tile registers, whose state it saves only for processes
+// that asked. Threads that exist already get it too.
 bool has_tiles() {
   unsigned a, b, c, d;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
@@ -71,10 +75,12 @@ bool cpu_supports(const char *arch) {
 #if defined(__x86_64__)
   if (strcmp(arch, "x86-64") == 0) return true;
   if (strcmp(arch, "x86-64-v2") == 0) return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
-  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+            __builtin_cpu_supports("bmi2");
   if (strcmp(arch, "x86-64-v3") == 0) return v3;
-  bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512vl");
   if (strcmp(arch, "x86-64-v4") == 0) return v4;
   if (strcmp(arch, "x86-64-v4+bf16") == 0) return v4 && has_bf16_pairs();
   if (strcmp(arch, "x86-64-v4+amx") == 0) return v4 && has_bf16_pairs() && has_tiles();
@@ -92,7 +98,8 @@ cpu_code::~cpu_code() {
 neso_status cpu_code::load(const uint8_t *bytes, size_t size) {
   NESO_TRY(check_elf(bytes, size));
   file_ = memfd_create("neso-code", MFD_CLOEXEC);
-  if (file_ < 0) return fail(NESO_CODE_NOT_LOADED, "cannot make an anonymous file for the package's code: %s", strerror(errno));
+  if (file_ < 0)
+    return fail(NESO_CODE_NOT_LOADED, "cannot make an anonymous file for the package's code: %s", strerror(errno));
   NESO_TRY(write_all(file_, bytes, size));
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", file_);

@@ -17,9 +17,9 @@ struct job {
   const uint32_t *grid;
   uint64_t total, piece;
   const neso_kernel_env *envs;
-  bool measure;             // the calling thread takes the time of its own pieces
+  bool measure; // the calling thread takes the time of its own pieces
   double measured_ns = 0;
-  uint64_t measured = 0;    // programs
+  uint64_t measured = 0; // programs
   std::atomic<uint64_t> next{0};
 };
 
@@ -50,8 +50,8 @@ void learn(launch_cost *cost, double ns, uint64_t programs) {
 
 cpu_executor::~cpu_executor() { free(scratch_); }
 
-neso_status cpu_executor::start(int threads, int64_t scratch_bytes, neso_parallel_for parallel_for, void *parallel_for_user,
-                                void (*on_print)(void *, const char *), void *on_print_user) {
+neso_status cpu_executor::start(int threads, int64_t scratch_bytes, neso_parallel_for parallel_for,
+                                void *parallel_for_user, void (*on_print)(void *, const char *), void *on_print_user) {
   threads_ = threads > 0 ? threads : usable_cores();
   parallel_for_ = parallel_for;
   parallel_for_user_ = parallel_for_user;
@@ -66,14 +66,17 @@ neso_status cpu_executor::start(int threads, int64_t scratch_bytes, neso_paralle
   scratch_stride_ = scratch_bytes > 0 ? (size_t(scratch_bytes) + kAlign - 1) / kAlign * kAlign + kAlign : 0;
   if (scratch_stride_) {
     scratch_ = static_cast<char *>(aligned_alloc(kAlign, scratch_stride_ * size_t(threads_)));
-    if (!scratch_) return fail(NESO_OUT_OF_MEMORY, "out of memory: %zu bytes of scratch memory for each of %d threads", scratch_stride_, threads_);
+    if (!scratch_)
+      return fail(NESO_OUT_OF_MEMORY, "out of memory: %zu bytes of scratch memory for each of %d threads",
+                  scratch_stride_, threads_);
   }
-  for (int i = 0; i < threads_; ++i) envs_[i] = {scratch_ ? scratch_ + size_t(i) * scratch_stride_ : nullptr, this, report};
+  for (int i = 0; i < threads_; ++i)
+    envs_[i] = {scratch_ ? scratch_ + size_t(i) * scratch_stride_ : nullptr, this, report};
   return NESO_OK;
 }
 
-neso_status cpu_executor::launch(neso_cpu_kernel_fn function, const char *name, const neso_arg *args, const uint32_t grid[3],
-                                 launch_cost *cost, bool serial) {
+neso_status cpu_executor::launch(neso_cpu_kernel_fn function, const char *name, const neso_arg *args,
+                                 const uint32_t grid[3], launch_cost *cost, bool serial) {
   uint64_t total = uint64_t(grid[0]) * grid[1] * grid[2];
   if (total == 0) return NESO_OK;
   kernel_ = name;
@@ -85,15 +88,17 @@ neso_status cpu_executor::launch(neso_cpu_kernel_fn function, const char *name, 
   } else {
     uint64_t piece = total / (workers * kPiecesPerThread);
     job j{function, args, grid, total, piece ? piece : 1, envs_.data(), !known};
-    if (parallel_for_) parallel_for_(parallel_for_user_, int(workers), work, &j);
-    else pool_.run(int(workers), work, &j);
+    if (parallel_for_)
+      parallel_for_(parallel_for_user_, int(workers), work, &j);
+    else
+      pool_.run(int(workers), work, &j);
     if (!known) learn(cost, j.measured_ns, j.measured);
   }
   return event_.load(std::memory_order_acquire) == 0 ? NESO_OK : failure();
 }
 
-void cpu_executor::report(void *data, enum neso_kernel_event event, uint64_t program, const char *text, int line, const void *values,
-                          int64_t n, int is_float) {
+void cpu_executor::report(void *data, enum neso_kernel_event event, uint64_t program, const char *text, int line,
+                          const void *values, int64_t n, int is_float) {
   cpu_executor *self = static_cast<cpu_executor *>(data);
   if (event == NESO_KERNEL_PRINT) return self->print(program, text, values, n, is_float);
   int none = 0;
@@ -107,14 +112,20 @@ void cpu_executor::report(void *data, enum neso_kernel_event event, uint64_t pro
 
 // Triton's form: "pid (x, y, z) idx (i) prefix value".
 void cpu_executor::print(uint64_t program, const char *text, const void *values, int64_t n, int is_float) {
-  unsigned long long x = program % grid_[0], y = program / grid_[0] % grid_[1], z = program / (uint64_t(grid_[0]) * grid_[1]);
+  unsigned long long x = program % grid_[0], y = program / grid_[0] % grid_[1],
+                     z = program / (uint64_t(grid_[0]) * grid_[1]);
   for (int64_t i = 0; i < (n ? n : 1); ++i) {
     char line[512];
-    int at = snprintf(line, sizeof line, "pid (%llu, %llu, %llu) idx (%lld) %.300s", x, y, z, (long long)i, text ? text : "");
-    if (i < n && is_float) snprintf(line + at, sizeof line - size_t(at), "%f", static_cast<const double *>(values)[i]);
-    else if (i < n) snprintf(line + at, sizeof line - size_t(at), "%lld", (long long)static_cast<const int64_t *>(values)[i]);
-    if (on_print_) on_print_(on_print_user_, line);
-    else fprintf(stderr, "%s\n", line);
+    int at = snprintf(line, sizeof line, "pid (%llu, %llu, %llu) idx (%lld) %.300s", x, y, z, (long long)i,
+                      text ? text : "");
+    if (i < n && is_float)
+      snprintf(line + at, sizeof line - size_t(at), "%f", static_cast<const double *>(values)[i]);
+    else if (i < n)
+      snprintf(line + at, sizeof line - size_t(at), "%lld", (long long)static_cast<const int64_t *>(values)[i]);
+    if (on_print_)
+      on_print_(on_print_user_, line);
+    else
+      fprintf(stderr, "%s\n", line);
   }
 }
 
@@ -122,9 +133,12 @@ neso_status cpu_executor::failure() {
   int event = event_.exchange(0);
   unsigned long long program = event_program_;
   if (event == NESO_KERNEL_INDEX)
-    return fail(NESO_INDEX_OUT_OF_RANGE, "index %lld is out of range for a dimension of size %lld in kernel '%s', program %llu%s%s",
-                (long long)event_values_[0], (long long)event_values_[1], kernel_, program, event_text_[0] ? ": " : "", event_text_);
-  return fail(NESO_ASSERTION_FAILED, "assertion failed in kernel '%s', program %llu, line %d: %s", kernel_, program, event_line_, event_text_);
+    return fail(NESO_INDEX_OUT_OF_RANGE,
+                "index %lld is out of range for a dimension of size %lld in kernel '%s', program %llu%s%s",
+                (long long)event_values_[0], (long long)event_values_[1], kernel_, program, event_text_[0] ? ": " : "",
+                event_text_);
+  return fail(NESO_ASSERTION_FAILED, "assertion failed in kernel '%s', program %llu, line %d: %s", kernel_, program,
+              event_line_, event_text_);
 }
 
 } // namespace neso_rt

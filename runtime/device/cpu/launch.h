@@ -21,15 +21,16 @@ public:
   neso_status start(int threads, int64_t scratch_bytes, neso_parallel_for parallel_for, void *parallel_for_user,
                     void (*on_print)(void *, const char *), void *on_print_user);
 
-  /// cost: what is known of this launch; the first runs fill it in. serial: on the calling thread, in order. A failed assertion or index
-  /// of a program becomes the status; the other programs still run.
-  neso_status launch(neso_cpu_kernel_fn function, const char *name, const neso_arg *args, const uint32_t grid[3], launch_cost *cost, bool serial);
+  /// cost: what is known of this launch; the first runs fill it in. serial: on the calling thread, in order. A failed
+  /// assertion or index of a program becomes the status; the other programs still run.
+  neso_status launch(neso_cpu_kernel_fn function, const char *name, const neso_arg *args, const uint32_t grid[3],
+                     launch_cost *cost, bool serial);
   int threads() const { return threads_; }
   size_t scratch_total() const { return scratch_stride_ * size_t(threads_); }
 
 private:
-  static void report(void *self, enum neso_kernel_event event, uint64_t program, const char *text, int line, const void *values, int64_t n,
-                     int is_float);
+  static void report(void *self, enum neso_kernel_event event, uint64_t program, const char *text, int line,
+                     const void *values, int64_t n, int is_float);
   void print(uint64_t program, const char *text, const void *values, int64_t n, int is_float);
   neso_status failure();
 

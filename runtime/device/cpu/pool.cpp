@@ -66,8 +66,8 @@ void pool::serve(int index) {
     while (epoch_.load(std::memory_order_acquire) == seen) {
       for (int i = 0; i < kPausesPerLook && epoch_.load(std::memory_order_relaxed) == seen; ++i) pause_cpu();
       if (now_ms() < deadline) continue;
-      // sleepers_ rises before the epoch is looked at again: run() advances the epoch first and then asks for sleepers, so that one of
-      // the two always sees the other.
+      // sleepers_ rises before the epoch is looked at again: run() advances the epoch first and then asks for sleepers,
+      // so that one of the two always sees the other.
       sleepers_.fetch_add(1);
       while (epoch_.load() == seen) futex_wait(&epoch_, seen);
       sleepers_.fetch_sub(1);

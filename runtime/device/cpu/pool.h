@@ -1,5 +1,5 @@
-// Threads that stay between launches. A worker that has nothing to do spins for a short while, since the next launch usually follows
-// within microseconds, and then sleeps. The calling thread is worker 0.
+// Threads that stay between launches. A worker that has nothing to do spins for a short while, since the next launch
+// usually follows within microseconds, and then sleeps. The calling thread is worker 0.
 //
 // One thread at a time may call run(). A pool of one thread has no threads of its own and run() is a plain call.
 #pragma once

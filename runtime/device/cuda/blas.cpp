@@ -31,7 +31,8 @@ void *find_library() {
 }
 
 bool same_matrix(const blas_matrix &a, const blas_matrix &b) {
-  return alignment(a.data) == alignment(b.data) && a.pitch == b.pitch && a.batch_stride == b.batch_stride && a.transposed == b.transposed;
+  return alignment(a.data) == alignment(b.data) && a.pitch == b.pitch && a.batch_stride == b.batch_stride &&
+         a.transposed == b.transposed;
 }
 } // namespace
 
@@ -39,8 +40,8 @@ bool cuda_blas::open(const char *wanted) {
   void *library = wanted ? dlopen(wanted, RTLD_NOW | RTLD_LOCAL) : find_library();
   if (!library) return false;
   void *found;
-#define NESO_BLAS_SYMBOL(name, parameters)                                                                                         \
-  if (!(found = dlsym(library, #name))) return false;                                                                              \
+#define NESO_BLAS_SYMBOL(name, parameters)                                                                             \
+  if (!(found = dlsym(library, #name))) return false;                                                                  \
   memcpy(&name, &found, sizeof found);
 #include "device/cuda/blas_symbols.h"
 #undef NESO_BLAS_SYMBOL
@@ -73,11 +74,13 @@ void blas_product::release() {
 
 bool blas_product::fits(const blas_call &c) const {
   const blas_call &s = shape_;
-  return prepared_ && same_matrix(c.a, s.a) && same_matrix(c.b, s.b) && same_matrix(c.d, s.d) && c.batch == s.batch && c.m == s.m && c.n == s.n && c.k == s.k &&
-         !c.bias == !s.bias && c.workspace_bytes == s.workspace_bytes && c.type == s.type && c.out_type == s.out_type && c.relu == s.relu;
+  return prepared_ && same_matrix(c.a, s.a) && same_matrix(c.b, s.b) && same_matrix(c.d, s.d) && c.batch == s.batch &&
+         c.m == s.m && c.n == s.n && c.k == s.k && !c.bias == !s.bias && c.workspace_bytes == s.workspace_bytes &&
+         c.type == s.type && c.out_type == s.out_type && c.relu == s.relu;
 }
 
-bool blas_product::layout(blas_layout *out, int type, int64_t rows, int64_t columns, int64_t pitch, int64_t batch, int64_t batch_stride) const {
+bool blas_product::layout(blas_layout *out, int type, int64_t rows, int64_t columns, int64_t pitch, int64_t batch,
+                          int64_t batch_stride) const {
   // The stride of a dimension of one element says nothing.
   if (columns == 1 && pitch < rows) pitch = rows;
   if (pitch < rows) return false;
@@ -95,11 +98,14 @@ bool blas_product::prepare(const blas_call &c) {
   shape_ = c;
   if (c.batch > INT32_MAX || blas_->cublasLtMatmulDescCreate(&operation_, kBlasCompute32F, kBlasF32) != 0) return false;
   int32_t left = c.b.transposed, right = c.a.transposed;
-  uint32_t epilogue = c.relu ? (c.bias ? kBlasEpilogueReluBias : kBlasEpilogueRelu) : c.bias ? kBlasEpilogueBias : kBlasEpilogueNone;
+  uint32_t epilogue = c.relu   ? (c.bias ? kBlasEpilogueReluBias : kBlasEpilogueRelu)
+                      : c.bias ? kBlasEpilogueBias
+                               : kBlasEpilogueNone;
   bool ok = blas_->cublasLtMatmulDescSetAttribute(operation_, kBlasTransposeA, &left, sizeof left) == 0;
   ok = ok && blas_->cublasLtMatmulDescSetAttribute(operation_, kBlasTransposeB, &right, sizeof right) == 0;
   ok = ok && blas_->cublasLtMatmulDescSetAttribute(operation_, kBlasEpilogue, &epilogue, sizeof epilogue) == 0;
-  ok = ok && (!c.bias || blas_->cublasLtMatmulDescSetAttribute(operation_, kBlasBiasPointer, &c.bias, sizeof c.bias) == 0);
+  ok = ok &&
+       (!c.bias || blas_->cublasLtMatmulDescSetAttribute(operation_, kBlasBiasPointer, &c.bias, sizeof c.bias) == 0);
   ok = ok && layout(&left_, c.type, left ? c.k : c.n, left ? c.n : c.k, c.b.pitch, c.batch, c.b.batch_stride);
   ok = ok && layout(&right_, c.type, right ? c.m : c.k, right ? c.k : c.m, c.a.pitch, c.batch, c.a.batch_stride);
   ok = ok && layout(&result_, c.out_type, c.n, c.m, c.d.pitch, c.batch, c.d.batch_stride);
@@ -108,7 +114,10 @@ bool blas_product::prepare(const blas_call &c) {
   const struct {
     int attribute;
     const char *data;
-  } aligned[] = {{kBlasAlignmentA, c.b.data}, {kBlasAlignmentB, c.a.data}, {kBlasAlignmentC, c.d.data}, {kBlasAlignmentD, c.d.data}};
+  } aligned[] = {{kBlasAlignmentA, c.b.data},
+                 {kBlasAlignmentB, c.a.data},
+                 {kBlasAlignmentC, c.d.data},
+                 {kBlasAlignmentD, c.d.data}};
   uint64_t room = uint64_t(c.workspace_bytes) > kMaxAlignment ? uint64_t(c.workspace_bytes) - kMaxAlignment : 0;
   ok = blas_->cublasLtMatmulPreferenceSetAttribute(preference, kBlasWorkspaceBytes, &room, sizeof room) == 0;
   for (const auto &a : aligned) {
@@ -117,7 +126,8 @@ bool blas_product::prepare(const blas_call &c) {
   }
   blas_found found{};
   int count = 0;
-  ok = ok && blas_->cublasLtMatmulAlgoGetHeuristic(blas_->handle, operation_, left_, right_, result_, result_, preference, 1, &found, &count) == 0;
+  ok = ok && blas_->cublasLtMatmulAlgoGetHeuristic(blas_->handle, operation_, left_, right_, result_, result_,
+                                                   preference, 1, &found, &count) == 0;
   blas_->cublasLtMatmulPreferenceDestroy(preference);
   algorithm_ = found.algorithm;
   return ok && count == 1 && found.status == 0 && found.workspace_bytes <= room;
@@ -129,22 +139,24 @@ neso_status blas_product::run(const cuda_blas &blas, const blas_call &c, cu_stre
   *out_done = taken_;
   if (!taken_) return NESO_OK;
   if (c.bias && c.bias != shape_.bias) {
-    if (blas.cublasLtMatmulDescSetAttribute(operation_, kBlasBiasPointer, &c.bias, sizeof c.bias) != 0) return fail(NESO_DEVICE_FAILED, "cuBLASLt takes no bias");
+    if (blas.cublasLtMatmulDescSetAttribute(operation_, kBlasBiasPointer, &c.bias, sizeof c.bias) != 0)
+      return fail(NESO_DEVICE_FAILED, "cuBLASLt takes no bias");
     shape_.bias = c.bias;
   }
   // The library wants its workspace at a multiple of 256; the plan's lies at one of 64.
   const uint64_t skip = -reinterpret_cast<uint64_t>(c.workspace) % kMaxAlignment;
   const float one = 1, zero = 0;
-  int status = blas.cublasLtMatmul(blas.handle, operation_, &one, c.b.data, left_, c.a.data, right_, &zero, c.d.data, result_, c.d.data, result_, &algorithm_, c.workspace + skip,
-                                   size_t(c.workspace_bytes) - skip, stream);
+  int status =
+      blas.cublasLtMatmul(blas.handle, operation_, &one, c.b.data, left_, c.a.data, right_, &zero, c.d.data, result_,
+                          c.d.data, result_, &algorithm_, c.workspace + skip, size_t(c.workspace_bytes) - skip, stream);
   if (status == 0) return NESO_OK;
   if (status == kBlasInvalidValue || status == kBlasNotSupported) {
     // It finds out only now.
     *out_done = taken_ = false;
     return NESO_OK;
   }
-  return fail(NESO_DEVICE_FAILED, "cuBLASLt refused a product of [%lld, %lld] and [%lld, %lld], %lld times: status %d", (long long)c.m, (long long)c.k, (long long)c.k, (long long)c.n,
-              (long long)c.batch, status);
+  return fail(NESO_DEVICE_FAILED, "cuBLASLt refused a product of [%lld, %lld] and [%lld, %lld], %lld times: status %d",
+              (long long)c.m, (long long)c.k, (long long)c.k, (long long)c.n, (long long)c.batch, status);
 }
 
 } // namespace neso_rt

@@ -1,11 +1,12 @@
 // Matrix products by cuBLASLt, found at run time: D[b] = A[b] B[b], then + bias, then relu, accumulated in float32.
 //
-// The library is optional. Where it is absent, or takes no product of some shape, the plan's own kernel runs. It is opened with dlopen when
-// the first context on a GPU whose plan has products is made, and never closed. Nothing here allocates device memory: the library works in
-// the plan's workspace.
+// The library is optional. Where it is absent, or takes no product of some shape, the plan's own kernel runs. It is
+// opened with dlopen when the first context on a GPU whose plan has products is made, and never closed. Nothing here
+// allocates device memory: the library works in the plan's workspace.
 //
-// Which one, when the caller names none: the one that the process has loaded already (PyTorch brings its own), else what the dynamic loader
-// finds (LD_LIBRARY_PATH, the program's run path, the system's cache), else that of a CUDA toolkit in its usual place; of each the newest.
+// Which one, when the caller names none: the one that the process has loaded already (PyTorch brings its own), else
+// what the dynamic loader finds (LD_LIBRARY_PATH, the program's run path, the system's cache), else that of a CUDA
+// toolkit in its usual place; of each the newest.
 #pragma once
 #include "device/cuda/driver.h"
 
@@ -36,10 +37,12 @@ struct blas_found {
 inline constexpr int kBlasF32 = 0, kBlasF16 = 2, kBlasBF16 = 14;
 inline constexpr int kBlasCompute32F = 68;
 inline constexpr int kBlasTransposeA = 3, kBlasTransposeB = 4, kBlasEpilogue = 7, kBlasBiasPointer = 8;
-inline constexpr uint32_t kBlasEpilogueNone = 1, kBlasEpilogueRelu = 2, kBlasEpilogueBias = 4, kBlasEpilogueReluBias = 6;
+inline constexpr uint32_t kBlasEpilogueNone = 1, kBlasEpilogueRelu = 2, kBlasEpilogueBias = 4,
+                          kBlasEpilogueReluBias = 6;
 inline constexpr int kBlasInvalidValue = 7, kBlasNotSupported = 15;
 inline constexpr int kBlasBatchCount = 5, kBlasBatchStride = 6;
-inline constexpr int kBlasWorkspaceBytes = 1, kBlasAlignmentA = 5, kBlasAlignmentB = 6, kBlasAlignmentC = 7, kBlasAlignmentD = 8;
+inline constexpr int kBlasWorkspaceBytes = 1, kBlasAlignmentA = 5, kBlasAlignmentB = 6, kBlasAlignmentC = 7,
+                     kBlasAlignmentD = 8;
 
 /// One device's library: its functions and its handle. Thread-safe once open.
 struct cuda_blas {
@@ -66,19 +69,20 @@ struct blas_matrix {
 struct blas_call {
   blas_matrix a, b, d; // [m, k], [k, n], [m, n]; d is not transposed
   int64_t batch, m, n, k;
-  char *bias;          // [n] of out_type, or nullptr
+  char *bias; // [n] of out_type, or nullptr
   char *workspace;
   int64_t workspace_bytes;
-  int type, out_type;  // kBlas…
+  int type, out_type; // kBlas…
   bool relu;
 };
 
-/// The library's plan for products of one shape. Remembers the last shape it was asked for, so that a repeated product makes nothing anew.
-/// A plain value, all zero at first.
+/// The library's plan for products of one shape. Remembers the last shape it was asked for, so that a repeated product
+/// makes nothing anew. A plain value, all zero at first.
 class blas_product {
 public:
   void release();
-  /// Queues the product on `stream`. out_done false: the library takes no such product, nothing was queued. NESO_DEVICE_FAILED.
+  /// Queues the product on `stream`. out_done false: the library takes no such product, nothing was queued.
+  /// NESO_DEVICE_FAILED.
   neso_status run(const cuda_blas &blas, const blas_call &call, cu_stream stream, bool *out_done);
   /// Did the library compute the last one?
   bool taken() const { return taken_; }
@@ -86,7 +90,8 @@ public:
 private:
   bool prepare(const blas_call &call);
   bool fits(const blas_call &call) const;
-  bool layout(blas_layout *out, int type, int64_t rows, int64_t columns, int64_t pitch, int64_t batch, int64_t batch_stride) const;
+  bool layout(blas_layout *out, int type, int64_t rows, int64_t columns, int64_t pitch, int64_t batch,
+              int64_t batch_stride) const;
 
   const cuda_blas *blas_;
   bool prepared_, taken_;

@@ -1,5 +1,5 @@
-// The runtime's own kernels: strided copies of items of 1, 2, 4, 8 or 16 bytes, and filling with an 8-byte pattern. PTX, assembled by the
-// driver when a run first needs one.
+// The runtime's own kernels: strided copies of items of 1, 2, 4, 8 or 16 bytes, and filling with an 8-byte pattern.
+// PTX, assembled by the driver when a run first needs one.
 #pragma once
 #include <stdint.h>
 
@@ -15,7 +15,8 @@ const char *cuda_own_kernels();
 inline constexpr int kCopyMaxRank = 8;
 inline constexpr unsigned kOwnKernelThreads = 256; // of a block
 
-/// The one parameter of the copies. Thread i below `count` copies the item whose index tuple, last dimension fastest, is number i.
+/// The one parameter of the copies. Thread i below `count` copies the item whose index tuple, last dimension fastest,
+/// is number i.
 struct cuda_copy_params {
   char *dst;
   const char *src;

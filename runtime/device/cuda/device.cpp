@@ -34,7 +34,9 @@ neso_status check_cubin(const uint8_t *bytes, size_t size) {
 }
 } // namespace
 
-void cuda_arch(const cuda_limits &limits, char *out, size_t size) { snprintf(out, size, "sm_%d%d", limits.major, limits.minor); }
+void cuda_arch(const cuda_limits &limits, char *out, size_t size) {
+  snprintf(out, size, "sm_%d%d", limits.major, limits.minor);
+}
 
 int cuda_fit(const char *arch, int major, int minor) {
   int number = 0, used = 0;
@@ -52,9 +54,14 @@ neso_status cuda_limits::read(const cuda_driver &driver, cu_device device) {
   const struct {
     int attribute;
     int *value;
-  } wanted[] = {{kCuAttributeMajor, &major}, {kCuAttributeMinor, &minor}, {kCuAttributeMaxThreads, &max_threads},
-                {kCuAttributeSharedOptIn, &max_shared}, {kCuAttributeMultiprocessors, &processors}, {kCuAttributeL2Bytes, &l2_bytes}};
-  for (const auto &w : wanted) NESO_TRY(driver.check(driver.cuDeviceGetAttribute(w.value, w.attribute, device), "reading a device's properties"));
+  } wanted[] = {{kCuAttributeMajor, &major},
+                {kCuAttributeMinor, &minor},
+                {kCuAttributeMaxThreads, &max_threads},
+                {kCuAttributeSharedOptIn, &max_shared},
+                {kCuAttributeMultiprocessors, &processors},
+                {kCuAttributeL2Bytes, &l2_bytes}};
+  for (const auto &w : wanted)
+    NESO_TRY(driver.check(driver.cuDeviceGetAttribute(w.value, w.attribute, device), "reading a device's properties"));
   return NESO_OK;
 }
 
@@ -112,7 +119,9 @@ neso_status cuda_device::load_code(const neso_model &model) {
     const char *arch = arch_of(model.plan.root, int32_t(t));
     size_t used = strlen(held);
     snprintf(held + used, sizeof held - used, "%s%s", used ? ", " : "", arch);
-    if (targets->Get(t)->kind() != fbs::TargetKind::Cuda || (model.forced_target >= 0 && model.forced_target != int32_t(t))) continue;
+    if (targets->Get(t)->kind() != fbs::TargetKind::Cuda ||
+        (model.forced_target >= 0 && model.forced_target != int32_t(t)))
+      continue;
     int fit = cuda_fit(arch, limits.major, limits.minor);
     if (fit > best_fit) {
       best_fit = fit;
@@ -122,8 +131,13 @@ neso_status cuda_device::load_code(const neso_model &model) {
   if (best >= 0) return load_target(model, best);
   char own[16];
   cuda_arch(limits, own, sizeof own);
-  if (model.forced_target >= 0) return fail(NESO_NO_FITTING_TARGET, "code for %s was asked for, device cuda:%d (%s) cannot run it", arch_of(model.plan.root, model.forced_target), index_, own);
-  return fail(NESO_NO_FITTING_TARGET, "the package holds code for %s, and none of it runs on device cuda:%d (%s); compile it with --target cuda --arch %s", held[0] ? held : "no target", index_, own, own);
+  if (model.forced_target >= 0)
+    return fail(NESO_NO_FITTING_TARGET, "code for %s was asked for, device cuda:%d (%s) cannot run it",
+                arch_of(model.plan.root, model.forced_target), index_, own);
+  return fail(NESO_NO_FITTING_TARGET,
+              "the package holds code for %s, and none of it runs on device cuda:%d (%s); compile it with --target "
+              "cuda --arch %s",
+              held[0] ? held : "no target", index_, own, own);
 }
 
 neso_status cuda_device::load_target(const neso_model &model, int32_t target) {
@@ -145,9 +159,14 @@ neso_status cuda_device::load_target(const neso_model &model, int32_t target) {
     NESO_TRY(check_cubin(code->data, code->size));
     r = driver.cuModuleLoadDataEx(&module_, code->data, 0, nullptr, nullptr);
   }
-  if (r == kCuUnsupportedPtxVersion) return fail(NESO_CODE_NOT_LOADED, "the driver is too old for the package's PTX (%s); compile with --arch for this GPU, or update the driver", arch);
+  if (r == kCuUnsupportedPtxVersion)
+    return fail(
+        NESO_CODE_NOT_LOADED,
+        "the driver is too old for the package's PTX (%s); compile with --arch for this GPU, or update the driver",
+        arch);
   if (r == kCuInvalidPtx || r == kCuInvalidImage || r == kCuNoBinaryForGpu)
-    return fail(NESO_CODE_NOT_LOADED, "the driver refuses the package's code for %s: %s %s", arch, driver.describe(r), log);
+    return fail(NESO_CODE_NOT_LOADED, "the driver refuses the package's code for %s: %s %s", arch, driver.describe(r),
+                log);
   NESO_TRY(driver.check(r, "loading the package's code"));
   return resolve(model, target);
 }
@@ -158,16 +177,26 @@ neso_status cuda_device::resolve(const neso_model &model, int32_t target) {
     const auto *usage = row.row->usage();
     const fbs::KernelUsage *u = usage && usage->size() > uint32_t(target) ? usage->Get(uint32_t(target)) : nullptr;
     cuda_kernel &out = kernels[k];
-    out = {nullptr, row.name, u ? u->threads() : row.row->threads(), u ? u->shared_bytes() : row.row->shared_bytes(), u ? u->cluster() : row.row->cluster(), row.serial};
+    out = {nullptr,
+           row.name,
+           u ? u->threads() : row.row->threads(),
+           u ? u->shared_bytes() : row.row->shared_bytes(),
+           u ? u->cluster() : row.row->cluster(),
+           row.serial};
     if (out.threads < 1 || out.threads > limits.max_threads)
-      return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' asks for blocks of %d threads, device cuda:%d takes 1 to %d", row.name, out.threads, index_, limits.max_threads);
+      return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' asks for blocks of %d threads, device cuda:%d takes 1 to %d",
+                  row.name, out.threads, index_, limits.max_threads);
     const char *symbol = row.row->symbols()->Get(uint32_t(target))->c_str();
     if (driver.cuModuleGetFunction(&out.function, module_, symbol) != 0)
-      return fail(NESO_PACKAGE_MALFORMED, "the package's code does not hold kernel '%s' (symbol '%s')", row.name, symbol);
+      return fail(NESO_PACKAGE_MALFORMED, "the package's code does not hold kernel '%s' (symbol '%s')", row.name,
+                  symbol);
     if (out.shared_bytes < 0 || out.shared_bytes > limits.max_shared)
-      return fail(NESO_NO_FITTING_TARGET, "kernel '%s' needs %d bytes of shared memory a block, device cuda:%d has %d", row.name, out.shared_bytes, index_, limits.max_shared);
+      return fail(NESO_NO_FITTING_TARGET, "kernel '%s' needs %d bytes of shared memory a block, device cuda:%d has %d",
+                  row.name, out.shared_bytes, index_, limits.max_shared);
     // Up to 48 KiB every kernel has; more is opted in to.
-    if (out.shared_bytes > 48 << 10) NESO_TRY(driver.check(driver.cuFuncSetAttribute(out.function, kCuFunctionMaxDynamicShared, out.shared_bytes), row.name));
+    if (out.shared_bytes > 48 << 10)
+      NESO_TRY(driver.check(driver.cuFuncSetAttribute(out.function, kCuFunctionMaxDynamicShared, out.shared_bytes),
+                            row.name));
   }
   return NESO_OK;
 }
@@ -175,7 +204,8 @@ neso_status cuda_device::resolve(const neso_model &model, int32_t target) {
 neso_status cuda_device::upload(const neso_model &model) {
   const array<plan_constant> &rows = model.plan.constants;
   NESO_TRY(constants_.resize(rows.size()));
-  // Constants that share storage on the host (tied weights) share it here: found by address, in a table with one place for each and as many free.
+  // Constants that share storage on the host (tied weights) share it here: found by address, in a table with one place
+  // for each and as many free.
   size_t places = 2;
   while (places < 2 * rows.size()) places *= 2;
   array<int32_t> table;
@@ -206,14 +236,18 @@ neso_status cuda_device::upload(const neso_model &model) {
   }
   if (total == 0) return NESO_OK;
   cu_result r = driver.cuMemAlloc(&constant_memory_, size_t(total));
-  if (r == kCuOutOfMemory) return fail(NESO_OUT_OF_MEMORY, "out of memory on cuda:%d: %lld bytes for the model's constants", index_, (long long)total);
+  if (r == kCuOutOfMemory)
+    return fail(NESO_OUT_OF_MEMORY, "out of memory on cuda:%d: %lld bytes for the model's constants", index_,
+                (long long)total);
   NESO_TRY(driver.check(r, "memory for the model's constants"));
   constant_bytes_ = size_t(total);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].mutated || rows[i].bytes == 0) continue;
     cu_pointer to = constant_memory_ + uint64_t(offsets[i]);
     constants_[i] = reinterpret_cast<char *>(to);
-    if (first[i]) NESO_TRY(driver.check(driver.cuMemcpyHtoDAsync(to, rows[i].data, size_t(rows[i].bytes), nullptr), "uploading the model's constants"));
+    if (first[i])
+      NESO_TRY(driver.check(driver.cuMemcpyHtoDAsync(to, rows[i].data, size_t(rows[i].bytes), nullptr),
+                            "uploading the model's constants"));
   }
   return driver.check(driver.cuStreamSynchronize(nullptr), "uploading the model's constants");
 }
@@ -221,8 +255,12 @@ neso_status cuda_device::upload(const neso_model &model) {
 neso_status cuda_device::own_kernel(int which, cu_function *out) const {
   pthread_mutex_lock(&own_kernel_mutex);
   neso_status status = NESO_OK;
-  if (!own_module_) status = driver.check(driver.cuModuleLoadDataEx(&own_module_, cuda_own_kernels(), 0, nullptr, nullptr), "loading the runtime's own kernels");
-  if (status == NESO_OK) status = driver.check(driver.cuModuleGetFunction(out, own_module_, cuda_own_kernel_names[which]), cuda_own_kernel_names[which]);
+  if (!own_module_)
+    status = driver.check(driver.cuModuleLoadDataEx(&own_module_, cuda_own_kernels(), 0, nullptr, nullptr),
+                          "loading the runtime's own kernels");
+  if (status == NESO_OK)
+    status = driver.check(driver.cuModuleGetFunction(out, own_module_, cuda_own_kernel_names[which]),
+                          cuda_own_kernel_names[which]);
   pthread_mutex_unlock(&own_kernel_mutex);
   return status;
 }

@@ -1,8 +1,8 @@
-// One model on one GPU: the device's primary context, the code that fits it, and the constants, uploaded once. Shared by the model's
-// contexts there; lives until the model is freed.
+// One model on one GPU: the device's primary context, the code that fits it, and the constants, uploaded once. Shared
+// by the model's contexts there; lives until the model is freed.
 //
-// The code chosen is a cubin of the device's own major version with a minor version up to its own, the highest there is; else PTX of the
-// highest version up to the device's, which the driver assembles.
+// The code chosen is a cubin of the device's own major version with a minor version up to its own, the highest there
+// is; else PTX of the highest version up to the device's, which the driver assembles.
 #pragma once
 #include <atomic>
 
@@ -34,8 +34,8 @@ public:
   cuda_device &operator=(const cuda_device &) = delete;
   ~cuda_device();
 
-  /// Starts the driver, loads the code of `model` and uploads its constants. `library` as in neso_context_options.cuda_driver.
-  /// blas: as in neso_context_options.cublas; opened only if the plan has products.
+  /// Starts the driver, loads the code of `model` and uploads its constants. `library` as in
+  /// neso_context_options.cuda_driver. blas: as in neso_context_options.cublas; opened only if the plan has products.
   neso_status open(const neso_model &model, int index, const char *library, const char *blas);
   bool is(int index, const char *library) const;
 
@@ -47,10 +47,10 @@ public:
   cuda_driver driver;
   cu_context context = nullptr;
   cuda_limits limits{};
-  cuda_blas blas;                 // handle nullptr: there is no such library
-  array<cuda_kernel> kernels;     // one a kernel of the plan
+  cuda_blas blas;             // handle nullptr: there is no such library
+  array<cuda_kernel> kernels; // one a kernel of the plan
   mutable std::atomic<bool> lost{false};
-  cuda_device *next = nullptr;    // the model's other devices
+  cuda_device *next = nullptr; // the model's other devices
 
 private:
   neso_status load_code(const neso_model &model);
@@ -63,13 +63,13 @@ private:
   cu_device device_ = 0;
   cu_module module_ = nullptr;
   mutable cu_module own_module_ = nullptr;
-  array<char *> constants_;       // addresses on the device; nullptr for those that each context copies
+  array<char *> constants_; // addresses on the device; nullptr for those that each context copies
   cu_pointer constant_memory_ = 0;
   size_t constant_bytes_ = 0;
 };
 
-/// Makes the device's context current for the calling thread, as long as this lives; the caller's own comes back afterwards. nullptr: does
-/// nothing.
+/// Makes the device's context current for the calling thread, as long as this lives; the caller's own comes back
+/// afterwards. nullptr: does nothing.
 class cuda_scope {
 public:
   explicit cuda_scope(const cuda_device *device);

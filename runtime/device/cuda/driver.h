@@ -1,7 +1,8 @@
-// The CUDA driver, found at run time: its types as far as they are needed, a table of its functions, and its errors as statuses.
+// The CUDA driver, found at run time: its types as far as they are needed, a table of its functions, and its errors as
+// statuses.
 //
-// The library is opened with dlopen when the first context on a GPU is made, so that nothing here needs CUDA to build or to start. It is
-// never closed: the driver keeps threads and handlers of its own.
+// The library is opened with dlopen when the first context on a GPU is made, so that nothing here needs CUDA to build
+// or to start. It is never closed: the driver keeps threads and handlers of its own.
 #pragma once
 #include "core/common.h"
 
@@ -44,10 +45,11 @@ struct cu_launch_config {
 };
 
 // Values of the driver's enumerations.
-inline constexpr int kCuInvalidValue = 1, kCuOutOfMemory = 2, kCuNoDevice = 100, kCuInvalidDevice = 101, kCuInvalidImage = 200,
-                     kCuNoBinaryForGpu = 209, kCuInvalidPtx = 218, kCuUnsupportedPtxVersion = 222, kCuNotFound = 500, kCuAssert = 710;
-inline constexpr int kCuAttributeMaxThreads = 1, kCuAttributeMultiprocessors = 16, kCuAttributeL2Bytes = 38, kCuAttributeMajor = 75, kCuAttributeMinor = 76,
-                     kCuAttributeSharedOptIn = 97;
+inline constexpr int kCuInvalidValue = 1, kCuOutOfMemory = 2, kCuNoDevice = 100, kCuInvalidDevice = 101,
+                     kCuInvalidImage = 200, kCuNoBinaryForGpu = 209, kCuInvalidPtx = 218,
+                     kCuUnsupportedPtxVersion = 222, kCuNotFound = 500, kCuAssert = 710;
+inline constexpr int kCuAttributeMaxThreads = 1, kCuAttributeMultiprocessors = 16, kCuAttributeL2Bytes = 38,
+                     kCuAttributeMajor = 75, kCuAttributeMinor = 76, kCuAttributeSharedOptIn = 97;
 inline constexpr int kCuFunctionMaxDynamicShared = 8;
 inline constexpr int kCuJitErrorLog = 5, kCuJitErrorLogBytes = 6;
 inline constexpr unsigned kCuStreamNonBlocking = 1, kCuEventNoTiming = 2;
@@ -59,12 +61,13 @@ struct cuda_driver {
 #include "device/cuda/symbols.h"
 #undef NESO_CUDA_SYMBOL
 
-  /// Opens `library` (nullptr: "libcuda.so.1") and initialises the driver. NESO_DEVICE_UNAVAILABLE when there is none, when it lacks a
-  /// function or when it finds no device.
+  /// Opens `library` (nullptr: "libcuda.so.1") and initialises the driver. NESO_DEVICE_UNAVAILABLE when there is none,
+  /// when it lacks a function or when it finds no device.
   neso_status open(const char *library);
   /// The device of that number. NESO_DEVICE_UNAVAILABLE.
   neso_status find_device(int index, cu_device *out) const;
-  /// NESO_OK, or the driver's error as a status whose text begins with `what`. NESO_DEVICE_LOST: the context is gone for good.
+  /// NESO_OK, or the driver's error as a status whose text begins with `what`. NESO_DEVICE_LOST: the context is gone
+  /// for good.
   neso_status check(cu_result result, const char *what) const;
   /// "CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)", in the thread's own memory until its next call.
   const char *describe(cu_result result) const;

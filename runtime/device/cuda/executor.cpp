@@ -22,10 +22,12 @@ neso_status cuda_executor::check(cu_result r, const char *what) {
 
 neso_status cuda_executor::alive() const {
   if (__builtin_expect(!device_.lost.load(std::memory_order_relaxed), 1)) return NESO_OK;
-  return fail(NESO_DEVICE_LOST, "device cuda:%d was lost by an earlier failure: this process cannot use it again", index_);
+  return fail(NESO_DEVICE_LOST, "device cuda:%d was lost by an earlier failure: this process cannot use it again",
+              index_);
 }
 
-neso_status cuda_executor::start(void *stream, int graphs_kept, size_t key_words, int32_t args, size_t products, size_t timed_steps, int side_by_side) {
+neso_status cuda_executor::start(void *stream, int graphs_kept, size_t key_words, int32_t args, size_t products,
+                                 size_t timed_steps, int side_by_side) {
   side_by_side_ = side_by_side;
   if (!stream) {
     NESO_TRY(check(driver_.cuStreamCreate(&own_, kCuStreamNonBlocking), "making a stream"));
@@ -61,14 +63,17 @@ void *cuda_executor::allocate(void *self, size_t bytes) {
   cu_pointer memory = 0;
   return e->driver_.cuMemAlloc(&memory, bytes) == 0 ? reinterpret_cast<void *>(memory) : nullptr;
 }
-void cuda_executor::release(void *self, void *memory, size_t) { static_cast<cuda_executor *>(self)->driver_.cuMemFree(address(memory)); }
+void cuda_executor::release(void *self, void *memory, size_t) {
+  static_cast<cuda_executor *>(self)->driver_.cuMemFree(address(memory));
+}
 
 neso_status cuda_executor::grow(host_block *block, int64_t bytes) {
   if (bytes <= block->capacity) return NESO_OK;
   NESO_TRY(synchronize());
   release(block);
   void *memory = nullptr;
-  if (driver_.cuMemHostAlloc(&memory, size_t(bytes), 0) != 0) return fail(NESO_OUT_OF_MEMORY, "out of memory: %lld bytes of page-locked memory for results", (long long)bytes);
+  if (driver_.cuMemHostAlloc(&memory, size_t(bytes), 0) != 0)
+    return fail(NESO_OUT_OF_MEMORY, "out of memory: %lld bytes of page-locked memory for results", (long long)bytes);
   *block = {static_cast<char *>(memory), bytes};
   return NESO_OK;
 }
@@ -88,7 +93,9 @@ neso_status cuda_executor::launch_own(int which, void *params, uint64_t threads)
   if (!own_kernels_[which]) NESO_TRY(device_.own_kernel(which, &own_kernels_[which]));
   uint64_t blocks = (threads + kOwnKernelThreads - 1) / kOwnKernelThreads;
   void *list[] = {params};
-  return check(driver_.cuLaunchKernel(own_kernels_[which], unsigned(blocks), 1, 1, kOwnKernelThreads, 1, 1, 0, stream_, list, nullptr), cuda_own_kernel_names[which]);
+  return check(driver_.cuLaunchKernel(own_kernels_[which], unsigned(blocks), 1, 1, kOwnKernelThreads, 1, 1, 0, stream_,
+                                      list, nullptr),
+               cuda_own_kernel_names[which]);
 }
 
 // `dims` are joined, strides in items.
@@ -101,9 +108,11 @@ neso_status cuda_executor::copy_dims(char *dst, const char *src, const copy_dim 
       half[0].size = dims[0].size / 2;
       half[1].size = dims[0].size - half[0].size;
       NESO_TRY(copy_dims(dst, src, &half[0], 1, item));
-      return copy_dims(dst + half[0].size * dims[0].dst * item, src + half[0].size * dims[0].src * item, &half[1], 1, item);
+      return copy_dims(dst + half[0].size * dims[0].dst * item, src + half[0].size * dims[0].src * item, &half[1], 1,
+                       item);
     }
-    for (int64_t i = 0; i < dims[0].size; ++i) NESO_TRY(copy_dims(dst + i * dims[0].dst * item, src + i * dims[0].src * item, dims + 1, rank - 1, item));
+    for (int64_t i = 0; i < dims[0].size; ++i)
+      NESO_TRY(copy_dims(dst + i * dims[0].dst * item, src + i * dims[0].src * item, dims + 1, rank - 1, item));
     return NESO_OK;
   }
   cuda_copy_params p{dst, src, uint32_t(count), uint32_t(rank), {}, {}, {}};
@@ -115,7 +124,8 @@ neso_status cuda_executor::copy_dims(char *dst, const char *src, const copy_dim 
   return launch_own(kCopy1 + __builtin_ctz(unsigned(item)), &p, uint64_t(count));
 }
 
-neso_status cuda_executor::copy_strided(char *dst, const int64_t *dst_strides, const char *src, const int64_t *src_strides, const int64_t *sizes, int rank, int item) {
+neso_status cuda_executor::copy_strided(char *dst, const int64_t *dst_strides, const char *src,
+                                        const int64_t *src_strides, const int64_t *sizes, int rank, int item) {
   copy_dim dims[kMaxRank + 1];
   bool whole = (item & (item - 1)) == 0;
   for (int i = 0; i < rank; ++i) {
@@ -129,10 +139,13 @@ neso_status cuda_executor::copy_strided(char *dst, const int64_t *dst_strides, c
     item = 1;
   }
   rank = join_dims(dims, rank);
-  if (rank == 0) return check(driver_.cuMemcpyDtoDAsync(address(dst), address(src), size_t(item), stream_), "copying on the device");
+  if (rank == 0)
+    return check(driver_.cuMemcpyDtoDAsync(address(dst), address(src), size_t(item), stream_), "copying on the device");
   copy_dim &inner = dims[rank - 1];
   bool rows = inner.dst == 1 && inner.src == 1;
-  if (rows && rank == 1) return check(driver_.cuMemcpyDtoDAsync(address(dst), address(src), size_t(inner.size * item), stream_), "copying on the device");
+  if (rows && rank == 1)
+    return check(driver_.cuMemcpyDtoDAsync(address(dst), address(src), size_t(inner.size * item), stream_),
+                 "copying on the device");
   // Contiguous rows are moved in the widest items that all strides and addresses allow.
   while (rows && item < 16) {
     bool fits = inner.size % 2 == 0 && (address(dst) | address(src)) % uint64_t(2 * item) == 0;
@@ -147,10 +160,16 @@ neso_status cuda_executor::copy_strided(char *dst, const int64_t *dst_strides, c
 
 neso_status cuda_executor::fill(char *to, int item, uint64_t bits, int64_t count) {
   const char *what = "filling device memory";
-  if (item == 1 || bits == 0) return check(driver_.cuMemsetD8Async(address(to), static_cast<unsigned char>(bits), size_t(count) * size_t(item), stream_), what);
-  if (item == 2) return check(driver_.cuMemsetD16Async(address(to), static_cast<unsigned short>(bits), size_t(count), stream_), what);
+  if (item == 1 || bits == 0)
+    return check(
+        driver_.cuMemsetD8Async(address(to), static_cast<unsigned char>(bits), size_t(count) * size_t(item), stream_),
+        what);
+  if (item == 2)
+    return check(driver_.cuMemsetD16Async(address(to), static_cast<unsigned short>(bits), size_t(count), stream_),
+                 what);
   bool twice = item == 8 && uint32_t(bits) == uint32_t(bits >> 32);
-  if (item == 4 || twice) return check(driver_.cuMemsetD32Async(address(to), uint32_t(bits), size_t(count) * (twice ? 2 : 1), stream_), what);
+  if (item == 4 || twice)
+    return check(driver_.cuMemsetD32Async(address(to), uint32_t(bits), size_t(count) * (twice ? 2 : 1), stream_), what);
   cuda_fill_params p{to, bits, uint64_t(count)};
   return launch_own(kFill8, &p, uint64_t(count));
 }
@@ -159,9 +178,13 @@ neso_status cuda_executor::launch(int32_t kernel, const neso_arg *args, int32_t 
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return NESO_OK;
   const cuda_kernel &k = device_.kernels[size_t(kernel)];
   if (grid[0] > kGridX || grid[1] > kGridYZ || grid[2] > kGridYZ)
-    return fail(NESO_SIZE_INVALID, "kernel '%s' would be launched over a grid of %u x %u x %u programs; a GPU takes 2147483647 x 65535 x 65535", k.name, grid[0], grid[1], grid[2]);
+    return fail(
+        NESO_SIZE_INVALID,
+        "kernel '%s' would be launched over a grid of %u x %u x %u programs; a GPU takes 2147483647 x 65535 x 65535",
+        k.name, grid[0], grid[1], grid[2]);
   if (k.serial && uint64_t(grid[0]) * grid[1] * grid[2] != 1)
-    return fail(NESO_SIZE_INVALID, "kernel '%s' needs its %llu programs in order, which a GPU does not keep", k.name, (unsigned long long)grid[0] * grid[1] * grid[2]);
+    return fail(NESO_SIZE_INVALID, "kernel '%s' needs its %llu programs in order, which a GPU does not keep", k.name,
+                (unsigned long long)grid[0] * grid[1] * grid[2]);
   for (int32_t i = 0; i < count; ++i) params_[size_t(i)] = const_cast<neso_arg *>(args + i);
   ++kernel_launches;
   cu_result r;
@@ -169,19 +192,24 @@ neso_status cuda_executor::launch(int32_t kernel, const neso_arg *args, int32_t 
     cu_launch_attribute cluster{};
     cluster.id = kCuLaunchCluster;
     cluster.value.cluster = {unsigned(k.cluster), 1, 1};
-    cu_launch_config config{grid[0], grid[1], grid[2], unsigned(k.threads), 1, 1, unsigned(k.shared_bytes), stream_, &cluster, 1};
+    cu_launch_config config{grid[0], grid[1],  grid[2], unsigned(k.threads), 1, 1, unsigned(k.shared_bytes),
+                            stream_, &cluster, 1};
     r = driver_.cuLaunchKernelEx(&config, k.function, params_.data(), nullptr);
   } else {
-    r = driver_.cuLaunchKernel(k.function, grid[0], grid[1], grid[2], unsigned(k.threads), 1, 1, unsigned(k.shared_bytes), stream_, params_.data(), nullptr);
+    r = driver_.cuLaunchKernel(k.function, grid[0], grid[1], grid[2], unsigned(k.threads), 1, 1,
+                               unsigned(k.shared_bytes), stream_, params_.data(), nullptr);
   }
   if (__builtin_expect(r == 0, 1)) return NESO_OK;
   char what[256];
-  snprintf(what, sizeof what, "launching kernel '%.120s' over %u x %u x %u blocks of %d threads with %d bytes of shared memory", k.name, grid[0], grid[1], grid[2], k.threads, k.shared_bytes);
+  snprintf(what, sizeof what,
+           "launching kernel '%.120s' over %u x %u x %u blocks of %d threads with %d bytes of shared memory", k.name,
+           grid[0], grid[1], grid[2], k.threads, k.shared_bytes);
   return check(r, what);
 }
 
 neso_status cuda_executor::multiply(int32_t which, const blas_call &call, bool *out_done) {
-  // Products beside each other have parts of the workspace of their own; they are as large when there is but one, so that it computes the same.
+  // Products beside each other have parts of the workspace of their own; they are as large when there is but one, so
+  // that it computes the same.
   blas_call mine = call;
   mine.workspace_bytes = call.workspace_bytes / side_by_side_ / 256 * 256;
   mine.workspace += mine.workspace_bytes * branch_;
@@ -222,11 +250,16 @@ neso_status cuda_executor::mark_step(int64_t step) {
   return check(driver_.cuEventRecord(event, stream_), "marking a time");
 }
 
-neso_status cuda_executor::step_elapsed(int64_t step, double *out_ms) { return between(step_marks_[size_t(step)], step_marks_[size_t(step) + 1], out_ms); }
+neso_status cuda_executor::step_elapsed(int64_t step, double *out_ms) {
+  return between(step_marks_[size_t(step)], step_marks_[size_t(step) + 1], out_ms);
+}
 
 neso_status cuda_executor::elapsed(int32_t begin, int32_t end, double *out_ms) {
-  cu_event first = marks_.size() ? marks_[size_t(begin)] : nullptr, last = marks_.size() ? marks_[size_t(end)] : nullptr;
-  if (!first || !last) return fail(NESO_INVALID_ARGUMENT, "marks %d and %d must be set before the time between them is asked for", begin, end);
+  cu_event first = marks_.size() ? marks_[size_t(begin)] : nullptr,
+           last = marks_.size() ? marks_[size_t(end)] : nullptr;
+  if (!first || !last)
+    return fail(NESO_INVALID_ARGUMENT, "marks %d and %d must be set before the time between them is asked for", begin,
+                end);
   return between(first, last, out_ms);
 }
 
@@ -285,7 +318,9 @@ neso_status cuda_executor::signal(size_t number) {
   return check(driver_.cuEventRecord(event, stream_), "ordering two streams");
 }
 
-neso_status cuda_executor::wait_for(size_t number) { return check(driver_.cuStreamWaitEvent(stream_, signals_[number], 0), "ordering two streams"); }
+neso_status cuda_executor::wait_for(size_t number) {
+  return check(driver_.cuStreamWaitEvent(stream_, signals_[number], 0), "ordering two streams");
+}
 
 neso_status cuda_executor::join() {
   for (int b = 1; b < forked_; ++b) {

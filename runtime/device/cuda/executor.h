@@ -1,7 +1,7 @@
 // What one context does on its GPU: memory, copies, launches, graphs and time, all on one stream.
 //
-// Every call expects the device's context to be current (cuda_scope). In steady state nothing here allocates and nothing waits but
-// synchronize(). One thread at a time.
+// Every call expects the device's context to be current (cuda_scope). In steady state nothing here allocates and
+// nothing waits but synchronize(). One thread at a time.
 #pragma once
 #include "core/streams.h"
 #include "core/strided.h"
@@ -20,13 +20,16 @@ struct host_block {
 class cuda_executor {
 public:
   static constexpr int32_t kMarks = 4096;
-  explicit cuda_executor(const cuda_device &device, int index) : device_(device), driver_(device.driver), index_(index) {}
+  explicit cuda_executor(const cuda_device &device, int index)
+      : device_(device), driver_(device.driver), index_(index) {}
   cuda_executor(const cuda_executor &) = delete;
   cuda_executor &operator=(const cuda_executor &) = delete;
   ~cuda_executor();
-  /// stream: the caller's, or nullptr. graphs: at most that many are kept. key_words: of a graph's key. args: most that a kernel has.
-  /// products: of the plan; 0: none is left to a library. timed_steps: marks for mark_step. side_by_side: branches of a graph.
-  neso_status start(void *stream, int graphs, size_t key_words, int32_t args, size_t products, size_t timed_steps, int side_by_side);
+  /// stream: the caller's, or nullptr. graphs: at most that many are kept. key_words: of a graph's key. args: most that
+  /// a kernel has. products: of the plan; 0: none is left to a library. timed_steps: marks for mark_step. side_by_side:
+  /// branches of a graph.
+  neso_status start(void *stream, int graphs, size_t key_words, int32_t args, size_t products, size_t timed_steps,
+                    int side_by_side);
 
   const cuda_device &device() const { return device_; }
   int index() const { return index_; }
@@ -42,7 +45,8 @@ public:
   neso_status upload(char *to, const void *from, int64_t bytes);
   neso_status download(void *to, const char *from, int64_t bytes);
   /// As neso_rt::copy_strided, both sides on the device.
-  neso_status copy_strided(char *dst, const int64_t *dst_strides, const char *src, const int64_t *src_strides, const int64_t *sizes, int rank, int item);
+  neso_status copy_strided(char *dst, const int64_t *dst_strides, const char *src, const int64_t *src_strides,
+                           const int64_t *sizes, int rank, int item);
   /// `count` items of 1, 2, 4 or 8 bytes, the low bytes of `bits`.
   neso_status fill(char *to, int item, uint64_t bits, int64_t count);
   /// kernel: of the plan. params[i] points at argument i.
@@ -60,15 +64,18 @@ public:
   neso_status set_stream(void *stream);
   neso_status mark(int32_t number);
   neso_status elapsed(int32_t begin, int32_t end, double *out_ms);
-  /// The same for steps of a run: number `step` begins, the one before has ended. Makes its events when they are first needed.
+  /// The same for steps of a run: number `step` begins, the one before has ended. Makes its events when they are first
+  /// needed.
   neso_status mark_step(int64_t step);
   neso_status step_elapsed(int64_t step, double *out_ms);
 
   cuda_graphs graphs;
-  /// Between the two, work is recorded instead of queued. end_recording gives the graph, ready to launch; a failed `status` only ends.
+  /// Between the two, work is recorded instead of queued. end_recording gives the graph, ready to launch; a failed
+  /// `status` only ends.
   neso_status begin_recording();
   neso_status end_recording(neso_status status, cu_graph_exec *out);
-  /// While recording: work that follows may go to `branches` streams beside each other, until join. steps: numbers for signal.
+  /// While recording: work that follows may go to `branches` streams beside each other, until join. steps: numbers for
+  /// signal.
   neso_status fork(int branches, size_t steps);
   void use_branch(int branch);
   /// The branch in use has done step `number`; the branch in use goes on only after step `number`.
@@ -93,17 +100,17 @@ private:
   const cuda_device &device_;
   const cuda_driver &driver_;
   int index_;
-  cu_stream stream_ = nullptr;         // where work goes
-  cu_stream own_ = nullptr;            // made by the executor
-  cu_stream recording_ = nullptr;      // only for recording: a caller's stream may not allow it
+  cu_stream stream_ = nullptr;    // where work goes
+  cu_stream own_ = nullptr;       // made by the executor
+  cu_stream recording_ = nullptr; // only for recording: a caller's stream may not allow it
   cu_stream before_recording_ = nullptr;
-  cu_event order_ = nullptr;           // from one stream to the next
+  cu_event order_ = nullptr;                           // from one stream to the next
   cu_stream branches_[stream_order::kMaxStreams] = {}; // beside the recording one, which is branch 0
   int side_by_side_ = 1, forked_ = 1, branch_ = 0, graph_streams_ = 0;
   array<cu_event> signals_, step_marks_;
   array<cu_event> marks_;
   array<void *> params_;
-  array<blas_product> products_;       // one a product of the plan; empty without a library
+  array<blas_product> products_; // one a product of the plan; empty without a library
   cu_function own_kernels_[8] = {};
 };
 

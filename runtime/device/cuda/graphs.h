@@ -1,8 +1,9 @@
 // The CUDA graphs of one context: a run whose sizes and addresses came before is one graph launch.
 //
-// A key is the words that a run's steps depend on: what the inputs defined, and the address of every buffer. A key that comes for the
-// first time is only remembered (its hash, among the last 64): callers that pass other memory each time never pay for recording. When it
-// comes again its run is recorded. The least recently used graph makes room for a new one.
+// A key is the words that a run's steps depend on: what the inputs defined, and the address of every buffer. A key that
+// comes for the first time is only remembered (its hash, among the last 64): callers that pass other memory each time
+// never pay for recording. When it comes again its run is recorded. The least recently used graph makes room for a new
+// one.
 #pragma once
 #include "device/cuda/driver.h"
 
@@ -12,9 +13,9 @@ class cuda_graphs {
 public:
   struct entry {
     uint64_t hash;
-    int64_t *key;      // owned
+    int64_t *key; // owned
     cu_graph_exec exec;
-    int64_t steps;     // that the recorded run walked
+    int64_t steps; // that the recorded run walked
     uint64_t last_use;
   };
 
@@ -29,7 +30,8 @@ public:
   entry *find(const int64_t *key);
   /// Has the key that find was last asked for come before? Remembers it.
   bool came_before();
-  /// An entry for the key that find was last asked for, without a graph yet; the one that it held before, if any, is the caller's to destroy.
+  /// An entry for the key that find was last asked for, without a graph yet; the one that it held before, if any, is
+  /// the caller's to destroy.
   neso_status place(const int64_t *key, entry **out, cu_graph_exec *out_old);
   /// Gives `e` its graph.
   void keep(entry *e, cu_graph_exec exec, int64_t steps) {

@@ -1,5 +1,5 @@
-/* The entry points of the CUDA driver that the runtime uses: NESO_CUDA_SYMBOL(name, symbol in the library, parameters). All return
- * cu_result. Types are declared in driver.h. */
+/* The entry points of the CUDA driver that the runtime uses: NESO_CUDA_SYMBOL(name, symbol in the library, parameters).
+ * All return cu_result. Types are declared in driver.h. */
 #ifndef NESO_CUDA_SYMBOL
 #error "define NESO_CUDA_SYMBOL before including symbols.h"
 #endif
@@ -8,42 +8,53 @@ NESO_CUDA_SYMBOL(cuDriverGetVersion, "cuDriverGetVersion", (int *version))
 NESO_CUDA_SYMBOL(cuGetErrorName, "cuGetErrorName", (cu_result error, const char **text))
 NESO_CUDA_SYMBOL(cuGetErrorString, "cuGetErrorString", (cu_result error, const char **text))
 NESO_CUDA_SYMBOL(cuDeviceGetCount, "cuDeviceGetCount", (int *count))
-NESO_CUDA_SYMBOL(cuDeviceGet, "cuDeviceGet", (cu_device *device, int ordinal))
+NESO_CUDA_SYMBOL(cuDeviceGet, "cuDeviceGet", (cu_device * device, int ordinal))
 NESO_CUDA_SYMBOL(cuDeviceGetName, "cuDeviceGetName", (char *name, int length, cu_device device))
 NESO_CUDA_SYMBOL(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, cu_device device))
 NESO_CUDA_SYMBOL(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, cu_device device))
-NESO_CUDA_SYMBOL(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (cu_context *context, cu_device device))
+NESO_CUDA_SYMBOL(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (cu_context * context, cu_device device))
 NESO_CUDA_SYMBOL(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (cu_device device))
-NESO_CUDA_SYMBOL(cuCtxGetCurrent, "cuCtxGetCurrent", (cu_context *context))
+NESO_CUDA_SYMBOL(cuCtxGetCurrent, "cuCtxGetCurrent", (cu_context * context))
 NESO_CUDA_SYMBOL(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (cu_context context))
-NESO_CUDA_SYMBOL(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (cu_context *context))
-NESO_CUDA_SYMBOL(cuModuleLoadDataEx, "cuModuleLoadDataEx", (cu_module *module, const void *image, unsigned option_count, int *options, void **values))
+NESO_CUDA_SYMBOL(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (cu_context * context))
+NESO_CUDA_SYMBOL(cuModuleLoadDataEx, "cuModuleLoadDataEx",
+                 (cu_module * module, const void *image, unsigned option_count, int *options, void **values))
 NESO_CUDA_SYMBOL(cuModuleUnload, "cuModuleUnload", (cu_module module))
-NESO_CUDA_SYMBOL(cuModuleGetFunction, "cuModuleGetFunction", (cu_function *function, cu_module module, const char *name))
+NESO_CUDA_SYMBOL(cuModuleGetFunction, "cuModuleGetFunction",
+                 (cu_function * function, cu_module module, const char *name))
 NESO_CUDA_SYMBOL(cuFuncSetAttribute, "cuFuncSetAttribute", (cu_function function, int attribute, int value))
-NESO_CUDA_SYMBOL(cuMemAlloc, "cuMemAlloc_v2", (cu_pointer *memory, size_t bytes))
+NESO_CUDA_SYMBOL(cuMemAlloc, "cuMemAlloc_v2", (cu_pointer * memory, size_t bytes))
 NESO_CUDA_SYMBOL(cuMemFree, "cuMemFree_v2", (cu_pointer memory))
 NESO_CUDA_SYMBOL(cuMemHostAlloc, "cuMemHostAlloc", (void **memory, size_t bytes, unsigned flags))
 NESO_CUDA_SYMBOL(cuMemFreeHost, "cuMemFreeHost", (void *memory))
-NESO_CUDA_SYMBOL(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (cu_pointer to, const void *from, size_t bytes, cu_stream stream))
+NESO_CUDA_SYMBOL(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2",
+                 (cu_pointer to, const void *from, size_t bytes, cu_stream stream))
 NESO_CUDA_SYMBOL(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *to, cu_pointer from, size_t bytes, cu_stream stream))
-NESO_CUDA_SYMBOL(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (cu_pointer to, cu_pointer from, size_t bytes, cu_stream stream))
-NESO_CUDA_SYMBOL(cuMemsetD8Async, "cuMemsetD8Async", (cu_pointer to, unsigned char value, size_t count, cu_stream stream))
-NESO_CUDA_SYMBOL(cuMemsetD16Async, "cuMemsetD16Async", (cu_pointer to, unsigned short value, size_t count, cu_stream stream))
+NESO_CUDA_SYMBOL(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2",
+                 (cu_pointer to, cu_pointer from, size_t bytes, cu_stream stream))
+NESO_CUDA_SYMBOL(cuMemsetD8Async, "cuMemsetD8Async",
+                 (cu_pointer to, unsigned char value, size_t count, cu_stream stream))
+NESO_CUDA_SYMBOL(cuMemsetD16Async, "cuMemsetD16Async",
+                 (cu_pointer to, unsigned short value, size_t count, cu_stream stream))
 NESO_CUDA_SYMBOL(cuMemsetD32Async, "cuMemsetD32Async", (cu_pointer to, unsigned value, size_t count, cu_stream stream))
-NESO_CUDA_SYMBOL(cuStreamCreate, "cuStreamCreate", (cu_stream *stream, unsigned flags))
+NESO_CUDA_SYMBOL(cuStreamCreate, "cuStreamCreate", (cu_stream * stream, unsigned flags))
 NESO_CUDA_SYMBOL(cuStreamDestroy, "cuStreamDestroy_v2", (cu_stream stream))
 NESO_CUDA_SYMBOL(cuStreamSynchronize, "cuStreamSynchronize", (cu_stream stream))
 NESO_CUDA_SYMBOL(cuStreamWaitEvent, "cuStreamWaitEvent", (cu_stream stream, cu_event event, unsigned flags))
 NESO_CUDA_SYMBOL(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (cu_stream stream, int mode))
 NESO_CUDA_SYMBOL(cuStreamEndCapture, "cuStreamEndCapture", (cu_stream stream, cu_graph *graph))
-NESO_CUDA_SYMBOL(cuGraphInstantiate, "cuGraphInstantiateWithFlags", (cu_graph_exec *exec, cu_graph graph, unsigned long long flags))
+NESO_CUDA_SYMBOL(cuGraphInstantiate, "cuGraphInstantiateWithFlags",
+                 (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))
 NESO_CUDA_SYMBOL(cuGraphLaunch, "cuGraphLaunch", (cu_graph_exec exec, cu_stream stream))
 NESO_CUDA_SYMBOL(cuGraphExecDestroy, "cuGraphExecDestroy", (cu_graph_exec exec))
 NESO_CUDA_SYMBOL(cuGraphDestroy, "cuGraphDestroy", (cu_graph graph))
-NESO_CUDA_SYMBOL(cuLaunchKernel, "cuLaunchKernel", (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, cu_stream stream, void **params, void **extra))
-NESO_CUDA_SYMBOL(cuLaunchKernelEx, "cuLaunchKernelEx", (const cu_launch_config *config, cu_function function, void **params, void **extra))
-NESO_CUDA_SYMBOL(cuEventCreate, "cuEventCreate", (cu_event *event, unsigned flags))
+NESO_CUDA_SYMBOL(cuLaunchKernel, "cuLaunchKernel",
+                 (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                  unsigned block_y, unsigned block_z, unsigned shared_bytes, cu_stream stream, void **params,
+                  void **extra))
+NESO_CUDA_SYMBOL(cuLaunchKernelEx, "cuLaunchKernelEx",
+                 (const cu_launch_config *config, cu_function function, void **params, void **extra))
+NESO_CUDA_SYMBOL(cuEventCreate, "cuEventCreate", (cu_event * event, unsigned flags))
 NESO_CUDA_SYMBOL(cuEventDestroy, "cuEventDestroy_v2", (cu_event event))
 NESO_CUDA_SYMBOL(cuEventRecord, "cuEventRecord", (cu_event event, cu_stream stream))
 NESO_CUDA_SYMBOL(cuEventSynchronize, "cuEventSynchronize", (cu_event event))

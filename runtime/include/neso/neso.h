@@ -2,17 +2,17 @@
  *
  *     neso_model *model;
  *     neso_context *context;
- *     if (neso_model_load("resnet.neso", NULL, &model) || neso_context_create(model, NULL, &context)) puts(neso_error_text());
- *     int64_t sizes[] = {1, 3, 224, 224};
- *     neso_tensor in = {.data = pixels, .dtype = NESO_F32, .rank = 4, .sizes = sizes};
- *     neso_tensor out = {0};
- *     neso_run(context, &in, 1, &out, 1);          // out.data: the logits, valid until the context's next run
+ *     if (neso_model_load("resnet.neso", NULL, &model) || neso_context_create(model, NULL, &context))
+ * puts(neso_error_text()); int64_t sizes[] = {1, 3, 224, 224}; neso_tensor in = {.data = pixels, .dtype = NESO_F32,
+ * .rank = 4, .sizes = sizes}; neso_tensor out = {0}; neso_run(context, &in, 1, &out, 1);          // out.data: the
+ * logits, valid until the context's next run
  *
- * Names: neso_<noun>_<verb>; what a call gives back comes last and is called out_*. Calls return neso_status (0: done) and never
- * throw; after a failure neso_error_text() says what happened, per thread.
+ * Names: neso_<noun>_<verb>; what a call gives back comes last and is called out_*. Calls return neso_status (0: done)
+ * and never throw; after a failure neso_error_text() says what happened, per thread.
  *
- * Threads: a model is immutable and may be used by any number of threads at once. A context serves one call at a time; make one per
- * concurrent run (contexts share the model's constants and code). Nothing here depends on environment variables or global state. */
+ * Threads: a model is immutable and may be used by any number of threads at once. A context serves one call at a time;
+ * make one per concurrent run (contexts share the model's constants and code). Nothing here depends on environment
+ * variables or global state. */
 #ifndef NESO_NESO_H
 #define NESO_NESO_H
 
@@ -44,14 +44,33 @@ typedef enum neso_status {
 NESO_API const char *neso_status_code(neso_status status);
 /* "INPUT_DTYPE". */
 NESO_API const char *neso_status_name(neso_status status);
-/* What went wrong in this thread's last failed call: what, where, what was expected. Valid until the thread's next failure. */
+/* What went wrong in this thread's last failed call: what, where, what was expected. Valid until the thread's next
+ * failure. */
 NESO_API const char *neso_error_text(void);
 
 /* Element types. Bit layouts are IEEE 754, bfloat16 and OCP FP8; complex numbers are pairs, real part first. */
 typedef enum neso_dtype {
-  NESO_BOOL, NESO_U8, NESO_U16, NESO_U32, NESO_U64, NESO_I8, NESO_I16, NESO_I32, NESO_I64,
-  NESO_F8E4M3FN, NESO_F8E5M2, NESO_F8E4M3FNUZ, NESO_F8E5M2FNUZ, NESO_F8E8M0FNU, NESO_F16, NESO_BF16, NESO_F32, NESO_F64,
-  NESO_C32, NESO_C64, NESO_C128
+  NESO_BOOL,
+  NESO_U8,
+  NESO_U16,
+  NESO_U32,
+  NESO_U64,
+  NESO_I8,
+  NESO_I16,
+  NESO_I32,
+  NESO_I64,
+  NESO_F8E4M3FN,
+  NESO_F8E5M2,
+  NESO_F8E4M3FNUZ,
+  NESO_F8E5M2FNUZ,
+  NESO_F8E8M0FNU,
+  NESO_F16,
+  NESO_BF16,
+  NESO_F32,
+  NESO_F64,
+  NESO_C32,
+  NESO_C64,
+  NESO_C128
 } neso_dtype;
 /* Bytes of one element; 0 for a value outside the enumeration. */
 NESO_API size_t neso_dtype_size(neso_dtype dtype);
@@ -60,7 +79,8 @@ NESO_API const char *neso_dtype_name(neso_dtype dtype);
 
 typedef enum neso_device_kind { NESO_CPU = 0, NESO_CUDA = 1 } neso_device_kind;
 
-/* A tensor in the caller's or the context's memory; the fields of a DLTensor. Sizes and strides count elements, outermost first. */
+/* A tensor in the caller's or the context's memory; the fields of a DLTensor. Sizes and strides count elements,
+ * outermost first. */
 typedef struct neso_tensor {
   void *data;             /* element 0 */
   const int64_t *sizes;   /* rank of them */
@@ -71,13 +91,15 @@ typedef struct neso_tensor {
   int32_t device_index;
 } neso_tensor;
 
-/* ---- Models ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Models
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct neso_model neso_model;
 
 typedef enum neso_check {
-  NESO_CHECK_DEFAULT = 0, /* plan and code, and constants of up to 32 MiB in all: loading stays independent of the model's size */
-  NESO_CHECK_ALL = 1      /* every byte */
+  NESO_CHECK_DEFAULT =
+      0, /* plan and code, and constants of up to 32 MiB in all: loading stays independent of the model's size */
+  NESO_CHECK_ALL = 1 /* every byte */
 } neso_check;
 
 /* A kernel that is linked into the program (a package compiled with --format object). */
@@ -87,36 +109,44 @@ typedef struct neso_static_kernel {
 } neso_static_kernel;
 
 typedef struct neso_model_options {
-  size_t struct_size;  /* sizeof(neso_model_options): lets later versions add fields */
-  const char *name;    /* which model of the package; NULL: its only one */
-  const char *arch;    /* "x86-64-v3", "sm_90": use that code; NULL: the best for each device that a context is made on */
+  size_t struct_size; /* sizeof(neso_model_options): lets later versions add fields */
+  const char *name;   /* which model of the package; NULL: its only one */
+  const char *arch; /* "x86-64-v3", "sm_90": use that code; NULL: the best for each device that a context is made on */
   neso_check check;
   const neso_static_kernel *static_kernels; /* looked up before the package's code; borrowed during the call */
   size_t static_kernel_count;
   const char *const *constant_names; /* constants given by the caller, by name; they replace those of the package */
-  const neso_tensor *constants;      /* contiguous, in host memory; borrowed as long as the model lives, not copied (but to a GPU) */
+  const neso_tensor
+      *constants; /* contiguous, in host memory; borrowed as long as the model lives, not copied (but to a GPU) */
   size_t constant_count;
 } neso_model_options;
 
 /* Opens a package. The file is mapped, not read; it must not be changed while the model lives. options may be NULL. */
 NESO_API neso_status neso_model_load(const char *path, const neso_model_options *options, neso_model **out_model);
-/* The same from memory, which the caller keeps until the model is freed. Constants are used where they lie when `bytes` is aligned to
- * 64, else copied. */
-NESO_API neso_status neso_model_load_memory(const void *bytes, size_t size, const neso_model_options *options, neso_model **out_model);
+/* The same from memory, which the caller keeps until the model is freed. Constants are used where they lie when `bytes`
+ * is aligned to 64, else copied. */
+NESO_API neso_status neso_model_load_memory(const void *bytes, size_t size, const neso_model_options *options,
+                                            neso_model **out_model);
 /* Frees the model. Its contexts must be gone. NULL is allowed. */
 NESO_API void neso_model_free(neso_model *model);
 
 /* Introspection. Strings and arrays belong to the model. Indices out of range give 0, NULL or -1. */
 typedef enum neso_value_kind {
-  NESO_VALUE_TENSOR, NESO_VALUE_INT, NESO_VALUE_FLOAT, NESO_VALUE_BOOL, NESO_VALUE_TEXT, NESO_VALUE_NONE
+  NESO_VALUE_TENSOR,
+  NESO_VALUE_INT,
+  NESO_VALUE_FLOAT,
+  NESO_VALUE_BOOL,
+  NESO_VALUE_TEXT,
+  NESO_VALUE_NONE
 } neso_value_kind;
 typedef struct neso_dim {
-  int64_t min, max;    /* both inclusive; equal for a fixed size */
-  const char *symbol;  /* "s0", or NULL: fixed, or an expression of other sizes */
+  int64_t min, max;   /* both inclusive; equal for a fixed size */
+  const char *symbol; /* "s0", or NULL: fixed, or an expression of other sizes */
 } neso_dim;
 typedef struct neso_value_info {
   const char *name;
-  neso_value_kind kind; /* Int, float and bool values are passed as 0-d tensors of I64, F64, BOOL; text and none are not passed */
+  neso_value_kind
+      kind; /* Int, float and bool values are passed as 0-d tensors of I64, F64, BOOL; text and none are not passed */
   neso_dtype dtype;
   int32_t rank;
   const neso_dim *dims;
@@ -128,7 +158,12 @@ NESO_API int32_t neso_model_output_count(const neso_model *model);
 NESO_API neso_status neso_model_input(const neso_model *model, int32_t index, neso_value_info *out_info);
 NESO_API neso_status neso_model_output(const neso_model *model, int32_t index, neso_value_info *out_info);
 
-typedef enum neso_constant_kind { NESO_PARAMETER, NESO_BUFFER, NESO_TENSOR_CONSTANT, NESO_FOLDED_CONSTANT } neso_constant_kind;
+typedef enum neso_constant_kind {
+  NESO_PARAMETER,
+  NESO_BUFFER,
+  NESO_TENSOR_CONSTANT,
+  NESO_FOLDED_CONSTANT
+} neso_constant_kind;
 typedef struct neso_constant_info {
   const char *name; /* fully qualified, as in state_dict() */
   neso_constant_kind kind;
@@ -148,7 +183,8 @@ typedef struct neso_kernel_info {
 } neso_kernel_info;
 NESO_API int32_t neso_model_kernel_count(const neso_model *model);
 NESO_API neso_status neso_model_kernel(const neso_model *model, int32_t index, neso_kernel_info *out_info);
-/* Line `line` of the sources that a kernel computes: "model.py:12 in forward". Valid until this thread's next call; NULL past the last. */
+/* Line `line` of the sources that a kernel computes: "model.py:12 in forward". Valid until this thread's next call;
+ * NULL past the last. */
 NESO_API const char *neso_model_kernel_source(const neso_model *model, int32_t kernel, int32_t line);
 
 /* GPU code of one target: 0 where it is not known (PTX is assembled by the driver). */
@@ -161,7 +197,8 @@ typedef struct neso_kernel_usage {
   int32_t blocks_per_sm; /* that fit one multiprocessor at once */
 } neso_kernel_usage;
 /* All zero for CPU code. */
-NESO_API neso_status neso_model_kernel_usage(const neso_model *model, int32_t kernel, int32_t target, neso_kernel_usage *out_usage);
+NESO_API neso_status neso_model_kernel_usage(const neso_model *model, int32_t kernel, int32_t target,
+                                             neso_kernel_usage *out_usage);
 
 typedef struct neso_target_info {
   neso_device_kind kind;
@@ -179,41 +216,44 @@ typedef struct neso_symbol_info {
 NESO_API int32_t neso_model_symbol_count(const neso_model *model);
 NESO_API neso_status neso_model_symbol(const neso_model *model, int32_t index, neso_symbol_info *out_info);
 
-/* The sizes that all inputs take when the named sizes have the given values: for making inputs. Sizes that are not named take their hint,
- * else the least value of their range that is at least 2. out_sizes: the dimensions of all inputs, one input after the other. */
-NESO_API neso_status neso_model_solve_sizes(const neso_model *model, const char *const *names, const int64_t *values, size_t count,
-                                            int64_t *out_sizes);
+/* The sizes that all inputs take when the named sizes have the given values: for making inputs. Sizes that are not
+ * named take their hint, else the least value of their range that is at least 2. out_sizes: the dimensions of all
+ * inputs, one input after the other. */
+NESO_API neso_status neso_model_solve_sizes(const neso_model *model, const char *const *names, const int64_t *values,
+                                            size_t count, int64_t *out_sizes);
 
-/* Keys "model", "producer", "in_spec", "out_spec" (PyTorch's serialised tree specs) and what the user gave; NULL: no such key. */
+/* Keys "model", "producer", "in_spec", "out_spec" (PyTorch's serialised tree specs) and what the user gave; NULL: no
+ * such key. */
 NESO_API const char *neso_model_metadata(const neso_model *model, const char *key);
 /* The user's keys in order; NULL past the last. */
 NESO_API const char *neso_model_metadata_key(const neso_model *model, int32_t index);
 
 typedef struct neso_model_stats {
   size_t package_bytes, plan_bytes, constant_bytes;
-  int64_t step_count;       /* steps of all sub-plans */
-  int64_t launch_count;     /* launches among them */
-  int64_t product_count;    /* launches that may be left to a library for matrix products */
+  int64_t step_count;    /* steps of all sub-plans */
+  int64_t launch_count;  /* launches among them */
+  int64_t product_count; /* launches that may be left to a library for matrix products */
   double load_ms;
 } neso_model_stats;
 NESO_API neso_status neso_model_get_stats(const neso_model *model, neso_model_stats *out_stats);
 
-/* ---- Contexts -------------------------------------------------------------------------------------------------------------- */
+/* ---- Contexts
+ * -------------------------------------------------------------------------------------------------------------- */
 
 typedef struct neso_context neso_context;
 
-/* Calls body(data, i) for every i in [0, n), on any threads, and returns when all are done. i names the worker: no two calls with the
- * same i run at once. n is at most the context's `threads`. */
+/* Calls body(data, i) for every i in [0, n), on any threads, and returns when all are done. i names the worker: no two
+ * calls with the same i run at once. n is at most the context's `threads`. */
 typedef void (*neso_parallel_for)(void *user, int n, void (*body)(void *data, int i), void *data);
 
 /* One step of a run, for profilers and debuggers. */
 typedef struct neso_step_event {
-  int64_t step;        /* number of the step in its sub-plan */
+  int64_t step; /* number of the step in its sub-plan */
   int32_t subplan;
-  const char *what;    /* "launch", "copy", … */
-  const char *kernel;  /* name, for launches */
+  const char *what;   /* "launch", "copy", … */
+  const char *kernel; /* name, for launches */
   uint32_t grid[3];
-  int after;           /* 0: before the step, 1: after it */
+  int after; /* 0: before the step, 1: after it */
 } neso_step_event;
 
 typedef struct neso_context_options {
@@ -221,84 +261,96 @@ typedef struct neso_context_options {
   int threads;                    /* 0: one per core that the process may use; 1: everything on the calling thread */
   neso_parallel_for parallel_for; /* the caller's threads; NULL: the context's own, kept between runs */
   void *parallel_for_user;
-  /* Memory of the arena, of outputs and of copies; NULL: the C library. 64-byte aligned; NULL return: NESO_OUT_OF_MEMORY. */
+  /* Memory of the arena, of outputs and of copies; NULL: the C library. 64-byte aligned; NULL return:
+   * NESO_OUT_OF_MEMORY. */
   void *(*allocate)(void *user, size_t bytes);
   void (*release)(void *user, void *memory, size_t bytes);
   void *allocator_user;
   /* Called around each step; a non-zero return ends the run with NESO_CANCELLED. NULL: no cost. */
   int (*on_step)(void *user, const neso_step_event *event);
   void *on_step_user;
-  /* What kernels print (tl.device_print); NULL: stderr. One line, without newline. May be called from several threads. */
+  /* What kernels print (tl.device_print); NULL: stderr. One line, without newline. May be called from several threads.
+   */
   void (*on_print)(void *user, const char *line);
   void *on_print_user;
-  /* Where the model runs. On NESO_CUDA the allocator above gives memory of that device (256-byte aligned, usable on the context's
-   * stream), threads do not matter, and with on_step each step is waited for, so that its time and its failure are its own. */
+  /* Where the model runs. On NESO_CUDA the allocator above gives memory of that device (256-byte aligned, usable on the
+   * context's stream), threads do not matter, and with on_step each step is waited for, so that its time and its
+   * failure are its own. */
   neso_device_kind device;
   int32_t device_index;
-  void *stream;                   /* a CUstream (cudaStream_t) of the device, borrowed; NULL: the context's own. (void *)1: the legacy default */
-  int32_t cuda_graphs;            /* how many CUDA graphs are kept, one for sizes and addresses that came twice; 0: 16; -1: none */
-  const char *cuda_driver;        /* the driver's library; NULL: "libcuda.so.1" */
-  /* The library for matrix products that packages may leave to it: a path of cuBLASLt, of which a model's first context on a device decides;
-   * "": none, the package's own kernels run; NULL: the one that the process has loaded already, else what the dynamic loader finds, else
-   * that of a toolkit under /usr/local/cuda or /opt/cuda. Where it cannot be opened the package's own kernels run: see
-   * neso_device_stats.library. */
+  void *stream; /* a CUstream (cudaStream_t) of the device, borrowed; NULL: the context's own. (void *)1: the legacy
+                   default */
+  int32_t cuda_graphs; /* how many CUDA graphs are kept, one for sizes and addresses that came twice; 0: 16; -1: none */
+  const char *cuda_driver; /* the driver's library; NULL: "libcuda.so.1" */
+  /* The library for matrix products that packages may leave to it: a path of cuBLASLt, of which a model's first context
+   * on a device decides;
+   * "": none, the package's own kernels run; NULL: the one that the process has loaded already, else what the dynamic
+   * loader finds, else that of a toolkit under /usr/local/cuda or /opt/cuda. Where it cannot be opened the package's
+   * own kernels run: see neso_device_stats.library. */
   const char *cublas;
-  int32_t cuda_streams;           /* how many streams the steps of a recorded graph may spread over where they do not need each other; 0: 4 */
-  int32_t time_steps;             /* nonzero: runs note the time of every step, see neso_context_step_time; none is recorded as a CUDA graph */
+  int32_t cuda_streams; /* how many streams the steps of a recorded graph may spread over where they do not need each
+                           other; 0: 4 */
+  int32_t time_steps;   /* nonzero: runs note the time of every step, see neso_context_step_time; none is recorded as a
+                           CUDA graph */
 } neso_context_options;
 
-/* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it.
- * The first context on a GPU starts its driver and uploads code and constants, which all contexts of the model on that GPU share. */
-NESO_API neso_status neso_context_create(const neso_model *model, const neso_context_options *options, neso_context **out_context);
+/* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model
+ * must outlive it. The first context on a GPU starts its driver and uploads code and constants, which all contexts of
+ * the model on that GPU share. */
+NESO_API neso_status neso_context_create(const neso_model *model, const neso_context_options *options,
+                                         neso_context **out_context);
 /* Frees the context and all memory that it gave to the caller. NULL is allowed. */
 NESO_API void neso_context_free(neso_context *context);
 
-/* Runs the model. inputs: in flattened order, borrowed during the call; one with data == NULL stands for a none or text value.
- * outputs: where out[i].data is NULL it is set to memory of the context or, for an output that is a view of an input or a constant, to
- * that memory; valid until the context's next run or its end. Where out[i].data is given, dtype, rank and sizes must be the output's
- * and the result is written there, with the given strides (NULL: contiguous). Sizes and strides set by the call belong to the context.
- * On a GPU inputs may lie on the host (they are copied) or on the context's device (they are used where they lie), and out[i].device says
- * where each result is wanted, whether out[i].data is given or not: a zeroed struct asks for host memory. Python scalars stay on the host.
- * After a failure the context is usable as before; the contents of the caller's outputs and of mutated inputs are unspecified if the
- * failure came from a kernel, untouched otherwise. */
-NESO_API neso_status neso_run(neso_context *context, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
-                              size_t output_count);
+/* Runs the model. inputs: in flattened order, borrowed during the call; one with data == NULL stands for a none or text
+ * value. outputs: where out[i].data is NULL it is set to memory of the context or, for an output that is a view of an
+ * input or a constant, to that memory; valid until the context's next run or its end. Where out[i].data is given,
+ * dtype, rank and sizes must be the output's and the result is written there, with the given strides (NULL:
+ * contiguous). Sizes and strides set by the call belong to the context. On a GPU inputs may lie on the host (they are
+ * copied) or on the context's device (they are used where they lie), and out[i].device says where each result is
+ * wanted, whether out[i].data is given or not: a zeroed struct asks for host memory. Python scalars stay on the host.
+ * After a failure the context is usable as before; the contents of the caller's outputs and of mutated inputs are
+ * unspecified if the failure came from a kernel, untouched otherwise. */
+NESO_API neso_status neso_run(neso_context *context, const neso_tensor *inputs, size_t input_count,
+                              neso_tensor *outputs, size_t output_count);
 
-/* The same without waiting: the work is queued on the context's stream. Inputs and outputs are borrowed, and results on the host are
- * complete, when neso_context_synchronize returns; results on the device are in the order of the stream. A step that reads a size from the
- * device waits for it. On the CPU it is neso_run. */
-NESO_API neso_status neso_run_async(neso_context *context, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
-                                    size_t output_count);
+/* The same without waiting: the work is queued on the context's stream. Inputs and outputs are borrowed, and results on
+ * the host are complete, when neso_context_synchronize returns; results on the device are in the order of the stream. A
+ * step that reads a size from the device waits for it. On the CPU it is neso_run. */
+NESO_API neso_status neso_run_async(neso_context *context, const neso_tensor *inputs, size_t input_count,
+                                    neso_tensor *outputs, size_t output_count);
 /* Waits for all that the context has queued. NESO_DEVICE_LOST when a kernel trapped: the driver
  * lets the process use that GPU no more; everything else goes on. */
 NESO_API neso_status neso_context_synchronize(neso_context *context);
 /* Later work goes to this stream (meaning of `stream` as in the options), after what the context has queued so far. */
 NESO_API neso_status neso_context_set_stream(neso_context *context, void *stream);
 
-/* Memory of the context's device, from its allocator. Freed by neso_context_deallocate or, at the latest, with the context. */
+/* Memory of the context's device, from its allocator. Freed by neso_context_deallocate or, at the latest, with the
+ * context. */
 NESO_API neso_status neso_context_allocate(neso_context *context, size_t bytes, void **out_memory);
 NESO_API void neso_context_deallocate(neso_context *context, void *memory);
-/* Copies elements between two tensors of equal dtype and sizes, of any strides, on the host or on the context's device. Queued on the
- * stream; waits for its end where one of the two lies on the host. */
+/* Copies elements between two tensors of equal dtype and sizes, of any strides, on the host or on the context's device.
+ * Queued on the stream; waits for its end where one of the two lies on the host. */
 NESO_API neso_status neso_tensor_copy(neso_context *context, const neso_tensor *to, const neso_tensor *from);
 
-/* Time on the context's device: marks are numbered [0, 4096) and set in the order of the stream; elapsed waits for the later of the two. */
+/* Time on the context's device: marks are numbered [0, 4096) and set in the order of the stream; elapsed waits for the
+ * later of the two. */
 NESO_API neso_status neso_context_mark(neso_context *context, int32_t mark);
 NESO_API neso_status neso_context_elapsed(neso_context *context, int32_t begin, int32_t end, double *out_ms);
 
-/* A buffer that the model mutates (see neso_constant_info.mutated), as this context's runs have left it, on the context's device; writable
- * between runs. */
+/* A buffer that the model mutates (see neso_constant_info.mutated), as this context's runs have left it, on the
+ * context's device; writable between runs. */
 NESO_API neso_status neso_context_buffer(neso_context *context, const char *name, neso_tensor *out_tensor);
 /* Puts all mutated buffers back to the values stored in the package. */
 NESO_API neso_status neso_context_reset_buffers(neso_context *context);
 
 typedef struct neso_context_stats {
-  size_t arena_bytes;    /* held for intermediates */
-  size_t output_bytes;   /* held for outputs and for copies of inputs */
-  size_t buffer_bytes;   /* copies of mutated buffers */
-  size_t scratch_bytes;  /* of all threads */
+  size_t arena_bytes;   /* held for intermediates */
+  size_t output_bytes;  /* held for outputs and for copies of inputs */
+  size_t buffer_bytes;  /* copies of mutated buffers */
+  size_t scratch_bytes; /* of all threads */
   int threads;
-  int64_t steps;         /* executed in the last run */
+  int64_t steps; /* executed in the last run */
 } neso_context_stats;
 NESO_API neso_status neso_context_get_stats(const neso_context *context, neso_context_stats *out_stats);
 
@@ -306,8 +358,9 @@ typedef struct neso_step_time {
   const char *kernel; /* of a launch; else NULL */
   double ms;          /* on a GPU between marks on the stream, so that steps follow each other as in any run */
 } neso_step_time;
-/* What step number `step` of the model took in the last run, which must be finished; steps of branches and loops count to the step that runs
- * them. NESO_INVALID_ARGUMENT without time_steps, before a run, and for a step that does not exist. */
+/* What step number `step` of the model took in the last run, which must be finished; steps of branches and loops count
+ * to the step that runs them. NESO_INVALID_ARGUMENT without time_steps, before a run, and for a step that does not
+ * exist. */
 NESO_API neso_status neso_context_step_time(neso_context *context, int64_t step, neso_step_time *out_time);
 
 typedef struct neso_device_stats {
@@ -315,21 +368,23 @@ typedef struct neso_device_stats {
   int32_t graphs;          /* CUDA graphs kept */
   int64_t graph_launches;  /* runs that were one graph launch */
   int64_t kernel_launches; /* kernels launched one by one, or recorded into a graph */
-  int64_t library_calls;   /* matrix products that cuBLASLt computed, in place of a kernel: queued one by one, or recorded into a graph */
-  int64_t library_products; /* launches of the plan that cuBLASLt did in their last run, of neso_model_stats.product_count */
-  const char *library;     /* path of the cuBLASLt in use, the model's own string; NULL: none is */
-  int32_t library_version; /* 130100 for 13.1.0 */
-  int32_t graph_streams;   /* that the graph recorded last spreads over */
+  int64_t library_calls; /* matrix products that cuBLASLt computed, in place of a kernel: queued one by one, or recorded
+                            into a graph */
+  int64_t library_products; /* launches of the plan that cuBLASLt did in their last run, of
+                               neso_model_stats.product_count */
+  const char *library;      /* path of the cuBLASLt in use, the model's own string; NULL: none is */
+  int32_t library_version;  /* 130100 for 13.1.0 */
+  int32_t graph_streams;    /* that the graph recorded last spreads over */
 } neso_device_stats;
 /* Zeros on the CPU. */
 NESO_API neso_status neso_context_get_device_stats(const neso_context *context, neso_device_stats *out_stats);
 
 typedef struct neso_device_info {
-  char name[64];       /* "NVIDIA H200" */
-  char arch[16];       /* "sm_90" */
+  char name[64]; /* "NVIDIA H200" */
+  char arch[16]; /* "sm_90" */
   size_t memory_bytes, l2_bytes;
-  int32_t processors;  /* multiprocessors */
-  int32_t driver;      /* version, 13000 for CUDA 13.0 */
+  int32_t processors; /* multiprocessors */
+  int32_t driver;     /* version, 13000 for CUDA 13.0 */
 } neso_device_info;
 /* A device of this machine. driver: as in neso_context_options.cuda_driver. NESO_DEVICE_UNAVAILABLE; the CPU has
  * nothing to tell. */

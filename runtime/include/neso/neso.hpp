@@ -1,5 +1,5 @@
-// Thin C++17 wrapper of neso.h: ownership by RAII, nothing else. No exceptions: every call that can fail returns neso_status, and
-// neso_error_text() says why.
+// Thin C++17 wrapper of neso.h: ownership by RAII, nothing else. No exceptions: every call that can fail returns
+// neso_status, and neso_error_text() says why.
 //
 //     neso::Model model;
 //     neso::Context context;
@@ -8,7 +8,8 @@
 //     neso_tensor in = neso::tensor(pixels, sizes), out{};
 //     context.run(&in, 1, &out, 1);
 //
-// Threads and lifetimes are those of neso.h: a model is shared, a context serves one call at a time, the model outlives its contexts.
+// Threads and lifetimes are those of neso.h: a model is shared, a context serves one call at a time, the model outlives
+// its contexts.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -89,7 +90,8 @@ public:
   neso_status run(const neso_tensor *inputs, size_t inputCount, neso_tensor *outputs, size_t outputCount) {
     return neso_run(context_, inputs, inputCount, outputs, outputCount);
   }
-  /// On a GPU: queued on the context's stream; results are complete after synchronize(), or for what follows on the stream.
+  /// On a GPU: queued on the context's stream; results are complete after synchronize(), or for what follows on the
+  /// stream.
   neso_status runAsync(const neso_tensor *inputs, size_t inputCount, neso_tensor *outputs, size_t outputCount) {
     return neso_run_async(context_, inputs, inputCount, outputs, outputCount);
   }
@@ -107,8 +109,10 @@ private:
 };
 
 template <typename T> struct DTypeOf;
-#define NESO_DTYPE_OF(type, value) \
-  template <> struct DTypeOf<type> { static constexpr neso_dtype kValue = value; };
+#define NESO_DTYPE_OF(type, value)                                                                                     \
+  template <> struct DTypeOf<type> {                                                                                   \
+    static constexpr neso_dtype kValue = value;                                                                        \
+  };
 NESO_DTYPE_OF(bool, NESO_BOOL)
 NESO_DTYPE_OF(uint8_t, NESO_U8)
 NESO_DTYPE_OF(int8_t, NESO_I8)

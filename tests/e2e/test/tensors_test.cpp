@@ -36,7 +36,8 @@ TEST(Compare, NanAndInfinityMatchOnlyThemselves) {
 
 TEST(Compare, HalfAndBfloat16AreWidened) {
   // 1.0 and 1.0009765625; the smallest half; 65504.
-  Tensor half = make<uint16_t>(NESO_F16, {3}, {0x3c00, 0x0001, 0x7bff}), next = make<uint16_t>(NESO_F16, {3}, {0x3c01, 0x0001, 0x7bff});
+  Tensor half = make<uint16_t>(NESO_F16, {3}, {0x3c00, 0x0001, 0x7bff}),
+         next = make<uint16_t>(NESO_F16, {3}, {0x3c01, 0x0001, 0x7bff});
   EXPECT_EQ(compare(next.view(), half, {0, 0.00098}), "");
   EXPECT_NE(compare(next.view(), half, {0, 0.00097}), "");
   Tensor brain = make<uint16_t>(NESO_BF16, {1}, {0x3f80}), more = make<uint16_t>(NESO_BF16, {1}, {0x3f81});
@@ -45,7 +46,8 @@ TEST(Compare, HalfAndBfloat16AreWidened) {
 }
 
 TEST(Compare, StridesDTypeAndShapeAreSeen) {
-  Tensor stored = make<int64_t>(NESO_I64, {2, 3}, {1, 2, 3, 4, 5, 6}), want = make<int64_t>(NESO_I64, {3, 2}, {1, 4, 2, 5, 3, 6});
+  Tensor stored = make<int64_t>(NESO_I64, {2, 3}, {1, 2, 3, 4, 5, 6}),
+         want = make<int64_t>(NESO_I64, {3, 2}, {1, 4, 2, 5, 3, 6});
   neso_tensor transposed = stored.view();
   int64_t sizes[] = {3, 2}, strides[] = {1, 3};
   transposed.sizes = sizes;
@@ -59,7 +61,8 @@ TEST(Compare, StridesDTypeAndShapeAreSeen) {
 TEST(Read, GoldensOfModels) {
   Tensors tensors;
   std::string error;
-  ASSERT_TRUE(readSafetensors(NESO_SOURCE_DIR "/tests/goldens/models/bert/inputs.safetensors", &tensors, &error)) << error;
+  ASSERT_TRUE(readSafetensors(NESO_SOURCE_DIR "/tests/goldens/models/bert/inputs.safetensors", &tensors, &error))
+      << error;
   EXPECT_EQ(tensors["0"].sizes, (std::vector<int64_t>{2, 12}));
   EXPECT_EQ(tensors["1"].dtype, NESO_I64);
   EXPECT_FALSE(readSafetensors(NESO_SOURCE_DIR "/README.md", &tensors, &error));

@@ -10,17 +10,20 @@
 namespace neso {
 namespace {
 
-// ptxas 12.9 and 13.0 crash on a function that calls itself and is called by another, and so does the driver, which takes the process along.
+// ptxas 12.9 and 13.0 crash on a function that calls itself and is called by another, and so does the driver, which
+// takes the process along.
 TEST(Special, NoFunctionCallsItself) {
   llvm::LLVMContext context;
   llvm::Module module("special", context);
   llvm::Type *f64 = llvm::Type::getDoubleTy(context), *i64 = llvm::Type::getInt64Ty(context);
-  for (const char *name : {"erfinv", "digamma", "zeta", "polygamma", "cyl_bessel_i0", "cyl_bessel_i1", "i0e", "i1e", "k0", "k1", "k0e", "k1e", "airy_ai", "ndtri",
-                           "normcdf", "log_ndtr", "erfcx", "igamma", "igammac", "gcd", "powi"}) {
+  for (const char *name : {"erfinv",  "digamma",  "zeta",  "polygamma", "cyl_bessel_i0", "cyl_bessel_i1", "i0e",
+                           "i1e",     "k0",       "k1",    "k0e",       "k1e",           "airy_ai",       "ndtri",
+                           "normcdf", "log_ndtr", "erfcx", "igamma",    "igammac",       "gcd",           "powi"}) {
     const llvm::StringRef symbol = specialSymbol(name);
     ASSERT_FALSE(symbol.empty()) << name;
     const bool integers = name == std::string("gcd") || name == std::string("powi");
-    const bool two = integers || name == std::string("zeta") || name == std::string("polygamma") || llvm::StringRef(name).starts_with("igamma");
+    const bool two = integers || name == std::string("zeta") || name == std::string("polygamma") ||
+                     llvm::StringRef(name).starts_with("igamma");
     llvm::Type *type = integers ? i64 : f64;
     std::vector<llvm::Type *> arguments(two ? 2 : 1, type);
     module.getOrInsertFunction(symbol, llvm::FunctionType::get(type, arguments, false));

@@ -1,8 +1,9 @@
-// Every kernel that Triton printed for the tile dialect's tests, compiled and run beside the tile interpreter on the same buffers.
+// Every kernel that Triton printed for the tile dialect's tests, compiled and run beside the tile interpreter on the
+// same buffers.
 //
-// Arguments are made up from the parameter types: buffers of 2^16 elements with small numbers, integers from a list until the interpreter
-// finds no access out of bounds. Tolerance: floats 2e-5 relative to the largest magnitude of the buffer (sums are associated differently),
-// f16 and bf16 to two units of their last place; everything else exact.
+// Arguments are made up from the parameter types: buffers of 2^16 elements with small numbers, integers from a list
+// until the interpreter finds no access out of bounds. Tolerance: floats 2e-5 relative to the largest magnitude of the
+// buffer (sums are associated differently), f16 and bf16 to two units of their last place; everything else exact.
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -65,8 +66,9 @@ std::vector<std::filesystem::path> kernelFiles() {
 }
 
 class DiffTest : public testing::TestWithParam<std::filesystem::path> {};
-INSTANTIATE_TEST_SUITE_P(Kernels, DiffTest, testing::ValuesIn(kernelFiles()),
-                         [](const auto &info) { return info.param.parent_path().filename().string() + "_" + info.param.stem().string(); });
+INSTANTIATE_TEST_SUITE_P(Kernels, DiffTest, testing::ValuesIn(kernelFiles()), [](const auto &info) {
+  return info.param.parent_path().filename().string() + "_" + info.param.stem().string();
+});
 
 TEST_P(DiffTest, AgreesWithTheInterpreter) {
   std::ifstream in(GetParam());
@@ -100,7 +102,8 @@ TEST_P(DiffTest, AgreesWithTheInterpreter) {
     size_t buffer = 0;
     for (mlir::Type t : function.getFunctionType().getInputs()) {
       if (llvm::isa<tt::PointerType>(t)) {
-        interp.push_back(InterpArg::pointer(reference.bytes[buffer].data(), static_cast<int64_t>(reference.bytes[buffer].size())));
+        interp.push_back(
+            InterpArg::pointer(reference.bytes[buffer].data(), static_cast<int64_t>(reference.bytes[buffer].size())));
         ++buffer;
       } else if (t.isIntOrIndex())
         interp.push_back(InterpArg::integer(t.isInteger(1) ? 1 : number));
@@ -145,7 +148,11 @@ TEST_P(DiffTest, AgreesWithTheInterpreter) {
         for (size_t i = 0; i < kElements; ++i)
           if (double v = std::abs(numberAt(reference.bytes[p], t, i)); std::isfinite(v)) largest = std::max(largest, v);
       const unsigned bits = t.getIntOrFloatBitWidth();
-      const double tolerance = !llvm::isa<mlir::FloatType>(t) ? 0 : largest * (t.isBF16() ? 0x1p-7 : t.isF16() ? 0x1p-9 : bits <= 8 ? 0.13 : 2e-5);
+      const double tolerance = !llvm::isa<mlir::FloatType>(t) ? 0
+                                                              : largest * (t.isBF16()  ? 0x1p-7
+                                                                           : t.isF16() ? 0x1p-9
+                                                                           : bits <= 8 ? 0.13
+                                                                                       : 2e-5);
       int bad = 0;
       for (size_t i = 0; i < kElements && bad < 3; ++i) {
         const double x = numberAt(ours.bytes[p], t, i), y = numberAt(reference.bytes[p], t, i);

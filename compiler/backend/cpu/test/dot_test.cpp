@@ -1,4 +1,5 @@
-// tt.dot for every type of element and level, in the forms that the micro-kernels tell apart, against products computed in double.
+// tt.dot for every type of element and level, in the forms that the micro-kernels tell apart, against products computed
+// in double.
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -12,7 +13,8 @@ class DotTest : public testing::TestWithParam<CpuLevel> {};
 INSTANTIATE_TEST_SUITE_P(Levels, DotTest, testing::ValuesIn(levels()), levelName);
 
 void replaceAll(std::string &text, const std::string &what, const std::string &by) {
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) text.replace(at, what.size(), by);
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
 }
 
 struct Case {
@@ -71,9 +73,12 @@ std::string dotText(const Case &c) {
   }
 })";
   const int astride = c.aTransposed ? c.m : c.k + 24, bstride = c.bTransposed ? c.k + 8 : c.n;
-  replaceAll(text, "ASTRIDEM", std::to_string(c.aTransposed ? 1 : astride)), replaceAll(text, "ASTRIDEK", std::to_string(c.aTransposed ? astride : 1));
-  replaceAll(text, "BSTRIDEK", std::to_string(c.bTransposed ? 1 : bstride)), replaceAll(text, "BSTRIDEN", std::to_string(c.bTransposed ? bstride : 1));
-  replaceAll(text, "M_", std::to_string(c.m)), replaceAll(text, "N_", std::to_string(c.n)), replaceAll(text, "K_", std::to_string(c.k));
+  replaceAll(text, "ASTRIDEM", std::to_string(c.aTransposed ? 1 : astride)),
+      replaceAll(text, "ASTRIDEK", std::to_string(c.aTransposed ? astride : 1));
+  replaceAll(text, "BSTRIDEK", std::to_string(c.bTransposed ? 1 : bstride)),
+      replaceAll(text, "BSTRIDEN", std::to_string(c.bTransposed ? bstride : 1));
+  replaceAll(text, "M_", std::to_string(c.m)), replaceAll(text, "N_", std::to_string(c.n)),
+      replaceAll(text, "K_", std::to_string(c.k));
   replaceAll(text, "ZERO", c.element[0] == 'i' ? "0" : "0.000000e+00");
   replaceAll(text, "ELEMENT", c.element), replaceAll(text, "RESULT", c.result);
   return text;
@@ -97,12 +102,15 @@ void put(std::vector<uint8_t> &bytes, const std::string &element, size_t i, doub
   if (element == "i8") store(static_cast<int8_t>(2 * x));
   // Exponent bias 15 and 7 in place of 127; the numbers at hand need two fraction bits at most.
   const uint32_t sign = bits >> 31, exponent = bits >> 23 & 255;
-  if (element == "f8E5M2") store(static_cast<uint8_t>(sign << 7 | (x == 0 ? 0 : (exponent - 112) << 2 | (bits >> 21 & 3))));
-  if (element == "f8E4M3FN") store(static_cast<uint8_t>(sign << 7 | (x == 0 ? 0 : (exponent - 120) << 3 | (bits >> 20 & 7))));
+  if (element == "f8E5M2")
+    store(static_cast<uint8_t>(sign << 7 | (x == 0 ? 0 : (exponent - 112) << 2 | (bits >> 21 & 3))));
+  if (element == "f8E4M3FN")
+    store(static_cast<uint8_t>(sign << 7 | (x == 0 ? 0 : (exponent - 120) << 3 | (bits >> 20 & 7))));
 }
 
 void check(const Case &c, CpuLevel level) {
-  SCOPED_TRACE(std::string(c.element) + " " + std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k));
+  SCOPED_TRACE(std::string(c.element) + " " + std::to_string(c.m) + "x" + std::to_string(c.n) + "x" +
+               std::to_string(c.k));
   Kernel k(dotText(c), level);
   ASSERT_TRUE(k.ok()) << k.error;
   const bool integers = c.element[0] == 'i';
@@ -124,11 +132,14 @@ void check(const Case &c, CpuLevel level) {
   std::vector<float> sums(static_cast<size_t>(c.m * c.n), 5.0f);
   std::vector<int32_t> counts(sums.size(), 5);
   a.resize(a.size() + 64), bb.resize(bb.size() + 64);
-  k.run({pointer(a.data()), pointer(bb.data()), integers ? pointer(counts.data()) : pointer(sums.data()), integer(c.rowsInside)}, 1);
+  k.run({pointer(a.data()), pointer(bb.data()), integers ? pointer(counts.data()) : pointer(sums.data()),
+         integer(c.rowsInside)},
+        1);
   for (int i = 0; i < c.m; ++i)
     for (int n = 0; n < c.n; ++n) {
       double s = 0;
-      for (int j = 0; j < c.k && i < c.rowsInside; ++j) s += left[static_cast<size_t>(i * c.k + j)] * right[static_cast<size_t>(j * c.n + n)];
+      for (int j = 0; j < c.k && i < c.rowsInside; ++j)
+        s += left[static_cast<size_t>(i * c.k + j)] * right[static_cast<size_t>(j * c.n + n)];
       const size_t at = static_cast<size_t>(i * c.n + n);
       if (integers)
         ASSERT_EQ(counts[at], 5 + static_cast<int>(4 * s)) << i << " " << n;
@@ -138,7 +149,8 @@ void check(const Case &c, CpuLevel level) {
 }
 
 TEST_P(DotTest, EveryTypeOfElement) {
-  for (const char *element : {"f32", "bf16", "f16", "f8E5M2", "f8E4M3FN"}) check({element, "f32", 64, 64, 64, false, false, 64}, GetParam());
+  for (const char *element : {"f32", "bf16", "f16", "f8E5M2", "f8E4M3FN"})
+    check({element, "f32", 64, 64, 64, false, false, 64}, GetParam());
   check({"i8", "i32", 64, 64, 64, false, false, 64}, GetParam());
 }
 TEST_P(DotTest, EveryOrderInMemory) {
@@ -170,7 +182,8 @@ TEST_P(DotTest, MatmulBf16) {
       for (int i = 0; i < M * K; ++i) put(a, "bf16", static_cast<size_t>(i), number(i, 1));
       for (int i = 0; i < K * N; ++i) put(bb, "bf16", static_cast<size_t>(i), number(i, 2));
       std::vector<uint16_t> c(static_cast<size_t>(M * N));
-      k.run({pointer(a.data()), pointer(bb.data()), pointer(c.data()), integer(M), integer(N), integer(K), integer(K), integer(N), integer(N)},
+      k.run({pointer(a.data()), pointer(bb.data()), pointer(c.data()), integer(M), integer(N), integer(K), integer(K),
+             integer(N), integer(N)},
             static_cast<uint32_t>((M + 63) / 64 * ((N + 63) / 64)));
       for (int i = 0; i < M; ++i)
         for (int n = 0; n < N; ++n) {

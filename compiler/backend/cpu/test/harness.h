@@ -60,7 +60,8 @@ public:
     module_ = std::move(*module);
     std::vector<TileFunction> functions;
     for (mlir::Operation &op : module_->getBody()->getOperations())
-      if (auto f = llvm::dyn_cast<tt::FuncOp>(op); f && f.isPublic()) functions.push_back({&op, op.getAttrOfType<mlir::StringAttr>("sym_name").getValue().str()});
+      if (auto f = llvm::dyn_cast<tt::FuncOp>(op); f && f.isPublic())
+        functions.push_back({&op, op.getAttrOfType<mlir::StringAttr>("sym_name").getValue().str()});
     CompileOptions options;
     options.keepLlvm = options.keepAsm = keepText;
     Result<CompiledCode> compiled = compileForCpu(functions, level, options);
@@ -96,7 +97,10 @@ public:
     };
     std::vector<std::thread> pool;
     for (int t = 1; t < threads; ++t)
-      pool.emplace_back([&, t] { part(n * static_cast<uint64_t>(t) / static_cast<uint64_t>(threads), n * static_cast<uint64_t>(t + 1) / static_cast<uint64_t>(threads)); });
+      pool.emplace_back([&, t] {
+        part(n * static_cast<uint64_t>(t) / static_cast<uint64_t>(threads),
+             n * static_cast<uint64_t>(t + 1) / static_cast<uint64_t>(threads));
+      });
     part(0, n / static_cast<uint64_t>(threads));
     for (std::thread &t : pool) t.join();
   }
@@ -106,13 +110,14 @@ public:
   std::vector<Report> reports;
 
 private:
-  static void onReport(void *data, neso_kernel_event event, uint64_t program, const char *text, int line, const void *values, int64_t n,
-                       int isFloat) {
+  static void onReport(void *data, neso_kernel_event event, uint64_t program, const char *text, int line,
+                       const void *values, int64_t n, int isFloat) {
     auto *self = static_cast<Kernel *>(data);
     std::lock_guard<std::mutex> lock(self->mutex_);
     Report r{event, program, text, line, {}};
     for (int64_t i = 0; i < n; ++i)
-      r.values.push_back(isFloat ? static_cast<const double *>(values)[i] : static_cast<double>(static_cast<const int64_t *>(values)[i]));
+      r.values.push_back(isFloat ? static_cast<const double *>(values)[i]
+                                 : static_cast<double>(static_cast<const int64_t *>(values)[i]));
     self->reports.push_back(std::move(r));
   }
   std::unique_ptr<mlir::MLIRContext> context_;

@@ -20,7 +20,8 @@ TEST_P(KernelTest, VectorAddMasksItsTail) {
   for (size_t i = n; i < n + 64; ++i) ASSERT_EQ(out[i], -7.0f);
 }
 
-// LLVM 22 may split a constant AVX2 mask into halves and then drop one (see the comparison of integers in elementwise.cpp).
+// LLVM 22 may split a constant AVX2 mask into halves and then drop one (see the comparison of integers in
+// elementwise.cpp).
 TEST_P(KernelTest, ConstantMaskThatFillsPartOfOneRegister) {
   for (int width : {8, 16, 32}) {
     for (int live : {1, 3, 5, 9, 13, 21}) {
@@ -45,12 +46,15 @@ TEST_P(KernelTest, ConstantMaskThatFillsPartOfOneRegister) {
       };
       replace("WIDTH", std::to_string(width));
       replace("LIVE", std::to_string(live));
-      for (const char *element : {"i32>", "f64>", "!tt.ptr<f64>>"}) replace(std::string(" T") + element, " " + tensor + element);
+      for (const char *element : {"i32>", "f64>", "!tt.ptr<f64>>"})
+        replace(std::string(" T") + element, " " + tensor + element);
       Kernel k(text, GetParam());
       ASSERT_TRUE(k.ok()) << k.error;
       std::vector<double> x(static_cast<size_t>(width), 2.0), out(static_cast<size_t>(width), -1.0);
       k.run({pointer(x.data()), pointer(out.data())}, 1);
-      for (int i = 0; i < width; ++i) ASSERT_EQ(out[static_cast<size_t>(i)], i < live ? 2.0 : 0.0) << "lane " << i << " of " << width << ", " << live << " live";
+      for (int i = 0; i < width; ++i)
+        ASSERT_EQ(out[static_cast<size_t>(i)], i < live ? 2.0 : 0.0)
+            << "lane " << i << " of " << width << ", " << live << " live";
     }
   }
 }
@@ -66,7 +70,8 @@ TEST_P(KernelTest, Softmax) {
       double m = -1e30, sum = 0;
       for (int c = 0; c < n; ++c) m = std::max<double>(m, x[r * stride + c]);
       for (int c = 0; c < n; ++c) sum += std::exp(x[r * stride + c] - m);
-      for (int c = 0; c < n; ++c) ASSERT_NEAR(out[r * stride + c], std::exp(x[r * stride + c] - m) / sum, 2e-6) << r << " " << c;
+      for (int c = 0; c < n; ++c)
+        ASSERT_NEAR(out[r * stride + c], std::exp(x[r * stride + c] - m) / sum, 2e-6) << r << " " << c;
       for (int c = n; c < stride; ++c) ASSERT_EQ(out[r * stride + c], 9.0f);
     }
   }
@@ -77,7 +82,9 @@ TEST_P(KernelTest, LayerNorm) {
   ASSERT_TRUE(k.ok()) << k.error;
   const int rows = 7, n = 1000;
   std::vector<float> x = numbers(rows * n, 1), w = numbers(n, 2), bias = numbers(n, 3), out(rows * n);
-  k.run({pointer(x.data()), pointer(w.data()), pointer(bias.data()), pointer(out.data()), integer(n), integer(n), real(1e-5f)}, rows);
+  k.run({pointer(x.data()), pointer(w.data()), pointer(bias.data()), pointer(out.data()), integer(n), integer(n),
+         real(1e-5f)},
+        rows);
   for (int r = 0; r < rows; ++r) {
     double s = 0, q = 0;
     for (int c = 0; c < n; ++c) s += x[r * n + c], q += double(x[r * n + c]) * x[r * n + c];
@@ -86,11 +93,14 @@ TEST_P(KernelTest, LayerNorm) {
   }
 }
 
-void checkMatmul(const char *name, CpuLevel level, int M, int N, int K, int BM, int BN, bool transposedB, bool general) {
+void checkMatmul(const char *name, CpuLevel level, int M, int N, int K, int BM, int BN, bool transposedB,
+                 bool general) {
   Kernel k(kernelText(name), level);
   ASSERT_TRUE(k.ok()) << k.error;
-  std::vector<float> a = numbers(static_cast<size_t>(M * K), 1), bm = numbers(static_cast<size_t>(N * K), 2), c(static_cast<size_t>(M * N), 5.0f);
-  std::vector<neso_arg> args = {pointer(a.data()), pointer(bm.data()), pointer(c.data()), integer(M), integer(N), integer(K), integer(K)};
+  std::vector<float> a = numbers(static_cast<size_t>(M * K), 1), bm = numbers(static_cast<size_t>(N * K), 2),
+                     c(static_cast<size_t>(M * N), 5.0f);
+  std::vector<neso_arg> args = {pointer(a.data()), pointer(bm.data()), pointer(c.data()), integer(M),
+                                integer(N),        integer(K),         integer(K)};
   if (general) args.push_back(integer(1));
   args.push_back(integer(transposedB ? K : N));
   if (general) args.push_back(integer(1));
@@ -106,7 +116,9 @@ void checkMatmul(const char *name, CpuLevel level, int M, int N, int K, int BM, 
 }
 TEST_P(KernelTest, Matmul) { checkMatmul("matmul", GetParam(), 256, 256, 384, 128, 128, false, false); }
 TEST_P(KernelTest, MatmulOddSizes) { checkMatmul("matmul", GetParam(), 131, 77, 200, 128, 128, false, false); }
-TEST_P(KernelTest, MatmulRuntimeStrides) { checkMatmul("matmul_general", GetParam(), 100, 130, 70, 64, 64, false, true); }
+TEST_P(KernelTest, MatmulRuntimeStrides) {
+  checkMatmul("matmul_general", GetParam(), 100, 130, 70, 64, 64, false, true);
+}
 TEST_P(KernelTest, MatmulTransposedB) { checkMatmul("matmul_bt", GetParam(), 130, 200, 150, 128, 128, true, false); }
 
 void checkAttention(const char *name, CpuLevel level, bool causal) {
@@ -114,7 +126,9 @@ void checkAttention(const char *name, CpuLevel level, bool causal) {
   ASSERT_TRUE(k.ok()) << k.error;
   const int H = 2, S = 150, D = 64;
   std::vector<float> q = numbers(H * S * D, 1), kk = numbers(H * S * D, 2), v = numbers(H * S * D, 3), o(H * S * D);
-  k.run({pointer(q.data()), pointer(kk.data()), pointer(v.data()), pointer(o.data()), integer(S * D), integer(S), real(0.125f)}, (S + 63) / 64, H);
+  k.run({pointer(q.data()), pointer(kk.data()), pointer(v.data()), pointer(o.data()), integer(S * D), integer(S),
+         real(0.125f)},
+        (S + 63) / 64, H);
   for (int h = 0; h < H; ++h)
     for (int i = 0; i < S; ++i) {
       std::vector<double> p(S);
@@ -183,7 +197,8 @@ TEST_P(KernelTest, DropoutIsPhilox) {
   const int n = 3000;
   std::vector<float> x = numbers(n), out(n);
   k.run({pointer(x.data()), pointer(out.data()), integer(n), real(0.3f), integer(1234)}, 3);
-  for (int i = 0; i < n; ++i) ASSERT_EQ(out[i], philoxUniform(1234, static_cast<uint32_t>(i)) > 0.3f ? x[i] / (1 - 0.3f) : 0.0f) << i;
+  for (int i = 0; i < n; ++i)
+    ASSERT_EQ(out[i], philoxUniform(1234, static_cast<uint32_t>(i)) > 0.3f ? x[i] / (1 - 0.3f) : 0.0f) << i;
 }
 
 TEST_P(KernelTest, HistogramWithAtomics) {

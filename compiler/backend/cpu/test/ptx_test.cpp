@@ -1,4 +1,5 @@
-// Claim: inline PTX means on the CPU what the PTX manual says. Expected values are computed here, in double or on integers.
+// Claim: inline PTX means on the CPU what the PTX manual says. Expected values are computed here, in double or on
+// integers.
 #include <bit>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -27,7 +28,8 @@ std::string program(const std::string &assembly, const std::string &in, const st
   }
 })";
   auto replace = [&](const std::string &what, const std::string &with) {
-    for (size_t p = 0; (p = text.find(what, p)) != std::string::npos; p += with.size()) text.replace(p, what.size(), with);
+    for (size_t p = 0; (p = text.find(what, p)) != std::string::npos; p += with.size())
+      text.replace(p, what.size(), with);
   };
   replace("OUT", out);
   replace("IN", in);
@@ -54,13 +56,16 @@ TEST(Ptx, Floats) {
   };
   const Case cases[] = {
       // softplus as gated networks write it
-      {"{ .reg .pred p; setp.gt.f32 p, $1, 20.0; @p mov.f32 $0, $1; @!p mul.f32 $0, $1, 0f3FB8AA3B; @!p ex2.approx.ftz.f32 $0, $0; "
+      {"{ .reg .pred p; setp.gt.f32 p, $1, 20.0; @p mov.f32 $0, $1; @!p mul.f32 $0, $1, 0f3FB8AA3B; @!p "
+       "ex2.approx.ftz.f32 $0, $0; "
        "@!p add.f32 $0, $0, 1.0; @!p lg2.approx.ftz.f32 $0, $0; @!p mul.f32 $0, $0, 0f3F317218; }",
        [](double x, double) { return x > 20 ? x : std::log1p(std::exp(x)); }},
       {"{ mul.ftz.f32 $0, $1, 0fBFB8AA3B; ex2.approx.ftz.f32 $0, $0; }", [](double x, double) { return std::exp(-x); }},
       {"div.approx.ftz.f32 $0, $1, $2;", [](double x, double y) { return x / y; }},
-      {"{ .reg .f32 t; fma.rn.f32 t, $1, $2, $1; /* twice */ sub.f32 $0, t, $2; // done\\0A }", [](double x, double y) { return x * y + x - y; }},
-      {"{ .reg .pred q; setp.leu.f32 q, $1, $2; selp.f32 $0, $2, $1, q; }", [](double x, double y) { return std::max(x, y); }},
+      {"{ .reg .f32 t; fma.rn.f32 t, $1, $2, $1; /* twice */ sub.f32 $0, t, $2; // done\\0A }",
+       [](double x, double y) { return x * y + x - y; }},
+      {"{ .reg .pred q; setp.leu.f32 q, $1, $2; selp.f32 $0, $2, $1, q; }",
+       [](double x, double y) { return std::max(x, y); }},
       {"cvt.rni.f32.f32 $0, $1;", [](double x, double) { return std::nearbyint(x); }},
       {"mul.sat.f32 $0, $1, $2;", [](double x, double y) { return std::min(1.0, std::max(0.0, x * y)); }},
       {"tanh.approx.f32 $0, $1;", [](double x, double) { return std::tanh(x); }},
@@ -88,13 +93,17 @@ TEST(Ptx, Words) {
   };
   const Case cases[] = {
       {"lop3.b32 $0, $1, $2, 0xff, 0x6a;", [](uint32_t x, uint32_t y) { return (x & y) ^ 0xffu; }},
-      {"prmt.b32 $0, $1, $2, 0x4103;", [](uint32_t x, uint32_t y) { return (x >> 24) | (x & 255) << 8 | (x >> 8 & 255) << 16 | (y & 255) << 24; }},
+      {"prmt.b32 $0, $1, $2, 0x4103;",
+       [](uint32_t x, uint32_t y) { return (x >> 24) | (x & 255) << 8 | (x >> 8 & 255) << 16 | (y & 255) << 24; }},
       {"bfe.u32 $0, $1, 4, 8;", [](uint32_t x, uint32_t) { return x >> 4 & 255; }},
       {"{ .reg .u64 w; mul.wide.u32 w, $1, $2; shr.u64 w, w, 16; cvt.u32.u64 $0, w; }",
        [](uint32_t x, uint32_t y) { return static_cast<uint32_t>(static_cast<uint64_t>(x) * y >> 16); }},
-      {"{ .reg .b32 s; and.b32 s, $2, 63; shl.b32 $0, $1, s; }", [](uint32_t x, uint32_t y) { return (y & 63) > 31 ? 0 : x << (y & 63); }},
-      {"shr.s32 $0, $1, 40;", [](uint32_t x, uint32_t) { return static_cast<uint32_t>(static_cast<int32_t>(x) >> 31); }},
-      {"{ .reg .pred p; setp.lt.s32 p, $1, -5; selp.b32 $0, 7, $2, p; }", [](uint32_t x, uint32_t y) { return static_cast<int32_t>(x) < -5 ? 7 : y; }},
+      {"{ .reg .b32 s; and.b32 s, $2, 63; shl.b32 $0, $1, s; }",
+       [](uint32_t x, uint32_t y) { return (y & 63) > 31 ? 0 : x << (y & 63); }},
+      {"shr.s32 $0, $1, 40;",
+       [](uint32_t x, uint32_t) { return static_cast<uint32_t>(static_cast<int32_t>(x) >> 31); }},
+      {"{ .reg .pred p; setp.lt.s32 p, $1, -5; selp.b32 $0, 7, $2, p; }",
+       [](uint32_t x, uint32_t y) { return static_cast<int32_t>(x) < -5 ? 7 : y; }},
       {"popc.b32 $0, $1;", [](uint32_t x, uint32_t) { return static_cast<uint32_t>(std::popcount(x)); }},
       {"mad.lo.u32 $0, $1, $2, 3;", [](uint32_t x, uint32_t y) { return x * y + 3; }},
   };
@@ -125,7 +134,8 @@ TEST(Ptx, FloatsBecomeIntegersWithSaturation) {
 }
 
 TEST(Ptx, OtherInstructionsAreRefused) {
-  for (const char *text : {"ld.global.b32 $0, [$1];", "mov.u32 $0, %clock;", "bar.sync 0;", "add.f16x2 $0, $1, $2;", "mov.b32 $0, {a, b};", "nonsense"}) {
+  for (const char *text : {"ld.global.b32 $0, [$1];", "mov.u32 $0, %clock;", "bar.sync 0;", "add.f16x2 $0, $1, $2;",
+                           "mov.b32 $0, {a, b};", "nonsense"}) {
     Kernel k(program(text, "i32", "i32"), levels()[0]);
     EXPECT_FALSE(k.ok()) << text;
     EXPECT_NE(k.error.find("E0601"), std::string::npos) << k.error;

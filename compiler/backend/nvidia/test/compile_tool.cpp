@@ -1,4 +1,5 @@
-// neso-nvidia-compile FILE.ttir [--arch sm_90] [--warps 4] [--stages 3] [--stage ptx|layout|llvm|usage]: the back end alone, for text tests.
+// neso-nvidia-compile FILE.ttir [--arch sm_90] [--warps 4] [--stages 3] [--stage ptx|layout|llvm|usage]: the back end
+// alone, for text tests.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -14,11 +15,16 @@ int main(int argc, char **argv) {
   int warps = 4, stages = 3;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
-    if (a == "--arch") arch = argv[++i];
-    else if (a == "--warps") warps = std::atoi(argv[++i]);
-    else if (a == "--stages") stages = std::atoi(argv[++i]);
-    else if (a == "--stage") stage = argv[++i];
-    else file = a;
+    if (a == "--arch")
+      arch = argv[++i];
+    else if (a == "--warps")
+      warps = std::atoi(argv[++i]);
+    else if (a == "--stages")
+      stages = std::atoi(argv[++i]);
+    else if (a == "--stage")
+      stage = argv[++i];
+    else
+      file = a;
   }
   std::stringstream text;
   text << std::ifstream(file).rdbuf();
@@ -34,7 +40,8 @@ int main(int argc, char **argv) {
   for (tt::FuncOp f : (*module)->getOps<tt::FuncOp>())
     if (f.isPublic()) functions.push_back({f, f.getName().str(), warps, stages});
   nvidia::CompileOptions options;
-  options.keepPtx = true, options.keepLlvm = stage == "llvm", options.keepLayouts = true, options.assemble = stage == "usage";
+  options.keepPtx = true, options.keepLlvm = stage == "llvm", options.keepLayouts = true,
+  options.assemble = stage == "usage";
   const nvidia::Chip *chip = nvidia::findChip(arch);
   if (!chip) return 2;
   Result<nvidia::CompiledModule> code = nvidia::compileForNvidia(functions, *chip, options);
@@ -45,6 +52,7 @@ int main(int argc, char **argv) {
   if (stage == "llvm") std::printf("%s", code->code.back().llvmText.c_str());
   if (stage == "layout") std::printf("%s", code->layoutText.c_str());
   for (const nvidia::FunctionUsage &u : code->usage)
-    std::printf("%s: registers %d, spills %d, shared %d, threads %d, blocks %d\n", u.name.c_str(), u.registers, u.spillBytes, u.sharedBytes, u.threads, u.blocksPerSm);
+    std::printf("%s: registers %d, spills %d, shared %d, threads %d, blocks %d\n", u.name.c_str(), u.registers,
+                u.spillBytes, u.sharedBytes, u.threads, u.blocksPerSm);
   return 0;
 }

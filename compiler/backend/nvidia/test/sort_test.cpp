@@ -21,11 +21,13 @@ TEST(Sort, RowsOfAnyLayout) {
     sorted[0] = convertTile(*kernel.block, sorted[0], layout);
     kernel.storePlaces(1, sorted[0]);
     int64_t before = 1, behind = 1, n = shape[size_t(axis)];
-    for (int d = 0; d < int(shape.size()); ++d) (d < axis ? before : d > axis ? behind : n) *= d == axis ? 1 : shape[size_t(d)];
+    for (int d = 0; d < int(shape.size()); ++d)
+      (d < axis ? before : d > axis ? behind : n) *= d == axis ? 1 : shape[size_t(d)];
     auto check = [&](auto zero) {
       using T = decltype(zero);
       std::vector<T> in, expected, out(size_t(layout.inSize(kRegister)) * size_t(warps) * 32);
-      for (int64_t k = 0; k < before * n * behind; ++k) in.push_back(T(random() % 3 ? random() * T(0x9e3779b97f4a7c15) : random() % 8));
+      for (int64_t k = 0; k < before * n * behind; ++k)
+        in.push_back(T(random() % 3 ? random() * T(0x9e3779b97f4a7c15) : random() % 8));
       expected = in;
       for (int64_t x = 0; x < before; ++x)
         for (int64_t z = 0; z < behind; ++z) {
@@ -37,8 +39,10 @@ TEST(Sort, RowsOfAnyLayout) {
       ASSERT_EQ(kernel.run({in.data(), out.data()}).error, "") << layout.str();
       ASSERT_EQ(comparePlaces(out, layout, expected), "") << i << " axis " << axis << "\n" << layout.str();
     };
-    if (i % 2) check(uint64_t(0));
-    else check(uint32_t(0));
+    if (i % 2)
+      check(uint64_t(0));
+    else
+      check(uint32_t(0));
   }
 }
 
@@ -47,8 +51,8 @@ TEST(Sort, OperandsMoveTogetherAndBreakTies) {
   const Sizes shape = {512};
   LinearLayout layout = blocked(shape, {4}, {32}, {4}, {0});
   Kernel kernel(4, 4);
-  llvm::SmallVector<Tile, 2> sorted =
-      sortTiles(*kernel.block, {kernel.load(0, layout, kernel.b.getInt64Ty()), kernel.load(1, layout, kernel.b.getInt32Ty())}, 0);
+  llvm::SmallVector<Tile, 2> sorted = sortTiles(
+      *kernel.block, {kernel.load(0, layout, kernel.b.getInt64Ty()), kernel.load(1, layout, kernel.b.getInt32Ty())}, 0);
   for (int k = 0; k < 2; ++k) kernel.storePlaces(2 + k, convertTile(*kernel.block, sorted[size_t(k)], layout));
   std::vector<uint64_t> key, wantKey, outKey(512);
   std::vector<uint32_t> place, wantPlace, outPlace(512);
@@ -72,7 +76,8 @@ TEST(Sort, MergesRowsThatRiseAndFall) {
     const Sizes shape = {2, 256};
     LinearLayout layout = randomLayout(random, shape, warps);
     Kernel kernel(warps, 2);
-    Tile merged = convertTile(*kernel.block, mergeTiles(*kernel.block, {kernel.load(0, layout, kernel.b.getInt32Ty())}, 1)[0], layout);
+    Tile merged = convertTile(*kernel.block,
+                              mergeTiles(*kernel.block, {kernel.load(0, layout, kernel.b.getInt32Ty())}, 1)[0], layout);
     kernel.storePlaces(1, merged);
     std::vector<uint32_t> in, expected, out(size_t(layout.inSize(kRegister)) * size_t(warps) * 32);
     for (int row = 0; row < 2; ++row) {

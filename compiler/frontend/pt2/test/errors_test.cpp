@@ -13,7 +13,8 @@ namespace {
 std::string kindOf(const Result<graph::Model> &m) { return m ? "" : info(m.error().diagnostics()[0].kind).kind; }
 
 /// Changes a member of a fixture by replacing `from` by `to`.
-std::string changed(const std::string &file, const std::string &memberName, const std::string &from, const std::string &to) {
+std::string changed(const std::string &file, const std::string &memberName, const std::string &from,
+                    const std::string &to) {
   test::Members members = test::membersOf(file);
   EXPECT_TRUE(test::replace(test::member(members, memberName), from, to)) << from;
   Result<graph::Model> m = test::read(test::zip(members));
@@ -46,14 +47,18 @@ TEST(Errors, EveryTruncationIsRefused) {
   std::string bytes = test::zip(test::membersOf("sizes.pt2"));
   for (size_t n = 0; n < bytes.size(); n += 7) EXPECT_NE(kindOf(test::read(bytes.substr(0, n))), "") << n;
 }
-TEST(Errors, ArchiveCompressed) { EXPECT_EQ(kindOf(test::read(test::zip(test::membersOf("shared.pt2"), {8, 0, "m/", true}))), "ArchiveCompressed"); }
+TEST(Errors, ArchiveCompressed) {
+  EXPECT_EQ(kindOf(test::read(test::zip(test::membersOf("shared.pt2"), {8, 0, "m/", true}))), "ArchiveCompressed");
+}
 TEST(Errors, ArchiveDuplicate) {
   test::Members members = test::membersOf("shared.pt2");
   members.push_back(members[0]);
   EXPECT_EQ(kindOf(test::read(test::zip(members))), "ArchiveDuplicate");
 }
 TEST(Errors, OldArchive) {
-  EXPECT_EQ(kindOf(test::read(test::zip({{"version", "8.7"}, {"serialized_exported_program.json", "{}"}}, {0, 0, "", true}))), "OldArchive");
+  EXPECT_EQ(
+      kindOf(test::read(test::zip({{"version", "8.7"}, {"serialized_exported_program.json", "{}"}}, {0, 0, "", true}))),
+      "OldArchive");
 }
 TEST(Errors, NotPt2) {
   EXPECT_EQ(changed("shared.pt2", "archive_format", "pt2", "pt9"), "NotPt2");
@@ -111,12 +116,16 @@ TEST(Errors, SchemaVersion) { EXPECT_EQ(json("\"major\": 8", "\"major\": 9"), "S
 TEST(Errors, UnknownDType) { EXPECT_EQ(json("\"dtype\": 7", "\"dtype\": 99"), "UnknownDType"); }
 TEST(Errors, UnsupportedLayout) { EXPECT_EQ(json("\"layout\": 7", "\"layout\": 1"), "UnsupportedLayout"); }
 TEST(Errors, UndefinedValue) {
-  EXPECT_EQ(json("\"arg\": {\"as_tensor\": {\"name\": \"matmul\"}}", "\"arg\": {\"as_tensor\": {\"name\": \"ghost\"}}"), "UndefinedValue");
+  EXPECT_EQ(json("\"arg\": {\"as_tensor\": {\"name\": \"matmul\"}}", "\"arg\": {\"as_tensor\": {\"name\": \"ghost\"}}"),
+            "UndefinedValue");
   // A cycle is a use before the definition.
-  EXPECT_EQ(json("\"arg\": {\"as_tensor\": {\"name\": \"matmul\"}}", "\"arg\": {\"as_tensor\": {\"name\": \"add_1\"}}"), "UndefinedValue");
+  EXPECT_EQ(json("\"arg\": {\"as_tensor\": {\"name\": \"matmul\"}}", "\"arg\": {\"as_tensor\": {\"name\": \"add_1\"}}"),
+            "UndefinedValue");
 }
 TEST(Errors, DuplicateName) {
-  EXPECT_EQ(json("\"outputs\": [{\"as_tensor\": {\"name\": \"mul_1\"}}]", "\"outputs\": [{\"as_tensor\": {\"name\": \"mul\"}}]"), "DuplicateName");
+  EXPECT_EQ(json("\"outputs\": [{\"as_tensor\": {\"name\": \"mul_1\"}}]",
+                 "\"outputs\": [{\"as_tensor\": {\"name\": \"mul\"}}]"),
+            "DuplicateName");
 }
 TEST(Errors, UnknownArgument) { EXPECT_EQ(json("{\"as_int\": 2}", "{\"as_quaternion\": 2}"), "UnknownArgument"); }
 TEST(Errors, WeightMissing) {
@@ -131,9 +140,12 @@ TEST(Errors, WeightSize) {
   test::member(members, "data/weights/weight_0").resize(20);
   EXPECT_EQ(kindOf(test::read(test::zip(members))), "WeightSize");
 }
-TEST(Errors, WeightPickled) { EXPECT_EQ(changed("shared.pt2", kConfig, "\"use_pickle\": false", "\"use_pickle\": true"), "WeightPickled"); }
+TEST(Errors, WeightPickled) {
+  EXPECT_EQ(changed("shared.pt2", kConfig, "\"use_pickle\": false", "\"use_pickle\": true"), "WeightPickled");
+}
 TEST(Errors, SignatureMismatch) {
-  EXPECT_EQ(json("{\"parameter\": {\"arg\": {\"name\": \"p_a\"}", "{\"parameter\": {\"arg\": {\"name\": \"p_b\"}"), "SignatureMismatch");
+  EXPECT_EQ(json("{\"parameter\": {\"arg\": {\"name\": \"p_a\"}", "{\"parameter\": {\"arg\": {\"name\": \"p_b\"}"),
+            "SignatureMismatch");
   EXPECT_EQ(json("\"buffer_name\": \"count\"", "\"buffer_name\": \"cnt\"", "mutating_decomposed.pt2"), "WeightMissing");
 }
 TEST(Errors, NestedTooDeep) {
@@ -141,19 +153,26 @@ TEST(Errors, NestedTooDeep) {
   std::string &text = test::member(members, "models/model.json");
   std::string graph = "{\"inputs\": [], \"outputs\": [], \"nodes\": [], \"tensor_values\": {}}";
   for (int i = 0; i < 40; ++i)
-    graph = "{\"inputs\": [], \"outputs\": [], \"tensor_values\": {}, \"nodes\": [{\"target\": \"f\", \"outputs\": [], \"metadata\": {}, \"inputs\": [{\"name\": \"\", "
-            "\"arg\": {\"as_graph\": {\"name\": \"g\", \"graph\": " + graph + "}}}]}]}";
+    graph = "{\"inputs\": [], \"outputs\": [], \"tensor_values\": {}, \"nodes\": [{\"target\": \"f\", \"outputs\": [], "
+            "\"metadata\": {}, \"inputs\": [{\"name\": \"\", "
+            "\"arg\": {\"as_graph\": {\"name\": \"g\", \"graph\": " +
+            graph + "}}}]}]}";
   ASSERT_TRUE(test::replace(text, "{\"as_graph\": {", "{\"as_graph\": {\"graph\": " + graph + ", "));
   EXPECT_EQ(kindOf(test::read(test::zip(members))), "NestedTooDeep");
 }
-TEST(Errors, BadExpression) { EXPECT_EQ(json("\"expr_str\": \"Add(", "\"expr_str\": \"Launch(", "sizes.pt2"), "BadExpression"); }
+TEST(Errors, BadExpression) {
+  EXPECT_EQ(json("\"expr_str\": \"Add(", "\"expr_str\": \"Launch(", "sizes.pt2"), "BadExpression");
+}
 TEST(Errors, OperatorArgument) {
   EXPECT_EQ(json("{\"name\": \"other\"", "{\"name\": \"mother\""), "OperatorArgument");
-  EXPECT_EQ(json("\"outputs\": [{\"as_tensor\": {\"name\": \"mul_1\"}}]", "\"outputs\": [{\"as_tensor\": {\"name\": \"mul_1\"}}, {\"as_none\": true}]"), "OperatorArgument");
+  EXPECT_EQ(json("\"outputs\": [{\"as_tensor\": {\"name\": \"mul_1\"}}]",
+                 "\"outputs\": [{\"as_tensor\": {\"name\": \"mul_1\"}}, {\"as_none\": true}]"),
+            "OperatorArgument");
 }
 TEST(Errors, TheDiagnosticNamesNodeAndLine) {
   test::Members members = test::membersOf("shared.pt2");
-  ASSERT_TRUE(test::replace(test::member(members, "models/model.json"), "{\"name\": \"other\"", "{\"name\": \"mother\""));
+  ASSERT_TRUE(
+      test::replace(test::member(members, "models/model.json"), "{\"name\": \"other\"", "{\"name\": \"mother\""));
   Result<graph::Model> m = test::read(test::zip(members));
   ASSERT_FALSE(m);
   std::string text = m.error().str();

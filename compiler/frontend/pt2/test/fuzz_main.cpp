@@ -1,5 +1,6 @@
-// libFuzzer entry of the reader (option NESO_FUZZ). An input that starts as a zip archive is read as it is. Any other input is the graph
-// (model.json) of the archive of mixed.pt2, packed anew: checksums of members rarely survive a mutation.
+// libFuzzer entry of the reader (option NESO_FUZZ). An input that starts as a zip archive is read as it is. Any other
+// input is the graph (model.json) of the archive of mixed.pt2, packed anew: checksums of members rarely survive a
+// mutation.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

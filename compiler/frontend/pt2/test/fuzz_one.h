@@ -1,4 +1,5 @@
-// One input of the reader's fuzzer: whatever the bytes, reading ends with a model that keeps its invariants or with diagnostics.
+// One input of the reader's fuzzer: whatever the bytes, reading ends with a model that keeps its invariants or with
+// diagnostics.
 #pragma once
 #include "ir/graph/passes/functionalize.h"
 #include "ir/graph/passes/simplify.h"

@@ -9,10 +9,13 @@ using namespace neso::pt2;
 
 namespace {
 
-const char *kFiles[] = {"mutating.pt2", "mutating_decomposed.pt2", "shared.pt2", "sizes.pt2", "control.pt2", "mixed.pt2"};
+const char *kFiles[] = {"mutating.pt2", "mutating_decomposed.pt2", "shared.pt2", "sizes.pt2", "control.pt2",
+                        "mixed.pt2"};
 
 void mutate(std::string &s, std::mt19937 &rng, int edits) {
-  static const char *tokens[] = {"0", "-1", "null", "true", "{}", "[]", "\"\"", "9223372036854775807", "1e308", "\"as_int\"", "\"as_none\"", "\"as_tensor\"", "x", ",", "}"};
+  static const char *tokens[] = {
+      "0",     "-1",         "null",        "true",          "{}", "[]", "\"\"", "9223372036854775807",
+      "1e308", "\"as_int\"", "\"as_none\"", "\"as_tensor\"", "x",  ",",  "}"};
   for (int i = 0; i < edits && !s.empty(); ++i) {
     size_t at = rng() % s.size();
     switch (rng() % 5) {
@@ -28,7 +31,8 @@ void mutate(std::string &s, std::mt19937 &rng, int edits) {
   }
 }
 
-/// Replaces a whole JSON scalar or name by another of the same file: stays valid JSON, so that the deeper layers are reached.
+/// Replaces a whole JSON scalar or name by another of the same file: stays valid JSON, so that the deeper layers are
+/// reached.
 void mutateTokens(std::string &s, std::mt19937 &rng, int edits) {
   std::vector<std::pair<size_t, size_t>> tokens;
   for (size_t i = 0; i < s.size(); ++i) {
@@ -74,7 +78,8 @@ TEST(Fuzz, Directory) {
   size_t directory = whole.find("PK\x01\x02");
   for (int i = 0; i < 3000; ++i) {
     std::string s = whole;
-    for (unsigned k = 0; k <= rng() % 4; ++k) s[directory + rng() % (s.size() - directory)] = static_cast<char>(rng() % 3 ? rng() : 255);
+    for (unsigned k = 0; k <= rng() % 4; ++k)
+      s[directory + rng() % (s.size() - directory)] = static_cast<char>(rng() % 3 ? rng() : 255);
     ASSERT_EQ(test::fuzzOne(std::move(s)), "") << i;
   }
 }
@@ -86,8 +91,10 @@ TEST(Fuzz, Graphs) {
       test::Members members = test::membersOf(file);
       for (auto &[name, text] : members)
         if (name == "models/model.json" || (rng() % 8 == 0 && name.find("config.json") != std::string::npos)) {
-          if (rng() % 4 == 0) mutate(text, rng, 1 + static_cast<int>(rng() % 4));
-          else mutateTokens(text, rng, 1 + static_cast<int>(rng() % 6));
+          if (rng() % 4 == 0)
+            mutate(text, rng, 1 + static_cast<int>(rng() % 4));
+          else
+            mutateTokens(text, rng, 1 + static_cast<int>(rng() % 6));
         }
       ASSERT_EQ(test::fuzzOne(test::zip(members)), "") << file << " " << i;
     }

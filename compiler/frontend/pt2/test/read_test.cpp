@@ -1,4 +1,5 @@
-// What the reader makes of files that torch wrote (tools/make_pt2_fixtures.py). Expected values are those of the Python modules there.
+// What the reader makes of files that torch wrote (tools/make_pt2_fixtures.py). Expected values are those of the Python
+// modules there.
 #include <cstring>
 
 #include <gtest/gtest.h>
@@ -115,7 +116,9 @@ TEST(Read, MutationIsFoundInBothForms) {
     for (const Output &o : m.outputs)
       if (o.kind == Output::Kind::BufferMutation) written.push_back(o.target);
     std::sort(written.begin(), written.end());
-    EXPECT_EQ(written, (std::vector<std::string>{"bn.num_batches_tracked", "bn.running_mean", "bn.running_var", "count"})) << name;
+    EXPECT_EQ(written,
+              (std::vector<std::string>{"bn.num_batches_tracked", "bn.running_mean", "bn.running_var", "count"}))
+        << name;
     graph::simplify(m);
     EXPECT_TRUE(graph::verify(m, graph::Form::Functional));
   }
@@ -151,7 +154,9 @@ TEST(Read, ManyKindsOfArguments) {
 TEST(Read, AGuardIsAnExpression) {
   test::Members members = test::membersOf("sizes.pt2");
   std::string &json = test::member(members, "models/model.json");
-  ASSERT_TRUE(test::replace(json, "\"guards_code\": [", "\"guards_code\": [\"2*L['x'].size()[0] > 7\", \"L['x'].stride()[0] == 6\", \"f(L['x'])\", "));
+  ASSERT_TRUE(
+      test::replace(json, "\"guards_code\": [",
+                    "\"guards_code\": [\"2*L['x'].size()[0] > 7\", \"L['x'].stride()[0] == 6\", \"f(L['x'])\", "));
   Result<graph::Model> m = test::read(test::zip(members));
   ASSERT_TRUE(m) << m.error().str();
   Expr n = m->graph.value(m->inputs[0].value).type.sizes[0];
@@ -163,7 +168,8 @@ TEST(Read, AGuardIsAnExpression) {
 }
 
 TEST(StackTrace, InnermostUserLine) {
-  SourceLoc l = innermostUserLine("File \"a.py\", line 3, in forward\n  f()\nFile \"lib/site-packages/torch/nn/relu.py\", line 9, in forward\n  g()");
+  SourceLoc l = innermostUserLine("File \"a.py\", line 3, in forward\n  f()\nFile "
+                                  "\"lib/site-packages/torch/nn/relu.py\", line 9, in forward\n  g()");
   EXPECT_EQ(l.file, "a.py");
   EXPECT_EQ(l.line, 3);
   EXPECT_EQ(innermostUserLine("File \"torch/x.py\", line 4, in f").line, 4);

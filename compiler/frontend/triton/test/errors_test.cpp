@@ -1,4 +1,5 @@
-// Claim: each mistake in a kernel gives its named diagnostic, at its line, with the source line and Triton's own words where it has some.
+// Claim: each mistake in a kernel gives its named diagnostic, at its line, with the source line and Triton's own words
+// where it has some.
 #include "base/diagnostics/triton.h"
 #include "frontend/triton/triton.h"
 
@@ -12,11 +13,12 @@ using namespace neso::triton;
 
 namespace {
 
-/// The body of `def k(x, y, n, B: tl.constexpr)`, compiled for (*fp32, *i32, i32) with B = 16. The body begins behind kHead.
+/// The body of `def k(x, y, n, B: tl.constexpr)`, compiled for (*fp32, *i32, i32) with B = 16. The body begins behind
+/// kHead.
 struct Case {
   Diag kind;
   const char *body;
-  int line; // within the body, from 1; 0 = not checked
+  int line;          // within the body, from 1; 0 = not checked
   const char *words; // part of the message
 };
 
@@ -54,25 +56,32 @@ const Case kCases[] = {
     {diag::TrIncompatible, "a = x + 1.0\n", 1, "invalid operands of type pointer<fp32> and fp32"},
     {diag::TrIncompatible, "a = (n + 1.0) & n\n", 1, "invalid operands of type"},
     {diag::TrSignedness, "a = n // n.to(tl.uint32)\n", 1, "because they have different signedness"},
-    {diag::TrShapeMismatch, "a = tl.arange(0, 16) + tl.arange(0, 32)\n", 1, "Cannot make_shape_compatible: incompatible dimensions at index 0: 16 and 32"},
-    {diag::TrBroadcast, "a = tl.broadcast_to(tl.arange(0, 16), [32])\n", 1, "the expanded size of the tensor (32) must match the existing size (16)"},
+    {diag::TrShapeMismatch, "a = tl.arange(0, 16) + tl.arange(0, 32)\n", 1,
+     "Cannot make_shape_compatible: incompatible dimensions at index 0: 16 and 32"},
+    {diag::TrBroadcast, "a = tl.broadcast_to(tl.arange(0, 16), [32])\n", 1,
+     "the expanded size of the tensor (32) must match the existing size (16)"},
     {diag::TrNotTensor, "a = tl.exp('s')\n", 1, "cannot convert"},
     {diag::TrBigInt, "a = n + 99999999999999999999\n", 1, "Nonrepresentable integer"},
-    {diag::TrNegativeScalar, "a = n.to(tl.uint32) + -1\n", 1, "Cannot perform a binary operation between an unsigned tensor and a negative scalar"},
+    {diag::TrNegativeScalar, "a = n.to(tl.uint32) + -1\n", 1,
+     "Cannot perform a binary operation between an unsigned tensor and a negative scalar"},
     {diag::TrScalarRange, "a = n.to(tl.int8) + 300\n", 1, "Scalar 300 is out of range for type int8"},
     {diag::TrUnexpectedType, "a = (n + 1.0) // 2.0\n", 1, "unexpected type fp32"},
     {diag::TrAddPointers, "a = x + x\n", 1, "cannot add pointers together"},
-    {diag::TrBitcastSize, "a = n.to(tl.float16, bitcast=True)\n", 1, "Cannot bitcast data-type of size 32 to data-type of size 16"},
-    {diag::TrRounding, "a = (n + 1.0).to(tl.float64, fp_downcast_rounding='rtz')\n", 1, "fp_downcast_rounding should be set only for truncating fp conversions"},
+    {diag::TrBitcastSize, "a = n.to(tl.float16, bitcast=True)\n", 1,
+     "Cannot bitcast data-type of size 32 to data-type of size 16"},
+    {diag::TrRounding, "a = (n + 1.0).to(tl.float64, fp_downcast_rounding='rtz')\n", 1,
+     "fp_downcast_rounding should be set only for truncating fp conversions"},
     {diag::TrRoundingName, "a = (n + 1.0).to(tl.float16, fp_downcast_rounding='up')\n", 1, "Invalid rounding mode: up"},
     {diag::TrCast, "a = x.to(tl.int32)\n", 1, "cannot cast pointer<fp32> to int32"},
     {diag::TrPowerOfTwo, "a = tl.zeros([12], tl.float32)\n", 1, "Shape element 0 must be a power of 2"},
     {diag::TrTooLarge, "a = tl.zeros([2048, 1024], tl.float32)\n", 1, "exceeds triton maximum tensor numel (1048576)"},
-    {diag::TrReshape, "a = tl.reshape(tl.arange(0, 16), [4, 8])\n", 1, "reshape() cannot change total number of elements in tensor"},
+    {diag::TrReshape, "a = tl.reshape(tl.arange(0, 16), [4, 8])\n", 1,
+     "reshape() cannot change total number of elements in tensor"},
     {diag::TrAxis, "a = tl.sum(tl.arange(0, 16), axis=1)\n", 1, "invalid axis 1. Expected -1 <= axis < 1"},
     {diag::TrAxis, "a = tl.expand_dims(tl.arange(0, 16), 3)\n", 1, "invalid axis 3"},
     {diag::TrDuplicateAxes, "a = tl.expand_dims(tl.arange(0, 16), (0, 0))\n", 1, "expand_dims received duplicate axes"},
-    {diag::TrPermute, "a = tl.permute(tl.zeros([4, 8], tl.int32), (0, 0))\n", 1, "permute dims must be a permutation of 0, 1, ..., n-1"},
+    {diag::TrPermute, "a = tl.permute(tl.zeros([4, 8], tl.int32), (0, 0))\n", 1,
+     "permute dims must be a permutation of 0, 1, ..., n-1"},
     {diag::TrPermute, "a = tl.trans(tl.arange(0, 4))\n", 1, "tl.trans invoked with a 0- or 1-dimensional tensor"},
     {diag::TrUnary, "a = -x\n", 1, "wrong type argument to unary minus (pointer<fp32>)"},
     {diag::TrUnary, "a = ~(n + 1.0)\n", 1, "wrong type argument to unary invert (fp32)"},
@@ -95,53 +104,79 @@ const Case kCases[] = {
     {diag::TrPropagateNan, "a = tl.maximum(n, n, propagate_nan='SOME')\n", 1, "Unexpected propagate_nan"},
     {diag::TrCat, "a = tl.cat(tl.arange(0, 4), tl.arange(0, 8))\n", 1, "tl.cat requires tensors of the same shape"},
     {diag::TrSplit, "a, b = tl.split(tl.arange(0, 4))\n", 1, "expected last dimension to be 2 for split, got 4"},
-    {diag::TrHintLength, "a = tl.multiple_of(tl.arange(0, 16), (8, 8))\n", 1, "Shape of input to multiple_of does not match the length of values"},
+    {diag::TrHintLength, "a = tl.multiple_of(tl.arange(0, 16), (8, 8))\n", 1,
+     "Shape of input to multiple_of does not match the length of values"},
     {diag::TrAssume, "tl.assume(tl.arange(0, 16) > 0)\n", 1, "scalar condition"},
     {diag::TrPointer, "a = tl.load(n)\n", 1, "Unsupported ptr type int32 in `tl.load`"},
     {diag::TrPointer, "tl.store(n, 1)\n", 1, "Unsupported ptr type int32 in `tl.store`"},
     {diag::TrPointer, "tl.atomic_add(n, 1)\n", 1, "in `tl.atomic_add`"},
     {diag::TrBlockPtr, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0, 1))\n", 1, "to have the same length"},
-    {diag::TrBlockPtr, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\na = tl.load(p, mask=True)\n", 2, "`mask` and `other` arguments cannot be specified for loading block pointers"},
-    {diag::TrBoundaryCheck, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\na = tl.load(p, boundary_check=(1,))\n", 2, "boundary_check names dimension 1"},
-    {diag::TrPadding, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\na = tl.load(p, boundary_check=(0,), padding_option='one')\n", 2, "Padding option one not supported"},
-    {diag::TrUnusedAdvance, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\ntl.advance(p, (16,))\n", 2, "The result of tl.advance is not being used"},
+    {diag::TrBlockPtr, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\na = tl.load(p, mask=True)\n", 2,
+     "`mask` and `other` arguments cannot be specified for loading block pointers"},
+    {diag::TrBoundaryCheck,
+     "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\na = tl.load(p, boundary_check=(1,))\n", 2,
+     "boundary_check names dimension 1"},
+    {diag::TrPadding,
+     "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\na = tl.load(p, boundary_check=(0,), "
+     "padding_option='one')\n",
+     2, "Padding option one not supported"},
+    {diag::TrUnusedAdvance, "p = tl.make_block_ptr(x, (n,), (1,), (0,), (16,), (0,))\ntl.advance(p, (16,))\n", 2,
+     "The result of tl.advance is not being used"},
     {diag::TrCacheModifier, "a = tl.load(x, cache_modifier='.xx')\n", 1, "Cache modifier .xx not supported"},
     {diag::TrEviction, "a = tl.load(x, eviction_policy='now')\n", 1, "Eviction policy now not supported"},
     {diag::TrOtherWithoutMask, "a = tl.load(x, other=0.0)\n", 1, "`other` cannot be provided without `mask`"},
-    {diag::TrMaskType, "a = tl.load(x + tl.arange(0, 16), mask=tl.arange(0, 16))\n", 1, "Mask must have boolean scalar type"},
-    {diag::TrBlockOnScalar, "tl.store(x, tl.arange(0, 16))\n", 1, "Value argument cannot be block type if pointer argument is not a block"},
-    {diag::TrBlockOnScalar, "a = tl.load(x, mask=tl.arange(0, 16) < n)\n", 1, "Mask argument cannot be block type if pointer argument is not a block"},
-    {diag::TrStoreShape, "tl.store(x + tl.arange(0, 1), tl.arange(0, 16))\n", 1, "Expected pointer argument to have shape"},
+    {diag::TrMaskType, "a = tl.load(x + tl.arange(0, 16), mask=tl.arange(0, 16))\n", 1,
+     "Mask must have boolean scalar type"},
+    {diag::TrBlockOnScalar, "tl.store(x, tl.arange(0, 16))\n", 1,
+     "Value argument cannot be block type if pointer argument is not a block"},
+    {diag::TrBlockOnScalar, "a = tl.load(x, mask=tl.arange(0, 16) < n)\n", 1,
+     "Mask argument cannot be block type if pointer argument is not a block"},
+    {diag::TrStoreShape, "tl.store(x + tl.arange(0, 1), tl.arange(0, 16))\n", 1,
+     "Expected pointer argument to have shape"},
     {diag::TrMemorySemantic, "tl.atomic_add(y, 1, sem='strong')\n", 1, "Memory semantic strong not supported"},
-    {diag::TrAtomicSemantics, "a = tl.atomic_load(y, sem='release')\n", 1, "atomic_load only supports acquire and relaxed semantics"},
+    {diag::TrAtomicSemantics, "a = tl.atomic_load(y, sem='release')\n", 1,
+     "atomic_load only supports acquire and relaxed semantics"},
     {diag::TrAtomicType, "tl.atomic_add(y.to(tl.pointer_type(tl.int16)), 1)\n", 1, "atomic_add does not support int16"},
-    {diag::TrAtomicWidth, "a = tl.atomic_cas(y.to(tl.pointer_type(tl.int8)), 1, 2)\n", 1, "only supports elements with width {16, 32, 64}"},
+    {diag::TrAtomicWidth, "a = tl.atomic_cas(y.to(tl.pointer_type(tl.int8)), 1, 2)\n", 1,
+     "only supports elements with width {16, 32, 64}"},
     {diag::TrNotList, "p = tl.make_block_ptr(x, n, (1,), (0,), (16,), (0,))\n", 1, "must be a list or tuple"},
-    {diag::TrScalarInt, "p = tl.make_block_ptr(x, (n,), (n + 1.0,), (0,), (16,), (0,))\n", 1, "Expected a scalar integer"},
-    {diag::TrOffset64, "d = tl.make_tensor_descriptor(x, [n], [1], [16])\na = d.load([n.to(tl.int64)])\n", 2, "add a `.to(tl.int32)` to convert the value"},
-    {diag::TrDescriptor, "d = tl.make_tensor_descriptor(x, [n], [1], [2])\n", 1, "must have at least 16 bytes in the last dimension"},
-    {diag::TrDescriptor, "d = tl.make_tensor_descriptor(x, [n, n], [n, n], [16, 16])\n", 1, "Tensor descriptor last dim must be 1"},
-    {diag::TrDescriptor, "d = tl.make_tensor_descriptor(x, [n], [1], [16])\nd.store([0], tl.zeros([8], tl.float32))\n", 2, "expected value shape [16], got [8]"},
+    {diag::TrScalarInt, "p = tl.make_block_ptr(x, (n,), (n + 1.0,), (0,), (16,), (0,))\n", 1,
+     "Expected a scalar integer"},
+    {diag::TrOffset64, "d = tl.make_tensor_descriptor(x, [n], [1], [16])\na = d.load([n.to(tl.int64)])\n", 2,
+     "add a `.to(tl.int32)` to convert the value"},
+    {diag::TrDescriptor, "d = tl.make_tensor_descriptor(x, [n], [1], [2])\n", 1,
+     "must have at least 16 bytes in the last dimension"},
+    {diag::TrDescriptor, "d = tl.make_tensor_descriptor(x, [n, n], [n, n], [16, 16])\n", 1,
+     "Tensor descriptor last dim must be 1"},
+    {diag::TrDescriptor, "d = tl.make_tensor_descriptor(x, [n], [1], [16])\nd.store([0], tl.zeros([8], tl.float32))\n",
+     2, "expected value shape [16], got [8]"},
     {diag::TrReduceScalar, "a = tl.sum(n, 0)\n", 1, "has no axis"},
-    {diag::TrInputShapes, "a = tl.reduce((tl.arange(0, 4), tl.arange(0, 8)), 0, two)\n", 1, "all reduction inputs must have the same shape"},
+    {diag::TrInputShapes, "a = tl.reduce((tl.arange(0, 4), tl.arange(0, 8)), 0, two)\n", 1,
+     "all reduction inputs must have the same shape"},
     {diag::TrCombine, "a = tl.reduce(tl.arange(0, 4), 0, block)\n", 1, "must return scalars"},
     {diag::TrCombineCount, "a = tl.reduce(tl.arange(0, 4), 0, two)\n", 1, "takes and returns 1 values"},
     {diag::TrMap, "a = tl.map_elementwise(add, n, n)\n", 1, "needs a block tensor"},
     {diag::TrDot, "a = tl.dot(n, n)\n", 1, "dot operands must be block tensors (not scalars)"},
-    {diag::TrDot, "a = tl.dot(tl.zeros([16, 16], tl.float16), tl.zeros([16, 16], tl.float32))\n", 1, "Both operands must be same dtype. Got fp16 and fp32"},
-    {diag::TrDot, "a = tl.dot(tl.zeros([16, 16], tl.float16), tl.zeros([32, 16], tl.float16))\n", 1, "are not compatible for matmul"},
-    {diag::TrDot, "a = tl.zeros([16, 16], tl.float16)\nb = tl.dot(a, a, out_dtype=tl.bfloat16)\n", 2, "out_dtype=bfloat16 is unsupported"},
-    {diag::TrGather, "a = tl.gather(tl.arange(0, 8), tl.zeros([8], tl.float32), 0)\n", 1, "index must be an integer tensor"},
+    {diag::TrDot, "a = tl.dot(tl.zeros([16, 16], tl.float16), tl.zeros([16, 16], tl.float32))\n", 1,
+     "Both operands must be same dtype. Got fp16 and fp32"},
+    {diag::TrDot, "a = tl.dot(tl.zeros([16, 16], tl.float16), tl.zeros([32, 16], tl.float16))\n", 1,
+     "are not compatible for matmul"},
+    {diag::TrDot, "a = tl.zeros([16, 16], tl.float16)\nb = tl.dot(a, a, out_dtype=tl.bfloat16)\n", 2,
+     "out_dtype=bfloat16 is unsupported"},
+    {diag::TrGather, "a = tl.gather(tl.arange(0, 8), tl.zeros([8], tl.float32), 0)\n", 1,
+     "index must be an integer tensor"},
     {diag::TrHistogram, "a = tl.histogram(tl.zeros([4, 4], tl.int32), 16)\n", 1, "histogram only supports 1D input"},
     {diag::TrPrint, "tl.device_print(n)\n", 1, "is not string"},
     {diag::TrPrintAscii, "tl.device_print('\xc3\xa9', n)\n", 1, "is not an ascii string"},
-    {diag::TrStaticAssertType, "tl.static_assert(n > 0)\n", 1, "Assertion condition could not be determined at compile-time"},
+    {diag::TrStaticAssertType, "tl.static_assert(n > 0)\n", 1,
+     "Assertion condition could not be determined at compile-time"},
     {diag::TrAssertion, "tl.static_assert(B == 32, f'B is {B}')\n", 1, "B is 16"},
     {diag::TrStaticRange, "for i in tl.static_range(n):\n    pass\n", 1, "value is not a constexpr"},
     {diag::TrRangeStep, "for i in range(0, n, 0):\n    pass\n", 1, "must not be zero"},
     {diag::TrRangeType, "for i in range(0, n + 1.0):\n    pass\n", 1, "For loop bounds and step must all be ints"},
     {diag::TrRangeScalar, "for i in range(0, tl.arange(0, 4)):\n    pass\n", 1, "For upper bound must be a scalar"},
-    {diag::TrIterator, "for i in (1, 2):\n    pass\n", 1, "Only `range` and `static_range` iterators are currently supported"},
+    {diag::TrIterator, "for i in (1, 2):\n    pass\n", 1,
+     "Only `range` and `static_range` iterators are currently supported"},
     {diag::TrNotIterable, "a = [i for i in B]\n", 1, "cannot be iterated"},
     {diag::TrUnrollTooLong, "for i in tl.static_range(1000000):\n    pass\n", 1, "more than 100000 elements"},
     {diag::TrLibdeviceArguments, "a = libdevice.pow(n)\n", 1, "takes 2 argument(s), got 1"},
@@ -167,18 +202,28 @@ const Case kCases[] = {
     {diag::TrBadArgument, "a: tl.constexpr = len(B)\n", 1, "cannot take int"},
     {diag::TrConstexprArgument, "a: tl.constexpr = host(n)\n", 1, "run-time value"},
     {diag::TrConstexprCondition, "a = [i for i in (1, 2) if n > 0]\n", 1, "must be known at compile time"},
-    {diag::TrConditionType, "if 'a':\n    pass\n", 1, "conditionals can only accept values of type {bool, int, NoneType}, not objects of type str"},
-    {diag::TrAmbiguous, "if tl.arange(0, 4) > 0:\n    pass\n", 1, "Boolean value of Tensor with more than one value is ambiguous"},
+    {diag::TrConditionType, "if 'a':\n    pass\n", 1,
+     "conditionals can only accept values of type {bool, int, NoneType}, not objects of type str"},
+    {diag::TrAmbiguous, "if tl.arange(0, 4) > 0:\n    pass\n", 1,
+     "Boolean value of Tensor with more than one value is ambiguous"},
     {diag::TrConstexprRedefined, "a: tl.constexpr = 1\na: tl.constexpr = 2\n", 2, "constexpr cannot be reassigned"},
-    {diag::TrIfRedefines, "a = n\nif n > 0:\n    a = n + 1.0\n", 2, "initial value for `a` is of type int32, but the then block redefines it as fp32"},
-    {diag::TrIfMismatch, "if n > 0:\n    a = n\nelse:\n    a = n + 1.0\n", 1, "Mismatched type for a between then block (int32) and else block (fp32)"},
-    {diag::TrTernary, "a = n if n > 0 else 1.5\n", 1, "Ternary expression with dynamic condition has inconsistent types int32 and fp32"},
-    {diag::TrLoopCarried, "a = n\nfor i in range(n):\n    a = a + 1.0\n", 2, "Loop-carried variable a has initial type int32 but is re-assigned to fp32 in loop! Please make sure that the type stays consistent."},
-    {diag::TrLoopConstexpr, "a: tl.constexpr = 1\nfor i in range(n):\n    a = a + n\n", 2, "cannot reassign constexpr a in the loop"},
+    {diag::TrIfRedefines, "a = n\nif n > 0:\n    a = n + 1.0\n", 2,
+     "initial value for `a` is of type int32, but the then block redefines it as fp32"},
+    {diag::TrIfMismatch, "if n > 0:\n    a = n\nelse:\n    a = n + 1.0\n", 1,
+     "Mismatched type for a between then block (int32) and else block (fp32)"},
+    {diag::TrTernary, "a = n if n > 0 else 1.5\n", 1,
+     "Ternary expression with dynamic condition has inconsistent types int32 and fp32"},
+    {diag::TrLoopCarried, "a = n\nfor i in range(n):\n    a = a + 1.0\n", 2,
+     "Loop-carried variable a has initial type int32 but is re-assigned to fp32 in loop! Please make sure that the "
+     "type stays consistent."},
+    {diag::TrLoopConstexpr, "a: tl.constexpr = 1\nfor i in range(n):\n    a = a + n\n", 2,
+     "cannot reassign constexpr a in the loop"},
     {diag::TrReturnType, "tl.store(y, pick(n))\n", 0, ""},
-    {diag::TrReturnInLoop, "for i in range(n):\n    if i > 3:\n        return\n", 1, "Cannot have `return` statements inside `while` or `for` statements in triton."},
+    {diag::TrReturnInLoop, "for i in range(n):\n    if i > 3:\n        return\n", 1,
+     "Cannot have `return` statements inside `while` or `for` statements in triton."},
     {diag::TrKernelReturn, "return n\n", 1, "cannot return a value"},
-    {diag::TrNestedFunction, "def f(a):\n    return a\n", 1, "nested function definitions are not allowed inside a @triton.jit kernel"},
+    {diag::TrNestedFunction, "def f(a):\n    return a\n", 1,
+     "nested function definitions are not allowed inside a @triton.jit kernel"},
     {diag::TrRecursion, "a = forever(n)\n", 0, "calls itself"},
     {diag::TrEndlessLoop, "while True:\n    n += 1\n", 1, "always true"},
     {diag::TrUnpack, "a, b = n\n", 1, "cannot unpack non-iterable value"},
@@ -186,20 +231,23 @@ const Case kCases[] = {
     {diag::TrUnpackCount, "a, b, c = n, n\n", 1, "not enough values to unpack (expected 3, got 2)"},
     {diag::TrSetItem, "n[0] = 1\n", 1, "__setitem__ is not supported in triton"},
     {diag::TrSetAttribute, "n.a = 1\n", 1, "Attribute assignment is not supported in triton"},
-    {diag::TrFString, "tl.static_print(f'{n}')\n", 1, "Cannot evaluate f-string containing non-constexpr conversion values"},
+    {diag::TrFString, "tl.static_print(f'{n}')\n", 1,
+     "Cannot evaluate f-string containing non-constexpr conversion values"},
     {diag::TrUnsupported, "for i in range(n):\n    break\n", 2, "'break'"},
     {diag::TrUnsupported, "try:\n    pass\nexcept E:\n    pass\n", 1, "'try'"},
     {diag::TrUnsupported, "with n:\n    pass\n", 1, "'with'"},
     {diag::TrUnsupported, "a = super()\n", 1, "Python's 'super'"},
     {diag::TrRaised, "a = raises(B)\n", 0, "the code raised ValueError: no 16"},
     {diag::TrTooManySteps, "a = spins(B)\n", 0, "more than 2000000 steps"},
-    {diag::TrCombineType, "a = tl.reduce(tl.load(x + tl.arange(0, B)), 0, halves)\n", 1, "must keep the type fp32, but it returned fp16"},
+    {diag::TrCombineType, "a = tl.reduce(tl.load(x + tl.arange(0, B)), 0, halves)\n", 1,
+     "must keep the type fp32, but it returned fp16"},
     {diag::TrClass, "a = Thing()\n", 1, "objects of class Thing"},
 };
 
-Result<CompiledKernel> compile(const std::string &source, const std::string &signature = "*fp32,*i32,i32,constexpr", std::vector<NamedText> constexprs = {{"B", "16"}},
-                               const std::string &name = "k") {
-  std::string path = (std::filesystem::temp_directory_path() / ("neso_errors_" + std::to_string(::getpid()) + ".py")).string();
+Result<CompiledKernel> compile(const std::string &source, const std::string &signature = "*fp32,*i32,i32,constexpr",
+                               std::vector<NamedText> constexprs = {{"B", "16"}}, const std::string &name = "k") {
+  std::string path =
+      (std::filesystem::temp_directory_path() / ("neso_errors_" + std::to_string(::getpid()) + ".py")).string();
   std::ofstream(path) << source;
   KernelRequest r;
   r.path = path;
@@ -232,7 +280,9 @@ void expectDiag(const Result<CompiledKernel> &r, Diag kind, const char *words, c
 TEST(KernelErrors, EachMistakeIsNamedAndPlaced) {
   for (const Case &c : kCases) {
     std::string head = kHead;
-    if (c.kind == diag::TrReturnType) head = "import triton\nimport triton.language as tl\n@triton.jit\ndef pick(a):\n    if a > 0:\n        return a\n    return a + 1.0\n@triton.jit\ndef k(x, y, n, B: tl.constexpr):\n";
+    if (c.kind == diag::TrReturnType)
+      head = "import triton\nimport triton.language as tl\n@triton.jit\ndef pick(a):\n    if a > 0:\n        return "
+             "a\n    return a + 1.0\n@triton.jit\ndef k(x, y, n, B: tl.constexpr):\n";
     int first = static_cast<int>(std::count(head.begin(), head.end(), '\n')) + 1;
     Result<CompiledKernel> r = compile(head + indent(c.body));
     expectDiag(r, c.kind, c.words, c.body);
@@ -244,20 +294,26 @@ TEST(KernelErrors, EachMistakeIsNamedAndPlaced) {
 }
 
 TEST(KernelErrors, RequestsAreChecked) {
-  const std::string kernel = "import triton\nimport triton.language as tl\n@triton.jit\ndef k(x, n, B: tl.constexpr):\n    tl.store(x, n)\n@triton.jit\ndef v(*args):\n    pass\n";
-  expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "16"}}, "nope"), diag::TrFunctionNotFound, "it defines: k, v", "");
+  const std::string kernel = "import triton\nimport triton.language as tl\n@triton.jit\ndef k(x, n, B: "
+                             "tl.constexpr):\n    tl.store(x, n)\n@triton.jit\ndef v(*args):\n    pass\n";
+  expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "16"}}, "nope"), diag::TrFunctionNotFound,
+             "it defines: k, v", "");
   expectDiag(compile(kernel, "*fq32,i32,constexpr"), diag::TrSignatureSyntax, "*fq32", "");
   expectDiag(compile(kernel, "*fp32"), diag::TrSignatureCount, "3 parameters: x, n, B", "");
   expectDiag(compile(kernel, "z:*fp32"), diag::TrSignatureName, "no parameter 'z'", "");
   expectDiag(compile(kernel, "*fp32,i32,constexpr", {}), diag::TrMissingConstexpr, "'B'", "");
   expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "1 +"}}), diag::TrConstexprValue, "1 +", "");
-  expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "undefined_name"}}), diag::TrConstexprValue, "undefined_name", "");
+  expectDiag(compile(kernel, "*fp32,i32,constexpr", {{"B", "undefined_name"}}), diag::TrConstexprValue,
+             "undefined_name", "");
   expectDiag(compile(kernel, "*kfp32,i32,constexpr"), diag::TrConstStore, "Cannot store to a constant pointer", "");
   expectDiag(compile(kernel, "*fp32", {}, "v"), diag::TrKernelVarargs, "'v'", "");
   expectDiag(compile("def f(:):\n"), diag::PyExpected, "", "");
-  const std::string two = "import triton\n@triton.autotune(configs=[triton.Config({'B': 1})], key=[])\n@triton.autotune(configs=[triton.Config({'B': 1})], key=[])\n@triton.jit\ndef k(x, B):\n    pass\n";
+  const std::string two =
+      "import triton\n@triton.autotune(configs=[triton.Config({'B': 1})], "
+      "key=[])\n@triton.autotune(configs=[triton.Config({'B': 1})], key=[])\n@triton.jit\ndef k(x, B):\n    pass\n";
   expectDiag(compile(two, "*fp32", {}), diag::TrTwoAutotunes, "two autotune decorators", "");
-  const std::string hook = "import triton\n@triton.autotune(configs=[triton.Config({'B': 1}, pre_hook=lambda a: 0)], key=[])\n@triton.jit\ndef k(x, B):\n    pass\n";
+  const std::string hook = "import triton\n@triton.autotune(configs=[triton.Config({'B': 1}, pre_hook=lambda a: 0)], "
+                           "key=[])\n@triton.jit\ndef k(x, B):\n    pass\n";
   expectDiag(compile(hook, "*fp32", {}), diag::TrBadDecorator, "hooks are Python", "");
 }
 

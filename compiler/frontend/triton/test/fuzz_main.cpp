@@ -1,4 +1,5 @@
-// libFuzzer entry of the Triton front end: any text gives a syntax tree or a diagnostic, and any tree a kernel or a diagnostic.
+// libFuzzer entry of the Triton front end: any text gives a syntax tree or a diagnostic, and any tree a kernel or a
+// diagnostic.
 #include <cstdint>
 #include <cstring>
 #include <memory>

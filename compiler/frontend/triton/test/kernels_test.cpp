@@ -1,5 +1,6 @@
-// Claim: kernels compiled from source compute, in the tile interpreter, what Triton's own interpreter computes. The cases and their
-// expected buffers are made by tools/make_kernel_goldens.py. Tolerances are relative to max(1, |expected|) and stand in each case.
+// Claim: kernels compiled from source compute, in the tile interpreter, what Triton's own interpreter computes. The
+// cases and their expected buffers are made by tools/make_kernel_goldens.py. Tolerances are relative to max(1,
+// |expected|) and stand in each case.
 #include "frontend/triton/triton.h"
 #include "ir/tile/interp.h"
 #include "kernel_corpus.h"
@@ -44,10 +45,13 @@ TEST(Kernels, ComputeWhatTritonComputes) {
     buffers.reserve(c.args.size());
     for (const std::string &a : c.args) {
       if (k)
-        while (place < k->params.size() && std::find(absent.begin(), absent.end(), k->params[place].name) != absent.end()) ++place;
+        while (place < k->params.size() &&
+               std::find(absent.begin(), absent.end(), k->params[place].name) != absent.end())
+          ++place;
       if (a.find('[') != std::string::npos) {
         buffers.push_back(makeBuffer(a, index * 16 + place));
-        args.push_back(InterpArg::pointer(buffers.back().bytes.data(), static_cast<int64_t>(buffers.back().bytes.size())));
+        args.push_back(
+            InterpArg::pointer(buffers.back().bytes.data(), static_cast<int64_t>(buffers.back().bytes.size())));
       } else if (a.find_first_of(".e") != std::string::npos) {
         args.push_back(InterpArg::real(std::stod(a)));
       } else {
@@ -74,15 +78,16 @@ TEST(Kernels, ComputeWhatTritonComputes) {
       int64_t where;
       double worst = worstError(b, want, &where);
       double limit = b.type[0] == 'i' ? 0 : c.tolerance;
-      EXPECT_LE(worst, limit) << "buffer " << n << " element " << where << ": " << b.at(b.bytes.data(), where) << " for " << b.at(want, where);
+      EXPECT_LE(worst, limit) << "buffer " << n << " element " << where << ": " << b.at(b.bytes.data(), where)
+                              << " for " << b.at(want, where);
       want += b.bytes.size();
     }
   }
   EXPECT_EQ(at, expected.size());
 }
 
-/// The front end on its largest kernels, without the time of the first call (tables and dialects). The limit is ten times the target of
-/// 20 ms, so that a loaded machine does not fail it.
+/// The front end on its largest kernels, without the time of the first call (tables and dialects). The limit is ten
+/// times the target of 20 ms, so that a loaded machine does not fail it.
 TEST(Kernels, CompileQuickly) {
   KernelRequest r;
   r.path = kFolder + "memory.py";
@@ -220,7 +225,8 @@ def g(x, n, BIG: tl.constexpr):
   r.function = "g";
   EXPECT_TRUE(holds(compileText(source, r), "E1055")) << compileText(source, r);
   r.values = {{"n", "9"}};
-  EXPECT_TRUE(holds(compileText(source, r), "dense<1.000000e+00>") || holds(compileText(source, r), "1.000000e+00")) << compileText(source, r);
+  EXPECT_TRUE(holds(compileText(source, r), "dense<1.000000e+00>") || holds(compileText(source, r), "1.000000e+00"))
+      << compileText(source, r);
 }
 
 // As libraries do that keep a cache of what they tuned.
@@ -294,7 +300,8 @@ def f(x, y, n, B: tl.constexpr):
 
 // Library files decide by what is installed, by the platform, and make kernels without a decorator.
 TEST(Kernels, FilesThatAskAboutTheirSurroundings) {
-  std::filesystem::path file = std::filesystem::temp_directory_path() / fmt::format("neso_surroundings_{}.py", ::getpid());
+  std::filesystem::path file =
+      std::filesystem::temp_directory_path() / fmt::format("neso_surroundings_{}.py", ::getpid());
   std::ofstream(file) << R"(import torch
 import triton
 import triton.language as tl
@@ -334,7 +341,8 @@ tuned = triton.autotune(configs=[triton.Config({"B": b}) for b in (32, 64)], key
 }
 
 TEST(Kernels, SignaturesInEveryForm) {
-  auto tryCompile = [&](const char *kernel, const char *signature, std::vector<NamedText> constexprs, std::vector<NamedText> hints = {}) {
+  auto tryCompile = [&](const char *kernel, const char *signature, std::vector<NamedText> constexprs,
+                        std::vector<NamedText> hints = {}) {
     KernelRequest r;
     r.path = kFolder + "decorated.py";
     r.function = kernel;
@@ -345,7 +353,8 @@ TEST(Kernels, SignaturesInEveryForm) {
     contexts.push_back(makeTileContext());
     return compileKernel(r, *contexts.back());
   };
-  for (const char *s : {"*fp32,i32,constexpr", "*fp32,i32", "x:*fp32,n:i32", "n:i32, x:*fp32", "*fp32:16, i32", "*fp32, i32, constexpr"}) {
+  for (const char *s : {"*fp32,i32,constexpr", "*fp32,i32", "x:*fp32,n:i32", "n:i32, x:*fp32", "*fp32:16, i32",
+                        "*fp32, i32, constexpr"}) {
     Result<CompiledKernel> k = tryCompile("plain", s, {{"B", "32"}});
     ASSERT_TRUE(bool(k)) << s << k.error().str();
     EXPECT_EQ(k->params.size(), 3u);
@@ -368,7 +377,8 @@ TEST(Kernels, SignaturesInEveryForm) {
 }
 
 TEST(Kernels, GridsAreEvaluated) {
-  Result<std::vector<int64_t>> g = evaluateGrid("lambda meta: (triton.cdiv(n, meta['B']), 2)", {{"n", "100"}, {"B", "32"}});
+  Result<std::vector<int64_t>> g =
+      evaluateGrid("lambda meta: (triton.cdiv(n, meta['B']), 2)", {{"n", "100"}, {"B", "32"}});
   ASSERT_TRUE(bool(g)) << g.error().str();
   EXPECT_EQ(*g, (std::vector<int64_t>{4, 2, 1}));
   g = evaluateGrid("((n + 15)//16, 1, 1)", {{"n", "33"}});

@@ -1,4 +1,5 @@
-// Claim: every statement and expression of Python parses, with places; and a mistake gives the named diagnostic at its place.
+// Claim: every statement and expression of Python parses, with places; and a mistake gives the named diagnostic at its
+// place.
 #include "base/diagnostics/triton.h"
 #include "frontend/triton/parser.h"
 
@@ -9,7 +10,9 @@ using namespace neso::triton;
 
 namespace {
 
-Result<std::shared_ptr<SyntaxTree>> parseText(std::string text) { return parse(std::make_shared<Source>("t.py", std::move(text))); }
+Result<std::shared_ptr<SyntaxTree>> parseText(std::string text) {
+  return parse(std::make_shared<Source>("t.py", std::move(text)));
+}
 
 std::shared_ptr<SyntaxTree> ok(std::string text) {
   Result<std::shared_ptr<SyntaxTree>> r = parseText(std::move(text));
@@ -76,19 +79,26 @@ TEST(Parse, DeepNestingIsRefusedNotFatal) {
 }
 
 TEST(Parse, AllOfPythonParses) {
-  ok("class A(B, metaclass=M):\n  x: int = 1\n  @property\n  async def f(self, *a, k=1, **kw) -> int:\n    async with q as r:\n      await z\n"
+  ok("class A(B, metaclass=M):\n  x: int = 1\n  @property\n  async def f(self, *a, k=1, **kw) -> int:\n    async with "
+     "q as r:\n      await z\n"
      "    async for i in y:\n      yield i\n    else:\n      pass\n");
-  ok("try:\n  pass\nexcept (A, B) as e:\n  raise X from e\nexcept* C:\n  pass\nelse:\n  pass\nfinally:\n  del a, b[0], c.d\n");
+  ok("try:\n  pass\nexcept (A, B) as e:\n  raise X from e\nexcept* C:\n  pass\nelse:\n  pass\nfinally:\n  del a, b[0], "
+     "c.d\n");
   ok("with (open(a) as f, open(b) as g,):\n  pass\nwith (a, b):\n  pass\nwith (a) as b, c:\n  pass\n");
-  ok("match x:\n  case [1, *rest] if rest:\n    pass\n  case {'a': 1} | None:\n    pass\n  case _: pass\nmatch = 1\nmatch.x(1)\nmatch[0] = 2\nprint(match)\n");
-  ok("x = [i for i in range(3) if i if i > 1 for j in y]\nz = {a: b for a, b in c}\ns = {1, 2, *q}\ng = (k async for k in w)\nf(i for i in x)\n");
+  ok("match x:\n  case [1, *rest] if rest:\n    pass\n  case {'a': 1} | None:\n    pass\n  case _: pass\nmatch = "
+     "1\nmatch.x(1)\nmatch[0] = 2\nprint(match)\n");
+  ok("x = [i for i in range(3) if i if i > 1 for j in y]\nz = {a: b for a, b in c}\ns = {1, 2, *q}\ng = (k async for k "
+     "in w)\nf(i for i in x)\n");
   ok("f = lambda x, *y, z=1, **k: (x, y)\nh = lambda: 0\nif (n := 10) > 5: pass\n");
-  ok("a, *b = c = d, e\nx: list[int] = []\ny = x[1:2, ::3, None, ...]\nz = not a in b is not c\nw = -x ** -y\nq = a if b else c if d else e\n");
+  ok("a, *b = c = d, e\nx: list[int] = []\ny = x[1:2, ::3, None, ...]\nz = not a in b is not c\nw = -x ** -y\nq = a if "
+     "b else c if d else e\n");
   ok("def f[T](a: int, /, b, *, c=1) -> T:\n  global g, h\n  nonlocal n\n  return a @ b, *c\n");
   ok("type X[T] = list[T]\ntype = 1\nx = type(y)\n");
   ok("from . import a\nfrom ...b.c import (d as e, f,)\nimport a.b.c as d, e\nfrom x import *\n");
-  ok("x = f'{a!r:>{w}} {b:%d} {{lit}} {c[\"k\"]} {f\"{d}\"} {x=} {lambda_ if y else z}'\ny = rf'\\d{x}'\nz = f'''{\n a +\n b}'''\n");
-  ok("x = 'a' \"b\" '''c\n d''' r'\\n' u'x'\ny = b'\\xff' b'z'\nn = 1_000 + 0xFF + 0b1 + 0o7 + 1e5 + .5 + 1. + 3j\nbig = 123456789012345678901234567890123\n");
+  ok("x = f'{a!r:>{w}} {b:%d} {{lit}} {c[\"k\"]} {f\"{d}\"} {x=} {lambda_ if y else z}'\ny = rf'\\d{x}'\nz = f'''{\n a "
+     "+\n b}'''\n");
+  ok("x = 'a' \"b\" '''c\n d''' r'\\n' u'x'\ny = b'\\xff' b'z'\nn = 1_000 + 0xFF + 0b1 + 0o7 + 1e5 + .5 + 1. + 3j\nbig "
+     "= 123456789012345678901234567890123\n");
   ok("if x: y; z = 1;\nfor i in a, b: pass\nassert x, 'm'\nprint(*a, **b, c=1)\nwhile 1: break\nelse: z\n");
   ok("x = (1,\n     # comment\n     2)\n\n\n# end");
   ok("def f():\n\tif x:\n\t    y\n\treturn 1\n");
@@ -131,7 +141,8 @@ TEST(Parse, PrecedenceIsPythons) {
 
 /// Any bytes give a tree or a diagnostic, never a crash: mutations of a small program from a plain seeded generator.
 TEST(Parse, SurvivesMutatedInput) {
-  const std::string base = "@triton.jit\ndef k(x, n: tl.constexpr):\n    '''doc'''\n    for i in range(0, n):\n        a = f'{x!r:>{n}}' if i else [1, 2][i:]\n"
+  const std::string base = "@triton.jit\ndef k(x, n: tl.constexpr):\n    '''doc'''\n    for i in range(0, n):\n        "
+                           "a = f'{x!r:>{n}}' if i else [1, 2][i:]\n"
                            "        x += tl.load(x + i, mask=i < n, other=-1.5e3)\n    return x, (a := 1)\n";
   uint64_t state = 12345;
   auto random = [&](uint64_t n) {

@@ -8,7 +8,9 @@
 namespace neso::graph {
 namespace {
 
-bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), s) != names.end(); }
+bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), s) != names.end();
+}
 
 /// The arguments of `op` that `candidate` takes, by name; nullopt if they are not exactly its own.
 std::optional<std::vector<size_t>> matching(const OpSchema &op, const OpSchema &candidate, bool withMutated) {
@@ -28,7 +30,9 @@ std::optional<std::vector<size_t>> matching(const OpSchema &op, const OpSchema &
     out.push_back(static_cast<size_t>(at));
   }
   for (size_t i = 0; i < op.args.size(); ++i)
-    if (!(op.args[i].mutated && !withMutated) && std::find(out.begin(), out.end(), i) == out.end() && op.args[i].type != ArgType::Generator) return std::nullopt;
+    if (!(op.args[i].mutated && !withMutated) && std::find(out.begin(), out.end(), i) == out.end() &&
+        op.args[i].type != ArgType::Generator)
+      return std::nullopt;
   return out;
 }
 
@@ -39,16 +43,21 @@ std::optional<FunctionalForm> functionalForm(const OpSchema &op) {
   std::string_view local = std::string_view(base).substr(base.find('.') + 1);
   // These make a tensor name other memory, which no value can express.
   if (oneOf(op.name, {"aten.set_", "aten.resize_", "aten.resize_as_", "aten.set_data"})) return std::nullopt;
-  struct Special { const char *mutating, *functional; };
-  for (Special s : {Special{"aten.normal_", "aten.normal_functional"}, Special{"aten.rrelu_with_noise", "aten.rrelu_with_noise_functional"},
+  struct Special {
+    const char *mutating, *functional;
+  };
+  for (Special s : {Special{"aten.normal_", "aten.normal_functional"},
+                    Special{"aten.rrelu_with_noise", "aten.rrelu_with_noise_functional"},
                     Special{"aten.rrelu_with_noise_", "aten.rrelu_with_noise_functional"},
                     Special{"aten._native_batch_norm_legit", "aten._native_batch_norm_legit_functional"},
                     Special{"aten._batch_norm_with_update", "aten._batch_norm_with_update_functional"}})
     if (op.name == s.mutating)
       for (const OpSchema *f : overloadsOf(s.functional))
         if (auto args = matching(op, *f, true)) return FunctionalForm{f, std::move(*args)};
-  if (local.size() > 4 && local.substr(0, 3) == "__i" && local.substr(local.size() - 2) == "__") base = "aten.__" + std::string(local.substr(3));
-  else if (!base.empty() && base.back() == '_' && local.substr(0, 2) != "__") base.pop_back();
+  if (local.size() > 4 && local.substr(0, 3) == "__i" && local.substr(local.size() - 2) == "__")
+    base = "aten.__" + std::string(local.substr(3));
+  else if (!base.empty() && base.back() == '_' && local.substr(0, 2) != "__")
+    base.pop_back();
 
   bool inPlace = base != op.name;
   // The overload of the same name first, then any that takes the same arguments.
@@ -66,7 +75,8 @@ std::optional<FunctionalForm> functionalForm(const OpSchema &op) {
 }
 
 std::optional<std::string> inPlaceViewOp(std::string_view name) {
-  if (!oneOf(name, {"aten.squeeze_", "aten.unsqueeze_", "aten.transpose_", "aten.t_", "aten.swapaxes_", "aten.swapdims_", "aten.detach_", "aten.as_strided_"}))
+  if (!oneOf(name, {"aten.squeeze_", "aten.unsqueeze_", "aten.transpose_", "aten.t_", "aten.swapaxes_",
+                    "aten.swapdims_", "aten.detach_", "aten.as_strided_"}))
     return std::nullopt;
   name.remove_suffix(1);
   return std::string(name);
@@ -75,19 +85,22 @@ std::optional<std::string> inPlaceViewOp(std::string_view name) {
 std::optional<DType> pointwiseResult(const Graph &g, std::string_view name, const std::vector<Argument> &args) {
   std::string_view local = name.substr(name.find('.') + 1);
   if (!local.empty() && local.back() == '_') local.remove_suffix(1);
-  if (oneOf(local, {"eq", "ne", "lt", "le", "gt", "ge", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
-                    "logical_not", "isnan", "isinf", "isfinite"}))
+  if (oneOf(local, {"eq", "ne", "lt", "le", "gt", "ge", "not_equal", "less", "less_equal", "greater", "greater_equal",
+                    "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite"}))
     return DType::Bool;
-  if (!oneOf(local, {"add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "pow", "float_power", "remainder", "fmod", "atan2", "arctan2",
-                     "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum", "fmax", "fmin", "hypot", "copysign", "xlogy", "addcmul", "addcdiv", "clamp",
-                     "clamp_min", "clamp_max", "gcd", "lcm", "heaviside", "__iand__", "__ior__", "__ixor__"}))
+  if (!oneOf(local, {"add",     "sub",         "subtract",     "mul",         "multiply",    "div",
+                     "divide",  "true_divide", "floor_divide", "pow",         "float_power", "remainder",
+                     "fmod",    "atan2",       "arctan2",      "bitwise_and", "bitwise_or",  "bitwise_xor",
+                     "maximum", "minimum",     "fmax",         "fmin",        "hypot",       "copysign",
+                     "xlogy",   "addcmul",     "addcdiv",      "clamp",       "clamp_min",   "clamp_max",
+                     "gcd",     "lcm",         "heaviside",    "__iand__",    "__ior__",     "__ixor__"}))
     return std::nullopt;
   if (local == "float_power") return DType::F64;
   return resultType(g, args);
 }
 
-std::optional<Insertion> insertionOf(Graph &g, const Node &n, int argument, size_t entry, size_t index, ValueId whole, ValueId part, const TensorType &in,
-                                     const TensorType &out) {
+std::optional<Insertion> insertionOf(Graph &g, const Node &n, int argument, size_t entry, size_t index, ValueId whole,
+                                     ValueId part, const TensorType &in, const TensorType &out) {
   std::string_view op = std::string_view(n.target).substr(0, n.target.rfind('.'));
   auto dimOf = [&](const Argument *a) -> std::optional<int64_t> {
     const int64_t *d = a ? std::get_if<int64_t>(a) : nullptr;
@@ -116,7 +129,8 @@ std::optional<Insertion> insertionOf(Graph &g, const Node &n, int argument, size
     std::optional<Expr> start = intOf(g, n.arg("start")), length = intOf(g, n.arg("length"));
     if (!dim || !start || !length) return std::nullopt;
     if (start->isConst() && start->constValue() < 0) start = *start + in.sizes[static_cast<size_t>(*dim)];
-    return Insertion{"aten.slice_scatter.default", {whole, part, *dim, sizeArgument(g, *start), sizeArgument(g, *start + *length), int64_t(1)}};
+    return Insertion{"aten.slice_scatter.default",
+                     {whole, part, *dim, sizeArgument(g, *start), sizeArgument(g, *start + *length), int64_t(1)}};
   }
   if (op == "aten.diagonal") {
     const Argument *offset = n.arg("offset"), *d1 = n.arg("dim1"), *d2 = n.arg("dim2");
@@ -132,13 +146,16 @@ std::optional<Insertion> insertionOf(Graph &g, const Node &n, int argument, size
     std::optional<int64_t> dim = dimOf(n.arg("dim"));
     if (!dim) return std::nullopt;
     Expr start = 0;
-    for (size_t i = 0; i < index; ++i) start = start + g.value(n.outputs[entry][i]).type.sizes[static_cast<size_t>(*dim)];
+    for (size_t i = 0; i < index; ++i)
+      start = start + g.value(n.outputs[entry][i]).type.sizes[static_cast<size_t>(*dim)];
     Expr end = start + out.sizes[static_cast<size_t>(*dim)];
-    return Insertion{"aten.slice_scatter.default", {whole, part, *dim, sizeArgument(g, start), sizeArgument(g, end), int64_t(1)}};
+    return Insertion{"aten.slice_scatter.default",
+                     {whole, part, *dim, sizeArgument(g, start), sizeArgument(g, end), int64_t(1)}};
   }
   if (op == "aten.view" && in.dtype != out.dtype) return Insertion{"aten.view.dtype", {part, in.dtype}};
-  if (oneOf(op, {"aten.view", "aten._unsafe_view", "aten.reshape", "aten.reshape_as", "aten.flatten", "aten.unflatten", "aten.ravel", "aten.squeeze", "aten.unsqueeze",
-                 "aten.view_as", "aten._reshape_alias", "aten.atleast_1d"}))
+  if (oneOf(op,
+            {"aten.view", "aten._unsafe_view", "aten.reshape", "aten.reshape_as", "aten.flatten", "aten.unflatten",
+             "aten.ravel", "aten.squeeze", "aten.unsqueeze", "aten.view_as", "aten._reshape_alias", "aten.atleast_1d"}))
     return Insertion{"aten.reshape.default", {part, sizeList(g, in.sizes)}};
   if (oneOf(op, {"aten.expand", "aten.expand_as"}))
     // Torch refuses writes to elements that are repeated, so nothing was repeated.

@@ -9,16 +9,19 @@ namespace neso::graph {
 /// Which operator computes what a mutating one writes, and from which of its arguments.
 struct FunctionalForm {
   const OpSchema *op = nullptr;
-  std::vector<size_t> arguments; // positions in the mutating operator; the first keeps its place, the others their names
+  std::vector<size_t>
+      arguments; // positions in the mutating operator; the first keeps its place, the others their names
 };
-/// In-place ("add_"), out= and annotated operators; nullopt if torch has no such operator. Results: those of the mutating operator that
-/// are not written arguments, then one for each written argument.
+/// In-place ("add_"), out= and annotated operators; nullopt if torch has no such operator. Results: those of the
+/// mutating operator that are not written arguments, then one for each written argument.
 std::optional<FunctionalForm> functionalForm(const OpSchema &op);
 
-/// The name of the view operator that an in-place change of shape applies ("aten.squeeze" for "aten.squeeze_"); nullopt for others.
+/// The name of the view operator that an in-place change of shape applies ("aten.squeeze" for "aten.squeeze_"); nullopt
+/// for others.
 std::optional<std::string> inPlaceViewOp(std::string_view name);
 
-/// The dtype that the functional form of a pointwise in-place operator has before it is stored; nullopt if that of the memory.
+/// The dtype that the functional form of a pointwise in-place operator has before it is stored; nullopt if that of the
+/// memory.
 std::optional<DType> pointwiseResult(const Graph &graph, std::string_view name, const std::vector<Argument> &args);
 
 /// A call that puts the content of a view back into what it is a view of.
@@ -26,10 +29,10 @@ struct Insertion {
   std::string target;
   std::vector<Argument> args;
 };
-/// For the view operator `node`, whose argument `argument` has the type `in` and whose result outputs[entry][index] the type `out`: the call
-/// that makes, from the old content `whole` of that argument and the new content `part` of that result, the argument's new content.
-/// nullopt if the view cannot be written through.
-std::optional<Insertion> insertionOf(Graph &graph, const Node &node, int argument, size_t entry, size_t index, ValueId whole, ValueId part,
-                                     const TensorType &in, const TensorType &out);
+/// For the view operator `node`, whose argument `argument` has the type `in` and whose result outputs[entry][index] the
+/// type `out`: the call that makes, from the old content `whole` of that argument and the new content `part` of that
+/// result, the argument's new content. nullopt if the view cannot be written through.
+std::optional<Insertion> insertionOf(Graph &graph, const Node &node, int argument, size_t entry, size_t index,
+                                     ValueId whole, ValueId part, const TensorType &in, const TensorType &out);
 
 } // namespace neso::graph

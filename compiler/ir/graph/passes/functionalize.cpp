@@ -15,7 +15,7 @@ namespace {
 
 /// One view operator between a memory and a view of it.
 struct Step {
-  Node node;         // args[argument] is replaced when the step is applied again
+  Node node; // args[argument] is replaced when the step is applied again
   int argument = 0;
   size_t entry = 0, index = 0; // which result
   TensorType in, out;
@@ -35,7 +35,8 @@ struct View {
 };
 
 bool isInPlaceDropout(std::string_view name) {
-  return name == "aten.dropout_" || name == "aten.feature_dropout_" || name == "aten.alpha_dropout_" || name == "aten.feature_alpha_dropout_";
+  return name == "aten.dropout_" || name == "aten.feature_dropout_" || name == "aten.alpha_dropout_" ||
+         name == "aten.feature_alpha_dropout_";
 }
 
 class Functionalizer {
@@ -52,7 +53,9 @@ public:
     for (Argument &a : g_.outputs) read(a);
     if (subgraph_)
       for (ValueId in : g_.inputs)
-        if (in.valid() && written(in)) return fail(diag::MutationUnsupported, nodes.empty() ? SourceLoc{} : nodes[0].loc, "a sub-graph", "it writes to its inputs");
+        if (in.valid() && written(in))
+          return fail(diag::MutationUnsupported, nodes.empty() ? SourceLoc{} : nodes[0].loc, "a sub-graph",
+                      "it writes to its inputs");
     return Status::ok();
   }
 
@@ -66,7 +69,9 @@ public:
   }
 
 private:
-  bool written(ValueId input) { return g_.value(input).kind == Value::Kind::Tensor && memories_[view(input).memory].version > 0; }
+  bool written(ValueId input) {
+    return g_.value(input).kind == Value::Kind::Tensor && memories_[view(input).memory].version > 0;
+  }
 
   View &view(ValueId id) {
     auto [it, fresh] = views_.try_emplace(id);
@@ -111,7 +116,8 @@ private:
   }
 
   /// Appends a node with one result of that type.
-  ValueId emit(std::string target, std::vector<Argument> args, TensorType type, const Node &from, std::string_view base) {
+  ValueId emit(std::string target, std::vector<Argument> args, TensorType type, const Node &from,
+               std::string_view base) {
     Node n;
     n.target = std::move(target);
     n.args = std::move(args);
@@ -169,10 +175,13 @@ private:
     for (size_t i = 0; i + 1 < v.chain.size(); ++i) before.push_back(apply(v.chain[i], before.back()));
     ValueId whole = x;
     for (size_t i = v.chain.size(); i-- > 0;) {
-      std::optional<Insertion> ins = insertionOf(g_, v.chain[i].node, v.chain[i].argument, v.chain[i].entry, v.chain[i].index, before[i], whole,
-                                                 v.chain[i].in, v.chain[i].out);
-      if (!ins) return fail(diag::MutationUnsupported, from.loc, from.target, fmt::format("it writes through {}", v.chain[i].node.target));
-      whole = emit(ins->target, ins->args, fresh(v.chain[i].in), from, g_.value(v.chain[i].node.outputs[v.chain[i].entry][v.chain[i].index]).name + "_base");
+      std::optional<Insertion> ins = insertionOf(g_, v.chain[i].node, v.chain[i].argument, v.chain[i].entry,
+                                                 v.chain[i].index, before[i], whole, v.chain[i].in, v.chain[i].out);
+      if (!ins)
+        return fail(diag::MutationUnsupported, from.loc, from.target,
+                    fmt::format("it writes through {}", v.chain[i].node.target));
+      whole = emit(ins->target, ins->args, fresh(v.chain[i].in), from,
+                   g_.value(v.chain[i].node.outputs[v.chain[i].entry][v.chain[i].index]).name + "_base");
     }
     Memory &m = memories_[v.memory];
     m.current = whole;
@@ -191,7 +200,9 @@ private:
       type.dtype = t.dtype;
       // The dimensions that are repeated have stride 0.
       size_t lead = to.sizes.size() - std::min(to.sizes.size(), t.sizes.size());
-      for (size_t i = 0; i < to.sizes.size(); ++i) type.strides[i] = i < lead || (t.sizes[i - lead].isConst(1) && !to.sizes[i].isConst(1)) ? Expr(0) : t.strides[i - lead];
+      for (size_t i = 0; i < to.sizes.size(); ++i)
+        type.strides[i] =
+            i < lead || (t.sizes[i - lead].isConst(1) && !to.sizes[i].isConst(1)) ? Expr(0) : t.strides[i - lead];
       type.offset = t.offset;
       x = emit("aten.expand.default", {x, sizeList(g_, to.sizes)}, type, from, g_.value(x).name + "_expanded");
       t = type;
@@ -226,12 +237,16 @@ Status Functionalizer::node(Node &n) {
   if (n.target == "neso.launch_") return launch(n);
   const OpSchema *op = findOp(n.target);
   if (op && op->mutates()) return mutate(n, *op);
-  const bool *training = op && (op->name == "aten.batch_norm" || n.target == "aten.native_batch_norm.default") ? std::get_if<bool>(n.arg("training")) : nullptr;
+  const bool *training = op && (op->name == "aten.batch_norm" || n.target == "aten.native_batch_norm.default")
+                             ? std::get_if<bool>(n.arg("training"))
+                             : nullptr;
   if (training && *training && std::holds_alternative<ValueId>(*n.arg("running_mean"))) return trainBatchNorm(n);
   const Argument *stats = op && op->name == "aten.instance_norm" ? n.arg("use_input_stats") : nullptr;
-  if (stats && std::holds_alternative<bool>(*stats) && std::get<bool>(*stats) && std::holds_alternative<ValueId>(*n.arg("running_mean")))
+  if (stats && std::holds_alternative<bool>(*stats) && std::get<bool>(*stats) &&
+      std::holds_alternative<ValueId>(*n.arg("running_mean")))
     return fail(diag::MutationUnsupported, n.loc, n.target, "it updates running statistics");
-  // Which memories the results share is asked of the arguments as written, before they are replaced by their current values.
+  // Which memories the results share is asked of the arguments as written, before they are replaced by their current
+  // values.
   std::vector<Argument> written = n.args;
   for (Argument &a : n.args) read(a);
   if (op) {
@@ -269,7 +284,8 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
     Node step = n;
     step.target.clear();
     for (const OpSchema *f : overloadsOf(*viewOp))
-      if (f->args.size() == op.args.size() && std::equal(f->args.begin(), f->args.end(), op.args.begin(), [](const ArgSchema &a, const ArgSchema &b) {
+      if (f->args.size() == op.args.size() &&
+          std::equal(f->args.begin(), f->args.end(), op.args.begin(), [](const ArgSchema &a, const ArgSchema &b) {
             return a.name == b.name && a.type == b.type && a.list == b.list;
           }))
         step.target = f->target;
@@ -293,9 +309,12 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
 
   std::vector<ValueId> targets; // one a written tensor
   for (size_t i : mutated) {
-    if (const ValueId *id = std::get_if<ValueId>(&n.args[i])) targets.push_back(*id);
-    else if (const auto *list = std::get_if<std::vector<ValueId>>(&n.args[i])) targets.insert(targets.end(), list->begin(), list->end());
-    else if (!std::holds_alternative<None>(n.args[i])) return unsupported("what it writes to is no tensor");
+    if (const ValueId *id = std::get_if<ValueId>(&n.args[i]))
+      targets.push_back(*id);
+    else if (const auto *list = std::get_if<std::vector<ValueId>>(&n.args[i]))
+      targets.insert(targets.end(), list->begin(), list->end());
+    else if (!std::holds_alternative<None>(n.args[i]))
+      return unsupported("what it writes to is no tensor");
   }
   for (ValueId t : targets)
     if (!t.valid() || g_.value(t).kind != Value::Kind::Tensor) return unsupported("what it writes to is no tensor");
@@ -322,7 +341,8 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
       f.args.push_back(n.args[i]);
       f.argNames.push_back(f.args.size() == 1 && i == 0 ? form->op->args[0].name : op.args[i].name);
     }
-    // Results of the functional form: first those of the original that are no written argument, then the written arguments.
+    // Results of the functional form: first those of the original that are no written argument, then the written
+    // arguments.
     size_t own = 0;
     for (size_t r = 0; r < op.returns.size(); ++r)
       if (!op.returns[r].mutated) ++own;
@@ -345,12 +365,14 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
         entry.push_back(r);
         results.push_back(r);
       };
-      if (const ValueId *id = std::get_if<ValueId>(&written[i])) one(*id);
+      if (const ValueId *id = std::get_if<ValueId>(&written[i]))
+        one(*id);
       else if (const auto *list = std::get_if<std::vector<ValueId>>(&written[i]))
         for (ValueId id : *list) one(id);
       f.outputs.push_back(std::move(entry));
     }
-    if (f.outputs.size() != form->op->returns.size()) return unsupported("its functional form returns another number of results");
+    if (f.outputs.size() != form->op->returns.size())
+      return unsupported("its functional form returns another number of results");
     append(std::move(f));
     for (size_t i = 0; i < results.size(); ++i) results[i] = fit(results[i], g_.value(targets[i]).type, n);
   }
@@ -385,7 +407,8 @@ Status Functionalizer::trainBatchNorm(Node &n) {
   bool native = n.outputs.size() == 3;
   f.outputs = {n.outputs[0], {newMean}, {newVar}};
   for (size_t k : {size_t{1}, size_t{2}}) {
-    std::vector<ValueId> kept = native ? n.outputs[k] : std::vector<ValueId>{newValue(n.name + (k == 1 ? "_save_mean" : "_save_rstd"), stats)};
+    std::vector<ValueId> kept =
+        native ? n.outputs[k] : std::vector<ValueId>{newValue(n.name + (k == 1 ? "_save_mean" : "_save_rstd"), stats)};
     f.outputs.insert(f.outputs.begin() + static_cast<std::ptrdiff_t>(k), std::move(kept));
   }
   append(std::move(f));
@@ -402,12 +425,14 @@ Status Functionalizer::launch(Node &n) {
     ValueId id = std::get<ValueId>(n.args[i]);
     // The same tensor given twice is one memory: who reads it sees what is written to it.
     for (size_t j = 0; j < n.args.size() && launch->sameAs[i] < 0; ++j)
-      if (j != i && launch->written[j] && std::get<ValueId>(n.args[j]) == id && (!launch->written[i] || j < i)) launch->sameAs[i] = static_cast<int>(j);
+      if (j != i && launch->written[j] && std::get<ValueId>(n.args[j]) == id && (!launch->written[i] || j < i))
+        launch->sameAs[i] = static_cast<int>(j);
     if (!launch->written[i]) continue;
     TensorType type = g_.value(id).type;
     for (size_t d = 0; d < type.sizes.size(); ++d)
       if (type.strides[d].isConst(0) && !type.sizes[d].isConst(1))
-        return fail(diag::MutationUnsupported, n.loc, "kernel '" + launch->function + "'", "several elements of the tensor that it writes lie at one place (an expanded tensor)");
+        return fail(diag::MutationUnsupported, n.loc, "kernel '" + launch->function + "'",
+                    "several elements of the tensor that it writes lie at one place (an expanded tensor)");
     type.offset = 0;
     targets.push_back(id);
     results.push_back(newValue(g_.value(id).name + "_new", type));
@@ -427,15 +452,16 @@ Status Functionalizer::launch(Node &n) {
 
 Status functionalize(Model &m) {
   Functionalizer f(m.graph, false);
-  // Weights that are the same view of one storage are one memory. Different views of one storage stay apart; a write to one of them
-  // would be lost to the others, so it is refused below.
+  // Weights that are the same view of one storage are one memory. Different views of one storage stay apart; a write to
+  // one of them would be lost to the others, so it is refused below.
   for (size_t i = 0; i < m.inputs.size(); ++i)
     for (size_t j = 0; j < i; ++j) {
       const Input &a = m.inputs[j], &b = m.inputs[i];
       if (a.kind != Input::Kind::Weight || b.kind != Input::Kind::Weight) continue;
       const Weight &wa = m.weights[static_cast<size_t>(a.weight)], &wb = m.weights[static_cast<size_t>(b.weight)];
       if (wa.storage != wb.storage) continue;
-      if (wa.type.dtype == wb.type.dtype && wa.type.sizes == wb.type.sizes && wa.type.strides == wb.type.strides && wa.type.offset == wb.type.offset) {
+      if (wa.type.dtype == wb.type.dtype && wa.type.sizes == wb.type.sizes && wa.type.strides == wb.type.strides &&
+          wa.type.offset == wb.type.offset) {
         f.shareMemory(a.value, b.value);
         break;
       }
@@ -455,8 +481,11 @@ Status functionalize(Model &m) {
     } else {
       const Weight &w = m.weights[static_cast<size_t>(in.weight)];
       for (const Weight &other : m.weights)
-        if (&other != &w && other.storage == w.storage && (other.type.sizes != w.type.sizes || other.type.strides != w.type.strides || other.type.offset != w.type.offset))
-          return fail(diag::MutationUnsupported, {}, "the model", fmt::format("'{}' is written and shares its storage with '{}'", w.fqn, other.fqn));
+        if (&other != &w && other.storage == w.storage &&
+            (other.type.sizes != w.type.sizes || other.type.strides != w.type.strides ||
+             other.type.offset != w.type.offset))
+          return fail(diag::MutationUnsupported, {}, "the model",
+                      fmt::format("'{}' is written and shares its storage with '{}'", w.fqn, other.fqn));
       o.kind = w.kind == Weight::Kind::Parameter ? Output::Kind::ParameterMutation : Output::Kind::BufferMutation;
       o.target = w.fqn;
     }

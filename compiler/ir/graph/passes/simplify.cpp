@@ -11,17 +11,22 @@
 namespace neso::graph {
 namespace {
 
-bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), s) != names.end(); }
+bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), s) != names.end();
+}
 bool startsWith(std::string_view s, std::string_view prefix) { return s.substr(0, prefix.size()) == prefix; }
 std::string_view opName(const Node &n) { return std::string_view(n.target).substr(0, n.target.rfind('.')); }
 
 /// Python functions on numbers, and ATen's questions about sizes.
 bool isSymbolicOp(const Node &n) {
-  return startsWith(n.target, "_operator.") || startsWith(n.target, "torch.sym_") || startsWith(n.target, "torch._sym_") || startsWith(n.target, "math.") ||
-         oneOf(opName(n), {"aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset", "aten.sym_is_contiguous"});
+  return startsWith(n.target, "_operator.") || startsWith(n.target, "torch.sym_") ||
+         startsWith(n.target, "torch._sym_") || startsWith(n.target, "math.") ||
+         oneOf(opName(n), {"aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset",
+                           "aten.sym_is_contiguous"});
 }
 bool isAssert(const Node &n) {
-  return oneOf(opName(n), {"aten._assert_scalar", "aten._assert_async", "aten._assert_tensor_metadata", "aten._functional_assert_scalar", "aten._functional_assert_async",
+  return oneOf(opName(n), {"aten._assert_scalar", "aten._assert_async", "aten._assert_tensor_metadata",
+                           "aten._functional_assert_scalar", "aten._functional_assert_async",
                            "aten.sym_constrain_range", "aten.sym_constrain_range_for_size", "aten._print"});
 }
 
@@ -47,7 +52,12 @@ void syncOutputs(Model &m) {
 }
 
 std::optional<Expr> evaluateNode(const Graph &g, const Node &n) {
-  auto arg = [&](size_t i) { return i < n.args.size() ? (std::holds_alternative<bool>(n.args[i]) ? std::optional<Expr>(std::get<bool>(n.args[i]) ? 1 : 0) : intOf(g, &n.args[i])) : std::nullopt; };
+  auto arg = [&](size_t i) {
+    return i < n.args.size()
+               ? (std::holds_alternative<bool>(n.args[i]) ? std::optional<Expr>(std::get<bool>(n.args[i]) ? 1 : 0)
+                                                          : intOf(g, &n.args[i]))
+               : std::nullopt;
+  };
   const ValueId *tensor = n.args.empty() ? nullptr : std::get_if<ValueId>(&n.args[0]);
   if (startsWith(n.target, "aten.") && tensor && tensor->valid() && g.value(*tensor).kind == Value::Kind::Tensor) {
     const TensorType &t = g.value(*tensor).type;
@@ -96,12 +106,16 @@ void foldConstantArguments(Graph &g) {
     if (ValueId *id = std::get_if<ValueId>(&a); id && id->valid()) {
       const Value &v = g.value(*id);
       bool known = v.expr.valid() && v.expr.isConst();
-      if (v.kind == Value::Kind::SymInt && known) a = v.expr.constValue();
-      else if (v.kind == Value::Kind::SymBool && known) a = v.expr.constValue() != 0;
-      else if (v.kind == Value::Kind::SymFloat && v.number) a = *v.number;
+      if (v.kind == Value::Kind::SymInt && known)
+        a = v.expr.constValue();
+      else if (v.kind == Value::Kind::SymBool && known)
+        a = v.expr.constValue() != 0;
+      else if (v.kind == Value::Kind::SymFloat && v.number)
+        a = *v.number;
     } else if (auto *list = std::get_if<std::vector<IntOrSym>>(&a)) {
       for (IntOrSym &e : *list)
-        if (ValueId *s = std::get_if<ValueId>(&e); s && g.value(*s).expr.valid() && g.value(*s).expr.isConst()) e = g.value(*s).expr.constValue();
+        if (ValueId *s = std::get_if<ValueId>(&e); s && g.value(*s).expr.valid() && g.value(*s).expr.isConst())
+          e = g.value(*s).expr.constValue();
     }
   };
   for (Node &n : g.nodes)
@@ -115,13 +129,18 @@ ValueId passedThrough(const Graph &g, const Node &n, const OpSchema &op) {
   const ValueId *in = std::get_if<ValueId>(&n.args[0]);
   if (!in || !in->valid()) return {};
   const Value &a = g.value(*in), &r = g.value(n.outputs[0][0]);
-  if (a.kind != Value::Kind::Tensor || r.kind != Value::Kind::Tensor || a.type.dtype != r.type.dtype || a.type.sizes != r.type.sizes) return {};
+  if (a.kind != Value::Kind::Tensor || r.kind != Value::Kind::Tensor || a.type.dtype != r.type.dtype ||
+      a.type.sizes != r.type.sizes)
+    return {};
   if (aliasing(g, n, op).identity) return *in;
-  if (oneOf(op.name, {"aten.clone", "aten.contiguous", "aten.lift_fresh_copy", "aten.detach_copy", "aten.alias_copy", "aten.to", "aten._to_copy", "aten.type_as", "aten.view",
-                      "aten._unsafe_view", "aten.view_as", "aten.reshape", "aten.reshape_as", "aten.flatten", "aten.expand", "aten.expand_as", "aten._reshape_alias",
-                      "prims.convert_element_type"}))
+  if (oneOf(op.name, {"aten.clone", "aten.contiguous", "aten.lift_fresh_copy", "aten.detach_copy", "aten.alias_copy",
+                      "aten.to", "aten._to_copy", "aten.type_as", "aten.view", "aten._unsafe_view", "aten.view_as",
+                      "aten.reshape", "aten.reshape_as", "aten.flatten", "aten.expand", "aten.expand_as",
+                      "aten._reshape_alias", "prims.convert_element_type"}))
     return *in;
-  if (op.name == "aten.slice" && std::holds_alternative<int64_t>(*n.arg("step")) && std::get<int64_t>(*n.arg("step")) == 1) return *in;
+  if (op.name == "aten.slice" && std::holds_alternative<int64_t>(*n.arg("step")) &&
+      std::get<int64_t>(*n.arg("step")) == 1)
+    return *in;
   return {};
 }
 
@@ -140,21 +159,36 @@ void appendKey(std::string &key, const Argument &a) {
       [&](const auto &v) {
         using T = std::decay_t<decltype(v)>;
         auto id = [&](ValueId i) { key += std::to_string(i.value) + ','; };
-        if constexpr (std::is_same_v<T, ValueId>) id(v);
-        else if constexpr (std::is_same_v<T, std::vector<ValueId>>) for (ValueId i : v) id(i);
-        else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, bool>) key += std::to_string(v);
-        else if constexpr (std::is_same_v<T, double>) key += fmt::format("{:a}", v);
-        else if constexpr (std::is_same_v<T, std::string>) key += fmt::format("{}#{}", v.size(), v);
+        if constexpr (std::is_same_v<T, ValueId>)
+          id(v);
+        else if constexpr (std::is_same_v<T, std::vector<ValueId>>)
+          for (ValueId i : v) id(i);
+        else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, bool>)
+          key += std::to_string(v);
+        else if constexpr (std::is_same_v<T, double>)
+          key += fmt::format("{:a}", v);
+        else if constexpr (std::is_same_v<T, std::string>)
+          key += fmt::format("{}#{}", v.size(), v);
         else if constexpr (std::is_same_v<T, std::vector<IntOrSym>>)
-          for (const IntOrSym &e : v) key += e.index() == 0 ? fmt::format("{},", std::get<int64_t>(e)) : fmt::format("%{},", std::get<ValueId>(e).value);
-        else if constexpr (std::is_same_v<T, std::vector<double>>) for (double d : v) key += fmt::format("{:a},", d);
-        else if constexpr (std::is_same_v<T, std::vector<bool>>) for (bool b : v) key += b ? '1' : '0';
-        else if constexpr (std::is_same_v<T, std::vector<std::string>>) for (const std::string &s : v) key += fmt::format("{}#{},", s.size(), s);
-        else if constexpr (std::is_same_v<T, DType>) key += name(v);
-        else if constexpr (std::is_same_v<T, MemoryFormat> || std::is_same_v<T, Layout>) key += std::to_string(v.value);
-        else if constexpr (std::is_same_v<T, Device>) key += fmt::format("{}#{}", v.type, v.index);
-        else if constexpr (std::is_same_v<T, ComplexValue>) key += fmt::format("{:a},{:a}", v.real, v.imag);
-        else if constexpr (!std::is_same_v<T, None>) key += fmt::format("@{}", static_cast<const void *>(&v)); // never equal to another
+          for (const IntOrSym &e : v)
+            key += e.index() == 0 ? fmt::format("{},", std::get<int64_t>(e))
+                                  : fmt::format("%{},", std::get<ValueId>(e).value);
+        else if constexpr (std::is_same_v<T, std::vector<double>>)
+          for (double d : v) key += fmt::format("{:a},", d);
+        else if constexpr (std::is_same_v<T, std::vector<bool>>)
+          for (bool b : v) key += b ? '1' : '0';
+        else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+          for (const std::string &s : v) key += fmt::format("{}#{},", s.size(), s);
+        else if constexpr (std::is_same_v<T, DType>)
+          key += name(v);
+        else if constexpr (std::is_same_v<T, MemoryFormat> || std::is_same_v<T, Layout>)
+          key += std::to_string(v.value);
+        else if constexpr (std::is_same_v<T, Device>)
+          key += fmt::format("{}#{}", v.type, v.index);
+        else if constexpr (std::is_same_v<T, ComplexValue>)
+          key += fmt::format("{:a},{:a}", v.real, v.imag);
+        else if constexpr (!std::is_same_v<T, None>)
+          key += fmt::format("@{}", static_cast<const void *>(&v)); // never equal to another
       },
       a);
 }
@@ -194,7 +228,8 @@ void mergeEqualIn(Graph &g) {
         for (size_t i = 0; same && i < n.outputs[e].size(); ++i) {
           ValueId a = other->outputs[e][i], b = n.outputs[e][i];
           // Sizes that depend on data get a symbol a call; those of equal calls are equal but named differently.
-          same = a.valid() == b.valid() && (!a.valid() || (g.value(a).type.sizes == g.value(b).type.sizes && g.value(a).type.strides == g.value(b).type.strides &&
+          same = a.valid() == b.valid() && (!a.valid() || (g.value(a).type.sizes == g.value(b).type.sizes &&
+                                                           g.value(a).type.strides == g.value(b).type.strides &&
                                                            g.value(a).type.dtype == g.value(b).type.dtype));
         }
       }
@@ -249,8 +284,10 @@ void removeDeadIn(Graph &g) {
   for (size_t i = g.nodes.size(); i-- > 0;) {
     const Node &n = g.nodes[i];
     const OpSchema *op = findOp(n.target);
-    bool effect = op ? op->mutates() : !(isSymbolicOp(n) || oneOf(n.target, {"neso.launch", "higher_order.cond", "higher_order.map_impl",
-                                                                             "higher_order.scan", "higher_order.associative_scan"}));
+    bool effect =
+        op ? op->mutates()
+           : !(isSymbolicOp(n) || oneOf(n.target, {"neso.launch", "higher_order.cond", "higher_order.map_impl",
+                                                   "higher_order.scan", "higher_order.associative_scan"}));
     if (op && op->returns.empty()) effect = true;
     keep[i] = effect;
     forEachOutput(n, [&](ValueId id) { keep[i] = keep[i] || live[id.index()]; });
@@ -269,7 +306,8 @@ void removeDeadIn(Graph &g) {
 } // namespace
 
 void unifySymbols(Model &m) {
-  std::unordered_set<std::string> ofInputs; // symbols that are a whole size of an input, so that running the model binds them
+  std::unordered_set<std::string>
+      ofInputs; // symbols that are a whole size of an input, so that running the model binds them
   for (ValueId in : m.graph.inputs)
     if (in.valid()) {
       for (Expr e : m.graph.value(in).type.sizes)
@@ -331,12 +369,16 @@ void resolveSymbolic(Model &m) {
         bool resolved = true;
         forEachOutput(n, [&](ValueId id) {
           Value &v = g.value(id);
-          if (v.kind == Value::Kind::SymFloat) resolved = v.number.has_value();
-          else if (v.kind != Value::Kind::SymInt && v.kind != Value::Kind::SymBool) resolved = false;
+          if (v.kind == Value::Kind::SymFloat)
+            resolved = v.number.has_value();
+          else if (v.kind != Value::Kind::SymInt && v.kind != Value::Kind::SymBool)
+            resolved = false;
           else if (!v.expr.valid()) {
             std::optional<Expr> e = evaluateNode(g, n);
-            if (e) v.expr = *e;
-            else resolved = false;
+            if (e)
+              v.expr = *e;
+            else
+              resolved = false;
           }
         });
         if (resolved) continue;
@@ -370,7 +412,8 @@ void removeNoOps(Model &m) {
     std::unordered_set<ValueId> fixed;
     for (const Argument &a : g.outputs) forEachValue(a, [&](ValueId id) { fixed.insert(id); });
     for (const Node &n : g.nodes)
-      if (oneOf(opName(n), {"aten.as_strided", "aten.as_strided_scatter", "aten.as_strided_copy"}) || startsWith(n.target, "higher_order.") || !findOp(n.target))
+      if (oneOf(opName(n), {"aten.as_strided", "aten.as_strided_scatter", "aten.as_strided_copy"}) ||
+          startsWith(n.target, "higher_order.") || !findOp(n.target))
         forEachInput(n, [&](ValueId id) { fixed.insert(id); });
     std::unordered_map<ValueId, ValueId> by;
     std::vector<Node> kept;

@@ -6,7 +6,9 @@
 namespace neso::graph {
 namespace {
 
-bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), s) != names.end(); }
+bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), s) != names.end();
+}
 
 bool isTrue(const Argument *a) { return a && std::holds_alternative<bool>(*a) && std::get<bool>(*a); }
 
@@ -30,8 +32,8 @@ std::vector<Expr> contiguousStrides(const std::vector<Expr> &sizes) {
 }
 
 std::optional<std::vector<Expr>> viewStrides(const TensorType &x, const std::vector<Expr> &sizes) {
-  // As ATen's computeStride: dimensions of the input that are contiguous with each other form a chunk; each chunk must be covered by
-  // whole dimensions of the result.
+  // As ATen's computeStride: dimensions of the input that are contiguous with each other form a chunk; each chunk must
+  // be covered by whole dimensions of the result.
   for (Expr s : x.sizes)
     if (s.isConst(0)) return contiguousStrides(sizes);
   std::vector<Expr> out(sizes.size(), Expr(1));
@@ -47,7 +49,8 @@ std::optional<std::vector<Expr>> viewStrides(const TensorType &x, const std::vec
       out[view] = viewCount * base;
       viewCount = viewCount * sizes[view];
       // With constants, stop as soon as the chunk is overshot.
-      if (viewCount.isConst() && tensorCount.isConst() && viewCount.constValue() > tensorCount.constValue()) return std::nullopt;
+      if (viewCount.isConst() && tensorCount.isConst() && viewCount.constValue() > tensorCount.constValue())
+        return std::nullopt;
     }
     if (viewCount != tensorCount) return std::nullopt;
     if (d > 0) {
@@ -84,8 +87,11 @@ Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op) {
     bool shared = same && !isTrue(n.arg("copy")) && sameStrides(in->type.sizes, in->type.strides, out->type.strides);
     return shared ? Aliasing{0, true} : Aliasing{};
   }
-  if (oneOf(op.name, {"aten.detach", "aten.alias", "aten.lift_fresh", "aten.positive", "aten.resolve_conj", "aten.resolve_neg"})) return {0, true};
-  if (oneOf(op.name, {"aten.conj", "aten._conj", "aten.real", "aten._neg_view"}) && same && !isComplex(in->type.dtype) && op.name != "aten._neg_view")
+  if (oneOf(op.name,
+            {"aten.detach", "aten.alias", "aten.lift_fresh", "aten.positive", "aten.resolve_conj", "aten.resolve_neg"}))
+    return {0, true};
+  if (oneOf(op.name, {"aten.conj", "aten._conj", "aten.real", "aten._neg_view"}) && same &&
+      !isComplex(in->type.dtype) && op.name != "aten._neg_view")
     return {0, true};
   if (oneOf(op.name, {"aten.reshape", "aten.flatten", "aten.ravel", "aten.reshape_as"})) {
     if (in->type.sizes == out->type.sizes) return {0, true};
@@ -97,7 +103,9 @@ Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op) {
     if (r.alias)
       for (size_t i = 0; i < op.args.size(); ++i)
         if (op.args[i].alias && op.args[i].type == ArgType::Tensor && tensor(i))
-          return {static_cast<int>(i), i == 0 && same && sameStrides(in->type.sizes, in->type.strides, out->type.strides) && in->type.offset == out->type.offset};
+          return {static_cast<int>(i), i == 0 && same &&
+                                           sameStrides(in->type.sizes, in->type.strides, out->type.strides) &&
+                                           in->type.offset == out->type.offset};
   return {};
 }
 
@@ -179,8 +187,10 @@ Argument sizeArgument(Graph &g, Expr size) {
 Argument sizeList(Graph &g, const std::vector<Expr> &sizes) {
   std::vector<IntOrSym> out;
   for (Expr s : sizes) {
-    if (std::optional<int64_t> c = s.asConst()) out.emplace_back(*c);
-    else out.emplace_back(symbolic(g, s));
+    if (std::optional<int64_t> c = s.asConst())
+      out.emplace_back(*c);
+    else
+      out.emplace_back(symbolic(g, s));
   }
   return out;
 }
@@ -188,7 +198,8 @@ Argument sizeList(Graph &g, const std::vector<Expr> &sizes) {
 std::optional<Expr> intOf(const Graph &g, const Argument *a) {
   if (!a) return std::nullopt;
   if (const int64_t *i = std::get_if<int64_t>(a)) return Expr(*i);
-  if (const ValueId *id = std::get_if<ValueId>(a); id && id->valid() && g.value(*id).expr.valid()) return g.value(*id).expr;
+  if (const ValueId *id = std::get_if<ValueId>(a); id && id->valid() && g.value(*id).expr.valid())
+    return g.value(*id).expr;
   return std::nullopt;
 }
 

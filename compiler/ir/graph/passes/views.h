@@ -6,8 +6,9 @@ namespace neso::graph {
 
 /// How one result of a call relates to the memory of an argument.
 struct Aliasing {
-  int argument = -1;     // index into node.args of the tensor whose memory the results share; -1: the results are new
-  bool identity = false; // the result is the argument itself, or a view of the same sizes and elements in the same order
+  int argument = -1; // index into node.args of the tensor whose memory the results share; -1: the results are new
+  bool identity =
+      false; // the result is the argument itself, or a view of the same sizes and elements in the same order
 };
 Aliasing aliasing(const Graph &graph, const Node &node, const OpSchema &op);
 
@@ -17,7 +18,8 @@ bool sameStrides(const std::vector<Expr> &sizes, const std::vector<Expr> &a, con
 std::vector<Expr> contiguousStrides(const std::vector<Expr> &sizes);
 /// The strides that x.view(sizes) has, or nullopt if reshape must copy (or that cannot be told).
 std::optional<std::vector<Expr>> viewStrides(const TensorType &x, const std::vector<Expr> &sizes);
-/// The permutation that a transposing call applies: result dimension i is input dimension p[i]; nullopt for other operators.
+/// The permutation that a transposing call applies: result dimension i is input dimension p[i]; nullopt for other
+/// operators.
 std::optional<std::vector<int64_t>> permutationOf(const Graph &graph, const Node &node);
 /// An int list argument for these sizes; symbolic ones become SymInt values of the graph that no node defines.
 Argument sizeList(Graph &graph, const std::vector<Expr> &sizes);

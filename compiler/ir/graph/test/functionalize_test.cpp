@@ -96,7 +96,8 @@ TEST(Functionalize, WriteThroughAViewUpdatesBaseAndOtherViews) {
   k.output(flat);
   k.output(s);
   ASSERT_TRUE(functionalize(k.m));
-  EXPECT_EQ(k.targets(), "aten.sigmoid.default aten.view.default aten.select.int aten.mul.Tensor aten.select_scatter.default aten.view.default");
+  EXPECT_EQ(k.targets(), "aten.sigmoid.default aten.view.default aten.select.int aten.mul.Tensor "
+                         "aten.select_scatter.default aten.view.default");
   const Node &scatter = k.m.graph.nodes[4];
   EXPECT_EQ(k.name(scatter.args[0]), "s");
   EXPECT_EQ(k.name(scatter.args[1]), "mul_");

@@ -81,7 +81,8 @@ TEST(Ops, WrongArgumentsAreRefused) {
   };
   EXPECT_NE(kind({x}, {"self"}).find("'other' is required but missing"), std::string::npos);
   EXPECT_NE(kind({x, x}, {"self", "self"}).find("given twice"), std::string::npos);
-  EXPECT_NE(kind({x, x, x}, {"self", "other", "beta"}).find("'beta' is not in the operator's schema"), std::string::npos);
+  EXPECT_NE(kind({x, x, x}, {"self", "other", "beta"}).find("'beta' is not in the operator's schema"),
+            std::string::npos);
   EXPECT_NE(kind({x, std::string("y")}, {"self", "other"}).find("wrong kind"), std::string::npos);
   EXPECT_NE(kind({x, None{}}, {"self", "other"}).find("may not be None"), std::string::npos);
 }

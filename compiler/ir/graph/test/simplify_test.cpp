@@ -29,7 +29,8 @@ struct Builder {
     t.strides = contiguousStrides(sizes);
     return t;
   }
-  ValueId op(std::string target, std::vector<Argument> args, TensorType t, std::string name, Value::Kind kind = Value::Kind::Tensor) {
+  ValueId op(std::string target, std::vector<Argument> args, TensorType t, std::string name,
+             Value::Kind kind = Value::Kind::Tensor) {
     Node node;
     node.name = name;
     node.target = std::move(target);
@@ -65,7 +66,8 @@ TEST(Simplify, SizesBecomeExpressions) {
   ValueId s = k.op("aten.sym_size.int", {k.x, int64_t(0)}, {}, "s", Value::Kind::SymInt);
   ValueId t = k.op("_operator.mul", {s, int64_t(6)}, {}, "t", Value::Kind::SymInt);
   ValueId six = k.op("aten.sym_size.int", {k.x, int64_t(1)}, {}, "six", Value::Kind::SymInt);
-  ValueId v = k.op("aten.repeat.default", {k.x, std::vector<IntOrSym>{t, six}}, Builder::type({6 * k.n * k.n, 36}), "v");
+  ValueId v =
+      k.op("aten.repeat.default", {k.x, std::vector<IntOrSym>{t, six}}, Builder::type({6 * k.n * k.n, 36}), "v");
   k.output(v);
   simplify(k.m);
   EXPECT_EQ(k.targets(), "aten.repeat.default");
@@ -139,7 +141,8 @@ TEST(Verify, Invariants) {
     k.output(a);
     EXPECT_EQ(k.broken(), "");
     change(k, a);
-    EXPECT_NE(k.broken().find(std::string("graph invariant ") + number + " "), std::string::npos) << number << ": " << k.broken();
+    EXPECT_NE(k.broken().find(std::string("graph invariant ") + number + " "), std::string::npos)
+        << number << ": " << k.broken();
   };
   expect("G1", [](Builder &k, ValueId) { k.m.graph.nodes[0].args[0] = ValueId(99); });
   expect("G2", [](Builder &k, ValueId a) { k.m.graph.value(a).name = "x"; });

@@ -44,7 +44,9 @@ struct Maker {
     p.buffers.push_back(b);
     return b.id;
   }
-  BufferId temp(std::string name, DType t, Expr elements) { return add(std::move(name), t, Buffer::Kind::Temp, elements); }
+  BufferId temp(std::string name, DType t, Expr elements) {
+    return add(std::move(name), t, Buffer::Kind::Temp, elements);
+  }
   Node &node(Node::Kind kind, std::vector<Expr> ranges, std::vector<Expr> reduce = {}) {
     Node n;
     n.id = NodeId(static_cast<int64_t>(p.nodes.size()));
@@ -67,7 +69,9 @@ struct Maker {
   }
 };
 
-ValueIdx load(Body &b, const Program &p, BufferId buffer, Expr index) { return appendLoad(b, buffer, p.buffer(buffer).dtype, index); }
+ValueIdx load(Body &b, const Program &p, BufferId buffer, Expr index) {
+  return appendLoad(b, buffer, p.buffer(buffer).dtype, index);
+}
 Store storeOf(BufferId b, Expr index, ValueIdx v, StoreMode mode = StoreMode::Set) {
   Store s;
   s.buffer = b;
@@ -115,7 +119,8 @@ TEST(Interp, ContractionWithEpilogueMatchesHandMatmul) {
   std::vector<float> da(15), db(20);
   for (size_t k = 0; k < 15; ++k) da[k] = static_cast<float>(k) - 7;
   for (size_t k = 0; k < 20; ++k) db[k] = static_cast<float>(k % 7) - 3;
-  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {3, 5}, da.data()), HostValue::tensor(DType::F32, {5, 4}, db.data())};
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {3, 5}, da.data()),
+                               HostValue::tensor(DType::F32, {5, 4}, db.data())};
   auto out = Interpreter(m.p).run(in);
   ASSERT_TRUE(out) << out.error().str();
   std::vector<float> got = values<float>((*out)[0]);
@@ -143,7 +148,8 @@ TEST(Interp, IndirectWrapsChecksAndReports) {
   ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
   std::vector<float> dw = {10, 11, 12, 13};
   std::vector<int64_t> di = {-1, 0, 2};
-  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {4}, dw.data()), HostValue::tensor(DType::I64, {3}, di.data())};
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {4}, dw.data()),
+                               HostValue::tensor(DType::I64, {3}, di.data())};
   auto out = Interpreter(m.p).run(in);
   ASSERT_TRUE(out) << out.error().str();
   EXPECT_EQ(values<float>((*out)[0]), (std::vector<float>{13, 10, 12}));
@@ -176,8 +182,9 @@ TEST(Interp, ScatterAddIntoMutatedInputReachesTheCaller) {
 TEST(Interp, ScanSortAndArgmaxFollowAten) {
   Maker m;
   float nan = std::numeric_limits<float>::quiet_NaN();
-  BufferId x = m.input("x", DType::F32, {5}), cum = m.temp("cum", DType::F32, 5), at = m.temp("at", DType::I64, 5), sorted = m.temp("sorted", DType::F32, 5),
-           order = m.temp("order", DType::I64, 5), arg = m.temp("arg", DType::I64, 1), lse = m.temp("lse", DType::F32, 5);
+  BufferId x = m.input("x", DType::F32, {5}), cum = m.temp("cum", DType::F32, 5), at = m.temp("at", DType::I64, 5),
+           sorted = m.temp("sorted", DType::F32, 5), order = m.temp("order", DType::I64, 5),
+           arg = m.temp("arg", DType::I64, 1), lse = m.temp("lse", DType::F32, 5);
   auto line = [&](Node::Kind k) -> Node & {
     Node &n = m.node(k, {}, {5});
     n.inputs = {load(n.body, m.p, x, r(0))};
@@ -213,8 +220,13 @@ TEST(Interp, WelfordAndOnlineSoftmax) {
   BufferId x = m.input("x", DType::F32, {2, 300}), stats = m.temp("stats", DType::F32, 10);
   Node &n = m.node(Node::Kind::Reduction, {2}, {300});
   ValueIdx v = load(n.body, m.p, x, i(0) * 300 + r(0));
-  n.reductions.push_back({ReduceKind::Welford, DType::F32, v, {storeOf(stats, i(0) * 5, 0), storeOf(stats, i(0) * 5 + 1, 1), storeOf(stats, i(0) * 5 + 2, 2)}});
-  n.reductions.push_back({ReduceKind::OnlineSoftmax, DType::F32, v, {storeOf(stats, i(0) * 5 + 3, 0), storeOf(stats, i(0) * 5 + 4, 1)}});
+  n.reductions.push_back(
+      {ReduceKind::Welford,
+       DType::F32,
+       v,
+       {storeOf(stats, i(0) * 5, 0), storeOf(stats, i(0) * 5 + 1, 1), storeOf(stats, i(0) * 5 + 2, 2)}});
+  n.reductions.push_back(
+      {ReduceKind::OnlineSoftmax, DType::F32, v, {storeOf(stats, i(0) * 5 + 3, 0), storeOf(stats, i(0) * 5 + 4, 1)}});
   m.output(stats, {2, 5});
   std::vector<float> d(600);
   for (size_t k = 0; k < 600; ++k) d[k] = static_cast<float>(k % 300) / 300;
@@ -224,7 +236,8 @@ TEST(Interp, WelfordAndOnlineSoftmax) {
   std::vector<float> got = values<float>((*out)[0]);
   double mean = 0, m2 = 0, total = 0;
   for (size_t k = 0; k < 300; ++k) mean += static_cast<double>(d[k]) / 300;
-  for (size_t k = 0; k < 300; ++k) m2 += std::pow(static_cast<double>(d[k]) - mean, 2), total += std::exp(static_cast<double>(d[k] - d[299]));
+  for (size_t k = 0; k < 300; ++k)
+    m2 += std::pow(static_cast<double>(d[k]) - mean, 2), total += std::exp(static_cast<double>(d[k] - d[299]));
   for (size_t row : {0, 1}) {
     EXPECT_NEAR(got[row * 5], mean, 1e-6);
     EXPECT_NEAR(got[row * 5 + 1], m2, 1e-4);
@@ -236,8 +249,8 @@ TEST(Interp, WelfordAndOnlineSoftmax) {
 
 TEST(Interp, AttentionWithCausalMaskMatchesSoftmax) {
   Maker m;
-  BufferId q = m.input("q", DType::F32, {1, 1, 2, 2}), k = m.input("k", DType::F32, {1, 1, 2, 2}), v = m.input("v", DType::F32, {1, 1, 2, 2}),
-           y = m.temp("y", DType::F32, 4);
+  BufferId q = m.input("q", DType::F32, {1, 1, 2, 2}), k = m.input("k", DType::F32, {1, 1, 2, 2}),
+           v = m.input("v", DType::F32, {1, 1, 2, 2}), y = m.temp("y", DType::F32, 4);
   Node &n = m.node(Node::Kind::Attention, {1, 1, 2, 2});
   auto spec = std::make_shared<AttentionSpec>();
   Expr row = symbol("m"), key = symbol("n"), d = symbol("d");
@@ -328,7 +341,8 @@ TEST(Verify, NamesTheBrokenInvariant) {
 }
 
 TEST(Numeric, ReducedFloatsRoundTripAndRoundToEven) {
-  for (DType t : {DType::F16, DType::BF16, DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ, DType::F8E8M0FNU}) {
+  for (DType t : {DType::F16, DType::BF16, DType::F8E4M3FN, DType::F8E5M2, DType::F8E4M3FNUZ, DType::F8E5M2FNUZ,
+                  DType::F8E8M0FNU}) {
     uint32_t codes = 1u << (8 * itemSize(t));
     for (uint32_t c = 0; c < codes; ++c) {
       float v = decodeFloat(t, c);
@@ -346,7 +360,8 @@ TEST(Numeric, ReducedFloatsRoundTripAndRoundToEven) {
 }
 
 TEST(Numeric, PhiloxMatchesThePublishedVectors) {
-  // Random123's known answers for philox4x32-10: zero counter and key, and all ones in key and the two counter words that we use.
+  // Random123's known answers for philox4x32-10: zero counter and key, and all ones in key and the two counter words
+  // that we use.
   EXPECT_EQ(philox(0, 0), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
 }
 

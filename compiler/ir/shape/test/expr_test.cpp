@@ -44,13 +44,21 @@ TEST(Expr, RandomTreesKeepTheirValue) {
     facts.setRange("i0", {0, 39});
     facts.setRange("i1", {0, 8});
     facts.setRange("s0", {1, 20});
-    struct Pair { Expr e; int64_t v; };
-    std::vector<Pair> pool = {{i0, env["i0"]}, {i1, env["i1"]}, {s0, env["s0"]}, {Expr(pick(13) - 6), 0}, {Expr(1 + pick(16)), 0}};
+    struct Pair {
+      Expr e;
+      int64_t v;
+    };
+    std::vector<Pair> pool = {
+        {i0, env["i0"]}, {i1, env["i1"]}, {s0, env["s0"]}, {Expr(pick(13) - 6), 0}, {Expr(1 + pick(16)), 0}};
     for (Pair &p : pool)
       if (p.e.isConst()) p.v = p.e.constValue();
     for (int step = 0; step < 8; ++step) {
-      Pair a = pool[static_cast<size_t>(pick(static_cast<int>(pool.size())))], b = pool[static_cast<size_t>(pick(static_cast<int>(pool.size())))];
-      auto fdiv = [](int64_t x, int64_t y) { int64_t q = x / y; return (x % y != 0 && (x < 0) != (y < 0)) ? q - 1 : q; };
+      Pair a = pool[static_cast<size_t>(pick(static_cast<int>(pool.size())))],
+           b = pool[static_cast<size_t>(pick(static_cast<int>(pool.size())))];
+      auto fdiv = [](int64_t x, int64_t y) {
+        int64_t q = x / y;
+        return (x % y != 0 && (x < 0) != (y < 0)) ? q - 1 : q;
+      };
       switch (pick(7)) {
       case 0: pool.push_back({a.e + b.e, a.v + b.v}); break;
       case 1: pool.push_back({a.e - b.e, a.v - b.v}); break;
@@ -98,7 +106,10 @@ TEST(Facts, SimplifiesIndexArithmetic) {
 }
 
 TEST(ParseExpr, ReadsBothSpellings) {
-  auto parsed = [](const char *text) { Result<Expr> e = parseExpr(text); return e ? e->str() : e.error().str(); };
+  auto parsed = [](const char *text) {
+    Result<Expr> e = parseExpr(text);
+    return e ? e->str() : e.error().str();
+  };
   EXPECT_EQ(parsed("Mul(Integer(4), Symbol('s23', positive=True, integer=True))"), "4*s23");
   EXPECT_EQ(parsed("Add(Symbol('s77', integer=True, positive=True), Integer(-1))"), "s77 - 1");
   EXPECT_EQ(parsed("FloorDiv(Add(Symbol('s0', integer=True), Integer(1)), Integer(2))"), "(s0 + 1)//2");
@@ -111,7 +122,8 @@ TEST(ParseExpr, ReadsBothSpellings) {
 }
 
 TEST(ParseExpr, RefusesWhatItDoesNotKnow) {
-  for (const char *bad : {"", "s0 +", "os.system('x')", "Foo(1)", "1/0", "s0//0", "((s0)", "99999999999999999999", "Symbol(s0)"}) {
+  for (const char *bad :
+       {"", "s0 +", "os.system('x')", "Foo(1)", "1/0", "s0//0", "((s0)", "99999999999999999999", "Symbol(s0)"}) {
     Result<Expr> e = parseExpr(bad);
     ASSERT_FALSE(e) << bad;
     EXPECT_EQ(e.error().diagnostics()[0].kind, diag::BadExpression);
@@ -138,12 +150,14 @@ TEST(ParseExpr, FractionsBelowARounding) {
     return e ? *e : Expr();
   };
   // What interpolate(scale_factor=2.5) and adaptive sizes write.
-  EXPECT_EQ(read("TruncToInt(Mul(Float('2.5', precision=53), ToFloat(Symbol('s0', positive=True, integer=True))))"), floorDiv(5 * n, 2));
+  EXPECT_EQ(read("TruncToInt(Mul(Float('2.5', precision=53), ToFloat(Symbol('s0', positive=True, integer=True))))"),
+            floorDiv(5 * n, 2));
   EXPECT_EQ(read("TruncToInt(Mul(Float('2.0', precision=53), ToFloat(Symbol('s0'))))"), 2 * n);
   EXPECT_EQ(read("FloorToInt(IntTrueDiv(Symbol('s0'), Integer(3)))"), floorDiv(n, 3));
   EXPECT_EQ(read("CeilToInt(IntTrueDiv(Symbol('s0'), Integer(3)))"), ceilDiv(n, 3));
   EXPECT_EQ(read("FloorToInt(Add(Mul(Float('0.25'), Symbol('s0')), Float('0.5')))"), floorDiv(n + 2, 4));
-  for (const char *text : {"Mul(Float('2.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.1'), Symbol('s0')))", "Symbol('1/2')", "Float('x')", "Float('1e400')", "Float('",
-                           "Max(Float('0.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.5'), Float('0.5')))"})
+  for (const char *text :
+       {"Mul(Float('2.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.1'), Symbol('s0')))", "Symbol('1/2')", "Float('x')",
+        "Float('1e400')", "Float('", "Max(Float('0.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.5'), Float('0.5')))"})
     EXPECT_FALSE(parseExpr(text)) << text;
 }

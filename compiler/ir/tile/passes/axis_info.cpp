@@ -74,8 +74,8 @@ bool notNegative(Value v, int depth = 8) {
   if (isa<tt::GetProgramIdOp, tt::GetNumProgramsOp, arith::ExtUIOp>(op)) return true;
   // A remainder has its dividend's sign. So has a quotient, divisors being taken to be positive (axis_info.h).
   if (isa<arith::DivSIOp, arith::RemSIOp>(op)) return notNegative(op->getOperand(0), depth - 1);
-  if (isa<arith::AddIOp, arith::MulIOp, arith::MinSIOp, tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp,
-          tt::ReshapeOp, arith::ExtSIOp>(op)) {
+  if (isa<arith::AddIOp, arith::MulIOp, arith::MinSIOp, tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp, tt::ReshapeOp,
+          arith::ExtSIOp>(op)) {
     for (Value operand : op->getOperands())
       if (!notNegative(operand, depth - 1)) return false;
     return true;
@@ -98,7 +98,8 @@ AxisInfo sum(const AxisInfo &a, const AxisInfo &b, int64_t unit, bool subtract) 
     r.divisibility.push_back(gcd(divisibilityAt(a, d, c, unit), product(divisibilityAt(b, d, c), unit)));
     r.constancy.push_back(gcd(a.constancy[d], b.constancy[d]));
   }
-  if (a.constant && b.constant && unit == 1) r.constant = subtract ? *a.constant - *b.constant : *a.constant + *b.constant;
+  if (a.constant && b.constant && unit == 1)
+    r.constant = subtract ? *a.constant - *b.constant : *a.constant + *b.constant;
   return r;
 }
 
@@ -176,7 +177,8 @@ AxisInfo either(const AxisInfo &a, const AxisInfo &b, const AxisInfo *choice) {
   return r;
 }
 
-/// Hints on an op or argument (tt.contiguity and its like: one integer or one an axis) replace what was found if they say more.
+/// Hints on an op or argument (tt.contiguity and its like: one integer or one an axis) replace what was found if they
+/// say more.
 void applyHint(Attribute hint, SmallVector<int64_t> &facts) {
   if (IntegerAttr one = dyn_cast_or_null<IntegerAttr>(hint)) facts[0] = std::max(facts[0], one.getInt());
   if (DenseIntElementsAttr many = dyn_cast_or_null<DenseIntElementsAttr>(hint))
@@ -265,9 +267,11 @@ AxisInfo transfer(Operation *op, ArrayRef<const AxisInfo *> in, Value result) {
     bool scalar = !isa<RankedTensorType>(select.getCondition().getType());
     return either(*in[1], *in[2], scalar ? nullptr : in[0]);
   }
-  if (isa<arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp, arith::IndexCastOp, arith::IndexCastUIOp, tt::IntToPtrOp, tt::PtrToIntOp>(op)) {
+  if (isa<arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp, arith::IndexCastOp, arith::IndexCastUIOp, tt::IntToPtrOp,
+          tt::PtrToIntOp>(op)) {
     r = *in[0];
-    bool sized = isa<tt::IntToPtrOp>(op) ? bytesOf(result.getType()) != 1 : isa<tt::PtrToIntOp>(op) && bytesOf(op->getOperand(0).getType()) != 1;
+    bool sized = isa<tt::IntToPtrOp>(op) ? bytesOf(result.getType()) != 1
+                                         : isa<tt::PtrToIntOp>(op) && bytesOf(op->getOperand(0).getType()) != 1;
     if (sized) {
       for (size_t d = 0; d < shape.size(); ++d) r.divisibility[d] = divisibilityAt(*in[0], d, 1), r.contiguity[d] = 1;
     }
@@ -292,7 +296,8 @@ AxisInfo transfer(Operation *op, ArrayRef<const AxisInfo *> in, Value result) {
     return r;
   }
   // Any other op on elements gives equal results where all its operands are equal.
-  if (op->hasTrait<OpTrait::Elementwise>() && isMemoryEffectFree(op) && !in.empty() && !isa<tt::ElementwiseInlineAsmOp, tt::MapElementwiseOp>(op)) {
+  if (op->hasTrait<OpTrait::Elementwise>() && isMemoryEffectFree(op) && !in.empty() &&
+      !isa<tt::ElementwiseInlineAsmOp, tt::MapElementwiseOp>(op)) {
     for (size_t d = 0; d < shape.size(); ++d) {
       int64_t same = kMost;
       for (auto [x, operand] : llvm::zip(in, op->getOperands()))
@@ -300,7 +305,8 @@ AxisInfo transfer(Operation *op, ArrayRef<const AxisInfo *> in, Value result) {
       r.constancy[d] = isa<RankedTensorType>(result.getType()) ? gcd(same, powerOfTwo(shape[d])) : 1;
     }
     if (isa<arith::MinSIOp, arith::MaxSIOp, arith::MinUIOp, arith::MaxUIOp>(op))
-      for (size_t d = 0; d < shape.size(); ++d) r.divisibility[d] = gcd(divisibilityAt(*in[0], d, 1), divisibilityAt(*in[1], d, 1));
+      for (size_t d = 0; d < shape.size(); ++d)
+        r.divisibility[d] = gcd(divisibilityAt(*in[0], d, 1), divisibilityAt(*in[1], d, 1));
   }
   return r;
 }
@@ -311,7 +317,8 @@ class Analysis : public dataflow::SparseForwardDataFlowAnalysis<FactsLattice> {
 public:
   using SparseForwardDataFlowAnalysis::SparseForwardDataFlowAnalysis;
 
-  LogicalResult visitOperation(Operation *op, ArrayRef<const FactsLattice *> operands, ArrayRef<FactsLattice *> results) override {
+  LogicalResult visitOperation(Operation *op, ArrayRef<const FactsLattice *> operands,
+                               ArrayRef<FactsLattice *> results) override {
     SmallVector<const AxisInfo *> in;
     for (const FactsLattice *lattice : operands) {
       if (!lattice->getValue().info) return success(); // comes later
@@ -330,7 +337,8 @@ public:
   void visitNonControlFlowArguments(Operation *op, const RegionSuccessor &successor, ArrayRef<FactsLattice *> lattices,
                                     unsigned firstIndex) override {
     scf::ForOp loop = dyn_cast<scf::ForOp>(op);
-    if (!loop || lattices.empty()) return SparseForwardDataFlowAnalysis::visitNonControlFlowArguments(op, successor, lattices, firstIndex);
+    if (!loop || lattices.empty())
+      return SparseForwardDataFlowAnalysis::visitNonControlFlowArguments(op, successor, lattices, firstIndex);
     const Facts &lower = getLatticeElementFor(getProgramPointBefore(op), loop.getLowerBound())->getValue();
     const Facts &step = getLatticeElementFor(getProgramPointBefore(op), loop.getStep())->getValue();
     if (!lower.info || !step.info) return;
@@ -378,7 +386,8 @@ AxisInfo AxisInfoAnalysis::get(Value v) const {
 int64_t AxisInfoAnalysis::vectorWidth(Value ptr, Value mask, int axis) const {
   AxisInfo p = get(ptr);
   int64_t bytes = bytesOf(ptr.getType());
-  int64_t width = std::min({p.contiguity[axis], std::max<int64_t>(1, p.divisibility[axis] / bytes), std::max<int64_t>(1, 16 / bytes)});
+  int64_t width = std::min(
+      {p.contiguity[axis], std::max<int64_t>(1, p.divisibility[axis] / bytes), std::max<int64_t>(1, 16 / bytes)});
   return mask ? std::min(width, get(mask).constancy[axis]) : width;
 }
 
@@ -390,4 +399,3 @@ AxisInfo axisInfo(Value v) {
 }
 
 } // namespace neso
-

@@ -24,7 +24,8 @@ template <typename Add> struct AddToDot : OpRewritePattern<Add> {
     for (auto [x, other] : {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())}) {
       tt::DotOp dot = x.template getDefiningOp<tt::DotOp>();
       if (!dot || !dot->hasOneUse() || !isZero(dot.getC()) || dot.getMaxNumImpreciseAcc() != 0) continue;
-      rewriter.replaceOpWithNewOp<tt::DotOp>(add, other.getType(), dot.getA(), dot.getB(), other, dot.getInputPrecision(), 0);
+      rewriter.replaceOpWithNewOp<tt::DotOp>(add, other.getType(), dot.getA(), dot.getB(), other,
+                                             dot.getInputPrecision(), 0);
       return success();
     }
     return failure();
@@ -46,8 +47,9 @@ bool isSplat(Value v) {
 
 /// An op on whole tensors that works element by element, without regions, and gives one result.
 bool isElementwise(Operation *op) {
-  return op->hasTrait<OpTrait::Elementwise>() && op->getNumResults() == 1 && op->getNumRegions() == 0 && op->getNumOperands() > 0 &&
-         isMemoryEffectFree(op) && isa<RankedTensorType>(op->getResult(0).getType()) && !isa<tt::ElementwiseInlineAsmOp>(op);
+  return op->hasTrait<OpTrait::Elementwise>() && op->getNumResults() == 1 && op->getNumRegions() == 0 &&
+         op->getNumOperands() > 0 && isMemoryEffectFree(op) && isa<RankedTensorType>(op->getResult(0).getType()) &&
+         !isa<tt::ElementwiseInlineAsmOp>(op);
 }
 
 Operation *rebuild(Operation *op, ValueRange operands, Type type, PatternRewriter &rewriter) {
@@ -115,6 +117,8 @@ void populateCombinePatterns(RewritePatternSet &patterns) {
   patterns.add<AddToDot<arith::AddFOp>, AddToDot<arith::AddIOp>>(patterns.getContext());
 }
 
-void populateReorderBroadcastPatterns(RewritePatternSet &patterns) { patterns.add<SplatLast, BroadcastLast>(patterns.getContext()); }
+void populateReorderBroadcastPatterns(RewritePatternSet &patterns) {
+  patterns.add<SplatLast, BroadcastLast>(patterns.getContext());
+}
 
 } // namespace neso

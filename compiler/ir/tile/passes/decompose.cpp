@@ -1,4 +1,5 @@
-// Ops that every backend gets in terms of others: products of block-scaled operands, maps over packs, waits for a value.
+// Ops that every backend gets in terms of others: products of block-scaled operands, maps over packs, waits for a
+// value.
 #include <optional>
 
 #include "ir/tile/build.h"
@@ -15,15 +16,23 @@ struct Maker {
   PatternRewriter &b;
   Location loc;
 
-  static RankedTensorType withShape(Value v, ArrayRef<int64_t> shape) { return RankedTensorType::get(shape, getElementTypeOrSelf(v.getType())); }
-  static RankedTensorType withElement(Value v, Type element) { return RankedTensorType::get(cast<RankedTensorType>(v.getType()).getShape(), element); }
-  static SmallVector<int64_t> shapeOf(Value v) { return SmallVector<int64_t>(cast<RankedTensorType>(v.getType()).getShape()); }
+  static RankedTensorType withShape(Value v, ArrayRef<int64_t> shape) {
+    return RankedTensorType::get(shape, getElementTypeOrSelf(v.getType()));
+  }
+  static RankedTensorType withElement(Value v, Type element) {
+    return RankedTensorType::get(cast<RankedTensorType>(v.getType()).getShape(), element);
+  }
+  static SmallVector<int64_t> shapeOf(Value v) {
+    return SmallVector<int64_t>(cast<RankedTensorType>(v.getType()).getShape());
+  }
 
   Value constant(Value like, Type element, int64_t bits) {
     RankedTensorType type = withElement(like, element);
     return arith::ConstantOp::create(b, loc, type, DenseElementsAttr::get(type, b.getIntegerAttr(element, bits)));
   }
-  Value reshape(Value v, ArrayRef<int64_t> shape) { return tt::ReshapeOp::create(b, loc, withShape(v, shape), v, /*allowReorder=*/false); }
+  Value reshape(Value v, ArrayRef<int64_t> shape) {
+    return tt::ReshapeOp::create(b, loc, withShape(v, shape), v, /*allowReorder=*/false);
+  }
   Value join(Value x, Value y) { return tt::JoinOp::create(b, loc, x, y); }
   /// Swaps the dimensions `first` and `first + 1`.
   Value swapDims(Value v, int64_t first) {
@@ -37,12 +46,14 @@ struct Maker {
 
 // ---- tt.dot_scaled ----
 
-/// One operand of a scaled product: [.., outer, K] of a left one, [.., K, outer] of a right one, each element times 2^(scale - 127) of its
-/// block of K elements.
+/// One operand of a scaled product: [.., outer, K] of a left one, [.., K, outer] of a right one, each element times
+/// 2^(scale - 127) of its block of K elements.
 class ScaledOperand {
 public:
-  ScaledOperand(Maker maker, Value data, Value scale, tt::ScaleDotElemType kind, bool packAlongK, bool isLhs, bool fastMath)
-      : m_(maker), data_(data), scale_(scale), kind_(kind), packAlongK_(packAlongK), isLhs_(isLhs), fastMath_(fastMath) {}
+  ScaledOperand(Maker maker, Value data, Value scale, tt::ScaleDotElemType kind, bool packAlongK, bool isLhs,
+                bool fastMath)
+      : m_(maker), data_(data), scale_(scale), kind_(kind), packAlongK_(packAlongK), isLhs_(isLhs),
+        fastMath_(fastMath) {}
 
   /// Whether bf16 holds every element times its scale: 8 bits of fp16's 11 are too few, but 2^k costs none.
   bool fitsBf16() const {
@@ -52,7 +63,9 @@ public:
 
   Value build(Type compute) {
     bool real = isa<FloatType>(getElementTypeOrSelf(data_.getType()));
-    Value v = kind_ == tt::ScaleDotElemType::E2M1 ? unpack() : real ? data_ : Value(tt::BitcastOp::create(m_.b, m_.loc, Maker::withElement(data_, byteType()), data_));
+    Value v = kind_ == tt::ScaleDotElemType::E2M1 ? unpack()
+              : real ? data_
+                     : Value(tt::BitcastOp::create(m_.b, m_.loc, Maker::withElement(data_, byteType()), data_));
     if (!scale_ && getElementTypeOrSelf(v.getType()) == compute) return v;
     v = toF32(v);
     if (scale_) v = arith::MulFOp::create(m_.b, m_.loc, v, spread(scaleAsF32(), Maker::shapeOf(v)));
@@ -66,13 +79,17 @@ private:
   tt::ScaleDotElemType kind_;
   bool packAlongK_, isLhs_, fastMath_;
 
-  Type byteType() const { return kind_ == tt::ScaleDotElemType::E5M2 ? Type(Float8E5M2Type::get(m_.b.getContext())) : Type(Float8E4M3FNType::get(m_.b.getContext())); }
+  Type byteType() const {
+    return kind_ == tt::ScaleDotElemType::E5M2 ? Type(Float8E5M2Type::get(m_.b.getContext()))
+                                               : Type(Float8E4M3FNType::get(m_.b.getContext()));
+  }
 
   Value toF32(Value v) {
     Type element = getElementTypeOrSelf(v.getType());
     if (element.isF32()) return v;
     RankedTensorType type = Maker::withElement(v, m_.b.getF32Type());
-    if (element.getIntOrFloatBitWidth() == 8) return tt::FpToFpOp::create(m_.b, m_.loc, type, v, tt::RoundingModeAttr());
+    if (element.getIntOrFloatBitWidth() == 8)
+      return tt::FpToFpOp::create(m_.b, m_.loc, type, v, tt::RoundingModeAttr());
     return arith::ExtFOp::create(m_.b, m_.loc, type, v);
   }
 
@@ -82,20 +99,24 @@ private:
     int64_t rank = static_cast<int64_t>(shape.size()), dim = packAlongK_ == isLhs_ ? rank - 1 : rank - 2;
     Type i32 = m_.b.getI32Type();
     Value bytes = arith::ExtUIOp::create(m_.b, m_.loc, Maker::withElement(data_, i32), data_);
-    Value low = arith::AndIOp::create(m_.b, m_.loc, bytes, m_.constant(bytes, i32, 15)), high = arith::ShRUIOp::create(m_.b, m_.loc, bytes, m_.constant(bytes, i32, 4));
+    Value low = arith::AndIOp::create(m_.b, m_.loc, bytes, m_.constant(bytes, i32, 15)),
+          high = arith::ShRUIOp::create(m_.b, m_.loc, bytes, m_.constant(bytes, i32, 4));
     Value both = m_.join(decode(low), decode(high));
     if (dim != rank - 1) both = m_.swapDims(both, rank - 1);
     shape[static_cast<size_t>(dim)] *= 2;
     return m_.reshape(both, shape);
   }
 
-  /// seem: from 1 on the bits are those of an f32, shifted, with another bias; 0 and 0.5 are 0 and 1 times the bits of 0.5.
+  /// seem: from 1 on the bits are those of an f32, shifted, with another bias; 0 and 0.5 are 0 and 1 times the bits of
+  /// 0.5.
   Value decode(Value nibble) {
     Type i32 = m_.b.getI32Type();
     auto number = [&](int64_t v) { return m_.constant(nibble, i32, v); };
     Value magnitude = arith::AndIOp::create(m_.b, m_.loc, nibble, number(7));
-    Value sign = arith::ShLIOp::create(m_.b, m_.loc, arith::AndIOp::create(m_.b, m_.loc, nibble, number(8)), number(28));
-    Value large = arith::AddIOp::create(m_.b, m_.loc, arith::ShLIOp::create(m_.b, m_.loc, magnitude, number(22)), number(126 << 23));
+    Value sign =
+        arith::ShLIOp::create(m_.b, m_.loc, arith::AndIOp::create(m_.b, m_.loc, nibble, number(8)), number(28));
+    Value large = arith::AddIOp::create(m_.b, m_.loc, arith::ShLIOp::create(m_.b, m_.loc, magnitude, number(22)),
+                                        number(126 << 23));
     Value small = arith::MulIOp::create(m_.b, m_.loc, magnitude, number(126 << 23));
     Value isSmall = arith::CmpIOp::create(m_.b, m_.loc, arith::CmpIPredicate::ult, magnitude, number(2));
     Value bits = arith::OrIOp::create(m_.b, m_.loc, arith::SelectOp::create(m_.b, m_.loc, isSmall, small, large), sign);
@@ -130,7 +151,8 @@ private:
   }
 };
 
-/// Elements times scales in bf16 where that loses nothing, else in f32 whose products keep fp16's bits (tf32 has as many), then a dot.
+/// Elements times scales in bf16 where that loses nothing, else in f32 whose products keep fp16's bits (tf32 has as
+/// many), then a dot.
 struct DecomposeDotScaled : OpRewritePattern<tt::DotScaledOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tt::DotScaledOp op, PatternRewriter &b) const override {
@@ -140,15 +162,16 @@ struct DecomposeDotScaled : OpRewritePattern<tt::DotScaledOp> {
     bool narrow = x.fitsBf16() && y.fitsBf16();
     Type compute = narrow ? Type(b.getBF16Type()) : b.getF32Type();
     tt::InputPrecision precision = narrow ? tt::InputPrecision::IEEE : tt::InputPrecision::TF32;
-    b.replaceOpWithNewOp<tt::DotOp>(op, op.getC().getType(), x.build(compute), y.build(compute), op.getC(), precision, 0);
+    b.replaceOpWithNewOp<tt::DotOp>(op, op.getC().getType(), x.build(compute), y.build(compute), op.getC(), precision,
+                                    0);
     return success();
   }
 };
 
 // ---- tt.atomic_poll ----
 
-/// Reads until every element is as expected; the loop is marked tt.waits, for the interpreter. With a limit of time it stays: there is no
-/// clock.
+/// Reads until every element is as expected; the loop is marked tt.waits, for the interpreter. With a limit of time it
+/// stays: there is no clock.
 struct DecomposeAtomicPoll : OpRewritePattern<tt::AtomicPollOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tt::AtomicPollOp op, PatternRewriter &b) const override {
@@ -156,12 +179,16 @@ struct DecomposeAtomicPoll : OpRewritePattern<tt::AtomicPollOp> {
     Type type = op.getExpected().getType();
     if (op.getTimeout() || !isa<IntegerType>(getElementTypeOrSelf(type))) return failure();
     auto read = [&](OpBuilder &, Location, ValueRange) {
-      tt::MemSemantic sem = op.getSem() == tt::MemSemantic::RELAXED ? tt::MemSemantic::RELAXED : tt::MemSemantic::ACQUIRE;
+      tt::MemSemantic sem =
+          op.getSem() == tt::MemSemantic::RELAXED ? tt::MemSemantic::RELAXED : tt::MemSemantic::ACQUIRE;
       Value now = tt::AtomicLoadOp::create(b, loc, type, op.getPtr(), Value(), sem, op.getScope());
       Value differs = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, now, op.getExpected());
       if (RankedTensorType tile = dyn_cast<RankedTensorType>(type)) {
-        differs = tt::ReshapeOp::create(b, loc, RankedTensorType::get({tile.getNumElements()}, b.getI1Type()), differs, false);
-        differs = tile::reduce(b, loc, {differs}, 0, [&](ValueRange v) { return SmallVector<Value>{arith::OrIOp::create(b, loc, v[0], v[1])}; }).front();
+        differs = tt::ReshapeOp::create(b, loc, RankedTensorType::get({tile.getNumElements()}, b.getI1Type()), differs,
+                                        false);
+        differs = tile::reduce(b, loc, {differs}, 0, [&](ValueRange v) {
+                    return SmallVector<Value>{arith::OrIOp::create(b, loc, v[0], v[1])};
+                  }).front();
       }
       scf::ConditionOp::create(b, loc, differs, ValueRange());
     };
@@ -175,7 +202,8 @@ struct DecomposeAtomicPoll : OpRewritePattern<tt::AtomicPollOp> {
 
 // ---- tt.map_elementwise over packs ----
 
-/// A pack is neighbours of the row-major order. Each place of it becomes a tensor of its own, and the region maps one element of each.
+/// A pack is neighbours of the row-major order. Each place of it becomes a tensor of its own, and the region maps one
+/// element of each.
 struct DecomposePackedMap : OpRewritePattern<tt::MapElementwiseOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tt::MapElementwiseOp op, PatternRewriter &b) const override {
@@ -225,6 +253,8 @@ struct DecomposePackedMap : OpRewritePattern<tt::MapElementwiseOp> {
 
 } // namespace
 
-void populateDecomposePatterns(RewritePatternSet &patterns) { patterns.add<DecomposeAtomicPoll, DecomposeDotScaled, DecomposePackedMap>(patterns.getContext()); }
+void populateDecomposePatterns(RewritePatternSet &patterns) {
+  patterns.add<DecomposeAtomicPoll, DecomposeDotScaled, DecomposePackedMap>(patterns.getContext());
+}
 
 } // namespace neso

@@ -67,9 +67,11 @@ private:
     if (tt::AtomicPollOp o = dyn_cast<tt::AtomicPollOp>(op)) return touch(o.getPtr(), true, false, effects);
     if (tt::AtomicStoreOp o = dyn_cast<tt::AtomicStoreOp>(op)) return touch(o.getPtr(), false, true, effects);
     if (tt::DescriptorLoadOp o = dyn_cast<tt::DescriptorLoadOp>(op)) return touch(o.getDesc(), true, false, effects);
-    if (tt::DescriptorGatherOp o = dyn_cast<tt::DescriptorGatherOp>(op)) return touch(o.getDesc(), true, false, effects);
+    if (tt::DescriptorGatherOp o = dyn_cast<tt::DescriptorGatherOp>(op))
+      return touch(o.getDesc(), true, false, effects);
     if (tt::DescriptorStoreOp o = dyn_cast<tt::DescriptorStoreOp>(op)) return touch(o.getDesc(), false, true, effects);
-    if (tt::DescriptorScatterOp o = dyn_cast<tt::DescriptorScatterOp>(op)) return touch(o.getDesc(), false, true, effects);
+    if (tt::DescriptorScatterOp o = dyn_cast<tt::DescriptorScatterOp>(op))
+      return touch(o.getDesc(), false, true, effects);
     if (tt::DescriptorReduceOp o = dyn_cast<tt::DescriptorReduceOp>(op)) return touch(o.getDesc(), true, true, effects);
     if (tt::CallOp call = dyn_cast<tt::CallOp>(op)) {
       tt::FuncOp callee = SymbolTable::lookupNearestSymbolFrom<tt::FuncOp>(op, call.getCalleeAttr());
@@ -82,9 +84,12 @@ private:
       }
       return;
     }
-    if (isa<tt::FuncOp, tt::PrintOp, tt::AssertOp, ttg::BarrierOp, tt::GridDependencyWaitOp, tt::GridDependencyLaunchOp>(op)) return;
+    if (isa<tt::FuncOp, tt::PrintOp, tt::AssertOp, ttg::BarrierOp, tt::GridDependencyWaitOp,
+            tt::GridDependencyLaunchOp>(op))
+      return;
     if (op->getNumRegions() != 0) {
-      if (!isa<scf::ForOp, scf::WhileOp, scf::IfOp, scf::ExecuteRegionOp, scf::IndexSwitchOp, tt::ReduceOp, tt::ScanOp, tt::MapElementwiseOp>(op))
+      if (!isa<scf::ForOp, scf::WhileOp, scf::IfOp, scf::ExecuteRegionOp, scf::IndexSwitchOp, tt::ReduceOp, tt::ScanOp,
+               tt::MapElementwiseOp>(op))
         give(effects, "it holds '" + op->getName().getStringRef().str() + "', whose regions are not understood");
       return;
     }
@@ -98,12 +103,14 @@ private:
     if (BlockArgument arg = dyn_cast<BlockArgument>(v)) return followArgument(arg, out, seen);
     Operation *op = v.getDefiningOp();
     unsigned index = cast<OpResult>(v).getResultNumber();
-    if (isa<tt::AddPtrOp, tt::MakeTensorPtrOp, tt::AdvanceOp, tt::MakeTensorDescOp>(op)) return follow(op->getOperand(0), out, seen);
+    if (isa<tt::AddPtrOp, tt::MakeTensorPtrOp, tt::AdvanceOp, tt::MakeTensorDescOp>(op))
+      return follow(op->getOperand(0), out, seen);
     if (arith::SelectOp select = dyn_cast<arith::SelectOp>(op)) {
       follow(select.getTrueValue(), out, seen);
       return follow(select.getFalseValue(), out, seen);
     }
-    if (isa<tt::LoadOp, tt::AtomicRMWOp, tt::AtomicCASOp, tt::AtomicLoadOp, tt::DescriptorLoadOp, tt::DescriptorGatherOp>(op)) {
+    if (isa<tt::LoadOp, tt::AtomicRMWOp, tt::AtomicCASOp, tt::AtomicLoadOp, tt::DescriptorLoadOp,
+            tt::DescriptorGatherOp>(op)) {
       out.unknown = "an address is read from memory";
       return;
     }
@@ -111,11 +118,13 @@ private:
       follow(loop.getInitArgs()[index], out, seen);
       return follow(loop.getBody()->getTerminator()->getOperand(index), out, seen);
     }
-    if (scf::WhileOp loop = dyn_cast<scf::WhileOp>(op)) return follow(loop.getConditionOp().getArgs()[index], out, seen);
+    if (scf::WhileOp loop = dyn_cast<scf::WhileOp>(op))
+      return follow(loop.getConditionOp().getArgs()[index], out, seen);
     if (isa<scf::IfOp, scf::ExecuteRegionOp, scf::IndexSwitchOp>(op)) {
       for (Region &region : op->getRegions())
         for (Block &block : region)
-          if (block.getTerminator()->getNumSuccessors() == 0) follow(block.getTerminator()->getOperand(index), out, seen);
+          if (block.getTerminator()->getNumSuccessors() == 0)
+            follow(block.getTerminator()->getOperand(index), out, seen);
       return;
     }
     if (tt::CallOp call = dyn_cast<tt::CallOp>(op)) {
@@ -127,7 +136,8 @@ private:
       Origins inner;
       DenseSet<Value> innerSeen;
       for (Block &block : callee.getBody())
-        if (tt::ReturnOp ret = dyn_cast<tt::ReturnOp>(block.getTerminator())) follow(ret.getOperand(index), inner, innerSeen);
+        if (tt::ReturnOp ret = dyn_cast<tt::ReturnOp>(block.getTerminator()))
+          follow(ret.getOperand(index), inner, innerSeen);
       if (!inner.unknown.empty()) out.unknown = inner.unknown;
       for (unsigned p : inner.params) follow(call.getOperand(p), out, seen);
       return;
@@ -149,9 +159,12 @@ private:
     if (isa<tt::FuncOp>(parent)) {
       Type type = arg.getType();
       // A number that is used as an address could point anywhere.
-      if (isa<tt::PointerType, tt::TensorDescType>(getElementTypeOrSelf(type))) out.params.insert(index);
-      else if (cast<tt::FuncOp>(parent).isPublic()) out.unknown = "a number is used as an address";
-      else out.params.insert(index);
+      if (isa<tt::PointerType, tt::TensorDescType>(getElementTypeOrSelf(type)))
+        out.params.insert(index);
+      else if (cast<tt::FuncOp>(parent).isPublic())
+        out.unknown = "a number is used as an address";
+      else
+        out.params.insert(index);
       return;
     }
     if (scf::ForOp loop = dyn_cast<scf::ForOp>(parent)) {
@@ -197,8 +210,8 @@ bool coversOnce(Value offset, int64_t &axis) {
 
 namespace {
 
-/// A parameter's one writer is a plain store at the top level of the kernel whose addresses never meet. Other axes of the grid would
-/// write again, so they must be unused, which a launch of one axis is; only axis 0 counts.
+/// A parameter's one writer is a plain store at the top level of the kernel whose addresses never meet. Other axes of
+/// the grid would write again, so they must be unused, which a launch of one axis is; only axis 0 counts.
 void proveOnce(tt::FuncOp func, KernelEffects &effects) {
   if (!effects.known || func.isExternal()) return;
   func.walk([&](tt::StoreOp store) {
@@ -235,8 +248,10 @@ KernelEffects analyzeEffects(tt::FuncOp func) {
   for (unsigned i = 0; i < effects.params.size(); ++i) {
     ParamEffect &e = effects.params[i];
     e.pointer = isa<tt::PointerType, tt::TensorDescType>(func.getArgumentTypes()[i]);
-    if (!e.pointer) e = ParamEffect();
-    else if (!effects.known) e = {true, true, true, std::max(e.writers, 1), false};
+    if (!e.pointer)
+      e = ParamEffect();
+    else if (!effects.known)
+      e = {true, true, true, std::max(e.writers, 1), false};
   }
   proveOnce(func, effects);
   return effects;

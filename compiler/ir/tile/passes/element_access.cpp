@@ -21,10 +21,14 @@ ElementAccess elementAccess(tt::FuncOp func, unsigned param) {
     for (OpOperand &use : v.getUses()) {
       Operation *op = use.getOwner();
       bool address = use.getOperandNumber() == 0;
-      if (auto load = dyn_cast<tt::LoadOp>(op); load && address) out.loads.push_back(load);
-      else if (auto store = dyn_cast<tt::StoreOp>(op); store && address) out.stores.push_back(store);
-      else if (isa<tt::AddPtrOp, tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp, tt::TransOp>(op) && address) todo.push_back(op->getResult(0));
-      else return {};
+      if (auto load = dyn_cast<tt::LoadOp>(op); load && address)
+        out.loads.push_back(load);
+      else if (auto store = dyn_cast<tt::StoreOp>(op); store && address)
+        out.stores.push_back(store);
+      else if (isa<tt::AddPtrOp, tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp, tt::TransOp>(op) && address)
+        todo.push_back(op->getResult(0));
+      else
+        return {};
     }
   }
   out.followed = true;
@@ -44,7 +48,8 @@ Value elementOf(Value address, OpBuilder &b, Type type) {
     if (have > want) offset = arith::TruncIOp::create(b, loc, shaped, offset);
     // The start of the parameter itself adds nothing.
     Value base = add.getPtr();
-    while (isa_and_present<tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp>(base.getDefiningOp())) base = base.getDefiningOp()->getOperand(0);
+    while (isa_and_present<tt::SplatOp, tt::BroadcastOp, tt::ExpandDimsOp>(base.getDefiningOp()))
+      base = base.getDefiningOp()->getOperand(0);
     if (isa<BlockArgument>(base)) return offset;
     return arith::AddIOp::create(b, loc, elementOf(add.getPtr(), b, type), offset);
   }
@@ -63,12 +68,14 @@ std::optional<int64_t> usualValue(Value v, const std::vector<std::optional<int64
   APInt value;
   if (matchPattern(v, m_ConstantInt(&value))) return value.getSExtValue();
   if (auto arg = dyn_cast<BlockArgument>(v))
-    return isa<tt::FuncOp>(arg.getOwner()->getParentOp()) && arg.getArgNumber() < args.size() ? args[arg.getArgNumber()] : std::nullopt;
+    return isa<tt::FuncOp>(arg.getOwner()->getParentOp()) && arg.getArgNumber() < args.size() ? args[arg.getArgNumber()]
+                                                                                              : std::nullopt;
   Operation *op = v.getDefiningOp();
   if (isa<tt::GetProgramIdOp>(op)) return 0;
   if (isa<arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(op)) return usualValue(op->getOperand(0), args, depth + 1);
   if (op->getNumOperands() != 2) return std::nullopt;
-  std::optional<int64_t> a = usualValue(op->getOperand(0), args, depth + 1), b = usualValue(op->getOperand(1), args, depth + 1);
+  std::optional<int64_t> a = usualValue(op->getOperand(0), args, depth + 1),
+                         b = usualValue(op->getOperand(1), args, depth + 1);
   if (!a || !b) return std::nullopt;
   if (isa<arith::AddIOp>(op)) return *a + *b;
   if (isa<arith::SubIOp>(op)) return *a - *b;
@@ -81,7 +88,8 @@ std::optional<int64_t> usualValue(Value v, const std::vector<std::optional<int64
 
 } // namespace
 
-double timesTouched(const std::vector<Value> &addresses, double programs, double elements, const std::vector<std::optional<int64_t>> &args) {
+double timesTouched(const std::vector<Value> &addresses, double programs, double elements,
+                    const std::vector<std::optional<int64_t>> &args) {
   constexpr double kUnknown = std::numeric_limits<double>::infinity();
   double out = 0;
   for (Value address : addresses) {
@@ -93,7 +101,8 @@ double timesTouched(const std::vector<Value> &addresses, double programs, double
       auto loop = dyn_cast<scf::ForOp>(at);
       if (!loop) return kUnknown;
       inLoop = true;
-      std::optional<int64_t> lo = usualValue(loop.getLowerBound(), args), hi = usualValue(loop.getUpperBound(), args), step = usualValue(loop.getStep(), args);
+      std::optional<int64_t> lo = usualValue(loop.getLowerBound(), args), hi = usualValue(loop.getUpperBound(), args),
+                             step = usualValue(loop.getStep(), args);
       if (!lo || !hi || !step || *step <= 0) return kUnknown;
       trips *= std::max<double>(0, std::ceil(static_cast<double>(*hi - *lo) / static_cast<double>(*step)));
     }

@@ -10,8 +10,8 @@ using namespace mlir;
 namespace neso {
 namespace {
 
-/// What one address enumerates. A lane is a position along a dimension of the tile; an iteration counts those of one loop; a remainder
-/// stands for x % n of an index x, a single variable in its place.
+/// What one address enumerates. A lane is a position along a dimension of the tile; an iteration counts those of one
+/// loop; a remainder stands for x % n of an index x, a single variable in its place.
 struct Variable {
   enum Kind : uint8_t { Lane, Program, Iteration, Remainder } kind = Lane;
   int id = 0;   // Lane: the dimension; Program: the axis; Iteration and Remainder: a number of their own
@@ -20,8 +20,8 @@ struct Variable {
   bool operator<(const Variable &o) const { return std::tie(kind, id, dim) < std::tie(o.kind, o.id, o.dim); }
 };
 
-/// constant + Σ coefficient * variable, where everything but the variables is the same in the whole launch. Of a pointer: bytes from
-/// parameter `param`.
+/// constant + Σ coefficient * variable, where everything but the variables is the same in the whole launch. Of a
+/// pointer: bytes from parameter `param`.
 struct Form {
   Expr constant = 0;
   std::map<Variable, Expr> terms;
@@ -90,7 +90,7 @@ public:
 
 private:
   tt::FuncOp func_;
-  bool lastOnly_; // program ids are those of the last program
+  bool lastOnly_;  // program ids are those of the last program
   Expr valid_ = 1; // of the access under work
   DenseMap<Value, MaybeForm> forms_;
   DenseMap<Value, Expr> conditions_; // what the form of a value takes for granted
@@ -132,21 +132,26 @@ private:
     APInt number;
     if (matchPattern(v, m_ConstantInt(&number))) return constant(number);
     DenseElementsAttr elements;
-    if (matchPattern(v, m_Constant(&elements)) && elements.isSplat() && isa<IntegerType>(elements.getElementType())) return constant(elements.getSplatValue<APInt>());
+    if (matchPattern(v, m_Constant(&elements)) && elements.isSplat() && isa<IntegerType>(elements.getElementType()))
+      return constant(elements.getSplatValue<APInt>());
     if (tt::GetProgramIdOp o = dyn_cast<tt::GetProgramIdOp>(op)) {
       Expr size = symbol(gridSymbol(static_cast<unsigned>(o.getAxis())));
       Form f;
-      if (lastOnly_) f.constant = size - 1;
-      else addTo(f, {Variable::Program, static_cast<int>(o.getAxis())}, 1);
+      if (lastOnly_)
+        f.constant = size - 1;
+      else
+        addTo(f, {Variable::Program, static_cast<int>(o.getAxis())}, 1);
       return f;
     }
-    if (tt::GetNumProgramsOp o = dyn_cast<tt::GetNumProgramsOp>(op)) return Form{symbol(gridSymbol(static_cast<unsigned>(o.getAxis()))), {}, -1};
+    if (tt::GetNumProgramsOp o = dyn_cast<tt::GetNumProgramsOp>(op))
+      return Form{symbol(gridSymbol(static_cast<unsigned>(o.getAxis()))), {}, -1};
     if (tt::MakeRangeOp o = dyn_cast<tt::MakeRangeOp>(op)) {
       Form f{static_cast<int64_t>(static_cast<int32_t>(o.getStart())), {}, -1};
       addTo(f, {Variable::Lane, 0}, 1);
       return f;
     }
-    if (isa<tt::SplatOp, tt::BroadcastOp, tt::BitcastOp, arith::ExtSIOp, arith::ExtUIOp, arith::IndexCastOp>(op)) return form(op->getOperand(0));
+    if (isa<tt::SplatOp, tt::BroadcastOp, tt::BitcastOp, arith::ExtSIOp, arith::ExtUIOp, arith::IndexCastOp>(op))
+      return form(op->getOperand(0));
     if (tt::ExpandDimsOp o = dyn_cast<tt::ExpandDimsOp>(op)) {
       int axis = static_cast<int>(o.getAxis());
       return moveDims(form(o.getSrc()), [&](int d) { return d >= axis ? d + 1 : d; });
@@ -198,7 +203,9 @@ private:
     return std::nullopt;
   }
 
-  static Form constant(const APInt &value) { return Form{value.getBitWidth() == 1 ? int64_t(value.getZExtValue()) : value.getSExtValue(), {}, -1}; }
+  static Form constant(const APInt &value) {
+    return Form{value.getBitWidth() == 1 ? int64_t(value.getZExtValue()) : value.getSExtValue(), {}, -1};
+  }
 
   MaybeForm argument(BlockArgument arg) {
     Operation *parent = arg.getOwner()->getParentOp();
@@ -274,7 +281,8 @@ private:
       return Form{remainder ? mod(a->constant, n) : floorDiv(a->constant, n), {}, -1};
     }
     if (!remainder) return std::nullopt;
-    // An index that takes every value of [low, high] leaves a remainder that takes every value of [0, n) or [low, high].
+    // An index that takes every value of [low, high] leaves a remainder that takes every value of [0, n) or [low,
+    // high].
     std::optional<Index> index = indexOf(a->terms);
     if (!index || !index->dense) return std::nullopt;
     int lanes = -1;
@@ -412,11 +420,14 @@ private:
       out.ends.high = out.ends.high + (number ? *number >= 0 ? b : a : max(a, b));
       out.dense &= values->second;
       Expr span = values->first.high - values->first.low;
-      if (number) numbers.push_back({Expr(std::abs(*number)), span});
-      else others.push_back({c, span});
+      if (number)
+        numbers.push_back({Expr(std::abs(*number)), span});
+      else
+        others.push_back({c, span});
     }
     // Digits of a number whose base is mixed: each step is no greater than what the digits below it fill.
-    std::sort(numbers.begin(), numbers.end(), [](const Part &a, const Part &b) { return a.size.constValue() < b.size.constValue(); });
+    std::sort(numbers.begin(), numbers.end(),
+              [](const Part &a, const Part &b) { return a.size.constValue() < b.size.constValue(); });
     std::sort(others.begin(), others.end(), [](const Part &a, const Part &b) { return a.size.kind() < b.size.kind(); });
     numbers.insert(numbers.end(), others.begin(), others.end());
     Expr filled = 1, conditions = 1;
@@ -471,8 +482,10 @@ private:
     for (const Form &f : *conditions) {
       std::set<Variable> vars;
       for (const auto &[v, c] : f.terms) vars.insert(v);
-      if (vars.empty()) require(lt(f.constant, 0));
-      else join(vars);
+      if (vars.empty())
+        require(lt(f.constant, 0));
+      else
+        join(vars);
     }
     // Every program and every loop around must run at all.
     for (unsigned axis = 0; axis < 3; ++axis) require(lt(0, symbol(gridSymbol(axis))));
@@ -492,7 +505,8 @@ private:
     Type pointee = cast<tt::PointerType>(getElementTypeOrSelf(pointer.getType())).getPointeeType();
     if (!pointee.isIntOrFloat()) return std::nullopt;
     int64_t bytes = std::max(pointee.getIntOrFloatBitWidth() / 8, 1u);
-    return Footprint{static_cast<unsigned>(address->param), total.low, total.high + bytes, valid_, sourceLoc(op->getLoc()).line};
+    return Footprint{static_cast<unsigned>(address->param), total.low, total.high + bytes, valid_,
+                     sourceLoc(op->getLoc()).line};
   }
 
   std::optional<Ends> unbounded(const std::map<Variable, Expr> &terms) {
@@ -515,8 +529,10 @@ private:
       std::optional<Expr> scale = ratio(f->terms, base);
       if (!scale || !scale->isConst() || std::abs(scale->constValue()) != 1) return std::nullopt;
       // index + constant < 0, or -index + constant < 0.
-      if (scale->isConst(1)) high = min(high, Expr(-1) - f->constant);
-      else low = max(low, f->constant + 1);
+      if (scale->isConst(1))
+        high = min(high, Expr(-1) - f->constant);
+      else
+        low = max(low, f->constant + 1);
     }
     require(le(low, high));
     if (terms.empty()) return Ends{0, 0};
@@ -559,7 +575,8 @@ private:
       for (Block *block = at->getBlock(); !block->isEntryBlock();) {
         Block *before = block->getSinglePredecessor();
         if (!before) return false;
-        if (cf::CondBranchOp branch = dyn_cast<cf::CondBranchOp>(before->getTerminator()); branch && branch.getTrueDest() != branch.getFalseDest())
+        if (cf::CondBranchOp branch = dyn_cast<cf::CondBranchOp>(before->getTerminator());
+            branch && branch.getTrueDest() != branch.getFalseDest())
           if (!branchTaken(branch.getCondition(), branch.getTrueDest() == block, out)) return false;
         block = before;
       }

@@ -52,7 +52,8 @@ void addCanonicalize(PassManager &manager) {
 } // namespace
 
 Status runTilePass(ModuleOp module, std::string_view name) {
-  if (name == "inline") return runPasses(module, [](PassManager &m) { m.addPass(createInlinerPass({}, [](OpPassManager &) {})); });
+  if (name == "inline")
+    return runPasses(module, [](PassManager &m) { m.addPass(createInlinerPass({}, [](OpPassManager &) {})); });
   if (name == "canonicalize") return runPasses(module, [](PassManager &m) { m.addPass(createCanonicalizerPass()); });
   if (name == "cse") return runPasses(module, [](PassManager &m) { m.addPass(createCSEPass()); });
   if (name == "licm") return runPasses(module, [](PassManager &m) { m.addPass(createLoopInvariantCodeMotionPass()); });
@@ -94,19 +95,24 @@ Status runTilePipeline(ModuleOp module, const TilePipelineOptions &options) {
 Status specialise(tt::FuncOp func, std::span<const ArgFact> facts) {
   SourceLoc loc = sourceLoc(func.getLoc());
   if (facts.size() != func.getNumArguments())
-    return fail(diag::TileBadFact, loc, func.getSymName().str(), fmt::format("{} facts for {} parameters", facts.size(), func.getNumArguments()));
+    return fail(diag::TileBadFact, loc, func.getSymName().str(),
+                fmt::format("{} facts for {} parameters", facts.size(), func.getNumArguments()));
   if (func.isExternal()) return fail(diag::TileBadFact, loc, func.getSymName().str(), "it has no body");
   OpBuilder builder(&func.getBody().front(), func.getBody().front().begin());
   for (size_t i = 0; i < facts.size(); ++i) {
     const ArgFact &fact = facts[i];
     BlockArgument arg = func.getArgument(i);
     TypedAttr value;
-    if (fact.intValue && isa<IntegerType>(arg.getType())) value = builder.getIntegerAttr(arg.getType(), *fact.intValue);
-    else if (fact.floatValue && isa<FloatType>(arg.getType())) value = builder.getFloatAttr(arg.getType(), *fact.floatValue);
+    if (fact.intValue && isa<IntegerType>(arg.getType()))
+      value = builder.getIntegerAttr(arg.getType(), *fact.intValue);
+    else if (fact.floatValue && isa<FloatType>(arg.getType()))
+      value = builder.getFloatAttr(arg.getType(), *fact.floatValue);
     else if (fact.intValue || fact.floatValue)
-      return fail(diag::TileBadFact, loc, func.getSymName().str(), fmt::format("parameter {} is no number of that kind", i));
+      return fail(diag::TileBadFact, loc, func.getSymName().str(),
+                  fmt::format("parameter {} is no number of that kind", i));
     if (value) arg.replaceAllUsesWith(arith::ConstantOp::create(builder, arg.getLoc(), value));
-    if (fact.divisibility > 1) func.setArgAttr(i, "tt.divisibility", builder.getI32IntegerAttr(static_cast<int32_t>(fact.divisibility)));
+    if (fact.divisibility > 1)
+      func.setArgAttr(i, "tt.divisibility", builder.getI32IntegerAttr(static_cast<int32_t>(fact.divisibility)));
   }
   return Status::ok();
 }

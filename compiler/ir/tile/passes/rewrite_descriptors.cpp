@@ -1,5 +1,5 @@
-// Descriptors and block pointers to addresses and masks. A descriptor becomes its base, shape, strides (i64) and padding (i1: NaN);
-// a block pointer its base, shape, strides and offsets (i64). Loops and branches carry the parts.
+// Descriptors and block pointers to addresses and masks. A descriptor becomes its base, shape, strides (i64) and
+// padding (i1: NaN); a block pointer its base, shape, strides and offsets (i64). Loops and branches carry the parts.
 #include "base/diagnostics/tile.h"
 #include "mlir/Dialect/SCF/Transforms/Patterns.h"
 #include "mlir/IR/PatternMatch.h"
@@ -25,7 +25,9 @@ struct BlockBuilder {
   Type i64 = b.getI64Type();
 
   Value constant(int64_t v) { return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(v)); }
-  Value splat(Value scalar, ArrayRef<int64_t> to) { return tt::SplatOp::create(b, loc, RankedTensorType::get(to, scalar.getType()), scalar); }
+  Value splat(Value scalar, ArrayRef<int64_t> to) {
+    return tt::SplatOp::create(b, loc, RankedTensorType::get(to, scalar.getType()), scalar);
+  }
   Value wide(Value v) { // i64, or a tensor of it
     Type type = tt::withElement(v.getType(), i64);
     return v.getType() == type ? v : arith::ExtSIOp::create(b, loc, type, v).getResult();
@@ -103,7 +105,8 @@ struct MakeDescriptor : Pattern<tt::MakeTensorDescOp> {
     SmallVector<Value> parts = {op.getBase()};
     for (Value v : op.getShape()) parts.push_back(build.wide(v));
     llvm::append_range(parts, op.getStrides());
-    parts.push_back(arith::ConstantOp::create(rewriter, op.getLoc(), rewriter.getBoolAttr(op.getPadding() == tt::PaddingOption::PAD_NAN)));
+    parts.push_back(arith::ConstantOp::create(rewriter, op.getLoc(),
+                                              rewriter.getBoolAttr(op.getPadding() == tt::PaddingOption::PAD_NAN)));
     rewriter.replaceOpWithMultiple(op, {parts});
     return success();
   }
@@ -146,9 +149,11 @@ struct BlockLoad : Pattern<tt::LoadOp> {
     Parts parts{adaptor.getPtr(), static_cast<size_t>(type.getRank())};
     SmallVector<Value> at;
     for (size_t d = 0; d < parts.rank; ++d) at.push_back(build.positions(parts.offsets()[d], d));
-    Value ptr = build.addresses(parts.base(), at, parts.strides()), mask = build.mask(at, parts.sizes(), op.getBoundaryCheck()), other;
+    Value ptr = build.addresses(parts.base(), at, parts.strides()),
+          mask = build.mask(at, parts.sizes(), op.getBoundaryCheck()), other;
     if (mask) {
-      Value nan = arith::ConstantOp::create(rewriter, op.getLoc(), rewriter.getBoolAttr(op.getPadding() == tt::PaddingOption::PAD_NAN));
+      Value nan = arith::ConstantOp::create(rewriter, op.getLoc(),
+                                            rewriter.getBoolAttr(op.getPadding() == tt::PaddingOption::PAD_NAN));
       other = build.padding(type.getElementType(), nan);
     }
     rewriter.replaceOpWithNewOp<tt::LoadOp>(op, ptr, mask, other, op.getCache(), op.getEvict(), op.getIsVolatile());
@@ -165,7 +170,8 @@ struct BlockStore : Pattern<tt::StoreOp> {
     Parts parts{adaptor.getPtr(), static_cast<size_t>(type.getRank())};
     SmallVector<Value> at;
     for (size_t d = 0; d < parts.rank; ++d) at.push_back(build.positions(parts.offsets()[d], d));
-    Value ptr = build.addresses(parts.base(), at, parts.strides()), mask = build.mask(at, parts.sizes(), op.getBoundaryCheck());
+    Value ptr = build.addresses(parts.base(), at, parts.strides()),
+          mask = build.mask(at, parts.sizes(), op.getBoundaryCheck());
     rewriter.replaceOpWithNewOp<tt::StoreOp>(op, ptr, op.getValue(), mask, op.getCache(), op.getEvict());
     return success();
   }
@@ -180,14 +186,16 @@ std::pair<Value, Value> blockOf(BlockBuilder &build, Parts parts, ValueRange ind
 
 struct DescriptorLoad : Pattern<tt::DescriptorLoadOp> {
   using Pattern::Pattern;
-  LogicalResult matchAndRewrite(tt::DescriptorLoadOp op, Adaptor adaptor, ConversionPatternRewriter &rewriter) const final {
+  LogicalResult matchAndRewrite(tt::DescriptorLoadOp op, Adaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const final {
     tt::TensorDescType type = op.getDesc().getType();
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     Parts parts{adaptor.getDesc(), type.getShape().size()};
     auto [ptr, mask] = blockOf(build, parts, op.getIndices());
     Value other = build.padding(type.getBlockType().getElementType(), parts.padding());
     Value v = tt::LoadOp::create(rewriter, op.getLoc(), ptr, mask, other, op.getCache(), op.getEvict());
-    if (v.getType() != op.getType()) v = tt::ReshapeOp::create(rewriter, op.getLoc(), cast<RankedTensorType>(op.getType()).getShape(), v);
+    if (v.getType() != op.getType())
+      v = tt::ReshapeOp::create(rewriter, op.getLoc(), cast<RankedTensorType>(op.getType()).getShape(), v);
     rewriter.replaceOp(op, v);
     return success();
   }
@@ -201,7 +209,8 @@ Value inBlockShape(BlockBuilder &build, Value v) {
 
 struct DescriptorStore : Pattern<tt::DescriptorStoreOp> {
   using Pattern::Pattern;
-  LogicalResult matchAndRewrite(tt::DescriptorStoreOp op, Adaptor adaptor, ConversionPatternRewriter &rewriter) const final {
+  LogicalResult matchAndRewrite(tt::DescriptorStoreOp op, Adaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const final {
     tt::TensorDescType type = op.getDesc().getType();
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     auto [ptr, mask] = blockOf(build, {adaptor.getDesc(), type.getShape().size()}, op.getIndices());
@@ -213,7 +222,8 @@ struct DescriptorStore : Pattern<tt::DescriptorStoreOp> {
 
 struct DescriptorReduce : Pattern<tt::DescriptorReduceOp> {
   using Pattern::Pattern;
-  LogicalResult matchAndRewrite(tt::DescriptorReduceOp op, Adaptor adaptor, ConversionPatternRewriter &rewriter) const final {
+  LogicalResult matchAndRewrite(tt::DescriptorReduceOp op, Adaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const final {
     tt::TensorDescType type = op.getDesc().getType();
     bool real = isa<FloatType>(type.getBlockType().getElementType());
     IntegerType integer = dyn_cast<IntegerType>(type.getElementType());
@@ -231,7 +241,8 @@ struct DescriptorReduce : Pattern<tt::DescriptorReduceOp> {
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     auto [ptr, mask] = blockOf(build, {adaptor.getDesc(), type.getShape().size()}, op.getIndices());
     Value src = inBlockShape(build, op.getSrc());
-    tt::AtomicRMWOp::create(rewriter, op.getLoc(), src.getType(), kind, ptr, src, mask, tt::MemSemantic::RELAXED, tt::MemSyncScope::GPU);
+    tt::AtomicRMWOp::create(rewriter, op.getLoc(), src.getType(), kind, ptr, src, mask, tt::MemSemantic::RELAXED,
+                            tt::MemSyncScope::GPU);
     rewriter.eraseOp(op);
     return success();
   }
@@ -245,29 +256,33 @@ std::pair<Value, Value> rowsOf(BlockBuilder &build, Parts parts, Value rows, Val
 
 struct DescriptorGather : Pattern<tt::DescriptorGatherOp> {
   using Pattern::Pattern;
-  LogicalResult matchAndRewrite(tt::DescriptorGatherOp op, Adaptor adaptor, ConversionPatternRewriter &rewriter) const final {
+  LogicalResult matchAndRewrite(tt::DescriptorGatherOp op, Adaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const final {
     RankedTensorType type = cast<RankedTensorType>(op.getType());
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     Parts parts{adaptor.getDesc(), 2};
     auto [ptr, mask] = rowsOf(build, parts, op.getXOffsets(), op.getYOffset());
-    rewriter.replaceOpWithNewOp<tt::LoadOp>(op, ptr, mask, build.padding(type.getElementType(), parts.padding()), tt::CacheModifier::NONE,
-                                            tt::EvictionPolicy::NORMAL, false);
+    rewriter.replaceOpWithNewOp<tt::LoadOp>(op, ptr, mask, build.padding(type.getElementType(), parts.padding()),
+                                            tt::CacheModifier::NONE, tt::EvictionPolicy::NORMAL, false);
     return success();
   }
 };
 
 struct DescriptorScatter : Pattern<tt::DescriptorScatterOp> {
   using Pattern::Pattern;
-  LogicalResult matchAndRewrite(tt::DescriptorScatterOp op, Adaptor adaptor, ConversionPatternRewriter &rewriter) const final {
+  LogicalResult matchAndRewrite(tt::DescriptorScatterOp op, Adaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const final {
     RankedTensorType type = cast<RankedTensorType>(op.getSrc().getType());
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     auto [ptr, mask] = rowsOf(build, {adaptor.getDesc(), 2}, op.getXOffsets(), op.getYOffset());
-    rewriter.replaceOpWithNewOp<tt::StoreOp>(op, ptr, op.getSrc(), mask, tt::CacheModifier::NONE, tt::EvictionPolicy::NORMAL);
+    rewriter.replaceOpWithNewOp<tt::StoreOp>(op, ptr, op.getSrc(), mask, tt::CacheModifier::NONE,
+                                             tt::EvictionPolicy::NORMAL);
     return success();
   }
 };
 
-/// A descriptor parameter becomes a pointer; the descriptor is then made at the entry from the shape and stride parameters.
+/// A descriptor parameter becomes a pointer; the descriptor is then made at the entry from the shape and stride
+/// parameters.
 void openParameters(tt::FuncOp func) {
   if (func.isExternal()) return;
   OpBuilder builder(&func.getBody().front(), func.getBody().front().begin());
@@ -277,14 +292,16 @@ void openParameters(tt::FuncOp func) {
     if (!type) continue;
     size_t rank = type.getShape().size();
     bool follows = i + 2 * rank < types.size();
-    for (size_t d = 1; follows && d <= 2 * rank; ++d) follows = types[i + d] == (d <= rank ? Type(builder.getI32Type()) : Type(builder.getI64Type()));
+    for (size_t d = 1; follows && d <= 2 * rank; ++d)
+      follows = types[i + d] == (d <= rank ? Type(builder.getI32Type()) : Type(builder.getI64Type()));
     if (!follows) continue; // the conversion then reports it
     BlockArgument arg = func.getArgument(i);
     types[i] = tt::PointerType::get(type.getBlockType().getElementType());
     arg.setType(types[i]);
     ValueRange rest = func.getArguments();
-    tt::MakeTensorDescOp made = tt::MakeTensorDescOp::create(builder, arg.getLoc(), type, arg, rest.slice(i + 1, rank),
-                                                             rest.slice(i + 1 + rank, rank), tt::PaddingOption::PAD_ZERO);
+    tt::MakeTensorDescOp made =
+        tt::MakeTensorDescOp::create(builder, arg.getLoc(), type, arg, rest.slice(i + 1, rank),
+                                     rest.slice(i + 1 + rank, rank), tt::PaddingOption::PAD_ZERO);
     arg.replaceAllUsesExcept(made, made);
   }
   func.setType(FunctionType::get(func.getContext(), types, func.getResultTypes()));
@@ -312,8 +329,8 @@ Status rewriteDescriptors(ModuleOp module) {
     return success();
   });
   RewritePatternSet patterns(ctx);
-  patterns.add<MakeDescriptor, MakeBlockPointer, Advance, BlockLoad, BlockStore, DescriptorLoad, DescriptorStore, DescriptorReduce,
-               DescriptorGather, DescriptorScatter>(converter, ctx);
+  patterns.add<MakeDescriptor, MakeBlockPointer, Advance, BlockLoad, BlockStore, DescriptorLoad, DescriptorStore,
+               DescriptorReduce, DescriptorGather, DescriptorScatter>(converter, ctx);
   ConversionTarget target(*ctx);
   scf::populateSCFStructuralTypeConversionsAndLegality(converter, patterns, target);
   target.addLegalDialect<arith::ArithDialect>();
@@ -323,13 +340,15 @@ Status rewriteDescriptors(ModuleOp module) {
   });
   target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
   if (failed(applyPartialConversion(module, target, std::move(patterns))))
-    return capture.take(diag::TilePassFailed, "a descriptor or block pointer is used in a way that cannot become addresses and masks");
+    return capture.take(diag::TilePassFailed,
+                        "a descriptor or block pointer is used in a way that cannot become addresses and masks");
   Status status;
   module.walk([&](Operation *op) {
     for (Value v : op->getOperands())
       if (status && !converter.isLegal(v.getType()))
         status = fail(diag::TilePassFailed, sourceLoc(op->getLoc()),
-                      fmt::format("'{}' takes a descriptor or block pointer, which cannot become addresses here", op->getName().getStringRef().str()));
+                      fmt::format("'{}' takes a descriptor or block pointer, which cannot become addresses here",
+                                  op->getName().getStringRef().str()));
   });
   return status;
 }

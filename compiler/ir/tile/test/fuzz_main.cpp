@@ -39,7 +39,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::unique_ptr<mlir::MLIRContext> context = neso::makeTileContext();
-  neso::Result<mlir::OwningOpRef<mlir::ModuleOp>> module = neso::parseTile(std::string(reinterpret_cast<const char *>(data), size), "fuzz.ttir", context.get());
+  neso::Result<mlir::OwningOpRef<mlir::ModuleOp>> module =
+      neso::parseTile(std::string(reinterpret_cast<const char *>(data), size), "fuzz.ttir", context.get());
   if (!module) return 0;
   std::string printed = neso::printTile(**module);
   if (!neso::parseTile(printed, "printed.ttir", context.get())) std::abort();

@@ -1,5 +1,6 @@
-// Passes, axis facts and effects. Rewritten programs are compared with the interpreter on the original; facts and effects with what
-// the kernels in goldens/ and the texts below plainly do (effects: the answers PyTorch's own analysis is tested for).
+// Passes, axis facts and effects. Rewritten programs are compared with the interpreter on the original; facts and
+// effects with what the kernels in goldens/ and the texts below plainly do (effects: the answers PyTorch's own analysis
+// is tested for).
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -57,13 +58,16 @@ struct Kernel {
   }
 };
 
-template <typename T> InterpArg buffer(std::vector<T> &v) { return InterpArg::pointer(v.data(), static_cast<int64_t>(v.size() * sizeof(T))); }
+template <typename T> InterpArg buffer(std::vector<T> &v) {
+  return InterpArg::pointer(v.data(), static_cast<int64_t>(v.size() * sizeof(T)));
+}
 using Indices = std::vector<unsigned>;
 
 } // namespace
 
 TEST(TilePasses, PipelineKeepsEveryGoldenValid) {
-  for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::path(NESO_SOURCE_DIR) / "compiler/ir/tile/test/goldens")) {
+  for (const auto &entry :
+       std::filesystem::directory_iterator(std::filesystem::path(NESO_SOURCE_DIR) / "compiler/ir/tile/test/goldens")) {
     Kernel k = Kernel::golden(entry.path().stem().string());
     SCOPED_TRACE(entry.path().string());
     k.pass("pipeline");
@@ -72,13 +76,15 @@ TEST(TilePasses, PipelineKeepsEveryGoldenValid) {
   }
 }
 
-// The same inputs before and after the pipeline: small integers, which every float type and any order of addition keeps exact. A
-// kernel that must fail on them (an assertion, assembly) has to fail in the same way.
+// The same inputs before and after the pipeline: small integers, which every float type and any order of addition keeps
+// exact. A kernel that must fail on them (an assertion, assembly) has to fail in the same way.
 TEST(TilePasses, PipelineKeepsWhatEveryGoldenComputes) {
   int compared = 0;
-  for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::path(NESO_SOURCE_DIR) / "compiler/ir/tile/test/goldens")) {
+  for (const auto &entry :
+       std::filesystem::directory_iterator(std::filesystem::path(NESO_SOURCE_DIR) / "compiler/ir/tile/test/goldens")) {
     std::string name = entry.path().stem().string();
-    if (name == "host_descriptor" || name == "attention" || name == "math" || name == "softmax") continue; // tested by themselves, or inexact
+    if (name == "host_descriptor" || name == "attention" || name == "math" || name == "softmax")
+      continue; // tested by themselves, or inexact
     SCOPED_TRACE(name);
     Kernel k = Kernel::golden(name);
     auto run = [&](std::vector<std::vector<char>> &memory) -> Status {
@@ -95,8 +101,10 @@ TEST(TilePasses, PipelineKeepsWhatEveryGoldenComputes) {
         for (size_t j = 0; j < memory[i].size(); j += 4) {
           int32_t v = static_cast<int32_t>((j / 4 * 7 + i) % 8);
           float f = static_cast<float>(v);
-          if (element.isF32()) std::memcpy(&memory[i][j], &f, 4);
-          else if (element.isInteger(32)) std::memcpy(&memory[i][j], &v, 4);
+          if (element.isF32())
+            std::memcpy(&memory[i][j], &f, 4);
+          else if (element.isInteger(32))
+            std::memcpy(&memory[i][j], &v, 4);
         }
         args.push_back(buffer(memory[i]));
       }
@@ -189,7 +197,9 @@ TEST(TilePasses, CombineAndHints) {
   Kernel k = Kernel::golden("matmul");
   k.pass("pipeline");
   EXPECT_EQ(k.count<tt::DotOp>(), 1);
-  EXPECT_FALSE(mlir::isa<mlir::arith::ConstantOp>(k.first<tt::DotOp>().getC().getDefiningOp() ? k.first<tt::DotOp>().getC().getDefiningOp() : k.func().getOperation()));
+  EXPECT_FALSE(mlir::isa<mlir::arith::ConstantOp>(k.first<tt::DotOp>().getC().getDefiningOp()
+                                                      ? k.first<tt::DotOp>().getC().getDefiningOp()
+                                                      : k.func().getOperation()));
   Kernel loop(R"(tt.func public @f(%p: !tt.ptr<i32>, %n: i32) {
     %zero = arith.constant 0 : i32
     %one = arith.constant 1 : i32
@@ -221,7 +231,8 @@ TEST(TilePasses, SpecialiseBindsArguments) {
   facts[3] = {};
   EXPECT_EQ(specialise(k.func(), facts).error().diagnostics().front().kind, diag::TileBadFact);
   EXPECT_EQ(runTilePass(*k.module, "no-such").error().diagnostics().front().kind, diag::TileUnknownPass);
-  Kernel bad("tt.func public @f(%d: !tt.tensordesc<8x8xf32>, %i: i32) {\n %0 = tt.descriptor_load %d[%i, %i] : !tt.tensordesc<8x8xf32> -> tensor<8x8xf32>\n tt.return\n}");
+  Kernel bad("tt.func public @f(%d: !tt.tensordesc<8x8xf32>, %i: i32) {\n %0 = tt.descriptor_load %d[%i, %i] : "
+             "!tt.tensordesc<8x8xf32> -> tensor<8x8xf32>\n tt.return\n}");
   EXPECT_EQ(runTilePass(*bad.module, "rewrite-descriptors").error().diagnostics().front().kind, diag::TilePassFailed);
 }
 

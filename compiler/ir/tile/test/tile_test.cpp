@@ -41,17 +41,19 @@ struct Kernel {
   }
 };
 
-template <typename T> InterpArg buffer(std::vector<T> &v) { return InterpArg::pointer(v.data(), static_cast<int64_t>(v.size() * sizeof(T))); }
+template <typename T> InterpArg buffer(std::vector<T> &v) {
+  return InterpArg::pointer(v.data(), static_cast<int64_t>(v.size() * sizeof(T)));
+}
 std::vector<float> ramp(size_t n, float scale = 1, float shift = 0) {
   std::vector<float> v(n);
   for (size_t i = 0; i < n; ++i) v[i] = static_cast<float>(i) * scale + shift;
   return v;
 }
 Diag kindOf(const Status &s) { return s.error().diagnostics().front().kind; }
-#define OK(s)                                                                                                                      \
-  do {                                                                                                                             \
-    Status status_ = (s);                                                                                                          \
-    ASSERT_TRUE(status_) << status_.error().str();                                                                                 \
+#define OK(s)                                                                                                          \
+  do {                                                                                                                 \
+    Status status_ = (s);                                                                                              \
+    ASSERT_TRUE(status_) << status_.error().str();                                                                     \
   } while (false)
 
 } // namespace
@@ -86,19 +88,25 @@ TEST(TileText, OldSpellingsParse) {
     %3 = tt.make_tensor_descriptor %p, [%n, %n], [%big, %one] : !tt.ptr<f32>, !tt.tensordesc<tensor<16x32xf32>>
     %4 = tt.descriptor_load %3[%zero, %zero] cacheModifier = ca : !tt.tensordesc<tensor<16x32xf32>> -> tensor<16x32xf32>
     tt.return
-  })", "old.ttir");
+  })",
+          "old.ttir");
   std::string text = printTile(*k.module);
   EXPECT_NE(text.find("!tt.tensordesc<16x16xsi32>"), std::string::npos) << text;
-  EXPECT_NE(text.find("cachePolicy = #tt.cache_policy<cache_modifier = cg, eviction_policy = evict_last>"), std::string::npos) << text;
+  EXPECT_NE(text.find("cachePolicy = #tt.cache_policy<cache_modifier = cg, eviction_policy = evict_last>"),
+            std::string::npos)
+      << text;
 }
 
 TEST(TileText, FaultsAreNamedAndPlaced) {
   std::unique_ptr<mlir::MLIRContext> ctx = makeTileContext();
-  auto failing = [&](const char *text) { return parseTile(text, "bad.ttir", ctx.get()).takeError().diagnostics().front(); };
+  auto failing = [&](const char *text) {
+    return parseTile(text, "bad.ttir", ctx.get()).takeError().diagnostics().front();
+  };
   Diagnostic syntax = failing("tt.func @f() {\n  tt.retrn\n}");
   EXPECT_EQ(syntax.kind, diag::TileSyntax);
   EXPECT_EQ(syntax.loc.line, 2);
-  Diagnostic rule = failing("tt.func @f() {\n  %0 = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<8xi32>\n  tt.return\n}");
+  Diagnostic rule =
+      failing("tt.func @f() {\n  %0 = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<8xi32>\n  tt.return\n}");
   EXPECT_EQ(rule.kind, diag::TileInvalid);
   EXPECT_EQ(rule.loc.line, 2);
   EXPECT_EQ(failing("tt.func @f() {\n  \"foo.bar\"() : () -> ()\n  tt.return\n}").kind, diag::TileUnknownOp);
@@ -108,7 +116,7 @@ TEST(SoftFloat, RoundsToNearestEvenAndSaturates) {
   std::unique_ptr<mlir::MLIRContext> ctx = makeTileContext();
   auto bf16 = mlir::BFloat16Type::get(ctx.get());
   auto e4 = mlir::Float8E4M3FNType::get(ctx.get());
-  EXPECT_EQ(tile::roundTo(bf16, 1.0 + 1.0 / 256), 1.0);              // a tie goes to even
+  EXPECT_EQ(tile::roundTo(bf16, 1.0 + 1.0 / 256), 1.0); // a tie goes to even
   EXPECT_EQ(tile::roundTo(bf16, 1.0 + 3.0 / 256), 1.0 + 4.0 / 256);
   EXPECT_EQ(tile::saturateTo(e4, 1e6), 448);
   EXPECT_TRUE(std::isnan(tile::roundTo(e4, 1e6)));
@@ -145,7 +153,8 @@ TEST(TileInterp, MatmulOfHalves) {
   for (int i = 0; i < M * K; ++i) a[i] = static_cast<_Float16>(i % 7 - 3);
   for (int i = 0; i < K * N; ++i) b[i] = static_cast<_Float16>(i % 5 - 2);
   std::vector<float> c(M * N);
-  OK(k.run({buffer(a), buffer(b), buffer(c), InterpArg::integer(M), InterpArg::integer(N), InterpArg::integer(K)}, {2, 2, 1}));
+  OK(k.run({buffer(a), buffer(b), buffer(c), InterpArg::integer(M), InterpArg::integer(N), InterpArg::integer(K)},
+           {2, 2, 1}));
   for (int i = 0; i < M; ++i)
     for (int j = 0; j < N; ++j) {
       float want = 0;
@@ -288,7 +297,8 @@ TEST(TileInterp, Integers) {
   for (int i = 0; i < 16; ++i) {
     int32_t v = x[i];
     uint32_t u = v;
-    uint32_t want = uint32_t(v / 3) + uint32_t(v % 5) + (u << 2) + uint32_t(v >> 1) + (u & 7) + (u ^ uint32_t(i)) + (u | 1) + uint32_t((uint64_t(u) * u) >> 32);
+    uint32_t want = uint32_t(v / 3) + uint32_t(v % 5) + (u << 2) + uint32_t(v >> 1) + (u & 7) + (u ^ uint32_t(i)) +
+                    (u | 1) + uint32_t((uint64_t(u) * u) >> 32);
     EXPECT_EQ(static_cast<uint32_t>(o[i]), want) << i;
     EXPECT_EQ(static_cast<uint32_t>(o[16 + i]), (u / 3 + u % 7 + (u >> 3)) - u + uint32_t(std::abs(v))) << i;
   }
@@ -338,10 +348,12 @@ TEST(TileInterp, FindsFaults) {
     %0 = tt.get_program_id x : i32
     tt.store %p, %0 : !tt.ptr<i32>
     tt.return
-  })", "race.ttir");
+  })",
+             "race.ttir");
   std::vector<int32_t> c(1);
   OK(race.run({buffer(c)}, {2, 1, 1}));
-  Status r = race.run({buffer(c)}, {2, 1, 1}, {.honourTf32 = false, .detectRaces = true, .maxSteps = 1000, .print = {}});
+  Status r =
+      race.run({buffer(c)}, {2, 1, 1}, {.honourTf32 = false, .detectRaces = true, .maxSteps = 1000, .print = {}});
   ASSERT_FALSE(r);
   EXPECT_EQ(kindOf(r), diag::TileRace);
   bad.golden("asserts");
@@ -360,7 +372,8 @@ TEST(TileInterp, FindsFaults) {
     %0 = arith.divsi %n, %n : i32
     tt.store %p, %0 : !tt.ptr<i32>
     tt.return
-  })", "div.ttir");
+  })",
+            "div.ttir");
   EXPECT_EQ(kindOf(div.run({buffer(c), InterpArg::integer(0)})), diag::TileDivisionByZero);
   Kernel wait, assembly;
   wait.golden("atomic_sync");

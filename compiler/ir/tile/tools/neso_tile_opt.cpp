@@ -1,11 +1,12 @@
-// neso-tile-opt: reads a tile module, runs passes by name, prints or executes it. For lit tests and for looking at what a pass does.
+// neso-tile-opt: reads a tile module, runs passes by name, prints or executes it. For lit tests and for looking at what
+// a pass does.
 //
 //     neso-tile-opt FILE [--pass NAME]... [--locations] [--generic] [--effects] [--footprints] [--interpret X,Y,Z --arg
 //     ARG ...]
 //
-// ARG is int:5, float:0.5, or buffer:TYPE:COUNT[:ramp|:zero] with TYPE f32, i32, i64 or f64; ramp counts 0, 1, 2 …. With --interpret
-// the first public function runs over the grid and every buffer is printed after it, one a line.
-// Exit code 1 and one diagnostic a line on stderr if anything fails.
+// ARG is int:5, float:0.5, or buffer:TYPE:COUNT[:ramp|:zero] with TYPE f32, i32, i64 or f64; ramp counts 0, 1, 2 ….
+// With --interpret the first public function runs over the grid and every buffer is printed after it, one a line. Exit
+// code 1 and one diagnostic a line on stderr if anything fails.
 #include <charconv>
 #include <cstdio>
 #include <fstream>
@@ -85,7 +86,8 @@ int interpret(neso::tt::FuncOp func, const std::string &grid, const std::vector<
   neso::InterpOptions options;
   options.detectRaces = true;
   options.print = [](const std::string &line) { fmt::print("{}\n", line); };
-  neso::Status status = neso::interpretTile(func, args, {number(sizes[0]), number(sizes[1]), number(sizes[2])}, options);
+  neso::Status status =
+      neso::interpretTile(func, args, {number(sizes[0]), number(sizes[1]), number(sizes[2])}, options);
   if (!status) return report(status.error());
   for (size_t i = 0; i < buffers.size(); ++i) fmt::print("buffer {}:{}\n", i, buffers[i].text());
   return 0;
@@ -97,7 +99,8 @@ void printEffects(neso::tt::FuncOp func) {
   for (size_t i = 0; i < effects.params.size(); ++i) {
     const neso::ParamEffect &e = effects.params[i];
     if (e.pointer)
-      fmt::print("  parameter {}:{}{}{}\n", i, e.read ? " read" : "", e.written ? " written" : "", e.writtenOnce ? " once" : "");
+      fmt::print("  parameter {}:{}{}{}\n", i, e.read ? " read" : "", e.written ? " written" : "",
+                 e.writtenOnce ? " once" : "");
   }
 }
 

@@ -1,6 +1,6 @@
-// Judges many golden cases, one a line of standard input: FOLDER VALUES(0|1) ATOL,ATOL,… ; writes "VERDICT FOLDER detail" lines.
-// Each case runs in a child process, so that a crash is a verdict too. With one argument: that folder alone, with graph and loops printed.
-// With MODEL INPUTS OUTPUTS [PREFIX]: that model alone.
+// Judges many golden cases, one a line of standard input: FOLDER VALUES(0|1) ATOL,ATOL,… ; writes "VERDICT FOLDER
+// detail" lines. Each case runs in a child process, so that a crash is a verdict too. With one argument: that folder
+// alone, with graph and loops printed. With MODEL INPUTS OUTPUTS [PREFIX]: that model alone.
 #include <cstdio>
 #include <iostream>
 #include <sstream>
@@ -16,7 +16,9 @@ static Verdict judgeFolder(const std::string &f, const Bounds &b, bool verbose) 
   return judge(f + "/model.pt2", f + "/inputs.safetensors", f + "/outputs.safetensors", b, verbose);
 }
 
-static const char *word(Verdict::Kind k) { return k == Verdict::Kind::Right ? "right" : k == Verdict::Kind::Refused ? "refused" : "wrong"; }
+static const char *word(Verdict::Kind k) {
+  return k == Verdict::Kind::Right ? "right" : k == Verdict::Kind::Refused ? "refused" : "wrong";
+}
 
 int main(int argc, char **argv) {
   if (argc > 1) {
@@ -49,7 +51,9 @@ int main(int argc, char **argv) {
     }
     int status = 0;
     waitpid(pid, &status, 0);
-    if (!WIFEXITED(status)) std::printf("%s %s signal %d\n", WTERMSIG(status) == SIGALRM ? "timeout" : "crash", folder.c_str(), WTERMSIG(status));
+    if (!WIFEXITED(status))
+      std::printf("%s %s signal %d\n", WTERMSIG(status) == SIGALRM ? "timeout" : "crash", folder.c_str(),
+                  WTERMSIG(status));
   }
   return 0;
 }

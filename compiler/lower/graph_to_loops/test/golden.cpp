@@ -19,8 +19,9 @@ namespace neso::lower::test {
 
 static DType fromSafetensors(const std::string &text) {
   static const std::map<std::string, DType> table = {
-      {"F64", DType::F64}, {"F32", DType::F32}, {"F16", DType::F16}, {"BF16", DType::BF16}, {"I64", DType::I64}, {"I32", DType::I32},
-      {"I16", DType::I16}, {"I8", DType::I8},   {"U8", DType::U8},   {"U16", DType::U16},   {"U32", DType::U32}, {"U64", DType::U64},
+      {"F64", DType::F64},   {"F32", DType::F32},          {"F16", DType::F16},        {"BF16", DType::BF16},
+      {"I64", DType::I64},   {"I32", DType::I32},          {"I16", DType::I16},        {"I8", DType::I8},
+      {"U8", DType::U8},     {"U16", DType::U16},          {"U32", DType::U32},        {"U64", DType::U64},
       {"BOOL", DType::Bool}, {"F8_E4M3", DType::F8E4M3FN}, {"F8_E5M2", DType::F8E5M2}, {"C64", DType::C64}};
   auto it = table.find(text);
   return it == table.end() ? DType::F32 : it->second;
@@ -64,7 +65,8 @@ std::map<std::string, Array> readSafetensors(const std::string &path) {
     a.sizes = numbersAt(p);
     p = text.find("\"data_offsets\"", at) + 14;
     std::vector<int64_t> range = numbersAt(p);
-    a.bytes.assign(all.begin() + 8 + static_cast<int64_t>(n) + range[0], all.begin() + 8 + static_cast<int64_t>(n) + range[1]);
+    a.bytes.assign(all.begin() + 8 + static_cast<int64_t>(n) + range[0],
+                   all.begin() + 8 + static_cast<int64_t>(n) + range[1]);
     out[name] = std::move(a);
     at = end + 1;
   }
@@ -73,7 +75,8 @@ std::map<std::string, Array> readSafetensors(const std::string &path) {
 
 static double elementAt(const uint8_t *data, DType t, int64_t i) {
   switch (t) {
-  case DType::Bool: case DType::U8: return data[i];
+  case DType::Bool:
+  case DType::U8: return data[i];
   case DType::I8: return reinterpret_cast<const int8_t *>(data)[i];
   case DType::I16: return reinterpret_cast<const int16_t *>(data)[i];
   case DType::U16: return reinterpret_cast<const uint16_t *>(data)[i];
@@ -83,7 +86,8 @@ static double elementAt(const uint8_t *data, DType t, int64_t i) {
   case DType::U64: return static_cast<double>(reinterpret_cast<const uint64_t *>(data)[i]);
   case DType::F64: return reinterpret_cast<const double *>(data)[i];
   case DType::F32: return static_cast<double>(reinterpret_cast<const float *>(data)[i]);
-  case DType::F16: case DType::BF16: return static_cast<double>(loops::decodeFloat(t, reinterpret_cast<const uint16_t *>(data)[i]));
+  case DType::F16:
+  case DType::BF16: return static_cast<double>(loops::decodeFloat(t, reinterpret_cast<const uint16_t *>(data)[i]));
   default: return static_cast<double>(loops::decodeFloat(t, data[i]));
   }
 }
@@ -134,12 +138,14 @@ static std::string compare(const loops::HostValue &got, const Array &want, doubl
   }
   if (bad == 0) return "";
   char text[160];
-  std::snprintf(text, sizeof text, "%lld of %lld values differ, worst %.8g for %.8g at %lld", static_cast<long long>(bad),
-                static_cast<long long>(n), elementAt(got.data, t, worst), elementAt(want.bytes.data(), t, worst), static_cast<long long>(worst));
+  std::snprintf(text, sizeof text, "%lld of %lld values differ, worst %.8g for %.8g at %lld",
+                static_cast<long long>(bad), static_cast<long long>(n), elementAt(got.data, t, worst),
+                elementAt(want.bytes.data(), t, worst), static_cast<long long>(worst));
   return text;
 }
 
-Verdict judge(const std::string &modelPath, const std::string &inputs, const std::string &outputs, const Bounds &bounds, bool verbose) {
+Verdict judge(const std::string &modelPath, const std::string &inputs, const std::string &outputs, const Bounds &bounds,
+              bool verbose) {
   using Kind = Verdict::Kind;
   Result<graph::Model> model = pt2::readPt2(modelPath);
   if (!model) return {Kind::Refused, "read: " + model.error().str()};
@@ -164,9 +170,12 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
     h.kind = program->inputs[k].kind;
     if (it != given.end()) {
       h.dtype = it->second.dtype;
-      if (h.kind == PK::Tensor) h = loops::HostValue::tensor(it->second.dtype, it->second.sizes, it->second.bytes.data());
-      else if (h.kind == PK::Float) h.floatValue = elementAt(it->second.bytes.data(), it->second.dtype, 0);
-      else h.intValue = static_cast<int64_t>(elementAt(it->second.bytes.data(), it->second.dtype, 0));
+      if (h.kind == PK::Tensor)
+        h = loops::HostValue::tensor(it->second.dtype, it->second.sizes, it->second.bytes.data());
+      else if (h.kind == PK::Float)
+        h.floatValue = elementAt(it->second.bytes.data(), it->second.dtype, 0);
+      else
+        h.intValue = static_cast<int64_t>(elementAt(it->second.bytes.data(), it->second.dtype, 0));
     }
     in.push_back(h);
   }

@@ -1,5 +1,5 @@
-// One golden case: a folder with model.pt2, inputs.safetensors and outputs.safetensors that PyTorch wrote. The model is read, lowered
-// and interpreted, and its outputs compared with PyTorch's.
+// One golden case: a folder with model.pt2, inputs.safetensors and outputs.safetensors that PyTorch wrote. The model is
+// read, lowered and interpreted, and its outputs compared with PyTorch's.
 #pragma once
 #include <map>
 #include <string>
@@ -21,7 +21,7 @@ std::map<std::string, Array> readSafetensors(const std::string &path);
 struct Verdict {
   enum class Kind { Right, Refused, Wrong } kind = Kind::Right;
   std::string detail;
-  int nodes = 0; // of the loops program
+  int nodes = 0;      // of the loops program
   int attentions = 0; // nodes among them
 };
 /// tolerance: absolute and relative bounds on top of the dtype's default; `values` false compares shapes alone.
@@ -30,6 +30,7 @@ struct Bounds {
   bool values = true;
   std::string prefix; // of the tensors' names in the files: "CASE/" where several cases share a file
 };
-Verdict judge(const std::string &model, const std::string &inputs, const std::string &outputs, const Bounds &bounds, bool verbose = false);
+Verdict judge(const std::string &model, const std::string &inputs, const std::string &outputs, const Bounds &bounds,
+              bool verbose = false);
 
 } // namespace neso::lower::test

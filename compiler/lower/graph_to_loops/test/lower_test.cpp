@@ -28,7 +28,8 @@ TEST(Goldens, ModelsInBothFormsAreRight) {
   for (const fs::path &file : programsBelow(kGoldens / "models")) {
     fs::path folder = file.parent_path();
     for (const char *suffix : {"", ".2", ".3"}) {
-      fs::path inputs = folder / ("inputs" + std::string(suffix) + ".safetensors"), outputs = folder / ("outputs" + std::string(suffix) + ".safetensors");
+      fs::path inputs = folder / ("inputs" + std::string(suffix) + ".safetensors"),
+               outputs = folder / ("outputs" + std::string(suffix) + ".safetensors");
       if (!fs::exists(inputs)) continue;
       Verdict v = judge(file.string(), inputs.string(), outputs.string(), {});
       EXPECT_EQ(v.kind, Verdict::Kind::Right) << file << suffix << ": " << v.detail;
@@ -44,7 +45,8 @@ TEST(Goldens, SingleOperatorsAreRightOrRefusedByName) {
     fs::path folder = file.parent_path();
     Bounds b;
     b.prefix = file.stem().string() + "/";
-    Verdict v = judge(file.string(), (folder / "inputs.safetensors").string(), (folder / "outputs.safetensors").string(), b);
+    Verdict v =
+        judge(file.string(), (folder / "inputs.safetensors").string(), (folder / "outputs.safetensors").string(), b);
     EXPECT_NE(v.kind, Verdict::Kind::Wrong) << file << ": " << v.detail;
     if (v.kind == Verdict::Kind::Refused) {
       EXPECT_NE(v.detail.find("error[E"), std::string::npos) << file;
@@ -64,7 +66,8 @@ TEST(Goldens, AttentionWrittenOutIsOneNode) {
     fs::path folder = file.parent_path();
     Bounds b;
     b.prefix = name + "/";
-    Verdict v = judge(file.string(), (folder / "inputs.safetensors").string(), (folder / "outputs.safetensors").string(), b);
+    Verdict v =
+        judge(file.string(), (folder / "inputs.safetensors").string(), (folder / "outputs.safetensors").string(), b);
     EXPECT_EQ(v.kind, Verdict::Kind::Right) << file << ": " << v.detail;
     EXPECT_EQ(v.attentions, name.starts_with("not_") ? 0 : 1) << file;
     found += v.attentions;

@@ -57,14 +57,18 @@ struct Maker {
     return s;
   }
   /// to[index] = op(from[at], other[otherAt])
-  void pointwise(std::string name, std::vector<Expr> ranges, BufferId to, Expr index, OpKind k, BufferId from, Expr at, BufferId other = {}, Expr otherAt = 0) {
+  void pointwise(std::string name, std::vector<Expr> ranges, BufferId to, Expr index, OpKind k, BufferId from, Expr at,
+                 BufferId other = {}, Expr otherAt = 0) {
     Node &n = node(Node::Kind::Pointwise, std::move(ranges), {}, std::move(name));
     ValueIdx v = load(n.body, from, at);
-    if (other.valid()) v = append(n.body, k, DType::F32, v, load(n.body, other, otherAt));
-    else v = append(n.body, k, DType::F32, v);
+    if (other.valid())
+      v = append(n.body, k, DType::F32, v, load(n.body, other, otherAt));
+    else
+      v = append(n.body, k, DType::F32, v);
     n.stores = {store(to, index, v)};
   }
-  void reduce(std::string name, ReduceKind k, std::vector<Expr> ranges, std::vector<Expr> over, BufferId to, Expr index, BufferId from, Expr at) {
+  void reduce(std::string name, ReduceKind k, std::vector<Expr> ranges, std::vector<Expr> over, BufferId to, Expr index,
+              BufferId from, Expr at) {
     Node &n = node(Node::Kind::Reduction, std::move(ranges), std::move(over), std::move(name));
     n.reductions.push_back({k, DType::F32, load(n.body, from, at), {store(to, index, 0)}});
   }
@@ -94,7 +98,8 @@ TEST(Patterns, SoftmaxOverSymbolicRowsIsOneKernelThatReadsAndWritesOnce) {
   Maker m;
   Expr s = symbol("s0"), n = 128;
   m.p.facts.setRange("s0", {1, 4096});
-  BufferId x = m.input("x", s * n), rows = m.input("rows", s), top = m.temp("top", s), e = m.temp("e", s * n), total = m.temp("total", s), y = m.temp("y", s * n);
+  BufferId x = m.input("x", s * n), rows = m.input("rows", s), top = m.temp("top", s), e = m.temp("e", s * n),
+           total = m.temp("total", s), y = m.temp("y", s * n);
   m.reduce("max", ReduceKind::Max, {s}, {n}, top, i(0), x, i(0) * n + r(0));
   m.pointwise("sub", {s, n}, e, i(0) * n + i(1), OpKind::Sub, x, i(0) * n + i(1), top, i(0));
   m.reduce("sum", ReduceKind::Sum, {s}, {n}, total, i(0), e, i(0) * n + r(0));
@@ -113,12 +118,14 @@ TEST(Patterns, SoftmaxOverSymbolicRowsIsOneKernelThatReadsAndWritesOnce) {
 
 TEST(Patterns, MatmulTakesBiasActivationAndResidualAsEpilogue) {
   Maker m;
-  BufferId a = m.input("a", 64 * 32), b = m.input("b", 32 * 48), bias = m.input("bias", 48), res = m.input("res", 64 * 48), c = m.temp("c", 64 * 48),
-           d = m.temp("d", 64 * 48), e = m.temp("e", 64 * 48), y = m.temp("y", 64 * 48);
+  BufferId a = m.input("a", 64 * 32), b = m.input("b", 32 * 48), bias = m.input("bias", 48),
+           res = m.input("res", 64 * 48), c = m.temp("c", 64 * 48), d = m.temp("d", 64 * 48), e = m.temp("e", 64 * 48),
+           y = m.temp("y", 64 * 48);
   m.matmul("mm", 64, 48, 32, c, a, b);
   m.pointwise("bias", {64, 48}, d, i(0) * 48 + i(1), OpKind::Add, c, i(0) * 48 + i(1), bias, i(1));
   m.pointwise("relu", {64 * 48}, e, i(0), OpKind::Relu, d, i(0)); // over the flattened view
-  m.pointwise("residual", {64, 6, 8}, y, i(0) * 48 + i(1) * 8 + i(2), OpKind::Add, e, i(0) * 48 + i(1) * 8 + i(2), res, i(0) * 48 + i(1) * 8 + i(2));
+  m.pointwise("residual", {64, 6, 8}, y, i(0) * 48 + i(1) * 8 + i(2), OpKind::Add, e, i(0) * 48 + i(1) * 8 + i(2), res,
+              i(0) * 48 + i(1) * 8 + i(2));
   m.output(y);
   plan::Plan p = m.plan();
   ASSERT_EQ(p.kernels.size(), 1u) << print(p);
@@ -135,7 +142,8 @@ TEST(Patterns, MatmulTakesBiasActivationAndResidualAsEpilogue) {
 
 TEST(Patterns, LayerNormStatisticsAndUseShareAKernel) {
   Maker m;
-  BufferId x = m.input("x", 40 * 96), w = m.input("w", 96), mean = m.temp("mean", 40), d = m.temp("d", 40 * 96), y = m.temp("y", 40 * 96);
+  BufferId x = m.input("x", 40 * 96), w = m.input("w", 96), mean = m.temp("mean", 40), d = m.temp("d", 40 * 96),
+           y = m.temp("y", 40 * 96);
   m.reduce("mean", ReduceKind::Sum, {40}, {96}, mean, i(0), x, i(0) * 96 + r(0));
   m.pointwise("center", {40, 96}, d, i(0) * 96 + i(1), OpKind::Sub, x, i(0) * 96 + i(1), mean, i(0));
   m.pointwise("scale", {40, 96}, y, i(0) * 96 + i(1), OpKind::Mul, d, i(0) * 96 + i(1), w, i(1));
@@ -195,12 +203,13 @@ TEST(Patterns, ChainReusesTwoBlocksOfMemory) {
   EXPECT_EQ(p.arenaLowerBound, p.arenaBytes);
 }
 
-// The kernel walks t three times, and relu(t) needs no statistics: it runs in the first pass, when t is still to be read.
+// The kernel walks t three times, and relu(t) needs no statistics: it runs in the first pass, when t is still to be
+// read.
 TEST(Patterns, ResultOfAnEarlyPassDoesNotTakeTheMemoryOfWhatLaterPassesRead) {
   Maker m;
   Expr rows = 8, n = 64;
-  BufferId x = m.input("x", rows * n), t = m.temp("t", rows * n), top = m.temp("top", rows), e = m.temp("e", rows * n), total = m.temp("total", rows),
-           y = m.temp("y", rows * n), z = m.temp("z", rows * n);
+  BufferId x = m.input("x", rows * n), t = m.temp("t", rows * n), top = m.temp("top", rows), e = m.temp("e", rows * n),
+           total = m.temp("total", rows), y = m.temp("y", rows * n), z = m.temp("z", rows * n);
   // A write in reversed order keeps this node out of the kernel.
   m.pointwise("exp", {rows, n}, t, i(0) * n + (n - 1 - i(1)), OpKind::Exp, x, i(0) * n + i(1));
   m.reduce("max", ReduceKind::Max, {rows}, {n}, top, i(0), t, i(0) * n + r(0));
@@ -223,7 +232,8 @@ TEST(Patterns, ResultOfAnEarlyPassDoesNotTakeTheMemoryOfWhatLaterPassesRead) {
 TEST(Patterns, ReductionOverNothingIsNoInnerWork) {
   Maker m;
   Expr rows = 3, n = 4;
-  BufferId x = m.input("x", rows * n), top = m.temp("top", rows), e = m.temp("e", rows * n), mean = m.temp("mean", rows * n);
+  BufferId x = m.input("x", rows * n), top = m.temp("top", rows), e = m.temp("e", rows * n),
+           mean = m.temp("mean", rows * n);
   m.reduce("max", ReduceKind::Max, {rows}, {n}, top, i(0), x, i(0) * n + r(0));
   m.pointwise("sub", {rows, n}, e, i(0) * n + i(1), OpKind::Sub, x, i(0) * n + i(1), top, i(0));
   m.reduce("mean", ReduceKind::Sum, {rows, n}, {}, mean, i(0) * n + i(1), e, i(0) * n + i(1));
@@ -261,7 +271,8 @@ TEST(Patterns, ProductWithFewBlocksIsCutAlongKAndItsSumTakesTheEpilogue) {
   // Positions outside, channels inside, as convolutions have them; parts within a position, and of several positions.
   for (auto [positions, channels] : {std::pair<int64_t, int64_t>{9, 512}, {36, 64}, {1, 4096}}) {
     Maker m;
-    BufferId a = m.input("a", (48 + positions) * channels), b = m.input("b", positions * channels * 32), c = m.temp("c", 49 * 32), y = m.temp("y", 49 * 32);
+    BufferId a = m.input("a", (48 + positions) * channels), b = m.input("b", positions * channels * 32),
+             c = m.temp("c", 49 * 32), y = m.temp("y", 49 * 32);
     Node &n = m.node(Node::Kind::Contraction, {49, 32}, {positions, channels}, "conv");
     n.lhs = Maker::load(n.body, a, (i(0) + r(0)) * channels + r(1));
     n.rhs = Maker::load(n.body, b, (r(0) * channels + r(1)) * 32 + i(1));
@@ -275,7 +286,8 @@ TEST(Patterns, ProductWithFewBlocksIsCutAlongKAndItsSumTakesTheEpilogue) {
     EXPECT_EQ(p.kernels[1].kind, Node::Kind::Reduction);
     auto data = [](int64_t count, int mod) {
       std::vector<float> out(static_cast<size_t>(count));
-      for (size_t k = 0; k < out.size(); ++k) out[k] = static_cast<float>(static_cast<int>(k * 7 % static_cast<size_t>(mod)) - mod / 2);
+      for (size_t k = 0; k < out.size(); ++k)
+        out[k] = static_cast<float>(static_cast<int>(k * 7 % static_cast<size_t>(mod)) - mod / 2);
       return out;
     };
     std::vector<float> av = data((48 + positions) * channels, 5), bv = data(positions * channels * 32, 11);
@@ -287,21 +299,25 @@ TEST(Patterns, ProductWithFewBlocksIsCutAlongKAndItsSumTakesTheEpilogue) {
     for (int64_t row = 0; row < 49; ++row)
       for (int64_t column = 0; column < 32; ++column) {
         double want = 0; // small integers: exact in any order
-        for (int64_t k = 0; k < positions * channels; ++k) want += static_cast<double>(av[static_cast<size_t>(row * channels + k)] * bv[static_cast<size_t>(k * 32 + column)]);
+        for (int64_t k = 0; k < positions * channels; ++k)
+          want += static_cast<double>(av[static_cast<size_t>(row * channels + k)] *
+                                      bv[static_cast<size_t>(k * 32 + column)]);
         ASSERT_EQ(got[row * 32 + column], std::max(want, 0.0)) << positions << ' ' << row << ' ' << column;
       }
   }
 }
 
 TEST(Patterns, BranchesRunInTheOrderThatNeedsLessMemory) {
-  // Three branches, each a large temp reduced to a small one, given breadth first: depth first needs one large temp at a time.
+  // Three branches, each a large temp reduced to a small one, given breadth first: depth first needs one large temp at
+  // a time.
   Maker m;
   BufferId x = m.input("x", 64 * 1024), y = m.temp("y", 64);
   std::vector<BufferId> large, small;
   for (int k = 0; k < 3; ++k) {
     large.push_back(m.temp("large", 64 * 1024));
     small.push_back(m.temp("small", 64));
-    m.pointwise("flip" + std::to_string(k), {64 * 1024}, large.back(), i(0), OpKind::Add, x, Expr(64 * 1024 - 1) - i(0), x, i(0));
+    m.pointwise("flip" + std::to_string(k), {64 * 1024}, large.back(), i(0), OpKind::Add, x, Expr(64 * 1024 - 1) - i(0),
+                x, i(0));
   }
   for (size_t k = 0; k < 3; ++k) m.matmul("mm" + std::to_string(k), 64, 1, 1024, small[k], large[k], x);
   m.pointwise("add", {64}, y, i(0), OpKind::Add, small[0], Expr(63) - i(0), small[1], Expr(63) - i(0));
@@ -364,7 +380,10 @@ TEST(PlanVerify, NamesTheBrokenInvariant) {
     for (int64_t id : parts) k.parts.push_back(plan::KernelId(id));
     p.kernels.push_back(k);
   };
-  EXPECT_EQ(rule([&](plan::Plan &p) { pack(p, {0, 1}), p.steps[0] = plan::Launch{plan::KernelId(3)}, p.steps.erase(p.steps.begin() + 1); }), "P7");
+  EXPECT_EQ(rule([&](plan::Plan &p) {
+              pack(p, {0, 1}), p.steps[0] = plan::Launch{plan::KernelId(3)}, p.steps.erase(p.steps.begin() + 1);
+            }),
+            "P7");
   EXPECT_EQ(rule([&](plan::Plan &p) { pack(p, {2}), p.steps.push_back(plan::Launch{plan::KernelId(3)}); }), "P7");
 }
 

@@ -1,5 +1,6 @@
-// Random loop programs from a seed: chains of the patterns that models have (broadcasts, views, softmax, norms, matmuls, gathers, scatters,
-// concatenations, in-place updates, scans), over constant and symbolic sizes. Every program is valid and free of races.
+// Random loop programs from a seed: chains of the patterns that models have (broadcasts, views, softmax, norms,
+// matmuls, gathers, scatters, concatenations, in-place updates, scans), over constant and symbolic sizes. Every program
+// is valid and free of races.
 #pragma once
 #include <algorithm>
 #include <random>
@@ -23,7 +24,8 @@ public:
     p.name = "random" + std::to_string(seed);
     p.facts.setRange("s0", {1, 9});
     p.facts.setRange("s1", {2, 70});
-    std::vector<std::vector<Expr>> shapes = {{4, 6}, {8, symbol("s0")}, {symbol("s1"), 6}, {3, 4, 6}, {48}, {symbol("s0"), symbol("s1")}};
+    std::vector<std::vector<Expr>> shapes = {{4, 6}, {8, symbol("s0")},           {symbol("s1"), 6}, {3, 4, 6},
+                                             {48},   {symbol("s0"), symbol("s1")}};
     std::shuffle(shapes.begin() + 1, shapes.end(), rng_);
     // Symbols need an input that defines them; some programs have none.
     symbolic_ = chance(60);
@@ -42,8 +44,10 @@ public:
   std::vector<uint8_t> contents(size_t k, int64_t elements, std::mt19937 &rng) const {
     std::vector<uint8_t> out(static_cast<size_t>(elements * itemSize(p.inputs[k].dtype)));
     for (int64_t e = 0; e < elements; ++e) {
-      if (p.inputs[k].dtype == DType::F32) reinterpret_cast<float *>(out.data())[e] = static_cast<float>(static_cast<int>(rng() % 17) - 8) / 4;
-      else reinterpret_cast<int64_t *>(out.data())[e] = static_cast<int64_t>(rng() % 3);
+      if (p.inputs[k].dtype == DType::F32)
+        reinterpret_cast<float *>(out.data())[e] = static_cast<float>(static_cast<int>(rng() % 17) - 8) / 4;
+      else
+        reinterpret_cast<int64_t *>(out.data())[e] = static_cast<int64_t>(rng() % 3);
     }
     return out;
   }
@@ -84,7 +88,9 @@ private:
     p.inputs.push_back(in);
     return {in.buffer, sizes, contiguous(sizes)};
   }
-  void input(std::vector<Expr> sizes, DType t, bool mutated) { tensors_.push_back(addInput(std::move(sizes), t, mutated)); }
+  void input(std::vector<Expr> sizes, DType t, bool mutated) {
+    tensors_.push_back(addInput(std::move(sizes), t, mutated));
+  }
   Tensor temp(std::vector<Expr> sizes, DType t = DType::F32) {
     std::vector<Expr> strides = contiguous(sizes);
     return {buffer(t, Buffer::Kind::Temp, product(sizes), -1), std::move(sizes), strides};
@@ -111,7 +117,9 @@ private:
     return out;
   }
   ValueIdx load(Body &b, BufferId from, Expr index) { return appendLoad(b, from, p.buffer(from).dtype, index); }
-  static ValueIdx apply(Body &b, OpKind k, ValueIdx a, ValueIdx c = -1, DType t = DType::F32) { return append(b, k, t, a, c); }
+  static ValueIdx apply(Body &b, OpKind k, ValueIdx a, ValueIdx c = -1, DType t = DType::F32) {
+    return append(b, k, t, a, c);
+  }
   static ValueIdx constant(Body &b, double v) {
     Op op{OpKind::Constant};
     op.imm = v;
@@ -149,13 +157,16 @@ private:
     return v;
   }
   /// An index into t for a loop over `sizes`, if t broadcasts to it.
-  static std::optional<Expr> broadcast(const Tensor &t, const std::vector<Expr> &sizes, const std::vector<Expr> &index) {
+  static std::optional<Expr> broadcast(const Tensor &t, const std::vector<Expr> &sizes,
+                                       const std::vector<Expr> &index) {
     if (t.sizes.size() > sizes.size()) return std::nullopt;
     Expr e = t.offset;
     size_t skip = sizes.size() - t.sizes.size();
     for (size_t d = 0; d < t.sizes.size(); ++d) {
-      if (t.sizes[d] == sizes[d + skip]) e = e + index[d + skip] * t.strides[d];
-      else if (!t.sizes[d].isConst(1)) return std::nullopt;
+      if (t.sizes[d] == sizes[d + skip])
+        e = e + index[d + skip] * t.strides[d];
+      else if (!t.sizes[d].isConst(1))
+        return std::nullopt;
     }
     return e;
   }
@@ -173,7 +184,10 @@ private:
 
   void step() {
     switch (pick(0, 14)) {
-    case 0: case 1: case 2: case 3: return pointwise();
+    case 0:
+    case 1:
+    case 2:
+    case 3: return pointwise();
     case 4: return reduction();
     case 5: return softmax();
     case 6: return norm();
@@ -197,7 +211,8 @@ private:
     Node &n = node(Node::Kind::Pointwise, lead.sizes, {}, "pw");
     ValueIdx v = somePointwise(n.body, load(n.body, lead.buffer, at(lead, index)));
     for (const Tensor &t : others)
-      if (std::optional<Expr> e = broadcast(t, lead.sizes, index)) v = apply(n.body, chance(70) ? OpKind::Add : OpKind::Max, v, load(n.body, t.buffer, *e));
+      if (std::optional<Expr> e = broadcast(t, lead.sizes, index))
+        v = apply(n.body, chance(70) ? OpKind::Add : OpKind::Max, v, load(n.body, t.buffer, *e));
     n.stores = {storeOf(out, index, v)};
     // Sometimes the result is stored in another order of dimensions, as channels-last convolutions have it.
     if (chance(15) && out.sizes.size() >= 2) {
@@ -244,36 +259,51 @@ private:
     Node &n = node(Node::Kind::Reduction, rest, {t.sizes[0]}, "colsum");
     std::vector<Expr> outer = outerIndex(rest.size()), index = outer;
     index.insert(index.begin(), symbol("r0"));
-    n.reductions.push_back({ReduceKind::Sum, DType::F32, load(n.body, t.buffer, at(t, index)), {storeOf(out, outer, 0)}});
+    n.reductions.push_back(
+        {ReduceKind::Sum, DType::F32, load(n.body, t.buffer, at(t, index)), {storeOf(out, outer, 0)}});
     tensors_.push_back(out);
   }
   void softmax() {
     Tensor t = view(any()), top = rows(t), total = rows(t), out = temp(t.sizes);
     std::vector<Expr> index;
     Node &a = rowNode(t, Node::Kind::Reduction, index, "max");
-    a.reductions.push_back({ReduceKind::Max, DType::F32, load(a.body, t.buffer, at(t, index)), {storeOf(top, rowIndex(index), 0)}});
+    a.reductions.push_back(
+        {ReduceKind::Max, DType::F32, load(a.body, t.buffer, at(t, index)), {storeOf(top, rowIndex(index), 0)}});
     Node &b = rowNode(t, Node::Kind::Reduction, index, "sumexp");
-    ValueIdx d = apply(b.body, OpKind::Sub, load(b.body, t.buffer, at(t, index)), load(b.body, top.buffer, at(top, rowIndex(index))));
-    b.reductions.push_back({ReduceKind::Sum, DType::F32, apply(b.body, OpKind::Exp, d), {storeOf(total, rowIndex(index), 0)}});
+    ValueIdx d = apply(b.body, OpKind::Sub, load(b.body, t.buffer, at(t, index)),
+                       load(b.body, top.buffer, at(top, rowIndex(index))));
+    b.reductions.push_back(
+        {ReduceKind::Sum, DType::F32, apply(b.body, OpKind::Exp, d), {storeOf(total, rowIndex(index), 0)}});
     Node &c = node(Node::Kind::Pointwise, t.sizes, {}, "softmax");
     std::vector<Expr> full = outerIndex(t.sizes.size());
-    ValueIdx e = apply(c.body, OpKind::Sub, load(c.body, t.buffer, at(t, full)), load(c.body, top.buffer, at(top, rowIndex(full))));
-    c.stores = {storeOf(out, full, apply(c.body, OpKind::Div, apply(c.body, OpKind::Exp, e), load(c.body, total.buffer, at(total, rowIndex(full)))))};
+    ValueIdx e = apply(c.body, OpKind::Sub, load(c.body, t.buffer, at(t, full)),
+                       load(c.body, top.buffer, at(top, rowIndex(full))));
+    c.stores = {storeOf(out, full,
+                        apply(c.body, OpKind::Div, apply(c.body, OpKind::Exp, e),
+                              load(c.body, total.buffer, at(total, rowIndex(full)))))};
     tensors_.push_back(out);
   }
   void norm() {
     Tensor t = any(), mean = rows(t), m2 = rows(t), scale = rows(t), out = temp(t.sizes);
     std::vector<Expr> index;
     Node &a = rowNode(t, Node::Kind::Reduction, index, "welford");
-    a.reductions.push_back({ReduceKind::Welford, DType::F32, load(a.body, t.buffer, at(t, index)), {storeOf(mean, rowIndex(index), 0), storeOf(m2, rowIndex(index), 1)}});
+    a.reductions.push_back({ReduceKind::Welford,
+                            DType::F32,
+                            load(a.body, t.buffer, at(t, index)),
+                            {storeOf(mean, rowIndex(index), 0), storeOf(m2, rowIndex(index), 1)}});
     Node &b = node(Node::Kind::Pointwise, std::vector<Expr>(t.sizes.begin(), t.sizes.end() - 1), {}, "rsqrt");
     std::vector<Expr> outer = outerIndex(t.sizes.size() - 1);
     outer.push_back(0);
-    b.stores = {storeOf(scale, outer, apply(b.body, OpKind::Rsqrt, apply(b.body, OpKind::Add, load(b.body, m2.buffer, at(m2, outer)), constant(b.body, 1))))};
+    b.stores = {
+        storeOf(scale, outer,
+                apply(b.body, OpKind::Rsqrt,
+                      apply(b.body, OpKind::Add, load(b.body, m2.buffer, at(m2, outer)), constant(b.body, 1))))};
     Node &c = node(Node::Kind::Pointwise, t.sizes, {}, "norm");
     std::vector<Expr> full = outerIndex(t.sizes.size());
-    ValueIdx d = apply(c.body, OpKind::Sub, load(c.body, t.buffer, at(t, full)), load(c.body, mean.buffer, at(mean, rowIndex(full))));
-    c.stores = {storeOf(out, full, apply(c.body, OpKind::Mul, d, load(c.body, scale.buffer, at(scale, rowIndex(full)))))};
+    ValueIdx d = apply(c.body, OpKind::Sub, load(c.body, t.buffer, at(t, full)),
+                       load(c.body, mean.buffer, at(mean, rowIndex(full))));
+    c.stores = {
+        storeOf(out, full, apply(c.body, OpKind::Mul, d, load(c.body, scale.buffer, at(scale, rowIndex(full)))))};
     tensors_.push_back(out);
   }
   void matmul() {
@@ -359,7 +389,8 @@ private:
     ValueIdx v = somePointwise(n.body, load(n.body, t.buffer, at(t, index)));
     // Another view of the same memory would be a race.
     if (other.buffer != t.buffer)
-      if (std::optional<Expr> e = broadcast(other, t.sizes, index)) v = apply(n.body, OpKind::Add, v, load(n.body, other.buffer, *e));
+      if (std::optional<Expr> e = broadcast(other, t.sizes, index))
+        v = apply(n.body, OpKind::Add, v, load(n.body, other.buffer, *e));
     n.stores = {storeOf(t, index, v)};
   }
   void scan() {
@@ -374,7 +405,8 @@ private:
     Tensor t = view(any()), out = rows(t, DType::I64), real = rows(t);
     std::vector<Expr> index;
     Node &n = rowNode(t, Node::Kind::Reduction, index, "argmax");
-    n.reductions.push_back({ReduceKind::ArgMax, DType::F32, load(n.body, t.buffer, at(t, index)), {storeOf(out, rowIndex(index), 0)}});
+    n.reductions.push_back(
+        {ReduceKind::ArgMax, DType::F32, load(n.body, t.buffer, at(t, index)), {storeOf(out, rowIndex(index), 0)}});
     Node &c = node(Node::Kind::Pointwise, std::vector<Expr>(t.sizes.begin(), t.sizes.end() - 1), {}, "cast");
     std::vector<Expr> outer = outerIndex(t.sizes.size() - 1);
     outer.push_back(0);
@@ -404,8 +436,8 @@ private:
     if (chance(15)) { // a write-back from a temp to an input of the same shape
       for (const Tensor &t : tensors_)
         for (const Tensor &u : tensors_)
-          if (p.buffer(t.buffer).kind == Buffer::Kind::Input && !p.buffer(t.buffer).mutated && t.whole && u.whole && p.buffer(u.buffer).kind == Buffer::Kind::Temp &&
-              t.sizes == u.sizes) {
+          if (p.buffer(t.buffer).kind == Buffer::Kind::Input && !p.buffer(t.buffer).mutated && t.whole && u.whole &&
+              p.buffer(u.buffer).kind == Buffer::Kind::Temp && t.sizes == u.sizes) {
             output(u, false);
             p.outputs.back().writeBackTo = t.buffer;
             return;

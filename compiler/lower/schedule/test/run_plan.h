@@ -1,8 +1,8 @@
 // Runs a Plan on host memory by its own rules, to prove that a schedule computes what its program computes.
 //
-// Kernels run in step order over memory laid out as the placements say: one arena, outputs in their own memory, and for buffers placed
-// nowhere a scratch that is poisoned before each kernel. Within a kernel the outer space is walked element by element in a shuffled
-// order, all nodes at one x before the next x: a kernel is wrong if that matters.
+// Kernels run in step order over memory laid out as the placements say: one arena, outputs in their own memory, and for
+// buffers placed nowhere a scratch that is poisoned before each kernel. Within a kernel the outer space is walked
+// element by element in a shuffled order, all nodes at one x before the next x: a kernel is wrong if that matters.
 #pragma once
 #include <algorithm>
 #include <random>
@@ -19,7 +19,8 @@ struct PlanRun {
 
 class PlanRunner {
 public:
-  PlanRunner(const plan::Plan &p, std::span<const loops::HostValue> inputs, uint32_t seed) : p_(p), inputs_(inputs), random_(seed) {}
+  PlanRunner(const plan::Plan &p, std::span<const loops::HostValue> inputs, uint32_t seed)
+      : p_(p), inputs_(inputs), random_(seed) {}
 
   Result<PlanRun> run() {
     Result<loops::Bindings> bound = loops::bindSizes(p_.program, inputs_);
@@ -89,8 +90,8 @@ private:
         own_[b.id.index()].resize(bytes);
         v.data = own_[b.id.index()].data();
         const loops::HostValue &in = inputs_[static_cast<size_t>(b.index)];
-        loops::copyStrided(v.data, values(program.inputs[static_cast<size_t>(b.index)].strides), in.data, loops::contiguousStrides(in.sizes), in.sizes,
-                           itemSize(in.dtype));
+        loops::copyStrided(v.data, values(program.inputs[static_cast<size_t>(b.index)].strides), in.data,
+                           loops::contiguousStrides(in.sizes), in.sizes, itemSize(in.dtype));
         break;
       }
       case plan::Placement::Where::Constant: {
@@ -126,7 +127,8 @@ private:
       if (Status s = launch(p_.kernels[k.parts[i].index()]); !s) return s;
     if (!k.parts.empty()) return {};
     for (const loops::Buffer &b : p_.program.buffers)
-      if (p_.placements[b.id.index()].where == plan::Placement::Where::None) std::fill(own_[b.id.index()].begin(), own_[b.id.index()].end(), 0xcc);
+      if (p_.placements[b.id.index()].where == plan::Placement::Where::None)
+        std::fill(own_[b.id.index()].begin(), own_[b.id.index()].end(), 0xcc);
     bool attention = k.kind == loops::Node::Kind::Attention;
     std::vector<loops::NodeRunner> runners;
     for (const loops::Node &n : k.nodes) {
@@ -136,7 +138,8 @@ private:
     }
     int64_t count = value(product(k.xRanges));
     if (attention) return runners[0].run(views_, 0, count);
-    // Element by element where that is quick, else in larger pieces; a large contraction runs as a whole, then its epilogue.
+    // Element by element where that is quick, else in larger pieces; a large contraction runs as a whole, then its
+    // epilogue.
     bool large = count > 2048;
     int64_t piece = !large ? 1 : k.kind == loops::Node::Kind::Contraction ? count : 64;
     std::vector<int64_t> order(static_cast<size_t>((count + piece - 1) / piece));
@@ -155,8 +158,9 @@ private:
   void copy(const plan::Copy &c) {
     int64_t item = itemSize(c.dtype);
     uint8_t *dst = c.dst.valid() ? views_[c.dst.index()].data : outputs_[static_cast<size_t>(c.dstOutput)].data();
-    loops::copyStrided(dst + value(c.dstOffset) * item, values(c.dstStrides), views_[c.src.index()].data + value(c.srcOffset) * item,
-                       values(c.srcStrides), values(c.sizes), item);
+    loops::copyStrided(dst + value(c.dstOffset) * item, values(c.dstStrides),
+                       views_[c.src.index()].data + value(c.srcOffset) * item, values(c.srcStrides), values(c.sizes),
+                       item);
   }
 
   void collect() {
@@ -173,12 +177,16 @@ private:
       if (o.writeBackTo.valid()) {
         from = views_[o.writeBackTo.index()].data;
         const loops::Buffer &target = p_.program.buffer(o.writeBackTo);
-        strides = target.kind == loops::Buffer::Kind::Input ? values(p_.program.inputs[static_cast<size_t>(target.index)].strides) : loops::contiguousStrides(v.sizes);
+        strides = target.kind == loops::Buffer::Kind::Input
+                      ? values(p_.program.inputs[static_cast<size_t>(target.index)].strides)
+                      : loops::contiguousStrides(v.sizes);
         offset = 0;
-      } else if (p_.placements[o.buffer.index()].where != plan::Placement::Where::Output || p_.placements[o.buffer.index()].output != static_cast<int>(k)) {
+      } else if (p_.placements[o.buffer.index()].where != plan::Placement::Where::Output ||
+                 p_.placements[o.buffer.index()].output != static_cast<int>(k)) {
         offset = 0; // copied to the start
       }
-      loops::copyStrided(v.data, loops::contiguousStrides(v.sizes), from + offset * itemSize(o.dtype), strides, v.sizes, itemSize(o.dtype));
+      loops::copyStrided(v.data, loops::contiguousStrides(v.sizes), from + offset * itemSize(o.dtype), strides, v.sizes,
+                         itemSize(o.dtype));
       run_.outputs.push_back(std::move(v));
     }
   }

@@ -74,9 +74,11 @@ void check(uint32_t seed, const ScheduleOptions &options) {
     ASSERT_TRUE(got) << "seed " << seed << ": " << got.error().str() << loops::print(r.p) << print(*plan);
     for (size_t k = 0; k < want->size(); ++k) {
       std::string d = difference((*want)[k], got->outputs[k]);
-      ASSERT_EQ(d, "") << "seed " << seed << " output " << k << " sizes " << s0 << ", " << s1 << "\n" << loops::print(r.p) << print(*plan);
+      ASSERT_EQ(d, "") << "seed " << seed << " output " << k << " sizes " << s0 << ", " << s1 << "\n"
+                       << loops::print(r.p) << print(*plan);
     }
-    if (got->lowerBound > 0) gWorstPeak = std::max(gWorstPeak, static_cast<double>(got->arenaBytes) / static_cast<double>(got->lowerBound));
+    if (got->lowerBound > 0)
+      gWorstPeak = std::max(gWorstPeak, static_cast<double>(got->arenaBytes) / static_cast<double>(got->lowerBound));
   }
 }
 
@@ -91,7 +93,8 @@ TEST(Schedule, FusedKernelsComputeTheProgram) {
   gWorstPeak = 1;
   for (uint32_t seed = 1000; seed < 3000 && !HasFatalFailure(); ++seed) check(seed, {});
   RecordProperty("kernels", static_cast<int>(gKernels));
-  std::printf("%lld nodes in %lld kernels, worst arena over lower bound %.3f\n", static_cast<long long>(gNodes), static_cast<long long>(gKernels), gWorstPeak);
+  std::printf("%lld nodes in %lld kernels, worst arena over lower bound %.3f\n", static_cast<long long>(gNodes),
+              static_cast<long long>(gKernels), gWorstPeak);
 }
 
 TEST(Schedule, PackedLaunchesComputeTheProgram) {
