@@ -228,7 +228,7 @@ TEST(TilePasses, SpecialiseBindsArguments) {
   k.pass("pipeline");
   EXPECT_TRUE(k.func().getArgument(3).use_empty());
   EXPECT_EQ(k.func().getArgAttrOfType<mlir::IntegerAttr>(0, "tt.divisibility").getInt(), 32);
-  facts[3] = {};
+  facts.resize(3);
   EXPECT_EQ(specialise(k.func(), facts).error().diagnostics().front().kind, diag::TileBadFact);
   EXPECT_EQ(runTilePass(*k.module, "no-such").error().diagnostics().front().kind, diag::TileUnknownPass);
   Kernel bad("tt.func public @f(%d: !tt.tensordesc<8x8xf32>, %i: i32) {\n %0 = tt.descriptor_load %d[%i, %i] : "
