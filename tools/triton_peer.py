@@ -4,6 +4,8 @@ import statistics
 
 import torch
 
+from gpu_timing import cold_median
+
 
 def difference(got, want, dtype):
     """'' or how two memories of `dtype` (None: bytes) differ. Floats may differ by 0.5 % of the largest value, because products of f32 are
@@ -65,21 +67,11 @@ class Peer:
             memory.copy_(h)
 
     def time(self, row, ours, theirs):
-        """Medians in milliseconds, with a cold L2; the flush before each launch also hides what the host needs to launch."""
+        """Medians in milliseconds, with a cold L2."""
         results = ([], [])
         for _ in range(self.rounds):
             for run, result in zip((ours, theirs), results):
-                marks = []
-                for _ in range(10):
-                    self.cold.zero_()
-                    self.cold.zero_()
-                    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                    begin.record()
-                    run()
-                    end.record()
-                    marks.append((begin, end))
-                torch.cuda.synchronize()
-                result.append(statistics.median(b.elapsed_time(e) for b, e in marks))
+                result.append(cold_median(run, 10, self.cold))
         ms, peer = (statistics.median(r) for r in results)
         row.update(ms=round(ms, 5), peer_ms=round(peer, 5), ratio=round(peer / ms, 3))
 

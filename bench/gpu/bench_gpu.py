@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE), str(ROOT / "bench" / "models"), str(ROOT / "bench" / "kernels"), str(ROOT / "tools")]
 import gpu_packing  # noqa: E402
+from gpu_timing import cold_median  # noqa: E402
 import programs  # noqa: E402
 
 
@@ -96,17 +97,7 @@ class Bench:
             repeats.append(max(5, min(50, int(budget_ms / max(begin.elapsed_time(end), 0.01)))))
         for _ in range(rounds):
             for run, count, result in zip(runs, repeats, results):
-                marks = []
-                for _ in range(count):
-                    self.cold.zero_()
-                    self.cold.zero_()
-                    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                    begin.record()
-                    run()
-                    end.record()
-                    marks.append((begin, end))
-                torch.cuda.synchronize()
-                result.append(statistics.median(b.elapsed_time(e) for b, e in marks))
+                result.append(cold_median(run, count, self.cold))
         return [{"median": statistics.median(r), "min": min(r), "spread": (max(r) - min(r)) / statistics.median(r)} for r in results]
 
     def load(self, name, **options):
