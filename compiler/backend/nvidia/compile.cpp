@@ -139,8 +139,8 @@ std::optional<Error> refusedAssembly(const std::string &text, const std::vector<
 }
 
 /// ptxas now and then settles on few registers (32 in a kernel of 64 threads) and spills kilobytes; with a limit in the
-/// PTX it takes what that allows. Gives entries that spilled with registers to spare the chip's limit; whether there
-/// were any.
+/// PTX it takes what that allows. Gives entries that spilled with half of the chip's limit or less the whole of it;
+/// whether there were any. A few bytes near the limit are its judgement, and assembling again takes its time.
 bool allowMoreRegisters(std::string &ptx, const std::vector<FunctionUsage> &usage,
                         const std::vector<TileFunction> &functions, const std::vector<std::string> &symbols,
                         const Chip &chip) {
@@ -151,7 +151,7 @@ bool allowMoreRegisters(std::string &ptx, const std::vector<FunctionUsage> &usag
     if (u.spillBytes == 0 || symbol == symbols.end()) continue;
     const TileFunction &function = functions[static_cast<size_t>(symbol - symbols.begin())];
     const int most = std::min(kMostPerThread, chip.registersPerSm / (function.warps * 32) / kPortion * kPortion);
-    if (function.maxRegisters == 0 && u.registers + kPortion <= most) any |= limitRegisters(ptx, u.name, most);
+    if (function.maxRegisters == 0 && u.registers * 2 <= most) any |= limitRegisters(ptx, u.name, most);
   }
   return any;
 }
