@@ -3,8 +3,7 @@
  *     member ─ local header (30 bytes, name, extra field that pads) ─ data, starting at a multiple of 64 in the file
  *     … central directory ─ [zip64 end record, zip64 locator] ─ end record
  *
- * All members lie under one root folder ("package/"). Time stamps are fixed (1980-01-01), so that equal contents give
- * equal bytes.
+ * All members lie under one root folder ("package/"). Time stamps are fixed (1980-01-01), so that equal contents give equal bytes.
  *
  *     archive_format                    "pt2"
  *     byteorder                         "little"

@@ -1,8 +1,8 @@
 /* What compiled CPU kernels and the runtime agree on. Plain C; no dependencies.
  *
- * A kernel is one tile program compiled for one CPU level. The runtime calls it for a range [begin, end) of linear
- * program numbers; program p of a grid (X, Y, Z) has ids x = p % X, y = p / X % Y, z = p / (X * Y). Ranges of one
- * launch may run on several threads at once; the kernel keeps no state but what env->scratch holds. */
+ * A kernel is one tile program compiled for one CPU level. The runtime calls it for a range [begin, end) of linear program numbers;
+ * program p of a grid (X, Y, Z) has ids x = p % X, y = p / X % Y, z = p / (X * Y). Ranges of one launch may run on several threads at
+ * once; the kernel keeps no state but what env->scratch holds. */
 #ifndef NESO_ABI_KERNEL_ABI_H
 #define NESO_ABI_KERNEL_ABI_H
 
@@ -14,9 +14,8 @@ extern "C" {
 
 #define NESO_KERNEL_ABI_VERSION 1
 
-/* One argument, in the order of the tile function's parameters. Integers of any width are sign- or zero-extended to i64
- * by their own signedness; floats narrower than f64 are passed as f32 (tile functions take f32 or f64 scalars); a bool
- * is 0 or 1. */
+/* One argument, in the order of the tile function's parameters. Integers of any width are sign- or zero-extended to i64 by their own
+ * signedness; floats narrower than f64 are passed as f32 (tile functions take f32 or f64 scalars); a bool is 0 or 1. */
 union neso_arg {
   void *ptr;
   int64_t i64;
@@ -34,8 +33,8 @@ enum neso_kernel_event {
 struct neso_kernel_env {
   void *scratch;     /* at least the kernel's scratch bytes, 64-byte aligned, private to the calling thread */
   void *report_data; /* for report */
-  /* program: linear program number; text: NUL-terminated, lives as long as the kernel's code; values: n elements, as
-   * doubles or int64 (is_float). May be called from several threads at once. Never null. */
+  /* program: linear program number; text: NUL-terminated, lives as long as the kernel's code; values: n elements, as doubles or int64
+   * (is_float). May be called from several threads at once. Never null. */
   void (*report)(void *report_data, enum neso_kernel_event event, uint64_t program, const char *text, int line,
                  const void *values, int64_t n, int is_float);
 };

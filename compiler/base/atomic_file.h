@@ -5,8 +5,8 @@
 //     if (Status s = file.write(bytes, size); !s) return s;
 //     return file.commit();
 //
-// Without commit() nothing remains. A full disk, a missing folder or lacking permission gives FileUnwritable. Targets
-// that are not regular files (/dev/stdout, pipes) are written directly. Not thread-safe.
+// Without commit() nothing remains. A full disk, a missing folder or lacking permission gives FileUnwritable. Targets that are not
+// regular files (/dev/stdout, pipes) are written directly. Not thread-safe.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -1,7 +1,7 @@
 // Diagnostics: named kinds (base/diagnostics/), a source location, a formatted text; and Result<T>, which carries them.
 //
-// The compiler never throws and never exits on bad input: a function that can meet a user's mistake returns Result<T>
-// or Status, and its caller passes the diagnostics on. Example:
+// The compiler never throws and never exits on bad input: a function that can meet a user's mistake returns Result<T> or Status, and
+// its caller passes the diagnostics on. Example:
 //
 //     Result<Model> readModel(const std::string &path) {
 //       if (!exists) return fail(diag::FileUnreadable, {}, path, "no such file");

@@ -3,8 +3,7 @@
 //     rows.of(node)          a triton_kernel_wrapper node: by its name and the kernel's name
 //     rows.ofOperator(node)  a custom operator that stayed closed: its launches in order
 //
-// Each row is taken once where it can be; the same launch again may take it again. Sources without launches.json become
-// rows of their own.
+// Each row is taken once where it can be; the same launch again may take it again. Sources without launches.json become rows of their own.
 #pragma once
 #include <map>
 #include <memory>

@@ -1,8 +1,7 @@
-// A closed operator that changes its arguments, as run_decompositions() leaves it: higher_order.auto_functionalized_v2
-// gets bases, and says which views of them are the operator's arguments and which new bases come out.
+// A closed operator that changes its arguments, as run_decompositions() leaves it: higher_order.auto_functionalized_v2 gets bases, and says
+// which views of them are the operator's arguments and which new bases come out.
 //
-//     %r, %b = auto_functionalized_v2("mylib::double_", _x_base_index=0, _all_bases=[%x])   ->   %b = clone(%x);
-//     mylib::double_(x=%b)
+//     %r, %b = auto_functionalized_v2("mylib::double_", _x_base_index=0, _all_bases=[%x])   ->   %b = clone(%x); mylib::double_(x=%b)
 #pragma once
 #include "base/diagnostics.h"
 #include "ir/graph/graph.h"

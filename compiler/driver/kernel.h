@@ -1,16 +1,13 @@
-// The compiler's public entry for single kernels: Triton source or TTIR in; facts, texts, a package, or the reference
-// interpreter's run out.
+// The compiler's public entry for single kernels: Triton source or TTIR in; facts, texts, a package, or the reference interpreter's run out.
 //
 //     KernelSource source;
 //     source.file = "kernels.py", source.function = "vector_add";
 //     source.signature = "*fp32, *fp32, *fp32, i32, constexpr";
 //     source.constexprs = {{"BLOCK", "1024"}};
 //     Result<Kernel> kernel = Kernel::read(source);
-//     Result<std::string> bytes = kernel->package("cpu", {"native"});     // neso_kernel_launch finds it under
-//     kernel->name()
+//     Result<std::string> bytes = kernel->package("cpu", {"native"});     // neso_kernel_launch finds it under kernel->name()
 //
-// Errors carry the place in the kernel's source. A kernel belongs to one thread at a time; different kernels are
-// independent.
+// Errors carry the place in the kernel's source. A kernel belongs to one thread at a time; different kernels are independent.
 #pragma once
 #include <array>
 #include <cstdint>

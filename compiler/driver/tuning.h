@@ -1,12 +1,10 @@
-// What tuning found: for each kernel of a machine the fastest way to compile it, in a text file that later compilations
-// read.
+// What tuning found: for each kernel of a machine the fastest way to compile it, in a text file that later compilations read.
 //
 //     neso-tune 1
 //     sm_90 contraction-6b86b273ff34fce1	dot 128x64	12.5	15.2
 //
-// A line for each kernel, sorted: machine and key, the way, its microseconds, those of the cost model's way; separated
-// by tabs. A key says what the kernel computes and on which sizes, without names: equal kernels of different models
-// share their line.
+// A line for each kernel, sorted: machine and key, the way, its microseconds, those of the cost model's way; separated by tabs. A key says what
+// the kernel computes and on which sizes, without names: equal kernels of different models share their line.
 #pragma once
 #include <map>
 #include <string>

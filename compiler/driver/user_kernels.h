@@ -1,15 +1,13 @@
-// The user's Triton kernels in a model: finds the source of each launch in the kernel bundle, compiles it for that
-// launch, and rewrites the graph node to "neso.launch" (or "neso.launch_", which functionalize turns into it).
+// The user's Triton kernels in a model: finds the source of each launch in the kernel bundle, compiles it for that launch, and rewrites the
+// graph node to "neso.launch" (or "neso.launch_", which functionalize turns into it).
 //
-//     %y = higher_order.triton_kernel_wrapper_functional(in_ptr=%x, out_ptr=%o, n=%n, name="add_kernel_3a55…",
-//     grid=[%g, 1, 1], …)
+//     %y = higher_order.triton_kernel_wrapper_functional(in_ptr=%x, out_ptr=%o, n=%n, name="add_kernel_3a55…", grid=[%g, 1, 1], …)
 //  -> %y = neso.launch(in_ptr=%x, out_ptr=%o) launch add_kernel[(s0 + 15)//16, 1, 1] n=s0
 //
-// Which pointers a kernel writes is decided by mutation analysis of its source; what the file says is only ever added
-// to that. Constexprs, literal arguments and the values 1 are folded in, sizes that are provably divisible by 16 are
-// marked, as Triton's launcher would. An autotuned kernel is compiled in every config, and the cheapest by
-// driver/launch_cost.h is taken, or the one that tuning found. It stands right after reading: everything behind it sees
-// memory effects, nothing of Triton.
+// Which pointers a kernel writes is decided by mutation analysis of its source; what the file says is only ever added to that. Constexprs,
+// literal arguments and the values 1 are folded in, sizes that are provably divisible by 16 are marked, as Triton's launcher would. An
+// autotuned kernel is compiled in every config, and the cheapest by driver/launch_cost.h is taken, or the one that tuning found.
+// It stands right after reading: everything behind it sees memory effects, nothing of Triton.
 #pragma once
 #include <functional>
 #include <memory>

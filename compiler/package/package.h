@@ -1,15 +1,13 @@
-// Package: a plan, its machine code and its constants become one file that the runtime maps and runs (abi/archive.h,
-// abi/plan.fbs).
+// Package: a plan, its machine code and its constants become one file that the runtime maps and runs (abi/archive.h, abi/plan.fbs).
 //
 //     PackageContents contents{&plan, {}, {codeV3, codeV4}, {{"author", "me"}}};
 //     Status s = writePackage(contents, "model.neso");       // or packageBytes(contents), to run it at once
 //
-// Equal contents give equal bytes: time stamps are fixed and members stand in a fixed order. The size expressions of
-// the plan become a size program over int64 slots (size_program.h). Stands last in the driver: nothing may change after
-// it.
+// Equal contents give equal bytes: time stamps are fixed and members stand in a fixed order. The size expressions of the plan become a
+// size program over int64 slots (size_program.h). Stands last in the driver: nothing may change after it.
 //
-// Errors: PlanUnpackable for a plan that the runtime could not walk (a size that no input defines, a kernel without
-// code, a step on a buffer without memory); FileUnwritable.
+// Errors: PlanUnpackable for a plan that the runtime could not walk (a size that no input defines, a kernel without code, a step on a
+// buffer without memory); FileUnwritable.
 #pragma once
 #include <array>
 #include <string>

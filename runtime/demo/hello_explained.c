@@ -1,5 +1,5 @@
-/* Runs a model with one float32 input on ones, step by step: hello_explained MODEL.neso. The same as hello_terse.c,
- * with every decision said aloud. Build: cc hello_explained.c libneso.a -lpthread -ldl -lm */
+/* Runs a model with one float32 input on ones, step by step: hello_explained MODEL.neso. The same as hello_terse.c, with every decision
+ * said aloud. Build: cc hello_explained.c libneso.a -lpthread -ldl -lm */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,15 +18,14 @@ int main(int argc, char **argv) {
     return 2;
   }
 
-  /* A model is the package, mapped and checked. It never changes, and all threads of the program may share it. The
-   * options say that every byte is to be checked, constants included; without them large constants are trusted, so that
-   * loading stays instant. */
+  /* A model is the package, mapped and checked. It never changes, and all threads of the program may share it. The options say that
+   * every byte is to be checked, constants included; without them large constants are trusted, so that loading stays instant. */
   neso_model_options model_options = {.struct_size = sizeof model_options, .check = NESO_CHECK_ALL};
   neso_model *model = NULL;
   check(neso_model_load(argv[1], &model_options, &model), "loading");
 
-  /* A context is one run at a time: intermediate memory, threads, and the model's own copies of buffers that runs
-   * change. Make one for each thread of the program that calls neso_run. */
+  /* A context is one run at a time: intermediate memory, threads, and the model's own copies of buffers that runs change. Make one for
+   * each thread of the program that calls neso_run. */
   neso_context_options context_options = {.struct_size = sizeof context_options, .threads = 2};
   neso_context *context = NULL;
   check(neso_context_create(model, &context_options, &context), "creating a context");
@@ -55,8 +54,8 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < count; ++i) data[i] = 1;
   neso_tensor input = {.data = data, .sizes = sizes, .rank = info.rank, .dtype = NESO_F32};
 
-  /* An output without data comes in the context's memory, valid until its next run; give it data, sizes, rank and dtype
-   * to have the result written where you want it. */
+  /* An output without data comes in the context's memory, valid until its next run; give it data, sizes, rank and dtype to have the
+   * result written where you want it. */
   int32_t output_count = neso_model_output_count(model);
   neso_tensor *outputs = calloc((size_t)output_count + 1, sizeof *outputs);
   check(neso_run(context, &input, 1, outputs, (size_t)output_count), "running");

@@ -1,5 +1,5 @@
-/* The shortest program that runs a model: hello_terse MODEL.neso. The model takes one float32 tensor, which is filled
- * with ones; sizes that may vary are 2. See hello_explained.c for what each line means. */
+/* The shortest program that runs a model: hello_terse MODEL.neso. The model takes one float32 tensor, which is filled with ones; sizes that
+ * may vary are 2. See hello_explained.c for what each line means. */
 #include <stdio.h>
 #include <stdlib.h>
 

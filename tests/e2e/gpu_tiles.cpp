@@ -1,13 +1,12 @@
-// Do the tile programs that are made for GPUs compute what the model says? Without a GPU: every kernel of the plan runs
-// in the tile interpreter, which also finds accesses out of bounds and races between programs, and the results are held
-// against the loops interpreter.
+// Do the tile programs that are made for GPUs compute what the model says? Without a GPU: every kernel of the plan runs in the tile
+// interpreter, which also finds accesses out of bounds and races between programs, and the results are held against the loops interpreter.
 //
 //     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N] [--jobs N] [--left-out]
 //
-// FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/" or
-// with nothing. Programs that take the tile interpreter more than --steps operations, or call functions that it does
-// not have, are left out; --left-out says why. Each program is a child process, --jobs of them at a time. Tolerance:
-// 1e-4 relative to the largest element for f32 (sums in another order), 2e-2 for reduced floats, exact for integers.
+// FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/" or with nothing. Programs
+// that take the tile interpreter more than --steps operations, or call functions that it does not have, are left out; --left-out says why.
+// Each program is a child process, --jobs of them at a time. Tolerance: 1e-4 relative to the largest element for f32 (sums in another
+// order), 2e-2 for reduced floats, exact for integers.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,17 +1,13 @@
-// Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what
-// PyTorch gave.
+// Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V]
-//     [--refused] [--verdicts FILE] [--gpu ARCH[,ARCH…] [--assemble]]
+//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--gpu ARCH[,ARCH…] [--assemble]]
 //
-// One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is
-// made twice on one context, and the second must give the same bits. A refusal with an error code fails, unless
-// unsupported.txt lists it with that code; what is listed there must still be refused. --verdicts writes "<run> TAB
-// right|refused|wrong|crash|timeout TAB <why>" by line, for tools/opinfo_check.py. --arch compiles for another CPU
-// level than this machine's best. --gpu only compiles, for those GPUs, down to PTX or, with --assemble, to machine code
-// where an assembler is found, else what passes counts as skipped too (tools/gpu_check.py runs programs on a GPU);
-// unsupported_gpu.txt then counts as well. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing
-// failed.
+// One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
+// one context, and the second must give the same bits. A refusal with an error code fails, unless unsupported.txt lists it with that
+// code; what is listed there must still be refused. --verdicts writes "<run> TAB right|refused|wrong|crash|timeout TAB <why>" by line, for
+// tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best. --gpu only compiles, for those GPUs,
+// down to PTX or, with --assemble, to machine code where an assembler is found, else what passes counts as skipped too
+// (tools/gpu_check.py runs programs on a GPU); unsupported_gpu.txt then counts as well. Ends with "N passed, N failed, N skipped"; exit code 0 only if nothing failed.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>

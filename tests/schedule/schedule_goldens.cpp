@@ -1,6 +1,5 @@
-// The programs of tests/goldens, scheduled, against the loops interpreter: reads each .pt2, lowers it, runs the loops
-// as they are and the plan by its own rules (run_plan.h) on random inputs, and compares. Prints one line a program with
-// --verbose.
+// The programs of tests/goldens, scheduled, against the loops interpreter: reads each .pt2, lowers it, runs the loops as they are and the plan
+// by its own rules (run_plan.h) on random inputs, and compares. Prints one line a program with --verbose.
 //
 //     schedule_goldens [--goldens DIR] [--only TEXT] [--verbose] [--print]
 #include <chrono>

@@ -1,13 +1,12 @@
 // Tile programs → machine code for CPUs.
 //
-// compileForCpu turns every tile function into one kernel of abi/kernel_abi.h (a loop over program instances, each run
-// on one thread) and links all of them into one ELF shared object that needs nothing but libm. Functions are spread
-// over `threads` threads; the result does not depend on their number, and equal input gives equal bytes.
+// compileForCpu turns every tile function into one kernel of abi/kernel_abi.h (a loop over program instances, each run on one thread)
+// and links all of them into one ELF shared object that needs nothing but libm. Functions are spread over `threads` threads; the result
+// does not depend on their number, and equal input gives equal bytes.
 //
 //     Result<CompiledCode> code = compileForCpu({{function, "add"}}, CpuLevel::V4, {});
 //
-// Errors: a tile op, type or form that the backend does not have is refused with a diagnostic of block E06xx at the
-// op's location.
+// Errors: a tile op, type or form that the backend does not have is refused with a diagnostic of block E06xx at the op's location.
 #pragma once
 #include <string>
 #include <string_view>

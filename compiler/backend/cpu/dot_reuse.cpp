@@ -64,8 +64,7 @@ bool mayFollowWrites(mlir::Operation *op) {
 }
 } // namespace
 
-// ----------------------------------------------------------------------------------------------------------------
-// turns of a loop
+// ---------------------------------------------------------------------------------------------------------------- turns of a loop
 
 mlir::Operation *Emitter::loneProduct(mlir::Operation *loop) {
   mlir::Block &body = loop->getRegion(0).front();
@@ -144,8 +143,7 @@ void Emitter::leaveGathered() {
   frames_[0].memo.clear();
 }
 
-// ------------------------------------------------------------------------------------------------------------- from
-// program to program
+// ------------------------------------------------------------------------------------------------------------- from program to program
 
 bool Emitter::mayReuse(mlir::Operation *op) {
   mlir::Value v = op->getOperand(1);

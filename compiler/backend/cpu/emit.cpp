@@ -273,8 +273,7 @@ void Emitter::emitOp(mlir::Operation *op) {
   fail(op, "operation " + op->getName().getStringRef().str());
 }
 
-// -------------------------------------------------------------------------------------------------------------------------
-// reports
+// ------------------------------------------------------------------------------------------------------------------------- reports
 
 void Emitter::report(int event, Value *text, int line, Value *values, Value *n, bool isFloat) {
   llvm::Type *ptr = b.getPtrTy(), *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();

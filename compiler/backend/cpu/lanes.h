@@ -2,12 +2,12 @@
 //
 // Index arithmetic stays symbolic, which is what makes memory accesses contiguous without an analysis of its own:
 //   Uniform  every lane is `base`
-//   Offsets  lane l is base + offsets[l]   (constants; pointers: bytes), e.g. a run 0,1,2,… or the pattern of an
-//   xor-shuffle Strided  lane l is base + l * step * scale  (step known only at run time and sign-extended to the base;
-//   pointers: bytes) Vector   lane l is element l of the vector `base`
+//   Offsets  lane l is base + offsets[l]   (constants; pointers: bytes), e.g. a run 0,1,2,… or the pattern of an xor-shuffle
+//   Strided  lane l is base + l * step * scale  (step known only at run time and sign-extended to the base; pointers: bytes)
+//   Vector   lane l is element l of the vector `base`
 //
-// `level` says which loop the value depends on: 0 nothing, n the n-th loop from outside; code for a value is placed at
-// its level. `align` is a known power of two (its logarithm) that divides an integer base.
+// `level` says which loop the value depends on: 0 nothing, n the n-th loop from outside; code for a value is placed at its level.
+// `align` is a known power of two (its logarithm) that divides an integer base.
 #pragma once
 #include <map>
 #include <memory>

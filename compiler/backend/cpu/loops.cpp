@@ -136,8 +136,7 @@ void Emitter::sink(llvm::function_ref<void()> emit) {
   frames_[0].block = b.GetInsertBlock();
 }
 
-// ----------------------------------------------------------------------------------------------------------------
-// shape of the nest
+// ---------------------------------------------------------------------------------------------------------------- shape of the nest
 
 namespace {
 /// Elements that v (a pointer or integer tensor) moves by along `dim`: a constant, or nothing when it is not known.
@@ -322,8 +321,7 @@ Index Emitter::delinearize(const Lanes &linear, llvm::ArrayRef<int64_t> shape) {
   return index;
 }
 
-// -------------------------------------------------------------------------------------------------------------------------
-// masks
+// ------------------------------------------------------------------------------------------------------------------------- masks
 
 llvm::SmallVector<mlir::Value, 4> Emitter::masksBelow(llvm::ArrayRef<mlir::Value> values,
                                                       llvm::ArrayRef<int64_t> shape) {

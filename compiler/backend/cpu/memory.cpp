@@ -9,8 +9,7 @@ namespace neso::cpu {
 
 using llvm::Value;
 
-// ----------------------------------------------------------------------------------------------------------------
-// loads and stores
+// ---------------------------------------------------------------------------------------------------------------- loads and stores
 
 Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch) {
   const int level = std::max({pointer.level, mask ? mask->level : uint8_t{0}, other ? other->level : uint8_t{0}});
@@ -139,8 +138,7 @@ Lanes Emitter::loadOp(mlir::Operation *op, const Index &index) {
   return loadAt(pointer, element, &mask, &other, false);
 }
 
-// -------------------------------------------------------------------------------------------------------------------------
-// buffers
+// ------------------------------------------------------------------------------------------------------------------------- buffers
 
 Buffer &Emitter::newBuffer(mlir::Type element, llvm::ArrayRef<int64_t> shape) {
   auto buffer = std::make_unique<Buffer>();
@@ -234,8 +232,7 @@ void Emitter::fill(const Buffer &buffer, mlir::Value v) {
   commitKept();
 }
 
-// -------------------------------------------------------------------------------------------------------------------------
-// stores
+// ------------------------------------------------------------------------------------------------------------------------- stores
 
 void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
   mlir::Operation *first = stores[0];
@@ -280,8 +277,7 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
   commitKept();
 }
 
-// -------------------------------------------------------------------------------------------------------------------------
-// atomics
+// ------------------------------------------------------------------------------------------------------------------------- atomics
 
 namespace {
 llvm::AtomicOrdering orderingOf(mlir::Operation *op) {

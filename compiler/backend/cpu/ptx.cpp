@@ -1,11 +1,9 @@
-// Inline assembly of kernels, one element at a time: a straight line of PTX on scalar registers becomes the same
-// operations on vectors.
+// Inline assembly of kernels, one element at a time: a straight line of PTX on scalar registers becomes the same operations on vectors.
 //
 //     { .reg .pred p; setp.gt.f32 p, $1, 20.0; @p mov.f32 $0, $1; @!p ex2.approx.f32 $0, $1; }
 //
-// Registers are typeless bits; an instruction reads them as its suffix says. Approximate instructions give the exact
-// function's value. What is no arithmetic (memory, barriers, special registers, packed halves, jumps) has no
-// translation: the caller reports it.
+// Registers are typeless bits; an instruction reads them as its suffix says. Approximate instructions give the exact function's value.
+// What is no arithmetic (memory, barriers, special registers, packed halves, jumps) has no translation: the caller reports it.
 #include "backend/cpu/emitter.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/IR/Intrinsics.h"

@@ -147,8 +147,7 @@ LayoutRef Assignment::defaultLayout(llvm::ArrayRef<int64_t> shape) {
   return intern(coalesced(shape, order, width, warps_, {}));
 }
 
-// ----------------------------------------------------------------------------------------------------------------
-// kinds
+// ---------------------------------------------------------------------------------------------------------------- kinds
 
 void Assignment::classify() {
   llvm::DenseMap<mlir::Value, int> cost;
@@ -510,8 +509,7 @@ void Assignment::propagate() {
   }
 }
 
-// ----------------------------------------------------------------------------------------------------------------
-// costs
+// ---------------------------------------------------------------------------------------------------------------- costs
 
 int64_t Assignment::accessCost(mlir::Operation *op, LayoutRef layout) {
   const AccessOperands access = *accessOperands(op);

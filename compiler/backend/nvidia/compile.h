@@ -1,16 +1,15 @@
 // Tile programs → machine code for NVIDIA GPUs.
 //
-// compileForNvidia turns every tile function into one PTX entry: one thread block a program instance, parameters in the
-// order of the tile function's parameters. Every parameter that abi/kernel_abi.h passes in a slot of 8 bytes is a
-// parameter of its own width here, so that a launch may point at the slots. Grid dimension x, y, z is program id axis
-// 0, 1, 2. Neither a GPU nor a driver is needed; equal input gives equal bytes.
+// compileForNvidia turns every tile function into one PTX entry: one thread block a program instance, parameters in the order of the tile
+// function's parameters. Every parameter that abi/kernel_abi.h passes in a slot of 8 bytes is a parameter of its own width here, so that
+// a launch may point at the slots. Grid dimension x, y, z is program id axis 0, 1, 2. Neither a GPU nor a driver is needed; equal input
+// gives equal bytes.
 //
 //     Result<CompiledModule> code = compileForNvidia({{function, "softmax", 4, 3}}, *findChip("sm_90"), {});
-//     code->code[0].target == "sm_90" (a cubin, when an assembler was found);  code->code.back().target == "compute_90"
-//     (PTX)
+//     code->code[0].target == "sm_90" (a cubin, when an assembler was found);  code->code.back().target == "compute_90" (PTX)
 //
-// Errors: a tile op, type or form that the backend does not have is refused with a diagnostic of block E065x at the
-// op's location; so are shared memory over the chip's limit (with each buffer's size) and an assembler that fails.
+// Errors: a tile op, type or form that the backend does not have is refused with a diagnostic of block E065x at the op's location; so are
+// shared memory over the chip's limit (with each buffer's size) and an assembler that fails.
 #pragma once
 #include <optional>
 #include <string>

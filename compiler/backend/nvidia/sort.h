@@ -1,14 +1,12 @@
 // ttg.sort: bitonic networks (Batcher 1968) on the registers, lanes and warps of a block.
 //
-// A network compares elements whose numbers along the row differ by a mask. Numbers are given by where an element lies:
-// the lowest bits are register bits, then lane bits, then warp bits. So a mask is a mask of places: the most frequent
-// exchanges, over the lowest bits, are between registers of one thread; then come shuffles; only the last steps of long
-// rows go through shared memory. Which element of the input lies where does not matter, so nothing moves before the
-// first comparison.
+// A network compares elements whose numbers along the row differ by a mask. Numbers are given by where an element lies: the lowest bits
+// are register bits, then lane bits, then warp bits. So a mask is a mask of places: the most frequent exchanges, over the lowest bits, are
+// between registers of one thread; then come shuffles; only the last steps of long rows go through shared memory. Which element of the
+// input lies where does not matter, so nothing moves before the first comparison.
 //
 //     row of 8 in 2 registers of 4 lanes      phase 1: xor 1              inside threads
-//     number = register + 2 * lane            phase 2: xor 3, xor 1       lane ^ 1 and the other register; inside
-//     threads
+//     number = register + 2 * lane            phase 2: xor 3, xor 1       lane ^ 1 and the other register; inside threads
 //                                             phase 3: xor 7, xor 2, xor 1
 //
 // The first step of a phase mirrors its blocks, so that all comparisons have one direction.

@@ -1,7 +1,6 @@
-// The kernel bundle: sources and launches of the user's Triton kernels in a model, which a .pt2 itself does not hold.
-// It lies in the archive under extra/neso_kernels/ or in a folder: launches.json and the files that it names (layout:
-// docs/user_kernels.md). A folder or file without launches.json offers plain sources, in which kernels are looked up by
-// name.
+// The kernel bundle: sources and launches of the user's Triton kernels in a model, which a .pt2 itself does not hold. It lies in the archive
+// under extra/neso_kernels/ or in a folder: launches.json and the files that it names (layout: docs/user_kernels.md). A folder or file
+// without launches.json offers plain sources, in which kernels are looked up by name.
 //
 //     Result<KernelBundle> b = readKernelBundle(model, {"kernels"});
 //     for (const BundledLaunch *l : …) l->file is a path; its text is in b->sources when it is not on disk

@@ -99,12 +99,12 @@ struct ComprehensionFor {
 /// One expression. Which members are used depends on `kind`:
 ///   Int: big ? text : integer          Float: number           String/Bytes: string (escapes resolved)
 ///   JoinedStr: items (String parts and fields; a field's text is its conversion and format spec, "!r:x")
-///   Name: text      Attribute: items[0] . text      Subscript: items[0] [ items[1] ]   Slice: items = {lo, hi, step},
-///   each may be null Call: items[0] ( items[1…], keywords )          Unary: op items[0]                 Binary:
-///   items[0] op items[1] Bool: items joined by op            Compare: items[0] ops[0] items[1] ops[1] …     IfExp:
-///   items = {then, condition, else} Lambda: function                    Tuple, List, Set: items Dict: items = {k, v,
-///   …}; k null: **v Comprehension: text ("list", "set", "dict", "generator"), items (element, or key and value),
-///   clauses Named: text := items[0]             Starred, Await, Yield: items[0] (Yield may have none)
+///   Name: text      Attribute: items[0] . text      Subscript: items[0] [ items[1] ]   Slice: items = {lo, hi, step}, each may be null
+///   Call: items[0] ( items[1…], keywords )          Unary: op items[0]                 Binary: items[0] op items[1]
+///   Bool: items joined by op            Compare: items[0] ops[0] items[1] ops[1] …     IfExp: items = {then, condition, else}
+///   Lambda: function                    Tuple, List, Set: items                        Dict: items = {k, v, …}; k null: **v
+///   Comprehension: text ("list", "set", "dict", "generator"), items (element, or key and value), clauses
+///   Named: text := items[0]             Starred, Await, Yield: items[0] (Yield may have none)
 struct Expr {
   ExprKind kind;
   OpKind op = OpKind::Add;

@@ -85,8 +85,7 @@ std::vector<std::string_view> Evaluator::assignedNames(llvm::ArrayRef<Stmt *> st
   return collector.names;
 }
 
-// ---- run-time parts of values
-// ------------------------------------------------------------------------------------------------------
+// ---- run-time parts of values ------------------------------------------------------------------------------------------------------
 
 void Evaluator::flatten(const Value &v, std::vector<mlir::Value> &out) {
   if (v.kind == Kind::Tensor || v.kind == Kind::Descriptor) out.push_back(v.handle);
@@ -176,8 +175,7 @@ Value Evaluator::condition(const Value &v, Pos pos, const char *where) {
   return v;
 }
 
-// ---- returns
-// -----------------------------------------------------------------------------------------------------------------------
+// ---- returns -----------------------------------------------------------------------------------------------------------------------
 
 bool Evaluator::kernelTail(llvm::ArrayRef<Stmt *> stmts, const Rest *rest) {
   for (size_t i = 0; i < stmts.size(); ++i) {
@@ -286,8 +284,7 @@ Value Evaluator::inlineCall(Object *fn, Scope locals, Pos pos) {
   return ok ? f.result : Value{};
 }
 
-// ---- statements
-// ----------------------------------------------------------------------------------------------------------------------
+// ---- statements ----------------------------------------------------------------------------------------------------------------------
 
 bool Evaluator::kernelBlock(llvm::ArrayRef<Stmt *> stmts) {
   for (Stmt *st : stmts) {
@@ -413,8 +410,7 @@ bool Evaluator::kernelAssign(Stmt *st) {
   return true;
 }
 
-// ---- if
-// --------------------------------------------------------------------------------------------------------------------------------
+// ---- if --------------------------------------------------------------------------------------------------------------------------------
 
 bool Evaluator::kernelIf(Stmt *st) {
   Value cond = condition(eval(st->value), st->value->pos, "if");
@@ -517,8 +513,7 @@ Value Evaluator::evalIf(Expr *e) {
   return rebuild(values[0], out, at);
 }
 
-// ---- loops
-// ---------------------------------------------------------------------------------------------------------------------------
+// ---- loops ---------------------------------------------------------------------------------------------------------------------------
 
 bool Evaluator::kernelFor(Stmt *st) {
   if (st->level) {

@@ -127,8 +127,7 @@ Value Evaluator::evalInner(Expr *e) {
   return c.fail(diag::TrUnsupported, "this expression", "rewrite it");
 }
 
-// ---- subscripts
-// ------------------------------------------------------------------------------------------------------------------
+// ---- subscripts ------------------------------------------------------------------------------------------------------------------
 
 Value Evaluator::subscript(const Value &base, const Value &index) {
   switch (base.kind) {
@@ -200,8 +199,7 @@ Value Evaluator::subscript(const Value &base, const Value &index) {
   }
 }
 
-// ---- booleans, comparisons, strings, comprehensions
-// --------------------------------------------------------------------------------
+// ---- booleans, comparisons, strings, comprehensions --------------------------------------------------------------------------------
 
 Value Evaluator::evalBool(Expr *e) {
   bool isAnd = e->op == OpKind::And;

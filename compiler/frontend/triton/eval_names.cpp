@@ -111,8 +111,7 @@ Value Evaluator::global(Module *m, std::string_view name) {
   return {};
 }
 
-// ---- attributes
-// ------------------------------------------------------------------------------------------------------------------
+// ---- attributes ------------------------------------------------------------------------------------------------------------------
 
 /// Folds the many import paths of the language into few names.
 static std::string canonicalNamespace(std::string_view ns) {

@@ -80,8 +80,7 @@ const Builtin *findBuiltin(std::string_view name) {
 
 namespace {
 
-// ---- programming model and creation
-// ------------------------------------------------------------------------------------------------
+// ---- programming model and creation ------------------------------------------------------------------------------------------------
 
 Value programId(Evaluator &e, const Builtin &b, Args &a) {
   std::optional<int64_t> axis = intArg(e, a[0], shortName(b), "axis");
@@ -146,8 +145,7 @@ Value cat(Evaluator &e, const Builtin &b, Args &a) {
   return joined ? e.s.reshape(e.s.permute(joined, order), shape, false) : joined;
 }
 
-// ---- shapes
-// ------------------------------------------------------------------------------------------------------------------------
+// ---- shapes ------------------------------------------------------------------------------------------------------------------------
 
 Value broadcast(Evaluator &e, const Builtin &, Args &a) {
   Value x = tensorArg(e, a[0]), y = tensorArg(e, a[1]);
@@ -239,8 +237,7 @@ Value cast(Evaluator &e, const Builtin &, Args &a) {
                                        : Semantic::Rounding::Rtne);
 }
 
-// ---- arithmetic
-// --------------------------------------------------------------------------------------------------------------------
+// ---- arithmetic --------------------------------------------------------------------------------------------------------------------
 
 Value arithmetic(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view n = shortName(b);
@@ -332,8 +329,7 @@ Value logical(Evaluator &e, const Builtin &b, Args &a) {
   return e.s.logical(shortName(b) == "logical_and", a[0], a[1]);
 }
 
-// ---- hints and types
-// ---------------------------------------------------------------------------------------------------------------
+// ---- hints and types ---------------------------------------------------------------------------------------------------------------
 
 Value hint(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view n = shortName(b);

@@ -48,8 +48,7 @@ std::optional<Policy> policy(Evaluator &e, const Value &cache, const Value &evic
   return p;
 }
 
-// ---- block pointers
-// ----------------------------------------------------------------------------------------------------------------
+// ---- block pointers ----------------------------------------------------------------------------------------------------------------
 
 struct Block {
   size_t rank;
@@ -175,8 +174,7 @@ bool lowerBlock(Evaluator &e, Value bp, const Value &check, Value &ptrs, Value &
   return !e.c.error;
 }
 
-// ---- load and store
-// ----------------------------------------------------------------------------------------------------------------
+// ---- load and store ----------------------------------------------------------------------------------------------------------------
 
 /// A pointer to bool is read and written as bytes.
 Value bytePointer(Evaluator &e, const Value &ptr) {
@@ -281,8 +279,7 @@ Value store(Evaluator &e, const Builtin &, Args &a) {
   return Value::none();
 }
 
-// ---- atomics
-// -----------------------------------------------------------------------------------------------------------------------
+// ---- atomics -----------------------------------------------------------------------------------------------------------------------
 
 std::optional<int64_t> semantics(Evaluator &e, const Value &v, std::string_view fn, int64_t fallback) {
   static const std::map<std::string, int64_t> kSem = {{"relaxed", 1}, {"acquire", 2}, {"release", 3}, {"acq_rel", 4}};
@@ -451,8 +448,7 @@ Value atomicPoll(Evaluator &e, const Builtin &b, Args &a) {
                     {scalar(DT::I1), {}});
 }
 
-// ---- tensor descriptors
-// ------------------------------------------------------------------------------------------------------------
+// ---- tensor descriptors ------------------------------------------------------------------------------------------------------------
 
 Value makeDescriptor(Evaluator &e, const Builtin &, Args &a) {
   if (!a[0].isTensor() || !a[0].type->element.isPtr() || a[0].type->isBlock())

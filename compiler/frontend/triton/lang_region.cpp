@@ -179,8 +179,7 @@ Value mapElementwise(Evaluator &e, const Builtin &, Args &a) {
   return results.size() == 1 ? results[0] : e.c.tuple(results);
 }
 
-// ---- products
-// ----------------------------------------------------------------------------------------------------------------------
+// ---- products ----------------------------------------------------------------------------------------------------------------------
 
 Value dot(Evaluator &e, const Builtin &, Args &a) {
   Value x = a[0], y = a[1], acc = a[2];
@@ -413,8 +412,7 @@ Value inlineAsm(Evaluator &e, const Builtin &, Args &a) {
   return many ? e.c.tuple(results) : results[0];
 }
 
-// ---- debugging
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- debugging ---------------------------------------------------------------------------------------------------------------------
 
 Value devicePrint(Evaluator &e, const Builtin &, Args &a) {
   if (a[0].kind != Kind::Str) return e.c.fail(diag::TrPrint, repr(a[0]));
@@ -470,8 +468,7 @@ Value staticPrint(Evaluator &e, const Builtin &, Args &a) {
   return Value::none();
 }
 
-// ---- iterators
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- iterators ---------------------------------------------------------------------------------------------------------------------
 
 Value range(Evaluator &e, const Builtin &b, Args &a) {
   bool isStatic = shortName(b) == "static_range";

@@ -259,8 +259,7 @@ Value version(Evaluator &e, const Builtin &, Args &a) {
 }
 Value typeOf(Evaluator &e, const Builtin &, Args &a) { return e.c.opaque("the type of " + repr(a[0])); }
 
-// ---- math
-// --------------------------------------------------------------------------------------------------------------------------
+// ---- math --------------------------------------------------------------------------------------------------------------------------
 
 Value math(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view n = shortName(b);
@@ -303,8 +302,7 @@ Value math(Evaluator &e, const Builtin &b, Args &a) {
   return Value::integer(r < 0 ? -r : r);
 }
 
-// ---- triton
-// ------------------------------------------------------------------------------------------------------------------------
+// ---- triton ------------------------------------------------------------------------------------------------------------------------
 
 Value tritonCdiv(Evaluator &e, const Builtin &, Args &a) {
   if (!a[0].isIntLike() || !a[1].isIntLike()) {
@@ -387,8 +385,7 @@ Value decorator(Evaluator &e, const Builtin &b, Args &a) {
   return v;
 }
 
-// ---- methods
-// -----------------------------------------------------------------------------------------------------------------------
+// ---- methods -----------------------------------------------------------------------------------------------------------------------
 
 Value strMethod(Evaluator &e, const Builtin &b, Args &a) {
   std::string_view n = shortName(b);

@@ -10,8 +10,7 @@ namespace neso::triton {
 using mlir::arith::CmpFPredicate;
 using mlir::arith::CmpIPredicate;
 
-// ---- promotion
-// -------------------------------------------------------------------------------------------------------------------
+// ---- promotion -------------------------------------------------------------------------------------------------------------------
 
 Scalar Semantic::promoteInts(Scalar a, Scalar b) {
   // C's usual conversions: of equal signs the wider; of different signs the unsigned one unless the signed one is
@@ -167,8 +166,7 @@ mlir::Type Semantic::irType(const Type &t) {
   return element && t.isBlock() ? mlir::RankedTensorType::get(t.shape, element) : element;
 }
 
-// ---- types and constants
-// ---------------------------------------------------------------------------------------------------------
+// ---- types and constants ---------------------------------------------------------------------------------------------------------
 
 Value Semantic::toTensor(const Value &v) {
   if (v.isTensor() || !v) return v;
@@ -212,8 +210,7 @@ Value Semantic::full(const std::vector<int64_t> &shape, const Value &v, Scalar s
   return x ? splat(x, shape) : x;
 }
 
-// ---- generic ops
-// -----------------------------------------------------------------------------------------------------------------
+// ---- generic ops -----------------------------------------------------------------------------------------------------------------
 
 mlir::Operation *Semantic::op(llvm::StringRef name, llvm::ArrayRef<mlir::Type> results,
                               llvm::ArrayRef<mlir::Value> operands, llvm::ArrayRef<mlir::NamedAttribute> attrs) {
@@ -237,8 +234,7 @@ mlir::NamedAttribute Semantic::strAttr(llvm::StringRef name, llvm::StringRef v) 
   return c_.builder.getNamedAttr(name, c_.builder.getStringAttr(v));
 }
 
-// ---- broadcasting
-// ----------------------------------------------------------------------------------------------------------------
+// ---- broadcasting ----------------------------------------------------------------------------------------------------------------
 
 bool Semantic::broadcast(Value &a, Value &b) {
   if (!a.type->isBlock() && !b.type->isBlock()) return true;
@@ -372,8 +368,7 @@ Value Semantic::join(Value a, Value b) {
   return scalars ? reshape(v, {2}, false) : v;
 }
 
-// ---- operators
-// -------------------------------------------------------------------------------------------------------------------
+// ---- operators -------------------------------------------------------------------------------------------------------------------
 
 Value Semantic::add(Value a, Value b) {
   if (!binaryOperands(a, b, true, true, true, false)) return {};
@@ -563,8 +558,7 @@ Value Semantic::minMax(bool isMax, Value a, Value b, bool propagateNan) {
   return same(isMax ? "arith.maxui" : "arith.minui", a, b);
 }
 
-// ---- conversion
-// ------------------------------------------------------------------------------------------------------------------
+// ---- conversion ------------------------------------------------------------------------------------------------------------------
 
 Value Semantic::bitcast(const Value &v, Scalar to) {
   if (!v) return v;

@@ -1,5 +1,4 @@
-// Triton kernels from Python source, without Python: compileKernel gives the tile module of one kernel for one
-// signature.
+// Triton kernels from Python source, without Python: compileKernel gives the tile module of one kernel for one signature.
 //
 //     KernelRequest r;
 //     r.path = "kernels.py";  r.function = "vector_add";
@@ -7,9 +6,9 @@
 //     r.constexprs = {{"BLOCK", "1024"}};
 //     Result<CompiledKernel> k = compileKernel(r, *makeTileContext());
 //
-// The module holds one public tt.func with everything inlined, verified, canonical; its arguments are the run-time
-// parameters in order (CompiledKernel::params says which). Every op knows its file, line and column. Errors: E05xx,
-// E10xx, with the place in the source. Each call is independent; a context may serve one call at a time.
+// The module holds one public tt.func with everything inlined, verified, canonical; its arguments are the run-time parameters in order
+// (CompiledKernel::params says which). Every op knows its file, line and column. Errors: E05xx, E10xx, with the place in the source.
+// Each call is independent; a context may serve one call at a time.
 #pragma once
 #include "ir/tile/tile.h"
 

@@ -1,13 +1,14 @@
 // The invariants:
 //   G1  every value id lies in the graph, and value(id).id == id
 //   G2  names of values are unique
-//   G3  a value is defined once (by an input or a node) and before its use; a symbolic int or bool whose expression is
-//   known needs no
+//   G3  a value is defined once (by an input or a node) and before its use; a symbolic int or bool whose expression is known needs no
 //       definition
 //   G4  a tensor type has as many strides as sizes, all valid, no negative constant size
-//   G5  a node of the table of operators has an argument for each position of its schema, and one list of results for
-//   each return G6  inputs and outputs of the model are parallel to those of its graph G7  a weight lies inside its
-//   storage G8  a write-back names an existing weight or input G9  (functional form) no operator writes to an argument
+//   G5  a node of the table of operators has an argument for each position of its schema, and one list of results for each return
+//   G6  inputs and outputs of the model are parallel to those of its graph
+//   G7  a weight lies inside its storage
+//   G8  a write-back names an existing weight or input
+//   G9  (functional form) no operator writes to an argument
 #include "ir/graph/verify.h"
 
 #include <unordered_set>

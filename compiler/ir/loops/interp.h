@@ -1,11 +1,10 @@
 // Runs a Program on host memory: slow, obvious, exact. The oracle of every test, `neso verify` and constant folding.
 //
-// Semantics. Nodes run one after another. Within a node, all loads of an element come before its stores; elements run
-// in row-major order, so that the last of several stores to one place wins and atomics add in order. Reduced floats
-// round to nearest even at each Cast and store; integers wrap. Sums and products of floats (reductions, contractions,
-// scans, attention) are accumulated in double and rounded once to the accumulator's dtype: the interpreter is the more
-// exact side of a comparison. RandU32 is a word of Philox with counter (offset, 0, 0); RandUniform its top 24 bits /
-// 2^24; RandNormal is Box-Muller on words 0, 1 or 2, 3.
+// Semantics. Nodes run one after another. Within a node, all loads of an element come before its stores; elements run in row-major
+// order, so that the last of several stores to one place wins and atomics add in order. Reduced floats round to nearest even at each
+// Cast and store; integers wrap. Sums and products of floats (reductions, contractions, scans, attention) are accumulated in double and
+// rounded once to the accumulator's dtype: the interpreter is the more exact side of a comparison.
+// RandU32 is a word of Philox with counter (offset, 0, 0); RandUniform its top 24 bits / 2^24; RandNormal is Box-Muller on words 0, 1 or 2, 3.
 //
 // Example:  Interpreter interp(program);
 //           std::vector<HostValue> in = {HostValue::tensor(DType::F32, {2, 3}, data)};

@@ -1,12 +1,12 @@
 // Loops: how each value is computed. A Program is a list of nodes that run in order over flat buffers.
 //
-// Every tensor lives in a Buffer: a flat array. Views are gone: a load or store names a buffer and an element index, an
-// Expr over the node's loop indices and the model's size symbols. The meaning of a Program is to run its nodes one
-// after another with plain memory semantics; interp.h does just that and is the oracle of every test. Fusion and memory
-// planning happen on top (lower/schedule), and may change neither values nor order of dependent accesses.
+// Every tensor lives in a Buffer: a flat array. Views are gone: a load or store names a buffer and an element index, an Expr over the
+// node's loop indices and the model's size symbols. The meaning of a Program is to run its nodes one after another with plain memory
+// semantics; interp.h does just that and is the oracle of every test. Fusion and memory planning happen on top (lower/schedule), and may
+// change neither values nor order of dependent accesses.
 //
-// A node has outer ranges (index symbols i0, i1, …), maybe reduction ranges (r0, r1, …), and a Body: straight-line
-// scalar ops in SSA form, each producing one value of one DType. Example, row sums of relu(x) for x [8, s0]:
+// A node has outer ranges (index symbols i0, i1, …), maybe reduction ranges (r0, r1, …), and a Body: straight-line scalar ops in SSA form,
+// each producing one value of one DType. Example, row sums of relu(x) for x [8, s0]:
 //
 //     node n0 reduction ranges [8] over [s0]
 //       %0 = load x[i0*s0 + r0] : f32

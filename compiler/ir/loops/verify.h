@@ -2,15 +2,13 @@
 //
 // L1  ids are positions: buffers[k].id is k, node ids are unique.
 // L2  operands come before their users; each op has the operands its kind asks for.
-// L3  dtypes agree: operands of one op have one dtype (but masks, conditions, shift and Ldexp amounts), comparisons
-// give Bool, a Load has its
+// L3  dtypes agree: operands of one op have one dtype (but masks, conditions, shift and Ldexp amounts), comparisons give Bool, a Load has its
 //     buffer's dtype (of the parts, when that is complex), no value is complex.
-// L4  index expressions use only the node's indices, its Indirect symbols defined before, and size symbols of the
-// inputs. L5  an index that is affine in the loop indices stays in its buffer, when Facts can decide it at all: a
-// proven breach is an error. L6  a buffer is read only after it was written, or is an Input, a Constant or a
-// ScalarInput; only Temps and mutated buffers are written. L7  each kind of node has what it needs (reductions, inputs,
-// lhs and rhs, attention) and nothing of the others. L8  outputs name buffers that were written or given, and their
-// sizes are expressions over size symbols.
+// L4  index expressions use only the node's indices, its Indirect symbols defined before, and size symbols of the inputs.
+// L5  an index that is affine in the loop indices stays in its buffer, when Facts can decide it at all: a proven breach is an error.
+// L6  a buffer is read only after it was written, or is an Input, a Constant or a ScalarInput; only Temps and mutated buffers are written.
+// L7  each kind of node has what it needs (reductions, inputs, lhs and rhs, attention) and nothing of the others.
+// L8  outputs name buffers that were written or given, and their sizes are expressions over size symbols.
 #pragma once
 #include "ir/loops/loops.h"
 

@@ -1,21 +1,16 @@
 // What every well-formed Plan satisfies. Run after lower/schedule and after lower/plan_to_tile.
 //
-// P1  ids are positions: kernels[k].id is k, buffers[b].id is b, placements are parallel to buffers; steps name kernels
-// and buffers that exist. P2  each kernel's nodes are over the kernel's space: ranges are xRanges, reduceRanges are
-// rRanges or none; their expressions use x, r, the
-//     node's own Indirect symbols and size symbols only (loops::verifyNode, in kernel space). Nodes inside a user's
-//     kernel have ranges of their own.
-// P3  a buffer is read only after an earlier step wrote it, or after an earlier node of the same kernel did, or it is
-// the caller's or a constant;
+// P1  ids are positions: kernels[k].id is k, buffers[b].id is b, placements are parallel to buffers; steps name kernels and buffers that exist.
+// P2  each kernel's nodes are over the kernel's space: ranges are xRanges, reduceRanges are rRanges or none; their expressions use x, r, the
+//     node's own Indirect symbols and size symbols only (loops::verifyNode, in kernel space). Nodes inside a user's kernel have ranges of their own.
+// P3  a buffer is read only after an earlier step wrote it, or after an earlier node of the same kernel did, or it is the caller's or a constant;
 //     every step reads what the newest write left.
-// P4  a buffer placed nowhere is used by one kernel only, and there only through values that the kernel itself stored
-// at the same index. P5  arena placements: offset and bytes are multiples of 64, inside the arena; two buffers that
-// live at the same time do not overlap, but for
-//     a result that takes the memory of an operand read for the last time by the same kernel, at the same offset.
-//     Checked with Facts where they decide, and at sampled sizes always.
-// P6  a buffer placed in an output belongs to an output of at least its size; every tensor output is placed, copied or
-// written back. P7  the parts of a kernel exist, have no parts and are launched by it alone; what one of them writes no
-// other touches,
+// P4  a buffer placed nowhere is used by one kernel only, and there only through values that the kernel itself stored at the same index.
+// P5  arena placements: offset and bytes are multiples of 64, inside the arena; two buffers that live at the same time do not overlap, but for
+//     a result that takes the memory of an operand read for the last time by the same kernel, at the same offset. Checked with Facts where
+//     they decide, and at sampled sizes always.
+// P6  a buffer placed in an output belongs to an output of at least its size; every tensor output is placed, copied or written back.
+// P7  the parts of a kernel exist, have no parts and are launched by it alone; what one of them writes no other touches,
 //     but for other elements of a buffer that both only write.
 #pragma once
 #include "ir/plan/plan.h"

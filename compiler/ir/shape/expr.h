@@ -1,20 +1,17 @@
 // Symbolic integers: sizes, strides, storage offsets and index expressions of every IR.
 //
-// An Expr is an immutable, hash-consed tree: two equal expressions are the same pointer, so == is O(1) and an Expr is a
-// value the size of a pointer. Building an expression puts it into canonical form:
-//   - a sum is a flat list of terms, sorted, each a constant coefficient times a product; equal products are collected;
-//   one constant;
+// An Expr is an immutable, hash-consed tree: two equal expressions are the same pointer, so == is O(1) and an Expr is a value the size
+// of a pointer. Building an expression puts it into canonical form:
+//   - a sum is a flat list of terms, sorted, each a constant coefficient times a product; equal products are collected; one constant;
 //   - a product is a flat sorted list of factors and is multiplied out over sums: 4*(i + 2) is 4*i + 8;
-//   - constants fold; x//1, x%1, min(x,x) and their like vanish; terms that c divides leave a floorDiv(…, c) or mod(…,
-//   c).
-// Example: Expr n = symbol("s0"), i = symbol("i0");  (i * n + n * 2) / n  ==  i + 2   with floorDiv and n known
-// positive.
+//   - constants fold; x//1, x%1, min(x,x) and their like vanish; terms that c divides leave a floorDiv(…, c) or mod(…, c).
+// Example: Expr n = symbol("s0"), i = symbol("i0");  (i * n + n * 2) / n  ==  i + 2   with floorDiv and n known positive.
 //
-// Division follows Python: floorDiv rounds towards minus infinity, mod has the sign of the divisor. Values are int64;
-// overflow of a constant is a fault of the model and saturates never: it is checked when a size program runs.
+// Division follows Python: floorDiv rounds towards minus infinity, mod has the sign of the divisor. Values are int64; overflow of a
+// constant is a fault of the model and saturates never: it is checked when a size program runs.
 //
-// What is true of symbols (ranges, divisibility) is not in the expression but in Facts, given to the questions that
-// need it, because a loop index has a range in one loop nest only.
+// What is true of symbols (ranges, divisibility) is not in the expression but in Facts, given to the questions that need it, because
+// a loop index has a range in one loop nest only.
 //
 // Thread-safety: building takes a global lock; reading needs none. Expressions live until the process ends.
 #pragma once

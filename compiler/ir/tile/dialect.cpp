@@ -63,8 +63,7 @@ Operation *TileDialect::materializeConstant(OpBuilder &builder, Attribute value,
   return arith::ConstantOp::materialize(builder, value, type, loc);
 }
 
-// ---- types
-// -------------------------------------------------------------------------------------------------------------
+// ---- types -------------------------------------------------------------------------------------------------------------
 
 Type PointerType::parse(AsmParser &parser) {
   Type pointee;

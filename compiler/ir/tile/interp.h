@@ -1,15 +1,14 @@
-// Interpreter of tile programs: executes a tt.func over a whole grid on host buffers, program by program, x fastest. It
-// is the oracle that compiled kernels are compared with: slow, obvious, and watchful.
+// Interpreter of tile programs: executes a tt.func over a whole grid on host buffers, program by program, x fastest. It is the
+// oracle that compiled kernels are compared with: slow, obvious, and watchful.
 //
-// Numbers: integers wrap at their width; floats are computed in double and rounded once to the op's type (to nearest,
-// ties to even), so results are at least as exact as any target's. fp_to_fp to an f8 type saturates at its largest
-// number, as the GPU's instruction does; NaN stays NaN. dot accumulates in double and rounds once; with honourTf32 its
-// f32 operands lose 13 bits of mantissa first when inputPrecision is tf32. A masked-off element of a load without
-// `other` is 0, of an atomic's result 0.
+// Numbers: integers wrap at their width; floats are computed in double and rounded once to the op's type (to nearest, ties to
+// even), so results are at least as exact as any target's. fp_to_fp to an f8 type saturates at its largest number, as the GPU's
+// instruction does; NaN stays NaN. dot accumulates in double and rounds once; with honourTf32 its f32 operands lose 13 bits of
+// mantissa first when inputPrecision is tf32. A masked-off element of a load without `other` is 0, of an atomic's result 0.
 //
-// It reports, as a diagnostic with the source line: access outside a buffer (E0410), two programs racing on plain
-// stores (E0411), a failed device_assert (E0412), division of an integer by zero (E0415), an endless wait (E0416), a
-// false assumption (E0417). Atomics happen in program order.
+// It reports, as a diagnostic with the source line: access outside a buffer (E0410), two programs racing on plain stores (E0411),
+// a failed device_assert (E0412), division of an integer by zero (E0415), an endless wait (E0416), a false assumption (E0417).
+// Atomics happen in program order.
 //
 // Example: neso::InterpArg args[] = {InterpArg::pointer(x.data(), x.size() * 4), InterpArg::integer(n)};
 //          Status s = interpretTile(func, args, {8, 1, 1});

@@ -102,8 +102,7 @@ LogicalResult verifyRows(Operation *op, Value desc, Type rows, Type offsets) {
 
 } // namespace
 
-// ---- load and store
-// ----------------------------------------------------------------------------------------------------
+// ---- load and store ----------------------------------------------------------------------------------------------------
 
 ParseResult LoadOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<OpAsmParser::UnresolvedOperand, 3> operands(1);
@@ -178,8 +177,7 @@ void StoreOp::build(OpBuilder &builder, OperationState &state, Value ptr, Value 
 
 LogicalResult StoreOp::verify() { return verifyAccess(*this, getPtr().getType(), bool(getMask()), getBoundaryCheck()); }
 
-// ---- atomics
-// -----------------------------------------------------------------------------------------------------------
+// ---- atomics -----------------------------------------------------------------------------------------------------------
 
 LogicalResult AtomicRMWOp::verify() {
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(getVal().getType()));
@@ -196,8 +194,7 @@ LogicalResult AtomicCASOp::verify() {
 }
 LogicalResult AtomicLoadOp::verify() { return verifyPointee(*this, getPtr(), getType()); }
 
-// ---- descriptors
-// -------------------------------------------------------------------------------------------------------
+// ---- descriptors -------------------------------------------------------------------------------------------------------
 
 LogicalResult MakeTensorDescOp::verify() {
   TensorDescType type = getType();
@@ -239,8 +236,7 @@ LogicalResult DescriptorScatterOp::verify() {
   return verifyRows(*this, getDesc(), getSrc().getType(), getXOffsets().getType());
 }
 
-// ---- block pointers
-// ----------------------------------------------------------------------------------------------------
+// ---- block pointers ----------------------------------------------------------------------------------------------------
 
 LogicalResult MakeTensorPtrOp::verify() {
   RankedTensorType block = cast<RankedTensorType>(cast<PointerType>(getType()).getPointeeType());

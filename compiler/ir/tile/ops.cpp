@@ -57,8 +57,7 @@ LogicalResult verifyCombine(Operation *op, ValueRange srcs, int64_t axis, Region
 
 } // namespace
 
-// ---- sources and casts
-// -------------------------------------------------------------------------------------------------
+// ---- sources and casts -------------------------------------------------------------------------------------------------
 
 LogicalResult MakeRangeOp::verify() {
   int64_t start = static_cast<int32_t>(getStart()), end = static_cast<int32_t>(getEnd());
@@ -88,8 +87,7 @@ LogicalResult FpToFpOp::verify() {
   return success();
 }
 
-// ---- element by element
-// ------------------------------------------------------------------------------------------------
+// ---- element by element ------------------------------------------------------------------------------------------------
 
 LogicalResult ElementwiseInlineAsmOp::verify() {
   if (getNumOperands() == 0) return success();
@@ -139,8 +137,7 @@ LogicalResult MapElementwiseOp::verify() {
   return success();
 }
 
-// ---- shapes
-// ------------------------------------------------------------------------------------------------------------
+// ---- shapes ------------------------------------------------------------------------------------------------------------
 
 LogicalResult SplatOp::verify() {
   if (getSrc().getType() != cast<RankedTensorType>(getType()).getElementType())
@@ -256,8 +253,7 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
   return success();
 }
 
-// ---- products
-// ----------------------------------------------------------------------------------------------------------
+// ---- products ----------------------------------------------------------------------------------------------------------
 
 LogicalResult DotOp::verify() {
   RankedTensorType a = tensorOf(getA()), b = tensorOf(getB()), c = tensorOf(getC());
@@ -278,8 +274,7 @@ LogicalResult DotOp::verify() {
   return success();
 }
 
-// ---- reductions
-// --------------------------------------------------------------------------------------------------------
+// ---- reductions --------------------------------------------------------------------------------------------------------
 
 void ReduceOp::build(OpBuilder &builder, OperationState &state, ValueRange srcs, int axis) {
   state.addOperands(srcs);

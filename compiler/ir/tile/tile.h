@@ -1,8 +1,7 @@
 // The tile IR: MLIR dialect `tt`, whose text is Triton's TTIR (3.5 to 3.9), with arith, math, scf, cf and ub beside it.
 //
-// A module holds functions; a public tt.func is a kernel, executed once for each program of a launch grid. Its values
-// are scalars, tensors of static shape, pointers and tensors of pointers. Example: y[i] = x[i] + 1 for i < n, 128
-// elements a program:
+// A module holds functions; a public tt.func is a kernel, executed once for each program of a launch grid. Its values are scalars,
+// tensors of static shape, pointers and tensors of pointers. Example: y[i] = x[i] + 1 for i < n, 128 elements a program:
 //
 //     tt.func public @inc(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) {
 //       %one = arith.constant dense<1.0> : tensor<128xf32>
@@ -13,9 +12,8 @@
 //       ...
 //       %v = tt.load %xs, %mask : tensor<128x!tt.ptr<f32>>
 //
-// Every op is described in TileOps.td and TileMemoryOps.td. Names of C++ classes: tt::LoadOp, tt::AddPtrOp,
-// tt::ReduceOp …; types tt::PointerType and tt::TensorDescType. To build IR: `tt::SplatOp::create(builder, loc, type,
-// value)`.
+// Every op is described in TileOps.td and TileMemoryOps.td. Names of C++ classes: tt::LoadOp, tt::AddPtrOp, tt::ReduceOp …;
+// types tt::PointerType and tt::TensorDescType. To build IR: `tt::SplatOp::create(builder, loc, type, value)`.
 //
 // Contexts are single-threaded: one context a compilation, never shared between threads.
 #pragma once

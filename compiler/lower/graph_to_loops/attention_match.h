@@ -1,12 +1,10 @@
 // Attention that a model writes out: which product of softmax(scale * (q @ k) + masks) and v is one Attention node?
 //
-// Exporters leave attention in many spellings: with views to three dimensions around bmm, expands, casts and dropout in
-// between, the scale as a factor or a divisor, masks added or filled in, before or after the scale, and PyTorch's safe
-// softmax as seven operators. The matcher walks up from the second product and takes all of them; it gives up when a
-// value of the chain has another reader, since that reader needs the scores.
+// Exporters leave attention in many spellings: with views to three dimensions around bmm, expands, casts and dropout in between, the scale as a
+// factor or a divisor, masks added or filled in, before or after the scale, and PyTorch's safe softmax as seven operators. The matcher walks
+// up from the second product and takes all of them; it gives up when a value of the chain has another reader, since that reader needs the scores.
 //
-//     s = matmul(q, kt) * 0.125; p = softmax(s + mask, -1); y = matmul(p, v)     ->     {q, kt, v, masks: [mask added],
-//     scale 0.125}
+//     s = matmul(q, kt) * 0.125; p = softmax(s + mask, -1); y = matmul(p, v)     ->     {q, kt, v, masks: [mask added], scale 0.125}
 #pragma once
 #include <optional>
 #include <unordered_map>

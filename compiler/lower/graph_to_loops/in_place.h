@@ -1,19 +1,17 @@
 // Reinplacing: may a user's kernel write straight over the memory that an argument lies in?
 //
-// In the functional graph a launch gives a new value, so that the old one stays; in memory both can be one buffer where
-// nobody needs the old content any more. That is asked for each written argument, in the order of the nodes:
+// In the functional graph a launch gives a new value, so that the old one stays; in memory both can be one buffer where nobody needs the
+// old content any more. That is asked for each written argument, in the order of the nodes:
 //
 //     r = launch(z);              z is read by nobody behind it                      r lies where z lies
-//     s = z[:, 3]; r = launch(s); z' = select_scatter(z, r, 1, 3)                   r lies in z's column, z' where z
-//     lies r = launch(y), y an input that receives r at the end                           the caller's memory changes,
-//     nothing is copied back
+//     s = z[:, 3]; r = launch(s); z' = select_scatter(z, r, 1, 3)                   r lies in z's column, z' where z lies
+//     r = launch(y), y an input that receives r at the end                           the caller's memory changes, nothing is copied back
 //
-// A value is needed later if a node behind the launch reads it or the model returns it. One that lies elsewhere, or in
-// a part of the buffer that provably does not meet what is written, does not mind. Any other is computed (or copied)
-// before the launch where that costs less than the copy of what is written; else the launch works on a copy.
+// A value is needed later if a node behind the launch reads it or the model returns it. One that lies elsewhere, or in a part of the buffer
+// that provably does not meet what is written, does not mind. Any other is computed (or copied) before the launch where that costs less than
+// the copy of what is written; else the launch works on a copy.
 //
-// Tensors in a buffer always mean its present content; the rule keeps that true. The pair slice and scatter is
-// recognised by where both lie.
+// Tensors in a buffer always mean its present content; the rule keeps that true. The pair slice and scatter is recognised by where both lie.
 #pragma once
 #include <map>
 #include <set>

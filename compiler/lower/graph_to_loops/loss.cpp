@@ -19,8 +19,8 @@ static Tensors elementwise(OpCall &o, const Tensor &a, const Tensor &b, const st
   return {reduced(o, pointwise(xs, t, t, [fn](std::span<const Val> v) { return fn(v[0], v[1]); }))};
 }
 
-/// -log-probability at the target's class, weighted; also the sum of the weights. logp: [N, C, …] or [C]; it is
-/// computed at the targets alone.
+/// -log-probability at the target's class, weighted; also the sum of the weights. logp: [N, C, …] or [C]; it is computed at the targets
+/// alone.
 static Tensors nll(OpCall &o, const Tensor &logp0, const Tensor &target0, const Tensor &weight, int64_t reduction,
                    int64_t ignore) {
   Tensor logp = logp0, target = target0;

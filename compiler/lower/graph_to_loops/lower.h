@@ -1,9 +1,8 @@
 // Lowers the functional ATen graph to loops: what each value is becomes how each value is computed.
 //
-// Reads a graph::Model after the pass `functionalize` (nothing mutates or aliases; write-backs are outputs), with
-// composite operators (conv2d, linear, layer_norm, scaled_dot_product_attention, …) or core ATen or both. Writes a
-// loops::Program. It stands before lower/schedule, which fuses the nodes; here each value is only either inlined into
-// its users or given a buffer (cost.h).
+// Reads a graph::Model after the pass `functionalize` (nothing mutates or aliases; write-backs are outputs), with composite operators
+// (conv2d, linear, layer_norm, scaled_dot_product_attention, …) or core ATen or both. Writes a loops::Program. It stands before
+// lower/schedule, which fuses the nodes; here each value is only either inlined into its users or given a buffer (cost.h).
 //
 // Example: y = relu(x + 1) for x [8] becomes
 //     node n0 pointwise ranges [8]
@@ -13,9 +12,8 @@
 //       %3 = relu %2
 //       store y[i0] = %3
 //
-// Errors: OpUnsupported and OpRefused, all of the model at once, each at its source line; LoweringTypeMismatch
-// (internal) where a result disagrees with the type in the file. Weights are not copied: constants point into the
-// model's mapping and keep it alive.
+// Errors: OpUnsupported and OpRefused, all of the model at once, each at its source line; LoweringTypeMismatch (internal) where a result
+// disagrees with the type in the file. Weights are not copied: constants point into the model's mapping and keep it alive.
 #pragma once
 #include <string_view>
 

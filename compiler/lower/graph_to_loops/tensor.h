@@ -1,10 +1,9 @@
 // Tensor: a value of the model as a function from an index to scalar code, evaluated when somebody needs it.
 //
-// A Tensor is a cheap shared handle. It is either lazy (a function that emits the scalar ops for the element at an
-// index; pointwise ops and views compose such functions, so a chain of them becomes one loop nest) or realized (its
-// elements lie in a Buffer; at() emits a load). realize() turns the former into the latter for every holder of the
-// handle, by adding a node to the program. Views are index remappings of another tensor. A complex tensor is a pair of
-// real ones; its buffers hold the parts interleaved.
+// A Tensor is a cheap shared handle. It is either lazy (a function that emits the scalar ops for the element at an index; pointwise ops
+// and views compose such functions, so a chain of them becomes one loop nest) or realized (its elements lie in a Buffer; at() emits a
+// load). realize() turns the former into the latter for every holder of the handle, by adding a node to the program. Views are index
+// remappings of another tensor. A complex tensor is a pair of real ones; its buffers hold the parts interleaved.
 //
 // Example: softmax(x) over the last dim is
 //

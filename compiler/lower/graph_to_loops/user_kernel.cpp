@@ -1,6 +1,5 @@
-// Launches of users' Triton kernels. A kernel reads and writes memory as it lies, so its tensors are given buffers with
-// exactly the strides that the model states. What it writes is a new buffer that holds the old content first, unless
-// nobody else needs that:
+// Launches of users' Triton kernels. A kernel reads and writes memory as it lies, so its tensors are given buffers with exactly the strides
+// that the model states. What it writes is a new buffer that holds the old content first, unless nobody else needs that:
 //
 //     out = empty(...)              nothing to copy
 //     out = relu(x)                 computed straight into the new buffer

@@ -13,8 +13,8 @@ DType sortKeyType(const loops::Node &node);
 /// keep their order where positions are given.
 Val standsBefore(Emitter &e, const loops::Node &node, Val x, Val a, Val y, Val b);
 
-/// Key and position of an element as unsigned integers: their order, one integer after another, is that of the result.
-/// The value can be had back, but for the payload of a NaN.
+/// Key and position of an element as unsigned integers: their order, one integer after another, is that of the result. The value can be
+/// had back, but for the payload of a NaN.
 ///
 ///     keys of 16 bits or less, positions below 2^15     one I32: key 16, position 15, whether the key is -0
 ///     keys of 32 bits or less                           one I64: key 32, position 31, whether the key is -0

@@ -1,8 +1,7 @@
 // The nodes that the schedule put into a user's kernel (lower/schedule/attach.h), emitted at its loads and stores.
 //
-//     %v = tt.load %x_ptr + %i, %m, %other     ->   the nodes that make x at element %i, their loads under %m;
-//     select(%m, value, %other) tt.store %y_ptr + %i, %v, %m             ->   the nodes that read y at element %i, with
-//     %v for it, their stores under %m
+//     %v = tt.load %x_ptr + %i, %m, %other     ->   the nodes that make x at element %i, their loads under %m; select(%m, value, %other)
+//     tt.store %y_ptr + %i, %v, %m             ->   the nodes that read y at element %i, with %v for it, their stores under %m
 #pragma once
 #include "ir/tile/tile.h"
 #include "lower/plan_to_tile/emit.h"

@@ -1,5 +1,5 @@
-/* The entry points of cuBLASLt that the runtime uses: NESO_BLAS_SYMBOL(name, parameters). All return cublasStatus_t, an
- * int. Types are declared in blas.h. */
+/* The entry points of cuBLASLt that the runtime uses: NESO_BLAS_SYMBOL(name, parameters). All return cublasStatus_t, an int. Types are
+ * declared in blas.h. */
 #ifndef NESO_BLAS_SYMBOL
 #error "define NESO_BLAS_SYMBOL before including blas_symbols.h"
 #endif

@@ -1,5 +1,5 @@
-/* The entry points of the CUDA driver that the runtime uses: NESO_CUDA_SYMBOL(name, symbol in the library, parameters).
- * All return cu_result. Types are declared in driver.h. */
+/* The entry points of the CUDA driver that the runtime uses: NESO_CUDA_SYMBOL(name, symbol in the library, parameters). All return
+ * cu_result. Types are declared in driver.h. */
 #ifndef NESO_CUDA_SYMBOL
 #error "define NESO_CUDA_SYMBOL before including symbols.h"
 #endif

@@ -2,17 +2,17 @@
  *
  *     neso_model *model;
  *     neso_context *context;
- *     if (neso_model_load("resnet.neso", NULL, &model) || neso_context_create(model, NULL, &context))
- * puts(neso_error_text()); int64_t sizes[] = {1, 3, 224, 224}; neso_tensor in = {.data = pixels, .dtype = NESO_F32,
- * .rank = 4, .sizes = sizes}; neso_tensor out = {0}; neso_run(context, &in, 1, &out, 1);          // out.data: the
- * logits, valid until the context's next run
+ *     if (neso_model_load("resnet.neso", NULL, &model) || neso_context_create(model, NULL, &context)) puts(neso_error_text());
+ *     int64_t sizes[] = {1, 3, 224, 224};
+ *     neso_tensor in = {.data = pixels, .dtype = NESO_F32, .rank = 4, .sizes = sizes};
+ *     neso_tensor out = {0};
+ *     neso_run(context, &in, 1, &out, 1);          // out.data: the logits, valid until the context's next run
  *
- * Names: neso_<noun>_<verb>; what a call gives back comes last and is called out_*. Calls return neso_status (0: done)
- * and never throw; after a failure neso_error_text() says what happened, per thread.
+ * Names: neso_<noun>_<verb>; what a call gives back comes last and is called out_*. Calls return neso_status (0: done) and never
+ * throw; after a failure neso_error_text() says what happened, per thread.
  *
- * Threads: a model is immutable and may be used by any number of threads at once. A context serves one call at a time;
- * make one per concurrent run (contexts share the model's constants and code). Nothing here depends on environment
- * variables or global state. */
+ * Threads: a model is immutable and may be used by any number of threads at once. A context serves one call at a time; make one per
+ * concurrent run (contexts share the model's constants and code). Nothing here depends on environment variables or global state. */
 #ifndef NESO_NESO_H
 #define NESO_NESO_H
 
@@ -123,8 +123,8 @@ typedef struct neso_model_options {
 
 /* Opens a package. The file is mapped, not read; it must not be changed while the model lives. options may be NULL. */
 NESO_API neso_status neso_model_load(const char *path, const neso_model_options *options, neso_model **out_model);
-/* The same from memory, which the caller keeps until the model is freed. Constants are used where they lie when `bytes`
- * is aligned to 64, else copied. */
+/* The same from memory, which the caller keeps until the model is freed. Constants are used where they lie when `bytes` is aligned to
+ * 64, else copied. */
 NESO_API neso_status neso_model_load_memory(const void *bytes, size_t size, const neso_model_options *options,
                                             neso_model **out_model);
 /* Frees the model. Its contexts must be gone. NULL is allowed. */
@@ -216,9 +216,8 @@ typedef struct neso_symbol_info {
 NESO_API int32_t neso_model_symbol_count(const neso_model *model);
 NESO_API neso_status neso_model_symbol(const neso_model *model, int32_t index, neso_symbol_info *out_info);
 
-/* The sizes that all inputs take when the named sizes have the given values: for making inputs. Sizes that are not
- * named take their hint, else the least value of their range that is at least 2. out_sizes: the dimensions of all
- * inputs, one input after the other. */
+/* The sizes that all inputs take when the named sizes have the given values: for making inputs. Sizes that are not named take their hint,
+ * else the least value of their range that is at least 2. out_sizes: the dimensions of all inputs, one input after the other. */
 NESO_API neso_status neso_model_solve_sizes(const neso_model *model, const char *const *names, const int64_t *values,
                                             size_t count, int64_t *out_sizes);
 
@@ -242,8 +241,8 @@ NESO_API neso_status neso_model_get_stats(const neso_model *model, neso_model_st
 
 typedef struct neso_context neso_context;
 
-/* Calls body(data, i) for every i in [0, n), on any threads, and returns when all are done. i names the worker: no two
- * calls with the same i run at once. n is at most the context's `threads`. */
+/* Calls body(data, i) for every i in [0, n), on any threads, and returns when all are done. i names the worker: no two calls with the
+ * same i run at once. n is at most the context's `threads`. */
 typedef void (*neso_parallel_for)(void *user, int n, void (*body)(void *data, int i), void *data);
 
 /* One step of a run, for profilers and debuggers. */
@@ -273,20 +272,18 @@ typedef struct neso_context_options {
    */
   void (*on_print)(void *user, const char *line);
   void *on_print_user;
-  /* Where the model runs. On NESO_CUDA the allocator above gives memory of that device (256-byte aligned, usable on the
-   * context's stream), threads do not matter, and with on_step each step is waited for, so that its time and its
-   * failure are its own. */
+  /* Where the model runs. On NESO_CUDA the allocator above gives memory of that device (256-byte aligned, usable on the context's
+   * stream), threads do not matter, and with on_step each step is waited for, so that its time and its failure are its own. */
   neso_device_kind device;
   int32_t device_index;
   void *stream; /* a CUstream (cudaStream_t) of the device, borrowed; NULL: the context's own. (void *)1: the legacy
                    default */
   int32_t cuda_graphs; /* how many CUDA graphs are kept, one for sizes and addresses that came twice; 0: 16; -1: none */
   const char *cuda_driver; /* the driver's library; NULL: "libcuda.so.1" */
-  /* The library for matrix products that packages may leave to it: a path of cuBLASLt, of which a model's first context
-   * on a device decides;
-   * "": none, the package's own kernels run; NULL: the one that the process has loaded already, else what the dynamic
-   * loader finds, else that of a toolkit under /usr/local/cuda or /opt/cuda. Where it cannot be opened the package's
-   * own kernels run: see neso_device_stats.library. */
+  /* The library for matrix products that packages may leave to it: a path of cuBLASLt, of which a model's first context on a device decides;
+   * "": none, the package's own kernels run; NULL: the one that the process has loaded already, else what the dynamic loader finds, else
+   * that of a toolkit under /usr/local/cuda or /opt/cuda. Where it cannot be opened the package's own kernels run: see
+   * neso_device_stats.library. */
   const char *cublas;
   int32_t cuda_streams; /* how many streams the steps of a recorded graph may spread over where they do not need each
                            other; 0: 4 */
@@ -294,29 +291,27 @@ typedef struct neso_context_options {
                            CUDA graph */
 } neso_context_options;
 
-/* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model
- * must outlive it. The first context on a GPU starts its driver and uploads code and constants, which all contexts of
- * the model on that GPU share. */
+/* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it.
+ * The first context on a GPU starts its driver and uploads code and constants, which all contexts of the model on that GPU share. */
 NESO_API neso_status neso_context_create(const neso_model *model, const neso_context_options *options,
                                          neso_context **out_context);
 /* Frees the context and all memory that it gave to the caller. NULL is allowed. */
 NESO_API void neso_context_free(neso_context *context);
 
-/* Runs the model. inputs: in flattened order, borrowed during the call; one with data == NULL stands for a none or text
- * value. outputs: where out[i].data is NULL it is set to memory of the context or, for an output that is a view of an
- * input or a constant, to that memory; valid until the context's next run or its end. Where out[i].data is given,
- * dtype, rank and sizes must be the output's and the result is written there, with the given strides (NULL:
- * contiguous). Sizes and strides set by the call belong to the context. On a GPU inputs may lie on the host (they are
- * copied) or on the context's device (they are used where they lie), and out[i].device says where each result is
- * wanted, whether out[i].data is given or not: a zeroed struct asks for host memory. Python scalars stay on the host.
- * After a failure the context is usable as before; the contents of the caller's outputs and of mutated inputs are
- * unspecified if the failure came from a kernel, untouched otherwise. */
+/* Runs the model. inputs: in flattened order, borrowed during the call; one with data == NULL stands for a none or text value.
+ * outputs: where out[i].data is NULL it is set to memory of the context or, for an output that is a view of an input or a constant, to
+ * that memory; valid until the context's next run or its end. Where out[i].data is given, dtype, rank and sizes must be the output's
+ * and the result is written there, with the given strides (NULL: contiguous). Sizes and strides set by the call belong to the context.
+ * On a GPU inputs may lie on the host (they are copied) or on the context's device (they are used where they lie), and out[i].device says
+ * where each result is wanted, whether out[i].data is given or not: a zeroed struct asks for host memory. Python scalars stay on the host.
+ * After a failure the context is usable as before; the contents of the caller's outputs and of mutated inputs are unspecified if the
+ * failure came from a kernel, untouched otherwise. */
 NESO_API neso_status neso_run(neso_context *context, const neso_tensor *inputs, size_t input_count,
                               neso_tensor *outputs, size_t output_count);
 
-/* The same without waiting: the work is queued on the context's stream. Inputs and outputs are borrowed, and results on
- * the host are complete, when neso_context_synchronize returns; results on the device are in the order of the stream. A
- * step that reads a size from the device waits for it. On the CPU it is neso_run. */
+/* The same without waiting: the work is queued on the context's stream. Inputs and outputs are borrowed, and results on the host are
+ * complete, when neso_context_synchronize returns; results on the device are in the order of the stream. A step that reads a size from the
+ * device waits for it. On the CPU it is neso_run. */
 NESO_API neso_status neso_run_async(neso_context *context, const neso_tensor *inputs, size_t input_count,
                                     neso_tensor *outputs, size_t output_count);
 /* Waits for all that the context has queued. NESO_DEVICE_LOST when a kernel trapped: the driver
@@ -329,8 +324,8 @@ NESO_API neso_status neso_context_set_stream(neso_context *context, void *stream
  * context. */
 NESO_API neso_status neso_context_allocate(neso_context *context, size_t bytes, void **out_memory);
 NESO_API void neso_context_deallocate(neso_context *context, void *memory);
-/* Copies elements between two tensors of equal dtype and sizes, of any strides, on the host or on the context's device.
- * Queued on the stream; waits for its end where one of the two lies on the host. */
+/* Copies elements between two tensors of equal dtype and sizes, of any strides, on the host or on the context's device. Queued on the
+ * stream; waits for its end where one of the two lies on the host. */
 NESO_API neso_status neso_tensor_copy(neso_context *context, const neso_tensor *to, const neso_tensor *from);
 
 /* Time on the context's device: marks are numbered [0, 4096) and set in the order of the stream; elapsed waits for the
@@ -338,8 +333,8 @@ NESO_API neso_status neso_tensor_copy(neso_context *context, const neso_tensor *
 NESO_API neso_status neso_context_mark(neso_context *context, int32_t mark);
 NESO_API neso_status neso_context_elapsed(neso_context *context, int32_t begin, int32_t end, double *out_ms);
 
-/* A buffer that the model mutates (see neso_constant_info.mutated), as this context's runs have left it, on the
- * context's device; writable between runs. */
+/* A buffer that the model mutates (see neso_constant_info.mutated), as this context's runs have left it, on the context's device; writable
+ * between runs. */
 NESO_API neso_status neso_context_buffer(neso_context *context, const char *name, neso_tensor *out_tensor);
 /* Puts all mutated buffers back to the values stored in the package. */
 NESO_API neso_status neso_context_reset_buffers(neso_context *context);
@@ -358,9 +353,8 @@ typedef struct neso_step_time {
   const char *kernel; /* of a launch; else NULL */
   double ms;          /* on a GPU between marks on the stream, so that steps follow each other as in any run */
 } neso_step_time;
-/* What step number `step` of the model took in the last run, which must be finished; steps of branches and loops count
- * to the step that runs them. NESO_INVALID_ARGUMENT without time_steps, before a run, and for a step that does not
- * exist. */
+/* What step number `step` of the model took in the last run, which must be finished; steps of branches and loops count to the step that runs
+ * them. NESO_INVALID_ARGUMENT without time_steps, before a run, and for a step that does not exist. */
 NESO_API neso_status neso_context_step_time(neso_context *context, int64_t step, neso_step_time *out_time);
 
 typedef struct neso_device_stats {

@@ -1,5 +1,5 @@
-// Thin C++17 wrapper of neso.h: ownership by RAII, nothing else. No exceptions: every call that can fail returns
-// neso_status, and neso_error_text() says why.
+// Thin C++17 wrapper of neso.h: ownership by RAII, nothing else. No exceptions: every call that can fail returns neso_status, and
+// neso_error_text() says why.
 //
 //     neso::Model model;
 //     neso::Context context;
@@ -8,8 +8,7 @@
 //     neso_tensor in = neso::tensor(pixels, sizes), out{};
 //     context.run(&in, 1, &out, 1);
 //
-// Threads and lifetimes are those of neso.h: a model is shared, a context serves one call at a time, the model outlives
-// its contexts.
+// Threads and lifetimes are those of neso.h: a model is shared, a context serves one call at a time, the model outlives its contexts.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -14,11 +14,10 @@ void simplify(Model &model);
 /// model is run.
 void unifySymbols(Model &model);
 
-/// Replaces nodes that compute symbolic integers and booleans (aten.sym_size, _operator.*, torch.sym_*, math.*) by the
-/// expressions of their values, and symbolic arguments of constant value by that constant. Symbolic floats keep their
-/// nodes. Sizes that depend on data (item, nonzero) keep theirs, which define the symbol.
-///     %s = aten.sym_size.int(x, 0); %t = _operator.mul(%s, 2); view(x, [%t, 4])   ->   view(x, [%t, 4]) with %t.expr =
-///     2*s0
+/// Replaces nodes that compute symbolic integers and booleans (aten.sym_size, _operator.*, torch.sym_*, math.*) by the expressions of
+/// their values, and symbolic arguments of constant value by that constant. Symbolic floats keep their nodes. Sizes that depend on data
+/// (item, nonzero) keep theirs, which define the symbol.
+///     %s = aten.sym_size.int(x, 0); %t = _operator.mul(%s, 2); view(x, [%t, 4])   ->   view(x, [%t, 4]) with %t.expr = 2*s0
 void resolveSymbolic(Model &model);
 
 /// Takes assertion nodes out. A condition over the sizes of inputs becomes a guard of the model; one on data is

@@ -1,14 +1,12 @@
-// Which element of a tensor each access of a kernel touches: what a compiler must know to compute an element where the
-// kernel loads it, or to go on computing where the kernel stores it, in place of the trip through memory.
+// Which element of a tensor each access of a kernel touches: what a compiler must know to compute an element where the kernel loads it,
+// or to go on computing where the kernel stores it, in place of the trip through memory.
 //
-// A pointer parameter can be followed if it goes only through pointer arithmetic and shapes (addptr, splat, broadcast,
-// expand_dims, trans) to the address of plain loads and stores. Then the element that each of them touches is the sum
-// of the offsets on the way.
+// A pointer parameter can be followed if it goes only through pointer arithmetic and shapes (addptr, splat, broadcast, expand_dims, trans)
+// to the address of plain loads and stores. Then the element that each of them touches is the sum of the offsets on the way.
 //
 //     %p = tt.splat %x_ptr; %q = tt.addptr %p, %i; %v = tt.load %q, %m     gives one load; its element is %i
 //
-// Pointers that loops carry, that are chosen between, or that block pointers and descriptors are made of, cannot be
-// followed.
+// Pointers that loops carry, that are chosen between, or that block pointers and descriptors are made of, cannot be followed.
 #pragma once
 #include <optional>
 #include <vector>

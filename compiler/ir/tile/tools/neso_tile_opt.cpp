@@ -1,12 +1,11 @@
-// neso-tile-opt: reads a tile module, runs passes by name, prints or executes it. For lit tests and for looking at what
-// a pass does.
+// neso-tile-opt: reads a tile module, runs passes by name, prints or executes it. For lit tests and for looking at what a pass does.
 //
 //     neso-tile-opt FILE [--pass NAME]... [--locations] [--generic] [--effects] [--footprints] [--interpret X,Y,Z --arg
 //     ARG ...]
 //
-// ARG is int:5, float:0.5, or buffer:TYPE:COUNT[:ramp|:zero] with TYPE f32, i32, i64 or f64; ramp counts 0, 1, 2 ….
-// With --interpret the first public function runs over the grid and every buffer is printed after it, one a line. Exit
-// code 1 and one diagnostic a line on stderr if anything fails.
+// ARG is int:5, float:0.5, or buffer:TYPE:COUNT[:ramp|:zero] with TYPE f32, i32, i64 or f64; ramp counts 0, 1, 2 …. With --interpret
+// the first public function runs over the grid and every buffer is printed after it, one a line.
+// Exit code 1 and one diagnostic a line on stderr if anything fails.
 #include <charconv>
 #include <cstdio>
 #include <fstream>
