@@ -49,7 +49,7 @@ public:
     // The file as it is: composites, in-place operators and views included. Weights are mapped.
     Result<graph::Model> model = readAndPrepare(path);
     if (!model) return model.takeError();
-    if (stopAt(Stage::Graph)) return emit(graph::print(*model));
+    if (endsAt(Stage::Graph, [&] { return graph::print(*model); })) return std::move(out_);
     // ---- From here on the graph is functional, and every size is a known expression. ----
 
     // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
@@ -61,7 +61,7 @@ public:
   }
 
   Result<Compilation> compileLoops(loops::Program program) {
-    if (stopAt(Stage::Loops)) return emit(loops::print(program));
+    if (endsAt(Stage::Loops, [&] { return loops::print(program); })) return std::move(out_);
     if (Status s = loops::verify(program); !s) return s.takeError();
     mark("verify loops");
     // ---- From here on no operator of PyTorch is left, and every buffer is known. ----
@@ -71,7 +71,7 @@ public:
     if (!plan) return plan.takeError();
     if (Status s = plan::verify(*plan); !s) return s.takeError();
     mark("schedule");
-    if (stopAt(Stage::Schedule)) return emit(plan::print(*plan));
+    if (endsAt(Stage::Schedule, [&] { return plan::print(*plan); })) return std::move(out_);
     // ---- From here on launch order and memory are fixed. ----
 
     return generate(*plan);
@@ -113,15 +113,17 @@ private:
         plan, context, tileTarget(), userKernels_ ? userKernels_->functions() : std::vector<mlir::Operation *>());
     if (!module) return module.takeError();
     mark("tile programs");
-    if (stopAt(Stage::Tile)) return emit(printTile(**module));
-    if (stopAt(Stage::Plan)) return emit(plan::print(plan));
+    if (endsAt(Stage::Tile, [&] { return printTile(**module); })) return std::move(out_);
+    if (endsAt(Stage::Plan, [&] { return plan::print(plan); })) return std::move(out_);
     // ---- From here on every kernel has its arguments and its grid. ----
 
     Result<std::vector<CompiledCode>> code =
         targets_.gpu() ? generateForNvidia(plan, **module) : generateForCpu(**module);
     if (!code) return code.takeError();
     mark("machine code");
-    if (isText(options_.emit)) return emit(std::move(text_));
+    for (auto &[stage, text] : texts_)
+      if (endsAt(stage, [&] { return text; })) return std::move(out_);
+    if (isText(options_.emit)) return std::move(out_); // of a model without kernels
 
     PackageContents contents;
     contents.plan = &plan;
@@ -143,10 +145,10 @@ private:
     for (cpu::CpuLevel level : functions.empty() ? std::vector<cpu::CpuLevel>() : targets_.cpu) {
       cpu::CompileOptions backend;
       backend.threads = options_.threads;
-      backend.keepLlvm = stopAt(Stage::Llvm), backend.keepAsm = stopAt(Stage::Asm);
+      backend.keepLlvm = wants(Stage::Llvm), backend.keepAsm = wants(Stage::Asm);
       Result<CompiledCode> compiled = cpu::compileForCpu(functions, level, backend);
       if (!compiled) return compiled.takeError();
-      if (text_.empty()) text_ = stopAt(Stage::Llvm) ? compiled->llvmText : compiled->asmText;
+      if (code.empty()) texts_ = {{Stage::Llvm, compiled->llvmText}, {Stage::Asm, compiled->asmText}};
       code.push_back(std::move(*compiled));
     }
     return code;
@@ -165,8 +167,8 @@ private:
     }
     nvidia::CompileOptions backend;
     backend.threads = options_.threads;
-    backend.keepLlvm = stopAt(Stage::Llvm), backend.keepPtx = stopAt(Stage::Ptx),
-    backend.keepLayouts = stopAt(Stage::Layout), backend.keepSass = stopAt(Stage::Sass);
+    backend.keepLlvm = wants(Stage::Llvm), backend.keepPtx = wants(Stage::Ptx),
+    backend.keepLayouts = wants(Stage::Layout), backend.keepSass = wants(Stage::Sass);
     backend.assemble = (!options_.emit || stopAt(Stage::Sass)) && settings_.assembler != "none";
     if (backend.assemble) backend.ptxas = settings_.assembler;
     std::vector<CompiledCode> code;
@@ -174,11 +176,11 @@ private:
       Result<nvidia::CompiledModule> compiled = nvidia::compileForNvidia(functions, *chip, backend);
       if (!compiled) return compiled.takeError();
       CompiledCode &ptx = compiled->code.back();
-      if (text_.empty())
-        text_ = stopAt(Stage::Llvm)   ? ptx.llvmText
-                : stopAt(Stage::Ptx)  ? ptx.asmText
-                : stopAt(Stage::Sass) ? compiled->sassText
-                                      : compiled->layoutText;
+      if (code.empty())
+        texts_ = {{Stage::Llvm, ptx.llvmText},
+                  {Stage::Layout, compiled->layoutText},
+                  {Stage::Ptx, ptx.asmText},
+                  {Stage::Sass, compiled->sassText}};
       for (Diagnostic &spill : spillWarnings(compiled->usage, chip->arch)) sink_.warn(std::move(spill));
       usage_ = std::move(compiled->usage);
       // Worst first: what runs as it is stands behind what the driver must still translate.
@@ -252,9 +254,17 @@ private:
     return nullptr;
   }
   bool stopAt(Stage stage) const { return options_.emit == stage; }
-  Compilation emit(std::string text) {
-    out_.emitted = std::move(text);
-    return std::move(out_);
+  bool wants(Stage stage) const {
+    return stopAt(stage) || std::find(options_.shown.begin(), options_.shown.end(), stage) != options_.shown.end();
+  }
+  /// Hands the text of a stage to whoever asked for it; true when the compilation ends there, with out_ filled.
+  template <class Text> bool endsAt(Stage stage, Text text) {
+    if (!wants(stage)) return false;
+    std::string now = text();
+    if (stopAt(stage)) out_.emitted = now;
+    if (options_.show && std::find(options_.shown.begin(), options_.shown.end(), stage) != options_.shown.end())
+      options_.show(stage, std::move(now));
+    return stopAt(stage);
   }
   void mark(const char *step) {
     auto now = std::chrono::steady_clock::now();
@@ -266,7 +276,7 @@ private:
   DiagnosticSink &sink_;
   Targets targets_;
   Settings settings_;
-  std::string text_;                         // of the stage asked for, from the first machine
+  std::vector<std::pair<Stage, std::string>> texts_; // of the backend's stages, from the first machine
   std::vector<nvidia::FunctionUsage> usage_; // on the last chip
   std::shared_ptr<UserKernels> userKernels_; // null when the model has none
   Compilation out_;

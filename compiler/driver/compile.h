@@ -39,6 +39,9 @@ struct CompileOptions {
   std::vector<std::string> kernelPaths;                     // --kernels: where sources of user kernels lie
   std::vector<std::pair<std::string, std::string>> options; // --option K=V
   std::optional<Stage> emit;                                // stop there and give its text
+  /// Given the text of each of these stages on the way, as far as the compilation gets.
+  std::vector<Stage> shown;
+  std::function<void(Stage, std::string)> show;
   bool report = false;                                      // fill Compilation::report
   int threads = 2;                                          // of the compiler itself
   /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…",
