@@ -267,6 +267,8 @@ def ordering():
         c("topk", lambda x: torch.topk(x, 5), "f32 4x37"), c("topk_smallest", lambda x: torch.topk(x, 3, 0, largest=False), "f32 9x4"), c("cumsum", lambda x: x.cumsum(-1), "f32 3x65"), c("cumsum_outer", lambda x: x.cumsum(0), "f32 33x3"), c("cumprod", lambda x: x.cumprod(1), "f32 3x9 >0"),
         c("cummax", lambda x: torch.cummax(x, 1), "f32 3x19"), c("cummin", lambda x: torch.cummin(x, 0), "i64 9x3"), c("logcumsumexp", lambda x: torch.logcumsumexp(x, 1), "f32 3x19"), c("diff", lambda x: torch.diff(x, dim=1), "f32 3x6"), c("kthvalue", lambda x: torch.kthvalue(x, 3, 1), "f32 3x9"), c("msort", torch.msort, "f32 9x2"),
         c("sort_i64_long", lambda x: torch.sort(x, stable=True), "i64 700"), c("cumsum_i64", lambda x: x.cumsum(0), "i64 100"), c("sort_nan", lambda x: torch.sort(x, stable=True), SPECIAL),
+        c("cumsum_dynamic", lambda x: x.cumsum(-1), "f32 3x9", more=[["f32 1x2"], ["f32 7x301"]], dynamic=({0: B, 1: N},)),
+        c("sort_dynamic", lambda x: torch.sort(x, stable=True), "f32 3x9", more=[["f32 1x2"], ["f32 7x301"]], dynamic=({0: B, 1: N},)),
     ]
 
 

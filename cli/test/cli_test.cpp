@@ -15,9 +15,9 @@ protected:
   // gpu: its kernels are those of the fake CUDA driver.
   void makePackage(const std::string &name, float first = 1, bool gpu = false) {
     plan::Plan p;
-    Expr s0 = symbol("s0");
+    Expr s0 = Symbol::size("s0");
     p.program.name = "tiny";
-    p.program.facts.setRange("s0", {2, 8});
+    p.program.facts.setRange(Symbol::size("s0"), {2, 8});
     std::vector<float> w(8, 10), state{1, 2};
     w[0] = first;
     auto buffer = [&](const std::string &n, loops::Buffer::Kind kind, Expr elements, int64_t index,

@@ -37,8 +37,8 @@ public:
   Page(const plan::Plan &plan, const std::vector<nvidia::FunctionUsage> &usage, const std::vector<StepTime> &times)
       : plan_(plan), usage_(usage), times_(times) {
     // Pictures need numbers: a size of 64 where the exported range allows it.
-    for (const auto &[name, range] : plan.program.facts.ranges())
-      sizes_[name] = std::clamp<int64_t>(64, std::max<int64_t>(range.lo, 1), range.hi);
+    for (const auto &[symbol, range] : plan.program.facts.ranges())
+      sizes_[symbol] = std::clamp<int64_t>(64, std::max<int64_t>(range.lo, 1), range.hi);
   }
 
   std::string str() {
@@ -94,7 +94,8 @@ private:
                     amount(written), bytesText(weights), amount(plan_.arenaBytes), amount(plan_.arenaLowerBound));
     if (!sizes_.empty()) {
       out_ += "<p>Symbolic sizes are shown at";
-      for (const auto &[name, value] : sizes_) out_ += fmt::format(" {} = {}", escape(name), value);
+      for (const auto &[symbol, range] : plan_.program.facts.ranges())
+        out_ += fmt::format(" {} = {}", escape(symbol.str()), sizes_.at(symbol));
       out_ += ".</p>";
     }
   }
@@ -194,7 +195,7 @@ private:
   const plan::Plan &plan_;
   const std::vector<nvidia::FunctionUsage> &usage_;
   const std::vector<StepTime> &times_;
-  std::unordered_map<std::string, int64_t> sizes_;
+  SymbolMap<int64_t> sizes_;
   std::string out_;
 };
 

@@ -51,7 +51,7 @@ private:
     for (const loops::Op &op : b.ops) {
       number(static_cast<int>(op.kind)), put(name(op.dtype)), number(op.a), number(op.b), number(op.c), number(op.imm),
           number(op.immInt);
-      buffer(op.buffer), put(op.index.valid() ? op.index.str() : "-"), put(op.symbol),
+      buffer(op.buffer), put(op.index.valid() ? op.index.str() : "-"), put(op.symbol.valid() ? op.symbol.str() : ""),
           put(op.bound.valid() ? op.bound.str() : "-");
     }
     put(";");

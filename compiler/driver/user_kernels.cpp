@@ -123,8 +123,8 @@ Status Binder::graph(Graph &g) {
 }
 
 int64_t Binder::usual(Expr e) const {
-  std::unordered_map<std::string, int64_t> values;
-  for (const std::string &s : symbolsOf(e)) {
+  SymbolMap<int64_t> values;
+  for (Symbol s : symbolsOf(e)) {
     Interval range = model_.facts.range(s);
     values[s] = std::clamp<int64_t>(256, std::max<int64_t>(range.lo, 1), std::max<int64_t>(range.hi, 1));
   }
@@ -178,14 +178,14 @@ Result<std::array<Expr, 3>> Binder::gridOf(const Graph &g, const Node &n, const 
         out[d] = (*grid)[0];
     }
   }
-  std::set<std::string> known;
+  std::set<Symbol> known;
   for (const graph::Value &v : model_.graph.values)
     for (Expr e : v.type.sizes)
-      for (const std::string &s : symbolsOf(e)) known.insert(s);
+      for (Symbol s : symbolsOf(e)) known.insert(s);
   for (Expr e : out)
-    for (const std::string &s : symbolsOf(e))
+    for (Symbol s : symbolsOf(e))
       if (!known.count(s) && !model_.facts.ranges().count(s))
-        return bundleMismatch(n, row, "its grid uses '" + s + "', which is no size of this model");
+        return bundleMismatch(n, row, "its grid uses '" + s.name() + "', which is no size of this model");
   return out;
 }
 

@@ -34,8 +34,8 @@ struct LooseKernel {
     int line;
   };
   std::vector<int> align = {}; // one an argument; empty: nothing is asked
-  std::array<std::string, 3> gridSymbols = {};
-  std::vector<std::string> argumentSymbols = {}; // one an argument, if there are footprints
+  std::array<Symbol, 3> gridSymbols = {};
+  std::vector<Symbol> argumentSymbols = {}; // one an argument, if there are footprints
   std::vector<Footprint> footprints = {};
 };
 

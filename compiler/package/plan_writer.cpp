@@ -150,8 +150,8 @@ void PlanWriter::defineSize(size_t input, size_t dim, Expr size) {
   DimPlan &d = inputDims_[input][dim];
   Interval range = plan_->program.facts.rangeOf(size);
   d.range = {std::max<int64_t>(range.lo, 0), range.hi};
-  if (size.isSymbol() && !sizes_.defined(size.symbolName())) {
-    d.define = sizes_.define(size.symbolName());
+  if (size.isSymbol() && !sizes_.defined(size.symbol())) {
+    d.define = sizes_.define(size.symbol());
   } else if (size.isConst()) {
     d.range = {size.constValue(), size.constValue()};
   } else {
@@ -166,9 +166,9 @@ void PlanWriter::solveSizes() {
   for (bool progress = true; progress;) {
     progress = false;
     for (Unsolved &u : unsolved_) {
-      std::vector<std::string> unknown;
-      for (const std::string &name : symbolsOf(u.size))
-        if (!sizes_.defined(name)) unknown.push_back(name);
+      std::vector<Symbol> unknown;
+      for (Symbol s : symbolsOf(u.size))
+        if (!sizes_.defined(s)) unknown.push_back(s);
       if (unknown.size() != 1) continue;
       std::optional<Affine> affine = affineIn(u.size, unknown[0]);
       if (!affine || affine->coefficient == Expr(0)) continue;
@@ -192,9 +192,9 @@ void PlanWriter::defineInputs() {
     }
     DimPlan &only = inputDims_[i].emplace_back();
     bool integer = in.kind == loops::ProgramInput::Kind::Int || in.kind == loops::ProgramInput::Kind::Bool;
-    if (integer && in.scalar.valid() && in.scalar.isSymbol() && !sizes_.defined(in.scalar.symbolName())) {
-      only.define = sizes_.define(in.scalar.symbolName());
-      only.range = plan_->program.facts.range(in.scalar.symbolName());
+    if (integer && in.scalar.valid() && in.scalar.isSymbol() && !sizes_.defined(in.scalar.symbol())) {
+      only.define = sizes_.define(in.scalar.symbol());
+      only.range = plan_->program.facts.range(in.scalar.symbol());
     } else {
       // The value itself is always kept, so that it can be compared and read by kernels.
       only.define = sizes_.fresh();
@@ -479,8 +479,8 @@ Offset<fbs::LaunchChecks> PlanWriter::emitChecks(const LooseKernel &kernel) {
   if (kernel.align.empty() && kernel.footprints.empty()) return 0;
   SizeProgram program;
   if (!kernel.footprints.empty()) {
-    for (const std::string &name : kernel.gridSymbols) program.define(name);
-    for (const std::string &name : kernel.argumentSymbols) program.define(name);
+    for (Symbol s : kernel.gridSymbols) program.define(s);
+    for (Symbol s : kernel.argumentSymbols) program.define(s);
   }
   struct Slots {
     int32_t begin, end, valid;
@@ -535,8 +535,8 @@ Rows<fbs::Kernel> PlanWriter::emitKernels() {
 std::string PlanWriter::guardText(Expr condition) {
   std::string text = fmt::format("the sizes of the inputs break a condition of the model: {}", condition.str());
   const char *joint = " with ";
-  for (const std::string &name : symbolsOf(condition)) {
-    text += fmt::format("{}{} = {{{}}}", joint, name, slot(symbol(name)));
+  for (Symbol s : symbolsOf(condition)) {
+    text += fmt::format("{}{} = {{{}}}", joint, s.str(), slot(s));
     joint = ", ";
   }
   return text;
@@ -554,10 +554,10 @@ Rows<fbs::Guard> PlanWriter::emitGuards() {
 
 Rows<fbs::Symbol> PlanWriter::emitSymbols() {
   std::vector<Offset<fbs::Symbol>> rows;
-  for (const auto &[name, range] : plan_->program.facts.ranges()) {
-    if (!sizes_.defined(name)) continue;
-    int32_t s = slot(symbol(name));
-    rows.push_back(fbs::CreateSymbol(fb_, fb_.CreateString(name), s, range.lo, range.hi));
+  for (const auto &[symbol, range] : plan_->program.facts.ranges()) {
+    if (!sizes_.defined(symbol)) continue;
+    int32_t s = slot(symbol);
+    rows.push_back(fbs::CreateSymbol(fb_, fb_.CreateString(symbol.name()), s, range.lo, range.hi));
   }
   return fb_.CreateVector(rows);
 }
@@ -669,7 +669,7 @@ void PlanWriter::emitStep(const plan::Step &step, Sub &sub) {
   } else if (const auto *load = std::get_if<plan::LoadScalar>(&step)) {
     size_t segment = sizes_.segmentOfSymbol(load->symbol);
     push(sub, fbs::Step::LoadScalar,
-         fbs::CreateLoadScalar(fb_, bufferRow(load->buffer), -1, dtypeOf(load->dtype), slot(symbol(load->symbol))));
+         fbs::CreateLoadScalar(fb_, bufferRow(load->buffer), -1, dtypeOf(load->dtype), slot(load->symbol)));
     fbs::SizeRange range = sizes_.finish().ranges[segment];
     push(sub, fbs::Step::EvalSizes, fbs::CreateEvalSizes(fb_, &range));
     emitLate(segment, sub);

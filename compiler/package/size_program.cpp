@@ -6,26 +6,26 @@
 namespace neso {
 using fbs::SizeOp;
 
-int32_t SizeProgram::define(const std::string &symbolName, bool late) {
+int32_t SizeProgram::define(Symbol symbol, bool late) {
   size_t segment = 0;
   if (late) {
     segment = segments_.size();
     segments_.emplace_back();
   }
   int32_t slot = variable();
-  symbols_[symbolName] = {slot, segment};
+  symbols_[symbol] = {slot, segment};
   return slot;
 }
 
-void SizeProgram::defineAs(const std::string &symbolName, Expr value) {
+void SizeProgram::defineAs(Symbol symbol, Expr value) {
   int32_t s = slot(value);
-  symbols_[symbolName] = {s, segmentOf(value)};
+  symbols_[symbol] = {s, segmentOf(value)};
 }
 
 Expr SizeProgram::raw(int32_t slot) {
-  std::string name = fmt::format("raw.{}", slot);
-  symbols_[name] = {slot, 0};
-  return symbol(name);
+  const Symbol symbol = Symbol::of(Symbol::Kind::Slot, static_cast<size_t>(slot));
+  symbols_[symbol] = {slot, 0};
+  return symbol;
 }
 
 int32_t SizeProgram::constant(int64_t value) {
@@ -42,8 +42,8 @@ int32_t SizeProgram::floatConstant(double value) {
 
 size_t SizeProgram::segmentOf(Expr e) {
   size_t last = 0;
-  for (const std::string &name : symbolsOf(e)) {
-    auto it = symbols_.find(name);
+  for (Symbol symbol : symbolsOf(e)) {
+    auto it = symbols_.find(symbol);
     if (it != symbols_.end()) last = std::max(last, it->second.segment);
   }
   return last;
@@ -58,9 +58,9 @@ int32_t SizeProgram::emit(size_t segment, SizeOp op, int32_t a, int32_t b, int32
 int32_t SizeProgram::slot(Expr e) {
   if (std::optional<int64_t> value = e.asConst()) return constant(*value);
   if (e.isSymbol()) {
-    auto it = symbols_.find(e.symbolName());
+    auto it = symbols_.find(e.symbol());
     if (it != symbols_.end()) return it->second.slot;
-    if (undefined_.empty()) undefined_ = e.symbolName();
+    if (undefined_.empty()) undefined_ = e.symbol().str();
     return constant(0);
   }
   auto it = slots_.find(e);

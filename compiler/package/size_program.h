@@ -20,10 +20,10 @@ namespace neso {
 class SizeProgram {
 public:
   /// Gives a symbol a slot of its own; `late` opens a segment for it. Returns the slot.
-  int32_t define(const std::string &symbolName, bool late = false);
-  bool defined(const std::string &symbolName) const { return symbols_.count(symbolName) != 0; }
+  int32_t define(Symbol symbol, bool late = false);
+  bool defined(Symbol symbol) const { return symbols_.count(symbol) != 0; }
   /// A symbol computed from others: its slot is that of `value`.
-  void defineAs(const std::string &symbolName, Expr value);
+  void defineAs(Symbol symbol, Expr value);
   /// A slot that nothing names yet: the raw size of an input.
   int32_t fresh() { return variable(); }
   /// e as an expression of a raw slot made by fresh().
@@ -35,7 +35,7 @@ public:
   int32_t floatConstant(double value);
   /// Segment in which e gets its value.
   size_t segmentOf(Expr e);
-  size_t segmentOfSymbol(const std::string &symbolName) const { return symbols_.at(symbolName).segment; }
+  size_t segmentOfSymbol(Symbol symbol) const { return symbols_.at(symbol).segment; }
   size_t segments() const { return segments_.size(); }
   /// First symbol that was asked for without definition; empty: none.
   const std::string &undefined() const { return undefined_; }
@@ -52,7 +52,7 @@ public:
   int32_t finalSlot(int32_t slot) const { return slot < 0 ? ~slot : slot + static_cast<int32_t>(constants_.size()); }
 
 private:
-  struct Symbol {
+  struct Place {
     int32_t slot;
     size_t segment;
   };
@@ -67,7 +67,7 @@ private:
 
   std::vector<int64_t> constants_;
   std::unordered_map<int64_t, int32_t> constantSlots_;
-  std::unordered_map<std::string, Symbol> symbols_;
+  SymbolMap<Place> symbols_;
   std::unordered_map<Expr, int32_t> slots_;
   std::vector<std::vector<Instruction>> segments_ = std::vector<std::vector<Instruction>>(1);
   int32_t variables_ = 0;

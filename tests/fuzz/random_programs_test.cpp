@@ -20,7 +20,7 @@ struct Inputs {
   std::vector<std::vector<uint8_t>> bytes;
   std::vector<std::vector<int64_t>> shapes;
 };
-Inputs makeInputs(const RandomProgram &r, const std::unordered_map<std::string, int64_t> &sizes, uint32_t seed) {
+Inputs makeInputs(const RandomProgram &r, const SymbolMap<int64_t> &sizes, uint32_t seed) {
   Inputs in;
   std::mt19937 rng(seed);
   for (size_t k = 0; k < r.p.inputs.size(); ++k) {
@@ -65,7 +65,7 @@ void check(uint32_t seed) {
       << neso_error_text();
   std::unique_ptr<neso_model, void (*)(neso_model *)> ownedModel(model, neso_model_free);
   for (auto [s0, s1] : {std::pair<int64_t, int64_t>{1, 2}, {5, 17}, {9, 64}}) {
-    std::unordered_map<std::string, int64_t> sizes = {{"s0", s0}, {"s1", s1}};
+    SymbolMap<int64_t> sizes = {{Symbol::size("s0"), s0}, {Symbol::size("s1"), s1}};
     Inputs a = makeInputs(r, sizes, seed), b = makeInputs(r, sizes, seed);
     std::vector<HostValue> values;
     std::vector<neso_tensor> views(a.bytes.size(), neso_tensor{});

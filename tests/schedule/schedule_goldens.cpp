@@ -31,8 +31,8 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 /// Random values that every operator can live with: small floats, indices 0 and 1.
 std::vector<HostValue> randomInputs(const loops::Program &p, uint32_t seed) {
   std::mt19937 rng(seed);
-  std::unordered_map<std::string, int64_t> sizes;
-  for (const std::string &s : loops::sizeSymbols(p)) {
+  SymbolMap<int64_t> sizes;
+  for (Symbol s : loops::sizeSymbols(p)) {
     Interval range = p.facts.range(s);
     sizes[s] = std::clamp<int64_t>(6, range.lo == INT64_MIN ? 1 : range.lo, range.hi);
   }
@@ -104,13 +104,13 @@ std::string difference(const HostValue &want, const HostValue &got) {
 /// Where the arena is more than 1.1 times the bytes that live at the worst step, at small, usual and large sizes and at
 /// mixtures of them. 128 bytes are granted: two blocks of alignment.
 std::string arenaExcess(const plan::Plan &plan) {
-  std::vector<std::string> symbols = loops::sizeSymbols(plan.program);
+  std::vector<Symbol> symbols = loops::sizeSymbols(plan.program);
   constexpr int64_t kSizes[] = {1, 2, 3, 4, 6, 10, 17, 31, 40, 64, 128, 500};
   double worst = 0;
   std::string where;
   for (int64_t first : kSizes)
     for (int64_t others : kSizes) {
-      std::unordered_map<std::string, int64_t> sizes;
+      SymbolMap<int64_t> sizes;
       for (size_t k = 0; k < symbols.size(); ++k) {
         Interval range = plan.program.facts.range(symbols[k]);
         sizes[symbols[k]] =
@@ -185,7 +185,7 @@ Outcome check(const std::string &file, const std::string &id, const Options &opt
     }
   if (options.verbose) {
     int64_t moved = 0;
-    std::unordered_map<std::string, int64_t> sizes = *loops::bindSizes(*program, inputs);
+    SymbolMap<int64_t> sizes = *loops::bindSizes(*program, inputs);
     for (const plan::Kernel &k : plan->kernels) {
       plan::KernelTraffic t = plan::traffic(*plan, k);
       moved += evaluate(t.bytesRead + t.bytesWritten, sizes).value_or(0);

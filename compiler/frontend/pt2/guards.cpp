@@ -70,7 +70,7 @@ GuardReader::GuardReader(const graph::Model &model) : model_(model) {
 std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) const {
   // Each "L[…].size()[i]" becomes a symbol of its own, which is replaced after parsing.
   std::string plain;
-  std::unordered_map<std::string, Expr> values;
+  SymbolMap<Expr> values;
   while (true) {
     size_t at = text.find("L[");
     while (at != std::string_view::npos && at > 0 &&
@@ -135,16 +135,16 @@ std::optional<Expr> GuardReader::read(std::string_view text, std::string &why) c
     }
     std::string name = fmt::format("input__{}", values.size());
     plain += " " + name + " ";
-    values.emplace(std::move(name), value);
+    values.emplace(Symbol::size(name), value);
   }
   Result<Expr> e = parseExpr(plain);
   if (!e) {
     why = "it is no expression over sizes";
     return std::nullopt;
   }
-  for (const std::string &s : symbolsOf(*e))
+  for (Symbol s : symbolsOf(*e))
     if (!values.count(s)) {
-      why = fmt::format("'{}' is no input", s);
+      why = fmt::format("'{}' is no input", s.name());
       return std::nullopt;
     }
   return substitute(*e, values);

@@ -244,7 +244,7 @@ private:
       if (!r_.ok()) return;
       if (interval.lo > interval.hi)
         return r_.bad(name, fmt::format("its range [{}, {}] is empty", interval.lo, interval.hi));
-      m_.facts.setRange(name, interval);
+      m_.facts.setRange(Symbol::size(name), interval);
     }
   }
 

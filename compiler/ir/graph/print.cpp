@@ -191,7 +191,7 @@ std::string print(const Model &m) {
   std::string out =
       fmt::format("model \"{}\" (torch {}, schema {}.{})\n", m.name, m.torchVersion, m.schemaMajor, m.schemaMinor);
   for (const auto &[symbol, range] : m.facts.ranges())
-    out += fmt::format("range {}: [{}, {}]\n", symbol, range.lo == INT64_MIN ? "-inf" : std::to_string(range.lo),
+    out += fmt::format("range {}: [{}, {}]\n", symbol.str(), range.lo == INT64_MIN ? "-inf" : std::to_string(range.lo),
                        range.hi == INT64_MAX ? "inf" : std::to_string(range.hi));
   for (Expr g : m.guards) out += fmt::format("guard {}\n", g.str());
   for (const Weight &w : m.weights) {

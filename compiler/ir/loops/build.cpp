@@ -1,6 +1,7 @@
 #include "ir/loops/build.h"
 
 #include <algorithm>
+#include <array>
 
 namespace neso::loops {
 
@@ -50,9 +51,15 @@ NodeId freeNodeId(const Program &program) {
   return NodeId(next);
 }
 
+Symbol AttentionSpec::symbol(Axis axis) {
+  static const std::array<Symbol, kAxes> symbols = {Symbol::local("b"), Symbol::local("h"), Symbol::local("m"),
+                                                    Symbol::local("n"), Symbol::local("d")};
+  return symbols[axis];
+}
+
 Expr rowMajorIndex(const std::vector<Expr> &ranges) {
   Expr at = 0;
-  for (size_t d = 0; d < ranges.size(); ++d) at = at * ranges[d] + symbol(indexName(d));
+  for (size_t d = 0; d < ranges.size(); ++d) at = at * ranges[d] + Symbol::index(d);
   return at;
 }
 

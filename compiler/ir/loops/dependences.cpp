@@ -18,12 +18,12 @@ std::set<ValueIdx> reachable(const Body &body, ValueIdx root) {
   return seen;
 }
 
-std::set<std::string> dependences(const Body &body, ValueIdx root) {
-  std::set<std::string> out;
+std::set<Symbol> dependences(const Body &body, ValueIdx root) {
+  std::set<Symbol> out;
   for (ValueIdx i : reachable(body, root)) {
     const Op &op = body.ops[static_cast<size_t>(i)];
     if (!op.index.valid()) continue;
-    for (const std::string &s : symbolsOf(op.index)) out.insert(s);
+    for (Symbol s : symbolsOf(op.index)) out.insert(s);
   }
   return out;
 }

@@ -1,7 +1,6 @@
 // What a value of a body is computed from.
 #pragma once
 #include <set>
-#include <string>
 
 #include "ir/loops/loops.h"
 
@@ -10,6 +9,6 @@ namespace neso::loops {
 /// The operators that a body value needs, through operands and through computed indices.
 std::set<ValueIdx> reachable(const Body &body, ValueIdx root);
 /// The index symbols (i0, r1, t0, …) that occur in them.
-std::set<std::string> dependences(const Body &body, ValueIdx root);
+std::set<Symbol> dependences(const Body &body, ValueIdx root);
 
 } // namespace neso::loops

@@ -33,10 +33,10 @@ Status bindTensor(const ProgramInput &declared, const HostValue &given, Bindings
                 fmt::format("{}{}", name(declared.dtype), "[" + std::to_string(declared.sizes.size()) + " dims]"),
                 fmt::format("{}{}", name(given.dtype), shapeText(given.sizes)));
   for (size_t d = 0; d < declared.sizes.size(); ++d)
-    if (declared.sizes[d].isSymbol()) sizes.emplace(declared.sizes[d].symbolName(), given.sizes[d]);
+    if (declared.sizes[d].isSymbol()) sizes.emplace(declared.sizes[d].symbol(), given.sizes[d]);
   std::vector<int64_t> strides = given.strides.empty() ? contiguousStrides(given.sizes) : given.strides;
   for (size_t d = 0; d < declared.strides.size(); ++d)
-    if (declared.strides[d].isSymbol()) sizes.emplace(declared.strides[d].symbolName(), strides[d]);
+    if (declared.strides[d].isSymbol()) sizes.emplace(declared.strides[d].symbol(), strides[d]);
   return {};
 }
 
@@ -179,7 +179,7 @@ Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> in
         return fail(diag::LoopsBadInput, {}, declared.name, "a tensor", "no tensor");
       if (Status s = bindTensor(declared, inputs[k], sizes); !s) return s.takeError();
     } else if (declared.kind == ProgramInput::Kind::Int && declared.scalar.valid() && declared.scalar.isSymbol()) {
-      sizes.emplace(declared.scalar.symbolName(), inputs[k].intValue);
+      sizes.emplace(declared.scalar.symbol(), inputs[k].intValue);
     }
   }
   for (size_t k = 0; k < inputs.size(); ++k) {
@@ -190,10 +190,10 @@ Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> in
     if (*want != inputs[k].sizes)
       return fail(diag::LoopsBadInput, {}, declared.name, shapeText(*want), shapeText(inputs[k].sizes));
   }
-  for (const auto &[symbolName, range] : program.facts.ranges()) {
-    auto it = sizes.find(symbolName);
+  for (const auto &[symbol, range] : program.facts.ranges()) {
+    auto it = sizes.find(symbol);
     if (it != sizes.end() && (it->second < range.lo || it->second > range.hi))
-      return fail(diag::LoopsGuard, {}, fmt::format("{} <= {} <= {}", range.lo, symbolName, range.hi), it->second);
+      return fail(diag::LoopsGuard, {}, fmt::format("{} <= {} <= {}", range.lo, symbol.str(), range.hi), it->second);
   }
   for (Expr guard : program.guards) {
     Result<int64_t> v = evaluateOr(guard, sizes, "a guard");

@@ -45,17 +45,18 @@ struct BufferView {
   uint8_t *data = nullptr;
   int64_t elements = 0;
 };
-using Bindings = std::unordered_map<std::string, int64_t>; // size symbol → value
+using Bindings = SymbolMap<int64_t>; // size symbol → value
 
 /// Values of all size symbols, from the inputs' shapes and scalars; then checks shapes, dtypes and guards against the
 /// program.
 Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> inputs);
 
-/// One node, compiled to block-wise code for given sizes. Index symbols are outer0, outer1, … ("i" in programs, "x" in
-/// plan kernels) and r0, r1, …. A Pointwise node with reduceRanges runs for each (outer, r).
+/// One node, compiled to block-wise code for given sizes. `outer` is the kind of its outer symbols: Index in programs,
+/// Outer in kernels of plans. A Pointwise node with reduceRanges runs for each (outer, r).
 class NodeRunner {
 public:
-  static Result<NodeRunner> create(const Program &program, const Node &node, const Bindings &sizes, char outer = 'i');
+  static Result<NodeRunner> create(const Program &program, const Node &node, const Bindings &sizes,
+                                   Symbol::Kind outer = Symbol::Kind::Index);
   NodeRunner(NodeRunner &&) noexcept;
   NodeRunner &operator=(NodeRunner &&) noexcept;
   ~NodeRunner();

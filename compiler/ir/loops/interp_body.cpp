@@ -30,26 +30,26 @@ void fillIndices(const std::vector<int64_t> &extents, int64_t start, int n, cons
   }
 }
 
-int SlotTable::find(std::string_view name) const {
-  for (size_t s = 0; s < names.size(); ++s)
-    if (names[s] == name) return static_cast<int>(s);
+int SlotTable::find(Symbol symbol) const {
+  for (size_t s = 0; s < symbols.size(); ++s)
+    if (symbols[s] == symbol) return static_cast<int>(s);
   return -1;
 }
-int SlotTable::add(std::string name) {
-  names.push_back(std::move(name));
+int SlotTable::add(Symbol symbol) {
+  symbols.push_back(symbol);
   lanes.push_back(std::make_unique<Register>());
-  return static_cast<int>(names.size()) - 1;
+  return static_cast<int>(symbols.size()) - 1;
 }
 
 Result<IndexCode> IndexCode::compile(Expr e, const SlotTable &slots, const std::string &node) {
   IndexCode code;
   Expr rest = e;
   code.affine_ = true;
-  for (const std::string &name : symbolsOf(e)) {
-    int slot = slots.find(name);
-    if (slot < 0) return fail(diag::LoopsUnknownSymbol, {}, node, name, e.str());
+  for (Symbol symbol : symbolsOf(e)) {
+    int slot = slots.find(symbol);
+    if (slot < 0) return fail(diag::LoopsUnknownSymbol, {}, node, symbol.str(), e.str());
     code.used_.push_back(slot);
-    std::optional<Affine> a = code.affine_ ? affineIn(rest, name) : std::nullopt;
+    std::optional<Affine> a = code.affine_ ? affineIn(rest, symbol) : std::nullopt;
     if (!a || !a->coefficient.isConst()) {
       code.affine_ = false;
       continue;
@@ -74,7 +74,7 @@ int IndexCode::emit(Expr e, const SlotTable &slots, const std::string &node, std
   if (e.isConst()) {
     step.value = e.constValue();
   } else if (e.isSymbol()) {
-    step.slot = slots.find(e.symbolName());
+    step.slot = slots.find(e.symbol());
   } else {
     const std::vector<Expr> &ops = e.operands();
     step.a = emit(ops[0], slots, node, error);
@@ -151,11 +151,11 @@ void IndexCode::eval(const SlotTable &slots, int n, int64_t *out) {
 }
 
 Result<BodyCode> BodyCode::compile(const Program &program, const Node &node, const Body &body, SlotTable &slots,
-                                   const std::unordered_map<std::string, Expr> &sizes) {
+                                   const SymbolMap<Expr> &sizes) {
   BodyCode out;
   out.node_ = node.name;
   out.scratch_ = std::make_unique<Register>();
-  std::unordered_map<std::string, int> definers;
+  SymbolMap<int> definers;
   for (size_t k = 0; k < body.ops.size(); ++k) {
     const Op &op = body.ops[k];
     Code code;
@@ -165,7 +165,7 @@ Result<BodyCode> BodyCode::compile(const Program &program, const Node &node, con
       Result<IndexCode> compiled = IndexCode::compile(index, slots, node.name);
       if (!compiled) return compiled.takeError();
       code.index = std::move(*compiled);
-      for (const std::string &s : symbolsOf(index))
+      for (Symbol s : symbolsOf(index))
         if (auto it = definers.find(s); it != definers.end()) code.definers.push_back(it->second);
     }
     if (op.kind == OpKind::Load) {
@@ -174,7 +174,8 @@ Result<BodyCode> BodyCode::compile(const Program &program, const Node &node, con
     }
     if (op.kind == OpKind::Indirect) {
       Expr bound = substitute(op.bound, sizes);
-      if (!bound.isConst()) return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(bound).front(), bound.str());
+      if (!bound.isConst())
+        return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(bound).front().str(), bound.str());
       code.bound = bound.constValue();
       code.slot = slots.add(op.symbol);
       definers[op.symbol] = static_cast<int>(k);
@@ -288,7 +289,7 @@ Status BodyCode::eval(const std::vector<int> &ops, SlotTable &slots, std::span<c
 }
 
 Result<StoreCode> StoreCode::compile(const Program &program, const Node &node, const Store &store,
-                                     const SlotTable &slots, const std::unordered_map<std::string, Expr> &sizes) {
+                                     const SlotTable &slots, const SymbolMap<Expr> &sizes) {
   StoreCode out;
   out.store = store;
   Result<IndexCode> index = IndexCode::compile(substitute(store.index, sizes), slots, node.name);

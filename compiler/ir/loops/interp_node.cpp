@@ -78,7 +78,7 @@ struct NodeRunner::Impl {
   std::vector<int> allOps, lhsOps, rhsOps, epilogueOps;
   std::vector<StoreCode> stores;
   std::vector<std::vector<StoreCode>> reductionStores; // [reduction][result]
-  std::unordered_map<std::string, Expr> sizes;
+  SymbolMap<Expr> sizes;
 
   std::vector<int64_t> extents() const {
     std::vector<int64_t> all = outer;
@@ -99,7 +99,7 @@ struct NodeRunner::Impl {
     fillIndices(inner, start, n, slotLanes(outer.size(), inner.size()));
   }
 
-  Status compile(const Bindings &bindings, char outerLetter);
+  Status compile(const Bindings &bindings, Symbol::Kind outerKind);
   Status runPointwise(std::span<const BufferView> buffers, int64_t begin, int64_t end);
   Status runReduction(std::span<const BufferView> buffers, int64_t begin, int64_t end);
   Status runContraction(std::span<const BufferView> buffers, int64_t begin, int64_t end);
@@ -120,13 +120,13 @@ struct NodeRunner::Impl {
   Status storeContraction(std::span<const BufferView> buffers, int64_t begin, int n, const double *d, const int64_t *i);
 };
 
-Status NodeRunner::Impl::compile(const Bindings &bindings, char outerLetter) {
-  for (const auto &[name, value] : bindings) sizes[name] = Expr(value);
+Status NodeRunner::Impl::compile(const Bindings &bindings, Symbol::Kind outerKind) {
+  for (const auto &[symbol, value] : bindings) sizes[symbol] = Expr(value);
   auto extent = [&](Expr e, std::vector<int64_t> &out) -> Status {
     Expr v = substitute(e, sizes);
     if (!v.isConst()) {
-      std::vector<std::string> names = symbolsOf(v);
-      return fail(diag::LoopsUnknownSymbol, {}, node.name, names.empty() ? "?" : names.front(), e.str());
+      std::vector<Symbol> names = symbolsOf(v);
+      return fail(diag::LoopsUnknownSymbol, {}, node.name, names.empty() ? "?" : names.front().str(), e.str());
     }
     if (v.constValue() < 0) return fail(diag::LoopsBadExtent, {}, node.name, v.constValue(), e.str());
     out.push_back(v.constValue());
@@ -138,8 +138,8 @@ Status NodeRunner::Impl::compile(const Bindings &bindings, char outerLetter) {
     if (Status s = extent(e, inner); !s) return s;
   if (node.kind == Node::Kind::Attention) return {};
   if (node.kind == Node::Kind::UserKernel) return {};
-  for (size_t d = 0; d < outer.size(); ++d) slots.add(outerLetter + std::to_string(d));
-  for (size_t d = 0; d < inner.size(); ++d) slots.add(reduceName(d));
+  for (size_t d = 0; d < outer.size(); ++d) slots.add(Symbol::of(outerKind, d));
+  for (size_t d = 0; d < inner.size(); ++d) slots.add(Symbol::inner(d));
 
   Result<BodyCode> code = BodyCode::compile(*program, node, node.body, slots, sizes);
   if (!code) return code.takeError();
@@ -498,10 +498,11 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
   const AttentionSpec &spec = *node.attention;
   Expr keys = substitute(spec.keyLength, sizes), head = substitute(spec.headSize, sizes);
   for (Expr e : {keys, head})
-    if (!e.isConst()) return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(e).front(), e.str());
+    if (!e.isConst()) return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(e).front().str(), e.str());
   int64_t length = keys.constValue(), size = head.constValue(), rows = outer[2], width = outer[3];
   SlotTable table;
-  for (const char *name : {"b", "h", "m", "n", "d"}) table.add(name);
+  for (size_t axis = 0; axis < AttentionSpec::kAxes; ++axis)
+    table.add(AttentionSpec::symbol(static_cast<AttentionSpec::Axis>(axis)));
   auto reader =
       [&](const AttentionSpec::Operand &from) -> Result<std::pair<IndexCode, const AttentionSpec::Operand *>> {
     Result<IndexCode> code = IndexCode::compile(substitute(from.index, sizes), table, node.name);
@@ -628,7 +629,8 @@ Status NodeRunner::Impl::runUserKernel(std::span<const BufferView> buffers) {
 NodeRunner &NodeRunner::operator=(NodeRunner &&) noexcept = default;
 NodeRunner::~NodeRunner() = default;
 
-Result<NodeRunner> NodeRunner::create(const Program &program, const Node &node, const Bindings &sizes, char outer) {
+Result<NodeRunner> NodeRunner::create(const Program &program, const Node &node, const Bindings &sizes,
+                                      Symbol::Kind outer) {
   auto impl = std::make_unique<Impl>();
   impl->program = &program;
   impl->node = node;

@@ -36,12 +36,12 @@ int64_t laneInt(const Register &r, DType t, int l);
 /// to slots[d]. A null slot is skipped.
 void fillIndices(const std::vector<int64_t> &extents, int64_t start, int n, const std::vector<int64_t *> &slots);
 
-/// Names of index symbols and where their lanes are.
+/// Index symbols and where their lanes are.
 struct SlotTable {
-  std::vector<std::string> names;
-  std::vector<std::unique_ptr<Register>> lanes; // parallel to names
-  int find(std::string_view name) const;
-  int add(std::string name);
+  std::vector<Symbol> symbols;
+  std::vector<std::unique_ptr<Register>> lanes; // parallel to symbols
+  int find(Symbol symbol) const;
+  int add(Symbol symbol);
 };
 
 /// An index expression over slots; sizes have been replaced by numbers.
@@ -72,7 +72,7 @@ private:
 class BodyCode {
 public:
   static Result<BodyCode> compile(const Program &program, const Node &node, const Body &body, SlotTable &slots,
-                                  const std::unordered_map<std::string, Expr> &sizes);
+                                  const SymbolMap<Expr> &sizes);
   /// Ops that `values` need, in order.
   std::vector<int> closure(const std::vector<ValueIdx> &values) const;
   /// Slots that these ops read.
@@ -115,7 +115,7 @@ struct StoreCode {
   DType bufferType = DType::F32;
   std::string bufferName;
   static Result<StoreCode> compile(const Program &program, const Node &node, const Store &store, const SlotTable &slots,
-                                   const std::unordered_map<std::string, Expr> &sizes);
+                                   const SymbolMap<Expr> &sizes);
   Status run(const std::string &node, SlotTable &slots, std::span<const BufferView> buffers, const Register &value,
              DType valueType, const int64_t *mask, int n);
 };

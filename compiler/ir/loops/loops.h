@@ -173,12 +173,12 @@ struct Op {
   OpKind kind;
   DType dtype = DType::F32;
   ValueIdx a = -1, b = -1, c = -1;
-  double imm = 0;          // Constant of a float dtype
-  int64_t immInt = 0;      // Constant of an integer dtype or Bool
-  BufferId buffer = {};    // Load
-  Expr index = {};         // Load, Index
-  std::string symbol = {}; // Indirect: "t<k>", unique in the node
-  Expr bound = {};         // Indirect
+  double imm = 0;       // Constant of a float dtype
+  int64_t immInt = 0;   // Constant of an integer dtype or Bool
+  BufferId buffer = {}; // Load
+  Expr index = {};      // Load, Index
+  Symbol symbol = {};   // Indirect: t0, t1, …; unique in the node
+  Expr bound = {};      // Indirect
   bool wrap = false, check = false;
 };
 
@@ -247,6 +247,10 @@ struct LookBack {
 /// Dv]; the key length N and head size D are here. Operand indices are Exprs over symbols b, h, m (query row), n (key
 /// row), d (head element). Grouped queries are in the index Exprs (h // group).
 struct AttentionSpec {
+  enum Axis : uint8_t { Batch, Head, Query, Key, Element };
+  static constexpr size_t kAxes = 5;
+  /// b, h, m, n, d
+  static Symbol symbol(Axis axis);
   struct Operand {
     BufferId buffer;
     Expr index;
@@ -388,10 +392,6 @@ struct Program {
   Buffer &buffer(BufferId id) { return buffers[id.index()]; }
   const Buffer &buffer(BufferId id) const { return buffers[id.index()]; }
 };
-
-/// The names of loop index symbols.
-inline std::string indexName(size_t dim) { return "i" + std::to_string(dim); }
-inline std::string reduceName(size_t dim) { return "r" + std::to_string(dim); }
 
 std::string_view name(OpKind kind);
 std::string print(const Program &program);

@@ -38,7 +38,8 @@ std::string printOp(const Program &p, const Op &op, size_t number) {
   case OpKind::Index: out += " " + op.index.str(); break;
   case OpKind::Load: out += fmt::format(" {}[{}]", bufferName(p, op.buffer), op.index.str()); break;
   case OpKind::Indirect:
-    out += fmt::format(" {} < {}{}{}", op.symbol, op.bound.str(), op.wrap ? " wrap" : "", op.check ? " check" : "");
+    out +=
+        fmt::format(" {} < {}{}{}", op.symbol.str(), op.bound.str(), op.wrap ? " wrap" : "", op.check ? " check" : "");
     break;
   default: break;
   }
@@ -159,8 +160,8 @@ std::string print(const Program &p, const Node &n) {
 std::string print(const Program &p) {
   std::string out = fmt::format("loops {}\n", p.name);
   constexpr std::string_view kinds[] = {"input", "constant", "temp", "scalar"};
-  for (const auto &[symbolName, range] : p.facts.ranges())
-    out += fmt::format("  size {} in [{}, {}]\n", symbolName, range.lo,
+  for (const auto &[symbol, range] : p.facts.ranges())
+    out += fmt::format("  size {} in [{}, {}]\n", symbol.str(), range.lo,
                        range.hi == INT64_MAX ? "inf" : std::to_string(range.hi));
   for (Expr g : p.guards) out += fmt::format("  guard {}\n", g.str());
   for (const Buffer &b : p.buffers)

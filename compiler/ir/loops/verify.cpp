@@ -26,7 +26,8 @@ bool isComparison(OpKind k) { return k >= OpKind::Eq && k <= OpKind::Ge; }
 
 class Checker {
 public:
-  Checker(const Program &p, std::set<std::string> sizes, char outer) : p_(p), sizes_(std::move(sizes)), outer_(outer) {}
+  Checker(const Program &p, std::set<Symbol> sizes, Symbol::Kind outer)
+      : p_(p), sizes_(std::move(sizes)), outer_(outer) {}
 
   void breach(const char *rule, const Node &n, const std::string &what) {
     if (diags_.size() < 20) diags_.push_back(makeDiag(diag::LoopsInvariant, {}, rule, n.name, what));
@@ -36,11 +37,11 @@ public:
   }
   Status status() && { return diags_.empty() ? Status() : Status(Error(std::move(diags_))); }
 
-  void expr(const Node &n, Expr e, const std::set<std::string> &known, const char *what) {
+  void expr(const Node &n, Expr e, const std::set<Symbol> &known, const char *what) {
     if (!e.valid()) return breach("L4", n, fmt::format("{} has no expression", what));
-    for (const std::string &s : symbolsOf(e))
+    for (Symbol s : symbolsOf(e))
       if (!known.contains(s) && !sizes_.contains(s))
-        breach("L4", n, fmt::format("{} '{}' uses the unknown symbol '{}'", what, e.str(), s));
+        breach("L4", n, fmt::format("{} '{}' uses the unknown symbol '{}'", what, e.str(), s.str()));
   }
   bool validBuffer(const Node &n, BufferId id) {
     bool ok = id.valid() && id.index() < p_.buffers.size();
@@ -61,18 +62,18 @@ public:
     bool exact = std::all_of(n.ranges.begin(), n.ranges.end(), [](Expr e) { return e.isConst(); }) &&
                  std::all_of(n.reduceRanges.begin(), n.reduceRanges.end(), [](Expr e) { return e.isConst(); }) &&
                  extent.isConst();
-    for (const std::string &s : symbolsOf(index)) exact &= affineIn(index, s) && s[0] != 't';
+    for (Symbol s : symbolsOf(index)) exact &= affineIn(index, s) && s.kind() != Symbol::Kind::Indirect;
     if (exact && range.bounded() && size.bounded() && (range.lo < 0 || range.hi >= size.hi))
       breach("L5", n,
              fmt::format("index '{}' of '{}' is in [{}, {}], but there are {} elements", index.str(),
                          p_.buffer(id).name, range.lo, range.hi, size.hi));
   }
 
-  void body(const Node &n, const Body &b, std::set<std::string> &known, Facts &facts) {
+  void body(const Node &n, const Body &b, std::set<Symbol> &known, Facts &facts) {
     for (size_t k = 0; k < b.ops.size(); ++k) op(n, b, k, known, facts);
   }
 
-  void op(const Node &n, const Body &b, size_t k, std::set<std::string> &known, Facts &facts) {
+  void op(const Node &n, const Body &b, size_t k, std::set<Symbol> &known, Facts &facts) {
     const Op &o = b.ops[k];
     auto fault = [&](const char *rule, const std::string &what) {
       breach(rule, n, fmt::format("%{} ({}): {}", k, name(o.kind), what));
@@ -97,8 +98,8 @@ public:
       if (o.a < 0 || isFloat(type(o.a))) fault("L2", "needs an integer operand");
       if (o.b >= 0 && type(o.b) != DType::Bool) fault("L3", "its mask is not Bool");
       expr(n, o.bound, known, "bound");
-      if (o.symbol.empty() || !known.insert(o.symbol).second)
-        fault("L4", fmt::format("the symbol '{}' is not new", o.symbol));
+      if (!o.symbol.valid() || !known.insert(o.symbol).second)
+        fault("L4", fmt::format("the symbol '{}' is not new", o.symbol.valid() ? o.symbol.str() : ""));
       facts.setIndex(o.symbol, o.bound);
       return;
     default: break;
@@ -192,7 +193,7 @@ public:
     }
   }
 
-  void store(const Node &n, const Store &s, const std::set<std::string> &known, const Facts &facts) {
+  void store(const Node &n, const Store &s, const std::set<Symbol> &known, const Facts &facts) {
     expr(n, s.index, known, "store index");
     if (!validBuffer(n, s.buffer)) return;
     const Buffer &b = p_.buffer(s.buffer);
@@ -215,17 +216,17 @@ public:
 
   void node(const Node &n) {
     Facts facts = p_.facts;
-    std::set<std::string> outerNames, known;
-    for (size_t d = 0; d < n.ranges.size(); ++d) outerNames.insert(outer_ + std::to_string(d));
-    known = outerNames;
-    for (size_t d = 0; d < n.reduceRanges.size(); ++d) known.insert(reduceName(d));
+    std::set<Symbol> outerSymbols, known;
+    for (size_t d = 0; d < n.ranges.size(); ++d) outerSymbols.insert(Symbol::of(outer_, d));
+    known = outerSymbols;
+    for (size_t d = 0; d < n.reduceRanges.size(); ++d) known.insert(Symbol::inner(d));
     for (size_t d = 0; d < n.ranges.size(); ++d) {
       expr(n, n.ranges[d], {}, "range");
-      if (n.ranges[d].valid()) facts.setIndex(outer_ + std::to_string(d), n.ranges[d]);
+      if (n.ranges[d].valid()) facts.setIndex(Symbol::of(outer_, d), n.ranges[d]);
     }
     for (size_t d = 0; d < n.reduceRanges.size(); ++d) {
       expr(n, n.reduceRanges[d], {}, "range");
-      if (n.reduceRanges[d].valid()) facts.setIndex(reduceName(d), n.reduceRanges[d]);
+      if (n.reduceRanges[d].valid()) facts.setIndex(Symbol::inner(d), n.reduceRanges[d]);
     }
     body(n, n.body, known, facts);
     switch (n.kind) {
@@ -240,7 +241,7 @@ public:
         if (r.input < 0 || r.input >= static_cast<ValueIdx>(n.body.ops.size()))
           breach("L2", n, "a reduction's input does not exist");
         for (const Store &s : r.results) {
-          store(n, s, outerNames, facts);
+          store(n, s, outerSymbols, facts);
           int results = r.kind == ReduceKind::Welford ? 3 : r.kind == ReduceKind::OnlineSoftmax ? 2 : 1;
           if (s.value < 0 || s.value >= results || s.mask >= 0 || s.mode != StoreMode::Set)
             breach("L7", n, "a reduction's result store is not plain");
@@ -253,7 +254,7 @@ public:
         breach("L7", n, "a contraction needs two operands");
       if (!n.epilogue.ops.empty() && n.epilogue.ops[0].kind != OpKind::Constant)
         breach("L7", n, "op 0 of an epilogue stands for the sum");
-      std::set<std::string> names = outerNames;
+      std::set<Symbol> names = outerSymbols;
       body(n, n.epilogue, names, facts);
       for (const Store &s : n.stores) store(n, s, names, facts), valueStore(n, s, n.epilogue, n.accType);
       break;
@@ -279,9 +280,12 @@ public:
     if (!n.attention || n.ranges.size() != 4)
       return breach("L7", n, "an attention node needs its spec and the ranges [B, H, M, Dv]");
     const AttentionSpec &a = *n.attention;
+    std::set<Symbol> axes;
+    for (size_t axis = 0; axis < AttentionSpec::kAxes; ++axis)
+      axes.insert(AttentionSpec::symbol(static_cast<AttentionSpec::Axis>(axis)));
     for (const AttentionSpec::Operand *o : {&a.q, &a.k, &a.v, &a.out, &a.mask}) {
       if (o == &a.mask && !o->buffer.valid()) continue;
-      if (validBuffer(n, o->buffer)) expr(n, o->index, {"b", "h", "m", "n", "d"}, "attention index");
+      if (validBuffer(n, o->buffer)) expr(n, o->index, axes, "attention index");
     }
   }
 
@@ -301,8 +305,8 @@ public:
 
 private:
   const Program &p_;
-  std::set<std::string> sizes_;
-  char outer_;
+  std::set<Symbol> sizes_;
+  Symbol::Kind outer_;
   std::vector<Diagnostic> diags_;
 };
 
@@ -328,27 +332,27 @@ void collectAccesses(const Node &n, std::vector<BufferId> &reads, std::vector<Bu
 
 } // namespace
 
-std::vector<std::string> sizeSymbols(const Program &p) {
-  std::vector<std::string> out;
-  for (const auto &[name, range] : p.facts.ranges()) out.push_back(name);
+std::vector<Symbol> sizeSymbols(const Program &p) {
+  std::vector<Symbol> out;
+  for (const auto &[symbol, range] : p.facts.ranges()) out.push_back(symbol);
   for (const ProgramInput &in : p.inputs) {
     for (const std::vector<Expr> *es : {&in.sizes, &in.strides})
       for (Expr e : *es)
-        if (e.valid() && e.isSymbol()) out.push_back(e.symbolName());
-    if (in.scalar.valid() && in.scalar.isSymbol()) out.push_back(in.scalar.symbolName());
+        if (e.valid() && e.isSymbol()) out.push_back(e.symbol());
+    if (in.scalar.valid() && in.scalar.isSymbol()) out.push_back(in.scalar.symbol());
   }
   return out;
 }
 
-Status verifyNode(const Program &p, const Node &node, char outer, const std::vector<std::string> &sizes) {
+Status verifyNode(const Program &p, const Node &node, Symbol::Kind outer, const std::vector<Symbol> &sizes) {
   Checker checker(p, {sizes.begin(), sizes.end()}, outer);
   checker.node(node);
   return std::move(checker).status();
 }
 
 Status verify(const Program &p) {
-  std::vector<std::string> sizes = sizeSymbols(p);
-  Checker checker(p, {sizes.begin(), sizes.end()}, 'i');
+  std::vector<Symbol> sizes = sizeSymbols(p);
+  Checker checker(p, {sizes.begin(), sizes.end()}, Symbol::Kind::Index);
   std::vector<bool> written(p.buffers.size());
   for (size_t k = 0; k < p.buffers.size(); ++k) {
     const Buffer &b = p.buffers[k];

@@ -16,9 +16,9 @@ namespace neso::loops {
 
 /// All breaches found, as internal faults (E0359, "L3: …"), or success.
 Status verify(const Program &program);
-/// One node alone: L2 to L5 and L7. `outer` is the letter of outer indices; `sizes` are the known size symbols.
-Status verifyNode(const Program &program, const Node &node, char outer, const std::vector<std::string> &sizes);
+/// One node alone: L2 to L5 and L7. `outer` is the kind of its outer symbols; `sizes` are the known size symbols.
+Status verifyNode(const Program &program, const Node &node, Symbol::Kind outer, const std::vector<Symbol> &sizes);
 /// Size symbols that the inputs define.
-std::vector<std::string> sizeSymbols(const Program &program);
+std::vector<Symbol> sizeSymbols(const Program &program);
 
 } // namespace neso::loops

@@ -74,8 +74,8 @@ static bool usesInnerSpace(const Node &node) {
   if (node.kind != Node::Kind::Pointwise) return true;
   auto usesR = [](Expr e) {
     if (!e.valid()) return false;
-    std::vector<std::string> names = symbolsOf(e);
-    return std::any_of(names.begin(), names.end(), [](const std::string &s) { return s[0] == 'r'; });
+    std::vector<Symbol> names = symbolsOf(e);
+    return std::any_of(names.begin(), names.end(), [](Symbol s) { return s.kind() == Symbol::Kind::Inner; });
   };
   return std::any_of(node.body.ops.begin(), node.body.ops.end(),
                      [&](const Op &op) { return usesR(op.index) || usesR(op.bound); }) ||
@@ -128,8 +128,8 @@ std::vector<BufferAccess> memoryAccesses(const Plan &plan, const Kernel &kernel)
 
 std::optional<Interval> storedRange(const Facts &facts, const Kernel &kernel, BufferId buffer) {
   Facts f = facts;
-  for (size_t d = 0; d < kernel.xRanges.size(); ++d) f.setIndex("x" + std::to_string(d), kernel.xRanges[d]);
-  for (size_t d = 0; d < kernel.rRanges.size(); ++d) f.setIndex(reduceName(d), kernel.rRanges[d]);
+  for (size_t d = 0; d < kernel.xRanges.size(); ++d) f.setIndex(Symbol::outer(d), kernel.xRanges[d]);
+  for (size_t d = 0; d < kernel.rRanges.size(); ++d) f.setIndex(Symbol::inner(d), kernel.rRanges[d]);
   std::optional<Interval> out;
   bool plain = true;
   for (const Node &n : kernel.nodes) {
@@ -165,10 +165,10 @@ KernelTraffic traffic(const Plan &plan, const Kernel &kernel) {
     std::vector<Expr> used;
     bool affine = true;
     for (size_t d = 0; d < kernel.xRanges.size(); ++d)
-      if (uses(index, "x" + std::to_string(d))) used.push_back(kernel.xRanges[d]);
+      if (uses(index, Symbol::outer(d))) used.push_back(kernel.xRanges[d]);
     for (size_t d = 0; d < kernel.rRanges.size(); ++d)
-      if (uses(index, reduceName(d))) used.push_back(kernel.rRanges[d]);
-    for (const std::string &s : symbolsOf(index)) affine &= affineIn(index, s).has_value();
+      if (uses(index, Symbol::inner(d))) used.push_back(kernel.rRanges[d]);
+    for (Symbol s : symbolsOf(index)) affine &= affineIn(index, s).has_value();
     if (affine && kernel.kind != Node::Kind::Attention && kernel.kind != Node::Kind::UserKernel)
       elements = min(product(used), buffer.elements);
     Expr bytes = elements * Expr(itemSize(buffer.dtype));

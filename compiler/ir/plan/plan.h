@@ -126,7 +126,7 @@ struct Guard {
 struct LoadScalar {
   loops::BufferId buffer;
   DType dtype = DType::I64;
-  std::string symbol;
+  Symbol symbol;
 };
 /// Sub-plans share buffers and symbols with their parent.
 struct If {

@@ -56,7 +56,7 @@ std::string printSteps(const Plan &plan, const std::vector<Step> &steps) {
     } else if (const Guard *g = std::get_if<Guard>(&steps[s])) {
       out += "guard " + g->condition.str();
     } else if (const LoadScalar *v = std::get_if<LoadScalar>(&steps[s])) {
-      out += fmt::format("{} = scalar {}", v->symbol, bufferName(v->buffer));
+      out += fmt::format("{} = scalar {}", v->symbol.str(), bufferName(v->buffer));
     } else if (const If *b = std::get_if<If>(&steps[s])) {
       out += fmt::format("if {} then plan {} else plan {}", b->condition.str(), b->thenPlan, b->elsePlan);
     } else if (const While *w = std::get_if<While>(&steps[s])) {

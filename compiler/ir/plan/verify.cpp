@@ -68,7 +68,7 @@ private:
   }
 
   void space(const Kernel &k) {
-    std::vector<std::string> sizes = sizeSymbols(p_.program);
+    std::vector<Symbol> sizes = sizeSymbols(p_.program);
     for (const Step &s : p_.steps)
       if (const LoadScalar *l = std::get_if<LoadScalar>(&s)) sizes.push_back(l->symbol);
     for (const Node &n : k.nodes) {
@@ -77,7 +77,7 @@ private:
       if (!n.reduceRanges.empty() && n.reduceRanges != k.rRanges)
         breach("P2", k.name, "a node's inner ranges are not the kernel's");
       bool attention = k.kind == Node::Kind::Attention;
-      if (Status s = verifyNode(p_.program, n, attention ? 'i' : 'x', sizes); !s)
+      if (Status s = verifyNode(p_.program, n, attention ? Symbol::Kind::Index : Symbol::Kind::Outer, sizes); !s)
         for (const Diagnostic &d : s.error().diagnostics()) breach("P2", k.name, d.message);
     }
   }
@@ -160,14 +160,14 @@ private:
   }
 
   /// Size symbols at their least, their greatest (within reason) and random values.
-  std::vector<std::unordered_map<std::string, int64_t>> samples() const {
-    std::vector<std::unordered_map<std::string, int64_t>> out;
+  std::vector<SymbolMap<int64_t>> samples() const {
+    std::vector<SymbolMap<int64_t>> out;
     std::mt19937_64 rng(7);
-    std::vector<std::string> names = sizeSymbols(p_.program);
+    std::vector<Symbol> symbols = sizeSymbols(p_.program);
     bool symbolic = false;
     for (int k = 0; k < 8; ++k) {
-      std::unordered_map<std::string, int64_t> v;
-      for (const std::string &s : names) {
+      SymbolMap<int64_t> v;
+      for (Symbol s : symbols) {
         Interval range = p_.program.facts.range(s);
         int64_t lo = std::max<int64_t>(range.lo, 0), hi = std::min<int64_t>(range.hi, std::max<int64_t>(lo, 5000));
         v[s] = k == 0 ? lo : k == 1 ? hi : lo + static_cast<int64_t>(rng() % static_cast<uint64_t>(hi - lo + 1));
@@ -188,7 +188,7 @@ private:
     std::vector<size_t> live;
     for (size_t b = 0; b < p_.placements.size(); ++b)
       if (p_.placements[b].where == Placement::Where::Arena) live.push_back(b);
-    std::vector<std::unordered_map<std::string, int64_t>> sizes = samples();
+    std::vector<SymbolMap<int64_t>> sizes = samples();
     for (const auto &v : sizes) {
       int64_t total = evaluate(p_.arenaBytes, v).value_or(-1);
       std::vector<std::pair<int64_t, int64_t>> at(p_.placements.size());

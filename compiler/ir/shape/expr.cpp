@@ -22,7 +22,7 @@ public:
     size_t h = static_cast<size_t>(node.kind) * 0x9e3779b97f4a7c15u;
     auto mix = [&h](size_t x) { h = (h ^ x) * 0xff51afd7ed558ccdu, h ^= h >> 32; };
     mix(static_cast<size_t>(node.value));
-    if (!node.name.empty()) mix(std::hash<std::string>()(node.name));
+    mix(node.symbol.hash());
     for (Expr e : node.operands) mix(e.node()->hash);
     node.hash = h;
     std::lock_guard lock(mutex_);
@@ -39,7 +39,7 @@ private:
   };
   struct Same {
     bool operator()(const ExprNode *a, const ExprNode *b) const {
-      return a->kind == b->kind && a->value == b->value && a->name == b->name && a->operands == b->operands;
+      return a->kind == b->kind && a->value == b->value && a->symbol == b->symbol && a->operands == b->operands;
     }
   };
   std::mutex mutex_;
@@ -63,12 +63,12 @@ Expr::Expr(int64_t value) {
                                       : ExprTable::get().intern({ExprKind::Const, value, {}, {}, 0});
 }
 
-Expr symbol(std::string_view name) { return ExprTable::get().intern({ExprKind::Symbol, 0, std::string(name), {}, 0}); }
+Expr::Expr(Symbol symbol) { *this = ExprTable::get().intern({ExprKind::Symbol, 0, symbol, {}, 0}); }
 
 ExprKind Expr::kind() const { return node_->kind; }
 int64_t Expr::constValue() const { return node_->value; }
 std::optional<int64_t> Expr::asConst() const { return isConst() ? std::optional(node_->value) : std::nullopt; }
-const std::string &Expr::symbolName() const { return node_->name; }
+Symbol Expr::symbol() const { return node_->symbol; }
 const std::vector<Expr> &Expr::operands() const { return node_->operands; }
 
 bool Expr::less(Expr a, Expr b) {
@@ -78,8 +78,8 @@ bool Expr::less(Expr a, Expr b) {
   if (x->kind == ExprKind::Const) return x->value < y->value;
   if (x->kind == ExprKind::Symbol) {
     // By length first, so that i2 comes before i10.
-    if (x->name.size() != y->name.size()) return x->name.size() < y->name.size();
-    return x->name < y->name;
+    size_t lengthX = x->symbol.str().size(), lengthY = y->symbol.str().size();
+    return lengthX != lengthY ? lengthX < lengthY : x->symbol < y->symbol;
   }
   return std::lexicographical_compare(x->operands.begin(), x->operands.end(), y->operands.begin(), y->operands.end(),
                                       Expr::less);

@@ -5,7 +5,7 @@
 //   - a sum is a flat list of terms, sorted, each a constant coefficient times a product; equal products are collected; one constant;
 //   - a product is a flat sorted list of factors and is multiplied out over sums: 4*(i + 2) is 4*i + 8;
 //   - constants fold; x//1, x%1, min(x,x) and their like vanish; terms that c divides leave a floorDiv(…, c) or mod(…, c).
-// Example: Expr n = symbol("s0"), i = symbol("i0");  (i * n + n * 2) / n  ==  i + 2   with floorDiv and n known positive.
+// Example: Expr n = Symbol::size("s0"), i = Symbol::index(0);  (i * n + n * 2) / n  ==  i + 2   with floorDiv and n known positive.
 //
 // Division follows Python: floorDiv rounds towards minus infinity, mod has the sign of the divisor. Values are int64; overflow of a
 // constant is a fault of the model and saturates never: it is checked when a size program runs.
@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/diagnostics.h"
+#include "ir/shape/symbol.h"
 
 namespace neso {
 
@@ -55,6 +56,7 @@ public:
   Expr() = default; // no expression; only valid() may be asked
   Expr(int64_t value);
   Expr(int value) : Expr(static_cast<int64_t>(value)) {}
+  Expr(Symbol symbol);
 
   bool valid() const { return node_ != nullptr; }
   ExprKind kind() const;
@@ -63,12 +65,12 @@ public:
   bool isSymbol() const { return kind() == ExprKind::Symbol; }
   int64_t constValue() const;             // of a Const
   std::optional<int64_t> asConst() const; // its value if it is a Const
-  const std::string &symbolName() const;  // of a Symbol
+  Symbol symbol() const;                  // of a Symbol
   const std::vector<Expr> &operands() const;
   /// Sorted order that does not depend on addresses, so that output is the same in every run.
   static bool less(Expr a, Expr b);
 
-  std::string str() const; // "4*i0 + s0//2 + 1"
+  std::string str() const; // "4*i0 + s0//2 + 1"; parsePrinted reads it back
   const ExprNode *node() const { return node_; }
   friend bool operator==(Expr a, Expr b) { return a.node_ == b.node_; }
   friend bool operator!=(Expr a, Expr b) { return a.node_ != b.node_; }
@@ -80,7 +82,6 @@ private:
   const ExprNode *node_ = nullptr;
 };
 
-Expr symbol(std::string_view name);
 Expr operator+(Expr a, Expr b);
 Expr operator-(Expr a, Expr b);
 Expr operator-(Expr a);
@@ -104,22 +105,26 @@ Expr where(Expr cond, Expr a, Expr b);
 Expr product(const std::vector<Expr> &xs); // 1 when empty
 Expr sum(const std::vector<Expr> &xs);     // 0 when empty
 
-/// Replaces symbols by name; canonical again afterwards.
-Expr substitute(Expr e, const std::unordered_map<std::string, Expr> &values);
+/// Replaces symbols; canonical again afterwards.
+Expr substitute(Expr e, const SymbolMap<Expr> &values);
 /// The symbols in e, each once, in sorted order.
-std::vector<std::string> symbolsOf(Expr e);
-bool uses(Expr e, std::string_view symbolName);
+std::vector<Symbol> symbolsOf(Expr e);
+bool uses(Expr e, Symbol symbol);
 /// The value of e when every symbol has one; nullopt on an unknown symbol, a division by zero or overflow.
-std::optional<int64_t> evaluate(Expr e, const std::unordered_map<std::string, int64_t> &values);
-/// e as c*x + rest with x = symbol(name) and neither c nor rest using it; nullopt if e is not affine in x.
+std::optional<int64_t> evaluate(Expr e, const SymbolMap<int64_t> &values);
+/// e as c*x + rest with neither c nor rest using the symbol x; nullopt if e is not affine in x.
 struct Affine {
   Expr coefficient, rest;
 };
-std::optional<Affine> affineIn(Expr e, std::string_view symbolName);
+std::optional<Affine> affineIn(Expr e, Symbol x);
 
 /// Reads what torch writes (sympy srepr, or plain infix text): "Mul(Integer(4), Symbol('s23', positive=True,
-/// integer=True))".
+/// integer=True))". Every name is a size.
 Result<Expr> parseExpr(std::string_view text);
+/// Which symbol a name in the text of an expression is; nullopt: none.
+using SymbolResolver = std::function<std::optional<Symbol>(std::string_view)>;
+/// Reads what Expr::str() writes.
+Result<Expr> parsePrinted(std::string_view text, const SymbolResolver &resolve = Symbol::fromText);
 
 /// Closed interval [lo, hi] of int64; the extremes stand for unbounded.
 struct Interval {
@@ -130,13 +135,13 @@ struct Interval {
 /// What is known about symbols, and the questions that it answers. A value type; cheap to copy for a loop nest.
 class Facts {
 public:
-  void setRange(std::string_view symbolName, Interval range);
-  void setDivisor(std::string_view symbolName, int64_t divisor); // the symbol is a multiple of it
+  void setRange(Symbol symbol, Interval range);
+  void setDivisor(Symbol symbol, int64_t divisor); // the symbol is a multiple of it
   /// A loop index: the symbol is in [0, extent), where extent may be symbolic. Sets the constant range too, from
   /// extent's own range.
-  void setIndex(std::string_view symbolName, Expr extent);
-  Interval range(std::string_view symbolName) const;
-  const std::map<std::string, Interval> &ranges() const { return ranges_; }
+  void setIndex(Symbol symbol, Expr extent);
+  Interval range(Symbol symbol) const;
+  const std::map<Symbol, Interval> &ranges() const { return ranges_; }
 
   Interval rangeOf(Expr e) const;
   /// The largest power of two known to divide e (1 if nothing is known; 1<<62 for 0).
@@ -151,9 +156,9 @@ public:
 
 private:
   bool provablyNonNegative(Expr e) const;
-  std::map<std::string, Interval> ranges_;
-  std::map<std::string, int64_t> divisors_;
-  std::map<std::string, Expr> extents_; // of loop indices
+  std::map<Symbol, Interval> ranges_;
+  std::map<Symbol, int64_t> divisors_;
+  std::map<Symbol, Expr> extents_; // of loop indices
 };
 
 } // namespace neso

@@ -50,16 +50,16 @@ int64_t powerOfTwoIn(int64_t v) { return v == 0 ? int64_t{1} << 62 : v & -v; }
 
 } // namespace
 
-void Facts::setRange(std::string_view symbolName, Interval range) { ranges_[std::string(symbolName)] = range; }
-void Facts::setDivisor(std::string_view symbolName, int64_t divisor) { divisors_[std::string(symbolName)] = divisor; }
-void Facts::setIndex(std::string_view symbolName, Expr extent) {
+void Facts::setRange(Symbol symbol, Interval range) { ranges_[symbol] = range; }
+void Facts::setDivisor(Symbol symbol, int64_t divisor) { divisors_[symbol] = divisor; }
+void Facts::setIndex(Symbol symbol, Expr extent) {
   Interval range = rangeOf(extent);
-  ranges_[std::string(symbolName)] = {0, range.hi == kMax ? kMax : std::max<int64_t>(range.hi - 1, 0)};
-  extents_[std::string(symbolName)] = extent;
+  ranges_[symbol] = {0, range.hi == kMax ? kMax : std::max<int64_t>(range.hi - 1, 0)};
+  extents_[symbol] = extent;
 }
 
-Interval Facts::range(std::string_view symbolName) const {
-  auto it = ranges_.find(std::string(symbolName));
+Interval Facts::range(Symbol symbol) const {
+  auto it = ranges_.find(symbol);
   return it == ranges_.end() ? Interval{} : it->second;
 }
 
@@ -67,7 +67,7 @@ Interval Facts::rangeOf(Expr e) const {
   const std::vector<Expr> &ops = e.operands();
   switch (e.kind()) {
   case ExprKind::Const: return {e.constValue(), e.constValue()};
-  case ExprKind::Symbol: return range(e.symbolName());
+  case ExprKind::Symbol: return range(e.symbol());
   case ExprKind::Add: {
     Interval out{0, 0};
     for (Expr o : ops) {
@@ -120,7 +120,7 @@ int64_t Facts::divisorOf(Expr e) const {
   switch (e.kind()) {
   case ExprKind::Const: return powerOfTwoIn(e.constValue());
   case ExprKind::Symbol: {
-    auto it = divisors_.find(e.symbolName());
+    auto it = divisors_.find(e.symbol());
     return it == divisors_.end() ? 1 : powerOfTwoIn(it->second);
   }
   case ExprKind::Mul: {
@@ -150,10 +150,10 @@ bool Facts::provablyNonNegative(Expr e) const {
   // An affine form is least where each index with a non-negative coefficient is 0 and each with a negative one is
   // extent - 1.
   bool changed = false;
-  for (const std::string &name : symbolsOf(e)) {
-    auto extent = extents_.find(name);
+  for (Symbol symbol : symbolsOf(e)) {
+    auto extent = extents_.find(symbol);
     if (extent == extents_.end()) continue;
-    std::optional<Affine> a = affineIn(e, name);
+    std::optional<Affine> a = affineIn(e, symbol);
     if (!a) return false;
     Interval c = rangeOf(a->coefficient);
     if (c.lo >= 0)
@@ -183,7 +183,7 @@ bool Facts::provablyDivisible(Expr a, Expr b) const {
 Expr Facts::simplify(Expr e) const {
   if (e.isConst()) return e;
   if (e.isSymbol()) {
-    Interval r = range(e.symbolName());
+    Interval r = range(e.symbol());
     return r.lo == r.hi ? Expr(r.lo) : e;
   }
   std::vector<Expr> ops;

@@ -7,7 +7,7 @@ namespace neso {
 struct ExprNode {
   ExprKind kind;
   int64_t value = 0; // Const
-  std::string name;  // Symbol
+  Symbol symbol;     // Symbol
   std::vector<Expr> operands;
   size_t hash = 0;
 };

@@ -1,5 +1,5 @@
-// Reads size expressions as torch writes them. A whitelisted grammar: names of sympy and torch.utils._sympy.functions,
-// Python operators.
+// Reads size expressions as torch writes them, and expressions as the IRs print them. A whitelisted grammar: names of
+// sympy and torch.utils._sympy.functions, Python operators.
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
@@ -15,6 +15,8 @@ constexpr int kMaxDepth = 200;
 class Parser {
 public:
   explicit Parser(std::string_view text) : text_(text) {}
+  /// Of text that Expr::str() wrote.
+  Parser(std::string_view text, const SymbolResolver &resolve) : text_(text), resolve_(&resolve) {}
 
   Result<Expr> run() {
     std::optional<Expr> e = disjunction();
@@ -67,7 +69,7 @@ private:
     return a;
   }
   std::optional<Expr> negation() {
-    if (eat("not")) {
+    if (!resolve_ && eat("not")) {
       std::optional<Expr> a = negation();
       return a ? std::optional(logicalNot(*a)) : std::nullopt;
     }
@@ -140,7 +142,7 @@ private:
     ++depth_;
     std::optional<Expr> out;
     if (eat("-")) {
-      out = unary();
+      out = eat("9223372036854775808") ? Expr(INT64_MIN) : unary();
       if (out) out = -*out;
     } else if (eat("+")) {
       out = unary();
@@ -172,6 +174,7 @@ private:
     }
     if (std::isdigit(static_cast<unsigned char>(c))) return number();
     if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') return nameOrCall();
+    if (resolve_ && (c == '\'' || c == '"')) return quoted();
     return error(c ? std::string("unexpected '") + c + "'" : "it ends too early");
   }
   std::optional<Expr> number() {
@@ -199,12 +202,13 @@ private:
   }
   std::optional<Expr> nameOrCall() {
     std::string name = word();
+    if (resolve_ && peek() != '(') return resolved(name);
     if (size_t dot = name.rfind('.'); dot != std::string::npos) name = name.substr(dot + 1);
     if (peek() != '(') {
       if (name == "True" || name == "true") return Expr(1);
       if (name == "False" || name == "false") return Expr(0);
       if (name == "oo" || name == "int_oo") return Expr(INT64_MAX);
-      return symbol(name);
+      return Symbol::size(name);
     }
     eat("(");
     if (name == "Symbol") return symbolCall();
@@ -230,24 +234,37 @@ private:
     }
     return call(name, args);
   }
+  std::optional<Expr> resolved(std::string_view name) {
+    std::optional<Symbol> symbol = (*resolve_)(name);
+    return symbol ? std::optional<Expr>(*symbol) : error("'" + std::string(name) + "' is no symbol");
+  }
+  /// A size whose name would read as something else.
+  std::optional<Expr> quoted() {
+    size_t end = text_.find(text_[pos_], pos_ + 1);
+    if (end == std::string_view::npos) return error("a quote is missing");
+    std::string_view name = text_.substr(pos_, end + 1 - pos_);
+    pos_ = end + 1;
+    return resolved(name);
+  }
   // Fractions (scale factors of interpolate) occur below a rounding function only. While one is open, 1/d stands in the
-  // expression as a symbol of the name "1/d", which no symbol of a file has because only Symbol('…') could spell it,
-  // and symbolCall refuses it.
+  // expression as a symbol.
   static constexpr int64_t kMaxDenominator = int64_t(1) << 20;
-  static std::optional<int64_t> denominatorOf(const std::string &symbolName) {
-    if (symbolName.substr(0, 2) != "1/") return std::nullopt;
-    return std::stoll(symbolName.substr(2));
+  static std::optional<int64_t> denominatorOf(Symbol symbol) {
+    if (symbol.kind() != Symbol::Kind::Fraction) return std::nullopt;
+    return static_cast<int64_t>(symbol.number());
   }
   static bool hasFraction(Expr e) {
-    for (const std::string &s : symbolsOf(e))
+    for (Symbol s : symbolsOf(e))
       if (denominatorOf(s)) return true;
     return false;
   }
-  static Expr over(Expr e, int64_t denominator) { return e * symbol("1/" + std::to_string(denominator)); }
+  static Expr over(Expr e, int64_t denominator) {
+    return e * Symbol::of(Symbol::Kind::Fraction, static_cast<size_t>(denominator));
+  }
   /// floor(e) or ceil(e); torch rounds sizes, which are not negative, so truncation is floor.
   std::optional<Expr> rounded(Expr e, bool up) {
     int64_t denominator = 1;
-    for (const std::string &s : symbolsOf(e)) {
+    for (Symbol s : symbolsOf(e)) {
       std::optional<int64_t> d = denominatorOf(s);
       if (!d) continue;
       std::optional<Affine> f = affineIn(e, s);
@@ -284,8 +301,7 @@ private:
     ++pos_;
     size_t end = text_.find(quote, pos_);
     if (end == std::string_view::npos || end == pos_) return error("Symbol needs a quoted name");
-    if (text_.substr(pos_, 2) == "1/") return error("'1/' begins no name");
-    Expr out = symbol(text_.substr(pos_, end - pos_));
+    Expr out = Symbol::size(text_.substr(pos_, end - pos_));
     pos_ = text_.find(')', end);
     if (pos_ == std::string_view::npos) {
       pos_ = text_.size();
@@ -314,12 +330,12 @@ private:
     if (name == "Integer" && needs(1)) return a[0];
     if (name == "Add") return sum(a);
     if (name == "Mul") return product(a);
-    if (name == "Max") return fold(max);
-    if (name == "Min") return fold(min);
-    if (name == "And") return fold(logicalAnd);
-    if (name == "Or") return fold(logicalOr);
+    if (name == "Max" || name == "max") return fold(max);
+    if (name == "Min" || name == "min") return fold(min);
+    if (name == "And" || name == "and") return fold(logicalAnd);
+    if (name == "Or" || name == "or") return fold(logicalOr);
     if (needs(1)) {
-      if (name == "Not") return logicalNot(a[0]);
+      if (name == "Not" || name == "not") return logicalNot(a[0]);
       if (name == "Abs") return max(a[0], -a[0]);
       for (const char *same : {"Identity", "ToFloat", "RoundToInt", "IsNonOverlappingAndDenseIndicator"})
         if (name == same)
@@ -339,7 +355,7 @@ private:
           return error("a true division that leaves a remainder");
         return over(a[0], *divisor);
       }
-      if (name == "Pow" || name == "PowByNatural") return pow(a[0], a[1]);
+      if (name == "Pow" || name == "pow" || name == "PowByNatural") return pow(a[0], a[1]);
       if (name == "LShift") return a[0] * pow(Expr(2), a[1]);
       if (name == "RShift") return floorDiv(a[0], pow(Expr(2), a[1]));
       if (name == "Eq" || name == "Equality") return eq(a[0], a[1]);
@@ -354,12 +370,13 @@ private:
         if (a[1].isConst(0) || a[2].isConst(0)) return error("division by zero");
         return mod(floorDiv(a[0], a[1]), a[2]);
       }
-      if (name == "Where") return where(a[0], a[1], a[2]);
+      if (name == "Where" || name == "where") return where(a[0], a[1], a[2]);
     }
     return error("the function '" + name + "' with " + std::to_string(a.size()) + " arguments is not known");
   }
 
   std::string_view text_;
+  const SymbolResolver *resolve_ = nullptr;
   size_t pos_ = 0;
   int depth_ = 0;
   std::string why_;
@@ -368,5 +385,6 @@ private:
 } // namespace
 
 Result<Expr> parseExpr(std::string_view text) { return Parser(text).run(); }
+Result<Expr> parsePrinted(std::string_view text, const SymbolResolver &resolve) { return Parser(text, resolve).run(); }
 
 } // namespace neso

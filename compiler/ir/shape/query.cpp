@@ -24,7 +24,8 @@ int precedence(ExprKind kind) {
 
 void print(Expr e, int outer, std::string &out) {
   int mine = precedence(e.kind());
-  bool parens = mine < outer || (mine == outer && mine == 3) || (e.isConst() && e.constValue() < 0 && outer > 2);
+  bool parens =
+      mine < outer || (mine == outer && mine != 2 && mine != 4) || (e.isConst() && e.constValue() < 0 && outer > 2);
   if (parens) out += '(';
   const std::vector<Expr> &ops = e.operands();
   auto call = [&](const char *fn) {
@@ -43,7 +44,7 @@ void print(Expr e, int outer, std::string &out) {
   };
   switch (e.kind()) {
   case ExprKind::Const: out += std::to_string(e.constValue()); break;
-  case ExprKind::Symbol: out += e.symbolName(); break;
+  case ExprKind::Symbol: out += e.symbol().str(); break;
   case ExprKind::Add:
     for (size_t i = 0; i < ops.size(); ++i) {
       std::string text;
@@ -111,10 +112,10 @@ Expr rebuild(ExprKind kind, const std::vector<Expr> &ops) {
 }
 
 using Memo = std::unordered_map<Expr, Expr>;
-Expr substituteMemo(Expr e, const std::unordered_map<std::string, Expr> &values, Memo &memo) {
+Expr substituteMemo(Expr e, const SymbolMap<Expr> &values, Memo &memo) {
   if (e.isConst()) return e;
   if (e.isSymbol()) {
-    auto it = values.find(e.symbolName());
+    auto it = values.find(e.symbol());
     return it == values.end() ? e : it->second;
   }
   if (auto it = memo.find(e); it != memo.end()) return it->second;
@@ -144,30 +145,30 @@ std::string Expr::str() const {
   return out;
 }
 
-Expr substitute(Expr e, const std::unordered_map<std::string, Expr> &values) {
+Expr substitute(Expr e, const SymbolMap<Expr> &values) {
   Memo memo;
   return substituteMemo(e, values, memo);
 }
 
-std::vector<std::string> symbolsOf(Expr e) {
+std::vector<Symbol> symbolsOf(Expr e) {
   std::vector<Expr> found;
   collect(e, found);
   std::sort(found.begin(), found.end(), Expr::less);
   found.erase(std::unique(found.begin(), found.end()), found.end());
-  std::vector<std::string> names;
-  for (Expr s : found) names.push_back(s.symbolName());
-  return names;
+  std::vector<Symbol> symbols;
+  for (Expr s : found) symbols.push_back(s.symbol());
+  return symbols;
 }
 
-bool uses(Expr e, std::string_view symbolName) {
-  if (e.isSymbol()) return e.symbolName() == symbolName;
-  return std::any_of(e.operands().begin(), e.operands().end(), [&](Expr o) { return uses(o, symbolName); });
+bool uses(Expr e, Symbol symbol) {
+  if (e.isSymbol()) return e.symbol() == symbol;
+  return std::any_of(e.operands().begin(), e.operands().end(), [&](Expr o) { return uses(o, symbol); });
 }
 
-std::optional<int64_t> evaluate(Expr e, const std::unordered_map<std::string, int64_t> &values) {
+std::optional<int64_t> evaluate(Expr e, const SymbolMap<int64_t> &values) {
   if (e.isConst()) return e.constValue();
   if (e.isSymbol()) {
-    auto it = values.find(e.symbolName());
+    auto it = values.find(e.symbol());
     return it == values.end() ? std::nullopt : std::optional(it->second);
   }
   std::vector<int64_t> v;
@@ -215,15 +216,15 @@ std::optional<int64_t> evaluate(Expr e, const std::unordered_map<std::string, in
   NESO_UNREACHABLE("evaluate of a leaf");
 }
 
-std::optional<Affine> affineIn(Expr e, std::string_view symbolName) {
+std::optional<Affine> affineIn(Expr e, Symbol x) {
   std::vector<Term> coefficient, rest;
   for (Term &t : termsOf(e)) {
     int found = 0;
     Term left{t.coefficient, {}};
     for (Expr f : t.factors) {
-      if (f.isSymbol() && f.symbolName() == symbolName)
+      if (f.isSymbol() && f.symbol() == x)
         ++found;
-      else if (uses(f, symbolName))
+      else if (uses(f, x))
         return std::nullopt;
       else
         left.factors.push_back(f);

@@ -7,6 +7,8 @@
 
 namespace neso::lower {
 
+using Axis = loops::AttentionSpec::Axis;
+
 /// The written-out form, for what the node does not do; also gives log-sum-exp of the scores.
 static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask, bool causal,
                                   double scale, DType out, Tensor *lse) {
@@ -34,12 +36,12 @@ static Tensor attentionByProducts(const Tensor &q, const Tensor &k, const Tensor
 
 /// Where an operand's elements lie, as an index over the node's symbols. A factor that is the same for all elements
 /// goes to `factor`, if given; a tensor of any other arithmetic is computed into a buffer first.
-static loops::AttentionSpec::Operand operand(const Tensor &x, const std::vector<std::string> &symbols,
-                                             double *factor = nullptr) {
+static loops::AttentionSpec::Operand operand(const Tensor &x, const std::vector<Axis> &axes, double *factor = nullptr) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     BodyBuilder b(x.ctx().facts);
     Index index;
-    for (size_t d = 0; d < symbols.size(); ++d) index.push_back(b.addIndex(symbols[d], x.sizes()[d]));
+    for (size_t d = 0; d < axes.size(); ++d)
+      index.push_back(b.addIndex(loops::AttentionSpec::symbol(axes[d]), x.sizes()[d]));
     Val at = x.at(b, index);
     const std::vector<loops::Op> &ops = b.body().ops;
     const loops::Op *op = &b.op(at);
@@ -84,22 +86,23 @@ static Tensor attentionNode(const Tensor &q, const Tensor &k, const Tensor &v, c
   Lowering &ctx = q.ctx();
   auto spec = std::make_shared<loops::AttentionSpec>();
   spec->scale = form.scale;
-  spec->q = operand(q, {"b", "h", "m", "d"}, &spec->scale);
-  spec->k = operand(k, {"b", "h", "n", "d"}, &spec->scale);
-  spec->v = operand(v, {"b", "h", "n", "d"});
+  spec->q = operand(q, {Axis::Batch, Axis::Head, Axis::Query, Axis::Element}, &spec->scale);
+  spec->k = operand(k, {Axis::Batch, Axis::Head, Axis::Key, Axis::Element}, &spec->scale);
+  spec->v = operand(v, {Axis::Batch, Axis::Head, Axis::Key, Axis::Element});
   if (mask.valid()) {
     // Before it is broadcast, so that a mask that is computed is computed once for all heads.
     if (!mask.asStrided()) mask.realize();
-    spec->mask = operand(broadcastTo(mask, {q.size(0), q.size(1), q.size(2), k.size(2)}), {"b", "h", "m", "n"});
+    spec->mask = operand(broadcastTo(mask, {q.size(0), q.size(1), q.size(2), k.size(2)}),
+                         {Axis::Batch, Axis::Head, Axis::Query, Axis::Key});
   }
   spec->keyLength = k.size(2);
   spec->headSize = q.size(3);
   spec->causal = form.causal, spec->emptyIsNan = form.emptyIsNan, spec->masked = form.masked;
   Sizes sizes{q.size(0), q.size(1), q.size(2), v.size(3)};
   Strided w = ctx.allocate(q.dtype(), sizes, form.order);
-  Expr at[] = {symbol("b"), symbol("h"), symbol("m"), symbol("d")};
+  const Axis at[] = {Axis::Batch, Axis::Head, Axis::Query, Axis::Element};
   spec->out = {w.buffer, w.offset, q.dtype()};
-  for (size_t d = 0; d < 4; ++d) spec->out.index = spec->out.index + at[d] * w.strides[d];
+  for (size_t d = 0; d < 4; ++d) spec->out.index = spec->out.index + loops::AttentionSpec::symbol(at[d]) * w.strides[d];
   loops::Node &node = ctx.addNode(loops::Node::Kind::Attention);
   node.ranges = sizes;
   node.attention = spec;

@@ -57,10 +57,10 @@ Val BodyBuilder::emit(Op op) {
   return {this, it->second, t};
 }
 
-Expr BodyBuilder::addIndex(const std::string &name, Expr extent) {
+Expr BodyBuilder::addIndex(Symbol symbol, Expr extent) {
   if (extent.isConst(1)) return 0;
-  facts_.setIndex(name, extent);
-  return symbol(name);
+  facts_.setIndex(symbol, extent);
+  return symbol;
 }
 
 Val BodyBuilder::constant(DType t, double value) {
@@ -146,11 +146,10 @@ Expr BodyBuilder::indirect(Val v, Expr bound, bool wrap, bool check) {
   size_t before = body_.ops.size();
   Val r = emit(op);
   if (body_.ops.size() != before) {
-    std::string name = "t" + std::to_string(indirects_++);
-    body_.ops[r.idx].symbol = name;
-    facts_.setIndex(name, bound);
+    body_.ops[r.idx].symbol = Symbol::indirect(indirects_++);
+    facts_.setIndex(body_.ops[r.idx].symbol, bound);
   }
-  return symbol(body_.ops[r.idx].symbol);
+  return body_.ops[r.idx].symbol;
 }
 
 std::optional<double> BodyBuilder::constantOf(Val v) const {

@@ -40,7 +40,7 @@ public:
   BodyBuilder(const BodyBuilder &) = delete;
 
   /// Declares an index symbol in [0, extent); an extent of 1 gives the constant 0 and declares nothing.
-  Expr addIndex(const std::string &name, Expr extent);
+  Expr addIndex(Symbol symbol, Expr extent);
   const Facts &facts() const { return facts_; }
 
   Val constant(DType t, double value);
@@ -84,7 +84,7 @@ private:
   loops::Body body_;
   Facts facts_;
   ValueIdx mask_ = -1;
-  int indirects_ = 0;
+  size_t indirects_ = 0;
   using Key = std::tuple<int, int, int, int, int, int64_t, int64_t, int, const void *, const void *, int>;
   std::map<Key, ValueIdx> seen_;
 };

@@ -24,7 +24,7 @@ Tensor Lowering::fold(const Tensor &x) {
   Sizes ranges;
   for (Expr s : x.sizes()) {
     if (!s.isConst(1)) ranges.push_back(s);
-    index.push_back(b.addIndex(loops::indexName(ranges.empty() ? 0 : ranges.size() - 1), s));
+    index.push_back(b.addIndex(Symbol::index(ranges.empty() ? 0 : ranges.size() - 1), s));
   }
   Val v = b.cast(x.at(b, index), x.dtype());
   Expr flat = 0;

@@ -404,10 +404,10 @@ void ModelLowering::addOutputs() {
 /// Every size must follow from the inputs: one that only the data determines has no place in a loop nest.
 void ModelLowering::checkSizes() {
   const graph::Graph &g = model_.graph;
-  std::set<std::string> known;
+  std::set<Symbol> known;
   auto learn = [&](Expr e) {
     if (e.valid())
-      for (const std::string &s : symbolsOf(e)) known.insert(s);
+      for (Symbol s : symbolsOf(e)) known.insert(s);
   };
   for (ValueId id : g.inputs) {
     if (!id.valid()) continue;
@@ -418,7 +418,7 @@ void ModelLowering::checkSizes() {
   }
   auto unknown = [&](Expr e) {
     if (e.valid())
-      for (const std::string &s : symbolsOf(e))
+      for (Symbol s : symbolsOf(e))
         if (!known.count(s)) return true;
     return false;
   };

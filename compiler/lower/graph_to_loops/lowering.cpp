@@ -41,7 +41,7 @@ void pruneBody(loops::Body &body, const std::vector<ValueIdx *> &roots, bool kee
   if (keepFirst && n) live[0] = 1;
   // Values that only an index expression names are found through their symbols; those of stores were given as roots by
   // the caller.
-  std::map<std::string, size_t> symbolAt;
+  SymbolMap<size_t> symbolAt;
   for (size_t i = 0; i < n; ++i)
     if (body.ops[i].kind == OpKind::Indirect) symbolAt[body.ops[i].symbol] = i;
   for (ValueIdx *r : roots)
@@ -54,7 +54,7 @@ void pruneBody(loops::Body &body, const std::vector<ValueIdx *> &roots, bool kee
     if (symbolAt.empty()) continue;
     for (Expr e : {op.index, op.bound})
       if (e.valid())
-        for (const std::string &s : symbolsOf(e))
+        for (Symbol s : symbolsOf(e))
           if (auto it = symbolAt.find(s); it != symbolAt.end()) live[it->second] = 1;
   }
   std::vector<ValueIdx> to(n, -1);
@@ -199,12 +199,12 @@ struct Nest {
   Expr outer(Expr extent) {
     if (extent.isConst(1)) return 0;
     ranges.push_back(extent);
-    return b.addIndex(loops::indexName(ranges.size() - 1), extent);
+    return b.addIndex(Symbol::index(ranges.size() - 1), extent);
   }
   Expr reduce(Expr extent) {
     if (extent.isConst(1)) return 0;
     reduceRanges.push_back(extent);
-    return b.addIndex(loops::reduceName(reduceRanges.size() - 1), extent);
+    return b.addIndex(Symbol::inner(reduceRanges.size() - 1), extent);
   }
 };
 
@@ -311,7 +311,7 @@ Tensor Lowering::contract(const ContractionSpec &spec) {
   Val lhs = nest.b.cast(spec.lhs(nest.b, i, r), spec.operandType);
   Val rhs = nest.b.cast(spec.rhs(nest.b, i, r), spec.operandType);
   BodyBuilder epilogue(facts);
-  for (size_t k = 0; k < nest.ranges.size(); ++k) epilogue.addIndex(loops::indexName(k), nest.ranges[k]);
+  for (size_t k = 0; k < nest.ranges.size(); ++k) epilogue.addIndex(Symbol::index(k), nest.ranges[k]);
   Val result = epilogue.placeholder(spec.accType);
   if (spec.epilogue) result = spec.epilogue(epilogue, i, result);
   result = epilogue.cast(result, spec.outType);
@@ -345,7 +345,7 @@ Tensor Lowering::scan(loops::ScanKind kind, DType accType, const Sizes &sizes, i
     if (static_cast<int64_t>(d) != dim) i[d] = nest.outer(sizes[d]);
   // The scanned range is always declared, also when it has one element.
   nest.reduceRanges = {sizes[static_cast<size_t>(dim)]};
-  i[static_cast<size_t>(dim)] = nest.b.addIndex(loops::reduceName(0), sizes[static_cast<size_t>(dim)]);
+  i[static_cast<size_t>(dim)] = nest.b.addIndex(Symbol::inner(0), sizes[static_cast<size_t>(dim)]);
   Val v = nest.b.cast(fn(nest.b, i), accType);
   Strided w = allocate(accType, sizes);
   loops::Store s;
@@ -371,7 +371,7 @@ std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool desc
   for (size_t d = 0; d < sizes.size(); ++d)
     if (static_cast<int64_t>(d) != dim) i[d] = nest.outer(sizes[d]);
   nest.reduceRanges = {sizes[static_cast<size_t>(dim)]};
-  i[static_cast<size_t>(dim)] = nest.b.addIndex(loops::reduceName(0), sizes[static_cast<size_t>(dim)]);
+  i[static_cast<size_t>(dim)] = nest.b.addIndex(Symbol::inner(0), sizes[static_cast<size_t>(dim)]);
   Val v = nest.b.cast(x.at(nest.b, i), x.dtype());
   Strided values = allocate(x.dtype(), sizes), positions = allocate(DType::I64, sizes);
   loops::Store s0, s1;

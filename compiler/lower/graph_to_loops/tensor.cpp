@@ -114,7 +114,7 @@ Val Tensor::at(BodyBuilder &b, const Index &index) const {
 /// Declares plain indices for a tensor of these sizes.
 static Index plainIndex(BodyBuilder &b, const Sizes &sizes) {
   Index index;
-  for (size_t d = 0; d < sizes.size(); ++d) index.push_back(b.addIndex(loops::indexName(d), sizes[d]));
+  for (size_t d = 0; d < sizes.size(); ++d) index.push_back(b.addIndex(Symbol::index(d), sizes[d]));
   return index;
 }
 
@@ -198,7 +198,7 @@ std::optional<Strided> Tensor::asStrided() const {
   // Not addIndex: a dimension of size 1 keeps its stride this way.
   Index index;
   Sizes strides;
-  for (size_t d = 0; d < impl_->sizes.size(); ++d) index.push_back(b.addIndex(loops::indexName(d), impl_->sizes[d]));
+  for (size_t d = 0; d < impl_->sizes.size(); ++d) index.push_back(b.addIndex(Symbol::index(d), impl_->sizes[d]));
   Val v = at(b, index);
   const loops::Op *op = &b.op(v);
   if (op->kind == OpKind::Cast && isReducedFloat(impl_->dtype) && b.body().ops[op->a].dtype == impl_->dtype)
@@ -215,11 +215,11 @@ std::optional<Strided> Tensor::asStrided() const {
       w.strides.push_back(0);
       continue;
     }
-    std::optional<Affine> a = affineIn(rest, index[d].symbolName());
+    std::optional<Affine> a = affineIn(rest, index[d].symbol());
     if (!a) return std::nullopt;
-    for (const std::string &s : symbolsOf(a->coefficient))
+    for (Symbol s : symbolsOf(a->coefficient))
       for (const Expr &i : index)
-        if (i.isSymbol() && i.symbolName() == s) return std::nullopt;
+        if (i.isSymbol() && i.symbol() == s) return std::nullopt;
     w.strides.push_back(a->coefficient);
     rest = a->rest;
   }

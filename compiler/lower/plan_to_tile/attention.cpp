@@ -69,11 +69,15 @@ void emitAttention(KernelContext &k, const Facts &facts) {
   bool narrowValues = narrow && spec.v.dtype == spec.q.dtype;
 
   // Frames: scores [BM, BN], output [BM, Dv], queries [BM, D], keys [BN, D], values [BN, Dv].
+  const Symbol batch = AttentionSpec::symbol(AttentionSpec::Batch), head = AttentionSpec::symbol(AttentionSpec::Head),
+               query = AttentionSpec::symbol(AttentionSpec::Query), key = AttentionSpec::symbol(AttentionSpec::Key),
+               element = AttentionSpec::symbol(AttentionSpec::Element);
   Emitter out(k, Frame{{bm, valueBlock}});
   out.facts = facts;
-  bindPrograms(out, {{"b", x[0], 1, -1}, {"h", x[1], 1, -1}, {"m", x[2], bm, 0}});
+  const std::vector<Blocking> blockings = {{batch, x[0], 1, -1}, {head, x[1], 1, -1}, {query, x[2], bm, 0}};
+  bindPrograms(out, blockings);
   std::vector<Val> mMask = out.masks;
-  auto along = [&](Emitter &e, const std::string &s, size_t dim, Expr extent, Val start) {
+  auto along = [&](Emitter &e, Symbol s, size_t dim, Expr extent, Val start) {
     Val lane = e.lanes(dim);
     e.env[s] = start ? e.binary("arith.addi", start, lane) : lane;
     e.facts.setIndex(s, extent);
@@ -86,19 +90,19 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     if (queryRows)
       e.masks = mMask;
     else
-      e.env.erase("m");
+      e.env.erase(query);
     return e;
   };
-  along(out, "d", 1, x[3], {});
+  along(out, element, 1, x[3], {});
   Emitter q = frame(bm, headBlock, true);
-  along(q, "d", 1, spec.headSize, {});
+  along(q, element, 1, spec.headSize, {});
   auto loadAs = [](Emitter &e, const AttentionSpec::Operand &o, DType t) {
     Val zero = e.constant(o.dtype, 0, 0);
     return e.widen(e.cast(e.load(o.buffer, o.index, {}, zero, o.dtype), o.dtype, t), 3);
   };
-  Val query = loadAs(q, spec.q, narrow ? spec.q.dtype : DType::F32);
+  Val queries = loadAs(q, spec.q, narrow ? spec.q.dtype : DType::F32);
   Emitter f = frame(bm, bn, true); // for scalars and rows of the score frame
-  if (!narrow) query = q.binary("arith.mulf", query, q.constant(DType::F32, spec.scale, 0));
+  if (!narrow) queries = q.binary("arith.mulf", queries, q.constant(DType::F32, spec.scale, 0));
 
   auto tensor = [&](int64_t r, int64_t c) { return RankedTensorType::get({r, c}, b.getF32Type()); };
   auto full = [&](int64_t r, int64_t c, float v) {
@@ -108,7 +112,7 @@ void emitAttention(KernelContext &k, const Facts &facts) {
 
   Val end = out.index(spec.keyLength);
   if (spec.causal) { // no key beyond the block's last query row takes part
-    Val last = out.binary("arith.addi", out.index(symbol("p2") * Expr(bm)), out.intConst(bm));
+    Val last = out.binary("arith.addi", out.index(blockOf(blockings, query) * Expr(bm)), out.intConst(bm));
     end = out.binary("arith.minsi", end, last);
   }
   auto loop =
@@ -120,17 +124,18 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     Val start{loop.getInductionVar()};
     Val rowMax{loop.getRegionIterArg(0), 1}, rowSum{loop.getRegionIterArg(1), 1}, running{loop.getRegionIterArg(2), 3};
     Emitter keys = frame(bn, headBlock, false), values = frame(bn, valueBlock, false), s = f;
-    along(keys, "n", 0, spec.keyLength, start);
-    along(keys, "d", 1, spec.headSize, {});
-    along(values, "n", 0, spec.keyLength, start);
-    along(values, "d", 1, x[3], {});
-    along(s, "n", 1, spec.keyLength, start);
-    Val key = loadAs(keys, spec.k, narrow ? spec.k.dtype : DType::F32);
-    Val score{tb::dot(b, k.loc, query.v, tb::trans(b, k.loc, key.v), full(bm, bn, 0), k.target.f32Products), 3};
+    along(keys, key, 0, spec.keyLength, start);
+    along(keys, element, 1, spec.headSize, {});
+    along(values, key, 0, spec.keyLength, start);
+    along(values, element, 1, x[3], {});
+    along(s, key, 1, spec.keyLength, start);
+    Val loadedKeys = loadAs(keys, spec.k, narrow ? spec.k.dtype : DType::F32);
+    Val score{tb::dot(b, k.loc, queries.v, tb::trans(b, k.loc, loadedKeys.v), full(bm, bn, 0), k.target.f32Products),
+              3};
     if (narrow) score = s.binary("arith.mulf", score, s.constant(DType::F32, spec.scale, 0));
     Val valid;
     for (size_t i = mMask.size(); i < s.masks.size(); ++i) valid = s.andMask(valid, s.masks[i]);
-    if (spec.causal) valid = s.andMask(valid, s.compare("le", s.env["n"], s.env["m"]));
+    if (spec.causal) valid = s.andMask(valid, s.compare("le", s.env[key], s.env[query]));
     if (spec.mask.buffer.valid()) {
       Val m = s.load(spec.mask.buffer, spec.mask.index, {}, {}, spec.mask.dtype);
       if (spec.mask.dtype == DType::Bool && std::isinf(spec.masked))

@@ -15,12 +15,19 @@ int64_t upperBound(const Facts &facts, Expr extent, int64_t unbounded) {
   return hi == INT64_MAX ? unbounded : hi;
 }
 
+Symbol blockOf(const std::vector<Blocking> &blockings, Symbol dimension) {
+  for (size_t i = 0; i < blockings.size(); ++i)
+    if (blockings[i].symbol == dimension) return Symbol::program(i);
+  NESO_UNREACHABLE("a dimension without blocks");
+}
+
 void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val program) {
   KernelContext &k = e.k;
   Expr programs = 1;
   bool any = false;
   for (const Blocking &bl : blockings) any |= !(bl.size == 1 && bl.extent.isConst(1));
-  Expr left = symbol("pid");
+  const Symbol pid = Symbol::local("pid");
+  Expr left = pid;
   // In order where nothing orders programs: one program does the work of all.
   bool loop = any && k.kernel.serial && k.target.threadBlocks;
   if (loop) {
@@ -29,38 +36,37 @@ void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val progra
     Val count = e.index(all);
     auto over = mlir::scf::ForOp::create(k.b, k.loc, e.intConst(0).v, count.v, e.intConst(1).v);
     k.b.setInsertionPointToStart(over.getBody());
-    e.env["pid"] = {over.getInductionVar()};
+    e.env[pid] = {over.getInductionVar()};
     e.forgetIndices();
   } else if (program) {
-    e.env["pid"] = program;
+    e.env[pid] = program;
   } else if (any) {
-    mlir::Value pid = tile::programId(k.b, k.loc, 0);
-    e.env["pid"] = e.toIndex({pid}, DType::I32);
+    e.env[pid] = e.toIndex({tile::programId(k.b, k.loc, 0)}, DType::I32);
   }
   for (size_t i = blockings.size(); i-- > 0;) {
     const Blocking &bl = blockings[i];
     Expr count = ceilDiv(bl.extent, Expr(bl.size));
-    std::string block = "p" + std::to_string(i);
+    const Symbol block = Symbol::program(i);
     if (count.isConst(1)) {
       e.env[block] = e.intConst(0);
       e.facts.setRange(block, {0, 0});
     } else {
       bool outermost = true;
       for (size_t j = 0; j < i; ++j) outermost &= ceilDiv(blockings[j].extent, Expr(blockings[j].size)).isConst(1);
-      e.facts.setRange("pid", {0, INT32_MAX});
+      e.facts.setRange(pid, {0, INT32_MAX});
       e.env[block] = e.index(outermost ? left : mod(left, count));
       e.facts.setIndex(block, count);
       left = floorDiv(left, count);
       programs = programs * count;
     }
-    Val base = bl.size == 1 ? e.env[block] : e.index(symbol(block) * Expr(bl.size));
+    Val base = bl.size == 1 ? e.env[block] : e.index(block * Expr(bl.size));
     if (bl.frameDim >= 0) {
       size_t d = static_cast<size_t>(bl.frameDim);
-      std::string lane = "l" + std::to_string(i);
+      const Symbol lane = Symbol::lane(i);
       e.env[lane] = e.lanes(d);
       e.facts.setRange(lane, {0, bl.size - 1});
       e.env[bl.symbol] = count.isConst(1) ? e.env[lane] : e.binary("arith.addi", base, e.env[lane]);
-      e.blocked[bl.symbol] = symbol(block) * Expr(bl.size) + symbol(lane);
+      e.blocked[bl.symbol] = block * Expr(bl.size) + lane;
       if (!e.facts.provablyDivisible(bl.extent, Expr(bl.size)))
         e.masks.push_back(e.compare("lt", e.env[bl.symbol], e.index(bl.extent)));
       if (bl.extent.isConst(1) && bl.size > 1) e.oneElement |= 1u << d;

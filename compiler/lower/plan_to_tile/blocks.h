@@ -6,7 +6,7 @@ namespace neso {
 
 /// Blocks of one outer dimension: `count` of them, each `size` elements (1: the dimension is a scalar of the program).
 struct Blocking {
-  std::string symbol; // "x1"
+  Symbol symbol; // x1
   Expr extent;
   int64_t size = 1;
   int frameDim = -1; // dimension of the frame that the block's lanes lie along; -1 when size is 1
@@ -17,6 +17,9 @@ struct Blocking {
 /// have no order gets a grid of one program with a loop; the builder then stands in the loop's body. `program`: the
 /// number that says which block to take, where it is not the program's id.
 void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val program = {});
+
+/// Which block of its dimension a program has: the symbol that bindPrograms binds for one of its blockings.
+Symbol blockOf(const std::vector<Blocking> &blockings, Symbol dimension);
 
 /// The smallest power of two that is >= n, for n >= 1.
 int64_t nextPowerOfTwo(int64_t n);

@@ -20,8 +20,8 @@ TileTarget gpuTileTarget(int64_t processors) {
 
 int64_t likelySize(const Facts &facts, Expr extent) {
   if (std::optional<int64_t> n = facts.simplify(extent).asConst()) return *n;
-  std::unordered_map<std::string, int64_t> env;
-  for (const std::string &s : symbolsOf(extent)) {
+  SymbolMap<int64_t> env;
+  for (Symbol s : symbolsOf(extent)) {
     Interval r = facts.range(s);
     env[s] = std::clamp<int64_t>(512, std::max<int64_t>(r.lo, 1), std::max<int64_t>(r.hi, 1));
   }

@@ -23,8 +23,11 @@ namespace tb = tile;
 
 namespace {
 
-std::string xName(size_t d) { return "x" + std::to_string(d); }
-std::string rName(size_t d) { return "r" + std::to_string(d); }
+/// What a program of a contraction counts by: places in the flattened spaces of m, n and k; the block of n and the
+/// place in it, in terms of which packed weights are read; k as a block and a place in that.
+const Symbol kM = Symbol::local("m"), kN = Symbol::local("n"), kK = Symbol::local("k"),
+             kBlockOfN = Symbol::local("nblock"), kLaneOfN = Symbol::local("nlane"), kBlockOfK = Symbol::local("kb"),
+             kLaneOfK = Symbol::local("kl");
 
 /// The load that an operand is, behind casts; null when it computes something.
 const Op *directLoad(const loops::Body &body, loops::ValueIdx i) {
@@ -33,7 +36,7 @@ const Op *directLoad(const loops::Body &body, loops::ValueIdx i) {
   return op->kind == OpKind::Load ? op : nullptr;
 }
 
-bool unitStride(const loops::Body &body, loops::ValueIdx value, const std::string &s) {
+bool unitStride(const loops::Body &body, loops::ValueIdx value, Symbol s) {
   const Op *load = directLoad(body, value);
   if (!load) return false;
   std::optional<Affine> a = affineIn(load->index, s);
@@ -54,11 +57,11 @@ int64_t bestBlock(const Facts &facts, Expr extent, std::initializer_list<int64_t
 }
 
 /// Splits a flat symbol into the dimensions it stands for, last dimension fastest.
-void splitFlat(const std::string &flat, const std::vector<std::string> &names, const std::vector<Expr> &extents,
-               std::unordered_map<std::string, Expr> &out) {
-  Expr rest = symbol(flat);
-  for (size_t i = names.size(); i-- > 0;) {
-    out[names[i]] = i == 0 ? rest : mod(rest, extents[i]);
+void splitFlat(Symbol flat, const std::vector<Symbol> &symbols, const std::vector<Expr> &extents,
+               SymbolMap<Expr> &out) {
+  Expr rest = flat;
+  for (size_t i = symbols.size(); i-- > 0;) {
+    out[symbols[i]] = i == 0 ? rest : mod(rest, extents[i]);
     rest = floorDiv(rest, extents[i]);
   }
 }
@@ -82,7 +85,7 @@ Expr productOf(const std::vector<Expr> &ranges, const std::vector<size_t> &dims)
 }
 
 struct Substitution {
-  std::unordered_map<std::string, Expr> values;
+  SymbolMap<Expr> values;
   Facts facts;
   Expr operator()(Expr e) const { return facts.simplify(substitute(e, values)); }
   void apply(loops::Body &body) const {
@@ -96,19 +99,19 @@ struct Substitution {
 Substitution flatSpace(const plan::Kernel &kernel, const Contraction &c, const Facts &facts) {
   Substitution s;
   s.facts = facts;
-  auto flatten = [&](const std::string &flat, const std::vector<size_t> &dims, const std::vector<Expr> &ranges,
-                     std::string (*nameOf)(size_t)) {
-    std::vector<std::string> names;
+  auto flatten = [&](Symbol flat, const std::vector<size_t> &dims, const std::vector<Expr> &ranges,
+                     Symbol (*symbolOf)(size_t)) {
+    std::vector<Symbol> symbols;
     std::vector<Expr> extents;
-    for (size_t d : dims) names.push_back(nameOf(d)), extents.push_back(ranges[d]);
-    splitFlat(flat, names, extents, s.values);
+    for (size_t d : dims) symbols.push_back(symbolOf(d)), extents.push_back(ranges[d]);
+    splitFlat(flat, symbols, extents, s.values);
     s.facts.setIndex(flat, productOf(ranges, dims));
   };
-  flatten("m", c.m, kernel.xRanges, xName);
-  flatten("n", c.n, kernel.xRanges, xName);
-  flatten("k", c.kInner, kernel.rRanges, rName);
-  for (size_t d : c.batch) s.facts.setIndex(xName(d), kernel.xRanges[d]);
-  for (size_t d : c.kOuter) s.facts.setIndex(rName(d), kernel.rRanges[d]);
+  flatten(kM, c.m, kernel.xRanges, Symbol::outer);
+  flatten(kN, c.n, kernel.xRanges, Symbol::outer);
+  flatten(kK, c.kInner, kernel.rRanges, Symbol::inner);
+  for (size_t d : c.batch) s.facts.setIndex(Symbol::outer(d), kernel.xRanges[d]);
+  for (size_t d : c.kOuter) s.facts.setIndex(Symbol::inner(d), kernel.rRanges[d]);
   return s;
 }
 
@@ -135,9 +138,9 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   if (!dottable || kernel.rRanges.empty()) return std::nullopt;
 
   auto classify = [&](Contraction &c) {
-    std::set<std::string> left = dependences(node.body, node.lhs), right = dependences(node.body, node.rhs);
+    std::set<Symbol> left = dependences(node.body, node.lhs), right = dependences(node.body, node.rhs);
     for (size_t d = 0; d < kernel.xRanges.size(); ++d) {
-      bool inLeft = left.count(xName(d)), inRight = right.count(xName(d));
+      bool inLeft = left.count(Symbol::outer(d)), inRight = right.count(Symbol::outer(d));
       (inLeft == inRight ? c.batch : inLeft ? c.m : c.n).push_back(d);
     }
   };
@@ -146,7 +149,7 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   // The dimension along which the result is contiguous belongs to n, whose lanes are stored.
   auto stored = [&](const std::vector<size_t> &dims) {
     if (dims.empty() || node.stores.empty()) return false;
-    std::optional<Affine> s = affineIn(node.stores[0].index, xName(dims.back()));
+    std::optional<Affine> s = affineIn(node.stores[0].index, Symbol::outer(dims.back()));
     return s && s->coefficient.isConst(1);
   };
   if (stored(c.m) && !stored(c.n)) {
@@ -156,13 +159,14 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   if (c.n.empty()) return std::nullopt;
   size_t lastR = kernel.rRanges.size() - 1;
   // A vector times a matrix whose rows run along k: as row sums it reads memory in order, without packing.
-  if (c.m.empty() && unitStride(node.body, node.rhs, rName(lastR)) && facts.rangeOf(kernel.rRanges[lastR]).lo >= 16)
+  if (c.m.empty() && unitStride(node.body, node.rhs, Symbol::inner(lastR)) &&
+      facts.rangeOf(kernel.rRanges[lastR]).lo >= 16)
     return std::nullopt;
 
   // Blocks of k run along the dimension in which an operand is contiguous.
   size_t inner = lastR;
   for (size_t d = 0; d < kernel.rRanges.size(); ++d)
-    if (unitStride(node.body, node.lhs, rName(d))) inner = d;
+    if (unitStride(node.body, node.lhs, Symbol::inner(d))) inner = d;
   bool constantK = true;
   for (Expr e : kernel.rRanges) constantK &= e.isConst();
   std::optional<int64_t> innerExtent = kernel.rRanges[inner].asConst();
@@ -266,16 +270,16 @@ private:
         buffer().mutated)
       return false;
     if (!readOnce()) return false;
-    for (const std::string &s : symbolsOf(load().index))
-      if (s[0] != 'x' && s[0] != 'r') return false;
+    for (Symbol s : symbolsOf(load().index))
+      if (s.kind() != Symbol::Kind::Outer && s.kind() != Symbol::Kind::Inner) return false;
     n = c.nSize.asConst().value_or(-1), k = c.kSize.asConst().value_or(-1);
     if (n <= 0 || k <= 0) return false;
     // The index of a stored weight is a sum of what each dimension adds. Anything else stays as it is.
     Expr rest = load().index;
-    if (!offsets(c.batch, kernel_.xRanges, xName, true, rest, batchAt) ||
-        !offsets(c.n, kernel_.xRanges, xName, false, rest, nAt) ||
-        !offsets(c.kOuter, kernel_.rRanges, rName, false, rest, outerAt) ||
-        !offsets(c.kInner, kernel_.rRanges, rName, false, rest, kAt))
+    if (!offsets(c.batch, kernel_.xRanges, Symbol::outer, true, rest, batchAt) ||
+        !offsets(c.n, kernel_.xRanges, Symbol::outer, false, rest, nAt) ||
+        !offsets(c.kOuter, kernel_.rRanges, Symbol::inner, false, rest, outerAt) ||
+        !offsets(c.kInner, kernel_.rRanges, Symbol::inner, false, rest, kAt))
       return false;
     base_ = rest.asConst().value_or(-1);
     return base_ >= 0;
@@ -290,13 +294,13 @@ private:
     return readers == 1;
   }
 
-  /// The terms of `rest` that have `name`, which leave it; nullopt when one has another symbol too.
-  static std::optional<Expr> takeTerms(const std::string &name, Expr &rest) {
+  /// The terms of `rest` that have the symbol, which leave it; nullopt when one has another symbol too.
+  static std::optional<Expr> takeTerms(Symbol symbol, Expr &rest) {
     std::vector<Expr> terms = rest.kind() == ExprKind::Add ? rest.operands() : std::vector<Expr>{rest};
     Expr mine = 0, others = 0;
     for (Expr t : terms) {
-      std::vector<std::string> symbols = symbolsOf(t);
-      bool has = std::find(symbols.begin(), symbols.end(), name) != symbols.end();
+      std::vector<Symbol> symbols = symbolsOf(t);
+      bool has = std::find(symbols.begin(), symbols.end(), symbol) != symbols.end();
       if (has && symbols.size() > 1) return std::nullopt;
       (has ? mine : others) = (has ? mine : others) + t;
     }
@@ -305,20 +309,20 @@ private:
   }
 
   /// Element offsets of all positions along `dims`; takes their terms out of `rest`.
-  bool offsets(const std::vector<size_t> &dims, const std::vector<Expr> &ranges, std::string (*nameOf)(size_t),
+  bool offsets(const std::vector<size_t> &dims, const std::vector<Expr> &ranges, Symbol (*symbolOf)(size_t),
                bool onlyUsed, Expr &rest, std::vector<int64_t> &out) const {
     out = {0};
     for (size_t d : dims) {
-      if (onlyUsed && !uses(load().index, nameOf(d))) continue;
+      if (onlyUsed && !uses(load().index, symbolOf(d))) continue;
       std::optional<int64_t> extent = ranges[d].asConst();
       if (!extent || *extent < 0) return false;
-      std::optional<Expr> along = takeTerms(nameOf(d), rest);
+      std::optional<Expr> along = takeTerms(symbolOf(d), rest);
       if (!along) return false;
       std::vector<int64_t> next;
       next.reserve(out.size() * static_cast<size_t>(*extent));
       std::vector<int64_t> steps;
       for (int64_t i = 0; i < *extent; ++i) {
-        std::optional<int64_t> at = evaluate(*along, {{nameOf(d), i}});
+        std::optional<int64_t> at = evaluate(*along, {{symbolOf(d), i}});
         if (!at) return false;
         steps.push_back(*at);
       }
@@ -338,8 +342,8 @@ private:
 std::pair<Expr, Expr> outerPosition(const plan::Kernel &kernel, const Contraction &c, Expr index) {
   Expr batch = 0, ko = 0;
   for (size_t d : c.batch)
-    if (uses(index, xName(d))) batch = batch * kernel.xRanges[d] + symbol(xName(d));
-  for (size_t d : c.kOuter) ko = ko * kernel.rRanges[d] + symbol(rName(d));
+    if (uses(index, Symbol::outer(d))) batch = batch * kernel.xRanges[d] + Symbol::outer(d);
+  for (size_t d : c.kOuter) ko = ko * kernel.rRanges[d] + Symbol::inner(d);
   return {batch, ko};
 }
 
@@ -367,14 +371,14 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c) {
   if (!done) return;
   // The load in terms of the flat symbols of emitContraction.
   auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
-  Expr nBlock = symbol("nblock"), lane = symbol("nlane");
-  operand->load().index = (((batch * blocks + nBlock) * outer + ko) * kPadded + symbol("k")) * c.bn + lane;
+  operand->load().index = (((batch * blocks + kBlockOfN) * outer + ko) * kPadded + kK) * c.bn + kLaneOfN;
   c.packed = true;
 }
 
 void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const Contraction &c) {
   const Node &node = kernel.nodes[0];
-  if (unitStride(node.body, node.rhs, rName(c.kInner.back())) || unitStride(node.body, node.rhs, xName(c.n.back())))
+  if (unitStride(node.body, node.rhs, Symbol::inner(c.kInner.back())) ||
+      unitStride(node.body, node.rhs, Symbol::outer(c.n.back())))
     return;
   std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, c);
   if (!operand) return;
@@ -389,7 +393,7 @@ void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const Contraction
   });
   if (!done) return;
   auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
-  operand->load().index = ((batch * operand->n + symbol("n")) * outer + ko) * operand->k + symbol("k");
+  operand->load().index = ((batch * operand->n + kN) * outer + ko) * operand->k + kK;
 }
 
 namespace {
@@ -407,13 +411,12 @@ public:
     Emitter out(k_, Frame{{c_.bm, c_.bn}});
     out.facts = sub_.facts;
     std::vector<Blocking> blockings;
-    for (size_t d : c_.batch) blockings.push_back({xName(d), k_.kernel.xRanges[d], 1, -1});
-    blockings.push_back({"n", c_.nSize, c_.bn, 1});
-    blockings.push_back({"m", c_.mSize, c_.bm, 0});
-    size_t nAt = blockings.size() - 2;
+    for (size_t d : c_.batch) blockings.push_back({Symbol::outer(d), k_.kernel.xRanges[d], 1, -1});
+    blockings.push_back({kN, c_.nSize, c_.bn, 1});
+    blockings.push_back({kM, c_.mSize, c_.bm, 0});
     bindPrograms(out, blockings);
-    out.env["nblock"] = out.env["p" + std::to_string(nAt)];
-    out.env["nlane"] = out.lanes(1);
+    out.env[kBlockOfN] = out.env[blockOf(blockings, kN)];
+    out.env[kLaneOfN] = out.lanes(1);
     // bindPrograms adds the mask of n before or after that of m; tell them apart by what they vary along.
     Val mMask, nMask;
     for (Val m : out.masks) (m.vary == 1 ? mMask : nMask) = m;
@@ -459,8 +462,8 @@ private:
   /// Operators that both operands use stay as they are: each side would need its own symbol.
   void hoist(Emitter &e, const std::set<loops::ValueIdx> &mine, const std::set<loops::ValueIdx> &others) {
     auto moves = [](Expr x) {
-      for (const std::string &s : symbolsOf(x))
-        if (s[0] == 'r' || s[0] == 'k' || s[0] == 't') return true;
+      for (Symbol s : symbolsOf(x))
+        if (s.kind() == Symbol::Kind::Inner || s == kK || s.kind() == Symbol::Kind::Indirect) return true;
       return false;
     };
     for (loops::ValueIdx i : mine) {
@@ -470,10 +473,10 @@ private:
       std::vector<Expr> terms = op.index.kind() == ExprKind::Add ? op.index.operands() : std::vector<Expr>{op.index};
       for (Expr t : terms) (moves(t) ? moving : fixed) = (moves(t) ? moving : fixed) + t;
       if (fixed.isConst() || fixed.isSymbol()) continue;
-      std::string name = "h" + std::to_string(hoisted_++);
-      e.facts.setRange(name, e.facts.rangeOf(fixed));
-      e.env[name] = e.index(fixed);
-      op.index = symbol(name) + moving;
+      const Symbol symbol = Symbol::of(Symbol::Kind::Hoisted, hoisted_++);
+      e.facts.setRange(symbol, e.facts.rangeOf(fixed));
+      e.env[symbol] = e.index(fixed);
+      op.index = symbol + moving;
     }
   }
 
@@ -483,7 +486,7 @@ private:
     int64_t step = last ? c_.bk : 1;
     auto body = [&](Emitter &ea, Emitter &eb, Val start, Value in) {
       if (!last) {
-        std::string r = rName(c_.kOuter[d]);
+        const Symbol r = Symbol::inner(c_.kOuter[d]);
         ea.env[r] = eb.env[r] = start;
         return loop(ea, eb, d + 1, in);
       }
@@ -507,12 +510,12 @@ private:
   /// scalars.
   void bindSteps(Emitter &e, Val start, size_t dim) const {
     Val lane = e.lanes(dim);
-    e.env["k"] = e.binary("arith.addi", start, lane);
-    e.env["kb"] = e.binary("arith.divsi", start, e.intConst(c_.bk));
-    e.env["kl"] = lane;
-    e.facts.setIndex("kb", ceilDiv(c_.kSize, Expr(c_.bk)));
-    e.facts.setRange("kl", {0, c_.bk - 1});
-    e.blocked["k"] = symbol("kb") * Expr(c_.bk) + symbol("kl");
+    e.env[kK] = e.binary("arith.addi", start, lane);
+    e.env[kBlockOfK] = e.binary("arith.divsi", start, e.intConst(c_.bk));
+    e.env[kLaneOfK] = lane;
+    e.facts.setIndex(kBlockOfK, ceilDiv(c_.kSize, Expr(c_.bk)));
+    e.facts.setRange(kLaneOfK, {0, c_.bk - 1});
+    e.blocked[kK] = kBlockOfK * Expr(c_.bk) + kLaneOfK;
   }
 
   Value dotStep(Emitter &a, Emitter &b, Val start, Value acc) {
@@ -521,10 +524,10 @@ private:
     bindSteps(b, start, 0);
     Val kMaskA, kMaskB;
     if (!whole) {
-      kMaskA = a.compare("lt", a.env["k"], a.index(c_.kSize));
+      kMaskA = a.compare("lt", a.env[kK], a.index(c_.kSize));
       a.masks.push_back(kMaskA);
       if (!c_.packed) {
-        kMaskB = b.compare("lt", b.env["k"], b.index(c_.kSize));
+        kMaskB = b.compare("lt", b.env[kK], b.index(c_.kSize));
         b.masks.push_back(kMaskB);
       }
     }
@@ -552,7 +555,7 @@ private:
   const Contraction &c_;
   Substitution sub_;
   Node node_;
-  int hoisted_ = 0;
+  size_t hoisted_ = 0;
 };
 
 } // namespace

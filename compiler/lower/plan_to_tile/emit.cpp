@@ -173,8 +173,8 @@ Val Emitter::tileMask(unsigned vary) {
 Val Emitter::index(Expr e) {
   if (e.isConst()) return intConst(e.constValue());
   if (e.isSymbol()) {
-    if (auto it = env.find(e.symbolName()); it != env.end()) return it->second;
-    auto it = k.sizes.find(e.symbolName());
+    if (auto it = env.find(e.symbol()); it != env.end()) return it->second;
+    auto it = k.sizes.find(e.symbol());
     NESO_CHECK(it != k.sizes.end(), "an index expression with an unbound symbol");
     return {it->second};
   }
@@ -279,14 +279,14 @@ Val Emitter::pointer(loops::BufferId buffer, Expr e) {
 }
 
 bool Emitter::spansSpace(Expr index) const {
-  std::set<std::string> used;
-  for (const std::string &s : symbolsOf(index)) used.insert(s);
-  auto spans = [&](const char *name, const std::vector<Expr> &ranges) {
+  std::set<Symbol> used;
+  for (Symbol s : symbolsOf(index)) used.insert(s);
+  auto spans = [&](Symbol::Kind kind, const std::vector<Expr> &ranges) {
     for (size_t d = 0; d < ranges.size(); ++d)
-      if (!ranges[d].isConst(1) && !used.count(name + std::to_string(d))) return false;
+      if (!ranges[d].isConst(1) && !used.count(Symbol::of(kind, d))) return false;
     return true;
   };
-  return spans("x", k.kernel.xRanges) && spans("r", k.kernel.rRanges);
+  return spans(Symbol::Kind::Outer, k.kernel.xRanges) && spans(Symbol::Kind::Inner, k.kernel.rRanges);
 }
 
 Val Emitter::load(loops::BufferId buffer, Expr e, Val mask, Val other, DType dtype) {

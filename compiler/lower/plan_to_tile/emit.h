@@ -5,7 +5,7 @@
 // dimension d, and its MLIR type has extent 1 along the others; vary == 0 is an MLIR scalar. Values are widened only
 // when an operation needs it, so that row and column parts of an index stay small.
 //
-// Index symbols stand in an Env: each symbol of an index Expr (x0, r0, t0, lanes) maps to a Val.
+// Index symbols stand in `env`: each symbol of an index Expr (x0, r0, t0, lanes) maps to a Val.
 #pragma once
 #include <map>
 #include <set>
@@ -38,7 +38,7 @@ struct KernelContext {
   mlir::Location loc;
   mlir::Type indexType;                                     // i32 or i64: what index arithmetic is done in
   std::unordered_map<loops::BufferId, mlir::Value> buffers; // pointer arguments
-  std::unordered_map<std::string, mlir::Value> sizes;       // size symbols, in indexType
+  SymbolMap<mlir::Value> sizes;                             // size symbols, in indexType
   const TileTarget &target;
   /// Buffers in memory that the kernel has stored to since the program's threads last waited for one another. A thread
   /// that loads one of them must wait first: another thread may have stored the element.
@@ -58,7 +58,7 @@ public:
   KernelContext &k;
   Frame frame;
   Facts facts; // of size symbols and of everything in env
-  std::unordered_map<std::string, Val> env;
+  SymbolMap<Val> env;
   /// The tile's mask: all of these (Bool Vals) must hold for an element to exist. Loads and stores apply it.
   std::vector<Val> masks;
   /// Values of buffers that earlier nodes stored, by buffer and index: a load of the same takes the value.
@@ -82,7 +82,7 @@ public:
 
   /// How blocked symbols split: x1 -> 64*p1 + l1. Used where an index divides by something, so that the division meets
   /// the block.
-  std::unordered_map<std::string, Expr> blocked;
+  SymbolMap<Expr> blocked;
 
   // Values
   Val intConst(int64_t v); // in indexType

@@ -17,18 +17,15 @@ namespace {
 
 constexpr int64_t kWorkspaceBytes = 32 << 20;
 
-std::string xName(size_t d) { return "x" + std::to_string(d); }
-std::string rName(size_t d) { return "r" + std::to_string(d); }
-
-/// Dimensions that count as one: their names and extents, outermost first.
+/// Dimensions that count as one: their symbols and extents, outermost first.
 struct Axis {
-  std::vector<std::string> names;
+  std::vector<Symbol> symbols;
   std::vector<Expr> extents;
 };
 
-Axis axisOf(const std::vector<size_t> &dims, const std::vector<Expr> &ranges, std::string (*nameOf)(size_t)) {
+Axis axisOf(const std::vector<size_t> &dims, const std::vector<Expr> &ranges, Symbol (*symbolOf)(size_t)) {
   Axis out;
-  for (size_t d : dims) out.names.push_back(nameOf(d)), out.extents.push_back(ranges[d]);
+  for (size_t d : dims) out.symbols.push_back(symbolOf(d)), out.extents.push_back(ranges[d]);
   return out;
 }
 
@@ -36,8 +33,8 @@ Axis axisOf(const std::vector<size_t> &dims, const std::vector<Expr> &ranges, st
 std::optional<Expr> strideOf(Expr &index, const Axis &axis, const Facts &facts) {
   std::optional<Expr> stride;
   Expr inner;
-  for (size_t i = axis.names.size(); i-- > 0;) {
-    std::optional<Affine> a = affineIn(index, axis.names[i]);
+  for (size_t i = axis.symbols.size(); i-- > 0;) {
+    std::optional<Affine> a = affineIn(index, axis.symbols[i]);
     if (!a) return std::nullopt;
     index = a->rest;
     if (axis.extents[i].isConst(1)) continue;
@@ -50,10 +47,6 @@ std::optional<Expr> strideOf(Expr &index, const Axis &axis, const Facts &facts) 
   return stride ? *stride : Expr(0);
 }
 
-bool isKernelSymbol(const std::string &s) {
-  return s.size() > 1 && (s[0] == 'x' || s[0] == 'r' || s[0] == 't') && std::isdigit(static_cast<unsigned char>(s[1]));
-}
-
 /// index = offset + batch * stride + row * pitch + column, or column * pitch + row.
 std::optional<plan::Matrix> matrixOf(loops::BufferId buffer, Expr index, const Axis &batch, const Axis &rows,
                                      const Axis &columns, const Facts &facts) {
@@ -62,8 +55,8 @@ std::optional<plan::Matrix> matrixOf(loops::BufferId buffer, Expr index, const A
   std::optional<Expr> b = strideOf(index, batch, facts), r = strideOf(index, rows, facts),
                       c = strideOf(index, columns, facts);
   if (!b || !r || !c) return std::nullopt;
-  for (const std::string &s : symbolsOf(index))
-    if (isKernelSymbol(s)) return std::nullopt;
+  for (Symbol s : symbolsOf(index))
+    if (!s.isSize()) return std::nullopt;
   m.batchStride = *b, m.offset = index;
   for (Expr e : {*b, *r, *c, index})
     if (facts.rangeOf(e).lo < 0) return std::nullopt;
@@ -100,8 +93,8 @@ bool readEpilogue(const loops::Body &body, loops::ValueIdx value, DType stored, 
     Expr index = load->index;
     std::optional<Expr> stride = strideOf(index, n, facts);
     if (!stride || !stride->isConst(1) || facts.rangeOf(index).lo < 0) return false;
-    for (const std::string &s : symbolsOf(index))
-      if (isKernelSymbol(s)) return false;
+    for (Symbol s : symbolsOf(index))
+      if (!s.isSize()) return false;
     out.bias = load->buffer, out.biasOffset = index;
   }
   return value <= 0;
@@ -137,8 +130,8 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
     return std::nullopt;
   std::vector<size_t> all(kernel.rRanges.size());
   for (size_t d = 0; d < all.size(); ++d) all[d] = d;
-  const Axis batch = axisOf(c.batch, kernel.xRanges, xName), m = axisOf(c.m, kernel.xRanges, xName),
-             n = axisOf(c.n, kernel.xRanges, xName), k = axisOf(all, kernel.rRanges, rName);
+  const Axis batch = axisOf(c.batch, kernel.xRanges, Symbol::outer), m = axisOf(c.m, kernel.xRanges, Symbol::outer),
+             n = axisOf(c.n, kernel.xRanges, Symbol::outer), k = axisOf(all, kernel.rRanges, Symbol::inner);
 
   LibraryForm form;
   plan::Product &p = form.product;

@@ -20,6 +20,10 @@ namespace {
 /// warps bound their number.
 constexpr int64_t kPerThread = 32;
 
+/// The tile of a row that a program has, its group and its place in that; the slot that a thread waits for.
+const Symbol kTile = Symbol::local("tile"), kGroup = Symbol::local("group"), kPlace = Symbol::local("place"),
+             kLane = Symbol::local("lane");
+
 class LookBackScan {
 public:
   LookBackScan(KernelContext &k, const Facts &facts)
@@ -34,15 +38,14 @@ public:
     Val element = tile_.value(node_.body, node_.inputs[0], memo);
     // What others wait for goes out before anything that only this program needs.
     Val total = scan_.reduceTile(tile_, {element}, 0, inside_)[0];
-    const Expr place = symbol("place"), group = symbol("group");
-    publish(total, symbol("group"), place + 1,
-            row_.compare("lt", row_.index(place), row_.intConst(LookBack::kGroup - 2)));
+    const Expr place = kPlace, group = kGroup;
+    publish(total, group, place + 1, row_.compare("lt", row_.index(place), row_.intConst(LookBack::kGroup - 2)));
     Val scanned = scan_.scanAlone(tile_, element, 0, inside_);
 
     Val before = totalBefore();
     // The last of a group, unless the row ends there.
     Val isLast = row_.compare("eq", row_.index(place), row_.intConst(LookBack::kGroup - 2));
-    Val goesOn = row_.compare("lt", row_.index(symbol("tile") + 1), row_.index(look_.tiles(length_)));
+    Val goesOn = row_.compare("lt", row_.index(kTile + 1), row_.index(look_.tiles(length_)));
     publish(scan_.combine(row_, {before}, {total})[0], group + 1, 0, row_.andMask(isLast, goesOn));
     Val out = scan_.combine(tile_, {before}, {scanned})[0];
     for (const loops::Store &s : node_.stores)
@@ -58,22 +61,22 @@ private:
                                            Value(), tt::MemSemantic::RELAXED, tt::MemSyncScope::GPU);
     // Rows run side by side: the chain of each then has time.
     const Expr tiles = look_.tiles(length_);
-    std::vector<Blocking> blockings = {{"tile", tiles, 1, -1}};
+    std::vector<Blocking> blockings = {{kTile, tiles, 1, -1}};
     for (size_t d = 0; d < k_.kernel.xRanges.size(); ++d)
-      blockings.push_back({"x" + std::to_string(d), k_.kernel.xRanges[d], 1, -1});
+      blockings.push_back({Symbol::outer(d), k_.kernel.xRanges[d], 1, -1});
     bindPrograms(tile_, blockings, tile_.toIndex({ticket}, DType::I64));
-    const Expr t = symbol("tile");
-    auto define = [&](const char *name, Expr e, Expr extent) {
-      tile_.env[name] = tile_.index(e);
-      tile_.facts.setIndex(name, extent);
+    const Expr t = kTile;
+    auto define = [&](Symbol symbol, Expr e, Expr extent) {
+      tile_.env[symbol] = tile_.index(e);
+      tile_.facts.setIndex(symbol, extent);
     };
-    define("group", floorDiv(t, Expr(LookBack::kGroup - 1)), look_.groups(length_));
-    define("place", mod(t, Expr(LookBack::kGroup - 1)), LookBack::kGroup - 1);
+    define(kGroup, floorDiv(t, Expr(LookBack::kGroup - 1)), look_.groups(length_));
+    define(kPlace, mod(t, Expr(LookBack::kGroup - 1)), LookBack::kGroup - 1);
     row_.facts = tile_.facts, row_.env = tile_.env;
     const Expr start = (node_.reverse ? tiles - 1 - t : t) * Expr(look_.tile);
     Val at = tile_.binary("arith.addi", tile_.index(start), tile_.lanes(0));
-    tile_.env["r0"] = at;
-    tile_.facts.setIndex("r0", length_);
+    tile_.env[Symbol::inner(0)] = at;
+    tile_.facts.setIndex(Symbol::inner(0), length_);
     if (tile_.facts.provablyDivisible(length_, Expr(look_.tile))) return;
     inside_ = tile_.compare("lt", at, tile_.index(length_));
     tile_.masks.push_back(inside_);
@@ -83,8 +86,7 @@ private:
   /// The first word of a slot of this row.
   Expr slot(Expr group, Expr place) const {
     Expr row = 0;
-    for (size_t d = 0; d < k_.kernel.xRanges.size(); ++d)
-      row = row * k_.kernel.xRanges[d] + symbol("x" + std::to_string(d));
+    for (size_t d = 0; d < k_.kernel.xRanges.size(); ++d) row = row * k_.kernel.xRanges[d] + Symbol::outer(d);
     return ((row * look_.groups(length_) + group) * Expr(LookBack::kGroup) + place) * Expr(width()) + LookBack::kHeader;
   }
   Value pointer(Emitter &e, Expr word) {
@@ -115,14 +117,14 @@ private:
     Emitter lanes(k_, Frame{{LookBack::kGroup}});
     lanes.facts = row_.facts, lanes.env = row_.env;
     Val lane = lanes.lanes(0);
-    lanes.env["lane"] = lane;
-    lanes.facts.setIndex("lane", LookBack::kGroup);
+    lanes.env[kLane] = lane;
+    lanes.facts.setIndex(kLane, LookBack::kGroup);
     // Slot 0 of a row's first group stays empty.
-    Val exists = row_.compare("lt", row_.intConst(0), row_.index(symbol("group")));
-    Val needed = lanes.binary("arith.andi", lanes.compare("le", lane, lanes.index(symbol("place"))),
+    Val exists = row_.compare("lt", row_.intConst(0), row_.index(kGroup));
+    Val needed = lanes.binary("arith.andi", lanes.compare("le", lane, lanes.index(kPlace)),
                               lanes.binary("arith.ori", exists, lanes.compare("lt", lanes.intConst(0), lane)));
     SmallVector<Value> pointers;
-    for (int64_t w = 0; w < width(); ++w) pointers.push_back(pointer(lanes, slot(symbol("group"), symbol("lane")) + w));
+    for (int64_t w = 0; w < width(); ++w) pointers.push_back(pointer(lanes, slot(kGroup, kLane) + w));
 
     // Only what is still missing is read again: many programs wait at the same words.
     SmallVector<Type> types(pointers.size(), RankedTensorType::get({LookBack::kGroup}, wordType_));

@@ -24,8 +24,8 @@ using loops::ReduceKind;
 namespace {
 
 bool usesR(Expr e) {
-  for (const std::string &s : symbolsOf(e))
-    if (s[0] == 'r') return true;
+  for (Symbol s : symbolsOf(e))
+    if (s.kind() == Symbol::Kind::Inner) return true;
   return false;
 }
 
@@ -56,8 +56,6 @@ private:
   const std::vector<Node> &nodes() const { return k_.kernel.nodes; }
   const std::vector<Expr> &x() const { return k_.kernel.xRanges; }
   const std::vector<Expr> &r() const { return k_.kernel.rRanges; }
-  static std::string xName(size_t d) { return "x" + std::to_string(d); }
-  static std::string rName(size_t d) { return "r" + std::to_string(d); }
 
   /// A phase is one pass over the inner space.
   void findPhases() {
@@ -90,12 +88,12 @@ private:
       if (!inner_[i]) continue;
       for (const Op &op : nodes()[i].body.ops) {
         if (op.kind != OpKind::Load || !usesR(op.index)) continue;
-        auto unit = [&](const std::string &s) {
+        auto unit = [&](Symbol s) {
           std::optional<Affine> a = affineIn(op.index, s);
           return a && a->coefficient.isConst(1);
         };
-        rowVotes += unit(rName(r().size() - 1));
-        columnVotes += !x().empty() && unit(xName(x().size() - 1));
+        rowVotes += unit(Symbol::inner(r().size() - 1));
+        columnVotes += !x().empty() && unit(Symbol::outer(x().size() - 1));
       }
     }
     bool rows = rowVotes >= columnVotes;
@@ -109,7 +107,7 @@ private:
 
   Emitter bindOuter() {
     std::vector<Blocking> blockings;
-    for (size_t d = 0; d < x().size(); ++d) blockings.push_back({xName(d), x()[d], 1, -1});
+    for (size_t d = 0; d < x().size(); ++d) blockings.push_back({Symbol::outer(d), x()[d], 1, -1});
     Frame frame;
     switch (shape_) {
     case Shape::Pointwise:
@@ -183,12 +181,13 @@ private:
     std::optional<size_t> found;
     auto look = [&](Expr index) {
       auto unit = [&](size_t d) {
-        std::optional<Affine> a = affineIn(index, xName(d));
+        std::optional<Affine> a = affineIn(index, Symbol::outer(d));
         return a && a->coefficient.isConst(1);
       };
       // An index that does not vary along the last dimension is one of a row: few elements.
-      std::vector<std::string> used = symbolsOf(index);
-      if (unit(x().size() - 1) || std::find(used.begin(), used.end(), xName(x().size() - 1)) == used.end()) return;
+      std::vector<Symbol> used = symbolsOf(index);
+      if (unit(x().size() - 1) || std::find(used.begin(), used.end(), Symbol::outer(x().size() - 1)) == used.end())
+        return;
       for (size_t d = 0; d + 1 < x().size(); ++d)
         if (unit(d) && likelySize(facts_, x()[d]) >= 8) found = d;
     };
@@ -323,8 +322,8 @@ private:
       int64_t rest = i;
       for (size_t d = r().size(); d-- > 0;) {
         int64_t extent = r()[d].constValue();
-        e.facts.setRange(rName(d), {rest % extent, rest % extent});
-        e.env[rName(d)] = e.intConst(rest % extent);
+        e.facts.setRange(Symbol::inner(d), {rest % extent, rest % extent});
+        e.env[Symbol::inner(d)] = e.intConst(rest % extent);
         rest /= extent;
       }
       e.forgetIndices();
@@ -386,15 +385,15 @@ private:
   }
 
   void bindInner(Emitter &e, size_t d, bool last, Val start, bool whole) {
-    e.facts.setIndex(rName(d), r()[d]);
+    e.facts.setIndex(Symbol::inner(d), r()[d]);
     if (!last) {
-      e.env[rName(d)] = start;
+      e.env[Symbol::inner(d)] = start;
       return;
     }
-    if (whole && e.env.count(rName(d))) return; // a later phase over the same single block
+    if (whole && e.env.count(Symbol::inner(d))) return; // a later phase over the same single block
     Val lane = e.lanes(static_cast<size_t>(innerDim_));
     Val at = whole ? lane : e.binary("arith.addi", start, lane);
-    e.env[rName(d)] = at;
+    e.env[Symbol::inner(d)] = at;
     if (!e.facts.provablyDivisible(r()[d], Expr(innerBlock_))) {
       Val inside = e.compare("lt", at, e.index(r()[d]));
       e.masks.push_back(inside);
@@ -465,7 +464,7 @@ private:
   /// Row-major position in the inner space, in the kernel's index type: what arg reductions carry.
   Val linearInner(Emitter &e) {
     Expr at = 0;
-    for (size_t d = 0; d < r().size(); ++d) at = at * r()[d] + symbol(rName(d));
+    for (size_t d = 0; d < r().size(); ++d) at = at * r()[d] + Symbol::inner(d);
     return e.index(e.facts.simplify(at));
   }
 

@@ -58,22 +58,13 @@ template <typename F> void forEachExpr(const plan::Kernel &kernel, F f) {
   }
 }
 
-/// Symbols of the model's sizes; the others (x0, r1, t2) are the kernel's own.
-bool isSizeSymbol(const plan::Kernel &kernel, const std::string &s) {
-  bool local =
-      (s[0] == 'x' || s[0] == 'r' || s[0] == 't') && s.size() > 1 && std::isdigit(static_cast<unsigned char>(s[1]));
-  static const std::set<std::string> own = {"k", "nblock", "nlane", "b",
-                                            "h", "m",      "n",     "d"}; // packed weights, attention
-  return !local && !own.count(s);
-}
-
 /// i32 arithmetic is enough when every index and every extent provably fits.
 bool fitsInt32(const plan::Plan &plan, const plan::Kernel &kernel, const Facts &facts) {
   auto fits = [](Interval r) { return r.lo >= INT32_MIN / 2 && r.hi <= INT32_MAX / 2; };
   bool ok = true;
   Facts f = facts;
-  for (size_t d = 0; d < kernel.xRanges.size(); ++d) f.setIndex("x" + std::to_string(d), kernel.xRanges[d]);
-  for (size_t d = 0; d < kernel.rRanges.size(); ++d) f.setIndex("r" + std::to_string(d), kernel.rRanges[d]);
+  for (size_t d = 0; d < kernel.xRanges.size(); ++d) f.setIndex(Symbol::outer(d), kernel.xRanges[d]);
+  for (size_t d = 0; d < kernel.rRanges.size(); ++d) f.setIndex(Symbol::inner(d), kernel.rRanges[d]);
   forEachBody(kernel, [&](const loops::Body &body) {
     for (const Op &op : body.ops) {
       if (op.kind == OpKind::Indirect) f.setIndex(op.symbol, op.bound);
@@ -182,7 +173,7 @@ private:
         if (target.alignedInputs || plan_.placements[arg.buffer.index()].where != plan::Placement::Where::Input)
           func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
       } else {
-        k.sizes[arg.size.symbolName()] = v;
+        k.sizes[arg.size.symbol()] = v;
       }
     }
     b.setInsertionPointToStart(entry);
@@ -317,14 +308,14 @@ private:
         if (plan::KernelArg *a = argumentOf(buffer)) a->read = true;
       if (plan::KernelArg *a = argumentOf(n.attention->out.buffer)) a->written = true;
     }
-    std::set<std::string> names;
+    std::set<Symbol> sizes;
     forEachExpr(kernel, [&](Expr e) {
-      for (const std::string &s : symbolsOf(e))
-        if (isSizeSymbol(kernel, s)) names.insert(s);
+      for (Symbol s : symbolsOf(e))
+        if (s.isSize()) sizes.insert(s);
     });
-    for (const std::string &s : names) {
+    for (Symbol s : sizes) {
       plan::KernelArg a;
-      a.kind = plan::KernelArg::Kind::Size, a.size = symbol(s);
+      a.kind = plan::KernelArg::Kind::Size, a.size = s;
       kernel.args.push_back(a);
       types.push_back(k.indexType);
     }

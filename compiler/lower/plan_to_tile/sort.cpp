@@ -20,7 +20,7 @@ public:
     row_.facts = facts;
     std::vector<Blocking> blockings;
     for (size_t d = 0; d < k.kernel.xRanges.size(); ++d)
-      blockings.push_back({"x" + std::to_string(d), k.kernel.xRanges[d], 1, -1});
+      blockings.push_back({Symbol::outer(d), k.kernel.xRanges[d], 1, -1});
     bindPrograms(row_, blockings);
     // A result that nobody reads has no memory.
     for (const loops::Store &s : node_.stores)
@@ -63,8 +63,8 @@ private:
 
   Emitter at(Val r) {
     Emitter e = row_;
-    e.env["r0"] = r;
-    e.facts.setIndex("r0", k_.kernel.rRanges[0]);
+    e.env[Symbol::inner(0)] = r;
+    e.facts.setIndex(Symbol::inner(0), k_.kernel.rRanges[0]);
     e.stored.clear();
     return e;
   }

@@ -29,7 +29,7 @@ DType indexTypeOf(const KernelContext &k) { return k.indexType.isInteger(32) ? D
 std::vector<Blocking> rowsOf(const KernelContext &k) {
   std::vector<Blocking> blockings;
   for (size_t d = 0; d < k.kernel.xRanges.size(); ++d)
-    blockings.push_back({"x" + std::to_string(d), k.kernel.xRanges[d], 1, -1});
+    blockings.push_back({Symbol::outer(d), k.kernel.xRanges[d], 1, -1});
   return blockings;
 }
 
@@ -64,7 +64,7 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
   e.facts = facts;
   const size_t along = rows > 1 ? 1 : 0;
   if (rows > 1) blockings.back().size = rows, blockings.back().frameDim = 0;
-  blockings.push_back({"r0", k.kernel.rRanges[0], width, static_cast<int>(along)});
+  blockings.push_back({Symbol::inner(0), k.kernel.rRanges[0], width, static_cast<int>(along)});
   bindPrograms(e, blockings);
 
   std::vector<Val> memo;
@@ -73,7 +73,7 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
   std::vector<Val> packed = words.pack(key, positionOf(e, node, e.lanes(along), memo));
   Val inside = e.facts.provablyDivisible(k.kernel.rRanges[0], Expr(width))
                    ? Val()
-                   : e.compare("lt", e.env["r0"], e.index(k.kernel.rRanges[0]));
+                   : e.compare("lt", e.env[Symbol::inner(0)], e.index(k.kernel.rRanges[0]));
   std::vector<Val> behind = words.last();
   SmallVector<Value> operands;
   for (size_t i = 0; i < packed.size(); ++i) {
@@ -105,10 +105,10 @@ void sortByRank(KernelContext &k, const Facts &facts) {
   Emitter mine(k, Frame{{block(kRanked), block(kCompared)}});
   mine.facts = facts;
   std::vector<Blocking> blockings = rowsOf(k);
-  blockings.push_back({"r0", n, mine.frame.tile[0], 0});
+  blockings.push_back({Symbol::inner(0), n, mine.frame.tile[0], 0});
   bindPrograms(mine, blockings);
   std::vector<Val> memo;
-  Val key = mine.value(node.body, node.inputs[0], memo), position = mine.env["r0"];
+  Val key = mine.value(node.body, node.inputs[0], memo), position = mine.env[Symbol::inner(0)];
   // Positions have room among the words where indices are of 32 bits.
   const bool asWords = k.indexType.isInteger(32);
   std::vector<Val> words;
@@ -123,9 +123,9 @@ void sortByRank(KernelContext &k, const Facts &facts) {
     k.b.setInsertionPointToStart(loop.getBody());
     Emitter other = mine;
     other.forgetIndices();
-    other.stored.clear(), other.masks.clear(), other.blocked.erase("r0");
+    other.stored.clear(), other.masks.clear(), other.blocked.erase(Symbol::inner(0));
     Val at = other.binary("arith.addi", Val{loop.getInductionVar()}, other.lanes(1));
-    other.env["r0"] = at;
+    other.env[Symbol::inner(0)] = at;
     Val inside = other.compare("lt", at, other.index(n));
     other.masks.push_back(inside);
     std::vector<Val> otherMemo;
@@ -142,8 +142,8 @@ void sortByRank(KernelContext &k, const Facts &facts) {
   Val rank{tile::expandDims(k.b, k.loc, total[0], 1), 1};
   Emitter out = mine;
   out.forgetIndices();
-  out.blocked.erase("r0");
-  out.env["r0"] = out.toIndex(rank, DType::I32);
+  out.blocked.erase(Symbol::inner(0));
+  out.env[Symbol::inner(0)] = out.toIndex(rank, DType::I32);
   storeSorted(out, node, key, position, indexTypeOf(k));
   k.kernel.warps = warpsFor(mine.frame.tile[0] * mine.frame.tile[1], 16);
 }
@@ -155,7 +155,7 @@ class Merge {
 public:
   Merge(KernelContext &k, const Facts &facts) : k_(k), node_(k.kernel.nodes[0]), tile_(tileOf(k, facts)), row_(tile_) {
     row_.frame = Frame{};
-    row_.masks.clear(), row_.blocked.erase("r0");
+    row_.masks.clear(), row_.blocked.erase(Symbol::inner(0));
     length_ = row_.index(k.kernel.rRanges[0]);
     run_ = row_.binary("arith.minsi", row_.index(node_.run), length_);
     rest_ = row_.binary("arith.subi", length_, run_);
@@ -164,7 +164,7 @@ public:
   void run() {
     auto plus = [&](Val a, Val b) { return tile_.binary("arith.addi", a, b); };
     auto minus = [&](Val a, Val b) { return tile_.binary("arith.subi", a, b); };
-    Val begin = row_.index(symbol("p" + std::to_string(k_.kernel.xRanges.size())) * Expr(kMergedTile));
+    Val begin = row_.index(Symbol::program(k_.kernel.xRanges.size()) * Expr(kMergedTile));
     Val end = row_.binary("arith.minsi", plus(begin, row_.intConst(kMergedTile)), length_);
     Val first = fromFirstRun(begin), next = fromFirstRun(end);
     Val ofFirst = minus(next, first), ofSecond = minus(minus(end, begin), ofFirst);
@@ -193,7 +193,7 @@ private:
     Emitter e(k, Frame{{kMergedTile}});
     e.facts = facts;
     std::vector<Blocking> blockings = rowsOf(k);
-    blockings.push_back({"r0", k.kernel.rRanges[0], kMergedTile, 0});
+    blockings.push_back({Symbol::inner(0), k.kernel.rRanges[0], kMergedTile, 0});
     bindPrograms(e, blockings);
     return e;
   }
@@ -201,8 +201,8 @@ private:
   /// Of the element at place `r` of the row.
   std::vector<Val> wordsAt(Emitter e, Val r) {
     e.forgetIndices();
-    e.blocked.erase("r0");
-    e.env["r0"] = r;
+    e.blocked.erase(Symbol::inner(0));
+    e.env[Symbol::inner(0)] = r;
     std::vector<Val> memo;
     Val key = e.value(node_.body, node_.inputs[0], memo), position = positionOf(e, node_, r, memo);
     return SortWords(e, node_, INT32_MAX).pack(key, position);

@@ -23,7 +23,7 @@ public:
     Emitter e = emitterAt(load.getOperation(), load.getPtr(), load.getMask());
     for (const loops::Node *n : nodes_) emitNode(e, *n);
     DType dtype = k_.plan.program.buffer(buffer_).dtype;
-    Val v = e.widen(e.load(buffer_, symbol("x0"), {}, {}, dtype), e.frame.full());
+    Val v = e.widen(e.load(buffer_, Symbol::outer(0), {}, {}, dtype), e.frame.full());
     // Where the mask is off the load gave what was asked for, or zeros.
     if (load.getMask()) {
       Val other = load.getOther() ? Val{load.getOther(), e.frame.full()} : e.constant(dtype, 0, 0);
@@ -35,7 +35,7 @@ public:
 
   void atStore(tt::StoreOp store, bool keep) {
     Emitter e = emitterAt(store.getOperation(), store.getPtr(), store.getMask());
-    e.forward(buffer_, symbol("x0"), {store.getValue(), e.frame.full()});
+    e.forward(buffer_, Symbol::outer(0), {store.getValue(), e.frame.full()});
     for (const loops::Node *n : nodes_) emitNode(e, *n);
     if (!keep) store.erase();
   }
@@ -53,13 +53,13 @@ private:
       frame.tile.assign(tensor.getShape().begin(), tensor.getShape().end());
     Emitter e(k_, frame);
     e.facts = k_.plan.program.facts;
-    e.env["x0"] = {elementOf(address, k_.b, k_.indexType), frame.full()};
+    e.env[Symbol::outer(0)] = {elementOf(address, k_.b, k_.indexType), frame.full()};
     if (mask) e.masks.push_back({mask, frame.full()});
     return e;
   }
 
   void emitNode(Emitter &e, const loops::Node &node) {
-    e.facts.setIndex("x0", node.ranges[0]);
+    e.facts.setIndex(Symbol::outer(0), node.ranges[0]);
     std::vector<Val> memo;
     for (const loops::Store &s : node.stores) e.store(s, e.value(node.body, s.value, memo), {});
   }
@@ -77,7 +77,7 @@ void attachToUserKernel(KernelContext &k, tt::FuncOp func, size_t user, const st
     if (arg.kind == plan::KernelArg::Kind::Buffer)
       k.buffers[arg.buffer] = v;
     else
-      k.sizes[arg.size.symbolName()] = v;
+      k.sizes[arg.size.symbol()] = v;
   }
   const std::vector<Argument> &arguments = k.kernel.nodes[user].user->arguments;
   std::vector<unsigned> unused;

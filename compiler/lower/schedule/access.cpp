@@ -55,22 +55,22 @@ std::vector<Expr> exprsOf(const Node &node) {
   return out;
 }
 
-void renameIndirects(Node &node, int &next) {
-  std::unordered_map<std::string, Expr> names;
+void renumberIndirects(Node &node, size_t &next) {
+  SymbolMap<Expr> symbols;
   for (Body *body : {&node.body, &node.epilogue})
     for (Op &op : body->ops)
       if (op.kind == OpKind::Indirect) {
-        std::string fresh = "t" + std::to_string(next++);
-        names[op.symbol] = symbol(fresh);
+        Symbol fresh = Symbol::indirect(next++);
+        symbols[op.symbol] = fresh;
         op.symbol = fresh;
       }
-  if (!names.empty()) mapExprs(node, [&](Expr e) { return substitute(e, names); });
+  if (!symbols.empty()) mapExprs(node, [&](Expr e) { return substitute(e, symbols); });
 }
 
 int64_t hint(Expr e, const Facts &facts, int64_t usual) {
   if (e.isConst()) return e.constValue();
-  std::unordered_map<std::string, int64_t> values;
-  for (const std::string &s : symbolsOf(e)) {
+  SymbolMap<int64_t> values;
+  for (Symbol s : symbolsOf(e)) {
     Interval range = facts.range(s);
     values[s] = std::clamp<int64_t>(usual, range.lo == INT64_MIN ? 1 : range.lo, range.hi);
   }

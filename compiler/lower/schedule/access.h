@@ -21,8 +21,8 @@ std::vector<Access> accessesOf(const loops::Node &node);
 void mapExprs(loops::Node &node, const std::function<Expr(Expr)> &f);
 /// All expressions that mapExprs would visit.
 std::vector<Expr> exprsOf(const loops::Node &node);
-/// Renames the Indirect symbols of a node so that they are unique in a kernel: each becomes prefix + number.
-void renameIndirects(loops::Node &node, int &next);
+/// Gives the Indirect symbols of a node the numbers from `next` on, so that they are unique in a kernel.
+void renumberIndirects(loops::Node &node, size_t &next);
 
 /// A usual value of a size expression, for ordering by size: each symbol at `usual`, or the nearest value in its range.
 int64_t hint(Expr e, const Facts &facts, int64_t usual = 64);

@@ -117,7 +117,7 @@ private:
 
   /// The kernel's space as expressions of the element x0 of the tensor that it touches at `index`; none if elements and
   /// points do not correspond one to one. A division by a size known only at run time costs more than memory does.
-  std::optional<std::unordered_map<std::string, Expr>> inverse(const Kernel &k, Expr index, Expr elements) const {
+  std::optional<SymbolMap<Expr>> inverse(const Kernel &k, Expr index, Expr elements) const {
     if (!k.rRanges.empty()) return std::nullopt;
     struct Axis {
       Expr stride;
@@ -126,7 +126,7 @@ private:
     std::vector<Axis> axes;
     Expr rest = index;
     for (size_t d = 0; d < k.xRanges.size(); ++d) {
-      std::optional<Affine> a = affineIn(rest, "x" + std::to_string(d));
+      std::optional<Affine> a = affineIn(rest, Symbol::outer(d));
       if (!a || a->coefficient.isConst(0)) return std::nullopt;
       axes.push_back({a->coefficient, d});
       rest = a->rest;
@@ -134,9 +134,9 @@ private:
     if (!rest.isConst(0)) return std::nullopt;
     const Facts &facts = p_.program.facts;
     // Innermost first: each stride is the product of the sizes inside.
-    std::unordered_map<std::string, Expr> out;
+    SymbolMap<Expr> out;
     Expr inner = 1;
-    Expr element = symbol("x0");
+    Expr element = Symbol::outer(0);
     std::vector<bool> used(axes.size());
     for (size_t step = 0; step < axes.size(); ++step) {
       size_t next = axes.size();
@@ -148,7 +148,7 @@ private:
       bool outermost = step + 1 == axes.size();
       if ((!inner.isConst()) || (!outermost && !size.isConst())) return std::nullopt;
       Expr at = floorDiv(element, inner);
-      out["x" + std::to_string(axes[next].dim)] = outermost ? at : mod(at, size);
+      out[Symbol::outer(axes[next].dim)] = outermost ? at : mod(at, size);
       inner = inner * size;
     }
     if (inner != elements && !facts.provablyEqual(inner, elements)) return std::nullopt;
@@ -184,9 +184,9 @@ private:
   }
 
   /// Its nodes over the elements of the tensor between.
-  std::vector<Node> over(const Kernel &k, const std::unordered_map<std::string, Expr> &map, Expr elements) const {
+  std::vector<Node> over(const Kernel &k, const SymbolMap<Expr> &map, Expr elements) const {
     Facts facts = p_.program.facts;
-    facts.setIndex("x0", elements);
+    facts.setIndex(Symbol::outer(0), elements);
     std::vector<Node> out;
     for (Node n : k.nodes) {
       mapExprs(n, [&](Expr e) { return facts.simplify(substitute(e, map)); });
@@ -266,7 +266,7 @@ private:
     Kernel part = k, rest = k;
     part.nodes = leadingTo(k, {t.value}), rest.nodes = leadingTo(k, others);
     if (reads(rest, t)) return;
-    std::optional<std::unordered_map<std::string, Expr>> map = inverse(k, index, elements);
+    std::optional<SymbolMap<Expr>> map = inverse(k, index, elements);
     if (!map) return;
     std::string what = k.name + " at the loads of " + spec.arguments[i].name;
     Work work = workOf(part, t);
@@ -318,7 +318,7 @@ private:
           if (op.a >= 0 || (index.valid() && index != op.index)) return;
           index = op.index;
         }
-    std::optional<std::unordered_map<std::string, Expr>> map = inverse(k, index, elements);
+    std::optional<SymbolMap<Expr>> map = inverse(k, index, elements);
     if (!map) return;
     std::string what = k.name + " before the stores to " + spec.arguments[i].name;
     Work work = workOf(k, t);

@@ -19,7 +19,7 @@ class Fuser {
 public:
   Fuser(const Program &program, const ScheduleOptions &options) : program_(program), options_(options) {
     for (size_t n = 0; n < program.nodes.size(); ++n) {
-      groups_.push_back(groupOf(program.nodes[n], static_cast<int>(n), names_));
+      groups_.push_back(groupOf(program.nodes[n], static_cast<int>(n), dims_));
       touched_.push_back(touchedBuffers(groups_.back()));
     }
     next_.resize(groups_.size());
@@ -39,7 +39,7 @@ public:
 private:
   const Program &program_;
   const ScheduleOptions &options_;
-  DimNames names_;
+  NewDims dims_;
   std::vector<Group> groups_;
   std::vector<std::set<int32_t>> touched_;        // buffers, by group
   std::vector<std::set<size_t>> next_, previous_; // dependences between groups
@@ -190,7 +190,7 @@ private:
         if (touched_[b].contains(buf))
           temporary[static_cast<size_t>(buf)] =
               !needed_[static_cast<size_t>(buf)] && users_[static_cast<size_t>(buf)].size() == 2;
-      std::variant<Fusion, Refusal> result = join(groups_[a], groups_[b], program_, temporary, names_);
+      std::variant<Fusion, Refusal> result = join(groups_[a], groups_[b], program_, temporary, dims_);
       if (Refusal *r = std::get_if<Refusal>(&result))
         why = r->reason;
       else

@@ -7,18 +7,18 @@ namespace neso::schedule {
 
 using namespace loops;
 
-Group groupOf(const Node &node, int order, DimNames &names) {
+Group groupOf(const Node &node, int order, NewDims &dims) {
   Group g;
   g.kind = node.kind;
   GroupNode member{node, !node.reduceRanges.empty(), order};
-  std::unordered_map<std::string, Expr> map;
+  SymbolMap<Expr> map;
   for (size_t d = 0; d < node.ranges.size(); ++d) {
-    g.x.push_back(names.make(node.ranges[d]));
-    map[indexName(d)] = symbol(g.x.back().name);
+    g.x.push_back(dims.make(node.ranges[d]));
+    map[Symbol::index(d)] = g.x.back().symbol;
   }
   for (size_t d = 0; d < node.reduceRanges.size(); ++d) {
-    g.r.push_back(names.make(node.reduceRanges[d]));
-    map[reduceName(d)] = symbol(g.r.back().name);
+    g.r.push_back(dims.make(node.reduceRanges[d]));
+    map[Symbol::inner(d)] = g.r.back().symbol;
   }
   mapExprs(member.node, [&](Expr e) { return substitute(e, map); });
   g.fixedOrder = node.kind != Node::Kind::Pointwise && node.kind != Node::Kind::Reduction;
@@ -27,18 +27,18 @@ Group groupOf(const Node &node, int order, DimNames &names) {
   for (const Access &a : accessesOf(node)) {
     if (!a.store) continue;
     // The last of several stores to one element wins, in the order of the loop: keep it.
-    for (const std::string &s : symbolsOf(a.index)) g.fixedOrder |= s[0] == 't';
+    for (Symbol s : symbolsOf(a.index)) g.fixedOrder |= s.kind() == Symbol::Kind::Indirect;
   }
   g.nodes.push_back(std::move(member));
   return g;
 }
 
-void splitDim(Group &g, const std::string &name, const Dim &outer, const Dim &inner) {
-  std::unordered_map<std::string, Expr> map = {{name, symbol(outer.name) * inner.extent + symbol(inner.name)}};
+void splitDim(Group &g, Symbol symbol, const Dim &outer, const Dim &inner) {
+  SymbolMap<Expr> map = {{symbol, outer.symbol * inner.extent + inner.symbol}};
   for (GroupNode &n : g.nodes) mapExprs(n.node, [&](Expr e) { return substitute(e, map); });
   for (std::vector<Dim> *dims : {&g.x, &g.r})
     for (size_t d = 0; d < dims->size(); ++d)
-      if ((*dims)[d].name == name) {
+      if ((*dims)[d].symbol == symbol) {
         (*dims)[d] = inner;
         dims->insert(dims->begin() + static_cast<ptrdiff_t>(d), outer);
         return;
@@ -52,17 +52,17 @@ struct Finisher {
   const Program &program;
   std::vector<std::pair<Access, int64_t>> accesses; // with bytes moved, by hint
 
-  void substituteAll(const std::unordered_map<std::string, Expr> &map) {
+  void substituteAll(const SymbolMap<Expr> &map) {
     for (GroupNode &n : g.nodes) mapExprs(n.node, [&](Expr e) { return substitute(e, map); });
   }
 
   void dropUnitDims() {
-    std::unordered_map<std::string, Expr> zero;
+    SymbolMap<Expr> zero;
     for (std::vector<Dim> *dims : {&g.x, &g.r}) {
       bool keepOne = dims == &g.r; // a kernel that reduces keeps its r space
       for (size_t d = 0; d < dims->size();) {
         if ((*dims)[d].extent.isConst(1) && !(keepOne && dims->size() == 1)) {
-          zero[(*dims)[d].name] = 0;
+          zero[(*dims)[d].symbol] = 0;
           dims->erase(dims->begin() + static_cast<ptrdiff_t>(d));
         } else {
           ++d;
@@ -87,12 +87,12 @@ struct Finisher {
     }
   }
 
-  /// Bytes that are contiguous in dimension `name`, less those that are strided in it.
-  int64_t contiguousBytes(const std::string &name) const {
+  /// Bytes that are contiguous in a dimension, less those that are strided in it.
+  int64_t contiguousBytes(Symbol symbol) const {
     int64_t score = 0;
     for (const auto &[a, bytes] : accesses) {
-      if (!uses(a.index, name)) continue;
-      std::optional<Affine> f = affineIn(a.index, name);
+      if (!uses(a.index, symbol)) continue;
+      std::optional<Affine> f = affineIn(a.index, symbol);
       score += f && f->coefficient.isConst(1) ? 2 * bytes : -bytes;
     }
     return score;
@@ -106,17 +106,17 @@ struct Finisher {
     int64_t best = -1;
     for (const auto &[a, bytes] : accesses) {
       bool covers = std::all_of(dims.begin(), dims.end(),
-                                [&](const Dim &d) { return uses(a.index, d.name) && affineIn(a.index, d.name); });
+                                [&](const Dim &d) { return uses(a.index, d.symbol) && affineIn(a.index, d.symbol); });
       int64_t weight = bytes * 2 + (a.store ? 1 : 0);
       if (covers && weight > best) best = weight, lead = &a;
     }
     if (lead) {
-      auto stride = [&](const Dim &d) { return hint(affineIn(lead->index, d.name)->coefficient, program.facts); };
+      auto stride = [&](const Dim &d) { return hint(affineIn(lead->index, d.symbol)->coefficient, program.facts); };
       std::stable_sort(dims.begin(), dims.end(), [&](const Dim &a, const Dim &b) { return stride(a) > stride(b); });
     }
     size_t inner = dims.size() - 1;
     for (size_t d = 0; d < dims.size(); ++d)
-      if (contiguousBytes(dims[d].name) > contiguousBytes(dims[inner].name)) inner = d;
+      if (contiguousBytes(dims[d].symbol) > contiguousBytes(dims[inner].symbol)) inner = d;
     std::rotate(dims.begin() + static_cast<ptrdiff_t>(inner), dims.begin() + static_cast<ptrdiff_t>(inner) + 1,
                 dims.end());
   }
@@ -125,16 +125,16 @@ struct Finisher {
   bool tryMerge(std::vector<Dim> &dims, size_t d) {
     Dim outer = dims[d], inner = dims[d + 1];
     // With outer = K and inner = k - K * extent, K vanishes from every expression just when the two move as one.
-    std::unordered_map<std::string, Expr> map = {
-        {outer.name, symbol("merged_outer")}, {inner.name, symbol(inner.name) - symbol("merged_outer") * inner.extent}};
+    const Symbol merged = Symbol::local("merged_outer");
+    SymbolMap<Expr> map = {{outer.symbol, merged}, {inner.symbol, inner.symbol - merged * inner.extent}};
     for (const GroupNode &n : g.nodes)
       for (Expr e : exprsOf(n.node))
-        if (uses(e, outer.name) || uses(e, inner.name))
-          if (uses(substitute(e, map), "merged_outer")) return false;
-    map[outer.name] = 0;
-    map[inner.name] = symbol(inner.name);
+        if (uses(e, outer.symbol) || uses(e, inner.symbol))
+          if (uses(substitute(e, map), merged)) return false;
+    map[outer.symbol] = 0;
+    map[inner.symbol] = inner.symbol;
     substituteAll(map); // the terms of outer and inner * extent are one: K = 0 leaves k
-    dims[d] = {inner.name, outer.extent * inner.extent};
+    dims[d] = {inner.symbol, outer.extent * inner.extent};
     dims.erase(dims.begin() + static_cast<ptrdiff_t>(d) + 1);
     return true;
   }
@@ -176,22 +176,22 @@ plan::Kernel finish(Group group, const Program &program, int number) {
     f.merge(group.x);
     if (group.kind != Node::Kind::Scan && group.kind != Node::Kind::Sort) f.merge(group.r);
   }
-  std::unordered_map<std::string, Expr> names;
+  SymbolMap<Expr> symbols;
   Facts facts = program.facts;
   for (size_t d = 0; d < group.x.size(); ++d) {
-    names[group.x[d].name] = symbol("x" + std::to_string(d));
-    facts.setIndex("x" + std::to_string(d), group.x[d].extent);
+    symbols[group.x[d].symbol] = Symbol::outer(d);
+    facts.setIndex(Symbol::outer(d), group.x[d].extent);
     k.xRanges.push_back(group.x[d].extent);
   }
   for (size_t d = 0; d < group.r.size(); ++d) {
-    names[group.r[d].name] = symbol(reduceName(d));
-    facts.setIndex(reduceName(d), group.r[d].extent);
+    symbols[group.r[d].symbol] = Symbol::inner(d);
+    facts.setIndex(Symbol::inner(d), group.r[d].extent);
     k.rRanges.push_back(group.r[d].extent);
   }
-  int indirects = 0;
+  size_t indirects = 0;
   for (GroupNode &n : group.nodes) {
-    mapExprs(n.node, [&](Expr e) { return facts.simplify(substitute(e, names)); });
-    renameIndirects(n.node, indirects);
+    mapExprs(n.node, [&](Expr e) { return facts.simplify(substitute(e, symbols)); });
+    renumberIndirects(n.node, indirects);
     n.node.ranges = k.xRanges;
     n.node.reduceRanges = n.overR ? k.rRanges : std::vector<Expr>();
     k.nodes.push_back(std::move(n.node));

@@ -1,5 +1,5 @@
-// A group: nodes that will be one kernel, all rewritten to one iteration space of named dimensions. Dimensions have
-// names that are unique in the whole schedule ("g17") until finish() orders, merges and renames them to x0, r0, ….
+// A group: nodes that will be one kernel, all rewritten to one iteration space. Its dimensions have symbols that are
+// unique in the whole schedule (g17) until finish() orders and merges them and gives them those of a kernel: x0, r0, ….
 #pragma once
 #include <set>
 
@@ -9,7 +9,7 @@
 namespace neso::schedule {
 
 struct Dim {
-  std::string name;
+  Symbol symbol;
   Expr extent;
 };
 
@@ -28,19 +28,19 @@ struct Group {
   bool fixedOrder = false; // dimensions must keep their order (argmax positions, scatters, contractions)
 };
 
-/// Hands out dimension names.
-class DimNames {
+/// Hands out dimensions.
+class NewDims {
 public:
-  Dim make(Expr extent) { return {"g" + std::to_string(next_++), extent}; }
+  Dim make(Expr extent) { return {Symbol::of(Symbol::Kind::Grouped, next_++), extent}; }
 
 private:
-  int next_ = 0;
+  size_t next_ = 0;
 };
 
 /// One node as a group of its own.
-Group groupOf(const loops::Node &node, int order, DimNames &names);
-/// Replaces dimension `name` of the group by outer * innerExtent + inner, with two new dimensions in its place.
-void splitDim(Group &group, const std::string &name, const Dim &outer, const Dim &inner);
+Group groupOf(const loops::Node &node, int order, NewDims &dims);
+/// Replaces a dimension of the group by outer * innerExtent + inner, with two new dimensions in its place.
+void splitDim(Group &group, Symbol symbol, const Dim &outer, const Dim &inner);
 
 /// The group as a kernel: unit dimensions dropped, dimensions ordered so that the innermost is contiguous for most
 /// bytes, adjacent ones merged where every index allows, index expressions simplified, symbols renamed.

@@ -8,7 +8,7 @@ using namespace loops;
 
 namespace {
 
-using Names = std::vector<std::pair<std::string, std::string>>; // (dimension of a, dimension of b)
+using Pairs = std::vector<std::pair<Symbol, Symbol>>; // (dimension of a, dimension of b)
 
 std::vector<Dim> joined(const std::vector<Dim> &x, const std::vector<Dim> &r) {
   std::vector<Dim> out = x;
@@ -17,7 +17,7 @@ std::vector<Dim> joined(const std::vector<Dim> &x, const std::vector<Dim> &r) {
 }
 
 /// Pairs la with lb from the innermost out; splits dimensions in their groups as needed.
-bool align(Group &a, Group &b, std::vector<Dim> la, std::vector<Dim> lb, Names &pairs, DimNames &names) {
+bool align(Group &a, Group &b, std::vector<Dim> la, std::vector<Dim> lb, Pairs &pairs, NewDims &dims) {
   auto divides = [](Expr small, Expr big) {
     Expr q = floorDiv(big, small);
     return q * small == big && q.kind() != ExprKind::FloorDiv ? std::optional(q) : std::nullopt;
@@ -26,27 +26,27 @@ bool align(Group &a, Group &b, std::vector<Dim> la, std::vector<Dim> lb, Names &
     Dim da = la.back(), db = lb.back();
     if (da.extent.isConst(1) && !db.extent.isConst(1)) {
       la.pop_back();
-      pairs.push_back({da.name, ""});
+      pairs.push_back({da.symbol, Symbol()});
       continue;
     }
     if (db.extent.isConst(1) && !da.extent.isConst(1)) {
       lb.pop_back();
-      pairs.push_back({"", db.name});
+      pairs.push_back({Symbol(), db.symbol});
       continue;
     }
     la.pop_back();
     lb.pop_back();
     if (da.extent == db.extent) {
-      pairs.push_back({da.name, db.name});
+      pairs.push_back({da.symbol, db.symbol});
     } else if (std::optional<Expr> q = divides(db.extent, da.extent)) {
-      Dim outer = names.make(*q), inner = names.make(db.extent);
-      splitDim(a, da.name, outer, inner);
-      pairs.push_back({inner.name, db.name});
+      Dim outer = dims.make(*q), inner = dims.make(db.extent);
+      splitDim(a, da.symbol, outer, inner);
+      pairs.push_back({inner.symbol, db.symbol});
       la.push_back(outer);
     } else if (std::optional<Expr> p = divides(da.extent, db.extent)) {
-      Dim outer = names.make(*p), inner = names.make(da.extent);
-      splitDim(b, db.name, outer, inner);
-      pairs.push_back({da.name, inner.name});
+      Dim outer = dims.make(*p), inner = dims.make(da.extent);
+      splitDim(b, db.symbol, outer, inner);
+      pairs.push_back({da.symbol, inner.symbol});
       lb.push_back(outer);
     } else {
       return false;
@@ -54,11 +54,11 @@ bool align(Group &a, Group &b, std::vector<Dim> la, std::vector<Dim> lb, Names &
   }
   for (const Dim &d : la) {
     if (!d.extent.isConst(1)) return false;
-    pairs.push_back({d.name, ""});
+    pairs.push_back({d.symbol, Symbol()});
   }
   for (const Dim &d : lb) {
     if (!d.extent.isConst(1)) return false;
-    pairs.push_back({"", d.name});
+    pairs.push_back({Symbol(), d.symbol});
   }
   return true;
 }
@@ -72,11 +72,11 @@ std::optional<Ordered> orderBy(Expr index, const std::vector<Dim> &dims, const F
   Ordered out;
   std::vector<std::pair<int64_t, Dim>> strides;
   for (const Dim &d : dims) {
-    if (!uses(index, d.name)) {
+    if (!uses(index, d.symbol)) {
       out.unused.push_back(d);
       continue;
     }
-    std::optional<Affine> a = affineIn(index, d.name);
+    std::optional<Affine> a = affineIn(index, d.symbol);
     if (!a) return std::nullopt;
     strides.push_back({hint(a->coefficient, facts), d});
   }
@@ -92,19 +92,19 @@ struct Candidate {
   std::optional<std::pair<Expr, Expr>> access; // indices of a and of b
 };
 
-/// A copy of both groups with dimensions aligned; b's named as a's.
+/// A copy of both groups with dimensions aligned; b's symbols are a's.
 struct Aligned {
   Group a, b;
 };
 std::optional<Aligned> tryAlign(const Group &a0, const Group &b0, const Candidate &c, const Facts &facts,
-                                DimNames &names) {
+                                NewDims &dims) {
   Aligned out{a0, b0};
-  Names pairs;
+  Pairs pairs;
   auto alignLists = [&](const std::vector<Dim> &la, const std::vector<Dim> &lb) {
-    if (!c.access) return align(out.a, out.b, la, lb, pairs, names);
+    if (!c.access) return align(out.a, out.b, la, lb, pairs, dims);
     std::optional<Ordered> oa = orderBy(c.access->first, la, facts), ob = orderBy(c.access->second, lb, facts);
-    return oa && ob && align(out.a, out.b, oa->used, ob->used, pairs, names) &&
-           align(out.a, out.b, oa->unused, ob->unused, pairs, names);
+    return oa && ob && align(out.a, out.b, oa->used, ob->used, pairs, dims) &&
+           align(out.a, out.b, oa->unused, ob->unused, pairs, dims);
   };
   bool ok = false;
   switch (c.level) {
@@ -113,16 +113,16 @@ std::optional<Aligned> tryAlign(const Group &a0, const Group &b0, const Candidat
   case Level::AIsInner: ok = alignLists(a0.x, joined(b0.x, b0.r)); break;
   }
   if (!ok) return std::nullopt;
-  std::unordered_map<std::string, Expr> inA, inB;
+  SymbolMap<Expr> inA, inB;
   for (const auto &[na, nb] : pairs) {
-    if (nb.empty())
+    if (!nb.valid())
       inA[na] = 0;
-    else if (na.empty())
+    else if (!na.valid())
       inB[nb] = 0;
     else
-      inB[nb] = symbol(na);
+      inB[nb] = na;
   }
-  auto apply = [](Group &g, const std::unordered_map<std::string, Expr> &map, bool inner) {
+  auto apply = [](Group &g, const SymbolMap<Expr> &map, bool inner) {
     for (GroupNode &n : g.nodes) {
       mapExprs(n.node, [&](Expr e) { return substitute(e, map); });
       n.overR |= inner;
@@ -130,13 +130,13 @@ std::optional<Aligned> tryAlign(const Group &a0, const Group &b0, const Candidat
   };
   apply(out.a, inA, c.level == Level::AIsInner);
   apply(out.b, inB, c.level == Level::BIsInner);
-  // b's remaining dimensions take a's names; unit dimensions without a partner vanish.
+  // b's remaining dimensions take a's symbols; unit dimensions without a partner vanish.
   for (std::vector<Dim> *dims : {&out.a.x, &out.a.r})
-    std::erase_if(*dims, [&](const Dim &d) { return inA.contains(d.name); });
+    std::erase_if(*dims, [&](const Dim &d) { return inA.contains(d.symbol); });
   for (std::vector<Dim> *dims : {&out.b.x, &out.b.r}) {
-    std::erase_if(*dims, [&](const Dim &d) { return inB.contains(d.name) && inB[d.name].isConst(); });
+    std::erase_if(*dims, [&](const Dim &d) { return inB.contains(d.symbol) && inB[d.symbol].isConst(); });
     for (Dim &d : *dims)
-      if (auto it = inB.find(d.name); it != inB.end()) d.name = it->second.symbolName();
+      if (auto it = inB.find(d.symbol); it != inB.end()) d.symbol = it->second.symbol();
   }
   // A reduction over nothing but unit dimensions keeps one of them.
   if ((!a0.r.empty() && out.a.r.empty()) || (!b0.r.empty() && out.b.r.empty())) return std::nullopt;
@@ -205,8 +205,8 @@ int64_t savings(const Aligned &g, const Program &program, const std::vector<bool
       if (p.access.masked || q.access.masked || p.access.whole || q.access.whole) continue;
       if (p.access.store && q.access.store) continue;
       bool indirect = false;
-      for (const std::string &s : symbolsOf(p.access.index)) indirect |= s[0] == 't';
-      if (indirect) continue; // equal names of unrelated indirect indices
+      for (Symbol s : symbolsOf(p.access.index)) indirect |= s.kind() == Symbol::Kind::Indirect;
+      if (indirect) continue; // equal symbols of unrelated indirect indices
       counted.insert(p.access.buffer.value);
       const Buffer &b = program.buffer(p.access.buffer);
       // What is read is bounded by the dimensions that the index uses.
@@ -214,7 +214,7 @@ int64_t savings(const Aligned &g, const Program &program, const std::vector<bool
       for (const Group *side : {&g.a, &g.b}) {
         int64_t mine = 1;
         for (const Dim &d : joined(side->x, side->r))
-          if (uses(p.access.index, d.name)) mine *= std::max<int64_t>(hint(d.extent, program.facts), 1);
+          if (uses(p.access.index, d.symbol)) mine *= std::max<int64_t>(hint(d.extent, program.facts), 1);
         points = std::max(points, mine);
       }
       int64_t bytes = std::min(points, hint(b.elements, program.facts)) * itemSize(b.dtype);
@@ -231,8 +231,8 @@ bool injective(Expr index, const std::vector<Dim> &dims, const Facts &facts) {
   std::vector<std::pair<Expr, Expr>> strides; // coefficient, extent
   for (const Dim &d : dims) {
     if (d.extent.isConst(1)) continue;
-    std::optional<Affine> a = affineIn(index, d.name);
-    if (!a || !uses(index, d.name)) return false;
+    std::optional<Affine> a = affineIn(index, d.symbol);
+    if (!a || !uses(index, d.symbol)) return false;
     strides.push_back({a->coefficient, d.extent});
   }
   std::stable_sort(strides.begin(), strides.end(),
@@ -246,7 +246,7 @@ bool injective(Expr index, const std::vector<Dim> &dims, const Facts &facts) {
 }
 
 std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program &program,
-                                   const std::vector<bool> &temporary, DimNames &names) {
+                                   const std::vector<bool> &temporary, NewDims &dims) {
   std::vector<Level> levels;
   if (a.r.empty() == b.r.empty())
     levels = {Level::SameSpace};
@@ -282,7 +282,7 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
     std::vector<Candidate> candidates = {{level, std::nullopt}};
     for (const auto &indices : proposals) candidates.push_back({level, indices});
     for (const Candidate &c : candidates) {
-      std::optional<Aligned> aligned = tryAlign(a, b, c, program.facts, names);
+      std::optional<Aligned> aligned = tryAlign(a, b, c, program.facts, dims);
       if (!aligned) continue;
       const Group &spaceOf = level == Level::AIsInner || (a.r.empty() && !b.r.empty()) ? aligned->b : aligned->a;
       std::string why = conflict(*aligned, spaceOf.x, spaceOf.r, program);

@@ -21,7 +21,7 @@ struct Refusal {
 /// Tries to join two groups; `temporary` says which buffers nobody but these two groups touches. Bounds on parallelism
 /// and on what a kernel can hold are applied by the caller.
 std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const loops::Program &program,
-                                   const std::vector<bool> &temporary, DimNames &names);
+                                   const std::vector<bool> &temporary, NewDims &dims);
 
 /// Does the store hit each element at most once over these dimensions?
 bool injective(Expr index, const std::vector<Dim> &dims, const Facts &facts);

@@ -34,14 +34,14 @@ int64_t partsOf(const SplitRule &rule, int64_t most, int64_t extent, int64_t res
 /// Whether some load of the node runs along the results and none along the reduction.
 bool runsAcross(const Node &n) {
   bool along = false, across = false;
-  auto unit = [](Expr index, const std::string &s) {
+  auto unit = [](Expr index, Symbol s) {
     std::optional<Affine> a = affineIn(index, s);
     return a && a->coefficient.isConst(1);
   };
   for (const Op &op : n.body.ops) {
     if (op.kind != OpKind::Load) continue;
-    along |= unit(op.index, reduceName(n.reduceRanges.size() - 1));
-    across |= !n.ranges.empty() && unit(op.index, indexName(n.ranges.size() - 1));
+    along |= unit(op.index, Symbol::inner(n.reduceRanges.size() - 1));
+    across |= !n.ranges.empty() && unit(op.index, Symbol::index(n.ranges.size() - 1));
   }
   return across && !along;
 }
@@ -92,7 +92,7 @@ void splitReductions(Program &program, const SplitRule &rule) {
     }
     // r0 = part * (extent / parts) + r0, with the part as a new outer dimension.
     Expr step = n.reduceRanges[0].constValue() / parts;
-    Expr part = symbol(indexName(n.ranges.size()));
+    Expr part = Symbol::index(n.ranges.size());
     Node second;
     second.id = NodeId(nextId++);
     second.kind = Node::Kind::Reduction;
@@ -103,7 +103,7 @@ void splitReductions(Program &program, const SplitRule &rule) {
     const Expr row = rowMajorIndex(n.ranges);
     // Partial results lie as both kernels touch them: neighbouring columns side by side, or the parts of a row.
     auto placeOf = [&](Expr p) { return across ? p * product(second.ranges) + row : row * Expr(parts) + p; };
-    std::unordered_map<std::string, Expr> map = {{reduceName(0), part * step + symbol(reduceName(0))}};
+    SymbolMap<Expr> map = {{Symbol::inner(0), part * step + Symbol::inner(0)}};
     mapExprs(n, [&](Expr e) { return substitute(e, map); });
     n.ranges.push_back(Expr(parts));
     n.reduceRanges[0] = step;
@@ -114,7 +114,7 @@ void splitReductions(Program &program, const SplitRule &rule) {
       const BufferId partial = addTemp(program, program.buffer(r.results[0].buffer).name + "_parts", t,
                                        product(second.ranges) * Expr(parts));
       Reduction total = r;
-      total.input = appendLoad(second.body, partial, t, placeOf(symbol(reduceName(0))));
+      total.input = appendLoad(second.body, partial, t, placeOf(Symbol::inner(0)));
       second.reductions.push_back(std::move(total));
       r.results = {{partial, placeOf(part), 0}};
     }

@@ -20,9 +20,9 @@ struct Shape {
 
 Shape shapeOf(const Node &n, const Facts &facts) {
   Shape s;
-  std::set<std::string> left = dependences(n.body, n.lhs), right = dependences(n.body, n.rhs);
+  std::set<Symbol> left = dependences(n.body, n.lhs), right = dependences(n.body, n.rhs);
   for (size_t d = 0; d < n.ranges.size(); ++d) {
-    bool inLeft = left.count(indexName(d)), inRight = right.count(indexName(d));
+    bool inLeft = left.count(Symbol::index(d)), inRight = right.count(Symbol::index(d));
     (inLeft == inRight ? s.batch : inLeft ? s.m : s.n) *= hint(n.ranges[d], facts);
   }
   for (Expr e : n.reduceRanges) s.k *= hint(e, facts);
@@ -58,7 +58,7 @@ int64_t bestParts(const Shape &s, int64_t innermost, int64_t processors, int64_t
 /// Index expressions of the reduction's dimensions, where the last range of the node has become the part: `n` gets its
 /// new ranges.
 void cut(Node &n, int64_t parts) {
-  Expr part = symbol(indexName(n.ranges.size()));
+  Expr part = Symbol::index(n.ranges.size());
   size_t last = n.reduceRanges.size() - 1;
   int64_t innermost = n.reduceRanges[last].constValue(), positions = 1;
   for (size_t d = 0; d < last; ++d) positions *= n.reduceRanges[d].constValue();
@@ -68,18 +68,18 @@ void cut(Node &n, int64_t parts) {
   if (length < innermost) {
     int64_t perPosition = innermost / length;
     position = floorDiv(part, perPosition);
-    inner = mod(part, perPosition) * Expr(length) + symbol(reduceName(0));
+    inner = mod(part, perPosition) * Expr(length) + Symbol::inner(0);
     ranges = {Expr(length)};
   } else {
     int64_t each = length / innermost;
-    position = each == 1 ? part : part * Expr(each) + symbol(reduceName(0));
-    inner = symbol(reduceName(each == 1 ? 0 : 1));
+    position = each == 1 ? part : part * Expr(each) + Symbol::inner(0);
+    inner = Symbol::inner(each == 1 ? 0 : 1);
     ranges = {Expr(innermost)};
     if (each > 1) ranges.insert(ranges.begin(), Expr(each));
   }
-  std::unordered_map<std::string, Expr> map = {{reduceName(last), inner}};
+  SymbolMap<Expr> map = {{Symbol::inner(last), inner}};
   for (size_t d = last; d-- > 0;) {
-    map[reduceName(d)] = d == 0 ? position : mod(position, n.reduceRanges[d]);
+    map[Symbol::inner(d)] = d == 0 ? position : mod(position, n.reduceRanges[d]);
     position = floorDiv(position, n.reduceRanges[d]);
   }
   mapExprs(n, [&](Expr e) { return substitute(e, map); });
@@ -134,7 +134,7 @@ private:
     sum.reduceRanges = {Expr(parts)};
     Reduction reduction;
     reduction.kind = ReduceKind::Sum, reduction.dtype = DType::F32;
-    reduction.input = appendLoad(sum.body, partial, DType::F32, symbol(reduceName(0)) * total + row);
+    reduction.input = appendLoad(sum.body, partial, DType::F32, Symbol::inner(0) * total + row);
     reduction.results = {{summed, row, 0}};
     sum.reductions = {reduction};
 
@@ -145,7 +145,7 @@ private:
     n.name += "_parts";
     n.epilogue.ops.clear();
     append(n.epilogue, OpKind::Constant, DType::F32);
-    n.stores = {{partial, symbol(indexName(n.ranges.size() - 1)) * total + row, 0}};
+    n.stores = {{partial, Symbol::index(n.ranges.size() - 1) * total + row, 0}};
     nodes.push_back(std::move(n));
     nodes.push_back(std::move(sum));
     nodes.push_back(std::move(after));

@@ -33,7 +33,7 @@ void splitScans(Program &program, const SplitRule &rule) {
       zero.origins = n.origins;
       zero.ranges = {b.elements};
       zero.body.ops.push_back({OpKind::Constant, DType::I64});
-      zero.stores = {{look.words, symbol(indexName(0)), 0}};
+      zero.stores = {{look.words, Symbol::index(0), 0}};
       nodes.push_back(std::move(zero));
       n.lookBack = look;
     }

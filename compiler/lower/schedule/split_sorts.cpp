@@ -48,7 +48,7 @@ private:
     const BufferId given = keysOf(n, key);
 
     const Expr rowIndex = rowMajorIndex(n.ranges);
-    const Expr segment = symbol(indexName(rank)), r = symbol(reduceName(0));
+    const Expr segment = Symbol::index(rank), r = Symbol::inner(0);
     Runs to = allocate(n, key, product(n.ranges) * row);
     Node first = passOf(n, "_parts", {n.ranges, parts}, part);
     padded(first, n.descending, given, rowIndex * length, segment * part + r, length, key);
@@ -105,7 +105,7 @@ private:
     compute.ranges = n.ranges;
     compute.ranges.push_back(n.reduceRanges[0]);
     compute.body = n.body;
-    mapExprs(compute, [&](Expr e) { return substitute(e, {{reduceName(0), symbol(indexName(n.ranges.size()))}}); });
+    mapExprs(compute, [&](Expr e) { return substitute(e, {{Symbol::inner(0), Symbol::index(n.ranges.size())}}); });
     const BufferId keys = addTemp(program_, n.name + "_keys", key, product(compute.ranges));
     compute.stores = {{keys, rowMajorIndex(compute.ranges), n.inputs[0]}};
     out_.push_back(std::move(compute));

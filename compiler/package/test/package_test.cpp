@@ -144,8 +144,8 @@ std::vector<float> values(const neso_tensor &t, size_t n) {
 TEST(Package, RunsAPlanWithSymbolicSizes) {
   std::vector<float> three{3}, two{2};
   Maker m;
-  Expr s0 = symbol("s0");
-  m.p.program.facts.setRange("s0", {2, 50});
+  Expr s0 = Symbol::size("s0");
+  m.p.program.facts.setRange(Symbol::size("s0"), {2, 50});
   auto x = m.input("x", {s0, 2});
   auto w = m.weight("first.weight", three), v = m.weight("second.weight", two);
   plan::Placement arena{plan::Placement::Where::Arena};
@@ -179,12 +179,12 @@ TEST(Package, EqualPlansGiveEqualBytes) {
   std::vector<float> w{3};
   auto make = [&] {
     Maker m;
-    auto x = m.input("x", {symbol("s0")});
-    auto y = m.output({symbol("s0")});
+    auto x = m.input("x", {Symbol::size("s0")});
+    auto y = m.output({Symbol::size("s0")});
     m.launch("scale",
-             {Maker::arg(x), Maker::arg(m.weight("w", w)), Maker::arg(y), Maker::size(ceilDiv(symbol("s0"), 4)),
+             {Maker::arg(x), Maker::arg(m.weight("w", w)), Maker::arg(y), Maker::size(ceilDiv(Symbol::size("s0"), 4)),
               Maker::real(1)},
-             symbol("s0"));
+             Symbol::size("s0"));
     return packageBytes(m.contents());
   };
   Result<std::string> a = make(), b = make();
@@ -195,7 +195,7 @@ TEST(Package, EqualPlansGiveEqualBytes) {
 // Sizes [2*s0 + 1] and [s0 + s1] define s0 and s1; a size that does not fit the equation is refused.
 TEST(Package, SolvesComposedSizes) {
   Maker m;
-  Expr s0 = symbol("s0"), s1 = symbol("s1");
+  Expr s0 = Symbol::size("s0"), s1 = Symbol::size("s1");
   m.input("a", {s0 * 2 + 1});
   m.input("b", {s0 + s1});
   loops::ProgramOutput out;
@@ -222,7 +222,7 @@ TEST(Package, SolvesComposedSizes) {
 TEST(Package, SizesOfTheRunItself) {
   std::vector<float> w{0};
   Maker m;
-  Expr u0 = symbol("u0");
+  Expr u0 = Symbol::size("u0");
   auto x = m.input("x", {6});
   plan::Placement arena{plan::Placement::Where::Arena};
   auto n = m.buffer("n", loops::Buffer::Kind::Temp, 1, -1, arena, DType::I64);
@@ -232,7 +232,7 @@ TEST(Package, SizesOfTheRunItself) {
   auto y = m.output({u0});
   m.p.arenaBytes = u0 * 4 + 64;
   m.launch("count", {Maker::arg(x), Maker::arg(n), Maker::size(6)}, 1);
-  m.p.steps.push_back(plan::LoadScalar{n, DType::I64, "u0"});
+  m.p.steps.push_back(plan::LoadScalar{n, DType::I64, Symbol::size("u0")});
   auto weight = m.weight("w", w);
   m.launch("scale", {Maker::arg(x), Maker::arg(weight), Maker::arg(t), Maker::size(u0 + 1), Maker::real(0)}, u0);
   m.launch("scale", {Maker::arg(t), Maker::arg(weight), Maker::arg(y), Maker::size(u0 * 2), Maker::real(0)}, u0);
@@ -285,7 +285,7 @@ TEST(Package, MutationsAreWrittenBack) {
 // An output that is a transposed view of the input, filled by a copy: its strides are the exported ones.
 TEST(Package, OutputsThatCopiesFill) {
   Maker m;
-  Expr s0 = symbol("s0");
+  Expr s0 = Symbol::size("s0");
   auto x = m.input("x", {s0, 3});
   loops::ProgramOutput out;
   out.buffer = x;
@@ -364,7 +364,7 @@ TEST(Package, GpuCodeCarriesItsUsageForEachTarget) {
 
 TEST(Package, RefusesWhatTheRuntimeCouldNotWalk) {
   Maker undefined;
-  undefined.input("x", {symbol("s0") * symbol("s1")});
+  undefined.input("x", {Symbol::size("s0") * Symbol::size("s1")});
   Result<std::string> bytes = packageBytes(undefined.contents());
   ASSERT_FALSE(bytes);
   EXPECT_NE(bytes.error().str().find("no input defines the size"), std::string::npos) << bytes.error().str();

@@ -82,7 +82,7 @@ TEST(Read, SymbolicSizes) {
   ASSERT_TRUE(x.sizes[0].isSymbol());
   ASSERT_TRUE(y.sizes[0].isSymbol());
   EXPECT_EQ(x.sizes[1], Expr(6));
-  Interval r = m.facts.range(x.sizes[0].symbolName());
+  Interval r = m.facts.range(x.sizes[0].symbol());
   EXPECT_EQ(r.lo, 2);
   EXPECT_EQ(r.hi, 64);
   const graph::Node &cat = nodeNamed(m, "cat");

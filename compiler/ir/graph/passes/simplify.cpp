@@ -246,11 +246,11 @@ void mergeEqualIn(Graph &g) {
   replaceUses(g, by);
 }
 
-void addSymbols(Expr e, std::unordered_set<std::string> &to) {
+void addSymbols(Expr e, std::unordered_set<Symbol> &to) {
   if (e.valid())
-    for (std::string &s : symbolsOf(e)) to.insert(std::move(s));
+    for (Symbol s : symbolsOf(e)) to.insert(s);
 }
-void addSymbols(const Value &v, std::unordered_set<std::string> &to) {
+void addSymbols(const Value &v, std::unordered_set<Symbol> &to) {
   addSymbols(v.expr, to);
   for (Expr e : v.type.sizes) addSymbols(e, to);
   for (Expr e : v.type.strides) addSymbols(e, to);
@@ -259,21 +259,21 @@ void addSymbols(const Value &v, std::unordered_set<std::string> &to) {
 
 void removeDeadIn(Graph &g) {
   // Which node gives a symbol its value: the first whose results mention it, if no input does.
-  std::unordered_map<std::string, size_t> definer;
-  std::unordered_set<std::string> symbols;
+  SymbolMap<size_t> definer;
+  std::unordered_set<Symbol> symbols;
   for (ValueId in : g.inputs)
     if (in.valid()) addSymbols(g.value(in), symbols);
   for (size_t i = 0; i < g.nodes.size(); ++i) {
-    std::unordered_set<std::string> mine;
+    std::unordered_set<Symbol> mine;
     forEachOutput(g.nodes[i], [&](ValueId id) { addSymbols(g.value(id), mine); });
-    for (const std::string &s : mine)
+    for (Symbol s : mine)
       if (!symbols.count(s)) definer.emplace(s, i);
   }
-  std::vector<std::vector<std::string>> defines(g.nodes.size());
+  std::vector<std::vector<Symbol>> defines(g.nodes.size());
   for (const auto &[s, i] : definer) defines[i].push_back(s);
 
   std::vector<bool> live(g.values.size());
-  std::unordered_set<std::string> liveSymbols;
+  std::unordered_set<Symbol> liveSymbols;
   auto use = [&](ValueId id) {
     if (live[id.index()]) return;
     live[id.index()] = true;
@@ -291,7 +291,7 @@ void removeDeadIn(Graph &g) {
     if (op && op->returns.empty()) effect = true;
     keep[i] = effect;
     forEachOutput(n, [&](ValueId id) { keep[i] = keep[i] || live[id.index()]; });
-    for (const std::string &s : defines[i]) keep[i] = keep[i] || liveSymbols.count(s);
+    for (Symbol s : defines[i]) keep[i] = keep[i] || liveSymbols.count(s);
     if (keep[i]) {
       forEachInput(n, use);
       forEachOutput(n, [&](ValueId id) { addSymbols(g.value(id), liveSymbols); });
@@ -306,29 +306,29 @@ void removeDeadIn(Graph &g) {
 } // namespace
 
 void unifySymbols(Model &m) {
-  std::unordered_set<std::string>
-      ofInputs; // symbols that are a whole size of an input, so that running the model binds them
+  // Those that are a whole size of an input, so that running the model binds them.
+  std::unordered_set<Symbol> ofInputs;
   for (ValueId in : m.graph.inputs)
     if (in.valid()) {
       for (Expr e : m.graph.value(in).type.sizes)
-        if (e.isSymbol()) ofInputs.insert(e.symbolName());
+        if (e.isSymbol()) ofInputs.insert(e.symbol());
     }
-  std::unordered_map<std::string, Expr> by;
+  SymbolMap<Expr> by;
   for (bool again = true; again;) {
     again = false;
     for (Expr &g : m.guards) {
       if (g.kind() != ExprKind::Eq) continue;
       Expr difference = g.operands()[0] - g.operands()[1];
-      std::vector<std::string> symbols = symbolsOf(difference);
+      std::vector<Symbol> symbols = symbolsOf(difference);
       if (symbols.size() != 2 || !ofInputs.count(symbols[0]) || !ofInputs.count(symbols[1])) continue;
-      Expr a = symbol(symbols[0]), b = symbol(symbols[1]);
+      Expr a = symbols[0], b = symbols[1];
       // c*a - c*b == 0
       std::optional<Affine> f = affineIn(difference, symbols[0]);
       if (!f || !f->coefficient.isConst() || f->coefficient.isConst(0) || f->rest != -f->coefficient * b) continue;
       Interval ra = m.facts.range(symbols[0]), rb = m.facts.range(symbols[1]);
       m.facts.setRange(symbols[0], {std::max(ra.lo, rb.lo), std::min(ra.hi, rb.hi)});
-      std::unordered_map<std::string, Expr> one{{symbols[1], a}};
-      for (auto &[name, e] : by) e = substitute(e, one);
+      SymbolMap<Expr> one{{symbols[1], a}};
+      for (auto &[symbol, e] : by) e = substitute(e, one);
       by.emplace(symbols[1], a);
       for (Expr &other : m.guards) other = substitute(other, one);
       std::erase_if(m.guards, [](Expr e) { return e.isConst() && !e.isConst(0); });
@@ -338,8 +338,8 @@ void unifySymbols(Model &m) {
   }
   if (by.empty()) return;
   Facts facts;
-  for (const auto &[name, range] : m.facts.ranges())
-    if (!by.count(name)) facts.setRange(name, range);
+  for (const auto &[symbol, range] : m.facts.ranges())
+    if (!by.count(symbol)) facts.setRange(symbol, range);
   m.facts = facts;
   forEachGraph(m.graph, [&](Graph &g) {
     auto change = [&](Expr &e) {
@@ -392,7 +392,7 @@ void resolveSymbolic(Model &m) {
 }
 
 void removeAsserts(Model &m) {
-  std::unordered_set<std::string> inputs;
+  std::unordered_set<Symbol> inputs;
   for (ValueId in : m.graph.inputs)
     if (in.valid()) addSymbols(m.graph.value(in), inputs);
   for (const Node &n : m.graph.nodes) {
@@ -400,7 +400,7 @@ void removeAsserts(Model &m) {
     std::optional<Expr> e = intOf(m.graph, &n.args[0]);
     if (!e || e->isConst()) continue;
     bool known = true;
-    for (const std::string &s : symbolsOf(*e)) known &= inputs.count(s) > 0;
+    for (Symbol s : symbolsOf(*e)) known &= inputs.count(s) > 0;
     if (known && std::find(m.guards.begin(), m.guards.end(), *e) == m.guards.end()) m.guards.push_back(*e);
   }
   forEachGraph(m.graph, [](Graph &g) { std::erase_if(g.nodes, isAssert); });

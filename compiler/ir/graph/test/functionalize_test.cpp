@@ -171,7 +171,7 @@ TEST(Functionalize, WhatHasNoFunctionalFormIsNamed) {
 
 TEST(Views, ReshapeStridesAsAten) {
   TensorType t;
-  Expr n = symbol("n");
+  Expr n = Symbol::size("n");
   t.sizes = {n, 4, 6};
   t.strides = {24, 6, 1};
   EXPECT_TRUE(viewStrides(t, {n, 24}));

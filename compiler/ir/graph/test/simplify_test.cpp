@@ -13,7 +13,7 @@ namespace {
 
 struct Builder {
   Model m;
-  Expr n = symbol("s0");
+  Expr n = Symbol::size("s0");
   ValueId x;
   Builder() {
     x = m.graph.addValue("x", type({n, 6}));
@@ -124,7 +124,7 @@ TEST(Simplify, AssertionsOnSizesBecomeGuards) {
 
 TEST(Simplify, TheNodeThatMakesASizeLivesWithIt) {
   Builder k;
-  Expr u = symbol("u0");
+  Expr u = Symbol::size("u0");
   ValueId nz = k.op("aten.nonzero.default", {k.x}, Builder::type({u, 2}), "nz");
   ValueId s = k.op("aten.sym_size.int", {nz, int64_t(0)}, {}, "s", Value::Kind::SymInt);
   ValueId z = k.op("aten.zeros.default", {std::vector<IntOrSym>{s}}, Builder::type({u}), "z");

@@ -14,8 +14,8 @@
 namespace neso::loops {
 namespace {
 
-Expr i(int d) { return symbol(indexName(static_cast<size_t>(d))); }
-Expr r(int d) { return symbol(reduceName(static_cast<size_t>(d))); }
+Expr i(int d) { return Symbol::index(static_cast<size_t>(d)); }
+Expr r(int d) { return Symbol::inner(static_cast<size_t>(d)); }
 
 /// A program under construction.
 struct Maker {
@@ -88,8 +88,8 @@ template <typename T> std::vector<T> values(const HostValue &v) {
 
 TEST(Interp, RowSumsOfReluWithSymbolicSize) {
   Maker m;
-  Expr s = symbol("s0");
-  m.p.facts.setRange("s0", {1, 100});
+  Expr s = Symbol::size("s0");
+  m.p.facts.setRange(Symbol::size("s0"), {1, 100});
   BufferId x = m.input("x", DType::F32, {8, s}), y = m.temp("y", DType::F32, 8);
   Node &n = m.node(Node::Kind::Reduction, {8}, {s});
   ValueIdx v = append(n.body, OpKind::Relu, DType::F32, load(n.body, m.p, x, i(0) * s + r(0)));
@@ -139,11 +139,11 @@ TEST(Interp, IndirectWrapsChecksAndReports) {
   Op ind{OpKind::Indirect};
   ind.dtype = DType::I64;
   ind.a = load(n.body, m.p, idx, i(0));
-  ind.symbol = "t0";
+  ind.symbol = Symbol::indirect(0);
   ind.bound = 4;
   ind.wrap = ind.check = true;
   append(n.body, ind);
-  n.stores = {storeOf(y, i(0), load(n.body, m.p, w, symbol("t0")))};
+  n.stores = {storeOf(y, i(0), load(n.body, m.p, w, Symbol::indirect(0)))};
   m.output(y, {3});
   ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
   std::vector<float> dw = {10, 11, 12, 13};
@@ -253,7 +253,8 @@ TEST(Interp, AttentionWithCausalMaskMatchesSoftmax) {
            v = m.input("v", DType::F32, {1, 1, 2, 2}), y = m.temp("y", DType::F32, 4);
   Node &n = m.node(Node::Kind::Attention, {1, 1, 2, 2});
   auto spec = std::make_shared<AttentionSpec>();
-  Expr row = symbol("m"), key = symbol("n"), d = symbol("d");
+  Expr row = AttentionSpec::symbol(AttentionSpec::Query), key = AttentionSpec::symbol(AttentionSpec::Key),
+       d = AttentionSpec::symbol(AttentionSpec::Element);
   spec->q = {q, row * 2 + d, DType::F32};
   spec->k = {k, key * 2 + d, DType::F32};
   spec->v = {v, key * 2 + d, DType::F32};
@@ -278,8 +279,8 @@ TEST(Interp, AttentionWithCausalMaskMatchesSoftmax) {
 
 TEST(Interp, RefusesWrongInputs) {
   Maker m;
-  Expr s = symbol("s0");
-  m.p.facts.setRange("s0", {2, 4});
+  Expr s = Symbol::size("s0");
+  m.p.facts.setRange(Symbol::size("s0"), {2, 4});
   m.input("x", DType::F32, {s, s});
   m.p.guards.push_back(eq(mod(s, 2), 0));
   float data[36] = {};
@@ -309,9 +310,9 @@ TEST(Interp, NodeFaultsAreDiagnosed) {
   };
   EXPECT_EQ(kind([](Maker &, Node &n) { n.body.ops[0].index = i(0) + 1; }), diag::LoopsIndexOutOfRange);
   EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = i(0) - 1; }), diag::LoopsIndexOutOfRange);
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = symbol("u7"); }), diag::LoopsUnknownSymbol);
+  EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = Symbol::size("u7"); }), diag::LoopsUnknownSymbol);
   EXPECT_EQ(kind([](Maker &, Node &n) { n.ranges = {Expr(-1)}; }), diag::LoopsBadExtent);
-  EXPECT_EQ(kind([](Maker &m, Node &) { m.p.buffers[1].elements = symbol("u7"); }), diag::LoopsBadSize);
+  EXPECT_EQ(kind([](Maker &m, Node &) { m.p.buffers[1].elements = Symbol::size("u7"); }), diag::LoopsBadSize);
   EXPECT_EQ(kind([](Maker &, Node &n) { n.kind = Node::Kind::UserKernel; }), diag::LoopsNotInterpreted);
 }
 
@@ -333,7 +334,7 @@ TEST(Verify, NamesTheBrokenInvariant) {
   EXPECT_EQ(rule([](Maker &m, Node &) { m.p.buffers[1].id = BufferId(0); }), "L1");
   EXPECT_EQ(rule([](Maker &, Node &n) { n.body.ops[1].b = 1; }), "L2");
   EXPECT_EQ(rule([](Maker &, Node &n) { n.body.ops[1].dtype = DType::F64; }), "L3");
-  EXPECT_EQ(rule([](Maker &, Node &n) { n.stores[0].index = symbol("k"); }), "L4");
+  EXPECT_EQ(rule([](Maker &, Node &n) { n.stores[0].index = Symbol::local("k"); }), "L4");
   EXPECT_EQ(rule([](Maker &, Node &n) { n.stores[0].index = i(0) + 1; }), "L5");
   EXPECT_EQ(rule([](Maker &, Node &n) { n.stores[0].buffer = BufferId(0); }), "L6");
   EXPECT_EQ(rule([](Maker &, Node &n) { n.kind = Node::Kind::Reduction; }), "L7");

@@ -8,7 +8,8 @@
 namespace neso {
 namespace {
 
-Expr s0 = symbol("s0"), s1 = symbol("s1"), i0 = symbol("i0"), i1 = symbol("i1"), r0 = symbol("r0");
+const Symbol kS0 = Symbol::size("s0"), kI0 = Symbol::index(0), kI1 = Symbol::index(1);
+Expr s0 = kS0, s1 = Symbol::size("s1"), i0 = kI0, i1 = kI1, r0 = Symbol::inner(0);
 
 TEST(Expr, CanonicalForm) {
   EXPECT_EQ(4 * (i0 + 2), 4 * i0 + 8);
@@ -39,17 +40,17 @@ TEST(Expr, RandomTreesKeepTheirValue) {
   std::mt19937 rng(7);
   auto pick = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
   for (int round = 0; round < 3000; ++round) {
-    std::unordered_map<std::string, int64_t> env = {{"i0", pick(40)}, {"i1", pick(9)}, {"s0", 1 + pick(20)}};
+    SymbolMap<int64_t> env = {{kI0, pick(40)}, {kI1, pick(9)}, {kS0, 1 + pick(20)}};
     Facts facts;
-    facts.setRange("i0", {0, 39});
-    facts.setRange("i1", {0, 8});
-    facts.setRange("s0", {1, 20});
+    facts.setRange(kI0, {0, 39});
+    facts.setRange(kI1, {0, 8});
+    facts.setRange(kS0, {1, 20});
     struct Pair {
       Expr e;
       int64_t v;
     };
     std::vector<Pair> pool = {
-        {i0, env["i0"]}, {i1, env["i1"]}, {s0, env["s0"]}, {Expr(pick(13) - 6), 0}, {Expr(1 + pick(16)), 0}};
+        {i0, env[kI0]}, {i1, env[kI1]}, {s0, env[kS0]}, {Expr(pick(13) - 6), 0}, {Expr(1 + pick(16)), 0}};
     for (Pair &p : pool)
       if (p.e.isConst()) p.v = p.e.constValue();
     for (int step = 0; step < 8; ++step) {
@@ -91,9 +92,9 @@ TEST(Expr, RandomTreesKeepTheirValue) {
 
 TEST(Facts, SimplifiesIndexArithmetic) {
   Facts f;
-  f.setRange("s0", {2, 512});
-  f.setIndex("i0", s0);
-  f.setIndex("i1", Expr(8));
+  f.setRange(kS0, {2, 512});
+  f.setIndex(kI0, s0);
+  f.setIndex(kI1, Expr(8));
   EXPECT_EQ(f.simplify(mod(i1, 8)), i1);
   EXPECT_EQ(f.simplify(floorDiv(8 * i0 + i1, 8)), i0);
   EXPECT_EQ(f.simplify(mod(8 * i0 + i1, 16)), 8 * mod(i0, 2) + i1);
@@ -131,12 +132,69 @@ TEST(ParseExpr, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(parseExpr(std::string(100000, '(')));
 }
 
+// A size and an index of one name are two symbols, in every question that is asked of an expression.
+TEST(Symbol, KindsOfOneNameDiffer) {
+  const Symbol size = Symbol::size("i0");
+  EXPECT_NE(size, kI0);
+  EXPECT_NE(Expr(size), i0);
+  EXPECT_FALSE((size - i0).isConst());
+  EXPECT_TRUE(uses(2 * size + 1, size));
+  EXPECT_FALSE(uses(2 * size + 1, kI0));
+  EXPECT_EQ(substitute(size * i0, {{kI0, 3}}), 3 * size);
+  EXPECT_EQ(evaluate(size * 10 + i0, {{kI0, 1}, {size, 2}}), 21);
+  EXPECT_EQ(affineIn(size * i0, kI0)->coefficient, Expr(size));
+  Facts f;
+  f.setRange(size, {7, 7});
+  EXPECT_EQ(f.range(kI0).lo, INT64_MIN);
+  EXPECT_EQ(f.simplify(size + i0), i0 + 7);
+  EXPECT_NE(Symbol::local("m"), Symbol::size("m"));
+}
+
+TEST(Symbol, TextIsReadBack) {
+  EXPECT_EQ(kI0.str(), "i0");
+  EXPECT_EQ(Symbol::size("s77").str(), "s77");
+  EXPECT_EQ(Symbol::size("i0").str(), "'i0'");
+  EXPECT_EQ(Symbol::size("m").str(), "'m'");
+  EXPECT_EQ(Symbol::local("m").str(), "m");
+  EXPECT_EQ(Symbol::of(Symbol::Kind::Grid, 1).str(), "grid.1");
+  for (const char *name :
+       {"s77", "u0", "m", "i0", "x01", "x1", "grid.0", "1/3", "batch size", "it's", "or", "True", "s0_"}) {
+    Symbol s = Symbol::size(name);
+    EXPECT_EQ(s.name(), name);
+    EXPECT_EQ(Symbol::fromText(s.str()), s) << s.str();
+  }
+#define NESO_SYMBOL(KIND, PREFIX, WHAT)                                                                                \
+  for (size_t n : {0, 7, 100}) {                                                                                       \
+    Symbol s = Symbol::of(Symbol::Kind::KIND, n);                                                                      \
+    EXPECT_EQ(s.number(), n);                                                                                          \
+    EXPECT_EQ(Symbol::fromText(s.str()), s) << s.str();                                                                \
+  }
+#include "ir/shape/symbols.def"
+  for (const char *text : {"", "'s77'", "1x", "a b", "x-1"}) EXPECT_FALSE(Symbol::fromText(text)) << text;
+}
+
+TEST(ParsePrinted, ReadsWhatIsPrinted) {
+  const Expr odd = Symbol::size("x0"), word = Symbol::size("not"), t0 = Symbol::indirect(0), m = Symbol::local("m");
+  for (Expr e :
+       {4 * i0 + floorDiv(s0, 2) + 1, odd * i0 - word, mod(-floorDiv(i0 + 3, s0), 8), floorDiv(s0, s1 * 2),
+        mod(mod(i0, s0), 7) * m, min(s0, max(i0, 3)), pow(s0, t0), where(lt(i0, s0), t0, -t0),
+        logicalAnd(eq(s0, 3), logicalOr(ne(s1, 4), le(odd, word))), logicalNot(logicalAnd(s0, s1)),
+        eq(logicalNot(logicalAnd(s0, s1)), 0), lt(lt(i0, s0), s1), Expr(INT64_MIN), Expr(INT64_MAX), Expr(-5)}) {
+    Result<Expr> again = parsePrinted(e.str());
+    ASSERT_TRUE(again) << e.str() << ": " << again.error().str();
+    EXPECT_EQ(*again, e) << e.str() << " is read as " << again->str();
+  }
+  EXPECT_FALSE(parsePrinted("s0 + unknown",
+                            [](std::string_view name) { return name == "s0" ? std::optional(kS0) : std::nullopt; }));
+  EXPECT_FALSE(parsePrinted("'s0"));
+}
+
 TEST(Expr, Affine) {
-  std::optional<Affine> a = affineIn(i0 * s0 + 3 * i1 + 2, "i0");
+  std::optional<Affine> a = affineIn(i0 * s0 + 3 * i1 + 2, kI0);
   ASSERT_TRUE(a);
   EXPECT_EQ(a->coefficient, s0);
   EXPECT_EQ(a->rest, 3 * i1 + 2);
-  EXPECT_FALSE(affineIn(floorDiv(i0, s0), "i0"));
+  EXPECT_FALSE(affineIn(floorDiv(i0, s0), kI0));
 }
 
 } // namespace
@@ -144,7 +202,7 @@ TEST(Expr, Affine) {
 
 TEST(ParseExpr, FractionsBelowARounding) {
   using namespace neso;
-  Expr n = symbol("s0");
+  Expr n = Symbol::size("s0");
   auto read = [](const char *text) {
     Result<Expr> e = parseExpr(text);
     return e ? *e : Expr();
@@ -156,8 +214,10 @@ TEST(ParseExpr, FractionsBelowARounding) {
   EXPECT_EQ(read("FloorToInt(IntTrueDiv(Symbol('s0'), Integer(3)))"), floorDiv(n, 3));
   EXPECT_EQ(read("CeilToInt(IntTrueDiv(Symbol('s0'), Integer(3)))"), ceilDiv(n, 3));
   EXPECT_EQ(read("FloorToInt(Add(Mul(Float('0.25'), Symbol('s0')), Float('0.5')))"), floorDiv(n + 2, 4));
+  // A size may be called as the fraction is printed.
+  EXPECT_EQ(read("FloorToInt(Symbol('1/2'))"), Expr(Symbol::size("1/2")));
   for (const char *text :
-       {"Mul(Float('2.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.1'), Symbol('s0')))", "Symbol('1/2')", "Float('x')",
+       {"Mul(Float('2.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.1'), Symbol('s0')))", "Float('x')",
         "Float('1e400')", "Float('", "Max(Float('0.5'), Symbol('s0'))", "FloorToInt(Mul(Float('0.5'), Float('0.5')))"})
     EXPECT_FALSE(parseExpr(text)) << text;
 }

@@ -135,7 +135,7 @@ private:
     if (matchPattern(v, m_Constant(&elements)) && elements.isSplat() && isa<IntegerType>(elements.getElementType()))
       return constant(elements.getSplatValue<APInt>());
     if (tt::GetProgramIdOp o = dyn_cast<tt::GetProgramIdOp>(op)) {
-      Expr size = symbol(gridSymbol(static_cast<unsigned>(o.getAxis())));
+      Expr size = gridSymbol(static_cast<unsigned>(o.getAxis()));
       Form f;
       if (lastOnly_)
         f.constant = size - 1;
@@ -144,7 +144,7 @@ private:
       return f;
     }
     if (tt::GetNumProgramsOp o = dyn_cast<tt::GetNumProgramsOp>(op))
-      return Form{symbol(gridSymbol(static_cast<unsigned>(o.getAxis()))), {}, -1};
+      return Form{gridSymbol(static_cast<unsigned>(o.getAxis())), {}, -1};
     if (tt::MakeRangeOp o = dyn_cast<tt::MakeRangeOp>(op)) {
       Form f{static_cast<int64_t>(static_cast<int32_t>(o.getStart())), {}, -1};
       addTo(f, {Variable::Lane, 0}, 1);
@@ -211,7 +211,7 @@ private:
     Operation *parent = arg.getOwner()->getParentOp();
     if (parent == func_ && arg.getOwner()->isEntryBlock()) {
       if (isa<tt::PointerType>(arg.getType())) return Form{0, {}, static_cast<int>(arg.getArgNumber())};
-      if (isa<IntegerType>(arg.getType())) return Form{symbol(argumentSymbol(arg.getArgNumber())), {}, -1};
+      if (isa<IntegerType>(arg.getType())) return Form{argumentSymbol(arg.getArgNumber()), {}, -1};
       return std::nullopt;
     }
     scf::ForOp loop = dyn_cast<scf::ForOp>(parent);
@@ -385,7 +385,7 @@ private:
       if (static_cast<size_t>(v.id) >= shape_.size()) return std::nullopt;
       return std::pair(Ends{0, shape_[static_cast<size_t>(v.id)] - 1}, true);
     case Variable::Program: {
-      Expr size = symbol(gridSymbol(static_cast<unsigned>(v.id)));
+      Expr size = gridSymbol(static_cast<unsigned>(v.id));
       require(lt(0, size));
       return std::pair(Ends{0, size - 1}, true);
     }
@@ -488,7 +488,7 @@ private:
         join(vars);
     }
     // Every program and every loop around must run at all.
-    for (unsigned axis = 0; axis < 3; ++axis) require(lt(0, symbol(gridSymbol(axis))));
+    for (unsigned axis = 0; axis < 3; ++axis) require(lt(0, gridSymbol(axis)));
     for (const std::set<Variable> &group : groups) {
       std::map<Variable, Expr> terms;
       for (const Variable &v : group)
@@ -603,8 +603,8 @@ private:
 
 } // namespace
 
-std::string gridSymbol(unsigned axis) { return fmt::format("grid.{}", axis); }
-std::string argumentSymbol(unsigned argument) { return fmt::format("arg.{}", argument); }
+Symbol gridSymbol(unsigned axis) { return Symbol::of(Symbol::Kind::Grid, axis); }
+Symbol argumentSymbol(unsigned argument) { return Symbol::of(Symbol::Kind::Argument, argument); }
 
 std::vector<Footprint> provableFootprints(tt::FuncOp func, size_t limit) {
   std::vector<Footprint> out;

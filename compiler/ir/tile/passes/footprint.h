@@ -24,8 +24,8 @@
 namespace neso {
 
 /// Symbols of the expressions: the programs along one axis of the grid, and the value of an integer parameter.
-std::string gridSymbol(unsigned axis);         // "grid.0"
-std::string argumentSymbol(unsigned argument); // "arg.3"
+Symbol gridSymbol(unsigned axis);         // grid.0
+Symbol argumentSymbol(unsigned argument); // arg.3
 
 struct Footprint {
   unsigned param = 0; // of the function

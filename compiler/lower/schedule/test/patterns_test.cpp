@@ -13,8 +13,8 @@ namespace {
 
 using namespace loops;
 
-Expr i(int d) { return symbol(indexName(static_cast<size_t>(d))); }
-Expr r(int d) { return symbol(reduceName(static_cast<size_t>(d))); }
+Expr i(int d) { return Symbol::index(static_cast<size_t>(d)); }
+Expr r(int d) { return Symbol::inner(static_cast<size_t>(d)); }
 
 struct Maker {
   Program p;
@@ -96,8 +96,8 @@ struct Maker {
 
 TEST(Patterns, SoftmaxOverSymbolicRowsIsOneKernelThatReadsAndWritesOnce) {
   Maker m;
-  Expr s = symbol("s0"), n = 128;
-  m.p.facts.setRange("s0", {1, 4096});
+  Expr s = Symbol::size("s0"), n = 128;
+  m.p.facts.setRange(Symbol::size("s0"), {1, 4096});
   BufferId x = m.input("x", s * n), rows = m.input("rows", s), top = m.temp("top", s), e = m.temp("e", s * n),
            total = m.temp("total", s), y = m.temp("y", s * n);
   m.reduce("max", ReduceKind::Max, {s}, {n}, top, i(0), x, i(0) * n + r(0));
@@ -186,7 +186,7 @@ TEST(Patterns, DimensionsMergeAndTheContiguousOneIsInnermost) {
   m.output(y);
   plan::Plan p = m.plan();
   EXPECT_EQ(p.kernels[0].xRanges, std::vector<Expr>{2 * 7 * 5 * 16}) << print(p);
-  EXPECT_EQ(p.kernels[0].nodes[0].stores[0].index, symbol("x0"));
+  EXPECT_EQ(p.kernels[0].nodes[0].stores[0].index, Symbol::outer(0));
 }
 
 TEST(Patterns, ChainReusesTwoBlocksOfMemory) {

@@ -22,14 +22,18 @@ class RandomProgram {
 public:
   explicit RandomProgram(uint32_t seed) : rng_(seed) {
     p.name = "random" + std::to_string(seed);
-    p.facts.setRange("s0", {1, 9});
-    p.facts.setRange("s1", {2, 70});
-    std::vector<std::vector<Expr>> shapes = {{4, 6}, {8, symbol("s0")},           {symbol("s1"), 6}, {3, 4, 6},
-                                             {48},   {symbol("s0"), symbol("s1")}};
+    p.facts.setRange(Symbol::size("s0"), {1, 9});
+    p.facts.setRange(Symbol::size("s1"), {2, 70});
+    std::vector<std::vector<Expr>> shapes = {{4, 6},
+                                             {8, Symbol::size("s0")},
+                                             {Symbol::size("s1"), 6},
+                                             {3, 4, 6},
+                                             {48},
+                                             {Symbol::size("s0"), Symbol::size("s1")}};
     std::shuffle(shapes.begin() + 1, shapes.end(), rng_);
     // Symbols need an input that defines them; some programs have none.
     symbolic_ = chance(60);
-    if (symbolic_) input({symbol("s0"), symbol("s1")}, DType::F32, chance(25));
+    if (symbolic_) input({Symbol::size("s0"), Symbol::size("s1")}, DType::F32, chance(25));
     for (int k = 0, n = pick(1, 3); k < n; ++k) {
       std::vector<Expr> shape = shapes[static_cast<size_t>(pick(0, static_cast<int>(shapes.size()) - 1))];
       bool usesSymbol = std::any_of(shape.begin(), shape.end(), [](Expr e) { return !e.isConst(); });
@@ -113,7 +117,7 @@ private:
   }
   static std::vector<Expr> outerIndex(size_t rank) {
     std::vector<Expr> out;
-    for (size_t d = 0; d < rank; ++d) out.push_back(symbol(indexName(d)));
+    for (size_t d = 0; d < rank; ++d) out.push_back(Symbol::index(d));
     return out;
   }
   ValueIdx load(Body &b, BufferId from, Expr index) { return appendLoad(b, from, p.buffer(from).dtype, index); }
@@ -230,7 +234,7 @@ private:
   Node &rowNode(const Tensor &t, Node::Kind kind, std::vector<Expr> &index, std::string name) {
     std::vector<Expr> outer(t.sizes.begin(), t.sizes.end() - 1);
     index = outerIndex(outer.size());
-    index.push_back(symbol("r0"));
+    index.push_back(Symbol::inner(0));
     return node(kind, outer, {t.sizes.back()}, std::move(name));
   }
   Tensor rows(const Tensor &t, DType type = DType::F32) {
@@ -258,7 +262,7 @@ private:
     Tensor out = temp(rest);
     Node &n = node(Node::Kind::Reduction, rest, {t.sizes[0]}, "colsum");
     std::vector<Expr> outer = outerIndex(rest.size()), index = outer;
-    index.insert(index.begin(), symbol("r0"));
+    index.insert(index.begin(), Symbol::inner(0));
     n.reductions.push_back(
         {ReduceKind::Sum, DType::F32, load(n.body, t.buffer, at(t, index)), {storeOf(out, outer, 0)}});
     tensors_.push_back(out);
@@ -318,10 +322,10 @@ private:
     shape.push_back(b.sizes[1]);
     Tensor out = temp(shape);
     std::vector<Expr> index = outerIndex(shape.size()), left = index;
-    left.back() = symbol("r0");
+    left.back() = Symbol::inner(0);
     Node &n = node(Node::Kind::Contraction, shape, {a.sizes.back()}, "mm");
     n.lhs = load(n.body, a.buffer, at(a, left));
-    n.rhs = load(n.body, b.buffer, at(b, {symbol("r0"), index.back()}));
+    n.rhs = load(n.body, b.buffer, at(b, {Symbol::inner(0), index.back()}));
     n.stores = {storeOf(out, index, 0)};
     tensors_.push_back(out);
   }
@@ -346,11 +350,11 @@ private:
     Op op{OpKind::Indirect};
     op.dtype = DType::I64;
     op.a = load(b, indexInput_.buffer, index);
-    op.symbol = "t0";
+    op.symbol = Symbol::indirect(0);
     op.bound = bound;
     op.check = true;
     append(b, op);
-    return symbol("t0");
+    return Symbol::indirect(0);
   }
   void gather() {
     Tensor t = any();
@@ -360,7 +364,7 @@ private:
     Tensor out = temp(shape);
     std::vector<Expr> index = outerIndex(shape.size()), from = index;
     Node &n = node(Node::Kind::Pointwise, shape, {}, "gather");
-    from[0] = indirect(n.body, symbol("i0"), t.sizes[0]);
+    from[0] = indirect(n.body, Symbol::index(0), t.sizes[0]);
     n.stores = {storeOf(out, index, load(n.body, t.buffer, at(t, from)))};
     tensors_.push_back(out);
   }
@@ -375,7 +379,7 @@ private:
     z.stores = {storeOf(out, index, constant(z.body, 0))};
     Node &n = node(Node::Kind::Pointwise, t.sizes, {}, "scatter");
     ValueIdx v = load(n.body, t.buffer, at(t, index));
-    index[0] = indirect(n.body, symbol("i0"), 3);
+    index[0] = indirect(n.body, Symbol::index(0), 3);
     n.stores = {storeOf(out, index, v, chance(70) ? StoreMode::AtomicAdd : StoreMode::Set)};
     tensors_.push_back(out);
   }

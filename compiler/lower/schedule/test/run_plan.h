@@ -132,7 +132,8 @@ private:
     bool attention = k.kind == loops::Node::Kind::Attention;
     std::vector<loops::NodeRunner> runners;
     for (const loops::Node &n : k.nodes) {
-      Result<loops::NodeRunner> r = loops::NodeRunner::create(p_.program, n, sizes_, attention ? 'i' : 'x');
+      Result<loops::NodeRunner> r =
+          loops::NodeRunner::create(p_.program, n, sizes_, attention ? Symbol::Kind::Index : Symbol::Kind::Outer);
       if (!r) return r.takeError();
       runners.push_back(std::move(*r));
     }
@@ -147,7 +148,7 @@ private:
     bool scatter = false; // several stores to one element: their order counts
     for (const loops::Node &n : k.nodes)
       for (const loops::Store &s : n.stores)
-        for (const std::string &name : symbolsOf(s.index)) scatter |= name[0] == 't';
+        for (Symbol symbol : symbolsOf(s.index)) scatter |= symbol.kind() == Symbol::Kind::Indirect;
     if (!scatter) std::shuffle(order.begin(), order.end(), random_);
     for (int64_t x : order)
       for (loops::NodeRunner &r : runners)

@@ -17,7 +17,7 @@ struct Inputs {
   std::vector<std::vector<uint8_t>> bytes;
   std::vector<HostValue> values;
 };
-Inputs makeInputs(const RandomProgram &r, const std::unordered_map<std::string, int64_t> &sizes, uint32_t seed) {
+Inputs makeInputs(const RandomProgram &r, const SymbolMap<int64_t> &sizes, uint32_t seed) {
   Inputs in;
   std::mt19937 rng(seed);
   for (size_t k = 0; k < r.p.inputs.size(); ++k) {
@@ -66,7 +66,7 @@ void check(uint32_t seed, const ScheduleOptions &options) {
   gKernels += static_cast<int64_t>(plan->kernels.size());
   gNodes += static_cast<int64_t>(r.p.nodes.size());
   for (auto [s0, s1] : {std::pair<int64_t, int64_t>{1, 2}, {5, 17}, {9, 64}}) {
-    std::unordered_map<std::string, int64_t> sizes = {{"s0", s0}, {"s1", s1}};
+    SymbolMap<int64_t> sizes = {{Symbol::size("s0"), s0}, {Symbol::size("s1"), s1}};
     Inputs a = makeInputs(r, sizes, seed), b = makeInputs(r, sizes, seed);
     Result<std::vector<HostValue>> want = Interpreter(r.p).run(a.values);
     ASSERT_TRUE(want) << "seed " << seed << ": " << want.error().str() << loops::print(r.p);
