@@ -411,9 +411,35 @@ def lists():
     ]
 
 
+def constants():
+    """Constants that several places read: a product, what follows it, an attention, an index, an output. In both forms and both orders in memory."""
+    square = {"straight": lambda n: torch.randn(n, n), "transposed": lambda n: torch.randn(n, n).t()}
+    attention = F.scaled_dot_product_attention
+    functions = {
+        "added": lambda m, x: torch.addmm(m.w, x, m.w), "bias_row": lambda m, x: F.linear(x, m.w, m.w[0]), "bias_column": lambda m, x: F.linear(x, m.w, m.w[:, 1]),
+        "scaled": lambda m, x: F.linear(x, m.w) * m.w[2], "divided": lambda m, x: F.gelu(x @ m.w) / (m.w + 9), "between": lambda m, x: torch.addmm(m.w, x.t(), x) @ m.w,
+        "addmv": lambda m, x: torch.addmv(m.w[0], m.w.t(), x[0]), "outer": lambda m, x: (F.linear(x, m.w), torch.outer(m.w[:, 0], m.w[1])),
+        "keys": lambda m, x: (F.linear(x, m.w), attention(x[None], m.w[None], m.w[None])), "queries": lambda m, x: (x @ m.w, attention(m.w[None, None], x[None, None], x[None, None])),
+        "mask": lambda m, x: (x @ m.w, attention(x[None, None], x[None, None], x[None, None], attn_mask=m.w[None, None])),
+        "twice": lambda m, x: x @ m.w + x @ m.w.t(), "squared": lambda m, x: m.w @ m.w + x, "returned": lambda m, x: (F.linear(x, m.w), m.w + 0, m.w),
+        "gathered": lambda m, x: F.linear(F.embedding((x[0] * 3).long() % 5 + 2, m.w), m.w), "summed": lambda m, x: (F.linear(x, m.w), m.w.sum(0), m.w.cumsum(1), m.w.sort(0)[0]),
+    }
+    cases = [Case(f"{name}_{order}{'_decomposed' * decomposed}", function, lambda n=n: [torch.randn(n, n)], state=lambda make=make, n=n: {"w": make(n)}, decomposed=decomposed)
+             for name, function in functions.items() for order, make in square.items() for decomposed in (False, True) for n in [24]]
+    cases += [Case(f"added_{n}", functions["added"], lambda n=n: [torch.randn(n, n)], state=lambda n=n: {"w": torch.randn(n, n)}) for n in (80,)]
+    cases += [Case("added_bf16", lambda m, x: torch.addmm(m.w, x, m.w), lambda: [torch.randn(32, 32).bfloat16()], state=lambda: {"w": torch.randn(32, 32).bfloat16()}),
+              Case("embedding_keys", lambda m, i: attention(m.w[None, None], F.embedding(i, m.w)[None, None], F.embedding(i, m.w)[None, None],
+                                                            attn_mask=(m.w @ F.embedding(i, m.w).T)[None, None] > -0.5),
+                   lambda: [torch.randint(0, 24, (9,))], state=lambda: {"w": torch.randn(24, 16)})]
+    cases += [c("batched", lambda m, x: torch.baddbmm(m.w, x, m.w), "f32 2x12x12", state={"w": "f32 2x12x12"}),
+              c("convolution", lambda m, x: F.conv2d(x, m.w, m.w[:, 0, 1, 1], padding=1) * m.w[0, :, 0, 0, None, None], "f32 1x8x6x6", state={"w": "f32 8x8x3x3"}),
+              c("kept", lambda m, x: (x @ m.w, m.w.mul_(0.5))[0] + 1, "f32 6x12", state={"w": "f32 12x12"})]
+    return cases
+
+
 def groups():
     result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, losses, views, joins, indexing,
-                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists)}
+                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists, constants)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name: {sorted(n for n in names if names.count(n) > 1)}"
