@@ -433,6 +433,7 @@ def constants():
                    lambda: [torch.randint(0, 24, (9,))], state=lambda: {"w": torch.randn(24, 16)})]
     cases += [c("batched", lambda m, x: torch.baddbmm(m.w, x, m.w), "f32 2x12x12", state={"w": "f32 2x12x12"}),
               c("convolution", lambda m, x: F.conv2d(x, m.w, m.w[:, 0, 1, 1], padding=1) * m.w[0, :, 0, 0, None, None], "f32 1x8x6x6", state={"w": "f32 8x8x3x3"}),
+              c("overwritten", lambda m, x: (x @ m.w, m.w.copy_(x))[0] + 1, "f32 12x12", state={"w": "f32 12x12"}),
               c("kept", lambda m, x: (x @ m.w, m.w.mul_(0.5))[0] + 1, "f32 6x12", state={"w": "f32 12x12"})]
     return cases
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/diagnostics/loops.h"
+#include "ir/loops/access.h"
 #include "ir/loops/numeric.h"
 
 namespace neso::loops {
@@ -245,7 +246,12 @@ Result<std::vector<HostValue>> Interpreter::run(std::span<const HostValue> input
   for (const Node &node : program_.nodes) {
     Result<NodeRunner> runner = NodeRunner::create(program_, node, sizes);
     if (!runner) return runner.takeError();
-    if (Status s = runner->run(views, 0, runner->outerCount()); !s) return s.takeError();
+    // A node sees the buffers that it says it touches, and no others.
+    std::vector<BufferView> visible(views.size());
+    forEachAccess(node, [&](const Access &a) {
+      if (a.buffer.valid() && a.buffer.index() < views.size()) visible[a.buffer.index()] = views[a.buffer.index()];
+    });
+    if (Status s = runner->run(visible, 0, runner->outerCount()); !s) return s.takeError();
   }
 
   std::vector<HostValue> outputs;

@@ -1,6 +1,7 @@
 #include "ir/loops/verify.h"
 
 #include "base/diagnostics/loops.h"
+#include "ir/loops/access.h"
 
 #include <algorithm>
 #include <set>
@@ -310,26 +311,6 @@ private:
   std::vector<Diagnostic> diags_;
 };
 
-void collectAccesses(const Node &n, std::vector<BufferId> &reads, std::vector<BufferId> &writes) {
-  for (const Body *b : {&n.body, &n.epilogue})
-    for (const Op &o : b->ops)
-      if (o.kind == OpKind::Load && o.buffer.valid()) reads.push_back(o.buffer);
-  for (const Store &s : n.stores) writes.push_back(s.buffer);
-  for (const Reduction &r : n.reductions)
-    for (const Store &s : r.results) writes.push_back(s.buffer);
-  if (n.attention) {
-    for (const AttentionSpec::Operand *o : {&n.attention->q, &n.attention->k, &n.attention->v, &n.attention->mask})
-      if (o->buffer.valid()) reads.push_back(o->buffer);
-    writes.push_back(n.attention->out.buffer);
-  }
-  if (n.user)
-    for (const UserKernelSpec::Argument &a : n.user->arguments) {
-      if (a.kind != UserKernelSpec::Argument::Memory) continue;
-      if (a.read) reads.push_back(a.buffer);
-      if (a.written) writes.push_back(a.buffer);
-    }
-}
-
 } // namespace
 
 std::vector<Symbol> sizeSymbols(const Program &p) {
@@ -369,13 +350,13 @@ Status verify(const Program &p) {
     if (!ids.insert(n.id.value).second)
       checker.breach("L1", n, fmt::format("the node id {} is used twice", n.id.value));
     checker.node(n);
-    std::vector<BufferId> reads, writes;
-    collectAccesses(n, reads, writes);
-    for (BufferId b : reads)
-      if (b.index() < written.size() && !written[b.index()])
-        checker.breach("L6", n, fmt::format("reads '{}' before it is written", p.buffer(b).name));
-    for (BufferId b : writes)
-      if (b.valid() && b.index() < written.size()) written[b.index()] = true;
+    const std::vector<Access> accesses = accessesOf(n);
+    auto exists = [&](const Access &a) { return a.buffer.valid() && a.buffer.index() < written.size(); };
+    for (const Access &a : accesses)
+      if (a.reads() && exists(a) && !written[a.buffer.index()])
+        checker.breach("L6", n, fmt::format("reads '{}' before it is written", p.buffer(a.buffer).name));
+    for (const Access &a : accesses)
+      if (a.writes() && exists(a)) written[a.buffer.index()] = true;
   }
   for (const ProgramOutput &o : p.outputs) {
     if (o.kind != ProgramOutput::Kind::Tensor) continue;

@@ -3,38 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/loops/access.h"
+
 namespace neso::plan {
 
 using namespace loops;
 
 namespace {
-
-template <typename F> void eachStore(const Node &n, F f) {
-  for (const Store &s : n.stores) f(s);
-  for (const Reduction &r : n.reductions)
-    for (const Store &s : r.results) f(s);
-}
-template <typename F> void eachLoad(const Node &n, F f) {
-  for (const Body *b : {&n.body, &n.epilogue})
-    for (const Op &o : b->ops)
-      if (o.kind == OpKind::Load) f(o);
-}
-/// Buffers that a node touches as a whole.
-template <typename F> void eachOperand(const Node &n, F f) {
-  if (n.user)
-    for (const UserKernelSpec::Argument &a : n.user->arguments) {
-      if (a.kind != UserKernelSpec::Argument::Memory || a.inside) continue;
-      AttentionSpec::Operand o{a.buffer, a.offset, DType::F32};
-      if (a.read) f(o, false);
-      if (a.written) f(o, true);
-    }
-  if (n.lookBack)
-    for (bool written : {false, true}) f(AttentionSpec::Operand{n.lookBack->words, 0, DType::I64}, written);
-  if (!n.attention) return;
-  for (const AttentionSpec::Operand *o : {&n.attention->q, &n.attention->k, &n.attention->v, &n.attention->mask})
-    if (o->buffer.valid()) f(*o, false);
-  f(n.attention->out, true);
-}
 
 /// Nodes inside a user's kernel have ranges of their own.
 Expr points(const Kernel &k, const Node &n) {
@@ -46,28 +21,30 @@ Expr points(const Kernel &k, const Node &n) {
 bool isForwarded(const Kernel &kernel, size_t node, BufferId buffer, Expr index) {
   bool found = false;
   for (size_t m = 0; m < node; ++m)
-    eachStore(kernel.nodes[m], [&](const Store &s) {
-      if (s.buffer == buffer) found = s.index == index && s.mask < 0 && s.mode == StoreMode::Set;
+    forEachWrite(kernel.nodes[m], [&](const Access &a) {
+      if (a.buffer == buffer && !a.whole())
+        found = a.index == index && !a.masked && a.mode == AccessMode::Write;
     });
   return found;
 }
 
+/// A load that memory does not answer.
+static bool isForwardedLoad(const Kernel &kernel, size_t node, const Access &a) {
+  return a.mode == AccessMode::Read && !a.whole() && isForwarded(kernel, node, a.buffer, a.index);
+}
+
 bool livesInside(const Kernel &kernel, BufferId buffer) {
-  for (const Node &n : kernel.nodes)
-    if (n.user)
-      for (const UserKernelSpec::Argument &a : n.user->arguments)
-        if (a.inside && a.buffer == buffer) return true;
-  bool inside = true;
-  for (size_t n = 0; n < kernel.nodes.size(); ++n) {
-    eachLoad(kernel.nodes[n], [&](const Op &o) {
-      if (o.buffer == buffer) inside &= isForwarded(kernel, n, buffer, o.index);
+  bool attached = false, forwarded = true;
+  for (size_t n = 0; n < kernel.nodes.size(); ++n)
+    forEachAccess(kernel.nodes[n], [&](const Access &a) {
+      if (a.buffer != buffer) return;
+      attached |= a.inside;
+      if (a.whole() || a.mode == AccessMode::Update)
+        forwarded = false;
+      else
+        forwarded &= a.writes() ? !a.masked : isForwarded(kernel, n, buffer, a.index);
     });
-    eachStore(kernel.nodes[n], [&](const Store &s) {
-      if (s.buffer == buffer) inside &= s.mask < 0 && s.mode == StoreMode::Set;
-    });
-    eachOperand(kernel.nodes[n], [&](const AttentionSpec::Operand &o, bool) { inside &= o.buffer != buffer; });
-  }
-  return inside;
+  return attached || forwarded;
 }
 
 static bool usesInnerSpace(const Node &node) {
@@ -77,9 +54,8 @@ static bool usesInnerSpace(const Node &node) {
     std::vector<Symbol> names = symbolsOf(e);
     return std::any_of(names.begin(), names.end(), [](Symbol s) { return s.kind() == Symbol::Kind::Inner; });
   };
-  return std::any_of(node.body.ops.begin(), node.body.ops.end(),
-                     [&](const Op &op) { return usesR(op.index) || usesR(op.bound); }) ||
-         std::any_of(node.stores.begin(), node.stores.end(), [&](const Store &s) { return usesR(s.index); });
+  std::vector<Expr> all = loopExprsOf(node);
+  return std::any_of(all.begin(), all.end(), usesR);
 }
 
 Passes passesOf(const Kernel &kernel) {
@@ -88,10 +64,12 @@ Passes passesOf(const Kernel &kernel) {
   for (size_t n = 0; n < count; ++n) {
     out.inner[n] = usesInnerSpace(kernel.nodes[n]);
     std::set<int32_t> loads;
-    eachLoad(kernel.nodes[n], [&](const Op &op) { loads.insert(op.buffer.value); });
+    forEachAccess(kernel.nodes[n], [&](const Access &a) {
+      if (a.mode == AccessMode::Read) loads.insert(a.buffer.value);
+    });
     for (size_t p = 0; p < n; ++p)
-      eachStore(kernel.nodes[p], [&](const Store &s) {
-        if (loads.contains(s.buffer.value))
+      forEachWrite(kernel.nodes[p], [&](const Access &a) {
+        if (loads.contains(a.buffer.value))
           out.pass[n] = std::max(out.pass[n], out.pass[p] + (kernel.nodes[p].kind == Node::Kind::Reduction ? 1 : 0));
       });
     out.last = std::max(out.last, out.pass[n]);
@@ -113,17 +91,42 @@ std::vector<BufferAccess> memoryAccesses(const Plan &plan, const Kernel &kernel)
       if (a.written) touch(a.buffer, true);
     }
   for (size_t n = 0; n < kernel.nodes.size(); ++n) {
-    const Node &node = kernel.nodes[n];
-    eachLoad(node, [&](const Op &o) {
-      if (!isForwarded(kernel, n, o.buffer, o.index)) touch(o.buffer, false);
-    });
-    eachOperand(node, [&](const AttentionSpec::Operand &o, bool written) { touch(o.buffer, written); });
-    eachStore(node, [&](const Store &s) {
-      touch(s.buffer, true);
-      if (s.mode != StoreMode::Set) touch(s.buffer, false);
+    forEachAccess(kernel.nodes[n], [&](const Access &a) {
+      if (a.inside || isForwardedLoad(kernel, n, a)) return;
+      if (a.reads()) touch(a.buffer, false);
+      if (a.writes()) touch(a.buffer, true);
     });
   }
   return out;
+}
+
+Users::Users(const Plan &plan) : users_(plan.program.buffers.size()) {
+  auto add = [&](KernelId kernel, const Access &a) {
+    if (a.buffer.valid()) users_[a.buffer.index()].push_back({kernel, a});
+  };
+  auto whole = [&](KernelId kernel, BufferId buffer, AccessMode mode) { add(kernel, {.buffer = buffer, .mode = mode}); };
+  for (const Kernel &k : plan.kernels) {
+    for (const Node &n : k.nodes) forEachAccess(n, [&](const Access &a) { add(k.id, a); });
+    if (!k.product) continue;
+    for (BufferId b : {k.product->a.buffer, k.product->b.buffer, k.product->bias}) whole(k.id, b, AccessMode::Read);
+    for (BufferId b : {k.product->d.buffer, k.product->workspace}) whole(k.id, b, AccessMode::Write);
+  }
+  struct OfStep {
+    decltype(whole) &use;
+    void operator()(const Launch &) {}
+    void operator()(const Copy &c) { use({}, c.src, AccessMode::Read), use({}, c.dst, AccessMode::Write); }
+    void operator()(const Guard &) {}
+    void operator()(const LoadScalar &l) { use({}, l.buffer, AccessMode::Read); }
+    void operator()(const If &) {}
+    void operator()(const While &) {}
+  } step{whole};
+  for (const Step &s : plan.steps) std::visit(step, s);
+  for (const std::vector<Step> &sub : plan.subPlans)
+    for (const Step &s : sub) std::visit(step, s);
+  for (const ProgramOutput &o : plan.program.outputs) {
+    whole({}, o.buffer, AccessMode::Read);
+    whole({}, o.writeBackTo, AccessMode::Write);
+  }
 }
 
 std::optional<Interval> storedRange(const Facts &facts, const Kernel &kernel, BufferId buffer) {
@@ -135,11 +138,11 @@ std::optional<Interval> storedRange(const Facts &facts, const Kernel &kernel, Bu
   for (const Node &n : kernel.nodes) {
     for (const Op &op : n.body.ops)
       if (op.kind == OpKind::Indirect) f.setIndex(op.symbol, op.bound);
-    eachLoad(n, [&](const Op &o) { plain &= o.buffer != buffer; });
-    eachOperand(n, [&](const AttentionSpec::Operand &o, bool) { plain &= o.buffer != buffer; });
-    eachStore(n, [&](const Store &s) {
-      if (s.buffer != buffer) return;
-      const Interval r = f.rangeOf(s.index);
+    forEachAccess(n, [&](const Access &a) {
+      if (a.buffer != buffer || a.inside) return;
+      plain &= a.writes() && !a.whole();
+      if (!plain) return;
+      const Interval r = f.rangeOf(a.index);
       out = out ? Interval{std::min(out->lo, r.lo), std::max(out->hi, r.hi)} : r;
     });
   }
@@ -176,13 +179,13 @@ KernelTraffic traffic(const Plan &plan, const Kernel &kernel) {
   };
   for (size_t n = 0; n < kernel.nodes.size(); ++n) {
     const Node &node = kernel.nodes[n];
-    eachLoad(node, [&](const Op &o) {
-      if (!isForwarded(kernel, n, o.buffer, o.index)) add(o.buffer, o.index, points(kernel, node), false);
+    forEachAccess(node, [&](const Access &a) {
+      if (a.inside || isForwardedLoad(kernel, n, a)) return;
+      const Expr count = a.whole() ? plan.program.buffer(a.buffer).elements : points(kernel, node);
+      // What an update reads is on the way of what it writes.
+      if (a.reads() && (a.whole() || !a.writes())) add(a.buffer, a.index, count, false);
+      if (a.writes()) add(a.buffer, a.index, count, true);
     });
-    eachOperand(node, [&](const AttentionSpec::Operand &o, bool written) {
-      add(o.buffer, o.index, plan.program.buffer(o.buffer).elements, written);
-    });
-    eachStore(node, [&](const Store &s) { add(s.buffer, s.index, points(kernel, node), true); });
   }
   return out;
 }

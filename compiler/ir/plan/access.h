@@ -1,5 +1,6 @@
 // Which memory a kernel touches, and how many bytes: for memory planning, verification and reports.
 #pragma once
+#include "ir/loops/access.h"
 #include "ir/plan/plan.h"
 
 namespace neso::plan {
@@ -18,6 +19,21 @@ bool isForwarded(const Kernel &kernel, size_t node, loops::BufferId buffer, Expr
 bool livesInside(const Kernel &kernel, loops::BufferId buffer);
 /// The buffers of the kernel and of its parts that are in memory (not placed None), each once, in order of first use.
 std::vector<BufferAccess> memoryAccesses(const Plan &plan, const Kernel &kernel);
+
+/// Who touches which buffer, looked up once for the whole plan: nodes of kernels, products that a library computes,
+/// copies, loads of scalars, and the outputs. It does not follow changes of the plan.
+class Users {
+public:
+  struct User {
+    KernelId kernel; // invalid: a step, or an output
+    loops::Access access;
+  };
+  explicit Users(const Plan &plan);
+  const std::vector<User> &of(loops::BufferId buffer) const { return users_[buffer.index()]; }
+
+private:
+  std::vector<std::vector<User>> users_;
+};
 
 /// Elements [lo, hi] that the kernel's own nodes store to, where all they do with the buffer is storing; else nothing
 /// is known. Parts of one result that several kernels write (a stack, a concatenation) lie apart.

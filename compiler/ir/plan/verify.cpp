@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/diagnostics/loops.h"
+#include "ir/loops/access.h"
 #include "ir/loops/verify.h"
 #include "ir/plan/access.h"
 
@@ -148,14 +149,7 @@ private:
                  fmt::format("reads '{}', which is placed nowhere, where it did not store it", nameOf(b)));
         user[b.index()] = &k;
       };
-      for (const Node &n : k.nodes) {
-        for (const Body *body : {&n.body, &n.epilogue})
-          for (const Op &o : body->ops)
-            if (o.kind == OpKind::Load) touch(o.buffer);
-        for (const Store &s : n.stores) touch(s.buffer);
-        for (const Reduction &r : n.reductions)
-          for (const Store &s : r.results) touch(s.buffer);
-      }
+      for (const Node &n : k.nodes) forEachAccess(n, [&](const Access &a) { touch(a.buffer); });
     }
   }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <set>
 
+#include "ir/loops/access.h"
 #include "ir/loops/interp.h"
 #include "lower/graph_to_loops/lowering.h"
 
@@ -39,25 +40,25 @@ Tensor Lowering::fold(const Tensor &x) {
   pruneBody(node.body, {&value});
   std::map<int32_t, BufferId> moved;
   bool loads = false, other = false;
-  for (loops::Op &op : node.body.ops) {
+  for (const loops::Op &op : node.body.ops) {
     other |= op.kind != OpKind::Load;
     if (op.kind == OpKind::RandU32 || op.kind == OpKind::RandNormal || op.kind == OpKind::RandUniform) return x;
-    if (op.kind != OpKind::Load) continue;
+  }
+  for (const loops::Access &a : loops::accessesOf(node)) {
     loads = true;
-    const loops::Buffer &from = program.buffer(op.buffer);
+    const loops::Buffer &from = program.buffer(a.buffer);
     const loops::Constant *c =
         from.kind == loops::Buffer::Kind::Constant ? &program.constants[static_cast<size_t>(from.index)] : nullptr;
     if (!c || from.mutated || !c->data) return x;
-    auto [it, fresh] = moved.try_emplace(op.buffer.value);
-    if (fresh) {
-      loops::Buffer copy = from;
-      copy.id = it->second = BufferId(static_cast<int64_t>(mini.buffers.size()));
-      copy.index = static_cast<int64_t>(mini.constants.size());
-      mini.constants.push_back(*c);
-      mini.buffers.push_back(std::move(copy));
-    }
-    op.buffer = it->second;
+    auto [it, fresh] = moved.try_emplace(a.buffer.value);
+    if (!fresh) continue;
+    loops::Buffer copy = from;
+    copy.id = it->second = BufferId(static_cast<int64_t>(mini.buffers.size()));
+    copy.index = static_cast<int64_t>(mini.constants.size());
+    mini.constants.push_back(*c);
+    mini.buffers.push_back(std::move(copy));
   }
+  loops::rewriteAccesses(node, [&](BufferId &buffer, Expr &, const loops::Access &) { buffer = moved[buffer.value]; });
   // A plain view of a weight, or something without weights, is as cheap where it is.
   if (!loads || !other) return x;
   loops::Buffer out;

@@ -39,13 +39,6 @@ Val rows(Emitter &e, Val x, const char *op) {
 
 } // namespace
 
-std::vector<std::pair<loops::BufferId, Expr>> attentionReads(const AttentionSpec &spec) {
-  std::vector<std::pair<loops::BufferId, Expr>> out = {
-      {spec.q.buffer, spec.q.index}, {spec.k.buffer, spec.k.index}, {spec.v.buffer, spec.v.index}};
-  if (spec.mask.buffer.valid()) out.push_back({spec.mask.buffer, spec.mask.index});
-  return out;
-}
-
 void emitAttention(KernelContext &k, const Facts &facts) {
   const loops::Node &node = k.kernel.nodes[0];
   const AttentionSpec &spec = *node.attention;

@@ -8,7 +8,5 @@ namespace neso {
 
 void emitAttention(KernelContext &k, const Facts &facts);
 
-/// Every index expression of the node's specification, for collecting arguments.
-std::vector<std::pair<loops::BufferId, Expr>> attentionReads(const loops::AttentionSpec &spec);
 
 } // namespace neso

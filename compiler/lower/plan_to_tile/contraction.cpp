@@ -88,12 +88,6 @@ struct Substitution {
   SymbolMap<Expr> values;
   Facts facts;
   Expr operator()(Expr e) const { return facts.simplify(substitute(e, values)); }
-  void apply(loops::Body &body) const {
-    for (Op &op : body.ops) {
-      if (op.index.valid()) op.index = (*this)(op.index);
-      if (op.bound.valid()) op.bound = (*this)(op.bound);
-    }
-  }
 };
 
 Substitution flatSpace(const plan::Kernel &kernel, const Contraction &c, const Facts &facts) {
@@ -226,9 +220,10 @@ namespace {
 /// its elements, in elements, along each group of dimensions (row-major in the group's dimensions).
 class ConstantOperand {
 public:
-  static std::optional<ConstantOperand> of(plan::Plan &plan, plan::Kernel &kernel, const Contraction &c) {
+  static std::optional<ConstantOperand> of(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users,
+                                           const Contraction &c) {
     ConstantOperand out(plan, kernel);
-    return out.find(c) ? std::optional(std::move(out)) : std::nullopt;
+    return out.find(c, users) ? std::optional(std::move(out)) : std::nullopt;
   }
 
   int64_t n = 0, k = 0; // extents
@@ -265,11 +260,12 @@ public:
 private:
   ConstantOperand(plan::Plan &plan, plan::Kernel &kernel) : plan_(plan), kernel_(kernel) {}
 
-  bool find(const Contraction &c) {
+  bool find(const Contraction &c, const plan::Users &users) {
     if (load().kind != OpKind::Load || load().a >= 0 || buffer().kind != loops::Buffer::Kind::Constant ||
         buffer().mutated)
       return false;
-    if (!readOnce()) return false;
+    // Whoever else touches it, in whatever way, goes by the model's order of elements.
+    if (users.of(buffer().id).size() != 1) return false;
     for (Symbol s : symbolsOf(load().index))
       if (s.kind() != Symbol::Kind::Outer && s.kind() != Symbol::Kind::Inner) return false;
     n = c.nSize.asConst().value_or(-1), k = c.kSize.asConst().value_or(-1);
@@ -283,15 +279,6 @@ private:
       return false;
     base_ = rest.asConst().value_or(-1);
     return base_ >= 0;
-  }
-
-  bool readOnce() const {
-    int64_t readers = 0;
-    for (const plan::Kernel &other : plan_.kernels)
-      for (const Node &node : other.nodes)
-        for (const Op &op : node.body.ops) readers += op.kind == OpKind::Load && op.buffer == buffer().id;
-    for (const loops::ProgramOutput &out : plan_.program.outputs) readers += out.buffer == buffer().id;
-    return readers == 1;
   }
 
   /// The terms of `rest` that have the symbol, which leave it; nullopt when one has another symbol too.
@@ -349,8 +336,8 @@ std::pair<Expr, Expr> outerPosition(const plan::Kernel &kernel, const Contractio
 
 } // namespace
 
-void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c) {
-  std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, c);
+void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, Contraction &c) {
+  std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c);
   if (!operand) return;
   int64_t blocks = (operand->n + c.bn - 1) / c.bn, kPadded = (operand->k + c.bk - 1) / c.bk * c.bk;
   int64_t batches = static_cast<int64_t>(operand->batchAt.size()),
@@ -375,12 +362,12 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c) {
   c.packed = true;
 }
 
-void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const Contraction &c) {
+void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const Contraction &c) {
   const Node &node = kernel.nodes[0];
   if (unitStride(node.body, node.rhs, Symbol::inner(c.kInner.back())) ||
       unitStride(node.body, node.rhs, Symbol::outer(c.n.back())))
     return;
-  std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, c);
+  std::optional<ConstantOperand> operand = ConstantOperand::of(plan, kernel, users, c);
   if (!operand) return;
   int64_t batches = static_cast<int64_t>(operand->batchAt.size()),
           outer = static_cast<int64_t>(operand->outerAt.size());
@@ -403,8 +390,7 @@ public:
   Emission(KernelContext &k, const Facts &facts, const Contraction &c)
       : k_(k), c_(c), sub_(flatSpace(k.kernel, c, facts)) {
     node_ = k.kernel.nodes[0];
-    sub_.apply(node_.body);
-    sub_.apply(node_.epilogue);
+    loops::mapExprs(node_, sub_);
   }
 
   void run() {
@@ -440,7 +426,7 @@ public:
     emitStores(out, node_.stores, node_.epilogue, memo);
     for (size_t i = 1; i < k_.kernel.nodes.size(); ++i) {
       Node next = k_.kernel.nodes[i];
-      sub_.apply(next.body);
+      loops::mapExprs(next, sub_);
       std::vector<Val> values;
       emitStores(out, next.stores, next.body, values);
     }
@@ -450,8 +436,7 @@ private:
   void emitStores(Emitter &out, const std::vector<loops::Store> &stores, const loops::Body &body,
                   std::vector<Val> &memo) {
     out.defineIndirects(body, memo);
-    for (loops::Store s : stores) {
-      s.index = sub_(s.index);
+    for (const loops::Store &s : stores) {
       Val v = out.value(body, s.value, memo);
       Val mask = s.mask >= 0 ? out.value(body, s.mask, memo) : Val();
       out.store(s, v, mask);

@@ -6,6 +6,7 @@
 // b, the reduction ones k. A program computes one [BM, BN] block of the (flattened) m and n spaces, with the blocks of
 // n outermost, so that a thread streams each block of B once from memory.
 #pragma once
+#include "ir/plan/access.h"
 #include "lower/plan_to_tile/emit.h"
 #include "lower/plan_to_tile/plan_to_tile.h"
 
@@ -28,12 +29,13 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
 /// Rewrites the contraction as a sum reduction and its epilogue as a pointwise node.
 void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel);
 
-/// Puts the right operand's constant into block order if it is a constant that nothing else reads; sets packed.
-void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, Contraction &c);
+/// Puts the right operand's constant into block order if it is a constant that nothing else touches; sets packed.
+/// `users` are those of the plan before any kernel was built.
+void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, Contraction &c);
 
 /// Puts the right operand's constant into the order [batch, n, outer k, k], in which rows run along k, if it is a
-/// constant that nothing else reads and that lies contiguous neither along k nor along n: weights of convolutions.
-void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const Contraction &c);
+/// constant that nothing else touches and that lies contiguous neither along k nor along n: weights of convolutions.
+void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const Contraction &c);
 
 void emitContraction(KernelContext &k, const Facts &facts, const Contraction &c);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/loops/access.h"
 #include "ir/loops/build.h"
 #include "lower/plan_to_tile/blocks.h"
 #include "lower/plan_to_tile/config.h"
@@ -109,8 +110,9 @@ plan::Kernel restOf(const plan::Kernel &kernel, loops::BufferId stored, loops::B
   rest.nodes.assign(kernel.nodes.begin() + 1, kernel.nodes.end());
   rest.decisions = {"what " + kernel.name + " does beside the product when a library computes that"};
   for (Node &n : rest.nodes)
-    for (Op &op : n.body.ops)
-      if (op.kind == OpKind::Load && op.buffer == stored) op.buffer = sum;
+    loops::rewriteAccesses(n, [&](loops::BufferId &buffer, Expr &, const loops::Access &a) {
+      if (a.reads() && buffer == stored) buffer = sum;
+    });
   return rest;
 }
 

@@ -86,15 +86,15 @@ private:
     int rowVotes = 0, columnVotes = 0;
     for (size_t i = 0; i < nodes().size(); ++i) {
       if (!inner_[i]) continue;
-      for (const Op &op : nodes()[i].body.ops) {
-        if (op.kind != OpKind::Load || !usesR(op.index)) continue;
+      loops::forEachAccess(nodes()[i], [&](const loops::Access &load) {
+        if (load.writes() || !usesR(load.index)) return;
         auto unit = [&](Symbol s) {
-          std::optional<Affine> a = affineIn(op.index, s);
+          std::optional<Affine> a = affineIn(load.index, s);
           return a && a->coefficient.isConst(1);
         };
         rowVotes += unit(Symbol::inner(r().size() - 1));
         columnVotes += !x().empty() && unit(Symbol::outer(x().size() - 1));
-      }
+      });
     }
     bool rows = rowVotes >= columnVotes;
     bool longRows = rows && rowVotes > 0 && upperBound(facts_, r().back(), INT64_MAX) >= 16;
@@ -192,11 +192,7 @@ private:
         if (unit(d) && likelySize(facts_, x()[d]) >= 8) found = d;
     };
     if (likelySize(facts_, x().back()) < 8) return found;
-    for (const Node &n : nodes()) {
-      for (const Op &op : n.body.ops)
-        if (op.kind == OpKind::Load) look(op.index);
-      for (const loops::Store &s : n.stores) look(s.index);
-    }
+    for (const Node &n : nodes()) loops::forEachAccess(n, [&](const loops::Access &a) { look(a.index); });
     return found;
   }
 
@@ -229,8 +225,9 @@ private:
     for (size_t i = 0; i < nodes().size(); ++i) {
       if (!inner_[i] || nodes()[i].kind == Node::Kind::Reduction) continue;
       if (nodes()[i].kind != Node::Kind::Pointwise) return false;
-      for (const loops::Store &s : nodes()[i].stores)
-        if (k_.buffers.count(s.buffer)) return false;
+      bool stores = false;
+      loops::forEachWrite(nodes()[i], [&](const loops::Access &a) { stores |= k_.buffers.count(a.buffer) != 0; });
+      if (stores) return false;
     }
     return true;
   }
@@ -257,8 +254,9 @@ private:
   int64_t vectorOfThread() const {
     int64_t bytes = 1;
     for (size_t i = 0; i < nodes().size(); ++i)
-      for (const Op &op : nodes()[i].body.ops)
-        if (inner_[i] && op.kind == OpKind::Load && usesR(op.index)) bytes = std::max(bytes, itemSize(op.dtype));
+      loops::forEachAccess(nodes()[i], [&](const loops::Access &a) {
+        if (inner_[i] && !a.writes() && usesR(a.index)) bytes = std::max(bytes, itemSize(toReal(k_.plan.program.buffer(a.buffer).dtype)));
+      });
     return 16 / std::min<int64_t>(bytes, 16);
   }
 
@@ -471,9 +469,9 @@ private:
   /// Inner values of earlier phases are computed again where this node needs them: their pass is over. What is in
   /// memory is read from there, since computing it anew would read operands that the kernel may have overwritten since.
   void recomputeProducers(Emitter &e, size_t n, int phase) {
-    for (const Op &op : nodes()[n].body.ops) {
-      if (op.kind != OpKind::Load || k_.buffers.count(op.buffer)) continue;
-      size_t p = lastWriter(op.buffer, n);
+    for (const loops::Access &load : loops::accessesOf(nodes()[n])) {
+      if (load.writes() || k_.buffers.count(load.buffer)) continue;
+      size_t p = lastWriter(load.buffer, n);
       if (p == n || !inner_[p] || nodes()[p].kind != Node::Kind::Pointwise || phase_[p] == phase || e.emitted.count(p))
         continue;
       recomputeProducers(e, p, phase);
@@ -483,8 +481,7 @@ private:
   /// The last node before n that stores the buffer; n if there is none.
   size_t lastWriter(loops::BufferId buffer, size_t n) const {
     for (size_t p = n; p-- > 0;)
-      for (const loops::Store &s : nodes()[p].stores)
-        if (s.buffer == buffer) return p;
+      if (loops::writes(nodes()[p], buffer)) return p;
     return n;
   }
 

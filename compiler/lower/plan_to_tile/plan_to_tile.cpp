@@ -28,34 +28,17 @@ using loops::OpKind;
 
 namespace {
 
-template <typename F> void forEachBody(const plan::Kernel &kernel, F f) {
-  for (const Node &n : kernel.nodes) {
-    f(n.body);
-    f(n.epilogue);
-  }
-}
-template <typename F> void forEachStore(const plan::Kernel &kernel, F f) {
-  for (const Node &n : kernel.nodes) {
-    for (const loops::Store &s : n.stores) f(s);
-    for (const loops::Reduction &r : n.reductions)
-      for (const loops::Store &s : r.results) f(s);
-  }
-}
+/// Every expression of the kernel's own nodes; those of a user's launch are arguments of its own.
 template <typename F> void forEachExpr(const plan::Kernel &kernel, F f) {
   for (Expr e : kernel.xRanges) f(e);
   for (Expr e : kernel.rRanges) f(e);
-  forEachBody(kernel, [&](const loops::Body &body) {
-    for (const Op &op : body.ops) {
-      if (op.index.valid()) f(op.index);
-      if (op.bound.valid()) f(op.bound);
-    }
-  });
-  forEachStore(kernel, [&](const loops::Store &s) { f(s.index); });
-  for (const Node &n : kernel.nodes) {
-    if (!n.attention) continue;
-    for (const auto &[buffer, index] : attentionReads(*n.attention)) f(index);
-    f(n.attention->out.index), f(n.attention->keyLength), f(n.attention->headSize);
-  }
+  for (const Node &n : kernel.nodes)
+    if (!n.user) loops::forEachExpr(n, [&](Expr e, loops::ExprRole) { f(e); });
+}
+/// What they touch.
+template <typename F> void forEachAccess(const plan::Kernel &kernel, F f) {
+  for (const Node &n : kernel.nodes)
+    if (!n.user) loops::forEachAccess(n, f);
 }
 
 /// i32 arithmetic is enough when every index and every extent provably fits.
@@ -65,18 +48,17 @@ bool fitsInt32(const plan::Plan &plan, const plan::Kernel &kernel, const Facts &
   Facts f = facts;
   for (size_t d = 0; d < kernel.xRanges.size(); ++d) f.setIndex(Symbol::outer(d), kernel.xRanges[d]);
   for (size_t d = 0; d < kernel.rRanges.size(); ++d) f.setIndex(Symbol::inner(d), kernel.rRanges[d]);
-  forEachBody(kernel, [&](const loops::Body &body) {
-    for (const Op &op : body.ops) {
-      if (op.kind == OpKind::Indirect) f.setIndex(op.symbol, op.bound);
-      if (op.kind == OpKind::Load) ok &= fits(f.rangeOf(plan.program.buffer(op.buffer).elements));
-      if (op.index.valid() && op.kind == OpKind::Index) ok &= fits(f.rangeOf(op.index));
-    }
+  for (const Node &n : kernel.nodes) {
+    for (const loops::Body *body : {&n.body, &n.epilogue})
+      for (const Op &op : body->ops)
+        if (op.kind == OpKind::Indirect) f.setIndex(op.symbol, op.bound);
+    loops::forEachExpr(n, [&](Expr e, loops::ExprRole role) {
+      if (role == loops::ExprRole::Value) ok &= fits(f.rangeOf(e));
+    });
+  }
+  forEachAccess(kernel, [&](const loops::Access &a) {
+    ok &= fits(f.rangeOf(plan.program.buffer(a.buffer).elements));
   });
-  forEachStore(kernel, [&](const loops::Store &s) { ok &= fits(f.rangeOf(plan.program.buffer(s.buffer).elements)); });
-  for (const Node &n : kernel.nodes)
-    if (n.attention)
-      for (const auto &[buffer, index] : attentionReads(*n.attention))
-        ok &= fits(f.rangeOf(plan.program.buffer(buffer).elements));
   ok &= fits(f.rangeOf(product(kernel.xRanges))) && fits(f.rangeOf(product(kernel.rRanges)));
   return ok;
 }
@@ -85,7 +67,7 @@ class Builder {
 public:
   Builder(plan::Plan &plan, MLIRContext &context, const TileTarget &target,
           const std::vector<Operation *> &userFunctions)
-      : plan_(plan), context_(context), target_(target), userFunctions_(userFunctions) {}
+      : plan_(plan), context_(context), target_(target), userFunctions_(userFunctions), users_(plan) {}
 
   Result<OwningOpRef<ModuleOp>> run() {
     OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context_));
@@ -139,9 +121,9 @@ private:
       if (!contraction)
         contractionToReduction(plan_, kernel);
       else if (target.packWeights)
-        packRightOperand(plan_, kernel, *contraction);
-      else
-        orderRightOperand(plan_, kernel, *contraction);
+        packRightOperand(plan_, kernel, users_, *contraction);
+      else if (forms_.empty() || forms_.back().first != kernel.id) // a library reads the weight as it is
+        orderRightOperand(plan_, kernel, users_, *contraction);
       break;
     case Node::Kind::Sort:
     case Node::Kind::Attention: break;
@@ -256,25 +238,25 @@ private:
   bool needsOrder(const plan::Kernel &kernel) const {
     std::map<int32_t, int> stores, loads;
     bool updates = false, instructions = target_.threadBlocks;
-    forEachStore(kernel, [&](const loops::Store &s) {
-      ++stores[s.buffer.value];
-      if (s.mode == loops::StoreMode::Set) return;
+    // Words in which programs look back are for programs at the same time.
+    auto counts = [](const loops::Access &a) { return a.use != loops::Use::LookBack; };
+    forEachAccess(kernel, [&](const loops::Access &a) {
+      if (!counts(a)) return;
+      ++(a.writes() ? stores : loads)[a.buffer.value];
+      if (a.mode != loops::AccessMode::Update) return;
       updates = true;
-      instructions &= hasAtomic(s.mode, plan_.program.buffer(s.buffer).dtype);
+      instructions &= hasAtomic(a.update, plan_.program.buffer(a.buffer).dtype);
     });
     if (!updates) return false;
-    forEachBody(kernel, [&](const loops::Body &body) {
-      for (const Op &op : body.ops)
-        if (op.kind == OpKind::Load) ++loads[op.buffer.value];
-    });
     // A buffer that is updated and used otherwise in one kernel: the uses see the updates of earlier programs, or none.
-    forEachStore(kernel, [&](const loops::Store &s) {
-      if (s.mode != loops::StoreMode::Set) instructions &= stores[s.buffer.value] == 1 && !loads.count(s.buffer.value);
+    forEachAccess(kernel, [&](const loops::Access &a) {
+      if (counts(a) && a.mode == loops::AccessMode::Update)
+        instructions &= stores[a.buffer.value] == 1 && !loads.count(a.buffer.value);
     });
     return !instructions;
   }
 
-  /// Buffers in memory in the order of their first use, then size symbols; the types of the parameters.
+  /// Buffers in memory, those that are loaded before those that are stored, then size symbols; the types of the parameters.
   std::vector<Type> collectArguments(KernelContext &k) {
     plan::Kernel &kernel = k.kernel;
     kernel.args.clear();
@@ -289,25 +271,17 @@ private:
       types.push_back(tt::PointerType::get(storageTypeOf(&context_, plan_.program.buffer(id).dtype)));
       return &kernel.args.back();
     };
-    forEachBody(kernel, [&](const loops::Body &body) {
-      for (const Op &op : body.ops)
-        if (op.kind == OpKind::Load)
-          if (plan::KernelArg *a = argumentOf(op.buffer)) a->read = true;
-    });
-    forEachStore(kernel, [&](const loops::Store &s) {
-      if (plan::KernelArg *a = argumentOf(s.buffer)) {
-        a->written = true;
-        a->read |= s.mode != loops::StoreMode::Set;
+    auto add = [&](const loops::Access &access) {
+      if (plan::KernelArg *a = argumentOf(access.buffer)) {
+        a->read |= access.reads();
+        a->written |= access.writes();
       }
-    });
-    for (const Node &n : kernel.nodes) {
-      if (n.lookBack)
-        if (plan::KernelArg *a = argumentOf(n.lookBack->words)) a->read = a->written = true;
-      if (!n.attention) continue;
-      for (const auto &[buffer, index] : attentionReads(*n.attention))
-        if (plan::KernelArg *a = argumentOf(buffer)) a->read = true;
-      if (plan::KernelArg *a = argumentOf(n.attention->out.buffer)) a->written = true;
-    }
+    };
+    auto group = [](const loops::Access &a) { return a.whole() ? 2 : a.writes() ? 1 : 0; };
+    for (int g : {0, 1, 2})
+      forEachAccess(kernel, [&](const loops::Access &a) {
+        if (group(a) == g) add(a);
+      });
     std::set<Symbol> sizes;
     forEachExpr(kernel, [&](Expr e) {
       for (Symbol s : symbolsOf(e))
@@ -339,6 +313,7 @@ private:
   MLIRContext &context_;
   const TileTarget &target_;
   const std::vector<Operation *> &userFunctions_;
+  const plan::Users users_; // before anything was built
   std::map<std::string, std::string> functions_;
   std::vector<std::pair<plan::KernelId, LibraryForm>> forms_;
 };

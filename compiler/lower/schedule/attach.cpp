@@ -42,23 +42,17 @@ bool isHeavy(OpKind k) {
 }
 
 bool reads(const Kernel &k, BufferId b) {
-  return std::any_of(k.nodes.begin(), k.nodes.end(), [&](const Node &n) {
-    std::vector<Access> all = accessesOf(n);
-    return std::any_of(all.begin(), all.end(),
-                       [&](const Access &a) { return a.buffer == b && (!a.store || !a.plainStore); });
-  });
+  return std::any_of(k.nodes.begin(), k.nodes.end(), [&](const Node &n) { return loops::reads(n, b); });
 }
 bool writes(const Kernel &k, BufferId b) {
-  return std::any_of(k.nodes.begin(), k.nodes.end(), [&](const Node &n) {
-    std::vector<Access> all = accessesOf(n);
-    return std::any_of(all.begin(), all.end(), [&](const Access &a) { return a.buffer == b && a.store; });
-  });
+  return std::any_of(k.nodes.begin(), k.nodes.end(), [&](const Node &n) { return loops::writes(n, b); });
 }
 std::set<int32_t> touched(const Kernel &k, bool stores) {
   std::set<int32_t> out;
   for (const Node &n : k.nodes)
-    for (const Access &a : accessesOf(n))
-      if (a.store == stores || (!stores && !a.plainStore)) out.insert(a.buffer.value);
+    forEachAccess(n, [&](const Access &a) {
+      if (stores ? a.writes() : a.reads()) out.insert(a.buffer.value);
+    });
   return out;
 }
 bool meet(const std::set<int32_t> &a, const std::set<int32_t> &b) {
@@ -239,8 +233,9 @@ private:
       Node node = k.nodes[n];
       std::erase_if(node.stores, [&](const Store &s) { return !needed.count(s.buffer.value); });
       if (node.stores.empty()) continue;
-      for (const Op &op : node.body.ops)
-        if (op.kind == OpKind::Load) needed.insert(op.buffer.value);
+      forEachAccess(node, [&](const Access &a) {
+        if (a.reads()) needed.insert(a.buffer.value);
+      });
       nodes.insert(nodes.begin(), std::move(node));
     }
     return nodes;
@@ -311,13 +306,14 @@ private:
     if (readers.empty() || readers[0] < u || !isPlain(p_.kernels[readers[0]])) return;
     Kernel &k = p_.kernels[readers[0]];
     Expr index;
+    bool one = true; // Behind a mask it could be another's element.
     for (const Node &n : k.nodes)
-      for (const Op &op : n.body.ops)
-        if (op.kind == OpKind::Load && op.buffer == t) {
-          // Behind a mask it could be another's element.
-          if (op.a >= 0 || (index.valid() && index != op.index)) return;
-          index = op.index;
-        }
+      forEachAccess(n, [&](const Access &a) {
+        if (a.buffer != t) return;
+        one &= !a.masked && !a.whole() && (!index.valid() || index == a.index);
+        index = a.index;
+      });
+    if (!one) return;
     std::optional<SymbolMap<Expr>> map = inverse(k, index, elements);
     if (!map) return;
     std::string what = k.name + " before the stores to " + spec.arguments[i].name;
@@ -328,7 +324,10 @@ private:
     // What it reads must be there, and what it writes must be nobody's whom the launch touches.
     std::set<int32_t> in = touched(k, false), out = touched(k, true), stored, loaded;
     for (const Node &n : p_.kernels[u].nodes)
-      for (const Access &a : accessesOf(n)) (a.store ? stored : loaded).insert(a.buffer.value);
+      forEachAccess(n, [&](const Access &a) {
+        if (a.writes()) stored.insert(a.buffer.value);
+        if (a.reads()) loaded.insert(a.buffer.value);
+      });
     in.erase(t.value);
     for (const Store *s : storesOf(k)) {
       if (onlyInside(s->buffer, readers[0]))

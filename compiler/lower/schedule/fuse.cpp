@@ -51,7 +51,7 @@ private:
   static std::set<int32_t> touchedBuffers(const Group &g) {
     std::set<int32_t> out;
     for (const GroupNode &n : g.nodes)
-      for (const Access &a : accessesOf(n.node)) out.insert(a.buffer.value);
+      forEachAccess(n.node, [&](const Access &a) { out.insert(a.buffer.value); });
     return out;
   }
 
@@ -68,16 +68,16 @@ private:
       for (const Access &a : accesses)
         if (writer[a.buffer.index()] != SIZE_MAX) edge(writer[a.buffer.index()], g);
       for (const Access &a : accesses)
-        if (a.store)
+        if (a.writes())
           for (size_t r : readers[a.buffer.index()]) edge(r, g);
       for (const Access &a : accesses) {
-        if (a.store) {
+        if (a.writes()) {
           writer[a.buffer.index()] = g;
           readers[a.buffer.index()].clear();
         }
       }
       for (const Access &a : accesses)
-        if (!a.store) readers[a.buffer.index()].push_back(g);
+        if (!a.writes()) readers[a.buffer.index()].push_back(g);
     }
   }
 

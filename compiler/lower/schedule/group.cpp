@@ -24,11 +24,11 @@ Group groupOf(const Node &node, int order, NewDims &dims) {
   g.fixedOrder = node.kind != Node::Kind::Pointwise && node.kind != Node::Kind::Reduction;
   for (const Reduction &r : node.reductions)
     g.fixedOrder |= r.kind == ReduceKind::ArgMax || r.kind == ReduceKind::ArgMin;
-  for (const Access &a : accessesOf(node)) {
-    if (!a.store) continue;
+  forEachAccess(node, [&](const Access &a) {
+    if (!a.writes()) return;
     // The last of several stores to one element wins, in the order of the loop: keep it.
     for (Symbol s : symbolsOf(a.index)) g.fixedOrder |= s.kind() == Symbol::Kind::Indirect;
-  }
+  });
   g.nodes.push_back(std::move(member));
   return g;
 }
@@ -107,7 +107,7 @@ struct Finisher {
     for (const auto &[a, bytes] : accesses) {
       bool covers = std::all_of(dims.begin(), dims.end(),
                                 [&](const Dim &d) { return uses(a.index, d.symbol) && affineIn(a.index, d.symbol); });
-      int64_t weight = bytes * 2 + (a.store ? 1 : 0);
+      int64_t weight = bytes * 2 + (a.writes() ? 1 : 0);
       if (covers && weight > best) best = weight, lead = &a;
     }
     if (lead) {
@@ -128,7 +128,7 @@ struct Finisher {
     const Symbol merged = Symbol::local("merged_outer");
     SymbolMap<Expr> map = {{outer.symbol, merged}, {inner.symbol, inner.symbol - merged * inner.extent}};
     for (const GroupNode &n : g.nodes)
-      for (Expr e : exprsOf(n.node))
+      for (Expr e : loopExprsOf(n.node))
         if (uses(e, outer.symbol) || uses(e, inner.symbol))
           if (uses(substitute(e, map), merged)) return false;
     map[outer.symbol] = 0;

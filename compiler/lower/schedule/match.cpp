@@ -165,21 +165,21 @@ std::string conflict(const Aligned &g, const std::vector<Dim> &x, const std::vec
   std::vector<Dim> inner = joined(x, r);
   for (const Placed &p : as)
     for (const Placed &q : bs) {
-      if (p.access.buffer != q.access.buffer || (!p.access.store && !q.access.store)) continue;
+      if (p.access.buffer != q.access.buffer || (!p.access.writes() && !q.access.writes())) continue;
       const std::string &what = program.buffer(p.access.buffer).name;
-      if (p.access.whole || q.access.whole) return what + " is used as a whole";
+      if (p.access.whole() || q.access.whole()) return what + " is used as a whole";
       if (p.access.masked || q.access.masked) return what + " is accessed under a mask";
-      if (!p.access.plainStore || !q.access.plainStore) return what + " is updated atomically";
+      if (p.access.mode == AccessMode::Update || q.access.mode == AccessMode::Update) return what + " is updated atomically";
       if (p.access.index != q.access.index)
         return fmt::format("{} is accessed at '{}' and at '{}'", what, p.access.index.str(), q.access.index.str());
       const Placed &first = p.node->order <= q.node->order ? p : q;
       const Placed &second = p.node->order <= q.node->order ? q : p;
-      bool readAfterWrite = first.access.store && !second.access.store;
+      bool readAfterWrite = first.access.writes() && !second.access.writes();
       // With several passes over r, code generation orders nodes by the values they hand on, and computes earlier
       // values again.
       if (!r.empty() && !readAfterWrite) return what + " is overwritten in a kernel of several passes";
       for (const Placed *s : {&p, &q})
-        if (s->access.store && !injective(s->access.index, storesInner(*s->node) ? inner : x, program.facts))
+        if (s->access.writes() && !injective(s->access.index, storesInner(*s->node) ? inner : x, program.facts))
           return what + " is written more than once";
     }
   return "";
@@ -202,8 +202,8 @@ int64_t savings(const Aligned &g, const Program &program, const std::vector<bool
       if (p.access.buffer != q.access.buffer || p.access.index != q.access.index ||
           counted.contains(p.access.buffer.value))
         continue;
-      if (p.access.masked || q.access.masked || p.access.whole || q.access.whole) continue;
-      if (p.access.store && q.access.store) continue;
+      if (p.access.masked || q.access.masked || p.access.whole() || q.access.whole()) continue;
+      if (p.access.writes() && q.access.writes()) continue;
       bool indirect = false;
       for (Symbol s : symbolsOf(p.access.index)) indirect |= s.kind() == Symbol::Kind::Indirect;
       if (indirect) continue; // equal symbols of unrelated indirect indices
@@ -219,7 +219,7 @@ int64_t savings(const Aligned &g, const Program &program, const std::vector<bool
       }
       int64_t bytes = std::min(points, hint(b.elements, program.facts)) * itemSize(b.dtype);
       saved += bytes;
-      if ((p.access.store || q.access.store) && temporary[b.id.index()]) saved += bytes;
+      if ((p.access.writes() || q.access.writes()) && temporary[b.id.index()]) saved += bytes;
       shared.push_back(b.name);
     }
   return saved;
@@ -267,9 +267,9 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
   std::vector<Placed> as = placedAccesses(a), bs = placedAccesses(b);
   for (const Placed &p : as)
     for (const Placed &q : bs)
-      if (p.access.buffer == q.access.buffer && !p.access.whole && !q.access.whole && proposals.size() < 6) {
+      if (p.access.buffer == q.access.buffer && !p.access.whole() && !q.access.whole() && proposals.size() < 6) {
         std::pair<Expr, Expr> indices{p.access.index, q.access.index};
-        bool write = p.access.store || q.access.store;
+        bool write = p.access.writes() || q.access.writes();
         if (std::find(proposals.begin(), proposals.end(), indices) == proposals.end())
           proposals.insert(write ? proposals.begin() : proposals.end(), indices);
       }

@@ -58,12 +58,12 @@ void placeOutputs(Plan &p) {
   for (const plan::Kernel &k : p.kernels) {
     std::set<int32_t> seen;
     for (const Node &n : k.nodes)
-      for (const Access &a : accessesOf(n)) {
-        if (!seen.insert(a.buffer.value).second) continue;
+      forEachAccess(n, [&](const Access &a) {
+        if (!seen.insert(a.buffer.value).second) return;
         inMemory[a.buffer.index()] =
             inMemory[a.buffer.index()] || user[a.buffer.index()] >= 0 || !plan::livesInside(k, a.buffer);
         user[a.buffer.index()] = k.id.value;
-      }
+      });
   }
   for (size_t k = 0; k < program.outputs.size(); ++k) {
     const ProgramOutput &o = program.outputs[k];
@@ -160,18 +160,18 @@ std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const pla
     for (const Store &s : node.stores) {
       if (s.mode != StoreMode::Set || s.mask >= 0) continue;
       const Buffer &result = p.program.buffer(s.buffer);
-      for (const Op &op : node.body.ops) {
-        if (op.kind != OpKind::Load || op.a >= 0 || op.index != s.index) continue;
-        const Buffer &operand = p.program.buffer(op.buffer);
+      for (const Access &load : accessesOf(node)) {
+        if (load.mode != AccessMode::Read || load.masked || load.whole() || load.index != s.index) continue;
+        const Buffer &operand = p.program.buffer(load.buffer);
         if (operand.id == result.id || itemSize(operand.dtype) != itemSize(result.dtype) ||
             operand.elements != result.elements)
           continue;
         bool onlyHere = true;
         for (size_t m = 0; m < k.nodes.size(); ++m)
-          for (const Access &a : accessesOf(k.nodes[m])) {
-            if (a.buffer == operand.id) onlyHere &= !a.store && !a.whole && a.index == s.index && m <= n;
-            if (a.buffer == result.id) onlyHere &= !a.whole && a.index == s.index && m >= n;
-          }
+          forEachAccess(k.nodes[m], [&](const Access &a) {
+            if (a.buffer == operand.id) onlyHere &= !a.writes() && !a.whole() && a.index == s.index && m <= n;
+            if (a.buffer == result.id) onlyHere &= !a.whole() && a.index == s.index && m >= n;
+          });
         if (onlyHere) out.push_back({result.id, operand.id});
       }
     }

@@ -26,7 +26,7 @@ public:
     touched_.resize(p.kernels.size());
     for (size_t k = 0; k < p.kernels.size(); ++k) {
       for (const Node &n : p.kernels[k].nodes)
-        for (const Access &a : accessesOf(n)) touched_[k].insert(a.buffer.index());
+        forEachAccess(n, [&](const Access &a) { touched_[k].insert(a.buffer.index()); });
       for (size_t b : touched_[k]) ++users_[b];
     }
     next_ = followers(p);
@@ -111,7 +111,7 @@ std::vector<std::set<size_t>> followers(const plan::Plan &plan) {
   for (size_t k = 0; k < plan.kernels.size(); ++k) {
     std::set<size_t> reads, writes;
     for (const Node &n : plan.kernels[k].nodes)
-      for (const Access &a : accessesOf(n)) (a.store ? writes : reads).insert(a.buffer.index());
+      forEachAccess(n, [&](const Access &a) { (a.writes() ? writes : reads).insert(a.buffer.index()); });
     auto edge = [&](size_t from) {
       if (from != k) next[from].insert(k);
     };

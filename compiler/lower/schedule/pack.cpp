@@ -61,9 +61,9 @@ private:
   bool isSmall(const plan::Kernel &k) const {
     if (k.kind != Node::Kind::Pointwise && k.kind != Node::Kind::Reduction && k.kind != Node::Kind::Scan) return false;
     for (const Node &n : k.nodes) {
-      if (n.lookBack) return false;
-      for (const Access &a : accessesOf(n))
-        if (!a.plainStore) return false;
+      bool updates = false;
+      forEachAccess(n, [&](const Access &a) { updates |= a.mode == AccessMode::Update; });
+      if (updates) return false;
     }
     const plan::KernelTraffic t = plan::traffic(plan_, k);
     return hint(t.bytesRead + t.bytesWritten, plan_.program.facts) <= most_;

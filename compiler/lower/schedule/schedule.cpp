@@ -27,11 +27,11 @@ void dropDead(Program &program) {
       if (kept[n]) continue;
       std::vector<Access> accesses = accessesOf(program.nodes[n]);
       if (std::none_of(accesses.begin(), accesses.end(),
-                       [&](const Access &a) { return a.store && live[a.buffer.index()]; }))
+                       [&](const Access &a) { return a.writes() && live[a.buffer.index()]; }))
         continue;
       kept[n] = changed = true;
       for (const Access &a : accesses)
-        if (!a.store || !a.plainStore) live[a.buffer.index()] = true;
+        if (a.reads()) live[a.buffer.index()] = true;
     }
   }
   std::vector<Node> nodes;

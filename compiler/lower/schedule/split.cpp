@@ -38,11 +38,11 @@ bool runsAcross(const Node &n) {
     std::optional<Affine> a = affineIn(index, s);
     return a && a->coefficient.isConst(1);
   };
-  for (const Op &op : n.body.ops) {
-    if (op.kind != OpKind::Load) continue;
-    along |= unit(op.index, Symbol::inner(n.reduceRanges.size() - 1));
-    across |= !n.ranges.empty() && unit(op.index, Symbol::index(n.ranges.size() - 1));
-  }
+  forEachAccess(n, [&](const Access &a) {
+    if (a.mode != AccessMode::Read) return;
+    along |= unit(a.index, Symbol::inner(n.reduceRanges.size() - 1));
+    across |= !n.ranges.empty() && unit(a.index, Symbol::index(n.ranges.size() - 1));
+  });
   return across && !along;
 }
 

@@ -1,0 +1,224 @@
+// What a node reads and writes, and every index expression in it: the one walk.
+//
+// Whoever asks which memory a node touches asks here; there is no other list of the places in a node that name a buffer
+// or hold an expression. The walk takes each struct of a node apart by all its fields, so that a field that is added
+// and not considered here does not compile. The interpreter gives a node only the buffers that the walk names: a place
+// that the walk forgets is a failed run of every test that has such a node.
+//
+// Example:  forEachAccess(node, [&](const Access &a) { if (a.writes()) written.insert(a.buffer); });
+#pragma once
+#include <type_traits>
+#include <vector>
+
+#include "ir/loops/loops.h"
+
+namespace neso::loops {
+
+/// Which part of a node names the buffer.
+enum class Use : uint8_t {
+  Body,      // a load of the body, or a store of a result
+  Epilogue,  // a load behind the sum of a contraction
+  Attention, // an operand or the result of an attention
+  LookBack,  // the words of a scan whose rows programs share
+  User,      // an argument of a user's kernel
+};
+
+/// Update: a store that depends on what is there.
+enum class AccessMode : uint8_t { Read, Write, Update };
+
+struct Access {
+  BufferId buffer = {};
+  Use use = Use::Body;
+  AccessMode mode = AccessMode::Read;
+  Expr index = {};     // element; see whole()
+  bool masked = false; // happens at some points of the loop only
+  StoreMode update = StoreMode::Set; // Update by a store: which
+  bool inside = false; // User: answered within the plan's kernel, see UserKernelSpec::Argument::inside
+  bool reads() const { return mode != AccessMode::Write; }
+  bool writes() const { return mode != AccessMode::Read; }
+  /// The buffer is used as a whole, not one element at each point of the loop: `index` is in symbols of the operand's
+  /// own (Attention), where the pointer is (User), or says nothing (LookBack).
+  bool whole() const { return use == Use::Attention || use == Use::LookBack || use == Use::User; }
+};
+
+/// What an index expression is for.
+enum class ExprRole : uint8_t {
+  Element, // of a load or store, over the loop's indices
+  Value,   // of an Index op, over the loop's indices
+  Bound,   // of an Indirect, over sizes
+  Operand, // of an operand that is used as a whole: see Access::whole
+  Size,    // what a kind of node needs besides: lengths, a grid, numbers that a kernel is given
+};
+/// Whether the expression may name the indices of the node's loops.
+inline bool isOverLoop(ExprRole r) { return r <= ExprRole::Bound; }
+
+namespace detail {
+
+template <typename T, typename As> using Like = std::conditional_t<std::is_const_v<As>, const T, T>;
+
+/// Calls v.access(buffer, index, access) at each place that names a buffer and v.expr(expr, role) at each expression;
+/// both are references into the node, which may be changed where the node is not const. Loads come before operands that
+/// are used as a whole, these before stores.
+template <typename N, typename V, bool kLoads = true> class Walk {
+public:
+  Walk(N &node, V &visitor) : visitor_(visitor) {
+    auto &[id, kind, name, origins, ranges, reduceRanges, body, stores, reductions, lhs, rhs, accType, epilogue, scan,
+           reverse, lookBack, descending, stable, run, inputs, attention, user] = node;
+    if constexpr (kLoads) {
+      loads(body, Use::Body);
+      loads(epilogue, Use::Epilogue);
+    }
+    if (attention) shared(attention, [this](auto &spec) { this->ofAttention(spec); });
+    if (user) shared(user, [this](auto &spec) { this->ofUser(spec); });
+    if (lookBack) words(*lookBack);
+    if (run.valid()) visitor_.expr(run, ExprRole::Size);
+    for (auto &s : stores) store(s);
+    for (auto &r : reductions) {
+      auto &[reduceKind, dtype, input, results] = r;
+      for (auto &s : results) store(s);
+    }
+  }
+
+private:
+  template <typename T> void touch(Like<BufferId, T> &buffer, Like<Expr, T> &index, Access a) {
+    a.buffer = buffer, a.index = index;
+    visitor_.access(buffer, index, static_cast<const Access &>(a));
+  }
+
+  void loads(Like<Body, N> &body, Use use) {
+    for (auto &op : body.ops) {
+      auto &[kind, dtype, a, b, c, imm, immInt, buffer, index, symbol, bound, wrap, check] = op;
+      switch (kind) {
+      case OpKind::Load:
+        touch<N>(buffer, index, {.use = use, .mode = AccessMode::Read, .masked = a >= 0});
+        visitor_.expr(index, ExprRole::Element);
+        break;
+      case OpKind::Index: visitor_.expr(index, ExprRole::Value); break;
+      case OpKind::Indirect: visitor_.expr(bound, ExprRole::Bound); break;
+      default: break;
+      }
+    }
+  }
+
+  void store(Like<Store, N> &s) {
+    auto &[buffer, index, value, mask, mode] = s;
+    touch<N>(buffer, index,
+             {.mode = mode == StoreMode::Set ? AccessMode::Write : AccessMode::Update, .masked = mask >= 0, .update = mode});
+    visitor_.expr(index, ExprRole::Element);
+  }
+
+  template <typename S> void ofAttention(S &spec) {
+    auto &[q, k, v, mask, keyLength, headSize, scale, causal, masked, emptyIsNan, out] = spec;
+    for (auto *operand : {&q, &k, &v, &mask, &out}) {
+      auto &[buffer, index, dtype] = *operand;
+      if (!buffer.valid()) continue;
+      touch<S>(buffer, index,
+               {.use = Use::Attention, .mode = operand == &out ? AccessMode::Write : AccessMode::Read});
+      visitor_.expr(index, ExprRole::Operand);
+    }
+    visitor_.expr(keyLength, ExprRole::Size), visitor_.expr(headSize, ExprRole::Size);
+  }
+
+  template <typename S> void ofUser(S &spec) {
+    auto &[kernel, choice, function, arguments, grid, reference, notes] = spec;
+    for (auto &argument : arguments) {
+      auto &[kind, name, buffer, offset, read, written, integer, real, bits, follows, loads, stores, inside] = argument;
+      if (kind == UserKernelSpec::Argument::Integer) visitor_.expr(integer, ExprRole::Size);
+      if (kind != UserKernelSpec::Argument::Memory) continue;
+      if (read || written)
+        touch<S>(buffer, offset,
+                 {.use = Use::User,
+                  .mode = !written ? AccessMode::Read
+                          : read   ? AccessMode::Update
+                                   : AccessMode::Write,
+                  .inside = inside});
+      visitor_.expr(offset, ExprRole::Operand);
+    }
+    for (auto &g : grid) visitor_.expr(g, ExprRole::Size);
+  }
+
+  void words(Like<LookBack, N> &look) {
+    auto &[buffer, tile] = look;
+    Like<Expr, N> nothing = 0;
+    touch<N>(buffer, nothing, {.use = Use::LookBack, .mode = AccessMode::Update});
+  }
+
+  /// What is shared between nodes is copied before it changes.
+  template <typename P, typename F> void shared(P &pointer, F f) {
+    if constexpr (std::is_const_v<N>) {
+      f(*pointer);
+    } else {
+      auto own = std::make_shared<std::remove_const_t<typename P::element_type>>(*pointer);
+      f(*own);
+      pointer = std::move(own);
+    }
+  }
+
+  V &visitor_;
+};
+
+} // namespace detail
+
+/// f(const Access &) for everything that the node reads or writes: loads, then operands as a whole, then stores.
+template <typename F> void forEachAccess(const Node &node, F f) {
+  struct Visitor {
+    F &f;
+    void access(const BufferId &, const Expr &, const Access &a) { f(a); }
+    void expr(const Expr &, ExprRole) {}
+  } v{f};
+  detail::Walk<const Node, Visitor>(node, v);
+}
+
+/// Those of them that write, without a look at the loads.
+template <typename F> void forEachWrite(const Node &node, F f) {
+  struct Visitor {
+    F &f;
+    void access(const BufferId &, const Expr &, const Access &a) {
+      if (a.writes()) f(a);
+    }
+    void expr(const Expr &, ExprRole) {}
+  } v{f};
+  detail::Walk<const Node, Visitor, false>(node, v);
+}
+
+/// f(BufferId &buffer, Expr &index, const Access &before): what is assigned to the references is in the node afterwards.
+template <typename F> void rewriteAccesses(Node &node, F f) {
+  struct Visitor {
+    F &f;
+    void access(BufferId &buffer, Expr &index, const Access &a) { f(buffer, index, a); }
+    void expr(Expr &, ExprRole) {}
+  } v{f};
+  detail::Walk<Node, Visitor>(node, v);
+}
+
+/// f(Expr, ExprRole) for every index expression of the node but the ranges of its loops.
+template <typename F> void forEachExpr(const Node &node, F f) {
+  struct Visitor {
+    F &f;
+    void access(const BufferId &, const Expr &, const Access &) {}
+    void expr(const Expr &e, ExprRole role) { f(e, role); }
+  } v{f};
+  detail::Walk<const Node, Visitor>(node, v);
+}
+
+/// Replaces every expression over the node's loops (isOverLoop) by f of it; the ranges stay.
+template <typename F> void mapExprs(Node &node, F f) {
+  struct Visitor {
+    F &f;
+    void access(BufferId &, Expr &, const Access &) {}
+    void expr(Expr &e, ExprRole role) {
+      if (isOverLoop(role)) e = f(Expr(e));
+    }
+  } v{f};
+  detail::Walk<Node, Visitor>(node, v);
+}
+
+/// All that forEachAccess gives, in its order.
+std::vector<Access> accessesOf(const Node &node);
+/// The expressions that mapExprs would visit.
+std::vector<Expr> loopExprsOf(const Node &node);
+/// Whether the node reads (writes) the buffer anywhere.
+bool reads(const Node &node, BufferId buffer);
+bool writes(const Node &node, BufferId buffer);
+
+} // namespace neso::loops
