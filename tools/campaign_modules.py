@@ -1,0 +1,254 @@
+"""Random torch modules for tools/campaign: exported in both forms, with what eager gives in float64, as cases for run_goldens.
+
+    make_cases(seeds, folder)      writes case.json, .pt2 and .safetensors files; gives {name: source}
+
+A module is a list of statements over tensors: views, in-place operators, parameters and buffers in several roles, mixed dtypes, dynamic
+sizes, empty dimensions and dimensions of one, the same value among the outputs twice. Each statement is tried in eager when it is made, so
+every module runs. A module whose float32 and float64 answers are far apart says nothing and is left out. Every run is made twice: buffers
+and inputs that the module changes must then hold what they hold in eager.
+"""
+import io
+import json
+import random
+import sys
+import warnings
+from pathlib import Path
+
+warnings.filterwarnings("ignore")
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import neso_cases as cases
+
+# {a}, {b}, …: tensors; {d}: a dimension of a; {n}: a small number; {s}: a size that divides. f: floating, i: integer, m: boolean, w: a parameter or buffer.
+TEMPLATES = [
+    (6, "{f} + {g}"), (4, "{f} * {g}"), (3, "{f} - {g}"), (2, "{f} / ({g}.abs() + 1)"), (3, "{f} @ {g}"), (4, "F.linear({f}, {w})"), (3, "F.linear({f}, {w}, {v})"),
+    (2, "{f} @ {w}"), (2, "{w} @ {f}"), (2, "torch.addmm({w}, {f}, {g})"), (2, "{f}.relu()"), (1, "F.gelu({f})"), (1, "{f}.sigmoid()"), (1, "{f}.tanh()"), (1, "{f}.exp().clamp(max=20)"),
+    (1, "F.silu({f})"), (1, "{f}.abs().sqrt()"), (2, "{f}.softmax({d})"), (1, "{f}.log_softmax({d})"), (2, "{f}.sum({d})"), (2, "{f}.sum({d}, keepdim=True)"), (2, "{f}.mean({d}, keepdim=True)"),
+    (1, "{f}.amax({d})"), (1, "{f}.amin({d}, keepdim=True)"), (1, "{f}.argmax({d})"), (1, "{f}.argmin({d})"), (1, "{f}.max({d})[0]"), (1, "{f}.var({d})"), (1, "{f}.prod({d})"), (1, "{f}.norm(dim={d})"),
+    (1, "{f}.cumsum({d})"), (1, "{f}.sort({d})[0]"), (1, "{f}.sort({d})[1]"), (1, "{f}.topk(1, {d})[0]"), (1, "{f}.flip({d})"), (1, "{f}.roll(1, {d})"),
+    (4, "{f}.transpose({d}, {e})"), (2, "{f}.mT"), (2, "{f}[:1]"), (2, "{f}[1:]"), (2, "{f}[..., ::2]"), (2, "{f}[..., 1:]"), (1, "{f}[0]"), (2, "{f}.unsqueeze({d})"), (1, "{f}.squeeze({d})"),
+    (2, "{f}.reshape(-1)"), (2, "{f}.flatten(0, 1)"), (2, "{f}.reshape({f}.shape[0], -1)"), (1, "{f}.expand({n}, *{f}.shape)"), (1, "{f}.repeat_interleave(2, {d})"), (1, "{f}.narrow({d}, 0, 1)"), (1, "{f}.diagonal(0, -2, -1)"),
+    (1, "{f}.contiguous()"), (1, "{f}.clone()"), (1, "{f}.unfold({d}, 2, 1)"), (1, "{f}.tril()"), (1, "torch.chunk({f}, 2, {d})[0]"), (1, "{f}.detach()"),
+    (3, "torch.cat([{f}, {g}], {d})"), (1, "torch.cat([{f}, {f}], {d})"), (1, "torch.stack([{f}, {g}], {d})"), (3, "torch.where({m}, {f}, {g})"), (1, "torch.where({f} > 0, {f}, {n}.0)"), (1, "{f}.masked_fill({m}, -{n}.0)"),
+    (2, "{f} > {g}"), (2, "{f} < 0.25"), (1, "{m} & {o}"), (1, "~{m}"), (1, "{m}.any({d})"), (1, "{m}.all({d})"), (1, "{m}.sum({d})"), (1, "{m}.float()"),
+    (2, "{i} + {j}"), (1, "{i} * {n}"), (1, "{i} // {n}"), (1, "{i} % {n}"), (1, "{i} > {n}"), (1, "{i}.float()"), (1, "{i}.clamp(-{n}, {n})"), (1, "{i}.clamp(0, 3)"), (1, "{i}.to(torch.int32)"), (1, "{i}.to(torch.uint8)"), (1, "{i}.cumsum({d})"), (1, "{i}.sum({d})"),
+    (1, "{f}.index_select({d}, {i}.reshape(-1).clamp(0, 1))"), (1, "{f}.gather({d}, {i}.clamp(0, 0))"), (2, "F.embedding({i}.long().clamp(0, 3), {w})"), (1, "{f}.scatter_add({d}, {i}.long().clamp(0, 1), {g})"), (1, "{f}[{i}.reshape(-1).long().clamp(0, 1)]"),
+    (2, "F.layer_norm({f}, {f}.shape[-1:])"), (2, "F.layer_norm({f}, {f}.shape[-1:], {v})"), (1, "F.rms_norm({f}, {f}.shape[-1:])"), (1, "F.scaled_dot_product_attention({f}, {g}, {g})"), (2, "F.scaled_dot_product_attention({f}, {w}.expand(*{f}.shape[:-2], *{w}.shape), {w}.expand(*{f}.shape[:-2], *{w}.shape))"),
+    (1, "torch.softmax({f} @ {g}.mT, -1) @ {g}"), (1, "torch.softmax({f} @ {w}.mT, -1) @ {w}"), (1, "F.conv1d({f}, {w}[:, :, None])"), (1, "F.pad({f}, (1, 0))"), (1, "F.avg_pool1d({f}, 2)"), (1, "F.max_pool1d({f}, 2)"), (1, "torch.outer({v}, {v}) @ {w}"), (1, "torch.einsum('...i,ji->...j', {f}, {w})"),
+    (1, "{f}.double()"), (1, "{f}.half().float()"), (1, "{f}.bfloat16()"), (1, "{f}.to({g}.dtype)"), (1, "torch.maximum({f}, {g})"), (1, "torch.lerp({f}, {g}, 0.25)"), (1, "F.cosine_similarity({f}, {g}, {d})"), (1, "torch.zeros_like({f})"), (1, "torch.full_like({f}, {n}.5)"), (1, "torch.arange({f}.shape[-1]) * {n}"),
+]
+# In place, on any tensor that is no parameter.
+WRITES = [
+    (3, "{f}.add_({g})"), (2, "{f}.mul_({n}.5)"), (2, "{f}[0].add_(1)"), (2, "{f}[..., :1].mul_(2)"), (2, "{f}.transpose({d}, {e}).add_({n})"), (1, "{f}.copy_({g})"), (1, "{f}[1:].copy_({f}[:-1].clone())"), (1, "{f}.view(-1).sub_(0.5)"),
+    (1, "{f}.relu_()"), (1, "{f}.masked_fill_({f} > 1, 0.5)"), (1, "{f}.clamp_(-1, 1)"), (1, "{f}[..., 0] = {n}.25"), (1, "{f}.unsqueeze(0)[0].neg_()"), (2, "{s}.add_({f}.mean())"), (3, "{s}.mul_(0.5)"), (2, "{s}.copy_({s} + 1)"), (2, "{s}[0].add_(1)"), (1, "{s}.t().add_(0.25)"), (2, "{i}.add_({n})"),
+]
+DTYPES = {"f": lambda t: t.is_floating_point(), "g": lambda t: t.is_floating_point(), "i": lambda t: t.dtype in (torch.int64, torch.int32, torch.uint8, torch.int8), "j": lambda t: t.dtype in (torch.int64, torch.int32, torch.uint8, torch.int8),
+          "m": lambda t: t.dtype == torch.bool, "o": lambda t: t.dtype == torch.bool}
+
+
+class Random:
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.seed = seed
+        r = self.rng
+        self.sizes = [r.choice([1, 2, 3, 4, 5, 7, 8, 16, 24, 33]) for _ in range(3)]
+        if r.randrange(12) == 0:
+            self.sizes[r.randrange(3)] = 0
+        self.dynamic = r.randrange(4) == 0 and self.sizes[0] > 2
+        self.init, self.params, self.buffers, self.inputs, self.lines = [], [], [], [], []
+        d, e = self.sizes[1], self.sizes[2]
+        for k in range(r.randrange(1, 3)):
+            shape = r.choice([(d, e), (e, d), (d, d), (e, e)])
+            self.init.append(f"self.w{k} = nn.Parameter(torch.randn({shape[0]}, {shape[1]}){r.choice(['', '', '.t().contiguous().t()'])} * 0.5)")
+            self.params.append(f"self.w{k}")
+        self.init.append(f"self.v = nn.Parameter(torch.randn({r.choice([d, e])}))")
+        for k in range(r.randrange(0, 3)):
+            shape = r.choice([(d, e), (e, ), (d, e), (1, )])
+            form = r.choice(["", "", ".t()", "[..., ::2]"]) if len(shape) == 2 else ""
+            self.init.append(f"self.register_buffer('s{k}', torch.randn({', '.join(map(str, shape))}){form})")
+            self.buffers.append(f"self.s{k}")
+        for k in range(r.randrange(1, 4)):
+            rank = r.choice([1, 2, 2, 3, 3, 4])
+            shape = [self.sizes[0]] + [r.choice(self.sizes[1:] + [self.sizes[1]]) for _ in range(rank - 1)]
+            if rank == 4:
+                shape[2] = 2
+            self.inputs.append((shape, r.choice([torch.float32] * 7 + [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool])))
+
+    def input(self, size0=None, seed=0):
+        g = torch.Generator().manual_seed(self.seed * 7 + seed)
+        out = []
+        for shape, dtype in self.inputs:
+            shape = [size0 or shape[0]] + shape[1:]
+            if dtype.is_floating_point:
+                out.append(torch.randn(shape, generator=g).to(dtype))
+            elif dtype == torch.bool:
+                out.append(torch.rand(shape, generator=g) > 0.5)
+            else:
+                out.append(torch.randint(0, 9, shape, generator=g).to(dtype))
+        return out
+
+    def source(self, lines, outputs):
+        text = "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        text += "".join(f"        {line}\n" for line in self.init)
+        text += f"    def forward(self, {', '.join(f'x{k}' for k in range(len(self.inputs)))}):\n"
+        return text + "".join(f"        {line}\n" for line in lines) + f"        return {', '.join(outputs)},\n"
+
+    def grow(self):
+        """Statements, each tried in eager."""
+        r = self.rng
+        module = build(self.source([], ["0"]), self.seed)
+        env = {f"x{k}": x for k, x in enumerate(self.input())}
+        env.update({"self": module, "torch": torch, "F": F})
+        names = [f"x{k}" for k in range(len(self.inputs))]
+        values = {n: env[n] for n in names}
+        for n in self.params + self.buffers + ["self.v"]:
+            values[n] = eval(n, env)
+        for _ in range(r.randrange(4, 16)):
+            for _ in range(30):
+                write = r.randrange(7) == 0
+                table = WRITES if write else TEMPLATES
+                template = r.choices([t for _, t in table], [w for w, _ in table])[0]
+                chosen = {}
+                try:
+                    for key, test in DTYPES.items():
+                        if "{" + key in template:
+                            fit = [n for n in (names[-6:] + names + self.buffers) if test(values[n])] if not write or key != "f" else [n for n in names if test(values[n])]
+                            chosen[key] = r.choice(fit)
+                    if "{w}" in template:
+                        chosen["w"] = r.choice(self.params + self.buffers)
+                    chosen["v"] = "self.v"
+                    if "{s}" in template:
+                        chosen["s"] = r.choice(self.buffers)
+                    first = chosen.get("f") or chosen.get("i") or chosen.get("m") or "x0"
+                    rank = max(1, values[first].dim())
+                    chosen["d"], chosen["e"], chosen["n"] = r.randrange(-rank, rank), r.randrange(rank), r.randrange(1, 4)
+                    text = template.format(**chosen)
+                    name = f"v{len(self.lines)}"
+                    line = text if write else f"{name} = {text}"
+                    with torch.no_grad():
+                        exec(line, env)
+                    if not write:
+                        value = env[name]
+                        if not isinstance(value, torch.Tensor) or value.numel() > 20000 or (value.is_floating_point() and not bool(torch.isfinite(value).all())):
+                            continue
+                        if value.is_floating_point() and value.numel() and float(value.abs().max()) > 1e3:
+                            continue
+                        names.append(name)
+                        values[name] = value
+                    self.lines.append(line)
+                    break
+                except Exception:
+                    continue
+        made = [n for n in names if n[0] == "v"] or ["x0 + 0"]
+        self.outputs = [r.choice(made[-4:]) for _ in range(r.randrange(1, 4))] + [made[-1]]
+        if r.randrange(8) == 0:
+            self.outputs.append("x0")
+
+
+def build(source, seed):
+    torch.manual_seed(seed)
+    env = {"torch": torch, "nn": nn, "F": F}
+    exec(source, env)
+    return env["M"]().eval()
+
+
+def twice(module, inputs):
+    """Outputs by number, buffers and inputs that changed, of two calls in a row."""
+    with torch.no_grad():
+        out, before = [], {"buffer." + n: b.clone() for n, b in module.named_buffers()}
+        originals = [x.clone() for x in inputs]
+        for _ in range(2):
+            named = {str(k): v.clone() for k, v in enumerate(module(*inputs))}
+            for n, b in module.named_buffers():
+                if "buffer." + n in before and not torch.equal(b, before["buffer." + n]):
+                    named["buffer." + n] = b.clone()
+            for k, (x, o) in enumerate(zip(inputs, originals)):
+                if not torch.equal(x, o):
+                    named[f"input.{k}"] = x.clone()
+            out.append(named)
+    return out
+
+
+def wide(tensors):
+    return [t.double() if t.is_floating_point() else t.clone() for t in tensors]
+
+
+def export_case(source, seed, inputs, sizes, dynamic, name, folder):
+    """The runs of one module, in both forms; None when it cannot be exported or says nothing."""
+    module = build(source, seed)
+    shapes = None
+    if dynamic:
+        batch = torch.export.Dim("batch", min=1, max=64)
+        shapes = tuple({0: batch} for _ in inputs(None))
+    program = torch.export.export(module, tuple(inputs(None)), dynamic_shapes=shapes, strict=False)
+    forms = [("raw", program)]
+    try:
+        forms.append(("core", program.run_decompositions()))
+    except Exception:  # torch's own limits
+        pass
+    runs, given, wanted = [], {}, {}
+    for size in [None] + (sizes if dynamic else []):
+        got = twice(build(source, seed), inputs(size))
+        true = twice(build(source, seed).double(), wide(inputs(size)))
+        tolerance = {}
+        for g, t in zip(got, true):
+            if g.keys() != t.keys():
+                return None
+            for key, value in g.items():
+                if not value.is_floating_point():
+                    if not torch.equal(value, t[key].to(value.dtype)):
+                        return None
+                    tolerance.setdefault(key, [0.0, 0.0])
+                    continue
+                error, largest = cases.worst_error(value, t[key]), max(1.0, float(value.abs().max()) if value.numel() else 1.0)
+                rtol, atol = cases.TOLERANCE[cases.DTYPE_NAMES[value.dtype]]
+                narrow = any(word in source for word in ("half", "bfloat16")) or any(x.dtype in (torch.float16, torch.bfloat16) for x in inputs(None))
+                if narrow:
+                    rtol, atol = max(rtol, 2e-2), max(atol, 1.6e-2)
+                if error > (0.2 if narrow else 2e-3) * largest:
+                    return None
+                was = tolerance.get(key, [0.0, 0.0])
+                tolerance[key] = [max(was[0], rtol), max(was[1], atol * largest, 8 * error)]
+        for form, _ in forms:
+            run = f"{name}.{form}" + (f".{size}" if size else "")
+            given.update({f"{run}/{k}": v for k, v in enumerate(inputs(size))})
+            for number, named in enumerate(got):
+                wanted.update({f"{run}{'.again' if number else ''}/{k}": v for k, v in named.items()})
+            runs.append({"name": run, "program": f"{name}.{form}.pt2", "inputs": f"{name}.inputs.safetensors", "outputs": f"{name}.outputs.safetensors", "prefix": f"{run}/",
+                         "again": f"{run}.again/", "tolerance": tolerance})
+    for form, p in forms:
+        buffer = io.BytesIO()
+        torch.export.save(p, buffer)
+        (folder / f"{name}.{form}.pt2").write_bytes(buffer.getvalue())
+    cases.write_safetensors(folder / f"{name}.inputs.safetensors", given)
+    cases.write_safetensors(folder / f"{name}.outputs.safetensors", wanted)
+    return runs
+
+
+def write_cases(runs, folder):
+    (folder / "case.json").write_text(json.dumps({"runs": runs}))
+
+
+def make_cases(seeds, folder):
+    """{name: (source, Random)} of the modules that were written, and how many could not be."""
+    runs, made, left_out = [], {}, 0
+    for seed in seeds:
+        r = Random(seed)
+        try:
+            r.grow()
+            source = r.source(r.lines, r.outputs)
+            own = export_case(source, seed, r.input, [1, 7], r.dynamic, f"m{seed}", folder)
+        except Exception as error:
+            left_out += 1
+            continue
+        if not own:
+            left_out += 1
+            continue
+        made[f"m{seed}"] = (source, r)
+        runs += own
+    write_cases(runs, folder)
+    return made, left_out
