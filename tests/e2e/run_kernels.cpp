@@ -1,11 +1,13 @@
-// Claim: kernels compiled from source to machine code compute what Triton's own interpreter computes, both with
-// arguments of unknown value and specialised on them as `neso kernel run` does. Refusals stand in
+// Claim: kernels compiled from source to machine code of every level that this machine runs compute what Triton's own
+// interpreter computes, with arguments of unknown value and, on the best level, specialised on them as `neso kernel run`
+// does. Refusals stand in
 // kernels_unsupported.txt with their code.
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <map>
 #include <memory>
 
+#include "backend/cpu/compile.h"
 #include "driver/kernel.h"
 #include "frontend/triton/triton.h"
 #include "kernel_corpus.h"
@@ -62,7 +64,7 @@ Prepared prepare(const Case &c, size_t index) {
 }
 
 /// "" when done, else the diagnostics.
-std::string runCompiled(const Case &c, Prepared &p, bool specialise) {
+std::string runCompiled(const Case &c, Prepared &p, bool specialise, cpu::CpuLevel level) {
   KernelSource source;
   source.file = kFolder + c.file + ".py", source.function = c.kernel, source.signature = c.signature,
   source.constexprs = c.constexprs;
@@ -93,7 +95,7 @@ std::string runCompiled(const Case &c, Prepared &p, bool specialise) {
     }
     values.push_back(v);
   }
-  Result<std::string> bytes = kernel->package("cpu", {"native"});
+  Result<std::string> bytes = kernel->package("cpu", {std::string(cpu::name(level))});
   if (!bytes) return bytes.error().str();
   neso_model *model = nullptr;
   neso_context *context = nullptr;
@@ -127,6 +129,14 @@ void compare(const Case &c, const Prepared &p, const uint8_t *want) {
   }
 }
 
+/// Level, and whether arguments are known.
+std::vector<std::pair<cpu::CpuLevel, bool>> forms() {
+  std::vector<std::pair<cpu::CpuLevel, bool>> out = {{cpu::nativeLevel(), true}};
+  for (cpu::CpuLevel level : {cpu::CpuLevel::V3, cpu::CpuLevel::V4, cpu::CpuLevel::V4Bf16, cpu::CpuLevel::V4Amx})
+    if (cpu::canRun(level)) out.emplace_back(level, false);
+  return out;
+}
+
 TEST(CompiledKernels, ComputeWhatTritonComputes) {
   std::vector<Case> cases = readCases();
   ASSERT_GE(cases.size(), 100u);
@@ -135,13 +145,14 @@ TEST(CompiledKernels, ComputeWhatTritonComputes) {
   size_t at = 0;
   for (size_t index = 0; index < cases.size(); ++index) {
     const Case &c = cases[index];
-    for (bool specialise : {false, true}) {
-      SCOPED_TRACE(c.name + (specialise ? ", specialised" : ""));
+    size_t bytes = 0;
+    for (auto [level, specialise] : forms()) {
+      SCOPED_TRACE(c.name + ", " + std::string(cpu::name(level)) + (specialise ? ", specialised" : ""));
       Prepared p = prepare(c, index);
-      size_t bytes = 0;
+      bytes = 0;
       for (const Buffer &b : p.buffers) bytes += b.bytes.size();
       ASSERT_LE(at + bytes, expected.size());
-      std::string error = runCompiled(c, p, specialise);
+      std::string error = runCompiled(c, p, specialise, level);
       auto refused = unsupported.find(c.name);
       if (refused != unsupported.end()) {
         EXPECT_NE(error.find(refused->second), std::string::npos)
@@ -152,8 +163,8 @@ TEST(CompiledKernels, ComputeWhatTritonComputes) {
       } else {
         compare(c, p, expected.data() + at);
       }
-      if (specialise) at += bytes;
     }
+    at += bytes;
   }
   EXPECT_EQ(at, expected.size());
 }

@@ -25,6 +25,8 @@ enum class CpuLevel : uint8_t { V3, V4, V4Bf16, V4Amx, AArch64 };
 
 /// The best level that this machine runs. Asks the system for the use of the tile registers, for the whole process.
 CpuLevel nativeLevel();
+/// Whether this machine runs code of a level; for tests, which go through all of them.
+bool canRun(CpuLevel level);
 std::string_view name(CpuLevel level);
 /// "x86-64-v3", "x86-64-v4", "x86-64-v4+bf16", "x86-64-v4+amx", "aarch64", "native".
 std::optional<CpuLevel> parseLevel(std::string_view text);

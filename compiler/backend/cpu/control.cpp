@@ -6,6 +6,7 @@
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 namespace neso::cpu {
 
@@ -59,6 +60,8 @@ void Emitter::loadCarried(mlir::Value v) {
 }
 
 void Emitter::assign(mlir::ValueRange targets, mlir::ValueRange values) {
+  // At a block's end nothing is kept: whoever reads it next may have come another way.
+  llvm::SaveAndRestore<mlir::Block *> noBlock(block_, nullptr);
   llvm::SmallVector<std::pair<llvm::AllocaInst *, Value *>, 4> cells;
   struct Move {
     Buffer *to;

@@ -10,137 +10,6 @@ namespace neso::cpu {
 
 using llvm::Value;
 
-namespace {
-/// Whether v's elements are a linear function of the index, remainders (checked apart) and loop-carried motion
-/// included.
-bool isLinear(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value v, int depth = 0) {
-  if (depth > 24) return false;
-  if (!llvm::isa<mlir::RankedTensorType>(v.getType())) return true;
-  if (auto it = inits.find(v); it != inits.end()) return isLinear(inits, it->second, depth + 1);
-  mlir::Operation *def = v.getDefiningOp();
-  if (!def) return false;
-  auto all = [&] {
-    for (mlir::Value o : def->getOperands())
-      if (!isLinear(inits, o, depth + 1)) return false;
-    return true;
-  };
-  switch (codeOf(def)) {
-  case OpCode::MakeRange:
-  case OpCode::Splat: return true;
-  case OpCode::ArithConstant: {
-    auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(def->getAttr("value"));
-    return dense && dense.isSplat();
-  }
-  case OpCode::AddPtr:
-  case OpCode::AddI:
-  case OpCode::SubI:
-  case OpCode::Broadcast:
-  case OpCode::ExpandDims:
-  case OpCode::Trans:
-  case OpCode::ExtSI: return all();
-  case OpCode::RemSI: {
-    // The form that speculateRemainder tests as a whole: (start + range) % modulus.
-    auto isA = [](mlir::Value o, OpCode code) { return o.getDefiningOp() && codeOf(o.getDefiningOp()) == code; };
-    mlir::Operation *sum = def->getOperand(0).getDefiningOp();
-    if (!isA(def->getOperand(1), OpCode::Splat) || !sum || codeOf(sum) != OpCode::AddI) return false;
-    mlir::Value x = sum->getOperand(0), y = sum->getOperand(1);
-    return (isA(x, OpCode::Splat) && isA(y, OpCode::MakeRange)) || (isA(y, OpCode::Splat) && isA(x, OpCode::MakeRange));
-  }
-  case OpCode::MulI: {
-    auto fixed = [&](mlir::Value o) {
-      mlir::Operation *d = o.getDefiningOp();
-      while (d && (codeOf(d) == OpCode::Broadcast || codeOf(d) == OpCode::ExpandDims))
-        d = d->getOperand(0).getDefiningOp();
-      return d && (codeOf(d) == OpCode::Splat || codeOf(d) == OpCode::ArithConstant);
-    };
-    return (fixed(def->getOperand(0)) || fixed(def->getOperand(1))) && all();
-  }
-  default: return false;
-  }
-}
-
-/// How far v (a pointer in elements, or an integer) moves along `dim`, the same everywhere: a constant, or nothing when
-/// that is not known.
-std::optional<int64_t> evenStride(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value v, int64_t dim,
-                                  int depth = 0) {
-  auto type = llvm::dyn_cast<mlir::RankedTensorType>(v.getType());
-  if (!type || type.getShape()[static_cast<size_t>(dim)] == 1) return 0;
-  if (depth > 24) return std::nullopt;
-  if (auto it = inits.find(v); it != inits.end()) return evenStride(inits, it->second, dim, depth + 1);
-  mlir::Operation *def = v.getDefiningOp();
-  if (!def) return std::nullopt;
-  auto of = [&](unsigned i, int64_t d) { return evenStride(inits, def->getOperand(i), d, depth + 1); };
-  auto splat = [&](mlir::Value o) -> std::optional<int64_t> {
-    mlir::Operation *d = o.getDefiningOp();
-    while (d && (codeOf(d) == OpCode::Broadcast || codeOf(d) == OpCode::ExpandDims || codeOf(d) == OpCode::Splat))
-      d = d->getOperand(0).getDefiningOp();
-    if (!d || codeOf(d) != OpCode::ArithConstant) return std::nullopt;
-    if (auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(d->getAttr("value"));
-        dense && dense.isSplat() && dense.getElementType().isIntOrIndex())
-      return dense.getSplatValue<llvm::APInt>().getSExtValue();
-    if (auto i = llvm::dyn_cast<mlir::IntegerAttr>(d->getAttr("value"))) return i.getValue().getSExtValue();
-    return std::nullopt;
-  };
-  switch (codeOf(def)) {
-  case OpCode::MakeRange: return 1;
-  case OpCode::Splat: return 0;
-  case OpCode::ArithConstant: {
-    auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(def->getAttr("value"));
-    return dense && dense.isSplat() ? std::optional<int64_t>(0) : std::nullopt;
-  }
-  case OpCode::ExpandDims: {
-    const int64_t axis = def->getAttrOfType<mlir::IntegerAttr>("axis").getInt();
-    return axis == dim ? std::optional<int64_t>(0) : of(0, dim > axis ? dim - 1 : dim);
-  }
-  case OpCode::Broadcast: return of(0, dim);
-  case OpCode::Trans: return of(0, def->getAttrOfType<mlir::DenseI32ArrayAttr>("order")[static_cast<size_t>(dim)]);
-  case OpCode::ExtSI: return of(0, dim);
-  case OpCode::AddPtr:
-  case OpCode::AddI:
-  case OpCode::SubI: {
-    std::optional<int64_t> x = of(0, dim), y = of(1, dim);
-    if (!x || !y) return std::nullopt;
-    return codeOf(def) == OpCode::SubI ? *x - *y : *x + *y;
-  }
-  case OpCode::MulI: {
-    std::optional<int64_t> x = of(0, dim), y = of(1, dim);
-    if (!x || !y) return std::nullopt;
-    if (*x == 0 && *y == 0) return 0;
-    if (std::optional<int64_t> c = splat(def->getOperand(1)); c && *y == 0) return *x * *c;
-    if (std::optional<int64_t> c = splat(def->getOperand(0)); c && *x == 0) return *y * *c;
-    return std::nullopt;
-  }
-  default: break;
-  }
-  if (classOf(codeOf(def)) != OpClass::Element) return std::nullopt;
-  for (unsigned i = 0; i < def->getNumOperands(); ++i)
-    if (of(i, dim) != std::optional<int64_t>(0)) return std::nullopt;
-  return 0;
-}
-
-/// Masks that are conjunctions of comparisons of linear functions: true on a whole block when they are true at its
-/// corners.
-bool isConvexMask(const llvm::DenseMap<mlir::Value, mlir::Value> &inits, mlir::Value v, int depth = 0) {
-  mlir::Operation *def = v.getDefiningOp();
-  if (!def || depth > 24) return false;
-  switch (codeOf(def)) {
-  case OpCode::Splat: return true;
-  case OpCode::Broadcast:
-  case OpCode::ExpandDims:
-  case OpCode::Trans: return isConvexMask(inits, def->getOperand(0), depth + 1);
-  case OpCode::AndI:
-    return isConvexMask(inits, def->getOperand(0), depth + 1) && isConvexMask(inits, def->getOperand(1), depth + 1);
-  case OpCode::CmpI: {
-    using P = mlir::arith::CmpIPredicate;
-    P p = llvm::cast<mlir::arith::CmpIOp>(def).getPredicate();
-    return (p == P::slt || p == P::sle || p == P::sgt || p == P::sge) &&
-           isLinear(inits, def->getOperand(0), depth + 1) && isLinear(inits, def->getOperand(1), depth + 1);
-  }
-  default: return false;
-  }
-}
-} // namespace
-
 void Emitter::transposeSquare(llvm::SmallVectorImpl<Value *> &rows) {
   const int64_t n = static_cast<int64_t>(rows.size());
   for (int64_t s = 1; s < n; s *= 2) {
@@ -178,12 +47,12 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
   auto place = [&](const Lanes &r, const Lanes &c) {
     Lanes base;
     base.base = to.ptr;
-    if (rows) return addPointer(base, intOp(IntOp::Add, intOp(IntOp::Mul, r, uniformInt(inner)), c), size);
+    if (rows) return addIndex(base, intOp(IntOp::Add, intOp(IntOp::Mul, r, uniformInt(inner)), c), size);
     Lanes p = intOp(IntOp::UDiv, c, uniformInt(panel)), q = intOp(IntOp::URem, c, uniformInt(panel));
     Lanes linear = intOp(
         IntOp::Add,
         intOp(IntOp::Add, intOp(IntOp::Mul, p, uniformInt(outer * panel)), intOp(IntOp::Mul, r, uniformInt(panel))), q);
-    return addPointer(base, linear, size);
+    return addIndex(base, linear, size);
   };
   const int dim = unitDim(shape, {v});
   const int64_t native = caps_.f32Lanes;
@@ -240,28 +109,37 @@ void Emitter::packOperand(mlir::Value v, mlir::Type computeType, const Lanes *ba
   });
 }
 
+bool Emitter::inPlaceIf(mlir::Operation *load, Conditions &conditions) {
+  return affine_.everywhere(load->getOperand(0), conditions) &&
+         (load->getNumOperands() < 2 || affine_.isConvexMask(load->getOperand(1), conditions));
+}
+
 bool Emitter::mayLieInPlace(mlir::Value v, mlir::Type elementType) {
   mlir::Operation *load = v.getDefiningOp();
   Shape shape = shapeOf(v.getType());
   if (!load || codeOf(load) != OpCode::Load || buffers_.count(v) || shape.size() != 2 || shape[0] < 2 || shape[1] < 2 ||
       elementOf(v.getType()) != elementType)
     return false;
-  llvm::DenseMap<mlir::Value, mlir::Value> inits;
-  for (auto &[k, m] : moving_) inits[k] = m.init;
-  return isLinear(inits, load->getOperand(0)) &&
-         (load->getNumOperands() < 2 || isConvexMask(inits, load->getOperand(1)));
+  Conditions conditions;
+  return inPlaceIf(load, conditions);
+}
+
+Value *Emitter::atCorners(mlir::Value mask) {
+  const Shape shape = shapeOf(mask.getType());
+  Value *all = b.getTrue();
+  for (int64_t r : {int64_t{0}, shape[0] - 1})
+    for (int64_t c : {int64_t{0}, shape[1] - 1})
+      all = b.CreateAnd(all, eval(mask, {uniformInt(r), uniformInt(c)}).base);
+  return all;
 }
 
 Emitter::Placement Emitter::probePlacement(mlir::Value v, mlir::Type elementType) {
-  // Addresses of three corners show stride and contiguity; the mask's bounds along the first and last row show whether
-  // any lane is off.
+  // Addresses of three corners show stride and contiguity; the mask at the four corners shows whether any lane is off.
   mlir::Operation *load = v.getDefiningOp();
   Shape shape = shapeOf(v.getType());
-  const int64_t outer = shape[0], inner = shape[1], size = bytesOf(elementType);
+  const int64_t size = bytesOf(elementType);
   llvm::Type *i64 = b.getInt64Ty();
   frames_[0].memo.clear();
-  conditions_.clear();
-  speculating_ = true;
   width_ = 1;
   auto address = [&](int64_t r, int64_t c) {
     return b.CreatePtrToInt(toVector(b, eval(load->getOperand(0), {uniformInt(r), uniformInt(c)}), 1), i64);
@@ -270,14 +148,10 @@ Emitter::Placement Emitter::probePlacement(mlir::Value v, mlir::Type elementType
   place.origin = address(0, 0);
   place.rowStride = b.CreateSub(address(1, 0), place.origin);
   place.columnStride = b.CreateSub(address(0, 1), place.origin);
-  Value *ok = b.getTrue();
-  if (load->getNumOperands() > 1)
-    for (int64_t r : {int64_t{0}, outer - 1})
-      for (int64_t c : {int64_t{0}, inner - 1})
-        ok = b.CreateAnd(ok, eval(load->getOperand(1), {uniformInt(r), uniformInt(c)}).base);
-  for (Value *c : conditions_) ok = b.CreateAnd(ok, c);
-  conditions_.clear();
-  speculating_ = false;
+  Conditions conditions;
+  NESO_CHECK(inPlaceIf(load, conditions), "a load that does not lie in place");
+  Value *ok = holds(conditions);
+  if (load->getNumOperands() > 1) ok = b.CreateAnd(ok, atCorners(load->getOperand(1)));
   frames_[0].memo.clear();
   place.inside = ok;
   place.whole = b.CreateAnd(ok, b.CreateICmpEQ(place.columnStride, b.getInt64(static_cast<uint64_t>(size))));
@@ -302,75 +176,85 @@ void Emitter::branch(Value *condition, llvm::function_ref<void()> yes, llvm::fun
   frames_[0].memo.clear();
 }
 
+void Emitter::evenRows(const Buffer &table, Value *base, Value *stride) {
+  Nest nest = planNest(table.shape, {}, 16);
+  sink([&] {
+    runNest(nest, {}, [&](const Index &at) {
+      Lanes offset = intOp(IntOp::Mul, resize(at[0], b.getInt64Ty(), true, true), fromValue(stride, 0));
+      storeBuffer(table, at, intOp(IntOp::Add, fromValue(base, 0), offset));
+    });
+  });
+}
+
 Value *Emitter::leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table,
                          const Buffer &packed) {
-  Shape shape = shapeOf(v.getType());
+  const Shape shape = shapeOf(v.getType());
   const size_t lead = shape.size() - 2;
-  const int64_t outer = shape[lead], inner = shape[lead + 1], size = bytesOf(computeType);
   llvm::Type *i64 = b.getInt64Ty();
-  llvm::DenseMap<mlir::Value, mlir::Value> inits;
-  for (auto &[k, m] : moving_) inits[k] = m.init;
-  mlir::Operation *load = v.getDefiningOp();
-  const bool plainLoad =
-      load && codeOf(load) == OpCode::Load && !buffers_.count(v) && lead == 0 && elementOf(v.getType()) == computeType;
-  const bool hasMask = plainLoad && load->getNumOperands() > 1;
-  Nest nest = planNest({outer}, {}, 16);
-  auto evenRows = [&](Value *base, Value *stride) {
-    sink([&] {
-      runNest(nest, {}, [&](const Index &at) {
-        Lanes offset = intOp(IntOp::Mul, resize(at[0], i64, true), fromValue(stride, 0));
-        storeBuffer(table, at, intOp(IntOp::Add, fromValue(base, 0), offset));
-      });
-    });
-  };
+  Value *dense = b.getInt64(static_cast<uint64_t>(shape[lead + 1] * bytesOf(computeType)));
   auto pack = [&] {
     packOperand(v, computeType, batch, packed, true, 0);
-    evenRows(b.CreatePtrToInt(packed.ptr, i64), b.getInt64(static_cast<uint64_t>(inner * size)));
+    evenRows(table, b.CreatePtrToInt(packed.ptr, i64), dense);
   };
   if (Buffer *known = buffers_.lookup(v); known && known->elementType == computeType && lead == 0) {
-    evenRows(b.CreatePtrToInt(known->ptr, i64), b.getInt64(static_cast<uint64_t>(inner * size)));
+    evenRows(table, b.CreatePtrToInt(known->ptr, i64), dense);
     return nullptr;
   }
-  const bool rowMask = hasMask && evenStride(inits, load->getOperand(1), 1) == std::optional<int64_t>(0);
-  const bool contiguous = plainLoad && evenStride(inits, load->getOperand(0), 1) == std::optional<int64_t>(1);
-  if (!contiguous || (hasMask && !rowMask)) {
-    if (contiguous && isConvexMask(inits, load->getOperand(1))) {
-      // A mask along the row too: in place when the whole block is inside.
-      width_ = 1;
-      frames_[0].memo.clear();
-      Value *inside = b.getTrue();
-      for (int64_t r : {int64_t{0}, outer - 1})
-        for (int64_t c : {int64_t{0}, inner - 1})
-          inside = b.CreateAnd(inside, eval(load->getOperand(1), {uniformInt(r), uniformInt(c)}).base);
-      branch(inside, [&] { rowAddresses(load, table, nullptr); }, pack);
-    } else if (mayLieInPlace(v, computeType)) {
+  mlir::Operation *load = v.getDefiningOp();
+  if (!load || codeOf(load) != OpCode::Load || buffers_.count(v) || lead != 0 || elementOf(v.getType()) != computeType) {
+    pack();
+    return nullptr;
+  }
+  mlir::Value mask = load->getNumOperands() > 1 ? load->getOperand(1) : mlir::Value();
+  Conditions along, masked, convex;
+  std::optional<Step> step = affine_.along(load->getOperand(0), 1, along);
+  if (!step || !step->isUnit()) {
+    if (mayLieInPlace(v, computeType)) {
       // The stride along the row is known at run time only.
       Placement place = probePlacement(v, computeType);
-      branch(place.whole, [&] { evenRows(place.origin, place.rowStride); }, pack);
+      branch(place.whole, [&] { evenRows(table, place.origin, place.rowStride); }, pack);
     } else
       pack();
     return nullptr;
   }
-  if (!rowMask) {
-    rowAddresses(load, table, nullptr);
-    return nullptr;
-  }
-  // Masked-off rows have `other`, which must be the same everywhere to be shared; another value is packed.
-  Lanes other;
-  other.base = llvm::Constant::getNullValue(typeOf(computeType));
-  if (load->getNumOperands() > 2 && isUniformTensor(load->getOperand(2))) {
-    frames_[0].memo.clear();
-    other = eval(load->getOperand(2), {uniformInt(0), uniformInt(0)});
-  } else if (load->getNumOperands() > 2) {
+  Value *nothing = nullptr;
+  width_ = 1;
+  frames_[0].memo.clear();
+  Value *inPlace = holds(along);
+  if (std::optional<Step> still = mask ? affine_.along(mask, 1, masked) : Step{0}; still && still->isZero()) {
+    inPlace = b.CreateAnd(inPlace, holds(masked));
+    if (mask && !(nothing = maskedOffRow(load, computeType))) {
+      pack();
+      return nullptr;
+    }
+  } else if (affine_.isConvexMask(mask, convex)) {
+    // A mask along the row too: in place when the whole block is inside.
+    inPlace = b.CreateAnd(b.CreateAnd(inPlace, holds(convex)), atCorners(mask));
+  } else {
     pack();
     return nullptr;
   }
-  Buffer &zeros = newBuffer(computeType, {inner});
-  freeAfter_[nullptr].push_back(&zeros);
-  Nest line = planNest(zeros.shape, {}, 64);
-  sink([&] { runNest(line, {}, [&](const Index &at) { storeBuffer(zeros, at, other); }); });
-  rowAddresses(load, table, zeros.ptr);
-  return b.CreatePtrToInt(zeros.ptr, i64);
+  if (auto *always = llvm::dyn_cast<llvm::ConstantInt>(inPlace); always && always->isOne())
+    rowAddresses(load, table, nothing);
+  else
+    branch(inPlace, [&] { rowAddresses(load, table, nothing); }, pack);
+  return nothing ? b.CreatePtrToInt(nothing, i64) : nullptr;
+}
+
+/// A row of what masked-off lanes of `load` hold; null unless that is the same everywhere.
+Value *Emitter::maskedOffRow(mlir::Operation *load, mlir::Type computeType) {
+  Lanes other;
+  other.base = llvm::Constant::getNullValue(typeOf(computeType));
+  if (load->getNumOperands() > 2) {
+    if (!isUniformTensor(load->getOperand(2))) return nullptr;
+    frames_[0].memo.clear();
+    other = eval(load->getOperand(2), {uniformInt(0), uniformInt(0)});
+  }
+  Buffer &row = newBuffer(computeType, {shapeOf(load->getResult(0).getType())[1]});
+  freeAfter_[nullptr].push_back(&row);
+  Nest line = planNest(row.shape, {}, 64);
+  sink([&] { runNest(line, {}, [&](const Index &at) { storeBuffer(row, at, other); }); });
+  return row.ptr;
 }
 
 void Emitter::rowAddresses(mlir::Operation *load, const Buffer &table, Value *nothing) {
@@ -411,10 +295,8 @@ Emitter::Panels Emitter::rightPanels(mlir::Operation *op, mlir::Type storedType,
     packed.elementType = storedType, packed.shape = {outer, inner}, packed.ptr = to;
     packOperand(v, storedType, batch, packed, false, panel);
   };
-  llvm::DenseMap<mlir::Value, mlir::Value> inits;
-  for (auto &[k, m] : moving_) inits[k] = m.init;
   const bool inPlace = mayLieInPlace(v, storedType);
-  std::optional<int64_t> apart = inPlace ? evenStride(inits, v.getDefiningOp()->getOperand(0), 0) : std::nullopt;
+  std::optional<int64_t> apart = inPlace ? affine_.likelyStep(v.getDefiningOp()->getOperand(0), 0) : std::nullopt;
   const bool near = apart && *apart > 0 && *apart <= 4 * inner;
   if (!inPlace || !(preferInPlace || near))
     return {packedOnce(op, outer * inner * size, pack), packedStride, packedPanel, false};

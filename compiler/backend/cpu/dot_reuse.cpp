@@ -186,7 +186,7 @@ Value *Emitter::packedOnce(mlir::Operation *op, int64_t bytes, llvm::function_re
   const int64_t groups =
       std::clamp<int64_t>(kKeptBytes / (bytes * gathered), 1, std::max<int64_t>(1, kKeptBlocks / gathered));
   const int64_t slots = groups * gathered, shared = slots - gathered;
-  Buffer &kept = newBuffer(byte, {slots, bytes}), &keys = newBuffer(word, {slots, 4});
+  Buffer &kept = newBuffer(byte, {slots, bytes}, Lifetime::Call), &keys = newBuffer(word, {slots, 4}, Lifetime::Call);
   llvm::AllocaInst *runs = entryAlloca(i32, "runs");
   {
     llvm::IRBuilderBase::InsertPointGuard guard(b);

@@ -106,7 +106,7 @@ void Emitter::packPanels(mlir::Value v, mlir::Type operandType, const Lanes *bat
     base.base = to;
     Lanes panel = intOp(IntOp::UDiv, column, uniformInt(kTileRows));
     Lanes line = intOp(IntOp::Add, intOp(IntOp::Mul, panel, uniformInt(K / group)), k);
-    return toVector(b, addPointer(base, line, kTileBytes), 1);
+    return toVector(b, addIndex(base, line, kTileBytes), 1);
   };
   auto firstOf = [](Lanes x) {
     x.kind = Lanes::Kind::Uniform;

@@ -33,6 +33,12 @@ std::optional<IntOp> intOpOf(OpCode code) {
   }
 }
 
+/// Whether whoever made this sum or product says that it does not wrap around as a signed number.
+bool neverWraps(mlir::Operation *op) {
+  auto flags = llvm::dyn_cast<mlir::arith::ArithIntegerOverflowFlagsInterface>(op);
+  return flags && flags.hasNoSignedWrap();
+}
+
 bool isReduced(mlir::Type t) { return llvm::isa<mlir::FloatType>(t) && t.getIntOrFloatBitWidth() < 32; }
 } // namespace
 
@@ -70,18 +76,17 @@ Lanes Emitter::intOp(IntOp op, const Lanes &x, const Lanes &y) {
   return fromValue(r, std::max(x.level, y.level));
 }
 
-Lanes Emitter::resize(const Lanes &x, llvm::Type *type, bool isSigned) {
+Lanes Emitter::resize(const Lanes &x, llvm::Type *type, bool isSigned, bool exact) {
   if (x.elementType() == type) return x;
   AtLevel at(*this, x.level);
   const bool narrows = type->getIntegerBitWidth() < x.elementType()->getIntegerBitWidth();
   if (x.symbolic()) {
-    // An index does not wrap around inside a tile; a value with large steps may be a hash, which does.
-    bool small = x.kind == Lanes::Kind::Strided;
-    if (x.kind == Lanes::Kind::Offsets)
-      small = std::all_of(x.offsets->begin(), x.offsets->end(), [](int64_t o) { return std::abs(o) < (1 << 24); });
-    if (small && (!narrows || x.kind == Lanes::Kind::Offsets)) {
+    // Cutting off high bits keeps lanes apart by what they were, modulo the new width.
+    if (narrows ? x.kind == Lanes::Kind::Offsets : exact) {
       Lanes r = x;
       r.base = isSigned ? b.CreateSExtOrTrunc(x.base, type) : b.CreateZExtOrTrunc(x.base, type);
+      r.exact = !narrows;
+      if (narrows) r.align = std::min<uint8_t>(r.align, static_cast<uint8_t>(type->getIntegerBitWidth() - 1));
       return r;
     }
     Value *v = vec(x);
@@ -97,9 +102,12 @@ Lanes Emitter::resize(const Lanes &x, llvm::Type *type, bool isSigned) {
   return r;
 }
 
-Lanes Emitter::addPointer(const Lanes &pointer, const Lanes &offset, int64_t elementBytes) {
-  const int level = std::max(pointer.level, offset.level);
-  Lanes wide = resize(offset, b.getInt64Ty(), true);
+Lanes Emitter::addIndex(const Lanes &pointer, const Lanes &index, int64_t elementBytes) {
+  return addPointer(pointer, resize(index, b.getInt64Ty(), true, true), elementBytes);
+}
+
+Lanes Emitter::addPointer(const Lanes &pointer, const Lanes &wide, int64_t elementBytes) {
+  const int level = std::max(pointer.level, wide.level);
   AtLevel at(*this, level);
   auto gep = [&](Value *p, Value *o) { return b.CreateGEP(b.getInt8Ty(), p, o); };
   if (!pointer.vector() && !wide.vector() && !(pointer.kind == Lanes::Kind::Strided && wide.symbolic()) &&
@@ -162,20 +170,25 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
   // Forms that stay symbolic.
   if (std::optional<IntOp> i = intOpOf(code); i && (symbolic || uniform) && resultType.isIntOrIndex()) {
     AtLevel at(*this, level);
-    if (std::optional<Lanes> r = symbolicInt(b, pool_, *i, args[0], args[1])) return {*r};
+    if (std::optional<Lanes> r = symbolicInt(b, pool_, *i, args[0], args[1])) {
+      auto isExact = [](const Lanes &x) { return staysExact(x, true); };
+      if (r->symbolic() && neverWraps(op) && llvm::all_of(args, isExact)) r->exact = true;
+      return {*r};
+    }
   }
   switch (code) {
   case OpCode::AddPtr: {
     mlir::Type pointee = llvm::cast<tt::PointerType>(resultType).getPointeeType();
-    return {addPointer(args[0], args[1], bytesOf(pointee))};
+    Lanes offset = resize(args[1], b.getInt64Ty(), true, staysExact(args[1], true));
+    return {addPointer(args[0], offset, bytesOf(pointee))};
   }
   case OpCode::ExtSI:
-  case OpCode::IndexCast: return {resize(args[0], typeOf(resultType), true)};
+  case OpCode::IndexCast: return {resize(args[0], typeOf(resultType), true, staysExact(args[0], true))};
   case OpCode::ExtUI:
   case OpCode::IndexCastUI:
   case OpCode::TruncI:
     if (args[0].elementType()->isIntegerTy(1) && args[0].symbolic()) break;
-    return {resize(args[0], typeOf(resultType), false)};
+    return {resize(args[0], typeOf(resultType), false, staysExact(args[0], false))};
   case OpCode::Select:
     if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(args[0].base)) return {c->isZero() ? args[2] : args[1]};
     if (args[0].uniform() && args[1].kind == args[2].kind && args[1].offsets == args[2].offsets &&
@@ -184,6 +197,7 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
       Lanes r = args[1];
       r.level = static_cast<uint8_t>(level);
       r.align = std::min(args[1].align, args[2].align);
+      r.exact = args[1].exact && args[2].exact;
       r.base = b.CreateSelect(args[0].base, args[1].base, args[2].base);
       return {r};
     }

@@ -4,6 +4,7 @@
 #include "base/diagnostics/backend.h"
 #include "ir/tile/tile.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 namespace neso::cpu {
 
@@ -11,7 +12,8 @@ using llvm::BasicBlock;
 using llvm::Value;
 
 Emitter::Emitter(llvm::Module &module, CpuLevel level)
-    : module_(module), level_(level), caps_(capabilities(level)), b(module.getContext()), math_(b) {}
+    : module_(module), level_(level), caps_(capabilities(level)), b(module.getContext()), math_(b),
+      affine_([this](mlir::Value v) { return initOf(v); }) {}
 
 void Emitter::fail(mlir::Operation *op, const std::string &why) {
   if (error_) return;
@@ -171,6 +173,7 @@ void Emitter::emitBody(mlir::Region &body, BasicBlock *exit) {
 }
 
 void Emitter::emitBlock(mlir::Block &block) {
+  llvm::SaveAndRestore<mlir::Block *> here(block_, &block);
   llvm::SmallVector<mlir::Operation *, 4> done;
   for (mlir::Operation &op : block) {
     if (failed()) return;

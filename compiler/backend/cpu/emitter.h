@@ -8,7 +8,7 @@
 //
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp tensor expressions at an index;
 // elementwise.cpp one operation on lanes; memory.cpp loads, stores, atomics, buffers; loops.cpp loop nests; control.cpp
-// scf and cf; reduce.cpp reductions and scans; dot.cpp matrix products, dot_operand.cpp their operands, dot_tiles.cpp
+// scf and cf; affine.h and proofs.cpp what is known of indices; reduce.cpp reductions and scans; dot.cpp matrix products, dot_operand.cpp their operands, dot_tiles.cpp
 // those by matrix tiles, dot_reuse.cpp what of them is kept from turn to turn and from program to program; uses.cpp
 // what is virtual and what is not.
 #pragma once
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "backend/common/math.h"
+#include "backend/cpu/affine.h"
 #include "backend/cpu/compile.h"
 #include "backend/cpu/lanes.h"
 #include "backend/cpu/target.h"
@@ -79,7 +80,6 @@ private:
   Lanes eval(mlir::Value v, const Index &index);
   Lanes evalUncached(mlir::Value v, const Index &index);
   bool evalRegion(mlir::Region &region, llvm::ArrayRef<Lanes> args, llvm::SmallVectorImpl<Lanes> &results);
-  std::optional<Lanes> speculateRemainder(mlir::Operation *op, const Index &index);
   llvm::SmallVector<Lanes, 2> elementwise(mlir::Operation *op, llvm::ArrayRef<Lanes> args);
   llvm::Value *emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args);
   llvm::Value *emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args, mlir::Type type);
@@ -89,8 +89,12 @@ private:
   llvm::Value *convertFloat(llvm::Value *v, mlir::Type from, mlir::Type to, bool towardZero);
   Lanes constant(mlir::Attribute value, mlir::Type element);
   Lanes intOp(IntOp op, const Lanes &x, const Lanes &y);
-  Lanes resize(const Lanes &x, llvm::Type *type, bool isSigned);
+  /// x in another width. exact: lanes are apart by their offsets as numbers (staysExact), so they stay symbolic.
+  Lanes resize(const Lanes &x, llvm::Type *type, bool isSigned, bool exact);
+  /// offset: i64, in elements.
   Lanes addPointer(const Lanes &pointer, const Lanes &offset, int64_t elementBytes);
+  /// The same for an index of a tile (i32), which does not wrap around.
+  Lanes addIndex(const Lanes &pointer, const Lanes &index, int64_t elementBytes);
   Lanes uniformInt(int64_t v);
   Lanes fromValue(llvm::Value *v, int level);
   llvm::Value *vec(const Lanes &x) {
@@ -106,6 +110,24 @@ private:
   Lanes linearize(const Index &index, llvm::ArrayRef<int64_t> shape);
   Index delinearize(const Lanes &linear, llvm::ArrayRef<int64_t> shape);
 
+  // ---- what has to be tested at run time (proofs.cpp; affine.h says why)
+  /// Null for all values but loop-carried tensors that only move.
+  mlir::Value initOf(mlir::Value carried) const;
+  /// Whether the conditions hold for this run (i1, at level 0; a constant where they show without a run).
+  llvm::Value *holds(const Conditions &conditions);
+  llvm::Value *noWrap(const NoWrap &c);
+  struct Remainder {
+    llvm::Value *first; // of the range's first element
+    llvm::Value *plain; // i1: it grows by 1 from there on, and nothing wraps
+  };
+  Remainder remainder(const RemainderForm &form);
+  /// Goes on as if the conditions held; the sink tests them. False: they never hold.
+  bool speculate(const Conditions &conditions);
+  std::optional<Lanes> speculateRemainder(mlir::Operation *op, const Index &index);
+  std::optional<Lanes> speculateNoWrap(mlir::Value v, const Lanes &x, const Index &index, bool isSigned);
+  /// resize of x, the elements of v at `index`: symbolic where it can be shown or tested that v does not wrap around.
+  Lanes widen(mlir::Value v, const Lanes &x, const Index &index, llvm::Type *type, bool isSigned);
+
   // ---- memory (memory.cpp)
   Lanes loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mask, const Lanes *other, bool scratch);
   void storeAt(const Lanes &pointer, const Lanes &value, mlir::Type element, const Lanes *mask);
@@ -113,12 +135,18 @@ private:
   Lanes bufferPointer(const Buffer &buffer, const Index &index);
   Lanes loadBuffer(const Buffer &buffer, const Index &index);
   void storeBuffer(const Buffer &buffer, const Index &index, const Lanes &value);
-  Buffer &newBuffer(mlir::Type element, llvm::ArrayRef<int64_t> shape);
+  /// How long a buffer's content counts: Program until it is freed, in memory that others have had; Call through all
+  /// programs of a call, in memory of its own.
+  enum class Lifetime { Program, Call };
+  Buffer &newBuffer(mlir::Type element, llvm::ArrayRef<int64_t> shape, Lifetime lifetime = Lifetime::Program);
   void freeBuffer(Buffer &buffer);
   /// Gives v its buffer, to be freed after v's last use.
   void bind(mlir::Value v, Buffer &buffer);
-  /// The shape that a running nest visits element by element; values worth it are kept on the way (see kept_).
+  /// The shape that a running nest visits element by element; values worth it are kept on the way (see kept_). Each call
+  /// begins the code of another part of the shape (a vector loop, its tail, the general form).
   void cover(llvm::ArrayRef<int64_t> shape, const Index *index);
+  void keep(mlir::Value v, const Index &index, const Lanes &value);
+  /// Binds what every part has kept.
   void commitKept();
   /// A buffer with all of `v`; made now unless there is one already.
   Buffer &materialize(mlir::Value v);
@@ -183,8 +211,14 @@ private:
   void runNest(const Nest &nest, const Masks &masks, llvm::function_ref<void(const Index &)> body);
   void vectorLoop(const Nest &nest, Index &index, const Masks &masks, llvm::function_ref<void(const Index &)> body);
   Index vectorIndex(const Nest &nest, const Index &outer, llvm::Value *iv);
-  /// n such that mask is true exactly for positions below n of the vector direction; null when it has no such form.
-  llvm::Value *prefixBound(mlir::Value mask, const Index &index, const Nest &nest);
+  /// If `certain` (i1; null: always), the mask is true exactly for positions below `below` (i32) of the vector
+  /// direction. Else nothing is known.
+  struct Prefix {
+    llvm::Value *below, *certain;
+  };
+  /// Nothing when the mask has no such form. index: any position of the vector direction.
+  std::optional<Prefix> prefixOf(mlir::Value mask, const Index &index, const Nest &nest);
+  std::optional<Prefix> comparedPrefix(mlir::Operation *compare, const Index &index, size_t dim, const Nest &nest);
   int64_t widthFor(llvm::ArrayRef<mlir::Value> values, int64_t extent, int maxFactor);
   llvm::SmallVector<mlir::Value, 4> masksBelow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape);
 
@@ -214,6 +248,9 @@ private:
   /// (i64) that rows without any element have, null if there are none.
   llvm::Value *leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table,
                         const Buffer &packed);
+  /// The same for rows that lie `stride` bytes apart from `base` on.
+  void evenRows(const Buffer &table, llvm::Value *base, llvm::Value *stride);
+  llvm::Value *maskedOffRow(mlir::Operation *load, mlir::Type computeType);
   void rowAddresses(mlir::Operation *load, const Buffer &table, llvm::Value *nothing);
   /// B: element (k, n) is at pointer + (n / panel) * panelStride + k * stride + (n % panel) * element size. Strides in
   /// bytes, i64.
@@ -233,6 +270,11 @@ private:
   /// Whether v is a load [rows, columns] that may turn out at run time to lie in memory as evenly spaced contiguous
   /// rows of elementType.
   bool mayLieInPlace(mlir::Value v, mlir::Type elementType);
+  /// Whether the elements that `load` reads lie evenly spaced, and none or all of a block are masked off when the mask's
+  /// corners are not, if the conditions hold.
+  bool inPlaceIf(mlir::Operation *load, Conditions &conditions);
+  /// The mask at the four corners of its block (i1).
+  llvm::Value *atCorners(mlir::Value mask);
   /// Where it begins and how far apart its rows and columns are (i64, bytes); whether no lane is masked off and it is
   /// linear indeed (i1); whether its rows are contiguous as well (i1). For values of which mayLieInPlace holds.
   struct Placement {
@@ -318,7 +360,17 @@ private:
   /// shape on the way.
   const Index *coverIndex_ = nullptr;
   llvm::ArrayRef<int64_t> coverShape_;
-  llvm::SmallVector<std::pair<mlir::Value, Buffer *>, 2> kept_;
+  int coverParts_ = 0; // begun so far
+  /// A value of the covered shape that all of the first `parts` parts have stored. Where a mask is known to be true,
+  /// neither it nor what only it needs is evaluated, so parts differ in what they ask for.
+  struct Kept {
+    mlir::Value value;
+    Buffer *buffer;
+    int parts = 0;
+  };
+  llvm::SmallVector<Kept, 2> kept_;
+  mlir::Block *block_ = nullptr; // whose operations are emitted; what sinks keep belongs to it
+  Affine affine_;
   llvm::DenseMap<mlir::Attribute, llvm::GlobalVariable *> constants_;
 };
 

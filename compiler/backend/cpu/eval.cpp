@@ -35,59 +35,18 @@ Lanes Emitter::eval(mlir::Value v, const Index &index) {
     r = evalUncached(v, index);
     if (coverIndex_ && index.size() == coverIndex_->size() &&
         std::equal(index.begin(), index.end(), coverIndex_->begin()) && shapeOf(v.getType()) == coverShape_ &&
-        uses_->worthKeeping(v) && level == currentLevel()) {
-      Buffer *kept = nullptr;
-      for (auto &[k, buffer] : kept_)
-        if (k == v) kept = buffer;
-      if (!kept) {
-        kept = &newBuffer(elementOf(v.getType()), coverShape_);
-        kept_.push_back({v, kept});
-      }
-      storeBuffer(*kept, index, r);
-    }
+        uses_->worthKeeping(v) && level == currentLevel() && v.getParentBlock() == block_)
+      keep(v, index, r);
   }
   frames_[std::min(level, currentLevel())].memo[key] = r;
   return r;
-}
-
-std::optional<Lanes> Emitter::speculateRemainder(mlir::Operation *op, const Index &index) {
-  if (!speculating_ || index.size() != 1) return std::nullopt;
-  auto uniformOperand = [&](mlir::Value v) -> mlir::Value {
-    mlir::Operation *def = v.getDefiningOp();
-    return def && codeOf(def) == OpCode::Splat ? def->getOperand(0) : mlir::Value();
-  };
-  mlir::Value modulus = uniformOperand(op->getOperand(1));
-  mlir::Operation *sum = op->getOperand(0).getDefiningOp();
-  if (!modulus || !sum || codeOf(sum) != OpCode::AddI) return std::nullopt;
-  mlir::Value start;
-  mlir::Operation *range = nullptr;
-  for (int k : {0, 1}) {
-    mlir::Operation *r = sum->getOperand(k).getDefiningOp();
-    if (r && codeOf(r) == OpCode::MakeRange && (start = uniformOperand(sum->getOperand(1 - k)))) {
-      range = r;
-      break;
-    }
-  }
-  if (!range) return std::nullopt;
-  const int64_t first = range->getAttrOfType<mlir::IntegerAttr>("start").getInt();
-  const int64_t last = range->getAttrOfType<mlir::IntegerAttr>("end").getInt();
-  Lanes r0, n = scalar(modulus), s = scalar(start);
-  {
-    AtLevel top(*this, 0);
-    Value *begin = b.CreateAdd(s.base, llvm::ConstantInt::getSigned(s.base->getType(), first));
-    r0.base = emitDivision(OpCode::RemSI, begin, n.base);
-    Value *end = b.CreateAdd(b.CreateSExt(r0.base, b.getInt64Ty()), b.getInt64(static_cast<uint64_t>(last - first)));
-    Value *fits = b.CreateICmpSLE(end, b.CreateSExt(n.base, b.getInt64Ty()));
-    conditions_.push_back(b.CreateAnd(fits, b.CreateICmpSGE(begin, llvm::ConstantInt::get(begin->getType(), 0))));
-  }
-  return intOp(IntOp::Add, r0, index[0]);
 }
 
 Lanes Emitter::evalUncached(mlir::Value v, const Index &index) {
   if (auto moving = moving_.find(v); moving != moving_.end()) {
     Lanes init = eval(moving->second.init, index);
     const Lanes &moved = moving->second.current;
-    if (init.elementType()->isPointerTy()) return addPointer(init, moved, 1);
+    if (init.elementType()->isPointerTy()) return addPointer(init, moved, 1); // bytes, in 64 bits
     return intOp(IntOp::Add, init, moved);
   }
   mlir::Operation *op = v.getDefiningOp();
@@ -131,7 +90,7 @@ Lanes Emitter::evalUncached(mlir::Value v, const Index &index) {
     Lanes base;
     base.base = global;
     Shape shape = shapeOf(v.getType());
-    return loadAt(addPointer(base, linearize(index, shape), bytesOf(element)), element, nullptr, nullptr, false);
+    return loadAt(addIndex(base, linearize(index, shape), bytesOf(element)), element, nullptr, nullptr, false);
   }
   case OpCode::Poison: return fromValue(llvm::Constant::getNullValue(typeOf(elementOf(v.getType()))), 0);
   case OpCode::Broadcast: {
@@ -199,7 +158,7 @@ Lanes Emitter::evalUncached(mlir::Value v, const Index &index) {
   }
   case OpCode::Gather: {
     const int64_t axis = op->getAttrOfType<mlir::IntegerAttr>("axis").getInt();
-    Lanes where = resize(eval(op->getOperand(1), index), b.getInt32Ty(), true);
+    Lanes where = widen(op->getOperand(1), eval(op->getOperand(1), index), index, b.getInt32Ty(), true);
     // An index out of range must not reach memory.
     const int64_t n = operandShape(0)[axis];
     {
@@ -216,6 +175,19 @@ Lanes Emitter::evalUncached(mlir::Value v, const Index &index) {
   case OpCode::RemSI:
     if (std::optional<Lanes> r = speculateRemainder(op, index)) return *r;
     break;
+  case OpCode::AddPtr: {
+    Lanes pointer = eval(op->getOperand(0), index), offset = eval(op->getOperand(1), index);
+    mlir::Type pointee = llvm::cast<tt::PointerType>(elementOf(v.getType())).getPointeeType();
+    return addPointer(pointer, widen(op->getOperand(1), offset, index, b.getInt64Ty(), true), bytesOf(pointee));
+  }
+  case OpCode::ExtSI:
+  case OpCode::ExtUI:
+  case OpCode::IndexCast:
+  case OpCode::IndexCastUI: {
+    Lanes x = eval(op->getOperand(0), index);
+    const bool isSigned = code == OpCode::ExtSI || code == OpCode::IndexCast;
+    return widen(op->getOperand(0), x, index, typeOf(elementOf(v.getType())), isSigned);
+  }
   default: break;
   }
   if (classOf(code) != OpClass::Element) {

@@ -64,6 +64,14 @@ Lanes finish(OffsetPool &pool, llvm::Value *base, LaneOffsets offsets, int level
 }
 } // namespace
 
+bool staysExact(const Lanes &x, bool isSigned) {
+  if (!x.symbolic() || (x.exact && isSigned)) return true;
+  if (x.kind != Lanes::Kind::Offsets) return false;
+  const int low = std::min<int>({alignOf(x), static_cast<int>(x.elementType()->getIntegerBitWidth()) - 1, 62});
+  return std::all_of(x.offsets->begin(), x.offsets->end(),
+                     [&](int64_t o) { return o >= 0 && o < (int64_t{1} << low); });
+}
+
 std::optional<Lanes> symbolicInt(llvm::IRBuilder<> &b, OffsetPool &pool, IntOp op, const Lanes &x, const Lanes &y) {
   if (x.vector() || y.vector()) return std::nullopt;
   const int level = std::max(x.level, y.level);
@@ -130,12 +138,14 @@ std::optional<Lanes> symbolicInt(llvm::IRBuilder<> &b, OffsetPool &pool, IntOp o
     }
     if (x.kind == Lanes::Kind::Strided && y.uniform()) {
       r = x;
+      r.exact = false;
       r.base = base;
       r.level = static_cast<uint8_t>(level);
       return r;
     }
     if (op == IntOp::Add && x.uniform() && y.kind == Lanes::Kind::Strided) {
       r = y;
+      r.exact = false;
       r.base = base;
       r.level = static_cast<uint8_t>(level);
       return r;
@@ -154,15 +164,16 @@ std::optional<Lanes> symbolicInt(llvm::IRBuilder<> &b, OffsetPool &pool, IntOp o
     if (c && moving.kind == Lanes::Kind::Offsets) {
       if (*c > (int64_t{1} << 31) || *c < -(int64_t{1} << 31)) return std::nullopt;
       LaneOffsets o = *moving.offsets;
-      for (int64_t &v : o) v *= *c;
+      for (int64_t &v : o) v = static_cast<int64_t>(static_cast<uint64_t>(v) * static_cast<uint64_t>(*c));
       int align = *c ? alignOf(moving) + static_cast<int>(llvm::countr_zero(static_cast<uint64_t>(*c))) : 63;
       return finish(pool, b.CreateMul(moving.base, llvm::ConstantInt::getSigned(type, *c)), std::move(o), level, align);
     }
     if (op == IntOp::Shl) return std::nullopt;
     if (moving.kind == Lanes::Kind::Strided) {
       r.kind = Lanes::Kind::Strided;
-      if (!c || std::abs(*c) > (int64_t{1} << 31)) return std::nullopt;
+      if (!c || std::abs(*c) > (int64_t{1} << 31) || std::abs(moving.scale) > (int64_t{1} << 31)) return std::nullopt;
       r = moving;
+      r.exact = false;
       r.level = static_cast<uint8_t>(level);
       r.base = b.CreateMul(moving.base, fixed.base);
       r.scale *= *c;

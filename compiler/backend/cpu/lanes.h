@@ -30,6 +30,9 @@ struct Lanes {
   llvm::Value *step = nullptr;
   int64_t scale = 1;
   uint8_t stepLevel = 0;
+  /// Symbolic integers: each lane, as a signed number, is base + offset; nothing wraps around between the lanes. Without
+  /// it that holds modulo 2^bits only.
+  bool exact = false;
 
   bool uniform() const { return kind == Kind::Uniform; }
   bool vector() const { return kind == Kind::Vector; }
@@ -56,6 +59,10 @@ private:
 
 /// offsets[l] == l * step for all lanes.
 bool isRun(const LaneOffsets &offsets, int64_t step);
+
+/// Whether base + offset, widened, is the widened base + offset: known to be exact, or the offsets fill low bits that the
+/// base has zero.
+bool staysExact(const Lanes &x, bool isSigned);
 
 /// Integer operations that can stay symbolic.
 enum class IntOp : uint8_t { Add, Sub, Mul, Shl, LShr, And, Or, Xor, UDiv, URem };

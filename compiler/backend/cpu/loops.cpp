@@ -23,6 +23,7 @@ Emitter::Key Emitter::keyOf(mlir::Value v, const Index &index) {
   for (const Lanes &l : index) {
     key.words.push_back(l.base);
     key.words.push_back(l.offsets ? static_cast<const void *>(l.offsets) : static_cast<const void *>(l.step));
+    if (l.step) key.words.push_back(reinterpret_cast<const void *>(l.scale));
   }
   return key;
 }
@@ -139,64 +140,6 @@ void Emitter::sink(llvm::function_ref<void()> emit) {
 // ---------------------------------------------------------------------------------------------------------------- shape of the nest
 
 namespace {
-/// Elements that v (a pointer or integer tensor) moves by along `dim`: a constant, or nothing when it is not known.
-std::optional<int64_t> strideAlong(mlir::Value v, int64_t dim, int depth = 0) {
-  mlir::Operation *def = v.getDefiningOp();
-  if (!def || depth > 24) return std::nullopt;
-  auto type = llvm::dyn_cast<mlir::RankedTensorType>(v.getType());
-  if (!type) return 0;
-  auto of = [&](unsigned i, int64_t d) { return strideAlong(def->getOperand(i), d, depth + 1); };
-  switch (codeOf(def)) {
-  case OpCode::MakeRange: return 1;
-  case OpCode::Splat: return 0;
-  case OpCode::ArithConstant: {
-    auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(def->getAttr("value"));
-    return dense && dense.isSplat() ? std::optional<int64_t>(0) : std::nullopt;
-  }
-  case OpCode::ExpandDims: {
-    int64_t axis = def->getAttrOfType<mlir::IntegerAttr>("axis").getInt();
-    return axis == dim ? std::optional<int64_t>(0) : of(0, dim > axis ? dim - 1 : dim);
-  }
-  case OpCode::Broadcast:
-    return llvm::cast<mlir::RankedTensorType>(def->getOperand(0).getType()).getShape()[dim] == 1
-               ? std::optional<int64_t>(0)
-               : of(0, dim);
-  case OpCode::Trans: {
-    auto order = def->getAttrOfType<mlir::DenseI32ArrayAttr>("order");
-    return of(0, order[dim]);
-  }
-  case OpCode::AddI:
-  case OpCode::AddPtr: {
-    std::optional<int64_t> a = of(0, dim), c = of(1, dim);
-    if (a && c) return *a + *c;
-    return std::nullopt;
-  }
-  case OpCode::SubI: {
-    std::optional<int64_t> a = of(0, dim), c = of(1, dim);
-    if (a && c) return *a - *c;
-    return std::nullopt;
-  }
-  case OpCode::MulI: {
-    std::optional<int64_t> a = of(0, dim), c = of(1, dim);
-    if (a && c && *a == 0 && *c == 0) return 0;
-    for (int k : {0, 1}) {
-      mlir::Operation *other = def->getOperand(1 - k).getDefiningOp();
-      if (!other || codeOf(other) != OpCode::ArithConstant) continue;
-      auto dense = llvm::dyn_cast<mlir::DenseElementsAttr>(other->getAttr("value"));
-      std::optional<int64_t> s = k == 0 ? a : c;
-      if (dense && dense.isSplat() && s) return *s * dense.getSplatValue<llvm::APInt>().getSExtValue();
-    }
-    return std::nullopt;
-  }
-  case OpCode::ExtSI:
-  case OpCode::ExtUI:
-  case OpCode::TruncI:
-  case OpCode::RemSI:
-  case OpCode::RemUI: return of(0, dim);
-  default: return std::nullopt;
-  }
-}
-
 /// Calls fn on every virtual operation below `values` once.
 void walkBelow(const Uses &uses, llvm::ArrayRef<mlir::Value> values, llvm::function_ref<bool(mlir::Operation *)> fn) {
   llvm::SmallVector<mlir::Value, 16> todo(values.begin(), values.end());
@@ -216,10 +159,8 @@ int Emitter::unitDim(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> 
   auto vote = [&](mlir::Value pointer, int weight) {
     auto type = llvm::dyn_cast<mlir::RankedTensorType>(pointer.getType());
     if (!type || type.getShape() != shape) return;
-    // Loop-carried pointers move as their initial value does.
-    for (auto it = moving_.find(pointer); it != moving_.end(); it = moving_.find(pointer)) pointer = it->second.init;
     for (int d = 0; d < rank; ++d)
-      if (std::optional<int64_t> s = strideAlong(pointer, d); s && *s == 1 && shape[d] > 1) votes[d] += weight;
+      if (shape[d] > 1 && affine_.likelyStep(pointer, d) == 1) votes[d] += weight;
   };
   for (mlir::Value v : values)
     if (llvm::isa<tt::PointerType>(elementOf(v.getType()))) vote(v, 3);
@@ -338,57 +279,84 @@ llvm::SmallVector<mlir::Value, 4> Emitter::masksBelow(llvm::ArrayRef<mlir::Value
   return masks;
 }
 
-Value *Emitter::prefixBound(mlir::Value mask, const Index &index, const Nest &nest) {
-  Value *extent = b.getInt32(static_cast<uint32_t>(nest.extent));
-  // Where the index does not move along the vector direction, one condition decides.
-  if (std::all_of(index.begin(), index.end(), [](const Lanes &l) { return l.uniform(); })) {
-    Lanes m = eval(mask, index);
-    if (!m.uniform()) return nullptr;
-    return b.CreateSelect(m.base, extent, b.getInt32(0));
-  }
-  if (buffers_.count(mask)) return nullptr;
+std::optional<Emitter::Prefix> Emitter::prefixOf(mlir::Value mask, const Index &index, const Nest &nest) {
+  Value *extent = b.getInt32(static_cast<uint32_t>(nest.extent)), *none = b.getInt32(0);
+  size_t dim = 0;
+  while (dim < index.size() && index[dim].uniform()) ++dim;
+  // Where the mask does not move along the vector direction, one condition decides.
+  auto everywhere = [&](const Index &at, Value *certain) -> std::optional<Prefix> {
+    Lanes m = eval(mask, at);
+    if (!m.uniform()) return std::nullopt;
+    return Prefix{b.CreateSelect(m.base, extent, none), certain};
+  };
+  if (dim == index.size()) return everywhere(index, nullptr);
   mlir::Operation *def = mask.getDefiningOp();
-  if (!def) return nullptr;
+  if (!def || buffers_.count(mask)) return std::nullopt;
   switch (codeOf(def)) {
-  case OpCode::ArithConstant:
-  case OpCode::Splat: {
-    Lanes m = eval(mask, index);
-    return b.CreateSelect(m.base, extent, b.getInt32(0));
-  }
   case OpCode::AndI: {
-    Value *x = prefixBound(def->getOperand(0), index, nest);
-    Value *y = x ? prefixBound(def->getOperand(1), index, nest) : nullptr;
-    return y ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y) : nullptr;
+    std::optional<Prefix> x = prefixOf(def->getOperand(0), index, nest);
+    std::optional<Prefix> y = x ? prefixOf(def->getOperand(1), index, nest) : std::nullopt;
+    if (!y) return std::nullopt;
+    Value *certain = !x->certain ? y->certain : !y->certain ? x->certain : b.CreateAnd(x->certain, y->certain);
+    return Prefix{b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x->below, y->below), certain};
   }
   case OpCode::Broadcast: {
     auto type = llvm::cast<mlir::RankedTensorType>(def->getOperand(0).getType());
     Index inner = index;
     for (size_t d = 0; d < inner.size(); ++d)
       if (type.getShape()[d] == 1) inner[d] = uniformInt(0);
-    return prefixBound(def->getOperand(0), inner, nest);
+    return prefixOf(def->getOperand(0), inner, nest);
   }
   case OpCode::ExpandDims: {
     Index inner = index;
     inner.erase(inner.begin() + def->getAttrOfType<mlir::IntegerAttr>("axis").getInt());
-    return prefixBound(def->getOperand(0), inner, nest);
+    return prefixOf(def->getOperand(0), inner, nest);
   }
-  case OpCode::CmpI: {
-    using P = mlir::arith::CmpIPredicate;
-    P predicate = llvm::cast<mlir::arith::CmpIOp>(def).getPredicate();
-    const bool flipped = predicate == P::sgt || predicate == P::sge;
-    if (!flipped && predicate != P::slt && predicate != P::sle) return nullptr;
-    Lanes x = eval(def->getOperand(flipped ? 1 : 0), index), y = eval(def->getOperand(flipped ? 0 : 1), index);
-    if (!y.uniform() || x.kind != Lanes::Kind::Offsets || !isRun(*x.offsets, 1)) return nullptr;
-    // base + l < y  <=>  l < y - base; in 64 bits, so that nothing wraps.
-    llvm::Type *i64 = b.getInt64Ty();
-    Value *bound = b.CreateSub(b.CreateSExt(y.base, i64), b.CreateSExt(x.base, i64));
-    if (predicate == P::sle || predicate == P::sge) bound = b.CreateAdd(bound, b.getInt64(1));
-    bound = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bound, b.getInt64(static_cast<uint64_t>(nest.extent)));
-    bound = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, bound, b.getInt64(0));
-    return b.CreateTrunc(bound, b.getInt32Ty());
+  case OpCode::CmpI:
+    if (std::optional<Prefix> p = comparedPrefix(def, index, dim, nest)) return p;
+    break;
+  default: break;
   }
-  default: return nullptr;
-  }
+  Conditions conditions;
+  std::optional<Step> step = affine_.along(mask, static_cast<int64_t>(dim), conditions);
+  if (!step || !step->isZero()) return std::nullopt;
+  Index first = index;
+  first[dim] = uniformInt(0);
+  return everywhere(first, conditions.empty() ? nullptr : holds(conditions));
+}
+
+/// x < bound with x = x[0] + position, as numbers: true below bound - x[0].
+std::optional<Emitter::Prefix> Emitter::comparedPrefix(mlir::Operation *compare, const Index &index, size_t dim,
+                                                       const Nest &nest) {
+  using P = mlir::arith::CmpIPredicate;
+  const P predicate = llvm::cast<mlir::arith::CmpIOp>(compare).getPredicate();
+  const bool flipped = predicate == P::sgt || predicate == P::sge;
+  if (!flipped && predicate != P::slt && predicate != P::sle) return std::nullopt;
+  mlir::Value moving = compare->getOperand(flipped ? 1 : 0), fixed = compare->getOperand(flipped ? 0 : 1);
+  Conditions conditions;
+  std::optional<Step> step = affine_.along(moving, static_cast<int64_t>(dim), conditions);
+  std::optional<Step> still = affine_.along(fixed, static_cast<int64_t>(dim), conditions);
+  if (!step || !step->isUnit() || !still || !still->isZero()) return std::nullopt;
+  Index first = index;
+  first[dim] = uniformInt(0);
+  const Lanes start = eval(moving, first), limit = eval(fixed, first);
+  if (!start.uniform() || !limit.uniform()) return std::nullopt;
+  llvm::Type *i64 = b.getInt64Ty();
+  const unsigned bits = start.base->getType()->getIntegerBitWidth();
+  if (bits > 64) return std::nullopt;
+  auto number = [&](int64_t v) { return llvm::ConstantInt::getSigned(i64, v); };
+  Value *x = b.CreateSExt(start.base, i64), *y = b.CreateSExt(limit.base, i64);
+  // The last x must not have wrapped around.
+  const int64_t most = llvm::APInt::getSignedMaxValue(bits).getSExtValue();
+  Value *certain = b.CreateICmpSLE(x, number(most - (nest.extent - 1)));
+  certain = b.CreateAnd(certain, holds(conditions));
+  Value *below = bits < 64 ? b.CreateSub(y, x) : b.CreateBinaryIntrinsic(llvm::Intrinsic::ssub_sat, y, x);
+  const int64_t more = predicate == P::sle || predicate == P::sge ? 1 : 0;
+  below = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, below, number(nest.extent - more));
+  below = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, below, number(-more));
+  below = b.CreateTrunc(b.CreateAdd(below, number(more)), b.getInt32Ty());
+  auto *always = llvm::dyn_cast<llvm::ConstantInt>(certain);
+  return Prefix{below, always && always->isOne() ? nullptr : certain};
 }
 
 void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
@@ -410,18 +378,19 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
   llvm::SmallVector<mlir::Value, 4> known;
   Value *bound = nullptr, *trimmed = nullptr;
   if (nest.vectorDim >= 0 && nest.width > 1 && !masks.values.empty()) {
-    // Bounds are found at position 0 of the vector direction, where the base of every run is its start.
-    Nest probe = nest;
     frames_.push_back({b.GetInsertBlock(), {}});
-    Index at = vectorIndex(probe, outer, zero);
-    at[nest.vectorDim].level = static_cast<uint8_t>(currentLevel());
-    at[nest.vectorDim].align = 30;
+    Index at = vectorIndex(nest, outer, zero);
     for (size_t i = 0; i < masks.values.size(); ++i) {
-      Value *n = prefixBound(masks.values[i], at, nest);
-      if (!n) continue;
+      std::optional<Prefix> prefix = prefixOf(masks.values[i], at, nest);
+      if (!prefix) continue;
       known.push_back(masks.values[i]);
+      // Without certainty the main loop has no turns and the tail goes to the end.
+      auto unless = [&](Value *otherwise) {
+        return prefix->certain ? b.CreateSelect(prefix->certain, prefix->below, otherwise) : prefix->below;
+      };
+      Value *n = unless(zero);
       bound = bound ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bound, n) : n;
-      if (i == 0 && masks.trim) trimmed = n;
+      if (i == 0 && masks.trim) trimmed = unless(extent);
     }
     frames_.pop_back();
   }

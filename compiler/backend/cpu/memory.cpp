@@ -140,7 +140,7 @@ Lanes Emitter::loadOp(mlir::Operation *op, const Index &index) {
 
 // ------------------------------------------------------------------------------------------------------------------------- buffers
 
-Buffer &Emitter::newBuffer(mlir::Type element, llvm::ArrayRef<int64_t> shape) {
+Buffer &Emitter::newBuffer(mlir::Type element, llvm::ArrayRef<int64_t> shape, Lifetime lifetime) {
   auto buffer = std::make_unique<Buffer>();
   buffer->elementType = element;
   buffer->shape.assign(shape.begin(), shape.end());
@@ -149,7 +149,7 @@ Buffer &Emitter::newBuffer(mlir::Type element, llvm::ArrayRef<int64_t> shape) {
   // Vectors may read past the last element of a small buffer.
   buffer->bytes = (bytes + 63) / 64 * 64 + 64;
   auto best = freeScratch_.end();
-  for (auto it = freeScratch_.begin(); it != freeScratch_.end(); ++it)
+  for (auto it = freeScratch_.begin(); it != freeScratch_.end() && lifetime == Lifetime::Program; ++it)
     if (it->second >= buffer->bytes && (best == freeScratch_.end() || it->second < best->second)) best = it;
   if (best != freeScratch_.end()) {
     buffer->offset = best->first;
@@ -189,7 +189,7 @@ void Emitter::bind(mlir::Value v, Buffer &buffer) {
 Lanes Emitter::bufferPointer(const Buffer &buffer, const Index &index) {
   Lanes base;
   base.base = buffer.ptr;
-  return addPointer(base, linearize(index, buffer.shape), bytesOf(buffer.elementType));
+  return addIndex(base, linearize(index, buffer.shape), bytesOf(buffer.elementType));
 }
 
 Lanes Emitter::loadBuffer(const Buffer &buffer, const Index &index) {
@@ -203,12 +203,30 @@ void Emitter::storeBuffer(const Buffer &buffer, const Index &index, const Lanes 
 void Emitter::cover(llvm::ArrayRef<int64_t> shape, const Index *index) {
   coverShape_ = shape;
   coverIndex_ = index;
+  ++coverParts_;
+}
+
+void Emitter::keep(mlir::Value v, const Index &index, const Lanes &value) {
+  auto it = llvm::find_if(kept_, [&](const Kept &k) { return k.value == v; });
+  if (it == kept_.end()) {
+    // What the first part did not ask for stays unwritten there.
+    if (coverParts_ > 1) return;
+    it = kept_.insert(kept_.end(), Kept{v, &newBuffer(elementOf(v.getType()), coverShape_)});
+  } else if (it->parts != coverParts_ - 1)
+    return;
+  it->parts = coverParts_;
+  storeBuffer(*it->buffer, index, value);
 }
 
 void Emitter::commitKept() {
   coverIndex_ = nullptr;
-  for (auto &[v, buffer] : kept_) bind(v, *buffer);
+  for (const Kept &k : kept_)
+    if (k.parts == coverParts_)
+      bind(k.value, *k.buffer);
+    else
+      freeBuffer(*k.buffer);
   kept_.clear();
+  coverParts_ = 0;
 }
 
 Buffer &Emitter::materialize(mlir::Value v) {

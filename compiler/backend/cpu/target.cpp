@@ -5,6 +5,9 @@
 #include "backend/common/llvm_common.h"
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
@@ -50,16 +53,29 @@ bool tilesPermitted() {
 }
 } // namespace
 
-CpuLevel nativeLevel() {
+bool canRun(CpuLevel level) {
   const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  auto has = [&](const char *name) {
-    auto it = features.find(name);
-    return it != features.end() && it->second;
+  auto has = [&](std::initializer_list<const char *> names) {
+    return llvm::all_of(names, [&](const char *name) {
+      auto it = features.find(name);
+      return it != features.end() && it->second;
+    });
   };
-  if (!(has("avx512f") && has("avx512bw") && has("avx512cd") && has("avx512dq") && has("avx512vl")))
-    return CpuLevel::V3;
-  if (!has("avx512bf16")) return CpuLevel::V4;
-  if (has("amx-tile") && has("amx-bf16") && has("amx-int8") && tilesPermitted()) return CpuLevel::V4Amx;
+  switch (level) {
+  case CpuLevel::V3: return has({"avx2", "fma", "bmi", "bmi2"});
+  case CpuLevel::V4: return canRun(CpuLevel::V3) && has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"});
+  case CpuLevel::V4Bf16: return canRun(CpuLevel::V4) && has({"avx512bf16"});
+  case CpuLevel::V4Amx:
+    return canRun(CpuLevel::V4Bf16) && has({"amx-tile", "amx-bf16", "amx-int8"}) && tilesPermitted();
+  case CpuLevel::AArch64: return false;
+  }
+  NESO_UNREACHABLE("CPU level");
+}
+
+CpuLevel nativeLevel() {
+  if (!canRun(CpuLevel::V4)) return CpuLevel::V3;
+  if (!canRun(CpuLevel::V4Bf16)) return CpuLevel::V4;
+  if (canRun(CpuLevel::V4Amx)) return CpuLevel::V4Amx;
   // On Intel's cores a product of pairs takes longer than the two products that it stands for.
   return llvm::sys::getHostCPUName().starts_with("znver") ? CpuLevel::V4Bf16 : CpuLevel::V4;
 }
@@ -132,6 +148,44 @@ void setTargetAttributes(llvm::Function &function, CpuLevel level) {
   function.addFnAttr(llvm::Attribute::NoUnwind);
 }
 
+namespace {
+/// The one lane that a constant mask leaves on.
+std::optional<unsigned> onlyLane(llvm::Value *mask) {
+  auto *constant = llvm::dyn_cast<llvm::Constant>(mask);
+  auto *type = llvm::dyn_cast<llvm::FixedVectorType>(mask->getType());
+  if (!constant || !type) return std::nullopt;
+  std::optional<unsigned> only;
+  for (unsigned l = 0; l < type->getNumElements(); ++l) {
+    llvm::Constant *lane = constant->getAggregateElement(l);
+    if (!lane || lane->isNullValue()) continue;
+    if (only) return std::nullopt;
+    only = l;
+  }
+  return only;
+}
+
+/// Masked stores of one lane that is known become scalar stores. Code generation would do it too, but LLVM 22 then takes
+/// the size of a lane before it was cut: narrow elements (x86, AVX-512) overwrite their neighbours.
+void storeSingleLanes(llvm::Function &function) {
+  llvm::SmallVector<llvm::IntrinsicInst *, 4> stores;
+  for (llvm::Instruction &i : llvm::instructions(function))
+    if (auto *call = llvm::dyn_cast<llvm::IntrinsicInst>(&i);
+        call && call->getIntrinsicID() == llvm::Intrinsic::masked_store && onlyLane(call->getArgOperand(2)))
+      stores.push_back(call);
+  for (llvm::IntrinsicInst *store : stores) {
+    llvm::IRBuilder<> b(store);
+    const unsigned lane = *onlyLane(store->getArgOperand(2));
+    llvm::Value *value = b.CreateExtractElement(store->getArgOperand(0), lane), *p = store->getArgOperand(1);
+    const uint64_t size = value->getType()->getPrimitiveSizeInBits().getFixedValue() / 8;
+    // Lanes of pointers have no size of their own; they are stored whole and are not narrow.
+    if (!size) continue;
+    const llvm::Align align = llvm::commonAlignment(store->getParamAlign(1).valueOrOne(), lane * size);
+    b.CreateAlignedStore(value, b.CreateConstGEP1_64(b.getInt8Ty(), p, lane * size), align);
+    store->eraseFromParent();
+  }
+}
+} // namespace
+
 void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   PassAnalyses analyses(machine);
   llvm::FunctionPassManager fpm;
@@ -143,7 +197,10 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   fpm.addPass(llvm::EarlyCSEPass());
   fpm.addPass(llvm::SimplifyCFGPass());
   for (llvm::Function &f : module)
-    if (!f.isDeclaration()) fpm.run(f, analyses.function);
+    if (!f.isDeclaration()) {
+      fpm.run(f, analyses.function);
+      storeSingleLanes(f);
+    }
 }
 
 std::vector<uint8_t> emitObject(llvm::Module &module, llvm::TargetMachine &machine, bool assembly) {

@@ -72,7 +72,7 @@ void emitAttention(KernelContext &k, const Facts &facts) {
   std::vector<Val> mMask = out.masks;
   auto along = [&](Emitter &e, Symbol s, size_t dim, Expr extent, Val start) {
     Val lane = e.lanes(dim);
-    e.env[s] = start ? e.binary("arith.addi", start, lane) : lane;
+    e.env[s] = start ? e.indexBinary("arith.addi", start, lane) : lane;
     e.facts.setIndex(s, extent);
     if (!e.facts.provablyDivisible(extent, Expr(e.frame.tile[dim])))
       e.masks.push_back(e.compare("lt", e.env[s], e.index(extent)));

@@ -65,7 +65,7 @@ void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val progra
       const Symbol lane = Symbol::lane(i);
       e.env[lane] = e.lanes(d);
       e.facts.setRange(lane, {0, bl.size - 1});
-      e.env[bl.symbol] = count.isConst(1) ? e.env[lane] : e.binary("arith.addi", base, e.env[lane]);
+      e.env[bl.symbol] = count.isConst(1) ? e.env[lane] : e.indexBinary("arith.addi", base, e.env[lane]);
       e.blocked[bl.symbol] = block * Expr(bl.size) + lane;
       if (!e.facts.provablyDivisible(bl.extent, Expr(bl.size)))
         e.masks.push_back(e.compare("lt", e.env[bl.symbol], e.index(bl.extent)));

@@ -495,7 +495,7 @@ private:
   /// scalars.
   void bindSteps(Emitter &e, Val start, size_t dim) const {
     Val lane = e.lanes(dim);
-    e.env[kK] = e.binary("arith.addi", start, lane);
+    e.env[kK] = e.indexBinary("arith.addi", start, lane);
     e.env[kBlockOfK] = e.binary("arith.divsi", start, e.intConst(c_.bk));
     e.env[kLaneOfK] = lane;
     e.facts.setIndex(kBlockOfK, ceilDiv(c_.kSize, Expr(c_.bk)));

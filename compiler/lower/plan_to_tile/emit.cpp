@@ -114,6 +114,14 @@ Val Emitter::binary(const char *op, Val a, Val b) {
   return {k.b.create(state)->getResult(0), vary};
 }
 
+Val Emitter::indexBinary(const char *op, Val a, Val b) {
+  Val out = binary(op, a, b);
+  Operation *def = out.v.getDefiningOp();
+  if (auto add = dyn_cast<arith::AddIOp>(def)) add.setOverflowFlags(arith::IntegerOverflowFlags::nsw);
+  if (auto mul = dyn_cast<arith::MulIOp>(def)) mul.setOverflowFlags(arith::IntegerOverflowFlags::nsw);
+  return out;
+}
+
 Val Emitter::compare(const char *predicate, Val a, Val b, bool isUnsigned) {
   unsigned vary = a.vary | b.vary;
   a = widen(a, vary), b = widen(b, vary);
@@ -199,12 +207,12 @@ Val Emitter::index(Expr e) {
     std::vector<Val> groups; // one for each distinct vary
     for (Val v : vals) {
       if (!groups.empty() && groups.back().vary == v.vary)
-        groups.back() = binary(op, groups.back(), v);
+        groups.back() = indexBinary(op, groups.back(), v);
       else
         groups.push_back(v);
     }
     Val out = groups[0];
-    for (size_t i = 1; i < groups.size(); ++i) out = binary(op, out, groups[i]);
+    for (size_t i = 1; i < groups.size(); ++i) out = indexBinary(op, out, groups[i]);
     return out;
   };
   Val out;

@@ -91,6 +91,9 @@ public:
   Val lanes(size_t d);
   Val widen(Val x, unsigned vary);
   Val binary(const char *op, Val a, Val b);                                  // same element types
+  /// A sum or product of indices: it fits indexType wherever its element is used (plan_to_tile.cpp chooses the type so),
+  /// and is marked as one that does not wrap, which spares back ends the test.
+  Val indexBinary(const char *op, Val a, Val b);
   Val fusedMultiplyAdd(Val a, Val b, Val c);                                 // a * b + c with one rounding
   Val compare(const char *predicate, Val a, Val b, bool isUnsigned = false); // "eq" "lt" …; ints or floats
   Val select(Val c, Val a, Val b);

@@ -74,7 +74,7 @@ private:
     define(kPlace, mod(t, Expr(LookBack::kGroup - 1)), LookBack::kGroup - 1);
     row_.facts = tile_.facts, row_.env = tile_.env;
     const Expr start = (node_.reverse ? tiles - 1 - t : t) * Expr(look_.tile);
-    Val at = tile_.binary("arith.addi", tile_.index(start), tile_.lanes(0));
+    Val at = tile_.indexBinary("arith.addi", tile_.index(start), tile_.lanes(0));
     tile_.env[Symbol::inner(0)] = at;
     tile_.facts.setIndex(Symbol::inner(0), length_);
     if (tile_.facts.provablyDivisible(length_, Expr(look_.tile))) return;

@@ -390,7 +390,7 @@ private:
     }
     if (whole && e.env.count(Symbol::inner(d))) return; // a later phase over the same single block
     Val lane = e.lanes(static_cast<size_t>(innerDim_));
-    Val at = whole ? lane : e.binary("arith.addi", start, lane);
+    Val at = whole ? lane : e.indexBinary("arith.addi", start, lane);
     e.env[Symbol::inner(d)] = at;
     if (!e.facts.provablyDivisible(r()[d], Expr(innerBlock_))) {
       Val inside = e.compare("lt", at, e.index(r()[d]));

@@ -138,7 +138,7 @@ inline std::string kernelText(const std::string &name) {
 inline std::vector<CpuLevel> levels() {
   std::vector<CpuLevel> out;
   for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::V4Bf16, CpuLevel::V4Amx})
-    if (level <= nativeLevel()) out.push_back(level);
+    if (canRun(level)) out.push_back(level);
   return out;
 }
 
