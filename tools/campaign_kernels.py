@@ -406,7 +406,7 @@ class Kernel(Values):
     def make_branch(self):
         """A value that an `if` changes."""
         a = self.of(lambda v: v.shape != () and v.dtype != "i1" and v.exact())
-        s = self.pick([v for v in self.values if v.is_int and v.shape == ()])
+        s = self.pick([v for v in self.values + self.scalars if v.is_int and v.shape == ()])
         b = [v for v in self.values if v.dtype == a.dtype and v.shape == a.shape and v is not a]
         r = self.like(a, a.name, a.shape)
         self.emit(f"if {self.comparison(s)}:")
@@ -480,7 +480,7 @@ class Kernel(Values):
         self.values, self.special, self.scalars = before, special, scalars
 
     def make_return(self):
-        s = self.pick([v for v in self.values if v.is_int and v.shape == ()])
+        s = self.pick([v for v in self.values + self.scalars if v.is_int and v.shape == ()])
         if self.indent != 1 or self.stored == 0 or self.returned:
             raise Unfit
         self.returned = True
@@ -501,7 +501,7 @@ class Kernel(Values):
             raise Unfit
         d = self.name()
         self.emit(f"{d} = tl.make_tensor_descriptor({name}, shape=[{rows}, {columns}], strides=[{columns}, 1], block_shape=[{shape[0]}, {shape[1]}])")
-        s = self.pick([v.name for v in self.values if v.shape == () and v.dtype == "i32" and 0 <= v.lo and v.hi < 100] + ["0", "3"])
+        s = self.pick([v.name for v in self.values + self.scalars if v.shape == () and v.dtype == "i32" and 0 <= v.lo and v.hi < 100] + ["0", "3"])
         self.feature(f"descriptor load {dtype}")
         text = f"{d}.load([{s}, {self.pick(['0', '8', '16'])}])"
         if dtype == "i32":

@@ -167,8 +167,7 @@ class Values:
             value = self.pick([2147483640, 2147483594, -5, -16, 0])
         self.params.append((name, dtype, str(value)))
         v = Value(name, (), dtype, lo=value, hi=value)
-        v.lo = v.hi = value
-        self.values.append(v)
+        # Not among the values: an argument of 1 is a Python number, which has no methods.
         self.scalars.append(v)
         return v
 
