@@ -9,6 +9,8 @@ A run gives the tensors of file `inputs` whose names start with `prefix` (which 
 of `outputs`: |got - expected| <= atol + rtol * |expected|, equal for integers, and equal shape and dtype.
 models/<family> holds both forms, straight from torch.export and after run_decompositions(), at one to three sizes.
 ops/<group> holds one program an operator. Same torch, same bytes.
+state holds models that change buffers and inputs: a run's "then" is the next call in the same context, with its own
+"inputs", "outputs", "prefix" and "tolerance".
 """
 import argparse
 import json
@@ -166,6 +168,40 @@ def write_group(group, folder):
     return runs
 
 
+def write_state(group, folder):
+    """Both forms of each, called twice. The module itself in eager mode says what its buffers hold then."""
+    inputs_file, outputs_file, runs = {}, {}, []
+    for case in group:
+        calls = []
+        torch.manual_seed(SEED)
+        module = case.build()
+        for call in range(2):
+            torch.manual_seed(SEED + 1 + call)
+            inputs = case.inputs()
+            prefix = f"{case.name}{'' if call == 0 else '.then'}/"
+            inputs_file |= {prefix + str(i): x.clone() for i, x in enumerate(inputs)}
+            before = [x.clone() for x in inputs]
+            with torch.no_grad():
+                named = {str(i): cases.to_tensor(o) for i, o in enumerate(cases.flatten(module(*inputs)))}
+            named |= {f"input.{i}": x for i, (x, y) in enumerate(zip(inputs, before)) if not torch.equal(x, y)}
+            named |= {"buffer." + name: x for name, x in module.state_dict().items()}
+            named = {name: x.detach().clone() for name, x in named.items()}
+            outputs_file |= {prefix + name: x for name, x in named.items()}
+            calls.append({"inputs": "inputs.safetensors", "outputs": "outputs.safetensors", "prefix": prefix, "tolerance": bounds(named)})
+        for form in case.forms:
+            torch.manual_seed(SEED)
+            fresh = case.build()
+            torch.manual_seed(SEED + 1)
+            program = torch.export.export(fresh, case.inputs(), dynamic_shapes=case.dynamic, strict=False)
+            if form == "decomposed":
+                program = program.run_decompositions()
+            cases.save_program(program, folder / f"{case.name}.{form}.pt2", lean=True)
+            runs.append({"name": f"{case.name}.{form}", "program": f"{case.name}.{form}.pt2", **calls[0], "then": calls[1]})
+    cases.write_safetensors(folder / "inputs.safetensors", inputs_file)
+    cases.write_safetensors(folder / "outputs.safetensors", outputs_file)
+    return runs
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=str(Path(__file__).resolve().parent.parent / "tests" / "goldens"))
@@ -175,8 +211,10 @@ def main():
     import golden_attention
     import golden_models
     import golden_ops
+    import golden_state
     jobs = {f"models/{f.name}": (write_model, f) for f in golden_models.FAMILIES}
     jobs |= {f"ops/{name}": (write_group, group) for name, group in (golden_ops.groups() | {"attention": golden_attention.attention()}).items()}
+    jobs["state"] = (write_state, golden_state.CASES)
     torch.set_num_threads(1)
     failed = 0
     for name, (write, subject) in jobs.items():

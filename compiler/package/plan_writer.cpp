@@ -418,11 +418,18 @@ Rows<fbs::Constant> PlanWriter::emitConstants() {
     auto kind = c.isBuffer      ? fbs::ConstantKind::Buffer
                 : c.fqn.empty() ? fbs::ConstantKind::Folded
                                 : fbs::ConstantKind::Parameter;
-    std::vector<int64_t> sizes = c.hasShape ? c.sizes : std::vector<int64_t>{c.bytes / itemSize(c.dtype)};
-    auto strides = c.hasShape ? fb_.CreateVector(c.strides) : 0;
+    // As a whole it is what its first tensor is, if that begins with it; else a row of elements.
+    const bool whole = !c.tensors.empty() && c.tensors[0].offset == 0;
+    std::vector<int64_t> sizes = whole ? c.tensors[0].sizes : std::vector<int64_t>{c.bytes / itemSize(c.dtype)};
+    auto strides = whole ? fb_.CreateVector(c.tensors[0].strides) : 0;
+    std::vector<Offset<fbs::ModelTensor>> tensors;
+    for (const loops::Constant::ModelTensor &t : c.tensors)
+      tensors.push_back(fbs::CreateModelTensor(fb_, fb_.CreateString(t.fqn), fb_.CreateVector(t.sizes),
+                                               fb_.CreateVector(t.strides), t.offset));
     rows[number] = fbs::CreateConstant(fb_, fb_.CreateString(name), kind, dtypeOf(c.dtype), fb_.CreateVector(sizes),
                                        strides, fb_.CreateString(weights_[it->second].name), 0,
-                                       static_cast<uint64_t>(c.bytes), mutated[order[number]]);
+                                       static_cast<uint64_t>(c.bytes), mutated[order[number]],
+                                       tensors.empty() ? 0 : fb_.CreateVector(tensors));
   }
   return fb_.CreateVector(rows);
 }
@@ -690,7 +697,6 @@ void PlanWriter::emitWriteBacks(const std::vector<plan::Step> &steps, Sub &sub) 
       return copy && copy->dst == out.writeBackTo;
     });
     if (done) continue;
-    const loops::Buffer &target = plan_->program.buffer(out.writeBackTo);
     plan::Copy copy;
     copy.src = out.buffer;
     copy.dst = out.writeBackTo;
@@ -698,11 +704,8 @@ void PlanWriter::emitWriteBacks(const std::vector<plan::Step> &steps, Sub &sub) 
     copy.sizes = out.sizes;
     copy.srcStrides = out.strides.size() == out.sizes.size() ? out.strides : contiguousStrides(out.sizes);
     copy.srcOffset = out.offset;
-    copy.dstStrides = contiguousStrides(out.sizes);
-    if (target.kind == loops::Buffer::Kind::Input) {
-      const loops::ProgramInput &in = plan_->program.inputs[static_cast<size_t>(target.index)];
-      if (in.strides.size() == out.sizes.size()) copy.dstStrides = in.strides;
-    }
+    copy.dstStrides = out.writeBackStrides;
+    copy.dstOffset = out.writeBackOffset;
     emitCopy(copy, sub);
   }
 }

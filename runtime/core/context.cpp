@@ -288,13 +288,13 @@ neso_status neso_run_async(neso_context *c, const neso_tensor *inputs, size_t in
 
 neso_status neso_context_buffer(neso_context *c, const char *name, neso_tensor *out) {
   const plan &p = c->model->plan;
-  for (size_t i = 0; i < p.constants.size(); ++i) {
-    const plan_constant &k = p.constants[i];
-    if (!k.mutated || strcmp(k.name, name) != 0) continue;
-    *out = {c->buffers[i].data,
-            k.sizes.data,
-            k.strides.present ? k.strides.data : nullptr,
-            k.sizes.size,
+  for (const plan_tensor &t : p.tensors) {
+    const plan_constant &k = p.constants[size_t(t.constant)];
+    if (!k.mutated || strcmp(t.name, name) != 0) continue;
+    *out = {c->buffers[size_t(t.constant)].data + t.offset * int64_t(item_size(int(k.dtype))),
+            t.sizes.data,
+            t.strides.present ? t.strides.data : nullptr,
+            t.sizes.size,
             neso_dtype(k.dtype),
             c->gpu ? NESO_CUDA : NESO_CPU,
             c->gpu ? c->gpu->index() : 0};

@@ -52,15 +52,18 @@ neso_status neso_model_output(const neso_model *m, int32_t index, neso_value_inf
   return NESO_OK;
 }
 
-int32_t neso_model_constant_count(const neso_model *m) { return int32_t(m->plan.constants.size()); }
+int32_t neso_model_constant_count(const neso_model *m) { return int32_t(m->plan.tensors.size()); }
 neso_status neso_model_constant(const neso_model *m, int32_t index, neso_constant_info *out) {
-  if (!inside(index, m->plan.constants.size())) return bad_index("constant", index, m->plan.constants.size());
-  const plan_constant &c = m->plan.constants[index];
-  *out = {c.name,
+  if (!inside(index, m->plan.tensors.size())) return bad_index("constant", index, m->plan.tensors.size());
+  const plan_tensor &t = m->plan.tensors[index];
+  const plan_constant &c = m->plan.constants[size_t(t.constant)];
+  uint8_t *data = const_cast<uint8_t *>(c.data);
+  if (data) data += t.offset * int64_t(item_size(int(c.dtype)));
+  *out = {t.name,
           neso_constant_kind(c.kind),
           c.mutated,
-          {const_cast<uint8_t *>(c.data), c.sizes.data, c.strides.present ? c.strides.data : nullptr, c.sizes.size,
-           neso_dtype(c.dtype), NESO_CPU, 0}};
+          {data, t.sizes.data, t.strides.present ? t.strides.data : nullptr, t.sizes.size, neso_dtype(c.dtype),
+           NESO_CPU, 0}};
   return NESO_OK;
 }
 

@@ -71,6 +71,7 @@ neso_status plan::open(const uint8_t *bytes, size_t size, const archive &files) 
   NESO_TRY(read_sizes());
   NESO_TRY(read_inputs());
   NESO_TRY(read_constants(files));
+  NESO_TRY(read_tensors());
   size_t arenas = count(root->arenas());
   NESO_TRY(arena_slots.resize(arenas));
   NESO_TRY(arena_late.resize(arenas));
@@ -147,6 +148,27 @@ neso_status plan::read_inputs() {
   return NESO_OK;
 }
 
+// A tensor that begins at element `offset` must lie inside `bytes` bytes. Absent strides are contiguous ones.
+static neso_status fits(const char *name, const span<int64_t> &sizes, const span<int64_t> &strides, int64_t offset,
+                        int64_t bytes, int64_t item) {
+  if (sizes.size > kMaxRank || (strides.present && strides.size != sizes.size))
+    return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a wrong number of dimensions", name);
+  int64_t last = offset, contiguous = 1;
+  bool empty = false, large = offset < 0;
+  for (int32_t d = sizes.size; d-- > 0;) {
+    int64_t size = sizes[d], stride = strides.present ? strides[d] : contiguous, reach;
+    if (size < 0 || stride < 0) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a negative size or stride", name);
+    empty |= size == 0;
+    if (size > 1)
+      large |= __builtin_mul_overflow(size - 1, stride, &reach) || __builtin_add_overflow(last, reach, &last);
+    large |= __builtin_mul_overflow(contiguous, size ? size : 1, &contiguous);
+  }
+  if (large) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is too large", name);
+  if (bytes < 0 || bytes > kMaxBytes || (!empty && last > bytes / item - 1))
+    return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is larger than its bytes", name);
+  return NESO_OK;
+}
+
 neso_status plan::read_constants(const archive &files) {
   NESO_TRY(constants.resize(count(root->constants())));
   for (size_t i = 0; i < constants.size(); ++i) {
@@ -161,28 +183,7 @@ neso_status plan::read_constants(const archive &files) {
     c.mutated = row->mutated();
     if (!known(c.kind, fbs::ConstantKind::MAX) || !known(c.dtype, fbs::DType::MAX))
       return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has an unknown kind or dtype", c.name);
-    if (c.sizes.size > kMaxRank || (c.strides.present && c.strides.size != c.sizes.size))
-      return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a wrong number of dimensions", c.name);
-    int64_t last = 0;
-    bool empty = false;
-    for (int32_t d = 0; d < c.sizes.size; ++d) {
-      int64_t size = c.sizes[d], stride = c.strides.present ? c.strides[d] : 1, reach;
-      if (size < 0 || stride < 0)
-        return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a negative size or stride", c.name);
-      empty |= size == 0;
-      if (size > 1 && (__builtin_mul_overflow(size - 1, stride, &reach) || __builtin_add_overflow(last, reach, &last)))
-        return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is too large", c.name);
-    }
-    if (!c.strides.present) {
-      last = 1;
-      for (int64_t size : c.sizes)
-        if (__builtin_mul_overflow(last, size ? size : 1, &last))
-          return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is too large", c.name);
-      --last;
-    }
-    int64_t item = int64_t(item_size(int(c.dtype)));
-    if (c.bytes < 0 || c.bytes > kMaxBytes || (!empty && last > c.bytes / item - 1))
-      return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is larger than its bytes", c.name);
+    NESO_TRY(fits(c.name, c.sizes, c.strides, 0, c.bytes, int64_t(item_size(int(c.dtype)))));
     if (!row->member()) continue;
     const member *m = files.find(row->member()->c_str(), row->member()->size());
     if (!m)
@@ -191,6 +192,28 @@ neso_status plan::read_constants(const archive &files) {
     if (row->offset() > m->size || row->bytes() > m->size - row->offset())
       return fail(NESO_PACKAGE_MALFORMED, "constant '%s' reaches past the end of '%s'", c.name, text(row->member()));
     c.data = m->data + row->offset();
+  }
+  return NESO_OK;
+}
+
+neso_status plan::read_tensors() {
+  size_t total = 0;
+  for (size_t i = 0; i < constants.size(); ++i) {
+    const size_t named = count(root->constants()->Get(i)->tensors());
+    total += named ? named : 1;
+  }
+  NESO_TRY(tensors.resize(total));
+  size_t at = 0;
+  for (size_t i = 0; i < constants.size(); ++i) {
+    const plan_constant &c = constants[i];
+    const auto *rows = root->constants()->Get(i)->tensors();
+    if (!count(rows)) tensors[at++] = {c.name, int32_t(i), c.sizes, c.strides, 0};
+    for (size_t k = 0; k < count(rows); ++k, ++at) {
+      const fbs::ModelTensor *row = rows->Get(k);
+      tensors[at] = {text(row->name()), int32_t(i), numbers(row->sizes()), numbers(row->strides()), row->offset()};
+      NESO_TRY(fits(tensors[at].name, tensors[at].sizes, tensors[at].strides, row->offset(), c.bytes,
+                    int64_t(item_size(int(c.dtype)))));
+    }
   }
   return NESO_OK;
 }

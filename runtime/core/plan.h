@@ -53,6 +53,14 @@ struct plan_constant {
   bool mutated;
 };
 
+/// A tensor of the model and the constant that it lies in.
+struct plan_tensor {
+  const char *name;
+  int32_t constant;
+  span<int64_t> sizes, strides;
+  int64_t offset; // elements
+};
+
 struct plan_kernel {
   const char *name;
   const fbs::Kernel *row;
@@ -96,6 +104,7 @@ public:
   array<plan_input> inputs;
   array<plan_output> outputs;
   array<plan_constant> constants;
+  array<plan_tensor> tensors; // what the model calls them, constant by constant
   span<fbs::Buffer> buffers;
   array<int32_t> arena_slots; // slot of each arena's bytes
   array<bool> arena_late;
@@ -116,6 +125,7 @@ private:
   neso_status read_sizes();
   neso_status read_inputs();
   neso_status read_constants(const archive &files);
+  neso_status read_tensors();
   neso_status read_buffers();
   neso_status read_outputs();
   neso_status read_kernels();

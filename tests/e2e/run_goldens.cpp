@@ -3,7 +3,8 @@
 //     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--gpu ARCH[,ARCH…] [--assemble]]
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
-// one context, and the second must give the same bits. A refusal with an error code fails, unless unsupported.txt lists it with that
+// one context, and the second must give the same bits; where the program changes its buffers, the run says what a second call on that
+// context must give. A refusal with an error code fails, unless unsupported.txt lists it with that
 // code; what is listed there must still be refused. --verdicts writes "<run> TAB right|refused|wrong|crash|timeout TAB <why>" by line, for
 // tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best. --gpu only compiles, for those GPUs,
 // down to PTX or, with --assemble, to machine code where an assembler is found, else what passes counts as skipped too
@@ -35,11 +36,15 @@ namespace fs = std::filesystem;
 // Of the processor's time, since the machine may be shared; the wall clock only catches what sleeps forever.
 constexpr unsigned kProcessorSecondsPerProgram = 120, kSecondsPerProgram = 1200;
 
-struct Run {
-  std::string name, inputs, outputs, prefix;
-  std::string again; // prefix of what a second run on the same inputs gives, where state makes it another; or empty
+struct Call {
+  std::string inputs; // empty: what the call before left in its inputs
+  std::string outputs, prefix;
   std::map<std::string, Tolerance> tolerance;
-  bool values = true; // false: random numbers, of which only dtype and shape are known
+};
+struct Run {
+  std::string name;
+  std::vector<Call> calls; // in one context, one after the other
+  bool values = true;      // false: random numbers, of which only dtype and shape are known
 };
 
 // A .pt2 with all the runs that use it.
@@ -49,21 +54,36 @@ struct Program {
   std::vector<Run> runs;
 };
 
-bool readRun(simdjson::dom::element json, Run *run, std::string *program) {
-  std::string_view name, file, inputs, outputs, prefix;
+bool readCall(simdjson::dom::element json, Call *call) {
+  std::string_view inputs, outputs, prefix;
   simdjson::dom::object tolerance;
-  if (json["name"].get(name) || json["program"].get(file) || json["inputs"].get(inputs) ||
-      json["outputs"].get(outputs) || json["prefix"].get(prefix) || json["tolerance"].get(tolerance))
+  if (json["inputs"].get(inputs) || json["outputs"].get(outputs) || json["prefix"].get(prefix) ||
+      json["tolerance"].get(tolerance))
     return false;
-  *run = {std::string(name), std::string(inputs), std::string(outputs), std::string(prefix), {}, {}, true};
-  if (std::string_view again; !json["again"].get(again)) run->again = again;
-  if (bool values; !json["values"].get(values)) run->values = values;
-  *program = file;
+  *call = {std::string(inputs), std::string(outputs), std::string(prefix), {}};
   for (auto [output, pair] : tolerance) {
     Tolerance t;
     if (pair.at(0).get(t.relative) || pair.at(1).get(t.absolute)) return false;
-    run->tolerance[std::string(output)] = t;
+    call->tolerance[std::string(output)] = t;
   }
+  return true;
+}
+
+bool readRun(simdjson::dom::element json, Run *run, std::string *program) {
+  std::string_view name, file;
+  Call first, second;
+  if (json["name"].get(name) || json["program"].get(file) || !readCall(json, &first)) return false;
+  *run = {std::string(name), {std::move(first)}, true};
+  if (simdjson::dom::element then; !json["then"].get(then)) {
+    if (!readCall(then, &second)) return false;
+    run->calls.push_back(std::move(second));
+  }
+  if (std::string_view again; !json["again"].get(again)) {
+    const Call &call = run->calls.front();
+    run->calls.push_back({"", call.outputs, std::string(again), call.tolerance});
+  }
+  if (bool values; !json["values"].get(values)) run->values = values;
+  *program = file;
   return true;
 }
 
@@ -116,26 +136,27 @@ public:
 
   // "" when everything is as expected.
   std::string check() {
-    std::string error;
-    if (!read(run_.inputs, run_.prefix, &inputs_, &error) || !read(run_.outputs, run_.prefix, &expected_, &error))
-      return error;
-    for (auto &[name, tensor] : inputs_) originals_[name] = dense(tensor.view());
     if (neso_context_create(model_, nullptr, &context_.context) != NESO_OK) return neso_error_text();
-    if (error = execute(); !error.empty()) return error;
-    if (error = compareAll(); !error.empty()) return error;
-    if (run_.again.empty()) return repeat();
-    expected_.clear();
-    if (!read(run_.outputs, run_.again, &expected_, &error)) return error;
-    if (error = execute(); error.empty()) error = compareAll();
-    return error.empty() ? "" : "second run: " + error;
+    for (const Call &call : run_.calls) {
+      const std::string which = &call == &run_.calls.front() ? "" : "second call: ";
+      std::string error;
+      expected_.clear(), originals_.clear();
+      if (!call.inputs.empty()) inputs_.clear();
+      if (!call.inputs.empty() && !read(call, call.inputs, &inputs_, &error)) return error;
+      if (!read(call, call.outputs, &expected_, &error)) return error;
+      for (auto &[name, tensor] : inputs_) originals_[name] = dense(tensor.view());
+      if (error = execute(); !error.empty()) return which + error;
+      if (error = compareAll(call); !error.empty()) return which + error;
+    }
+    return run_.calls.size() > 1 ? "" : repeat();
   }
 
 private:
-  bool read(const std::string &file, const std::string &prefix, Tensors *out, std::string *error) {
+  bool read(const Call &call, const std::string &file, Tensors *out, std::string *error) {
     Tensors all;
     if (!readSafetensors((folder_ / file).string(), &all, error)) return false;
     for (auto &[name, tensor] : all)
-      if (name.rfind(prefix, 0) == 0) (*out)[name.substr(prefix.size())] = std::move(tensor);
+      if (name.rfind(call.prefix, 0) == 0) (*out)[name.substr(call.prefix.size())] = std::move(tensor);
     return true;
   }
 
@@ -149,10 +170,10 @@ private:
     return "";
   }
 
-  std::string compareAll() {
+  std::string compareAll(const Call &call) {
     for (auto &[name, want] : expected_) {
-      auto bound = run_.tolerance.find(name);
-      Tolerance tolerance = bound == run_.tolerance.end() ? Tolerance{} : bound->second;
+      auto bound = call.tolerance.find(name);
+      Tolerance tolerance = bound == call.tolerance.end() ? Tolerance{} : bound->second;
       neso_tensor got{};
       if (name.rfind("buffer.", 0) == 0) {
         if (neso_context_buffer(context_.context, name.c_str() + 7, &got) != NESO_OK) return neso_error_text();

@@ -264,15 +264,14 @@ Result<std::vector<HostValue>> Interpreter::run(std::span<const HostValue> input
     const ProgramOutput &o = program_.outputs[k];
     if (!o.writeBackTo.valid() || o.writeBackTo == o.buffer) continue;
     const Buffer &target = program_.buffer(o.writeBackTo);
-    std::vector<int64_t> strides = contiguousStrides(outputs[k].sizes);
-    if (target.kind == Buffer::Kind::Input)
-      if (Result<std::vector<int64_t>> declared =
-              evaluateAll(program_.inputs[static_cast<size_t>(target.index)].strides, sizes, target.name))
-        if (!declared->empty()) strides = *declared;
+    Result<std::vector<int64_t>> strides = evaluateAll(o.writeBackStrides, sizes, target.name);
+    if (!strides) return strides.takeError();
+    Result<int64_t> offset = evaluateOr(o.writeBackOffset, sizes, target.name);
+    if (!offset) return offset.takeError();
     if (target.kind == Buffer::Kind::Constant) views[target.id.index()].data = constantBytes(target.id).data();
     if (outputs[k].elements())
-      copyStrided(views[target.id.index()].data, strides, outputs[k].data, contiguousStrides(outputs[k].sizes),
-                  outputs[k].sizes, itemSize(o.dtype));
+      copyStrided(views[target.id.index()].data + *offset * itemSize(o.dtype), *strides, outputs[k].data,
+                  contiguousStrides(outputs[k].sizes), outputs[k].sizes, itemSize(o.dtype));
   }
   for (size_t k = 0; k < inputs.size(); ++k) {
     const ProgramInput &in = program_.inputs[k];

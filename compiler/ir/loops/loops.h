@@ -348,9 +348,14 @@ struct Constant {
   int64_t fileOffset = -1;
   bool isBuffer = false; // a buffer of the model
   std::shared_ptr<const void> owner;
-  bool hasShape =
-      false; // sizes and strides are those of the model's tensor; false once the bytes were put into another order
-  std::vector<int64_t> sizes = {}, strides = {};
+  /// A tensor of the model that lies in these bytes, from element `offset` on: what a caller is handed out of a mutated
+  /// constant. Several tensors may share one storage.
+  struct ModelTensor {
+    std::string fqn;
+    std::vector<int64_t> sizes, strides;
+    int64_t offset = 0;
+  };
+  std::vector<ModelTensor> tensors = {}; // empty once the bytes were put into another order
 };
 
 /// What the program returns, in the order of the model's outputs.
@@ -364,7 +369,9 @@ struct ProgramOutput {
   Expr scalar; // Int and Bool
   double floatValue = 0;
   std::string mutationTarget; // "input.K" or "buffer.NAME" when this is a write-back, else empty
-  BufferId writeBackTo;       // Input or Constant buffer that receives the bytes (mutations)
+  BufferId writeBackTo;       // Input or Constant buffer that receives the elements (mutations)
+  std::vector<Expr> writeBackStrides; // where in that buffer they go
+  Expr writeBackOffset = 0;
 };
 
 /// One user input of the model, in flattened order.

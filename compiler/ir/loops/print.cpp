@@ -184,7 +184,11 @@ std::string print(const Program &p) {
       break;
     case ProgramOutput::Kind::None: out += " none"; break;
     }
-    if (o.writeBackTo.valid()) out += " -> " + bufferName(p, o.writeBackTo);
+    if (o.writeBackTo.valid()) {
+      out += " -> " + bufferName(p, o.writeBackTo);
+      if (o.writeBackTo != o.buffer)
+        out += fmt::format(" strides {} offset {}", list(o.writeBackStrides), o.writeBackOffset.str());
+    }
     out += "\n";
   }
   return out;

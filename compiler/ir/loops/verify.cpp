@@ -331,6 +331,26 @@ Status verifyNode(const Program &p, const Node &node, Symbol::Kind outer, const 
   return std::move(checker).status();
 }
 
+namespace {
+/// What an output writes back stays inside its target, as far as Facts can decide it.
+void writeBack(const Program &p, const ProgramOutput &o, Checker &checker) {
+  if (o.writeBackTo.index() >= p.buffers.size()) return checker.programBreach("L8", "a write-back names no buffer");
+  const Buffer &target = p.buffer(o.writeBackTo);
+  if (o.writeBackStrides.size() != o.sizes.size())
+    return checker.programBreach("L8", fmt::format("the write-back to '{}' has {} strides for {} dimensions", target.name,
+                                                   o.writeBackStrides.size(), o.sizes.size()));
+  Expr last = o.writeBackOffset;
+  for (size_t d = 0; d < o.sizes.size(); ++d) {
+    if (p.facts.rangeOf(o.sizes[d]).lo < 1) return;
+    last = last + (o.sizes[d] - 1) * o.writeBackStrides[d];
+  }
+  if (isComplex(o.dtype)) last = last * 2 + 1;
+  if (p.facts.rangeOf(last).lo < 0 || p.facts.rangeOf(target.elements - last).hi < 1)
+    checker.programBreach("L8", fmt::format("the write-back to '{}' reaches element {} of {}", target.name, last.str(),
+                                            target.elements.str()));
+}
+} // namespace
+
 Status verify(const Program &p) {
   std::vector<Symbol> sizes = sizeSymbols(p);
   Checker checker(p, {sizes.begin(), sizes.end()}, Symbol::Kind::Index);
@@ -364,6 +384,7 @@ Status verify(const Program &p) {
       checker.programBreach("L8", "an output names no buffer");
     else if (!written[o.buffer.index()])
       checker.programBreach("L8", fmt::format("output '{}' is never written", p.buffer(o.buffer).name));
+    if (o.writeBackTo.valid() && o.writeBackTo != o.buffer) writeBack(p, o, checker);
   }
   return std::move(checker).status();
 }

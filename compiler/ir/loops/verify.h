@@ -8,7 +8,7 @@
 // L5  an index that is affine in the loop indices stays in its buffer, when Facts can decide it at all: a proven breach is an error.
 // L6  a buffer is read only after it was written, or is an Input, a Constant or a ScalarInput; only Temps and mutated buffers are written.
 // L7  each kind of node has what it needs (reductions, inputs, lhs and rhs, attention) and nothing of the others.
-// L8  outputs name buffers that were written or given, and their sizes are expressions over size symbols.
+// L8  outputs name buffers that were written or given, and their sizes are expressions over size symbols; what is written back stays inside its target.
 #pragma once
 #include "ir/loops/loops.h"
 

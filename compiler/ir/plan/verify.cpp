@@ -28,6 +28,7 @@ public:
     nowhere();
     arena();
     outputs();
+    writeBacks();
     return finish();
   }
 
@@ -206,6 +207,46 @@ private:
         }
       if (!diags_.empty()) return;
     }
+  }
+
+  /// Whether a tensor of the caller's or of the model's lies in `target` with these sizes and strides at this offset.
+  bool liesThere(const Buffer &target, const ProgramOutput &o) const {
+    const Facts &facts = p_.program.facts;
+    auto same = [&](const auto &sizes, const auto &strides, Expr offset) {
+      bool equal = sizes.size() == o.sizes.size() && facts.provablyEqual(offset, o.writeBackOffset);
+      for (size_t d = 0; equal && d < sizes.size(); ++d)
+        equal = facts.provablyEqual(Expr(sizes[d]), o.sizes[d]) &&
+                (o.sizes[d].isConst(1) || facts.provablyEqual(Expr(strides[d]), o.writeBackStrides[d]));
+      return equal;
+    };
+    if (target.kind == Buffer::Kind::Input) {
+      const ProgramInput &in = p_.program.inputs[static_cast<size_t>(target.index)];
+      return in.strides.size() != in.sizes.size() || same(in.sizes, in.strides, 0);
+    }
+    if (target.kind != Buffer::Kind::Constant) return false;
+    const Constant &c = p_.program.constants[static_cast<size_t>(target.index)];
+    return c.tensors.empty() || std::any_of(c.tensors.begin(), c.tensors.end(), [&](const Constant::ModelTensor &t) {
+             return same(t.sizes, t.strides, t.offset);
+           });
+  }
+
+  void writeBacks() {
+    for (const ProgramOutput &o : p_.program.outputs) {
+      if (!o.writeBackTo.valid() || o.writeBackTo == o.buffer) continue;
+      if (o.writeBackStrides.size() != o.sizes.size() || !liesThere(p_.program.buffer(o.writeBackTo), o))
+        breach("P8", nameOf(o.writeBackTo), "what is written back does not go where its tensor lies");
+      auto isIt = [&](const Step &s) {
+        const Copy *c = std::get_if<Copy>(&s);
+        return c && c->dst == o.writeBackTo && c->src == o.buffer && c->sizes == o.sizes &&
+               c->dstStrides == o.writeBackStrides && c->dstOffset == o.writeBackOffset;
+      };
+      if (std::none_of(p_.steps.begin(), p_.steps.end(), isIt))
+        breach("P8", nameOf(o.writeBackTo), "no copy brings its new content where its tensor lies");
+    }
+    for (const Step &s : p_.steps)
+      if (const Copy *c = std::get_if<Copy>(&s))
+        if (c->srcStrides.size() != c->sizes.size() || c->dstStrides.size() != c->sizes.size())
+          breach("P8", nameOf(c->src), "a copy has another number of strides than of dimensions");
   }
 
   void outputs() {

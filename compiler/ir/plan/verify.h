@@ -12,6 +12,8 @@
 // P6  a buffer placed in an output belongs to an output of at least its size; every tensor output is placed, copied or written back.
 // P7  the parts of a kernel exist, have no parts and are launched by it alone; what one of them writes no other touches,
 //     but for other elements of a buffer that both only write.
+// P8  what is written back is copied to where its tensor lies in the target: strides and offset are those that the
+//     input or the constant states.
 #pragma once
 #include "ir/plan/plan.h"
 

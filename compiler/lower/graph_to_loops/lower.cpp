@@ -37,7 +37,7 @@ private:
   void addOutputs();
   void checkSizes();
   void advanceRandom();
-  loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type, BufferId target = {});
+  loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type, const Strided *target = nullptr);
   void report(Diagnostic d) { errors_.push_back(std::move(d)); }
 
   const graph::Model &model_;
@@ -45,9 +45,8 @@ private:
   UserKernels userKernels_;
   Values values_;
   std::map<std::pair<int, DType>, BufferId> weightBuffers_; // by storage and dtype
-  std::map<std::string, BufferId> weightByName_;
-  std::vector<BufferId> inputBuffers_;
-  std::map<int32_t, Strided> given_; // buffers of inputs and weights: where the tensor lies in them
+  std::map<std::string, Strided> weightByName_;       // where each lies
+  std::vector<std::optional<Strided>> inputTensors_; // by input; nothing for what is no tensor
   std::unordered_map<int32_t, int> uses_;
   AttentionMatches attention_;
   std::set<int32_t> outputs_;
@@ -118,9 +117,6 @@ Tensor ModelLowering::addWeight(const graph::Weight &w) {
     for (const graph::Weight &other : model_.weights)
       if (other.storage == w.storage) mutated |= changes(other.fqn, false);
     c.isBuffer = w.kind == graph::Weight::Kind::Buffer;
-    for (Expr e : w.type.sizes) c.sizes.push_back(e.constValue());
-    for (Expr e : w.type.strides) c.strides.push_back(e.constValue());
-    c.hasShape = w.type.offset.isConst(0);
     c.owner = storage.owner;
     loops::Buffer b;
     b.id = BufferId(static_cast<int64_t>(ctx_.program.buffers.size()));
@@ -134,9 +130,12 @@ Tensor ModelLowering::addWeight(const graph::Weight &w) {
     ctx_.program.buffers.push_back(std::move(b));
     it->second = ctx_.program.buffers.back().id;
   }
-  weightByName_[w.fqn] = it->second;
+  loops::Constant::ModelTensor tensor{w.fqn, {}, {}, w.type.offset.constValue()};
+  for (Expr e : w.type.sizes) tensor.sizes.push_back(e.constValue());
+  for (Expr e : w.type.strides) tensor.strides.push_back(e.constValue());
+  ctx_.program.constants[static_cast<size_t>(ctx_.program.buffer(it->second).index)].tensors.push_back(tensor);
   Strided where{it->second, w.type.dtype, w.type.strides, w.type.offset};
-  given_[it->second.value] = where;
+  weightByName_.insert_or_assign(w.fqn, where);
   return Tensor::strided(ctx_, w.type.dtype, w.type.sizes, where);
 }
 
@@ -158,12 +157,13 @@ void ModelLowering::addInputs() {
       if (const bool *b = std::get_if<bool>(&in.constant)) p.kind = Kind::Bool, p.scalar = *b ? 1 : 0;
       if (const double *d = std::get_if<double>(&in.constant)) p.kind = Kind::Float, p.floatValue = *d;
       if (std::holds_alternative<std::string>(in.constant)) p.kind = Kind::String;
-      inputBuffers_.push_back({});
+      inputTensors_.emplace_back();
     } else {
       const graph::Value &v = model_.graph.value(in.value);
       p.kind = Kind::Int;
       p.scalar = v.expr;
       BufferId id;
+      std::optional<Strided> where;
       if (v.kind == graph::Value::Kind::Tensor) {
         p.kind = Kind::Tensor;
         p.dtype = v.type.dtype;
@@ -178,8 +178,8 @@ void ModelLowering::addInputs() {
         b.index = position;
         b.mutated = changes(in.name, true);
         ctx_.program.buffers.push_back(std::move(b));
-        given_[id.value] = {id, v.type.dtype, v.type.strides, 0};
-        values_[in.value.value] = Tensor::strided(ctx_, v.type.dtype, v.type.sizes, given_[id.value]);
+        where = Strided{id, v.type.dtype, v.type.strides, 0};
+        values_[in.value.value] = Tensor::strided(ctx_, v.type.dtype, v.type.sizes, *where);
       } else if (v.kind == graph::Value::Kind::SymFloat) {
         p.kind = Kind::Float;
         loops::Buffer b;
@@ -195,7 +195,7 @@ void ModelLowering::addInputs() {
         p.kind = Kind::None;
       }
       p.buffer = id;
-      inputBuffers_.push_back(id);
+      inputTensors_.push_back(where);
     }
     ctx_.program.inputs.push_back(std::move(p));
     ++position;
@@ -312,20 +312,21 @@ void ModelLowering::lowerNodes(const graph::Graph &g, Values &values) {
 }
 
 /// With a target (what a write-back changes), a tensor that lies there already stays where it is.
-loops::ProgramOutput ModelLowering::tensorOutput(const Tensor &x, const graph::TensorType &type, BufferId target) {
+loops::ProgramOutput ModelLowering::tensorOutput(const Tensor &x, const graph::TensorType &type,
+                                                 const Strided *target) {
   loops::ProgramOutput out;
   out.dtype = type.dtype;
   out.sizes = type.sizes;
   out.strides = type.strides;
+  if (target) out.writeBackTo = target->buffer, out.writeBackStrides = target->strides, out.writeBackOffset = target->offset;
   bool sparse = false;
   for (size_t d = 0; d < type.sizes.size(); ++d) sparse |= type.sizes[d].isConst(0);
   if (std::optional<Strided> s = x.asStrided(); s && !sparse) {
-    if (s->buffer == target) {
-      const Strided &there = given_.at(target.value);
-      bool same = s->dtype == there.dtype && ctx_.equal(s->offset, there.offset) &&
-                  sameStrides(ctx_, type.sizes, s->strides, there.strides);
+    if (target && s->buffer == target->buffer) {
+      bool same = s->dtype == target->dtype && ctx_.equal(s->offset, target->offset) &&
+                  sameStrides(ctx_, type.sizes, s->strides, target->strides);
       if (same) {
-        out.buffer = target, out.offset = s->offset, out.strides = s->strides;
+        out.buffer = target->buffer, out.offset = s->offset, out.strides = s->strides;
         return out;
       }
     }
@@ -362,14 +363,15 @@ void ModelLowering::addOutputs() {
     loops::ProgramOutput p;
     p.kind = Kind::None;
     std::string mutationTarget;
-    BufferId target;
+    const Strided *target = nullptr;
     if (o.kind == graph::Output::Kind::BufferMutation || o.kind == graph::Output::Kind::ParameterMutation) {
       mutationTarget = "buffer." + o.target;
-      target = weightByName_[o.target];
+      auto weight = weightByName_.find(o.target);
+      if (weight != weightByName_.end()) target = &weight->second;
     } else if (o.kind == graph::Output::Kind::InputMutation) {
       for (size_t k = 0; k < ctx_.program.inputs.size(); ++k)
         if (ctx_.program.inputs[k].name == o.target)
-          mutationTarget = "input." + std::to_string(k), target = inputBuffers_[k];
+          mutationTarget = "input." + std::to_string(k), target = inputTensors_[k] ? &*inputTensors_[k] : nullptr;
     }
     if (const ValueId *id = std::get_if<ValueId>(&o.value); id && id->valid()) {
       const graph::Value &v = model_.graph.value(*id);
@@ -395,7 +397,7 @@ void ModelLowering::addOutputs() {
       p.kind = Kind::Float;
       p.floatValue = *d;
     }
-    p.mutationTarget = std::move(mutationTarget), p.writeBackTo = target;
+    p.mutationTarget = std::move(mutationTarget);
     if (p.writeBackTo.valid()) ctx_.program.buffer(p.writeBackTo).mutated = true;
     ctx_.program.outputs.push_back(std::move(p));
   }
@@ -446,9 +448,9 @@ void ModelLowering::advanceRandom() {
   type.dtype = DType::I64;
   type.sizes = {Expr(2)};
   type.strides = {Expr(1)};
-  loops::ProgramOutput p = tensorOutput(next, type);
+  const Strided target = *rng.asStrided();
+  loops::ProgramOutput p = tensorOutput(next, type, &target);
   p.mutationTarget = "buffer.neso.rng";
-  p.writeBackTo = rng.asStrided()->buffer;
   ctx_.program.buffer(p.writeBackTo).mutated = true;
   ctx_.program.outputs.insert(ctx_.program.outputs.begin(), std::move(p));
 }

@@ -248,7 +248,7 @@ public:
       copyAll(uint16_t());
     else
       return false;
-    constant.hasShape = false;
+    constant.tensors.clear();
     constant.data = bytes->data(), constant.bytes = static_cast<int64_t>(bytes->size()), constant.fileOffset = -1,
     constant.owner = bytes;
     loops::BufferId id = buffer().id;

@@ -101,14 +101,7 @@ void placeOutputs(Plan &p) {
     copy.srcStrides = copy.dstStrides = o.strides;
     copy.srcOffset = o.offset;
     if (writeBack) {
-      copy.dst = o.writeBackTo;
-      const Buffer &target = program.buffer(o.writeBackTo);
-      if (target.kind == Buffer::Kind::Input)
-        copy.dstStrides = program.inputs[static_cast<size_t>(target.index)].strides;
-      if (target.kind == Buffer::Kind::Constant || copy.dstStrides.empty()) {
-        copy.dstStrides.assign(o.sizes.size(), 1);
-        for (size_t d = o.sizes.size(); d-- > 1;) copy.dstStrides[d - 1] = copy.dstStrides[d] * o.sizes[d];
-      }
+      copy.dst = o.writeBackTo, copy.dstStrides = o.writeBackStrides, copy.dstOffset = o.writeBackOffset;
     } else {
       copy.dstOutput = static_cast<int>(k);
     }

@@ -267,6 +267,7 @@ TEST(Package, MutationsAreWrittenBack) {
     out.sizes = {2};
     out.mutationTarget = target;
     out.writeBackTo = to;
+    out.writeBackStrides = {1};
     m.p.program.outputs.push_back(out);
   }
   Loaded l(packageBytes(m.contents()));

@@ -169,6 +169,33 @@ TEST(Functionalize, WhatHasNoFunctionalFormIsNamed) {
   EXPECT_EQ(st.error().diagnostics()[0].kind, diag::MutationUnsupported);
 }
 
+// A buffer is written that shares its storage with another: fine where they lie apart, or where nobody reads the other.
+TEST(Functionalize, WritesToSharedStorageAreSeenOrRefused) {
+  auto shared = [](Expr offset, std::vector<Expr> strides, bool read, bool functional) {
+    Builder k;
+    ValueId c = k.input("c", {3});
+    k.m.weights[0].type = Builder::type({6});
+    Weight w = k.m.weights[0];
+    w.fqn = "stats.c";
+    w.type.sizes = {3}, w.type.strides = strides, w.type.offset = offset;
+    k.m.weights.push_back(w);
+    k.m.inputs.back().kind = Input::Kind::Weight, k.m.inputs.back().weight = 1;
+    ValueId y = k.op(functional ? "aten.add.Tensor" : "aten.add_.Tensor", {k.b, int64_t(1)}, Builder::type({6}), "add");
+    k.output(read ? k.op("aten.sigmoid.default", {c}, Builder::type({3}), "s") : k.x);
+    if (functional) {
+      k.output(y);
+      k.m.outputs.back().kind = Output::Kind::BufferMutation, k.m.outputs.back().target = "stats.b";
+    }
+    return static_cast<bool>(functionalize(k.m));
+  };
+  for (bool functional : {false, true}) {
+    EXPECT_TRUE(shared(6, {1}, true, functional));
+    EXPECT_FALSE(shared(5, {1}, true, functional));
+    EXPECT_FALSE(shared(0, {2}, true, functional));
+    EXPECT_TRUE(shared(5, {1}, false, functional));
+  }
+}
+
 TEST(Views, ReshapeStridesAsAten) {
   TensorType t;
   Expr n = Symbol::size("n");

@@ -171,7 +171,7 @@ TEST(Interp, ScatterAddIntoMutatedInputReachesTheCaller) {
   o.buffer = o.writeBackTo = x;
   o.dtype = DType::I32;
   o.sizes = {4};
-  o.strides = {1};
+  o.strides = o.writeBackStrides = {1};
   m.p.outputs.push_back(o);
   std::vector<int32_t> d = {1, 2, 3, 4};
   std::vector<HostValue> in = {HostValue::tensor(DType::I32, {4}, d.data())};

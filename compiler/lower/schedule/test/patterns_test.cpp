@@ -387,5 +387,36 @@ TEST(PlanVerify, NamesTheBrokenInvariant) {
   EXPECT_EQ(rule([&](plan::Plan &p) { pack(p, {2}), p.steps.push_back(plan::Launch{plan::KernelId(3)}); }), "P7");
 }
 
+// A constant's rows 1 and 2, transposed: the model's tensor [4, 2] begins at element 4 of 12.
+TEST(Patterns, WriteBacksGoWhereTheTensorLies) {
+  Maker m;
+  BufferId x = m.input("x", 8), state = m.add("state", Buffer::Kind::Constant, 12), t = m.temp("t", 8);
+  Constant c;
+  c.bytes = 48;
+  c.tensors = {{"state", {4, 2}, {1, 4}, 4}};
+  m.p.constants.push_back(c);
+  m.p.buffer(state).index = 0, m.p.buffer(state).mutated = true;
+  m.pointwise("next", {4, 2}, t, i(0) * 2 + i(1), OpKind::Add, x, i(0) * 2 + i(1), state, i(0) + i(1) * 4 + 4);
+  ProgramOutput o;
+  o.buffer = t, o.sizes = {4, 2}, o.strides = {2, 1};
+  o.writeBackTo = state, o.writeBackStrides = {1, 4}, o.writeBackOffset = 4;
+  m.p.outputs.push_back(o);
+  plan::Plan p = m.plan();
+  const plan::Copy &copy = std::get<plan::Copy>(p.steps.back());
+  EXPECT_EQ(copy.dstStrides, (std::vector<Expr>{1, 4}));
+  EXPECT_EQ(copy.dstOffset, Expr(4));
+  auto broken = [&](auto change) {
+    plan::Plan q = p;
+    change(q, std::get<plan::Copy>(q.steps.back()));
+    Status s = plan::verify(q);
+    return s ? std::string("none") : s.error().diagnostics()[0].message.substr(15, 2);
+  };
+  EXPECT_EQ(broken([](plan::Plan &, plan::Copy &step) { step.dstStrides = {2, 1}; }), "P8");
+  EXPECT_EQ(broken([](plan::Plan &, plan::Copy &step) { step.dstOffset = 0; }), "P8");
+  EXPECT_EQ(broken([](plan::Plan &q, plan::Copy &step) { q.program.outputs[0].writeBackOffset = step.dstOffset = 0; }),
+            "P8");
+  EXPECT_EQ(broken([](plan::Plan &q, plan::Copy &) { q.steps.pop_back(); }), "P6");
+}
+
 } // namespace
 } // namespace neso::schedule::test

@@ -424,7 +424,7 @@ private:
     o.sizes = t.sizes;
     o.strides = t.strides;
     o.offset = t.offset;
-    if (writeBack) o.writeBackTo = t.buffer;
+    if (writeBack) o.writeBackTo = t.buffer, o.writeBackStrides = t.strides, o.writeBackOffset = t.offset;
     p.outputs.push_back(o);
   }
   void finish() {
@@ -444,6 +444,7 @@ private:
               p.buffer(u.buffer).kind == Buffer::Kind::Temp && t.sizes == u.sizes) {
             output(u, false);
             p.outputs.back().writeBackTo = t.buffer;
+            p.outputs.back().writeBackStrides = t.strides, p.outputs.back().writeBackOffset = t.offset;
             return;
           }
     }

@@ -177,11 +177,8 @@ private:
       const uint8_t *from = outputs_[k].data();
       if (o.writeBackTo.valid()) {
         from = views_[o.writeBackTo.index()].data;
-        const loops::Buffer &target = p_.program.buffer(o.writeBackTo);
-        strides = target.kind == loops::Buffer::Kind::Input
-                      ? values(p_.program.inputs[static_cast<size_t>(target.index)].strides)
-                      : loops::contiguousStrides(v.sizes);
-        offset = 0;
+        strides = values(o.writeBackStrides);
+        offset = value(o.writeBackOffset);
       } else if (p_.placements[o.buffer.index()].where != plan::Placement::Where::Output ||
                  p_.placements[o.buffer.index()].output != static_cast<int>(k)) {
         offset = 0; // copied to the start
