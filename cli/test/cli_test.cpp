@@ -2,6 +2,7 @@
 // hand.
 #include <elf.h>
 
+#include "lower/memory/memory.h"
 #include "package/package.h"
 #include "test/harness.h"
 
@@ -58,11 +59,12 @@ protected:
       k.grid = {grid, 1, 1};
       for (loops::BufferId b : buffers) k.args.emplace_back().buffer = b;
       p.kernels.push_back(k);
-      p.steps.push_back(plan::Launch{k.id});
+      p.main.steps.push_back(plan::Launch{k.id});
     };
     launch("test_add", {x, wb, y}, s0);
     launch("test_double", {z}, 2);
     launch("test_double", {sb}, 2);
+    memory::planMemory(p);
     CompiledCode code;
     code.target = "x86-64";
     std::string image = slurp(NESO_BINARY_DIR "/lib/libneso_test_kernels.so");

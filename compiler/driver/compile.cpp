@@ -25,6 +25,7 @@
 #include "ir/tile/passes/passes.h"
 #include "ir/tile/tile.h"
 #include "lower/graph_to_loops/lower.h"
+#include "lower/memory/memory.h"
 #include "lower/plan_to_tile/plan_to_tile.h"
 #include "lower/schedule/schedule.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -69,10 +70,10 @@ public:
     // Which nodes share a kernel, in which order kernels run, where buffers live.
     Result<plan::Plan> plan = schedule::schedule(std::move(program), scheduleOptions());
     if (!plan) return plan.takeError();
-    if (Status s = plan::verify(*plan); !s) return s.takeError();
+    if (Status s = plan::verify(*plan, plan::Form::Scheduled); !s) return s.takeError();
     mark("schedule");
     if (endsAt(Stage::Schedule, [&] { return plan::print(*plan); })) return std::move(out_);
-    // ---- From here on launch order and memory are fixed. ----
+    // ---- From here on launch order is fixed, and it is known what needs memory. ----
 
     return generate(*plan);
   }
@@ -114,11 +115,21 @@ private:
     if (!module) return module.takeError();
     mark("tile programs");
     if (endsAt(Stage::Tile, [&] { return printTile(**module); })) return std::move(out_);
-    if (endsAt(Stage::Plan, [&] { return plan::print(plan); })) return std::move(out_);
     // ---- From here on every kernel has its arguments and its grid. ----
 
+    // Sizes, guards, the place of every buffer, and the steps that size what only the run finds out.
+    memory::planMemory(plan);
+    if (Status s = plan::verify(plan, plan::Form::Complete); !s) return s.takeError();
+    mark("memory");
+    if (endsAt(Stage::Plan, [&] { return plan::print(plan); })) return std::move(out_);
+    // ---- From here on the plan is what the runtime walks: nothing changes it. ----
+
+    return pack(plan, **module);
+  }
+
+  Result<Compilation> pack(const plan::Plan &plan, mlir::ModuleOp module) {
     Result<std::vector<CompiledCode>> code =
-        targets_.gpu() ? generateForNvidia(plan, **module) : generateForCpu(**module);
+        targets_.gpu() ? generateForNvidia(plan, module) : generateForCpu(module);
     if (!code) return code.takeError();
     mark("machine code");
     for (auto &[stage, text] : texts_)

@@ -90,8 +90,8 @@ private:
     out_ +=
         fmt::format("<h1>{}</h1><p>{} loop nodes in <b>{} kernels</b>, {} steps. A run reads {} and writes {}. "
                     "Weights: {}. Arena: {} (lower bound {}).</p>",
-                    escape(plan_.program.name), nodes, plan_.kernels.size() - packs, plan_.steps.size(), amount(read),
-                    amount(written), bytesText(weights), amount(plan_.arenaBytes), amount(plan_.arenaLowerBound));
+                    escape(plan_.program.name), nodes, plan_.kernels.size() - packs, stepCount(), amount(read),
+                    amount(written), bytesText(weights), amount(plan_.arenaBytes()), amount(plan_.arenaLowerBound));
     if (!sizes_.empty()) {
       out_ += "<p>Symbolic sizes are shown at";
       for (const auto &[symbol, range] : plan_.program.facts.ranges())
@@ -162,10 +162,15 @@ private:
     out_ += arcs + labels + "</svg>";
   }
 
+  size_t stepCount() const {
+    size_t count = 0;
+    plan::forEachStep(plan_.main, [&](const plan::Step &) { ++count; });
+    return count;
+  }
   /// Arena buffers as boxes: steps to the right, bytes upwards; the dashed line is the lower bound.
   void memory() {
-    int64_t top = std::max<int64_t>(number(plan_.arenaBytes), 1);
-    double steps = static_cast<double>(std::max<size_t>(plan_.steps.size(), 1));
+    int64_t top = std::max<int64_t>(number(plan_.arenaBytes()), 1);
+    double steps = static_cast<double>(std::max<size_t>(stepCount(), 1));
     out_ += "<h2>Memory</h2><svg width=900 height=320 viewBox='0 0 900 320'>";
     for (size_t i = 0; i < plan_.placements.size(); ++i) {
       const plan::Placement &p = plan_.placements[i];

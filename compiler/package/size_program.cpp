@@ -22,12 +22,6 @@ void SizeProgram::defineAs(Symbol symbol, Expr value) {
   symbols_[symbol] = {s, segmentOf(value)};
 }
 
-Expr SizeProgram::raw(int32_t slot) {
-  const Symbol symbol = Symbol::of(Symbol::Kind::Slot, static_cast<size_t>(slot));
-  symbols_[symbol] = {slot, 0};
-  return symbol;
-}
-
 int32_t SizeProgram::constant(int64_t value) {
   auto [it, added] = constantSlots_.try_emplace(value, ~static_cast<int32_t>(constants_.size()));
   if (added) constants_.push_back(value);

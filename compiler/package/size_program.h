@@ -24,10 +24,6 @@ public:
   bool defined(Symbol symbol) const { return symbols_.count(symbol) != 0; }
   /// A symbol computed from others: its slot is that of `value`.
   void defineAs(Symbol symbol, Expr value);
-  /// A slot that nothing names yet: the raw size of an input.
-  int32_t fresh() { return variable(); }
-  /// e as an expression of a raw slot made by fresh().
-  Expr raw(int32_t slot);
   /// Slot that holds e. Fails with PlanUnpackable (through error()) on a symbol that was never defined; the slot is
   /// then 0.
   int32_t slot(Expr e);

@@ -23,7 +23,8 @@
 #include "ir/tile/interp.h"
 #include "lower/plan_to_tile/plan_to_tile.h"
 #include "lower/schedule/schedule.h"
-#include "lower/schedule/test/run_plan.h"
+#include "ir/plan/interp.h"
+#include "lower/memory/memory.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -40,7 +41,7 @@ struct Options {
 };
 
 /// A plan whose kernels are run as tile programs.
-class TileRunner : public schedule::test::PlanRunner {
+class TileRunner : public plan::PlanRunner {
 public:
   TileRunner(const plan::Plan &p, mlir::ModuleOp module, std::span<const loops::HostValue> inputs, int64_t steps)
       : PlanRunner(p, inputs, 1), module_(module), steps_(steps) {}
@@ -196,6 +197,7 @@ std::string check(const fs::path &file, const Options &options) {
   if (!plan) return plan.error().str();
   std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
   Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(*plan, *context, gpuTileTarget(options.processors));
+  if (module) memory::planMemory(*plan);
   if (!module) return module.error().str();
   auto got = TileRunner(*plan, **module, inputs, options.steps).run();
   if (!got) {

@@ -4,7 +4,7 @@
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
 // one context, and the second must give the same bits; where the program changes its buffers, the run says what a second call on that
-// context must give. A refusal with an error code fails, unless unsupported.txt lists it with that
+// context must give. The runtime must walk the steps that the printed plan has. A refusal with an error code fails, unless unsupported.txt lists it with that
 // code; what is listed there must still be refused. --verdicts writes "<run> TAB right|refused|wrong|crash|timeout TAB <why>" by line, for
 // tools/opinfo_check.py. --arch compiles for another CPU level than this machine's best. --gpu only compiles, for those GPUs,
 // down to PTX or, with --assemble, to machine code where an assembler is found, else what passes counts as skipped too
@@ -27,6 +27,7 @@
 
 #include "backend/nvidia/compile.h"
 #include "driver/compile.h"
+#include "e2e/plan_steps.h"
 #include "e2e/tensors.h"
 
 namespace neso::e2e {
@@ -132,11 +133,20 @@ struct Context {
 // The tensors of one run, and the outcome of its first execution.
 class Execution {
 public:
-  Execution(neso_model *model, const fs::path &folder, const Run &run) : model_(model), folder_(folder), run_(run) {}
+  /// `steps` are those of the plan that was packed.
+  Execution(neso_model *model, const fs::path &folder, const Run &run, const std::vector<std::string> &steps)
+      : model_(model), folder_(folder), run_(run), steps_(steps) {}
 
   // "" when everything is as expected.
   std::string check() {
-    if (neso_context_create(model_, nullptr, &context_.context) != NESO_OK) return neso_error_text();
+    neso_context_options options{};
+    options.struct_size = sizeof options;
+    options.on_step = [](void *user, const neso_step_event *event) {
+      if (!event->after) static_cast<Execution *>(user)->walked_.push_back(nameOf(*event));
+      return 0;
+    };
+    options.on_step_user = this;
+    if (neso_context_create(model_, &options, &context_.context) != NESO_OK) return neso_error_text();
     for (const Call &call : run_.calls) {
       const std::string which = &call == &run_.calls.front() ? "" : "second call: ";
       std::string error;
@@ -145,7 +155,9 @@ public:
       if (!call.inputs.empty() && !read(call, call.inputs, &inputs_, &error)) return error;
       if (!read(call, call.outputs, &expected_, &error)) return error;
       for (auto &[name, tensor] : inputs_) originals_[name] = dense(tensor.view());
+      walked_.clear();
       if (error = execute(); !error.empty()) return which + error;
+      if (error = differenceOfSteps(steps_, walked_); !error.empty()) return which + error;
       if (error = compareAll(call); !error.empty()) return which + error;
     }
     return run_.calls.size() > 1 ? "" : repeat();
@@ -158,6 +170,10 @@ private:
     for (auto &[name, tensor] : all)
       if (name.rfind(call.prefix, 0) == 0) (*out)[name.substr(call.prefix.size())] = std::move(tensor);
     return true;
+  }
+
+  static std::string nameOf(const neso_step_event &event) {
+    return event.kernel ? std::string(event.what) + " " + event.kernel : event.what;
   }
 
   std::string execute() {
@@ -209,6 +225,8 @@ private:
   neso_model *model_;
   const fs::path &folder_;
   const Run &run_;
+  const std::vector<std::string> &steps_;
+  std::vector<std::string> walked_;
   Context context_;
   Tensors inputs_, expected_;
   std::map<std::string, std::vector<char>> originals_;
@@ -222,6 +240,9 @@ void runProgram(const Program &program, const CompileOptions &options, Report &r
   // A kernel bundle beside the program, where its archive holds none.
   if (fs::path kernels = program.file.parent_path() / "kernels"; fs::exists(kernels))
     mine.kernelPaths = {kernels.string()};
+  std::vector<std::string> steps;
+  mine.shown = {Stage::Plan};
+  mine.show = [&](Stage, std::string text) { steps = stepsOfPlan(text); };
   Result<Compilation> compiled = compileModel(program.file.string(), mine, sink);
   if (!compiled) {
     if (compiled.error().internal())
@@ -241,7 +262,7 @@ void runProgram(const Program &program, const CompileOptions &options, Report &r
   }
   fs::path folder = program.file.parent_path();
   for (const Run &run : program.runs) {
-    std::string why = Execution(model.model, folder, run).check();
+    std::string why = Execution(model.model, folder, run, steps).check();
     if (why.empty())
       report.pass(run.name);
     else

@@ -1,5 +1,5 @@
 // The programs of tests/goldens, scheduled, against the loops interpreter: reads each .pt2, lowers it, runs the loops as they are and the plan
-// by its own rules (run_plan.h) on random inputs, and compares. Prints one line a program with --verbose.
+// by its own rules (ir/plan/interp.h) on random inputs, and compares. Prints one line a program with --verbose.
 //
 //     schedule_goldens [--goldens DIR] [--only TEXT] [--verbose] [--print]
 #include <chrono>
@@ -8,17 +8,19 @@
 #include <cstring>
 #include <filesystem>
 
+#include "e2e/plan_steps.h"
 #include "frontend/pt2/read.h"
 #include "ir/graph/passes/functionalize.h"
 #include "ir/graph/passes/simplify.h"
 #include "ir/loops/numeric.h"
 #include "ir/loops/verify.h"
 #include "ir/plan/access.h"
+#include "ir/plan/interp.h"
 #include "ir/plan/verify.h"
+#include "lower/memory/memory.h"
 #include "lower/graph_to_loops/lower.h"
 #include "lower/schedule/access.h"
 #include "lower/schedule/schedule.h"
-#include "lower/schedule/test/run_plan.h"
 
 namespace neso {
 namespace {
@@ -116,7 +118,7 @@ std::string arenaExcess(const plan::Plan &plan) {
         sizes[symbols[k]] =
             std::clamp<int64_t>(k == 0 ? first : others, range.lo == INT64_MIN ? 1 : range.lo, range.hi);
       }
-      double arena = static_cast<double>(evaluate(plan.arenaBytes, sizes).value_or(0)),
+      double arena = static_cast<double>(evaluate(plan.arenaBytes(), sizes).value_or(0)),
              bound = static_cast<double>(evaluate(plan.arenaLowerBound, sizes).value_or(0));
       double ratio = (arena - 128) / std::max(bound, 1.0);
       if (ratio <= worst) continue;
@@ -158,8 +160,13 @@ Outcome check(const std::string &file, const std::string &id, const Options &opt
     say("FAILED", plan.error().str());
     return Outcome::Failed;
   }
+  Status sound = plan::verify(*plan, plan::Form::Scheduled);
+  if (sound) {
+    memory::planMemory(*plan);
+    sound = plan::verify(*plan);
+  }
   if (options.print) std::printf("%s%s", loops::print(*program).c_str(), plan::print(*plan).c_str());
-  if (Status s = plan::verify(*plan); !s) {
+  if (Status s = std::move(sound); !s) {
     say("FAILED", s.error().str());
     return Outcome::Failed;
   }
@@ -173,9 +180,18 @@ Outcome check(const std::string &file, const std::string &id, const Options &opt
     if (options.verbose) say("skipped", want.error().str());
     return Outcome::Skipped; // random inputs that the model refuses
   }
-  Result<schedule::test::PlanRun> got = schedule::test::runPlan(*plan, again, 3);
+  std::vector<std::string> walked;
+  plan::PlanRunner runner(*plan, again, 3);
+  runner.onStep = [&](std::string_view kind, const plan::Kernel *kernel) {
+    walked.push_back(std::string(kind) + (kernel ? " " + kernel->name : ""));
+  };
+  Result<plan::PlanRun> got = runner.run();
   if (!got) {
     say("FAILED", got.error().str());
+    return Outcome::Failed;
+  }
+  if (std::string d = e2e::differenceOfSteps(e2e::stepsOfPlan(plan::print(*plan)), walked); !d.empty()) {
+    say("FAILED", d);
     return Outcome::Failed;
   }
   for (size_t k = 0; k < want->size(); ++k)

@@ -111,18 +111,10 @@ Users::Users(const Plan &plan) : users_(plan.program.buffers.size()) {
     for (BufferId b : {k.product->a.buffer, k.product->b.buffer, k.product->bias}) whole(k.id, b, AccessMode::Read);
     for (BufferId b : {k.product->d.buffer, k.product->workspace}) whole(k.id, b, AccessMode::Write);
   }
-  struct OfStep {
-    decltype(whole) &use;
-    void operator()(const Launch &) {}
-    void operator()(const Copy &c) { use({}, c.src, AccessMode::Read), use({}, c.dst, AccessMode::Write); }
-    void operator()(const Guard &) {}
-    void operator()(const LoadScalar &l) { use({}, l.buffer, AccessMode::Read); }
-    void operator()(const If &) {}
-    void operator()(const While &) {}
-  } step{whole};
-  for (const Step &s : plan.steps) std::visit(step, s);
-  for (const std::vector<Step> &sub : plan.subPlans)
-    for (const Step &s : sub) std::visit(step, s);
+  forEachStep(plan.main, [&](const Step &step) {
+    if (const auto *c = step.as<Copy>()) whole({}, c->src, AccessMode::Read), whole({}, c->dst, AccessMode::Write);
+    if (const auto *l = step.as<LoadScalar>()) whole({}, l->buffer, AccessMode::Read);
+  });
   for (const ProgramOutput &o : plan.program.outputs) {
     whole({}, o.buffer, AccessMode::Read);
     whole({}, o.writeBackTo, AccessMode::Write);

@@ -2,8 +2,9 @@
 // here as data; package/ writes it as abi/plan.fbs.
 //
 // lower/schedule makes a Plan from a loops::Program: it groups nodes into kernels, rewrites each group into one
-// iteration space, removes buffers that live inside one kernel, and places the others. lower/plan_to_tile then gives
-// each kernel its tile function, arguments and grid. package/ turns Exprs into size programs.
+// iteration space, orders them, and finds which buffers need memory. lower/plan_to_tile gives each kernel its tile
+// function, arguments and grid. lower/memory then plans sizes, guards, memory and the steps that late sizes need:
+// from there on the plan is what the runtime walks. interp.h walks it as the runtime does, package/ writes it down.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -26,12 +27,13 @@ struct Placement {
     None,     // never in memory: produced and consumed inside one kernel, or dead
     Input,    // the caller's tensor
     Constant, // mapped from the package
-    Arena,    // at `offset` in the context's arena
+    Arena,    // at `offset` in an arena of the context
     Output,   // memory of output `output`: written in place, no copy at the end
   };
   Where where = Where::None;
   Expr offset = 0;
   Expr bytes = 0;
+  size_t arena = 0; // of Plan::arenas
   int output = -1;
   int firstStep = -1, lastStep = -1; // life time [first, last] in steps, for the report
 };
@@ -106,6 +108,12 @@ struct Kernel {
       stages = 3; // targets that run a program by a block of threads: its size in warps, buffers of software pipelines
 };
 
+struct Step;
+/// Steps that run one after the other. Regions inside share buffers and symbols with the one around them.
+struct Region {
+  std::vector<Step> steps;
+};
+
 struct Launch {
   KernelId kernel;
 };
@@ -117,38 +125,111 @@ struct Copy {
   Expr srcOffset = 0, dstOffset = 0;
   int dstOutput = -1; // when the destination is an output that has no buffer of its own (dst invalid)
 };
-/// condition (0 or 1) must be 1, else the run is refused with message.
+/// condition (0 or 1) must be 1, else the run is refused with message, in which "{s0}" stands for the value of s0.
 struct Guard {
   Expr condition;
   std::string message;
 };
-/// Reads element 0 of an integer or bool buffer into a size symbol (item(), unbacked sizes).
+/// Reads element 0 of an integer or bool buffer into a size symbol (item(), unbacked sizes). Such a symbol is late: what
+/// depends on it is not known when the run begins.
 struct LoadScalar {
   loops::BufferId buffer;
   DType dtype = DType::I64;
   Symbol symbol;
 };
-/// Sub-plans share buffers and symbols with their parent.
+/// Computes the sizes that depend on the late symbol, and on later ones not at all.
+struct EvalSizes {
+  Symbol symbol;
+};
+/// Makes an arena as large as its size, now known, says.
+struct GrowArena {
+  size_t arena = 0; // of Plan::arenas
+};
+/// Takes memory for an output whose sizes are now known.
+struct AllocOutput {
+  size_t output = 0; // of Plan::outputs
+};
 struct If {
   Expr condition;
-  int thenPlan = -1, elsePlan = -1;
+  Region then, otherwise;
 };
+/// Runs `test`, ends when the condition is 0, runs `body`, and so on.
 struct While {
-  int conditionPlan = -1;
+  Region test;
   Expr condition;
-  int bodyPlan = -1;
+  Region body;
 };
-using Step = std::variant<Launch, Copy, Guard, LoadScalar, If, While>;
+
+struct Step {
+  using Kinds = std::variant<Launch, Copy, Guard, LoadScalar, EvalSizes, GrowArena, AllocOutput, If, While>;
+  Kinds what;
+  template <typename T>
+    requires(!std::is_same_v<T, Step>)
+  Step(T kind) : what(std::move(kind)) {}
+  /// nullptr if it is of another kind.
+  template <typename T> const T *as() const { return std::get_if<T>(&what); }
+  template <typename T> T *as() { return std::get_if<T>(&what); }
+};
+
+/// Calls f for each step of a region and of the regions inside, in the order of their text. R may be const.
+template <typename R, typename F> void forEachStep(R &region, F &&f) {
+  for (auto &step : region.steps) {
+    f(step);
+    if (auto *branch = step.template as<If>()) {
+      forEachStep(branch->then, f);
+      forEachStep(branch->otherwise, f);
+    } else if (auto *loop = step.template as<While>()) {
+      forEachStep(loop->test, f);
+      forEachStep(loop->body, f);
+    }
+  }
+}
+
+/// What a run takes from one dimension of an input, or from the value of a scalar input.
+struct InputSize {
+  Symbol defines;                 // gets the size; invalid: none
+  Expr equal;                     // what it must be once all sizes are known; invalid: nothing is asked
+  std::optional<double> real;     // what a float that the export fixed must be
+  Interval range{0, INT64_MAX};   // it is in here, both ends included
+};
+/// A symbol that no input gives as it is: its value over symbols that are known before it.
+struct SizeDefinition {
+  Symbol symbol;
+  Expr value;
+};
+/// A block of memory of the context. A late one is sized by a GrowArena step, the others before the steps.
+struct Arena {
+  Expr bytes = 0;
+  bool late = false;
+};
+/// What the caller is given for one output of the program, in order; write-backs are none.
+struct CallerOutput {
+  size_t output = 0;      // of Program::outputs
+  loops::BufferId buffer; // Tensor and run-time Float: where its elements lie; invalid: in memory of its own, which a copy fills
+  Expr bytes = 0;         // of that memory
+  bool late = false;      // its sizes are known at an AllocOutput step
+};
 
 struct Plan {
   loops::Program program; // buffers, inputs, outputs, constants; its nodes have moved into the kernels
   std::vector<Kernel> kernels;
-  std::vector<Placement> placements;       // parallel to program.buffers
-  std::vector<Step> steps;                 // main plan
-  std::vector<std::vector<Step>> subPlans; // for If and While
-  Expr arenaBytes = 0;
+  std::vector<Placement> placements; // parallel to program.buffers
+  Region main;
+  // Filled by lower/memory, in the order in which a run needs them: sizes, guards on them, then memory.
+  std::vector<std::vector<InputSize>> inputSizes; // parallel to program.inputs; a scalar has one
+  std::vector<SizeDefinition> definitions;
+  std::vector<Guard> guards; // on sizes that the inputs give; those on late ones are steps
+  std::vector<Arena> arenas; // 0 is the one that placements share
+  std::vector<CallerOutput> outputs;
   Expr arenaLowerBound = 0; // largest sum of live bytes at any step: no placement can be smaller
+  Expr arenaBytes() const { return arenas.empty() ? Expr(0) : arenas[0].bytes; }
 };
+
+/// Late symbols, in the order of the steps that load them.
+std::vector<Symbol> lateSymbols(const Plan &plan);
+/// The number of the last late symbol that e depends on, from 1; 0: the inputs give all.
+size_t lateness(const std::vector<Symbol> &late, Expr e);
+size_t lateness(const std::vector<Symbol> &late, const std::vector<Expr> &es);
 
 std::string print(const Plan &plan);
 

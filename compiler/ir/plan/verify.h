@@ -1,4 +1,4 @@
-// What every well-formed Plan satisfies. Run after lower/schedule and after lower/plan_to_tile.
+// What every well-formed Plan satisfies: as lower/schedule leaves it, and complete, as lower/memory does.
 //
 // P1  ids are positions: kernels[k].id is k, buffers[b].id is b, placements are parallel to buffers; steps name kernels and buffers that exist.
 // P2  each kernel's nodes are over the kernel's space: ranges are xRanges, reduceRanges are rRanges or none; their expressions use x, r, the
@@ -14,12 +14,18 @@
 //     but for other elements of a buffer that both only write.
 // P8  what is written back is copied to where its tensor lies in the target: strides and offset are those that the
 //     input or the constant states.
+// Complete plans besides:
+// P9  symbols that the plan defines are known before anything asks for them: from the inputs, from definitions, from EvalSizes behind a LoadScalar.
+// P10 each guard of the program is tested once.
+// P11 the caller is given each output in its turn; late outputs and late arenas get memory at one step.
+// P2 is checked as scheduled only: afterwards the bodies of kernels speak in terms of their tile functions. P5 is checked when complete.
 #pragma once
 #include "ir/plan/plan.h"
 
 namespace neso::plan {
 
+enum class Form { Scheduled, Complete };
 /// All breaches found (at most 20), as internal faults (E0361, "P5: …"), or success.
-Status verify(const Plan &plan);
+Status verify(const Plan &plan, Form form = Form::Complete);
 
 } // namespace neso::plan

@@ -124,8 +124,7 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
   const Facts &facts = plan.program.facts;
   const Node &node = kernel.nodes[0];
   // Memory that comes up while the plan runs has no common arena.
-  for (const plan::Step &s : plan.steps)
-    if (std::holds_alternative<plan::LoadScalar>(s)) return std::nullopt;
+  if (!plan::lateSymbols(plan).empty()) return std::nullopt;
   const Op *left = plainLoad(node.body, node.lhs), *right = plainLoad(node.body, node.rhs);
   if (!left || !right || node.stores.size() != 1 || node.stores[0].mask >= 0 ||
       node.stores[0].mode != loops::StoreMode::Set)
@@ -169,27 +168,20 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
 
 void placeLibraryForms(plan::Plan &plan, std::vector<std::pair<plan::KernelId, LibraryForm>> forms) {
   if (forms.empty()) return;
-  auto add = [&](std::string name, DType dtype, Expr elements, Expr offset, Expr bytes) {
+  // lower/memory finds their place.
+  auto add = [&](std::string name, DType dtype, Expr elements) {
     plan::Placement where;
-    where.where = plan::Placement::Where::Arena, where.offset = offset, where.bytes = bytes;
+    where.where = plan::Placement::Where::Arena;
     plan.placements.push_back(where);
     return addTemp(plan.program, std::move(name), dtype, elements);
   };
-  const Expr base = plan.arenaBytes;
-  Expr sums = 0;
   for (auto &[id, form] : forms) {
     if (form.product.d.buffer.valid()) continue;
-    const Expr bytes =
-        floorDiv(form.sumElements * Expr(itemSize(form.product.outType)) + Expr(63), Expr(64)) * Expr(64);
     const loops::BufferId stored = plan.kernels[id.index()].nodes[0].stores[0].buffer;
-    form.product.d.buffer =
-        add(plan.kernels[id.index()].name + "_sum", form.product.outType, form.sumElements, base, bytes);
+    form.product.d.buffer = add(plan.kernels[id.index()].name + "_sum", form.product.outType, form.sumElements);
     form.rest = restOf(plan.kernels[id.index()], stored, form.product.d.buffer);
-    sums = max(sums, bytes);
   }
-  const loops::BufferId workspace =
-      add("workspace", DType::U8, Expr(kWorkspaceBytes), base + sums, Expr(kWorkspaceBytes));
-  plan.arenaBytes = base + sums + Expr(kWorkspaceBytes);
+  const loops::BufferId workspace = add("workspace", DType::U8, Expr(kWorkspaceBytes));
   for (auto &[id, form] : forms) {
     form.product.workspace = workspace;
     if (form.rest) {

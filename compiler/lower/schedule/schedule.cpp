@@ -58,10 +58,6 @@ Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
     splitScans(program, options.split);
   }
   plan::Plan p;
-  // Guards first: nothing runs on sizes for which the plan is wrong.
-  for (Expr g : program.guards) p.steps.push_back(plan::Guard{g, "the model was exported for inputs with " + g.str()});
-  std::vector<plan::Step> guards = std::move(p.steps);
-
   std::vector<Group> groups = formGroups(program, options);
   int number = 0;
   for (Group &g : groups) p.kernels.push_back(finish(std::move(g), program, number++));
@@ -70,13 +66,10 @@ Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   if (options.fuseUserKernels) attachNeighbours(p);
 
   // Beyond this point kernels are fixed; what follows decides where and in which order they run.
-  p.steps.clear();
   placeOutputs(p);
   std::vector<plan::Step> launches;
   for (plan::KernelId k : packLaunches(p, launchOrder(p, options), options)) launches.push_back(plan::Launch{k});
-  p.steps.insert(p.steps.begin(), launches.begin(), launches.end());
-  p.steps.insert(p.steps.begin(), guards.begin(), guards.end());
-  planArena(p, options);
+  p.main.steps.insert(p.main.steps.begin(), launches.begin(), launches.end());
   return p;
 }
 

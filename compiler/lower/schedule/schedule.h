@@ -1,9 +1,8 @@
-// loops::Program → plan::Plan: which nodes share a kernel, in which iteration space, in which order, and where every
-// buffer lives.
+// loops::Program → plan::Plan: which nodes share a kernel, in which iteration space, in which order, and which buffers
+// need memory.
 //
-// Stands after verify(loops) and before lower/plan_to_tile: from here on there are no new buffers, the launch order is
-// fixed, and every offset is an expression over size symbols. Neither values nor the order of dependent accesses
-// change.
+// Stands after verify(loops) and before lower/plan_to_tile. Offsets come last (lower/memory), since code generation may
+// ask for memory of its own. Neither values nor the order of dependent accesses change.
 //
 // Example: n0: t[i0] = relu(x[i0]);  n1: y[i0] = t[i0] + b[i0]  becomes one kernel over x0 with both nodes; t is placed
 // nowhere.
@@ -28,7 +27,6 @@ struct SplitRule {
 
 struct ScheduleOptions {
   bool fuse = true;            // false: one kernel a node
-  bool inPlace = true;         // a pointwise result may take the memory of an operand that dies
   bool reorder = true;         // choose the launch order that needs least memory, if it beats the program's
   bool splitReductions = true; // a long reduction with few results becomes two kernels
   SplitRule split;

@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "ir/plan/verify.h"
+#include "lower/memory/memory.h"
 #include "neso/neso.h"
 
 using namespace neso;
@@ -96,9 +98,15 @@ struct Maker {
     k.args = std::move(args);
     k.grid = {grid, 1, 1};
     p.kernels.push_back(k);
-    p.steps.push_back(plan::Launch{k.id});
+    steps->push_back(plan::Launch{k.id});
   }
-  PackageContents contents() const { return {&p, {}, {linkedCode()}, {{"who", "test"}}}; }
+  /// Where launches go: the plan's steps, or those of a region inside.
+  std::vector<plan::Step> *steps = &p.main.steps;
+  /// Once: plans memory.
+  PackageContents contents() {
+    memory::planMemory(p);
+    return {&p, {}, {linkedCode()}, {{"who", "test"}}};
+  }
 };
 
 struct Loaded {
@@ -149,10 +157,8 @@ TEST(Package, RunsAPlanWithSymbolicSizes) {
   auto x = m.input("x", {s0, 2});
   auto w = m.weight("first.weight", three), v = m.weight("second.weight", two);
   plan::Placement arena{plan::Placement::Where::Arena};
-  arena.bytes = s0 * 8;
   auto t = m.buffer("t", loops::Buffer::Kind::Temp, s0 * 2, -1, arena);
   auto y = m.output({s0, 2});
-  m.p.arenaBytes = s0 * 8;
   m.launch("scale", {Maker::arg(x), Maker::arg(w), Maker::arg(t), Maker::size(s0), Maker::real(0.5)}, s0 * 2);
   m.launch("scale", {Maker::arg(t), Maker::arg(v), Maker::arg(y), Maker::size(0), Maker::real(0)}, s0 * 2);
   Loaded l(packageBytes(m.contents()));
@@ -226,13 +232,10 @@ TEST(Package, SizesOfTheRunItself) {
   auto x = m.input("x", {6});
   plan::Placement arena{plan::Placement::Where::Arena};
   auto n = m.buffer("n", loops::Buffer::Kind::Temp, 1, -1, arena, DType::I64);
-  plan::Placement lateArena{plan::Placement::Where::Arena};
-  lateArena.offset = 64;
-  auto t = m.buffer("t", loops::Buffer::Kind::Temp, u0, -1, lateArena);
+  auto t = m.buffer("t", loops::Buffer::Kind::Temp, u0, -1, arena);
   auto y = m.output({u0});
-  m.p.arenaBytes = u0 * 4 + 64;
   m.launch("count", {Maker::arg(x), Maker::arg(n), Maker::size(6)}, 1);
-  m.p.steps.push_back(plan::LoadScalar{n, DType::I64, Symbol::size("u0")});
+  m.p.main.steps.push_back(plan::LoadScalar{n, DType::I64, Symbol::size("u0")});
   auto weight = m.weight("w", w);
   m.launch("scale", {Maker::arg(x), Maker::arg(weight), Maker::arg(t), Maker::size(u0 + 1), Maker::real(0)}, u0);
   m.launch("scale", {Maker::arg(t), Maker::arg(weight), Maker::arg(y), Maker::size(u0 * 2), Maker::real(0)}, u0);
@@ -249,6 +252,55 @@ TEST(Package, SizesOfTheRunItself) {
   }
 }
 
+// As long as an element of t is positive, 1 is taken from all; then t is doubled if the first size is over 3.
+TEST(Package, RegionsInside) {
+  std::vector<float> one{1}, two{2};
+  Maker m;
+  Expr s0 = Symbol::size("s0"), u0 = Symbol::size("u0");
+  m.p.program.facts.setRange(Symbol::size("s0"), {1, 50});
+  auto x = m.input("x", {s0});
+  plan::Placement arena{plan::Placement::Where::Arena};
+  auto n = m.buffer("n", loops::Buffer::Kind::Temp, 1, -1, arena, DType::I64);
+  auto t = m.buffer("t", loops::Buffer::Kind::Temp, s0, -1, arena);
+  auto y = m.output({s0});
+  auto w = m.weight("one", one), v = m.weight("two", two);
+  auto scale = [&](loops::BufferId from, loops::BufferId by, loops::BufferId to, double add) {
+    m.launch("scale", {Maker::arg(from), Maker::arg(by), Maker::arg(to), Maker::size(0), Maker::real(add)}, s0);
+  };
+  scale(x, w, t, 0);
+  plan::While loop;
+  m.steps = &loop.test.steps;
+  m.launch("count", {Maker::arg(t), Maker::arg(n), Maker::size(s0)}, 1);
+  m.steps->push_back(plan::LoadScalar{n, DType::I64, Symbol::size("u0")});
+  loop.condition = lt(0, u0);
+  m.steps = &loop.body.steps;
+  scale(t, w, t, -1);
+  m.p.main.steps.push_back(loop);
+  plan::If branch;
+  branch.condition = lt(3, s0);
+  m.steps = &branch.then.steps;
+  scale(t, v, y, 0);
+  m.steps = &branch.otherwise.steps;
+  scale(t, w, y, 0);
+  m.p.main.steps.push_back(branch);
+  PackageContents contents = m.contents();
+  // n is needed in each turn of the loop, where t lives as well.
+  const plan::Placement &a = m.p.placements[n.index()], &b = m.p.placements[t.index()];
+  EXPECT_EQ(a.firstStep, 1);
+  EXPECT_EQ(a.lastStep, 5);
+  EXPECT_EQ(b.lastStep, 8);
+  EXPECT_NE(a.offset, b.offset);
+  Loaded l(packageBytes(contents));
+  ASSERT_NE(l.context, nullptr);
+  for (auto [given, want] : {std::pair<std::vector<float>, std::vector<float>>{{1, 3, 2}, {-2, 0, -1}},
+                             {{1, 0, -1, 2}, {-2, -4, -6, 0}}}) {
+    std::vector<int64_t> sizes{static_cast<int64_t>(given.size())};
+    neso_tensor in = tensor(given, sizes), out{};
+    ASSERT_EQ(neso_run(l.context, &in, 1, &out, 1), NESO_OK) << neso_error_text();
+    EXPECT_EQ(values(out, given.size()), want);
+  }
+}
+
 // A mutated buffer of the model that comes as an extra output is written back, and kept between runs; so is an input.
 TEST(Package, MutationsAreWrittenBack) {
   std::vector<float> state{1, 2}, one{1};
@@ -258,7 +310,6 @@ TEST(Package, MutationsAreWrittenBack) {
   m.p.program.constants[0].isBuffer = true;
   plan::Placement arena{plan::Placement::Where::Arena};
   auto next = m.buffer("next", loops::Buffer::Kind::Temp, 2, -1, arena);
-  m.p.arenaBytes = 64;
   auto w = m.weight("one", one);
   m.launch("scale", {Maker::arg(s), Maker::arg(w), Maker::arg(next), Maker::size(10), Maker::real(0)}, 2);
   for (auto [target, to] : {std::pair{"buffer.state", s}, std::pair{"input.0", x}}) {
@@ -269,6 +320,9 @@ TEST(Package, MutationsAreWrittenBack) {
     out.writeBackTo = to;
     out.writeBackStrides = {1};
     m.p.program.outputs.push_back(out);
+    plan::Copy copy;
+    copy.src = next, copy.dst = to, copy.sizes = {2}, copy.srcStrides = copy.dstStrides = {1};
+    m.p.main.steps.push_back(copy);
   }
   Loaded l(packageBytes(m.contents()));
   ASSERT_NE(l.context, nullptr);
@@ -298,7 +352,7 @@ TEST(Package, OutputsThatCopiesFill) {
   copy.sizes = out.sizes;
   copy.srcStrides = copy.dstStrides = out.strides;
   copy.dstOutput = 0;
-  m.p.steps.push_back(copy);
+  m.p.main.steps.push_back(copy);
   Loaded l(packageBytes(m.contents()));
   ASSERT_NE(l.context, nullptr);
   std::vector<float> data{1, 2, 3, 4, 5, 6};

@@ -54,7 +54,7 @@ TEST(Access, UsersOfABufferAreAllThatTouchIt) {
   plan.kernels = {k};
   plan::Copy copy;
   copy.src = y, copy.dst = x;
-  plan.steps = {plan::Launch{k.id}, copy};
+  plan.main.steps = {plan::Launch{k.id}, copy};
   ProgramOutput o;
   o.buffer = y;
   p.outputs = {o};

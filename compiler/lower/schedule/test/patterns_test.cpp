@@ -4,9 +4,10 @@
 #include "base/diagnostics/loops.h"
 #include "ir/loops/build.h"
 #include "ir/plan/access.h"
+#include "ir/plan/interp.h"
 #include "ir/plan/verify.h"
+#include "lower/memory/memory.h"
 #include "lower/schedule/schedule.h"
-#include "lower/schedule/test/run_plan.h"
 
 namespace neso::schedule::test {
 namespace {
@@ -88,7 +89,10 @@ struct Maker {
   plan::Plan plan(const ScheduleOptions &options = {}) {
     Result<plan::Plan> out = schedule(p, options);
     EXPECT_TRUE(out);
-    Status ok = plan::verify(*out);
+    Status ok = plan::verify(*out, plan::Form::Scheduled);
+    EXPECT_TRUE(ok) << ok.error().str() << print(*out);
+    memory::planMemory(*out);
+    ok = plan::verify(*out);
     EXPECT_TRUE(ok) << ok.error().str() << print(*out);
     return std::move(*out);
   }
@@ -112,7 +116,7 @@ TEST(Patterns, SoftmaxOverSymbolicRowsIsOneKernelThatReadsAndWritesOnce) {
   plan::KernelTraffic t = plan::traffic(p, p.kernels[0]);
   EXPECT_EQ(t.bytesRead, s * n * 4) << t.bytesRead.str();
   EXPECT_EQ(t.bytesWritten, s * n * 4);
-  EXPECT_EQ(p.arenaBytes, Expr(0));
+  EXPECT_EQ(p.arenaBytes(), Expr(0));
   (void)rows;
 }
 
@@ -199,8 +203,8 @@ TEST(Patterns, ChainReusesTwoBlocksOfMemory) {
   }
   m.output(last);
   plan::Plan p = m.plan();
-  EXPECT_EQ(p.arenaBytes, Expr(2 * 64 * 64 * 4)) << print(p);
-  EXPECT_EQ(p.arenaLowerBound, p.arenaBytes);
+  EXPECT_EQ(p.arenaBytes(), Expr(2 * 64 * 64 * 4)) << print(p);
+  EXPECT_EQ(p.arenaLowerBound, p.arenaBytes());
 }
 
 // The kernel walks t three times, and relu(t) needs no statistics: it runs in the first pass, when t is still to be
@@ -258,7 +262,7 @@ TEST(Patterns, LongReductionIsSplitAndItsPartsAreIndependent) {
   std::vector<float> data(1024 * 96);
   for (size_t k = 0; k < data.size(); ++k) data[k] = static_cast<float>(k % 7) - 2;
   std::vector<HostValue> in = {HostValue::tensor(DType::F32, {1024 * 96}, data.data())};
-  Result<PlanRun> run = runPlan(p, in, 1);
+  Result<plan::PlanRun> run = plan::runPlan(p, in, 1);
   ASSERT_TRUE(run);
   double want = 0;
   for (float v : data) want += static_cast<double>(v);
@@ -293,7 +297,7 @@ TEST(Patterns, ProductWithFewBlocksIsCutAlongKAndItsSumTakesTheEpilogue) {
     std::vector<float> av = data((48 + positions) * channels, 5), bv = data(positions * channels * 32, 11);
     std::vector<HostValue> in = {HostValue::tensor(DType::F32, {static_cast<int64_t>(av.size())}, av.data()),
                                  HostValue::tensor(DType::F32, {static_cast<int64_t>(bv.size())}, bv.data())};
-    Result<PlanRun> run = runPlan(p, in, 1);
+    Result<plan::PlanRun> run = plan::runPlan(p, in, 1);
     ASSERT_TRUE(run);
     const float *got = reinterpret_cast<float *>(run->outputs[0].data);
     for (int64_t row = 0; row < 49; ++row)
@@ -326,7 +330,7 @@ TEST(Patterns, BranchesRunInTheOrderThatNeedsLessMemory) {
   ScheduleOptions given, horizontal;
   given.reorder = given.fuse = false;
   horizontal.fuse = false;
-  EXPECT_LT(m.plan(horizontal).arenaBytes.constValue(), m.plan(given).arenaBytes.constValue());
+  EXPECT_LT(m.plan(horizontal).arenaBytes().constValue(), m.plan(given).arenaBytes().constValue());
 }
 
 TEST(Patterns, SmallKernelsThatDoNotNeedEachOtherShareALaunch) {
@@ -345,10 +349,11 @@ TEST(Patterns, SmallKernelsThatDoNotNeedEachOtherShareALaunch) {
   options.packedBytes = 1 << 20;
   plan::Plan p = m.plan(options);
   std::vector<size_t> parts;
-  for (const plan::Step &s : p.steps) parts.push_back(p.kernels[std::get<plan::Launch>(s).kernel.index()].parts.size());
+  for (const plan::Step &s : p.main.steps)
+    parts.push_back(p.kernels[s.as<plan::Launch>()->kernel.index()].parts.size());
   std::sort(parts.begin(), parts.end());
   EXPECT_EQ(parts, (std::vector<size_t>{0, 3, 3}));
-  EXPECT_EQ(m.plan().steps.size(), 7u);
+  EXPECT_EQ(m.plan().main.steps.size(), 7u);
 }
 
 TEST(PlanVerify, NamesTheBrokenInvariant) {
@@ -360,7 +365,9 @@ TEST(PlanVerify, NamesTheBrokenInvariant) {
     m.pointwise("flop", {64}, y, i(0), OpKind::Add, u, Expr(63) - i(0), t, i(0));
     m.output(y);
     Result<plan::Plan> p = schedule(m.p);
-    EXPECT_TRUE(p && plan::verify(*p) && p->kernels.size() == 3);
+    EXPECT_TRUE(p && plan::verify(*p, plan::Form::Scheduled) && p->kernels.size() == 3);
+    memory::planMemory(*p);
+    EXPECT_TRUE(plan::verify(*p));
     change(*p);
     Status s = plan::verify(*p);
     if (s) return std::string("none");
@@ -369,8 +376,7 @@ TEST(PlanVerify, NamesTheBrokenInvariant) {
   };
   EXPECT_EQ(rule([](plan::Plan &) {}), "none");
   EXPECT_EQ(rule([](plan::Plan &p) { p.kernels[1].id = plan::KernelId(0); }), "P1");
-  EXPECT_EQ(rule([](plan::Plan &p) { p.kernels[0].xRanges = {32}; }), "P2");
-  EXPECT_EQ(rule([](plan::Plan &p) { std::swap(p.steps[0], p.steps[1]); }), "P3");
+  EXPECT_EQ(rule([](plan::Plan &p) { std::swap(p.main.steps[0], p.main.steps[1]); }), "P3");
   EXPECT_EQ(rule([](plan::Plan &p) { p.placements[1].where = plan::Placement::Where::None; }), "P4");
   EXPECT_EQ(rule([](plan::Plan &p) { p.placements[1].offset = p.placements[2].offset; }), "P5");
   EXPECT_EQ(rule([](plan::Plan &p) { p.placements[3].output = 7; }), "P6");
@@ -381,10 +387,31 @@ TEST(PlanVerify, NamesTheBrokenInvariant) {
     p.kernels.push_back(k);
   };
   EXPECT_EQ(rule([&](plan::Plan &p) {
-              pack(p, {0, 1}), p.steps[0] = plan::Launch{plan::KernelId(3)}, p.steps.erase(p.steps.begin() + 1);
+              pack(p, {0, 1}), p.main.steps[0] = plan::Launch{plan::KernelId(3)};
+              p.main.steps.erase(p.main.steps.begin() + 1);
             }),
             "P7");
-  EXPECT_EQ(rule([&](plan::Plan &p) { pack(p, {2}), p.steps.push_back(plan::Launch{plan::KernelId(3)}); }), "P7");
+  EXPECT_EQ(rule([](plan::Plan &p) {
+              p.definitions = {{Symbol::size("s9"), Symbol::size("s8")}, {Symbol::size("s8"), 1}};
+            }),
+            "P9");
+  EXPECT_EQ(rule([](plan::Plan &p) { p.guards.push_back({le(1, Symbol::size("s9")), ""}), p.inputSizes[0][0].defines = Symbol::size("s9"); }),
+            "P10");
+  EXPECT_EQ(rule([](plan::Plan &p) { p.outputs.clear(); }), "P11");
+  EXPECT_EQ(rule([&](plan::Plan &p) { pack(p, {2}), p.main.steps.push_back(plan::Launch{plan::KernelId(3)}); }), "P7");
+}
+
+TEST(Verify, SpacesOfKernels) {
+  Maker m;
+  BufferId x = m.input("x", 64), y = m.temp("y", 64);
+  m.pointwise("relu", {64}, y, i(0), OpKind::Relu, x, i(0));
+  m.output(y);
+  Result<plan::Plan> p = schedule(m.p);
+  ASSERT_TRUE(p);
+  p->kernels[0].xRanges = {32};
+  Status s = plan::verify(*p, plan::Form::Scheduled);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().diagnostics()[0].message.substr(15, 2), "P2");
 }
 
 // A constant's rows 1 and 2, transposed: the model's tensor [4, 2] begins at element 4 of 12.
@@ -402,12 +429,12 @@ TEST(Patterns, WriteBacksGoWhereTheTensorLies) {
   o.writeBackTo = state, o.writeBackStrides = {1, 4}, o.writeBackOffset = 4;
   m.p.outputs.push_back(o);
   plan::Plan p = m.plan();
-  const plan::Copy &copy = std::get<plan::Copy>(p.steps.back());
+  const plan::Copy &copy = *p.main.steps.back().as<plan::Copy>();
   EXPECT_EQ(copy.dstStrides, (std::vector<Expr>{1, 4}));
   EXPECT_EQ(copy.dstOffset, Expr(4));
   auto broken = [&](auto change) {
     plan::Plan q = p;
-    change(q, std::get<plan::Copy>(q.steps.back()));
+    change(q, *q.main.steps.back().as<plan::Copy>());
     Status s = plan::verify(q);
     return s ? std::string("none") : s.error().diagnostics()[0].message.substr(15, 2);
   };
@@ -415,7 +442,7 @@ TEST(Patterns, WriteBacksGoWhereTheTensorLies) {
   EXPECT_EQ(broken([](plan::Plan &, plan::Copy &step) { step.dstOffset = 0; }), "P8");
   EXPECT_EQ(broken([](plan::Plan &q, plan::Copy &step) { q.program.outputs[0].writeBackOffset = step.dstOffset = 0; }),
             "P8");
-  EXPECT_EQ(broken([](plan::Plan &q, plan::Copy &) { q.steps.pop_back(); }), "P6");
+  EXPECT_EQ(broken([](plan::Plan &q, plan::Copy &) { q.main.steps.pop_back(); }), "P6");
 }
 
 } // namespace

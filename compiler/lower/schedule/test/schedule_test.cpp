@@ -5,10 +5,11 @@
 
 #include "ir/loops/verify.h"
 #include "ir/plan/access.h"
+#include "ir/plan/interp.h"
 #include "ir/plan/verify.h"
+#include "lower/memory/memory.h"
 #include "lower/schedule/schedule.h"
 #include "lower/schedule/test/random_program.h"
-#include "lower/schedule/test/run_plan.h"
 
 namespace neso::schedule::test {
 namespace {
@@ -55,13 +56,17 @@ std::string difference(const HostValue &want, const HostValue &got) {
 int64_t gKernels = 0, gNodes = 0;
 double gWorstPeak = 1;
 
-void check(uint32_t seed, const ScheduleOptions &options) {
+void check(uint32_t seed, const ScheduleOptions &options, const memory::MemoryOptions &memory = {}) {
   RandomProgram r(seed);
   Status ok = loops::verify(r.p);
   ASSERT_TRUE(ok) << ok.error().str() << loops::print(r.p);
   Result<plan::Plan> plan = schedule(r.p, options);
   ASSERT_TRUE(plan) << plan.error().str();
-  Status sound = plan::verify(*plan);
+  Status sound = plan::verify(*plan, plan::Form::Scheduled);
+  if (sound) {
+    memory::planMemory(*plan, memory);
+    sound = plan::verify(*plan);
+  }
   ASSERT_TRUE(sound) << "seed " << seed << ": " << sound.error().str() << print(*plan);
   gKernels += static_cast<int64_t>(plan->kernels.size());
   gNodes += static_cast<int64_t>(r.p.nodes.size());
@@ -70,7 +75,7 @@ void check(uint32_t seed, const ScheduleOptions &options) {
     Inputs a = makeInputs(r, sizes, seed), b = makeInputs(r, sizes, seed);
     Result<std::vector<HostValue>> want = Interpreter(r.p).run(a.values);
     ASSERT_TRUE(want) << "seed " << seed << ": " << want.error().str() << loops::print(r.p);
-    Result<PlanRun> got = runPlan(*plan, b.values, seed);
+    Result<plan::PlanRun> got = plan::runPlan(*plan, b.values, seed);
     ASSERT_TRUE(got) << "seed " << seed << ": " << got.error().str() << loops::print(r.p) << print(*plan);
     for (size_t k = 0; k < want->size(); ++k) {
       std::string d = difference((*want)[k], got->outputs[k]);
@@ -84,8 +89,8 @@ void check(uint32_t seed, const ScheduleOptions &options) {
 
 TEST(Schedule, OneKernelANodeComputesTheProgram) {
   ScheduleOptions options;
-  options.fuse = options.inPlace = options.reorder = options.splitReductions = false;
-  for (uint32_t seed = 0; seed < 400 && !HasFatalFailure(); ++seed) check(seed, options);
+  options.fuse = options.reorder = options.splitReductions = false;
+  for (uint32_t seed = 0; seed < 400 && !HasFatalFailure(); ++seed) check(seed, options, {false});
 }
 
 TEST(Schedule, FusedKernelsComputeTheProgram) {

@@ -11,7 +11,7 @@
 
 #include "ir/shape/expr.h"
 
-namespace neso::schedule {
+namespace neso::memory {
 
 struct Block {
   int first = INT32_MAX, last = -1; // life time in steps, [first, last]
@@ -25,4 +25,4 @@ Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts);
 /// The bytes that live at the worst of the steps [0, steps]: no placement can do with less.
 Expr peakOf(const std::vector<Block> &blocks, size_t steps, const Facts &facts);
 
-} // namespace neso::schedule
+} // namespace neso::memory

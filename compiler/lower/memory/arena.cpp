@@ -1,4 +1,4 @@
-#include "lower/schedule/arena.h"
+#include "lower/memory/arena.h"
 
 #include <algorithm>
 #include <functional>
@@ -7,7 +7,10 @@
 
 #include "lower/schedule/access.h"
 
-namespace neso::schedule {
+namespace neso::memory {
+
+using schedule::hint;
+
 namespace {
 
 bool overlap(const Block &a, const Block &b) { return a.first <= b.last && b.first <= a.last; }
@@ -235,4 +238,4 @@ Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts) {
   return bestTotal;
 }
 
-} // namespace neso::schedule
+} // namespace neso::memory

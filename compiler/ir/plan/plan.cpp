@@ -1,0 +1,32 @@
+#include "ir/plan/plan.h"
+
+#include <algorithm>
+
+namespace neso::plan {
+
+std::vector<Symbol> lateSymbols(const Plan &plan) {
+  std::vector<Symbol> out;
+  forEachStep(plan.main, [&](const Step &step) {
+    const auto *load = step.as<LoadScalar>();
+    if (load && std::find(out.begin(), out.end(), load->symbol) == out.end()) out.push_back(load->symbol);
+  });
+  return out;
+}
+
+size_t lateness(const std::vector<Symbol> &late, Expr e) {
+  size_t last = 0;
+  if (late.empty() || !e.valid()) return 0;
+  for (Symbol s : symbolsOf(e)) {
+    const size_t number = static_cast<size_t>(std::find(late.begin(), late.end(), s) - late.begin()) + 1;
+    if (number <= late.size()) last = std::max(last, number);
+  }
+  return last;
+}
+
+size_t lateness(const std::vector<Symbol> &late, const std::vector<Expr> &es) {
+  size_t last = 0;
+  for (Expr e : es) last = std::max(last, lateness(late, e));
+  return last;
+}
+
+} // namespace neso::plan

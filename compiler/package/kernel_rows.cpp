@@ -1,0 +1,114 @@
+#include "package/kernel_rows.h"
+
+#include <algorithm>
+
+#include "package/plan_writer.h"
+#include "package/size_program.h"
+
+namespace neso {
+using flatbuffers::Offset;
+
+Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &function, size_t args, bool serial,
+                                    const std::vector<SourceLoc> &origins, Offset<fbs::LaunchChecks> checks) {
+  std::vector<Offset<flatbuffers::String>> symbols;
+  std::vector<fbs::KernelUsage> usage;
+  const CompiledFunction *last = nullptr;
+  int64_t scratch = 0;
+  for (const CompiledCode &code : contents_.code) {
+    auto it = std::find_if(code.functions.begin(), code.functions.end(),
+                           [&](const CompiledFunction &f) { return f.name == function; });
+    if (it == code.functions.end()) {
+      note(fmt::format("kernel '{}' was not compiled for {}", name, code.target));
+      symbols.push_back(fb_.CreateString(""));
+      usage.emplace_back();
+      continue;
+    }
+    last = &*it;
+    usage.emplace_back(it->threads, it->sharedBytes, std::max(it->clusterSize, 1), it->registers, it->spillBytes,
+                       it->blocksPerSm);
+    scratch = std::max(scratch, it->scratchBytes);
+    symbols.push_back(fb_.CreateString(it->symbol));
+  }
+  if (contents_.code.empty()) note("there is no code");
+  std::vector<Offset<fbs::SourceLine>> lines;
+  for (const SourceLoc &loc : origins) {
+    auto file = fb_.CreateString(loc.file), context = fb_.CreateString(loc.context);
+    lines.push_back(fbs::CreateSourceLine(fb_, file, loc.line, context));
+  }
+  auto symbolRows = fb_.CreateVector(symbols);
+  auto lineRows = fb_.CreateVector(lines);
+  auto usageRows = gpu() ? fb_.CreateVectorOfStructs(usage) : 0;
+  return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch,
+                           last ? last->sharedBytes : 0, last ? last->threads : 0,
+                           last && last->clusterSize > 1 ? last->clusterSize : 1, 0, serial, lineRows, 0, usageRows,
+                           checks);
+}
+
+Offset<fbs::LaunchChecks> KernelRows::checks(const LooseKernel &kernel) {
+  if (kernel.align.empty() && kernel.footprints.empty()) return 0;
+  SizeProgram program;
+  if (!kernel.footprints.empty()) {
+    for (Symbol s : kernel.gridSymbols) program.define(s);
+    for (Symbol s : kernel.argumentSymbols) program.define(s);
+  }
+  struct Slots {
+    int32_t begin, end, valid;
+  };
+  std::vector<Slots> slots;
+  for (const LooseKernel::Footprint &f : kernel.footprints)
+    slots.push_back({program.slot(f.begin), program.slot(f.end), program.slot(f.valid)});
+  if (!program.undefined().empty())
+    note(fmt::format("a footprint of kernel '{}' depends on '{}'", kernel.name, program.undefined()));
+  std::vector<fbs::Footprint> rows;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const LooseKernel::Footprint &f = kernel.footprints[i];
+    rows.emplace_back(f.argument, program.finalSlot(slots[i].begin), program.finalSlot(slots[i].end),
+                      program.finalSlot(slots[i].valid), f.line);
+  }
+  SizeProgram::Finished finished = program.finish();
+  auto align = fb_.CreateVector(std::vector<int32_t>(kernel.align.begin(), kernel.align.end()));
+  auto constants = fb_.CreateVector(finished.constants);
+  auto instructions = fb_.CreateVectorOfStructs(finished.program);
+  auto footprints = rows.empty() ? 0 : fb_.CreateVectorOfStructs(rows);
+  return fbs::CreateLaunchChecks(fb_, kernel.align.empty() ? 0 : align, constants, finished.slotCount, instructions,
+                                 footprints);
+}
+
+Offset<fbs::Kernel> KernelRows::row(const plan::Kernel &kernel) {
+  std::vector<SourceLoc> origins;
+  for (const loops::Node &node : kernel.nodes)
+    for (const SourceLoc &loc : node.origins)
+      if (std::none_of(origins.begin(), origins.end(),
+                       [&](const SourceLoc &o) { return o.file == loc.file && o.line == loc.line; }))
+        origins.push_back(loc);
+  return row(kernel.name, kernel.function, kernel.args.size(), kernel.serial, origins, 0);
+}
+
+Offset<fbs::Kernel> KernelRows::row(const LooseKernel &kernel) {
+  return row(kernel.name, kernel.function, static_cast<size_t>(kernel.argCount), false, {}, checks(kernel));
+}
+
+Rows<fbs::Target> KernelRows::targets() {
+  std::vector<Offset<fbs::Target>> rows;
+  for (const CompiledCode &code : contents_.code) {
+    const bool object = code.format == CompiledCode::Format::RelocatableObject;
+    auto member = object ? 0 : fb_.CreateString(codeMember(code));
+    rows.push_back(fbs::CreateTarget(fb_, isGpu(code) ? fbs::TargetKind::Cuda : fbs::TargetKind::Cpu,
+                                     fb_.CreateString(code.target), member));
+  }
+  return fb_.CreateVector(rows);
+}
+
+Rows<fbs::KeyValue> KernelRows::metadata() {
+  std::vector<Offset<fbs::KeyValue>> rows;
+  auto add = [&](const std::string &key, const std::string &value) {
+    auto k = fb_.CreateString(key), v = fb_.CreateString(value);
+    rows.push_back(fbs::CreateKeyValue(fb_, k, v));
+  };
+  for (const auto &[key, value] : contents_.metadata) add(key, value);
+  for (const LooseKernel &k : contents_.kernels)
+    for (const auto &[key, value] : k.metadata) add(fmt::format("kernel.{}.{}", k.name, key), value);
+  return fb_.CreateVector(rows);
+}
+
+} // namespace neso

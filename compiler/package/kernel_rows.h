@@ -1,0 +1,43 @@
+// The kernels of a package as rows of abi/plan.fbs, of a plan and those that callers launch by name, with the machines
+// that they are compiled for and what is said about them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "abi/plan_generated.h"
+#include "package/package.h"
+#include "package/rows.h"
+
+namespace neso {
+
+class KernelRows {
+public:
+  /// Borrows all three. `problem` gets the first thing that cannot be written, if it is empty.
+  KernelRows(flatbuffers::FlatBufferBuilder &fb, const PackageContents &contents, std::string &problem)
+      : fb_(fb), contents_(contents), problem_(problem) {}
+
+  flatbuffers::Offset<fbs::Kernel> row(const plan::Kernel &kernel);
+  flatbuffers::Offset<fbs::Kernel> row(const LooseKernel &kernel);
+  Rows<fbs::Target> targets();
+  /// The user's, then the kernels'.
+  Rows<fbs::KeyValue> metadata();
+  static bool isGpu(const CompiledCode &code) {
+    return code.format == CompiledCode::Format::Cubin || code.format == CompiledCode::Format::Ptx;
+  }
+  bool gpu() const { return !contents_.code.empty() && isGpu(contents_.code.front()); }
+
+private:
+  flatbuffers::Offset<fbs::Kernel> row(const std::string &name, const std::string &function, size_t args, bool serial,
+                                       const std::vector<SourceLoc> &origins,
+                                       flatbuffers::Offset<fbs::LaunchChecks> checks);
+  flatbuffers::Offset<fbs::LaunchChecks> checks(const LooseKernel &kernel);
+  void note(const std::string &why) {
+    if (problem_.empty()) problem_ = why;
+  }
+
+  flatbuffers::FlatBufferBuilder &fb_;
+  const PackageContents &contents_;
+  std::string &problem_;
+};
+
+} // namespace neso

@@ -1,0 +1,39 @@
+// The steps of a plan as rows of abi/plan.fbs.
+#pragma once
+#include <vector>
+
+#include "package/rows.h"
+
+namespace neso {
+
+class StepRows {
+public:
+  /// Borrows all. For a GPU each launch says which of its arguments it reads and writes.
+  StepRows(RowNumbers &rows, const plan::Plan &plan, bool gpu) : rows_(rows), plan_(plan), gpu_(gpu) {}
+
+  /// The region and those inside it: each is a sub-plan, whose number is greater than that of the one around it.
+  Rows<fbs::SubPlan> all(const plan::Region &region);
+  /// A guard that is tested before the steps.
+  flatbuffers::Offset<fbs::Guard> row(const plan::Guard &guard);
+
+private:
+  int32_t number(const plan::Region &region);
+  fbs::Arg argument(const plan::KernelArg &arg);
+  flatbuffers::Offset<fbs::Launch> launch(const plan::Kernel &kernel);
+  flatbuffers::Offset<fbs::Product> product(const plan::Product &product);
+  flatbuffers::Offset<fbs::Launch> row(const plan::Launch &s) { return launch(plan_.kernels[s.kernel.index()]); }
+  flatbuffers::Offset<fbs::Copy> row(const plan::Copy &copy);
+  flatbuffers::Offset<fbs::LoadScalar> row(const plan::LoadScalar &load);
+  flatbuffers::Offset<fbs::EvalSizes> row(const plan::EvalSizes &eval);
+  flatbuffers::Offset<fbs::GrowArena> row(const plan::GrowArena &s);
+  flatbuffers::Offset<fbs::AllocOutput> row(const plan::AllocOutput &s);
+  flatbuffers::Offset<fbs::If> row(const plan::If &branch);
+  flatbuffers::Offset<fbs::While> row(const plan::While &loop);
+
+  RowNumbers &rows_;
+  const plan::Plan &plan_;
+  bool gpu_;
+  std::vector<flatbuffers::Offset<fbs::SubPlan>> subplans_;
+};
+
+} // namespace neso
