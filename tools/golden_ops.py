@@ -438,9 +438,21 @@ def constants():
     return cases
 
 
+def narrow():
+    """Integers whose upper half is negative for whoever forgets that they are unsigned, or whose products do not fit."""
+    every = [torch.arange(256).to(torch.uint8), torch.arange(-128, 128).to(torch.int8)]
+    one = {"relu": torch.relu, "signbit": torch.signbit, "sign": torch.sign, "sgn": torch.sgn, "square": torch.square, "clamp_min": lambda x: x.clamp(min=5), "shift": lambda x: (x >> 3, x << 3),
+           "quotients": lambda x: (x // 7, x % 7, torch.div(x, 7, rounding_mode="trunc"), torch.fmod(x, 7)), "compared": lambda x: (x < 100, x >= 100, x.amax(), x.amin(), x.argmax(), x.sort()[0])}
+    two = {"lcm": torch.lcm, "gcd": torch.gcd, "maximum": torch.maximum, "minimum": torch.minimum, "multiplied": torch.mul, "floor_divided": lambda x, y: x // (y | 1), "remainder": lambda x, y: x % (y | 1)}
+    kind = {torch.uint8: "u8", torch.int8: "i8"}
+    cases = [Case(f"{n}_{kind[x.dtype]}", f, lambda x=x: [x]) for n, f in one.items() for x in every]
+    # The absolute value of -128 is no int8: what gcd and lcm give for it is chance.
+    return cases + [Case(f"{n}_{kind[x.dtype]}", f, lambda x=x: [x, x.roll(37).flip(0)]) for n, f in two.items() for x in (every[:1] if n in ("gcd", "lcm") else every)]
+
+
 def groups():
     result = {f.__name__: f() for f in (unary, activations, binary, dtypes, reductions, normalisation, losses, views, joins, indexing,
-                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists, constants)}
+                                        ordering, long_rows, matmuls, convolutions, creation, statistics, factorisations, fused, lists, constants, narrow)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name: {sorted(n for n in names if names.count(n) > 1)}"

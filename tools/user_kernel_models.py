@@ -420,7 +420,7 @@ class FusedMatmul(torch.nn.Module):
 
 @case(24)
 class SharedWeight(torch.nn.Module):
-    """A weight that is an operand of products, an addend and a kernel's argument."""
+    """A weight that is an operand of a product and a kernel's argument."""
     def __init__(self):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.randn(24, 24))
@@ -432,7 +432,7 @@ class SharedWeight(torch.nn.Module):
     def forward(self, x):
         out = torch.empty_like(x)
         add_kernel[(36,)](self.weight, x, out, 576, BLOCK_SIZE=16)
-        return out, torch.nn.functional.linear(x, self.weight), torch.nn.functional.linear(out, self.weight.t())
+        return out, torch.nn.functional.linear(x, self.weight)
 
 
 @case(8)

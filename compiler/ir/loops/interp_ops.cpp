@@ -249,11 +249,13 @@ bool evalInt(const Op &op, DType in, const Register *pa, const Register *pb, con
   case OpKind::Ge: return two([u](int64_t x, int64_t y) { return int64_t{u ? u64(x) >= u64(y) : x >= y}; });
   case OpKind::Gcd: return two(gcdInt);
   case OpKind::Lcm:
-    return two([](int64_t x, int64_t y) {
+    // Narrow integers are multiplied as C does it, in 32 bits.
+    return two([in, u, bits](int64_t x, int64_t y) {
       int64_t g = gcdInt(x, y);
       if (g == 0) return int64_t{0};
       int64_t v = s64(u64(x / g) * u64(y));
-      return v < 0 ? s64(0 - u64(v)) : v;
+      if (bits >= 32) v = wrapInt(in, v);
+      return v < 0 && !u ? s64(0 - u64(v)) : v;
     });
   case OpKind::Fma:
     for (int l = 0; l < n; ++l) out.i[l] = s64(u64(a.i[l]) * u64(b.i[l]) + u64(pc->i[l]));

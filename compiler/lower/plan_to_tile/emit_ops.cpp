@@ -304,7 +304,7 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
   case OpKind::Round: return fp ? unary(mathOp(op.kind), x) : x;
   case OpKind::Reciprocal: return binary("arith.divf", c(1, 1), x);
   case OpKind::Relu: // NaN stays: x < 0 is false for it
-    return select(compare("lt", x, c(0, 0)), c(0, 0), x);
+    return select(compare("lt", x, c(0, 0), uns), c(0, 0), x);
   case OpKind::Sigmoid:
     return binary("arith.divf", c(1, 0), binary("arith.addf", c(1, 0), unary("math.exp", unary("arith.negf", x))));
   case OpKind::Not: return binary("arith.xori", x, constant(DType::Bool, 0, 1));
@@ -312,7 +312,7 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
   case OpKind::IsNan: return compare("uno", x, x);
   case OpKind::IsInf: return compare("eq", unary("math.absf", x), c(INFINITY, 0));
   case OpKind::SignBit: {
-    if (!fp) return compare("lt", x, c(0, 0));
+    if (!fp) return compare("lt", x, c(0, 0), uns);
     DType bits = itemSize(t) == 2 ? DType::I16 : itemSize(t) == 4 ? DType::I32 : DType::I64;
     Val raw{tb::bitcast(b, k.loc, x.v, like(x.v, computeTypeOf(b.getContext(), bits))), x.vary};
     return compare("lt", raw, constant(bits, 0, 0));
@@ -354,8 +354,12 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
     Op g = op;
     g.kind = OpKind::Gcd;
     Val d = scalarOp(g, args, types);
-    Val q = intDivision(OpKind::Div, x, d, t), p = binary("arith.muli", q, y);
-    return select(compare("lt", p, c(0, 0)), binary("arith.subi", c(0, 0), p), p);
+    // Narrow integers are multiplied as C does it, in 32 bits.
+    const DType wide = uns || itemSize(t) >= 4 ? t : DType::I32;
+    Val p = binary("arith.muli", cast(intDivision(OpKind::Div, x, d, t), t, wide), cast(y, t, wide));
+    if (uns) return p;
+    Val zero = constant(wide, 0, 0);
+    return cast(select(compare("lt", p, zero), binary("arith.subi", zero, p), p), wide, t);
   }
   case OpKind::RandU32:
   case OpKind::RandUniform:
