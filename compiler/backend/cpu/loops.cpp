@@ -368,6 +368,8 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
       if (!known.empty()) {
         Lanes yes;
         yes.base = b.getTrue();
+        // Known inside this loop only: what a load may leave out its mask for is not moved out of it.
+        yes.level = static_cast<uint8_t>(currentLevel());
         for (mlir::Value m : known) frames_.back().memo[keyOf(m, index)] = yes;
       }
       body(index);

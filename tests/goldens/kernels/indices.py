@@ -183,6 +183,13 @@ def short_tiles(n, x, y, z):
 
 
 @triton.jit
+def one_address(x, o, S, n):
+    i = tl.arange(0, 16)
+    at = tl.zeros([16], tl.int32) + S
+    tl.store(o + i, tl.load(x + at, mask=at < n, other=-7))
+
+
+@triton.jit
 def panels_kept(x, w, o, sw):
     # What one program packs for the next must not lie where that one's large sum does.
     p = tl.program_id(0)
@@ -226,6 +233,8 @@ CASES = [
     dict(kernel="rows_that_wrap", args=["f32[256]", "f32[256]", "f32[256]", 16], const=dict(C=2147483640)),
     dict(kernel="columns_that_wrap", args=["f32[256]", "f32[512]", "f32[256]", 250]),
     dict(kernel="remainder_that_wraps", args=[O % 16, 2147483640, 48]),
+    dict(kernel="one_address", args=[O % 16, O % 16, 2147483640, 16]),
+    dict(kernel="one_address", name="one_address_within", args=[O % 16, O % 16, 3, 16]),
     dict(kernel="panels_kept", grid=(4, ), args=["f32[64]", "f32[400]", "f32[2048]", 25], tol=1e-4),
     dict(kernel="short_tiles", args=[2, "f32[16]", "bf16[16]", "i8[16]:-9,9"], expect=short_tiles_expected),
 ]
