@@ -1,13 +1,13 @@
 // The first half of a run: checks what the caller gave, computes the sizes, finds memory for everything.
-#include "core/context.h"
+#include <stdio.h>
+
+#include "core/binding.h"
 #include "core/sizes.h"
+#include "core/strided.h"
 
 using namespace neso_rt;
 
 namespace {
-// Alignment that kernels may count on for memory of outputs.
-constexpr uintptr_t kOutputAlign = 16;
-
 long long ll(int64_t v) { return static_cast<long long>(v); }
 int item(fbs::DType t) { return int(item_size(int(t))); }
 
@@ -19,17 +19,93 @@ void set_value(int64_t *slots, int32_t slot, int64_t value, int64_t **define, bo
   }
   ++*define;
 }
+} // namespace
 
-// The strides of a caller's tensor, written out when it leaves them to us.
-const int64_t *strides_of(const neso_tensor &t, int64_t *scratch) {
+const int64_t *neso_rt::strides_of(const neso_tensor &t, int64_t *scratch) {
   if (t.strides) return t.strides;
   contiguous_strides(t.sizes, t.rank, scratch);
   return scratch;
 }
-} // namespace
 
-neso_status neso_context::read_scalar(int32_t index, const neso_tensor &given, int64_t **define, bool *changed) {
-  const plan_input &in = model->plan.inputs[index];
+neso_status neso_rt::guard_failed(const flatbuffers::String *message, const int64_t *slots, int32_t slot_count) {
+  char text[700];
+  size_t at = 0;
+  for (const char *p = message ? message->c_str() : "a condition of the model does not hold";
+       *p && at < sizeof text - 32;) {
+    int32_t slot = -1, used = 0;
+    if (*p == '{' && sscanf(p, "{%d}%n", &slot, &used) == 1 && used > 0 && slot >= 0 && slot < slot_count) {
+      at += size_t(snprintf(text + at, sizeof text - at, "%lld", ll(slots[slot])));
+      p += used;
+    } else {
+      text[at++] = *p++;
+    }
+  }
+  text[at] = 0;
+  return fail(NESO_GUARD_FAILED, "%s", text);
+}
+
+neso_status binding::start(const plan &program, queue *q, memory *m) {
+  program_ = &program;
+  queue_ = q;
+  memory_ = m;
+  size_t definitions = 0, strides = 0, shapes = 0;
+  for (const plan_input &in : program.inputs) {
+    definitions += size_t(in.dims.size) + 1;
+    strides += size_t(in.dims.size);
+  }
+  for (const plan_output &out : program.outputs) shapes += 2 * size_t(out.dims.size);
+  NESO_TRY(slots.resize(size_t(program.slot_count)));
+  for (int32_t i = 0; i < program.slot_constants; ++i) slots[i] = program.constant_values[i];
+  NESO_TRY(bound_sizes.resize(definitions));
+  NESO_TRY(input_strides_.resize(strides));
+  NESO_TRY(output_shapes_.resize(shapes));
+  NESO_TRY(inputs.resize(program.inputs.size()));
+  NESO_TRY(outputs.resize(program.outputs.size()));
+  int64_t *at = output_shapes_.data();
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    outputs[i].sizes = at;
+    outputs[i].strides = at + program.outputs[i].dims.size;
+    at += 2 * program.outputs[i].dims.size;
+  }
+  // Python scalars that a kernel reads from memory.
+  for (const fbs::Buffer &b : program.buffers)
+    if (b.location() == fbs::Location::Input && program.inputs[size_t(b.index())].kind != fbs::InputKind::Tensor)
+      inputs[size_t(b.index())].scalar_read = true;
+  NESO_TRY(arenas.resize(program.arena_slots.size()));
+  NESO_TRY(addresses.resize(size_t(program.buffers.size)));
+  NESO_TRY(args_.resize(size_t(program.arg_total)));
+  NESO_TRY(buffers.resize(program.constants.size()));
+  for (size_t i = 0; i < program.constants.size(); ++i) {
+    const plan_constant &c = program.constants[i];
+    if (c.mutated) NESO_TRY(memory_->grow(&buffers[i], c.bytes ? c.bytes : 1, c.name));
+  }
+  return reset_buffers();
+}
+
+void binding::release() {
+  for (bound_input &in : inputs) {
+    memory_->release(&in.staging);
+    free(in.packed);
+    memory_->release(&in.host);
+  }
+  for (bound_output &out : outputs) {
+    memory_->release(&out.own);
+    memory_->release(&out.host);
+  }
+  for (block &b : arenas) memory_->release(&b);
+  for (block &b : buffers) memory_->release(&b);
+}
+
+neso_status binding::reset_buffers() {
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const plan_constant &c = program_->constants[i];
+    if (c.mutated && c.bytes) NESO_TRY(queue_->table->upload(queue_, buffers[i].data, c.data, c.bytes));
+  }
+  return queue_->table->synchronize(queue_);
+}
+
+neso_status binding::read_scalar(int32_t index, const neso_tensor &given, int64_t **define, bool *changed) {
+  const plan_input &in = program_->inputs[index];
   int64_t value = 0;
   if (!given.data && in.optional_value && in.scalar.equal() >= 0) {
     value = slots[in.scalar.equal()];
@@ -47,7 +123,7 @@ neso_status neso_context::read_scalar(int32_t index, const neso_tensor &given, i
     if (given.rank != 0)
       return fail(NESO_INPUT_RANK, "input %d ('%s') has %d dimensions; a Python scalar is a 0-d tensor", index, in.name,
                   given.rank);
-    if (given.device != NESO_CPU)
+    if (!on_host(given))
       return fail(NESO_INPUT_DEVICE, "input %d ('%s') is a scalar and must lie in the memory of the CPU", index,
                   in.name);
     if (wanted == NESO_BOOL)
@@ -64,11 +140,11 @@ neso_status neso_context::read_scalar(int32_t index, const neso_tensor &given, i
   bound.scalar = value;
   bound.data = reinterpret_cast<char *>(&bound.scalar);
   bound.bytes = in.kind == fbs::InputKind::Bool ? 1 : 8;
-  return bound.scalar_read ? place_gpu_scalar(index) : NESO_OK;
+  return bound.scalar_read ? place_scalar(index) : NESO_OK;
 }
 
-neso_status neso_context::read_input(int32_t index, const neso_tensor &given, int64_t **define, bool *changed) {
-  const plan_input &in = model->plan.inputs[index];
+neso_status binding::read_input(int32_t index, const neso_tensor &given, int64_t **define, bool *changed) {
+  const plan_input &in = program_->inputs[index];
   if (in.kind == fbs::InputKind::Text) return NESO_OK;
   if (in.kind == fbs::InputKind::None) {
     if (!given.data) return NESO_OK;
@@ -87,12 +163,10 @@ neso_status neso_context::read_input(int32_t index, const neso_tensor &given, in
   if (given.rank != in.dims.size)
     return fail(NESO_INPUT_RANK, "input %d ('%s') has %d dimensions, the model takes %d", index, in.name, given.rank,
                 in.dims.size);
-  if (given.device != NESO_CPU && !gpu)
-    return fail(NESO_INPUT_DEVICE, "input %d ('%s') does not lie in the memory of the CPU, where the model runs", index,
-                in.name);
-  if (given.device != NESO_CPU && given.device_index != gpu->index())
-    return fail(NESO_INPUT_DEVICE, "input %d ('%s') lies on device cuda:%d, the model runs on cuda:%d", index, in.name,
-                given.device_index, gpu->index());
+  if (!on_host(given) && !here(given))
+    return fail(NESO_INPUT_DEVICE, "input %d ('%s') lies on device %s, the model runs on %s", index, in.name,
+                device_label(given.device, given.device_index).text,
+                device_label(queue_->table->kind, queue_->on->index).text);
   if (given.rank && !given.sizes) return fail(NESO_INVALID_ARGUMENT, "input %d ('%s') has no sizes", index, in.name);
   for (int32_t d = 0; d < in.dims.size; ++d) {
     const fbs::InputDim &dim = in.dims[d];
@@ -115,8 +189,8 @@ neso_status neso_context::read_input(int32_t index, const neso_tensor &given, in
 }
 
 // The sizes that the prologue says an input must have.
-neso_status neso_context::check_equal(const neso_tensor *given) {
-  const plan &p = model->plan;
+neso_status binding::check_equal(const neso_tensor *given) {
+  const plan &p = *program_;
   for (size_t i = 0; i < p.inputs.size(); ++i) {
     const plan_input &in = p.inputs[i];
     if (in.kind == fbs::InputKind::Tensor) {
@@ -142,8 +216,19 @@ neso_status neso_context::check_equal(const neso_tensor *given) {
   return NESO_OK;
 }
 
-neso_status neso_context::place_input(int32_t index, const neso_tensor &given, const int64_t *strides) {
-  const plan_input &in = model->plan.inputs[index];
+neso_status binding::place_scalar(int32_t index) {
+  bound_input &bound = inputs[size_t(index)];
+  NESO_TRY(memory_->grow(&bound.staging, int64_t(sizeof bound.scalar), "an input"));
+  bound.data = bound.staging.data;
+  if (bound.scalar_kept) return NESO_OK;
+  NESO_TRY(queue_->table->upload(queue_, bound.data, &bound.scalar, int64_t(sizeof bound.scalar)));
+  bound.scalar_kept = true;
+  return NESO_OK;
+}
+
+// strides: the model's.
+neso_status binding::place_input(int32_t index, const neso_tensor &given, const int64_t *strides) {
+  const plan_input &in = program_->inputs[index];
   bound_input &bound = inputs[index];
   int64_t scratch[kMaxRank];
   bound.given = &given;
@@ -151,20 +236,31 @@ neso_status neso_context::place_input(int32_t index, const neso_tensor &given, c
   bound.data = static_cast<char *>(given.data);
   if (bound.bytes == 0) return NESO_OK;
   const int64_t *have = strides_of(given, scratch);
-  bool same = same_layout(given.sizes, have, strides, given.rank),
-       fits = same && reinterpret_cast<uintptr_t>(given.data) % uintptr_t(in.align) == 0;
-  if (fits && (!gpu || given.device != NESO_CPU)) return NESO_OK;
-  if (gpu) return place_gpu_input(index, given, have, strides, same);
-  NESO_TRY(grow(&bound.staging, bound.bytes, "a copy of an input"));
-  copy_strided(bound.staging.data, strides, given.data, have, given.sizes, given.rank, item(in.dtype));
+  bool same = same_layout(given.sizes, have, strides, given.rank);
+  if (same && here(given) && reinterpret_cast<uintptr_t>(given.data) % uintptr_t(in.align) == 0) return NESO_OK;
+  const neso_device_vtable &device = *queue_->table;
+  NESO_TRY(memory_->grow(&bound.staging, bound.bytes, "a copy of an input"));
   bound.data = bound.staging.data;
   bound.staged = true;
-  return NESO_OK;
+  if (here(given))
+    return device.copy(queue_, bound.data, strides, static_cast<const char *>(given.data), have, given.sizes,
+                       given.rank, item(in.dtype));
+  if (same) return device.upload(queue_, bound.data, given.data, bound.bytes);
+  // Upload has taken the bytes when it returns, so that the next run may write here at once.
+  if (bound.packed_bytes < bound.bytes) {
+    free(bound.packed);
+    bound.packed = static_cast<char *>(calloc(1, size_t(bound.bytes)));
+    bound.packed_bytes = bound.packed ? bound.bytes : 0;
+    if (!bound.packed)
+      return fail(NESO_OUT_OF_MEMORY, "out of memory: %lld bytes for a copy of an input", ll(bound.bytes));
+  }
+  copy_strided(bound.packed, strides, given.data, have, given.sizes, given.rank, item(in.dtype));
+  return device.upload(queue_, bound.data, bound.packed, bound.bytes);
 }
 
-neso_status neso_context::lay_out_inputs(const neso_tensor *given) {
-  const plan &p = model->plan;
-  int64_t *strides = input_strides.data();
+neso_status binding::lay_out_inputs(const neso_tensor *given) {
+  const plan &p = *program_;
+  int64_t *strides = input_strides_.data();
   for (size_t i = 0; i < p.inputs.size(); ++i) {
     const plan_input &in = p.inputs[i];
     if (in.kind != fbs::InputKind::Tensor) continue;
@@ -181,75 +277,9 @@ neso_status neso_context::lay_out_inputs(const neso_tensor *given) {
   return NESO_OK;
 }
 
-// How much memory the buffers need that lie in outputs. Late ones are measured again when their AllocOutput step comes.
-neso_status neso_context::measure_outputs() {
-  const plan &p = model->plan;
-  for (bound_output &out : outputs) out.bytes = 0;
-  for (const fbs::Buffer &b : p.buffers) {
-    if (b.location() != fbs::Location::Output) continue;
-    int64_t offset = b.offset() < 0 ? 0 : slots[b.offset()], bytes = slots[b.bytes()];
-    bool possible = offset >= 0 && bytes >= 0 && offset <= kMaxBytes && bytes <= kMaxBytes;
-    if (!possible && !p.outputs[b.index()].late)
-      return fail(NESO_SIZE_INVALID, "an output would have an impossible size");
-    if (possible && offset + bytes > outputs[b.index()].bytes) outputs[b.index()].bytes = offset + bytes;
-  }
-  return NESO_OK;
-}
-
-// Sizes and memory of one output. `given`: the caller's tensor.
-neso_status neso_context::size_output(int32_t index, const neso_tensor *given) {
-  const plan &p = model->plan;
-  const plan_output &out = p.outputs[index];
-  bound_output &bound = outputs[index];
-  bound.direct = false;
-  if (out.kind == fbs::OutputKind::None) return NESO_OK;
-  for (int32_t d = 0; d < out.dims.size; ++d) bound.sizes[d] = slots[out.dims[d]];
-  if (element_count(bound.sizes, out.dims.size) < 0)
-    return fail(NESO_SIZE_INVALID, "output %d ('%s') would have an impossible size", index, out.name);
-  if (out.strides.present)
-    for (int32_t d = 0; d < out.dims.size; ++d) bound.strides[d] = slots[out.strides[d]];
-  else
-    contiguous_strides(bound.sizes, out.dims.size, bound.strides);
-  int64_t extent = element_extent(bound.sizes, bound.strides, out.dims.size);
-  if (extent < 0) return fail(NESO_SIZE_INVALID, "output %d ('%s') would have impossible strides", index, out.name);
-  bool given_memory = given->data && given->data != bound.last_given;
-  bound.to_caller = given_memory;
-  bound.on_host = !gpu || given->device == NESO_CPU;
-  if (given_memory) {
-    if (!bound.on_host && given->device_index != gpu->index())
-      return fail(NESO_OUTPUT_MISMATCH,
-                  "output %d ('%s'): the buffer given lies on device cuda:%d, the model runs on cuda:%d", index,
-                  out.name, given->device_index, gpu->index());
-    if (int(given->dtype) != int(out.dtype) || given->rank != out.dims.size || (!gpu && given->device != NESO_CPU) ||
-        (given->rank && !given->sizes))
-      return fail(NESO_OUTPUT_MISMATCH, "output %d ('%s') is %s with %d dimensions; the buffer given is %s with %d",
-                  index, out.name, neso_dtype_name(neso_dtype(out.dtype)), out.dims.size, neso_dtype_name(given->dtype),
-                  given->rank);
-    for (int32_t d = 0; d < out.dims.size; ++d)
-      if (given->sizes[d] != bound.sizes[d])
-        return fail(NESO_OUTPUT_MISMATCH, "output %d ('%s') has size %lld in dimension %d; the buffer given has %lld",
-                    index, out.name, ll(bound.sizes[d]), d, ll(given->sizes[d]));
-  }
-  if (out.kind != fbs::OutputKind::Tensor || bound.bytes == 0) return NESO_OK;
-  const fbs::Buffer &buffer = p.buffers[out.buffer];
-  bool own = buffer.location() == fbs::Location::Output && buffer.index() == index &&
-             (buffer.offset() < 0 || slots[buffer.offset()] == 0) && (out.offset < 0 || slots[out.offset] == 0);
-  int64_t scratch[kMaxRank];
-  if (given_memory && own && bound.on_host == !gpu && reinterpret_cast<uintptr_t>(given->data) % kOutputAlign == 0 &&
-      bound.bytes <= extent * item(out.dtype) &&
-      same_layout(bound.sizes, strides_of(*given, scratch), bound.strides, out.dims.size)) {
-    bound.data = static_cast<char *>(given->data);
-    bound.direct = true;
-    return NESO_OK;
-  }
-  NESO_TRY(grow(&bound.own, bound.bytes, "an output"));
-  bound.data = bound.own.data;
-  return NESO_OK;
-}
-
 // Addresses of all buffers, each checked against the memory that it lies in.
-neso_status neso_context::locate_buffers() {
-  const plan &p = model->plan;
+neso_status binding::locate_buffers() {
+  const plan &p = *program_;
   for (int32_t i = 0; i < p.buffers.size; ++i) {
     const fbs::Buffer &b = p.buffers[i];
     int64_t offset = b.offset() < 0 ? 0 : slots[b.offset()], bytes = slots[b.bytes()], capacity = 0;
@@ -262,9 +292,7 @@ neso_status neso_context::locate_buffers() {
       capacity = inputs[k].bytes;
       break;
     case fbs::Location::Constant:
-      base = p.constants[k].mutated ? buffers[k].data
-             : gpu                  ? const_cast<char *>(gpu->device().constant(k))
-                                    : reinterpret_cast<char *>(const_cast<uint8_t *>(p.constants[k].data));
+      base = p.constants[k].mutated ? buffers[k].data : queue_->on->constants[k];
       capacity = p.constants[k].bytes;
       break;
     case fbs::Location::Arena:
@@ -288,7 +316,7 @@ neso_status neso_context::locate_buffers() {
   return NESO_OK;
 }
 
-neso_arg neso_context::resolve(const fbs::Arg &a) const {
+static neso_arg resolve(const fbs::Arg &a, const array<int64_t> &slots, const array<char *> &addresses) {
   neso_arg v;
   v.i64 = 0;
   switch (a.kind()) {
@@ -304,27 +332,26 @@ neso_arg neso_context::resolve(const fbs::Arg &a) const {
   return v;
 }
 
-void neso_context::fill_args() {
-  for (const step &s : model->plan.steps)
-    if (s.kind == fbs::Step::Launch) fill_args(s);
-  for (const plan_product &p : model->plan.products)
-    if (p.rest.kind == fbs::Step::Launch) fill_args(p.rest);
+void binding::fill_args(const step &launch) {
+  for (int32_t i = 0; i < launch.args.size; ++i)
+    args_[size_t(launch.first_arg + i)] = resolve(launch.args[i], slots, addresses);
 }
 
-void neso_context::fill_args(const step &launch) {
-  for (int32_t i = 0; i < launch.args.size; ++i) args[size_t(launch.first_arg + i)] = resolve(launch.args[i]);
+neso_status binding::grow_arena(int32_t index) {
+  NESO_TRY(memory_->grow(&arenas[index], slots[program_->arena_slots[index]], "intermediate results"));
+  return locate_buffers();
 }
 
-neso_status neso_context::bind(const neso_tensor *given, size_t input_count, const neso_tensor *outputs_given,
+neso_status binding::bind(const neso_tensor *given, size_t input_count, const neso_tensor *outputs_given,
                                size_t output_count) {
-  const plan &p = model->plan;
+  const plan &p = *program_;
   if (input_count != p.inputs.size())
     return fail(NESO_INPUT_COUNT, "%zu inputs were given, the model takes %zu", input_count, p.inputs.size());
   if (output_count != p.outputs.size())
     return fail(NESO_INPUT_COUNT, "room for %zu outputs was given, the model has %zu", output_count, p.outputs.size());
-  given_outputs = outputs_given;
-  bool fresh = !bound || p.has_late_sizes, changed = false;
-  bound = false;
+  given_outputs_ = outputs_given;
+  bool fresh = !bound_ || p.has_late_sizes, changed = false;
+  bound_ = false;
   int64_t *define = bound_sizes.data();
   for (size_t i = 0; i < input_count; ++i) NESO_TRY(read_input(int32_t(i), given[i], &define, &changed));
   fresh |= changed;
@@ -336,14 +363,14 @@ neso_status neso_context::bind(const neso_tensor *given, size_t input_count, con
     for (uint32_t g = 0; guards && g < guards->size(); ++g)
       if (slots[guards->Get(g)->slot()] == 0)
         return guard_failed(guards->Get(g)->message(), slots.data(), p.slot_count);
-    if (changed && costs.size()) memset(costs.data(), 0, costs.size() * sizeof(launch_cost));
+    if (changed) queue_->table->sizes_changed(queue_);
     NESO_TRY(lay_out_inputs(given));
     for (size_t a = 0; a < arenas.size(); ++a)
-      if (!p.arena_late[a]) NESO_TRY(grow(&arenas[a], slots[p.arena_slots[a]], "intermediate results"));
+      if (!p.arena_late[a]) NESO_TRY(memory_->grow(&arenas[a], slots[p.arena_slots[a]], "intermediate results"));
     NESO_TRY(measure_outputs());
   }
   moved = fresh;
-  const int64_t *strides = input_strides.data();
+  const int64_t *strides = input_strides_.data();
   for (size_t i = 0; i < input_count; ++i) {
     if (p.inputs[i].kind != fbs::InputKind::Tensor) continue;
     char *before = inputs[i].data;
@@ -357,13 +384,17 @@ neso_status neso_context::bind(const neso_tensor *given, size_t input_count, con
       continue;
     }
     char *before = outputs[i].data;
-    NESO_TRY(size_output(int32_t(i), &given_outputs[i]));
+    NESO_TRY(size_output(int32_t(i), &given_outputs_[i]));
     moved |= outputs[i].data != before;
   }
   if (moved) {
     NESO_TRY(locate_buffers());
-    if (!p.has_late_sizes) fill_args();
+    // Plans whose memory comes up while they run fill theirs in at each launch.
+    for (const step &s : p.steps)
+      if (s.kind == fbs::Step::Launch && !p.has_late_sizes) fill_args(s);
+    for (const plan_product &product : p.products)
+      if (product.rest.kind == fbs::Step::Launch && !p.has_late_sizes) fill_args(product.rest);
   }
-  bound = true;
+  bound_ = true;
   return NESO_OK;
 }

@@ -1,22 +1,17 @@
 // The calls of the interface that concern the device of a context: its memory, its stream, its time.
-#include <stdio.h>
-
-#include <new>
-
 #include "core/context.h"
+#include "core/strided.h"
 
 using namespace neso_rt;
 
 namespace {
-bool on_host(const neso_tensor &t) { return t.device == NESO_CPU; }
-
 neso_status check_copy(const neso_context *c, const neso_tensor *to, const neso_tensor *from) {
   if (!c || !to || !from) return fail(NESO_INVALID_ARGUMENT, "neso_tensor_copy needs a context and two tensors");
   bool same = to->dtype == from->dtype && to->rank == from->rank && to->rank >= 0 && to->rank <= kMaxRank;
   for (int32_t d = 0; same && d < to->rank; ++d) same = to->sizes[d] == from->sizes[d];
   if (!same) return fail(NESO_INVALID_ARGUMENT, "a copy needs two tensors of equal dtype and sizes");
   for (const neso_tensor *t : {to, from})
-    if (!on_host(*t) && (!c->gpu || t->device_index != c->gpu->index()))
+    if (!on_host(*t) && !lies_on(*t, *c->device))
       return fail(NESO_INVALID_ARGUMENT, "a tensor of the copy lies on another device than the context's");
   return NESO_OK;
 }
@@ -31,31 +26,36 @@ neso_status copy_across(neso_context *c, const neso_tensor &to, const int64_t *t
                 *device_strides = on_host(to) ? from_strides : to_strides;
   array<char> packed;
   block middle;
+  const neso_device_vtable &d = c->table();
   char *host_data = static_cast<char *>(host.data), *device_data = static_cast<char *>(device.data);
   bool pack = !same_layout(to.sizes, host_strides, dense, to.rank),
        stage = !same_layout(to.sizes, device_strides, dense, to.rank);
   if (pack) NESO_TRY(packed.resize(size_t(bytes)));
   if (pack) host_data = packed.data();
-  if (stage) NESO_TRY(c->grow(&middle, bytes, "a copy between host and device"));
+  if (stage) NESO_TRY(c->memory.grow(&middle, bytes, "a copy between host and device"));
   if (stage) device_data = middle.data;
-  neso_status status;
+  neso_status status = NESO_OK;
   if (on_host(from)) {
     if (pack) copy_strided(host_data, dense, from.data, from_strides, from.sizes, from.rank, size);
-    status = c->gpu->upload(device_data, host_data, bytes);
+    status = d.upload(c->queue, device_data, host_data, bytes);
     if (status == NESO_OK && stage)
-      status =
-          c->gpu->copy_strided(static_cast<char *>(to.data), to_strides, device_data, dense, to.sizes, to.rank, size);
-    if (status == NESO_OK) status = c->gpu->synchronize();
+      status = d.copy(c->queue, static_cast<char *>(to.data), to_strides, device_data, dense, to.sizes, to.rank, size);
+    if (status == NESO_OK) status = d.synchronize(c->queue);
   } else {
-    status = stage ? c->gpu->copy_strided(device_data, dense, static_cast<const char *>(from.data), from_strides,
-                                          from.sizes, from.rank, size)
-                   : NESO_OK;
-    if (status == NESO_OK) status = c->gpu->download(host_data, device_data, bytes);
-    if (status == NESO_OK) status = c->gpu->synchronize();
+    if (stage)
+      status = d.copy(c->queue, device_data, dense, static_cast<const char *>(from.data), from_strides, from.sizes,
+                      from.rank, size);
+    if (status == NESO_OK) status = d.download(c->queue, host_data, device_data, bytes);
+    if (status == NESO_OK) status = d.synchronize(c->queue);
     if (status == NESO_OK && pack) copy_strided(to.data, to_strides, host_data, dense, to.sizes, to.rank, size);
   }
-  c->release(&middle);
+  c->memory.release(&middle);
   return status;
+}
+
+neso_status check_mark(const neso_context *c, int32_t mark) {
+  if (c && mark >= 0 && mark < neso_context::kMarks) return NESO_OK;
+  return fail(NESO_INVALID_ARGUMENT, "marks are numbered from 0 to %d", neso_context::kMarks - 1);
 }
 } // namespace
 
@@ -63,18 +63,16 @@ extern "C" {
 
 neso_status neso_context_synchronize(neso_context *c) {
   if (!c) return fail(NESO_INVALID_ARGUMENT, "neso_context_synchronize needs a context");
-  if (!c->gpu) return NESO_OK;
-  cuda_scope scope(c->device());
-  NESO_TRY(c->gpu->alive());
-  return c->finish_gpu_run();
+  device_scope scope(c->device);
+  NESO_TRY(c->table().alive(c->queue));
+  return c->binding.finish();
 }
 
 neso_status neso_context_set_stream(neso_context *c, void *stream) {
-  if (!c || (!c->gpu && stream)) return fail(NESO_INVALID_ARGUMENT, "only a context on a GPU has a stream");
-  if (!c->gpu) return NESO_OK;
-  cuda_scope scope(c->device());
-  NESO_TRY(c->gpu->alive());
-  return c->gpu->set_stream(stream);
+  if (!c) return fail(NESO_INVALID_ARGUMENT, "neso_context_set_stream needs a context");
+  device_scope scope(c->device);
+  NESO_TRY(c->table().alive(c->queue));
+  return c->table().set_stream(c->queue, stream);
 }
 
 neso_status neso_context_allocate(neso_context *c, size_t bytes, void **out_memory) {
@@ -82,10 +80,10 @@ neso_status neso_context_allocate(neso_context *c, size_t bytes, void **out_memo
     return fail(NESO_INVALID_ARGUMENT,
                 "neso_context_allocate needs a context, a possible size and a place for the address");
   *out_memory = nullptr;
-  cuda_scope scope(c->device());
+  device_scope scope(c->device);
   lent_memory *lent = static_cast<lent_memory *>(calloc(1, sizeof(lent_memory)));
   if (!lent) return fail(NESO_OUT_OF_MEMORY, "out of memory");
-  neso_status status = c->grow(&lent->memory, bytes ? int64_t(bytes) : 1, "the caller");
+  neso_status status = c->memory.grow(&lent->memory, bytes ? int64_t(bytes) : 1, "the caller");
   if (status != NESO_OK) {
     free(lent);
     return status;
@@ -98,12 +96,12 @@ neso_status neso_context_allocate(neso_context *c, size_t bytes, void **out_memo
 
 void neso_context_deallocate(neso_context *c, void *memory) {
   if (!c || !memory) return;
-  cuda_scope scope(c->device());
+  device_scope scope(c->device);
   for (lent_memory **at = &c->lent; *at; at = &(*at)->next) {
     lent_memory *found = *at;
     if (found->memory.data != memory) continue;
     *at = found->next;
-    c->release(&found->memory);
+    c->memory.release(&found->memory);
     free(found);
     return;
   }
@@ -117,80 +115,48 @@ neso_status neso_tensor_copy(neso_context *c, const neso_tensor *to, const neso_
   contiguous_strides(to->sizes, to->rank, dense);
   const int64_t *to_strides = to->strides ? to->strides : dense, *from_strides = from->strides ? from->strides : dense;
   int size = int(item_size(int(to->dtype)));
+  device_scope scope(c->device);
+  NESO_TRY(c->table().alive(c->queue));
+  if (lies_on(*to, *c->device) && lies_on(*from, *c->device))
+    return c->table().copy(c->queue, static_cast<char *>(to->data), to_strides, static_cast<const char *>(from->data),
+                           from_strides, to->sizes, to->rank, size);
   if (on_host(*to) && on_host(*from)) {
     copy_strided(to->data, to_strides, from->data, from_strides, to->sizes, to->rank, size);
     return NESO_OK;
   }
-  cuda_scope scope(c->device());
-  NESO_TRY(c->gpu->alive());
-  if (!on_host(*to) && !on_host(*from))
-    return c->gpu->copy_strided(static_cast<char *>(to->data), to_strides, static_cast<const char *>(from->data),
-                                from_strides, to->sizes, to->rank, size);
   return copy_across(c, *to, to_strides, *from, from_strides, count, size);
 }
 
 neso_status neso_context_mark(neso_context *c, int32_t mark) {
-  if (!c || mark < 0 || mark >= cuda_executor::kMarks)
-    return fail(NESO_INVALID_ARGUMENT, "marks are numbered from 0 to %d", cuda_executor::kMarks - 1);
-  if (c->gpu) {
-    cuda_scope scope(c->device());
-    NESO_TRY(c->gpu->alive());
-    return c->gpu->mark(mark);
-  }
-  if (c->marks.size() == 0) NESO_TRY(c->marks.resize(cuda_executor::kMarks));
-  c->marks[size_t(mark)] = now_ms();
-  return NESO_OK;
+  NESO_TRY(check_mark(c, mark));
+  if (c->marks.size() == 0) NESO_TRY(c->marks.resize(neso_context::kMarks));
+  device_scope scope(c->device);
+  NESO_TRY(c->table().alive(c->queue));
+  return c->table().mark(c->queue, &c->marks[size_t(mark)], true);
 }
 
 neso_status neso_context_elapsed(neso_context *c, int32_t begin, int32_t end, double *out_ms) {
-  for (int32_t mark : {begin, end})
-    if (!c || !out_ms || mark < 0 || mark >= cuda_executor::kMarks)
-      return fail(NESO_INVALID_ARGUMENT, "marks are numbered from 0 to %d", cuda_executor::kMarks - 1);
-  if (c->gpu) {
-    cuda_scope scope(c->device());
-    NESO_TRY(c->gpu->alive());
-    return c->gpu->elapsed(begin, end, out_ms);
-  }
-  if (c->marks.size() == 0 || c->marks[size_t(begin)] == 0 || c->marks[size_t(end)] == 0)
+  for (int32_t mark : {begin, end}) NESO_TRY(check_mark(out_ms ? c : nullptr, mark));
+  if (c->marks.size() == 0 || !c->marks[size_t(begin)] || !c->marks[size_t(end)])
     return fail(NESO_INVALID_ARGUMENT, "marks %d and %d must be set before the time between them is asked for", begin,
                 end);
-  *out_ms = c->marks[size_t(end)] - c->marks[size_t(begin)];
-  return NESO_OK;
+  device_scope scope(c->device);
+  NESO_TRY(c->table().alive(c->queue));
+  return c->table().elapsed(c->queue, c->marks[size_t(begin)], c->marks[size_t(end)], out_ms);
 }
 
 neso_status neso_context_get_device_stats(const neso_context *c, neso_device_stats *out) {
   *out = {};
-  if (!c->gpu) return NESO_OK;
-  const cuda_executor &gpu = *c->gpu;
-  const cuda_blas &blas = gpu.device().blas;
-  *out = {gpu.device().constant_bytes(),
-          gpu.graphs.kept(),
-          gpu.graph_launches,
-          gpu.kernel_launches,
-          gpu.library_calls,
-          gpu.products_taken(),
-          gpu.has_products() ? blas.path : nullptr,
-          gpu.has_products() ? blas.version : 0,
-          gpu.graph_streams()};
+  out->graphs = c->walker.graphs_kept();
+  out->graph_streams = c->walker.graph_streams();
+  c->table().get_stats(c->queue, nullptr, out);
   return NESO_OK;
 }
 
 neso_status neso_device_get_info(neso_device_kind device, int32_t index, const char *library, neso_device_info *out) {
   if (!out) return fail(NESO_INVALID_ARGUMENT, "neso_device_get_info needs a place for its answer");
   *out = {};
-  if (device != NESO_CUDA) return NESO_OK;
-  cuda_driver driver;
-  cu_device found = 0;
-  NESO_TRY(driver.open(library));
-  NESO_TRY(driver.find_device(index, &found));
-  cuda_limits limits{};
-  NESO_TRY(limits.read(driver, found));
-  NESO_TRY(driver.check(driver.cuDeviceGetName(out->name, int(sizeof out->name), found), "reading a device's name"));
-  NESO_TRY(driver.check(driver.cuDeviceTotalMem(&out->memory_bytes, found), "reading a device's memory"));
-  NESO_TRY(driver.check(driver.cuDriverGetVersion(&out->driver), "reading the driver's version"));
-  cuda_arch(limits, out->arch, sizeof out->arch);
-  out->l2_bytes = size_t(limits.l2_bytes);
-  out->processors = limits.processors;
-  return NESO_OK;
+  const neso_device_vtable *table = device_of_kind(device);
+  return table ? table->get_info(index, library, out) : NESO_OK;
 }
 }

@@ -73,7 +73,7 @@ neso_status neso_model_kernel(const neso_model *m, int32_t index, neso_kernel_in
   const plan_kernel &k = m->plan.kernels[index];
   const auto *source = k.row->source();
   *out = {k.name,
-          m->target >= 0 ? text(k.row->symbols()->Get(uint32_t(m->target))) : "",
+          m->loaded_target >= 0 ? text(k.row->symbols()->Get(uint32_t(m->loaded_target))) : "",
           text(k.row->doc()),
           k.arg_count,
           k.scratch_bytes,
@@ -112,8 +112,8 @@ neso_status neso_model_target(const neso_model *m, int32_t index, neso_target_in
   if (!inside(index, count)) return bad_index("target", index, count);
   const fbs::Target *row = m->plan.root->targets()->Get(uint32_t(index));
   const member *code = row->member() ? m->files.find(row->member()->c_str(), row->member()->size()) : nullptr;
-  *out = {row->kind() == fbs::TargetKind::Cuda ? NESO_CUDA : NESO_CPU, text(row->arch()), code ? code->size : 0,
-          index == m->target};
+  *out = {device_of_code(int32_t(row->kind()))->kind, text(row->arch()), code ? code->size : 0,
+          index == m->loaded_target};
   return NESO_OK;
 }
 

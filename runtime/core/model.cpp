@@ -16,29 +16,27 @@ using namespace neso_rt;
 
 neso_model::~neso_model() {
   while (devices) {
-    cuda_device *d = devices;
+    device *d = devices;
     devices = d->next;
-    d->~cuda_device();
-    free(d);
+    d->table->close(d);
   }
   for (uint8_t *p : aligned_constants) free(p);
   free(aligned_plan);
   if (mapped && bytes) munmap(const_cast<uint8_t *>(bytes), size);
 }
 
-neso_status neso_model::on_device(int index, const char *library, const char *blas, const cuda_device **out) const {
+neso_status neso_model::on_device(const neso_device_vtable &table, const neso_context_options &options,
+                                  device **out) const {
   pthread_mutex_lock(&device_lock);
   neso_status status = NESO_OK;
-  cuda_device *d = devices;
-  while (d && !d->is(index, library)) d = d->next;
+  device *d = devices;
+  while (d && !(d->table == &table && table.is(d, options))) d = d->next;
   if (!d) {
-    void *memory = malloc(sizeof(cuda_device));
-    d = memory ? new (memory) cuda_device : nullptr;
-    status = d ? d->open(*this, index, library, blas) : fail(NESO_OUT_OF_MEMORY, "out of memory");
-    if (d && status != NESO_OK) {
-      d->~cuda_device();
-      free(d);
-    } else if (d) {
+    const bool fits =
+        asked_target >= 0 && int32_t(plan.root->targets()->Get(uint32_t(asked_target))->kind()) == table.code;
+    const code_source source{&plan, &files, fits ? asked_target : -1, nullptr, 0};
+    status = table.open(source, options, &d);
+    if (status == NESO_OK) {
       d->next = devices;
       devices = d;
     }
@@ -115,10 +113,6 @@ neso_status find_plan(const neso_model &m, const char *name, const member **out)
   return NESO_OK;
 }
 
-const member *member_of(const neso_model &m, const flatbuffers::String *name) {
-  return name ? m.files.find(name->c_str(), name->size()) : nullptr;
-}
-
 neso_status verify_members(const neso_model &m, neso_check check) {
   uint64_t constants = 0;
   for (const member &f : m.files.members()) constants += f.size;
@@ -128,61 +122,39 @@ neso_status verify_members(const neso_model &m, neso_check check) {
   return NESO_OK;
 }
 
-const neso_static_kernel *find_static(const neso_model_options &o, const char *symbol) {
-  for (size_t i = 0; i < o.static_kernel_count; ++i)
-    if (strcmp(o.static_kernels[i].symbol, symbol) == 0) return &o.static_kernels[i];
-  return nullptr;
-}
-
-neso_status resolve_with(neso_model *m, const neso_model_options &o, int32_t target) {
-  for (size_t k = 0; k < m->plan.kernels.size(); ++k) {
-    const fbs::Kernel *row = m->plan.kernels[k].row;
-    const char *symbol = row->symbols()->Get(uint32_t(target))->c_str();
-    const neso_static_kernel *linked = find_static(o, symbol);
-    m->functions[k] = linked ? linked->function : reinterpret_cast<neso_cpu_kernel_fn>(m->code.symbol(symbol));
-    if (!m->functions[k])
-      return fail(NESO_PACKAGE_MALFORMED, "the package's code does not hold kernel '%s' (symbol '%s')",
-                  m->plan.kernels[k].name, symbol);
-  }
-  m->target = target;
-  return NESO_OK;
-}
-
-// The last target that this machine's CPU can run, or the one asked for. Code for GPUs is loaded when a context is made
-// there.
-neso_status load_code(neso_model *m, const neso_model_options &o) {
-  NESO_TRY(m->functions.resize(m->plan.kernels.size()));
+// Finds the last target that this machine can run, or the one asked for, among those of devices that know; others
+// choose when they are opened.
+neso_status choose_target(neso_model *m, const neso_model_options &o) {
   if (m->plan.kernels.size() == 0) return NESO_OK;
   const auto *targets = m->plan.root->targets();
   char held[256] = "";
-  int32_t best = -1;
-  bool gpu = false;
+  bool later = false;
   for (uint32_t t = 0; targets && t < targets->size(); ++t) {
     const char *arch = targets->Get(t)->arch() ? targets->Get(t)->arch()->c_str() : "";
     size_t used = strlen(held);
     snprintf(held + used, sizeof held - used, "%s%s", used ? ", " : "", arch);
-    if (targets->Get(t)->kind() == fbs::TargetKind::Cuda) {
-      gpu |= !o.arch || strcmp(o.arch, arch) == 0;
-      if (o.arch && strcmp(o.arch, arch) == 0) m->forced_target = int32_t(t);
-      continue;
+    const neso_device_vtable *device = device_of_code(int32_t(targets->Get(t)->kind()));
+    if (!device || (o.arch && strcmp(o.arch, arch) != 0)) continue;
+    if (device->fit) {
+      if (device->fit(arch) > 0) m->loaded_target = int32_t(t);
+    } else {
+      later = true;
+      if (o.arch) m->asked_target = int32_t(t);
     }
-    if (o.arch ? strcmp(o.arch, arch) == 0 && cpu_supports(arch) : cpu_supports(arch)) best = int32_t(t);
   }
-  if (best < 0 && gpu) return NESO_OK;
-  if (best < 0)
-    return fail(NESO_NO_FITTING_TARGET,
-                "the package holds code for %s, and none of it %s; compile it for this machine (--arch native)",
-                held[0] ? held : "no target",
-                o.arch ? "is the architecture asked for and fit for this machine" : "runs on this machine");
-  const fbs::Target *target = targets->Get(uint32_t(best));
-  const member *f = member_of(*m, target->member());
-  if (target->member() && !f)
-    return fail(NESO_PACKAGE_MEMBER_MISSING, "the package does not hold its own code '%s'", target->member()->c_str());
-  if (f) {
-    NESO_TRY(archive::verify(*f));
-    NESO_TRY(m->code.load(f->data, f->size));
-  }
-  return resolve_with(m, o, best);
+  if (m->loaded_target >= 0 || later) return NESO_OK;
+  return fail(NESO_NO_FITTING_TARGET,
+              "the package holds code for %s, and none of it %s; compile it for this machine (--arch native)",
+              held[0] ? held : "no target",
+              o.arch ? "is the architecture asked for and fit for this machine" : "runs on this machine");
+}
+
+// Kernels that are linked statically are known only during this call, so that their device is opened now.
+neso_status load_code(neso_model *m, const neso_model_options &o) {
+  if (m->loaded_target < 0) return NESO_OK;
+  const fbs::TargetKind kind = m->plan.root->targets()->Get(uint32_t(m->loaded_target))->kind();
+  const code_source source{&m->plan, &m->files, m->loaded_target, o.static_kernels, o.static_kernel_count};
+  return device_of_code(int32_t(kind))->open(source, neso_context_options{}, &m->devices);
 }
 
 neso_status attach_constants(neso_model *m, const neso_model_options &o) {
@@ -297,8 +269,9 @@ neso_status load(neso_model *m, const neso_model_options *options) {
   }
   NESO_TRY(m->plan.open(plan_bytes, plan_file->size, m->files));
   NESO_TRY(verify_members(*m, o.check));
-  NESO_TRY(load_code(m, o));
+  NESO_TRY(choose_target(m, o));
   NESO_TRY(attach_constants(m, o));
+  NESO_TRY(load_code(m, o));
   NESO_TRY(describe_values(m));
   m->load_ms = now_ms() - start;
   return NESO_OK;

@@ -3,8 +3,7 @@
 #include <pthread.h>
 
 #include "core/plan.h"
-#include "device/cpu/code.h"
-#include "device/cuda/device.h"
+#include "device/device.h"
 
 /// Everything that neso_run needs of a model, shared by all its contexts.
 struct neso_model {
@@ -16,13 +15,13 @@ struct neso_model {
   neso_rt::plan plan;
   uint8_t *aligned_plan = nullptr; // own copies when the package's memory is not aligned
   neso_rt::array<uint8_t *> aligned_constants;
-  neso_rt::cpu_code code;
-  int32_t target = -1;        // index of the one for the CPU; -1: all kernels are linked statically, or there are none
-  int32_t forced_target = -1; // the one that the caller asked for by arch
-  neso_rt::array<neso_cpu_kernel_fn> functions; // one a kernel; null where the package has no code for the CPU
-  // The GPUs that contexts were made on. Opened when the first one asks, under the lock.
+  // Of the plan's targets, by index. loaded: whose code was loaded with the model, on a device that knows what it can
+  // run before it is opened; -1: none. asked: for devices that know later, the one that the caller asked for; -1: none.
+  int32_t loaded_target = -1, asked_target = -1;
+  // Those that contexts were made on, and the one whose code was loaded with the model. Opened when the first context
+  // asks, under the lock.
   mutable pthread_mutex_t device_lock = PTHREAD_MUTEX_INITIALIZER;
-  mutable neso_rt::cuda_device *devices = nullptr;
+  mutable neso_rt::device *devices = nullptr;
   // For introspection, in the order of inputs and outputs.
   neso_rt::array<neso_dim> dims;
   neso_rt::array<int32_t> input_dims, output_dims; // first element in dims
@@ -32,6 +31,7 @@ struct neso_model {
   neso_model(const neso_model &) = delete;
   neso_model &operator=(const neso_model &) = delete;
   ~neso_model();
-  /// The model on GPU `index`; library, blas as in neso_context_options.cuda_driver, .cublas. Any thread.
-  neso_status on_device(int index, const char *library, const char *blas, const neso_rt::cuda_device **out) const;
+  /// The model on the device that the options name. Any thread.
+  neso_status on_device(const neso_device_vtable &table, const neso_context_options &options,
+                        neso_rt::device **out) const;
 };

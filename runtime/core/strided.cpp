@@ -38,10 +38,17 @@ int join_dims(copy_dim *dims, int rank) {
 
 void copy_strided(void *dst, const int64_t *dst_strides, const void *src, const int64_t *src_strides,
                   const int64_t *sizes, int rank, int item) {
-  copy_dim dims[kMaxRank];
+  copy_dim dims[kMaxRank + 1];
+  // Items of another size than a row moves at once are one more dimension of bytes.
+  const bool whole = (item & (item - 1)) == 0;
+  const int64_t unit = whole ? 1 : item;
   for (int i = 0; i < rank; ++i) {
     if (sizes[i] <= 0) return;
-    dims[i] = {sizes[i], dst_strides[i], src_strides[i]};
+    dims[i] = {sizes[i], dst_strides[i] * unit, src_strides[i] * unit};
+  }
+  if (!whole) {
+    dims[rank++] = {item, 1, 1};
+    item = 1;
   }
   rank = join_dims(dims, rank);
   char *d = static_cast<char *>(dst);
@@ -49,7 +56,7 @@ void copy_strided(void *dst, const int64_t *dst_strides, const void *src, const 
   row_function row = row_for(item);
   if (rank == 0) return row(d, 1, s, 1, 1);
   const copy_dim inner = dims[rank - 1];
-  int64_t index[kMaxRank] = {};
+  int64_t index[kMaxRank + 1] = {};
   for (;;) {
     row(d, inner.dst, s, inner.src, inner.size);
     int at = rank - 2;

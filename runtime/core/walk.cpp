@@ -1,14 +1,17 @@
 // The steps of a plan, one after the other.
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
-#include "core/context.h"
+#include "core/run.h"
 #include "core/sizes.h"
+#include "core/strided.h"
 
 using namespace neso_rt;
 
 namespace {
+// How many recorded runs a context keeps when it is not told.
+constexpr int kGraphs = 16;
+
 long long ll(int64_t v) { return static_cast<long long>(v); }
 
 const char *what(fbs::Step kind) {
@@ -112,198 +115,179 @@ bool store_value(fbs::DType t, char *p, int64_t v) {
 }
 } // namespace
 
-neso_status neso_rt::guard_failed(const flatbuffers::String *message, const int64_t *slots, int32_t slot_count) {
-  char text[700];
-  size_t at = 0;
-  for (const char *p = message ? message->c_str() : "a condition of the model does not hold";
-       *p && at < sizeof text - 32;) {
-    int32_t slot = -1, used = 0;
-    if (*p == '{' && sscanf(p, "{%d}%n", &slot, &used) == 1 && used > 0 && slot >= 0 && slot < slot_count) {
-      at += size_t(snprintf(text + at, sizeof text - at, "%lld", ll(slots[slot])));
-      p += used;
-    } else {
-      text[at++] = *p++;
-    }
-  }
-  text[at] = 0;
-  return fail(NESO_GUARD_FAILED, "%s", text);
+neso_status walker::start(const plan &program, queue *q, binding *b, const neso_context_options &options) {
+  program_ = &program;
+  queue_ = q;
+  binding_ = b;
+  options_ = &options;
+  if (options.time_steps && program.subplans.size())
+    NESO_TRY(step_marks_.resize(size_t(program.subplans[0].end - program.subplans[0].begin) + 1));
+  NESO_TRY(graph_key_.resize(b->bound_sizes.size() + b->addresses.size()));
+  const int limit = options.cuda_graphs ? options.cuda_graphs : kGraphs;
+  return graphs_.start(q->records ? limit : 0, graph_key_.size());
 }
 
-neso_status neso_context::launch(const step &s) {
+void walker::release() {
+  for (array<event *> *events : {&step_marks_, &signals_})
+    for (event *e : *events)
+      if (e) queue_->table->free_event(queue_, e);
+  for (graph_cache::entry &e : graphs_.entries())
+    if (e.exec) queue_->table->free_graph(queue_, e.exec);
+}
+
+// number: of the step in the plan; -1: it is none of its own.
+neso_status walker::launch(const step &s, int32_t number) {
+  const array<int64_t> &slots = binding_->slots;
   uint32_t grid[3];
   for (int i = 0; i < 3; ++i) {
     int64_t n = slots[s.grid[i]];
     if (n < 0 || n > INT32_MAX)
-      return fail(NESO_SIZE_INVALID, "kernel '%s' would be launched over %lld programs", model->plan.kernels[s.a].name,
+      return fail(NESO_SIZE_INVALID, "kernel '%s' would be launched over %lld programs", program_->kernels[s.a].name,
                   ll(n));
     grid[i] = uint32_t(n);
   }
-  if (model->plan.has_late_sizes) {
+  if (program_->has_late_sizes) {
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return NESO_OK;
-    for (int32_t i = 0; i < s.args.size; ++i) {
-      if (s.args[i].kind() == fbs::ArgKind::Buffer && addresses[s.args[i].index()] == kNotYet)
+    for (int32_t i = 0; i < s.args.size; ++i)
+      if (s.args[i].kind() == fbs::ArgKind::Buffer && binding_->addresses[s.args[i].index()] == kNotYet)
         return fail(NESO_SIZE_INVALID, "kernel '%s' uses memory that is too small or not yet sized",
-                    model->plan.kernels[s.a].name);
-      args[size_t(s.first_arg + i)] = resolve(s.args[i]);
-    }
+                    program_->kernels[s.a].name);
+    binding_->fill_args(s);
   }
-  if (s.product >= 0 && gpu && gpu->has_products()) {
+  if (s.product >= 0 && queue_->products) {
     bool done = false;
     NESO_TRY(multiply(s, &done));
     if (done) return NESO_OK;
   }
-  if (gpu) return gpu->launch(s.a, args.data() + s.first_arg, s.args.size, grid);
-  const plan_kernel &k = model->plan.kernels[s.a];
-  return executor.launch(model->functions[s.a], k.name, args.data() + s.first_arg, grid,
-                         &costs[size_t(&s - model->plan.steps.data())], k.serial);
+  return queue_->table->launch(queue_, s.a, number, binding_->args_of(s), grid);
 }
 
-// Elements [first, last] of a buffer, counted from its start, must lie inside it.
-neso_status neso_context::extent_check(int32_t buffer, int64_t first, int64_t last, int64_t item_bytes) const {
-  int64_t bytes = slots[model->plan.buffers[buffer].bytes()];
-  if (addresses[buffer] != kNotYet && first >= 0 && last < bytes / item_bytes) return NESO_OK;
-  return fail(NESO_SIZE_INVALID, "a step of the plan reaches outside buffer %d of %lld bytes", buffer, ll(bytes));
-}
-
-neso_status neso_context::copy(const fbs::Copy *row) {
+neso_status walker::copy(const fbs::Copy *row) {
   int64_t sizes[kMaxRank], dst[kMaxRank], src[kMaxRank];
   int rank = row->sizes() ? int(row->sizes()->size()) : 0;
   for (int i = 0; i < rank; ++i) {
-    sizes[i] = slots[row->sizes()->Get(uint32_t(i))];
-    dst[i] = slots[row->dst_strides()->Get(uint32_t(i))];
-    src[i] = slots[row->src_strides()->Get(uint32_t(i))];
+    sizes[i] = binding_->slots[row->sizes()->Get(uint32_t(i))];
+    dst[i] = binding_->slots[row->dst_strides()->Get(uint32_t(i))];
+    src[i] = binding_->slots[row->src_strides()->Get(uint32_t(i))];
   }
   int64_t count = element_count(sizes, rank);
   if (count == 0) return NESO_OK;
   int64_t dst_extent = element_extent(sizes, dst, rank), src_extent = element_extent(sizes, src, rank);
   if (count < 0 || dst_extent < 0 || src_extent < 0)
     return fail(NESO_SIZE_INVALID, "a copy step has impossible sizes or strides");
-  int64_t dst_offset = row->dst_offset() < 0 ? 0 : slots[row->dst_offset()],
-          src_offset = row->src_offset() < 0 ? 0 : slots[row->src_offset()];
+  int64_t dst_offset = row->dst_offset() < 0 ? 0 : binding_->slots[row->dst_offset()],
+          src_offset = row->src_offset() < 0 ? 0 : binding_->slots[row->src_offset()];
   if (dst_offset > kMaxBytes || src_offset > kMaxBytes)
     return fail(NESO_SIZE_INVALID, "a copy step has an impossible offset");
   int item = row->item();
-  NESO_TRY(extent_check(row->dst(), dst_offset, dst_offset + dst_extent - 1, item));
-  NESO_TRY(extent_check(row->src(), src_offset, src_offset + src_extent - 1, item));
-  char *to = addresses[row->dst()] + dst_offset * item, *from = addresses[row->src()] + src_offset * item;
-  if (gpu) return gpu->copy_strided(to, dst, from, src, sizes, rank, item);
-  copy_strided(to, dst, from, src, sizes, rank, item);
-  return NESO_OK;
+  NESO_TRY(binding_->extent_check(row->dst(), dst_offset, dst_offset + dst_extent - 1, item));
+  NESO_TRY(binding_->extent_check(row->src(), src_offset, src_offset + src_extent - 1, item));
+  char *to = binding_->addresses[row->dst()] + dst_offset * item,
+       *from = binding_->addresses[row->src()] + src_offset * item;
+  return queue_->table->copy(queue_, to, dst, from, src, sizes, rank, item);
 }
 
-neso_status neso_context::fill(const fbs::Fill *row) {
-  int64_t count = slots[row->count()], bits = row->bits();
+neso_status walker::fill(const fbs::Fill *row) {
+  int64_t count = binding_->slots[row->count()], bits = row->bits();
   if (count == 0) return NESO_OK;
   if (count < 0) return fail(NESO_SIZE_INVALID, "a fill step has a negative size");
-  NESO_TRY(extent_check(row->buffer(), 0, count - 1, row->item()));
-  char *p = addresses[row->buffer()];
-  int item = row->item();
-  if (gpu) return gpu->fill(p, item, uint64_t(bits), count);
-  if (bits == 0 || item == 1) {
-    memset(p, int(bits & 255), size_t(count) * size_t(item));
-    return NESO_OK;
-  }
-  for (int64_t i = 0; i < count; ++i) memcpy(p + i * item, &bits, size_t(item));
-  return NESO_OK;
+  NESO_TRY(binding_->extent_check(row->buffer(), 0, count - 1, row->item()));
+  return queue_->table->fill(queue_, binding_->addresses[row->buffer()], row->item(), uint64_t(bits), count);
 }
 
-neso_status neso_context::load_scalar(const fbs::LoadScalar *row) {
-  int64_t offset = row->offset() < 0 ? 0 : slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
-  NESO_TRY(offset < 0 || offset > kMaxBytes ? extent_check(row->buffer(), -1, 0, 1)
-                                            : extent_check(row->buffer(), offset, offset + item - 1, 1));
-  const char *from = addresses[row->buffer()] + offset;
+neso_status walker::load_scalar(const fbs::LoadScalar *row) {
+  int64_t offset = row->offset() < 0 ? 0 : binding_->slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
+  NESO_TRY(offset < 0 || offset > kMaxBytes ? binding_->extent_check(row->buffer(), -1, 0, 1)
+                                            : binding_->extent_check(row->buffer(), offset, offset + item - 1, 1));
+  const char *from = binding_->addresses[row->buffer()] + offset;
   char value[16];
-  if (gpu) {
-    NESO_TRY(gpu->download(value, from, item));
-    NESO_TRY(gpu->synchronize());
-    from = value;
-  }
-  if (load_value(row->dtype(), from, &slots[row->slot()])) return NESO_OK;
+  NESO_TRY(queue_->table->download(queue_, value, from, item));
+  NESO_TRY(queue_->table->synchronize(queue_));
+  if (load_value(row->dtype(), value, &binding_->slots[row->slot()])) return NESO_OK;
   return fail(NESO_SIZE_INVALID, "a scalar of dtype %s cannot be a size", neso_dtype_name(neso_dtype(row->dtype())));
 }
 
-neso_status neso_context::store_scalar(const fbs::StoreScalar *row) {
-  int64_t offset = row->offset() < 0 ? 0 : slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
-  NESO_TRY(offset < 0 || offset > kMaxBytes ? extent_check(row->buffer(), -1, 0, 1)
-                                            : extent_check(row->buffer(), offset, offset + item - 1, 1));
-  char *to = addresses[row->buffer()] + offset;
+neso_status walker::store_scalar(const fbs::StoreScalar *row) {
+  int64_t offset = row->offset() < 0 ? 0 : binding_->slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
+  NESO_TRY(offset < 0 || offset > kMaxBytes ? binding_->extent_check(row->buffer(), -1, 0, 1)
+                                            : binding_->extent_check(row->buffer(), offset, offset + item - 1, 1));
+  char *to = binding_->addresses[row->buffer()] + offset;
   uint64_t value = 0;
-  if (store_value(row->dtype(), gpu ? reinterpret_cast<char *>(&value) : to, slots[row->slot()]))
-    return gpu ? gpu->fill(to, int(item), value, 1) : NESO_OK;
+  if (store_value(row->dtype(), reinterpret_cast<char *>(&value), binding_->slots[row->slot()]))
+    return queue_->table->fill(queue_, to, int(item), value, 1);
   return fail(NESO_SIZE_INVALID, "a size cannot be stored as dtype %s", neso_dtype_name(neso_dtype(row->dtype())));
 }
 
-neso_status neso_context::notify(const step &s, int32_t subplan, int64_t index, bool after) {
+neso_status walker::notify(const step &s, int32_t subplan, int64_t index, bool after) {
   neso_step_event event{index, subplan, what(s.kind), nullptr, {0, 0, 0}, after};
   if (s.kind == fbs::Step::Launch) {
-    event.kernel = model->plan.kernels[s.a].name;
-    for (int i = 0; i < 3; ++i) event.grid[i] = uint32_t(slots[s.grid[i]]);
+    event.kernel = program_->kernels[s.a].name;
+    for (int i = 0; i < 3; ++i) event.grid[i] = uint32_t(binding_->slots[s.grid[i]]);
   }
-  if (options.on_step(options.on_step_user, &event) == 0) return NESO_OK;
+  if (options_->on_step(options_->on_step_user, &event) == 0) return NESO_OK;
   return fail(NESO_CANCELLED, "the caller ended the run at step %lld", ll(index));
 }
 
-neso_status neso_context::run_step(const step &s, bool *ended) {
+neso_status walker::run_step(const step &s, bool *ended) {
   switch (s.kind) {
-  case fbs::Step::Launch: return launch(s);
+  case fbs::Step::Launch: return launch(s, int32_t(&s - program_->steps.data()));
   case fbs::Step::EvalSizes: {
-    const fbs::SizeInst *program = model->plan.size_program.data;
-    NESO_TRY(eval_sizes(program + s.a, program + s.b, slots.data()));
-    return locate_buffers();
+    const fbs::SizeInst *program = program_->size_program.data;
+    NESO_TRY(eval_sizes(program + s.a, program + s.b, binding_->slots.data()));
+    return binding_->locate_buffers();
   }
   case fbs::Step::Copy: return copy(static_cast<const fbs::Copy *>(s.row));
   case fbs::Step::Fill: return fill(static_cast<const fbs::Fill *>(s.row));
   case fbs::Step::Guard:
-    return slots[s.a]
-               ? NESO_OK
-               : guard_failed(static_cast<const fbs::Guard *>(s.row)->message(), slots.data(), model->plan.slot_count);
+    if (binding_->slots[s.a]) return NESO_OK;
+    return guard_failed(static_cast<const fbs::Guard *>(s.row)->message(), binding_->slots.data(),
+                        program_->slot_count);
   case fbs::Step::LoadScalar: return load_scalar(static_cast<const fbs::LoadScalar *>(s.row));
   case fbs::Step::StoreScalar: return store_scalar(static_cast<const fbs::StoreScalar *>(s.row));
-  case fbs::Step::If: return walk(slots[s.a] ? s.b : s.c);
+  case fbs::Step::If: return walk(binding_->slots[s.a] ? s.b : s.c);
   case fbs::Step::While:
     for (;;) {
       // A loop whose sub-plans are empty must be open to cancellation too.
-      if (__builtin_expect(options.on_step != nullptr, 0)) NESO_TRY(notify(s, 0, 0, false));
+      if (__builtin_expect(options_->on_step != nullptr, 0)) NESO_TRY(notify(s, 0, 0, false));
       NESO_TRY(walk(s.a));
-      if (slots[s.b] == 0) return NESO_OK;
+      if (binding_->slots[s.b] == 0) return NESO_OK;
       NESO_TRY(walk(s.c));
     }
   case fbs::Step::Return: *ended = true; return NESO_OK;
-  case fbs::Step::GrowArena:
-    NESO_TRY(grow(&arenas[s.a], slots[model->plan.arena_slots[s.a]], "intermediate results"));
-    return locate_buffers();
-  case fbs::Step::AllocOutput:
-    NESO_TRY(measure_outputs());
-    NESO_TRY(size_output(s.a, &given_outputs[s.a]));
-    return locate_buffers();
+  case fbs::Step::GrowArena: return binding_->grow_arena(s.a);
+  case fbs::Step::AllocOutput: return binding_->place_late_output(s.a);
   default: return NESO_OK;
   }
 }
 
-// Step `index` of the model begins; the number after the last: it has ended.
-neso_status neso_context::time_step(int64_t index) {
-  if (gpu) return gpu->mark_step(index);
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  step_begins[size_t(index)] = double(now.tv_sec) * 1e3 + double(now.tv_nsec) * 1e-6;
-  return NESO_OK;
+neso_status walker::wait_for_step(const step &s) {
+  neso_status status = queue_->table->synchronize(queue_);
+  if (status != NESO_DEVICE_LOST || s.kind != fbs::Step::Launch) return status;
+  char why[600];
+  snprintf(why, sizeof why, "%s", neso_error_text());
+  return fail(status, "kernel '%s': %s", program_->kernels[size_t(s.a)].name, why);
 }
 
-neso_status neso_context::walk(int32_t subplan) {
-  const step_range range = model->plan.subplans[subplan];
-  const step *all = model->plan.steps.data();
+neso_status walker::step_elapsed(int64_t step, double *out_ms) const {
+  return queue_->table->elapsed(queue_, step_marks_[size_t(step)], step_marks_[size_t(step) + 1], out_ms);
+}
+
+neso_status walker::walk(int32_t subplan) {
+  const step_range range = program_->subplans[subplan];
+  const step *all = program_->steps.data();
+  const bool watched = __builtin_expect(options_->on_step != nullptr, 0),
+             marked = __builtin_expect(options_->time_steps != 0, 0) && subplan == 0;
   bool ended = false;
   for (int32_t i = range.begin; i < range.end && !ended; ++i) {
     ++steps_done;
-    if (__builtin_expect(options.time_steps != 0, 0) && subplan == 0) NESO_TRY(time_step(i - range.begin));
-    if (__builtin_expect(options.on_step != nullptr, 0)) NESO_TRY(notify(all[i], subplan, i - range.begin, false));
+    // The mark of a step says that it begins, the last that all have ended.
+    if (marked) NESO_TRY(queue_->table->mark(queue_, &step_marks_[size_t(i - range.begin)], true));
+    if (watched) NESO_TRY(notify(all[i], subplan, i - range.begin, false));
     NESO_TRY(run_step(all[i], &ended));
-    if (__builtin_expect(options.on_step != nullptr, 0) && gpu) NESO_TRY(wait_for_step(all[i]));
-    if (__builtin_expect(options.on_step != nullptr, 0)) NESO_TRY(notify(all[i], subplan, i - range.begin, true));
+    if (watched) NESO_TRY(wait_for_step(all[i]));
+    if (watched) NESO_TRY(notify(all[i], subplan, i - range.begin, true));
   }
-  if (__builtin_expect(options.time_steps != 0, 0) && subplan == 0) {
-    NESO_TRY(time_step(range.end - range.begin));
-    steps_timed = true;
-  }
-  return NESO_OK;
+  if (!marked) return NESO_OK;
+  timed_ = true;
+  return queue_->table->mark(queue_, &step_marks_[step_marks_.size() - 1], true);
 }

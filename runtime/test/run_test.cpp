@@ -74,7 +74,7 @@ TEST(Run, RefusesWrongInputsByNameAndStaysUsable) {
   EXPECT_STATUS(m.run({bad}, out), NESO_INPUT_MISSING, "input 0 ('x') is missing");
   bad = x.t;
   bad.device = NESO_CUDA;
-  EXPECT_STATUS(m.run({bad}, out), NESO_INPUT_DEVICE, "memory of the CPU");
+  EXPECT_STATUS(m.run({bad}, out), NESO_INPUT_DEVICE, "lies on device cuda:0, the model runs on cpu");
   Tensor small({1}, {1}), negative({3}, {1, 2, 3});
   EXPECT_STATUS(m.run({small.t}, out), NESO_INPUT_RANGE, "size 1 in dimension 0, outside the exported range [2, 100]");
   negative.sizes[0] = -3;

@@ -11,6 +11,9 @@
 #include <cpuid.h>
 #endif
 
+#include "core/archive.h"
+#include "device/cpu/device.h"
+
 namespace neso_rt {
 namespace {
 neso_status write_all(int file, const uint8_t *bytes, size_t size) {
@@ -109,5 +112,37 @@ neso_status cpu_code::load(const uint8_t *bytes, size_t size) {
 }
 
 void *cpu_code::symbol(const char *name) const { return handle_ ? dlsym(handle_, name) : nullptr; }
+
+neso_status cpu_device::load(const code_source &source) {
+  const array<plan_kernel> &kernels = source.program->kernels;
+  NESO_TRY(functions.resize(kernels.size()));
+  if (kernels.size() == 0) return NESO_OK;
+  if (source.target < 0)
+    return fail(NESO_NO_FITTING_TARGET,
+                "the package holds code for GPUs only; make the context on one (device = NESO_CUDA, --device cuda)");
+  const flatbuffers::String *name = source.program->root->targets()->Get(uint32_t(source.target))->member();
+  const member *f = name ? source.files->find(name->c_str(), name->size()) : nullptr;
+  if (name && !f)
+    return fail(NESO_PACKAGE_MEMBER_MISSING, "the package does not hold its own code '%s'", name->c_str());
+  if (f) {
+    NESO_TRY(archive::verify(*f));
+    NESO_TRY(code.load(f->data, f->size));
+  }
+  return resolve(source);
+}
+
+neso_status cpu_device::resolve(const code_source &source) {
+  for (size_t k = 0; k < functions.size(); ++k) {
+    const plan_kernel &kernel = source.program->kernels[k];
+    const char *symbol = kernel.row->symbols()->Get(uint32_t(source.target))->c_str();
+    for (size_t i = 0; i < source.static_kernel_count && !functions[k]; ++i)
+      if (strcmp(source.static_kernels[i].symbol, symbol) == 0) functions[k] = source.static_kernels[i].function;
+    if (!functions[k]) functions[k] = reinterpret_cast<neso_cpu_kernel_fn>(code.symbol(symbol));
+    if (!functions[k])
+      return fail(NESO_PACKAGE_MALFORMED, "the package's code does not hold kernel '%s' (symbol '%s')", kernel.name,
+                  symbol);
+  }
+  return NESO_OK;
+}
 
 } // namespace neso_rt

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "device/cpu/device.h"
+
 namespace neso_rt {
 namespace {
 // Work below this many nanoseconds is not worth waking another thread for.
@@ -139,6 +141,19 @@ neso_status cpu_executor::failure() {
                 event_text_);
   return fail(NESO_ASSERTION_FAILED, "assertion failed in kernel '%s', program %llu, line %d: %s", kernel_, program,
               event_line_, event_text_);
+}
+
+neso_status cpu_launch(queue *q, int32_t kernel, int32_t step, const void *args, const uint32_t grid[3]) {
+  cpu_queue *self = static_cast<cpu_queue *>(q);
+  const plan_kernel &k = self->on->program->kernels[size_t(kernel)];
+  launch_cost unknown, *cost = step < 0 ? &unknown : &self->costs[size_t(step)];
+  return self->executor.launch(self->device().functions[size_t(kernel)], k.name, static_cast<const neso_arg *>(args),
+                               grid, cost, k.serial);
+}
+
+void cpu_sizes_changed(queue *q) {
+  array<launch_cost> &costs = static_cast<cpu_queue *>(q)->costs;
+  for (launch_cost &cost : costs) cost = {};
 }
 
 } // namespace neso_rt

@@ -30,7 +30,9 @@ void *find_library() {
   return nullptr;
 }
 
-bool same_matrix(const blas_matrix &a, const blas_matrix &b) {
+int library_type(neso_dtype t) { return t == NESO_F32 ? kBlasF32 : t == NESO_F16 ? kBlasF16 : kBlasBF16; }
+
+bool same_matrix(const device_matrix &a, const device_matrix &b) {
   return alignment(a.data) == alignment(b.data) && a.pitch == b.pitch && a.batch_stride == b.batch_stride &&
          a.transposed == b.transposed;
 }
@@ -72,8 +74,8 @@ void blas_product::release() {
   prepared_ = false;
 }
 
-bool blas_product::fits(const blas_call &c) const {
-  const blas_call &s = shape_;
+bool blas_product::fits(const product_call &c) const {
+  const product_call &s = shape_;
   return prepared_ && same_matrix(c.a, s.a) && same_matrix(c.b, s.b) && same_matrix(c.d, s.d) && c.batch == s.batch &&
          c.m == s.m && c.n == s.n && c.k == s.k && !c.bias == !s.bias && c.workspace_bytes == s.workspace_bytes &&
          c.type == s.type && c.out_type == s.out_type && c.relu == s.relu;
@@ -92,7 +94,7 @@ bool blas_product::layout(blas_layout *out, int type, int64_t rows, int64_t colu
 }
 
 // The library's matrices are column-major, where a row-major D is its transpose, B^T A^T: B is its left operand.
-bool blas_product::prepare(const blas_call &c) {
+bool blas_product::prepare(const product_call &c) {
   release();
   prepared_ = true;
   shape_ = c;
@@ -106,9 +108,10 @@ bool blas_product::prepare(const blas_call &c) {
   ok = ok && blas_->cublasLtMatmulDescSetAttribute(operation_, kBlasEpilogue, &epilogue, sizeof epilogue) == 0;
   ok = ok &&
        (!c.bias || blas_->cublasLtMatmulDescSetAttribute(operation_, kBlasBiasPointer, &c.bias, sizeof c.bias) == 0);
-  ok = ok && layout(&left_, c.type, left ? c.k : c.n, left ? c.n : c.k, c.b.pitch, c.batch, c.b.batch_stride);
-  ok = ok && layout(&right_, c.type, right ? c.m : c.k, right ? c.k : c.m, c.a.pitch, c.batch, c.a.batch_stride);
-  ok = ok && layout(&result_, c.out_type, c.n, c.m, c.d.pitch, c.batch, c.d.batch_stride);
+  const int type = library_type(c.type);
+  ok = ok && layout(&left_, type, left ? c.k : c.n, left ? c.n : c.k, c.b.pitch, c.batch, c.b.batch_stride);
+  ok = ok && layout(&right_, type, right ? c.m : c.k, right ? c.k : c.m, c.a.pitch, c.batch, c.a.batch_stride);
+  ok = ok && layout(&result_, library_type(c.out_type), c.n, c.m, c.d.pitch, c.batch, c.d.batch_stride);
   blas_preference preference = nullptr;
   if (!ok || blas_->cublasLtMatmulPreferenceCreate(&preference) != 0) return false;
   const struct {
@@ -133,7 +136,7 @@ bool blas_product::prepare(const blas_call &c) {
   return ok && count == 1 && found.status == 0 && found.workspace_bytes <= room;
 }
 
-neso_status blas_product::run(const cuda_blas &blas, const blas_call &c, cu_stream stream, bool *out_done) {
+neso_status blas_product::run(const cuda_blas &blas, const product_call &c, cu_stream stream, bool *out_done) {
   blas_ = &blas;
   if (!fits(c)) taken_ = prepare(c);
   *out_done = taken_;

@@ -9,6 +9,7 @@
 // toolkit in its usual place; of each the newest.
 #pragma once
 #include "device/cuda/driver.h"
+#include "device/device.h"
 
 struct cublasLtContext;
 struct cublasLtMatmulDescOpaque_t;
@@ -60,22 +61,6 @@ struct cuda_blas {
   void close();
 };
 
-/// A matrix on the device, in elements: row r begins at r * pitch; transposed: column c does.
-struct blas_matrix {
-  char *data;
-  int64_t pitch, batch_stride;
-  bool transposed;
-};
-struct blas_call {
-  blas_matrix a, b, d; // [m, k], [k, n], [m, n]; d is not transposed
-  int64_t batch, m, n, k;
-  char *bias; // [n] of out_type, or nullptr
-  char *workspace;
-  int64_t workspace_bytes;
-  int type, out_type; // kBlas…
-  bool relu;
-};
-
 /// The library's plan for products of one shape. Remembers the last shape it was asked for, so that a repeated product
 /// makes nothing anew. A plain value, all zero at first.
 class blas_product {
@@ -83,19 +68,19 @@ public:
   void release();
   /// Queues the product on `stream`. out_done false: the library takes no such product, nothing was queued.
   /// NESO_DEVICE_FAILED.
-  neso_status run(const cuda_blas &blas, const blas_call &call, cu_stream stream, bool *out_done);
+  neso_status run(const cuda_blas &blas, const product_call &call, cu_stream stream, bool *out_done);
   /// Did the library compute the last one?
   bool taken() const { return taken_; }
 
 private:
-  bool prepare(const blas_call &call);
-  bool fits(const blas_call &call) const;
+  bool prepare(const product_call &call);
+  bool fits(const product_call &call) const;
   bool layout(blas_layout *out, int type, int64_t rows, int64_t columns, int64_t pitch, int64_t batch,
               int64_t batch_stride) const;
 
   const cuda_blas *blas_;
   bool prepared_, taken_;
-  blas_call shape_; // of the last run; pointers stand for their alignment
+  product_call shape_; // of the last run; pointers stand for their alignment
   blas_operation operation_;
   blas_layout left_, right_, result_;
   blas_algorithm algorithm_;

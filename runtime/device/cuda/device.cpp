@@ -1,53 +1,15 @@
 #include "device/cuda/device.h"
 
-#include <elf.h>
-#include <pthread.h>
 #include <stdio.h>
 
-#include "core/model.h"
-#include "device/cuda/copy_kernel.h"
+#include <new>
+
+#include "device/cuda/queue.h"
 
 namespace neso_rt {
-namespace {
-constexpr uint16_t kElfMachineCuda = 190;
-// Where constants begin in device memory: full lines of every cache, and any vector access.
-constexpr int64_t kConstantAlign = 256;
-// Of all devices: loading the runtime's own kernels, which happens once a device and model.
-pthread_mutex_t own_kernel_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-bool is_ptx(const char *arch) { return strncmp(arch, "compute_", 8) == 0; }
-const char *arch_of(const fbs::Plan *plan, int32_t target) {
-  const flatbuffers::String *arch = plan->targets()->Get(uint32_t(target))->arch();
-  return arch ? arch->c_str() : "";
-}
-
-// The driver is given no size: it trusts the headers of a cubin.
-neso_status check_cubin(const uint8_t *bytes, size_t size) {
-  Elf64_Ehdr header;
-  if (size < sizeof header) return fail(NESO_PACKAGE_MALFORMED, "the package's GPU code is too short to be a cubin");
-  memcpy(&header, bytes, sizeof header);
-  bool sections = header.e_shoff <= size && size_t(header.e_shnum) * header.e_shentsize <= size - header.e_shoff;
-  bool segments = header.e_phoff <= size && size_t(header.e_phnum) * header.e_phentsize <= size - header.e_phoff;
-  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_machine != kElfMachineCuda || !sections || !segments)
-    return fail(NESO_PACKAGE_MALFORMED, "the package's GPU code is no cubin");
-  return NESO_OK;
-}
-} // namespace
 
 void cuda_arch(const cuda_limits &limits, char *out, size_t size) {
   snprintf(out, size, "sm_%d%d", limits.major, limits.minor);
-}
-
-int cuda_fit(const char *arch, int major, int minor) {
-  int number = 0, used = 0;
-  bool ptx = is_ptx(arch);
-  if (sscanf(arch, ptx ? "compute_%d%n" : "sm_%d%n", &number, &used) != 1 || number < 10) return 0;
-  int have = major * 10 + minor;
-  // The suffix "a" means instructions of one chip alone.
-  bool only = arch[used] == 'a';
-  if (only && number != have) return 0;
-  if (ptx) return number <= have ? number + only : 0;
-  return number / 10 == major && number <= have ? 100000 + number * 2 + only : 0;
 }
 
 neso_status cuda_limits::read(const cuda_driver &driver, cu_device device) {
@@ -65,24 +27,14 @@ neso_status cuda_limits::read(const cuda_driver &driver, cu_device device) {
   return NESO_OK;
 }
 
-cuda_scope::cuda_scope(const cuda_device *device) : device_(device) {
-  cu_context now = nullptr;
-  if (!device || (device->driver.cuCtxGetCurrent(&now) == 0 && now == device->context)) return;
-  pushed_ = device->driver.cuCtxPushCurrent(device->context) == 0;
-}
-cuda_scope::~cuda_scope() {
-  cu_context popped;
-  if (pushed_) device_->driver.cuCtxPopCurrent(&popped);
-}
-
-bool cuda_device::is(int index, const char *library) const {
-  return index == index_ && (library ? library_ && strcmp(library, library_) == 0 : !library_);
+bool cuda_device::is(int number, const char *library) const {
+  return number == index && (library ? library_ && strcmp(library, library_) == 0 : !library_);
 }
 
 cuda_device::~cuda_device() {
   if (context) {
     {
-      cuda_scope scope(this);
+      device_scope scope(this);
       blas.close();
       if (constant_memory_) driver.cuMemFree(constant_memory_);
       if (own_module_) driver.cuModuleUnload(own_module_);
@@ -93,176 +45,171 @@ cuda_device::~cuda_device() {
   free(library_);
 }
 
-neso_status cuda_device::open(const neso_model &model, int index, const char *library, const char *blas_library) {
-  index_ = index;
-  if (library && !(library_ = strdup(library))) return fail(NESO_OUT_OF_MEMORY, "out of memory");
-  NESO_TRY(driver.open(library));
+neso_status cuda_device::open(const code_source &source, const neso_context_options &options) {
+  program = source.program;
+  index = options.device_index;
+  if (options.cuda_driver && !(library_ = strdup(options.cuda_driver)))
+    return fail(NESO_OUT_OF_MEMORY, "out of memory");
+  NESO_TRY(driver.open(library_));
   NESO_TRY(driver.find_device(index, &device_));
   NESO_TRY(limits.read(driver, device_));
   cu_result r = driver.cuDevicePrimaryCtxRetain(&context, device_);
   if (r != 0) context = nullptr;
   NESO_TRY(driver.check(r, "opening the device"));
-  cuda_scope scope(this);
-  NESO_TRY(load_code(model));
-  if (model.plan.products.size() && !(blas_library && !*blas_library)) (void)blas.open(blas_library);
-  return upload(model);
+  device_scope scope(this);
+  NESO_TRY(load_code(source));
+  if (program->products.size() && !(options.cublas && !*options.cublas)) (void)blas.open(options.cublas);
+  return upload_constants();
 }
 
-neso_status cuda_device::load_code(const neso_model &model) {
-  NESO_TRY(kernels.resize(model.plan.kernels.size()));
-  if (kernels.size() == 0) return NESO_OK;
-  const auto *targets = model.plan.root->targets();
-  char held[256] = "";
-  int32_t best = -1;
-  int best_fit = 0;
-  for (uint32_t t = 0; targets && t < targets->size(); ++t) {
-    const char *arch = arch_of(model.plan.root, int32_t(t));
-    size_t used = strlen(held);
-    snprintf(held + used, sizeof held - used, "%s%s", used ? ", " : "", arch);
-    if (targets->Get(t)->kind() != fbs::TargetKind::Cuda ||
-        (model.forced_target >= 0 && model.forced_target != int32_t(t)))
-      continue;
-    int fit = cuda_fit(arch, limits.major, limits.minor);
-    if (fit > best_fit) {
-      best_fit = fit;
-      best = int32_t(t);
-    }
-  }
-  if (best >= 0) return load_target(model, best);
-  char own[16];
-  cuda_arch(limits, own, sizeof own);
-  if (model.forced_target >= 0)
-    return fail(NESO_NO_FITTING_TARGET, "code for %s was asked for, device cuda:%d (%s) cannot run it",
-                arch_of(model.plan.root, model.forced_target), index_, own);
-  return fail(NESO_NO_FITTING_TARGET,
-              "the package holds code for %s, and none of it runs on device cuda:%d (%s); compile it with --target "
-              "cuda --arch %s",
-              held[0] ? held : "no target", index_, own, own);
-}
+namespace {
+cuda_device *of(device *d) { return static_cast<cuda_device *>(d); }
+cuda_queue *of(queue *q) { return static_cast<cuda_queue *>(q); }
 
-neso_status cuda_device::load_target(const neso_model &model, int32_t target) {
-  const char *arch = arch_of(model.plan.root, target);
-  const flatbuffers::String *name = model.plan.root->targets()->Get(uint32_t(target))->member();
-  const member *code = name ? model.files.find(name->c_str(), name->size()) : nullptr;
-  if (!code) return fail(NESO_PACKAGE_MEMBER_MISSING, "the package does not hold its own code for %s", arch);
-  NESO_TRY(archive::verify(*code));
-  char log[400] = "";
-  int options[] = {kCuJitErrorLog, kCuJitErrorLogBytes};
-  void *values[] = {log, reinterpret_cast<void *>(sizeof log - 1)};
-  cu_result r;
-  if (is_ptx(arch)) {
-    array<char> text; // the driver wants an end mark
-    NESO_TRY(text.resize(code->size + 1));
-    memcpy(text.data(), code->data, code->size);
-    r = driver.cuModuleLoadDataEx(&module_, text.data(), 2, options, values);
-  } else {
-    NESO_TRY(check_cubin(code->data, code->size));
-    r = driver.cuModuleLoadDataEx(&module_, code->data, 0, nullptr, nullptr);
-  }
-  if (r == kCuUnsupportedPtxVersion)
-    return fail(
-        NESO_CODE_NOT_LOADED,
-        "the driver is too old for the package's PTX (%s); compile with --arch for this GPU, or update the driver",
-        arch);
-  if (r == kCuInvalidPtx || r == kCuInvalidImage || r == kCuNoBinaryForGpu)
-    return fail(NESO_CODE_NOT_LOADED, "the driver refuses the package's code for %s: %s %s", arch, driver.describe(r),
-                log);
-  NESO_TRY(driver.check(r, "loading the package's code"));
-  return resolve(model, target);
-}
-
-neso_status cuda_device::resolve(const neso_model &model, int32_t target) {
-  for (size_t k = 0; k < kernels.size(); ++k) {
-    const plan_kernel &row = model.plan.kernels[k];
-    const auto *usage = row.row->usage();
-    const fbs::KernelUsage *u = usage && usage->size() > uint32_t(target) ? usage->Get(uint32_t(target)) : nullptr;
-    cuda_kernel &out = kernels[k];
-    out = {nullptr,
-           row.name,
-           u ? u->threads() : row.row->threads(),
-           u ? u->shared_bytes() : row.row->shared_bytes(),
-           u ? u->cluster() : row.row->cluster(),
-           row.serial};
-    if (out.threads < 1 || out.threads > limits.max_threads)
-      return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' asks for blocks of %d threads, device cuda:%d takes 1 to %d",
-                  row.name, out.threads, index_, limits.max_threads);
-    const char *symbol = row.row->symbols()->Get(uint32_t(target))->c_str();
-    if (driver.cuModuleGetFunction(&out.function, module_, symbol) != 0)
-      return fail(NESO_PACKAGE_MALFORMED, "the package's code does not hold kernel '%s' (symbol '%s')", row.name,
-                  symbol);
-    if (out.shared_bytes < 0 || out.shared_bytes > limits.max_shared)
-      return fail(NESO_NO_FITTING_TARGET, "kernel '%s' needs %d bytes of shared memory a block, device cuda:%d has %d",
-                  row.name, out.shared_bytes, index_, limits.max_shared);
-    // Up to 48 KiB every kernel has; more is opted in to.
-    if (out.shared_bytes > 48 << 10)
-      NESO_TRY(driver.check(driver.cuFuncSetAttribute(out.function, kCuFunctionMaxDynamicShared, out.shared_bytes),
-                            row.name));
-  }
+neso_status get_info(int index, const char *library, neso_device_info *out) {
+  cuda_driver driver;
+  cu_device found = 0;
+  NESO_TRY(driver.open(library));
+  NESO_TRY(driver.find_device(index, &found));
+  cuda_limits limits{};
+  NESO_TRY(limits.read(driver, found));
+  NESO_TRY(driver.check(driver.cuDeviceGetName(out->name, int(sizeof out->name), found), "reading a device's name"));
+  NESO_TRY(driver.check(driver.cuDeviceTotalMem(&out->memory_bytes, found), "reading a device's memory"));
+  NESO_TRY(driver.check(driver.cuDriverGetVersion(&out->driver), "reading the driver's version"));
+  cuda_arch(limits, out->arch, sizeof out->arch);
+  out->l2_bytes = size_t(limits.l2_bytes);
+  out->processors = limits.processors;
   return NESO_OK;
 }
 
-neso_status cuda_device::upload(const neso_model &model) {
-  const array<plan_constant> &rows = model.plan.constants;
-  NESO_TRY(constants_.resize(rows.size()));
-  // Constants that share storage on the host (tied weights) share it here: found by address, in a table with one place
-  // for each and as many free.
-  size_t places = 2;
-  while (places < 2 * rows.size()) places *= 2;
-  array<int32_t> table;
-  array<int64_t> offsets;
-  NESO_TRY(table.resize(places));
-  NESO_TRY(offsets.resize(rows.size()));
-  int64_t total = 0;
-  array<bool> first;
-  NESO_TRY(first.resize(rows.size()));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].mutated || rows[i].bytes == 0) continue;
-    size_t at = reinterpret_cast<uintptr_t>(rows[i].data) / 16 * 0x9e3779b97f4a7c15u >> 20;
-    for (;; ++at) {
-      int32_t &entry = table[at & (places - 1)];
-      if (entry == 0) {
-        entry = int32_t(i) + 1;
-        first[i] = true;
-        offsets[i] = total;
-        total += (rows[i].bytes + kConstantAlign - 1) / kConstantAlign * kConstantAlign;
-        break;
-      }
-      const plan_constant &other = rows[size_t(entry - 1)];
-      if (other.data == rows[i].data && other.bytes == rows[i].bytes) {
-        offsets[i] = offsets[size_t(entry - 1)];
-        break;
-      }
-    }
-  }
-  if (total == 0) return NESO_OK;
-  cu_result r = driver.cuMemAlloc(&constant_memory_, size_t(total));
-  if (r == kCuOutOfMemory)
-    return fail(NESO_OUT_OF_MEMORY, "out of memory on cuda:%d: %lld bytes for the model's constants", index_,
-                (long long)total);
-  NESO_TRY(driver.check(r, "memory for the model's constants"));
-  constant_bytes_ = size_t(total);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].mutated || rows[i].bytes == 0) continue;
-    cu_pointer to = constant_memory_ + uint64_t(offsets[i]);
-    constants_[i] = reinterpret_cast<char *>(to);
-    if (first[i])
-      NESO_TRY(driver.check(driver.cuMemcpyHtoDAsync(to, rows[i].data, size_t(rows[i].bytes), nullptr),
-                            "uploading the model's constants"));
-  }
-  return driver.check(driver.cuStreamSynchronize(nullptr), "uploading the model's constants");
+void close(device *d) {
+  of(d)->~cuda_device();
+  free(d);
 }
 
-neso_status cuda_device::own_kernel(int which, cu_function *out) const {
-  pthread_mutex_lock(&own_kernel_mutex);
-  neso_status status = NESO_OK;
-  if (!own_module_)
-    status = driver.check(driver.cuModuleLoadDataEx(&own_module_, cuda_own_kernels(), 0, nullptr, nullptr),
-                          "loading the runtime's own kernels");
+neso_status open(const code_source &source, const neso_context_options &options, device **out) {
+  void *memory = malloc(sizeof(cuda_device));
+  if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
+  cuda_device *self = new (memory) cuda_device;
+  self->table = &neso_device_cuda;
+  neso_status status = self->open(source, options);
   if (status == NESO_OK)
-    status = driver.check(driver.cuModuleGetFunction(out, own_module_, cuda_own_kernel_names[which]),
-                          cuda_own_kernel_names[which]);
-  pthread_mutex_unlock(&own_kernel_mutex);
+    *out = self;
+  else
+    close(self);
   return status;
 }
 
+bool is(const device *d, const neso_context_options &options) {
+  return static_cast<const cuda_device *>(d)->is(options.device_index, options.cuda_driver);
+}
+
+bool enter(device *d) {
+  cu_context now = nullptr;
+  if (of(d)->driver.cuCtxGetCurrent(&now) == 0 && now == of(d)->context) return false;
+  return of(d)->driver.cuCtxPushCurrent(of(d)->context) == 0;
+}
+void leave(device *d) {
+  cu_context popped;
+  of(d)->driver.cuCtxPopCurrent(&popped);
+}
+
+void stop(queue *q) {
+  of(q)->~cuda_queue();
+  free(q);
+}
+
+neso_status start(device *on, const neso_context_options &options, queue **out) {
+  void *memory = malloc(sizeof(cuda_queue));
+  if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
+  cuda_queue *self = new (memory) cuda_queue(of(on));
+  neso_status status = self->alive();
+  if (status == NESO_OK) status = self->start(options);
+  if (status == NESO_OK)
+    *out = self;
+  else
+    stop(self);
+  return status;
+}
+
+neso_status alive(const queue *q) { return static_cast<const cuda_queue *>(q)->alive(); }
+neso_status synchronize(queue *q) { return of(q)->synchronize(); }
+neso_status set_stream(queue *q, void *stream) { return of(q)->set_stream(stream); }
+void get_stats(const queue *q, neso_context_stats *, neso_device_stats *out) {
+  if (out) static_cast<const cuda_queue *>(q)->get_stats(out);
+}
+
+void *allocate(void *self, size_t bytes) { return static_cast<cuda_queue *>(self)->allocate(bytes); }
+void release(void *self, void *memory, size_t) { static_cast<cuda_queue *>(self)->release(memory); }
+void *allocate_host(queue *q, size_t bytes) { return of(q)->allocate_host(bytes); }
+void release_host(queue *q, void *memory) { of(q)->release_host(memory); }
+neso_status upload(queue *q, char *to, const void *from, int64_t bytes) { return of(q)->upload(to, from, bytes); }
+neso_status download(queue *q, void *to, const char *from, int64_t bytes) { return of(q)->download(to, from, bytes); }
+neso_status copy(queue *q, char *dst, const int64_t *dst_strides, const char *src, const int64_t *src_strides,
+                 const int64_t *sizes, int rank, int item) {
+  return of(q)->copy(dst, dst_strides, src, src_strides, sizes, rank, item);
+}
+neso_status fill(queue *q, char *to, int item, uint64_t bits, int64_t count) {
+  return of(q)->fill(to, item, bits, count);
+}
+
+neso_status launch(queue *q, int32_t kernel, int32_t, const void *args, const uint32_t grid[3]) {
+  return of(q)->launch(kernel, args, grid);
+}
+void sizes_changed(queue *) {}
+neso_status multiply(queue *q, int32_t which, const product_call &call, bool *out_done) {
+  return of(q)->multiply(which, call, out_done);
+}
+
+neso_status mark(queue *q, event **at, bool timed) { return of(q)->mark(at, timed); }
+neso_status elapsed(queue *q, event *begin, event *end, double *out_ms) { return of(q)->elapsed(begin, end, out_ms); }
+void free_event(queue *q, event *e) { of(q)->free_event(e); }
+neso_status begin_recording(queue *q) { return of(q)->begin_recording(); }
+neso_status end_recording(queue *q, neso_status status, graph **out) { return of(q)->end_recording(status, out); }
+neso_status use_branch(queue *q, int32_t branch) { return of(q)->use_branch(branch); }
+neso_status wait(queue *q, event *at) { return of(q)->wait(at); }
+neso_status launch_graph(queue *q, graph *g) { return of(q)->launch_graph(g); }
+void free_graph(queue *q, graph *g) { of(q)->free_graph(g); }
+} // namespace
 } // namespace neso_rt
+
+using namespace neso_rt;
+
+const neso_device_vtable neso_device_cuda = {
+    .kind = NESO_CUDA,
+    .label = "cuda:%d",
+    .code = int32_t(fbs::TargetKind::Cuda),
+    .fit = nullptr,
+    .get_info = get_info,
+    .open = open,
+    .close = close,
+    .is = is,
+    .enter = enter,
+    .leave = leave,
+    .start = start,
+    .stop = stop,
+    .alive = alive,
+    .synchronize = synchronize,
+    .set_stream = set_stream,
+    .get_stats = get_stats,
+    .allocate = allocate,
+    .release = release,
+    .allocate_host = allocate_host,
+    .release_host = release_host,
+    .upload = upload,
+    .download = download,
+    .copy = copy,
+    .fill = fill,
+    .launch = launch,
+    .sizes_changed = sizes_changed,
+    .multiply = multiply,
+    .mark = mark,
+    .elapsed = elapsed,
+    .free_event = free_event,
+    .begin_recording = begin_recording,
+    .end_recording = end_recording,
+    .use_branch = use_branch,
+    .wait = wait,
+    .launch_graph = launch_graph,
+    .free_graph = free_graph,
+};

@@ -9,8 +9,7 @@
 #include "core/plan.h"
 #include "device/cuda/blas.h"
 #include "device/cuda/driver.h"
-
-struct neso_model;
+#include "device/device.h"
 
 namespace neso_rt {
 
@@ -27,59 +26,43 @@ struct cuda_limits {
   neso_status read(const cuda_driver &driver, cu_device device);
 };
 
-class cuda_device {
+class cuda_device : public device {
 public:
   cuda_device() = default;
   cuda_device(const cuda_device &) = delete;
   cuda_device &operator=(const cuda_device &) = delete;
   ~cuda_device();
 
-  /// Starts the driver, loads the code of `model` and uploads its constants. `library` as in
-  /// neso_context_options.cuda_driver. blas: as in neso_context_options.cublas; opened only if the plan has products.
-  neso_status open(const neso_model &model, int index, const char *library, const char *blas);
+  /// Starts the driver, loads the code and uploads the constants. Of the options: device_index, cuda_driver, cublas (a
+  /// library that is opened only if the plan has products).
+  neso_status open(const code_source &source, const neso_context_options &options);
   bool is(int index, const char *library) const;
 
   /// Kernels of the runtime's own (copy_kernel.h), assembled by the driver when they are first asked for. Any thread.
   neso_status own_kernel(int which, cu_function *out) const;
-  const char *constant(size_t index) const { return constants_[index]; }
   size_t constant_bytes() const { return constant_bytes_; }
 
   cuda_driver driver;
   cu_context context = nullptr;
   cuda_limits limits{};
-  cuda_blas blas;             // handle nullptr: there is no such library
-  array<cuda_kernel> kernels; // one a kernel of the plan
+  cuda_blas blas;              // handle nullptr: there is no such library
+  array<cuda_kernel> kernels;  // one a kernel of the plan
   mutable std::atomic<bool> lost{false};
-  cuda_device *next = nullptr; // the model's other devices
 
 private:
-  neso_status load_code(const neso_model &model);
-  neso_status load_target(const neso_model &model, int32_t target);
-  neso_status resolve(const neso_model &model, int32_t target);
-  neso_status upload(const neso_model &model);
+  // code.cpp
+  neso_status load_code(const code_source &source);
+  neso_status load_target(const code_source &source, int32_t target);
+  neso_status resolve(int32_t target);
+  // memory.cpp
+  neso_status upload_constants();
 
-  int index_ = -1;
   char *library_ = nullptr;
   cu_device device_ = 0;
   cu_module module_ = nullptr;
   mutable cu_module own_module_ = nullptr;
-  array<char *> constants_; // addresses on the device; nullptr for those that each context copies
   cu_pointer constant_memory_ = 0;
   size_t constant_bytes_ = 0;
-};
-
-/// Makes the device's context current for the calling thread, as long as this lives; the caller's own comes back
-/// afterwards. nullptr: does nothing.
-class cuda_scope {
-public:
-  explicit cuda_scope(const cuda_device *device);
-  ~cuda_scope();
-  cuda_scope(const cuda_scope &) = delete;
-  cuda_scope &operator=(const cuda_scope &) = delete;
-
-private:
-  const cuda_device *device_;
-  bool pushed_ = false;
 };
 
 /// The arch of a device: "sm_90".

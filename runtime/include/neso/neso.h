@@ -77,7 +77,11 @@ NESO_API size_t neso_dtype_size(neso_dtype dtype);
 /* "f32", "bf16", "i64", "bool"; "?" outside. */
 NESO_API const char *neso_dtype_name(neso_dtype dtype);
 
-typedef enum neso_device_kind { NESO_CPU = 0, NESO_CUDA = 1 } neso_device_kind;
+typedef enum neso_device_kind {
+  NESO_CPU = 0,
+  NESO_CUDA = 1,
+  NESO_NULL = 2 /* runs no kernels, but does everything else, as on a GPU: for checking plans without one */
+} neso_device_kind;
 
 /* A tensor in the caller's or the context's memory; the fields of a DLTensor. Sizes and strides count elements,
  * outermost first. */

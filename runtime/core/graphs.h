@@ -1,28 +1,28 @@
-// The CUDA graphs of one context: a run whose sizes and addresses came before is one graph launch.
+// The recorded runs (graphs) of one context: a run whose sizes and addresses came before is one graph launch.
 //
 // A key is the words that a run's steps depend on: what the inputs defined, and the address of every buffer. A key that
 // comes for the first time is only remembered (its hash, among the last 64): callers that pass other memory each time
 // never pay for recording. When it comes again its run is recorded. The least recently used graph makes room for a new
 // one.
 #pragma once
-#include "device/cuda/driver.h"
+#include "device/device.h"
 
 namespace neso_rt {
 
-class cuda_graphs {
+class graph_cache {
 public:
   struct entry {
     uint64_t hash;
     int64_t *key; // owned
-    cu_graph_exec exec;
+    graph *exec;
     int64_t steps; // that the recorded run walked
     uint64_t last_use;
   };
 
-  cuda_graphs() = default;
-  cuda_graphs(const cuda_graphs &) = delete;
-  cuda_graphs &operator=(const cuda_graphs &) = delete;
-  ~cuda_graphs();
+  graph_cache() = default;
+  graph_cache(const graph_cache &) = delete;
+  graph_cache &operator=(const graph_cache &) = delete;
+  ~graph_cache();
   /// limit: graphs kept, 0: none. words: of a key.
   neso_status start(int limit, size_t words);
   bool enabled() const { return entries_.size() != 0; }
@@ -32,9 +32,9 @@ public:
   bool came_before();
   /// An entry for the key that find was last asked for, without a graph yet; the one that it held before, if any, is
   /// the caller's to destroy.
-  neso_status place(const int64_t *key, entry **out, cu_graph_exec *out_old);
+  neso_status place(const int64_t *key, entry **out, graph **out_old);
   /// Gives `e` its graph.
-  void keep(entry *e, cu_graph_exec exec, int64_t steps) {
+  void keep(entry *e, graph *exec, int64_t steps) {
     e->exec = exec;
     e->steps = steps;
     ++kept_;

@@ -1,4 +1,4 @@
-#include "device/cuda/graphs.h"
+#include "core/graphs.h"
 
 namespace neso_rt {
 namespace {
@@ -13,16 +13,16 @@ uint64_t hash_of(const int64_t *key, size_t words) {
 }
 } // namespace
 
-cuda_graphs::~cuda_graphs() {
+graph_cache::~graph_cache() {
   for (entry &e : entries_) free(e.key);
 }
 
-neso_status cuda_graphs::start(int limit, size_t words) {
+neso_status graph_cache::start(int limit, size_t words) {
   words_ = words;
   return entries_.resize(size_t(limit));
 }
 
-cuda_graphs::entry *cuda_graphs::find(const int64_t *key) {
+graph_cache::entry *graph_cache::find(const int64_t *key) {
   asked_ = hash_of(key, words_);
   for (entry &e : entries_) {
     if (!e.exec || e.hash != asked_ || memcmp(e.key, key, words_ * sizeof *key) != 0) continue;
@@ -32,7 +32,7 @@ cuda_graphs::entry *cuda_graphs::find(const int64_t *key) {
   return nullptr;
 }
 
-bool cuda_graphs::came_before() {
+bool graph_cache::came_before() {
   for (uint64_t h : recent_)
     if (h == asked_) return true;
   recent_[next_recent_] = asked_;
@@ -40,7 +40,7 @@ bool cuda_graphs::came_before() {
   return false;
 }
 
-neso_status cuda_graphs::place(const int64_t *key, entry **out, cu_graph_exec *out_old) {
+neso_status graph_cache::place(const int64_t *key, entry **out, graph **out_old) {
   entry *oldest = &entries_[0];
   for (entry &e : entries_)
     if (e.last_use < oldest->last_use) oldest = &e;

@@ -1,0 +1,66 @@
+// Walks the steps of a plan on what is bound; or, where the device records, launches the graph that was recorded when
+// the same sizes and addresses came before.
+#pragma once
+#include "core/binding.h"
+#include "core/graphs.h"
+#include "core/streams.h"
+
+namespace neso_rt {
+
+class walker {
+public:
+  /// All borrowed, as long as it lives. Of the options: on_step, time_steps, cuda_graphs.
+  neso_status start(const plan &program, queue *q, binding *b, const neso_context_options &options);
+  /// Frees what it has of the device.
+  void release();
+
+  /// The steps of the model, as a graph or one by one.
+  neso_status run();
+  /// What step `step` of the model took in the last run. False: it was not timed.
+  bool timed(int64_t step) const {
+    return timed_ && step >= 0 && size_t(step) + 1 < step_marks_.size() && step_marks_[size_t(step)] &&
+           step_marks_[size_t(step) + 1];
+  }
+  neso_status step_elapsed(int64_t step, double *out_ms) const;
+
+  int64_t steps_done = 0;
+  int graphs_kept() const { return graphs_.kept(); }
+  /// Branches of the graph that was recorded last; 0: none was.
+  int32_t graph_streams() const { return graph_streams_; }
+
+private:
+  // walk.cpp
+  neso_status walk(int32_t subplan);
+  neso_status run_step(const step &s, bool *ended);
+  neso_status launch(const step &s, int32_t number);
+  neso_status copy(const fbs::Copy *row);
+  neso_status fill(const fbs::Fill *row);
+  neso_status load_scalar(const fbs::LoadScalar *row);
+  neso_status store_scalar(const fbs::StoreScalar *row);
+  neso_status notify(const step &s, int32_t subplan, int64_t index, bool after);
+  neso_status wait_for_step(const step &s);
+  // product.cpp
+  neso_status multiply(const step &s, bool *out_done);
+  neso_status place_matrix(const fbs::Matrix *row, int64_t rows, int64_t columns, int64_t batch, fbs::DType type,
+                           device_matrix *out) const;
+  // record.cpp
+  neso_status record();
+  neso_status walk_side_by_side();
+  neso_status order_steps(stream_order *order) const;
+  void add_uses(const step &s, const flatbuffers::Vector<uint8_t> *access, stream_order *order) const;
+  void add_use(int32_t buffer, bool write, stream_order *order) const;
+
+  const plan *program_ = nullptr;
+  queue *queue_ = nullptr;
+  binding *binding_ = nullptr;
+  const neso_context_options *options_ = nullptr;
+  array<event *> step_marks_; // with time_steps: when each step of the model began, and when the last one ended
+  bool timed_ = false;        // a run has been timed
+  graph_cache graphs_;
+  graph_cache::entry *last_graph_ = nullptr; // of the run before, while nothing has moved
+  array<int64_t> graph_key_;
+  array<event *> signals_; // of recorded steps that others wait for
+  int32_t graph_streams_ = 0;
+};
+
+} // namespace neso_rt

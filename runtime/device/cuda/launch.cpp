@@ -1,0 +1,62 @@
+#include <stdio.h>
+
+#include "device/cuda/queue.h"
+
+namespace neso_rt {
+namespace {
+constexpr uint64_t kGridX = 0x7fffffff, kGridYZ = 65535;
+}
+
+neso_status cuda_queue::launch(int32_t kernel, const void *args, const uint32_t grid[3]) {
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return NESO_OK;
+  const cuda_kernel &k = gpu_.kernels[size_t(kernel)];
+  if (grid[0] > kGridX || grid[1] > kGridYZ || grid[2] > kGridYZ)
+    return fail(
+        NESO_SIZE_INVALID,
+        "kernel '%s' would be launched over a grid of %u x %u x %u programs; a GPU takes 2147483647 x 65535 x 65535",
+        k.name, grid[0], grid[1], grid[2]);
+  if (k.serial && uint64_t(grid[0]) * grid[1] * grid[2] != 1)
+    return fail(NESO_SIZE_INVALID, "kernel '%s' needs its %llu programs in order, which a GPU does not keep", k.name,
+                (unsigned long long)grid[0] * grid[1] * grid[2]);
+  const int32_t count = on->program->kernels[size_t(kernel)].arg_count;
+  neso_arg *first = static_cast<neso_arg *>(const_cast<void *>(args));
+  for (int32_t i = 0; i < count; ++i) params_[size_t(i)] = first + i;
+  ++kernel_launches_;
+  cu_result r;
+  if (k.cluster > 1) {
+    cu_launch_attribute cluster{};
+    cluster.id = kCuLaunchCluster;
+    cluster.value.cluster = {unsigned(k.cluster), 1, 1};
+    cu_launch_config config{grid[0], grid[1],  grid[2], unsigned(k.threads), 1, 1, unsigned(k.shared_bytes),
+                            stream_, &cluster, 1};
+    r = driver_.cuLaunchKernelEx(&config, k.function, params_.data(), nullptr);
+  } else {
+    r = driver_.cuLaunchKernel(k.function, grid[0], grid[1], grid[2], unsigned(k.threads), 1, 1,
+                               unsigned(k.shared_bytes), stream_, params_.data(), nullptr);
+  }
+  if (__builtin_expect(r == 0, 1)) return NESO_OK;
+  char what[256];
+  snprintf(what, sizeof what,
+           "launching kernel '%.120s' over %u x %u x %u blocks of %d threads with %d bytes of shared memory", k.name,
+           grid[0], grid[1], grid[2], k.threads, k.shared_bytes);
+  return check(r, what);
+}
+
+neso_status cuda_queue::multiply(int32_t which, const product_call &call, bool *out_done) {
+  // Products beside each other have parts of the workspace of their own; they are as large when there is but one, so
+  // that it computes the same.
+  product_call mine = call;
+  mine.workspace_bytes = call.workspace_bytes / branches / 256 * 256;
+  mine.workspace += mine.workspace_bytes * branch_;
+  NESO_TRY(products_[size_t(which)].run(gpu_.blas, mine, stream_, out_done));
+  library_calls_ += *out_done;
+  return NESO_OK;
+}
+
+int64_t cuda_queue::products_taken() const {
+  int64_t count = 0;
+  for (const blas_product &p : products_) count += p.taken();
+  return count;
+}
+
+} // namespace neso_rt

@@ -1,0 +1,72 @@
+// What one context does on its GPU: memory, copies, launches, graphs and time, all on one stream.
+//
+// In steady state nothing here allocates and nothing waits but synchronize().
+#pragma once
+#include "core/streams.h"
+#include "core/strided.h"
+#include "device/cuda/device.h"
+
+namespace neso_rt {
+
+class cuda_queue : public queue {
+public:
+  explicit cuda_queue(cuda_device *on);
+  cuda_queue(const cuda_queue &) = delete;
+  cuda_queue &operator=(const cuda_queue &) = delete;
+  ~cuda_queue();
+  /// Of the options: stream, cuda_graphs, cuda_streams, cublas.
+  neso_status start(const neso_context_options &options);
+
+  const cuda_device &gpu() const { return gpu_; }
+  neso_status alive() const;
+  /// NESO_OK, or the driver's error as a status whose text begins with `what`; remembers a device that was lost.
+  neso_status check(cu_result r, const char *what);
+  void get_stats(neso_device_stats *out) const;
+
+  // memory.cpp; all as neso_device_vtable says.
+  void *allocate(size_t bytes);
+  void release(void *memory);
+  void *allocate_host(size_t bytes);
+  void release_host(void *memory);
+  neso_status upload(char *to, const void *from, int64_t bytes);
+  neso_status download(void *to, const char *from, int64_t bytes);
+  neso_status copy(char *dst, const int64_t *dst_strides, const char *src, const int64_t *src_strides,
+                   const int64_t *sizes, int rank, int item);
+  neso_status fill(char *to, int item, uint64_t bits, int64_t count);
+  // launch.cpp
+  neso_status launch(int32_t kernel, const void *args, const uint32_t grid[3]);
+  neso_status multiply(int32_t which, const product_call &call, bool *out_done);
+  // stream.cpp
+  neso_status synchronize();
+  neso_status set_stream(void *stream);
+  neso_status mark(event **at, bool timed);
+  neso_status elapsed(event *begin, event *end, double *out_ms);
+  void free_event(event *e);
+  neso_status begin_recording();
+  neso_status end_recording(neso_status status, graph **out);
+  neso_status use_branch(int32_t branch);
+  neso_status wait(event *at);
+  neso_status launch_graph(graph *g);
+  void free_graph(graph *g);
+
+private:
+  neso_status copy_dims(char *dst, const char *src, const copy_dim *dims, int rank, int item);
+  neso_status launch_own(int which, void *params, uint64_t threads);
+  int64_t products_taken() const;
+
+  cuda_device &gpu_;
+  const cuda_driver &driver_;
+  cu_stream stream_ = nullptr;     // where work goes
+  cu_stream own_ = nullptr;        // made by the queue
+  cu_stream recording_ = nullptr;  // only for recording: a caller's stream may not allow it
+  cu_stream before_recording_ = nullptr;
+  event *order_ = nullptr;                             // from one stream to the next
+  cu_stream branches_[stream_order::kMaxStreams] = {}; // beside the recording one, which is branch 0
+  int32_t branch_ = 0;
+  array<void *> params_;
+  array<blas_product> products_; // one a product of the plan; empty without a library
+  cu_function own_kernels_[8] = {};
+  int64_t kernel_launches_ = 0, graph_launches_ = 0, library_calls_ = 0;
+};
+
+} // namespace neso_rt
