@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/diagnostics/cli.h"
+#include "base/fault.h"
 #include "verb.h"
 
 namespace neso::cli {
@@ -63,6 +64,7 @@ int report(neso_status status) {
 
 int main(int argc, char **argv) {
   using namespace neso::cli;
+  neso::handleFaults();
   CLI::App app{"Neso: compiles PyTorch exported programs and Triton kernels ahead of time, and runs them"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "neso 0.1.0");

@@ -1,7 +1,5 @@
 #include "base/diagnostics.h"
 
-#include <cstdio>
-
 namespace neso {
 std::string SourceLoc::str() const {
   std::string out = file;
@@ -42,11 +40,5 @@ std::string Error::str() const {
 }
 
 std::string detail::formatDiag(Diag kind, fmt::format_args args) { return fmt::vformat(info(kind).text, args); }
-
-void unreachable(const char *file, int line, const char *why) {
-  std::fprintf(stderr, "internal error: %s:%d: %s; this is a bug in Neso, please report it with the input file\n", file,
-               line, why);
-  std::abort();
-}
 
 } // namespace neso

@@ -1,6 +1,7 @@
 #include "package/package.h"
 
 #include "base/atomic_file.h"
+#include "base/fault.h"
 #include "package/archive_writer.h"
 #include "package/plan_writer.h"
 
@@ -32,6 +33,7 @@ Status writePackage(const PackageContents &contents, const std::string &path) {
 }
 
 Result<std::string> packageBytes(const PackageContents &contents) {
+  Working stage("package");
   std::string out;
   Status s = assemble(contents, [&](const void *bytes, size_t size) {
     out.append(static_cast<const char *>(bytes), size);

@@ -1,12 +1,23 @@
 #include "backend/common/llvm_common.h"
 
 #include <cctype>
+#include <mutex>
 
 #include "base/diagnostics.h"
+#include "base/fault.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/ErrorHandling.h"
 
 namespace neso {
+
+void handleLlvmFaults() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::install_fatal_error_handler(
+        [](void *, const char *why, bool) { internalFault(std::string("LLVM: ") + why); });
+  });
+}
 
 std::string entrySymbol(const std::string &name, std::set<std::string> &taken) {
   std::string symbol = "neso_k_";

@@ -15,6 +15,9 @@ class TargetMachine;
 
 namespace neso {
 
+/// From now on what LLVM calls a fatal error is a fault of Neso's (base/fault.h). Any thread, any number of times.
+void handleLlvmFaults();
+
 /// The exported symbol of a tile function: "neso_k_" and its name, with a number behind it when that is taken. Adds it
 /// to `taken`.
 std::string entrySymbol(const std::string &name, std::set<std::string> &taken);

@@ -9,6 +9,8 @@
 #include "backend/common/special.h"
 #include "backend/cpu/emitter.h"
 #include "base/diagnostics/backend.h"
+#include "base/fault.h"
+#include "ir/tile/tile.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
@@ -37,6 +39,8 @@ void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLeve
   module.setTargetTriple(machine->getTargetTriple());
   module.setDataLayout(machine->createDataLayout());
   for (size_t i : unit.functions) {
+    const SourceLoc loc = sourceLoc(functions[i].function->getLoc());
+    Working at("kernel", functions[i].name, &loc);
     Emitter emitter(module, level);
     Result<int64_t> scratch = emitter.emitKernel(functions[i].function, out[i].symbol);
     if (!scratch) {
@@ -54,6 +58,8 @@ void compileUnit(Unit &unit, const std::vector<TileFunction> &functions, CpuLeve
     unit.status = fail(diag::InternalFault, {}, "backend/cpu", why);
     return;
   }
+  // Kernels of a unit are optimised together; the first one stands for them.
+  Working at("kernel", functions[unit.functions.front()].name);
   optimize(module, *machine);
   if (options.keepLlvm) {
     llvm::raw_string_ostream text(unit.llvmText);
@@ -90,12 +96,17 @@ Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, C
     units.back().functions.push_back(i);
   }
   std::atomic<size_t> next{0};
+  Working stage("code for the CPU");
   auto work = [&] {
     for (size_t u = next++; u < units.size(); u = next++)
       compileUnit(units[u], functions, level, options, code.functions);
   };
   std::vector<std::thread> threads;
-  for (int t = 1; t < options.threads && static_cast<size_t>(t) < units.size(); ++t) threads.emplace_back(work);
+  for (int t = 1; t < options.threads && static_cast<size_t>(t) < units.size(); ++t)
+    threads.emplace_back([&] {
+      WorkingThread thread(&stage);
+      work();
+    });
   work();
   for (std::thread &t : threads) t.join();
 

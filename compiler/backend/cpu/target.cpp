@@ -112,6 +112,7 @@ Capabilities capabilities(CpuLevel level) {
 std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
   static std::once_flag once;
   std::call_once(once, [] {
+    handleLlvmFaults();
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();

@@ -14,6 +14,7 @@
 #include "backend/nvidia/pipeline.h"
 #include "backend/nvidia/ptx.h"
 #include "base/diagnostics/backend.h"
+#include "base/fault.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
@@ -43,6 +44,8 @@ Status checkShared(const TileFunction &function, const Chip &chip, const Emitted
 
 void compileUnit(Unit &unit, const TileFunction &function, const std::string &symbol, const Chip &chip,
                  const CompileOptions &options) {
+  const SourceLoc loc = sourceLoc(function.function->getLoc());
+  Working at("kernel", function.name, &loc);
   std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(chip);
   if (!machine) {
     unit.status = fail(diag::NvidiaTargetMissing, {}, std::string(chip.arch));
@@ -91,7 +94,11 @@ void parallel(size_t n, int threads, llvm::function_ref<void(size_t)> work) {
     for (size_t i = next++; i < n; i = next++) work(i);
   };
   std::vector<std::thread> others;
-  for (int t = 1; t < threads && static_cast<size_t>(t) < n; ++t) others.emplace_back(loop);
+  for (int t = 1; t < threads && static_cast<size_t>(t) < n; ++t)
+    others.emplace_back([&, of = Working::current()] {
+      WorkingThread thread(of);
+      loop();
+    });
   loop();
   for (std::thread &t : others) t.join();
 }
@@ -160,6 +167,7 @@ bool allowMoreRegisters(std::string &ptx, const std::vector<FunctionUsage> &usag
 
 Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip,
                                         const CompileOptions &options) {
+  Working stage("code for the GPU");
   std::optional<std::string> ptxas;
   if (options.assemble) {
     ptxas = findAssembler(options.ptxas);

@@ -4,6 +4,7 @@
 
 #include "abi/archive.h"
 #include "base/diagnostics/pt2.h"
+#include "base/fault.h"
 #include "frontend/pt2/archive.h"
 #include "frontend/pt2/guards.h"
 #include "frontend/pt2/read_graph.h"
@@ -290,6 +291,7 @@ Result<graph::Model> readArchive(const Archive &archive, const ReadOptions &opti
 } // namespace
 
 Result<graph::Model> readPt2(const std::string &path, const ReadOptions &options) {
+  Working stage("reading the model");
   Result<Archive> archive = Archive::open(path);
   if (!archive) return archive.takeError();
   return readArchive(*archive, options);

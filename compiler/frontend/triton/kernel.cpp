@@ -2,6 +2,7 @@
 // cleans up.
 #include "frontend/triton/compilation.h"
 
+#include "base/fault.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -312,6 +313,8 @@ Result<CompiledKernel> Compilation::run() {
 }
 
 Result<CompiledKernel> compileKernel(const KernelRequest &request, mlir::MLIRContext &context) {
+  Working stage("Triton front end");
+  Working at("kernel", request.function);
   CodegenOptions options;
   options.debug = request.debug;
   return Compilation(request, context, options).run();

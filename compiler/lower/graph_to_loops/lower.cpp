@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/diagnostics/graph.h"
+#include "base/fault.h"
 #include "lower/graph_to_loops/attention.h"
 #include "lower/graph_to_loops/cost.h"
 #include "lower/graph_to_loops/op_call.h"
@@ -231,6 +232,7 @@ Tensor ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x)
 }
 
 void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Values &values) {
+  Working at("node", node.name, &node.loc);
   std::vector<ValueId> outs = flatOutputs(node);
   if (isSymbolic(g, node) && !node.launch) return;
   if (isCall(node.target)) {
@@ -555,6 +557,7 @@ Result<loops::Program> ModelLowering::run() {
 } // namespace
 
 Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &) {
+  Working stage("graph to loops");
   ModelLowering lowering(model);
   return lowering.run();
 }

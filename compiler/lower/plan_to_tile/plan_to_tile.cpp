@@ -4,6 +4,7 @@
 
 #include "base/diagnostics/loops.h"
 #include "base/diagnostics/tile.h"
+#include "base/fault.h"
 #include "ir/tile/tile.h"
 #include "lower/plan_to_tile/attention.h"
 #include "lower/plan_to_tile/contraction.h"
@@ -108,6 +109,7 @@ private:
     SourceLoc where;
     for (const Node &n : kernel.nodes)
       if (!n.origins.empty() && where.file.empty()) where = n.origins.front();
+    Working at("kernel", kernel.name, &where);
     std::optional<Contraction> contraction;
     switch (kernel.kind) {
     case Node::Kind::Pointwise:
@@ -322,6 +324,7 @@ private:
 
 Result<OwningOpRef<ModuleOp>> planToTile(plan::Plan &plan, MLIRContext &context, const TileTarget &target,
                                          const std::vector<Operation *> &userFunctions) {
+  Working stage("tile programs");
   return Builder(plan, context, target, userFunctions).run();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/fault.h"
 #include "lower/schedule/access.h"
 #include "lower/schedule/attach.h"
 #include "lower/schedule/fuse.h"
@@ -50,6 +51,7 @@ void dropDead(Program &program) {
 } // namespace
 
 Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
+  Working stage("schedule");
   dropDead(program);
   if (options.splitReductions) {
     splitContractions(program, options.split);

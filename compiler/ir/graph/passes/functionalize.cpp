@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/diagnostics/graph.h"
+#include "base/fault.h"
 #include "ir/graph/passes/functional_ops.h"
 #include "ir/graph/passes/views.h"
 #include "ir/graph/promotion.h"
@@ -229,6 +230,7 @@ private:
 };
 
 Status Functionalizer::node(Node &n) {
+  Working at("node", n.name, &n.loc);
   for (Argument &a : n.args)
     if (auto *sub = std::get_if<std::shared_ptr<Graph>>(&a)) {
       // Sub-graphs may be shared between copies of a node.
@@ -522,6 +524,7 @@ Status writesAreSeen(const Model &m, const std::vector<Output> &found) {
 } // namespace
 
 Status functionalize(Model &m) {
+  Working stage("functionalisation");
   Functionalizer f(m.graph, false);
   // Weights that are the same view of one storage are one memory. Other views of one storage stay apart; a write to one
   // of them would be lost to those that overlap it, so it is refused (writesAreSeen).

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/fault.h"
 #include "ir/graph/ops.h"
 #include "ir/graph/passes/views.h"
 #include "ir/graph/visit.h"
@@ -447,6 +448,7 @@ void mergeEqual(Model &m) {
 void removeDead(Model &m) { forEachGraph(m.graph, removeDeadIn); }
 
 void simplify(Model &m) {
+  Working stage("graph passes");
   unifySymbols(m);
   resolveSymbolic(m);
   removeAsserts(m);

@@ -1,6 +1,7 @@
 #include "ir/tile/passes/passes.h"
 
 #include "base/diagnostics/tile.h"
+#include "base/fault.h"
 #include "mlir/Dialect/SCF/Utils/Utils.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -71,6 +72,7 @@ Status runTilePass(ModuleOp module, std::string_view name) {
 }
 
 Status runTilePipeline(ModuleOp module, const TilePipelineOptions &options) {
+  Working stage("tile passes");
   // Helpers have no purpose of their own; kernels keep everything.
   Status status = runPasses(module, [](PassManager &m) {
     m.addPass(createInlinerPass({}, [](OpPassManager &) {}));
