@@ -134,7 +134,7 @@ NESO_DIAG(E1028, TrReturnInLoop, Error, "Cannot have `return` statements inside 
 NESO_DIAG(E1029, TrKernelReturn, Error, "a kernel cannot return a value; store it through a pointer")
 NESO_DIAG(E1030, TrTooManyReturns, Error, "too many early returns nest in one function; merge their conditions")
 NESO_DIAG(E1031, TrNestedFunction, Error, "nested function definitions are not allowed inside a @triton.jit kernel ('{}'). Move the helper function to module level and decorate it with @triton.jit.")
-NESO_DIAG(E1032, TrRecursion, Error, "{} calls itself: recursion is not supported in kernels; use a loop")
+NESO_DIAG(E1032, TrRecursion, Error, "{} calls itself with the same types and compile-time values, which never ends; end the recursion by a constexpr, or use a loop")
 NESO_DIAG(E1033, TrEndlessLoop, Error, "the condition of this `while` is always true, and a kernel cannot leave a loop early; test a run-time value")
 NESO_DIAG(E1034, TrUnpack, Error, "cannot unpack non-iterable value of type {}")
 NESO_DIAG(E1035, TrUnpackCount, Error, "{}")

@@ -264,20 +264,28 @@ bool Evaluator::kernelBody(Frame &frame) {
 }
 
 Value Evaluator::inlineCall(Object *fn, Scope locals, Pos pos) {
-  if (std::find(active_.begin(), active_.end(), fn) != active_.end()) return c.fail(diag::TrRecursion, pos, fn->text);
+  // As in Triton a function is compiled anew for other constexprs and types, so a function may call itself until a
+  // constexpr ends it. A call that differs from one around it in no such thing has no end.
+  auto same = [&](const ActiveCall &call) {
+    if (call.function != fn || call.arguments.entries.size() != locals.entries.size()) return false;
+    for (size_t i = 0; i < locals.entries.size(); ++i)
+      if (!sameShapeOfValue(call.arguments.entries[i].second, locals.entries[i].second)) return false;
+    return true;
+  };
+  if (std::any_of(active_.begin(), active_.end(), same)) return c.fail(diag::TrRecursion, pos, fn->text);
   if (active_.size() > 100) return c.fail(diag::PyTooDeep, pos, "calls", 100);
   Frame f;
   f.module = fn->module;
   f.function = fn;
   f.closure = fn->closure;
   f.kernel = true;
-  f.locals = std::move(locals);
+  f.locals = locals;
   f.pos = fn->function->pos;
   f.callLoc = c.loc();
   f.parent = c.frame;
   f.result = Value::none();
   c.frame = &f;
-  active_.push_back(fn);
+  active_.push_back({fn, std::move(locals)});
   bool ok = kernelTail(fn->function->body, nullptr);
   active_.pop_back();
   c.frame = f.parent;

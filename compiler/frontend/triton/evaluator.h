@@ -155,7 +155,12 @@ private:
   int depth_ = 0;
   int duplicated_ = 0;
   int guarded_ = 0;              // `try` statements with handlers around the current one, in this module
-  std::vector<Object *> active_; // functions being inlined, to refuse recursion
+  /// A function that is being inlined, with what its parameters were bound to.
+  struct ActiveCall {
+    Object *function;
+    Scope arguments;
+  };
+  std::vector<ActiveCall> active_; // outermost first, to refuse calls without end
 };
 
 } // namespace neso::triton

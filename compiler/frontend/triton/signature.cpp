@@ -60,8 +60,11 @@ std::optional<SigType> parseSigType(std::string_view text) {
     return t;
   }
   if (size_t colon = text.rfind(':'); colon != std::string_view::npos) {
+    // Anything else behind a colon is a type, and what stands before it a parameter's name ("B:i32"), whatever type that
+    // name may spell.
     t.divisible = text.substr(colon + 1) == "16";
     t.one = text.substr(colon + 1) == "1";
+    if (!t.divisible && !t.one) return std::nullopt;
     text = text.substr(0, colon);
   }
   int stars = 0;

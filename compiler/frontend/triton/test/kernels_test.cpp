@@ -244,6 +244,69 @@ def f(x, n, B: tl.constexpr):
   EXPECT_TRUE(holds(compileText(source, r), "tensor<32xi32>")) << compileText(source, r);
 }
 
+// "B" alone is Triton's short name of a boolean, "u8" a type; before a colon they are names.
+TEST(Kernels, ParametersNamedLikeTypesKeepTheirTypes) {
+  const std::string source = R"(
+@triton.jit
+def f(B, u8, fp32):
+    tl.store(B + u8, fp32)
+)";
+  KernelRequest r;
+  r.function = "f";
+  for (const char *signature : {"B:*fp32,u8:i32,fp32:fp32", "fp32:fp32,u8:i32,B:*fp32", "*fp32,i32,fp32",
+                                "B:*fp32:16,u8:i32,fp32:fp32"}) {
+    r.signature = signature;
+    std::string text = compileText(source, r);
+    EXPECT_TRUE(holds(text, "!tt.ptr<f32>")) << signature << text;
+    EXPECT_TRUE(holds(text, ": i32")) << signature << text;
+    EXPECT_TRUE(holds(text, ": f32")) << signature << text;
+  }
+  r.signature = "*fp32:16,i32:16,fp32";
+  EXPECT_TRUE(holds(compileText(source, r), "tt.divisibility = 16 : i32}, %u8: i32 {tt.divisibility = 16"))
+      << compileText(source, r);
+  r.signature = "B:*fp32,u8:bad,fp32:fp32";
+  EXPECT_TRUE(holds(compileText(source, r), "u8:bad")) << compileText(source, r);
+}
+
+// A helper is compiled anew for other constexprs, so it may call itself; what such calls may not do is go on for ever.
+TEST(Kernels, HelpersMayCallThemselvesUntilAConstexprEndsIt) {
+  const std::string source = R"(
+@triton.jit
+def down(a, n: tl.constexpr):
+    if n == 0:
+        return a
+    else:
+        return down(a * 2 + n, n - 1)
+@triton.jit
+def up(a, n: tl.constexpr):
+    return up(a, n + 1)
+@triton.jit
+def ping(a, n: tl.constexpr):
+    return pong(a, n)
+@triton.jit
+def pong(a, n: tl.constexpr):
+    return ping(a, n)
+@triton.jit
+def f(x, n, N: tl.constexpr):
+    tl.store(x, down(n, N))
+@triton.jit
+def g(x, n, N: tl.constexpr):
+    tl.store(x, up(n, N))
+@triton.jit
+def h(x, n, N: tl.constexpr):
+    tl.store(x, ping(n, N))
+)";
+  KernelRequest r;
+  r.signature = "*i32,i32,constexpr";
+  r.constexprs = {{"N", "9"}};
+  r.function = "f";
+  EXPECT_FALSE(holds(compileText(source, r), "error[")) << compileText(source, r);
+  r.function = "g";
+  EXPECT_TRUE(holds(compileText(source, r), "E0511")) << compileText(source, r);
+  r.function = "h";
+  EXPECT_TRUE(holds(compileText(source, r), "E1032")) << compileText(source, r);
+}
+
 TEST(Kernels, CalledDecoratorsLeaveTheFunctionAsItWas) {
   const std::string source = R"(
 def body(x, n, B: tl.constexpr):
