@@ -62,7 +62,7 @@ def spellings():
 def attention():
     result = []
     for name, function, *specs in spellings():
-        result += [c(name, function, *specs), c(name + "_decomposed", function, *specs, decomposed=True)]
+        result.append(c(name, function, *specs))
     sizes = [[s.replace("9x8", f"{m}x8").replace("13x", f"{m}x") for s in (Q, K, V)] for m in (9, 1, 70)]
     masked = lambda q, k, v: attend((q @ k.mT * 0.25).masked_fill(torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1), -math.inf), v)
     result.append(c("dynamic_causal", masked, *sizes[0], more=sizes[1:], dynamic=({2: N}, {2: N}, {2: N})))

@@ -8,7 +8,8 @@ A case is a folder with programs (.pt2), tensors (.safetensors) and case.json:
 A run gives the tensors of file `inputs` whose names start with `prefix` (which is cut off) to `program`, and expects those
 of `outputs`: |got - expected| <= atol + rtol * |expected|, equal for integers, and equal shape and dtype.
 models/<family> holds both forms, straight from torch.export and after run_decompositions(), at one to three sizes.
-ops/<group> holds one program an operator. Same torch, same bytes.
+ops/<group> holds one program an operator, <case>.pt2, and after run_decompositions() where that changes it, <case>.core.pt2.
+Same torch, same bytes.
 state holds models that change buffers and inputs: a run's "then" is the next call in the same context, with its own
 "inputs", "outputs", "prefix" and "tolerance".
 """
@@ -142,9 +143,15 @@ def write_group(group, folder):
                                           strict=False)
         except Exception as error:
             raise RuntimeError(f"{case.name}: {error}") from error
-        if case.decomposed:
-            program = program.run_decompositions()
+        forms = [case.name]
         cases.save_program(program, folder / f"{case.name}.pt2", lean=True)
+        if not case.raw_only:
+            core = torch.export.export(module, inputs, dynamic_shapes=({} if case.dynamic is None else {"inputs": case.dynamic}) or None,
+                                       strict=False).run_decompositions()
+            # Many programs are the same in both forms.
+            if str(core.graph) != str(program.graph):
+                cases.save_program(core, folder / f"{case.name}.core.pt2", lean=True)
+                forms.append(case.name + ".core")
         for i, data in enumerate([inputs] + [tuple(more()) for more in case.more]):
             prefix = f"{case.name}{'' if i == 0 else f'.{i + 1}'}/"
             named = expected(program, data)
@@ -161,8 +168,9 @@ def write_group(group, folder):
                     wide = None
             inputs_file |= {prefix + str(k): cases.to_tensor(v) for k, v in enumerate(cases.flatten(data)) if v is not None}
             outputs_file |= {prefix + k: v for k, v in named.items()}
-            runs.append({"name": prefix[:-1], "program": f"{case.name}.pt2", "inputs": "inputs.safetensors",
-                         "outputs": "outputs.safetensors", "prefix": prefix, "tolerance": bounds(named, wide)})
+            for form in forms:
+                runs.append({"name": prefix[:-1] + form[len(case.name):], "program": f"{form}.pt2", "inputs": "inputs.safetensors",
+                             "outputs": "outputs.safetensors", "prefix": prefix, "tolerance": bounds(named, wide)})
     cases.write_safetensors(folder / "inputs.safetensors", inputs_file)
     cases.write_safetensors(folder / "outputs.safetensors", outputs_file)
     return runs
@@ -209,11 +217,12 @@ def main():
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     import golden_attention
+    import golden_edges
     import golden_models
     import golden_ops
     import golden_state
     jobs = {f"models/{f.name}": (write_model, f) for f in golden_models.FAMILIES}
-    jobs |= {f"ops/{name}": (write_group, group) for name, group in (golden_ops.groups() | {"attention": golden_attention.attention()}).items()}
+    jobs |= {f"ops/{name}": (write_group, group) for name, group in (golden_ops.groups() | golden_edges.groups() | {"attention": golden_attention.attention()}).items()}
     jobs["state"] = (write_state, golden_state.CASES)
     torch.set_num_threads(1)
     failed = 0

@@ -3,7 +3,7 @@
 
     tools/opinfo_check.py INDEX_DIR [--neso build/dev/bin/neso] [--ops REGEX] [--dtypes f32,i64] [--procs 1] [--json F]
 
-INDEX_DIR is what opinfo_export.py wrote. `right`: outputs of the right number, dtype, shape and values (shape alone for
+INDEX_DIR is what opinfo_export.py wrote. Both forms of each sample are checked, <path> and <path>.core (--forms takes fewer). `right`: outputs of the right number, dtype, shape and values (shape alone for
 random operators). `refused`: exit code 1 with an error[E…] text. Exit code 0 here only if nothing is wrong, crashed
 or timed out. --runner build/dev/bin/run_goldens does the work in forks of one process, several times as fast.
 
@@ -106,7 +106,7 @@ def judge(args, root, sample):
     folder = root / sample["path"]
     with tempfile.TemporaryDirectory(prefix="neso_check_") as scratch:
         output = Path(scratch) / "out.safetensors"
-        command = [args.neso, "run", str(folder / "model.pt2"), "-o", str(output)]
+        command = [args.neso, "run", str(folder / sample["program"]), "-o", str(output)]
         if (folder / "inputs.safetensors").stat().st_size > 10:
             command += ["--input", str(folder / "inputs.safetensors")]
         try:
@@ -139,7 +139,7 @@ def golden_runs(root, samples):
     for sample in samples:
         folder = root / sample["path"]
         tolerance = tolerances(sample, cases.read_safetensors(folder / "outputs.safetensors"))
-        runs.append({"name": sample["path"], "program": str(folder / "model.pt2"), "inputs": str(folder / "inputs.safetensors"),
+        runs.append({"name": sample["name"], "program": str(folder / sample["program"]), "inputs": str(folder / "inputs.safetensors"),
                      "outputs": str(folder / "outputs.safetensors"), "prefix": "", "tolerance": tolerance,
                      "values": sample.get("values", True), "op": sample["op"]})
     return runs
@@ -155,9 +155,20 @@ def judge_all(args, root, samples):
         subprocess.run([args.runner, "--goldens", scratch, "--jobs", str(args.procs), "--verdicts", verdicts, *gpu], stdout=subprocess.DEVNULL)
         lines = [line.split("\t", 2) for line in verdicts.read_text(errors="replace").splitlines()]
     found = {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
-    results = [found.get(sample["path"], ("crash", "no verdict")) for sample in samples]
+    results = [found.get(sample["name"], ("crash", "no verdict")) for sample in samples]
     # The runner compares element by element; where the answer is free, the slower way has the last word.
     return [judge(args, root, s) if r[0] == "wrong" and s["op"] in FREE else r for s, r in zip(samples, results)]
+
+
+def in_forms(samples, forms):
+    """Each sample once for each form that it has: with its name, its program and that program's targets."""
+    found = []
+    for sample in samples:
+        if "raw" in forms:
+            found.append(sample | {"name": sample["path"], "program": "model.pt2"})
+        if "core" in forms and isinstance(sample.get("core"), list):
+            found.append(sample | {"name": sample["path"] + ".core", "program": "core.pt2", "targets": sample["core"]})
+    return found
 
 
 def blame(detail):
@@ -188,6 +199,7 @@ def main():
     parser.add_argument("--ops", default=".")
     parser.add_argument("--targets", default=".", help="only samples with a target that matches")
     parser.add_argument("--dtypes", default="")
+    parser.add_argument("--forms", default="raw,core", help="straight from torch.export, after run_decompositions(), or both")
     parser.add_argument("--procs", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=60)
     parser.add_argument("--limit", type=int, default=0, help="at most this many samples, evenly spread")
@@ -198,7 +210,7 @@ def main():
     args.neso = str(Path(args.neso).resolve())
     root = Path(args.index)
     dtypes = set(args.dtypes.split(",")) if args.dtypes else None
-    samples = [s for s in json.loads((root / "index.json").read_text())["samples"]
+    samples = [s for s in in_forms(json.loads((root / "index.json").read_text())["samples"], args.forms.split(","))
                if re.search(args.ops, s["op"]) and (not dtypes or s["dtype"] in dtypes)
                and (args.targets == "." or any(re.search(args.targets, t) for t in s["targets"]))]
     for sample in samples:
@@ -231,7 +243,7 @@ def main():
         elif verdict != "right":
             wrong[f"{verdict}: {sample['op']}"] += 1
             if args.list:
-                print(f"{verdict}: {sample['path']}: {detail.splitlines()[-1][:300] if detail else ''}")
+                print(f"{verdict}: {sample['name']}: {detail.splitlines()[-1][:300] if detail else ''}")
     table("Refused, by what is missing", missing, args.top)
     table("Wrong, crashed or timed out, by operator", wrong, args.top)
     right_ops = sum(1 for counts in by_op.values() if set(counts) == {"right"})
@@ -244,7 +256,7 @@ def main():
         Path(args.json).write_text(json.dumps({
             "verdicts": {v: verdicts[v] for v in VERDICTS}, "missing": dict(missing.most_common()),
             "by_op": by_op, "by_target": by_target,
-            "samples": [{"path": s["path"], "targets": s["targets"], "verdict": v, "detail": d[:500]}
+            "samples": [{"path": s["name"], "targets": s["targets"], "verdict": v, "detail": d[:500]}
                         for s, (v, d) in zip(samples, results)]}, indent=1))
     return 1 if verdicts["wrong"] + verdicts["crash"] + verdicts["timeout"] else 0
 

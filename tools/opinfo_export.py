@@ -3,9 +3,10 @@
 
     tools/opinfo_export.py OUT [--samples f32=4,bf16=2,i64=2,bool=2] [--ops REGEX] [--procs 2] [--limit 20]
 
-Writes OUT/<op>/<dtype>_<n>/{model.pt2,inputs.safetensors,outputs.safetensors}, OUT/<op>/index.json and, at the end,
-OUT/index.json: for each sample its targets, tolerance and whether its values may be compared; for each skipped one the
-reason. Resumable: samples in an op's index are not made again. OUT must lie outside the repository.
+Writes OUT/<op>/<dtype>_<n>/{model.pt2,core.pt2,inputs.safetensors,outputs.safetensors}, OUT/<op>/index.json and, at the
+end, OUT/index.json: for each sample its targets, tolerance and whether its values may be compared; for each skipped one
+the reason. model.pt2 is straight from torch.export, core.pt2 after run_decompositions(); "core" in the index says which
+targets that has, or in words why torch did not make it. Resumable: samples in an op's index are not made again. OUT must lie outside the repository.
 """
 import argparse
 import itertools
@@ -111,7 +112,19 @@ def tolerance(module, tensors, outputs, dtype):
     return bounds
 
 
-def export_sample(op, sample, dtype, folder, form):
+def export_core(module, tensors, folder):
+    """The same program after run_decompositions(): its targets, or why there is none."""
+    try:
+        program = torch.export.export(module, tuple(t.clone() for t in tensors), strict=False).run_decompositions()
+        cases.save_program(program, folder / "core.pt2")
+        return cases.graph_targets(program.graph_module)
+    except TimeoutError:
+        raise
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"
+
+
+def export_sample(op, sample, dtype, folder):
     leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
     tensors = [leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if any(t.layout != torch.strided for t in tensors):
@@ -131,8 +144,6 @@ def export_sample(op, sample, dtype, folder, form):
         # a single coin may fall alike.
         runs = [run_eager(program.module(check_guards=False), tensors, seed)[0] for seed in range(1, 7)]
         values = values and all(same_values(a, b) for run in runs[1:] for a, b in zip(runs[0], run))
-    if form == "decomposed":
-        program = program.run_decompositions()
     targets = cases.graph_targets(program.graph_module)
     folder.mkdir(parents=True, exist_ok=True)
     cases.save_program(program, folder / "model.pt2")
@@ -143,7 +154,8 @@ def export_sample(op, sample, dtype, folder, form):
         if not same_values(before, now):
             stored[f"input.{i}"] = now
     cases.write_safetensors(folder / "outputs.safetensors", stored)
-    return {"targets": targets, "values": values, "strides": [list(t.stride()) for t in tensors],
+    core = export_core(module, tensors, folder)
+    return {"targets": targets, "core": core, "values": values, "strides": [list(t.stride()) for t in tensors],
             "tolerance": tolerance(module, tensors, outputs, dtype) if values else []}
 
 
@@ -187,7 +199,7 @@ def export_op(op, args):
             record = {"sample": pick}
             signal.alarm(args.limit)
             try:
-                record |= export_sample(op, samples[pick], dtype, folder / key, args.form)
+                record |= export_sample(op, samples[pick], dtype, folder / key)
             except Skip as reason:
                 record["skipped"] = str(reason)
             except BaseException as error:
@@ -221,7 +233,6 @@ def main():
     parser.add_argument("--ops", default=".", help="regular expression on the operator's name")
     parser.add_argument("--procs", type=int, default=2)
     parser.add_argument("--limit", type=int, default=20, help="seconds a sample")
-    parser.add_argument("--form", choices=["export", "decomposed"], default="export")
     args = parser.parse_args()
     args.samples = [(s.split("=")[0], int(s.split("=")[1])) for s in args.samples.split(",")]
     from torch.testing._internal.common_methods_invocations import op_db

@@ -1,0 +1,233 @@
+"""Single-operator cases at the edges: complex views and their signs, sizes of zero and one, rank 0, numbers outside of a dtype, branches."""
+import torch
+
+from golden_ops import SPECIAL, B, N, c
+
+F = torch.nn.functional
+INF, NAN = float("inf"), float("nan")
+Z = "c64 3x5"
+
+
+def written_through_conj(z):
+    z = z * 1
+    y = z.conj()
+    y.add_(1 + 2j)
+    return z, y.resolve_conj()
+
+
+def written_through_parts(z):
+    z = z * 1
+    z.real.mul_(2)
+    z.imag.add_(z.real)
+    z[1:].real.zero_()
+    return z
+
+
+def written_through_parts_of_conj(z):
+    z = z * 1
+    z.conj().imag.sub_(3)
+    z.mH.imag.add_(1)
+    return z
+
+
+def resolved_is_a_copy(z):
+    z = z * 1
+    y = z.conj().resolve_conj()
+    y.add_(1)
+    w = z.resolve_conj()
+    w.mul_(2)
+    return z, y, w
+
+
+def complex_views():
+    fft = torch.fft
+    signal = ("f32 3x8",)
+    return [
+        c("conj_times_self", lambda z: z.conj() * z, Z), c("conj_imag", lambda z: (z.conj().imag, z.conj().real, z.imag), Z),
+        c("conj_joined", lambda z, y: torch.cat([z, y.conj()]), Z, Z), c("conj_product", lambda z, y: z.conj() @ y.mT, Z, Z),
+        c("transposes", lambda z: (z.mT + 0, z.mH + 0, z.mH.mH + 0, z.adjoint() * 2, z.H.resolve_conj()), Z), c("one_by_one", lambda z: (z.mH * 1, z.mT * 1, z.conj() * 1), "c64 1x1"),
+        c("conj_twice", lambda z: z.conj().conj() + z.conj(), Z), c("conj_view", lambda z: z.conj()[1:].reshape(-1) * 1j, Z), c("conj_physical", lambda z: torch.conj_physical(z), Z),
+        c("as_real", lambda z: torch.view_as_real(z.conj().resolve_conj()), Z), c("neg_view", lambda z: torch.ops.aten._neg_view(z.imag) * 2, Z),
+        c("absolute_square", lambda z: (z * z.conj()).real.sum(), Z), c("real_tensor", lambda x: (x.conj() + 1, x.real * 2), "f32 3x5"),
+        c("scaled_by_conj", lambda z: torch.vdot(z[0], z[1]), Z), c("angle", lambda z: (z.conj().angle(), z.conj().abs()), Z),
+        c("ifft", fft.ifft, *signal), c("ihfft", fft.ihfft, *signal), c("hfft", fft.hfft, Z), c("hfft_of_real", fft.hfft, *signal), c("ihfftn", fft.ihfftn, *signal), c("hfft2", fft.hfft2, *signal),
+        c("irfft_of_rfft", lambda x: fft.irfft(fft.rfft(x) * fft.rfft(x).conj()), *signal), c("ifft2", fft.ifft2, *signal),
+        c("written_through_conj", written_through_conj, Z), c("written_through_parts", written_through_parts, Z, raw_only="view_as_real of a conjugate"),
+        c("written_through_parts_of_conj", written_through_parts_of_conj, Z, raw_only="view_as_real of a conjugate"),
+        c("resolved_is_a_copy", resolved_is_a_copy, Z),
+    ]
+
+
+def made_inside(x):
+    t = torch.tensor([1.0, 2.0, 3.0])
+    t.zero_()
+    t += x
+    s = torch.tensor(5.0)
+    s.mul_(2)
+    return t * s
+
+
+def numbers():
+    """Numbers that an integer dtype does not hold wrap around, but for the bounds of clamp, which saturate."""
+    ints = ["u8 3x7 <256", "i8 3x7", "i16 3x7", "i32 3x7"]
+    result = []
+    for spec in ints:
+        d = spec.split()[0]
+        low, high = (0, 300) if d == "u8" else (-300, 300) if d == "i8" else (-70000, 40000) if d == "i16" else (-2**40, 2**40)
+        result += [
+            c(f"clamp_{d}", lambda x, l=low, h=high: (x.clamp(l, h), x.clamp(max=h), x.clamp(min=l if l else -1), x.clamp(max=3)), spec),
+            c(f"hardtanh_{d}", lambda x, h=high: F.hardtanh(x, 0, h), spec),
+            c(f"arithmetic_{d}", lambda x, h=high: (x + h, x - h, h - x, x * (h + 1), torch.add(x, x, alpha=3)), spec),
+            c(f"compared_{d}", lambda x, h=high: (x == h, x < h, x > h, x >= -h, x != h + 5), spec),
+        ]
+    return result + [
+        c("clamp_i64", lambda x: (x.clamp(-2**62, 2**62), x.clamp(max=4)), "i64 9"), c("clamp_bool", lambda x: (x.clamp(0, 300), x.clamp(min=-1)), "bool 9"),
+        c("clamp_of_size", lambda x: x.clamp(max=x.shape[0] * 100), "u8 4x3 <256", more=[["u8 1x3 <256"], ["u8 2x3 <256"]], dynamic=({0: N},)),
+        c("float_of_size", lambda x: x * (x.shape[0] / 3.0) + x.shape[0] ** 0.5 - float(x.shape[0]) * 2, "f32 9x3", more=[["f32 2x3"], ["f32 1x3"]], dynamic=({0: N},)),
+        c("quantile_dynamic", lambda x: torch.quantile(x, 0.3, dim=0), "f32 9x3", more=[["f32 2x3"], ["f32 40x3"]], dynamic=({0: N},)),
+        c("clamp_by_tensor", lambda x: (torch.clamp(x, max=torch.tensor(300)), torch.clamp(x, max=torch.tensor([300, 5, 7]))), "u8 4x3 <256"),
+        c("clamp_float_bound", lambda x: (x.clamp(0, 1.5), x.clamp(max=2.5)), "u8 9 <256"),
+        c("bits_u8", lambda x: (x & 300, x | -1, x ^ 511, x % 7, x // 3), "u8 9 <256"),
+        c("minus_one_u8", lambda x: (torch.full_like(x, -1), x.masked_fill(x > 3, -1), torch.where(x > 3, x, -1)), "u8 9 <9"),
+        c("made_inside", made_inside, "f32 3"), c("scalar_tensor_promotes", lambda x: (x.sum() + torch.scalar_tensor(1.5, dtype=torch.float64), torch.where(x.sum() > 0, torch.scalar_tensor(0.0, dtype=torch.float64), x.sum())), "f32 3"),
+        c("pool_special", lambda x: F.max_pool1d(x[None], 3, 1, return_indices=True), SPECIAL),
+        c("pool_nan_twice", lambda x: F.max_pool2d(torch.where(x > 0.5, NAN, x), 3, 2, 1, return_indices=True), "f32 1x2x9x9"),
+        c("pool_infinite", lambda x: F.max_pool2d(torch.where(x > -0.5, -INF, x), 3, 2, 1, return_indices=True), "f32 1x2x9x9"),
+        c("pool_lowest", lambda x: F.max_pool2d(torch.where(x > 0, -128, x).to(torch.int8), 2, 2, 1, return_indices=True), "i64 1x2x7x7"),
+        c("adaptive_pool_nan", lambda x: F.adaptive_max_pool2d(torch.where(x > 1, NAN, torch.where(x < 0, -INF, x)), (3, 2), return_indices=True), "f32 1x2x8x7"),
+    ]
+
+
+def empty():
+    """Sizes of zero: nothing to compute, or sums of nothing."""
+    return [
+        c("softmax", lambda x: (x.softmax(0), x.log_softmax(0), x.softmax(1)), "f32 0x5"), c("softmax_and_sum", lambda x: (x.softmax(1) * 2, x.sum(1), (x + 1).amax(0)), "f32 5x0x3"),
+        c("softmax_dynamic", lambda x: (x.softmax(0), x.sum(0)), "f32 4x5", more=[["f32 0x5"], ["f32 1x5"]], dynamic=({0: B},)),
+        c("linear_to_nothing", lambda m, x: F.linear(x, m.w, m.b), "f32 3x4", state={"w": "f32 0x4", "b": "f32 0"}), c("linear_of_nothing", lambda m, x: F.linear(x, m.w, m.b), "f32 3x0", state={"w": "f32 4x0", "b": "f32 4"}),
+        c("linear_no_rows", lambda m, x: F.linear(x, m.w, m.b).relu(), "f32 0x4", state={"w": "f32 6x4", "b": "f32 6"}), c("linear_nothing_relu", lambda m, x: F.relu(F.linear(x, m.w)) + 1, "f32 3x0", state={"w": "f32 4x0"}),
+        c("products", lambda x, y: (x @ y, y @ x), "f32 3x0", "f32 0x3"),
+        c("addmm_of_nothing", lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2), "f32 4", "f32 3x0", "f32 0x4"), c("bmm_of_nothing", lambda x, y: (torch.bmm(x, y), torch.baddbmm(torch.ones(4), x, y)), "f32 2x3x0", "f32 2x0x4"),
+        c("no_batch", torch.bmm, "f32 0x3x5", "f32 0x5x4"), c("dot_of_nothing", torch.dot, "f32 0", "f32 0"), c("mv_of_nothing", lambda x, v: torch.mv(x, v), "f32 3x0", "f32 0"), c("outer_of_nothing", torch.outer, "f32 0", "f32 3"),
+        c("mm_i64_of_nothing", torch.mm, "i64 3x0", "i64 0x4"), c("mm_bf16_of_nothing", lambda x, y: torch.mm(x, y) + 1, "bf16 3x0", "bf16 0x4"), c("einsum_of_nothing", lambda x, y: torch.einsum("bik,bkj->bij", x, y), "f32 2x3x0", "f32 2x0x4"),
+        c("attention_no_keys", lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v, "f32 2x4x9x8", "f32 2x4x0x8", "f32 2x4x0x8"), c("attention_no_queries", lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v, "f32 2x4x0x8", "f32 2x4x5x8", "f32 2x4x5x8"),
+        c("attention_dynamic", lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v, "f32 2x4x9x8", "f32 2x4x7x8", "f32 2x4x7x8", more=[["f32 2x4x9x8", "f32 2x4x0x8", "f32 2x4x0x8"]], dynamic=(None, {2: B}, {2: B})),
+        c("sdpa_no_keys", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), "f32 2x4x9x8", "f32 2x4x0x8", "f32 2x4x0x8"), c("sdpa_no_batch", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), "f32 0x4x9x8", "f32 0x4x5x8", "f32 0x4x5x8"),
+        c("reductions", lambda x: (x.sum(0), x.prod(0), x.mean(0), x.any(0), x.all(0), x.logsumexp(0), x.norm(dim=0), x.var(0)), "f32 0x3"), c("reductions_of_others", lambda x: (x.sum(1), x.amax(1), x.argmax(1), x.var(1), x.softmax(1)), "f32 0x3"),
+        c("scans", lambda x: (x.cumsum(0), x.cumprod(1), x.cummax(0)[0], x.logcumsumexp(0)), "f32 0x3"), c("sorts", lambda x: (torch.sort(x, 0), torch.sort(x, 1), torch.topk(x, 0, 0)[0]), "f32 0x3"),
+        c("indices", lambda x, i: (x[i], x.gather(0, i[:, None]), x.index_select(0, i), F.embedding(i, x), x.index_add(0, i, x[i])), "f32 4x3", "i64 0 <4"), c("taken_from_columns", lambda x: (x[:, :0].sum(1), torch.cat([x[:0], x]), x[2:2] * 2), "f32 4x3"),
+        c("convolution", lambda x, w: F.conv2d(x, w), "f32 0x3x5x5", "f32 2x3x3x3"), c("pools", lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)), "f32 0x3x6x6"), c("norms", lambda x: (F.layer_norm(x, (5,)), F.batch_norm(x, torch.zeros(5), torch.ones(5))), "f32 0x5"),
+        c("branch", lambda x: torch.cond(x.sum() < 1, lambda p, q: p * q, lambda p, q: p.cos() * 2, (x, x)), "bf16 3x0x5"), c("all_of_nothing", lambda x: (x.sum(), x.prod(), x.mean(), x.all(), x.any(), x.norm()), "f32 3x0"),
+        c("pad_from_nothing", lambda x: F.pad(x, (1, 2), value=3.0), "f32 2x0"),
+    ]
+
+
+def ones():
+    """Sizes of one, over which a reduction has one element: it is that element in one kernel with anything else."""
+    return [
+        c("softmax_twice", lambda x: (x.softmax(1).sum(), x.softmax(1)), "f32 33x1"), c("layer_norm_sum", lambda x: F.layer_norm(x, [1]).sum(), "f32 33x1"), c("cross_entropy_one_class", lambda x, y: F.cross_entropy(x, y), "f32 33x1", "i64 33 <1"),
+        c("positions", lambda x: (lambda p: (p, x.argmax(0), p))(x.argmax()), "f32 1x33x13"), c("kl_div", lambda x, y: F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"), "f32 9x1", "f32 9x1"),
+        c("var_mean", lambda x: (torch.var_mean(x, 1, correction=0), x.sum()), "f32 9x1"), c("norm_then_sum", lambda x: (x.norm(dim=1) + x.sum(1)).sum(), "f32 9x1"), c("max_and_position", lambda x: (lambda v, i: (v.sum(), i.sum(), v * 2))(*x.max(1)), "f32 9x1"),
+        c("logsumexp", lambda x: (x.logsumexp(1).sum(), x.logsumexp((0, 1))), "f32 9x1"), c("softmax_of_one", lambda x: (x.softmax(0), x.softmax(1).sum(0)), "f32 1x1"), c("group_norm", lambda x: F.group_norm(x, 5).sum((1, 2, 3)), "f32 3x5x1x1"),
+        c("softmax_dynamic", lambda x: (x.softmax(1).sum(), x.softmax(1)), "f32 7x3", more=[["f32 7x1"], ["f32 1x1"]], dynamic=({0: N, 1: B},)),
+    ]
+
+
+def updates():
+    """Sums into places that the data decides, right behind what computes them."""
+    def back(x):
+        w = torch.hann_window(16)
+        return torch.istft(torch.stft(x, 16, 4, window=w, return_complex=True), 16, 4, window=w)
+    return [
+        c("stft_back", back, "f32 2x100"), c("product_scattered", lambda x, w, i: torch.zeros(5, 8).index_add(0, i, x @ w), "f32 9x4", "f32 4x8", "i64 9 <5"),
+        c("linear_scattered", lambda m, x, i: torch.zeros(3, 6).scatter_add(0, i[:, None].expand(7, 6), F.linear(x, m.w, m.b).relu()), "f32 7x4", "i64 7 <3", state={"w": "f32 6x4", "b": "f32 6"}),
+        c("softmax_scattered", lambda x, i: torch.zeros(5, 8).index_add(0, i, x.softmax(-1)), "f32 9x8", "i64 9 <5"), c("put", lambda x, y, i, j: torch.zeros(4, 6).index_put((i, j), x @ y, accumulate=True), "f32 5x3", "f32 3x7", "i64 5x1 <4", "i64 1x7 <6"),
+        c("scan_scattered", lambda x, i: torch.zeros(5, 8).index_add(0, i, x.cumsum(-1)), "f32 9x8", "i64 9 <5"),
+    ]
+
+
+def rank_zero():
+    """What takes a dimension also takes a tensor that has none, as if it had one of size one."""
+    zero = torch.tensor(0)
+    return [
+        c("gather", lambda x: (x.gather(0, zero), x.gather(-1, zero) * 2), "f32 -"), c("gather_from_one", lambda x: x.gather(0, torch.tensor([0])), "f32 1"), c("index_select", lambda x: x.index_select(0, torch.tensor([0])), "f32 -"),
+        c("scatter", lambda x: (x.scatter(0, zero, torch.tensor(7.0)), x.scatter(0, zero, 3.0), x.scatter_add(0, zero, torch.tensor(2.0))), "f32 -"), c("scatter_reduce", lambda x: x.scatter_reduce(0, zero, torch.tensor(2.0), "amax"), "f32 -"),
+        c("index_fill", lambda x: (x.index_fill(0, torch.tensor([0]), 3.0), x.index_add(0, torch.tensor([0]), torch.tensor(2.0)), x.index_copy(0, torch.tensor([0]), torch.tensor(5.0))), "f32 -"), c("take_put", lambda x: (torch.take(x, torch.tensor([0, 0])), x.put(zero, torch.tensor(4.0))), "f32 -"),
+        c("scans", lambda x: (x.cumsum(0), x.cumprod(-1), torch.cummax(x, 0), torch.cummin(x, 0), x.logcumsumexp(0)), "f32 -"), c("sorts", lambda x: (torch.sort(x, 0), torch.argsort(x, 0), torch.topk(x, 1, 0), torch.kthvalue(x, 1, 0), x.median(0), torch.mode(x, 0), torch.msort(x)), "f32 -"),
+        c("reductions", lambda x: (x.sum(0), x.mean(0), x.amax(0), x.argmax(0), x.var(0, correction=0), x.any(0), x.norm(dim=0), x.logsumexp(0), x.prod(0), torch.aminmax(x, dim=0)), "f32 -"), c("softmaxes", lambda x: (x.softmax(0), x.log_softmax(-1), F.softmin(x, 0)), "f32 -"),
+        c("views", lambda x: (x.flatten() * 1, x.unsqueeze(0) * 1, x.squeeze(0) * 1, x.flip(0) * 1, x.transpose(0, 0) * 1, x.expand(3) * 1, x.t() * 1, x.ravel() * 1, x.reshape(1, 1) * 1), "f32 -"),
+        c("joins", lambda x: (torch.stack([x, x]), torch.hstack([x, x]), torch.atleast_2d(x) * 1, x.repeat(3), torch.tile(x, (2,)), torch.diag_embed(x.reshape(1))), "f32 -"), c("products", lambda x: (torch.outer(x.reshape(1), x.reshape(1)), x * x.reshape(1), torch.dot(x.reshape(1), x.reshape(1))), "f32 -"),
+        c("embedding", lambda w: F.embedding(torch.tensor(2), w), "f32 4x3"), c("one_hot", lambda i: F.one_hot(i, 5), "i64 - <5"), c("searchsorted", lambda b, x: (torch.searchsorted(b.sort()[0], x), torch.bucketize(x, b.sort()[0])), "f32 5", "f32 -"),
+    ]
+
+
+def gathered(x, y):
+    return torch.cond(y.max() < 4, lambda x, y: x.gather(0, y), lambda x, y: x.gather(0, y * 0), (x, y))
+
+
+def gathered_deep(x, y):
+    inner = lambda x, y: torch.cond(y.min() < 0, lambda x, y: x[y + 100] * 2, lambda x, y: x[y.clamp(0, 3)], (x, y))
+    return torch.cond(x.sum() > 1000, lambda x, y: x[y * 50], inner, (x, y))
+
+
+def branches():
+    return [
+        c("index_not_taken", gathered, "f32 4", torch.tensor([1, 9, 0, 2]), more=[["f32 4", torch.tensor([1, 3, 0, 2])]]), c("nested", gathered_deep, "f32 4", torch.tensor([1, 9, 0, 2])),
+        c("embedding_not_taken", lambda i, w: torch.cond(i.max() < 5, lambda i, w: F.embedding(i, w).sum(0), lambda i, w: w.sum(0), (i, w)), torch.tensor([7, 1]), "f32 5x3"),
+        c("scatter_not_taken", lambda x, i: torch.cond(i.max() < 4, lambda x, i: x.scatter(0, i, 2.0), lambda x, i: x * 3, (x, i)), "f32 4", torch.tensor([1, 9])),
+        c("index_after", lambda x, y: torch.cond(y.max() < 4, lambda x, y: x[y] * 2, lambda x, y: x[y * 0], (x, y)) + x[y.clamp(0, 3)], "f32 4", torch.tensor([1, 9, 0, 2])),
+    ]
+
+
+def train(x, m, eps=1e-5):
+    return F.batch_norm(x, m.mean, m.var, m.w, m.b, training=True)
+
+
+def half_norms():
+    result = []
+    for d in ("bf16", "f16", "f32", "f64"):
+        state = {"mean": f"{d} 3", "var": f"{d} 3 >0", "w": f"{d} 3", "b": f"{d} 3"}
+        result.append(c(f"train_{d}", lambda m, x: train(x, m), f"{d} 4x3x5", state=state))
+        # In halves torch's operator gives another dtype for the running statistics than its shape function says.
+        if "16" in d:
+            continue
+        result.append(c(f"functional_{d}", lambda x, w, b, mean, var: torch.ops.aten._native_batch_norm_legit_functional(x, w, b, mean, var, True, 0.1, 1e-5),
+                        f"{d} 4x3x5", f"{d} 3", f"{d} 3", f"{d} 3", f"{d} 3 >0"))
+    q, k = "f64 2x3x5x8", "f64 2x3x7x8"
+    result += [
+        c("sdpa_f64_mask", lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m | (torch.arange(7) == 2)), q, k, k, "bool 5x7"), c("sdpa_f64_causal", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), q, q, q),
+        c("sdpa_f64_added", lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m), q, k, k, "f64 5x7"),
+    ]
+    return result
+
+
+def attend(scores, v):
+    return torch.softmax(scores, -1) @ v
+
+
+def grouped(q, k, v, m):
+    s = (q.view(3, 2, 2, 9, 8) @ k[:, :, None].mT).view(3, 4, 9, 9) + m
+    return torch.softmax(s, -1).view(3, 2, 2, 9, 9) @ v[:, :, None]
+
+
+def attention_shapes():
+    """Written-out attention whose products, masks and views show other leading dims."""
+    q, k = "f32 3x4x9x8", "f32 3x2x9x8"
+    result = [
+        c("adjacency", lambda m, x: torch.softmax(m.e @ m.e.t(), 1) @ x, "f32 4x9x8", state={"e": "f32 9x8"}), c("first_of_each", lambda x, y, z: attend(x[0] @ y[0].mT, z), "f32 4x2x9x8", "f32 4x2x9x8", "f32 4x2x9x8"),
+        c("one_head_for_all", lambda x, y, z: attend(x[:, :1] @ y[:, :1].mT, z), "f32 4x2x9x8", "f32 4x2x9x8", "f32 4x2x9x8"), c("values_repeat", lambda x, y, z: attend(x @ y.mT, z), "f32 2x9x8", "f32 2x9x8", "f32 4x1x9x8"),
+        c("mask_before_view", lambda x, y, z, m: attend((x @ y.mT + m[:, :1]).view(2, 4, 9, 9), z.view(2, 4, 9, 8)), "f32 4x2x9x8", "f32 4x2x9x8", "f32 4x2x9x8", "f32 4x2x9x9"),
+        c("result_expanded", lambda x, y, z: attend(x @ y.mT, z).expand(3, 2, 9, 8) * 1, "f32 1x2x9x8", "f32 1x2x9x8", "f32 1x2x9x8"), c("result_unsqueezed", lambda x, y, z: attend(x @ y.mT, z).unsqueeze(0) * 1, "f32 6x9x8", "f32 6x9x8", "f32 6x9x8"),
+    ]
+    for i, mask in enumerate(("3x1x1x9", "3x4x9x9", "1x4x1x9", "4x9x9", "9x9", "3x4x1x1", "1x1x9x1", "9")):
+        result.append(c(f"grouped_{i}", grouped, q, k, k, "f32 " + mask))
+    for i, mask in enumerate(("3x1x1x9", "3x4x9x9", "9x9")):
+        result.append(c(f"grouped_filled_{i}", lambda q, k, v, m: grouped(q, k, v, torch.where(m | torch.eye(9, dtype=torch.bool), 0.0, -INF)), q, k, k, "bool " + mask))
+    return result
+
+
+def groups():
+    result = {f.__name__: f() for f in (complex_views, numbers, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes)}
+    for name, group in result.items():
+        names = [case.name for case in group]
+        assert len(set(names)) == len(names), f"{name}: two cases of one name"
+    return result
