@@ -566,7 +566,7 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
           score[static_cast<size_t>(n)] = dot;
           top = std::isnan(dot) ? dot : std::max(top, dot);
         }
-        double empty = spec.emptyIsNan ? std::nan("") : 0;
+        double empty = spec.emptyIsNan && length > 0 ? std::nan("") : 0;
         for (double &s : score) s = top == -kInf ? 0 : std::exp(s - top), total += s;
         std::fill_n(table.lanes[2]->i, kLanes, m);
         for (int64_t at = 0; at < width; at += kLanes) {

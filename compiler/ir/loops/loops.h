@@ -263,7 +263,7 @@ struct AttentionSpec {
   bool causal = false;                                      // key n takes part in row m if n <= m
   double masked = -std::numeric_limits<double>::infinity(); // what a Bool mask puts in place of a score (scaled
                                                             // already) where it is false
-  bool emptyIsNan = false; // rows where no key takes part give NaN, as plain softmax has it, instead of zeros
+  bool emptyIsNan = false; // rows where no key takes part give NaN, as plain softmax has it, instead of zeros; without any key all rows are zeros
   Operand out;             // index over b, h, m, d
 };
 

@@ -359,7 +359,8 @@ Status verify(const Program &p) {
     const Buffer &b = p.buffers[k];
     if (b.id.value != static_cast<int32_t>(k))
       checker.programBreach("L1", fmt::format("buffer '{}' at {} has the id {}", b.name, k, b.id.value));
-    written[k] = b.kind != Buffer::Kind::Temp;
+    // What has no elements need not be written.
+    written[k] = b.kind != Buffer::Kind::Temp || b.elements.isConst(0);
     if (b.kind == Buffer::Kind::Constant && (b.index < 0 || b.index >= static_cast<int64_t>(p.constants.size())))
       checker.programBreach("L1", fmt::format("constant buffer '{}' has no constant", b.name));
     if (b.kind == Buffer::Kind::Input && (b.index < 0 || b.index >= static_cast<int64_t>(p.inputs.size())))

@@ -138,7 +138,9 @@ private:
 
   void dataFlow() {
     std::vector<bool> written(p_.program.buffers.size());
-    for (const Buffer &b : p_.program.buffers) written[b.id.index()] = b.kind != Buffer::Kind::Temp;
+    // What has no elements need not be written.
+    for (const Buffer &b : p_.program.buffers)
+      written[b.id.index()] = b.kind != Buffer::Kind::Temp || b.elements.isConst(0);
     region(p_.main, written);
     for (const ProgramOutput &o : p_.program.outputs)
       if (o.kind == ProgramOutput::Kind::Tensor && o.buffer.valid() && !written[o.buffer.index()])

@@ -1,6 +1,7 @@
 // Scaled dot product attention as an Attention node: PyTorch's operators, and what attention_match.h found.
 #include "lower/graph_to_loops/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lower/graph_to_loops/op_call.h"
@@ -84,6 +85,9 @@ struct AttentionForm {
 static Tensor attentionNode(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &mask,
                             const AttentionForm &form) {
   Lowering &ctx = q.ctx();
+  Sizes sizes{q.size(0), q.size(1), q.size(2), v.size(3)};
+  if (std::any_of(sizes.begin(), sizes.end(), [](Expr e) { return e.isConst(0); }))
+    return full(ctx, sizes, q.dtype(), 0);
   auto spec = std::make_shared<loops::AttentionSpec>();
   spec->scale = form.scale;
   spec->q = operand(q, {Axis::Batch, Axis::Head, Axis::Query, Axis::Element}, &spec->scale);
@@ -98,7 +102,6 @@ static Tensor attentionNode(const Tensor &q, const Tensor &k, const Tensor &v, c
   spec->keyLength = k.size(2);
   spec->headSize = q.size(3);
   spec->causal = form.causal, spec->emptyIsNan = form.emptyIsNan, spec->masked = form.masked;
-  Sizes sizes{q.size(0), q.size(1), q.size(2), v.size(3)};
   Strided w = ctx.allocate(q.dtype(), sizes, form.order);
   const Axis at[] = {Axis::Batch, Axis::Head, Axis::Query, Axis::Element};
   spec->out = {w.buffer, w.offset, q.dtype()};
@@ -148,10 +151,12 @@ Tensor matchedAttention(const AttentionMatch &m, const std::function<Tensor(grap
     bool repeats = true;
     for (int64_t d = 0; d + 2 < x.rank(); ++d) repeats &= x.size(d).isConst(1);
     if (!x.asStrided()) x.realize();
+    // The scores of this step may show other leading dims than the heads that were settled on.
+    Sizes stepLead(step.scores.begin(), step.scores.end() - 2);
     if (repeats)
       x = reshape(x, {1, 1, x.size(-2), x.size(-1)});
-    else if (step.scores.size() != 4)
-      x = whole(broadcastTo(x, step.scores), Sizes(step.scores.begin(), step.scores.end() - 2));
+    else if (stepLead != two)
+      x = whole(x, stepLead);
     mask = mask.valid() ? add(mask, x) : x;
   }
   return reshape(attentionNode(q, k, v, mask, form), outSizes);

@@ -42,6 +42,9 @@ public:
     m_.v = v;
     m_.lead = lead(out);
     rows_ = type(p).sizes[type(p).sizes.size() - 2], keys_ = type(p).sizes.back();
+    // The values may not repeat the probabilities: one attention has as many rows of scores as of results. (And the
+    // product of no keys is 0, where a softmax of none is NaN.)
+    if (!sameLead(lead(p), m_.lead) || keys_.isConst(0)) return false;
     if (!usesAre(p, 1) || !softmax(peel(p))) return false;
     Expr head = type(m_.q).sizes.back(), value = type(v).sizes.back();
     auto fits = [](Expr e) { return e.isConst() && e.constValue() >= 1 && e.constValue() <= kMaxHead; };
@@ -59,7 +62,8 @@ public:
     if (auto it = reader_.find(out.value); it != reader_.end() && usesAre(out, 1) && isView(*it->second)) {
       ValueId shown = it->second->outputs[0][0];
       if (type(shown).rank() > 2 && type(shown).sizes.back() == value &&
-          type(shown).sizes[type(shown).sizes.size() - 2] == rows_)
+          type(shown).sizes[type(shown).sizes.size() - 2] == rows_ &&
+          neso::product(lead(shown)) == neso::product(m_.lead))
         see(lead(shown));
     }
     return true;
@@ -72,6 +76,14 @@ private:
   const graph::TensorType &type(ValueId id) const { return g_.value(id).type; }
   bool isTensor(ValueId id) const { return id.valid() && g_.value(id).kind == graph::Value::Kind::Tensor; }
   std::vector<Expr> lead(ValueId id) const { return {type(id).sizes.begin(), type(id).sizes.end() - 2}; }
+  /// Equal but for dims of size one in front.
+  static bool sameLead(const std::vector<Expr> &a, const std::vector<Expr> &b) {
+    const std::vector<Expr> &longer = a.size() < b.size() ? b : a, &shorter = a.size() < b.size() ? a : b;
+    size_t more = longer.size() - shorter.size();
+    return std::equal(shorter.begin(), shorter.end(), longer.begin() + static_cast<std::ptrdiff_t>(more)) &&
+           std::all_of(longer.begin(), longer.begin() + static_cast<std::ptrdiff_t>(more),
+                       [](Expr e) { return e.isConst(1); });
+  }
   const Node *producer(ValueId id) const {
     auto it = producers_.find(id.value);
     return it == producers_.end() ? nullptr : it->second;

@@ -135,11 +135,16 @@ Expr BodyBuilder::indirect(Val v, Expr bound, bool wrap, bool check) {
     if (i >= 0 && (!n || i < *n)) return i;
     if (i < 0 && wrap && n && i >= -*n) return i + *n;
   }
+  ValueIdx mask = mask_;
+  if (check && guard_) {
+    Val ok = (*guard_)(*this);
+    mask = mask < 0 ? ok.idx : binary(OpKind::And, {this, mask, DType::Bool}, ok).idx;
+  }
   Op op{};
   op.kind = OpKind::Indirect;
   op.dtype = DType::I64;
   op.a = cast(v, DType::I64).idx;
-  op.b = mask_;
+  op.b = mask;
   op.bound = bound;
   op.wrap = wrap;
   op.check = check;

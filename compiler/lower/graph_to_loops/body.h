@@ -48,8 +48,14 @@ public:
   Val index(Expr e, DType t = DType::I64);
   /// buffer[index] as stored, then widened to the compute type of `t`.
   Val load(BufferId buffer, DType t, Expr index);
-  /// The value as an index in [0, bound). See OpKind::Indirect.
+  /// The value as an index in [0, bound). See OpKind::Indirect. Under a guard that does not hold nothing is checked, and
+  /// the index is 0.
   Expr indirect(Val v, Expr bound, bool wrap, bool check);
+  /// Whether what is being built would be computed at all: the condition of the branch that it stands in. Values are
+  /// computed either way, errors are reported only where it holds. Null: always.
+  using Guard = std::function<Val(BodyBuilder &)>;
+  const Guard *guard() const { return guard_; }
+  void setGuard(const Guard *guard) { guard_ = guard; }
   Val cast(Val v, DType t);
   Val bitcast(Val v, DType t);
   /// Rounds a computed F32 to what a tensor of dtype t would hold, without a change of the body's dtype.
@@ -84,6 +90,7 @@ private:
   loops::Body body_;
   Facts facts_;
   ValueIdx mask_ = -1;
+  const Guard *guard_ = nullptr;
   size_t indirects_ = 0;
   using Key = std::tuple<int, int, int, int, int, int64_t, int64_t, int, const void *, const void *, int>;
   std::map<Key, ValueIdx> seen_;

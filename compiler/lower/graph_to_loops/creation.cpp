@@ -117,19 +117,20 @@ void addCreation(OpTable &t) {
   });
   t.add("real.default", [](OpCall &o) -> Tensors { return {o.t("self").real()}; });
   t.add("imag.default", [](OpCall &o) -> Tensors { return {o.t("self").imag()}; });
-  t.add("view_as_real.default", [](OpCall &o) -> Tensors {
+  t.add("view_as_real.default view_as_real_copy.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     return {concat({unsqueeze(x.real(), -1), unsqueeze(x.imag(), -1)}, -1)};
   });
-  t.add("view_as_complex.default", [](OpCall &o) -> Tensors {
+  t.add("view_as_complex.default view_as_complex_copy.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     return {Tensor::complex(select(x, -1, 0), select(x, -1, 1), o.out().dtype)};
   });
-  t.add("conj.default _conj.default conj_physical.default _conj_physical.default", [](OpCall &o) -> Tensors {
-    Tensor x = o.t("self");
-    if (!x.isComplex()) return {x};
-    return {Tensor::complex(x.real(), neg(x.imag()), x.dtype())};
-  });
+  t.add("conj.default _conj.default conj_physical.default _conj_physical.default _conj_copy.default",
+        [](OpCall &o) -> Tensors {
+          Tensor x = o.t("self");
+          if (!x.isComplex()) return {x};
+          return {Tensor::complex(x.real(), neg(x.imag()), x.dtype())};
+        });
   t.add("angle.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     if (x.isComplex()) {

@@ -278,7 +278,8 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
             full(ctx_, v.kind == graph::Value::Kind::Tensor ? v.type.sizes : Sizes{}, v.type.dtype, 0);
       continue;
     }
-    const Tensor &x = results[k];
+    // What was made of a number is a tensor now, and promotes as one.
+    const Tensor x = v.kind == graph::Value::Kind::Tensor ? results[k].asTensor() : results[k];
     if (v.kind == graph::Value::Kind::Tensor) {
       std::string fault;
       if (x.dtype() != v.type.dtype)
@@ -468,7 +469,8 @@ void ModelLowering::findUnsupported(const graph::Graph &g) {
   }
 }
 
-/// A sub-graph's nodes join the program. cond computes both branches and chooses: neither has effects.
+/// A sub-graph's nodes join the program. cond computes both branches and chooses: neither has effects, and the one that
+/// is not taken reports no error.
 bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Values &values) {
   std::vector<const graph::Graph *> bodies;
   std::vector<ValueId> operands;
@@ -495,24 +497,6 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
     if (const bool *on = std::get_if<bool>(&node.args[2]); !on || *on)
       return refuse(
           "it computes under autocast; export the model with run_decompositions(), which writes the casts out");
-  std::vector<Tensors> results;
-  for (const graph::Graph *body : bodies) {
-    Values inner;
-    if (body->inputs.size() != operands.size()) return refuse("its sub-graph takes another number of operands");
-    for (size_t k = 0; k < operands.size(); ++k)
-      if (auto it = values.find(operands[k].value); it != values.end() && body->inputs[k].valid())
-        inner[body->inputs[k].value] = it->second;
-    userKernels_.enter(ctx_, *body);
-    lowerNodes(*body, inner);
-    userKernels_.leave();
-    Tensors outs;
-    for (const graph::Argument &a : body->outputs) {
-      const ValueId *id = std::get_if<ValueId>(&a);
-      auto it = id ? inner.find(id->value) : inner.end();
-      outs.push_back(it == inner.end() ? Tensor() : it->second);
-    }
-    results.push_back(std::move(outs));
-  }
   Tensor choice;
   if (cond) {
     const ValueId *p = std::get_if<ValueId>(&node.args[0]);
@@ -523,6 +507,32 @@ bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Va
       choice = cast(scalarExpr(ctx_, g.value(*p).expr), DType::Bool);
     else
       return refuse("its condition has no value");
+  }
+  std::vector<Tensors> results;
+  const std::shared_ptr<const BodyBuilder::Guard> outer = ctx_.guard;
+  for (const graph::Graph *body : bodies) {
+    Values inner;
+    if (cond)
+      // What the other branch would refuse, as an index out of range, is no error of this run.
+      ctx_.guard = std::make_shared<const BodyBuilder::Guard>([choice, outer, first = results.empty()](BodyBuilder &b) {
+        Val taken = first ? choice.at(b, {}) : !choice.at(b, {});
+        return outer ? (*outer)(b) && taken : taken;
+      });
+    if (body->inputs.size() != operands.size()) return refuse("its sub-graph takes another number of operands");
+    for (size_t k = 0; k < operands.size(); ++k)
+      if (auto it = values.find(operands[k].value); it != values.end() && body->inputs[k].valid())
+        inner[body->inputs[k].value] = it->second;
+    userKernels_.enter(ctx_, *body);
+    lowerNodes(*body, inner);
+    userKernels_.leave();
+    ctx_.guard = outer;
+    Tensors outs;
+    for (const graph::Argument &a : body->outputs) {
+      const ValueId *id = std::get_if<ValueId>(&a);
+      auto it = id ? inner.find(id->value) : inner.end();
+      outs.push_back(it == inner.end() ? Tensor() : it->second);
+    }
+    results.push_back(std::move(outs));
   }
   std::vector<ValueId> outs = flatOutputs(node);
   for (size_t k = 0; k < outs.size(); ++k) {

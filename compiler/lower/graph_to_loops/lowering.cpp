@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lower/graph_to_loops/tensor_ops.h"
+
 namespace neso::lower {
 
 using loops::Node;
@@ -195,7 +197,7 @@ namespace {
 struct Nest {
   BodyBuilder b;
   Sizes ranges, reduceRanges;
-  explicit Nest(const Facts &facts) : b(facts) {}
+  explicit Nest(const Lowering &ctx) : b(ctx.facts) { b.setGuard(ctx.guard.get()); }
   Expr outer(Expr extent) {
     if (extent.isConst(1)) return 0;
     ranges.push_back(extent);
@@ -221,8 +223,15 @@ static void finish(loops::Node &n, std::vector<ValueIdx *> roots, const std::vec
   pruneBody(n.body, roots);
 }
 
+/// True of what has certainly no elements. No node is made for it: nothing is computed, and no later stage meets loops
+/// that can never run.
+static bool isEmpty(const Sizes &sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [](Expr e) { return e.isConst(0); });
+}
+
 void Lowering::store(const Tensor &x, const Strided &where) {
-  Nest nest(facts);
+  if (isEmpty(x.sizes())) return;
+  Nest nest(*this);
   Index index(x.sizes().size());
   for (int d : orderOfStrides(x.sizes(), where.strides, facts))
     index[static_cast<size_t>(d)] = nest.outer(x.sizes()[static_cast<size_t>(d)]);
@@ -240,7 +249,8 @@ void Lowering::store(const Tensor &x, const Strided &where) {
 
 void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn,
                        const Strided &where, DType t, loops::StoreMode mode) {
-  Nest nest(facts);
+  if (isEmpty(ranges)) return;
+  Nest nest(*this);
   Index index;
   for (Expr r : ranges) index.push_back(nest.outer(r));
   ScatterItem item = fn(nest.b, index);
@@ -261,7 +271,7 @@ void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(Body
 Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &sizes, const Sizes &reduceSizes,
                          const ReduceFn &fn, const std::vector<int> &order) {
   using loops::ReduceKind;
-  Nest nest(facts);
+  Nest nest(*this);
   Index i(sizes.size()), r;
   for (size_t k = 0; k < sizes.size(); ++k) {
     size_t d = order.size() == sizes.size() ? static_cast<size_t>(order[k]) : k;
@@ -288,6 +298,7 @@ Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &siz
     red.results.push_back(s);
     out.push_back(Tensor::strided(*this, resultType, sizes, w));
   }
+  if (isEmpty(sizes)) return out;
   Node &n = addNode(single ? Node::Kind::Pointwise : Node::Kind::Reduction);
   n.ranges = nest.ranges;
   n.reduceRanges = nest.reduceRanges;
@@ -304,7 +315,20 @@ Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &siz
 }
 
 Tensor Lowering::contract(const ContractionSpec &spec) {
-  Nest nest(facts);
+  if (isEmpty(spec.ranges) || isEmpty(spec.reduceRanges)) {
+    // A sum of nothing, which the epilogue may add to.
+    Tensor sum = full(*this, spec.ranges, spec.accType, 0);
+    Tensor r = Tensor::lazy(*this, spec.outType, spec.ranges, [sum, spec](BodyBuilder &b, const Index &i) {
+      Val v = sum.at(b, i);
+      if (spec.epilogue) v = spec.epilogue(b, i, v);
+      return b.cast(v, computeType(spec.outType));
+    });
+    Strided where{addTemp(spec.outType, product(spec.ranges)), spec.outType,
+                  spec.strides.empty() ? denseStrides(spec.ranges) : spec.strides, 0};
+    store(r, where);
+    return Tensor::strided(*this, spec.outType, spec.ranges, where);
+  }
+  Nest nest(*this);
   Index i, r;
   for (Expr e : spec.ranges) i.push_back(nest.outer(e));
   for (Expr e : spec.reduceRanges) r.push_back(nest.reduce(e));
@@ -339,7 +363,8 @@ Tensor Lowering::contract(const ContractionSpec &spec) {
 
 Tensor Lowering::scan(loops::ScanKind kind, DType accType, const Sizes &sizes, int64_t dim, bool reverse,
                       const ElementFn &fn) {
-  Nest nest(facts);
+  if (isEmpty(sizes)) return Tensor::strided(*this, accType, sizes, allocate(accType, sizes));
+  Nest nest(*this);
   Index i(sizes.size());
   for (size_t d = 0; d < sizes.size(); ++d)
     if (static_cast<int64_t>(d) != dim) i[d] = nest.outer(sizes[d]);
@@ -365,8 +390,11 @@ Tensor Lowering::scan(loops::ScanKind kind, DType accType, const Sizes &sizes, i
 }
 
 std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool descending, bool stable) {
-  Nest nest(facts);
   const Sizes &sizes = x.sizes();
+  if (isEmpty(sizes))
+    return {Tensor::strided(*this, x.dtype(), sizes, allocate(x.dtype(), sizes)),
+            Tensor::strided(*this, DType::I64, sizes, allocate(DType::I64, sizes))};
+  Nest nest(*this);
   Index i(sizes.size());
   for (size_t d = 0; d < sizes.size(); ++d)
     if (static_cast<int64_t>(d) != dim) i[d] = nest.outer(sizes[d]);

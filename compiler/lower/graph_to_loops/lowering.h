@@ -31,6 +31,8 @@ public:
   Facts facts; // of the model's size symbols
   /// The graph node being lowered; names and source lines of new loop nodes come from it.
   const graph::Node *current = nullptr;
+  /// The condition under which the branch that is being lowered would run; null outside of branches.
+  std::shared_ptr<const BodyBuilder::Guard> guard;
 
   BufferId addTemp(DType t, Expr elements);
   /// A compile-time constant; the bytes are copied.

@@ -1,4 +1,5 @@
 // Matrix products as Contraction nodes.
+#include <algorithm>
 #include <cmath>
 
 #include "lower/graph_to_loops/linalg.h"
@@ -358,7 +359,22 @@ static Tensors matrixExp(OpCall &o) {
   return {r};
 }
 
+/// What a bilinear layer decomposes to: the sum over some dims of the product of three tensors, each with dims of size
+/// one put in.
+static Tensors trilinear(OpCall &o) {
+  Tensor all;
+  for (const char *k : {"1", "2", "3"}) {
+    Tensor x = o.t(std::string("i") + k);
+    Dims dims = o.ints(std::string("expand") + k);
+    std::sort(dims.begin(), dims.end());
+    for (int64_t d : dims) x = unsqueeze(x, d);
+    all = all.valid() ? mul(all, x) : x;
+  }
+  return {sum(all, o.ints("sumdim"), false, o.out().dtype)};
+}
+
 void addMatmul(OpTable &t) {
+  t.add("_trilinear.default", trilinear);
   t.add("mm.default bmm.default", [](OpCall &o) -> Tensors {
     return {matmul2(o.t("self"), o.t(o.node.target == "aten.bmm.default" ? "mat2" : "mat2"), o.out().dtype)};
   });

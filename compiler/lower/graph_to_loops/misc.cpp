@@ -263,7 +263,26 @@ static Tensors maxPoolBackward(OpCall &o) {
   return {reshape(cast(Tensor::strided(o.ctx, acc, flat, w), x.dtype()), sizes)};
 }
 
+/// Python's arithmetic on floats that depend on sizes, in Python's precision.
+template <OpKind K> static Tensors floatOfSizes(OpCall &o) {
+  if (!o.givesFloat()) return o.fail("an integer that does not follow from the sizes");
+  return {binary(K, cast(o.operand(0), DType::F64).asTensor(), cast(o.operand(1), DType::F64).asTensor())};
+}
+
 void addMisc(OpTable &t) {
+  t.add("python::torch.sym_float", [](OpCall &o) -> Tensors { return {cast(o.operand(0), DType::F64)}; });
+  t.add("python::_operator.add", floatOfSizes<OpKind::Add>);
+  t.add("python::_operator.sub", floatOfSizes<OpKind::Sub>);
+  t.add("python::_operator.mul", floatOfSizes<OpKind::Mul>);
+  t.add("python::_operator.truediv", floatOfSizes<OpKind::Div>);
+  t.add("python::_operator.floordiv", floatOfSizes<OpKind::FloorDiv>);
+  t.add("python::_operator.mod", floatOfSizes<OpKind::Mod>);
+  t.add("python::_operator.pow", floatOfSizes<OpKind::Pow>);
+  t.add("python::torch.sym_max", floatOfSizes<OpKind::Max>);
+  t.add("python::torch.sym_min", floatOfSizes<OpKind::Min>);
+  t.add("python::_operator.neg", [](OpCall &o) -> Tensors { return {neg(cast(o.operand(0), DType::F64))}; });
+  t.add("python::math.sqrt python::torch._sym_sqrt",
+        [](OpCall &o) -> Tensors { return {unary(cast(o.operand(0), DType::F64).asTensor(), OpKind::Sqrt)}; });
   t.add("_chunk_cat.default", chunkCat);
   t.add("histc.default", histogram);
   t.add("diff.default", diffOp);

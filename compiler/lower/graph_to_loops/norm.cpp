@@ -128,9 +128,10 @@ static Tensor batchNormEval(const Tensor &x, const Tensor &mean, const Tensor &v
   return pointwise(xs, acc, x.dtype(), [](std::span<const Val> v) { return v[0] * v[1] + v[2]; });
 }
 
-/// Batch statistics; also the new running statistics.
+/// Batch statistics; also the new running statistics, in `stats`, which may be wider than the old ones.
 static Tensors batchNormTrain(OpCall &o, const Tensor &x, const Tensor &w, const Tensor &b, const Tensor &rm,
-                              const Tensor &rv, double eps, double momentum, Tensor *saveMean, Tensor *saveRstd) {
+                              const Tensor &rv, DType stats, double eps, double momentum, Tensor *saveMean,
+                              Tensor *saveRstd) {
   Dims dims{0};
   for (int64_t d = 2; d < x.rank(); ++d) dims.push_back(d);
   x.reused();
@@ -144,10 +145,10 @@ static Tensors batchNormTrain(OpCall &o, const Tensor &x, const Tensor &w, const
   if (rm.valid()) {
     Tensor ms[] = {rm, reshape(mv.mean, c)};
     DType acc = computeType(rm.dtype());
-    out.push_back(pointwise(ms, acc, rm.dtype(),
+    out.push_back(pointwise(ms, acc, stats,
                             [momentum](std::span<const Val> v) { return v[0] * (1 - momentum) + v[1] * momentum; }));
     Tensor vs[] = {rv, reshape(mv.m2, c), exprAs(o.ctx, mv.count - 1, acc)};
-    out.push_back(pointwise(vs, acc, rv.dtype(), [momentum](std::span<const Val> v) {
+    out.push_back(pointwise(vs, acc, stats, [momentum](std::span<const Val> v) {
       return v[0] * (1 - momentum) + v[1] / v[2] * momentum;
     }));
   }
@@ -175,7 +176,10 @@ static Tensors batchNorm(OpCall &o) {
     return {y, cast(rm, t), cast(rstdOfVar(rv, eps), o.out(2).dtype), rm, rv};
   }
   Tensor mean, rstd;
-  Tensors r = batchNormTrain(o, x, w, b, noStats ? Tensor() : rm, rv, eps, momentum, &mean, &rstd);
+  // Functional forms end with the new running statistics, which the model may say in another type than the old.
+  bool updates = !noStats && rm.valid();
+  DType stats = updates && o.outCount() > 3 ? o.out(o.outCount() - 1).dtype : updates ? rm.dtype() : DType::F32;
+  Tensors r = batchNormTrain(o, x, w, b, noStats ? Tensor() : rm, rv, stats, eps, momentum, &mean, &rstd);
   if (o.outCount() < 2) return {r[0]};
   Tensors out{r[0], cast(mean, o.out(1).dtype), cast(rstd, o.out(2).dtype)};
   if (withUpdate) out.push_back(full(o.ctx, {Expr(0)}, o.out(3).dtype, 0)); // what other devices keep for the gradient

@@ -68,7 +68,18 @@ Tensor OpCall::fromValue(ValueId id) {
 
 Tensor OpCall::opt(std::string_view name) {
   const Argument *a = node.arg(name);
-  if (!a) return {};
+  return a ? fromArgument(*a) : Tensor();
+}
+
+Tensor OpCall::operand(size_t position) {
+  Tensor x = position < node.args.size() ? fromArgument(node.args[position]) : Tensor();
+  if (x.valid()) return x;
+  fail("operand " + std::to_string(position) + " is no number");
+  return scalarInt(ctx, 0);
+}
+
+Tensor OpCall::fromArgument(const Argument &argument) {
+  const Argument *a = &argument;
   if (const ValueId *id = std::get_if<ValueId>(a)) return fromValue(*id);
   if (const int64_t *i = std::get_if<int64_t>(a)) return scalarInt(ctx, *i);
   if (const double *d = std::get_if<double>(a)) return scalarFloat(ctx, *d);
@@ -184,6 +195,11 @@ static std::vector<ValueId> flatOutputs(const graph::Node &node) {
   std::vector<ValueId> ids;
   for (const std::vector<ValueId> &entry : node.outputs) ids.insert(ids.end(), entry.begin(), entry.end());
   return ids;
+}
+
+bool OpCall::givesFloat() const {
+  std::vector<ValueId> ids = flatOutputs(node);
+  return ids.size() == 1 && ids[0].valid() && graph_.value(ids[0]).kind == graph::Value::Kind::SymFloat;
 }
 
 size_t OpCall::outCount() const { return flatOutputs(node).size(); }

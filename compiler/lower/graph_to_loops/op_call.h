@@ -26,6 +26,8 @@ public:
   /// A tensor, or a Python or symbolic number as a 0-d tensor that promotes as a number.
   Tensor t(std::string_view name);
   Tensor opt(std::string_view name);   // invalid when None or absent
+  /// An operand of Python's own functions on numbers, which have no schema.
+  Tensor operand(size_t position);
   Tensors list(std::string_view name); // None entries are invalid tensors
   Expr expr(std::string_view name, Expr otherwise = 0);
   std::optional<Expr> optExpr(std::string_view name);
@@ -41,6 +43,8 @@ public:
   /// The type that the exported graph states for a tensor result.
   const graph::TensorType &out(size_t i = 0) const;
   size_t outCount() const;
+  /// Whether the only result is a number of Python's type float.
+  bool givesFloat() const;
 
   /// Refuses the call; the reason completes "cannot compile OP: ...".
   Tensors fail(std::string why);
@@ -49,6 +53,7 @@ public:
 
 private:
   Tensor fromValue(graph::ValueId id);
+  Tensor fromArgument(const graph::Argument &argument); // invalid when it is no tensor and no number
   Expr exprOf(graph::ValueId id);
   const graph::Graph &graph_;
   std::unordered_map<int32_t, Tensor> &values_;

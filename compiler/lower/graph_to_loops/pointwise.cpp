@@ -90,18 +90,32 @@ static Tensors powOp(OpCall &o) {
   return {binary(OpKind::Pow, a, b)};
 }
 
+/// A bound of clamp in the type of its elements. A number outside an integer type's range becomes the nearest that is
+/// inside, where the numbers of all other operators wrap around.
+static Tensor boundAs(const Tensor &x, DType t) {
+  bool integer = isInteger(t) && x.isNumber() && isInteger(x.dtype());
+  if (!integer || t == x.dtype() || itemSize(t) >= itemSize(x.dtype())) {
+    if (integer && isUnsignedInt(t)) return cast(binary(OpKind::Max, x, scalarInt(x.ctx(), 0)), t);
+    return cast(x, t);
+  }
+  int bits = static_cast<int>(itemSize(t)) * 8 - (isUnsignedInt(t) ? 0 : 1);
+  int64_t high = static_cast<int64_t>((uint64_t(1) << bits) - 1), low = isUnsignedInt(t) ? 0 : -high - 1;
+  Tensor inside = binary(OpKind::Max, x, scalarInt(x.ctx(), low));
+  return cast(binary(OpKind::Min, inside, scalarInt(x.ctx(), high)), t);
+}
+
 /// Both given or either one; NaN passes through.
-static Tensors clampOp(OpCall &o) {
-  Tensor x = o.t("self"), lo = o.opt("min"), hi = o.opt("max");
+static Tensors clamped(Tensor x, const Tensor &lo, const Tensor &hi) {
   Tensors all{x};
   if (lo.valid()) all.push_back(lo);
   if (hi.valid()) all.push_back(hi);
   DType t = resultType(all);
   x = cast(x, t);
-  if (lo.valid()) x = binary(OpKind::Max, x, cast(lo, t));
-  if (hi.valid()) x = binary(OpKind::Min, x, cast(hi, t));
+  if (lo.valid()) x = binary(OpKind::Max, x, boundAs(lo, t));
+  if (hi.valid()) x = binary(OpKind::Min, x, boundAs(hi, t));
   return {x};
 }
+static Tensors clampOp(OpCall &o) { return clamped(o.t("self"), o.opt("min"), o.opt("max")); }
 
 static Val sigmoidOf(Val v) { return un(OpKind::Sigmoid, v); }
 
@@ -269,7 +283,8 @@ void addPointwise(OpTable &t) {
     return {unary(x, x.dtype() == DType::Bool ? OpKind::Not : OpKind::BitNot)};
   });
 
-  t.add("neg.default negative.default", [](OpCall &o) -> Tensors { return {neg(o.t("self"))}; });
+  t.add("neg.default negative.default _neg_view.default _neg_view_copy.default",
+        [](OpCall &o) -> Tensors { return {neg(o.t("self"))}; });
   t.add("positive.default", [](OpCall &o) -> Tensors { return {o.t("self")}; });
   t.add("abs.default absolute.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
@@ -473,8 +488,12 @@ void addPointwise(OpTable &t) {
     return {map(o.t("self"), [](Val v) { return vmin(vmax(v, num(v, 0)), num(v, 6)); })};
   });
   t.add("hardtanh.default", [](OpCall &o) -> Tensors {
+    Tensor x = o.t("self");
+    if (isInteger(x.dtype()))
+      return clamped(x, o.has("min_val") ? o.t("min_val") : scalarInt(o.ctx, -1),
+                     o.has("max_val") ? o.t("max_val") : scalarInt(o.ctx, 1));
     double lo = o.number("min_val", -1), hi = o.number("max_val", 1);
-    return {map(o.t("self"), [=](Val v) { return vmin(vmax(v, num(v, lo)), num(v, hi)); })};
+    return {map(x, [=](Val v) { return vmin(vmax(v, num(v, lo)), num(v, hi)); })};
   });
   t.add("sigmoid.default special_expit.default", unaryF<OpKind::Sigmoid>);
   t.add("silu.default",

@@ -32,6 +32,25 @@ static Sizes batchedSizes(const Sizes &s, size_t spatial) {
   return r;
 }
 
+/// Where in its window the maximum `top` lies, as ATen's loops find it: at the last NaN, else at the first element that
+/// equals the maximum. What `inside` leaves out is no element, whatever stands for it.
+static Tensor windowPosition(const Tensor &top, const Sizes &window, const ReduceFn &value, const ReduceFn &inside,
+                             const std::vector<int> &order) {
+  Expr count = product(window);
+  auto score = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Expr position = 0;
+    for (size_t d = 0; d < window.size(); ++d) position = position * window[d] + r[d];
+    Val x = value(b, i, r), ok = inside(b, i, r);
+    Val s = where(ok && eq(x, top.at(b, i)), b.index(count - position), b.constantInt(DType::I64, 0));
+    return isFloat(x.dtype) ? where(ok && un(OpKind::IsNan, x), b.index(count + 1 + position), s) : s;
+  };
+  Tensor best = top.ctx().reduce(loops::ReduceKind::Max, DType::I64, top.sizes(), window, score, order)[0];
+  return Tensor::lazy(top.ctx(), DType::I64, top.sizes(), [=](BodyBuilder &b, const Index &i) {
+    Val s = best.at(b, i), n = b.index(count);
+    return where(s > n, s - n - num(s, 1), n - s);
+  });
+}
+
 static Tensors maxPool(OpCall &o, size_t spatial) {
   Tensor x0 = o.t("self"), x = batched(x0, spatial);
   Sizes kernel = spread(o.exprs("kernel_size"), spatial, {1}), stride = spread(o.exprs("stride"), spatial, kernel);
@@ -40,20 +59,24 @@ static Tensors maxPool(OpCall &o, size_t spatial) {
   DType acc = computeType(x.dtype());
   bool ceil = o.flag("ceil_mode");
   x.reused();
+  auto place = [=](const Index &i, const Index &r, size_t d) {
+    return i[d + 2] * stride[d] - padding[d] + r[d] * dilation[d];
+  };
+  auto inside = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Val ok = b.isTrue();
+    for (size_t d = 0; d < spatial; ++d)
+      if (ceil || !padding[d].isConst(0)) ok = ok && b.inRange(place(i, r, d), 0, in[d]);
+    return ok;
+  };
   auto value = [=](BodyBuilder &b, const Index &i, const Index &r) {
     Index j{i[0], i[1]};
-    Val ok = b.isTrue();
-    for (size_t d = 0; d < spatial; ++d) {
-      Expr e = i[d + 2] * stride[d] - padding[d] + r[d] * dilation[d];
-      if (ceil || !padding[d].isConst(0)) ok = ok && b.inRange(e, 0, in[d]);
-      j.push_back(e);
-    }
-    return b.masked(ok, [&] { return x.at(b, j); }, b.constant(acc, lowest(x.dtype())));
+    for (size_t d = 0; d < spatial; ++d) j.push_back(place(i, r, d));
+    return b.masked(inside(b, i, r), [&] { return x.at(b, j); }, b.constant(acc, lowest(x.dtype())));
   };
   Tensor v = o.ctx.reduce(loops::ReduceKind::Max, acc, outSizes, kernel, value, x.order())[0];
   Tensors out{reshape(cast(v, x.dtype()), o.out().sizes)};
   if (o.outCount() < 2) return out;
-  Tensor at = o.ctx.reduce(loops::ReduceKind::ArgMax, acc, outSizes, kernel, value, x.order())[0];
+  Tensor at = windowPosition(v, kernel, value, inside, x.order());
   // From the position in the window to the position in the plane.
   Tensor flat = Tensor::lazy(o.ctx, DType::I64, outSizes, [=](BodyBuilder &b, const Index &i) {
     Val p = at.at(b, i);
@@ -133,23 +156,20 @@ static Tensors adaptive(OpCall &o, size_t spatial, bool max) {
   auto bounds = [=](const Index &i, size_t d) -> std::pair<Expr, Expr> {
     return {floorDiv(i[d + 2] * in[d], out[d]), ceilDiv((i[d + 2] + 1) * in[d], out[d])};
   };
+  auto inside = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Val ok = b.isTrue();
+    for (size_t d = 0; d < spatial && !exact; ++d)
+      ok = ok && b.compare(OpKind::Lt, bounds(i, d).first + r[d], bounds(i, d).second);
+    return ok;
+  };
   auto value = [=](BodyBuilder &b, const Index &i, const Index &r) {
     Index j{i[0], i[1]};
-    Val ok = b.isTrue();
-    for (size_t d = 0; d < spatial; ++d) {
-      auto [start, end] = bounds(i, d);
-      if (exact) {
-        j.push_back(i[d + 2] * window[d] + r[d]);
-        continue;
-      }
-      j.push_back(start + r[d]);
-      ok = ok && b.compare(OpKind::Lt, start + r[d], end);
-    }
-    return b.masked(ok, [&] { return x.at(b, j); }, b.constant(acc, max ? lowest(t) : 0.0));
+    for (size_t d = 0; d < spatial; ++d) j.push_back((exact ? i[d + 2] * window[d] : bounds(i, d).first) + r[d]);
+    return b.masked(inside(b, i, r), [&] { return x.at(b, j); }, b.constant(acc, max ? lowest(t) : 0.0));
   };
   if (max) {
     Tensor v = o.ctx.reduce(loops::ReduceKind::Max, acc, outSizes, window, value, x.order())[0];
-    Tensor at = o.ctx.reduce(loops::ReduceKind::ArgMax, acc, outSizes, window, value, x.order())[0];
+    Tensor at = windowPosition(v, window, value, inside, x.order());
     Tensor flat = Tensor::lazy(o.ctx, DType::I64, outSizes, [=](BodyBuilder &b, const Index &i) {
       Val p = at.at(b, i), linear = b.constantInt(DType::I64, 0);
       std::vector<Val> digits(spatial);
@@ -202,7 +222,8 @@ static Tensors fractionalMaxPool(OpCall &o, size_t spatial) {
     return x.at(b, j);
   };
   Tensor v = o.ctx.reduce(loops::ReduceKind::Max, acc, outSizes, kernel, value)[0];
-  Tensor at = o.ctx.reduce(loops::ReduceKind::ArgMax, acc, outSizes, kernel, value)[0];
+  auto everywhere = [](BodyBuilder &b, const Index &, const Index &) { return b.isTrue(); };
+  Tensor at = windowPosition(v, kernel, value, everywhere, {});
   Tensor flat = Tensor::lazy(o.ctx, DType::I64, outSizes, [=](BodyBuilder &b, const Index &i) {
     Val p = at.at(b, i), linear = b.constantInt(DType::I64, 0), unit = b.constantInt(DType::I64, 1);
     Index s = starts(b, i);

@@ -18,6 +18,7 @@ struct Tensor::Impl {
   std::optional<Cost> cost;
   std::vector<int> order;
   bool number = false;
+  std::shared_ptr<const BodyBuilder::Guard> guard; // of the branch that made a lazy tensor
 };
 
 Tensor Tensor::lazy(Lowering &ctx, DType t, Sizes sizes, ElementFn fn) {
@@ -27,6 +28,7 @@ Tensor Tensor::lazy(Lowering &ctx, DType t, Sizes sizes, ElementFn fn) {
   x.impl_->dtype = t;
   x.impl_->sizes = std::move(sizes);
   x.impl_->fn = std::move(fn);
+  x.impl_->guard = ctx.guard;
   return x;
 }
 
@@ -81,6 +83,13 @@ Tensor Tensor::asNumber() const {
   return x;
 }
 
+Tensor Tensor::asTensor() const {
+  if (!isNumber()) return *this;
+  Tensor x = asNumber();
+  x.impl_->number = false;
+  return x;
+}
+
 Tensor Tensor::withOrder(std::vector<int> order) const {
   if (!realized()) impl_->order = std::move(order);
   return *this;
@@ -105,7 +114,11 @@ Val Tensor::at(BodyBuilder &b, const Index &index) const {
   auto it = b.memo.find(key);
   if (it != b.memo.end()) return it->second;
   NESO_CHECK(impl_->fn != nullptr, "a complex tensor has no real elements");
+  // Its own guard, not that of whoever needs the element: the value stays the same for all of them.
+  const BodyBuilder::Guard *outer = b.guard();
+  b.setGuard(impl_->guard.get());
   Val v = impl_->fn(b, index);
+  b.setGuard(outer);
   NESO_CHECK(v.dtype == computeType(impl_->dtype), "an element function returned another dtype");
   b.memo[key] = v;
   return v;

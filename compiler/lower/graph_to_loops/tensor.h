@@ -79,6 +79,8 @@ public:
   /// True for a Python number, which takes part in type promotion by its category alone.
   bool isNumber() const;
   Tensor asNumber() const;
+  /// The same elements as a tensor, which promotes as one.
+  Tensor asTensor() const;
 
   /// The dims from outermost to innermost in memory that a buffer of this tensor should have; empty for row-major.
   const std::vector<int> &order() const;

@@ -215,7 +215,7 @@ static Tensors atLeast(OpCall &o, int64_t rank) {
 void addViews(OpTable &t) {
   t.add("alias.default clone.default contiguous.default detach.default lift_fresh_copy.default lift_fresh.default "
         "lift.default "
-        "alias_copy.default detach_copy.default view_as_real_copy.default resolve_conj.default resolve_neg.default "
+        "alias_copy.default detach_copy.default resolve_conj.default resolve_neg.default "
         "_reshape_copy.default _to_dense.default pin_memory.default requires_grad_.default",
         asIs);
   t.add("view.default reshape.default _unsafe_view.default view_as.default reshape_as.default flatten.using_ints "
@@ -246,10 +246,11 @@ void addViews(OpTable &t) {
     for (int64_t d = x.rank(); d-- > 0;) dims.push_back(static_cast<int>(d));
     return {permute(x, dims)};
   });
-  t.add("mT.default mH.default adjoint.default matrix_H.default", [](OpCall &o) -> Tensors {
+  t.add("mT.default", [](OpCall &o) -> Tensors { return {transpose(o.t("self"), -1, -2)}; });
+  t.add("mH.default adjoint.default matrix_H.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
-    if (x.isComplex()) return {transpose(Tensor::complex(x.real(), neg(x.imag()), x.dtype()), -1, -2)};
-    return {transpose(x, -1, -2)};
+    if (x.isComplex()) x = Tensor::complex(x.real(), neg(x.imag()), x.dtype());
+    return {x.rank() < 2 ? x : transpose(x, -1, -2)};
   });
   t.add("movedim.int movedim.intlist moveaxis.int moveaxis.intlist", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");

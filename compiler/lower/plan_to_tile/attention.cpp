@@ -158,6 +158,10 @@ void emitAttention(KernelContext &k, const Facts &facts) {
   // A row that no key takes part in is 0 / 0. PyTorch's safe softmax, which its attention has, makes that 0.
   if (!spec.emptyIsNan)
     result = out.select(out.compare("eq", sum, out.constant(DType::F32, 0, 0)), out.constant(DType::F32, 0, 0), result);
+  else if (!facts.provablyLess(Expr(0), spec.keyLength))
+    // Where there is no key at all, the product that follows the softmax is a sum of nothing.
+    result = out.select(out.compare("eq", out.index(spec.keyLength), out.intConst(0)), out.constant(DType::F32, 0, 0),
+                        result);
   loops::Store store;
   store.buffer = spec.out.buffer, store.index = spec.out.index;
   out.store(store, out.cast(result, DType::F32, spec.out.dtype), {});

@@ -254,11 +254,23 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
     levels = {Level::SameSpace, Level::BIsInner};
   else
     levels = {Level::SameSpace, Level::AIsInner};
-  // A reduction over nothing has one result for each x: it is no inner work of a kernel that reduces.
-  auto reducesNothing = [](const Group &g) { return g.kind == Node::Kind::Reduction && g.r.empty(); };
+  // A reduction over nothing has one result for each x: it is no inner work of a kernel that reduces, whatever else its
+  // group has been joined with.
+  auto reducesNothing = [](const Group &g) {
+    return g.r.empty() && std::any_of(g.nodes.begin(), g.nodes.end(),
+                                      [](const GroupNode &n) { return n.node.kind == Node::Kind::Reduction; });
+  };
   if (a.r.empty() != b.r.empty() && (reducesNothing(a) || reducesNothing(b)))
     return Refusal{"one of them reduces over nothing"};
   auto fixed = [](const Group &g) { return g.kind == Node::Kind::Contraction; };
+  // The programs of a product run in any order; updates of memory may need one (plan_to_tile runs them in turn).
+  auto updates = [](const Group &g) {
+    return std::any_of(g.nodes.begin(), g.nodes.end(), [](const GroupNode &n) {
+      return std::any_of(n.node.stores.begin(), n.node.stores.end(),
+                         [](const Store &s) { return s.mode != StoreMode::Set; });
+    });
+  };
+  if ((fixed(a) && updates(b)) || (fixed(b) && updates(a))) return Refusal{"one of them updates memory"};
   if (fixed(a) || fixed(b)) levels = {Level::SameSpace};
 
   // The level whose number of points fits is the only one that can align; accesses that both make propose the order of

@@ -163,6 +163,10 @@ std::optional<Insertion> insertionOf(Graph &g, const Node &n, int argument, size
            : in.sizes.size() < out.sizes.size() && std::equal(in.sizes.rbegin(), in.sizes.rend(), out.sizes.rbegin())
                ? std::optional(Insertion{"aten.reshape.default", {part, sizeList(g, in.sizes)}})
                : std::nullopt;
+  // Each is its own inverse.
+  if (oneOf(op, {"aten.conj", "aten._conj", "prims.conj", "aten._neg_view", "aten.mH", "aten.adjoint",
+                 "aten.matrix_H"}))
+    return Insertion{n.target, {part}};
   if (op == "aten.view_as_real") return Insertion{"aten.view_as_complex.default", {part}};
   if (op == "aten.view_as_complex") return Insertion{"aten.view_as_real.default", {part}};
   if (oneOf(op, {"aten.as_strided", "aten.unfold"}))

@@ -169,6 +169,36 @@ private:
     forEachValue(a, [&](ValueId &id) { id = current(id); });
   }
 
+  /// A complex tensor whose real or imaginary part, which the step looks at, is `part`, and whose other part is that of
+  /// `old`; nullopt if the step does not look at a part.
+  std::optional<ValueId> joinParts(const Step &s, ValueId old, ValueId part, const Node &from) {
+    bool real = s.node.target == "aten.real.default", imaginary = s.node.target == "aten.imag.default";
+    if ((!real && !imaginary) || !isComplex(s.in.dtype)) return std::nullopt;
+    ValueId other =
+        emit(real ? "aten.imag.default" : "aten.real.default", {old}, fresh(s.out), from, g_.value(old).name + "_part");
+    return emit("aten.complex.default", {real ? part : other, real ? other : part}, fresh(s.in), from,
+                g_.value(old).name + "_joined");
+  }
+
+  /// Whether torch would find the conjugate (or negative) bit of this view set: then resolve_conj (resolve_neg) copies.
+  bool signsPending(const View &v, bool negative) {
+    bool conjugate = false, negated = false;
+    for (const Step &s : v.chain) {
+      std::string_view op = std::string_view(s.node.target).substr(0, s.node.target.rfind('.'));
+      if (op == "aten._neg_view")
+        negated = !negated;
+      else if (op == "aten.imag")
+        // The imaginary part of a conjugate is a negative view.
+        negated = negated != conjugate, conjugate = false;
+      else if (op == "aten.real")
+        conjugate = false;
+      else if (isComplex(s.in.dtype) && (op == "aten.conj" || op == "aten._conj" || op == "prims.conj" ||
+                                         op == "aten.mH" || op == "aten.adjoint" || op == "aten.matrix_H"))
+        conjugate = !conjugate;
+    }
+    return negative ? negated : conjugate;
+  }
+
   /// `x`, the new content of the view, becomes the content of its memory.
   Status write(ValueId target, ValueId x, const Node &from) {
     View v = view(target);
@@ -177,6 +207,10 @@ private:
     for (size_t i = 0; i + 1 < v.chain.size(); ++i) before.push_back(apply(v.chain[i], before.back()));
     ValueId whole = x;
     for (size_t i = v.chain.size(); i-- > 0;) {
+      if (std::optional<ValueId> joined = joinParts(v.chain[i], before[i], whole, from)) {
+        whole = *joined;
+        continue;
+      }
       std::optional<Insertion> ins = insertionOf(g_, v.chain[i].node, v.chain[i].argument, v.chain[i].entry,
                                                  v.chain[i].index, before[i], whole, v.chain[i].in, v.chain[i].out);
       if (!ins)
@@ -258,10 +292,12 @@ Status Functionalizer::node(Node &n) {
     std::swap(n.args, written);
     if (al.argument >= 0) {
       ValueId source = std::get<ValueId>(written[static_cast<size_t>(al.argument)]);
+      bool copies = (op->name == "aten.resolve_conj" && signsPending(view(source), false)) ||
+                    (op->name == "aten.resolve_neg" && signsPending(view(source), true));
       for (size_t e = 0; e < n.outputs.size(); ++e)
         for (size_t i = 0; i < n.outputs[e].size(); ++i) {
           ValueId out = n.outputs[e][i];
-          if (!out.valid()) continue;
+          if (!out.valid() || copies) continue;
           View v = view(source);
           if (!al.identity) v.chain.push_back({n, al.argument, e, i, g_.value(source).type, g_.value(out).type});
           v.value = out;
@@ -295,7 +331,9 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
     if (step.target.empty()) return unsupported("torch has no functional form of it");
     step.args[0] = current(self);
     View v = view(self);
-    v.chain.push_back({step, 0, 0, 0, g_.value(self).type, g_.value(out).type});
+    // detach_ changes nothing.
+    if (!aliasing(g_, step, *findOp(step.target)).identity)
+      v.chain.push_back({step, 0, 0, 0, g_.value(self).type, g_.value(out).type});
     v.value = out;
     v.version = memories_[v.memory].version;
     views_[out] = v;

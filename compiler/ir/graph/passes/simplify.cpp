@@ -28,7 +28,8 @@ bool isSymbolicOp(const Node &n) {
 bool isAssert(const Node &n) {
   return oneOf(opName(n), {"aten._assert_scalar", "aten._assert_async", "aten._assert_tensor_metadata",
                            "aten._functional_assert_scalar", "aten._functional_assert_async",
-                           "aten.sym_constrain_range", "aten.sym_constrain_range_for_size", "aten._print"});
+                           "aten.sym_constrain_range", "aten.sym_constrain_range_for_size", "aten._print",
+                           "aten._linalg_check_errors"});
 }
 
 /// Calls f on the graph and all sub-graphs, innermost last.
@@ -392,6 +393,28 @@ void resolveSymbolic(Model &m) {
   syncOutputs(m);
 }
 
+void dropTokens(Model &m) {
+  forEachGraph(m.graph, [](Graph &g) {
+    std::unordered_map<ValueId, ValueId> by;
+    for (Node &n : g.nodes) {
+      if (n.target != "higher_order.with_effects" || n.args.size() < 2 || n.outputs.empty()) continue;
+      const ValueId *token = std::get_if<ValueId>(&n.args[0]);
+      const std::string *op = std::get_if<std::string>(&n.args[1]);
+      if (!token || !op || n.outputs[0].size() != 1) continue;
+      Node call = n;
+      call.target = *op;
+      call.args.erase(call.args.begin(), call.args.begin() + 2);
+      if (call.argNames.size() >= 2) call.argNames.erase(call.argNames.begin(), call.argNames.begin() + 2);
+      call.outputs.erase(call.outputs.begin());
+      if (!isAssert(call) && !bindArguments(call, g)) continue;
+      by[n.outputs[0][0]] = *token;
+      n = std::move(call);
+    }
+    replaceUses(g, by);
+  });
+  syncOutputs(m);
+}
+
 void removeAsserts(Model &m) {
   std::unordered_set<Symbol> inputs;
   for (ValueId in : m.graph.inputs)
@@ -451,6 +474,7 @@ void simplify(Model &m) {
   Working stage("graph passes");
   unifySymbols(m);
   resolveSymbolic(m);
+  dropTokens(m);
   removeAsserts(m);
   for (size_t before = SIZE_MAX; m.graph.nodes.size() < before;) {
     before = m.graph.nodes.size();

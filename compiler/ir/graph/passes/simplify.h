@@ -20,6 +20,11 @@ void unifySymbols(Model &model);
 ///     %s = aten.sym_size.int(x, 0); %t = _operator.mul(%s, 2); view(x, [%t, 4])   ->   view(x, [%t, 4]) with %t.expr = 2*s0
 void resolveSymbolic(Model &model);
 
+/// Calls with an effect come wrapped, in the order that a token hands on. A graph is in order already: each becomes the
+/// call itself, and the token is what the model got.
+///     %t1, %y = higher_order.with_effects(%t0, "aten.op", %x)   ->   %y = aten.op(%x)
+void dropTokens(Model &model);
+
 /// Takes assertion nodes out. A condition over the sizes of inputs becomes a guard of the model; one on data is
 /// dropped.
 void removeAsserts(Model &model);

@@ -10,6 +10,14 @@ bool oneOf(std::string_view s, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), s) != names.end();
 }
 
+/// A view that shows its argument's memory with the sign of (a part of) each element turned: torch sets a bit that
+/// readers heed. As memory it is its argument, as a value it is not.
+bool turnsSigns(std::string_view name, DType t) {
+  if (name == "aten._neg_view") return true;
+  return isComplex(t) &&
+         oneOf(name, {"aten.conj", "aten._conj", "prims.conj", "aten.mH", "aten.adjoint", "aten.matrix_H"});
+}
+
 bool isTrue(const Argument *a) { return a && std::holds_alternative<bool>(*a) && std::get<bool>(*a); }
 
 } // namespace
@@ -90,8 +98,7 @@ Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op) {
   if (oneOf(op.name,
             {"aten.detach", "aten.alias", "aten.lift_fresh", "aten.positive", "aten.resolve_conj", "aten.resolve_neg"}))
     return {0, true};
-  if (oneOf(op.name, {"aten.conj", "aten._conj", "aten.real", "aten._neg_view"}) && same &&
-      !isComplex(in->type.dtype) && op.name != "aten._neg_view")
+  if (oneOf(op.name, {"aten.conj", "aten._conj", "prims.conj", "aten.real"}) && same && !isComplex(in->type.dtype))
     return {0, true};
   if (oneOf(op.name, {"aten.reshape", "aten.flatten", "aten.ravel", "aten.reshape_as"})) {
     if (in->type.sizes == out->type.sizes) return {0, true};
@@ -103,7 +110,7 @@ Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op) {
     if (r.alias)
       for (size_t i = 0; i < op.args.size(); ++i)
         if (op.args[i].alias && op.args[i].type == ArgType::Tensor && tensor(i))
-          return {static_cast<int>(i), i == 0 && same &&
+          return {static_cast<int>(i), i == 0 && same && !turnsSigns(op.name, in->type.dtype) &&
                                            sameStrides(in->type.sizes, in->type.strides, out->type.strides) &&
                                            in->type.offset == out->type.offset};
   return {};
