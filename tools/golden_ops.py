@@ -415,7 +415,7 @@ def lists():
 
 
 def constants():
-    """Constants that several places read: a product, what follows it, an attention, an index, an output. In both forms and both orders in memory."""
+    """Constants that several places read: a product, what follows it, an attention, an index, an output. In both orders in memory."""
     square = {"straight": lambda n: torch.randn(n, n), "transposed": lambda n: torch.randn(n, n).t()}
     attention = F.scaled_dot_product_attention
     functions = {
@@ -427,8 +427,8 @@ def constants():
         "twice": lambda m, x: x @ m.w + x @ m.w.t(), "squared": lambda m, x: m.w @ m.w + x, "returned": lambda m, x: (F.linear(x, m.w), m.w + 0, m.w),
         "gathered": lambda m, x: F.linear(F.embedding((x[0] * 3).long() % 5 + 2, m.w), m.w), "summed": lambda m, x: (F.linear(x, m.w), m.w.sum(0), m.w.cumsum(1), m.w.sort(0)[0]),
     }
-    cases = [Case(f"{name}_{order}{'_decomposed' * decomposed}", function, lambda n=n: [torch.randn(n, n)], state=lambda make=make, n=n: {"w": make(n)}, decomposed=decomposed)
-             for name, function in functions.items() for order, make in square.items() for decomposed in (False, True) for n in [24]]
+    cases = [Case(f"{name}_{order}", function, lambda n=n: [torch.randn(n, n)], state=lambda make=make, n=n: {"w": make(n)})
+             for name, function in functions.items() for order, make in square.items() for n in [24]]
     cases += [Case(f"added_{n}", functions["added"], lambda n=n: [torch.randn(n, n)], state=lambda n=n: {"w": torch.randn(n, n)}) for n in (80,)]
     cases += [Case("added_bf16", lambda m, x: torch.addmm(m.w, x, m.w), lambda: [torch.randn(32, 32).bfloat16()], state=lambda: {"w": torch.randn(32, 32).bfloat16()}),
               Case("embedding_keys", lambda m, i: attention(m.w[None, None], F.embedding(i, m.w)[None, None], F.embedding(i, m.w)[None, None],
