@@ -170,7 +170,7 @@ std::string check(const fs::path &file, const Options &options) {
   for (size_t k = 0; k < program->inputs.size(); ++k) {
     loops::HostValue h;
     h.kind = program->inputs[k].kind;
-    auto it = all.find(file.stem().string() + "/" + std::to_string(k));
+    auto it = all.find(file.stem().stem().string() + "/" + std::to_string(k));
     if (it == all.end()) it = all.find(std::to_string(k));
     if (it != all.end()) {
       e2e::Tensor &given = it->second;

@@ -25,6 +25,8 @@ template <OpKind K> static Tensors arithmetic(OpCall &o) { return {binary(K, o.t
 static Tensor scaledBy(OpCall &o, const Tensor &x, std::string_view arg) {
   if (!o.has(arg)) return x;
   Tensor alpha = o.t(arg);
+  // Beside booleans it is one, and their sum stays one.
+  if (o.out().dtype == DType::Bool) alpha = cast(alpha, DType::Bool);
   const graph::Argument *a = o.node.arg(arg);
   if (const int64_t *i = std::get_if<int64_t>(a); i && *i == 1) return x;
   if (const double *d = std::get_if<double>(a); d && *d == 1) return x;
