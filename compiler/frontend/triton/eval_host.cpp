@@ -186,10 +186,9 @@ bool Evaluator::unpack(Expr *target, const Value &v) {
   }
   if (star == n ? all->size() != n : all->size() + 1 < n) {
     if (all->size() > n)
-      c.fail(diag::TrUnpackCount, target->pos, fmt::format("too many values to unpack (expected {})", n));
+      c.fail(diag::TrUnpackCount, target->pos, n, all->size());
     else
-      c.fail(diag::TrUnpackCount, target->pos,
-             fmt::format("not enough values to unpack (expected {}, got {})", n, all->size()));
+      c.fail(diag::TrUnpackFew, target->pos, n, all->size());
     return false;
   }
   size_t extra = all->size() + 1 - n, at = 0;

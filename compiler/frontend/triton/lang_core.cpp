@@ -164,7 +164,7 @@ Value trans(Evaluator &e, const Builtin &b, Args &a) {
   if (!dims) return {};
   int64_t rank = static_cast<int64_t>(x.type->shape.size());
   if (dims->empty() && shortName(b) == "trans") {
-    if (rank < 2) return e.c.fail(diag::TrPermute, "tl.trans invoked with a 0- or 1-dimensional tensor");
+    if (rank < 2) return e.c.fail(diag::TrTransRank);
     for (int64_t i = 0; i < rank - 2; ++i) dims->push_back(i);
     dims->push_back(rank - 1);
     dims->push_back(rank - 2);
@@ -306,11 +306,11 @@ Value fdiv(Evaluator &e, const Builtin &b, Args &a) {
     if (!ieee || !fast) return {};
     precise = *ieee;
     approx = *fast;
-    if (precise && approx) return e.c.fail(diag::TrDivision, "approx and ieee_rounding cannot both be True");
+    if (precise && approx) return e.c.fail(diag::TrDivisionMode);
   }
   if (!e.s.binaryOperands(a[0], a[1], false, false, true, !(shortName(b) == "div_rn"))) return {};
   if (!a[0].type->element.isFloat())
-    return e.c.fail(diag::TrDivision, "fdiv requires floating-point operands after type promotion");
+    return e.c.fail(diag::TrDivision);
   if ((approx || shortName(b) == "div_rn") && !a[0].type->element.is(DT::F32))
     return e.c.fail(diag::TrExpectedDType, "['fp32']", a[0].type->element.str(), shortName(b));
   return e.s.same(approx                                      ? "tt.approx_divf"

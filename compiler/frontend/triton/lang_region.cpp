@@ -184,40 +184,35 @@ Value mapElementwise(Evaluator &e, const Builtin &, Args &a) {
 Value dot(Evaluator &e, const Builtin &, Args &a) {
   Value x = a[0], y = a[1], acc = a[2];
   if (!x.isTensor() || !y.isTensor() || !x.type->isBlock() || !y.type->isBlock())
-    return e.c.fail(diag::TrDot, "dot operands must be block tensors (not scalars)");
+    return e.c.fail(diag::TrDot, "dot");
   std::optional<std::string> precision = strArg(e, a[3], "dot", "input_precision");
   if (!precision) return {};
   if (!a[3].isNone() && !a[4].isNone())
-    return e.c.fail(diag::TrDot, "Only one of input_precision and allow_tf32 can be specified");
+    return e.c.fail(diag::TrDotPrecisionTwice);
   if (precision->empty()) *precision = a[4].isNone() || truthy(a[4]) ? "tf32" : "ieee";
   static const std::map<std::string, int64_t> kPrecision = {
       {"tf32", 0}, {"tf32x3", 1}, {"ieee", 2}, {"bf16x3", 3}, {"bf16x6", 4}};
   for (char &ch : *precision) ch = static_cast<char>(std::tolower(static_cast<unsigned char>(ch)));
   std::map<std::string, int64_t>::const_iterator mode = kPrecision.find(*precision);
   if (mode == kPrecision.end())
-    return e.c.fail(diag::TrDot,
-                    "input_precision must be one of ('tf32', 'tf32x3', 'ieee', 'bf16x3', 'bf16x6'). Got " + *precision);
+    return e.c.fail(diag::TrDotPrecision, *precision);
   Scalar tx = x.type->element, ty = y.type->element;
   auto supported = [](Scalar s) { return s.is(DT::I8) || s.is(DT::U8) || s.isStandardFloat(); };
   if (!(tx.isFp8() && ty.isFp8())) {
-    if (!supported(tx)) return e.c.fail(diag::TrDot, "Unsupported lhs dtype " + tx.str());
-    if (!supported(ty)) return e.c.fail(diag::TrDot, "Unsupported rhs dtype " + ty.str());
+    if (!supported(tx)) return e.c.fail(diag::TrDotType, "lhs", tx.str());
+    if (!supported(ty)) return e.c.fail(diag::TrDotType, "rhs", ty.str());
     if (tx != ty)
-      return e.c.fail(diag::TrDot, fmt::format("Both operands must be same dtype. Got {} and {}", tx.str(), ty.str()));
+      return e.c.fail(diag::TrDotTypes, tx.str(), ty.str());
   }
-  if (tx.is(DT::U8)) return e.c.fail(diag::TrDot, "only int8 supported!");
+  if (tx.is(DT::U8)) return e.c.fail(diag::TrDotUnsigned);
   std::vector<int64_t> sx = x.type->shape, sy = y.type->shape;
   size_t rank = sx.size();
   if (rank != sy.size() || rank < 2)
-    return e.c.fail(diag::TrDot, fmt::format("Both inputs must be either 2D or 3D; (lhs: {} vs rhs: {})", x.type->str(),
-                                             y.type->str()));
+    return e.c.fail(diag::TrDotRank, x.type->str(), y.type->str());
   if (!std::equal(sx.begin(), sx.end() - 2, sy.begin()))
-    return e.c.fail(diag::TrDot, "input and other must have equal batch shapes");
+    return e.c.fail(diag::TrDotBatch, x.type->str(), y.type->str());
   if (sx[rank - 1] != sy[rank - 2])
-    return e.c.fail(diag::TrDot, fmt::format("First input shape ({}) and second input shape ({}) are not compatible "
-                                             "for matmul (second index of first shape ({}) must be equal to first "
-                                             "index of second shape ({})",
-                                             x.type->str(), y.type->str(), sx[rank - 1], sy[rank - 2]));
+    return e.c.fail(diag::TrDotShape, x.type->str(), y.type->str(), sx[rank - 1], sy[rank - 2]);
   Scalar out = scalar(DT::F32);
   if (!a[6].isNone()) {
     std::optional<Scalar> given = dtypeArg(e, a[6], "dot");
@@ -228,8 +223,7 @@ Value dot(Evaluator &e, const Builtin &, Args &a) {
   }
   if (out.is(DT::BF16))
     return e.c.fail(
-        diag::TrDot,
-        "out_dtype=bfloat16 is unsupported. Please use out_dtype=float32/float16 and cast with `.to(tl.bfloat16)`");
+        diag::TrDotOut);
   Scalar ret = tx.isInt()                          ? scalar(DT::I32)
                : tx.is(DT::F32) || tx.is(DT::BF16) ? scalar(DT::F32)
                : tx.is(DT::F64)                    ? scalar(DT::F64)
@@ -238,13 +232,11 @@ Value dot(Evaluator &e, const Builtin &, Args &a) {
   sz[rank - 1] = sy[rank - 1];
   if (acc.isTensor()) {
     if (acc.type->shape != sz)
-      return e.c.fail(diag::TrDot,
-                      fmt::format("expected accumulator shape [{}], got {}", fmt::join(sz, ", "), acc.type->str()));
+      return e.c.fail(diag::TrDotAccShape, fmt::format("{}", fmt::join(sz, ", ")), acc.type->str());
     if (acc.type->element != ret)
-      return e.c.fail(diag::TrDot,
-                      fmt::format("expected accumulator dtype {}, got {}", ret.str(), acc.type->element.str()));
+      return e.c.fail(diag::TrDotAccType, ret.str(), acc.type->element.str());
   } else if (!acc.isNone()) {
-    return e.c.fail(diag::TrDot, "acc must be a tensor or None");
+    return e.c.fail(diag::TrDotAcc, typeName(acc));
   }
   bool flat = rank > 3;
   if (flat) {
@@ -278,11 +270,11 @@ std::optional<int64_t> scaledFormat(Evaluator &e, const Value &v, Value &operand
   if (!name) return std::nullopt;
   std::map<std::string, int64_t>::const_iterator it = kFormats.find(*name);
   if (it == kFormats.end()) {
-    e.c.fail(diag::TrDot, fmt::format("NYI: {}_format {}", side, *name));
+    e.c.fail(diag::TrScaledFormat, side, *name);
     return std::nullopt;
   }
   if (!operand.isTensor() || !operand.type->isBlock()) {
-    e.c.fail(diag::TrDot, "dot_scaled operands must be block tensors (not scalars)");
+    e.c.fail(diag::TrDot, "dot_scaled");
     return std::nullopt;
   }
   Scalar want = scalar(it->second == 0   ? DT::F8E4NV
@@ -293,7 +285,7 @@ std::optional<int64_t> scaledFormat(Evaluator &e, const Value &v, Value &operand
   if (operand.type->element != want) {
     Scalar raw = scalar(want.bits() == 16 ? DT::U16 : DT::U8);
     if (operand.type->element != raw) {
-      e.c.fail(diag::TrDot, fmt::format("Unexpected dtype for {}. Got {}", *name, operand.type->element.str()));
+      e.c.fail(diag::TrScaledType, *name, operand.type->element.str());
       return std::nullopt;
     }
     operand = e.s.bitcast(operand, want);
@@ -311,21 +303,18 @@ Value dotScaled(Evaluator &e, const Builtin &, Args &a) {
   std::vector<int64_t> sx = x.type->shape, sy = y.type->shape;
   size_t rank = sx.size();
   if (rank != sy.size() || rank < 2 || rank > 3)
-    return e.c.fail(diag::TrDot, fmt::format("Both inputs must be either 2D or 3D; (lhs: {} vs rhs: {})", x.type->str(),
-                                             y.type->str()));
+    return e.c.fail(diag::TrDotRank, x.type->str(), y.type->str());
   int64_t px = *fx == 4 ? 2 : 1, py = *fy == 4 ? 2 : 1;
   if ((!*kx && px == 1) || (!*ky && py == 1))
-    return e.c.fail(diag::TrDot, "only mxfp4 inputs can be packed along a dimension different than K");
+    return e.c.fail(diag::TrScaledPack);
   int64_t m = sx[rank - 2] * (*kx ? 1 : px), n = sy[rank - 1] * (*ky ? 1 : py), k = sx[rank - 1] * (*kx ? px : 1);
   if (k != sy[rank - 2] * (*ky ? py : 1))
-    return e.c.fail(diag::TrDot,
-                    fmt::format("Reduction dimension should pack the same number of elements; (lhs: {} vs rhs: {})",
-                                x.type->str(), y.type->str()));
+    return e.c.fail(diag::TrScaledShape, x.type->str(), y.type->str());
   std::vector<int64_t> shape = {m, n};
   if (rank == 3) shape.insert(shape.begin(), sx[0]);
   if (acc.isNone()) acc = e.s.full(shape, Value::integer(0), scalar(DT::F32));
   if (!acc.isTensor() || acc.type->shape != shape || !acc.type->element.is(DT::F32))
-    return e.c.fail(diag::TrDot, fmt::format("expected accumulator shape [{}] of fp32", fmt::join(shape, ", ")));
+    return e.c.fail(diag::TrScaledAcc, fmt::format("{}", fmt::join(shape, ", ")), acc.isTensor() ? acc.type->str() : typeName(acc));
   llvm::SmallVector<mlir::Value> operands = {x.handle, y.handle, acc.handle};
   int32_t have[2] = {0, 0};
   for (int side = 0; side < 2; ++side) {
@@ -363,10 +352,9 @@ Value histogram(Evaluator &e, const Builtin &, Args &a) {
   Value x = tensorArg(e, a[0]), mask = a[2].isNone() ? Value{} : tensorArg(e, a[2]);
   std::optional<int64_t> bins = intArg(e, a[1], "histogram", "num_bins");
   if (e.c.error || !bins || !e.s.checkShape({*bins})) return {};
-  if (x.type->shape.size() != 1) return e.c.fail(diag::TrHistogram, "histogram only supports 1D input");
+  if (x.type->shape.size() != 1) return e.c.fail(diag::TrHistogram);
   if (!x.type->element.isInt() || x.type->element.bits() != 32)
-    return e.c.fail(diag::TrHistogram,
-                    "histogram only supports 32-bit integer input, but got " + x.type->element.str());
+    return e.c.fail(diag::TrHistogramType, x.type->element.str());
   llvm::SmallVector<mlir::Value> operands = {x.handle};
   if (mask) {
     mask = e.s.broadcastTo(mask, x.type->shape);

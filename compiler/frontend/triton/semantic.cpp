@@ -335,15 +335,13 @@ Value Semantic::expandDims(const Value &v, int64_t axis) {
 Value Semantic::permute(const Value &v, const std::vector<int64_t> &dims) {
   if (!v) return v;
   if (dims.size() != v.type->shape.size())
-    return c_.fail(diag::TrPermute, fmt::format("permute dims must have the same length as input shape, got {} and {}",
-                                                v.type->shape.size(), dims.size()));
+    return c_.fail(diag::TrPermuteLength, v.type->shape.size(), dims.size());
   std::vector<bool> seen(dims.size());
   std::vector<int64_t> shape;
   llvm::SmallVector<int32_t> order;
   for (int64_t d : dims) {
     if (d < 0 || d >= static_cast<int64_t>(dims.size()) || seen[static_cast<size_t>(d)])
-      return c_.fail(diag::TrPermute,
-                     "permute dims must be a permutation of 0, 1, ..., n-1, but were " + shapeStr(dims));
+      return c_.fail(diag::TrPermute, shapeStr(dims));
     seen[static_cast<size_t>(d)] = true;
     shape.push_back(v.type->shape[static_cast<size_t>(d)]);
     order.push_back(static_cast<int32_t>(d));
