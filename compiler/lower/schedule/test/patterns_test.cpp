@@ -372,7 +372,9 @@ TEST(PlanVerify, NamesTheBrokenInvariant) {
     Status s = plan::verify(*p);
     if (s) return std::string("none");
     EXPECT_EQ(s.error().diagnostics()[0].kind, diag::PlanInvariant);
-    return s.error().diagnostics()[0].message.substr(15, 2);
+    const std::string text = s.error().diagnostics()[0].message;
+    size_t begin = text.find('P'), end = text.find_first_not_of("0123456789", begin + 1);
+    return text.substr(begin, end - begin);
   };
   EXPECT_EQ(rule([](plan::Plan &) {}), "none");
   EXPECT_EQ(rule([](plan::Plan &p) { p.kernels[1].id = plan::KernelId(0); }), "P1");
