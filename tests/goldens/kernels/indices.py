@@ -144,7 +144,7 @@ def rows_beyond_remainder(x, y, f, S, M, K):
     r, k = (S + tl.arange(0, 16)) % M, tl.arange(0, 16)
     a = tl.load(x + r[:, None] * 16 + k[None, :], mask=(r < 5)[:, None] & (k < K)[None, :], other=0)
     b = tl.load(y + k[:, None] * 16 + k[None, :])
-    tl.store(f + tl.arange(0, 16)[:, None] * 16 + k[None, :], tl.dot(a, b))
+    tl.store(f + tl.arange(0, 16)[:, None] * 16 + k[None, :], tl.dot(a, b, input_precision="ieee"))
 
 
 @triton.jit
@@ -153,7 +153,7 @@ def rows_that_wrap(x, y, f, K, C: tl.constexpr):
     m = ((r + C) < C + 6)[:, None] & (k < K)[None, :]
     a = tl.load(x + r[:, None] * 16 + k[None, :], mask=m, other=0)
     b = tl.load(y + k[:, None] * 16 + k[None, :], mask=((k + C) < C + 6)[:, None] & (k < K)[None, :], other=0)
-    tl.store(f + r[:, None] * 16 + k[None, :], tl.dot(a, b))
+    tl.store(f + r[:, None] * 16 + k[None, :], tl.dot(a, b, input_precision="ieee"))
 
 
 @triton.jit
@@ -162,7 +162,7 @@ def columns_that_wrap(x, y, f, S):
     c = (k + S).to(tl.uint8).to(tl.int32)
     a = tl.load(x + (r[:, None] * 16 + c[None, :]).to(tl.uint8))
     b = tl.load(y + c[:, None] + k[None, :] * 16 % 256)
-    tl.store(f + r[:, None] * 16 + k[None, :], tl.dot(a, b))
+    tl.store(f + r[:, None] * 16 + k[None, :], tl.dot(a, b, input_precision="ieee"))
 
 
 @triton.jit
@@ -201,7 +201,7 @@ def panels_kept(x, w, o, sw):
     m = tl.arange(0, 32)
     a = tl.load(x + m[:, None] + k[None, :])
     b = tl.load(w + k[:, None] * sw + k[None, :])
-    tl.store(o + p * 512 + m[:, None] * 16 + k[None, :], tl.dot(a, b) + s)
+    tl.store(o + p * 512 + m[:, None] * 16 + k[None, :], tl.dot(a, b, input_precision="ieee") + s)
 
 
 def short_tiles_expected(x, y, z):
