@@ -6,15 +6,18 @@
 
 namespace neso_rt {
 namespace {
-constexpr int64_t kHugePage = 2 << 20;
-}
+constexpr size_t kHugePage = 2 << 20;
+
+size_t rounded_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+} // namespace
 
 void *cpu_allocate(void *, size_t bytes) {
-  if (bytes < size_t(2 * kHugePage)) return aligned_alloc(kAlign, bytes);
+  // The C library may refuse sizes that are no multiple of the alignment.
+  if (bytes < 2 * kHugePage) return aligned_alloc(kAlign, rounded_up(bytes, kAlign));
   // Large blocks are read and written as a whole by every run: huge pages save most of the translation misses.
-  size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  void *p = aligned_alloc(kHugePage, rounded);
-  if (p) madvise(p, rounded, MADV_HUGEPAGE);
+  bytes = rounded_up(bytes, kHugePage);
+  void *p = aligned_alloc(kHugePage, bytes);
+  if (p) madvise(p, bytes, MADV_HUGEPAGE);
   return p;
 }
 void cpu_release(void *, void *memory, size_t) { free(memory); }
