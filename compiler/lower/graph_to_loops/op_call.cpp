@@ -135,6 +135,10 @@ double OpCall::number(std::string_view name, double otherwise) {
   if (const double *d = std::get_if<double>(a)) return *d;
   if (const int64_t *i = std::get_if<int64_t>(a)) return static_cast<double>(*i);
   if (const bool *b = std::get_if<bool>(a)) return *b ? 1 : 0;
+  if (const graph::ComplexValue *c = std::get_if<graph::ComplexValue>(a)) {
+    if (c->imag != 0) fail("argument '" + std::string(name) + "' is a complex number, and only a real one can be compiled here");
+    return c->real;
+  }
   if (const ValueId *id = std::get_if<ValueId>(a)) {
     Expr e = ctx.facts.simplify(exprOf(*id));
     if (e.isConst()) return static_cast<double>(e.constValue());

@@ -133,6 +133,17 @@ TEST(Refusals, CallsThatCannotBeComputedSayWhy) {
   EXPECT_NE(r.error().str().find("another size"), std::string::npos);
 }
 
+TEST(Refusals, AComplexNumberIsNoRealOne) {
+  graph::Model m = unaryModel("aten.leaky_relu.default");
+  m.graph.nodes[0].args.push_back(graph::ComplexValue{1, 2});
+  m.graph.nodes[0].argNames.push_back("negative_slope");
+  DiagnosticSink sink;
+  Result<loops::Program> r = lowerGraph(m, sink);
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().diagnostics()[0].kind, diag::OpRefused);
+  EXPECT_NE(r.error().str().find("complex"), std::string::npos);
+}
+
 TEST(Refusals, AResultOfAnotherTypeThanTheModelSaysIsAnInternalFault) {
   graph::Model m = unaryModel("aten.relu.default", DType::I64);
   DiagnosticSink sink;
