@@ -81,22 +81,14 @@ endif()
 add_library(neso_lld INTERFACE)
 target_link_libraries(neso_lld INTERFACE lldELF lldCommon neso_llvm)
 
-# One precompiled header for all files that see MLIR: most of their compile time is in these headers.
+# The files of this machine's LLVM, for the identity of precompiled headers.
+file(TIMESTAMP ${LLVM_INCLUDE_DIR}/llvm/Config/llvm-config.h NESO_LLVM_INSTALLED)
+neso_pch(neso_std_pch ${PROJECT_SOURCE_DIR}/cmake/std_pch.h "${fmt_VERSION}")
+target_link_libraries(neso_std_pch PUBLIC neso_fmt)
+neso_pch(neso_mlir_pch ${PROJECT_SOURCE_DIR}/cmake/mlir_pch.h "${LLVM_PACKAGE_VERSION} ${NESO_LLVM_INSTALLED}")
+target_link_libraries(neso_mlir_pch PUBLIC neso_mlir_headers)
+
 function(neso_use_mlir name)
   target_link_libraries(${name} PUBLIC neso_mlir_headers)
-  if(NOT TARGET neso_mlir_pch)
-    file(WRITE ${PROJECT_BINARY_DIR}/mlir_pch.cpp "")
-    add_library(neso_mlir_pch OBJECT ${PROJECT_BINARY_DIR}/mlir_pch.cpp)
-    target_link_libraries(neso_mlir_pch PUBLIC neso_flags neso_mlir_headers)
-    target_precompile_headers(neso_mlir_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/mlir_pch.h)
-    # Without time stamps the compiler cache can serve the header, and with it every file that uses it.
-    target_compile_options(neso_mlir_pch PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
-  endif()
-  # The header is compiled with -fPIC; an executable's own -fPIE would not match it.
-  get_target_property(type ${name} TYPE)
-  if(type STREQUAL "EXECUTABLE")
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(${name} PRIVATE -fPIC)
-  endif()
-  target_precompile_headers(${name} REUSE_FROM neso_mlir_pch)
+  neso_reuse_pch(${name} neso_mlir_pch)
 endfunction()

@@ -21,7 +21,7 @@ add_library(neso_flags INTERFACE)
 target_include_directories(neso_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/compiler
                            ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/compiler)
 target_compile_options(neso_flags INTERFACE -Wall -Wextra -Wno-unused-parameter
-                       $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti>)
+                       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:NESO_EXCEPTIONS>>>>:-fno-exceptions -fno-rtti>)
 # libstdc++ before 13.3 calls a deprecated function in its own std::stable_sort, and clang blames us for it.
 include(CheckCXXSourceCompiles)
 set(CMAKE_REQUIRED_FLAGS "-std=c++20 -Werror=deprecated-declarations")
@@ -56,6 +56,40 @@ if(NESO_BUILD_TESTS)
   find_package(GTest QUIET)
 endif()
 
+# Precompiled headers, which most compile time goes into otherwise. Targets that see MLIR reuse neso_mlir_pch (NesoLLVM.cmake), the others of
+# the compiler neso_std_pch; the runtime does without.
+# neso_pch(TARGET HEADER IDENTITY): compiles HEADER once, for neso_reuse_pch. IDENTITY stands for what it includes in the compiler cache
+# (cmake/cached_compiler): the file itself holds the paths of this checkout.
+function(neso_pch target header identity)
+  file(WRITE ${PROJECT_BINARY_DIR}/${target}.cpp "")
+  add_library(${target} OBJECT ${PROJECT_BINARY_DIR}/${target}.cpp)
+  target_link_libraries(${target} PUBLIC neso_flags)
+  target_precompile_headers(${target} PRIVATE ${header})
+  # Without time stamps the compiler cache can serve the header, and with it every file that uses it.
+  target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  file(SHA256 ${header} bytes)
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.pch.sum CONTENT "${bytes} ${identity}\n" @ONLY)
+endfunction()
+
+function(neso_reuse_pch name target)
+  # The header is compiled with -fPIC; an executable's own -fPIE would not match it.
+  get_target_property(type ${name} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${name} PRIVATE -fPIC)
+  endif()
+  target_precompile_headers(${name} REUSE_FROM ${target})
+endfunction()
+
+# MLIR or none: which precompiled header a target's files get.
+function(neso_precompile name mlir)
+  if(mlir)
+    neso_use_mlir(${name})
+  elseif(TARGET neso_std_pch)
+    neso_reuse_pch(${name} neso_std_pch)
+  endif()
+endfunction()
+
 function(neso_library name)
   cmake_parse_arguments(A "MLIR" "" "SRCS;DEPS" ${ARGN})
   if(A_SRCS)
@@ -66,8 +100,8 @@ function(neso_library name)
     set(scope INTERFACE)
   endif()
   target_link_libraries(${name} ${scope} neso_flags ${A_DEPS})
-  if(A_MLIR AND A_SRCS)
-    neso_use_mlir(${name})
+  if(A_SRCS)
+    neso_precompile(${name} ${A_MLIR})
   endif()
 endfunction()
 
@@ -75,9 +109,7 @@ function(neso_program name)
   cmake_parse_arguments(A "MLIR" "" "SRCS;DEPS" ${ARGN})
   add_executable(${name} ${A_SRCS})
   target_link_libraries(${name} PRIVATE neso_flags ${A_DEPS})
-  if(A_MLIR)
-    neso_use_mlir(${name})
-  endif()
+  neso_precompile(${name} ${A_MLIR})
 endfunction()
 
 function(neso_test name)
@@ -88,9 +120,7 @@ function(neso_test name)
   add_executable(${name} ${A_SRCS})
   target_link_libraries(${name} PRIVATE neso_flags ${A_DEPS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE NESO_SOURCE_DIR="${PROJECT_SOURCE_DIR}" NESO_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  if(A_MLIR)
-    neso_use_mlir(${name})
-  endif()
+  neso_precompile(${name} ${A_MLIR})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 endfunction()
 
