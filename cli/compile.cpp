@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/atomic_file.h"
+#include "console.h"
 #include "driver/compile.h"
 #include "tune.h"
 #include "verb.h"
@@ -30,7 +31,7 @@ int run(Options o) {
   const bool tuned = !o.tune.measureInto.empty() || !o.tune.readFrom.empty();
   Result<Compilation> c =
       tuned ? compileTuned(o.model, o.compile, o.tune, sink) : compileModel(o.model, o.compile, sink);
-  for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
+  printWarnings(sink);
   if (!c) return report(c.error());
   if (o.compile.emit) {
     if (o.output.empty()) {

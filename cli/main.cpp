@@ -8,6 +8,7 @@
 
 #include "base/diagnostics/cli.h"
 #include "base/fault.h"
+#include "console.h"
 #include "verb.h"
 
 namespace neso::cli {
@@ -47,17 +48,12 @@ std::vector<const char *> inputsOneByOne(int argc, char **argv) {
 } // namespace
 
 int report(const Error &error) {
-  for (const Diagnostic &d : error.diagnostics()) {
-    if (d.kind == diag::RuntimeRefused)
-      std::fprintf(stderr, "error[%s]: %s\n", d.loc.context.c_str(), d.message.c_str());
-    else
-      std::fprintf(stderr, "%s\n", d.str().c_str());
-  }
+  for (const Diagnostic &d : error.diagnostics()) print(d);
   return error.internal() ? 3 : 1;
 }
 
 int report(neso_status status) {
-  std::fprintf(stderr, "error[%s]: %s\n", neso_status_code(status), neso_error_text());
+  print(status);
   return 1;
 }
 } // namespace neso::cli
@@ -68,6 +64,9 @@ int main(int argc, char **argv) {
   CLI::App app{"Neso: compiles PyTorch exported programs and Triton kernels ahead of time, and runs them"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "neso 0.1.0");
+  std::string diagnostics = "text";
+  app.add_option("--diagnostics", diagnostics, "how diagnostics are printed: text, or json: one object a line")
+      ->check(CLI::IsMember({"text", "json"}));
   Action todo;
   for (const Verb &verb : kVerbs) verb.declare(app, todo);
   try {
@@ -76,5 +75,6 @@ int main(int argc, char **argv) {
   } catch (const CLI::ParseError &e) {
     return usage(app, e);
   }
+  if (diagnostics == "json") printDiagnosticsAsJson();
   return todo ? todo() : 2;
 }

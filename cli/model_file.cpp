@@ -1,5 +1,6 @@
 #include "model_file.h"
 #include "base/diagnostics/cli.h"
+#include "console.h"
 
 #include "driver/compile.h"
 
@@ -27,7 +28,7 @@ Status OpenModel::open(const std::string &path, neso_check check, const DeviceCh
     compile.kernelPaths = kernels;
     DiagnosticSink sink;
     Result<Compilation> compiled = compileModel(path, compile, sink);
-    for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
+    printWarnings(sink);
     if (!compiled) return compiled.takeError();
     bytes_ = std::move(compiled->package);
     neso_status status = neso_model_load_memory(bytes_.data(), bytes_.size(), &options, &model_);

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/diagnostics/cli.h"
+#include "console.h"
 #include "driver/compile.h"
 #include "flags.h"
 #include "ir/loops/interp.h"
@@ -214,7 +215,7 @@ int run(Options o) {
   if (!program) return report(program.error());
   // Where the model was compiled just now, its warnings were told.
   if (!o.package.empty())
-    for (const Diagnostic &d : sink.warnings()) std::fprintf(stderr, "%s\n", d.str().c_str());
+    printWarnings(sink);
   if (std::string why = difference(*program, session.model()); !why.empty())
     return report(fail(diag::PackageOfAnother, {}, o.session.model, o.model, why));
   const std::vector<HostTensor> &inputs = session.inputs();

@@ -44,7 +44,8 @@ neso_status neso_rt::guard_failed(const flatbuffers::String *message, const int6
   return fail(NESO_GUARD_FAILED, "%s", text);
 }
 
-neso_status binding::start(const plan &program, queue *q, memory *m) {
+neso_status binding::start(const plan &program, queue *q, memory *m, const neso_context_options &options) {
+  options_ = &options;
   program_ = &program;
   queue_ = q;
   memory_ = m;
@@ -342,8 +343,8 @@ neso_status binding::grow_arena(int32_t index) {
   return locate_buffers();
 }
 
-neso_status binding::bind(const neso_tensor *given, size_t input_count, const neso_tensor *outputs_given,
-                               size_t output_count) {
+neso_status binding::bind(const neso_tensor *given, size_t input_count, neso_tensor *outputs_given,
+                          size_t output_count) {
   const plan &p = *program_;
   if (input_count != p.inputs.size())
     return fail(NESO_INPUT_COUNT, "%zu inputs were given, the model takes %zu", input_count, p.inputs.size());

@@ -48,12 +48,12 @@ inline char *const kNotYet = reinterpret_cast<char *>(~uintptr_t(0));
 
 class binding {
 public:
-  /// All borrowed, as long as it lives.
-  neso_status start(const plan &program, queue *q, memory *m);
+  /// All borrowed, as long as it lives. Of the options: output.
+  neso_status start(const plan &program, queue *q, memory *m, const neso_context_options &options);
   void release();
 
   // bind.cpp: from the caller's tensors to slots, memory and addresses.
-  neso_status bind(const neso_tensor *inputs, size_t input_count, const neso_tensor *outputs, size_t output_count);
+  neso_status bind(const neso_tensor *inputs, size_t input_count, neso_tensor *outputs, size_t output_count);
   // outputs.cpp: from memory to the caller's tensors.
   neso_status hand_out(neso_tensor *outputs);
   /// Waits, then finishes what only the host can do: results whose strides are not the model's.
@@ -91,7 +91,8 @@ private:
   neso_status place_input(int32_t index, const neso_tensor &given, const int64_t *strides);
   neso_status place_scalar(int32_t index);
   neso_status measure_outputs();
-  neso_status size_output(int32_t index, const neso_tensor *given);
+  neso_status size_output(int32_t index, neso_tensor *given);
+  neso_status ask_for_output(int32_t index, neso_tensor *given);
   neso_status check_output(int32_t index, const neso_tensor &given) const;
   neso_status hand_out_tensor(int32_t index, neso_tensor *out);
   neso_status hand_out_memory(int32_t index, char *memory, neso_tensor *out);
@@ -105,7 +106,8 @@ private:
   array<int64_t> output_shapes_;  // backing of bound_output.sizes and strides
   array<int64_t> input_strides_;  // of the model's layout, one after the other
   array<neso_arg> args_;          // of all launches
-  const neso_tensor *given_outputs_ = nullptr; // during a run
+  neso_tensor *given_outputs_ = nullptr;       // during a run
+  const neso_context_options *options_ = nullptr;
 };
 
 /// The strides of a caller's tensor, written out when it leaves them to us.

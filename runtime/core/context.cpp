@@ -32,7 +32,7 @@ neso_status create(neso_context *c, const neso_context_options *options) {
   device_scope scope(c->device);
   NESO_TRY(table->start(c->device, c->options, &c->queue));
   c->memory.start(c->queue, c->options);
-  NESO_TRY(c->binding.start(c->model->plan, c->queue, &c->memory));
+  NESO_TRY(c->binding.start(c->model->plan, c->queue, &c->memory, c->options));
   return c->walker.start(c->model->plan, c->queue, &c->binding, c->options);
 }
 

@@ -52,8 +52,24 @@ neso_status binding::check_output(int32_t index, const neso_tensor &given) const
   return NESO_OK;
 }
 
+// Lets the caller bring memory for an output whose sizes and strides are known by now.
+neso_status binding::ask_for_output(int32_t index, neso_tensor *given) {
+  const plan_output &out = program_->outputs[size_t(index)];
+  const bound_output &bound = outputs[size_t(index)];
+  neso_tensor wanted = *given;
+  wanted.data = nullptr;
+  wanted.sizes = bound.sizes;
+  wanted.strides = bound.strides;
+  wanted.rank = out.dims.size;
+  wanted.dtype = neso_dtype(out.dtype);
+  if (options_->output(options_->output_user, index, &wanted) != 0)
+    return fail(NESO_OUT_OF_MEMORY, "the caller has no memory for output %d ('%s')", index, out.name);
+  if (wanted.data) *given = wanted;
+  return NESO_OK;
+}
+
 // Sizes and memory of one output. `given`: the caller's tensor.
-neso_status binding::size_output(int32_t index, const neso_tensor *given) {
+neso_status binding::size_output(int32_t index, neso_tensor *given) {
   const plan &p = *program_;
   const plan_output &out = p.outputs[index];
   bound_output &bound = outputs[index];
@@ -68,6 +84,8 @@ neso_status binding::size_output(int32_t index, const neso_tensor *given) {
     contiguous_strides(bound.sizes, out.dims.size, bound.strides);
   int64_t extent = element_extent(bound.sizes, bound.strides, out.dims.size);
   if (extent < 0) return fail(NESO_SIZE_INVALID, "output %d ('%s') would have impossible strides", index, out.name);
+  const bool open = !given->data || given->data == bound.last_given;
+  if (open && options_->output && out.kind == fbs::OutputKind::Tensor) NESO_TRY(ask_for_output(index, given));
   bool given_memory = given->data && given->data != bound.last_given;
   bound.to_caller = given_memory;
   bound.fetched = on_host(*given) && !here(*given);

@@ -42,6 +42,56 @@ TEST(Run, WritesIntoTheCallersBuffersWhateverTheirStrides) {
   EXPECT_EQ(std::vector<float>(spread, spread + 6), (std::vector<float>{4, 9, 6, 9, 8, 9}));
 }
 
+namespace {
+// Memory that the caller brings when the run asks for it.
+struct Brought {
+  alignas(64) float memory[8] = {};
+  int asked = 0;
+  bool refuse = false, leave = false;
+  int64_t size = 0;
+};
+int bring(void *user, int32_t index, neso_tensor *out) {
+  auto *b = static_cast<Brought *>(user);
+  ++b->asked;
+  b->size = out->rank == 1 && index == 0 && out->dtype == NESO_F32 && out->strides[0] == 1 ? out->sizes[0] : -1;
+  if (!b->leave) out->data = b->memory;
+  return b->refuse;
+}
+} // namespace
+
+TEST(Run, AsksTheCallerForMemoryOnceSizesAreKnown) {
+  Brought brought;
+  neso_context_options options{};
+  options.struct_size = sizeof options;
+  options.output = bring;
+  options.output_user = &brought;
+  Loaded m(addThenDouble().package(), 1, &options);
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  Tensor x({3}, {1, 2, 3}), longer({4}, {1, 2, 3, 4});
+  std::vector<neso_tensor> out(1);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(brought.size, 3);
+  EXPECT_EQ(out[0].data, brought.memory);
+  EXPECT_EQ(floats(out[0], 3), (std::vector<float>{4, 6, 8}));
+  out[0] = {};
+  ASSERT_EQ(m.run({longer.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(brought.size, 4);
+  EXPECT_EQ(floats(out[0], 4), (std::vector<float>{4, 6, 8, 10}));
+  // Who has memory already is not asked, who brings none gets the context's, and who refuses ends the run.
+  alignas(64) float dense[3];
+  int64_t sizes[] = {3};
+  out[0] = {dense, sizes, nullptr, 1, NESO_F32, NESO_CPU, 0};
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(brought.asked, 2);
+  out[0] = {};
+  brought.leave = true;
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_NE(out[0].data, brought.memory);
+  EXPECT_EQ(floats(out[0], 3), (std::vector<float>{4, 6, 8}));
+  brought.refuse = true;
+  EXPECT_STATUS(m.run({x.t}, out), NESO_OUT_OF_MEMORY, "no memory for output 0");
+}
+
 TEST(Run, AcceptsInputsOfAnyStridesAndAlignment) {
   Loaded m(addThenDouble().package());
   std::vector<neso_tensor> out(1);

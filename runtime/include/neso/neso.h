@@ -293,6 +293,12 @@ typedef struct neso_context_options {
                            other; 0: 4 */
   int32_t time_steps;   /* nonzero: runs note the time of every step, see neso_context_step_time; none is recorded as a
                            CUDA graph */
+  /* Memory for a tensor that the run gives back and the caller has left open: asked once its sizes are known, mostly before any kernel
+   * runs. `out` holds dtype, rank, sizes, strides and device; set out->data, to memory that is as large as the strides reach; NULL: the
+   * context's memory, as without this call. Results are always written there, also those that are views of an input. A non-zero return
+   * ends the run with NESO_OUT_OF_MEMORY. Called on the thread of the run, which must not use the context meanwhile. */
+  int (*output)(void *user, int32_t index, neso_tensor *out);
+  void *output_user;
 } neso_context_options;
 
 /* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it.

@@ -1,0 +1,17 @@
+// What the program says on stderr: diagnostics, as text for people or as JSON for programs.
+#pragma once
+#include <string>
+
+#include "base/diagnostics.h"
+#include "neso/neso.h"
+
+namespace neso::cli {
+
+/// From now on one JSON object a line: severity, code, kind, message, file, line, column, context.
+void printDiagnosticsAsJson();
+void print(const Diagnostic &diagnostic);
+/// A failed call of the runtime, under the runtime's own code.
+void print(neso_status status);
+void printWarnings(const DiagnosticSink &sink);
+
+} // namespace neso::cli

@@ -1,0 +1,107 @@
+/* neso._core: the runtime as a Python module. What its files share.
+ *
+ * The module holds what a call needs to be quick: reading arguments, running without the interpreter's lock, wrapping results. Trees of
+ * arguments, defaults and everything that happens once are Python (python/neso). Written against Python's stable interface, so that one
+ * file serves every version from 3.11 on. */
+#ifndef NESO_PYTHON_CORE_H
+#define NESO_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#include <Python.h>
+
+#include "abi/dlpack.h"
+#include "neso/neso.h"
+
+/* ---- Errors (module.c). All set a Python exception and return NULL or -1. */
+
+/* The failure of a call of the runtime, with its code and text. */
+PyObject *raise_status(neso_status status);
+/* The same for what this module finds wrong by itself. */
+int refuse(neso_status status, const char *format, ...);
+/* A function of neso._hooks, called with `argument` (NULL: none). New reference. */
+PyObject *call_hook(const char *name, PyObject *argument);
+
+/* ---- Tensors (tensors.c) */
+
+/* Who makes results: the library that the first tensor argument came from. */
+typedef struct result_maker {
+  const neso_dl_exchange *exchange; /* its C functions; NULL: by `kind` */
+  enum { MAKER_NONE, MAKER_NUMPY, MAKER_EXCHANGE, MAKER_DLPACK } kind;
+  PyObject *type; /* MAKER_DLPACK: of the tensors; borrowed */
+} result_maker;
+
+/* The runtime's view of one Python object, and what keeps that view alive. */
+typedef struct argument {
+  neso_dl_tensor borrowed;
+  Py_buffer view;
+  neso_dl_versioned *owned;
+  neso_dl_managed *owned_plain;
+  PyObject *viewed; /* of a dtype that buffers cannot say: the same memory as integers */
+  int64_t *strides; /* own memory, in elements */
+  int has_view;
+  int32_t strides_capacity;
+  union {
+    int64_t integer;
+    double real;
+    uint8_t boolean;
+  } scalar;
+} argument;
+
+/* `what`: "input 0 ('x')". `info` says how numbers are meant. `writable`: the run writes there. The tensor borrows from `a` and `object`
+ * until release_argument. `maker` is set by the first tensor. */
+int read_argument(PyObject *object, const neso_value_info *info, const char *what, int writable, argument *a,
+                  neso_tensor *out, result_maker *maker);
+/* Lets go of what was read; `a` may be used again. */
+void release_argument(argument *a);
+/* And of what it keeps for later calls. */
+void free_argument(argument *a);
+
+/* Memory of one result, with its sizes and strides in front. Needs no interpreter lock. NULL: none is left. */
+neso_dl_versioned *allocate_result(const neso_tensor *wanted);
+/* A tensor of the maker's kind around the memory, which it owns from now on, also after a failure. */
+PyObject *wrap_result(neso_dl_versioned *memory, neso_dtype dtype, const result_maker *maker);
+/* The maker that a type of tensors stands for (torch.Tensor, numpy.ndarray). */
+int maker_of_type(PyObject *type, result_maker *maker);
+
+/* ---- Models (model.c, describe.c) */
+
+/* A context and the memory that one call needs. */
+typedef struct call_slot {
+  struct call_slot *next;
+  neso_context *context;
+  argument *arguments; /* inputs, then outputs that the caller brings */
+  neso_tensor *inputs, *outputs;
+  neso_dl_versioned **results;
+} call_slot;
+
+typedef struct model_object {
+  PyObject_HEAD
+  neso_model *model;
+  Py_buffer bytes; /* of a package in memory */
+  int has_bytes;
+  int32_t input_count, output_count, constant_count;
+  neso_value_info *inputs, *outputs;
+  argument *constants;
+  call_slot *idle;
+  PyThread_type_lock state; /* models that change buffers run one call at a time, on one context */
+  PyObject *flatten, *unflatten, *result_type;
+  int32_t flat_count; /* positional arguments that need no flattening; -1: all do */
+  int single;         /* the result is its only output */
+  int threads;
+  neso_device_kind device;
+  int32_t device_index;
+  PyObject *weak_references;
+} model_object;
+
+extern PyType_Spec model_spec;
+extern PyType_Spec memory_spec;
+/* Set when the module is made: the type of memory behind NumPy's results. */
+extern PyObject *memory_type;
+
+/* Everything that a package says of itself, as a dictionary. */
+PyObject *describe_model(PyObject *self, PyObject *unused);
+
+#endif

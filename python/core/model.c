@@ -1,0 +1,429 @@
+/* A loaded model: contexts for concurrent calls, and the call. */
+#include "core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <structmember.h>
+
+/* ---- Contexts */
+
+static void free_slot(model_object *self, call_slot *slot) {
+  if (!slot) return;
+  neso_context_free(slot->context);
+  for (int32_t i = 0; slot->arguments && i < self->input_count + self->output_count; ++i) free_argument(&slot->arguments[i]);
+  free(slot->arguments);
+  free(slot->inputs);
+  free(slot->outputs);
+  free(slot->results);
+  free(slot);
+}
+
+/* The runtime asks for memory of an output. Without the interpreter's lock. */
+static int give_output(void *user, int32_t index, neso_tensor *out) {
+  call_slot *slot = user;
+  if (out->device != NESO_CPU) return 0;
+  neso_dl_versioned *memory = allocate_result(out);
+  if (!memory) return 1;
+  slot->results[index] = memory;
+  out->data = memory->tensor.data;
+  return 0;
+}
+
+static call_slot *new_slot(model_object *self) {
+  const size_t inputs = (size_t)self->input_count + 1, outputs = (size_t)self->output_count + 1;
+  call_slot *slot = calloc(1, sizeof *slot);
+  if (!slot) return PyErr_NoMemory(), NULL;
+  slot->arguments = calloc(inputs + outputs, sizeof *slot->arguments);
+  slot->inputs = calloc(inputs, sizeof *slot->inputs);
+  slot->outputs = calloc(outputs, sizeof *slot->outputs);
+  slot->results = calloc(outputs, sizeof(neso_dl_versioned *));
+  if (!slot->arguments || !slot->inputs || !slot->outputs || !slot->results) {
+    free_slot(self, slot);
+    return PyErr_NoMemory(), NULL;
+  }
+  neso_context_options options = {.struct_size = sizeof options, .threads = self->threads, .device = self->device, .device_index = self->device_index, .output = give_output, .output_user = slot};
+  neso_status status;
+  Py_BEGIN_ALLOW_THREADS
+  status = neso_context_create(self->model, &options, &slot->context);
+  Py_END_ALLOW_THREADS
+  if (status == NESO_OK) return slot;
+  raise_status(status);
+  free_slot(self, slot);
+  return NULL;
+}
+
+/* A context that nobody uses; a model that changes its buffers has one, and callers wait for it. */
+static call_slot *take_slot(model_object *self) {
+  if (self->state && !PyThread_acquire_lock(self->state, NOWAIT_LOCK)) {
+    Py_BEGIN_ALLOW_THREADS
+    PyThread_acquire_lock(self->state, WAIT_LOCK);
+    Py_END_ALLOW_THREADS
+  }
+  call_slot *slot = self->idle;
+  if (slot) {
+    self->idle = slot->next;
+    return slot;
+  }
+  slot = new_slot(self);
+  if (!slot && self->state) PyThread_release_lock(self->state);
+  return slot;
+}
+
+static void give_back(model_object *self, call_slot *slot) {
+  slot->next = self->idle;
+  self->idle = slot;
+  if (self->state) PyThread_release_lock(self->state);
+}
+
+/* ---- Calls */
+
+static int read_inputs(model_object *self, call_slot *slot, PyObject *values, result_maker *maker) {
+  const Py_ssize_t count = PyTuple_Check(values) ? PyTuple_Size(values) : PyList_Size(values);
+  if (count != self->input_count) return refuse(NESO_INPUT_COUNT, "%zd inputs were given, the model takes %d", count, self->input_count);
+  for (int32_t i = 0; i < self->input_count; ++i) {
+    PyObject *value = PyTuple_Check(values) ? PyTuple_GetItem(values, i) : PyList_GetItem(values, i);
+    const neso_value_info *info = &self->inputs[i];
+    char what[160];
+    /* Names are wanted in failures alone, but those come from deep inside. */
+    snprintf(what, sizeof what, "input %d ('%s')", i, info->name);
+    if (read_argument(value, info, what, info->mutated, &slot->arguments[i], &slot->inputs[i], maker)) return -1;
+  }
+  return 0;
+}
+
+static int read_outputs(model_object *self, call_slot *slot, PyObject *given) {
+  memset(slot->outputs, 0, sizeof *slot->outputs * (size_t)self->output_count);
+  for (int32_t i = 0; i < self->output_count; ++i) slot->results[i] = NULL;
+  if (!given) return 0;
+  if (!PyTuple_Check(given) || PyTuple_Size(given) != self->output_count)
+    return refuse(NESO_OUTPUT_MISMATCH, "out= must be one tensor for each of the %d outputs", self->output_count);
+  result_maker ignored = {0};
+  for (int32_t i = 0; i < self->output_count; ++i) {
+    PyObject *value = PyTuple_GetItem(given, i);
+    char what[160];
+    snprintf(what, sizeof what, "the buffer for output %d", i);
+    if (value != Py_None && read_argument(value, &self->outputs[i], what, 1, &slot->arguments[self->input_count + i], &slot->outputs[i], &ignored)) return -1;
+  }
+  return 0;
+}
+
+static PyObject *result_of(const neso_value_info *info, call_slot *slot, int32_t i, PyObject *given, const result_maker *maker) {
+  if (given && PyTuple_GetItem(given, i) != Py_None) return Py_NewRef(PyTuple_GetItem(given, i));
+  const neso_tensor *out = &slot->outputs[i];
+  neso_dl_versioned *memory = slot->results[i];
+  slot->results[i] = NULL;
+  switch (info->kind) {
+  case NESO_VALUE_TENSOR: return wrap_result(memory, info->dtype, maker);
+  case NESO_VALUE_INT: return PyLong_FromLongLong(*(int64_t *)out->data);
+  case NESO_VALUE_FLOAT: return PyFloat_FromDouble(*(double *)out->data);
+  case NESO_VALUE_BOOL: return PyBool_FromLong(*(uint8_t *)out->data);
+  default: return Py_NewRef(Py_None);
+  }
+}
+
+static PyObject *collect(model_object *self, call_slot *slot, PyObject *given, const result_maker *maker) {
+  if (self->single && self->output_count == 1) return result_of(&self->outputs[0], slot, 0, given, maker);
+  PyObject *out = PyTuple_New(self->output_count);
+  for (int32_t i = 0; out && i < self->output_count; ++i) {
+    PyObject *one = result_of(&self->outputs[i], slot, i, given, maker);
+    if (!one) return Py_DECREF(out), NULL;
+    PyTuple_SetItem(out, i, one);
+  }
+  return out;
+}
+
+/* One run on flat inputs. given: a tuple of the caller's outputs, or NULL. A tuple of results, or the only one. */
+static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given) {
+  call_slot *slot = take_slot(self);
+  if (!slot) return NULL;
+  result_maker maker = {0};
+  PyObject *out = NULL;
+  int failed = self->result_type && self->result_type != Py_None && maker_of_type(self->result_type, &maker);
+  failed = failed || read_outputs(self, slot, given) || read_inputs(self, slot, values, &maker);
+  if (!failed) {
+    neso_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = neso_run(slot->context, slot->inputs, (size_t)self->input_count, slot->outputs, (size_t)self->output_count);
+    Py_END_ALLOW_THREADS
+    out = status == NESO_OK ? collect(self, slot, given, &maker) : raise_status(status);
+  }
+  for (int32_t i = 0; i < self->output_count; ++i) {
+    if (slot->results[i]) slot->results[i]->release(slot->results[i]);
+    slot->results[i] = NULL;
+  }
+  for (int32_t i = 0; i < self->input_count + (given ? self->output_count : 0); ++i) release_argument(&slot->arguments[i]);
+  give_back(self, slot);
+  return out;
+}
+
+/* out=tensor, or a tuple or list of them. New reference; NULL without a failure: not given. */
+static PyObject *take_out(PyObject **kwargs, int *failed) {
+  PyObject *out = PyDict_GetItemString(*kwargs, "out");
+  if (!out) return NULL;
+  PyObject *rest = PyDict_Copy(*kwargs);
+  *failed = !rest || PyDict_DelItemString(rest, "out");
+  *kwargs = rest;
+  if (*failed) return NULL;
+  return PyList_Check(out) ? PyList_AsTuple(out) : PyTuple_Check(out) ? Py_NewRef(out) : PyTuple_Pack(1, out);
+}
+
+static PyObject *call_model(PyObject *object, PyObject *args, PyObject *kwargs) {
+  model_object *self = (model_object *)object;
+  PyObject *given = NULL, *rest = kwargs, *flat = NULL, *out = NULL;
+  int failed = 0;
+  if (kwargs && PyDict_Size(kwargs)) given = take_out(&rest, &failed);
+  if (!failed) {
+    if ((!rest || !PyDict_Size(rest)) && PyTuple_Size(args) == self->flat_count) flat = Py_NewRef(args);
+    else if (self->flatten) flat = PyObject_CallFunctionObjArgs(self->flatten, args, rest ? rest : Py_None, NULL);
+    else refuse(NESO_INPUT_COUNT, "%zd arguments were given, the model takes %d, by position", PyTuple_Size(args), self->input_count);
+  }
+  if (flat) out = run_flat(self, flat, given);
+  if (out && self->unflatten) {
+    PyObject *tree = PyObject_CallFunctionObjArgs(self->unflatten, out, NULL);
+    Py_DECREF(out);
+    out = tree;
+  }
+  Py_XDECREF(flat);
+  Py_XDECREF(given);
+  if (rest != kwargs) Py_XDECREF(rest);
+  return out;
+}
+
+static PyObject *run_method(PyObject *object, PyObject *args) {
+  PyObject *values, *given = NULL;
+  if (!PyArg_ParseTuple(args, "O|O", &values, &given)) return NULL;
+  if (!PyTuple_Check(values) && !PyList_Check(values)) return PyErr_SetString(PyExc_TypeError, "run takes a list or tuple of the flat inputs"), NULL;
+  return run_flat((model_object *)object, values, given == Py_None ? NULL : given);
+}
+
+/* ---- Kernels of packages */
+
+static int read_kernel_argument(PyObject *value, char kind, int index, argument *a, union neso_arg *out, int64_t *bytes) {
+  neso_value_info info = {.kind = NESO_VALUE_TENSOR};
+  *bytes = -1;
+  if (kind == 'i') {
+    out->i64 = PyLong_AsLongLong(value);
+    if (!PyErr_Occurred()) return 0;
+    PyErr_Clear();
+    out->i64 = (int64_t)PyLong_AsUnsignedLongLong(value);
+    return PyErr_Occurred() ? -1 : 0;
+  }
+  if (kind == 'f' || kind == 'd') {
+    const double v = PyFloat_AsDouble(value);
+    if (kind == 'f') out->f32 = (float)v;
+    else out->f64 = v;
+    return PyErr_Occurred() ? -1 : 0;
+  }
+  if (value == Py_None || PyLong_Check(value)) {
+    out->ptr = value == Py_None ? NULL : PyLong_AsVoidPtr(value);
+    return PyErr_Occurred() ? -1 : 0;
+  }
+  neso_tensor t;
+  char what[32];
+  snprintf(what, sizeof what, "argument %d", index);
+  result_maker ignored = {0};
+  if (read_argument(value, &info, what, 0, a, &t, &ignored)) return -1;
+  out->ptr = t.data;
+  return 0;
+}
+
+/* launch(name, grid, kinds, args): kinds has one letter an argument: p a pointer, i an integer, f and d floats. */
+static PyObject *launch_method(PyObject *object, PyObject *args) {
+  model_object *self = (model_object *)object;
+  const char *name, *kinds;
+  PyObject *values;
+  uint32_t grid[3];
+  if (!PyArg_ParseTuple(args, "s(III)sO!", &name, &grid[0], &grid[1], &grid[2], &kinds, &PyTuple_Type, &values)) return NULL;
+  enum { MOST = 256 };
+  const Py_ssize_t count = PyTuple_Size(values);
+  if (count != (Py_ssize_t)strlen(kinds) || count > MOST) return refuse(NESO_KERNEL_ARGUMENTS, "%zd arguments were given, %zu are described", count, strlen(kinds)), NULL;
+  argument *read = calloc((size_t)count + 1, sizeof *read);
+  union neso_arg packed[MOST];
+  int64_t bytes[MOST];
+  call_slot *slot = read ? take_slot(self) : NULL;
+  PyObject *out = NULL;
+  if (slot) {
+    Py_ssize_t i = 0;
+    while (i < count && read_kernel_argument(PyTuple_GetItem(values, i), kinds[i], (int)i, &read[i], &packed[i], &bytes[i]) == 0) ++i;
+    if (i == count) {
+      neso_status status;
+      Py_BEGIN_ALLOW_THREADS
+      status = neso_kernel_launch_checked(slot->context, name, grid, packed, bytes, (size_t)count);
+      Py_END_ALLOW_THREADS
+      out = status == NESO_OK ? Py_NewRef(Py_None) : raise_status(status);
+    }
+    give_back(self, slot);
+  }
+  for (Py_ssize_t i = 0; read && i < count; ++i) free_argument(&read[i]);
+  free(read);
+  return out;
+}
+
+/* ---- Buffers that runs change */
+
+static PyObject *reset_method(PyObject *object, PyObject *unused) {
+  model_object *self = (model_object *)object;
+  call_slot *slot = take_slot(self);
+  if (!slot) return NULL;
+  neso_status status = neso_context_reset_buffers(slot->context);
+  give_back(self, slot);
+  return status == NESO_OK ? Py_NewRef(Py_None) : raise_status(status);
+}
+
+/* buffer(name, type of tensor): a copy. */
+static PyObject *buffer_method(PyObject *object, PyObject *args) {
+  model_object *self = (model_object *)object;
+  const char *name;
+  PyObject *type;
+  result_maker maker;
+  if (!PyArg_ParseTuple(args, "sO", &name, &type) || maker_of_type(type, &maker)) return NULL;
+  call_slot *slot = take_slot(self);
+  if (!slot) return NULL;
+  neso_tensor from, to;
+  neso_dl_versioned *memory = NULL;
+  neso_status status = neso_context_buffer(slot->context, name, &from);
+  if (status == NESO_OK) {
+    to = from;
+    int64_t strides[64], step = 1;
+    for (int32_t d = from.rank - 1; d >= 0; step *= from.sizes[d--]) strides[d] = step;
+    to.strides = strides;
+    to.device = NESO_CPU;
+    memory = allocate_result(&to);
+    to.data = memory ? memory->tensor.data : NULL;
+    status = memory ? neso_tensor_copy(slot->context, &to, &from) : NESO_OUT_OF_MEMORY;
+  }
+  give_back(self, slot);
+  if (status == NESO_OK) return wrap_result(memory, from.dtype, &maker);
+  if (memory) memory->release(memory);
+  return raise_status(status);
+}
+
+/* ---- Making and freeing */
+
+static int read_constants(model_object *self, PyObject *given, neso_model_options *options) {
+  const Py_ssize_t count = PyDict_Size(given);
+  const char **names = calloc((size_t)count + 1, sizeof *names);
+  neso_tensor *tensors = calloc((size_t)count + 1, sizeof *tensors);
+  self->constants = calloc((size_t)count + 1, sizeof *self->constants);
+  options->constant_names = names;
+  options->constants = tensors;
+  if (!names || !tensors || !self->constants) return PyErr_NoMemory(), -1;
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  const neso_value_info info = {.kind = NESO_VALUE_TENSOR};
+  result_maker ignored = {0};
+  while (PyDict_Next(given, &at, &key, &value)) {
+    const Py_ssize_t i = self->constant_count++;
+    names[i] = PyUnicode_AsUTF8AndSize(key, NULL);
+    if (!names[i] || read_argument(value, &info, names[i], 0, &self->constants[i], &tensors[i], &ignored)) return -1;
+  }
+  options->constant_count = (size_t)count;
+  return 0;
+}
+
+static int read_signature(model_object *self) {
+  self->input_count = neso_model_input_count(self->model);
+  self->output_count = neso_model_output_count(self->model);
+  self->inputs = calloc((size_t)self->input_count + 1, sizeof *self->inputs);
+  self->outputs = calloc((size_t)self->output_count + 1, sizeof *self->outputs);
+  if (!self->inputs || !self->outputs) return PyErr_NoMemory(), -1;
+  for (int32_t i = 0; i < self->input_count; ++i) neso_model_input(self->model, i, &self->inputs[i]);
+  for (int32_t i = 0; i < self->output_count; ++i) neso_model_output(self->model, i, &self->outputs[i]);
+  self->flat_count = self->input_count;
+  for (int32_t i = 0; i < neso_model_constant_count(self->model) && !self->state; ++i) {
+    neso_constant_info info;
+    neso_model_constant(self->model, i, &info);
+    if (info.mutated && !(self->state = PyThread_allocate_lock())) return PyErr_NoMemory(), -1;
+  }
+  return 0;
+}
+
+/* Model(source, name, arch, check, threads, device, device_index, constants): source is a path or the package's bytes. */
+static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
+  model_object *self = (model_object *)object;
+  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", NULL};
+  PyObject *source, *constants = NULL;
+  const char *name = NULL, *arch = NULL;
+  int check = 0, device = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiO", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants)) return -1;
+  if (self->model) return PyErr_SetString(PyExc_RuntimeError, "the model is loaded already"), -1;
+  self->device = (neso_device_kind)device;
+  neso_model_options options = {.struct_size = sizeof options, .name = name, .arch = arch, .check = (neso_check)check};
+  int failed = constants && constants != Py_None && read_constants(self, constants, &options);
+  neso_status status = NESO_OK;
+  if (!failed && PyUnicode_Check(source)) {
+    const char *path = PyUnicode_AsUTF8AndSize(source, NULL);
+    failed = !path;
+    Py_BEGIN_ALLOW_THREADS
+    if (path) status = neso_model_load(path, &options, &self->model);
+    Py_END_ALLOW_THREADS
+  } else if (!failed) {
+    failed = PyObject_GetBuffer(source, &self->bytes, PyBUF_SIMPLE);
+    self->has_bytes = !failed;
+    Py_BEGIN_ALLOW_THREADS
+    if (!failed) status = neso_model_load_memory(self->bytes.buf, (size_t)self->bytes.len, &options, &self->model);
+    Py_END_ALLOW_THREADS
+  }
+  free((void *)options.constant_names);
+  free((void *)options.constants);
+  if (failed) return -1;
+  if (status != NESO_OK) return raise_status(status), -1;
+  return read_signature(self);
+}
+
+static int traverse_model(PyObject *object, visitproc visit, void *arg) {
+  model_object *self = (model_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->flatten);
+  Py_VISIT(self->unflatten);
+  Py_VISIT(self->result_type);
+  return 0;
+}
+static int clear_model(PyObject *object) {
+  model_object *self = (model_object *)object;
+  Py_CLEAR(self->flatten);
+  Py_CLEAR(self->unflatten);
+  Py_CLEAR(self->result_type);
+  return 0;
+}
+
+static void free_model(PyObject *object) {
+  model_object *self = (model_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  if (self->weak_references) PyObject_ClearWeakRefs(object);
+  clear_model(object);
+  while (self->idle) {
+    call_slot *slot = self->idle;
+    self->idle = slot->next;
+    free_slot(self, slot);
+  }
+  neso_model_free(self->model);
+  for (int32_t i = 0; i < self->constant_count; ++i) free_argument(&self->constants[i]);
+  free(self->constants);
+  free(self->inputs);
+  free(self->outputs);
+  if (self->state) PyThread_free_lock(self->state);
+  if (self->has_bytes) PyBuffer_Release(&self->bytes);
+  PyObject_GC_Del(object);
+  Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"run", run_method, METH_VARARGS, "run(inputs, out=None): one run on the flat inputs; a tuple of outputs, or the only one"},
+    {"launch", launch_method, METH_VARARGS, "launch(name, grid, kinds, args): one kernel of the package"},
+    {"describe", describe_model, METH_NOARGS, "what the package says of itself"},
+    {"_buffer", buffer_method, METH_VARARGS, "a copy of a buffer that runs change"},
+    {"reset_buffers", reset_method, METH_NOARGS, "puts the buffers that runs change back to the package's values"},
+    {NULL, NULL, 0, NULL}};
+static PyMemberDef members[] = {
+    {"_flatten", T_OBJECT, offsetof(model_object, flatten), 0, NULL},
+    {"_unflatten", T_OBJECT, offsetof(model_object, unflatten), 0, NULL},
+    {"_result_type", T_OBJECT, offsetof(model_object, result_type), 0, NULL},
+    {"_flat_count", T_INT, offsetof(model_object, flat_count), 0, NULL},
+    {"_single", T_INT, offsetof(model_object, single), 0, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(model_object, weak_references), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
+static PyType_Slot slots[] = {{Py_tp_init, (void *)init_model}, {Py_tp_dealloc, (void *)free_model}, {Py_tp_call, (void *)call_model}, {Py_tp_methods, methods}, {Py_tp_members, members}, {Py_tp_traverse, (void *)traverse_model}, {Py_tp_clear, (void *)clear_model}, {0, NULL}};
+PyType_Spec model_spec = {"neso._core.Model", sizeof(model_object), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};

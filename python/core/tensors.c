@@ -1,0 +1,334 @@
+/* Python's tensors as the runtime's, and back. Nothing is copied on the host: arguments lend their memory for a call, results own theirs. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Types of tensors that exchange by C functions, as they were met; one or two in any process. */
+enum { KNOWN_TYPES = 8 };
+static struct {
+  PyTypeObject *type;
+  const neso_dl_exchange *exchange;
+} known_types[KNOWN_TYPES];
+
+static const struct {
+  uint8_t code, bits;
+  const char *format; /* of buffers; NULL: they have none */
+} dtypes[] = {
+    [NESO_BOOL] = {NESO_DL_BOOL, 8, "?"},
+    [NESO_U8] = {NESO_DL_UINT, 8, "B"},
+    [NESO_U16] = {NESO_DL_UINT, 16, "H"},
+    [NESO_U32] = {NESO_DL_UINT, 32, "I"},
+    [NESO_U64] = {NESO_DL_UINT, 64, "L"},
+    [NESO_I8] = {NESO_DL_INT, 8, "b"},
+    [NESO_I16] = {NESO_DL_INT, 16, "h"},
+    [NESO_I32] = {NESO_DL_INT, 32, "i"},
+    [NESO_I64] = {NESO_DL_INT, 64, "l"},
+    [NESO_F8E4M3FN] = {NESO_DL_F8E4M3FN, 8, NULL},
+    [NESO_F8E5M2] = {NESO_DL_F8E5M2, 8, NULL},
+    [NESO_F8E4M3FNUZ] = {NESO_DL_F8E4M3FNUZ, 8, NULL},
+    [NESO_F8E5M2FNUZ] = {NESO_DL_F8E5M2FNUZ, 8, NULL},
+    [NESO_F8E8M0FNU] = {NESO_DL_F8E8M0FNU, 8, NULL},
+    [NESO_F16] = {NESO_DL_FLOAT, 16, "e"},
+    [NESO_BF16] = {NESO_DL_BFLOAT, 16, NULL},
+    [NESO_F32] = {NESO_DL_FLOAT, 32, "f"},
+    [NESO_F64] = {NESO_DL_FLOAT, 64, "d"},
+    [NESO_C32] = {NESO_DL_COMPLEX, 32, NULL},
+    [NESO_C64] = {NESO_DL_COMPLEX, 64, "Zf"},
+    [NESO_C128] = {NESO_DL_COMPLEX, 128, "Zd"},
+};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+static int dtype_of(neso_dl_dtype t) {
+  for (int i = 0; i < DTYPES; ++i)
+    if (dtypes[i].code == t.code && dtypes[i].bits == t.bits && t.lanes == 1) return i;
+  return -1;
+}
+
+static int dtype_of_format(const char *format, Py_ssize_t item) {
+  if (!format) return NESO_U8;
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  /* The letters for 64 bits differ between platforms. */
+  if (!strcmp(format, "q") || !strcmp(format, "l")) return item == 8 ? NESO_I64 : NESO_I32;
+  if (!strcmp(format, "Q") || !strcmp(format, "L")) return item == 8 ? NESO_U64 : NESO_U32;
+  for (int i = 0; i < DTYPES; ++i)
+    if (dtypes[i].format && !strcmp(format, dtypes[i].format)) return i;
+  return -1;
+}
+
+/* The C functions of the type of an object; NULL: it has none. */
+static const neso_dl_exchange *exchange_of(PyTypeObject *type) {
+  int at = 0;
+  for (; at < KNOWN_TYPES && known_types[at].type; ++at)
+    if (known_types[at].type == type) return known_types[at].exchange;
+  PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+  const neso_dl_exchange *exchange = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+  Py_XDECREF(capsule);
+  PyErr_Clear();
+  while (exchange && exchange->version.major != NESO_DLPACK_MAJOR) exchange = exchange->previous;
+  if (exchange && !exchange->borrow) exchange = NULL;
+  if (exchange && at < KNOWN_TYPES) {
+    Py_INCREF((PyObject *)type);
+    known_types[at].type = type;
+    known_types[at].exchange = exchange;
+  }
+  return exchange;
+}
+
+static int take_dl(const neso_dl_tensor *t, const char *what, neso_tensor *out) {
+  const int dtype = dtype_of(t->dtype);
+  if (dtype < 0) return refuse(NESO_INPUT_DTYPE, "%s has a dtype that Neso does not know (DLPack code %d, %d bits)", what, t->dtype.code, t->dtype.bits);
+  /* Pinned host memory is the host's. */
+  if (t->device.type != 1 && t->device.type != 2 && t->device.type != 3)
+    return refuse(NESO_INPUT_DEVICE, "%s lies on a device that is neither the host nor CUDA", what);
+  const int cuda = t->device.type == 2;
+  *out = (neso_tensor){(char *)t->data + t->byte_offset, t->sizes, t->strides, t->rank, (neso_dtype)dtype, cuda ? NESO_CUDA : NESO_CPU, cuda ? t->device.index : 0};
+  /* Empty tensors have no memory; the runtime takes NULL for an absent one. */
+  static char nothing[64];
+  if (!t->data) out->data = nothing;
+  return 0;
+}
+
+/* A tensor that requires a gradient would lose it. */
+static int check_grad(PyObject *object, const char *what) {
+  static PyObject *name;
+  if (!name) name = PyUnicode_InternFromString("requires_grad");
+  PyObject *value = PyObject_GetAttr(object, name);
+  if (!value) PyErr_Clear();
+  const int required = value == Py_True;
+  Py_XDECREF(value);
+  if (!required) return 0;
+  PyObject *enabled = call_hook("grad_enabled", NULL);
+  if (!enabled) return -1;
+  const int on = enabled == Py_True;
+  Py_DECREF(enabled);
+  if (!on) return 0;
+  return refuse(NESO_INVALID_ARGUMENT, "%s requires a gradient, which a package cannot give; call it under torch.no_grad(), or pass x.detach()", what);
+}
+
+static int read_exchange(PyObject *object, const neso_dl_exchange *exchange, const char *what, argument *a, neso_tensor *out) {
+  if (check_grad(object, what)) return -1;
+  if (exchange->borrow(object, &a->borrowed)) return -1;
+  return take_dl(&a->borrowed, what, out);
+}
+
+static int read_buffer(PyObject *object, const char *what, int writable, argument *a, neso_tensor *out, int dtype) {
+  a->has_view = 1;
+  const Py_buffer *v = &a->view;
+  if (writable && v->readonly) return refuse(NESO_INVALID_ARGUMENT, "%s is read-only, and the model writes to it", what);
+  if (dtype < 0) dtype = dtype_of_format(v->format, v->itemsize);
+  if (dtype < 0) return refuse(NESO_INPUT_DTYPE, "%s has elements of format '%s', which no model takes", what, v->format);
+  if (v->ndim > a->strides_capacity) {
+    int64_t *grown = realloc(a->strides, sizeof(int64_t) * (size_t)v->ndim);
+    if (!grown) return PyErr_NoMemory(), -1;
+    a->strides = grown;
+    a->strides_capacity = v->ndim;
+  }
+  for (int d = 0; d < v->ndim; ++d) {
+    if (v->strides[d] % v->itemsize) return refuse(NESO_INVALID_ARGUMENT, "%s has strides that are no multiple of its elements", what);
+    a->strides[d] = v->strides[d] / v->itemsize;
+  }
+  *out = (neso_tensor){v->buf, (const int64_t *)v->shape, a->strides, v->ndim, (neso_dtype)dtype, NESO_CPU, 0};
+  return 0;
+}
+
+static int read_capsule(PyObject *object, const char *what, int writable, argument *a, neso_tensor *out) {
+  PyObject *capsule = call_hook("dlpack_capsule", object);
+  if (!capsule) return -1;
+  int failed = 0;
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    a->owned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    PyCapsule_SetName(capsule, "used_dltensor_versioned");
+    if (a->owned->version.major != NESO_DLPACK_MAJOR) failed = refuse(NESO_INVALID_ARGUMENT, "%s comes by version %u of DLPack", what, a->owned->version.major);
+    else if (writable && (a->owned->flags & NESO_DL_READ_ONLY)) failed = refuse(NESO_INVALID_ARGUMENT, "%s is read-only, and the model writes to it", what);
+    else failed = take_dl(&a->owned->tensor, what, out);
+  } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+    a->owned_plain = PyCapsule_GetPointer(capsule, "dltensor");
+    PyCapsule_SetName(capsule, "used_dltensor");
+    failed = take_dl(&a->owned_plain->tensor, what, out);
+  } else {
+    failed = refuse(NESO_INVALID_ARGUMENT, "%s gave no DLPack capsule", what);
+  }
+  Py_DECREF(capsule);
+  return failed;
+}
+
+/* 1: `object` was a number for an input that takes one, 0: it was not, -1: failed. */
+static int read_number(PyObject *object, const neso_value_info *info, argument *a, neso_tensor *out) {
+  if (info->kind == NESO_VALUE_TENSOR) return 0;
+  *out = (neso_tensor){&a->scalar, NULL, NULL, 0, info->dtype, NESO_CPU, 0};
+  if (info->kind == NESO_VALUE_NONE || info->kind == NESO_VALUE_TEXT || (object == Py_None && info->optional)) {
+    out->data = NULL;
+    return 1;
+  }
+  if (info->kind == NESO_VALUE_BOOL && (object == Py_True || object == Py_False)) {
+    a->scalar.boolean = object == Py_True;
+    out->dtype = NESO_BOOL;
+    return 1;
+  }
+  if (info->kind == NESO_VALUE_FLOAT && (PyFloat_Check(object) || PyLong_Check(object))) {
+    a->scalar.real = PyFloat_AsDouble(object);
+    out->dtype = NESO_F64;
+    return PyErr_Occurred() ? -1 : 1;
+  }
+  if (info->kind == NESO_VALUE_INT && PyLong_Check(object)) {
+    a->scalar.integer = PyLong_AsLongLong(object);
+    out->dtype = NESO_I64;
+    return PyErr_Occurred() ? -1 : 1;
+  }
+  return 0;
+}
+
+int read_argument(PyObject *object, const neso_value_info *info, const char *what, int writable, argument *a, neso_tensor *out, result_maker *maker) {
+  int number = read_number(object, info, a, out);
+  if (number) return number < 0 ? -1 : 0;
+  const neso_dl_exchange *exchange = exchange_of(Py_TYPE(object));
+  if (exchange) {
+    if (maker->kind == MAKER_NONE) *maker = (result_maker){exchange, MAKER_EXCHANGE, NULL};
+    return read_exchange(object, exchange, what, a, out);
+  }
+  if (PyObject_CheckBuffer(object)) {
+    if (maker->kind == MAKER_NONE) maker->kind = MAKER_NUMPY;
+    if (PyObject_GetBuffer(object, &a->view, PyBUF_STRIDES | PyBUF_FORMAT) == 0) return read_buffer(object, what, writable, a, out, -1);
+    /* NumPy has no letter for bfloat16 and the like: the same memory as integers, and the dtype's name. */
+    PyErr_Clear();
+    PyObject *pair = call_hook("as_integers", object);
+    int dtype;
+    if (!pair) return -1;
+    if (!PyArg_ParseTuple(pair, "Oi", &a->viewed, &dtype)) return Py_DECREF(pair), -1;
+    Py_INCREF(a->viewed);
+    Py_DECREF(pair);
+    if (PyObject_GetBuffer(a->viewed, &a->view, PyBUF_STRIDES | PyBUF_FORMAT)) return -1;
+    return read_buffer(a->viewed, what, writable, a, out, dtype);
+  }
+  if (PyObject_HasAttrString(object, "__dlpack__")) {
+    if (maker->kind == MAKER_NONE) *maker = (result_maker){NULL, MAKER_DLPACK, (PyObject *)Py_TYPE(object)};
+    return read_capsule(object, what, writable, a, out);
+  }
+  PyObject *name = PyType_GetName(Py_TYPE(object)), *bytes = name ? PyUnicode_AsUTF8String(name) : NULL;
+  refuse(NESO_INVALID_ARGUMENT, "%s is %s %s; it must be a tensor (of torch, numpy, or any with __dlpack__)", what, "a Python", bytes ? PyBytes_AsString(bytes) : "object");
+  Py_XDECREF(name);
+  Py_XDECREF(bytes);
+  return -1;
+}
+
+void release_argument(argument *a) {
+  if (a->has_view) PyBuffer_Release(&a->view);
+  if (a->owned && a->owned->release) a->owned->release(a->owned);
+  if (a->owned_plain && a->owned_plain->release) a->owned_plain->release(a->owned_plain);
+  Py_CLEAR(a->viewed);
+  a->has_view = 0;
+  a->owned = NULL;
+  a->owned_plain = NULL;
+}
+
+void free_argument(argument *a) {
+  release_argument(a);
+  free(a->strides);
+  a->strides = NULL;
+}
+
+/* ---- Results */
+
+static void free_result(neso_dl_versioned *self) { free(self); }
+
+neso_dl_versioned *allocate_result(const neso_tensor *wanted) {
+  const size_t rank = (size_t)wanted->rank, item = neso_dtype_size(wanted->dtype);
+  size_t extent = 1;
+  for (size_t d = 0; d < rank; ++d) extent = wanted->sizes[d] == 0 ? 0 : extent;
+  for (size_t d = 0; d < rank && extent; ++d) extent += (size_t)((wanted->sizes[d] - 1) * wanted->strides[d]);
+  const size_t head = (sizeof(neso_dl_versioned) + 2 * rank * sizeof(int64_t) + 63) / 64 * 64;
+  void *memory;
+  if (posix_memalign(&memory, 64, head + (extent * item + 63) / 64 * 64 + 64)) return NULL;
+  neso_dl_versioned *out = memory;
+  int64_t *sizes = (int64_t *)(out + 1);
+  if (rank) memcpy(sizes, wanted->sizes, rank * sizeof(int64_t));
+  if (rank) memcpy(sizes + rank, wanted->strides, rank * sizeof(int64_t));
+  const neso_dl_dtype dtype = {dtypes[wanted->dtype].code, dtypes[wanted->dtype].bits, 1};
+  *out = (neso_dl_versioned){{NESO_DLPACK_MAJOR, 0}, NULL, free_result, 0, {(char *)memory + head, {1, 0}, wanted->rank, dtype, sizes, sizes + rank, 0}};
+  return out;
+}
+
+/* Memory behind arrays of NumPy. */
+typedef struct memory_object {
+  PyObject_HEAD
+  neso_dl_versioned *memory;
+  Py_ssize_t bytes;
+} memory_object;
+
+static int memory_buffer(PyObject *self, Py_buffer *view, int flags) {
+  memory_object *m = (memory_object *)self;
+  return PyBuffer_FillInfo(view, self, m->memory->tensor.data, m->bytes, 0, flags);
+}
+static void memory_free(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  memory_object *m = (memory_object *)self;
+  if (m->memory) m->memory->release(m->memory);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+static PyType_Slot memory_slots[] = {{Py_bf_getbuffer, (void *)memory_buffer}, {Py_tp_dealloc, (void *)memory_free}, {0, NULL}};
+PyType_Spec memory_spec = {"neso._core.Memory", sizeof(memory_object), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, memory_slots};
+
+static PyObject *tuple_of(const int64_t *values, int32_t count, int64_t scale) {
+  PyObject *out = PyTuple_New(count);
+  for (int32_t i = 0; out && i < count; ++i) PyTuple_SetItem(out, i, PyLong_FromLongLong(values[i] * scale));
+  return out;
+}
+
+/* numpy.ndarray(sizes, dtype, memory, 0, strides) */
+static PyObject *wrap_numpy(neso_dl_versioned *memory, neso_dtype dtype) {
+  static PyObject *numpy; /* (ndarray, dtypes) */
+  memory_object *owner = PyObject_New(memory_object, (PyTypeObject *)memory_type);
+  if (!owner) return memory->release(memory), NULL;
+  const neso_dl_tensor *t = &memory->tensor;
+  const int64_t item = (int64_t)neso_dtype_size(dtype);
+  int64_t extent = 1;
+  for (int32_t d = 0; d < t->rank; ++d) extent = t->sizes[d] == 0 ? 0 : extent;
+  for (int32_t d = 0; d < t->rank && extent; ++d) extent += (t->sizes[d] - 1) * t->strides[d];
+  owner->memory = memory;
+  owner->bytes = (Py_ssize_t)(extent * item);
+  if (!numpy) numpy = call_hook("numpy_types", NULL);
+  PyObject *sizes = tuple_of(t->sizes, t->rank, 1), *strides = tuple_of(t->strides, t->rank, item), *out = NULL;
+  PyObject *type = numpy ? PyTuple_GetItem(PyTuple_GetItem(numpy, 1), dtype) : NULL;
+  if (type == Py_None) refuse(NESO_INVALID_ARGUMENT, "a result has dtype %s, which numpy lacks: install ml_dtypes, or pass torch tensors", neso_dtype_name(dtype));
+  else if (type && sizes && strides) out = PyObject_CallFunction(PyTuple_GetItem(numpy, 0), "OOOiO", sizes, type, (PyObject *)owner, 0, strides);
+  Py_XDECREF(sizes);
+  Py_XDECREF(strides);
+  Py_DECREF(owner);
+  return out;
+}
+
+static void free_capsule(PyObject *capsule) {
+  if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) return;
+  neso_dl_versioned *memory = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+  memory->release(memory);
+}
+
+PyObject *wrap_result(neso_dl_versioned *memory, neso_dtype dtype, const result_maker *maker) {
+  if (maker->kind == MAKER_EXCHANGE) {
+    void *out = NULL;
+    return maker->exchange->import_owned(memory, &out) == 0 ? out : NULL;
+  }
+  if (maker->kind != MAKER_DLPACK) return wrap_numpy(memory, dtype);
+  PyObject *capsule = PyCapsule_New(memory, "dltensor_versioned", free_capsule);
+  if (!capsule) return memory->release(memory), NULL;
+  PyObject *pair = PyTuple_Pack(2, maker->type, capsule), *out = pair ? call_hook("from_capsule", pair) : NULL;
+  Py_XDECREF(pair);
+  Py_DECREF(capsule);
+  return out;
+}
+
+int maker_of_type(PyObject *type, result_maker *maker) {
+  const neso_dl_exchange *exchange = exchange_of((PyTypeObject *)type);
+  if (exchange) {
+    *maker = (result_maker){exchange, MAKER_EXCHANGE, NULL};
+    return 0;
+  }
+  PyObject *name = PyObject_GetAttrString(type, "__name__");
+  if (!name) return -1;
+  const int array = PyUnicode_CompareWithASCIIString(name, "ndarray") == 0 && !PyObject_HasAttrString(type, "__jax_array__");
+  Py_DECREF(name);
+  *maker = (result_maker){NULL, array ? MAKER_NUMPY : MAKER_DLPACK, type};
+  return 0;
+}

@@ -1,0 +1,144 @@
+"""Models to packages: `neso.compile`."""
+
+import os
+import tempfile
+import time
+
+from . import _program, cache
+from ._errors import InputError
+
+
+class Package:
+    """What the compiler wrote. `data`: its bytes; `seconds`: what compiling took; `warnings`; `report_html` where a report was asked for."""
+
+    def __init__(self, data, seconds=0.0, warnings=(), report_html=None, cached=False):
+        self._data, self.seconds, self.warnings, self.report_html, self.cached = data, seconds, tuple(warnings), report_html, cached
+
+    @property
+    def data(self):
+        return self._data
+
+    def save(self, path):
+        """Writes the package; a file of that name is replaced in one step."""
+        _write(path, self._data)
+
+    def report(self, path):
+        """Writes the page that shows kernels, fusion and memory."""
+        if self.report_html is None:
+            raise InputError("compile with report=True to get a report")
+        _write(path, self.report_html)
+
+    def load(self, **options):
+        """The same as neso.load(package, …)."""
+        from ._model import load
+        return load(self, **options)
+
+    def __repr__(self):
+        return f"<neso.Package of {len(self._data)} bytes>"
+
+
+def _write(path, data):
+    path = os.fspath(path)
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path) or ".", prefix=".neso-", delete=False) as f:
+        try:
+            f.write(data)
+            f.flush()
+            os.chmod(f.name, 0o666 & ~_umask())
+            os.replace(f.name, path)
+        except BaseException:
+            os.unlink(f.name)
+            raise
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+class _Source:
+    """Where the compiler reads the .pt2: a file of the user's, or memory with a name under /proc."""
+
+    def __init__(self, model, args, kwargs, dynamic_shapes, strict):
+        self.fd, self.names = None, []
+        if isinstance(model, (str, os.PathLike)):
+            self.path = os.fspath(model)
+            return
+        self.fd = os.memfd_create("neso-model", os.MFD_CLOEXEC)
+        self.path = f"/proc/self/fd/{self.fd}"
+        self.names = [(self.path, "the model")]
+        try:
+            with os.fdopen(os.dup(self.fd), "wb") as f:
+                if isinstance(model, (bytes, bytearray, memoryview)):
+                    f.write(model)
+                else:
+                    from ._export import save_program, to_program
+                    save_program(to_program(model, args, kwargs, dynamic_shapes, strict), f)
+        except BaseException:
+            self.close()
+            raise
+
+    def digest(self):
+        with open(self.path, "rb") as f:
+            return f.read()
+
+    def close(self):
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def _arguments(target, arch, options, kernels, threads, tuned):
+    out = ["--target", target]
+    if arch is not None:
+        out += ["--arch", arch if isinstance(arch, str) else ",".join(arch)]
+    for name, value in (options or {}).items():
+        out += ["--option", f"{name}={value}"]
+    for path in kernels or ():
+        out += ["--kernels", os.fspath(path)]
+    if threads:
+        out += ["--threads", threads]
+    if tuned is not None:
+        out += ["--tuned", os.fspath(tuned)]
+    return out
+
+
+def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False, target="cpu", arch=None, options=None, kernels=None, tuned=None, threads=0,
+            report=False, cached=False, timeout=None):
+    """Compiles a model into a Package.
+
+    model:   an nn.Module (with example `args`, `kwargs` and `dynamic_shapes` as for torch.export.export), an ExportedProgram, the path of a
+             .pt2, or its bytes
+    target:  "cpu" or "cuda"; arch: "native", "x86-64-v3", "sm_90", …, or several
+    options: as --option of the program: {"fuse-user-kernels": "off"}
+    kernels: kernel bundles or Triton sources of the model's own kernels, where the .pt2 does not carry them
+    tuned:   results of an earlier `neso compile --tune`
+    cached:  look into the cache on disk first, and keep the package there
+    timeout: seconds after which the compiler is ended
+
+    Torch is imported only for modules and programs. CompileError carries every diagnostic.
+    """
+    begun = time.perf_counter()
+    arguments = _arguments(target, arch, options, kernels, threads, tuned)
+    source = _Source(model, args, kwargs, dynamic_shapes, strict)
+    try:
+        name = None
+        if cached and not report:
+            name = cache.key(source.digest(), arguments, _program.identity(), cache.machine())
+            data = cache.get(name)
+            if data is not None:
+                return Package(data, time.perf_counter() - begun, cached=True)
+        with tempfile.TemporaryDirectory(prefix="neso-") as folder:
+            package, page = os.path.join(folder, "model.neso"), os.path.join(folder, "report.html")
+            extra = ["--report", page] if report else []
+            _, warnings = _program.run(["compile", source.path, "-o", package, *arguments, *extra], pass_fds=[source.fd] if source.fd is not None else (),
+                                       names=source.names, timeout=timeout)
+            with open(package, "rb") as f:
+                data = f.read()
+            html = open(page, "rb").read() if report else None
+        if name:
+            cache.put(name, data)
+        return Package(data, time.perf_counter() - begun, warnings, html)
+    finally:
+        source.close()
+

@@ -1,0 +1,97 @@
+"""torch.export with what Neso needs beside: user kernels, and failures that say what to do."""
+
+from ._errors import ExportError
+
+# The walls of torch.export that users meet most: a part of torch's message, and the way round.
+_WALLS = (
+    (("register_dataclass", "pytree", "Unsupported type of input", "is not a supported output type"),
+     "the model takes or returns a type that torch.export cannot take apart (a class of its own, a cache object)",
+     "wrap the model in a Module that takes and returns tuples, lists and dictionaries of tensors"),
+    (("Constraints violated", "specialized it to be a constant", "was inferred to be a constant"),
+     "a size that dynamic_shapes calls dynamic is fixed by the model or by the example",
+     "give an example of at least 2 in each dynamic dimension; a size that the code fixes must be left out of dynamic_shapes"),
+    (("data-dependent", "GuardOnDataDependentSymNode", "unbacked"),
+     "the model decides by values of tensors while it is traced",
+     "write the decision with torch.where or torch.cond, or tell torch the range with torch._check"),
+    (("FakeTensor", "fake impl", "no fake impl", "register_fake"),
+     "a custom operator has no shape rule",
+     "give it one with torch.library.register_fake"),
+    (("graph break", "Unsupported:"),
+     "the model does something that torch cannot trace",
+     "export with strict=False, or take that part out of forward"),
+)
+
+
+def explain(error):
+    """An ExportError with the cure in front and torch's first line behind."""
+    text = str(error)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    for marks, what, cure in _WALLS:
+        if any(mark in text for mark in marks):
+            return ExportError(f"{what}; {cure}\n  torch: {first}", "", "EXPORT")
+    return ExportError(f"torch.export could not capture the model; its message follows\n{text}", "", "EXPORT")
+
+
+def to_program(model, args, kwargs, dynamic_shapes, strict):
+    """An exported program of what the user gave."""
+    import torch
+    if isinstance(model, torch.export.ExportedProgram):
+        return model
+    if args is None and kwargs is None:
+        raise ExportError("an nn.Module is compiled for example arguments; neso.compile(model, (x, y))")
+    if not isinstance(model, torch.nn.Module):
+        if not callable(model):
+            raise ExportError(f"neso compiles an nn.Module, a function, an ExportedProgram or a .pt2, not {type(model).__name__}")
+        model = _Function(model)
+    try:
+        return _exporter().export(model, tuple(args or ()), kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+    except ExportError:
+        raise
+    except Exception as e:  # torch raises a dozen types
+        raise explain(e) from e
+
+
+def _Function(function):
+    import torch
+
+    class Function(torch.nn.Module):
+        def forward(self, *args, **kwargs):
+            return function(*args, **kwargs)
+    return Function()
+
+
+class _Plain:
+    """torch.export by itself, where Triton is not installed: no model can hold kernels of it."""
+
+    @staticmethod
+    def export(model, args, kwargs, *, dynamic_shapes, strict):
+        import torch
+        return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+
+    @staticmethod
+    def write(program, path, kernels=None):
+        import torch
+        torch.export.save(program, path)
+
+
+def _exporter():
+    try:
+        import triton  # noqa: F401
+        import neso_export
+        return neso_export
+    except ImportError:
+        return _Plain
+
+
+def save_program(program, file):
+    """A program as a .pt2, with its kernels."""
+    _exporter().write(program, file)
+
+
+def export(model, args, path=None, kwargs=None, *, dynamic_shapes=None, strict=False, kernels=None):
+    """Exports a model, its Triton kernels among it, and writes the .pt2 where `path` is given. Gives the torch.export.ExportedProgram.
+    `kernels`: a folder for the kernels' sources in place of the .pt2."""
+    program = to_program(model, args, kwargs, dynamic_shapes, strict)
+    if path is not None:
+        _exporter().write(program, path, kernels=kernels)
+    return program

@@ -1,0 +1,194 @@
+"""A loaded model: what `neso.load` gives."""
+
+import os
+from dataclasses import dataclass
+from typing import Optional
+
+from . import _tree
+from ._errors import InputError
+
+
+def _core():
+    try:
+        from . import _core as core
+    except ImportError as e:
+        raise ImportError("neso's runtime is not installed here: pip install neso-runtime, of the same version as neso") from e
+    return core
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A size: `min` and `max` are both inclusive, max None means that nothing bounds it; `name` None: fixed, or computed from others."""
+    min: int
+    max: Optional[int]
+    name: Optional[str] = None
+
+    def __repr__(self):
+        return str(self.min) if self.min == self.max else f"{self.name or '?'}={self.min}..{'' if self.max is None else self.max}"
+
+
+@dataclass(frozen=True)
+class Value:
+    """An input or output: `kind` is tensor, int, float, bool, text or none."""
+    name: str
+    kind: str
+    dtype: str
+    dims: tuple
+    mutated: bool
+    optional: bool
+
+    def __repr__(self):
+        return f"{self.name}: {self.dtype if self.kind == 'tensor' else self.kind}{list(self.dims) if self.kind == 'tensor' else ''}"
+
+
+def _values(rows):
+    return tuple(Value(r["name"], r["kind"], r["dtype"], tuple(Dim(*d) for d in r["dims"]), r["mutated"], r["optional"]) for r in rows)
+
+
+def _device(text):
+    """"cpu", "cuda", "cuda:1", or a torch.device."""
+    kind, _, index = str(text).partition(":")
+    kinds = {"cpu": 0, "cuda": 1, "null": 2}
+    if kind not in kinds or (index and not index.isdigit()):
+        raise InputError(f"device '{text}' is not known; use cpu, cuda or cuda:N", "E0808", "DEVICE")
+    return kinds[kind], int(index or 0)
+
+
+def _make_class():
+    core = _core()
+
+    class Model(core.Model):
+        """A package that is ready to run. Call it with the arguments of the exported module; results have the exported tree.
+
+        Any number of threads may call at once; each concurrent call has a context of its own. A model that changes buffers of its own runs
+        one call at a time. `out=` takes a tensor (or one for each output) to write the results into."""
+
+        def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None):
+            kind, index = _device(device)
+            super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights)
+            self.info = self.describe()
+            self.inputs, self.outputs = _values(self.info["inputs"]), _values(self.info["outputs"])
+            self._result_type = _result_type(result)
+            self._make_trees()
+
+        def _make_trees(self):
+            arguments, results = _tree.parse(self.info["in_spec"]), _tree.parse(self.info["out_spec"])
+            self._flat_count, self._single = -1, 0
+            if arguments is None:
+                self._flat_count = len(self.inputs)
+            else:
+                positional, keywords = arguments.children if arguments.kind == "tuple" and len(arguments.children) == 2 else (arguments, None)
+                if arguments.count != len(self.inputs):
+                    self._flat_count = len(self.inputs)
+                else:
+                    leaves = all(c.kind == "leaf" for c in positional.children) and (keywords is None or not keywords.children)
+                    self._flat_count = len(self.inputs) if leaves else -1
+                    self._flatten = _Flatten(positional, keywords, [v.name for v in self.inputs])
+            if results is None or results.kind == "leaf":
+                self._single = int(len(self.outputs) == 1)
+            elif not (results.kind == "tuple" and results.make is tuple and all(c.kind == "leaf" for c in results.children)):
+                self._unflatten = lambda flat: results.build(iter(flat))
+
+        @property
+        def dims(self):
+            """The names of the sizes that may differ between calls, with their ranges."""
+            return {r["name"]: Dim(r["min"], r["max"], r["name"]) for r in self.info["dims"]}
+
+        @property
+        def constants(self):
+            return {r["name"]: r for r in self.info["constants"]}
+
+        @property
+        def kernels(self):
+            return self.info["kernels"]
+
+        @property
+        def metadata(self):
+            return self.info["metadata"]
+
+        def buffers(self, like=None):
+            """Copies of the buffers that runs change, as they are now: of torch where torch is loaded, else of numpy."""
+            kind = _result_type(like or _loaded())
+            return {r["name"]: self._buffer(r["name"], kind) for r in self.info["constants"] if r["mutated"]}
+
+        def __repr__(self):
+            return f"<neso.Model {self.info['model']}({', '.join(map(repr, self.inputs))}) -> ({', '.join(map(repr, self.outputs))})>"
+
+    Model.__module__, Model.__qualname__ = "neso", "Model"
+    return Model
+
+
+class _Flatten:
+    """Arguments as they are called to the flat inputs."""
+
+    def __init__(self, positional, keywords, names):
+        self.positional, self.keywords, self.names = positional, keywords, names
+
+    def __call__(self, args, kwargs):
+        kwargs, wanted = dict(kwargs or {}), self.positional.children
+        args = list(args)
+        # Positional parameters may be given by name where the name is an input's: the exported program keeps no others.
+        if len(args) < len(wanted) and kwargs:
+            at = sum(c.count for c in wanted[:len(args)])
+            for child in wanted[len(args):]:
+                if child.count != 1 or self.names[at] not in kwargs:
+                    break
+                args.append(kwargs.pop(self.names[at]))
+                at += 1
+        if len(args) != len(wanted):
+            raise InputError(f"the model takes {len(wanted)} positional arguments, {len(args)} were given; its inputs are {', '.join(self.names)}", "E0822", "INPUT_COUNT")
+        flat = []
+        for i, (value, child) in enumerate(zip(args, wanted)):
+            child.flatten(value, flat, f"argument {i}")
+        keys = self.keywords.keys if self.keywords is not None else ()
+        if set(kwargs) != set(keys):
+            raise InputError(f"the model takes the keyword arguments {', '.join(keys) or '(none)'}; given are {', '.join(kwargs) or 'none'}", "E0822", "INPUT_COUNT")
+        if keys:
+            self.keywords.flatten(kwargs, flat, "the keyword arguments")
+        return flat
+
+
+def _loaded():
+    import sys
+    return "torch" if "torch" in sys.modules else "numpy"
+
+
+def _result_type(result):
+    if result is None or isinstance(result, type):
+        return result
+    if result == "torch":
+        import torch
+        return torch.Tensor
+    if result == "numpy":
+        import numpy
+        return numpy.ndarray
+    raise InputError(f"result must be 'torch', 'numpy' or a type of tensors, not {result!r}")
+
+
+def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None):
+    """Loads a package: a path, bytes (or a memoryview), or what `neso.compile` gave.
+
+    device:  "cpu", "cuda", "cuda:1"
+    threads: of each context; 0: one for each core that the process may use
+    name:    which model of a package that holds several
+    arch:    use the code for that target, not the best that fits
+    weights: a dictionary of tensors for constants that the package leaves to the caller, or to replace some of its own; not copied
+    check:   verify the checksum of every byte
+    result:  "torch" or "numpy": what results are made of; by default what the first tensor argument is
+    """
+    data = getattr(source, "_data", None)
+    if data is not None:
+        source = data
+    elif isinstance(source, (str, os.PathLike)):
+        source = os.fspath(source)
+    elif not isinstance(source, (bytes, bytearray, memoryview)):
+        raise InputError(f"neso.load takes a path, bytes or a neso.Package, not {type(source).__name__}; neso.compile makes one of a model")
+    return __getattr__("Model")(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result)
+
+
+def __getattr__(name):
+    # The class derives from the extension's, which is loaded when it is first needed.
+    if name == "Model":
+        globals()["Model"] = _make_class()
+        return globals()["Model"]
+    raise AttributeError(name)

@@ -1,0 +1,339 @@
+"""neso.compile, neso.load and calls, held against torch. The package is that of the build folder (run.py)."""
+import gc
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import neso
+
+
+class Two(torch.nn.Module):
+    def forward(self, x, y, scale: int = 2):
+        return {"sum": x + y, "both": (x * scale, y - 1)}
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = torch.nn.Linear(16, 32), torch.nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))
+
+
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x):
+        self.count.add_(x)
+        return self.count * 2
+
+
+def function(f):
+    class Module(torch.nn.Module):
+        def forward(self, *args):
+            return f(*args)
+    return Module()
+
+
+@pytest.fixture(scope="session")
+def mlp():
+    batch = torch.export.Dim("batch", min=1, max=64)
+    model = Mlp().eval()
+    return model, neso.compile(model, (torch.randn(2, 16),), dynamic_shapes=({0: batch},)).load()
+
+
+def test_import_is_quick_and_takes_nothing_along():
+    code = "import neso, sys; assert not {'torch', 'numpy', 'triton'} & set(sys.modules); print(neso.__version__)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == neso.__version__
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 64])
+def test_torch_in_torch_out(mlp, batch):
+    model, ours = mlp
+    x = torch.randn(batch, 16)
+    got = ours(x)
+    assert type(got) is torch.Tensor and got.shape == (batch, 8)
+    torch.testing.assert_close(got, model(x).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_numpy_in_numpy_out(mlp):
+    model, ours = mlp
+    x = np.random.default_rng(0).standard_normal((5, 16), dtype=np.float32)
+    got = ours(x)
+    assert type(got) is np.ndarray
+    np.testing.assert_allclose(got, model(torch.from_numpy(x)).detach().numpy(), rtol=1e-5, atol=1e-6)
+    readonly = x.copy()
+    readonly.flags.writeable = False
+    np.testing.assert_array_equal(ours(readonly), got)
+
+
+def test_strides_are_the_callers(mlp):
+    model, ours = mlp
+    x = torch.randn(16, 10).t()[::2]
+    torch.testing.assert_close(ours(x), model(x).detach(), rtol=1e-5, atol=1e-6)
+    a = np.ascontiguousarray(x.numpy())[::-1]
+    np.testing.assert_allclose(ours(a), model(torch.from_numpy(a.copy())).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_results_outlive_model_and_next_call(mlp):
+    model, _ = mlp
+    ours = neso.compile(model, (torch.randn(2, 16),)).load()
+    x, y = torch.randn(2, 16), torch.randn(2, 16)
+    first, kept = ours(x), ours(x).clone()
+    array = ours(x.numpy())
+    ours(y)
+    del ours
+    gc.collect()
+    torch.testing.assert_close(first, kept, rtol=0, atol=0)
+    np.testing.assert_array_equal(array, kept.numpy())
+
+
+def test_results_into_the_callers_memory(mlp):
+    _, ours = mlp
+    x, room = torch.randn(3, 16), torch.zeros(3, 8)
+    assert ours(x, out=room) is room
+    torch.testing.assert_close(room, ours(x), rtol=0, atol=0)
+    with pytest.raises(neso.InputError, match="size 3 in dimension 0; the buffer given has 4") as e:
+        ours(x, out=torch.zeros(4, 8))
+    assert e.value.code == "E0829"
+
+
+def test_trees_of_arguments_and_results():
+    model, x, y = Two(), torch.randn(4), torch.randn(4)
+    ours = neso.compile(model, (x,), {"y": y, "scale": 3}).load()
+    got, want = ours(x, y=y, scale=3), model(x, y=y, scale=3)
+    assert list(got) == list(want) and type(got["both"]) is tuple
+    torch.testing.assert_close(got, want)
+    with pytest.raises(neso.InputError, match="keyword arguments y, scale; given are y"):
+        ours(x, y=y)
+    nested = neso.compile(function(lambda d: [d["a"] + d["b"][0], d["b"][1]]), ({"a": x, "b": [y, x]},)).load()
+    got = nested({"b": [y, x], "a": x})
+    assert type(got) is list
+    torch.testing.assert_close(got, [x + y, x])
+    with pytest.raises(neso.InputError, match=r"argument 0\['b'\] must be a list of 2"):
+        nested({"a": x, "b": [y]})
+
+
+def test_positional_arguments_by_name():
+    model, x, y = Two(), torch.randn(4), torch.randn(4)
+    ours = neso.compile(model, (x, y)).load()
+    torch.testing.assert_close(ours(x, y=y), model(x, y))
+    with pytest.raises(neso.InputError, match="takes 2 positional arguments, 1 were given; its inputs are x, y"):
+        ours(x)
+
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dtypes_pass_both_ways(dtype):
+    x = torch.randn(3, 5).to(torch.complex64 if dtype.is_complex else torch.float32)
+    x = x > 0 if dtype == torch.bool else (x * 3).to(dtype)
+    ours = neso.compile(function(lambda a: torch.flip(a, (1,))), (x,)).load()
+    torch.testing.assert_close(ours(x), torch.flip(x, (1,)), rtol=0, atol=0)
+    if dtype != torch.bfloat16:
+        np.testing.assert_array_equal(ours(x.numpy()), torch.flip(x, (1,)).numpy())
+
+
+def test_empty_and_scalar_tensors():
+    n = torch.export.Dim("n", min=0, max=8)
+    ours = neso.compile(function(lambda a, b: (a * 2, b + 1)), (torch.randn(3), torch.tensor(2.0)), dynamic_shapes={"args": ({0: n}, {})}).load()
+    got = ours(torch.empty(0), torch.tensor(4.0))
+    assert got[0].shape == (0,) and got[1].shape == () and got[1].item() == 5
+    got = ours(np.empty(0, np.float32), np.float32(4))
+    assert got[0].shape == (0,) and got[1].shape == ()
+
+
+def test_wrong_arguments_are_named(mlp):
+    _, ours = mlp
+    with pytest.raises(neso.InputError, match="dtype f64, the model takes f32") as e:
+        ours(torch.randn(2, 16, dtype=torch.float64))
+    assert e.value.code == "E0824" and isinstance(e.value, ValueError) and isinstance(e.value, neso.Error)
+    with pytest.raises(neso.InputError, match="dimension 1"):
+        ours(torch.randn(2, 15))
+    with pytest.raises(neso.InputError, match=r"outside the exported range \[1, 64\]"):
+        ours(torch.randn(65, 16))
+    with pytest.raises(neso.InputError, match="is a Python list; it must be a tensor"):
+        ours([1.0])
+    with pytest.raises(neso.InputError, match="requires a gradient.*no_grad"):
+        ours(torch.randn(2, 16, requires_grad=True))
+    with torch.no_grad():
+        ours(torch.randn(2, 16, requires_grad=True))
+    ours(torch.randn(2, 16))
+
+
+def test_read_only_memory_is_not_written():
+    ours = neso.compile(function(lambda a: a.add_(1)), (torch.zeros(3),)).load()
+    x = np.zeros(3, np.float32)
+    ours(x)
+    np.testing.assert_array_equal(x, np.ones(3))
+    x.flags.writeable = False
+    with pytest.raises(neso.InputError, match="read-only, and the model writes to it"):
+        ours(x)
+
+
+def test_buffers_keep_their_state():
+    ours = neso.compile(Counter(), (torch.ones(3),)).load()
+    for i in (1, 2, 3):
+        torch.testing.assert_close(ours(torch.ones(3)), torch.full((3,), 2.0 * i))
+    torch.testing.assert_close(ours.buffers()["count"], torch.full((3,), 3.0))
+    ours.reset_buffers()
+    torch.testing.assert_close(ours(torch.ones(3)), torch.full((3,), 2.0))
+
+
+def test_many_threads_at_once(mlp):
+    model, ours = mlp
+    failures = []
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        for n in range(1, 40):
+            x = torch.randn(n, 16, generator=generator)
+            with torch.no_grad():
+                want = model(x)
+            if not torch.allclose(ours(x), want, rtol=1e-5, atol=1e-6):
+                failures.append((seed, n))
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_calls_do_not_leak(mlp):
+    _, ours = mlp
+    x, a = torch.randn(64, 16), np.zeros((64, 16), np.float32)
+    def resident():
+        gc.collect()
+        return int(open("/proc/self/statm").read().split()[1]) * 4096
+    def many(count):
+        for _ in range(count):
+            ours(x)
+            ours(a)
+            with pytest.raises(neso.InputError):
+                ours(x, x)
+    many(200)
+    before = resident()
+    many(2000)
+    # 2,000 leaked results would be 4 MB, each failure's text far less.
+    assert resident() - before < 2 << 20
+
+
+def test_packages_as_files_and_bytes(tmp_path, mlp):
+    model, _ = mlp
+    x = torch.randn(2, 16)
+    program = torch.export.export(model, (x,))
+    torch.export.save(program, tmp_path / "m.pt2")
+    packages = [neso.compile(program), neso.compile(tmp_path / "m.pt2"), neso.compile((tmp_path / "m.pt2").read_bytes())]
+    packages[0].save(tmp_path / "m.neso")
+    want = model(x).detach()
+    for source in (*packages, tmp_path / "m.neso", str(tmp_path / "m.neso"), (tmp_path / "m.neso").read_bytes()):
+        torch.testing.assert_close(neso.load(source)(x), want, rtol=1e-5, atol=1e-6)
+    assert [str(v) for v in neso.load(packages[0]).inputs] == ["x: f32[2, 16]"]
+    with pytest.raises(neso.Error, match="bytes") as e:
+        neso.load(b"no package, but long enough to be one" * 10)
+    assert e.value.code.startswith("E071")
+    with pytest.raises(neso.Error):
+        neso.load(tmp_path / "missing.neso")
+
+
+def test_what_a_model_says_of_itself(mlp):
+    _, ours = mlp
+    assert ours.inputs[0].dims[0].max == 64 and ours.inputs[0].dims[1] == neso._model.Dim(16, 16)
+    assert [d.max for d in ours.dims.values()] == [64]
+    assert ours.constants["first.weight"]["kind"] == "parameter"
+    assert ours.kernels and ours.info["targets"][0]["chosen"]
+
+
+def test_weights_of_the_caller(mlp):
+    model, _ = mlp
+    x = torch.randn(2, 16)
+    package = neso.compile(model, (x,))
+    bias = torch.randn(8)
+    changed = package.load(weights={"second.bias": bias})
+    torch.testing.assert_close(changed(x), (model(x) - model.second.bias + bias).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_refusals_carry_all_diagnostics():
+    def unsupported(x):
+        return torch.linalg.lu_factor(x)[0] + torch.ops.aten._cdist_forward(x, x, 1.5, None)
+    with pytest.raises(neso.CompileError) as e:
+        neso.compile(function(lambda x: (torch.nonzero(x), torch.unique(x))), (torch.randn(4, 4),))
+    assert e.value.diagnostics and all(d.code.startswith("E") and d.message for d in e.value.diagnostics)
+    with pytest.raises(neso.CompileError, match="the model") as e:
+        neso.compile(b"this is no archive")
+    assert e.value.code == "E0102" or e.value.code.startswith("E01")
+
+
+def test_the_walls_of_export_say_what_to_do():
+    class Cache:
+        pass
+
+    class Bad(torch.nn.Module):
+        def forward(self, x):
+            return Cache()
+    with pytest.raises(neso.ExportError, match="tuples, lists and dictionaries"):
+        neso.compile(Bad(), (torch.randn(3),))
+    class Branching(torch.nn.Module):
+        def forward(self, x):
+            return x + 1 if x.sum() > 0 else x - 1
+    with pytest.raises(neso.ExportError, match="torch.where or torch.cond"):
+        neso.compile(Branching(), (torch.randn(3),))
+
+
+def test_cache_on_disk(tmp_path, monkeypatch, mlp):
+    model, _ = mlp
+    monkeypatch.setenv("NESO_CACHE_DIR", str(tmp_path))
+    pt2 = tmp_path / "m.pt2"
+    torch.export.save(torch.export.export(model, (torch.randn(2, 16),)), pt2)
+    first, second = neso.compile(pt2, cached=True), neso.compile(pt2, cached=True)
+    assert not first.cached and second.cached and first.data == second.data
+    assert neso.cache.info()["entries"] == 1
+    assert not neso.compile(pt2, cached=True, options={"pack": "off"} if False else None, arch="x86-64-v3").cached
+    neso.cache.clear()
+    assert neso.cache.info()["entries"] == 0
+    os.chmod(tmp_path, 0o500)
+    neso.compile(pt2, cached=True)
+    os.chmod(tmp_path, 0o700)
+
+
+def test_compiling_ends_in_time(mlp):
+    with pytest.raises(subprocess.TimeoutExpired):
+        neso.compile(mlp[0], (torch.randn(2, 16),), timeout=0.001)
+
+
+def test_dlpack_structures_are_those_of_the_standard(tmp_path):
+    from torch.utils import cpp_extension
+    header = os.path.join(cpp_extension.include_paths()[0], "ATen", "dlpack.h")
+    source = tmp_path / "check.c"
+    root = os.path.join(os.path.dirname(__file__), "..", "..")
+    pairs = [("neso_dl_tensor", "DLTensor", "data:data device:device rank:ndim dtype:dtype sizes:shape strides:strides byte_offset:byte_offset"),
+             ("neso_dl_managed", "DLManagedTensor", "tensor:dl_tensor owner:manager_ctx release:deleter"),
+             ("neso_dl_versioned", "DLManagedTensorVersioned", "version:version owner:manager_ctx release:deleter flags:flags tensor:dl_tensor"),
+             ("neso_dl_exchange", "DLPackExchangeAPI", "version:header.version previous:header.prev_api allocate:managed_tensor_allocator "
+              "export_owned:managed_tensor_from_py_object_no_sync import_owned:managed_tensor_to_py_object_no_sync borrow:dltensor_from_py_object_no_sync "
+              "current_stream:current_work_stream")]
+    lines = [f"_Static_assert(sizeof({a}) == sizeof({b}), \"{a}\");" for a, b, _ in pairs]
+    lines += [f"_Static_assert(offsetof({a}, {f.split(':')[0]}) == offsetof({b}, {f.split(':')[1]}), \"{a}.{f}\");" for a, b, fields in pairs for f in fields.split()]
+    codes = {"INT": "Int", "UINT": "UInt", "FLOAT": "Float", "BFLOAT": "Bfloat", "COMPLEX": "Complex", "BOOL": "Bool", "F8E4M3FN": "Float8_e4m3fn",
+             "F8E4M3FNUZ": "Float8_e4m3fnuz", "F8E5M2": "Float8_e5m2", "F8E5M2FNUZ": "Float8_e5m2fnuz", "F8E8M0FNU": "Float8_e8m0fnu"}
+    lines += [f"_Static_assert((int)NESO_DL_{a} == (int)kDL{b}, \"{a}\");" for a, b in codes.items()]
+    source.write_text(f'#include <stddef.h>\n#include <stdint.h>\n#include "{root}/abi/dlpack.h"\n#include "{header}"\n' + "\n".join(lines))
+    for compiler in ("cc", "clang-22", "gcc"):
+        try:
+            done = subprocess.run([compiler, "-fsyntax-only", source], capture_output=True, text=True)
+        except FileNotFoundError:
+            continue
+        assert done.returncode == 0, done.stderr
+        return
+    pytest.skip("no C compiler")
