@@ -14,4 +14,4 @@ if missing:
     sys.exit(77)
 import pytest  # noqa: E402
 
-sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", str(Path(__file__).parent / name)]))
+sys.exit(pytest.main(["-q", "--show-capture=no", "-p", "no:cacheprovider", str(Path(__file__).parent / name)]))

@@ -240,7 +240,7 @@ def test_packages_as_files_and_bytes(tmp_path, mlp):
     for source in (*packages, tmp_path / "m.neso", str(tmp_path / "m.neso"), (tmp_path / "m.neso").read_bytes()):
         torch.testing.assert_close(neso.load(source)(x), want, rtol=1e-5, atol=1e-6)
     assert [str(v) for v in neso.load(packages[0]).inputs] == ["x: f32[2, 16]"]
-    with pytest.raises(neso.Error, match="bytes") as e:
+    with pytest.raises(neso.Error, match="not a Neso package") as e:
         neso.load(b"no package, but long enough to be one" * 10)
     assert e.value.code.startswith("E071")
     with pytest.raises(neso.Error):
@@ -265,14 +265,13 @@ def test_weights_of_the_caller(mlp):
 
 
 def test_refusals_carry_all_diagnostics():
-    def unsupported(x):
-        return torch.linalg.lu_factor(x)[0] + torch.ops.aten._cdist_forward(x, x, 1.5, None)
     with pytest.raises(neso.CompileError) as e:
-        neso.compile(function(lambda x: (torch.nonzero(x), torch.unique(x))), (torch.randn(4, 4),))
-    assert e.value.diagnostics and all(d.code.startswith("E") and d.message for d in e.value.diagnostics)
+        neso.compile(function(lambda x: (torch.linalg.eigvals(x), torch.linalg.eigvals(x + 1))), (torch.randn(4, 4),))
+    assert [(d.severity, d.code, d.context) for d in e.value.diagnostics] == [("error", "E0250", "linalg_eigvals"), ("error", "E0250", "linalg_eigvals_1")]
+    assert e.value.code == "E0250" and e.value.hint and __file__ in e.value.location
     with pytest.raises(neso.CompileError, match="the model") as e:
         neso.compile(b"this is no archive")
-    assert e.value.code == "E0102" or e.value.code.startswith("E01")
+    assert e.value.code.startswith("E01")
 
 
 def test_the_walls_of_export_say_what_to_do():
@@ -299,7 +298,7 @@ def test_cache_on_disk(tmp_path, monkeypatch, mlp):
     first, second = neso.compile(pt2, cached=True), neso.compile(pt2, cached=True)
     assert not first.cached and second.cached and first.data == second.data
     assert neso.cache.info()["entries"] == 1
-    assert not neso.compile(pt2, cached=True, options={"pack": "off"} if False else None, arch="x86-64-v3").cached
+    assert not neso.compile(pt2, cached=True, arch="x86-64-v3").cached
     neso.cache.clear()
     assert neso.cache.info()["entries"] == 0
     os.chmod(tmp_path, 0o500)

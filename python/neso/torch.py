@@ -1,0 +1,399 @@
+"""torch.compile(model, backend="neso"): what torch.compile traces is compiled by Neso, kept on disk, and called without copies.
+
+Dynamic sizes, graph breaks and training work as with any backend. Operators that Neso refuses stay with torch and are named in one warning
+for each graph. Options of torch.compile(…, options={…}):
+
+    fallback  "warn" (default), "silent", or "error": raise with every diagnostic instead of leaving anything to torch
+    rng       "torch" (default): random operators stay with torch, so that its seeds hold; "neso": compiled as well
+    threads   of each call; 0 (default): one for each core
+    cached    True (default): use the cache on disk (neso.cache)
+    arch, options   as for neso.compile
+
+`explain(f, *args)` says what would be compiled; `package(f, *args)` gives the package of a function that is one graph.
+"""
+
+import contextlib
+import copy
+import os
+import warnings
+from dataclasses import dataclass, field
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SymIntArgument, TensorArgument
+
+from ._compile import compile as compile_model
+from ._errors import CompileError, Error
+
+# Pieces of a graph with fewer operators than this are left to torch.
+SMALLEST_PIECE = 5
+_OPTIONS = {"fallback": "warn", "rng": "torch", "threads": 0, "cached": True, "arch": None, "options": None}
+
+
+@dataclass
+class Piece:
+    """A graph, or a part of one, that was compiled or refused."""
+    operators: int
+    compiled: bool
+    seconds: float = 0.0
+    cached: bool = False
+    bytes: int = 0
+
+
+@dataclass
+class Report:
+    """What became of the graphs of a function: see `explain`."""
+    pieces: list = field(default_factory=list)
+    refused: list = field(default_factory=list)  # (operator, place, why)
+    packages: list = field(default_factory=list)
+
+    @property
+    def share(self):
+        """Of the operators, those that are compiled."""
+        total = sum(p.operators for p in self.pieces)
+        return sum(p.operators for p in self.pieces if p.compiled) / total if total else 1.0
+
+    def __str__(self):
+        compiled = [p for p in self.pieces if p.compiled]
+        lines = [f"{len(compiled)} compiled graphs or parts, {self.share:.0%} of {sum(p.operators for p in self.pieces)} operators; compiling took "
+                 f"{sum(p.seconds for p in compiled):.2f} s, {sum(p.cached for p in compiled)} came from the cache"]
+        lines += [f"left to torch: {operator} at {place or 'an unknown line'}: {why}" for operator, place, why in self.refused]
+        return "\n".join(lines)
+
+
+_watchers = []
+
+
+@contextlib.contextmanager
+def watch():
+    """Collects what the backend does meanwhile: a Report."""
+    report = Report()
+    _watchers.append(report)
+    try:
+        yield report
+    finally:
+        _watchers.remove(report)
+
+
+def _note(**what):
+    for report in _watchers:
+        for name, value in what.items():
+            getattr(report, name).append(value)
+
+
+# ---- A graph of AOTAutograd as a program
+
+def _argument(value, name):
+    if isinstance(value, torch.Tensor):
+        return TensorArgument(name=name)
+    if isinstance(value, torch.SymInt):
+        return SymIntArgument(name=name)
+    return ConstantArgument(name=name, value=value)
+
+
+def _lift_constants(graph_module):
+    """Tensors that are attributes become inputs of the program, with their values: a table of name → tensor, and their input rows."""
+    graph, constants, specs, lifted = graph_module.graph, {}, [], {}
+    first = next(iter(graph.nodes))
+    for node in list(graph.nodes):
+        if node.op != "get_attr":
+            continue
+        value = graph_module
+        for part in node.target.split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            continue
+        if node.target not in lifted:
+            with graph.inserting_before(first):
+                held = graph.placeholder("c_" + node.target.replace(".", "_"))
+            held.meta["val"] = node.meta.get("val", value)
+            lifted[node.target] = held
+            constants[node.target] = value.detach()
+            specs.append(InputSpec(kind=InputKind.CONSTANT_TENSOR, arg=TensorArgument(name=held.name), target=node.target, persistent=None))
+        node.replace_all_uses_with(lifted[node.target])
+        graph.erase_node(node)
+    return constants, specs
+
+
+def _ranges(graph):
+    """The interval of every free symbol of the graph."""
+    out = {}
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        for size in (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(size, torch.SymInt) and not size.node.expr.is_number:
+                environment = size.node.shape_env
+                for symbol in size.node.expr.free_symbols:
+                    out.setdefault(symbol, environment.var_to_range[symbol])
+    return out
+
+
+def to_program(graph_module):
+    """(program, plan of its results) for a functional ATen graph. No second trace. Results that are inputs, numbers, or a second time the
+    same are left out of the program: the plan is a list of ("result", i), ("input", i) and ("value", v)."""
+    module = torch.fx.GraphModule(graph_module, copy.deepcopy(graph_module.graph))
+    graph = module.graph
+    for node in graph.nodes:
+        node.meta = {k: v for k, v in node.meta.items() if k in ("val", "stack_trace")}
+    inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    output = next(n for n in graph.nodes if n.op == "output")
+    results, plan = [], []
+    for value in output.args[0]:
+        if not isinstance(value, torch.fx.Node):
+            plan.append(("value", value))
+        elif value in inputs:
+            plan.append(("input", inputs.index(value)))
+        else:
+            if value not in results:
+                results.append(value)
+            plan.append(("result", results.index(value)))
+    output.args = (tuple(results),)
+    constants, specs = _lift_constants(module)
+    # A constant that is a result has become an input by now; its value is at hand.
+    specs += [InputSpec(kind=InputKind.USER_INPUT, arg=_argument(n.meta["val"], n.name), target=None) for n in inputs]
+    outputs = [OutputSpec(kind=OutputKind.USER_OUTPUT, arg=_argument(n.meta["val"], n.name), target=None) for n in results]
+    module.recompile()
+    leaf = torch.utils._pytree.tree_flatten
+    in_spec = leaf((tuple(0 for _ in inputs), {}))[1]
+    out_spec = leaf(tuple(0 for _ in results))[1]
+    call = torch.export.ModuleCallEntry("", torch.export.ModuleCallSignature(inputs=[], outputs=[], in_spec=in_spec, out_spec=out_spec))
+    program = ExportedProgram(root=module, graph=graph, graph_signature=ExportGraphSignature(input_specs=specs, output_specs=outputs), state_dict={},
+                              range_constraints=_ranges(graph), module_call_graph=[call], constants=constants)
+    return program, plan
+
+
+# ---- Compiling
+
+class _Compiled:
+    """What torch.compile calls: boxed, so that inputs may be freed while their results live."""
+    _boxed_call = True
+
+    def __init__(self, model, plan):
+        self.run, self.plan = model.run, plan
+        count = sum(kind == "result" for kind, _ in plan)
+        self.plain = all(entry == ("result", i) for i, entry in enumerate(plan)) and count == len(plan)
+
+    def __call__(self, args):
+        flat = list(args)
+        if isinstance(args, list):
+            args.clear()
+        results = self.run(flat)
+        if not isinstance(results, tuple):
+            results = (results,)
+        if self.plain:
+            return results
+        return [results[v] if kind == "result" else flat[v] if kind == "input" else v for kind, v in self.plan]
+
+
+def _operators(graph):
+    return [n for n in graph.nodes if n.op in ("call_function", "call_module")]
+
+
+def _name(node):
+    return str(node.target) if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", str(node.target))
+
+
+def _line(node):
+    """The user's line: the last one of the node's stack that is not torch's own."""
+    root = os.path.dirname(torch.__file__)
+    for line in reversed((node.meta.get("stack_trace") or "").splitlines()):
+        if line.strip().startswith("File ") and root not in line:
+            file, _, rest = line.strip()[6:].partition('", line ')
+            return f"{file}:{rest.partition(',')[0]}"
+    return ""
+
+
+def _try(graph_module, settings):
+    """A callable, or the CompileError."""
+    try:
+        program, plan = to_program(graph_module)
+    except Exception as e:  # torch's verifier and serialiser raise many types
+        return CompileError(f"the graph cannot be written as a program: {type(e).__name__}: {e}", "", "EXPORT")
+    if not any(kind == "result" for kind, _ in plan):
+        return CompileError("the graph computes nothing", "", "EMPTY")
+    try:
+        package = compile_model(program, cached=settings["cached"], arch=settings["arch"], options=settings["options"])
+    except CompileError as e:
+        return e
+    except Error:
+        raise
+    except Exception as e:  # torch.export.save
+        return CompileError(f"the graph cannot be written as a program: {type(e).__name__}: {e}", "", "EXPORT")
+    model = package.load(threads=settings["threads"], result="torch")
+    _note(pieces=Piece(len(_operators(graph_module.graph)), True, package.seconds, package.cached, len(package.data)), packages=package)
+    return _Compiled(model, plan)
+
+
+def _refused_nodes(graph, error):
+    """The nodes that the diagnostics name."""
+    by_name = {n.name: n for n in graph.nodes}
+    found = {}
+    for d in error.diagnostics:
+        if d.context in by_name:
+            found.setdefault(by_name[d.context], d.message)
+    return found
+
+
+def _random_nodes(graph):
+    return {n: "random numbers are torch's own unless options={'rng': 'neso'}" for n in graph.nodes
+            if n.op == "call_function" and torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())}
+
+
+def _check_devices(graph):
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            raise Error(f"torch.compile(backend='neso') computes on the CPU so far, and this graph holds tensors on {value.device}; move the model to the CPU, or compile it "
+                        "with neso.compile(…, target='cuda')")
+
+
+def compile_graph(graph_module, settings):
+    """A boxed callable for a functional ATen graph."""
+    graph = graph_module.graph
+    _check_devices(graph)
+    if not _operators(graph):
+        return _eager(graph_module)
+    refused = _random_nodes(graph) if settings["rng"] == "torch" else {}
+    if not refused:
+        done = _try(graph_module, settings)
+        if isinstance(done, _Compiled):
+            return done
+        if settings["fallback"] == "error":
+            raise done
+        refused = _refused_nodes(graph, done)
+        if not refused:
+            # Nothing says which operator it was.
+            _leave(graph_module, graph, {}, settings, str(done))
+            return _eager(graph_module)
+    elif settings["fallback"] == "error":
+        raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in refused.items()), "", "RANDOM")
+    return _compile_pieces(graph_module, refused, settings)
+
+
+def _compile_pieces(graph_module, refused, settings):
+    """Everything but the refused nodes, in as few parts as their order allows."""
+    from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+    from torch.fx.passes.operator_support import OperatorSupportBase
+    original = graph_module
+    for _ in range(8):
+        module = torch.fx.GraphModule(original, copy.deepcopy(original.graph))
+        names = {n.name for n in refused}
+
+        class Support(OperatorSupportBase):
+            def is_node_supported(self, submodules, node):
+                return node.op == "call_function" and node.name not in names
+
+        partitioner = CapabilityBasedPartitioner(module, Support(), allows_single_node_partition=True)
+        parts = [p for p in partitioner.propose_partitions() if sum(n.op == "call_function" for n in p.nodes) >= SMALLEST_PIECE]
+        fused = partitioner.fuse_partitions(parts)
+        again = {}
+        done = {}
+        for node in fused.graph.nodes:
+            if node.op != "call_module":
+                continue
+            inner = getattr(fused, node.target)
+            result = _try(_with_tuple_result(inner), settings)
+            if isinstance(result, _Compiled):
+                done[node.target] = (result, isinstance(next(n for n in inner.graph.nodes if n.op == "output").args[0], (tuple, list)))
+                continue
+            by_name = {n.name: n for n in original.graph.nodes}
+            found = {by_name[n.name]: why for n, why in _refused_nodes(inner.graph, result).items() if n.name in by_name}
+            again.update(found)
+            if not found:
+                again.update({by_name[n.name]: str(result) for n in inner.graph.nodes if n.op == "call_function" and n.name in by_name})
+        if not again:
+            break
+        refused = {**refused, **again}
+    _leave(fused, original.graph, refused, settings)
+    for name, (compiled, many) in done.items():
+        setattr(fused, name, _Part(compiled, many))
+    fused.recompile()
+    return _eager(fused)
+
+
+class _Part(torch.nn.Module):
+    def __init__(self, compiled, many):
+        super().__init__()
+        self.compiled, self.many = compiled, many
+
+    def forward(self, *args):
+        results = self.compiled(list(args))
+        return results if self.many else results[0]
+
+
+def _with_tuple_result(module):
+    output = next(n for n in module.graph.nodes if n.op == "output")
+    if isinstance(output.args[0], (tuple, list)):
+        return module
+    copied = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    output = next(n for n in copied.graph.nodes if n.op == "output")
+    output.args = ((output.args[0],),)
+    return copied
+
+
+def _leave(module, graph, refused, settings, why=None):
+    """Says what stays with torch."""
+    left = [n for n in module.graph.nodes if n.op == "call_function"]
+    _note(pieces=Piece(len(left), False))
+    for node, reason in refused.items():
+        _note(refused=(_name(node), _line(node), reason))
+    if why:
+        _note(refused=("the whole graph", "", why))
+    if settings["fallback"] != "warn":
+        return
+    total = max(len(_operators(graph)), 1)
+    lines = sorted({f"{_name(n)} at {_line(n) or 'an unknown line'}: {reason}" for n, reason in refused.items()}) or [why]
+    warnings.warn(f"neso leaves {len(left)} of {total} operators of a graph to torch:\n  " + "\n  ".join(lines[:20]), stacklevel=2)
+
+
+def _eager(graph_module):
+    def run(args):
+        flat = list(args)
+        if isinstance(args, list):
+            args.clear()
+        return graph_module(*flat)
+    run._boxed_call = True
+    return run
+
+
+def _backward_decompositions():
+    """Rules of differentiation in terms of operators that inference has as well."""
+    from torch._decomp import core_aten_decompositions
+    return {op: rule for op, rule in core_aten_decompositions().items() if "backward" in op.name()}
+
+
+def backend(graph_module, example_inputs, *, options=None, mode=None):
+    """The entry point that torch.compile finds under "neso"."""
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+    unknown = set(options or {}) - set(_OPTIONS)
+    if unknown:
+        raise Error(f"torch.compile(backend='neso') has no option {', '.join(sorted(unknown))}; there are {', '.join(_OPTIONS)}")
+    if mode not in (None, "default"):
+        raise Error(f"torch.compile(backend='neso') has no mode '{mode}' so far; leave it out")
+    settings = {**_OPTIONS, **(options or {})}
+    if settings["fallback"] not in ("warn", "silent", "error"):
+        raise Error(f"fallback is warn, silent or error, not {settings['fallback']!r}")
+
+    def compiler(graph, inputs):
+        return compile_graph(graph, settings)
+    return aot_autograd(fw_compiler=compiler, partition_fn=min_cut_rematerialization_partition, decompositions=_backward_decompositions)(graph_module, example_inputs)
+
+
+def explain(function, *args, options=None, **kwargs):
+    """Compiles and calls the function once, and says what was compiled and what stays with torch, with the line of each."""
+    torch._dynamo.reset()
+    with watch() as report:
+        torch.compile(function, backend=backend, options={**(options or {}), "fallback": "silent"})(*args, **kwargs)
+    torch._dynamo.reset()
+    return report
+
+
+def package(function, *args, options=None, dynamic=None, **kwargs):
+    """The package of a function that is one graph, called under no_grad: the way from torch.compile to a file. Its inputs are those of
+    the traced graph, parameters among them."""
+    torch._dynamo.reset()
+    with watch() as report, torch.no_grad():
+        torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic, options={**(options or {}), "fallback": "error"})(*args, **kwargs)
+    torch._dynamo.reset()
+    return report.packages[0]
