@@ -31,7 +31,7 @@ std::string librariesText(const neso_model_stats &model, const neso_device_stats
 // The runs after the first one: `warm` back to back, on a GPU also each with a cold second-level cache.
 neso_status measureRuns(Session &session, const Options &o, double firstMs, size_t l2Bytes, Spread &warm,
                         Spread &coldCache) {
-  if (!o.session.device.gpu()) {
+  if (!o.session.device.apart()) {
     auto once = [&](double *ms) {
       double begin = nowMs();
       neso_status s = session.run();
@@ -40,7 +40,7 @@ neso_status measureRuns(Session &session, const Options &o, double firstMs, size
     };
     return measure(once, o.iterations, firstMs, warm);
   }
-  DeviceTimer timer(session.context(), o.session.device.index, l2Bytes);
+  DeviceTimer timer(session.context(), o.session.device, l2Bytes);
   auto run = [&] {
     return neso_run_async(session.context(), session.views.data(), session.views.size(), session.outputs.data(),
                           session.outputs.size());
@@ -55,7 +55,7 @@ int run(Options o) {
   if (Status s = session.open(o.session); !s) return report(s.error());
   neso_device_info device{};
   if (Status s = o.session.device.info(device); !s) return report(s.error());
-  bool gpu = o.session.device.gpu();
+  bool gpu = o.session.device.apart();
   if (gpu)
     if (Status s = session.moveToDevice(); !s) return report(s.error());
   double begin = nowMs();

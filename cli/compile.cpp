@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "backend/target.h"
 #include "base/atomic_file.h"
 #include "console.h"
 #include "driver/compile.h"
@@ -14,7 +15,7 @@ namespace neso::cli {
 namespace {
 
 struct Options {
-  std::string model, output, report, emit;
+  std::string model, output, report, emit, ptxas;
   std::vector<std::string> archs, kernels, settings;
   CompileOptions compile;
   TuneRequest tune;
@@ -22,7 +23,8 @@ struct Options {
 };
 
 int run(Options o) {
-  if (!o.archs.empty()) o.compile.archs = o.archs;
+  if (Status s = resolveNative(o.compile.target, o.archs, o.tune.device); !s) return report(s.error());
+  o.compile.archs = o.archs;
   o.compile.kernelPaths = o.kernels;
   o.compile.report = !o.report.empty();
   if (!o.emit.empty()) o.compile.emit = parseStage(o.emit);
@@ -56,14 +58,13 @@ int run(Options o) {
 
 void declareCompile(CLI::App &parent, Action &todo) {
   auto o = std::make_shared<Options>();
+  o->compile.target = backends().front()->kind();
   CLI::App *app = parent.add_subcommand("compile", "compile a PyTorch exported program (.pt2) into a package");
   app->add_option("model", o->model, "the .pt2")->required();
   auto *output = app->add_option("-o,--output", o->output,
                                  "the package to write; with --emit, the text (default: standard output)");
-  app->add_option("--target", o->compile.target, "cpu or cuda")->capture_default_str();
-  app->add_option("--arch", o->archs,
-                  "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 "
-                  "(default), sm_100, …; several: all go in, the best is chosen at load")
+  app->add_option("--target", o->compile.target, backendKinds())->capture_default_str();
+  app->add_option("--arch", o->archs, targetHelp() + "; several: all go in, the best is chosen at load")
       ->delimiter(',')
       ->allow_extra_args(false);
   app->add_option("--kernels", o->kernels,
@@ -72,8 +73,8 @@ void declareCompile(CLI::App &parent, Action &todo) {
       ->allow_extra_args(false);
   app->add_option(
          "--option", o->settings,
-         "K=V; assembler=PATH: ptxas, or none: only PTX goes into the package and the GPU's driver assembles it; "
-         "f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), ieee "
+         "K=V; f32-products=tf32x3 (default on GPUs: tensor cores, three products of halves, nearly f32's accuracy), "
+         "ieee "
          "(multiply-add) or tf32 (one product, 11 bits); "
          "library=auto (default on GPUs: cuBLASLt, where the machine that runs has it, computes products that it is "
          "estimated to be faster at), never or always; "
@@ -82,6 +83,11 @@ void declareCompile(CLI::App &parent, Action &todo) {
          "or off")
       ->type_name("K=V")
       ->allow_extra_args(false);
+  app->add_option("--ptxas", o->ptxas,
+                  "path of NVIDIA's assembler, or none: only PTX goes into the package and the GPU's driver assembles "
+                  "it; default: bin/ptxas of the first of /usr/local/cuda, /usr/local/cuda-VERSION (the newest), "
+                  "/opt/cuda, /usr/local, "
+                  "/usr that has one");
   std::vector<std::string> names;
   std::string stages;
   for (int i = 0; i < stageCount(); ++i) {
@@ -96,9 +102,9 @@ void declareCompile(CLI::App &parent, Action &todo) {
                                "measure other ways to compile each kernel on the device, keep the fastest, and write "
                                "what was found to this file; its other results stay");
   app->add_option("--tuned", o->tune.readFrom, "compile with the results of an earlier --tune")->excludes(tune);
-  app->add_option("--device", o->tune.device.text, "to tune on: cpu, cuda or cuda:N (default: that of --target)")
+  app->add_option("--device", o->tune.device.text, "to tune on: " + deviceNames() + "; default: that of --target")
       ->needs(tune);
-  app->add_option("--cuda-driver", o->tune.device.driver, "the CUDA driver's library")->needs(tune);
+  app->add_option("--cuda-driver", o->tune.device.driver, "the CUDA driver's library, for --tune and --arch native");
   app->add_option("--dim", o->tune.dims, "a size to tune with, s0=17")->needs(tune)->allow_extra_args(false);
   app->add_option("--run-threads", o->tune.runThreads, "of the model while it is tuned on a CPU (default: all)")
       ->needs(tune);
@@ -111,6 +117,7 @@ void declareCompile(CLI::App &parent, Action &todo) {
       if (equals == std::string::npos) throw CLI::ValidationError("--option", "'" + s + "' is not of the form K=V");
       o->compile.options.emplace_back(s.substr(0, equals), s.substr(equals + 1));
     }
+    if (!o->ptxas.empty()) o->compile.options.emplace_back("assembler", o->ptxas);
     if (app->get_option("--device")->count() == 0) o->tune.device.text = o->compile.target;
     todo = [o] { return run(*o); };
   });

@@ -1,20 +1,46 @@
 #include "device.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "backend/target.h"
+#include "base/diagnostics/backend.h"
 #include "base/diagnostics/cli.h"
-
-#include <cstdlib>
-
+#include "device/device.h"
 #include "model_file.h"
 
 namespace neso::cli {
 
+std::string deviceName(neso_device_kind kind) {
+  const neso_device_vtable *device = neso_rt::device_of_kind(kind);
+  const std::string_view label = device ? device->label : "?";
+  return std::string(label.substr(0, label.find(':')));
+}
+
+std::string deviceNames() {
+  std::string out;
+  for (int kind = 0; const neso_device_vtable *device = neso_rt::device_of_kind(kind); ++kind) {
+    const std::string name = deviceName(device->kind);
+    out += (out.empty() ? "" : ", ") + name + (kind == 0 ? " (default)" : "");
+    if (name != device->label) out += " or " + name + ":N";
+  }
+  return out;
+}
+
 Status DeviceChoice::parse() {
-  kind = text == "cpu" ? NESO_CPU : NESO_CUDA;
-  if (text == "cpu" || text == "cuda") return Status::ok();
-  char *end = nullptr;
-  bool number = text.starts_with("cuda:") && text.size() > 5 && text.size() < 10 && text[5] >= '0' && text[5] <= '9';
-  index = number ? static_cast<int32_t>(std::strtol(text.c_str() + 5, &end, 10)) : 0;
-  if (number && *end == 0) return Status::ok();
-  return fail(diag::DeviceNotBuilt, {}, text);
+  const size_t colon = text.find(':');
+  for (int k = 0; const neso_device_vtable *device = neso_rt::device_of_kind(k); ++k) {
+    const std::string name = deviceName(device->kind);
+    if (text.substr(0, colon) != name) continue;
+    kind = device->kind, index = 0;
+    if (colon == std::string::npos) return Status::ok();
+    if (name == device->label) break; // there is but one
+    const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
+    auto [stop, error] = std::from_chars(begin, end, index);
+    if (error == std::errc() && stop == end && begin != end && *begin != '-') return Status::ok();
+    break;
+  }
+  return fail(diag::DeviceNotBuilt, {}, text, deviceNames());
 }
 
 void DeviceChoice::apply(neso_context_options &options) const {
@@ -30,10 +56,24 @@ Status DeviceChoice::info(neso_device_info &out) const {
 }
 
 Result<DeviceChoice::Code> DeviceChoice::code() const {
-  if (!gpu()) return Code{"cpu", "native"};
+  const Backend *backend = findBackend(deviceName(kind));
   neso_device_info device;
   if (Status s = info(device); !s) return s.takeError();
-  return Code{"cuda", device.arch};
+  if (!backend) backend = backends().front();
+  return Code{std::string(backend->kind()), device.arch[0] ? device.arch : std::string(kNativeArch)};
+}
+
+Status resolveNative(const std::string &target, std::vector<std::string> &archs, DeviceChoice device) {
+  const Backend *backend = findBackend(target);
+  auto native = std::find(archs.begin(), archs.end(), kNativeArch);
+  if (!backend || backend->native() || native == archs.end()) return Status::ok();
+  if (!device.text.starts_with(target)) device.text = target;
+  if (Status s = device.parse(); !s) return s;
+  neso_device_info found{};
+  if (Status s = device.info(found); !s)
+    return fail(diag::NativeUnknown, {}, target, neso_error_text(), backend->known());
+  std::replace(archs.begin(), archs.end(), std::string(kNativeArch), std::string(found.arch));
+  return Status::ok();
 }
 
 } // namespace neso::cli

@@ -5,7 +5,7 @@
 namespace neso::cli {
 
 void declareDevice(CLI::App *app, DeviceChoice &device, int &threads) {
-  app->add_option("--device", device.text, "cpu (default), cuda or cuda:N");
+  app->add_option("--device", device.text, deviceNames());
   app->add_option("--cuda-driver", device.driver, "the library of the CUDA driver (default: libcuda.so.1)");
   app->add_option("--cublas", device.cublas,
                   "on a GPU: a path of cuBLASLt for the products that the package leaves to it, or none (default: what "

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "device.h"
 #include "model_file.h"
 #include "verb.h"
 
@@ -114,8 +115,8 @@ void printJson(const neso_model *m) {
   std::string targets = list(neso_model_target_count(m), [&](int32_t i) {
     neso_target_info t;
     neso_model_target(m, i, &t);
-    return fmt::format("{{\"device\": \"{}\", \"arch\": {}, \"code_bytes\": {}, \"chosen\": {}}}",
-                       t.kind == NESO_CUDA ? "cuda" : "cpu", jsonString(t.arch), t.code_bytes, t.chosen != 0);
+    return fmt::format("{{\"device\": \"{}\", \"arch\": {}, \"code_bytes\": {}, \"chosen\": {}}}", deviceName(t.kind),
+                       jsonString(t.arch), t.code_bytes, t.chosen != 0);
   });
   fmt::print(
       "{{\"model\": {}, \"producer\": {}, \"inputs\": {}, \"outputs\": {}, \"symbols\": {}, \"constants\": {}, "
@@ -148,11 +149,19 @@ void printText(const neso_model *m) {
         fmt::print("  {:3} {} {}{}\n", i, v.name, kKinds[v.kind], v.optional ? " (fixed by the export)" : "");
     }
   }
+  bool elsewhere = true;
   for (int32_t i = 0; i < neso_model_target_count(m); ++i) {
     neso_target_info t;
     neso_model_target(m, i, &t);
-    fmt::print("target {} {}: {} bytes of code{}\n", t.kind == NESO_CUDA ? "cuda" : "cpu", t.arch, t.code_bytes,
-               t.chosen ? ", used on this machine" : "");
+    elsewhere &= !t.chosen;
+  }
+  for (int32_t i = 0; i < neso_model_target_count(m); ++i) {
+    neso_target_info t;
+    neso_model_target(m, i, &t);
+    fmt::print("target {} {}: {} bytes of code{}\n", deviceName(t.kind), t.arch, t.code_bytes,
+               t.chosen                          ? ", used on this machine"
+               : elsewhere && t.kind == NESO_CPU ? ", not for this machine"
+                                                 : "");
   }
   fmt::print("{} constants\n", neso_model_constant_count(m));
   for (int32_t i = 0; i < neso_model_constant_count(m); ++i) {
@@ -196,7 +205,7 @@ void declareInfo(CLI::App &parent, Action &todo) {
   app->callback([path, json, &todo] {
     todo = [path, json] {
       OpenModel model;
-      if (Status s = model.open(*path, NESO_CHECK_ALL, {}, {}); !s) return report(s.error());
+      if (Status s = model.look(*path); !s) return report(s.error());
       *json ? printJson(model.get()) : printText(model.get());
       return 0;
     };

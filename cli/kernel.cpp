@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "backend/target.h"
 #include "base/atomic_file.h"
 #include "driver/kernel.h"
 #include "flags.h"
@@ -16,7 +17,7 @@ namespace neso::cli {
 namespace {
 
 struct Options {
-  std::string source, signature, output, target = "cpu", stage, grid;
+  std::string source, signature, output, target{backends().front()->kind()}, stage, grid, ptxas;
   DeviceChoice device;
   std::vector<std::string> constexprs, hints, archs, args, paths;
   int numWarps = 0, numStages = 0, threads = 0, iterations = 0;
@@ -71,27 +72,28 @@ int analyze(const Options &o) {
   return 0;
 }
 
-int compile(const Options &o) {
+int compile(Options o) {
+  if (Status s = resolveNative(o.target, o.archs, o.device); !s) return report(s.error());
   Result<KernelSource> source = sourceOf(o);
   if (!source) return report(source.error());
   Result<Kernel> kernel = Kernel::read(*source);
   if (!kernel) return report(kernel.error());
   std::vector<std::string> notes;
-  Result<std::string> bytes =
-      kernel->package(o.target, o.archs.empty() ? std::vector<std::string>{"native"} : o.archs, &notes);
+  Result<std::string> bytes = kernel->package(o.target, o.archs, &notes, o.ptxas);
   if (!bytes) return report(bytes.error());
   for (const std::string &note : notes) std::fprintf(stderr, "%s\n", note.c_str());
   Status s = writeFileAtomically(o.output, *bytes);
   return s ? 0 : report(s.error());
 }
 
-int emit(const Options &o) {
+int emit(Options o) {
+  if (Status s = resolveNative(o.target, o.archs, o.device); !s) return report(s.error());
   Result<KernelSource> source = sourceOf(o);
   if (!source) return report(source.error());
   Result<Kernel> kernel = Kernel::read(*source);
   if (!kernel) return report(kernel.error());
   Result<std::string> text =
-      kernel->emit(*parseKernelStage(o.stage), o.target, o.archs.empty() ? "native" : o.archs.front());
+      kernel->emit(*parseKernelStage(o.stage), o.target, o.archs.empty() ? "" : o.archs.front(), o.ptxas);
   if (!text) return report(text.error());
   if (o.output.empty()) {
     std::fwrite(text->data(), 1, text->size(), stdout);
@@ -145,7 +147,7 @@ public:
   Status collect() {
     if (neso_status s = neso_context_synchronize(context_); s != NESO_OK) return runtimeError(s);
     for (const auto &[host, there] : onDevice_)
-      if (Status s = copy(plain(host, there.second, NESO_CPU), plain(there.first, there.second, NESO_CUDA)); !s)
+      if (Status s = copy(plain(host, there.second, NESO_CPU), plain(there.first, there.second, device_.kind)); !s)
         return s;
     return Status::ok();
   }
@@ -156,7 +158,7 @@ public:
 
 private:
   neso_tensor plain(void *data, const int64_t &bytes, neso_device_kind kind) const {
-    return {data, &bytes, nullptr, 1, NESO_U8, kind, kind == NESO_CUDA ? device_.index : 0};
+    return {data, &bytes, nullptr, 1, NESO_U8, kind, kind == device_.kind ? device_.index : 0};
   }
   Status copy(const neso_tensor &to, const neso_tensor &from) const {
     neso_status s = neso_tensor_copy(context_, &to, &from);
@@ -172,7 +174,7 @@ private:
         if (neso_status s = neso_context_allocate(context_, static_cast<size_t>(v.bytes), &it->second.first);
             s != NESO_OK)
           return runtimeError(s);
-        if (Status s = copy(plain(it->second.first, v.bytes, NESO_CUDA), plain(v.data, v.bytes, NESO_CPU)); !s)
+        if (Status s = copy(plain(it->second.first, v.bytes, device_.kind), plain(v.data, v.bytes, NESO_CPU)); !s)
           return s;
       }
       v.data = it->second.first;
@@ -183,8 +185,9 @@ private:
   Status load(const Options &o) {
     Result<DeviceChoice::Code> code = device_.code();
     if (!code) return code.takeError();
-    Result<std::string> bytes =
-        kernel_->package(code->target, o.archs.empty() ? std::vector<std::string>{code->arch} : o.archs);
+    std::vector<std::string> archs = o.archs.empty() ? std::vector{code->arch} : o.archs;
+    std::replace(archs.begin(), archs.end(), std::string(kNativeArch), code->arch);
+    Result<std::string> bytes = kernel_->package(code->target, archs, nullptr, o.ptxas);
     if (!bytes) return bytes.takeError();
     bytes_ = std::move(*bytes);
     if (neso_status s = neso_model_load_memory(bytes_.data(), bytes_.size(), nullptr, &model_); s != NESO_OK)
@@ -195,7 +198,7 @@ private:
     device_.apply(options);
     if (neso_status s = neso_context_create(model_, &options, &context_); s != NESO_OK) return runtimeError(s);
     std::vector<KernelValue> values = arguments.values;
-    if (device_.gpu())
+    if (device_.apart())
       if (Status s = moveToDevice(values); !s) return s;
     args_ = kernel_->arguments(values);
     argBytes_ = kernel_->bufferBytes(values);
@@ -232,7 +235,7 @@ int bench(const Options &o) {
   double start = nowMs();
   if (Status s = launch.prepare(o); !s) return report(s.error());
   double prepareMs = nowMs() - start;
-  bool gpu = launch.device().gpu();
+  bool gpu = launch.device().apart();
   auto once = [&](double *ms) {
     double begin = nowMs();
     neso_status s = launch.launch();
@@ -244,7 +247,7 @@ int bench(const Options &o) {
   if (neso_status s = once(&cold); s != NESO_OK) return report(s);
   neso_device_info device{};
   if (Status s = launch.device().info(device); !s) return report(s.error());
-  DeviceTimer timer(launch.context(), launch.device().index, device.l2_bytes);
+  DeviceTimer timer(launch.context(), launch.device(), device.l2_bytes);
   auto queue = [&] { return launch.launch(); };
   Spread warm, coldCache;
   if (neso_status s = measure(gpu ? timer.warm(queue) : Repetition(once), o.iterations, cold, warm); s != NESO_OK)
@@ -293,6 +296,12 @@ CLI::App *declareSource(CLI::App *kernel, const char *verb, const char *text, Op
   return app;
 }
 
+/// What is asked of NVIDIA's software where code is made and nothing is launched.
+void declareToolkit(CLI::App *app, Options &o) {
+  app->add_option("--ptxas", o.ptxas, "path of NVIDIA's assembler, or none: as for neso compile");
+  app->add_option("--cuda-driver", o.device.driver, "the CUDA driver's library, for --arch native");
+}
+
 void declareLaunch(CLI::App *app, Options &o) {
   app->add_option("--grid", o.grid, "X[,Y[,Z]] programs")->required();
   app->add_option(
@@ -300,6 +309,7 @@ void declareLaunch(CLI::App *app, Options &o) {
          "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")
       ->allow_extra_args(false);
   app->add_option("--arch", o.archs, "as for compile")->delimiter(',')->allow_extra_args(false);
+  app->add_option("--ptxas", o.ptxas, "path of NVIDIA's assembler, or none: as for neso compile");
   declareDevice(app, o.device, o.threads);
 }
 
@@ -316,21 +326,21 @@ void declareKernel(CLI::App &parent, Action &todo) {
 
   app = declareSource(kernel, "compile", "write a package that holds the kernel", *o);
   app->add_option("-o,--output", o->output, "the package")->required();
-  app->add_option("--target", o->target, "cpu or cuda")->capture_default_str();
-  app->add_option("--arch", o->archs,
-                  "cpu: native (default), x86-64-v3, x86-64-v4, x86-64-v4+bf16, x86-64-v4+amx; cuda: sm_80, sm_90 "
-                  "(default), …; several: all go in")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  app->add_option("--target", o->target, backendKinds())->capture_default_str();
+  app->add_option("--arch", o->archs, targetHelp() + "; several: all go in")->delimiter(',')->allow_extra_args(false);
+  declareToolkit(app, *o);
   app->callback([o, &todo] { todo = [o] { return compile(*o); }; });
 
   app = declareSource(kernel, "emit", "print a stage of the compiler", *o);
-  app->add_option("--stage", o->stage, "ttir, llvm, asm (cpu), layout, ptx or sass (cuda)")
+  std::vector<std::string> stages;
+  for (Stage stage : kernelStages()) stages.emplace_back(kernelStageName(stage));
+  app->add_option("--stage", o->stage, "the stage; some are of one target only")
       ->required()
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kKernelStageNames), std::end(kKernelStageNames))));
+      ->check(CLI::IsMember(stages));
   app->add_option("-o,--output", o->output, "the text (default: standard output)");
-  app->add_option("--target", o->target, "cpu or cuda")->capture_default_str();
+  app->add_option("--target", o->target, backendKinds())->capture_default_str();
   app->add_option("--arch", o->archs, "as for compile; one")->delimiter(',')->expected(1);
+  declareToolkit(app, *o);
   app->callback([o, &todo] { todo = [o] { return emit(*o); }; });
 
   app = declareSource(kernel, "run", "launch the kernel on files and write every buffer", *o);

@@ -17,8 +17,19 @@ Error runtimeError(neso_status status) {
 Status OpenModel::open(const std::string &path, neso_check check, const DeviceChoice &device,
                        const std::vector<std::string> &kernels) {
   neso_model_options options{};
-  options.struct_size = sizeof options;
   options.check = check;
+  return load(path, options, device, kernels);
+}
+
+Status OpenModel::look(const std::string &path) {
+  neso_model_options options{};
+  options.check = NESO_CHECK_ALL, options.look_only = 1;
+  return load(path, options, {}, {});
+}
+
+Status OpenModel::load(const std::string &path, neso_model_options options, const DeviceChoice &device,
+                       const std::vector<std::string> &kernels) {
+  options.struct_size = sizeof options;
   if (path.size() > 4 && path.compare(path.size() - 4, 4, ".pt2") == 0) {
     Result<DeviceChoice::Code> code = device.code();
     if (!code) return code.takeError();

@@ -22,9 +22,13 @@ public:
   /// `kernels` are the --kernels of its user kernels.
   Status open(const std::string &path, neso_check check, const DeviceChoice &device,
               const std::vector<std::string> &kernels);
+  /// Only to be described: its code may be for any machine.
+  Status look(const std::string &path);
   const neso_model *get() const { return model_; }
 
 private:
+  Status load(const std::string &path, neso_model_options options, const DeviceChoice &device,
+              const std::vector<std::string> &kernels);
   std::string bytes_;
   neso_model *model_ = nullptr;
 };

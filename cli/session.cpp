@@ -6,7 +6,7 @@ namespace neso::cli {
 
 Status Session::open(SessionOptions &o) {
   if (Status s = o.device.parse(); !s) return s;
-  deviceIndex_ = o.device.index;
+  deviceKind_ = o.device.kind, deviceIndex_ = o.device.index;
   double start = nowMs();
   if (Status s = model_.open(o.model, o.check, o.device, o.kernels); !s) return s;
   loadMs_ = nowMs() - start;
@@ -32,7 +32,7 @@ Status Session::moveToDevice() {
     neso_model_input(model(), static_cast<int32_t>(&view - views.data()), &info);
     if (!view.data || info.kind != NESO_VALUE_TENSOR) continue;
     neso_tensor there = view;
-    there.device = NESO_CUDA;
+    there.device = deviceKind_;
     there.device_index = deviceIndex_;
     int64_t bytes =
         elementCount({view.sizes, view.sizes + view.rank}) * static_cast<int64_t>(neso_dtype_size(view.dtype));
@@ -41,7 +41,7 @@ Status Session::moveToDevice() {
     if (neso_status s = neso_tensor_copy(context_, &there, &view); s != NESO_OK) return runtimeError(s);
     view = there;
   }
-  for (neso_tensor &out : outputs) out = {nullptr, nullptr, nullptr, 0, NESO_F32, NESO_CUDA, deviceIndex_};
+  for (neso_tensor &out : outputs) out = {nullptr, nullptr, nullptr, 0, NESO_F32, deviceKind_, deviceIndex_};
   return Status::ok();
 }
 

@@ -53,6 +53,7 @@ private:
   neso_context *context_ = nullptr;
   std::vector<HostTensor> inputs_;
   double loadMs_ = 0;
+  neso_device_kind deviceKind_ = NESO_CPU;
   int32_t deviceIndex_ = 0;
 };
 

@@ -70,7 +70,7 @@ neso_status DeviceTimer::flush() {
   if (!from_.data) {
     // Twice the cache in each of two buffers leaves nothing of what was there.
     size_ = static_cast<int64_t>(std::max<size_t>(2 * l2Bytes_, size_t{32} << 20));
-    from_ = to_ = {nullptr, &size_, nullptr, 1, NESO_U8, NESO_CUDA, device_};
+    from_ = to_ = {nullptr, &size_, nullptr, 1, NESO_U8, kind_, device_};
     for (neso_tensor *t : {&from_, &to_})
       if (neso_status s = neso_context_allocate(context_, static_cast<size_t>(size_), &t->data); s != NESO_OK) return s;
   }

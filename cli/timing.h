@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "device.h"
 #include "neso/neso.h"
 
 namespace neso::cli {
@@ -28,8 +29,8 @@ neso_status measure(const Repetition &once, int iterations, double firstMs, Spre
 class DeviceTimer {
 public:
   using Work = std::function<neso_status()>;
-  DeviceTimer(neso_context *context, int32_t device, size_t l2Bytes)
-      : context_(context), device_(device), l2Bytes_(l2Bytes) {}
+  DeviceTimer(neso_context *context, const DeviceChoice &device, size_t l2Bytes)
+      : context_(context), kind_(device.kind), device_(device.index), l2Bytes_(l2Bytes) {}
   /// Several after one another, as in steady state: what one of them takes.
   Repetition warm(Work work);
   /// Each after other memory has gone through the second-level cache. While that is copied the host queues the work, so
@@ -40,6 +41,7 @@ private:
   neso_status flush();
 
   neso_context *context_;
+  neso_device_kind kind_;
   int32_t device_;
   size_t l2Bytes_;
   int64_t size_ = 0;

@@ -116,8 +116,8 @@ Status checkDevice(TuneRequest &request, CompileOptions &options) {
   if (!code) return code.takeError();
   if (code->target != options.target)
     return fail(diag::TuneDevice, {}, request.device.text, "a " + code->target + " device", options.target, code->arch);
-  if (!request.device.gpu()) return Status::ok();
-  if (options.archs == std::vector<std::string>{"native"}) options.archs = {code->arch};
+  if (!request.device.apart()) return Status::ok();
+  if (options.archs.empty()) options.archs = {code->arch};
   if (std::find(options.archs.begin(), options.archs.end(), code->arch) != options.archs.end()) return Status::ok();
   std::string archs;
   for (const std::string &a : options.archs) archs += (archs.empty() ? "" : ", ") + a;

@@ -14,7 +14,7 @@ class Cli : public CliTest {
 protected:
   // y = x + w with x [s0], s0 in [2, 8]; state (a buffer) and z, the second input, are doubled in place.
   // gpu: its kernels are those of the fake CUDA driver.
-  void makePackage(const std::string &name, float first = 1, bool gpu = false) {
+  void makePackage(const std::string &name, float first = 1, bool gpu = false, const std::string &arch = "x86-64") {
     plan::Plan p;
     Expr s0 = Symbol::size("s0");
     p.program.name = "tiny";
@@ -66,7 +66,7 @@ protected:
     launch("test_double", {sb}, 2);
     memory::planMemory(p);
     CompiledCode code;
-    code.target = "x86-64";
+    code.target = arch;
     std::string image = slurp(NESO_BINARY_DIR "/lib/libneso_test_kernels.so");
     code.image.assign(image.begin(), image.end());
     for (const char *f : {"test_add", "test_double"}) code.functions.push_back({f, f});
@@ -75,11 +75,13 @@ protected:
       std::memcpy(header.e_ident, ELFMAG, SELFMAG);
       header.e_machine = 190;
       code.target = "sm_90";
-      code.format = CompiledCode::Format::Cubin;
+      code.format = CompiledCode::Format::Cubin, code.devices = 1;
       code.image.assign(reinterpret_cast<uint8_t *>(&header), reinterpret_cast<uint8_t *>(&header + 1));
       for (CompiledFunction &f : code.functions) f.threads = 128, f.registers = 24, f.blocksPerSm = 16;
     }
-    Status s = writePackage({&p, {}, {code}, {{"license", "none"}}}, dir + name);
+    PackageContents contents{&p, {}, {code}, {{"license", "none"}}};
+    contents.caps.threadBlocks = contents.caps.alignedInputs = gpu;
+    Status s = writePackage(contents, dir + name);
     ASSERT_TRUE(static_cast<bool>(s)) << s.error().str();
   }
   void makeInputs() { save("in.safetensors", {tensor("x", {3}, {1, 2, 3}), tensor("1", {2}, {5, 6})}); }
@@ -230,6 +232,17 @@ TEST_F(Cli, BenchAndInfoOfAGpuPackage) {
                        "\"registers\": 24, \"spill_bytes\": 0, \"blocks_per_sm\": 16}]"),
             std::string::npos)
       << o.out;
+}
+
+// A package is looked at on any machine.
+TEST_F(Cli, InfoOfAPackageForAnotherCpu) {
+  makePackage("m.neso", 1, false, "riscv64");
+  Outcome o = neso("info m.neso");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("target cpu riscv64: "), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("not for this machine"), std::string::npos) << o.out;
+  EXPECT_EQ(neso("info m.neso --json").code, 0);
+  EXPECT_EQ(neso("bench m.neso --iters 1").code, 1);
 }
 
 TEST_F(Cli, DiffNamesTheMembersThatDiffer) {

@@ -52,16 +52,27 @@ TEST_F(KernelCli, EmitSassAsksTheDisassembler) {
   write("ptxas", "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\necho cubin > $2\n");
   write("cuobjdump", "#!/bin/sh\necho \"FADD R1, R2, R3 ; of $(cat $2)\"\n");
   std::system(("chmod 755 " + dir + "ptxas " + dir + "cuobjdump").c_str());
-  const char *old = std::getenv("PATH");
-  const std::string path = old ? old : "";
-  setenv("PATH", (dir + ":" + path).c_str(), 1);
-  Outcome r = kernel("emit " + scale + "--stage sass --target cuda");
-  setenv("PATH", path.c_str(), 1);
+  Outcome r = kernel("emit " + scale + "--stage sass --target cuda --ptxas " + dir + "ptxas");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.out, "FADD R1, R2, R3 ; of cubin\n");
   r = kernel("emit " + scale + "--stage sass");
   EXPECT_EQ(r.code, 1);
   EXPECT_NE(r.err.find("E0602"), std::string::npos) << r.err;
+}
+
+// The device of this machine is asked, and without one nobody guesses.
+TEST_F(KernelCli, NativeIsTheDeviceOfThisMachine) {
+  Outcome r = kernel("compile " + scale +
+                     "--target cuda --arch native --ptxas none -o k.neso --cuda-driver /nonexistent/libcuda.so");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("error[E0693]"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("sm_90"), std::string::npos) << r.err;
+  r = kernel("compile " + scale +
+             "--target cuda --arch native --ptxas none -o k.neso --cuda-driver " NESO_BINARY_DIR
+             "/lib/libneso_fake_cuda.so");
+  ASSERT_EQ(r.code, 0) << r.err;
+  r = neso("info k.neso");
+  EXPECT_NE(r.out.find("target cuda compute_90"), std::string::npos) << r.out;
 }
 
 TEST_F(KernelCli, RunCompiledAndInterpretedGiveTheSame) {

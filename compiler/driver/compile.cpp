@@ -6,8 +6,7 @@
 #include <chrono>
 #include <iterator>
 
-#include "backend/cpu/compile.h"
-#include "backend/nvidia/compile.h"
+#include "backend/target.h"
 #include "base/diagnostics/backend.h"
 #include "driver/report.h"
 #include "driver/settings.h"
@@ -34,12 +33,6 @@
 
 namespace neso {
 namespace {
-
-const StageInfo kStages[] = {
-#define NESO_STAGE(name, text, ending, description) {text, ending, description},
-#include "driver/stages.def"
-#undef NESO_STAGE
-};
 
 /// Runs the steps of one compilation, times them, and stops at the stage that was asked for.
 class Driver {
@@ -128,17 +121,17 @@ private:
   }
 
   Result<Compilation> pack(const plan::Plan &plan, mlir::ModuleOp module) {
-    Result<std::vector<CompiledCode>> code =
-        targets_.gpu() ? generateForNvidia(plan, module) : generateForCpu(module);
+    Result<std::vector<CompiledCode>> code = generateCode(plan, module);
     if (!code) return code.takeError();
     mark("machine code");
     for (auto &[stage, text] : texts_)
-      if (endsAt(stage, [&] { return text; })) return std::move(out_);
-    if (isText(options_.emit)) return std::move(out_); // of a model without kernels
+      if (endsAt(*parseStage(stage), [&] { return text; })) return std::move(out_);
+    if (options_.emit && targets_.backend().prints(info(*options_.emit).name))
+      return std::move(out_); // of a model without kernels
 
     PackageContents contents;
     contents.plan = &plan;
-    contents.code = std::move(*code);
+    contents.code = std::move(*code), contents.caps = targets_.best().caps;
     if (userKernels_) contents.metadata = userKernels_->metadata();
     Result<std::string> bytes = packageBytes(contents);
     if (!bytes) return bytes.takeError();
@@ -148,54 +141,32 @@ private:
     return std::move(out_);
   }
 
-  Result<std::vector<CompiledCode>> generateForCpu(mlir::ModuleOp module) {
-    std::vector<cpu::TileFunction> functions;
-    for (tt::FuncOp func : module.getOps<tt::FuncOp>()) functions.push_back({func, func.getName().str()});
-    std::vector<CompiledCode> code;
-    // A model may only hand its inputs on: then there is nothing to compile.
-    for (cpu::CpuLevel level : functions.empty() ? std::vector<cpu::CpuLevel>() : targets_.cpu) {
-      cpu::CompileOptions backend;
-      backend.threads = options_.threads;
-      backend.keepLlvm = wants(Stage::Llvm), backend.keepAsm = wants(Stage::Asm);
-      Result<CompiledCode> compiled = cpu::compileForCpu(functions, level, backend);
-      if (!compiled) return compiled.takeError();
-      if (code.empty()) texts_ = {{Stage::Llvm, compiled->llvmText}, {Stage::Asm, compiled->asmText}};
-      code.push_back(std::move(*compiled));
-    }
-    return code;
-  }
-
-  Result<std::vector<CompiledCode>> generateForNvidia(const plan::Plan &plan, mlir::ModuleOp module) {
-    // Layouts are chosen for what is left after common parts are shared and loops hold only what changes.
-    if (Status s = runTilePipeline(module); !s) return s.takeError();
+  Result<std::vector<CompiledCode>> generateCode(const plan::Plan &plan, mlir::ModuleOp module) {
+    const Backend &backend = targets_.backend();
+    if (Status s = backend.prepare(module); !s) return s.takeError();
     mark("tile passes");
-    std::vector<nvidia::TileFunction> functions;
+    std::vector<TileFunction> functions;
     for (tt::FuncOp func : module.getOps<tt::FuncOp>()) {
       auto kernel = std::find_if(plan.kernels.begin(), plan.kernels.end(),
                                  [&](const plan::Kernel &k) { return k.function == func.getName(); });
       NESO_CHECK(kernel != plan.kernels.end(), "a tile function without a kernel");
       functions.push_back({func, kernel->function, kernel->warps, kernel->stages});
     }
-    nvidia::CompileOptions backend;
-    backend.threads = options_.threads;
-    backend.keepLlvm = wants(Stage::Llvm), backend.keepPtx = wants(Stage::Ptx),
-    backend.keepLayouts = wants(Stage::Layout), backend.keepSass = wants(Stage::Sass);
-    backend.assemble = (!options_.emit || stopAt(Stage::Sass)) && settings_.assembler != "none";
-    if (backend.assemble) backend.ptxas = settings_.assembler;
+    CodeRequest request;
+    request.threads = options_.threads, request.package = !options_.emit;
+    request.assembler = settings_.assembler;
+    for (int i = 0; i < stageCount(); ++i)
+      if (wants(static_cast<Stage>(i)) && backend.prints(info(static_cast<Stage>(i)).name))
+        request.texts.push_back(info(static_cast<Stage>(i)).name);
     std::vector<CompiledCode> code;
-    for (const nvidia::Chip *chip : functions.empty() ? std::vector<const nvidia::Chip *>() : targets_.chips) {
-      Result<nvidia::CompiledModule> compiled = nvidia::compileForNvidia(functions, *chip, backend);
-      if (!compiled) return compiled.takeError();
-      CompiledCode &ptx = compiled->code.back();
-      if (code.empty())
-        texts_ = {{Stage::Llvm, ptx.llvmText},
-                  {Stage::Layout, compiled->layoutText},
-                  {Stage::Ptx, ptx.asmText},
-                  {Stage::Sass, compiled->sassText}};
-      for (Diagnostic &spill : spillWarnings(compiled->usage, chip->arch)) sink_.warn(std::move(spill));
-      usage_ = std::move(compiled->usage);
-      // Worst first: what runs as it is stands behind what the driver must still translate.
-      std::move(compiled->code.rbegin(), compiled->code.rend(), std::back_inserter(code));
+    // A model may only hand its inputs on: then there is nothing to compile.
+    for (const Target *target : functions.empty() ? std::vector<const Target *>() : targets_.all) {
+      Result<GeneratedCode> made = backend.compile(functions, *target, request);
+      if (!made) return made.takeError();
+      if (code.empty()) texts_ = std::move(made->texts);
+      for (Diagnostic &warning : made->warnings) sink_.warn(std::move(warning));
+      usage_ = std::move(made->usage);
+      std::move(made->code.begin(), made->code.end(), std::back_inserter(code));
     }
     return code;
   }
@@ -207,12 +178,6 @@ private:
     return options;
   }
 
-  /// Stages that the backends give as text.
-  static bool isText(const std::optional<Stage> &stage) {
-    return stage == Stage::Llvm || stage == Stage::Asm || stage == Stage::Layout || stage == Stage::Ptx ||
-           stage == Stage::Sass;
-  }
-
 public:
   /// The machines asked for, or what is wrong with the request.
   Status parseTarget() {
@@ -222,19 +187,16 @@ public:
     Result<Settings> settings = parseSettings(options_.options, targets_, sink_);
     if (!settings) return settings.takeError();
     settings_ = std::move(*settings);
-    for (Stage stage : {Stage::Layout, Stage::Ptx, Stage::Sass})
-      if (stopAt(stage) && !targets_.gpu())
-        return fail(diag::CpuTargetMissing, {}, std::string("stage ") + info(stage).name + " for target cpu");
-    if (stopAt(Stage::Asm) && targets_.gpu())
-      return fail(diag::CpuTargetMissing, {}, "stage asm for target cuda, where it is called ptx");
+    if (options_.emit)
+      if (Status printed = checkStage(*options_.emit, targets_.backend()); !printed) return printed;
     return Status::ok();
   }
 
 private:
   TileTarget tileTarget() {
-    TileTarget target = targets_.tileTarget();
+    TileTarget target = neso::tileTarget(targets_.best().sheet, targets_.best().caps);
     if (settings_.f32Products) target.f32Products = *settings_.f32Products;
-    if (settings_.library && targets_.gpu()) target.library = *settings_.library;
+    if (settings_.library && targets_.best().caps.productLibrary) target.library = *settings_.library;
     if (!options_.chooseWay) return target;
     target.chooseWay = [this, machine = targets_.machine()](const plan::Plan &plan, const plan::Kernel &kernel,
                                                             const std::vector<std::string> &names) {
@@ -252,7 +214,7 @@ private:
   /// Configs of autotuned kernels are chosen before there is a plan.
   UserKernels::Tuning configTuning() const {
     UserKernels::Tuning tuning;
-    if (targets_.gpu()) tuning.chip = targets_.chips.back();
+    if (!targets_.all.empty()) tuning.target = &targets_.best(); // none where no code is made
     if (options_.chooseWay)
       tuning.choose = [this](const std::string &key, const std::vector<std::string> &ways) {
         return options_.chooseWay(targets_.machine() + " " + key, ways);
@@ -287,22 +249,14 @@ private:
   DiagnosticSink &sink_;
   Targets targets_;
   Settings settings_;
-  std::vector<std::pair<Stage, std::string>> texts_; // of the backend's stages, from the first machine
-  std::vector<nvidia::FunctionUsage> usage_; // on the last chip
-  std::shared_ptr<UserKernels> userKernels_; // null when the model has none
+  std::vector<std::pair<std::string_view, std::string>> texts_; // of the back end's stages, from the first machine
+  std::vector<FunctionUsage> usage_;                            // on the last machine
+  std::shared_ptr<UserKernels> userKernels_;                    // null when the model has none
   Compilation out_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 } // namespace
-
-const StageInfo &info(Stage stage) { return kStages[static_cast<size_t>(stage)]; }
-int stageCount() { return static_cast<int>(std::size(kStages)); }
-std::optional<Stage> parseStage(std::string_view text) {
-  for (int i = 0; i < stageCount(); ++i)
-    if (text == kStages[i].name) return static_cast<Stage>(i);
-  return std::nullopt;
-}
 
 Result<Compilation> compileModel(const std::string &path, const CompileOptions &options, DiagnosticSink &sink) {
   Driver driver(options, sink);

@@ -17,33 +17,22 @@
 #include <vector>
 
 #include "base/diagnostics.h"
+#include "driver/stages.h"
 #include "ir/loops/loops.h"
 
 namespace neso {
 
-enum class Stage : uint8_t {
-#define NESO_STAGE(name, text, ending, description) name,
-#include "driver/stages.def"
-#undef NESO_STAGE
-};
-struct StageInfo {
-  const char *name, *ending, *description;
-};
-const StageInfo &info(Stage stage);
-int stageCount();
-std::optional<Stage> parseStage(std::string_view text);
-
 struct CompileOptions {
-  std::string target = "cpu";
-  std::vector<std::string> archs = {"native"};              // all go into the package
+  std::string target;                                       // a back end's kind; empty: the first of targets.def
+  std::vector<std::string> archs;                           // all go into the package; none: the target's usual one
   std::vector<std::string> kernelPaths;                     // --kernels: where sources of user kernels lie
   std::vector<std::pair<std::string, std::string>> options; // --option K=V
   std::optional<Stage> emit;                                // stop there and give its text
   /// Given the text of each of these stages on the way, as far as the compilation gets.
   std::vector<Stage> shown;
   std::function<void(Stage, std::string)> show;
-  bool report = false;                                      // fill Compilation::report
-  int threads = 2;                                          // of the compiler itself
+  bool report = false; // fill Compilation::report
+  int threads = 2;     // of the compiler itself
   /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…",
   /// tuning.h) and the names of the ways, the cost model's first. Empty: the cost model's.
   std::function<size_t(const std::string &key, const std::vector<std::string> &ways)> chooseWay;

@@ -9,8 +9,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "backend/cpu/compile.h"
-#include "base/diagnostics/backend.h"
+#include "backend/target.h"
 #include "base/diagnostics/cli.h"
 #include "base/diagnostics/tile.h"
 #include "driver/target.h"
@@ -203,12 +202,6 @@ bool KernelParameter::accepts(DType dtype) const {
   return (isInteger(dtype) || dtype == DType::Bool) && itemSize(dtype) * 8 == std::max(bits, 8);
 }
 
-std::optional<KernelStage> parseKernelStage(std::string_view text) {
-  for (size_t i = 0; i < std::size(kKernelStageNames); ++i)
-    if (text == kKernelStageNames[i]) return static_cast<KernelStage>(i);
-  return std::nullopt;
-}
-
 Kernel::Kernel(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Kernel::Kernel(Kernel &&) noexcept = default;
 Kernel &Kernel::operator=(Kernel &&) noexcept = default;
@@ -291,12 +284,6 @@ KernelMutation Kernel::mutation() const {
 
 namespace {
 
-/// What the backends are asked to keep as text.
-struct Texts {
-  bool llvm = false, assembly = false, layouts = false, sass = false;
-  std::string layoutText, sassText;
-};
-
 /// What a launch of `function`, as it leaves the pipeline, must satisfy.
 void addChecks(tt::FuncOp function, LooseKernel &kernel) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
@@ -309,9 +296,9 @@ void addChecks(tt::FuncOp function, LooseKernel &kernel) {
     kernel.footprints.push_back({static_cast<int>(f.param), f.begin, f.end, f.valid, f.line});
 }
 
-Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::string &name, int warps, int stages,
-                                           const Targets &targets, Texts &texts, std::vector<std::string> &notes,
-                                           LooseKernel *checks = nullptr) {
+/// Code for all targets, or the text that `request` names.
+Result<GeneratedCode> generate(mlir::ModuleOp original, const std::string &name, int warps, int stages,
+                               const Targets &targets, const CodeRequest &request, LooseKernel *checks = nullptr) {
   // The pipeline works on a copy: the interpreter and the analysis see the program as written.
   mlir::OwningOpRef<mlir::ModuleOp> module = original.clone();
   if (Status s = runTilePipeline(*module); !s) return s.takeError();
@@ -319,69 +306,52 @@ Result<std::vector<CompiledCode>> generate(mlir::ModuleOp original, const std::s
   auto function = module->lookupSymbol<tt::FuncOp>(name);
   if (!function) return fail(diag::InternalFault, {}, "tile pipeline", "the kernel is gone");
   if (checks) addChecks(function, *checks);
-  std::vector<CompiledCode> out;
-  for (cpu::CpuLevel level : targets.cpu) {
-    cpu::CompileOptions options;
-    options.keepLlvm = texts.llvm, options.keepAsm = texts.assembly;
-    Result<CompiledCode> code = cpu::compileForCpu({{function, name}}, level, options);
-    if (!code) return code.takeError();
-    out.push_back(std::move(*code));
-  }
-  for (const nvidia::Chip *chip : targets.chips) {
-    nvidia::CompileOptions options;
-    options.keepLlvm = texts.llvm, options.keepPtx = texts.assembly, options.keepLayouts = texts.layouts,
-    options.keepSass = texts.sass;
-    options.assemble = !texts.llvm && !texts.assembly && !texts.layouts;
-    Result<nvidia::CompiledModule> code = nvidia::compileForNvidia({{function, name, warps, stages}}, *chip, options);
-    if (!code) return code.takeError();
-    for (const Diagnostic &spill : spillWarnings(code->usage, chip->arch)) notes.push_back(spill.str());
-    texts.layoutText = std::move(code->layoutText), texts.sassText = std::move(code->sassText);
-    // Worst first: what runs as it is stands behind what the driver must still translate.
-    std::move(code->code.rbegin(), code->code.rend(), std::back_inserter(out));
+  GeneratedCode out;
+  for (const Target *target : targets.all) {
+    Result<GeneratedCode> made = targets.backend().compile({{function, name, warps, stages}}, *target, request);
+    if (!made) return made.takeError();
+    out.texts = std::move(made->texts);
+    std::move(made->code.begin(), made->code.end(), std::back_inserter(out.code));
+    std::move(made->warnings.begin(), made->warnings.end(), std::back_inserter(out.warnings));
   }
   return out;
 }
 } // namespace
 
-Result<std::string> Kernel::emit(KernelStage stage, const std::string &target, const std::string &arch) {
-  Result<Targets> targets = parseTargets(target, {arch});
+Result<std::string> Kernel::emit(Stage stage, const std::string &target, const std::string &arch,
+                                 const std::string &assembler) {
+  Result<Targets> targets = parseTargets(target, arch.empty() ? std::vector<std::string>() : std::vector{arch});
   if (!targets) return targets.takeError();
-  if (stage == KernelStage::Ttir) return printTile(*state_->module);
-  const bool gpuStage = stage == KernelStage::Layout || stage == KernelStage::Ptx || stage == KernelStage::Sass;
-  if (gpuStage != targets->gpu() && stage != KernelStage::Llvm)
-    return fail(diag::CpuTargetMissing, {},
-                fmt::format("stage {} for target {}", kKernelStageNames[static_cast<size_t>(stage)], target));
-  Texts texts;
-  texts.llvm = stage == KernelStage::Llvm, texts.layouts = stage == KernelStage::Layout,
-  texts.sass = stage == KernelStage::Sass;
-  texts.assembly = stage == KernelStage::Asm || stage == KernelStage::Ptx;
-  std::vector<std::string> notes;
-  Result<std::vector<CompiledCode>> code =
-      generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, texts, notes);
-  if (!code) return code.takeError();
-  if (texts.layouts) return texts.layoutText;
-  if (texts.sass) return texts.sassText;
-  return texts.llvm ? code->front().llvmText : code->front().asmText;
+  if (stage == Stage::Tile) return printTile(*state_->module);
+  if (Status s = checkStage(stage, targets->backend()); !s) return s.takeError();
+  CodeRequest request;
+  request.texts = {info(stage).name}, request.package = false, request.assembler = assembler;
+  Result<GeneratedCode> made =
+      generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, request);
+  if (!made) return made.takeError();
+  return std::move(made->texts.front().second);
 }
 
 Result<std::string> Kernel::package(const std::string &target, const std::vector<std::string> &archs,
-                                    std::vector<std::string> *notes) {
+                                    std::vector<std::string> *notes, const std::string &assembler) {
   Result<Targets> targets = parseTargets(target, archs);
   if (!targets) return targets.takeError();
-  Texts none;
-  std::vector<std::string> unseen;
   LooseKernel kernel;
   kernel.name = kernel.function = state_->name;
   kernel.argCount = static_cast<int>(state_->function.getFunctionType().getNumInputs());
-  Result<std::vector<CompiledCode>> code = generate(*state_->module, state_->name, state_->warps, state_->stages,
-                                                    *targets, none, notes ? *notes : unseen, &kernel);
-  if (!code) return code.takeError();
+  CodeRequest request;
+  request.assembler = assembler;
+  Result<GeneratedCode> made =
+      generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, request, &kernel);
+  if (!made) return made.takeError();
+  for (const Diagnostic &warning : made->warnings)
+    if (notes) notes->push_back(warning.str());
   PackageContents contents;
   std::string names;
   for (const KernelParameter &p : state_->parameters) names += (names.empty() ? "" : ", ") + p.name + ": " + p.type;
   kernel.metadata.emplace_back("parameters", names);
   contents.kernels.push_back(std::move(kernel));
-  contents.code = std::move(*code);
+  contents.code = std::move(made->code), contents.caps = targets->best().caps;
   return packageBytes(contents);
 }
 

@@ -23,6 +23,7 @@
 #include "abi/kernel_abi.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"
+#include "driver/stages.h"
 
 namespace neso {
 
@@ -78,18 +79,6 @@ struct KernelMutation {
   std::string unknownBecause;
 };
 
-enum class KernelStage : uint8_t {
-  Ttir,
-  Llvm,
-  Asm,
-  Layout,
-  Ptx,
-  Sass
-}; // the last three of a GPU only, Asm of a CPU only
-/// Their names, in this order.
-inline constexpr const char *kKernelStageNames[] = {"ttir", "llvm", "asm", "layout", "ptx", "sass"};
-std::optional<KernelStage> parseKernelStage(std::string_view text);
-
 class Kernel {
 public:
   static Result<Kernel> read(const KernelSource &source);
@@ -101,12 +90,14 @@ public:
   /// In the order of the source; those that became constants are not there.
   const std::vector<KernelParameter> &parameters() const;
   KernelMutation mutation() const;
-  /// The text of a stage. `arch` as for package(). CpuTargetMissing for a stage that the target does not have.
-  Result<std::string> emit(KernelStage stage, const std::string &target, const std::string &arch);
-  /// A package that holds this kernel alone, for each of `archs`. What a user should know of the code (warnings:
-  /// registers that spill) goes to `notes`, if given.
+  /// The text of one of kernelStages(). `arch`: empty: the target's usual one. CpuTargetMissing for a stage that the
+  /// target does not have.
+  Result<std::string> emit(Stage stage, const std::string &target, const std::string &arch = {},
+                           const std::string &assembler = {});
+  /// A package that holds this kernel alone, for each of `archs` (parseTargets). What a user should know of the code
+  /// (warnings: registers that spill) goes to `notes`, if given. assembler: CodeRequest::assembler.
   Result<std::string> package(const std::string &target, const std::vector<std::string> &archs,
-                              std::vector<std::string> *notes = nullptr);
+                              std::vector<std::string> *notes = nullptr, const std::string &assembler = {});
   /// Executes the kernel in the interpreter of the tile IR. One value a parameter.
   Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid,
                    std::function<void(const std::string &)> print);

@@ -77,7 +77,8 @@ struct Demand {
 
 double elementBytes(mlir::Value v) { return bytesOf(v.getType()) / elementsOf(v.getType()); }
 
-void addDemand(mlir::Region &region, double times, int stages, Demand &d) {
+/// tripCycles: MachineSheet.
+void addDemand(mlir::Region &region, double times, int stages, double tripCycles, Demand &d) {
   for (mlir::Operation &op : region.getOps()) {
     double size = 1;
     for (mlir::Type t : op.getResultTypes()) size = std::max(size, elementsOf(t));
@@ -104,39 +105,51 @@ void addDemand(mlir::Region &region, double times, int stages, Demand &d) {
     const double trips = loop ? tripsOf(&op) : llvm::isa<tt::ReduceOp, tt::ScanOp>(op) ? size : 1;
     bool loads = false, multiplies = false;
     for (mlir::Region &r : op.getRegions()) {
-      addDemand(r, times * trips, stages, d);
+      addDemand(r, times * trips, stages, tripCycles, d);
       r.walk([&](mlir::Operation *inner) {
         loads |= llvm::isa<tt::LoadOp>(inner), multiplies |= llvm::isa<tt::DotOp>(inner);
       });
     }
-    if (loop && loads) d.waiting += times * trips * 500 / (multiplies ? std::max(1, stages - 1) : 1);
+    if (loop && loads) d.waiting += times * trips * tripCycles / (multiplies ? std::max(1, stages - 1) : 1);
   }
 }
 
-} // namespace
-
-double launchCost(tt::FuncOp function, double programs) {
+double costOfThreads(tt::FuncOp function, double programs) {
   double largest = 0, work = workOf(function.getBody(), largest);
   return std::ceil(programs / kParallel) * (work * (1 + largest / kTileBytes) + kProgramStart);
 }
 
-double launchCostOnGpu(tt::FuncOp function, double programs, int warps, int stages, const nvidia::Chip &chip) {
+double costOfBlocks(tt::FuncOp function, double programs, int warps, int stages, const MachineSheet &machine) {
   Demand d;
-  d.waiting = 1000;
-  addDemand(function.getBody(), 1, stages, d);
-  if (d.operands > chip.sharedPerBlock) return 1e30;
+  d.waiting = machine.startCycles;
+  addDemand(function.getBody(), 1, stages, machine.tripCycles, d);
+  const double shared = static_cast<double>(machine.sharedBytes), processors = static_cast<double>(machine.processors);
+  if (d.operands > shared) return 1e30;
   const double threads = 32.0 * warps, registers = 32 + (d.carried + d.largest) / 4 / threads;
   // Rings that do not fit are made shorter.
-  const double shared = std::min<double>(d.operands * std::max(1, stages - 1), chip.sharedPerBlock) + 1024;
-  double resident = std::min({std::floor(chip.registersPerSm / (std::min(registers, 255.0) * threads)),
-                              std::floor(chip.threadsPerSm / threads), static_cast<double>(chip.blocksPerSm),
-                              std::floor(chip.sharedPerSm / shared), std::ceil(programs / chip.sms)});
+  const double taken =
+      std::min<double>(d.operands * std::max(1, stages - 1), shared) + static_cast<double>(machine.programOverhead);
+  const double kept = std::min(registers, static_cast<double>(machine.threadRegisters));
+  double resident = std::min(
+      {std::floor(static_cast<double>(machine.registers) / (kept * threads)),
+       std::floor(static_cast<double>(machine.threads) / threads), static_cast<double>(machine.programs),
+       std::floor(static_cast<double>(machine.sharedPerProcessor) / taken), std::ceil(programs / processors)});
   resident = std::max(resident, 1.0);
   const double multiplying = std::min(1.0, resident * warps / 4);
-  const double wave = std::max(
-      {resident * d.elements / 128, resident * d.products / 1024 / multiplying, resident * d.bytes / 16, d.waiting});
+  const double wave =
+      std::max({resident * d.elements / machine.elementsPerCycle,
+                resident * d.products / machine.productsPerCycle / multiplying,
+                resident * d.bytes / machine.bytesPerCycle, d.waiting});
   const double spilling = 1 + 4 * std::max(0.0, registers - 224) / 128;
-  return std::ceil(programs / (resident * chip.sms)) * wave * spilling;
+  return std::ceil(programs / (resident * processors)) * wave * spilling;
+}
+
+} // namespace
+
+double launchCost(tt::FuncOp function, double programs, int warps, int stages, const MachineSheet &machine,
+                  const Capabilities &caps) {
+  return caps.threadBlocks ? costOfBlocks(function, programs, warps, stages, machine)
+                           : costOfThreads(function, programs);
 }
 
 } // namespace neso

@@ -19,12 +19,13 @@
 //
 // What does not fit into shared memory with one stage costs 1e30.
 #pragma once
-#include "backend/nvidia/chip.h"
+#include "base/machine.h"
 #include "ir/tile/tile.h"
 
 namespace neso {
 
-double launchCost(tt::FuncOp function, double programs);
-double launchCostOnGpu(tt::FuncOp function, double programs, int warps, int stages, const nvidia::Chip &chip);
+/// On a machine whose programs are run by blocks of threads (Capabilities::threadBlocks), or by one each.
+double launchCost(tt::FuncOp function, double programs, int warps, int stages, const MachineSheet &machine,
+                  const Capabilities &caps);
 
 } // namespace neso

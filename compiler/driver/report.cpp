@@ -34,7 +34,7 @@ std::string bytesText(int64_t n) {
 
 class Page {
 public:
-  Page(const plan::Plan &plan, const std::vector<nvidia::FunctionUsage> &usage, const std::vector<StepTime> &times)
+  Page(const plan::Plan &plan, const std::vector<FunctionUsage> &usage, const std::vector<StepTime> &times)
       : plan_(plan), usage_(usage), times_(times) {
     // Pictures need numbers: a size of 64 where the exported range allows it.
     for (const auto &[symbol, range] : plan.program.facts.ranges())
@@ -128,7 +128,7 @@ private:
   void resources() {
     out_ += "<h2>Registers and shared memory</h2><table><tr><th>function<th class=n>threads<th class=n>registers<th "
             "class=n>spilled bytes<th class=n>shared memory<th class=n>blocks a multiprocessor</tr>";
-    for (const nvidia::FunctionUsage &u : usage_)
+    for (const FunctionUsage &u : usage_)
       out_ += fmt::format(
           "<tr><td><code>{}</code><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>",
           escape(u.name), u.threads, u.registers, u.spillBytes, bytesText(u.sharedBytes), u.blocksPerSm);
@@ -198,7 +198,7 @@ private:
   }
 
   const plan::Plan &plan_;
-  const std::vector<nvidia::FunctionUsage> &usage_;
+  const std::vector<FunctionUsage> &usage_;
   const std::vector<StepTime> &times_;
   SymbolMap<int64_t> sizes_;
   std::string out_;
@@ -206,7 +206,7 @@ private:
 
 } // namespace
 
-std::string htmlReport(const plan::Plan &plan, const std::vector<nvidia::FunctionUsage> &usage,
+std::string htmlReport(const plan::Plan &plan, const std::vector<FunctionUsage> &usage,
                        const std::vector<StepTime> &times) {
   return Page(plan, usage, times).str();
 }

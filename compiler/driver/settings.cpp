@@ -23,13 +23,21 @@ std::optional<TileTarget::Library> parseLibrary(const std::string &text) {
   return std::nullopt;
 }
 
+/// Kinds of targets whose programs are run by blocks of threads: most options are about those.
+std::string kindsWithBlocks() {
+  std::string out;
+  for (const Backend *b : backends())
+    if (b->usual().caps.threadBlocks) out += (out.empty() ? "" : " or ") + std::string(b->kind());
+  return out;
+}
+
 } // namespace
 
 Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::string>> &options, const Targets &targets,
                                DiagnosticSink &sink) {
   Settings out;
   for (const auto &[key, value] : options) {
-    bool good = true, ofGpus = true;
+    bool good = true, ofBlocks = true;
     if (key == "assembler") {
       out.assembler = value;
     } else if (key == "f32-products") {
@@ -37,7 +45,7 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
     } else if (key == "library") {
       good = (out.library = parseLibrary(value)).has_value();
     } else if (key == "fuse-user-kernels") {
-      good = value == "on" || value == "off", ofGpus = false;
+      good = value == "on" || value == "off", ofBlocks = false;
       out.fuseUserKernels = value == "on";
     } else if (key == "pack") {
       good = value == "on" || value == "off";
@@ -46,7 +54,8 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
       return fail(diag::OptionUnknown, {}, key, kKnown);
     }
     if (!good) return fail(diag::OptionUnknown, {}, key + "=" + value, kKnown);
-    if (ofGpus && !targets.gpu()) sink.warn(makeDiag(diag::OptionIdle, {}, key, "cpu", "cuda"));
+    if (ofBlocks && !targets.best().caps.threadBlocks)
+      sink.warn(makeDiag(diag::OptionIdle, {}, key, targets.backend().kind(), kindsWithBlocks()));
   }
   return out;
 }

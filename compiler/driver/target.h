@@ -3,33 +3,28 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/compile.h"
-#include "backend/nvidia/compile.h"
+#include "backend/target.h"
 #include "base/diagnostics.h"
 #include "lower/plan_to_tile/plan_to_tile.h"
 #include "lower/schedule/schedule.h"
 
 namespace neso {
 
-/// One kind of machine, and those of it that the package serves: worst first, each once.
+/// Machines of one back end that a package serves: worst first, each once.
 struct Targets {
-  std::vector<cpu::CpuLevel> cpu;
-  std::vector<const nvidia::Chip *> chips;
+  std::vector<const Target *> all;
 
-  bool gpu() const { return !chips.empty(); }
-  /// The best of them: "sm_90", "x86-64-v4".
-  std::string machine() const;
-  /// What the steps before the backend ask of the target. The blocks of kernels are the same for all chips of one
+  /// What the steps before the back end ask is asked of the best: the blocks of kernels are the same for all of one
   /// package.
-  TileTarget tileTarget() const;
+  const Target &best() const { return *all.back(); }
+  const Backend &backend() const { return *best().backend; }
+  /// "sm_90", "x86-64-v4".
+  std::string machine() const { return std::string(best().name); }
   schedule::ScheduleOptions scheduleOptions() const;
 };
 
-/// `target` is "cpu" or "cuda". `archs`: "native", "x86-64-v3", … or "sm_80", "sm_90", …; "native" for a GPU is sm_90,
-/// since none need be at hand. TargetUnknown, ArchUnknown.
-Result<Targets> parseTargets(const std::string &target, const std::vector<std::string> &archs);
-
-/// A line for each function that the assembler could not keep in registers.
-std::vector<Diagnostic> spillWarnings(const std::vector<nvidia::FunctionUsage> &usage, std::string_view arch);
+/// `kind` is a back end's ("cpu"; empty: the first one's), `archs` are its targets' names or kNativeArch; none: its usual
+/// one. TargetUnknown, ArchUnknown; NativeUnknown where only a device knows, whom the caller must ask.
+Result<Targets> parseTargets(const std::string &kind, const std::vector<std::string> &archs);
 
 } // namespace neso

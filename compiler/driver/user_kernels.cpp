@@ -209,9 +209,8 @@ Result<Binder::Choice> Binder::choose(const Graph &g, const Node &n, const Bundl
       double programs = 1;
       for (Expr e : *grid) programs *= static_cast<double>(std::max<int64_t>(usual(e), 1));
       tt::FuncOp function = state_.kernels[*kernel].function;
-      choice.cost = tuning_.chip
-                        ? launchCostOnGpu(function, programs, config->numWarps, config->numStages, *tuning_.chip)
-                        : launchCost(function, programs);
+      const Target &target = tuning_.target ? *tuning_.target : backends().front()->usual();
+      choice.cost = launchCost(function, programs, config->numWarps, config->numStages, target.sheet, target.caps);
       for (const NamedText &k : config->kwargs) choice.name += k.first + "=" + k.second + " ";
       choice.name += fmt::format("num_warps={} num_stages={}", config->numWarps, config->numStages);
     }
@@ -438,9 +437,8 @@ Status Binder::customOp(Graph &g, Node n, const std::vector<const BundledLaunch 
     out.push_back(std::move(launch));
   }
   if (nextOut < outs.size() && rows.size() == 1 &&
-      !std::any_of(
-          rows[0]->values.begin(), rows[0]->values.end(),
-          [](const NamedText &v) { return v.second.starts_with("output"); }))
+      !std::any_of(rows[0]->values.begin(), rows[0]->values.end(),
+                   [](const NamedText &v) { return v.second.starts_with("output"); }))
     return bundleMismatch(
         n, *rows[0], fmt::format("operator {} has {} results, its kernel writes {}", n.target, outs.size(), nextOut));
   return Status::ok();

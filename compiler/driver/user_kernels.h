@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/nvidia/chip.h"
+#include "backend/target.h"
 #include "base/diagnostics.h"
 #include "ir/graph/graph.h"
 
@@ -34,7 +34,7 @@ public:
     size_t way;
   };
   struct Tuning {
-    const nvidia::Chip *chip = nullptr; // of a GPU; null: a CPU
+    const Target *target = nullptr; // whose launches the model of costs is about; null: the default one's
     /// Takes one of an autotuned kernel's configs, as CompileOptions::chooseWay does; empty: the cost model's.
     std::function<size_t(const std::string &key, const std::vector<std::string> &ways)> choose;
   };

@@ -37,7 +37,7 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
   }
   auto symbolRows = fb_.CreateVector(symbols);
   auto lineRows = fb_.CreateVector(lines);
-  auto usageRows = gpu() ? fb_.CreateVectorOfStructs(usage) : 0;
+  auto usageRows = contents_.caps.threadBlocks ? fb_.CreateVectorOfStructs(usage) : 0;
   return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch,
                            last ? last->sharedBytes : 0, last ? last->threads : 0,
                            last && last->clusterSize > 1 ? last->clusterSize : 1, 0, serial, lineRows, 0, usageRows,
@@ -93,8 +93,8 @@ Rows<fbs::Target> KernelRows::targets() {
   for (const CompiledCode &code : contents_.code) {
     const bool object = code.format == CompiledCode::Format::RelocatableObject;
     auto member = object ? 0 : fb_.CreateString(codeMember(code));
-    rows.push_back(fbs::CreateTarget(fb_, isGpu(code) ? fbs::TargetKind::Cuda : fbs::TargetKind::Cpu,
-                                     fb_.CreateString(code.target), member));
+    rows.push_back(
+        fbs::CreateTarget(fb_, static_cast<fbs::TargetKind>(code.devices), fb_.CreateString(code.target), member));
   }
   return fb_.CreateVector(rows);
 }

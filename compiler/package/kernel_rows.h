@@ -21,10 +21,6 @@ public:
   Rows<fbs::Target> targets();
   /// The user's, then the kernels'.
   Rows<fbs::KeyValue> metadata();
-  static bool isGpu(const CompiledCode &code) {
-    return code.format == CompiledCode::Format::Cubin || code.format == CompiledCode::Format::Ptx;
-  }
-  bool gpu() const { return !contents_.code.empty() && isGpu(contents_.code.front()); }
 
 private:
   flatbuffers::Offset<fbs::Kernel> row(const std::string &name, const std::string &function, size_t args, bool serial,

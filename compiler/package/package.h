@@ -16,6 +16,7 @@
 
 #include "backend/common/compiled_code.h"
 #include "base/diagnostics.h"
+#include "base/machine.h"
 #include "ir/plan/plan.h"
 #include "ir/shape/expr.h"
 
@@ -42,8 +43,9 @@ struct LooseKernel {
 struct PackageContents {
   const plan::Plan *plan = nullptr; // nullptr: kernels only
   std::vector<LooseKernel> kernels;
-  std::vector<CompiledCode> code; // worst to best level; GPU code where the plan is for a GPU
+  std::vector<CompiledCode> code; // worst to best level
   std::vector<std::pair<std::string, std::string>> metadata; // the user's, in order
+  Capabilities caps = {};                                    // of the machines that the code is for
 };
 
 Status writePackage(const PackageContents &contents, const std::string &path);

@@ -44,7 +44,7 @@ private:
 
 fbs::InputDim PlanWriter::inputDim(const plan::InputSize &size) {
   const int32_t define = size.defines.valid() ? rows_.slot(size.defines) : -1;
-  const int32_t equal = size.real          ? rows_.sizes.finalSlot(rows_.sizes.floatConstant(*size.real))
+  const int32_t equal = size.real            ? rows_.sizes.finalSlot(rows_.sizes.floatConstant(*size.real))
                         : size.equal.valid() ? rows_.slot(size.equal)
                                              : -1;
   return {define, equal, size.range.lo, size.range.hi};
@@ -52,6 +52,8 @@ fbs::InputDim PlanWriter::inputDim(const plan::InputSize &size) {
 
 Rows<fbs::Input> PlanWriter::inputs() {
   std::vector<Offset<fbs::Input>> rows;
+  // Code that counts on it loads 16 bytes at once.
+  const int32_t alignment = contents_.caps.alignedInputs ? 16 : 1;
   for (size_t i = 0; i < plan_->program.inputs.size(); ++i) {
     using In = loops::ProgramInput::Kind;
     const loops::ProgramInput &in = plan_->program.inputs[i];
@@ -63,12 +65,10 @@ Rows<fbs::Input> PlanWriter::inputs() {
                              : in.kind == In::Bool  ? fbs::DType::Bool
                                                     : fbs::DType::I64;
     const bool mutated = tensor && in.buffer.valid() && plan_->program.buffer(in.buffer).mutated;
-    // GPU code loads 16 bytes at once.
-    rows.push_back(fbs::CreateInput(rows_.fb, rows_.fb.CreateString(in.name), static_cast<fbs::InputKind>(in.kind), dtype,
-                                    tensor ? rows_.fb.CreateVectorOfStructs(dims) : 0,
-                                    tensor && isStrided(in.sizes, in.strides) ? rows_.slots(in.strides) : 0,
-                                    kernels_.gpu() ? 16 : 1, mutated, tensor ? nullptr : &dims[0],
-                                    !tensor && dims[0].equal() >= 0));
+    rows.push_back(fbs::CreateInput(rows_.fb, rows_.fb.CreateString(in.name), static_cast<fbs::InputKind>(in.kind),
+                                    dtype, tensor ? rows_.fb.CreateVectorOfStructs(dims) : 0,
+                                    tensor && isStrided(in.sizes, in.strides) ? rows_.slots(in.strides) : 0, alignment,
+                                    mutated, tensor ? nullptr : &dims[0], !tensor && dims[0].equal() >= 0));
   }
   return rows_.fb.CreateVector(rows);
 }
@@ -79,8 +79,8 @@ Offset<fbs::Output> PlanWriter::output(size_t number, const plan::CallerOutput &
   if (out.kind == Kind::Tensor || given.buffer.valid()) {
     const bool own = given.buffer.valid();
     const int32_t buffer = own ? rows_.buffer(given.buffer) : rows_.copiedOutputs.at(given.output);
-    return fbs::CreateOutput(rows_.fb, name, fbs::OutputKind::Tensor, dtypeOf(out.dtype), buffer, rows_.slots(out.sizes),
-                             isStrided(out.sizes, out.strides) ? rows_.slots(out.strides) : 0,
+    return fbs::CreateOutput(rows_.fb, name, fbs::OutputKind::Tensor, dtypeOf(out.dtype), buffer,
+                             rows_.slots(out.sizes), isStrided(out.sizes, out.strides) ? rows_.slots(out.strides) : 0,
                              own ? rows_.offsetSlot(out.offset) : -1, -1, given.late);
   }
   if (out.kind == Kind::None) return fbs::CreateOutput(rows_.fb, name, fbs::OutputKind::None);
@@ -115,7 +115,8 @@ Offset<fbs::Constant> PlanWriter::constant(size_t number, const loops::Constant 
   auto strides = whole ? rows_.fb.CreateVector(c.tensors[0].strides) : 0;
   auto member = rows_.fb.CreateString(weights_[it->second].name);
   return fbs::CreateConstant(rows_.fb, name, kind, dtypeOf(c.dtype), sizes, strides, member, 0,
-                             static_cast<uint64_t>(c.bytes), mutated, tensors.empty() ? 0 : rows_.fb.CreateVector(tensors));
+                             static_cast<uint64_t>(c.bytes), mutated,
+                             tensors.empty() ? 0 : rows_.fb.CreateVector(tensors));
 }
 
 Rows<fbs::Constant> PlanWriter::constants() {
@@ -166,7 +167,8 @@ Rows<fbs::Symbol> PlanWriter::symbols() {
   std::vector<Offset<fbs::Symbol>> rows;
   for (const auto &[symbol, range] : plan_->program.facts.ranges())
     if (rows_.sizes.defined(symbol))
-      rows.push_back(fbs::CreateSymbol(rows_.fb, rows_.fb.CreateString(symbol.name()), rows_.slot(symbol), range.lo, range.hi));
+      rows.push_back(
+          fbs::CreateSymbol(rows_.fb, rows_.fb.CreateString(symbol.name()), rows_.slot(symbol), range.lo, range.hi));
   return rows_.fb.CreateVector(rows);
 }
 
@@ -185,7 +187,7 @@ void PlanWriter::emit() {
   std::vector<std::string> names;
   flatbuffers::Offset<flatbuffers::String> inSpec, outSpec;
   if (plan_) {
-    StepRows steps(rows_, *plan_, kernels_.gpu());
+    StepRows steps(rows_, *plan_, contents_.caps.threadBlocks);
     inputRows = inputs();
     for (size_t k = 0; k < plan_->outputs.size(); ++k) outputs.push_back(output(k, plan_->outputs[k]));
     constantRows = constants();

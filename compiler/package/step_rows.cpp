@@ -68,7 +68,7 @@ Offset<fbs::Launch> StepRows::launch(const plan::Kernel &kernel) {
   }
   auto library = kernel.product ? product(*kernel.product) : Offset<fbs::Product>();
   auto argRows = rows_.fb.CreateVectorOfStructs(args);
-  auto accessRow = gpu_ ? rows_.fb.CreateVector(access) : Vec<uint8_t>();
+  auto accessRow = access_ ? rows_.fb.CreateVector(access) : Vec<uint8_t>();
   return fbs::CreateLaunch(rows_.fb, rows_.kernel(kernel.id), argRows, rows_.slot(kernel.grid[0]),
                            rows_.slot(kernel.grid[1]), rows_.slot(kernel.grid[2]), library, accessRow);
 }
@@ -81,16 +81,18 @@ Offset<fbs::Product> StepRows::product(const plan::Product &p) {
   };
   const fbs::Matrix a = matrix(p.a, p.type), b = matrix(p.b, p.type), d = matrix(p.d, p.outType);
   auto rest = p.rest.valid() ? launch(plan_.kernels[p.rest.index()]) : Offset<fbs::Launch>();
-  return fbs::CreateProduct(rows_.fb, &a, &b, &d, dtypeOf(p.type), dtypeOf(p.outType), rows_.slot(p.batch),
-                            rows_.slot(p.m), rows_.slot(p.n), rows_.slot(p.k), p.bias.valid() ? rows_.buffer(p.bias) : -1,
-                            p.bias.valid() ? bytes(p.biasOffset, p.outType) : -1, p.relu, rows_.buffer(p.workspace),
-                            rest);
+  return fbs::CreateProduct(
+      rows_.fb, &a, &b, &d, dtypeOf(p.type), dtypeOf(p.outType), rows_.slot(p.batch), rows_.slot(p.m), rows_.slot(p.n),
+      rows_.slot(p.k), p.bias.valid() ? rows_.buffer(p.bias) : -1, p.bias.valid() ? bytes(p.biasOffset, p.outType) : -1,
+      p.relu, rows_.buffer(p.workspace), rest);
 }
 
 Offset<fbs::Copy> StepRows::row(const plan::Copy &copy) {
   auto copied = rows_.copiedOutputs.find(static_cast<size_t>(copy.dstOutput));
   if (!copy.dst.valid() && copied == rows_.copiedOutputs.end()) rows_.note("a copy has no destination");
-  const int32_t dst = copy.dst.valid() ? rows_.buffer(copy.dst) : copied == rows_.copiedOutputs.end() ? 0 : copied->second;
+  const int32_t dst = copy.dst.valid()                      ? rows_.buffer(copy.dst)
+                      : copied == rows_.copiedOutputs.end() ? 0
+                                                            : copied->second;
   auto sizes = rows_.slots(copy.sizes), to = rows_.slots(copy.dstStrides), from = rows_.slots(copy.srcStrides);
   return fbs::CreateCopy(rows_.fb, dst, rows_.buffer(copy.src), static_cast<int32_t>(itemSize(copy.dtype)), sizes, to,
                          from, rows_.offsetSlot(copy.dstOffset), rows_.offsetSlot(copy.srcOffset));
@@ -108,8 +110,7 @@ Offset<fbs::Guard> StepRows::row(const plan::Guard &guard) {
 }
 
 Offset<fbs::LoadScalar> StepRows::row(const plan::LoadScalar &load) {
-  return fbs::CreateLoadScalar(rows_.fb, rows_.buffer(load.buffer), -1, dtypeOf(load.dtype),
-                               rows_.slot(load.symbol));
+  return fbs::CreateLoadScalar(rows_.fb, rows_.buffer(load.buffer), -1, dtypeOf(load.dtype), rows_.slot(load.symbol));
 }
 
 Offset<fbs::EvalSizes> StepRows::row(const plan::EvalSizes &eval) {

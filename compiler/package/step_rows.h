@@ -8,8 +8,9 @@ namespace neso {
 
 class StepRows {
 public:
-  /// Borrows all. For a GPU each launch says which of its arguments it reads and writes.
-  StepRows(RowNumbers &rows, const plan::Plan &plan, bool gpu) : rows_(rows), plan_(plan), gpu_(gpu) {}
+  /// Borrows all. access: each launch says which of its arguments it reads and writes, for devices that run launches side
+  /// by side.
+  StepRows(RowNumbers &rows, const plan::Plan &plan, bool access) : rows_(rows), plan_(plan), access_(access) {}
 
   /// The region and those inside it: each is a sub-plan, whose number is greater than that of the one around it.
   Rows<fbs::SubPlan> all(const plan::Region &region);
@@ -32,7 +33,7 @@ private:
 
   RowNumbers &rows_;
   const plan::Plan &plan_;
-  bool gpu_;
+  bool access_;
   std::vector<flatbuffers::Offset<fbs::SubPlan>> subplans_;
 };
 

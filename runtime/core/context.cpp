@@ -104,6 +104,10 @@ neso_status neso_context_create(const neso_model *model, const neso_context_opti
   if (!model || !out_context)
     return fail(NESO_INVALID_ARGUMENT, "neso_context_create needs a model and a place for the context");
   *out_context = nullptr;
+  if (model->look_only)
+    return fail(NESO_INVALID_ARGUMENT,
+                "the model was loaded to be looked at (neso_model_options.look_only): its code is "
+                "not there");
   void *memory = malloc(sizeof(neso_context));
   if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
   neso_context *c = new (memory) neso_context;

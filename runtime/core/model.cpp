@@ -142,7 +142,7 @@ neso_status choose_target(neso_model *m, const neso_model_options &o) {
       if (o.arch) m->asked_target = int32_t(t);
     }
   }
-  if (m->loaded_target >= 0 || later) return NESO_OK;
+  if (m->loaded_target >= 0 || later || m->look_only) return NESO_OK;
   return fail(NESO_NO_FITTING_TARGET,
               "the package holds code for %s, and none of it %s; compile it for this machine (--arch native)",
               held[0] ? held : "no target",
@@ -151,7 +151,7 @@ neso_status choose_target(neso_model *m, const neso_model_options &o) {
 
 // Kernels that are linked statically are known only during this call, so that their device is opened now.
 neso_status load_code(neso_model *m, const neso_model_options &o) {
-  if (m->loaded_target < 0) return NESO_OK;
+  if (m->loaded_target < 0 || m->look_only) return NESO_OK;
   const fbs::TargetKind kind = m->plan.root->targets()->Get(uint32_t(m->loaded_target))->kind();
   const code_source source{&m->plan, &m->files, m->loaded_target, o.static_kernels, o.static_kernel_count};
   return device_of_code(int32_t(kind))->open(source, neso_context_options{}, &m->devices);
@@ -256,6 +256,7 @@ neso_status load(neso_model *m, const neso_model_options *options) {
     if (n < sizeof(size_t)) return fail(NESO_INVALID_ARGUMENT, "neso_model_options.struct_size is not set");
     memcpy(&o, options, n);
   }
+  m->look_only = o.look_only != 0;
   NESO_TRY(m->files.open(m->bytes, m->size));
   const member *plan_file = nullptr;
   NESO_TRY(find_plan(*m, o.name, &plan_file));

@@ -18,6 +18,7 @@ struct neso_model {
   // Of the plan's targets, by index. loaded: whose code was loaded with the model, on a device that knows what it can
   // run before it is opened; -1: none. asked: for devices that know later, the one that the caller asked for; -1: none.
   int32_t loaded_target = -1, asked_target = -1;
+  bool look_only = false; // neso_model_options
   // Those that contexts were made on, and the one whose code was loaded with the model. Opened when the first context
   // asks, under the lock.
   mutable pthread_mutex_t device_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -170,6 +170,19 @@ TEST(Load, RefusesTheWrongModelArchAndVersion) {
   EXPECT_STATUS(load(bytes, &o), NESO_NO_FITTING_TARGET, "holds code for x86-64");
   EXPECT_STATUS(load(packageWithCode("riscv64")), NESO_NO_FITTING_TARGET,
                 "holds code for riscv64, and none of it runs on this machine");
+  // It can be looked at, but not run.
+  const std::string other = packageWithCode("riscv64");
+  neso_model_options look = modelOptions();
+  look.look_only = 1;
+  neso_model *model = nullptr;
+  ASSERT_EQ(neso_model_load_memory(other.data(), other.size(), &look, &model), NESO_OK) << neso_error_text();
+  neso_target_info target;
+  ASSERT_EQ(neso_model_target(model, 0, &target), NESO_OK);
+  EXPECT_STREQ(target.arch, "riscv64");
+  EXPECT_EQ(target.chosen, 0);
+  neso_context *context = nullptr;
+  EXPECT_STATUS(neso_context_create(model, nullptr, &context), NESO_INVALID_ARGUMENT, "look_only");
+  neso_model_free(model);
   B newer = addThenDouble();
   newer.formatMajor = NESO_PLAN_MAJOR + 1;
   EXPECT_STATUS(load(newer.package()), NESO_PACKAGE_TOO_NEW, "use a newer runtime");
@@ -275,7 +288,7 @@ TEST(Load, EveryTruncationIsRefused) {
 TEST(Load, AlteredContentIsRefused) {
   std::string bytes = packageWithCode();
   size_t unnoticed = 0;
-  for (size_t i = 0; i < bytes.size(); i += bytes.size() > 4096 ? 7 : 1) {
+  for (size_t i = 0; i<bytes.size(); i += bytes.size()> 4096 ? 7 : 1) {
     std::string changed = bytes;
     changed[i] = char(changed[i] ^ 0x10);
     unnoticed += load(changed) == NESO_OK;

@@ -34,7 +34,7 @@ TEST(GpuKernels, CorpusBecomesPtxForEveryChip) {
     Result<Kernel> kernel = read(c);
     ASSERT_TRUE(kernel) << kernel.error().str();
     for (const nvidia::Chip &chip : nvidia::allChips()) {
-      Result<std::string> ptx = kernel->emit(KernelStage::Ptx, "cuda", std::string(chip.arch));
+      Result<std::string> ptx = kernel->emit(Stage::Ptx, "cuda", std::string(chip.arch));
       EXPECT_TRUE(ptx) << chip.arch << ": " << ptx.error().str();
     }
   }

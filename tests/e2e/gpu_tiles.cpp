@@ -17,14 +17,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/target.h"
 #include "driver/compile.h"
 #include "e2e/tensors.h"
 #include "ir/loops/numeric.h"
+#include "ir/plan/interp.h"
 #include "ir/tile/interp.h"
+#include "lower/memory/memory.h"
 #include "lower/plan_to_tile/plan_to_tile.h"
 #include "lower/schedule/schedule.h"
-#include "ir/plan/interp.h"
-#include "lower/memory/memory.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -188,15 +189,18 @@ std::string check(const fs::path &file, const Options &options) {
   for (auto &[tensor, bytes] : originals) std::memcpy(tensor->data(), bytes.data(), bytes.size());
 
   schedule::ScheduleOptions rules;
-  rules.split = schedule::SplitRule::manyProcessors(options.processors);
-  rules.packedBytes = int64_t{2} << 20;
+  const Target &target = findBackend("cuda")->usual();
+  MachineSheet machine = target.sheet;
+  machine.processors = options.processors;
+  rules.split = schedule::SplitRule::manyProcessors(machine);
+  rules.packedBytes = machine.packedBytes, rules.packedBuffers = machine.packedBuffers;
   if (options.processors < 16)
     rules.split.longestSort = 64, rules.split.longScan = 16,
     rules.split.scanTile = 16; // small rows take the way of long ones
   Result<plan::Plan> plan = schedule::schedule(std::move(*program), rules);
   if (!plan) return plan.error().str();
   std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
-  Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(*plan, *context, gpuTileTarget(options.processors));
+  Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(*plan, *context, tileTarget(machine, target.caps));
   if (module) memory::planMemory(*plan);
   if (!module) return module.error().str();
   auto got = TileRunner(*plan, **module, inputs, options.steps).run();

@@ -1,6 +1,7 @@
 // Requests that the driver refuses.
 #include <gtest/gtest.h>
 
+#include "backend/nvidia/compile.h"
 #include "backend/nvidia/toolkit.h"
 #include "base/diagnostics/backend.h"
 #include "base/diagnostics/cli.h"
@@ -34,6 +35,17 @@ TEST(DriverErrors, GpuArch) {
   o.target = "cuda", o.archs = {"sm_90", "sm_12"};
   EXPECT_EQ(refusal(o), diag::ArchUnknown);
 }
+// What only a device knows is never guessed; what a target usually is holds without --arch.
+TEST(DriverErrors, NativeOfDevices) {
+  CompileOptions o;
+  o.target = "cuda", o.archs = {"native"};
+  EXPECT_EQ(refusal(o), diag::NativeUnknown);
+  Result<Targets> usual = parseTargets("cuda", {}), first = parseTargets("", {}),
+                  here = parseTargets("cpu", {"native"});
+  ASSERT_TRUE(usual && first && here);
+  EXPECT_EQ(usual->machine(), "sm_90");
+  EXPECT_EQ(first->machine(), here->machine());
+}
 TEST(DriverErrors, Option) {
   CompileOptions o;
   o.options = {{"speed", "warp"}};
@@ -65,9 +77,9 @@ TEST(DriverErrors, OptionIdle) {
   EXPECT_FALSE(idle(*gpu, "library", "always"));
 }
 TEST(Driver, SpillsAreWarningsWithTheKernelsName) {
-  nvidia::FunctionUsage calm, full;
+  FunctionUsage calm, full;
   calm.name = "calm", full.name = "full", full.spillBytes = 96, full.registers = 255;
-  std::vector<Diagnostic> warnings = spillWarnings({calm, full}, "sm_90");
+  std::vector<Diagnostic> warnings = nvidia::spillWarnings({calm, full}, "sm_90");
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(warnings[0].kind, diag::NvidiaSpills);
   EXPECT_NE(warnings[0].str().find("kernel 'full'"), std::string::npos);

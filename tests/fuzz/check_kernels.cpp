@@ -73,13 +73,13 @@ struct ElementType {
   DType dtype;
 };
 const ElementType kTypes[] = {
-    {"fp64", 8, true, true, 11, 52, DType::F64},         {"fp32", 4, true, true, 8, 23, DType::F32},
-    {"fp16", 2, true, true, 5, 10, DType::F16},          {"bf16", 2, true, true, 8, 7, DType::BF16},
-    {"fp8e4nv", 1, true, true, 4, 3, DType::F8E4M3FN},   {"fp8e5", 1, true, true, 5, 2, DType::F8E5M2},
-    {"i64", 8, false, true, 0, 0, DType::I64},           {"i32", 4, false, true, 0, 0, DType::I32},
-    {"i16", 2, false, true, 0, 0, DType::I16},           {"i8", 1, false, true, 0, 0, DType::I8},
-    {"u64", 8, false, false, 0, 0, DType::U64},          {"u32", 4, false, false, 0, 0, DType::U32},
-    {"u16", 2, false, false, 0, 0, DType::U16},          {"u8", 1, false, false, 0, 0, DType::U8},
+    {"fp64", 8, true, true, 11, 52, DType::F64},       {"fp32", 4, true, true, 8, 23, DType::F32},
+    {"fp16", 2, true, true, 5, 10, DType::F16},        {"bf16", 2, true, true, 8, 7, DType::BF16},
+    {"fp8e4nv", 1, true, true, 4, 3, DType::F8E4M3FN}, {"fp8e5", 1, true, true, 5, 2, DType::F8E5M2},
+    {"i64", 8, false, true, 0, 0, DType::I64},         {"i32", 4, false, true, 0, 0, DType::I32},
+    {"i16", 2, false, true, 0, 0, DType::I16},         {"i8", 1, false, true, 0, 0, DType::I8},
+    {"u64", 8, false, false, 0, 0, DType::U64},        {"u32", 4, false, false, 0, 0, DType::U32},
+    {"u16", 2, false, false, 0, 0, DType::U16},        {"u8", 1, false, false, 0, 0, DType::U8},
     {"i1", 1, false, false, 0, 0, DType::Bool},
 };
 
@@ -284,7 +284,7 @@ private:
         }
       }
     if (!options_.gpu.empty())
-      if (Result<std::string> ptx = kernel->emit(KernelStage::Ptx, "cuda", options_.gpu); !ptx)
+      if (Result<std::string> ptx = kernel->emit(Stage::Ptx, "cuda", options_.gpu); !ptx)
         return "refused\t" + options_.gpu + ": " + ptx.error().str();
     return "";
   }
@@ -352,7 +352,7 @@ private:
 
   /// "" or verdict and reason. Its text, read back, through the pipeline, in the interpreter.
   std::string afterPipeline(Kernel &kernel) {
-    Result<std::string> text = kernel.emit(KernelStage::Ttir, "cpu", "native");
+    Result<std::string> text = kernel.emit(Stage::Tile, "cpu");
     if (!text) return "failed\t" + text.error().str();
     std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
     Result<mlir::OwningOpRef<mlir::ModuleOp>> module = parseTile(*text, "printed.ttir", context.get());
@@ -417,7 +417,7 @@ private:
     module.walk([&](mlir::Operation *op) {
       std::string types;
       llvm::raw_string_ostream os(types);
-      mlir::Type t = op->getNumOperands() ? op->getOperand(op->getNumOperands() - 1).getType()
+      mlir::Type t = op->getNumOperands()  ? op->getOperand(op->getNumOperands() - 1).getType()
                      : op->getNumResults() ? op->getResult(0).getType()
                                            : mlir::Type();
       if (t) os << mlir::getElementTypeOrSelf(t);

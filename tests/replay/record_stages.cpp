@@ -131,13 +131,12 @@ void recordKernel(const Program &program, const Options &options, Frames &frames
     frames.add("messages", messages + kernel.error().str() + "\n");
     return;
   }
-  if (options.wants("tile")) add("tile", kernel->emit(KernelStage::Ttir, "cpu", options.cpu));
-  if (options.wants("llvm")) add("llvm", kernel->emit(KernelStage::Llvm, "cpu", options.cpu));
-  if (options.wants("asm")) add("asm", kernel->emit(KernelStage::Asm, "cpu", options.cpu));
+  for (Stage stage : {Stage::Tile, Stage::Llvm, Stage::Asm})
+    if (const char *name = info(stage).name; options.wants(name)) add(name, kernel->emit(stage, "cpu", options.cpu));
   if (options.wants("package")) add("package", kernel->package("cpu", {options.cpu}));
-  if (options.wants("gpu.layout")) add("gpu.layout", kernel->emit(KernelStage::Layout, "cuda", options.gpu));
-  if (options.wants("gpu.llvm")) add("gpu.llvm", kernel->emit(KernelStage::Llvm, "cuda", options.gpu));
-  if (options.wants("gpu.ptx")) add("gpu.ptx", kernel->emit(KernelStage::Ptx, "cuda", options.gpu));
+  for (Stage stage : {Stage::Layout, Stage::Llvm, Stage::Ptx})
+    if (const std::string name = std::string("gpu.") + info(stage).name; options.wants(name))
+      add(name, kernel->emit(stage, "cuda", options.gpu));
   frames.add("messages", messages);
 }
 

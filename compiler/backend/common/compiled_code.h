@@ -30,6 +30,7 @@ struct CompiledCode {
   std::string target; // "x86-64-v3", "x86-64-v4", "x86-64-v4+amx", "aarch64", "sm_90" (a cubin), "compute_90" (PTX):
                       // what the loader matches against the machine
   Format format = Format::SharedObject;
+  uint8_t devices = 0; // that run it: a TargetKind of abi/plan.fbs; 0: CPUs
   std::vector<uint8_t> image;
   std::vector<CompiledFunction> functions; // in the order of the request
   // Texts for --emit, filled only when the options ask for them.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backend/common/compiled_code.h"
+#include "backend/target.h"
 #include "base/diagnostics.h"
 #include "mlir/IR/Operation.h"
 
@@ -21,7 +22,11 @@ namespace neso::cpu {
 /// What the code may use. V3: AVX2 and FMA; V4: AVX-512 F, BW, CD, DQ, VL; V4Bf16: and AVX-512 BF16; V4Amx: and AMX
 /// TILE, BF16, INT8; AArch64: objects only (no linking). Whoever runs V4Amx code must have the system's leave to use
 /// the tile registers: the runtime asks for it. In this order, each can do what those before it can.
-enum class CpuLevel : uint8_t { V3, V4, V4Bf16, V4Amx, AArch64 };
+enum class CpuLevel : uint8_t {
+#define NESO_CPU_LEVEL(level, ...) level,
+#include "backend/cpu/levels.def"
+#undef NESO_CPU_LEVEL
+};
 
 /// The best level that this machine runs. Asks the system for the use of the tile registers, for the whole process.
 CpuLevel nativeLevel();
@@ -31,10 +36,7 @@ std::string_view name(CpuLevel level);
 /// "x86-64-v3", "x86-64-v4", "x86-64-v4+bf16", "x86-64-v4+amx", "aarch64", "native".
 std::optional<CpuLevel> parseLevel(std::string_view text);
 
-struct TileFunction {
-  mlir::Operation *function = nullptr; // a tt.func; not owned; its module must stay unchanged during the call
-  std::string name;                    // as the plan calls it; also the stem of the exported symbol
-};
+using neso::TileFunction;
 
 struct CompileOptions {
   int threads = 2;

@@ -80,34 +80,28 @@ CpuLevel nativeLevel() {
   return llvm::sys::getHostCPUName().starts_with("znver") ? CpuLevel::V4Bf16 : CpuLevel::V4;
 }
 
-std::string_view name(CpuLevel level) {
-  switch (level) {
-  case CpuLevel::V3: return "x86-64-v3";
-  case CpuLevel::V4: return "x86-64-v4";
-  case CpuLevel::V4Bf16: return "x86-64-v4+bf16";
-  case CpuLevel::V4Amx: return "x86-64-v4+amx";
-  case CpuLevel::AArch64: return "aarch64";
-  }
-  NESO_UNREACHABLE("CPU level");
+std::span<const LevelInfo> allLevels() {
+  static constexpr LevelInfo levels[] = {
+#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, masked, pairs, tiles, cpu, features, wide, linked)   \
+  {name, {lanes, registers, rows, vectors, masked, pairs, tiles}, cpu, features, wide, linked},
+#include "backend/cpu/levels.def"
+#undef NESO_CPU_LEVEL
+  };
+  return levels;
 }
+
+static const LevelInfo &infoOf(CpuLevel level) { return allLevels()[static_cast<size_t>(level)]; }
+
+std::string_view name(CpuLevel level) { return infoOf(level).name; }
 
 std::optional<CpuLevel> parseLevel(std::string_view text) {
   if (text == "native") return nativeLevel();
-  for (CpuLevel level : {CpuLevel::V3, CpuLevel::V4, CpuLevel::V4Bf16, CpuLevel::V4Amx, CpuLevel::AArch64})
-    if (text == name(level)) return level;
+  for (const LevelInfo &level : allLevels())
+    if (text == level.name) return static_cast<CpuLevel>(&level - allLevels().data());
   return std::nullopt;
 }
 
-Capabilities capabilities(CpuLevel level) {
-  switch (level) {
-  case CpuLevel::V3: return {8, 16, 4, 2, false, false, false};
-  case CpuLevel::V4: return {16, 32, 8, 2, true, false, false};
-  case CpuLevel::V4Bf16: return {16, 32, 8, 2, true, true, false};
-  case CpuLevel::V4Amx: return {16, 32, 8, 2, true, true, true};
-  case CpuLevel::AArch64: return {4, 32, 8, 2, false, false, false};
-  }
-  NESO_UNREACHABLE("CPU level");
-}
+Capabilities capabilities(CpuLevel level) { return infoOf(level).caps; }
 
 std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
   static std::once_flag once;
@@ -133,16 +127,12 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level) {
   if (!target) return nullptr;
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  const char *cpu = level == CpuLevel::AArch64 ? "generic" : level == CpuLevel::V3 ? "x86-64-v3" : "x86-64-v4";
-  const char *features = level == CpuLevel::V4Amx    ? "+avx512bf16,+amx-tile,+amx-bf16,+amx-int8"
-                         : level == CpuLevel::V4Bf16 ? "+avx512bf16"
-                                                     : "";
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+      triple, infoOf(level).cpu, infoOf(level).features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 void setTargetAttributes(llvm::Function &function, CpuLevel level) {
-  if (level >= CpuLevel::V4 && level <= CpuLevel::V4Amx) {
+  if (infoOf(level).wide) {
     function.addFnAttr("prefer-vector-width", "512");
     function.addFnAttr("min-legal-vector-width", "512");
   }

@@ -1,6 +1,7 @@
 // CPU levels as LLVM sees them: target machine, vector width, the pass list, object emission.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,17 @@ struct Capabilities {
   bool tiles;              // matrix tile registers: 16 rows × 64 bytes, products of bf16 and of int8
 };
 Capabilities capabilities(CpuLevel level);
+
+/// A row of levels.def.
+struct LevelInfo {
+  std::string_view name;
+  Capabilities caps;
+  const char *cpu, *features; // LLVM's
+  bool wide;                  // vectors of 512 bits
+  bool linked;                // else there are relocatable objects only
+};
+/// In the order of CpuLevel.
+std::span<const LevelInfo> allLevels();
 
 /// A new target machine; each thread has its own. Null only when LLVM was built without the target.
 std::unique_ptr<llvm::TargetMachine> makeTargetMachine(CpuLevel level);

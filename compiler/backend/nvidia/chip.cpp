@@ -10,16 +10,10 @@ constexpr uint32_t kAda = kAmpere | features(Feature::MmaF8, Feature::CvtF8);
 constexpr uint32_t kHopper =
     kAda | features(Feature::AtomicBf16, Feature::AtomicVector, Feature::Clusters, Feature::GridDependency);
 
-// Shared memory, registers and threads: "Compute Capabilities" in the CUDA programming guide. One KiB of each block's
-// shared memory is the system's own.
 constexpr Chip kChips[] = {
-    // arch  capability  features  PTX  shared of a block, of an SM  registers  threads  blocks  SMs
-    {"sm_80", 80, kAmpere, 74, 163 * 1024, 164 * 1024, 65536, 2048, 32, 108},
-    {"sm_86", 86, kAmpere, 74, 99 * 1024, 100 * 1024, 65536, 1536, 16, 84},
-    {"sm_89", 89, kAda, 84, 99 * 1024, 100 * 1024, 65536, 1536, 24, 142},
-    {"sm_90", 90, kHopper, 84, 227 * 1024, 228 * 1024, 65536, 2048, 32, 132},
-    {"sm_100", 100, kHopper, 86, 227 * 1024, 228 * 1024, 65536, 2048, 32, 148},
-    {"sm_120", 120, kHopper, 87, 99 * 1024, 100 * 1024, 65536, 1536, 24, 188},
+#define NESO_CHIP(...) {__VA_ARGS__},
+#include "backend/nvidia/chips.def"
+#undef NESO_CHIP
 };
 } // namespace
 

@@ -37,7 +37,7 @@ struct Chip {
   bool has(Feature f) const { return features & static_cast<uint32_t>(f); }
 };
 
-/// sm_80, sm_86, sm_89, sm_90, sm_100, sm_120; oldest first.
+/// The rows of chips.def; oldest first.
 std::span<const Chip> allChips();
 /// By arch ("sm_90"; a suffix "a" is accepted and ignored); nullptr: unknown.
 const Chip *findChip(std::string_view arch);

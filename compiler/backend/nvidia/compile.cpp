@@ -69,7 +69,7 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
   unit.status = checkShared(function, chip, unit.kernel);
   unit.tooMuchShared = !unit.status;
   if (unit.tooMuchShared) return;
-  if (unit.status = linkLibraries(module); !unit.status) return;
+  if (unit.status = linkLibraries(module, options.ptxas); !unit.status) return;
   std::string why;
   llvm::raw_string_ostream os(why);
   if (llvm::verifyModule(module, &os)) {

@@ -17,18 +17,14 @@
 
 #include "backend/common/compiled_code.h"
 #include "backend/nvidia/chip.h"
+#include "backend/target.h"
 #include "base/diagnostics.h"
 #include "mlir/IR/Operation.h"
 
 namespace neso::nvidia {
 
-struct TileFunction {
-  mlir::Operation *function = nullptr; // a tt.func; not owned; its module must stay unchanged during the call
-  std::string name;                    // as the plan calls it; also the stem of the entry's symbol
-  int warps = 4;                       // of a block: a power of two
-  int stages = 3;                      // of software pipelines
-  int maxRegisters = 0;                // of a thread, as tl's maxnreg; 0: the assembler chooses
-};
+using neso::FunctionUsage;
+using neso::TileFunction;
 
 struct CompileOptions {
   int threads = 2;          // functions are compiled and assembled side by side
@@ -40,16 +36,6 @@ struct CompileOptions {
   std::string ptxas;        // path of the assembler; empty: searched where toolkit.h says
 };
 
-/// What the assembler says of one function.
-struct FunctionUsage {
-  std::string name;
-  int registers = 0;  // of a thread
-  int spillBytes = 0; // stores and loads together
-  int sharedBytes = 0;
-  int threads = 0;
-  int blocksPerSm = 0; // by registers, shared memory and threads
-};
-
 struct CompiledModule {
   std::vector<CompiledCode> code; // the cubin if there is one, then the PTX
   std::vector<FunctionUsage> usage;
@@ -59,6 +45,9 @@ struct CompiledModule {
 
 Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip,
                                         const CompileOptions &options);
+
+/// A line for each function that the assembler could not keep in registers.
+std::vector<Diagnostic> spillWarnings(const std::vector<FunctionUsage> &usage, std::string_view arch);
 
 /// The assembler that would be used; nothing when none is found.
 std::optional<std::string> findAssembler(const std::string &given = {});

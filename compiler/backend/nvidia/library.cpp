@@ -78,8 +78,8 @@ bool needsLibdevice(llvm::Module &module) {
   return needed;
 }
 
-std::unique_ptr<llvm::MemoryBuffer> readLibdevice() {
-  for (const std::string &root : toolkitFolders())
+std::unique_ptr<llvm::MemoryBuffer> readLibdevice(const std::string &ptxas) {
+  for (const std::string &root : toolkitFolders(ptxas))
     for (llvm::StringRef folder : {"nvvm/libdevice", "lib"}) {
       llvm::SmallString<128> path(root);
       llvm::sys::path::append(path, folder, "libdevice.10.bc");
@@ -96,11 +96,11 @@ std::string firstUndefined(const llvm::Module &module) {
 
 } // namespace
 
-Status linkLibraries(llvm::Module &module) {
+Status linkLibraries(llvm::Module &module, const std::string &ptxas) {
   linkSpecialFunctions(module);
   lowerIntrinsics(module);
   if (!needsLibdevice(module)) return Status::ok();
-  std::unique_ptr<llvm::MemoryBuffer> file = readLibdevice();
+  std::unique_ptr<llvm::MemoryBuffer> file = readLibdevice(ptxas);
   if (!file) return fail(diag::NvidiaNoLibrary, {}, firstUndefined(module));
   auto library = llvm::getLazyBitcodeModule(file->getMemBufferRef(), module.getContext());
   if (!library) {

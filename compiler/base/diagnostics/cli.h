@@ -9,7 +9,7 @@ NESO_DIAG(E0804, InputNotGiven, Error, "input {} ('{}') is not in the input file
 NESO_DIAG(E0805, InputTwice, Error, "input {} ('{}') is given twice; give it once, by number or by name")
 NESO_DIAG(E0806, BadSizeSetting, Error, "'--dim {}' is not of the form NAME=NUMBER; the model's sizes are: {}")
 NESO_DIAG(E0807, RuntimeRefused, Error, "{}")
-NESO_DIAG(E0808, DeviceNotBuilt, Error, "device '{}' is not known; use --device cpu, cuda or cuda:N")
+NESO_DIAG(E0808, DeviceNotBuilt, Error, "device '{}' is not known; use one of: {}")
 NESO_DIAG(E0809, NpyCount, Error, "{} .npy files are given, but the model takes {} inputs with values: {}")
 NESO_DIAG(E0810, PackageOfAnother, Error, "'{}' was not made from '{}': {}; compile the model again")
 NESO_DIAG(E0811, KernelUnnamed, Error, "'{}' names no kernel: {}; write FILE.py:NAME, with --signature, or FILE.ttir[:NAME]")

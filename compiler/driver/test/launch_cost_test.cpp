@@ -2,6 +2,8 @@
 // suffice, operands that fit.
 #include "driver/launch_cost.h"
 
+#include "backend/target.h"
+
 #include <gtest/gtest.h>
 
 #include "ir/tile/passes/passes.h"
@@ -14,7 +16,8 @@ protected:
   double cost(const std::string &text, double programs, int warps, int stages, const char *arch = "sm_90") {
     auto module = parseTile(text, "test.ttir", context.get());
     if (!module) return -1;
-    return launchCostOnGpu(*(**module).getOps<tt::FuncOp>().begin(), programs, warps, stages, *nvidia::findChip(arch));
+    const Target &target = *findBackend("cuda")->find(arch);
+    return launchCost(*(**module).getOps<tt::FuncOp>().begin(), programs, warps, stages, target.sheet, target.caps);
   }
   /// y = x + 1 over `size` elements by programs of `block`.
   double pointwise(int64_t size, int64_t block, int warps) {

@@ -8,13 +8,16 @@
 
 namespace neso {
 
-TileTarget gpuTileTarget(int64_t processors) {
+TileTarget tileTarget(const MachineSheet &machine, const Capabilities &caps) {
   TileTarget t;
+  t.machine = machine, t.processors = machine.processors, t.alignedInputs = caps.alignedInputs;
+  if (caps.productLibrary) t.library = TileTarget::Library::Auto;
+  if (!caps.threadBlocks) return t;
+  t.threadBlocks = true;
   t.pointwiseBlock = 1024, t.reduceChunk = 2048, t.columnBlock = 64;
   t.dotM = 128, t.dotN = 128, t.dotK = 64;
   t.packWeights = false;
   t.f32Products = tile::F32Products::Tf32x3;
-  t.threadBlocks = true, t.alignedInputs = true, t.processors = processors, t.library = TileTarget::Library::Auto;
   return t;
 }
 
@@ -63,28 +66,19 @@ RowBlock columnBlock(const TileTarget &target, int64_t results, int64_t length) 
 
 namespace {
 
-/// A multiprocessor's rates, fitted to some 100 products of f32 on an H200 (to within 9 %); the ratios between blocks
-/// are alike on other chips.
-struct DotRates {
-  double products;       // multiply-adds a cycle, all warps busy
-  double shared, global; // bytes a cycle of shared memory, and of the second-level cache for one of all multiprocessors
-  double step, substep;  // cycles that one warp waits in a step of k, and in each of its instructions' steps
-  double program;        // cycles to start and end a program, the launch's share included
-};
-DotRates dotRates(const TileTarget &target) {
+const ProductRates &dotRates(const TileTarget &target) {
   switch (target.f32Products) {
-  case tile::F32Products::Ieee: return {90, 51, 29, 283, 40, 3640};
-  case tile::F32Products::Tf32x3: return {97, 51, 29, 283, 6, 3640};
-  case tile::F32Products::Tf32: return {290, 61, 29, 150, 6, 3640};
+  case tile::F32Products::Ieee: return target.machine.ieee;
+  case tile::F32Products::Tf32x3: return target.machine.tf32x3;
+  case tile::F32Products::Tf32: return target.machine.tf32;
   }
-  return {};
+  NESO_UNREACHABLE("precision of products");
 }
-
-constexpr int64_t kSharedBytes = 224 * 1024, kRegisters = 65536, kThreadRegisters = 255;
 
 /// Cycles of a multiprocessor for its share of `tiles` programs of block `d`, with `steps` steps of k each.
 double dotCost(const TileTarget &target, const DotBlock &d, int64_t tiles, int64_t steps, int64_t itemBytes) {
-  DotRates rates = dotRates(target);
+  const ProductRates &rates = dotRates(target);
+  const MachineSheet &machine = target.machine;
   // Warps divide the block as backend/nvidia/dot.cpp has it: the longer side of a warp's part is cut.
   int64_t warpM = d.m, warpN = d.n;
   for (int w = d.warps; w > 1; w /= 2)
@@ -101,9 +95,9 @@ double dotCost(const TileTarget &target, const DotBlock &d, int64_t tiles, int64
                  products / 2 * std::max(1.0, 4.0 / d.warps) + shared / 2;
   double together = std::max({products, shared, global});
   // How many fit side by side: sums, as many again where they are kept apart, and what else a thread needs.
-  int64_t sums = warpM * warpN / 32 * 2, registers = std::min(kThreadRegisters, sums + (warpM + warpN) / 4 + 60);
+  int64_t sums = warpM * warpN / 32 * 2, registers = std::min(machine.threadRegisters, sums + (warpM + warpN) / 4 + 60);
   int64_t fit =
-      std::min(kSharedBytes / (d.stages * (d.m + d.n) * d.k * itemBytes), kRegisters / (registers * 32 * d.warps));
+      std::min(machine.sharedBytes / (d.stages * (d.m + d.n) * d.k * itemBytes), machine.registers / (registers * 32 * d.warps));
   if (fit < 1 || sums > 128) return std::numeric_limits<double>::max();
   int64_t share = (tiles + target.processors - 1) / target.processors, rounds = share / fit, rest = share % fit;
   auto round = [&](int64_t n) {
@@ -177,14 +171,13 @@ bool libraryPays(const TileTarget &target, int64_t batch, int64_t m, int64_t n, 
                  double restBytes) {
   // Products of float32 keep their precision by three products of tf32 here, which the library does not have.
   if (itemBytes > 2 || std::min(m, n) < 64 || k < 64) return false;
-  // Microseconds on a GPU of 132 processors at its usual clock, a launch more for the rest. The rates are those of
-  // products of models, about 1000 x 3000 x 1000, which do not fill the chip for long: 1024 x 3072 x 768 with a gelu
-  // takes 24 us here, 19 with the library and the rest.
-  const double scale = static_cast<double>(target.processors) / 132,
-               flops = 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
-                       static_cast<double>(k);
-  const double ours = 1.5 + flops / (240e6 * scale),
-               library = 1.5 + flops / (640e6 * scale) + (restBytes > 0 ? 1.8 + restBytes / 3e6 : 0);
+  // Microseconds, a launch more for the rest.
+  const MachineSheet &machine = target.machine;
+  const double flops = 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
+                       static_cast<double>(k) / static_cast<double>(machine.processors);
+  const double ours = machine.launch + flops / machine.ownFlops,
+               library = machine.launch + flops / machine.libraryFlops +
+                         (restBytes > 0 ? machine.nextLaunch + restBytes / machine.bytesPerUs : 0);
   return library < ours;
 }
 

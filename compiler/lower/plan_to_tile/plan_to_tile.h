@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/diagnostics.h"
+#include "base/machine.h"
 #include "ir/plan/plan.h"
 #include "ir/tile/build.h"
 
@@ -33,13 +34,13 @@ struct TileTarget {
   int64_t dotM = 64, dotN = 64, dotK = 256;
   bool packWeights = true;
   tile::F32Products f32Products = tile::F32Products::Ieee; // of contractions and attention
-  /// A program is run by a block of threads that hold its tiles in registers, many programs at once and in no order
-  /// (GPU). Then blocks are chosen so that all processors have work, kernels get a number of warps, loops carry tiles
-  /// of partial results, a row that fits into registers is read once, updates of memory are atomic instructions, and
-  /// what cannot be one runs as a loop in a single program.
+  /// Capabilities::threadBlocks. Then blocks are chosen so that all processors have work, kernels get a number of warps,
+  /// loops carry tiles of partial results, a row that fits into registers is read once, updates of memory are atomic
+  /// instructions, and what cannot be one runs as a loop in a single program.
   bool threadBlocks = false;
-  bool alignedInputs = false; // the caller's tensors start at multiples of 16 bytes (the runtime copies others)
-  int64_t processors = 1;     // that run programs side by side
+  bool alignedInputs = false; // Capabilities::alignedInputs
+  int64_t processors = 1;     // MachineSheet::processors
+  MachineSheet machine;
   /// Contractions that a library for matrix products may compute, beside the kernel that is made for each: none, those
   /// that the cost model finds faster there, all that it can.
   enum class Library : uint8_t { Never, Auto, Always } library = Library::Never;
@@ -52,8 +53,8 @@ struct TileTarget {
   int64_t registerRow = 16384; // longest row, in elements, that one program keeps in registers
 };
 
-/// Blocks for a GPU of `processors` multiprocessors.
-TileTarget gpuTileTarget(int64_t processors);
+/// Blocks for a machine.
+TileTarget tileTarget(const MachineSheet &machine, const Capabilities &caps);
 
 /// Fills function, args and grid of every kernel. The module holds one public tt.func for each distinct kernel.
 /// `userFunctions` are the tile functions (tt.func of `context`, through the pipeline) of the user's kernels, by

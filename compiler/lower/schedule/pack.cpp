@@ -15,14 +15,13 @@ using namespace loops;
 
 namespace {
 
-/// Kernels that are looked at behind a pack's first, and parts and buffers of one pack: a launch has 4 KiB of
-/// parameters.
-constexpr size_t kWindow = 128, kMostParts = 32, kMostBuffers = 200;
+/// Kernels that are looked at behind a pack's first, and parts of one pack.
+constexpr size_t kWindow = 128, kMostParts = 32;
 
 class Packer {
 public:
-  Packer(plan::Plan &plan, const std::vector<size_t> &order, int64_t most)
-      : plan_(plan), order_(order), most_(most), next_(followers(plan)), waits_(plan.kernels.size()) {
+  Packer(plan::Plan &plan, const std::vector<size_t> &order, int64_t most, int64_t buffers)
+      : plan_(plan), order_(order), most_(most), mostBuffers_(static_cast<size_t>(buffers)), next_(followers(plan)), waits_(plan.kernels.size()) {
     for (const std::set<size_t> &after : next_)
       for (size_t k : after) ++waits_[k];
     for (const plan::Kernel &k : plan.kernels) small_.push_back(isSmall(k));
@@ -42,7 +41,7 @@ public:
           if (launched[k] || !small_[k] || waits_[k] > 0) continue;
           std::set<size_t> more = touched(k);
           more.insert(buffers.begin(), buffers.end());
-          if (more.size() > kMostBuffers) continue;
+          if (more.size() > mostBuffers_) continue;
           buffers = std::move(more);
           pack.push_back(k);
         }
@@ -92,6 +91,7 @@ private:
   plan::Plan &plan_;
   const std::vector<size_t> &order_;
   int64_t most_;
+  size_t mostBuffers_;
   std::vector<std::set<size_t>> next_;
   std::vector<int> waits_; // by kernel: those it needs that have not run
   std::vector<bool> small_;
@@ -101,7 +101,7 @@ private:
 
 std::vector<plan::KernelId> packLaunches(plan::Plan &plan, const std::vector<size_t> &order,
                                          const ScheduleOptions &options) {
-  if (options.packedBytes > 0) return Packer(plan, order, options.packedBytes).run();
+  if (options.packedBytes > 0) return Packer(plan, order, options.packedBytes, options.packedBuffers).run();
   std::vector<plan::KernelId> out;
   for (size_t k : order) out.push_back(plan.kernels[k].id);
   return out;

@@ -7,6 +7,7 @@
 // Example: n0: t[i0] = relu(x[i0]);  n1: y[i0] = t[i0] + b[i0]  becomes one kernel over x0 with both nodes; t is placed
 // nowhere.
 #pragma once
+#include "base/machine.h"
 #include "ir/plan/plan.h"
 
 namespace neso::schedule {
@@ -21,8 +22,10 @@ struct SplitRule {
   int64_t longestSort = INT64_MAX;                  // longer rows are sorted in parts, which are then merged
   int64_t scanTile = 0, fewScans = 0, longScan = 0; // scans of at most so many rows, of at least so many elements, are
                                                     // shared by programs that take so many bytes each; 0: never
-  int64_t contractionProcessors = 0;                // that share the blocks of a matrix product; 0: products stay whole
-  static SplitRule manyProcessors(int64_t processors);
+  bool contractions = false;                        // matrix products may be cut along k, by the machine's rates
+  MachineSheet machine;
+  /// Of a machine whose programs run side by side on many processors.
+  static SplitRule manyProcessors(const MachineSheet &machine);
 };
 
 struct ScheduleOptions {
@@ -33,6 +36,7 @@ struct ScheduleOptions {
   /// Small kernels that do not need each other run side by side in one launch. Bytes that such a kernel moves, at most;
   /// 0: none.
   int64_t packedBytes = 0;
+  int64_t packedBuffers = INT64_MAX; // that one such launch uses, at most
   int maxNodesPerKernel = 48;
   int maxBuffersPerKernel = 24; // reads and writes that touch memory
   /// Contraction kernels take pointwise nodes over their result as epilogue.

@@ -53,15 +53,17 @@ constexpr int64_t kColumnsOfProgram = 64;
 /// Programs of a column reduction in place of one of a row.
 constexpr int64_t kColumnPrograms = 4;
 
-SplitRule SplitRule::manyProcessors(int64_t processors) {
+SplitRule SplitRule::manyProcessors(const MachineSheet &machine) {
+  const int64_t processors = machine.processors;
   SplitRule r;
+  r.machine = machine;
   r.fewRows = processors / 4, r.fewColumns = processors * kColumnsOfProgram;
   r.longRow = 16384, r.longColumn = 512;
   r.leastPart = 128, r.leastParts = 4, r.mostParts = processors * 4;
   r.programs = processors * 4;
   r.longestSort = 8192;
   r.scanTile = 16384, r.fewScans = processors * 2, r.longScan = 32768;
-  r.contractionProcessors = processors;
+  r.contractions = true;
   return r;
 }
 

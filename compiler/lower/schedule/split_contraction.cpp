@@ -30,27 +30,27 @@ Shape shapeOf(const Node &n, const Facts &facts) {
 }
 
 /// Microseconds of a product in `parts` parts of k: of small blocks, which wait in each step as long as there are few,
-/// and of the multiplications; of several parts, the second kernel with the bytes of the partial results. Fitted to an
-/// H200; which is least counts.
-double costOf(const Shape &s, int64_t parts, int64_t processors, int64_t itemBytes) {
-  bool narrow = itemBytes <= 2;
+/// and of the multiplications; of several parts, the second kernel with the bytes of the partial results. Which is least
+/// counts.
+double costOf(const Shape &s, int64_t parts, const MachineSheet &machine, int64_t itemBytes) {
+  const auto &rates = itemBytes <= 2 ? machine.narrow : machine.wide;
   double steps = static_cast<double>((s.k / parts + stepOf(itemBytes) - 1) / stepOf(itemBytes));
   double results = static_cast<double>(s.batch * s.m * s.n);
-  double latency = steps * (narrow ? 0.24 : 0.27);
-  double work = results * static_cast<double>(s.k) / (static_cast<double>(processors) * (narrow ? 1.1e6 : 0.18e6));
+  double latency = steps * rates.step;
+  double work = results * static_cast<double>(s.k) / (static_cast<double>(machine.processors) * rates.rate);
   double product = std::max(latency, work);
   if (parts == 1) return product;
-  return product + 3 + results * static_cast<double>(parts) * 8.0 / 3e6;
+  return product + machine.secondKernel + results * static_cast<double>(parts) * 8.0 / machine.bytesPerUs;
 }
 
 /// Parts of equal length that are whole steps, and whole rows of the innermost dimension or an equal part of one; 1:
 /// better whole.
-int64_t bestParts(const Shape &s, int64_t innermost, int64_t processors, int64_t itemBytes) {
+int64_t bestParts(const Shape &s, int64_t innermost, const MachineSheet &machine, int64_t itemBytes) {
   int64_t best = 1;
   for (int64_t parts = 2; parts <= 64 && parts <= s.k / stepOf(itemBytes); ++parts) {
     int64_t length = s.k / parts;
     if (s.k % parts || length % stepOf(itemBytes) || (innermost % length && length % innermost)) continue;
-    if (costOf(s, parts, processors, itemBytes) < costOf(s, best, processors, itemBytes)) best = parts;
+    if (costOf(s, parts, machine, itemBytes) < costOf(s, best, machine, itemBytes)) best = parts;
   }
   return best;
 }
@@ -114,7 +114,7 @@ private:
     if (s.m < 16 || s.n < 16) return 1;
     int64_t item = std::max(itemSize(n.body.ops[static_cast<size_t>(n.lhs)].dtype),
                             itemSize(n.body.ops[static_cast<size_t>(n.rhs)].dtype));
-    return bestParts(s, n.reduceRanges.back().constValue(), rule_.contractionProcessors, item);
+    return bestParts(s, n.reduceRanges.back().constValue(), rule_.machine, item);
   }
 
   Node like(const Node &n, Node::Kind kind, const char *what) {
@@ -159,7 +159,7 @@ private:
 } // namespace
 
 void splitContractions(Program &program, const SplitRule &rule) {
-  if (rule.contractionProcessors > 0) Splitter(program, rule).run();
+  if (rule.contractions) Splitter(program, rule).run();
 }
 
 } // namespace neso::schedule

@@ -292,8 +292,8 @@ TEST(Package, RegionsInside) {
   EXPECT_NE(a.offset, b.offset);
   Loaded l(packageBytes(contents));
   ASSERT_NE(l.context, nullptr);
-  for (auto [given, want] : {std::pair<std::vector<float>, std::vector<float>>{{1, 3, 2}, {-2, 0, -1}},
-                             {{1, 0, -1, 2}, {-2, -4, -6, 0}}}) {
+  for (auto [given, want] :
+       {std::pair<std::vector<float>, std::vector<float>>{{1, 3, 2}, {-2, 0, -1}}, {{1, 0, -1, 2}, {-2, -4, -6, 0}}}) {
     std::vector<int64_t> sizes{static_cast<int64_t>(given.size())};
     neso_tensor in = tensor(given, sizes), out{};
     ASSERT_EQ(neso_run(l.context, &in, 1, &out, 1), NESO_OK) << neso_error_text();
@@ -386,6 +386,8 @@ TEST(Package, GpuCodeCarriesItsUsageForEachTarget) {
   PackageContents contents;
   contents.kernels = {{"scale", "scale", 5, {}}};
   CompiledCode cubin, ptx;
+  contents.caps.threadBlocks = true;
+  cubin.devices = ptx.devices = 1;
   cubin.target = "sm_90", cubin.format = CompiledCode::Format::Cubin, cubin.image = {1, 2, 3};
   CompiledFunction f;
   f.name = f.symbol = "scale";

@@ -123,6 +123,8 @@ typedef struct neso_model_options {
   const neso_tensor
       *constants; /* contiguous, in host memory; borrowed as long as the model lives, not copied (but to a GPU) */
   size_t constant_count;
+  int32_t look_only; /* not 0: the model is only described. Its code, for whatever machine, is not loaded, and no
+                      * context can be made */
 } neso_model_options;
 
 /* Opens a package. The file is mapped, not read; it must not be changed while the model lives. options may be NULL. */

@@ -259,30 +259,38 @@ TEST(Sass, IsWhatTheToolBesideTheAssemblerWrites) {
   EXPECT_EQ(code->sassText, "FADD R1, R2, R3 ;\n");
 }
 
-TEST(Sass, ToolsOfWheelsAreFound) {
-  FakeToolkit venv("toolkit_venv");
-  std::filesystem::path wheel = venv.folder / "lib/python3.12/site-packages/nvidia/cu13";
-  std::filesystem::create_directories(wheel);
-  std::filesystem::rename(venv.folder / "bin", wheel / "bin");
-  venv.folder = wheel;
-  venv.add("ptxas", kWritesCubin);
-  venv.add("nvdisasm", "echo disassembled\n");
-  Variable path("PATH", "/usr/bin:/bin"), home("HOME", "/nonexistent"), cuda("CUDA_HOME", ""), root("PYENV_ROOT", ""),
-      active("VIRTUAL_ENV", std::filesystem::path(testing::TempDir()) / "toolkit_venv");
+TEST(Sass, SoIsTheOtherToolBesideIt) {
+  FakeToolkit kit("toolkit_nvdisasm");
+  kit.add("ptxas", kWritesCubin);
+  kit.add("nvdisasm", "echo disassembled\n");
   if (findTool("cuobjdump")) GTEST_SKIP() << "a toolkit of the system comes first";
-  EXPECT_EQ(findTool("nvdisasm"), venv.tool("nvdisasm"));
   CompileOptions options;
-  options.ptxas = venv.tool("ptxas"), options.keepSass = true;
+  options.ptxas = kit.tool("ptxas"), options.keepSass = true;
   Result<CompiledModule> code = compileText(kernelText("vector_add"), "sm_90", options);
   ASSERT_TRUE(code) << code.error().str();
   EXPECT_EQ(code->sassText, "disassembled\n");
 }
 
+TEST(Toolkit, TheEnvironmentChangesNothing) {
+  const std::optional<std::string> assembler = findTool("ptxas"), disassembler = findTool("cuobjdump");
+  const std::vector<std::string> folders = toolkitFolders();
+  FakeToolkit kit("toolkit_environment");
+  kit.add("ptxas", kWritesCubin);
+  kit.add("cuobjdump", "echo disassembled\n");
+  const std::string folder = kit.folder.string();
+  Variable path("PATH", folder + "/bin"), home("HOME", folder), cuda("CUDA_HOME", folder), root("PYENV_ROOT", folder),
+      active("VIRTUAL_ENV", folder);
+  EXPECT_EQ(findTool("ptxas"), assembler);
+  EXPECT_EQ(findTool("cuobjdump"), disassembler);
+  EXPECT_EQ(toolkitFolders(), folders);
+  // What the caller names is taken, and its toolkit comes first.
+  EXPECT_EQ(findTool("ptxas", kit.tool("ptxas")), kit.tool("ptxas"));
+  EXPECT_EQ(toolkitFolders(kit.tool("ptxas")).front(), folder);
+}
+
 TEST(Refused, DisassemblyWithoutATool) {
   FakeToolkit kit("toolkit_bare");
   kit.add("ptxas", kWritesCubin);
-  Variable path("PATH", "/nonexistent"), home("HOME", "/nonexistent"), cuda("CUDA_HOME", ""), root("PYENV_ROOT", ""),
-      active("VIRTUAL_ENV", "");
   CompileOptions options;
   options.ptxas = kit.tool("ptxas"), options.keepSass = true;
   if (findTool("cuobjdump") || findTool("nvdisasm")) GTEST_SKIP() << "the system has a disassembler";

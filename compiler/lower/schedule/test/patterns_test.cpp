@@ -271,7 +271,11 @@ TEST(Patterns, LongReductionIsSplitAndItsPartsAreIndependent) {
 
 TEST(Patterns, ProductWithFewBlocksIsCutAlongKAndItsSumTakesTheEpilogue) {
   ScheduleOptions options;
-  options.split = SplitRule::manyProcessors(132);
+  // Rates under which few blocks wait longer than they multiply.
+  MachineSheet machine;
+  machine.processors = 132;
+  machine.narrow = {0.24, 1.1e6}, machine.wide = {0.27, 0.18e6}, machine.secondKernel = 3, machine.bytesPerUs = 3e6;
+  options.split = SplitRule::manyProcessors(machine);
   // Positions outside, channels inside, as convolutions have them; parts within a position, and of several positions.
   for (auto [positions, channels] : {std::pair<int64_t, int64_t>{9, 512}, {36, 64}, {1, 4096}}) {
     Maker m;

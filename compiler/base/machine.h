@@ -1,0 +1,60 @@
+// What shared code may ask of a machine: numbers and properties, never its name. Each back end fills them in for its
+// targets (backend/target.h); blocks, splits and costs are chosen from them.
+#pragma once
+#include <cstdint>
+
+namespace neso {
+
+/// How programs run there.
+struct Capabilities {
+  /// A program is run by a block of threads that hold its tiles in registers, many programs at once and in no order
+  /// (GPU); otherwise by one thread, in registers and caches.
+  bool threadBlocks = false;
+  bool alignedInputs = false;   // the caller's tensors start at multiples of 16 bytes (the runtime copies others)
+  bool productLibrary = false;  // the runtime may leave matrix products to a library
+};
+
+/// Rates of one processor for products of matrices of f32 by blocks, in cycles.
+struct ProductRates {
+  double products = 0;            // multiply-adds a cycle, all warps busy
+  double shared = 0, global = 0;  // bytes a cycle of shared memory, and of the second-level cache for one of all processors
+  double step = 0, substep = 0;   // cycles that one warp waits in a step of k, and in each of its instructions' steps
+  double program = 0;             // cycles to start and end a program, the launch's share included
+};
+
+/// Numbers of a machine. A CPU's are the defaults: most of them say nothing there. Rates are for cost models, where only
+/// their ratios count.
+struct MachineSheet {
+  int64_t processors = 1; // that run programs side by side; of the largest product
+
+  // Of one processor.
+  int64_t sharedBytes = 0;         // memory of its own that one program may take
+  int64_t sharedPerProcessor = 0;  // that all its programs share
+  int64_t programOverhead = 0;     // of that memory, the system's part for each program
+  int64_t registers = 0;           // of 32 bits
+  int64_t threadRegisters = 0;     // of one thread, at most
+  int64_t threads = 0, programs = 0;
+
+  // Of one launch.
+  int64_t packedBytes = 0;    // kernels that move no more are better run side by side; 0: a launch costs nothing
+  int64_t packedBuffers = 0;  // that such a launch may use: its parameters are few
+
+  ProductRates ieee, tf32x3, tf32; // by how products of f32 are computed
+
+  // Products that are cut along k. By bytes of an element: up to two, and more.
+  struct {
+    double step = 0;  // microseconds of a step of k
+    double rate = 0;  // multiply-adds a microsecond of one processor
+  } narrow, wide;
+  double secondKernel = 0;  // microseconds
+  double bytesPerUs = 0;    // of the whole machine's memory
+
+  // Products of 16 bits, whole: floating-point operations a microsecond of one processor, by our kernels and by the
+  // library; microseconds of a launch, and of one more.
+  double ownFlops = 0, libraryFlops = 0, launch = 0, nextLaunch = 0;
+
+  // A kernel in general, in cycles of one processor.
+  double elementsPerCycle = 0, productsPerCycle = 0, bytesPerCycle = 0, tripCycles = 0, startCycles = 0;
+};
+
+} // namespace neso
