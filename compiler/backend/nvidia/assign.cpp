@@ -507,6 +507,14 @@ void Assignment::propagate() {
     if (settle([&](mlir::Value v) { return fromOperands(v, true); }, true)) continue;
     settle([&](mlir::Value v) { return defaultLayout(shapeOf(v)); }, true);
   }
+  // What a loop leaves lies as its turns carry it: a use elsewhere converts once, behind the loop, not in every turn.
+  function_.walk([&](mlir::Operation *op) {
+    mlir::ValueRange carried;
+    if (auto loop = llvm::dyn_cast<mlir::scf::ForOp>(op)) carried = loop.getRegionIterArgs();
+    if (auto loop = llvm::dyn_cast<mlir::scf::WhileOp>(op)) carried = loop.getAfter().front().getArguments();
+    for (auto [argument, result] : llvm::zip(carried, op->getResults()))
+      if (isTensor(argument)) set(result, layout(argument));
+  });
 }
 
 // ---------------------------------------------------------------------------------------------------------------- costs

@@ -43,6 +43,7 @@ void Emitter::emitAsyncCopy(mlir::Operation *op) {
   const llvm::Intrinsic::ID id = bytes == 16  ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s
                                  : bytes == 8 ? llvm::Intrinsic::nvvm_cp_async_ca_shared_global_8_s
                                               : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
+  bring({copy.getPtr(), copy.getMask()}, layout);
   llvm::SmallVector<std::pair<Value *, Value *>, 16> sources;
   for (const auto &group : groups.registers)
     sources.emplace_back(this->element(copy.getPtr(), layout, group[0]),

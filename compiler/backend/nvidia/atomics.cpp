@@ -181,6 +181,8 @@ void Emitter::emitAtomic(mlir::Operation *op) {
     emitBarrier(block_);
     shared_.synchronised();
   };
+  LayoutRef layout = layouts_.access(op);
+  if (layout) bring(op->getOperands(), layout);
   if (releases) barrier();
 
   auto toWord = [&](Value *v) -> Value * {
@@ -194,7 +196,6 @@ void Emitter::emitAtomic(mlir::Operation *op) {
     v = storage->isIntegerTy() ? b.CreateTrunc(v, storage) : b.CreateBitCast(v, storage);
     return fromStorage(b, v, typeOf(element));
   };
-  LayoutRef layout = layouts_.access(op);
   // A scalar is a tensor of one element, which every thread holds.
   LinearLayout single({{kRegister, {}},
                        {kLane, std::vector<uint64_t>(5, 0)},

@@ -54,6 +54,7 @@ void Emitter::connect(mlir::Value to, const Registers &values, BasicBlock *from)
 void Emitter::connectAll(mlir::ValueRange to, mlir::ValueRange from) {
   // All values are read before the block ends: a conversion may add blocks of its own.
   llvm::SmallVector<Registers, 4> values;
+  for (size_t i = 0; i < to.size(); ++i) bring(from[i], layouts_.layout(to[i]));
   for (size_t i = 0; i < to.size(); ++i) values.push_back(incoming(from[i], to[i]));
   for (size_t i = 0; i < to.size(); ++i) connect(to[i], values[i], b.GetInsertBlock());
 }
@@ -122,6 +123,7 @@ void Emitter::emitFor(mlir::Operation *op) {
   // The two may have different layouts.
   llvm::SmallVector<Registers, 4> inits, unchanged;
   mlir::ValueRange arguments = loop.getRegionIterArgs(), results = loop.getResults();
+  for (size_t i = 0; i < arguments.size(); ++i) bring(loop.getInitArgs()[i], layouts_.layout(arguments[i]));
   for (size_t i = 0; i < arguments.size(); ++i) {
     inits.push_back(incoming(loop.getInitArgs()[i], arguments[i]));
     unchanged.push_back(incoming(loop.getInitArgs()[i], results[i]));
@@ -144,6 +146,8 @@ void Emitter::emitFor(mlir::Operation *op) {
     emitBlock(body);
     if (failed()) return;
     llvm::SmallVector<Registers, 4> next, last;
+    for (size_t i = 0; i < arguments.size(); ++i)
+      bring(body.getTerminator()->getOperand(i), layouts_.layout(arguments[i]));
     for (size_t i = 0; i < arguments.size(); ++i) {
       mlir::Value yielded = body.getTerminator()->getOperand(i);
       next.push_back(incoming(yielded, arguments[i]));

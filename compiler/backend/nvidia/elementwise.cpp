@@ -60,6 +60,7 @@ void Emitter::emitElementwise(mlir::Operation *op) {
   LayoutRef layout = layouts_.layout(op->getResult(0));
   const int count = static_cast<int>(layout->inSize(kRegister));
   llvm::SmallVector<Tile, 2> tiles(op->getNumResults(), Tile{*layout, {}});
+  bring(op->getOperands(), layout);
   for (int r = 0; r < count && !failed(); ++r) {
     for (unsigned i = 0; i < args.size(); ++i) args[i] = element(op->getOperand(i), layout, r);
     llvm::SmallVector<Value *, 2> results = emitElement(op, args);
@@ -336,6 +337,7 @@ void Emitter::emitMap(mlir::Operation *op) {
                 "tt.map_elementwise over packs of " + std::to_string(pack) + " elements that lie in several threads");
   }
   llvm::SmallVector<Tile, 2> tiles(op->getNumResults(), Tile{*layout, {}});
+  bring(op->getOperands(), layout);
   for (int r = 0; r < count && !failed(); r += pack) {
     llvm::SmallVector<Value *, 8> args;
     for (mlir::Value operand : op->getOperands())
@@ -355,6 +357,7 @@ void Emitter::emitInlineAsm(mlir::Operation *op) {
   llvm::SmallVector<Tile, 2> tiles(op->getNumResults());
   if (tensor)
     for (Tile &t : tiles) t.layout = *layout;
+  if (tensor) bring(op->getOperands(), layout);
 
   // Elements below 32 bits travel several to a register of the assembly.
   auto perWord = [&](mlir::Type element) {

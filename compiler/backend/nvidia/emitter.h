@@ -70,6 +70,9 @@ private:
   Tile tile(mlir::Value v, LayoutRef layout);
   /// v where it lies: no conversion.
   Tile naturalTile(mlir::Value v);
+  /// Brings what lies elsewhere into `layout`: an operation's operands arrive before its own code begins.
+  void bring(mlir::Value v, LayoutRef layout);
+  void bring(mlir::ValueRange values, LayoutRef layout);
   /// One register of v in `layout`.
   Value *element(mlir::Value v, LayoutRef layout, int reg);
   Value *evalVirtual(mlir::Value v, const Index &index);

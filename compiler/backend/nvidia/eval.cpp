@@ -107,6 +107,15 @@ Tile Emitter::tile(mlir::Value v, LayoutRef layout) {
   return t;
 }
 
+void Emitter::bring(mlir::Value v, LayoutRef layout) {
+  const Kind kind = layouts_.kind(v);
+  if (kind == Kind::Placed || kind == Kind::Derived) element(v, layout, 0);
+}
+
+void Emitter::bring(mlir::ValueRange values, LayoutRef layout) {
+  for (mlir::Value v : values) bring(v, layout);
+}
+
 Tile Emitter::naturalTile(mlir::Value v) {
   LayoutRef layout = layouts_.natural(v);
   return tile(v, layout ? layout : layouts_.defaultLayout(shapeOf(v.getType())));

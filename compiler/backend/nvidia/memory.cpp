@@ -223,6 +223,7 @@ void Emitter::emitLoad(mlir::Operation *op) {
     return;
   }
   const Groups groups = accessGroups(ptr, mask, element, layout);
+  bring(op->getOperands(), layout);
   Tile tile{*layout, Registers(static_cast<size_t>(layout->inSize(kRegister)), nullptr)};
   for (const auto &group : groups.registers) {
     Value *address = this->element(ptr, layout, group[0]);
@@ -248,6 +249,7 @@ void Emitter::emitStore(mlir::Operation *op) {
     return;
   }
   const Groups groups = accessGroups(ptr, mask, element, layout);
+  bring(op->getOperands(), layout);
   Value *owns = ownsElements(block_, *layout);
   for (const auto &group : groups.registers) {
     llvm::SmallVector<Value *, 8> values;

@@ -39,6 +39,7 @@ llvm::SmallVector<Tile, 2> Emitter::operandsInOneLayout(mlir::Operation *op) {
   for (mlir::Value o : op->getOperands())
     if (!layout) layout = layouts_.natural(o);
   if (!layout) layout = layouts_.defaultLayout(shapeOf(op->getOperand(0).getType()));
+  bring(op->getOperands(), layout);
   llvm::SmallVector<Tile, 2> tiles;
   for (mlir::Value o : op->getOperands()) tiles.push_back(tile(o, layout));
   return tiles;
@@ -92,20 +93,29 @@ LayoutRef Emitter::dotOperandLayout(mlir::OpOperand &use) {
 
 void Emitter::emitDotOp(mlir::Operation *op) {
   const DotPlan &plan = layouts_.dot(op);
-  auto operand = [&](mlir::OpOperand &use, mlir::Type type) -> DotOperand {
+  auto whereWanted = [&](mlir::OpOperand &use) {
     mlir::Value v = use.get();
-    if (std::optional<SharedTile> shared = sharedOperand(v); shared && readsShared(llvm::cast<tt::DotOp>(op)))
-      return *shared;
     LayoutRef layout = layouts_.natural(v), ready = dotOperandLayout(use);
     // What comes into a loop from outside was converted before it; what has no place is computed where it is wanted.
     const bool invariant = v.getParentRegion() != op->getParentRegion() && layouts_.kind(v) == Kind::Placed;
     if (ready && (!layout || invariant)) layout = ready;
-    if (!layout) layout = layouts_.defaultLayout(shapeOf(v.getType()));
-    Tile t = tile(v, layout);
+    return layout ? layout : layouts_.defaultLayout(shapeOf(v.getType()));
+  };
+  auto inShared = [&](mlir::Value v) -> std::optional<SharedTile> {
+    if (!readsShared(llvm::cast<tt::DotOp>(op))) return std::nullopt;
+    return sharedOperand(v);
+  };
+  auto operand = [&](mlir::OpOperand &use, mlir::Type type) -> DotOperand {
+    mlir::Value v = use.get();
+    if (std::optional<SharedTile> shared = inShared(v)) return *shared;
+    Tile t = tile(v, whereWanted(use));
     for (Value *&x : t.values) x = convertFloat(x, elementOf(v.getType()), type);
     return t;
   };
   LayoutRef accumulator = layouts_.intern(plan.accumulator);
+  for (unsigned i : {0u, 1u})
+    if (!inShared(op->getOperand(i))) bring(op->getOperand(i), whereWanted(op->getOpOperand(i)));
+  bring(op->getOperand(2), accumulator);
   const DotOperand x = operand(op->getOpOperand(0), plan.types.a), y = operand(op->getOpOperand(1), plan.types.b);
   defineResults(op, {emitDot(block_, plan, x, y, tile(op->getOperand(2), accumulator))});
 }
@@ -133,6 +143,7 @@ void Emitter::emitCat(mlir::Operation *op) {
 }
 
 void Emitter::emitGather(mlir::Operation *op) {
+  bring(op->getOperand(1), layouts_.layout(op->getResult(0)));
   Tile source = naturalTile(op->getOperand(0));
   Tile indices = tile(op->getOperand(1), layouts_.layout(op->getResult(0)));
   defineResults(op, {gatherTile(block_, source, indices, axisOf(op))});
@@ -141,6 +152,7 @@ void Emitter::emitGather(mlir::Operation *op) {
 void Emitter::emitHistogram(mlir::Operation *op) {
   LayoutRef layout = layouts_.natural(op->getOperand(0));
   if (!layout) layout = layouts_.defaultLayout(shapeOf(op->getOperand(0).getType()));
+  bring(op->getOperands(), layout);
   Tile source = tile(op->getOperand(0), layout);
   std::optional<Tile> mask;
   if (op->getNumOperands() > 1) mask = tile(op->getOperand(1), layout);
