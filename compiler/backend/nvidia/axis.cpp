@@ -1,36 +1,8 @@
 #include "backend/nvidia/axis.h"
 
-#include <algorithm>
-#include <bit>
-
 #include "backend/nvidia/move.h"
 
 namespace neso::nvidia {
-
-namespace {
-
-/// Lanes along the axis first, then along the others from the last; warps the other way round.
-LinearLayout plainLayout(const Sizes &shape, int warps, int axis) {
-  std::vector<int> order{axis};
-  for (int i = int(shape.size()) - 1; i >= 0; --i)
-    if (i != axis) order.push_back(i);
-  Blocked blocked{Sizes(shape.size(), 1), Sizes(shape.size(), 1), Sizes(shape.size(), 1), order};
-  int64_t lanes = 32, left = warps;
-  for (int dim : order) {
-    blocked.threadsPerWarp[dim] = std::min(lanes, shape[dim]);
-    lanes /= blocked.threadsPerWarp[dim];
-  }
-  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
-    blocked.warpsPerBlock[*dim] = std::min(left, shape[*dim] / blocked.threadsPerWarp[*dim]);
-    left /= blocked.warpsPerBlock[*dim];
-  }
-  // What is left of the thread places holds copies.
-  blocked.threadsPerWarp[axis] *= lanes;
-  blocked.warpsPerBlock[axis] *= left;
-  return blockedLayout(shape, blocked);
-}
-
-} // namespace
 
 Tuple tupleOf(llvm::ArrayRef<Tile> tiles, uint64_t reg) {
   Tuple tuple;
@@ -38,53 +10,11 @@ Tuple tupleOf(llvm::ArrayRef<Tile> tiles, uint64_t reg) {
   return tuple;
 }
 
-uint32_t AxisPlaces::laneMask() const {
-  uint32_t mask = 0;
-  for (const AxisBit &bit : lanes) mask |= 1u << bit.place;
-  return mask;
-}
-
-std::vector<uint64_t> AxisPlaces::registersInOrder() const {
-  std::vector<uint64_t> all{0};
-  for (const AxisBit &bit : registers) {
-    size_t n = all.size();
-    for (size_t i = 0; i < n; ++i) all.push_back(all[i] | uint64_t(1) << bit.place);
-  }
-  return all;
-}
-
-std::optional<AxisPlaces> axisPlaces(const LinearLayout &layout, int axis) {
-  const LinearLayout::Out &out = layout.out(dimName(axis));
-  AxisPlaces places;
-  uint64_t seen = 0;
-  for (const auto &[dim, list] :
-       {std::pair{kRegister, &places.registers}, std::pair{kLane, &places.lanes}, std::pair{kWarp, &places.warps}}) {
-    const std::vector<uint64_t> &bases = layout.in(dim).bases;
-    for (int i = 0; i < int(bases.size()); ++i) {
-      uint64_t along = uint64_t(out.of(bases[i]));
-      if (along == 0) continue;
-      if (std::popcount(bases[i]) != 1 || (seen & along)) return std::nullopt;
-      seen |= along;
-      list->push_back({i, std::countr_zero(along)});
-    }
-    std::sort(list->begin(), list->end(), [](const AxisBit &a, const AxisBit &b) { return a.axis < b.axis; });
-  }
-  // The other dims may be mixed as they like, but a register must not repeat another one when the axis is gone.
-  LinearLayout rest = sliceLayout(layout, axis);
-  if (rest.freeMask(kRegister) != 0 ||
-      rest.inBits(kRegister) + int(places.registers.size()) != layout.inBits(kRegister))
-    return std::nullopt;
-  return places;
-}
-
 llvm::SmallVector<Tile, 2> withSeparateAxis(BlockContext &block, llvm::ArrayRef<Tile> tiles, int axis,
                                             bool lanesInOrder) {
-  llvm::SmallVector<Tile, 2> result(tiles.begin(), tiles.end());
-  std::optional<AxisPlaces> places = axisPlaces(tiles[0].layout, axis);
-  auto byPlace = [](const AxisBit &a, const AxisBit &b) { return a.place < b.place; };
-  if (places && (!lanesInOrder || std::is_sorted(places->lanes.begin(), places->lanes.end(), byPlace))) return result;
-  LinearLayout plain = plainLayout(tensorShape(tiles[0].layout), block.warps, axis);
-  for (Tile &tile : result) tile = convertTile(block, tile, plain);
+  const LinearLayout separate = separateAxis(tiles[0].layout, axis, lanesInOrder);
+  llvm::SmallVector<Tile, 2> result;
+  for (const Tile &tile : tiles) result.push_back(convertTile(block, tile, separate));
   return result;
 }
 

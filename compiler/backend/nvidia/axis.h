@@ -1,9 +1,9 @@
-// What reductions and scans share: where a layout has the bits of one axis, and the exchange of one value a warp.
+// What reductions and scans share: tiles whose axis is apart (ir/layout/axis.h), and the exchange of one value a warp.
 #pragma once
-#include <optional>
 #include <vector>
 
 #include "backend/nvidia/block.h"
+#include "ir/layout/axis.h"
 
 namespace neso::nvidia {
 
@@ -11,20 +11,6 @@ namespace neso::nvidia {
 using Tuple = llvm::SmallVector<llvm::Value *, 2>;
 Tuple tupleOf(llvm::ArrayRef<Tile> tiles, uint64_t reg);
 
-/// A bit of the axis index and the place bit that has it.
-struct AxisBit {
-  int place; // bit number in register, lane or warp
-  int axis;  // bit number in the axis index
-};
-/// The axis bits by where they are, each list in order of the axis.
-struct AxisPlaces {
-  std::vector<AxisBit> registers, lanes, warps;
-  uint32_t laneMask() const;
-  /// Register index of every position along the axis in registers, in order of the axis; other register bits 0.
-  std::vector<uint64_t> registersInOrder() const;
-};
-/// Nothing unless every bit of the axis is in one place bit of its own, which has no other.
-std::optional<AxisPlaces> axisPlaces(const LinearLayout &layout, int axis);
 /// The same tensors (of one layout) in a layout that axisPlaces understands; most are at once, unless their layout
 /// mixes dims. lanesInOrder: higher bits of the axis are in higher bits of the lane.
 llvm::SmallVector<Tile, 2> withSeparateAxis(BlockContext &block, llvm::ArrayRef<Tile> tiles, int axis,

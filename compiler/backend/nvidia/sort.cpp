@@ -143,22 +143,9 @@ private:
   std::map<std::pair<uint32_t, uint32_t>, Value *> isUpper_;
 };
 
-/// The layout with the bits of the axis numbered by place: registers, lanes, warps.
-LinearLayout numberedByPlace(const LinearLayout &layout, int axis, const AxisPlaces &places) {
-  const LinearLayout::Out &out = layout.out(dimName(axis));
-  std::vector<LinearLayout::In> ins = layout.ins();
-  int next = 0;
-  for (const auto &[name, bits] :
-       {std::pair{kRegister, &places.registers}, std::pair{kLane, &places.lanes}, std::pair{kWarp, &places.warps}})
-    for (const AxisBit &bit : *bits)
-      for (LinearLayout::In &in : ins)
-        if (in.name == name) in.bases[static_cast<size_t>(bit.place)] = uint64_t(1) << (out.shift + next++);
-  return LinearLayout(std::move(ins), layout.outSizes());
-}
-
 llvm::SmallVector<Tile, 2> runNetwork(BlockContext &block, llvm::SmallVector<Tile, 2> tiles, int axis, bool merge) {
   const AxisPlaces places = *axisPlaces(tiles[0].layout, axis);
-  const LinearLayout layout = numberedByPlace(tiles[0].layout, axis, places);
+  const LinearLayout layout = numberedByPlace(tiles[0].layout, axis);
   // A merge needs every element at the place of its number.
   if (merge)
     for (Tile &tile : tiles) tile = convertTile(block, tile, layout);

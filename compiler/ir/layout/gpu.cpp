@@ -170,9 +170,34 @@ LinearLayout broadcastTensor(const LinearLayout &layout, const Sizes &shape) {
   return result;
 }
 
+LinearLayout narrowTensor(const LinearLayout &layout, const Sizes &shape) {
+  LinearLayout result = layout;
+  for (size_t dim = 0; dim < shape.size(); ++dim) result = result.resizeOut(dimName(int(dim)), shape[dim]);
+  std::vector<LinearLayout::In> ins = result.ins();
+  const uint64_t free = result.freeMask(kRegister);
+  for (LinearLayout::In &in : ins) {
+    if (in.name != kRegister) continue;
+    std::vector<uint64_t> kept;
+    for (size_t i = 0; i < in.bases.size(); ++i)
+      if (!(free >> i & 1)) kept.push_back(in.bases[i]);
+    in.bases = std::move(kept);
+  }
+  return LinearLayout(std::move(ins), result.outSizes());
+}
+
 LinearLayout joinTensor(const LinearLayout &layout) {
   int rank = int(layout.outs().size());
   return standard(LinearLayout::identity1D(2, kRegister, dimName(rank)) * layout, rank + 1);
+}
+
+LinearLayout catLayout(const LinearLayout &layout) {
+  std::vector<LinearLayout::In> ins = layout.ins();
+  for (LinearLayout::In &in : ins)
+    if (in.name == kRegister) in.bases.push_back(uint64_t(1) << layout.totalOutBits());
+  // dim0 is the last out-dim, so its new bit is the highest of all.
+  DimValues outs = layout.outSizes();
+  outs.back().second *= 2;
+  return LinearLayout(std::move(ins), outs);
 }
 
 Sizes tensorShape(const LinearLayout &layout) {

@@ -65,8 +65,13 @@ LinearLayout reshapeTensor(const LinearLayout &layout, const Sizes &shape);
 LinearLayout expandDims(const LinearLayout &layout, int axis);
 /// Dims of size 1 grow to `shape`: the copies lie in further registers, the last dim fastest.
 LinearLayout broadcastTensor(const LinearLayout &layout, const Sizes &shape);
+/// The other way round: dims shrink to `shape` (1 where they differ), and registers that then repeat another go.
+LinearLayout narrowTensor(const LinearLayout &layout, const Sizes &shape);
 /// A new last dim of size 2, its two halves in neighbouring registers (tt.join).
 LinearLayout joinTensor(const LinearLayout &layout);
+
+/// Two tensors of one dimension in a row (tt.cat): the second one in further registers.
+LinearLayout catLayout(const LinearLayout &layout);
 
 /// The sizes of dim0, dim1, …
 Sizes tensorShape(const LinearLayout &layout);
