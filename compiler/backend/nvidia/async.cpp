@@ -15,11 +15,19 @@ void Emitter::emitRing(mlir::Operation *op) {
   LinearLayout layout = dotBuffer(Sizes(shape.begin(), shape.end()), static_cast<int>(alloc.getFast()),
                                   static_cast<int>(8 * sharedBytes(element)));
   const int64_t bytes = sharedBytes(element) << layout.totalOutBits();
-  SharedTile ring{shared_.allocate(bytes * type.getSlots(), "software pipeline"), layout, element};
-  ring.synchronised = true;
+  const bool copied = isCopiedInto(alloc.getRing());
+  SharedTile ring{
+      shared_.allocate(bytes * type.getSlots(), copied ? "software pipeline" : "operand of a loop's products"), layout,
+      element};
+  ring.synchronised = copied;
   // Copies wait for nobody: whoever still uses these bytes for something else has left them from here on.
-  shared_.beforeWrite(block_, ring.buffer);
+  if (copied) shared_.beforeWrite(block_, ring.buffer);
   rings_[alloc.getRing()] = std::move(ring);
+}
+
+void Emitter::emitLocalStore(mlir::Operation *op) {
+  auto store = llvm::cast<placed::LocalStoreOp>(op);
+  storeShared(block_, tile(store.getSrc()), slotOf(store.getRing(), store.getSlot()));
 }
 
 void Emitter::emitRingEnd(mlir::Operation *op) { shared_.release(rings_.find(op->getOperand(0))->second.buffer); }
@@ -27,7 +35,8 @@ void Emitter::emitRingEnd(mlir::Operation *op) { shared_.release(rings_.find(op-
 SharedTile Emitter::slotOf(mlir::Value ring, mlir::Value slot) {
   SharedTile tile = rings_.find(ring)->second;
   const int64_t bytes = sharedBytes(tile.element) << tile.layout.totalOutBits();
-  tile.byteOffset = b.CreateMul(scalar(slot), b.getInt32(static_cast<uint32_t>(bytes)));
+  if (llvm::cast<ttg::RingType>(ring.getType()).getSlots() > 1)
+    tile.byteOffset = b.CreateMul(scalar(slot), b.getInt32(static_cast<uint32_t>(bytes)));
   return tile;
 }
 
@@ -35,19 +44,17 @@ void Emitter::emitAsyncCopy(mlir::Operation *op) {
   auto copy = llvm::cast<ttg::AsyncCopyOp>(op);
   mlir::Type element = copy.getRing().getType().getElementType();
   SharedTile to = slotOf(copy.getRing(), copy.getSlot());
-  LayoutRef layout = layouts_.access(op);
-  const Groups groups = accessGroups(copy.getPtr(), copy.getMask(), element, layout);
+  LayoutRef layout = layoutOf(copy.getPtr());
+  const Groups groups = accessGroups(op, layout);
   const int64_t bytes = groups.width * bytesOf(element);
   if (bytes < 4) return fail(op, "an asynchronous copy of less than 4 bytes");
   // 16 bytes pass by the first-level cache: what is in shared memory need not be there too.
   const llvm::Intrinsic::ID id = bytes == 16  ? llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s
                                  : bytes == 8 ? llvm::Intrinsic::nvvm_cp_async_ca_shared_global_8_s
                                               : llvm::Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
-  bring({copy.getPtr(), copy.getMask()}, layout);
   llvm::SmallVector<std::pair<Value *, Value *>, 16> sources;
   for (const auto &group : groups.registers)
-    sources.emplace_back(this->element(copy.getPtr(), layout, group[0]),
-                         this->element(copy.getMask(), layout, group[0]));
+    sources.emplace_back(this->element(copy.getPtr(), group[0]), this->element(copy.getMask(), group[0]));
   auto addresses = std::make_shared<SharedAddresses>(block_, to, *layout->invertAndCompose(to.layout));
   auto copy1 = [this, id, bytes, addresses](uint64_t reg, Value *from, Value *mask) {
     // No byte is read for a masked element, and zeros are written.
@@ -77,20 +84,17 @@ void Emitter::emitAsyncCommit() {
     block_.later.push_back(commit);
 }
 
-/// What an operand of a product is before it is transposed.
-static mlir::Value operandSource(mlir::Value v) {
-  auto turned = v.getDefiningOp<tt::TransOp>();
-  return turned ? turned.getSrc() : v;
-}
-
 /// Whether an operand of a product comes from a ring as it is.
-static bool readsRing(mlir::Value v) { return operandSource(v).getDefiningOp<ttg::LocalLoadOp>() != nullptr; }
+static bool readsRing(mlir::Value v) {
+  mlir::Value ring = ringOf(v);
+  return ring && isCopiedInto(ring);
+}
 
 bool Emitter::productFollows(mlir::Operation *op) {
   while ((op = op->getNextNode())) {
     if (auto dot = llvm::dyn_cast<tt::DotOp>(op))
-      return layouts_.isStep(operandSource(dot.getA())) ||
-             (leavesRegisters(layouts_.dot(dot)) && readsRing(dot.getA()) && readsRing(dot.getB()));
+      return travelsInWords(operandSource(dot.getA())) ||
+             (leavesRegisters(planOf(dot)) && readsRing(dot.getA()) && readsRing(dot.getB()));
     if (op->getNumRegions() || llvm::isa<ttg::AsyncWaitOp>(op)) return false;
   }
   return false;
@@ -103,7 +107,6 @@ void Emitter::emitAsyncWait(mlir::Operation *op) {
   // A thread waits for its own copies only; the barrier brings those of the others, and says that all have left the
   // slot filled next.
   emitBarrier(block_);
-  shared_.synchronised();
 }
 
 void Emitter::emitLocalLoad(mlir::Operation *op) {
@@ -114,15 +117,8 @@ void Emitter::emitLocalLoad(mlir::Operation *op) {
     return;
   }
   loaded_[load.getResult()] = from;
-  // Products on tensor cores read the ring themselves.
-  auto isProduct = [&](mlir::Operation *user) {
-    return llvm::isa<tt::DotOp>(user) && readsShared(llvm::cast<tt::DotOp>(user));
-  };
-  auto readsRing = [&](mlir::Operation *user) {
-    return isProduct(user) || (llvm::isa<tt::TransOp>(user) && llvm::all_of(user->getUsers(), isProduct));
-  };
-  if (!llvm::all_of(op->getUsers(), readsRing))
-    define(load.getResult(), loadShared(block_, from, *layouts_.layout(load.getResult())));
+  if (!isReadByProductsAlone(load, chip_, block_.warps))
+    define(load.getResult(), loadShared(block_, from, *layoutOf(load.getResult())));
 }
 
 Tile Emitter::loadPart(ttg::LocalLoadOp load, SharedTile from) {
@@ -134,7 +130,7 @@ Tile Emitter::loadPart(ttg::LocalLoadOp load, SharedTile from) {
   for (const LinearLayout::In &in : offsets.ins())
     for (size_t bit = 0; bit < in.bases.size(); ++bit)
       if (index >> (from.layout.out(in.name).shift + static_cast<int>(bit)) & 1) from.flip ^= in.bases[bit];
-  LayoutRef layout = layouts_.layout(load.getResult());
+  LayoutRef layout = layoutOf(load.getResult());
   MatrixLoader loader(block_, from, *layout, -1);
   const int count = static_cast<int>(layout->inSize(kRegister));
   const int64_t perWord = 4 / sharedBytes(from.element);
@@ -143,10 +139,10 @@ Tile Emitter::loadPart(ttg::LocalLoadOp load, SharedTile from) {
   return {*layout, fromWords(b, words, from.element, count)};
 }
 
-bool Emitter::readsShared(tt::DotOp dot) {
-  const DotPlan &plan = layouts_.dot(dot);
-  return plan.kind == DotKind::MmaSync && plan.types.a == elementOf(dot.getA().getType()) &&
-         plan.types.b == elementOf(dot.getB().getType());
+const DotPlan &Emitter::planOf(tt::DotOp dot) {
+  std::unique_ptr<DotPlan> &plan = plans_[dot];
+  if (!plan) plan = std::make_unique<DotPlan>(*placedPlan(dot, chip_, block_.warps));
+  return *plan;
 }
 
 std::optional<SharedTile> Emitter::sharedOperand(mlir::Value v) {

@@ -177,13 +177,8 @@ void Emitter::emitAtomic(mlir::Operation *op) {
   // Writes of the block's other threads come before what releases, their reads behind what acquires.
   const bool releases = sem == tt::MemSemantic::RELEASE || sem == tt::MemSemantic::ACQUIRE_RELEASE;
   const bool acquires = sem == tt::MemSemantic::ACQUIRE || sem == tt::MemSemantic::ACQUIRE_RELEASE;
-  auto barrier = [&] {
-    emitBarrier(block_);
-    shared_.synchronised();
-  };
-  LayoutRef layout = layouts_.access(op);
-  if (layout) bring(op->getOperands(), layout);
-  if (releases) barrier();
+  LayoutRef layout = layoutOf(ptr);
+  if (releases) emitBarrier(block_);
 
   auto toWord = [&](Value *v) -> Value * {
     llvm::Type *word = wordOf(b, bytes).first;
@@ -204,7 +199,7 @@ void Emitter::emitAtomic(mlir::Operation *op) {
                       {});
   Tile old{layout ? *layout : single, {}};
   Value *owns = ownsElements(block_, old.layout);
-  auto get = [&](mlir::Value v, int r) { return layout ? this->element(v, layout, r) : scalar(v); };
+  auto get = [&](mlir::Value v, int r) { return this->element(v, r); };
   for (int r = 0; r < static_cast<int>(old.layout.inSize(kRegister)); ++r) {
     if (byLoop) {
       Value *condition = both(owns, mask ? get(mask, r) : nullptr);
@@ -223,7 +218,7 @@ void Emitter::emitAtomic(mlir::Operation *op) {
     else
       scalars_[op->getResult(0)] = old.values[0];
   }
-  if (acquires) barrier();
+  if (acquires) emitBarrier(block_);
 }
 
 } // namespace neso::nvidia

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
-#include <memory>
 #include <set>
 #include <thread>
 
@@ -11,7 +10,10 @@
 #include "backend/nvidia/assembler.h"
 #include "backend/nvidia/emitter.h"
 #include "backend/nvidia/library.h"
-#include "backend/nvidia/pipeline.h"
+#include "backend/nvidia/passes/allocate.h"
+#include "backend/nvidia/passes/pipeline.h"
+#include "backend/nvidia/passes/place.h"
+#include "backend/nvidia/passes/verify.h"
 #include "backend/nvidia/ptx.h"
 #include "base/diagnostics/backend.h"
 #include "base/fault.h"
@@ -25,21 +27,21 @@ namespace {
 
 /// One function in one LLVM module.
 struct Unit {
-  std::unique_ptr<Assignment> layouts;
-  EmittedKernel kernel;
-  std::string ptx, llvmText, layoutText;
+  mlir::OwningOpRef<tt::FuncOp> placed;
+  SharedUsage shared;
+  std::string ptx, llvmText;
+  bool pipelined = false;
   Status status;
-  bool tooMuchShared = false;
 };
 
-Status checkShared(const TileFunction &function, const Chip &chip, const EmittedKernel &kernel) {
-  if (kernel.sharedBytes <= chip.sharedPerBlock) return Status::ok();
+Status checkShared(const TileFunction &function, const Chip &chip, const SharedUsage &usage) {
+  if (usage.bytes <= chip.sharedPerBlock) return Status::ok();
   std::string buffers;
-  for (const SharedBuffer &buffer : kernel.sharedPeak)
+  for (const SharedBuffer &buffer : usage.peak)
     buffers += (buffers.empty() ? "" : ", ") + buffer.what + " " + std::to_string(buffer.bytes);
   SourceLoc loc = sourceLoc(function.function->getLoc());
-  return fail(diag::NvidiaSharedMemory, loc, function.name, kernel.sharedBytes, std::string(chip.arch),
-              chip.sharedPerBlock, buffers);
+  return fail(diag::NvidiaSharedMemory, loc, function.name, usage.bytes, std::string(chip.arch), chip.sharedPerBlock,
+              buffers);
 }
 
 void compileUnit(Unit &unit, const TileFunction &function, const std::string &symbol, const Chip &chip,
@@ -51,24 +53,12 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
     unit.status = fail(diag::NvidiaTargetMissing, {}, std::string(chip.arch));
     return;
   }
-  auto tile = llvm::cast<tt::FuncOp>(function.function);
-  Assignment &layouts = *unit.layouts;
-  if (options.keepLayouts) unit.layoutText = layouts.str();
-
   llvm::LLVMContext context;
   llvm::Module module("neso", context);
   module.setTargetTriple(machine->getTargetTriple());
   module.setDataLayout(machine->createDataLayout());
-  Emitter emitter(module, chip, layouts, function.warps, function.stages);
-  Result<EmittedKernel> kernel = emitter.emitKernel(tile, symbol, function.maxRegisters);
-  if (!kernel) {
-    unit.status = kernel.takeError();
-    return;
-  }
-  unit.kernel = std::move(*kernel);
-  unit.status = checkShared(function, chip, unit.kernel);
-  unit.tooMuchShared = !unit.status;
-  if (unit.tooMuchShared) return;
+  Emitter emitter(module, chip);
+  if (unit.status = emitter.emitKernel(*unit.placed, symbol, function.maxRegisters); !unit.status) return;
   if (unit.status = linkLibraries(module, options.ptxas); !unit.status) return;
   std::string why;
   llvm::raw_string_ostream os(why);
@@ -85,6 +75,46 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
     module.print(text, nullptr);
   }
   unit.ptx = emitPtx(module, *machine);
+}
+
+/// The function as the emitter reads it: passes/ in order, on a copy. A placed function stays as it is.
+/// most: stages of any software pipeline.
+Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, int most) {
+  unit = Unit();
+  unit.placed = llvm::cast<tt::FuncOp>(function.function->clone());
+  if (isPlaced(*unit.placed)) {
+    if (Status s = verifyPlaced(*unit.placed, chip); !s) return s;
+    if (Status s = verifyShared(*unit.placed, chip); !s) return s;
+    unit.shared.bytes = unit.placed.get()->getAttrOfType<mlir::IntegerAttr>(placed::kSharedBytesAttr).getInt();
+    return checkShared(function, chip, unit.shared);
+  }
+  unit.pipelined = pipelineLoops(*unit.placed, chip, function.warps, function.stages, most) > 0;
+  if (Status s = placeTensors(*unit.placed, chip, function.warps); !s) return s;
+#ifndef NDEBUG
+  if (Status s = verifyPlaced(*unit.placed, chip); !s) return s;
+#endif
+  unit.shared = allocateShared(*unit.placed, chip);
+#ifndef NDEBUG
+  if (Status s = verifyShared(*unit.placed, chip); !s) return s;
+#endif
+  return checkShared(function, chip, unit.shared);
+}
+
+/// Rings that leave too little shared memory to the rest of a kernel are made shorter, at last not at all.
+void prepare(Unit &unit, const TileFunction &function, const Chip &chip) {
+  const SourceLoc loc = sourceLoc(function.function->getLoc());
+  Working at("kernel", function.name, &loc);
+  unit.status = prepareOnce(unit, function, chip, INT_MAX);
+  for (int most = 3; most > 0 && unit.pipelined && unit.shared.bytes > chip.sharedPerBlock; --most)
+    unit.status = prepareOnce(unit, function, chip, most);
+}
+
+/// The placed functions as a module that parseTile reads.
+std::string placedText(std::vector<Unit> &units) {
+  if (units.empty()) return {};
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(units[0].placed->getLoc());
+  for (Unit &unit : units) module->push_back(unit.placed->clone());
+  return printTile(*module);
 }
 
 /// Runs work(0) … work(n - 1) on up to `threads` threads.
@@ -178,35 +208,13 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   std::vector<std::string> symbols;
   for (const TileFunction &f : functions) symbols.push_back(entrySymbol(f.name, taken));
 
-  // Software pipelines rewrite a copy. Before the threads start: making IR is not for several of them at once.
-  std::vector<TileFunction> ready = functions;
-  std::vector<mlir::OwningOpRef<tt::FuncOp>> pipelined(functions.size());
-  auto pipeline = [&](size_t i, int most) {
-    ready[i].function = functions[i].function;
-    pipelined[i] = llvm::cast<tt::FuncOp>(functions[i].function->clone());
-    if (pipelineLoops(*pipelined[i], chip, ready[i].warps, ready[i].stages, most) > 0)
-      ready[i].function = pipelined[i]->getOperation();
-  };
-  for (size_t i = 0; i < ready.size(); ++i) pipeline(i, INT_MAX);
-
-  // Layouts are assigned before the threads start as well: MLIR's data flow analysis sets the whole context to one
-  // thread while it runs. What comes after only reads the IR.
+  // Before the threads start: making IR is not for several of them at once, and MLIR's data flow analysis sets the whole
+  // context to one thread while it runs. What comes after only reads the IR.
   std::vector<Unit> units(functions.size());
-  auto assign = [&](size_t i) {
-    units[i] = Unit();
-    units[i].layouts = std::make_unique<Assignment>(llvm::cast<tt::FuncOp>(ready[i].function), chip, ready[i].warps);
-  };
-  for (size_t i = 0; i < units.size(); ++i) assign(i);
-  parallel(units.size(), options.threads,
-           [&](size_t i) { compileUnit(units[i], ready[i], symbols[i], chip, options); });
-  // Rings that leave too little shared memory to the rest of a kernel are made shorter, at last not at all.
-  for (size_t i = 0; i < units.size(); ++i)
-    for (int most = 3; most > 0 && units[i].tooMuchShared && ready[i].function != functions[i].function; --most) {
-      units[i].layouts.reset();
-      pipeline(i, most);
-      assign(i);
-      compileUnit(units[i], ready[i], symbols[i], chip, options);
-    }
+  for (size_t i = 0; i < units.size(); ++i) prepare(units[i], functions[i], chip);
+  parallel(units.size(), options.threads, [&](size_t i) {
+    if (units[i].status) compileUnit(units[i], functions[i], symbols[i], chip, options);
+  });
 
   CompiledModule out;
   CompiledCode ptx;
@@ -225,14 +233,14 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
     }
     CompiledFunction f;
     f.name = functions[i].name, f.symbol = symbols[i];
-    f.sharedBytes = static_cast<int32_t>(unit.kernel.sharedBytes);
-    f.threads = functions[i].warps * 32;
+    f.sharedBytes = static_cast<int32_t>(unit.shared.bytes);
+    f.threads = warpsOf(*unit.placed) * 32;
     ptx.functions.push_back(std::move(f));
     ptx.llvmText += unit.llvmText;
-    out.layoutText += unit.layoutText;
     texts.push_back(std::move(unit.ptx));
   }
   if (error) return std::move(*error);
+  if (options.keepLayouts) out.layoutText = placedText(units);
   std::string text = joinPtx(texts);
 
   if (ptxas && !functions.empty()) {
@@ -261,8 +269,8 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
       for (const FunctionUsage &u : assembled->usage)
         if (u.name == symbols[i]) usage = u;
       usage.name = functions[i].name;
-      usage.threads = functions[i].warps * 32;
-      usage.sharedBytes += static_cast<int>(units[i].kernel.sharedBytes);
+      usage.threads = warpsOf(*units[i].placed) * 32;
+      usage.sharedBytes += static_cast<int>(units[i].shared.bytes);
       usage.blocksPerSm = blocksPerSm(chip, usage);
       CompiledFunction &f = cubin.functions[i];
       f.registers = usage.registers, f.spillBytes = usage.spillBytes, f.blocksPerSm = usage.blocksPerSm;

@@ -24,6 +24,7 @@
 namespace neso::nvidia {
 
 using neso::FunctionUsage;
+/// Its function has been through runTilePipeline, or is placed (passes/verify.h), with warps and pipelines of its own.
 using neso::TileFunction;
 
 struct CompileOptions {
@@ -39,7 +40,7 @@ struct CompileOptions {
 struct CompiledModule {
   std::vector<CompiledCode> code; // the cubin if there is one, then the PTX
   std::vector<FunctionUsage> usage;
-  std::string layoutText; // the tile functions with the layout of each value
+  std::string layoutText; // the placed functions (README.md), as tile IR that compileForNvidia takes again
   std::string sassText;   // the machine's instructions
 };
 

@@ -20,6 +20,14 @@ private:
   Emitter &e_;
 };
 
+bool Emitter::travelsInWords(mlir::Value v) {
+  auto argument = llvm::dyn_cast<mlir::BlockArgument>(v);
+  mlir::Operation *loop = argument ? argument.getOwner()->getParentOp() : nullptr;
+  auto words = loop ? loop->getAttrOfType<mlir::DenseI32ArrayAttr>(placed::kWordsAttr) : mlir::DenseI32ArrayAttr();
+  return words && argument.getArgNumber() > 0 &&
+         llvm::is_contained(words.asArrayRef(), static_cast<int32_t>(argument.getArgNumber()) - 1);
+}
+
 void Emitter::declarePhis(mlir::Value v) {
   llvm::Type *type = typeOf(elementOf(v.getType()));
   // What unpacks words stands behind the phis.
@@ -32,9 +40,9 @@ void Emitter::declarePhis(mlir::Value v) {
     scalars_[v] = phi(type);
     return;
   }
-  LayoutRef layout = layouts_.layout(v);
+  LayoutRef layout = layoutOf(v);
   const int count = static_cast<int>(layout->inSize(kRegister));
-  const bool packed = layouts_.isStep(v);
+  const bool packed = travelsInWords(v);
   Registers values;
   for (int64_t r = 0; r < (packed ? count * bytesOf(elementOf(v.getType())) / 4 : count); ++r)
     values.push_back(phi(packed ? b.getInt32Ty() : type));
@@ -43,8 +51,8 @@ void Emitter::declarePhis(mlir::Value v) {
 
 Registers Emitter::incoming(mlir::Value from, mlir::Value to) {
   if (!llvm::isa<mlir::RankedTensorType>(to.getType())) return {scalar(from)};
-  Registers values = tile(from, layouts_.layout(to)).values;
-  return layouts_.isStep(to) ? toWords(b, values) : values;
+  Registers values = tile(from).values;
+  return travelsInWords(to) ? toWords(b, values) : values;
 }
 
 void Emitter::connect(mlir::Value to, const Registers &values, BasicBlock *from) {
@@ -54,64 +62,12 @@ void Emitter::connect(mlir::Value to, const Registers &values, BasicBlock *from)
 void Emitter::connectAll(mlir::ValueRange to, mlir::ValueRange from) {
   // All values are read before the block ends: a conversion may add blocks of its own.
   llvm::SmallVector<Registers, 4> values;
-  for (size_t i = 0; i < to.size(); ++i) bring(from[i], layouts_.layout(to[i]));
   for (size_t i = 0; i < to.size(); ++i) values.push_back(incoming(from[i], to[i]));
   for (size_t i = 0; i < to.size(); ++i) connect(to[i], values[i], b.GetInsertBlock());
 }
 
-void Emitter::parkOperand(mlir::Value v, Parked &parked) {
-  if (!parkedOperands_.insert(v).second) return;
-  Tile tile = naturalTile(v);
-  const Sizes shape = tensorShape(tile.layout);
-  llvm::Type *element = tile.values[0]->getType();
-  const int64_t bytes = sharedBytes(element);
-  const LinearLayout layout = dotBuffer(shape, static_cast<int>(shape.size()) - 1, static_cast<int>(8 * bytes));
-  SharedTile to{shared_.allocate(bytes << layout.totalOutBits(), "operand of a loop's products"), layout, element,
-                nullptr};
-  storeShared(block_, tile, to);
-  loaded_[v] = to;
-  parked.push_back(v);
-}
-
-void Emitter::releaseParked(const Parked &parked) {
-  for (mlir::Value v : parked) {
-    shared_.release(loaded_.find(v)->second.buffer);
-    loaded_.erase(v);
-    parkedOperands_.erase(v);
-  }
-}
-
-Emitter::Parked Emitter::convertBefore(mlir::Operation *loop) {
-  Parked parked;
-  auto outside = [&](mlir::Value v) { return !loop->isAncestor(v.getParentRegion()->getParentOp()); };
-  loop->walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
-    if (op == loop) return mlir::WalkResult::advance();
-    // Their regions are scalar code.
-    if (llvm::isa<tt::ReduceOp, tt::ScanOp, tt::MapElementwiseOp>(op)) return mlir::WalkResult::skip();
-    for (mlir::OpOperand &use : op->getOpOperands()) {
-      mlir::Value v = use.get();
-      if (layouts_.kind(v) != Kind::Placed || !outside(v)) continue;
-      LayoutRef layout = layouts_.wanted(use);
-      if (!layout && codeOf(op) == OpCode::Dot) {
-        layout = dotOperandLayout(use);
-        // A large operand would take the registers that the loop needs: shared memory holds it, and each turn reads it
-        // anew.
-        const int64_t words = layout ? layout->inSize(kRegister) * bytesOf(elementOf(v.getType())) / 4 : 0;
-        if (words > 48 && readsShared(llvm::cast<tt::DotOp>(op))) {
-          parkOperand(v, parked);
-          continue;
-        }
-      }
-      if (layout && layout != layouts_.layout(v)) element(v, layout, 0);
-    }
-    return mlir::WalkResult::advance();
-  });
-  return parked;
-}
-
 void Emitter::emitFor(mlir::Operation *op) {
   auto loop = llvm::cast<mlir::scf::ForOp>(op);
-  const Parked parked = convertBefore(op);
   mlir::Block &body = *loop.getBody();
   Value *lo = scalar(loop.getLowerBound()), *hi = scalar(loop.getUpperBound()), *step = scalar(loop.getStep());
   const bool isUnsigned = op->hasAttr("unsignedCmp");
@@ -120,10 +76,8 @@ void Emitter::emitFor(mlir::Operation *op) {
   BasicBlock *head = BasicBlock::Create(b.getContext(), "for", fn_);
   BasicBlock *exit = BasicBlock::Create(b.getContext(), "endfor", fn_);
   // The turn's values come in by the arguments' phis; what the loop leaves by its results' phis at the exit.
-  // The two may have different layouts.
   llvm::SmallVector<Registers, 4> inits, unchanged;
   mlir::ValueRange arguments = loop.getRegionIterArgs(), results = loop.getResults();
-  for (size_t i = 0; i < arguments.size(); ++i) bring(loop.getInitArgs()[i], layouts_.layout(arguments[i]));
   for (size_t i = 0; i < arguments.size(); ++i) {
     inits.push_back(incoming(loop.getInitArgs()[i], arguments[i]));
     unchanged.push_back(incoming(loop.getInitArgs()[i], results[i]));
@@ -140,14 +94,11 @@ void Emitter::emitFor(mlir::Operation *op) {
   scalars_[loop.getInductionVar()] = iv;
   for (mlir::Value a : arguments) declarePhis(a);
   for (size_t i = 0; i < arguments.size(); ++i) connect(arguments[i], inits[i], before);
-  shared_.enterUnknown();
   {
     InScope scope(*this);
     emitBlock(body);
     if (failed()) return;
     llvm::SmallVector<Registers, 4> next, last;
-    for (size_t i = 0; i < arguments.size(); ++i)
-      bring(body.getTerminator()->getOperand(i), layouts_.layout(arguments[i]));
     for (size_t i = 0; i < arguments.size(); ++i) {
       mlir::Value yielded = body.getTerminator()->getOperand(i);
       next.push_back(incoming(yielded, arguments[i]));
@@ -164,8 +115,6 @@ void Emitter::emitFor(mlir::Operation *op) {
   }
   exit->moveAfter(b.GetInsertBlock());
   b.SetInsertPoint(exit);
-  shared_.enterUnknown();
-  releaseParked(parked);
 }
 
 void Emitter::emitIf(mlir::Operation *op) {
@@ -178,7 +127,6 @@ void Emitter::emitIf(mlir::Operation *op) {
   for (mlir::Value r : op->getResults()) declarePhis(r);
   for (unsigned side : {0u, 1u}) {
     b.SetInsertPoint(side ? otherwise : then);
-    shared_.enterUnknown();
     mlir::Region &region = op->getRegion(side);
     if (!region.empty()) {
       InScope scope(*this);
@@ -190,7 +138,6 @@ void Emitter::emitIf(mlir::Operation *op) {
   }
   exit->moveAfter(b.GetInsertBlock());
   b.SetInsertPoint(exit);
-  shared_.enterUnknown();
 }
 
 void Emitter::emitWhile(mlir::Operation *op) {
@@ -208,12 +155,10 @@ void Emitter::emitWhile(mlir::Operation *op) {
     b.SetInsertPoint(exit);
     for (mlir::Value v : op->getResults()) declarePhis(v);
   }
-  const Parked parked = convertBefore(op);
   connectAll(before.getArguments(), loop.getInits());
   b.CreateBr(test);
 
   b.SetInsertPoint(test);
-  shared_.enterUnknown();
   {
     InScope scope(*this);
     emitBlock(before);
@@ -225,7 +170,6 @@ void Emitter::emitWhile(mlir::Operation *op) {
   }
   turn->moveAfter(b.GetInsertBlock());
   b.SetInsertPoint(turn);
-  shared_.enterUnknown();
   {
     InScope scope(*this);
     emitBlock(after);
@@ -235,8 +179,6 @@ void Emitter::emitWhile(mlir::Operation *op) {
   }
   exit->moveAfter(b.GetInsertBlock());
   b.SetInsertPoint(exit);
-  shared_.enterUnknown();
-  releaseParked(parked);
 }
 
 void Emitter::emitBranch(mlir::Operation *op) {
@@ -251,7 +193,6 @@ void Emitter::emitBranch(mlir::Operation *op) {
   b.CreateCondBr(scalar(branch.getCondition()), yes, no);
   for (bool side : {true, false}) {
     b.SetInsertPoint(side ? yes : no);
-    shared_.enterUnknown();
     InScope scope(*this);
     go(side ? branch.getTrueDest() : branch.getFalseDest(),
        side ? branch.getTrueDestOperands() : branch.getFalseDestOperands());

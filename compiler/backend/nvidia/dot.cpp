@@ -78,6 +78,17 @@ LinearLayout batched(const LinearLayout &matrix, int64_t batch, int64_t batchWar
   return result.transposeIns({kRegister, kLane, kWarp, kBlock}).transposeOuts({"dim2", "dim1", "dim0"});
 }
 
+/// The layouts of a product by mma.sync whose instruction and warps are chosen.
+void layOut(DotPlan &plan, const Sizes &shape, int warps) {
+  const int64_t m = shape[shape.size() - 3], n = shape[shape.size() - 2], k = shape.back();
+  plan.accumulator = mmaAccumulator({m, n}, plan.warps);
+  plan.operandA = mmaOperandA({m, k}, plan.warps, plan.row->bits);
+  plan.operandB = mmaOperandB({k, n}, plan.warps, plan.row->bits);
+  if (shape.size() != 4) return;
+  for (LinearLayout *layout : {&plan.accumulator, &plan.operandA, &plan.operandB})
+    *layout = batched(*layout, shape[0], std::min<int64_t>(shape[0], warps));
+}
+
 llvm::Type *packedType(llvm::IRBuilder<> &b, MmaFormat format) {
   return format == MmaFormat::F16 ? static_cast<llvm::Type *>(llvm::FixedVectorType::get(b.getHalfTy(), 2))
                                   : b.getInt32Ty();
@@ -290,15 +301,74 @@ DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes 
     return plan;
   }
   plan.kind = DotKind::MmaSync;
-  int64_t batchWarps = std::min<int64_t>(batch, warps);
-  Sizes split2 = splitWarps(m, n, warps / batchWarps, split);
-  plan.accumulator = mmaAccumulator({m, n}, split2);
-  plan.operandA = mmaOperandA({m, k}, split2, plan.row->bits);
-  plan.operandB = mmaOperandB({k, n}, split2, plan.row->bits);
-  if (shape.size() == 4)
-    for (LinearLayout *layout : {&plan.accumulator, &plan.operandA, &plan.operandB})
-      *layout = batched(*layout, batch, batchWarps);
+  plan.warps = splitWarps(m, n, warps / std::min<int64_t>(batch, warps), split);
+  layOut(plan, shape, warps);
   return plan;
+}
+
+DotPrecision precisionOf(tt::DotOp dot) {
+  switch (dot.getInputPrecision()) {
+  case tt::InputPrecision::TF32: return DotPrecision::Tf32;
+  case tt::InputPrecision::TF32x3: return DotPrecision::Tf32x3;
+  default: return DotPrecision::Ieee;
+  }
+}
+
+mlir::Attribute attributeOf(const DotPlan &plan, mlir::MLIRContext *context) {
+  if (plan.kind == DotKind::Fma) return placed::FmaAttr::get(context);
+  return placed::MmaSyncAttr::get(context, plan.warps);
+}
+
+std::optional<DotPlan> placedPlan(tt::DotOp dot, const Chip &chip, int warps) {
+  auto tensor = [](mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()); };
+  DotPlan plan;
+  plan.types = {tensor(dot.getA()).getElementType(), tensor(dot.getB()).getElementType(),
+                tensor(dot.getD()).getElementType()};
+  plan.precision = precisionOf(dot);
+  auto mma = dot->getAttrOfType<placed::MmaSyncAttr>(placed::kProductAttr);
+  if (!mma) {
+    plan.accumulator = *placed::layoutOf(dot.getD());
+    return plan;
+  }
+  plan.kind = DotKind::MmaSync;
+  plan.warps = Sizes(mma.getWarps().begin(), mma.getWarps().end());
+  plan.row = findRow(chip, plan.types, plan.precision);
+  Sizes shape(tensor(dot.getD()).getShape().begin(), tensor(dot.getD()).getShape().end());
+  shape.push_back(tensor(dot.getA()).getShape().back());
+  const int64_t batch = shape.size() == 4 ? std::min<int64_t>(shape[0], warps) : 1;
+  if (!plan.row || plan.warps.size() != 2 || plan.warps[0] * plan.warps[1] * batch != warps) return std::nullopt;
+  layOut(plan, shape, warps);
+  return plan;
+}
+
+bool readsShared(const DotPlan &plan, tt::DotOp dot) {
+  auto element = [](mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()).getElementType(); };
+  return plan.kind == DotKind::MmaSync && plan.types.a == element(dot.getA()) && plan.types.b == element(dot.getB());
+}
+
+mlir::Value operandSource(mlir::Value v) {
+  auto turned = v.getDefiningOp<tt::TransOp>();
+  return turned ? turned.getSrc() : v;
+}
+
+mlir::Value ringOf(mlir::Value v) {
+  auto load = operandSource(v).getDefiningOp<ttg::LocalLoadOp>();
+  return load ? load.getRing() : mlir::Value();
+}
+
+bool isCopiedInto(mlir::Value ring) {
+  return llvm::any_of(ring.getUsers(), [](mlir::Operation *user) { return llvm::isa<ttg::AsyncCopyOp>(user); });
+}
+
+bool isReadByProductsAlone(ttg::LocalLoadOp load, const Chip &chip, int warps) {
+  if (load.getOffsets()) return false;
+  auto isProduct = [&](mlir::Operation *user) {
+    auto dot = llvm::dyn_cast<tt::DotOp>(user);
+    return dot && readsShared(*placedPlan(dot, chip, warps), dot);
+  };
+  return llvm::all_of(load->getUsers(), [&](mlir::Operation *user) {
+    return isProduct(user) || (llvm::isa<tt::TransOp>(user) && llvm::all_of(user->getUsers(), isProduct));
+  });
 }
 
 bool leavesRegisters(const DotPlan &plan) {

@@ -8,11 +8,12 @@
 // will be further rows and kinds. Types without a row, and shapes below the row's, are multiplied by fused
 // multiply-add.
 #pragma once
+#include <optional>
 #include <variant>
 
 #include "backend/nvidia/block.h"
 #include "backend/nvidia/move.h"
-#include "mlir/IR/Types.h"
+#include "ir/tile/placed.h"
 
 namespace neso::nvidia {
 
@@ -39,6 +40,7 @@ struct DotPlan {
   DotTypes types;
   DotPrecision precision = DotPrecision::Ieee;
   const MmaRow *row = nullptr;     // MmaSync
+  Sizes warps;                     // MmaSync: of one matrix, along M and along N
   LinearLayout accumulator;        // [.., M, N]
   LinearLayout operandA, operandB; // MmaSync: [.., M, K], [.., K, N]; Fma: none, operands are read from shared memory
 };
@@ -52,6 +54,21 @@ enum class DotSplit : uint8_t {
 /// shape: {M, N, K} or {batch, M, N, K}, powers of two.
 DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types, DotPrecision precision,
                 DotSplit split = DotSplit::Square);
+DotPrecision precisionOf(tt::DotOp dot);
+
+/// The plan as the attribute placed.product, and that of a placed tt.dot by its attribute
+mlir::Attribute attributeOf(const DotPlan &plan, mlir::MLIRContext *context);
+/// (nothing when the chip has no such instruction).
+std::optional<DotPlan> placedPlan(tt::DotOp dot, const Chip &chip, int warps);
+/// Whether a product takes operands out of shared memory as they are.
+bool readsShared(const DotPlan &plan, tt::DotOp dot);
+/// What an operand of a product is before it is transposed, and the ring that it is a tile of (null: none).
+mlir::Value operandSource(mlir::Value v);
+mlir::Value ringOf(mlir::Value v);
+/// Whether a ring is filled by asynchronous copies, whose wait is an operation of its own.
+bool isCopiedInto(mlir::Value ring);
+/// Whether all uses of a tile are products that read the ring themselves: no register holds it then.
+bool isReadByProductsAlone(ttg::LocalLoadOp load, const Chip &chip, int warps);
 
 /// In registers, in any layout, or in shared memory (where the software pipeline has left it): for MmaSync best in
 /// dotBuffer's layout, for Fma without swizzle.

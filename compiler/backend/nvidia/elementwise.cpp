@@ -57,12 +57,11 @@ void Emitter::emitElementwise(mlir::Operation *op) {
     for (unsigned i = 0; i < results.size(); ++i) scalars_[op->getResult(i)] = results[i];
     return;
   }
-  LayoutRef layout = layouts_.layout(op->getResult(0));
+  LayoutRef layout = layoutOf(op->getResult(0));
   const int count = static_cast<int>(layout->inSize(kRegister));
   llvm::SmallVector<Tile, 2> tiles(op->getNumResults(), Tile{*layout, {}});
-  bring(op->getOperands(), layout);
   for (int r = 0; r < count && !failed(); ++r) {
-    for (unsigned i = 0; i < args.size(); ++i) args[i] = element(op->getOperand(i), layout, r);
+    for (unsigned i = 0; i < args.size(); ++i) args[i] = element(op->getOperand(i), r);
     llvm::SmallVector<Value *, 2> results = emitElement(op, args);
     for (unsigned i = 0; i < results.size(); ++i) tiles[i].values.push_back(results[i]);
   }
@@ -326,7 +325,7 @@ llvm::SmallVector<Value *, 2> Emitter::emitRegion(mlir::Region &region, llvm::Ar
 void Emitter::emitMap(mlir::Operation *op) {
   auto packAttr = op->getAttrOfType<mlir::IntegerAttr>("pack");
   const int pack = packAttr ? static_cast<int>(packAttr.getInt()) : 1;
-  LayoutRef layout = layouts_.layout(op->getResult(0));
+  LayoutRef layout = layoutOf(op->getResult(0));
   const int count = static_cast<int>(layout->inSize(kRegister));
   // A pack is neighbours of the tensor: they must be neighbours in a thread.
   const std::string last = dimName(static_cast<int>(layout->outs().size()) - 1);
@@ -337,11 +336,10 @@ void Emitter::emitMap(mlir::Operation *op) {
                 "tt.map_elementwise over packs of " + std::to_string(pack) + " elements that lie in several threads");
   }
   llvm::SmallVector<Tile, 2> tiles(op->getNumResults(), Tile{*layout, {}});
-  bring(op->getOperands(), layout);
   for (int r = 0; r < count && !failed(); r += pack) {
     llvm::SmallVector<Value *, 8> args;
     for (mlir::Value operand : op->getOperands())
-      for (int p = 0; p < pack; ++p) args.push_back(element(operand, layout, r + p));
+      for (int p = 0; p < pack; ++p) args.push_back(element(operand, r + p));
     llvm::SmallVector<Value *, 2> results = emitRegion(op->getRegion(0), args);
     for (size_t i = 0; i < results.size(); ++i) tiles[i / static_cast<size_t>(pack)].values.push_back(results[i]);
   }
@@ -352,12 +350,11 @@ void Emitter::emitInlineAsm(mlir::Operation *op) {
   auto assembly = llvm::cast<tt::ElementwiseInlineAsmOp>(op);
   const int pack = static_cast<int>(assembly.getPackedElement());
   const bool tensor = llvm::isa<mlir::RankedTensorType>(op->getResult(0).getType());
-  LayoutRef layout = tensor ? layouts_.layout(op->getResult(0)) : nullptr;
+  LayoutRef layout = tensor ? layoutOf(op->getResult(0)) : nullptr;
   const int count = tensor ? static_cast<int>(layout->inSize(kRegister)) : 1;
   llvm::SmallVector<Tile, 2> tiles(op->getNumResults());
   if (tensor)
     for (Tile &t : tiles) t.layout = *layout;
-  if (tensor) bring(op->getOperands(), layout);
 
   // Elements below 32 bits travel several to a register of the assembly.
   auto perWord = [&](mlir::Type element) {
@@ -372,7 +369,7 @@ void Emitter::emitInlineAsm(mlir::Operation *op) {
         llvm::SmallVector<Value *, 4> group;
         // Where a thread has fewer elements than a pack, the last one stands in.
         for (int k = 0; k < n; ++k)
-          group.push_back(tensor ? element(operand, layout, std::min(r + p + k, count - 1)) : scalar(operand));
+          group.push_back(tensor ? element(operand, std::min(r + p + k, count - 1)) : scalar(operand));
         if (n == 1) {
           Value *v = group[0];
           args.push_back(v->getType()->isBFloatTy() ? b.CreateBitCast(v, b.getInt16Ty()) : v);

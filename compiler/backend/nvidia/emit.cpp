@@ -10,9 +10,10 @@ namespace neso::nvidia {
 using llvm::BasicBlock;
 using llvm::Value;
 
-Emitter::Emitter(llvm::Module &module, const Chip &chip, Assignment &layouts, int warps, int stages)
-    : module_(module), chip_(chip), layouts_(layouts), stages_(stages), b(module.getContext()),
-      block_{b, chip, warps, nullptr, nullptr, nullptr, shared_} {}
+Emitter::Emitter(llvm::Module &module, const Chip &chip)
+    : module_(module), chip_(chip), b(module.getContext()), block_{b, chip, 0, nullptr, nullptr, nullptr, shared_} {
+  shared_.carryOut();
+}
 
 void Emitter::fail(mlir::Operation *op, const std::string &why) {
   if (error_) return;
@@ -90,9 +91,12 @@ llvm::Function *Emitter::declareEntry(tt::FuncOp function, const std::string &sy
   return fn;
 }
 
-Result<EmittedKernel> Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int maxRegisters) {
+Status Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int maxRegisters) {
   if (function.getBody().empty())
     return neso::fail(diag::NvidiaUnsupported, sourceLoc(function.getLoc()), "a function without a body");
+  auto warps = function->getAttrOfType<mlir::IntegerAttr>(placed::kWarpsAttr);
+  NESO_CHECK(warps && function->hasAttr(placed::kSharedBytesAttr), "the function is placed");
+  block_.warps = static_cast<int>(warps.getInt());
   fn_ = declareEntry(function, symbol);
   if (error_) return std::move(*error_);
   if (maxRegisters > 0) fn_->addFnAttr("nvvm.maxnreg", std::to_string(maxRegisters));
@@ -114,7 +118,7 @@ Result<EmittedKernel> Emitter::emitKernel(tt::FuncOp function, const std::string
   scopes_.emplace_back();
   emitBody(function.getBody());
   if (error_) return std::move(*error_);
-  return EmittedKernel{shared_.size(), shared_.peak()};
+  return Status::ok();
 }
 
 void Emitter::emitBody(mlir::Region &body) {
@@ -135,7 +139,6 @@ void Emitter::emitBody(mlir::Region &body) {
   for (mlir::Block &block : body) {
     if (&block != &body.front()) {
       b.SetInsertPoint(blocks_[&block]);
-      shared_.enterUnknown();
       // What the first block knows holds everywhere; the blocks after it tell one another nothing.
       scopes_.resize(1);
       scopes_.emplace_back();
@@ -148,19 +151,23 @@ void Emitter::emitBody(mlir::Region &body) {
 void Emitter::emitBlock(mlir::Block &block) {
   for (mlir::Operation &op : block) {
     if (failed()) return;
+    auto waits = op.getAttrOfType<mlir::DenseI32ArrayAttr>(placed::kWaitsAttr);
+    auto offsets = op.getAttrOfType<mlir::DenseI64ArrayAttr>(placed::kSharedAttr);
+    const bool usesShared = waits || offsets;
+    if (usesShared)
+      shared_.begin(offsets ? offsets.asArrayRef() : llvm::ArrayRef<int64_t>(),
+                    waits ? waits.asArrayRef() : llvm::ArrayRef<int32_t>());
     emitOp(&op);
+    if (usesShared && !failed()) shared_.end();
   }
 }
 
 void Emitter::emitOp(mlir::Operation *op) {
   const OpCode code = codeOf(op);
   if (op->getNumResults() > 0 && classOf(code) != OpClass::Unknown) {
-    bool lazy = true;
-    for (mlir::Value r : op->getResults()) {
-      const Kind kind = layouts_.kind(r);
-      lazy &= kind == Kind::Virtual || kind == Kind::Derived;
-    }
-    if (lazy) return;
+    // What has no place is computed where it gets one.
+    mlir::Value first = op->getResult(0);
+    if (llvm::isa<mlir::RankedTensorType>(first.getType()) && !layoutOf(first)) return;
   }
   auto axisOf = [&] { return static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt()); };
   switch (code) {
@@ -181,10 +188,9 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::Unsplat: {
     // Every element is the same: any register will do.
     mlir::Value source = op->getOperand(0);
-    if (layouts_.kind(source) == Kind::Virtual)
-      scalars_[op->getResult(0)] = evalVirtual(source, Index(shapeOf(source.getType()).size(), b.getInt32(0)));
-    else
-      scalars_[op->getResult(0)] = naturalTile(source).values[0];
+    scalars_[op->getResult(0)] = layoutOf(source)
+                                     ? element(source, 0)
+                                     : evalVirtual(source, Index(shapeOf(source.getType()).size(), b.getInt32(0)));
     return;
   }
   case OpCode::Load: return emitLoad(op);
@@ -209,10 +215,18 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::GpuBarrier:
     // Memory of other threads of the block is seen behind it, shared and global.
     emitBarrier(block_);
-    shared_.synchronised();
     return;
+  // Registers of the operand, or elements at an index: where they are used.
+  case OpCode::Place:
+  case OpCode::ExpandDims:
+  case OpCode::Broadcast:
+  case OpCode::Trans:
+  case OpCode::Reshape: return;
+  case OpCode::ConvertLayout:
+    return define(op->getResult(0), convertTile(block_, tile(op->getOperand(0)), *layoutOf(op->getResult(0))));
   case OpCode::LocalAlloc: return emitRing(op);
   case OpCode::LocalDealloc: return emitRingEnd(op);
+  case OpCode::LocalStore: return emitLocalStore(op);
   case OpCode::LocalLoad: return emitLocalLoad(op);
   case OpCode::AsyncCopy: return emitAsyncCopy(op);
   case OpCode::AsyncCommit: return emitAsyncCommit();

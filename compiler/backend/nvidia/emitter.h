@@ -1,22 +1,27 @@
 // The emitter: one tile function → one PTX entry as an LLVM function, a thread's part of the block's work.
 //
-// Scalars are LLVM values that every thread computes. A placed tensor is a Tile, computed where it is defined; a
-// virtual one (assign.h) is evaluated element by element where it is used, at the index that a register stands for, so
-// that only what is needed is computed (one address a vector access) and equal rows share their code.
+// It reads a placed function (passes/) and decides nothing about where tensors lie, what is in shared memory where, and
+// where the block waits: types and attributes say it, and an operation whose operands lie elsewhere than it wants them
+// is a fault.
 //
-// Files: emit.cpp frame of the kernel and walk over operations; eval.cpp virtual and derived values, conversions;
+// Scalars are LLVM values that every thread computes. A placed tensor is a Tile, computed where it is defined; one
+// without a place is evaluated element by element where placed.place gives it to a user, at the index that a register
+// stands for, so that only what is needed is computed (one address a vector access) and equal rows share their code.
+//
+// Files: emit.cpp frame of the kernel and walk over operations; eval.cpp values without a place, shape operations;
 // elementwise.cpp one operation on elements; convert.cpp float formats; math.cpp functions; memory.cpp loads and
 // stores; atomics.cpp; async.cpp rings of tiles; control.cpp scf and cf; tensor_ops.cpp reductions, scans, products,
 // joins; report.cpp assert and print.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "backend/common/opcodes.h"
-#include "backend/nvidia/assign.h"
 #include "backend/nvidia/block.h"
+#include "backend/nvidia/dot.h"
 #include "backend/nvidia/linear.h"
 #include "backend/nvidia/move.h"
 #include "backend/nvidia/shared.h"
@@ -28,21 +33,17 @@
 
 namespace neso::nvidia {
 
-struct EmittedKernel {
-  int64_t sharedBytes = 0;
-  std::vector<SharedBuffer> sharedPeak; // what needs them
-};
-
 class Emitter {
 public:
-  Emitter(llvm::Module &module, const Chip &chip, Assignment &layouts, int warps, int stages);
-  /// maxRegisters: of a thread; 0: no bound.
-  Result<EmittedKernel> emitKernel(tt::FuncOp function, const std::string &symbol, int maxRegisters);
+  Emitter(llvm::Module &module, const Chip &chip);
+  /// `function` is placed. maxRegisters: of a thread; 0: no bound.
+  Status emitKernel(tt::FuncOp function, const std::string &symbol, int maxRegisters);
 
 private:
   using Value = llvm::Value;
   using Index = llvm::SmallVector<llvm::Value *, 4>; // one i32 a dim
-  using Kind = Assignment::Kind;
+  /// Kept by the MLIR context: equal layouts have one address.
+  using LayoutRef = const LinearLayout *;
 
   // ---- frame (emit.cpp)
   llvm::Function *declareEntry(tt::FuncOp function, const std::string &symbol);
@@ -66,21 +67,19 @@ private:
 
   // ---- values (eval.cpp)
   Value *scalar(mlir::Value v);
-  /// All of v in `layout`.
-  Tile tile(mlir::Value v, LayoutRef layout);
-  /// v where it lies: no conversion.
-  Tile naturalTile(mlir::Value v);
-  /// Brings what lies elsewhere into `layout`: an operation's operands arrive before its own code begins.
-  void bring(mlir::Value v, LayoutRef layout);
-  void bring(mlir::ValueRange values, LayoutRef layout);
-  /// One register of v in `layout`.
-  Value *element(mlir::Value v, LayoutRef layout, int reg);
+  /// Where v lies; null for a scalar, and for a tensor without a place.
+  static LayoutRef layoutOf(mlir::Value v) { return placed::layoutOf(v); }
+  /// All registers of a placed tensor.
+  Tile tile(mlir::Value v);
+  /// One register of a placed tensor, or a scalar.
+  Value *element(mlir::Value v, int reg);
   Value *evalVirtual(mlir::Value v, const Index &index);
   Value *evalUncached(mlir::Value v, const Index &index);
   Index indexOf(LayoutRef layout, int reg);
   Value *constant(mlir::Attribute value, mlir::Type element, const Index &index, llvm::ArrayRef<int64_t> shape);
-  /// Which register of pull(op, layout) is register r of `layout`.
-  llvm::ArrayRef<int> pulledRegisters(mlir::Operation *op, LayoutRef layout);
+  /// Of a shape operation: which register of the operand is register r of the result.
+  llvm::ArrayRef<int> pulledRegisters(mlir::Operation *op);
+  /// v's registers; they lie where its type says.
   void define(mlir::Value v, Tile tile);
 
   // ---- elements (elementwise.cpp, convert.cpp, math.cpp)
@@ -103,7 +102,7 @@ private:
     int64_t width = 1;
     llvm::SmallVector<llvm::SmallVector<int, 8>, 8> registers;
   };
-  Groups accessGroups(mlir::Value ptr, mlir::Value mask, mlir::Type element, LayoutRef layout);
+  Groups accessGroups(mlir::Operation *op, LayoutRef layout);
   void emitLoad(mlir::Operation *op);
   void emitStore(mlir::Operation *op);
   Registers loadVector(tt::LoadOp op, Value *ptr, Value *mask, llvm::ArrayRef<Value *> others, mlir::Type element,
@@ -121,6 +120,7 @@ private:
   // ---- rings of tiles (async.cpp)
   void emitRing(mlir::Operation *op);
   void emitRingEnd(mlir::Operation *op);
+  void emitLocalStore(mlir::Operation *op);
   void emitAsyncCopy(mlir::Operation *op);
   void emitAsyncCommit();
   void emitAsyncWait(mlir::Operation *op);
@@ -131,40 +131,31 @@ private:
   SharedTile slotOf(mlir::Value ring, mlir::Value slot);
   /// A part of a tile, which an operand of a product begins or ends with, in registers.
   Tile loadPart(ttg::LocalLoadOp load, SharedTile from);
-  /// Whether a product takes operands out of shared memory as they are.
-  bool readsShared(tt::DotOp dot);
+  const DotPlan &planOf(tt::DotOp dot);
   /// v, where it still lies in a ring: a local_load, transposed or not.
   std::optional<SharedTile> sharedOperand(mlir::Value v);
 
   // ---- control flow (control.cpp)
-  /// Values from outside that the loop wants in another layout are converted once, in front of it; large operands of
-  /// its products go into shared memory, until releaseParked.
-  using Parked = llvm::SmallVector<mlir::Value, 2>;
-  Parked convertBefore(mlir::Operation *loop);
-  void parkOperand(mlir::Value v, Parked &parked);
-  void releaseParked(const Parked &parked);
   void emitFor(mlir::Operation *op);
   void emitIf(mlir::Operation *op);
   void emitWhile(mlir::Operation *op);
   void emitBranch(mlir::Operation *op);
   /// Phis for v in the current block; they become v.
   void declarePhis(mlir::Value v);
-  /// What `from` becomes as `to`: the registers of a tile, or its words (Assignment::isStep), or one scalar.
+  /// What `from` becomes as `to`: the registers of a tile, or its words (placed.words), or one scalar.
   Registers incoming(mlir::Value from, mlir::Value to);
+  /// Whether a loop carries v in words.
+  static bool travelsInWords(mlir::Value v);
   void connect(mlir::Value to, const Registers &values, llvm::BasicBlock *from);
   void connectAll(mlir::ValueRange to, mlir::ValueRange from);
 
   // ---- whole tensors (tensor_ops.cpp)
-  /// The operands in the first layout that one of them has.
-  llvm::SmallVector<Tile, 2> operandsInOneLayout(mlir::Operation *op);
+  llvm::SmallVector<Tile, 2> operandTiles(mlir::Operation *op);
   void defineResults(mlir::Operation *op, llvm::ArrayRef<Tile> tiles);
   void emitReduce(mlir::Operation *op);
   void emitScan(mlir::Operation *op);
   void emitSort(mlir::Operation *op);
   void emitDotOp(mlir::Operation *op);
-  /// Where the instruction takes an operand from; null where that is shared memory, or the elements are converted
-  /// first.
-  LayoutRef dotOperandLayout(mlir::OpOperand &use);
   void emitJoin(mlir::Operation *op);
   void emitSplit(mlir::Operation *op);
   void emitCat(mlir::Operation *op);
@@ -187,15 +178,12 @@ private:
   };
   struct Scope {
     std::unordered_map<Key, Value *, KeyHash> elements;
-    llvm::DenseMap<std::pair<mlir::Value, LayoutRef>, Tile> converted;
     llvm::DenseMap<std::tuple<LayoutRef, int, int64_t>, Value *> indices;
   };
   class InScope;
 
   llvm::Module &module_;
   const Chip &chip_;
-  Assignment &layouts_;
-  int stages_;
   llvm::IRBuilder<> b;
   SharedMemory shared_;
   BlockContext block_;
@@ -208,9 +196,9 @@ private:
   llvm::DenseMap<mlir::Value, SharedTile> rings_;  // of a ring: its first slot
   llvm::DenseMap<mlir::Value, SharedTile> loaded_; // of a local_load
   llvm::DenseMap<mlir::Block *, llvm::BasicBlock *> blocks_;
-  llvm::DenseSet<mlir::Value> parkedOperands_;
   std::vector<Scope> scopes_;
-  llvm::DenseMap<std::pair<mlir::Operation *, LayoutRef>, llvm::SmallVector<int, 16>> pulledRegisters_;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int, 16>> pulledRegisters_;
+  llvm::DenseMap<mlir::Operation *, std::unique_ptr<DotPlan>> plans_;
 };
 
 } // namespace neso::nvidia

@@ -1,4 +1,4 @@
-// Values: scalars, virtual expressions at an index, derived values through their operand, conversions between layouts.
+// Values: scalars, expressions without a place at an index, shape operations through their operand.
 #include "backend/nvidia/emitter.h"
 
 #include "backend/nvidia/move.h"
@@ -13,7 +13,10 @@ size_t Emitter::KeyHash::operator()(const Key &k) const {
   return llvm::hash_combine(k.v.getAsOpaquePointer(), llvm::hash_combine_range(k.words.begin(), k.words.end()));
 }
 
-void Emitter::define(mlir::Value v, Tile tile) { tiles_[v] = std::move(tile); }
+void Emitter::define(mlir::Value v, Tile tile) {
+  NESO_CHECK(layoutOf(v) && tile.layout == *layoutOf(v), "a tensor is defined elsewhere than its type says");
+  tiles_[v] = std::move(tile);
+}
 
 Value *Emitter::scalar(mlir::Value v) {
   auto it = scalars_.find(v);
@@ -39,10 +42,10 @@ Emitter::Index Emitter::indexOf(LayoutRef layout, int reg) {
   return index;
 }
 
-llvm::ArrayRef<int> Emitter::pulledRegisters(mlir::Operation *op, LayoutRef layout) {
-  auto [it, isNew] = pulledRegisters_.try_emplace({op, layout});
+llvm::ArrayRef<int> Emitter::pulledRegisters(mlir::Operation *op) {
+  auto [it, isNew] = pulledRegisters_.try_emplace(op);
   if (!isNew) return it->second;
-  LayoutRef source = layouts_.pull(op, layout);
+  LayoutRef source = layoutOf(op->getOperand(0)), layout = layoutOf(op->getResult(0));
   const int count = static_cast<int>(layout->inSize(kRegister));
   llvm::SmallVector<int, 16> map;
   const OpCode code = codeOf(op);
@@ -77,52 +80,34 @@ llvm::ArrayRef<int> Emitter::pulledRegisters(mlir::Operation *op, LayoutRef layo
       map.push_back(place->second);
     }
   }
-  return pulledRegisters_[{op, layout}] = std::move(map);
+  return pulledRegisters_[op] = std::move(map);
 }
 
-Value *Emitter::element(mlir::Value v, LayoutRef layout, int reg) {
-  switch (layouts_.kind(v)) {
-  case Kind::Scalar: return scalar(v);
-  case Kind::Virtual: return evalVirtual(v, indexOf(layout, reg));
-  case Kind::Derived: {
-    mlir::Operation *op = v.getDefiningOp();
-    return element(op->getOperand(0), layouts_.pull(op, layout), pulledRegisters(op, layout)[static_cast<size_t>(reg)]);
+Value *Emitter::element(mlir::Value v, int reg) {
+  if (!llvm::isa<mlir::RankedTensorType>(v.getType())) return scalar(v);
+  if (auto known = tiles_.find(v); known != tiles_.end()) return known->second.values[static_cast<size_t>(reg)];
+  mlir::Operation *op = v.getDefiningOp();
+  NESO_CHECK(op && layoutOf(v), "a tensor is used before it is emitted");
+  switch (codeOf(op)) {
+  case OpCode::Place: return evalVirtual(op->getOperand(0), indexOf(layoutOf(v), reg));
+  case OpCode::ExpandDims:
+  case OpCode::Broadcast:
+  case OpCode::Trans:
+  case OpCode::Reshape: return element(op->getOperand(0), pulledRegisters(op)[static_cast<size_t>(reg)]);
+  default: NESO_UNREACHABLE("a tensor is used before it is emitted");
   }
-  case Kind::Placed: break;
-  }
-  auto it = tiles_.find(v);
-  NESO_CHECK(it != tiles_.end(), "a tensor is used before it is emitted");
-  if (layouts_.layout(v) == layout) return it->second.values[static_cast<size_t>(reg)];
-  for (Scope &scope : scopes_)
-    if (auto known = scope.converted.find({v, layout}); known != scope.converted.end())
-      return known->second.values[static_cast<size_t>(reg)];
-  Tile moved = convertTile(block_, it->second, *layout);
-  return (scopes_.back().converted[{v, layout}] = std::move(moved)).values[static_cast<size_t>(reg)];
 }
 
-Tile Emitter::tile(mlir::Value v, LayoutRef layout) {
+Tile Emitter::tile(mlir::Value v) {
+  LayoutRef layout = layoutOf(v);
   Tile t{*layout, {}};
   const int count = static_cast<int>(layout->inSize(kRegister));
-  for (int r = 0; r < count; ++r) t.values.push_back(element(v, layout, r));
+  for (int r = 0; r < count; ++r) t.values.push_back(element(v, r));
   return t;
 }
 
-void Emitter::bring(mlir::Value v, LayoutRef layout) {
-  const Kind kind = layouts_.kind(v);
-  if (kind == Kind::Placed || kind == Kind::Derived) element(v, layout, 0);
-}
-
-void Emitter::bring(mlir::ValueRange values, LayoutRef layout) {
-  for (mlir::Value v : values) bring(v, layout);
-}
-
-Tile Emitter::naturalTile(mlir::Value v) {
-  LayoutRef layout = layouts_.natural(v);
-  return tile(v, layout ? layout : layouts_.defaultLayout(shapeOf(v.getType())));
-}
-
 Value *Emitter::evalVirtual(mlir::Value v, const Index &index) {
-  if (layouts_.kind(v) == Kind::Scalar) return scalar(v);
+  if (!llvm::isa<mlir::RankedTensorType>(v.getType())) return scalar(v);
   Key key{v, {}};
   for (Value *i : index) key.words.push_back(i);
   for (Scope &scope : scopes_)

@@ -14,25 +14,19 @@ Value *Emitter::both(Value *a, Value *b2) {
   return b.CreateAnd(a, b2);
 }
 
-Emitter::Groups Emitter::accessGroups(mlir::Value ptr, mlir::Value mask, mlir::Type element, LayoutRef layout) {
+Emitter::Groups Emitter::accessGroups(mlir::Operation *op, LayoutRef layout) {
   Groups groups;
-  const int64_t bytes = bytesOf(element);
-  Access best;
-  for (int dim = 0; dim < static_cast<int>(layout->outs().size()); ++dim) {
-    const int64_t run = std::min(layouts_.axisInfo().vectorWidth(ptr, mask, dim), 16 / bytes);
-    if (run <= best.width) continue;
-    if (Access access = widestAccess(*layout, dimName(dim), run); access.width > best.width) best = access;
-  }
-  groups.width = best.width;
+  llvm::ArrayRef<int32_t> together = op->getAttrOfType<mlir::DenseI32ArrayAttr>(placed::kTogetherAttr).asArrayRef();
+  groups.width = int64_t(1) << together.size();
   int inner = 0; // the register bits inside one access
-  for (int bit : best.registerBits) inner |= 1 << bit;
+  for (int bit : together) inner |= 1 << bit;
   for (int r = 0; r < static_cast<int>(layout->inSize(kRegister)); ++r) {
     if (r & inner) continue;
     llvm::SmallVector<int, 8> &group = groups.registers.emplace_back();
-    for (int64_t i = 0; i < best.width; ++i) {
+    for (int64_t i = 0; i < groups.width; ++i) {
       int reg = r;
-      for (size_t k = 0; k < best.registerBits.size(); ++k)
-        if (i >> k & 1) reg |= 1 << best.registerBits[k];
+      for (size_t k = 0; k < together.size(); ++k)
+        if (i >> k & 1) reg |= 1 << together[k];
       group.push_back(reg);
     }
   }
@@ -215,22 +209,21 @@ void Emitter::emitLoad(mlir::Operation *op) {
   mlir::Value result = load.getResult(), ptr = load.getPtr(), mask = load.getMask(), other = load.getOther();
   mlir::Type element = elementOf(result.getType());
   if (!load.getBoundaryCheck().empty()) return fail(op, "a load through a block pointer");
-  LayoutRef layout = layouts_.access(op);
+  LayoutRef layout = layoutOf(ptr);
   if (!layout) {
     llvm::SmallVector<Value *, 1> others;
     if (other) others.push_back(scalar(other));
     scalars_[result] = loadVector(load, scalar(ptr), mask ? scalar(mask) : nullptr, others, element, 1)[0];
     return;
   }
-  const Groups groups = accessGroups(ptr, mask, element, layout);
-  bring(op->getOperands(), layout);
+  const Groups groups = accessGroups(op, layout);
   Tile tile{*layout, Registers(static_cast<size_t>(layout->inSize(kRegister)), nullptr)};
   for (const auto &group : groups.registers) {
-    Value *address = this->element(ptr, layout, group[0]);
-    Value *condition = mask ? this->element(mask, layout, group[0]) : nullptr;
+    Value *address = this->element(ptr, group[0]);
+    Value *condition = mask ? this->element(mask, group[0]) : nullptr;
     llvm::SmallVector<Value *, 8> others;
     if (other && mask)
-      for (int r : group) others.push_back(this->element(other, layout, r));
+      for (int r : group) others.push_back(this->element(other, r));
     Registers values = loadVector(load, address, condition, others, element, groups.width);
     for (size_t i = 0; i < group.size(); ++i) tile.values[static_cast<size_t>(group[i])] = values[i];
   }
@@ -242,20 +235,19 @@ void Emitter::emitStore(mlir::Operation *op) {
   mlir::Value ptr = store.getPtr(), mask = store.getMask(), value = store.getValue();
   mlir::Type element = elementOf(value.getType());
   if (!store.getBoundaryCheck().empty()) return fail(op, "a store through a block pointer");
-  LayoutRef layout = layouts_.access(op);
+  LayoutRef layout = layoutOf(ptr);
   if (!layout) {
     Value *first = b.CreateICmpEQ(block_.thread, b.getInt32(0));
     storeVector(store, scalar(ptr), both(first, mask ? scalar(mask) : nullptr), {scalar(value)}, element);
     return;
   }
-  const Groups groups = accessGroups(ptr, mask, element, layout);
-  bring(op->getOperands(), layout);
+  const Groups groups = accessGroups(op, layout);
   Value *owns = ownsElements(block_, *layout);
   for (const auto &group : groups.registers) {
     llvm::SmallVector<Value *, 8> values;
-    for (int r : group) values.push_back(this->element(value, layout, r));
-    Value *condition = both(owns, mask ? this->element(mask, layout, group[0]) : nullptr);
-    storeVector(store, this->element(ptr, layout, group[0]), condition, values, element);
+    for (int r : group) values.push_back(this->element(value, r));
+    Value *condition = both(owns, mask ? this->element(mask, group[0]) : nullptr);
+    storeVector(store, this->element(ptr, group[0]), condition, values, element);
   }
 }
 

@@ -247,6 +247,22 @@ Tile loadShared(BlockContext &block, const SharedTile &from, const LinearLayout 
   return result;
 }
 
+/// The shuffles that carry a conversion out; nothing when shared memory does it, or none are needed.
+static std::optional<ShuffleMove> shufflesFor(const Conversion &move, const LinearLayout &from,
+                                              const LinearLayout &wanted, int bits) {
+  std::optional<ShuffleMove> shuffles = planShuffles(move, unsigned(bits));
+  if (!shuffles) return std::nullopt;
+  SharedPlan shared = cheapestShared(from, wanted, bits);
+  // In instruction slots of a warp: a barrier and the way through memory and back weigh about 40.
+  const int64_t sharedCost = 40 + 2 * (shared.store.wavefronts + shared.load.wavefronts);
+  return shuffles->instructions <= sharedCost ? shuffles : std::nullopt;
+}
+
+bool movesThroughShared(const LinearLayout &from, const LinearLayout &wanted, int bits) {
+  const Conversion move = conversion(from, wanted);
+  return move.move > Move::Registers && !shufflesFor(move, from, wanted, bits);
+}
+
 Tile convertTile(BlockContext &block, const Tile &tile, const LinearLayout &wanted) {
   if (tile.layout == wanted) return tile;
   Conversion move = conversion(tile.layout, wanted);
@@ -255,11 +271,7 @@ Tile convertTile(BlockContext &block, const Tile &tile, const LinearLayout &want
 
   llvm::Type *element = tile.values[0]->getType();
   int bits = int(sharedBytes(element)) * 8;
-  SharedPlan shared = cheapestShared(tile.layout, wanted, bits);
-  // In instruction slots of a warp: a barrier and the way through memory and back weigh about 40.
-  int64_t sharedCost = 40 + 2 * (shared.store.wavefronts + shared.load.wavefronts);
-  if (std::optional<ShuffleMove> shuffles = planShuffles(move, unsigned(bits));
-      shuffles && shuffles->instructions <= sharedCost) {
+  if (std::optional<ShuffleMove> shuffles = shufflesFor(move, tile.layout, wanted, bits)) {
     Registers values;
     for (llvm::Value *value : tile.values) values.push_back(toStorage(block.b, value));
     values = moveByShuffles(block, *shuffles, values);
@@ -267,7 +279,8 @@ Tile convertTile(BlockContext &block, const Tile &tile, const LinearLayout &want
     return {wanted, values};
   }
   int64_t elements = int64_t(1) << wanted.totalOutBits();
-  SharedTile buffer{block.shared.allocate(elements * bits / 8, "layout conversion"), shared.buffer, element, nullptr};
+  SharedTile buffer{block.shared.allocate(elements * bits / 8, "layout conversion"),
+                    cheapestShared(tile.layout, wanted, bits).buffer, element, nullptr};
   storeShared(block, tile, buffer);
   Tile result = loadShared(block, buffer, wanted);
   block.shared.release(buffer.buffer);
@@ -299,13 +312,7 @@ Tile broadcastFromOwners(BlockContext &block, const Tile &tile) {
 
 Tile catTiles(const Tile &a, const Tile &b) {
   NESO_CHECK(a.layout == b.layout, "the parts of cat have one layout");
-  std::vector<LinearLayout::In> ins = a.layout.ins();
-  for (LinearLayout::In &in : ins)
-    if (in.name == kRegister) in.bases.push_back(uint64_t(1) << a.layout.totalOutBits());
-  // dim0 is the last out-dim, so its new bit is the highest of all.
-  DimValues outs = a.layout.outSizes();
-  outs.back().second *= 2;
-  Tile result{LinearLayout(std::move(ins), outs), a.values};
+  Tile result{catLayout(a.layout), a.values};
   result.values.append(b.values.begin(), b.values.end());
   return result;
 }

@@ -46,6 +46,8 @@ private:
 /// Bytes that an element takes in shared memory.
 int64_t sharedBytes(llvm::Type *element);
 
+/// Whether a conversion of elements of that many bits goes through shared memory; registers or shuffles do otherwise.
+bool movesThroughShared(const LinearLayout &from, const LinearLayout &wanted, int bits);
 /// The same tensor in `wanted`.
 Tile convertTile(BlockContext &block, const Tile &tile, const LinearLayout &wanted);
 

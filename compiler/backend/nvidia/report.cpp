@@ -20,7 +20,7 @@ void Emitter::emitAssert(mlir::Operation *op) {
   // One thread reports an element.
   Value *holds = nullptr, *reports = nullptr;
   if (llvm::isa<mlir::RankedTensorType>(condition.getType())) {
-    Tile tile = naturalTile(condition);
+    Tile tile = this->tile(condition);
     for (Value *v : tile.values) holds = both(holds, v);
     reports = ownsElements(block_, tile.layout);
   } else {
@@ -97,7 +97,7 @@ void Emitter::emitPrint(mlir::Operation *op) {
       emitWhen(block_, first, [&] { line({}, format, widen(v)); });
       continue;
     }
-    Tile tile = naturalTile(operand);
+    Tile tile = this->tile(operand);
     emitWhen(block_, ownsElements(block_, tile.layout), [&] {
       for (size_t r = 0; r < tile.values.size(); ++r)
         line(tensorIndex(block_, tile.layout, static_cast<int>(r)), format, widen(tile.values[r]));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/diagnostics.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/Module.h"
 
 namespace neso::nvidia {
@@ -10,15 +12,17 @@ namespace {
 
 constexpr const char *kSymbol = "neso_shared";
 
-bool overlap(const SharedBuffer &a, const SharedBuffer &b) {
-  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-}
-
 bool byOffset(const SharedBuffer &a, const SharedBuffer &b) { return a.offset < b.offset; }
 
 } // namespace
 
-SharedBuffer SharedMemory::allocate(int64_t bytes, std::string what) {
+bool overlap(const SharedBuffer &a, const SharedBuffer &b) {
+  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+// ---- the plan
+
+SharedBuffer SharedSchedule::allocate(int64_t bytes, std::string what) {
   // 128 bytes are one wavefront: buffers that start on one have the bank conflicts that were counted for them.
   int64_t align = bytes >= 128 ? 128 : 16;
   SharedBuffer buffer{0, (std::max<int64_t>(bytes, 1) + 15) / 16 * 16, std::move(what)};
@@ -40,37 +44,74 @@ SharedBuffer SharedMemory::allocate(int64_t bytes, std::string what) {
   return buffer;
 }
 
-void SharedMemory::release(const SharedBuffer &buffer) {
+void SharedSchedule::release(const SharedBuffer &buffer) {
   auto found =
       std::find_if(live_.begin(), live_.end(), [&](const SharedBuffer &b) { return b.offset == buffer.offset; });
   if (found != live_.end()) live_.erase(found);
 }
 
-void SharedMemory::beforeWrite(BlockContext &block, const SharedBuffer &buffer) {
-  bool wait = unknown_ ||
-              std::any_of(pending_.begin(), pending_.end(), [&](const Pending &p) { return overlap(p.bytes, buffer); });
-  if (wait) {
-    emitBarrier(block);
-    synchronised();
+bool SharedSchedule::access(const SharedBuffer &buffer, bool isWrite, bool wait) {
+  if (wait) synchronised();
+  pending_.push_back({buffer, isWrite});
+  return wait;
+}
+
+bool SharedSchedule::write(const SharedBuffer &buffer) {
+  return access(buffer, true, unknown_ || std::any_of(pending_.begin(), pending_.end(), [&](const Pending &p) {
+                                return overlap(p.bytes, buffer);
+                              }));
+}
+
+bool SharedSchedule::read(const SharedBuffer &buffer) {
+  return access(buffer, false, unknown_ || std::any_of(pending_.begin(), pending_.end(), [&](const Pending &p) {
+                                 return p.written && overlap(p.bytes, buffer);
+                               }));
+}
+
+void SharedSchedule::synchronised() {
+  pending_.clear();
+  unknown_ = false;
+}
+
+// ---- carrying it out
+
+void SharedMemory::begin(llvm::ArrayRef<int64_t> offsets, llvm::ArrayRef<int32_t> waits) {
+  given_ = Given{{offsets.begin(), offsets.end()}, {waits.begin(), waits.end()}, 0, 0, true};
+}
+
+void SharedMemory::end() {
+  given_->open = false;
+  NESO_CHECK(given_->nextBuffer == given_->offsets.size(),
+             "an operation has used the buffers that were planned for it");
+  for (int32_t access : given_->waits)
+    NESO_CHECK(access < given_->nextAccess, "an operation has waited where it was planned");
+}
+
+SharedBuffer SharedMemory::allocate(int64_t bytes, std::string what) {
+  if (!given_) return plan_.allocate(bytes, std::move(what));
+  NESO_CHECK(given_->nextBuffer < given_->offsets.size(), "shared memory is planned before code is emitted");
+  return {given_->offsets[given_->nextBuffer++], bytes, std::move(what)};
+}
+
+void SharedMemory::release(const SharedBuffer &buffer) {
+  if (!given_) plan_.release(buffer);
+}
+
+void SharedMemory::wait(BlockContext &block, bool planned) {
+  if (given_) {
+    NESO_CHECK(given_->open, "uses of shared memory are planned before code is emitted");
+    planned = llvm::is_contained(given_->waits, given_->nextAccess);
+    ++given_->nextAccess;
   }
-  pending_.push_back({buffer, true, false});
+  if (planned) emitBarrier(block);
+}
+
+void SharedMemory::beforeWrite(BlockContext &block, const SharedBuffer &buffer) {
+  wait(block, !given_ && plan_.write(buffer));
 }
 
 void SharedMemory::beforeRead(BlockContext &block, const SharedBuffer &buffer) {
-  bool wait = unknown_ || std::any_of(pending_.begin(), pending_.end(),
-                                      [&](const Pending &p) { return p.written && overlap(p.bytes, buffer); });
-  if (wait) {
-    emitBarrier(block);
-    synchronised();
-  }
-  pending_.push_back({buffer, false, true});
-}
-
-void SharedMemory::enterUnknown() { unknown_ = true; }
-
-void SharedMemory::synchronised() {
-  pending_.clear();
-  unknown_ = false;
+  wait(block, !given_ && plan_.read(buffer));
 }
 
 llvm::Value *SharedMemory::address(BlockContext &block, const SharedBuffer &buffer, llvm::Value *byteOffset) {

@@ -1,5 +1,5 @@
 // The dialects tt and ttg: types, attributes, registration, inlining.
-#include "ir/tile/tile.h"
+#include "ir/tile/placed.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/Transforms/InlinerInterfaceImpl.h"
@@ -130,7 +130,7 @@ RankedTensorType TensorDescType::getBlockType() {
 
 Type withElement(Type type, Type element) {
   if (RankedTensorType tensor = dyn_cast<RankedTensorType>(type))
-    return RankedTensorType::get(tensor.getShape(), element);
+    return RankedTensorType::get(tensor.getShape(), element, tensor.getEncoding());
   return element;
 }
 
@@ -151,8 +151,8 @@ Type boolLike(Type type) { return type ? withElement(type, IntegerType::get(type
 namespace neso {
 
 void registerTile(DialectRegistry &registry) {
-  registry.insert<tt::TileDialect, ttg::TileGpuDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect,
-                  cf::ControlFlowDialect, ub::UBDialect, LLVM::LLVMDialect>();
+  registry.insert<tt::TileDialect, ttg::TileGpuDialect, placed::PlacedDialect, arith::ArithDialect, math::MathDialect,
+                  scf::SCFDialect, cf::ControlFlowDialect, ub::UBDialect, LLVM::LLVMDialect>();
   LLVM::registerInlinerInterface(registry);
 }
 
@@ -163,7 +163,7 @@ std::unique_ptr<MLIRContext> makeTileContext() {
   // Attributes of other tools on modules and functions pass through; unknown ops are refused by verifyTile with their
   // name.
   ctx->allowUnregisteredDialects();
-  ctx->loadDialect<tt::TileDialect, ttg::TileGpuDialect>();
+  ctx->loadDialect<tt::TileDialect, ttg::TileGpuDialect, placed::PlacedDialect>();
   ctx->getDiagEngine().registerHandler([](mlir::Diagnostic &) { return success(); });
   return ctx;
 }

@@ -1,5 +1,6 @@
 // The dialect ttg: its type, its ops, registration.
-#include "ir/tile/tile.h"
+#include "ir/layout/axis.h"
+#include "ir/tile/placed.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -66,7 +67,9 @@ LogicalResult AsyncCopyOp::verify() {
 LogicalResult LocalLoadOp::verify() {
   RankedTensorType tile = getRing().getType().getTileType(), result = cast<RankedTensorType>(getResult().getType());
   if (!getOffsets())
-    return result == tile ? success() : emitOpError() << "reads " << result << " from tiles of " << tile;
+    return result.getShape() == tile.getShape() && result.getElementType() == tile.getElementType()
+               ? success()
+               : emitOpError() << "reads " << result << " from tiles of " << tile;
   ArrayRef<int32_t> offsets = *getOffsets();
   if (result.getElementType() != tile.getElementType() || result.getRank() != tile.getRank() ||
       offsets.size() != size_t(tile.getRank()))
@@ -77,9 +80,25 @@ LogicalResult LocalLoadOp::verify() {
   return success();
 }
 
-LogicalResult SortOp::inferReturnTypes(MLIRContext *, std::optional<Location>, ValueRange operands, DictionaryAttr,
-                                       OpaqueProperties, RegionRange, SmallVectorImpl<Type> &results) {
-  for (Value v : operands) results.push_back(v.getType());
+// Placed rows come out in order of place; those that are only merged go in so.
+LogicalResult SortOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands,
+                                       DictionaryAttr attrs, OpaqueProperties props, RegionRange regions,
+                                       SmallVectorImpl<Type> &results) {
+  // While text is read the axis is still among the attributes.
+  IntegerAttr named = attrs ? attrs.getAs<IntegerAttr>("axis") : IntegerAttr();
+  if (!named) named = Adaptor(operands, attrs, props, regions).getAxisAttr();
+  const int64_t axis = named ? named.getInt() : -1;
+  for (Value v : operands) {
+    RankedTensorType type = cast<RankedTensorType>(v.getType());
+    const LinearLayout *layout = placed::layoutOf(type);
+    if (!layout) {
+      results.push_back(type);
+      continue;
+    }
+    if (axis < 0 || axis >= type.getRank() || !axisPlaces(*layout, static_cast<int>(axis)))
+      return emitOptionalError(loc, "the layout of ", type, " mixes axis ", axis, " with others");
+    results.push_back(placed::placedType(type, numberedByPlace(*layout, static_cast<int>(axis))));
+  }
   return success();
 }
 
@@ -89,6 +108,8 @@ LogicalResult SortOp::verify() {
   for (Value v : getSrcs())
     if (cast<RankedTensorType>(v.getType()).getShape() != shape) return emitOpError("has operands of several shapes");
   if (getAxis() >= shape.size()) return emitOpError() << "has axis " << getAxis() << " of " << shape.size();
+  if (getBitonic() && getSrcs().getTypes() != getSorted().getTypes())
+    return emitOpError("merges rows that do not lie in order of place");
   return success();
 }
 

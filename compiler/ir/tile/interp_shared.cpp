@@ -2,6 +2,7 @@
 // another, and sorts.
 #include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
+#include "ir/tile/placed.h"
 
 #include <algorithm>
 #include <numeric>
@@ -50,6 +51,18 @@ bool Machine::executeShared(Operation *op, bool &known) {
   if (ttg::LocalAllocOp alloc = dyn_cast<ttg::LocalAllocOp>(op)) {
     ttg::RingType type = alloc.getRing().getType();
     set(alloc, Lanes(size_t(type.getSlots() * type.getTileType().getNumElements())));
+    return true;
+  }
+  if (isa<placed::ConvertLayoutOp, placed::PlaceOp>(op)) {
+    set(op->getResult(0), Lanes(get(op->getOperand(0))));
+    return true;
+  }
+  if (placed::LocalStoreOp store = dyn_cast<placed::LocalStoreOp>(op)) {
+    int64_t slot = 0;
+    if (!slotAt(store.getRing(), store.getSlot(), slot)) return false;
+    const Lanes &tile = get(store.getSrc());
+    Lanes &ring = get(store.getRing());
+    std::copy(tile.begin(), tile.end(), ring.begin() + slot * int64_t(tile.size()));
     return true;
   }
   if (ttg::AsyncCopyOp copy = dyn_cast<ttg::AsyncCopyOp>(op)) {

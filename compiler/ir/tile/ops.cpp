@@ -1,5 +1,6 @@
 // Verifiers and result types of ops on values. Memory ops are in memory.cpp, folders in fold.cpp.
-#include "ir/tile/tile.h"
+#include "ir/layout/gpu.h"
+#include "ir/tile/placed.h"
 
 #include "mlir/IR/OpImplementation.h"
 #include "llvm/ADT/STLExtras.h"
@@ -19,6 +20,14 @@ Type elementOf(Type t) { return getElementTypeOrSelf(t); }
 /// Width of an element in bits; a pointer has 64.
 int64_t bitsOf(Type element) { return isa<PointerType>(element) ? 64 : element.getIntOrFloatBitWidth(); }
 
+/// A tensor of `shape` with the elements of `src`, in the layout that follows from src's where that has one.
+RankedTensorType derived(ArrayRef<int64_t> shape, RankedTensorType src,
+                         llvm::function_ref<LinearLayout(const LinearLayout &)> follow) {
+  RankedTensorType type = RankedTensorType::get(shape, src.getElementType());
+  const LinearLayout *layout = placed::layoutOf(src);
+  return layout ? placed::placedType(type, follow(*layout)) : type;
+}
+
 /// Removes axis `axis` of the operands' shape; without axes left the result is the element.
 SmallVector<Type> reducedTypes(ValueRange srcs, int64_t axis) {
   SmallVector<Type> types;
@@ -26,7 +35,11 @@ SmallVector<Type> reducedTypes(ValueRange srcs, int64_t axis) {
     RankedTensorType type = tensorOf(src);
     SmallVector<int64_t> shape(type.getShape());
     shape.erase(shape.begin() + axis);
-    types.push_back(shape.empty() ? type.getElementType() : RankedTensorType::get(shape, type.getElementType()));
+    if (shape.empty())
+      types.push_back(type.getElementType());
+    else
+      types.push_back(
+          derived(shape, type, [&](const LinearLayout &l) { return sliceLayout(l, static_cast<int>(axis)); }));
   }
   return types;
 }
@@ -165,7 +178,7 @@ LogicalResult ExpandDimsOp::inferReturnTypes(MLIRContext *ctx, std::optional<Loc
     return emitOptionalError(loc, "axis ", axis, " is outside [0, ", src.getRank(), "]");
   SmallVector<int64_t> shape(src.getShape());
   shape.insert(shape.begin() + axis, 1);
-  types.push_back(RankedTensorType::get(shape, src.getElementType()));
+  types.push_back(derived(shape, src, [&](const LinearLayout &l) { return expandDims(l, static_cast<int>(axis)); }));
   return success();
 }
 
@@ -175,6 +188,10 @@ LogicalResult BroadcastOp::verify() {
     return emitOpError() << "keeps rank and element type; " << from << " and " << to << " differ in them";
   for (auto [a, b] : llvm::zip(from.getShape(), to.getShape()))
     if (a != b && a != 1) return emitOpError() << "repeats only axes of length 1, not one of " << a << " to " << b;
+  const LinearLayout *narrow = placed::layoutOf(from), *wide = placed::layoutOf(to);
+  if (!narrow != !wide ||
+      (wide && narrowTensor(*wide, Sizes(from.getShape().begin(), from.getShape().end())) != *narrow))
+    return emitOpError("moves elements: the operand's layout is not that of the result without its copies");
   return success();
 }
 
@@ -182,6 +199,10 @@ LogicalResult ReshapeOp::verify() {
   RankedTensorType from = tensorOf(getSrc()), to = cast<RankedTensorType>(getType());
   if (from.getNumElements() != to.getNumElements() || from.getElementType() != to.getElementType())
     return emitOpError() << "keeps the number and type of elements; " << from << " and " << to << " differ in them";
+  const LinearLayout *before = placed::layoutOf(from), *after = placed::layoutOf(to);
+  if (!before != !after ||
+      (after && reshapeTensor(*before, Sizes(to.getShape().begin(), to.getShape().end())) != *after))
+    return emitOpError("moves elements: the result's layout is not the operand's under other dims");
   return success();
 }
 void ReshapeOp::build(OpBuilder &builder, OperationState &state, ArrayRef<int64_t> shape, Value src,
@@ -205,7 +226,8 @@ LogicalResult TransOp::inferReturnTypes(MLIRContext *ctx, std::optional<Location
   }
   if (static_cast<int64_t>(shape.size()) != src.getRank())
     return emitOptionalError(loc, "order is no permutation of the axes");
-  types.push_back(RankedTensorType::get(shape, src.getElementType()));
+  const std::vector<int> order(op.getOrder().begin(), op.getOrder().end());
+  types.push_back(derived(shape, src, [&](const LinearLayout &l) { return transposeTensor(l, order); }));
   return success();
 }
 
@@ -214,7 +236,7 @@ LogicalResult JoinOp::inferReturnTypes(MLIRContext *, std::optional<Location>, V
   RankedTensorType src = tensorOf(operands[0]);
   SmallVector<int64_t> shape(src.getShape());
   shape.push_back(2);
-  types.push_back(RankedTensorType::get(shape, src.getElementType()));
+  types.push_back(derived(shape, src, [](const LinearLayout &l) { return joinTensor(l); }));
   return success();
 }
 
@@ -223,7 +245,8 @@ LogicalResult SplitOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
   RankedTensorType src = tensorOf(operands[0]);
   if (src.getRank() == 0 || src.getShape().back() != 2)
     return emitOptionalError(loc, "the last axis must have length 2");
-  Type half = RankedTensorType::get(src.getShape().drop_back(), src.getElementType());
+  const int last = static_cast<int>(src.getRank()) - 1;
+  Type half = derived(src.getShape().drop_back(), src, [&](const LinearLayout &l) { return sliceLayout(l, last); });
   types.append({half, half});
   return success();
 }
@@ -234,6 +257,9 @@ LogicalResult CatOp::verify() {
       a.getNumElements() + b.getNumElements() != r.getNumElements() || r.getRank() != 1 || a.getRank() != 1 ||
       b.getRank() != 1)
     return emitOpError() << "of " << a << " and " << b << " does not give " << r;
+  const LinearLayout *part = placed::layoutOf(a), *whole = placed::layoutOf(r);
+  if (!part != !whole || (whole && catLayout(*part) != *whole))
+    return emitOpError("moves elements: the result's layout is not that of the parts in further registers");
   return success();
 }
 

@@ -7,7 +7,10 @@
 #include <sstream>
 
 #include "backend/nvidia/emitter.h"
-#include "backend/nvidia/pipeline.h"
+#include "backend/nvidia/passes/allocate.h"
+#include "backend/nvidia/passes/pipeline.h"
+#include "backend/nvidia/passes/place.h"
+#include "backend/nvidia/passes/verify.h"
 #include "backend/nvidia/test/simulator.h"
 #include "ir/tile/interp.h"
 #include "ir/tile/passes/passes.h"
@@ -190,6 +193,15 @@ TEST_F(Pipeline, BothProductsOfAttention) {
   EXPECT_EQ(count<ttg::LocalAllocOp>(function), 2);
   run(function, got);
   EXPECT_EQ(expected, got);
+  // Where tensors lie changes no value.
+  std::fill(got.begin(), got.end(), uint16_t(0));
+  ASSERT_TRUE(bool(placeTensors(function, chip_, 4)));
+  run(function, got);
+  EXPECT_EQ(expected, got);
+  std::fill(got.begin(), got.end(), uint16_t(0));
+  allocateShared(function, chip_);
+  run(function, got);
+  EXPECT_EQ(expected, got);
 }
 
 TEST_F(Pipeline, ArithmeticBehindLoadsAndStoresElsewhere) {
@@ -220,11 +232,17 @@ TEST_F(Pipeline, ArithmeticBehindLoadsAndStoresElsewhere) {
 
 /// The pipelined kernel in machine terms: emitted, and run as one block of simulated threads, which finds races.
 struct Block {
-  Block(tt::FuncOp function, const Chip &chip, int warps) : layouts(function, chip, warps) {
-    Emitter emitter(module, chip, layouts, warps, 3);
-    Result<EmittedKernel> kernel = emitter.emitKernel(function, "entry", 0);
-    EXPECT_TRUE(bool(kernel)) << kernel.error().str();
-    shared = kernel->sharedBytes;
+  Block(tt::FuncOp function, const Chip &chip, int warps) {
+    Status placed = placeTensors(function, chip, warps);
+    EXPECT_TRUE(bool(placed)) << placed.error().str();
+    placed = verifyPlaced(function, chip);
+    EXPECT_TRUE(bool(placed)) << placed.error().str();
+    shared = allocateShared(function, chip).bytes;
+    placed = verifyShared(function, chip);
+    EXPECT_TRUE(bool(placed)) << placed.error().str();
+    Emitter emitter(module, chip);
+    Status emitted = emitter.emitKernel(function, "entry", 0);
+    EXPECT_TRUE(bool(emitted)) << emitted.error().str();
     threads = warps * 32;
   }
   test::Outcome run(const std::vector<uint64_t> &arguments) {
@@ -232,7 +250,6 @@ struct Block {
   }
   llvm::LLVMContext context;
   llvm::Module module{"test", context};
-  Assignment layouts;
   int64_t shared = 0;
   int threads = 0;
 };

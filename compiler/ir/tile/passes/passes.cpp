@@ -2,6 +2,7 @@
 
 #include "base/diagnostics/tile.h"
 #include "base/fault.h"
+#include "ir/tile/placed.h"
 #include "mlir/Dialect/SCF/Utils/Utils.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -73,6 +74,9 @@ Status runTilePass(ModuleOp module, std::string_view name) {
 
 Status runTilePipeline(ModuleOp module, const TilePipelineOptions &options) {
   Working stage("tile passes");
+  // Functions that a backend has placed went through it before, and are no longer what these passes know.
+  if (llvm::any_of(module.getOps<tt::FuncOp>(), [](tt::FuncOp f) { return f->hasAttr(placed::kWarpsAttr); }))
+    return verifyTile(module);
   // Helpers have no purpose of their own; kernels keep everything.
   Status status = runPasses(module, [](PassManager &m) {
     m.addPass(createInlinerPass({}, [](OpPassManager &) {}));

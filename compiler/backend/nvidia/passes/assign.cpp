@@ -1,15 +1,13 @@
-#include "backend/nvidia/assign.h"
+#include "backend/nvidia/passes/assign.h"
 
 #include <algorithm>
 #include <map>
 
 #include "backend/common/opcodes.h"
 #include "ir/layout/convert.h"
-#include "mlir/IR/AsmState.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
-#include "llvm/Support/raw_ostream.h"
 
 namespace neso::nvidia {
 
@@ -30,21 +28,6 @@ int axisOf(mlir::Operation *op) { return static_cast<int>(op->getAttrOfType<mlir
 bool hasNoEffect(mlir::Operation *op) {
   auto pure = op->getAttrOfType<mlir::BoolAttr>("pure");
   return !pure || pure.getValue();
-}
-
-/// What an access says of its address: the address, its mask, the element in memory.
-struct AccessOperands {
-  mlir::Value ptr, mask;
-};
-std::optional<AccessOperands> accessOperands(mlir::Operation *op) {
-  if (auto load = llvm::dyn_cast<tt::LoadOp>(op)) return AccessOperands{load.getPtr(), load.getMask()};
-  if (auto store = llvm::dyn_cast<tt::StoreOp>(op)) return AccessOperands{store.getPtr(), store.getMask()};
-  if (auto copy = llvm::dyn_cast<ttg::AsyncCopyOp>(op)) return AccessOperands{copy.getPtr(), copy.getMask()};
-  if (auto rmw = llvm::dyn_cast<tt::AtomicRMWOp>(op)) return AccessOperands{rmw.getPtr(), rmw.getMask()};
-  if (auto cas = llvm::dyn_cast<tt::AtomicCASOp>(op)) return AccessOperands{cas.getPtr(), {}};
-  if (auto load = llvm::dyn_cast<tt::AtomicLoadOp>(op)) return AccessOperands{load.getPtr(), load.getMask()};
-  if (auto store = llvm::dyn_cast<tt::AtomicStoreOp>(op)) return AccessOperands{store.getPtr(), store.getMask()};
-  return std::nullopt;
 }
 
 /// Whether the operation keeps elements at their places, or spreads them over new dims.
@@ -112,6 +95,17 @@ LinearLayout coalesced(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int> order,
 }
 
 } // namespace
+
+std::optional<AccessOperands> accessOperands(mlir::Operation *op) {
+  if (auto load = llvm::dyn_cast<tt::LoadOp>(op)) return AccessOperands{load.getPtr(), load.getMask()};
+  if (auto store = llvm::dyn_cast<tt::StoreOp>(op)) return AccessOperands{store.getPtr(), store.getMask()};
+  if (auto copy = llvm::dyn_cast<ttg::AsyncCopyOp>(op)) return AccessOperands{copy.getPtr(), copy.getMask()};
+  if (auto rmw = llvm::dyn_cast<tt::AtomicRMWOp>(op)) return AccessOperands{rmw.getPtr(), rmw.getMask()};
+  if (auto cas = llvm::dyn_cast<tt::AtomicCASOp>(op)) return AccessOperands{cas.getPtr(), {}};
+  if (auto load = llvm::dyn_cast<tt::AtomicLoadOp>(op)) return AccessOperands{load.getPtr(), load.getMask()};
+  if (auto store = llvm::dyn_cast<tt::AtomicStoreOp>(op)) return AccessOperands{store.getPtr(), store.getMask()};
+  return std::nullopt;
+}
 
 Assignment::Assignment(tt::FuncOp function, const Chip &chip, int warps)
     : function_(function), chip_(chip), warps_(warps), axis_(function) {
@@ -253,13 +247,9 @@ void Assignment::placeAnchors() {
       llvm::ArrayRef<int64_t> a = shapeOf(dot.getA()), d = shapeOf(dot.getD());
       Sizes shape = sizesOf(d);
       shape.push_back(a.back());
-      const tt::InputPrecision given = dot.getInputPrecision();
-      const DotPrecision precision = given == tt::InputPrecision::TF32     ? DotPrecision::Tf32
-                                     : given == tt::InputPrecision::TF32x3 ? DotPrecision::Tf32x3
-                                                                           : DotPrecision::Ieee;
       const DotTypes types{elementOf(dot.getA()), elementOf(dot.getB()), elementOf(dot.getD())};
       const DotSplit split = sharesRows(dot) ? DotSplit::Rows : DotSplit::Square;
-      auto plan = std::make_unique<DotPlan>(planDot(chip_, shape, warps_, types, precision, split));
+      auto plan = std::make_unique<DotPlan>(planDot(chip_, shape, warps_, types, precisionOf(dot), split));
       set(dot.getD(), intern(plan->accumulator));
       dots_[op] = std::move(plan);
       placeSteps(dot);
@@ -313,22 +303,7 @@ LayoutRef Assignment::pull(mlir::Operation *op, LayoutRef layout) {
     break;
   }
   case OpCode::Reshape: result = reshapeTensor(*layout, sizesOf(from)); break;
-  case OpCode::Broadcast: {
-    result = *layout;
-    for (size_t dim = 0; dim < from.size(); ++dim) result = result.resizeOut(dimName(static_cast<int>(dim)), from[dim]);
-    // Registers that now repeat another go.
-    std::vector<LinearLayout::In> ins = result.ins();
-    for (LinearLayout::In &in : ins) {
-      if (in.name != kRegister) continue;
-      const uint64_t free = result.freeMask(kRegister);
-      std::vector<uint64_t> kept;
-      for (size_t i = 0; i < in.bases.size(); ++i)
-        if (!(free >> i & 1)) kept.push_back(in.bases[i]);
-      in.bases = std::move(kept);
-    }
-    result = LinearLayout(std::move(ins), result.outSizes());
-    break;
-  }
+  case OpCode::Broadcast: result = narrowTensor(*layout, sizesOf(from)); break;
   default: NESO_UNREACHABLE("not a derived value");
   }
   return pulled_[{op, layout}] = intern(std::move(result));
@@ -425,9 +400,7 @@ LayoutRef Assignment::fromOperands(mlir::Value v, bool evenDerived) {
   }
   case OpCode::Cat: {
     LayoutRef source = firstKnown();
-    if (!source) return nullptr;
-    Tile part{*source, Registers(static_cast<size_t>(source->inSize(kRegister)), nullptr)};
-    return intern(catTiles(part, part).layout);
+    return source ? intern(catLayout(*source)) : nullptr;
   }
   default: break;
   }
@@ -590,58 +563,6 @@ void Assignment::settleAccesses() {
     access_[op] = other;
     if (isLoad) set(value, other);
   });
-}
-
-// ---------------------------------------------------------------------------------------------------------------- text
-
-std::string Assignment::str() {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  mlir::AsmState state(function_);
-  llvm::DenseMap<LayoutRef, int> numbers;
-  std::vector<LayoutRef> used;
-  auto number = [&](LayoutRef l) {
-    auto [it, isNew] = numbers.try_emplace(l, static_cast<int>(used.size()));
-    if (isNew) used.push_back(l);
-    return it->second;
-  };
-  std::string body;
-  llvm::raw_string_ostream lines(body);
-  auto describe = [&](mlir::Value v, int depth) {
-    if (!isTensor(v)) return;
-    lines.indent(static_cast<unsigned>(depth) * 2);
-    v.printAsOperand(lines, state);
-    lines << " : " << v.getType();
-    if (mlir::Operation *def = v.getDefiningOp()) lines << " = " << def->getName();
-    if (kind(v) == Kind::Virtual) lines << "  virtual\n";
-    if (kind(v) == Kind::Derived) lines << "  derived\n";
-    if (kind(v) == Kind::Placed) lines << "  #" << number(layout(v)) << "\n";
-  };
-  auto visit = [&](auto &&self, mlir::Operation *op, int depth) -> void {
-    for (mlir::Value r : op->getResults()) describe(r, depth);
-    if (op->getNumResults() == 0 && access_.lookup(op)) {
-      lines.indent(static_cast<unsigned>(depth) * 2) << op->getName() << "  #" << number(access_.lookup(op)) << "\n";
-    }
-    if (llvm::isa<tt::ReduceOp, tt::ScanOp, tt::MapElementwiseOp>(op)) return;
-    for (mlir::Region &region : op->getRegions())
-      for (mlir::Block &block : region) {
-        for (mlir::BlockArgument a : block.getArguments()) describe(a, depth + 1);
-        for (mlir::Operation &inner : block) self(self, &inner, depth + 1);
-      }
-  };
-  visit(visit, function_, 0);
-  os << "// " << function_.getName() << ", " << warps_ << " warps\n" << body;
-  for (size_t i = 0; i < used.size(); ++i) {
-    os << "#" << i << ":\n";
-    llvm::StringRef rest = "";
-    const std::string layout = used[i]->str();
-    for (rest = layout; !rest.empty();) {
-      auto [line, more] = rest.split('\n');
-      os << "  " << line << "\n";
-      rest = more;
-    }
-  }
-  return text;
 }
 
 } // namespace neso::nvidia

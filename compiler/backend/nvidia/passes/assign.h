@@ -1,5 +1,5 @@
-// Layout assignment: which thread holds which element of each tensor of a tile function. A side table; the IR stays as
-// it is.
+// Layout assignment: which thread holds which element of each tensor of a tile function. Answers only: place.h writes
+// them into the IR.
 //
 // A tensor value is one of three kinds:
 //   Virtual   a cheap expression of scalars and ranges (addresses, masks, constants). It has no layout: each use
@@ -25,19 +25,27 @@
 #pragma once
 #include <deque>
 #include <memory>
-#include <string>
+#include <optional>
 
 #include "backend/nvidia/chip.h"
 #include "backend/nvidia/dot.h"
+#include "ir/layout/convert.h"
 #include "ir/layout/gpu.h"
 #include "ir/tile/passes/axis_info.h"
-#include "ir/tile/tile.h"
+#include "ir/tile/placed.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace neso::nvidia {
 
 using LayoutRef = const LinearLayout *;
+
+/// What an access says of its address: the address, its mask.
+struct AccessOperands {
+  mlir::Value ptr, mask;
+};
+/// Nothing for operations that are no load, store, atomic or asynchronous copy.
+std::optional<AccessOperands> accessOperands(mlir::Operation *op);
 
 class Assignment {
 public:
@@ -69,8 +77,6 @@ public:
   /// The layout in which `use` wants its operand; null when it takes what is there.
   LayoutRef wanted(mlir::OpOperand &use);
   const AxisInfoAnalysis &axisInfo() const { return axis_; }
-  /// The function's tensors with their layouts, one a line, for --stage layout.
-  std::string str();
 
 private:
   void classify();

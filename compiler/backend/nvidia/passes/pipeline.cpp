@@ -1,4 +1,4 @@
-#include "backend/nvidia/pipeline.h"
+#include "backend/nvidia/passes/pipeline.h"
 
 #include <algorithm>
 

@@ -1,0 +1,165 @@
+#include "backend/nvidia/passes/verify.h"
+
+#include "backend/common/opcodes.h"
+#include "backend/nvidia/dot.h"
+#include "base/diagnostics/backend.h"
+#include "ir/layout/axis.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/IR/Verifier.h"
+
+using namespace mlir;
+
+namespace neso::nvidia {
+
+namespace {
+
+bool isTensor(Value v) { return isa<RankedTensorType>(v.getType()); }
+bool hasNoPlace(Value v) { return isTensor(v) && !placed::layoutOf(v); }
+
+class Checker {
+public:
+  Checker(tt::FuncOp function, const Chip &chip) : function_(function), chip_(chip) {}
+
+  Status run() {
+    DiagnosticCapture capture(function_.getContext());
+    if (failed(mlir::verify(function_)))
+      return capture.take(diag::NvidiaNotPlaced, "the function breaks a rule that was not named");
+    StringAttr chip = function_->getAttrOfType<StringAttr>(placed::kChipAttr);
+    if (!isPlaced(function_) || !chip) return refuse(function_, "N1: has no placed.warps or placed.chip");
+    if (chip.getValue() != llvm::StringRef(chip_.arch))
+      return refuse(function_, "N1: is placed for " + chip.getValue().str());
+    warps_ = warpsOf(function_);
+    function_.walk([&](Operation *op) {
+      check(op);
+      return error_ ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (error_) return std::move(*error_);
+    return Status::ok();
+  }
+
+private:
+  Status refuse(Operation *op, const std::string &rule) {
+    SourceLoc loc = sourceLoc(op->getLoc());
+    const std::string name = op->getName().getStringRef().str();
+    if (!loc.known()) loc.context = name;
+    return fail(diag::NvidiaNotPlaced, loc, name + " " + rule);
+  }
+  void require(bool holds, Operation *op, const char *rule) {
+    if (holds || error_) return;
+    error_ = refuse(op, rule).takeError();
+  }
+
+  void check(Operation *op) {
+    if (op == function_) return;
+    auto fits = [&](Value v) {
+      const LinearLayout *layout = placed::layoutOf(v);
+      return !layout || (layout->inSize(kWarp) == warps_ && layout->inSize(kBlock) == 1);
+    };
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        require(llvm::all_of(block.getArguments(), fits), op, "N1: carries layouts of other warps");
+    require(llvm::all_of(op->getResults(), fits), op, "N1: has layouts of other warps");
+
+    const bool withoutPlace = llvm::any_of(op->getResults(), hasNoPlace);
+    if (withoutPlace) {
+      require(op->getNumRegions() == 0 && isMemoryEffectFree(op), op, "N3: computes what has no place, with effects");
+      require(llvm::none_of(op->getOperands(), [](Value v) { return placed::layoutOf(v) != nullptr; }), op,
+              "N3: computes what has no place from what has one");
+    } else if (!isa<placed::PlaceOp, tt::UnsplatOp>(op)) {
+      require(llvm::none_of(op->getOperands(), hasNoPlace), op, "N2: takes a tensor that has no place");
+    }
+    checkOneLayout(op);
+    checkAccess(op);
+    checkProduct(op);
+    checkAxis(op);
+    checkSlots(op);
+  }
+
+  void checkOneLayout(Operation *op) {
+    const OpCode code = codeOf(op);
+    if (classOf(code) != OpClass::Element &&
+        !isa<tt::LoadOp, tt::StoreOp, ttg::AsyncCopyOp, tt::AtomicRMWOp, tt::AtomicCASOp, tt::AtomicLoadOp,
+             tt::AtomicStoreOp, tt::ReduceOp, tt::ScanOp, ttg::SortOp>(op))
+      return;
+    const LinearLayout *one = nullptr;
+    auto same = [&](Value v) {
+      const LinearLayout *layout = placed::layoutOf(v);
+      if (!one) one = layout;
+      return !layout || layout == one;
+    };
+    bool all = llvm::all_of(op->getOperands(), same);
+    if (!isa<tt::ReduceOp, ttg::SortOp>(op)) all &= llvm::all_of(op->getResults(), same);
+    require(all, op, "N2: works on tensors that lie in several layouts");
+  }
+
+  void checkAccess(Operation *op) {
+    if (!isa<tt::LoadOp, tt::StoreOp, ttg::AsyncCopyOp>(op)) return;
+    const LinearLayout *layout = placed::layoutOf(op->getOperand(0));
+    if (!layout) return;
+    auto together = op->getAttrOfType<DenseI32ArrayAttr>(placed::kTogetherAttr);
+    require(bool(together), op, "N4: has no placed.together");
+    if (!together) return;
+    const std::vector<uint64_t> &bases = layout->in(kRegister).bases;
+    bool neighbours = together.empty();
+    for (const LinearLayout::Out &dim : layout->outs()) {
+      bool along = true;
+      for (auto [i, bit] : llvm::enumerate(together.asArrayRef()))
+        along &= bases[size_t(bit)] == uint64_t(1) << (dim.shift + int(i)) && int(i) < dim.bits;
+      neighbours |= along;
+    }
+    require(neighbours, op, "N4: takes registers at once that are no neighbours");
+  }
+
+  void checkProduct(Operation *op) {
+    tt::DotOp dot = dyn_cast<tt::DotOp>(op);
+    if (!dot || error_) return;
+    require(op->hasAttr(placed::kProductAttr) && placed::layoutOf(dot.getD()), op, "N5: has no placed.product");
+    if (error_) return;
+    const std::optional<DotPlan> plan = placedPlan(dot, chip_, warps_);
+    require(plan.has_value(), op, "N5: is multiplied as the chip cannot");
+    if (plan) require(plan->accumulator == *placed::layoutOf(dot.getD()), op, "N5: sums elsewhere than it multiplies");
+  }
+
+  void checkAxis(Operation *op) {
+    if (!isa<tt::ReduceOp, tt::ScanOp, ttg::SortOp>(op)) return;
+    const int axis = int(op->getAttrOfType<IntegerAttr>("axis").getInt());
+    for (Value v : op->getOperands())
+      if (const LinearLayout *layout = placed::layoutOf(v))
+        require(separateAxis(*layout, axis, isa<tt::ScanOp>(op)) == *layout, op,
+                "N6: works along an axis that is mixed with others");
+  }
+
+  void checkSlots(Operation *op) {
+    ttg::LocalAllocOp alloc = dyn_cast<ttg::LocalAllocOp>(op);
+    if (!alloc) return;
+    Operation *end = nullptr;
+    for (Operation *user : op->getUsers())
+      if (isa<ttg::LocalDeallocOp>(user)) {
+        require(!end && user->getBlock() == op->getBlock(), op, "N7: ends more than once, or elsewhere");
+        end = user;
+      }
+    require(end, op, "N7: never ends");
+    if (error_) return;
+    for (Operation *user : op->getUsers()) {
+      Operation *here = op->getBlock()->findAncestorOpInBlock(*user);
+      require(here && !end->isBeforeInBlock(here), user, "N7: uses a ring behind its end");
+    }
+  }
+
+  tt::FuncOp function_;
+  const Chip &chip_;
+  int warps_ = 0;
+  std::optional<Error> error_;
+};
+
+} // namespace
+
+bool isPlaced(tt::FuncOp function) { return function->hasAttr(placed::kWarpsAttr); }
+
+int warpsOf(tt::FuncOp function) {
+  return static_cast<int>(function->getAttrOfType<IntegerAttr>(placed::kWarpsAttr).getInt());
+}
+
+Status verifyPlaced(tt::FuncOp function, const Chip &chip) { return Checker(function, chip).run(); }
+
+} // namespace neso::nvidia
