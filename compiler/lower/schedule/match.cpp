@@ -159,30 +159,61 @@ bool storesInner(const GroupNode &n) {
   return n.overR && n.node.kind != Node::Kind::Reduction && n.node.kind != Node::Kind::Contraction;
 }
 
-/// Why the aligned groups may not share a kernel; empty when they may.
-std::string conflict(const Aligned &g, const std::vector<Dim> &x, const std::vector<Dim> &r, const Program &program) {
-  std::vector<Placed> as = placedAccesses(g.a), bs = placedAccesses(g.b);
-  std::vector<Dim> inner = joined(x, r);
-  for (const Placed &p : as)
-    for (const Placed &q : bs) {
-      if (p.access.buffer != q.access.buffer || (!p.access.writes() && !q.access.writes())) continue;
-      const std::string &what = program.buffer(p.access.buffer).name;
-      if (p.access.whole() || q.access.whole()) return what + " is used as a whole";
-      if (p.access.masked || q.access.masked) return what + " is accessed under a mask";
-      if (p.access.mode == AccessMode::Update || q.access.mode == AccessMode::Update) return what + " is updated atomically";
-      if (p.access.index != q.access.index)
-        return fmt::format("{} is accessed at '{}' and at '{}'", what, p.access.index.str(), q.access.index.str());
-      const Placed &first = p.node->order <= q.node->order ? p : q;
-      const Placed &second = p.node->order <= q.node->order ? q : p;
-      bool readAfterWrite = first.access.writes() && !second.access.writes();
-      // With several passes over r, code generation orders nodes by the values they hand on, and computes earlier
-      // values again.
-      if (!r.empty() && !readAfterWrite) return what + " is overwritten in a kernel of several passes";
-      for (const Placed *s : {&p, &q})
-        if (s->access.writes() && !injective(s->access.index, storesInner(*s->node) ? inner : x, program.facts))
-          return what + " is written more than once";
-    }
+/// Why two accesses of one buffer may not meet in a kernel over x and r; empty when they may.
+std::string conflict(const Placed &p, const Placed &q, const std::vector<Dim> &x, const std::vector<Dim> &r, const Program &program) {
+  const std::string &what = program.buffer(p.access.buffer).name;
+  if (p.access.whole() || q.access.whole()) return what + " is used as a whole";
+  if (p.access.masked || q.access.masked) return what + " is accessed under a mask";
+  if (p.access.mode == AccessMode::Update || q.access.mode == AccessMode::Update) return what + " is updated atomically";
+  if (p.access.index != q.access.index)
+    return fmt::format("{} is accessed at '{}' and at '{}'", what, p.access.index.str(), q.access.index.str());
+  const Placed &first = p.node->order <= q.node->order ? p : q;
+  const Placed &second = p.node->order <= q.node->order ? q : p;
+  bool readAfterWrite = first.access.writes() && !second.access.writes();
+  // With several passes over r, code generation orders nodes by the values they hand on, and computes earlier
+  // values again.
+  if (!r.empty() && !readAfterWrite) return what + " is overwritten in a kernel of several passes";
+  for (const Placed *s : {&p, &q})
+    if (s->access.writes() && !injective(s->access.index, storesInner(*s->node) ? joined(x, r) : x, program.facts))
+      return what + " is written more than once";
   return "";
+}
+
+bool meet(const Placed &p, const Placed &q) {
+  return p.access.buffer == q.access.buffer && (p.access.writes() || q.access.writes());
+}
+
+/// What was fused for one pass must stand several, too: a value that a later pass computes again would read what the first has overwritten.
+/// Between nodes; and within one that stores two values, of which the one in memory may overwrite what the other is made of.
+std::string conflictInside(const std::vector<Placed> &as, const std::vector<Dim> &x, const std::vector<Dim> &r, const Program &program) {
+  for (size_t i = 0; i < as.size(); ++i)
+    for (size_t j = i + 1; j < as.size(); ++j)
+      if (meet(as[i], as[j]) && (as[i].node != as[j].node || as[i].node->node.stores.size() > 1))
+        if (std::string why = conflict(as[i], as[j], x, r, program); !why.empty()) return why;
+  return "";
+}
+
+/// Why the aligned groups may not share a kernel; empty when they may. `passes`: which of them had an inner space of its own before.
+std::string conflict(const Aligned &g, const std::vector<Dim> &x, const std::vector<Dim> &r, std::pair<bool, bool> passes, const Program &program) {
+  std::vector<Placed> as = placedAccesses(g.a), bs = placedAccesses(g.b);
+  for (const Placed &p : as)
+    for (const Placed &q : bs)
+      if (meet(p, q))
+        if (std::string why = conflict(p, q, x, r, program); !why.empty()) return why;
+  std::string why;
+  if (!r.empty() && !passes.first) why = conflictInside(as, x, r, program);
+  if (!r.empty() && !passes.second && why.empty()) why = conflictInside(bs, x, r, program);
+  return why;
+}
+
+/// Code generation counts the positions of argmax and argmin along the kernel's r, row-major: those of a group must have that order.
+bool keepsPositions(const Group &g, const std::vector<Dim> &r) {
+  auto isArg = [](const Reduction &red) { return red.kind == ReduceKind::ArgMax || red.kind == ReduceKind::ArgMin; };
+  const bool counts = std::any_of(g.nodes.begin(), g.nodes.end(), [&](const GroupNode &n) {
+    return std::any_of(n.node.reductions.begin(), n.node.reductions.end(), isArg);
+  });
+  return !counts || std::equal(g.r.begin(), g.r.end(), r.begin(), r.end(),
+                               [](const Dim &p, const Dim &q) { return p.symbol == q.symbol; });
 }
 
 int64_t pointsOf(const std::vector<Dim> &dims, const Facts &facts) {
@@ -297,7 +328,9 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
       std::optional<Aligned> aligned = tryAlign(a, b, c, program.facts, dims);
       if (!aligned) continue;
       const Group &spaceOf = level == Level::AIsInner || (a.r.empty() && !b.r.empty()) ? aligned->b : aligned->a;
-      std::string why = conflict(*aligned, spaceOf.x, spaceOf.r, program);
+      std::string why = conflict(*aligned, spaceOf.x, spaceOf.r, {!a.r.empty(), !b.r.empty()}, program);
+      if (why.empty() && !(keepsPositions(aligned->a, spaceOf.r) && keepsPositions(aligned->b, spaceOf.r)))
+        why = "positions of a maximum or minimum would be counted in another order";
       if (!why.empty()) {
         reason = why;
         continue;
