@@ -15,7 +15,7 @@ namespace neso::cli {
 namespace {
 
 struct Options {
-  std::string model, output, report, emit, ptxas;
+  std::string model, output, report, emit, from, ptxas;
   std::vector<std::string> archs, kernels, settings;
   CompileOptions compile;
   TuneRequest tune;
@@ -28,6 +28,7 @@ int run(Options o) {
   o.compile.kernelPaths = o.kernels;
   o.compile.report = !o.report.empty();
   if (!o.emit.empty()) o.compile.emit = parseStage(o.emit);
+  if (!o.from.empty()) o.compile.from = parseStage(o.from);
   DiagnosticSink sink;
   auto start = std::chrono::steady_clock::now();
   const bool tuned = !o.tune.measureInto.empty() || !o.tune.readFrom.empty();
@@ -60,7 +61,7 @@ void declareCompile(CLI::App &parent, Action &todo) {
   auto o = std::make_shared<Options>();
   o->compile.target = backends().front()->kind();
   CLI::App *app = parent.add_subcommand("compile", "compile a PyTorch exported program (.pt2) into a package");
-  app->add_option("model", o->model, "the .pt2")->required();
+  app->add_option("model", o->model, "the .pt2; with --from, the text of a stage")->required();
   auto *output = app->add_option("-o,--output", o->output,
                                  "the package to write; with --emit, the text (default: standard output)");
   app->add_option("--target", o->compile.target, backendKinds())->capture_default_str();
@@ -96,6 +97,14 @@ void declareCompile(CLI::App &parent, Action &todo) {
   }
   app->add_option("--emit", o->emit, "print a stage instead of writing a package:" + stages)
       ->check(CLI::IsMember(names));
+  auto *from = app->add_option("--from", o->from,
+                               "start from the text of this stage (graph, loops, schedule, plan), as --emit wrote it")
+                   ->check(CLI::IsMember(names));
+  app->add_option("--model", o->compile.sourceModel,
+                  "with --from: the .pt2 whose weights and Triton kernels the text refers to")
+      ->needs(from);
+  app->add_option("--tile", o->compile.tileText, "with --from plan: the kernels' programs, as --emit tile wrote them")
+      ->needs(from);
   app->add_option("--report", o->report,
                   "also write a page (HTML) that shows the kernels, what was fused and why, and memory");
   auto *tune = app->add_option("--tune", o->tune.measureInto,

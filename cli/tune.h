@@ -16,7 +16,7 @@ struct TuneRequest {
   std::vector<std::string> dims; // sizes to run with, as --dim
 };
 
-/// compileModel with the results of a file, or with those that are measured here and then written. TuneFileMalformed,
+/// compileModel with the results of a file, or with those that are measured here and then written. TuneFileMalformed, TuneFileVersion,
 /// TuneDevice, and whatever the compiler and the runtime report. Progress goes to stderr. A way that does not compile
 /// or run is told and passed over.
 Result<Compilation> compileTuned(const std::string &model, CompileOptions options, TuneRequest &request,

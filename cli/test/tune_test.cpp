@@ -37,7 +37,7 @@ TEST_F(Tune, ChosenWaysReachTheCodeAndResultsOfOthersStay) {
   ASSERT_EQ(compile("-o plain.neso").code, 0);
   Outcome r = compile("-o tuned.neso --tune results.txt");
   ASSERT_EQ(r.code, 0) << r.err;
-  std::string smaller = "neso-tune 1\n", unknown = smaller;
+  std::string smaller = "neso-tune 2\n", unknown = smaller;
   std::istringstream lines(slurp(dir + "results.txt"));
   std::string line;
   std::getline(lines, line);
@@ -54,14 +54,14 @@ TEST_F(Tune, ChosenWaysReachTheCodeAndResultsOfOthersStay) {
   EXPECT_TRUE(slurp(dir + "smaller.neso") != slurp(dir + "plain.neso"));
   EXPECT_TRUE(slurp(dir + "unknown.neso") == slurp(dir + "plain.neso"));
   const std::string other = "sm_90 sort-0000000000000000\tmodel\t1.00\t1.00\n";
-  write("results.txt", "neso-tune 1\n" + other);
+  write("results.txt", "neso-tune 2\n" + other);
   ASSERT_EQ(Tune::compile("-o tuned.neso --tune results.txt").code, 0);
   EXPECT_NE(slurp(dir + "results.txt").find(other), std::string::npos);
 }
 
 TEST_F(Tune, FilesThatAreNoResultsAreRefused) {
-  for (const char *text : {"", "hello\n", "neso-tune 1", "neso-tune 1\nkey\tway\n", "neso-tune 1\nkey\tway\tfast\t1\n",
-                           "neso-tune 1\nkey\tway\t-1\t1\n", "neso-tune 1\n\tway\t1\t1\n"}) {
+  for (const char *text : {"", "hello\n", "neso-tune 2", "neso-tune 2\nkey\tway\n", "neso-tune 2\nkey\tway\tfast\t1\n",
+                           "neso-tune 2\nkey\tway\t-1\t1\n", "neso-tune 2\n\tway\t1\t1\n"}) {
     write("results.txt", text);
     for (const char *flag : {"--tuned", "--tune"}) {
       Outcome r = compile(std::string("-o out.neso ") + flag + " results.txt");
@@ -74,6 +74,10 @@ TEST_F(Tune, FilesThatAreNoResultsAreRefused) {
   Result<TuneResults> bad = TuneResults::parse("x", "f");
   ASSERT_FALSE(static_cast<bool>(bad));
   EXPECT_EQ(bad.error().diagnostics().front().kind, diag::TuneFileMalformed);
+  // Keys of another version say something else: nothing of such a file may be taken for a result.
+  Result<TuneResults> old = TuneResults::parse("neso-tune 1\nsm_90 sort-0000000000000000\tmodel\t1.00\t1.00\n", "f");
+  ASSERT_FALSE(static_cast<bool>(old));
+  EXPECT_EQ(old.error().diagnostics().front().kind, diag::TuneFileVersion);
 }
 
 TEST_F(Tune, DevicesThatThePackageIsNotForAreRefused) {
@@ -100,7 +104,7 @@ TEST_F(Tune, ConfigsOfAutotunedKernelsAreWays) {
   ASSERT_EQ(neso("run tuned.neso --input " + folder + "inputs.safetensors -o tuned.safetensors").code, 0);
   for (const char *config : {"BLOCK=16 num_warps=2 num_stages=3", "BLOCK=128 num_warps=4 num_stages=3",
                              "BLOCK=1024 num_warps=8 num_stages=3"}) {
-    write("config.txt", "neso-tune 1\n" + key + "\t" + config + "\t1.00\t2.00\n");
+    write("config.txt", "neso-tune 2\n" + key + "\t" + config + "\t1.00\t2.00\n");
     ASSERT_EQ(neso("compile " + model + " -o config.neso --tuned config.txt").code, 0);
     EXPECT_NE(slurp(dir + "config.neso").find(std::string("config ") + config + " of ["), std::string::npos) << config;
     ASSERT_EQ(neso("run config.neso --input " + folder + "inputs.safetensors -o config.safetensors").code, 0);

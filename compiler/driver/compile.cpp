@@ -8,6 +8,8 @@
 
 #include "backend/target.h"
 #include "base/diagnostics/backend.h"
+#include "base/diagnostics/loops.h"
+#include "driver/from_text.h"
 #include "driver/report.h"
 #include "driver/settings.h"
 #include "driver/target.h"
@@ -15,10 +17,13 @@
 #include "driver/user_kernels.h"
 #include "frontend/pt2/read.h"
 #include "ir/graph/graph.h"
+#include "ir/graph/parse.h"
 #include "ir/graph/passes/functionalize.h"
 #include "ir/graph/passes/simplify.h"
 #include "ir/graph/verify.h"
+#include "ir/loops/parse.h"
 #include "ir/loops/verify.h"
+#include "ir/plan/parse.h"
 #include "ir/plan/plan.h"
 #include "ir/plan/verify.h"
 #include "ir/tile/passes/passes.h"
@@ -43,12 +48,31 @@ public:
     // The file as it is: composites, in-place operators and views included. Weights are mapped.
     Result<graph::Model> model = readAndPrepare(path);
     if (!model) return model.takeError();
-    if (endsAt(Stage::Graph, [&] { return graph::print(*model); })) return std::move(out_);
+    return compileGraph(std::move(*model));
+  }
+
+  /// The text of a stage in place of a model: what `--emit` wrote, or what somebody wrote by hand.
+  Result<Compilation> runText(Stage stage, const std::string &path) {
+    Result<std::string> text = readText(path);
+    if (!text) return text.takeError();
+    std::optional<graph::Model> source;
+    if (!options_.sourceModel.empty()) {
+      Result<graph::Model> model = readAndPrepare(options_.sourceModel);
+      if (!model) return model.takeError();
+      source = std::move(*model);
+    }
+    mark("read");
+    textPath_ = path;
+    return start(stage, *text, source ? &*source : nullptr);
+  }
+
+  Result<Compilation> compileGraph(graph::Model model) {
+    if (endsAt(Stage::Graph, [&] { return graph::print(model); })) return std::move(out_);
     // ---- From here on the graph is functional, and every size is a known expression. ----
 
     // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
     // once.
-    Result<loops::Program> program = lower::lowerGraph(*model, sink_);
+    Result<loops::Program> program = lower::lowerGraph(model, sink_);
     if (!program) return program.takeError();
     mark("lower to loops");
     return compileLoops(std::move(*program));
@@ -56,19 +80,23 @@ public:
 
   Result<Compilation> compileLoops(loops::Program program) {
     if (endsAt(Stage::Loops, [&] { return loops::print(program); })) return std::move(out_);
-    if (Status s = loops::verify(program); !s) return s.takeError();
+    if (Status s = checked(loops::verify(program)); !s) return s.takeError();
     mark("verify loops");
     // ---- From here on no operator of PyTorch is left, and every buffer is known. ----
 
     // Which nodes share a kernel, in which order kernels run, where buffers live.
     Result<plan::Plan> plan = schedule::schedule(std::move(program), scheduleOptions());
     if (!plan) return plan.takeError();
-    if (Status s = plan::verify(*plan, plan::Form::Scheduled); !s) return s.takeError();
     mark("schedule");
-    if (endsAt(Stage::Schedule, [&] { return plan::print(*plan); })) return std::move(out_);
+    return compileScheduled(std::move(*plan));
+  }
+
+  Result<Compilation> compileScheduled(plan::Plan plan) {
+    if (Status s = checked(plan::verify(plan, plan::Form::Scheduled)); !s) return s.takeError();
+    if (endsAt(Stage::Schedule, [&] { return plan::print(plan); })) return std::move(out_);
     // ---- From here on launch order is fixed, and it is known what needs memory. ----
 
-    return generate(*plan);
+    return generate(plan);
   }
 
   Result<loops::Program> loopsOf(const std::string &path) {
@@ -78,6 +106,70 @@ public:
   }
 
 private:
+  Result<Compilation> start(Stage stage, const std::string &text, const graph::Model *source) {
+    switch (stage) {
+    case Stage::Graph: {
+      Result<graph::Model> model = graph::parse(text, textPath_);
+      if (!model) return model.takeError();
+      if (Status s = takeWeights(*model, source, textPath_); !s) return s.takeError();
+      if (Status s = checked(graph::verify(*model, graph::Form::Functional)); !s) return s.takeError();
+      return compileGraph(std::move(*model));
+    }
+    case Stage::Loops: {
+      Result<loops::Program> program = loops::parse(text, textPath_);
+      if (!program) return program.takeError();
+      if (Status s = takeWeights(*program, source, textPath_); !s) return s.takeError();
+      if (Status s = haveKernels(program->nodes); !s) return s.takeError();
+      return compileLoops(std::move(*program));
+    }
+    case Stage::Schedule: {
+      Result<plan::Plan> plan = plan::parse(text, textPath_);
+      if (!plan) return plan.takeError();
+      if (Status s = takeWeights(plan->program, source, textPath_); !s) return s.takeError();
+      for (const plan::Kernel &k : plan->kernels)
+        if (Status s = haveKernels(k.nodes); !s) return s.takeError();
+      return compileScheduled(std::move(*plan));
+    }
+    case Stage::Plan: return startAtPlan(text, source);
+    default:
+      return fail(diag::TextNoStart, {}, std::string("the stage ") + info(stage).name,
+                  "graph, loops, schedule, or plan with --tile");
+    }
+  }
+
+  /// A complete plan and the programs of its kernels: what both stages wrote in one compilation.
+  Result<Compilation> startAtPlan(const std::string &text, const graph::Model *source) {
+    Result<plan::Plan> plan = plan::parse(text, textPath_);
+    if (!plan) return plan.takeError();
+    if (Status s = takeWeights(plan->program, source, textPath_); !s) return s.takeError();
+    if (Status s = checked(plan::verify(*plan, plan::Form::Complete)); !s) return s.takeError();
+    if (endsAt(Stage::Plan, [&] { return plan::print(*plan); })) return std::move(out_);
+    if (options_.tileText.empty())
+      return fail(diag::TextNoStart, {}, std::string("a plan"), "plan and tile: add --tile with what --emit tile wrote");
+    Result<std::string> tile = readText(options_.tileText);
+    if (!tile) return tile.takeError();
+    std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = parseTile(*tile, options_.tileText, context.get());
+    if (!module) return module.takeError();
+    for (const plan::Kernel &k : plan->kernels)
+      if (!k.function.empty() && !(*module)->lookupSymbol<tt::FuncOp>(k.function))
+        return fail(diag::TextUnsound, {}, options_.tileText,
+                    fmt::format("it has no function '{}' for the kernel '{}'", k.function, k.name));
+    return pack(*plan, **module);
+  }
+
+  /// Programs of the model's own kernels come from the model alone.
+  Status haveKernels(const std::vector<loops::Node> &nodes) const {
+    const size_t count = userKernels_ ? userKernels_->functions().size() : 0;
+    for (const loops::Node &n : nodes)
+      if (n.user && (n.user->kernel < 0 || static_cast<size_t>(n.user->kernel) >= count))
+        return fail(diag::TextWithoutKernel, {}, textPath_, n.user->function);
+    return Status::ok();
+  }
+  Status checked(Status verified) const {
+    return textPath_.empty() ? std::move(verified) : asFaultOfText(std::move(verified), textPath_);
+  }
+
   Result<graph::Model> readAndPrepare(const std::string &path) {
     start_ = std::chrono::steady_clock::now();
     Result<graph::Model> model = pt2::readPt2(path);
@@ -247,6 +339,7 @@ private:
 
   const CompileOptions &options_;
   DiagnosticSink &sink_;
+  std::string textPath_; // of the text that the compilation started from; empty: it started from a model
   Targets targets_;
   Settings settings_;
   std::vector<std::pair<std::string_view, std::string>> texts_; // of the back end's stages, from the first machine
@@ -261,7 +354,7 @@ private:
 Result<Compilation> compileModel(const std::string &path, const CompileOptions &options, DiagnosticSink &sink) {
   Driver driver(options, sink);
   if (Status s = driver.parseTarget(); !s) return s.takeError();
-  return driver.run(path);
+  return options.from ? driver.runText(*options.from, path) : driver.run(path);
 }
 
 Result<Compilation> compileProgram(loops::Program program, const CompileOptions &options) {

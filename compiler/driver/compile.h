@@ -28,6 +28,10 @@ struct CompileOptions {
   std::vector<std::string> kernelPaths;                     // --kernels: where sources of user kernels lie
   std::vector<std::pair<std::string, std::string>> options; // --option K=V
   std::optional<Stage> emit;                                // stop there and give its text
+  /// The path given is not a model's but of the text that `emit` gives for this stage (graph, loops, schedule, plan).
+  std::optional<Stage> from;
+  std::string sourceModel; // with from: the model whose weights and kernels the text speaks of, if it does
+  std::string tileText;    // with from plan: what `emit` gives for tile
   /// Given the text of each of these stages on the way, as far as the compilation gets.
   std::vector<Stage> shown;
   std::function<void(Stage, std::string)> show;

@@ -10,73 +10,28 @@ namespace neso {
 
 namespace {
 
-constexpr std::string_view kHeader = "neso-tune 1";
+constexpr std::string_view kMagic = "neso-tune ", kHeader = "neso-tune 2";
 
-const char *kindName(loops::Node::Kind kind) {
-  switch (kind) {
-  case loops::Node::Kind::Pointwise: return "pointwise";
-  case loops::Node::Kind::Reduction: return "reduction";
-  case loops::Node::Kind::Contraction: return "contraction";
-  case loops::Node::Kind::Scan: return "scan";
-  case loops::Node::Kind::Sort: return "sort";
-  case loops::Node::Kind::Attention: return "attention";
-  case loops::Node::Kind::UserKernel: return "user";
-  }
-  NESO_UNREACHABLE("unknown kind of node");
-}
-
-/// A kernel's text with buffers numbered in order of their first use.
-class Canonical {
-public:
-  Canonical(const plan::Plan &plan, const plan::Kernel &kernel) : plan_(plan) {
-    list(kernel.xRanges), list(kernel.rRanges);
-    for (const loops::Node &n : kernel.nodes) node(n);
-  }
+/// What the kernel computes and on which sizes, as text: buffers are numbered in order of their first use, and only their
+/// dtypes and where they live tell them apart.
+std::string canonical(const plan::Plan &plan, const plan::Kernel &kernel) {
+  std::map<int32_t, size_t> numbers;
+  std::string buffers;
+  const loops::BufferNames number = [&](loops::BufferId id) {
+    auto [it, added] = numbers.emplace(id.value, numbers.size());
+    if (added)
+      buffers += fmt::format("b{} {} {}\n", it->second, name(plan.program.buffer(id).dtype),
+                             plan::name(plan.placements[id.index()].where));
+    return fmt::format("b{}", it->second);
+  };
   std::string text;
-
-private:
-  void put(std::string_view s) { (text += s) += ' '; }
-  template <typename T> void number(T v) { put(fmt::format("{}", v)); }
-  void list(const std::vector<Expr> &es) {
-    for (Expr e : es) put(e.str());
-    put(";");
+  for (const std::vector<Expr> *ranges : {&kernel.xRanges, &kernel.rRanges}) {
+    for (Expr e : *ranges) text += e.str() + " ";
+    text += "\n";
   }
-  void buffer(loops::BufferId id) {
-    if (!id.valid()) return put("-");
-    auto [it, added] = numbers_.emplace(id.value, numbers_.size());
-    number(it->second);
-    if (added) put(name(plan_.program.buffer(id).dtype)), number(static_cast<int>(plan_.placements[id.index()].where));
-  }
-  void body(const loops::Body &b) {
-    for (const loops::Op &op : b.ops) {
-      number(static_cast<int>(op.kind)), put(name(op.dtype)), number(op.a), number(op.b), number(op.c), number(op.imm),
-          number(op.immInt);
-      buffer(op.buffer), put(op.index.valid() ? op.index.str() : "-"), put(op.symbol.valid() ? op.symbol.str() : ""),
-          put(op.bound.valid() ? op.bound.str() : "-");
-    }
-    put(";");
-  }
-  void store(const loops::Store &s) {
-    buffer(s.buffer), put(s.index.str()), number(s.value), number(s.mask), number(static_cast<int>(s.mode));
-  }
-  void node(const loops::Node &n) {
-    put(kindName(n.kind)), list(n.ranges), list(n.reduceRanges), body(n.body), body(n.epilogue);
-    for (const loops::Store &s : n.stores) store(s);
-    for (const loops::Reduction &r : n.reductions) {
-      number(static_cast<int>(r.kind)), put(name(r.dtype)), number(r.input);
-      for (const loops::Store &s : r.results) store(s);
-    }
-    number(n.lhs), number(n.rhs), number(static_cast<int>(n.scan));
-    if (!n.attention) return;
-    const loops::AttentionSpec &a = *n.attention;
-    for (const loops::AttentionSpec::Operand *o : {&a.q, &a.k, &a.v, &a.mask, &a.out})
-      buffer(o->buffer), put(o->index.valid() ? o->index.str() : "-");
-    put(a.keyLength.str()), put(a.headSize.str()), number(a.causal);
-  }
-
-  const plan::Plan &plan_;
-  std::map<int32_t, size_t> numbers_;
-};
+  for (const loops::Node &n : kernel.nodes) text += loops::describe(n, number);
+  return text + buffers;
+}
 
 /// FNV-1a, 64 bits.
 uint64_t hash(std::string_view text) {
@@ -103,16 +58,18 @@ bool readNumber(std::string_view text, double &out) {
 } // namespace
 
 std::string kernelKey(const plan::Plan &plan, const plan::Kernel &kernel) {
-  return fmt::format("{}-{:016x}", kindName(kernel.kind), hash(Canonical(plan, kernel).text));
+  return fmt::format("{}-{:016x}", name(kernel.kind), hash(canonical(plan, kernel)));
 }
 
 std::string launchKey(std::string_view text) {
-  return fmt::format("{}-{:016x}", kindName(loops::Node::Kind::UserKernel), hash(text));
+  return fmt::format("user-{:016x}", hash(text));
 }
 
 Result<TuneResults> TuneResults::parse(std::string_view text, const std::string &name) {
   TuneResults out;
   std::vector<std::string_view> lines = split(text, '\n');
+  if (lines.front().starts_with(kMagic) && lines.front() != kHeader)
+    return fail(diag::TuneFileVersion, {}, name, std::string(lines.front()), kHeader);
   if (lines.front() != kHeader)
     return fail(diag::TuneFileMalformed, {}, name, fmt::format("its first line is not '{}'", kHeader));
   if (!lines.back().empty())

@@ -1,6 +1,6 @@
 // What tuning found: for each kernel of a machine the fastest way to compile it, in a text file that later compilations read.
 //
-//     neso-tune 1
+//     neso-tune 2
 //     sm_90 contraction-6b86b273ff34fce1	dot 128x64	12.5	15.2
 //
 // A line for each kernel, sorted: machine and key, the way, its microseconds, those of the cost model's way; separated by tabs. A key says what
@@ -27,7 +27,7 @@ public:
     std::string way;
     double microseconds = 0, modelMicroseconds = 0;
   };
-  /// The text of a file; `name` is for messages. TuneFileMalformed (E0694).
+  /// The text of a file; `name` is for messages. TuneFileMalformed (E0694), TuneFileVersion (E0696).
   static Result<TuneResults> parse(std::string_view text, const std::string &name);
   std::string str() const;
   /// key: machine, space, kernelKey. nullptr: not measured.

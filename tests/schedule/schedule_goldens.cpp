@@ -1,5 +1,5 @@
 // The programs of tests/goldens, scheduled, against the loops interpreter: reads each .pt2, lowers it, runs the loops as they are and the plan
-// by its own rules (ir/plan/interp.h) on random inputs, and compares. Prints one line a program with --verbose.
+// by its own rules (ir/plan/interp.h) on random inputs, and compares; the plan that runs is read from its own text. Prints one line a program with --verbose.
 //
 //     schedule_goldens [--goldens DIR] [--only TEXT] [--verbose] [--print]
 #include <chrono>
@@ -16,6 +16,7 @@
 #include "ir/loops/verify.h"
 #include "ir/plan/access.h"
 #include "ir/plan/interp.h"
+#include "ir/plan/parse.h"
 #include "ir/plan/verify.h"
 #include "lower/memory/memory.h"
 #include "lower/graph_to_loops/lower.h"
@@ -128,6 +129,19 @@ std::string arenaExcess(const plan::Plan &plan) {
   return worst > 1.1 ? where : "";
 }
 
+/// Puts the plan that the text says in place of the plan; weights keep their bytes. What went wrong, or "".
+std::string replaceByText(plan::Plan &plan) {
+  const std::string text = plan::print(plan);
+  Result<plan::Plan> read = plan::parse(text, "plan");
+  if (!read) return "the plan's text is not read: " + read.error().str();
+  for (size_t k = 0; k < plan.program.constants.size(); ++k)
+    read->program.constants[k].data = plan.program.constants[k].data,
+    read->program.constants[k].owner = plan.program.constants[k].owner;
+  if (std::string again = plan::print(*read); again != text) return "the plan's text is read as another: " + again;
+  plan = std::move(*read);
+  return "";
+}
+
 struct Options {
   std::string goldens = NESO_SOURCE_DIR "/tests/goldens", only;
   bool verbose = false, print = false;
@@ -161,13 +175,20 @@ Outcome check(const std::string &file, const std::string &id, const Options &opt
     return Outcome::Failed;
   }
   Status sound = plan::verify(*plan, plan::Form::Scheduled);
+  std::string lost;
   if (sound) {
+    lost = replaceByText(*plan);
     memory::planMemory(*plan);
     sound = plan::verify(*plan);
+    if (sound && lost.empty()) lost = replaceByText(*plan);
   }
   if (options.print) std::printf("%s%s", loops::print(*program).c_str(), plan::print(*plan).c_str());
   if (Status s = std::move(sound); !s) {
     say("FAILED", s.error().str());
+    return Outcome::Failed;
+  }
+  if (!lost.empty()) {
+    say("FAILED", lost);
     return Outcome::Failed;
   }
   if (std::string excess = arenaExcess(*plan); !excess.empty()) {

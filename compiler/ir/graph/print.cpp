@@ -1,6 +1,9 @@
+// Text of graphs, for people, tests and --emit=graph; parse.cpp reads it back.
 #include <fmt/format.h>
 
 #include "ir/graph/graph.h"
+#include "ir/graph/visit.h"
+#include "ir/shape/line.h"
 
 namespace neso::graph {
 namespace {
@@ -21,7 +24,7 @@ std::string typeText(const Value &v) {
   Expr expected = 1;
   bool contiguous = true;
   for (size_t i = v.type.sizes.size(); i-- > 0;) {
-    if (v.type.strides[i] != expected && !v.type.sizes[i].isConst(1)) contiguous = false;
+    if (v.type.strides[i] != expected) contiguous = false;
     expected = expected * v.type.sizes[i];
   }
   if (!contiguous) {
@@ -33,18 +36,6 @@ std::string typeText(const Value &v) {
   return out;
 }
 
-std::string quoted(std::string_view s) {
-  std::string out = "\"";
-  for (char c : s) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n')
-      out += "\\n";
-    else
-      out += c;
-  }
-  return out + "\"";
-}
-
 class Printer {
 public:
   Printer(const Graph &g, std::string indent) : g_(g), indent_(std::move(indent)) {}
@@ -54,6 +45,9 @@ public:
     for (ValueId id : g_.inputs)
       out += indent_ + "  " +
              (id.valid() ? fmt::format("%{}: {}", g_.value(id).name, typeText(g_.value(id))) : "(constant)") + "\n";
+    const std::vector<ValueId> sizes = withoutNode();
+    if (!sizes.empty()) out += indent_ + "sizes:\n";
+    for (ValueId id : sizes) out += indent_ + fmt::format("  %{}: {}\n", g_.value(id).name, typeText(g_.value(id)));
     out += indent_ + "nodes:\n";
     for (const Node &n : g_.nodes) out += node(n);
     out += indent_ + "outputs:\n";
@@ -62,6 +56,22 @@ public:
   }
 
 private:
+  /// Values that are used and that no input or node gives: their expression says what they are.
+  std::vector<ValueId> withoutNode() const {
+    std::vector<bool> given(g_.values.size());
+    std::vector<ValueId> out;
+    auto use = [&](ValueId id) {
+      if (!given[id.index()]) out.push_back(id);
+      given[id.index()] = true;
+    };
+    for (ValueId id : g_.inputs)
+      if (id.valid()) given[id.index()] = true;
+    for (const Node &n : g_.nodes) forEachOutput(n, [&](ValueId id) { given[id.index()] = true; });
+    for (const Node &n : g_.nodes) forEachInput(n, use);
+    for (const Argument &a : g_.outputs) forEachValue(a, use);
+    return out;
+  }
+
   std::string ref(ValueId id) const { return id.valid() ? "%" + g_.value(id).name : "none"; }
 
   template <typename T, typename F> std::string list(const std::vector<T> &xs, F f) const {
@@ -80,7 +90,7 @@ public:
           else if constexpr (std::is_same_v<T, ValueId>)
             return ref(v);
           else if constexpr (std::is_same_v<T, std::vector<ValueId>>)
-            return list(v, [&](ValueId id) { return ref(id); });
+            return v.empty() ? "values[]" : list(v, [&](ValueId id) { return ref(id); });
           else if constexpr (std::is_same_v<T, int64_t>)
             return fmt::format("{}", v);
           else if constexpr (std::is_same_v<T, double>)
@@ -94,13 +104,13 @@ public:
               return e.index() == 0 ? fmt::format("{}", std::get<int64_t>(e)) : ref(std::get<ValueId>(e));
             });
           else if constexpr (std::is_same_v<T, std::vector<double>>)
-            return list(v, real);
+            return v.empty() ? "reals[]" : list(v, real);
           else if constexpr (std::is_same_v<T, std::vector<bool>>) {
-            std::string out = "[";
+            std::string out = v.empty() ? "bools[" : "[";
             for (size_t i = 0; i < v.size(); ++i) out += std::string(i ? ", " : "") + (v[i] ? "true" : "false");
             return out + "]";
           } else if constexpr (std::is_same_v<T, std::vector<std::string>>)
-            return list(v, [](const std::string &s) { return quoted(s); });
+            return v.empty() ? "strings[]" : list(v, [](const std::string &s) { return quoted(s); });
           else if constexpr (std::is_same_v<T, DType>)
             return std::string(name(v));
           else if constexpr (std::is_same_v<T, MemoryFormat>)
@@ -166,6 +176,10 @@ private:
     }
     out += ")";
     if (n.launch) out += launch(*n.launch);
+    // Most nodes are called like their first result.
+    const bool likeResult = !n.outputs.empty() && !n.outputs[0].empty() && n.outputs[0][0].valid() &&
+                            g_.value(n.outputs[0][0]).name == n.name;
+    if (!likeResult) out += " named " + n.name;
     std::string types;
     for (const auto &o : n.outputs)
       for (ValueId id : o)
@@ -183,6 +197,14 @@ const char *kindText(Weight::Kind k) {
   return k == Weight::Kind::Parameter ? "parameter" : k == Weight::Kind::Buffer ? "buffer" : "constant";
 }
 
+/// Few bytes that do not lie in the model's file are said.
+std::string storage(const Storage &s, size_t number) {
+  constexpr int64_t saidBytes = 1024;
+  std::string out = fmt::format("storage {}: {} bytes", number, s.bytes);
+  if (s.fileOffset >= 0) return out + fmt::format(" at {}\n", s.fileOffset);
+  return out + (s.bytes > 0 && s.bytes <= saidBytes ? " = " + hexText(s.data, s.bytes) : "") + "\n";
+}
+
 } // namespace
 
 std::string print(const Graph &graph) { return Printer(graph, "").run(); }
@@ -191,9 +213,9 @@ std::string print(const Model &m) {
   std::string out =
       fmt::format("model \"{}\" (torch {}, schema {}.{})\n", m.name, m.torchVersion, m.schemaMajor, m.schemaMinor);
   for (const auto &[symbol, range] : m.facts.ranges())
-    out += fmt::format("range {}: [{}, {}]\n", symbol.str(), range.lo == INT64_MIN ? "-inf" : std::to_string(range.lo),
-                       range.hi == INT64_MAX ? "inf" : std::to_string(range.hi));
+    out += fmt::format("range {}: {}\n", symbol.str(), intervalText(range));
   for (Expr g : m.guards) out += fmt::format("guard {}\n", g.str());
+  for (size_t k = 0; k < m.storages.size(); ++k) out += storage(m.storages[k], k);
   for (const Weight &w : m.weights) {
     Value v;
     v.type = w.type;
@@ -228,6 +250,9 @@ std::string print(const Model &m) {
     case Output::Kind::Token: out += "output token\n"; break;
     }
   }
+  if (!m.argumentNames.empty()) out += fmt::format("parameters {}\n", fmt::join(m.argumentNames, ", "));
+  if (!m.inSpec.empty()) out += "arguments " + m.inSpec + "\n";
+  if (!m.outSpec.empty()) out += "results " + m.outSpec + "\n";
   return out + p.run();
 }
 

@@ -63,7 +63,7 @@ template <typename N, typename V, bool kLoads = true> class Walk {
 public:
   Walk(N &node, V &visitor) : visitor_(visitor) {
     auto &[id, kind, name, origins, ranges, reduceRanges, body, stores, reductions, lhs, rhs, accType, epilogue, scan,
-           reverse, lookBack, descending, stable, run, inputs, attention, user] = node;
+           reverse, lookBack, descending, run, inputs, attention, user] = node;
     if constexpr (kLoads) {
       loads(body, Use::Body);
       loads(epilogue, Use::Epilogue);

@@ -15,6 +15,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 #include "base/dtype.h"
 #include "base/host_launch.h"
 #include "base/id.h"
+#include "ir/loops/ops.h"
 #include "ir/shape/expr.h"
 
 namespace neso::loops {
@@ -50,125 +52,17 @@ struct Buffer {
       false; // an Input or Constant that some node writes (in-place semantics reach the caller or the next run)
 };
 
-/// Scalar ops. Arithmetic is in the op's dtype; comparisons and logic give Bool; integers wrap; integer Div is floor
-/// division unless named otherwise. Float ops follow IEEE; Min and Max propagate NaN as ATen does. Reduced floats are
-/// stored types only: arithmetic on them is written as casts to F32, as ATen computes, and back. Complex numbers never
-/// appear here: lowering splits them into parts.
-enum class OpKind : uint8_t {
-  Constant, // value in `imm` (double) for floats, in `immInt` for ints and Bool
-  Index,    // the value of `index` as I64 (or the op's integer dtype)
-  Load, // buffer[index], where operand 0, if given, is a Bool mask (false: the load does not happen and the value is
-        // operand 1, or 0)
-  Indirect, // operand 0 is an integer value used as an index; defines the symbol `symbol` for later index Exprs.
-            // `bound` is the size of the dimension. With wrap, negative values count from the end. With check, out of
-            // range is a run-time error. operand 1, if given, is a Bool mask: where false, the symbol is 0 and nothing
-            // is checked.
-  Cast, // operand 0 to dtype; float to int truncates; to Bool is != 0
-  Bitcast,
-  // unary
-  Neg,
-  Abs,
-  Sign,
-  Floor,
-  Ceil,
-  Trunc,
-  Round /* half to even */,
-  Sqrt,
-  Rsqrt,
-  Exp,
-  Exp2,
-  Expm1,
-  Log,
-  Log2,
-  Log10,
-  Log1p,
-  Sin,
-  Cos,
-  Tan,
-  Asin,
-  Acos,
-  Atan,
-  Sinh,
-  Cosh,
-  Tanh,
-  Asinh,
-  Acosh,
-  Atanh,
-  Erf,
-  Erfc,
-  Erfinv,
-  Lgamma,
-  Digamma,
-  I0,
-  I1,
-  I0e,
-  I1e,
-  NdtrI,
-  Sigmoid,
-  Relu,
-  Not /* Bool */,
-  BitNot,
-  IsNan,
-  IsInf,
-  Reciprocal,
-  SignBit,
-  BesselJ0,
-  BesselJ1,
-  BesselY0,
-  BesselY1,
-  K0,
-  K1,
-  K0e,
-  K1e,
-  AiryAi,
-  LogNdtr,
-  Erfcx,
-  // binary
-  Add,
-  Sub,
-  Mul,
-  Div /* floats: IEEE; ints: towards zero */,
-  FloorDiv,
-  Mod /* Python sign */,
-  Fmod /* C sign */,
-  Pow,
-  Min,
-  Max,
-  Atan2,
-  Hypot,
-  CopySign,
-  NextAfter,
-  And,
-  Or,
-  Xor /* Bool or bitwise */,
-  Shl,
-  Shr,
-  Eq,
-  Ne,
-  Lt,
-  Le,
-  Gt,
-  Ge,
-  Gcd,
-  Lcm,
-  Zeta,
-  Polygamma,
-  Igamma,
-  Igammac,
-  Ldexp,
-  FmaxNum,
-  FminNum /* C fmax, fmin: ignore NaN */,
-  // ternary
-  Where, // Bool, a, b
-  Fma,
-  // random: Philox 4x32-10 (Salmon et al. 2011), key = seed (operand 0, I64), counter = offset (operand 1, I64); result
-  // U32 or F32. One call gives four words: operand 2 (I64) says which of them to take, 0 … 3; of the two pairs that
-  // RandNormal needs, 0 or 1.
-  RandU32,
-  RandUniform /* [0,1) f32 */,
-  RandNormal /* f32 */,
-};
-
+/// One scalar operation of a body; its operator is a row of ops.def.
+///
+///   Constant   the value is `imm` on floats, `immInt` on integers and Bool
+///   Index      the value of `index` as I64 (or the op's integer dtype)
+///   Load       buffer[index]; operand 0, if given, is a Bool mask (false: the load does not happen and the value is
+///              operand 1, or 0)
+///   Indirect   operand 0 is an integer value used as an index; defines the symbol `symbol` for later index Exprs. `bound`
+///              is the size of the dimension. With `wrap`, negative values count from the end. With `check`, out of range
+///              is a run-time error. Operand 1, if given, is a Bool mask: where false, the symbol is 0 and nothing is
+///              checked.
+///   Cast       operand 0 to dtype; float to int truncates; to Bool is != 0
 struct Op {
   OpKind kind;
   DType dtype = DType::F32;
@@ -331,7 +225,7 @@ struct Node {
   ScanKind scan = ScanKind::Sum;
   bool reverse = false;                   // Scan: from the end
   std::optional<LookBack> lookBack;       // Scan: how programs share a row; none: a program scans whole rows
-  bool descending = false, stable = true; // Sort; NaN counts as largest
+  bool descending = false;                // Sort: equal values keep their order; NaN counts as largest
   Expr
       run; // Sort of positions given: the rows are two sorted runs, of `run` elements and of the rest; invalid: unknown
   std::vector<ValueIdx> inputs; // Scan, Sort: body values; for stores, Store::value is the number of the result
@@ -400,8 +294,11 @@ struct Program {
   const Buffer &buffer(BufferId id) const { return buffers[id.index()]; }
 };
 
-std::string_view name(OpKind kind);
+std::string_view name(Node::Kind kind);
 std::string print(const Program &program);
 std::string print(const Program &program, const Node &node);
+using BufferNames = std::function<std::string(BufferId)>;
+/// All that the node does, without what it is called: nodes of one text compute the same from buffers of equal names.
+std::string describe(const Node &node, const BufferNames &names);
 
 } // namespace neso::loops

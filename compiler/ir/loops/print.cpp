@@ -1,42 +1,29 @@
 // Text of programs and nodes, for people, tests and --emit=loops.
-#include <array>
 #include <cmath>
 
-#include "ir/loops/loops.h"
+#include "ir/loops/text.h"
+#include "ir/shape/line.h"
 
 namespace neso::loops {
+
+BufferNames bufferNames(const Program &p) {
+  std::unordered_map<std::string_view, int> times;
+  for (const Buffer &b : p.buffers) ++times[b.name];
+  return [&p, times = std::move(times)](BufferId id) {
+    if (!id.valid() || id.index() >= p.buffers.size()) return fmt::format("<buffer {}>", id.value);
+    const std::string &name = p.buffer(id).name;
+    return times.at(name) > 1 ? fmt::format("{}#{}", name, id.value) : name;
+  };
+}
+
 namespace {
 
-constexpr std::array<std::string_view, static_cast<size_t>(OpKind::RandNormal) + 1> kNames = {
-    "constant", "index", "load",       "indirect",  "cast",         "bitcast",    "neg",       "abs",
-    "sign",     "floor", "ceil",       "trunc",     "round",        "sqrt",       "rsqrt",     "exp",
-    "exp2",     "expm1", "log",        "log2",      "log10",        "log1p",      "sin",       "cos",
-    "tan",      "asin",  "acos",       "atan",      "sinh",         "cosh",       "tanh",      "asinh",
-    "acosh",    "atanh", "erf",        "erfc",      "erfinv",       "lgamma",     "digamma",   "i0",
-    "i1",       "i0e",   "i1e",        "ndtri",     "sigmoid",      "relu",       "not",       "bitnot",
-    "isnan",    "isinf", "reciprocal", "signbit",   "bessel_j0",    "bessel_j1",  "bessel_y0", "bessel_y1",
-    "k0",       "k1",    "k0e",        "k1e",       "airy_ai",      "log_ndtr",   "erfcx",     "add",
-    "sub",      "mul",   "div",        "floordiv",  "mod",          "fmod",       "pow",       "min",
-    "max",      "atan2", "hypot",      "copysign",  "nextafter",    "and",        "or",        "xor",
-    "shl",      "shr",   "eq",         "ne",        "lt",           "le",         "gt",        "ge",
-    "gcd",      "lcm",   "zeta",       "polygamma", "igamma",       "igammac",    "ldexp",     "fmax",
-    "fmin",     "where", "fma",        "rand_u32",  "rand_uniform", "rand_normal"};
-
-std::string list(const std::vector<Expr> &es) {
-  std::string out = "[";
-  for (size_t k = 0; k < es.size(); ++k) out += (k ? ", " : "") + es[k].str();
-  return out + "]";
-}
-std::string bufferName(const Program &p, BufferId id) {
-  return id.valid() && id.index() < p.buffers.size() ? p.buffer(id).name : fmt::format("<buffer {}>", id.value);
-}
-
-std::string printOp(const Program &p, const Op &op, size_t number) {
+std::string printOp(const BufferNames &names, const Op &op, size_t number) {
   std::string out = fmt::format("    %{} = {}", number, name(op.kind));
   switch (op.kind) {
   case OpKind::Constant: out += isFloat(op.dtype) ? fmt::format(" {}", op.imm) : fmt::format(" {}", op.immInt); break;
   case OpKind::Index: out += " " + op.index.str(); break;
-  case OpKind::Load: out += fmt::format(" {}[{}]", bufferName(p, op.buffer), op.index.str()); break;
+  case OpKind::Load: out += fmt::format(" {}[{}]", names(op.buffer), op.index.str()); break;
   case OpKind::Indirect:
     out +=
         fmt::format(" {} < {}{}{}", op.symbol.str(), op.bound.str(), op.wrap ? " wrap" : "", op.check ? " check" : "");
@@ -54,44 +41,31 @@ std::string printOp(const Program &p, const Op &op, size_t number) {
   return out + fmt::format(" : {}\n", name(op.dtype));
 }
 
-std::string printBody(const Program &p, const Body &body) {
+std::string printBody(const BufferNames &names, const Body &body) {
   std::string out;
-  for (size_t k = 0; k < body.ops.size(); ++k) out += printOp(p, body.ops[k], k);
+  for (size_t k = 0; k < body.ops.size(); ++k) out += printOp(names, body.ops[k], k);
   return out;
 }
 
-std::string_view modeName(StoreMode mode) {
-  constexpr std::string_view names[] = {"store", "atomic_add", "atomic_mul", "atomic_min", "atomic_max"};
-  return names[static_cast<size_t>(mode)];
-}
-std::string printStore(const Program &p, const Store &s) {
-  return fmt::format("{} {}[{}]", modeName(s.mode), bufferName(p, s.buffer), s.index.str()) +
+std::string_view modeName(StoreMode mode) { return text::kStoreModes[static_cast<size_t>(mode)]; }
+std::string printStore(const BufferNames &names, const Store &s) {
+  return fmt::format("{} {}[{}]", modeName(s.mode), names(s.buffer), s.index.str()) +
          (s.mask >= 0 ? fmt::format(" if %{}", s.mask) : "");
 }
 
-std::string_view reduceKindName(ReduceKind k) {
-  constexpr std::string_view names[] = {"sum",     "prod",   "min",    "max",     "any",           "all",
-                                        "xor_sum", "argmin", "argmax", "welford", "online_softmax"};
-  return names[static_cast<size_t>(k)];
-}
-std::string_view scanName(ScanKind k) {
-  constexpr std::string_view names[] = {"sum", "prod", "max", "min", "logsumexp"};
-  return names[static_cast<size_t>(k)];
-}
-std::string_view kindName(Node::Kind k) {
-  constexpr std::string_view names[] = {"pointwise", "reduction", "contraction", "scan",
-                                        "sort",      "attention", "user_kernel"};
-  return names[static_cast<size_t>(k)];
-}
-
-std::string printUserKernel(const Program &p, const UserKernelSpec &u) {
+std::string_view reduceKindName(ReduceKind k) { return text::kReductions[static_cast<size_t>(k)]; }
+std::string_view scanName(ScanKind k) { return text::kScans[static_cast<size_t>(k)]; }
+std::string printUserKernel(const BufferNames &names, const UserKernelSpec &u) {
   std::string out =
-      fmt::format("    launch {} over {}, {}, {}\n", u.function, u.grid[0].str(), u.grid[1].str(), u.grid[2].str());
+      fmt::format("    launch {} over {}, {}, {}{}{}\n", u.function, u.grid[0].str(), u.grid[1].str(), u.grid[2].str(),
+                  u.kernel >= 0 ? fmt::format(" function {}", u.kernel) : "",
+                  u.choice >= 0 ? fmt::format(" choice {}", u.choice) : "");
   for (const UserKernelSpec::Argument &a : u.arguments) {
     if (a.kind == UserKernelSpec::Argument::Memory)
-      out += fmt::format("      {} = {}[{}]{}{}", a.name, bufferName(p, a.buffer), a.offset.str(),
+      out += fmt::format("      {} = {}[{}]{}{}", a.name, names(a.buffer), a.offset.str(),
                          a.read ? " read" : "", a.written ? " written" : "") +
-             (a.inside ? " inside" : "") + "\n";
+             (a.inside ? " inside" : "") +
+             (a.follows ? fmt::format(" loads {} stores {}", a.loads, a.stores) : "") + "\n";
     else if (a.kind == UserKernelSpec::Argument::Integer)
       out += fmt::format("      {} = {} : i{}\n", a.name, a.integer.str(), a.bits);
     else
@@ -100,10 +74,10 @@ std::string printUserKernel(const Program &p, const UserKernelSpec &u) {
   return out;
 }
 
-std::string printAttention(const Program &p, const AttentionSpec &a) {
+std::string printAttention(const BufferNames &names, const AttentionSpec &a) {
   auto operand = [&](const char *role, const AttentionSpec::Operand &o) {
     return o.buffer.valid()
-               ? fmt::format("    {} = {}[{}] : {}\n", role, bufferName(p, o.buffer), o.index.str(), name(o.dtype))
+               ? fmt::format("    {} = {}[{}] : {}\n", role, names(o.buffer), o.index.str(), name(o.dtype))
                : std::string();
   };
   return fmt::format("    attention keys {} head {} scale {}{}{}{}\n", a.keyLength.str(), a.headSize.str(), a.scale,
@@ -112,25 +86,23 @@ std::string printAttention(const Program &p, const AttentionSpec &a) {
          operand("q", a.q) + operand("k", a.k) + operand("v", a.v) + operand("mask", a.mask) + operand("out", a.out);
 }
 
-} // namespace
+std::string spaceOf(const Node &n) {
+  return fmt::format("{} ranges {}{}", name(n.kind), listText(n.ranges),
+                     n.reduceRanges.empty() ? "" : " over " + listText(n.reduceRanges));
+}
 
-std::string_view name(OpKind kind) { return kNames[static_cast<size_t>(kind)]; }
-
-std::string print(const Program &p, const Node &n) {
-  std::string out = fmt::format("  node n{} {} ranges {}", n.id.value, kindName(n.kind), list(n.ranges));
-  if (!n.reduceRanges.empty()) out += " over " + list(n.reduceRanges);
-  out += fmt::format("  # {}\n", n.name);
-  out += printBody(p, n.body);
+std::string contentsOf(const Node &n, const BufferNames &names) {
+  std::string out = printBody(names, n.body);
   switch (n.kind) {
   case Node::Kind::Contraction:
     out += fmt::format("    contract %{}, %{} : {}\n", n.lhs, n.rhs, name(n.accType));
-    if (!n.epilogue.ops.empty()) out += "    epilogue of %0:\n" + printBody(p, n.epilogue);
+    if (!n.epilogue.ops.empty()) out += "    epilogue of %0:\n" + printBody(names, n.epilogue);
     break;
   case Node::Kind::Scan:
     for (ValueIdx v : n.inputs)
       out += fmt::format("    scan {} %{}{}\n", scanName(n.scan), v, n.reverse ? " reverse" : "");
     if (n.lookBack)
-      out += fmt::format("    tiles of {} look back in {}\n", n.lookBack->tile, p.buffer(n.lookBack->words).name);
+      out += fmt::format("    tiles of {} look back in {}\n", n.lookBack->tile, names(n.lookBack->words));
     break;
   case Node::Kind::Sort:
     out += fmt::format("    sort %{}{}", n.inputs[0], n.descending ? " descending" : "");
@@ -138,60 +110,120 @@ std::string print(const Program &p, const Node &n) {
     out += n.run.valid() ? fmt::format(" merges runs of {}\n", n.run.str()) : "\n";
     break;
   case Node::Kind::Attention:
-    if (n.attention) out += printAttention(p, *n.attention);
+    if (n.attention) out += printAttention(names, *n.attention);
     break;
   case Node::Kind::UserKernel:
-    if (n.user) out += printUserKernel(p, *n.user);
+    if (n.user) out += printUserKernel(names, *n.user);
     break;
   default: break;
   }
   bool numbered = n.kind == Node::Kind::Scan || n.kind == Node::Kind::Sort;
   for (const Store &s : n.stores)
-    out += fmt::format("    {} = {}{}\n", printStore(p, s), numbered ? "result " : "%", s.value);
+    out += fmt::format("    {} = {}{}\n", printStore(names, s), numbered ? "result " : "%", s.value);
   for (const Reduction &r : n.reductions) {
     out += fmt::format("    reduce {} %{} : {}", reduceKindName(r.kind), r.input, name(r.dtype));
     for (size_t k = 0; k < r.results.size(); ++k)
-      out += fmt::format("{} {} = result {}", k ? "," : " ->", printStore(p, r.results[k]), r.results[k].value);
+      out += fmt::format("{} {} = result {}", k ? "," : " ->", printStore(names, r.results[k]), r.results[k].value);
     out += "\n";
   }
   return out;
 }
 
-std::string print(const Program &p) {
-  std::string out = fmt::format("loops {}\n", p.name);
-  constexpr std::string_view kinds[] = {"input", "constant", "temp", "scalar"};
-  for (const auto &[symbol, range] : p.facts.ranges())
-    out += fmt::format("  size {} in [{}, {}]\n", symbol.str(), range.lo,
-                       range.hi == INT64_MAX ? "inf" : std::to_string(range.hi));
-  for (Expr g : p.guards) out += fmt::format("  guard {}\n", g.str());
-  for (const Buffer &b : p.buffers)
-    out += fmt::format("  buffer {} : {}[{}] {}{}{}\n", b.name, name(b.dtype), b.elements.str(),
-                       kinds[static_cast<size_t>(b.kind)], b.index >= 0 ? fmt::format(" {}", b.index) : "",
-                       b.mutated ? " mutated" : "");
-  for (const Node &n : p.nodes) out += print(p, n);
-  for (size_t k = 0; k < p.outputs.size(); ++k) {
-    const ProgramOutput &o = p.outputs[k];
-    out += fmt::format("  output {}", k);
-    switch (o.kind) {
-    case ProgramOutput::Kind::Tensor:
-      out += fmt::format(" {} : {}{} strides {} offset {}", bufferName(p, o.buffer), name(o.dtype), list(o.sizes),
-                         list(o.strides), o.offset.str());
-      break;
-    case ProgramOutput::Kind::Int:
-    case ProgramOutput::Kind::Bool: out += " scalar " + o.scalar.str(); break;
-    case ProgramOutput::Kind::Float:
-      out += o.buffer.valid() ? " float " + bufferName(p, o.buffer) : fmt::format(" float {}", o.floatValue);
-      break;
-    case ProgramOutput::Kind::None: out += " none"; break;
-    }
-    if (o.writeBackTo.valid()) {
-      out += " -> " + bufferName(p, o.writeBackTo);
-      if (o.writeBackTo != o.buffer)
-        out += fmt::format(" strides {} offset {}", list(o.writeBackStrides), o.writeBackOffset.str());
-    }
-    out += "\n";
+} // namespace
+
+std::string_view name(Node::Kind k) { return text::kNodes[static_cast<size_t>(k)]; }
+
+std::string describe(const Node &n, const BufferNames &names) { return spaceOf(n) + "\n" + contentsOf(n, names); }
+
+std::string print(const Node &n, const BufferNames &names) {
+  return fmt::format("  node n{} {}  # {}\n", n.id.value, spaceOf(n), n.name) + contentsOf(n, names);
+}
+std::string print(const Program &p, const Node &n) { return print(n, bufferNames(p)); }
+
+static std::string printInput(const ProgramInput &in, size_t number, const BufferNames &names) {
+  std::string out = fmt::format("  in {} {} {}", number, text::kInputs[static_cast<size_t>(in.kind)],
+                                in.name.empty() ? "-" : in.name);
+  if (in.kind == ProgramInput::Kind::Tensor)
+    out += fmt::format(" : {}{} strides {}", name(in.dtype), listText(in.sizes), listText(in.strides));
+  if (in.kind == ProgramInput::Kind::Float) out += fmt::format(" of {}", in.floatValue);
+  if (in.scalar.valid()) out += " = " + in.scalar.str();
+  return out + (in.buffer.valid() ? " -> " + names(in.buffer) : "") + "\n";
+}
+
+constexpr int64_t kSaidBytes = 1024;
+
+static std::string printConstant(const Constant &c, size_t number) {
+  std::string out = fmt::format("  weight {} {} : {} {} bytes", number, c.fqn.empty() ? "-" : c.fqn, name(c.dtype), c.bytes);
+  if (c.fileOffset >= 0) out += fmt::format(" at {}", c.fileOffset);
+  for (const Constant::ModelTensor &t : c.tensors)
+    out += fmt::format(" tensor {} sizes [{}] strides [{}] offset {}", t.fqn.empty() ? "-" : t.fqn,
+                       fmt::join(t.sizes, ", "), fmt::join(t.strides, ", "), t.offset);
+  if (c.isBuffer) out += " buffer";
+  // Few bytes of the compiler's own are said; more of them, and those of the model, are not.
+  if (c.data && c.fileOffset < 0 && c.bytes > 0 && c.bytes <= kSaidBytes)
+    out += " = " + hexText(c.data, c.bytes);
+  return out + "\n";
+}
+
+static std::string printOutput(const ProgramOutput &o, size_t number, const BufferNames &names) {
+  std::string out = fmt::format("  output {}", number);
+  switch (o.kind) {
+  case ProgramOutput::Kind::Tensor:
+    out += fmt::format(" {} : {}{} strides {} offset {}", names(o.buffer), name(o.dtype), listText(o.sizes),
+                       listText(o.strides), o.offset.str());
+    break;
+  case ProgramOutput::Kind::Int: out += " scalar " + o.scalar.str(); break;
+  case ProgramOutput::Kind::Bool: out += " truth " + o.scalar.str(); break;
+  case ProgramOutput::Kind::Float:
+    out += o.buffer.valid() ? " float " + names(o.buffer) : fmt::format(" float {}", o.floatValue);
+    break;
+  case ProgramOutput::Kind::None: out += " none"; break;
   }
+  if (o.writeBackTo.valid()) {
+    out += " -> " + names(o.writeBackTo);
+    if (o.writeBackTo != o.buffer)
+      out += fmt::format(" strides {} offset {}", listText(o.writeBackStrides), o.writeBackOffset.str());
+  }
+  if (!o.mutationTarget.empty()) out += " as " + o.mutationTarget;
+  return out + "\n";
+}
+
+std::string printSizes(const Program &p) {
+  std::string out;
+  for (const auto &[symbol, range] : p.facts.ranges())
+    out += fmt::format("  size {} in {}\n", symbol.str(), intervalText(range));
+  for (Expr g : p.guards) out += fmt::format("  guard {}\n", g.str());
   return out;
+}
+
+std::string printBuffer(const Buffer &b, const BufferNames &names) {
+  return fmt::format("  buffer {} : {}[{}] {}{}{}", names(b.id), name(b.dtype), b.elements.str(),
+                     text::kBuffers[static_cast<size_t>(b.kind)], b.index >= 0 ? fmt::format(" {}", b.index) : "",
+                     b.mutated ? " mutated" : "");
+}
+
+std::string printInputs(const Program &p, const BufferNames &names) {
+  std::string out;
+  for (size_t k = 0; k < p.inputs.size(); ++k) out += printInput(p.inputs[k], k, names);
+  for (size_t k = 0; k < p.constants.size(); ++k) out += printConstant(p.constants[k], k);
+  return out;
+}
+
+std::string printOutputs(const Program &p, const BufferNames &names) {
+  std::string out;
+  for (size_t k = 0; k < p.outputs.size(); ++k) out += printOutput(p.outputs[k], k, names);
+  if (!p.inSpec.empty()) out += "  arguments " + p.inSpec + "\n";
+  if (!p.outSpec.empty()) out += "  results " + p.outSpec + "\n";
+  return out;
+}
+
+std::string print(const Program &p) {
+  const BufferNames names = bufferNames(p);
+  std::string out = fmt::format("loops {}\n", p.name) + printSizes(p);
+  for (const Buffer &b : p.buffers) out += printBuffer(b, names) + "\n";
+  out += printInputs(p, names);
+  for (const Node &n : p.nodes) out += print(n, names);
+  return out + printOutputs(p, names);
 }
 
 } // namespace neso::loops

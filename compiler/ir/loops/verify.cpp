@@ -9,22 +9,6 @@
 namespace neso::loops {
 namespace {
 
-int arity(OpKind k) {
-  switch (k) {
-  case OpKind::Constant:
-  case OpKind::Index:
-  case OpKind::Load:
-  case OpKind::Indirect: return -1; // own rules
-  case OpKind::Where:
-  case OpKind::Fma: return 3;
-  case OpKind::RandU32:
-  case OpKind::RandUniform:
-  case OpKind::RandNormal: return 3;
-  default: return k >= OpKind::Add ? 2 : 1;
-  }
-}
-bool isComparison(OpKind k) { return k >= OpKind::Eq && k <= OpKind::Ge; }
-
 class Checker {
 public:
   Checker(const Program &p, std::set<Symbol> sizes, Symbol::Kind outer)
@@ -105,93 +89,38 @@ public:
       return;
     default: break;
     }
-    int want = arity(o.kind), have = (o.a >= 0) + (o.b >= 0) + (o.c >= 0);
+    const OpInfo &info = loops::info(o.kind);
+    int want = info.operands, have = (o.a >= 0) + (o.b >= 0) + (o.c >= 0);
     if (have != want || o.a < 0) return fault("L2", fmt::format("has {} operands, needs {}", have, want));
-    opTypes(o, type, fault);
+    opTypes(o, info, type, fault);
   }
 
-  template <typename Type, typename Fault> void opTypes(const Op &o, Type type, Fault fault) {
-    switch (o.kind) {
-    case OpKind::Cast:
-    case OpKind::Bitcast:
-      if (o.kind == OpKind::Bitcast && itemSize(o.dtype) != itemSize(type(o.a)))
-        fault("L3", "a bitcast keeps the size");
+  template <typename Type, typename Fault> void opTypes(const Op &o, const OpInfo &info, Type type, Fault fault) {
+    const DType first = type(o.a);
+    switch (info.types) {
+    case OpTypes::Special:
+      if (o.kind == OpKind::Bitcast && itemSize(o.dtype) != itemSize(first)) fault("L3", "a bitcast keeps the size");
       return;
-    case OpKind::Where:
-      if (type(o.a) != DType::Bool) fault("L3", "the condition is not Bool");
+    case OpTypes::Choice:
+      if (first != DType::Bool) fault("L3", "the condition is not Bool");
       if (type(o.b) != type(o.c) || type(o.b) != o.dtype) fault("L3", "the choices have other dtypes");
       return;
-    case OpKind::RandU32:
-    case OpKind::RandUniform:
-    case OpKind::RandNormal:
-      if (type(o.a) != DType::I64 || type(o.b) != DType::I64 || type(o.c) != DType::I64)
+    case OpTypes::Draw:
+      if (first != DType::I64 || type(o.b) != DType::I64 || type(o.c) != DType::I64)
         fault("L3", "seed, offset and word must be i64");
       if (o.dtype != (o.kind == OpKind::RandU32 ? DType::U32 : DType::F32)) fault("L3", "has the wrong result dtype");
       return;
-    case OpKind::IsNan:
-    case OpKind::IsInf:
-    case OpKind::SignBit:
-    case OpKind::Not:
-      if (o.dtype != DType::Bool) fault("L3", "must give Bool");
+    case OpTypes::Shift:
+      if (isFloat(first) || isFloat(type(o.b)) || first != o.dtype) fault("L3", "shifts integers by integers");
       return;
-    case OpKind::Shl:
-    case OpKind::Shr:
-      if (isFloat(type(o.a)) || isFloat(type(o.b)) || type(o.a) != o.dtype) fault("L3", "shifts integers by integers");
-      return;
-    default: break;
+    case OpTypes::Same:
+    case OpTypes::Test: break;
     }
-    if (o.b >= 0 && type(o.a) != type(o.b))
-      fault("L3", fmt::format("operands are {} and {}", name(type(o.a)), name(type(o.b))));
-    if (o.c >= 0 && type(o.c) != type(o.a)) fault("L3", "the third operand has another dtype");
-    DType result = isComparison(o.kind) ? DType::Bool : type(o.a);
-    bool logic = (o.kind == OpKind::And || o.kind == OpKind::Or) && isFloat(type(o.a));
-    if (logic || o.dtype != result) fault("L3", fmt::format("gives {} from {}", name(o.dtype), name(type(o.a))));
-    if (isFloat(type(o.a)) ? onlyInt(o.kind) : onlyFloat(o.kind))
-      fault("L3", fmt::format("does not exist on {}", name(type(o.a))));
-  }
-  static bool onlyInt(OpKind k) {
-    return k == OpKind::BitNot || k == OpKind::Xor || k == OpKind::Gcd || k == OpKind::Lcm || k == OpKind::Shl ||
-           k == OpKind::Shr;
-  }
-  static bool onlyFloat(OpKind k) {
-    switch (k) {
-    case OpKind::Neg:
-    case OpKind::Abs:
-    case OpKind::Sign:
-    case OpKind::Floor:
-    case OpKind::Ceil:
-    case OpKind::Trunc:
-    case OpKind::Round:
-    case OpKind::Relu:
-    case OpKind::BitNot:
-    case OpKind::Add:
-    case OpKind::Sub:
-    case OpKind::Mul:
-    case OpKind::Div:
-    case OpKind::FloorDiv:
-    case OpKind::Mod:
-    case OpKind::Fmod:
-    case OpKind::Pow:
-    case OpKind::Min:
-    case OpKind::Max:
-    case OpKind::And:
-    case OpKind::Or:
-    case OpKind::Xor:
-    case OpKind::Shl:
-    case OpKind::Shr:
-    case OpKind::Eq:
-    case OpKind::Ne:
-    case OpKind::Lt:
-    case OpKind::Le:
-    case OpKind::Gt:
-    case OpKind::Ge:
-    case OpKind::Gcd:
-    case OpKind::Lcm:
-    case OpKind::FmaxNum:
-    case OpKind::FminNum:
-    case OpKind::Fma: return false;
-    default: return true;
-    }
+    if (o.b >= 0 && first != type(o.b)) fault("L3", fmt::format("operands are {} and {}", name(first), name(type(o.b))));
+    if (o.c >= 0 && type(o.c) != first) fault("L3", "the third operand has another dtype");
+    if (o.dtype != (info.types == OpTypes::Test ? DType::Bool : first))
+      fault("L3", fmt::format("gives {} from {}", name(o.dtype), name(first)));
+    if (!info.existsOn(first)) fault("L3", fmt::format("does not exist on {}", name(first)));
   }
 
   void store(const Node &n, const Store &s, const std::set<Symbol> &known, const Facts &facts) {

@@ -29,4 +29,29 @@ size_t lateness(const std::vector<Symbol> &late, const std::vector<Expr> &es) {
   return last;
 }
 
+Placement::Where homeOf(loops::Buffer::Kind kind) {
+  switch (kind) {
+  case loops::Buffer::Kind::Input:
+  case loops::Buffer::Kind::ScalarInput: return Placement::Where::Input;
+  case loops::Buffer::Kind::Constant: return Placement::Where::Constant;
+  case loops::Buffer::Kind::Temp: return Placement::Where::None;
+  }
+  NESO_UNREACHABLE("unknown kind of buffer");
+}
+
+Expr paddedBytes(const loops::Buffer &buffer) {
+  constexpr int64_t align = 64;
+  return ceilDiv(buffer.elements * Expr(itemSize(buffer.dtype)), align) * Expr(align);
+}
+
+Guard guardOf(Expr condition) {
+  std::string text = "the sizes of the inputs break a condition of the model: " + condition.str();
+  const char *joint = " with ";
+  for (Symbol s : symbolsOf(condition)) {
+    text += fmt::format("{}{} = {{{}}}", joint, s.str(), s.str());
+    joint = ", ";
+  }
+  return {condition, std::move(text)};
+}
+
 } // namespace neso::plan

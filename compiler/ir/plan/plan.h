@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -231,6 +232,15 @@ std::vector<Symbol> lateSymbols(const Plan &plan);
 size_t lateness(const std::vector<Symbol> &late, Expr e);
 size_t lateness(const std::vector<Symbol> &late, const std::vector<Expr> &es);
 
+/// Of Placement::Where, as they are printed.
+inline constexpr std::array<std::string_view, 5> kPlaces = {"nowhere", "input", "constant", "arena", "output"};
+std::string_view name(Placement::Where where);
+/// Where buffers of this kind are unless something else is decided.
+Placement::Where homeOf(loops::Buffer::Kind kind);
+/// Bytes of the buffer, rounded up as placements are.
+Expr paddedBytes(const loops::Buffer &buffer);
+/// The only place that words a guard. "{s0}" is replaced by the value at run time.
+Guard guardOf(Expr condition);
 std::string print(const Plan &plan);
 
 } // namespace neso::plan

@@ -13,33 +13,8 @@ static int64_t bitsOf(double d) {
   return bits;
 }
 
-static bool commutative(OpKind k) {
-  switch (k) {
-  case OpKind::Add:
-  case OpKind::Mul:
-  case OpKind::And:
-  case OpKind::Or:
-  case OpKind::Xor:
-  case OpKind::Eq:
-  case OpKind::Ne: return true;
-  default: return false;
-  }
-}
-
-static bool isComparison(OpKind k) {
-  switch (k) {
-  case OpKind::Eq:
-  case OpKind::Ne:
-  case OpKind::Lt:
-  case OpKind::Le:
-  case OpKind::Gt:
-  case OpKind::Ge: return true;
-  default: return false;
-  }
-}
-
 Val BodyBuilder::emit(Op op) {
-  if (commutative(op.kind) && op.a > op.b) std::swap(op.a, op.b);
+  if (loops::info(op.kind).has(loops::Commutative) && op.a > op.b) std::swap(op.a, op.b);
   Key key{static_cast<int>(op.kind),
           static_cast<int>(op.dtype),
           op.a,
@@ -222,8 +197,7 @@ Val BodyBuilder::unary(OpKind k, Val a) {
   }
   Op op{};
   op.kind = k;
-  op.dtype =
-      k == OpKind::IsNan || k == OpKind::IsInf || k == OpKind::SignBit || k == OpKind::Not ? DType::Bool : a.dtype;
+  op.dtype = loops::info(k).types == loops::OpTypes::Test ? DType::Bool : a.dtype;
   op.a = a.idx;
   return emit(op);
 }
@@ -244,7 +218,7 @@ Val BodyBuilder::binary(OpKind k, Val a, Val b) {
   if (ca && *ca == 0 && k == OpKind::Add && !isFloat(a.dtype)) return b;
   Op op{};
   op.kind = k;
-  op.dtype = isComparison(k) ? DType::Bool : a.dtype;
+  op.dtype = loops::info(k).types == loops::OpTypes::Test ? DType::Bool : a.dtype;
   op.a = a.idx;
   op.b = b.idx;
   return emit(op);

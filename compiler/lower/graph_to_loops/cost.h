@@ -8,10 +8,8 @@
 
 namespace neso::lower {
 
-/// At most this many scalar ops are recomputed for each further use.
-inline constexpr int kCheapOps = 8;
-/// At most this many loads are repeated for each further use.
-inline constexpr int kCheapLoads = 2;
+using loops::kCheapLoads;
+using loops::kCheapOps;
 /// A single-use value beyond these sizes is realized all the same, so that bodies stay bounded.
 inline constexpr int kMaxInlineOps = 96;
 inline constexpr int kMaxInlineLoads = 12;

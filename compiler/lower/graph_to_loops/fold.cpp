@@ -42,7 +42,7 @@ Tensor Lowering::fold(const Tensor &x) {
   bool loads = false, other = false;
   for (const loops::Op &op : node.body.ops) {
     other |= op.kind != OpKind::Load;
-    if (op.kind == OpKind::RandU32 || op.kind == OpKind::RandNormal || op.kind == OpKind::RandUniform) return x;
+    if (loops::info(op.kind).has(loops::Random)) return x;
   }
   for (const loops::Access &a : loops::accessesOf(node)) {
     loads = true;

@@ -389,7 +389,7 @@ Tensor Lowering::scan(loops::ScanKind kind, DType accType, const Sizes &sizes, i
   return Tensor::strided(*this, accType, sizes, w);
 }
 
-std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool descending, bool stable) {
+std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool descending) {
   const Sizes &sizes = x.sizes();
   if (isEmpty(sizes))
     return {Tensor::strided(*this, x.dtype(), sizes, allocate(x.dtype(), sizes)),
@@ -416,7 +416,6 @@ std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool desc
   n.inputs = {v.idx};
   n.stores = {s0, s1};
   n.descending = descending;
-  n.stable = stable;
   finish(n, {&n.inputs[0]}, n.stores);
   return {Tensor::strided(*this, x.dtype(), sizes, values), Tensor::strided(*this, DType::I64, sizes, positions)};
 }

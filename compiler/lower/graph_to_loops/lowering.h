@@ -60,7 +60,7 @@ public:
   /// Inclusive scan along `dim` of a tensor of `sizes`; one tensor.
   Tensor scan(loops::ScanKind kind, DType accType, const Sizes &sizes, int64_t dim, bool reverse, const ElementFn &fn);
   /// Sorted values and their I64 positions along `dim`.
-  std::pair<Tensor, Tensor> sort(const Tensor &x, int64_t dim, bool descending, bool stable);
+  std::pair<Tensor, Tensor> sort(const Tensor &x, int64_t dim, bool descending);
 
   /// The I64 [2] state of the random numbers, (seed, next counter), a mutable constant of the program.
   Tensor rng();

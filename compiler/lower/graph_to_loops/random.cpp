@@ -127,7 +127,7 @@ static Tensors multinomial(OpCall &o) {
       e = b.cast(e, q.dtype);
       return where(q > 0.0, q / vmax(e, num(e, 1e-30)), num(q, -1));
     });
-    Tensor at = slice(o.ctx.sort(keys, 1, true, true).second, 1, 0, outSizes[1]);
+    Tensor at = slice(o.ctx.sort(keys, 1, true).second, 1, 0, outSizes[1]);
     return {reshape(at, o.out().sizes)};
   }
   Tensor total = o.ctx.scan(loops::ScanKind::Sum, acc, sizes, 1, false,
@@ -203,7 +203,7 @@ void addRandom(OpTable &t) {
     Tensor keys = draw(o, o.out().sizes, DType::I64, kWords, [](BodyBuilder &b, const Draw &d, const Index &) {
       return b.cast(b.random(OpKind::RandU32, d.seed, d.counter, d.word), DType::I64);
     });
-    return {cast(o.ctx.sort(keys, 0, false, true).second, o.out().dtype)};
+    return {cast(o.ctx.sort(keys, 0, false).second, o.out().dtype)};
   });
 }
 

@@ -43,16 +43,16 @@ static Tensors cumExtreme(OpCall &o, bool max) {
   return {cast(cast(m, y.dtype()), x.dtype()), scanDim(ScanKind::Max, hit, d, DType::I64)};
 }
 
-static std::pair<Tensor, Tensor> sorted(const Tensor &x, int64_t dim, bool descending, bool stable) {
+static std::pair<Tensor, Tensor> sorted(const Tensor &x, int64_t dim, bool descending) {
   if (x.rank() == 0) return {x, fullInt(x.ctx(), {}, DType::I64, 0)};
   Tensor y = x.dtype() == DType::Bool ? cast(x, DType::U8) : x;
-  auto [v, i] = x.ctx().sort(y, wrap(dim, x.rank()), descending, stable);
+  auto [v, i] = x.ctx().sort(y, wrap(dim, x.rank()), descending);
   return {cast(v, x.dtype()), i};
 }
 
 static Tensors sortOp(OpCall &o) {
   auto [v, i] =
-      sorted(o.t("self"), o.integer("dim", o.node.target == "aten.msort.default" ? 0 : -1), o.flag("descending"), true);
+      sorted(o.t("self"), o.integer("dim", o.node.target == "aten.msort.default" ? 0 : -1), o.flag("descending"));
   if (o.node.target.find("argsort") != std::string::npos) return {i};
   return {v, i};
 }
@@ -61,7 +61,7 @@ static Tensors topkOp(OpCall &o) {
   Tensor x = o.t("self");
   if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
   int64_t d = wrap(o.integer("dim", -1), x.rank());
-  auto [v, i] = sorted(x, d, o.flag("largest", true), true);
+  auto [v, i] = sorted(x, d, o.flag("largest", true));
   Expr k = o.out().sizes[static_cast<size_t>(d)];
   return {slice(v, d, 0, k), slice(i, d, 0, k)};
 }
@@ -77,7 +77,7 @@ static Tensors kthvalueOp(OpCall &o) {
   Tensor x = o.t("self");
   if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
   int64_t d = wrap(o.integer("dim", -1), x.rank());
-  auto [v, i] = sorted(x, d, false, true);
+  auto [v, i] = sorted(x, d, false);
   return pick(o, v, i, d, o.expr("k") - 1);
 }
 
@@ -88,7 +88,7 @@ static Tensors medianOp(OpCall &o) {
   if (all) x = flatten(x);
   int64_t d = all ? 0 : wrap(o.integer("dim"), x.rank());
   size_t dd = static_cast<size_t>(d);
-  auto [v, i] = sorted(x, d, false, true);
+  auto [v, i] = sorted(x, d, false);
   Expr n = x.sizes()[dd], middle = floorDiv(n - 1, 2);
   if (isFloat(x.dtype())) {
     // NaN sorts last. Their number moves the middle (nanmedian), or the first of them is the answer (median).
@@ -157,7 +157,7 @@ static Tensors modeOp(OpCall &o) {
   if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
   int64_t d = wrap(o.integer("dim", -1), x.rank());
   size_t dd = static_cast<size_t>(d);
-  auto [v0, p] = sorted(x, d, false, true);
+  auto [v0, p] = sorted(x, d, false);
   Tensor v = v0.dtype() == DType::Bool ? cast(v0, DType::U8) : v0;
   v = source(v);
   // Position k ends a run of equal values that began at the latest k' <= k with v[k'] != v[k'-1]; the first longest run

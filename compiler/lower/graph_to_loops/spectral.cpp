@@ -127,7 +127,7 @@ static Eigen eigenOf(const Tensor &a0, bool upper) {
     j.push_back(i.back());
     return j;
   });
-  auto [values, order] = ctx.sort(diagonal, static_cast<int64_t>(sizes.size()) - 1, false, true);
+  auto [values, order] = ctx.sort(diagonal, static_cast<int64_t>(sizes.size()) - 1, false);
   return {values, takeColumns(v, order)};
 }
 
@@ -162,7 +162,7 @@ Singular singularOf(const Tensor &a0) {
       v = rotateColumns(v, turn, partner);
     }
   Tensor lengths = unary(product(a, {}), OpKind::Sqrt);
-  auto [values, order] = ctx.sort(lengths, static_cast<int64_t>(sizes.size()) - 1, true, true);
+  auto [values, order] = ctx.sort(lengths, static_cast<int64_t>(sizes.size()) - 1, true);
   return {values, takeColumns(v, order), takeColumns(a, order)};
 }
 

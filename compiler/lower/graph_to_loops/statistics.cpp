@@ -23,7 +23,7 @@ static Tensors quantileOp(OpCall &o) {
   int64_t d = all ? 0 : wrap(o.integer("dim"), rank);
   // Sorted along the last dim, NaN last.
   x = transpose(x, d, x.rank() - 1);
-  Tensor s = source(o.ctx.sort(x, x.rank() - 1, false, true).first);
+  Tensor s = source(o.ctx.sort(x, x.rank() - 1, false).first);
   Expr n = x.size(-1);
   Tensor isNumber = pointwise(std::vector<Tensor>{s}, t, DType::I64,
                               [](std::span<const Val> v) { return v[0].b->cast(eq(v[0], v[0]), DType::I64); });

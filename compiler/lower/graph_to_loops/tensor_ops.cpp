@@ -144,26 +144,10 @@ Tensor unary(const Tensor &x, OpKind k) {
 }
 Tensor unaryFloat(const Tensor &x, OpKind k) { return unary(toFloat(x), k); }
 
-static bool discontinuous(OpKind k) {
-  switch (k) {
-  case OpKind::Eq:
-  case OpKind::Ne:
-  case OpKind::Lt:
-  case OpKind::Le:
-  case OpKind::Gt:
-  case OpKind::Ge:
-  case OpKind::FloorDiv:
-  case OpKind::Mod:
-  case OpKind::Fmod: return true;
-  default: return false;
-  }
-}
-
 Tensor binary(OpKind k, const Tensor &a, const Tensor &b) {
   Tensor xs[] = {a, b};
   DType t = resultType(xs);
-  bool compare =
-      k == OpKind::Eq || k == OpKind::Ne || k == OpKind::Lt || k == OpKind::Le || k == OpKind::Gt || k == OpKind::Ge;
+  bool compare = loops::info(k).isComparison();
   if (isComplex(t)) {
     if (k == OpKind::Eq || k == OpKind::Ne)
       return binary(k == OpKind::Eq ? OpKind::And : OpKind::Or, binary(k, a.real(), b.real()),
@@ -201,7 +185,7 @@ Tensor binary(OpKind k, const Tensor &a, const Tensor &b) {
     if (k == OpKind::Add || k == OpKind::Max) k = OpKind::Or;
     if (k == OpKind::Mul || k == OpKind::Min) k = OpKind::And;
   }
-  bool snap = discontinuous(k) && isReducedFloat(t);
+  bool snap = loops::info(k).has(loops::Discontinuous) && isReducedFloat(t);
   return pointwise(xs, t, out, [k, t, snap](std::span<const Val> v) {
     Val x = v[0], y = v[1];
     if (snap) x = x.b->round(x, t), y = y.b->round(y, t);

@@ -78,17 +78,6 @@ void planOutputs(Plan &p, const std::vector<Symbol> &late) {
   }
 }
 
-/// The only place that words a guard. "{s0}" is replaced by the value at run time.
-plan::Guard guardOf(Expr condition) {
-  std::string text = "the sizes of the inputs break a condition of the model: " + condition.str();
-  const char *joint = " with ";
-  for (Symbol s : symbolsOf(condition)) {
-    text += fmt::format("{}{} = {{{}}}", joint, s.str(), s.str());
-    joint = ", ";
-  }
-  return {condition, std::move(text)};
-}
-
 /// Behind each LoadScalar step, what its symbol makes known: sizes, guards, arenas, outputs.
 class LateSteps {
 public:
@@ -113,7 +102,7 @@ public:
 private:
   void known(size_t number, std::vector<plan::Step> &steps) const {
     for (Expr g : p_.program.guards)
-      if (!g.isConst(1) && plan::lateness(late_, g) == number) steps.push_back(guardOf(g));
+      if (!g.isConst(1) && plan::lateness(late_, g) == number) steps.push_back(plan::guardOf(g));
     for (size_t a = 0; a < p_.arenas.size(); ++a)
       if (p_.arenas[a].late && plan::lateness(late_, p_.arenas[a].bytes) == number) steps.push_back(plan::GrowArena{a});
     for (size_t k = 0; k < p_.outputs.size(); ++k) {
@@ -134,7 +123,7 @@ void planMemory(Plan &p, const MemoryOptions &options) {
   planSizes(p);
   p.guards.clear();
   for (Expr g : p.program.guards)
-    if (!g.isConst(1) && plan::lateness(late, g) == 0) p.guards.push_back(guardOf(g));
+    if (!g.isConst(1) && plan::lateness(late, g) == 0) p.guards.push_back(plan::guardOf(g));
   for (const ProgramOutput &o : p.program.outputs)
     if (o.writeBackTo.valid()) p.program.buffer(o.writeBackTo).mutated = true;
   dropUnused(p);

@@ -69,9 +69,7 @@ void splitFlat(Symbol flat, const std::vector<Symbol> &symbols, const std::vecto
 /// Whether some operation behind the sum becomes tens of instructions on a GPU: in the product's own epilogue, or in
 /// what is fused behind it.
 bool hasLongEpilogue(const plan::Kernel &kernel) {
-  auto isLong = [](const Op &op) {
-    return op.kind == OpKind::Erf || op.kind == OpKind::Erfc || op.kind == OpKind::Tanh || op.kind == OpKind::Pow;
-  };
+  auto isLong = [](const Op &op) { return loops::info(op.kind).isLong(); };
   return std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [&](const Node &n) {
     const loops::Body &behind = &n == &kernel.nodes[0] ? n.epilogue : n.body;
     return std::any_of(behind.ops.begin(), behind.ops.end(), isLong);

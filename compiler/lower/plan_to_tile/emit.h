@@ -122,6 +122,7 @@ public:
 
 private:
   Val scalarOp(const loops::Op &op, const std::vector<Val> &args, const std::vector<DType> &types);
+  Val external(std::string_view function, const std::vector<Val> &args, DType t, DType result);
   Val intDivision(loops::OpKind kind, Val a, Val d, DType t);
   Val floatDivision(loops::OpKind kind, Val a, Val d, DType t);
   Val random(loops::OpKind kind, Val seed, Val offset, Val word);

@@ -20,79 +20,6 @@ Type like(Value v, Type element) {
   return element;
 }
 
-const char *mathOp(OpKind kind) {
-  switch (kind) {
-  case OpKind::Abs: return "math.absf";
-  case OpKind::Floor: return "math.floor";
-  case OpKind::Ceil: return "math.ceil";
-  case OpKind::Trunc: return "math.trunc";
-  case OpKind::Round: return "math.roundeven";
-  case OpKind::Sqrt: return "math.sqrt";
-  case OpKind::Rsqrt: return "math.rsqrt";
-  case OpKind::Exp: return "math.exp";
-  case OpKind::Exp2: return "math.exp2";
-  case OpKind::Expm1: return "math.expm1";
-  case OpKind::Log: return "math.log";
-  case OpKind::Log2: return "math.log2";
-  case OpKind::Log10: return "math.log10";
-  case OpKind::Log1p: return "math.log1p";
-  case OpKind::Sin: return "math.sin";
-  case OpKind::Cos: return "math.cos";
-  case OpKind::Tan: return "math.tan";
-  case OpKind::Asin: return "math.asin";
-  case OpKind::Acos: return "math.acos";
-  case OpKind::Atan: return "math.atan";
-  case OpKind::Sinh: return "math.sinh";
-  case OpKind::Cosh: return "math.cosh";
-  case OpKind::Tanh: return "math.tanh";
-  case OpKind::Asinh: return "math.asinh";
-  case OpKind::Acosh: return "math.acosh";
-  case OpKind::Atanh: return "math.atanh";
-  case OpKind::Erf: return "math.erf";
-  case OpKind::Erfc: return "math.erfc";
-  case OpKind::Atan2: return "math.atan2";
-  case OpKind::CopySign: return "math.copysign";
-  case OpKind::Pow: return "math.powf";
-  case OpKind::Neg: return "arith.negf";
-  default: return nullptr;
-  }
-}
-
-/// Functions that the math dialect lacks: libdevice's name where it has one (f64 spelling; f32 adds an 'f'), else our
-/// own.
-const char *externName(OpKind kind) {
-  switch (kind) {
-  case OpKind::Erfinv: return "__nv_erfinv";
-  case OpKind::Lgamma: return "__nv_lgamma";
-  case OpKind::I0: return "__nv_cyl_bessel_i0";
-  case OpKind::I1: return "__nv_cyl_bessel_i1";
-  case OpKind::BesselJ0: return "__nv_j0";
-  case OpKind::BesselJ1: return "__nv_j1";
-  case OpKind::BesselY0: return "__nv_y0";
-  case OpKind::BesselY1: return "__nv_y1";
-  case OpKind::Hypot: return "__nv_hypot";
-  case OpKind::NextAfter: return "__nv_nextafter";
-  case OpKind::Erfcx: return "__nv_erfcx";
-  case OpKind::Digamma: return "neso_digamma";
-  case OpKind::I0e: return "neso_i0e";
-  case OpKind::I1e: return "neso_i1e";
-  case OpKind::NdtrI: return "neso_ndtri";
-  case OpKind::K0: return "neso_k0";
-  case OpKind::K1: return "neso_k1";
-  case OpKind::K0e: return "neso_k0e";
-  case OpKind::K1e: return "neso_k1e";
-  case OpKind::AiryAi: return "neso_airy_ai";
-  case OpKind::LogNdtr: return "neso_log_ndtr";
-  case OpKind::Zeta: return "neso_zeta";
-  case OpKind::Polygamma: return "neso_polygamma";
-  case OpKind::Igamma: return "neso_igamma";
-  case OpKind::Igammac: return "neso_igammac";
-  case OpKind::Gcd: return "neso_gcd";
-  case OpKind::Pow: return "neso_powi";
-  default: return nullptr;
-  }
-}
-
 } // namespace
 
 Val Emitter::cast(Val x, DType from, DType to) {
@@ -270,20 +197,14 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
     return Val{b.create(state)->getResult(0), v.vary};
   };
   auto c = [&](double f, int64_t i) { return constant(t, f, i); };
-  auto external = [&](const char *symbol) {
-    unsigned vary = 0;
-    for (Val a : args) vary |= a.vary;
-    SmallVector<Value> operands;
-    for (Val a : args) operands.push_back(widen(a, vary).v);
-    std::string full = symbol;
-    if (t == DType::F32 && full.rfind("__nv_", 0) == 0)
-      full += "f";
-    else if (full.rfind("neso_", 0) == 0)
-      full += "_" + std::string(name(t));
-    return Val{
-        tb::externElementwise(b, k.loc, full, operands, like(operands[0], computeTypeOf(b.getContext(), op.dtype))),
-        vary};
-  };
+  const loops::OpInfo &info = loops::info(op.kind);
+  if (info.form.compares) return compare(info.text.data(), x, y, uns);
+  if (const char *form = info.form.on(t)) {
+    const std::string_view what = form;
+    if (what == "=") return x;
+    if (what.find('.') == std::string_view::npos) return external(what, args, t, op.dtype);
+    return args.size() == 2 ? binary(form, x, y) : unary(form, x);
+  }
 
   switch (op.kind) {
   case OpKind::Cast: return cast(x, types[0], op.dtype);
@@ -298,10 +219,6 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
     Val s = select(compare("gt", x, c(0, 0)), c(1, 1), select(compare("lt", x, c(0, 0)), c(-1, -1), c(0, 0)));
     return s; // sign(NaN) is 0, as ATen has it
   }
-  case OpKind::Floor:
-  case OpKind::Ceil:
-  case OpKind::Trunc:
-  case OpKind::Round: return fp ? unary(mathOp(op.kind), x) : x;
   case OpKind::Reciprocal: return binary("arith.divf", c(1, 1), x);
   case OpKind::Relu: // NaN stays: x < 0 is false for it
     return select(compare("lt", x, c(0, 0), uns), c(0, 0), x);
@@ -317,20 +234,10 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
     Val raw{tb::bitcast(b, k.loc, x.v, like(x.v, computeTypeOf(b.getContext(), bits))), x.vary};
     return compare("lt", raw, constant(bits, 0, 0));
   }
-  case OpKind::Add: return binary(fp ? "arith.addf" : t == DType::Bool ? "arith.ori" : "arith.addi", x, y);
-  case OpKind::Sub: return binary(fp ? "arith.subf" : "arith.subi", x, y);
-  case OpKind::Mul: return binary(fp ? "arith.mulf" : t == DType::Bool ? "arith.andi" : "arith.muli", x, y);
   case OpKind::Div:
   case OpKind::FloorDiv:
   case OpKind::Mod:
   case OpKind::Fmod: return fp ? floatDivision(op.kind, x, y, t) : intDivision(op.kind, x, y, t);
-  case OpKind::Min: return binary(fp ? "arith.minimumf" : uns ? "arith.minui" : "arith.minsi", x, y);
-  case OpKind::Max: return binary(fp ? "arith.maximumf" : uns ? "arith.maxui" : "arith.maxsi", x, y);
-  case OpKind::FminNum: return binary(fp ? "arith.minnumf" : uns ? "arith.minui" : "arith.minsi", x, y);
-  case OpKind::FmaxNum: return binary(fp ? "arith.maxnumf" : uns ? "arith.maxui" : "arith.maxsi", x, y);
-  case OpKind::And: return binary("arith.andi", x, y);
-  case OpKind::Or: return binary("arith.ori", x, y);
-  case OpKind::Xor: return binary("arith.xori", x, y);
   case OpKind::Shl:
   case OpKind::Shr: {
     // A shift by the width or more has no value in the IR; ATen gives 0, or the sign for a right shift.
@@ -341,12 +248,6 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
     Val r = binary(op.kind == OpKind::Shl ? "arith.shli" : "arith.shrui", x, amount);
     return select(within, r, c(0, 0));
   }
-  case OpKind::Eq: return compare("eq", x, y);
-  case OpKind::Ne: return compare("ne", x, y);
-  case OpKind::Lt: return compare("lt", x, y, uns);
-  case OpKind::Le: return compare("le", x, y, uns);
-  case OpKind::Gt: return compare("gt", x, y, uns);
-  case OpKind::Ge: return compare("ge", x, y, uns);
   case OpKind::Where: return select(x, y, args[2]);
   case OpKind::Fma: return fusedMultiplyAdd(x, y, args[2]);
   case OpKind::Ldexp: return binary("arith.mulf", x, unary("math.exp2", y));
@@ -366,10 +267,22 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
   case OpKind::RandNormal: return random(op.kind, x, y, args[2]);
   default: break;
   }
-  if (fp)
-    if (const char *mathName = mathOp(op.kind)) return args.size() == 2 ? binary(mathName, x, y) : unary(mathName, x);
-  if (const char *symbol = externName(op.kind)) return external(symbol);
   NESO_UNREACHABLE("a scalar operator without a tile form");
+}
+
+/// A function of the device library, by its f64 name to which f32 adds an 'f', or one of ours, to which the dtype is added.
+Val Emitter::external(std::string_view function, const std::vector<Val> &args, DType t, DType result) {
+  unsigned vary = 0;
+  for (Val a : args) vary |= a.vary;
+  SmallVector<Value> operands;
+  for (Val a : args) operands.push_back(widen(a, vary).v);
+  std::string full(function);
+  if (!function.starts_with("__nv_"))
+    full += "_" + std::string(name(t));
+  else if (t == DType::F32)
+    full += "f";
+  return {tb::externElementwise(k.b, k.loc, full, operands, like(operands[0], computeTypeOf(k.b.getContext(), result))),
+          vary};
 }
 
 Val Emitter::fusedMultiplyAdd(Val x, Val y, Val z) {

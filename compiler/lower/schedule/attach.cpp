@@ -17,29 +17,15 @@ using Argument = UserKernelSpec::Argument;
 namespace {
 
 /// Scalar operators that a neighbour may bring along.
-constexpr size_t kMostOps = 96;
-/// At most this many operators and loads are repeated for each further load of an element, and at most so often. Tiles
-/// are padded to powers of two: twice is once, rounded up.
-constexpr size_t kCheapOps = 8, kCheapLoads = 2;
+constexpr int kMostOps = 96;
+/// What is cheap is repeated for further loads of an element at most so often. Tiles are padded to powers of two: twice
+/// is once, rounded up.
 constexpr double kOnce = 2.05, kFewTimes = 4.5;
 
 struct Work {
-  size_t ops = 0, loads = 0;
+  int ops = 0, loads = 0;
   bool heavy = false;
 };
-
-bool isHeavy(OpKind k) {
-  switch (k) {
-  case OpKind::Div:
-  case OpKind::FloorDiv:
-  case OpKind::Mod:
-  case OpKind::Fmod:
-  case OpKind::Pow:
-  case OpKind::Sqrt:
-  case OpKind::Rsqrt: return true;
-  default: return k >= OpKind::Exp && k <= OpKind::Sigmoid;
-  }
-}
 
 bool reads(const Kernel &k, BufferId b) {
   return std::any_of(k.nodes.begin(), k.nodes.end(), [&](const Node &n) { return loops::reads(n, b); });
@@ -155,7 +141,7 @@ private:
     for (const Node &n : k.nodes) {
       if (n.kind != Node::Kind::Pointwise) return false;
       for (const Op &op : n.body.ops)
-        if (op.kind == OpKind::Indirect || (op.kind >= OpKind::RandU32 && op.kind <= OpKind::RandNormal)) return false;
+        if (op.kind == OpKind::Indirect || info(op.kind).has(Random)) return false;
       for (const Store &s : n.stores)
         if (s.mask >= 0 || s.mode != StoreMode::Set) return false;
     }
@@ -168,7 +154,7 @@ private:
         if (op.kind == OpKind::Load)
           w.loads += op.buffer != without;
         else if (op.kind != OpKind::Constant && op.kind != OpKind::Index)
-          ++w.ops, w.heavy |= isHeavy(op.kind);
+          ++w.ops, w.heavy |= info(op.kind).isHeavy();
       }
     return w;
   }

@@ -14,11 +14,6 @@ using plan::Plan;
 
 namespace {
 
-constexpr int64_t kAlign = 64;
-
-Expr alignUp(Expr bytes) { return ceilDiv(bytes, kAlign) * Expr(kAlign); }
-Expr bytesOf(const Buffer &b) { return b.elements * Expr(itemSize(b.dtype)); }
-
 bool contiguousFromZero(const ProgramOutput &o, Expr elements, const Facts &facts) {
   // The output's memory reaches exactly as far as the buffer: then both are the same flat array.
   Expr reach = 1;
@@ -56,15 +51,8 @@ void placeOutputs(Plan &p) {
   }
   for (const Buffer &b : program.buffers) {
     Placement &place = p.placements[b.id.index()];
-    place.bytes = alignUp(bytesOf(b));
-    switch (b.kind) {
-    case Buffer::Kind::Input:
-    case Buffer::Kind::ScalarInput: place.where = Placement::Where::Input; break;
-    case Buffer::Kind::Constant: place.where = Placement::Where::Constant; break;
-    case Buffer::Kind::Temp:
-      place.where = inMemory[b.id.index()] ? Placement::Where::Arena : Placement::Where::None;
-      break;
-    }
+    place.bytes = plan::paddedBytes(b);
+    place.where = b.kind == Buffer::Kind::Temp && inMemory[b.id.index()] ? Placement::Where::Arena : plan::homeOf(b.kind);
   }
   for (size_t k = 0; k < program.outputs.size(); ++k) {
     const ProgramOutput &o = program.outputs[k];

@@ -8,10 +8,13 @@
 #include <iterator>
 
 #include "frontend/pt2/read.h"
+#include "ir/graph/parse.h"
 #include "ir/graph/passes/functionalize.h"
 #include "ir/graph/passes/simplify.h"
+#include "ir/graph/verify.h"
 #include "ir/loops/interp.h"
 #include "ir/loops/numeric.h"
+#include "ir/loops/parse.h"
 #include "ir/loops/verify.h"
 #include "lower/graph_to_loops/lower.h"
 
@@ -144,6 +147,32 @@ static std::string compare(const loops::HostValue &got, const Array &want, doubl
   return text;
 }
 
+/// Puts the graph that its text says in place of the graph; storages keep their bytes. What went wrong, or "".
+static std::string replaceByText(graph::Model &model) {
+  const std::string text = graph::print(model);
+  Result<graph::Model> read = graph::parse(text, "graph");
+  if (!read) return "the graph's text is not read: " + read.error().str();
+  for (size_t k = 0; k < model.storages.size(); ++k)
+    read->storages[k].data = model.storages[k].data, read->storages[k].owner = model.storages[k].owner;
+  if (std::string again = graph::print(*read); again != text) return "the graph's text is read as another: " + again;
+  if (Status s = graph::verify(*read, graph::Form::Functional); !s) return "what was read: " + s.error().str();
+  model = std::move(*read);
+  return "";
+}
+
+/// The same for loops.
+static std::string replaceByText(loops::Program &program) {
+  const std::string text = loops::print(program);
+  Result<loops::Program> read = loops::parse(text, "loops");
+  if (!read) return "the loops' text is not read: " + read.error().str();
+  for (size_t k = 0; k < program.constants.size(); ++k)
+    read->constants[k].data = program.constants[k].data, read->constants[k].owner = program.constants[k].owner;
+  if (std::string again = loops::print(*read); again != text) return "the loops' text is read as another: " + again;
+  if (Status s = loops::verify(*read); !s) return "what was read: " + s.error().str();
+  program = std::move(*read);
+  return "";
+}
+
 Verdict judge(const std::string &modelPath, const std::string &inputs, const std::string &outputs, const Bounds &bounds,
               bool verbose) {
   using Kind = Verdict::Kind;
@@ -152,6 +181,8 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   if (Status s = graph::functionalize(*model); !s) return {Kind::Refused, "functionalize: " + s.error().str()};
   graph::simplify(*model);
   if (verbose) std::fputs(graph::print(*model).c_str(), stdout);
+  // What is lowered and what runs is what the texts say.
+  if (std::string lost = replaceByText(*model); !lost.empty()) return {Kind::Wrong, lost};
   DiagnosticSink sink;
   Result<loops::Program> program = lowerGraph(*model, sink);
   if (!program) return {program.error().internal() ? Kind::Wrong : Kind::Refused, program.error().str()};
@@ -160,6 +191,7 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   v.nodes = static_cast<int>(program->nodes.size());
   for (const loops::Node &n : program->nodes) v.attentions += n.kind == loops::Node::Kind::Attention;
   if (Status s = loops::verify(*program); !s) return {Kind::Wrong, "verify: " + s.error().str(), v.nodes};
+  if (std::string lost = replaceByText(*program); !lost.empty()) return {Kind::Wrong, lost, v.nodes};
   std::map<std::string, Array> given = readSafetensors(inputs), want = readSafetensors(outputs);
   std::vector<loops::HostValue> in;
   // User inputs are numbered among all leaves, None and constants included.

@@ -1,0 +1,313 @@
+#include "ir/loops/read_program.h"
+
+#include <utility>
+
+#include "ir/loops/text.h"
+
+namespace neso::loops {
+namespace {
+
+ValueIdx valueOf(Line &line) {
+  line.expect("%");
+  return static_cast<ValueIdx>(line.integer());
+}
+
+/// The bytes themselves.
+void bytesOf(Line &line, Constant &c) {
+  auto bytes = std::make_shared<std::vector<uint8_t>>(line.hex());
+  if (static_cast<int64_t>(bytes->size()) != c.bytes) return line.error("the bytes are not as many as said");
+  c.data = bytes->data(), c.owner = std::move(bytes);
+}
+
+} // namespace
+
+void ProgramReader::read(Line &line) {
+  if (!program.nodes.empty() && line.indent() >= 4) return readOfNode(line);
+  if (line.eat("size")) return size(line);
+  if (line.eat("guard")) return program.guards.push_back(line.expr({}));
+  if (line.eat("buffer")) return buffer(line);
+  if (line.eat("in")) return input(line);
+  if (line.eat("weight")) return weight(line);
+  if (line.eat("node")) return node(line);
+  if (line.eat("output")) return output(line);
+  if (line.eat("arguments")) return void(program.inSpec = std::string(line.remainder()));
+  if (line.eat("results")) return void(program.outSpec = std::string(line.remainder()));
+  line.error("a line of a program is expected");
+}
+
+void ProgramReader::readOfNode(Line &line) {
+  if (line.next("%")) return op(line);
+  // Parameters of a user's kernel have names of their own.
+  if (user_ && line.indent() > 4) return argument(line);
+  if (attention_ && operand(line)) return;
+  for (std::string_view mode : text::kStoreModes)
+    if (line.next(mode)) return program.nodes.back().stores.push_back(store(line));
+  ofNode(line, program.nodes.back());
+}
+
+void ProgramReader::size(Line &line) {
+  const Symbol symbol = line.symbol();
+  line.expect("in");
+  const Interval range = line.interval();
+  if (!line.failed()) program.facts.setRange(symbol, range);
+}
+
+void ProgramReader::buffer(Line &line) {
+  Buffer b;
+  b.id = BufferId(static_cast<int64_t>(program.buffers.size()));
+  const std::string printed = line.token();
+  const std::string number = fmt::format("#{}", b.id.value);
+  b.name = printed.ends_with(number) ? printed.substr(0, printed.size() - number.size()) : printed;
+  if (!buffers_.emplace(printed, b.id).second) line.error("another buffer has this name");
+  line.expect(":");
+  b.dtype = line.dtype();
+  line.expect("["), b.elements = line.expr({"]"}), line.expect("]");
+  b.kind = line.oneOf<Buffer::Kind>(text::kBuffers);
+  if (line.nextIsNumber()) b.index = line.integer();
+  b.mutated = line.eat("mutated");
+  program.buffers.push_back(std::move(b));
+}
+BufferId ProgramReader::named(Line &line, std::string_view name) {
+  auto it = buffers_.find(std::string(name));
+  if (it == buffers_.end()) return line.error(fmt::format("there is no buffer '{}',", name)), BufferId();
+  return it->second;
+}
+/// BUFFER[index]
+BufferId ProgramReader::place(Line &line, Expr &index) {
+  const BufferId b = named(line, line.until("["));
+  line.expect("["), index = line.expr({"]"}), line.expect("]");
+  return b;
+}
+
+void ProgramReader::input(Line &line) {
+  ProgramInput in;
+  if (line.integer() != static_cast<int64_t>(program.inputs.size())) line.error("inputs are not in order");
+  in.kind = line.oneOf<ProgramInput::Kind>(text::kInputs);
+  if (std::string name = line.token(); name != "-") in.name = std::move(name);
+  if (in.kind == ProgramInput::Kind::Tensor) {
+    line.expect(":"), in.dtype = line.dtype(), in.sizes = line.list();
+    line.expect("strides"), in.strides = line.list();
+  }
+  if (in.kind == ProgramInput::Kind::Float) line.expect("of"), in.floatValue = line.real();
+  if (line.eat("=")) in.scalar = line.expr({" -> "});
+  if (line.eat("->")) in.buffer = named(line, line.until(" "));
+  program.inputs.push_back(std::move(in));
+}
+
+void ProgramReader::weight(Line &line) {
+  Constant c;
+  if (line.integer() != static_cast<int64_t>(program.constants.size())) line.error("weights are not in order");
+  if (std::string fqn = line.token(); fqn != "-") c.fqn = std::move(fqn);
+  line.expect(":"), c.dtype = line.dtype(), c.bytes = line.integer(), line.expect("bytes");
+  if (line.eat("at")) c.fileOffset = line.integer();
+  while (line.eat("tensor")) {
+    Constant::ModelTensor t;
+    if (std::string fqn = line.token(); fqn != "-") t.fqn = std::move(fqn);
+    line.expect("sizes"), t.sizes = line.numbers();
+    line.expect("strides"), t.strides = line.numbers();
+    line.expect("offset"), t.offset = line.integer();
+    c.tensors.push_back(std::move(t));
+  }
+  c.isBuffer = line.eat("buffer");
+  if (line.eat("=")) bytesOf(line, c);
+  program.constants.push_back(std::move(c));
+}
+
+void ProgramReader::output(Line &line) {
+  ProgramOutput o;
+  user_.reset(), attention_.reset();
+  if (line.integer() != static_cast<int64_t>(program.outputs.size())) line.error("outputs are not in order");
+  if (line.eat("none")) {
+    o.kind = ProgramOutput::Kind::None;
+  } else if (line.eat("scalar")) {
+    o.kind = ProgramOutput::Kind::Int, o.scalar = line.expr({" -> ", " as "});
+  } else if (line.eat("truth")) {
+    o.kind = ProgramOutput::Kind::Bool, o.scalar = line.expr({" -> ", " as "});
+  } else if (line.eat("float")) {
+    o.kind = ProgramOutput::Kind::Float;
+    const std::string word = line.token();
+    if (auto it = buffers_.find(word); it != buffers_.end())
+      o.buffer = it->second;
+    else
+      o.floatValue = Line(word).real();
+  } else {
+    o.buffer = named(line, line.until(" "));
+    line.expect(":"), o.dtype = line.dtype(), o.sizes = line.list();
+    line.expect("strides"), o.strides = line.list();
+    line.expect("offset"), o.offset = line.expr({" -> ", " as "});
+  }
+  if (line.eat("->")) o.writeBackTo = named(line, line.until(" "));
+  if (line.eat("strides")) {
+    o.writeBackStrides = line.list();
+    line.expect("offset"), o.writeBackOffset = line.expr({" as "});
+  }
+  if (line.eat("as")) o.mutationTarget = std::string(line.remainder());
+  program.outputs.push_back(std::move(o));
+}
+
+void ProgramReader::node(Line &line) {
+  Node n;
+  if (!line.eatLetter("n")) line.error("the node's number is expected");
+  n.id = NodeId(line.integer());
+  n.kind = line.oneOf<Node::Kind>(text::kNodes);
+  line.expect("ranges"), n.ranges = line.list();
+  if (line.eat("over")) n.reduceRanges = line.list();
+  line.expect("#"), n.name = std::string(line.remainder());
+  program.nodes.push_back(std::move(n));
+  body_ = &program.nodes.back().body;
+  attention_.reset(), user_.reset();
+}
+
+void ProgramReader::op(Line &line) {
+  if (!body_) return line.error("an operator belongs to a node,");
+  if (valueOf(line) != static_cast<ValueIdx>(body_->ops.size())) line.error("operators are not in order");
+  line.expect("=");
+  const std::string_view word = line.until(" ");
+  std::optional<OpKind> kind = opNamed(word);
+  if (!kind) return line.error(fmt::format("there is no operator '{}',", word));
+  Op op{*kind};
+  std::string literal;
+  switch (op.kind) {
+  case OpKind::Constant: literal = line.token(); break;
+  case OpKind::Index: op.index = line.expr({" : "}); break;
+  case OpKind::Load: op.buffer = place(line, op.index); break;
+  case OpKind::Indirect:
+    op.symbol = line.symbol();
+    line.expect("<"), op.bound = line.expr({",", " : ", " wrap", " check"});
+    op.wrap = line.eat("wrap"), op.check = line.eat("check");
+    break;
+  default: break;
+  }
+  for (ValueIdx *v : {&op.a, &op.b, &op.c}) {
+    line.eat(",");
+    if (line.next("%")) *v = valueOf(line);
+  }
+  line.expect(":"), op.dtype = line.dtype();
+  if (op.kind == OpKind::Constant) {
+    Line number(literal);
+    if (isFloat(op.dtype))
+      op.imm = number.real();
+    else
+      op.immInt = number.integer();
+    if (number.failed()) line.error(number.why);
+  }
+  body_->ops.push_back(std::move(op));
+}
+
+Store ProgramReader::store(Line &line) {
+  Store s;
+  s.mode = line.oneOf<StoreMode>(text::kStoreModes);
+  s.buffer = place(line, s.index);
+  if (line.eat("if")) s.mask = valueOf(line);
+  line.expect("=");
+  if (line.eat("result"))
+    s.value = static_cast<ValueIdx>(line.integer());
+  else
+    s.value = valueOf(line);
+  return s;
+}
+
+void ProgramReader::ofNode(Line &line, Node &n) {
+  if (line.eat("contract")) {
+    n.lhs = valueOf(line), line.expect(","), n.rhs = valueOf(line);
+    line.expect(":"), n.accType = line.dtype();
+  } else if (line.eat("epilogue")) {
+    line.expect("of"), line.expect("%0"), line.expect(":");
+    body_ = &n.epilogue;
+  } else if (line.eat("scan")) {
+    n.scan = line.oneOf<ScanKind>(text::kScans);
+    n.inputs.push_back(valueOf(line));
+    n.reverse = line.eat("reverse");
+  } else if (line.eat("tiles")) {
+    LookBack look;
+    line.expect("of"), look.tile = line.integer();
+    line.expect("look"), line.expect("back"), line.expect("in"), look.words = named(line, line.until(" "));
+    n.lookBack = look;
+  } else if (line.eat("sort")) {
+    n.inputs = {valueOf(line)};
+    n.descending = line.eat("descending");
+    if (line.eat("positions")) n.inputs.push_back(valueOf(line));
+    if (line.eat("merges")) line.expect("runs"), line.expect("of"), n.run = line.expr({});
+  } else if (line.eat("reduce")) {
+    Reduction r;
+    r.kind = line.oneOf<ReduceKind>(text::kReductions);
+    r.input = valueOf(line);
+    line.expect(":"), r.dtype = line.dtype();
+    if (line.eat("->")) {
+      r.results.push_back(store(line));
+      while (line.eat(",")) r.results.push_back(store(line));
+    }
+    n.reductions.push_back(std::move(r));
+  } else if (line.eat("attention")) {
+    attention_ = std::make_shared<AttentionSpec>();
+    line.expect("keys"), attention_->keyLength = line.expr({" head "});
+    line.expect("head"), attention_->headSize = line.expr({" scale "});
+    line.expect("scale"), attention_->scale = line.real();
+    attention_->causal = line.eat("causal");
+    if (line.eat("masked")) attention_->masked = line.real();
+    if (line.eat("empty")) line.expect("nan"), attention_->emptyIsNan = true;
+    n.attention = attention_;
+  } else if (line.eat("launch")) {
+    user_ = std::make_shared<UserKernelSpec>();
+    user_->function = line.token();
+    line.expect("over");
+    for (size_t d = 0; d < 3; ++d) {
+      if (d) line.expect(",");
+      user_->grid[d] = line.expr({",", " function ", " choice "});
+    }
+    if (line.eat("function")) user_->kernel = static_cast<int>(line.integer());
+    if (line.eat("choice")) user_->choice = static_cast<int>(line.integer());
+    n.user = user_;
+  } else {
+    line.error("a line of a node is expected");
+  }
+}
+
+/// A line such as "q = BUFFER[index] : f32".
+bool ProgramReader::operand(Line &line) {
+  const std::pair<const char *, AttentionSpec::Operand *> roles[] = {{"q", &attention_->q},
+                                                                     {"k", &attention_->k},
+                                                                     {"v", &attention_->v},
+                                                                     {"mask", &attention_->mask},
+                                                                     {"out", &attention_->out}};
+  for (auto [role, to] : roles) {
+    if (!line.eat(role)) continue;
+    line.expect("="), to->buffer = place(line, to->index);
+    line.expect(":"), to->dtype = line.dtype();
+    return true;
+  }
+  return false;
+}
+
+void ProgramReader::argument(Line &line) {
+  UserKernelSpec::Argument a;
+  a.name = line.token();
+  line.expect("=");
+  Line ahead = line;
+  if (const std::string_view word = ahead.until("[ "); ahead.next("[") && buffers_.contains(std::string(word))) {
+    a.kind = UserKernelSpec::Argument::Memory;
+    a.buffer = place(line, a.offset);
+    a.read = line.eat("read"), a.written = line.eat("written"), a.inside = line.eat("inside");
+    if (line.eat("loads")) a.follows = true, a.loads = line.real(), line.expect("stores"), a.stores = line.real();
+  } else {
+    ahead = line;
+    ahead.until(":");
+    ahead.expect(":");
+    if (ahead.next("f"))
+      a.kind = UserKernelSpec::Argument::Real, a.real = line.real();
+    else
+      a.integer = line.expr({" : "});
+    line.expect(":");
+    if (!line.eatLetter("if")) line.error("the parameter's type is expected");
+    a.bits = static_cast<int>(line.integer());
+  }
+  user_->arguments.push_back(std::move(a));
+}
+
+std::vector<Node> ProgramReader::takeNodes() {
+  body_ = nullptr;
+  attention_.reset(), user_.reset();
+  return std::exchange(program.nodes, {});
+}
+
+} // namespace neso::loops

@@ -1,0 +1,48 @@
+// Reads the lines of a program one by one, for the texts that hold one: loops (parse.h) and plans (ir/plan/parse.h).
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/loops/loops.h"
+#include "ir/shape/line.h"
+
+namespace neso::loops {
+
+class ProgramReader {
+public:
+  Program program;
+  /// One line of what print() writes behind the first. Nodes are added to program.nodes.
+  void read(Line &line);
+  /// One line of a node behind its first.
+  void readOfNode(Line &line);
+  /// The buffer that the text calls so.
+  BufferId named(Line &line, std::string_view name);
+  /// BUFFER[index]
+  BufferId place(Line &line, Expr &index);
+  /// The nodes read since the last call, for a kernel.
+  std::vector<Node> takeNodes();
+
+private:
+  void size(Line &line);
+  void buffer(Line &line);
+  void input(Line &line);
+  void weight(Line &line);
+  void output(Line &line);
+  void node(Line &line);
+  void op(Line &line);
+  Store store(Line &line);
+  void ofNode(Line &line, Node &n);
+  /// A line such as "q = BUFFER[index] : f32".
+  bool operand(Line &line);
+  void argument(Line &line);
+
+  std::unordered_map<std::string, BufferId> buffers_;
+  Body *body_ = nullptr;                     // of the ops that come
+  std::shared_ptr<AttentionSpec> attention_; // of the last node
+  std::shared_ptr<UserKernelSpec> user_;
+};
+
+} // namespace neso::loops

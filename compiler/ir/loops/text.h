@@ -1,0 +1,35 @@
+// The text form of loops in its parts, for those that write or read texts which hold some of them.
+#pragma once
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "ir/loops/loops.h"
+
+namespace neso::loops {
+
+/// The buffers' names as texts have them; where two have one name, with their numbers. Borrows the program.
+BufferNames bufferNames(const Program &program);
+std::string print(const Node &node, const BufferNames &names);
+/// The lines of a program, in the order of its text: sizes and guards; a buffer, without the line's end; inputs and
+/// weights; (nodes;) outputs and trees.
+std::string printSizes(const Program &program);
+std::string printBuffer(const Buffer &buffer, const BufferNames &names);
+std::string printInputs(const Program &program, const BufferNames &names);
+std::string printOutputs(const Program &program, const BufferNames &names);
+
+namespace text {
+
+inline constexpr std::array<std::string_view, 5> kStoreModes = {"store", "atomic_add", "atomic_mul", "atomic_min",
+                                                                "atomic_max"};
+inline constexpr std::array<std::string_view, 11> kReductions = {
+    "sum", "prod", "min", "max", "any", "all", "xor_sum", "argmin", "argmax", "welford", "online_softmax"};
+inline constexpr std::array<std::string_view, 5> kScans = {"sum", "prod", "max", "min", "logsumexp"};
+inline constexpr std::array<std::string_view, 7> kNodes = {"pointwise", "reduction", "contraction", "scan",
+                                                           "sort",      "attention", "user_kernel"};
+inline constexpr std::array<std::string_view, 4> kBuffers = {"input", "constant", "temp", "scalar"};
+/// Of inputs and outputs.
+inline constexpr std::array<std::string_view, 6> kInputs = {"tensor", "int", "float", "bool", "string", "none"};
+
+} // namespace text
+} // namespace neso::loops
