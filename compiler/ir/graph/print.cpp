@@ -211,7 +211,7 @@ std::string print(const Graph &graph) { return Printer(graph, "").run(); }
 
 std::string print(const Model &m) {
   std::string out =
-      fmt::format("model \"{}\" (torch {}, schema {}.{})\n", m.name, m.torchVersion, m.schemaMajor, m.schemaMinor);
+      fmt::format("model {} (torch {}, schema {}.{})\n", quoted(m.name), m.torchVersion, m.schemaMajor, m.schemaMinor);
   for (const auto &[symbol, range] : m.facts.ranges())
     out += fmt::format("range {}: {}\n", symbol.str(), intervalText(range));
   for (Expr g : m.guards) out += fmt::format("guard {}\n", g.str());

@@ -258,7 +258,8 @@ bool evalInt(const Op &op, DType in, const Register *pa, const Register *pb, con
       return v < 0 && !u ? s64(0 - u64(v)) : v;
     });
   case OpKind::Fma:
-    for (int l = 0; l < n; ++l) out.i[l] = s64(u64(a.i[l]) * u64(b.i[l]) + u64(pc->i[l]));
+    for (int l = 0; l < n; ++l)
+      out.i[l] = in == DType::Bool ? (a.i[l] & b.i[l]) | pc->i[l] : s64(u64(a.i[l]) * u64(b.i[l]) + u64(pc->i[l]));
     return true;
   default: return false;
   }

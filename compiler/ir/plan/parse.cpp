@@ -175,7 +175,10 @@ private:
     if (line.next("node ")) return program_.read(line);
     if (line.indent() < 4) return line.error("a line of a kernel is expected");
     if (!program_.program.nodes.empty()) return program_.readOfNode(line);
-    if (line.eat("#")) return k.decisions.push_back(std::string(line.remainder()));
+    if (line.eatLetter("#")) {
+      line.eatLetter(" ");
+      return k.decisions.push_back(std::string(line.remainder()));
+    }
     if (line.eat("part")) return k.parts.push_back(kernelNamed(line, line.token()));
     if (line.eat("at")) {
       Kernel::Attached a;

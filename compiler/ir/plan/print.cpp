@@ -16,7 +16,7 @@ namespace {
 std::string printPlacement(const Plan &plan, const loops::Buffer &b) {
   using Where = Placement::Where;
   const Placement &p = plan.placements[b.id.index()];
-  if (p.where == homeOf(b.kind)) return "";
+  if (p.where == homeOf(b.kind) && p.where != Where::None) return "";
   if (p.where == Where::Arena && plan.arenas.empty()) return " in an arena";
   std::string out = fmt::format(" {}", name(p.where));
   if (p.where == Where::Output) out += fmt::format(" {}", p.output);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/diagnostics/tile.h"
+#include "base/special.h"
 #include "ir/tile/interp_impl.h"
 #include "ir/tile/softfloat.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -118,7 +119,7 @@ Unary libraryUnary(StringRef name) {
                                                {"j1", j1},
                                                {"y0", y0},
                                                {"y1", y1},
-                                               {"erfcx", [](double x) { return std::exp(x * x) * std::erfc(x); }},
+                                               {"erfcx", special::erfcx},
                                                {"fsqrt_rn", std::sqrt},
                                                {"frsqrt_rn", rsqrtOf},
                                                {"normcdf", [](double x) { return 0.5 * std::erfc(-x * M_SQRT1_2); }},
@@ -137,7 +138,8 @@ Binary libraryBinary(StringRef name) {
       {"remainder", std::remainder},
       {"hypot", std::hypot},
       {"copysign", std::copysign},
-      {"nextafter", [](double a, double b) { return double(std::nextafterf(float(a), float(b))); }},
+      {"nextafter", [](double a, double b) { return std::nextafter(a, b); }},
+      {"nextafterf", [](double a, double b) { return double(std::nextafterf(float(a), float(b))); }},
       {"fdim", std::fdim},
       {"fmin", minNum},
       {"fmax", maxNum},

@@ -249,7 +249,10 @@ Val Emitter::scalarOp(const Op &op, const std::vector<Val> &args, const std::vec
     return select(within, r, c(0, 0));
   }
   case OpKind::Where: return select(x, y, args[2]);
-  case OpKind::Fma: return fusedMultiplyAdd(x, y, args[2]);
+  case OpKind::Fma:
+    if (fp) return fusedMultiplyAdd(x, y, args[2]);
+    return t == DType::Bool ? binary("arith.ori", binary("arith.andi", x, y), args[2])
+                            : binary("arith.addi", binary("arith.muli", x, y), args[2]);
   case OpKind::Ldexp: return binary("arith.mulf", x, unary("math.exp2", y));
   case OpKind::Lcm: {
     Op g = op;

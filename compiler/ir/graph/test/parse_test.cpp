@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char *kText = R"(model "all \"of\" it" (torch 2.15, schema 8.14)
 range s0: [2, inf]
-guard s0 % 2 == 0
+guard 0 == s0%2
 storage 0: 256 bytes at 4096
 storage 1: 4 bytes = 0000803f
 weight "layer.weight" parameter: f32[8, 8] storage 0
@@ -41,13 +41,13 @@ nodes:
   %v = aten.view.default(self=%y, size=[%n, %h, 4], other=[1, 2], none_of=[]) : bf16[s0, 2, 4]
   %c = mylib.all.default(values[], [%y, none], [1.0, -2.5], reals[], [true, false], ["a\nb", "c"], strings[], bools[], 1e-05, inf, nan, f32, bool, memory_format(1), layout(0), device(cpu), device(cuda:1), complex(1, -2.5), [[1, 2], [3]], [[0.5]], [[%y], [%a, %b]], object(q, Q), {key: %y, other: [1]}, none, "t") : object
   %r = higher_order.cond(%t_pred, {
-      inputs:
-        %p: bf16[s0, 8]
-      nodes:
-        %q = aten.relu.default(self=%p) : bf16[s0, 8]
-      outputs:
-        %q
-    }, [%y]) : bf16[s0, 8]
+    inputs:
+      %p: bf16[s0, 8]
+    nodes:
+      %q = aten.relu.default(self=%p) : bf16[s0, 8]
+    outputs:
+      %q
+  }, [%y]) : bf16[s0, 8]
   aten._assert.default(%y) named check
 outputs:
   %y
