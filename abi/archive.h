@@ -23,7 +23,7 @@
 #define NESO_ARCHIVE_MODEL_FOLDER "data/neso/"
 /* Of plan.fbs. */
 #define NESO_PLAN_MAJOR 1
-#define NESO_PLAN_MINOR 3
+#define NESO_PLAN_MINOR 4
 
 #define NESO_ZIP_LOCAL 0x04034b50u
 #define NESO_ZIP_CENTRAL 0x02014b50u

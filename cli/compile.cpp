@@ -117,6 +117,8 @@ void declareCompile(CLI::App &parent, Action &todo) {
   app->add_option("--dim", o->tune.dims, "a size to tune with, s0=17")->needs(tune)->allow_extra_args(false);
   app->add_option("--run-threads", o->tune.runThreads, "of the model while it is tuned on a CPU (default: all)")
       ->needs(tune);
+  app->add_flag("--updatable", o->compile.updatable,
+                "compute nothing from weights when compiling, so that each of them can be given another value later");
   app->add_option("--threads", o->compile.threads, "of the compiler")->check(CLI::Range(1, 256))->capture_default_str();
   app->add_flag("--verbose", o->verbose, "print the time of each step");
   app->callback([o, app, output, &todo] {

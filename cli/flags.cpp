@@ -19,6 +19,8 @@ void declareSession(CLI::App *app, SessionOptions &o) {
                   o.needInputs ? files : "inputs as for run; without it they are random, inside the exported ranges")
       ->allow_extra_args(false);
   app->add_option("--kernels", o.kernels, "of a .pt2: as for compile")->allow_extra_args(false);
+  app->add_option("--weights", o.weights, "weights (.safetensors, by name) that replace the package's");
+  app->add_option("--weights-prefix", o.weightsPrefix, "what the names in that file begin with, and the model's do not");
   declareDevice(app, o.device, o.threads);
   if (o.needInputs) return;
   app->add_option("--seed", o.seed, "of random inputs");

@@ -15,20 +15,20 @@ Error runtimeError(neso_status status) {
 }
 
 Status OpenModel::open(const std::string &path, neso_check check, const DeviceChoice &device,
-                       const std::vector<std::string> &kernels) {
+                       const std::vector<std::string> &kernels, bool updatable) {
   neso_model_options options{};
   options.check = check;
-  return load(path, options, device, kernels);
+  return load(path, options, device, kernels, updatable);
 }
 
 Status OpenModel::look(const std::string &path) {
   neso_model_options options{};
   options.check = NESO_CHECK_ALL, options.look_only = 1;
-  return load(path, options, {}, {});
+  return load(path, options, {}, {}, false);
 }
 
 Status OpenModel::load(const std::string &path, neso_model_options options, const DeviceChoice &device,
-                       const std::vector<std::string> &kernels) {
+                       const std::vector<std::string> &kernels, bool updatable) {
   options.struct_size = sizeof options;
   if (path.size() > 4 && path.compare(path.size() - 4, 4, ".pt2") == 0) {
     Result<DeviceChoice::Code> code = device.code();
@@ -37,6 +37,7 @@ Status OpenModel::load(const std::string &path, neso_model_options options, cons
     compile.target = code->target;
     compile.archs = {code->arch};
     compile.kernelPaths = kernels;
+    compile.updatable = updatable;
     DiagnosticSink sink;
     Result<Compilation> compiled = compileModel(path, compile, sink);
     printWarnings(sink);

@@ -19,16 +19,16 @@ public:
   OpenModel &operator=(const OpenModel &) = delete;
   ~OpenModel() { neso_model_free(model_); }
   /// Opens the package at `path`. `check` as in neso.h. A .pt2 is compiled for `device`.
-  /// `kernels` are the --kernels of its user kernels.
+  /// `kernels` are the --kernels of its user kernels; updatable: as CompileOptions has it.
   Status open(const std::string &path, neso_check check, const DeviceChoice &device,
-              const std::vector<std::string> &kernels);
+              const std::vector<std::string> &kernels, bool updatable = false);
   /// Only to be described: its code may be for any machine.
   Status look(const std::string &path);
   const neso_model *get() const { return model_; }
 
 private:
   Status load(const std::string &path, neso_model_options options, const DeviceChoice &device,
-              const std::vector<std::string> &kernels);
+              const std::vector<std::string> &kernels, bool updatable);
   std::string bytes_;
   neso_model *model_ = nullptr;
 };

@@ -8,7 +8,7 @@ Status Session::open(SessionOptions &o) {
   if (Status s = o.device.parse(); !s) return s;
   deviceKind_ = o.device.kind, deviceIndex_ = o.device.index;
   double start = nowMs();
-  if (Status s = model_.open(o.model, o.check, o.device, o.kernels); !s) return s;
+  if (Status s = model_.open(o.model, o.check, o.device, o.kernels, !o.weights.empty()); !s) return s;
   loadMs_ = nowMs() - start;
   bool files = o.needInputs || !o.inputs.empty();
   Result<std::vector<HostTensor>> inputs =
@@ -20,8 +20,25 @@ Status Session::open(SessionOptions &o) {
   options.threads = o.threads;
   o.device.apply(options);
   if (neso_status s = neso_context_create(model(), &options, &context_); s != NESO_OK) return runtimeError(s);
+  if (Status s = useWeights(o); !s) return s;
   views = tensorViews(inputs_);
   outputs.assign(static_cast<size_t>(neso_model_output_count(model())), neso_tensor{});
+  return Status::ok();
+}
+
+Status Session::useWeights(const SessionOptions &o) {
+  if (o.weights.empty()) return Status::ok();
+  neso_weights *set = nullptr;
+  int64_t found = 0, ignored = 0;
+  neso_status s = neso_weights_create(model(), nullptr, &set);
+  if (s == NESO_OK) s = neso_weights_load(set, o.weights.c_str(), o.weightsPrefix.c_str(), &found, &ignored);
+  if (s == NESO_OK) s = neso_weights_seal(set);
+  if (s == NESO_OK) s = neso_context_use(context_, set);
+  neso_weights_free(set);
+  if (s != NESO_OK) return runtimeError(s);
+  if (ignored)
+    fmt::print(stderr, "{}: {} weights taken, {} tensors have no weight of their name in the model\n", o.weights, found,
+               ignored);
   return Status::ok();
 }
 

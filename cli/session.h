@@ -17,6 +17,7 @@ struct SessionOptions {
   DeviceChoice device;
   std::vector<std::string> kernels;      // of a .pt2: where its user kernels come from
   std::vector<std::string> inputs, dims; // files; without them random inputs, of these sizes
+  std::string weights, weightsPrefix;    // a file of weights that replace the package's, and what its names begin with
   uint64_t seed = 0;
   int threads = 0;
   bool needInputs = false; // never random
@@ -49,6 +50,8 @@ public:
   std::vector<neso_tensor> views, outputs;
 
 private:
+  Status useWeights(const SessionOptions &options);
+
   OpenModel model_;
   neso_context *context_ = nullptr;
   std::vector<HostTensor> inputs_;

@@ -37,6 +37,8 @@ struct CompileOptions {
   std::function<void(Stage, std::string)> show;
   bool report = false; // fill Compilation::report
   int threads = 2;     // of the compiler itself
+  /// Nothing is computed from weights when compiling, so that each of them can be given another value later.
+  bool updatable = false;
   /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…",
   /// tuning.h) and the names of the ways, the cost model's first. Empty: the cost model's.
   std::function<size_t(const std::string &key, const std::vector<std::string> &ways)> chooseWay;

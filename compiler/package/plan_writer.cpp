@@ -29,6 +29,7 @@ private:
   fbs::InputDim inputDim(const plan::InputSize &size);
   Rows<fbs::Input> inputs();
   Offset<fbs::Output> output(size_t number, const plan::CallerOutput &out);
+  Offset<fbs::ElementOrder> order(const loops::ElementOrder &order);
   Offset<fbs::Constant> constant(size_t number, const loops::Constant &c);
   Rows<fbs::Constant> constants();
   std::vector<fbs::Buffer> buffers();
@@ -92,6 +93,14 @@ Offset<fbs::Output> PlanWriter::output(size_t number, const plan::CallerOutput &
                            integer ? fbs::DType::I64 : fbs::DType::Bool, -1, 0, 0, -1, rows_.slot(out.scalar));
 }
 
+Offset<fbs::ElementOrder> PlanWriter::order(const loops::ElementOrder &order) {
+  std::vector<Offset<fbs::OrderPiece>> pieces;
+  for (const loops::ElementOrder::Piece &p : order.pieces)
+    pieces.push_back(fbs::CreateOrderPiece(rows_.fb, rows_.fb.CreateVector(p.sizes), rows_.fb.CreateVector(p.toStrides),
+                                           rows_.fb.CreateVector(p.fromStrides), p.to, p.from));
+  return fbs::CreateElementOrder(rows_.fb, order.elements, rows_.fb.CreateVector(pieces));
+}
+
 Offset<fbs::Constant> PlanWriter::constant(size_t number, const loops::Constant &c) {
   if (c.bytes > 0 && !c.data) rows_.note(fmt::format("constant '{}' has no bytes", c.fqn));
   auto [it, added] = weightOf_.try_emplace({c.data, c.bytes}, weights_.size());
@@ -101,7 +110,7 @@ Offset<fbs::Constant> PlanWriter::constant(size_t number, const loops::Constant 
                     : c.fqn.empty() ? fbs::ConstantKind::Folded
                                     : fbs::ConstantKind::Parameter;
   // As a whole it is what its first tensor is, if that begins with it; else a row of elements.
-  const bool whole = !c.tensors.empty() && c.tensors[0].offset == 0;
+  const bool whole = !c.tensors.empty() && c.orders.empty() && c.tensors[0].offset == 0;
   std::vector<Offset<fbs::ModelTensor>> tensors;
   for (const loops::Constant::ModelTensor &t : c.tensors)
     tensors.push_back(fbs::CreateModelTensor(rows_.fb, rows_.fb.CreateString(t.fqn), rows_.fb.CreateVector(t.sizes),
@@ -110,13 +119,20 @@ Offset<fbs::Constant> PlanWriter::constant(size_t number, const loops::Constant 
     return b.kind == loops::Buffer::Kind::Constant && b.mutated &&
            &plan_->program.constants[static_cast<size_t>(b.index)] == &c;
   });
+  Rows<fbs::ModelTensor> tensorRows = 0;
+  if (!tensors.empty()) tensorRows = rows_.fb.CreateVector(tensors);
+  const bool direct = c.orders.empty();
+  std::vector<Offset<fbs::ElementOrder>> orders;
+  for (const loops::ElementOrder &order : c.orders) orders.push_back(this->order(order));
   auto name = rows_.fb.CreateString(c.fqn.empty() ? fmt::format("constant.{}", number) : c.fqn);
   auto sizes = rows_.fb.CreateVector(whole ? c.tensors[0].sizes : std::vector<int64_t>{c.bytes / itemSize(c.dtype)});
   auto strides = whole ? rows_.fb.CreateVector(c.tensors[0].strides) : 0;
   auto member = rows_.fb.CreateString(weights_[it->second].name);
   return fbs::CreateConstant(rows_.fb, name, kind, dtypeOf(c.dtype), sizes, strides, member, 0,
                              static_cast<uint64_t>(c.bytes), mutated,
-                             tensors.empty() ? 0 : rows_.fb.CreateVector(tensors));
+                             direct ? tensorRows : 0, orders.empty() ? 0 : rows_.fb.CreateVector(orders),
+                             c.sourceElements, direct ? 0 : tensorRows,
+                             c.foldedFrom.empty() ? 0 : rows_.fb.CreateVectorOfStrings(c.foldedFrom));
 }
 
 Rows<fbs::Constant> PlanWriter::constants() {

@@ -80,6 +80,7 @@ neso_status binding::start(const plan &program, queue *q, memory *m, const neso_
     const plan_constant &c = program.constants[i];
     if (c.mutated) NESO_TRY(memory_->grow(&buffers[i], c.bytes ? c.bytes : 1, c.name));
   }
+  constants_ = {0, q->on->constants.data(), nullptr, nullptr};
   return reset_buffers();
 }
 
@@ -97,12 +98,31 @@ void binding::release() {
   for (block &b : buffers) memory_->release(&b);
 }
 
+const uint8_t *binding::initial(size_t constant) const {
+  return constants_.values ? constants_.values[constant] : program_->constants[constant].data;
+}
+
 neso_status binding::reset_buffers() {
   for (size_t i = 0; i < buffers.size(); ++i) {
     const plan_constant &c = program_->constants[i];
-    if (c.mutated && c.bytes) NESO_TRY(queue_->table->upload(queue_, buffers[i].data, c.data, c.bytes));
+    if (c.mutated && c.bytes && initial(i)) NESO_TRY(queue_->table->upload(queue_, buffers[i].data, initial(i), c.bytes));
   }
   return queue_->table->synchronize(queue_);
+}
+
+neso_status binding::read_constants(const constant_view &view) {
+  const constant_view before = constants_;
+  constants_ = view;
+  constants_changed_ = true;
+  bool uploaded = false;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const plan_constant &c = program_->constants[i];
+    if (!c.mutated || !c.bytes || !initial(i)) continue;
+    if ((before.ids ? before.ids[i] : 0) == (view.ids ? view.ids[i] : 0)) continue;
+    NESO_TRY(queue_->table->upload(queue_, buffers[i].data, initial(i), c.bytes));
+    uploaded = true;
+  }
+  return uploaded ? queue_->table->synchronize(queue_) : NESO_OK;
 }
 
 neso_status binding::read_scalar(int32_t index, const neso_tensor &given, int64_t **define, bool *changed) {
@@ -293,7 +313,7 @@ neso_status binding::locate_buffers() {
       capacity = inputs[k].bytes;
       break;
     case fbs::Location::Constant:
-      base = p.constants[k].mutated ? buffers[k].data : queue_->on->constants[k];
+      base = p.constants[k].mutated ? buffers[k].data : constants_.addresses[k];
       capacity = p.constants[k].bytes;
       break;
     case fbs::Location::Arena:
@@ -370,7 +390,7 @@ neso_status binding::bind(const neso_tensor *given, size_t input_count, neso_ten
       if (!p.arena_late[a]) NESO_TRY(memory_->grow(&arenas[a], slots[p.arena_slots[a]], "intermediate results"));
     NESO_TRY(measure_outputs());
   }
-  moved = fresh;
+  moved = fresh || constants_changed_;
   const int64_t *strides = input_strides_.data();
   for (size_t i = 0; i < input_count; ++i) {
     if (p.inputs[i].kind != fbs::InputKind::Tensor) continue;
@@ -390,6 +410,7 @@ neso_status binding::bind(const neso_tensor *given, size_t input_count, neso_ten
   }
   if (moved) {
     NESO_TRY(locate_buffers());
+    constants_changed_ = false;
     // Plans whose memory comes up while they run fill theirs in at each launch.
     for (const step &s : p.steps)
       if (s.kind == fbs::Step::Launch && !p.has_late_sizes) fill_args(s);

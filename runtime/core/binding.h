@@ -43,6 +43,14 @@ struct bound_output {
   neso_tensor scatter_to;
 };
 
+/// The constants that runs read: one element a constant of the plan each.
+struct constant_view {
+  int64_t id;                   // equal ids: the same view
+  char *const *addresses;       // on the device; nullptr for those that contexts copy
+  const uint8_t *const *values; // on the host; nullptr: the package's
+  const int64_t *ids;           // equal ids: the same content; nullptr: 0, the package's, for all
+};
+
 /// An address that no step may use yet: its arena or output is sized by a later step.
 inline char *const kNotYet = reinterpret_cast<char *>(~uintptr_t(0));
 
@@ -60,8 +68,12 @@ public:
   neso_status finish();
   /// Of a run that failed: its tensors may be gone when the next one comes.
   void drop();
-  /// Mutated buffers as the package has them.
+  /// Mutated buffers as the constants have them that runs read now.
   neso_status reset_buffers();
+  /// Later runs read these constants, which stay until others are given. A mutated buffer keeps what runs left in it, unless it has
+  /// another content in `view` than in what was read before.
+  neso_status read_constants(const constant_view &view);
+  int64_t constants_id() const { return constants_.id; }
 
   // For steps that find out sizes while the run is under way.
   neso_status locate_buffers();
@@ -87,6 +99,7 @@ private:
   neso_status read_input(int32_t index, const neso_tensor &given, int64_t **define, bool *changed);
   neso_status read_scalar(int32_t index, const neso_tensor &given, int64_t **define, bool *changed);
   neso_status check_equal(const neso_tensor *given);
+  const uint8_t *initial(size_t constant) const;
   neso_status lay_out_inputs(const neso_tensor *given);
   neso_status place_input(int32_t index, const neso_tensor &given, const int64_t *strides);
   neso_status place_scalar(int32_t index);
@@ -103,6 +116,8 @@ private:
   queue *queue_ = nullptr;
   memory *memory_ = nullptr;
   bool bound_ = false;            // slots and memory fit bound_sizes
+  constant_view constants_{};     // that runs read
+  bool constants_changed_ = false; // since addresses were found
   array<int64_t> output_shapes_;  // backing of bound_output.sizes and strides
   array<int64_t> input_strides_;  // of the model's layout, one after the other
   array<neso_arg> args_;          // of all launches

@@ -33,6 +33,7 @@ neso_status create(neso_context *c, const neso_context_options *options) {
   NESO_TRY(table->start(c->device, c->options, &c->queue));
   c->memory.start(c->queue, c->options);
   NESO_TRY(c->binding.start(c->model->plan, c->queue, &c->memory, c->options));
+  register_context(c);
   return c->walker.start(c->model->plan, c->queue, &c->binding, c->options);
 }
 
@@ -43,6 +44,7 @@ neso_context::~neso_context() {
   if (!queue) return;
   device_scope scope(device);
   (void)table().synchronize(queue);
+  unregister_context(this);
   walker.release();
   for (event *e : marks)
     if (e) table().free_event(queue, e);
@@ -63,6 +65,7 @@ neso_status begin_run(neso_context *c, const neso_tensor *inputs, size_t input_c
   NESO_TRY(c->table().alive(c->queue));
   if (c->binding.unfinished) NESO_TRY(c->binding.finish());
   c->walker.steps_done = 0;
+  NESO_TRY(pin_weights(c));
   neso_status status = c->binding.bind(inputs, input_count, outputs, output_count);
   if (status == NESO_OK) status = c->walker.run();
   if (status == NESO_OK) status = c->binding.hand_out(outputs);
@@ -131,12 +134,17 @@ neso_status neso_run(neso_context *c, const neso_tensor *inputs, size_t input_co
   NESO_TRY(check_run(c, inputs, input_count, outputs, output_count));
   device_scope scope(c->device);
   neso_status status = begin_run(c, inputs, input_count, outputs, output_count);
-  if (status == NESO_OK) return c->binding.finish();
-  if (status == NESO_DEVICE_LOST) return status;
-  // What was queued before the failure still uses the caller's memory. Waiting fails, and says more, only when the
-  // device is lost.
-  neso_status waited = c->table().synchronize(c->queue);
-  return waited == NESO_OK ? status : waited;
+  if (status == NESO_OK) {
+    status = c->binding.finish();
+  } else if (status != NESO_DEVICE_LOST) {
+    // What was queued before the failure still uses the caller's memory. Waiting fails, and says more, only when the
+    // device is lost.
+    neso_status waited = c->table().synchronize(c->queue);
+    if (waited != NESO_OK) status = waited;
+  }
+  // Outputs that lie in a constant are valid until the next run.
+  if (!c->model->plan.lends_constants) unpin_weights(c);
+  return status;
 }
 
 neso_status neso_run_async(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,

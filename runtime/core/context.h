@@ -26,6 +26,7 @@ struct neso_context {
   neso_rt::binding binding;
   neso_rt::walker walker;
   neso_rt::array<neso_rt::event *> marks;
+  neso_rt::weight_pin weights;
   neso_rt::lent_memory *lent = nullptr; // what neso_context_allocate gave
 
   neso_context() = default;

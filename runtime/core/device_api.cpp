@@ -65,7 +65,9 @@ neso_status neso_context_synchronize(neso_context *c) {
   if (!c) return fail(NESO_INVALID_ARGUMENT, "neso_context_synchronize needs a context");
   device_scope scope(c->device);
   NESO_TRY(c->table().alive(c->queue));
-  return c->binding.finish();
+  NESO_TRY(c->binding.finish());
+  if (!c->model->plan.lends_constants) unpin_weights(c);
+  return NESO_OK;
 }
 
 neso_status neso_context_set_stream(neso_context *c, void *stream) {

@@ -52,17 +52,22 @@ neso_status neso_model_output(const neso_model *m, int32_t index, neso_value_inf
   return NESO_OK;
 }
 
-int32_t neso_model_constant_count(const neso_model *m) { return int32_t(m->plan.tensors.size()); }
+int32_t neso_model_constant_count(const neso_model *m) { return int32_t(m->plan.named.size()); }
 neso_status neso_model_constant(const neso_model *m, int32_t index, neso_constant_info *out) {
-  if (!inside(index, m->plan.tensors.size())) return bad_index("constant", index, m->plan.tensors.size());
-  const plan_tensor &t = m->plan.tensors[index];
-  const plan_constant &c = m->plan.constants[size_t(t.constant)];
-  uint8_t *data = const_cast<uint8_t *>(c.data);
-  if (data) data += t.offset * int64_t(item_size(int(c.dtype)));
-  *out = {t.name,
+  if (!inside(index, m->plan.named.size())) return bad_index("constant", index, m->plan.named.size());
+  const plan_tensor *t = &m->plan.tensors[size_t(m->plan.named[size_t(index)])];
+  // The place where it lies as the model has it, if there is one.
+  const plan_tensor *plain = t;
+  while (plain && m->plan.constants[size_t(plain->constant)].orders.size)
+    plain = plain->next >= 0 ? &m->plan.tensors[size_t(plain->next)] : nullptr;
+  if (plain) t = plain;
+  const plan_constant &c = m->plan.constants[size_t(t->constant)];
+  uint8_t *data = plain ? const_cast<uint8_t *>(c.data) : nullptr;
+  if (data) data += t->offset * int64_t(item_size(int(c.dtype)));
+  *out = {t->name,
           neso_constant_kind(c.kind),
           c.mutated,
-          {data, t.sizes.data, t.strides.present ? t.strides.data : nullptr, t.sizes.size, neso_dtype(c.dtype),
+          {data, t->sizes.data, t->strides.present ? t->strides.data : nullptr, t->sizes.size, neso_dtype(c.dtype),
            NESO_CPU, 0}};
   return NESO_OK;
 }

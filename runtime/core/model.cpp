@@ -1,20 +1,18 @@
 #include "core/model.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <new>
 
 #include "abi/archive.h"
+#include "core/mapped_file.h"
 #include "core/strided.h"
 
 using namespace neso_rt;
 
 neso_model::~neso_model() {
+  drop_weights(&weights);
   while (devices) {
     device *d = devices;
     devices = d->next;
@@ -52,30 +50,14 @@ namespace {
 constexpr uint64_t kCheckedByDefault = 32u << 20;
 
 neso_status map_file(const char *path, neso_model *m) {
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    return fail(NESO_FILE_UNREADABLE, "cannot open '%s': %s; check the path and its permissions", path,
-                strerror(errno));
-  struct stat info;
-  neso_status status = NESO_OK;
-  if (fstat(file, &info) != 0) {
-    status = fail(NESO_FILE_UNREADABLE, "cannot read '%s': %s", path, strerror(errno));
-  } else if (!S_ISREG(info.st_mode)) {
-    status = fail(NESO_FILE_UNREADABLE, "cannot read '%s': it is not a file", path);
-  } else if (info.st_size == 0) {
-    status = fail(NESO_NOT_A_PACKAGE, "'%s' is empty, not a Neso package", path);
-  } else {
-    void *memory = mmap(nullptr, size_t(info.st_size), PROT_READ, MAP_PRIVATE, file, 0);
-    if (memory == MAP_FAILED) {
-      status = fail(NESO_FILE_UNREADABLE, "cannot map '%s': %s", path, strerror(errno));
-    } else {
-      m->bytes = static_cast<const uint8_t *>(memory);
-      m->size = size_t(info.st_size);
-      m->mapped = true;
-    }
-  }
-  close(file);
-  return status;
+  mapped_file file;
+  NESO_TRY(file.open(path));
+  if (file.size == 0) return fail(NESO_NOT_A_PACKAGE, "'%s' is empty, not a Neso package", path);
+  m->bytes = file.bytes;
+  m->size = file.size;
+  m->mapped = true;
+  file.bytes = nullptr;
+  return NESO_OK;
 }
 
 bool ends_with(const member &m, const char *tail, size_t n) {
@@ -187,9 +169,7 @@ neso_status attach_constants(neso_model *m, const neso_model_options &o) {
       if (c.bytes == 0) continue;
       return fail(NESO_CONSTANT_MISSING, "constant '%s' is not in the package and was not given", c.name);
     }
-    if (reinterpret_cast<uintptr_t>(c.data) % item_size(int(c.dtype)) == 0 &&
-        (m->mapped || reinterpret_cast<uintptr_t>(c.data) % kAlign == 0))
-      continue;
+    if (reinterpret_cast<uintptr_t>(c.data) % kAlign == 0) continue;
     size_t bytes = (size_t(c.bytes) + kAlign - 1) / kAlign * kAlign;
     m->aligned_constants[i] = static_cast<uint8_t *>(aligned_alloc(kAlign, bytes ? bytes : kAlign));
     if (!m->aligned_constants[i])

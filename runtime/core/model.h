@@ -1,8 +1,8 @@
-// neso_model: a package opened, checked, its code loaded. Immutable once loaded, but for the count of what it lends.
+// neso_model: a package opened, checked, its code loaded. Immutable once loaded, but for the weights that it uses.
 #pragma once
 #include <pthread.h>
 
-#include "core/plan.h"
+#include "core/weights.h"
 #include "device/device.h"
 
 /// Everything that neso_run needs of a model, shared by all its contexts.
@@ -27,6 +27,8 @@ struct neso_model {
   neso_rt::array<neso_dim> dims;
   neso_rt::array<int32_t> input_dims, output_dims; // first element in dims
   double load_ms = 0;
+  bool incomplete = false; // constants are missing: runs need a set of weights
+  mutable neso_rt::weight_state weights;
 
   neso_model() = default;
   neso_model(const neso_model &) = delete;

@@ -2,32 +2,10 @@
 
 #include "abi/archive.h"
 #include "core/launch_checks.h"
+#include "core/plan_rows.h"
 #include "core/sizes.h"
 
 namespace neso_rt {
-namespace {
-
-const char *text(const flatbuffers::String *s) { return s ? s->c_str() : ""; }
-template <typename T> size_t count(const flatbuffers::Vector<flatbuffers::Offset<T>> *v) { return v ? v->size() : 0; }
-template <typename E> bool known(E value, E last) { return uint8_t(value) <= uint8_t(last); }
-} // namespace
-
-// FlatBuffers' verifier leaves the alignment of vector elements unchecked; a vector of wrong alignment makes the plan
-// malformed.
-template <typename T, typename V> span<T> plan::elements(const V *v) {
-  if (!v) return {};
-  const uint8_t *data = v->Data();
-  // An empty vector has no alignment either.
-  if (v->size() == 0) return {nullptr, 0, true};
-  if (reinterpret_cast<uintptr_t>(data) % alignof(T) != 0) {
-    misaligned_ = true;
-    return {nullptr, 0, true};
-  }
-  return {reinterpret_cast<const T *>(data), int32_t(v->size()), true};
-}
-template <typename T> span<T> plan::numbers(const flatbuffers::Vector<T> *v) { return elements<T>(v); }
-template <typename T> span<T> plan::structs(const flatbuffers::Vector<const T *> *v) { return elements<T>(v); }
-
 neso_status plan::slot(int64_t index, const char *where) const {
   return index >= 0 && index < slot_count
              ? NESO_OK
@@ -148,76 +126,6 @@ neso_status plan::read_inputs() {
   return NESO_OK;
 }
 
-// A tensor that begins at element `offset` must lie inside `bytes` bytes. Absent strides are contiguous ones.
-static neso_status fits(const char *name, const span<int64_t> &sizes, const span<int64_t> &strides, int64_t offset,
-                        int64_t bytes, int64_t item) {
-  if (sizes.size > kMaxRank || (strides.present && strides.size != sizes.size))
-    return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a wrong number of dimensions", name);
-  int64_t last = offset, contiguous = 1;
-  bool empty = false, large = offset < 0;
-  for (int32_t d = sizes.size; d-- > 0;) {
-    int64_t size = sizes[d], stride = strides.present ? strides[d] : contiguous, reach;
-    if (size < 0 || stride < 0) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has a negative size or stride", name);
-    empty |= size == 0;
-    if (size > 1)
-      large |= __builtin_mul_overflow(size - 1, stride, &reach) || __builtin_add_overflow(last, reach, &last);
-    large |= __builtin_mul_overflow(contiguous, size ? size : 1, &contiguous);
-  }
-  if (large) return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is too large", name);
-  if (bytes < 0 || bytes > kMaxBytes || (!empty && last > bytes / item - 1))
-    return fail(NESO_PACKAGE_MALFORMED, "constant '%s' is larger than its bytes", name);
-  return NESO_OK;
-}
-
-neso_status plan::read_constants(const archive &files) {
-  NESO_TRY(constants.resize(count(root->constants())));
-  for (size_t i = 0; i < constants.size(); ++i) {
-    const fbs::Constant *row = root->constants()->Get(i);
-    plan_constant &c = constants[i];
-    c.name = text(row->name());
-    c.kind = row->kind();
-    c.dtype = row->dtype();
-    c.sizes = numbers(row->sizes());
-    c.strides = numbers(row->strides());
-    c.bytes = int64_t(row->bytes());
-    c.mutated = row->mutated();
-    if (!known(c.kind, fbs::ConstantKind::MAX) || !known(c.dtype, fbs::DType::MAX))
-      return fail(NESO_PACKAGE_MALFORMED, "constant '%s' has an unknown kind or dtype", c.name);
-    NESO_TRY(fits(c.name, c.sizes, c.strides, 0, c.bytes, int64_t(item_size(int(c.dtype)))));
-    if (!row->member()) continue;
-    const member *m = files.find(row->member()->c_str(), row->member()->size());
-    if (!m)
-      return fail(NESO_PACKAGE_MEMBER_MISSING, "constant '%s' lies in '%s', which the package does not hold", c.name,
-                  text(row->member()));
-    if (row->offset() > m->size || row->bytes() > m->size - row->offset())
-      return fail(NESO_PACKAGE_MALFORMED, "constant '%s' reaches past the end of '%s'", c.name, text(row->member()));
-    c.data = m->data + row->offset();
-  }
-  return NESO_OK;
-}
-
-neso_status plan::read_tensors() {
-  size_t total = 0;
-  for (size_t i = 0; i < constants.size(); ++i) {
-    const size_t named = count(root->constants()->Get(i)->tensors());
-    total += named ? named : 1;
-  }
-  NESO_TRY(tensors.resize(total));
-  size_t at = 0;
-  for (size_t i = 0; i < constants.size(); ++i) {
-    const plan_constant &c = constants[i];
-    const auto *rows = root->constants()->Get(i)->tensors();
-    if (!count(rows)) tensors[at++] = {c.name, int32_t(i), c.sizes, c.strides, 0};
-    for (size_t k = 0; k < count(rows); ++k, ++at) {
-      const fbs::ModelTensor *row = rows->Get(k);
-      tensors[at] = {text(row->name()), int32_t(i), numbers(row->sizes()), numbers(row->strides()), row->offset()};
-      NESO_TRY(fits(tensors[at].name, tensors[at].sizes, tensors[at].strides, row->offset(), c.bytes,
-                    int64_t(item_size(int(c.dtype)))));
-    }
-  }
-  return NESO_OK;
-}
-
 neso_status plan::read_buffers() {
   buffers = structs(root->buffers());
   for (int32_t i = 0; i < buffers.size; ++i) {
@@ -254,6 +162,8 @@ neso_status plan::read_outputs() {
       NESO_TRY(buffer(out.buffer, "an output"));
     else if (out.kind != fbs::OutputKind::None)
       NESO_TRY(slot(out.slot, "an output"));
+    if (out.kind == fbs::OutputKind::Tensor)
+      lends_constants |= buffers[out.buffer].location() == fbs::Location::Constant;
     has_late_sizes |= out.late;
   }
   return NESO_OK;

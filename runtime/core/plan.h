@@ -43,6 +43,16 @@ struct plan_output {
   bool late;
 };
 
+/// Elements put into another order, as fbs::ElementOrder says.
+struct element_piece {
+  span<int64_t> sizes, to_strides, from_strides;
+  int64_t to, from;
+};
+struct element_order {
+  int64_t elements;
+  span<element_piece> pieces;
+};
+
 struct plan_constant {
   const char *name;
   fbs::ConstantKind kind;
@@ -51,14 +61,17 @@ struct plan_constant {
   const uint8_t *data; // nullptr: the caller gives it
   int64_t bytes;
   bool mutated;
+  span<element_order> orders; // how the bytes were made of those that its tensors lie in; empty: they are those
+  int64_t source_elements;     // of the latter
 };
 
-/// A tensor of the model and the constant that it lies in.
+/// A tensor of the model and the constant that it lies in, before that was put into order.
 struct plan_tensor {
   const char *name;
   int32_t constant;
   span<int64_t> sizes, strides;
   int64_t offset; // elements
+  int32_t next;   // the same tensor in another constant, an index into plan::tensors; -1: none
 };
 
 struct plan_kernel {
@@ -105,6 +118,7 @@ public:
   array<plan_output> outputs;
   array<plan_constant> constants;
   array<plan_tensor> tensors; // what the model calls them, constant by constant
+  array<int32_t> named;       // of these, the first of each name
   span<fbs::Buffer> buffers;
   array<int32_t> arena_slots; // slot of each arena's bytes
   array<bool> arena_late;
@@ -115,7 +129,11 @@ public:
   int32_t arg_total = 0; // arguments of all launches
   int64_t launch_count = 0;
   int64_t max_scratch = 0;
+  bool lends_constants = false; // an output is a constant where it lies
   bool has_late_sizes = false; // slots change while the steps run
+
+  /// The first of the name among `tensors`; -1: none.
+  int32_t find_tensor(const char *name) const;
 
 private:
   template <typename T, typename V> span<T> elements(const V *v);
@@ -125,7 +143,11 @@ private:
   neso_status read_sizes();
   neso_status read_inputs();
   neso_status read_constants(const archive &files);
+  neso_status count_orders();
+  neso_status read_orders(const fbs::Constant *row, plan_constant *c);
+  neso_status read_order(const fbs::ElementOrder *row, const plan_constant &c, int64_t from, element_order *out);
   neso_status read_tensors();
+  neso_status name_tensors();
   neso_status read_buffers();
   neso_status read_outputs();
   neso_status read_kernels();
@@ -139,8 +161,12 @@ private:
   neso_status writable_slot(int64_t index, const char *where) const;
   neso_status slots(span<int32_t> indices, const char *where) const;
   neso_status buffer(int64_t index, const char *where) const;
+  array<element_order> orders_;  // of all constants
+  array<element_piece> pieces_;  // of all orders
+  array<int32_t> name_table_; // places of `tensors` plus one, by hash of the name; 0: free
   bool misaligned_ = false;
   int32_t products_read_ = 0;
+  size_t orders_read_ = 0, pieces_read_ = 0;
 };
 
 } // namespace neso_rt

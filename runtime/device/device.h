@@ -114,6 +114,11 @@ struct neso_device_vtable {
   /// `count` items of 1, 2, 4 or 8 bytes, the low bytes of `bits`.
   neso_status (*fill)(neso_rt::queue *, char *to, int item, uint64_t bits, int64_t count);
 
+  /// A copy of a constant's bytes in the device's memory, complete when it returns, and its end. Any thread, with the device
+  /// entered. Null: the device reads the host's memory.
+  neso_status (*place)(neso_rt::device *, const void *from, int64_t bytes, char **out);
+  void (*displace)(neso_rt::device *, char *memory);
+
   // launch.cpp.
   /// A kernel of the plan over a grid. args: its argument memory (plan_kernel). step: which step of the plan it is, for
   /// devices that learn what launches cost; -1: none.

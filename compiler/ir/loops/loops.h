@@ -233,6 +233,17 @@ struct Node {
   std::shared_ptr<const UserKernelSpec> user;
 };
 
+/// Elements put into another order: `elements` of them, zero where no piece writes (order.h).
+struct ElementOrder {
+  /// For all i below sizes: result[to + i * toStrides] = source[from + i * fromStrides].
+  struct Piece {
+    std::vector<int64_t> sizes, toStrides, fromStrides;
+    int64_t to = 0, from = 0;
+  };
+  int64_t elements = 0;
+  std::vector<Piece> pieces;
+};
+
 /// A constant of the program: bytes (owned or in the model's file), already in the layout in which the loops read them.
 struct Constant {
   std::string fqn; // empty for compile-time constants without a name
@@ -243,13 +254,18 @@ struct Constant {
   bool isBuffer = false; // a buffer of the model
   std::shared_ptr<const void> owner;
   /// A tensor of the model that lies in these bytes, from element `offset` on: what a caller is handed out of a mutated
-  /// constant. Several tensors may share one storage.
+  /// constant, and what can be given another value. Several tensors may share one storage.
   struct ModelTensor {
     std::string fqn;
     std::vector<int64_t> sizes, strides;
     int64_t offset = 0;
   };
-  std::vector<ModelTensor> tensors = {}; // empty once the bytes were put into another order
+  std::vector<ModelTensor> tensors = {};
+  /// How `data` was made of the bytes that `tensors` lie in, of `sourceElements` elements; empty: it is those bytes.
+  std::vector<ElementOrder> orders = {};
+  int64_t sourceElements = 0;
+  /// Tensors of the model that it was computed from, in a way that nobody can repeat when they change.
+  std::vector<std::string> foldedFrom = {};
 };
 
 /// What the program returns, in the order of the model's outputs.

@@ -13,7 +13,7 @@ namespace neso::lower {
 static constexpr int64_t kMaxFoldedElements = 1 << 16;
 
 Tensor Lowering::fold(const Tensor &x) {
-  if (x.realized() || x.isComplex() || x.isNumber()) return x;
+  if (!folds || x.realized() || x.isComplex() || x.isNumber()) return x;
   int64_t count = 1;
   for (Expr s : x.sizes()) {
     std::optional<int64_t> n = s.asConst();
@@ -82,7 +82,14 @@ Tensor Lowering::fold(const Tensor &x) {
   Result<std::vector<loops::HostValue>> result = loops::Interpreter(mini).run({});
   if (!result || result->size() != 1) return x;
   const uint8_t *data = (*result)[0].data;
-  return addConstant(x.dtype(), x.sizes(), std::vector<uint8_t>(data, data + count * itemSize(x.dtype())));
+  std::vector<std::string> from;
+  for (const loops::Constant &c : mini.constants) {
+    for (const loops::Constant::ModelTensor &t : c.tensors) from.push_back(t.fqn);
+    from.insert(from.end(), c.foldedFrom.begin(), c.foldedFrom.end());
+  }
+  Tensor folded = addConstant(x.dtype(), x.sizes(), std::vector<uint8_t>(data, data + count * itemSize(x.dtype())));
+  program.constants.back().foldedFrom = std::move(from);
+  return folded;
 }
 
 } // namespace neso::lower

@@ -22,7 +22,10 @@ using Values = std::unordered_map<int32_t, Tensor>;
 /// The state of lowering one model.
 class ModelLowering {
 public:
-  ModelLowering(const graph::Model &model) : model_(model), userKernels_(model) { ctx_.facts = model.facts; }
+  ModelLowering(const graph::Model &model, const LowerOptions &options) : model_(model), userKernels_(model) {
+    ctx_.facts = model.facts;
+    ctx_.folds = !options.updatable;
+  }
   Result<loops::Program> run();
 
 private:
@@ -566,9 +569,9 @@ Result<loops::Program> ModelLowering::run() {
 
 } // namespace
 
-Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &) {
+Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &, const LowerOptions &options) {
   Working stage("graph to loops");
-  ModelLowering lowering(model);
+  ModelLowering lowering(model, options);
   return lowering.run();
 }
 

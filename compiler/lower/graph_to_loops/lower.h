@@ -23,7 +23,12 @@
 
 namespace neso::lower {
 
-Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &sink);
+struct LowerOptions {
+  /// Every weight can be given another value later: nothing is computed from them now.
+  bool updatable = false;
+};
+
+Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &sink, const LowerOptions &options = {});
 
 /// Whether the operator has a lowering ("aten.add.Tensor"); a call of it may still be refused for its arguments.
 bool isSupported(std::string_view target);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/loops/order.h"
 #include "lower/graph_to_loops/tensor_ops.h"
 
 namespace neso::lower {
@@ -134,31 +135,22 @@ Tensor Lowering::constantInOrder(const Tensor &x, const std::vector<int> &order)
   Sizes strides = denseStrides(x.sizes(), order);
   int64_t count = 1;
   bool same = true;
+  loops::AxisPart all{0, from->offset.constValue(), {}};
   for (size_t d = 0; d < strides.size(); ++d) {
     if (!x.sizes()[d].isConst() || !from->strides[d].isConst()) return x;
     same &= x.sizes()[d].isConst(1) || strides[d] == from->strides[d];
     count *= x.sizes()[d].constValue();
+    all.dims.push_back({x.sizes()[d].constValue(), strides[d].constValue(), from->strides[d].constValue()});
   }
   if (same || !source.data || count == 0) return x;
-  size_t item = static_cast<size_t>(itemSize(x.dtype()));
-  std::vector<uint8_t> bytes(static_cast<size_t>(count) * item);
-  std::vector<int64_t> at(strides.size(), 0);
-  int64_t read = from->offset.constValue(), write = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(bytes.data() + static_cast<size_t>(write) * item, source.data + static_cast<size_t>(read) * item, item);
-    for (size_t d = at.size(); d-- > 0;) {
-      read += from->strides[d].constValue(), write += strides[d].constValue();
-      if (++at[d] < x.sizes()[d].constValue()) break;
-      read -= at[d] * from->strides[d].constValue(), write -= at[d] * strides[d].constValue();
-      at[d] = 0;
-    }
-  }
-  Tensor copy = addConstant(x.dtype(), x.sizes(), std::move(bytes));
+  Tensor copy = addConstant(x.dtype(), x.sizes(), {});
   Strided where = *copy.asStrided();
   where.strides = strides;
   program.buffer(where.buffer).name = buffer.name;
   loops::Constant &c = program.constants[static_cast<size_t>(program.buffer(where.buffer).index)];
-  c.fqn = source.fqn, c.isBuffer = source.isBuffer;
+  c = source;
+  loops::reorder(c, loops::elementOrder({{all}}, 0, count), x.dtype());
+  c.dtype = x.dtype();
   return Tensor::strided(*this, x.dtype(), x.sizes(), where);
 }
 

@@ -34,6 +34,9 @@ public:
   /// The condition under which the branch that is being lowered would run; null outside of branches.
   std::shared_ptr<const BodyBuilder::Guard> guard;
 
+  /// Whether small tensors that depend on constants alone are computed now: their weights cannot be given other values.
+  bool folds = true;
+
   BufferId addTemp(DType t, Expr elements);
   /// A compile-time constant; the bytes are copied.
   Tensor addConstant(DType t, const Sizes &sizes, std::vector<uint8_t> bytes);

@@ -5,6 +5,7 @@
 
 #include "ir/loops/build.h"
 #include "ir/loops/dependences.h"
+#include "ir/loops/order.h"
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
 #include "lower/plan_to_tile/config.h"
@@ -229,29 +230,15 @@ public:
   Op &load() const { return kernel_.nodes[0].body.ops[static_cast<size_t>(kernel_.nodes[0].rhs)]; }
   const loops::Buffer &buffer() const { return plan_.program.buffer(load().buffer); }
 
-  /// Writes a new array of `elements` elements, zero where nothing is put: `fill(put)` calls put(to, from).
-  template <typename Fill> bool rewrite(int64_t elements, Fill fill) const {
-    int64_t size = itemSize(buffer().dtype);
+  /// Puts the elements into the order of these axes, of `elements` elements in all; false where it cannot be done.
+  bool rewrite(int64_t elements, const std::vector<loops::Axis> &axes) const {
+    const DType dtype = buffer().dtype;
+    if (itemSize(dtype) != 4 && itemSize(dtype) != 2) return false;
     loops::Constant &constant = plan_.program.constants[static_cast<size_t>(buffer().index)];
-    auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(elements * size), uint8_t{0});
-    auto copyAll = [&](auto typed) {
-      using T = decltype(typed);
-      const T *from = reinterpret_cast<const T *>(constant.data) + base_;
-      T *to = reinterpret_cast<T *>(bytes->data());
-      fill([&](int64_t at, int64_t source) { to[at] = from[source]; });
-    };
-    if (size == 4)
-      copyAll(uint32_t());
-    else if (size == 2)
-      copyAll(uint16_t());
-    else
-      return false;
-    constant.tensors.clear();
-    constant.data = bytes->data(), constant.bytes = static_cast<int64_t>(bytes->size()), constant.fileOffset = -1,
-    constant.owner = bytes;
+    loops::reorder(constant, loops::elementOrder(axes, base_, elements), dtype);
     loops::BufferId id = buffer().id;
     plan_.program.buffer(id).elements = elements;
-    plan_.placements[id.index()].bytes = static_cast<int64_t>(bytes->size());
+    plan_.placements[id.index()].bytes = constant.bytes;
     return true;
   }
 
@@ -340,19 +327,11 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users 
   int64_t blocks = (operand->n + c.bn - 1) / c.bn, kPadded = (operand->k + c.bk - 1) / c.bk * c.bk;
   int64_t batches = static_cast<int64_t>(operand->batchAt.size()),
           outer = static_cast<int64_t>(operand->outerAt.size());
-  bool done = operand->rewrite(batches * blocks * outer * kPadded * c.bn, [&](auto put) {
-    int64_t to = 0;
-    for (int64_t batch : operand->batchAt)
-      for (int64_t block = 0; block < blocks; ++block) {
-        int64_t width = std::min(c.bn, operand->n - block * c.bn);
-        for (int64_t ko : operand->outerAt)
-          for (int64_t ki = 0; ki < kPadded; ++ki, to += c.bn) {
-            if (ki >= operand->k) continue;
-            int64_t row = batch + ko + operand->kAt[static_cast<size_t>(ki)];
-            for (int64_t j = 0; j < width; ++j) put(to + j, row + operand->nAt[static_cast<size_t>(block * c.bn + j)]);
-          }
-      }
-  });
+  const int64_t blockElements = outer * kPadded * c.bn;
+  bool done = operand->rewrite(batches * blocks * blockElements,
+                               {loops::plainAxis(operand->batchAt, blocks * blockElements),
+                                loops::blockedAxis(operand->nAt, c.bn, blockElements),
+                                loops::plainAxis(operand->outerAt, kPadded * c.bn), loops::plainAxis(operand->kAt, c.bn)});
   if (!done) return;
   // The load in terms of the flat symbols of emitContraction.
   auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
@@ -369,13 +348,11 @@ void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users
   if (!operand) return;
   int64_t batches = static_cast<int64_t>(operand->batchAt.size()),
           outer = static_cast<int64_t>(operand->outerAt.size());
-  bool done = operand->rewrite(batches * operand->n * outer * operand->k, [&](auto put) {
-    int64_t to = 0;
-    for (int64_t batch : operand->batchAt)
-      for (int64_t column : operand->nAt)
-        for (int64_t ko : operand->outerAt)
-          for (int64_t ki : operand->kAt) put(to++, batch + column + ko + ki);
-  });
+  const int64_t column = outer * operand->k;
+  bool done = operand->rewrite(batches * operand->n * column,
+                               {loops::plainAxis(operand->batchAt, operand->n * column),
+                                loops::plainAxis(operand->nAt, column), loops::plainAxis(operand->outerAt, operand->k),
+                                loops::plainAxis(operand->kAt, 1)});
   if (!done) return;
   auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
   operand->load().index = ((batch * operand->n + kN) * outer + ko) * operand->k + kK;

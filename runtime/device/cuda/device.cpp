@@ -153,6 +153,13 @@ neso_status fill(queue *q, char *to, int item, uint64_t bits, int64_t count) {
   return of(q)->fill(to, item, bits, count);
 }
 
+neso_status place(device *d, const void *from, int64_t bytes, char **out) {
+  return static_cast<cuda_device *>(d)->place(from, bytes, out);
+}
+void displace(device *d, char *memory) {
+  static_cast<cuda_device *>(d)->driver.cuMemFree(reinterpret_cast<cu_pointer>(memory));
+}
+
 neso_status launch(queue *q, int32_t kernel, int32_t, const void *args, const uint32_t grid[3]) {
   return of(q)->launch(kernel, args, grid);
 }
@@ -200,6 +207,8 @@ const neso_device_vtable neso_device_cuda = {
     .download = download,
     .copy = copy,
     .fill = fill,
+    .place = place,
+    .displace = displace,
     .launch = launch,
     .sizes_changed = sizes_changed,
     .multiply = multiply,

@@ -41,6 +41,8 @@ public:
   /// Kernels of the runtime's own (copy_kernel.h), assembled by the driver when they are first asked for. Any thread.
   neso_status own_kernel(int which, cu_function *out) const;
   size_t constant_bytes() const { return constant_bytes_; }
+  /// A copy of a constant's bytes.
+  neso_status place(const void *from, int64_t bytes, char **out);
 
   cuda_driver driver;
   cu_context context = nullptr;

@@ -169,4 +169,18 @@ neso_status cuda_device::upload_constants() {
   return driver.check(driver.cuStreamSynchronize(nullptr), "uploading the model's constants");
 }
 
+neso_status cuda_device::place(const void *from, int64_t bytes, char **out) {
+  cu_pointer to = 0;
+  cu_result r = driver.cuMemAlloc(&to, size_t(bytes));
+  if (r == kCuOutOfMemory)
+    return fail(NESO_OUT_OF_MEMORY, "out of memory on cuda:%d: %lld bytes for a weight", index, (long long)bytes);
+  NESO_TRY(driver.check(r, "memory for a weight"));
+  r = driver.cuMemcpyHtoDAsync(to, from, size_t(bytes), nullptr);
+  if (r == 0) r = driver.cuStreamSynchronize(nullptr);
+  if (r != 0) driver.cuMemFree(to);
+  NESO_TRY(driver.check(r, "uploading a weight"));
+  *out = reinterpret_cast<char *>(to);
+  return NESO_OK;
+}
+
 } // namespace neso_rt

@@ -8,9 +8,9 @@ namespace neso_rt {
 neso_status null_open(const code_source &source, const neso_context_options &options, device **out) {
   if (options.device_index < 0)
     return fail(NESO_DEVICE_UNAVAILABLE, "there is no device null:%d", options.device_index);
-  void *memory = malloc(sizeof(device));
+  void *memory = malloc(sizeof(null_device));
   if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
-  device *self = new (memory) device;
+  null_device *self = new (memory) null_device;
   self->table = &neso_device_null;
   self->program = source.program;
   self->index = options.device_index;
@@ -27,8 +27,9 @@ neso_status null_open(const code_source &source, const neso_context_options &opt
 }
 
 void null_close(device *d) {
-  d->~device();
-  free(d);
+  null_device *self = static_cast<null_device *>(d);
+  self->~null_device();
+  free(self);
 }
 
 } // namespace neso_rt

@@ -4,6 +4,8 @@
 //
 // Memory is zero when it is given, so that results are the same each time.
 #pragma once
+#include <pthread.h>
+
 #include "core/plan.h"
 #include "device/device.h"
 
@@ -28,6 +30,11 @@ struct graph {
 };
 struct event {
   double ms;
+};
+
+struct null_device : device {
+  pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  null_block *placed = nullptr; // copies of constants; under the lock
 };
 
 struct null_queue : queue {
@@ -62,6 +69,8 @@ inline const null_counts &null_counts_of(const queue *q) { return static_cast<co
 neso_status null_open(const code_source &source, const neso_context_options &options, device **out);
 void null_close(device *);
 // memory.cpp
+neso_status null_place(device *, const void *from, int64_t bytes, char **out);
+void null_displace(device *, char *memory);
 void *null_allocate(void *self, size_t bytes);
 void null_release(void *self, void *memory, size_t bytes);
 void *null_allocate_host(queue *, size_t bytes);

@@ -15,8 +15,45 @@ neso_status null_queue::check(const char *at, int64_t bytes, const char *what) c
     if (inside(at, bytes, b->data, int64_t(b->bytes))) return NESO_OK;
   for (size_t i = 0; i < on->constants.size(); ++i)
     if (on->constants[i] && inside(at, bytes, on->constants[i], on->program->constants[i].bytes)) return NESO_OK;
+  null_device *device = static_cast<null_device *>(on);
+  pthread_mutex_lock(&device->lock);
+  bool placed = false;
+  for (const null_block *b = device->placed; b && !placed; b = b->next)
+    placed = inside(at, bytes, b->data, int64_t(b->bytes));
+  pthread_mutex_unlock(&device->lock);
+  if (placed) return NESO_OK;
   return fail(NESO_DEVICE_FAILED, "%s: %lld bytes at %p are not memory of device null:%d", what, (long long)bytes,
               static_cast<const void *>(at), on->index);
+}
+
+neso_status null_place(device *d, const void *from, int64_t bytes, char **out) {
+  null_device *self = static_cast<null_device *>(d);
+  null_block *made = static_cast<null_block *>(malloc(sizeof(null_block)));
+  char *memory = static_cast<char *>(malloc(size_t(bytes)));
+  if (!made || !memory) {
+    free(made);
+    free(memory);
+    return fail(NESO_OUT_OF_MEMORY, "out of memory on null:%d: %lld bytes for a weight", self->index, (long long)bytes);
+  }
+  memcpy(memory, from, size_t(bytes));
+  pthread_mutex_lock(&self->lock);
+  *made = {memory, size_t(bytes), self->placed};
+  self->placed = made;
+  pthread_mutex_unlock(&self->lock);
+  *out = memory;
+  return NESO_OK;
+}
+
+void null_displace(device *d, char *memory) {
+  null_device *self = static_cast<null_device *>(d);
+  pthread_mutex_lock(&self->lock);
+  null_block **at = &self->placed;
+  while (*at && (*at)->data != memory) at = &(*at)->next;
+  null_block *found = *at;
+  if (found) *at = found->next;
+  pthread_mutex_unlock(&self->lock);
+  free(memory);
+  free(found);
 }
 
 void *null_allocate(void *self, size_t bytes) {

@@ -11,7 +11,7 @@
  * Names: neso_<noun>_<verb>; what a call gives back comes last and is called out_*. Calls return neso_status (0: done) and never
  * throw; after a failure neso_error_text() says what happened, per thread.
  *
- * Threads: a model is immutable and may be used by any number of threads at once. A context serves one call at a time; make one per
+ * Threads: a model is immutable, but for the weights that it uses, and may be used by any number of threads at once. A context serves one call at a time; make one per
  * concurrent run (contexts share the model's constants and code). Nothing here depends on environment variables or global state. */
 #ifndef NESO_NESO_H
 #define NESO_NESO_H
@@ -176,6 +176,8 @@ typedef struct neso_constant_info {
   int mutated;        /* runs change it: each context has its own copy */
   neso_tensor tensor; /* the value as stored; read-only. data is NULL while the caller has not given it */
 } neso_constant_info;
+/* Each name once, in the model's own shape. The tensor's data is NULL as well where the package keeps it in another order: neso_weights_get
+ * copies it out. */
 NESO_API int32_t neso_model_constant_count(const neso_model *model);
 NESO_API neso_status neso_model_constant(const neso_model *model, int32_t index, neso_constant_info *out_info);
 
@@ -412,6 +414,55 @@ NESO_API neso_status neso_kernel_launch(neso_context *context, const char *name,
 NESO_API neso_status neso_kernel_launch_checked(neso_context *context, const char *name, const uint32_t grid[3],
                                                 const union neso_arg *args, const int64_t *buffer_bytes,
                                                 size_t arg_count);
+
+/* ---- Weights
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/* A set of values for the constants of a model: what was not set is as in the set that it began from. Made by one thread, then sealed;
+ * sealed it never changes and may be used by any thread.
+ *
+ *     neso_weights *w;
+ *     neso_weights_create(model, NULL, &w);                     // begins from the package's values
+ *     neso_weights_set(w, "fc.weight", &value, NESO_WEIGHTS_COPY);
+ *     neso_weights_seal(w);
+ *     neso_model_use(model, w);                                 // runs that begin from now on read it
+ *     neso_weights_free(w);                                     // freed when the last run that reads it is over
+ */
+typedef struct neso_weights neso_weights;
+
+/* base: a sealed set of the same model; NULL: the package's. The model must outlive the set. */
+NESO_API neso_status neso_weights_create(const neso_model *model, const neso_weights *base, neso_weights **out_weights);
+
+typedef enum neso_weights_mode {
+  NESO_WEIGHTS_COPY = 0,
+  NESO_WEIGHTS_BORROW = 1 /* the caller's memory is used where it lies, and outlives the set; contiguous, aligned to 64. Refused for
+                             weights that the model keeps in another order. On a GPU it is copied when the set is sealed */
+} neso_weights_mode;
+/* value: in host memory, of the model's dtype and sizes, any strides when copied. NESO_NO_SUCH_NAME; NESO_WEIGHT_FIXED for a weight that was
+ * folded when compiling. */
+NESO_API neso_status neso_weights_set(neso_weights *weights, const char *name, const neso_tensor *value,
+                                      neso_weights_mode mode);
+/* Sets, by copying, every weight that a .safetensors file has under its name, after `prefix` (NULL: none) is taken off. out_set, out_ignored
+ * (may be NULL): tensors that were set, and tensors of names that the model does not have. */
+NESO_API neso_status neso_weights_load(neso_weights *weights, const char *path, const char *prefix, int64_t *out_set,
+                                       int64_t *out_ignored);
+/* Copies a value into the caller's memory: `to` has the model's dtype and sizes, and any strides. */
+NESO_API neso_status neso_weights_get(const neso_weights *weights, const char *name, const neso_tensor *to);
+/* The set is complete and may be used. NESO_CONSTANT_MISSING when it is not; it can then be completed. */
+NESO_API neso_status neso_weights_seal(neso_weights *weights);
+
+/* Runs that begin from now on, in contexts without weights of their own, read this set; NULL: the package's. Never waits for a run, and no
+ * run ever sees two sets. Any thread. A buffer that the model mutates keeps what the context's runs left in it, unless the set gives it a
+ * value that the set before did not have. */
+NESO_API neso_status neso_model_use(neso_model *model, neso_weights *weights);
+/* The same for this context alone; NULL: it reads the model's again. */
+NESO_API neso_status neso_context_use(neso_context *context, neso_weights *weights);
+
+NESO_API neso_weights *neso_weights_retain(neso_weights *weights);
+/* Gives up the caller's hold. NULL is allowed. */
+NESO_API void neso_weights_free(neso_weights *weights);
+/* Contexts that read it in a run that is not known to be over. */
+NESO_API int32_t neso_weights_users(const neso_weights *weights);
 
 #ifdef __cplusplus
 }
