@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "aoti_file.h"
 #include "backend/target.h"
 #include "base/atomic_file.h"
 #include "console.h"
@@ -15,7 +16,7 @@ namespace neso::cli {
 namespace {
 
 struct Options {
-  std::string model, output, report, emit, from, ptxas;
+  std::string model, output, report, emit, from, ptxas, format = "neso", aotiLibrary;
   std::vector<std::string> archs, kernels, settings;
   CompileOptions compile;
   TuneRequest tune;
@@ -26,6 +27,8 @@ int run(Options o) {
   if (Status s = resolveNative(o.compile.target, o.archs, o.tune.device); !s) return report(s.error());
   o.compile.archs = o.archs;
   o.compile.kernelPaths = o.kernels;
+  // PyTorch's loader may give any weight another value.
+  o.compile.updatable |= o.format == "aoti";
   o.compile.report = !o.report.empty();
   if (!o.emit.empty()) o.compile.emit = parseStage(o.emit);
   if (!o.from.empty()) o.compile.from = parseStage(o.from);
@@ -43,6 +46,11 @@ int run(Options o) {
     }
     Status s = writeFileAtomically(o.output, c->emitted);
     return s ? 0 : report(s.error());
+  }
+  if (o.format == "aoti") {
+    Result<std::string> archive = asAotiArchive(c->package, o.compile.target, o.aotiLibrary);
+    if (!archive) return report(archive.error());
+    c->package = std::move(*archive);
   }
   if (Status s = writeFileAtomically(o.output, c->package); !s) return report(s.error());
   if (!o.report.empty())
@@ -117,6 +125,12 @@ void declareCompile(CLI::App &parent, Action &todo) {
   app->add_option("--dim", o->tune.dims, "a size to tune with, s0=17")->needs(tune)->allow_extra_args(false);
   app->add_option("--run-threads", o->tune.runThreads, "of the model while it is tuned on a CPU (default: all)")
       ->needs(tune);
+  app->add_option("--format", o->format,
+                  "neso: a package; aoti: an archive that PyTorch's own loader runs (torch._inductor.aoti_load_package)")
+      ->check(CLI::IsMember({"neso", "aoti"}))
+      ->capture_default_str();
+  app->add_option("--aoti-library", o->aotiLibrary,
+                  "with --format aoti: the library to put into the archive (default: libneso_aoti.so in ../lib of this program)");
   app->add_flag("--updatable", o->compile.updatable,
                 "compute nothing from weights when compiling, so that each of them can be given another value later");
   app->add_option("--threads", o->compile.threads, "of the compiler")->check(CLI::Range(1, 256))->capture_default_str();

@@ -1,0 +1,12 @@
+// What `neso compile --format aoti` writes.
+#pragma once
+#include <string>
+
+#include "base/diagnostics.h"
+
+namespace neso::cli {
+
+/// The archive for PyTorch's loader. library: a path of libneso_aoti.so; empty: the one that was built beside this program.
+Result<std::string> asAotiArchive(const std::string &package, const std::string &device, const std::string &library);
+
+} // namespace neso::cli
