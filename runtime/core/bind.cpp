@@ -76,6 +76,7 @@ neso_status binding::start(const plan &program, queue *q, memory *m, const neso_
   NESO_TRY(addresses.resize(size_t(program.buffers.size)));
   NESO_TRY(args_.resize(size_t(program.arg_total)));
   NESO_TRY(buffers.resize(program.constants.size()));
+  NESO_TRY(first_ids_.resize(program.constants.size()));
   for (size_t i = 0; i < program.constants.size(); ++i) {
     const plan_constant &c = program.constants[i];
     if (c.mutated) NESO_TRY(memory_->grow(&buffers[i], c.bytes ? c.bytes : 1, c.name));
@@ -111,14 +112,15 @@ neso_status binding::reset_buffers() {
 }
 
 neso_status binding::read_constants(const constant_view &view) {
-  const constant_view before = constants_;
   constants_ = view;
   constants_changed_ = true;
   bool uploaded = false;
   for (size_t i = 0; i < buffers.size(); ++i) {
     const plan_constant &c = program_->constants[i];
     if (!c.mutated || !c.bytes || !initial(i)) continue;
-    if ((before.ids ? before.ids[i] : 0) == (view.ids ? view.ids[i] : 0)) continue;
+    const int64_t id = view.ids ? view.ids[i] : 0;
+    if (first_ids_[i] == id) continue;
+    first_ids_[i] = id;
     NESO_TRY(queue_->table->upload(queue_, buffers[i].data, initial(i), c.bytes));
     uploaded = true;
   }

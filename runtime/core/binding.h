@@ -116,7 +116,8 @@ private:
   queue *queue_ = nullptr;
   memory *memory_ = nullptr;
   bool bound_ = false;            // slots and memory fit bound_sizes
-  constant_view constants_{};     // that runs read
+  constant_view constants_{};     // that runs read; what it points to is there while a run has its set pinned
+  array<int64_t> first_ids_;      // of the content that each mutated buffer began with
   bool constants_changed_ = false; // since addresses were found
   array<int64_t> output_shapes_;  // backing of bound_output.sizes and strides
   array<int64_t> input_strides_;  // of the model's layout, one after the other

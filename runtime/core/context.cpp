@@ -173,7 +173,10 @@ neso_status neso_context_buffer(neso_context *c, const char *name, neso_tensor *
 
 neso_status neso_context_reset_buffers(neso_context *c) {
   device_scope scope(c->device);
-  return c->binding.reset_buffers();
+  NESO_TRY(pin_weights(c));
+  const neso_status status = c->binding.reset_buffers();
+  if (!c->model->plan.lends_constants) unpin_weights(c);
+  return status;
 }
 
 neso_status neso_context_get_stats(const neso_context *c, neso_context_stats *out) {

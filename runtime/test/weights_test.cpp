@@ -235,6 +235,21 @@ TEST(Weights, MutatedBuffersKeepWhatRunsLeftUnlessTheSetHasItsOwn) {
   EXPECT_EQ(result(m.context, {1, 1}), (std::vector<float>{112, 212}));
   ASSERT_EQ(neso_context_reset_buffers(m.context), NESO_OK);
   EXPECT_EQ(result(m.context, {1, 1}), (std::vector<float>{111, 211}));
+  // Sets that are gone by the next call.
+  ASSERT_EQ(neso_model_use(m.model, nullptr), NESO_OK);
+  neso_weights_free(t.w);
+  t.w = nullptr;
+  ASSERT_EQ(neso_context_reset_buffers(m.context), NESO_OK);
+  EXPECT_EQ(result(m.context, {1, 1}), (std::vector<float>{5, 5}));
+  {
+    Set u(m.model);
+    ASSERT_EQ(u.set("state", Tensor({2}, {7, 7})), NESO_OK);
+    ASSERT_EQ(neso_weights_seal(u.w), NESO_OK);
+    ASSERT_EQ(neso_model_use(m.model, u.w), NESO_OK);
+    EXPECT_EQ(result(m.context, {1, 1}), (std::vector<float>{11, 11}));
+    ASSERT_EQ(neso_model_use(m.model, nullptr), NESO_OK);
+  }
+  EXPECT_EQ(result(m.context, {1, 1}), (std::vector<float>{5, 5}));
 }
 
 TEST(Weights, OtherDevicesGetCopiesWhenTheSetIsSealed) {
