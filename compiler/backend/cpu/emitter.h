@@ -206,6 +206,7 @@ private:
     llvm::ArrayRef<mlir::Value> values; // of the nest's shape
     bool trim = false;                  // nothing happens where values[0] is false: the loop may end early
     int64_t start = 0;                  // first position of the vector direction; a multiple of the width
+    bool narrowTail = false;            // the tail runs in vectors of one register: body looks at width_
   };
   /// Runs body at every index of the nest. With masks, a main loop in which they are known to be true and a tail.
   void runNest(const Nest &nest, const Masks &masks, llvm::function_ref<void(const Index &)> body);
@@ -221,6 +222,8 @@ private:
   std::optional<Prefix> comparedPrefix(mlir::Operation *compare, const Index &index, size_t dim, const Nest &nest);
   int64_t widthFor(llvm::ArrayRef<mlir::Value> values, int64_t extent, int maxFactor);
   llvm::SmallVector<mlir::Value, 4> masksBelow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape);
+  /// Whether something of the shape below v would be kept for others when all elements are visited.
+  bool keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape);
 
   // ---- control flow (control.cpp)
   void emitFor(mlir::Operation *op);
@@ -240,6 +243,18 @@ private:
   // ---- whole-tensor operations (reduce.cpp, dot.cpp)
   void emitReduce(mlir::Operation *op);
   llvm::Constant *reduceIdentity(mlir::Operation *op);
+  /// A reduction whose elements are `outside` wherever `mask` is false; to take that once is to take it often.
+  struct MaskedReduction {
+    mlir::Value mask; // of the source's shape; across: of 1 in all dimensions but the axis
+    llvm::Constant *outside;
+  };
+  std::optional<MaskedReduction> maskedReduction(mlir::Operation *op, bool across);
+  /// Where the mask ends along the axis: it is true at [0, sure), false from `end` on (i32; between them nothing is
+  /// known). outside (i1): there are positions behind `end`.
+  struct Reach {
+    llvm::Value *sure, *end, *outside;
+  };
+  std::optional<Reach> reachOf(mlir::Value mask, const Index &outer, int axis);
   llvm::SmallVector<llvm::Value *, 2> combineLanes(mlir::Region &combine, llvm::SmallVector<llvm::Value *, 2> values,
                                                    int64_t width);
   void emitScan(mlir::Operation *op);

@@ -279,6 +279,17 @@ llvm::SmallVector<mlir::Value, 4> Emitter::masksBelow(llvm::ArrayRef<mlir::Value
   return masks;
 }
 
+bool Emitter::keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape) {
+  bool keeps = false;
+  walkBelow(*uses_, {v}, [&](mlir::Operation *op) {
+    mlir::Value result = op->getResult(0);
+    auto type = llvm::dyn_cast<mlir::RankedTensorType>(result.getType());
+    keeps |= type && type.getShape() == shape && !buffers_.count(result) && uses_->worthKeeping(result);
+    return !buffers_.count(result);
+  });
+  return keeps;
+}
+
 std::optional<Emitter::Prefix> Emitter::prefixOf(mlir::Value mask, const Index &index, const Nest &nest) {
   Value *extent = b.getInt32(static_cast<uint32_t>(nest.extent)), *none = b.getInt32(0);
   size_t dim = 0;
@@ -361,10 +372,10 @@ std::optional<Emitter::Prefix> Emitter::comparedPrefix(mlir::Operation *compare,
 
 void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
                          llvm::function_ref<void(const Index &)> body) {
-  width_ = nest.width;
-  auto run = [&](Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known) -> void {
-    forLoop(lo, hi, nest.width, [&](Value *iv) {
-      Index index = vectorIndex(nest, outer, iv);
+  auto run = [&](const Nest &cut, Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known) -> void {
+    width_ = cut.width;
+    forLoop(lo, hi, cut.width, [&](Value *iv) {
+      Index index = vectorIndex(cut, outer, iv);
       if (!known.empty()) {
         Lanes yes;
         yes.base = b.getTrue();
@@ -375,6 +386,7 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
       body(index);
     });
   };
+  width_ = nest.width;
   Value *zero = b.getInt32(0);
   Value *extent = b.getInt32(static_cast<uint32_t>(nest.extent));
   llvm::SmallVector<mlir::Value, 4> known;
@@ -397,19 +409,23 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
     frames_.pop_back();
   }
   Value *start = b.getInt32(static_cast<uint32_t>(masks.start));
-  if (!bound) return run(start, extent, {});
+  if (!bound) return run(nest, start, extent, {});
   Value *step = b.getInt32(static_cast<uint32_t>(-nest.width));
   Value *full = b.CreateAnd(bound, step);
   if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(full); c && c->getSExtValue() == nest.extent)
-    return run(start, extent, known);
+    return run(nest, start, extent, known);
   if (masks.start) full = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, full, start);
-  run(start, full, known);
+  run(nest, start, full, known);
+  Nest tail = nest;
+  if (masks.narrowTail) tail.width = std::min<int64_t>(nest.width, caps_.f32Lanes);
   Value *end = extent;
   if (trimmed) {
-    end = b.CreateAnd(b.CreateAdd(trimmed, b.getInt32(static_cast<uint32_t>(nest.width - 1))), step);
+    end = b.CreateAnd(b.CreateAdd(trimmed, b.getInt32(static_cast<uint32_t>(tail.width - 1))),
+                      b.getInt32(static_cast<uint32_t>(-tail.width)));
     end = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, end, full);
   }
-  run(full, end, {});
+  run(tail, full, end, {});
+  width_ = nest.width;
 }
 
 void Emitter::runNest(const Nest &nest, const Masks &masks, llvm::function_ref<void(const Index &)> body) {

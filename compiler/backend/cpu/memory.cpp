@@ -278,7 +278,7 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
     llvm::SmallVector<mlir::Value, 8> all(masks.begin(), masks.end());
     for (mlir::Value m : masksBelow(values, shape))
       if (std::find(all.begin(), all.end(), m) == all.end()) all.push_back(m);
-    runNest(nest, {all, sameMask}, [&](const Index &index) {
+    runNest(nest, {all, sameMask, 0, true}, [&](const Index &index) {
       if (masks.empty()) cover(shape, &index);
       llvm::SmallVector<Lanes, 8> pointers, data, conditions;
       for (mlir::Operation *op : stores) {

@@ -44,6 +44,84 @@ llvm::Constant *Emitter::reduceIdentity(mlir::Operation *op) {
   }
 }
 
+namespace {
+/// f(f(x, v), v) is f(x, v).
+bool onceIsOften(OpCode combine, llvm::Constant *v) {
+  switch (combine) {
+  case OpCode::AddF:
+  case OpCode::AddI:
+  case OpCode::XorI: return v->isZeroValue();
+  case OpCode::MulF: return llvm::cast<llvm::ConstantFP>(v)->isExactlyValue(1.0);
+  case OpCode::MulI: return v->isOneValue();
+  default: return true; // of two values one is chosen, or bits are
+  }
+}
+
+/// A part of a conjunction that varies along `axis` alone, without its broadcast.
+mlir::Value partAlong(mlir::Value mask, int axis) {
+  mlir::Operation *def = mask.getDefiningOp();
+  if (!def) return {};
+  if (codeOf(def) == OpCode::AndI) {
+    mlir::Value x = partAlong(def->getOperand(0), axis);
+    return x ? x : partAlong(def->getOperand(1), axis);
+  }
+  if (codeOf(def) != OpCode::Broadcast) return {};
+  llvm::ArrayRef<int64_t> shape = llvm::cast<mlir::RankedTensorType>(def->getOperand(0).getType()).getShape();
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (static_cast<int>(d) != axis && shape[d] != 1) return {};
+  return def->getOperand(0);
+}
+} // namespace
+
+std::optional<Emitter::MaskedReduction> Emitter::maskedReduction(mlir::Operation *op, bool across) {
+  llvm::Constant *identity = reduceIdentity(op);
+  mlir::Value source = op->getOperand(0);
+  mlir::Operation *def = source.getDefiningOp();
+  if (!identity || !def || buffers_.count(source) || !uses_->isVirtual(def)) return std::nullopt;
+  const bool selects = codeOf(def) == OpCode::Select && isTensor(def->getOperand(0).getType());
+  const bool loads = codeOf(def) == OpCode::Load && def->getNumOperands() > 2;
+  if (!selects && !loads) return std::nullopt;
+  mlir::Value mask = def->getOperand(selects ? 0 : 1), other = def->getOperand(2);
+  mlir::Operation *filled = other.getDefiningOp();
+  llvm::Value *value = nullptr;
+  if (filled && codeOf(filled) == OpCode::Splat) value = scalar(filled->getOperand(0)).base;
+  if (filled && codeOf(filled) == OpCode::ArithConstant)
+    value = constant(filled->getAttr("value"), elementOf(other.getType())).base;
+  auto *outside = llvm::dyn_cast_or_null<llvm::Constant>(value);
+  if (!outside || outside->getType() != identity->getType() ||
+      !onceIsOften(codeOf(&op->getRegion(0).front().front()), outside))
+    return std::nullopt;
+  // What is kept on the way must be there as a whole.
+  if (keepsBelow(source, shapeOf(source.getType()))) return std::nullopt;
+  if (across) mask = partAlong(mask, static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt()));
+  if (!mask) return std::nullopt;
+  return MaskedReduction{mask, outside};
+}
+
+std::optional<Emitter::Reach> Emitter::reachOf(mlir::Value mask, const Index &outer, int axis) {
+  Nest nest;
+  nest.shape = shapeOf(mask.getType());
+  nest.vectorDim = axis, nest.extent = nest.shape[static_cast<size_t>(axis)];
+  nest.width = std::min<int64_t>(caps_.f32Lanes, nest.extent);
+  while (nest.extent % nest.width) nest.width /= 2;
+  if (nest.width == 1) return std::nullopt;
+  const int64_t saved = width_;
+  width_ = nest.width;
+  frames_.push_back({b.GetInsertBlock(), {}});
+  std::optional<Prefix> prefix = prefixOf(mask, vectorIndex(nest, outer, b.getInt32(0)), nest);
+  frames_.pop_back();
+  width_ = saved;
+  if (!prefix) return std::nullopt;
+  Value *extent = b.getInt32(static_cast<uint32_t>(nest.extent)), *zero = b.getInt32(0);
+  Reach r{prefix->below, prefix->below, nullptr};
+  if (prefix->certain) {
+    r.sure = b.CreateSelect(prefix->certain, prefix->below, zero);
+    r.end = b.CreateSelect(prefix->certain, prefix->below, extent);
+  }
+  r.outside = b.CreateICmpSLT(r.end, extent);
+  return r;
+}
+
 /// Combines the lanes of each operand's vector down to one, halves against halves.
 llvm::SmallVector<Value *, 2> Emitter::combineLanes(mlir::Region &combine, llvm::SmallVector<Value *, 2> values,
                                                     int64_t width) {
@@ -117,8 +195,13 @@ void Emitter::emitReduce(mlir::Operation *op) {
       accumulators.push_back(
           entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "acc"));
     }
+    const std::optional<MaskedReduction> masked = maskedReduction(op, false);
     sink([&] {
       llvm::SmallVector<mlir::Value, 4> masks = masksBelow(sources, shape);
+      if (masked) {
+        llvm::erase(masks, masked->mask);
+        masks.insert(masks.begin(), masked->mask);
+      }
       // One vector loop for each outer index, so the outer loops are walked by a nest of their own.
       Nest rows;
       rows.shape = outShape;
@@ -127,7 +210,7 @@ void Emitter::emitReduce(mlir::Operation *op) {
       auto row = [&] {
         width_ = nest.width;
         auto step = [&](const Index &index, bool first) {
-          cover(shape, &index);
+          if (!masked) cover(shape, &index);
           llvm::SmallVector<Lanes, 2> elements;
           for (mlir::Value s : sources) elements.push_back(eval(s, index));
           coverIndex_ = nullptr;
@@ -135,17 +218,21 @@ void Emitter::emitReduce(mlir::Operation *op) {
             for (size_t i = 0; i < n; ++i) b.CreateStore(vec(elements[i]), accumulators[i]);
             return;
           }
+          // A narrow tail goes into the first lanes.
           llvm::SmallVector<Value *, 2> current;
-          for (llvm::AllocaInst *a : accumulators) current.push_back(b.CreateLoad(a->getAllocatedType(), a));
+          for (llvm::AllocaInst *a : accumulators) {
+            llvm::Type *t = a->getAllocatedType()->getScalarType();
+            if (width_ > 1) t = llvm::FixedVectorType::get(t, static_cast<unsigned>(width_));
+            current.push_back(b.CreateLoad(t, a));
+          }
           llvm::SmallVector<Lanes> out = combined(current, elements);
           for (size_t i = 0; i < n && i < out.size(); ++i) b.CreateStore(vec(out[i]), accumulators[i]);
         };
-        Masks loopMasks{masks, false, 0};
+        Masks loopMasks{masks, masked.has_value(), 0, identity != nullptr};
         if (identity) {
-          llvm::Type *t = accumulators[0]->getAllocatedType();
-          b.CreateStore(t->isVectorTy() ? llvm::ConstantVector::getSplat(
-                                              llvm::cast<llvm::VectorType>(t)->getElementCount(), identity)
-                                        : identity,
+          std::optional<Reach> reach = masked ? reachOf(masked->mask, outer, axis) : std::nullopt;
+          Value *from = reach ? b.CreateSelect(reach->outside, masked->outside, identity) : identity;
+          b.CreateStore(nest.width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(nest.width), from) : from,
                         accumulators[0]);
         } else {
           forLoop(0, 1, 1, [&](Value *) { step(vectorIndex(nest, outer, b.getInt32(0)), true); });
@@ -193,12 +280,15 @@ void Emitter::emitReduce(mlir::Operation *op) {
       accumulators.push_back(
           entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "acc"));
     }
+    const std::optional<MaskedReduction> masked = shape[axis] > 4 ? maskedReduction(op, true) : std::nullopt;
     sink([&] {
+      const Index origin(shape.size(), uniformInt(0));
+      const std::optional<Reach> reach = masked ? reachOf(masked->mask, origin, axis) : std::nullopt;
       runNest(nest, {}, [&](const Index &at) {
         auto step = [&](const Lanes &position, bool first) {
           Index index = at;
           index.insert(index.begin() + axis, position);
-          cover(shape, &index);
+          if (!reach) cover(shape, &index);
           llvm::SmallVector<Lanes, 2> elements;
           for (mlir::Value s : sources) elements.push_back(eval(s, index));
           coverIndex_ = nullptr;
@@ -210,7 +300,26 @@ void Emitter::emitReduce(mlir::Operation *op) {
           }
           for (size_t i = 0; i < n && i < elements.size(); ++i) b.CreateStore(vec(elements[i]), accumulators[i]);
         };
-        if (shape[axis] <= 4) {
+        if (reach) {
+          Value *from = b.CreateSelect(reach->outside, masked->outside, identity);
+          b.CreateStore(nest.width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(nest.width), from) : from,
+                        accumulators[0]);
+          auto rows = [&](Value *lo, Value *hi, bool known) {
+            forLoop(lo, hi, 1, [&](Value *iv) {
+              const Lanes position = fromValue(iv, currentLevel());
+              if (known) {
+                Index row = origin;
+                row[static_cast<size_t>(axis)] = position;
+                Lanes yes;
+                yes.base = b.getTrue(), yes.level = static_cast<uint8_t>(currentLevel());
+                frames_.back().memo[keyOf(masked->mask, row)] = yes;
+              }
+              step(position, false);
+            });
+          };
+          rows(b.getInt32(0), reach->sure, true);
+          rows(reach->sure, reach->end, false);
+        } else if (shape[axis] <= 4) {
           for (int64_t k = 0; k < shape[axis]; ++k) step(uniformInt(k), k == 0);
         } else {
           forLoop(0, 1, 1, [&](Value *iv) { step(fromValue(iv, currentLevel()), true); });

@@ -59,6 +59,123 @@ TEST_P(KernelTest, ConstantMaskThatFillsPartOfOneRegister) {
   }
 }
 
+/// Reduces a column of 256 floats, or 64 rows of 32 columns to one row, of which a mask leaves some: where it is false,
+/// elements are `other`, by a select or by the load itself.
+std::string maskedReduction(const std::string &combine, const std::string &other, bool across, bool selects) {
+  std::string text = across ? R"(module {
+  tt.func public @reduce(%src: !tt.ptr<f32>, %dst: !tt.ptr<f32>, %start: i32, %n: i32, %columns: i32) {
+    %r = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+    %rows = tt.expand_dims %r {axis = 1 : i32} : tensor<64xi32> -> tensor<64x1xi32>
+    %s = tt.splat %start : i32 -> tensor<64x1xi32>
+    %i = arith.addi %s, %rows : tensor<64x1xi32>
+    %bound = tt.splat %n : i32 -> tensor<64x1xi32>
+    %row = arith.cmpi slt, %i, %bound : tensor<64x1xi32>
+    %c = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>
+    %ce = tt.expand_dims %c {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>
+    %width = tt.splat %columns : i32 -> tensor<1x32xi32>
+    %column = arith.cmpi slt, %ce, %width : tensor<1x32xi32>
+    %c32 = arith.constant dense<32> : tensor<64x1xi32>
+    %pitch = arith.muli %rows, %c32 : tensor<64x1xi32>
+    %pb = tt.broadcast %pitch : tensor<64x1xi32> -> tensor<64x32xi32>
+    %cb = tt.broadcast %ce : tensor<1x32xi32> -> tensor<64x32xi32>
+    %at = arith.addi %pb, %cb : tensor<64x32xi32>
+    %rb = tt.broadcast %row : tensor<64x1xi1> -> tensor<64x32xi1>
+    %kb = tt.broadcast %column : tensor<1x32xi1> -> tensor<64x32xi1>
+    %mask = arith.andi %kb, %rb : tensor<64x32xi1>
+    %from = tt.splat %src : !tt.ptr<f32> -> tensor<64x32x!tt.ptr<f32>>
+    %p = tt.addptr %from, %at : tensor<64x32x!tt.ptr<f32>>, tensor<64x32xi32>
+    %other = arith.constant dense<OTHER> : tensor<64x32xf32>
+    LOAD
+    %sum = "tt.reduce"(%x) <{axis = 0 : i32}> ({
+    ^bb0(%a: f32, %b: f32):
+      %f = COMBINE %a, %b : f32
+      tt.reduce.return %f : f32
+    }) : (tensor<64x32xf32>) -> tensor<32xf32>
+    %to = tt.splat %dst : !tt.ptr<f32> -> tensor<32x!tt.ptr<f32>>
+    %out = tt.addptr %to, %c : tensor<32x!tt.ptr<f32>>, tensor<32xi32>
+    tt.store %out, %sum : tensor<32x!tt.ptr<f32>>
+    tt.return
+  }
+})"
+                            : R"(module {
+  tt.func public @reduce(%src: !tt.ptr<f32>, %dst: !tt.ptr<f32>, %start: i32, %n: i32, %columns: i32) {
+    %r = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>
+    %s = tt.splat %start : i32 -> tensor<256xi32>
+    %i = arith.addi %s, %r : tensor<256xi32>
+    %bound = tt.splat %n : i32 -> tensor<256xi32>
+    %mask = arith.cmpi slt, %i, %bound : tensor<256xi32>
+    %from = tt.splat %src : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>
+    %p = tt.addptr %from, %r : tensor<256x!tt.ptr<f32>>, tensor<256xi32>
+    %other = arith.constant dense<OTHER> : tensor<256xf32>
+    LOAD
+    %sum = "tt.reduce"(%x) <{axis = 0 : i32}> ({
+    ^bb0(%a: f32, %b: f32):
+      %f = COMBINE %a, %b : f32
+      tt.reduce.return %f : f32
+    }) : (tensor<256xf32>) -> f32
+    tt.store %dst, %sum : !tt.ptr<f32>
+    tt.return
+  }
+})";
+  const std::string shape = across ? "64x32x" : "256x", pointers = "tensor<" + shape + "!tt.ptr<f32>>",
+                    floats = "tensor<" + shape + "f32>", bits = "tensor<" + shape + "i1>";
+  const std::string load = selects ? "%zero = arith.constant dense<0.000000e+00> : " + floats +
+                                         "\n    %y = tt.load %p, %mask, %zero : " + pointers +
+                                         "\n    %x = arith.select %mask, %y, %other : " + bits + ", " + floats
+                                   : "%x = tt.load %p, %mask, %other : " + pointers;
+  auto replace = [&](const std::string &what, const std::string &with) {
+    for (size_t p; (p = text.find(what)) != std::string::npos;) text.replace(p, what.size(), with);
+  };
+  replace("OTHER", other), replace("LOAD", load), replace("COMBINE", combine);
+  return text;
+}
+
+// Loops over a reduction end where the mask does; what stands behind it is taken all the same: how often it matters for
+// a sum that counts it, that it is there for a sum of negative zeros and for an extreme. Indices may wrap around.
+TEST_P(KernelTest, ReductionsEndWhereTheirMaskDoes) {
+  struct Case {
+    const char *combine, *other;
+    float outside;
+    float (*f)(float, float);
+  };
+  auto add = [](float a, float b) { return a + b; };
+  auto most = [](float a, float b) { return std::max(a, b); };
+  auto least = [](float a, float b) { return std::min(a, b); };
+  const Case cases[] = {{"arith.addf", "0.000000e+00", 0.0f, add},  {"arith.addf", "-0.000000e+00", -0.0f, add},
+                        {"arith.addf", "1.000000e+00", 1.0f, add},  {"arith.maximumf", "0xFF800000", -INFINITY, most},
+                        {"arith.maximumf", "2.000000e+00", 2, most}, {"arith.minimumf", "-3.000000e+00", -3, least}};
+  for (const Case &c : cases)
+    for (bool across : {false, true})
+      for (bool selects : {false, true}) {
+        Kernel k(maskedReduction(c.combine, c.other, across, selects), GetParam());
+        ASSERT_TRUE(k.ok()) << k.error;
+        const int extent = across ? 64 : 256, width = across ? 32 : 1;
+        for (bool zeros : {false, true})
+          for (int start : {0, 5, INT32_MAX - 40})
+            for (int n : {0, 1, 4, 15, 16, 17, 63, 64, 65, 200, 256, 300, INT32_MAX - 30})
+              for (int columns : {32, 20}) {
+                std::vector<float> x(static_cast<size_t>(extent * width)), out(32, 9);
+                for (size_t i = 0; i < x.size(); ++i) x[i] = zeros ? -0.0f : static_cast<float>((i * 7) % 23) - 11;
+                k.run({pointer(x.data()), pointer(out.data()), integer(start), integer(n), integer(columns)}, 1);
+                for (int column = 0; column < width; ++column) {
+                  float want = 0;
+                  for (int i = 0; i < extent; ++i) {
+                    const int index = static_cast<int>(static_cast<uint32_t>(start) + static_cast<uint32_t>(i));
+                    const bool on = index < n && (!across || column < columns);
+                    const float v = on ? x[static_cast<size_t>(i * width + column)] : c.outside;
+                    want = i == 0 ? v : c.f(want, v);
+                  }
+                  ASSERT_EQ(out[static_cast<size_t>(column)], want)
+                      << c.combine << " " << c.other << " across " << across << " start " << start << " n " << n
+                      << " column " << column;
+                  ASSERT_EQ(std::signbit(out[static_cast<size_t>(column)]), std::signbit(want))
+                      << c.combine << " " << c.other << " across " << across << " start " << start << " n " << n
+                      << " column " << column;
+                }
+              }
+      }
+}
+
 TEST_P(KernelTest, Softmax) {
   Kernel k(kernelText("softmax_rows"), GetParam());
   ASSERT_TRUE(k.ok()) << k.error;
