@@ -1,0 +1,86 @@
+"""What users install, as they install it: run.py SOURCE BUILD. Skipped (77) where a tool that it needs is missing."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+source, build = Path(sys.argv[1]), Path(sys.argv[2])
+
+
+def run(*command, **options):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+    if done.returncode:
+        sys.exit(f"FAILED: {' '.join(map(str, command))}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def tiny_model(folder):
+    """x + x for four floats, through torch; a .pt2 needs it."""
+    path = folder / "tiny.pt2"
+    run(sys.executable, "-c", f"import torch\nclass M(torch.nn.Module):\n    def forward(self, x): return x + x\ntorch.export.save(torch.export.export(M(), (torch.ones(4),)), {str(path)!r})")
+    return path
+
+
+def check_sdk(folder, prefix, model):
+    """CMake's and pkg-config's users."""
+    run("cmake", "-S", source / "packaging/test/consumer", "-B", folder / "consumer", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DMODEL={model}", f"-DNESO_PROGRAM={build}/bin/neso")
+    run("cmake", "--build", folder / "consumer")
+    for program in ("shared", "embedded"):
+        assert run(folder / "consumer" / program, cwd=folder / "consumer") == "2 4 6 8 ", program
+    if not shutil.which("pkg-config"):
+        return
+    pc = {**os.environ, "PKG_CONFIG_PATH": str(next(prefix.rglob("pkgconfig")))}
+    flags = run("pkg-config", "--cflags", "--libs", "neso", env=pc).split()
+    run("cc", source / "packaging/test/consumer/main.c", *flags, f"-Wl,-rpath,{next(prefix.rglob('libneso.so*')).parent}", "-o", folder / "by_pkg_config")
+    assert run(folder / "by_pkg_config", folder / "consumer" / "tiny.neso") == "2 4 6 8 "
+
+
+def check_wheels(folder, model):
+    if not (build / "python/neso/_core.abi3.so").exists():
+        return print("no Python package was built: wheels are not checked")
+    run(sys.executable, source / "packaging/wheel.py", build, folder / "dist")
+    wheels = sorted((folder / "dist").glob("*.whl"))
+    assert [w.name.split("-")[0] for w in wheels] == ["neso", "neso_runtime"]
+    assert wheels[1].stat().st_size < 1.5e6, "the runtime's wheel has grown"
+    for wheel in wheels:
+        assert zipfile.ZipFile(wheel).testzip() is None
+    run(sys.executable, "-m", "venv", folder / "venv")
+    python = folder / "venv/bin/python"
+    run(python, "-m", "pip", "install", "--no-index", "--disable-pip-version-check", *wheels)
+    assert run(folder / "venv/bin/neso", "--version").startswith("neso 0.")
+    # NumPy comes from the Python that runs this test.
+    site = run(sys.executable, "-c", "import numpy; print(numpy.__path__[0])").strip()
+    text = f"import numpy, neso; m = neso.compile({str(model)!r}).load(); print(neso.__file__, m(numpy.arange(4, dtype='float32')))"
+    out = run(python, "-c", text, env={**os.environ, "PYTHONPATH": str(Path(site).parent)}, cwd="/")
+    assert str(folder) in out and "[0. 2. 4. 6.]" in out, out
+    sdk = run(python, "-c", "import neso, os; print(os.path.dirname(neso.__file__))").strip()
+    run(python, "-m", "pip", "uninstall", "-y", "neso")
+    message = subprocess.run([python, "-c", "import neso; neso.compile('x.pt2')"], capture_output=True, text=True).stderr
+    assert "pip install neso" in message, message
+    return Path(sdk) / "sdk"
+
+
+def main():
+    for tool in ("cmake", "cc"):
+        if not shutil.which(tool):
+            print(f"skipped: {tool} is not installed")
+            sys.exit(77)
+    if subprocess.run([sys.executable, "-c", "import torch, numpy"], capture_output=True).returncode:
+        print("skipped: torch or numpy is not installed, and the model of this test is made with them")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        model = tiny_model(folder)
+        run("cmake", "--install", build, "--prefix", folder / "prefix", "--component", "runtime")
+        check_sdk(folder, folder / "prefix", model)
+        sdk = check_wheels(folder, model)
+        if sdk:
+            shutil.rmtree(folder / "consumer")
+            check_sdk(folder, sdk, model)
+    print("1 passed, 0 failed")
+
+
+main()

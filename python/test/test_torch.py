@@ -1,0 +1,151 @@
+"""torch.compile(backend="neso") against eager."""
+import copy
+import warnings
+
+import pytest
+import torch
+
+import neso.torch as ours
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    patch = pytest.MonkeyPatch()
+    patch.setenv("NESO_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def compare(function, *arguments, tolerance=1e-4, **options):
+    """Runs both on every tuple of arguments; what the backend did."""
+    with ours.watch() as report, torch.no_grad():
+        compiled = torch.compile(function, backend=ours.backend, options=options)
+        for args in arguments:
+            mine = copy.deepcopy(args)
+            torch.testing.assert_close(compiled(*mine), function(*args), rtol=tolerance, atol=tolerance)
+            torch.testing.assert_close(mine, args, rtol=tolerance, atol=tolerance)
+    return report
+
+
+def mlp():
+    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.LayerNorm(32), torch.nn.Linear(32, 4)).eval()
+
+
+def test_sizes_that_change_compile_twice_and_one_apart():
+    report = compare(mlp(), *[(torch.randn(n, 16),) for n in (2, 3, 5, 7, 12, 1)])
+    assert len(report.packages) == 3 and not report.refused and report.share == 1
+
+
+def test_the_second_time_comes_from_disk():
+    model = mlp()
+    compare(model, (torch.randn(9, 16),))
+    torch._dynamo.reset()
+    report = compare(model, (torch.randn(9, 16),))
+    assert [p.cached for p in report.pieces] == [True]
+
+
+def test_convolutions():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 4))
+    assert not compare(model.eval(), *[(torch.randn(n, 3, 16, 16),) for n in (1, 2)]).refused
+
+
+def test_graph_breaks():
+    def function(x):
+        y = torch.relu(x) * 2 + 1
+        if y.sum() > 0:
+            y = torch.sin(y) + torch.cos(y) * 3
+        return y.exp() - 1
+    assert len(compare(function, (torch.randn(8),)).packages) == 2
+
+
+class Changing(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", torch.zeros(3))
+
+    def forward(self, x):
+        x[0] = 7
+        return x * 2 + self.n.add_(1)
+
+
+def test_mutations_reach_the_callers_tensors():
+    mine, theirs = Changing(), Changing()
+    compiled = torch.compile(mine, backend=ours.backend)
+    for _ in range(2):
+        x = torch.ones(4, 3)
+        y = x.clone()
+        torch.testing.assert_close(compiled(x), theirs(y))
+        torch.testing.assert_close(x, y)
+    torch.testing.assert_close(mine.n, theirs.n)
+
+
+def partly(x):
+    y = torch.relu(x) * 2 + 1
+    y = (y - x) * y + 3
+    e = torch.linalg.eigvals(y).abs()
+    z = (e * 2 + 1).sin() + e.cos()
+    return z * z - 1 + y.sum()
+
+
+def test_what_is_refused_is_cut_out_and_named_once():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        report = compare(partly, (torch.randn(8, 8),))
+    texts = [str(w.message) for w in caught if "neso leaves" in str(w.message)]
+    assert len(texts) == 1 and "aten.linalg_eigvals.default" in texts[0] and __file__ in texts[0]
+    assert len(report.packages) == 2 and [r[0] for r in report.refused] == ["aten.linalg_eigvals.default"]
+    assert 0.5 < report.share < 1
+
+
+def test_nothing_is_left_to_torch_where_that_is_an_error():
+    with pytest.raises(Exception, match="linalg_eigvals"):
+        torch.compile(partly, backend=ours.backend, options={"fallback": "error"})(torch.randn(8, 8))
+    with pytest.raises(Exception, match="no option fallbock"):
+        torch.compile(partly, backend=ours.backend, options={"fallbock": "error"})(torch.randn(8, 8))
+
+
+def test_random_numbers_are_torchs():
+    def function(x):
+        y = (torch.relu(x) * 2 + 1).sin() + x
+        return torch.nn.functional.dropout(y * y - 3, 0.5, True).exp() + y
+    compiled = torch.compile(function, backend=ours.backend, options={"fallback": "silent"})
+    x = torch.randn(64)
+    torch.manual_seed(3)
+    want = function(x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(compiled(x), want)
+
+
+def test_training_gives_torchs_gradients():
+    mine = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.LayerNorm(32), torch.nn.Linear(32, 4))
+    theirs = copy.deepcopy(mine)
+    compiled = torch.compile(mine, backend=ours.backend)
+    steps = [(compiled, torch.optim.SGD(mine.parameters(), 0.1)), (theirs, torch.optim.SGD(theirs.parameters(), 0.1))]
+    with ours.watch() as report:
+        for _ in range(10):
+            x, y = torch.randn(8, 16), torch.randn(8, 4)
+            for model, optimiser in steps:
+                optimiser.zero_grad()
+                torch.nn.functional.mse_loss(model(x), y).backward()
+                optimiser.step()
+    for a, b in zip(mine.parameters(), theirs.parameters()):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    assert len(report.packages) == 2 and not report.refused
+
+
+def test_explain_says_what_stays_with_torch():
+    text = str(ours.explain(partly, torch.randn(8, 8)))
+    assert "2 compiled graphs or parts" in text and "aten.linalg_eigvals.default at " + __file__ in text
+
+
+def test_package_of_a_function():
+    model, x = mlp(), torch.randn(3, 16)
+    package = ours.package(model, x)
+    inputs = package.load().inputs
+    assert len(inputs) == 7 and [d.max for d in inputs[0].dims][-1] == 16 or any([d.max for d in v.dims] == [3, 16] for v in inputs)
