@@ -14,6 +14,7 @@ for each graph. Options of torch.compile(…, options={…}):
 
 import contextlib
 import copy
+import operator
 import os
 import warnings
 from dataclasses import dataclass, field
@@ -44,7 +45,8 @@ class Piece:
 class Report:
     """What became of the graphs of a function: see `explain`."""
     pieces: list = field(default_factory=list)
-    refused: list = field(default_factory=list)  # (operator, place, why)
+    # (operator, place, why)
+    refused: list = field(default_factory=list)
     packages: list = field(default_factory=list)
 
     @property
@@ -57,7 +59,7 @@ class Report:
         compiled = [p for p in self.pieces if p.compiled]
         lines = [f"{len(compiled)} compiled graphs or parts, {self.share:.0%} of {sum(p.operators for p in self.pieces)} operators; compiling took "
                  f"{sum(p.seconds for p in compiled):.2f} s, {sum(p.cached for p in compiled)} came from the cache"]
-        lines += [f"left to torch: {operator} at {place or 'an unknown line'}: {why}" for operator, place, why in self.refused]
+        lines += [f"left to torch: {name} at {place or 'an unknown line'}: {why}" for name, place, why in self.refused]
         return "\n".join(lines)
 
 
@@ -164,29 +166,26 @@ def to_program(graph_module):
 
 # ---- Compiling
 
-class _Compiled:
-    """What torch.compile calls: boxed, so that inputs may be freed while their results live."""
-    _boxed_call = True
+def _callable(model, plan):
+    """What torch.compile calls: boxed, so that inputs may be freed while their results live. A function: torch wraps no other callable well."""
+    run, plain = model.run, all(entry == ("result", i) for i, entry in enumerate(plan))
 
-    def __init__(self, model, plan):
-        self.run, self.plan = model.run, plan
-        count = sum(kind == "result" for kind, _ in plan)
-        self.plain = all(entry == ("result", i) for i, entry in enumerate(plan)) and count == len(plan)
-
-    def __call__(self, args):
+    def compiled(args):
         flat = list(args)
         if isinstance(args, list):
             args.clear()
-        results = self.run(flat)
+        results = run(flat)
         if not isinstance(results, tuple):
             results = (results,)
-        if self.plain:
+        if plain:
             return results
-        return [results[v] if kind == "result" else flat[v] if kind == "input" else v for kind, v in self.plan]
+        return [results[v] if kind == "result" else flat[v] if kind == "input" else v for kind, v in plan]
+    compiled._boxed_call = True
+    return compiled
 
 
 def _operators(graph):
-    return [n for n in graph.nodes if n.op in ("call_function", "call_module")]
+    return [n for n in graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
 
 
 def _name(node):
@@ -221,7 +220,7 @@ def _try(graph_module, settings):
         return CompileError(f"the graph cannot be written as a program: {type(e).__name__}: {e}", "", "EXPORT")
     model = package.load(threads=settings["threads"], result="torch")
     _note(pieces=Piece(len(_operators(graph_module.graph)), True, package.seconds, package.cached, len(package.data)), packages=package)
-    return _Compiled(model, plan)
+    return _callable(model, plan)
 
 
 def _refused_nodes(graph, error):
@@ -256,7 +255,7 @@ def compile_graph(graph_module, settings):
     refused = _random_nodes(graph) if settings["rng"] == "torch" else {}
     if not refused:
         done = _try(graph_module, settings)
-        if isinstance(done, _Compiled):
+        if not isinstance(done, CompileError):
             return done
         if settings["fallback"] == "error":
             raise done
@@ -293,7 +292,7 @@ def _compile_pieces(graph_module, refused, settings):
                 continue
             inner = getattr(fused, node.target)
             result = _try(_with_tuple_result(inner), settings)
-            if isinstance(result, _Compiled):
+            if not isinstance(result, CompileError):
                 done[node.target] = (result, isinstance(next(n for n in inner.graph.nodes if n.op == "output").args[0], (tuple, list)))
                 continue
             by_name = {n.name: n for n in original.graph.nodes}
@@ -333,7 +332,7 @@ def _with_tuple_result(module):
 
 def _leave(module, graph, refused, settings, why=None):
     """Says what stays with torch."""
-    left = [n for n in module.graph.nodes if n.op == "call_function"]
+    left = [n for n in module.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
     _note(pieces=Piece(len(left), False))
     for node, reason in refused.items():
         _note(refused=(_name(node), _line(node), reason))
