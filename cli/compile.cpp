@@ -52,9 +52,10 @@ int run(Options o) {
     if (!archive) return report(archive.error());
     c->package = std::move(*archive);
   }
-  if (Status s = writeFileAtomically(o.output, c->package); !s) return report(s.error());
+  // All or nothing: without its report there is no package.
   if (!o.report.empty())
     if (Status s = writeFileAtomically(o.report, c->report); !s) return report(s.error());
+  if (Status s = writeFileAtomically(o.output, c->package); !s) return report(s.error());
   if (o.verbose)
     for (const StepTime &t : c->times) std::fprintf(stderr, "%9.2f ms  %s\n", t.milliseconds, t.step);
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

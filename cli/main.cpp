@@ -1,4 +1,5 @@
 // neso: the command line. Lists the verbs; each lives in a file of its own.
+#include <algorithm>
 #include <cstdio>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,39 @@ const Verb kVerbs[] = {
     {"verify", declareVerify},   {"diff", declareDiff}, {"kernel", declareKernel},
 };
 
+/// How many letters must be added, taken away or changed to get from one word to the other.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+/// "; did you mean 'compile'?" where one of the words is near; else nothing.
+std::string suggestion(const std::string &given, const std::vector<std::string> &words) {
+  const std::string *best = nullptr;
+  for (const std::string &word : words)
+    if (distance(given, word) <= given.size() / 3 && (!best || distance(given, word) < distance(given, *best))) best = &word;
+  return best ? fmt::format("; did you mean '{}'?", *best) : "";
+}
+
+std::vector<std::string> optionsOf(const CLI::App *app) {
+  std::vector<std::string> out;
+  for (const CLI::Option *option : app->get_options()) {
+    for (const std::string &name : option->get_lnames()) out.push_back("--" + name);
+    for (const std::string &name : option->get_snames()) out.push_back("-" + name);
+  }
+  return out;
+}
+
 /// Help goes to standard output and is no mistake. Where a command is missing or there is none of its name, those that
 /// there are get listed.
 int usage(CLI::App &app, const CLI::ParseError &e) {
@@ -25,11 +59,22 @@ int usage(CLI::App &app, const CLI::ParseError &e) {
   while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
   std::string known;
   for (const CLI::App *sub : at->get_subcommands({})) known += (known.empty() ? "" : ", ") + sub->get_name();
-  if (e.get_exit_code() == 0 || known.empty()) return app.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
   const std::vector<std::string> rest = at->remaining();
+  if (e.get_exit_code() != 0 && known.empty())
+    for (const std::string &word : rest)
+      if (word.starts_with("-")) {
+        const std::string flag = word.substr(0, word.find('='));
+        fmt::print(stderr, "'{}' is no option of neso {}{}\nRun with --help for more information.\n", flag, at->get_name(),
+                   suggestion(flag, optionsOf(at)));
+        return 2;
+      }
+  if (e.get_exit_code() == 0 || known.empty()) return app.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
+  std::vector<std::string> commands;
+  for (const CLI::App *sub : at->get_subcommands({})) commands.push_back(sub->get_name());
   const std::string of = at == &app ? "neso" : "neso " + at->get_name();
   fmt::print(stderr, "{}; the commands of {} are {}\nRun with --help for more information.\n",
-             rest.empty() ? "a command is missing" : "'" + rest.front() + "' is no command", of, known);
+             rest.empty() ? "a command is missing" : "'" + rest.front() + "' is no command", of,
+             known + (rest.empty() ? "" : suggestion(rest.front(), commands)));
   return 2;
 }
 /// "--input a.npy b.npy" as "--input a.npy --input b.npy". CLI11's own lists would take the model behind the files as

@@ -1,8 +1,10 @@
 // neso run: one run of a package (or of a .pt2, compiled in memory first) on inputs from files, its outputs to a file.
 #include <CLI/CLI.hpp>
 
+#include "base/diagnostics/cli.h"
 #include "flags.h"
 #include "session.h"
+#include "summary.h"
 #include "verb.h"
 
 namespace neso::cli {
@@ -10,7 +12,7 @@ namespace {
 struct Options {
   SessionOptions session;
   std::string output;
-  bool strides = false;
+  bool strides = false, random = false;
 };
 
 std::string strideText(const neso_tensor &t) {
@@ -19,7 +21,23 @@ std::string strideText(const neso_tensor &t) {
   return text;
 }
 
+// To a file by its ending; without one, a line for each on standard output.
+Status deliver(const std::string &path, const std::vector<HostTensor> &results,
+               const std::map<std::string, std::string> &metadata) {
+  if (path.empty()) {
+    size_t width = 0;
+    for (const HostTensor &t : results) width = std::max(width, t.name.size());
+    for (const HostTensor &t : results) fmt::print("{:{}}  {}\n", t.name, width, summary(t));
+    return Status::ok();
+  }
+  if (!path.ends_with(".npy")) return writeSafetensors(path, results, metadata);
+  if (results.size() != 1)
+    return fail(diag::NpyImpossible, {path, 0, 0, {}}, fmt::format("there are {} tensors to write", results.size()));
+  return writeNpy(path, results[0]);
+}
+
 int run(Options o) {
+  o.session.needInputs = !o.random;
   Session session;
   if (Status s = session.open(o.session); !s) return report(s.error());
   if (neso_status s = session.run(); s != NESO_OK) return report(s);
@@ -43,7 +61,7 @@ int run(Options o) {
     if (session.inputIsMutated(i)) keep(fmt::format("input.{}", i), session.views[i]);
   for (const auto &[name, buffer] : session.mutatedBuffers()) keep("buffer." + name, buffer);
   if (!kept) return report(kept.error());
-  Status s = writeSafetensors(o.output, results, metadata);
+  Status s = deliver(o.output, results, metadata);
   return s ? 0 : report(s.error());
 }
 } // namespace
@@ -53,8 +71,12 @@ void declareRun(CLI::App &parent, Action &todo) {
   o->session.needInputs = true;
   CLI::App *app = parent.add_subcommand("run", "run a package (or a .pt2, compiled in memory first) once");
   app->add_option("model", o->session.model, "the package")->required();
-  app->add_option("-o,--output", o->output, "where the outputs go (.safetensors)")->required();
+  app->add_option("-o,--output", o->output, "where the outputs go: .safetensors, or .npy for a single one (default: a line for "
+                                          "each on the terminal)");
   declareSession(app, o->session);
+  auto *random = app->add_flag("--random", o->random, "make the inputs at random, inside the exported ranges");
+  app->add_option("--seed", o->session.seed, "of random inputs")->needs(random);
+  app->add_option("--dim", o->session.dims, "a size of random inputs: s0=17")->needs(random)->allow_extra_args(false);
   app->add_flag("--strides", o->strides, "add the outputs' strides to the file's metadata");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 }

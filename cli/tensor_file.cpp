@@ -116,18 +116,19 @@ std::string npyField(const std::string &header, const std::string &key) {
   return end == std::string::npos ? "" : header.substr(at, end - at);
 }
 
+const std::map<std::string, DType> kNpyDTypes = {
+    {"b1", DType::Bool}, {"u1", DType::U8},    {"u2", DType::U16}, {"u4", DType::U32},
+    {"u8", DType::U64},  {"i1", DType::I8},    {"i2", DType::I16}, {"i4", DType::I32},
+    {"i8", DType::I64},  {"f2", DType::F16},   {"f4", DType::F32}, {"f8", DType::F64},
+    {"c8", DType::C64},  {"c16", DType::C128}, {"V2", DType::BF16}}; // NumPy has no bfloat16; its bytes come as void
+
 std::optional<DType> dtypeOfNpy(const std::string &descr) {
-  static const std::map<std::string, DType> known = {
-      {"b1", DType::Bool}, {"u1", DType::U8},    {"u2", DType::U16}, {"u4", DType::U32},
-      {"u8", DType::U64},  {"i1", DType::I8},    {"i2", DType::I16}, {"i4", DType::I32},
-      {"i8", DType::I64},  {"f2", DType::F16},   {"f4", DType::F32}, {"f8", DType::F64},
-      {"c8", DType::C64},  {"c16", DType::C128}, {"V2", DType::BF16}}; // NumPy has no bfloat16; its bytes come as void
   if (descr.size() < 4 || descr.front() != '\'' || descr.back() != '\'') return std::nullopt;
   char order = descr[1];
   if (order == '>') return std::nullopt;
-  auto it = known.find(descr.substr(order == '<' || order == '|' || order == '=' ? 2 : 1,
-                                    descr.size() - (order == '<' || order == '|' || order == '=' ? 3 : 2)));
-  return it == known.end() ? std::nullopt : std::optional<DType>(it->second);
+  auto it = kNpyDTypes.find(descr.substr(order == '<' || order == '|' || order == '=' ? 2 : 1,
+                                         descr.size() - (order == '<' || order == '|' || order == '=' ? 3 : 2)));
+  return it == kNpyDTypes.end() ? std::nullopt : std::optional<DType>(it->second);
 }
 
 // Column-major bytes to row-major ones.
@@ -249,6 +250,27 @@ Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &
   if (Status s = file.write(header.data(), header.size()); !s) return s;
   for (const HostTensor &t : tensors)
     if (Status s = file.write(t.data(), t.bytes); !s) return s;
+  return file.commit();
+}
+
+Status writeNpy(const std::string &path, const HostTensor &t) {
+  std::string descr, shape;
+  for (const auto &[text, dtype] : kNpyDTypes)
+    if (dtype == t.dtype && dtype != DType::BF16) descr = text;
+  if (descr.empty()) return fail(diag::NpyImpossible, {path, 0, 0, {}}, fmt::format("NumPy has no dtype {}", neso::name(t.dtype)));
+  for (int64_t size : t.sizes) shape += fmt::format("{},", size);
+  std::string header =
+      fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}", itemSize(t.dtype) > 1 ? "<" : "|", descr, shape);
+  // The data begins at a multiple of 64, behind a line break.
+  while ((header.size() + 11) % 64) header += ' ';
+  header += '\n';
+  const std::string start = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(header.size() & 255),
+                             static_cast<char>(header.size() >> 8)};
+  AtomicFile file;
+  if (Status s = file.open(path); !s) return s;
+  if (Status s = file.write(start.data(), start.size()); !s) return s;
+  if (Status s = file.write(header.data(), header.size()); !s) return s;
+  if (Status s = file.write(t.data(), t.bytes); !s) return s;
   return file.commit();
 }
 

@@ -1,4 +1,4 @@
-// Tensors in files: .safetensors (read and write) and .npy (read).
+// Tensors in files: .safetensors and .npy.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -32,6 +32,9 @@ Result<std::vector<HostTensor>> readTensorFile(const std::string &path);
 /// complex128 is written as F64 with a last dimension of 2, complex32 likewise as F16. Order of the file: as given.
 Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &tensors,
                         const std::map<std::string, std::string> &metadata);
+
+/// One tensor; E0815 for a dtype that NumPy lacks.
+Status writeNpy(const std::string &path, const HostTensor &tensor);
 
 /// `text` as a JSON string, quotes included.
 std::string jsonString(const std::string &text);

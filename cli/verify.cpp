@@ -13,6 +13,7 @@
 #include "ir/loops/interp.h"
 #include "ir/loops/numeric.h"
 #include "session.h"
+#include "summary.h"
 #include "verb.h"
 
 namespace neso::cli {
@@ -51,30 +52,6 @@ struct Dense {
   const uint8_t *data;
 };
 
-template <typename T> double as(const uint8_t *p) {
-  T v;
-  std::memcpy(&v, p, sizeof v);
-  return static_cast<double>(v);
-}
-double readDouble(DType t, const uint8_t *p) {
-  switch (t) {
-  case DType::F64: return as<double>(p);
-  case DType::F32: return as<float>(p);
-  case DType::I64: return as<int64_t>(p);
-  case DType::I32: return as<int32_t>(p);
-  case DType::I16: return as<int16_t>(p);
-  case DType::I8: return as<int8_t>(p);
-  case DType::U64: return as<uint64_t>(p);
-  case DType::U32: return as<uint32_t>(p);
-  case DType::U16: return as<uint16_t>(p);
-  case DType::Bool:
-  case DType::U8: return *p;
-  case DType::F16:
-  case DType::BF16: return loops::decodeFloat(t, static_cast<uint32_t>(as<uint16_t>(p)));
-  default: return loops::decodeFloat(t, *p);
-  }
-}
-
 // Elements as doubles, in row-major order; both parts of complex ones.
 std::vector<double> doubles(const Dense &t) {
   DType real = toReal(t.dtype);
@@ -86,7 +63,7 @@ std::vector<double> doubles(const Dense &t) {
     int64_t at = 0;
     for (size_t d = 0; d < rank; ++d) at += index[d] * strides[d];
     for (size_t p = 0; p < item / part; ++p)
-      out.push_back(readDouble(real, t.data + static_cast<size_t>(at) * item + p * part));
+      out.push_back(readElement(real, t.data + static_cast<size_t>(at) * item + p * part));
     for (size_t d = rank; d-- > 0;) {
       if (++index[d] < t.sizes[d]) break;
       index[d] = 0;

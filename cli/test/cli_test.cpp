@@ -100,6 +100,53 @@ TEST_F(Cli, RunWritesOutputsAndWhatTheModelMutates) {
   EXPECT_EQ(got.size(), 3u);
 }
 
+TEST_F(Cli, RunWithoutAFileShowsTheOutputs) {
+  makePackage("m.neso");
+  makeInputs();
+  Outcome o = neso("run m.neso --input in.safetensors");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "0             f32 [3]  2, 12, 13\ninput.1       f32 [2]  10, 12\nbuffer.state  f32 [2]  2, 4\n");
+  o = neso("run m.neso --random --seed 3");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("input.1       f32 [2]  "), std::string::npos) << o.out;
+  o = neso("run m.neso --input in.safetensors --seed 3");
+  EXPECT_EQ(o.code, 2) << o.err;
+}
+
+TEST_F(Cli, NpyFilesAreWrittenForOneTensorAlone) {
+  HostTensor t = tensor("x", {2, 3}, {1, 2, 3, 4, 5, 6});
+  ASSERT_TRUE(static_cast<bool>(writeNpy(dir + "x.npy", t)));
+  const std::string bytes = slurp(dir + "x.npy");
+  EXPECT_EQ(bytes.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+  EXPECT_NE(bytes.find("{'descr': '<f4', 'fortran_order': False, 'shape': (2,3,), }"), std::string::npos);
+  EXPECT_EQ(bytes.size(), 128u + 24u);
+  EXPECT_EQ(load("x.npy")[""], (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  makePackage("m.neso");
+  makeInputs();
+  Outcome o = neso("run m.neso --input in.safetensors -o out.npy");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0815]: out.npy: these outputs cannot be a .npy: there are 3 tensors"), std::string::npos) << o.err;
+  EXPECT_EQ(slurp(dir + "out.npy"), "");
+}
+
+TEST_F(Cli, MistypedWordsGetASuggestion) {
+  Outcome o = neso("complie m.pt2");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("did you mean 'compile'?"), std::string::npos) << o.err;
+  o = neso("compile m.pt2 -o m.neso --traget cpu");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("'--traget' is no option of neso compile; did you mean '--target'?"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, DiagnosticsAsJsonLines) {
+  write("bad.pt2", "no archive");
+  Outcome o = neso("--diagnostics json compile bad.pt2 -o m.neso");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.err.find("{\"severity\": \"error\", \"code\": \"E01"), 0u) << o.err;
+  o = neso("--diagnostics json info absent.neso");
+  EXPECT_EQ(o.err.find("{\"severity\": \"error\", \"code\": \"E0710\", \"kind\": \"RuntimeRefused\", "), 0u) << o.err;
+}
+
 TEST_F(Cli, RunReadsNpyInOrder) {
   makePackage("m.neso");
   auto npy = [](const std::string &shape, std::vector<float> data) {

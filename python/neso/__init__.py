@@ -25,12 +25,16 @@ __all__ = [*_NAMES, *_MODULES]
 
 def __getattr__(name):
     from importlib import import_module
-    if name in _NAMES:
-        value = getattr(import_module("neso." + _NAMES[name]), name)
-        globals()[name] = value
-        return value
-    if name in _MODULES:
-        return import_module("neso." + name)
+    try:
+        if name in _MODULES:
+            return import_module("neso." + name)
+        if name in _NAMES:
+            globals()[name] = getattr(import_module("neso." + _NAMES[name]), name)
+            return globals()[name]
+    except ModuleNotFoundError as e:
+        if e.name and e.name.startswith("neso."):
+            raise ImportError(f"neso.{name} belongs to the compiler, which is not installed here: pip install neso, of the same version as neso-runtime") from e
+        raise
     raise AttributeError(f"module 'neso' has no attribute '{name}'")
 
 

@@ -1,0 +1,153 @@
+"""Triton's device "cpu": launches packages of Neso on the memory of tensors."""
+
+import hashlib
+import time
+
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+
+from .. import cache
+from .._errors import Error
+
+# What Triton's own checks compare with; nothing here limits a kernel.
+_NO_LIMIT = 1 << 30
+
+
+class _Utilities:
+    """What Triton asks of a device's runtime."""
+
+    def get_device_properties(self, device):
+        import os
+        return {"max_shared_mem": _NO_LIMIT, "multiprocessor_count": os.cpu_count() or 1, "max_num_regs": _NO_LIMIT, "warpSize": 32, "sm_clock_rate": 1, "mem_clock_rate": 1,
+                "mem_bus_width": 64}
+
+    def load_binary(self, name, package, shared, device):
+        from .._model import load
+        return None, load(package), 0, 0, _NO_LIMIT
+
+    def unload_module(self, module):
+        pass
+
+
+def _letter(type_text):
+    """The letter of `launch` for a type of a signature; None for what is compiled in."""
+    if type_text == "constexpr":
+        return None
+    if type_text.startswith("*"):
+        return "p"
+    if type_text == "fp64":
+        return "d"
+    if type_text.startswith(("fp", "bf")):
+        return "f"
+    if type_text.startswith(("i", "u")):
+        return "i"
+    raise Error(f"a kernel takes an argument of type {type_text}, which launches on the CPU do not pass so far; pass the tensor and make the descriptor in the kernel")
+
+
+def _leaves(types, path=()):
+    """(path, type) of every argument; tuples are taken apart."""
+    for i, one in enumerate(types):
+        if isinstance(one, tuple):
+            yield from _leaves(one, (*path, i))
+        else:
+            yield (*path, i), one
+
+
+class Launcher:
+    """Triton's call of a compiled kernel, with its runtime arguments alone."""
+
+    def __init__(self, source, metadata):
+        passed = [(path, _letter(kind)) for path, kind in _leaves(source.signature.values()) if _letter(kind)]
+        self.letters, self.name = "".join(letter for _, letter in passed), metadata.name
+        self.paths = [path for path, _ in passed]
+        self.flat = all(len(path) == 1 for path in self.paths)
+        self.places = [path[0] for path in self.paths]
+
+    def __call__(self, x, y, z, stream, function, kernel_metadata, launch_metadata, enter_hook, exit_hook, *args):
+        if self.flat:
+            values = tuple([args[i] for i in self.places])
+        else:
+            values = tuple(_at(args, path) for path in self.paths)
+        if enter_hook is not None:
+            enter_hook(launch_metadata)
+        if x * y * z > 0:
+            function.launch(self.name, (x, y, z), self.letters, values)
+        if exit_hook is not None:
+            exit_hook(launch_metadata)
+
+
+def _at(value, path):
+    for i in path:
+        value = value[i]
+    return value
+
+
+class _Event:
+    """A moment, where a GPU has a mark on its stream."""
+
+    def __init__(self, enable_timing=False):
+        self.time = 0.0
+
+    def record(self):
+        self.time = time.perf_counter()
+
+    def elapsed_time(self, end):
+        # Never zero: callers divide by it.
+        return max((end.time - self.time) * 1e3, 1e-6)
+
+
+class _Interface:
+    """What benchmarks ask of torch.cuda."""
+    Event = _Event
+
+    def synchronize(self):
+        pass
+
+    def current_device(self):
+        return 0
+
+
+class NesoDriver(DriverBase):
+    utils = _Utilities()
+    launcher_cls = Launcher
+
+    @classmethod
+    def is_active(cls):
+        try:
+            import torch
+        except ImportError:
+            return True
+        return not torch.cuda.is_available()
+
+    def map_python_to_cpp_type(self, ty):
+        return {"i1": "int8_t", "fp16": "double", "bf16": "double", "fp32": "double", "fp64": "double"}.get(ty, "void*" if ty.startswith("*") else "int64_t")
+
+    def get_current_target(self):
+        return GPUTarget("cpu", "native-" + hashlib.sha256(cache.machine().encode()).hexdigest()[:12], 32)
+
+    def get_current_device(self):
+        return 0
+
+    def set_current_device(self, device):
+        pass
+
+    def get_current_stream(self, device=None):
+        return 0
+
+    def get_active_torch_device(self):
+        import torch
+        return torch.device("cpu")
+
+    def get_device_interface(self):
+        return _Interface()
+
+    def get_benchmarker(self):
+        from triton.testing import do_bench
+        return do_bench
+
+    def get_empty_cache_for_benchmark(self):
+        import torch
+        return torch.empty(16 << 20, dtype=torch.int8)
+
+    def clear_cache(self, memory):
+        memory.zero_()

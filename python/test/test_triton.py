@@ -1,0 +1,81 @@
+"""Triton's kernels on CPU tensors through Neso, beside torch."""
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+import neso.triton
+
+
+@pytest.fixture(autouse=True, scope="module")
+def device(tmp_path_factory):
+    patch = pytest.MonkeyPatch()
+    patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+    neso.triton.activate()
+    yield
+    patch.undo()
+
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize("n", [1, 1000, 4096])
+def test_vector_add(n):
+    x, y = torch.randn(n), torch.randn(n)
+    out = torch.full((n + 8,), 7.0)
+    add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n, BLOCK=256)
+    torch.testing.assert_close(out[:n], x + y, rtol=0, atol=0)
+    assert (out[n:] == 7).all()
+
+
+def test_memory_that_is_not_aligned():
+    x, y, out = torch.randn(101), torch.randn(101), torch.zeros(101)
+    add[(1,)](x[1:], y[1:], out[1:], 100, BLOCK=128)
+    torch.testing.assert_close(out[1:], x[1:] + y[1:], rtol=0, atol=0)
+
+
+@triton.jit
+def softmax(out, x, stride, columns, scale, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + row * stride + i, mask=i < columns, other=-float("inf")) * scale
+    e = tl.exp(v - tl.max(v, 0))
+    tl.store(out + row * stride + i, e / tl.sum(e, 0), mask=i < columns)
+
+
+def test_softmax_with_a_float_argument():
+    x = torch.randn(33, 781)
+    out = torch.empty_like(x)
+    softmax[(33,)](out, x, x.stride(0), 781, 0.5, BLOCK=1024)
+    torch.testing.assert_close(out, torch.softmax(x * 0.5, 1), rtol=1e-5, atol=1e-7)
+
+
+@triton.autotune(configs=[triton.Config({"M": 16, "N": 16, "K": 16}), triton.Config({"M": 32, "N": 32, "K": 16}, num_warps=8)], key=["m", "n", "k"])
+@triton.jit
+def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    i, j = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(1) * N + tl.arange(0, N)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for at in range(0, k, K):
+        p = at + tl.arange(0, K)
+        left = tl.load(a + i[:, None] * k + p[None, :], mask=(i[:, None] < m) & (p[None, :] < k), other=0.0)
+        right = tl.load(b + p[:, None] * n + j[None, :], mask=(p[:, None] < k) & (j[None, :] < n), other=0.0)
+        total += tl.dot(left, right)
+    tl.store(c + i[:, None] * n + j[None, :], total.to(c.dtype.element_ty), mask=(i[:, None] < m) & (j[None, :] < n))
+
+
+def test_autotuned_matmul():
+    a, b = torch.randn(70, 50).half(), torch.randn(50, 90).half()
+    c = torch.empty(70, 90, dtype=torch.float16)
+    matmul[lambda meta: (triton.cdiv(70, meta["M"]), triton.cdiv(90, meta["N"]))](a, b, c, 70, 90, 50)
+    torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=2e-3, atol=2e-2)
+    assert matmul.best_config.kwargs["M"] in (16, 32)
+
+
+def test_options_of_other_backends_are_ignored():
+    x = torch.randn(64)
+    out = torch.empty(64)
+    add[(1,)](x, x, out, 64, BLOCK=64, waves_per_eu=2, matrix_instr_nonkdim=16, num_warps=2)
+    torch.testing.assert_close(out, 2 * x, rtol=0, atol=0)
