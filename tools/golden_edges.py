@@ -223,8 +223,22 @@ def attention_shapes():
     return result
 
 
+def last_of_sums(x):
+    sums = x.cumsum(1)
+    return sums.t().sigmoid() + sums.flatten().argmax(), x.relu().sum()
+
+
+def positions():
+    """Positions of extremes beside readers that run through the same memory in another order."""
+    return [
+        c("transposed_reader", last_of_sums, "f32 9x6"),
+        c("permuted_reader", lambda x: (x.permute(2, 0, 1).abs() * 2, x.flatten().argmax(), x.flatten(1).argmin(1)), "f32 3x4x5"),
+        c("columns_beside_rows", lambda x: (x.t().argmax(), x.argmax(), x.t().flatten().argmin() + x.t().exp(), x.flatten().min()), "f32 7x5"),
+    ]
+
+
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes)}
+    result = {f.__name__: f() for f in (complex_views, numbers, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes, positions)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

@@ -127,6 +127,14 @@ def scalars(m, x):
     return m.a + x
 
 
+def updated_twice(m, x):
+    """A value between two updates of a buffer, which a norm reads in each of its passes."""
+    m.a.add_(x)
+    y = torch.maximum(x * 0.5 + m.a, m.a)
+    m.a.relu_().add_(y)
+    return F.layer_norm(y, (6,)), torch.softmax(m.a, 1)
+
+
 EXPORT = ("export",)
 
 CASES = [
@@ -152,6 +160,7 @@ CASES = [
     Case("parameter", one(lambda: nn.Parameter(torch.randn(6, 4).t())), parameter, normal(4, 6)),
     Case("statistics", parts(lambda: torch.ones(2, 3), lambda c: c[0], lambda c: c[1]), statistics, normal(4, 3, 5)),
     Case("input_and_buffer", one(lambda: torch.randn(6, 4).t()), input_and_buffer, lambda: torch.randn(6, 4).t(), normal(4, 6)),
+    Case("updated_twice", one(lambda: torch.randn(4, 6)), updated_twice, normal(4, 6)),
     Case("dynamic", one(lambda: torch.randn(6, 4).t()), lambda m, x: (m.a.add_(x.sum(0)), x * m.a)[1], lambda: torch.randn(int(torch.randint(2, 9, ())), 4, 6),
          dynamic={"inputs": ({0: torch.export.Dim("rows", min=1, max=64)},)}),
 ]
