@@ -14,5 +14,12 @@ TEST(RandomPrograms, MachineCodeAgreesWithTheInterpreter) {
   }
 }
 
+// Found by campaigns, mended, and kept: updates of a buffer fused around a norm (in 1000511, 1000907, 1002322), and an argmax beside a
+// reader of the transposed (in 1004031).
+TEST(RandomPrograms, FoundOnce) {
+  for (uint32_t seed : {1000511u, 1000907u, 1001759u, 1002322u, 1003030u, 1004031u, 1007280u})
+    EXPECT_EQ(fuzz::runRandomProgram(seed), "") << "seed " << seed << "\n" << loops::print(schedule::test::RandomProgram(seed).p);
+}
+
 } // namespace
 } // namespace neso
