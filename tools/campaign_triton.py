@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the kernels of a list of cases (tests/fuzz/check_kernels.cpp) in Triton's own interpreter and compares with what check_kernels --dump wrote.
 
-    TRITON_INTERPRET=1 tools/campaign_triton.py CASES DUMP [NAME]…
+    tools/campaign_triton.py CASES DUMP [NAME]…
+    tools/campaign_triton.py --serve          such lists by line of its input, words apart by tabs; "done" ends the answer to each
 
 Prints "NAME TAB right|wrong|refused TAB why" by line. Needs torch and Triton. Floats: equal up to the buffer's tolerance, or to one rounding of
 its type where Triton's interpreter rounds otherwise than once (numpy computes f16 and bf16 in f32).
@@ -48,7 +49,7 @@ def run(case, folder, dump):
         with numpy.errstate(all="ignore"):
             getattr(module, function)[tuple(map(int, grid.split()))](*values, **{k: int(v) for k, v in named.items()})
     except Exception as error:  # what Triton refuses is no kernel at all
-        return "refused", repr(error)[:300].replace("\n", " ")
+        return "refused", re.sub(r"\s", " ", repr(error))[:300]
     for number, (got, want, tolerance) in enumerate(buffers):
         if got.dtype.is_floating_point:
             g, w = got.to(torch.float64), want.to(torch.float64)
@@ -62,13 +63,23 @@ def run(case, folder, dump):
     return "right", ""
 
 
-def main():
-    cases, dump, only = Path(sys.argv[1]), Path(sys.argv[2]), set(sys.argv[3:])
+def compare(cases, dump, only):
     for case in cases.read_text().splitlines():
         name = case.split("|")[0]
         if (not only or name in only) and (dump / f"{name}.after").exists():
             verdict, why = run(case, cases.parent, dump)
             print(f"{name}\t{verdict}\t{why}", flush=True)
+
+
+def main():
+    torch.set_num_threads(1)
+    if sys.argv[1:] == ["--serve"]:
+        for line in sys.stdin:
+            cases, dump, *only = line.rstrip("\n").split("\t")
+            compare(Path(cases), Path(dump), set(only))
+            print("done", flush=True)
+    else:
+        compare(Path(sys.argv[1]), Path(sys.argv[2]), set(sys.argv[3:]))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 //     launched through the runtime; buffers end at a page that must not be touched and begin behind bytes that must stay,
 //   - PTX, which only has to come out (--gpu CHIP).
 //
-//     check_kernels CASES [--jobs N] [--only NAME] [--levels LIST] [--gpu CHIP] [--dump DIR] [--coverage FILE]
+//     check_kernels CASES [--jobs N] [--only NAME] [--levels LIST] [--draw N] [--gpu CHIP] [--dump DIR] [--coverage FILE]
 //
 // CASES has one kernel a line, fields separated by '|', the files beside it:
 //
@@ -18,7 +18,8 @@
 // asked for (NaN equals NaN, 0 equals -0), with one |got - want| <= TOLERANCE * max(1, |want|). Each kernel is one child
 // process. A line comes out for each: name TAB right|wrong|refused|invalid|failed|crash|timeout TAB why, where `invalid` is
 // what the oracle itself refuses (an access out of bounds): the fault of the kernel, not of the compiler. The last line
-// counts them; exit code 1 when one was wrong, failed, crashed or took too long. --dump writes the buffers before and after
+// counts them; exit code 1 when one was wrong, failed, crashed or took too long. --draw: of levels times forms only N for
+// each kernel, chosen by its name: nearly all the time goes into LLVM, and another kernel finds more than another level. --dump writes the buffers before and after
 // the oracle, for another oracle. --coverage writes "operation TAB types TAB times" of the tile IR.
 #include <algorithm>
 #include <charconv>
@@ -54,7 +55,7 @@ constexpr rlim_t kProcessorSecondsPerKernel = 60;
 struct Options {
   std::string cases, only, gpu, dump, coverage;
   std::vector<cpu::CpuLevel> levels;
-  size_t jobs = 2;
+  size_t jobs = 2, draw = 0;
 };
 
 struct Case {
@@ -272,21 +273,33 @@ private:
     if (std::string why = afterPipeline(*kernel); !why.empty()) return why;
     Result<Kernel> specialised = Kernel::read(special);
     if (!specialised) return "refused\tspecialised: " + specialised.error().str();
-    // Each level in one form, by turns over the kernels, the best one in both: half the time for nearly the same.
-    const size_t turn = corpus::mix(std::hash<std::string>()(case_.name)) & 1;
-    for (size_t i = 0; i < options_.levels.size(); ++i)
-      for (bool special : {false, true}) {
-        if (i + 1 < options_.levels.size() && special != ((i + turn) % 2 == 1)) continue;
-        const std::string level(cpu::name(options_.levels[i]));
-        if (std::string why = machineCode(special ? *specialised : *kernel, level); !why.empty()) {
-          const size_t tab = why.find('\t');
-          return why.substr(0, tab + 1) + level + (special ? ", specialised: " : ": ") + why.substr(tab + 1);
-        }
+    for (auto [at, special] : ways()) {
+      const std::string level(cpu::name(options_.levels[at]));
+      if (std::string why = machineCode(special ? *specialised : *kernel, level); !why.empty()) {
+        const size_t tab = why.find('\t');
+        return why.substr(0, tab + 1) + level + (special ? ", specialised: " : ": ") + why.substr(tab + 1);
       }
+    }
     if (!options_.gpu.empty())
       if (Result<std::string> ptx = kernel->emit(Stage::Ptx, "cuda", options_.gpu); !ptx)
         return "refused\t" + options_.gpu + ": " + ptx.error().str();
     return "";
+  }
+
+  /// Which of the levels, and whether specialised. All levels: each in one form, by turns over the kernels, the best one
+  /// in both, which is half the time for nearly the same.
+  std::vector<std::pair<size_t, bool>> ways() const {
+    uint64_t turn = 0;
+    for (char c : case_.name) turn = corpus::mix(turn + static_cast<uint8_t>(c));
+    std::vector<std::pair<size_t, bool>> out;
+    for (size_t i = 0; i < options_.levels.size(); ++i)
+      for (bool special : {false, true})
+        if (options_.draw || i + 1 == options_.levels.size() || special == ((i + turn) % 2 == 1)) out.emplace_back(i, special);
+    for (size_t n = out.size(); options_.draw && n > options_.draw; --n) {
+      turn = corpus::mix(turn);
+      out.erase(out.begin() + static_cast<int64_t>(turn % n));
+    }
+    return out;
   }
 
   bool prepare() {
@@ -550,6 +563,8 @@ int main(int argc, char **argv) {
       *text = argv[++i];
     else if (word == "--jobs" && i + 1 < argc)
       options.jobs = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
+    else if (word == "--draw" && i + 1 < argc)
+      options.draw = static_cast<size_t>(std::max(0, std::atoi(argv[++i])));
     else
       options.cases = word;
   }
