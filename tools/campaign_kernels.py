@@ -9,6 +9,7 @@ on exact values alone, and a buffer that gets an inexact one has the bound of it
 """
 import zlib
 
+from campaign_wide import Wide
 from campaign_values import COMMON_FLOATS, COMMON_INTS, FLOATS, INTS, NARROW, TL, Unfit, Value, Values, limits
 
 HELPERS = {
@@ -23,7 +24,7 @@ HELPERS = {
 }
 
 
-class Kernel(Values):
+class Kernel(Wide, Values):
     """A whole kernel: memory, shapes, reductions, control flow."""
 
     # ---- Memory ----
@@ -513,7 +514,8 @@ class Kernel(Values):
     def statement(self, allow_store=True):
         table = [(24, self.make_int), (17, self.make_mask), (13, self.make_float), (14, self.make_load), (9, self.make_shape), (6, self.make_reduction),
                  (3, self.make_scan), (2, self.make_sort), (3, self.make_dot), (2, self.make_atomic), (2, self.make_call), (3, self.make_branch),
-                 (3, self.make_loop), (1, self.make_return), (1, self.make_descriptor), (9 if allow_store else 0, self.make_store)]
+                 (3, self.make_loop), (1, self.make_return), (1, self.make_descriptor), (2, self.make_product), (1, self.make_scaled_product), (1, self.make_batched_product),
+                 (2, self.make_exchange), (2, self.make_block_store), (1, self.make_library), (9 if allow_store else 0, self.make_store)]
         for _ in range(20):
             r = self.rng.randrange(sum(w for w, _ in table))
             for w, make in table:
@@ -549,7 +551,7 @@ class Kernel(Values):
                 d[1] //= 2
             self.dims = d[:3]
             self.shapes = [(d[0], ), (d[1], ), (d[2], ), (d[0], d[1]), (d[1], d[2]), (d[0], d[1], d[2]), (d[0], d[1], d[2]), (d[0] * d[1], d[2]), (d[0] * d[1] * d[2], )]
-        self.scalars, self.inputs, self.special, self.ranges, self.returned = [], [], [], [], False
+        self.scalars, self.inputs, self.special, self.ranges, self.returned, self.library = [], [], [], [], False, False
         for _ in range(rng.randrange(1, 4)):
             self.scalar_param()
         for axis in range(2):
@@ -584,7 +586,7 @@ class Kernel(Values):
 
     def text(self):
         names = [p[0] for p in self.params] + [o[0] for o in self.outputs.values()]
-        head = ["import triton", "import triton.language as tl", "", ""]
+        head = ["import triton", "import triton.language as tl"] + (["from triton.language.extra import libdevice"] if self.library else []) + ["", ""]
         for h in sorted(self.helpers):
             head += [*HELPERS[h].rstrip().split("\n"), "", ""]
         consts = "".join(f", {n}: tl.constexpr" for n, _ in self.constexprs)

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ["neso", "check_kernels", "check_loops", "run_goldens"]
+PROGRAMS = ["check_kernels", "check_loops", "run_goldens"]
 OF_THE_SYSTEM = re.compile(r"(linux-vdso|ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so)")
 NEVER_CALLED = re.compile(r"(libz3|libxml2|libedit)\.so")
 ARCHIVES = Path("/var/cache/apt/archives")
@@ -29,6 +29,7 @@ for archive in "$here"/*.deb; do
   [ -e "$archive" ] && dpkg-deb -x "$archive" $place/package
 done
 [ -d $place/package ] && find $place/package -name '*.so.*' -type f -exec mv {} $place/lib/ ';'
+cp -r "$here/tools" $place/
 exec python3 $place/tools/campaign --neso $place/bin/neso "$@"
 """
 # The libraries are for these programs alone: Python and torch keep their own.
@@ -49,13 +50,20 @@ def libraries(program):
 
 
 def empty_library(name, file, users, place):
-    """A library of that name with the symbols that `users` take from it, as functions that end the program."""
+    """A library of that name with the symbols that `users` take from it, of the versions that they ask for, as functions that end the program."""
     exported = {s.split("@")[0] for s in re.findall(r" [A-Z] (\S+)", run("nm", "-D", "--defined-only", file))}
-    wanted = {s.split("@")[0] for u in users for s in re.findall(r"U (\S+)", run("nm", "-D", "--undefined-only", u))}
-    source = place / "empty.c"
-    source.write_text("".join(f"void {s}(void) {{ __builtin_trap(); }}\n" for s in sorted(exported & wanted)))
-    run("cc", "-shared", "-fPIC", "-w", "-fno-builtin", f"-Wl,-soname,{name}", str(source), "-o", str(place / "lib" / name))
+    versions = {}
+    for user in users:
+        for symbol, version in re.findall(r"U ([^\s@]+)@*(\S*)", run("nm", "-D", "--undefined-only", user)):
+            if symbol in exported:
+                versions.setdefault(version, set()).add(symbol)
+    source, script = place / "empty.c", place / "empty.versions"
+    source.write_text("".join(f"void {s}(void) {{ __builtin_trap(); }}\n" for s in sorted(set().union(*versions.values()))))
+    script.write_text("".join(f"{v} {{ global: {' '.join(s + ';' for s in sorted(symbols))} }};\n" for v, symbols in sorted(versions.items()) if v))
+    wanted = [f"-Wl,--version-script={script}"] if script.read_text() else []
+    run("cc", "-shared", "-fPIC", "-w", "-fno-builtin", f"-Wl,-soname,{name}", *wanted, str(source), "-o", str(place / "lib" / name))
     source.unlink()
+    script.unlink()
 
 
 def archive_of(file):
@@ -79,8 +87,9 @@ def main(words):
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        for sub in ("bin", "lib", "programs", "tools"):
+        for sub in ("bin", "lib", "programs"):
             (place / sub).mkdir()
+        (out / "tools").mkdir(exist_ok=True)
         needed = {}
         for program in PROGRAMS:
             run("strip", "-o", str(place / "programs" / program), str(built / program))
@@ -101,7 +110,7 @@ def main(words):
                 (place / "tools" / tool.name).write_bytes(tool.read_bytes())
         run("tar", "-C", str(place), "--use-compress-program=xz -6 -T1", "-cf", str(out / "campaign.tar.xz"), ".")
         (out / "run.sh").write_text(RUN)
-    print(f"{out}: {sum(f.stat().st_size for f in out.iterdir()) / 2**20:.1f} MiB")
+    print(f"{out}: {sum(f.stat().st_size for f in out.rglob('*')) / 2**20:.1f} MiB")
     return 0
 
 

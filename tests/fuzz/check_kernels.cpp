@@ -294,7 +294,8 @@ private:
     std::vector<std::pair<size_t, bool>> out;
     for (size_t i = 0; i < options_.levels.size(); ++i)
       for (bool special : {false, true})
-        if (options_.draw || i + 1 == options_.levels.size() || special == ((i + turn) % 2 == 1)) out.emplace_back(i, special);
+        if (options_.draw || i + 1 == options_.levels.size() || special == ((i + turn) % 2 == 1))
+          out.emplace_back(i, special);
     for (size_t n = out.size(); options_.draw && n > options_.draw; --n) {
       turn = corpus::mix(turn);
       out.erase(out.begin() + static_cast<int64_t>(turn % n));
