@@ -3,13 +3,15 @@
     make_cases(seeds, folder)      writes case.json, .pt2 and .safetensors files; gives {name: source}
 
 A module is a list of statements over tensors: views, in-place operators, parameters and buffers in several roles, mixed dtypes, dynamic
-sizes, empty dimensions and dimensions of one, the same value among the outputs twice. Each statement is tried in eager when it is made, so
+sizes, empty dimensions and dimensions of one, the same value among the outputs twice, and any operator that has a lowering. Each statement is tried in eager when it is made, so
 every module runs. A module whose float32 and float64 answers are far apart says nothing and is left out. Every run is made twice: buffers
 and inputs that the module changes must then hold what they hold in eager.
 """
+import collections
 import io
 import json
 import random
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -20,6 +22,7 @@ import torch.nn.functional as F
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import campaign_operators
 import neso_cases as cases
 
 # {a}, {b}, …: tensors; {d}: a dimension of a; {n}: a small number; {s}: a size that divides. f: floating, i: integer, m: boolean, w: a parameter or buffer.
@@ -107,8 +110,14 @@ class Random:
         values = {n: env[n] for n in names}
         for n in self.params + self.buffers + ["self.v"]:
             values[n] = eval(n, env)
+        operators = campaign_operators.Operators(r)
         for _ in range(r.randrange(4, 16)):
+            any_operator = r.randrange(5) < 2
             for _ in range(30):
+                if any_operator and self.try_operator(operators, env, names, values):
+                    break
+                if any_operator:
+                    continue
                 write = r.randrange(7) == 0
                 table = WRITES if write else TEMPLATES
                 template = r.choices([t for _, t in table], [w for w, _ in table])[0]
@@ -133,9 +142,7 @@ class Random:
                         exec(line, env)
                     if not write:
                         value = env[name]
-                        if not isinstance(value, torch.Tensor) or value.numel() > 20000 or (value.is_floating_point() and not bool(torch.isfinite(value).all())):
-                            continue
-                        if value.is_floating_point() and value.numel() and float(value.abs().max()) > 1e3:
+                        if not usable(value):
                             continue
                         names.append(name)
                         values[name] = value
@@ -147,6 +154,36 @@ class Random:
         self.outputs = [r.choice(made[-4:]) for _ in range(r.randrange(1, 4))] + [made[-1]]
         if r.randrange(8) == 0:
             self.outputs.append("x0")
+
+
+    def try_operator(self, operators, env, names, values):
+        """Whether a call of any operator was added."""
+        text = operators.call({n: values[n] for n in names + self.params + self.buffers})
+        if text is None:
+            return False
+        name = f"v{len(self.lines)}"
+        # A view of a parameter would be written to later.
+        line = f"{name} = {text}"
+        try:
+            with torch.no_grad():
+                exec(line, env)
+        except Exception:
+            return False
+        if not usable(env[name]) or not any(re.search(rf"\b{n}\b", text) for n in names):
+            return False
+        names.append(name)
+        values[name] = env[name]
+        self.lines.append(line)
+        return True
+
+
+def usable(value):
+    """Whether a result can be compared and worked on: real, finite, not large."""
+    if not isinstance(value, torch.Tensor) or value.numel() > 20000 or value.is_complex() or value.dim() > 6:
+        return False
+    if not value.is_floating_point():
+        return value.dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+    return bool(torch.isfinite(value).all()) and not (value.numel() and float(value.abs().max()) > 1e3)
 
 
 def build(source, seed):
@@ -177,7 +214,7 @@ def wide(tensors):
     return [t.double() if t.is_floating_point() else t.clone() for t in tensors]
 
 
-def export_case(source, seed, inputs, sizes, dynamic, name, folder):
+def export_case(source, seed, inputs, sizes, dynamic, name, folder, operators=None):
     """The runs of one module, in both forms; None when it cannot be exported or says nothing."""
     module = build(source, seed)
     shapes = None
@@ -221,6 +258,9 @@ def export_case(source, seed, inputs, sizes, dynamic, name, folder):
             runs.append({"name": run, "program": f"{name}.{form}.pt2", "inputs": f"{name}.inputs.safetensors", "outputs": f"{name}.outputs.safetensors", "prefix": f"{run}/",
                          "again": f"{run}.again/", "tolerance": tolerance})
     for form, p in forms:
+        for node in p.graph.nodes:
+            if operators is not None and node.op == "call_function":
+                operators[str(node.target).removeprefix("aten.")] += 1
         buffer = io.BytesIO()
         torch.export.save(p, buffer)
         (folder / f"{name}.{form}.pt2").write_bytes(buffer.getvalue())
@@ -234,21 +274,20 @@ def write_cases(runs, folder):
 
 
 def make_cases(seeds, folder):
-    """{name: (source, Random)} of the modules that were written, and how many could not be."""
-    runs, made, left_out = [], {}, 0
+    """{name: (source, Random)} of the modules that were written, and how often each operator stood in their graphs; None: left out."""
+    runs, made, operators = [], {}, collections.Counter()
     for seed in seeds:
         r = Random(seed)
         try:
             r.grow()
             source = r.source(r.lines, r.outputs)
-            own = export_case(source, seed, r.input, [1, 7], r.dynamic, f"m{seed}", folder)
-        except Exception as error:
-            left_out += 1
-            continue
+            own = export_case(source, seed, r.input, [1, 7], r.dynamic, f"m{seed}", folder, operators)
+        except Exception:  # torch's own limits
+            own = None
         if not own:
-            left_out += 1
+            operators[None] += 1
             continue
         made[f"m{seed}"] = (source, r)
         runs += own
     write_cases(runs, folder)
-    return made, left_out
+    return made, operators

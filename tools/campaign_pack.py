@@ -8,11 +8,14 @@ package whose archive apt still has travels as that archive, which is as small a
 (z3, libxml2, libedit) is replaced by an empty one of its name with its symbols, because with what they need they would be a third of the whole.
 """
 import argparse
+import json
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import campaign_coverage
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ["check_kernels", "check_loops", "run_goldens"]
@@ -108,6 +111,7 @@ def main(words):
         for tool in [*sorted(Path(__file__).parent.glob("campaign*")), Path(__file__).parent / "neso_cases.py"]:
             if tool.is_file():
                 (place / "tools" / tool.name).write_bytes(tool.read_bytes())
+        (out / "tools" / "campaign_tables.json").write_text(json.dumps({area: sorted(campaign_coverage.expected(area)) for area in campaign_coverage.TABLES}))
         run("tar", "-C", str(place), "--use-compress-program=xz -6 -T1", "-cf", str(out / "campaign.tar.xz"), ".")
         (out / "run.sh").write_text(RUN)
     print(f"{out}: {sum(f.stat().st_size for f in out.rglob('*')) / 2**20:.1f} MiB")
