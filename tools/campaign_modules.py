@@ -31,13 +31,13 @@ TEMPLATES = [
     (2, "{f} @ {w}"), (2, "{w} @ {f}"), (2, "torch.addmm({w}, {f}, {g})"), (2, "{f}.relu()"), (1, "F.gelu({f})"), (1, "{f}.sigmoid()"), (1, "{f}.tanh()"), (1, "{f}.exp().clamp(max=20)"),
     (1, "F.silu({f})"), (1, "{f}.abs().sqrt()"), (2, "{f}.softmax({d})"), (1, "{f}.log_softmax({d})"), (2, "{f}.sum({d})"), (2, "{f}.sum({d}, keepdim=True)"), (2, "{f}.mean({d}, keepdim=True)"),
     (1, "{f}.amax({d})"), (1, "{f}.amin({d}, keepdim=True)"), (1, "{f}.argmax({d})"), (1, "{f}.argmin({d})"), (1, "{f}.max({d})[0]"), (1, "{f}.var({d})"), (1, "{f}.prod({d})"), (1, "{f}.norm(dim={d})"),
-    (1, "{f}.cumsum({d})"), (1, "{f}.sort({d})[0]"), (1, "{f}.sort({d})[1]"), (1, "{f}.topk(1, {d})[0]"), (1, "{f}.flip({d})"), (1, "{f}.roll(1, {d})"),
+    (1, "{f}.cumsum({d})"), (1, "{f}.sort({d})[0]"), (1, "{f}.sort(dim={d}, stable=True)[1]"), (1, "{f}.topk(1, {d})[0]"), (1, "{f}.flip({d})"), (1, "{f}.roll(1, {d})"),
     (4, "{f}.transpose({d}, {e})"), (2, "{f}.mT"), (2, "{f}[:1]"), (2, "{f}[1:]"), (2, "{f}[..., ::2]"), (2, "{f}[..., 1:]"), (1, "{f}[0]"), (2, "{f}.unsqueeze({d})"), (1, "{f}.squeeze({d})"),
     (2, "{f}.reshape(-1)"), (2, "{f}.flatten(0, 1)"), (2, "{f}.reshape({f}.shape[0], -1)"), (1, "{f}.expand({n}, *{f}.shape)"), (1, "{f}.repeat_interleave(2, {d})"), (1, "{f}.narrow({d}, 0, 1)"), (1, "{f}.diagonal(0, -2, -1)"),
     (1, "{f}.contiguous()"), (1, "{f}.clone()"), (1, "{f}.unfold({d}, 2, 1)"), (1, "{f}.tril()"), (1, "torch.chunk({f}, 2, {d})[0]"), (1, "{f}.detach()"),
     (3, "torch.cat([{f}, {g}], {d})"), (1, "torch.cat([{f}, {f}], {d})"), (1, "torch.stack([{f}, {g}], {d})"), (3, "torch.where({m}, {f}, {g})"), (1, "torch.where({f} > 0, {f}, {n}.0)"), (1, "{f}.masked_fill({m}, -{n}.0)"),
     (2, "{f} > {g}"), (2, "{f} < 0.25"), (1, "{m} & {o}"), (1, "~{m}"), (1, "{m}.any({d})"), (1, "{m}.all({d})"), (1, "{m}.sum({d})"), (1, "{m}.float()"),
-    (2, "{i} + {j}"), (1, "{i} * {n}"), (1, "{i} // {n}"), (1, "{i} % {n}"), (1, "{i} > {n}"), (1, "{i}.float()"), (1, "{i}.clamp(-{n}, {n})"), (1, "{i}.clamp(0, 3)"), (1, "{i}.to(torch.int32)"), (1, "{i}.to(torch.uint8)"), (1, "{i}.cumsum({d})"), (1, "{i}.sum({d})"),
+    (2, "{i} + {j}"), (1, "{i} * {n}"), (1, "{i} // {n}"), (1, "{i} % {n}"), (1, "{i} > {n}"), (1, "{i}.float()"), (1, "{i}.long().clamp(-{n}, {n})"), (1, "{i}.clamp(0, 3)"), (1, "{i}.to(torch.int32)"), (1, "{i}.to(torch.uint8)"), (1, "{i}.cumsum({d})"), (1, "{i}.sum({d})"),
     (1, "{f}.index_select({d}, {i}.reshape(-1).clamp(0, 1))"), (1, "{f}.gather({d}, {i}.clamp(0, 0))"), (2, "F.embedding({i}.long().clamp(0, 3), {w})"), (1, "{f}.scatter_add({d}, {i}.long().clamp(0, 1), {g})"), (1, "{f}[{i}.reshape(-1).long().clamp(0, 1)]"),
     (2, "F.layer_norm({f}, {f}.shape[-1:])"), (2, "F.layer_norm({f}, {f}.shape[-1:], {v})"), (1, "F.rms_norm({f}, {f}.shape[-1:])"), (1, "F.scaled_dot_product_attention({f}, {g}, {g})"), (2, "F.scaled_dot_product_attention({f}, {w}.expand(*{f}.shape[:-2], *{w}.shape), {w}.expand(*{f}.shape[:-2], *{w}.shape))"),
     (1, "torch.softmax({f} @ {g}.mT, -1) @ {g}"), (1, "torch.softmax({f} @ {w}.mT, -1) @ {w}"), (1, "F.conv1d({f}, {w}[:, :, None])"), (1, "F.pad({f}, (1, 0))"), (1, "F.avg_pool1d({f}, 2)"), (1, "F.max_pool1d({f}, 2)"), (1, "torch.outer({v}, {v}) @ {w}"), (1, "torch.einsum('...i,ji->...j', {f}, {w})"),
@@ -222,6 +222,11 @@ def export_case(source, seed, inputs, sizes, dynamic, name, folder, operators=No
         batch = torch.export.Dim("batch", min=1, max=64)
         shapes = tuple({0: batch} for _ in inputs(None))
     program = torch.export.export(module, tuple(inputs(None)), dynamic_shapes=shapes, strict=False)
+    # Where the exporter itself says another shape or type than eager has, no compiler can be right.
+    eager = module(*inputs(None))
+    noted = [n.meta.get("val") for n in program.graph.find_nodes(op="output")[0].args[0]][-len(eager):]
+    if any(isinstance(m, torch.Tensor) and (m.dtype != e.dtype or m.dim() != e.dim()) for m, e in zip(noted, eager)):
+        return None
     forms = [("raw", program)]
     try:
         forms.append(("core", program.run_decompositions()))
@@ -244,6 +249,8 @@ def export_case(source, seed, inputs, sizes, dynamic, name, folder, operators=No
                 error, largest = cases.worst_error(value, t[key]), max(1.0, float(value.abs().max()) if value.numel() else 1.0)
                 rtol, atol = cases.TOLERANCE[cases.DTYPE_NAMES[value.dtype]]
                 narrow = any(word in source for word in ("half", "bfloat16")) or any(x.dtype in (torch.float16, torch.bfloat16) for x in inputs(None))
+                if value.dtype == torch.float64 and any(x.dtype != torch.float64 for x in inputs(None)):  # some of it in float32
+                    rtol, atol = cases.TOLERANCE[cases.DTYPE_NAMES[torch.float32]]
                 if narrow:
                     rtol, atol = max(rtol, 2e-2), max(atol, 1.6e-2)
                 if error > (0.2 if narrow else 2e-3) * largest:
