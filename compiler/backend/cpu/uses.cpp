@@ -5,7 +5,7 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/OperationSupport.h"
-#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace neso::cpu {
 
@@ -54,11 +54,13 @@ mlir::Operation *Uses::lastSink(mlir::Value v) {
   return last;
 }
 
-void Uses::sinks(mlir::Value v, llvm::SmallVectorImpl<mlir::Operation *> &out, int depth) {
+void Uses::sinks(mlir::Value v, llvm::SmallVectorImpl<mlir::Operation *> &out, Visited &visited) {
   for (mlir::Operation *user : v.getUsers()) {
-    if (out.size() >= 2 || depth > 64) return;
+    if (out.size() >= 2) return;
     if (isVirtual(user)) {
-      for (mlir::Value r : user->getResults()) sinks(r, out, depth + 1);
+      // Values are shared: each is looked at once, not once for every way to it.
+      if (!visited.insert(user).second) continue;
+      for (mlir::Value r : user->getResults()) sinks(r, out, visited);
     } else if (std::find(out.begin(), out.end(), user) == out.end())
       out.push_back(user);
   }
@@ -68,7 +70,8 @@ int Uses::sinkCount(mlir::Value v) {
   auto known = sinkCount_.find(v);
   if (known != sinkCount_.end()) return known->second;
   llvm::SmallVector<mlir::Operation *, 2> found;
-  sinks(v, found, 0);
+  Visited visited;
+  sinks(v, found, visited);
   return sinkCount_[v] = static_cast<int>(found.size());
 }
 
@@ -190,8 +193,9 @@ mlir::Value pointerRoot(mlir::Value v) {
   return v;
 }
 
-bool sameExpression(mlir::Value a, mlir::Value b) {
-  if (a == b) return true;
+/// `known` are pairs that are equal as far as has been looked.
+static bool sameExpression(mlir::Value a, mlir::Value b, llvm::DenseSet<std::pair<mlir::Value, mlir::Value>> &known) {
+  if (a == b || !known.insert({a, b}).second) return true;
   mlir::Operation *da = a.getDefiningOp(), *db = b.getDefiningOp();
   if (!da || !db || da->getName() != db->getName() || da->getNumOperands() != db->getNumOperands() ||
       da->getNumRegions() || a.getType() != b.getType())
@@ -200,8 +204,12 @@ bool sameExpression(mlir::Value a, mlir::Value b) {
   if (cls != OpClass::Element && cls != OpClass::Index) return false;
   if (!da->getName().compareOpProperties(da->getPropertiesStorage(), db->getPropertiesStorage())) return false;
   for (unsigned i = 0; i < da->getNumOperands(); ++i)
-    if (!sameExpression(da->getOperand(i), db->getOperand(i))) return false;
+    if (!sameExpression(da->getOperand(i), db->getOperand(i), known)) return false;
   return true;
+}
+bool sameExpression(mlir::Value a, mlir::Value b) {
+  llvm::DenseSet<std::pair<mlir::Value, mlir::Value>> known;
+  return sameExpression(a, b, known);
 }
 
 } // namespace neso::cpu

@@ -5,6 +5,7 @@
 #include "mlir/IR/Operation.h"
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 namespace neso::cpu {
 
@@ -35,7 +36,8 @@ public:
   llvm::SmallVector<mlir::Operation *, 4> storeGroup(mlir::Operation *first);
 
 private:
-  void sinks(mlir::Value v, llvm::SmallVectorImpl<mlir::Operation *> &out, int depth);
+  using Visited = llvm::SmallPtrSet<mlir::Operation *, 16>;
+  void sinks(mlir::Value v, llvm::SmallVectorImpl<mlir::Operation *> &out, Visited &visited);
   bool mayWrite(mlir::Operation *op);
 
   llvm::DenseMap<mlir::Value, mlir::Operation *> lastSink_;

@@ -2,6 +2,7 @@
 #include "lower/graph_to_loops/linalg.h"
 
 #include <cmath>
+#include <cstring>
 
 namespace neso::lower {
 
@@ -41,6 +42,29 @@ Tensor identityMatrix(const Tensor &like, int64_t rows, int64_t columns) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
+// Steps
+
+namespace {
+/// The number of a column that a step works on, as the data of a constant: the loops of all steps are then the same but
+/// for the buffers, and are compiled once.
+class Step {
+public:
+  Step(Lowering &ctx, int64_t column) {
+    std::vector<uint8_t> bytes(sizeof column);
+    std::memcpy(bytes.data(), &column, sizeof column);
+    number_ = ctx.addConstant(DType::I64, {Expr(1)}, std::move(bytes));
+  }
+  Val value(BodyBuilder &b) const { return number_.at(b, {Expr(0)}); }
+  /// As an index of a dimension of `size`.
+  Expr index(BodyBuilder &b, Expr size) const { return b.indirect(value(b), size, false, false); }
+  Val is(OpKind relation, BodyBuilder &b, Expr e) const { return bin(relation, b.index(e), value(b)); }
+
+private:
+  Tensor number_;
+};
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------------------------
 // LU
 
 namespace {
@@ -52,9 +76,9 @@ struct Lu {
 } // namespace
 
 /// The row that stands at r after rows j and p changed places.
-static Val swapped(BodyBuilder &b, Expr r, int64_t j, Val p) {
+static Val swapped(BodyBuilder &b, Expr r, const Step &j, Val p) {
   Val here = b.index(r);
-  return where(b.compare(OpKind::Eq, r, j), p, where(eq(here, p), num(p, static_cast<double>(j)), here));
+  return where(j.is(OpKind::Eq, b, r), p, where(eq(here, p), j.value(b), here));
 }
 
 static Lu luOf(const Tensor &a0, bool pivoting = true) {
@@ -64,25 +88,32 @@ static Lu luOf(const Tensor &a0, bool pivoting = true) {
   int64_t m = rowsOf(a), n = columnsOf(a);
   Lu out;
   for (int64_t j = 0; j < std::min(m, n); ++j) {
-    Tensor p;
+    Tensor p, old = a;
+    const Step step(ctx, j);
     if (pivoting) {
-      Tensor column = unary(slice(select(a, -1, j), -1, j, m - j), OpKind::Abs);
-      p = map(argExtreme(true, column, -1, false), [j](Val v) { return v + static_cast<double>(j); }).realize();
+      Sizes sizes = batchOf(a);
+      sizes.push_back(m);
+      Tensor column = Tensor::lazy(ctx, a.dtype(), sizes, [=](BodyBuilder &b, const Index &i) {
+        Index batch(i.begin(), i.end() - 1);
+        Val v = un(OpKind::Abs, elementOf(b, old, batch, i.back(), step.index(b, n)));
+        return where(step.is(OpKind::Ge, b, i.back()), v, num(v, -1));
+      });
+      p = argExtreme(true, column, -1, false).realize();
     } else {
       p = fullInt(ctx, batchOf(a), DType::I64, j);
     }
     out.pivot.push_back(p);
-    Tensor old = a;
     a = matrixOf(ctx, a.dtype(), batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       Val pv = p.at(b, i);
-      Expr from = pivoting ? b.indirect(swapped(b, r, j, pv), m, false, false) : r,
-           pr = pivoting ? b.indirect(pv, m, false, false) : Expr(j);
-      Val v = elementOf(b, old, i, from, c), top = elementOf(b, old, i, pr, j), l = elementOf(b, old, i, from, j);
+      Expr from = pivoting ? b.indirect(swapped(b, r, step, pv), m, false, false) : r,
+           pr = pivoting ? b.indirect(pv, m, false, false) : step.index(b, m), column = step.index(b, n);
+      Val v = elementOf(b, old, i, from, c), top = elementOf(b, old, i, pr, column),
+          l = elementOf(b, old, i, from, column);
       // A zero pivot leaves its column as it is.
       l = where(eq(top, 0.0), l, l / top);
-      Val below = b.compare(OpKind::Gt, r, j);
-      Val reduced = where(b.compare(OpKind::Eq, c, j), l, v - l * elementOf(b, old, i, pr, c));
-      return where(below && b.compare(OpKind::Ge, c, j), reduced, v);
+      Val below = step.is(OpKind::Gt, b, r);
+      Val reduced = where(step.is(OpKind::Eq, b, c), l, v - l * elementOf(b, old, i, pr, c));
+      return where(below && step.is(OpKind::Ge, b, c), reduced, v);
     });
   }
   out.packed = a;
@@ -98,10 +129,10 @@ static Tensor permutationOf(const Tensors &pivot, const Tensor &like) {
   Tensor order = iota(ctx, sizes, static_cast<int64_t>(sizes.size()) - 1);
   for (size_t j = 0; j < pivot.size(); ++j) {
     Tensor old = order, p = pivot[j];
+    const Step step(ctx, static_cast<int64_t>(j));
     order = Tensor::lazy(ctx, DType::I64, sizes, [=](BodyBuilder &b, const Index &i) {
       Index k = i;
-      k.back() = b.indirect(swapped(b, i.back(), static_cast<int64_t>(j), p.at(b, Index(i.begin(), i.end() - 1))), m,
-                            false, false);
+      k.back() = b.indirect(swapped(b, i.back(), step, p.at(b, Index(i.begin(), i.end() - 1))), m, false, false);
       return old.at(b, k);
     });
     order.realize();
@@ -213,15 +244,16 @@ static Tensor solveTriangular(Tensor t, Tensor b0, bool upper, bool unit) {
   x.realize();
   int64_t n = rowsOf(t);
   for (int64_t step = 0; step < n; ++step) {
-    int64_t j = upper ? n - 1 - step : step;
+    const Step j(t.ctx(), upper ? n - 1 - step : step);
     Tensor old = x;
     x = matrixOf(t.ctx(), x.dtype(), batchOf(x), x.size(-2), x.size(-1),
                  [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-                   Val solved = elementOf(b, old, i, j, c), here = elementOf(b, old, i, r, c);
-                   if (!unit) solved = solved / elementOf(b, t, i, j, j);
-                   Val open = b.compare(upper ? OpKind::Lt : OpKind::Gt, r, j);
-                   Val rest = here - elementOf(b, t, i, r, j) * solved;
-                   return where(b.compare(OpKind::Eq, r, j), solved, where(open, rest, here));
+                   const Expr at = j.index(b, n);
+                   Val solved = elementOf(b, old, i, at, c), here = elementOf(b, old, i, r, c);
+                   if (!unit) solved = solved / elementOf(b, t, i, at, at);
+                   Val open = j.is(upper ? OpKind::Lt : OpKind::Gt, b, r);
+                   Val rest = here - elementOf(b, t, i, r, at) * solved;
+                   return where(j.is(OpKind::Eq, b, r), solved, where(open, rest, here));
                  });
   }
   return x;
@@ -302,12 +334,14 @@ static Cholesky choleskyOf(const Tensor &a0, bool upper) {
   for (int64_t j = 0; j < n; ++j) {
     Tensor old = a;
     pivots.push_back(unsqueeze(select(select(old, -1, j), -1, j), old.rank() - 2));
+    const Step step(a.ctx(), j);
     a = matrixOf(a.ctx(), a.dtype(), batchOf(a), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-      Val root = un(OpKind::Sqrt, elementOf(b, old, i, j, j)), here = elementOf(b, old, i, r, c);
-      Val column = elementOf(b, old, i, r, j) / root, row = elementOf(b, old, i, c, j) / root;
+      const Expr at = step.index(b, n);
+      Val root = un(OpKind::Sqrt, elementOf(b, old, i, at, at)), here = elementOf(b, old, i, r, c);
+      Val column = elementOf(b, old, i, r, at) / root, row = elementOf(b, old, i, c, at) / root;
       Val update =
-          where(b.compare(OpKind::Eq, c, j), where(b.compare(OpKind::Eq, r, j), root, column), here - column * row);
-      Val open = b.compare(OpKind::Ge, c, j) && b.compare(OpKind::Ge, r, c);
+          where(step.is(OpKind::Eq, b, c), where(step.is(OpKind::Eq, b, r), root, column), here - column * row);
+      Val open = step.is(OpKind::Ge, b, c) && b.compare(OpKind::Ge, r, c);
       return where(open, update, where(b.compare(OpKind::Lt, r, c), num(here, 0), here));
     });
   }
@@ -325,13 +359,13 @@ static Tensor choleskySolve(const Tensor &b, const Tensor &factor, bool upper) {
 // QR
 
 /// Element r of Householder vector j.
-static Val reflectorAt(BodyBuilder &b, const Tensor &packed, const Index &i, Expr r, int64_t j) {
-  Val v = elementOf(b, packed, i, r, j);
-  return where(b.compare(OpKind::Gt, r, j), v, where(b.compare(OpKind::Eq, r, j), num(v, 1), num(v, 0)));
+static Val reflectorAt(BodyBuilder &b, const Tensor &packed, const Index &i, Expr r, const Step &j) {
+  Val v = elementOf(b, packed, i, r, j.index(b, packed.size(-1)));
+  return where(j.is(OpKind::Gt, b, r), v, where(j.is(OpKind::Eq, b, r), num(v, 1), num(v, 0)));
 }
 
 /// (I - tau v v^T) c for reflector j.
-static Tensor reflect(const Tensor &packed, const Tensor &tau, int64_t j, const Tensor &c0) {
+static Tensor reflect(const Tensor &packed, const Tensor &tau, const Step &j, const Tensor &c0) {
   Lowering &ctx = c0.ctx();
   Tensor c = c0;
   c.realize();
@@ -345,7 +379,7 @@ static Tensor reflect(const Tensor &packed, const Tensor &tau, int64_t j, const 
       })[0];
   return matrixOf(ctx, t, batchOf(c), c.size(-2), c.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr col) {
     Index at = i, factor = i;
-    at.push_back(col), factor.push_back(j);
+    at.push_back(col), factor.push_back(j.index(b, tau.size(-1)));
     return elementOf(b, c, i, r, col) - tau.at(b, factor) * reflectorAt(b, packed, i, r, j) * w.at(b, at);
   });
 }
@@ -358,9 +392,16 @@ Reflectors reflectorsOf(const Tensor &a0) {
   DType t = a.dtype();
   Tensors taus;
   for (int64_t j = 0; j < k; ++j) {
-    Tensor old = a, head = select(select(old, -1, j), -1, j);
-    Tensor below =
-        sum(map(slice(select(old, -1, j), -1, j + 1, m - j - 1), [](Val v) { return v * v; }), {-1}, false, t);
+    const Step step(ctx, j);
+    Tensor old = a;
+    Tensor head = Tensor::lazy(ctx, t, batchOf(a), [=](BodyBuilder &b, const Index &i) {
+      return elementOf(b, old, i, step.index(b, m), step.index(b, n));
+    });
+    Tensor below = ctx.reduce(loops::ReduceKind::Sum, t, batchOf(a), {Expr(m)},
+                              [=](BodyBuilder &b, const Index &i, const Index &r) {
+                                Val v = elementOf(b, old, i, r[0], step.index(b, n));
+                                return where(step.is(OpKind::Gt, b, r[0]), v * v, num(v, 0));
+                              })[0];
     Tensor pair[] = {head, below};
     // As LAPACK's larfg: beta has the sign that avoids cancellation; nothing to reflect gives tau = 0.
     Tensor beta = pointwise(pair, t, t, [](std::span<const Val> v) {
@@ -372,9 +413,10 @@ Reflectors reflectorsOf(const Tensor &a0) {
     taus.push_back(unsqueeze(tau, tau.rank()));
     // The vector takes its place below the diagonal; the columns to the right are reflected.
     Tensor withVector = matrixOf(ctx, t, batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-      Val v = elementOf(b, old, i, r, c), scale = elementOf(b, old, i, j, j) - beta.at(b, i);
+      Val v = elementOf(b, old, i, r, c),
+          scale = elementOf(b, old, i, step.index(b, m), step.index(b, n)) - beta.at(b, i);
       Val element = where(eq(scale, 0.0), v, v / scale);
-      return where(b.compare(OpKind::Eq, c, j) && b.compare(OpKind::Gt, r, j), element, v);
+      return where(step.is(OpKind::Eq, b, c) && step.is(OpKind::Gt, b, r), element, v);
     });
     Tensor allTau = reshape(tau, [&] {
       Sizes s = batchOf(a);
@@ -382,13 +424,13 @@ Reflectors reflectorsOf(const Tensor &a0) {
       return s;
     }());
     Sizes wide = batchOf(a);
-    wide.push_back(j + 1);
-    Tensor reflected = reflect(withVector, broadcastTo(allTau, wide), j, withVector);
+    wide.push_back(k);
+    Tensor reflected = reflect(withVector, broadcastTo(allTau, wide), step, withVector);
     a = matrixOf(ctx, t, batchOf(a), m, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
       Val keep = elementOf(b, withVector, i, r, c);
-      Val own = where(b.compare(OpKind::Eq, r, j), beta.at(b, i), keep);
-      return where(b.compare(OpKind::Gt, c, j), elementOf(b, reflected, i, r, c),
-                   where(b.compare(OpKind::Eq, c, j), own, keep));
+      Val own = where(step.is(OpKind::Eq, b, r), beta.at(b, i), keep);
+      return where(step.is(OpKind::Gt, b, c), elementOf(b, reflected, i, r, c),
+                   where(step.is(OpKind::Eq, b, c), own, keep));
     });
   }
   Sizes none = batchOf(a);
@@ -400,7 +442,8 @@ Tensor applyReflectors(const Reflectors &h, const Tensor &c0, bool transposed) {
   int64_t k = h.tau.size(-1).constValue();
   Tensor c = c0, tau = h.tau;
   tau.reused();
-  for (int64_t step = 0; step < k; ++step) c = reflect(h.packed, tau, transposed ? step : k - 1 - step, c);
+  for (int64_t step = 0; step < k; ++step)
+    c = reflect(h.packed, tau, Step(c.ctx(), transposed ? step : k - 1 - step), c);
   return c;
 }
 

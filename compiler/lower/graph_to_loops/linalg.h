@@ -1,4 +1,4 @@
-// Factorisations of small matrices, unrolled: one or two loop nests for each column. Matrices are the last two dims of
+// Factorisations of small matrices: one or two loop nests for each column, the same ones for all. Matrices are the last two dims of
 // a tensor whose leading dims are a batch; their sizes are constants of at most kMostColumns, which every caller checks
 // with matrixFault().
 #pragma once
