@@ -33,6 +33,103 @@ static std::vector<int> channelsLast(size_t rank) {
   return order;
 }
 
+/// Whether outputs of a transposed convolution fall into phases (see byPhases), all of it known at compile time.
+static bool hasPhases(const ConvSpec &c, const Sizes &kernel) {
+  bool strided = false;
+  for (size_t d = 0; d < kernel.size(); ++d) {
+    if (!c.stride[d].isConst() || !c.padding[d].isConst() || !kernel[d].isConst()) return false;
+    if (!c.dilation[d].isConst(1)) return false;
+    strided |= !c.stride[d].isConst(1);
+  }
+  return c.transposed && strided;
+}
+
+/// The first tap that phase `f` meets along dimension d.
+static Expr firstTap(const ConvSpec &c, size_t d, Expr phase) { return mod(phase + c.padding[d], c.stride[d]); }
+
+/// Weights of a transposed convolution as its phases take them, [g, phase…, tap…, I/g, O/g]: zero where a phase has
+/// fewer taps.
+static Tensor weightsByPhase(Lowering &ctx, const Tensor &w, const ConvSpec &c, const Sizes &taps, Expr inPer,
+                             Expr outPer) {
+  const size_t spatial = taps.size();
+  const DType t = w.dtype();
+  const Sizes kernel(w.sizes().begin() + 2, w.sizes().end());
+  Sizes order{c.groups};
+  order.insert(order.end(), c.stride.begin(), c.stride.end());
+  order.insert(order.end(), taps.begin(), taps.end());
+  order.push_back(inPer), order.push_back(outPer);
+  Tensor weights = ctx.fold(Tensor::lazy(ctx, t, order, [=](BodyBuilder &b, const Index &i) {
+    Index at{i[0] * inPer + i[i.size() - 2], i.back()};
+    Val ok = b.isTrue();
+    for (size_t d = 0; d < spatial; ++d) {
+      Expr tap = firstTap(c, d, i[1 + d]) + c.stride[d] * i[1 + spatial + d];
+      ok = ok && b.inRange(tap, 0, kernel[d]);
+      at.push_back(tap);
+    }
+    return b.masked(ok, [&] { return w.at(b, at); }, b.constant(computeType(t), 0));
+  }));
+  return weights.realize();
+}
+
+/// A transposed convolution with strides. Output o = m s + f of phase f < s meets the taps k = k0 + s t alone, with
+/// k0 = (f + padding) mod s, and input m + (f + padding) div s - t: each phase is a product with weights of its own, and
+/// all phases are one batch of products, over ceil(K / s) taps in place of K.
+static Tensor byPhases(Lowering &ctx, const Tensor &x, const Tensor &w, const Tensor &bias, const ConvSpec &c,
+                       const Sizes &outSizes, DType out, DType t) {
+  const size_t spatial = x.sizes().size() - 2;
+  const DType acc = accumulateType(t), value = computeType(t);
+  const Expr g = c.groups, inPer = floorDiv(x.sizes()[1], g), outPer = floorDiv(outSizes[1], g);
+  const Sizes kernel(w.sizes().begin() + 2, w.sizes().end()), in(x.sizes().begin() + 2, x.sizes().end());
+  Sizes steps, taps;
+  for (size_t d = 0; d < spatial; ++d) {
+    steps.push_back(ceilDiv(outSizes[d + 2], c.stride[d]));
+    taps.push_back(ceilDiv(kernel[d], c.stride[d]));
+  }
+  const Tensor weights = weightsByPhase(ctx, w, c, taps, inPer, outPer);
+  ContractionSpec spec;
+  spec.ranges = {g};
+  spec.ranges.insert(spec.ranges.end(), c.stride.begin(), c.stride.end());
+  spec.ranges.push_back(outSizes[0]);
+  spec.ranges.insert(spec.ranges.end(), steps.begin(), steps.end());
+  spec.ranges.push_back(outPer);
+  spec.reduceRanges = taps;
+  spec.reduceRanges.push_back(inPer);
+  spec.operandType = t, spec.accType = acc, spec.outType = out;
+  spec.lhs = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Val ok = b.isTrue();
+    Index at{i[1 + spatial], i[0] * inPer + r.back()};
+    for (size_t d = 0; d < spatial; ++d) {
+      Expr e = i[2 + spatial + d] + floorDiv(i[1 + d] + c.padding[d], c.stride[d]) - r[d];
+      ok = ok && b.inRange(e, 0, in[d]);
+      at.push_back(e);
+    }
+    return b.masked(ok, [&] { return x.at(b, at); }, b.constant(value, 0));
+  };
+  spec.rhs = [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Index at(i.begin(), i.begin() + static_cast<int64_t>(spatial) + 1);
+    at.insert(at.end(), r.begin(), r.end());
+    at.push_back(i.back());
+    return weights.at(b, at);
+  };
+  if (bias.valid())
+    spec.epilogue = [=](BodyBuilder &b, const Index &i, Val sum) {
+      return sum + b.cast(bias.at(b, {i[0] * outPer + i.back()}), sum.dtype);
+    };
+  // Memory: channels-last, of as many elements a dimension as all phases have; a view of it is the result.
+  Sizes padded{outSizes[0], outSizes[1]};
+  for (size_t d = 0; d < spatial; ++d) padded.push_back(steps[d] * c.stride[d]);
+  const Sizes strides = denseStrides(padded, channelsLast(spatial + 2));
+  spec.strides = {outPer};
+  for (size_t d = 0; d < spatial; ++d) spec.strides.push_back(strides[d + 2]);
+  spec.strides.push_back(strides[0]);
+  for (size_t d = 0; d < spatial; ++d) spec.strides.push_back(strides[d + 2] * c.stride[d]);
+  spec.strides.push_back(1);
+  Strided where;
+  where.buffer = ctx.contract(spec).asStrided()->buffer;
+  where.dtype = out, where.strides = strides;
+  return Tensor::strided(ctx, out, outSizes, where);
+}
+
 static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, const ConvSpec &c, const Sizes &outSizes,
                        DType out) {
   if (x.isComplex() || w.isComplex()) {
@@ -56,6 +153,7 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
   if (!w.asStrided()) w.realize();
   Expr g = c.groups, inPer = floorDiv(x.sizes()[1], g), outPer = floorDiv(outSizes[1], g);
   Sizes kernel(w.sizes().begin() + 2, w.sizes().end()), in(x.sizes().begin() + 2, x.sizes().end());
+  const bool phases = hasPhases(c, kernel);
   bool depthwise = inPer.isConst(1) && (outPer.isConst(1) || !g.isConst(1));
   if (depthwise && !c.transposed) {
     // Lanes are channels: the weights of one kernel position lie side by side.
@@ -94,17 +192,24 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
   Tensor y;
   if (depthwise) {
     Sizes red{inPer};
-    red.insert(red.end(), kernel.begin(), kernel.end());
+    for (size_t d = 0; d < spatial; ++d) red.push_back(phases ? ceilDiv(kernel[d], c.stride[d]) : kernel[d]);
     Tensor s = ctx.reduce(
         loops::ReduceKind::Sum, acc, outSizes, red,
         [=](BodyBuilder &b, const Index &i, const Index &r) {
           Val ok = b.isTrue();
           std::vector<Expr> o(i.begin() + 2, i.end()), k(r.begin() + 1, r.end());
+          // Of a transposed one only the taps that meet an element: see byPhases.
+          for (size_t d = 0; d < spatial && phases; ++d) {
+            k[d] = mod(o[d] + c.padding[d], c.stride[d]) + c.stride[d] * k[d];
+            ok = ok && b.inRange(k[d], 0, kernel[d]);
+          }
           Expr group = outPer.isConst(1) ? i[1] : floorDiv(i[1], outPer),
                oc = outPer.isConst(1) ? Expr(0) : mod(i[1], outPer);
           Index j = inputAt(b, i[0], group * inPer + r[0], o, k, ok);
           Val element = b.masked(ok, [&] { return x.at(b, j); }, b.constant(value, 0));
-          return b.cast(element, acc) * b.cast(weightAt(b, group, oc, r[0], k), acc);
+          auto weight = [&] { return weightAt(b, group, oc, r[0], k); };
+          Val factor = phases ? b.masked(ok, weight, b.constant(value, 0)) : weight();
+          return b.cast(element, acc) * b.cast(factor, acc);
         },
         channelsLast(spatial + 2))[0];
     if (bias.valid()) {
@@ -114,6 +219,7 @@ static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, co
     }
     return cast(s, out);
   }
+  if (phases) return byPhases(ctx, x, w, bias, c, outSizes, out, t);
   // Ranges [g, N, out…, O/g]; reduced [kernel…, I/g] with the channel innermost, as it lies in memory.
   ContractionSpec spec;
   spec.ranges = {g, outSizes[0]};

@@ -128,6 +128,8 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   dropWidening(node);
   DType a = node.body.ops[static_cast<size_t>(node.lhs)].dtype, b = node.body.ops[static_cast<size_t>(node.rhs)].dtype;
   bool dottable = a == b && (a == DType::F32 || a == DType::F16 || a == DType::BF16) && node.accType == DType::F32;
+  // A CPU multiplies wide numbers as it does f32.
+  dottable |= !target.threadBlocks && a == b && a == node.accType && (a == DType::F64 || a == DType::I32);
   if (!dottable || kernel.rRanges.empty()) return std::nullopt;
 
   auto classify = [&](Contraction &c) {
@@ -391,9 +393,8 @@ public:
     hoist(a, left, right);
     hoist(b, right, left);
 
-    Type f32 = k_.b.getF32Type();
-    auto accType = RankedTensorType::get({c_.bm, c_.bn}, f32);
-    Value zero = arith::ConstantOp::create(k_.b, k_.loc, DenseElementsAttr::get(accType, APFloat(0.0f)));
+    auto accType = RankedTensorType::get({c_.bm, c_.bn}, computeTypeOf(k_.b.getContext(), node_.accType));
+    Value zero = arith::ConstantOp::create(k_.b, k_.loc, k_.b.getZeroAttr(accType));
     Value acc = loop(a, b, 0, zero);
 
     std::vector<Val> memo(std::max<size_t>(node_.epilogue.ops.size(), 1)); // an empty epilogue stores the sum as it is
