@@ -19,6 +19,7 @@ enum class Use : uint8_t {
   Body,      // a load of the body, or a store of a result
   Epilogue,  // a load behind the sum of a contraction
   Attention, // an operand or the result of an attention
+  Scratch,   // memory in which a sort works
   LookBack,  // the words of a scan whose rows programs share
   User,      // an argument of a user's kernel
 };
@@ -37,8 +38,8 @@ struct Access {
   bool reads() const { return mode != AccessMode::Write; }
   bool writes() const { return mode != AccessMode::Read; }
   /// The buffer is used as a whole, not one element at each point of the loop: `index` is in symbols of the operand's
-  /// own (Attention), where the pointer is (User), or says nothing (LookBack).
-  bool whole() const { return use == Use::Attention || use == Use::LookBack || use == Use::User; }
+  /// own (Attention), where the pointer is (User), or says nothing (Scratch, LookBack).
+  bool whole() const { return use == Use::Attention || use == Use::Scratch || use == Use::LookBack || use == Use::User; }
 };
 
 /// What an index expression is for.
@@ -62,8 +63,8 @@ template <typename T, typename As> using Like = std::conditional_t<std::is_const
 template <typename N, typename V, bool kLoads = true> class Walk {
 public:
   Walk(N &node, V &visitor) : visitor_(visitor) {
-    auto &[id, kind, name, origins, ranges, reduceRanges, body, stores, reductions, lhs, rhs, accType, epilogue, scan,
-           reverse, lookBack, descending, run, inputs, attention, user] = node;
+    auto &[id, kind, name, origins, ranges, reduceRanges, body, stores, reductions, first, last, lhs, rhs, accType,
+           epilogue, scan, reverse, lookBack, descending, run, take, scratch, inputs, attention, user] = node;
     if constexpr (kLoads) {
       loads(body, Use::Body);
       loads(epilogue, Use::Epilogue);
@@ -71,6 +72,8 @@ public:
     if (attention) shared(attention, [this](auto &spec) { this->ofAttention(spec); });
     if (user) shared(user, [this](auto &spec) { this->ofUser(spec); });
     if (lookBack) words(*lookBack);
+    if (scratch) sortsIn(*scratch);
+    if (take.valid()) visitor_.expr(take, ExprRole::Size);
     if (run.valid()) visitor_.expr(run, ExprRole::Size);
     for (auto &s : stores) store(s);
     for (auto &r : reductions) {
@@ -141,6 +144,13 @@ private:
     auto &[buffer, tile] = look;
     Like<Expr, N> nothing = 0;
     touch<N>(buffer, nothing, {.use = Use::LookBack, .mode = AccessMode::Update});
+  }
+
+  void sortsIn(Like<SortScratch, N> &scratch) {
+    auto &[keys, positions, counts] = scratch;
+    Like<Expr, N> nothing = 0;
+    for (auto *buffer : {&keys, &positions, &counts})
+      if (buffer->valid()) touch<N>(*buffer, nothing, {.use = Use::Scratch, .mode = AccessMode::Write});
   }
 
   /// What is shared between nodes is copied before it changes.

@@ -213,7 +213,9 @@ Status NodeRunner::Impl::runReduction(std::span<const BufferView> buffers, int64
         int64_t o = at / per - first, position = at % per;
         for (int l = 0; l < n; ++l) {
           bool floating = isFloat(t);
-          accumulate(r.kind, t, state[k][static_cast<size_t>(o)], floating ? laneDouble(in, t, l) : 0,
+          bool counts = node.kind != Node::Kind::Segments ||
+                        (position >= body.value(node.first).i[l] && position < body.value(node.last).i[l]);
+          if (counts) accumulate(r.kind, t, state[k][static_cast<size_t>(o)], floating ? laneDouble(in, t, l) : 0,
                      floating ? 0 : in.i[l], position);
           if (++position == per) position = 0, ++o;
         }
@@ -437,7 +439,13 @@ Status NodeRunner::Impl::runScan(std::span<const BufferView> buffers, int64_t be
 }
 
 Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
-  int64_t length = productOf(inner);
+  int64_t length = productOf(inner), taken = length;
+  if (node.take.valid()) {
+    Expr take = substitute(node.take, sizes);
+    if (!take.isConst())
+      return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(take).front().str(), node.take.str());
+    taken = std::min(length, take.constValue());
+  }
   ValueIdx key = node.inputs[0];
   DType t = body.dtype(key);
   std::vector<double> d(static_cast<size_t>(length));
@@ -470,8 +478,8 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
                 return position[static_cast<size_t>(x)] < position[static_cast<size_t>(y)] &&
                        !(node.descending ? less(x, y) : less(y, x));
               });
-    for (int64_t at = 0; at < length; at += kLanes) {
-      int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
+    for (int64_t at = 0; at < taken; at += kLanes) {
+      int n = static_cast<int>(std::min<int64_t>(kLanes, taken - at));
       fillLine(o, at, n);
       for (StoreCode &store : stores) {
         Register value;
@@ -644,7 +652,8 @@ Status NodeRunner::run(std::span<const BufferView> buffers, int64_t begin, int64
   if (begin >= end) return {};
   switch (impl_->node.kind) {
   case Node::Kind::Pointwise: return impl_->runPointwise(buffers, begin, end);
-  case Node::Kind::Reduction: return impl_->runReduction(buffers, begin, end);
+  case Node::Kind::Reduction:
+  case Node::Kind::Segments: return impl_->runReduction(buffers, begin, end);
   case Node::Kind::Contraction: return impl_->runContraction(buffers, begin, end);
   case Node::Kind::Scan: return impl_->runScan(buffers, begin, end);
   case Node::Kind::Sort: return impl_->runSort(buffers, begin, end);

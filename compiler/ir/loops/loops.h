@@ -190,6 +190,16 @@ struct UserKernelSpec {
   std::vector<std::string> notes; // what was decided about its memory, for the report
 };
 
+/// Memory in which programs sort, a row each: what they sort is copied there and back by digits. 2 * length elements of
+/// `words` (U64, keys and positions) for each row and, for keys of 8 bytes, as many of `positions` (U32; else invalid);
+/// kBuckets of `counts` (U32) for each row and digit.
+struct SortScratch {
+  static constexpr int64_t kDigitBits = 8, kBuckets = 256;
+  BufferId words, positions, counts;
+  /// Digits of a key of so many bytes.
+  static int64_t digitsOf(int64_t bytes) { return bytes * 8 / kDigitBits; }
+};
+
 struct NodeTag;
 using NodeId = Id<NodeTag>;
 
@@ -197,6 +207,8 @@ struct Node {
   enum class Kind : uint8_t {
     Pointwise,   // for all i: body, stores
     Reduction,   // for all i: fold body over r; reductions' results stored
+    Segments,    // as Reduction, over one r0 in [first, last) alone, which are values over i: work is what the segments
+                 // hold, not what r0 ranges over
     Contraction, // out[i] = sum over r of A(i, r) * B(i, r), with `lhs` and `rhs` the body values: matmul, convolution,
                  // einsum. accumulated in accType; the sum is body-less epilogue-free: `epilogue` (below) maps it to
                  // what is stored.
@@ -216,7 +228,9 @@ struct Node {
   std::vector<Expr> reduceRanges; // r0 in [0, reduceRanges[0]), …
   Body body;
   std::vector<Store> stores;         // Pointwise, Contraction (through epilogue), Scan, Sort
-  std::vector<Reduction> reductions; // Reduction; several share the body and both ranges
+  std::vector<Reduction> reductions; // Reduction, Segments; several share the body and both ranges
+  ValueIdx first = -1, last = -1;    // Segments: I64 body values that do not depend on r0; what lies outside of r0's
+                                     // range counts as its end
   // Contraction
   ValueIdx lhs = -1, rhs = -1;
   DType accType = DType::F32;
@@ -228,6 +242,8 @@ struct Node {
   bool descending = false;                // Sort: equal values keep their order; NaN counts as largest
   Expr
       run; // Sort of positions given: the rows are two sorted runs, of `run` elements and of the rest; invalid: unknown
+  Expr take; // Sort: only so many of the first results are stored; invalid: all
+  std::optional<SortScratch> scratch; // Sort: where rows are sorted by digits; none: as the target's programs can
   std::vector<ValueIdx> inputs; // Scan, Sort: body values; for stores, Store::value is the number of the result
   std::shared_ptr<const AttentionSpec> attention;
   std::shared_ptr<const UserKernelSpec> user;

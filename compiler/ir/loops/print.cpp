@@ -107,8 +107,13 @@ std::string contentsOf(const Node &n, const BufferNames &names) {
   case Node::Kind::Sort:
     out += fmt::format("    sort %{}{}", n.inputs[0], n.descending ? " descending" : "");
     if (n.inputs.size() > 1) out += fmt::format(" positions %{}", n.inputs[1]);
+    if (n.scratch)
+      out += fmt::format(" digits {} {} {}", names(n.scratch->words),
+                         n.scratch->positions.valid() ? names(n.scratch->positions) : "-", names(n.scratch->counts));
+    if (n.take.valid()) out += fmt::format(" first {}", n.take.str());
     out += n.run.valid() ? fmt::format(" merges runs of {}\n", n.run.str()) : "\n";
     break;
+  case Node::Kind::Segments: out += fmt::format("    segments [%{}, %{})\n", n.first, n.last); break;
   case Node::Kind::Attention:
     if (n.attention) out += printAttention(names, *n.attention);
     break;

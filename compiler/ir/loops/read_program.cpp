@@ -227,7 +227,17 @@ void ProgramReader::ofNode(Line &line, Node &n) {
     n.inputs = {valueOf(line)};
     n.descending = line.eat("descending");
     if (line.eat("positions")) n.inputs.push_back(valueOf(line));
+    if (line.eat("digits")) {
+      SortScratch scratch;
+      scratch.words = named(line, line.until(" "));
+      if (!line.eat("-")) scratch.positions = named(line, line.until(" "));
+      scratch.counts = named(line, line.until(" "));
+      n.scratch = scratch;
+    }
+    if (line.eat("first")) n.take = line.expr({" merges "});
     if (line.eat("merges")) line.expect("runs"), line.expect("of"), n.run = line.expr({});
+  } else if (line.eat("segments")) {
+    line.expect("["), n.first = valueOf(line), line.expect(","), n.last = valueOf(line), line.expect(")");
   } else if (line.eat("reduce")) {
     Reduction r;
     r.kind = line.oneOf<ReduceKind>(text::kReductions);

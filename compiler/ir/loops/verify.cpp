@@ -164,6 +164,9 @@ public:
       for (const Store &s : n.stores) store(n, s, known, facts), valueStore(n, s, n.body, DType::F32);
       if (!n.reductions.empty()) breach("L7", n, "a pointwise node has reductions");
       break;
+    case Node::Kind::Segments:
+      segments(n);
+      [[fallthrough]];
     case Node::Kind::Reduction:
       if (n.reductions.empty() || !n.stores.empty())
         breach("L7", n, "a reduction node needs reductions and has no stores of its own");
@@ -195,16 +198,44 @@ public:
         breach("L7", n, "a scan or sort needs inputs and the dimension r0");
       if (n.run.valid() && (n.kind != Node::Kind::Sort || n.inputs.size() != 2))
         breach("L7", n, "only a sort with positions merges runs");
+      if (n.take.valid() && n.kind != Node::Kind::Sort) breach("L7", n, "only of a sort a part is taken");
+      if (n.scratch && (n.kind != Node::Kind::Sort || n.reduceRanges.size() != 1))
+        breach("L7", n, "only a sort along one dimension has scratch memory");
       if (n.lookBack && (n.kind != Node::Kind::Scan || n.inputs.size() != 1 || n.reduceRanges.size() != 1 ||
                          n.lookBack->tile < 1 || !validBuffer(n, n.lookBack->words)))
         breach("L7", n, "programs look back in a scan of one value, along one dimension, in a buffer of their own");
       for (ValueIdx v : n.inputs)
         if (v < 0 || v >= static_cast<ValueIdx>(n.body.ops.size())) breach("L2", n, "an input does not exist");
+      if (n.take.valid()) {
+        expr(n, n.take, {}, "range");
+        facts.setIndex(Symbol::inner(0), n.take);
+      }
       for (const Store &s : n.stores) store(n, s, known, facts);
       break;
     case Node::Kind::Attention: attention(n); break;
     case Node::Kind::UserKernel: userKernel(n); break;
     }
+  }
+  /// Where the segments of r0 begin and end is known before r0.
+  void segments(const Node &n) {
+    ValueIdx count = static_cast<ValueIdx>(n.body.ops.size());
+    if (n.reduceRanges.size() != 1 || n.first < 0 || n.last < 0 || n.first >= count || n.last >= count)
+      return breach("L7", n, "segments need the values where they begin and end, along one dimension");
+    std::vector<bool> overR(n.body.ops.size());
+    std::set<Symbol> inner{Symbol::inner(0)};
+    for (size_t k = 0; k < n.body.ops.size(); ++k) {
+      const Op &o = n.body.ops[k];
+      for (ValueIdx v : {o.a, o.b, o.c}) overR[k] = overR[k] || (v >= 0 && overR[static_cast<size_t>(v)]);
+      if (o.index.valid())
+        for (Symbol s : symbolsOf(o.index)) overR[k] = overR[k] || inner.contains(s);
+      if (o.kind == OpKind::Indirect && overR[k]) inner.insert(o.symbol);
+    }
+    for (ValueIdx v : {n.first, n.last})
+      if (overR[static_cast<size_t>(v)] || n.body.ops[static_cast<size_t>(v)].dtype != DType::I64)
+        breach("L7", n, "the ends of a segment are I64 values that do not depend on r0");
+    for (const Reduction &r : n.reductions)
+      if (r.kind == ReduceKind::ArgMin || r.kind == ReduceKind::ArgMax)
+        breach("L7", n, "positions of extremes are not found in segments");
   }
   void attention(const Node &n) {
     if (!n.attention || n.ranges.size() != 4)

@@ -1,6 +1,8 @@
-// Discrete Fourier transforms as products with the matrix of roots of unity: right for every length, quadratic in it.
+// Discrete Fourier transforms: fast ones (fourier.h) of constant lengths; others, and short ones, as products with the
+// matrix of roots of unity, which is right for every length and quadratic in it.
 #include <cmath>
 
+#include "lower/graph_to_loops/fourier.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -36,6 +38,45 @@ static Tensor fit(const Tensor &x, int64_t dim, Expr n) {
   return pad(x, before, after, 0);
 }
 
+/// Rows along the last dim of x as what transforms read; parts of a real tensor are itself and zeros.
+static ComplexFn rowsOf(const Tensor &x, DType t) {
+  return [x, t](BodyBuilder &b, const Index &lead, Expr e) {
+    Index i = lead;
+    i.push_back(e);
+    if (!x.isComplex()) return ComplexVal{b.cast(x.at(b, i), t), b.constant(t, 0)};
+    return ComplexVal{b.cast(x.real().at(b, i), t), b.cast(x.imag().at(b, i), t)};
+  };
+}
+
+static Sizes leadOf(const Tensor &x) { return Sizes(x.sizes().begin(), x.sizes().end() - 1); }
+
+/// The forward transform of real rows of even length n by one of n / 2 numbers, whose parts are neighbours; the first m
+/// of n / 2 + 1 outputs.
+static Tensor realTransform(const Tensor &x, int64_t n, Expr m, DType t, DType out) {
+  Lowering &ctx = x.ctx();
+  const int64_t half = n / 2;
+  Spectrum z = transformRows(ctx, t, leadOf(x), half, true, [&](BodyBuilder &b, const Index &lead, Expr e) {
+    Index even = lead, odd = lead;
+    even.push_back(e * 2), odd.push_back(e * 2 + 1);
+    return ComplexVal{b.cast(x.at(b, even), t), b.cast(x.at(b, odd), t)};
+  });
+  Spectrum w = rootsOfUnity(ctx, t, n, half + 1, {1}, true);
+  Sizes sizes = leadOf(x);
+  sizes.push_back(m);
+  // Even and odd elements' transforms, from z[k] and z[n / 2 - k]; then the last step of the transform of both.
+  auto part = [=](bool real) {
+    return Tensor::lazy(x.ctx(), t, sizes, [=](BodyBuilder &b, const Index &i) {
+      Index here = i, there = i;
+      here.back() = mod(i.back(), Expr(half)), there.back() = mod(half - i.back(), Expr(half));
+      Val a = z.re.at(b, here), c = z.re.at(b, there), d = z.im.at(b, here), f = z.im.at(b, there);
+      Val evenRe = (a + c) * 0.5, evenIm = (d - f) * 0.5, oddRe = (d + f) * 0.5, oddIm = (c - a) * 0.5;
+      Val wr = w.re.at(b, {Expr(0), i.back()}), wi = w.im.at(b, {Expr(0), i.back()});
+      return real ? evenRe + (oddRe * wr - oddIm * wi) : evenIm + (oddRe * wi + oddIm * wr);
+    });
+  };
+  return Tensor::complex(part(true), part(false), out);
+}
+
 /// The transform along one dim; m outputs (all n, or half of them). x may be real.
 static Tensor dft(const Tensor &x0, int64_t dim, bool forward, Expr m) {
   Lowering &ctx = x0.ctx();
@@ -43,6 +84,19 @@ static Tensor dft(const Tensor &x0, int64_t dim, bool forward, Expr m) {
   Tensor x = transpose(x0, dim, last);
   Expr n = x.size(-1);
   DType r = toReal(x.dtype());
+  DType out = r == DType::F64 ? DType::C128 : r == DType::F16 ? DType::C32 : DType::C64;
+  if (hasFastTransform(n)) {
+    const DType t = computeType(r);
+    const int64_t length = n.constValue();
+    if (!x.isComplex() && length % 2 == 0 && hasFastTransform(length / 2) && ctx.facts.provablyLessEqual(m, length / 2 + 1)) {
+      Tensor y = realTransform(x, length, m, t, out);
+      // Back is the conjugate of forth, for real numbers.
+      return transpose(forward ? y : Tensor::complex(y.real(), neg(y.imag()), out), dim, last);
+    }
+    Spectrum y = transformRows(ctx, t, leadOf(x), length, forward, rowsOf(x, t));
+    Tensor whole = Tensor::complex(y.re, y.im, out);
+    return transpose(ctx.equal(m, n) ? whole : slice(whole, -1, 0, m), dim, last);
+  }
   Tensor c = table(ctx, n, m, n, false, r), s = table(ctx, n, m, n, true, r);
   double sign = forward ? -1 : 1;
   Tensor re, im;
@@ -55,8 +109,46 @@ static Tensor dft(const Tensor &x0, int64_t dim, bool forward, Expr m) {
     re = matmul(x, c);
     im = mulNumber(matmul(x, s), sign);
   }
-  DType out = r == DType::F64 ? DType::C128 : r == DType::F16 ? DType::C32 : DType::C64;
   return transpose(Tensor::complex(re, im, out), dim, last);
+}
+
+/// Half a spectrum of n real numbers as it counts: the first coefficient and that of half the length are real.
+static ComplexFn halfSpectrum(const Tensor &x, Expr n, bool forward, DType t) {
+  return [x, n, forward, t](BodyBuilder &b, const Index &lead, Expr k) {
+    Index i = lead;
+    i.push_back(k);
+    Val im = b.cast(x.imag().at(b, i), t), real = b.compare(OpKind::Eq, k, 0) || b.compare(OpKind::Eq, k * 2, n);
+    return ComplexVal{b.cast(x.real().at(b, i), t), where(real, 0.0, forward ? -im : im)};
+  };
+}
+
+/// Real rows of length n from half their spectrum, not scaled; by a transform of n / 2 numbers where n is even.
+static Tensor fastInverseReal(const Tensor &x, int64_t n, bool forward, DType t) {
+  Lowering &ctx = x.ctx();
+  const ComplexFn given = halfSpectrum(x, n, forward, t);
+  Sizes sizes = leadOf(x);
+  sizes.push_back(n);
+  if (n % 2 || !hasFastTransform(n / 2)) {
+    Spectrum y = transformRows(ctx, t, leadOf(x), n, false, [&](BodyBuilder &b, const Index &lead, Expr k) {
+      const Val mirrored = b.compare(OpKind::Gt, k * 2, n);
+      const ComplexVal v = given(b, lead, min(k, n - k));
+      return ComplexVal{v.re, where(mirrored, -v.im, v.im)};
+    });
+    return y.re;
+  }
+  const int64_t half = n / 2;
+  Spectrum w = rootsOfUnity(ctx, t, n, half, {1}, false);
+  Spectrum z = transformRows(ctx, t, leadOf(x), half, false, [&](BodyBuilder &b, const Index &lead, Expr k) {
+    // Even elements are the transform of a + conj(c), odd ones that of (a - conj(c)) w; the latter times i.
+    const ComplexVal a = given(b, lead, k), c = given(b, lead, half - k);
+    const Val dr = a.re - c.re, di = a.im + c.im, wr = w.re.at(b, {Expr(0), k}), wi = w.im.at(b, {Expr(0), k});
+    return ComplexVal{a.re + c.re - (dr * wi + di * wr), a.im - c.im + (dr * wr - di * wi)};
+  });
+  return Tensor::lazy(ctx, t, sizes, [=](BodyBuilder &b, const Index &i) {
+    Index at = i;
+    at.back() = floorDiv(i.back(), Expr(2));
+    return where(b.compare(OpKind::Eq, mod(i.back(), Expr(2)), 0), z.re.at(b, at), z.im.at(b, at));
+  });
 }
 
 /// Real result of a half spectrum along dim: n outputs.
@@ -66,6 +158,10 @@ static Tensor inverseReal(const Tensor &x0, int64_t dim, Expr n, bool forward) {
   Tensor x = transpose(x0, dim, last);
   Expr half = x.size(-1);
   DType r = toReal(x.dtype());
+  if (hasFastTransform(n)) {
+    Tensor y = fastInverseReal(x, n.constValue(), forward, computeType(r));
+    return transpose(cast(y, r), dim, last);
+  }
   // Each inner coefficient stands for itself and its mirror image.
   auto weights = [&](bool sine) {
     return Tensor::lazy(ctx, r, {half, n},

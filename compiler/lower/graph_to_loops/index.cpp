@@ -379,29 +379,30 @@ static Tensors embeddingBag(OpCall &o) {
        count = offsets.sizes()[0];
   DType acc = computeType(w.dtype());
   // Index k belongs to bag g when offsets[g] <= k < offsets[g + 1].
-  auto inBag = [=](BodyBuilder &b, Expr g, Expr k) {
-    Val at = b.index(k);
-    Val first = b.cast(offsets.at(b, {g}), DType::I64) <= at;
+  auto ends = [=](BodyBuilder &b, const Index &i) {
+    Expr g = i[0];
     Val last = b.compare(OpKind::Lt, g + 1, count);
     Val end = b.masked(last, [&] { return b.cast(offsets.at(b, {g + 1}), DType::I64); }, b.index(n));
-    Val in = first && at < end;
-    if (padding) in = in && ne(b.cast(index.at(b, {k}), DType::I64), static_cast<double>(*padding));
-    return in;
+    return std::pair(b.cast(offsets.at(b, {g}), DType::I64), end);
   };
-  Tensor lens = o.ctx.reduce(
-      loops::ReduceKind::Sum, DType::I64, {bags}, {n},
-      [=](BodyBuilder &b, const Index &i, const Index &r) { return b.cast(inBag(b, i[0], r[0]), DType::I64); })[0];
+  auto counts = [=](BodyBuilder &b, Expr k) {
+    return padding ? ne(b.cast(index.at(b, {k}), DType::I64), static_cast<double>(*padding)) : b.isTrue();
+  };
+  Tensor lens = o.ctx.segments(loops::ReduceKind::Sum, DType::I64, {bags}, n, ends,
+                               [=](BodyBuilder &b, const Index &, const Index &r) {
+                                 return b.cast(counts(b, r[0]), DType::I64);
+                               });
   Sizes sizes{bags, w.sizes()[1]};
-  Tensor s = o.ctx.reduce(mode == 2 ? loops::ReduceKind::Max : loops::ReduceKind::Sum, acc, sizes, {n},
-                          [=](BodyBuilder &b, const Index &i, const Index &r) {
-                            return b.masked(
-                                inBag(b, i[0], r[0]),
-                                [&] {
-                                  Val v = w.at(b, {b.indirect(index.at(b, {r[0]}), rows, false, true), i[1]});
-                                  return per.valid() ? v * b.cast(per.at(b, {r[0]}), acc) : v;
-                                },
-                                b.constant(acc, mode == 2 ? -HUGE_VAL : 0.0));
-                          })[0];
+  Tensor s = o.ctx.segments(mode == 2 ? loops::ReduceKind::Max : loops::ReduceKind::Sum, acc, sizes, n, ends,
+                            [=](BodyBuilder &b, const Index &i, const Index &r) {
+                              return b.masked(
+                                  counts(b, r[0]),
+                                  [&] {
+                                    Val v = w.at(b, {b.indirect(index.at(b, {r[0]}), rows, false, true), i[1]});
+                                    return per.valid() ? v * b.cast(per.at(b, {r[0]}), acc) : v;
+                                  },
+                                  b.constant(acc, mode == 2 ? -HUGE_VAL : 0.0));
+                            });
   Tensor y = Tensor::lazy(o.ctx, w.dtype(), sizes, [=](BodyBuilder &b, const Index &i) {
     Val v = s.at(b, i), c = lens.at(b, {i[0]});
     if (mode == 1) v = v / b.cast(vmax(c, num(c, 1)), acc);

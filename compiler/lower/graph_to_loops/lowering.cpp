@@ -260,6 +260,26 @@ void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(Body
   finish(n, {&n.stores[0].value, &n.stores[0].mask}, n.stores);
 }
 
+void Lowering::storeMany(const Sizes &ranges,
+                         const std::function<std::vector<Placed>(BodyBuilder &, const Index &)> &fn) {
+  if (isEmpty(ranges)) return;
+  Nest nest(*this);
+  Index index;
+  for (Expr r : ranges) index.push_back(nest.outer(r));
+  std::vector<loops::Store> stores;
+  for (const Placed &p : fn(nest.b, index)) {
+    const Strided where = *p.where.asStrided();
+    stores.push_back({where.buffer, flatIndex(where, p.index, nest.b.facts()), nest.b.cast(p.value, where.dtype).idx});
+  }
+  Node &n = addNode(Node::Kind::Pointwise);
+  n.ranges = nest.ranges;
+  n.body = nest.b.take();
+  n.stores = std::move(stores);
+  std::vector<ValueIdx *> roots;
+  for (loops::Store &s : n.stores) roots.push_back(&s.value);
+  finish(n, roots, n.stores);
+}
+
 Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &sizes, const Sizes &reduceSizes,
                          const ReduceFn &fn, const std::vector<int> &order) {
   using loops::ReduceKind;
@@ -304,6 +324,32 @@ Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &siz
   n.reductions = {red};
   finish(n, {&n.reductions[0].input}, n.reductions[0].results);
   return out;
+}
+
+Tensor Lowering::segments(loops::ReduceKind kind, DType accType, const Sizes &sizes, Expr length,
+                          const std::function<std::pair<Val, Val>(BodyBuilder &, const Index &)> &ends,
+                          const ReduceFn &fn) {
+  Strided w = allocate(accType, sizes);
+  if (isEmpty(sizes)) return Tensor::strided(*this, accType, sizes, w);
+  Nest nest(*this);
+  Index i;
+  for (Expr e : sizes) i.push_back(nest.outer(e));
+  auto [first, last] = ends(nest.b, i);
+  // The range of segments is always declared, also when it has one element.
+  nest.reduceRanges = {length};
+  Expr r = nest.b.addIndex(Symbol::inner(0), length);
+  Val v = nest.b.cast(fn(nest.b, i, {r}), accType);
+  Node &n = addNode(Node::Kind::Segments);
+  n.ranges = nest.ranges;
+  n.reduceRanges = nest.reduceRanges;
+  n.body = nest.b.take();
+  n.first = first.idx, n.last = last.idx;
+  loops::Reduction red;
+  red.kind = kind, red.dtype = accType, red.input = v.idx;
+  red.results = {{w.buffer, flatIndex(w, i, facts), 0}};
+  n.reductions = {red};
+  finish(n, {&n.reductions[0].input, &n.first, &n.last}, n.reductions[0].results);
+  return Tensor::strided(*this, accType, sizes, w);
 }
 
 Tensor Lowering::contract(const ContractionSpec &spec) {
@@ -381,17 +427,20 @@ Tensor Lowering::scan(loops::ScanKind kind, DType accType, const Sizes &sizes, i
   return Tensor::strided(*this, accType, sizes, w);
 }
 
-std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool descending) {
-  const Sizes &sizes = x.sizes();
-  if (isEmpty(sizes))
+std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool descending,
+                                         Expr take) {
+  const Sizes &given = x.sizes();
+  Sizes sizes = given;
+  if (take.valid()) sizes[static_cast<size_t>(dim)] = take;
+  if (isEmpty(sizes) || isEmpty(given))
     return {Tensor::strided(*this, x.dtype(), sizes, allocate(x.dtype(), sizes)),
             Tensor::strided(*this, DType::I64, sizes, allocate(DType::I64, sizes))};
   Nest nest(*this);
   Index i(sizes.size());
   for (size_t d = 0; d < sizes.size(); ++d)
     if (static_cast<int64_t>(d) != dim) i[d] = nest.outer(sizes[d]);
-  nest.reduceRanges = {sizes[static_cast<size_t>(dim)]};
-  i[static_cast<size_t>(dim)] = nest.b.addIndex(Symbol::inner(0), sizes[static_cast<size_t>(dim)]);
+  nest.reduceRanges = {given[static_cast<size_t>(dim)]};
+  i[static_cast<size_t>(dim)] = nest.b.addIndex(Symbol::inner(0), given[static_cast<size_t>(dim)]);
   Val v = nest.b.cast(x.at(nest.b, i), x.dtype());
   Strided values = allocate(x.dtype(), sizes), positions = allocate(DType::I64, sizes);
   loops::Store s0, s1;
@@ -408,6 +457,7 @@ std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool desc
   n.inputs = {v.idx};
   n.stores = {s0, s1};
   n.descending = descending;
+  if (take.valid() && !equal(take, given[static_cast<size_t>(dim)])) n.take = take;
   finish(n, {&n.inputs[0]}, n.stores);
   return {Tensor::strided(*this, x.dtype(), sizes, values), Tensor::strided(*this, DType::I64, sizes, positions)};
 }

@@ -56,6 +56,13 @@ public:
   };
   void scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn,
                const Strided &where, DType t, loops::StoreMode mode);
+  /// One Pointwise node over `ranges` that stores several elements of tensors in buffers at each point.
+  struct Placed {
+    Tensor where; // as Tensor::asStrided gives it
+    Index index;
+    Val value;
+  };
+  void storeMany(const Sizes &ranges, const std::function<std::vector<Placed>(BodyBuilder &, const Index &)> &fn);
   /// One Reduction node; a tensor of `sizes` for each of its results (3 for Welford, 2 for OnlineSoftmax, else 1).
   Tensors reduce(loops::ReduceKind kind, DType accType, const Sizes &sizes, const Sizes &reduceSizes,
                  const ReduceFn &fn, const std::vector<int> &order = {});
@@ -63,7 +70,11 @@ public:
   /// Inclusive scan along `dim` of a tensor of `sizes`; one tensor.
   Tensor scan(loops::ScanKind kind, DType accType, const Sizes &sizes, int64_t dim, bool reverse, const ElementFn &fn);
   /// Sorted values and their I64 positions along `dim`.
-  std::pair<Tensor, Tensor> sort(const Tensor &x, int64_t dim, bool descending);
+  /// With `take`, only so many of the first.
+  std::pair<Tensor, Tensor> sort(const Tensor &x, int64_t dim, bool descending, Expr take = {});
+  /// One Segments node: the fold of fn over r in the segment of i, whose ends (first, last; I64) `ends` emits.
+  Tensor segments(loops::ReduceKind kind, DType accType, const Sizes &sizes, Expr length,
+                  const std::function<std::pair<Val, Val>(BodyBuilder &, const Index &)> &ends, const ReduceFn &fn);
 
   /// The I64 [2] state of the random numbers, (seed, next counter), a mutable constant of the program.
   Tensor rng();

@@ -43,10 +43,11 @@ static Tensors cumExtreme(OpCall &o, bool max) {
   return {cast(cast(m, y.dtype()), x.dtype()), scanDim(ScanKind::Max, hit, d, DType::I64)};
 }
 
-static std::pair<Tensor, Tensor> sorted(const Tensor &x, int64_t dim, bool descending) {
+static std::pair<Tensor, Tensor> sorted(const Tensor &x, int64_t dim, bool descending,
+                                        Expr take = {}) {
   if (x.rank() == 0) return {x, fullInt(x.ctx(), {}, DType::I64, 0)};
   Tensor y = x.dtype() == DType::Bool ? cast(x, DType::U8) : x;
-  auto [v, i] = x.ctx().sort(y, wrap(dim, x.rank()), descending);
+  auto [v, i] = x.ctx().sort(y, wrap(dim, x.rank()), descending, take);
   return {cast(v, x.dtype()), i};
 }
 
@@ -61,9 +62,8 @@ static Tensors topkOp(OpCall &o) {
   Tensor x = o.t("self");
   if (x.rank() == 0) return {x, fullInt(o.ctx, {}, DType::I64, 0)};
   int64_t d = wrap(o.integer("dim", -1), x.rank());
-  auto [v, i] = sorted(x, d, o.flag("largest", true));
-  Expr k = o.out().sizes[static_cast<size_t>(d)];
-  return {slice(v, d, 0, k), slice(i, d, 0, k)};
+  auto [v, i] = sorted(x, d, o.flag("largest", true), o.out().sizes[static_cast<size_t>(d)]);
+  return {v, i};
 }
 
 static Tensors pick(OpCall &o, const Tensor &v, const Tensor &i, int64_t d, Expr at) {
@@ -114,7 +114,36 @@ static Tensors medianOp(OpCall &o) {
   return r;
 }
 
-/// How many boundaries lie before each value: their count is the place where it would be inserted.
+/// Steps of a bisection of n elements, at most.
+static int bisections(const Facts &facts, Expr n) {
+  // No memory holds a row of more.
+  constexpr int kMost = 40;
+  int64_t most = facts.rangeOf(n).hi;
+  int steps = 0;
+  while (steps < kMost && int64_t{1} << steps < most) ++steps;
+  return steps;
+}
+
+/// How many elements of a sorted row stand before v: those below it, with `right` also those equal to it. `row` emits the
+/// row's element at an index. Each step halves what is left, which is then ceil(n / 2^k) long: the steps are the same
+/// for every v, so that lanes stay together.
+static Val bisect(BodyBuilder &b, const std::function<Val(Expr)> &row, Expr n, Val v, bool right) {
+  auto before = [&](Val e) { return right ? !(e > v) : !(e >= v); };
+  Val count = b.constantInt(DType::I64, 0);
+  auto probe = [&](Expr part) {
+    Expr at = b.indirect(count, n, false, false);
+    return b.masked(
+        b.compare(OpKind::Gt, n, 0), [&] { return before(row(at + max(part, Expr(1)) - 1)); },
+        b.constantInt(DType::Bool, 0));
+  };
+  for (int k = 0, steps = bisections(b.facts(), n); k < steps; ++k) {
+    Expr half = floorDiv(ceilDiv(n, Expr(int64_t{1} << k)), Expr(2));
+    count = where(probe(half), count + b.index(half), count);
+  }
+  return where(probe(1), count + 1.0, count);
+}
+
+/// The place of each value among sorted boundaries.
 static Tensors searchOp(OpCall &o, const Tensor &boundaries, const Tensor &values0) {
   bool right = o.flag("right") || o.text("side") == "right";
   Tensor sorter = o.opt("sorter"), bounds = boundaries, values = values0;
@@ -122,22 +151,25 @@ static Tensors searchOp(OpCall &o, const Tensor &boundaries, const Tensor &value
   Tensor pair[] = {bounds, values};
   DType t = resultType(pair);
   if (values.isNumber()) t = promote(bounds.dtype(), isFloat(values.dtype()) ? DType::F32 : values.dtype());
-  bounds = cast(bounds, t);
+  bounds = source(cast(bounds, t));
   values = cast(values, t);
   values.reused();
-  bounds.reused();
   Expr n = bounds.size(-1);
   bool rows = bounds.rank() > 1;
-  Tensor r = o.ctx.reduce(loops::ReduceKind::Sum, DType::I64, values.sizes(), {n},
-                          [=](BodyBuilder &b, const Index &i, const Index &k) {
-                            Index j;
-                            if (rows) j.assign(i.begin(), i.end() - 1);
-                            j.push_back(k[0]);
-                            Val e = bounds.at(b, j), v = values.at(b, i);
-                            return b.cast(right ? !(e > v) : !(e >= v), DType::I64);
-                          })[0];
-  return {cast(r, o.out().dtype)};
+  Tensor r = Tensor::lazy(o.ctx, DType::I64, values.sizes(), [=](BodyBuilder &b, const Index &i) {
+    auto row = [&](Expr at) {
+      Index j;
+      if (rows) j.assign(i.begin(), i.end() - 1);
+      j.push_back(at);
+      return bounds.at(b, j);
+    };
+    return bisect(b, row, n, values.at(b, i), right);
+  });
+  return {cast(r, o.out().dtype).realize()};
 }
+
+/// Up to so many elements comparing with each of them is quicker than sorting them.
+constexpr int64_t kFewTested = 16;
 
 static Tensors isinOp(OpCall &o) {
   Tensor e = o.t(o.has("elements") ? "elements" : "element"),
@@ -146,9 +178,26 @@ static Tensors isinOp(OpCall &o) {
   Tensor pair[] = {e, s};
   DType t = resultType(pair);
   Tensor x = cast(e, t), y = flatten(cast(s, t));
-  Tensor r =
-      o.ctx.reduce(loops::ReduceKind::Any, DType::Bool, x.sizes(), {y.sizes()[0]},
-                   [=](BodyBuilder &b, const Index &i, const Index &k) { return eq(x.at(b, i), y.at(b, k)); })[0];
+  Expr n = y.sizes()[0];
+  Tensor r;
+  if (o.ctx.facts.rangeOf(n).hi <= kFewTested) {
+    r = o.ctx.reduce(loops::ReduceKind::Any, DType::Bool, x.sizes(), {n}, [=](BodyBuilder &b, const Index &i,
+                                                                            const Index &k) {
+      return eq(x.at(b, i), y.at(b, k));
+    })[0];
+  } else {
+    DType key = t == DType::Bool ? DType::U8 : t;
+    Tensor sorted = source(o.ctx.sort(cast(y, key), 0, false, false).first), wanted = cast(x, key);
+    wanted.reused();
+    r = Tensor::lazy(o.ctx, DType::Bool, x.sizes(), [=](BodyBuilder &b, const Index &i) {
+      Val v = wanted.at(b, i);
+      Val place = bisect(b, [&](Expr at) { return sorted.at(b, {at}); }, n, v, false);
+      return b.masked(
+          place < b.index(n), [&] { return eq(sorted.at(b, {b.indirect(place, n, false, false)}), v); },
+          b.constantInt(DType::Bool, 0));
+    });
+    r.realize();
+  }
   return {invert ? logicalNot(r) : r};
 }
 

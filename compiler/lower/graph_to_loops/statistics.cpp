@@ -114,18 +114,14 @@ static Tensors segmentReduce(OpCall &o) {
     if (!byLength) j[a] = j[a] + 1;
     return bounds.at(b, j);
   };
-  Tensor r =
-      o.ctx.reduce(kind, acc, o.out().sizes, {x.sizes()[a]}, [=](BodyBuilder &b, const Index &i, const Index &k) {
-        Val at = b.index(k[0]);
-        return b.masked(
-            at >= start(b, i) && at < end(b, i),
-            [&] {
-              Index j = i;
-              j[a] = k[0];
-              return x.at(b, j);
-            },
-            b.constant(acc, identity));
-      })[0];
+  Tensor r = o.ctx.segments(
+      kind, acc, o.out().sizes, x.sizes()[a],
+      [=](BodyBuilder &b, const Index &i) { return std::pair(start(b, i), end(b, i)); },
+      [=](BodyBuilder &b, const Index &i, const Index &k) {
+        Index j = i;
+        j[a] = k[0];
+        return b.cast(x.at(b, j), acc);
+      });
   bool mean = mode == "mean", sums = kind == loops::ReduceKind::Sum;
   return {Tensor::lazy(o.ctx, t, o.out().sizes, [=](BodyBuilder &b, const Index &i) {
     Val v = r.at(b, i);

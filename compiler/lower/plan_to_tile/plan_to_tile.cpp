@@ -13,6 +13,7 @@
 #include "lower/plan_to_tile/look_back.h"
 #include "lower/plan_to_tile/loop_kernel.h"
 #include "lower/plan_to_tile/pack.h"
+#include "lower/plan_to_tile/segments.h"
 #include "lower/plan_to_tile/sort.h"
 #include "lower/plan_to_tile/user_kernel.h"
 #include "lower/plan_to_tile/ways.h"
@@ -127,6 +128,7 @@ private:
       else if (forms_.empty() || forms_.back().first != kernel.id) // a library reads the weight as it is
         orderRightOperand(plan_, kernel, users_, *contraction);
       break;
+    case Node::Kind::Segments:
     case Node::Kind::Sort:
     case Node::Kind::Attention: break;
     case Node::Kind::UserKernel: return placeUserKernel(kernel, module);
@@ -163,6 +165,8 @@ private:
     b.setInsertionPointToStart(entry);
     if (kernel.kind == Node::Kind::Sort)
       emitSort(k, plan_.program.facts);
+    else if (kernel.kind == Node::Kind::Segments)
+      emitSegments(k, plan_.program.facts);
     else if (kernel.kind == Node::Kind::Attention)
       emitAttention(k, plan_.program.facts);
     else if (kernel.nodes[0].lookBack)

@@ -121,4 +121,27 @@ Val SortWords::position(const std::vector<Val> &words) const {
   return e_.binary("arith.shrui", low, constant(DType::U32, 1));
 }
 
+Val comesBefore(Emitter &e, const std::vector<Val> &x, const std::vector<Val> &y) {
+  Val result = e.compare("lt", x.back(), y.back(), true);
+  for (size_t i = x.size() - 1; i-- > 0;)
+    result = e.binary("arith.ori", e.compare("lt", x[i], y[i], true),
+                      e.binary("arith.andi", e.compare("eq", x[i], y[i]), result));
+  return result;
+}
+
+Val positionOf(Emitter &e, const Node &node, Val place, std::vector<Val> &memo) {
+  if (node.inputs.size() < 2) return e.cast(place, indexTypeOf(e.k), DType::U32);
+  return e.cast(e.value(node.body, node.inputs[1], memo), node.body.ops[static_cast<size_t>(node.inputs[1])].dtype,
+                DType::U32);
+}
+
+void storeSorted(Emitter &out, const Node &node, Val key, Val position, DType positionType) {
+  Val taken = node.take.valid() ? out.compare("lt", out.env[Symbol::inner(0)], out.index(node.take)) : Val();
+  for (const loops::Store &s : node.stores) {
+    if (!out.k.buffers.count(s.buffer)) continue; // a result that nobody reads has no memory
+    DType want = out.k.plan.program.buffer(s.buffer).dtype;
+    out.store(s, s.value == 0 ? out.cast(key, sortKeyType(node), want) : out.cast(position, positionType, want), taken);
+  }
+}
+
 } // namespace neso

@@ -47,4 +47,14 @@ private:
   Form form_;
 };
 
+/// Whether words x stand before words y.
+Val comesBefore(Emitter &e, const std::vector<Val> &x, const std::vector<Val> &y);
+
+/// Of the kernel's index arithmetic.
+inline DType indexTypeOf(const KernelContext &k) { return k.indexType.isInteger(32) ? DType::I32 : DType::I64; }
+/// The position of the element at r0, where the node gives one, else r0 (which is `place`); U32.
+Val positionOf(Emitter &e, const loops::Node &node, Val place, std::vector<Val> &memo);
+/// Stores what the node asks for, and no more than it takes, at the places that out.env has for r0.
+void storeSorted(Emitter &out, const loops::Node &node, Val key, Val position, DType positionType);
+
 } // namespace neso

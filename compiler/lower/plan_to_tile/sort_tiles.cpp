@@ -24,29 +24,11 @@ constexpr int64_t kMergedTile = 1024;
 /// Elements of one program of a sort by rank, and of one step of its loop.
 constexpr int64_t kRanked = 64, kCompared = 64;
 
-DType indexTypeOf(const KernelContext &k) { return k.indexType.isInteger(32) ? DType::I32 : DType::I64; }
-
 std::vector<Blocking> rowsOf(const KernelContext &k) {
   std::vector<Blocking> blockings;
   for (size_t d = 0; d < k.kernel.xRanges.size(); ++d)
     blockings.push_back({Symbol::outer(d), k.kernel.xRanges[d], 1, -1});
   return blockings;
-}
-
-/// Stores what the node asks for at the places that out.env has for r0.
-void storeSorted(Emitter &out, const Node &node, Val key, Val position, DType positionType) {
-  for (const loops::Store &s : node.stores) {
-    if (!out.k.buffers.count(s.buffer)) continue; // a result that nobody reads has no memory
-    DType want = out.k.plan.program.buffer(s.buffer).dtype;
-    out.store(s, s.value == 0 ? out.cast(key, sortKeyType(node), want) : out.cast(position, positionType, want), {});
-  }
-}
-
-/// The position of the element at r0, where the node gives one, else r0; U32.
-Val positionOf(Emitter &e, const Node &node, Val place, std::vector<Val> &memo) {
-  if (node.inputs.size() < 2) return e.cast(place, indexTypeOf(e.k), DType::U32);
-  return e.cast(e.value(node.body, node.inputs[1], memo), node.body.ops[static_cast<size_t>(node.inputs[1])].dtype,
-                DType::U32);
 }
 
 /// Rows of up to `length` elements, each whole in one program.
@@ -85,15 +67,6 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
   storeSorted(e, node, words.key(packed), words.position(packed), DType::U32);
   bool few = all / rows < k.target.processors * 8;
   k.kernel.warps = warpsFor(rows * width, few ? kSortedPerThreadOfFew : kSortedPerThread);
-}
-
-/// Whether words x stand before words y.
-Val comesBefore(Emitter &e, const std::vector<Val> &x, const std::vector<Val> &y) {
-  Val result = e.compare("lt", x.back(), y.back(), true);
-  for (size_t i = x.size() - 1; i-- > 0;)
-    result = e.binary("arith.ori", e.compare("lt", x[i], y[i], true),
-                      e.binary("arith.andi", e.compare("eq", x[i], y[i]), result));
-  return result;
 }
 
 /// The place of each element is the number of those that stand before it: n comparisons each, all of them independent,

@@ -72,6 +72,7 @@ std::vector<Way> waysOf(const plan::Plan &plan, const plan::Kernel &kernel, cons
   case Kind::Attention:
     if (target.threadBlocks) addWarps(ways, target);
     break;
+  case Kind::Segments:
   case Kind::Sort:
   case Kind::UserKernel: break;
   }

@@ -59,6 +59,7 @@ Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
     splitSorts(program, options.split);
     splitScans(program, options.split);
   }
+  if (options.split.sortByDigits) giveSortsScratch(program);
   plan::Plan p;
   std::vector<Group> groups = formGroups(program, options);
   int number = 0;

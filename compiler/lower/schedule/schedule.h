@@ -22,6 +22,7 @@ struct SplitRule {
   int64_t longestSort = INT64_MAX;                  // longer rows are sorted in parts, which are then merged
   int64_t scanTile = 0, fewScans = 0, longScan = 0; // scans of at most so many rows, of at least so many elements, are
                                                     // shared by programs that take so many bytes each; 0: never
+  bool sortByDigits = true;                         // programs sort rows in memory; else in registers
   bool contractions = false;                        // matrix products may be cut along k, by the machine's rates
   MachineSheet machine;
   /// Of a machine whose programs run side by side on many processors.

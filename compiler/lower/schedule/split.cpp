@@ -62,6 +62,7 @@ SplitRule SplitRule::manyProcessors(const MachineSheet &machine) {
   r.leastPart = 128, r.leastParts = 4, r.mostParts = processors * 4;
   r.programs = processors * 4;
   r.longestSort = 8192;
+  r.sortByDigits = false;
   r.scanTile = 16384, r.fewScans = processors * 2, r.longScan = 32768;
   r.contractions = true;
   return r;

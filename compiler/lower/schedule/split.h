@@ -15,6 +15,10 @@ void splitReductions(loops::Program &program, const SplitRule &rule);
 /// them. Rows without an upper bound stay.
 void splitSorts(loops::Program &program, const SplitRule &rule);
 
+/// Sorts get memory in which their programs work (loops::SortScratch). Rows of 2^31 elements or more are refused by a
+/// guard of the program: positions have 31 bits there.
+void giveSortsScratch(loops::Program &program);
+
 /// Products with fewer blocks than the machine has processors are cut along k: a batch of partial products, then their
 /// sum with the epilogue. [49, 4608] x [4608, 512] becomes 18 of [49, 256] x [256, 512]. Every run adds in the same
 /// order.

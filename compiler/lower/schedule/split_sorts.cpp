@@ -66,6 +66,7 @@ private:
                       appendLoad(merge.body, from.positions, DType::I32, at)};
       if (last) {
         merge.stores = n.stores;
+        merge.take = n.take;
       } else {
         to = allocate(n, key, product(n.ranges) * row);
         store(merge, to, at);

@@ -87,6 +87,8 @@ TEST(Access, ReductionsScansAndSorts) {
   sort.stores = {{m.buffer("sorted"), i(0) * 4 + r(0), 0}, {at, i(0) * 4 + r(0), 1}};
   EXPECT_EQ(m.walk(sort), "x:read sorted:write at:write");
   EXPECT_EQ(m.difference(sort), "");
+  sort.scratch = SortScratch{m.buffer("words", 24, DType::U64), {}, m.buffer("counts", 3072, DType::U32)};
+  EXPECT_EQ(m.walk(sort), "x:read words:write+whole counts:write+whole sorted:write at:write");
 }
 
 TEST(Access, OperandsOfAttention) {

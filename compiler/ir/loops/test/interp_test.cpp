@@ -215,6 +215,68 @@ TEST(Interp, ScanSortAndArgmaxFollowAten) {
   EXPECT_NEAR(values<float>((*out)[4])[2], std::log(std::exp(1.0) + 2 * std::exp(3.0)), 1e-6);
 }
 
+TEST(Interp, ASortTakesTheFirstOnly) {
+  Maker m;
+  BufferId x = m.input("x", DType::F32, {5}), sorted = m.temp("sorted", DType::F32, 2), order = m.temp("order", DType::I64, 2);
+  Node &n = m.node(Node::Kind::Sort, {}, {5});
+  n.inputs = {load(n.body, m.p, x, r(0))};
+  n.descending = true, n.take = 2;
+  n.stores = {storeOf(sorted, r(0), 0), storeOf(order, r(0), 1)};
+  m.output(sorted, {2}), m.output(order, {2});
+  ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
+  std::vector<float> d = {1, 3, 5, 3, 2};
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {5}, d.data())};
+  auto out = Interpreter(m.p).run(in);
+  ASSERT_TRUE(out) << out.error().str();
+  EXPECT_EQ(values<float>((*out)[0]), (std::vector<float>{5, 3})); // torch.topk
+  EXPECT_EQ(values<int64_t>((*out)[1]), (std::vector<int64_t>{2, 1}));
+  n.take = 3;
+  EXPECT_FALSE(verify(m.p)) << "stores beyond its result";
+  n.kind = Node::Kind::Scan, n.stores.clear(), n.take = 1;
+  EXPECT_FALSE(verify(m.p)) << "only of a sort a part is taken";
+}
+
+/// Sums of x[first[i], last[i]).
+struct SegmentSums {
+  Maker m;
+  BufferId x = m.input("x", DType::F32, {6}), first = m.input("first", DType::I64, {3}),
+           last = m.input("last", DType::I64, {3}), sums = m.temp("sums", DType::F32, 3);
+  Node &n = m.node(Node::Kind::Segments, {3}, {6});
+  SegmentSums() {
+    n.first = load(n.body, m.p, first, i(0)), n.last = load(n.body, m.p, last, i(0));
+    n.reductions.push_back({ReduceKind::Sum, DType::F32, load(n.body, m.p, x, r(0)), {storeOf(sums, i(0), 0)}});
+    m.output(sums, {3});
+  }
+};
+
+TEST(Interp, SegmentsFoldWhatLiesInsideThem) {
+  SegmentSums s;
+  ASSERT_TRUE(verify(s.m.p)) << verify(s.m.p).error().str();
+  std::vector<float> d = {1, 2, 4, 8, 16, 32};
+  std::vector<int64_t> first = {0, 3, -2}, last = {2, 3, 99};
+  std::vector<HostValue> in = {HostValue::tensor(DType::F32, {6}, d.data()),
+                               HostValue::tensor(DType::I64, {3}, first.data()),
+                               HostValue::tensor(DType::I64, {3}, last.data())};
+  auto out = Interpreter(s.m.p).run(in);
+  ASSERT_TRUE(out) << out.error().str();
+  EXPECT_EQ(values<float>((*out)[0]), (std::vector<float>{3, 0, 63}));
+}
+
+TEST(Verify, EndsOfSegmentsAreKnownBeforeTheLoop) {
+  SegmentSums late;
+  late.n.last = load(late.n.body, late.m.p, late.last, min(r(0), Expr(2)));
+  EXPECT_FALSE(verify(late.m.p));
+  SegmentSums narrow;
+  narrow.n.first = load(narrow.n.body, narrow.m.p, narrow.x, i(0));
+  EXPECT_FALSE(verify(narrow.m.p));
+  SegmentSums none;
+  none.n.last = -1;
+  EXPECT_FALSE(verify(none.m.p));
+  SegmentSums position;
+  position.n.reductions[0].kind = ReduceKind::ArgMax;
+  EXPECT_FALSE(verify(position.m.p));
+}
+
 TEST(Interp, WelfordAndOnlineSoftmax) {
   Maker m;
   BufferId x = m.input("x", DType::F32, {2, 300}), stats = m.temp("stats", DType::F32, 10);

@@ -1,0 +1,9 @@
+// Kernels of a Segments node: a program folds the segment of one row, a block of neighbouring columns at a time.
+#pragma once
+#include "lower/plan_to_tile/emit.h"
+
+namespace neso {
+
+void emitSegments(KernelContext &k, const Facts &facts);
+
+} // namespace neso
