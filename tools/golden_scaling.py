@@ -1,0 +1,121 @@
+"""Operators at sizes where the algorithm matters: what is right for a few elements may be another program for many."""
+import torch
+from torch.export import Dim
+
+from golden_ops import SPECIAL, B, N, c, spd
+
+F = torch.nn.functional
+NAN = float("nan")
+BAGS = torch.tensor([0, 2, 2, 9, 40])
+
+
+def bags():
+    """Segments of unequal length, empty ones among them."""
+    bag = F.embedding_bag
+    many, table = "i64 40 <50", "f32 50x17"
+    weights = "f32 40"
+    return [
+        c("sum", lambda i, w: bag(i, w, BAGS, mode="sum"), many, table), c("mean", lambda i, w: bag(i, w, BAGS), many, table), c("max", lambda i, w: bag(i, w, BAGS, mode="max"), many, table),
+        c("rows", lambda i, w: bag(i, w, mode="sum"), "i64 6x7 <50", table), c("weighted", lambda i, w, s: bag(i, w, BAGS, mode="sum", per_sample_weights=s), many, table, weights),
+        c("padding", lambda i, w: bag(i, w, BAGS, padding_idx=3), "i64 40 <7", table), c("last_offset", lambda i, w: bag(i, w, BAGS, mode="sum", include_last_offset=True), many, table),
+        c("wide", lambda i, w: bag(i, w, mode="sum"), "i64 3x5 <9", "f32 9x300"), c("i32", lambda i, w: bag(i, w, BAGS.int(), mode="sum"), "i32 40 <50", table), c("narrow", lambda i, w: bag(i, w, BAGS), many, "f32 50x1"),
+        c("bf16", lambda i, w: bag(i, w, BAGS), many, "bf16 50x17"), c("f64", lambda i, w: bag(i, w, BAGS, mode="max"), many, "f64 50x3"),
+        c("dynamic", lambda i, w: bag(i, w, mode="mean"), "i64 6x7 <50", table, more=[["i64 2x3 <50", table]], dynamic=({0: B, 1: N}, None)),
+        *[c(f"segments_{m}", lambda x, m=m: torch.segment_reduce(x, m, lengths=torch.tensor([3, 0, 5, 12])), "f32 20x3") for m in ("sum", "mean", "max", "min", "prod")],
+        c("segments_offsets", lambda x: torch.segment_reduce(x, "sum", offsets=torch.tensor([0, 4, 4, 9])), "f32 9"),
+    ]
+
+
+def long_sorts():
+    """Rows beyond insertion, of every width of key; the first few of many."""
+    rows = {"f32": "f32 3x301", "f64": "f64 3x301", "f16": "f16 3x301", "bf16": "bf16 3x301", "i64": "i64 3x301", "i32": "i32 3x301", "i16": "i16 3x301", "i8": "i8 3x301", "u8": "u8 3x301"}
+    every = lambda x: (*torch.sort(x, dim=-1, stable=True), *torch.sort(x, dim=-1, stable=True, descending=True), torch.topk(x, 5)[0], torch.topk(x, 5, largest=False)[0])  # noqa: E731
+    cases = [c(n, every, s) for n, s in rows.items()]
+    special = lambda: torch.cat([SPECIAL.reshape(-1), torch.linspace(-2, 2, 200), -SPECIAL.reshape(-1)])  # noqa: E731
+    return cases + [
+        c("columns", lambda x: (*torch.sort(x, dim=0, stable=True), *torch.topk(x, 4, dim=0)), "f32 301x7"), c("alike", lambda x: (*torch.sort(x * 0, stable=True), *torch.sort(x << 55, stable=True)), "i64 200"),
+        c("special", lambda x: (*torch.sort(x, stable=True), *torch.sort(x, stable=True, descending=True), *torch.sort(x.double(), stable=True), torch.topk(x, 9)[0], torch.topk(x, 9, largest=False)[0]), special()),
+        c("bool", lambda x: torch.sort(x, dim=-1, stable=True), "bool 2x99"), c("short", lambda x: (*torch.sort(x, dim=-1, stable=True), *torch.sort(x[:, :48], dim=-1, stable=True)), "f32 5x49"),
+        c("top", lambda x: (*torch.topk(x, 200), *torch.topk(x, 301), *torch.topk(x, 1), torch.topk(x.sort(-1)[0], 7)[0], torch.topk(x, 0)[0]), "f32 2x301"),
+        c("top_dynamic", lambda x: (torch.topk(x, 3)[0], *torch.sort(x, stable=True)), "f64 3x301", more=[["f64 1x4"], ["f64 7x64"]], dynamic=({0: B, 1: Dim("m", min=3, max=512)},)),
+        c("order", lambda x: (torch.kthvalue(x, 77, 1)[0], x.median(-1)[0], x.median(), torch.where(x > 1, NAN, x).nanmedian(-1)[0], torch.where(x > 2, NAN, x).median(-1)[0], torch.quantile(x, torch.tensor([0.1, 0.5, 1.0]), dim=1)), "f32 3x301"), c("mode", lambda x: x.mode(-1)[0], "i64 3x301 <20"),
+    ]
+
+
+def searches():
+    """Places among sorted elements, found by halving."""
+    search = torch.searchsorted
+    ascending = lambda b: b.sort(-1)[0]  # noqa: E731
+    def lengths(b, x):
+        return [f for n in (1, 2, 3, 7, 8, 9, 255, 256, 257) for f in (search(ascending(b[:n]), x), search(ascending(b[:n]), x, right=True))]
+    return [
+        c("lengths", lengths, "f32 257", "f32 41"), c("rows", lambda b, x: (search(ascending(b), x), search(b, x, sorter=b.argsort(-1)), search(ascending(b), torch.where(x > 1, NAN, x))), "f32 3x100", "f32 3x40"),
+        c("equal", lambda b, x: (search(ascending(b), x), search(ascending(b), x, side="right"), search(ascending(b), b - 9), search(ascending(b), b + 9, out_int32=True)), "i64 90 <20", "i64 60 <20"),
+        c("none", lambda b, x: search(b, x), "f32 0", "f32 5"), c("bucketize", lambda x: (torch.bucketize(x, torch.linspace(-2, 2, 99), right=True), search(ascending(x), 0.3)), "f32 40"),
+        c("dynamic", lambda b, x: search(ascending(b), x), "f32 100", "f32 40", more=[["f32 1", "f32 5"], ["f32 64", "f32 9"]], dynamic=({0: N}, {0: B})),
+        c("isin", lambda x, y: (torch.isin(x, y), torch.isin(x, y, invert=True), torch.isin(x.int(), y.float())), "i64 4x30 <200", "i64 60 <200"),
+        c("isin_f32", lambda x: (torch.isin(x, torch.cat([x.reshape(-1)[::3], torch.linspace(5, 9, 30), torch.tensor([NAN])])), torch.isin(torch.where(x > 0, NAN, x), torch.where(x > 1, NAN, x))), "f32 4x20"),
+        c("isin_dynamic", lambda x, y: torch.isin(x, y), "i64 40 <99", "i64 50 <99", more=[["i64 3 <99", "i64 1 <99"]], dynamic=({0: B}, {0: N})),
+    ]
+
+
+def transforms():
+    """Fourier transforms of lengths that factor in every way."""
+    fft = torch.fft
+    def forth_and_back(z):
+        return [f(z[:, :n]) for n in (17, 30, 49, 64, 67, 100, 143, 256) for f in (fft.fft, fft.ifft)]
+
+    def real(x):
+        return [f(x[:, :n]) for n in (34, 36, 45, 64, 101, 134) for f in (fft.rfft, fft.fft, fft.ihfft)]
+
+    def to_real(z):
+        return [f(z[:, :n // 2 + 1], n) for n in (34, 36, 45, 64, 101, 134) for f in (fft.irfft, fft.hfft)]
+    return [
+        c("complex", forth_and_back, "c64 2x256"), c("real", real, "f32 2x134"), c("to_real", to_real, "c64 2x68"), c("wide", lambda x: (fft.rfft(x), fft.fft(x[:, :53]), fft.irfft(fft.fft(x))), "f64 2x60"),
+        c("dims", lambda x: (fft.fft(x, dim=0), fft.rfft(x, dim=1), fft.fft2(x, dim=(0, 1)), fft.irfft2(fft.rfft2(x, dim=(0, 1)) * 2, dim=(0, 1)), fft.fftn(x, norm="ortho")), "f32 20x36x3"),
+        c("cut", lambda x: (fft.rfft(x, 50), fft.rfft(x, 36), fft.fft(x, 20, norm="forward"), fft.irfft(fft.rfft(x), 60)), "f32 3x40"), c("conjugate", lambda z: fft.ifft(fft.fft(z).conj()).conj(), "c64 2x48"), c("rows_zero", fft.fft, "c64 0x32"),
+        c("stft", lambda x: torch.view_as_real(torch.stft(x, 64, 16, window=torch.hann_window(64), return_complex=True)), "f32 2x300"), c("dynamic_rows", lambda z: fft.fft(z), "c64 3x40", more=[["c64 1x40"], ["c64 9x40"]], dynamic=({0: B},)),
+    ]
+
+
+def phases():
+    """Transposed convolutions with strides."""
+    t1, t2, t3 = F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d
+    def one(x, *ws):
+        forms = ((2, 0, 0), (2, 1, 1), (2, 1, 0), (2, 0, 1), (3, 2, 1), (4, 0, 2), (4, 3, 3), (16, 0, 0), (5, 3, 4))
+        return [t1(x, w, stride=s, padding=p, output_padding=o) for w, (s, p, o) in zip(ws, forms)]
+    return [
+        c("one", one, "f32 2x5x9", *(f"f32 5x7x{k}" for k in (2, 3, 4, 5, 7, 2, 9, 16, 4))),
+        c("two", lambda x, w, v, b: (t2(x, w, stride=2, padding=1), t2(x, v, b, stride=(2, 1), padding=(0, 1), output_padding=(1, 0)), t2(x, v, stride=2, dilation=2, padding=1)), "f32 2x6x5x7", "f32 6x9x4x4", "f32 6x4x3x3", "f32 4"),
+        c("three", lambda x, w: t3(x, w, stride=2, padding=1, output_padding=1), "f32 1x3x3x4x2", "f32 3x4x3x3x3"), c("groups", lambda x, w, v, b: (t2(x, w, b, stride=2, groups=3), t2(x, v, stride=2, padding=1, groups=6)), "f32 1x6x4x5", "f32 6x2x3x3", "f32 6x1x4x4", "f32 6"),
+        c("dtypes", lambda x, w: (t2(x, w, stride=2), t2(x.double(), w.double(), stride=2)), "bf16 1x6x4x5", "bf16 6x8x2x2"), c("weights", lambda m, x: t2(x, m.w, m.b, stride=2, padding=1), "f32 1x6x5x4", state={"w": "f32 6x8x4x4", "b": "f32 8"}),
+        c("dynamic", lambda x, w: t2(x, w, stride=2, padding=1), "f32 2x3x5x4", "f32 3x4x4x4", more=[["f32 1x3x5x4", "f32 3x4x4x4"]], dynamic=({0: B}, None)),
+    ]
+
+
+def wide_products():
+    """f64 and i32, in the blocks of f32."""
+    big = torch.tensor([2**31 - 1, -2**31, 65537, 40000], dtype=torch.int32).repeat(16)
+    return [
+        c("mm_f64", torch.mm, "f64 65x70", "f64 70x67"), c("mm_i32", torch.mm, "i32 65x70", "i32 70x67"), c("bmm_i32", torch.bmm, "i32 3x9x20", "i32 3x20x33"), c("mm_i32_wraps", lambda x: torch.mm(x.reshape(8, 8), x.reshape(8, 8).t()), big), c("mm_f64_odd", torch.mm, "f64 7x13", "f64 13x5"),
+        c("row_f64", torch.mm, "f64 1x64", "f64 64x48"), c("linear_f64", lambda m, x: F.gelu(F.linear(x, m.w, m.b)), "f64 17x33", state={"w": "f64 31x33", "b": "f64 31"}), c("conv_f64", lambda x, w, b: F.conv2d(x, w, b, padding=1), "f64 2x6x7x8", "f64 9x6x3x3", "f64 9"),
+        c("sdpa_f64", F.scaled_dot_product_attention, "f64 2x3x20x16", "f64 2x3x24x16", "f64 2x3x24x16"), c("bmm_f64", torch.bmm, "f64 3x17x20", "f64 3x20x33"), c("mm_i64_long", torch.mm, "i64 20x30", "i64 30x20"), c("dynamic_f64", torch.mm, "f64 9x16", "f64 16x24", more=[["f64 1x16", "f64 16x24"], ["f64 50x16", "f64 16x24"]], dynamic=({0: B}, None)),
+    ]
+
+
+def columns():
+    """Factorisations of batches, a step for each column."""
+    L = torch.linalg
+    return [
+        c("inv", lambda a: L.inv(a + 9 * torch.eye(20)), "f32 2x20x20"), c("solve", L.solve, "f32 3x33x33", "f32 3x33x2"), c("solve_transposed", lambda a, b: L.lu_solve(*L.lu_factor(a + 9 * torch.eye(20)), b, adjoint=True), "f32 2x20x20", "f32 2x20x3"), c("det", lambda a: (L.det(a / 4), *L.slogdet(a)), "f32 4x20x20"), c("lu_wide", lambda a: (*L.lu_factor(a), *L.lu(a)), "f32 2x10x14"),
+        c("lu_tall", lambda a: L.lu_factor(a), "f64 2x14x10"), c("cholesky", lambda a: (L.cholesky(spd(a)), L.cholesky(spd(a), upper=True)), "f32 2x20x20"), c("qr", lambda a: L.qr(a), "f32 2x17x12"), c("qr_wide", lambda a: L.qr(a, mode="complete"), "f64 9x12"), c("inv_64", L.inv, "f64 64x64"),
+    ]
+
+
+def inverses():
+    edges = torch.tensor([0.0, -0.0, 1.0, -1.0, 1.5, -2.0, 0.999999, -0.9999999, 1e-30, 1e-45, 0.5, NAN, 0.99, -0.996])
+    return [c("erfinv_edges", torch.erfinv, edges), c("erfinv_line", torch.erfinv, torch.linspace(-0.9999, 0.9999, 501)), c("erfinv_bf16", torch.erfinv, "bf16 65 u"), c("erfinv_f64", torch.erfinv, "f64 65 u"), c("erfinv_i64", torch.erfinv, torch.tensor([-1, 0, 1, 2]))]
+
+
+def groups():
+    return {f.__name__: f() for f in (bags, long_sorts, searches, transforms, phases, wide_products, columns, inverses)}
