@@ -18,6 +18,7 @@
 #include "base/dtype.h"
 #include "base/host_launch.h"
 #include "base/id.h"
+#include "ir/shape/assertion.h"
 #include "ir/shape/expr.h"
 
 namespace neso::graph {
@@ -178,6 +179,7 @@ struct Model {
   std::vector<Storage> storages;
   Facts facts;                            // ranges of the size symbols
   std::vector<Expr> guards;               // 0/1 expressions that must hold (guards_code), checked when the model runs
+  std::vector<Assertion> assertions;      // on numbers that depend on data (torch._check), in the model's words
   std::string inSpec, outSpec;            // tree specs as torch's JSON text
   std::vector<std::string> argumentNames; // forward's parameter names
   std::string torchVersion;

@@ -360,6 +360,10 @@ private:
       m_.facts.setRange(s, line.interval());
     } else if (line.eat("guard")) {
       m_.guards.push_back(line.expr({}));
+    } else if (line.eat("assert")) {
+      Assertion a{line.expr({" says "}), ""};
+      line.expect("says"), a.message = line.quotedText();
+      m_.assertions.push_back(std::move(a));
     } else if (line.eat("storage")) {
       storage(line);
     } else if (line.eat("weight")) {

@@ -215,6 +215,7 @@ std::string print(const Model &m) {
   for (const auto &[symbol, range] : m.facts.ranges())
     out += fmt::format("range {}: {}\n", symbol.str(), intervalText(range));
   for (Expr g : m.guards) out += fmt::format("guard {}\n", g.str());
+  for (const Assertion &a : m.assertions) out += fmt::format("assert {} says {}\n", a.condition.str(), quoted(a.message));
   for (size_t k = 0; k < m.storages.size(); ++k) out += storage(m.storages[k], k);
   for (const Weight &w : m.weights) {
     Value v;

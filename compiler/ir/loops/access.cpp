@@ -1,5 +1,7 @@
 #include "ir/loops/access.h"
 
+#include <set>
+
 namespace neso::loops {
 
 std::vector<Access> accessesOf(const Node &node) {
@@ -14,6 +16,32 @@ std::vector<Expr> loopExprsOf(const Node &node) {
     if (isOverLoop(role)) out.push_back(e);
   });
   return out;
+}
+
+std::vector<Symbol> definedBy(const Node &node) {
+  std::vector<Symbol> out;
+  if (node.read) out.push_back(node.read->symbol);
+  if (node.region)
+    for (const std::vector<Node> &block : node.region->blocks)
+      forEachNode(block, [&](const Node &n) {
+        if (n.read) out.push_back(n.read->symbol);
+      });
+  return out;
+}
+
+std::vector<Symbol> neededBy(const Program &program, const Node &node) {
+  std::set<Symbol> out;
+  auto need = [&](Expr e) {
+    if (!e.valid()) return;
+    for (Symbol s : symbolsOf(e)) out.insert(s);
+  };
+  for (const std::vector<Expr> *ranges : {&node.ranges, &node.reduceRanges})
+    for (Expr e : *ranges) need(e);
+  forEachExpr(node, [&](Expr e, ExprRole) { need(e); });
+  forEachAccess(node, [&](const Access &a) {
+    if (a.buffer.valid()) need(program.buffer(a.buffer).elements);
+  });
+  return {out.begin(), out.end()};
 }
 
 bool reads(const Node &node, BufferId buffer) {

@@ -22,6 +22,8 @@ enum class Use : uint8_t {
   Scratch,   // memory in which a sort works
   LookBack,  // the words of a scan whose rows programs share
   User,      // an argument of a user's kernel
+  Host,      // the element that a ReadScalar reads
+  Region,    // what a node inside a region touches
 };
 
 /// Update: a store that depends on what is there.
@@ -38,8 +40,8 @@ struct Access {
   bool reads() const { return mode != AccessMode::Write; }
   bool writes() const { return mode != AccessMode::Read; }
   /// The buffer is used as a whole, not one element at each point of the loop: `index` is in symbols of the operand's
-  /// own (Attention), where the pointer is (User), or says nothing (Scratch, LookBack).
-  bool whole() const { return use == Use::Attention || use == Use::Scratch || use == Use::LookBack || use == Use::User; }
+  /// own (Attention), where the pointer is (User), or says nothing (Scratch, LookBack, Host, Region).
+  bool whole() const { return use >= Use::Attention; }
 };
 
 /// What an index expression is for.
@@ -60,17 +62,34 @@ template <typename T, typename As> using Like = std::conditional_t<std::is_const
 /// Calls v.access(buffer, index, access) at each place that names a buffer and v.expr(expr, role) at each expression;
 /// both are references into the node, which may be changed where the node is not const. Loads come before operands that
 /// are used as a whole, these before stores.
-template <typename N, typename V, bool kLoads = true> class Walk {
+template <typename N, typename V, bool kLoads = true> class Walk;
+
+/// Shows what is inside a region to those who look from outside: no index, and nothing is sure to happen.
+template <typename V> struct Inside {
+  V &outside;
+  template <typename B, typename E> void access(B &buffer, E &index, const Access &a) {
+    Access seen = a;
+    seen.use = Use::Region, seen.masked = true;
+    outside.access(buffer, index, static_cast<const Access &>(seen));
+  }
+  template <typename E> void expr(E &e, ExprRole) { outside.expr(e, ExprRole::Size); }
+};
+template <typename V> struct InsideOf { using type = Inside<V>; };
+template <typename V> struct InsideOf<Inside<V>> { using type = Inside<V>; };
+
+template <typename N, typename V, bool kLoads> class Walk {
 public:
   Walk(N &node, V &visitor) : visitor_(visitor) {
     auto &[id, kind, name, origins, ranges, reduceRanges, body, stores, reductions, first, last, lhs, rhs, accType,
-           epilogue, scan, reverse, lookBack, descending, run, take, scratch, inputs, attention, user] = node;
+           epilogue, scan, reverse, lookBack, descending, run, take, scratch, inputs, attention, user, read, region] = node;
     if constexpr (kLoads) {
       loads(body, Use::Body);
       loads(epilogue, Use::Epilogue);
     }
     if (attention) shared(attention, [this](auto &spec) { this->ofAttention(spec); });
     if (user) shared(user, [this](auto &spec) { this->ofUser(spec); });
+    if (read) shared(read, [this](auto &spec) { this->ofRead(spec); });
+    if (region) shared(region, [this](auto &spec) { this->ofRegion(spec); });
     if (lookBack) words(*lookBack);
     if (scratch) sortsIn(*scratch);
     if (take.valid()) visitor_.expr(take, ExprRole::Size);
@@ -138,6 +157,29 @@ private:
       visitor_.expr(offset, ExprRole::Operand);
     }
     for (auto &g : grid) visitor_.expr(g, ExprRole::Size);
+  }
+
+  template <typename S> void ofRead(S &spec) {
+    auto &[buffer, symbol] = spec;
+    Like<Expr, S> first = 0;
+    touch<S>(buffer, first, {.use = Use::Host, .mode = AccessMode::Read});
+  }
+
+  template <typename S> void ofRegion(S &spec) {
+    auto &[kind, condition, blocks] = spec;
+    using Seen = typename InsideOf<V>::type;
+    visitor_.expr(condition, ExprRole::Size);
+    for (auto &block : blocks)
+      for (auto &node : block) {
+        for (auto *ranges : {&node.ranges, &node.reduceRanges})
+          for (auto &e : *ranges) visitor_.expr(e, ExprRole::Size);
+        if constexpr (std::is_same_v<Seen, V>) {
+          Walk<Like<Node, S>, Seen, kLoads>(node, visitor_);
+        } else {
+          Seen seen{visitor_};
+          Walk<Like<Node, S>, Seen, kLoads>(node, seen);
+        }
+      }
   }
 
   void words(Like<LookBack, N> &look) {
@@ -222,6 +264,21 @@ template <typename F> void mapExprs(Node &node, F f) {
   } v{f};
   detail::Walk<Node, Visitor>(node, v);
 }
+
+/// f(node) for each node and those in its regions, outer ones first.
+template <typename F> void forEachNode(const std::vector<Node> &nodes, F &&f) {
+  for (const Node &n : nodes) {
+    f(n);
+    if (n.region)
+      for (const std::vector<Node> &block : n.region->blocks) forEachNode(block, f);
+  }
+}
+
+/// Symbols that ReadScalar nodes define: this one, or those in its region.
+std::vector<Symbol> definedBy(const Node &node);
+/// Symbols that must be known before the node runs: those of its ranges, indices and sizes, and of the sizes of what it
+/// touches. Indices of its loops are among them.
+std::vector<Symbol> neededBy(const Program &program, const Node &node);
 
 /// All that forEachAccess gives, in its order.
 std::vector<Access> accessesOf(const Node &node);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/diagnostics/loops.h"
 #include "ir/loops/access.h"
@@ -10,6 +11,8 @@
 
 namespace neso::loops {
 namespace {
+
+constexpr int64_t kMostElements = int64_t{1} << 40;
 
 std::string shapeText(std::span<const int64_t> sizes) { return fmt::format("[{}]", fmt::join(sizes, ", ")); }
 
@@ -204,6 +207,115 @@ Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> in
   return sizes;
 }
 
+int64_t readScalar(DType t, const uint8_t *from) {
+  auto as = [&](auto value) {
+    std::memcpy(&value, from, sizeof value);
+    return static_cast<int64_t>(value);
+  };
+  switch (t) {
+  case DType::Bool: return *from != 0;
+  case DType::U8: return as(uint8_t());
+  case DType::I8: return as(int8_t());
+  case DType::I16: return as(int16_t());
+  case DType::U16: return as(uint16_t());
+  case DType::I32: return as(int32_t());
+  case DType::U32: return as(uint32_t());
+  case DType::I64:
+  case DType::U64: return as(int64_t());
+  default: break;
+  }
+  NESO_UNREACHABLE("a size of another type than an integer");
+}
+
+std::string messageOf(const Assertion &assertion, const Bindings &sizes) {
+  std::string text = assertion.message;
+  for (Symbol s : symbolsOf(assertion.condition)) {
+    const std::string braces = "{" + s.str() + "}";
+    auto value = sizes.find(s);
+    for (size_t at = 0; value != sizes.end() && (at = text.find(braces, at)) != std::string::npos;)
+      text.replace(at, braces.size(), std::to_string(value->second));
+  }
+  return text;
+}
+
+namespace {
+
+/// The nodes of one run: sizes grow as ReadScalar nodes run, and with them the memory that depends on them.
+class NodesRun {
+public:
+  NodesRun(const Program &program, Bindings &sizes, std::vector<std::vector<uint8_t>> &memory,
+           std::vector<BufferView> &views)
+      : program_(program), sizes_(sizes), memory_(memory), views_(views) {}
+
+  Status block(const std::vector<Node> &nodes) {
+    for (const Node &node : nodes) {
+      Status done = node.read ? read(node) : node.region ? region(*node.region) : run(node);
+      if (!done) return done;
+    }
+    return {};
+  }
+
+private:
+  Status run(const Node &node) {
+    Result<NodeRunner> runner = NodeRunner::create(program_, node, sizes_);
+    if (!runner) return runner.takeError();
+    // A node sees the buffers that it says it touches, and no others.
+    std::vector<BufferView> visible(views_.size());
+    forEachAccess(node, [&](const Access &a) {
+      if (a.buffer.valid() && a.buffer.index() < views_.size()) visible[a.buffer.index()] = views_[a.buffer.index()];
+    });
+    return runner->run(visible, 0, runner->outerCount());
+  }
+
+  Status read(const Node &node) {
+    const Symbol symbol = node.read->symbol;
+    sizes_[symbol] = readScalar(program_.buffer(node.read->buffer).dtype, views_[node.read->buffer.index()].data);
+    for (const Assertion &a : program_.assertions)
+      if (uses(a.condition, symbol))
+        if (std::optional<int64_t> holds = evaluate(a.condition, sizes_); holds && *holds != 1)
+          return fail(diag::LoopsAssertion, {}, messageOf(a, sizes_));
+    for (const Buffer &b : program_.buffers) {
+      if (!uses(b.elements, symbol) || b.kind != Buffer::Kind::Temp) continue;
+      std::optional<int64_t> elements = evaluate(b.elements, sizes_);
+      if (!elements) continue; // another symbol is still to come
+      *elements = std::max<int64_t>(*elements, 0); // an extent by strides, of nothing
+      if (*elements > kMostElements) return fail(diag::LoopsBadSize, {}, b.name, b.elements.str());
+      std::vector<uint8_t> &memory = memory_[b.id.index()];
+      memory.assign(static_cast<size_t>(*elements * itemSize(b.dtype)), 0xee);
+      views_[b.id.index()] = {memory.data(), isComplex(b.dtype) ? *elements * 2 : *elements};
+    }
+    return {};
+  }
+
+  Result<bool> holds(Expr condition) const {
+    Result<int64_t> value = evaluateOr(condition, sizes_, "a condition");
+    if (!value) return value.takeError();
+    return *value != 0;
+  }
+
+  Status region(const RegionSpec &r) {
+    if (r.kind == RegionSpec::Kind::If) {
+      Result<bool> taken = holds(r.condition);
+      if (!taken) return taken.takeError();
+      return block(r.blocks[*taken ? 0 : 1]);
+    }
+    for (;;) {
+      if (Status done = block(r.blocks[0]); !done) return done;
+      Result<bool> more = holds(r.condition);
+      if (!more) return more.takeError();
+      if (!*more) return {};
+      if (Status done = block(r.blocks[1]); !done) return done;
+    }
+  }
+
+  const Program &program_;
+  Bindings &sizes_;
+  std::vector<std::vector<uint8_t>> &memory_; // by buffer
+  std::vector<BufferView> &views_;
+};
+
+} // namespace
+
 std::vector<uint8_t> &Interpreter::constantBytes(BufferId id) {
   auto [it, isNew] = mutatedConstants_.try_emplace(id.value);
   if (isNew) {
@@ -217,15 +329,20 @@ std::span<const uint8_t> Interpreter::constant(BufferId id) { return constantByt
 Result<std::vector<HostValue>> Interpreter::run(std::span<const HostValue> inputs) {
   Result<Bindings> bound = bindSizes(program_, inputs);
   if (!bound) return bound.takeError();
-  const Bindings &sizes = *bound;
+  Bindings &sizes = *bound;
+  std::set<Symbol> late; // what only the run finds out
+  for (const Node &n : program_.nodes)
+    for (Symbol s : definedBy(n)) late.insert(s);
 
   // Inputs are laid out as the program declares them; what it mutates is copied back at the end.
   std::vector<std::vector<uint8_t>> memory(program_.buffers.size());
   std::vector<BufferView> views(program_.buffers.size());
   for (const Buffer &b : program_.buffers) {
+    const std::vector<Symbol> symbols = symbolsOf(b.elements);
+    if (std::any_of(symbols.begin(), symbols.end(), [&](Symbol s) { return late.count(s) && !sizes.count(s); })) continue;
     Result<int64_t> elements = evaluateOr(b.elements, sizes, b.name);
     if (!elements) return elements.takeError();
-    if (*elements < 0 || *elements > (int64_t{1} << 40)) return fail(diag::LoopsBadSize, {}, b.name, b.elements.str());
+    if (*elements < 0 || *elements > kMostElements) return fail(diag::LoopsBadSize, {}, b.name, b.elements.str());
     size_t bytes = static_cast<size_t>(*elements * itemSize(b.dtype));
     BufferView &view = views[b.id.index()];
     view.elements = isComplex(b.dtype) ? *elements * 2 : *elements;
@@ -243,16 +360,7 @@ Result<std::vector<HostValue>> Interpreter::run(std::span<const HostValue> input
   for (size_t k = 0; k < inputs.size(); ++k)
     if (Status s = moveInput(program_, sizes, k, inputs[k], views, false); !s) return s.takeError();
 
-  for (const Node &node : program_.nodes) {
-    Result<NodeRunner> runner = NodeRunner::create(program_, node, sizes);
-    if (!runner) return runner.takeError();
-    // A node sees the buffers that it says it touches, and no others.
-    std::vector<BufferView> visible(views.size());
-    forEachAccess(node, [&](const Access &a) {
-      if (a.buffer.valid() && a.buffer.index() < views.size()) visible[a.buffer.index()] = views[a.buffer.index()];
-    });
-    if (Status s = runner->run(visible, 0, runner->outerCount()); !s) return s.takeError();
-  }
+  if (Status s = NodesRun(program_, sizes, memory, views).block(program_.nodes); !s) return s.takeError();
 
   std::vector<HostValue> outputs;
   for (const ProgramOutput &o : program_.outputs) {

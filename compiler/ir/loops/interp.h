@@ -51,6 +51,11 @@ using Bindings = SymbolMap<int64_t>; // size symbol → value
 /// program.
 Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> inputs);
 
+/// An integer or Bool in memory as the value of a size symbol.
+int64_t readScalar(DType t, const uint8_t *from);
+/// What a violated assertion says, with the values of its symbols.
+std::string messageOf(const Assertion &assertion, const Bindings &sizes);
+
 /// One node, compiled to block-wise code for given sizes. `outer` is the kind of its outer symbols: Index in programs,
 /// Outer in kernels of plans. A Pointwise node with reduceRanges runs for each (outer, r).
 class NodeRunner {

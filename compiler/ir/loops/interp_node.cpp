@@ -659,6 +659,8 @@ Status NodeRunner::run(std::span<const BufferView> buffers, int64_t begin, int64
   case Node::Kind::Sort: return impl_->runSort(buffers, begin, end);
   case Node::Kind::Attention: return impl_->runAttention(buffers);
   case Node::Kind::UserKernel: return impl_->runUserKernel(buffers);
+  case Node::Kind::ReadScalar:
+  case Node::Kind::Region: break;
   }
   NESO_UNREACHABLE("unknown kind of node");
 }

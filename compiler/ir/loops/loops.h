@@ -27,6 +27,7 @@
 #include "base/host_launch.h"
 #include "base/id.h"
 #include "ir/loops/ops.h"
+#include "ir/shape/assertion.h"
 #include "ir/shape/expr.h"
 
 namespace neso::loops {
@@ -200,6 +201,15 @@ struct SortScratch {
   static int64_t digitsOf(int64_t bytes) { return bytes * 8 / kDigitBits; }
 };
 
+/// Element 0 of an integer or Bool buffer becomes the value of a size symbol: item(), the number of elements that a mask
+/// takes, the condition of a branch. What depends on the symbol is known behind this node. Within a region the node may run
+/// again: the symbol then has the value of the last time.
+struct ReadSpec {
+  BufferId buffer;
+  Symbol symbol;
+};
+struct RegionSpec;
+
 struct NodeTag;
 using NodeId = Id<NodeTag>;
 
@@ -219,6 +229,8 @@ struct Node {
           // element's position: result 1, and what decides among equal values.
     Attention,  // scaled dot product attention, see AttentionSpec
     UserKernel, // a Triton kernel of the user, see UserKernelSpec; no ranges
+    ReadScalar, // see ReadSpec; no ranges
+    Region,     // a branch or a loop around other nodes, see RegionSpec; no ranges
   };
   NodeId id;
   Kind kind = Kind::Pointwise;
@@ -247,6 +259,19 @@ struct Node {
   std::vector<ValueIdx> inputs; // Scan, Sort: body values; for stores, Store::value is the number of the result
   std::shared_ptr<const AttentionSpec> attention;
   std::shared_ptr<const UserKernelSpec> user;
+  std::shared_ptr<const ReadSpec> read;
+  std::shared_ptr<const RegionSpec> region;
+};
+
+/// Nodes that run on a condition, in their order. They see the buffers and symbols around them; a symbol that they define
+/// is known in its own block and, of a While, from the test on in the body. What is written here and read behind the
+/// region must have been written before it, or by both blocks of an If.
+///
+///     node n5 region while c0            n5's blocks: test defines c0, the body may change what test reads
+struct RegionSpec {
+  enum class Kind : uint8_t { If, While } kind = Kind::If;
+  Expr condition;                          // not 0: the first block of an If, one more turn of a While
+  std::array<std::vector<Node>, 2> blocks; // If: then, otherwise. While: test, body
 };
 
 /// Elements put into another order: `elements` of them, zero where no piece writes (order.h).
@@ -321,6 +346,7 @@ struct Program {
   std::vector<ProgramOutput> outputs;
   Facts facts;              // ranges of size symbols
   std::vector<Expr> guards; // must evaluate to 1
+  std::vector<Assertion> assertions; // tested as soon as their symbols are known, which ReadScalar nodes define
   std::string inSpec, outSpec;
   Buffer &buffer(BufferId id) { return buffers[id.index()]; }
   const Buffer &buffer(BufferId id) const { return buffers[id.index()]; }

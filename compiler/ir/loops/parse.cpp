@@ -21,6 +21,7 @@ Result<Program> parse(std::string_view text, const std::string &file) {
   });
   if (!s) return s.takeError();
   if (first) return fail(diag::LoopsSyntax, SourceLoc{file, 1, 0, {}}, "the text is empty");
+  if (reader.inRegion()) return fail(diag::LoopsSyntax, SourceLoc{file, 0, 0, {}}, "a region has no end");
   return std::move(reader.program);
 }
 

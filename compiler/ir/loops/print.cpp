@@ -91,6 +91,17 @@ std::string spaceOf(const Node &n) {
                      n.reduceRanges.empty() ? "" : " over " + listText(n.reduceRanges));
 }
 
+/// The blocks between lines that say where they begin; each node as if it stood alone.
+std::string printRegion(const BufferNames &names, const RegionSpec &r) {
+  const bool branch = r.kind == RegionSpec::Kind::If;
+  std::string out = fmt::format("    {} {}\n", text::kRegions[static_cast<size_t>(r.kind)], r.condition.str());
+  for (size_t b = 0; b < r.blocks.size(); ++b) {
+    out += fmt::format("  {}\n", text::kBlocks[b + (branch ? 0 : 2)]);
+    for (const Node &n : r.blocks[b]) out += print(n, names);
+  }
+  return out + "  end\n";
+}
+
 std::string contentsOf(const Node &n, const BufferNames &names) {
   std::string out = printBody(names, n.body);
   switch (n.kind) {
@@ -119,6 +130,12 @@ std::string contentsOf(const Node &n, const BufferNames &names) {
     break;
   case Node::Kind::UserKernel:
     if (n.user) out += printUserKernel(names, *n.user);
+    break;
+  case Node::Kind::ReadScalar:
+    if (n.read) out += fmt::format("    {} = scalar {}\n", n.read->symbol.str(), names(n.read->buffer));
+    break;
+  case Node::Kind::Region:
+    if (n.region) out += printRegion(names, *n.region);
     break;
   default: break;
   }
@@ -198,6 +215,7 @@ std::string printSizes(const Program &p) {
   for (const auto &[symbol, range] : p.facts.ranges())
     out += fmt::format("  size {} in {}\n", symbol.str(), intervalText(range));
   for (Expr g : p.guards) out += fmt::format("  guard {}\n", g.str());
+  for (const Assertion &a : p.assertions) out += fmt::format("  assert {} says {}\n", a.condition.str(), quoted(a.message));
   return out;
 }
 

@@ -25,6 +25,12 @@ void ProgramReader::read(Line &line) {
   if (!program.nodes.empty() && line.indent() >= 4) return readOfNode(line);
   if (line.eat("size")) return size(line);
   if (line.eat("guard")) return program.guards.push_back(line.expr({}));
+  if (line.eat("assert")) {
+    Assertion a{line.expr({" says "}), ""};
+    line.expect("says"), a.message = line.quotedText();
+    return program.assertions.push_back(std::move(a));
+  }
+  if (block(line)) return;
   if (line.eat("buffer")) return buffer(line);
   if (line.eat("in")) return input(line);
   if (line.eat("weight")) return weight(line);
@@ -115,6 +121,7 @@ void ProgramReader::weight(Line &line) {
 
 void ProgramReader::output(Line &line) {
   ProgramOutput o;
+  if (inRegion()) line.error("a region has no end,");
   user_.reset(), attention_.reset();
   if (line.integer() != static_cast<int64_t>(program.outputs.size())) line.error("outputs are not in order");
   if (line.eat("none")) {
@@ -268,9 +275,51 @@ void ProgramReader::ofNode(Line &line, Node &n) {
     if (line.eat("function")) user_->kernel = static_cast<int>(line.integer());
     if (line.eat("choice")) user_->choice = static_cast<int>(line.integer());
     n.user = user_;
+  } else if (n.kind == Node::Kind::Region && (line.next("if") || line.next("while"))) {
+    RegionSpec spec;
+    spec.kind = line.oneOf<RegionSpec::Kind>(text::kRegions);
+    spec.condition = line.expr({});
+    n.region = std::make_shared<const RegionSpec>(std::move(spec));
+  } else if (n.kind == Node::Kind::ReadScalar) {
+    ReadSpec read;
+    read.symbol = line.symbol();
+    line.expect("="), line.expect("scalar"), read.buffer = named(line, line.until(" "));
+    n.read = std::make_shared<const ReadSpec>(read);
   } else {
     line.error("a line of a node is expected");
   }
+}
+
+bool ProgramReader::block(Line &line) {
+  for (size_t b = 0; b < text::kBlocks.size(); ++b) {
+    if (!line.eat(text::kBlocks[b])) continue;
+    body_ = nullptr;
+    if (b % 2 == 0) {
+      const bool begins = !program.nodes.empty() && program.nodes.back().region;
+      if (!begins) return line.error("a block belongs to a region,"), true;
+      Open open;
+      open.node = std::move(program.nodes.back());
+      open.spec = *open.node.region;
+      program.nodes.pop_back();
+      open.before = std::exchange(program.nodes, {});
+      open_.push_back(std::move(open));
+    } else {
+      if (open_.empty() || open_.back().block != 0) return line.error("a block belongs to a region,"), true;
+      open_.back().spec.blocks[0] = std::exchange(program.nodes, {});
+      open_.back().block = 1;
+    }
+    if ((open_.back().spec.kind == RegionSpec::Kind::While) != (b >= 2)) line.error("a block of the other kind of region,");
+    return true;
+  }
+  if (!line.eat("end")) return false;
+  if (open_.empty() || open_.back().block != 1) return line.error("no region is open,"), true;
+  Open open = std::move(open_.back());
+  open_.pop_back();
+  open.spec.blocks[1] = std::exchange(program.nodes, std::move(open.before));
+  open.node.region = std::make_shared<const RegionSpec>(std::move(open.spec));
+  program.nodes.push_back(std::move(open.node));
+  body_ = nullptr, attention_.reset(), user_.reset();
+  return true;
 }
 
 /// A line such as "q = BUFFER[index] : f32".

@@ -22,6 +22,8 @@ public:
   BufferId named(Line &line, std::string_view name);
   /// BUFFER[index]
   BufferId place(Line &line, Expr &index);
+  /// Whether a region was begun and not ended.
+  bool inRegion() const { return !open_.empty(); }
   /// The nodes read since the last call, for a kernel.
   std::vector<Node> takeNodes();
 
@@ -38,7 +40,17 @@ private:
   /// A line such as "q = BUFFER[index] : f32".
   bool operand(Line &line);
   void argument(Line &line);
+  /// "then", "else", …, "end": where the blocks of a region begin and end.
+  bool block(Line &line);
 
+  /// A region whose blocks are being read; the nodes before it wait.
+  struct Open {
+    std::vector<Node> before;
+    Node node;
+    RegionSpec spec;
+    size_t block = 0;
+  };
+  std::vector<Open> open_; // outermost first
   std::unordered_map<std::string, BufferId> buffers_;
   Body *body_ = nullptr;                     // of the ops that come
   std::shared_ptr<AttentionSpec> attention_; // of the last node

@@ -25,8 +25,11 @@ inline constexpr std::array<std::string_view, 5> kStoreModes = {"store", "atomic
 inline constexpr std::array<std::string_view, 11> kReductions = {
     "sum", "prod", "min", "max", "any", "all", "xor_sum", "argmin", "argmax", "welford", "online_softmax"};
 inline constexpr std::array<std::string_view, 5> kScans = {"sum", "prod", "max", "min", "logsumexp"};
-inline constexpr std::array<std::string_view, 8> kNodes = {"pointwise", "reduction", "segments",  "contraction",
-                                                           "scan",      "sort",      "attention", "user_kernel"};
+inline constexpr std::array<std::string_view, 10> kNodes = {"pointwise", "reduction", "segments",    "contraction", "scan",
+                                                            "sort",      "attention", "user_kernel", "read",        "region"};
+inline constexpr std::array<std::string_view, 2> kRegions = {"if", "while"};
+/// Blocks of a branch, then of a loop.
+inline constexpr std::array<std::string_view, 4> kBlocks = {"then", "else", "test", "body"};
 inline constexpr std::array<std::string_view, 4> kBuffers = {"input", "constant", "temp", "scalar"};
 /// Of inputs and outputs.
 inline constexpr std::array<std::string_view, 6> kInputs = {"tensor", "int", "float", "bool", "string", "none"};

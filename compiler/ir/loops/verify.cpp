@@ -214,6 +214,10 @@ public:
       break;
     case Node::Kind::Attention: attention(n); break;
     case Node::Kind::UserKernel: userKernel(n); break;
+    case Node::Kind::ReadScalar: readScalar(n); break;
+    case Node::Kind::Region:
+      if (!n.region || !n.ranges.empty() || !n.body.ops.empty()) breach("L7", n, "a region has its spec and nothing else");
+      break;
     }
   }
   /// Where the segments of r0 begin and end is known before r0.
@@ -248,6 +252,54 @@ public:
       if (o == &a.mask && !o->buffer.valid()) continue;
       if (validBuffer(n, o->buffer)) expr(n, o->index, axes, "attention index");
     }
+  }
+
+  void readScalar(const Node &n) {
+    if (!n.read || !n.ranges.empty() || !n.body.ops.empty() || !n.stores.empty())
+      return breach("L7", n, "a read of a scalar has its spec and nothing else");
+    if (!n.read->symbol.valid() || !n.read->symbol.isSize()) breach("L4", n, "it defines no size symbol");
+    if (!validBuffer(n, n.read->buffer)) return;
+    const DType t = p_.buffer(n.read->buffer).dtype;
+    if (isFloat(t) || isComplex(t)) breach("L3", n, fmt::format("a scalar of {} is no size", name(t)));
+  }
+
+  /// Nodes in order, and those of regions where they stand: what is read was written, and symbols are known. Of a branch
+  /// counts what both ways write, of a loop what its test writes.
+  void block(const std::vector<Node> &nodes, std::vector<bool> &written, std::set<int32_t> &ids) {
+    for (const Node &n : nodes) {
+      if (!ids.insert(n.id.value).second) breach("L1", n, fmt::format("the node id {} is used twice", n.id.value));
+      node(n);
+      if (n.region) {
+        region(*n.region, n, written, ids);
+        continue;
+      }
+      const std::vector<Access> accesses = accessesOf(n);
+      auto exists = [&](const Access &a) { return a.buffer.valid() && a.buffer.index() < written.size(); };
+      for (const Access &a : accesses)
+        if (a.reads() && exists(a) && !written[a.buffer.index()])
+          breach("L6", n, fmt::format("reads '{}' before it is written", p_.buffer(a.buffer).name));
+      for (const Access &a : accesses)
+        if (a.writes() && exists(a)) written[a.buffer.index()] = true;
+      if (n.read) sizes_.insert(n.read->symbol);
+    }
+  }
+
+  void region(const RegionSpec &r, const Node &n, std::vector<bool> &written, std::set<int32_t> &ids) {
+    const std::set<Symbol> around = sizes_;
+    if (r.kind == RegionSpec::Kind::If) {
+      expr(n, r.condition, {}, "condition");
+      std::vector<bool> then = written, otherwise = written;
+      block(r.blocks[0], then, ids);
+      sizes_ = around;
+      block(r.blocks[1], otherwise, ids);
+      for (size_t b = 0; b < written.size(); ++b) written[b] = then[b] && otherwise[b];
+    } else {
+      block(r.blocks[0], written, ids);
+      expr(n, r.condition, {}, "condition");
+      std::vector<bool> body = written;
+      block(r.blocks[1], body, ids);
+    }
+    sizes_ = around;
   }
 
   void userKernel(const Node &n) {
@@ -312,8 +364,12 @@ void writeBack(const Program &p, const ProgramOutput &o, Checker &checker) {
 } // namespace
 
 Status verify(const Program &p) {
-  std::vector<Symbol> sizes = sizeSymbols(p);
-  Checker checker(p, {sizes.begin(), sizes.end()}, Symbol::Kind::Index);
+  std::set<Symbol> sizes;
+  for (Symbol s : sizeSymbols(p)) sizes.insert(s);
+  // Their ranges are known from the start, their values are not.
+  for (const Node &n : p.nodes)
+    for (Symbol s : definedBy(n)) sizes.erase(s);
+  Checker checker(p, sizes, Symbol::Kind::Index);
   std::vector<bool> written(p.buffers.size());
   for (size_t k = 0; k < p.buffers.size(); ++k) {
     const Buffer &b = p.buffers[k];
@@ -327,18 +383,7 @@ Status verify(const Program &p) {
       checker.programBreach("L1", fmt::format("input buffer '{}' has no input", b.name));
   }
   std::set<int32_t> ids;
-  for (const Node &n : p.nodes) {
-    if (!ids.insert(n.id.value).second)
-      checker.breach("L1", n, fmt::format("the node id {} is used twice", n.id.value));
-    checker.node(n);
-    const std::vector<Access> accesses = accessesOf(n);
-    auto exists = [&](const Access &a) { return a.buffer.valid() && a.buffer.index() < written.size(); };
-    for (const Access &a : accesses)
-      if (a.reads() && exists(a) && !written[a.buffer.index()])
-        checker.breach("L6", n, fmt::format("reads '{}' before it is written", p.buffer(a.buffer).name));
-    for (const Access &a : accesses)
-      if (a.writes() && exists(a)) written[a.buffer.index()] = true;
-  }
+  checker.block(p.nodes, written, ids);
   for (const ProgramOutput &o : p.outputs) {
     if (o.kind != ProgramOutput::Kind::Tensor) continue;
     if (!o.buffer.valid() || o.buffer.index() >= p.buffers.size())

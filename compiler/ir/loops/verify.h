@@ -4,7 +4,8 @@
 // L2  operands come before their users; each op has the operands its kind asks for.
 // L3  dtypes agree: operands of one op have one dtype (but masks, conditions, shift and Ldexp amounts), comparisons give Bool, a Load has its
 //     buffer's dtype (of the parts, when that is complex), no value is complex.
-// L4  index expressions use only the node's indices, its Indirect symbols defined before, and size symbols of the inputs.
+// L4  index expressions use only the node's indices, its Indirect symbols defined before, and size symbols that the inputs or earlier
+//     ReadScalar nodes of the same block or of one around it define.
 // L5  an index that is affine in the loop indices stays in its buffer, when Facts can decide it at all: a proven breach is an error.
 // L6  a buffer is read only after it was written, or is an Input, a Constant or a ScalarInput; only Temps and mutated buffers are written.
 // L7  each kind of node has what it needs (reductions, inputs, lhs and rhs, attention) and nothing of the others.

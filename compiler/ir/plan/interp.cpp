@@ -89,7 +89,11 @@ Status PlanRunner::begin() {
 
 Status PlanRunner::test(const Guard &guard) const {
   const int64_t holds = value(guard.condition);
-  return holds == 1 ? Status() : Status(fail(diag::LoopsGuard, {}, guard.condition.str(), holds));
+  if (holds == 1) return {};
+  const bool asserted = std::any_of(p_.program.assertions.begin(), p_.program.assertions.end(),
+                                    [&](const Assertion &a) { return a.condition == guard.condition; });
+  if (asserted) return fail(diag::LoopsAssertion, {}, loops::messageOf({guard.condition, guard.message}, sizes_));
+  return fail(diag::LoopsGuard, {}, guard.condition.str(), holds);
 }
 
 void PlanRunner::allocate(size_t output) {
@@ -107,8 +111,11 @@ Status PlanRunner::locate() {
     const int64_t bytes = v.elements * itemSize(b.dtype);
     std::vector<uint8_t> *memory = &own_[b.id.index()];
     int64_t offset = 0;
+    const bool late = lateness(lateSymbols(p_), b.elements) != 0;
     switch (place.where) {
     case Placement::Where::None:
+      if (late) memory->resize(static_cast<size_t>(std::max<int64_t>(bytes, 0)));
+      break;
     case Placement::Where::Input: break;
     case Placement::Where::Constant:
       v.data = b.mutated ? memory->data() // not written to else
@@ -121,7 +128,6 @@ Status PlanRunner::locate() {
       break;
     }
     v.data = memory->data() + offset;
-    const bool late = lateness(lateSymbols(p_), b.elements) != 0;
     if (!late && (offset < 0 || offset + bytes > static_cast<int64_t>(memory->size())))
       return fail(diag::PlanInvariant, {}, "P5", b.name, "it does not fit its memory");
   }
@@ -195,25 +201,7 @@ Status PlanRunner::step(const Step &s) {
 }
 
 Status PlanRunner::load(const LoadScalar &scalar) {
-  const uint8_t *from = views_[scalar.buffer.index()].data;
-  auto as = [&](auto zero) {
-    std::memcpy(&zero, from, sizeof zero);
-    return static_cast<int64_t>(zero);
-  };
-  int64_t v = 0;
-  switch (scalar.dtype) {
-  case DType::Bool: v = *from != 0; break;
-  case DType::U8: v = as(uint8_t()); break;
-  case DType::I8: v = as(int8_t()); break;
-  case DType::I16: v = as(int16_t()); break;
-  case DType::U16: v = as(uint16_t()); break;
-  case DType::I32: v = as(int32_t()); break;
-  case DType::U32: v = as(uint32_t()); break;
-  case DType::I64:
-  case DType::U64: v = as(int64_t()); break;
-  default: return fail(diag::LoopsNotInterpreted, {}, scalar.symbol.str(), "a size of another type than an integer");
-  }
-  sizes_[scalar.symbol] = v;
+  sizes_[scalar.symbol] = loops::readScalar(scalar.dtype, views_[scalar.buffer.index()].data);
   return {};
 }
 

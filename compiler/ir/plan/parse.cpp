@@ -118,7 +118,7 @@ private:
       line.expect("is"), d.value = line.expr({});
       plan_.definitions.push_back(std::move(d));
     } else if (line.eat("guard")) {
-      plan_.guards.push_back(guardOf(line.expr({})));
+      plan_.guards.push_back(guardOn(line.expr({})));
     } else if (line.eat("arena")) {
       arena(line);
     } else {
@@ -273,6 +273,13 @@ private:
     line.error("nothing is before it that it belongs to,");
   }
 
+  /// An assertion has the model's words, which stand with it.
+  Guard guardOn(Expr condition) const {
+    for (const Assertion &a : program_.program.assertions)
+      if (a.condition == condition) return {a.condition, a.message};
+    return guardOf(condition);
+  }
+
   std::optional<Step> stepOf(Line &line) {
     if (line.eat("launch")) {
       const KernelId k = kernelNamed(line, std::string(line.until(" ,")));
@@ -280,7 +287,7 @@ private:
       return Launch{k};
     }
     if (line.eat("copy")) return copy(line);
-    if (line.eat("guard")) return guardOf(line.expr({}));
+    if (line.eat("guard")) return guardOn(line.expr({}));
     if (line.eat("sizes")) return line.expect("of"), EvalSizes{line.symbol()};
     if (line.eat("grow")) return line.expect("arena"), GrowArena{static_cast<size_t>(line.integer())};
     if (line.eat("allocate")) return line.expect("output"), AllocOutput{static_cast<size_t>(line.integer())};

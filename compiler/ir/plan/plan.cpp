@@ -45,13 +45,7 @@ Expr paddedBytes(const loops::Buffer &buffer) {
 }
 
 Guard guardOf(Expr condition) {
-  std::string text = "the sizes of the inputs break a condition of the model: " + condition.str();
-  const char *joint = " with ";
-  for (Symbol s : symbolsOf(condition)) {
-    text += fmt::format("{}{} = {{{}}}", joint, s.str(), s.str());
-    joint = ", ";
-  }
-  return {condition, std::move(text)};
+  return {condition, "the sizes of the inputs break a condition of the model: " + condition.str() + valuesOf(condition)};
 }
 
 } // namespace neso::plan

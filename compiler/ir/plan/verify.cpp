@@ -332,6 +332,7 @@ private:
     std::vector<Expr> asked;
     for (Expr g : p_.program.guards)
       if (!g.isConst(1)) asked.push_back(g);
+    for (const Assertion &a : p_.program.assertions) asked.push_back(a.condition);
     for (Expr g : asked)
       if (std::count(tested.begin(), tested.end(), g) != std::count(asked.begin(), asked.end(), g))
         breach("P10", g.str(), "is not tested once");

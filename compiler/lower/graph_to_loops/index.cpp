@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "lower/graph_to_loops/data_sizes.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -106,10 +107,50 @@ struct Advanced {
 };
 } // namespace
 
+/// Indices in which a mask over some dimensions is replaced by the positions of its true elements.
+static Tensors masksAsPositions(OpCall &o, const Tensor &x, const Tensors &indices) {
+  auto isMask = [](const Tensor &t) { return t.valid() && (t.dtype() == DType::Bool || t.dtype() == DType::U8); };
+  if (std::none_of(indices.begin(), indices.end(), isMask)) return indices;
+  // The index dims stand where the indices do, or in front if something lies between them; masks fill the last of them.
+  size_t given = 0, first = indices.size(), last = 0, dim = 0, firstDim = 0;
+  int64_t rank = 1;
+  for (size_t k = 0; k < indices.size(); ++k) {
+    if (indices[k].valid()) {
+      if (given++ == 0) first = k, firstDim = dim;
+      last = k;
+      if (!isMask(indices[k])) rank = std::max(rank, indices[k].rank());
+    }
+    dim += isMask(indices[k]) ? static_cast<size_t>(indices[k].rank()) : 1;
+  }
+  if (dim > x.sizes().size()) {
+    o.fail("its indices have more dimensions than the tensor");
+    return {};
+  }
+  const size_t place = (last - first + 1 == given ? firstDim : 0) + static_cast<size_t>(rank) - 1;
+  if (place >= o.out().sizes.size()) {
+    o.fail("its masks have another number of dimensions than its result");
+    return {};
+  }
+  Tensors out;
+  for (const Tensor &index : indices) {
+    if (!isMask(index)) {
+      out.push_back(index);
+      continue;
+    }
+    if (index.rank() == 0) {
+      o.fail("a mask without dimensions");
+      return {};
+    }
+    for (const Tensor &at : coordinatesOf(positionsOf(index, o.out().sizes[place]), index.sizes())) out.push_back(at);
+  }
+  return out;
+}
+
 static Tensors indexOp(OpCall &o) {
   Tensor x = source(o.t("self"));
-  Advanced a(o.ctx, x, o.list("indices"));
-  if (a.masks) return o.fail("an index by a mask has a size that depends on the data");
+  const Tensors indices = masksAsPositions(o, x, o.list("indices"));
+  if (o.failed()) return {};
+  Advanced a(o.ctx, x, indices);
   if (a.result.empty() && a.shape.empty() && !x.sizes().empty() && o.list("indices").empty()) return {x};
   Sizes sizes = x.sizes();
   return {gatherAt(x, a.result, [a, sizes](BodyBuilder &b, const Index &i) { return a.map(b, sizes, i, true); })};

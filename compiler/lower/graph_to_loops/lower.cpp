@@ -1,68 +1,23 @@
 #include "lower/graph_to_loops/lower.h"
 
 #include <algorithm>
-#include <set>
-#include <unordered_map>
 
 #include "base/diagnostics/graph.h"
 #include "base/fault.h"
-#include "lower/graph_to_loops/attention.h"
 #include "lower/graph_to_loops/cost.h"
-#include "lower/graph_to_loops/op_call.h"
-#include "lower/graph_to_loops/user_kernel.h"
+#include "lower/graph_to_loops/model_lowering.h"
 
 namespace neso::lower {
 
 using graph::ValueId;
-
-namespace {
-
-using Values = std::unordered_map<int32_t, Tensor>;
-
-/// The state of lowering one model.
-class ModelLowering {
-public:
-  ModelLowering(const graph::Model &model, const LowerOptions &options) : model_(model), userKernels_(model) {
-    ctx_.facts = model.facts;
-    ctx_.folds = !options.updatable;
-  }
-  Result<loops::Program> run();
-
-private:
-  void countUses(const graph::Graph &g);
-  void addInputs();
-  bool changes(const std::string &target, bool input) const;
-  Tensor addWeight(const graph::Weight &w);
-  void lowerNodes(const graph::Graph &g, Values &values);
-  bool lowerCall(const graph::Graph &g, const graph::Node &node, Values &values);
-  void findUnsupported(const graph::Graph &g);
-  void lowerNode(const graph::Graph &g, const graph::Node &node, Values &values);
-  Tensor settle(const graph::Graph &g, ValueId id, const Tensor &x);
-  void addOutputs();
-  void checkSizes();
-  void advanceRandom();
-  loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type, const Strided *target = nullptr);
-  void report(Diagnostic d) { errors_.push_back(std::move(d)); }
-
-  const graph::Model &model_;
-  Lowering ctx_;
-  UserKernels userKernels_;
-  Values values_;
-  std::map<std::pair<int, DType>, BufferId> weightBuffers_; // by storage and dtype
-  std::map<std::string, Strided> weightByName_;       // where each lies
-  std::vector<std::optional<Strided>> inputTensors_; // by input; nothing for what is no tensor
-  std::unordered_map<int32_t, int> uses_;
-  AttentionMatches attention_;
-  std::set<int32_t> outputs_;
-  std::set<int32_t> returned_; // buffers that an output already names
-  std::vector<Diagnostic> errors_;
-};
 
 std::vector<ValueId> flatOutputs(const graph::Node &node) {
   std::vector<ValueId> ids;
   for (const std::vector<ValueId> &entry : node.outputs) ids.insert(ids.end(), entry.begin(), entry.end());
   return ids;
 }
+
+namespace {
 
 /// Size arithmetic is in the values' expressions already, and assertions have no outputs: neither needs a lowering.
 bool isSymbolic(const graph::Graph &g, const graph::Node &node) {
@@ -76,10 +31,20 @@ bool isSymbolic(const graph::Graph &g, const graph::Node &node) {
   return true;
 }
 
-/// Calls of sub-graphs, which are lowered in place.
+/// A tensor's element as a number: torch may know which one it must be, which is then asserted.
+bool isItem(const graph::Node &node) {
+  return node.target == "aten.item.default" || node.target == "aten._local_scalar_dense.default";
+}
+
+/// What a sub-graph asserts; those of the model itself are in its list.
+bool isAssertion(const graph::Node &node) { return node.target == "aten._assert_scalar.default"; }
+
+} // namespace
+
 bool isCall(std::string_view target) {
   return target == "higher_order.wrap_with_set_grad_enabled" || target == "higher_order.wrap_with_autocast" ||
-         target == "higher_order.cond";
+         target == "higher_order.cond" || target == "higher_order.while_loop" || target == "higher_order.map_impl" ||
+         target == "higher_order.scan" || target == "higher_order.associative_scan";
 }
 
 void ModelLowering::countUses(const graph::Graph &g) {
@@ -206,7 +171,7 @@ void ModelLowering::addInputs() {
   }
 }
 
-bool isDense(const Sizes &sizes, const Sizes &strides, const Lowering &ctx) {
+static bool isDense(const Sizes &sizes, const Sizes &strides, const Lowering &ctx) {
   std::vector<int> order = orderOfStrides(sizes, strides, ctx.facts);
   Sizes dense = denseStrides(sizes, order);
   for (size_t d = 0; d < sizes.size(); ++d)
@@ -237,7 +202,8 @@ Tensor ModelLowering::settle(const graph::Graph &g, ValueId id, const Tensor &x)
 void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Values &values) {
   Working at("node", node.name, &node.loc);
   std::vector<ValueId> outs = flatOutputs(node);
-  if (isSymbolic(g, node) && !node.launch) return;
+  if (isAssertion(node)) return lowerAssertion(g, node);
+  if (isSymbolic(g, node) && !node.launch && !isItem(node) && !definesSizes(g, node)) return;
   if (isCall(node.target)) {
     if (!lowerCall(g, node, values))
       for (ValueId id : outs)
@@ -264,8 +230,10 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
     ctx_.current = nullptr;
     return;
   }
+  const LowerFn *lower = OpTable::instance().find(node.target);
+  if (!lower) return; // size arithmetic that the graph could not follow: checkSizes reports it
   OpCall call(ctx_, g, node, values);
-  Tensors results = (*OpTable::instance().find(node.target))(call);
+  Tensors results = (*lower)(call);
   if (call.failed()) {
     report(makeDiag(diag::OpRefused, node.loc, node.target, call.reason()));
     results.clear();
@@ -313,8 +281,16 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
   ctx_.current = nullptr;
 }
 
+bool ModelLowering::definesSizes(const graph::Graph &g, const graph::Node &node) const {
+  const std::vector<ValueId> outs = flatOutputs(node);
+  return std::any_of(outs.begin(), outs.end(), [&](ValueId id) { return id.valid() && isNew(g.value(id)); });
+}
+
 void ModelLowering::lowerNodes(const graph::Graph &g, Values &values) {
-  for (const graph::Node &node : g.nodes) lowerNode(g, node, values);
+  for (const graph::Node &node : g.nodes) {
+    lowerNode(g, node, values);
+    checkSizes(g, node);
+  }
 }
 
 /// With a target (what a write-back changes), a tensor that lies there already stays where it is.
@@ -409,38 +385,39 @@ void ModelLowering::addOutputs() {
   }
 }
 
-/// Every size must follow from the inputs: one that only the data determines has no place in a loop nest.
-void ModelLowering::checkSizes() {
-  const graph::Graph &g = model_.graph;
-  std::set<Symbol> known;
-  auto learn = [&](Expr e) {
-    if (e.valid())
-      for (Symbol s : symbolsOf(e)) known.insert(s);
-  };
-  for (ValueId id : g.inputs) {
+/// Sizes that the inputs give; all others must be defined by the lowering of the node that makes them.
+void ModelLowering::learnInputs() {
+  for (ValueId id : model_.graph.inputs) {
     if (!id.valid()) continue;
-    const graph::Value &v = g.value(id);
-    for (Expr e : v.type.sizes) learn(e);
-    for (Expr e : v.type.strides) learn(e);
-    learn(v.expr);
+    const graph::Value &v = model_.graph.value(id);
+    for (Expr e : v.type.sizes) ctx_.learn(e);
+    for (Expr e : v.type.strides) ctx_.learn(e);
+    ctx_.learn(v.expr);
   }
-  auto unknown = [&](Expr e) {
-    if (e.valid())
-      for (Symbol s : symbolsOf(e))
-        if (!known.count(s)) return true;
-    return false;
-  };
-  for (const graph::Node &node : g.nodes)
-    for (ValueId id : flatOutputs(node)) {
-      if (!id.valid()) continue;
-      const graph::Value &v = g.value(id);
-      bool bad = unknown(v.expr);
-      for (Expr e : v.type.sizes) bad |= unknown(e);
-      if (!bad) continue;
-      report(makeDiag(diag::OpRefused, node.loc, node.target,
-                      "the size or value of '" + v.name + "' depends on the data"));
-      break;
-    }
+}
+
+/// What the graph says of the value over symbols that nothing before it defines.
+bool ModelLowering::isNew(const graph::Value &v) const {
+  bool known = ctx_.isKnown(v.expr);
+  for (Expr e : v.type.sizes) known &= ctx_.isKnown(e);
+  return !known;
+}
+
+/// A node whose lowering leaves a size of its results without value cannot be compiled.
+void ModelLowering::checkSizes(const graph::Graph &g, const graph::Node &node) {
+  for (ValueId id : flatOutputs(node)) {
+    if (!id.valid() || !isNew(g.value(id))) continue;
+    const graph::Value &v = g.value(id);
+    report(makeDiag(diag::OpRefused, node.loc, node.target,
+                    "the size or value of '" + v.name + "' depends on the data"));
+    ctx_.learn(v.expr);
+    for (Expr e : v.type.sizes) ctx_.learn(e);
+  }
+}
+
+/// What the model asserts of numbers that nobody computes is not asked.
+void ModelLowering::dropUnknownAssertions() {
+  std::erase_if(ctx_.program.assertions, [&](const Assertion &a) { return !ctx_.isKnown(a.condition); });
 }
 
 /// The next run draws from where this one stopped: the state is written back as a buffer that the model mutates.
@@ -472,102 +449,26 @@ void ModelLowering::findUnsupported(const graph::Graph &g) {
   }
 }
 
-/// A sub-graph's nodes join the program. cond computes both branches and chooses: neither has effects, and the one that
-/// is not taken reports no error.
-bool ModelLowering::lowerCall(const graph::Graph &g, const graph::Node &node, Values &values) {
-  std::vector<const graph::Graph *> bodies;
-  std::vector<ValueId> operands;
-  for (const graph::Argument &a : node.args) {
-    if (const std::shared_ptr<graph::Graph> *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a)) {
-      bodies.push_back(sub->get());
-      operands.clear();
-    } else if (const ValueId *id = std::get_if<ValueId>(&a)) {
-      operands.push_back(*id);
-    } else if (const std::vector<ValueId> *ids = std::get_if<std::vector<ValueId>>(&a)) {
-      operands.insert(operands.end(), ids->begin(), ids->end());
-    } else if (const std::vector<graph::IntOrSym> *syms = std::get_if<std::vector<graph::IntOrSym>>(&a)) {
-      for (const graph::IntOrSym &s : *syms)
-        if (const ValueId *id = std::get_if<ValueId>(&s)) operands.push_back(*id);
-    }
-  }
-  bool cond = node.target == "higher_order.cond";
-  auto refuse = [&](const char *why) {
-    report(makeDiag(diag::OpRefused, node.loc, node.target, std::string(why)));
-    return false;
-  };
-  if (bodies.size() != (cond ? 2u : 1u)) return refuse("it does not have the expected sub-graphs");
-  if (node.target == "higher_order.wrap_with_autocast" && node.args.size() > 2)
-    if (const bool *on = std::get_if<bool>(&node.args[2]); !on || *on)
-      return refuse(
-          "it computes under autocast; export the model with run_decompositions(), which writes the casts out");
-  Tensor choice;
-  if (cond) {
-    const ValueId *p = std::get_if<ValueId>(&node.args[0]);
-    if (!p) return refuse("its condition is not a tensor");
-    if (auto it = values.find(p->value); it != values.end())
-      choice = reshape(cast(it->second, DType::Bool), {}).reused();
-    else if (g.value(*p).expr.valid())
-      choice = cast(scalarExpr(ctx_, g.value(*p).expr), DType::Bool);
-    else
-      return refuse("its condition has no value");
-  }
-  std::vector<Tensors> results;
-  const std::shared_ptr<const BodyBuilder::Guard> outer = ctx_.guard;
-  for (const graph::Graph *body : bodies) {
-    Values inner;
-    if (cond)
-      // What the other branch would refuse, as an index out of range, is no error of this run.
-      ctx_.guard = std::make_shared<const BodyBuilder::Guard>([choice, outer, first = results.empty()](BodyBuilder &b) {
-        Val taken = first ? choice.at(b, {}) : !choice.at(b, {});
-        return outer ? (*outer)(b) && taken : taken;
-      });
-    if (body->inputs.size() != operands.size()) return refuse("its sub-graph takes another number of operands");
-    for (size_t k = 0; k < operands.size(); ++k)
-      if (auto it = values.find(operands[k].value); it != values.end() && body->inputs[k].valid())
-        inner[body->inputs[k].value] = it->second;
-    userKernels_.enter(ctx_, *body);
-    lowerNodes(*body, inner);
-    userKernels_.leave();
-    ctx_.guard = outer;
-    Tensors outs;
-    for (const graph::Argument &a : body->outputs) {
-      const ValueId *id = std::get_if<ValueId>(&a);
-      auto it = id ? inner.find(id->value) : inner.end();
-      outs.push_back(it == inner.end() ? Tensor() : it->second);
-    }
-    results.push_back(std::move(outs));
-  }
-  std::vector<ValueId> outs = flatOutputs(node);
-  for (size_t k = 0; k < outs.size(); ++k) {
-    if (!outs[k].valid() || g.value(outs[k]).kind != graph::Value::Kind::Tensor) continue;
-    for (const Tensors &r : results)
-      if (k >= r.size() || !r[k].valid()) return refuse("a result of its sub-graph is not a tensor");
-    Tensor x = cond ? where(choice, results[0][k], results[1][k]) : results[0][k];
-    values[outs[k].value] = settle(g, outs[k], x);
-  }
-  return true;
-}
-
 Result<loops::Program> ModelLowering::run() {
+  learnInputs();
   findUnsupported(model_.graph);
-  checkSizes();
   if (!errors_.empty()) return Error(std::move(errors_));
   ctx_.program.name = model_.name;
   ctx_.program.facts = model_.facts;
   ctx_.program.guards = model_.guards;
+  ctx_.program.assertions = model_.assertions;
   ctx_.program.inSpec = model_.inSpec;
   ctx_.program.outSpec = model_.outSpec;
   countUses(model_.graph);
   attention_ = findAttention(model_.graph, uses_);
   addInputs();
   lowerNodes(model_.graph, values_);
+  dropUnknownAssertions();
   if (errors_.empty()) addOutputs();
   if (errors_.empty() && !ctx_.countersTaken().isConst(0)) advanceRandom();
   if (!errors_.empty()) return Error(std::move(errors_));
   return std::move(ctx_.program);
 }
-
-} // namespace
 
 Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &, const LowerOptions &options) {
   Working stage("graph to loops");

@@ -174,7 +174,7 @@ Expr Lowering::takeCounters(Expr count) {
 
 Node &Lowering::addNode(Node::Kind kind) {
   Node n;
-  n.id = loops::NodeId(static_cast<int64_t>(program.nodes.size()));
+  n.id = loops::NodeId(nextNode_++);
   n.kind = kind;
   if (current) {
     n.name = current->name;

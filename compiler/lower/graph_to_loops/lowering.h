@@ -37,6 +37,27 @@ public:
   /// Whether small tensors that depend on constants alone are computed now: their weights cannot be given other values.
   bool folds = true;
 
+  // ---- numbers that the data decides
+  /// Whether the inputs, or nodes so far, say what e is.
+  bool isKnown(Expr e) const;
+  void learn(Expr e); // its symbols are known from here on
+  /// The one element of x, an integer or Bool, becomes the value of `wanted`: of its symbol if that is not known yet
+  /// (for a Bool also where `wanted` compares it with 1), else it is asserted to be equal.
+  void define(const Tensor &x, Expr wanted);
+  /// Reads the one element of x into a new symbol.
+  Expr read(const Tensor &x);
+  /// Asserts a condition that may depend on data; `message` as in Assertion.
+  void require(Expr condition, std::string message);
+  std::string where() const; // " (model.py:7)": the line of the node being lowered
+
+  /// Nodes that `fill` adds, as a block of a region. Numbers that it reads are known in it only.
+  std::vector<loops::Node> block(const std::function<void()> &fill);
+  using Known = std::set<Symbol>;
+  const Known &known() const { return known_; }
+  void setKnown(Known known) { known_ = std::move(known); }
+  /// What a symbol that was read is certain to be.
+  void bound(Symbol symbol, Interval range);
+
   BufferId addTemp(DType t, Expr elements);
   /// A compile-time constant; the bytes are copied.
   Tensor addConstant(DType t, const Sizes &sizes, std::vector<uint8_t> bytes);
@@ -90,6 +111,11 @@ public:
   bool equal(Expr a, Expr b) const { return a == b || facts.provablyEqual(a, b); }
 
 private:
+  void readInto(const Tensor &x, Symbol symbol);
+  Known known_;           // sizes that have a value
+  std::set<Symbol> late_; // those that ReadScalar nodes define
+  int64_t nextNode_ = 0;
+  size_t reads_ = 0;
   Tensor rng_;
   Expr counters_ = 0;
 };

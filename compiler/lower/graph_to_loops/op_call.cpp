@@ -214,4 +214,9 @@ const graph::TensorType &OpCall::out(size_t i) const {
   return i < ids.size() && ids[i].valid() ? graph_.value(ids[i]).type : none;
 }
 
+Expr OpCall::outExpr() const {
+  const std::vector<ValueId> ids = flatOutputs(node);
+  return ids.size() == 1 && ids[0].valid() ? graph_.value(ids[0]).expr : Expr();
+}
+
 } // namespace neso::lower

@@ -43,6 +43,8 @@ public:
   /// The type that the exported graph states for a tensor result.
   const graph::TensorType &out(size_t i = 0) const;
   size_t outCount() const;
+  /// What the graph calls the number that is the only result.
+  Expr outExpr() const;
   /// Whether the only result is a number of Python's type float.
   bool givesFloat() const;
 
@@ -78,7 +80,7 @@ private:
 #define NESO_LOWER_FAMILIES(X)                                                                                         \
   X(Pointwise)                                                                                                         \
   X(Views) X(Creation) X(Reductions) X(Norm) X(Matmul) X(Conv) X(Pool) X(Indexing) X(ScanSort) X(Statistics)           \
-      X(Attention) X(Losses) X(Resize) X(Rnn) X(Fft) X(Random) X(Misc) X(Polynomials)
+      X(Attention) X(Losses) X(Resize) X(Rnn) X(Fft) X(Random) X(Misc) X(Polynomials) X(DataSizes)
 #define NESO_DECLARE_FAMILY(F) void add##F(OpTable &table);
 NESO_LOWER_FAMILIES(NESO_DECLARE_FAMILY)
 #undef NESO_DECLARE_FAMILY

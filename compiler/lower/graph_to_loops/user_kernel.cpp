@@ -128,7 +128,8 @@ Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::No
       a.integer = p.integer;
       Expr limit = int64_t{INT32_MAX};
       if (p.bits == 32 && !ctx.facts.provablyLessEqual(p.integer, limit))
-        ctx.program.guards.push_back(le(p.integer, limit));
+        ctx.require(le(p.integer, limit),
+                    fmt::format("argument '{}' of kernel '{}' does not fit 32 bits{}", p.name, launch.function, ctx.where()));
     } else {
       a.kind = UserKernelSpec::Argument::Real;
       a.real = p.real;

@@ -103,6 +103,8 @@ private:
   void known(size_t number, std::vector<plan::Step> &steps) const {
     for (Expr g : p_.program.guards)
       if (!g.isConst(1) && plan::lateness(late_, g) == number) steps.push_back(plan::guardOf(g));
+    for (const Assertion &a : p_.program.assertions)
+      if (plan::lateness(late_, a.condition) == number) steps.push_back(plan::Guard{a.condition, a.message});
     for (size_t a = 0; a < p_.arenas.size(); ++a)
       if (p_.arenas[a].late && plan::lateness(late_, p_.arenas[a].bytes) == number) steps.push_back(plan::GrowArena{a});
     for (size_t k = 0; k < p_.outputs.size(); ++k) {
@@ -124,6 +126,8 @@ void planMemory(Plan &p, const MemoryOptions &options) {
   p.guards.clear();
   for (Expr g : p.program.guards)
     if (!g.isConst(1) && plan::lateness(late, g) == 0) p.guards.push_back(plan::guardOf(g));
+  for (const Assertion &a : p.program.assertions)
+    if (plan::lateness(late, a.condition) == 0) p.guards.push_back({a.condition, a.message});
   for (const ProgramOutput &o : p.program.outputs)
     if (o.writeBackTo.valid()) p.program.buffer(o.writeBackTo).mutated = true;
   dropUnused(p);

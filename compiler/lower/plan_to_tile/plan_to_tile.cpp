@@ -132,6 +132,8 @@ private:
     case Node::Kind::Sort:
     case Node::Kind::Attention: break;
     case Node::Kind::UserKernel: return placeUserKernel(kernel, module);
+    case Node::Kind::ReadScalar:
+    case Node::Kind::Region: NESO_UNREACHABLE("a step of the plan is no kernel");
     }
     kernel.serial |= needsOrder(kernel);
     if (!contraction) {

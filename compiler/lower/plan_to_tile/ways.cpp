@@ -74,7 +74,9 @@ std::vector<Way> waysOf(const plan::Plan &plan, const plan::Kernel &kernel, cons
     break;
   case Kind::Segments:
   case Kind::Sort:
-  case Kind::UserKernel: break;
+  case Kind::UserKernel:
+  case Kind::ReadScalar:
+  case Kind::Region: break;
   }
   return ways;
 }

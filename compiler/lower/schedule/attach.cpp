@@ -49,10 +49,10 @@ class Attacher {
 public:
   explicit Attacher(Plan &p) : p_(p), gone_(p.kernels.size()) {
     for (const Kernel &k : p.kernels)
-      for (const Node &n : k.nodes) nextNode_ = std::max<int64_t>(nextNode_, n.id.value + 1);
+      forEachNode(k.nodes, [&](const Node &n) { nextNode_ = std::max<int64_t>(nextNode_, n.id.value + 1); });
   }
 
-  void run() {
+  std::vector<plan::KernelId> run() {
     for (size_t u = 0; u < p_.kernels.size(); ++u)
       if (p_.kernels[u].kind == Node::Kind::UserKernel) {
         UserKernelSpec spec = *p_.kernels[u].nodes[0].user;
@@ -67,12 +67,15 @@ public:
           if (n.user) n.user = std::make_shared<const UserKernelSpec>(spec);
       }
     std::vector<Kernel> kept;
+    std::vector<plan::KernelId> now(p_.kernels.size());
     for (size_t k = 0; k < p_.kernels.size(); ++k) {
       if (gone_[k]) continue;
+      now[k] = plan::KernelId(static_cast<int64_t>(kept.size()));
       kept.push_back(std::move(p_.kernels[k]));
-      kept.back().id = plan::KernelId(static_cast<int64_t>(kept.size()) - 1);
+      kept.back().id = now[k];
     }
     p_.kernels = std::move(kept);
+    return now;
   }
 
 private:
@@ -188,8 +191,13 @@ private:
   /// Nothing that runs from `first` up to `last` (exclusive) stands in the way of moving kernel k over it.
   bool canMove(const Kernel &k, size_t first, size_t last) const {
     std::set<int32_t> in = touched(k, false), out = touched(k, true);
+    std::set<Symbol> needed;
+    for (const Node &n : k.nodes)
+      for (Symbol s : neededBy(p_.program, n)) needed.insert(s);
     for (size_t m = first; m < last; ++m) {
       if (gone_[m]) continue;
+      for (Symbol s : definedBy(p_.kernels[m].nodes[0]))
+        if (needed.count(s)) return false;
       std::set<int32_t> stores = touched(p_.kernels[m], true), loads = touched(p_.kernels[m], false);
       if (meet(stores, in) || meet(stores, out) || meet(loads, out)) return false;
     }
@@ -340,6 +348,6 @@ private:
 
 } // namespace
 
-void attachNeighbours(Plan &plan) { Attacher(plan).run(); }
+std::vector<plan::KernelId> attachNeighbours(Plan &plan) { return Attacher(plan).run(); }
 
 } // namespace neso::schedule

@@ -16,7 +16,8 @@
 
 namespace neso::schedule {
 
-/// Removes kernels that became part of a user's kernel; says in decisions what was done, or why not.
-void attachNeighbours(plan::Plan &plan);
+/// Removes kernels that became part of a user's kernel; says in decisions what was done, or why not. Returns where each
+/// kernel is now; invalid: it is no kernel any more.
+std::vector<plan::KernelId> attachNeighbours(plan::Plan &plan);
 
 } // namespace neso::schedule

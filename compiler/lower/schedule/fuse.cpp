@@ -17,7 +17,8 @@ constexpr int64_t kFewRows = 32, kLongRow = 16384;
 
 class Fuser {
 public:
-  Fuser(const Program &program, const ScheduleOptions &options) : program_(program), options_(options) {
+  Fuser(const Program &program, const ScheduleOptions &options, const std::vector<bool> &shared)
+      : program_(program), options_(options) {
     for (size_t n = 0; n < program.nodes.size(); ++n) {
       groups_.push_back(groupOf(program.nodes[n], static_cast<int>(n), dims_));
       touched_.push_back(touchedBuffers(groups_.back()));
@@ -26,7 +27,8 @@ public:
     previous_.resize(groups_.size());
     version_.resize(groups_.size());
     findDependences();
-    findUsers();
+    findSymbolDependences();
+    findUsers(shared);
   }
 
   std::vector<Group> run() {
@@ -55,14 +57,15 @@ private:
     return out;
   }
 
+  void edge(size_t from, size_t to) {
+    if (from == to) return;
+    next_[from].insert(to);
+    previous_[to].insert(from);
+  }
+
   void findDependences() {
     std::vector<std::vector<size_t>> readers(program_.buffers.size());
     std::vector<size_t> writer(program_.buffers.size(), SIZE_MAX);
-    auto edge = [&](size_t from, size_t to) {
-      if (from == to) return;
-      next_[from].insert(to);
-      previous_[to].insert(from);
-    };
     for (size_t g = 0; g < groups_.size(); ++g) {
       std::vector<Access> accesses = accessesOf(groups_[g].nodes[0].node);
       for (const Access &a : accesses)
@@ -81,12 +84,24 @@ private:
     }
   }
 
-  void findUsers() {
+  /// What needs a symbol comes behind the read that defines it.
+  void findSymbolDependences() {
+    SymbolMap<size_t> definer;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (!definer.empty())
+        for (Symbol s : neededBy(program_, groups_[g].nodes[0].node))
+          if (auto it = definer.find(s); it != definer.end()) edge(it->second, g);
+      for (Symbol s : definedBy(groups_[g].nodes[0].node)) definer[s] = g;
+    }
+  }
+
+  void findUsers(const std::vector<bool> &shared) {
     users_.resize(program_.buffers.size());
     needed_.resize(program_.buffers.size());
     for (size_t g = 0; g < groups_.size(); ++g)
       for (int32_t b : touched_[g]) users_[static_cast<size_t>(b)].insert(g);
-    for (const Buffer &b : program_.buffers) needed_[b.id.index()] = b.kind != Buffer::Kind::Temp;
+    for (const Buffer &b : program_.buffers)
+      needed_[b.id.index()] = b.kind != Buffer::Kind::Temp || shared[b.id.index()];
     for (const ProgramOutput &o : program_.outputs)
       if (o.buffer.valid()) needed_[o.buffer.index()] = true;
   }
@@ -282,8 +297,8 @@ private:
 
 } // namespace
 
-std::vector<Group> formGroups(const Program &program, const ScheduleOptions &options) {
-  return Fuser(program, options).run();
+std::vector<Group> formGroups(const Program &program, const ScheduleOptions &options, const std::vector<bool> &shared) {
+  return Fuser(program, options, shared).run();
 }
 
 } // namespace neso::schedule

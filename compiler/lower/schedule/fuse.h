@@ -5,7 +5,8 @@
 
 namespace neso::schedule {
 
-/// Groups in an order that respects all dependences.
-std::vector<Group> formGroups(const loops::Program &program, const ScheduleOptions &options);
+/// Groups of the program's nodes in an order that respects all dependences; `shared` says which buffers others touch too
+/// (nodes of another block).
+std::vector<Group> formGroups(const loops::Program &program, const ScheduleOptions &options, const std::vector<bool> &shared);
 
 } // namespace neso::schedule

@@ -36,6 +36,8 @@ void placeOutputs(Plan &p) {
   std::vector<bool> inMemory(program.buffers.size());
   std::vector<int> user(program.buffers.size(), -1);
   for (const plan::Kernel &k : p.kernels) {
+    // The kernels inside say what a region touches.
+    if (k.kind == Node::Kind::Region) continue;
     std::set<int32_t> seen;
     for (const Node &n : k.nodes)
       forEachAccess(n, [&](const Access &a) {

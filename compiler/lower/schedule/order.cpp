@@ -1,6 +1,5 @@
 // Launch order for memory.
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "ir/plan/access.h"
@@ -15,8 +14,8 @@ namespace {
 
 class Orderer {
 public:
-  explicit Orderer(const plan::Plan &p)
-      : bytes_(p.program.buffers.size()), users_(p.program.buffers.size()), pinned_(p.program.buffers.size()) {
+  Orderer(const plan::Plan &p, const std::vector<size_t> &block)
+      : block_(block), bytes_(p.program.buffers.size()), users_(p.program.buffers.size()), pinned_(p.program.buffers.size()) {
     for (const Buffer &b : p.program.buffers)
       if (p.placements[b.id.index()].where == plan::Placement::Where::Arena)
         bytes_[b.id.index()] = hint(p.placements[b.id.index()].bytes, p.program.facts);
@@ -24,12 +23,19 @@ public:
       if (o.buffer.valid()) pinned_[o.buffer.index()] = true; // copied at the end
     waits_.resize(p.kernels.size());
     touched_.resize(p.kernels.size());
+    std::vector<bool> mine(p.kernels.size());
+    for (size_t k : block) mine[k] = true;
     for (size_t k = 0; k < p.kernels.size(); ++k) {
       for (const Node &n : p.kernels[k].nodes)
-        forEachAccess(n, [&](const Access &a) { touched_[k].insert(a.buffer.index()); });
+        forEachAccess(n, [&](const Access &a) {
+          if (mine[k])
+            touched_[k].insert(a.buffer.index());
+          else if (p.kernels[k].kind != Node::Kind::Region)
+            pinned_[a.buffer.index()] = true; // another block needs it
+        });
       for (size_t b : touched_[k]) ++users_[b];
     }
-    next_ = followers(p);
+    next_ = followers(p, block);
     for (const std::set<size_t> &after : next_)
       for (size_t k : after) ++waits_[k];
   }
@@ -44,7 +50,7 @@ public:
   std::vector<size_t> greedy() const {
     std::vector<int> waits = waits_;
     std::set<size_t> ready;
-    for (size_t k = 0; k < waits.size(); ++k)
+    for (size_t k : block_)
       if (waits[k] == 0) ready.insert(k);
     State state(*this);
     std::vector<size_t> out;
@@ -67,6 +73,7 @@ public:
   }
 
 private:
+  const std::vector<size_t> &block_;
   std::vector<int64_t> bytes_;
   std::vector<int> users_;   // kernels that touch a buffer
   std::vector<bool> pinned_; // lives until the end
@@ -100,7 +107,7 @@ private:
 
 } // namespace
 
-std::vector<std::set<size_t>> followers(const plan::Plan &plan) {
+std::vector<std::set<size_t>> followers(const plan::Plan &plan, const std::vector<size_t> &block) {
   std::vector<std::set<size_t>> next(plan.kernels.size());
   struct Writer {
     size_t kernel;
@@ -108,13 +115,20 @@ std::vector<std::set<size_t>> followers(const plan::Plan &plan) {
   };
   std::vector<std::vector<size_t>> readers(plan.program.buffers.size());
   std::vector<std::vector<Writer>> writers(plan.program.buffers.size());
-  for (size_t k = 0; k < plan.kernels.size(); ++k) {
+  SymbolMap<size_t> definer;
+  for (size_t k : block) {
     std::set<size_t> reads, writes;
     for (const Node &n : plan.kernels[k].nodes)
       forEachAccess(n, [&](const Access &a) { (a.writes() ? writes : reads).insert(a.buffer.index()); });
     auto edge = [&](size_t from) {
       if (from != k) next[from].insert(k);
     };
+    for (const Node &n : plan.kernels[k].nodes) {
+      if (!definer.empty())
+        for (Symbol s : neededBy(plan.program, n))
+          if (auto it = definer.find(s); it != definer.end()) edge(it->second);
+      for (Symbol s : definedBy(n)) definer[s] = k;
+    }
     for (size_t b : reads)
       for (const Writer &w : writers[b]) edge(w.kernel);
     for (size_t b : writes) {
@@ -136,11 +150,10 @@ std::vector<std::set<size_t>> followers(const plan::Plan &plan) {
   return next;
 }
 
-std::vector<size_t> launchOrder(const plan::Plan &plan, const ScheduleOptions &options) {
-  std::vector<size_t> order(plan.kernels.size());
-  std::iota(order.begin(), order.end(), 0);
+std::vector<size_t> launchOrder(const plan::Plan &plan, const std::vector<size_t> &block, const ScheduleOptions &options) {
+  const std::vector<size_t> &order = block;
   if (!options.reorder) return order;
-  Orderer orderer(plan);
+  Orderer orderer(plan, block);
   std::vector<size_t> other = orderer.greedy();
   return other.size() == order.size() && orderer.peak(other) < orderer.peak(order) ? other : order;
 }

@@ -21,7 +21,8 @@ constexpr size_t kWindow = 128, kMostParts = 32;
 class Packer {
 public:
   Packer(plan::Plan &plan, const std::vector<size_t> &order, int64_t most, int64_t buffers)
-      : plan_(plan), order_(order), most_(most), mostBuffers_(static_cast<size_t>(buffers)), next_(followers(plan)), waits_(plan.kernels.size()) {
+      : plan_(plan), order_(order), most_(most), mostBuffers_(static_cast<size_t>(buffers)),
+        next_(followers(plan, order)), waits_(plan.kernels.size()) {
     for (const std::set<size_t> &after : next_)
       for (size_t k : after) ++waits_[k];
     for (const plan::Kernel &k : plan.kernels) small_.push_back(isSmall(k));

@@ -1,6 +1,10 @@
 #include "lower/schedule/schedule.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <set>
 
 #include "base/fault.h"
 #include "lower/schedule/access.h"
@@ -27,7 +31,9 @@ void dropDead(Program &program) {
     for (size_t n = program.nodes.size(); n-- > 0;) {
       if (kept[n]) continue;
       std::vector<Access> accesses = accessesOf(program.nodes[n]);
-      if (std::none_of(accesses.begin(), accesses.end(),
+      // Whoever lowered the model has dropped the reads that nobody needs.
+      const bool seen = program.nodes[n].read != nullptr;
+      if (!seen && std::none_of(accesses.begin(), accesses.end(),
                        [&](const Access &a) { return a.writes() && live[a.buffer.index()]; }))
         continue;
       kept[n] = changed = true;
@@ -48,32 +54,133 @@ void dropDead(Program &program) {
   program.nodes = std::move(nodes);
 }
 
+/// Makes kernels of the nodes block by block, then a step of each, in the tree that the regions make.
+class Scheduler {
+public:
+  Scheduler(Program program, const ScheduleOptions &options) : options_(options), touches_(countTouches(program, program.nodes)) {
+    p_.program = std::move(program);
+  }
+
+  plan::Plan run() && {
+    formBlock(std::move(p_.program.nodes));
+    p_.program.nodes.clear();
+    if (options_.fuseUserKernels) renumber(attachNeighbours(p_));
+
+    // Beyond this point kernels are fixed; what follows decides where and in which order they run.
+    placeOutputs(p_);
+    std::vector<plan::Step> steps = stepsOf(0);
+    p_.main.steps.insert(p_.main.steps.begin(), std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end()));
+    dropSteps();
+    return std::move(p_);
+  }
+
+private:
+  /// How many nodes touch each buffer, those in regions counted, regions themselves not.
+  static std::vector<int> countTouches(const Program &program, const std::vector<Node> &nodes) {
+    std::vector<int> out(program.buffers.size());
+    forEachNode(nodes, [&](const Node &n) {
+      if (n.region) return;
+      std::set<size_t> seen;
+      forEachAccess(n, [&](const Access &a) { seen.insert(a.buffer.index()); });
+      for (size_t b : seen) ++out[b];
+    });
+    return out;
+  }
+
+  /// Kernels of a block and, behind them, of the regions in it.
+  size_t formBlock(std::vector<Node> nodes) {
+    Program &program = p_.program;
+    std::vector<bool> shared(touches_.size());
+    const std::vector<int> inside = countTouches(program, nodes);
+    for (size_t b = 0; b < touches_.size(); ++b) shared[b] = touches_[b] > inside[b];
+    program.nodes = std::move(nodes);
+    if (options_.splitReductions) {
+      splitContractions(program, options_.split);
+      splitReductions(program, options_.split);
+      splitSorts(program, options_.split);
+      splitScans(program, options_.split);
+    }
+    if (options_.split.sortByDigits) giveSortsScratch(program);
+    shared.resize(program.buffers.size());
+    const size_t block = blocks_.size();
+    blocks_.emplace_back();
+    std::vector<Node> regions;
+    for (Group &g : formGroups(program, options_, shared)) {
+      const int number = static_cast<int>(p_.kernels.size());
+      p_.kernels.push_back(finish(std::move(g), program, number));
+      blocks_[block].push_back(static_cast<size_t>(number));
+      if (const Node &first = p_.kernels.back().nodes[0]; first.region) regions.push_back(first);
+    }
+    for (const Node &r : regions) {
+      const size_t first = formBlock(r.region->blocks[0]), second = formBlock(r.region->blocks[1]);
+      inside_[r.id.value] = {first, second};
+    }
+    return block;
+  }
+
+  void renumber(const std::vector<plan::KernelId> &now) {
+    for (std::vector<size_t> &block : blocks_) {
+      std::vector<size_t> kept;
+      for (size_t k : block)
+        if (now[k].valid()) kept.push_back(now[k].index());
+      block = std::move(kept);
+    }
+  }
+
+  std::vector<plan::Step> stepsOf(size_t block) {
+    std::vector<plan::Step> out;
+    for (plan::KernelId k : packLaunches(p_, launchOrder(p_, blocks_[block], options_), options_)) {
+      const plan::Kernel &kernel = p_.kernels[k.index()];
+      if (kernel.kind == Node::Kind::ReadScalar) {
+        const ReadSpec &read = *kernel.nodes[0].read;
+        out.push_back(plan::LoadScalar{read.buffer, p_.program.buffer(read.buffer).dtype, read.symbol});
+      } else if (kernel.kind == Node::Kind::Region) {
+        const Node node = kernel.nodes[0];
+        const auto [first, second] = inside_.at(node.id.value);
+        plan::Region one{stepsOf(first)}, two{stepsOf(second)};
+        if (node.region->kind == RegionSpec::Kind::If)
+          out.push_back(plan::If{node.region->condition, std::move(one), std::move(two)});
+        else
+          out.push_back(plan::While{std::move(one), node.region->condition, std::move(two)});
+      } else {
+        out.push_back(plan::Launch{k});
+      }
+    }
+    return out;
+  }
+
+  /// Reads and regions stood among the kernels while their order was sought; they are steps now.
+  void dropSteps() {
+    std::vector<plan::KernelId> now(p_.kernels.size());
+    std::vector<plan::Kernel> kept;
+    for (plan::Kernel &k : p_.kernels) {
+      if (k.kind == Node::Kind::ReadScalar || k.kind == Node::Kind::Region) continue;
+      now[k.id.index()] = plan::KernelId(static_cast<int64_t>(kept.size()));
+      kept.push_back(std::move(k));
+    }
+    for (plan::Kernel &k : kept) {
+      k.id = now[k.id.index()];
+      for (plan::KernelId &part : k.parts) part = now[part.index()];
+    }
+    p_.kernels = std::move(kept);
+    plan::forEachStep(p_.main, [&](plan::Step &step) {
+      if (auto *launch = step.as<plan::Launch>()) launch->kernel = now[launch->kernel.index()];
+    });
+  }
+
+  const ScheduleOptions &options_;
+  plan::Plan p_;
+  std::vector<int> touches_;                            // by buffer, of the whole program
+  std::vector<std::vector<size_t>> blocks_;             // kernels, in a topological order near the program's; 0 is the model
+  std::map<int32_t, std::array<size_t, 2>> inside_;     // by the id of a region's node: its blocks
+};
+
 } // namespace
 
 Result<plan::Plan> schedule(Program program, const ScheduleOptions &options) {
   Working stage("schedule");
   dropDead(program);
-  if (options.splitReductions) {
-    splitContractions(program, options.split);
-    splitReductions(program, options.split);
-    splitSorts(program, options.split);
-    splitScans(program, options.split);
-  }
-  if (options.split.sortByDigits) giveSortsScratch(program);
-  plan::Plan p;
-  std::vector<Group> groups = formGroups(program, options);
-  int number = 0;
-  for (Group &g : groups) p.kernels.push_back(finish(std::move(g), program, number++));
-  program.nodes.clear();
-  p.program = std::move(program);
-  if (options.fuseUserKernels) attachNeighbours(p);
-
-  // Beyond this point kernels are fixed; what follows decides where and in which order they run.
-  placeOutputs(p);
-  std::vector<plan::Step> launches;
-  for (plan::KernelId k : packLaunches(p, launchOrder(p, options), options)) launches.push_back(plan::Launch{k});
-  p.main.steps.insert(p.main.steps.begin(), launches.begin(), launches.end());
-  return p;
+  return Scheduler(std::move(program), options).run();
 }
 
 } // namespace neso::schedule

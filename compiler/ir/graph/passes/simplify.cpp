@@ -259,7 +259,8 @@ void addSymbols(const Value &v, std::unordered_set<Symbol> &to) {
   if (v.kind == Value::Kind::Tensor) addSymbols(v.type.offset, to);
 }
 
-void removeDeadIn(Graph &g) {
+/// `asserted`: symbols that must get their value, whoever else needs them.
+void removeDeadIn(Graph &g, const std::unordered_set<Symbol> &asserted) {
   // Which node gives a symbol its value: the first whose results mention it, if no input does.
   SymbolMap<size_t> definer;
   std::unordered_set<Symbol> symbols;
@@ -275,7 +276,7 @@ void removeDeadIn(Graph &g) {
   for (const auto &[s, i] : definer) defines[i].push_back(s);
 
   std::vector<bool> live(g.values.size());
-  std::unordered_set<Symbol> liveSymbols;
+  std::unordered_set<Symbol> liveSymbols = asserted;
   auto use = [&](ValueId id) {
     if (live[id.index()]) return;
     live[id.index()] = true;
@@ -289,7 +290,8 @@ void removeDeadIn(Graph &g) {
     bool effect =
         op ? op->mutates()
            : !(isSymbolicOp(n) || oneOf(n.target, {"neso.launch", "higher_order.cond", "higher_order.map_impl",
-                                                   "higher_order.scan", "higher_order.associative_scan"}));
+                                                   "higher_order.scan", "higher_order.associative_scan",
+                                                   "higher_order.while_loop"}));
     if (op && op->returns.empty()) effect = true;
     keep[i] = effect;
     forEachOutput(n, [&](ValueId id) { keep[i] = keep[i] || live[id.index()]; });
@@ -333,6 +335,7 @@ void unifySymbols(Model &m) {
       for (auto &[symbol, e] : by) e = substitute(e, one);
       by.emplace(symbols[1], a);
       for (Expr &other : m.guards) other = substitute(other, one);
+      for (Assertion &other : m.assertions) other.condition = substitute(other.condition, one);
       std::erase_if(m.guards, [](Expr e) { return e.isConst() && !e.isConst(0); });
       again = true;
       break;
@@ -419,15 +422,37 @@ void removeAsserts(Model &m) {
   std::unordered_set<Symbol> inputs;
   for (ValueId in : m.graph.inputs)
     if (in.valid()) addSymbols(m.graph.value(in), inputs);
+  auto assertThat = [&](Expr condition, const Node &n, std::string text) {
+    if (condition.isConst(1)) return;
+    const std::vector<Symbol> symbols = symbolsOf(condition);
+    if (std::all_of(symbols.begin(), symbols.end(), [&](Symbol s) { return inputs.count(s) > 0; })) {
+      if (std::find(m.guards.begin(), m.guards.end(), condition) == m.guards.end()) m.guards.push_back(condition);
+      return;
+    }
+    text += valuesOf(condition);
+    if (!n.loc.file.empty()) text += fmt::format(" ({}:{})", n.loc.file, n.loc.line);
+    addAssertion(m.assertions, {condition, std::move(text)});
+  };
   for (const Node &n : m.graph.nodes) {
-    if (opName(n) != "aten._assert_scalar") continue;
-    std::optional<Expr> e = intOf(m.graph, &n.args[0]);
-    if (!e || e->isConst()) continue;
-    bool known = true;
-    for (Symbol s : symbolsOf(*e)) known &= inputs.count(s) > 0;
-    if (known && std::find(m.guards.begin(), m.guards.end(), *e) == m.guards.end()) m.guards.push_back(*e);
+    const std::optional<Expr> e = n.args.empty() ? std::nullopt : intOf(m.graph, &n.args[0]);
+    if (opName(n) == "aten._assert_scalar" || opName(n) == "aten._functional_assert_scalar") {
+      // That a condition cannot hold is told when the model is compiled, if at all.
+      if (!e || e->isConst()) continue;
+      const std::string *text = n.args.size() > 1 ? std::get_if<std::string>(&n.args[1]) : nullptr;
+      assertThat(*e, n, text ? *text : "an assertion of the model does not hold: " + e->str());
+    } else if (e && (opName(n) == "aten.sym_constrain_range" || opName(n) == "aten.sym_constrain_range_for_size")) {
+      auto bound = [&](const char *name) { return n.arg(name) ? intOf(m.graph, n.arg(name)) : std::nullopt; };
+      const std::string text = "a number is outside of the range that the model gives it";
+      if (std::optional<Expr> least = bound("min")) assertThat(le(*least, *e), n, text);
+      if (std::optional<Expr> most = bound("max")) assertThat(le(*e, *most), n, text);
+    }
   }
-  forEachGraph(m.graph, [](Graph &g) { std::erase_if(g.nodes, isAssert); });
+  // Those of sub-graphs that compare numbers stay: they hold where the sub-graph runs.
+  forEachGraph(m.graph, [&](Graph &g) {
+    std::erase_if(g.nodes, [&](const Node &n) {
+      return isAssert(n) && (&g == &m.graph || n.target != "aten._assert_scalar.default");
+    });
+  });
 }
 
 void removeNoOps(Model &m) {
@@ -468,7 +493,11 @@ void mergeEqual(Model &m) {
   syncOutputs(m);
 }
 
-void removeDead(Model &m) { forEachGraph(m.graph, removeDeadIn); }
+void removeDead(Model &m) {
+  std::unordered_set<Symbol> asserted;
+  for (const Assertion &a : m.assertions) addSymbols(a.condition, asserted);
+  forEachGraph(m.graph, [&](Graph &g) { removeDeadIn(g, asserted); });
+}
 
 void simplify(Model &m) {
   Working stage("graph passes");

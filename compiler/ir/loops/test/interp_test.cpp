@@ -357,6 +357,73 @@ TEST(Interp, RefusesWrongInputs) {
   EXPECT_EQ(kind({HostValue::tensor(DType::F32, {3, 3}, data)}), diag::LoopsGuard);
 }
 
+/// y[k] = x[k] for k < n: n is read, y has n elements; a loop counts c up to n, a branch doubles y where n > 2.
+struct Counting : Maker {
+  Expr n = Symbol::size("u0"), turn = Symbol::size("u1");
+  BufferId y, c;
+  Counting() {
+    BufferId x = input("x", DType::I64, {6}), given = input("n", DType::I64, {});
+    y = temp("y", DType::I64, n), c = temp("c", DType::I64, 1);
+    p.assertions.push_back({le(n, 6), "u0 is {u0}, which is too much"});
+    node(Node::Kind::ReadScalar, {}).read = std::make_shared<ReadSpec>(ReadSpec{given, n.symbol()});
+    Node &copy = node(Node::Kind::Pointwise, {n});
+    copy.stores = {storeOf(y, i(0), load(copy.body, p, x, i(0)))};
+    Node &zero = node(Node::Kind::Pointwise, {});
+    zero.stores = {storeOf(c, 0, appendIndex(zero.body, 0))};
+    RegionSpec loop{RegionSpec::Kind::While, lt(turn, n), {}};
+    loop.blocks[0] = {inside(Node::Kind::ReadScalar)};
+    loop.blocks[0][0].read = std::make_shared<ReadSpec>(ReadSpec{c, turn.symbol()});
+    loop.blocks[1] = {inside(Node::Kind::Pointwise)};
+    Node &next = loop.blocks[1][0];
+    next.stores = {storeOf(c, 0, appendIndex(next.body, turn + 1))};
+    node(Node::Kind::Region, {}).region = std::make_shared<RegionSpec>(std::move(loop));
+    RegionSpec branch{RegionSpec::Kind::If, lt(2, n), {}};
+    branch.blocks[0] = {inside(Node::Kind::Pointwise)};
+    Node &doubled = branch.blocks[0][0];
+    doubled.ranges = {n};
+    ValueIdx v = load(doubled.body, p, y, i(0));
+    doubled.stores = {storeOf(y, i(0), append(doubled.body, OpKind::Add, DType::I64, v, v))};
+    node(Node::Kind::Region, {}).region = std::make_shared<RegionSpec>(std::move(branch));
+    output(y, {n}), output(c, {});
+  }
+  Node inside(Node::Kind kind) {
+    Node made;
+    made.id = NodeId(100 + count_++), made.kind = kind, made.name = "inside";
+    return made;
+  }
+
+private:
+  int64_t count_ = 0;
+};
+
+TEST(Interp, DataDecidesSizesBranchesAndTurns) {
+  Counting m;
+  ASSERT_TRUE(verify(m.p));
+  int64_t x[6] = {1, 2, 3, 4, 5, 6};
+  for (int64_t n : {0, 2, 3, 6}) {
+    auto out = Interpreter(m.p).run(std::vector{HostValue::tensor(DType::I64, {6}, x), HostValue::tensor(DType::I64, {}, &n)});
+    ASSERT_TRUE(out);
+    ASSERT_EQ((*out)[0].sizes, std::vector{n});
+    for (int64_t k = 0; k < n; ++k) EXPECT_EQ(reinterpret_cast<int64_t *>((*out)[0].data)[k], n > 2 ? 2 * x[k] : x[k]);
+    EXPECT_EQ(*reinterpret_cast<int64_t *>((*out)[1].data), n);
+  }
+  int64_t many = 7;
+  auto out = Interpreter(m.p).run(std::vector{HostValue::tensor(DType::I64, {6}, x), HostValue::tensor(DType::I64, {}, &many)});
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().diagnostics()[0].kind, diag::LoopsAssertion);
+  EXPECT_EQ(out.error().diagnostics()[0].message, "u0 is 7, which is too much");
+}
+
+TEST(Interp, SymbolsOfARegionAreKnownInItOnly) {
+  Counting m;
+  m.p.outputs.pop_back();
+  Node &late = m.node(Node::Kind::Pointwise, {Expr(Symbol::size("u1"))});
+  late.stores = {storeOf(m.y, i(0), appendIndex(late.body, 0))};
+  Status s = verify(m.p);
+  ASSERT_FALSE(s);
+  EXPECT_NE(s.error().diagnostics()[0].message.find("L4"), std::string::npos);
+}
+
 TEST(Interp, NodeFaultsAreDiagnosed) {
   auto kind = [](auto change) {
     Maker m;

@@ -1,0 +1,188 @@
+// Numbers and sizes that the data decides: item, nonzero, boolean indices.
+//
+// A count is computed as a tensor, read into a symbol (loops::ReadSpec), and what has that size is computed behind it:
+//
+//     nonzero(x) [u0, rank]:  count = sum(x != 0);  u0 = read count;  k-th true element by a running sum -> its position
+#include "lower/graph_to_loops/data_sizes.h"
+
+#include <algorithm>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+// ---- Lowering: which numbers are known
+
+bool Lowering::isKnown(Expr e) const {
+  if (!e.valid()) return true;
+  for (Symbol s : symbolsOf(e))
+    if (!known_.count(s)) return false;
+  return true;
+}
+
+void Lowering::learn(Expr e) {
+  if (!e.valid()) return;
+  for (Symbol s : symbolsOf(e)) known_.insert(s);
+}
+
+std::string Lowering::where() const {
+  if (!current || current->loc.file.empty()) return "";
+  return fmt::format(" ({}:{})", current->loc.file, current->loc.line);
+}
+
+void Lowering::require(Expr condition, std::string message) {
+  const std::vector<Symbol> symbols = symbolsOf(condition);
+  const bool late = std::any_of(symbols.begin(), symbols.end(), [&](Symbol s) { return late_.count(s) != 0; });
+  if (late)
+    addAssertion(program.assertions, {condition, std::move(message)});
+  else
+    program.guards.push_back(condition);
+}
+
+void Lowering::readInto(const Tensor &x, Symbol symbol) {
+  const Tensor scalar = reshape(x, {});
+  std::optional<Strided> at = scalar.asStrided();
+  if (!at || !at->offset.isConst(0)) {
+    at = allocate(x.dtype(), {});
+    store(scalar, *at);
+  }
+  addNode(loops::Node::Kind::ReadScalar).read =
+      std::make_shared<const loops::ReadSpec>(loops::ReadSpec{at->buffer, symbol});
+  known_.insert(symbol), late_.insert(symbol);
+  // What the compiler takes for granted of the number must hold.
+  const Interval range = facts.range(symbol);
+  program.facts.setRange(symbol, range);
+  auto bound = [&](Expr condition) {
+    require(condition, fmt::format("'{}' is {{{}}}, outside of its range in the model: {}{}", current ? current->name : "",
+                                   symbol.str(), condition.str(), where()));
+  };
+  if (range.lo != INT64_MIN) bound(le(range.lo, symbol));
+  if (range.hi != INT64_MAX) bound(le(symbol, range.hi));
+}
+
+Expr Lowering::read(const Tensor &x) {
+  const Symbol symbol = Symbol::size(fmt::format("read.{}", reads_++));
+  readInto(x, symbol);
+  if (x.dtype() == DType::Bool) bound(symbol, {0, 1});
+  return symbol;
+}
+
+void Lowering::bound(Symbol symbol, Interval range) {
+  facts.setRange(symbol, range);
+  program.facts.setRange(symbol, range);
+}
+
+std::vector<loops::Node> Lowering::block(const std::function<void()> &fill) {
+  std::vector<loops::Node> nodes;
+  const Known around = known_;
+  std::swap(nodes, program.nodes);
+  fill();
+  std::swap(nodes, program.nodes);
+  known_ = around;
+  return nodes;
+}
+
+void Lowering::define(const Tensor &x, Expr wanted) {
+  if (wanted.isSymbol() && !isKnown(wanted)) return readInto(x, wanted.symbol());
+  if (x.dtype() == DType::Bool && wanted.kind() == ExprKind::Eq && !isKnown(wanted))
+    for (size_t k : {0, 1})
+      if (wanted.operands()[k].isSymbol() && wanted.operands()[1 - k].isConst(1))
+        return readInto(x, wanted.operands()[k].symbol());
+  const Expr given = read(x);
+  require(eq(given, wanted), fmt::format("'{}' has {{{}}} elements, not {}{}", current ? current->name : "", given.str(),
+                                         wanted.str(), where()));
+}
+
+// ---- what a mask takes
+
+Tensor positionsOf(const Tensor &mask, Expr count) {
+  Lowering &ctx = mask.ctx();
+  const Tensor m = flatten(cast(mask, DType::Bool)).reused();
+  // A count that only is asserted to be `count` may be another; nothing is stored beyond.
+  const bool asserted = ctx.isKnown(count);
+  auto number = [m](BodyBuilder &b, const Index &i) { return b.cast(m.at(b, i), DType::I64); };
+  ctx.define(ctx.reduce(loops::ReduceKind::Sum, DType::I64, {}, m.sizes(),
+                        [number](BodyBuilder &b, const Index &, const Index &r) { return number(b, r); })[0],
+             count);
+  if (mask.numel().isConst(0)) return full(ctx, {count}, DType::I64, 0);
+  const Tensor rank = ctx.scan(loops::ScanKind::Sum, DType::I64, m.sizes(), 0, false, number);
+  const Strided w = ctx.allocate(DType::I64, {count});
+  ctx.scatter(
+      m.sizes(),
+      [&](BodyBuilder &b, const Index &i) {
+        Val take = m.at(b, i);
+        if (asserted) take = take && rank.at(b, i) <= b.index(count);
+        Expr row = b.indirect(where(take, rank.at(b, i) - 1.0, b.constantInt(DType::I64, 0)), count, false, false);
+        return Lowering::ScatterItem{{row}, b.index(i[0]), take};
+      },
+      w, DType::I64, loops::StoreMode::Set);
+  return Tensor::strided(ctx, DType::I64, {count}, w);
+}
+
+Tensors coordinatesOf(const Tensor &positions, const Sizes &sizes) {
+  Tensors out;
+  const Sizes strides = denseStrides(sizes);
+  for (size_t d = 0; d < sizes.size(); ++d)
+    out.push_back(Tensor::lazy(positions.ctx(), DType::I64, positions.sizes(), [=](BodyBuilder &b, const Index &i) {
+      Val at = positions.at(b, i);
+      if (!strides[d].isConst(1)) at = bin(OpKind::FloorDiv, at, b.index(strides[d]));
+      return d == 0 ? at : bin(OpKind::Mod, at, b.index(sizes[d]));
+    }));
+  return out;
+}
+
+namespace {
+
+Tensor isTrue(const Tensor &x) {
+  if (!x.isComplex()) return cast(x, DType::Bool);
+  return binary(OpKind::Or, cast(x.real(), DType::Bool), cast(x.imag(), DType::Bool));
+}
+
+/// Rows of coordinates, side by side.
+Tensors nonzeroOp(OpCall &o) {
+  const Tensor mask = isTrue(o.t("self"));
+  const Expr count = o.out().sizes[0];
+  const Tensors at = coordinatesOf(positionsOf(mask, count), mask.sizes());
+  if (at.empty()) return {full(o.ctx, {count, Expr(0)}, DType::I64, 0)};
+  return {Tensor::lazy(o.ctx, DType::I64, {count, Expr(static_cast<int64_t>(at.size()))},
+                       [at](BodyBuilder &b, const Index &i) {
+                         Val v = at.back().at(b, {i[0]});
+                         for (size_t d = at.size() - 1; d-- > 0;)
+                           v = where(b.compare(OpKind::Eq, i[1], static_cast<int64_t>(d)), at[d].at(b, {i[0]}), v);
+                         return v;
+                       })};
+}
+
+Tensors nonzeroColumns(OpCall &o) {
+  const Tensor mask = isTrue(o.t("self"));
+  return coordinatesOf(positionsOf(mask, o.out().sizes[0]), mask.sizes());
+}
+
+Tensors maskedSelect(OpCall &o) {
+  const Tensor self = o.t("self"), mask = o.t("mask");
+  const Tensor both[] = {self, mask};
+  const Sizes sizes = broadcastSizes(o.ctx, both);
+  const Tensor x = flatten(broadcastTo(self, sizes));
+  return {indexSelect(x, 0, positionsOf(broadcastTo(mask, sizes), o.out().sizes[0]))};
+}
+
+/// The number itself: an integer or Bool through a symbol of the model's, a float as it is.
+Tensors itemOp(OpCall &o) {
+  const Tensor x = o.t("self");
+  if (x.isComplex()) return o.fail("a complex number is no size");
+  if (isFloat(x.dtype())) return {reshape(cast(x, DType::F64), {})};
+  if (!o.outExpr().valid()) return o.fail("the model has no name for the number");
+  o.ctx.define(x, o.outExpr());
+  return {};
+}
+
+} // namespace
+
+void addDataSizes(OpTable &t) {
+  t.add("item.default _local_scalar_dense.default", itemOp);
+  t.add("nonzero.default", nonzeroOp);
+  t.add("nonzero_numpy.default where.default", nonzeroColumns);
+  t.add("masked_select.default", maskedSelect);
+}
+
+} // namespace neso::lower

@@ -1,0 +1,80 @@
+// The state of lowering one model; lower.cpp has nodes, inputs and outputs, control.cpp calls of sub-graphs.
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "lower/graph_to_loops/attention.h"
+#include "lower/graph_to_loops/lower.h"
+#include "lower/graph_to_loops/op_call.h"
+#include "lower/graph_to_loops/user_kernel.h"
+
+namespace neso::lower {
+
+using Values = std::unordered_map<int32_t, Tensor>; // by graph value
+
+class ModelLowering {
+public:
+  ModelLowering(const graph::Model &model, const LowerOptions &options) : model_(model), userKernels_(model) {
+    ctx_.facts = model.facts;
+    ctx_.folds = !options.updatable;
+  }
+  Result<loops::Program> run();
+
+private:
+  void countUses(const graph::Graph &g);
+  void addInputs();
+  bool changes(const std::string &target, bool input) const;
+  Tensor addWeight(const graph::Weight &w);
+  void lowerNodes(const graph::Graph &g, Values &values);
+  // ---- control.cpp
+  struct Call;
+  bool lowerCall(const graph::Graph &g, const graph::Node &node, Values &values);
+  std::optional<Call> readCall(const graph::Node &node);
+  bool lowerBody(const graph::Graph &body, const std::vector<Tensor> &operands, Tensors &results);
+  bool chooseCond(const graph::Graph &g, Call &call, Values &values);
+  bool defineSizes(const Call &call, size_t result, Expr condition, const graph::Value &v);
+  bool branchCond(const graph::Graph &g, Call &call, Values &values);
+  bool lowerWhile(const graph::Graph &g, Call &call, Values &values);
+  bool lowerTurns(const graph::Graph &g, Call &call, Values &values);
+  std::vector<Tensor> inMemory(const Call &call, size_t list, const Values &values);
+  std::optional<Expr> conditionOf(const graph::Graph &g, const graph::Argument &a, const Values &values);
+  void putAll(const Tensors &from, const Tensors &to);
+  bool refuse(const graph::Node &node, const std::string &why);
+  void lowerAssertion(const graph::Graph &g, const graph::Node &node);
+
+  void findUnsupported(const graph::Graph &g);
+  void lowerNode(const graph::Graph &g, const graph::Node &node, Values &values);
+  Tensor settle(const graph::Graph &g, graph::ValueId id, const Tensor &x);
+  void addOutputs();
+  void learnInputs();
+  bool isNew(const graph::Value &v) const;
+  bool definesSizes(const graph::Graph &g, const graph::Node &node) const;
+  void checkSizes(const graph::Graph &g, const graph::Node &node);
+  void dropUnknownAssertions();
+  void advanceRandom();
+  loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type, const Strided *target = nullptr);
+  void report(Diagnostic d) { errors_.push_back(std::move(d)); }
+
+  const graph::Model &model_;
+  Lowering ctx_;
+  UserKernels userKernels_;
+  Values values_;
+  std::map<std::pair<int, DType>, BufferId> weightBuffers_; // by storage and dtype
+  std::map<std::string, Strided> weightByName_;       // where each lies
+  std::vector<std::optional<Strided>> inputTensors_; // by input; nothing for what is no tensor
+  std::unordered_map<int32_t, int> uses_;
+  AttentionMatches attention_;
+  std::set<int32_t> outputs_;
+  std::set<int32_t> returned_; // buffers that an output already names
+  std::vector<Diagnostic> errors_;
+  Expr path_ = 1; // not 0 where what is being lowered runs: the conditions of the regions around it
+};
+
+std::vector<graph::ValueId> flatOutputs(const graph::Node &node);
+/// Calls of sub-graphs.
+bool isCall(std::string_view target);
+
+} // namespace neso::lower

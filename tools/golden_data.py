@@ -1,0 +1,276 @@
+"""What the data decides: numbers and sizes (items, masks), branches and loops; each at several contents, none and all among them."""
+import torch
+
+from golden_ops import Case
+
+Dim = torch.export.Dim
+
+
+def item_sizes(x, n):
+    k = n.item()
+    torch._check(k >= 1)
+    torch._check(k <= x.shape[0])
+    return x[:k].sum(0), torch.zeros(k, 2) + k, torch.arange(k) * 2
+
+
+def item_bool(x, flag):
+    return x + flag.item()
+
+
+def item_small(x, n):
+    k = n.item()
+    torch._check(k >= 0)
+    torch._check(k < 4)
+    return torch.full((k, 3), 1.5), k
+
+
+def item_float(x, scale):
+    s = scale.item()
+    return x * s + s, s
+
+
+def item_select(x, i):
+    k = i.item()
+    torch._check(k >= 0)
+    torch._check(k < x.shape[0])
+    return x[k] * 2, x.narrow(0, k, 1) + 1
+
+
+def item_arithmetic(x, n, m):
+    a, b = n.item(), m.item()
+    torch._check(a >= 0)
+    torch._check(b >= 0)
+    return torch.ones(a * 2 + b, 3), torch.cat([torch.zeros(a), torch.ones(b)]), a * b - 7
+
+
+def split_by_list(x, n):
+    a, b = n.tolist()
+    torch._check(a >= 0)
+    torch._check(b >= 0)
+    torch._check(a + b == x.shape[0])
+    p, q = torch.split(x, [a, b])
+    return p * 2, q.sum(0)
+
+
+def positions(x):
+    return x.nonzero(), (x > 0).nonzero().shape[0]
+
+
+def columns(x):
+    i, j = torch.where(x > 0)
+    return i * 10 + j, x[i, j]
+
+
+def masked(x):
+    return x[x > 0] * 2, x.masked_select(x < 0).sum()
+
+
+def masked_rows(x):
+    y = x[x[:, 0] > 0]
+    return y @ y.T, y.softmax(-1), y.sum(0), y.mean(1)
+
+
+def masked_middle(x):
+    return x[:, x[0, :, 0] > 0, 1:]
+
+
+def mask_and_index(x, i):
+    return x[x[:, 0, 0] > 0, :, i[0]], x[i[:1], x[0, :, 0] > 0]
+
+
+def masked_twice(x, y):
+    a = x[x[:, 0] > 0]
+    b = a[a[:, 1] > 0]
+    return a.relu(), b + 1, torch.cat([a, b], 0)
+
+
+def mask_of_flags(x, m):
+    return x.masked_select(m), x[m]
+
+
+def vector_positions(x):
+    return torch.nonzero(x).squeeze(-1) + 1, torch.nonzero(x, as_tuple=True)[0]
+
+
+def scalar_position(x):
+    return torch.nonzero(x)
+
+
+def signs(*rows):
+    """Rows of random magnitudes with these signs in front; 0 for a zero."""
+    x = torch.rand(len(rows), 4) + 0.5
+    return x * torch.tensor([list(r) for r in rows], dtype=torch.float32)
+
+
+def data_sizes():
+    n = lambda v, t=torch.int64: torch.tensor(v, dtype=t)
+    x = lambda: torch.randn(6, 4)
+    grid = lambda: signs((1, -1, 0, 1), (-1, 0, 0, 1), (1, 1, 1, -1), (-1, 1, -1, 0), (0, -1, 1, 1), (1, 0, -1, 1))
+    none, every = lambda: -torch.rand(6, 4) - 0.1, lambda: torch.rand(6, 4) + 0.1
+    cube = lambda: torch.randn(5, 4, 3)
+    return [
+        Case("item_sizes", item_sizes, lambda: (x(), n(3)), more=[lambda: (x(), n(1)), lambda: (x(), n(6))]),
+        Case("item_bool", item_bool, lambda: (x(), n(True, torch.bool)), more=[lambda: (x(), n(False, torch.bool))], exact=False),
+        Case("item_u8", item_small, lambda: (x(), n(2, torch.uint8)), more=[lambda: (x(), n(0, torch.uint8))], exact=False),
+        Case("item_i32", item_small, lambda: (x(), n(3, torch.int32)), more=[lambda: (x(), n(0, torch.int32))], exact=False),
+        Case("item_i8", item_small, lambda: (x(), n(1, torch.int8)), exact=False),
+        Case("item_float", item_float, lambda: (x(), n(2.5, torch.float32)), more=[lambda: (x(), n(-0.75, torch.float32))], exact=False),
+        Case("item_half", item_float, lambda: (x(), n(2.5, torch.float16)), exact=False),
+        Case("item_select", item_select, lambda: (x(), n(3)), more=[lambda: (x(), n(0)), lambda: (x(), n(5))]),
+        Case("item_arithmetic", item_arithmetic, lambda: (x(), n(3), n(2)), more=[lambda: (x(), n(0), n(4)), lambda: (x(), n(0), n(0))], exact=False),
+        Case("split_by_list", split_by_list, lambda: (x(), n([2, 4])), more=[lambda: (x(), n([6, 0])), lambda: (x(), n([0, 6]))]),
+        Case("positions", positions, lambda: (grid(),), more=[lambda: (torch.zeros(6, 4),), lambda: (every(),)], exact=False),
+        Case("columns", columns, lambda: (grid(),), more=[lambda: (none(),), lambda: (every(),)], exact=False),
+        Case("masked", masked, lambda: (grid(),), more=[lambda: (none(),), lambda: (every(),)]),
+        Case("masked_rows", masked_rows, lambda: (grid(),), more=[lambda: (none(),), lambda: (every(),)]),
+        Case("masked_middle", masked_middle, lambda: (cube(),), more=[lambda: (-cube().abs(),), lambda: (cube().abs(),)]),
+        Case("mask_and_index", mask_and_index, lambda: (cube(), n([2, 0])), more=[lambda: (-cube().abs(), n([1, 3]))]),
+        Case("masked_twice", masked_twice, lambda: (grid(), x()), more=[lambda: (none(), x()), lambda: (every(), x())]),
+        Case("mask_of_flags", mask_of_flags, lambda: (x(), x() > 0), more=[lambda: (x(), x() > 100)]),
+        Case("vector_positions", vector_positions, lambda: (n([0, 3, 0, -1, 2]),), more=[lambda: (n([0, 0, 0, 0, 0]),)], exact=False),
+        Case("scalar_position", scalar_position, lambda: (n(3.0, torch.float32),), more=[lambda: (n(0.0, torch.float32),)], exact=False),
+        Case("dynamic_rows", masked_rows, lambda: (grid(),), dynamic=({0: Dim("rows", min=2, max=64)},),
+             more=[lambda: (torch.randn(33, 4),), lambda: (-torch.rand(2, 4),)]),
+        Case("dynamic_positions", positions, lambda: (grid(),), dynamic=({0: Dim("rows", min=2, max=4096), 1: Dim("columns", min=2, max=64)},),
+             more=[lambda: (torch.randn(700, 7).relu(),), lambda: (torch.zeros(2, 2),)], exact=False),
+    ]
+
+
+def big_cond(x, y):
+    """Too much work to compute both ways."""
+    return torch.cond(x.sum() > 0, lambda x, y: (x @ y).softmax(-1), lambda x, y: (x - y).relu() * 2, (x, y))
+
+
+def cond_with_check(x, i):
+    """The way that is not taken would read out of range, and would break its own assertion."""
+    def some(x, i):
+        k = i.item()
+        torch._check(k >= 0)
+        torch._check(k < x.shape[0])
+        return x.index_select(0, i.reshape(1)) * 2 + k
+    return torch.cond(i.sum() < 6, some, lambda x, i: x[:1] + 1, (x, i))
+
+
+def cond_two_results(x, y):
+    return torch.cond(x.sum() > 0, lambda x, y: (x.sin() + y, y.sum(0)), lambda x, y: (y.cos() * 2, (x * y).amax(0)), (x, y))
+
+
+def cond_nested(x, y):
+    def inner(x, y):
+        return torch.cond(y.sum() > 0, lambda x, y: (x @ y).sin(), lambda x, y: (x @ y).cos(), (x, y))
+    return torch.cond(x.sum() > 0, inner, lambda x, y: x * 3 - y, (x, y)) + 1
+
+
+def cond_after_lazy(x, y):
+    """What both ways use and what is used behind them is computed before, whoever is taken."""
+    z = (x.exp() + y).sigmoid()
+    r = torch.cond(y.sum() > 0, lambda z, y: z @ y, lambda z, y: z - y, (z, y))
+    return r, z * 2
+
+
+def cond_other_sizes(x):
+    return torch.cond(x.sum() > 0, lambda x: x[:2] * 2, lambda x: x[:3] + 1, (x,))
+
+
+def cond_on_size(x):
+    return torch.cond(x.shape[0] > 4, lambda x: (x @ x.T).sum(0), lambda x: (x * x).sum(1), (x,))
+
+
+def cond_data_inside(x, y):
+    return torch.cond(y.sum() > 0, lambda x: x[x > 0].sum() + x.nonzero().sum(), lambda x: x.sum(), (x,))
+
+
+def cond_data_around(x, y):
+    z = x[x[:, 0] > 0]
+    return torch.cond(y.sum() > 0, lambda z: z.sin() * 2, lambda z: z.cos(), (z,)), z.shape[0]
+
+
+def while_counts(x, n):
+    from torch._higher_order_ops.while_loop import while_loop
+    return while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * 2 + n), (torch.zeros((), dtype=torch.int64), x))
+
+
+def while_converges(x, w):
+    from torch._higher_order_ops.while_loop import while_loop
+    return while_loop(lambda y, d: d > 1e-3, lambda y, d: (((y @ w).tanh()), ((y @ w).tanh() - y).abs().amax()),
+                      (x, torch.ones(())))
+
+
+def while_swaps(a, b, n):
+    """Each takes the other's place: what a turn computes is stored when all of it is there."""
+    from torch._higher_order_ops.while_loop import while_loop
+    return while_loop(lambda i, a, b: i < n, lambda i, a, b: (i + 1, b.clone(), (a + b).flip(0)), (torch.zeros((), dtype=torch.int64), a, b))
+
+
+def while_nested(x, n):
+    from torch._higher_order_ops.while_loop import while_loop
+
+    def body(i, y):
+        j, z = while_loop(lambda j, z: j < i, lambda j, z: (j + 1, z + 0.5), (torch.zeros((), dtype=torch.int64), y))
+        return i + 1, torch.cond(z.sum() > 0, lambda z: z * 0.5, lambda z: z.abs().clone(), (z,))
+    return while_loop(lambda i, y: i < n, body, (torch.zeros((), dtype=torch.int64), x))
+
+
+def while_data_inside(x, n):
+    from torch._higher_order_ops.while_loop import while_loop
+    return while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s + x[x > i].sum() + x.nonzero().shape[0]),
+                      (torch.zeros((), dtype=torch.int64), torch.zeros(())))
+
+
+def map_rows(xs, y):
+    from torch._higher_order_ops.map import map as over
+    return over(lambda x, y: (x.softmax(-1) * y).cumsum(-1), xs, y)
+
+
+def map_matrices(xs, y):
+    from torch._higher_order_ops.map import map as over
+    return over(lambda x, y: (x @ y).relu(), xs, y)
+
+
+def scan_rows(xs, first):
+    from torch._higher_order_ops.scan import scan
+    return scan(lambda c, x: ((c * 0.5 + x).tanh(), c @ x), first, xs, dim=0)
+
+
+def scan_back(xs, first):
+    from torch._higher_order_ops.scan import scan
+    return scan(lambda c, x: (c + x, c * x), first, xs, dim=0, reverse=True)
+
+
+def fold_rows(xs):
+    from torch._higher_order_ops.associative_scan import associative_scan
+    return associative_scan(lambda a, b: a * b + a, xs, dim=0, combine_mode="pointwise")
+
+
+def regions():
+    n = lambda v: torch.tensor(v)
+    up, down = lambda *s: torch.rand(*s) + 0.1, lambda *s: -torch.rand(*s) - 0.1
+    big = (96, 96)
+    rows = {0: Dim("rows", min=2, max=64)}
+    return [
+        Case("big_cond", big_cond, lambda: (up(*big), up(*big)), more=[lambda: (down(*big), up(*big))]),
+        Case("cond_with_check", cond_with_check, lambda: (up(5, 3), n(2)), more=[lambda: (up(5, 3), n(9))]),
+        Case("cond_two_results", cond_two_results, lambda: (up(*big), up(*big)), more=[lambda: (down(*big), up(*big))]),
+        Case("cond_nested", cond_nested, lambda: (up(*big), up(*big)),
+             more=[lambda: (down(*big), up(*big)), lambda: (up(*big), down(*big))]),
+        Case("cond_after_lazy", cond_after_lazy, lambda: (up(*big), up(*big)), more=[lambda: (up(*big), down(*big))]),
+        Case("cond_other_sizes", cond_other_sizes, lambda: (up(5, 4),), more=[lambda: (down(5, 4),)]),
+        Case("cond_on_size", cond_on_size, lambda: (up(7, 4),), dynamic=(rows,), more=[lambda: (up(3, 4),), lambda: (up(5, 4),)]),
+        Case("cond_data_inside", cond_data_inside, lambda: (torch.randn(9, 4), up(2)), more=[lambda: (torch.randn(9, 4), down(2)), lambda: (down(9, 4), up(2))]),
+        Case("cond_data_around", cond_data_around, lambda: (torch.randn(9, 4), up(2)), more=[lambda: (torch.randn(9, 4), down(2)), lambda: (down(9, 4), up(2))]),
+        Case("while_counts", while_counts, lambda: (up(6, 4), n(3)), more=[lambda: (up(6, 4), n(0)), lambda: (up(6, 4), n(7))]),
+        Case("while_converges", while_converges, lambda: (up(3, 8), torch.randn(8, 8) * 0.2)),
+        Case("while_swaps", while_swaps, lambda: (up(6), up(6), n(3)), more=[lambda: (up(6), up(6), n(0)), lambda: (up(6), up(6), n(4))]),
+        Case("while_nested", while_nested, lambda: (up(3, 4), n(4)), more=[lambda: (down(3, 4), n(3)), lambda: (up(3, 4), n(0))]),
+        Case("while_data_inside", while_data_inside, lambda: (torch.randn(5, 4), n(3)), more=[lambda: (torch.randn(5, 4), n(0))]),
+        Case("map_rows", map_rows, lambda: (up(6, 9), up(9)), more=[]),
+        Case("map_dynamic", map_matrices, lambda: (up(6, 3, 5), up(5, 4)), dynamic=(rows, None), more=[lambda: (up(2, 3, 5), up(5, 4)), lambda: (up(11, 3, 5), up(5, 4))]),
+        Case("scan_rows", scan_rows, lambda: (up(6, 9), up(9))),
+        Case("scan_dynamic", scan_rows, lambda: (up(6, 9), up(9)), dynamic=(rows, None), more=[lambda: (up(2, 9), up(9)), lambda: (up(31, 9), up(9))]),
+        Case("scan_back", scan_back, lambda: (up(6, 9), up(9))),
+        Case("fold_rows", fold_rows, lambda: (up(6, 9),), more=[]),
+    ]
+
+
+def groups():
+    return {"data_sizes": data_sizes(), "regions": regions()}
