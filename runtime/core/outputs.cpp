@@ -90,19 +90,20 @@ neso_status binding::size_output(int32_t index, neso_tensor *given) {
   bound.to_caller = given_memory;
   bound.fetched = on_host(*given) && !here(*given);
   if (given_memory) NESO_TRY(check_output(index, *given));
-  if (out.kind != fbs::OutputKind::Tensor || bound.bytes == 0) return NESO_OK;
+  if (out.kind != fbs::OutputKind::Tensor || (bound.bytes == 0 && !out.late)) return NESO_OK;
   const fbs::Buffer &buffer = p.buffers[out.buffer];
   bool own = buffer.location() == fbs::Location::Output && buffer.index() == index &&
              (buffer.offset() < 0 || slots[buffer.offset()] == 0) && (out.offset < 0 || slots[out.offset] == 0);
   int64_t scratch[kMaxRank];
-  if (given_memory && own && here(*given) && reinterpret_cast<uintptr_t>(given->data) % kOutputAlign == 0 &&
+  if (given_memory && bound.bytes && own && here(*given) && reinterpret_cast<uintptr_t>(given->data) % kOutputAlign == 0 &&
       bound.bytes <= extent * item(out.dtype) &&
       same_layout(bound.sizes, strides_of(*given, scratch), bound.strides, out.dims.size)) {
     bound.data = static_cast<char *>(given->data);
     bound.direct = true;
     return NESO_OK;
   }
-  NESO_TRY(memory_->grow(&bound.own, bound.bytes, "an output"));
+  // An empty one that came late has an address, too: it says that the sizes are known (locate_buffers).
+  NESO_TRY(memory_->grow(&bound.own, bound.bytes ? bound.bytes : int64_t(kOutputAlign), "an output"));
   bound.data = bound.own.data;
   return NESO_OK;
 }

@@ -187,7 +187,7 @@ static Tensors isinOp(OpCall &o) {
     })[0];
   } else {
     DType key = t == DType::Bool ? DType::U8 : t;
-    Tensor sorted = source(o.ctx.sort(cast(y, key), 0, false, false).first), wanted = cast(x, key);
+    Tensor sorted = source(o.ctx.sort(cast(y, key), 0, false).first), wanted = cast(x, key);
     wanted.reused();
     r = Tensor::lazy(o.ctx, DType::Bool, x.sizes(), [=](BodyBuilder &b, const Index &i) {
       Val v = wanted.at(b, i);
