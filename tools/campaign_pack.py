@@ -110,7 +110,7 @@ def main(words):
                 run("strip", "--strip-unneeded", "-o", str(place / "lib" / name), file)
         for tool in [*sorted(Path(__file__).parent.glob("campaign*")), Path(__file__).parent / "neso_cases.py"]:
             if tool.is_file():
-                (place / "tools" / tool.name).write_bytes(tool.read_bytes())
+                (out / "tools" / tool.name).write_bytes(tool.read_bytes())
         (out / "tools" / "campaign_tables.json").write_text(json.dumps({area: sorted(campaign_coverage.expected(area)) for area in campaign_coverage.TABLES}))
         run("tar", "-C", str(place), "--use-compress-program=xz -6 -T1", "-cf", str(out / "campaign.tar.xz"), ".")
         (out / "run.sh").write_text(RUN)
