@@ -223,6 +223,29 @@ def attention_shapes():
     return result
 
 
+def written_through_atleast(x, y):
+    x, y = x * 1, y * 1
+    a, b = torch.atleast_2d(x, y)
+    a[0].add_(1)
+    torch.atleast_3d(y).mul_(2)
+    torch.atleast_1d(x)[1].zero_()
+    return x, y, b + 1
+
+
+def written_through_broadcast(x, y):
+    x, y = x * 1, y * 1
+    a, b = torch.broadcast_tensors(x, y)
+    a.add_(1)
+    y.mul_(3)
+    x.sum_to_size(4, 5).sub_(2)
+    return x, a * 1, b * 1
+
+
+def unannotated_views():
+    """Writes through operators whose results are their arguments' memory, which their schemas do not say."""
+    return [c("atleast", written_through_atleast, "f32 4", "f32 4x5"), c("broadcast", written_through_broadcast, "f32 4x5", "f32 5")]
+
+
 def last_of_sums(x):
     sums = x.cumsum(1)
     return sums.t().sigmoid() + sums.flatten().argmax(), x.relu().sum()
@@ -238,7 +261,7 @@ def positions():
 
 
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes, positions)}
+    result = {f.__name__: f() for f in (complex_views, numbers, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes, positions, unannotated_views)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

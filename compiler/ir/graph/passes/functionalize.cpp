@@ -251,6 +251,7 @@ private:
     return x;
   }
 
+  std::vector<Node> viewsOfEach(const Node &n);
   Status node(Node &n);
   Status mutate(Node &n, const OpSchema &op);
   Status trainBatchNorm(Node &n);
@@ -263,8 +264,44 @@ private:
   std::vector<Memory> memories_;
 };
 
+/// Operators whose results are views of their arguments, one of each, though no schema says so: as calls of views. Empty for others.
+std::vector<Node> Functionalizer::viewsOfEach(const Node &n) {
+  const std::string_view op = std::string_view(n.target).substr(0, n.target.rfind('.'));
+  static const std::set<std::string_view> kViews = {"aten.atleast_1d", "aten.atleast_2d", "aten.atleast_3d", "aten.broadcast_tensors"};
+  if (!kViews.contains(op) || n.args.empty()) return {};
+  std::vector<ValueId> tensors;
+  if (const auto *list = std::get_if<std::vector<ValueId>>(&n.args[0])) tensors = *list;
+  if (const auto *one = std::get_if<ValueId>(&n.args[0])) tensors = {*one};
+  std::vector<ValueId> results;
+  for (const std::vector<ValueId> &entry : n.outputs) results.insert(results.end(), entry.begin(), entry.end());
+  if (tensors.size() != results.size()) return {};
+  std::vector<Node> out;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorType &from = g_.value(tensors[i]).type, &to = g_.value(results[i]).type;
+    Node step;
+    step.name = i ? g_.value(results[i]).name : n.name;
+    step.loc = n.loc, step.module = n.module;
+    step.outputs = {{results[i]}};
+    step.args = {tensors[i]}, step.argNames = {"self"};
+    if (from.sizes == to.sizes)
+      step.target = "aten.alias.default";
+    else if (op == "aten.broadcast_tensors")
+      step.target = "aten.expand.default", step.args.insert(step.args.end(), {sizeList(g_, to.sizes), false}),
+      step.argNames.insert(step.argNames.end(), {"size", "implicit"});
+    else
+      step.target = "aten.view.default", step.args.push_back(sizeList(g_, to.sizes)), step.argNames.push_back("size");
+    out.push_back(std::move(step));
+  }
+  return out;
+}
+
 Status Functionalizer::node(Node &n) {
   Working at("node", n.name, &n.loc);
+  if (std::vector<Node> views = viewsOfEach(n); !views.empty()) {
+    for (Node &view : views)
+      if (Status s = node(view); !s) return s;
+    return Status::ok();
+  }
   for (Argument &a : n.args)
     if (auto *sub = std::get_if<std::shared_ptr<Graph>>(&a)) {
       // Sub-graphs may be shared between copies of a node.

@@ -89,7 +89,7 @@ Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op) {
       if (id.valid() && !out) out = &g.value(id);
   if (!in || !out || out->kind != Value::Kind::Tensor) return {};
   bool same = in->type.dtype == out->type.dtype && in->type.sizes == out->type.sizes;
-  if (op.name == "aten.type_as") return same ? Aliasing{0, true} : Aliasing{};
+  if (oneOf(op.name, {"aten.type_as", "aten.sum_to_size"})) return same ? Aliasing{0, true} : Aliasing{};
   if (!op.isView()) return {};
   if (op.name == "aten.to" || op.name == "aten.contiguous") {
     bool shared = same && !isTrue(n.arg("copy")) && sameStrides(in->type.sizes, in->type.strides, out->type.strides);
