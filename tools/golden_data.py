@@ -272,5 +272,11 @@ def regions():
     ]
 
 
+def late_sorts():
+    """Rows that are sorted by digits where they are long, of a length that the data decides: none, some, all."""
+    some = lambda v: (lambda: (torch.where(torch.rand(100) < v, 1.0, -1.0) * (torch.rand(100) + 0.5),))
+    return [Case("sorted_selection", lambda x: x.masked_select(x > 0).sort(0)[0], some(0.5), more=[some(0.0), some(1.0)])]
+
+
 def groups():
-    return {"data_sizes": data_sizes(), "regions": regions()}
+    return {"late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}

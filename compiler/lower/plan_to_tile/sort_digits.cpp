@@ -51,8 +51,10 @@ public:
     if (longest <= kInsertion) {
       insert();
       unpack(zero_, node_.take.valid() ? node_.take : n_);
-    } else {
+    } else if (row_.facts.provablyLessEqual(Expr(1), n_)) {
       unpack(byDigits(), node_.take.valid() ? node_.take : n_);
+    } else { // the digits of the first element are looked at
+      ifTrue(row_.compare("lt", zero_, length_), [&] { unpack(byDigits(), node_.take.valid() ? node_.take : n_); });
     }
   }
 
