@@ -86,8 +86,9 @@ void printJson(const neso_model *m) {
   std::string symbols = list(neso_model_symbol_count(m), [&](int32_t i) {
     neso_symbol_info s;
     neso_model_symbol(m, i, &s);
-    return fmt::format("{{\"name\": {}, \"min\": {}, \"max\": {}}}", jsonString(s.name), s.min,
-                       s.max == INT64_MAX ? "null" : std::to_string(s.max));
+    return fmt::format("{{\"name\": {}, \"min\": {}, \"max\": {}, \"hint\": {}}}", jsonString(s.name), s.min,
+                       s.max == INT64_MAX ? "null" : std::to_string(s.max),
+                       s.hint > 0 ? std::to_string(s.hint) : "null");
   });
   std::string constants = list(neso_model_constant_count(m), [&](int32_t i) {
     neso_constant_info c;
@@ -148,6 +149,12 @@ void printText(const neso_model *m) {
       else
         fmt::print("  {:3} {} {}{}\n", i, v.name, kKinds[v.kind], v.optional ? " (fixed by the export)" : "");
     }
+  }
+  for (int32_t i = 0; i < neso_model_symbol_count(m); ++i) {
+    neso_symbol_info symbol;
+    neso_model_symbol(m, i, &symbol);
+    fmt::print("size {}{}\n", dimText({symbol.min, symbol.max, symbol.name}),
+               symbol.hint > 0 ? fmt::format(", exported with {}", symbol.hint) : "");
   }
   bool elsewhere = true;
   for (int32_t i = 0; i < neso_model_target_count(m); ++i) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ir/plan/access.h"
+#include "ir/shape/usual.h"
 
 namespace neso {
 namespace {
@@ -36,9 +37,9 @@ class Page {
 public:
   Page(const plan::Plan &plan, const std::vector<FunctionUsage> &usage, const std::vector<StepTime> &times)
       : plan_(plan), usage_(usage), times_(times) {
-    // Pictures need numbers: a size of 64 where the exported range allows it.
+    // Pictures need numbers.
     for (const auto &[symbol, range] : plan.program.facts.ranges())
-      sizes_[symbol] = std::clamp<int64_t>(64, std::max<int64_t>(range.lo, 1), range.hi);
+      sizes_[symbol] = usualSize(symbol, plan.program.facts);
   }
 
   std::string str() {

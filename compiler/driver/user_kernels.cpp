@@ -16,6 +16,7 @@
 #include "ir/graph/ops.h"
 #include "ir/graph/passes/views.h"
 #include "ir/graph/visit.h"
+#include "ir/shape/usual.h"
 #include "ir/tile/passes/element_access.h"
 
 namespace neso {
@@ -65,7 +66,7 @@ private:
                                        const std::vector<Bound> &bound, Node &n);
   void findAccess(const LaunchedKernel &c, unsigned arg, const Choice &choice, ValueId tensor, const Graph &g,
                   const std::vector<Bound> &bound, UserLaunch::Parameter &out) const;
-  int64_t usual(Expr e) const;
+  int64_t usual(Expr e) const { return usualSize(e, model_.facts); }
 
   graph::Model &model_;
   const pt2::KernelBundle &bundle_;
@@ -120,15 +121,6 @@ Status Binder::graph(Graph &g) {
     g.nodes.push_back(std::move(n));
   }
   return Status::ok();
-}
-
-int64_t Binder::usual(Expr e) const {
-  SymbolMap<int64_t> values;
-  for (Symbol s : symbolsOf(e)) {
-    Interval range = model_.facts.range(s);
-    values[s] = std::clamp<int64_t>(256, std::max<int64_t>(range.lo, 1), std::max<int64_t>(range.hi, 1));
-  }
-  return evaluate(e, values).value_or(1);
 }
 
 Result<std::array<Expr, 3>> Binder::gridOf(const Graph &g, const Node &n, const BundledLaunch &row,

@@ -6,6 +6,7 @@
 
 #include "abi/archive.h"
 #include "base/diagnostics/package.h"
+#include "ir/shape/usual.h"
 #include "package/kernel_rows.h"
 #include "package/rows.h"
 #include "package/step_rows.h"
@@ -181,10 +182,14 @@ std::vector<fbs::Buffer> PlanWriter::buffers() {
 
 Rows<fbs::Symbol> PlanWriter::symbols() {
   std::vector<Offset<fbs::Symbol>> rows;
-  for (const auto &[symbol, range] : plan_->program.facts.ranges())
-    if (rows_.sizes.defined(symbol))
-      rows.push_back(
-          fbs::CreateSymbol(rows_.fb, rows_.fb.CreateString(symbol.name()), rows_.slot(symbol), range.lo, range.hi));
+  const Facts &facts = plan_->program.facts;
+  for (const auto &[symbol, range] : facts.ranges()) {
+    if (!rows_.sizes.defined(symbol)) continue;
+    // What `neso bench` and `neso verify` run with unless they are told otherwise.
+    const std::optional<int64_t> hint = facts.hint(symbol);
+    rows.push_back(fbs::CreateSymbol(rows_.fb, rows_.fb.CreateString(symbol.name()), rows_.slot(symbol), range.lo,
+                                     range.hi, hint ? std::clamp(*hint, range.lo, std::max(range.lo, range.hi)) : 0));
+  }
   return rows_.fb.CreateVector(rows);
 }
 

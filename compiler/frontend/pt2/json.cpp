@@ -155,7 +155,14 @@ Expr JsonReader::symInt(Json e, std::string_view field) {
   }
   std::string_view text = string(value, "expr_str");
   if (!ok()) return 0;
-  if (std::optional<Expr> parsed = tryExpression(text)) return *parsed;
+  if (std::optional<Expr> parsed = tryExpression(text)) {
+    // {"hint": {"as_int": 8}}, or null for sizes that come from data.
+    simdjson::dom::object hint;
+    if (int64_t size; parsed->isSymbol() && value["hint"].get(hint) == simdjson::SUCCESS &&
+                      hint["as_int"].get(size) == simdjson::SUCCESS)
+      hints_.try_emplace(parsed->symbol(), size);
+    return *parsed;
+  }
   Result<Expr> again = parseExpr(text);
   Error error = again.takeError();
   Diagnostic d = error.diagnostics().front();

@@ -54,7 +54,8 @@ public:
 
   // Pieces of the schema that weights and graphs share.
   DType dtype(int64_t code, std::string_view what);
-  Expr symInt(Json e, std::string_view field); // SymInt
+  Expr symInt(Json e, std::string_view field); // SymInt; where it is a symbol with a hint, that is noted
+  const SymbolMap<int64_t> &hints() const { return hints_; }
   std::optional<Expr>
   tryExpression(std::string_view text); // parsed once a text; nullopt if it is no integer expression
   graph::TensorType tensorType(Json meta, std::string_view name);
@@ -65,6 +66,7 @@ public:
 private:
   std::string path_, member_;
   std::optional<Error> error_;
+  SymbolMap<int64_t> hints_; // with which sizes the model was exported
   std::unordered_map<std::string, Expr> expressions_;
 };
 

@@ -247,6 +247,7 @@ private:
         return r_.bad(name, fmt::format("its range [{}, {}] is empty", interval.lo, interval.hi));
       m_.facts.setRange(Symbol::size(name), interval);
     }
+    for (const auto &[symbol, size] : r_.hints()) m_.facts.setHint(symbol, size);
   }
 
   void readGuards(Json root) {

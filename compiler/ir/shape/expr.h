@@ -137,6 +137,11 @@ class Facts {
 public:
   void setRange(Symbol symbol, Interval range);
   void setDivisor(Symbol symbol, int64_t divisor); // the symbol is a multiple of it
+  /// A value that the symbol is known to take in practice; see ir/shape/usual.h.
+  void setHint(Symbol symbol, int64_t value);
+  std::optional<int64_t> hint(Symbol symbol) const;
+  /// Forgets the symbol.
+  void erase(Symbol symbol);
   /// A loop index: the symbol is in [0, extent), where extent may be symbolic. Sets the constant range too, from
   /// extent's own range.
   void setIndex(Symbol symbol, Expr extent);
@@ -157,7 +162,7 @@ public:
 private:
   bool provablyNonNegative(Expr e) const;
   std::map<Symbol, Interval> ranges_;
-  std::map<Symbol, int64_t> divisors_;
+  std::map<Symbol, int64_t> divisors_, hints_;
   std::map<Symbol, Expr> extents_; // of loop indices
 };
 

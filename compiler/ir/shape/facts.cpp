@@ -52,6 +52,14 @@ int64_t powerOfTwoIn(int64_t v) { return v == 0 ? int64_t{1} << 62 : v & -v; }
 
 void Facts::setRange(Symbol symbol, Interval range) { ranges_[symbol] = range; }
 void Facts::setDivisor(Symbol symbol, int64_t divisor) { divisors_[symbol] = divisor; }
+void Facts::setHint(Symbol symbol, int64_t value) { hints_[symbol] = value; }
+std::optional<int64_t> Facts::hint(Symbol symbol) const {
+  auto it = hints_.find(symbol);
+  return it == hints_.end() ? std::nullopt : std::optional(it->second);
+}
+void Facts::erase(Symbol symbol) {
+  ranges_.erase(symbol), divisors_.erase(symbol), hints_.erase(symbol), extents_.erase(symbol);
+}
 void Facts::setIndex(Symbol symbol, Expr extent) {
   Interval range = rangeOf(extent);
   ranges_[symbol] = {0, range.hi == kMax ? kMax : std::max<int64_t>(range.hi - 1, 0)};

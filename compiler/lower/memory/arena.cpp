@@ -9,8 +9,6 @@
 
 namespace neso::memory {
 
-using schedule::hint;
-
 namespace {
 
 bool overlap(const Block &a, const Block &b) { return a.first <= b.last && b.first <= a.last; }
@@ -21,9 +19,14 @@ struct Sized {
   std::vector<int64_t> size;
   int64_t bound = 0; // live bytes at the worst step
 };
-Sized sizedAt(const std::vector<Block> &blocks, const Facts &facts, int64_t usual) {
+/// Every symbol at this size, or at its usual one.
+using SampleSize = std::optional<int64_t>;
+int64_t bytesAt(Expr e, const Facts &facts, SampleSize size) {
+  return size ? valueAt(e, facts, *size) : usualSize(e, facts);
+}
+Sized sizedAt(const std::vector<Block> &blocks, const Facts &facts, SampleSize size) {
   Sized out{blocks, {}, 0};
-  for (const Block &b : blocks) out.size.push_back(hint(b.bytes, facts, usual));
+  for (const Block &b : blocks) out.size.push_back(bytesAt(b.bytes, facts, size));
   for (const Block &at : blocks) { // the worst step is the birth of some block
     int64_t live = 0;
     for (size_t b = 0; b < blocks.size(); ++b)
@@ -181,7 +184,7 @@ Expr peakOf(const std::vector<Block> &blocks, size_t steps, const Facts &facts) 
     Expr bytes = 0;
     for (const Block &b : blocks)
       if (b.first <= static_cast<int>(s) && static_cast<int>(s) <= b.last) bytes = bytes + b.bytes;
-    sums.push_back({hint(bytes, facts), bytes});
+    sums.push_back({usualSize(bytes, facts), bytes});
   }
   return MaxOfEnds(facts).atLeast(std::move(sums));
 }
@@ -193,7 +196,7 @@ Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts) {
     for (size_t b = 0; b < blocks.size(); ++b)
       if (a != b && overlap(blocks[a], blocks[b])) conflicts[a].push_back(b);
   if (std::all_of(blocks.begin(), blocks.end(), [](const Block &b) { return b.bytes.isConst(); })) {
-    Sized s = sizedAt(blocks, facts, 64);
+    Sized s = sizedAt(blocks, facts, {});
     std::vector<int64_t> at = pack(s, conflicts);
     int64_t total = 0;
     for (size_t k = 0; k < blocks.size(); ++k) {
@@ -202,9 +205,9 @@ Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts) {
     }
     return total;
   }
-  constexpr int64_t kUsual[] = {64, 6, 500};
+  constexpr SampleSize kSamples[] = {std::nullopt, 6, 64, 500};
   std::vector<Sized> samples;
-  for (int64_t usual : kUsual) samples.push_back(sizedAt(blocks, facts, usual));
+  for (SampleSize size : kSamples) samples.push_back(sizedAt(blocks, facts, size));
   MaxOfEnds greatest(facts);
   Expr bestTotal;
   double bestRatio = 0;
@@ -228,7 +231,7 @@ Expr placeBlocks(std::vector<Block> &blocks, const Facts &facts) {
     Expr total = greatest.of(std::move(all), sumsOnly);
     double ratio = 0;
     for (size_t t = 0; t < samples.size(); ++t)
-      ratio = std::max(ratio, static_cast<double>(hint(total, facts, kUsual[t])) /
+      ratio = std::max(ratio, static_cast<double>(bytesAt(total, facts, kSamples[t])) /
                                   static_cast<double>(std::max<int64_t>(samples[t].bound, 1)));
     if (bestTotal.valid() && ratio >= bestRatio) continue;
     bestTotal = total;

@@ -49,7 +49,7 @@ void emitAttention(KernelContext &k, const Facts &facts) {
   AttentionBlock block{kQueryBlock, kKeyBlock, 4, 3};
   int64_t least = 1;
   if (k.target.threadBlocks) {
-    block = attentionBlock(k.target, likelySize(facts, x[0] * x[1]), likelySize(facts, x[2]),
+    block = attentionBlock(k.target, usualSize(x[0] * x[1], facts), usualSize(x[2], facts),
                            std::max(headBlock, valueBlock), itemSize(spec.k.dtype));
     least = 16; // of a side of a matrix instruction
     k.kernel.warps = block.warps, k.kernel.stages = block.stages;

@@ -21,16 +21,6 @@ TileTarget tileTarget(const MachineSheet &machine, const Capabilities &caps) {
   return t;
 }
 
-int64_t likelySize(const Facts &facts, Expr extent) {
-  if (std::optional<int64_t> n = facts.simplify(extent).asConst()) return *n;
-  SymbolMap<int64_t> env;
-  for (Symbol s : symbolsOf(extent)) {
-    Interval r = facts.range(s);
-    env[s] = std::clamp<int64_t>(512, std::max<int64_t>(r.lo, 1), std::max<int64_t>(r.hi, 1));
-  }
-  return evaluate(extent, env).value_or(512);
-}
-
 int64_t pointwiseElements(const TileTarget &target, int64_t elements) {
   int64_t block = target.pointwiseBlock;
   while (block > 128 && elements < block * target.processors * 2) block /= 2;

@@ -3,13 +3,10 @@
 #include <cstdint>
 
 #include "ir/plan/plan.h"
+#include "ir/shape/usual.h"
 #include "lower/plan_to_tile/plan_to_tile.h"
 
 namespace neso {
-
-/// The value of an extent where it is constant, else a guess inside its range (512 where that allows it): for costs
-/// only.
-int64_t likelySize(const Facts &facts, Expr extent);
 
 /// Elements of one program of a pointwise kernel over `elements` in all: large blocks for bandwidth, smaller ones while
 /// processors would idle.

@@ -174,8 +174,8 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
   c.kSize = productOf(kernel.rRanges, c.kInner);
   if (target.threadBlocks) {
     DotBlock block =
-        dotBlock(target, likelySize(facts, productOf(kernel.xRanges, c.batch)), likelySize(facts, c.mSize),
-                 likelySize(facts, c.nSize), likelySize(facts, c.kSize), itemSize(a), hasLongEpilogue(kernel));
+        dotBlock(target, usualSize(productOf(kernel.xRanges, c.batch), facts), usualSize(c.mSize, facts),
+                 usualSize(c.nSize, facts), usualSize(c.kSize, facts), itemSize(a), hasLongEpilogue(kernel));
     c.bm = block.m, c.bn = block.n, c.bk = block.k;
     kernel.warps = block.warps, kernel.stages = block.stages;
     return c;

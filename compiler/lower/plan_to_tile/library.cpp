@@ -158,10 +158,10 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
     form.rest = restOf(kernel, stored, p.d.buffer);
   }
   const double restBytes =
-      form.rest ? static_cast<double>(likelySize(facts, p.batch * p.m * p.n) * 2 * itemSize(p.outType)) : 0;
+      form.rest ? static_cast<double>(usualSize(p.batch * p.m * p.n, facts) * 2 * itemSize(p.outType)) : 0;
   if (target.library == TileTarget::Library::Auto &&
-      !libraryPays(target, likelySize(facts, p.batch), likelySize(facts, p.m), likelySize(facts, p.n),
-                   likelySize(facts, p.k), itemSize(p.type), restBytes))
+      !libraryPays(target, usualSize(p.batch, facts), usualSize(p.m, facts), usualSize(p.n, facts),
+                   usualSize(p.k, facts), itemSize(p.type), restBytes))
     return std::nullopt;
   return form;
 }

@@ -142,7 +142,7 @@ private:
   /// Elements of the outer space.
   int64_t likelyResults() const {
     int64_t all = 1;
-    for (Expr e : x()) all = std::min<int64_t>(all * likelySize(facts_, e), int64_t{1} << 40);
+    for (Expr e : x()) all = std::min<int64_t>(all * usualSize(e, facts_), int64_t{1} << 40);
     return all;
   }
 
@@ -189,9 +189,9 @@ private:
       if (unit(x().size() - 1) || std::find(used.begin(), used.end(), Symbol::outer(x().size() - 1)) == used.end())
         return;
       for (size_t d = 0; d + 1 < x().size(); ++d)
-        if (unit(d) && likelySize(facts_, x()[d]) >= 8) found = d;
+        if (unit(d) && usualSize(x()[d], facts_) >= 8) found = d;
     };
-    if (likelySize(facts_, x().back()) < 8) return found;
+    if (usualSize(x().back(), facts_) < 8) return found;
     for (const Node &n : nodes()) loops::forEachAccess(n, [&](const loops::Access &a) { look(a.index); });
     return found;
   }
@@ -204,7 +204,7 @@ private:
     if (target_.threadBlocks && !k_.kernel.serial) {
       const int64_t all = likelyResults();
       bool shares = !x().empty();
-      RowBlock block = rowBlock(target_, shares ? likelySize(facts_, x().back()) : 1, length, lastInnerPhase_ > 0,
+      RowBlock block = rowBlock(target_, shares ? usualSize(x().back(), facts_) : 1, length, lastInnerPhase_ > 0,
                                 streamsRows() ? kStreamingWarps * 32 * vectorOfThread() : target_.reduceChunk * 2);
       // Rows that share a program lie along the last outer dimension; the other dimensions count as programs.
       if (shares && all / block.rows < target_.processors) block.rows = 1;
@@ -547,7 +547,7 @@ void dropEmptyReductions(plan::Kernel &kernel) {
 void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileTarget &target) {
   // A row that no program can keep is read once: its partial results are combined as they come.
   if (target.threadBlocks && !kernel.serial &&
-      likelySize(plan.program.facts, product(kernel.rRanges)) > target.registerRow)
+      usualSize(product(kernel.rRanges), plan.program.facts) > target.registerRow)
     return;
   std::vector<Node> out;
   auto internal = [&](const char *what, DType dtype) {

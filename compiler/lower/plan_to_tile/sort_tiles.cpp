@@ -36,10 +36,10 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
   const Node &node = k.kernel.nodes[0];
   std::vector<Blocking> blockings = rowsOf(k);
   int64_t all = 1, width = nextPowerOfTwo(length), rows = 1;
-  for (Expr e : k.kernel.xRanges) all = std::min<int64_t>(all * likelySize(facts, e), int64_t{1} << 40);
+  for (Expr e : k.kernel.xRanges) all = std::min<int64_t>(all * usualSize(e, facts), int64_t{1} << 40);
   // Short rows share a warp, as long as every processor has work.
   if (!blockings.empty()) {
-    int64_t most = nextPowerOfTwo(likelySize(facts, k.kernel.xRanges.back()));
+    int64_t most = nextPowerOfTwo(usualSize(k.kernel.xRanges.back(), facts));
     while (rows * width < 32 * kSortedPerThread && rows < most && all >= rows * 2 * k.target.processors * 2) rows *= 2;
   }
   Emitter e(k, rows > 1 ? Frame{{rows, width}} : Frame{{width}});

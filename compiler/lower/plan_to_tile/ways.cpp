@@ -32,8 +32,8 @@ void addProducts(std::vector<Way> &ways, const plan::Plan &plan, plan::Kernel ke
   for (size_t d : c->batch) batch = batch * kernel.xRanges[d];
   const DType type = kernel.nodes[0].body.ops[static_cast<size_t>(kernel.nodes[0].lhs)].dtype;
   const std::vector<DotBlock> blocks =
-      dotBlocks(target, likelySize(facts, batch), likelySize(facts, c->mSize), likelySize(facts, c->nSize),
-                likelySize(facts, c->kSize), itemSize(type));
+      dotBlocks(target, usualSize(batch, facts), usualSize(c->mSize, facts), usualSize(c->nSize, facts),
+                usualSize(c->kSize, facts), itemSize(type));
   // A way by our kernel must not be one by the library.
   TileTarget own = target;
   own.library = TileTarget::Library::Never;

@@ -18,14 +18,4 @@ void renumberIndirects(Node &node, size_t &next) {
   if (!symbols.empty()) mapExprs(node, [&](Expr e) { return substitute(e, symbols); });
 }
 
-int64_t hint(Expr e, const Facts &facts, int64_t usual) {
-  if (e.isConst()) return e.constValue();
-  SymbolMap<int64_t> values;
-  for (Symbol s : symbolsOf(e)) {
-    Interval range = facts.range(s);
-    values[s] = std::clamp<int64_t>(usual, range.lo == INT64_MIN ? 1 : range.lo, range.hi);
-  }
-  return evaluate(e, values).value_or(usual);
-}
-
 } // namespace neso::schedule

@@ -119,7 +119,7 @@ private:
     for (const Buffer &b : program_.buffers) {
       const std::set<size_t> &users = users_[b.id.index()];
       if (users.size() < 2) continue;
-      int64_t bytes = hint(b.elements, program_.facts) * itemSize(b.dtype);
+      int64_t bytes = usualSize(b.elements, program_.facts) * itemSize(b.dtype);
       std::vector<size_t> list(users.begin(), users.end());
       // Pairs far apart in a long list of users (a weight, a mask) are not tried.
       for (size_t i = 0; i < list.size(); ++i)
@@ -240,8 +240,8 @@ private:
       bool innerWork = false;
       for (const GroupNode &n : g.nodes) innerWork |= n.overR && n.node.kind == Node::Kind::Pointwise;
       int64_t rows = 1, length = 1;
-      for (const Dim &d : g.x) rows *= hint(d.extent, program_.facts);
-      for (const Dim &d : g.r) length *= hint(d.extent, program_.facts);
+      for (const Dim &d : g.x) rows *= usualSize(d.extent, program_.facts);
+      for (const Dim &d : g.r) length *= usualSize(d.extent, program_.facts);
       if (innerWork && rows < kFewRows && length >= kLongRow) return "few long rows would leave cores idle";
     }
     return "";

@@ -76,11 +76,11 @@ struct Finisher {
     accesses.clear();
     for (const GroupNode &n : g.nodes) {
       int64_t points = 1;
-      for (const Dim &d : g.x) points *= std::max<int64_t>(hint(d.extent, program.facts), 1);
+      for (const Dim &d : g.x) points *= std::max<int64_t>(usualSize(d.extent, program.facts), 1);
       if (n.overR)
-        for (const Dim &d : g.r) points *= std::max<int64_t>(hint(d.extent, program.facts), 1);
+        for (const Dim &d : g.r) points *= std::max<int64_t>(usualSize(d.extent, program.facts), 1);
       for (Access &a : accessesOf(n.node)) {
-        int64_t bytes = std::min(points, hint(program.buffer(a.buffer).elements, program.facts)) *
+        int64_t bytes = std::min(points, usualSize(program.buffer(a.buffer).elements, program.facts)) *
                         itemSize(program.buffer(a.buffer).dtype);
         accesses.push_back({std::move(a), bytes});
       }
@@ -111,7 +111,9 @@ struct Finisher {
       if (covers && weight > best) best = weight, lead = &a;
     }
     if (lead) {
-      auto stride = [&](const Dim &d) { return hint(affineIn(lead->index, d.symbol)->coefficient, program.facts); };
+      auto stride = [&](const Dim &d) {
+        return usualSize(affineIn(lead->index, d.symbol)->coefficient, program.facts);
+      };
       std::stable_sort(dims.begin(), dims.end(), [&](const Dim &a, const Dim &b) { return stride(a) > stride(b); });
     }
     size_t inner = dims.size() - 1;

@@ -78,7 +78,7 @@ std::optional<Ordered> orderBy(Expr index, const std::vector<Dim> &dims, const F
     }
     std::optional<Affine> a = affineIn(index, d.symbol);
     if (!a) return std::nullopt;
-    strides.push_back({hint(a->coefficient, facts), d});
+    strides.push_back({usualSize(a->coefficient, facts), d});
   }
   std::stable_sort(strides.begin(), strides.end(), [](const auto &p, const auto &q) { return p.first > q.first; });
   for (auto &[stride, d] : strides) out.used.push_back(d);
@@ -218,7 +218,7 @@ bool keepsPositions(const Group &g, const std::vector<Dim> &r) {
 
 int64_t pointsOf(const std::vector<Dim> &dims, const Facts &facts) {
   int64_t n = 1;
-  for (const Dim &d : dims) n *= std::max<int64_t>(hint(d.extent, facts), 1);
+  for (const Dim &d : dims) n *= std::max<int64_t>(usualSize(d.extent, facts), 1);
   return n;
 }
 
@@ -245,10 +245,10 @@ int64_t savings(const Aligned &g, const Program &program, const std::vector<bool
       for (const Group *side : {&g.a, &g.b}) {
         int64_t mine = 1;
         for (const Dim &d : joined(side->x, side->r))
-          if (uses(p.access.index, d.symbol)) mine *= std::max<int64_t>(hint(d.extent, program.facts), 1);
+          if (uses(p.access.index, d.symbol)) mine *= std::max<int64_t>(usualSize(d.extent, program.facts), 1);
         points = std::max(points, mine);
       }
-      int64_t bytes = std::min(points, hint(b.elements, program.facts)) * itemSize(b.dtype);
+      int64_t bytes = std::min(points, usualSize(b.elements, program.facts)) * itemSize(b.dtype);
       saved += bytes;
       if ((p.access.writes() || q.access.writes()) && temporary[b.id.index()]) saved += bytes;
       shared.push_back(b.name);
@@ -267,7 +267,7 @@ bool injective(Expr index, const std::vector<Dim> &dims, const Facts &facts) {
     strides.push_back({a->coefficient, d.extent});
   }
   std::stable_sort(strides.begin(), strides.end(),
-                   [&](const auto &p, const auto &q) { return hint(p.first, facts) < hint(q.first, facts); });
+                   [&](const auto &p, const auto &q) { return usualSize(p.first, facts) < usualSize(q.first, facts); });
   Expr reach = 1; // every smaller stride's span
   for (const auto &[stride, extent] : strides) {
     if (stride != reach && !facts.provablyLessEqual(reach, stride)) return false;

@@ -18,7 +18,7 @@ public:
       : block_(block), bytes_(p.program.buffers.size()), users_(p.program.buffers.size()), pinned_(p.program.buffers.size()) {
     for (const Buffer &b : p.program.buffers)
       if (p.placements[b.id.index()].where == plan::Placement::Where::Arena)
-        bytes_[b.id.index()] = hint(p.placements[b.id.index()].bytes, p.program.facts);
+        bytes_[b.id.index()] = usualSize(p.placements[b.id.index()].bytes, p.program.facts);
     for (const ProgramOutput &o : p.program.outputs)
       if (o.buffer.valid()) pinned_[o.buffer.index()] = true; // copied at the end
     waits_.resize(p.kernels.size());

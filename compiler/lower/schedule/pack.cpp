@@ -66,7 +66,7 @@ private:
       if (updates) return false;
     }
     const plan::KernelTraffic t = plan::traffic(plan_, k);
-    return hint(t.bytesRead + t.bytesWritten, plan_.program.facts) <= most_;
+    return usualSize(t.bytesRead + t.bytesWritten, plan_.program.facts) <= most_;
   }
 
   std::set<size_t> touched(size_t k) const {

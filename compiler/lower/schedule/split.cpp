@@ -73,8 +73,8 @@ void splitReductions(Program &program, const SplitRule &rule) {
   int32_t nextId = freeNodeId(program).value;
   for (Node &n : program.nodes) {
     int64_t results = 1, length = 1;
-    for (Expr e : n.ranges) results *= hint(e, program.facts);
-    for (Expr e : n.reduceRanges) length *= hint(e, program.facts);
+    for (Expr e : n.ranges) results *= usualSize(e, program.facts);
+    for (Expr e : n.reduceRanges) length *= usualSize(e, program.facts);
     bool across = n.kind == Node::Kind::Reduction && runsAcross(n);
     bool fits = n.kind == Node::Kind::Reduction && results <= (across ? rule.fewColumns : rule.fewRows) &&
                 length >= (across ? rule.longColumn : rule.longRow);

@@ -23,9 +23,9 @@ Shape shapeOf(const Node &n, const Facts &facts) {
   std::set<Symbol> left = dependences(n.body, n.lhs), right = dependences(n.body, n.rhs);
   for (size_t d = 0; d < n.ranges.size(); ++d) {
     bool inLeft = left.count(Symbol::index(d)), inRight = right.count(Symbol::index(d));
-    (inLeft == inRight ? s.batch : inLeft ? s.m : s.n) *= hint(n.ranges[d], facts);
+    (inLeft == inRight ? s.batch : inLeft ? s.m : s.n) *= usualSize(n.ranges[d], facts);
   }
-  for (Expr e : n.reduceRanges) s.k *= hint(e, facts);
+  for (Expr e : n.reduceRanges) s.k *= usualSize(e, facts);
   return s;
 }
 

@@ -16,7 +16,8 @@ void splitScans(Program &program, const SplitRule &rule) {
   for (Node &n : program.nodes) {
     const Expr rows = product(n.ranges);
     if (n.kind == Node::Kind::Scan && n.inputs.size() == 1 && n.reduceRanges.size() == 1 &&
-        hint(rows, program.facts) <= rule.fewScans && hint(n.reduceRanges[0], program.facts) >= rule.longScan) {
+        usualSize(rows, program.facts) <= rule.fewScans &&
+        usualSize(n.reduceRanges[0], program.facts) >= rule.longScan) {
       const DType type = n.body.ops[static_cast<size_t>(n.inputs[0])].dtype;
       LookBack look;
       look.tile = rule.scanTile / std::max<int64_t>(itemSize(type), 4);

@@ -181,6 +181,26 @@ TEST(Package, RunsAPlanWithSymbolicSizes) {
   EXPECT_STREQ(neso_model_metadata(l.model, "who"), "test");
 }
 
+// Inputs that nobody gives sizes for are as large as those that the model was exported with.
+TEST(Package, HintsAreTheSizesOfInputsThatAreMade) {
+  auto sizesOf = [](std::optional<int64_t> hint, std::vector<int64_t> named) {
+    Maker m;
+    Symbol s0 = Symbol::size("s0");
+    m.p.program.facts.setRange(s0, {3, 50});
+    if (hint) m.p.program.facts.setHint(s0, *hint);
+    m.input("x", {s0, 4});
+    Loaded l(packageBytes(m.contents()));
+    const char *name = "s0";
+    std::vector<int64_t> out(2);
+    EXPECT_EQ(neso_model_solve_sizes(l.model, &name, named.data(), named.size(), out.data()), NESO_OK);
+    return out;
+  };
+  EXPECT_EQ(sizesOf(17, {}), (std::vector<int64_t>{17, 4}));
+  EXPECT_EQ(sizesOf(17, {9}), (std::vector<int64_t>{9, 4}));
+  EXPECT_EQ(sizesOf(80, {}), (std::vector<int64_t>{50, 4}));
+  EXPECT_EQ(sizesOf({}, {}), (std::vector<int64_t>{3, 4}));
+}
+
 TEST(Package, EqualPlansGiveEqualBytes) {
   std::vector<float> w{3};
   auto make = [&] {

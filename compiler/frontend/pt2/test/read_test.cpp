@@ -85,6 +85,9 @@ TEST(Read, SymbolicSizes) {
   Interval r = m.facts.range(x.sizes[0].symbol());
   EXPECT_EQ(r.lo, 2);
   EXPECT_EQ(r.hi, 64);
+  // "hint": {"as_int": …} of the file.
+  EXPECT_EQ(m.facts.hint(x.sizes[0].symbol()), 4);
+  EXPECT_EQ(m.facts.hint(y.sizes[0].symbol()), 4);
   const graph::Node &cat = nodeNamed(m, "cat");
   graph::ValueId joined = cat.outputs[0][0];
   EXPECT_EQ(m.graph.value(joined).type.sizes[0], x.sizes[0] + y.sizes[0]);

@@ -342,10 +342,7 @@ void unifySymbols(Model &m) {
     }
   }
   if (by.empty()) return;
-  Facts facts;
-  for (const auto &[symbol, range] : m.facts.ranges())
-    if (!by.count(symbol)) facts.setRange(symbol, range);
-  m.facts = facts;
+  for (const auto &[symbol, e] : by) m.facts.erase(symbol);
   forEachGraph(m.graph, [&](Graph &g) {
     auto change = [&](Expr &e) {
       if (e.valid()) e = substitute(e, by);

@@ -1,5 +1,6 @@
 #include "base/diagnostics/pt2.h"
 #include "ir/shape/expr.h"
+#include "ir/shape/usual.h"
 
 #include <gtest/gtest.h>
 
@@ -187,6 +188,31 @@ TEST(ParsePrinted, ReadsWhatIsPrinted) {
   EXPECT_FALSE(parsePrinted("s0 + unknown",
                             [](std::string_view name) { return name == "s0" ? std::optional(kS0) : std::nullopt; }));
   EXPECT_FALSE(parsePrinted("'s0"));
+}
+
+TEST(Usual, HintsWithinRanges) {
+  Facts f;
+  EXPECT_EQ(usualSize(kS0, f), kUsualSize);
+  f.setRange(kS0, {4, 100});
+  EXPECT_EQ(usualSize(kS0, f), 100);
+  f.setHint(kS0, 17);
+  EXPECT_EQ(usualSize(kS0, f), 17);
+  EXPECT_EQ(usualSize(3 * s0 + 1, f), 52);
+  EXPECT_EQ(valueAt(3 * s0 + 1, f, 6), 19);
+  EXPECT_EQ(valueAt(s0, f, 1), 4);
+  f.setHint(kS0, 3);
+  EXPECT_EQ(usualSize(kS0, f), 4);
+  // The least size that an export leaves open stands for any.
+  f.setHint(kS0, 2);
+  EXPECT_EQ(usualSize(kS0, f), 100);
+  f.setRange(kS0, {0, 100});
+  f.setHint(kS0, 0);
+  EXPECT_EQ(usualSize(kS0, f), 100);
+  f.setRange(kS0, {0, 1});
+  EXPECT_EQ(usualSize(kS0, f), 1);
+  EXPECT_EQ(usualSize(floorDiv(s0, 0), f), kUsualSize);
+  f.erase(kS0);
+  EXPECT_EQ(usualSize(kS0, f), kUsualSize);
 }
 
 TEST(Expr, Affine) {
