@@ -12,13 +12,15 @@ using namespace neso::cli;
 namespace {
 class Cli : public CliTest {
 protected:
-  // y = x + w with x [s0], s0 in [2, 8]; state (a buffer) and z, the second input, are doubled in place.
+  // y = x + w with x [s0], s0 in [2, 8], exported with 5; state (a buffer) and z, the second input, are doubled in
+  // place.
   // gpu: its kernels are those of the fake CUDA driver.
   void makePackage(const std::string &name, float first = 1, bool gpu = false, const std::string &arch = "x86-64") {
     plan::Plan p;
     Expr s0 = Symbol::size("s0");
     p.program.name = "tiny";
     p.program.facts.setRange(Symbol::size("s0"), {2, 8});
+    p.program.facts.setHint(Symbol::size("s0"), 5);
     std::vector<float> w(8, 10), state{1, 2};
     w[0] = first;
     auto buffer = [&](const std::string &n, loops::Buffer::Kind kind, Expr elements, int64_t index,
@@ -219,11 +221,13 @@ TEST_F(Cli, InfoTellsRangesConstantsAndTargets) {
   Outcome o = neso(fmt::format("info {}m.neso --json", dir));
   ASSERT_EQ(o.code, 0) << o.err;
   for (const char *part : {"\"model\": \"tiny\"", "\"shape\": [{\"symbol\": \"s0\", \"min\": 2, \"max\": 8}]",
+                           "{\"name\": \"s0\", \"min\": 2, \"max\": 8, \"hint\": 5}",
                            "\"name\": \"layer.w\"", "\"arch\": \"x86-64\"", "\"license\": \"none\"", "\"launches\": 3"})
     EXPECT_NE(o.out.find(part), std::string::npos) << part << "\n" << o.out;
   o = neso(fmt::format("info {}m.neso", dir));
   EXPECT_EQ(o.code, 0);
   EXPECT_NE(o.out.find("x f32 [s0=2..8]"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("size s0=2..8, exported with 5\n"), std::string::npos) << o.out;
 }
 
 TEST_F(Cli, BenchMakesInputsOfTheSizeAskedFor) {

@@ -33,6 +33,9 @@ bool usesR(Expr e) {
 constexpr int64_t kUnrollElements = 64, kUnrollOps = 1024;
 /// Warps of a program that reads a long row in steps.
 constexpr int64_t kStreamingWarps = 16;
+/// The least block of a row whose length is known at run time only and which is walked as a whole: one thread's, and
+/// that of a block of threads.
+constexpr int64_t kLeastRow = 64, kLeastRowOfBlock = 256;
 
 class LoopKernel {
 public:
@@ -121,9 +124,9 @@ private:
     case Shape::Columns: {
       RowBlock block{target_.reduceChunk / 4, target_.columnBlock};
       if (target_.threadBlocks)
-        block = columnBlock(target_, likelyResults(), upperBound(facts_, r().back(), target_.reduceChunk));
+        block = columnBlock(target_, likelyResults(), innerLength());
       int64_t columns = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), block.inner)), block.inner);
-      innerBlock_ = std::min<int64_t>(nextPowerOfTwo(upperBound(facts_, r().back(), target_.reduceChunk)), block.rows);
+      innerBlock_ = std::min<int64_t>(nextPowerOfTwo(innerLength()), block.rows);
       innerDim_ = 0;
       frame.tile = {innerBlock_, columns};
       blockings.back().size = columns, blockings.back().frameDim = 1;
@@ -197,7 +200,7 @@ private:
   }
 
   void blockRows(std::vector<Blocking> &blockings, Frame &frame) {
-    int64_t length = upperBound(facts_, r().back(), target_.reduceChunk), rows = 1;
+    int64_t length = innerLength(), rows = 1;
     innerBlock_ = std::min(nextPowerOfTwo(length), target_.reduceChunk);
     if (k_.kernel.serial) innerBlock_ = 1;
     innerDim_ = 0;
@@ -217,6 +220,35 @@ private:
     innerDim_ = 1;
     frame.tile = {rows, innerBlock_};
     blockings.back().size = rows, blockings.back().frameDim = 0;
+  }
+
+  /// Elements of the last inner dimension that a block is made for: all that there may be, if walking the block ends
+  /// where the mask does, else as many as usual. Longer ones take several blocks.
+  int64_t innerLength() const {
+    const int64_t most = upperBound(facts_, r().back(), target_.reduceChunk);
+    if (r().back().isConst() || endsWithMask()) return most;
+    const int64_t least = target_.threadBlocks ? kLeastRowOfBlock : kLeastRow;
+    return std::min(most, std::max(usualSize(r().back(), facts_), least));
+  }
+
+  /// One thread stops where nothing is left of a row, in passes that only add up and in those that only store. A block
+  /// of threads holds whole tiles; scans and the places of extremes are carried through all of one.
+  bool endsWithMask() const {
+    if (target_.threadBlocks || !cheapFold()) return false;
+    std::vector<bool> stores(static_cast<size_t>(lastPhase_) + 1), reduces = stores;
+    for (size_t i = 0; i < nodes().size(); ++i) {
+      if (!inner_[i]) continue;
+      const size_t phase = static_cast<size_t>(phase_[i]);
+      if (nodes()[i].kind == Node::Kind::Scan) return false;
+      if (nodes()[i].kind == Node::Kind::Reduction) reduces[phase] = true;
+      if (nodes()[i].kind == Node::Kind::Pointwise)
+        loops::forEachWrite(nodes()[i], [&](const loops::Access &a) {
+          if (k_.buffers.count(a.buffer)) stores[phase] = true;
+        });
+    }
+    for (size_t phase = 0; phase < stores.size(); ++phase)
+      if (stores[phase] && reduces[phase]) return false;
+    return true;
   }
 
   /// The kernel reduces: of its whole space it stores nothing.
