@@ -181,6 +181,14 @@ static std::string printConstant(const Constant &c, size_t number) {
     out += fmt::format(" tensor {} sizes [{}] strides [{}] offset {}", t.fqn.empty() ? "-" : t.fqn,
                        fmt::join(t.sizes, ", "), fmt::join(t.strides, ", "), t.offset);
   if (c.isBuffer) out += " buffer";
+  if (!c.orders.empty()) out += fmt::format(" made of {}", c.sourceElements);
+  for (const ElementOrder &order : c.orders) {
+    out += fmt::format(" order {}", order.elements);
+    for (const ElementOrder::Piece &p : order.pieces)
+      out += fmt::format(" piece sizes [{}] to {} by [{}] from {} by [{}]", fmt::join(p.sizes, ", "), p.to,
+                         fmt::join(p.toStrides, ", "), p.from, fmt::join(p.fromStrides, ", "));
+  }
+  for (const std::string &fqn : c.foldedFrom) out += " folded " + (fqn.empty() ? std::string("-") : fqn);
   // Few bytes of the compiler's own are said; more of them, and those of the model, are not.
   if (c.data && c.fileOffset < 0 && c.bytes > 0 && c.bytes <= kSaidBytes)
     out += " = " + hexText(c.data, c.bytes);

@@ -100,6 +100,19 @@ void ProgramReader::input(Line &line) {
   program.inputs.push_back(std::move(in));
 }
 
+ElementOrder ProgramReader::order(Line &line) {
+  ElementOrder out;
+  out.elements = line.integer();
+  while (line.eat("piece")) {
+    ElementOrder::Piece p;
+    line.expect("sizes"), p.sizes = line.numbers();
+    line.expect("to"), p.to = line.integer(), line.expect("by"), p.toStrides = line.numbers();
+    line.expect("from"), p.from = line.integer(), line.expect("by"), p.fromStrides = line.numbers();
+    out.pieces.push_back(std::move(p));
+  }
+  return out;
+}
+
 void ProgramReader::weight(Line &line) {
   Constant c;
   if (line.integer() != static_cast<int64_t>(program.constants.size())) line.error("weights are not in order");
@@ -115,6 +128,12 @@ void ProgramReader::weight(Line &line) {
     c.tensors.push_back(std::move(t));
   }
   c.isBuffer = line.eat("buffer");
+  if (line.eat("made")) line.expect("of"), c.sourceElements = line.integer();
+  while (line.eat("order")) c.orders.push_back(order(line));
+  while (line.eat("folded")) {
+    const std::string fqn = line.token();
+    c.foldedFrom.push_back(fqn == "-" ? "" : fqn);
+  }
   if (line.eat("=")) bytesOf(line, c);
   program.constants.push_back(std::move(c));
 }

@@ -31,6 +31,7 @@ private:
   void size(Line &line);
   void buffer(Line &line);
   void input(Line &line);
+  ElementOrder order(Line &line);
   void weight(Line &line);
   void output(Line &line);
   void node(Line &line);
