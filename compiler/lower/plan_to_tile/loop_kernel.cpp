@@ -36,6 +36,9 @@ constexpr int64_t kStreamingWarps = 16;
 /// The least block of a row whose length is known at run time only and which is walked as a whole: one thread's, and
 /// that of a block of threads.
 constexpr int64_t kLeastRow = 64, kLeastRowOfBlock = 256;
+/// A block of threads holds a row in registers, read once, rather than in steps that read it again, although up to so
+/// many times as much as usual is masked off.
+constexpr int64_t kHeldRow = 4;
 
 class LoopKernel {
 public:
@@ -228,7 +231,9 @@ private:
     const int64_t most = upperBound(facts_, r().back(), target_.reduceChunk);
     if (r().back().isConst() || endsWithMask()) return most;
     const int64_t least = target_.threadBlocks ? kLeastRowOfBlock : kLeastRow;
-    return std::min(most, std::max(usualSize(r().back(), facts_), least));
+    const int64_t usual = std::max(usualSize(r().back(), facts_), least);
+    if (target_.threadBlocks && most <= kHeldRow * usual) return most;
+    return std::min(most, usual);
   }
 
   /// One thread stops where nothing is left of a row, in passes that only add up and in those that only store. A block
