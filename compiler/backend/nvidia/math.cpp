@@ -23,6 +23,8 @@ struct FastMath {
   }
   Value *abs(Value *x) { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
   Value *ex2(Value *x) { return b.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx, {b.getFloatTy()}, {x}); }
+  /// One instruction where ex2 takes four: results below 2^-126 are zero.
+  Value *ex2Flushed(Value *x) { return b.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz, {b.getFloatTy()}, {x}); }
   Value *rcp(Value *x) { return b.CreateIntrinsic(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {}, {x}); }
   Value *bits(Value *x) { return b.CreateBitCast(x, b.getInt32Ty()); }
   Value *poly(Value *x, std::initializer_list<double> highToLow) {
@@ -38,7 +40,17 @@ struct FastMath {
     Value *rest = fma(x, c(lo), fma(x, c(hi), b.CreateFNeg(t)));
     return b.CreateFMul(ex2(t), fma(rest, c(0x1.62e430p-1), c(1.0)));
   }
-  Value *exp(Value *x) { return power(x, 0x1.715476p+0, 0x1.4ae0bf85ddf44p-26, -105.0, 89.0); }
+  /// 2^n 2^f, n = x log2(e) rounded down and cut to [-126, 126]: 2^f is never below 2^-126 where the result is not
+  /// zero, and the last multiplication rounds what is below. The cut is that of an addition to [0, 1] in units of 252,
+  /// and the sum with 1.5 * 2^23 leaves n as an exponent in its lowest bits. Infinities and NaN come through f.
+  Value *exp(Value *x) {
+    Value *cut = b.CreateIntrinsic(llvm::Intrinsic::nvvm_fma_rn_sat_f, {}, {x, c(0x1.77313ap-8), c(0.5)});
+    Value *sum = b.CreateIntrinsic(llvm::Intrinsic::nvvm_fma_rm_f, {}, {cut, c(252.0), c(12582913.0)});
+    Value *n = b.CreateFSub(sum, c(12583039.0));
+    Value *f = fma(x, c(0x1.4ae0c0p-26), fma(x, c(0x1.715476p+0), b.CreateFNeg(n)));
+    Value *power = b.CreateBitCast(b.CreateShl(bits(sum), 23), b.getFloatTy());
+    return b.CreateFMul(ex2Flushed(f), power);
+  }
   Value *exp10(Value *x) { return power(x, 0x1.a934f0p+1, 0x1.2f346e2bf924bp-24, -46.0, 39.0); }
 
   /// log(x) = n log(2) + log(m), m in [2/3, 4/3), then times `scale` = hi + lo with the integer part exact in its
@@ -75,7 +87,7 @@ struct FastMath {
                             0x1.1110e910f92c8p-3, -0x1.555555399c666p-2});
     small = fma(b.CreateFMul(x, s), small, x);
     // 1 - 2 / (e^2a + 1): the error of e^2a counts less the larger a is.
-    Value *e = ex2(b.CreateFMul(a, c(0x1.715476p+1)));
+    Value *e = ex2Flushed(b.CreateFMul(a, c(0x1.715476p+1)));
     Value *large = fma(rcp(b.CreateFAdd(e, c(1.0))), c(-2.0), c(1.0));
     large = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, large, x);
     return b.CreateSelect(b.CreateFCmpOLT(a, c(0.625)), small, large);
@@ -93,7 +105,7 @@ struct FastMath {
                     {-0x1.a37156df2e311p-24, 0x1.ffaf1f3cef54ap-19, -0x1.1964b0c105b00p-14, 0x1.758a732f25683p-11,
                      -0x1.5204186236888p-8, 0x1.bf6ea92d69cfap-6, -0x1.c823304651084p-4, -0x1.42e795cd1f354p-1,
                      -0x1.217d656cac635p+0, 0x1.d63c7f052f0e2p-12});
-    Value *large = b.CreateFSub(c(1.0), ex2(b.CreateFMul(l, c(0x1.715476p+0))));
+    Value *large = b.CreateFSub(c(1.0), ex2Flushed(b.CreateFMul(l, c(0x1.715476p+0))));
     large = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, large, x);
     return b.CreateSelect(b.CreateFCmpOLT(a, c(1.0)), small, large);
   }

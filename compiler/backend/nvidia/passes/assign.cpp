@@ -30,6 +30,14 @@ bool hasNoEffect(mlir::Operation *op) {
   return !pure || pure.getValue();
 }
 
+/// How many loops the operation stands in.
+int loopsAround(mlir::Operation *op) {
+  int loops = 0;
+  for (mlir::Operation *at = op->getParentOp(); at; at = at->getParentOp())
+    loops += llvm::isa<mlir::scf::ForOp, mlir::scf::WhileOp>(at);
+  return loops;
+}
+
 /// Whether the operation keeps elements at their places, or spreads them over new dims.
 bool followsElements(mlir::Operation *op) {
   const OpCode code = codeOf(op);
@@ -186,9 +194,10 @@ void Assignment::classify() {
 void Assignment::placeAccesses() {
   struct Class {
     std::vector<mlir::Operation *> ops;
-    llvm::SmallVector<int64_t, 4> widths;
+    // Of the accesses by vectors that stand in the most loops: the widest run, and the widest element.
+    int loops = -1;
     int64_t width = 1;
-    int bits = 8; // of the widest element that is accessed by vectors
+    int bits = 8;
   };
   // By shape and order of dims; ordered, so that the result does not depend on addresses in memory.
   std::map<std::pair<Sizes, std::vector<int>>, Class> classes;
@@ -214,7 +223,11 @@ void Assignment::placeAccesses() {
     }
     Class &c = classes[{sizesOf(shape), order}];
     c.ops.push_back(op);
-    if (width > 1) c.bits = std::max(c.bits, bits);
+    if (width == 1) return;
+    const int loops = loopsAround(op);
+    if (loops < c.loops) return;
+    if (loops > c.loops) c.loops = loops, c.bits = 8, c.width = 1;
+    c.bits = std::max(c.bits, bits);
     c.width = std::max(c.width, width);
   });
   for (auto &[key, c] : classes) {
