@@ -10,6 +10,7 @@
  *     data/neso/<model>/plan            the plan (plan.fbs)
  *     data/neso/<model>/code/<arch>     machine code, one member a target
  *     data/weights/weight_<N>           constants
+ *     data/weights/<hash>               constants in a file of weights alone, by XXH3-128 of their bytes (32 hexadecimal digits)
  *
  * The runtime reads members where they lie in the mapped file; checksums are zip's own CRC-32. */
 #ifndef NESO_ABI_ARCHIVE_H
@@ -21,9 +22,10 @@
 #define NESO_ARCHIVE_ALIGN 64
 #define NESO_ARCHIVE_ROOT "package/"
 #define NESO_ARCHIVE_MODEL_FOLDER "data/neso/"
+#define NESO_ARCHIVE_WEIGHT_FOLDER "data/weights/"
 /* Of plan.fbs. */
 #define NESO_PLAN_MAJOR 1
-#define NESO_PLAN_MINOR 4
+#define NESO_PLAN_MINOR 5
 
 #define NESO_ZIP_LOCAL 0x04034b50u
 #define NESO_ZIP_CENTRAL 0x02014b50u

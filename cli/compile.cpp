@@ -1,6 +1,7 @@
 // neso compile: a .pt2 becomes a package, or the text of one stage of the compiler.
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 
 #include <CLI/CLI.hpp>
 
@@ -16,12 +17,22 @@ namespace neso::cli {
 namespace {
 
 struct Options {
-  std::string model, output, report, emit, from, ptxas, format = "neso", aotiLibrary;
+  std::string model, output, report, emit, from, ptxas, format = "neso", aotiLibrary, weights = "embedded", weightFile;
   std::vector<std::string> archs, kernels, settings;
   CompileOptions compile;
   TuneRequest tune;
   bool verbose = false;
 };
+
+/// A file of weights is beside the package, or where the user says: the package then knows the way from its own folder.
+WeightPlace weightPlace(const Options &o) {
+  if (o.weights == "none") return {WeightPlace::None, "", ""};
+  if (o.weights == "embedded") return {};
+  namespace fs = std::filesystem;
+  const fs::path package = fs::absolute(o.output);
+  const fs::path file = o.weightFile.empty() ? fs::path(package).replace_extension(".weights") : fs::absolute(o.weightFile);
+  return {WeightPlace::File, file.string(), file.lexically_normal().lexically_relative(package.parent_path().lexically_normal()).string()};
+}
 
 int run(Options o) {
   if (Status s = resolveNative(o.compile.target, o.archs, o.tune.device); !s) return report(s.error());
@@ -32,6 +43,15 @@ int run(Options o) {
   o.compile.report = !o.report.empty();
   if (!o.emit.empty()) o.compile.emit = parseStage(o.emit);
   if (!o.from.empty()) o.compile.from = parseStage(o.from);
+  if (o.emit.empty() && o.format == "neso") {
+    o.compile.output = o.output;
+    o.compile.weights = weightPlace(o);
+    // Nothing may be left of values that the compiler does not know.
+    o.compile.updatable |= o.compile.weights.kind == WeightPlace::None;
+    // All or nothing: without its report there is no package.
+    if (!o.report.empty())
+      o.compile.beforeOutput = [&o](const Compilation &c) { return writeFileAtomically(o.report, c.report); };
+  }
   DiagnosticSink sink;
   auto start = std::chrono::steady_clock::now();
   const bool tuned = !o.tune.measureInto.empty() || !o.tune.readFrom.empty();
@@ -50,17 +70,18 @@ int run(Options o) {
   if (o.format == "aoti") {
     Result<std::string> archive = asAotiArchive(c->package, o.compile.target, o.aotiLibrary);
     if (!archive) return report(archive.error());
-    c->package = std::move(*archive);
+    if (!o.report.empty())
+      if (Status s = writeFileAtomically(o.report, c->report); !s) return report(s.error());
+    if (Status s = writeFileAtomically(o.output, *archive); !s) return report(s.error());
   }
-  // All or nothing: without its report there is no package.
-  if (!o.report.empty())
-    if (Status s = writeFileAtomically(o.report, c->report); !s) return report(s.error());
-  if (Status s = writeFileAtomically(o.output, c->package); !s) return report(s.error());
   if (o.verbose)
     for (const StepTime &t : c->times) std::fprintf(stderr, "%9.2f ms  %s\n", t.milliseconds, t.step);
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::fprintf(stderr, "%s: %.1f MB, compiled in %.2f s\n", o.output.c_str(),
-               static_cast<double>(c->package.size()) / 1e6, seconds);
+  std::error_code unknown; // of a pipe: 0
+  const auto bytes = std::filesystem::is_regular_file(o.output, unknown) ? std::filesystem::file_size(o.output, unknown) : 0;
+  std::fprintf(stderr, "%s: %.1f MB, compiled in %.2f s\n", o.output.c_str(), static_cast<double>(bytes) / 1e6, seconds);
+  if (o.compile.weights.kind == WeightPlace::File)
+    std::fprintf(stderr, "its weights: %s\n", o.compile.weights.path.c_str());
   return 0;
 }
 
@@ -132,12 +153,25 @@ void declareCompile(CLI::App &parent, Action &todo) {
       ->capture_default_str();
   app->add_option("--aoti-library", o->aotiLibrary,
                   "with --format aoti: the library to put into the archive (default: libneso_aoti.so in ../lib of this program)");
+  auto *weights =
+      app->add_option("--weights", o->weights,
+                      "embedded: in the package; external: in a file beside it, which several packages may share; none: who runs the "
+                      "model gives them (neso run --weights, neso_weights_load)")
+          ->check(CLI::IsMember({"embedded", "external", "none"}))
+          ->capture_default_str();
+  app->add_option("--weights-file", o->weightFile,
+                  "with --weights external: the file (default: the package's name with .weights); what other packages have there stays")
+      ->needs(weights);
   app->add_flag("--updatable", o->compile.updatable,
                 "compute nothing from weights when compiling, so that each of them can be given another value later");
   app->add_option("--threads", o->compile.threads, "of the compiler")->check(CLI::Range(1, 256))->capture_default_str();
   app->add_flag("--verbose", o->verbose, "print the time of each step");
   app->callback([o, app, output, &todo] {
     if (o->emit.empty() && output->count() == 0) throw CLI::RequiredError("-o");
+    if (!o->weightFile.empty() && o->weights != "external")
+      throw CLI::ValidationError("--weights-file", "is for --weights external");
+    if (o->weights != "embedded" && o->format == "aoti")
+      throw CLI::ValidationError("--weights", "PyTorch's loader takes archives that hold their weights: leave it at embedded");
     for (const std::string &s : o->settings) {
       size_t equals = s.find('=');
       if (equals == std::string::npos) throw CLI::ValidationError("--option", "'" + s + "' is not of the form K=V");

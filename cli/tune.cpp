@@ -180,6 +180,7 @@ Result<Compilation> compileTuned(const std::string &model, CompileOptions option
     if (Status s = checkDevice(request, options); !s) return s.takeError();
     CompileOptions quick = options;
     quick.report = false;
+    quick.output.clear(), quick.weights = {};
     std::map<std::string, Measured> measured;
     if (Status s = measureRound(model, quick, request, sink, 0, measured); !s) return s.takeError();
     const size_t rounds = roundsOf(measured);

@@ -88,6 +88,36 @@ protected:
   }
   void makeInputs() { save("in.safetensors", {tensor("x", {3}, {1, 2, 3}), tensor("1", {2}, {5, 6})}); }
 };
+
+TEST_F(Cli, WeightsLieWhereTheUserWantsThem) {
+  const std::string models = std::string(NESO_SOURCE_DIR) + "/tests/goldens/weights/", golden = models + "mlp.safetensors";
+  const std::string input = fmt::format("--input {}i.safetensors -o {}", dir, dir);
+  Result<std::vector<HostTensor>> tensors = readTensorFile(golden);
+  ASSERT_TRUE(static_cast<bool>(tensors));
+  for (HostTensor &t : *tensors)
+    if (t.name == "input/0") t.name = "0", save("i.safetensors", {t});
+  auto compile = [&](const std::string &options) { return neso(fmt::format("compile {}mlp.pt2 {}", models, options)); };
+  ASSERT_EQ(compile("-o a.neso").code, 0);
+  ASSERT_EQ(neso("run a.neso " + input + "a.safetensors").code, 0);
+  Outcome o = compile("-o b.neso --weights external");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find("b.weights"), std::string::npos) << o.err;
+  ASSERT_EQ(neso("run b.neso " + input + "b.safetensors").code, 0);
+  EXPECT_EQ(load("a.safetensors"), load("b.safetensors"));
+  ASSERT_EQ(compile("-o sub/c.neso --weights external --weights-file b.weights").code, 1) << "there is no folder";
+  ASSERT_EQ(std::system(("mkdir " + dir + "sub").c_str()), 0);
+  ASSERT_EQ(compile("-o sub/c.neso --weights external --weights-file b.weights").code, 0);
+  EXPECT_EQ(neso("run sub/c.neso " + input + "c.safetensors").code, 0);
+  ASSERT_EQ(compile("-o d.neso --weights none").code, 0);
+  o = neso("run d.neso " + input + "d.safetensors");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("E0836"), std::string::npos) << o.err;
+  o = neso(fmt::format("run d.neso --weights {} --weights-prefix weight/ {}d.safetensors", golden, input));
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(compile("-o e.neso --weights-file x").code, 2);
+  EXPECT_EQ(compile("-o e.neso --weights none --format aoti").code, 2);
+}
+
 } // namespace
 
 TEST_F(Cli, RunWritesOutputsAndWhatTheModelMutates) {

@@ -10,6 +10,7 @@
 #include "base/diagnostics/backend.h"
 #include "base/diagnostics/loops.h"
 #include "driver/from_text.h"
+#include "driver/output.h"
 #include "driver/report.h"
 #include "driver/settings.h"
 #include "driver/target.h"
@@ -225,11 +226,10 @@ private:
     contents.plan = &plan;
     contents.code = std::move(*code), contents.caps = targets_.best().caps;
     if (userKernels_) contents.metadata = userKernels_->metadata();
-    Result<std::string> bytes = packageBytes(contents);
-    if (!bytes) return bytes.takeError();
-    mark("package");
-    out_.package = std::move(*bytes);
+    contents.weights = options_.weights;
     if (options_.report) out_.report = htmlReport(plan, usage_, out_.times);
+    if (Status s = writeOutput(contents, options_, out_); !s) return s.takeError();
+    mark("package");
     return std::move(out_);
   }
 

@@ -6,7 +6,8 @@
 //     Result<Compilation> c = compileModel("resnet18.pt2", options, sink);
 //     if (!c) print(c.error().str());  else write(c->package);
 //
-// Nothing is written to disk here, and nothing global changes. Same file, options and compiler give the same bytes.
+// Nothing is written to disk here but what `output` and `weights` ask for, and nothing global changes. Same file, options and compiler give
+// the same bytes.
 // Thread-safety: independent calls may run side by side.
 #pragma once
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include "base/diagnostics.h"
 #include "driver/stages.h"
 #include "ir/loops/loops.h"
+#include "package/weight_place.h"
 
 namespace neso {
 
@@ -39,6 +41,11 @@ struct CompileOptions {
   int threads = 2;     // of the compiler itself
   /// Nothing is computed from weights when compiling, so that each of them can be given another value later.
   bool updatable = false;
+  /// The package is written to this file, piece by piece, and Compilation::package stays empty: weights are never copied.
+  std::string output;
+  /// With output: called when all but the package is there; if it fails there is no package.
+  std::function<Status(const struct Compilation &)> beforeOutput;
+  WeightPlace weights; // other than Package: with output only
   /// Chooses among the ways to compile a kernel, for tuning: given its machine and key ("sm_90 contraction-…",
   /// tuning.h) and the names of the ways, the cost model's first. Empty: the cost model's.
   std::function<size_t(const std::string &key, const std::vector<std::string> &ways)> chooseWay;
@@ -58,7 +65,7 @@ struct KernelWay {
 };
 
 struct Compilation {
-  std::string package; // the bytes of the .neso; empty when `emit` was asked
+  std::string package; // the bytes of the .neso; empty when `emit` or `output` was asked
   std::string emitted; // the text of the stage asked for
   std::string report;  // HTML
   std::vector<StepTime> times;

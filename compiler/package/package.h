@@ -19,6 +19,7 @@
 #include "base/machine.h"
 #include "ir/plan/plan.h"
 #include "ir/shape/expr.h"
+#include "package/weight_place.h"
 
 namespace neso {
 
@@ -46,10 +47,22 @@ struct PackageContents {
   std::vector<CompiledCode> code; // worst to best level
   std::vector<std::pair<std::string, std::string>> metadata; // the user's, in order
   Capabilities caps = {};                                    // of the machines that the code is for
+  WeightPlace weights = {};
 };
 
+/// Weights are read where the model's file is mapped: no copy of the package is ever in memory.
 Status writePackage(const PackageContents &contents, const std::string &path);
 /// The same bytes in memory.
 Result<std::string> packageBytes(const PackageContents &contents);
+
+/// One member of a file of weights.
+struct WeightMember {
+  std::string name; // below the root
+  const uint8_t *data;
+  size_t bytes;
+};
+/// The members that contents.weights leaves to a file; borrowed from the plan's constants.
+Result<std::vector<WeightMember>> membersBeside(const PackageContents &contents);
+Status writeWeightFile(const std::vector<WeightMember> &members, const std::string &path);
 
 } // namespace neso

@@ -2,11 +2,11 @@
 #include "package/plan_writer.h"
 
 #include <algorithm>
-#include <map>
 
 #include "abi/archive.h"
 #include "base/diagnostics/package.h"
 #include "ir/shape/usual.h"
+#include "package/constant_rows.h"
 #include "package/kernel_rows.h"
 #include "package/rows.h"
 #include "package/step_rows.h"
@@ -21,7 +21,7 @@ static_assert(static_cast<int>(DType::C128) == static_cast<int>(fbs::DType::C128
 class PlanWriter {
 public:
   explicit PlanWriter(const PackageContents &contents)
-      : contents_(contents), plan_(contents.plan), rows_(contents.plan), kernels_(rows_.fb, contents, rows_.problem) {}
+      : contents_(contents), plan_(contents.plan), rows_(contents.plan), kernels_(rows_.fb, contents, rows_.problem), constants_(rows_, contents) {}
   Result<WrittenPlan> run();
 
 private:
@@ -30,9 +30,6 @@ private:
   fbs::InputDim inputDim(const plan::InputSize &size);
   Rows<fbs::Input> inputs();
   Offset<fbs::Output> output(size_t number, const plan::CallerOutput &out);
-  Offset<fbs::ElementOrder> order(const loops::ElementOrder &order);
-  Offset<fbs::Constant> constant(size_t number, const loops::Constant &c);
-  Rows<fbs::Constant> constants();
   std::vector<fbs::Buffer> buffers();
   Rows<fbs::Symbol> symbols();
 
@@ -40,8 +37,7 @@ private:
   const plan::Plan *plan_;
   RowNumbers rows_;
   KernelRows kernels_;
-  std::vector<WeightMember> weights_;
-  std::map<std::pair<const uint8_t *, int64_t>, size_t> weightOf_;
+  ConstantRows constants_;
 };
 
 fbs::InputDim PlanWriter::inputDim(const plan::InputSize &size) {
@@ -92,58 +88,6 @@ Offset<fbs::Output> PlanWriter::output(size_t number, const plan::CallerOutput &
   const bool integer = out.kind == Kind::Int;
   return fbs::CreateOutput(rows_.fb, name, integer ? fbs::OutputKind::Int : fbs::OutputKind::Bool,
                            integer ? fbs::DType::I64 : fbs::DType::Bool, -1, 0, 0, -1, rows_.slot(out.scalar));
-}
-
-Offset<fbs::ElementOrder> PlanWriter::order(const loops::ElementOrder &order) {
-  std::vector<Offset<fbs::OrderPiece>> pieces;
-  for (const loops::ElementOrder::Piece &p : order.pieces)
-    pieces.push_back(fbs::CreateOrderPiece(rows_.fb, rows_.fb.CreateVector(p.sizes), rows_.fb.CreateVector(p.toStrides),
-                                           rows_.fb.CreateVector(p.fromStrides), p.to, p.from));
-  return fbs::CreateElementOrder(rows_.fb, order.elements, rows_.fb.CreateVector(pieces));
-}
-
-Offset<fbs::Constant> PlanWriter::constant(size_t number, const loops::Constant &c) {
-  if (c.bytes > 0 && !c.data) rows_.note(fmt::format("constant '{}' has no bytes", c.fqn));
-  auto [it, added] = weightOf_.try_emplace({c.data, c.bytes}, weights_.size());
-  if (added)
-    weights_.push_back({fmt::format("data/weights/weight_{}", weights_.size()), c.data, static_cast<size_t>(c.bytes)});
-  const auto kind = c.isBuffer      ? fbs::ConstantKind::Buffer
-                    : c.fqn.empty() ? fbs::ConstantKind::Folded
-                                    : fbs::ConstantKind::Parameter;
-  // As a whole it is what its first tensor is, if that begins with it; else a row of elements.
-  const bool whole = !c.tensors.empty() && c.orders.empty() && c.tensors[0].offset == 0;
-  std::vector<Offset<fbs::ModelTensor>> tensors;
-  for (const loops::Constant::ModelTensor &t : c.tensors)
-    tensors.push_back(fbs::CreateModelTensor(rows_.fb, rows_.fb.CreateString(t.fqn), rows_.fb.CreateVector(t.sizes),
-                                             rows_.fb.CreateVector(t.strides), t.offset));
-  const bool mutated = std::any_of(plan_->program.buffers.begin(), plan_->program.buffers.end(), [&](const auto &b) {
-    return b.kind == loops::Buffer::Kind::Constant && b.mutated &&
-           &plan_->program.constants[static_cast<size_t>(b.index)] == &c;
-  });
-  Rows<fbs::ModelTensor> tensorRows = 0;
-  if (!tensors.empty()) tensorRows = rows_.fb.CreateVector(tensors);
-  const bool direct = c.orders.empty();
-  std::vector<Offset<fbs::ElementOrder>> orders;
-  for (const loops::ElementOrder &order : c.orders) orders.push_back(this->order(order));
-  auto name = rows_.fb.CreateString(c.fqn.empty() ? fmt::format("constant.{}", number) : c.fqn);
-  auto sizes = rows_.fb.CreateVector(whole ? c.tensors[0].sizes : std::vector<int64_t>{c.bytes / itemSize(c.dtype)});
-  auto strides = whole ? rows_.fb.CreateVector(c.tensors[0].strides) : 0;
-  auto member = rows_.fb.CreateString(weights_[it->second].name);
-  return fbs::CreateConstant(rows_.fb, name, kind, dtypeOf(c.dtype), sizes, strides, member, 0,
-                             static_cast<uint64_t>(c.bytes), mutated,
-                             direct ? tensorRows : 0, orders.empty() ? 0 : rows_.fb.CreateVector(orders),
-                             c.sourceElements, direct ? 0 : tensorRows,
-                             c.foldedFrom.empty() ? 0 : rows_.fb.CreateVectorOfStrings(c.foldedFrom));
-}
-
-Rows<fbs::Constant> PlanWriter::constants() {
-  std::vector<Offset<fbs::Constant>> rows(rows_.constants.size());
-  weights_.clear(), weightOf_.clear();
-  std::vector<int64_t> order(rows.size());
-  for (auto [index, row] : rows_.constants) order[static_cast<size_t>(row)] = index;
-  for (size_t k = 0; k < rows.size(); ++k)
-    rows[k] = constant(k, plan_->program.constants[static_cast<size_t>(order[k])]);
-  return rows_.fb.CreateVector(rows);
 }
 
 std::vector<fbs::Buffer> PlanWriter::buffers() {
@@ -211,7 +155,7 @@ void PlanWriter::emit() {
     StepRows steps(rows_, *plan_, contents_.caps.threadBlocks);
     inputRows = inputs();
     for (size_t k = 0; k < plan_->outputs.size(); ++k) outputs.push_back(output(k, plan_->outputs[k]));
-    constantRows = constants();
+    constantRows = constants_.all();
     for (const plan::Guard &g : plan_->guards) guards.push_back(steps.row(g));
     symbolRows = symbols();
     subplans = steps.all(plan_->main);
@@ -227,6 +171,7 @@ void PlanWriter::emit() {
   for (const LooseKernel &k : contents_.kernels) kernels.push_back(kernels_.row(k));
   auto targetRows = kernels_.targets();
   auto metadataRows = kernels_.metadata();
+  const auto weightFile = constants_.beside().empty() ? 0 : fb.CreateString(contents_.weights.name);
   auto nameRows = fb.CreateVectorOfStrings(names);
   auto model = fb.CreateString(plan_ ? plan_->program.name : ""), producer = fb.CreateString("neso 0.1");
   SizeProgram::Finished finished = rows_.sizes.finish();
@@ -240,7 +185,7 @@ void PlanWriter::emit() {
   fbs::FinishPlanBuffer(fb, fbs::CreatePlan(fb, NESO_PLAN_MAJOR, NESO_PLAN_MINOR, model, producer, finished.slotCount,
                                             slotConstants, program, &finished.ranges[0], guardRows, symbolRows,
                                             inputRows, outputRows, constantRows, arenaRows, bufferVector, nameRows,
-                                            targetRows, kernelRows, subplans, inSpec, outSpec, metadataRows));
+                                            targetRows, kernelRows, subplans, inSpec, outSpec, metadataRows, weightFile));
 }
 
 /// Everything is emitted twice into the same slots: the first time only to learn which constants and expressions occur,
@@ -255,7 +200,8 @@ Result<WrittenPlan> PlanWriter::run() {
   if (!rows_.problem.empty()) return unpackable(rows_.problem);
   emit();
   return WrittenPlan{std::string(reinterpret_cast<const char *>(rows_.fb.GetBufferPointer()), rows_.fb.GetSize()),
-                     weights_};
+                     {constants_.inside().begin(), constants_.inside().end()},
+                     {constants_.beside().begin(), constants_.beside().end()}};
 }
 
 } // namespace

@@ -7,16 +7,11 @@
 
 namespace neso {
 
-/// A run of bytes that becomes one member of the archive; several constants may share one.
-struct WeightMember {
-  std::string name; // below the root
-  const uint8_t *data;
-  size_t bytes;
-};
-
 struct WrittenPlan {
   std::string bytes;
-  std::vector<WeightMember> weights; // borrowed from the plan's constants
+  // Runs of bytes that become members of the archive, and of the file of weights; several constants may share one. Borrowed from the plan's
+  // constants.
+  std::vector<WeightMember> weights, beside;
 };
 
 /// Member that holds the code of contents.code[i]: "data/neso/model/code/x86-64-v4".

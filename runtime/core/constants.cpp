@@ -89,7 +89,8 @@ neso_status plan::read_orders(const fbs::Constant *row, plan_constant *c) {
   return NESO_OK;
 }
 
-neso_status plan::read_constants(const archive &files) {
+neso_status plan::read_constants(const archive &files, weight_file *beside) {
+  if (root->weight_file()) NESO_TRY(beside->open(root->weight_file()->c_str()));
   NESO_TRY(constants.resize(count(root->constants())));
   NESO_TRY(count_orders());
   for (size_t i = 0; i < constants.size(); ++i) {
@@ -108,6 +109,14 @@ neso_status plan::read_constants(const archive &files) {
     NESO_TRY(fits(c.name, c.sizes, c.strides, 0, c.bytes, int64_t(item_size(int(c.dtype)))));
     if (!row->member()) continue;
     const member *m = files.find(row->member()->c_str(), row->member()->size());
+    if (!m && root->weight_file()) {
+      if (beside->left_out()) continue;
+      m = beside->files().find(row->member()->c_str(), row->member()->size());
+      if (!m)
+        return fail(NESO_PACKAGE_MEMBER_MISSING,
+                    "constant '%s' is not in the file of weights '%s': it was written for another package", c.name,
+                    text(root->weight_file()));
+    }
     if (!m)
       return fail(NESO_PACKAGE_MEMBER_MISSING, "constant '%s' lies in '%s', which the package does not hold", c.name,
                   text(row->member()));

@@ -20,6 +20,8 @@ neso_model::~neso_model() {
   }
   for (uint8_t *p : aligned_constants) free(p);
   free(aligned_plan);
+  if (beside) beside->~weight_file();
+  free(beside);
   if (mapped && bytes) munmap(const_cast<uint8_t *>(bytes), size);
 }
 
@@ -101,6 +103,11 @@ neso_status verify_members(const neso_model &m, neso_check check) {
   bool all = check == NESO_CHECK_ALL || constants <= kCheckedByDefault;
   if (all)
     for (const member &f : m.files.members()) NESO_TRY(archive::verify(f));
+  if (!m.beside->is_open()) return NESO_OK;
+  uint64_t weights = 0;
+  for (const member &f : m.beside->files().members()) weights += f.size;
+  if (check == NESO_CHECK_ALL || weights <= kCheckedByDefault)
+    for (const member &f : m.beside->files().members()) NESO_TRY(archive::verify(f));
   return NESO_OK;
 }
 
@@ -166,8 +173,9 @@ neso_status attach_constants(neso_model *m, const neso_model_options &o) {
   for (size_t i = 0; i < m->plan.constants.size(); ++i) {
     plan_constant &c = m->plan.constants[i];
     if (!c.data) {
-      if (c.bytes == 0) continue;
-      return fail(NESO_CONSTANT_MISSING, "constant '%s' is not in the package and was not given", c.name);
+      // Runs say so, unless a set of weights has it by then.
+      if (c.bytes != 0) m->incomplete = true;
+      continue;
     }
     if (reinterpret_cast<uintptr_t>(c.data) % kAlign == 0) continue;
     size_t bytes = (size_t(c.bytes) + kAlign - 1) / kAlign * kAlign;
@@ -228,7 +236,7 @@ neso_status describe_values(neso_model *m) {
   return NESO_OK;
 }
 
-neso_status load(neso_model *m, const neso_model_options *options) {
+neso_status load(neso_model *m, const char *path, const neso_model_options *options) {
   double start = now_ms();
   neso_model_options o{};
   if (options) {
@@ -248,7 +256,10 @@ neso_status load(neso_model *m, const neso_model_options *options) {
     memcpy(m->aligned_plan, plan_bytes, plan_file->size);
     plan_bytes = m->aligned_plan;
   }
-  NESO_TRY(m->plan.open(plan_bytes, plan_file->size, m->files));
+  void *beside = malloc(sizeof(weight_file));
+  if (!beside) return fail(NESO_OUT_OF_MEMORY, "out of memory");
+  m->beside = new (beside) weight_file(path, m->look_only && !o.weights_path ? "" : o.weights_path);
+  NESO_TRY(m->plan.open(plan_bytes, plan_file->size, m->files, m->beside));
   NESO_TRY(verify_members(*m, o.check));
   NESO_TRY(choose_target(m, o));
   NESO_TRY(attach_constants(m, o));
@@ -258,8 +269,9 @@ neso_status load(neso_model *m, const neso_model_options *options) {
   return NESO_OK;
 }
 
-neso_status finish(neso_model *m, neso_status status, const neso_model_options *options, neso_model **out) {
-  if (status == NESO_OK) status = load(m, options);
+neso_status finish(neso_model *m, neso_status status, const char *path, const neso_model_options *options,
+                   neso_model **out) {
+  if (status == NESO_OK) status = load(m, path, options);
   if (status == NESO_OK)
     *out = m;
   else
@@ -280,7 +292,7 @@ neso_status neso_model_load(const char *path, const neso_model_options *options,
   *out_model = nullptr;
   neso_model *m = make_model();
   if (!m) return fail(NESO_OUT_OF_MEMORY, "out of memory");
-  return finish(m, map_file(path, m), options, out_model);
+  return finish(m, map_file(path, m), path, options, out_model);
 }
 
 neso_status neso_model_load_memory(const void *bytes, size_t size, const neso_model_options *options,
@@ -292,7 +304,7 @@ neso_status neso_model_load_memory(const void *bytes, size_t size, const neso_mo
   if (!m) return fail(NESO_OUT_OF_MEMORY, "out of memory");
   m->bytes = static_cast<const uint8_t *>(bytes);
   m->size = size;
-  return finish(m, NESO_OK, options, out_model);
+  return finish(m, NESO_OK, nullptr, options, out_model);
 }
 
 void neso_model_free(neso_model *model) {

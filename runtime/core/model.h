@@ -12,6 +12,7 @@ struct neso_model {
   size_t size = 0;
   bool mapped = false;
   neso_rt::archive files;
+  neso_rt::weight_file *beside = nullptr; // of packages that leave weights to a file
   neso_rt::plan plan;
   uint8_t *aligned_plan = nullptr; // own copies when the package's memory is not aligned
   neso_rt::array<uint8_t *> aligned_constants;

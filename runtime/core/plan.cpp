@@ -44,11 +44,11 @@ neso_status plan::check_header(const uint8_t *bytes, size_t size) {
   return root->format_major() == 0 ? fail(NESO_PACKAGE_MALFORMED, "the plan has no format version") : NESO_OK;
 }
 
-neso_status plan::open(const uint8_t *bytes, size_t size, const archive &files) {
+neso_status plan::open(const uint8_t *bytes, size_t size, const archive &files, weight_file *beside) {
   NESO_TRY(check_header(bytes, size));
   NESO_TRY(read_sizes());
   NESO_TRY(read_inputs());
-  NESO_TRY(read_constants(files));
+  NESO_TRY(read_constants(files, beside));
   NESO_TRY(read_tensors());
   size_t arenas = count(root->arenas());
   NESO_TRY(arena_slots.resize(arenas));

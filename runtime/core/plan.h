@@ -6,7 +6,7 @@
 // unpacked, into one flat array in which each sub-plan is a range.
 #pragma once
 #include "abi/plan_generated.h"
-#include "core/archive.h"
+#include "core/weight_file.h"
 
 namespace neso_rt {
 namespace fbs = neso::fbs;
@@ -107,7 +107,8 @@ struct plan_product {
 class plan {
 public:
   /// `member` holds the plan; `files` the other parts. Both borrowed as long as the plan lives. Code is not touched.
-  neso_status open(const uint8_t *bytes, size_t size, const archive &files);
+  /// beside: holds the constants that `files` does not; opened if the plan asks for it.
+  neso_status open(const uint8_t *bytes, size_t size, const archive &files, weight_file *beside);
 
   const fbs::Plan *root = nullptr;
   int32_t slot_count = 0, slot_constants = 0;
@@ -142,7 +143,7 @@ private:
   neso_status check_header(const uint8_t *bytes, size_t size);
   neso_status read_sizes();
   neso_status read_inputs();
-  neso_status read_constants(const archive &files);
+  neso_status read_constants(const archive &files, weight_file *beside);
   neso_status count_orders();
   neso_status read_orders(const fbs::Constant *row, plan_constant *c);
   neso_status read_order(const fbs::ElementOrder *row, const plan_constant &c, int64_t from, element_order *out);

@@ -132,8 +132,9 @@ neso_status cuda_device::upload_constants() {
   int64_t total = 0;
   array<bool> first;
   NESO_TRY(first.resize(rows.size()));
+  // What the package leaves out comes with a set of weights.
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].mutated || rows[i].bytes == 0) continue;
+    if (rows[i].mutated || rows[i].bytes == 0 || !rows[i].data) continue;
     size_t at = reinterpret_cast<uintptr_t>(rows[i].data) / 16 * 0x9e3779b97f4a7c15u >> 20;
     for (;; ++at) {
       int32_t &entry = table[at & (places - 1)];
@@ -159,7 +160,7 @@ neso_status cuda_device::upload_constants() {
   NESO_TRY(driver.check(r, "memory for the model's constants"));
   constant_bytes_ = size_t(total);
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].mutated || rows[i].bytes == 0) continue;
+    if (rows[i].mutated || rows[i].bytes == 0 || !rows[i].data) continue;
     cu_pointer to = constant_memory_ + uint64_t(offsets[i]);
     constants[i] = reinterpret_cast<char *>(to);
     if (first[i])

@@ -125,6 +125,8 @@ typedef struct neso_model_options {
   size_t constant_count;
   int32_t look_only; /* not 0: the model is only described. Its code, for whatever machine, is not loaded, and no
                       * context can be made */
+  const char *weights_path; /* of a package whose weights lie in a file: that file; NULL: where the package says, beside it; "": nowhere, they
+                             * come by neso_weights */
 } neso_model_options;
 
 /* Opens a package. The file is mapped, not read; it must not be changed while the model lives. options may be NULL. */
