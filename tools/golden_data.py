@@ -96,10 +96,96 @@ def scalar_position(x):
     return torch.nonzero(x)
 
 
+def unique(x):
+    return torch.unique(x), torch.unique(x, return_inverse=True, return_counts=True), torch.unique(x, return_inverse=True)[1] + 1
+
+
+def unique_rows(x):
+    return torch.unique(x, dim=0, return_inverse=True, return_counts=True), torch.unique(x, dim=-1)
+
+
+def unique_neighbours(x):
+    return torch.unique_consecutive(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x.flatten())
+
+
+def unique_neighbour_rows(x):
+    return torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=1), torch.unique_consecutive(x, dim=0)
+
+
+def unique_used(x, y):
+    """What has the size of the result goes on."""
+    values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
+    return y.index_add(0, inverse, y)[: x.shape[0]], values.float().softmax(0), counts.float() / counts.sum(), values[inverse] == x
+
+
+def bins(x):
+    return torch.bincount(x), torch.bincount(x, minlength=7)
+
+
+def counted(x):
+    """Between the data's own bounds, whatever their number."""
+    return torch.histc(x, 5), torch.histc(x[x > 0], 3, 0, 2)
+
+
+def weighted_bins(x, w):
+    return torch.bincount(x, w), torch.bincount(x, w.double(), minlength=3), torch.bincount(x, x)
+
+
+def repeated(x, times):
+    y = torch.repeat_interleave(x, times, dim=1)
+    return torch.repeat_interleave(times), y * 2, y.sum(1), torch.repeat_interleave(x[0], times)
+
+
+def repeated_to(x, times):
+    return torch.repeat_interleave(x, times, dim=0, output_size=9), torch.repeat_interleave(times, output_size=9) * 2
+
+
+def repeated_alike(x, times):
+    return torch.repeat_interleave(x, times, dim=0), torch.repeat_interleave(x, times)
+
+
 def signs(*rows):
     """Rows of random magnitudes with these signs in front; 0 for a zero."""
     x = torch.rand(len(rows), 4) + 0.5
     return x * torch.tensor([list(r) for r in rows], dtype=torch.float32)
+
+
+def uniques(n):
+    digits = lambda *s, t=torch.int64, high=4: torch.randint(0, high, s).to(t)
+    nans = lambda: torch.tensor([float("nan"), 1.0, -2.0, float("nan"), 1.0, float("inf"), -2.0, -2.0])
+    rows, long = {0: Dim("rows", min=2, max=64)}, {0: Dim("rows", min=2, max=4096)}
+    case = lambda name, f, first, *more, **rest: Case(name, f, first, more=list(more), exact=False, **rest)
+    return [
+        case("unique", unique, lambda: (digits(5, 4),), lambda: (torch.arange(20).reshape(5, 4),), lambda: (n([[3] * 4] * 5),)),
+        case("unique_i8", unique, lambda: (digits(30, t=torch.int8) - 2,)),
+        case("unique_bool", unique, lambda: (digits(9) > 1,), lambda: (digits(9) > 9,)),
+        case("unique_f32", unique, lambda: (digits(40, t=torch.float32) / 2,), lambda: (torch.randn(40),)),
+        case("unique_nan", unique, lambda: (nans(),)),
+        case("unique_bf16", unique, lambda: (digits(40, t=torch.bfloat16),)),
+        case("unique_scalar", unique, lambda: (n(3),)),
+        case("unique_dynamic", unique, lambda: (digits(7, high=9),), lambda: (digits(3000, high=100),), lambda: (n([5, 5]),), dynamic=(long,)),
+        case("unique_rows", unique_rows, lambda: (digits(9, 3, high=2),), lambda: (n([[1, 2, 2]] * 9),), lambda: (digits(9, 3, high=50),)),
+        case("unique_planes", unique_rows, lambda: (digits(6, 2, 5, high=2),)),
+        case("unique_rows_f32", unique_rows, lambda: (digits(9, 4, high=2, t=torch.float32) - 0.5,)),
+        case("unique_rows_bool", unique_rows, lambda: (digits(9, 2) > 1,)),
+        case("unique_rows_dynamic", unique_rows, lambda: (digits(9, 3, high=2),), lambda: (digits(64, 1, high=5),), lambda: (digits(2, 9, high=2),),
+             dynamic=({0: Dim("rows", min=2, max=64), 1: Dim("columns", min=1, max=9)},)),
+        case("unique_neighbours", unique_neighbours, lambda: (digits(5, 6, high=2),), lambda: (n([[1] * 6] * 5),), lambda: (torch.arange(30).reshape(5, 6),)),
+        case("unique_neighbours_f32", unique_neighbours, lambda: (nans(),)),
+        case("unique_neighbour_rows", unique_neighbour_rows, lambda: (digits(8, 5, high=2)[:, :1].expand(8, 5).contiguous(),), lambda: (digits(8, 5, high=2),)),
+        case("unique_used", unique_used, lambda: (digits(11), torch.randn(11, 3)), dynamic=(rows, rows), ),
+        case("bins", bins, lambda: (digits(12),), lambda: (digits(12, high=30),), lambda: (n([0] * 12),)),
+        case("bins_i32", bins, lambda: (digits(12, t=torch.int32),)),
+        case("bins_dynamic", bins, lambda: (digits(12),), lambda: (digits(64, high=30),), dynamic=(rows,)),
+        case("counted_dynamic", counted, lambda: (torch.randn(12),), lambda: (torch.zeros(5),), lambda: (torch.randn(60),), dynamic=(rows,)),
+        case("weighted_bins", weighted_bins, lambda: (digits(12), torch.randn(12)), lambda: (digits(12, high=30), torch.randn(12))),
+        case("repeated", repeated, lambda: (torch.randn(3, 5), n([2, 0, 1, 3, 1])), lambda: (torch.randn(3, 5), n([0, 0, 0, 0, 0])),
+             lambda: (torch.randn(3, 5), n([0, 0, 0, 0, 9]))),
+        case("repeated_i32", repeated, lambda: (torch.randn(3, 2), n([2, 3], torch.int32))),
+        case("repeated_to", repeated_to, lambda: (torch.randn(3, 5), n([2, 0, 7])), lambda: (torch.randn(3, 5), n([0, 9, 0]))),
+        case("repeated_dynamic", repeated_to, lambda: (torch.randn(3, 5), n([2, 0, 7])), lambda: (torch.randn(6, 5), n([1, 1, 1, 1, 2, 3])), dynamic=(rows, rows)),
+        case("repeated_alike", repeated_alike, lambda: (torch.randn(3, 2), n([2])), lambda: (torch.randn(3, 2), n([0]))),
+    ]
 
 
 def data_sizes():
@@ -129,6 +215,7 @@ def data_sizes():
         Case("mask_of_flags", mask_of_flags, lambda: (x(), x() > 0), more=[lambda: (x(), x() > 100)]),
         Case("vector_positions", vector_positions, lambda: (n([0, 3, 0, -1, 2]),), more=[lambda: (n([0, 0, 0, 0, 0]),)], exact=False),
         Case("scalar_position", scalar_position, lambda: (n(3.0, torch.float32),), more=[lambda: (n(0.0, torch.float32),)], exact=False),
+        *uniques(n),
         Case("dynamic_rows", masked_rows, lambda: (grid(),), dynamic=({0: Dim("rows", min=2, max=64)},),
              more=[lambda: (torch.randn(33, 4),), lambda: (-torch.rand(2, 4),)]),
         Case("dynamic_positions", positions, lambda: (grid(),), dynamic=({0: Dim("rows", min=2, max=4096), 1: Dim("columns", min=2, max=64)},),

@@ -10,22 +10,34 @@
 namespace neso {
 namespace {
 
-/// tests/goldens/ops/data_sizes/item_sizes: x [6, 4], k = n.item(), 1 <= k <= 6, x[:k].sum(0), ….
-class ItemSizes : public testing::Test {
+/// A model of tests/goldens/ops/data_sizes.
+class DataSizes : public testing::Test {
 protected:
-  void SetUp() override {
+  void load(const std::string &name) {
     DiagnosticSink sink;
     Result<Compilation> compiled =
-        compileModel(NESO_SOURCE_DIR "/tests/goldens/ops/data_sizes/item_sizes.pt2", CompileOptions(), sink);
+        compileModel(NESO_SOURCE_DIR "/tests/goldens/ops/data_sizes/" + name + ".pt2", CompileOptions(), sink);
     ASSERT_TRUE(compiled);
     package_ = std::move(compiled->package);
     ASSERT_EQ(neso_model_load_memory(package_.data(), package_.size(), nullptr, &model_), NESO_OK);
     ASSERT_EQ(neso_context_create(model_, nullptr, &context_), NESO_OK);
-    std::iota(x_.begin(), x_.end(), 0.0f);
   }
   void TearDown() override {
     neso_context_free(context_);
     neso_model_free(model_);
+  }
+  std::string package_;
+  neso_model *model_ = nullptr;
+  neso_context *context_ = nullptr;
+  neso_tensor out_[3] = {};
+};
+
+/// x [6, 4], k = n.item(), 1 <= k <= 6, x[:k].sum(0), ….
+class ItemSizes : public DataSizes {
+protected:
+  void SetUp() override {
+    load("item_sizes");
+    std::iota(x_.begin(), x_.end(), 0.0f);
   }
   neso_status run(int64_t k) {
     const int64_t sizes[] = {6, 4};
@@ -34,11 +46,33 @@ protected:
     in[1].data = &k, in[1].dtype = NESO_I64;
     return neso_run(context_, in, 2, out_, 3);
   }
-  std::string package_;
-  neso_model *model_ = nullptr;
-  neso_context *context_ = nullptr;
   std::vector<float> x_ = std::vector<float>(24);
-  neso_tensor out_[3] = {};
+};
+
+/// bincount(x) and bincount(x, minlength=7) of x [12].
+class Bins : public DataSizes {
+protected:
+  void SetUp() override { load("bins"); }
+  neso_status run(std::vector<int64_t> x) {
+    const int64_t sizes[] = {12};
+    neso_tensor in = {};
+    in.data = x.data(), in.dtype = NESO_I64, in.rank = 1, in.sizes = sizes;
+    return neso_run(context_, &in, 1, out_, 2);
+  }
+};
+
+/// x [3, 5] with its rows repeated to 9 of them, and their numbers times two.
+class RepeatedTo : public DataSizes {
+protected:
+  void SetUp() override { load("repeated_to"); }
+  neso_status run(std::vector<int64_t> times) {
+    std::vector<float> x(15);
+    const int64_t sizes[] = {3, 5};
+    neso_tensor in[2] = {};
+    in[0].data = x.data(), in[0].dtype = NESO_F32, in[0].rank = 2, in[0].sizes = sizes;
+    in[1].data = times.data(), in[1].dtype = NESO_I64, in[1].rank = 1, in[1].sizes = sizes;
+    return neso_run(context_, in, 2, out_, 2);
+  }
 };
 
 TEST_F(ItemSizes, AViolatedAssertionHasTorchsWordsAndTheValue) {
@@ -65,6 +99,21 @@ TEST_F(ItemSizes, TheContextIsUsableAfterwards) {
     // Column 0 is 0, 4, 8, …: the sum of its first k.
     EXPECT_EQ(static_cast<const float *>(out_[0].data)[0], static_cast<float>(2 * k * (k - 1)));
   }
+}
+
+TEST_F(Bins, ANegativeElementHasNoBin) {
+  EXPECT_EQ(run({1, 2, 0, 3, 5, -4, 0, 0, 0, 0, 0, 0}), NESO_GUARD_FAILED);
+  EXPECT_NE(std::string(neso_error_text()).find("= -1"), std::string::npos) << neso_error_text();
+  ASSERT_EQ(run({1, 2, 0, 3, 5, 4, 0, 0, 0, 0, 0, 0}), NESO_OK) << neso_error_text();
+  EXPECT_EQ(out_[0].sizes[0], 6);
+  EXPECT_EQ(out_[1].sizes[0], 7);
+}
+
+TEST_F(RepeatedTo, AnotherTotalIsRefused) {
+  EXPECT_EQ(run({2, 0, 6}), NESO_ASSERTION_FAILED);
+  EXPECT_EQ(run({2, 1, 7}), NESO_ASSERTION_FAILED);
+  EXPECT_EQ(run({12, -1, -2}), NESO_ASSERTION_FAILED);
+  EXPECT_EQ(run({1, 3, 5}), NESO_OK) << neso_error_text();
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Numbers and sizes that the data decides: item, nonzero, boolean indices.
+// Numbers and sizes that the data decides: item, nonzero, boolean indices, bins, repetitions.
 //
 // A count is computed as a tensor, read into a symbol (loops::ReadSpec), and what has that size is computed behind it:
 //
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "lower/graph_to_loops/bisect.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -95,17 +96,21 @@ void Lowering::define(const Tensor &x, Expr wanted) {
 
 // ---- what a mask takes
 
-Tensor positionsOf(const Tensor &mask, Expr count) {
+Tensor countUp(const Tensor &mask) {
+  return mask.ctx().scan(loops::ScanKind::Sum, DType::I64, mask.sizes(), 0, false,
+                         [mask](BodyBuilder &b, const Index &i) { return b.cast(mask.at(b, i), DType::I64); });
+}
+
+Tensor positionsOf(const Tensor &mask, Expr count, const Tensor &counted) {
   Lowering &ctx = mask.ctx();
   const Tensor m = flatten(cast(mask, DType::Bool)).reused();
   // A count that only is asserted to be `count` may be another; nothing is stored beyond.
   const bool asserted = ctx.isKnown(count);
-  auto number = [m](BodyBuilder &b, const Index &i) { return b.cast(m.at(b, i), DType::I64); };
   ctx.define(ctx.reduce(loops::ReduceKind::Sum, DType::I64, {}, m.sizes(),
-                        [number](BodyBuilder &b, const Index &, const Index &r) { return number(b, r); })[0],
+                        [m](BodyBuilder &b, const Index &, const Index &r) { return b.cast(m.at(b, r), DType::I64); })[0],
              count);
   if (mask.numel().isConst(0)) return full(ctx, {count}, DType::I64, 0);
-  const Tensor rank = ctx.scan(loops::ScanKind::Sum, DType::I64, m.sizes(), 0, false, number);
+  const Tensor rank = counted.valid() ? counted : countUp(m);
   const Strided w = ctx.allocate(DType::I64, {count});
   ctx.scatter(
       m.sizes(),
@@ -166,6 +171,80 @@ Tensors maskedSelect(OpCall &o) {
   return {indexSelect(x, 0, positionsOf(broadcastTo(mask, sizes), o.out().sizes[0]))};
 }
 
+// ---- counts and repetitions
+
+/// [] I64: `length`, or -1, which no size may be, where an element of x is negative.
+Tensor lengthUnlessNegative(const Tensor &x, const Tensor &length) {
+  const Tensor low = reduceDims(loops::ReduceKind::Min, x, {}, false, DType::I64);
+  return Tensor::lazy(x.ctx(), DType::I64, {}, [=](BodyBuilder &b, const Index &) {
+    return where(low.at(b, {}) < 0.0, b.constantInt(DType::I64, -1), length.at(b, {}));
+  });
+}
+
+Tensors bincountOp(OpCall &o) {
+  const Tensor x = flatten(cast(o.t("self"), DType::I64)), weights = o.opt("weights");
+  const Expr least = o.expr("minlength"), count = o.out().sizes[0];
+  const DType acc = computeType(o.out().dtype);
+  x.reused();
+  Tensor length = scalarExpr(o.ctx, least);
+  if (!x.numel().isConst(0)) {
+    const Tensor high = reduceDims(loops::ReduceKind::Max, x, {}, false, DType::I64);
+    length = lengthUnlessNegative(x, Tensor::lazy(o.ctx, DType::I64, {}, [=](BodyBuilder &b, const Index &) {
+      return vmax(high.at(b, {}) + 1.0, b.index(least));
+    }));
+  }
+  o.ctx.define(length, count);
+  const Strided bins = o.ctx.allocate(acc, {count});
+  o.ctx.store(full(o.ctx, {count}, acc, 0), bins);
+  o.ctx.scatter(
+      x.sizes(),
+      [&](BodyBuilder &b, const Index &i) {
+        const Val one = weights.valid() ? b.cast(flatten(weights).at(b, i), acc) : b.constant(acc, 1);
+        return Lowering::ScatterItem{{b.indirect(x.at(b, i), count, false, true)}, one, {}};
+      },
+      bins, acc, loops::StoreMode::AtomicAdd);
+  return {cast(Tensor::strided(o.ctx, acc, {count}, bins), o.out().dtype)};
+}
+
+/// [total] I64: each k as often as repeats[k] says. Where the model knows the total beforehand, nothing is read: another
+/// one is an index out of range.
+Tensor repeatedPositions(const Tensor &repeats, Expr total) {
+  Lowering &ctx = repeats.ctx();
+  const Tensor times = cast(repeats, DType::I64).reused();
+  const bool known = ctx.isKnown(total);
+  const Expr n = times.numel();
+  if (n.isConst(0)) {
+    ctx.define(scalarInt(ctx, 0), total);
+    return full(ctx, {total}, DType::I64, 0);
+  }
+  const Tensor ends = ctx.scan(loops::ScanKind::Sum, DType::I64, times.sizes(), 0, false,
+                               [times](BodyBuilder &b, const Index &i) { return times.at(b, i); });
+  const Tensor length = lengthUnlessNegative(times, reduceDims(loops::ReduceKind::Sum, times, {}, false, DType::I64));
+  if (known)
+    length.realize();
+  else
+    ctx.define(length, total);
+  return Tensor::lazy(ctx, DType::I64, {total}, [=](BodyBuilder &b, const Index &i) {
+           Val k = bisect(b, [&](Expr at) { return ends.at(b, {at}); }, n, b.index(i[0]), true);
+           if (known) k = where(eq(length.at(b, {}), b.index(total)), k, b.constantInt(DType::I64, -1));
+           return b.index(b.indirect(k, n, false, known));
+         })
+      .realize();
+}
+
+Tensors repeatPositions(OpCall &o) {
+  return {cast(repeatedPositions(o.t("repeats"), o.out().sizes[0]), o.out().dtype)};
+}
+
+Tensors repeatElements(OpCall &o) {
+  Tensor self = o.t("self"), repeats = o.t("repeats");
+  if (!o.has("dim") || self.rank() == 0) self = flatten(self);
+  const size_t d = static_cast<size_t>(wrapDims({o.integer("dim", 0)}, self.rank())[0]);
+  // One number is meant for all.
+  if (repeats.numel().isConst(1)) repeats = broadcastTo(reshape(repeats, {1}), {self.sizes()[d]});
+  return {indexSelect(self, static_cast<int64_t>(d), repeatedPositions(repeats, o.out().sizes[d]))};
+}
+
 /// The number itself: an integer or Bool through a symbol of the model's, a float as it is.
 Tensors itemOp(OpCall &o) {
   const Tensor x = o.t("self");
@@ -183,6 +262,9 @@ void addDataSizes(OpTable &t) {
   t.add("nonzero.default", nonzeroOp);
   t.add("nonzero_numpy.default where.default", nonzeroColumns);
   t.add("masked_select.default", maskedSelect);
+  t.add("bincount.default", bincountOp);
+  t.add("repeat_interleave.Tensor", repeatPositions);
+  t.add("repeat_interleave.self_Tensor", repeatElements);
 }
 
 } // namespace neso::lower

@@ -6,7 +6,10 @@ namespace neso::lower {
 
 /// [count] I64: the positions of the true elements of a mask in row-major order, as flat indices. Reads how many there are
 /// and defines `count` (Lowering::define).
-Tensor positionsOf(const Tensor &mask, Expr count);
+/// `counted`, if the caller has it, is countUp(mask).
+Tensor positionsOf(const Tensor &mask, Expr count, const Tensor &counted = {});
+/// [n] I64 of a flat mask: how many elements up to each, itself among them, are true.
+Tensor countUp(const Tensor &mask);
 /// Flat positions in a tensor of `sizes` as one index a dimension.
 Tensors coordinatesOf(const Tensor &positions, const Sizes &sizes);
 

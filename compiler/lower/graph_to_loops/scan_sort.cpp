@@ -1,6 +1,7 @@
 // Scans along a dim, sorting and what is made of it, searching.
 #include <cmath>
 
+#include "lower/graph_to_loops/bisect.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -114,8 +115,7 @@ static Tensors medianOp(OpCall &o) {
   return r;
 }
 
-/// Steps of a bisection of n elements, at most.
-static int bisections(const Facts &facts, Expr n) {
+int bisections(const Facts &facts, Expr n) {
   // No memory holds a row of more.
   constexpr int kMost = 40;
   int64_t most = facts.rangeOf(n).hi;
@@ -124,10 +124,7 @@ static int bisections(const Facts &facts, Expr n) {
   return steps;
 }
 
-/// How many elements of a sorted row stand before v: those below it, with `right` also those equal to it. `row` emits the
-/// row's element at an index. Each step halves what is left, which is then ceil(n / 2^k) long: the steps are the same
-/// for every v, so that lanes stay together.
-static Val bisect(BodyBuilder &b, const std::function<Val(Expr)> &row, Expr n, Val v, bool right) {
+Val bisect(BodyBuilder &b, const std::function<Val(Expr)> &row, Expr n, Val v, bool right) {
   auto before = [&](Val e) { return right ? !(e > v) : !(e >= v); };
   Val count = b.constantInt(DType::I64, 0);
   auto probe = [&](Expr part) {

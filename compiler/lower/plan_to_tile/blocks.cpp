@@ -8,7 +8,11 @@
 
 namespace neso {
 
-int64_t nextPowerOfTwo(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n < 1 ? 1 : n))); }
+int64_t nextPowerOfTwo(int64_t n) {
+  // Of a size that the data decides nothing may be known but that it is an int64.
+  constexpr int64_t kMost = int64_t{1} << 62;
+  return n >= kMost ? kMost : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n < 1 ? 1 : n)));
+}
 
 int64_t upperBound(const Facts &facts, Expr extent, int64_t unbounded) {
   int64_t hi = facts.rangeOf(extent).hi;
