@@ -56,6 +56,7 @@ def check_wheels(folder, model):
     text = f"import numpy, neso; m = neso.compile({str(model)!r}).load(); print(neso.__file__, m(numpy.arange(4, dtype='float32')))"
     out = run(python, "-c", text, env={**os.environ, "PYTHONPATH": str(Path(site).parent)}, cwd="/")
     assert str(folder) in out and "[0. 2. 4. 6.]" in out, out
+    run(folder / "venv/bin/neso", "compile", model, "-o", folder / "tiny_aoti.pt2", "--format", "aoti")
     sdk = run(python, "-c", "import neso, os; print(os.path.dirname(neso.__file__))").strip()
     run(python, "-m", "pip", "uninstall", "-y", "neso")
     message = subprocess.run([python, "-c", "import neso; neso.compile('x.pt2')"], capture_output=True, text=True).stderr

@@ -106,9 +106,30 @@ static int check_grad(PyObject *object, const char *what) {
   return refuse(NESO_INVALID_ARGUMENT, "%s requires a gradient, which a package cannot give; call it under torch.no_grad(), or pass x.detach()", what);
 }
 
+/* 1: the method says yes; 0: it says no, or the type has none. */
+static int says_yes(PyObject *object, PyObject **name, const char *text) {
+  if (!*name) *name = PyUnicode_InternFromString(text);
+  PyObject *value = PyObject_CallMethodObjArgs(object, *name, NULL);
+  if (!value) PyErr_Clear();
+  Py_XDECREF(value);
+  return value == Py_True;
+}
+
+/* Torch puts conjugation and the change of a sign off: such a tensor shares the memory of another, and its values are not in it. Other
+ * libraries' exchange refuses them; torch's C functions hand the memory out. */
+static int check_lazy(PyObject *object, neso_dl_dtype dtype, const char *what) {
+  static PyObject *is_conj, *is_neg;
+  const int complex = dtype.code == NESO_DL_COMPLEX;
+  if (complex && says_yes(object, &is_conj, "is_conj"))
+    return refuse(NESO_INVALID_ARGUMENT, "%s is a conjugate that torch has not computed yet; pass x.resolve_conj()", what);
+  if ((complex || dtype.code == NESO_DL_FLOAT || dtype.code == NESO_DL_BFLOAT) && says_yes(object, &is_neg, "is_neg"))
+    return refuse(NESO_INVALID_ARGUMENT, "%s has a sign that torch has not applied yet; pass x.resolve_neg()", what);
+  return 0;
+}
+
 static int read_exchange(PyObject *object, const neso_dl_exchange *exchange, const char *what, argument *a, neso_tensor *out) {
   if (check_grad(object, what)) return -1;
-  if (exchange->borrow(object, &a->borrowed)) return -1;
+  if (exchange->borrow(object, &a->borrowed) || check_lazy(object, a->borrowed.dtype, what)) return -1;
   return take_dl(&a->borrowed, what, out);
 }
 

@@ -5,6 +5,7 @@ import os
 import tempfile
 import time
 import zipfile
+from pathlib import Path
 
 from . import _program, cache
 from ._errors import InputError
@@ -102,8 +103,21 @@ class _Source:
             self.fd = None
 
 
-def _arguments(target, arch, options, kernels, threads, tuned):
+def _assembler():
+    """ptxas of a package of this Python: NVIDIA's own, else the one that Triton brings. None: the program looks on the machine."""
+    from importlib.util import find_spec
+    nvidia, triton = find_spec("nvidia"), find_spec("triton")
+    found = [p for place in (nvidia.submodule_search_locations if nvidia else ()) for p in sorted(Path(place).glob("cu*/bin/ptxas"), reverse=True)]
+    found += [Path(place) / "backends/nvidia/bin/ptxas" for place in (triton.submodule_search_locations if triton else ())]
+    return next((str(p) for p in found if os.access(p, os.X_OK)), None)
+
+
+def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format):
     out = ["--target", target]
+    if target == "cuda" and (ptxas := ptxas if ptxas is not None else _assembler()) is not None:
+        out += ["--ptxas", os.fspath(ptxas)]
+    if format != "neso":
+        out += ["--format", format]
     if arch is not None:
         out += ["--arch", arch if isinstance(arch, str) else ",".join(arch)]
     for name, value in (options or {}).items():
@@ -118,7 +132,7 @@ def _arguments(target, arch, options, kernels, threads, tuned):
 
 
 def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False, target="cpu", arch=None, options=None, kernels=None, tuned=None, threads=0,
-            report=False, cached=False, timeout=None):
+            report=False, cached=False, timeout=None, ptxas=None, format="neso"):
     """Compiles a model into a Package.
 
     model:   an nn.Module (with example `args`, `kwargs` and `dynamic_shapes` as for torch.export.export), an ExportedProgram, the path of a
@@ -129,16 +143,18 @@ def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False,
     tuned:   results of an earlier `neso compile --tune`
     cached:  look into the cache on disk first, and keep the package there
     timeout: seconds after which the compiler is ended
+    ptxas:   NVIDIA's assembler for "cuda", or "none"; by default that of the packages nvidia-cuda-nvcc or triton, else the machine's
+    format:  "neso", or "aoti": an archive for torch._inductor.aoti_load_package
 
     Torch is imported only for modules and programs. CompileError carries every diagnostic.
     """
     begun = time.perf_counter()
-    arguments = _arguments(target, arch, options, kernels, threads, tuned)
+    arguments = _arguments(target, arch, options, kernels, threads, tuned, ptxas, format)
     source = _Source(model, args, kwargs, dynamic_shapes, strict)
     try:
         name = None
         if cached and not report:
-            name = cache.key(source.digest(), arguments, _program.identity(), cache.machine())
+            name = cache.key(source.digest(), arguments, [_program.identity(p) for p in arguments if p.endswith("ptxas")], _program.identity(), cache.machine())
             data = cache.get(name)
             if data is not None:
                 return Package(data, time.perf_counter() - begun, cached=True)

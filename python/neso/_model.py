@@ -65,11 +65,17 @@ def _make_class():
 
         def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None):
             kind, index = _device(device)
+            self._made_from = source, {"device": str(device), "threads": threads, "name": name, "arch": arch, "weights": weights, "check": check, "result": result}
             super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights)
             self.info = self.describe()
             self.inputs, self.outputs = _values(self.info["inputs"]), _values(self.info["outputs"])
             self._result_type = _result_type(result)
             self._make_trees()
+
+        def __reduce__(self):
+            """A copy, also in another process, is the package loaded anew: its buffers have the package's values."""
+            source, options = self._made_from
+            return _load_again, (bytes(source) if isinstance(source, memoryview) else source, options)
 
         def _make_trees(self):
             arguments, results = _tree.parse(self.info["in_spec"]), _tree.parse(self.info["out_spec"])
@@ -163,6 +169,10 @@ def _result_type(result):
         import numpy
         return numpy.ndarray
     raise InputError(f"result must be 'torch', 'numpy' or a type of tensors, not {result!r}")
+
+
+def _load_again(source, options):
+    return load(source, **options)
 
 
 def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None):

@@ -18,9 +18,9 @@ def path():
     return str(program)
 
 
-def identity():
-    """Differs between any two builds of the compiler: for keys of caches."""
-    status = os.stat(path())
+def identity(program=None):
+    """Differs between any two builds of the compiler (or of another program): for keys of caches."""
+    status = os.stat(program or path())
     return f"{status.st_size}-{status.st_mtime_ns}"
 
 

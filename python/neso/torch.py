@@ -20,6 +20,7 @@ import warnings
 from dataclasses import dataclass, field
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec, SymIntArgument, TensorArgument
 
@@ -110,7 +111,9 @@ def _lift_constants(graph_module):
                 held = graph.placeholder("c_" + node.target.replace(".", "_"))
             held.meta["val"] = node.meta.get("val", value)
             lifted[node.target] = held
-            constants[node.target] = value.detach()
+            # Torch traces with fake tensors meanwhile; this one is real.
+            with unset_fake_temporarily():
+                constants[node.target] = value.detach()
             specs.append(InputSpec(kind=InputKind.CONSTANT_TENSOR, arg=TensorArgument(name=held.name), target=node.target, persistent=None))
         node.replace_all_uses_with(lifted[node.target])
         graph.erase_node(node)
@@ -166,7 +169,13 @@ def to_program(graph_module):
 
 # ---- Compiling
 
-def _callable(model, plan):
+def _lazy_inputs(graph):
+    """Inputs whose memory does not hold their values but those of opposite sign: torch does such operations when somebody looks."""
+    values = [n.meta.get("val") for n in graph.nodes if n.op == "placeholder"]
+    return [i for i, v in enumerate(values) if isinstance(v, torch.Tensor) and (v.is_conj() or v.is_neg())]
+
+
+def _callable(model, plan, lazy):
     """What torch.compile calls: boxed, so that inputs may be freed while their results live. A function: torch wraps no other callable well."""
     run, plain = model.run, all(entry == ("result", i) for i, entry in enumerate(plan))
 
@@ -174,7 +183,7 @@ def _callable(model, plan):
         flat = list(args)
         if isinstance(args, list):
             args.clear()
-        results = run(flat)
+        results = run([v.resolve_conj().resolve_neg() if i in lazy else v for i, v in enumerate(flat)] if lazy else flat)
         if not isinstance(results, tuple):
             results = (results,)
         if plain:
@@ -211,7 +220,9 @@ def _try(graph_module, settings):
     if not any(kind == "result" for kind, _ in plan):
         return CompileError("the graph computes nothing", "", "EMPTY")
     try:
-        package = compile_model(program, cached=settings["cached"], arch=settings["arch"], options=settings["options"])
+        # Torch traces with fake tensors meanwhile, and those of the program are real.
+        with unset_fake_temporarily():
+            package = compile_model(program, cached=settings["cached"], arch=settings["arch"], options=settings["options"])
     except CompileError as e:
         return e
     except Error:
@@ -220,7 +231,7 @@ def _try(graph_module, settings):
         return CompileError(f"the graph cannot be written as a program: {type(e).__name__}: {e}", "", "EXPORT")
     model = package.load(threads=settings["threads"], result="torch")
     _note(pieces=Piece(len(_operators(graph_module.graph)), True, package.seconds, package.cached, len(package.data)), packages=package)
-    return _callable(model, plan)
+    return _callable(model, plan, _lazy_inputs(graph_module.graph))
 
 
 def _refused_nodes(graph, error):
@@ -233,9 +244,43 @@ def _refused_nodes(graph, error):
     return found
 
 
+def _draws(node):
+    """Whether an operator draws random numbers: attention does where it drops something."""
+    if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    for i, argument in enumerate(node.target._schema.arguments):
+        if argument.name == "dropout_p":
+            return (node.args[i] if i < len(node.args) else node.kwargs.get("dropout_p", argument.default_value)) != 0
+    return True
+
+
 def _random_nodes(graph):
-    return {n: "random numbers are torch's own unless options={'rng': 'neso'}" for n in graph.nodes
-            if n.op == "call_function" and torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())}
+    return {n: "random numbers are torch's own unless options={'rng': 'neso'}" for n in graph.nodes if _draws(n)}
+
+
+def _viewed(node):
+    """The node that this one is a view of; None where it has memory of its own."""
+    if node.op != "call_function" or not node.args or not isinstance(node.args[0], torch.fx.Node):
+        return None
+    if node.target is operator.getitem:
+        return node.args[0] if _viewed(node.args[0]) is not None else None
+    schema = getattr(node.target, "_schema", None)
+    alias = schema.arguments[0].alias_info if schema is not None and schema.arguments else None
+    return node.args[0] if alias is not None and not alias.is_write else None
+
+
+def _shared_results(graph):
+    """Views through which several results share memory, as the caller will see when it writes to one of them: torch makes these."""
+    groups = {}
+    for value in next(n for n in graph.nodes if n.op == "output").args[0]:
+        chain, root = [], value
+        while isinstance(root, torch.fx.Node) and (seen := _viewed(root)) is not None:
+            chain.append(root)
+            root = seen
+        # Views of inputs are made by AOTAutograd.
+        if isinstance(root, torch.fx.Node) and root.op == "call_function":
+            groups.setdefault(root, {})[value] = chain
+    return {node: None for members in groups.values() if len(members) > 1 for chain in members.values() for node in chain}
 
 
 def _check_devices(graph):
@@ -252,7 +297,11 @@ def compile_graph(graph_module, settings):
     _check_devices(graph)
     if not _operators(graph):
         return _eager(graph_module)
+    shared = _shared_results(graph)
     refused = _random_nodes(graph) if settings["rng"] == "torch" else {}
+    if settings["fallback"] == "error" and refused:
+        raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in refused.items()), "", "RANDOM")
+    refused.update(shared)
     if not refused:
         done = _try(graph_module, settings)
         if not isinstance(done, CompileError):
@@ -264,13 +313,11 @@ def compile_graph(graph_module, settings):
             # Nothing says which operator it was.
             _leave(graph_module, graph, {}, settings, str(done))
             return _eager(graph_module)
-    elif settings["fallback"] == "error":
-        raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in refused.items()), "", "RANDOM")
     return _compile_pieces(graph_module, refused, settings)
 
 
 def _compile_pieces(graph_module, refused, settings):
-    """Everything but the refused nodes, in as few parts as their order allows."""
+    """Everything but the refused nodes, in as few parts as their order allows. refused: node → why; None: nothing is wrong with it."""
     from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
     from torch.fx.passes.operator_support import OperatorSupportBase
     original = graph_module
@@ -292,6 +339,8 @@ def _compile_pieces(graph_module, refused, settings):
                 continue
             inner = getattr(fused, node.target)
             result = _try(_with_tuple_result(inner), settings)
+            if isinstance(result, CompileError) and settings["fallback"] == "error":
+                raise result
             if not isinstance(result, CompileError):
                 done[node.target] = (result, isinstance(next(n for n in inner.graph.nodes if n.op == "output").args[0], (tuple, list)))
                 continue
@@ -332,13 +381,16 @@ def _with_tuple_result(module):
 
 def _leave(module, graph, refused, settings, why=None):
     """Says what stays with torch."""
-    left = [n for n in module.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
-    _note(pieces=Piece(len(left), False))
+    plain = {n.name for n, reason in refused.items() if reason is None}
+    refused = {n: reason for n, reason in refused.items() if reason is not None}
+    left = [n for n in module.graph.nodes if n.op == "call_function" and n.target is not operator.getitem and n.name not in plain]
+    if left:
+        _note(pieces=Piece(len(left), False))
     for node, reason in refused.items():
         _note(refused=(_name(node), _line(node), reason))
     if why:
         _note(refused=("the whole graph", "", why))
-    if settings["fallback"] != "warn":
+    if settings["fallback"] != "warn" or not (refused or why):
         return
     total = max(len(_operators(graph)), 1)
     lines = sorted({f"{_name(n)} at {_line(n) or 'an unknown line'}: {reason}" for n, reason in refused.items()}) or [why]
@@ -355,10 +407,18 @@ def _eager(graph_module):
     return run
 
 
-def _backward_decompositions():
-    """Rules of differentiation in terms of operators that inference has as well."""
+def _decompositions():
+    """Rules of differentiation in terms of operators that inference has as well; and torch's own inner operators, which have no kernel."""
     from torch._decomp import core_aten_decompositions
-    return {op: rule for op, rule in core_aten_decompositions().items() if "backward" in op.name()}
+    backward = {op: rule for op, rule in core_aten_decompositions().items() if "backward" in op.name()}
+    return {**backward, torch.ops.prims.fma.default: lambda a, b, c: a * b + c}
+
+
+def _attention(inputs):
+    """Where gradients are wanted, attention is traced as products and a softmax: torch's fused operator has a backward pass of its own only."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    wanted = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+    return sdpa_kernel(SDPBackend.MATH) if wanted else contextlib.nullcontext()
 
 
 def backend(graph_module, example_inputs, *, options=None, mode=None):
@@ -376,7 +436,9 @@ def backend(graph_module, example_inputs, *, options=None, mode=None):
 
     def compiler(graph, inputs):
         return compile_graph(graph, settings)
-    return aot_autograd(fw_compiler=compiler, partition_fn=min_cut_rematerialization_partition, decompositions=_backward_decompositions)(graph_module, example_inputs)
+    trace = aot_autograd(fw_compiler=compiler, partition_fn=min_cut_rematerialization_partition, decompositions=_decompositions)
+    with _attention(example_inputs):
+        return trace(graph_module, example_inputs)
 
 
 def explain(function, *args, options=None, **kwargs):

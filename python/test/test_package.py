@@ -1,6 +1,10 @@
 """neso.compile, neso.load and calls, held against torch. The package is that of the build folder (run.py)."""
+import copy
 import gc
+import importlib
 import os
+import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -208,6 +212,59 @@ def test_many_threads_at_once(mlp):
     for t in threads:
         t.join()
     assert not failures
+
+
+def test_child_processes_run_the_parents_model(mlp):
+    model, _ = mlp
+    ours = neso.compile(model, (torch.randn(64, 16),)).load(threads=3)
+    x = torch.randn(64, 16)
+    want = ours(x)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(0 if all(torch.equal(ours(x), want) for _ in range(20)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    torch.testing.assert_close(ours(x), want, rtol=0, atol=0)
+
+
+def test_copies_of_models(mlp):
+    model, _ = mlp
+    x = torch.randn(3, 16)
+    bias = torch.randn(8)
+    ours = neso.compile(model, (x,)).load(weights={"second.bias": bias}, threads=1)
+    for copied in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+        torch.testing.assert_close(copied(x), ours(x), rtol=0, atol=0)
+
+
+def test_values_that_are_not_in_memory_yet_are_refused():
+    x = torch.randn(4, 8, dtype=torch.complex64)
+    twice, plain = neso.compile(function(lambda x: x * 2), (x,)).load(), neso.compile(function(lambda x: x * 2), (torch.randn(4, 8),)).load()
+    with pytest.raises(neso.InputError, match="resolve_conj"):
+        twice(x.conj())
+    torch.testing.assert_close(twice(x.conj().resolve_conj()), x.conj() * 2)
+    with pytest.raises(neso.InputError, match="resolve_neg"):
+        plain(x.conj().imag)
+    torch.testing.assert_close(plain(x.conj().imag.resolve_neg()), x.conj().imag * 2)
+
+
+def test_the_assembler_is_that_of_this_python(tmp_path, monkeypatch):
+    from neso import _compile
+    for name, tool in (("nvidia", "cu13/bin/ptxas"), ("triton", "backends/nvidia/bin/ptxas")):
+        path = tmp_path / name / name / tool
+        path.parent.mkdir(parents=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    (tmp_path / "triton" / "triton" / "__init__.py").write_text("")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "triton")])
+    for name in ("nvidia", "triton"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    importlib.invalidate_caches()
+    assert _compile._assembler() == str(tmp_path / "triton/triton/backends/nvidia/bin/ptxas")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "triton"), str(tmp_path / "nvidia")])
+    importlib.invalidate_caches()
+    assert _compile._assembler() == str(tmp_path / "nvidia/nvidia/cu13/bin/ptxas")
+    assert "--ptxas" not in _compile._arguments("cpu", None, None, None, 0, None, None, "neso")
+    assert _compile._arguments("cuda", None, None, None, 0, None, "none", "neso")[2:] == ["--ptxas", "none"]
 
 
 def test_calls_do_not_leak(mlp):

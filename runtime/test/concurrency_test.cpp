@@ -1,10 +1,16 @@
 // Many contexts of one model at once, and many threads in one context. Run under the thread sanitizer by the tsan
 // preset.
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 
 #include "test/harness.h"
+
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
 
 using namespace neso_test;
 using B = PackageBuilder;
@@ -85,6 +91,31 @@ TEST(Concurrency, SleepingWorkersWakeUp) {
   }
   EXPECT_EQ(x, std::vector<float>(64, 32));
 }
+
+// The thread sanitizer starts no threads after a fork.
+#if !defined(__SANITIZE_THREAD__) && !__has_feature(thread_sanitizer)
+TEST(Concurrency, AChildProcessHasWorkersOfItsOwn) {
+  Loaded m(addThenDouble().package(), 3);
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  auto right = [&] {
+    neso_tensor out{};
+    Tensor x({50}, std::vector<float>(50, 3));
+    return neso_run(m.context, &x.t, 1, &out, 1) == NESO_OK && floats(out, 50) == std::vector<float>(50, 8);
+  };
+  ASSERT_TRUE(right());
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    bool all = true;
+    for (int i = 0; i < 20; ++i) all = right() && all;
+    _exit(all ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(right());
+}
+#endif
 
 TEST(Concurrency, CallersParallelForIsUsed) {
   static std::atomic<int> calls{0};

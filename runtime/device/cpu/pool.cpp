@@ -9,6 +9,9 @@
 
 namespace neso_rt {
 namespace {
+// Counts the forks between the first process and this one. Written by the child's only thread.
+unsigned forks = 0;
+
 // Long enough to bridge the gap between two launches of a run, short enough not to burn a core between runs.
 constexpr double kSpinMs = 0.05;
 constexpr int kPausesPerLook = 64;
@@ -35,18 +38,31 @@ int usable_cores() {
 
 neso_status pool::start(int threads) {
   if (threads <= 1) return NESO_OK;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, [] { pthread_atfork(nullptr, nullptr, [] { ++forks; }); });
   NESO_TRY(workers_.resize(size_t(threads - 1)));
-  for (int i = 0; i < threads - 1; ++i) {
-    workers_[i].owner = this;
-    workers_[i].index = i + 1;
-    if (pthread_create(&workers_[i].thread, nullptr, enter, &workers_[i]) != 0) break;
-    ++count_;
-  }
+  start_workers();
   return NESO_OK;
 }
 
+void pool::start_workers() {
+  born_ = forks;
+  count_ = 0;
+  epoch_ = 0;
+  stop_ = false;
+  sleepers_ = 0;
+  pending_ = 0;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i].owner = this;
+    workers_[i].index = int(i) + 1;
+    if (pthread_create(&workers_[i].thread, nullptr, enter, &workers_[i]) != 0) break;
+    ++count_;
+  }
+}
+
 pool::~pool() {
-  if (count_ == 0) return;
+  // The parent process joins its threads.
+  if (count_ == 0 || born_ != forks) return;
   stop_.store(true);
   epoch_.fetch_add(1);
   futex_wake_all(&epoch_);
@@ -80,7 +96,9 @@ void pool::serve(int index) {
 }
 
 void pool::run(int n, void (*body)(void *data, int i), void *data) {
-  if (n <= 1 || count_ == 0) {
+  if (count_ > 0 && born_ != forks) start_workers();
+  // Fewer threads than n are there only in a child process that got fewer than its parent.
+  if (n <= 1 || count_ == 0 || n > threads()) {
     for (int i = 0; i < n; ++i) body(data, i);
     return;
   }

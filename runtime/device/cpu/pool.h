@@ -2,6 +2,8 @@
 // usually follows within microseconds, and then sleeps. The calling thread is worker 0.
 //
 // One thread at a time may call run(). A pool of one thread has no threads of its own and run() is a plain call.
+//
+// A child process (fork) inherits the pool's memory and none of its threads: the pool starts new ones there.
 #pragma once
 #include <pthread.h>
 
@@ -28,9 +30,11 @@ private:
   };
   static void *enter(void *w);
   void serve(int index);
+  void start_workers();
 
   array<worker> workers_;
   int count_ = 0;
+  unsigned born_ = 0; // which process of a line of forks the threads belong to
   // The job: written by run() before it advances the epoch.
   void (*body_)(void *, int) = nullptr;
   void *data_ = nullptr;
