@@ -163,8 +163,9 @@ private:
   Status haveKernels(const std::vector<loops::Node> &nodes) const {
     const size_t count = userKernels_ ? userKernels_->functions().size() : 0;
     for (const loops::Node &n : nodes)
-      if (n.user && (n.user->kernel < 0 || static_cast<size_t>(n.user->kernel) >= count))
-        return fail(diag::TextWithoutKernel, {}, textPath_, n.user->function);
+      if (const auto *user = n.as<loops::UserKernelSpec>();
+          user && (user->kernel < 0 || static_cast<size_t>(user->kernel) >= count))
+        return fail(diag::TextWithoutKernel, {}, textPath_, user->function);
     return Status::ok();
   }
   Status checked(Status verified) const {
@@ -315,7 +316,8 @@ private:
   }
   const UserKernels::ConfigChoice *configOf(const plan::Kernel &kernel) const {
     for (const loops::Node &n : kernel.nodes)
-      if (n.user && n.user->choice >= 0) return &userKernels_->choices()[static_cast<size_t>(n.user->choice)];
+      if (const auto *user = n.as<loops::UserKernelSpec>(); user && user->choice >= 0)
+        return &userKernels_->choices()[static_cast<size_t>(user->choice)];
     return nullptr;
   }
   bool stopAt(Stage stage) const { return options_.emit == stage; }

@@ -20,12 +20,12 @@ std::vector<Expr> loopExprsOf(const Node &node) {
 
 std::vector<Symbol> definedBy(const Node &node) {
   std::vector<Symbol> out;
-  if (node.read) out.push_back(node.read->symbol);
-  if (node.region)
-    for (const std::vector<Node> &block : node.region->blocks)
-      forEachNode(block, [&](const Node &n) {
-        if (n.read) out.push_back(n.read->symbol);
-      });
+  auto add = [&](const Node &n) {
+    if (const auto *read = n.as<ReadSpec>()) out.push_back(read->symbol);
+  };
+  add(node);
+  if (const auto *region = node.as<RegionSpec>())
+    for (const std::vector<Node> &block : region->blocks) forEachNode(block, add);
   return out;
 }
 

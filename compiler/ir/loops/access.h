@@ -80,25 +80,8 @@ template <typename V> struct InsideOf<Inside<V>> { using type = Inside<V>; };
 template <typename N, typename V, bool kLoads> class Walk {
 public:
   Walk(N &node, V &visitor) : visitor_(visitor) {
-    auto &[id, kind, name, origins, ranges, reduceRanges, body, stores, reductions, first, last, lhs, rhs, accType,
-           epilogue, scan, reverse, lookBack, descending, run, take, scratch, inputs, attention, user, read, region] = node;
-    if constexpr (kLoads) {
-      loads(body, Use::Body);
-      loads(epilogue, Use::Epilogue);
-    }
-    if (attention) shared(attention, [this](auto &spec) { this->ofAttention(spec); });
-    if (user) shared(user, [this](auto &spec) { this->ofUser(spec); });
-    if (read) shared(read, [this](auto &spec) { this->ofRead(spec); });
-    if (region) shared(region, [this](auto &spec) { this->ofRegion(spec); });
-    if (lookBack) words(*lookBack);
-    if (scratch) sortsIn(*scratch);
-    if (take.valid()) visitor_.expr(take, ExprRole::Size);
-    if (run.valid()) visitor_.expr(run, ExprRole::Size);
-    for (auto &s : stores) store(s);
-    for (auto &r : reductions) {
-      auto &[reduceKind, dtype, input, results] = r;
-      for (auto &s : results) store(s);
-    }
+    auto &[id, name, origins, ranges, reduceRanges, spec] = node;
+    std::visit([this](auto &s) { this->of(s); }, spec);
   }
 
 private:
@@ -107,7 +90,39 @@ private:
     visitor_.access(buffer, index, static_cast<const Access &>(a));
   }
 
+  void of(Like<PointwiseSpec, N> &s) {
+    auto &[body, stores] = s;
+    loads(body, Use::Body), storesOf(stores);
+  }
+  void of(Like<ReductionSpec, N> &s) {
+    auto &[body, reductions] = s;
+    loads(body, Use::Body), resultsOf(reductions);
+  }
+  void of(Like<SegmentsSpec, N> &s) {
+    auto &[body, reductions, first, last] = s;
+    loads(body, Use::Body), resultsOf(reductions);
+  }
+  void of(Like<ContractionSpec, N> &s) {
+    auto &[body, lhs, rhs, accType, epilogue, stores] = s;
+    loads(body, Use::Body), loads(epilogue, Use::Epilogue), storesOf(stores);
+  }
+  void of(Like<ScanSpec, N> &s) {
+    auto &[body, inputs, kind, reverse, lookBack, stores] = s;
+    loads(body, Use::Body);
+    if (lookBack) words(*lookBack);
+    storesOf(stores);
+  }
+  void of(Like<SortSpec, N> &s) {
+    auto &[body, key, position, descending, run, take, scratch, stores] = s;
+    loads(body, Use::Body);
+    if (scratch) sortsIn(*scratch);
+    if (take.valid()) visitor_.expr(take, ExprRole::Size);
+    if (run.valid()) visitor_.expr(run, ExprRole::Size);
+    storesOf(stores);
+  }
+
   void loads(Like<Body, N> &body, Use use) {
+    if constexpr (!kLoads) return;
     for (auto &op : body.ops) {
       auto &[kind, dtype, a, b, c, imm, immInt, buffer, index, symbol, bound, wrap, check] = op;
       switch (kind) {
@@ -122,6 +137,15 @@ private:
     }
   }
 
+  void resultsOf(Like<std::vector<Reduction>, N> &reductions) {
+    for (auto &r : reductions) {
+      auto &[kind, dtype, input, results] = r;
+      storesOf(results);
+    }
+  }
+  void storesOf(Like<std::vector<Store>, N> &stores) {
+    for (auto &s : stores) store(s);
+  }
   void store(Like<Store, N> &s) {
     auto &[buffer, index, value, mask, mode] = s;
     touch<N>(buffer, index,
@@ -129,26 +153,26 @@ private:
     visitor_.expr(index, ExprRole::Element);
   }
 
-  template <typename S> void ofAttention(S &spec) {
+  void of(Like<AttentionSpec, N> &spec) {
     auto &[q, k, v, mask, keyLength, headSize, scale, causal, masked, emptyIsNan, out] = spec;
     for (auto *operand : {&q, &k, &v, &mask, &out}) {
       auto &[buffer, index, dtype] = *operand;
       if (!buffer.valid()) continue;
-      touch<S>(buffer, index,
+      touch<N>(buffer, index,
                {.use = Use::Attention, .mode = operand == &out ? AccessMode::Write : AccessMode::Read});
       visitor_.expr(index, ExprRole::Operand);
     }
     visitor_.expr(keyLength, ExprRole::Size), visitor_.expr(headSize, ExprRole::Size);
   }
 
-  template <typename S> void ofUser(S &spec) {
+  void of(Like<UserKernelSpec, N> &spec) {
     auto &[kernel, choice, function, arguments, grid, reference, notes] = spec;
     for (auto &argument : arguments) {
       auto &[kind, name, buffer, offset, read, written, integer, real, bits, follows, loads, stores, inside] = argument;
       if (kind == UserKernelSpec::Argument::Integer) visitor_.expr(integer, ExprRole::Size);
       if (kind != UserKernelSpec::Argument::Memory) continue;
       if (read || written)
-        touch<S>(buffer, offset,
+        touch<N>(buffer, offset,
                  {.use = Use::User,
                   .mode = !written ? AccessMode::Read
                           : read   ? AccessMode::Update
@@ -159,13 +183,13 @@ private:
     for (auto &g : grid) visitor_.expr(g, ExprRole::Size);
   }
 
-  template <typename S> void ofRead(S &spec) {
+  void of(Like<ReadSpec, N> &spec) {
     auto &[buffer, symbol] = spec;
-    Like<Expr, S> first = 0;
-    touch<S>(buffer, first, {.use = Use::Host, .mode = AccessMode::Read});
+    Like<Expr, N> first = 0;
+    touch<N>(buffer, first, {.use = Use::Host, .mode = AccessMode::Read});
   }
 
-  template <typename S> void ofRegion(S &spec) {
+  void of(Like<RegionSpec, N> &spec) {
     auto &[kind, condition, blocks] = spec;
     using Seen = typename InsideOf<V>::type;
     visitor_.expr(condition, ExprRole::Size);
@@ -174,10 +198,10 @@ private:
         for (auto *ranges : {&node.ranges, &node.reduceRanges})
           for (auto &e : *ranges) visitor_.expr(e, ExprRole::Size);
         if constexpr (std::is_same_v<Seen, V>) {
-          Walk<Like<Node, S>, Seen, kLoads>(node, visitor_);
+          Walk<Like<Node, N>, Seen, kLoads>(node, visitor_);
         } else {
           Seen seen{visitor_};
-          Walk<Like<Node, S>, Seen, kLoads>(node, seen);
+          Walk<Like<Node, N>, Seen, kLoads>(node, seen);
         }
       }
   }
@@ -193,17 +217,6 @@ private:
     Like<Expr, N> nothing = 0;
     for (auto *buffer : {&keys, &positions, &counts})
       if (buffer->valid()) touch<N>(*buffer, nothing, {.use = Use::Scratch, .mode = AccessMode::Write});
-  }
-
-  /// What is shared between nodes is copied before it changes.
-  template <typename P, typename F> void shared(P &pointer, F f) {
-    if constexpr (std::is_const_v<N>) {
-      f(*pointer);
-    } else {
-      auto own = std::make_shared<std::remove_const_t<typename P::element_type>>(*pointer);
-      f(*own);
-      pointer = std::move(own);
-    }
   }
 
   V &visitor_;
@@ -269,8 +282,8 @@ template <typename F> void mapExprs(Node &node, F f) {
 template <typename F> void forEachNode(const std::vector<Node> &nodes, F &&f) {
   for (const Node &n : nodes) {
     f(n);
-    if (n.region)
-      for (const std::vector<Node> &block : n.region->blocks) forEachNode(block, f);
+    if (const auto *region = n.as<RegionSpec>())
+      for (const std::vector<Node> &block : region->blocks) forEachNode(block, f);
   }
 }
 

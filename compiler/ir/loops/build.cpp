@@ -1,7 +1,6 @@
 #include "ir/loops/build.h"
 
 #include <algorithm>
-#include <array>
 
 namespace neso::loops {
 
@@ -28,7 +27,7 @@ ValueIdx appendIndex(Body &body, Expr index) {
   return append(body, std::move(op));
 }
 
-Body epilogueOf(const Node &contraction, BufferId buffer, Expr index) {
+Body epilogueOf(const ContractionSpec &contraction, BufferId buffer, Expr index) {
   Body body;
   appendLoad(body, buffer, contraction.accType, index);
   const std::vector<Op> &ops = contraction.epilogue.ops;
@@ -49,12 +48,6 @@ NodeId freeNodeId(const Program &program) {
   int32_t next = 0;
   for (const Node &n : program.nodes) next = std::max(next, n.id.value + 1);
   return NodeId(next);
-}
-
-Symbol AttentionSpec::symbol(Axis axis) {
-  static const std::array<Symbol, kAxes> symbols = {Symbol::local("b"), Symbol::local("h"), Symbol::local("m"),
-                                                    Symbol::local("n"), Symbol::local("d")};
-  return symbols[axis];
 }
 
 Expr rowMajorIndex(const std::vector<Expr> &ranges) {

@@ -16,7 +16,7 @@ ValueIdx appendLoad(Body &body, BufferId buffer, DType dtype, Expr index);
 /// The value of an index expression, in I64.
 ValueIdx appendIndex(Body &body, Expr index);
 /// What a contraction does with each sum, as the body of a node of its own that finds the sum at buffer[index].
-Body epilogueOf(const Node &contraction, BufferId buffer, Expr index);
+Body epilogueOf(const ContractionSpec &contraction, BufferId buffer, Expr index);
 
 /// A new Temp of so many elements; the program's buffers may move.
 BufferId addTemp(Program &program, std::string name, DType dtype, Expr elements);

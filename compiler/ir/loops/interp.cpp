@@ -249,7 +249,9 @@ public:
 
   Status block(const std::vector<Node> &nodes) {
     for (const Node &node : nodes) {
-      Status done = node.read ? read(node) : node.region ? region(*node.region) : run(node);
+      const auto *scalar = node.as<ReadSpec>();
+      const auto *inside = node.as<RegionSpec>();
+      Status done = scalar ? read(*scalar) : inside ? region(*inside) : run(node);
       if (!done) return done;
     }
     return {};
@@ -267,9 +269,9 @@ private:
     return runner->run(visible, 0, runner->outerCount());
   }
 
-  Status read(const Node &node) {
-    const Symbol symbol = node.read->symbol;
-    sizes_[symbol] = readScalar(program_.buffer(node.read->buffer).dtype, views_[node.read->buffer.index()].data);
+  Status read(const ReadSpec &scalar) {
+    const Symbol symbol = scalar.symbol;
+    sizes_[symbol] = readScalar(program_.buffer(scalar.buffer).dtype, views_[scalar.buffer.index()].data);
     for (const Assertion &a : program_.assertions)
       if (uses(a.condition, symbol))
         if (std::optional<int64_t> holds = evaluate(a.condition, sizes_); holds && *holds != 1)

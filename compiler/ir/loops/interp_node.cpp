@@ -136,28 +136,27 @@ Status NodeRunner::Impl::compile(const Bindings &bindings, Symbol::Kind outerKin
     if (Status s = extent(e, outer); !s) return s;
   for (Expr e : node.reduceRanges)
     if (Status s = extent(e, inner); !s) return s;
-  if (node.kind == Node::Kind::Attention) return {};
-  if (node.kind == Node::Kind::UserKernel) return {};
+  if (node.as<AttentionSpec>() || node.as<UserKernelSpec>()) return {};
   for (size_t d = 0; d < outer.size(); ++d) slots.add(Symbol::of(outerKind, d));
   for (size_t d = 0; d < inner.size(); ++d) slots.add(Symbol::inner(d));
 
-  Result<BodyCode> code = BodyCode::compile(*program, node, node.body, slots, sizes);
+  Result<BodyCode> code = BodyCode::compile(*program, node, node.body(), slots, sizes);
   if (!code) return code.takeError();
   body = std::move(*code);
   std::vector<ValueIdx> everything(body.size());
   std::iota(everything.begin(), everything.end(), 0);
   allOps = body.closure(everything);
-  if (node.kind == Node::Kind::Contraction) {
-    lhsOps = body.closure({node.lhs});
-    rhsOps = body.closure({node.rhs});
-    Result<BodyCode> after = BodyCode::compile(*program, node, node.epilogue, slots, sizes);
+  if (const auto *product = node.as<ContractionSpec>()) {
+    lhsOps = body.closure({product->lhs});
+    rhsOps = body.closure({product->rhs});
+    Result<BodyCode> after = BodyCode::compile(*program, node, product->epilogue, slots, sizes);
     if (!after) return after.takeError();
     epilogue = std::move(*after);
     std::vector<ValueIdx> values(epilogue.size());
     std::iota(values.begin(), values.end(), 0);
     epilogueOps = epilogue.closure(values);
   }
-  auto compileStores = [&](const std::vector<Store> &from, std::vector<StoreCode> &to) -> Status {
+  auto compileStores = [&](std::span<const Store> from, std::vector<StoreCode> &to) -> Status {
     for (const Store &s : from) {
       Result<StoreCode> c = StoreCode::compile(*program, node, s, slots, sizes);
       if (!c) return c.takeError();
@@ -165,8 +164,8 @@ Status NodeRunner::Impl::compile(const Bindings &bindings, Symbol::Kind outerKin
     }
     return {};
   };
-  if (Status s = compileStores(node.stores, stores); !s) return s;
-  for (const Reduction &r : node.reductions) {
+  if (Status s = compileStores(node.stores(), stores); !s) return s;
+  for (const Reduction &r : node.reductions()) {
     reductionStores.emplace_back();
     if (Status s = compileStores(r.results, reductionStores.back()); !s) return s;
   }
@@ -194,27 +193,29 @@ Status NodeRunner::Impl::runPointwise(std::span<const BufferView> buffers, int64
 }
 
 Status NodeRunner::Impl::runReduction(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
+  const std::span<const Reduction> reductions = node.reductions();
+  const auto *segments = node.as<SegmentsSpec>();
   std::vector<int64_t> box = extents();
   int64_t per = productOf(inner);
   int64_t group = per == 0 ? kLanes : std::clamp<int64_t>(4096 / per, 1, kLanes);
   for (int64_t first = begin; first < end; first += group) {
     int count = static_cast<int>(std::min(group, end - first));
-    std::vector<std::vector<Accumulator>> state(node.reductions.size(),
+    std::vector<std::vector<Accumulator>> state(reductions.size(),
                                                 std::vector<Accumulator>(static_cast<size_t>(count)));
     int64_t stop = (first + count) * per;
     for (int64_t at = first * per; at < stop; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, stop - at));
       fillIndices(box, at, n, slotLanes(0, box.size()));
       if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
-      for (size_t k = 0; k < node.reductions.size(); ++k) {
-        const Reduction &r = node.reductions[k];
+      for (size_t k = 0; k < reductions.size(); ++k) {
+        const Reduction &r = reductions[k];
         DType t = body.dtype(r.input);
         const Register &in = body.value(r.input);
         int64_t o = at / per - first, position = at % per;
         for (int l = 0; l < n; ++l) {
           bool floating = isFloat(t);
-          bool counts = node.kind != Node::Kind::Segments ||
-                        (position >= body.value(node.first).i[l] && position < body.value(node.last).i[l]);
+          bool counts = !segments || (position >= body.value(segments->first).i[l] &&
+                                      position < body.value(segments->last).i[l]);
           if (counts) accumulate(r.kind, t, state[k][static_cast<size_t>(o)], floating ? laneDouble(in, t, l) : 0,
                      floating ? 0 : in.i[l], position);
           if (++position == per) position = 0, ++o;
@@ -223,9 +224,9 @@ Status NodeRunner::Impl::runReduction(std::span<const BufferView> buffers, int64
     }
     fillOuter(first, count);
     Register result;
-    for (size_t k = 0; k < node.reductions.size(); ++k)
+    for (size_t k = 0; k < reductions.size(); ++k)
       for (StoreCode &store : reductionStores[k]) {
-        const Reduction &r = node.reductions[k];
+        const Reduction &r = reductions[k];
         int which = store.store.value;
         for (int l = 0; l < count; ++l)
           finishInto(r, body.dtype(r.input), state[k][static_cast<size_t>(l)], which, result, l);
@@ -301,15 +302,16 @@ Status NodeRunner::Impl::evalRow(const std::vector<int> &ops, ValueIdx value, st
 Status NodeRunner::Impl::storeContraction(std::span<const BufferView> buffers, int64_t begin, int n, const double *d,
                                           const int64_t *i) {
   fillOuter(begin, n);
+  const DType accType = node.get<ContractionSpec>().accType;
   Register sums;
-  LaneClass cls = classOf(node.accType);
+  LaneClass cls = classOf(accType);
   for (int l = 0; l < n; ++l) {
     if (cls == LaneClass::Int)
-      sums.i[l] = wrapInt(node.accType, i[l]);
+      sums.i[l] = wrapInt(accType, i[l]);
     else if (cls == LaneClass::Double)
       sums.d[l] = d[l];
     else
-      sums.f[l] = roundTo(node.accType, static_cast<float>(d[l]));
+      sums.f[l] = roundTo(accType, static_cast<float>(d[l]));
   }
   bool plain = epilogue.size() == 0;
   if (!plain) {
@@ -319,8 +321,7 @@ Status NodeRunner::Impl::storeContraction(std::span<const BufferView> buffers, i
   for (StoreCode &store : stores) {
     const Register &value = plain ? sums : epilogue.value(store.store.value);
     const int64_t *mask = store.store.mask >= 0 ? epilogue.value(store.store.mask).i : nullptr;
-    if (Status s = store.run(node.name, slots, buffers, value, plain ? node.accType : epilogue.dtype(store.store.value),
-                             mask, n);
+    if (Status s = store.run(node.name, slots, buffers, value, plain ? accType : epilogue.dtype(store.store.value), mask, n);
         !s)
       return s;
   }
@@ -328,6 +329,7 @@ Status NodeRunner::Impl::storeContraction(std::span<const BufferView> buffers, i
 }
 
 Status NodeRunner::Impl::runContraction(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
+  const auto &spec = node.get<ContractionSpec>();
   int64_t per = productOf(inner), total = productOf(outer);
   std::vector<bool> useA = outerUse(lhsOps), useB = outerUse(rhsOps);
   int64_t sizeA = per, sizeB = per;
@@ -339,10 +341,10 @@ Status NodeRunner::Impl::runContraction(std::span<const BufferView> buffers, int
   bool tableA = whole && sizeA <= kTableLimit, tableB = whole && sizeB <= kTableLimit;
   Table a, b;
   if (tableA)
-    if (Status s = evalTable(lhsOps, node.lhs, buffers, a); !s) return s;
+    if (Status s = evalTable(lhsOps, spec.lhs, buffers, a); !s) return s;
   if (tableB)
-    if (Status s = evalTable(rhsOps, node.rhs, buffers, b); !s) return s;
-  bool floating = isFloat(body.dtype(node.lhs));
+    if (Status s = evalTable(rhsOps, spec.rhs, buffers, b); !s) return s;
+  bool floating = isFloat(body.dtype(spec.lhs));
   double d[kLanes];
   int64_t v[kLanes];
   int n = 0;
@@ -354,9 +356,9 @@ Status NodeRunner::Impl::runContraction(std::span<const BufferView> buffers, int
       if (tableB) startB += static_cast<size_t>(rest % outer[k] * b.stride[k]);
     }
     if (!tableA)
-      if (Status s = evalRow(lhsOps, node.lhs, buffers, o, a); !s) return s;
+      if (Status s = evalRow(lhsOps, spec.lhs, buffers, o, a); !s) return s;
     if (!tableB)
-      if (Status s = evalRow(rhsOps, node.rhs, buffers, o, b); !s) return s;
+      if (Status s = evalRow(rhsOps, spec.rhs, buffers, o, b); !s) return s;
     if (floating) {
       const double *x = a.d.data() + startA, *y = b.d.data() + startB;
       double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
@@ -381,7 +383,8 @@ Status NodeRunner::Impl::runContraction(std::span<const BufferView> buffers, int
 
 Status NodeRunner::Impl::runScan(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
   int64_t length = productOf(inner);
-  size_t count = node.inputs.size();
+  const auto &spec = node.get<ScanSpec>();
+  size_t count = spec.inputs.size();
   struct Line {
     std::vector<double> d;
     std::vector<int64_t> v, at;
@@ -398,8 +401,8 @@ Status NodeRunner::Impl::runScan(std::span<const BufferView> buffers, int64_t be
       fillLine(o, at, n);
       if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
       for (size_t k = 0; k < count; ++k) {
-        DType t = body.dtype(node.inputs[k]);
-        const Register &in = body.value(node.inputs[k]);
+        DType t = body.dtype(spec.inputs[k]);
+        const Register &in = body.value(spec.inputs[k]);
         for (int l = 0; l < n; ++l) {
           size_t p = static_cast<size_t>(at + l);
           if (isFloat(t))
@@ -410,7 +413,7 @@ Status NodeRunner::Impl::runScan(std::span<const BufferView> buffers, int64_t be
       }
     }
     for (size_t k = 0; k < count; ++k)
-      scanLine(node.scan, node.reverse, body.dtype(node.inputs[k]), lines[k].d, lines[k].v, lines[k].at);
+      scanLine(spec.kind, spec.reverse, body.dtype(spec.inputs[k]), lines[k].d, lines[k].v, lines[k].at);
     for (int64_t at = 0; at < length; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
       fillLine(o, at, n);
@@ -418,7 +421,7 @@ Status NodeRunner::Impl::runScan(std::span<const BufferView> buffers, int64_t be
         size_t which = static_cast<size_t>(store.store.value);
         bool position = which >= count;
         const Line &line = lines[which % count];
-        DType t = position ? DType::I64 : body.dtype(node.inputs[which]);
+        DType t = position ? DType::I64 : body.dtype(spec.inputs[which]);
         Register value;
         for (int l = 0; l < n; ++l) {
           size_t p = static_cast<size_t>(at + l);
@@ -439,15 +442,15 @@ Status NodeRunner::Impl::runScan(std::span<const BufferView> buffers, int64_t be
 }
 
 Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
+  const auto &spec = node.get<SortSpec>();
   int64_t length = productOf(inner), taken = length;
-  if (node.take.valid()) {
-    Expr take = substitute(node.take, sizes);
+  if (spec.take.valid()) {
+    Expr take = substitute(spec.take, sizes);
     if (!take.isConst())
-      return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(take).front().str(), node.take.str());
+      return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(take).front().str(), spec.take.str());
     taken = std::min(length, take.constValue());
   }
-  ValueIdx key = node.inputs[0];
-  DType t = body.dtype(key);
+  DType t = body.dtype(spec.key);
   std::vector<double> d(static_cast<size_t>(length));
   std::vector<int64_t> v(static_cast<size_t>(length)), order(static_cast<size_t>(length)),
       position(static_cast<size_t>(length));
@@ -458,11 +461,11 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
       if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
       for (int l = 0; l < n; ++l) {
         size_t p = static_cast<size_t>(at + l);
-        position[p] = node.inputs.size() > 1 ? body.value(node.inputs[1]).i[l] : at + l;
+        position[p] = spec.position >= 0 ? body.value(spec.position).i[l] : at + l;
         if (isFloat(t))
-          d[p] = laneDouble(body.value(key), t, l);
+          d[p] = laneDouble(body.value(spec.key), t, l);
         else
-          v[p] = body.value(key).i[l];
+          v[p] = body.value(spec.key).i[l];
       }
     }
     std::iota(order.begin(), order.end(), 0);
@@ -474,9 +477,9 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
     };
     std::sort(order.begin(), order.end(),
               [&](int64_t x, int64_t y) { // the position decides among equals: always stable
-                if (node.descending ? less(y, x) : less(x, y)) return true;
+                if (spec.descending ? less(y, x) : less(x, y)) return true;
                 return position[static_cast<size_t>(x)] < position[static_cast<size_t>(y)] &&
-                       !(node.descending ? less(x, y) : less(y, x));
+                       !(spec.descending ? less(x, y) : less(y, x));
               });
     for (int64_t at = 0; at < taken; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, taken - at));
@@ -503,7 +506,7 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
 }
 
 Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
-  const AttentionSpec &spec = *node.attention;
+  const auto &spec = node.get<AttentionSpec>();
   Expr keys = substitute(spec.keyLength, sizes), head = substitute(spec.headSize, sizes);
   for (Expr e : {keys, head})
     if (!e.isConst()) return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(e).front().str(), e.str());
@@ -597,7 +600,8 @@ Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
 NodeRunner::NodeRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 NodeRunner::NodeRunner(NodeRunner &&) noexcept = default;
 Status NodeRunner::Impl::runUserKernel(std::span<const BufferView> buffers) {
-  if (!node.user || !node.user->reference)
+  const auto &spec = node.get<UserKernelSpec>();
+  if (!spec.reference)
     return fail(diag::LoopsNotInterpreted, {}, node.name, "a user kernel without a reference");
   auto value = [&](Expr e) -> Result<int64_t> {
     Expr v = substitute(e, sizes);
@@ -605,7 +609,7 @@ Status NodeRunner::Impl::runUserKernel(std::span<const BufferView> buffers) {
     return v.constValue();
   };
   std::vector<HostArgument> args;
-  for (const UserKernelSpec::Argument &a : node.user->arguments) {
+  for (const UserKernelSpec::Argument &a : spec.arguments) {
     HostArgument h;
     if (a.kind == UserKernelSpec::Argument::Memory) {
       const BufferView &view = buffers[a.buffer.index()];
@@ -627,11 +631,11 @@ Status NodeRunner::Impl::runUserKernel(std::span<const BufferView> buffers) {
   }
   std::array<int64_t, 3> grid;
   for (size_t d = 0; d < 3; ++d) {
-    Result<int64_t> v = value(node.user->grid[d]);
+    Result<int64_t> v = value(spec.grid[d]);
     if (!v) return v.takeError();
     grid[d] = *v;
   }
-  return node.user->reference(args, grid);
+  return spec.reference(args, grid);
 }
 
 NodeRunner &NodeRunner::operator=(NodeRunner &&) noexcept = default;
@@ -650,7 +654,7 @@ int64_t NodeRunner::outerCount() const { return productOf(impl_->outer); }
 
 Status NodeRunner::run(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
   if (begin >= end) return {};
-  switch (impl_->node.kind) {
+  switch (impl_->node.kind()) {
   case Node::Kind::Pointwise: return impl_->runPointwise(buffers, begin, end);
   case Node::Kind::Reduction:
   case Node::Kind::Segments: return impl_->runReduction(buffers, begin, end);

@@ -87,7 +87,7 @@ std::string printAttention(const BufferNames &names, const AttentionSpec &a) {
 }
 
 std::string spaceOf(const Node &n) {
-  return fmt::format("{} ranges {}{}", name(n.kind), listText(n.ranges),
+  return fmt::format("{} ranges {}{}", name(n.kind()), listText(n.ranges),
                      n.reduceRanges.empty() ? "" : " over " + listText(n.reduceRanges));
 }
 
@@ -102,47 +102,14 @@ std::string printRegion(const BufferNames &names, const RegionSpec &r) {
   return out + "  end\n";
 }
 
-std::string contentsOf(const Node &n, const BufferNames &names) {
-  std::string out = printBody(names, n.body);
-  switch (n.kind) {
-  case Node::Kind::Contraction:
-    out += fmt::format("    contract %{}, %{} : {}\n", n.lhs, n.rhs, name(n.accType));
-    if (!n.epilogue.ops.empty()) out += "    epilogue of %0:\n" + printBody(names, n.epilogue);
-    break;
-  case Node::Kind::Scan:
-    for (ValueIdx v : n.inputs)
-      out += fmt::format("    scan {} %{}{}\n", scanName(n.scan), v, n.reverse ? " reverse" : "");
-    if (n.lookBack)
-      out += fmt::format("    tiles of {} look back in {}\n", n.lookBack->tile, names(n.lookBack->words));
-    break;
-  case Node::Kind::Sort:
-    out += fmt::format("    sort %{}{}", n.inputs[0], n.descending ? " descending" : "");
-    if (n.inputs.size() > 1) out += fmt::format(" positions %{}", n.inputs[1]);
-    if (n.scratch)
-      out += fmt::format(" digits {} {} {}", names(n.scratch->words),
-                         n.scratch->positions.valid() ? names(n.scratch->positions) : "-", names(n.scratch->counts));
-    if (n.take.valid()) out += fmt::format(" first {}", n.take.str());
-    out += n.run.valid() ? fmt::format(" merges runs of {}\n", n.run.str()) : "\n";
-    break;
-  case Node::Kind::Segments: out += fmt::format("    segments [%{}, %{})\n", n.first, n.last); break;
-  case Node::Kind::Attention:
-    if (n.attention) out += printAttention(names, *n.attention);
-    break;
-  case Node::Kind::UserKernel:
-    if (n.user) out += printUserKernel(names, *n.user);
-    break;
-  case Node::Kind::ReadScalar:
-    if (n.read) out += fmt::format("    {} = scalar {}\n", n.read->symbol.str(), names(n.read->buffer));
-    break;
-  case Node::Kind::Region:
-    if (n.region) out += printRegion(names, *n.region);
-    break;
-  default: break;
-  }
-  bool numbered = n.kind == Node::Kind::Scan || n.kind == Node::Kind::Sort;
-  for (const Store &s : n.stores)
-    out += fmt::format("    {} = {}{}\n", printStore(names, s), numbered ? "result " : "%", s.value);
-  for (const Reduction &r : n.reductions) {
+std::string printStores(const BufferNames &names, const std::vector<Store> &stores, const char *value) {
+  std::string out;
+  for (const Store &s : stores) out += fmt::format("    {} = {}{}\n", printStore(names, s), value, s.value);
+  return out;
+}
+std::string printReductions(const BufferNames &names, const std::vector<Reduction> &reductions) {
+  std::string out;
+  for (const Reduction &r : reductions) {
     out += fmt::format("    reduce {} %{} : {}", reduceKindName(r.kind), r.input, name(r.dtype));
     for (size_t k = 0; k < r.results.size(); ++k)
       out += fmt::format("{} {} = result {}", k ? "," : " ->", printStore(names, r.results[k]), r.results[k].value);
@@ -151,9 +118,55 @@ std::string contentsOf(const Node &n, const BufferNames &names) {
   return out;
 }
 
-} // namespace
+/// What each kind of node says behind its first line.
+struct Contents {
+  const BufferNames &names;
 
-std::string_view name(Node::Kind k) { return text::kNodes[static_cast<size_t>(k)]; }
+  std::string operator()(const PointwiseSpec &s) const {
+    return printBody(names, s.body) + printStores(names, s.stores, "%");
+  }
+  std::string operator()(const ReductionSpec &s) const {
+    return printBody(names, s.body) + printReductions(names, s.reductions);
+  }
+  std::string operator()(const SegmentsSpec &s) const {
+    return printBody(names, s.body) + fmt::format("    segments [%{}, %{})\n", s.first, s.last) +
+           printReductions(names, s.reductions);
+  }
+  std::string operator()(const ContractionSpec &s) const {
+    std::string out =
+        printBody(names, s.body) + fmt::format("    contract %{}, %{} : {}\n", s.lhs, s.rhs, name(s.accType));
+    if (!s.epilogue.ops.empty()) out += "    epilogue of %0:\n" + printBody(names, s.epilogue);
+    return out + printStores(names, s.stores, "%");
+  }
+  std::string operator()(const ScanSpec &s) const {
+    std::string out = printBody(names, s.body);
+    for (ValueIdx v : s.inputs)
+      out += fmt::format("    scan {} %{}{}\n", scanName(s.kind), v, s.reverse ? " reverse" : "");
+    if (s.lookBack)
+      out += fmt::format("    tiles of {} look back in {}\n", s.lookBack->tile, names(s.lookBack->words));
+    return out + printStores(names, s.stores, "result ");
+  }
+  std::string operator()(const SortSpec &s) const {
+    std::string out = printBody(names, s.body) + fmt::format("    sort %{}{}", s.key, s.descending ? " descending" : "");
+    if (s.position >= 0) out += fmt::format(" positions %{}", s.position);
+    if (s.scratch)
+      out += fmt::format(" digits {} {} {}", names(s.scratch->words),
+                         s.scratch->positions.valid() ? names(s.scratch->positions) : "-", names(s.scratch->counts));
+    if (s.take.valid()) out += fmt::format(" first {}", s.take.str());
+    out += s.run.valid() ? fmt::format(" merges runs of {}\n", s.run.str()) : "\n";
+    return out + printStores(names, s.stores, "result ");
+  }
+  std::string operator()(const AttentionSpec &s) const { return printAttention(names, s); }
+  std::string operator()(const UserKernelSpec &s) const { return printUserKernel(names, s); }
+  std::string operator()(const ReadSpec &s) const {
+    return fmt::format("    {} = scalar {}\n", s.symbol.str(), names(s.buffer));
+  }
+  std::string operator()(const RegionSpec &s) const { return printRegion(names, s); }
+};
+
+std::string contentsOf(const Node &n, const BufferNames &names) { return std::visit(Contents{names}, n.spec); }
+
+} // namespace
 
 std::string describe(const Node &n, const BufferNames &names) { return spaceOf(n) + "\n" + contentsOf(n, names); }
 

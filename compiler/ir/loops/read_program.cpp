@@ -12,6 +12,21 @@ ValueIdx valueOf(Line &line) {
   return static_cast<ValueIdx>(line.integer());
 }
 
+/// Null where the node's kind has none.
+std::vector<Store> *storesOf(Node &n) {
+  return std::visit(
+      [](auto &s) -> std::vector<Store> * {
+        if constexpr (requires { s.stores; }) return &s.stores;
+        return nullptr;
+      },
+      n.spec);
+}
+std::vector<Reduction> *reductionsOf(Node &n) {
+  if (auto *s = n.as<ReductionSpec>()) return &s->reductions;
+  if (auto *s = n.as<SegmentsSpec>()) return &s->reductions;
+  return nullptr;
+}
+
 /// The bytes themselves.
 void bytesOf(Line &line, Constant &c) {
   auto bytes = std::make_shared<std::vector<uint8_t>>(line.hex());
@@ -43,12 +58,13 @@ void ProgramReader::read(Line &line) {
 
 void ProgramReader::readOfNode(Line &line) {
   if (line.next("%")) return op(line);
+  Node &n = program.nodes.back();
   // Parameters of a user's kernel have names of their own.
-  if (user_ && line.indent() > 4) return argument(line);
-  if (attention_ && operand(line)) return;
-  for (std::string_view mode : text::kStoreModes)
-    if (line.next(mode)) return program.nodes.back().stores.push_back(store(line));
-  ofNode(line, program.nodes.back());
+  if (auto *user = n.as<UserKernelSpec>(); user && line.indent() > 4) return argument(line, *user);
+  if (std::vector<Store> *stores = storesOf(n))
+    for (std::string_view mode : text::kStoreModes)
+      if (line.next(mode)) return stores->push_back(store(line));
+  ofNode(line, n);
 }
 
 void ProgramReader::size(Line &line) {
@@ -141,7 +157,6 @@ void ProgramReader::weight(Line &line) {
 void ProgramReader::output(Line &line) {
   ProgramOutput o;
   if (inRegion()) line.error("a region has no end,");
-  user_.reset(), attention_.reset();
   if (line.integer() != static_cast<int64_t>(program.outputs.size())) line.error("outputs are not in order");
   if (line.eat("none")) {
     o.kind = ProgramOutput::Kind::None;
@@ -175,13 +190,14 @@ void ProgramReader::node(Line &line) {
   Node n;
   if (!line.eatLetter("n")) line.error("the node's number is expected");
   n.id = NodeId(line.integer());
-  n.kind = line.oneOf<Node::Kind>(text::kNodes);
+  n.spec = blankSpec(line.oneOf<Node::Kind>(text::kNodes));
   line.expect("ranges"), n.ranges = line.list();
   if (line.eat("over")) n.reduceRanges = line.list();
   line.expect("#"), n.name = std::string(line.remainder());
   program.nodes.push_back(std::move(n));
-  body_ = &program.nodes.back().body;
-  attention_.reset(), user_.reset();
+  body_ = nullptr;
+  // The first: what follows a sum is said to begin.
+  forEachBody(program.nodes.back(), [&](Body &b) { body_ = body_ ? body_ : &b; });
 }
 
 void ProgramReader::op(Line &line) {
@@ -233,80 +249,107 @@ Store ProgramReader::store(Line &line) {
   return s;
 }
 
-void ProgramReader::ofNode(Line &line, Node &n) {
+bool ProgramReader::ofContraction(Line &line, ContractionSpec &s) {
   if (line.eat("contract")) {
-    n.lhs = valueOf(line), line.expect(","), n.rhs = valueOf(line);
-    line.expect(":"), n.accType = line.dtype();
-  } else if (line.eat("epilogue")) {
-    line.expect("of"), line.expect("%0"), line.expect(":");
-    body_ = &n.epilogue;
-  } else if (line.eat("scan")) {
-    n.scan = line.oneOf<ScanKind>(text::kScans);
-    n.inputs.push_back(valueOf(line));
-    n.reverse = line.eat("reverse");
-  } else if (line.eat("tiles")) {
-    LookBack look;
-    line.expect("of"), look.tile = line.integer();
-    line.expect("look"), line.expect("back"), line.expect("in"), look.words = named(line, line.until(" "));
-    n.lookBack = look;
-  } else if (line.eat("sort")) {
-    n.inputs = {valueOf(line)};
-    n.descending = line.eat("descending");
-    if (line.eat("positions")) n.inputs.push_back(valueOf(line));
-    if (line.eat("digits")) {
-      SortScratch scratch;
-      scratch.words = named(line, line.until(" "));
-      if (!line.eat("-")) scratch.positions = named(line, line.until(" "));
-      scratch.counts = named(line, line.until(" "));
-      n.scratch = scratch;
-    }
-    if (line.eat("first")) n.take = line.expr({" merges "});
-    if (line.eat("merges")) line.expect("runs"), line.expect("of"), n.run = line.expr({});
-  } else if (line.eat("segments")) {
-    line.expect("["), n.first = valueOf(line), line.expect(","), n.last = valueOf(line), line.expect(")");
-  } else if (line.eat("reduce")) {
-    Reduction r;
-    r.kind = line.oneOf<ReduceKind>(text::kReductions);
-    r.input = valueOf(line);
-    line.expect(":"), r.dtype = line.dtype();
-    if (line.eat("->")) {
-      r.results.push_back(store(line));
-      while (line.eat(",")) r.results.push_back(store(line));
-    }
-    n.reductions.push_back(std::move(r));
-  } else if (line.eat("attention")) {
-    attention_ = std::make_shared<AttentionSpec>();
-    line.expect("keys"), attention_->keyLength = line.expr({" head "});
-    line.expect("head"), attention_->headSize = line.expr({" scale "});
-    line.expect("scale"), attention_->scale = line.real();
-    attention_->causal = line.eat("causal");
-    if (line.eat("masked")) attention_->masked = line.real();
-    if (line.eat("empty")) line.expect("nan"), attention_->emptyIsNan = true;
-    n.attention = attention_;
-  } else if (line.eat("launch")) {
-    user_ = std::make_shared<UserKernelSpec>();
-    user_->function = line.token();
-    line.expect("over");
-    for (size_t d = 0; d < 3; ++d) {
-      if (d) line.expect(",");
-      user_->grid[d] = line.expr({",", " function ", " choice "});
-    }
-    if (line.eat("function")) user_->kernel = static_cast<int>(line.integer());
-    if (line.eat("choice")) user_->choice = static_cast<int>(line.integer());
-    n.user = user_;
-  } else if (n.kind == Node::Kind::Region && (line.next("if") || line.next("while"))) {
-    RegionSpec spec;
-    spec.kind = line.oneOf<RegionSpec::Kind>(text::kRegions);
-    spec.condition = line.expr({});
-    n.region = std::make_shared<const RegionSpec>(std::move(spec));
-  } else if (n.kind == Node::Kind::ReadScalar) {
-    ReadSpec read;
-    read.symbol = line.symbol();
-    line.expect("="), line.expect("scalar"), read.buffer = named(line, line.until(" "));
-    n.read = std::make_shared<const ReadSpec>(read);
-  } else {
-    line.error("a line of a node is expected");
+    s.lhs = valueOf(line), line.expect(","), s.rhs = valueOf(line);
+    line.expect(":"), s.accType = line.dtype();
+    return true;
   }
+  if (!line.eat("epilogue")) return false;
+  line.expect("of"), line.expect("%0"), line.expect(":");
+  body_ = &s.epilogue;
+  return true;
+}
+
+bool ProgramReader::ofScan(Line &line, ScanSpec &s) {
+  if (line.eat("scan")) {
+    s.kind = line.oneOf<ScanKind>(text::kScans);
+    s.inputs.push_back(valueOf(line));
+    s.reverse = line.eat("reverse");
+    return true;
+  }
+  if (!line.eat("tiles")) return false;
+  LookBack &look = s.lookBack.emplace();
+  line.expect("of"), look.tile = line.integer();
+  line.expect("look"), line.expect("back"), line.expect("in"), look.words = named(line, line.until(" "));
+  return true;
+}
+
+bool ProgramReader::ofSort(Line &line, SortSpec &s) {
+  if (!line.eat("sort")) return false;
+  s.key = valueOf(line);
+  s.descending = line.eat("descending");
+  if (line.eat("positions")) s.position = valueOf(line);
+  if (line.eat("digits")) {
+    SortScratch &scratch = s.scratch.emplace();
+    scratch.words = named(line, line.until(" "));
+    if (!line.eat("-")) scratch.positions = named(line, line.until(" "));
+    scratch.counts = named(line, line.until(" "));
+  }
+  if (line.eat("first")) s.take = line.expr({" merges "});
+  if (line.eat("merges")) line.expect("runs"), line.expect("of"), s.run = line.expr({});
+  return true;
+}
+
+Reduction ProgramReader::reduction(Line &line) {
+  Reduction r;
+  r.kind = line.oneOf<ReduceKind>(text::kReductions);
+  r.input = valueOf(line);
+  line.expect(":"), r.dtype = line.dtype();
+  if (line.eat("->")) {
+    r.results.push_back(store(line));
+    while (line.eat(",")) r.results.push_back(store(line));
+  }
+  return r;
+}
+
+bool ProgramReader::ofAttention(Line &line, AttentionSpec &s) {
+  if (operand(line, s)) return true;
+  if (!line.eat("attention")) return false;
+  line.expect("keys"), s.keyLength = line.expr({" head "});
+  line.expect("head"), s.headSize = line.expr({" scale "});
+  line.expect("scale"), s.scale = line.real();
+  s.causal = line.eat("causal");
+  if (line.eat("masked")) s.masked = line.real();
+  if (line.eat("empty")) line.expect("nan"), s.emptyIsNan = true;
+  return true;
+}
+
+bool ProgramReader::ofUserKernel(Line &line, UserKernelSpec &s) {
+  if (!line.eat("launch")) return false;
+  s.function = line.token();
+  line.expect("over");
+  for (size_t d = 0; d < 3; ++d) {
+    if (d) line.expect(",");
+    s.grid[d] = line.expr({",", " function ", " choice "});
+  }
+  if (line.eat("function")) s.kernel = static_cast<int>(line.integer());
+  if (line.eat("choice")) s.choice = static_cast<int>(line.integer());
+  return true;
+}
+
+void ProgramReader::ofNode(Line &line, Node &n) {
+  if (auto *s = n.as<ContractionSpec>(); s && ofContraction(line, *s)) return;
+  if (auto *s = n.as<ScanSpec>(); s && ofScan(line, *s)) return;
+  if (auto *s = n.as<SortSpec>(); s && ofSort(line, *s)) return;
+  if (auto *s = n.as<AttentionSpec>(); s && ofAttention(line, *s)) return;
+  if (auto *s = n.as<UserKernelSpec>(); s && ofUserKernel(line, *s)) return;
+  if (auto *s = n.as<SegmentsSpec>(); s && line.eat("segments")) {
+    line.expect("["), s->first = valueOf(line), line.expect(","), s->last = valueOf(line), line.expect(")");
+    return;
+  }
+  if (std::vector<Reduction> *to = reductionsOf(n); to && line.eat("reduce")) return to->push_back(reduction(line));
+  if (auto *s = n.as<RegionSpec>(); s && (line.next("if") || line.next("while"))) {
+    s->kind = line.oneOf<RegionSpec::Kind>(text::kRegions);
+    s->condition = line.expr({});
+    return;
+  }
+  if (auto *s = n.as<ReadSpec>()) {
+    s->symbol = line.symbol();
+    line.expect("="), line.expect("scalar"), s->buffer = named(line, line.until(" "));
+    return;
+  }
+  line.error("a line of a node is expected");
 }
 
 bool ProgramReader::block(Line &line) {
@@ -314,40 +357,36 @@ bool ProgramReader::block(Line &line) {
     if (!line.eat(text::kBlocks[b])) continue;
     body_ = nullptr;
     if (b % 2 == 0) {
-      const bool begins = !program.nodes.empty() && program.nodes.back().region;
-      if (!begins) return line.error("a block belongs to a region,"), true;
+      const RegionSpec *begun = program.nodes.empty() ? nullptr : program.nodes.back().as<RegionSpec>();
+      if (!begun || !begun->condition.valid()) return line.error("a block belongs to a region,"), true;
       Open open;
       open.node = std::move(program.nodes.back());
-      open.spec = *open.node.region;
       program.nodes.pop_back();
       open.before = std::exchange(program.nodes, {});
       open_.push_back(std::move(open));
     } else {
       if (open_.empty() || open_.back().block != 0) return line.error("a block belongs to a region,"), true;
-      open_.back().spec.blocks[0] = std::exchange(program.nodes, {});
+      open_.back().node.get<RegionSpec>().blocks[0] = std::exchange(program.nodes, {});
       open_.back().block = 1;
     }
-    if ((open_.back().spec.kind == RegionSpec::Kind::While) != (b >= 2)) line.error("a block of the other kind of region,");
+    const RegionSpec &spec = open_.back().node.get<RegionSpec>();
+    if ((spec.kind == RegionSpec::Kind::While) != (b >= 2)) line.error("a block of the other kind of region,");
     return true;
   }
   if (!line.eat("end")) return false;
   if (open_.empty() || open_.back().block != 1) return line.error("no region is open,"), true;
   Open open = std::move(open_.back());
   open_.pop_back();
-  open.spec.blocks[1] = std::exchange(program.nodes, std::move(open.before));
-  open.node.region = std::make_shared<const RegionSpec>(std::move(open.spec));
+  open.node.get<RegionSpec>().blocks[1] = std::exchange(program.nodes, std::move(open.before));
   program.nodes.push_back(std::move(open.node));
-  body_ = nullptr, attention_.reset(), user_.reset();
+  body_ = nullptr;
   return true;
 }
 
 /// A line such as "q = BUFFER[index] : f32".
-bool ProgramReader::operand(Line &line) {
-  const std::pair<const char *, AttentionSpec::Operand *> roles[] = {{"q", &attention_->q},
-                                                                     {"k", &attention_->k},
-                                                                     {"v", &attention_->v},
-                                                                     {"mask", &attention_->mask},
-                                                                     {"out", &attention_->out}};
+bool ProgramReader::operand(Line &line, AttentionSpec &s) {
+  const std::pair<const char *, AttentionSpec::Operand *> roles[] = {
+      {"q", &s.q}, {"k", &s.k}, {"v", &s.v}, {"mask", &s.mask}, {"out", &s.out}};
   for (auto [role, to] : roles) {
     if (!line.eat(role)) continue;
     line.expect("="), to->buffer = place(line, to->index);
@@ -357,7 +396,7 @@ bool ProgramReader::operand(Line &line) {
   return false;
 }
 
-void ProgramReader::argument(Line &line) {
+void ProgramReader::argument(Line &line, UserKernelSpec &s) {
   UserKernelSpec::Argument a;
   a.name = line.token();
   line.expect("=");
@@ -379,12 +418,11 @@ void ProgramReader::argument(Line &line) {
     if (!line.eatLetter("if")) line.error("the parameter's type is expected");
     a.bits = static_cast<int>(line.integer());
   }
-  user_->arguments.push_back(std::move(a));
+  s.arguments.push_back(std::move(a));
 }
 
 std::vector<Node> ProgramReader::takeNodes() {
   body_ = nullptr;
-  attention_.reset(), user_.reset();
   return std::exchange(program.nodes, {});
 }
 

@@ -1,6 +1,5 @@
 // Reads the lines of a program one by one, for the texts that hold one: loops (parse.h) and plans (ir/plan/parse.h).
 #pragma once
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -38,9 +37,15 @@ private:
   void op(Line &line);
   Store store(Line &line);
   void ofNode(Line &line, Node &n);
+  bool ofContraction(Line &line, ContractionSpec &s);
+  bool ofScan(Line &line, ScanSpec &s);
+  bool ofSort(Line &line, SortSpec &s);
+  bool ofAttention(Line &line, AttentionSpec &s);
+  bool ofUserKernel(Line &line, UserKernelSpec &s);
+  Reduction reduction(Line &line);
   /// A line such as "q = BUFFER[index] : f32".
-  bool operand(Line &line);
-  void argument(Line &line);
+  bool operand(Line &line, AttentionSpec &s);
+  void argument(Line &line, UserKernelSpec &s);
   /// "then", "else", …, "end": where the blocks of a region begin and end.
   bool block(Line &line);
 
@@ -48,14 +53,13 @@ private:
   struct Open {
     std::vector<Node> before;
     Node node;
-    RegionSpec spec;
     size_t block = 0;
   };
-  std::vector<Open> open_; // outermost first
+  /// Outermost first.
+  std::vector<Open> open_;
   std::unordered_map<std::string, BufferId> buffers_;
-  Body *body_ = nullptr;                     // of the ops that come
-  std::shared_ptr<AttentionSpec> attention_; // of the last node
-  std::shared_ptr<UserKernelSpec> user_;
+  /// Of the ops that come; null: the last node has none.
+  Body *body_ = nullptr;
 };
 
 } // namespace neso::loops

@@ -158,93 +158,102 @@ public:
       expr(n, n.reduceRanges[d], {}, "range");
       if (n.reduceRanges[d].valid()) facts.setIndex(Symbol::inner(d), n.reduceRanges[d]);
     }
-    body(n, n.body, known, facts);
-    switch (n.kind) {
-    case Node::Kind::Pointwise:
-      for (const Store &s : n.stores) store(n, s, known, facts), valueStore(n, s, n.body, DType::F32);
-      if (!n.reductions.empty()) breach("L7", n, "a pointwise node has reductions");
-      break;
-    case Node::Kind::Segments:
-      segments(n);
-      [[fallthrough]];
-    case Node::Kind::Reduction:
-      if (n.reductions.empty() || !n.stores.empty())
-        breach("L7", n, "a reduction node needs reductions and has no stores of its own");
-      for (const Reduction &r : n.reductions) {
-        if (r.input < 0 || r.input >= static_cast<ValueIdx>(n.body.ops.size()))
-          breach("L2", n, "a reduction's input does not exist");
-        for (const Store &s : r.results) {
-          store(n, s, outerSymbols, facts);
-          int results = r.kind == ReduceKind::Welford ? 3 : r.kind == ReduceKind::OnlineSoftmax ? 2 : 1;
-          if (s.value < 0 || s.value >= results || s.mask >= 0 || s.mode != StoreMode::Set)
-            breach("L7", n, "a reduction's result store is not plain");
-        }
+    Scope scope{std::move(outerSymbols), std::move(known), std::move(facts)};
+    std::visit([&](const auto &spec) { this->spec(n, spec, scope); }, n.spec);
+  }
+
+  /// Symbols that expressions of a node may use: of its outer ranges; with them those of its reduction ranges and what its
+  /// body defines.
+  struct Scope {
+    std::set<Symbol> outer, known;
+    Facts facts;
+  };
+
+  void spec(const Node &n, const PointwiseSpec &s, Scope &scope) {
+    body(n, s.body, scope.known, scope.facts);
+    for (const Store &to : s.stores) store(n, to, scope.known, scope.facts), valueStore(n, to, s.body, DType::F32);
+  }
+
+  void spec(const Node &n, const ReductionSpec &s, Scope &scope) {
+    body(n, s.body, scope.known, scope.facts);
+    reductions(n, s.reductions, scope);
+  }
+  void reductions(const Node &n, const std::vector<Reduction> &all, const Scope &scope) {
+    if (all.empty()) breach("L7", n, "a reduction node needs reductions");
+    for (const Reduction &r : all) {
+      if (!isValue(n.body(), r.input)) breach("L2", n, "a reduction's input does not exist");
+      for (const Store &s : r.results) {
+        store(n, s, scope.outer, scope.facts);
+        int results = r.kind == ReduceKind::Welford ? 3 : r.kind == ReduceKind::OnlineSoftmax ? 2 : 1;
+        if (s.value < 0 || s.value >= results || s.mask >= 0 || s.mode != StoreMode::Set)
+          breach("L7", n, "a reduction's result store is not plain");
       }
-      break;
-    case Node::Kind::Contraction: {
-      ValueIdx count = static_cast<ValueIdx>(n.body.ops.size());
-      if (n.lhs < 0 || n.rhs < 0 || n.lhs >= count || n.rhs >= count)
-        breach("L7", n, "a contraction needs two operands");
-      if (!n.epilogue.ops.empty() && n.epilogue.ops[0].kind != OpKind::Constant)
-        breach("L7", n, "op 0 of an epilogue stands for the sum");
-      std::set<Symbol> names = outerSymbols;
-      body(n, n.epilogue, names, facts);
-      for (const Store &s : n.stores) store(n, s, names, facts), valueStore(n, s, n.epilogue, n.accType);
-      break;
-    }
-    case Node::Kind::Scan:
-    case Node::Kind::Sort:
-      if (n.inputs.empty() || n.reduceRanges.empty())
-        breach("L7", n, "a scan or sort needs inputs and the dimension r0");
-      if (n.run.valid() && (n.kind != Node::Kind::Sort || n.inputs.size() != 2))
-        breach("L7", n, "only a sort with positions merges runs");
-      if (n.take.valid() && n.kind != Node::Kind::Sort) breach("L7", n, "only of a sort a part is taken");
-      if (n.scratch && (n.kind != Node::Kind::Sort || n.reduceRanges.size() != 1))
-        breach("L7", n, "only a sort along one dimension has scratch memory");
-      if (n.lookBack && (n.kind != Node::Kind::Scan || n.inputs.size() != 1 || n.reduceRanges.size() != 1 ||
-                         n.lookBack->tile < 1 || !validBuffer(n, n.lookBack->words)))
-        breach("L7", n, "programs look back in a scan of one value, along one dimension, in a buffer of their own");
-      for (ValueIdx v : n.inputs)
-        if (v < 0 || v >= static_cast<ValueIdx>(n.body.ops.size())) breach("L2", n, "an input does not exist");
-      if (n.take.valid()) {
-        expr(n, n.take, {}, "range");
-        facts.setIndex(Symbol::inner(0), n.take);
-      }
-      for (const Store &s : n.stores) store(n, s, known, facts);
-      break;
-    case Node::Kind::Attention: attention(n); break;
-    case Node::Kind::UserKernel: userKernel(n); break;
-    case Node::Kind::ReadScalar: readScalar(n); break;
-    case Node::Kind::Region:
-      if (!n.region || !n.ranges.empty() || !n.body.ops.empty()) breach("L7", n, "a region has its spec and nothing else");
-      break;
     }
   }
+  static bool isValue(const Body &b, ValueIdx v) { return v >= 0 && v < static_cast<ValueIdx>(b.ops.size()); }
+
   /// Where the segments of r0 begin and end is known before r0.
-  void segments(const Node &n) {
-    ValueIdx count = static_cast<ValueIdx>(n.body.ops.size());
-    if (n.reduceRanges.size() != 1 || n.first < 0 || n.last < 0 || n.first >= count || n.last >= count)
+  void spec(const Node &n, const SegmentsSpec &s, Scope &scope) {
+    body(n, s.body, scope.known, scope.facts);
+    if (n.reduceRanges.size() != 1 || !isValue(s.body, s.first) || !isValue(s.body, s.last))
       return breach("L7", n, "segments need the values where they begin and end, along one dimension");
-    std::vector<bool> overR(n.body.ops.size());
+    const std::vector<Op> &ops = s.body.ops;
+    std::vector<bool> overR(ops.size());
     std::set<Symbol> inner{Symbol::inner(0)};
-    for (size_t k = 0; k < n.body.ops.size(); ++k) {
-      const Op &o = n.body.ops[k];
-      for (ValueIdx v : {o.a, o.b, o.c}) overR[k] = overR[k] || (v >= 0 && overR[static_cast<size_t>(v)]);
-      if (o.index.valid())
-        for (Symbol s : symbolsOf(o.index)) overR[k] = overR[k] || inner.contains(s);
-      if (o.kind == OpKind::Indirect && overR[k]) inner.insert(o.symbol);
+    for (size_t k = 0; k < ops.size(); ++k) {
+      for (ValueIdx v : {ops[k].a, ops[k].b, ops[k].c}) overR[k] = overR[k] || (v >= 0 && overR[static_cast<size_t>(v)]);
+      if (ops[k].index.valid())
+        for (Symbol symbol : symbolsOf(ops[k].index)) overR[k] = overR[k] || inner.contains(symbol);
+      if (ops[k].kind == OpKind::Indirect && overR[k]) inner.insert(ops[k].symbol);
     }
-    for (ValueIdx v : {n.first, n.last})
-      if (overR[static_cast<size_t>(v)] || n.body.ops[static_cast<size_t>(v)].dtype != DType::I64)
+    for (ValueIdx v : {s.first, s.last})
+      if (overR[static_cast<size_t>(v)] || ops[static_cast<size_t>(v)].dtype != DType::I64)
         breach("L7", n, "the ends of a segment are I64 values that do not depend on r0");
-    for (const Reduction &r : n.reductions)
+    for (const Reduction &r : s.reductions)
       if (r.kind == ReduceKind::ArgMin || r.kind == ReduceKind::ArgMax)
         breach("L7", n, "positions of extremes are not found in segments");
+    reductions(n, s.reductions, scope);
   }
-  void attention(const Node &n) {
-    if (!n.attention || n.ranges.size() != 4)
-      return breach("L7", n, "an attention node needs its spec and the ranges [B, H, M, Dv]");
-    const AttentionSpec &a = *n.attention;
+
+  void spec(const Node &n, const ContractionSpec &s, Scope &scope) {
+    body(n, s.body, scope.known, scope.facts);
+    if (!isValue(s.body, s.lhs) || !isValue(s.body, s.rhs)) breach("L7", n, "a contraction needs two operands");
+    if (!s.epilogue.ops.empty() && s.epilogue.ops[0].kind != OpKind::Constant)
+      breach("L7", n, "op 0 of an epilogue stands for the sum");
+    std::set<Symbol> names = scope.outer;
+    body(n, s.epilogue, names, scope.facts);
+    for (const Store &to : s.stores) store(n, to, names, scope.facts), valueStore(n, to, s.epilogue, s.accType);
+  }
+
+  void spec(const Node &n, const ScanSpec &s, Scope &scope) {
+    body(n, s.body, scope.known, scope.facts);
+    if (s.inputs.empty() || n.reduceRanges.empty()) breach("L7", n, "a scan needs inputs and the dimension r0");
+    if (s.lookBack && (s.inputs.size() != 1 || n.reduceRanges.size() != 1 || s.lookBack->tile < 1 ||
+                       !validBuffer(n, s.lookBack->words)))
+      breach("L7", n, "programs look back in a scan of one value, along one dimension, in a buffer of their own");
+    for (ValueIdx v : s.inputs)
+      if (!isValue(s.body, v)) breach("L2", n, "an input does not exist");
+    for (const Store &to : s.stores) store(n, to, scope.known, scope.facts);
+  }
+
+  void spec(const Node &n, const SortSpec &s, Scope &scope) {
+    body(n, s.body, scope.known, scope.facts);
+    if (n.reduceRanges.empty()) breach("L7", n, "a sort needs the dimension r0");
+    if (!isValue(s.body, s.key) || (s.position != -1 && !isValue(s.body, s.position)))
+      breach("L2", n, "a sort's key or position does not exist");
+    if (s.run.valid() && s.position < 0) breach("L7", n, "only a sort with positions merges runs");
+    if (s.scratch && n.reduceRanges.size() != 1)
+      breach("L7", n, "only a sort along one dimension has scratch memory");
+    if (s.take.valid()) {
+      expr(n, s.take, {}, "range");
+      scope.facts.setIndex(Symbol::inner(0), s.take);
+    }
+    for (const Store &to : s.stores) store(n, to, scope.known, scope.facts);
+  }
+
+  void spec(const Node &n, const AttentionSpec &a, Scope &) {
+    if (n.ranges.size() != 4) return breach("L7", n, "an attention node needs the ranges [B, H, M, Dv]");
+    expr(n, a.keyLength, {}, "number of keys"), expr(n, a.headSize, {}, "head size");
     std::set<Symbol> axes;
     for (size_t axis = 0; axis < AttentionSpec::kAxes; ++axis)
       axes.insert(AttentionSpec::symbol(static_cast<AttentionSpec::Axis>(axis)));
@@ -254,13 +263,32 @@ public:
     }
   }
 
-  void readScalar(const Node &n) {
-    if (!n.read || !n.ranges.empty() || !n.body.ops.empty() || !n.stores.empty())
-      return breach("L7", n, "a read of a scalar has its spec and nothing else");
-    if (!n.read->symbol.valid() || !n.read->symbol.isSize()) breach("L4", n, "it defines no size symbol");
-    if (!validBuffer(n, n.read->buffer)) return;
-    const DType t = p_.buffer(n.read->buffer).dtype;
+  void spec(const Node &n, const UserKernelSpec &s, Scope &) {
+    noRanges(n);
+    for (Expr g : s.grid) expr(n, g, {}, "grid");
+    for (const UserKernelSpec::Argument &a : s.arguments) {
+      if (a.kind == UserKernelSpec::Argument::Integer) expr(n, a.integer, {}, "argument");
+      if (a.kind != UserKernelSpec::Argument::Memory || !validBuffer(n, a.buffer)) continue;
+      expr(n, a.offset, {}, "offset");
+      const Buffer &b = p_.buffer(a.buffer);
+      if (a.written && (b.kind == Buffer::Kind::ScalarInput || (b.kind != Buffer::Kind::Temp && !b.mutated)))
+        breach("L6", n, fmt::format("writes '{}', which is not a temp and not marked as mutated", b.name));
+    }
+  }
+
+  void spec(const Node &n, const ReadSpec &s, Scope &) {
+    noRanges(n);
+    if (!s.symbol.valid() || !s.symbol.isSize()) breach("L4", n, "it defines no size symbol");
+    if (!validBuffer(n, s.buffer)) return;
+    const DType t = p_.buffer(s.buffer).dtype;
     if (isFloat(t) || isComplex(t)) breach("L3", n, fmt::format("a scalar of {} is no size", name(t)));
+  }
+
+  /// Its condition and its blocks are checked where their place among the nodes is known.
+  void spec(const Node &n, const RegionSpec &, Scope &) { noRanges(n); }
+
+  void noRanges(const Node &n) {
+    if (!n.ranges.empty() || !n.reduceRanges.empty()) breach("L7", n, fmt::format("a {} node has no ranges", name(n.kind())));
   }
 
   /// Nodes in order, and those of regions where they stand: what is read was written, and symbols are known. Of a branch
@@ -269,8 +297,8 @@ public:
     for (const Node &n : nodes) {
       if (!ids.insert(n.id.value).second) breach("L1", n, fmt::format("the node id {} is used twice", n.id.value));
       node(n);
-      if (n.region) {
-        region(*n.region, n, written, ids);
+      if (const auto *r = n.as<RegionSpec>()) {
+        region(*r, n, written, ids);
         continue;
       }
       const std::vector<Access> accesses = accessesOf(n);
@@ -280,7 +308,7 @@ public:
           breach("L6", n, fmt::format("reads '{}' before it is written", p_.buffer(a.buffer).name));
       for (const Access &a : accesses)
         if (a.writes() && exists(a)) written[a.buffer.index()] = true;
-      if (n.read) sizes_.insert(n.read->symbol);
+      if (const auto *read = n.as<ReadSpec>()) sizes_.insert(read->symbol);
     }
   }
 
@@ -300,20 +328,6 @@ public:
       block(r.blocks[1], body, ids);
     }
     sizes_ = around;
-  }
-
-  void userKernel(const Node &n) {
-    if (!n.user || !n.ranges.empty() || !n.reduceRanges.empty() || !n.body.ops.empty() || !n.stores.empty())
-      return breach("L7", n, "a user kernel has its spec and nothing else");
-    for (Expr g : n.user->grid) expr(n, g, {}, "grid");
-    for (const UserKernelSpec::Argument &a : n.user->arguments) {
-      if (a.kind == UserKernelSpec::Argument::Integer) expr(n, a.integer, {}, "argument");
-      if (a.kind != UserKernelSpec::Argument::Memory || !validBuffer(n, a.buffer)) continue;
-      expr(n, a.offset, {}, "offset");
-      const Buffer &b = p_.buffer(a.buffer);
-      if (a.written && (b.kind == Buffer::Kind::ScalarInput || (b.kind != Buffer::Kind::Temp && !b.mutated)))
-        breach("L6", n, fmt::format("writes '{}', which is not a temp and not marked as mutated", b.name));
-    }
   }
 
 private:

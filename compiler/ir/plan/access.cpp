@@ -48,7 +48,7 @@ bool livesInside(const Kernel &kernel, BufferId buffer) {
 }
 
 static bool usesInnerSpace(const Node &node) {
-  if (node.kind != Node::Kind::Pointwise) return true;
+  if (node.kind() != Node::Kind::Pointwise) return true;
   auto usesR = [](Expr e) {
     if (!e.valid()) return false;
     std::vector<Symbol> names = symbolsOf(e);
@@ -70,7 +70,7 @@ Passes passesOf(const Kernel &kernel) {
     for (size_t p = 0; p < n; ++p)
       forEachWrite(kernel.nodes[p], [&](const Access &a) {
         if (loads.contains(a.buffer.value))
-          out.pass[n] = std::max(out.pass[n], out.pass[p] + (kernel.nodes[p].kind == Node::Kind::Reduction ? 1 : 0));
+          out.pass[n] = std::max(out.pass[n], out.pass[p] + (kernel.nodes[p].kind() == Node::Kind::Reduction ? 1 : 0));
       });
     out.last = std::max(out.last, out.pass[n]);
   }
@@ -128,7 +128,7 @@ std::optional<Interval> storedRange(const Facts &facts, const Kernel &kernel, Bu
   std::optional<Interval> out;
   bool plain = true;
   for (const Node &n : kernel.nodes) {
-    for (const Op &op : n.body.ops)
+    for (const Op &op : n.body().ops)
       if (op.kind == OpKind::Indirect) f.setIndex(op.symbol, op.bound);
     forEachAccess(n, [&](const Access &a) {
       if (a.buffer != buffer || a.inside) return;

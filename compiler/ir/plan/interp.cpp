@@ -159,7 +159,7 @@ Status PlanRunner::launch(const Kernel &k) {
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i) * piece;
   bool scatter = false; // several stores to one element: their order counts
   for (const loops::Node &n : k.nodes)
-    for (const loops::Store &s : n.stores)
+    for (const loops::Store &s : n.stores())
       for (Symbol symbol : symbolsOf(s.index)) scatter |= symbol.kind() == Symbol::Kind::Indirect;
   if (!scatter) std::shuffle(order.begin(), order.end(), random_);
   for (int64_t x : order)

@@ -88,27 +88,25 @@ static Tensor attentionNode(const Tensor &q, const Tensor &k, const Tensor &v, c
   Sizes sizes{q.size(0), q.size(1), q.size(2), v.size(3)};
   if (std::any_of(sizes.begin(), sizes.end(), [](Expr e) { return e.isConst(0); }))
     return full(ctx, sizes, q.dtype(), 0);
-  auto spec = std::make_shared<loops::AttentionSpec>();
-  spec->scale = form.scale;
-  spec->q = operand(q, {Axis::Batch, Axis::Head, Axis::Query, Axis::Element}, &spec->scale);
-  spec->k = operand(k, {Axis::Batch, Axis::Head, Axis::Key, Axis::Element}, &spec->scale);
-  spec->v = operand(v, {Axis::Batch, Axis::Head, Axis::Key, Axis::Element});
+  loops::AttentionSpec spec;
+  spec.scale = form.scale;
+  spec.q = operand(q, {Axis::Batch, Axis::Head, Axis::Query, Axis::Element}, &spec.scale);
+  spec.k = operand(k, {Axis::Batch, Axis::Head, Axis::Key, Axis::Element}, &spec.scale);
+  spec.v = operand(v, {Axis::Batch, Axis::Head, Axis::Key, Axis::Element});
   if (mask.valid()) {
     // Before it is broadcast, so that a mask that is computed is computed once for all heads.
     if (!mask.asStrided()) mask.realize();
-    spec->mask = operand(broadcastTo(mask, {q.size(0), q.size(1), q.size(2), k.size(2)}),
+    spec.mask = operand(broadcastTo(mask, {q.size(0), q.size(1), q.size(2), k.size(2)}),
                          {Axis::Batch, Axis::Head, Axis::Query, Axis::Key});
   }
-  spec->keyLength = k.size(2);
-  spec->headSize = q.size(3);
-  spec->causal = form.causal, spec->emptyIsNan = form.emptyIsNan, spec->masked = form.masked;
+  spec.keyLength = k.size(2);
+  spec.headSize = q.size(3);
+  spec.causal = form.causal, spec.emptyIsNan = form.emptyIsNan, spec.masked = form.masked;
   Strided w = ctx.allocate(q.dtype(), sizes, form.order);
   const Axis at[] = {Axis::Batch, Axis::Head, Axis::Query, Axis::Element};
-  spec->out = {w.buffer, w.offset, q.dtype()};
-  for (size_t d = 0; d < 4; ++d) spec->out.index = spec->out.index + loops::AttentionSpec::symbol(at[d]) * w.strides[d];
-  loops::Node &node = ctx.addNode(loops::Node::Kind::Attention);
-  node.ranges = sizes;
-  node.attention = spec;
+  spec.out = {w.buffer, w.offset, q.dtype()};
+  for (size_t d = 0; d < 4; ++d) spec.out.index = spec.out.index + loops::AttentionSpec::symbol(at[d]) * w.strides[d];
+  ctx.addNode(std::move(spec), sizes);
   return Tensor::strided(ctx, q.dtype(), sizes, w);
 }
 

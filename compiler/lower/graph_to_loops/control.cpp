@@ -270,11 +270,11 @@ bool ModelLowering::branchCond(const graph::Graph &g, Call &call, Values &values
     if (v.kind == Kind::SymFloat) places[k] = place(ctx_, DType::F64, {});
   }
 
-  auto spec = std::make_shared<RegionSpec>();
-  spec->condition = *condition;
+  RegionSpec spec;
+  spec.condition = *condition;
   std::string why;
   for (size_t way : {0, 1})
-    spec->blocks[way] = ctx_.block([&] {
+    spec.blocks[way] = ctx_.block([&] {
       const Expr around = path_;
       path_ = logicalAnd(path_, way == 0 ? ne(*condition, 0) : eq(*condition, 0));
       Tensors results;
@@ -294,7 +294,7 @@ bool ModelLowering::branchCond(const graph::Graph &g, Call &call, Values &values
       }
     });
   if (!why.empty()) return refuse(call.node, why);
-  ctx_.addNode(loops::Node::Kind::Region).region = std::move(spec);
+  ctx_.addNode(std::move(spec));
   for (size_t k = 0; k < outs.size(); ++k) {
     if (!places[k].valid()) continue;
     const graph::Value &v = g.value(outs[k]);
@@ -343,25 +343,25 @@ bool ModelLowering::lowerWhile(const graph::Graph &g, Call &call, Values &values
   for (size_t list = 1; list < call.lists.size(); ++list)
     for (Tensor &x : inMemory(call, list, values)) operands.push_back(std::move(x));
 
-  auto spec = std::make_shared<RegionSpec>();
-  spec->kind = RegionSpec::Kind::While;
+  RegionSpec spec;
+  spec.kind = RegionSpec::Kind::While;
   std::string why;
   const Expr counters = ctx_.countersTaken(), around = path_;
   std::optional<Lowering::Known> tested;
-  spec->blocks[0] = ctx_.block([&] {
+  spec.blocks[0] = ctx_.block([&] {
     Tensors results;
     if (!lowerBody(*call.bodies[0], operands, results) || results.size() != 1 || !results[0].valid()) {
       why = "its condition has no value";
       return;
     }
     ctx_.current = &call.node;
-    spec->condition = ctx_.read(cast(results[0], DType::Bool));
+    spec.condition = ctx_.read(cast(results[0], DType::Bool));
     tested = ctx_.known();
   });
   if (!why.empty()) return refuse(call.node, why);
-  spec->blocks[1] = ctx_.block([&] {
+  spec.blocks[1] = ctx_.block([&] {
     ctx_.setKnown(*tested); // the body sees what the test has found out
-    path_ = logicalAnd(path_, spec->condition);
+    path_ = logicalAnd(path_, spec.condition);
     Tensors results;
     const bool fits = lowerBody(*call.bodies[1], operands, results);
     path_ = around;
@@ -375,7 +375,7 @@ bool ModelLowering::lowerWhile(const graph::Graph &g, Call &call, Values &values
   });
   if (why.empty() && ctx_.countersTaken() != counters) why = "it draws random numbers in a loop";
   if (!why.empty()) return refuse(call.node, why);
-  ctx_.addNode(loops::Node::Kind::Region).region = std::move(spec);
+  ctx_.addNode(std::move(spec));
   for (size_t k = 0; k < outs.size(); ++k)
     if (outs[k].valid()) values[outs[k].value] = carried[k];
   return true;
@@ -414,21 +414,21 @@ bool ModelLowering::lowerTurns(const graph::Graph &g, Call &call, Values &values
 
   const Tensor counter = place(ctx_, DType::I64, {});
   put(fullInt(ctx_, {}, DType::I64, fold ? 1 : 0), counter);
-  auto spec = std::make_shared<RegionSpec>();
-  spec->kind = RegionSpec::Kind::While;
+  RegionSpec spec;
+  spec.kind = RegionSpec::Kind::While;
   Expr turn;
   std::optional<Lowering::Known> tested;
-  spec->blocks[0] = ctx_.block([&] {
+  spec.blocks[0] = ctx_.block([&] {
     turn = ctx_.read(counter);
     ctx_.bound(turn.symbol(), {0, INT64_MAX});
     tested = ctx_.known();
   });
-  spec->condition = lt(turn, turns);
+  spec.condition = lt(turn, turns);
   std::string why;
   const Expr counters = ctx_.countersTaken(), around = path_;
-  spec->blocks[1] = ctx_.block([&] {
+  spec.blocks[1] = ctx_.block([&] {
     ctx_.setKnown(*tested);
-    path_ = logicalAnd(path_, spec->condition);
+    path_ = logicalAnd(path_, spec.condition);
     Tensors operands = carried, results;
     for (const Tensor &x : xs) operands.push_back(rowOf(x, turn));
     operands.insert(operands.end(), extra.begin(), extra.end());
@@ -449,7 +449,7 @@ bool ModelLowering::lowerTurns(const graph::Graph &g, Call &call, Values &values
   });
   if (why.empty() && ctx_.countersTaken() != counters) why = "it draws random numbers in a loop";
   if (!why.empty()) return refuse(call.node, why);
-  ctx_.addNode(loops::Node::Kind::Region).region = std::move(spec);
+  ctx_.addNode(std::move(spec));
   for (size_t k = 0; k < outs.size(); ++k)
     if (outs[k].valid()) values[outs[k].value] = k < kept ? carried[k] : rows[k - kept];
   return true;

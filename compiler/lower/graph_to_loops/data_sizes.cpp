@@ -47,8 +47,7 @@ void Lowering::readInto(const Tensor &x, Symbol symbol) {
     at = allocate(x.dtype(), {});
     store(scalar, *at);
   }
-  addNode(loops::Node::Kind::ReadScalar).read =
-      std::make_shared<const loops::ReadSpec>(loops::ReadSpec{at->buffer, symbol});
+  addNode(loops::ReadSpec{at->buffer, symbol});
   known_.insert(symbol), late_.insert(symbol);
   // What the compiler takes for granted of the number must hold.
   const Interval range = facts.range(symbol);

@@ -35,12 +35,13 @@ Tensor Lowering::fold(const Tensor &x) {
   loops::Node node;
   node.id = loops::NodeId(0);
   node.ranges = ranges;
-  node.body = b.take();
+  auto &spec = node.spec.emplace<loops::PointwiseSpec>();
+  spec.body = b.take();
   ValueIdx value = v.idx;
-  pruneBody(node.body, {&value});
+  pruneBody(spec.body, {&value});
   std::map<int32_t, BufferId> moved;
   bool loads = false, other = false;
-  for (const loops::Op &op : node.body.ops) {
+  for (const loops::Op &op : spec.body.ops) {
     other |= op.kind != OpKind::Load;
     if (loops::info(op.kind).has(loops::Random)) return x;
   }
@@ -71,7 +72,7 @@ Tensor Lowering::fold(const Tensor &x) {
   s.buffer = out.id;
   s.index = flat;
   s.value = value;
-  node.stores = {s};
+  spec.stores = {s};
   mini.nodes.push_back(std::move(node));
   loops::ProgramOutput p;
   p.buffer = out.id;

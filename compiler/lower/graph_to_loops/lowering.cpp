@@ -172,16 +172,15 @@ Expr Lowering::takeCounters(Expr count) {
   return first;
 }
 
-Node &Lowering::addNode(Node::Kind kind) {
+void Lowering::addNode(Node::Spec spec, Sizes ranges, Sizes reduceRanges) {
   Node n;
   n.id = loops::NodeId(nextNode_++);
-  n.kind = kind;
+  n.spec = std::move(spec), n.ranges = std::move(ranges), n.reduceRanges = std::move(reduceRanges);
   if (current) {
     n.name = current->name;
     n.origins.push_back(current->loc);
   }
   program.nodes.push_back(std::move(n));
-  return program.nodes.back();
 }
 
 namespace {
@@ -209,10 +208,11 @@ Expr flatIndex(const Strided &w, const Index &index, const Facts &facts) {
 }
 } // namespace
 
-static void finish(loops::Node &n, std::vector<ValueIdx *> roots, const std::vector<loops::Store> &stores) {
-  std::vector<ValueIdx> extra = indirectRoots(n.body, stores);
+/// Keeps of the body what these values and the places of these stores need.
+static void finish(loops::Body &body, std::vector<ValueIdx *> roots, const std::vector<loops::Store> &stores) {
+  std::vector<ValueIdx> extra = indirectRoots(body, stores);
   for (ValueIdx &v : extra) roots.push_back(&v);
-  pruneBody(n.body, roots);
+  pruneBody(body, roots);
 }
 
 /// True of what has certainly no elements. No node is made for it: nothing is computed, and no later stage meets loops
@@ -232,11 +232,9 @@ void Lowering::store(const Tensor &x, const Strided &where) {
   s.buffer = where.buffer;
   s.index = flatIndex(where, index, nest.b.facts());
   s.value = v.idx;
-  Node &n = addNode(Node::Kind::Pointwise);
-  n.ranges = nest.ranges;
-  n.body = nest.b.take();
-  n.stores = {s};
-  finish(n, {&n.stores[0].value}, n.stores);
+  loops::PointwiseSpec n{nest.b.take(), {s}};
+  finish(n.body, {&n.stores[0].value}, n.stores);
+  addNode(std::move(n), nest.ranges);
 }
 
 void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn,
@@ -253,11 +251,9 @@ void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(Body
   s.value = v.idx;
   s.mask = item.mask.valid() && !nest.b.isConstTrue(item.mask) ? item.mask.idx : -1;
   s.mode = mode;
-  Node &n = addNode(Node::Kind::Pointwise);
-  n.ranges = nest.ranges;
-  n.body = nest.b.take();
-  n.stores = {s};
-  finish(n, {&n.stores[0].value, &n.stores[0].mask}, n.stores);
+  loops::PointwiseSpec n{nest.b.take(), {s}};
+  finish(n.body, {&n.stores[0].value, &n.stores[0].mask}, n.stores);
+  addNode(std::move(n), nest.ranges);
 }
 
 void Lowering::storeMany(const Sizes &ranges,
@@ -271,13 +267,11 @@ void Lowering::storeMany(const Sizes &ranges,
     const Strided where = *p.where.asStrided();
     stores.push_back({where.buffer, flatIndex(where, p.index, nest.b.facts()), nest.b.cast(p.value, where.dtype).idx});
   }
-  Node &n = addNode(Node::Kind::Pointwise);
-  n.ranges = nest.ranges;
-  n.body = nest.b.take();
-  n.stores = std::move(stores);
+  loops::PointwiseSpec n{nest.b.take(), std::move(stores)};
   std::vector<ValueIdx *> roots;
   for (loops::Store &s : n.stores) roots.push_back(&s.value);
-  finish(n, roots, n.stores);
+  finish(n.body, roots, n.stores);
+  addNode(std::move(n), nest.ranges);
 }
 
 Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &sizes, const Sizes &reduceSizes,
@@ -311,18 +305,16 @@ Tensors Lowering::reduce(loops::ReduceKind kind, DType accType, const Sizes &siz
     out.push_back(Tensor::strided(*this, resultType, sizes, w));
   }
   if (isEmpty(sizes)) return out;
-  Node &n = addNode(single ? Node::Kind::Pointwise : Node::Kind::Reduction);
-  n.ranges = nest.ranges;
-  n.reduceRanges = nest.reduceRanges;
-  n.body = nest.b.take();
   if (single) {
     red.results[0].value = v.idx;
-    n.stores = red.results;
-    finish(n, {&n.stores[0].value}, n.stores);
+    loops::PointwiseSpec n{nest.b.take(), red.results};
+    finish(n.body, {&n.stores[0].value}, n.stores);
+    addNode(std::move(n), nest.ranges);
     return out;
   }
-  n.reductions = {red};
-  finish(n, {&n.reductions[0].input}, n.reductions[0].results);
+  loops::ReductionSpec n{nest.b.take(), {red}};
+  finish(n.body, {&n.reductions[0].input}, n.reductions[0].results);
+  addNode(std::move(n), nest.ranges, nest.reduceRanges);
   return out;
 }
 
@@ -339,16 +331,12 @@ Tensor Lowering::segments(loops::ReduceKind kind, DType accType, const Sizes &si
   nest.reduceRanges = {length};
   Expr r = nest.b.addIndex(Symbol::inner(0), length);
   Val v = nest.b.cast(fn(nest.b, i, {r}), accType);
-  Node &n = addNode(Node::Kind::Segments);
-  n.ranges = nest.ranges;
-  n.reduceRanges = nest.reduceRanges;
-  n.body = nest.b.take();
-  n.first = first.idx, n.last = last.idx;
   loops::Reduction red;
   red.kind = kind, red.dtype = accType, red.input = v.idx;
   red.results = {{w.buffer, flatIndex(w, i, facts), 0}};
-  n.reductions = {red};
-  finish(n, {&n.reductions[0].input, &n.first, &n.last}, n.reductions[0].results);
+  loops::SegmentsSpec n{nest.b.take(), {red}, first.idx, last.idx};
+  finish(n.body, {&n.reductions[0].input, &n.first, &n.last}, n.reductions[0].results);
+  addNode(std::move(n), nest.ranges, nest.reduceRanges);
   return Tensor::strided(*this, accType, sizes, w);
 }
 
@@ -385,17 +373,10 @@ Tensor Lowering::contract(const ContractionSpec &spec) {
   s.buffer = w.buffer;
   s.index = flatIndex(w, i, nest.b.facts());
   s.value = result.idx;
-  Node &n = addNode(Node::Kind::Contraction);
-  n.ranges = nest.ranges;
-  n.reduceRanges = nest.reduceRanges;
-  n.body = nest.b.take();
-  n.lhs = lhs.idx;
-  n.rhs = rhs.idx;
-  n.accType = spec.accType;
-  n.epilogue = epilogue.take();
-  n.stores = {s};
+  loops::ContractionSpec n{nest.b.take(), lhs.idx, rhs.idx, spec.accType, epilogue.take(), {s}};
   pruneBody(n.body, {&n.lhs, &n.rhs});
   pruneBody(n.epilogue, {&n.stores[0].value}, true);
+  addNode(std::move(n), nest.ranges, nest.reduceRanges);
   return Tensor::strided(*this, spec.outType, spec.ranges, w);
 }
 
@@ -415,15 +396,9 @@ Tensor Lowering::scan(loops::ScanKind kind, DType accType, const Sizes &sizes, i
   s.buffer = w.buffer;
   s.index = flatIndex(w, i, nest.b.facts());
   s.value = 0;
-  Node &n = addNode(Node::Kind::Scan);
-  n.ranges = nest.ranges;
-  n.reduceRanges = nest.reduceRanges;
-  n.body = nest.b.take();
-  n.inputs = {v.idx};
-  n.stores = {s};
-  n.scan = kind;
-  n.reverse = reverse;
-  finish(n, {&n.inputs[0]}, n.stores);
+  loops::ScanSpec n{nest.b.take(), {v.idx}, kind, reverse, {}, {s}};
+  finish(n.body, {&n.inputs[0]}, n.stores);
+  addNode(std::move(n), nest.ranges, nest.reduceRanges);
   return Tensor::strided(*this, accType, sizes, w);
 }
 
@@ -450,15 +425,13 @@ std::pair<Tensor, Tensor> Lowering::sort(const Tensor &x, int64_t dim, bool desc
   s1.buffer = positions.buffer;
   s1.index = s0.index;
   s1.value = 1;
-  Node &n = addNode(Node::Kind::Sort);
-  n.ranges = nest.ranges;
-  n.reduceRanges = nest.reduceRanges;
+  loops::SortSpec n;
   n.body = nest.b.take();
-  n.inputs = {v.idx};
+  n.key = v.idx, n.descending = descending;
   n.stores = {s0, s1};
-  n.descending = descending;
   if (take.valid() && !equal(take, given[static_cast<size_t>(dim)])) n.take = take;
-  finish(n, {&n.inputs[0]}, n.stores);
+  finish(n.body, {&n.key}, n.stores);
+  addNode(std::move(n), nest.ranges, nest.reduceRanges);
   return {Tensor::strided(*this, x.dtype(), sizes, values), Tensor::strided(*this, DType::I64, sizes, positions)};
 }
 

@@ -64,7 +64,8 @@ public:
   /// A constant of the model as a copy whose dims lie in `order`, outermost first; anything else, and what lies so
   /// already, is x itself.
   Tensor constantInOrder(const Tensor &x, const std::vector<int> &order);
-  loops::Node &addNode(loops::Node::Kind kind);
+  /// A node of the graph node being lowered.
+  void addNode(loops::Node::Spec spec, Sizes ranges = {}, Sizes reduceRanges = {});
 
   /// buffer[strides] = x, as one Pointwise node whose loops run in the order of the strides.
   void store(const Tensor &x, const Strided &where);

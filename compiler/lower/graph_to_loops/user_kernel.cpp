@@ -70,7 +70,7 @@ Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::No
   for (size_t i = 0; i < node.args.size(); ++i)
     if (isComplex(typeOf(i).dtype)) return refusal = "Triton has no complex numbers", Tensors();
 
-  auto spec = std::make_shared<UserKernelSpec>();
+  UserKernelSpec spec;
   Tensors results;
   memory.begin(node);
   for (size_t i = 0; i < node.args.size(); ++i) {
@@ -97,7 +97,7 @@ Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::No
         where[i] = freshCopy(ctx, &x, type);
         memory.wrote(type.sizes, where[i]);
       }
-      if (!why.empty()) spec->notes.push_back(std::move(why));
+      if (!why.empty()) spec.notes.push_back(std::move(why));
     }
     results.push_back(Tensor::strided(ctx, type.dtype, type.sizes, where[i]));
   }
@@ -107,11 +107,11 @@ Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::No
     where[i] = same >= 0 ? where[static_cast<size_t>(same)] : inMemory(ctx, tensorOf(i), typeOf(i));
   }
 
-  spec->kernel = launch.kernel;
-  spec->choice = launch.choice;
-  spec->function = launch.function;
-  spec->grid = launch.grid;
-  spec->reference = launch.reference;
+  spec.kernel = launch.kernel;
+  spec.choice = launch.choice;
+  spec.function = launch.function;
+  spec.grid = launch.grid;
+  spec.reference = launch.reference;
   for (const UserLaunch::Parameter &p : launch.parameters) {
     UserKernelSpec::Argument a;
     a.name = p.name, a.bits = p.bits;
@@ -134,9 +134,9 @@ Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::No
       a.kind = UserKernelSpec::Argument::Real;
       a.real = p.real;
     }
-    spec->arguments.push_back(std::move(a));
+    spec.arguments.push_back(std::move(a));
   }
-  ctx.addNode(loops::Node::Kind::UserKernel).user = std::move(spec);
+  ctx.addNode(std::move(spec));
   return results;
 }
 

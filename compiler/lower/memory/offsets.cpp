@@ -65,9 +65,9 @@ std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const pla
   };
   for (size_t n = 0; n < k.nodes.size(); ++n) {
     const Node &node = k.nodes[n];
-    if (node.kind != Node::Kind::Pointwise) continue;
+    if (node.kind() != Node::Kind::Pointwise) continue;
     if (!k.rRanges.empty() && !runsLast(n)) continue;
-    for (const Store &s : node.stores) {
+    for (const Store &s : node.stores()) {
       if (s.mode != StoreMode::Set || s.mask >= 0) continue;
       const Buffer &result = p.program.buffer(s.buffer);
       for (const Access &load : accessesOf(node)) {

@@ -40,8 +40,7 @@ Val rows(Emitter &e, Val x, const char *op) {
 } // namespace
 
 void emitAttention(KernelContext &k, const Facts &facts) {
-  const loops::Node &node = k.kernel.nodes[0];
-  const AttentionSpec &spec = *node.attention;
+  const auto &spec = k.kernel.nodes[0].get<AttentionSpec>();
   const std::vector<Expr> &x = k.kernel.xRanges; // B, H, M, Dv
   OpBuilder &b = k.b;
   int64_t headBlock = nextPowerOfTwo(upperBound(facts, spec.headSize, 256)),

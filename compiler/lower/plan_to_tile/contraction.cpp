@@ -72,7 +72,8 @@ void splitFlat(Symbol flat, const std::vector<Symbol> &symbols, const std::vecto
 bool hasLongEpilogue(const plan::Kernel &kernel) {
   auto isLong = [](const Op &op) { return loops::info(op.kind).isLong(); };
   return std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [&](const Node &n) {
-    const loops::Body &behind = &n == &kernel.nodes[0] ? n.epilogue : n.body;
+    const auto *sum = n.as<loops::ContractionSpec>();
+    const loops::Body &behind = sum ? sum->epilogue : n.body();
     return std::any_of(behind.ops.begin(), behind.ops.end(), isLong);
   });
 }
@@ -109,7 +110,7 @@ Substitution flatSpace(const plan::Kernel &kernel, const Contraction &c, const F
 }
 
 /// Both operands as stored reduced floats when each is only widened for the product: the dot widens by itself.
-void dropWidening(Node &node) {
+void dropWidening(loops::ContractionSpec &node) {
   auto narrow = [&](loops::ValueIdx i) -> const Op * {
     const Op &op = node.body.ops[static_cast<size_t>(i)];
     if (op.kind != OpKind::Cast || op.dtype != DType::F32) return nullptr;
@@ -124,7 +125,7 @@ void dropWidening(Node &node) {
 } // namespace
 
 std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
-  Node &node = kernel.nodes[0];
+  auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   dropWidening(node);
   DType a = node.body.ops[static_cast<size_t>(node.lhs)].dtype, b = node.body.ops[static_cast<size_t>(node.rhs)].dtype;
   bool dottable = a == b && (a == DType::F32 || a == DType::F16 || a == DType::BF16) && node.accType == DType::F32;
@@ -188,31 +189,28 @@ std::optional<Contraction> planContraction(plan::Kernel &kernel, const Facts &fa
 }
 
 void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel) {
-  Node node = kernel.nodes[0];
+  const Node &given = kernel.nodes[0];
+  const auto &node = given.get<loops::ContractionSpec>();
   const loops::BufferId sum = addTemp(plan.program, kernel.name + "_sum", node.accType, 1);
   plan.placements.emplace_back();
 
-  Node reduction = node;
-  reduction.kind = Node::Kind::Reduction;
-  reduction.stores.clear();
+  loops::ReductionSpec reduction{node.body, {}};
   auto inAccType = [&](loops::ValueIdx i) {
     if (reduction.body.ops[static_cast<size_t>(i)].dtype == node.accType) return i;
     return append(reduction.body, OpKind::Cast, node.accType, i);
   };
   const loops::ValueIdx lhs = inAccType(node.lhs), rhs = inAccType(node.rhs);
-  reduction.epilogue.ops.clear();
   loops::Reduction red;
   red.dtype = node.accType, red.input = append(reduction.body, OpKind::Mul, node.accType, lhs, rhs);
   red.results = {{sum, 0, 0}};
   reduction.reductions = {red};
 
-  Node after = node;
-  after.kind = Node::Kind::Pointwise, after.reduceRanges.clear();
-  after.body = epilogueOf(node, sum, 0), after.epilogue.ops.clear();
+  Node after = given;
+  after.spec = loops::PointwiseSpec{epilogueOf(node, sum, 0), node.stores}, after.reduceRanges.clear();
 
   kernel.kind = Node::Kind::Reduction;
-  kernel.nodes[0] = reduction;
-  kernel.nodes.insert(kernel.nodes.begin() + 1, after);
+  kernel.nodes[0].spec = std::move(reduction);
+  kernel.nodes.insert(kernel.nodes.begin() + 1, std::move(after));
 }
 
 namespace {
@@ -229,7 +227,10 @@ public:
 
   int64_t n = 0, k = 0; // extents
   std::vector<int64_t> batchAt, nAt, outerAt, kAt;
-  Op &load() const { return kernel_.nodes[0].body.ops[static_cast<size_t>(kernel_.nodes[0].rhs)]; }
+  Op &load() const {
+    auto &node = kernel_.nodes[0].get<loops::ContractionSpec>();
+    return node.body.ops[static_cast<size_t>(node.rhs)];
+  }
   const loops::Buffer &buffer() const { return plan_.program.buffer(load().buffer); }
 
   /// Puts the elements into the order of these axes, of `elements` elements in all; false where it cannot be done.
@@ -342,7 +343,7 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users 
 }
 
 void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const Contraction &c) {
-  const Node &node = kernel.nodes[0];
+  const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   if (unitStride(node.body, node.rhs, Symbol::inner(c.kInner.back())) ||
       unitStride(node.body, node.rhs, Symbol::outer(c.n.back())))
     return;
@@ -366,8 +367,9 @@ class Emission {
 public:
   Emission(KernelContext &k, const Facts &facts, const Contraction &c)
       : k_(k), c_(c), sub_(flatSpace(k.kernel, c, facts)) {
-    node_ = k.kernel.nodes[0];
-    loops::mapExprs(node_, sub_);
+    Node node = k.kernel.nodes[0];
+    loops::mapExprs(node, sub_);
+    node_ = std::move(node.get<loops::ContractionSpec>());
   }
 
   void run() {
@@ -404,7 +406,8 @@ public:
       Node next = k_.kernel.nodes[i];
       loops::mapExprs(next, sub_);
       std::vector<Val> values;
-      emitStores(out, next.stores, next.body, values);
+      const auto &behind = next.get<loops::PointwiseSpec>();
+      emitStores(out, behind.stores, behind.body, values);
     }
   }
 
@@ -515,7 +518,7 @@ private:
   KernelContext &k_;
   const Contraction &c_;
   Substitution sub_;
-  Node node_;
+  loops::ContractionSpec node_;
   size_t hoisted_ = 0;
 };
 

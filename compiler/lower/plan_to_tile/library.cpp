@@ -122,7 +122,7 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
                                        const TileTarget &target) {
   if (target.library == TileTarget::Library::Never) return std::nullopt;
   const Facts &facts = plan.program.facts;
-  const Node &node = kernel.nodes[0];
+  const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
   // Memory that comes up while the plan runs has no common arena.
   if (!plan::lateSymbols(plan).empty()) return std::nullopt;
   const Op *left = plainLoad(node.body, node.lhs), *right = plainLoad(node.body, node.rhs);
@@ -154,7 +154,7 @@ std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kerne
   }
   if (kernel.nodes.size() > 1) {
     for (size_t i = 1; i < kernel.nodes.size(); ++i)
-      if (kernel.nodes[i].kind != Node::Kind::Pointwise) return std::nullopt;
+      if (kernel.nodes[i].kind() != Node::Kind::Pointwise) return std::nullopt;
     form.rest = restOf(kernel, stored, p.d.buffer);
   }
   const double restBytes =
@@ -177,7 +177,7 @@ void placeLibraryForms(plan::Plan &plan, std::vector<std::pair<plan::KernelId, L
   };
   for (auto &[id, form] : forms) {
     if (form.product.d.buffer.valid()) continue;
-    const loops::BufferId stored = plan.kernels[id.index()].nodes[0].stores[0].buffer;
+    const loops::BufferId stored = plan.kernels[id.index()].nodes[0].stores()[0].buffer;
     form.product.d.buffer = add(plan.kernels[id.index()].name + "_sum", form.product.outType, form.sumElements);
     form.rest = restOf(plan.kernels[id.index()], stored, form.product.d.buffer);
   }

@@ -27,7 +27,7 @@ const Symbol kTile = Symbol::local("tile"), kGroup = Symbol::local("group"), kPl
 class LookBackScan {
 public:
   LookBackScan(KernelContext &k, const Facts &facts)
-      : k_(k), node_(k.kernel.nodes[0]), look_(*node_.lookBack), length_(k.kernel.rRanges[0]),
+      : k_(k), node_(k.kernel.nodes[0].get<loops::ScanSpec>()), look_(*node_.lookBack), length_(k.kernel.rRanges[0]),
         tile_(k, Frame{{look_.tile}}), scan_(node_, 0), wordType_(k.b.getI64Type()) {
     tile_.facts = facts;
   }
@@ -172,7 +172,7 @@ private:
   }
 
   KernelContext &k_;
-  const loops::Node &node_;
+  const loops::ScanSpec &node_;
   const LookBack &look_;
   Expr length_;
   Emitter tile_, row_{k_, Frame{}}; // of the tile; of scalars

@@ -85,8 +85,8 @@ private:
       if (constant) elements = std::min<int64_t>(elements * std::max<int64_t>(e.constValue(), 0), int64_t{1} << 40);
     }
     for (size_t i = 0; i < nodes().size(); ++i) {
-      if (inner_[i]) ops += static_cast<int64_t>(nodes()[i].body.ops.size());
-      scans |= nodes()[i].kind == Node::Kind::Scan;
+      if (inner_[i]) ops += static_cast<int64_t>(nodes()[i].body().ops.size());
+      scans |= nodes()[i].kind() == Node::Kind::Scan;
     }
     // Which way does memory run? Count loads that are contiguous along the last r and along the last x.
     int rowVotes = 0, columnVotes = 0;
@@ -244,9 +244,9 @@ private:
     for (size_t i = 0; i < nodes().size(); ++i) {
       if (!inner_[i]) continue;
       const size_t phase = static_cast<size_t>(phase_[i]);
-      if (nodes()[i].kind == Node::Kind::Scan) return false;
-      if (nodes()[i].kind == Node::Kind::Reduction) reduces[phase] = true;
-      if (nodes()[i].kind == Node::Kind::Pointwise)
+      if (nodes()[i].kind() == Node::Kind::Scan) return false;
+      if (nodes()[i].kind() == Node::Kind::Reduction) reduces[phase] = true;
+      if (nodes()[i].kind() == Node::Kind::Pointwise)
         loops::forEachWrite(nodes()[i], [&](const loops::Access &a) {
           if (k_.buffers.count(a.buffer)) stores[phase] = true;
         });
@@ -260,8 +260,8 @@ private:
   bool readsOnly() const {
     if (shape_ == Shape::Pointwise || shape_ == Shape::Unrolled || k_.kernel.serial) return false;
     for (size_t i = 0; i < nodes().size(); ++i) {
-      if (!inner_[i] || nodes()[i].kind == Node::Kind::Reduction) continue;
-      if (nodes()[i].kind != Node::Kind::Pointwise) return false;
+      if (!inner_[i] || nodes()[i].kind() == Node::Kind::Reduction) continue;
+      if (nodes()[i].kind() != Node::Kind::Pointwise) return false;
       bool stores = false;
       loops::forEachWrite(nodes()[i], [&](const loops::Access &a) { stores |= k_.buffers.count(a.buffer) != 0; });
       if (stores) return false;
@@ -300,7 +300,7 @@ private:
   /// Every reduction carries one number.
   bool cheapFold() const {
     for (const Node &n : nodes())
-      for (const loops::Reduction &r : n.reductions)
+      for (const loops::Reduction &r : n.reductions())
         if (r.kind == ReduceKind::OnlineSoftmax || r.kind == ReduceKind::Welford || r.kind == ReduceKind::ArgMin ||
             r.kind == ReduceKind::ArgMax)
           return false;
@@ -312,8 +312,8 @@ private:
     std::vector<Accumulator> accumulators;
     for (size_t n = 0; n < nodes().size(); ++n) {
       if (!inner_[n] || phase_[n] != phase) continue;
-      for (const loops::Reduction &red : nodes()[n].reductions) accumulators.emplace_back(red, n);
-      if (nodes()[n].kind == Node::Kind::Scan) accumulators.emplace_back(nodes()[n], n);
+      for (const loops::Reduction &red : nodes()[n].reductions()) accumulators.emplace_back(red, n);
+      if (const auto *scan = nodes()[n].as<loops::ScanSpec>()) accumulators.emplace_back(*scan, n);
     }
     if (shape_ == Shape::Unrolled) {
       emitUnrolled(outer, phase, accumulators);
@@ -415,7 +415,8 @@ private:
 
   bool scansReversed(int phase) const {
     for (size_t n = 0; n < nodes().size(); ++n)
-      if (inner_[n] && phase_[n] == phase && nodes()[n].kind == Node::Kind::Scan && nodes()[n].reverse) return true;
+      if (const auto *scan = nodes()[n].as<loops::ScanSpec>(); scan && scan->reverse && inner_[n] && phase_[n] == phase)
+        return true;
     return false;
   }
 
@@ -464,21 +465,22 @@ private:
     for (size_t n = 0; n < nodes().size(); ++n) {
       if (!inner_[n] || phase_[n] != phase) continue;
       recomputeProducers(e, n, phase);
-      const Node &node = nodes()[n];
-      if (node.kind == Node::Kind::Pointwise) {
+      if (nodes()[n].kind() == Node::Kind::Pointwise) {
         emitNode(e, n, true);
         continue;
       }
+      const loops::Body &body = nodes()[n].body();
       std::vector<Val> memo;
       for (Accumulator &a : accumulators) {
         if (a.node != n) continue;
         if (a.reduction) {
-          if (foldProduct(e, node, a, memo)) continue;
-          fold(a, e, a.element(e, e.value(node.body, a.reduction->input, memo), linearInner(e)));
+          if (foldProduct(e, body, a, memo)) continue;
+          fold(a, e, a.element(e, e.value(body, a.reduction->input, memo), linearInner(e)));
         } else {
-          Val element = e.value(node.body, node.inputs[0], memo);
+          const auto &scan = nodes()[n].get<loops::ScanSpec>();
+          Val element = e.value(body, scan.inputs[0], memo);
           Val scanned = a.scanTile(e, element, static_cast<size_t>(innerDim_), innerMask_);
-          for (const loops::Store &s : node.stores)
+          for (const loops::Store &s : scan.stores)
             e.store(s, e.cast(scanned, a.dtype(), k_.plan.program.buffer(s.buffer).dtype), {});
         }
       }
@@ -486,13 +488,13 @@ private:
   }
 
   /// An unrolled sum of products takes each product with one rounding, as products of matrices do.
-  bool foldProduct(Emitter &e, const Node &node, Accumulator &a, std::vector<Val> &memo) {
-    const Op &input = node.body.ops[static_cast<size_t>(a.reduction->input)];
+  bool foldProduct(Emitter &e, const loops::Body &body, Accumulator &a, std::vector<Val> &memo) {
+    const Op &input = body.ops[static_cast<size_t>(a.reduction->input)];
     if (shape_ != Shape::Unrolled || a.reduction->kind != ReduceKind::Sum || input.kind != OpKind::Mul ||
         a.result.empty())
       return false;
     if (input.dtype != a.dtype() || (input.dtype != DType::F32 && input.dtype != DType::F64)) return false;
-    a.result = {e.fusedMultiplyAdd(e.value(node.body, input.a, memo), e.value(node.body, input.b, memo), a.result[0])};
+    a.result = {e.fusedMultiplyAdd(e.value(body, input.a, memo), e.value(body, input.b, memo), a.result[0])};
     return true;
   }
 
@@ -509,7 +511,7 @@ private:
     for (const loops::Access &load : loops::accessesOf(nodes()[n])) {
       if (load.writes() || k_.buffers.count(load.buffer)) continue;
       size_t p = lastWriter(load.buffer, n);
-      if (p == n || !inner_[p] || nodes()[p].kind != Node::Kind::Pointwise || phase_[p] == phase || e.emitted.count(p))
+      if (p == n || !inner_[p] || nodes()[p].kind() != Node::Kind::Pointwise || phase_[p] == phase || e.emitted.count(p))
         continue;
       recomputeProducers(e, p, phase);
       emitNode(e, p, false);
@@ -523,7 +525,7 @@ private:
   }
 
   void emitNode(Emitter &e, size_t n, bool toMemory) {
-    const Node &node = nodes()[n];
+    const auto &node = nodes()[n].get<loops::PointwiseSpec>();
     std::vector<Val> memo;
     const bool besideInner = !inner_[n] && (shape_ == Shape::Rows || shape_ == Shape::Columns);
     e.notAlong = besideInner ? 1u << innerDim_ : 0;
@@ -561,9 +563,10 @@ void emitLoopKernel(KernelContext &k, const Facts &facts, const TileTarget &targ
 
 void dropEmptyReductions(plan::Kernel &kernel) {
   for (Node &node : kernel.nodes) {
-    if (node.kind != Node::Kind::Reduction || !node.reduceRanges.empty() || kernel.rRanges.empty()) continue;
-    node.kind = Node::Kind::Pointwise;
-    for (const loops::Reduction &red : node.reductions) {
+    auto *empty = node.as<loops::ReductionSpec>();
+    if (!empty || !node.reduceRanges.empty() || kernel.rRanges.empty()) continue;
+    loops::PointwiseSpec plain{std::move(empty->body), {}};
+    for (const loops::Reduction &red : empty->reductions) {
       bool arg = red.kind == ReduceKind::ArgMin || red.kind == ReduceKind::ArgMax;
       for (loops::Store s : red.results) {
         // Of one element: its value; position 0; squared deviation 0 and count 1; sum of exponentials 1.
@@ -573,12 +576,16 @@ void dropEmptyReductions(plan::Kernel &kernel) {
           op.a = red.input;
         else if (!arg)
           op.imm = red.kind == ReduceKind::Welford && s.value == 1 ? 0 : 1;
-        s.value = append(node.body, op);
-        node.stores.push_back(s);
+        s.value = append(plain.body, op);
+        plain.stores.push_back(s);
       }
     }
-    node.reductions.clear();
+    node.spec = std::move(plain);
   }
+}
+
+static bool takesTwoPasses(const loops::Reduction &r) {
+  return r.kind == ReduceKind::Welford || r.kind == ReduceKind::OnlineSoftmax;
 }
 
 void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileTarget &target) {
@@ -591,34 +598,35 @@ void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileT
     plan.placements.emplace_back();
     return addTemp(plan.program, kernel.name + "_" + what, dtype, 1);
   };
+  // A node like `from`, over (x, r) or over x alone.
+  auto add = [&](const Node &from, Node::Spec spec, bool overR) {
+    Node n = from;
+    n.spec = std::move(spec);
+    if (!overR) n.reduceRanges.clear();
+    out.push_back(std::move(n));
+  };
   for (const Node &node : kernel.nodes) {
-    bool twoPass = false;
-    for (const loops::Reduction &red : node.reductions)
-      twoPass |= red.kind == ReduceKind::Welford || red.kind == ReduceKind::OnlineSoftmax;
+    const auto *given = node.as<loops::ReductionSpec>();
+    const bool twoPass = given && std::any_of(given->reductions.begin(), given->reductions.end(), takesTwoPasses);
     if (!twoPass) {
       out.push_back(node);
       continue;
     }
-    for (const loops::Reduction &red : node.reductions) {
-      DType t = red.dtype;
-      bool welford = red.kind == ReduceKind::Welford;
-      Node first = node;
-      first.stores.clear();
-      first.reductions = {red};
-      if (!welford && red.kind != ReduceKind::OnlineSoftmax) {
-        out.push_back(first);
+    for (const loops::Reduction &red : given->reductions) {
+      if (!takesTwoPasses(red)) {
+        add(node, loops::ReductionSpec{given->body, {red}}, true);
         continue;
       }
-      loops::BufferId firstResult = internal(welford ? "sum" : "max", t);
-      loops::Reduction &r1 = first.reductions[0];
-      r1.kind = welford ? ReduceKind::Sum : ReduceKind::Max;
-      r1.results = {{firstResult, 0, 0}};
-      out.push_back(first);
+      const DType t = red.dtype;
+      const bool welford = red.kind == ReduceKind::Welford;
+      const loops::BufferId firstResult = internal(welford ? "sum" : "max", t);
+      loops::Reduction first = red;
+      first.kind = welford ? ReduceKind::Sum : ReduceKind::Max;
+      first.results = {{firstResult, 0, 0}};
+      add(node, loops::ReductionSpec{given->body, {first}}, true);
       // Outer values: the mean, and stores of what the first pass gave.
-      loops::BufferId center = welford ? internal("mean", t) : firstResult;
-      Node middle = node;
-      middle.kind = Node::Kind::Pointwise, middle.reduceRanges.clear(), middle.reductions.clear(),
-      middle.stores.clear(), middle.body.ops.clear();
+      const loops::BufferId center = welford ? internal("mean", t) : firstResult;
+      loops::PointwiseSpec middle;
       loops::ValueIdx v = appendLoad(middle.body, firstResult, t, 0);
       if (welford) {
         const loops::ValueIdx count = appendIndex(middle.body, product(kernel.rRanges));
@@ -630,20 +638,20 @@ void expandTwoPassReductions(plan::Plan &plan, plan::Kernel &kernel, const TileT
       }
       for (const loops::Store &s : red.results)
         if (s.value == 0) middle.stores.push_back({s.buffer, s.index, v});
-      if (!middle.stores.empty()) out.push_back(middle);
-      Node second = node;
-      second.stores.clear();
-      second.reductions = {red};
-      loops::ValueIdx d = append(second.body, OpKind::Sub, t, red.input, appendLoad(second.body, center, t, 0));
-      d = welford ? append(second.body, OpKind::Mul, t, d, d) : append(second.body, OpKind::Exp, t, d);
-      loops::Reduction &r2 = second.reductions[0];
-      r2.kind = ReduceKind::Sum, r2.input = d, r2.results.clear();
+      if (!middle.stores.empty()) add(node, std::move(middle), false);
+      loops::ReductionSpec second{given->body, {}};
+      const loops::ValueIdx d =
+          append(second.body, OpKind::Sub, t, red.input, appendLoad(second.body, center, t, 0));
+      loops::Reduction total = red;
+      total.kind = ReduceKind::Sum, total.results.clear();
+      total.input = welford ? append(second.body, OpKind::Mul, t, d, d) : append(second.body, OpKind::Exp, t, d);
       for (loops::Store s : red.results)
         if (s.value == 1) {
           s.value = 0;
-          r2.results.push_back(s);
+          total.results.push_back(s);
         }
-      if (!r2.results.empty()) out.push_back(second);
+      second.reductions = {total};
+      if (!total.results.empty()) add(node, std::move(second), true);
     }
   }
   kernel.nodes = std::move(out);

@@ -35,12 +35,12 @@ template <typename F> void forEachExpr(const plan::Kernel &kernel, F f) {
   for (Expr e : kernel.xRanges) f(e);
   for (Expr e : kernel.rRanges) f(e);
   for (const Node &n : kernel.nodes)
-    if (!n.user) loops::forEachExpr(n, [&](Expr e, loops::ExprRole) { f(e); });
+    if (!n.as<loops::UserKernelSpec>()) loops::forEachExpr(n, [&](Expr e, loops::ExprRole) { f(e); });
 }
 /// What they touch.
 template <typename F> void forEachAccess(const plan::Kernel &kernel, F f) {
   for (const Node &n : kernel.nodes)
-    if (!n.user) loops::forEachAccess(n, f);
+    if (!n.as<loops::UserKernelSpec>()) loops::forEachAccess(n, f);
 }
 
 /// i32 arithmetic is enough when every index and every extent provably fits.
@@ -51,9 +51,10 @@ bool fitsInt32(const plan::Plan &plan, const plan::Kernel &kernel, const Facts &
   for (size_t d = 0; d < kernel.xRanges.size(); ++d) f.setIndex(Symbol::outer(d), kernel.xRanges[d]);
   for (size_t d = 0; d < kernel.rRanges.size(); ++d) f.setIndex(Symbol::inner(d), kernel.rRanges[d]);
   for (const Node &n : kernel.nodes) {
-    for (const loops::Body *body : {&n.body, &n.epilogue})
-      for (const Op &op : body->ops)
+    loops::forEachBody(n, [&](const loops::Body &body) {
+      for (const Op &op : body.ops)
         if (op.kind == OpKind::Indirect) f.setIndex(op.symbol, op.bound);
+    });
     loops::forEachExpr(n, [&](Expr e, loops::ExprRole role) {
       if (role == loops::ExprRole::Value) ok &= fits(f.rangeOf(e));
     });
@@ -171,7 +172,7 @@ private:
       emitSegments(k, plan_.program.facts);
     else if (kernel.kind == Node::Kind::Attention)
       emitAttention(k, plan_.program.facts);
-    else if (kernel.nodes[0].lookBack)
+    else if (const auto *scan = kernel.nodes[0].as<loops::ScanSpec>(); scan && scan->lookBack)
       emitLookBackScan(k, plan_.program.facts);
     else if (contraction)
       emitContraction(k, plan_.program.facts, *contraction);
@@ -191,8 +192,9 @@ private:
 
   /// A user's kernel brings its tile function; its arguments, its grid and what its neighbours put into it are ours.
   Status placeUserKernel(plan::Kernel &kernel, ModuleOp module) {
-    auto node = std::find_if(kernel.nodes.begin(), kernel.nodes.end(), [](const Node &n) { return n.user != nullptr; });
-    const loops::UserKernelSpec &spec = *node->user;
+    auto node = std::find_if(kernel.nodes.begin(), kernel.nodes.end(),
+                             [](const Node &n) { return n.kind() == Node::Kind::UserKernel; });
+    const auto &spec = node->get<loops::UserKernelSpec>();
     if (spec.kernel < 0 || static_cast<size_t>(spec.kernel) >= userFunctions_.size())
       return fail(diag::NoTileForm, {}, kernel.name, "user kernel");
     OpBuilder b(&context_);

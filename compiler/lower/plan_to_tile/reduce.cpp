@@ -48,9 +48,9 @@ int64_t largestInt(DType t) {
 }
 } // namespace
 
-Accumulator::Accumulator(const loops::Node &scan, size_t node)
-    : node(node), kind_(reduceKindOf(scan.scan)), type_(scan.body.ops[static_cast<size_t>(scan.inputs[0])].dtype),
-      logSumExp_(scan.scan == loops::ScanKind::LogSumExp), reverse_(scan.reverse) {}
+Accumulator::Accumulator(const loops::ScanSpec &scan, size_t node)
+    : node(node), kind_(reduceKindOf(scan.kind)), type_(scan.body.ops[static_cast<size_t>(scan.inputs[0])].dtype),
+      logSumExp_(scan.kind == loops::ScanKind::LogSumExp), reverse_(scan.reverse) {}
 
 std::vector<Val> Accumulator::initial(Emitter &e, unsigned vary) const {
   double f = 0;

@@ -9,7 +9,7 @@ class Accumulator {
 public:
   Accumulator(const loops::Reduction &red, size_t node)
       : reduction(&red), node(node), kind_(red.kind), type_(red.dtype) {}
-  Accumulator(const loops::Node &scan, size_t node);
+  Accumulator(const loops::ScanSpec &scan, size_t node);
 
   const loops::Reduction *reduction = nullptr; // null for a scan
   size_t node;

@@ -13,7 +13,7 @@
 namespace neso {
 
 using namespace mlir;
-using loops::Node;
+using loops::SegmentsSpec;
 using loops::Op;
 using loops::OpKind;
 
@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kColumns = 256;
 
 /// Whether the ends of the segments depend on the symbol.
-bool endsUse(const Node &node, Symbol symbol) {
+bool endsUse(const SegmentsSpec &node, Symbol symbol) {
   std::vector<bool> uses(node.body.ops.size());
   std::set<Symbol> symbols{symbol};
   for (size_t i = 0; i < node.body.ops.size(); ++i) {
@@ -38,7 +38,7 @@ bool endsUse(const Node &node, Symbol symbol) {
 
 class Segments {
 public:
-  Segments(KernelContext &k, const Facts &facts) : k_(k), node_(k.kernel.nodes[0]), tile_(k, Frame{}) {
+  Segments(KernelContext &k, const Facts &facts) : k_(k), node_(k.kernel.nodes[0].get<SegmentsSpec>()), tile_(k, Frame{}) {
     std::vector<Blocking> blockings;
     const std::vector<Expr> &x = k.kernel.xRanges;
     for (size_t d = 0; d < x.size(); ++d) blockings.push_back({Symbol::outer(d), x[d], 1, -1});
@@ -114,7 +114,7 @@ private:
   }
 
   KernelContext &k_;
-  const Node &node_;
+  const SegmentsSpec &node_;
   Emitter tile_;
 };
 

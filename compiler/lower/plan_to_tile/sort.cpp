@@ -7,7 +7,7 @@ namespace neso {
 
 void emitSort(KernelContext &k, const Facts &facts) {
   if (k.target.threadBlocks) return emitTileSort(k, facts);
-  NESO_CHECK(k.kernel.nodes[0].scratch, "a sort without scratch memory");
+  NESO_CHECK(k.kernel.nodes[0].get<loops::SortSpec>().scratch, "a sort without scratch memory");
   emitDigitSort(k, facts);
 }
 

@@ -12,7 +12,7 @@
 namespace neso {
 
 using namespace mlir;
-using loops::Node;
+using loops::SortSpec;
 using loops::SortScratch;
 namespace tb = tile;
 
@@ -28,7 +28,7 @@ constexpr int64_t kHeapShare = 8, kSmallHeap = 64;
 class DigitSort {
 public:
   DigitSort(KernelContext &k, const Facts &facts)
-      : k_(k), node_(k.kernel.nodes[0]), scratch_(*node_.scratch), n_(k.kernel.rRanges[0]), row_(k, Frame{}),
+      : k_(k), node_(k.kernel.nodes[0].get<SortSpec>()), scratch_(*node_.scratch), n_(k.kernel.rRanges[0]), row_(k, Frame{}),
         tile_(k, Frame{{tileOf(facts)}}) {
     row_.facts = facts;
     std::vector<Blocking> blockings;
@@ -137,7 +137,7 @@ private:
   // ---- the parts of a sort
   Words packed(Emitter &e) {
     std::vector<Val> memo;
-    Val key = e.value(node_.body, node_.inputs[0], memo);
+    Val key = e.value(node_.body, node_.key, memo);
     Words words = packing(e).pack(key, positionOf(e, node_, e.env[Symbol::inner(0)], memo));
     for (Val &w : words) w = e.widen(w, 1);
     return words;
@@ -315,7 +315,7 @@ private:
   }
 
   KernelContext &k_;
-  const Node &node_;
+  const SortSpec &node_;
   const SortScratch &scratch_;
   const Expr n_; // of a row
   Emitter row_, tile_;

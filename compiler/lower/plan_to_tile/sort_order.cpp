@@ -6,11 +6,11 @@
 namespace neso {
 
 using namespace mlir;
-using loops::Node;
+using loops::SortSpec;
 
-DType sortKeyType(const Node &node) { return node.body.ops[static_cast<size_t>(node.inputs[0])].dtype; }
+DType sortKeyType(const SortSpec &node) { return node.body.ops[static_cast<size_t>(node.key)].dtype; }
 
-Val standsBefore(Emitter &e, const Node &node, Val x, Val a, Val y, Val b) {
+Val standsBefore(Emitter &e, const SortSpec &node, Val x, Val a, Val y, Val b) {
   DType t = sortKeyType(node);
   bool uns = isUnsignedInt(t) || t == DType::Bool;
   if (isReducedFloat(t)) x = e.cast(x, t, DType::F32), y = e.cast(y, t, DType::F32);
@@ -51,7 +51,7 @@ Val bitcast(Emitter &e, Val x, DType to) {
 
 } // namespace
 
-SortWords::SortWords(Emitter &e, const Node &node, int64_t length)
+SortWords::SortWords(Emitter &e, const SortSpec &node, int64_t length)
     : e_(e), given_(sortKeyType(node)), key_(given_), descending_(node.descending) {
   if (isFloat(key_) && itemSize(key_) == 1) key_ = DType::F32;
   if (key_ == DType::Bool) key_ = DType::U8;
@@ -129,13 +129,13 @@ Val comesBefore(Emitter &e, const std::vector<Val> &x, const std::vector<Val> &y
   return result;
 }
 
-Val positionOf(Emitter &e, const Node &node, Val place, std::vector<Val> &memo) {
-  if (node.inputs.size() < 2) return e.cast(place, indexTypeOf(e.k), DType::U32);
-  return e.cast(e.value(node.body, node.inputs[1], memo), node.body.ops[static_cast<size_t>(node.inputs[1])].dtype,
+Val positionOf(Emitter &e, const SortSpec &node, Val place, std::vector<Val> &memo) {
+  if (node.position < 0) return e.cast(place, indexTypeOf(e.k), DType::U32);
+  return e.cast(e.value(node.body, node.position, memo), node.body.ops[static_cast<size_t>(node.position)].dtype,
                 DType::U32);
 }
 
-void storeSorted(Emitter &out, const Node &node, Val key, Val position, DType positionType) {
+void storeSorted(Emitter &out, const SortSpec &node, Val key, Val position, DType positionType) {
   Val taken = node.take.valid() ? out.compare("lt", out.env[Symbol::inner(0)], out.index(node.take)) : Val();
   for (const loops::Store &s : node.stores) {
     if (!out.k.buffers.count(s.buffer)) continue; // a result that nobody reads has no memory

@@ -7,11 +7,11 @@
 namespace neso {
 
 /// What the node sorts by, as its body gives it.
-DType sortKeyType(const loops::Node &node);
+DType sortKeyType(const loops::SortSpec &node);
 
 /// Whether key x at position a stands before key y at position b in the result. NaN is the largest value; equal keys
 /// keep their order where positions are given.
-Val standsBefore(Emitter &e, const loops::Node &node, Val x, Val a, Val y, Val b);
+Val standsBefore(Emitter &e, const loops::SortSpec &node, Val x, Val a, Val y, Val b);
 
 /// Key and position of an element as unsigned integers: their order, one integer after another, is that of the result. The value can be
 /// had back, but for the payload of a NaN.
@@ -22,7 +22,7 @@ Val standsBefore(Emitter &e, const loops::Node &node, Val x, Val a, Val y, Val b
 class SortWords {
 public:
   /// Positions are below `length`; fewer than 2^31.
-  SortWords(Emitter &e, const loops::Node &node, int64_t length);
+  SortWords(Emitter &e, const loops::SortSpec &node, int64_t length);
   std::vector<Val> pack(Val key, Val position) const;
   /// What stands behind every element.
   std::vector<Val> last() const;
@@ -53,8 +53,8 @@ Val comesBefore(Emitter &e, const std::vector<Val> &x, const std::vector<Val> &y
 /// Of the kernel's index arithmetic.
 inline DType indexTypeOf(const KernelContext &k) { return k.indexType.isInteger(32) ? DType::I32 : DType::I64; }
 /// The position of the element at r0, where the node gives one, else r0 (which is `place`); U32.
-Val positionOf(Emitter &e, const loops::Node &node, Val place, std::vector<Val> &memo);
+Val positionOf(Emitter &e, const loops::SortSpec &node, Val place, std::vector<Val> &memo);
 /// Stores what the node asks for, and no more than it takes, at the places that out.env has for r0.
-void storeSorted(Emitter &out, const loops::Node &node, Val key, Val position, DType positionType);
+void storeSorted(Emitter &out, const loops::SortSpec &node, Val key, Val position, DType positionType);
 
 } // namespace neso

@@ -11,7 +11,7 @@
 namespace neso {
 
 using namespace mlir;
-using loops::Node;
+using loops::SortSpec;
 
 namespace {
 
@@ -33,7 +33,7 @@ std::vector<Blocking> rowsOf(const KernelContext &k) {
 
 /// Rows of up to `length` elements, each whole in one program.
 void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
-  const Node &node = k.kernel.nodes[0];
+  const auto &node = k.kernel.nodes[0].get<SortSpec>();
   std::vector<Blocking> blockings = rowsOf(k);
   int64_t all = 1, width = nextPowerOfTwo(length), rows = 1;
   for (Expr e : k.kernel.xRanges) all = std::min<int64_t>(all * usualSize(e, facts), int64_t{1} << 40);
@@ -50,8 +50,8 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
   bindPrograms(e, blockings);
 
   std::vector<Val> memo;
-  Val key = e.value(node.body, node.inputs[0], memo);
-  SortWords words(e, node, node.inputs.size() > 1 ? INT32_MAX : width);
+  Val key = e.value(node.body, node.key, memo);
+  SortWords words(e, node, node.position >= 0 ? INT32_MAX : width);
   std::vector<Val> packed = words.pack(key, positionOf(e, node, e.lanes(along), memo));
   Val inside = e.facts.provablyDivisible(k.kernel.rRanges[0], Expr(width))
                    ? Val()
@@ -72,7 +72,7 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
 /// The place of each element is the number of those that stand before it: n comparisons each, all of them independent,
 /// and no workspace.
 void sortByRank(KernelContext &k, const Facts &facts) {
-  const Node &node = k.kernel.nodes[0];
+  const auto &node = k.kernel.nodes[0].get<SortSpec>();
   Expr n = k.kernel.rRanges[0];
   auto block = [&](int64_t most) { return std::min(nextPowerOfTwo(upperBound(facts, n, most)), most); };
   Emitter mine(k, Frame{{block(kRanked), block(kCompared)}});
@@ -81,7 +81,7 @@ void sortByRank(KernelContext &k, const Facts &facts) {
   blockings.push_back({Symbol::inner(0), n, mine.frame.tile[0], 0});
   bindPrograms(mine, blockings);
   std::vector<Val> memo;
-  Val key = mine.value(node.body, node.inputs[0], memo), position = mine.env[Symbol::inner(0)];
+  Val key = mine.value(node.body, node.key, memo), position = mine.env[Symbol::inner(0)];
   // Positions have room among the words where indices are of 32 bits.
   const bool asWords = k.indexType.isInteger(32);
   std::vector<Val> words;
@@ -102,7 +102,7 @@ void sortByRank(KernelContext &k, const Facts &facts) {
     Val inside = other.compare("lt", at, other.index(n));
     other.masks.push_back(inside);
     std::vector<Val> otherMemo;
-    Val otherKey = other.value(node.body, node.inputs[0], otherMemo);
+    Val otherKey = other.value(node.body, node.key, otherMemo);
     Val before = asWords ? comesBefore(other, SortWords(other, node, INT32_MAX).pack(otherKey, at), words)
                          : standsBefore(other, node, otherKey, at, key, position);
     Val one = other.cast(other.widen(other.binary("arith.andi", inside, before), 3), DType::Bool, DType::I32);
@@ -126,7 +126,7 @@ void sortByRank(KernelContext &k, const Facts &facts) {
 /// backwards, are a row that rises and falls.
 class Merge {
 public:
-  Merge(KernelContext &k, const Facts &facts) : k_(k), node_(k.kernel.nodes[0]), tile_(tileOf(k, facts)), row_(tile_) {
+  Merge(KernelContext &k, const Facts &facts) : k_(k), node_(k.kernel.nodes[0].get<SortSpec>()), tile_(tileOf(k, facts)), row_(tile_) {
     row_.frame = Frame{};
     row_.masks.clear(), row_.blocked.erase(Symbol::inner(0));
     length_ = row_.index(k.kernel.rRanges[0]);
@@ -177,7 +177,7 @@ private:
     e.blocked.erase(Symbol::inner(0));
     e.env[Symbol::inner(0)] = r;
     std::vector<Val> memo;
-    Val key = e.value(node_.body, node_.inputs[0], memo), position = positionOf(e, node_, r, memo);
+    Val key = e.value(node_.body, node_.key, memo), position = positionOf(e, node_, r, memo);
     return SortWords(e, node_, INT32_MAX).pack(key, position);
   }
 
@@ -206,7 +206,7 @@ private:
   }
 
   KernelContext &k_;
-  const Node &node_;
+  const SortSpec &node_;
   Emitter tile_, row_;      // of a tile of the result; of scalars
   Val length_, run_, rest_; // of the row, of its first run, of its second
 };
@@ -214,7 +214,7 @@ private:
 } // namespace
 
 void emitTileSort(KernelContext &k, const Facts &facts) {
-  if (k.kernel.nodes[0].run.valid()) return Merge(k, facts).run();
+  if (k.kernel.nodes[0].get<SortSpec>().run.valid()) return Merge(k, facts).run();
   const int64_t longest = upperBound(facts, k.kernel.rRanges[0], INT64_MAX);
   if (longest <= kSortedRow)
     sortWholeRows(k, facts, longest);

@@ -61,7 +61,8 @@ private:
   void emitNode(Emitter &e, const loops::Node &node) {
     e.facts.setIndex(Symbol::outer(0), node.ranges[0]);
     std::vector<Val> memo;
-    for (const loops::Store &s : node.stores) e.store(s, e.value(node.body, s.value, memo), {});
+    const auto &plain = node.get<loops::PointwiseSpec>();
+    for (const loops::Store &s : plain.stores) e.store(s, e.value(plain.body, s.value, memo), {});
   }
 };
 
@@ -79,7 +80,7 @@ void attachToUserKernel(KernelContext &k, tt::FuncOp func, size_t user, const st
     else
       k.sizes[arg.size.symbol()] = v;
   }
-  const std::vector<Argument> &arguments = k.kernel.nodes[user].user->arguments;
+  const std::vector<Argument> &arguments = k.kernel.nodes[user].get<loops::UserKernelSpec>().arguments;
   std::vector<unsigned> unused;
   for (const plan::Kernel::Attached &list : k.kernel.attached) {
     const Argument &a = arguments[list.argument];

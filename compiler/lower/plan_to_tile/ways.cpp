@@ -30,7 +30,8 @@ void addProducts(std::vector<Way> &ways, const plan::Plan &plan, plan::Kernel ke
   if (!c) return;
   Expr batch = 1;
   for (size_t d : c->batch) batch = batch * kernel.xRanges[d];
-  const DType type = kernel.nodes[0].body.ops[static_cast<size_t>(kernel.nodes[0].lhs)].dtype;
+  const auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
+  const DType type = node.body.ops[static_cast<size_t>(node.lhs)].dtype;
   const std::vector<DotBlock> blocks =
       dotBlocks(target, usualSize(batch, facts), usualSize(c->mSize, facts), usualSize(c->nSize, facts),
                 usualSize(c->kSize, facts), itemSize(type));

@@ -55,7 +55,7 @@ public:
   std::vector<plan::KernelId> run() {
     for (size_t u = 0; u < p_.kernels.size(); ++u)
       if (p_.kernels[u].kind == Node::Kind::UserKernel) {
-        UserKernelSpec spec = *p_.kernels[u].nodes[0].user;
+        UserKernelSpec spec = p_.kernels[u].nodes[0].get<UserKernelSpec>();
         for (size_t i = 0; i < spec.arguments.size(); ++i) {
           if (!candidate(spec, i)) continue;
           if (!spec.arguments[i].written)
@@ -64,7 +64,7 @@ public:
             behind(u, spec, i);
         }
         for (Node &n : p_.kernels[u].nodes)
-          if (n.user) n.user = std::make_shared<const UserKernelSpec>(spec);
+          if (auto *user = n.as<UserKernelSpec>()) *user = spec;
       }
     std::vector<Kernel> kept;
     std::vector<plan::KernelId> now(p_.kernels.size());
@@ -142,10 +142,11 @@ private:
   bool isPlain(const Kernel &k) const {
     if (k.kind != Node::Kind::Pointwise || k.serial || !k.rRanges.empty()) return false;
     for (const Node &n : k.nodes) {
-      if (n.kind != Node::Kind::Pointwise) return false;
-      for (const Op &op : n.body.ops)
+      const auto *plain = n.as<PointwiseSpec>();
+      if (!plain) return false;
+      for (const Op &op : plain->body.ops)
         if (op.kind == OpKind::Indirect || info(op.kind).has(Random)) return false;
-      for (const Store &s : n.stores)
+      for (const Store &s : plain->stores)
         if (s.mask >= 0 || s.mode != StoreMode::Set) return false;
     }
     return true;
@@ -153,7 +154,7 @@ private:
   Work workOf(const Kernel &k, BufferId without) const {
     Work w;
     for (const Node &n : k.nodes)
-      for (const Op &op : n.body.ops) {
+      for (const Op &op : n.body().ops) {
         if (op.kind == OpKind::Load)
           w.loads += op.buffer != without;
         else if (op.kind != OpKind::Constant && op.kind != OpKind::Index)
@@ -220,13 +221,14 @@ private:
     return producer;
   }
 
-  /// The nodes of the kernel that these buffers need.
+  /// The nodes of a plain kernel that these buffers need.
   static std::vector<Node> leadingTo(const Kernel &k, std::set<int32_t> needed) {
     std::vector<Node> nodes;
     for (size_t n = k.nodes.size(); n-- > 0;) {
       Node node = k.nodes[n];
-      std::erase_if(node.stores, [&](const Store &s) { return !needed.count(s.buffer.value); });
-      if (node.stores.empty()) continue;
+      std::vector<Store> &stores = node.get<PointwiseSpec>().stores;
+      std::erase_if(stores, [&](const Store &s) { return !needed.count(s.buffer.value); });
+      if (stores.empty()) continue;
       forEachAccess(node, [&](const Access &a) {
         if (a.reads()) needed.insert(a.buffer.value);
       });
@@ -341,7 +343,7 @@ private:
   static std::vector<const Store *> storesOf(const Kernel &k) {
     std::vector<const Store *> out;
     for (const Node &n : k.nodes)
-      for (const Store &s : n.stores) out.push_back(&s);
+      for (const Store &s : n.stores()) out.push_back(&s);
     return out;
   }
 };

@@ -238,7 +238,7 @@ private:
     if (count > options_.maxBuffersPerKernel) return "the kernel would touch too many buffers";
     if (!g.r.empty() && g.kind == Node::Kind::Reduction) {
       bool innerWork = false;
-      for (const GroupNode &n : g.nodes) innerWork |= n.overR && n.node.kind == Node::Kind::Pointwise;
+      for (const GroupNode &n : g.nodes) innerWork |= n.overR && n.node.kind() == Node::Kind::Pointwise;
       int64_t rows = 1, length = 1;
       for (const Dim &d : g.x) rows *= usualSize(d.extent, program_.facts);
       for (const Dim &d : g.r) length *= usualSize(d.extent, program_.facts);

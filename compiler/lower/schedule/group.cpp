@@ -9,7 +9,7 @@ using namespace loops;
 
 Group groupOf(const Node &node, int order, NewDims &dims) {
   Group g;
-  g.kind = node.kind;
+  g.kind = node.kind();
   GroupNode member{node, !node.reduceRanges.empty(), order};
   SymbolMap<Expr> map;
   for (size_t d = 0; d < node.ranges.size(); ++d) {
@@ -21,8 +21,8 @@ Group groupOf(const Node &node, int order, NewDims &dims) {
     map[Symbol::inner(d)] = g.r.back().symbol;
   }
   mapExprs(member.node, [&](Expr e) { return substitute(e, map); });
-  g.fixedOrder = node.kind != Node::Kind::Pointwise && node.kind != Node::Kind::Reduction;
-  for (const Reduction &r : node.reductions)
+  g.fixedOrder = node.kind() != Node::Kind::Pointwise && node.kind() != Node::Kind::Reduction;
+  for (const Reduction &r : node.reductions())
     g.fixedOrder |= r.kind == ReduceKind::ArgMax || r.kind == ReduceKind::ArgMin;
   forEachAccess(node, [&](const Access &a) {
     if (!a.writes()) return;
@@ -168,7 +168,8 @@ plan::Kernel finish(Group group, const Program &program, int number) {
   k.kind = group.kind;
   k.decisions = group.decisions;
   for (const GroupNode &n : group.nodes)
-    if (n.node.user) k.decisions.insert(k.decisions.end(), n.node.user->notes.begin(), n.node.user->notes.end());
+    if (const auto *user = n.node.as<UserKernelSpec>())
+      k.decisions.insert(k.decisions.end(), user->notes.begin(), user->notes.end());
   Finisher f{group, program, {}};
   if (group.kind != Node::Kind::Attention && group.kind != Node::Kind::UserKernel) {
     f.dropUnitDims();

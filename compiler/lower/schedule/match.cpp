@@ -156,7 +156,7 @@ std::vector<Placed> placedAccesses(const Group &g) {
 
 /// The results of reductions and contractions are stored once per x; everything else is stored where it runs.
 bool storesInner(const GroupNode &n) {
-  return n.overR && n.node.kind != Node::Kind::Reduction && n.node.kind != Node::Kind::Contraction;
+  return n.overR && n.node.kind() != Node::Kind::Reduction && n.node.kind() != Node::Kind::Contraction;
 }
 
 /// Why two accesses of one buffer may not meet in a kernel over x and r; empty when they may.
@@ -188,7 +188,7 @@ bool meet(const Placed &p, const Placed &q) {
 std::string conflictInside(const std::vector<Placed> &as, const std::vector<Dim> &x, const std::vector<Dim> &r, const Program &program) {
   for (size_t i = 0; i < as.size(); ++i)
     for (size_t j = i + 1; j < as.size(); ++j)
-      if (meet(as[i], as[j]) && (as[i].node != as[j].node || as[i].node->node.stores.size() > 1))
+      if (meet(as[i], as[j]) && (as[i].node != as[j].node || as[i].node->node.stores().size() > 1))
         if (std::string why = conflict(as[i], as[j], x, r, program); !why.empty()) return why;
   return "";
 }
@@ -210,7 +210,8 @@ std::string conflict(const Aligned &g, const std::vector<Dim> &x, const std::vec
 bool keepsPositions(const Group &g, const std::vector<Dim> &r) {
   auto isArg = [](const Reduction &red) { return red.kind == ReduceKind::ArgMax || red.kind == ReduceKind::ArgMin; };
   const bool counts = std::any_of(g.nodes.begin(), g.nodes.end(), [&](const GroupNode &n) {
-    return std::any_of(n.node.reductions.begin(), n.node.reductions.end(), isArg);
+    const std::span<const Reduction> all = n.node.reductions();
+    return std::any_of(all.begin(), all.end(), isArg);
   });
   return !counts || std::equal(g.r.begin(), g.r.end(), r.begin(), r.end(),
                                [](const Dim &p, const Dim &q) { return p.symbol == q.symbol; });
@@ -289,7 +290,7 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
   // group has been joined with.
   auto reducesNothing = [](const Group &g) {
     return g.r.empty() && std::any_of(g.nodes.begin(), g.nodes.end(),
-                                      [](const GroupNode &n) { return n.node.kind == Node::Kind::Reduction; });
+                                      [](const GroupNode &n) { return n.node.kind() == Node::Kind::Reduction; });
   };
   if (a.r.empty() != b.r.empty() && (reducesNothing(a) || reducesNothing(b)))
     return Refusal{"one of them reduces over nothing"};
@@ -297,8 +298,8 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
   // The programs of a product run in any order; updates of memory may need one (plan_to_tile runs them in turn).
   auto updates = [](const Group &g) {
     return std::any_of(g.nodes.begin(), g.nodes.end(), [](const GroupNode &n) {
-      return std::any_of(n.node.stores.begin(), n.node.stores.end(),
-                         [](const Store &s) { return s.mode != StoreMode::Set; });
+      const std::span<const Store> stores = n.node.stores();
+      return std::any_of(stores.begin(), stores.end(), [](const Store &s) { return s.mode != StoreMode::Set; });
     });
   };
   if ((fixed(a) && updates(b)) || (fixed(b) && updates(a))) return Refusal{"one of them updates memory"};
@@ -350,7 +351,7 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
       f.group.nodes = std::move(aligned->a.nodes);
       for (GroupNode &n : aligned->b.nodes) f.group.nodes.push_back(std::move(n));
       std::stable_sort(f.group.nodes.begin(), f.group.nodes.end(), [](const GroupNode &p, const GroupNode &q) {
-        bool pc = p.node.kind == Node::Kind::Contraction, qc = q.node.kind == Node::Kind::Contraction;
+        bool pc = p.node.kind() == Node::Kind::Contraction, qc = q.node.kind() == Node::Kind::Contraction;
         return pc != qc ? pc : p.order < q.order; // a contraction leads its epilogue
       });
       best = std::move(f);

@@ -32,7 +32,7 @@ void dropDead(Program &program) {
       if (kept[n]) continue;
       std::vector<Access> accesses = accessesOf(program.nodes[n]);
       // Whoever lowered the model has dropped the reads that nobody needs.
-      const bool seen = program.nodes[n].read != nullptr;
+      const bool seen = program.nodes[n].as<ReadSpec>() != nullptr;
       if (!seen && std::none_of(accesses.begin(), accesses.end(),
                        [&](const Access &a) { return a.writes() && live[a.buffer.index()]; }))
         continue;
@@ -46,9 +46,15 @@ void dropDead(Program &program) {
     if (!kept[n]) continue;
     Node &node = program.nodes[n];
     auto dead = [&](const Store &s) { return !live[s.buffer.index()]; };
-    std::erase_if(node.stores, dead);
-    for (Reduction &r : node.reductions) std::erase_if(r.results, dead);
-    std::erase_if(node.reductions, [](const Reduction &r) { return r.results.empty(); });
+    std::visit(
+        [&](auto &spec) {
+          if constexpr (requires { spec.stores; }) std::erase_if(spec.stores, dead);
+          if constexpr (requires { spec.reductions; }) {
+            for (Reduction &r : spec.reductions) std::erase_if(r.results, dead);
+            std::erase_if(spec.reductions, [](const Reduction &r) { return r.results.empty(); });
+          }
+        },
+        node.spec);
     nodes.push_back(std::move(node));
   }
   program.nodes = std::move(nodes);
@@ -79,7 +85,7 @@ private:
   static std::vector<int> countTouches(const Program &program, const std::vector<Node> &nodes) {
     std::vector<int> out(program.buffers.size());
     forEachNode(nodes, [&](const Node &n) {
-      if (n.region) return;
+      if (n.as<RegionSpec>()) return;
       std::set<size_t> seen;
       forEachAccess(n, [&](const Access &a) { seen.insert(a.buffer.index()); });
       for (size_t b : seen) ++out[b];
@@ -109,10 +115,11 @@ private:
       const int number = static_cast<int>(p_.kernels.size());
       p_.kernels.push_back(finish(std::move(g), program, number));
       blocks_[block].push_back(static_cast<size_t>(number));
-      if (const Node &first = p_.kernels.back().nodes[0]; first.region) regions.push_back(first);
+      if (const Node &first = p_.kernels.back().nodes[0]; first.as<RegionSpec>()) regions.push_back(first);
     }
     for (const Node &r : regions) {
-      const size_t first = formBlock(r.region->blocks[0]), second = formBlock(r.region->blocks[1]);
+      const std::array<std::vector<Node>, 2> &blocks = r.get<RegionSpec>().blocks;
+      const size_t first = formBlock(blocks[0]), second = formBlock(blocks[1]);
       inside_[r.id.value] = {first, second};
     }
     return block;
@@ -132,16 +139,18 @@ private:
     for (plan::KernelId k : packLaunches(p_, launchOrder(p_, blocks_[block], options_), options_)) {
       const plan::Kernel &kernel = p_.kernels[k.index()];
       if (kernel.kind == Node::Kind::ReadScalar) {
-        const ReadSpec &read = *kernel.nodes[0].read;
+        const auto &read = kernel.nodes[0].get<ReadSpec>();
         out.push_back(plan::LoadScalar{read.buffer, p_.program.buffer(read.buffer).dtype, read.symbol});
       } else if (kernel.kind == Node::Kind::Region) {
-        const Node node = kernel.nodes[0];
-        const auto [first, second] = inside_.at(node.id.value);
+        // Taken before the steps inside are made, which may move the kernels.
+        const RegionSpec::Kind kind = kernel.nodes[0].get<RegionSpec>().kind;
+        const Expr condition = kernel.nodes[0].get<RegionSpec>().condition;
+        const auto [first, second] = inside_.at(kernel.nodes[0].id.value);
         plan::Region one{stepsOf(first)}, two{stepsOf(second)};
-        if (node.region->kind == RegionSpec::Kind::If)
-          out.push_back(plan::If{node.region->condition, std::move(one), std::move(two)});
+        if (kind == RegionSpec::Kind::If)
+          out.push_back(plan::If{condition, std::move(one), std::move(two)});
         else
-          out.push_back(plan::While{std::move(one), node.region->condition, std::move(two)});
+          out.push_back(plan::While{std::move(one), condition, std::move(two)});
       } else {
         out.push_back(plan::Launch{k});
       }

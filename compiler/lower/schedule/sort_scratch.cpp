@@ -10,18 +10,19 @@ using namespace loops;
 
 void giveSortsScratch(Program &program) {
   for (Node &n : program.nodes) {
-    if (n.kind != Node::Kind::Sort) continue;
+    auto *sort = n.as<SortSpec>();
+    if (!sort) continue;
     const Expr length = n.reduceRanges[0], rows = product(n.ranges),
                longest = int64_t{std::numeric_limits<int32_t>::max()};
     if (!program.facts.provablyLessEqual(length, longest)) program.guards.push_back(le(length, longest));
-    DType key = n.body.ops[static_cast<size_t>(n.inputs[0])].dtype;
+    DType key = sort->body.ops[static_cast<size_t>(sort->key)].dtype;
     if (isFloat(key) && itemSize(key) == 1) key = DType::F32;
     SortScratch s;
     s.words = addTemp(program, n.name + "_words", DType::U64, rows * length * 2);
     if (itemSize(key) == 8) s.positions = addTemp(program, n.name + "_positions", DType::U32, rows * length * 2);
     s.counts = addTemp(program, n.name + "_counts", DType::U32,
                        rows * Expr(SortScratch::digitsOf(itemSize(key)) * SortScratch::kBuckets));
-    n.scratch = s;
+    sort->scratch = s;
   }
 }
 

@@ -75,15 +75,16 @@ void splitReductions(Program &program, const SplitRule &rule) {
     int64_t results = 1, length = 1;
     for (Expr e : n.ranges) results *= usualSize(e, program.facts);
     for (Expr e : n.reduceRanges) length *= usualSize(e, program.facts);
-    bool across = n.kind == Node::Kind::Reduction && runsAcross(n);
-    bool fits = n.kind == Node::Kind::Reduction && results <= (across ? rule.fewColumns : rule.fewRows) &&
+    auto *folds = n.as<ReductionSpec>();
+    bool across = folds && runsAcross(n);
+    bool fits = folds && results <= (across ? rule.fewColumns : rule.fewRows) &&
                 length >= (across ? rule.longColumn : rule.longRow);
     int64_t alone = std::max<int64_t>(across ? results / kColumnsOfProgram : results, 1);
     // Programs of a column reduction are small: several run on one processor.
     int64_t programs = across && rule.programs < INT64_MAX ? rule.programs * kColumnPrograms : rule.programs;
     int64_t most = std::min(rule.mostParts, std::max<int64_t>(programs / alone, 1));
-    for (const Reduction &r : n.reductions)
-      fits &= splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body.ops[static_cast<size_t>(r.input)].dtype);
+    for (const Reduction &r : n.reductions())
+      fits &= splittable(r.kind) && isFloat(r.dtype) == isFloat(n.body().ops[static_cast<size_t>(r.input)].dtype);
     int64_t parts = 1;
     if (fits && n.reduceRanges[0].isConst()) {
       int64_t first = n.reduceRanges[0].constValue();
@@ -98,7 +99,6 @@ void splitReductions(Program &program, const SplitRule &rule) {
     Expr part = Symbol::index(n.ranges.size());
     Node second;
     second.id = NodeId(nextId++);
-    second.kind = Node::Kind::Reduction;
     second.name = n.name + "_total";
     second.origins = n.origins;
     second.ranges = n.ranges;
@@ -111,14 +111,15 @@ void splitReductions(Program &program, const SplitRule &rule) {
     n.ranges.push_back(Expr(parts));
     n.reduceRanges[0] = step;
     n.name += "_parts";
-    for (Reduction &r : n.reductions) {
+    auto &totals = second.spec.emplace<ReductionSpec>();
+    for (Reduction &r : folds->reductions) {
       bool logic = r.kind == ReduceKind::Any || r.kind == ReduceKind::All;
       const DType t = logic ? DType::Bool : r.dtype;
       const BufferId partial = addTemp(program, program.buffer(r.results[0].buffer).name + "_parts", t,
                                        product(second.ranges) * Expr(parts));
       Reduction total = r;
-      total.input = appendLoad(second.body, partial, t, placeOf(Symbol::inner(0)));
-      second.reductions.push_back(std::move(total));
+      total.input = appendLoad(totals.body, partial, t, placeOf(Symbol::inner(0)));
+      totals.reductions.push_back(std::move(total));
       r.results = {{partial, placeOf(part), 0}};
     }
     nodes.push_back(std::move(n));

@@ -18,9 +18,9 @@ struct Shape {
   int64_t batch = 1, m = 1, n = 1, k = 1; // at usual sizes
 };
 
-Shape shapeOf(const Node &n, const Facts &facts) {
+Shape shapeOf(const Node &n, const ContractionSpec &c, const Facts &facts) {
   Shape s;
-  std::set<Symbol> left = dependences(n.body, n.lhs), right = dependences(n.body, n.rhs);
+  std::set<Symbol> left = dependences(c.body, c.lhs), right = dependences(c.body, c.rhs);
   for (size_t d = 0; d < n.ranges.size(); ++d) {
     bool inLeft = left.count(Symbol::index(d)), inRight = right.count(Symbol::index(d));
     (inLeft == inRight ? s.batch : inLeft ? s.m : s.n) *= usualSize(n.ranges[d], facts);
@@ -95,7 +95,8 @@ public:
   void run() {
     std::vector<Node> nodes;
     for (Node &n : program_.nodes) {
-      int64_t parts = n.kind == Node::Kind::Contraction ? partsOf(n) : 1;
+      const auto *product = n.as<ContractionSpec>();
+      int64_t parts = product ? partsOf(n, *product) : 1;
       if (parts == 1)
         nodes.push_back(std::move(n));
       else
@@ -105,21 +106,21 @@ public:
   }
 
 private:
-  int64_t partsOf(const Node &n) const {
-    if (n.accType != DType::F32 || n.reduceRanges.empty()) return 1;
+  int64_t partsOf(const Node &n, const ContractionSpec &c) const {
+    if (c.accType != DType::F32 || n.reduceRanges.empty()) return 1;
     for (Expr e : n.reduceRanges)
       if (!e.isConst() || e.constValue() <= 0) return 1;
-    Shape s = shapeOf(n, program_.facts);
+    Shape s = shapeOf(n, c, program_.facts);
     // A vector times a matrix is a reduction.
     if (s.m < 16 || s.n < 16) return 1;
-    int64_t item = std::max(itemSize(n.body.ops[static_cast<size_t>(n.lhs)].dtype),
-                            itemSize(n.body.ops[static_cast<size_t>(n.rhs)].dtype));
+    int64_t item = std::max(itemSize(c.body.ops[static_cast<size_t>(c.lhs)].dtype),
+                            itemSize(c.body.ops[static_cast<size_t>(c.rhs)].dtype));
     return bestParts(s, n.reduceRanges.back().constValue(), rule_.machine, item);
   }
 
-  Node like(const Node &n, Node::Kind kind, const char *what) {
+  Node like(const Node &n, const char *what) {
     Node out;
-    out.id = NodeId(nextId_++), out.kind = kind, out.name = n.name + what, out.origins = n.origins,
+    out.id = NodeId(nextId_++), out.name = n.name + what, out.origins = n.origins,
     out.ranges = n.ranges;
     return out;
   }
@@ -130,22 +131,24 @@ private:
     const BufferId partial = addTemp(program_, n.name + "_parts", DType::F32, total * Expr(parts));
     const BufferId summed = addTemp(program_, n.name + "_sum", DType::F32, total);
 
-    Node sum = like(n, Node::Kind::Reduction, "_sum");
+    Node sum = like(n, "_sum");
     sum.reduceRanges = {Expr(parts)};
+    auto &fold = sum.spec.emplace<ReductionSpec>();
     Reduction reduction;
     reduction.kind = ReduceKind::Sum, reduction.dtype = DType::F32;
-    reduction.input = appendLoad(sum.body, partial, DType::F32, Symbol::inner(0) * total + row);
+    reduction.input = appendLoad(fold.body, partial, DType::F32, Symbol::inner(0) * total + row);
     reduction.results = {{summed, row, 0}};
-    sum.reductions = {reduction};
+    fold.reductions = {reduction};
 
-    Node after = like(n, Node::Kind::Pointwise, "_epilogue");
-    after.body = epilogueOf(n, summed, row), after.stores = n.stores;
+    auto &product = n.get<ContractionSpec>();
+    Node after = like(n, "_epilogue");
+    after.spec = PointwiseSpec{epilogueOf(product, summed, row), product.stores};
 
     cut(n, parts);
     n.name += "_parts";
-    n.epilogue.ops.clear();
-    append(n.epilogue, OpKind::Constant, DType::F32);
-    n.stores = {{partial, Symbol::index(n.ranges.size() - 1) * total + row, 0}};
+    product.epilogue.ops.clear();
+    append(product.epilogue, OpKind::Constant, DType::F32);
+    product.stores = {{partial, Symbol::index(n.ranges.size() - 1) * total + row, 0}};
     nodes.push_back(std::move(n));
     nodes.push_back(std::move(sum));
     nodes.push_back(std::move(after));

@@ -15,10 +15,11 @@ void splitScans(Program &program, const SplitRule &rule) {
   for (const Node &n : program.nodes) nextId = std::max(nextId, n.id.value + 1);
   for (Node &n : program.nodes) {
     const Expr rows = product(n.ranges);
-    if (n.kind == Node::Kind::Scan && n.inputs.size() == 1 && n.reduceRanges.size() == 1 &&
+    auto *scan = n.as<ScanSpec>();
+    if (scan && scan->inputs.size() == 1 && n.reduceRanges.size() == 1 &&
         usualSize(rows, program.facts) <= rule.fewScans &&
         usualSize(n.reduceRanges[0], program.facts) >= rule.longScan) {
-      const DType type = n.body.ops[static_cast<size_t>(n.inputs[0])].dtype;
+      const DType type = scan->body.ops[static_cast<size_t>(scan->inputs[0])].dtype;
       LookBack look;
       look.tile = rule.scanTile / std::max<int64_t>(itemSize(type), 4);
       look.words = BufferId(static_cast<int64_t>(program.buffers.size()));
@@ -33,10 +34,9 @@ void splitScans(Program &program, const SplitRule &rule) {
       zero.name = b.name;
       zero.origins = n.origins;
       zero.ranges = {b.elements};
-      zero.body.ops.push_back({OpKind::Constant, DType::I64});
-      zero.stores = {{look.words, Symbol::index(0), 0}};
+      zero.spec = PointwiseSpec{{{{OpKind::Constant, DType::I64}}}, {{look.words, Symbol::index(0), 0}}};
       nodes.push_back(std::move(zero));
-      n.lookBack = look;
+      scan->lookBack = look;
     }
     nodes.push_back(std::move(n));
   }

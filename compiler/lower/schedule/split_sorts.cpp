@@ -27,10 +27,10 @@ public:
   void run() {
     std::vector<Node> nodes = std::move(program_.nodes);
     for (Node &n : nodes) {
-      const int64_t longest =
-          n.kind == Node::Kind::Sort && n.inputs.size() == 1 ? program_.facts.rangeOf(n.reduceRanges[0]).hi : 0;
+      const auto *sort = n.as<SortSpec>();
+      const int64_t longest = sort && sort->position < 0 ? program_.facts.rangeOf(n.reduceRanges[0]).hi : 0;
       if (longest > rule_.longestSort && longest < kLongestRow)
-        split(std::move(n), longest);
+        split(n, *sort, longest);
       else
         out_.push_back(std::move(n));
     }
@@ -38,40 +38,43 @@ public:
   }
 
 private:
-  void split(Node n, int64_t longest) {
+  void split(const Node &n, const SortSpec &sort, int64_t longest) {
     int levels = 0;
     while ((longest + (int64_t(1) << levels) - 1) >> levels > rule_.longestSort) ++levels;
     const size_t rank = n.ranges.size();
     const Expr length = n.reduceRanges[0], parts = int64_t(1) << levels, part = ceilDiv(length, parts),
                row = part * parts;
-    const DType key = n.body.ops[static_cast<size_t>(n.inputs[0])].dtype;
-    const BufferId given = keysOf(n, key);
+    const DType key = sort.body.ops[static_cast<size_t>(sort.key)].dtype;
+    const BufferId given = keysOf(n, sort, key);
 
     const Expr rowIndex = rowMajorIndex(n.ranges);
     const Expr segment = Symbol::index(rank), r = Symbol::inner(0);
     Runs to = allocate(n, key, product(n.ranges) * row);
-    Node first = passOf(n, "_parts", {n.ranges, parts}, part);
-    padded(first, n.descending, given, rowIndex * length, segment * part + r, length, key);
+    SortSpec first;
+    first.descending = sort.descending;
+    padded(first, given, rowIndex * length, segment * part + r, length, key);
     store(first, to, rowIndex * row + segment * part + r);
-    out_.push_back(std::move(first));
+    addPass(n, "_parts", {n.ranges, parts}, part, std::move(first));
 
     Expr run = part;
     for (int level = levels - 1; level >= 0; --level, run = run * 2) {
       const Runs from = to;
       const bool last = level == 0;
-      Node merge = passOf(n, "_merge", {n.ranges, last ? Expr() : Expr(int64_t(1) << level)}, last ? length : run * 2);
+      SortSpec merge;
+      merge.descending = sort.descending;
       merge.run = run;
       const Expr at = last ? rowIndex * row + r : rowIndex * row + segment * (run * 2) + r;
-      merge.inputs = {appendLoad(merge.body, from.keys, key, at),
-                      appendLoad(merge.body, from.positions, DType::I32, at)};
+      merge.key = appendLoad(merge.body, from.keys, key, at);
+      merge.position = appendLoad(merge.body, from.positions, DType::I32, at);
       if (last) {
-        merge.stores = n.stores;
-        merge.take = n.take;
+        merge.stores = sort.stores;
+        merge.take = sort.take;
       } else {
         to = allocate(n, key, product(n.ranges) * row);
         store(merge, to, at);
       }
-      out_.push_back(std::move(merge));
+      addPass(n, "_merge", {n.ranges, last ? Expr() : Expr(int64_t(1) << level)}, last ? length : run * 2,
+              std::move(merge));
     }
   }
 
@@ -79,17 +82,16 @@ private:
     std::vector<Expr> rows;
     Expr segments; // invalid: the row is one
   };
-  Node passOf(const Node &n, const char *what, const Space &space, Expr length) {
+  void addPass(const Node &n, const char *what, const Space &space, Expr length, SortSpec spec) {
     Node pass;
     pass.id = NodeId(nextId_++);
-    pass.kind = Node::Kind::Sort;
     pass.name = n.name + what;
     pass.origins = n.origins;
     pass.ranges = space.rows;
     if (space.segments.valid()) pass.ranges.push_back(space.segments);
     pass.reduceRanges = {length};
-    pass.descending = n.descending;
-    return pass;
+    pass.spec = std::move(spec);
+    out_.push_back(std::move(pass));
   }
 
   Runs allocate(const Node &n, DType key, Expr elements) {
@@ -98,35 +100,35 @@ private:
   }
 
   /// The keys of n's rows, one row behind another: what it sorts is computed once, not in every pass.
-  BufferId keysOf(const Node &n, DType key) {
+  BufferId keysOf(const Node &n, const SortSpec &sort, DType key) {
     Node compute;
     compute.id = NodeId(nextId_++);
     compute.name = n.name + "_keys";
     compute.origins = n.origins;
     compute.ranges = n.ranges;
     compute.ranges.push_back(n.reduceRanges[0]);
-    compute.body = n.body;
+    compute.spec = PointwiseSpec{sort.body, {}};
     mapExprs(compute, [&](Expr e) { return substitute(e, {{Symbol::inner(0), Symbol::index(n.ranges.size())}}); });
     const BufferId keys = addTemp(program_, n.name + "_keys", key, product(compute.ranges));
-    compute.stores = {{keys, rowMajorIndex(compute.ranges), n.inputs[0]}};
+    compute.get<PointwiseSpec>().stores = {{keys, rowMajorIndex(compute.ranges), sort.key}};
     out_.push_back(std::move(compute));
     return keys;
   }
 
   /// Inputs of the first pass: the key at `position` of the row that begins at `first`, and the position; behind the
   /// row's end what no key stands behind.
-  static void padded(Node &n, bool descending, BufferId keys, Expr first, Expr position, Expr length, DType t) {
-    const ValueIdx at = appendIndex(n.body, position), end = appendIndex(n.body, length);
-    const ValueIdx inside = append(n.body, OpKind::Lt, DType::Bool, at, end);
+  static void padded(SortSpec &s, BufferId keys, Expr first, Expr position, Expr length, DType t) {
+    const ValueIdx at = appendIndex(s.body, position), end = appendIndex(s.body, length);
+    const ValueIdx inside = append(s.body, OpKind::Lt, DType::Bool, at, end);
     Op last{OpKind::Constant, t};
     if (isFloat(t))
-      last.imm = descending ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+      last.imm = s.descending ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
     else
-      last.immInt = extremeOf(t, !descending);
+      last.immInt = extremeOf(t, !s.descending);
     Op key{OpKind::Load, t};
-    key.a = inside, key.b = append(n.body, last), key.buffer = keys, key.index = first + position;
-    const ValueIdx loaded = append(n.body, key);
-    n.inputs = {loaded, append(n.body, OpKind::Cast, DType::I32, at)};
+    key.a = inside, key.b = append(s.body, last), key.buffer = keys, key.index = first + position;
+    s.key = append(s.body, key);
+    s.position = append(s.body, OpKind::Cast, DType::I32, at);
   }
 
   static int64_t extremeOf(DType t, bool largest) {
@@ -136,7 +138,7 @@ private:
     return largest ? INT64_MAX >> (64 - bits) : INT64_MIN >> (64 - bits);
   }
 
-  static void store(Node &n, const Runs &to, Expr at) { n.stores = {{to.keys, at, 0}, {to.positions, at, 1}}; }
+  static void store(SortSpec &s, const Runs &to, Expr at) { s.stores = {{to.keys, at, 0}, {to.positions, at, 1}}; }
 
   Program &program_;
   const SplitRule &rule_;

@@ -15,9 +15,9 @@ struct Maker {
   BufferId buffer(std::string name, Expr elements = 12, DType t = DType::F32) {
     return addTemp(p, std::move(name), t, elements);
   }
-  Node node(Node::Kind kind, std::vector<Expr> ranges, std::vector<Expr> reduce = {}) {
+  Node node(Node::Spec spec, std::vector<Expr> ranges, std::vector<Expr> reduce = {}) {
     Node n;
-    n.kind = kind, n.name = "node", n.ranges = std::move(ranges), n.reduceRanges = std::move(reduce);
+    n.spec = std::move(spec), n.name = "node", n.ranges = std::move(ranges), n.reduceRanges = std::move(reduce);
     return n;
   }
   /// "a:read b:write+masked …" in the order of the walk.
@@ -41,11 +41,12 @@ struct Maker {
 TEST(Access, EveryPlaceOfAContraction) {
   Maker m;
   BufferId a = m.buffer("a"), b = m.buffer("b"), bias = m.buffer("bias"), y = m.buffer("y");
-  Node n = m.node(Node::Kind::Contraction, {3, 4}, {3});
-  n.lhs = appendLoad(n.body, a, DType::F32, i(0) * 3 + r(0)), n.rhs = appendLoad(n.body, b, DType::F32, r(0) * 4 + i(1));
-  append(n.epilogue, OpKind::Constant, DType::F32);
-  ValueIdx added = appendLoad(n.epilogue, bias, DType::F32, i(1));
-  n.stores = {{y, i(0) * 4 + i(1), append(n.epilogue, OpKind::Add, DType::F32, 0, added)}};
+  ContractionSpec c;
+  c.lhs = appendLoad(c.body, a, DType::F32, i(0) * 3 + r(0)), c.rhs = appendLoad(c.body, b, DType::F32, r(0) * 4 + i(1));
+  append(c.epilogue, OpKind::Constant, DType::F32);
+  ValueIdx added = appendLoad(c.epilogue, bias, DType::F32, i(1));
+  c.stores = {{y, i(0) * 4 + i(1), append(c.epilogue, OpKind::Add, DType::F32, 0, added)}};
+  const Node n = m.node(c, {3, 4}, {3});
   EXPECT_EQ(m.walk(n), "a:read b:read bias:read y:write");
   EXPECT_EQ(accessesOf(n)[2].use, Use::Epilogue);
   EXPECT_EQ(m.difference(n), "");
@@ -54,13 +55,14 @@ TEST(Access, EveryPlaceOfAContraction) {
 TEST(Access, MasksAndUpdates) {
   Maker m;
   BufferId x = m.buffer("x"), y = m.buffer("y"), z = m.buffer("z"), w = m.buffer("w");
-  Node n = m.node(Node::Kind::Pointwise, {12});
-  ValueIdx at = appendIndex(n.body, i(0)), five = appendIndex(n.body, 5);
-  ValueIdx mask = append(n.body, OpKind::Lt, DType::Bool, at, five);
+  PointwiseSpec s;
+  ValueIdx at = appendIndex(s.body, i(0)), five = appendIndex(s.body, 5);
+  ValueIdx mask = append(s.body, OpKind::Lt, DType::Bool, at, five);
   Op load{OpKind::Load, DType::F32};
   load.a = mask, load.buffer = x, load.index = i(0);
-  ValueIdx v = append(n.body, load);
-  n.stores = {{y, i(0), v}, {z, i(0), v, mask}, {w, mod(i(0), 3), v, -1, StoreMode::AtomicAdd}};
+  ValueIdx v = append(s.body, load);
+  s.stores = {{y, i(0), v}, {z, i(0), v, mask}, {w, mod(i(0), 3), v, -1, StoreMode::AtomicAdd}};
+  const Node n = m.node(s, {12});
   EXPECT_EQ(m.walk(n), "x:read+masked y:write z:write+masked w:update");
   EXPECT_EQ(m.difference(n), "");
 }
@@ -69,87 +71,85 @@ TEST(Access, ReductionsScansAndSorts) {
   Maker m;
   BufferId x = m.buffer("x"), y = m.buffer("y", 3), z = m.buffer("z", 3), words = m.buffer("words", 64, DType::I64),
            at = m.buffer("at", 12, DType::I64);
-  Node n = m.node(Node::Kind::Reduction, {3}, {4});
-  ValueIdx v = appendLoad(n.body, x, DType::F32, i(0) * 4 + r(0));
-  n.reductions = {{ReduceKind::Sum, DType::F32, v, {{y, i(0), 0}}}, {ReduceKind::Max, DType::F32, v, {{z, i(0), 0}}}};
+  ReductionSpec folds;
+  ValueIdx v = appendLoad(folds.body, x, DType::F32, i(0) * 4 + r(0));
+  folds.reductions = {{ReduceKind::Sum, DType::F32, v, {{y, i(0), 0}}}, {ReduceKind::Max, DType::F32, v, {{z, i(0), 0}}}};
+  const Node n = m.node(folds, {3}, {4});
   EXPECT_EQ(m.walk(n), "x:read y:write z:write");
   EXPECT_EQ(m.difference(n), "");
 
-  Node scan = m.node(Node::Kind::Scan, {3}, {4});
-  scan.inputs = {appendLoad(scan.body, x, DType::F32, i(0) * 4 + r(0))};
-  scan.stores = {{m.buffer("sums"), i(0) * 4 + r(0), 0}};
-  scan.lookBack = LookBack{words, 4};
+  ScanSpec sums;
+  sums.inputs = {appendLoad(sums.body, x, DType::F32, i(0) * 4 + r(0))};
+  sums.stores = {{m.buffer("sums"), i(0) * 4 + r(0), 0}};
+  sums.lookBack = LookBack{words, 4};
+  const Node scan = m.node(sums, {3}, {4});
   EXPECT_EQ(m.walk(scan), "x:read words:update+whole sums:write");
   EXPECT_EQ(m.difference(scan), "");
 
-  Node sort = m.node(Node::Kind::Sort, {3}, {4});
-  sort.inputs = {appendLoad(sort.body, x, DType::F32, i(0) * 4 + r(0))};
-  sort.stores = {{m.buffer("sorted"), i(0) * 4 + r(0), 0}, {at, i(0) * 4 + r(0), 1}};
+  Node sort = m.node(SortSpec(), {3}, {4});
+  auto &sorted = sort.get<SortSpec>();
+  sorted.key = appendLoad(sorted.body, x, DType::F32, i(0) * 4 + r(0));
+  sorted.stores = {{m.buffer("sorted"), i(0) * 4 + r(0), 0}, {at, i(0) * 4 + r(0), 1}};
   EXPECT_EQ(m.walk(sort), "x:read sorted:write at:write");
   EXPECT_EQ(m.difference(sort), "");
-  sort.scratch = SortScratch{m.buffer("words", 24, DType::U64), {}, m.buffer("counts", 3072, DType::U32)};
+  sorted.scratch = SortScratch{m.buffer("words", 24, DType::U64), {}, m.buffer("counts", 3072, DType::U32)};
   EXPECT_EQ(m.walk(sort), "x:read words:write+whole counts:write+whole sorted:write at:write");
 }
 
 TEST(Access, OperandsOfAttention) {
   Maker m;
-  Node n = m.node(Node::Kind::Attention, {1, 1, 2, 2});
-  auto spec = std::make_shared<AttentionSpec>();
+  AttentionSpec spec;
   Expr row = AttentionSpec::symbol(AttentionSpec::Query), key = AttentionSpec::symbol(AttentionSpec::Key),
        d = AttentionSpec::symbol(AttentionSpec::Element);
-  spec->q = {m.buffer("q"), row * 2 + d, DType::F32}, spec->k = {m.buffer("k"), key * 2 + d, DType::F32};
-  spec->v = {m.buffer("v"), key * 2 + d, DType::F32}, spec->mask = {m.buffer("mask"), row * 3 + key, DType::F32};
-  spec->out = {m.buffer("out"), row * 2 + d, DType::F32};
-  spec->keyLength = 3, spec->headSize = 2;
-  n.attention = spec;
+  spec.q = {m.buffer("q"), row * 2 + d, DType::F32}, spec.k = {m.buffer("k"), key * 2 + d, DType::F32};
+  spec.v = {m.buffer("v"), key * 2 + d, DType::F32}, spec.mask = {m.buffer("mask"), row * 3 + key, DType::F32};
+  spec.out = {m.buffer("out"), row * 2 + d, DType::F32};
+  spec.keyLength = 3, spec.headSize = 2;
+  Node n = m.node(spec, {1, 1, 2, 2});
   EXPECT_EQ(m.walk(n), "q:read+whole k:read+whole v:read+whole mask:read+whole out:write+whole");
   EXPECT_EQ(m.difference(n), "");
-  // A change is one of this node alone.
   BufferId other = m.buffer("other");
   rewriteAccesses(n, [&](BufferId &buffer, Expr &, const Access &) {
-    if (buffer == spec->k.buffer) buffer = other;
+    if (buffer == spec.k.buffer) buffer = other;
   });
   EXPECT_EQ(m.walk(n), "q:read+whole other:read+whole v:read+whole mask:read+whole out:write+whole");
-  EXPECT_EQ(m.p.buffer(spec->k.buffer).name, "k");
 }
 
 TEST(Access, ArgumentsOfAUserKernel) {
   Maker m;
-  Node n = m.node(Node::Kind::UserKernel, {});
-  auto spec = std::make_shared<UserKernelSpec>();
+  UserKernelSpec spec;
   using Argument = UserKernelSpec::Argument;
   auto memory = [&](const char *name, bool read, bool written) {
     Argument a;
     a.kind = Argument::Memory, a.name = name, a.buffer = m.buffer(name), a.read = read, a.written = written;
-    spec->arguments.push_back(a);
+    spec.arguments.push_back(a);
   };
   memory("a", true, false), memory("b", false, true), memory("c", true, true), memory("unused", false, false);
-  spec->reference = [](std::span<const HostArgument> args, std::array<int64_t, 3>) -> Status {
+  spec.reference = [](std::span<const HostArgument> args, std::array<int64_t, 3>) -> Status {
     const float *a = static_cast<const float *>(args[0].data);
     float *b = static_cast<float *>(args[1].data), *c = static_cast<float *>(args[2].data);
     for (int k = 0; k < 12; ++k) b[k] = a[k] + c[k], c[k] += 1;
     return {};
   };
-  n.user = spec;
+  Node n = m.node(spec, {});
   EXPECT_EQ(m.walk(n), "a:read+whole b:write+whole c:update+whole");
   EXPECT_EQ(m.difference(n), "");
   // And were a use not said, it would be noticed.
-  auto wrong = std::make_shared<UserKernelSpec>(*spec);
-  wrong->arguments[2].read = false;
-  n.user = wrong;
+  n.get<UserKernelSpec>().arguments[2].read = false;
   EXPECT_NE(m.difference(n), "");
 }
 
 TEST(Access, ExpressionsOverTheLoopAreMappedAndOthersStay) {
   Maker m;
-  Node n = m.node(Node::Kind::Pointwise, {4}, {3});
+  Node n = m.node(PointwiseSpec(), {4}, {3});
+  auto &plain = n.get<PointwiseSpec>();
   Op indirect{OpKind::Indirect, DType::I64};
-  indirect.a = appendIndex(n.body, i(0)), indirect.symbol = Symbol::indirect(0), indirect.bound = 4;
-  append(n.body, indirect);
-  n.stores = {{m.buffer("y"), Expr(Symbol::indirect(0)) * 3 + r(0), appendLoad(n.body, m.buffer("x"), DType::F32, r(0))}};
+  indirect.a = appendIndex(plain.body, i(0)), indirect.symbol = Symbol::indirect(0), indirect.bound = 4;
+  append(plain.body, indirect);
+  plain.stores = {{m.buffer("y"), Expr(Symbol::indirect(0)) * 3 + r(0), appendLoad(plain.body, m.buffer("x"), DType::F32, r(0))}};
   EXPECT_EQ(loopExprsOf(n).size(), 4u);
   mapExprs(n, [](Expr e) { return substitute(e, {{Symbol::inner(0), Expr(2)}}); });
-  EXPECT_EQ(n.stores[0].index, Expr(Symbol::indirect(0)) * 3 + 2);
+  EXPECT_EQ(plain.stores[0].index, Expr(Symbol::indirect(0)) * 3 + 2);
   EXPECT_EQ(accessesOf(n)[0].index, Expr(2));
   EXPECT_EQ(n.reduceRanges, std::vector<Expr>{3});
 }

@@ -47,15 +47,16 @@ struct Maker {
   BufferId temp(std::string name, DType t, Expr elements) {
     return add(std::move(name), t, Buffer::Kind::Temp, elements);
   }
-  Node &node(Node::Kind kind, std::vector<Expr> ranges, std::vector<Expr> reduce = {}) {
+  /// A node of the program; the reference holds until the next one.
+  template <typename T> T &node(std::vector<Expr> ranges, std::vector<Expr> reduce = {}, T spec = {}) {
     Node n;
     n.id = NodeId(static_cast<int64_t>(p.nodes.size()));
-    n.kind = kind;
+    n.spec = std::move(spec);
     n.name = "n" + std::to_string(p.nodes.size());
     n.ranges = std::move(ranges);
     n.reduceRanges = std::move(reduce);
     p.nodes.push_back(n);
-    return p.nodes.back();
+    return p.nodes.back().get<T>();
   }
   void output(BufferId b, std::vector<Expr> sizes) {
     ProgramOutput o;
@@ -91,7 +92,7 @@ TEST(Interp, RowSumsOfReluWithSymbolicSize) {
   Expr s = Symbol::size("s0");
   m.p.facts.setRange(Symbol::size("s0"), {1, 100});
   BufferId x = m.input("x", DType::F32, {8, s}), y = m.temp("y", DType::F32, 8);
-  Node &n = m.node(Node::Kind::Reduction, {8}, {s});
+  ReductionSpec &n = m.node<ReductionSpec>({8}, {s});
   ValueIdx v = append(n.body, OpKind::Relu, DType::F32, load(n.body, m.p, x, i(0) * s + r(0)));
   n.reductions.push_back({ReduceKind::Sum, DType::F32, v, {storeOf(y, i(0), 0)}});
   m.output(y, {8});
@@ -109,7 +110,7 @@ TEST(Interp, RowSumsOfReluWithSymbolicSize) {
 TEST(Interp, ContractionWithEpilogueMatchesHandMatmul) {
   Maker m;
   BufferId a = m.input("a", DType::F32, {3, 5}), b = m.input("b", DType::F32, {5, 4}), y = m.temp("y", DType::F32, 12);
-  Node &n = m.node(Node::Kind::Contraction, {3, 4}, {5});
+  ContractionSpec &n = m.node<ContractionSpec>({3, 4}, {5});
   n.lhs = load(n.body, m.p, a, i(0) * 5 + r(0));
   n.rhs = load(n.body, m.p, b, r(0) * 4 + i(1));
   append(n.epilogue, {OpKind::Constant});
@@ -135,7 +136,7 @@ TEST(Interp, ContractionWithEpilogueMatchesHandMatmul) {
 TEST(Interp, IndirectWrapsChecksAndReports) {
   Maker m;
   BufferId w = m.input("w", DType::F32, {4}), idx = m.input("idx", DType::I64, {3}), y = m.temp("y", DType::F32, 3);
-  Node &n = m.node(Node::Kind::Pointwise, {3});
+  PointwiseSpec &n = m.node<PointwiseSpec>({3});
   Op ind{OpKind::Indirect};
   ind.dtype = DType::I64;
   ind.a = load(n.body, m.p, idx, i(0));
@@ -162,7 +163,7 @@ TEST(Interp, IndirectWrapsChecksAndReports) {
 TEST(Interp, ScatterAddIntoMutatedInputReachesTheCaller) {
   Maker m;
   BufferId x = m.input("x", DType::I32, {4}, true);
-  Node &n = m.node(Node::Kind::Pointwise, {6});
+  PointwiseSpec &n = m.node<PointwiseSpec>({6});
   Op one{OpKind::Constant};
   one.dtype = DType::I32;
   one.immInt = 5;
@@ -185,23 +186,14 @@ TEST(Interp, ScanSortAndArgmaxFollowAten) {
   BufferId x = m.input("x", DType::F32, {5}), cum = m.temp("cum", DType::F32, 5), at = m.temp("at", DType::I64, 5),
            sorted = m.temp("sorted", DType::F32, 5), order = m.temp("order", DType::I64, 5),
            arg = m.temp("arg", DType::I64, 1), lse = m.temp("lse", DType::F32, 5);
-  auto line = [&](Node::Kind k) -> Node & {
-    Node &n = m.node(k, {}, {5});
-    n.inputs = {load(n.body, m.p, x, r(0))};
-    return n;
-  };
-  Node &a = line(Node::Kind::Scan);
-  a.scan = ScanKind::Max;
-  a.stores = {storeOf(cum, r(0), 0), storeOf(at, r(0), 1)};
-  Node &b = line(Node::Kind::Sort);
-  b.descending = true;
+  Body row;
+  const ValueIdx v = load(row, m.p, x, r(0));
+  m.node<ScanSpec>({}, {5}, {row, {v}, ScanKind::Max, false, {}, {storeOf(cum, r(0), 0), storeOf(at, r(0), 1)}});
+  SortSpec &b = m.node<SortSpec>({}, {5});
+  b.body = row, b.key = v, b.descending = true;
   b.stores = {storeOf(sorted, r(0), 0), storeOf(order, r(0), 1)};
-  Node &c = line(Node::Kind::Reduction);
-  c.inputs.clear();
-  c.reductions.push_back({ReduceKind::ArgMax, DType::F32, 0, {storeOf(arg, 0, 0)}});
-  Node &e = line(Node::Kind::Scan);
-  e.scan = ScanKind::LogSumExp;
-  e.stores = {storeOf(lse, r(0), 0)};
+  m.node<ReductionSpec>({}, {5}, {row, {{ReduceKind::ArgMax, DType::F32, v, {storeOf(arg, 0, 0)}}}});
+  m.node<ScanSpec>({}, {5}, {row, {v}, ScanKind::LogSumExp, false, {}, {storeOf(lse, r(0), 0)}});
   for (BufferId o : {cum, at, sorted, order, lse}) m.output(o, {5});
   m.output(arg, {});
   ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
@@ -218,8 +210,8 @@ TEST(Interp, ScanSortAndArgmaxFollowAten) {
 TEST(Interp, ASortTakesTheFirstOnly) {
   Maker m;
   BufferId x = m.input("x", DType::F32, {5}), sorted = m.temp("sorted", DType::F32, 2), order = m.temp("order", DType::I64, 2);
-  Node &n = m.node(Node::Kind::Sort, {}, {5});
-  n.inputs = {load(n.body, m.p, x, r(0))};
+  SortSpec &n = m.node<SortSpec>({}, {5});
+  n.key = load(n.body, m.p, x, r(0));
   n.descending = true, n.take = 2;
   n.stores = {storeOf(sorted, r(0), 0), storeOf(order, r(0), 1)};
   m.output(sorted, {2}), m.output(order, {2});
@@ -232,8 +224,8 @@ TEST(Interp, ASortTakesTheFirstOnly) {
   EXPECT_EQ(values<int64_t>((*out)[1]), (std::vector<int64_t>{2, 1}));
   n.take = 3;
   EXPECT_FALSE(verify(m.p)) << "stores beyond its result";
-  n.kind = Node::Kind::Scan, n.stores.clear(), n.take = 1;
-  EXPECT_FALSE(verify(m.p)) << "only of a sort a part is taken";
+  n.take = 2, n.run = 2;
+  EXPECT_FALSE(verify(m.p)) << "only a sort with positions merges runs";
 }
 
 /// Sums of x[first[i], last[i]).
@@ -241,7 +233,7 @@ struct SegmentSums {
   Maker m;
   BufferId x = m.input("x", DType::F32, {6}), first = m.input("first", DType::I64, {3}),
            last = m.input("last", DType::I64, {3}), sums = m.temp("sums", DType::F32, 3);
-  Node &n = m.node(Node::Kind::Segments, {3}, {6});
+  SegmentsSpec &n = m.node<SegmentsSpec>({3}, {6});
   SegmentSums() {
     n.first = load(n.body, m.p, first, i(0)), n.last = load(n.body, m.p, last, i(0));
     n.reductions.push_back({ReduceKind::Sum, DType::F32, load(n.body, m.p, x, r(0)), {storeOf(sums, i(0), 0)}});
@@ -280,7 +272,7 @@ TEST(Verify, EndsOfSegmentsAreKnownBeforeTheLoop) {
 TEST(Interp, WelfordAndOnlineSoftmax) {
   Maker m;
   BufferId x = m.input("x", DType::F32, {2, 300}), stats = m.temp("stats", DType::F32, 10);
-  Node &n = m.node(Node::Kind::Reduction, {2}, {300});
+  ReductionSpec &n = m.node<ReductionSpec>({2}, {300});
   ValueIdx v = load(n.body, m.p, x, i(0) * 300 + r(0));
   n.reductions.push_back(
       {ReduceKind::Welford,
@@ -313,17 +305,15 @@ TEST(Interp, AttentionWithCausalMaskMatchesSoftmax) {
   Maker m;
   BufferId q = m.input("q", DType::F32, {1, 1, 2, 2}), k = m.input("k", DType::F32, {1, 1, 2, 2}),
            v = m.input("v", DType::F32, {1, 1, 2, 2}), y = m.temp("y", DType::F32, 4);
-  Node &n = m.node(Node::Kind::Attention, {1, 1, 2, 2});
-  auto spec = std::make_shared<AttentionSpec>();
+  AttentionSpec &spec = m.node<AttentionSpec>({1, 1, 2, 2});
   Expr row = AttentionSpec::symbol(AttentionSpec::Query), key = AttentionSpec::symbol(AttentionSpec::Key),
        d = AttentionSpec::symbol(AttentionSpec::Element);
-  spec->q = {q, row * 2 + d, DType::F32};
-  spec->k = {k, key * 2 + d, DType::F32};
-  spec->v = {v, key * 2 + d, DType::F32};
-  spec->out = {y, row * 2 + d, DType::F32};
-  spec->keyLength = spec->headSize = 2;
-  spec->causal = true;
-  n.attention = spec;
+  spec.q = {q, row * 2 + d, DType::F32};
+  spec.k = {k, key * 2 + d, DType::F32};
+  spec.v = {v, key * 2 + d, DType::F32};
+  spec.out = {y, row * 2 + d, DType::F32};
+  spec.keyLength = spec.headSize = 2;
+  spec.causal = true;
   m.output(y, {2, 2});
   ASSERT_TRUE(verify(m.p)) << verify(m.p).error().str();
   std::vector<float> dq = {1, 0, 0, 1}, dk = {1, 2, 3, 4}, dv = {5, 6, 7, 8};
@@ -365,30 +355,29 @@ struct Counting : Maker {
     BufferId x = input("x", DType::I64, {6}), given = input("n", DType::I64, {});
     y = temp("y", DType::I64, n), c = temp("c", DType::I64, 1);
     p.assertions.push_back({le(n, 6), "u0 is {u0}, which is too much"});
-    node(Node::Kind::ReadScalar, {}).read = std::make_shared<ReadSpec>(ReadSpec{given, n.symbol()});
-    Node &copy = node(Node::Kind::Pointwise, {n});
+    node<ReadSpec>({}, {}, {given, n.symbol()});
+    PointwiseSpec &copy = node<PointwiseSpec>({n});
     copy.stores = {storeOf(y, i(0), load(copy.body, p, x, i(0)))};
-    Node &zero = node(Node::Kind::Pointwise, {});
+    PointwiseSpec &zero = node<PointwiseSpec>({});
     zero.stores = {storeOf(c, 0, appendIndex(zero.body, 0))};
     RegionSpec loop{RegionSpec::Kind::While, lt(turn, n), {}};
-    loop.blocks[0] = {inside(Node::Kind::ReadScalar)};
-    loop.blocks[0][0].read = std::make_shared<ReadSpec>(ReadSpec{c, turn.symbol()});
-    loop.blocks[1] = {inside(Node::Kind::Pointwise)};
-    Node &next = loop.blocks[1][0];
+    loop.blocks[0] = {inside(ReadSpec{c, turn.symbol()})};
+    PointwiseSpec next;
     next.stores = {storeOf(c, 0, appendIndex(next.body, turn + 1))};
-    node(Node::Kind::Region, {}).region = std::make_shared<RegionSpec>(std::move(loop));
+    loop.blocks[1] = {inside(next)};
+    node<RegionSpec>({}, {}, loop);
     RegionSpec branch{RegionSpec::Kind::If, lt(2, n), {}};
-    branch.blocks[0] = {inside(Node::Kind::Pointwise)};
-    Node &doubled = branch.blocks[0][0];
-    doubled.ranges = {n};
+    PointwiseSpec doubled;
     ValueIdx v = load(doubled.body, p, y, i(0));
     doubled.stores = {storeOf(y, i(0), append(doubled.body, OpKind::Add, DType::I64, v, v))};
-    node(Node::Kind::Region, {}).region = std::make_shared<RegionSpec>(std::move(branch));
+    branch.blocks[0] = {inside(doubled)};
+    branch.blocks[0][0].ranges = {n};
+    node<RegionSpec>({}, {}, branch);
     output(y, {n}), output(c, {});
   }
-  Node inside(Node::Kind kind) {
+  Node inside(Node::Spec spec) {
     Node made;
-    made.id = NodeId(100 + count_++), made.kind = kind, made.name = "inside";
+    made.id = NodeId(100 + count_++), made.spec = std::move(spec), made.name = "inside";
     return made;
   }
 
@@ -417,7 +406,7 @@ TEST(Interp, DataDecidesSizesBranchesAndTurns) {
 TEST(Interp, SymbolsOfARegionAreKnownInItOnly) {
   Counting m;
   m.p.outputs.pop_back();
-  Node &late = m.node(Node::Kind::Pointwise, {Expr(Symbol::size("u1"))});
+  PointwiseSpec &late = m.node<PointwiseSpec>({Expr(Symbol::size("u1"))});
   late.stores = {storeOf(m.y, i(0), appendIndex(late.body, 0))};
   Status s = verify(m.p);
   ASSERT_FALSE(s);
@@ -428,7 +417,7 @@ TEST(Interp, NodeFaultsAreDiagnosed) {
   auto kind = [](auto change) {
     Maker m;
     BufferId x = m.input("x", DType::F32, {4}), y = m.temp("y", DType::F32, 4);
-    Node &n = m.node(Node::Kind::Pointwise, {4});
+    PointwiseSpec &n = m.node<PointwiseSpec>({4});
     n.stores = {storeOf(y, i(0), load(n.body, m.p, x, i(0)))};
     m.output(y, {4});
     change(m, n);
@@ -437,19 +426,19 @@ TEST(Interp, NodeFaultsAreDiagnosed) {
     auto out = Interpreter(m.p).run(in);
     return out ? diag::InternalFault : out.error().diagnostics()[0].kind;
   };
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.body.ops[0].index = i(0) + 1; }), diag::LoopsIndexOutOfRange);
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = i(0) - 1; }), diag::LoopsIndexOutOfRange);
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.stores[0].index = Symbol::size("u7"); }), diag::LoopsUnknownSymbol);
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.ranges = {Expr(-1)}; }), diag::LoopsBadExtent);
-  EXPECT_EQ(kind([](Maker &m, Node &) { m.p.buffers[1].elements = Symbol::size("u7"); }), diag::LoopsBadSize);
-  EXPECT_EQ(kind([](Maker &, Node &n) { n.kind = Node::Kind::UserKernel; }), diag::LoopsNotInterpreted);
+  EXPECT_EQ(kind([](Maker &, PointwiseSpec &n) { n.body.ops[0].index = i(0) + 1; }), diag::LoopsIndexOutOfRange);
+  EXPECT_EQ(kind([](Maker &, PointwiseSpec &n) { n.stores[0].index = i(0) - 1; }), diag::LoopsIndexOutOfRange);
+  EXPECT_EQ(kind([](Maker &, PointwiseSpec &n) { n.stores[0].index = Symbol::size("u7"); }), diag::LoopsUnknownSymbol);
+  EXPECT_EQ(kind([](Maker &m, PointwiseSpec &) { m.p.nodes[0].ranges = {Expr(-1)}; }), diag::LoopsBadExtent);
+  EXPECT_EQ(kind([](Maker &m, PointwiseSpec &) { m.p.buffers[1].elements = Symbol::size("u7"); }), diag::LoopsBadSize);
+  EXPECT_EQ(kind([](Maker &m, PointwiseSpec &) { m.p.nodes[0].spec = UserKernelSpec(); }), diag::LoopsNotInterpreted);
 }
 
 TEST(Verify, NamesTheBrokenInvariant) {
   auto rule = [](auto change) {
     Maker m;
     BufferId x = m.input("x", DType::F32, {4}), y = m.temp("y", DType::F32, 4);
-    Node &n = m.node(Node::Kind::Pointwise, {4});
+    PointwiseSpec &n = m.node<PointwiseSpec>({4});
     ValueIdx v = load(n.body, m.p, x, i(0));
     n.stores = {storeOf(y, i(0), append(n.body, OpKind::Add, DType::F32, v, v))};
     m.output(y, {4});
@@ -459,15 +448,26 @@ TEST(Verify, NamesTheBrokenInvariant) {
     EXPECT_EQ(s.error().diagnostics()[0].kind, diag::LoopsInvariant);
     return s.error().diagnostics()[0].message.substr(16, 2);
   };
-  EXPECT_EQ(rule([](Maker &, Node &) {}), "none");
-  EXPECT_EQ(rule([](Maker &m, Node &) { m.p.buffers[1].id = BufferId(0); }), "L1");
-  EXPECT_EQ(rule([](Maker &, Node &n) { n.body.ops[1].b = 1; }), "L2");
-  EXPECT_EQ(rule([](Maker &, Node &n) { n.body.ops[1].dtype = DType::F64; }), "L3");
-  EXPECT_EQ(rule([](Maker &, Node &n) { n.stores[0].index = Symbol::local("k"); }), "L4");
-  EXPECT_EQ(rule([](Maker &, Node &n) { n.stores[0].index = i(0) + 1; }), "L5");
-  EXPECT_EQ(rule([](Maker &, Node &n) { n.stores[0].buffer = BufferId(0); }), "L6");
-  EXPECT_EQ(rule([](Maker &, Node &n) { n.kind = Node::Kind::Reduction; }), "L7");
-  EXPECT_EQ(rule([](Maker &m, Node &) { m.p.outputs[0].buffer = BufferId(); }), "L8");
+  EXPECT_EQ(rule([](Maker &, PointwiseSpec &) {}), "none");
+  EXPECT_EQ(rule([](Maker &m, PointwiseSpec &) { m.p.buffers[1].id = BufferId(0); }), "L1");
+  EXPECT_EQ(rule([](Maker &, PointwiseSpec &n) { n.body.ops[1].b = 1; }), "L2");
+  EXPECT_EQ(rule([](Maker &, PointwiseSpec &n) { n.body.ops[1].dtype = DType::F64; }), "L3");
+  EXPECT_EQ(rule([](Maker &, PointwiseSpec &n) { n.stores[0].index = Symbol::local("k"); }), "L4");
+  EXPECT_EQ(rule([](Maker &, PointwiseSpec &n) { n.stores[0].index = i(0) + 1; }), "L5");
+  EXPECT_EQ(rule([](Maker &, PointwiseSpec &n) { n.stores[0].buffer = BufferId(0); }), "L6");
+  EXPECT_EQ(rule([](Maker &m, PointwiseSpec &n) { m.p.nodes[0].spec = ReductionSpec{Body(n.body), {}}; }), "L7");
+  EXPECT_EQ(rule([](Maker &m, PointwiseSpec &) { m.p.outputs[0].buffer = BufferId(); }), "L8");
+}
+
+/// What a node of another kind is asked for is a fault that says so, never another kind's field.
+TEST(NodeDeathTest, HasTheFieldsOfItsKindAlone) {
+  Node n;
+  n.name = "total", n.spec = ReductionSpec();
+  EXPECT_EQ(n.kind(), Node::Kind::Reduction);
+  EXPECT_EQ(n.as<ScanSpec>(), nullptr);
+  EXPECT_TRUE(n.stores().empty());
+  EXPECT_EXIT((void)n.get<ScanSpec>().reverse, testing::ExitedWithCode(3), "node 'total' is of the kind reduction, not scan");
+  for (size_t k = 0; k < std::variant_size_v<Node::Spec>; ++k) EXPECT_EQ(blankSpec(static_cast<Node::Kind>(k)).index(), k);
 }
 
 TEST(Numeric, ReducedFloatsRoundTripAndRoundToEven) {

@@ -25,15 +25,16 @@ bool exists(OpKind kind, DType t) {
   const OpInfo &op = info(kind);
   const DType result = op.types == OpTypes::Test ? DType::Bool : t;
   const BufferId out = addTemp(p, "out", result, 4);
-  Node n;
-  n.name = "node", n.ranges = {4};
+  PointwiseSpec spec;
   std::vector<ValueIdx> v(3, -1);
   for (int k = 0; k < op.operands; ++k) {
     Op one{OpKind::Constant, op.types == OpTypes::Choice && k == 0 ? DType::Bool : t};
     one.imm = one.immInt = 1;
-    v[static_cast<size_t>(k)] = append(n.body, one);
+    v[static_cast<size_t>(k)] = append(spec.body, one);
   }
-  n.stores = {{out, Symbol::index(0), append(n.body, kind, result, v[0], v[1], v[2])}};
+  spec.stores = {{out, Symbol::index(0), append(spec.body, kind, result, v[0], v[1], v[2])}};
+  Node n;
+  n.name = "node", n.ranges = {4}, n.spec = std::move(spec);
   if (!verifyNode(p, n, Symbol::Kind::Index, {})) return false;
   std::vector<uint8_t> memory(32);
   std::vector<BufferView> views = {{memory.data(), 4}};

@@ -83,11 +83,11 @@ TEST(Parse, GivesBackItsText) {
   ASSERT_TRUE(again) << again.error().str() << print(*p);
   EXPECT_EQ(print(*again), print(*p));
   EXPECT_EQ(p->nodes.size(), 7u);
-  EXPECT_EQ(p->nodes[0].body.ops[1].symbol, Symbol::indirect(0));
-  EXPECT_TRUE(p->nodes[0].body.ops[1].wrap && p->nodes[0].body.ops[1].check);
-  EXPECT_EQ(p->nodes[5].attention->masked, -1e9);
-  EXPECT_EQ(p->nodes[6].user->arguments[1].loads, 1.5);
-  EXPECT_EQ(p->nodes[6].user->arguments[3].kind, UserKernelSpec::Argument::Real);
+  EXPECT_EQ(p->nodes[0].body().ops[1].symbol, Symbol::indirect(0));
+  EXPECT_TRUE(p->nodes[0].body().ops[1].wrap && p->nodes[0].body().ops[1].check);
+  EXPECT_EQ(p->nodes[5].get<AttentionSpec>().masked, -1e9);
+  EXPECT_EQ(p->nodes[6].get<UserKernelSpec>().arguments[1].loads, 1.5);
+  EXPECT_EQ(p->nodes[6].get<UserKernelSpec>().arguments[3].kind, UserKernelSpec::Argument::Real);
   EXPECT_EQ(p->buffers[2].name, "w");
   EXPECT_EQ(p->outputs[5].mutationTarget, "buffer.weight");
   EXPECT_EQ(p->outputs[6].writeBackStrides, (std::vector<Expr>{1, 8}));

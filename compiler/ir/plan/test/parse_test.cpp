@@ -90,7 +90,7 @@ TEST(PlanText, GivesBackItsText) {
   EXPECT_TRUE(p->kernels[0].args[4].isF64);
   EXPECT_EQ(p->kernels[2].parts, std::vector<KernelId>{KernelId(1)});
   EXPECT_EQ(p->kernels[3].attached[0].nodes.size(), 2u);
-  EXPECT_EQ(p->kernels[3].nodes[0].user->arguments.size(), 2u);
+  EXPECT_EQ(p->kernels[3].nodes[0].get<loops::UserKernelSpec>().arguments.size(), 2u);
   EXPECT_EQ(p->placements[4].arena, 1u);
   EXPECT_EQ(p->placements[0].where, Placement::Where::Input);
   EXPECT_EQ(p->placements[6].where, Placement::Where::None);

@@ -189,7 +189,7 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   if (verbose) std::fputs(loops::print(*program).c_str(), stdout);
   Verdict v;
   v.nodes = static_cast<int>(program->nodes.size());
-  for (const loops::Node &n : program->nodes) v.attentions += n.kind == loops::Node::Kind::Attention;
+  for (const loops::Node &n : program->nodes) v.attentions += n.kind() == loops::Node::Kind::Attention;
   if (Status s = loops::verify(*program); !s) return {Kind::Wrong, "verify: " + s.error().str(), v.nodes};
   if (std::string lost = replaceByText(*program); !lost.empty()) return {Kind::Wrong, lost, v.nodes};
   std::map<std::string, Array> given = readSafetensors(inputs), want = readSafetensors(outputs);

@@ -165,7 +165,7 @@ TEST(Lowering, PointwiseChainsBecomeOneNode) {
   Result<loops::Program> r = lowerGraph(m, sink);
   ASSERT_TRUE(r);
   ASSERT_EQ(r->nodes.size(), 1u);
-  EXPECT_EQ(r->nodes[0].body.ops.size(), 3u);
+  EXPECT_EQ(r->nodes[0].body().ops.size(), 3u);
 }
 
 TEST(Lowering, IsSupportedKnowsTheTable) {

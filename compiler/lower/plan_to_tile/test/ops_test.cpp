@@ -68,6 +68,7 @@ struct Case {
 
 Case caseOf(OpKind kind, const std::vector<DType> &operands, DType result, size_t count) {
   Case c;
+  PointwiseSpec spec;
   const Expr n = static_cast<int64_t>(count);
   Op op{kind, result};
   ValueIdx *to[] = {&op.a, &op.b, &op.c};
@@ -77,11 +78,12 @@ Case caseOf(OpKind kind, const std::vector<DType> &operands, DType result, size_
     ProgramInput in;
     in.name = "in" + std::to_string(k), in.dtype = operands[k], in.sizes = {n}, in.strides = {1}, in.buffer = c.in.back();
     c.p.inputs.push_back(in);
-    *to[k] = appendLoad(c.node.body, c.in.back(), operands[k], Symbol::outer(0));
+    *to[k] = appendLoad(spec.body, c.in.back(), operands[k], Symbol::outer(0));
   }
   c.out = addTemp(c.p, "out", result, n);
   c.node.id = NodeId(0), c.node.name = std::string(name(kind)), c.node.ranges = {n};
-  c.node.stores = {{c.out, Symbol::outer(0), append(c.node.body, op)}};
+  spec.stores = {{c.out, Symbol::outer(0), append(spec.body, op)}};
+  c.node.spec = std::move(spec);
   return c;
 }
 

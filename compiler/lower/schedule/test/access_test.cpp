@@ -49,7 +49,8 @@ TEST(Access, UsersOfABufferAreAllThatTouchIt) {
   k.id = plan::KernelId(0);
   Node n;
   n.ranges = {4};
-  n.stores = {{y, Symbol::outer(0), appendLoad(n.body, x, DType::F32, Symbol::outer(0))}};
+  auto &spec = n.spec.emplace<PointwiseSpec>();
+  spec.stores = {{y, Symbol::outer(0), appendLoad(spec.body, x, DType::F32, Symbol::outer(0))}};
   k.nodes = {n};
   plan.kernels = {k};
   plan::Copy copy;

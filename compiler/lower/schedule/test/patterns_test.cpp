@@ -39,15 +39,14 @@ struct Maker {
   }
   BufferId input(std::string name, Expr elements) { return add(std::move(name), Buffer::Kind::Input, elements); }
   BufferId temp(std::string name, Expr elements) { return add(std::move(name), Buffer::Kind::Temp, elements); }
-  Node &node(Node::Kind kind, std::vector<Expr> ranges, std::vector<Expr> reduce, std::string name) {
+  template <typename T> T &node(std::vector<Expr> ranges, std::vector<Expr> reduce, std::string name) {
     Node n;
     n.id = NodeId(static_cast<int64_t>(p.nodes.size()));
-    n.kind = kind;
     n.name = std::move(name);
     n.ranges = std::move(ranges);
     n.reduceRanges = std::move(reduce);
     p.nodes.push_back(n);
-    return p.nodes.back();
+    return p.nodes.back().spec.template emplace<T>();
   }
   static ValueIdx load(Body &b, BufferId from, Expr index) { return appendLoad(b, from, DType::F32, index); }
   static Store store(BufferId b, Expr index, ValueIdx v) {
@@ -60,7 +59,7 @@ struct Maker {
   /// to[index] = op(from[at], other[otherAt])
   void pointwise(std::string name, std::vector<Expr> ranges, BufferId to, Expr index, OpKind k, BufferId from, Expr at,
                  BufferId other = {}, Expr otherAt = 0) {
-    Node &n = node(Node::Kind::Pointwise, std::move(ranges), {}, std::move(name));
+    PointwiseSpec &n = node<PointwiseSpec>(std::move(ranges), {}, std::move(name));
     ValueIdx v = load(n.body, from, at);
     if (other.valid())
       v = append(n.body, k, DType::F32, v, load(n.body, other, otherAt));
@@ -70,11 +69,11 @@ struct Maker {
   }
   void reduce(std::string name, ReduceKind k, std::vector<Expr> ranges, std::vector<Expr> over, BufferId to, Expr index,
               BufferId from, Expr at) {
-    Node &n = node(Node::Kind::Reduction, std::move(ranges), std::move(over), std::move(name));
+    ReductionSpec &n = node<ReductionSpec>(std::move(ranges), std::move(over), std::move(name));
     n.reductions.push_back({k, DType::F32, load(n.body, from, at), {store(to, index, 0)}});
   }
   void matmul(std::string name, Expr m, Expr n, Expr k, BufferId to, BufferId a, BufferId b) {
-    Node &c = node(Node::Kind::Contraction, {m, n}, {k}, std::move(name));
+    ContractionSpec &c = node<ContractionSpec>({m, n}, {k}, std::move(name));
     c.lhs = load(c.body, a, i(0) * k + r(0));
     c.rhs = load(c.body, b, r(0) * n + i(1));
     c.stores = {store(to, i(0) * n + i(1), 0)};
@@ -135,7 +134,7 @@ TEST(Patterns, MatmulTakesBiasActivationAndResidualAsEpilogue) {
   ASSERT_EQ(p.kernels.size(), 1u) << print(p);
   const plan::Kernel &k = p.kernels[0];
   EXPECT_EQ(k.kind, Node::Kind::Contraction);
-  EXPECT_EQ(k.nodes[0].kind, Node::Kind::Contraction);
+  EXPECT_EQ(k.nodes[0].kind(), Node::Kind::Contraction);
   EXPECT_EQ(k.xRanges, (std::vector<Expr>{64, 48}));
   EXPECT_EQ(k.rRanges, std::vector<Expr>{32});
   EXPECT_EQ(p.placements[y.index()].where, plan::Placement::Where::Output);
@@ -190,7 +189,7 @@ TEST(Patterns, DimensionsMergeAndTheContiguousOneIsInnermost) {
   m.output(y);
   plan::Plan p = m.plan();
   EXPECT_EQ(p.kernels[0].xRanges, std::vector<Expr>{2 * 7 * 5 * 16}) << print(p);
-  EXPECT_EQ(p.kernels[0].nodes[0].stores[0].index, Symbol::outer(0));
+  EXPECT_EQ(p.kernels[0].nodes[0].stores()[0].index, Symbol::outer(0));
 }
 
 TEST(Patterns, ChainReusesTwoBlocksOfMemory) {
@@ -281,7 +280,7 @@ TEST(Patterns, ProductWithFewBlocksIsCutAlongKAndItsSumTakesTheEpilogue) {
     Maker m;
     BufferId a = m.input("a", (48 + positions) * channels), b = m.input("b", positions * channels * 32),
              c = m.temp("c", 49 * 32), y = m.temp("y", 49 * 32);
-    Node &n = m.node(Node::Kind::Contraction, {49, 32}, {positions, channels}, "conv");
+    ContractionSpec &n = m.node<ContractionSpec>({49, 32}, {positions, channels}, "conv");
     n.lhs = Maker::load(n.body, a, (i(0) + r(0)) * channels + r(1));
     n.rhs = Maker::load(n.body, b, (r(0) * channels + r(1)) * 32 + i(1));
     n.stores = {Maker::store(c, i(0) * 32 + i(1), 0)};

@@ -100,15 +100,14 @@ private:
     return {buffer(t, Buffer::Kind::Temp, product(sizes), -1), std::move(sizes), strides};
   }
   Tensor &any() { return tensors_[static_cast<size_t>(pick(0, static_cast<int>(tensors_.size()) - 1))]; }
-  Node &node(Node::Kind kind, std::vector<Expr> ranges, std::vector<Expr> reduce, std::string name) {
+  template <typename T> T &node(std::vector<Expr> ranges, std::vector<Expr> reduce, std::string name) {
     Node n;
     n.id = NodeId(static_cast<int64_t>(p.nodes.size()));
-    n.kind = kind;
     n.name = std::move(name);
     n.ranges = std::move(ranges);
     n.reduceRanges = std::move(reduce);
     p.nodes.push_back(std::move(n));
-    return p.nodes.back();
+    return p.nodes.back().spec.template emplace<T>();
   }
   static Expr at(const Tensor &t, const std::vector<Expr> &index) {
     Expr e = t.offset;
@@ -212,7 +211,7 @@ private:
     Tensor out = temp(lead.sizes);
     std::vector<Tensor> others;
     for (int k = 0; k < 3; ++k) others.push_back(chance(50) ? view(any()) : any());
-    Node &n = node(Node::Kind::Pointwise, lead.sizes, {}, "pw");
+    PointwiseSpec &n = node<PointwiseSpec>(lead.sizes, {}, "pw");
     ValueIdx v = somePointwise(n.body, load(n.body, lead.buffer, at(lead, index)));
     for (const Tensor &t : others)
       if (std::optional<Expr> e = broadcast(t, lead.sizes, index))
@@ -231,11 +230,11 @@ private:
     tensors_.push_back(out);
   }
   /// Splits t's loop into outer indices and the reduced last dimension.
-  Node &rowNode(const Tensor &t, Node::Kind kind, std::vector<Expr> &index, std::string name) {
+  template <typename T> T &rowNode(const Tensor &t, std::vector<Expr> &index, std::string name) {
     std::vector<Expr> outer(t.sizes.begin(), t.sizes.end() - 1);
     index = outerIndex(outer.size());
     index.push_back(Symbol::inner(0));
-    return node(kind, outer, {t.sizes.back()}, std::move(name));
+    return node<T>(outer, {t.sizes.back()}, std::move(name));
   }
   Tensor rows(const Tensor &t, DType type = DType::F32) {
     std::vector<Expr> sizes = t.sizes;
@@ -249,7 +248,7 @@ private:
   void reduction() {
     Tensor t = view(any()), out = rows(t);
     std::vector<Expr> index;
-    Node &n = rowNode(t, Node::Kind::Reduction, index, "sum");
+    ReductionSpec &n = rowNode<ReductionSpec>(t, index, "sum");
     ValueIdx v = somePointwise(n.body, load(n.body, t.buffer, at(t, index)));
     ReduceKind kinds[] = {ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min, ReduceKind::Sum};
     n.reductions.push_back({kinds[pick(0, 3)], DType::F32, v, {storeOf(out, rowIndex(index), 0)}});
@@ -260,7 +259,7 @@ private:
     if (t.sizes.size() < 2) return;
     std::vector<Expr> rest(t.sizes.begin() + 1, t.sizes.end());
     Tensor out = temp(rest);
-    Node &n = node(Node::Kind::Reduction, rest, {t.sizes[0]}, "colsum");
+    ReductionSpec &n = node<ReductionSpec>(rest, {t.sizes[0]}, "colsum");
     std::vector<Expr> outer = outerIndex(rest.size()), index = outer;
     index.insert(index.begin(), Symbol::inner(0));
     n.reductions.push_back(
@@ -270,15 +269,15 @@ private:
   void softmax() {
     Tensor t = view(any()), top = rows(t), total = rows(t), out = temp(t.sizes);
     std::vector<Expr> index;
-    Node &a = rowNode(t, Node::Kind::Reduction, index, "max");
+    ReductionSpec &a = rowNode<ReductionSpec>(t, index, "max");
     a.reductions.push_back(
         {ReduceKind::Max, DType::F32, load(a.body, t.buffer, at(t, index)), {storeOf(top, rowIndex(index), 0)}});
-    Node &b = rowNode(t, Node::Kind::Reduction, index, "sumexp");
+    ReductionSpec &b = rowNode<ReductionSpec>(t, index, "sumexp");
     ValueIdx d = apply(b.body, OpKind::Sub, load(b.body, t.buffer, at(t, index)),
                        load(b.body, top.buffer, at(top, rowIndex(index))));
     b.reductions.push_back(
         {ReduceKind::Sum, DType::F32, apply(b.body, OpKind::Exp, d), {storeOf(total, rowIndex(index), 0)}});
-    Node &c = node(Node::Kind::Pointwise, t.sizes, {}, "softmax");
+    PointwiseSpec &c = node<PointwiseSpec>(t.sizes, {}, "softmax");
     std::vector<Expr> full = outerIndex(t.sizes.size());
     ValueIdx e = apply(c.body, OpKind::Sub, load(c.body, t.buffer, at(t, full)),
                        load(c.body, top.buffer, at(top, rowIndex(full))));
@@ -290,19 +289,19 @@ private:
   void norm() {
     Tensor t = any(), mean = rows(t), m2 = rows(t), scale = rows(t), out = temp(t.sizes);
     std::vector<Expr> index;
-    Node &a = rowNode(t, Node::Kind::Reduction, index, "welford");
+    ReductionSpec &a = rowNode<ReductionSpec>(t, index, "welford");
     a.reductions.push_back({ReduceKind::Welford,
                             DType::F32,
                             load(a.body, t.buffer, at(t, index)),
                             {storeOf(mean, rowIndex(index), 0), storeOf(m2, rowIndex(index), 1)}});
-    Node &b = node(Node::Kind::Pointwise, std::vector<Expr>(t.sizes.begin(), t.sizes.end() - 1), {}, "rsqrt");
+    PointwiseSpec &b = node<PointwiseSpec>(std::vector<Expr>(t.sizes.begin(), t.sizes.end() - 1), {}, "rsqrt");
     std::vector<Expr> outer = outerIndex(t.sizes.size() - 1);
     outer.push_back(0);
     b.stores = {
         storeOf(scale, outer,
                 apply(b.body, OpKind::Rsqrt,
                       apply(b.body, OpKind::Add, load(b.body, m2.buffer, at(m2, outer)), constant(b.body, 1))))};
-    Node &c = node(Node::Kind::Pointwise, t.sizes, {}, "norm");
+    PointwiseSpec &c = node<PointwiseSpec>(t.sizes, {}, "norm");
     std::vector<Expr> full = outerIndex(t.sizes.size());
     ValueIdx d = apply(c.body, OpKind::Sub, load(c.body, t.buffer, at(t, full)),
                        load(c.body, mean.buffer, at(mean, rowIndex(full))));
@@ -323,7 +322,7 @@ private:
     Tensor out = temp(shape);
     std::vector<Expr> index = outerIndex(shape.size()), left = index;
     left.back() = Symbol::inner(0);
-    Node &n = node(Node::Kind::Contraction, shape, {a.sizes.back()}, "mm");
+    ContractionSpec &n = node<ContractionSpec>(shape, {a.sizes.back()}, "mm");
     n.lhs = load(n.body, a.buffer, at(a, left));
     n.rhs = load(n.body, b.buffer, at(b, {Symbol::inner(0), index.back()}));
     n.stores = {storeOf(out, index, 0)};
@@ -338,9 +337,9 @@ private:
     shape[0] = a.sizes[0] + b.sizes[0];
     Tensor out = temp(shape);
     std::vector<Expr> index = outerIndex(shape.size());
-    Node &m = node(Node::Kind::Pointwise, a.sizes, {}, "cat");
+    PointwiseSpec &m = node<PointwiseSpec>(a.sizes, {}, "cat");
     m.stores = {storeOf(out, index, load(m.body, a.buffer, at(a, index)))};
-    Node &n = node(Node::Kind::Pointwise, b.sizes, {}, "cat");
+    PointwiseSpec &n = node<PointwiseSpec>(b.sizes, {}, "cat");
     ValueIdx v = load(n.body, b.buffer, at(b, index));
     index[0] = index[0] + a.sizes[0];
     n.stores = {storeOf(out, index, v)};
@@ -363,7 +362,7 @@ private:
     shape[0] = 5;
     Tensor out = temp(shape);
     std::vector<Expr> index = outerIndex(shape.size()), from = index;
-    Node &n = node(Node::Kind::Pointwise, shape, {}, "gather");
+    PointwiseSpec &n = node<PointwiseSpec>(shape, {}, "gather");
     from[0] = indirect(n.body, Symbol::index(0), t.sizes[0]);
     n.stores = {storeOf(out, index, load(n.body, t.buffer, at(t, from)))};
     tensors_.push_back(out);
@@ -375,9 +374,9 @@ private:
     shape[0] = 3;
     Tensor out = temp(shape);
     std::vector<Expr> index = outerIndex(shape.size());
-    Node &z = node(Node::Kind::Pointwise, shape, {}, "zero");
+    PointwiseSpec &z = node<PointwiseSpec>(shape, {}, "zero");
     z.stores = {storeOf(out, index, constant(z.body, 0))};
-    Node &n = node(Node::Kind::Pointwise, t.sizes, {}, "scatter");
+    PointwiseSpec &n = node<PointwiseSpec>(t.sizes, {}, "scatter");
     ValueIdx v = load(n.body, t.buffer, at(t, index));
     index[0] = indirect(n.body, Symbol::index(0), 3);
     n.stores = {storeOf(out, index, v, chance(70) ? StoreMode::AtomicAdd : StoreMode::Set)};
@@ -389,7 +388,7 @@ private:
     const Buffer &b = p.buffer(t.buffer);
     if (b.kind == Buffer::Kind::Input && !b.mutated) return;
     std::vector<Expr> index = outerIndex(t.sizes.size());
-    Node &n = node(Node::Kind::Pointwise, t.sizes, {}, "update");
+    PointwiseSpec &n = node<PointwiseSpec>(t.sizes, {}, "update");
     ValueIdx v = somePointwise(n.body, load(n.body, t.buffer, at(t, index)));
     // Another view of the same memory would be a race.
     if (other.buffer != t.buffer)
@@ -400,7 +399,7 @@ private:
   void scan() {
     Tensor t = any(), out = temp(t.sizes);
     std::vector<Expr> index;
-    Node &n = rowNode(t, Node::Kind::Scan, index, "cumsum");
+    ScanSpec &n = rowNode<ScanSpec>(t, index, "cumsum");
     n.inputs = {load(n.body, t.buffer, at(t, index))};
     n.stores = {storeOf(out, index, 0)};
     tensors_.push_back(out);
@@ -408,10 +407,10 @@ private:
   void argmax() {
     Tensor t = view(any()), out = rows(t, DType::I64), real = rows(t);
     std::vector<Expr> index;
-    Node &n = rowNode(t, Node::Kind::Reduction, index, "argmax");
+    ReductionSpec &n = rowNode<ReductionSpec>(t, index, "argmax");
     n.reductions.push_back(
         {ReduceKind::ArgMax, DType::F32, load(n.body, t.buffer, at(t, index)), {storeOf(out, rowIndex(index), 0)}});
-    Node &c = node(Node::Kind::Pointwise, std::vector<Expr>(t.sizes.begin(), t.sizes.end() - 1), {}, "cast");
+    PointwiseSpec &c = node<PointwiseSpec>(std::vector<Expr>(t.sizes.begin(), t.sizes.end() - 1), {}, "cast");
     std::vector<Expr> outer = outerIndex(t.sizes.size() - 1);
     outer.push_back(0);
     c.stores = {storeOf(real, outer, apply(c.body, OpKind::Cast, load(c.body, out.buffer, at(out, outer))))};
@@ -430,7 +429,7 @@ private:
   void finish() {
     std::vector<bool> read(p.buffers.size());
     for (const Node &n : p.nodes)
-      for (const Op &op : n.body.ops)
+      for (const Op &op : n.body().ops)
         if (op.kind == OpKind::Load) read[op.buffer.index()] = true;
     for (const Tensor &t : tensors_)
       if ((!read[t.buffer.index()] && chance(90)) || chance(10)) output(chance(80) ? t : view(t), false);
