@@ -18,264 +18,295 @@ namespace neso::cpu {
 
 using llvm::Value;
 
-void Emitter::emitDot(mlir::Operation *op) {
-  mlir::Value a = op->getOperand(0), bb = op->getOperand(1), c = op->getOperand(2), result = op->getResult(0);
-  Shape aShape = shapeOf(a.getType()), cShape = shapeOf(result.getType());
-  const size_t lead = cShape.size() - 2;
-  const int64_t M = cShape[lead], N = cShape[lead + 1], K = aShape[lead + 1];
-  mlir::MLIRContext *context = op->getContext();
-  mlir::Type resultElement = elementOf(result.getType());
-  mlir::Type computeType = resultElement.isF64() ? mlir::Type(mlir::Float64Type::get(context))
-                           : llvm::isa<mlir::FloatType>(resultElement)
-                               ? mlir::Type(mlir::Float32Type::get(context))
-                               : mlir::Type(mlir::IntegerType::get(context, 32));
-  llvm::Type *compute = typeOf(computeType);
-  const int64_t size = bytesOf(computeType);
-  const bool isFloat = compute->isFloatingPointTy();
+static llvm::Type *vectorOf(llvm::Type *element, int64_t lanes) {
+  return lanes > 1 ? llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes)) : element;
+}
 
-  int64_t lanes = caps_.f32Lanes * 4 / size;
-  while (lanes > N) lanes /= 2;
-  const int64_t rows = std::min<int64_t>(M, caps_.dotRows);
+Emitter::Product Emitter::planProduct(mlir::Operation *op) {
+  Product p;
+  p.op = op;
+  const Shape aShape = shapeOf(op->getOperand(0).getType());
+  p.shape = shapeOf(op->getResult(0).getType());
+  p.lead = p.shape.size() - 2;
+  p.M = p.shape[p.lead], p.N = p.shape[p.lead + 1], p.K = aShape[p.lead + 1];
+  mlir::MLIRContext *context = op->getContext();
+  p.resultType = elementOf(op->getResult(0).getType());
+  p.computeType = p.resultType.isF64() ? mlir::Type(mlir::Float64Type::get(context))
+                  : llvm::isa<mlir::FloatType>(p.resultType) ? mlir::Type(mlir::Float32Type::get(context))
+                                                             : mlir::Type(mlir::IntegerType::get(context, 32));
+  p.size = bytesOf(p.computeType);
+  p.lanes = caps_.f32Lanes * 4 / p.size;
+  while (p.lanes > p.N) p.lanes /= 2;
+  p.rows = std::min<int64_t>(p.M, caps_.dotRows);
   // Enough independent accumulators to hide the latency of a multiply-add.
   const int64_t wanted = static_cast<int64_t>(caps_.dotRows) * caps_.dotVectors;
-  int64_t vectors = std::max<int64_t>(1, std::min(N / lanes, wanted / rows));
-  const int64_t panel = lanes * vectors;
+  p.vectors = std::max<int64_t>(1, std::min(p.N / p.lanes, wanted / p.rows));
+  // Few rows that use B once read it as it is, and widen it on the way.
+  p.fewRows = p.M <= 16;
+  const mlir::Type narrow = elementOf(op->getOperand(1).getType());
+  p.storedType =
+      p.fewRows && p.computeType.isF32() && (narrow.isBF16() || narrow.isF16()) ? narrow : p.computeType;
+  // Pairs of bf16 in 4 bytes, two products a step: k counts pairs then, and B lies in panels of 16 columns as matrix
+  // tiles have it.
+  if (!p.fewRows && p.lanes == 16 && p.K % 2 == 0 && caps_.bf16Pairs) p.pairType = bf16OperandType(op);
+  p.units = p.pairType ? p.K / 2 : p.K;
+  p.gathers = gathering_ && gathering_->dot == op;
+  return p;
+}
 
-  // Where the accumulator lives: the buffer of the loop-carried tensor that the result becomes, if nobody reads the old
-  // value later.
-  Buffer *acc = nullptr;
+/// Where the accumulator lives: the buffer of the loop-carried tensor that the result becomes, if nobody reads the old
+/// value later; else one of its own. Filled with the third operand unless it holds that already or is to start at zero.
+void Emitter::placeAccumulator(Product &p) {
+  mlir::Value c = p.op->getOperand(2), result = p.op->getResult(0);
   bool carried = false;
-  if (resultElement == computeType && result.hasOneUse()) {
+  if (p.resultType == p.computeType && result.hasOneUse()) {
     mlir::Operation *user = *result.user_begin();
-    mlir::Operation *parent = op->getParentOp();
-    if (codeOf(user) == OpCode::Yield && codeOf(parent) == OpCode::For) {
-      mlir::Value argument = op->getBlock()->getArgument(result.use_begin()->getOperandNumber() + 1);
+    if (codeOf(user) == OpCode::Yield && codeOf(p.op->getParentOp()) == OpCode::For) {
+      mlir::Value argument = p.op->getBlock()->getArgument(result.use_begin()->getOperandNumber() + 1);
       mlir::Operation *last = uses_->lastSink(argument);
       Buffer *buffer = buffers_.lookup(argument);
-      if (buffer && (!last || last == op)) {
-        acc = buffer;
+      if (buffer && (!last || last == p.op)) {
+        p.acc = buffer;
         carried = c == argument;
       }
     }
   }
-  const bool zero = [&] {
-    mlir::Operation *def = c.getDefiningOp();
-    if (!def || codeOf(def) != OpCode::ArithConstant) return false;
-    Lanes l = constant(def->getAttr("value"), elementOf(c.getType()));
-    auto *k = llvm::dyn_cast_or_null<llvm::Constant>(l.base);
-    return k && k->isNullValue();
-  }();
-  Buffer *own = nullptr;
-  if (!acc) acc = own = &newBuffer(computeType, cShape);
-  if (!carried && !zero) {
-    if (resultElement == computeType)
-      fill(*acc, c);
-    else {
-      Nest nest = planNest(cShape, {c}, 64);
-      sink([&] {
-        runNest(nest, {}, [&](const Index &index) {
-          Lanes x = eval(c, index);
-          storeBuffer(
-              *acc, index,
-              fromValue(convertFloat(x.uniform() ? x.base : vec(x), resultElement, computeType, false), x.level));
-        });
-      });
-    }
+  if (mlir::Operation *def = c.getDefiningOp(); def && codeOf(def) == OpCode::ArithConstant) {
+    Lanes start = constant(def->getAttr("value"), elementOf(c.getType()));
+    auto *k = llvm::dyn_cast_or_null<llvm::Constant>(start.base);
+    p.zero = k && k->isNullValue();
   }
+  p.ownAcc = !p.acc;
+  if (p.ownAcc) p.acc = &newBuffer(p.computeType, p.shape);
+  if (carried || p.zero) return;
+  if (p.resultType == p.computeType) return fill(*p.acc, c);
+  Nest nest = planNest(p.shape, {c}, 64);
+  sink([&] {
+    runNest(nest, {}, [&](const Index &index) {
+      Lanes x = eval(c, index);
+      Value *wide = convertFloat(x.uniform() ? x.base : vec(x), p.resultType, p.computeType, false);
+      storeBuffer(*p.acc, index, fromValue(wide, x.level));
+    });
+  });
+}
 
-  // Few rows that use B once read it as it is, and widen it on the way.
-  mlir::Type narrow = elementOf(bb.getType());
-  const bool fewRows = M <= 16;
-  const mlir::Type storedType =
-      fewRows && computeType.isF32() && (narrow.isBF16() || narrow.isF16()) ? narrow : computeType;
-  const int64_t storedSize = bytesOf(storedType);
-  // Pairs of bf16 in 4 bytes, two products a step: k counts pairs then, and B lies in panels of 16 columns as matrix
-  // tiles have it.
-  const mlir::Type pairType = fewRows || lanes != 16 || K % 2 || !caps_.bf16Pairs ? mlir::Type() : bf16OperandType(op);
-  const int64_t units = pairType ? K / 2 : K;
-  const bool gathers = gathering_ && gathering_->dot == op;
-
-  auto block = [&](const Lanes *batch) {
-    if (mlir::Type operandType = tileOperandType(op)) return emitTileProduct(op, operandType, *acc, zero, batch);
-    llvm::Type *i64 = b.getInt64Ty();
-    auto wide = [&](llvm::Type *t) {
-      return lanes > 1 ? static_cast<llvm::Type *>(llvm::FixedVectorType::get(t, static_cast<unsigned>(lanes))) : t;
-    };
-    llvm::Type *vector = wide(compute), *stored = wide(typeOf(storedType));
-    auto *pairs = llvm::FixedVectorType::get(b.getBFloatTy(), 32);
-    const llvm::Align align(static_cast<uint64_t>(size)), storedAlign(static_cast<uint64_t>(storedSize));
-    auto at = [&](Value *p, Value *offset) { return b.CreateGEP(b.getInt8Ty(), p, offset); };
-    auto bytes = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
-    // Addresses of A's rows and, when turns are gathered, where B is: a line of the table for each turn.
-    const int64_t lineBytes = (M + 3) * 8;
-    Buffer table, packedRows;
-    if (gathers) {
-      Value *turn = b.CreateZExt(b.CreateLoad(b.getInt32Ty(), gathering_->count), i64);
-      table = *gathering_->table, packedRows = *gathering_->rows;
-      table.ptr = at(table.ptr, b.CreateMul(turn, bytes(lineBytes)));
-      packedRows.ptr = at(packedRows.ptr, b.CreateMul(turn, bytes(M * K * size)));
-    } else {
-      Buffer &ownTable = newBuffer(mlir::IntegerType::get(context, 64), {M}), &ownRows = newBuffer(computeType, {M, K});
-      freeAfter_[nullptr].push_back(&ownTable), freeAfter_[nullptr].push_back(&ownRows);
-      table = ownTable, packedRows = ownRows;
-    }
-    table.shape = {M}, packedRows.shape = {M, K};
-    // B is packed unless so few rows use it that copying it costs as much as using it.
-    Value *zeroRow = leftRows(a, pairType ? pairType : computeType, batch, table, packedRows);
-    Panels right;
-    if (pairType)
-      right = {tilePanels(op, pairType, batch), bytes(64), bytes(vectors * units * 64), false};
+/// The result's element of type resultType, from the accumulator.
+void Emitter::bindProduct(const Product &p) {
+  mlir::Value result = p.op->getResult(0);
+  if (p.resultType == p.computeType) {
+    if (p.ownAcc)
+      bind(result, *p.acc);
     else
-      right = rightPanels(op, storedType, batch, panel, fewRows);
-    Value *count = b.getInt32(1);
-    if (gathers) {
-      Value *words = at(table.ptr, bytes(M * 8));
-      b.CreateStore(right.pointer, words);
-      b.CreateStore(right.stride, at(words, bytes(8)));
-      b.CreateStore(right.panelStride, at(words, bytes(16)));
-      count = enterGathered();
-    }
-    Value *accBase = acc->ptr;
-    if (batch) accBase = at(accBase, b.CreateMul(b.CreateZExt(batch->base, i64), bytes(M * N * size)));
-    llvm::SmallVector<llvm::AllocaInst *, 16> registers;
-    for (int64_t i = 0; i < rows * vectors; ++i) registers.push_back(entryAlloca(vector, "c"));
-    int64_t unroll = std::min<int64_t>(units, rows >= 8 ? 4 : 8);
-    while (units % unroll) unroll /= 2;
-    // What the next block of k will read of B is fetched into the second cache while this one is computed: packed
-    // weights come from memory once, and the hardware looks ahead too little to hide that. Each turn of the k loop asks
-    // for its share of the cache lines.
-    const int64_t lines = std::max<int64_t>(1, panel * storedSize / 64), steps = M / rows * (K / unroll);
-    const int64_t ahead =
-        right.inMemory && llvm::isPowerOf2_64(static_cast<uint64_t>(lines)) ? (K * lines + steps - 1) / steps : 0;
-    const bool skips = zeroRow && op->hasAttr("tt.masked_rows_unused");
-    // One turn's product of `rows` rows with a panel, added to the registers.
-    auto multiply = [&](Value *line, const Panels &rightBlock, Value *i, Value *j) {
-      Value *panelPointer = at(rightBlock.pointer, b.CreateMul(j, rightBlock.panelStride));
-      llvm::SmallVector<Value *, 8> rowPointers;
-      for (int64_t r = 0; r < rows; ++r) {
-        Value *slot = at(line, b.CreateAdd(b.CreateMul(i, bytes(rows * 8)), bytes(r * 8)));
-        rowPointers.push_back(b.CreateAlignedLoad(b.getPtrTy(), slot, llvm::Align(8)));
-      }
-      Value *end = b.getInt32(static_cast<uint32_t>(units));
-      if (skips) {
-        Value *any = b.getFalse();
-        for (Value *p : rowPointers) any = b.CreateOr(any, b.CreateICmpNE(b.CreatePtrToInt(p, i64), zeroRow));
-        end = b.CreateSelect(any, end, b.getInt32(0));
-      }
-      forLoop(b.getInt32(0), end, unroll, [&](Value *kv) {
-        Value *k = b.CreateZExt(kv, i64);
-        if (ahead > 0 && ahead <= 8) {
-          Value *step = b.CreateAdd(b.CreateMul(i, bytes(K / unroll)), b.CreateUDiv(k, bytes(unroll)));
-          for (int64_t n = 0; n < ahead; ++n) {
-            Value *cacheLine = b.CreateAdd(b.CreateMul(step, bytes(ahead)), bytes(n));
-            Value *row = b.CreateAdd(b.CreateUDiv(cacheLine, bytes(lines)), bytes(K));
-            Value *within = b.CreateMul(b.CreateURem(cacheLine, bytes(lines)), bytes(64));
-            Value *address = at(panelPointer, b.CreateAdd(b.CreateMul(row, rightBlock.stride), within));
-            // A read, to be kept in the second cache, of data.
-            b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},
-                              {address, b.getInt32(0), b.getInt32(2), b.getInt32(1)});
-          }
-        }
-        Value *bRow = at(panelPointer, b.CreateMul(k, rightBlock.stride));
-        Value *kBytes = b.CreateMul(k, bytes(size));
-        for (int64_t u = 0; u < unroll; ++u) {
-          llvm::SmallVector<Value *, 4> columns;
-          for (int64_t v = 0; v < vectors; ++v) {
-            if (pairType) {
-              columns.push_back(b.CreateAlignedLoad(pairs, at(bRow, bytes(v * units * 64)), llvm::Align(64)));
-              continue;
-            }
-            Value *x = b.CreateAlignedLoad(stored, at(bRow, bytes(v * lanes * storedSize)), storedAlign);
-            columns.push_back(storedType == computeType ? x : convertFloat(x, storedType, computeType, false));
-          }
-          for (int64_t r = 0; r < rows; ++r) {
-            Value *p = at(at(rowPointers[r], kBytes), bytes(u * size));
-            Value *x = b.CreateAlignedLoad(pairType ? b.getInt32Ty() : compute, p, pairType ? llvm::Align(2) : align);
-            if (lanes > 1) x = b.CreateVectorSplat(static_cast<unsigned>(lanes), x);
-            if (pairType) x = b.CreateBitCast(x, pairs);
-            for (int64_t v = 0; v < vectors; ++v) {
-              llvm::AllocaInst *cell = registers[r * vectors + v];
-              Value *old = b.CreateLoad(vector, cell);
-              Value *next = pairType  ? b.CreateIntrinsic(vector, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512,
-                                                          {old, x, columns[v]})
-                            : isFloat ? b.CreateIntrinsic(llvm::Intrinsic::fma, {vector}, {x, columns[v], old})
-                                      : b.CreateAdd(old, b.CreateMul(x, columns[v]));
-              b.CreateStore(next, cell);
-            }
-          }
-          if (u + 1 < unroll) bRow = at(bRow, rightBlock.stride);
-        }
-      });
-    };
-    forLoop(0, N / panel, 1, [&](Value *jv) {
-      Value *j = b.CreateZExt(jv, i64);
-      forLoop(0, M / rows, 1, [&](Value *iv) {
-        Value *i = b.CreateZExt(iv, i64);
-        Value *tile =
-            at(accBase, b.CreateAdd(b.CreateMul(i, bytes(rows * N * size)), b.CreateMul(j, bytes(panel * size))));
-        auto accumulator = [&](int64_t r, int64_t v) { return at(tile, bytes((r * N + v * lanes) * size)); };
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t v = 0; v < vectors; ++v)
-            b.CreateStore(zero ? static_cast<Value *>(llvm::Constant::getNullValue(vector))
-                               : b.CreateAlignedLoad(vector, accumulator(r, v), align),
-                          registers[r * vectors + v]);
-        if (!gathers)
-          multiply(table.ptr, right, i, j);
-        else
-          forLoop(b.getInt32(0), count, 1, [&](Value *turn) {
-            Value *line = at(gathering_->table->ptr, b.CreateMul(b.CreateZExt(turn, i64), bytes(lineBytes)));
-            Value *words = at(line, bytes(M * 8));
-            multiply(line,
-                     {b.CreateLoad(b.getPtrTy(), words), b.CreateLoad(i64, at(words, bytes(8))),
-                      b.CreateLoad(i64, at(words, bytes(16))), false},
-                     i, j);
-          });
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t v = 0; v < vectors; ++v)
-            b.CreateAlignedStore(b.CreateLoad(vector, registers[r * vectors + v]), accumulator(r, v), align);
-      });
-    });
-    if (gathers) leaveGathered();
-    freeAfter(nullptr);
-    freeAfter_.erase(nullptr);
-  };
-  if (lead == 0)
-    block(nullptr);
-  else {
-    // Batches one after another: the operands' blocks are packed for each. Nested sinks need the function's own level,
-    // so the loop is a plain one.
-    llvm::BasicBlock *loop = llvm::BasicBlock::Create(b.getContext(), "batch", fn_),
-                     *exit = llvm::BasicBlock::Create(b.getContext(), "batches", fn_);
-    llvm::BasicBlock *pre = b.GetInsertBlock();
-    b.CreateBr(loop);
-    b.SetInsertPoint(loop);
-    llvm::PHINode *iv = b.CreatePHI(b.getInt32Ty(), 2);
-    iv->addIncoming(b.getInt32(0), pre);
-    frames_[0].block = loop;
-    Lanes batch = fromValue(iv, 0);
-    block(&batch);
-    Value *next = b.CreateAdd(iv, b.getInt32(1));
-    iv->addIncoming(next, b.GetInsertBlock());
-    b.CreateCondBr(b.CreateICmpSLT(next, b.getInt32(static_cast<uint32_t>(cShape[0]))), loop, exit);
-    b.SetInsertPoint(exit);
-    frames_[0].block = exit;
+      buffers_[result] = p.acc;
+    return;
   }
-
-  if (resultElement != computeType) {
-    Buffer &narrow = newBuffer(resultElement, cShape);
-    Nest nest = planNest(cShape, {}, 64);
-    sink([&] {
-      runNest(nest, {}, [&](const Index &index) {
-        Lanes x = loadBuffer(*acc, index);
-        storeBuffer(narrow, index, fromValue(convertFloat(vec(x), computeType, resultElement, false), currentLevel()));
-      });
+  Buffer &narrow = newBuffer(p.resultType, p.shape);
+  Nest nest = planNest(p.shape, {}, 64);
+  sink([&] {
+    runNest(nest, {}, [&](const Index &index) {
+      Lanes x = loadBuffer(*p.acc, index);
+      storeBuffer(narrow, index, fromValue(convertFloat(vec(x), p.computeType, p.resultType, false), currentLevel()));
     });
-    freeBuffer(*acc);
-    bind(result, narrow);
-  } else if (own)
-    bind(result, *own);
+  });
+  freeBuffer(*p.acc);
+  bind(result, narrow);
+}
+
+Value *Emitter::bytesAfter(Value *p, Value *offset) { return b.CreateGEP(b.getInt8Ty(), p, offset); }
+
+/// Columns k of one row of B, a panel's width of them, in vectors of the accumulator's type (or of pairs).
+llvm::SmallVector<Value *, 4> Emitter::rightColumns(const Product &p, Value *row) {
+  auto *pairs = llvm::FixedVectorType::get(b.getBFloatTy(), 32);
+  llvm::SmallVector<Value *, 4> columns;
+  const int64_t storedSize = bytesOf(p.storedType);
+  for (int64_t v = 0; v < p.vectors; ++v) {
+    if (p.pairType) {
+      Value *at = bytesAfter(row, b.getInt64(static_cast<uint64_t>(v * p.units * 64)));
+      columns.push_back(b.CreateAlignedLoad(pairs, at, llvm::Align(64)));
+      continue;
+    }
+    Value *at = bytesAfter(row, b.getInt64(static_cast<uint64_t>(v * p.lanes * storedSize)));
+    Value *x = b.CreateAlignedLoad(vectorOf(typeOf(p.storedType), p.lanes), at,
+                                   llvm::Align(static_cast<uint64_t>(storedSize)));
+    columns.push_back(p.storedType == p.computeType ? x : convertFloat(x, p.storedType, p.computeType, false));
+  }
+  return columns;
+}
+
+/// What the next block of k will read of B is fetched into the second cache while this one is computed: packed weights
+/// come from memory once, and the hardware looks ahead too little to hide that. Each turn of the k loop asks for its
+/// share of the cache lines.
+void Emitter::prefetchNext(const Product &p, const Panels &right, Value *panel, Value *i, Value *k, int64_t unroll) {
+  const int64_t lines = std::max<int64_t>(1, p.panel() * bytesOf(p.storedType) / 64);
+  const int64_t steps = p.M / p.rows * (p.K / unroll);
+  const int64_t ahead =
+      right.inMemory && llvm::isPowerOf2_64(static_cast<uint64_t>(lines)) ? (p.K * lines + steps - 1) / steps : 0;
+  if (ahead == 0 || ahead > 8) return;
+  auto number = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
+  Value *step = b.CreateAdd(b.CreateMul(i, number(p.K / unroll)), b.CreateUDiv(k, number(unroll)));
+  for (int64_t n = 0; n < ahead; ++n) {
+    Value *cacheLine = b.CreateAdd(b.CreateMul(step, number(ahead)), number(n));
+    Value *row = b.CreateAdd(b.CreateUDiv(cacheLine, number(lines)), number(p.K));
+    Value *within = b.CreateMul(b.CreateURem(cacheLine, number(lines)), number(64));
+    Value *address = bytesAfter(panel, b.CreateAdd(b.CreateMul(row, right.stride), within));
+    // A read, to be kept in the second cache, of data.
+    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},
+                      {address, b.getInt32(0), b.getInt32(2), b.getInt32(1)});
+  }
+}
+
+/// One turn's product of `rows` rows (block i, addresses in `line`) with panel j of B, added to the registers.
+void Emitter::multiplyBlock(const Product &p, const Registers &registers, Value *line, const Panels &right,
+                            Value *zeroRow, Value *i, Value *j) {
+  llvm::Type *i64 = b.getInt64Ty(), *compute = typeOf(p.computeType);
+  auto number = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
+  Value *panel = bytesAfter(right.pointer, b.CreateMul(j, right.panelStride));
+  llvm::SmallVector<Value *, 8> rows;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    Value *slot = bytesAfter(line, b.CreateAdd(b.CreateMul(i, number(p.rows * 8)), number(r * 8)));
+    rows.push_back(b.CreateAlignedLoad(b.getPtrTy(), slot, llvm::Align(8)));
+  }
+  int64_t unroll = std::min<int64_t>(p.units, p.rows >= 8 ? 4 : 8);
+  while (p.units % unroll) unroll /= 2;
+  Value *end = b.getInt32(static_cast<uint32_t>(p.units));
+  if (zeroRow) {
+    Value *any = b.getFalse();
+    for (Value *row : rows) any = b.CreateOr(any, b.CreateICmpNE(b.CreatePtrToInt(row, i64), zeroRow));
+    end = b.CreateSelect(any, end, b.getInt32(0));
+  }
+  forLoop(b.getInt32(0), end, unroll, [&](Value *kv) {
+    Value *k = b.CreateZExt(kv, i64);
+    prefetchNext(p, right, panel, i, k, unroll);
+    Value *bRow = bytesAfter(panel, b.CreateMul(k, right.stride)), *kBytes = b.CreateMul(k, number(p.size));
+    for (int64_t u = 0; u < unroll; ++u) {
+      const llvm::SmallVector<Value *, 4> columns = rightColumns(p, bRow);
+      for (int64_t r = 0; r < p.rows; ++r) {
+        Value *at = bytesAfter(bytesAfter(rows[r], kBytes), number(u * p.size));
+        const llvm::Align align(p.pairType ? 2 : static_cast<uint64_t>(p.size));
+        Value *x = b.CreateAlignedLoad(p.pairType ? b.getInt32Ty() : compute, at, align);
+        if (p.lanes > 1) x = b.CreateVectorSplat(static_cast<unsigned>(p.lanes), x);
+        if (p.pairType) x = b.CreateBitCast(x, columns[0]->getType());
+        for (int64_t v = 0; v < p.vectors; ++v) addProduct(p, registers[r * p.vectors + v], x, columns[v]);
+      }
+      if (u + 1 < unroll) bRow = bytesAfter(bRow, right.stride);
+    }
+  });
+}
+
+void Emitter::addProduct(const Product &p, llvm::AllocaInst *sum, Value *x, Value *y) {
+  llvm::Type *type = sum->getAllocatedType();
+  Value *old = b.CreateLoad(type, sum);
+  Value *next = p.pairType ? b.CreateIntrinsic(type, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {old, x, y})
+                : llvm::isa<mlir::FloatType>(p.computeType) ? b.CreateIntrinsic(llvm::Intrinsic::fma, {type}, {x, y, old})
+                                                            : b.CreateAdd(old, b.CreateMul(x, y));
+  b.CreateStore(next, sum);
+}
+
+/// The product of one batch's blocks, added to the accumulator.
+void Emitter::emitBlockProduct(const Product &p, const Lanes *batch) {
+  llvm::Type *i64 = b.getInt64Ty();
+  auto number = [&](int64_t n) { return b.getInt64(static_cast<uint64_t>(n)); };
+  // Addresses of A's rows and, when turns are gathered, where B is: a line of the table for each turn.
+  const int64_t lineBytes = (p.M + 3) * 8;
+  Buffer table, packedRows;
+  if (p.gathers) {
+    Value *turn = b.CreateZExt(b.CreateLoad(b.getInt32Ty(), gathering_->count), i64);
+    table = *gathering_->table, packedRows = *gathering_->rows;
+    table.ptr = bytesAfter(table.ptr, b.CreateMul(turn, number(lineBytes)));
+    packedRows.ptr = bytesAfter(packedRows.ptr, b.CreateMul(turn, number(p.M * p.K * p.size)));
+  } else {
+    Buffer &ownTable = newBuffer(mlir::IntegerType::get(p.op->getContext(), 64), {p.M}), &ownRows = newBuffer(p.computeType, {p.M, p.K});
+    freeAfter_[nullptr].push_back(&ownTable), freeAfter_[nullptr].push_back(&ownRows);
+    table = ownTable, packedRows = ownRows;
+  }
+  table.shape = {p.M}, packedRows.shape = {p.M, p.K};
+  Value *zeroRow = leftRows(p.op->getOperand(0), p.pairType ? p.pairType : p.computeType, batch, table, packedRows);
+  if (!p.op->hasAttr("tt.masked_rows_unused")) zeroRow = nullptr;
+  // B is packed unless so few rows use it that copying it costs as much as using it.
+  const Panels right = p.pairType ? Panels{tilePanels(p.op, p.pairType, batch), number(64),
+                                           number(p.vectors * p.units * 64), false}
+                                  : rightPanels(p.op, p.storedType, batch, p.panel(), p.fewRows);
+  Value *count = b.getInt32(1);
+  if (p.gathers) {
+    Value *words = bytesAfter(table.ptr, number(p.M * 8));
+    b.CreateStore(right.pointer, words);
+    b.CreateStore(right.stride, bytesAfter(words, number(8)));
+    b.CreateStore(right.panelStride, bytesAfter(words, number(16)));
+    count = enterGathered();
+  }
+  Value *acc = p.acc->ptr;
+  if (batch) acc = bytesAfter(acc, b.CreateMul(b.CreateZExt(batch->base, i64), number(p.M * p.N * p.size)));
+  llvm::Type *vector = vectorOf(typeOf(p.computeType), p.lanes);
+  const llvm::Align align(static_cast<uint64_t>(p.size));
+  Registers registers;
+  for (int64_t i = 0; i < p.rows * p.vectors; ++i) registers.push_back(entryAlloca(vector, "c"));
+  forLoop(0, p.N / p.panel(), 1, [&](Value *jv) {
+    Value *j = b.CreateZExt(jv, i64);
+    forLoop(0, p.M / p.rows, 1, [&](Value *iv) {
+      Value *i = b.CreateZExt(iv, i64);
+      Value *tile = bytesAfter(acc, b.CreateAdd(b.CreateMul(i, number(p.rows * p.N * p.size)),
+                                                b.CreateMul(j, number(p.panel() * p.size))));
+      auto accumulator = [&](int64_t r, int64_t v) {
+        return bytesAfter(tile, number((r * p.N + v * p.lanes) * p.size));
+      };
+      for (int64_t r = 0; r < p.rows; ++r)
+        for (int64_t v = 0; v < p.vectors; ++v)
+          b.CreateStore(p.zero ? static_cast<Value *>(llvm::Constant::getNullValue(vector))
+                               : b.CreateAlignedLoad(vector, accumulator(r, v), align),
+                        registers[r * p.vectors + v]);
+      if (!p.gathers)
+        multiplyBlock(p, registers, table.ptr, right, zeroRow, i, j);
+      else
+        forLoop(b.getInt32(0), count, 1, [&](Value *turn) {
+          Value *line = bytesAfter(gathering_->table->ptr, b.CreateMul(b.CreateZExt(turn, i64), number(lineBytes)));
+          Value *words = bytesAfter(line, number(p.M * 8));
+          const Panels gathered = {b.CreateLoad(b.getPtrTy(), words), b.CreateLoad(i64, bytesAfter(words, number(8))),
+                                   b.CreateLoad(i64, bytesAfter(words, number(16))), right.inMemory};
+          multiplyBlock(p, registers, line, gathered, zeroRow, i, j);
+        });
+      for (int64_t r = 0; r < p.rows; ++r)
+        for (int64_t v = 0; v < p.vectors; ++v)
+          b.CreateAlignedStore(b.CreateLoad(vector, registers[r * p.vectors + v]), accumulator(r, v), align);
+    });
+  });
+  if (p.gathers) leaveGathered();
+  freeAfter(nullptr);
+  freeAfter_.erase(nullptr);
+}
+
+/// Batches one after another: the operands' blocks are packed for each. Nested sinks need the function's own level, so
+/// the loop is a plain one.
+void Emitter::forEachBatch(int64_t count, llvm::function_ref<void(const Lanes &)> body) {
+  llvm::BasicBlock *loop = llvm::BasicBlock::Create(b.getContext(), "batch", fn_),
+                   *exit = llvm::BasicBlock::Create(b.getContext(), "batches", fn_);
+  llvm::BasicBlock *pre = b.GetInsertBlock();
+  b.CreateBr(loop);
+  b.SetInsertPoint(loop);
+  llvm::PHINode *iv = b.CreatePHI(b.getInt32Ty(), 2);
+  iv->addIncoming(b.getInt32(0), pre);
+  frames_[0].block = loop;
+  body(fromValue(iv, 0));
+  Value *next = b.CreateAdd(iv, b.getInt32(1));
+  iv->addIncoming(next, b.GetInsertBlock());
+  b.CreateCondBr(b.CreateICmpSLT(next, b.getInt32(static_cast<uint32_t>(count))), loop, exit);
+  b.SetInsertPoint(exit);
+  frames_[0].block = exit;
+}
+
+void Emitter::emitDot(mlir::Operation *op) {
+  Product p = planProduct(op);
+  placeAccumulator(p);
+  auto block = [&](const Lanes *batch) {
+    if (mlir::Type operandType = tileOperandType(op))
+      emitTileProduct(op, operandType, *p.acc, p.zero, batch);
+    else
+      emitBlockProduct(p, batch);
+  };
+  if (p.lead == 0)
+    block(nullptr);
   else
-    buffers_[result] = acc;
+    forEachBatch(p.shape[0], [&](const Lanes &batch) { block(&batch); });
+  bindProduct(p);
 }
 
 } // namespace neso::cpu

@@ -255,10 +255,72 @@ private:
     llvm::Value *sure, *end, *outside;
   };
   std::optional<Reach> reachOf(mlir::Value mask, const Index &outer, int axis);
+  struct Reduced {
+    mlir::Operation *op;
+    int axis;
+    Shape shape; // of the sources
+    llvm::SmallVector<mlir::Value, 2> sources;
+    bool scalarResult;
+    llvm::SmallVector<Buffer *, 2> results;         // or, of a scalar:
+    llvm::SmallVector<llvm::AllocaInst *, 2> cells;
+    llvm::Constant *identity; // null: there is none
+    std::optional<MaskedReduction> masked;
+    llvm::SmallVector<llvm::AllocaInst *, 2> accumulators;
+  };
+  llvm::SmallVector<Lanes> combineReduced(const Reduced &r, llvm::ArrayRef<llvm::Value *> accumulated, llvm::ArrayRef<Lanes> elements);
+  void makeAccumulators(Reduced &r, int64_t width);
+  void startAccumulator(const Reduced &r, const std::optional<Reach> &reach, int64_t width);
+  /// covers: the index counts for what is kept of values that others need, too.
+  void accumulate(const Reduced &r, const Index &index, bool first, bool covers);
+  void reduceRow(const Reduced &r, const Nest &nest, Index &outer, llvm::ArrayRef<mlir::Value> masks);
+  void reduceAlong(Reduced &r);
+  void accumulateReached(const Reduced &r, const Index &at, const Reach &reach);
+  void reduceAcross(Reduced &r, int vectorDim);
   llvm::SmallVector<llvm::Value *, 2> combineLanes(mlir::Region &combine, llvm::SmallVector<llvm::Value *, 2> values,
                                                    int64_t width);
   void emitScan(mlir::Operation *op);
+  struct Scan {
+    mlir::Operation *op;
+    int axis;
+    bool reverse;
+    Shape shape;
+    llvm::SmallVector<mlir::Value, 2> sources;
+    llvm::SmallVector<Buffer *, 2> results;
+    llvm::SmallVector<llvm::AllocaInst *, 2> carries; // the running values
+  };
+  llvm::SmallVector<Lanes> combineScanned(const Scan &scan, llvm::ArrayRef<Lanes> earlier, llvm::ArrayRef<Lanes> later);
+  llvm::SmallVector<Lanes, 2> carriedOf(const Scan &scan, int64_t width, int level);
+  void scanLanes(const Scan &scan, llvm::SmallVectorImpl<llvm::Value *> &values, int64_t width, int level);
+  llvm::Value *reversedLanes(llvm::Value *v, int64_t width);
+  void scanVector(const Scan &scan, const Nest &nest, const Index &outer, llvm::Value *from, bool first);
+  void scanAlong(Scan &scan);
+  void scanAcross(Scan &scan);
   void emitDot(mlir::Operation *op);
+  /// One tt.dot: the sizes of its blocks, what its operands are multiplied as, and where its sums are.
+  struct Product {
+    mlir::Operation *op;
+    Shape shape;              // of the result
+    size_t lead;              // dimensions before the last two: 0 or 1
+    int64_t M, N, K;
+    int64_t units;            // steps of the loop over k: K, or pairs
+    int64_t rows, vectors, lanes; // of the sums held in registers
+    mlir::Type resultType, computeType;
+    int64_t size;             // bytes of computeType
+    mlir::Type storedType;    // in which B is packed or read in place
+    mlir::Type pairType;      // null: single elements are multiplied
+    bool fewRows, gathers;
+    Buffer *acc = nullptr;
+    bool ownAcc = false, zero = false; // zero: sums start at zero
+    int64_t panel() const { return lanes * vectors; }
+  };
+  using Registers = llvm::SmallVector<llvm::AllocaInst *, 16>;
+  Product planProduct(mlir::Operation *op);
+  void placeAccumulator(Product &p);
+  void emitBlockProduct(const Product &p, const Lanes *batch);
+  void bindProduct(const Product &p);
+  void forEachBatch(int64_t count, llvm::function_ref<void(const Lanes &)> body);
+  llvm::Value *bytesAfter(llvm::Value *p, llvm::Value *offset);
+  void addProduct(const Product &p, llvm::AllocaInst *sum, llvm::Value *x, llvm::Value *y);
   /// The rows of A: their addresses go to table [M], i64; they lie in memory or in `packed` [M][K]. Returns the address
   /// (i64) that rows without any element have, null if there are none.
   llvm::Value *leftRows(mlir::Value v, mlir::Type computeType, const Lanes *batch, const Buffer &table,
@@ -273,6 +335,10 @@ private:
     llvm::Value *pointer, *stride, *panelStride;
     bool inMemory; // read where it lies, as a rule
   };
+  llvm::SmallVector<llvm::Value *, 4> rightColumns(const Product &p, llvm::Value *row);
+  void prefetchNext(const Product &p, const Panels &right, llvm::Value *panel, llvm::Value *i, llvm::Value *k, int64_t unroll);
+  void multiplyBlock(const Product &p, const Registers &registers, llvm::Value *line, const Panels &right, llvm::Value *zeroRow,
+                     llvm::Value *i, llvm::Value *j);
   Panels rightPanels(mlir::Operation *op, mlir::Type storedType, const Lanes *batch, int64_t panel, bool preferInPlace);
   /// if (condition) yes() else no(), at the function's own level.
   void branch(llvm::Value *condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);

@@ -150,332 +150,346 @@ llvm::SmallVector<Value *, 2> Emitter::combineLanes(mlir::Region &combine, llvm:
   return values;
 }
 
-void Emitter::emitReduce(mlir::Operation *op) {
-  const int axis = static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt());
-  llvm::SmallVector<mlir::Value, 2> sources(op->getOperands().begin(), op->getOperands().end());
-  Shape shape = shapeOf(sources[0].getType());
-  Shape outShape = shape;
-  outShape.erase(outShape.begin() + axis);
-  const size_t n = sources.size();
-  mlir::Region &combine = op->getRegion(0);
-  const bool scalarResult = !isTensor(op->getResult(0).getType());
-  llvm::SmallVector<Buffer *, 2> results(n, nullptr);
-  llvm::SmallVector<llvm::AllocaInst *, 2> cells(n, nullptr);
-  for (size_t i = 0; i < n; ++i) {
-    mlir::Type element = elementOf(op->getResult(static_cast<unsigned>(i)).getType());
-    if (scalarResult)
-      cells[i] = entryAlloca(typeOf(element), "reduced");
-    else
-      results[i] = &newBuffer(element, outShape);
-  }
-  const int vectorDim = unitDim(shape, sources);
-  const int64_t native = caps_.f32Lanes;
-  llvm::Constant *identity = reduceIdentity(op);
+llvm::SmallVector<Lanes> Emitter::combineReduced(const Reduced &r, llvm::ArrayRef<Value *> accumulated,
+                                                 llvm::ArrayRef<Lanes> elements) {
+  llvm::SmallVector<Lanes, 4> args;
+  for (Value *a : accumulated) args.push_back(fromValue(a, currentLevel()));
+  args.append(elements.begin(), elements.end());
+  llvm::SmallVector<Lanes> out;
+  if (!evalRegion(r.op->getRegion(0), args, out) && !failed()) fail(r.op, "this combine function");
+  return out;
+}
 
-  auto combined = [&](llvm::ArrayRef<Value *> accumulated, llvm::ArrayRef<Lanes> elements) {
-    llvm::SmallVector<Lanes, 4> args;
-    for (Value *a : accumulated) args.push_back(fromValue(a, currentLevel()));
-    args.append(elements.begin(), elements.end());
-    llvm::SmallVector<Lanes> out;
-    if (!evalRegion(combine, args, out) && !failed()) fail(op, "this combine function");
-    return out;
-  };
-
-  if (scalarResult || (vectorDim == axis && shape[axis] >= native)) {
-    // Along the vector direction: several accumulators, combined at the end.
-    Nest nest;
-    nest.shape = shape;
-    nest.vectorDim = axis;
-    nest.extent = shape[axis];
-    nest.width = widthFor(sources, nest.extent, 4);
-    while (nest.extent % nest.width) nest.width /= 2;
-    llvm::SmallVector<llvm::AllocaInst *, 2> accumulators;
-    for (mlir::Value s : sources) {
-      llvm::Type *t = typeOf(elementOf(s.getType()));
-      accumulators.push_back(
-          entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "acc"));
-    }
-    const std::optional<MaskedReduction> masked = maskedReduction(op, false);
-    sink([&] {
-      llvm::SmallVector<mlir::Value, 4> masks = masksBelow(sources, shape);
-      if (masked) {
-        llvm::erase(masks, masked->mask);
-        masks.insert(masks.begin(), masked->mask);
-      }
-      // One vector loop for each outer index, so the outer loops are walked by a nest of their own.
-      Nest rows;
-      rows.shape = outShape;
-      rows.vectorDim = -1;
-      Index outer(shape.size(), uniformInt(0));
-      auto row = [&] {
-        width_ = nest.width;
-        auto step = [&](const Index &index, bool first) {
-          if (!masked) cover(shape, &index);
-          llvm::SmallVector<Lanes, 2> elements;
-          for (mlir::Value s : sources) elements.push_back(eval(s, index));
-          coverIndex_ = nullptr;
-          if (first) {
-            for (size_t i = 0; i < n; ++i) b.CreateStore(vec(elements[i]), accumulators[i]);
-            return;
-          }
-          // A narrow tail goes into the first lanes.
-          llvm::SmallVector<Value *, 2> current;
-          for (llvm::AllocaInst *a : accumulators) {
-            llvm::Type *t = a->getAllocatedType()->getScalarType();
-            if (width_ > 1) t = llvm::FixedVectorType::get(t, static_cast<unsigned>(width_));
-            current.push_back(b.CreateLoad(t, a));
-          }
-          llvm::SmallVector<Lanes> out = combined(current, elements);
-          for (size_t i = 0; i < n && i < out.size(); ++i) b.CreateStore(vec(out[i]), accumulators[i]);
-        };
-        Masks loopMasks{masks, masked.has_value(), 0, identity != nullptr};
-        if (identity) {
-          std::optional<Reach> reach = masked ? reachOf(masked->mask, outer, axis) : std::nullopt;
-          Value *from = reach ? b.CreateSelect(reach->outside, masked->outside, identity) : identity;
-          b.CreateStore(nest.width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(nest.width), from) : from,
-                        accumulators[0]);
-        } else {
-          forLoop(0, 1, 1, [&](Value *) { step(vectorIndex(nest, outer, b.getInt32(0)), true); });
-          loopMasks.start = nest.width;
-        }
-        if (loopMasks.start < nest.extent)
-          vectorLoop(nest, outer, loopMasks, [&](const Index &index) { step(index, false); });
-        llvm::SmallVector<Value *, 2> last;
-        for (llvm::AllocaInst *a : accumulators) last.push_back(b.CreateLoad(a->getAllocatedType(), a));
-        last = combineLanes(combine, last, nest.width);
-        width_ = 1;
-        Index at = outer;
-        at.erase(at.begin() + axis);
-        for (size_t i = 0; i < n; ++i) {
-          if (scalarResult)
-            b.CreateStore(last[i], cells[i]);
-          else
-            storeBuffer(*results[i], at, fromValue(last[i], currentLevel()));
-        }
-      };
-      auto rowsFrom = [&](auto &self, size_t d) -> void {
-        while (d < shape.size() && (static_cast<int>(d) == axis || shape[d] == 1)) ++d;
-        if (d == shape.size()) return row();
-        forLoop(0, shape[d], 1, [&](Value *iv) {
-          outer[d] = fromValue(iv, currentLevel());
-          self(self, d + 1);
-        });
-      };
-      rowsFrom(rowsFrom, 0);
-    });
-  } else {
-    // Across: results in vectors, a loop over the axis inside.
-    Nest nest = planNest(outShape, {}, widthFor(sources, 64, 4));
-    const int moved = vectorDim > axis ? vectorDim - 1 : vectorDim;
-    if (vectorDim != axis && shape[vectorDim] >= native) {
-      nest.vectorDim = moved;
-      nest.flatFrom = -1;
-      nest.extent = shape[vectorDim];
-      nest.width = widthFor(sources, nest.extent, 4);
-      while (nest.extent % nest.width) nest.width /= 2;
-    }
-    llvm::SmallVector<llvm::AllocaInst *, 2> accumulators;
-    for (mlir::Value s : sources) {
-      llvm::Type *t = typeOf(elementOf(s.getType()));
-      accumulators.push_back(
-          entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "acc"));
-    }
-    const std::optional<MaskedReduction> masked = shape[axis] > 4 ? maskedReduction(op, true) : std::nullopt;
-    sink([&] {
-      const Index origin(shape.size(), uniformInt(0));
-      const std::optional<Reach> reach = masked ? reachOf(masked->mask, origin, axis) : std::nullopt;
-      runNest(nest, {}, [&](const Index &at) {
-        auto step = [&](const Lanes &position, bool first) {
-          Index index = at;
-          index.insert(index.begin() + axis, position);
-          if (!reach) cover(shape, &index);
-          llvm::SmallVector<Lanes, 2> elements;
-          for (mlir::Value s : sources) elements.push_back(eval(s, index));
-          coverIndex_ = nullptr;
-          llvm::SmallVector<Value *, 2> current;
-          if (!first) {
-            for (llvm::AllocaInst *a : accumulators) current.push_back(b.CreateLoad(a->getAllocatedType(), a));
-            llvm::SmallVector<Lanes> out = combined(current, elements);
-            elements.assign(out.begin(), out.end());
-          }
-          for (size_t i = 0; i < n && i < elements.size(); ++i) b.CreateStore(vec(elements[i]), accumulators[i]);
-        };
-        if (reach) {
-          Value *from = b.CreateSelect(reach->outside, masked->outside, identity);
-          b.CreateStore(nest.width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(nest.width), from) : from,
-                        accumulators[0]);
-          auto rows = [&](Value *lo, Value *hi, bool known) {
-            forLoop(lo, hi, 1, [&](Value *iv) {
-              const Lanes position = fromValue(iv, currentLevel());
-              if (known) {
-                Index row = origin;
-                row[static_cast<size_t>(axis)] = position;
-                Lanes yes;
-                yes.base = b.getTrue(), yes.level = static_cast<uint8_t>(currentLevel());
-                frames_.back().memo[keyOf(masked->mask, row)] = yes;
-              }
-              step(position, false);
-            });
-          };
-          rows(b.getInt32(0), reach->sure, true);
-          rows(reach->sure, reach->end, false);
-        } else if (shape[axis] <= 4) {
-          for (int64_t k = 0; k < shape[axis]; ++k) step(uniformInt(k), k == 0);
-        } else {
-          forLoop(0, 1, 1, [&](Value *iv) { step(fromValue(iv, currentLevel()), true); });
-          forLoop(1, shape[axis], 1, [&](Value *iv) { step(fromValue(iv, currentLevel()), false); });
-        }
-        for (size_t i = 0; i < n; ++i) {
-          Value *v = b.CreateLoad(accumulators[i]->getAllocatedType(), accumulators[i]);
-          storeBuffer(*results[i], at, fromValue(v, currentLevel()));
-        }
-      });
-    });
-  }
-  commitKept();
-  for (size_t i = 0; i < n; ++i) {
-    mlir::Value result = op->getResult(static_cast<unsigned>(i));
-    if (scalarResult)
-      scalars_[result] = fromValue(b.CreateLoad(cells[i]->getAllocatedType(), cells[i]), 0);
-    else
-      bind(result, *results[i]);
+void Emitter::makeAccumulators(Reduced &r, int64_t width) {
+  for (mlir::Value s : r.sources) {
+    llvm::Type *t = typeOf(elementOf(s.getType()));
+    r.accumulators.push_back(
+        entryAlloca(width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(width)) : t, "acc"));
   }
 }
 
-void Emitter::emitScan(mlir::Operation *op) {
-  const int axis = static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt());
-  auto reverseAttr = op->getAttrOfType<mlir::BoolAttr>("reverse");
-  const bool reverse = reverseAttr && reverseAttr.getValue();
-  llvm::SmallVector<mlir::Value, 2> sources(op->getOperands().begin(), op->getOperands().end());
-  Shape shape = shapeOf(sources[0].getType());
-  const size_t n = sources.size();
-  const int rank = static_cast<int>(shape.size());
-  mlir::Region &combine = op->getRegion(0);
-  llvm::SmallVector<Buffer *, 2> results;
-  for (mlir::Value r : op->getResults()) results.push_back(&newBuffer(elementOf(r.getType()), shape));
+/// The first accumulator before any element; `reach`: of the mask, what lies outside of it counts once.
+void Emitter::startAccumulator(const Reduced &r, const std::optional<Reach> &reach, int64_t width) {
+  Value *from = reach ? b.CreateSelect(reach->outside, r.masked->outside, r.identity) : r.identity;
+  b.CreateStore(width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(width), from) : from, r.accumulators[0]);
+}
 
-  auto combined = [&](llvm::ArrayRef<Lanes> earlier, llvm::ArrayRef<Lanes> later) {
-    llvm::SmallVector<Lanes, 4> args(earlier.begin(), earlier.end());
-    args.append(later.begin(), later.end());
-    llvm::SmallVector<Lanes> out;
-    if (!evalRegion(combine, args, out)) {
-      if (!failed()) fail(op, "this combine function");
-      out.assign(later.begin(), later.end());
+/// Elements at `index` go into the accumulators: the first ones as they are. A narrow tail goes into the first lanes.
+void Emitter::accumulate(const Reduced &r, const Index &index, bool first, bool covers) {
+  if (covers) cover(r.shape, &index);
+  llvm::SmallVector<Lanes, 2> elements;
+  for (mlir::Value s : r.sources) elements.push_back(eval(s, index));
+  coverIndex_ = nullptr;
+  if (!first) {
+    llvm::SmallVector<Value *, 2> current;
+    for (llvm::AllocaInst *a : r.accumulators) {
+      llvm::Type *t = a->getAllocatedType()->getScalarType();
+      if (width_ > 1) t = llvm::FixedVectorType::get(t, static_cast<unsigned>(width_));
+      current.push_back(b.CreateLoad(t, a));
     }
-    return out;
-  };
-  const int64_t extent = shape[axis];
-
-  if (axis == rank - 1) {
-    // Inside a vector: doubling steps; from vector to vector: the last lane is carried.
-    int64_t width = caps_.f32Lanes;
-    while (extent % width || width > extent) width /= 2;
-    llvm::SmallVector<llvm::AllocaInst *, 2> carries;
-    for (mlir::Value s : sources) carries.push_back(entryAlloca(typeOf(elementOf(s.getType())), "carry"));
-    sink([&] {
-      Index outer(shape.size(), uniformInt(0));
-      auto row = [&] {
-        width_ = width;
-        auto chunk = [&](Value *iv, bool first) {
-          Nest nest;
-          nest.shape = shape;
-          nest.vectorDim = axis;
-          nest.extent = extent;
-          nest.width = width;
-          Value *start = reverse ? b.CreateSub(b.getInt32(static_cast<uint32_t>(extent - width)), iv) : iv;
-          Index index = vectorIndex(nest, outer, start);
-          auto flip = [&](Value *v) {
-            if (!reverse || width == 1) return v;
-            llvm::SmallVector<int, 16> pattern;
-            for (int64_t l = width - 1; l >= 0; --l) pattern.push_back(static_cast<int>(l));
-            return b.CreateShuffleVector(v, pattern);
-          };
-          llvm::SmallVector<Value *, 2> values;
-          for (mlir::Value s : sources) values.push_back(flip(vec(eval(s, index))));
-          const int level = currentLevel();
-          for (int64_t s = 1; s < width; s *= 2) {
-            llvm::SmallVector<int, 16> pattern;
-            llvm::SmallVector<llvm::Constant *, 16> reached;
-            for (int64_t l = 0; l < width; ++l) {
-              pattern.push_back(static_cast<int>(l >= s ? l - s : l));
-              reached.push_back(b.getInt1(l >= s));
-            }
-            llvm::SmallVector<Lanes, 2> earlier, later;
-            for (Value *v : values) {
-              earlier.push_back(fromValue(b.CreateShuffleVector(v, pattern), level));
-              later.push_back(fromValue(v, level));
-            }
-            llvm::SmallVector<Lanes> out = combined(earlier, later);
-            for (size_t i = 0; i < n; ++i)
-              values[i] = b.CreateSelect(llvm::ConstantVector::get(reached), vec(out[i]), values[i]);
-          }
-          if (!first) {
-            llvm::SmallVector<Lanes, 2> earlier, later;
-            for (size_t i = 0; i < n; ++i) {
-              Value *carry = b.CreateLoad(carries[i]->getAllocatedType(), carries[i]);
-              earlier.push_back(
-                  fromValue(width > 1 ? b.CreateVectorSplat(static_cast<unsigned>(width), carry) : carry, level));
-              later.push_back(fromValue(values[i], level));
-            }
-            llvm::SmallVector<Lanes> out = combined(earlier, later);
-            for (size_t i = 0; i < n; ++i) values[i] = vec(out[i]);
-          }
-          for (size_t i = 0; i < n; ++i) {
-            b.CreateStore(width > 1 ? b.CreateExtractElement(values[i], static_cast<uint64_t>(width - 1)) : values[i],
-                          carries[i]);
-            storeBuffer(*results[i], index, fromValue(flip(values[i]), level));
-          }
-        };
-        forLoop(0, 1, 1, [&](Value *iv) { chunk(iv, true); });
-        forLoop(width, extent, width, [&](Value *iv) { chunk(iv, false); });
-      };
-      auto rowsFrom = [&](auto &self, int d) -> void {
-        while (d < rank && (d == axis || shape[d] == 1)) ++d;
-        if (d == rank) return row();
-        forLoop(0, shape[d], 1, [&](Value *iv) {
-          outer[d] = fromValue(iv, currentLevel());
-          self(self, d + 1);
-        });
-      };
-      rowsFrom(rowsFrom, 0);
-    });
-  } else {
-    // Along an outer dimension: vectors across, the running values in registers.
-    Shape across = shape;
-    across.erase(across.begin() + axis);
-    Nest nest = planNest(across, {}, widthFor(sources, 64, 2));
-    llvm::SmallVector<llvm::AllocaInst *, 2> carries;
-    for (mlir::Value s : sources) {
-      llvm::Type *t = typeOf(elementOf(s.getType()));
-      carries.push_back(
-          entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "carry"));
-    }
-    sink([&] {
-      runNest(nest, {}, [&](const Index &at) {
-        auto step = [&](Value *iv, bool first) {
-          Value *position = reverse ? b.CreateSub(b.getInt32(static_cast<uint32_t>(extent - 1)), iv) : iv;
-          Index index = at;
-          index.insert(index.begin() + axis, fromValue(position, currentLevel()));
-          llvm::SmallVector<Lanes, 2> values;
-          for (mlir::Value s : sources) values.push_back(eval(s, index));
-          if (!first) {
-            llvm::SmallVector<Lanes, 2> earlier;
-            for (llvm::AllocaInst *c : carries)
-              earlier.push_back(fromValue(b.CreateLoad(c->getAllocatedType(), c), currentLevel()));
-            llvm::SmallVector<Lanes> out = combined(earlier, values);
-            values.assign(out.begin(), out.end());
-          }
-          for (size_t i = 0; i < n; ++i) {
-            b.CreateStore(vec(values[i]), carries[i]);
-            storeBuffer(*results[i], index, values[i]);
-          }
-        };
-        forLoop(0, 1, 1, [&](Value *iv) { step(iv, true); });
-        forLoop(1, extent, 1, [&](Value *iv) { step(iv, false); });
-      });
-    });
+    llvm::SmallVector<Lanes> out = combineReduced(r, current, elements);
+    elements.assign(out.begin(), out.end());
   }
-  for (size_t i = 0; i < n; ++i) bind(op->getResult(static_cast<unsigned>(i)), *results[i]);
+  for (size_t i = 0; i < r.accumulators.size() && i < elements.size(); ++i)
+    b.CreateStore(vec(elements[i]), r.accumulators[i]);
+}
+
+/// One row along the vector direction: several accumulators, combined at the end.
+void Emitter::reduceRow(const Reduced &r, const Nest &nest, Index &outer, llvm::ArrayRef<mlir::Value> masks) {
+  width_ = nest.width;
+  Masks loopMasks{{masks.begin(), masks.end()}, r.masked.has_value(), 0, r.identity != nullptr};
+  if (r.identity) {
+    startAccumulator(r, r.masked ? reachOf(r.masked->mask, outer, r.axis) : std::nullopt, nest.width);
+  } else {
+    forLoop(0, 1, 1, [&](Value *) { accumulate(r, vectorIndex(nest, outer, b.getInt32(0)), true, !r.masked); });
+    loopMasks.start = nest.width;
+  }
+  if (loopMasks.start < nest.extent)
+    vectorLoop(nest, outer, loopMasks, [&](const Index &index) { accumulate(r, index, false, !r.masked); });
+  llvm::SmallVector<Value *, 2> last;
+  for (llvm::AllocaInst *a : r.accumulators) last.push_back(b.CreateLoad(a->getAllocatedType(), a));
+  last = combineLanes(r.op->getRegion(0), last, nest.width);
+  width_ = 1;
+  Index at = outer;
+  at.erase(at.begin() + r.axis);
+  for (size_t i = 0; i < last.size(); ++i) {
+    if (r.scalarResult)
+      b.CreateStore(last[i], r.cells[i]);
+    else
+      storeBuffer(*r.results[i], at, fromValue(last[i], currentLevel()));
+  }
+}
+
+/// The axis is the vector direction: one vector loop for each outer index, so these are walked by loops of their own.
+void Emitter::reduceAlong(Reduced &r) {
+  Nest nest;
+  nest.shape = r.shape;
+  nest.vectorDim = r.axis;
+  nest.extent = r.shape[r.axis];
+  nest.width = widthFor(r.sources, nest.extent, 4);
+  while (nest.extent % nest.width) nest.width /= 2;
+  makeAccumulators(r, nest.width);
+  r.masked = maskedReduction(r.op, false);
+  sink([&] {
+    llvm::SmallVector<mlir::Value, 4> masks = masksBelow(r.sources, r.shape);
+    if (r.masked) {
+      llvm::erase(masks, r.masked->mask);
+      masks.insert(masks.begin(), r.masked->mask);
+    }
+    Index outer(r.shape.size(), uniformInt(0));
+    auto rowsFrom = [&](auto &self, size_t d) -> void {
+      while (d < r.shape.size() && (static_cast<int>(d) == r.axis || r.shape[d] == 1)) ++d;
+      if (d == r.shape.size()) return reduceRow(r, nest, outer, masks);
+      forLoop(0, r.shape[d], 1, [&](Value *iv) {
+        outer[d] = fromValue(iv, currentLevel());
+        self(self, d + 1);
+      });
+    };
+    rowsFrom(rowsFrom, 0);
+  });
+}
+
+/// The elements of one vector of results, for the positions that the mask may let through.
+void Emitter::accumulateReached(const Reduced &r, const Index &at, const Reach &reach) {
+  auto rows = [&](Value *lo, Value *hi, bool known) {
+    forLoop(lo, hi, 1, [&](Value *iv) {
+      const Lanes position = fromValue(iv, currentLevel());
+      if (known) {
+        Index row(r.shape.size(), uniformInt(0));
+        row[static_cast<size_t>(r.axis)] = position;
+        Lanes yes;
+        yes.base = b.getTrue(), yes.level = static_cast<uint8_t>(currentLevel());
+        frames_.back().memo[keyOf(r.masked->mask, row)] = yes;
+      }
+      Index index = at;
+      index.insert(index.begin() + r.axis, position);
+      accumulate(r, index, false, false);
+    });
+  };
+  rows(b.getInt32(0), reach.sure, true);
+  rows(reach.sure, reach.end, false);
+}
+
+/// Results in vectors, a loop over the axis inside.
+void Emitter::reduceAcross(Reduced &r, int vectorDim) {
+  Shape outShape = r.shape;
+  outShape.erase(outShape.begin() + r.axis);
+  Nest nest = planNest(outShape, {}, widthFor(r.sources, 64, 4));
+  if (vectorDim != r.axis && r.shape[vectorDim] >= caps_.f32Lanes) {
+    nest.vectorDim = vectorDim > r.axis ? vectorDim - 1 : vectorDim;
+    nest.flatFrom = -1;
+    nest.extent = r.shape[vectorDim];
+    nest.width = widthFor(r.sources, nest.extent, 4);
+    while (nest.extent % nest.width) nest.width /= 2;
+  }
+  makeAccumulators(r, nest.width);
+  const int64_t count = r.shape[r.axis];
+  if (count > 4) r.masked = maskedReduction(r.op, true);
+  sink([&] {
+    const std::optional<Reach> reach =
+        r.masked ? reachOf(r.masked->mask, Index(r.shape.size(), uniformInt(0)), r.axis) : std::nullopt;
+    runNest(nest, {}, [&](const Index &at) {
+      auto step = [&](const Lanes &position, bool first) {
+        Index index = at;
+        index.insert(index.begin() + r.axis, position);
+        accumulate(r, index, first, true);
+      };
+      if (reach) {
+        startAccumulator(r, reach, nest.width);
+        accumulateReached(r, at, *reach);
+      } else if (count <= 4) {
+        for (int64_t k = 0; k < count; ++k) step(uniformInt(k), k == 0);
+      } else {
+        forLoop(0, 1, 1, [&](Value *iv) { step(fromValue(iv, currentLevel()), true); });
+        forLoop(1, count, 1, [&](Value *iv) { step(fromValue(iv, currentLevel()), false); });
+      }
+      for (size_t i = 0; i < r.results.size(); ++i) {
+        Value *v = b.CreateLoad(r.accumulators[i]->getAllocatedType(), r.accumulators[i]);
+        storeBuffer(*r.results[i], at, fromValue(v, currentLevel()));
+      }
+    });
+  });
+}
+
+void Emitter::emitReduce(mlir::Operation *op) {
+  Reduced r;
+  r.op = op;
+  r.axis = static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt());
+  r.sources.assign(op->operand_begin(), op->operand_end());
+  r.shape = shapeOf(r.sources[0].getType());
+  r.scalarResult = !isTensor(op->getResult(0).getType());
+  r.identity = reduceIdentity(op);
+  Shape outShape = r.shape;
+  outShape.erase(outShape.begin() + r.axis);
+  for (mlir::Value result : op->getResults()) {
+    mlir::Type element = elementOf(result.getType());
+    if (r.scalarResult)
+      r.cells.push_back(entryAlloca(typeOf(element), "reduced"));
+    else
+      r.results.push_back(&newBuffer(element, outShape));
+  }
+  const int vectorDim = unitDim(r.shape, r.sources);
+  if (r.scalarResult || (vectorDim == r.axis && r.shape[r.axis] >= caps_.f32Lanes))
+    reduceAlong(r);
+  else
+    reduceAcross(r, vectorDim);
+  commitKept();
+  for (unsigned i = 0; i < op->getNumResults(); ++i) {
+    mlir::Value result = op->getResult(i);
+    if (r.scalarResult)
+      scalars_[result] = fromValue(b.CreateLoad(r.cells[i]->getAllocatedType(), r.cells[i]), 0);
+    else
+      bind(result, *r.results[i]);
+  }
+}
+
+llvm::SmallVector<Lanes> Emitter::combineScanned(const Scan &scan, llvm::ArrayRef<Lanes> earlier, llvm::ArrayRef<Lanes> later) {
+  llvm::SmallVector<Lanes, 4> args(earlier.begin(), earlier.end());
+  args.append(later.begin(), later.end());
+  llvm::SmallVector<Lanes> out;
+  if (evalRegion(scan.op->getRegion(0), args, out)) return out;
+  if (!failed()) fail(scan.op, "this combine function");
+  return llvm::SmallVector<Lanes>(later.begin(), later.end());
+}
+
+/// The running values, in as many lanes as the next elements have.
+llvm::SmallVector<Lanes, 2> Emitter::carriedOf(const Scan &scan, int64_t width, int level) {
+  llvm::SmallVector<Lanes, 2> out;
+  for (llvm::AllocaInst *carry : scan.carries) {
+    Value *v = b.CreateLoad(carry->getAllocatedType(), carry);
+    const bool one = width > 1 && !v->getType()->isVectorTy();
+    out.push_back(fromValue(one ? b.CreateVectorSplat(static_cast<unsigned>(width), v) : v, level));
+  }
+  return out;
+}
+
+/// Each lane becomes the combination of all up to it: doubling steps (Hillis and Steele 1986).
+void Emitter::scanLanes(const Scan &scan, llvm::SmallVectorImpl<Value *> &values, int64_t width, int level) {
+  for (int64_t s = 1; s < width; s *= 2) {
+    llvm::SmallVector<int, 16> pattern;
+    llvm::SmallVector<llvm::Constant *, 16> reached;
+    for (int64_t l = 0; l < width; ++l) {
+      pattern.push_back(static_cast<int>(l >= s ? l - s : l));
+      reached.push_back(b.getInt1(l >= s));
+    }
+    llvm::SmallVector<Lanes, 2> earlier, later;
+    for (Value *v : values) {
+      earlier.push_back(fromValue(b.CreateShuffleVector(v, pattern), level));
+      later.push_back(fromValue(v, level));
+    }
+    llvm::SmallVector<Lanes> out = combineScanned(scan, earlier, later);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = b.CreateSelect(llvm::ConstantVector::get(reached), vec(out[i]), values[i]);
+  }
+}
+
+Value *Emitter::reversedLanes(Value *v, int64_t width) {
+  if (width == 1) return v;
+  llvm::SmallVector<int, 16> pattern;
+  for (int64_t l = width - 1; l >= 0; --l) pattern.push_back(static_cast<int>(l));
+  return b.CreateShuffleVector(v, pattern);
+}
+
+/// One vector of a row, `from` elements after the row's beginning, or before its end.
+void Emitter::scanVector(const Scan &scan, const Nest &nest, const Index &outer, Value *from, bool first) {
+  const int64_t width = nest.width;
+  Value *start =
+      scan.reverse ? b.CreateSub(b.getInt32(static_cast<uint32_t>(nest.extent - width)), from) : from;
+  Index index = vectorIndex(nest, outer, start);
+  auto flip = [&](Value *v) { return scan.reverse ? reversedLanes(v, width) : v; };
+  llvm::SmallVector<Value *, 2> values;
+  for (mlir::Value s : scan.sources) values.push_back(flip(vec(eval(s, index))));
+  const int level = currentLevel();
+  scanLanes(scan, values, width, level);
+  if (!first) {
+    llvm::SmallVector<Lanes, 2> later;
+    for (Value *v : values) later.push_back(fromValue(v, level));
+    llvm::SmallVector<Lanes> out = combineScanned(scan, carriedOf(scan, width, level), later);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = vec(out[i]);
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    b.CreateStore(width > 1 ? b.CreateExtractElement(values[i], static_cast<uint64_t>(width - 1)) : values[i],
+                  scan.carries[i]);
+    storeBuffer(*scan.results[i], index, fromValue(flip(values[i]), level));
+  }
+}
+
+/// Rows one after another; from vector to vector the last lane is carried.
+void Emitter::scanAlong(Scan &scan) {
+  Nest nest;
+  nest.shape = scan.shape;
+  nest.vectorDim = scan.axis;
+  nest.extent = scan.shape[scan.axis];
+  nest.width = caps_.f32Lanes;
+  while (nest.extent % nest.width || nest.width > nest.extent) nest.width /= 2;
+  for (mlir::Value s : scan.sources) scan.carries.push_back(entryAlloca(typeOf(elementOf(s.getType())), "carry"));
+  sink([&] {
+    Index outer(scan.shape.size(), uniformInt(0));
+    auto row = [&] {
+      width_ = nest.width;
+      forLoop(0, 1, 1, [&](Value *iv) { scanVector(scan, nest, outer, iv, true); });
+      forLoop(nest.width, nest.extent, nest.width, [&](Value *iv) { scanVector(scan, nest, outer, iv, false); });
+    };
+    auto rowsFrom = [&](auto &self, size_t d) -> void {
+      while (d < scan.shape.size() && (static_cast<int>(d) == scan.axis || scan.shape[d] == 1)) ++d;
+      if (d == scan.shape.size()) return row();
+      forLoop(0, scan.shape[d], 1, [&](Value *iv) {
+        outer[d] = fromValue(iv, currentLevel());
+        self(self, d + 1);
+      });
+    };
+    rowsFrom(rowsFrom, 0);
+  });
+}
+
+/// Along an outer dimension: vectors across, the running values in registers.
+void Emitter::scanAcross(Scan &scan) {
+  Shape across = scan.shape;
+  across.erase(across.begin() + scan.axis);
+  const Nest nest = planNest(across, {}, widthFor(scan.sources, 64, 2));
+  const int64_t extent = scan.shape[scan.axis];
+  for (mlir::Value s : scan.sources) {
+    llvm::Type *t = typeOf(elementOf(s.getType()));
+    scan.carries.push_back(
+        entryAlloca(nest.width > 1 ? llvm::FixedVectorType::get(t, static_cast<unsigned>(nest.width)) : t, "carry"));
+  }
+  sink([&] {
+    runNest(nest, {}, [&](const Index &at) {
+      auto step = [&](Value *iv, bool first) {
+        Value *position = scan.reverse ? b.CreateSub(b.getInt32(static_cast<uint32_t>(extent - 1)), iv) : iv;
+        Index index = at;
+        index.insert(index.begin() + scan.axis, fromValue(position, currentLevel()));
+        llvm::SmallVector<Lanes, 2> values;
+        for (mlir::Value s : scan.sources) values.push_back(eval(s, index));
+        if (!first) {
+          llvm::SmallVector<Lanes> out = combineScanned(scan, carriedOf(scan, nest.width, currentLevel()), values);
+          values.assign(out.begin(), out.end());
+        }
+        for (size_t i = 0; i < values.size(); ++i) {
+          b.CreateStore(vec(values[i]), scan.carries[i]);
+          storeBuffer(*scan.results[i], index, values[i]);
+        }
+      };
+      forLoop(0, 1, 1, [&](Value *iv) { step(iv, true); });
+      forLoop(1, extent, 1, [&](Value *iv) { step(iv, false); });
+    });
+  });
+}
+
+void Emitter::emitScan(mlir::Operation *op) {
+  Scan scan;
+  scan.op = op;
+  scan.axis = static_cast<int>(op->getAttrOfType<mlir::IntegerAttr>("axis").getInt());
+  auto reverse = op->getAttrOfType<mlir::BoolAttr>("reverse");
+  scan.reverse = reverse && reverse.getValue();
+  scan.sources.assign(op->operand_begin(), op->operand_end());
+  scan.shape = shapeOf(scan.sources[0].getType());
+  for (mlir::Value r : op->getResults()) scan.results.push_back(&newBuffer(elementOf(r.getType()), scan.shape));
+  if (scan.axis == static_cast<int>(scan.shape.size()) - 1)
+    scanAlong(scan);
+  else
+    scanAcross(scan);
+  for (unsigned i = 0; i < op->getNumResults(); ++i) bind(op->getResult(i), *scan.results[i]);
 }
 
 } // namespace neso::cpu
