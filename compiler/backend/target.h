@@ -51,6 +51,7 @@ struct FunctionUsage {
   int sharedBytes = 0;
   int threads = 0;
   int blocksPerSm = 0; // by registers, shared memory and threads
+  std::string products; // how tensor cores are used, or why not better; empty: no products
 };
 
 struct CodeRequest {

@@ -259,7 +259,7 @@ private:
       if (code.empty()) texts_ = std::move(made->texts);
       for (Diagnostic &warning : made->warnings) sink_.warn(std::move(warning));
       usage_ = std::move(made->usage);
-      std::move(made->code.begin(), made->code.end(), std::back_inserter(code));
+      addCode(code, std::move(made->code));
     }
     return code;
   }

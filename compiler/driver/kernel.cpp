@@ -311,7 +311,7 @@ Result<GeneratedCode> generate(mlir::ModuleOp original, const std::string &name,
     Result<GeneratedCode> made = targets.backend().compile({{function, name, warps, stages}}, *target, request);
     if (!made) return made.takeError();
     out.texts = std::move(made->texts);
-    std::move(made->code.begin(), made->code.end(), std::back_inserter(out.code));
+    addCode(out.code, std::move(made->code));
     std::move(made->warnings.begin(), made->warnings.end(), std::back_inserter(out.warnings));
   }
   return out;

@@ -128,11 +128,12 @@ private:
   /// What each function takes of a multiprocessor, and how many blocks of it fit there at once.
   void resources() {
     out_ += "<h2>Registers and shared memory</h2><table><tr><th>function<th class=n>threads<th class=n>registers<th "
-            "class=n>spilled bytes<th class=n>shared memory<th class=n>blocks a multiprocessor</tr>";
+            "class=n>spilled bytes<th class=n>shared memory<th class=n>blocks a multiprocessor<th>products</tr>";
     for (const FunctionUsage &u : usage_)
       out_ += fmt::format(
-          "<tr><td><code>{}</code><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>",
-          escape(u.name), u.threads, u.registers, u.spillBytes, bytesText(u.sharedBytes), u.blocksPerSm);
+          "<tr><td><code>{}</code><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td>{}</tr>",
+          escape(u.name), u.threads, u.registers, u.spillBytes, bytesText(u.sharedBytes), u.blocksPerSm,
+          escape(u.products));
     out_ += "</table>";
   }
 

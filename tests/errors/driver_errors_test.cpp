@@ -79,10 +79,20 @@ TEST(DriverErrors, OptionIdle) {
 TEST(Driver, SpillsAreWarningsWithTheKernelsName) {
   FunctionUsage calm, full;
   calm.name = "calm", full.name = "full", full.spillBytes = 96, full.registers = 255;
-  std::vector<Diagnostic> warnings = nvidia::spillWarnings({calm, full}, "sm_90");
+  nvidia::CompiledModule made;
+  made.usage = {calm, full};
+  std::vector<Diagnostic> warnings = nvidia::warningsOf(made, "sm_90");
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(warnings[0].kind, diag::NvidiaSpills);
   EXPECT_NE(warnings[0].str().find("kernel 'full'"), std::string::npos);
+}
+TEST(Driver, ProductsThatWaitForOneAnotherAreAWarning) {
+  nvidia::CompiledModule made;
+  made.serialised = "(C7514) Potential Performance Loss";
+  std::vector<Diagnostic> warnings = nvidia::warningsOf(made, "sm_90a");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].kind, diag::NvidiaSerialised);
+  EXPECT_NE(warnings[0].str().find("C7514"), std::string::npos);
 }
 TEST(DriverErrors, MissingFile) { EXPECT_EQ(refusal({}, "/nonexistent/model.pt2"), diag::FileUnreadable); }
 

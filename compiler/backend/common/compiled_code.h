@@ -5,6 +5,7 @@
 // object with the type neso_cpu_kernel_fn of abi/kernel_abi.h. A package that carries several levels holds one
 // CompiledCode a level and the loader picks.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,5 +38,13 @@ struct CompiledCode {
   std::string llvmText; // LLVM IR after optimisation
   std::string asmText;  // assembly, or PTX
 };
+
+/// Adds what was made for one more machine. Code that is there by its target's name was made for an earlier machine as well
+/// and is the same: sm_90 and sm_90a share the PTX.
+inline void addCode(std::vector<CompiledCode> &all, std::vector<CompiledCode> more) {
+  for (CompiledCode &code : more)
+    if (std::none_of(all.begin(), all.end(), [&](const CompiledCode &known) { return known.target == code.target; }))
+      all.push_back(std::move(code));
+}
 
 } // namespace neso

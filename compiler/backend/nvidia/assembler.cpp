@@ -92,6 +92,16 @@ std::vector<RefusedLine> parseRefusals(llvm::StringRef report) {
   return out;
 }
 
+/// "ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized due to … in function 'k'"
+std::string parseSerialised(llvm::StringRef report) {
+  std::string out;
+  for (; !report.empty(); report = report.split('\n').second) {
+    llvm::StringRef line = report.split('\n').first;
+    if (line.contains("(C75") && line.contains("serialized")) out += line.str() + "\n";
+  }
+  return out;
+}
+
 } // namespace
 
 std::optional<std::string> findAssembler(const std::string &given) { return findTool("ptxas", given); }
@@ -114,6 +124,7 @@ Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::
   Assembled result;
   result.cubin.assign(cubin.begin(), cubin.end());
   result.usage = parseUsage(report);
+  result.serialised = parseSerialised(report);
   return result;
 }
 

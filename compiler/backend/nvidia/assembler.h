@@ -12,6 +12,8 @@ namespace neso::nvidia {
 
 struct Assembled {
   std::vector<uint8_t> cubin;
+  /// What ptxas says of products by wgmma that it makes wait for one another; empty: none.
+  std::string serialised;
   std::vector<FunctionUsage> usage; // name is the entry's symbol; threads and blocksPerSm are the caller's to fill
 };
 

@@ -12,7 +12,7 @@ void Emitter::emitRing(mlir::Operation *op) {
   ttg::RingType type = alloc.getRing().getType();
   llvm::ArrayRef<int64_t> shape = type.getShape().drop_front();
   llvm::Type *element = typeOf(type.getElementType());
-  LinearLayout layout = dotBuffer(Sizes(shape.begin(), shape.end()), static_cast<int>(alloc.getFast()),
+  LinearLayout layout = dotBuffer(chip_, Sizes(shape.begin(), shape.end()), static_cast<int>(alloc.getFast()),
                                   static_cast<int>(8 * sharedBytes(element)));
   const int64_t bytes = sharedBytes(element) << layout.totalOutBits();
   const bool copied = isCopiedInto(alloc.getRing());

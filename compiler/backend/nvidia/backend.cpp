@@ -76,9 +76,10 @@ public:
     CompiledCode &ptx = made->code.back();
     if (options.keepLlvm) out.texts.emplace_back("llvm", std::move(ptx.llvmText));
     if (options.keepLayouts) out.texts.emplace_back("layout", std::move(made->layoutText));
-    if (options.keepPtx) out.texts.emplace_back("ptx", std::move(ptx.asmText));
+    if (options.keepPtx)
+      out.texts.emplace_back("ptx", std::move(made->ownPtxText.empty() ? ptx.asmText : made->ownPtxText));
     if (options.keepSass) out.texts.emplace_back("sass", std::move(made->sassText));
-    out.warnings = spillWarnings(made->usage, target.name);
+    out.warnings = warningsOf(*made, target.name);
     out.usage = std::move(made->usage);
     for (CompiledCode &code : made->code) code.devices = static_cast<uint8_t>(fbs::TargetKind::Cuda);
     // What runs as it is stands behind what the driver must still translate.
@@ -92,9 +93,11 @@ private:
 
 } // namespace
 
-std::vector<Diagnostic> spillWarnings(const std::vector<FunctionUsage> &usage, std::string_view arch) {
+std::vector<Diagnostic> warningsOf(const CompiledModule &made, std::string_view arch) {
   std::vector<Diagnostic> out;
-  for (const FunctionUsage &u : usage)
+  if (!made.serialised.empty())
+    out.push_back(makeDiag(diag::NvidiaSerialised, {}, std::string(arch), made.serialised));
+  for (const FunctionUsage &u : made.usage)
     if (u.spillBytes > 0)
       out.push_back(makeDiag(diag::NvidiaSpills, {}, u.name, u.spillBytes, u.registers, std::string(arch)));
   return out;

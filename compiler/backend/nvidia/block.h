@@ -34,6 +34,9 @@ struct BlockContext {
   int warps = 4;
   llvm::Value *thread = nullptr, *lane = nullptr, *warp = nullptr; // i32
   SharedMemory &shared;
+  /// i32: the thread's group of four warps, for products by wgmma; the assembler sees that a warp agrees on it. Null where
+  /// there are none.
+  llvm::Value *group = nullptr;
   /// Code that may stand anywhere before the next wait for copies: a product puts it between its instructions, so that
   /// the copies of later steps do not queue before its own loads. In order.
   std::deque<std::function<void()>> later = {};

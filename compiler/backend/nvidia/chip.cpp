@@ -20,10 +20,11 @@ constexpr Chip kChips[] = {
 std::span<const Chip> allChips() { return kChips; }
 
 const Chip *findChip(std::string_view arch) {
-  if (arch.ends_with('a')) arch.remove_suffix(1);
   for (const Chip &chip : kChips)
     if (chip.arch == arch) return &chip;
-  return nullptr;
+  return arch.ends_with('a') ? findChip(arch.substr(0, arch.size() - 1)) : nullptr;
 }
+
+const Chip &portable(const Chip &chip) { return chip.own() ? *findChip(chip.arch.substr(0, chip.arch.size() - 1)) : chip; }
 
 } // namespace neso::nvidia

@@ -9,8 +9,7 @@
 
 namespace neso::nvidia {
 
-/// One bit a feature that some chips lack. Instructions of the warp-group kind (wgmma, TMA, tcgen05) get their bits
-/// when a lowering uses them.
+/// One bit a feature that some chips lack. Tensor copies and tcgen05 get their bits when a lowering uses them.
 enum class Feature : uint32_t {
   CpAsync = 1u << 0,        // cp.async (sm_80)
   LdMatrix = 1u << 1,       // ldmatrix (sm_75)
@@ -22,6 +21,7 @@ enum class Feature : uint32_t {
   AtomicVector = 1u << 7,   // red.global.add.v4.f32 (sm_90)
   Clusters = 1u << 8,       // thread block clusters (sm_90)
   GridDependency = 1u << 9, // griddepcontrol: a launch that begins before the one before it ends (sm_90)
+  Wgmma = 1u << 10,         // wgmma.mma_async (sm_90a alone)
 };
 
 struct Chip {
@@ -34,12 +34,16 @@ struct Chip {
   int registersPerSm; // of 32 bits
   int threadsPerSm, blocksPerSm;
   int sms; // of the largest product: for cost models only
+  /// Its code runs on this very chip and on no later one: "sm_90a" beside "sm_90".
+  bool own() const { return arch.ends_with('a'); }
   bool has(Feature f) const { return features & static_cast<uint32_t>(f); }
 };
 
 /// The rows of chips.def; oldest first.
 std::span<const Chip> allChips();
-/// By arch ("sm_90"; a suffix "a" is accepted and ignored); nullptr: unknown.
+/// By arch: "sm_90"; where the table has no row for a chip's own instructions, a suffix "a" is ignored. nullptr: unknown.
 const Chip *findChip(std::string_view arch);
+/// The chip without instructions that later ones lack: sm_90 of sm_90a.
+const Chip &portable(const Chip &chip);
 
 } // namespace neso::nvidia

@@ -17,6 +17,7 @@
 #include "backend/nvidia/ptx.h"
 #include "base/diagnostics/backend.h"
 #include "base/fault.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
@@ -27,9 +28,11 @@ namespace {
 
 /// One function in one LLVM module.
 struct Unit {
+  const Chip *chip = nullptr; // whose instructions it has
   mlir::OwningOpRef<tt::FuncOp> placed;
   SharedUsage shared;
   std::string ptx, llvmText;
+  std::string products; // FunctionUsage::products
   bool pipelined = false;
   Status status;
 };
@@ -44,8 +47,8 @@ Status checkShared(const TileFunction &function, const Chip &chip, const SharedU
               buffers);
 }
 
-void compileUnit(Unit &unit, const TileFunction &function, const std::string &symbol, const Chip &chip,
-                 const CompileOptions &options) {
+void compileUnit(Unit &unit, const TileFunction &function, const std::string &symbol, const CompileOptions &options) {
+  const Chip &chip = *unit.chip;
   const SourceLoc loc = sourceLoc(function.function->getLoc());
   Working at("kernel", function.name, &loc);
   std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(chip);
@@ -81,6 +84,7 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
 /// most: stages of any software pipeline.
 Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, int most) {
   unit = Unit();
+  unit.chip = &chip;
   unit.placed = llvm::cast<tt::FuncOp>(function.function->clone());
   if (isPlaced(*unit.placed)) {
     if (Status s = verifyPlaced(*unit.placed, chip); !s) return s;
@@ -101,12 +105,60 @@ Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, i
 }
 
 /// Rings that leave too little shared memory to the rest of a kernel are made shorter, at last not at all.
-void prepare(Unit &unit, const TileFunction &function, const Chip &chip) {
-  const SourceLoc loc = sourceLoc(function.function->getLoc());
-  Working at("kernel", function.name, &loc);
+void prepareFor(Unit &unit, const TileFunction &function, const Chip &chip) {
   unit.status = prepareOnce(unit, function, chip, INT_MAX);
   for (int most = 3; most > 0 && unit.pipelined && unit.shared.bytes > chip.sharedPerBlock; --most)
     unit.status = prepareOnce(unit, function, chip, most);
+}
+
+/// How the products are done; where the chip has better instructions than those that are used, why.
+std::string describeProducts(tt::FuncOp placed, const Chip &chip) {
+  std::vector<std::string> lines;
+  placed.walk([&](tt::DotOp dot) {
+    const mlir::Attribute product = dot->getAttr(placed::kProductAttr);
+    std::string line = llvm::isa<placed::WgmmaAttr>(product)     ? "wgmma"
+                       : llvm::isa<placed::MmaSyncAttr>(product) ? "mma.sync"
+                                                                 : "fma";
+    std::string why;
+    if (dot->hasAttr(placed::kOpenAttr)) line += ", under way over turns";
+    if (chip.has(Feature::Wgmma) && !planWarpGroups(dot, chip, warpsOf(placed), &why)) line += " (no wgmma: " + why + ")";
+    if (!llvm::is_contained(lines, line)) lines.push_back(std::move(line));
+  });
+  return llvm::join(lines, "; ");
+}
+
+bool usesOwnInstructions(tt::FuncOp placed) {
+  return placed
+      .walk([](tt::DotOp dot) {
+        return dot->getAttrOfType<placed::WgmmaAttr>(placed::kProductAttr) ? mlir::WalkResult::interrupt()
+                                                                           : mlir::WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// For the chip itself where its own instructions serve the function, else for all chips from it on. A function that
+/// comes placed is for the chip that it was placed for.
+void prepare(Unit &unit, const TileFunction &function, const Chip &chip) {
+  const SourceLoc loc = sourceLoc(function.function->getLoc());
+  Working at("kernel", function.name, &loc);
+  auto f = llvm::cast<tt::FuncOp>(function.function);
+  if (isPlaced(f)) {
+    auto placedFor = f->getAttrOfType<mlir::StringAttr>(placed::kChipAttr);
+    const bool isPortable = placedFor && placedFor.getValue() == llvm::StringRef(portable(chip).arch);
+    return prepareFor(unit, function, isPortable ? portable(chip) : chip);
+  }
+  const bool multiplies = f.walk([](tt::DotOp) { return mlir::WalkResult::interrupt(); }).wasInterrupted();
+  if (chip.own() && multiplies) {
+    prepareFor(unit, function, chip);
+    std::string products = unit.status ? describeProducts(*unit.placed, chip) : std::string();
+    const bool uses = unit.status && usesOwnInstructions(*unit.placed);
+    if (!uses) prepareFor(unit, function, portable(chip));
+    unit.products = std::move(products);
+    if (uses || !unit.products.empty()) return;
+  } else {
+    prepareFor(unit, function, portable(chip));
+  }
+  if (unit.status) unit.products = describeProducts(*unit.placed, *unit.chip);
 }
 
 /// The placed functions as a module that parseTile reads.
@@ -140,6 +192,14 @@ int blocksPerSm(const Chip &chip, const FunctionUsage &usage) {
   const int perWarp = (usage.registers * 32 + 255) / 256 * 256;
   if (perWarp > 0) blocks = std::min(blocks, chip.registersPerSm / (perWarp * (usage.threads / 32)));
   return std::min(blocks, chip.sharedPerSm / (usage.sharedBytes + 1024));
+}
+
+CompiledFunction describe(const Unit &unit, const TileFunction &function, const std::string &symbol) {
+  CompiledFunction f;
+  f.name = function.name, f.symbol = symbol;
+  f.sharedBytes = static_cast<int32_t>(unit.shared.bytes);
+  f.threads = warpsOf(unit.placed.get()) * 32;
+  return f;
 }
 
 /// Which inline assembly of the user's the assembler refuses, if it is that. Instructions of ours stand in the PTX text
@@ -212,47 +272,63 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   // context to one thread while it runs. What comes after only reads the IR.
   std::vector<Unit> units(functions.size());
   for (size_t i = 0; i < units.size(); ++i) prepare(units[i], functions[i], chip);
-  parallel(units.size(), options.threads, [&](size_t i) {
-    if (units[i].status) compileUnit(units[i], functions[i], symbols[i], chip, options);
+  const bool own = llvm::any_of(units, [](const Unit &unit) { return unit.chip->own(); });
+  // What later chips get in place of a chip's own instructions, which they lack. A placed function has no other form.
+  const bool given = llvm::any_of(functions, [](const TileFunction &f) { return isPlaced(llvm::cast<tt::FuncOp>(f.function)); });
+  std::vector<Unit> others(own && !given ? units.size() : 0);
+  for (size_t i = 0; i < others.size(); ++i)
+    if (units[i].chip->own()) prepareFor(others[i], functions[i], portable(chip));
+  parallel(units.size() + others.size(), options.threads, [&](size_t i) {
+    const size_t f = i % units.size();
+    Unit &unit = i < units.size() ? units[f] : others[f];
+    if (unit.chip && unit.status) compileUnit(unit, functions[f], symbols[f], options);
   });
+  const Chip &target = own ? chip : portable(chip);
 
   CompiledModule out;
   CompiledCode ptx;
-  ptx.target = "compute_" + std::to_string(chip.capability);
+  ptx.target = "compute_" + std::to_string(chip.capability) + (own && others.empty() ? "a" : "");
   ptx.format = CompiledCode::Format::Ptx;
   std::optional<Error> error;
-  std::vector<std::string> texts;
+  std::vector<CompiledFunction> assembledFunctions;
+  std::vector<std::string> texts, portableTexts;
+  auto failed = [&](Unit &unit) {
+    if (unit.status) return false;
+    if (error)
+      error->append(unit.status.takeError());
+    else
+      error = unit.status.takeError();
+    return true;
+  };
   for (size_t i = 0; i < units.size(); ++i) {
-    Unit &unit = units[i];
-    if (!unit.status) {
-      if (error)
-        error->append(unit.status.takeError());
-      else
-        error = unit.status.takeError();
-      continue;
-    }
-    CompiledFunction f;
-    f.name = functions[i].name, f.symbol = symbols[i];
-    f.sharedBytes = static_cast<int32_t>(unit.shared.bytes);
-    f.threads = warpsOf(*unit.placed) * 32;
-    ptx.functions.push_back(std::move(f));
-    ptx.llvmText += unit.llvmText;
-    texts.push_back(std::move(unit.ptx));
+    const bool twice = i < others.size() && others[i].chip;
+    if (failed(units[i]) || (twice && failed(others[i]))) continue;
+    assembledFunctions.push_back(describe(units[i], functions[i], symbols[i]));
+    ptx.functions.push_back(describe(twice ? others[i] : units[i], functions[i], symbols[i]));
+    ptx.llvmText += units[i].llvmText;
+    portableTexts.push_back(twice ? others[i].ptx : units[i].ptx);
+    texts.push_back(std::move(units[i].ptx));
   }
   if (error) return std::move(*error);
   if (options.keepLayouts) out.layoutText = placedText(units);
-  std::string text = joinPtx(texts);
+  std::string text = joinPtx(texts, target.arch);
 
   if (ptxas && !functions.empty()) {
     std::vector<RefusedLine> refused;
-    Result<Assembled> assembled = assemble(text, chip, *ptxas, options.threads, &refused);
+    Result<Assembled> assembled = assemble(text, target, *ptxas, options.threads, &refused);
     if (!assembled) {
       if (std::optional<Error> mine = refusedAssembly(text, refused, functions, chip)) return std::move(*mine);
       return assembled.takeError();
     }
     if (allowMoreRegisters(text, assembled->usage, functions, symbols, chip)) {
-      assembled = assemble(text, chip, *ptxas, options.threads);
+      assembled = assemble(text, target, *ptxas, options.threads);
       if (!assembled) return assembled.takeError();
+    }
+    // Products that wait for one another are slower than those that every chip has.
+    if (own && !assembled->serialised.empty() && !others.empty()) {
+      Result<CompiledModule> instead = compileForNvidia(functions, portable(chip), options);
+      if (instead) instead->serialised = assembled->serialised;
+      return instead;
     }
     if (options.keepSass) {
       Result<std::string> sass = disassemble(assembled->cubin, *ptxas);
@@ -260,15 +336,16 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
       out.sassText = std::move(*sass);
     }
     CompiledCode cubin;
-    cubin.target = std::string(chip.arch);
+    cubin.target = std::string(target.arch);
     cubin.format = CompiledCode::Format::Cubin;
     cubin.image = std::move(assembled->cubin);
-    cubin.functions = ptx.functions;
+    cubin.functions = assembledFunctions;
     for (size_t i = 0; i < functions.size(); ++i) {
       FunctionUsage usage;
       for (const FunctionUsage &u : assembled->usage)
         if (u.name == symbols[i]) usage = u;
       usage.name = functions[i].name;
+      usage.products = units[i].products;
       usage.threads = warpsOf(*units[i].placed) * 32;
       usage.sharedBytes += static_cast<int>(units[i].shared.bytes);
       usage.blocksPerSm = blocksPerSm(chip, usage);
@@ -278,6 +355,8 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
     }
     out.code.push_back(std::move(cubin));
   }
+  if (own && options.keepPtx) out.ownPtxText = text;
+  if (!others.empty()) text = joinPtx(portableTexts, portable(chip).arch);
   // The driver takes PTX as a string: the terminating zero is part of the image.
   ptx.image.assign(text.begin(), text.end());
   ptx.image.push_back(0);

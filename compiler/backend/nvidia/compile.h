@@ -8,6 +8,8 @@
 //     Result<CompiledModule> code = compileForNvidia({{function, "softmax", 4, 3}}, *findChip("sm_90"), {});
 //     code->code[0].target == "sm_90" (a cubin, when an assembler was found);  code->code.back().target == "compute_90" (PTX)
 //
+// For sm_90a the cubin is one of sm_90a where a product takes wgmma, and the PTX is that of sm_90.
+//
 // Errors: a tile op, type or form that the backend does not have is refused with a diagnostic of block E065x at the op's location; so are
 // shared memory over the chip's limit (with each buffer's size) and an assembler that fails.
 #pragma once
@@ -42,13 +44,18 @@ struct CompiledModule {
   std::vector<FunctionUsage> usage;
   std::string layoutText; // the placed functions (README.md), as tile IR that compileForNvidia takes again
   std::string sassText;   // the machine's instructions
+  /// PTX of the cubin where it has instructions of its chip alone (sm_90a), which the PTX in `code` has not.
+  std::string ownPtxText;
+  /// What the assembler said of products by wgmma that would wait for one another: the code has none of them then.
+  std::string serialised;
 };
 
 Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip,
                                         const CompileOptions &options);
 
-/// A line for each function that the assembler could not keep in registers.
-std::vector<Diagnostic> spillWarnings(const std::vector<FunctionUsage> &usage, std::string_view arch);
+/// What a user should know of it: functions that the assembler could not keep in registers, products that it would have
+/// wait for one another.
+std::vector<Diagnostic> warningsOf(const CompiledModule &made, std::string_view arch);
 
 /// The assembler that would be used; nothing when none is found.
 std::optional<std::string> findAssembler(const std::string &given = {});

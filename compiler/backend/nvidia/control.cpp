@@ -3,6 +3,7 @@
 #include "backend/nvidia/emitter.h"
 
 #include "backend/nvidia/move.h"
+#include "backend/nvidia/wgmma.h"
 
 namespace neso::nvidia {
 
@@ -105,12 +106,22 @@ void Emitter::emitFor(mlir::Operation *op) {
       last.push_back(incoming(yielded, results[i]));
     }
     Value *following = b.CreateAdd(iv, step);
-    BasicBlock *latch = b.GetInsertBlock();
-    b.CreateCondBr(less(following, hi), head, exit);
+    BasicBlock *latch = b.GetInsertBlock(), *leave = latch;
+    Value *more = less(following, hi);
+    if (auto open = op->getAttrOfType<mlir::DenseI32ArrayAttr>(placed::kOpenValuesAttr)) {
+      // Sums that are under way meet no others: on the way out of the last turn they are waited for.
+      leave = BasicBlock::Create(b.getContext(), "complete", fn_);
+      b.CreateCondBr(more, head, leave);
+      b.SetInsertPoint(leave);
+      for (int32_t number : open.asArrayRef()) completeSums(block_, last[static_cast<size_t>(number)]);
+      b.CreateBr(exit);
+    } else {
+      b.CreateCondBr(more, head, exit);
+    }
     iv->addIncoming(following, latch);
     for (size_t i = 0; i < arguments.size(); ++i) {
       connect(arguments[i], next[i], latch);
-      connect(results[i], last[i], latch);
+      connect(results[i], last[i], leave);
     }
   }
   exit->moveAfter(b.GetInsertBlock());

@@ -5,6 +5,7 @@
 #include "backend/nvidia/fma.h"
 #include "backend/nvidia/linear.h"
 #include "backend/nvidia/matrix.h"
+#include "backend/nvidia/wgmma.h"
 #include "base/diagnostics.h"
 #include "ir/layout/convert.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -107,7 +108,7 @@ DotOperand placeOperand(BlockContext &block, const DotOperand &operand, const Li
   int fast = run(along) > run(across) || (run(along) == run(across) && isA) ? along : across;
   llvm::Type *element = tile->values[0]->getType();
   own = block.shared.allocate(sharedBytes(element) << tile->layout.totalOutBits(), "operand of a product");
-  SharedTile buffer{*own, dotBuffer(shape, fast, bits), element, nullptr};
+  SharedTile buffer{*own, dotBuffer(block.chip, shape, fast, bits), element, nullptr};
   storeShared(block, *tile, buffer);
   return buffer;
 }
@@ -275,8 +276,9 @@ private:
 
 } // namespace
 
-LinearLayout dotBuffer(const Sizes &shape, int fast, int elementBits) {
+LinearLayout dotBuffer(const Chip &chip, const Sizes &shape, int fast, int elementBits) {
   int rank = int(shape.size());
+  if (rank == 2 && chip.has(Feature::Wgmma)) return panelledLayout(shape, fast, elementBits);
   std::vector<int> order{fast, fast == rank - 1 ? rank - 2 : rank - 1};
   if (rank == 3) order.push_back(0);
   return sharedLayout(shape, order, matrixSwizzle(shape, order, elementBits));
@@ -315,8 +317,12 @@ DotPrecision precisionOf(tt::DotOp dot) {
 }
 
 mlir::Attribute attributeOf(const DotPlan &plan, mlir::MLIRContext *context) {
-  if (plan.kind == DotKind::Fma) return placed::FmaAttr::get(context);
-  return placed::MmaSyncAttr::get(context, plan.warps);
+  switch (plan.kind) {
+  case DotKind::Fma: return placed::FmaAttr::get(context);
+  case DotKind::MmaSync: return placed::MmaSyncAttr::get(context, plan.warps);
+  case DotKind::Wgmma: return placed::WgmmaAttr::get(context, plan.warps);
+  }
+  NESO_UNREACHABLE("every way to multiply has an attribute");
 }
 
 std::optional<DotPlan> placedPlan(tt::DotOp dot, const Chip &chip, int warps) {
@@ -325,6 +331,12 @@ std::optional<DotPlan> placedPlan(tt::DotOp dot, const Chip &chip, int warps) {
   plan.types = {tensor(dot.getA()).getElementType(), tensor(dot.getB()).getElementType(),
                 tensor(dot.getD()).getElementType()};
   plan.precision = precisionOf(dot);
+  if (auto groups = dot->getAttrOfType<placed::WgmmaAttr>(placed::kProductAttr)) {
+    std::optional<DotPlan> known = planWarpGroups(dot, chip, warps);
+    if (!known || llvm::ArrayRef<int64_t>(known->warps) != groups.getGroups()) return std::nullopt;
+    known->open = dot->hasAttr(placed::kOpenAttr);
+    return known;
+  }
   auto mma = dot->getAttrOfType<placed::MmaSyncAttr>(placed::kProductAttr);
   if (!mma) {
     plan.accumulator = *placed::layoutOf(dot.getD());
@@ -343,7 +355,7 @@ std::optional<DotPlan> placedPlan(tt::DotOp dot, const Chip &chip, int warps) {
 
 bool readsShared(const DotPlan &plan, tt::DotOp dot) {
   auto element = [](mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()).getElementType(); };
-  return plan.kind == DotKind::MmaSync && plan.types.a == element(dot.getA()) && plan.types.b == element(dot.getB());
+  return plan.kind != DotKind::Fma && plan.types.a == element(dot.getA()) && plan.types.b == element(dot.getB());
 }
 
 mlir::Value operandSource(mlir::Value v) {
@@ -382,6 +394,7 @@ bool leavesRegisters(const DotPlan &plan) {
 Tile emitDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const DotOperand &b, const Tile &c) {
   NESO_CHECK(c.layout == plan.accumulator, "the accumulator of a product lies as planned");
   if (plan.kind == DotKind::Fma) return emitFmaDot(block, plan, a, b, c);
+  if (plan.kind == DotKind::Wgmma) return emitWarpGroupDot(block, plan, a, std::get<SharedTile>(b), c);
   std::optional<SharedBuffer> ownA, ownB;
   DotOperand placedA = placeOperand(block, a, plan.operandA, plan.row->bits, true, ownA);
   DotOperand placedB = placeOperand(block, b, plan.operandB, plan.row->bits, false, ownB);

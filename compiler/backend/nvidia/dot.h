@@ -23,6 +23,7 @@ enum class DotPrecision : uint8_t { Tf32, Tf32x3, Ieee };
 enum class DotKind : uint8_t {
   Fma,     // from shared memory, in any type
   MmaSync, // one warp an instruction, operands in registers
+  Wgmma,   // four warps an instruction, B in shared memory, A there or in registers
 };
 
 struct DotTypes {
@@ -32,6 +33,8 @@ struct DotTypes {
 
 /// An instruction mma.sync of m16 n8 k with k = 256 / bits.
 struct MmaRow;
+/// A kind of wgmma: m64 nN k, with k = 256 / bits.
+struct WgmmaRow;
 
 struct DotPlan {
   DotKind kind = DotKind::Fma;
@@ -40,9 +43,13 @@ struct DotPlan {
   DotTypes types;
   DotPrecision precision = DotPrecision::Ieee;
   const MmaRow *row = nullptr;     // MmaSync
-  Sizes warps;                     // MmaSync: of one matrix, along M and along N
+  const WgmmaRow *groupRow = nullptr; // Wgmma
+  Sizes warps;                     // MmaSync: of one matrix, along M and along N; Wgmma: groups of four
   LinearLayout accumulator;        // [.., M, N]
-  LinearLayout operandA, operandB; // MmaSync: [.., M, K], [.., K, N]; Fma: none, operands are read from shared memory
+  /// MmaSync: [.., M, K], [.., K, N]. Wgmma: A alone, where registers may hold it. Else operands are read from shared
+  /// memory.
+  LinearLayout operandA, operandB;
+  bool open = false; // Wgmma: begun and not waited for (placed.open)
 };
 
 /// How the warps of a block share a product.
@@ -55,6 +62,13 @@ enum class DotSplit : uint8_t {
 DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types, DotPrecision precision,
                 DotSplit split = DotSplit::Square);
 DotPrecision precisionOf(tt::DotOp dot);
+/// Where wgmma takes an operand from, and which of its elements are neighbours there. B is in shared memory.
+enum class GroupOperand : uint8_t { Registers, AlongK, AcrossK };
+/// The plan by wgmma; nothing where the chip, the types or the shape have none: `why` says so then.
+std::optional<DotPlan> planWarpGroups(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types,
+                                      GroupOperand a, GroupOperand b, std::string *why = nullptr);
+/// Of a product behind the software pipeline, placed or not.
+std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps, std::string *why = nullptr);
 
 /// The plan as the attribute placed.product, and that of a placed tt.dot by its attribute
 mlir::Attribute attributeOf(const DotPlan &plan, mlir::MLIRContext *context);
@@ -80,8 +94,9 @@ Tile emitDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, cons
 /// instructions.
 bool leavesRegisters(const DotPlan &plan);
 
-/// The buffer for an operand [.., rows, columns] of a product by MmaSync, whose dim `fast` has its elements side by
+/// The buffer for an operand [.., rows, columns] of a product on tensor cores, whose dim `fast` has its elements side by
 /// side: swizzled so that ldmatrix has no bank conflicts.
-LinearLayout dotBuffer(const Sizes &shape, int fast, int elementBits);
+/// On chips with wgmma in panels, which that reads too.
+LinearLayout dotBuffer(const Chip &chip, const Sizes &shape, int fast, int elementBits);
 
 } // namespace neso::nvidia

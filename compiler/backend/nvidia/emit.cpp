@@ -1,6 +1,7 @@
 // Frame of the kernel, and the walk over the operations of a tile function.
 #include "backend/nvidia/emitter.h"
 
+#include "backend/nvidia/wgmma.h"
 #include "base/diagnostics/backend.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -106,6 +107,13 @@ Status Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int m
   block_.thread = thread;
   block_.lane = b.CreateAnd(thread, b.getInt32(31));
   block_.warp = block_.warps == 1 ? static_cast<Value *>(b.getInt32(0)) : b.CreateLShr(thread, 5);
+
+  // Once, where all warps come by: the shuffle would stand in every turn of a loop.
+  block_.group = nullptr;
+  function.walk([&](tt::DotOp dot) {
+    if (!block_.group && llvm::isa_and_present<placed::WgmmaAttr>(dot->getAttr(placed::kProductAttr)))
+      block_.group = warpGroup(block_);
+  });
 
   for (mlir::BlockArgument argument : function.getBody().front().getArguments()) {
     Value *v = fn_->getArg(argument.getArgNumber());
@@ -231,6 +239,8 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::AsyncCopy: return emitAsyncCopy(op);
   case OpCode::AsyncCommit: return emitAsyncCommit();
   case OpCode::AsyncWait: return emitAsyncWait(op);
+  case OpCode::FenceAsync: return emitFenceAsync(block_);
+  case OpCode::WaitProducts: return emitWaitProducts(block_, llvm::cast<placed::WaitProductsOp>(op).getPending());
   // Where launches never overlap there is nothing to wait for.
   case OpCode::GridWait:
     if (chip_.has(Feature::GridDependency)) special(llvm::Intrinsic::nvvm_griddepcontrol_wait);

@@ -78,7 +78,7 @@ std::string emitPtx(llvm::Module &module, llvm::TargetMachine &machine) {
   return std::string(text);
 }
 
-std::string joinPtx(const std::vector<std::string> &modules) {
+std::string joinPtx(const std::vector<std::string> &modules, std::string_view arch) {
   std::string out;
   std::set<std::string, std::less<>> seen;
   for (size_t m = 0; m < modules.size(); ++m) {
@@ -91,6 +91,10 @@ std::string joinPtx(const std::vector<std::string> &modules) {
       const bool header =
           line.starts_with(".version") || line.starts_with(".target") || line.starts_with(".address_size");
       if ((header || line.starts_with("//")) && m > 0) continue;
+      if (line.starts_with(".target") && !arch.empty()) {
+        out += ".target " + std::string(arch) + "\n";
+        continue;
+      }
       if (!declaration.empty() || line.starts_with(".extern")) {
         declaration += line;
         if (line.find(';') == std::string_view::npos) continue;

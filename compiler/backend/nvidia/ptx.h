@@ -20,7 +20,8 @@ std::string emitPtx(llvm::Module &module, llvm::TargetMachine &machine);
 
 /// One PTX module of several that LLVM wrote for one chip: one header, each extern declaration once. Other names must
 /// differ.
-std::string joinPtx(const std::vector<std::string> &modules);
+/// arch: of the .target line; empty: the first module's.
+std::string joinPtx(const std::vector<std::string> &modules, std::string_view arch = {});
 
 /// Tells the assembler how many registers a thread of `entry` may have. False when the PTX has no such entry.
 bool limitRegisters(std::string &ptx, const std::string &entry, int most);

@@ -22,9 +22,9 @@ bool overlap(const SharedBuffer &a, const SharedBuffer &b) {
 
 // ---- the plan
 
-SharedBuffer SharedSchedule::allocate(int64_t bytes, std::string what) {
+SharedBuffer SharedSchedule::allocate(int64_t bytes, std::string what, int64_t align) {
   // 128 bytes are one wavefront: buffers that start on one have the bank conflicts that were counted for them.
-  int64_t align = bytes >= 128 ? 128 : 16;
+  if (bytes >= 128) align = std::max<int64_t>(align, 128);
   SharedBuffer buffer{0, (std::max<int64_t>(bytes, 1) + 15) / 16 * 16, std::move(what)};
   // Lowest free place. A small buffer also avoids bytes that are still being read: its writers need not wait for the
   // readers then, so two reductions in a row cost one barrier each.
@@ -122,7 +122,7 @@ llvm::Value *SharedMemory::address(BlockContext &block, const SharedBuffer &buff
     memory = new llvm::GlobalVariable(module, llvm::ArrayType::get(block.b.getInt8Ty(), 0), false,
                                       llvm::GlobalValue::ExternalLinkage, nullptr, kSymbol, nullptr,
                                       llvm::GlobalValue::NotThreadLocal, 3);
-    memory->setAlignment(llvm::Align(128));
+    memory->setAlignment(llvm::Align(uint64_t(block.chip.has(Feature::Wgmma) ? kPanelAlign : 128)));
   }
   llvm::Value *base = block.b.CreateConstInBoundsGEP1_32(block.b.getInt8Ty(), memory, uint32_t(buffer.offset));
   return byteOffset ? block.b.CreateGEP(block.b.getInt8Ty(), base, byteOffset) : base;

@@ -23,6 +23,9 @@
 
 namespace neso::nvidia {
 
+/// Of buffers in panels (panelledLayout): wgmma permutes by the bits of the whole address.
+inline constexpr int64_t kPanelAlign = 1024;
+
 struct SharedBuffer {
   int64_t offset = 0; // bytes, multiple of 16
   int64_t bytes = 0;
@@ -32,7 +35,8 @@ bool overlap(const SharedBuffer &a, const SharedBuffer &b);
 
 class SharedSchedule {
 public:
-  SharedBuffer allocate(int64_t bytes, std::string what);
+  /// align: of the offset, beyond what every buffer has.
+  SharedBuffer allocate(int64_t bytes, std::string what, int64_t align = 16);
   void release(const SharedBuffer &buffer);
   /// Whether the block must wait before the access; it has waited then.
   bool write(const SharedBuffer &buffer);

@@ -103,6 +103,27 @@ LinearLayout mmaOperandB(const Sizes &shape, const Sizes &warps, int elementBits
   return fit(tile * split, shape, {0, 1});
 }
 
+LinearLayout warpGroupAccumulator(const Sizes &shape, const Sizes &groups) {
+  checkDot(shape, groups, 64 * groups[0], 8 * groups[1]);
+  LinearLayout tile = LinearLayout::identity1D(2, kRegister, "dim1") * LinearLayout::identity1D(4, kLane, "dim1") *
+                      LinearLayout::identity1D(8, kLane, "dim0") * LinearLayout::identity1D(2, kRegister, "dim0") *
+                      LinearLayout::identity1D(shape[1] / groups[1] / 8, kRegister, "dim1") *
+                      LinearLayout::identity1D(4 * groups[0], kWarp, "dim0") *
+                      LinearLayout::identity1D(groups[1], kWarp, "dim1");
+  return fit(tile, shape, {1, 0});
+}
+
+LinearLayout panelledLayout(const Sizes &shape, int fast, int elementBits) {
+  NESO_CHECK(shape.size() == 2, "panels are of matrices");
+  const int slow = 1 - fast;
+  const int64_t columns = std::min<int64_t>(shape[size_t(fast)], 1024 / elementBits);
+  Sizes panel = shape;
+  panel[size_t(fast)] = columns;
+  LinearLayout layout = sharedLayout(panel, {fast, slow}, matrixSwizzle(panel, {fast, slow}, elementBits));
+  layout *= LinearLayout::identity1D(shape[size_t(fast)] / columns, kOffset, dimName(fast));
+  return layout.transposeOuts(standardOuts(2));
+}
+
 LinearLayout sharedLayout(const Sizes &shape, const std::vector<int> &order, const Swizzle &swizzle) {
   checkOrder(order, shape.size());
   DimValues sizes;

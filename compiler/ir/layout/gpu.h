@@ -42,6 +42,14 @@ LinearLayout mmaAccumulator(const Sizes &shape, const Sizes &warps);
 LinearLayout mmaOperandA(const Sizes &shape, const Sizes &warps, int elementBits);
 LinearLayout mmaOperandB(const Sizes &shape, const Sizes &warps, int elementBits);
 
+/// wgmma: accumulators [M, N] of 32 bits of warp groups, four warps each, {along M, along N}, those along M fastest. Each
+/// group has N / groups[1] neighbouring columns; rows beyond 64 a group repeat in registers behind those columns. M >=
+/// 64 groups[0], N >= 8 groups[1].
+LinearLayout warpGroupAccumulator(const Sizes &shape, const Sizes &groups);
+/// Shared memory as wgmma and tensor copies read it: panels of up to 128 bytes along the dim `fast`, each with all of
+/// the other dim, the 16-byte pieces of a row permuted (by bits 7 to 9 of the address; fewer where rows are shorter).
+LinearLayout panelledLayout(const Sizes &shape, int fast, int elementBits);
+
 /// Row r of the dim order[1] has its groups of `vec` elements permuted by xor with (r / perPhase) % maxPhase:
 /// (r, c) lies at offset r * C + (c xor ((r / perPhase) % maxPhase) * vec), modulo the row's C elements. maxPhase 1: no
 /// swizzle.

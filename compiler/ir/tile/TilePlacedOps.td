@@ -47,6 +47,15 @@ def Placed_MmaSync : AttrDef<Placed_Dialect, "MmaSync"> {
   let assemblyFormat = "`<` `warps` `=` `[` $warps `]` `>`";
 }
 
+// How a tt.dot is done: wgmma, the groups of four warps along M and N. Both operands are read where they lie in shared memory.
+//     #placed.wgmma<groups = [2, 1]>
+def Placed_Wgmma : AttrDef<Placed_Dialect, "Wgmma"> {
+  let mnemonic = "wgmma";
+  let summary = "A product by wgmma, four warps an instruction";
+  let parameters = (ins ArrayRefParameter<"int64_t">:$groups);
+  let assemblyFormat = "`<` `groups` `=` `[` $groups `]` `>`";
+}
+
 class Placed_LayoutOp<string mnemonic> : Op<Placed_Dialect, mnemonic, [Pure, SameOperandsAndResultShape, SameOperandsAndResultElementType]> {
   let arguments = (ins AnyRankedTensor:$src);
   let results = (outs AnyRankedTensor:$result);
@@ -62,5 +71,20 @@ def Placed_LocalStoreOp : Op<Placed_Dialect, "local_store", [MemoryEffects<[MemW
   let arguments = (ins AnyRankedTensor:$src, TileGpu_Ring:$ring, I32:$slot);
   let assemblyFormat = "$src `->` $ring `[` $slot `]` attr-dict `:` type($src) `->` type($ring)";
   let hasVerifier = 1;
+}
+
+// What the block's threads, or their copies, have written to shared memory is seen by instructions that read it by another way than loads.
+def Placed_FenceAsyncOp : Op<Placed_Dialect, "fence_async", [MemoryEffects<[MemRead<TileGpu_SharedMemory>, MemWrite<TileGpu_SharedMemory>]>]> {
+  let summary = "Orders writes to shared memory before what the tensor cores read of it themselves";
+  let assemblyFormat = "attr-dict";
+}
+
+// Products that were begun and not waited for (placed.open) are complete, but for those of the last `pending` that were begun: what they
+// read may be overwritten, behind the next wait of the block.
+//     placed.wait_products {pending = 1 : i32}
+def Placed_WaitProductsOp : Op<Placed_Dialect, "wait_products", [MemoryEffects<[MemRead<TileGpu_SharedMemory>, MemWrite<TileGpu_SharedMemory>]>]> {
+  let summary = "Waits for products that are under way";
+  let arguments = (ins I32Attr:$pending);
+  let assemblyFormat = "attr-dict";
 }
 #endif

@@ -57,6 +57,8 @@ bool Machine::executeShared(Operation *op, bool &known) {
     set(op->getResult(0), Lanes(get(op->getOperand(0))));
     return true;
   }
+  // Here every write is seen at once, and a product is complete when it has been begun.
+  if (isa<placed::FenceAsyncOp, placed::WaitProductsOp>(op)) return true;
   if (placed::LocalStoreOp store = dyn_cast<placed::LocalStoreOp>(op)) {
     int64_t slot = 0;
     if (!slotAt(store.getRing(), store.getSlot(), slot)) return false;

@@ -193,12 +193,19 @@ LogicalResult PlacedDialect::verifyOperationAttribute(Operation *op, NamedAttrib
                       [&](int32_t i) { return layoutOf(loop.getRegionIterArg(unsigned(i))); }))
       return op->emitOpError("has placed.words that names no placed values of a loop");
   }
+  if (name == kOpenAttr && (!isa<tt::DotOp>(op) || !isa<UnitAttr>(named.getValue())))
+    return op->emitOpError("has placed.open and is no product");
+  if (name == kOpenValuesAttr) {
+    scf::ForOp loop = dyn_cast<scf::ForOp>(op);
+    if (!loop || !numbersBelow(loop.getNumRegionIterArgs()))
+      return op->emitOpError("has placed.open_values that names no values of a loop");
+  }
   const bool offsets = name == kSharedAttr, waits = name == kWaitsAttr;
   if ((offsets && !isa<DenseI64ArrayAttr>(named.getValue())) || (waits && !isa<DenseI32ArrayAttr>(named.getValue())))
     return op->emitOpError() << "has " << name << " that is no list of numbers";
   if (name == kSharedBytesAttr && (!isa<tt::FuncOp>(op) || !isa<IntegerAttr>(named.getValue())))
     return op->emitOpError("has placed.shared_bytes that is no size of a function");
-  if (name == kProductAttr && (!isa<tt::DotOp>(op) || !isa<FmaAttr, MmaSyncAttr>(named.getValue())))
+  if (name == kProductAttr && (!isa<tt::DotOp>(op) || !isa<FmaAttr, MmaSyncAttr, WgmmaAttr>(named.getValue())))
     return op->emitOpError("has placed.product that is no way to multiply");
   return success();
 }

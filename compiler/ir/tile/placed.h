@@ -32,8 +32,13 @@ inline constexpr const char *kChipAttr = "placed.chip";
 inline constexpr const char *kTogetherAttr = "placed.together";
 /// i32 array of an scf.for: the iteration arguments that travel in words of 32 bits, as a product takes them.
 inline constexpr const char *kWordsAttr = "placed.words";
-/// #placed.fma or #placed.mma_sync of a tt.dot.
+/// #placed.fma, #placed.mma_sync or #placed.wgmma of a tt.dot.
 inline constexpr const char *kProductAttr = "placed.product";
+/// Unit of a tt.dot by wgmma: it is begun and not waited for. Its sums go nowhere but into further such products, by way of
+/// values that a loop carries open.
+inline constexpr const char *kOpenAttr = "placed.open";
+/// i32 array of an scf.for: the iteration arguments that are sums of open products; where the loop ends it waits for them.
+inline constexpr const char *kOpenValuesAttr = "placed.open_values";
 /// i64 of a tt.func: bytes of shared memory of a block.
 inline constexpr const char *kSharedBytesAttr = "placed.shared_bytes";
 /// i64 array: the offsets of an operation's own buffers in shared memory, in the order in which it uses them.

@@ -58,7 +58,8 @@ public:
       const bool copied = isCopiedInto(alloc.getRing());
       const int64_t bytes = type.getSlots() * type.getTileType().getNumElements() * elementBytes(type.getElementType());
       uses_.push_back(
-          {Kind::Allocate, -1, alloc.getRing(), bytes, copied ? "software pipeline" : "operand of a loop's products"});
+          {Kind::Allocate, -1, alloc.getRing(), bytes, copied ? "software pipeline" : "operand of a loop's products",
+           chip_.has(Feature::Wgmma) ? kPanelAlign : 16});
       // Copies wait for nobody: whoever still uses these bytes for something else has left them from here on.
       if (copied) uses_.push_back({Kind::Write, -1, alloc.getRing()});
       break;
@@ -151,7 +152,7 @@ private:
     for (unsigned i : {0u, 1u}) {
       rings[i] = readsShared(plan, dot) ? ringOf(dot->getOperand(i)) : Value();
       if (rings[i]) continue;
-      const bool placed = plan.kind == DotKind::MmaSync &&
+      const bool placed = plan.kind != DotKind::Fma &&
                           conversion(layout(i), i == 0 ? plan.operandA : plan.operandB).move <= Move::Registers;
       if (placed) continue;
       const Type element = i == 0 ? plan.types.a : plan.types.b;
@@ -238,7 +239,7 @@ SharedUsage allocateShared(tt::FuncOp function, const Chip &chip) {
       auto buffer = [&]() -> SharedBuffer & { return use.ring ? rings[use.ring] : own[size_t(use.own)]; };
       switch (use.kind) {
       case Kind::Allocate: {
-        const SharedBuffer made = plan.allocate(use.bytes, use.what);
+        const SharedBuffer made = plan.allocate(use.bytes, use.what, use.align);
         offsets.push_back(made.offset);
         if (use.ring)
           rings[use.ring] = made;
@@ -299,7 +300,7 @@ Status verifyShared(tt::FuncOp function, const Chip &chip) {
       case Kind::Allocate: {
         if (!offsets || made >= offsets.size()) return refuse(op, "N8: has a buffer without an offset");
         SharedBuffer b{offsets[made++], std::max<int64_t>(use.bytes, 1), use.what};
-        if (b.offset < 0 || b.offset % 16 || b.offset + b.bytes > size.getInt())
+        if (b.offset < 0 || b.offset % use.align || b.offset + b.bytes > size.getInt())
           return refuse(op, "N8: has a buffer outside the function's shared memory");
         for (const SharedBuffer &other : live)
           if (overlap(b, other)) return refuse(op, "N8: has a buffer on another that is in use");

@@ -30,6 +30,7 @@ struct SharedUse {
   mlir::Value ring; // what it uses of another operation; of a ring's local_alloc: itself
   int64_t bytes = 0;
   const char *what = "";
+  int64_t align = 16; // bytes
 };
 /// In the order in which the code does it.
 std::vector<SharedUse> sharedUses(mlir::Operation *op, const Chip &chip, int warps);

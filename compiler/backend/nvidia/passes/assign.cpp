@@ -262,7 +262,9 @@ void Assignment::placeAnchors() {
       shape.push_back(a.back());
       const DotTypes types{elementOf(dot.getA()), elementOf(dot.getB()), elementOf(dot.getD())};
       const DotSplit split = sharesRows(dot) ? DotSplit::Rows : DotSplit::Square;
-      auto plan = std::make_unique<DotPlan>(planDot(chip_, shape, warps_, types, precisionOf(dot), split));
+      std::optional<DotPlan> groups = planWarpGroups(dot, chip_, warps_);
+      auto plan = std::make_unique<DotPlan>(
+          groups ? std::move(*groups) : planDot(chip_, shape, warps_, types, precisionOf(dot), split));
       set(dot.getD(), intern(plan->accumulator));
       dots_[op] = std::move(plan);
       placeSteps(dot);

@@ -28,7 +28,9 @@ struct PipelinedLoad {
 /// What a pipeline of one loop needs to know.
 struct LoopPlan {
   scf::ForOp loop;
-  int stages = 0;
+  int slots = 0;
+  /// How many turns the copies run ahead: all slots but the one that is read, and but that of a product under way.
+  int ahead = 0;
   std::vector<PipelinedLoad> loads;
   /// The ops that lead to addresses and masks, and the carried values they begin from.
   llvm::SetVector<Operation *> slice;
@@ -36,6 +38,10 @@ struct LoopPlan {
   /// The product whose steps along K read their operands one step ahead; null: products read whole tiles.
   tt::DotOp stepped;
   int64_t stepK = 0;
+  /// The product that is still under way when the next turn begins, and the carried value that is its sums; null: every
+  /// product is complete where it stands.
+  tt::DotOp open;
+  unsigned openNumber = 0;
 };
 
 /// The loads of the loop's body that an operand of a product is computed from, element by element.
@@ -153,6 +159,55 @@ tt::LoadOp onlyOperand(Value v) {
   return load && v.hasOneUse() ? load : tt::LoadOp();
 }
 
+/// Whether the product will be one of wgmma, which reads whole tiles where they lie.
+bool byWarpGroups(const LoopPlan &plan, tt::DotOp dot, const DotPlan &product, const Chip &chip, int warps) {
+  auto fastAlong = [&](Value operand, int k) {
+    const bool turned = bool(operand.getDefiningOp<tt::TransOp>());
+    const tt::LoadOp load = onlyOperand(operand);
+    const int fast = llvm::find_if(plan.loads, [&](const PipelinedLoad &l) { return l.load == load; })->fast;
+    return (turned ? 1 - fast : fast) == k ? GroupOperand::AlongK : GroupOperand::AcrossK;
+  };
+  RankedTensorType a = cast<RankedTensorType>(dot.getA().getType()), d = cast<RankedTensorType>(dot.getType());
+  if (d.getRank() != 2) return false;
+  return planWarpGroups(chip, {d.getDimSize(0), d.getDimSize(1), a.getDimSize(1)}, warps, product.types,
+                        fastAlong(dot.getA(), 1), fastAlong(dot.getB(), 0))
+      .has_value();
+}
+
+/// Leaves the loop's only product under way over the end of a turn where its operands are read out of rings alone and its
+/// sums are used by the next turn's product alone: tensor cores have work then while the block waits for copies. It costs
+/// a slot. Where no second block has room on the multiprocessor anyway, by shared memory or by registers, there are more.
+void planOpen(LoopPlan &plan, const Chip &chip, int warps, int64_t bytes, int most) {
+  if (!llvm::hasSingleElement(plan.loop.getBody()->getOps<tt::DotOp>())) return;
+  tt::DotOp dot = *plan.loop.getBody()->getOps<tt::DotOp>().begin();
+  const auto isLoaded = [&](Value operand) {
+    const tt::LoadOp load = onlyOperand(operand);
+    return load && llvm::any_of(plan.loads, [&](const PipelinedLoad &l) { return l.load == load; });
+  };
+  BlockArgument sums = dyn_cast<BlockArgument>(dot.getC());
+  if (!sums || sums.getOwner() != plan.loop.getBody() || sums.getArgNumber() == 0 || !sums.hasOneUse()) return;
+  const unsigned number = sums.getArgNumber() - 1;
+  // Sums of 16 bits are widened before and narrowed behind every product.
+  const Type element = cast<RankedTensorType>(dot.getType()).getElementType();
+  if (!dot->hasOneUse() || plan.loop.getBody()->getTerminator()->getOperand(number) != dot.getD() ||
+      !isLoaded(dot.getA()) || !isLoaded(dot.getB()) || element.getIntOrFloatBitWidth() != 32 ||
+      !byWarpGroups(plan, dot, planOf(dot, chip, warps), chip, warps))
+    return;
+  // Beside its sums a thread wants about as many registers; the system keeps a KiB of a block's shared memory.
+  constexpr int64_t kOtherRegisters = 48;
+  constexpr int kEnoughSlots = 6;
+  const int64_t elements = cast<RankedTensorType>(dot.getType()).getNumElements();
+  const bool alone = 2 * (plan.slots * bytes + 1024) > chip.sharedPerSm ||
+                     2 * (elements + kOtherRegisters * 32 * warps) > chip.registersPerSm;
+  const int fitting = int((chip.sharedPerBlock - kReserve) / bytes);
+  const int slots = std::min({alone ? std::max(plan.slots + 1, kEnoughSlots) : plan.slots, fitting, most});
+  if (slots < 3) return;
+  plan.slots = slots;
+  plan.ahead = slots - 2;
+  plan.open = dot;
+  plan.openNumber = number;
+}
+
 /// Reads a step ahead where the loop's loads are the two operands of one product, and where the registers hold both
 /// steps beside the sums.
 void planSteps(LoopPlan &plan, const Chip &chip, int warps) {
@@ -167,6 +222,7 @@ void planSteps(LoopPlan &plan, const Chip &chip, int warps) {
   const DotPlan product = planOf(dot, chip, warps);
   RankedTensorType a = cast<RankedTensorType>(dot.getA().getType());
   if (product.types.a != a.getElementType() || a.getRank() != 2) return;
+  if (byWarpGroups(plan, dot, product, chip, warps)) return;
   const int64_t bits = a.getElementTypeBitWidth(), k = 256 / bits;
   const int64_t words = (product.operandA.inSize(kRegister) + product.operandB.inSize(kRegister)) * bits / 32;
   // An address of 64 bits for each copy of 16 bytes.
@@ -182,10 +238,10 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, i
                                  const AxisInfoAnalysis &axis) {
   LoopPlan plan;
   plan.loop = loop;
-  plan.stages = stages;
-  if (IntegerAttr asked = loop->getAttrOfType<IntegerAttr>("tt.num_stages")) plan.stages = int(asked.getInt());
-  plan.stages = std::min(plan.stages, most);
-  if (plan.stages < 2) return std::nullopt;
+  plan.slots = stages;
+  if (IntegerAttr asked = loop->getAttrOfType<IntegerAttr>("tt.num_stages")) plan.slots = int(asked.getInt());
+  plan.slots = std::min(plan.slots, most);
+  if (plan.slots < 2) return std::nullopt;
   const std::optional<llvm::SmallDenseSet<Value>> written = argumentsWritten(loop);
   if (!written) return std::nullopt;
   int64_t bytes = 0;
@@ -205,9 +261,11 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, i
     }
   }
   if (plan.loads.empty()) return std::nullopt;
-  plan.stages = int(std::min<int64_t>(plan.stages, (chip.sharedPerBlock - kReserve) / bytes));
-  if (plan.stages < 2) return std::nullopt;
-  planSteps(plan, chip, warps);
+  plan.slots = int(std::min<int64_t>(plan.slots, (chip.sharedPerBlock - kReserve) / bytes));
+  if (plan.slots < 2) return std::nullopt;
+  plan.ahead = plan.slots - 1;
+  planOpen(plan, chip, warps, bytes, most);
+  if (!plan.open) planSteps(plan, chip, warps);
   return plan;
 }
 
@@ -218,18 +276,18 @@ public:
   void run() {
     for (PipelinedLoad &load : plan_.loads) {
       RankedTensorType tile = cast<RankedTensorType>(load.load.getType());
-      SmallVector<int64_t> shape{plan_.stages};
+      SmallVector<int64_t> shape{plan_.slots};
       shape.append(tile.getShape().begin(), tile.getShape().end());
       load.ring = ttg::LocalAllocOp::create(b_, loc_, ttg::RingType::get(b_.getContext(), shape, tile.getElementType()),
                                             uint32_t(load.fast));
     }
     findLive();
-    // Before the loop: the copies of all stages but one. ahead_ has the slice's carried values of the iteration that is
+    // Before the loop: the copies of the first turns. ahead_ has the slice's carried values of the iteration that is
     // copied next.
     for (unsigned number : plan_.sliceArgs) ahead_.push_back(loop_.getInitArgs()[number]);
     Value iv = loop_.getLowerBound();
-    for (int stage = 0; stage + 1 < plan_.stages; ++stage) {
-      copyAhead(iv, constant(stage));
+    for (int turn = 0; turn < plan_.ahead; ++turn) {
+      copyAhead(iv, constant(turn));
       iv = arith::AddIOp::create(b_, loc_, iv, loop_.getStep());
     }
     if (plan_.stepped) {
@@ -242,9 +300,9 @@ public:
 private:
   Value constant(int value) { return arith::ConstantOp::create(b_, loc_, b_.getI32IntegerAttr(value)); }
 
-  /// One group an iteration: when all but the last stages - 2 have arrived, so has that of the tiles that are read
-  /// next.
-  void wait() { ttg::AsyncWaitOp::create(b_, loc_, uint32_t(plan_.stages - 2)); }
+  /// One group an iteration: when all but those of the turns behind the next have arrived, so has that of the tiles that
+  /// are read next.
+  void wait() { ttg::AsyncWaitOp::create(b_, loc_, uint32_t(plan_.ahead - 1)); }
 
   /// Begins the copies of the iteration with induction variable `iv` and carried values ahead_, and moves ahead_ one
   /// iteration on.
@@ -307,11 +365,15 @@ private:
     for (unsigned number : liveArgs_) inits.push_back(loop_.getInitArgs()[number]);
     inits.append(firstStep_.begin(), firstStep_.end());
     inits.append(ahead_.begin(), ahead_.end());
-    inits.push_back(constant(plan_.stages - 1));
+    inits.push_back(constant(plan_.ahead));
     inits.push_back(constant(0));
     scf::ForOp rewritten =
         scf::ForOp::create(b_, loc_, loop_.getLowerBound(), loop_.getUpperBound(), loop_.getStep(), inits);
     rewritten->setAttrs(loop_->getAttrs());
+    if (plan_.open && liveArgs_.contains(plan_.openNumber)) {
+      const auto number = llvm::find(liveArgs_, plan_.openNumber) - liveArgs_.begin();
+      rewritten->setAttr(placed::kOpenValuesAttr, b_.getDenseI32ArrayAttr({int32_t(number)}));
+    }
     Block *body = rewritten.getBody();
     if (body->mightHaveTerminator()) body->getTerminator()->erase();
     b_.setInsertionPointToEnd(body);
@@ -324,13 +386,13 @@ private:
     for (size_t i = 0; i < ahead_.size(); ++i) ahead_[i] = carried[liveArgs_.size() + firstStep_.size() + i];
     Value fill = carried[carried.size() - 2], read = carried[carried.size() - 1];
 
-    // Every thread has left the slot that is filled next, since it read that one before it came here.
+    // Every thread has left the slot that is filled next, since it read that one before it came here, and waited for the
+    // product of the turn before the last.
     if (!plan_.stepped) wait();
-    Value distance =
-        arith::ConstantOp::create(b_, loc_, b_.getIntegerAttr(loop_.getStep().getType(), plan_.stages - 1));
+    Value distance = arith::ConstantOp::create(b_, loc_, b_.getIntegerAttr(loop_.getStep().getType(), plan_.ahead));
     Value copied = arith::AddIOp::create(b_, loc_, rewritten.getInductionVar(),
                                          arith::MulIOp::create(b_, loc_, loop_.getStep(), distance));
-    if (!plan_.stepped) copyAhead(copied, fill);
+    if (!plan_.stepped && !plan_.open) copyAhead(copied, fill);
     for (Operation &op : loop_.getBody()->without_terminator()) {
       if (!liveOps_.contains(&op) || leadsToSteps(&op)) continue;
       if (plan_.stepped == &op)
@@ -341,6 +403,12 @@ private:
                                      .getResult());
       else
         b_.clone(op, map);
+      if (plan_.open == &op) {
+        // Copies begin while the product is under way.
+        map.lookup(op.getResult(0)).getDefiningOp()->setAttr(placed::kOpenAttr, b_.getUnitAttr());
+        copyAhead(copied, fill);
+        placed::WaitProductsOp::create(b_, loc_, 1u);
+      }
     }
     SmallVector<Value> results;
     Operation *yield = loop_.getBody()->getTerminator();
@@ -421,7 +489,7 @@ private:
 
   Value next(Value slot) {
     Value after = arith::AddIOp::create(b_, loc_, slot, constant(1));
-    Value isLast = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, after, constant(plan_.stages));
+    Value isLast = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, after, constant(plan_.slots));
     return arith::SelectOp::create(b_, loc_, isLast, constant(0), after);
   }
 

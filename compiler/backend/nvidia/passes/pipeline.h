@@ -19,6 +19,12 @@
 //     for i { y = local_load ring[i % 3] {k}; copy …; commit; d = dot x …;
 //             async_wait; x' = local_load ring[(i+1) % 3] {0}; d = dot y …; x = x' }
 //
+// On chips with wgmma, a loop with one product whose operands are such tiles, and whose sums its next turn's product alone uses, leaves it
+// under way over the end of the turn (placed.open): copies fill the slot of the turn before the last, whose product every thread has waited
+// for when it comes to the barrier.
+//
+//     for i { async_wait; d = dot ring[i % 4] … open; copy pa' → ring[(i+2) % 4]; commit; wait_products 1 }
+//
 // What leads to an address is computed ahead by a second copy of its slice of the loop. A rewrite of the IR, before
 // layouts are assigned: the result prints, verifies and runs in the interpreter. It needs cp.async; copies by tensor
 // descriptors will be a second way to fill the same rings.

@@ -2,6 +2,7 @@
 
 #include "backend/common/opcodes.h"
 #include "backend/nvidia/passes/assign.h"
+#include "backend/nvidia/passes/verify.h"
 #include "base/diagnostics/backend.h"
 #include "ir/layout/axis.h"
 #include "mlir/IR/Builders.h"
@@ -117,7 +118,8 @@ private:
   LayoutRef ready(OpOperand &use) {
     const DotPlan &plan = layouts_.dot(use.getOwner());
     const bool isA = use.getOperandNumber() == 0;
-    if (plan.kind != DotKind::MmaSync || elementOf(use.get()) != (isA ? plan.types.a : plan.types.b)) return nullptr;
+    if (plan.kind == DotKind::Fma || elementOf(use.get()) != (isA ? plan.types.a : plan.types.b)) return nullptr;
+    if (plan.kind == DotKind::Wgmma) return isA && !plan.operandA.ins().empty() ? layouts_.intern(plan.operandA) : nullptr;
     return layouts_.intern(isA ? plan.operandA : plan.operandB);
   }
 
@@ -345,7 +347,7 @@ private:
       LayoutRef layout = layouts_.natural(v), wanted = ready(use);
       // What comes into a loop from outside was converted before it; what has no place is computed where it is wanted.
       const bool invariant = v.getParentRegion() != dot->getParentRegion() && layouts_.kind(v) == Kind::Placed;
-      if (wanted && (!layout || invariant)) layout = wanted;
+      if (wanted && (!layout || invariant || plan.kind == DotKind::Wgmma)) layout = wanted;
       bring(use, layout ? layout : layouts_.defaultLayout(shapeOf(v)));
     }
     LayoutRef accumulator = layouts_.intern(plan.accumulator);
@@ -360,6 +362,7 @@ private:
                                               RankedTensorType::get(type.getShape(), wanted, type.getEncoding()), v,
                                               tt::RoundingModeAttr()));
     }
+    if (plan.kind == DotKind::Wgmma && !isFenced(dot)) placed::FenceAsyncOp::create(b_, dot.getLoc());
     define(dot, {accumulator});
   }
 

@@ -4,6 +4,7 @@
 #include "backend/nvidia/dot.h"
 #include "base/diagnostics/backend.h"
 #include "ir/layout/axis.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/Verifier.h"
 
@@ -71,6 +72,7 @@ private:
     checkOneLayout(op);
     checkAccess(op);
     checkProduct(op);
+    checkOpen(op);
     checkAxis(op);
     checkSlots(op);
   }
@@ -118,6 +120,58 @@ private:
     const std::optional<DotPlan> plan = placedPlan(dot, chip_, warps_);
     require(plan.has_value(), op, "N5: is multiplied as the chip cannot");
     if (plan) require(plan->accumulator == *placed::layoutOf(dot.getD()), op, "N5: sums elsewhere than it multiplies");
+    if (plan && plan->kind == DotKind::Wgmma) require(isFenced(op), op, "N10: reads what no fence stands behind");
+  }
+
+  void checkOpen(Operation *op) {
+    const char *whatIsCarried = "N11: carries as open what is no sum of an open product alone";
+    if (scf::ForOp loop = dyn_cast<scf::ForOp>(op)) {
+      auto open = op->getAttrOfType<DenseI32ArrayAttr>(placed::kOpenValuesAttr);
+      for (int32_t number : open ? open.asArrayRef() : ArrayRef<int32_t>()) {
+        Operation *by = loop.getBody()->getTerminator()->getOperand(unsigned(number)).getDefiningOp();
+        require(by && by->hasAttr(placed::kOpenAttr) && by->getBlock() == loop.getBody(), op, whatIsCarried);
+        for (Operation *user : loop.getRegionIterArg(unsigned(number)).getUsers())
+          require(user == by, op, whatIsCarried);
+      }
+    }
+    tt::DotOp dot = dyn_cast<tt::DotOp>(op);
+    if (!dot || error_ || !op->hasAttr(placed::kOpenAttr)) return;
+    scf::ForOp loop = dyn_cast<scf::ForOp>(op->getParentOp());
+    auto open = loop ? loop->getAttrOfType<DenseI32ArrayAttr>(placed::kOpenValuesAttr) : DenseI32ArrayAttr();
+    BlockArgument sums = dyn_cast<BlockArgument>(dot.getC());
+    require(open && sums && sums.getOwner() == loop.getBody() && op->hasOneUse() &&
+                llvm::is_contained(open.asArrayRef(), int32_t(sums.getArgNumber()) - 1) &&
+                *op->user_begin() == loop.getBody()->getTerminator() &&
+                op->use_begin()->getOperandNumber() == sums.getArgNumber() - 1,
+            op, "N11: is open, and its loop does not carry its sums so");
+    if (error_) return;
+    require(placedPlan(dot, chip_, warps_)->kind == DotKind::Wgmma, op, "N11: is open, and not by wgmma");
+    auto waits = loop.getBody()->getOps<placed::WaitProductsOp>();
+    require(llvm::hasSingleElement(waits), op, "N11: is open in a loop that does not wait for products once a turn");
+    if (error_) return;
+    for (Value operand : {dot.getA(), dot.getB()}) checkFilled(dot, operand, (*waits.begin()).getPending());
+  }
+
+  /// Slots are counted by values that the loop carries, one on a turn.
+  void checkFilled(tt::DotOp dot, Value operand, int64_t pending) {
+    auto load = operandSource(operand).getDefiningOp<ttg::LocalLoadOp>();
+    require(bool(load), dot, "N12: is open, and an operand is no tile of a ring");
+    if (error_) return;
+    scf::ForOp loop = cast<scf::ForOp>(dot->getParentOp());
+    const auto begin = [&](Value slot) -> std::optional<int64_t> {
+      BlockArgument carried = dyn_cast<BlockArgument>(slot);
+      if (!carried || carried.getOwner() != loop.getBody() || carried.getArgNumber() == 0) return std::nullopt;
+      return getConstantIntValue(loop.getInitArgs()[carried.getArgNumber() - 1]);
+    };
+    const int64_t slots = load.getRing().getType().getSlots();
+    const std::optional<int64_t> read = begin(load.getSlot());
+    for (Operation *user : load.getRing().getUsers()) {
+      ttg::AsyncCopyOp copy = dyn_cast<ttg::AsyncCopyOp>(user);
+      if (!copy || copy->getParentOp() != loop) continue;
+      const std::optional<int64_t> fill = begin(copy.getSlot());
+      const int64_t ahead = read && fill ? ((*fill - *read) % slots + slots) % slots : 0;
+      require(ahead >= 1 && ahead + 1 + pending <= slots, copy, "N12: fills a slot that an open product may still read");
+    }
   }
 
   void checkAxis(Operation *op) {
@@ -153,6 +207,14 @@ private:
 };
 
 } // namespace
+
+bool isFenced(Operation *product) {
+  for (Operation *op = product->getPrevNode(); op; op = op->getPrevNode()) {
+    if (isa<placed::FenceAsyncOp>(op)) return true;
+    if (isa<ttg::AsyncWaitOp, placed::LocalStoreOp, scf::ForOp, scf::WhileOp, scf::IfOp>(op)) return false;
+  }
+  return false;
+}
 
 bool isPlaced(tt::FuncOp function) { return function->hasAttr(placed::kWarpsAttr); }
 

@@ -13,6 +13,11 @@
 //     N6  the axis of a reduction, scan or sort is apart from the others in its operands' layout; a scan's lanes are in
 //         order
 //     N7  a slot is read and written between its ring's local_alloc and local_dealloc, in one block or regions of it
+//     N10 between the last wait for copies and a product by wgmma stands placed.fence_async
+//     N11 an open product (placed.open) is one by wgmma in a loop that carries its sums as open (placed.open_values), where
+//         it alone takes and gives them, and that waits for products (placed.wait_products) once a turn
+//     N12 its operands come from rings, where no copy fills a slot that a product may still read: the turn's, and those of
+//         the turns whose products the wait leaves under way
 // The result prints, parses (parseTile), runs in the interpreter (ir/tile/interp.h: layouts change no value) and compiles
 // (compile.h).
 #pragma once
@@ -22,6 +27,8 @@
 
 namespace neso::nvidia {
 
+/// Whether placed.fence_async stands in the product's block behind the last operation that brings data to shared memory.
+bool isFenced(mlir::Operation *product);
 /// Whether a function has been through placeTensors.
 bool isPlaced(tt::FuncOp function);
 /// Of a placed function.

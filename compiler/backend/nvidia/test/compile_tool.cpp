@@ -72,7 +72,8 @@ bool compile(const Options &o, const std::string &source, std::string &text) {
   Result<nvidia::CompiledModule> code = nvidia::compileForNvidia(functions, *chip, options);
   if (!code) return fail(code.error());
   std::ostringstream os;
-  if (o.stage == "ptx") os << code->code.back().asmText;
+  if (o.stage == "ptx") os << (code->ownPtxText.empty() ? code->code.back().asmText : code->ownPtxText);
+  if (!code->serialised.empty()) os << code->serialised;
   for (const CompiledFunction &f : code->code.back().functions)
     if (o.stage == "ptx")
       os << "// shared " << f.sharedBytes << " bytes, " << f.threads << " threads: " << f.name << "\n";

@@ -106,7 +106,7 @@ Result runCase(const Case &c, std::mt19937 &random) {
     // The second slot of a ring of two.
     int64_t bytes = sharedBytes(tile.values[0]->getType()) << tile.layout.totalOutBits();
     int fast = int(s.size()) - (columns ? 2 : 1);
-    SharedTile shared{kernel.shared.allocate(2 * bytes, "ring"), dotBuffer(s, fast, format.bytes * 8),
+    SharedTile shared{kernel.shared.allocate(2 * bytes, "ring"), dotBuffer(*findChip(c.chip), s, fast, format.bytes * 8),
                       tile.values[0]->getType(), kernel.b.getInt32(uint32_t(bytes))};
     storeShared(*kernel.block, tile, shared);
     return shared;

@@ -4,13 +4,16 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <map>
 
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/PostOrderIterator.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/DataLayout.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -74,6 +77,7 @@ public:
       for (size_t i = 0; i < arguments.size(); ++i)
         value(t, kernel_.getArg(unsigned(i) + (threadFirst ? 1 : 0))) = {arguments[i]};
     }
+    checkSums();
     std::map<const llvm::BasicBlock *, int> position;
     llvm::ReversePostOrderTraversal<llvm::Function *> order(&kernel_);
     for (llvm::BasicBlock *block : order) position.emplace(block, int(position.size()));
@@ -97,8 +101,17 @@ private:
   struct Byte {
     uint8_t value = 0;
     bool defined = false, atomic = false;
+    bool fenced = false; // seen by instructions that read shared memory themselves
+    int open = 0;        // of those, how many may still read it
     int writer = -1, reader = -1;
     int written = -1, read = -1; // epochs
+  };
+  /// Four warps that multiply by wgmma.
+  struct Group {
+    bool fenced = false;
+    // Bytes that it may still read: of products that are not committed, and of groups of them, the oldest first.
+    std::vector<uint64_t> reads;
+    std::deque<std::vector<uint64_t>> committed;
   };
   struct Copy {
     uint64_t to;
@@ -148,7 +161,9 @@ private:
     if (byte.written == epoch_ && byte.writer != t && !bothAtomic)
       fail("race: byte " + std::to_string(at) + " written by thread " + std::to_string(byte.writer) + ", then " +
            (write ? "written" : "read") + " by " + std::to_string(t));
+    if (write && byte.open > 0) fail("byte " + std::to_string(at) + " is written while wgmma may still read it");
     if (write) {
+      byte.fenced = false;
       if (byte.read == epoch_ && byte.reader != t && !bothAtomic)
         fail("race: byte " + std::to_string(at) + " read by thread " + std::to_string(byte.reader) +
              ", then written by " + std::to_string(t));
@@ -163,6 +178,7 @@ private:
   void inUse(int t, uint64_t at) {
     if (at >= bytes_.size()) return fail("a copy outside of the buffer at " + std::to_string(at));
     const Byte &byte = bytes_[at];
+    if (byte.open > 0) fail("byte " + std::to_string(at) + " is copied to while wgmma may still read it");
     if ((byte.written == epoch_ && byte.writer != t) || (byte.read == epoch_ && byte.reader != t))
       fail("race: byte " + std::to_string(at) + " is in use by another thread when its copy begins");
   }
@@ -387,6 +403,8 @@ private:
     std::string name = callee ? callee->getName().str() : "inline asm";
     auto has = [&](const char *part) { return name.find(part) != std::string::npos; };
     auto argument = [&](int t, unsigned i) { return get(t, call.getArgOperand(i)); };
+    if (const llvm::InlineAsm *assembly = llvm::dyn_cast<llvm::InlineAsm>(call.getCalledOperand()))
+      return runAssembly(call, std::string(assembly->getAsmString()));
     if (id == llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all || id == llvm::Intrinsic::nvvm_bar_warp_sync) {
       if (int(active_.size()) != threads_) return fail("not every thread comes to the barrier");
       ++epoch_;
@@ -420,6 +438,17 @@ private:
       for (int t : active_) value(t, &call) = {sums[t / 32]};
     } else if (has("ldmatrix")) {
       ldmatrix(call, has("x4") ? 4 : has("x2") ? 2 : 1, has("trans"));
+    } else if (has("wgmma.fence")) {
+      for (int group : groupsActive()) groups_[group].fenced = true;
+    } else if (has("wgmma.commit")) {
+      for (int group : groupsActive()) {
+        groups_[group].committed.push_back(std::move(groups_[group].reads));
+        groups_[group].reads.clear();
+        // What comes next begins with registers that other instructions may have moved.
+        groups_[group].fenced = false;
+      }
+    } else if (has("wgmma.wait")) {
+      for (int group : groupsActive()) waitProducts(groups_[group], size_t(argument(group * 128, 0)[0]));
     } else if (has("nvvm.mma")) {
       mma(call, name);
     } else if (has("cp.async.commit")) {
@@ -561,8 +590,152 @@ private:
     }
   }
 
+  // ---- wgmma
+
+  /// Numbers of the groups of four warps at hand, each complete.
+  std::vector<int> groupsActive() {
+    std::map<int, int> count;
+    for (int t : active_) ++count[t / 128];
+    std::vector<int> groups;
+    for (auto [group, threads] : count) {
+      if (threads != 128) fail("a group of four warps is not complete");
+      groups.push_back(group);
+    }
+    return groups;
+  }
+
+  void waitProducts(Group &group, size_t pending) {
+    if (!group.reads.empty()) fail("a wait for products that were not committed");
+    while (group.committed.size() > pending) {
+      // They were read until now, by some thread of the group: who overwrites them needs a barrier from here on.
+      for (uint64_t at : group.committed.front()) --bytes_[at].open, bytes_[at].reader = -2, bytes_[at].read = epoch_;
+      group.committed.pop_front();
+    }
+  }
+
+  void runAssembly(llvm::CallInst &call, const std::string &text) {
+    if (text.rfind("fence.proxy.async", 0) == 0) {
+      if (int(active_.size()) != threads_) return fail("not every thread comes to the fence");
+      // Whoever wrote a byte is here, so the barrier between the writer and the product may stand on either side.
+      for (Byte &byte : bytes_) byte.fenced |= byte.defined;
+    } else if (text.find("wgmma.mma_async") != std::string::npos) {
+      for (int group : groupsActive()) multiply(call, text, group);
+    } else if (text.rfind("wgmma.wait_group.sync.aligned 0", 0) == 0) {
+      for (int group : groupsActive()) waitProducts(groups_[group], 0);
+      for (int t : active_) {
+        Bits sums;
+        for (unsigned i = 0; i < countOf(call.getType()); ++i) sums.push_back(get(t, call.getArgOperand(i))[0]);
+        value(t, &call) = sums;
+      }
+    } else {
+      fail("unknown inline assembly " + text);
+    }
+  }
+
+  /// Where the descriptor puts an element. turned: M or N runs along the rows of a panel, else K.
+  static uint64_t placeOf(uint64_t descriptor, bool turned, uint64_t at, uint64_t k, uint64_t bytes) {
+    uint64_t begin = (descriptor & 0x3fff) << 4, leading = (descriptor >> 16 & 0x3fff) << 4,
+             stride = (descriptor >> 32 & 0x3fff) << 4, mode = descriptor >> 62;
+    uint64_t span = mode == 1 ? 128 : mode == 2 ? 64 : 32;
+    uint64_t place = turned ? begin + at * bytes / span * leading + at * bytes % span + k / 8 * stride + k % 8 * span
+                            : begin + at / 8 * stride + at % 8 * span + k * bytes;
+    // Bits 7 to 9 of the address into 4 to 6, fewer for shorter spans.
+    return place ^ (place >> 7 & (span / 16 - 1)) << 4;
+  }
+
+  double readForGroup(Group &group, uint64_t at, uint64_t bytes, const std::string &kind) {
+    uint64_t bits = 0;
+    for (uint64_t i = 0; i < bytes; ++i) {
+      if (at + i >= bytes_.size()) return fail("wgmma reads outside of the buffer"), 0;
+      Byte &byte = bytes_[at + i];
+      if (!byte.defined) fail("wgmma reads byte " + std::to_string(at + i) + ", which nobody wrote");
+      if (byte.written == epoch_) fail("race: wgmma reads byte " + std::to_string(at + i) + " behind no barrier");
+      if (!byte.fenced) fail("wgmma reads byte " + std::to_string(at + i) + " behind no fence");
+      byte.reader = -2, byte.read = epoch_;
+      ++byte.open;
+      group.reads.push_back(at + i);
+      bits |= uint64_t(byte.value) << (8 * i);
+    }
+    return element(bits, kind);
+  }
+
+  /// A in registers: register i of lane l of the row's warp has row l / 4, + 8 when i & 1, and the 4 bytes behind byte
+  /// 4 (l % 4), + 16 when i & 2, of the 32.
+  double readRegisters(llvm::CallInst &call, unsigned operand, int first, int row, uint64_t byte, uint64_t bytes,
+                       const std::string &kind) {
+    const int thread = first + row / 16 * 32 + row % 8 * 4 + int(byte % 16 / 4);
+    const unsigned i = unsigned(row % 16 / 8) + 2 * unsigned(byte / 16);
+    const uint64_t word = get(thread, call.getArgOperand(operand + i))[0];
+    return element(word >> (byte % 4 * 8) & maskOf(unsigned(8 * bytes)), kind);
+  }
+
+  /// m64nNk(32 bytes): warp w has rows 16 w …; its lane l row l / 4 and that + 8, and in each 8 columns 2 (l % 4), + 1.
+  void multiply(llvm::CallInst &call, const std::string &text, int number) {
+    Group &group = groups_[number];
+    if (!group.fenced) fail("wgmma behind no wgmma.fence");
+    int columns = 0, k = 0;
+    if (std::sscanf(text.c_str() + text.find(".m64n"), ".m64n%dk%d.", &columns, &k) != 2) return fail("unknown wgmma");
+    const std::string kind = text.find(".bf16.") != std::string::npos ? "bf16"
+                             : text.find(".s8.") != std::string::npos ? "s8"
+                                                                      : "f16";
+    const bool integer = kind == "s8";
+    const uint64_t bytes = uint64_t(32 / k);
+    const unsigned sums = unsigned(columns) / 2;
+    auto turned = [&](size_t fromEnd) { return !integer && text[text.rfind("; }") - fromEnd] == '1'; };
+    const int first = 128 * number;
+    // A is a descriptor, or four registers of each thread.
+    const bool registers = call.getArgOperand(sums)->getType()->isIntegerTy(32);
+    const unsigned behindA = sums + (registers ? 4 : 1);
+    const uint64_t a = get(first, call.getArgOperand(sums))[0], b = get(first, call.getArgOperand(behindA))[0];
+    for (int t = first; t < first + 128; ++t)
+      if ((!registers && get(t, call.getArgOperand(sums))[0] != a) || get(t, call.getArgOperand(behindA))[0] != b)
+        return fail("threads of a group name different operands");
+    std::vector<double> left(size_t(64 * k)), right(size_t(columns * k));
+    for (int row = 0; row < 64; ++row)
+      for (int i = 0; i < k; ++i)
+        left[size_t(row * k + i)] =
+            registers ? readRegisters(call, sums, first, row, uint64_t(i) * bytes, bytes, kind)
+                      : readForGroup(group, placeOf(a, turned(4), uint64_t(row), uint64_t(i), bytes), bytes, kind);
+    for (int column = 0; column < columns; ++column)
+      for (int i = 0; i < k; ++i)
+        right[size_t(column * k + i)] =
+            readForGroup(group, placeOf(b, turned(1), uint64_t(column), uint64_t(i), bytes), bytes, kind);
+    for (int t = first; t < first + 128; ++t) {
+      Bits result;
+      for (unsigned r = 0; r < sums; ++r) {
+        int row = (t - first) / 32 * 16 + t % 32 / 4 + (r & 2 ? 8 : 0),
+            column = int(r / 4) * 8 + 2 * (t % 4) + int(r & 1);
+        uint64_t start = get(t, call.getArgOperand(r))[0];
+        double sum = integer ? double(int32_t(start)) : double(std::bit_cast<float>(uint32_t(start)));
+        for (int i = 0; i < k; ++i) sum += left[size_t(row * k + i)] * right[size_t(column * k + i)];
+        result.push_back(integer ? uint64_t(uint32_t(int32_t(sum))) : std::bit_cast<uint32_t>(float(sum)));
+      }
+      value(t, &call) = result;
+    }
+    outcome_.mmas += 4;
+  }
+
+  /// Sums of wgmma are good behind a wait that they go through alone. Loops carry them.
+  void checkSums() {
+    llvm::SmallVector<llvm::Instruction *> open;
+    for (llvm::BasicBlock &block : kernel_)
+      for (llvm::Instruction &op : block)
+        if (llvm::CallInst *call = llvm::dyn_cast<llvm::CallInst>(&op); call && call->isInlineAsm())
+          if (llvm::cast<llvm::InlineAsm>(call->getCalledOperand())->getAsmString().contains("wgmma.mma_async"))
+            open.push_back(call);
+    llvm::DenseSet<llvm::Instruction *> seen(open.begin(), open.end());
+    while (!open.empty())
+      for (llvm::User *user : open.pop_back_val()->users()) {
+        llvm::CallInst *call = llvm::dyn_cast<llvm::CallInst>(user);
+        if (call && call->isInlineAsm()) continue;
+        if (!llvm::isa<llvm::ExtractValueInst, llvm::PHINode>(user)) return fail("a sum of wgmma is used before its wait");
+        if (seen.insert(llvm::cast<llvm::Instruction>(user)).second) open.push_back(llvm::cast<llvm::Instruction>(user));
+      }
+  }
+
   llvm::Function &kernel_;
   int threads_;
+  std::map<int, Group> groups_;
   std::vector<Byte> bytes_;
   llvm::DenseMap<const llvm::Value *, size_t> slots_;
   llvm::DenseMap<const llvm::Constant *, Bits> constants_;

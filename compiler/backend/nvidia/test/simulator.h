@@ -2,9 +2,11 @@
 // instead of a GPU.
 //
 // Knows the integer, float, vector, memory and branch instructions that the movers emit, shuffles, redux, ldmatrix,
-// mma.sync (fragments as the PTX ISA draws them), cp.async (bytes arrive as late as wait_group allows) and bar.sync.
+// mma.sync and wgmma (fragments and descriptors as the PTX ISA draws them), cp.async (bytes arrive as late as wait_group
+// allows) and bar.sync.
 // Shared memory is checked: a byte that one thread writes and another reads or writes without a barrier between is a
-// race, and reading a byte that nobody wrote is an error.
+// race, and reading a byte that nobody wrote is an error. What wgmma reads must have been fenced for it, and stay as it is
+// until its wait; its sums go nowhere but into further wgmma and the wait.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,0 +1,330 @@
+// Products by wgmma on the simulated block, whose descriptors and fragments follow the PTX ISA and not our layouts, and
+// by the assembler. Operands are small, so that sums are exact in every order.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "backend/nvidia/compile.h"
+#include "backend/nvidia/emitter.h"
+#include "backend/nvidia/passes/allocate.h"
+#include "backend/nvidia/passes/pipeline.h"
+#include "backend/nvidia/passes/place.h"
+#include "backend/nvidia/passes/verify.h"
+#include "backend/nvidia/test/simulator.h"
+#include "ir/tile/interp.h"
+#include "ir/tile/passes/passes.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/Instructions.h"
+
+namespace neso::nvidia {
+namespace {
+
+// c[M, N] = a[M, K] b[K, N] in blocks of KK along K. TURNED: what is loaded is transposed then, b[N, K] or a[K, M].
+constexpr const char *kMatmul = R"(
+tt.func public @matmul(%a: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %b: !tt.ptr<f16> {tt.divisibility = 16 : i32},
+                       %c: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %K: i32 {tt.divisibility = 16 : i32}) {
+  %zero = arith.constant 0 : i32
+  %step = arith.constant KK : i32
+  %init = arith.constant dense<0.0> : tensor<MMxNNxf32>
+  %m = tt.make_range {start = 0 : i32, end = MM : i32} : tensor<MMxi32>
+  %n = tt.make_range {start = 0 : i32, end = NN : i32} : tensor<NNxi32>
+  %k = tt.make_range {start = 0 : i32, end = KK : i32} : tensor<KKxi32>
+LOADS
+  %result:3 = scf.for %i = %zero to %K step %step iter_args(%acc = %init, %ap = %pa, %bp = %pb)
+      -> (tensor<MMxNNxf32>, tensor<ARxACx!tt.ptr<f16>>, tensor<BRxBCx!tt.ptr<f16>>) : i32 {
+    %x = tt.load %ap : tensor<ARxACx!tt.ptr<f16>>
+    %y = tt.load %bp : tensor<BRxBCx!tt.ptr<f16>>
+TURNS
+    %d = tt.dot %left, %right, %acc : tensor<MMxKKxf16> * tensor<KKxNNxf16> -> tensor<MMxNNxf32>
+    %ap2 = tt.addptr %ap, %astep : tensor<ARxACx!tt.ptr<f16>>, tensor<ARxACxi32>
+    %bp2 = tt.addptr %bp, %bstep : tensor<BRxBCx!tt.ptr<f16>>, tensor<BRxBCxi32>
+    scf.yield %d, %ap2, %bp2 : tensor<MMxNNxf32>, tensor<ARxACx!tt.ptr<f16>>, tensor<BRxBCx!tt.ptr<f16>>
+  }
+  %rows = tt.expand_dims %m {axis = 1 : i32} : tensor<MMxi32> -> tensor<MMx1xi32>
+  %columns = tt.expand_dims %n {axis = 0 : i32} : tensor<NNxi32> -> tensor<1xNNxi32>
+  %pitch = arith.constant dense<NN> : tensor<MMx1xi32>
+  %row = arith.muli %rows, %pitch : tensor<MMx1xi32>
+  %c0 = tt.broadcast %row : tensor<MMx1xi32> -> tensor<MMxNNxi32>
+  %c1 = tt.broadcast %columns : tensor<1xNNxi32> -> tensor<MMxNNxi32>
+  %coff = arith.addi %c0, %c1 : tensor<MMxNNxi32>
+  %cs = tt.splat %c : !tt.ptr<f32> -> tensor<MMxNNx!tt.ptr<f32>>
+  %pc = tt.addptr %cs, %coff : tensor<MMxNNx!tt.ptr<f32>>, tensor<MMxNNxi32>
+  tt.store %pc, %result#0 : tensor<MMxNNx!tt.ptr<f32>>
+  tt.return
+})";
+
+// Pointers to [R, C] of `base`, whose rows lie PITCH apart, and the step from block to block.
+constexpr const char *kPointers = R"(
+  %Xr = tt.expand_dims %ROWS {axis = 1 : i32} : tensor<RxNxi32> -> tensor<RxNx1xi32>
+  %Xc = tt.expand_dims %COLUMNS {axis = 0 : i32} : tensor<CxNxi32> -> tensor<1xCxNxi32>
+  %Xpitch = PITCH tensor<RxNx1xi32>
+  %Xrow = arith.muli %Xr, %Xpitch : tensor<RxNx1xi32>
+  %X0 = tt.broadcast %Xrow : tensor<RxNx1xi32> -> tensor<RxNxCxNxi32>
+  %X1 = tt.broadcast %Xc : tensor<1xCxNxi32> -> tensor<RxNxCxNxi32>
+  %Xoff = arith.addi %X0, %X1 : tensor<RxNxCxNxi32>
+  %Xs = tt.splat %X : !tt.ptr<f16> -> tensor<RxNxCxNx!tt.ptr<f16>>
+  %pX = tt.addptr %Xs, %Xoff : tensor<RxNxCxNx!tt.ptr<f16>>, tensor<RxNxCxNxi32>
+  %Xstep = arith.constant dense<STEP> : tensor<RxNxCxNxi32>)";
+
+std::string replaced(std::string text, const std::vector<std::pair<std::string, std::string>> &words) {
+  for (const auto &[from, to] : words)
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
+  return text;
+}
+
+struct Shape {
+  int m, n, k, warps;
+  bool turnedA = false, turnedB = false;
+  bool doubledA = false; // computed, and in registers then
+};
+
+std::string matmul(const Shape &s) {
+  auto text = [](int x) { return std::to_string(x); };
+  // Rows that run along K are K elements long, others of the block's own length.
+  auto pointers = [&](const char *name, bool alongK, const char *rows, const char *columns, int r, int c, int other) {
+    return replaced(kPointers, {{"RxN", text(r)},
+                                {"CxN", text(c)},
+                                {"ROWS", rows},
+                                {"COLUMNS", columns},
+                                {"PITCH", alongK ? "tt.splat %K : i32 ->"
+                                                 : "arith.constant dense<" + text(other) + "> :"},
+                                {"STEP", text(alongK ? s.k : s.k * other)},
+                                {"X", name}});
+  };
+  const int ar = s.turnedA ? s.k : s.m, ac = s.turnedA ? s.m : s.k, br = s.turnedB ? s.n : s.k,
+            bc = s.turnedB ? s.k : s.n;
+  const std::string loads = pointers("a", !s.turnedA, s.turnedA ? "k" : "m", s.turnedA ? "m" : "k", ar, ac, s.m) +
+                            pointers("b", s.turnedB, s.turnedB ? "n" : "k", s.turnedB ? "k" : "n", br, bc, s.n);
+  std::string turns;
+  auto turn = [&](const char *from, const char *to, int r, int c) {
+    turns += replaced("    %TO = tt.trans %FROM {order = array<i32: 1, 0>} : tensor<RRxCCxf16> -> tensor<CCxRRxf16>\n",
+                      {{"FROM", from}, {"TO", to}, {"RR", text(r)}, {"CC", text(c)}});
+  };
+  if (s.turnedA) turn("x", "left", ar, ac);
+  if (s.turnedB) turn("y", "right", br, bc);
+  const std::string left = s.turnedA ? "%left" : "%x";
+  if (s.doubledA) turns += "    %double = arith.addf " + left + ", " + left + " : tensor<MMxKKxf16>\n";
+  return replaced(kMatmul, {{"LOADS", loads},
+                            {"TURNS", turns},
+                            {"dot %left", "dot " + (s.doubledA ? "%double" : left)},
+                            {"%right", s.turnedB ? "%right" : "%y"},
+                            {"ARxAC", text(ar) + "x" + text(ac)},
+                            {"BRxBC", text(br) + "x" + text(bc)},
+                            {"MM", text(s.m)},
+                            {"NN", text(s.n)},
+                            {"KK", text(s.k)}});
+}
+
+std::vector<uint16_t> halves(size_t n, unsigned seed) {
+  static const uint16_t values[] = {0x0000, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x3400, 0x3800, 0x4200};
+  std::vector<uint16_t> out(n);
+  for (uint16_t &x : out) x = values[(seed = seed * 1664525 + 1013904223) >> 29];
+  return out;
+}
+
+class Wgmma : public ::testing::Test {
+protected:
+  tt::FuncOp parse(const std::string &text) {
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> parsed = parseTile(text, "test.ttir", context_.get());
+    EXPECT_TRUE(bool(parsed)) << parsed.error().str() << text;
+    module_ = std::move(*parsed);
+    Status prepared = runTilePipeline(*module_);
+    EXPECT_TRUE(bool(prepared));
+    return *module_->getOps<tt::FuncOp>().begin();
+  }
+
+  /// The placed function, whose product is one of wgmma.
+  tt::FuncOp place(const Shape &s, int stages) {
+    tt::FuncOp function = parse(matmul(s));
+    EXPECT_EQ(pipelineLoops(function, chip_, s.warps, stages), 1);
+    Status placed = placeTensors(function, chip_, s.warps);
+    EXPECT_TRUE(bool(placed)) << placed.error().str();
+    shared_ = allocateShared(function, chip_).bytes;
+    int groups = 0;
+    function.walk([&](tt::DotOp dot) { groups += dot->getAttrOfType<placed::WgmmaAttr>(placed::kProductAttr) != nullptr; });
+    EXPECT_EQ(groups, 1);
+    return function;
+  }
+
+  /// What a block computes; how it failed. less: is given the code before it runs.
+  std::string simulate(tt::FuncOp function, const Shape &s, int K, std::vector<float> &got,
+                       llvm::function_ref<void(llvm::Function &)> less = [](llvm::Function &) {}) {
+    std::vector<uint16_t> a = halves(size_t(s.m * K), 1), b = halves(size_t(s.n * K), 2);
+    llvm::LLVMContext context;
+    llvm::Module module("test", context);
+    Emitter emitter(module, chip_);
+    Status emitted = emitter.emitKernel(function, "entry", 0);
+    EXPECT_TRUE(bool(emitted)) << emitted.error().str();
+    less(*module.getFunction("entry"));
+    return test::simulateEntry(*module.getFunction("entry"), s.warps * 32, shared_,
+                               {uint64_t(a.data()), uint64_t(b.data()), uint64_t(got.data()), uint64_t(K)})
+        .error;
+  }
+
+  std::vector<float> expected(const Shape &s, int K) {
+    std::vector<uint16_t> a = halves(size_t(s.m * K), 1), b = halves(size_t(s.n * K), 2);
+    std::vector<float> c(size_t(s.m * s.n));
+    std::vector<InterpArg> args{InterpArg::pointer(a.data(), int64_t(a.size() * 2)),
+                                InterpArg::pointer(b.data(), int64_t(b.size() * 2)),
+                                InterpArg::pointer(c.data(), int64_t(c.size() * 4)), InterpArg::integer(K)};
+    Status status = interpretTile(parse(matmul(s)), args, {1, 1, 1});
+    EXPECT_TRUE(bool(status)) << status.error().str();
+    return c;
+  }
+
+  std::unique_ptr<mlir::MLIRContext> context_ = makeTileContext();
+  mlir::OwningOpRef<mlir::ModuleOp> module_;
+  const Chip &chip_ = *findChip("sm_90a");
+  int64_t shared_ = 0;
+};
+
+TEST_F(Wgmma, SameSumsAsTheInterpreter) {
+  for (const Shape &s : {Shape{64, 64, 64, 4}, Shape{64, 64, 64, 4, false, true}, Shape{64, 32, 32, 4},
+                         Shape{64, 64, 64, 4, true, false}, Shape{64, 64, 32, 4, true, true}, Shape{128, 64, 16, 4},
+                         Shape{128, 32, 64, 8}, Shape{64, 128, 64, 8}, Shape{64, 128, 128, 8, false, true},
+                         Shape{256, 32, 32, 8, true, false}, Shape{64, 8, 64, 4, false, true},
+                         Shape{64, 64, 64, 4, false, false, true}, Shape{128, 32, 64, 8, false, true, true},
+                         Shape{128, 64, 32, 4, false, false, true}}) {
+    const int K = 3 * s.k;
+    const std::vector<float> wanted = expected(s, K);
+    std::vector<float> got(wanted.size());
+    tt::FuncOp function = place(s, 3);
+    Status verified = verifyPlaced(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    verified = verifyShared(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    EXPECT_EQ(simulate(function, s, K, got), "") << s.m << "x" << s.n << "x" << s.k << ", " << s.warps << " warps";
+    EXPECT_EQ(wanted, got) << s.m << "x" << s.n << "x" << s.k << ", " << s.warps << " warps" << s.turnedA << s.turnedB;
+  }
+}
+
+TEST_F(Wgmma, OpenOnlyWhereNothingOverwritesWhatItReads) {
+  const Shape s{64, 64, 64, 4};
+  auto refused = [&](auto change) {
+    tt::FuncOp function = place(s, 3);
+    EXPECT_TRUE(bool(verifyPlaced(function, chip_)));
+    change(function);
+    Status status = verifyPlaced(function, chip_);
+    return status ? std::string() : status.error().str();
+  };
+  EXPECT_NE(refused([](tt::FuncOp f) { f.walk([](placed::WaitProductsOp wait) { wait.erase(); }); }).find("N11"),
+            std::string::npos);
+  EXPECT_NE(refused([](tt::FuncOp f) { f.walk([](placed::WaitProductsOp wait) { wait.setPending(2); }); }).find("N12"),
+            std::string::npos);
+  EXPECT_NE(refused([](tt::FuncOp f) {
+              f.walk([](mlir::scf::ForOp loop) { loop->removeAttr(placed::kOpenValuesAttr); });
+            }).find("N11"),
+            std::string::npos);
+  EXPECT_NE(refused([](tt::FuncOp f) {
+              f.walk([](tt::DotOp dot) { dot->removeAttr(placed::kOpenAttr); });
+            }).find("N11"),
+            std::string::npos);
+}
+
+// Both the verifier and the simulator, which know nothing of one another.
+TEST_F(Wgmma, AFenceLess) {
+  const Shape s{64, 64, 64, 4};
+  tt::FuncOp function = place(s, 3);
+  function.walk([](placed::FenceAsyncOp fence) { fence.erase(); });
+  EXPECT_FALSE(bool(verifyPlaced(function, chip_)));
+  std::vector<float> got(64 * 64);
+  EXPECT_NE(simulate(function, s, 192, got).find("behind no fence"), std::string::npos);
+}
+
+/// The instructions of order in the loop and where it ends: waits, barriers, fences, ends of groups.
+std::vector<llvm::CallInst *> orderOf(llvm::Function &entry) {
+  std::vector<llvm::CallInst *> order;
+  for (llvm::BasicBlock &block : entry) {
+    if (!block.getName().starts_with("for") && !block.getName().starts_with("complete")) continue;
+    for (llvm::Instruction &op : block) {
+      llvm::CallInst *call = llvm::dyn_cast<llvm::CallInst>(&op);
+      if (!call) continue;
+      std::string text = call->isInlineAsm()
+                             ? std::string(llvm::cast<llvm::InlineAsm>(call->getCalledOperand())->getAsmString())
+                             : call->getCalledFunction()->getName().str();
+      for (const char *part : {"wait", "barrier", "fence", "commit"})
+        if (text.find(part) != std::string::npos) {
+          order.push_back(call);
+          break;
+        }
+    }
+  }
+  return order;
+}
+
+TEST_F(Wgmma, NothingOfItsOrderCanBeLeftOut) {
+  for (const Shape &s : {Shape{64, 64, 64, 4}, Shape{128, 64, 32, 8, false, true}}) {
+    const int K = 5 * s.k;
+    const std::vector<float> wanted = expected(s, K);
+    size_t count = 1;
+    for (size_t left = 0; left < count; ++left) {
+      std::vector<float> got(wanted.size());
+      std::string name;
+      const std::string error = simulate(place(s, 3), s, K, got, [&](llvm::Function &entry) {
+        std::vector<llvm::CallInst *> order = orderOf(entry);
+        count = order.size();
+        llvm::raw_string_ostream(name) << *order[left];
+        // Sums that go through a wait go by it.
+        for (llvm::User *user : llvm::make_early_inc_range(order[left]->users()))
+          if (auto *part = llvm::dyn_cast<llvm::ExtractValueInst>(user))
+            part->replaceAllUsesWith(order[left]->getArgOperand(part->getIndices()[0]));
+        if (!order[left]->use_empty())
+          for (llvm::User *user : llvm::make_early_inc_range(order[left]->users()))
+            llvm::cast<llvm::Instruction>(user)->eraseFromParent();
+        order[left]->eraseFromParent();
+      });
+      EXPECT_NE(error, "") << name << (wanted == got ? ", with the right sums" : "");
+    }
+    // Copies: wait, barrier, commit; products: both fences, commit, wait; behind the loop: wait.
+    EXPECT_EQ(count, 8u);
+  }
+}
+
+TEST_F(Wgmma, OthersTakeMmaSync) {
+  // One group has 64 rows at least; a thread takes no more than 128 sums.
+  for (const Shape &s : {Shape{32, 64, 64, 4}, Shape{64, 64, 64, 2}, Shape{128, 256, 32, 4}}) {
+    tt::FuncOp function = parse(matmul(s));
+    pipelineLoops(function, chip_, s.warps, 3);
+    ASSERT_TRUE(bool(placeTensors(function, chip_, s.warps)));
+    function.walk([&](tt::DotOp dot) { EXPECT_TRUE(dot->getAttrOfType<placed::MmaSyncAttr>(placed::kProductAttr)); });
+  }
+}
+
+TEST_F(Wgmma, ThePackageHoldsBothForms) {
+  for (const Shape &s : {Shape{128, 128, 64, 4}, Shape{128, 256, 64, 8}, Shape{128, 128, 64, 8, false, true}}) {
+    std::vector<TileFunction> functions{{parse(matmul(s)), "matmul", s.warps, 3}};
+    CompileOptions options;
+    options.keepPtx = true;
+    options.assemble = findAssembler().has_value();
+    Result<CompiledModule> code = compileForNvidia(functions, chip_, options);
+    ASSERT_TRUE(bool(code)) << code.error().str();
+    EXPECT_EQ(code->code.back().target, "compute_90");
+    EXPECT_EQ(code->code.back().asmText.find("wgmma"), std::string::npos);
+    EXPECT_NE(code->code.back().asmText.find(".target sm_90\n"), std::string::npos);
+    EXPECT_NE(code->ownPtxText.find("wgmma.mma_async"), std::string::npos);
+    if (!options.assemble) continue;
+    EXPECT_EQ(code->code.front().target, "sm_90a");
+    EXPECT_EQ(code->serialised, "");
+    EXPECT_EQ(code->usage[0].spillBytes, 0);
+  }
+}
+
+TEST_F(Wgmma, BothChipsShareThePtx) {
+  std::vector<TileFunction> functions{{parse(matmul(Shape{128, 128, 64, 8})), "matmul", 8, 3}};
+  CompileOptions options;
+  options.assemble = false;
+  std::vector<CompiledCode> all;
+  std::vector<std::vector<uint8_t>> texts;
+  for (const char *arch : {"sm_90", "sm_90a"}) {
+    Result<CompiledModule> code = compileForNvidia(functions, *findChip(arch), options);
+    ASSERT_TRUE(bool(code)) << code.error().str();
+    texts.push_back(code->code.back().image);
+    addCode(all, std::move(code->code));
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_EQ(all.size(), 1u);
+}
+
+} // namespace
+} // namespace neso::nvidia

@@ -1,0 +1,288 @@
+#include "backend/nvidia/wgmma.h"
+
+#include <algorithm>
+
+#include "backend/nvidia/linear.h"
+#include "base/diagnostics.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
+namespace neso::nvidia {
+
+namespace {
+
+using llvm::Value;
+
+constexpr WgmmaRow kBf16{16, false, true, "f32.bf16.bf16"}, kF16{16, false, true, "f32.f16.f16"},
+    kS8{8, true, false, "s32.s8.s8"};
+
+const WgmmaRow *findGroupRow(const DotTypes &types) {
+  if (types.a != types.b) return nullptr;
+  const bool floats = types.d.isF32() || types.d.isF16() || types.d.isBF16();
+  if (types.a.isBF16() && floats) return &kBf16;
+  if (types.a.isF16() && floats) return &kF16;
+  if (types.a.isInteger(8) && types.d.isInteger(32)) return &kS8;
+  return nullptr;
+}
+
+/// A thread's sums of one instruction's rows and of all of its own are results of inline assembly; more leave no
+/// registers for the rest either.
+constexpr int64_t kMostSums = 128;
+/// Rows of one instruction, and the warps that carry it out.
+constexpr int64_t kRows = 64, kWarpsOfGroup = 4;
+
+/// Where an operand with K as dim `k` lies: in shared memory when it is a whole tile of a ring.
+GroupOperand placeOfOperand(mlir::Value v, int k) {
+  auto load = operandSource(v).getDefiningOp<ttg::LocalLoadOp>();
+  auto ring = load && !load.getOffsets() ? load.getRing().getDefiningOp<ttg::LocalAllocOp>() : ttg::LocalAllocOp();
+  if (!ring) return GroupOperand::Registers;
+  const int fast = static_cast<int>(ring.getFast());
+  return (v.getDefiningOp<tt::TransOp>() ? 1 - fast : fast) == k ? GroupOperand::AlongK : GroupOperand::AcrossK;
+}
+
+} // namespace
+
+std::optional<DotPlan> planWarpGroups(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types,
+                                      GroupOperand a, GroupOperand b, std::string *why) {
+  auto none = [&](const char *reason) {
+    if (why) *why = reason;
+    return std::optional<DotPlan>();
+  };
+  const WgmmaRow *row = findGroupRow(types);
+  if (!chip.has(Feature::Wgmma)) return none("the chip has no wgmma");
+  if (!row) return none("wgmma is not used for these types");
+  if (shape.size() != 3) return none("a batch of products");
+  if (warps % kWarpsOfGroup != 0) return none("fewer than four warps");
+  const int64_t m = shape[0], n = shape[1], k = shape[2], groups = warps / kWarpsOfGroup;
+  if (m < kRows) return none("fewer than 64 rows");
+  if (k < row->k()) return none("a step along K is shorter than the instruction's");
+  if (!row->anyOrder && (a == GroupOperand::AcrossK || b == GroupOperand::AcrossK))
+    return none("elements of these types that do not follow one another along K");
+  DotPlan plan;
+  plan.kind = DotKind::Wgmma;
+  plan.types = types;
+  plan.groupRow = row;
+  const int64_t along = std::min(groups, m / kRows);
+  plan.warps = {along, groups / along};
+  const int64_t columns = n / plan.warps[1];
+  if (columns < 8) return none("fewer than 8 columns a group of four warps");
+  if (columns > 256 || m * n > kMostSums * warps * 32) return none("more than 128 sums a thread");
+  // Where N is side by side a row of it is a panel's at least, and a group begins with a panel.
+  const int64_t panel = 1024 / row->bits;
+  if (b == GroupOperand::AcrossK && (n * row->bits < 256 || (plan.warps[1] > 1 && columns < panel)))
+    return none("too few columns beside one another");
+  if (b == GroupOperand::Registers) return none("the right operand is no whole tile that copies bring");
+  plan.accumulator = warpGroupAccumulator({m, n}, plan.warps);
+  // Groups beside one another would each hold all of A.
+  if (plan.warps[1] == 1) plan.operandA = mmaOperandA({m, k}, {kWarpsOfGroup * plan.warps[0], 1}, row->bits);
+  if (a == GroupOperand::Registers && plan.warps[1] > 1)
+    return none("the left operand is in registers, and groups of warps would share its rows");
+  return plan;
+}
+
+std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps, std::string *why) {
+  auto tensor = [](mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()); };
+  Sizes shape(tensor(dot.getD()).getShape().begin(), tensor(dot.getD()).getShape().end());
+  const bool batched = shape.size() != 2;
+  shape.push_back(tensor(dot.getA()).getShape().back());
+  const DotTypes types{tensor(dot.getA()).getElementType(), tensor(dot.getB()).getElementType(),
+                       tensor(dot.getD()).getElementType()};
+  return planWarpGroups(chip, batched ? Sizes() : shape, warps, types, placeOfOperand(dot.getA(), 1),
+                        placeOfOperand(dot.getB(), 0), why);
+}
+
+namespace {
+
+/// A matrix in shared memory as the instruction reads it.
+class Panels {
+public:
+  /// k: the dim along which is multiplied.
+  Panels(BlockContext &block, const SharedTile &tile, int k, int bits) : bytes_(bits / 8) {
+    const Sizes shape = tensorShape(tile.layout);
+    kFast_ = tile.layout == panelledLayout(shape, k, bits);
+    NESO_CHECK(kFast_ || tile.layout == panelledLayout(shape, 1 - k, bits), "an operand of wgmma lies in panels");
+    const int fast = kFast_ ? k : 1 - k;
+    span_ = std::min<int64_t>(128, shape[size_t(fast)] * bytes_);
+    panel_ = shape[size_t(1 - fast)] * span_;
+    llvm::IRBuilder<> &b = block.b;
+    Value *pointer = block.shared.address(block, tile.buffer, tile.byteOffset);
+    begin_ = b.CreateLShr(b.CreateAnd(b.CreatePtrToInt(pointer, b.getInt32Ty()), b.getInt32(0x3ffff)), 4);
+  }
+  bool kFast() const { return kFast_; }
+  /// Bytes from the matrix' begin to row (or column) `at` and element `k` of it.
+  int64_t offset(int64_t at, int64_t k) const {
+    const int64_t fast = (kFast_ ? k : at) * bytes_, slow = kFast_ ? at : k;
+    return fast / span_ * panel_ + slow * span_ + fast % span_;
+  }
+  /// Of the part that begins `units` (i32) pieces of 16 bytes behind the matrix' begin.
+  Value *descriptor(llvm::IRBuilder<> &b, Value *units) const {
+    // Fields in pieces of 16 bytes: begin, from panel to panel (unused where a panel's rows run along K), from 8 rows to
+    // the next 8; then the permutation.
+    const uint64_t panels = kFast_ ? 1 : uint64_t(panel_) >> 4, rows = uint64_t(8 * span_) >> 4;
+    const uint64_t permutation = span_ == 128 ? 1 : span_ == 64 ? 2 : 3;
+    Value *begin = b.CreateZExt(b.CreateAdd(begin_, units), b.getInt64Ty());
+    return b.CreateOr(begin, b.getInt64(panels << 16 | rows << 32 | permutation << 62));
+  }
+
+private:
+  int64_t bytes_, span_ = 0, panel_ = 0; // of an element, of a panel's row, of a panel
+  bool kFast_ = false;
+  Value *begin_ = nullptr; // pieces of 16 bytes
+};
+
+/// Inline assembly that takes and gives `sums` in their places, `more` (words and descriptors) behind them. In its text
+/// $0 … are the sums.
+void runOnSums(llvm::IRBuilder<> &b, llvm::MutableArrayRef<Value *> sums, llvm::ArrayRef<Value *> more,
+               const std::string &text) {
+  llvm::SmallVector<llvm::Type *, 0> results, types;
+  llvm::SmallVector<Value *, 0> arguments(sums.begin(), sums.end());
+  std::string constraints;
+  for (Value *sum : sums) {
+    results.push_back(sum->getType());
+    constraints += sum->getType()->isFloatTy() ? "=f," : "=r,";
+  }
+  types = results;
+  for (size_t i = 0; i < sums.size(); ++i) constraints += std::to_string(i) + ",";
+  for (Value *value : more) {
+    arguments.push_back(value);
+    types.push_back(value->getType());
+    constraints += value->getType()->isIntegerTy(64) ? "l," : "r,";
+  }
+  constraints += "~{memory}";
+  llvm::FunctionType *type = llvm::FunctionType::get(llvm::StructType::get(b.getContext(), results), types, false);
+  llvm::CallInst *call = b.CreateCall(llvm::InlineAsm::get(type, text, constraints, /*hasSideEffects=*/true), arguments);
+  call->addFnAttr(llvm::Attribute::Convergent);
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.CreateExtractValue(call, unsigned(i));
+}
+
+/// turned: an operand in shared memory whose neighbours do not follow one another along K.
+std::string instruction(const WgmmaRow &row, size_t sums, int64_t columns, bool registersA, bool turnedA,
+                        bool turnedB) {
+  std::string text = "{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" +
+                     std::to_string(columns) + "k" + std::to_string(row.k()) + "." + row.types + " {";
+  for (size_t i = 0; i < sums; ++i) text += (i ? ", $" : "$") + std::to_string(i);
+  size_t next = 2 * sums;
+  auto operand = [&] { return "$" + std::to_string(next++); };
+  text += "}, ";
+  if (registersA)
+    text += "{" + operand() + ", " + operand() + ", " + operand() + ", " + operand() + "}";
+  else
+    text += operand();
+  text += ", " + operand() + ", p";
+  if (!row.integers) text += ", 1, 1";
+  if (row.anyOrder && !registersA) text += turnedA ? ", 1" : ", 0";
+  if (row.anyOrder) text += turnedB ? ", 1" : ", 0";
+  return text + "; }";
+}
+
+} // namespace
+
+void emitFenceAsync(BlockContext &block) {
+  llvm::IRBuilder<> &b = block.b;
+  llvm::FunctionType *type = llvm::FunctionType::get(b.getVoidTy(), false);
+  b.CreateCall(llvm::InlineAsm::get(type, "fence.proxy.async.shared::cta;", "~{memory}", /*hasSideEffects=*/true));
+}
+
+Value *warpGroup(BlockContext &block) {
+  if (block.warps == kWarpsOfGroup) return block.b.getInt32(0);
+  return block.b.CreateLShr(shuffle(block, block.warp, block.b.getInt32(0)), 2);
+}
+
+void emitWaitProducts(BlockContext &block, int64_t pending) {
+  block.b.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_wait_group_sync_aligned, {block.b.getInt64(uint64_t(pending))});
+}
+
+void completeSums(BlockContext &block, llvm::MutableArrayRef<Value *> sums) {
+  // Through the wait: nothing that uses the sums may move above it.
+  runOnSums(block.b, sums, {}, "wgmma.wait_group.sync.aligned 0;");
+}
+
+namespace {
+
+/// One product.
+class GroupEmitter {
+public:
+  GroupEmitter(BlockContext &block, const DotPlan &plan, const DotOperand &a, const SharedTile &b, const Tile &c)
+      : block_(block), b_(block.b), plan_(plan), row_(*plan.groupRow), sums_(c.values), panelsB_(block, b, 0, row_.bits) {
+    const Sizes shapeB = tensorShape(b.layout);
+    k_ = shapeB[0], columns_ = shapeB[1] / plan.warps[1];
+    repeats_ = tensorShape(plan.accumulator)[0] / (kRows * plan.warps[0]);
+    if (const SharedTile *shared = std::get_if<SharedTile>(&a)) {
+      panelsA_.emplace(block, *shared, 1, row_.bits);
+      if (!shared->synchronised) block.shared.beforeRead(block, shared->buffer);
+    } else {
+      Registers values = convertTile(block, std::get<Tile>(a), plan.operandA).values;
+      for (Value *&value : values) value = toStorage(b_, value);
+      wordsA_ = toWords(b_, values);
+    }
+    if (!b.synchronised) block.shared.beforeRead(block, b.buffer);
+  }
+
+  Tile run() {
+    llvm::Type *type = sums_[0]->getType();
+    const bool narrow = type->isHalfTy() || type->isBFloatTy();
+    if (narrow)
+      for (Value *&sum : sums_) sum = b_.CreateFPExt(sum, b_.getFloatTy());
+    findGroup();
+    const size_t each = sums_.size() / size_t(repeats_);
+    const std::string text =
+        instruction(row_, each, columns_, !panelsA_, panelsA_ && !panelsA_->kFast(), !panelsB_.kFast());
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_fence_sync_aligned, {});
+    for (int64_t step = 0; step < k_ / row_.k(); ++step)
+      for (int64_t r = 0; r < repeats_; ++r) {
+        llvm::SmallVector<Value *, 5> operands = operandA(r, step);
+        operands.push_back(part(panelsB_, columnUnits_, 0, step));
+        runOnSums(b_, llvm::MutableArrayRef<Value *>(sums_).slice(size_t(r) * each, each), operands, text);
+      }
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_commit_group_sync_aligned, {});
+    if (plan_.open) return {plan_.accumulator, sums_};
+    completeSums(block_, sums_);
+    if (narrow)
+      for (Value *&sum : sums_) sum = b_.CreateFPTrunc(sum, type);
+    return {plan_.accumulator, sums_};
+  }
+
+private:
+  /// Which rows and columns are the group's, in pieces of 16 bytes.
+  void findGroup() {
+    rowUnits_ = columnUnits_ = b_.getInt32(0);
+    if (block_.warps == kWarpsOfGroup) return;
+    auto units = [](int64_t bytes) { return uint32_t(bytes >> 4); };
+    Value *group = block_.group;
+    if (panelsA_ && plan_.warps[0] > 1)
+      rowUnits_ = b_.CreateMul(b_.CreateAnd(group, b_.getInt32(uint32_t(plan_.warps[0] - 1))),
+                               b_.getInt32(units(panelsA_->offset(kRows, 0))));
+    if (plan_.warps[1] > 1)
+      columnUnits_ = b_.CreateMul(b_.CreateLShr(group, uint64_t(log2Exact(plan_.warps[0]))),
+                                  b_.getInt32(units(panelsB_.offset(columns_, 0))));
+  }
+  Value *part(const Panels &panels, Value *group, int64_t begin, int64_t step) {
+    return panels.descriptor(
+        b_, b_.CreateAdd(group, b_.getInt32(uint32_t(panels.offset(begin, step * row_.k()) >> 4))));
+  }
+  /// Of the group's 64 rows number r: a descriptor, or the words of a thread's fragment.
+  llvm::SmallVector<Value *, 5> operandA(int64_t r, int64_t step) {
+    if (panelsA_) return {part(*panelsA_, rowUnits_, r * kRows * plan_.warps[0], step)};
+    const size_t first = size_t(4 * (step + k_ / row_.k() * r));
+    return llvm::SmallVector<Value *, 5>(wordsA_.begin() + first, wordsA_.begin() + first + 4);
+  }
+
+  BlockContext &block_;
+  llvm::IRBuilder<> &b_;
+  const DotPlan &plan_;
+  const WgmmaRow &row_;
+  Registers sums_, wordsA_;
+  Panels panelsB_;
+  std::optional<Panels> panelsA_; // none: A is in registers
+  int64_t k_ = 0, columns_ = 0, repeats_ = 0;
+  Value *rowUnits_ = nullptr, *columnUnits_ = nullptr;
+};
+
+} // namespace
+
+Tile emitWarpGroupDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const SharedTile &b,
+                      const Tile &c) {
+  return GroupEmitter(block, plan, a, b, c).run();
+}
+
+} // namespace neso::nvidia

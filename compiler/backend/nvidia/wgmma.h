@@ -1,0 +1,35 @@
+// Products by wgmma: four warps an instruction, which reads both operands out of shared memory itself.
+//
+//     placed.fence_async                                   // what threads and their copies wrote is seen by it
+//     wgmma.fence; wgmma.mma_async … (64 rows and 32 bytes of K each); commit; wait
+//
+// An operand is a matrix in panels (panelledLayout), named by a descriptor: where it begins, how far its panels and its
+// groups of 8 rows lie apart, and how the pieces of a row are permuted. The next rows or the next 32 bytes of K begin
+// elsewhere and are otherwise the same.
+#pragma once
+#include "backend/nvidia/dot.h"
+
+namespace neso::nvidia {
+
+struct WgmmaRow {
+  int bits;            // of an operand's element
+  bool integers;       // summed in i32, else in f32
+  bool anyOrder;       // operands may have M or N side by side; else K alone
+  const char *types;   // of result, A, B in the instruction's name
+  int k() const { return 256 / bits; }
+};
+
+/// i32: which group of four warps the thread is of. All threads of a warp say the same, which the assembler sees by a shuffle.
+llvm::Value *warpGroup(BlockContext &block);
+/// Operands in shared memory lie in panels, at multiples of 1,024 bytes; A in registers as plan.operandA. The sums are
+/// complete behind it, unless the plan is an open one: then they are behind completeSums.
+Tile emitWarpGroupDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const SharedTile &b,
+                      const Tile &c);
+/// All products but those of the last `pending` that were begun are complete.
+void emitWaitProducts(BlockContext &block, int64_t pending);
+/// All products are complete, and `sums` are theirs.
+void completeSums(BlockContext &block, llvm::MutableArrayRef<llvm::Value *> sums);
+/// Of the calling thread's writes to shared memory, and of those it has waited for.
+void emitFenceAsync(BlockContext &block);
+
+} // namespace neso::nvidia
