@@ -49,6 +49,7 @@ bool followsElements(mlir::Operation *op) {
 bool sharesRows(tt::DotOp dot) {
   llvm::SmallVector<mlir::Value, 16> todo = {dot.getD()};
   llvm::SmallPtrSet<mlir::Operation *, 32> seen;
+  llvm::DenseSet<mlir::Value> carried;
   while (!todo.empty()) {
     mlir::Value v = todo.pop_back_val();
     for (mlir::OpOperand &use : v.getUses()) {
@@ -57,6 +58,11 @@ bool sharesRows(tt::DotOp dot) {
           reduce && axisOf(op) + 1 == static_cast<int>(shapeOf(v).size()))
         return true;
       if (llvm::isa<tt::DotOp>(op) && use.getOperandNumber() == 0) return true;
+      // What a turn leaves, the next one uses.
+      if (auto loop = llvm::isa<mlir::scf::YieldOp>(op) ? llvm::dyn_cast<mlir::scf::ForOp>(op->getParentOp())
+                                                        : mlir::scf::ForOp())
+        if (mlir::Value next = loop.getRegionIterArg(use.getOperandNumber()); carried.insert(next).second)
+          todo.push_back(next);
       // A sum over several products is one product.
       if (llvm::isa<tt::DotOp>(op) && use.getOperandNumber() == 2 && seen.insert(op).second)
         todo.push_back(op->getResult(0));
@@ -347,8 +353,9 @@ LayoutRef Assignment::natural(mlir::Value v) {
 }
 
 namespace {
-/// The values that become block argument or result `v`; nothing for other values.
-llvm::SmallVector<mlir::Value, 4> sourcesOf(mlir::Value v) {
+/// The values that become block argument or result `v`; nothing for other values. Of what a loop carries: what its
+/// turns give, and with `entering` also what it begins with.
+llvm::SmallVector<mlir::Value, 4> sourcesOf(mlir::Value v, bool entering) {
   llvm::SmallVector<mlir::Value, 4> sources;
   if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(v)) {
     mlir::Block *block = argument.getOwner();
@@ -356,11 +363,16 @@ llvm::SmallVector<mlir::Value, 4> sourcesOf(mlir::Value v) {
     const unsigned i = argument.getArgNumber();
     if (auto loop = llvm::dyn_cast<mlir::scf::ForOp>(parent)) {
       if (i == 0) return sources;
-      return {block->getTerminator()->getOperand(i - 1), loop.getInitArgs()[i - 1]};
+      sources.push_back(block->getTerminator()->getOperand(i - 1));
+      if (entering) sources.push_back(loop.getInitArgs()[i - 1]);
+      return sources;
     }
     if (auto loop = llvm::dyn_cast<mlir::scf::WhileOp>(parent)) {
-      if (block == &loop.getBefore().front())
-        return {loop.getAfter().front().getTerminator()->getOperand(i), loop.getInits()[i]};
+      if (block == &loop.getBefore().front()) {
+        sources.push_back(loop.getAfter().front().getTerminator()->getOperand(i));
+        if (entering) sources.push_back(loop.getInits()[i]);
+        return sources;
+      }
       return {loop.getBefore().front().getTerminator()->getOperand(i + 1)};
     }
     for (mlir::Block *from : block->getPredecessors()) {
@@ -383,10 +395,10 @@ llvm::SmallVector<mlir::Value, 4> sourcesOf(mlir::Value v) {
 }
 } // namespace
 
-LayoutRef Assignment::fromOperands(mlir::Value v, bool evenDerived) {
+LayoutRef Assignment::fromOperands(mlir::Value v, bool entering, bool evenDerived) {
   mlir::Operation *op = v.getDefiningOp();
   if (!op || llvm::isa<mlir::scf::ForOp, mlir::scf::WhileOp, mlir::scf::IfOp>(op)) {
-    for (mlir::Value source : sourcesOf(v))
+    for (mlir::Value source : sourcesOf(v, entering))
       if (LayoutRef known = natural(source)) return known;
     return nullptr;
   }
@@ -490,9 +502,11 @@ void Assignment::propagate() {
     return changed;
   };
   while (!open.empty()) {
-    if (settle([&](mlir::Value v) { return fromOperands(v, false); }, false)) continue;
+    // Every turn moves what it yields in another layout than it carries; what a loop begins with moves once, before it.
+    if (settle([&](mlir::Value v) { return fromOperands(v, false, false); }, false)) continue;
+    if (settle([&](mlir::Value v) { return fromOperands(v, true, false); }, true)) continue;
     if (settle([&](mlir::Value v) { return fromUses(v); }, true)) continue;
-    if (settle([&](mlir::Value v) { return fromOperands(v, true); }, true)) continue;
+    if (settle([&](mlir::Value v) { return fromOperands(v, true, true); }, true)) continue;
     settle([&](mlir::Value v) { return defaultLayout(shapeOf(v)); }, true);
   }
   // What a loop leaves lies as its turns carry it: a use elsewhere converts once, behind the loop, not in every turn.

@@ -89,7 +89,8 @@ private:
   /// What an access costs a warp in this layout, and a conversion; in the same unit, about a cycle of the memory pipe.
   int64_t accessCost(mlir::Operation *op, LayoutRef layout);
   int64_t conversionCost(LayoutRef from, LayoutRef to, mlir::Type element);
-  LayoutRef fromOperands(mlir::Value v, bool evenDerived);
+  /// entering: a value that a loop carries may lie as what the loop begins with.
+  LayoutRef fromOperands(mlir::Value v, bool entering, bool evenDerived);
   LayoutRef fromUses(mlir::Value v);
   void set(mlir::Value v, LayoutRef layout);
 

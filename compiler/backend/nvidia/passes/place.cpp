@@ -26,6 +26,14 @@ Type elementOf(Value v) { return cast<RankedTensorType>(v.getType()).getElementT
 int axisOf(Operation *op) { return static_cast<int>(op->getAttrOfType<IntegerAttr>("axis").getInt()); }
 bool isScalarCode(Operation *op) { return isa<tt::ReduceOp, tt::ScanOp, tt::MapElementwiseOp>(op); }
 
+/// Whether `op` stands in a loop that v comes into from outside.
+bool loopBetween(Value v, Operation *op) {
+  Operation *where = v.getParentRegion()->getParentOp();
+  for (Operation *at = op->getParentOp(); at != where; at = at->getParentOp())
+    if (isa<scf::ForOp, scf::WhileOp>(at)) return true;
+  return false;
+}
+
 /// The registers inside one access, lowest address first.
 SmallVector<int32_t> together(const Assignment &layouts, const AccessOperands &access, const LinearLayout &layout) {
   const Type element = cast<tt::PointerType>(elementOf(access.ptr)).getPointeeType();
@@ -346,7 +354,7 @@ private:
         }
       LayoutRef layout = layouts_.natural(v), wanted = ready(use);
       // What comes into a loop from outside was converted before it; what has no place is computed where it is wanted.
-      const bool invariant = v.getParentRegion() != dot->getParentRegion() && layouts_.kind(v) == Kind::Placed;
+      const bool invariant = layouts_.kind(v) == Kind::Placed && loopBetween(v, dot);
       if (wanted && (!layout || invariant || plan.kind == DotKind::Wgmma)) layout = wanted;
       bring(use, layout ? layout : layouts_.defaultLayout(shapeOf(v)));
     }
