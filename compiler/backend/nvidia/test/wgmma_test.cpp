@@ -186,23 +186,28 @@ TEST_F(Wgmma, SameSumsAsTheInterpreter) {
                          Shape{256, 32, 32, 8, true, false}, Shape{64, 8, 64, 4, false, true},
                          Shape{64, 64, 64, 4, false, false, true}, Shape{128, 32, 64, 8, false, true, true},
                          Shape{128, 64, 32, 4, false, false, true}}) {
-    const int K = 3 * s.k;
+    const int K = 5 * s.k;
     const std::vector<float> wanted = expected(s, K);
-    std::vector<float> got(wanted.size());
-    tt::FuncOp function = place(s, 3);
-    Status verified = verifyPlaced(function, chip_);
-    ASSERT_TRUE(bool(verified)) << verified.error().str();
-    verified = verifyShared(function, chip_);
-    ASSERT_TRUE(bool(verified)) << verified.error().str();
-    EXPECT_EQ(simulate(function, s, K, got), "") << s.m << "x" << s.n << "x" << s.k << ", " << s.warps << " warps";
-    EXPECT_EQ(wanted, got) << s.m << "x" << s.n << "x" << s.k << ", " << s.warps << " warps" << s.turnedA << s.turnedB;
+    // With few slots products are waited for, with more they stay under way.
+    for (int stages : {2, 4}) {
+      SCOPED_TRACE(std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + ", " +
+                   std::to_string(s.warps) + " warps, stages " + std::to_string(stages));
+      std::vector<float> got(wanted.size());
+      tt::FuncOp function = place(s, stages);
+      Status verified = verifyPlaced(function, chip_);
+      ASSERT_TRUE(bool(verified)) << verified.error().str();
+      verified = verifyShared(function, chip_);
+      ASSERT_TRUE(bool(verified)) << verified.error().str();
+      EXPECT_EQ(simulate(function, s, K, got), "");
+      EXPECT_EQ(wanted, got);
+    }
   }
 }
 
 TEST_F(Wgmma, OpenOnlyWhereNothingOverwritesWhatItReads) {
   const Shape s{64, 64, 64, 4};
   auto refused = [&](auto change) {
-    tt::FuncOp function = place(s, 3);
+    tt::FuncOp function = place(s, 4);
     EXPECT_TRUE(bool(verifyPlaced(function, chip_)));
     change(function);
     Status status = verifyPlaced(function, chip_);
@@ -225,7 +230,7 @@ TEST_F(Wgmma, OpenOnlyWhereNothingOverwritesWhatItReads) {
 // Both the verifier and the simulator, which know nothing of one another.
 TEST_F(Wgmma, AFenceLess) {
   const Shape s{64, 64, 64, 4};
-  tt::FuncOp function = place(s, 3);
+  tt::FuncOp function = place(s, 4);
   function.walk([](placed::FenceAsyncOp fence) { fence.erase(); });
   EXPECT_FALSE(bool(verifyPlaced(function, chip_)));
   std::vector<float> got(64 * 64);
@@ -261,7 +266,7 @@ TEST_F(Wgmma, NothingOfItsOrderCanBeLeftOut) {
     for (size_t left = 0; left < count; ++left) {
       std::vector<float> got(wanted.size());
       std::string name;
-      const std::string error = simulate(place(s, 3), s, K, got, [&](llvm::Function &entry) {
+      const std::string error = simulate(place(s, 4), s, K, got, [&](llvm::Function &entry) {
         std::vector<llvm::CallInst *> order = orderOf(entry);
         count = order.size();
         llvm::raw_string_ostream(name) << *order[left];
@@ -279,6 +284,20 @@ TEST_F(Wgmma, NothingOfItsOrderCanBeLeftOut) {
     // Copies: wait, barrier, commit; products: both fences, commit, wait; behind the loop: wait.
     EXPECT_EQ(count, 8u);
   }
+}
+
+TEST_F(Wgmma, OpenWhereTheRingHasRoom) {
+  const auto isOpen = [&](const Shape &s, int stages) {
+    bool open = false;
+    place(s, stages).walk([&](tt::DotOp dot) { open |= dot->hasAttr(placed::kOpenAttr); });
+    return open;
+  };
+  // One block a multiprocessor, by its sums or by its ring; two blocks with three slots each; with four.
+  EXPECT_TRUE(isOpen({128, 256, 64, 8}, 3));
+  EXPECT_TRUE(isOpen({64, 256, 64, 4}, 3));
+  EXPECT_FALSE(isOpen({128, 128, 64, 8}, 3));
+  EXPECT_TRUE(isOpen({128, 128, 32, 8}, 3));
+  EXPECT_FALSE(isOpen({64, 64, 64, 4}, 2));
 }
 
 TEST_F(Wgmma, OthersTakeMmaSync) {
