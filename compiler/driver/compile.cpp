@@ -196,12 +196,19 @@ private:
   Result<Compilation> generate(plan::Plan &plan) {
     std::unique_ptr<mlir::MLIRContext> own = userKernels_ ? nullptr : makeTileContext();
     mlir::MLIRContext &context = userKernels_ ? userKernels_->context() : *own;
-    // One tile program for each kernel; weights of contractions are packed for its blocks.
-    Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(
-        plan, context, tileTarget(), userKernels_ ? userKernels_->functions() : std::vector<mlir::Operation *>());
-    if (!module) return module.takeError();
+    // How each kernel is computed: products of tiles and their blocks, the order of weights, what a library may do.
+    const Tilings tilings = chooseTilings(plan, tileTarget());
+    mark("tilings");
+    // ---- From here on what the kernels compute is fixed, and so are the bytes of weights. ----
+
+    // One tile program for each kernel.
+    Result<TilePrograms> programs = planToTile(
+        plan, tilings, context, userKernels_ ? userKernels_->functions() : std::vector<mlir::Operation *>());
+    if (!programs) return programs.takeError();
+    const mlir::OwningOpRef<mlir::ModuleOp> module = std::move(programs->module);
+    assignCode(plan, std::move(programs->kernels));
     mark("tile programs");
-    if (endsAt(Stage::Tile, [&] { return printTile(**module); })) return std::move(out_);
+    if (endsAt(Stage::Tile, [&] { return printTile(*module); })) return std::move(out_);
     // ---- From here on every kernel has its arguments and its grid. ----
 
     // Sizes, guards, the place of every buffer, and the steps that size what only the run finds out.
@@ -211,7 +218,7 @@ private:
     if (endsAt(Stage::Plan, [&] { return plan::print(plan); })) return std::move(out_);
     // ---- From here on the plan is what the runtime walks: nothing changes it. ----
 
-    return pack(plan, **module);
+    return pack(plan, *module);
   }
 
   Result<Compilation> pack(const plan::Plan &plan, mlir::ModuleOp module) {

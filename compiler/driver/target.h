@@ -5,8 +5,8 @@
 
 #include "backend/target.h"
 #include "base/diagnostics.h"
-#include "lower/plan_to_tile/plan_to_tile.h"
 #include "lower/schedule/schedule.h"
+#include "lower/tiling/target.h"
 
 namespace neso {
 

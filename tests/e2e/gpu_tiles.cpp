@@ -200,10 +200,12 @@ std::string check(const fs::path &file, const Options &options) {
   Result<plan::Plan> plan = schedule::schedule(std::move(*program), rules);
   if (!plan) return plan.error().str();
   std::unique_ptr<mlir::MLIRContext> context = makeTileContext();
-  Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(*plan, *context, tileTarget(machine, target.caps));
-  if (module) memory::planMemory(*plan);
-  if (!module) return module.error().str();
-  auto got = TileRunner(*plan, **module, inputs, options.steps).run();
+  const Tilings tilings = chooseTilings(*plan, tileTarget(machine, target.caps));
+  Result<TilePrograms> programs = planToTile(*plan, tilings, *context);
+  if (!programs) return programs.error().str();
+  assignCode(*plan, std::move(programs->kernels));
+  memory::planMemory(*plan);
+  auto got = TileRunner(*plan, *programs->module, inputs, options.steps).run();
   if (!got) {
     const std::string why = got.error().str();
     return (why.find("E0416") != std::string::npos || why.find("E0413") != std::string::npos ? "-" : "") + why;

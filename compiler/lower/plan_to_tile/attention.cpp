@@ -4,7 +4,7 @@
 
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
-#include "lower/plan_to_tile/config.h"
+#include "lower/tiling/cost.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -51,7 +51,7 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     block = attentionBlock(k.target, usualSize(x[0] * x[1], facts), usualSize(x[2], facts),
                            std::max(headBlock, valueBlock), itemSize(spec.k.dtype));
     least = 16; // of a side of a matrix instruction
-    k.kernel.warps = block.warps, k.kernel.stages = block.stages;
+    k.code.warps = block.warps, k.code.stages = block.stages;
   }
   headBlock = std::max(headBlock, least), valueBlock = std::max(valueBlock, least);
   int64_t bm = std::clamp(nextPowerOfTwo(upperBound(facts, x[2], block.queries)), least, block.queries);

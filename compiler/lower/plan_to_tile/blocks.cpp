@@ -1,23 +1,10 @@
 #include "lower/plan_to_tile/blocks.h"
 
-#include <bit>
-
 #include "ir/tile/build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace neso {
-
-int64_t nextPowerOfTwo(int64_t n) {
-  // Of a size that the data decides nothing may be known but that it is an int64.
-  constexpr int64_t kMost = int64_t{1} << 62;
-  return n >= kMost ? kMost : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n < 1 ? 1 : n)));
-}
-
-int64_t upperBound(const Facts &facts, Expr extent, int64_t unbounded) {
-  int64_t hi = facts.rangeOf(extent).hi;
-  return hi == INT64_MAX ? unbounded : hi;
-}
 
 Symbol blockOf(const std::vector<Blocking> &blockings, Symbol dimension) {
   for (size_t i = 0; i < blockings.size(); ++i)
@@ -79,7 +66,7 @@ void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val progra
     }
     e.facts.setIndex(bl.symbol, bl.extent);
   }
-  k.kernel.grid = {loop ? Expr(1) : programs, 1, 1};
+  k.code.grid = {loop ? Expr(1) : programs, 1, 1};
 }
 
 } // namespace neso

@@ -1,6 +1,7 @@
 // Maps program ids to the outer space of a kernel: which block of which dimension a program works on.
 #pragma once
 #include "lower/plan_to_tile/emit.h"
+#include "lower/tiling/cost.h"
 
 namespace neso {
 
@@ -20,10 +21,5 @@ void bindPrograms(Emitter &e, const std::vector<Blocking> &blockings, Val progra
 
 /// Which block of its dimension a program has: the symbol that bindPrograms binds for one of its blockings.
 Symbol blockOf(const std::vector<Blocking> &blockings, Symbol dimension);
-
-/// The smallest power of two that is >= n, for n >= 1.
-int64_t nextPowerOfTwo(int64_t n);
-/// The extent if it is constant, else its upper bound, else `unbounded`.
-int64_t upperBound(const Facts &facts, Expr extent, int64_t unbounded);
 
 } // namespace neso

@@ -56,22 +56,9 @@ std::vector<int64_t> shapeOf(const Frame &f, unsigned vary) {
 } // namespace
 
 bool KernelContext::writes(loops::BufferId buffer) const {
-  return std::any_of(kernel.args.begin(), kernel.args.end(), [&](const plan::KernelArg &a) {
+  return std::any_of(code.args.begin(), code.args.end(), [&](const plan::KernelArg &a) {
     return a.kind == plan::KernelArg::Kind::Buffer && a.buffer == buffer && a.written;
   });
-}
-
-bool hasAtomic(loops::StoreMode mode, DType dtype) {
-  bool word = isInteger(dtype) && (itemSize(dtype) == 4 || itemSize(dtype) == 8);
-  switch (mode) {
-  case loops::StoreMode::Set: return true;
-  case loops::StoreMode::AtomicAdd:
-    return word || dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32 || dtype == DType::F64;
-  case loops::StoreMode::AtomicMin:
-  case loops::StoreMode::AtomicMax: return word;
-  case loops::StoreMode::AtomicMul: return false;
-  }
-  return false;
 }
 
 Val Emitter::intConst(int64_t v) { return {arith::ConstantOp::create(k.b, k.loc, k.b.getIntegerAttr(k.indexType, v))}; }

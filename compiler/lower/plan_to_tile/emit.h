@@ -32,8 +32,10 @@ struct Frame {
 
 /// The function under construction and what all its pieces share.
 struct KernelContext {
-  plan::Plan &plan;
-  plan::Kernel &kernel;
+  const plan::Plan &plan;
+  const plan::Kernel &kernel;
+  /// What is found out while the function is written: arguments, grid, warps.
+  KernelCode &code;
   mlir::OpBuilder &b;
   mlir::Location loc;
   mlir::Type indexType;                                     // i32 or i64: what index arithmetic is done in
@@ -139,9 +141,5 @@ private:
   std::vector<Loaded> loads_;
   std::unordered_map<Expr, Val> indexMemo_;
 };
-
-/// Whether a target of thread blocks can do this update in memory by one atomic instruction: sums of floats and of
-/// whole words, extremes of words. Others need programs in order.
-bool hasAtomic(loops::StoreMode mode, DType dtype);
 
 } // namespace neso

@@ -3,7 +3,7 @@
 #include "ir/tile/build.h"
 #include "ir/tile/tile.h"
 #include "lower/plan_to_tile/blocks.h"
-#include "lower/plan_to_tile/config.h"
+#include "lower/tiling/cost.h"
 #include "lower/plan_to_tile/reduce.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -50,7 +50,7 @@ public:
     Val out = scan_.combine(tile_, {before}, {scanned})[0];
     for (const loops::Store &s : node_.stores)
       tile_.store(s, tile_.cast(out, scan_.dtype(), k_.plan.program.buffer(s.buffer).dtype), {});
-    k_.kernel.warps = warpsFor(look_.tile, kPerThread);
+    k_.code.warps = warpsFor(look_.tile, kPerThread);
   }
 
 private:

@@ -19,12 +19,12 @@ namespace {
 
 class Packing {
 public:
-  Packing(const plan::Plan &plan, plan::Kernel &pack, ModuleOp module)
-      : pack_(pack), module_(module), b_(module.getContext()), loc_(UnknownLoc::get(module.getContext())) {
-    for (plan::KernelId id : pack.parts) parts_.push_back({&plan.kernels[id.index()], {}, {}, {}});
+  Packing(const plan::Kernel &pack, const std::vector<KernelCode> &codes, KernelCode &code, ModuleOp module)
+      : pack_(pack), code_(code), module_(module), b_(module.getContext()), loc_(UnknownLoc::get(module.getContext())) {
+    for (plan::KernelId id : pack.parts) parts_.push_back({&codes[id.index()], {}, {}, {}});
     // Parts of one function stand together.
     std::stable_sort(parts_.begin(), parts_.end(),
-                     [](const Part &x, const Part &y) { return x.kernel->function < y.kernel->function; });
+                     [](const Part &x, const Part &y) { return x.code->function < y.code->function; });
   }
 
   tt::FuncOp run() {
@@ -42,7 +42,7 @@ public:
                                 : constant(p.first.constValue());
     std::vector<std::pair<size_t, size_t>> runs; // of parts with one function: [begin, end)
     for (size_t i = 0; i < parts_.size(); ++i)
-      if (runs.empty() || parts_[i].kernel->function != parts_[runs.back().first].kernel->function)
+      if (runs.empty() || parts_[i].code->function != parts_[runs.back().first].code->function)
         runs.push_back({i, i + 1});
       else
         runs.back().second = i + 1;
@@ -54,10 +54,12 @@ public:
 
 private:
   struct Part {
-    const plan::Kernel *kernel;
-    std::vector<size_t> arguments;       // by argument of the part: which of the pack's
-    Expr first;                          // number of its first program
-    std::optional<size_t> firstArgument; // which argument says so, where it is no constant
+    const KernelCode *code;
+    /// By argument of the part: which of the pack's.
+    std::vector<size_t> arguments;
+    /// Number of its first program, and which argument says so, where it is no constant.
+    Expr first;
+    std::optional<size_t> firstArgument;
     Value begin = {};
   };
 
@@ -66,14 +68,14 @@ private:
   }
 
   void collectArguments() {
-    pack_.args.clear(), pack_.warps = 1, pack_.stages = 1;
+    code_.args.clear(), code_.warps = 1, code_.stages = 1;
     Expr programs = 0;
     for (Part &p : parts_) {
-      NESO_CHECK(p.kernel->grid[1].isConst(1) && p.kernel->grid[2].isConst(1),
+      NESO_CHECK(p.code->grid[1].isConst(1) && p.code->grid[2].isConst(1),
                  "a part with programs along several axes");
-      auto func = module_.lookupSymbol<tt::FuncOp>(p.kernel->function);
-      for (size_t i = 0; i < p.kernel->args.size(); ++i)
-        p.arguments.push_back(place(p.kernel->args[i], func.getArgumentTypes()[i],
+      auto func = module_.lookupSymbol<tt::FuncOp>(p.code->function);
+      for (size_t i = 0; i < p.code->args.size(); ++i)
+        p.arguments.push_back(place(p.code->args[i], func.getArgumentTypes()[i],
                                     func.getArgAttr(static_cast<unsigned>(i), "tt.divisibility")));
       p.first = programs;
       if (!programs.isConst()) {
@@ -81,17 +83,17 @@ private:
         a.kind = plan::KernelArg::Kind::Size, a.size = programs;
         p.firstArgument = place(a, b_.getI32Type(), {});
       }
-      programs = programs + p.kernel->grid[0];
-      pack_.warps = std::max(pack_.warps, p.kernel->warps), pack_.stages = std::max(pack_.stages, p.kernel->stages);
+      programs = programs + p.code->grid[0];
+      code_.warps = std::max(code_.warps, p.code->warps), code_.stages = std::max(code_.stages, p.code->stages);
     }
-    pack_.grid = {programs, 1, 1};
+    code_.grid = {programs, 1, 1};
   }
 
   /// The pack's argument of this kind: parts that read one tensor share it.
   size_t place(const plan::KernelArg &a, Type type, Attribute divisibility) {
     using Kind = plan::KernelArg::Kind;
-    for (size_t i = 0; i < pack_.args.size(); ++i) {
-      plan::KernelArg &have = pack_.args[i];
+    for (size_t i = 0; i < code_.args.size(); ++i) {
+      plan::KernelArg &have = code_.args[i];
       if (have.kind != a.kind || types_[i] != type || divisibility_[i] != divisibility) continue;
       const bool same = a.kind == Kind::Buffer ? have.buffer == a.buffer && have.offset == a.offset
                                                : a.kind == Kind::Size && have.size == a.size;
@@ -99,8 +101,8 @@ private:
       have.read |= a.read, have.written |= a.written;
       return i;
     }
-    pack_.args.push_back(a), types_.push_back(type), divisibility_.push_back(divisibility);
-    return pack_.args.size() - 1;
+    code_.args.push_back(a), types_.push_back(type), divisibility_.push_back(divisibility);
+    return code_.args.size() - 1;
   }
 
   /// Runs [begin, end) of the list, as a tree of branches on the program's number.
@@ -123,7 +125,7 @@ private:
     auto argument = [&](size_t part, size_t i) {
       return Value(entry->getArgument(static_cast<unsigned>(parts_[part].arguments[i])));
     };
-    auto func = module_.lookupSymbol<tt::FuncOp>(parts_[begin].kernel->function);
+    auto func = module_.lookupSymbol<tt::FuncOp>(parts_[begin].code->function);
     Value first = parts_[begin].begin;
     std::vector<Value> arguments;
     for (size_t i = 0; i < func.getNumArguments(); ++i) arguments.push_back(argument(begin, i));
@@ -148,7 +150,8 @@ private:
     }
   }
 
-  plan::Kernel &pack_;
+  const plan::Kernel &pack_;
+  KernelCode &code_;
   ModuleOp module_;
   OpBuilder b_;
   Location loc_;
@@ -160,21 +163,22 @@ private:
 
 } // namespace
 
-tt::FuncOp packParts(const plan::Plan &plan, plan::Kernel &pack, ModuleOp module) {
-  return Packing(plan, pack, module).run();
+tt::FuncOp packParts(const plan::Kernel &pack, const std::vector<KernelCode> &codes, KernelCode &code, ModuleOp module) {
+  return Packing(pack, codes, code, module).run();
 }
 
-void dropPartFunctions(plan::Plan &plan, ModuleOp module) {
+void dropPartFunctions(const plan::Plan &plan, std::vector<KernelCode> &codes, ModuleOp module) {
   std::set<std::string> launched;
   std::vector<bool> isPart(plan.kernels.size());
   for (const plan::Kernel &k : plan.kernels)
     for (plan::KernelId part : k.parts) isPart[part.index()] = true;
   for (const plan::Kernel &k : plan.kernels)
-    if (!isPart[k.id.index()]) launched.insert(k.function);
-  for (plan::Kernel &k : plan.kernels) {
+    if (!isPart[k.id.index()]) launched.insert(codes[k.id.index()].function);
+  for (const plan::Kernel &k : plan.kernels) {
     if (!isPart[k.id.index()]) continue;
-    if (auto func = module.lookupSymbol<tt::FuncOp>(k.function); func && !launched.count(k.function)) func.erase();
-    k.function.clear();
+    std::string &function = codes[k.id.index()].function;
+    if (auto func = module.lookupSymbol<tt::FuncOp>(function); func && !launched.count(function)) func.erase();
+    function.clear();
   }
 }
 

@@ -3,20 +3,17 @@
 // Example: parts of 3, 3 and 8 programs, the first two of one function f: programs 0 to 5 run f, with the first one's
 // arguments or the second's, 6 to 13 run the third's function.
 #pragma once
-#include "ir/plan/plan.h"
 #include "ir/tile/tile.h"
-
-namespace mlir {
-class ModuleOp;
-}
+#include "lower/plan_to_tile/plan_to_tile.h"
 
 namespace neso {
 
-/// The function of `pack` in the module; sets its args, grid, warps and stages. Its parts have theirs, and programs
-/// along the grid's first axis only. The function's name is the kernel's.
-tt::FuncOp packParts(const plan::Plan &plan, plan::Kernel &pack, mlir::ModuleOp module);
+/// The function of `pack` in the module; sets the args, grid, warps and stages of `code`. Its parts have theirs in `codes`,
+/// by KernelId, and programs along the grid's first axis only. The function's name is the kernel's.
+tt::FuncOp packParts(const plan::Kernel &pack, const std::vector<KernelCode> &codes, KernelCode &code,
+                     mlir::ModuleOp module);
 
 /// Erases the functions that only parts have, and takes their names from these.
-void dropPartFunctions(plan::Plan &plan, mlir::ModuleOp module);
+void dropPartFunctions(const plan::Plan &plan, std::vector<KernelCode> &codes, mlir::ModuleOp module);
 
 } // namespace neso

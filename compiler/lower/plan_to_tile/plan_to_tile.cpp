@@ -5,18 +5,17 @@
 #include "base/diagnostics/loops.h"
 #include "base/diagnostics/tile.h"
 #include "base/fault.h"
+#include "ir/loops/access.h"
 #include "ir/tile/tile.h"
 #include "lower/plan_to_tile/attention.h"
 #include "lower/plan_to_tile/contraction.h"
 #include "lower/plan_to_tile/emit.h"
-#include "lower/plan_to_tile/library.h"
 #include "lower/plan_to_tile/look_back.h"
 #include "lower/plan_to_tile/loop_kernel.h"
 #include "lower/plan_to_tile/pack.h"
 #include "lower/plan_to_tile/segments.h"
 #include "lower/plan_to_tile/sort.h"
 #include "lower/plan_to_tile/user_kernel.h"
-#include "lower/plan_to_tile/ways.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/IR/Verifier.h"
@@ -68,79 +67,40 @@ bool fitsInt32(const plan::Plan &plan, const plan::Kernel &kernel, const Facts &
 
 class Builder {
 public:
-  Builder(plan::Plan &plan, MLIRContext &context, const TileTarget &target,
+  Builder(const plan::Plan &plan, const Tilings &tilings, MLIRContext &context,
           const std::vector<Operation *> &userFunctions)
-      : plan_(plan), context_(context), target_(target), userFunctions_(userFunctions), users_(plan) {}
+      : plan_(plan), tilings_(tilings), context_(context), userFunctions_(userFunctions), codes_(plan.kernels.size()) {}
 
-  Result<OwningOpRef<ModuleOp>> run() {
+  Result<TilePrograms> run() {
     OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context_));
-    const size_t launched = plan_.kernels.size();
-    std::vector<bool> isPart(launched);
+    std::vector<bool> isRest(plan_.kernels.size());
     for (const plan::Kernel &kernel : plan_.kernels)
-      for (plan::KernelId part : kernel.parts) isPart[part.index()] = true;
-    for (plan::Kernel &kernel : plan_.kernels) {
-      if (!kernel.parts.empty()) continue;
-      // Tuning times launches: parts have none.
-      Status s = target_.chooseWay && !isPart[kernel.id.index()] ? buildKernelBestWay(kernel, *module)
-                                                                 : buildKernel(kernel, *module, target_, 0);
-      if (!s) return s.takeError();
-    }
-    for (plan::Kernel &kernel : plan_.kernels)
-      if (!kernel.parts.empty()) share(kernel, packParts(plan_, kernel, *module));
-    placeLibraryForms(plan_, std::move(forms_));
-    for (size_t i = launched; i < plan_.kernels.size(); ++i)
-      if (Status s = target_.chooseWay ? buildKernelBestWay(plan_.kernels[i], *module)
-                                       : buildKernel(plan_.kernels[i], *module, target_, 0);
-          !s)
-        return s.takeError();
+      if (kernel.product && kernel.product->rest.valid()) isRest[kernel.product->rest.index()] = true;
+    for (const plan::Kernel &kernel : plan_.kernels)
+      if (kernel.parts.empty() && !isRest[kernel.id.index()])
+        if (Status s = buildKernel(kernel, *module); !s) return s.takeError();
+    for (const plan::Kernel &kernel : plan_.kernels)
+      if (!kernel.parts.empty()) {
+        KernelCode &code = codes_[kernel.id.index()];
+        share(kernel, code, packParts(kernel, codes_, code, *module));
+      }
+    for (const plan::Kernel &kernel : plan_.kernels)
+      if (isRest[kernel.id.index()])
+        if (Status s = buildKernel(kernel, *module); !s) return s.takeError();
     // Last: what is built above may have found its function among those of parts.
-    dropPartFunctions(plan_, *module);
-    return module;
+    dropPartFunctions(plan_, codes_, *module);
+    return TilePrograms{std::move(module), std::move(codes_)};
   }
 
 private:
-  Status buildKernelBestWay(plan::Kernel &kernel, ModuleOp module) {
-    const std::vector<Way> ways = waysOf(plan_, kernel, target_);
-    std::vector<std::string> names;
-    for (const Way &w : ways) names.push_back(w.name);
-    const Way &way = ways[std::min(target_.chooseWay(plan_, kernel, names), ways.size() - 1)];
-    return buildKernel(kernel, module, way.target, way.warpShift);
-  }
-
-  Status buildKernel(plan::Kernel &kernel, ModuleOp module, const TileTarget &target, int warpShift) {
+  Status buildKernel(const plan::Kernel &kernel, ModuleOp module) {
     SourceLoc where;
     for (const Node &n : kernel.nodes)
       if (!n.origins.empty() && where.file.empty()) where = n.origins.front();
     Working at("kernel", kernel.name, &where);
-    std::optional<Contraction> contraction;
-    switch (kernel.kind) {
-    case Node::Kind::Pointwise:
-    case Node::Kind::Reduction:
-    case Node::Kind::Scan: break;
-    case Node::Kind::Contraction:
-      contraction = planContraction(kernel, plan_.program.facts, target);
-      if (contraction)
-        if (std::optional<LibraryForm> form = libraryForm(plan_, kernel, *contraction, target))
-          forms_.emplace_back(kernel.id, std::move(*form));
-      if (!contraction)
-        contractionToReduction(plan_, kernel);
-      else if (target.packWeights)
-        packRightOperand(plan_, kernel, users_, *contraction);
-      else if (forms_.empty() || forms_.back().first != kernel.id) // a library reads the weight as it is
-        orderRightOperand(plan_, kernel, users_, *contraction);
-      break;
-    case Node::Kind::Segments:
-    case Node::Kind::Sort:
-    case Node::Kind::Attention: break;
-    case Node::Kind::UserKernel: return placeUserKernel(kernel, module);
-    case Node::Kind::ReadScalar:
-    case Node::Kind::Region: NESO_UNREACHABLE("a step of the plan is no kernel");
-    }
-    kernel.serial |= needsOrder(kernel);
-    if (!contraction) {
-      dropEmptyReductions(kernel);
-      expandTwoPassReductions(plan_, kernel, target);
-    }
+    if (kernel.kind == Node::Kind::UserKernel) return placeUserKernel(kernel, module);
+    const KernelTiling &tiling = tilings_[kernel.id.index()];
+    KernelCode &code = codes_[kernel.id.index()];
 
     OpBuilder b(&context_);
     b.setInsertionPointToEnd(module.getBody());
@@ -148,50 +108,58 @@ private:
                        ? Location(UnknownLoc::get(&context_))
                        : Location(FileLineColLoc::get(&context_, where.file, static_cast<unsigned>(where.line), 0));
     bool narrow = fitsInt32(plan_, kernel, plan_.program.facts);
-    KernelContext k{plan_, kernel, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}, target, {}};
+    KernelContext k{plan_, kernel, code, b, loc, narrow ? b.getI32Type() : b.getI64Type(), {}, {}, tiling.target, {}};
     std::vector<Type> types = collectArguments(k);
     auto func = tt::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
     func.setVisibility(SymbolTable::Visibility::Public);
     Block *entry = func.addEntryBlock();
-    for (size_t i = 0; i < kernel.args.size(); ++i) {
-      const plan::KernelArg &arg = kernel.args[i];
+    for (size_t i = 0; i < code.args.size(); ++i) {
+      const plan::KernelArg &arg = code.args[i];
       Value v = entry->getArgument(static_cast<unsigned>(i));
       if (arg.kind == plan::KernelArg::Kind::Buffer) {
         k.buffers[arg.buffer] = v;
         // The arena, constants and outputs of the runtime are 64-byte aligned; a caller's tensor may not be.
-        if (target.alignedInputs || plan_.placements[arg.buffer.index()].where != plan::Placement::Where::Input)
+        if (tiling.target.alignedInputs || plan_.placements[arg.buffer.index()].where != plan::Placement::Where::Input)
           func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
       } else {
         k.sizes[arg.size.symbol()] = v;
       }
     }
     b.setInsertionPointToStart(entry);
-    if (kernel.kind == Node::Kind::Sort)
-      emitSort(k, plan_.program.facts);
-    else if (kernel.kind == Node::Kind::Segments)
-      emitSegments(k, plan_.program.facts);
-    else if (kernel.kind == Node::Kind::Attention)
-      emitAttention(k, plan_.program.facts);
-    else if (const auto *scan = kernel.nodes[0].as<loops::ScanSpec>(); scan && scan->lookBack)
-      emitLookBackScan(k, plan_.program.facts);
-    else if (contraction)
-      emitContraction(k, plan_.program.facts, *contraction);
-    else
-      emitLoopKernel(k, plan_.program.facts, target);
+    emitKernel(k, tiling);
     b.setInsertionPointToEnd(entry);
     tt::ReturnOp::create(b, loc, ValueRange{});
     DiagnosticCapture capture(&context_);
     if (failed(verify(func)))
       return fail(diag::InternalFault, where, "plan_to_tile",
                   kernel.name + ": " + capture.take(diag::TileInvalid, "malformed").str());
-    for (; warpShift > 0 && kernel.warps < 32; --warpShift) kernel.warps *= 2;
-    for (; warpShift < 0 && kernel.warps > 1; ++warpShift) kernel.warps /= 2;
-    share(kernel, func);
+    int shift = tiling.warpShift;
+    for (; shift > 0 && code.warps < 32; --shift) code.warps *= 2;
+    for (; shift < 0 && code.warps > 1; ++shift) code.warps /= 2;
+    share(kernel, code, func);
     return Status::ok();
   }
 
+  void emitKernel(KernelContext &k, const KernelTiling &tiling) {
+    const Facts &facts = plan_.program.facts;
+    if (k.kernel.kind == Node::Kind::Sort)
+      emitSort(k, facts);
+    else if (k.kernel.kind == Node::Kind::Segments)
+      emitSegments(k, facts);
+    else if (k.kernel.kind == Node::Kind::Attention)
+      emitAttention(k, facts);
+    else if (const auto *scan = k.kernel.nodes[0].as<loops::ScanSpec>(); scan && scan->lookBack)
+      emitLookBackScan(k, facts);
+    else if (tiling.dot)
+      emitContraction(k, facts, *tiling.dot);
+    else
+      emitLoopKernel(k, facts, tiling.target);
+  }
+
   /// A user's kernel brings its tile function; its arguments, its grid and what its neighbours put into it are ours.
-  Status placeUserKernel(plan::Kernel &kernel, ModuleOp module) {
+  Status placeUserKernel(const plan::Kernel &kernel, ModuleOp module) {
+    const TileTarget &target = tilings_[kernel.id.index()].target;
+    KernelCode &code = codes_[kernel.id.index()];
     auto node = std::find_if(kernel.nodes.begin(), kernel.nodes.end(),
                              [](const Node &n) { return n.kind() == Node::Kind::UserKernel; });
     const auto &spec = node->get<loops::UserKernelSpec>();
@@ -205,8 +173,8 @@ private:
       auto attr = func->getAttrOfType<IntegerAttr>(name);
       return attr ? static_cast<int>(attr.getInt()) : usual;
     };
-    kernel.warps = number("tt.num_warps", 4), kernel.stages = number("tt.num_stages", 3);
-    kernel.grid = spec.grid;
+    code.warps = number("tt.num_warps", 4), code.stages = number("tt.num_stages", 3);
+    code.grid = spec.grid;
     std::vector<plan::KernelArg> own;
     for (const loops::UserKernelSpec::Argument &from : spec.arguments) {
       plan::KernelArg a;
@@ -221,7 +189,7 @@ private:
     }
     if (kernel.nodes.size() > 1) {
       bool narrow = fitsInt32(plan_, kernel, plan_.program.facts);
-      KernelContext k{plan_, kernel, b, func.getLoc(), narrow ? b.getI32Type() : b.getI64Type(), {}, {}, target_, {}};
+      KernelContext k{plan_, kernel, code, b, func.getLoc(), narrow ? b.getI32Type() : b.getI64Type(), {}, {}, target, {}};
       std::vector<Type> types = collectArguments(k);
       attachToUserKernel(k, func, static_cast<size_t>(node - kernel.nodes.begin()), types, std::move(own));
       DiagnosticCapture capture(&context_);
@@ -229,57 +197,34 @@ private:
         return fail(diag::InternalFault, {}, "plan_to_tile",
                     kernel.name + ": " + capture.take(diag::TileInvalid, "malformed").str());
     } else {
-      kernel.args = std::move(own);
+      code.args = std::move(own);
     }
-    for (size_t i = 0; i < kernel.args.size(); ++i) {
-      const plan::KernelArg &a = kernel.args[i];
+    for (size_t i = 0; i < code.args.size(); ++i) {
+      const plan::KernelArg &a = code.args[i];
       if (a.kind != plan::KernelArg::Kind::Buffer) continue;
       bool aligned =
-          (target_.alignedInputs || plan_.placements[a.buffer.index()].where != plan::Placement::Where::Input) &&
+          (target.alignedInputs || plan_.placements[a.buffer.index()].where != plan::Placement::Where::Input) &&
           plan_.program.facts.provablyDivisible(a.offset * Expr(itemSize(plan_.program.buffer(a.buffer).dtype)), 16);
       if (aligned) func.setArgAttr(static_cast<unsigned>(i), "tt.divisibility", b.getI32IntegerAttr(16));
     }
-    share(kernel, func);
+    share(kernel, code, func);
     return Status::ok();
-  }
-
-  /// Whether the kernel's programs must run one after another: they update memory in a way that the target cannot do in
-  /// any order.
-  bool needsOrder(const plan::Kernel &kernel) const {
-    std::map<int32_t, int> stores, loads;
-    bool updates = false, instructions = target_.threadBlocks;
-    // Words in which programs look back are for programs at the same time.
-    auto counts = [](const loops::Access &a) { return a.use != loops::Use::LookBack; };
-    forEachAccess(kernel, [&](const loops::Access &a) {
-      if (!counts(a)) return;
-      ++(a.writes() ? stores : loads)[a.buffer.value];
-      if (a.mode != loops::AccessMode::Update) return;
-      updates = true;
-      instructions &= hasAtomic(a.update, plan_.program.buffer(a.buffer).dtype);
-    });
-    if (!updates) return false;
-    // A buffer that is updated and used otherwise in one kernel: the uses see the updates of earlier programs, or none.
-    forEachAccess(kernel, [&](const loops::Access &a) {
-      if (counts(a) && a.mode == loops::AccessMode::Update)
-        instructions &= stores[a.buffer.value] == 1 && !loads.count(a.buffer.value);
-    });
-    return !instructions;
   }
 
   /// Buffers in memory, those that are loaded before those that are stored, then size symbols; the types of the parameters.
   std::vector<Type> collectArguments(KernelContext &k) {
-    plan::Kernel &kernel = k.kernel;
-    kernel.args.clear();
+    std::vector<plan::KernelArg> &args = k.code.args;
+    args.clear();
     std::vector<Type> types;
     auto argumentOf = [&](loops::BufferId id) -> plan::KernelArg * {
       if (plan_.placements[id.index()].where == plan::Placement::Where::None) return nullptr;
-      for (plan::KernelArg &a : kernel.args)
+      for (plan::KernelArg &a : args)
         if (a.kind == plan::KernelArg::Kind::Buffer && a.buffer == id) return &a;
       plan::KernelArg a;
       a.buffer = id;
-      kernel.args.push_back(a);
+      args.push_back(a);
       types.push_back(tt::PointerType::get(storageTypeOf(&context_, plan_.program.buffer(id).dtype)));
-      return &kernel.args.back();
+      return &args.back();
     };
     auto add = [&](const loops::Access &access) {
       if (plan::KernelArg *a = argumentOf(access.buffer)) {
@@ -289,51 +234,60 @@ private:
     };
     auto group = [](const loops::Access &a) { return a.whole() ? 2 : a.writes() ? 1 : 0; };
     for (int g : {0, 1, 2})
-      forEachAccess(kernel, [&](const loops::Access &a) {
+      forEachAccess(k.kernel, [&](const loops::Access &a) {
         if (group(a) == g) add(a);
       });
     std::set<Symbol> sizes;
-    forEachExpr(kernel, [&](Expr e) {
+    forEachExpr(k.kernel, [&](Expr e) {
       for (Symbol s : symbolsOf(e))
         if (s.isSize()) sizes.insert(s);
     });
     for (Symbol s : sizes) {
       plan::KernelArg a;
       a.kind = plan::KernelArg::Kind::Size, a.size = s;
-      kernel.args.push_back(a);
+      args.push_back(a);
       types.push_back(k.indexType);
     }
     return types;
   }
 
   /// Equal functions are compiled once.
-  void share(plan::Kernel &kernel, tt::FuncOp func) {
+  void share(const plan::Kernel &kernel, KernelCode &code, tt::FuncOp func) {
     func.setName("kernel");
     std::string text;
     llvm::raw_string_ostream os(text);
     func->print(os, OpPrintingFlags().useLocalScope());
     func.setName(kernel.name);
-    text += fmt::format("warps {} stages {}", kernel.warps, kernel.stages);
+    text += fmt::format("warps {} stages {}", code.warps, code.stages);
     auto [it, added] = functions_.emplace(text, kernel.name);
-    kernel.function = it->second;
+    code.function = it->second;
     if (!added) func.erase();
   }
 
-  plan::Plan &plan_;
+  const plan::Plan &plan_;
+  const Tilings &tilings_;
   MLIRContext &context_;
-  const TileTarget &target_;
   const std::vector<Operation *> &userFunctions_;
-  const plan::Users users_; // before anything was built
+  /// By KernelId.
+  std::vector<KernelCode> codes_;
+  /// Names by text.
   std::map<std::string, std::string> functions_;
-  std::vector<std::pair<plan::KernelId, LibraryForm>> forms_;
 };
 
 } // namespace
 
-Result<OwningOpRef<ModuleOp>> planToTile(plan::Plan &plan, MLIRContext &context, const TileTarget &target,
-                                         const std::vector<Operation *> &userFunctions) {
+Result<TilePrograms> planToTile(const plan::Plan &plan, const Tilings &tilings, MLIRContext &context,
+                                const std::vector<Operation *> &userFunctions) {
   Working stage("tile programs");
-  return Builder(plan, context, target, userFunctions).run();
+  return Builder(plan, tilings, context, userFunctions).run();
+}
+
+void assignCode(plan::Plan &plan, std::vector<KernelCode> kernels) {
+  for (plan::Kernel &kernel : plan.kernels) {
+    KernelCode &code = kernels[kernel.id.index()];
+    kernel.function = std::move(code.function), kernel.args = std::move(code.args), kernel.grid = code.grid;
+    kernel.warps = code.warps, kernel.stages = code.stages;
+  }
 }
 
 } // namespace neso

@@ -5,7 +5,7 @@
 
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
-#include "lower/plan_to_tile/config.h"
+#include "lower/tiling/cost.h"
 #include "lower/plan_to_tile/reduce.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -89,7 +89,7 @@ public:
                                k_.plan.program.buffer(s.buffer).dtype),
                     {});
     }
-    k_.kernel.warps = warpsFor(tile_.frame.tile.empty() ? 1 : tile_.frame.tile[0], 4);
+    k_.code.warps = warpsFor(tile_.frame.tile.empty() ? 1 : tile_.frame.tile[0], 4);
   }
 
 private:

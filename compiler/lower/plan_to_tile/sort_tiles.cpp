@@ -3,7 +3,7 @@
 #include "ir/tile/build.h"
 #include "ir/tile/tile.h"
 #include "lower/plan_to_tile/blocks.h"
-#include "lower/plan_to_tile/config.h"
+#include "lower/tiling/cost.h"
 #include "lower/plan_to_tile/sort_order.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -66,7 +66,7 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
   for (size_t i = 0; i < packed.size(); ++i) packed[i] = {sorted.getResult(static_cast<unsigned>(i)), e.frame.full()};
   storeSorted(e, node, words.key(packed), words.position(packed), DType::U32);
   bool few = all / rows < k.target.processors * 8;
-  k.kernel.warps = warpsFor(rows * width, few ? kSortedPerThreadOfFew : kSortedPerThread);
+  k.code.warps = warpsFor(rows * width, few ? kSortedPerThreadOfFew : kSortedPerThread);
 }
 
 /// The place of each element is the number of those that stand before it: n comparisons each, all of them independent,
@@ -118,7 +118,7 @@ void sortByRank(KernelContext &k, const Facts &facts) {
   out.blocked.erase(Symbol::inner(0));
   out.env[Symbol::inner(0)] = out.toIndex(rank, DType::I32);
   storeSorted(out, node, key, position, indexTypeOf(k));
-  k.kernel.warps = warpsFor(mine.frame.tile[0] * mine.frame.tile[1], 16);
+  k.code.warps = warpsFor(mine.frame.tile[0] * mine.frame.tile[1], 16);
 }
 
 /// Merges the two runs of a row, a tile of the result a program (merge path: Green, McColl, Bader 2012): how many of
@@ -158,7 +158,7 @@ public:
     for (size_t w = 0; w < packed.size(); ++w) packed[w] = {merged.getResult(static_cast<unsigned>(w)), 1};
     SortWords words(tile_, node_, INT32_MAX);
     storeSorted(tile_, node_, words.key(packed), words.position(packed), DType::U32);
-    k_.kernel.warps = warpsFor(kMergedTile, kSortedPerThreadOfFew);
+    k_.code.warps = warpsFor(kMergedTile, kSortedPerThreadOfFew);
   }
 
 private:

@@ -74,7 +74,7 @@ void attachToUserKernel(KernelContext &k, tt::FuncOp func, size_t user, const st
   for (size_t i = 0; i < types.size(); ++i) {
     (void)func.insertArgument(first + static_cast<unsigned>(i), types[i], {}, func.getLoc());
     Value v = func.getArgument(first + static_cast<unsigned>(i));
-    const plan::KernelArg &arg = k.kernel.args[i];
+    const plan::KernelArg &arg = k.code.args[i];
     if (arg.kind == plan::KernelArg::Kind::Buffer)
       k.buffers[arg.buffer] = v;
     else
@@ -99,12 +99,12 @@ void attachToUserKernel(KernelContext &k, tt::FuncOp func, size_t user, const st
   });
   for (Operation *op : llvm::reverse(addresses))
     if (op->use_empty()) op->erase();
-  for (plan::KernelArg &a : k.kernel.args) own.push_back(std::move(a));
+  for (plan::KernelArg &a : k.code.args) own.push_back(std::move(a));
   for (unsigned i : llvm::reverse(unused)) {
     (void)func.eraseArgument(i);
     own.erase(own.begin() + i);
   }
-  k.kernel.args = std::move(own);
+  k.code.args = std::move(own);
 }
 
 } // namespace neso

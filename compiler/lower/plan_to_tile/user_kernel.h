@@ -8,7 +8,7 @@
 
 namespace neso {
 
-/// `k.kernel.args` are the arguments of the attached nodes alone, with their `types`; `own` are those of `func`, a copy
+/// `k.code.args` are the arguments of the attached nodes alone, with their `types`; `own` are those of `func`, a copy
 /// of the user's function. Nodes before position `user` make what the function loads, those behind it use what it
 /// stores. Afterwards the function's parameters and the kernel's args are those of `own` that are still needed, then
 /// the others.

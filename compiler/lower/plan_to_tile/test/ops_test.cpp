@@ -148,9 +148,10 @@ void check(mlir::MLIRContext &context, OpKind kind, const std::vector<DType> &op
   plan::Kernel kernel;
   kernel.id = plan::KernelId(0), kernel.name = "k", kernel.xRanges = c.node.ranges, kernel.nodes = {c.node};
   plan.kernels = {kernel};
-  Result<mlir::OwningOpRef<mlir::ModuleOp>> module = planToTile(plan, context, TileTarget(), {});
-  ASSERT_TRUE(module) << module.error().str();
-  const plan::Kernel &built = plan.kernels[0];
+  const Tilings tilings = chooseTilings(plan, TileTarget());
+  Result<TilePrograms> programs = planToTile(plan, tilings, context);
+  ASSERT_TRUE(programs) << programs.error().str();
+  const KernelCode &built = programs->kernels[0];
   std::vector<InterpArg> args;
   for (const plan::KernelArg &a : built.args) {
     ASSERT_EQ(a.kind, plan::KernelArg::Kind::Buffer);
@@ -159,7 +160,7 @@ void check(mlir::MLIRContext &context, OpKind kind, const std::vector<DType> &op
       if (a.buffer == c.in[k]) m = &data[k];
     args.push_back(InterpArg::pointer(m->data(), static_cast<int64_t>(m->size())));
   }
-  Status ranTile = interpretTile((*module)->lookupSymbol<tt::FuncOp>(built.function), args,
+  Status ranTile = interpretTile(programs->module->lookupSymbol<tt::FuncOp>(built.function), args,
                                  {built.grid[0].constValue(), built.grid[1].constValue(), built.grid[2].constValue()});
   // Functions of ours that only the back ends' libraries have.
   if (!ranTile && ranTile.error().diagnostics().front().kind == diag::TileInterpUnsupported) return;

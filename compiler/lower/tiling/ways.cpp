@@ -1,7 +1,8 @@
-#include "lower/plan_to_tile/ways.h"
+#include "lower/tiling/ways.h"
 
-#include "lower/plan_to_tile/config.h"
-#include "lower/plan_to_tile/library.h"
+#include "lower/tiling/contraction.h"
+#include "lower/tiling/cost.h"
+#include "lower/tiling/library.h"
 
 namespace neso {
 
@@ -26,7 +27,7 @@ void addWarps(std::vector<Way> &ways, const TileTarget &target) {
 
 void addProducts(std::vector<Way> &ways, const plan::Plan &plan, plan::Kernel kernel, const TileTarget &target) {
   const Facts &facts = plan.program.facts;
-  std::optional<Contraction> c = planContraction(kernel, facts, target);
+  std::optional<DotTiling> c = chooseDotTiling(kernel, facts, target);
   if (!c) return;
   Expr batch = 1;
   for (size_t d : c->batch) batch = batch * kernel.xRanges[d];

@@ -1,24 +1,21 @@
-#include "lower/plan_to_tile/config.h"
+#include "lower/tiling/cost.h"
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
-
-#include "lower/plan_to_tile/blocks.h"
 
 namespace neso {
 
-TileTarget tileTarget(const MachineSheet &machine, const Capabilities &caps) {
-  TileTarget t;
-  t.machine = machine, t.processors = machine.processors, t.alignedInputs = caps.alignedInputs;
-  if (caps.productLibrary) t.library = TileTarget::Library::Auto;
-  if (!caps.threadBlocks) return t;
-  t.threadBlocks = true;
-  t.pointwiseBlock = 1024, t.reduceChunk = 2048, t.columnBlock = 64;
-  t.dotM = 128, t.dotN = 128, t.dotK = 64;
-  t.packWeights = false;
-  t.f32Products = tile::F32Products::Tf32x3;
-  return t;
+int64_t nextPowerOfTwo(int64_t n) {
+  // Of a size that the data decides nothing may be known but that it is an int64.
+  constexpr int64_t kMost = int64_t{1} << 62;
+  return n >= kMost ? kMost : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n < 1 ? 1 : n)));
+}
+
+int64_t upperBound(const Facts &facts, Expr extent, int64_t unbounded) {
+  int64_t hi = facts.rangeOf(extent).hi;
+  return hi == INT64_MAX ? unbounded : hi;
 }
 
 int64_t pointwiseElements(const TileTarget &target, int64_t elements) {

@@ -1,12 +1,11 @@
-#include "lower/plan_to_tile/library.h"
+#include "lower/tiling/library.h"
 
 #include <algorithm>
 #include <set>
 
 #include "ir/loops/access.h"
 #include "ir/loops/build.h"
-#include "lower/plan_to_tile/blocks.h"
-#include "lower/plan_to_tile/config.h"
+#include "lower/tiling/cost.h"
 
 namespace neso {
 
@@ -118,7 +117,7 @@ plan::Kernel restOf(const plan::Kernel &kernel, loops::BufferId stored, loops::B
 
 } // namespace
 
-std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kernel &kernel, const Contraction &c,
+std::optional<LibraryForm> libraryForm(const plan::Plan &plan, const plan::Kernel &kernel, const DotTiling &c,
                                        const TileTarget &target) {
   if (target.library == TileTarget::Library::Never) return std::nullopt;
   const Facts &facts = plan.program.facts;

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lower/plan_to_tile/plan_to_tile.h"
+#include "lower/tiling/target.h"
 
 namespace neso {
 

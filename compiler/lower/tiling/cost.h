@@ -4,9 +4,14 @@
 
 #include "ir/plan/plan.h"
 #include "ir/shape/usual.h"
-#include "lower/plan_to_tile/plan_to_tile.h"
+#include "lower/tiling/target.h"
 
 namespace neso {
+
+/// The smallest power of two that is >= n, for n >= 1.
+int64_t nextPowerOfTwo(int64_t n);
+/// The extent if it is constant, else its upper bound, else `unbounded`.
+int64_t upperBound(const Facts &facts, Expr extent, int64_t unbounded);
 
 /// Elements of one program of a pointwise kernel over `elements` in all: large blocks for bandwidth, smaller ones while
 /// processors would idle.

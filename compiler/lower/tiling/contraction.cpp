@@ -1,0 +1,170 @@
+#include "lower/tiling/contraction.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ir/loops/build.h"
+#include "ir/loops/dependences.h"
+#include "lower/tiling/cost.h"
+
+namespace neso {
+
+using loops::dependences;
+using loops::Node;
+using loops::Op;
+using loops::OpKind;
+
+const Symbol kM = Symbol::local("m"), kN = Symbol::local("n"), kK = Symbol::local("k"),
+             kBlockOfN = Symbol::local("nblock"), kLaneOfN = Symbol::local("nlane");
+
+namespace {
+
+/// The load that an operand is, behind casts; null when it computes something.
+const Op *directLoad(const loops::Body &body, loops::ValueIdx i) {
+  const Op *op = &body.ops[static_cast<size_t>(i)];
+  while (op->kind == OpKind::Cast) op = &body.ops[static_cast<size_t>(op->a)];
+  return op->kind == OpKind::Load ? op : nullptr;
+}
+
+/// The block of `candidates` with the least work: padded extent, plus what each block costs beside its elements.
+int64_t bestBlock(const Facts &facts, Expr extent, std::initializer_list<int64_t> candidates, double overhead) {
+  std::optional<int64_t> n = facts.simplify(extent).asConst();
+  if (!n) return *candidates.begin();
+  int64_t best = 0;
+  double bestCost = 0;
+  for (int64_t b : candidates) {
+    double cost = static_cast<double>((*n + b - 1) / b * b) * (1.0 + overhead / static_cast<double>(b));
+    if (best == 0 || cost < bestCost) best = b, bestCost = cost;
+  }
+  return best;
+}
+
+/// Whether some operation behind the sum becomes tens of instructions on a GPU: in the product's own epilogue, or in
+/// what is fused behind it.
+bool hasLongEpilogue(const plan::Kernel &kernel) {
+  auto isLong = [](const Op &op) { return loops::info(op.kind).isLong(); };
+  return std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [&](const Node &n) {
+    const auto *sum = n.as<loops::ContractionSpec>();
+    const loops::Body &behind = sum ? sum->epilogue : n.body();
+    return std::any_of(behind.ops.begin(), behind.ops.end(), isLong);
+  });
+}
+
+/// Both operands as stored reduced floats when each is only widened for the product: the dot widens by itself.
+void dropWidening(loops::ContractionSpec &node) {
+  auto narrow = [&](loops::ValueIdx i) -> const Op * {
+    const Op &op = node.body.ops[static_cast<size_t>(i)];
+    if (op.kind != OpKind::Cast || op.dtype != DType::F32) return nullptr;
+    return &node.body.ops[static_cast<size_t>(op.a)];
+  };
+  const Op *a = narrow(node.lhs), *b = narrow(node.rhs);
+  if (!a || !b || a->dtype != b->dtype || (a->dtype != DType::BF16 && a->dtype != DType::F16)) return;
+  node.lhs = node.body.ops[static_cast<size_t>(node.lhs)].a;
+  node.rhs = node.body.ops[static_cast<size_t>(node.rhs)].a;
+}
+
+} // namespace
+
+bool unitStride(const loops::Body &body, loops::ValueIdx value, Symbol s) {
+  const Op *load = directLoad(body, value);
+  if (!load) return false;
+  std::optional<Affine> a = affineIn(load->index, s);
+  return a && a->coefficient.isConst(1);
+}
+
+Expr productOf(const std::vector<Expr> &ranges, const std::vector<size_t> &dims) {
+  Expr out = 1;
+  for (size_t d : dims) out = out * ranges[d];
+  return out;
+}
+
+std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &facts, const TileTarget &target) {
+  auto &node = kernel.nodes[0].get<loops::ContractionSpec>();
+  dropWidening(node);
+  DType a = node.body.ops[static_cast<size_t>(node.lhs)].dtype, b = node.body.ops[static_cast<size_t>(node.rhs)].dtype;
+  bool dottable = a == b && (a == DType::F32 || a == DType::F16 || a == DType::BF16) && node.accType == DType::F32;
+  // A CPU multiplies wide numbers as it does f32.
+  dottable |= !target.threadBlocks && a == b && a == node.accType && (a == DType::F64 || a == DType::I32);
+  if (!dottable || kernel.rRanges.empty()) return std::nullopt;
+
+  auto classify = [&](DotTiling &c) {
+    std::set<Symbol> left = dependences(node.body, node.lhs), right = dependences(node.body, node.rhs);
+    for (size_t d = 0; d < kernel.xRanges.size(); ++d) {
+      bool inLeft = left.count(Symbol::outer(d)), inRight = right.count(Symbol::outer(d));
+      (inLeft == inRight ? c.batch : inLeft ? c.m : c.n).push_back(d);
+    }
+  };
+  DotTiling c;
+  classify(c);
+  // The dimension along which the result is contiguous belongs to n, whose lanes are stored.
+  auto stored = [&](const std::vector<size_t> &dims) {
+    if (dims.empty() || node.stores.empty()) return false;
+    std::optional<Affine> s = affineIn(node.stores[0].index, Symbol::outer(dims.back()));
+    return s && s->coefficient.isConst(1);
+  };
+  if (stored(c.m) && !stored(c.n)) {
+    std::swap(node.lhs, node.rhs);
+    std::swap(c.m, c.n);
+  }
+  if (c.n.empty()) return std::nullopt;
+  size_t lastR = kernel.rRanges.size() - 1;
+  // A vector times a matrix whose rows run along k: as row sums it reads memory in order, without packing.
+  if (c.m.empty() && unitStride(node.body, node.rhs, Symbol::inner(lastR)) &&
+      facts.rangeOf(kernel.rRanges[lastR]).lo >= 16)
+    return std::nullopt;
+
+  // Blocks of k run along the dimension in which an operand is contiguous.
+  size_t inner = lastR;
+  for (size_t d = 0; d < kernel.rRanges.size(); ++d)
+    if (unitStride(node.body, node.lhs, Symbol::inner(d))) inner = d;
+  bool constantK = true;
+  for (Expr e : kernel.rRanges) constantK &= e.isConst();
+  std::optional<int64_t> innerExtent = kernel.rRanges[inner].asConst();
+  bool flattenAll = constantK && innerExtent && *innerExtent < 16;
+  // One loop for a software pipeline, where a block of k stays within one position of the outer dimensions.
+  if (target.threadBlocks && constantK && innerExtent) flattenAll |= inner == lastR && *innerExtent % target.dotK == 0;
+  for (size_t d = 0; d < kernel.rRanges.size(); ++d) (flattenAll || d == inner ? c.kInner : c.kOuter).push_back(d);
+
+  c.mSize = productOf(kernel.xRanges, c.m), c.nSize = productOf(kernel.xRanges, c.n),
+  c.kSize = productOf(kernel.rRanges, c.kInner);
+  if (target.threadBlocks) {
+    DotBlock block =
+        dotBlock(target, usualSize(productOf(kernel.xRanges, c.batch), facts), usualSize(c.mSize, facts),
+                 usualSize(c.nSize, facts), usualSize(c.kSize, facts), itemSize(a), hasLongEpilogue(kernel));
+    c.bm = block.m, c.bn = block.n, c.bk = block.k;
+    c.warps = block.warps, c.stages = block.stages;
+    return c;
+  }
+  c.bn = bestBlock(facts, c.nSize, {64, 32, 16}, 2);
+  c.bk = bestBlock(facts, c.kSize, {256, 128, 64, 32, 16}, 2);
+  c.bm = bestBlock(facts, c.mSize, {64, 32, 16, 8, 4, 2, 1}, 2);
+  c.bm = std::min(c.bm, target.dotM), c.bn = std::min(c.bn, target.dotN), c.bk = std::min(c.bk, target.dotK);
+  return c;
+}
+
+void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel) {
+  const Node &given = kernel.nodes[0];
+  const auto &node = given.get<loops::ContractionSpec>();
+  const loops::BufferId sum = addTemp(plan.program, kernel.name + "_sum", node.accType, 1);
+  plan.placements.emplace_back();
+
+  loops::ReductionSpec reduction{node.body, {}};
+  auto inAccType = [&](loops::ValueIdx i) {
+    if (reduction.body.ops[static_cast<size_t>(i)].dtype == node.accType) return i;
+    return append(reduction.body, OpKind::Cast, node.accType, i);
+  };
+  const loops::ValueIdx lhs = inAccType(node.lhs), rhs = inAccType(node.rhs);
+  loops::Reduction red;
+  red.dtype = node.accType, red.input = append(reduction.body, OpKind::Mul, node.accType, lhs, rhs);
+  red.results = {{sum, 0, 0}};
+  reduction.reductions = {red};
+
+  Node after = given;
+  after.spec = loops::PointwiseSpec{epilogueOf(node, sum, 0), node.stores}, after.reduceRanges.clear();
+
+  kernel.kind = Node::Kind::Reduction;
+  kernel.nodes[0].spec = std::move(reduction);
+  kernel.nodes.insert(kernel.nodes.begin() + 1, std::move(after));
+}
+
+} // namespace neso

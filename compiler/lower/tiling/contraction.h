@@ -1,0 +1,47 @@
+// Which contractions become products of tiles, and in which blocks.
+//
+// Which dimension is which is read off the bodies: one that only the left operand uses is m, only the right one n, both
+// b, the reduction ones k.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "lower/tiling/target.h"
+
+namespace neso {
+
+/// A contraction as out[b, m, n] = sum over k of A[b, m, k] * B[b, k, n], where m, n, k and b each stand for one or
+/// several dimensions of the kernel. A program computes one [bm, bn] block of the (flattened) m and n spaces.
+struct DotTiling {
+  /// Dimensions of x.
+  std::vector<size_t> m, n, batch;
+  /// Dimensions of r that are loops.
+  std::vector<size_t> kOuter;
+  /// Dimensions of r that the blocks of k run along, flattened.
+  std::vector<size_t> kInner;
+  int64_t bm = 1, bn = 1, bk = 1;
+  Expr mSize = 1, nSize = 1, kSize = 1;
+  int warps = 4, stages = 3;
+  /// The right operand is a constant in blocks [batch, n blocks, k, bn], zeros behind the last n and k; it is read in
+  /// terms of the symbols below.
+  bool packed = false;
+};
+
+/// What a program of a contraction counts by: places in the flattened spaces of m, n and k; the block of n and the
+/// place in it, in terms of which packed weights are read.
+extern const Symbol kM, kN, kK, kBlockOfN, kLaneOfN;
+
+/// How to run the kernel's contraction with dots, or nullopt when it is better off as a plain reduction (no n, integer
+/// or f64 types, rows that are contiguous along k in a product with a vector). May swap the operands of the node.
+std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &facts, const TileTarget &target);
+
+/// Rewrites the contraction as a sum reduction and its epilogue as a pointwise node.
+void contractionToReduction(plan::Plan &plan, plan::Kernel &kernel);
+
+/// Whether the value is a load, maybe cast, whose neighbours along s are neighbours in memory.
+bool unitStride(const loops::Body &body, loops::ValueIdx value, Symbol s);
+
+/// The extent of several dimensions that count as one.
+Expr productOf(const std::vector<Expr> &ranges, const std::vector<size_t> &dims);
+
+} // namespace neso

@@ -1,0 +1,117 @@
+#include "lower/tiling/tiling.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/fault.h"
+#include "ir/loops/access.h"
+#include "ir/plan/access.h"
+#include "lower/tiling/library.h"
+#include "lower/tiling/reductions.h"
+#include "lower/tiling/ways.h"
+#include "lower/tiling/weights.h"
+
+namespace neso {
+
+using loops::Node;
+
+namespace {
+
+/// Whether the kernel's programs must run one after another: they update memory in a way that the target cannot do in
+/// any order.
+bool needsOrder(const loops::Program &program, const plan::Kernel &kernel, const TileTarget &target) {
+  std::map<int32_t, int> stores, loads;
+  bool updates = false, instructions = target.threadBlocks;
+  auto each = [&](auto f) {
+    for (const Node &n : kernel.nodes)
+      loops::forEachAccess(n, [&](const loops::Access &a) {
+        // Words in which programs look back are for programs at the same time.
+        if (a.use != loops::Use::LookBack) f(a);
+      });
+  };
+  each([&](const loops::Access &a) {
+    ++(a.writes() ? stores : loads)[a.buffer.value];
+    if (a.mode != loops::AccessMode::Update) return;
+    updates = true;
+    instructions &= hasAtomic(a.update, program.buffer(a.buffer).dtype);
+  });
+  if (!updates) return false;
+  // A buffer that is updated and used otherwise in one kernel: the uses see the updates of earlier programs, or none.
+  each([&](const loops::Access &a) {
+    if (a.mode == loops::AccessMode::Update) instructions &= stores[a.buffer.value] == 1 && !loads.count(a.buffer.value);
+  });
+  return !instructions;
+}
+
+class Chooser {
+public:
+  Chooser(plan::Plan &plan, const TileTarget &target) : plan_(plan), target_(target), users_(plan) {}
+
+  Tilings run() {
+    const size_t launched = plan_.kernels.size();
+    std::vector<bool> isPart(launched);
+    for (const plan::Kernel &kernel : plan_.kernels)
+      for (plan::KernelId part : kernel.parts) isPart[part.index()] = true;
+    // Tuning times launches: parts have none.
+    for (size_t k = 0; k < launched; ++k) choose(plan_.kernels[k], !isPart[k]);
+    placeLibraryForms(plan_, std::move(forms_));
+    for (size_t k = launched; k < plan_.kernels.size(); ++k) choose(plan_.kernels[k], true);
+    return std::move(out_);
+  }
+
+private:
+  void choose(plan::Kernel &kernel, bool tuned) {
+    KernelTiling tiling{target_, 0, {}};
+    if (kernel.parts.empty()) {
+      Working at("kernel", kernel.name);
+      if (tuned && target_.chooseWay) takeBestWay(kernel, tiling);
+      decide(kernel, tiling);
+    }
+    out_.push_back(std::move(tiling));
+  }
+
+  void takeBestWay(const plan::Kernel &kernel, KernelTiling &tiling) {
+    const std::vector<Way> ways = waysOf(plan_, kernel, target_);
+    std::vector<std::string> names;
+    for (const Way &w : ways) names.push_back(w.name);
+    const Way &way = ways[std::min(target_.chooseWay(plan_, kernel, names), ways.size() - 1)];
+    tiling.target = way.target, tiling.warpShift = way.warpShift;
+  }
+
+  void decide(plan::Kernel &kernel, KernelTiling &tiling) {
+    if (kernel.kind == Node::Kind::UserKernel) return;
+    if (kernel.kind == Node::Kind::Contraction) tiling.dot = contraction(kernel, tiling.target);
+    kernel.serial |= needsOrder(plan_.program, kernel, target_);
+    if (tiling.dot) return;
+    dropEmptyReductions(kernel);
+    expandTwoPassReductions(plan_, kernel, tiling.target);
+  }
+
+  /// By products of tiles, whose weights are in order then; else the kernel is a reduction afterwards.
+  std::optional<DotTiling> contraction(plan::Kernel &kernel, const TileTarget &target) {
+    std::optional<DotTiling> dot = chooseDotTiling(kernel, plan_.program.facts, target);
+    if (!dot) {
+      contractionToReduction(plan_, kernel);
+      return dot;
+    }
+    std::optional<LibraryForm> form = libraryForm(plan_, kernel, *dot, target);
+    if (target.packWeights)
+      packRightOperand(plan_, kernel, users_, *dot);
+    else if (!form) // a library reads the weight as it is
+      orderRightOperand(plan_, kernel, users_, *dot);
+    if (form) forms_.emplace_back(kernel.id, std::move(*form));
+    return dot;
+  }
+
+  plan::Plan &plan_;
+  const TileTarget &target_;
+  const plan::Users users_;
+  std::vector<std::pair<plan::KernelId, LibraryForm>> forms_;
+  Tilings out_;
+};
+
+} // namespace
+
+Tilings chooseTilings(plan::Plan &plan, const TileTarget &target) { return Chooser(plan, target).run(); }
+
+} // namespace neso

@@ -1,0 +1,31 @@
+// What is decided of each kernel of a plan before its tile program is written.
+//
+// Contractions become products of tiles or plain reductions, some also a library's; weights get the order in which tiles
+// read them; reductions get the form that tile programs have; kernels whose programs must run in turn are marked. Tuning
+// chooses among the ways that ways.h lists. Afterwards the kernels' nodes and the program's constants stay as they are:
+// lower/plan_to_tile writes the programs, and changes nothing.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "lower/tiling/contraction.h"
+#include "lower/tiling/target.h"
+
+namespace neso {
+
+/// Of one kernel.
+struct KernelTiling {
+  /// What its blocks are chosen by.
+  TileTarget target;
+  /// Of the number of warps that it then has: doubled so many times, halved if negative.
+  int warpShift = 0;
+  /// A contraction by products of tiles.
+  std::optional<DotTiling> dot;
+};
+/// By KernelId.
+using Tilings = std::vector<KernelTiling>;
+
+/// May add buffers and kernels (what remains of one whose product a library computes).
+Tilings chooseTilings(plan::Plan &plan, const TileTarget &target);
+
+} // namespace neso

@@ -1,0 +1,16 @@
+// The order of a contraction's weights: as its tiles read them.
+#pragma once
+#include "ir/plan/access.h"
+#include "lower/tiling/contraction.h"
+
+namespace neso {
+
+/// Puts the right operand's constant into block order if it is a constant that nothing else touches; sets packed.
+/// `users` are those of the plan before anything of it was changed.
+void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, DotTiling &c);
+
+/// Puts the right operand's constant into the order [batch, n, outer k, k], in which rows run along k, if it is a
+/// constant that nothing else touches and that lies contiguous neither along k nor along n: weights of convolutions.
+void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c);
+
+} // namespace neso
