@@ -1,0 +1,179 @@
+// What is decided of kernels: which constants get another order, and that nobody else reads them then; what becomes of
+// contractions and reductions that tile programs do not have; whose programs run in turn.
+#include <gtest/gtest.h>
+
+#include "ir/loops/build.h"
+#include "lower/schedule/schedule.h"
+#include "lower/tiling/tiling.h"
+
+namespace neso {
+namespace {
+
+using namespace loops;
+using Kind = Node::Kind;
+
+Expr i(size_t d) { return Symbol::index(d); }
+Expr r(size_t d) { return Symbol::inner(d); }
+
+constexpr int64_t kM = 8, kK = 70, kN = 100;
+
+struct Maker {
+  Program p;
+
+  BufferId input(const char *name, Expr elements, DType t = DType::F32) {
+    const BufferId b = addTemp(p, name, t, elements);
+    p.buffer(b).kind = Buffer::Kind::Input, p.buffer(b).index = static_cast<int64_t>(p.inputs.size());
+    ProgramInput in;
+    in.name = name, in.dtype = t, in.sizes = {elements}, in.strides = {1}, in.buffer = b;
+    p.inputs.push_back(in);
+    return b;
+  }
+  /// Element e is e.
+  BufferId constant(const char *name, int64_t elements) {
+    const BufferId b = addTemp(p, name, DType::F32, elements);
+    p.buffer(b).kind = Buffer::Kind::Constant, p.buffer(b).index = static_cast<int64_t>(p.constants.size());
+    auto values = std::make_shared<std::vector<float>>(static_cast<size_t>(elements));
+    for (size_t e = 0; e < values->size(); ++e) (*values)[e] = static_cast<float>(e);
+    Constant c;
+    c.fqn = name, c.bytes = elements * 4, c.data = reinterpret_cast<const uint8_t *>(values->data()), c.owner = values;
+    p.constants.push_back(c);
+    return b;
+  }
+  template <typename T> void node(std::vector<Expr> ranges, std::vector<Expr> reduce, T spec) {
+    Node n;
+    n.id = freeNodeId(p), n.name = "n" + std::to_string(n.id.value), n.spec = std::move(spec);
+    n.ranges = std::move(ranges), n.reduceRanges = std::move(reduce);
+    p.nodes.push_back(std::move(n));
+  }
+  /// y = x [M, K] * w [K, N]
+  void product(BufferId x, BufferId w, BufferId y, DType t = DType::F32) {
+    ContractionSpec c;
+    c.lhs = appendLoad(c.body, x, t, i(0) * kK + r(0)), c.rhs = appendLoad(c.body, w, t, r(0) * kN + i(1));
+    c.accType = t, c.stores = {{y, i(0) * kN + i(1), 0}};
+    node({kM, kN}, {kK}, std::move(c));
+  }
+  void output(BufferId b) {
+    ProgramOutput o;
+    o.buffer = b, o.dtype = p.buffer(b).dtype, o.sizes = {p.buffer(b).elements}, o.strides = {1};
+    p.outputs.push_back(o);
+  }
+  plan::Plan plan() {
+    Result<plan::Plan> out = schedule::schedule(p, {});
+    EXPECT_TRUE(out);
+    return std::move(*out);
+  }
+};
+
+const Constant &constantOf(const plan::Plan &plan, BufferId b) {
+  return plan.program.constants[static_cast<size_t>(plan.program.buffer(b).index)];
+}
+
+TEST(Tiling, AWeightThatOneProductReadsLiesInItsBlocks) {
+  Maker m;
+  const BufferId x = m.input("x", kM * kK), w = m.constant("w", kK * kN), y = addTemp(m.p, "y", DType::F32, kM * kN);
+  m.product(x, w, y), m.output(y);
+  plan::Plan plan = m.plan();
+  const Tilings tilings = chooseTilings(plan, TileTarget());
+  ASSERT_TRUE(tilings[0].dot && tilings[0].dot->packed);
+  const int64_t bn = tilings[0].dot->bn, bk = tilings[0].dot->bk;
+  const int64_t rows = (kK + bk - 1) / bk * bk, blocks = (kN + bn - 1) / bn;
+  const Constant &c = constantOf(plan, w);
+  ASSERT_EQ(c.bytes, rows * blocks * bn * 4);
+  EXPECT_EQ(plan.program.buffer(w).elements, Expr(rows * blocks * bn));
+  // What was done is said, so that another value of the weight can be given later.
+  EXPECT_EQ(c.orders.size(), 1u);
+  const float *v = reinterpret_cast<const float *>(c.data);
+  for (int64_t n = 0; n < blocks * bn; ++n)
+    for (int64_t k = 0; k < rows; ++k)
+      ASSERT_EQ(v[(n / bn * rows + k) * bn + n % bn], n < kN && k < kK ? static_cast<float>(k * kN + n) : 0.0f)
+          << "k " << k << " n " << n;
+}
+
+/// Each way in which something else may read the weight: it then stays as the model has it.
+TEST(Tiling, AWeightThatIsReadElsewhereStays) {
+  for (int way = 0; way < 3; ++way) {
+    Maker m;
+    const BufferId x = m.input("x", kM * kK), w = m.constant("w", kK * kN), y = addTemp(m.p, "y", DType::F32, kM * kN),
+                   z = addTemp(m.p, "z", DType::F32, kM * kN);
+    m.product(x, w, y), m.output(y);
+    if (way == 0) m.product(x, w, z), m.output(z);
+    if (way == 1) {
+      PointwiseSpec copy;
+      copy.stores = {{z, i(0), appendLoad(copy.body, w, DType::F32, i(0))}};
+      m.node({kM * kN}, {}, copy), m.output(z);
+    }
+    if (way == 2) m.output(w);
+    plan::Plan plan = m.plan();
+    const uint8_t *before = constantOf(plan, w).data;
+    for (const KernelTiling &t : chooseTilings(plan, TileTarget())) EXPECT_TRUE(!t.dot || !t.dot->packed) << "way " << way;
+    EXPECT_EQ(constantOf(plan, w).data, before);
+    EXPECT_TRUE(constantOf(plan, w).orders.empty());
+    EXPECT_EQ(plan.program.buffer(w).elements, Expr(kK * kN));
+  }
+}
+
+TEST(Tiling, AProductOfOtherTypesIsASum) {
+  Maker m;
+  const BufferId x = m.input("x", kM * kK, DType::I64), w = m.input("w", kK * kN, DType::I64),
+                 y = addTemp(m.p, "y", DType::I64, kM * kN);
+  m.product(x, w, y, DType::I64), m.output(y);
+  plan::Plan plan = m.plan();
+  const Tilings tilings = chooseTilings(plan, TileTarget());
+  EXPECT_FALSE(tilings[0].dot);
+  const plan::Kernel &k = plan.kernels[0];
+  EXPECT_EQ(k.kind, Kind::Reduction);
+  ASSERT_EQ(k.nodes.size(), 2u);
+  EXPECT_EQ(k.nodes[0].reductions()[0].kind, ReduceKind::Sum);
+  EXPECT_EQ(k.nodes[1].stores()[0].buffer, y);
+  // The sum lives in the kernel alone.
+  const BufferId sum = k.nodes[0].reductions()[0].results[0].buffer;
+  EXPECT_EQ(plan.placements[sum.index()].where, plan::Placement::Where::None);
+}
+
+TEST(Tiling, WelfordIsTwoPassesOverRowsThatAProgramKeeps) {
+  for (int64_t length : {64, 1 << 20}) {
+    Maker m;
+    const BufferId x = m.input("x", kM * length), y = addTemp(m.p, "y", DType::F32, kM);
+    ReductionSpec s;
+    const ValueIdx v = appendLoad(s.body, x, DType::F32, i(0) * length + r(0));
+    s.reductions = {{ReduceKind::Welford, DType::F32, v, {{y, i(0), 1}}}};
+    m.node({kM}, {length}, s), m.output(y);
+    TileTarget gpu;
+    gpu.threadBlocks = true, gpu.processors = 132;
+    plan::Plan plan = m.plan();
+    chooseTilings(plan, gpu);
+    std::vector<ReduceKind> kinds;
+    for (const Node &n : plan.kernels[0].nodes)
+      for (const Reduction &red : n.reductions()) kinds.push_back(red.kind);
+    if (length == 64)
+      EXPECT_EQ(kinds, (std::vector{ReduceKind::Sum, ReduceKind::Sum}));
+    else
+      EXPECT_EQ(kinds, std::vector{ReduceKind::Welford});
+  }
+}
+
+/// Updates of memory keep their order where no instruction does them in any.
+TEST(Tiling, UpdatesRunInTurnUnlessTheyAreInstructions) {
+  auto serial = [](StoreMode mode, bool threadBlocks) {
+    Maker m;
+    const BufferId x = m.input("x", 12), y = addTemp(m.p, "y", DType::F32, 3);
+    PointwiseSpec zero, update;
+    Op none{OpKind::Constant, DType::F32};
+    zero.stores = {{y, i(0), append(zero.body, none)}};
+    m.node({3}, {}, zero);
+    update.stores = {{y, mod(i(0), 3), appendLoad(update.body, x, DType::F32, i(0)), -1, mode}};
+    m.node({12}, {}, update), m.output(y);
+    TileTarget target;
+    target.threadBlocks = threadBlocks;
+    plan::Plan plan = m.plan();
+    chooseTilings(plan, target);
+    return plan.kernels.back().serial;
+  };
+  EXPECT_TRUE(serial(StoreMode::AtomicAdd, false));
+  EXPECT_FALSE(serial(StoreMode::AtomicAdd, true));
+  EXPECT_TRUE(serial(StoreMode::AtomicMul, true));
+  EXPECT_FALSE(serial(StoreMode::Set, true));
+}
+
+} // namespace
+} // namespace neso
