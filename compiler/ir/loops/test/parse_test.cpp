@@ -4,6 +4,7 @@
 
 #include "base/diagnostics/loops.h"
 #include "ir/loops/parse.h"
+#include "ir/shape/test/text_form.h"
 
 namespace neso::loops {
 namespace {
@@ -75,13 +76,11 @@ constexpr const char *kText = R"(loops all of it
   arguments [1, {"type": null}]
 )";
 
+Result<Program> parseText(const std::string &text, const std::string &file) { return parse(text, file); }
+
 TEST(Parse, GivesBackItsText) {
-  Result<Program> p = parse(kText, "all.loops");
-  ASSERT_TRUE(p) << p.error().str();
-  // Expressions have one order of their own.
-  Result<Program> again = parse(print(*p), "all.loops");
-  ASSERT_TRUE(again) << again.error().str() << print(*p);
-  EXPECT_EQ(print(*again), print(*p));
+  const Result<Program> p = test::givenBack(kText, parseText, [](const Program &made) { return print(made); });
+  ASSERT_TRUE(p);
   EXPECT_EQ(p->nodes.size(), 7u);
   EXPECT_EQ(p->nodes[0].body().ops[1].symbol, Symbol::indirect(0));
   EXPECT_TRUE(p->nodes[0].body().ops[1].wrap && p->nodes[0].body().ops[1].check);
@@ -95,13 +94,7 @@ TEST(Parse, GivesBackItsText) {
 }
 
 TEST(Parse, SaysWhatIsWrongAndWhere) {
-  auto fault = [](std::string text) {
-    Result<Program> p = parse(text, "bad.loops");
-    EXPECT_FALSE(p) << text;
-    if (p) return std::string();
-    EXPECT_EQ(p.error().diagnostics().front().kind, diag::LoopsSyntax);
-    return p.error().str();
-  };
+  auto fault = [](const std::string &text) { return test::refusalOf(text, parseText, diag::LoopsSyntax); };
   EXPECT_NE(fault("").find("empty"), std::string::npos);
   EXPECT_NE(fault("graph x\n").find("'loops' is expected"), std::string::npos);
   const std::string head = "loops p\n  buffer x : f32[4] temp\n";
@@ -111,21 +104,11 @@ TEST(Parse, SaysWhatIsWrongAndWhere) {
             std::string::npos);
   EXPECT_NE(fault(head + "  buffer x : f32[4] temp\n").find("another buffer"), std::string::npos);
   EXPECT_NE(fault(head + "  buffer z : f33[4] temp\n").find("'f33' is no dtype"), std::string::npos);
-  EXPECT_NE(fault(head + "  node n0 pointwise ranges [4  # n\n").find("bad.loops:3"), std::string::npos);
+  EXPECT_NE(fault(head + "  node n0 pointwise ranges [4  # n\n").find("bad.text:3"), std::string::npos);
   EXPECT_NE(fault(head + "  size s0 in [1, 4] more\n").find("nothing more"), std::string::npos);
 }
 
-/// Text cut off anywhere, and with one character changed, is read or refused.
-TEST(Parse, SurvivesDamage) {
-  const std::string text = kText;
-  for (size_t cut = 0; cut < text.size(); cut += 7) (void)static_cast<bool>(parse(text.substr(0, cut), "cut"));
-  for (size_t at = 0; at < text.size(); at += 3)
-    for (char c : {' ', '[', '9', '%', '\n'}) {
-      std::string other = text;
-      other[at] = c;
-      (void)static_cast<bool>(parse(other, "changed"));
-    }
-}
+TEST(Parse, SurvivesDamage) { test::survivesDamage(kText, parseText, " [9%\n"); }
 
 } // namespace
 } // namespace neso::loops

@@ -4,6 +4,7 @@
 
 #include "base/diagnostics/loops.h"
 #include "ir/plan/parse.h"
+#include "ir/shape/test/text_form.h"
 
 namespace neso::plan {
 namespace {
@@ -75,12 +76,11 @@ steps
   12: launch theirs
 )";
 
+Result<Plan> parseText(const std::string &text, const std::string &file) { return parse(text, file); }
+
 TEST(PlanText, GivesBackItsText) {
-  Result<Plan> p = parse(kText, "all.plan");
-  ASSERT_TRUE(p) << p.error().str();
-  Result<Plan> again = parse(print(*p), "again.plan");
-  ASSERT_TRUE(again) << again.error().str() << print(*p);
-  EXPECT_EQ(print(*again), print(*p));
+  const Result<Plan> p = test::givenBack(kText, parseText, [](const Plan &made) { return print(made); });
+  ASSERT_TRUE(p);
   ASSERT_EQ(p->kernels.size(), 4u);
   EXPECT_EQ(p->kernels[0].product->rest, KernelId(1));
   EXPECT_EQ(p->kernels[0].product->biasOffset, Expr(8));
@@ -106,18 +106,12 @@ TEST(PlanText, GivesBackItsText) {
 }
 
 TEST(PlanText, SaysWhatIsWrongAndWhere) {
-  auto fault = [](const std::string &text) {
-    Result<Plan> p = parse(text, "bad.plan");
-    EXPECT_FALSE(p) << text;
-    if (p) return std::string();
-    EXPECT_EQ(p.error().diagnostics().front().kind, diag::PlanSyntax);
-    return p.error().str();
-  };
+  auto fault = [](const std::string &text) { return test::refusalOf(text, parseText, diag::PlanSyntax); };
   EXPECT_NE(fault("").find("empty"), std::string::npos);
   EXPECT_NE(fault("loops x\n").find("'plan' is expected"), std::string::npos);
   const std::string head = "plan p\n  buffer x : f32[4] temp nowhere\n";
   EXPECT_NE(fault(head + "steps\n  0: launch k\n").find("no kernel 'k'"), std::string::npos);
-  EXPECT_NE(fault(head + "steps\n  0: grow arena x\n").find("bad.plan:4"), std::string::npos);
+  EXPECT_NE(fault(head + "steps\n  0: grow arena x\n").find("bad.text:4"), std::string::npos);
   EXPECT_NE(fault(head + "steps\n  else\n").find("nothing is before it"), std::string::npos);
   EXPECT_NE(fault(head + "steps\n      0: grow arena 1\n").find("indentation"), std::string::npos);
   EXPECT_NE(fault("plan p\n  buffer x : f32[4] temp elsewhere\n").find("'elsewhere' is unknown"), std::string::npos);
@@ -125,17 +119,7 @@ TEST(PlanText, SaysWhatIsWrongAndWhere) {
             std::string::npos);
 }
 
-/// Text cut off anywhere, and with one character changed, is read or refused.
-TEST(PlanText, SurvivesDamage) {
-  const std::string text = kText;
-  for (size_t cut = 0; cut < text.size(); cut += 7) (void)static_cast<bool>(parse(text.substr(0, cut), "cut"));
-  for (size_t at = 0; at < text.size(); at += 3)
-    for (char c : {' ', '[', '9', '%', '\n'}) {
-      std::string other = text;
-      other[at] = c;
-      (void)static_cast<bool>(parse(other, "changed"));
-    }
-}
+TEST(PlanText, SurvivesDamage) { test::survivesDamage(kText, parseText, " [9%\n"); }
 
 } // namespace
 } // namespace neso::plan
