@@ -7,7 +7,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # The tables as campaign_pack.py wrote them, where there are no sources.
 PACKED = Path(__file__).resolve().parent / "campaign_tables.json"
 # Operations that no kernel's source can hold: what GPU passes make, and what other front ends write.
-OF_PASSES = re.compile(r"ttg\.|tt\.atomic_(load|store)|llvm\.|arith\.(ceildiv|floordiv|index_cast)|ub\.")
+OF_PASSES = re.compile(r"ttg\.|gpu\.|placed\.|cf\.|tt\.(atomic_(load|store)|grid_dependency)|llvm\.|arith\.(ceildiv|floordiv|index_cast)|ub\.|scf\.execute")
 
 
 def tile_operations():

@@ -528,6 +528,6 @@ class Values:
         b = self.of(lambda v: v.dtype == a.dtype and v.shape == a.shape and v.bound < 8)
         below = f"(tl.abs({b.name}) + 0.5)"
         text = f"{n} / {below}" if f == "div" else f"tl.fdiv({n}, {below})" if f == "fdiv" else f"tl.div_rn({n}, {below})"
-        if f == "div_rn" and a.dtype != "fp32":
+        if f not in ("div", "fdiv") and a.dtype != "fp32":
             raise Unfit
         return self.real(text, a.shape, a.dtype, 2 * a.bound, 60, 8 * eps * (a.bound + 1) + 2 * e + 4 * b.err * a.bound)
