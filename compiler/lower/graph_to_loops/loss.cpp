@@ -167,6 +167,8 @@ static Tensor cosine(const Tensor &a0, const Tensor &b0, int64_t dim, double eps
   Sizes s = broadcastSizes(a0.ctx(), xs);
   Tensor a = broadcastTo(cast(a0, t), s), b = broadcastTo(cast(b0, t), s);
   DType acc = computeType(t);
+  // PyTorch bounds the squares of the norms below, in the tensor's type: of f16 the usual eps is no bound then.
+  if (t == DType::F16 && eps * eps < 0x1p-25) eps = 0;
   Tensor dot = sum(mul(cast(a, acc), cast(b, acc)), {dim}, false, acc);
   auto norm = [&](const Tensor &x) {
     Tensor n = vectorNorm(cast(x, acc), 2, {dim}, false, acc);
@@ -305,7 +307,9 @@ void addLosses(OpTable &t) {
     return {pairDistance(o.t("x1"), o.t("x2"), o.number("p", 2), o.number("eps", 1e-6), o.flag("keepdim"))};
   });
   t.add("cosine_similarity.default", [](OpCall &o) -> Tensors {
-    return {cosine(o.t("x1"), o.t("x2"), o.integer("dim", 1), o.number("eps", 1e-8))};
+    // Which type tensors of different types give is the model's word: of a scalar tensor it is not what arithmetic would give.
+    DType t = o.out().dtype;
+    return {cosine(cast(o.t("x1"), t), cast(o.t("x2"), t), o.integer("dim", 1), o.number("eps", 1e-8))};
   });
   t.add("cosine_embedding_loss.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("input1"), b = o.t("input2"), y = o.t("target");
