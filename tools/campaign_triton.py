@@ -6,6 +6,10 @@
 
 Prints "NAME TAB right|wrong|refused TAB why" by line. Needs torch and Triton. Floats: equal up to the buffer's tolerance, or to one rounding of
 its type where Triton's interpreter rounds otherwise than once (numpy computes f16 and bf16 in f32).
+
+Triton's interpreter keeps a bf16 as the 16-bit integer of its bits, and its arithmetic, comparisons, dots and reductions forget to decode it: -x gave
+65536 minus the bits, a dot the products of the bits. A comparison's result has its operands' type there, so that a splat of it is no mask any more.
+`mend_interpreter` mends both, so that such kernels are compared too.
 """
 import os
 
@@ -23,6 +27,71 @@ warnings.filterwarnings("ignore")
 TYPES = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2,
          "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u64": torch.uint64, "u32": torch.uint32, "u16": torch.uint16, "u8": torch.uint8,
          "i1": torch.bool}
+
+
+def decoded_input(function, tl, wide, narrow, is_bf16):
+    """A reduction or scan that numpy computes at once, on a bf16 tensor's numbers."""
+
+    def call(self, tensor, *how, **named):
+        source = tensor[0] if isinstance(tensor, tuple) else tensor
+        if not is_bf16(source.handle):
+            return function(self, tensor, *how, **named)
+        out = function(self, tl.core.tensor(wide(source.handle), tl.core.block_type(tl.float32, source.type.shape)), *how, **named)
+        many = isinstance(out, (tuple, list))
+        back = [self.to_tensor(narrow(x.handle.data), tl.bfloat16) if x.dtype == tl.float32 else x for x in (out if many else [out])]
+        return type(out)(back) if many else back[0]
+
+    return call
+
+
+def mend_interpreter():
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+
+    def is_bf16(x):
+        return isinstance(x, handle) and x.dtype == tl.bfloat16 and x.data.dtype == numpy.uint16
+
+    def wide(x):
+        return handle((x.data.astype(numpy.uint32) << 16).view(numpy.float32), tl.float32) if is_bf16(x) else x
+
+    def narrow(x):
+        data = torch.from_numpy(numpy.ascontiguousarray(x, numpy.float32)).to(torch.bfloat16).view(torch.uint16).numpy()
+        return data.reshape(numpy.shape(x))
+
+    def mended(function, result):
+        """`function` on decoded operands; `result` is the operand whose type the result has."""
+
+        def call(self, *operands):
+            # A choice between operands moves bits alone, and numpy's where takes no part in it.
+            decode = any(is_bf16(x) for x in operands) and operands[-1] is not numpy.where
+            out = function(self, *map(wide, operands)) if decode else function(self, *operands)
+            if out.data.dtype == numpy.bool_:
+                return handle(out.data, tl.int1)
+            if not decode or not is_bf16(operands[result]):
+                return out
+            return handle(narrow(out.data), tl.bfloat16)
+
+        return call
+
+    builder.unary_op, builder.binary_op = mended(builder.unary_op, 0), mended(builder.binary_op, 0)
+    builder.ternary_op, builder.create_fma = mended(builder.ternary_op, 2), mended(builder.create_fma, 2)
+    builder.create_dot = mended(builder.create_dot, 2)
+    cast = builder.cast_impl
+
+    def cast_impl(self, source, to):
+        if is_bf16(source):
+            return cast(self, wide(source), to) if to.scalar not in (tl.bfloat16, tl.float32) else cast(self, source, to)
+        if to.scalar == tl.bfloat16 and source.dtype.scalar != tl.float32:
+            # Two roundings of a number of 64 bits may differ from one by an ulp, which the comparison of floats allows.
+            return handle(narrow(source.data.astype(numpy.float32)), tl.bfloat16)
+        return cast(self, source, to)
+
+    builder.cast_impl = cast_impl
+    for operations, names in ((interpreter.ReduceOps, ("sum", "min_max")), (interpreter.ScanOps, ("cumsum", "cumprod"))):
+        for name in names:
+            setattr(operations, name, decoded_input(getattr(operations, name), tl, wide, narrow, is_bf16))
 
 
 def run(case, folder, dump):
@@ -73,6 +142,7 @@ def compare(cases, dump, only):
 
 def main():
     torch.set_num_threads(1)
+    mend_interpreter()
     if sys.argv[1:] == ["--serve"]:
         for line in sys.stdin:
             cases, dump, *only = line.rstrip("\n").split("\t")
