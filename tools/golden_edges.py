@@ -241,9 +241,74 @@ def written_through_broadcast(x, y):
     return x, a * 1, b * 1
 
 
+def written_through_grid(x, y):
+    x, y = x * 1, y * 1
+    a, b = torch.meshgrid(x, y, indexing="ij")
+    d, e = torch.meshgrid(x, y, indexing="xy")
+    x.add_(1)
+    y.mul_(2)
+    torch.meshgrid(x, indexing="ij")[0].sub_(3)
+    return a * 1, b + 1, d * 1, e + 1
+
+
+def written_through_einsum(x, y):
+    x, y = x * 1, y * 1
+    torch.einsum("ij->ji", x)[0].add_(1)
+    torch.einsum("ba", x)[1].add_(5)
+    torch.einsum("ii->i", x).mul_(3)
+    torch.einsum("...i->i...", y)[2].zero_()
+    torch.einsum("iji->ji", y)[1].add_(2)
+    torch.einsum("ij->i", x).add_(7)
+    return x, y
+
+
+def written_through_one(x, y):
+    x, y = x * 1, y * 1
+    torch.cartesian_prod(y).add_(1)
+    torch.ops.aten.chain_matmul.default([x]).mul_(2)
+    torch.conj_physical(x).sub_(3)
+    return x, y
+
+
+def written_through_unsafe(x):
+    x = x * 1
+    x.unsafe_chunk(2, 0)[1].add_(1)
+    x.unsafe_split(2, 1)[0].mul_(5)
+    x.unsafe_split_with_sizes([1, 3], 1)[1].sub_(1)
+    return x
+
+
 def unannotated_views():
     """Writes through operators whose results are their arguments' memory, which their schemas do not say."""
-    return [c("atleast", written_through_atleast, "f32 4", "f32 4x5"), c("broadcast", written_through_broadcast, "f32 4x5", "f32 5")]
+    return [
+        c("atleast", written_through_atleast, "f32 4", "f32 4x5"), c("broadcast", written_through_broadcast, "f32 4x5", "f32 5"),
+        c("grid", written_through_grid, "f32 4", "f32 5"), c("einsum", written_through_einsum, "f32 4x4", "f32 3x4x3"), c("one", written_through_one, "f32 4x4", "f32 5"),
+        c("unsafe", written_through_unsafe, "f32 4x4", raw_only="run_decompositions() itself loses writes to parts of an unsafe_split")
+    ]
+
+
+def asserted(x, y):
+    torch._assert_async((x.sum() < 1e30), "a sum is too large")
+    torch._assert_async(y[0])
+    return x + y
+
+
+def small_cosines(x, y):
+    z = x.half() * 2e-4
+    return F.cosine_similarity(z, z.flip(0), 1), F.cosine_similarity(x[0, 0], y[0], 0)
+
+
+def windows(x, y):
+    y = y * 1
+    y.unfold(0, 2, 2)[1].mul_(3)
+    return x, y, torch.ops.aten.l1_loss.default(x, x * 2 + 1, -1)
+
+
+def odd_calls():
+    """Calls that random modules found refused, wrong or passed over: assertions on tensors, cosines of numbers and of f16, windows that are written to."""
+    return [
+        c("assertions", asserted, "f32 4", "i64 4 >0"), c("cosines", small_cosines, "f32 3x4", "f32 4"), c("windows", windows, "f32 6", "f32 6")
+    ]
 
 
 def last_of_sums(x):
@@ -261,7 +326,7 @@ def positions():
 
 
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes, positions, unannotated_views)}
+    result = {f.__name__: f() for f in (complex_views, numbers, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes, positions, unannotated_views, odd_calls)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

@@ -10,13 +10,13 @@
 namespace neso {
 namespace {
 
-/// A model of tests/goldens/ops/data_sizes.
+/// A model of tests/goldens/ops, of data_sizes where nothing else is said.
 class DataSizes : public testing::Test {
 protected:
-  void load(const std::string &name) {
+  void load(const std::string &name, const std::string &group = "data_sizes") {
     DiagnosticSink sink;
     Result<Compilation> compiled =
-        compileModel(NESO_SOURCE_DIR "/tests/goldens/ops/data_sizes/" + name + ".pt2", CompileOptions(), sink);
+        compileModel(NESO_SOURCE_DIR "/tests/goldens/ops/" + group + "/" + name + ".pt2", CompileOptions(), sink);
     ASSERT_TRUE(compiled);
     package_ = std::move(compiled->package);
     ASSERT_EQ(neso_model_load_memory(package_.data(), package_.size(), nullptr, &model_), NESO_OK);
@@ -74,6 +74,27 @@ protected:
     return neso_run(context_, in, 2, out_, 2);
   }
 };
+
+/// x [4] + y [4], with assertions on tensors: x.sum() < 1e30 and y[0].
+class AssertedTensors : public DataSizes {
+protected:
+  void SetUp() override { load("assertions", "odd_calls"); }
+  neso_status run(std::vector<float> x, std::vector<int64_t> y) {
+    const int64_t sizes[] = {4};
+    neso_tensor in[2] = {};
+    in[0].data = x.data(), in[0].dtype = NESO_F32, in[0].rank = 1, in[0].sizes = sizes;
+    in[1].data = y.data(), in[1].dtype = NESO_I64, in[1].rank = 1, in[1].sizes = sizes;
+    return neso_run(context_, in, 2, out_, 1);
+  }
+};
+
+TEST_F(AssertedTensors, WhatATensorMustBeIsChecked) {
+  EXPECT_EQ(run({1, 2, 3, 4}, {1, 0, 0, 0}), NESO_OK) << neso_error_text();
+  EXPECT_EQ(run({1e30f, 1e30f, 3, 4}, {1, 0, 0, 0}), NESO_GUARD_FAILED);
+  EXPECT_NE(std::string(neso_error_text()).find("a sum is too large"), std::string::npos) << neso_error_text();
+  EXPECT_EQ(run({1, 2, 3, 4}, {0, 1, 1, 1}), NESO_GUARD_FAILED);
+  EXPECT_EQ(run({1, 2, 3, 4}, {-5, 1, 1, 1}), NESO_OK) << neso_error_text();
+}
 
 TEST_F(ItemSizes, AViolatedAssertionHasTorchsWordsAndTheValue) {
   EXPECT_EQ(run(7), NESO_GUARD_FAILED);

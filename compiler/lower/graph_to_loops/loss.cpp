@@ -5,10 +5,10 @@
 
 namespace neso::lower {
 
-/// reduction: 0 none, 1 mean, 2 sum.
+/// reduction: 1 mean, 2 sum, any other number none.
 static Tensor reduced(OpCall &o, const Tensor &x, const char *arg = "reduction") {
   int64_t r = o.integer(arg, 1);
-  if (r == 0) return x;
+  if (r != 1 && r != 2) return x;
   return r == 1 ? mean(x, {}, false, x.dtype()) : sum(x, {}, false, x.dtype());
 }
 

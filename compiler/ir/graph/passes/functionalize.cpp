@@ -199,6 +199,37 @@ private:
     return negative ? negated : conjugate;
   }
 
+  /// Whether elements of the view may lie at one place: what is left there after a write then hangs on the order of the writes, which torch
+  /// does not define.
+  static bool repeatsElements(const Step &s) {
+    const std::string_view op = std::string_view(s.node.target).substr(0, s.node.target.rfind('.'));
+    if (op != "aten.as_strided" && op != "aten.unfold") return false;
+    std::vector<size_t> order;
+    for (size_t d = 0; d < s.out.sizes.size(); ++d) {
+      if (s.out.sizes[d].isConst(0)) return false;
+      if (!s.out.sizes[d].isConst(1)) order.push_back(d);
+    }
+    for (size_t d : order)
+      if (!s.out.sizes[d].isConst() || !s.out.strides[d].isConst()) return op == "aten.as_strided" || unfoldsOverlap(s.node);
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return s.out.strides[a].constValue() < s.out.strides[b].constValue(); });
+    int64_t reach = 0; // of the dimensions with smaller strides, in elements
+    for (size_t d : order) {
+      if (s.out.strides[d].constValue() <= reach) return true;
+      reach += (s.out.sizes[d].constValue() - 1) * s.out.strides[d].constValue();
+    }
+    return false;
+  }
+  static bool unfoldsOverlap(const Node &unfold) {
+    const Argument *size = unfold.arg("size"), *step = unfold.arg("step");
+    const int64_t *n = size ? std::get_if<int64_t>(size) : nullptr, *by = step ? std::get_if<int64_t>(step) : nullptr;
+    return !n || !by || *by < *n;
+  }
+  /// Every element that it writes gets the same value.
+  static bool writesOneValue(const Node &n) {
+    const std::string_view op = std::string_view(n.target).substr(0, n.target.rfind('.'));
+    return op == "aten.fill_" || op == "aten.zero_";
+  }
+
   /// `x`, the new content of the view, becomes the content of its memory.
   Status write(ValueId target, ValueId x, const Node &from) {
     View v = view(target);
@@ -207,6 +238,9 @@ private:
     for (size_t i = 0; i + 1 < v.chain.size(); ++i) before.push_back(apply(v.chain[i], before.back()));
     ValueId whole = x;
     for (size_t i = v.chain.size(); i-- > 0;) {
+      if (repeatsElements(v.chain[i]) && !writesOneValue(from))
+        return fail(diag::MutationUnsupported, from.loc, from.target,
+                    fmt::format("several elements of what it writes lie at one place ({})", v.chain[i].node.target));
       if (std::optional<ValueId> joined = joinParts(v.chain[i], before[i], whole, from)) {
         whole = *joined;
         continue;
@@ -251,6 +285,9 @@ private:
     return x;
   }
 
+  Node viewCall(const Node &from, std::string target, ValueId x, std::vector<Argument> rest, ValueId result);
+  std::vector<Node> viewsOfEinsum(const Node &n);
+  void viewsOfGrid(const Node &n, ValueId x, size_t d, ValueId result, std::vector<Node> &out);
   std::vector<Node> viewsOfEach(const Node &n);
   Status node(Node &n);
   Status mutate(Node &n, const OpSchema &op);
@@ -264,33 +301,133 @@ private:
   std::vector<Memory> memories_;
 };
 
-/// Operators whose results are views of their arguments, one of each, though no schema says so: as calls of views. Empty for others.
+/// The subscripts of an einsum of one tensor as calls of views: diagonals of repeated letters, then a permutation. Empty where it sums, and then
+/// its result is new. "..." stands for the dimensions that no letter names.
+std::vector<Node> Functionalizer::viewsOfEinsum(const Node &n) {
+  const auto *equation = n.args.size() > 1 ? std::get_if<std::string>(&n.args[0]) : nullptr;
+  const auto *operands = n.args.size() > 1 ? std::get_if<std::vector<ValueId>>(&n.args[1]) : nullptr;
+  if (!equation || !operands || operands->size() != 1) return {};
+  const TensorType &type = g_.value(operands->front()).type;
+  std::string text;
+  for (char c : *equation)
+    if (c != ' ') text += c;
+  const size_t arrow = text.find("->");
+  auto labelsOf = [&](std::string_view part, int64_t unnamed) {
+    std::vector<int> out;
+    for (size_t i = 0; i < part.size(); ++i) {
+      if (part[i] != '.') {
+        out.push_back(part[i]);
+        continue;
+      }
+      for (int64_t k = 0; k < unnamed; ++k) out.push_back(1000 + static_cast<int>(k));
+      i += 2;
+    }
+    return out;
+  };
+  const std::string_view in = std::string_view(text).substr(0, arrow);
+  const int64_t letters = std::count_if(in.begin(), in.end(), [](char c) { return c != '.'; });
+  std::vector<int> labels = labelsOf(in, type.rank() - letters), result;
+  if (labels.size() != type.sizes.size()) return {};
+  if (arrow != std::string::npos) {
+    result = labelsOf(std::string_view(text).substr(arrow + 2), type.rank() - letters);
+  } else {
+    // Without an arrow: the unnamed dimensions, then the letters that stand there once, sorted.
+    for (int l : labels)
+      if (std::count(labels.begin(), labels.end(), l) == 1) result.push_back(l);
+    std::sort(result.begin(), result.end(), [](int x, int y) { return (x >= 1000) != (y >= 1000) ? x >= 1000 : x < y; });
+  }
+  std::vector<Node> out;
+  ValueId x = operands->front();
+  TensorType t = type;
+  auto step = [&](std::string target, std::vector<Argument> args, TensorType to) {
+    ValueId y = newValue(n.name + "_view", to);
+    out.push_back(viewCall(n, std::move(target), x, std::move(args), y));
+    x = y, t = std::move(to);
+  };
+  for (size_t i = 0; i < labels.size(); ++i)
+    for (size_t j = i + 1; j < labels.size(); ++j) {
+      if (labels[i] != labels[j]) continue;
+      TensorType to = t;
+      to.sizes.push_back(t.sizes[i]), to.strides.push_back(t.strides[i] + t.strides[j]);
+      for (size_t d : {j, i}) {
+        to.sizes.erase(to.sizes.begin() + static_cast<std::ptrdiff_t>(d));
+        to.strides.erase(to.strides.begin() + static_cast<std::ptrdiff_t>(d));
+        labels.push_back(labels[d]);
+        labels.erase(labels.begin() + static_cast<std::ptrdiff_t>(d));
+      }
+      labels.pop_back();
+      step("aten.diagonal.default", {int64_t(0), static_cast<int64_t>(i), static_cast<int64_t>(j)}, to);
+      i = static_cast<size_t>(-1);
+      break;
+    }
+  std::vector<IntOrSym> order;
+  for (int l : result)
+    if (auto at = std::find(labels.begin(), labels.end(), l); at != labels.end()) order.emplace_back(static_cast<int64_t>(at - labels.begin()));
+  if (order.size() != labels.size() || result.size() != labels.size()) return {};
+  out.push_back(viewCall(n, "aten.permute.default", x, {order}, n.outputs[0][0]));
+  return out;
+}
+
+/// A call of a view operator, with the place in the model of the call that it stands for.
+Node Functionalizer::viewCall(const Node &from, std::string target, ValueId x, std::vector<Argument> rest, ValueId result) {
+  Node out;
+  out.target = std::move(target);
+  out.loc = from.loc, out.module = from.module;
+  out.outputs = {{result}};
+  out.args = {x};
+  out.args.insert(out.args.end(), rest.begin(), rest.end());
+  out.name = g_.value(result).name;
+  Status bound = bindArguments(out, g_);
+  NESO_CHECK(static_cast<bool>(bound), "functionalize made a view that its schema refuses");
+  return out;
+}
+
+/// One tensor of a meshgrid: its only dimension is dimension `d` of the result, along the others it is repeated.
+void Functionalizer::viewsOfGrid(const Node &n, ValueId x, size_t d, ValueId result, std::vector<Node> &out) {
+  const TensorType &to = g_.value(result).type;
+  TensorType line = to;
+  for (size_t k = 0; k < line.sizes.size(); ++k)
+    if (k != d) line.sizes[k] = 1, line.strides[k] = 1;
+  const bool whole = line.sizes == to.sizes;
+  ValueId y = whole ? result : newValue(n.name + "_line", line);
+  out.push_back(viewCall(n, "aten.view.default", x, {sizeList(g_, line.sizes)}, y));
+  if (!whole) out.push_back(viewCall(n, "aten.expand.default", y, {sizeList(g_, g_.value(result).type.sizes), false}, result));
+}
+
+/// Operators whose results are views of their arguments, though no schema says so: as calls of views. Empty for others. These, those of
+/// `aliasing` and histogramdd's edges are all there are: tools/find_unannotated_views.py asks torch for them.
 std::vector<Node> Functionalizer::viewsOfEach(const Node &n) {
   const std::string_view op = std::string_view(n.target).substr(0, n.target.rfind('.'));
-  static const std::set<std::string_view> kViews = {"aten.atleast_1d", "aten.atleast_2d", "aten.atleast_3d", "aten.broadcast_tensors"};
-  if (!kViews.contains(op) || n.args.empty()) return {};
+  if (n.args.empty()) return {};
+  if (op == "aten.einsum") return viewsOfEinsum(n);
   std::vector<ValueId> tensors;
   if (const auto *list = std::get_if<std::vector<ValueId>>(&n.args[0])) tensors = *list;
   if (const auto *one = std::get_if<ValueId>(&n.args[0])) tensors = {*one};
   std::vector<ValueId> results;
   for (const std::vector<ValueId> &entry : n.outputs) results.insert(results.end(), entry.begin(), entry.end());
-  if (tensors.size() != results.size()) return {};
   std::vector<Node> out;
+  // "unsafe" leaves out what differentiation needs; the memory is shared as by the others.
+  if (op == "aten.unsafe_split" || op == "aten.unsafe_chunk" || op == "aten.unsafe_split_with_sizes") {
+    out = {n};
+    out[0].target.erase(std::string_view("aten.").size(), std::string_view("unsafe_").size());
+    return out;
+  }
+  static const std::set<std::string_view> kViews = {"aten.atleast_1d",    "aten.atleast_2d", "aten.atleast_3d",   "aten.broadcast_tensors",
+                                                    "aten.align_tensors", "aten.meshgrid",   "aten.cartesian_prod"};
+  if (!kViews.contains(op) || tensors.size() != results.size()) return {};
+  // Of several tensors it computes.
+  if (op == "aten.cartesian_prod" && tensors.size() != 1) return {};
+  const std::string *indexing = n.arg("indexing") ? std::get_if<std::string>(n.arg("indexing")) : nullptr;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorType &from = g_.value(tensors[i]).type, &to = g_.value(results[i]).type;
-    Node step;
-    step.name = i ? g_.value(results[i]).name : n.name;
-    step.loc = n.loc, step.module = n.module;
-    step.outputs = {{results[i]}};
-    step.args = {tensors[i]}, step.argNames = {"self"};
-    if (from.sizes == to.sizes)
-      step.target = "aten.alias.default";
+    if (op == "aten.meshgrid")
+      viewsOfGrid(n, tensors[i], indexing && *indexing == "xy" && i < 2 && tensors.size() > 1 ? 1 - i : i, results[i], out);
+    else if (from.sizes == to.sizes)
+      out.push_back(viewCall(n, "aten.alias.default", tensors[i], {}, results[i]));
     else if (op == "aten.broadcast_tensors")
-      step.target = "aten.expand.default", step.args.insert(step.args.end(), {sizeList(g_, to.sizes), false}),
-      step.argNames.insert(step.argNames.end(), {"size", "implicit"});
+      out.push_back(viewCall(n, "aten.expand.default", tensors[i], {sizeList(g_, to.sizes), false}, results[i]));
     else
-      step.target = "aten.view.default", step.args.push_back(sizeList(g_, to.sizes)), step.argNames.push_back("size");
-    out.push_back(std::move(step));
+      out.push_back(viewCall(n, "aten.view.default", tensors[i], {sizeList(g_, to.sizes)}, results[i]));
   }
   return out;
 }
@@ -343,6 +480,10 @@ Status Functionalizer::node(Node &n) {
         }
     }
   }
+  // The edges that histogramdd was given are also its results.
+  if (n.target == "aten.histogramdd.TensorList_bins" && n.outputs.size() == 2)
+    if (const auto *bins = std::get_if<std::vector<ValueId>>(&written[1]); bins && bins->size() == n.outputs[1].size())
+      for (size_t i = 0; i < bins->size(); ++i) views_[n.outputs[1][i]] = view((*bins)[i]);
   g_.nodes.push_back(std::move(n));
   return Status::ok();
 }

@@ -415,6 +415,51 @@ void dropTokens(Model &m) {
   syncOutputs(m);
 }
 
+void numberAsserts(Model &m) {
+  int32_t count = 0;
+  forEachGraph(m.graph, [&](Graph &g) {
+    std::vector<Node> nodes;
+    for (Node &n : g.nodes) {
+      const ValueId *asked = n.target == "aten._assert_async.default" || n.target == "aten._assert_async.msg" ? std::get_if<ValueId>(&n.args[0]) : nullptr;
+      if (!asked || !asked->valid() || g.value(*asked).kind != Value::Kind::Tensor) {
+        nodes.push_back(std::move(n));
+        continue;
+      }
+      const std::string *text = n.args.size() > 1 ? std::get_if<std::string>(&n.args[1]) : nullptr;
+      auto add = [&](std::string target, std::vector<Argument> args, Value result) {
+        Node step;
+        step.target = std::move(target), step.args = std::move(args);
+        step.loc = n.loc, step.module = n.module;
+        if (result.kind != Value::Kind::None) {
+          result.id = ValueId(static_cast<int64_t>(g.values.size()));
+          step.name = result.name;
+          step.outputs = {{result.id}};
+          g.values.push_back(result);
+        }
+        Status bound = bindArguments(step, g);
+        NESO_CHECK(static_cast<bool>(bound), "an assertion of a tensor became a call that its schema refuses");
+        nodes.push_back(std::move(step));
+        return result.id;
+      };
+      // No name of the file has a point.
+      const std::string name = fmt::format("assert.{}", count++);
+      Value truth, number, holds, nothing;
+      nothing.kind = Value::Kind::None;
+      truth.name = name, truth.kind = Value::Kind::Tensor;
+      truth.type = g.value(*asked).type, truth.type.dtype = DType::Bool;
+      number.name = name + ".number", number.kind = Value::Kind::SymInt, number.expr = Symbol::size(number.name);
+      m.facts.setRange(Symbol::size(number.name), {0, 1});
+      const ValueId is = add("aten.ne.Scalar", {*asked, int64_t(0)}, truth);
+      add("aten.item.default", {is}, number);
+      holds.name = name + ".holds", holds.kind = Value::Kind::SymBool, holds.expr = ne(number.expr, 0);
+      holds.id = ValueId(static_cast<int64_t>(g.values.size()));
+      g.values.push_back(holds);
+      add("aten._assert_scalar.default", {holds.id, text ? *text : std::string("an assertion of the model on a tensor does not hold")}, nothing);
+    }
+    g.nodes = std::move(nodes);
+  });
+}
+
 void removeAsserts(Model &m) {
   std::unordered_set<Symbol> inputs;
   for (ValueId in : m.graph.inputs)
@@ -501,6 +546,7 @@ void simplify(Model &m) {
   unifySymbols(m);
   resolveSymbolic(m);
   dropTokens(m);
+  numberAsserts(m);
   removeAsserts(m);
   for (size_t before = SIZE_MAX; m.graph.nodes.size() < before;) {
     before = m.graph.nodes.size();

@@ -90,6 +90,11 @@ Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op) {
   if (!in || !out || out->kind != Value::Kind::Tensor) return {};
   bool same = in->type.dtype == out->type.dtype && in->type.sizes == out->type.sizes;
   if (oneOf(op.name, {"aten.type_as", "aten.sum_to_size"})) return same ? Aliasing{0, true} : Aliasing{};
+  if (op.name == "aten.conj_physical" && !isComplex(in->type.dtype)) return {0, true};
+  if (op.name == "aten.lift") return {0, true};
+  if (op.name == "aten._unsafe_view") return {0, same};
+  // Casts to what their argument is already.
+  if (op.name.substr(0, 11) == "aten._cast_") return same ? Aliasing{0, true} : Aliasing{};
   if (!op.isView()) return {};
   if (op.name == "aten.to" || op.name == "aten.contiguous") {
     bool shared = same && !isTrue(n.arg("copy")) && sameStrides(in->type.sizes, in->type.strides, out->type.strides);

@@ -122,6 +122,21 @@ TEST(Simplify, AssertionsOnSizesBecomeGuards) {
   EXPECT_EQ(k.m.guards[0], le(k.n, 9));
 }
 
+TEST(Simplify, AnAssertionOnATensorIsAskedOfItsElement) {
+  Builder k;
+  ValueId truth = k.op("aten.any.default", {k.x}, Builder::type({}), "truth");
+  Node assertion;
+  assertion.target = "aten._assert_async.msg";
+  assertion.args = {truth, std::string("nothing is there")};
+  ASSERT_TRUE(bindArguments(assertion, k.m.graph));
+  k.m.graph.nodes.push_back(assertion);
+  k.output(k.x);
+  simplify(k.m);
+  EXPECT_EQ(k.targets(), "aten.any.default aten.ne.Scalar aten.item.default");
+  ASSERT_EQ(k.m.assertions.size(), 1u);
+  EXPECT_EQ(k.m.assertions[0].message.find("nothing is there"), 0u);
+}
+
 TEST(Simplify, TheNodeThatMakesASizeLivesWithIt) {
   Builder k;
   Expr u = Symbol::size("u0");

@@ -20,7 +20,9 @@ struct Tensor {
 
 class RandomProgram {
 public:
-  explicit RandomProgram(uint32_t seed) : rng_(seed) {
+  /// With a `shake`, what argmax looks at is moved by up to 1e-4 of it (of 1, if that is more) unless it is exact, in a pattern of its own for each
+  /// shake: the index of the largest of numbers that only rounding tells apart is not determined, and what hangs on it differs between shakes.
+  explicit RandomProgram(uint32_t seed, int shake = 0) : rng_(seed), shake_(shake) {
     p.name = "random" + std::to_string(seed);
     p.facts.setRange(Symbol::size("s0"), {1, 9});
     p.facts.setRange(Symbol::size("s1"), {2, 70});
@@ -57,7 +59,11 @@ public:
   }
 
 private:
+  static constexpr int kInputBits = 5, kRowBits = 10, kExactBits = 24, kInexact = 1000;
   std::mt19937 rng_;
+  int shake_ = 0;
+  /// By buffer: bits that its numbers take at most. Sums of up to 24 are exact in any order.
+  std::vector<int> bits_;
   std::vector<Tensor> tensors_;
   Tensor indexInput_;
   bool symbolic_ = false;
@@ -79,6 +85,7 @@ private:
     b.elements = elements;
     b.index = index;
     p.buffers.push_back(b);
+    bits_.push_back(kind == Buffer::Kind::Input ? kInputBits : 0);
     return b.id;
   }
   Tensor addInput(std::vector<Expr> sizes, DType t, bool mutated) {
@@ -173,6 +180,26 @@ private:
     }
     return e;
   }
+  /// The buffer's numbers take that many bits, or as many as before.
+  void takes(const Tensor &t, int bits) { bits_[t.buffer.index()] = std::max(bits_[t.buffer.index()], bits); }
+  int bitsOf(const Tensor &t) const { return bits_[t.buffer.index()]; }
+  /// v, or v moved a little if this program is shaken. `rank` outer indices and an inner one tell elements apart.
+  ValueIdx shaken(Body &b, ValueIdx v, size_t rank) {
+    if (shake_ == 0) return v;
+    Expr place = Symbol::inner(0) * (2 * shake_ + 1);
+    for (size_t d = 0; d < rank; ++d) place = place + Symbol::index(d) * (static_cast<int64_t>(3 * d) + 5 * shake_ + 2);
+    Op op{OpKind::Index};
+    op.dtype = DType::I64, op.index = mod(place, 13);
+    ValueIdx by = apply(b, OpKind::Mul, apply(b, OpKind::Add, apply(b, OpKind::Cast, append(b, op)), constant(b, -6)), constant(b, 1e-4 / 6));
+    return apply(b, OpKind::Add, v, apply(b, OpKind::Mul, by, apply(b, OpKind::Max, apply(b, OpKind::Abs, v), constant(b, 1))));
+  }
+  /// Some function of v; `bits` are those of its result.
+  ValueIdx somePointwise(Body &b, ValueIdx v, int &bits) {
+    const ValueIdx out = somePointwise(b, v);
+    const OpKind kind = b.ops[static_cast<size_t>(out)].kind;
+    if (out != v) bits = kind == OpKind::Tanh || kind == OpKind::Sigmoid ? kInexact : bits + 1;
+    return out;
+  }
   ValueIdx somePointwise(Body &b, ValueIdx v) {
     switch (pick(0, 6)) {
     case 0: return apply(b, OpKind::Relu, v);
@@ -212,11 +239,13 @@ private:
     std::vector<Tensor> others;
     for (int k = 0; k < 3; ++k) others.push_back(chance(50) ? view(any()) : any());
     PointwiseSpec &n = node<PointwiseSpec>(lead.sizes, {}, "pw");
-    ValueIdx v = somePointwise(n.body, load(n.body, lead.buffer, at(lead, index)));
+    int bits = bitsOf(lead);
+    ValueIdx v = somePointwise(n.body, load(n.body, lead.buffer, at(lead, index)), bits);
     for (const Tensor &t : others)
       if (std::optional<Expr> e = broadcast(t, lead.sizes, index))
-        v = apply(n.body, chance(70) ? OpKind::Add : OpKind::Max, v, load(n.body, t.buffer, *e));
+        bits = std::max(bits, bitsOf(t)) + 1, v = apply(n.body, chance(70) ? OpKind::Add : OpKind::Max, v, load(n.body, t.buffer, *e));
     n.stores = {storeOf(out, index, v)};
+    takes(out, bits);
     // Sometimes the result is stored in another order of dimensions, as channels-last convolutions have it.
     if (chance(15) && out.sizes.size() >= 2) {
       std::vector<Expr> swapped = out.sizes;
@@ -249,9 +278,11 @@ private:
     Tensor t = view(any()), out = rows(t);
     std::vector<Expr> index;
     ReductionSpec &n = rowNode<ReductionSpec>(t, index, "sum");
-    ValueIdx v = somePointwise(n.body, load(n.body, t.buffer, at(t, index)));
+    int bits = bitsOf(t);
+    ValueIdx v = somePointwise(n.body, load(n.body, t.buffer, at(t, index)), bits);
     ReduceKind kinds[] = {ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min, ReduceKind::Sum};
     n.reductions.push_back({kinds[pick(0, 3)], DType::F32, v, {storeOf(out, rowIndex(index), 0)}});
+    takes(out, bits + kRowBits);
     tensors_.push_back(out);
   }
   void reduceLeading() {
@@ -264,6 +295,7 @@ private:
     index.insert(index.begin(), Symbol::inner(0));
     n.reductions.push_back(
         {ReduceKind::Sum, DType::F32, load(n.body, t.buffer, at(t, index)), {storeOf(out, outer, 0)}});
+    takes(out, bitsOf(t) + kRowBits);
     tensors_.push_back(out);
   }
   void softmax() {
@@ -284,6 +316,7 @@ private:
     c.stores = {storeOf(out, full,
                         apply(c.body, OpKind::Div, apply(c.body, OpKind::Exp, e),
                               load(c.body, total.buffer, at(total, rowIndex(full)))))};
+    takes(out, kInexact);
     tensors_.push_back(out);
   }
   void norm() {
@@ -307,6 +340,7 @@ private:
                        load(c.body, mean.buffer, at(mean, rowIndex(full))));
     c.stores = {
         storeOf(out, full, apply(c.body, OpKind::Mul, d, load(c.body, scale.buffer, at(scale, rowIndex(full)))))};
+    takes(out, kInexact);
     tensors_.push_back(out);
   }
   void matmul() {
@@ -326,6 +360,7 @@ private:
     n.lhs = load(n.body, a.buffer, at(a, left));
     n.rhs = load(n.body, b.buffer, at(b, {Symbol::inner(0), index.back()}));
     n.stores = {storeOf(out, index, 0)};
+    takes(out, bitsOf(a) + bitsOf(b) + kRowBits);
     tensors_.push_back(out);
   }
   void concat() {
@@ -343,6 +378,7 @@ private:
     ValueIdx v = load(n.body, b.buffer, at(b, index));
     index[0] = index[0] + a.sizes[0];
     n.stores = {storeOf(out, index, v)};
+    takes(out, std::max(bitsOf(a), bitsOf(b)));
     tensors_.push_back(out);
   }
   Expr indirect(Body &b, Expr index, Expr bound) {
@@ -365,6 +401,7 @@ private:
     PointwiseSpec &n = node<PointwiseSpec>(shape, {}, "gather");
     from[0] = indirect(n.body, Symbol::index(0), t.sizes[0]);
     n.stores = {storeOf(out, index, load(n.body, t.buffer, at(t, from)))};
+    takes(out, bitsOf(t));
     tensors_.push_back(out);
   }
   void scatter() {
@@ -380,6 +417,7 @@ private:
     ValueIdx v = load(n.body, t.buffer, at(t, index));
     index[0] = indirect(n.body, Symbol::index(0), 3);
     n.stores = {storeOf(out, index, v, chance(70) ? StoreMode::AtomicAdd : StoreMode::Set)};
+    takes(out, bitsOf(t) + 3);
     tensors_.push_back(out);
   }
   /// In-place update of a mutated input or of a temp.
@@ -389,12 +427,14 @@ private:
     if (b.kind == Buffer::Kind::Input && !b.mutated) return;
     std::vector<Expr> index = outerIndex(t.sizes.size());
     PointwiseSpec &n = node<PointwiseSpec>(t.sizes, {}, "update");
-    ValueIdx v = somePointwise(n.body, load(n.body, t.buffer, at(t, index)));
+    int bits = bitsOf(t);
+    ValueIdx v = somePointwise(n.body, load(n.body, t.buffer, at(t, index)), bits);
     // Another view of the same memory would be a race.
     if (other.buffer != t.buffer)
       if (std::optional<Expr> e = broadcast(other, t.sizes, index))
-        v = apply(n.body, OpKind::Add, v, load(n.body, other.buffer, *e));
+        bits = std::max(bits, bitsOf(other)) + 1, v = apply(n.body, OpKind::Add, v, load(n.body, other.buffer, *e));
     n.stores = {storeOf(t, index, v)};
+    takes(t, bits);
   }
   void scan() {
     Tensor t = any(), out = temp(t.sizes);
@@ -402,14 +442,17 @@ private:
     ScanSpec &n = rowNode<ScanSpec>(t, index, "cumsum");
     n.inputs = {load(n.body, t.buffer, at(t, index))};
     n.stores = {storeOf(out, index, 0)};
+    takes(out, bitsOf(t) + kRowBits);
     tensors_.push_back(out);
   }
   void argmax() {
     Tensor t = view(any()), out = rows(t, DType::I64), real = rows(t);
     std::vector<Expr> index;
     ReductionSpec &n = rowNode<ReductionSpec>(t, index, "argmax");
-    n.reductions.push_back(
-        {ReduceKind::ArgMax, DType::F32, load(n.body, t.buffer, at(t, index)), {storeOf(out, rowIndex(index), 0)}});
+    ValueIdx v = load(n.body, t.buffer, at(t, index));
+    if (bitsOf(t) > kExactBits) v = shaken(n.body, v, t.sizes.size() - 1);
+    n.reductions.push_back({ReduceKind::ArgMax, DType::F32, v, {storeOf(out, rowIndex(index), 0)}});
+    takes(real, kInputBits + kRowBits);
     PointwiseSpec &c = node<PointwiseSpec>(std::vector<Expr>(t.sizes.begin(), t.sizes.end() - 1), {}, "cast");
     std::vector<Expr> outer = outerIndex(t.sizes.size() - 1);
     outer.push_back(0);
