@@ -326,6 +326,19 @@ TEST_F(Wgmma, ThePackageHoldsBothForms) {
     EXPECT_EQ(code->code.front().target, "sm_90a");
     EXPECT_EQ(code->serialised, "");
     EXPECT_EQ(code->usage[0].spillBytes, 0);
+    EXPECT_EQ(code->usage[0].products, s.n == 256 ? "wgmma, under way over turns" : "wgmma");
+  }
+}
+
+TEST_F(Wgmma, SaysWhyThereIsNone) {
+  if (!findAssembler()) GTEST_SKIP() << "no ptxas is found: nothing is said of kernels";
+  for (auto [s, why] : {std::pair(Shape{32, 64, 64, 4}, "fewer than 64 rows"), {Shape{64, 64, 64, 2}, "fewer than four warps"},
+                        {Shape{128, 256, 32, 4}, "more than 128 sums a thread"}}) {
+    std::vector<TileFunction> functions{{parse(matmul(s)), "matmul", s.warps, 3}};
+    Result<CompiledModule> code = compileForNvidia(functions, chip_, {});
+    ASSERT_TRUE(bool(code)) << code.error().str();
+    EXPECT_EQ(code->usage[0].products, std::string("mma.sync (no wgmma: ") + why + ")");
+    EXPECT_EQ(code->code.front().target, "sm_90");
   }
 }
 
