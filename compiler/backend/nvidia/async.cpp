@@ -93,7 +93,7 @@ static bool readsRing(mlir::Value v) {
 bool Emitter::productFollows(mlir::Operation *op) {
   while ((op = op->getNextNode())) {
     if (auto dot = llvm::dyn_cast<tt::DotOp>(op))
-      return travelsInWords(operandSource(dot.getA())) ||
+      return planOf(dot).kind == DotKind::Wgmma || travelsInWords(operandSource(dot.getA())) ||
              (leavesRegisters(planOf(dot)) && readsRing(dot.getA()) && readsRing(dot.getB()));
     if (op->getNumRegions() || llvm::isa<ttg::AsyncWaitOp>(op)) return false;
   }

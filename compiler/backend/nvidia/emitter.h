@@ -124,8 +124,8 @@ private:
   void emitAsyncCopy(mlir::Operation *op);
   void emitAsyncCommit();
   void emitAsyncWait(mlir::Operation *op);
-  /// The next product in the block reads rings alone and has registers to spare: it takes copies between its
-  /// instructions.
+  /// The next product in the block takes copies between its instructions: one that reads rings alone and has registers to
+  /// spare; one by wgmma, which is under way while they begin.
   bool productFollows(mlir::Operation *op);
   void emitLocalLoad(mlir::Operation *op);
   SharedTile slotOf(mlir::Value ring, mlir::Value slot);

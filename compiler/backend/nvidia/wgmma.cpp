@@ -235,6 +235,8 @@ public:
         runOnSums(b_, llvm::MutableArrayRef<Value *>(sums_).slice(size_t(r) * each, each), operands, text);
       }
     b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_commit_group_sync_aligned, {});
+    // Copies begin while the product is under way.
+    block_.emitLater(block_.later.size());
     if (plan_.open) return {plan_.accumulator, sums_};
     completeSums(block_, sums_);
     if (narrow)
