@@ -61,6 +61,8 @@ void free_argument(argument *a);
 
 /* Memory of one result, with its sizes and strides in front. Needs no interpreter lock. NULL: none is left. */
 neso_dl_versioned *allocate_result(const neso_tensor *wanted);
+/* The same on a GPU, from the allocator of the library that the arguments came from, in the order of its current stream. */
+neso_dl_versioned *allocate_there(const neso_tensor *wanted, const neso_dl_exchange *exchange);
 /* A tensor of the maker's kind around the memory, which it owns from now on, also after a failure. */
 PyObject *wrap_result(neso_dl_versioned *memory, neso_dtype dtype, const result_maker *maker);
 /* The maker that a type of tensors stands for (torch.Tensor, numpy.ndarray). */
@@ -75,6 +77,8 @@ typedef struct call_slot {
   argument *arguments; /* inputs, then outputs that the caller brings */
   neso_tensor *inputs, *outputs;
   neso_dl_versioned **results;
+  const neso_dl_exchange *exchange; /* of the call under way: who gives memory for results on a GPU; NULL: nobody */
+  void *stream;                     /* that the context was told last; NULL: its own */
 } call_slot;
 
 typedef struct model_object {
@@ -84,6 +88,7 @@ typedef struct model_object {
   int has_bytes;
   int32_t input_count, output_count, constant_count;
   neso_value_info *inputs, *outputs;
+  char **labels; /* of inputs, then outputs, in failures: "input 0 ('x')" */
   argument *constants;
   call_slot *idle;
   PyThread_type_lock state; /* models that change buffers run one call at a time, on one context */
@@ -93,6 +98,7 @@ typedef struct model_object {
   int threads;
   neso_device_kind device;
   int32_t device_index;
+  char *driver, *cublas; /* paths of CUDA's libraries; NULL: where the runtime looks */
   PyObject *weak_references;
 } model_object;
 

@@ -22,8 +22,8 @@ static void free_slot(model_object *self, call_slot *slot) {
 /* The runtime asks for memory of an output. Without the interpreter's lock. */
 static int give_output(void *user, int32_t index, neso_tensor *out) {
   call_slot *slot = user;
-  if (out->device != NESO_CPU) return 0;
-  neso_dl_versioned *memory = allocate_result(out);
+  if (out->device == NESO_CUDA && !slot->exchange) return 0;
+  neso_dl_versioned *memory = out->device == NESO_CUDA ? allocate_there(out, slot->exchange) : allocate_result(out);
   if (!memory) return 1;
   slot->results[index] = memory;
   out->data = memory->tensor.data;
@@ -42,7 +42,7 @@ static call_slot *new_slot(model_object *self) {
     free_slot(self, slot);
     return PyErr_NoMemory(), NULL;
   }
-  neso_context_options options = {.struct_size = sizeof options, .threads = self->threads, .device = self->device, .device_index = self->device_index, .output = give_output, .output_user = slot};
+  neso_context_options options = {.struct_size = sizeof options, .threads = self->threads, .device = self->device, .device_index = self->device_index, .output = give_output, .output_user = slot, .cuda_driver = self->driver, .cublas = self->cublas};
   neso_status status;
   Py_BEGIN_ALLOW_THREADS
   status = neso_context_create(self->model, &options, &slot->context);
@@ -84,10 +84,7 @@ static int read_inputs(model_object *self, call_slot *slot, PyObject *values, re
   for (int32_t i = 0; i < self->input_count; ++i) {
     PyObject *value = PyTuple_Check(values) ? PyTuple_GetItem(values, i) : PyList_GetItem(values, i);
     const neso_value_info *info = &self->inputs[i];
-    char what[160];
-    /* Names are wanted in failures alone, but those come from deep inside. */
-    snprintf(what, sizeof what, "input %d ('%s')", i, info->name);
-    if (read_argument(value, info, what, info->mutated, &slot->arguments[i], &slot->inputs[i], maker)) return -1;
+    if (read_argument(value, info, self->labels[i], info->mutated, &slot->arguments[i], &slot->inputs[i], maker)) return -1;
   }
   return 0;
 }
@@ -101,8 +98,7 @@ static int read_outputs(model_object *self, call_slot *slot, PyObject *given) {
   result_maker ignored = {0};
   for (int32_t i = 0; i < self->output_count; ++i) {
     PyObject *value = PyTuple_GetItem(given, i);
-    char what[160];
-    snprintf(what, sizeof what, "the buffer for output %d", i);
+    const char *what = self->labels[self->input_count + i];
     if (value != Py_None && read_argument(value, &self->outputs[i], what, 1, &slot->arguments[self->input_count + i], &slot->outputs[i], &ignored)) return -1;
   }
   return 0;
@@ -133,6 +129,35 @@ static PyObject *collect(model_object *self, call_slot *slot, PyObject *given, c
   return out;
 }
 
+/* On a GPU, for arguments that lie there: the work goes to the stream that their library works on, results stay there in memory of its
+ * own, and nobody waits. 1: so it is; 0: the run waits, and results come back to the host; -1: failed. */
+static int stay_there(model_object *self, call_slot *slot, PyObject *given, const result_maker *maker) {
+  slot->exchange = NULL;
+  if (self->device != NESO_CUDA || maker->kind != MAKER_EXCHANGE || !maker->exchange->allocate || !maker->exchange->current_stream) return 0;
+  int there = 0, here = 0;
+  for (int32_t i = 0; i < self->input_count; ++i) {
+    if (self->inputs[i].kind != NESO_VALUE_TENSOR || !slot->inputs[i].data) continue;
+    *(slot->inputs[i].device == NESO_CUDA ? &there : &here) = 1;
+  }
+  if (!there) return 0;
+  void *stream = NULL;
+  if (maker->exchange->current_stream(2, self->device_index, &stream)) return -1;
+  /* Torch says 0 for the legacy stream, for which the runtime has a name of its own. */
+  if (!stream) stream = (void *)1;
+  if (stream != slot->stream) {
+    neso_status status = neso_context_set_stream(slot->context, stream);
+    if (status != NESO_OK) return raise_status(status), -1;
+    slot->stream = stream;
+  }
+  slot->exchange = maker->exchange;
+  for (int32_t i = 0; i < self->output_count; ++i) {
+    if (self->outputs[i].kind != NESO_VALUE_TENSOR) here = 1;
+    else if (!given || PyTuple_GetItem(given, i) == Py_None) slot->outputs[i].device = NESO_CUDA, slot->outputs[i].device_index = self->device_index;
+    else if (slot->outputs[i].device != NESO_CUDA) here = 1;
+  }
+  return !here;
+}
+
 /* One run on flat inputs. given: a tuple of the caller's outputs, or NULL. A tuple of results, or the only one. */
 static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given) {
   call_slot *slot = take_slot(self);
@@ -141,10 +166,11 @@ static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given)
   PyObject *out = NULL;
   int failed = self->result_type && self->result_type != Py_None && maker_of_type(self->result_type, &maker);
   failed = failed || read_outputs(self, slot, given) || read_inputs(self, slot, values, &maker);
-  if (!failed) {
+  int queued = failed ? -1 : stay_there(self, slot, given, &maker);
+  if (queued >= 0) {
     neso_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = neso_run(slot->context, slot->inputs, (size_t)self->input_count, slot->outputs, (size_t)self->output_count);
+    status = (queued ? neso_run_async : neso_run)(slot->context, slot->inputs, (size_t)self->input_count, slot->outputs, (size_t)self->output_count);
     Py_END_ALLOW_THREADS
     out = status == NESO_OK ? collect(self, slot, given, &maker) : raise_status(status);
   }
@@ -260,6 +286,14 @@ static PyObject *launch_method(PyObject *object, PyObject *args) {
   return out;
 }
 
+/* Waits for all that calls have queued on a GPU. */
+static PyObject *synchronize_method(PyObject *object, PyObject *unused) {
+  model_object *self = (model_object *)object;
+  neso_status status = NESO_OK;
+  for (call_slot *slot = self->idle; slot && status == NESO_OK; slot = slot->next) status = neso_context_synchronize(slot->context);
+  return status == NESO_OK ? Py_NewRef(Py_None) : raise_status(status);
+}
+
 /* ---- Buffers that runs change */
 
 static PyObject *reset_method(PyObject *object, PyObject *unused) {
@@ -327,9 +361,15 @@ static int read_signature(model_object *self) {
   self->output_count = neso_model_output_count(self->model);
   self->inputs = calloc((size_t)self->input_count + 1, sizeof *self->inputs);
   self->outputs = calloc((size_t)self->output_count + 1, sizeof *self->outputs);
-  if (!self->inputs || !self->outputs) return PyErr_NoMemory(), -1;
-  for (int32_t i = 0; i < self->input_count; ++i) neso_model_input(self->model, i, &self->inputs[i]);
-  for (int32_t i = 0; i < self->output_count; ++i) neso_model_output(self->model, i, &self->outputs[i]);
+  self->labels = calloc((size_t)(self->input_count + self->output_count) + 1, sizeof(char *));
+  if (!self->inputs || !self->outputs || !self->labels) return PyErr_NoMemory(), -1;
+  for (int32_t i = 0; i < self->input_count + self->output_count; ++i) {
+    const int32_t out = i - self->input_count;
+    char text[160];
+    if (out < 0) neso_model_input(self->model, i, &self->inputs[i]), snprintf(text, sizeof text, "input %d ('%s')", i, self->inputs[i].name);
+    else neso_model_output(self->model, out, &self->outputs[out]), snprintf(text, sizeof text, "the buffer for output %d", out);
+    if (!(self->labels[i] = strdup(text))) return PyErr_NoMemory(), -1;
+  }
   self->flat_count = self->input_count;
   for (int32_t i = 0; i < neso_model_constant_count(self->model) && !self->state; ++i) {
     neso_constant_info info;
@@ -339,15 +379,17 @@ static int read_signature(model_object *self) {
   return 0;
 }
 
-/* Model(source, name, arch, check, threads, device, device_index, constants): source is a path or the package's bytes. */
+/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas): source is a path or the package's bytes. */
 static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   model_object *self = (model_object *)object;
-  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", NULL};
+  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", NULL};
   PyObject *source, *constants = NULL;
-  const char *name = NULL, *arch = NULL;
+  const char *name = NULL, *arch = NULL, *driver = NULL, *cublas = NULL;
   int check = 0, device = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiO", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants)) return -1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzz", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas)) return -1;
   if (self->model) return PyErr_SetString(PyExc_RuntimeError, "the model is loaded already"), -1;
+  self->driver = driver ? strdup(driver) : NULL;
+  self->cublas = cublas ? strdup(cublas) : NULL;
   self->device = (neso_device_kind)device;
   neso_model_options options = {.struct_size = sizeof options, .name = name, .arch = arch, .check = (neso_check)check};
   int failed = constants && constants != Py_None && read_constants(self, constants, &options);
@@ -402,6 +444,10 @@ static void free_model(PyObject *object) {
   neso_model_free(self->model);
   for (int32_t i = 0; i < self->constant_count; ++i) free_argument(&self->constants[i]);
   free(self->constants);
+  for (int32_t i = 0; self->labels && i < self->input_count + self->output_count; ++i) free(self->labels[i]);
+  free(self->labels);
+  free(self->driver);
+  free(self->cublas);
   free(self->inputs);
   free(self->outputs);
   if (self->state) PyThread_free_lock(self->state);
@@ -415,6 +461,7 @@ static PyMethodDef methods[] = {
     {"launch", launch_method, METH_VARARGS, "launch(name, grid, kinds, args): one kernel of the package"},
     {"describe", describe_model, METH_NOARGS, "what the package says of itself"},
     {"_buffer", buffer_method, METH_VARARGS, "a copy of a buffer that runs change"},
+    {"synchronize", synchronize_method, METH_NOARGS, "waits for all that calls have queued on a GPU"},
     {"reset_buffers", reset_method, METH_NOARGS, "puts the buffers that runs change back to the package's values"},
     {NULL, NULL, 0, NULL}};
 static PyMemberDef members[] = {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Types of tensors that exchange by C functions, as they were met; one or two in any process. */
-enum { KNOWN_TYPES = 8 };
+/* Types of arguments as they were met, with their C functions for exchange, if they have them; few in any process. */
+enum { KNOWN_TYPES = 16 };
 static struct {
   PyTypeObject *type;
   const neso_dl_exchange *exchange;
@@ -67,7 +67,7 @@ static const neso_dl_exchange *exchange_of(PyTypeObject *type) {
   PyErr_Clear();
   while (exchange && exchange->version.major != NESO_DLPACK_MAJOR) exchange = exchange->previous;
   if (exchange && !exchange->borrow) exchange = NULL;
-  if (exchange && at < KNOWN_TYPES) {
+  if (at < KNOWN_TYPES) {
     Py_INCREF((PyObject *)type);
     known_types[at].type = type;
     known_types[at].exchange = exchange;
@@ -253,11 +253,16 @@ void free_argument(argument *a) {
 
 static void free_result(neso_dl_versioned *self) { free(self); }
 
-neso_dl_versioned *allocate_result(const neso_tensor *wanted) {
-  const size_t rank = (size_t)wanted->rank, item = neso_dtype_size(wanted->dtype);
+/* Elements between the first and the last one, both included; strides are not negative. */
+static size_t extent_of(const neso_tensor *t) {
   size_t extent = 1;
-  for (size_t d = 0; d < rank; ++d) extent = wanted->sizes[d] == 0 ? 0 : extent;
-  for (size_t d = 0; d < rank && extent; ++d) extent += (size_t)((wanted->sizes[d] - 1) * wanted->strides[d]);
+  for (int32_t d = 0; d < t->rank; ++d) extent = t->sizes[d] == 0 ? 0 : extent;
+  for (int32_t d = 0; d < t->rank && extent; ++d) extent += (size_t)((t->sizes[d] - 1) * t->strides[d]);
+  return extent;
+}
+
+neso_dl_versioned *allocate_result(const neso_tensor *wanted) {
+  const size_t rank = (size_t)wanted->rank, item = neso_dtype_size(wanted->dtype), extent = extent_of(wanted);
   const size_t head = (sizeof(neso_dl_versioned) + 2 * rank * sizeof(int64_t) + 63) / 64 * 64;
   void *memory;
   if (posix_memalign(&memory, 64, head + (extent * item + 63) / 64 * 64 + 64)) return NULL;
@@ -267,6 +272,29 @@ neso_dl_versioned *allocate_result(const neso_tensor *wanted) {
   if (rank) memcpy(sizes + rank, wanted->strides, rank * sizeof(int64_t));
   const neso_dl_dtype dtype = {dtypes[wanted->dtype].code, dtypes[wanted->dtype].bits, 1};
   *out = (neso_dl_versioned){{NESO_DLPACK_MAJOR, 0}, NULL, free_result, 0, {(char *)memory + head, {1, 0}, wanted->rank, dtype, sizes, sizes + rank, 0}};
+  return out;
+}
+
+static void free_result_there(neso_dl_versioned *self) {
+  neso_dl_versioned *inner = self->owner;
+  if (inner->release) inner->release(inner);
+  free(self);
+}
+
+static void ignore_error(void *user, const char *kind, const char *message) {}
+
+neso_dl_versioned *allocate_there(const neso_tensor *wanted, const neso_dl_exchange *exchange) {
+  const size_t rank = (size_t)wanted->rank;
+  int64_t count = (int64_t)extent_of(wanted);
+  const neso_dl_dtype dtype = {dtypes[wanted->dtype].code, dtypes[wanted->dtype].bits, 1};
+  /* A row of as many elements as the strides reach: allocators know no strides. */
+  neso_dl_tensor row = {NULL, {2, wanted->device_index}, 1, dtype, &count, NULL, 0};
+  neso_dl_versioned *inner = NULL, *out = malloc(sizeof *out + 2 * rank * sizeof(int64_t));
+  if (!out || exchange->allocate(&row, &inner, NULL, ignore_error) || !inner) return free(out), NULL;
+  int64_t *sizes = (int64_t *)(out + 1);
+  if (rank) memcpy(sizes, wanted->sizes, rank * sizeof(int64_t));
+  if (rank) memcpy(sizes + rank, wanted->strides, rank * sizeof(int64_t));
+  *out = (neso_dl_versioned){{NESO_DLPACK_MAJOR, 0}, inner, free_result_there, 0, {(char *)inner->tensor.data + inner->tensor.byte_offset, {2, wanted->device_index}, wanted->rank, dtype, sizes, sizes + rank, 0}};
   return out;
 }
 

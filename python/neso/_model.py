@@ -63,10 +63,12 @@ def _make_class():
         Any number of threads may call at once; each concurrent call has a context of its own. A model that changes buffers of its own runs
         one call at a time. `out=` takes a tensor (or one for each output) to write the results into."""
 
-        def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None):
+        def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None):
             kind, index = _device(device)
-            self._made_from = source, {"device": str(device), "threads": threads, "name": name, "arch": arch, "weights": weights, "check": check, "result": result}
-            super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights)
+            self._made_from = source, {"device": str(device), "threads": threads, "name": name, "arch": arch, "weights": weights, "check": check, "result": result,
+                                       "cuda_driver": cuda_driver, "cublas": cublas}
+            super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights, driver=cuda_driver,
+                             cublas=cublas)
             self.info = self.describe()
             self.inputs, self.outputs = _values(self.info["inputs"]), _values(self.info["outputs"])
             self._result_type = _result_type(result)
@@ -175,7 +177,7 @@ def _load_again(source, options):
     return load(source, **options)
 
 
-def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None):
+def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None):
     """Loads a package: a path, bytes (or a memoryview), or what `neso.compile` gave.
 
     device:  "cpu", "cuda", "cuda:1"
@@ -185,6 +187,11 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
     weights: a dictionary of tensors for constants that the package leaves to the caller, or to replace some of its own; not copied
     check:   verify the checksum of every byte
     result:  "torch" or "numpy": what results are made of; by default what the first tensor argument is
+    cuda_driver, cublas: paths of CUDA's libraries, or "" for no cuBLASLt; by default where the runtime looks
+
+    On a GPU, arguments that lie there are used where they lie, the work is queued on the stream that torch works on, and results are
+    torch's own memory: nobody waits (model.synchronize()). Arguments on the host are copied, and without any argument on the GPU results
+    come back to the host.
     """
     data = getattr(source, "_data", None)
     if data is not None:
@@ -193,7 +200,7 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
         source = os.fspath(source)
     elif not isinstance(source, (bytes, bytearray, memoryview)):
         raise InputError(f"neso.load takes a path, bytes or a neso.Package, not {type(source).__name__}; neso.compile makes one of a model")
-    return __getattr__("Model")(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result)
+    return __getattr__("Model")(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result, cuda_driver=cuda_driver, cublas=cublas)
 
 
 def __getattr__(name):

@@ -1,6 +1,6 @@
 """torch.compile(model, backend="neso"): what torch.compile traces is compiled by Neso, kept on disk, and called without copies.
 
-Dynamic sizes, graph breaks and training work as with any backend. Operators that Neso refuses stay with torch and are named in one warning
+On the CPU and on NVIDIA GPUs. Dynamic sizes, graph breaks and training work as with any backend. Operators that Neso refuses stay with torch and are named in one warning
 for each graph. Options of torch.compile(…, options={…}):
 
     fallback  "warn" (default), "silent", or "error": raise with every diagnostic instead of leaving anything to torch
@@ -133,6 +133,29 @@ def _ranges(graph):
     return out
 
 
+def _name_attention(graph):
+    """Torch's fused attention of the CPU as attention by itself, where nobody reads the sums that it gives for a backward pass."""
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    for node in [n for n in graph.nodes if n.target is fused]:
+        if any(user.target is not operator.getitem or user.args[1] != 0 for user in node.users):
+            continue
+        given = {argument.name: argument.default_value for argument in fused._schema.arguments}
+        given.update(zip(given, node.args))
+        given.update(node.kwargs)
+        with graph.inserting_before(node):
+            plain = graph.call_function(torch.ops.aten.scaled_dot_product_attention.default,
+                                        (given["query"], given["key"], given["value"], given["attn_mask"], given["dropout_p"], given["is_causal"]),
+                                        {"scale": given["scale"], "enable_gqa": given["query"].meta["val"].shape[1] != given["key"].meta["val"].shape[1]})
+        plain.meta = {**node.meta, "val": node.meta["val"][0]}
+        # Diagnostics name the operator as the caller's graph does.
+        name, users = node.name, list(node.users)
+        for user in users:
+            user.replace_all_uses_with(plain)
+            graph.erase_node(user)
+        graph.erase_node(node)
+        plain.name = name
+
+
 def to_program(graph_module):
     """(program, plan of its results) for a functional ATen graph. No second trace. Results that are inputs, numbers, or a second time the
     same are left out of the program: the plan is a list of ("result", i), ("input", i) and ("value", v)."""
@@ -140,6 +163,7 @@ def to_program(graph_module):
     graph = module.graph
     for node in graph.nodes:
         node.meta = {k: v for k, v in node.meta.items() if k in ("val", "stack_trace")}
+    _name_attention(graph)
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
     output = next(n for n in graph.nodes if n.op == "output")
     results, plan = [], []
@@ -175,7 +199,13 @@ def _lazy_inputs(graph):
     return [i for i, v in enumerate(values) if isinstance(v, torch.Tensor) and (v.is_conj() or v.is_neg())]
 
 
-def _callable(model, plan, lazy):
+def _anchorless(graph, device):
+    """Whether nothing that a call is given lies on the GPU where its results are wanted."""
+    given = [n.meta.get("val") for n in graph.nodes if n.op == "placeholder"]
+    return device.type == "cuda" and not any(isinstance(v, torch.Tensor) and v.device == device for v in given)
+
+
+def _callable(model, plan, lazy, device=None):
     """What torch.compile calls: boxed, so that inputs may be freed while their results live. A function: torch wraps no other callable well."""
     run, plain = model.run, all(entry == ("result", i) for i, entry in enumerate(plan))
 
@@ -186,6 +216,8 @@ def _callable(model, plan, lazy):
         results = run([v.resolve_conj().resolve_neg() if i in lazy else v for i, v in enumerate(flat)] if lazy else flat)
         if not isinstance(results, tuple):
             results = (results,)
+        if device is not None:
+            results = tuple(r.to(device) if isinstance(r, torch.Tensor) else r for r in results)
         if plain:
             return results
         return [results[v] if kind == "result" else flat[v] if kind == "input" else v for kind, v in plan]
@@ -222,16 +254,18 @@ def _try(graph_module, settings):
     try:
         # Torch traces with fake tensors meanwhile, and those of the program are real.
         with unset_fake_temporarily():
-            package = compile_model(program, cached=settings["cached"], arch=settings["arch"], options=settings["options"])
+            target = _target(settings["device"])
+            package = compile_model(program, cached=settings["cached"], options=settings["options"], **{**target, "arch": settings["arch"] or target.get("arch")})
     except CompileError as e:
         return e
     except Error:
         raise
     except Exception as e:  # torch.export.save
         return CompileError(f"the graph cannot be written as a program: {type(e).__name__}: {e}", "", "EXPORT")
-    model = package.load(threads=settings["threads"], result="torch")
+    model = package.load(threads=settings["threads"], result="torch", device=settings["device"])
     _note(pieces=Piece(len(_operators(graph_module.graph)), True, package.seconds, package.cached, len(package.data)), packages=package)
-    return _callable(model, plan, _lazy_inputs(graph_module.graph))
+    graph, device = graph_module.graph, settings["device"]
+    return _callable(model, plan, _lazy_inputs(graph), device if _anchorless(graph, device) else None)
 
 
 def _refused_nodes(graph, error):
@@ -283,18 +317,34 @@ def _shared_results(graph):
     return {node: None for members in groups.values() if len(members) > 1 for chain in members.values() for node in chain}
 
 
-def _check_devices(graph):
+def _device(graph):
+    """Where a graph computes: one device, and numbers of the host beside a GPU."""
+    found = {}
     for node in graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
-            raise Error(f"torch.compile(backend='neso') computes on the CPU so far, and this graph holds tensors on {value.device}; move the model to the CPU, or compile it "
-                        "with neso.compile(…, target='cuda')")
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(one, torch.Tensor) and (one.dim() > 0 or one.device.type != "cpu"):
+                found.setdefault(one.device, node)
+    if not found:
+        return torch.device("cpu")
+    if len(found) > 1 or next(iter(found)).type not in ("cpu", "cuda"):
+        where = "; ".join(f"{device} at {_line(node) or node.name}" for device, node in found.items())
+        raise Error(f"torch.compile(backend='neso') computes a graph on one device, the CPU or an NVIDIA GPU; this one holds tensors on {where}")
+    return next(iter(found))
+
+
+def _target(device):
+    """What the compiler is told of a device."""
+    if device.type == "cpu":
+        return {}
+    major, minor = torch.cuda.get_device_capability(device)
+    return {"target": "cuda", "arch": f"sm_{major}{minor}"}
 
 
 def compile_graph(graph_module, settings):
     """A boxed callable for a functional ATen graph."""
     graph = graph_module.graph
-    _check_devices(graph)
+    settings = {**settings, "device": _device(graph)}
     if not _operators(graph):
         return _eager(graph_module)
     shared = _shared_results(graph)

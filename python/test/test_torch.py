@@ -140,6 +140,14 @@ def test_attention_is_compiled_where_it_drops_nothing():
     assert report.share == 1
 
 
+def test_attention_with_fewer_key_heads():
+    attention = torch.nn.functional.scaled_dot_product_attention
+    report = compare(lambda q, k: attention(q, k, k, enable_gqa=True) + 1, (torch.randn(2, 4, 9, 8), torch.randn(2, 2, 7, 8)))
+    assert report.share == 1
+    report = compare(lambda q, k, m: attention(q, k, k, attn_mask=m, scale=0.5) + 1, (torch.randn(2, 4, 9, 8), torch.randn(2, 4, 7, 8), torch.randn(9, 7)))
+    assert report.share == 1
+
+
 def test_steps_of_an_optimiser():
     mine = [torch.nn.Parameter(torch.randn(5, 5)) for _ in range(3)]
     theirs = [torch.nn.Parameter(p.detach().clone()) for p in mine]

@@ -74,6 +74,34 @@ def test_autotuned_matmul():
     assert matmul.best_config.kwargs["M"] in (16, 32)
 
 
+@triton.jit
+def both_of_the_host(source, out, M: tl.constexpr, N: tl.constexpr):
+    i, j = tl.program_id(0) * M, tl.program_id(1) * N
+    out.store([i, j], source.load([i, j]) + 1)
+
+
+def test_descriptors_made_on_the_host():
+    from triton.tools.tensor_descriptor import TensorDescriptor
+    x, out = torch.randn(20, 32)[:, :30], torch.zeros(20, 32)
+    both_of_the_host[(2, 2)](TensorDescriptor(x, [20, 30], [32, 1], [16, 16]), TensorDescriptor(out, [20, 30], [32, 1], [16, 16]), M=16, N=16)
+    torch.testing.assert_close(out[:, :30], x + 1, rtol=0, atol=0)
+    assert (out[:, 30:] == 0).all()
+
+
+@triton.jit
+def made_in_the_kernel(source, out, rows, columns, M: tl.constexpr, N: tl.constexpr):
+    i, j = tl.program_id(0) * M, tl.program_id(1) * N
+    a = tl.make_tensor_descriptor(source, shape=[rows, columns], strides=[columns, 1], block_shape=[M, N])
+    b = tl.make_tensor_descriptor(out, shape=[rows, columns], strides=[columns, 1], block_shape=[M, N])
+    b.store([i, j], a.load([i, j]) * 2)
+
+
+def test_descriptors_made_in_the_kernel():
+    x, out = torch.randn(20, 32), torch.zeros(20, 32)
+    made_in_the_kernel[(2, 2)](x, out, 20, 32, M=16, N=16)
+    torch.testing.assert_close(out, x * 2, rtol=0, atol=0)
+
+
 def test_options_of_other_backends_are_ignored():
     x = torch.randn(64)
     out = torch.empty(64)

@@ -88,8 +88,8 @@ def _ttir(module):
     from triton._C.libtriton import ir, passes
     manager = ir.pass_manager(module.context)
     manager.enable_debug()
+    # Descriptors stay: Neso takes those of the host as a tensor, its sizes and its strides.
     passes.common.add_inliner(manager)
-    passes.ttir.add_rewrite_tensor_descriptor_to_pointer(manager)
     passes.common.add_canonicalizer(manager)
     passes.ttir.add_combine(manager)
     passes.common.add_cse(manager)

@@ -41,14 +41,18 @@ def _letter(type_text):
         return "f"
     if type_text.startswith(("i", "u")):
         return "i"
-    raise Error(f"a kernel takes an argument of type {type_text}, which launches on the CPU do not pass so far; pass the tensor and make the descriptor in the kernel")
+    raise Error(f"a kernel takes an argument of type {type_text}, which launches on the CPU do not pass")
 
 
 def _leaves(types, path=()):
-    """(path, type) of every argument; tuples are taken apart."""
+    """(path, type) of every argument; tuples are taken apart, and descriptors into the tensor, its sizes and its strides."""
     for i, one in enumerate(types):
         if isinstance(one, tuple):
             yield from _leaves(one, (*path, i))
+        elif one.startswith("tensordesc"):
+            rank = one[one.index("[") + 1:one.index("]")].count(",") + 1
+            yield (*path, i, "base"), "*"
+            yield from (((*path, i, part, d), "i64") for part in ("shape", "strides") for d in range(rank))
         else:
             yield (*path, i), one
 
@@ -61,12 +65,15 @@ class Launcher:
         self.letters, self.name = "".join(letter for _, letter in passed), metadata.name
         self.paths = [path for path, _ in passed]
         self.flat = all(len(path) == 1 for path in self.paths)
+        self.descriptors = sorted({path[:path.index("base")] for path in self.paths if "base" in path})
         self.places = [path[0] for path in self.paths]
 
     def __call__(self, x, y, z, stream, function, kernel_metadata, launch_metadata, enter_hook, exit_hook, *args):
         if self.flat:
             values = tuple([args[i] for i in self.places])
         else:
+            for path in self.descriptors:
+                _check_descriptor(_at(args, path))
             values = tuple(_at(args, path) for path in self.paths)
         if enter_hook is not None:
             enter_hook(launch_metadata)
@@ -77,9 +84,14 @@ class Launcher:
 
 
 def _at(value, path):
-    for i in path:
-        value = value[i]
+    for step in path:
+        value = getattr(value, step) if isinstance(step, str) else value[step]
     return value
+
+
+def _check_descriptor(value):
+    if value.padding != "zero" or value.round_f32_to_tf32:
+        raise Error("a tensor descriptor made on the host pads with NaN or rounds to TF32, which launches on the CPU do not do; make it in the kernel")
 
 
 class _Event:
