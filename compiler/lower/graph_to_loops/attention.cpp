@@ -185,9 +185,13 @@ static Tensors attentionOp(OpCall &o) {
   bool wantsLse = o.outCount() > 1 && o.out(1).rank() > 0;
   DType t = o.out().dtype;
   Sizes outSizes = o.out().sizes;
+  // PyTorch's fused operators have no flag for it. One query head is repeated for all key heads.
+  const bool headed = q.rank() > 2 && q.rank() == k.rank();
+  const bool fewerKeyHeads =
+      o.flag("enable_gqa") || (headed && !o.ctx.equal(q.size(-3), k.size(-3)) && !q.size(-3).isConst(1));
   // The node computes in f32.
   if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4 || wantsLse || t == DType::F64) {
-    if (o.flag("enable_gqa")) k = widenHeads(k, q.size(-3)), v = widenHeads(v, q.size(-3));
+    if (fewerKeyHeads) k = widenHeads(k, q.size(-3)), v = widenHeads(v, q.size(-3));
     Tensor lse;
     Tensor y = attentionByProducts(q, k, v, mask, causal, scale, t, wantsLse ? &lse : nullptr);
     if (!wantsLse) return {y};
@@ -196,8 +200,7 @@ static Tensors attentionOp(OpCall &o) {
   }
   if (mask.valid())
     while (mask.rank() < 4) mask = unsqueeze(mask, 0);
-  if (o.flag("enable_gqa") || !o.ctx.equal(q.size(1), k.size(1)))
-    k = widenHeads(k, q.size(1)), v = widenHeads(v, q.size(1));
+  if (fewerKeyHeads) k = widenHeads(k, q.size(1)), v = widenHeads(v, q.size(1));
   q = broadcastTo(q, {outSizes[0], outSizes[1], q.size(2), q.size(3)});
   AttentionForm form;
   form.scale = scale;
