@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 
@@ -10,6 +11,7 @@
 #include "base/atomic_file.h"
 #include "console.h"
 #include "driver/compile.h"
+#include "progress.h"
 #include "tune.h"
 #include "verb.h"
 
@@ -55,8 +57,12 @@ int run(Options o) {
   DiagnosticSink sink;
   auto start = std::chrono::steady_clock::now();
   const bool tuned = !o.tune.measureInto.empty() || !o.tune.readFrom.empty();
+  // Tuning says on lines of its own how it goes on.
+  std::optional<Progress> progress;
+  if (!tuned) progress.emplace();
   Result<Compilation> c =
       tuned ? compileTuned(o.model, o.compile, o.tune, sink) : compileModel(o.model, o.compile, sink);
+  progress.reset();
   printWarnings(sink);
   if (!c) return report(c.error());
   if (o.compile.emit) {

@@ -21,6 +21,7 @@ void printJson(const char *severity, const std::string &code, const char *kind, 
 } // namespace
 
 void printDiagnosticsAsJson() { asJson = true; }
+bool diagnosticsAreJson() { return asJson; }
 
 void print(const Diagnostic &d) {
   // The runtime's own code travels in the place of a location.

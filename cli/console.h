@@ -9,6 +9,7 @@ namespace neso::cli {
 
 /// From now on one JSON object a line: severity, code, kind, message, file, line, column, context.
 void printDiagnosticsAsJson();
+bool diagnosticsAreJson();
 void print(const Diagnostic &diagnostic);
 /// A failed call of the runtime, under the runtime's own code.
 void print(neso_status status);

@@ -1,6 +1,5 @@
 // neso kernel analyze | compile | emit | run | bench: single kernels, from Triton source or TTIR.
 #include <cstdio>
-#include <map>
 
 #include <CLI/CLI.hpp>
 
@@ -8,40 +7,15 @@
 #include "base/atomic_file.h"
 #include "driver/kernel.h"
 #include "flags.h"
-#include "kernel_args.h"
-#include "model_file.h"
+#include "kernel_header.h"
+#include "kernel_launch.h"
 #include "timing.h"
 #include "verb.h"
 
 namespace neso::cli {
 namespace {
 
-struct Options {
-  std::string source, signature, output, target{backends().front()->kind()}, stage, grid, ptxas;
-  DeviceChoice device;
-  std::vector<std::string> constexprs, hints, archs, args, paths;
-  int numWarps = 0, numStages = 0, threads = 0, iterations = 0;
-  bool json = false, interpret = false, debug = false;
-};
-
-/// K=V, split at the first '='. The form was checked when the command line was read.
-std::pair<std::string, std::string> pairOf(const std::string &text) {
-  size_t equals = text.find('=');
-  return {text.substr(0, equals), text.substr(equals + 1)};
-}
-
-Result<KernelSource> sourceOf(const Options &o) {
-  Result<KernelSource> s = parseKernelSource(o.source);
-  if (!s) return s;
-  s->signature = o.signature;
-  for (const std::string &c : o.constexprs) s->constexprs.push_back(pairOf(c));
-  for (const std::string &h : o.hints) s->hints.push_back(pairOf(h));
-  if (o.numWarps) s->numWarps = o.numWarps;
-  if (o.numStages) s->numStages = o.numStages;
-  s->searchPaths = o.paths;
-  s->debug = o.debug;
-  return s;
-}
+using Options = KernelOptions;
 
 std::string jsonList(const std::vector<std::string> &names) {
   std::string out;
@@ -82,6 +56,9 @@ int compile(Options o) {
   Result<std::string> bytes = kernel->package(o.target, o.archs, &notes, o.ptxas);
   if (!bytes) return report(bytes.error());
   for (const std::string &note : notes) std::fprintf(stderr, "%s\n", note.c_str());
+  // All or nothing: without its header there is no package.
+  if (!o.header.empty())
+    if (Status s = writeFileAtomically(o.header, kernelHeader(*kernel)); !s) return report(s.error());
   Status s = writeFileAtomically(o.output, *bytes);
   return s ? 0 : report(s.error());
 }
@@ -103,122 +80,10 @@ int emit(Options o) {
   return s ? 0 : report(s.error());
 }
 
-/// A kernel with its values, and, unless it is to be interpreted, its machine code loaded.
-class Launch {
-public:
-  Launch() = default;
-  Launch(const Launch &) = delete;
-  Launch &operator=(const Launch &) = delete;
-  ~Launch() {
-    neso_context_free(context_);
-    neso_model_free(model_);
-  }
-
-  Status prepare(const Options &o) {
-    device_ = o.device;
-    if (Status s = device_.parse(); !s) return s;
-    Result<std::array<uint32_t, 3>> grid = parseGrid(o.source, o.grid);
-    if (!grid) return grid.takeError();
-    grid_ = *grid;
-    Result<KernelSource> source = sourceOf(o);
-    if (!source) return source.takeError();
-    Result<std::vector<std::string>> names = specialiseOnValues(*source, o.args);
-    if (!names) return names.takeError();
-    Result<Kernel> kernel = Kernel::read(*source);
-    if (!kernel) return kernel.takeError();
-    kernel_.emplace(std::move(*kernel));
-    Result<KernelArguments> args = readKernelArguments(*kernel_, o.args, *names);
-    if (!args) return args.takeError();
-    arguments = std::move(*args);
-    if (o.interpret) return Status::ok();
-    return load(o);
-  }
-
-  Status interpret() {
-    auto print = [](const std::string &line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-    return kernel_->interpret(arguments.values, {grid_[0], grid_[1], grid_[2]}, print);
-  }
-  neso_status launch() {
-    return neso_kernel_launch_checked(context_, kernel_->name().c_str(), grid_.data(), args_.data(), argBytes_.data(),
-                                      args_.size());
-  }
-
-  /// Waits, and brings what the kernel wrote back to the buffers of the host.
-  Status collect() {
-    if (neso_status s = neso_context_synchronize(context_); s != NESO_OK) return runtimeError(s);
-    for (const auto &[host, there] : onDevice_)
-      if (Status s = copy(plain(host, there.second, NESO_CPU), plain(there.first, there.second, device_.kind)); !s)
-        return s;
-    return Status::ok();
-  }
-  neso_context *context() const { return context_; }
-  const DeviceChoice &device() const { return device_; }
-
-  KernelArguments arguments;
-
-private:
-  neso_tensor plain(void *data, const int64_t &bytes, neso_device_kind kind) const {
-    return {data, &bytes, nullptr, 1, NESO_U8, kind, kind == device_.kind ? device_.index : 0};
-  }
-  Status copy(const neso_tensor &to, const neso_tensor &from) const {
-    neso_status s = neso_tensor_copy(context_, &to, &from);
-    return s == NESO_OK ? Status::ok() : Status(runtimeError(s));
-  }
-
-  // Each buffer of the host gets one on the GPU, so that parameters that share a buffer share it there.
-  Status moveToDevice(std::vector<KernelValue> &values) {
-    for (KernelValue &v : values) {
-      if (!v.data) continue;
-      auto [it, added] = onDevice_.try_emplace(v.data, std::pair<void *, int64_t>{nullptr, v.bytes});
-      if (added) {
-        if (neso_status s = neso_context_allocate(context_, static_cast<size_t>(v.bytes), &it->second.first);
-            s != NESO_OK)
-          return runtimeError(s);
-        if (Status s = copy(plain(it->second.first, v.bytes, device_.kind), plain(v.data, v.bytes, NESO_CPU)); !s)
-          return s;
-      }
-      v.data = it->second.first;
-    }
-    return Status::ok();
-  }
-
-  Status load(const Options &o) {
-    Result<DeviceChoice::Code> code = device_.code();
-    if (!code) return code.takeError();
-    std::vector<std::string> archs = o.archs.empty() ? std::vector{code->arch} : o.archs;
-    std::replace(archs.begin(), archs.end(), std::string(kNativeArch), code->arch);
-    Result<std::string> bytes = kernel_->package(code->target, archs, nullptr, o.ptxas);
-    if (!bytes) return bytes.takeError();
-    bytes_ = std::move(*bytes);
-    if (neso_status s = neso_model_load_memory(bytes_.data(), bytes_.size(), nullptr, &model_); s != NESO_OK)
-      return runtimeError(s);
-    neso_context_options options{};
-    options.struct_size = sizeof options;
-    options.threads = o.threads;
-    device_.apply(options);
-    if (neso_status s = neso_context_create(model_, &options, &context_); s != NESO_OK) return runtimeError(s);
-    std::vector<KernelValue> values = arguments.values;
-    if (device_.apart())
-      if (Status s = moveToDevice(values); !s) return s;
-    args_ = kernel_->arguments(values);
-    argBytes_ = kernel_->bufferBytes(values);
-    return Status::ok();
-  }
-
-  std::optional<Kernel> kernel_;
-  std::array<uint32_t, 3> grid_{1, 1, 1};
-  std::string bytes_;
-  neso_model *model_ = nullptr;
-  neso_context *context_ = nullptr;
-  std::vector<neso_arg> args_;
-  std::vector<int64_t> argBytes_; // of the buffers behind args_
-  DeviceChoice device_;
-  std::map<void *, std::pair<void *, int64_t>> onDevice_; // buffer of the host → of the GPU, bytes
-};
-
 int run(const Options &o) {
   Launch launch;
   if (Status s = launch.prepare(o); !s) return report(s.error());
+  launch.sayConfig();
   if (o.interpret) {
     if (Status s = launch.interpret(); !s) return report(s.error());
   } else if (neso_status s = launch.launch(); s != NESO_OK) {
@@ -235,6 +100,7 @@ int bench(const Options &o) {
   double start = nowMs();
   if (Status s = launch.prepare(o); !s) return report(s.error());
   double prepareMs = nowMs() - start;
+  launch.sayConfig();
   bool gpu = launch.device().apart();
   auto once = [&](double *ms) {
     double begin = nowMs();
@@ -273,12 +139,13 @@ const CLI::Validator kHasEquals(
     },
     "");
 
-CLI::App *declareSource(CLI::App *kernel, const char *verb, const char *text, Options &o) {
+/// packages: whether the verb takes kernels that were compiled before.
+CLI::App *declareSource(CLI::App *kernel, const char *verb, const char *text, Options &o, bool packages = false) {
   CLI::App *app = kernel->add_subcommand(verb, text);
-  app->add_option("source", o.source, "FILE.py:NAME or FILE.ttir[:NAME]")->required();
+  app->add_option("source", o.source, packages ? "FILE.py:NAME, FILE.ttir[:NAME] or PACKAGE.neso[:NAME]" : "FILE.py:NAME or FILE.ttir[:NAME]")->required();
   app->add_option("--signature", o.signature,
-                  "the types of the arguments, in order: *fp32, *bf16, i32, fp32, constexpr, tensordesc<bf16[64,64]>; "
-                  "also name:type");
+                  std::string("the types of the arguments, in order: *fp32, *bf16, i32, fp32, constexpr, tensordesc<bf16[64,64]>; "
+                              "also name:type") + (packages ? "; default: those of the values" : ""));
   app->add_option("--constexpr", o.constexprs, "a compile-time value, as a Python literal")
       ->type_name(kPair)
       ->check(kHasEquals)
@@ -303,7 +170,7 @@ void declareToolkit(CLI::App *app, Options &o) {
 }
 
 void declareLaunch(CLI::App *app, Options &o) {
-  app->add_option("--grid", o.grid, "X[,Y[,Z]] programs")->required();
+  app->add_option("--grid", o.grid, "X[,Y[,Z]] programs, or a Python expression over parameters and constexprs: cdiv(n, BLOCK)")->required();
   app->add_option(
          "--arg", o.args,
          "a value for each argument that is no constexpr, in order: @x.npy, @x.safetensors#name, none, 1024, 0.5, true")
@@ -329,6 +196,7 @@ void declareKernel(CLI::App &parent, Action &todo) {
   app->add_option("--target", o->target, backendKinds())->capture_default_str();
   app->add_option("--arch", o->archs, targetHelp() + "; several: all go in")->delimiter(',')->allow_extra_args(false);
   declareToolkit(app, *o);
+  app->add_option("--header", o->header, "also write a C header with a function that launches the kernel");
   app->callback([o, &todo] { todo = [o] { return compile(*o); }; });
 
   app = declareSource(kernel, "emit", "print a stage of the compiler", *o);
@@ -343,7 +211,7 @@ void declareKernel(CLI::App &parent, Action &todo) {
   declareToolkit(app, *o);
   app->callback([o, &todo] { todo = [o] { return emit(*o); }; });
 
-  app = declareSource(kernel, "run", "launch the kernel on files and write every buffer", *o);
+  app = declareSource(kernel, "run", "launch the kernel on files and write every buffer", *o, true);
   declareLaunch(app, *o);
   app->add_option("-o,--output", o->output, "a .safetensors: every buffer argument, named after its parameter")
       ->required();
@@ -351,7 +219,7 @@ void declareKernel(CLI::App &parent, Action &todo) {
                 "execute in the interpreter of the tile IR, which watches every access, in place of machine code");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 
-  app = declareSource(kernel, "bench", "measure launches of the kernel", *o);
+  app = declareSource(kernel, "bench", "measure launches of the kernel", *o, true);
   declareLaunch(app, *o);
   app->add_option("--iters", o->iterations, "timed launches (default: about a second's worth)")
       ->check(CLI::Range(1, 100000000));

@@ -47,8 +47,8 @@ std::string describe(const KernelParameter &p) {
   return "";
 }
 
-Error wrong(const Kernel &kernel, const KernelParameter &p, const std::string &text, const std::string &why) {
-  return fail(diag::TileBadArguments, {}, kernel.name(),
+Error wrong(const std::string &kernel, const KernelParameter &p, const std::string &text, const std::string &why) {
+  return fail(diag::TileBadArguments, {}, kernel,
               fmt::format("argument '{}' is {}; '{}' {}", p.name, describe(p), text, why));
 }
 
@@ -72,15 +72,21 @@ std::optional<int64_t> integerOf(const std::string &text, int bits) {
 
 } // namespace
 
-Result<KernelArguments> readKernelArguments(const Kernel &kernel, const std::vector<std::string> &texts,
+Result<DType> dtypeOfArgument(const std::string &text) {
+  Result<HostTensor> tensor = Files().get(text.substr(1));
+  if (!tensor) return tensor.takeError();
+  return tensor->dtype;
+}
+
+Result<KernelArguments> readKernelArguments(const std::string &kernel, const std::vector<KernelParameter> &parameters,
+                                            const std::vector<std::string> &texts,
                                             const std::vector<std::string> &names) {
   KernelArguments out;
   Files files;
-  const std::vector<KernelParameter> &parameters = kernel.parameters();
   if (names.empty() && texts.size() != parameters.size()) {
     std::string list;
     for (const KernelParameter &p : parameters) list += (list.empty() ? "" : ", ") + p.name;
-    return fail(diag::TileBadArguments, {}, kernel.name(),
+    return fail(diag::TileBadArguments, {}, kernel,
                 fmt::format("it takes {} arguments ({}), {} are given", parameters.size(), list, texts.size()));
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -116,22 +122,6 @@ Result<KernelArguments> readKernelArguments(const Kernel &kernel, const std::vec
     out.values.push_back(std::move(value));
   }
   return out;
-}
-
-Result<std::array<uint32_t, 3>> parseGrid(const std::string &kernel, const std::string &text) {
-  std::array<uint32_t, 3> out{1, 1, 1};
-  const char *at = text.c_str();
-  for (size_t i = 0; i < 3; ++i) {
-    char *end = nullptr;
-    unsigned long long v = std::strtoull(at, &end, 10);
-    if (end == at || *at == '-' || v > 0xffffffffull) break;
-    out[i] = static_cast<uint32_t>(v);
-    if (*end == 0) return out;
-    if (*end != ',') break;
-    at = end + 1;
-  }
-  return fail(diag::TileBadArguments, {}, kernel,
-              fmt::format("grid '{}' is not one to three numbers up to 4294967295, separated by commas", text));
 }
 
 } // namespace neso::cli

@@ -1,6 +1,5 @@
 // The values of a kernel's parameters, from the texts of --arg.
 #pragma once
-#include <array>
 #include <string>
 #include <vector>
 
@@ -18,13 +17,13 @@ struct KernelArguments {
       outputs; // every buffer, named after its parameter; they share storage with what the kernel writes
 };
 
-/// `texts`: one an argument of the source, in order; those of `kernel` are picked by `names` (name of each text's
-/// parameter), which is empty for a .ttir: then there is one text a parameter. Errors: TileBadArguments (E0414), errors
+/// `texts`: one an argument of the source, in order; those of `parameters` are picked by `names` (name of each text's
+/// parameter), which is empty for a .ttir and a package: then there is one text a parameter. Errors: TileBadArguments (E0414), errors
 /// of tensor files.
-Result<KernelArguments> readKernelArguments(const Kernel &kernel, const std::vector<std::string> &texts,
-                                            const std::vector<std::string> &names);
+Result<KernelArguments> readKernelArguments(const std::string &kernel, const std::vector<KernelParameter> &parameters,
+                                            const std::vector<std::string> &texts, const std::vector<std::string> &names);
 
-/// "X", "X,Y" or "X,Y,Z". `kernel` is for the message. TileBadArguments (E0414).
-Result<std::array<uint32_t, 3>> parseGrid(const std::string &kernel, const std::string &text);
+/// The dtype of the tensor that "@FILE#NAME" names. Errors of tensor files.
+Result<DType> dtypeOfArgument(const std::string &text);
 
 } // namespace neso::cli

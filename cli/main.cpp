@@ -1,5 +1,4 @@
 // neso: the command line. Lists the verbs; each lives in a file of its own.
-#include <algorithm>
 #include <cstdio>
 #include <string_view>
 #include <vector>
@@ -10,38 +9,17 @@
 #include "base/diagnostics/cli.h"
 #include "base/fault.h"
 #include "console.h"
+#include "reference.h"
 #include "verb.h"
+#include "words.h"
 
 namespace neso::cli {
 namespace {
 const Verb kVerbs[] = {
     {"compile", declareCompile}, {"run", declareRun},   {"info", declareInfo},     {"bench", declareBench},
-    {"verify", declareVerify},   {"diff", declareDiff}, {"kernel", declareKernel},
+    {"verify", declareVerify},   {"diff", declareDiff}, {"kernel", declareKernel}, {"explain", declareExplain},
+    {"completion", declareCompletion},
 };
-
-/// How many letters must be added, taken away or changed to get from one word to the other.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
-/// "; did you mean 'compile'?" where one of the words is near; else nothing.
-std::string suggestion(const std::string &given, const std::vector<std::string> &words) {
-  const std::string *best = nullptr;
-  for (const std::string &word : words)
-    if (distance(given, word) <= given.size() / 3 && (!best || distance(given, word) < distance(given, *best))) best = &word;
-  return best ? fmt::format("; did you mean '{}'?", *best) : "";
-}
 
 std::vector<std::string> optionsOf(const CLI::App *app) {
   std::vector<std::string> out;
@@ -82,12 +60,16 @@ int usage(CLI::App &app, const CLI::ParseError &e) {
 std::vector<const char *> inputsOneByOne(int argc, char **argv) {
   std::vector<const char *> out;
   bool ofInput = false;
+  // "neso help compile" is "neso compile --help".
+  const bool help = argc > 1 && std::string_view(argv[1]) == "help";
   for (int i = 0; i < argc; ++i) {
+    if (help && i == 1) continue;
     const std::string_view text = argv[i], before = i ? argv[i - 1] : "";
     ofInput = before == "--input" || (ofInput && (text.ends_with(".npy") || text.ends_with(".safetensors")));
     if (ofInput && before != "--input") out.push_back("--input");
     out.push_back(argv[i]);
   }
+  if (help) out.push_back("--help");
   return out;
 }
 } // namespace
@@ -114,6 +96,10 @@ int main(int argc, char **argv) {
       ->check(CLI::IsMember({"text", "json"}));
   Action todo;
   for (const Verb &verb : kVerbs) verb.declare(app, todo);
+  // What scripts of shells and of the documentation ask, not people: it may change.
+  if (argc > 1 && std::string_view(argv[1]) == "__complete") return complete(app, {argv + 2, argv + argc});
+  if (argc > 1 && std::string_view(argv[1]) == "__man") return printManual(app, {argv + 2, argv + argc});
+  if (argc > 1 && std::string_view(argv[1]) == "__reference") return printReference(app);
   try {
     const std::vector<const char *> arguments = inputsOneByOne(argc, argv);
     app.parse(static_cast<int>(arguments.size()), arguments.data());

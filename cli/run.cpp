@@ -11,7 +11,7 @@ namespace neso::cli {
 namespace {
 struct Options {
   SessionOptions session;
-  std::string output;
+  std::string output, trace;
   bool strides = false, random = false;
 };
 
@@ -38,6 +38,8 @@ Status deliver(const std::string &path, const std::vector<HostTensor> &results,
 
 int run(Options o) {
   o.session.needInputs = !o.random;
+  Trace trace;
+  if (!o.trace.empty()) o.session.trace = &trace;
   Session session;
   if (Status s = session.open(o.session); !s) return report(s.error());
   if (neso_status s = session.run(); s != NESO_OK) return report(s);
@@ -61,6 +63,8 @@ int run(Options o) {
     if (session.inputIsMutated(i)) keep(fmt::format("input.{}", i), session.views[i]);
   for (const auto &[name, buffer] : session.mutatedBuffers()) keep("buffer." + name, buffer);
   if (!kept) return report(kept.error());
+  if (!o.trace.empty())
+    if (Status s = trace.write(o.trace, session.model()); !s) return report(s.error());
   Status s = deliver(o.output, results, metadata);
   return s ? 0 : report(s.error());
 }
@@ -77,6 +81,7 @@ void declareRun(CLI::App &parent, Action &todo) {
   auto *random = app->add_flag("--random", o->random, "make the inputs at random, inside the exported ranges");
   app->add_option("--seed", o->session.seed, "of random inputs")->needs(random);
   app->add_option("--dim", o->session.dims, "a size of random inputs: s0=17")->needs(random)->allow_extra_args(false);
+  app->add_option("--trace", o->trace, "also write the run's steps and their times, as JSON that Perfetto opens");
   app->add_flag("--strides", o->strides, "add the outputs' strides to the file's metadata");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 }

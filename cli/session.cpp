@@ -19,6 +19,7 @@ Status Session::open(SessionOptions &o) {
   options.struct_size = sizeof options;
   options.threads = o.threads;
   o.device.apply(options);
+  if (o.trace) o.trace->attach(options);
   if (neso_status s = neso_context_create(model(), &options, &context_); s != NESO_OK) return runtimeError(s);
   if (Status s = useWeights(o); !s) return s;
   views = tensorViews(inputs_);

@@ -9,6 +9,7 @@
 #include "model_file.h"
 #include "neso/neso.h"
 #include "tensor_file.h"
+#include "trace.h"
 
 namespace neso::cli {
 
@@ -22,6 +23,7 @@ struct SessionOptions {
   int threads = 0;
   bool needInputs = false; // never random
   neso_check check = NESO_CHECK_ALL;
+  Trace *trace = nullptr; // records the steps of the runs
 };
 
 class Session {

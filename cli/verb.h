@@ -29,6 +29,8 @@ void declareBench(CLI::App &parent, Action &todo);
 void declareVerify(CLI::App &parent, Action &todo);
 void declareKernel(CLI::App &parent, Action &todo);
 void declareDiff(CLI::App &parent, Action &todo);
+void declareExplain(CLI::App &parent, Action &todo);
+void declareCompletion(CLI::App &parent, Action &todo);
 
 /// Prints the diagnostics to stderr; the exit code that they ask for.
 int report(const Error &error);

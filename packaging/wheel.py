@@ -84,7 +84,8 @@ def main(build, dist):
     dist.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        subprocess.run(["cmake", "--install", build, "--prefix", folder / "sdk", "--component", "runtime"], check=True, capture_output=True)
+        for component in ("runtime", "development"):
+            subprocess.run(["cmake", "--install", build, "--prefix", folder / "sdk", "--component", component], check=True, capture_output=True)
         sources = python_files(ROOT / "python" / "neso", "neso")
         sdk = {f"neso/sdk/{p.relative_to(folder / 'sdk')}": p for p in sorted((folder / "sdk").rglob("*")) if p.is_file() and not p.name.startswith("libneso.so.0.")}
         core = stripped(build / "python" / "neso" / "_core.abi3.so", folder)

@@ -2,6 +2,9 @@
 // hand.
 #include <elf.h>
 
+#include <filesystem>
+#include <set>
+
 #include "lower/memory/memory.h"
 #include "package/package.h"
 #include "test/harness.h"
@@ -168,6 +171,87 @@ TEST_F(Cli, MistypedWordsGetASuggestion) {
   o = neso("compile m.pt2 -o m.neso --traget cpu");
   EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("'--traget' is no option of neso compile; did you mean '--target'?"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, ARunIsTraced) {
+  makePackage("m.neso");
+  makeInputs();
+  Outcome o = neso("run m.neso --input in.safetensors -o out.safetensors --trace t.json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const std::string trace = slurp(dir + "t.json");
+  EXPECT_EQ(trace.find("{\"displayTimeUnit\": \"ms\", \"traceEvents\": ["), 0u) << trace;
+  size_t steps = 0;
+  for (size_t at = 0; (at = trace.find("\"cat\": \"step\"", at)) != std::string::npos; ++at) ++steps;
+  EXPECT_GT(steps, 1u);
+  EXPECT_NE(trace.find("\"grid\": ["), std::string::npos) << trace;
+  // Whether it is JSON, others say.
+  if (std::system("command -v python3 >/dev/null") == 0)
+    EXPECT_EQ(std::system(("python3 -c 'import json; e = json.load(open(\"" + dir + "t.json\"))[\"traceEvents\"]; run = [x for x in e if x.get(\"cat\") == \"run\"][0]; "
+                           "assert sum(x[\"dur\"] for x in e if x.get(\"cat\") == \"step\") <= run[\"dur\"] * 1.001 + 1'").c_str()), 0);
+}
+
+TEST_F(Cli, ExplainSaysWhatACodeMeans) {
+  Outcome o = neso("explain E0250");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out.find("E0250 OpUnsupported (error)\n\n    operator '{}' is not supported"), 0u) << o.out;
+  EXPECT_NE(o.out.find("torch.compile(model, backend="), std::string::npos) << o.out;
+  EXPECT_EQ(neso("explain opunsupported").out, o.out);
+  EXPECT_EQ(neso("explain E0826").out.find("E0826 NESO_INPUT_DIM"), 0u);
+  o = neso("explain E0251a");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("there is no diagnostic 'E0251a'; did you mean 'E0251'?"), std::string::npos) << o.err;
+  EXPECT_EQ(neso("explain E0101 --json").out.find("{\"code\": \"E0101\", \"name\": \"FileUnreadable\", \"severity\": \"error\", \"message\": \"cannot read"), 0u);
+}
+
+// Each heading of docs/errors belongs to a diagnostic, and each area has a text.
+TEST_F(Cli, EveryExplanationHasItsDiagnostic) {
+  std::set<std::string> known;
+  std::stringstream all(neso("explain all --json").out);
+  for (std::string line; std::getline(all, line);) {
+    known.insert(line.substr(10, 5));
+    EXPECT_EQ(line.find("\"area\": \"\""), std::string::npos) << line;
+  }
+  EXPECT_GT(known.size(), 300u);
+  for (const auto &entry : std::filesystem::directory_iterator(NESO_SOURCE_DIR "/docs/errors")) {
+    std::stringstream file(slurp(entry.path()));
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with("## ")) EXPECT_EQ(known.count(line.substr(3)), 1u) << line;
+  }
+}
+
+TEST_F(Cli, WordsAreCompleted) {
+  EXPECT_EQ(neso("__complete ver").out.find("verify\t"), 0u);
+  EXPECT_EQ(neso("__complete kernel a").out.find("analyze\t"), 0u);
+  const std::string options = neso("__complete compile m.pt2 --ta").out;
+  EXPECT_EQ(options.find("--target\t"), 0u) << options;
+  EXPECT_EQ(neso("__complete compile --format ''").out, "neso\t\naoti\t\n");
+  EXPECT_EQ(neso("__complete compile --format a").out, "aoti\t\n");
+  EXPECT_EQ(neso("__complete run ''").out, "") << "a file is named here";
+  write("ask.sh", std::string("PATH=" NESO_BINARY_DIR "/bin:$PATH; eval \"$(neso completion bash)\"; COMP_WORDS=(neso compile m.pt2 --upd); "
+                              "COMP_CWORD=3; _neso; echo \"${COMPREPLY[@]}\"\n"));
+  if (std::system("command -v bash >/dev/null") == 0) {
+    std::system(("cd " + dir + " && bash ask.sh > answer").c_str());
+    EXPECT_EQ(slurp(dir + "answer"), "--updatable\n");
+  }
+}
+
+TEST_F(Cli, HelpManualAndReferenceComeFromTheOptions) {
+  EXPECT_EQ(neso("help compile").out, neso("compile --help").out);
+  const std::string manual = neso("__man compile").out;
+  EXPECT_EQ(manual.find(".TH neso-compile 1"), 0u) << manual;
+  EXPECT_NE(manual.find("\\fB\\-\\-updatable\\fR"), std::string::npos) << manual;
+  const std::string reference = neso("__reference").out;
+  EXPECT_NE(reference.find("## neso kernel\n"), std::string::npos);
+  EXPECT_NE(reference.find("| `--format` | neso\\|aoti | "), std::string::npos) << reference;
+}
+
+// A terminal of the program script, whose copy of what was shown is read.
+TEST_F(Cli, ATerminalSeesHowCompilingGoesOn) {
+  if (std::system("command -v script >/dev/null")) GTEST_SKIP() << "no program script";
+  const std::string compile = NESO_BINARY_DIR "/bin/neso compile " NESO_SOURCE_DIR "/tests/goldens/models/resnet/export.pt2 -o m.neso";
+  std::system(("cd " + dir + " && script -qec '" + compile + "' shown >/dev/null && " + compile + " 2>plain").c_str());
+  EXPECT_NE(slurp(dir + "shown").find("code for the CPU, kernel "), std::string::npos) << slurp(dir + "shown");
+  EXPECT_EQ(slurp(dir + "plain").find("code for the CPU"), std::string::npos);
 }
 
 TEST_F(Cli, DiagnosticsAsJsonLines) {

@@ -87,6 +87,107 @@ TEST_F(KernelCli, RunCompiledAndInterpretedGiveTheSame) {
   }
 }
 
+TEST_F(KernelCli, TheSignatureIsThatOfTheValues) {
+  for (const char *how : {"", "--interpret"}) {
+    Outcome r = kernel(std::string("run k.py:scale --constexpr BLOCK=32 ") + launch + "-o o.safetensors " + how);
+    ASSERT_EQ(r.code, 0) << r.err;
+    auto out = load("o.safetensors");
+    for (int i = 0; i < 40; ++i)
+      EXPECT_EQ(out["out_ptr"][static_cast<size_t>(i)], i < 33 ? static_cast<float>(i) * 0.5f + 100 : -1.0f) << i;
+  }
+  Outcome r = kernel("run k.py:scale --constexpr BLOCK=32 --grid 1 --arg @t.safetensors#a -o o.safetensors");
+  EXPECT_NE(r.err.find("it takes 6 arguments (x_ptr, bias_ptr, out_ptr, n, factor, STEP), 1 are given"),
+            std::string::npos)
+      << r.err;
+}
+
+TEST_F(KernelCli, GridsAreExpressions) {
+  for (const char *grid : {"'cdiv(n, BLOCK)'", "'(n + BLOCK - 1) // BLOCK, 1'", "'lambda meta: (triton.cdiv(n, meta[\"BLOCK\"]),)'"}) {
+    Outcome r = kernel("run " + scale + "--grid " + grid +
+                       " --arg @t.safetensors#a --arg none --arg @t.safetensors#o --arg 40 --arg 2.0 --arg 1 -o o.safetensors");
+    ASSERT_EQ(r.code, 0) << grid << r.err;
+    EXPECT_EQ(load("o.safetensors")["out_ptr"][39], 78.0f) << grid;
+  }
+}
+
+TEST_F(KernelCli, AnAutotunedKernelSaysItsConfig) {
+  write("tuned.py", R"(import triton
+import triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 16}, num_warps=2)], key=["n"])
+@triton.jit
+def twice(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+)");
+  Outcome r = kernel("run tuned.py:twice --grid 'cdiv(n, BLOCK)' --arg @t.safetensors#a --arg 40 -o o.safetensors");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("twice runs with num_warps=2, BLOCK=16 over a grid of 3 x 1 x 1"), std::string::npos) << r.err;
+  EXPECT_EQ(load("o.safetensors")["x"][39], 78.0f);
+}
+
+TEST_F(KernelCli, PackagesRun) {
+  ASSERT_EQ(kernel("compile " + scale + "-o k.neso").code, 0);
+  for (const char *name : {"", ":scale"}) {
+    Outcome r = kernel(std::string("run k.neso") + name +
+                       " --grid 'cdiv(n, BLOCK)' --arg @t.safetensors#a --arg @t.safetensors#b --arg @t.safetensors#o --arg 33 --arg 0.5 "
+                       "--arg 1 -o o.safetensors");
+    ASSERT_EQ(r.code, 0) << r.err;
+    auto out = load("o.safetensors");
+    for (int i = 0; i < 40; ++i)
+      EXPECT_EQ(out["out_ptr"][static_cast<size_t>(i)], i < 33 ? static_cast<float>(i) * 0.5f + 100 : -1.0f) << i;
+  }
+  Outcome r = kernel("bench k.neso " + launch + "--iters 3 --json");
+  EXPECT_EQ(r.out.rfind("{\"warm\": {\"median_ms\": ", 0), 0u) << r.out << r.err;
+  r = kernel("run k.neso:other " + launch + "-o o.safetensors");
+  EXPECT_NE(r.err.find("error[E0811]"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("it holds scale"), std::string::npos) << r.err;
+  r = kernel("run k.neso --interpret " + launch + "-o o.safetensors");
+  EXPECT_NE(r.err.find("a package holds machine code"), std::string::npos) << r.err;
+  ASSERT_EQ(kernel("compile k.py:tile --signature 'tensordesc<fp32[4,4]>,*fp32' --constexpr B=4 -o d.neso").code, 0);
+  r = kernel("run d.neso --grid 1 --arg @t.safetensors#m --arg @t.safetensors#o -o o.safetensors");
+  ASSERT_EQ(r.code, 0) << r.err;
+  auto out = load("o.safetensors");
+  for (int i = 0; i < 16; ++i)
+    EXPECT_EQ(out["out_ptr"][static_cast<size_t>(i)], static_cast<float>((1 + i / 4) * 8 + 2 + i % 4));
+}
+
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+
+TEST_F(KernelCli, ACProgramLaunchesByTheHeader) {
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "the archive needs the sanitizer's own linking";
+#endif
+  if (std::system("command -v cc >/dev/null")) GTEST_SKIP() << "no C compiler";
+  Outcome r = kernel("compile " + scale + "-o k.neso --header k.h");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(slurp(dir + "k.h").find("x_ptr: its address is a multiple of 16"), std::string::npos) << slurp(dir + "k.h");
+  write("main.c", R"(#include <stdio.h>
+#include <stdlib.h>
+#include "k.h"
+int main(void) {
+  neso_model *m;
+  neso_context *c;
+  float *x = aligned_alloc(64, 256), *b = aligned_alloc(64, 256), *o = aligned_alloc(64, 256);
+  for (int i = 0; i < 40; ++i) x[i] = (float)i, b[i] = 100, o[i] = -1;
+  const uint32_t grid[3] = {(40 + SCALE_BLOCK - 1) / SCALE_BLOCK, 1, 1};
+  if (neso_model_load("k.neso", 0, &m) || neso_context_create(m, 0, &c) || scale_launch(c, grid, x, b, o, 33, 0.5f, 1))
+    return puts(neso_error_text()), 1;
+  printf("%g %g %g\n", o[0], o[32], o[33]);
+  neso_context_free(c);
+  neso_model_free(m);
+  return 0;
+}
+)");
+  ASSERT_EQ(std::system(("cd " + dir + " && cc -Wall -Werror -I" NESO_SOURCE_DIR "/runtime/include -I" NESO_SOURCE_DIR " main.c " NESO_BINARY_DIR
+                         "/lib/libneso.a -o main -lpthread -ldl -lm && ./main > out.txt")
+                            .c_str()),
+            0);
+  EXPECT_EQ(slurp(dir + "out.txt"), "100 116 -1\n");
+}
+
 TEST_F(KernelCli, AbsentPointersAndOneBufferTwice) {
   Outcome r = kernel(
       "run " + scale +

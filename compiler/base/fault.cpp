@@ -1,4 +1,5 @@
 #include "base/fault.h"
+#include "base/watch.h"
 
 #include <atomic>
 #include <csignal>
@@ -15,6 +16,7 @@ constexpr int kExitCode = 3;
 constexpr size_t kHandlerStack = size_t{64} << 10;
 
 thread_local const Working *working = nullptr;
+void (*watcher)(const Working &) = nullptr;
 
 /// The first thread that gets here goes on. Another one, or a fault in the report itself, waits for the end.
 void enterOnce() {
@@ -108,8 +110,10 @@ void *makeHandlerStack() {
 Working::Working(const char *what, std::string_view name, const SourceLoc *loc)
     : what_(what), name_(name), loc_(loc), outer_(working) {
   working = this;
+  if (watcher) watcher(*this);
 }
 Working::~Working() { working = outer_; }
+void watchWorking(void (*told)(const Working &)) { watcher = told; }
 const Working *Working::current() { return working; }
 
 WorkingThread::WorkingThread(const Working *of) : stack_(makeHandlerStack()) { working = of; }

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -12,6 +10,7 @@
 #include "backend/target.h"
 #include "base/diagnostics/cli.h"
 #include "base/diagnostics/tile.h"
+#include "driver/kernel_source.h"
 #include "driver/target.h"
 #include "frontend/triton/triton.h"
 #include "ir/tile/interp.h"
@@ -29,22 +28,13 @@ struct Kernel::State {
   tt::FuncOp function;
   std::string name;
   std::vector<KernelParameter> parameters;
+  std::vector<KernelSource::NamedText> constants;
   KernelSource source;
   int warps = 4, stages = 3;
+  bool autotuned = false;
 };
 
 namespace {
-
-triton::KernelRequest requestOf(const KernelSource &source) {
-  triton::KernelRequest r;
-  r.path = source.file, r.function = source.function, r.signature = source.signature;
-  r.constexprs = source.constexprs, r.values = source.values, r.hints = source.hints;
-  r.numWarps = source.numWarps, r.numStages = source.numStages;
-  r.searchPaths = source.searchPaths, r.debug = source.debug;
-  return r;
-}
-
-bool isTtir(const KernelSource &source) { return source.file.ends_with(".ttir"); }
 
 /// Names of the parameters of `@name` in the text of a .ttir: MLIR's parser does not keep them. Empty when they cannot
 /// be found.
@@ -108,99 +98,12 @@ Result<KernelParameter> parameterOf(tt::FuncOp function, unsigned argument, std:
   llvm::raw_string_ostream(p.element) << element;
   p.floating = llvm::isa<mlir::FloatType>(element);
   p.bits = element.isIntOrFloat() ? static_cast<int>(element.getIntOrFloatBitWidth()) : 64;
+  if (auto divisor = function.getArgAttrOfType<mlir::IntegerAttr>(argument, "tt.divisibility"))
+    p.divisor = std::max<int64_t>(divisor.getInt(), 1);
   return p;
 }
 
-/// Decimal or 0x…; nothing else around it.
-std::optional<int64_t> integerIn(const std::string &text) {
-  errno = 0;
-  char *end = nullptr;
-  int64_t v = std::strtoll(text.c_str(), &end, 0);
-  if (text.empty() || *end || errno) return std::nullopt;
-  return v;
-}
-
-bool isIntegerType(const std::string &type) {
-  return type.size() > 1 && (type[0] == 'i' || type[0] == 'u') && std::isdigit(static_cast<unsigned char>(type[1])) &&
-         type != "i1" && type != "u1";
-}
-
-/// Element types of the tile IR whose names differ from DType's.
-std::string tileName(DType t) {
-  switch (t) {
-  case DType::F8E4M3FN: return "f8E4M3FN";
-  case DType::F8E5M2: return "f8E5M2";
-  case DType::F8E4M3FNUZ: return "f8E4M3FNUZ";
-  case DType::F8E5M2FNUZ: return "f8E5M2FNUZ";
-  case DType::F8E8M0FNU: return "f8E8M0FNU";
-  default: return std::string(neso::name(t));
-  }
-}
-
 } // namespace
-
-Result<KernelSource> parseKernelSource(const std::string &text) {
-  KernelSource out;
-  size_t colon = text.rfind(':');
-  out.file = text;
-  if (colon != std::string::npos && text.find('/', colon) == std::string::npos) {
-    out.file = text.substr(0, colon);
-    out.function = text.substr(colon + 1);
-  }
-  if (isTtir(out)) return out;
-  if (!out.file.ends_with(".py"))
-    return fail(diag::KernelUnnamed, {}, text, std::string("its file is neither a .py nor a .ttir"));
-  if (!out.function.empty()) return out;
-  Result<std::vector<triton::KernelInfo>> held = triton::listKernels(out.file);
-  if (!held) return held.takeError();
-  std::string names;
-  for (const triton::KernelInfo &k : *held) names += (names.empty() ? "" : ", ") + k.name;
-  return fail(diag::KernelUnnamed, {}, text,
-              names.empty() ? "it defines no @triton.jit function" : "it defines " + names);
-}
-
-Result<std::vector<std::string>> specialiseOnValues(KernelSource &source, const std::vector<std::string> &values) {
-  std::vector<std::string> names;
-  if (isTtir(source)) return names;
-  Result<std::vector<triton::BoundParam>> bound = triton::bindSignature(requestOf(source));
-  if (!bound) return bound.takeError();
-  std::erase_if(*bound, [](const triton::BoundParam &p) { return p.type == "constexpr"; });
-  if (bound->size() != values.size()) {
-    std::string list;
-    for (const triton::BoundParam &p : *bound) list += (list.empty() ? "" : ", ") + p.name;
-    return fail(diag::TileBadArguments, {}, source.function,
-                fmt::format("it takes {} arguments ({}), {} are given", bound->size(), list, values.size()));
-  }
-  std::string signature;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const triton::BoundParam &p = (*bound)[i];
-    const std::string &value = values[i];
-    names.push_back(p.name);
-    // By name: a value that becomes a constexpr must not move the types of the others.
-    signature += (i ? ", " : "") + p.name + ":" + p.type;
-    if (value == "none" || value == "None") {
-      source.constexprs.emplace_back(p.name, "None");
-      continue;
-    }
-    if (value.starts_with("@")) continue;
-    source.values.emplace_back(p.name, value == "true" ? "True" : value == "false" ? "False" : value);
-    bool hinted =
-        std::any_of(source.hints.begin(), source.hints.end(), [&](const auto &h) { return h.first == p.name; });
-    std::optional<int64_t> number = integerIn(value);
-    if (hinted || p.doNotSpecialize || !isIntegerType(p.type) || !number) continue;
-    if (*number == 1)
-      source.hints.emplace_back(p.name, "equal_to_1");
-    else if (*number % 16 == 0)
-      source.hints.emplace_back(p.name, "divisible_by_16");
-  }
-  source.signature = signature;
-  return names;
-}
-
-bool KernelParameter::accepts(DType dtype) const {
-  if (floating) return tileName(dtype) == element;
-  return (isInteger(dtype) || dtype == DType::Bool) && itemSize(dtype) * 8 == std::max(bits, 8);
-}
 
 Kernel::Kernel(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Kernel::Kernel(Kernel &&) noexcept = default;
@@ -253,7 +156,10 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
     state->module = std::move(compiled->module);
     state->warps = compiled->numWarps, state->stages = compiled->numStages;
     state->function = *state->module->getOps<tt::FuncOp>().begin();
+    state->autotuned = !compiled->info.configs.empty();
+    state->constants.emplace_back("num_warps", std::to_string(state->warps));
     for (const triton::KernelParam &p : compiled->params) {
+      if (p.argCount == 0) state->constants.emplace_back(p.name, p.value);
       if (p.argCount == 0) continue;
       if (p.type.starts_with("("))
         for (unsigned i = 0; i < p.argCount; ++i) starts.emplace_back(p.firstArg + i, p.name + "." + std::to_string(i));
@@ -269,6 +175,9 @@ Result<Kernel> Kernel::read(const KernelSource &source) {
   }
   return Kernel(std::move(state));
 }
+
+const std::vector<KernelSource::NamedText> &Kernel::constants() const { return state_->constants; }
+bool Kernel::autotuned() const { return state_->autotuned; }
 
 KernelMutation Kernel::mutation() const {
   KernelEffects effects = analyzeEffects(state_->function);
@@ -347,9 +256,8 @@ Result<std::string> Kernel::package(const std::string &target, const std::vector
   for (const Diagnostic &warning : made->warnings)
     if (notes) notes->push_back(warning.str());
   PackageContents contents;
-  std::string names;
-  for (const KernelParameter &p : state_->parameters) names += (names.empty() ? "" : ", ") + p.name + ": " + p.type;
-  kernel.metadata.emplace_back("parameters", names);
+  kernel.metadata.emplace_back("parameters", parameterText(state_->parameters));
+  for (const auto &[name, value] : state_->constants) kernel.metadata.emplace_back("constant." + name, value);
   contents.kernels.push_back(std::move(kernel));
   contents.code = std::move(made->code), contents.caps = targets->best().caps;
   return packageBytes(contents);
@@ -378,45 +286,10 @@ Status Kernel::interpret(const std::vector<KernelValue> &values, std::array<int6
 }
 
 std::vector<neso_arg> Kernel::arguments(const std::vector<KernelValue> &values) const {
-  std::vector<neso_arg> out;
-  auto integer = [&](int64_t v) {
-    neso_arg a;
-    a.i64 = v;
-    out.push_back(a);
-  };
-  for (size_t i = 0; i < values.size(); ++i) {
-    const KernelParameter &p = state_->parameters[i];
-    const KernelValue &v = values[i];
-    neso_arg a;
-    a.i64 = 0;
-    if (p.kind == KernelParameter::Integer)
-      a.i64 = v.integer;
-    else if (p.kind == KernelParameter::Float && p.bits == 64)
-      a.f64 = v.real;
-    else if (p.kind == KernelParameter::Float)
-      a.f32 = static_cast<float>(v.real);
-    else
-      a.ptr = v.data;
-    out.push_back(a);
-    if (p.kind != KernelParameter::Descriptor) continue;
-    for (int64_t s : v.sizes) integer(s);
-    for (size_t d = 0; d < v.sizes.size(); ++d) {
-      int64_t stride = 1;
-      for (size_t e = d + 1; e < v.sizes.size(); ++e) stride *= v.sizes[e];
-      integer(stride);
-    }
-  }
-  return out;
+  return packArguments(state_->parameters, values);
 }
-
 std::vector<int64_t> Kernel::bufferBytes(const std::vector<KernelValue> &values) const {
-  std::vector<int64_t> out;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const KernelParameter &p = state_->parameters[i];
-    out.push_back(p.isBuffer() ? values[i].bytes : -1);
-    if (p.kind == KernelParameter::Descriptor) out.insert(out.end(), 2 * values[i].sizes.size(), -1);
-  }
-  return out;
+  return packBufferBytes(state_->parameters, values);
 }
 
 } // namespace neso

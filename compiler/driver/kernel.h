@@ -48,6 +48,12 @@ Result<KernelSource> parseKernelSource(const std::string &text);
 /// TileBadArguments (E0414).
 Result<std::vector<std::string>> specialiseOnValues(KernelSource &source, const std::vector<std::string> &values);
 
+/// A signature for a .py that has none, from the values of its parameters: a buffer "@…" has the type that `dtypeOf` finds, an integer
+/// is i32 where it fits and else i64, a number with a point fp32, true and false u1, as Triton takes Python's values. Parameters that are
+/// constexpr or that a config or a heuristic gives have none. TileBadArguments (E0414).
+Status inferSignature(KernelSource &source, const std::vector<std::string> &values,
+                      const std::function<Result<DType>(const std::string &)> &dtypeOf);
+
 /// A parameter that has a value at run time.
 struct KernelParameter {
   enum Kind : uint8_t { Pointer, Integer, Float, Descriptor };
@@ -59,6 +65,7 @@ struct KernelParameter {
   std::string element;   // its spelling: "f32", "bf16"
   unsigned argument = 0; // its first argument of the tile function
   unsigned rank = 0;     // Descriptor: followed by `rank` i32 sizes and `rank` i64 strides, in elements
+  int64_t divisor = 1;   // the address or the number is a multiple of this at every launch
   bool isBuffer() const { return kind == Pointer || kind == Descriptor; }
   /// Whether a buffer of `dtype` may be given. Integers are told apart by width alone, bool is 8 bits.
   bool accepts(DType dtype) const;
@@ -72,6 +79,22 @@ struct KernelValue {
   double real = 0;
   std::vector<int64_t> sizes; // Descriptor: the tensor's, row-major
 };
+
+/// The same values as neso_kernel_launch takes them. One value a parameter.
+std::vector<neso_arg> packArguments(const std::vector<KernelParameter> &parameters, const std::vector<KernelValue> &values);
+/// Bytes of the buffers behind them, as neso_kernel_launch_checked takes them.
+std::vector<int64_t> packBufferBytes(const std::vector<KernelParameter> &parameters,
+                                     const std::vector<KernelValue> &values);
+
+/// What packages say of a kernel under "kernel.NAME.parameters": "x_ptr: !tt.ptr<f32>, n: i32".
+std::string parameterText(const std::vector<KernelParameter> &parameters);
+/// And back. TileBadArguments (E0414) for a text that is none.
+Result<std::vector<KernelParameter>> parametersFromText(const std::string &kernel, const std::string &text);
+
+/// A launch grid: one to three numbers, or a Python expression (also a lambda of meta) over `names`, in which cdiv is there. 1 where there
+/// is no value. TileBadArguments (E0414), errors of the front end.
+Result<std::array<uint32_t, 3>> evaluateLaunchGrid(const std::string &kernel, const std::string &text,
+                                                   const std::vector<KernelSource::NamedText> &names);
 
 struct KernelMutation {
   std::vector<std::string> mutated, read; // names of parameters, in order
@@ -89,6 +112,10 @@ public:
   const std::string &name() const;
   /// In the order of the source; those that became constants are not there.
   const std::vector<KernelParameter> &parameters() const;
+  /// Compile-time values by parameter, as Python literals; with num_warps. Nothing for a .ttir.
+  const std::vector<KernelSource::NamedText> &constants() const;
+  /// Whether some of them come from a config of triton.autotune.
+  bool autotuned() const;
   KernelMutation mutation() const;
   /// The text of one of kernelStages(). `arch`: empty: the target's usual one. CpuTargetMissing for a stage that the
   /// target does not have.
@@ -101,9 +128,8 @@ public:
   /// Executes the kernel in the interpreter of the tile IR. One value a parameter.
   Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid,
                    std::function<void(const std::string &)> print);
-  /// The same values as neso_kernel_launch takes them.
+  /// packArguments and packBufferBytes of its parameters.
   std::vector<neso_arg> arguments(const std::vector<KernelValue> &values) const;
-  /// Bytes of the buffers behind them, as neso_kernel_launch_checked takes them.
   std::vector<int64_t> bufferBytes(const std::vector<KernelValue> &values) const;
 
 private:

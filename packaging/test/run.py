@@ -38,6 +38,15 @@ def check_sdk(folder, prefix, model):
     assert run(folder / "by_pkg_config", folder / "consumer" / "tiny.neso") == "2 4 6 8 "
 
 
+def check_words(prefix):
+    """Manual pages and completions."""
+    pages = {p.name for p in (prefix / "share/man/man1").glob("*.1")}
+    assert {"neso.1", "neso-compile.1", "neso-kernel.1", "neso-kernel-run.1"} <= pages, pages
+    if shutil.which("man"):
+        assert "--updatable" in run("man", "-l", prefix / "share/man/man1/neso-compile.1", env={**os.environ, "MANWIDTH": "200", "MANPAGER": "cat"})
+    assert "complete" in (prefix / "share/bash-completion/completions/neso").read_text()
+
+
 def check_wheels(folder, model):
     if not (build / "python/neso/_core.abi3.so").exists():
         return print("no Python package was built: wheels are not checked")
@@ -75,7 +84,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         model = tiny_model(folder)
-        run("cmake", "--install", build, "--prefix", folder / "prefix", "--component", "runtime")
+        for component in ("runtime", "development", "compiler"):
+            run("cmake", "--install", build, "--prefix", folder / "prefix", "--component", component)
+        check_words(folder / "prefix")
         check_sdk(folder, folder / "prefix", model)
         sdk = check_wheels(folder, model)
         if sdk:

@@ -27,7 +27,7 @@ def test_block_runs(page, number, language, text, folders):
     done = subprocess.run(command, cwd=folders[page], capture_output=True, text=True,
                           env={**os.environ, "NESO_CACHE_DIR": str(folders[page]), "PATH": f"{program}:{os.environ['PATH']}"})
     assert done.returncode == 0, done.stderr
-    assert done.stdout and "False" not in done.stdout
+    assert language == "sh" or (done.stdout and "False" not in done.stdout)
 
 
 def test_the_site_has_a_page_for_every_diagnostic(tmp_path):

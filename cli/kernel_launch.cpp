@@ -1,0 +1,203 @@
+#include "kernel_launch.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+
+#include "base/diagnostics/cli.h"
+#include "base/diagnostics/tile.h"
+#include "model_file.h"
+
+namespace neso::cli {
+namespace {
+/// K=V, split at the first '='. The form was checked when the command line was read.
+std::pair<std::string, std::string> pairOf(const std::string &text) {
+  size_t equals = text.find('=');
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+
+/// "k.neso:add" as ("k.neso", "add"); nothing for another kind of source.
+std::optional<std::pair<std::string, std::string>> packageOf(const std::string &source) {
+  const std::string ending = ".neso";
+  if (source.ends_with(ending)) return std::pair{source, std::string()};
+  const size_t at = source.rfind(ending + ":");
+  if (at == std::string::npos) return std::nullopt;
+  return std::pair{source.substr(0, at + ending.size()), source.substr(at + ending.size() + 1)};
+}
+
+/// Whether a compile-time value is a number, a text, True, False or None, and not the name of something.
+bool isLiteral(const std::string &text) {
+  const unsigned char c = text.empty() ? 0 : static_cast<unsigned char>(text[0]);
+  return std::isdigit(c) || c == '-' || c == '\'' || c == '"' || text == "True" || text == "False" || text == "None";
+}
+} // namespace
+
+Result<KernelSource> sourceOf(const KernelOptions &o) {
+  Result<KernelSource> s = parseKernelSource(o.source);
+  if (!s) return s;
+  s->signature = o.signature;
+  for (const std::string &c : o.constexprs) s->constexprs.push_back(pairOf(c));
+  for (const std::string &h : o.hints) s->hints.push_back(pairOf(h));
+  if (o.numWarps) s->numWarps = o.numWarps;
+  if (o.numStages) s->numStages = o.numStages;
+  s->searchPaths = o.paths;
+  s->debug = o.debug;
+  return s;
+}
+
+
+Launch::~Launch() {
+  neso_context_free(context_);
+  neso_model_free(model_);
+}
+
+Status Launch::prepare(const KernelOptions &o) {
+  device_ = o.device;
+  if (Status s = device_.parse(); !s) return s;
+  const auto package = packageOf(o.source);
+  if (Status s = package ? readPackage(o, package->first, package->second) : readSource(o); !s) return s;
+  if (Status s = readGrid(o); !s) return s;
+  if (o.interpret) return Status::ok();
+  if (!package)
+    if (Status s = build(o); !s) return s;
+  return makeContext(o);
+}
+
+Status Launch::readSource(const KernelOptions &o) {
+  Result<KernelSource> source = sourceOf(o);
+  if (!source) return source.takeError();
+  if (Status s = inferSignature(*source, o.args, dtypeOfArgument); !s) return s;
+  Result<std::vector<std::string>> names = specialiseOnValues(*source, o.args);
+  if (!names) return names.takeError();
+  Result<Kernel> kernel = Kernel::read(*source);
+  if (!kernel) return kernel.takeError();
+  kernel_.emplace(std::move(*kernel));
+  name_ = kernel_->name(), parameters_ = kernel_->parameters(), constants_ = kernel_->constants();
+  Result<KernelArguments> args = readKernelArguments(name_, parameters_, o.args, *names);
+  if (!args) return args.takeError();
+  arguments = std::move(*args);
+  return Status::ok();
+}
+
+Status Launch::readPackage(const KernelOptions &o, const std::string &path, const std::string &kernel) {
+  const auto unnamed = [&](const std::string &why) { return fail(diag::KernelUnnamed, {}, o.source, why); };
+  if (o.interpret || !o.signature.empty() || !o.constexprs.empty() || !o.hints.empty() || o.numWarps || o.numStages)
+    return unnamed("a package holds machine code, whose signature and constexprs are fixed and which nobody interprets");
+  neso_model_options options{};
+  options.struct_size = sizeof options;
+  if (neso_status s = neso_model_load(path.c_str(), &options, &model_); s != NESO_OK) return runtimeError(s);
+  std::string held;
+  for (int32_t i = 0; i < neso_model_kernel_count(model_); ++i) {
+    neso_kernel_info info;
+    neso_model_kernel(model_, i, &info);
+    const char *text = neso_model_metadata(model_, fmt::format("kernel.{}.parameters", info.name).c_str());
+    if (!text) continue;
+    held += (held.empty() ? "" : ", ") + std::string(info.name);
+    if (!kernel.empty() && kernel != info.name) continue;
+    if (!name_.empty()) name_.clear(), i = neso_model_kernel_count(model_);
+    else name_ = info.name;
+  }
+  if (name_.empty()) return unnamed(held.empty() ? "it holds a model, which neso run runs" : "it holds " + held);
+  Result<std::vector<KernelParameter>> parameters =
+      parametersFromText(name_, neso_model_metadata(model_, fmt::format("kernel.{}.parameters", name_).c_str()));
+  if (!parameters) return parameters.takeError();
+  parameters_ = std::move(*parameters);
+  const std::string prefix = fmt::format("kernel.{}.constant.", name_);
+  for (int32_t i = 0; const char *key = neso_model_metadata_key(model_, i); ++i)
+    if (std::string(key).starts_with(prefix))
+      constants_.emplace_back(std::string(key).substr(prefix.size()), neso_model_metadata(model_, key));
+  Result<KernelArguments> args = readKernelArguments(name_, parameters_, o.args, {});
+  if (!args) return args.takeError();
+  arguments = std::move(*args);
+  return Status::ok();
+}
+
+Status Launch::readGrid(const KernelOptions &o) {
+  std::vector<KernelSource::NamedText> names;
+  for (const auto &constant : constants_)
+    if (isLiteral(constant.second)) names.push_back(constant);
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (parameters_[i].kind == KernelParameter::Integer)
+      names.emplace_back(parameters_[i].name, std::to_string(arguments.values[i].integer));
+  Result<std::array<uint32_t, 3>> grid = evaluateLaunchGrid(o.source, o.grid, names);
+  if (!grid) return grid.takeError();
+  grid_ = *grid;
+  return Status::ok();
+}
+
+void Launch::sayConfig() const {
+  if (!kernel_ || !kernel_->autotuned()) return;
+  std::string text;
+  for (const auto &[name, value] : constants_) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, value);
+  std::fprintf(stderr, "%s runs with %s over a grid of %u x %u x %u\n", name_.c_str(), text.c_str(), grid_[0], grid_[1], grid_[2]);
+}
+
+Status Launch::interpret() {
+  auto print = [](const std::string &line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  return kernel_->interpret(arguments.values, {grid_[0], grid_[1], grid_[2]}, print);
+}
+
+neso_status Launch::launch() {
+  return neso_kernel_launch_checked(context_, name_.c_str(), grid_.data(), args_.data(), argBytes_.data(), args_.size());
+}
+
+Status Launch::collect() {
+  if (neso_status s = neso_context_synchronize(context_); s != NESO_OK) return runtimeError(s);
+  for (const auto &[host, there] : onDevice_)
+    if (Status s = copy(plain(host, there.second, NESO_CPU), plain(there.first, there.second, device_.kind)); !s) return s;
+  return Status::ok();
+}
+
+neso_tensor Launch::plain(void *data, const int64_t &bytes, neso_device_kind kind) const {
+  return {data, &bytes, nullptr, 1, NESO_U8, kind, kind == device_.kind ? device_.index : 0};
+}
+
+Status Launch::copy(const neso_tensor &to, const neso_tensor &from) const {
+  neso_status s = neso_tensor_copy(context_, &to, &from);
+  return s == NESO_OK ? Status::ok() : Status(runtimeError(s));
+}
+
+// Each buffer of the host gets one on the GPU, so that parameters that share a buffer share it there.
+Status Launch::moveToDevice(std::vector<KernelValue> &values) {
+  for (KernelValue &v : values) {
+    if (!v.data) continue;
+    auto [it, added] = onDevice_.try_emplace(v.data, std::pair<void *, int64_t>{nullptr, v.bytes});
+    if (added) {
+      if (neso_status s = neso_context_allocate(context_, static_cast<size_t>(v.bytes), &it->second.first); s != NESO_OK)
+        return runtimeError(s);
+      if (Status s = copy(plain(it->second.first, v.bytes, device_.kind), plain(v.data, v.bytes, NESO_CPU)); !s) return s;
+    }
+    v.data = it->second.first;
+  }
+  return Status::ok();
+}
+
+Status Launch::build(const KernelOptions &o) {
+  Result<DeviceChoice::Code> code = device_.code();
+  if (!code) return code.takeError();
+  std::vector<std::string> archs = o.archs.empty() ? std::vector{code->arch} : o.archs;
+  std::replace(archs.begin(), archs.end(), std::string(kNativeArch), code->arch);
+  Result<std::string> bytes = kernel_->package(code->target, archs, nullptr, o.ptxas);
+  if (!bytes) return bytes.takeError();
+  bytes_ = std::move(*bytes);
+  if (neso_status s = neso_model_load_memory(bytes_.data(), bytes_.size(), nullptr, &model_); s != NESO_OK)
+    return runtimeError(s);
+  return Status::ok();
+}
+
+Status Launch::makeContext(const KernelOptions &o) {
+  neso_context_options options{};
+  options.struct_size = sizeof options;
+  options.threads = o.threads;
+  device_.apply(options);
+  if (neso_status s = neso_context_create(model_, &options, &context_); s != NESO_OK) return runtimeError(s);
+  std::vector<KernelValue> values = arguments.values;
+  if (device_.apart())
+    if (Status s = moveToDevice(values); !s) return s;
+  args_ = packArguments(parameters_, values);
+  argBytes_ = packBufferBytes(parameters_, values);
+  return Status::ok();
+}
+
+} // namespace neso::cli

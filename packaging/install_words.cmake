@@ -1,0 +1,35 @@
+# At installation: what the program says of itself, as files that man and shells look for.
+set(root "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/${NESO_DATA}")
+file(MAKE_DIRECTORY ${root}/man/man1)
+
+function(ask file)
+  execute_process(COMMAND ${NESO_BUILT} ${ARGN} OUTPUT_VARIABLE text RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "neso ${ARGN} failed")
+  endif()
+  file(WRITE ${file} "${text}")
+  message(STATUS "Installing: ${file}")
+endfunction()
+
+function(manual)
+  list(JOIN ARGN "-" name)
+  if(name STREQUAL "")
+    set(name neso)
+  else()
+    set(name neso-${name})
+  endif()
+  ask(${root}/man/man1/${name}.1 __man ${ARGN})
+  # The verbs inside.
+  execute_process(COMMAND ${NESO_BUILT} __complete ${ARGN} "" OUTPUT_VARIABLE verbs)
+  # A line is a verb, a tab, and what it does.
+  string(REGEX MATCHALL "[a-z]+\t" verbs "${verbs}")
+  foreach(word ${verbs})
+    string(STRIP "${word}" verb)
+    manual(${ARGN} ${verb})
+  endforeach()
+endfunction()
+manual()
+
+ask(${root}/bash-completion/completions/neso completion bash)
+ask(${root}/zsh/vendor-completions/_neso completion zsh)
+ask(${root}/fish/vendor_completions.d/neso.fish completion fish)
