@@ -56,6 +56,10 @@ def positions(x):
     return x.nonzero(), (x > 0).nonzero().shape[0]
 
 
+def listed(x):
+    return torch.argwhere(x > 0), torch.argwhere(x[0]) + 1
+
+
 def columns(x):
     i, j = torch.where(x > 0)
     return i * 10 + j, x[i, j]
@@ -206,6 +210,7 @@ def data_sizes():
         Case("item_arithmetic", item_arithmetic, lambda: (x(), n(3), n(2)), more=[lambda: (x(), n(0), n(4)), lambda: (x(), n(0), n(0))], exact=False),
         Case("split_by_list", split_by_list, lambda: (x(), n([2, 4])), more=[lambda: (x(), n([6, 0])), lambda: (x(), n([0, 6]))]),
         Case("positions", positions, lambda: (grid(),), more=[lambda: (torch.zeros(6, 4),), lambda: (every(),)], exact=False),
+        Case("listed", listed, lambda: (grid(),), more=[lambda: (torch.zeros(6, 4),), lambda: (every(),)], exact=False),
         Case("columns", columns, lambda: (grid(),), more=[lambda: (none(),), lambda: (every(),)], exact=False),
         Case("masked", masked, lambda: (grid(),), more=[lambda: (none(),), lambda: (every(),)]),
         Case("masked_rows", masked_rows, lambda: (grid(),), more=[lambda: (none(),), lambda: (every(),)]),
@@ -365,5 +370,10 @@ def late_sorts():
     return [Case("sorted_selection", lambda x: x.masked_select(x > 0).sort(0)[0], some(0.5), more=[some(0.0), some(1.0)])]
 
 
+def wide_bounds():
+    """Torch writes bounds of sizes as wide as the user gave them."""
+    return [Case("rows", lambda x: x.softmax(0) * 2, lambda: (torch.randn(6, 4),), dynamic=({0: Dim("rows", min=2, max=1 << 70)},), more=[lambda: (torch.randn(9, 4),)])]
+
+
 def groups():
-    return {"late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}
+    return {"wide_bounds": wide_bounds(), "late_sorts": late_sorts(), "data_sizes": data_sizes(), "regions": regions()}

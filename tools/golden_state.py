@@ -116,6 +116,10 @@ def statistics(m, x):
     return F.batch_norm(x, m.k, m.v, training=True, momentum=0.25)
 
 
+def instance_statistics(m, x):
+    return F.instance_norm(x, m.k, m.v, use_input_stats=True, momentum=0.3)
+
+
 def input_and_buffer(m, x, y):
     x.add_(y)
     m.a.add_(x)
@@ -159,6 +163,7 @@ CASES = [
     Case("part_written", one(lambda: torch.randn(5, 4).t()), part_written, normal(4, 2)),
     Case("parameter", one(lambda: nn.Parameter(torch.randn(6, 4).t())), parameter, normal(4, 6)),
     Case("statistics", parts(lambda: torch.ones(2, 3), lambda c: c[0], lambda c: c[1]), statistics, normal(4, 3, 5)),
+    Case("instance_statistics", parts(lambda: torch.ones(2, 3), lambda c: c[0], lambda c: c[1]), instance_statistics, normal(4, 3, 5)),
     Case("input_and_buffer", one(lambda: torch.randn(6, 4).t()), input_and_buffer, lambda: torch.randn(6, 4).t(), normal(4, 6)),
     Case("updated_twice", one(lambda: torch.randn(4, 6)), updated_twice, normal(4, 6)),
     Case("dynamic", one(lambda: torch.randn(6, 4).t()), lambda m, x: (m.a.add_(x.sum(0)), x * m.a)[1], lambda: torch.randn(int(torch.randint(2, 9, ())), 4, 6),

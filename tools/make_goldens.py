@@ -221,10 +221,12 @@ def main():
     import golden_edges
     import golden_models
     import golden_ops
+    import golden_quantised
     import golden_scaling
     import golden_state
+    import golden_training
     jobs = {f"models/{f.name}": (write_model, f) for f in golden_models.FAMILIES}
-    jobs |= {f"ops/{name}": (write_group, group) for name, group in (golden_ops.groups() | golden_edges.groups() | golden_scaling.groups() | golden_data.groups() | {"attention": golden_attention.attention()}).items()}
+    jobs |= {f"ops/{name}": (write_group, group) for name, group in (golden_ops.groups() | golden_edges.groups() | golden_scaling.groups() | golden_data.groups() | golden_training.groups() | golden_quantised.groups() | {"attention": golden_attention.attention()}).items()}
     jobs["state"] = (write_state, golden_state.CASES)
     torch.set_num_threads(1)
     failed = 0

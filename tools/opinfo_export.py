@@ -15,6 +15,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import time
 import warnings
 import zlib
@@ -211,6 +212,14 @@ def export_op(op, args):
     index_path.write_text(json.dumps(records))
 
 
+def warm_up():
+    """torch.export loads most of itself at its first use: once here, and not in every child."""
+    torch.set_num_threads(1)
+    program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),), strict=False)
+    with tempfile.TemporaryDirectory() as scratch:
+        cases.save_program(program.run_decompositions(), Path(scratch) / "model.pt2")
+
+
 def merge(out):
     """Collects the per-operator files into OUT/index.json; returns (samples, skipped)."""
     samples, skipped = [], []
@@ -238,6 +247,7 @@ def main():
     from torch.testing._internal.common_methods_invocations import op_db
     ops = [op for op in op_db if re.search(args.ops, op_name(op))]
     Path(args.out).mkdir(parents=True, exist_ok=True)
+    warm_up()
     running, begun, finished = {}, time.time(), 0
     queue = list(reversed(ops))
     while queue or running:

@@ -1,6 +1,7 @@
 #include "frontend/pt2/read.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "abi/archive.h"
 #include "base/diagnostics/pt2.h"
@@ -271,6 +272,31 @@ private:
   graph::Model m_;
 };
 
+/// The text with the bounds of range_constraints within int64: torch writes them as wide as the user gave them, and no size is wider.
+/// nullopt: none of them is wider.
+std::optional<std::string> withNarrowBounds(std::string_view text) {
+  constexpr std::string_view kMost = "9223372036854775807";
+  size_t at = text.find("\"range_constraints\"");
+  if (at == std::string_view::npos || (at = text.find('{', at)) == std::string_view::npos) return std::nullopt;
+  std::string out(text.substr(0, at));
+  bool changed = false;
+  int depth = 0;
+  do {
+    const char c = text[at];
+    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    size_t end = c == '"' ? text.find('"', at + 1) : at;
+    if (end == std::string_view::npos) return std::nullopt;
+    while (c != '"' && end < text.size() && std::isdigit(static_cast<unsigned char>(text[end]))) ++end;
+    const std::string_view token = text.substr(at, std::max(end + (c == '"'), at + 1) - at);
+    const bool wide = end > at && c != '"' && (token.size() > kMost.size() || (token.size() == kMost.size() && token > kMost));
+    out += wide ? kMost : token;
+    changed |= wide;
+    at += token.size();
+  } while (depth > 0 && at < text.size());
+  out += text.substr(at);
+  return changed ? std::optional(std::move(out)) : std::nullopt;
+}
+
 Result<graph::Model> readArchive(const Archive &archive, const ReadOptions &options) {
   if (Status s = checkHeader(archive); !s) return s.takeError();
   Result<std::string> name = chooseModel(archive, options.model);
@@ -279,6 +305,8 @@ Result<graph::Model> readArchive(const Archive &archive, const ReadOptions &opti
   if (Status s = archive.verify(member); !s) return s.takeError();
   simdjson::dom::parser parser;
   std::string_view text = archive.text(member);
+  const std::optional<std::string> narrowed = withNarrowBounds(text);
+  if (narrowed) text = *narrowed;
   Json root;
   if (auto err = parser.parse(text.data(), text.size(), true).get(root))
     return fail(diag::BadJson, archive.loc(member.name), simdjson::error_message(err));

@@ -301,11 +301,73 @@ static Tensors convOp(OpCall &o) {
   return {unbatched ? select(y, 0, 0) : y};
 }
 
+/// d loss / d weight [A, B/g, k…] = sum over n, p of a[n, A, p] b[n, B, p stride - padding + k dilation]: a is the gradient of a
+/// convolution's result and b its input; of a transposed one they change places.
+static Tensor weightGradient(Lowering &ctx, const Tensor &a, const Tensor &b, const ConvSpec &c, const Sizes &sizes, DType t) {
+  const size_t spatial = sizes.size() - 2;
+  const Expr aPer = floorDiv(sizes[0], c.groups), bPer = sizes[1];
+  const Sizes in(b.sizes().begin() + 2, b.sizes().end());
+  const DType value = computeType(t);
+  ContractionSpec spec;
+  spec.ranges = {c.groups, aPer, bPer};
+  spec.ranges.insert(spec.ranges.end(), sizes.begin() + 2, sizes.end());
+  spec.reduceRanges = {a.sizes()[0]};
+  spec.reduceRanges.insert(spec.reduceRanges.end(), a.sizes().begin() + 2, a.sizes().end());
+  spec.operandType = t, spec.accType = accumulateType(t), spec.outType = t;
+  spec.lhs = [=](BodyBuilder &e, const Index &i, const Index &r) {
+    Index at{r[0], i[0] * aPer + i[1]};
+    at.insert(at.end(), r.begin() + 1, r.end());
+    return a.at(e, at);
+  };
+  spec.rhs = [=](BodyBuilder &e, const Index &i, const Index &r) {
+    Val ok = e.isTrue();
+    Index at{r[0], i[0] * bPer + i[2]};
+    for (size_t d = 0; d < spatial; ++d) {
+      at.push_back(r[d + 1] * c.stride[d] - c.padding[d] + i[d + 3] * c.dilation[d]);
+      ok = ok && e.inRange(at.back(), 0, in[d]);
+    }
+    return e.masked(ok, [&] { return b.at(e, at); }, e.constant(value, 0));
+  };
+  return reshape(ctx.contract(spec), sizes);
+}
+
+/// Gradients of the input, the weight and the bias, as many of them as output_mask asks for.
+static Tensors convBackward(OpCall &o) {
+  const Tensor grad = source(o.t("grad_output")), x = source(o.t("input")), w = source(o.t("weight"));
+  if (grad.isComplex() || x.isComplex() || w.isComplex()) return o.fail("complex numbers are not supported here");
+  const size_t spatial = w.sizes().size() - 2;
+  if (x.sizes().size() != spatial + 2) return o.fail("its input has no batch dimension");
+  ConvSpec c;
+  c.stride = spread(o.exprs("stride"), spatial, 1), c.padding = spread(o.exprs("padding"), spatial, 0);
+  c.dilation = spread(o.exprs("dilation"), spatial, 1), c.groups = o.expr("groups", 1);
+  const bool transposed = o.flag("transposed");
+  Tensors out(3);
+  const std::vector<bool> *asked = o.node.arg("output_mask") ? std::get_if<std::vector<bool>>(o.node.arg("output_mask")) : nullptr;
+  if (!asked || asked->size() != 3) return o.fail("output_mask is no list of three");
+  if ((*asked)[0]) {
+    ConvSpec back = c;
+    back.transposed = !transposed;
+    out[0] = convolve(o.ctx, grad, w, {}, back, x.sizes(), x.dtype());
+  }
+  if ((*asked)[1]) out[1] = weightGradient(o.ctx, transposed ? x : grad, transposed ? grad : x, c, w.sizes(), w.dtype());
+  if ((*asked)[2]) {
+    Dims others{0};
+    for (size_t d = 0; d < spatial; ++d) others.push_back(static_cast<int64_t>(d) + 2);
+    out[2] = sum(grad, others, false, grad.dtype());
+  }
+  // The model has a value for each that is asked for, and maybe for the others.
+  Tensors results;
+  for (size_t e = 0; e < o.node.outputs.size() && e < out.size(); ++e)
+    if (!o.node.outputs[e].empty()) results.push_back(out[e]);
+  return results;
+}
+
 void addConv(OpTable &t) {
   t.add("conv1d.default conv2d.default conv3d.default conv1d.padding conv2d.padding conv3d.padding "
         "conv_transpose1d.default "
         "conv_transpose2d.input conv_transpose3d.input convolution.default _convolution.default",
         convOp);
+  t.add("convolution_backward.default", convBackward);
 }
 
 } // namespace neso::lower

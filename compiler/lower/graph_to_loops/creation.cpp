@@ -81,7 +81,7 @@ void addCreation(OpTable &t) {
         "empty_strided.default new_empty_strided.default empty_permuted.default _efficientzerotensor.default",
         constantOf<0>);
   t.add("ones.default ones_like.default new_ones.default", constantOf<1>);
-  t.add("scalar_tensor.default", [](OpCall &o) -> Tensors { return {filled(o, o.t("s"))}; });
+  t.add("scalar_tensor.default prims::prims.scalar_tensor.default", [](OpCall &o) -> Tensors { return {filled(o, o.t("s"))}; });
   t.add("arange.default arange.start arange.start_step", arangeOp);
   t.add("linspace.default linspace.Tensor_Tensor linspace.Tensor_Scalar linspace.Scalar_Tensor logspace.default "
         "logspace.Tensor_Tensor "

@@ -181,7 +181,8 @@ Tensor lengthUnlessNegative(const Tensor &x, const Tensor &length) {
 }
 
 Tensors bincountOp(OpCall &o) {
-  const Tensor x = flatten(cast(o.t("self"), DType::I64)), weights = o.opt("weights");
+  const Tensor x = flatten(cast(o.t("self"), DType::I64)), given = o.opt("weights");
+  const Tensor weights = given.valid() ? flatten(given) : given;
   const Expr least = o.expr("minlength"), count = o.out().sizes[0];
   const DType acc = computeType(o.out().dtype);
   x.reused();
@@ -198,7 +199,7 @@ Tensors bincountOp(OpCall &o) {
   o.ctx.scatter(
       x.sizes(),
       [&](BodyBuilder &b, const Index &i) {
-        const Val one = weights.valid() ? b.cast(flatten(weights).at(b, i), acc) : b.constant(acc, 1);
+        const Val one = weights.valid() ? b.cast(weights.at(b, i), acc) : b.constant(acc, 1);
         return Lowering::ScatterItem{{b.indirect(x.at(b, i), count, false, true)}, one, {}};
       },
       bins, acc, loops::StoreMode::AtomicAdd);
@@ -258,7 +259,7 @@ Tensors itemOp(OpCall &o) {
 
 void addDataSizes(OpTable &t) {
   t.add("item.default _local_scalar_dense.default", itemOp);
-  t.add("nonzero.default", nonzeroOp);
+  t.add("nonzero.default argwhere.default", nonzeroOp);
   t.add("nonzero_numpy.default where.default", nonzeroColumns);
   t.add("masked_select.default", maskedSelect);
   t.add("bincount.default", bincountOp);

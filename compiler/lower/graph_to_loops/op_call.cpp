@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "ir/graph/ops.h"
+
 namespace neso::lower {
 
 using graph::Argument;
@@ -199,6 +201,29 @@ static std::vector<ValueId> flatOutputs(const graph::Node &node) {
   std::vector<ValueId> ids;
   for (const std::vector<ValueId> &entry : node.outputs) ids.insert(ids.end(), entry.begin(), entry.end());
   return ids;
+}
+
+const graph::TensorType *OpCall::typeOf(std::string_view name) const {
+  const Argument *a = node.arg(name);
+  const ValueId *id = a ? std::get_if<ValueId>(a) : nullptr;
+  return id && id->valid() && graph_.value(*id).kind == graph::Value::Kind::Tensor ? &graph_.value(*id).type : nullptr;
+}
+
+Tensors OpCall::instead(std::string target, const std::vector<Named> &arguments, std::vector<ValueId> results) {
+  graph::Node other;
+  other.name = node.name, other.loc = node.loc, other.module = node.module;
+  other.target = std::move(target);
+  for (const Named &a : arguments) {
+    other.args.push_back(a.value);
+    other.argNames.push_back(a.name);
+  }
+  other.outputs = {std::move(results)};
+  const LowerFn *lower = OpTable::instance().find(other.target);
+  if (!lower || !graph::bindArguments(other, graph_)) return fail("'" + other.target + "' does not take these arguments");
+  OpCall call(ctx, graph_, other, values_);
+  Tensors out = (*lower)(call);
+  if (call.failed()) return fail(call.reason());
+  return out;
 }
 
 bool OpCall::givesFloat() const {

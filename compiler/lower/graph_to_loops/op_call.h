@@ -40,6 +40,14 @@ public:
   std::string text(std::string_view name, std::string otherwise = "");
   std::optional<DType> dtype(std::string_view name);
 
+  /// The type that the exported graph states for a tensor argument; null when it is none.
+  const graph::TensorType *typeOf(std::string_view name) const;
+  /// The results of another operator, given by name and arguments, where this call would stand; refuses what that refuses.
+  struct Named {
+    std::string name;
+    graph::Argument value;
+  };
+  Tensors instead(std::string target, const std::vector<Named> &arguments, std::vector<graph::ValueId> results);
   /// The type that the exported graph states for a tensor result.
   const graph::TensorType &out(size_t i = 0) const;
   size_t outCount() const;
@@ -80,7 +88,7 @@ private:
 #define NESO_LOWER_FAMILIES(X)                                                                                         \
   X(Pointwise)                                                                                                         \
   X(Views) X(Creation) X(Reductions) X(Norm) X(Matmul) X(Conv) X(Pool) X(Indexing) X(ScanSort) X(Statistics)           \
-      X(Attention) X(Losses) X(Resize) X(Rnn) X(Fft) X(Random) X(Misc) X(Polynomials) X(DataSizes) X(Unique)
+      X(Attention) X(Losses) X(Resize) X(Rnn) X(Fft) X(Random) X(Misc) X(Polynomials) X(DataSizes) X(Unique) X(Lists) X(Quantised)
 #define NESO_DECLARE_FAMILY(F) void add##F(OpTable &table);
 NESO_LOWER_FAMILIES(NESO_DECLARE_FAMILY)
 #undef NESO_DECLARE_FAMILY

@@ -97,35 +97,23 @@ static Tensors maxPool(OpCall &o, size_t spatial) {
   return out;
 }
 
-static Tensors avgPool(OpCall &o, size_t spatial) {
-  Tensor x0 = o.t("self"), x = batched(x0, spatial);
-  Sizes kernel = spread(o.exprs("kernel_size"), spatial, {1}), stride = spread(o.exprs("stride"), spatial, kernel);
-  Sizes padding = spread(o.exprs("padding"), spatial, {0});
-  Sizes in(x.sizes().begin() + 2, x.sizes().end()), outSizes = batchedSizes(o.out().sizes, spatial);
-  DType t = x.dtype(), acc = computeType(t);
-  bool ceil = o.flag("ceil_mode"), includePad = o.flag("count_include_pad", true);
+/// How a mean over windows is taken.
+struct Averaging {
+  Sizes kernel, stride, padding, in;
+  bool ceil, includePad;
   std::optional<double> divisor;
-  if (o.has("divisor_override")) divisor = o.number("divisor_override");
-  x.reused();
-  Tensor s = o.ctx.reduce(
-      loops::ReduceKind::Sum, acc, outSizes, kernel,
-      [=](BodyBuilder &b, const Index &i, const Index &r) {
-        Index j{i[0], i[1]};
-        Val ok = b.isTrue();
-        for (size_t d = 0; d < spatial; ++d) {
-          Expr e = i[d + 2] * stride[d] - padding[d] + r[d];
-          if (ceil || !padding[d].isConst(0)) ok = ok && b.inRange(e, 0, in[d]);
-          j.push_back(e);
-        }
-        return b.masked(ok, [&] { return x.at(b, j); }, b.constant(acc, 0));
-      },
-      x.order())[0];
-  Tensor y = Tensor::lazy(o.ctx, t, outSizes, [=](BodyBuilder &b, const Index &i) {
-    Val v = s.at(b, i);
-    if (divisor) return isFloat(acc) ? v / *divisor : bin(OpKind::Div, v, *divisor);
+  Averaging(OpCall &o, size_t spatial, Sizes inputSizes)
+      : kernel(spread(o.exprs("kernel_size"), spatial, {1})), stride(spread(o.exprs("stride"), spatial, kernel)),
+        padding(spread(o.exprs("padding"), spatial, {0})), in(std::move(inputSizes)), ceil(o.flag("ceil_mode")),
+        includePad(o.flag("count_include_pad", true)) {
+    if (o.has("divisor_override")) divisor = o.number("divisor_override");
+  }
+  /// v over the number of elements of the window at `place`.
+  Val divided(BodyBuilder &b, const Index &place, Val v) const {
+    if (divisor) return isFloat(v.dtype) ? v / *divisor : bin(OpKind::Div, v, *divisor);
     Expr count = 1;
-    for (size_t d = 0; d < spatial; ++d) {
-      Expr start = i[d + 2] * stride[d] - padding[d], end = min(start + kernel[d], in[d] + padding[d]);
+    for (size_t d = 0; d < kernel.size(); ++d) {
+      Expr start = place[d] * stride[d] - padding[d], end = min(start + kernel[d], in[d] + padding[d]);
       if (!ceil && (includePad || padding[d].isConst(0)))
         count = count * kernel[d];
       else if (includePad)
@@ -133,9 +121,59 @@ static Tensors avgPool(OpCall &o, size_t spatial) {
       else
         count = count * (min(end, in[d]) - max(start, 0));
     }
-    return isFloat(acc) ? v / b.index(count, acc) : bin(OpKind::Div, v, b.index(count, acc));
+    return isFloat(v.dtype) ? v / b.index(count, v.dtype) : bin(OpKind::Div, v, b.index(count, v.dtype));
+  }
+};
+
+static Tensors avgPool(OpCall &o, size_t spatial) {
+  Tensor x0 = o.t("self"), x = batched(x0, spatial);
+  const Averaging a(o, spatial, Sizes(x.sizes().begin() + 2, x.sizes().end()));
+  Sizes outSizes = batchedSizes(o.out().sizes, spatial);
+  DType t = x.dtype(), acc = computeType(t);
+  x.reused();
+  Tensor s = o.ctx.reduce(
+      loops::ReduceKind::Sum, acc, outSizes, a.kernel,
+      [=](BodyBuilder &b, const Index &i, const Index &r) {
+        Index j{i[0], i[1]};
+        Val ok = b.isTrue();
+        for (size_t d = 0; d < spatial; ++d) {
+          Expr e = i[d + 2] * a.stride[d] - a.padding[d] + r[d];
+          if (a.ceil || !a.padding[d].isConst(0)) ok = ok && b.inRange(e, 0, a.in[d]);
+          j.push_back(e);
+        }
+        return b.masked(ok, [&] { return x.at(b, j); }, b.constant(acc, 0));
+      },
+      x.order())[0];
+  Tensor y = Tensor::lazy(o.ctx, t, outSizes, [=](BodyBuilder &b, const Index &i) {
+    return a.divided(b, Index(i.begin() + 2, i.end()), s.at(b, i));
   });
   return {reshape(y.withOrder(x.order()), o.out().sizes)};
+}
+
+/// Each element gathers from the windows that cover it, ceil(kernel / stride) of them along a dimension.
+static Tensors avgPoolBackward(OpCall &o, size_t spatial) {
+  const Tensor grad = batched(o.t("grad_output"), spatial), x = batched(o.t("self"), spatial);
+  const Averaging a(o, spatial, Sizes(x.sizes().begin() + 2, x.sizes().end()));
+  const DType acc = computeType(x.dtype());
+  const Sizes places(grad.sizes().begin() + 2, grad.sizes().end());
+  Sizes windows;
+  for (size_t d = 0; d < spatial; ++d) windows.push_back(ceilDiv(a.kernel[d], a.stride[d]));
+  grad.reused();
+  Tensor r = o.ctx.reduce(
+      loops::ReduceKind::Sum, acc, x.sizes(), windows,
+      [=](BodyBuilder &b, const Index &i, const Index &r) {
+        Index j{i[0], i[1]}, place;
+        Val ok = b.isTrue();
+        for (size_t d = 0; d < spatial; ++d) {
+          const Expr at = i[d + 2] + a.padding[d];
+          place.push_back(floorDiv(at, a.stride[d]) - r[d]);
+          ok = ok && b.inRange(place[d], 0, places[d]) && b.compare(OpKind::Lt, at - place[d] * a.stride[d], a.kernel[d]);
+        }
+        j.insert(j.end(), place.begin(), place.end());
+        return b.masked(ok, [&] { return a.divided(b, place, b.cast(grad.at(b, j), acc)); }, b.constant(acc, 0));
+      },
+      x.order())[0];
+  return {reshape(cast(r, x.dtype()), o.out().sizes)};
 }
 
 static Tensors adaptive(OpCall &o, size_t spatial, bool max) {
@@ -239,6 +277,8 @@ static Tensors fractionalMaxPool(OpCall &o, size_t spatial) {
 }
 
 void addPool(OpTable &t) {
+  t.add("avg_pool2d_backward.default", [](OpCall &o) { return avgPoolBackward(o, 2); });
+  t.add("avg_pool3d_backward.default", [](OpCall &o) { return avgPoolBackward(o, 3); });
   t.add("fractional_max_pool2d.default", [](OpCall &o) { return fractionalMaxPool(o, 2); });
   t.add("fractional_max_pool3d.default", [](OpCall &o) { return fractionalMaxPool(o, 3); });
   t.add("max_pool1d.default max_pool1d_with_indices.default", [](OpCall &o) { return maxPool(o, 1); });

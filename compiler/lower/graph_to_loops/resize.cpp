@@ -153,7 +153,6 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
   Tensor x = source(o.t("input")), grid = o.t("grid");
   int64_t mode = o.integer("interpolation_mode"), padding = o.integer("padding_mode");
   bool align = o.flag("align_corners");
-  if (mode == 2 && spatial != 2) return o.fail("bicubic interpolation is for two spatial dimensions");
   DType c = computeType(x.dtype());
   grid.reused();
   Sizes in(x.sizes().begin() + 2, x.sizes().end());
@@ -222,20 +221,24 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
       }
       return total;
     }
-    std::array<Val, 4> w[2];
-    Val base[2];
-    for (size_t d = 0; d < 2; ++d) {
-      base[d] = un(OpKind::Floor, pos[d]);
-      w[d] = cubicWeights(pos[d] - base[d]);
+    std::vector<std::array<Val, 4>> w;
+    std::vector<Val> base;
+    for (size_t d = 0; d < spatial; ++d) {
+      base.push_back(un(OpKind::Floor, pos[d]));
+      w.push_back(cubicWeights(pos[d] - base[d]));
     }
     Val total;
-    for (int p = 0; p < 4; ++p)
-      for (int q = 0; q < 4; ++q) {
-        Val y = settle(base[0] + static_cast<double>(p - 1), size[0]),
-            z = settle(base[1] + static_cast<double>(q - 1), size[1]);
-        Val v = sample({y, z}) * w[0][static_cast<size_t>(p)] * w[1][static_cast<size_t>(q)];
-        total = total.valid() ? total + v : v;
+    for (size_t tap = 0; tap < (size_t(1) << (2 * spatial)); ++tap) {
+      std::vector<Val> at;
+      Val weight;
+      for (size_t d = 0; d < spatial; ++d) {
+        const size_t k = tap >> (2 * (spatial - 1 - d)) & 3;
+        at.push_back(settle(base[d] + (static_cast<double>(k) - 1), size[d]));
+        weight = weight.valid() ? weight * w[d][k] : w[d][k];
       }
+      Val v = sample(at) * weight;
+      total = total.valid() ? total + v : v;
+    }
     return total;
   })};
 }

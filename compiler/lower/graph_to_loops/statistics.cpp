@@ -331,19 +331,49 @@ static Tensors histogramOp(OpCall &o) {
   return {countInGrid(o, unsqueeze(x, 1), {bins}, weight, o.flag("density")), bins.edges};
 }
 
-static Tensors histogramdd(OpCall &o) {
-  Tensor x = o.t("self"), weight = o.opt("weight");
-  Expr width = x.size(-1);
-  x = reshape(x, {floorDiv(x.numel(), width), width});
-  x.reused();
-  if (weight.valid()) weight = flatten(weight);
+/// [N, D]: rows of D coordinates.
+static Tensor pointsOf(OpCall &o) {
+  const Tensor x = o.t("self");
+  const Expr width = x.size(-1);
+  return reshape(x, {floorDiv(x.numel(), width), width}).reused();
+}
+
+/// Bins of equal width along each of the coordinates.
+static std::vector<Bins> equalGrid(OpCall &o, const Tensor &x) {
   Dims counts = o.ints("bins");
-  if (!width.isConst(static_cast<int64_t>(counts.size()))) return o.fail("the bins are not as many as the columns");
+  // One number is meant for all.
+  if (counts.size() == 1 && x.size(1).isConst()) counts.resize(static_cast<size_t>(x.size(1).constValue()), counts[0]);
   std::vector<Bins> bins;
+  if (!x.size(1).isConst(static_cast<int64_t>(counts.size()))) {
+    o.fail("the bins are not as many as the columns");
+    return bins;
+  }
   for (size_t d = 0; d < counts.size(); ++d)
     bins.push_back(equalBins(o, select(x, 1, Expr(static_cast<int64_t>(d))), counts[d], o.numbers("range"), d));
+  return bins;
+}
+
+static Tensors histogramdd(OpCall &o) {
+  const Tensor x = pointsOf(o);
+  Tensor weight = o.opt("weight");
+  if (weight.valid()) weight = flatten(weight);
+  std::vector<Bins> bins;
+  const graph::Argument *given = o.node.arg("bins");
+  if (given && std::holds_alternative<std::vector<graph::ValueId>>(*given)) {
+    for (const Tensor &edges : o.list("bins")) bins.push_back({cast(edges, x.dtype()).realize(), edges.size(0) - 1, false});
+    if (!x.size(1).isConst(static_cast<int64_t>(bins.size()))) return o.fail("the bins are not as many as the columns");
+  } else {
+    bins = equalGrid(o, x);
+  }
+  if (o.failed()) return {};
   Tensors out{countInGrid(o, x, bins, weight, o.flag("density"))};
   for (const Bins &b : bins) out.push_back(b.edges);
+  return out;
+}
+
+static Tensors histogramEdges(OpCall &o) {
+  Tensors out;
+  for (const Bins &b : equalGrid(o, pointsOf(o))) out.push_back(b.edges);
   return out;
 }
 
@@ -354,7 +384,10 @@ void addStatistics(OpTable &t) {
         "gradient.tensorarrayint gradient.tensorarray",
         gradientOp);
   t.add("histogram.bin_ct histogram.bins_tensor", histogramOp);
-  t.add("histogramdd.default _histogramdd_from_bin_cts.default", histogramdd);
+  t.add("histogramdd.default histogramdd.int_bins histogramdd.TensorList_bins _histogramdd_from_bin_cts.default "
+        "_histogramdd_from_bin_tensors.default",
+        histogramdd);
+  t.add("_histogramdd_bin_edges.default", histogramEdges);
   t.add("hash_tensor.default", [](OpCall &o) -> Tensors {
     // The exclusive or of the elements' bits, each as a number of 64 bits.
     Tensor x = o.t("self");

@@ -91,18 +91,19 @@ Runs neighbouringRows(const Tensor &rows) {
   return {{}, reduceDims(loops::ReduceKind::Any, differs, {0}, false, DType::Bool)};
 }
 
-/// Values, inverse and counts of the runs, which are slices of x along dim. What nobody asked for has no elements.
+/// Values, inverse and counts of the runs, which are slices of x along dim. What nobody asked for is of whatever type the model says,
+/// and nobody looks at it.
 Tensors resultsOf(OpCall &o, const Runs &runs, const Tensor &x, size_t dim) {
   const Expr n = runs.first.size(0), count = o.out().sizes[dim];
   const Tensor first = runs.first.realize(), counted = countUp(first), at = positionsOf(first, count, counted);
-  auto asked = [&](size_t k) { return o.out(k).rank() > 0 && !product(o.out(k).sizes).isConst(0); };
-  Tensor inverse = full(o.ctx, o.out(1).sizes, DType::I64, 0), counts = full(o.ctx, o.out(2).sizes, DType::I64, 0);
-  if (asked(1)) {
+  auto asked = [&](size_t k, std::string_view flag) { return o.flag(flag) && o.out(k).rank() > 0 && !product(o.out(k).sizes).isConst(0); };
+  Tensor inverse = full(o.ctx, o.out(1).sizes, o.out(1).dtype, 0), counts = full(o.ctx, o.out(2).sizes, o.out(2).dtype, 0);
+  if (asked(1, "return_inverse")) {
     inverse = addNumber(counted, -1);
     if (runs.order.valid()) inverse = scatterBack(inverse, runs.order);
     inverse = reshape(inverse, o.out(1).sizes);
   }
-  if (asked(2))
+  if (asked(2, "return_counts"))
     counts = Tensor::lazy(o.ctx, DType::I64, {count}, [=](BodyBuilder &b, const Index &i) {
       const Val more = b.compare(OpKind::Lt, i[0] + 1, count);
       return b.masked(more, [&] { return at.at(b, {i[0] + 1}); }, b.index(n)) - at.at(b, i);
@@ -113,6 +114,9 @@ Tensors resultsOf(OpCall &o, const Runs &runs, const Tensor &x, size_t dim) {
 Tensors uniqueOp(OpCall &o) {
   const Tensor x = flatten(o.t("self"));
   if (x.isComplex()) return o.fail("complex numbers have no order");
+  // What torch writes where it has no rule for the size.
+  if (o.node.target == "aten._unique.default" && o.out().sizes[0].isConst() && !o.ctx.equal(o.out().sizes[0], x.numel()))
+    return o.fail("the model states " + o.out().sizes[0].str() + " elements for a number that the data decides; call torch.unique");
   auto [values, order] = o.ctx.sort(sortable(x), 0, false);
   return resultsOf(o, {order, beginnings(source(values))}, x, 0);
 }
@@ -133,6 +137,10 @@ Tensors uniqueSlices(OpCall &o, bool sorts) {
   if (x.isComplex()) return o.fail("complex numbers have no order");
   if (x.rank() == 0) return o.fail("a number has no dimension to take slices of");
   const size_t dim = static_cast<size_t>(wrapDims({o.integer("dim")}, x.rank())[0]);
+  // What torch 2.15 writes of a negative dimension.
+  if (o.out().rank() != x.rank())
+    return o.fail("the model states " + std::to_string(o.out().rank()) + " dimensions for a result of " + std::to_string(x.rank()) +
+                  "; export it with a dimension that does not count from the end");
   const Tensor rows = slicesOf(x, dim);
   if (rows.size(1).isConst(0)) return o.fail("the slices have no elements");
   return resultsOf(o, sorts ? sortedRows(rows) : neighbouringRows(rows), x, dim);

@@ -66,15 +66,24 @@ static Tensors diagonalOp(OpCall &o) {
   })};
 }
 
+/// The dims of a tensor of the model from outermost to innermost in memory, if it lies densely there; nullopt: it does not.
+static std::optional<std::vector<int>> denseOrder(OpCall &o, const graph::TensorType &type) {
+  const std::vector<int> order = orderOfStrides(type.sizes, type.strides, o.ctx.facts);
+  const Sizes dense = denseStrides(type.sizes, order);
+  for (size_t d = 0; d < dense.size(); ++d)
+    if (!type.sizes[d].isConst(1) && !o.ctx.equal(dense[d], type.strides[d])) return std::nullopt;
+  return order;
+}
+
 /// as_strided reads the storage; the operand's own strides in the model tell where its elements are.
 static Tensors asStridedOp(OpCall &o) {
   Tensor x = o.t("self");
-  const graph::Argument *a = o.node.arg("self");
-  (void)a;
+  const graph::TensorType *type = o.typeOf("self");
   Sizes sizes = o.exprs("size"), strides = o.exprs("stride");
   Expr offset = o.expr("storage_offset", 0);
-  // The operand as a flat row-major array: right when it is contiguous with offset 0, which functionalisation leaves.
-  Tensor flat = flatten(x);
+  // The operand as a flat array in the order of its memory, which begins at offset 0: functionalisation leaves it so.
+  std::optional<std::vector<int>> order = type ? denseOrder(o, *type) : std::nullopt;
+  Tensor flat = flatten(order ? permute(x, *order) : x);
   return {remap(flat, sizes, [strides, offset](const Index &i) {
     Expr e = offset;
     for (size_t d = 0; d < i.size(); ++d) e = e + i[d] * strides[d];
@@ -212,11 +221,35 @@ static Tensors atLeast(OpCall &o, int64_t rank) {
   return out;
 }
 
+/// The elements of x in the order in which they lie in memory, as many as the new sizes take; what is not there is zero (torch
+/// leaves it undefined).
+static Tensors resizeOp(OpCall &o) {
+  const Tensor x = o.t("self");
+  const graph::TensorType *type = o.typeOf("self");
+  if (!type) return o.fail("what it resizes is no tensor of the model");
+  const std::optional<std::vector<int>> order = denseOrder(o, *type);
+  if (!order) return o.fail("the tensor that it resizes does not lie densely in memory");
+  Tensor flat = flatten(permute(x, *order));
+  const Sizes &sizes = o.out().sizes;
+  const Expr wanted = product(sizes), have = flat.sizes()[0];
+  if (!o.ctx.equal(wanted, have)) flat = pad(flat, {Expr(0)}, {wanted - have}, 0);
+  const std::vector<int> placed = orderOfStrides(sizes, o.out().strides, o.ctx.facts);
+  Sizes inMemory;
+  std::vector<int> back(placed.size());
+  for (size_t k = 0; k < placed.size(); ++k) {
+    inMemory.push_back(sizes[static_cast<size_t>(placed[k])]);
+    back[static_cast<size_t>(placed[k])] = static_cast<int>(k);
+  }
+  return {permute(reshape(flat, inMemory), back)};
+}
+
 void addViews(OpTable &t) {
+  t.add("resize.default resize_as.default", resizeOp);
+  t.add("_reshape_copy.default", [](OpCall &o) -> Tensors { return {reshape(o.t("self"), o.out().sizes)}; });
   t.add("alias.default clone.default contiguous.default detach.default lift_fresh_copy.default lift_fresh.default "
         "lift.default "
         "alias_copy.default detach_copy.default resolve_conj.default resolve_neg.default "
-        "_reshape_copy.default _to_dense.default pin_memory.default requires_grad_.default",
+        "_to_dense.default pin_memory.default requires_grad_.default",
         asIs);
   t.add("view.default reshape.default _unsafe_view.default view_as.default reshape_as.default flatten.using_ints "
         "unflatten.int "
@@ -408,7 +441,9 @@ void addViews(OpTable &t) {
     if (x.isComplex()) return o.fail("complex numbers are not supported here");
     Sizes strides = o.exprs("stride");
     Expr offset = o.expr("storage_offset", 0);
-    Strided w = o.ctx.allocate(x.dtype(), x.sizes());
+    const graph::TensorType *type = o.typeOf("self");
+    std::optional<std::vector<int>> order = type ? denseOrder(o, *type) : std::nullopt;
+    Strided w = o.ctx.allocate(x.dtype(), x.sizes(), order.value_or(std::vector<int>()));
     o.ctx.store(x, w);
     o.ctx.store(s, {w.buffer, w.dtype, strides, offset});
     return {Tensor::strided(o.ctx, x.dtype(), x.sizes(), w)};

@@ -292,6 +292,8 @@ private:
   Status node(Node &n);
   Status mutate(Node &n, const OpSchema &op);
   Status trainBatchNorm(Node &n);
+  Status trainInstanceNorm(Node &n);
+  std::optional<Status> resize(Node &n, const OpSchema &op);
   Status launch(Node &n);
 
   Graph &g_;
@@ -455,7 +457,7 @@ Status Functionalizer::node(Node &n) {
   const Argument *stats = op && op->name == "aten.instance_norm" ? n.arg("use_input_stats") : nullptr;
   if (stats && std::holds_alternative<bool>(*stats) && std::get<bool>(*stats) &&
       std::holds_alternative<ValueId>(*n.arg("running_mean")))
-    return fail(diag::MutationUnsupported, n.loc, n.target, "it updates running statistics");
+    return trainInstanceNorm(n);
   // Which memories the results share is asked of the arguments as written, before they are replaced by their current
   // values.
   std::vector<Argument> written = n.args;
@@ -494,6 +496,8 @@ Status Functionalizer::mutate(Node &n, const OpSchema &op) {
   std::vector<size_t> mutated;
   for (size_t i = 0; i < op.args.size(); ++i)
     if (op.args[i].mutated) mutated.push_back(i);
+
+  if (std::optional<Status> resized = resize(n, op)) return std::move(*resized);
 
   // In-place changes of shape: the name stands for another view from now on; no element changes.
   if (std::optional<std::string> viewOp = inPlaceViewOp(op.name)) {
@@ -633,6 +637,80 @@ Status Functionalizer::trainBatchNorm(Node &n) {
   append(std::move(f));
   if (Status s = write(mean, newMean, n); !s) return s;
   return write(variance, newVar, n);
+}
+
+/// As torch computes it: samples and channels are the channels of a batch normalisation, whose new statistics are the mean over
+/// samples.
+Status Functionalizer::trainInstanceNorm(Node &n) {
+  const ValueId *var = std::get_if<ValueId>(n.arg("running_var"));
+  if (!var) return fail(diag::MutationUnsupported, n.loc, n.target, "running_mean is given without running_var");
+  const ValueId mean = std::get<ValueId>(*n.arg("running_mean")), variance = *var;
+  for (Argument &a : n.args) read(a);
+  const TensorType given = g_.value(std::get<ValueId>(*n.arg("input"))).type;
+  auto type = [](DType t, std::vector<Expr> sizes) {
+    TensorType out;
+    out.dtype = t, out.strides = contiguousStrides(sizes), out.sizes = std::move(sizes);
+    return out;
+  };
+  const Expr samples = given.sizes[0], channels = given.sizes[1];
+  auto perSample = [&](const Argument &a) -> Argument {
+    const ValueId *id = std::get_if<ValueId>(&a);
+    if (!id) return a;
+    return emit("aten.repeat.default", {*id, sizeList(g_, {samples})}, type(g_.value(*id).type.dtype, {samples * channels}), n,
+                n.name + "_repeated");
+  };
+  TensorType joined = type(given.dtype, given.sizes);
+  joined.sizes[0] = 1, joined.sizes[1] = samples * channels;
+  joined.strides = contiguousStrides(joined.sizes);
+  const ValueId x = emit("aten.reshape.default", {*n.arg("input"), sizeList(g_, joined.sizes)}, joined, n, n.name + "_joined");
+  Node f;
+  f.name = n.name;
+  f.target = "aten._native_batch_norm_legit_functional.default";
+  f.loc = n.loc, f.module = n.module;
+  f.args = {x, perSample(*n.arg("weight")), perSample(*n.arg("bias")), perSample(*n.arg("running_mean")),
+            perSample(*n.arg("running_var")), true, *n.arg("momentum"), *n.arg("eps")};
+  const TensorType each = type(g_.value(mean).type.dtype, {samples * channels});
+  std::vector<ValueId> results{newValue(n.name + "_normalised", joined)};
+  for (const char *what : {"_save_mean", "_save_rstd", "_means", "_vars"}) results.push_back(newValue(n.name + what, each));
+  for (ValueId r : results) f.outputs.push_back({r});
+  append(std::move(f));
+  Node back;
+  back.name = n.name;
+  back.target = "aten.reshape.default";
+  back.loc = n.loc, back.module = n.module;
+  back.args = {results[0], sizeList(g_, given.sizes)};
+  back.outputs = n.outputs;
+  append(std::move(back));
+  auto average = [&](ValueId to, ValueId of) {
+    const ValueId table = emit("aten.reshape.default", {of, sizeList(g_, {samples, channels})},
+                               type(each.dtype, {samples, channels}), n, n.name + "_by_sample");
+    const ValueId now = emit("aten.mean.dim", {table, std::vector<IntOrSym>{int64_t(0)}, false}, type(each.dtype, {channels}), n,
+                             n.name + "_running");
+    return write(to, now, n);
+  };
+  if (Status s = average(mean, results[3]); !s) return s;
+  return average(variance, results[4]);
+}
+
+/// A tensor that is resized names another memory from then on, with the old elements in front. Expressible where nothing else
+/// names the old one; nullopt: it is no such operator.
+std::optional<Status> Functionalizer::resize(Node &n, const OpSchema &op) {
+  if (op.name != "aten.resize_" && op.name != "aten.resize_as_") return std::nullopt;
+  const ValueId self = std::get<ValueId>(n.args[0]), out = n.outputs[0][0];
+  const size_t memory = view(self).memory;
+  const bool shared = std::any_of(views_.begin(), views_.end(), [&](const auto &v) {
+    return v.first != self && v.second.memory == memory && v.second.value != view(self).value;
+  });
+  const bool outside = std::find(g_.inputs.begin(), g_.inputs.end(), memories_[memory].current) != g_.inputs.end();
+  if (shared || outside || !view(self).chain.empty())
+    return fail(diag::MutationUnsupported, n.loc, n.target, outside ? "it resizes an input or a weight" : "it resizes a tensor that has views");
+  for (Argument &a : n.args) read(a);
+  TensorType type = fresh(g_.value(out).type);
+  const ValueId now = emit(op.name == "aten.resize_" ? "aten.resize.default" : "aten.resize_as.default", n.args, type, n,
+                           g_.value(out).name + "_resized");
+  views_[self] = view(now);
+  views_[out] = view(now);
+  return Status::ok();
 }
 
 /// A user's Triton kernel that changes its arguments gives their new contents instead.

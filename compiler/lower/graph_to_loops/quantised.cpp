@@ -1,0 +1,192 @@
+// Quantised numbers: integers q that stand for (q - zero point) * scale, with one scale a tensor, a channel, a row or a group; products
+// whose operands are stored narrow.
+//
+// The formulas are those of torch/ao/quantization/fx/_decomposed.py, in their order, since rounding depends on it.
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+namespace {
+
+Tensor widened(const Tensor &x) { return x.dtype() == DType::F16 || x.dtype() == DType::BF16 ? cast(x, DType::F32) : x; }
+
+/// An argument of one element, which torch reads as a Python number.
+Tensor numberOf(OpCall &o, std::string_view name, DType t) {
+  const Tensor x = o.t(name);
+  return cast(x.isNumber() ? x : reshape(x, {}), t).asNumber();
+}
+
+/// 1 / scale, in the type of a tensor of scales.
+Tensor inverse(const Tensor &scale) {
+  return map(scale, [](Val v) { return 1.0 / v; });
+}
+
+Tensor clamped(OpCall &o, const Tensor &x) {
+  return binary(OpKind::Min, binary(OpKind::Max, x, numberOf(o, "quant_min", DType::I64)), numberOf(o, "quant_max", DType::I64));
+}
+
+DType wantedType(OpCall &o, std::string_view name) { return o.dtype(name).value_or(o.out().dtype); }
+
+/// A row of numbers along one dimension of x.
+Tensor along(const Tensor &row, const Tensor &x, int64_t axis) {
+  Sizes sizes(x.sizes().size(), Expr(1));
+  sizes[static_cast<size_t>(wrapDims({axis}, x.rank())[0])] = row.numel();
+  return reshape(row, sizes);
+}
+
+Tensors quantiseTensor(OpCall &o) {
+  const Tensor scale = inverse(numberOf(o, "scale", DType::F64).asTensor()).asNumber();
+  const Tensor rounded = unary(mul(widened(o.t("input")), scale), OpKind::Round);
+  return {cast(clamped(o, add(rounded, numberOf(o, "zero_point", DType::I64))), o.out().dtype)};
+}
+
+Tensors dequantiseTensor(OpCall &o) {
+  const Tensor x = cast(o.t("input"), wantedType(o, "out_dtype"));
+  return {cast(mul(sub(x, numberOf(o, "zero_point", DType::I64)), numberOf(o, "scale", DType::F64)), o.out().dtype)};
+}
+
+Tensors quantiseChannels(OpCall &o) {
+  const Tensor x = widened(o.t("input"));
+  const int64_t axis = o.integer("axis");
+  const Tensor rounded = unary(mul(x, along(inverse(o.t("scales")), x, axis)), OpKind::Round);
+  return {cast(clamped(o, add(rounded, along(o.t("zero_points"), x, axis))), o.out().dtype)};
+}
+
+Tensors dequantiseChannels(OpCall &o) {
+  Tensor x = o.t("input");
+  const int64_t axis = o.integer("axis");
+  const Tensor scales = along(o.t("scales"), x, axis);
+  if (Tensor zero = o.opt("zero_points"); zero.valid()) x = sub(x, along(zero, x, axis));
+  return {cast(mul(x, scales), o.out().dtype)};
+}
+
+/// One scale a row of the last dimension; here the zero point is added before rounding.
+Tensor quantiseRows(OpCall &o, const Tensor &x, const Tensor &scales, const Tensor &zeros) {
+  return cast(clamped(o, unary(add(mul(x, inverse(scales)), zeros), OpKind::Round)), o.out().dtype);
+}
+
+Tensors quantiseTokens(OpCall &o) { return {quantiseRows(o, o.t("input"), o.t("scales"), o.t("zero_points"))}; }
+
+Tensors dequantiseTokens(OpCall &o) {
+  return {cast(mul(sub(o.t("input"), o.t("zero_points")), o.t("scales")), o.out().dtype)};
+}
+
+/// [groups, group]: elements that share a scale.
+Tensor groupsOf(OpCall &o, const Tensor &x, const Tensor &scales) {
+  Expr group = o.integer("group_size");
+  if (scales.size(-1).isConst(1) && o.ctx.facts.provablyLess(x.size(-1), group)) group = x.size(-1);
+  return reshape(x, {floorDiv(x.numel(), group), group});
+}
+
+Tensor column(const Tensor &x) { return reshape(x, {x.numel(), Expr(1)}); }
+
+Tensors quantiseGroups(OpCall &o) {
+  const Tensor x = o.t("input"), scales = o.t("scales");
+  return {reshape(quantiseRows(o, groupsOf(o, x, scales), column(scales), column(o.t("zero_points"))), x.sizes())};
+}
+
+Tensors dequantiseGroups(OpCall &o) {
+  const Tensor x = o.t("input"), scales = o.t("scales");
+  Tensor q = groupsOf(o, x, scales);
+  if (Tensor zero = o.opt("zero_points"); zero.valid()) q = sub(q, column(zero));
+  return {reshape(cast(mul(q, column(scales)), o.out().dtype), x.sizes())};
+}
+
+/// Scale and zero point of values between their least and greatest, zero among them.
+Tensors chooseScale(OpCall &o, bool symmetric) {
+  const Tensor x = o.t("input").reused();
+  const Tensor zero = scalarFloat(o.ctx, 0);
+  const double least = static_cast<double>(o.integer("quant_min")), most = static_cast<double>(o.integer("quant_max"));
+  const Tensor low = binary(OpKind::Min, amin(x, {}, false), zero), high = binary(OpKind::Max, amax(x, {}, false), zero);
+  const Tensor bound = full(o.ctx, {}, DType::F32, o.number("eps"));
+  Tensor scale, point;
+  if (symmetric) {
+    scale = div(binary(OpKind::Max, neg(low), high), scalarFloat(o.ctx, (most - least) / 2));
+    scale = binary(OpKind::Max, scale, bound);
+    point = fullInt(o.ctx, {}, DType::I64, o.dtype("dtype") == DType::U8 ? 128 : 0);
+  } else {
+    scale = binary(OpKind::Max, div(sub(high, low), scalarFloat(o.ctx, most - least)), bound);
+    point = sub(scalarInt(o.ctx, static_cast<int64_t>(least)), cast(unary(div(low, scale), OpKind::Round), DType::I32));
+    point = binary(OpKind::Min, binary(OpKind::Max, point, scalarInt(o.ctx, static_cast<int64_t>(least))),
+                   scalarInt(o.ctx, static_cast<int64_t>(most)));
+  }
+  return {reshape(cast(scale, o.out(0).dtype), {1}), reshape(cast(point, o.out(1).dtype), {1})};
+}
+
+/// The same for each row of the last dimension, of 8 bits with a sign.
+Tensors chooseTokenScales(OpCall &o) {
+  const Tensor x = o.t("input").reused();
+  const Tensor low = binary(OpKind::Min, amin(x, {-1}, true), scalarFloat(o.ctx, 0)),
+               high = binary(OpKind::Max, amax(x, {-1}, true), scalarFloat(o.ctx, 0));
+  constexpr double kLeast = -128, kMost = 127;
+  const Tensor scale = map(div(sub(high, low), scalarFloat(o.ctx, kMost - kLeast)),
+                           [](Val v) { return vmax(v, num(v, 1.1920928955078125e-07)); });
+  const Tensor parts[] = {div(low, scale), div(high, scale)};
+  const Tensor point = pointwise(parts, scale.dtype(), scale.dtype(), [](std::span<const Val> v) {
+    Val p = where((v[0] + kLeast) + (v[1] + kMost) > 0.0, kLeast - v[0], kMost - v[1]);
+    return un(OpKind::Round, vmin(vmax(p, num(p, kLeast)), num(p, kMost)));
+  });
+  return {cast(scale, o.out(0).dtype), cast(point, o.out(1).dtype)};
+}
+
+/// x [M, K] times weights [N, K] of 8 bits, which stay so in memory and are widened where they are loaded.
+Tensors int8Product(OpCall &o) {
+  const Tensor x = source(o.t("self")), w = source(o.t("mat2")), scales = source(o.t("scales"));
+  const DType t = x.dtype();
+  ContractionSpec spec;
+  spec.ranges = {x.sizes()[0], w.sizes()[0]}, spec.reduceRanges = {x.sizes()[1]};
+  spec.operandType = t, spec.accType = DType::F32, spec.outType = o.out().dtype;
+  spec.lhs = [=](BodyBuilder &b, const Index &i, const Index &r) { return x.at(b, {i[0], r[0]}); };
+  spec.rhs = [=](BodyBuilder &b, const Index &i, const Index &r) { return b.cast(w.at(b, {i[1], r[0]}), computeType(t)); };
+  spec.epilogue = [=](BodyBuilder &b, const Index &i, Val sum) { return sum * b.cast(scales.at(b, {i[1]}), sum.dtype); };
+  return {o.ctx.contract(spec)};
+}
+
+/// Operands of 8-bit floats with a scale each, or one a row and a column. Every such float is exact in 16 bits.
+Tensors scaledProduct(OpCall &o) {
+  const Tensor x = source(o.t("self")), y = source(o.t("mat2")), bias = o.opt("bias");
+  const Tensor rows = flatten(source(o.t("scale_a"))), columns = flatten(source(o.t("scale_b")));
+  const Expr m = x.sizes()[0], n = y.sizes()[1];
+  if (o.opt("scale_result").valid()) return o.fail("a scale of the result is not supported");
+  auto fits = [&](const Tensor &scale, Expr length) {
+    return scale.dtype() == DType::F32 && (scale.numel().isConst(1) || o.ctx.equal(scale.numel(), length));
+  };
+  if (!fits(rows, m) || !fits(columns, n)) return o.fail("its scales are neither one a tensor nor one a row and column");
+  auto scaleAt = [](BodyBuilder &b, const Tensor &scale, Expr i) {
+    return scale.at(b, {scale.numel().isConst(1) ? Expr(0) : i});
+  };
+  ContractionSpec spec;
+  spec.ranges = {m, n}, spec.reduceRanges = {x.sizes()[1]};
+  spec.operandType = DType::F16, spec.accType = DType::F32, spec.outType = o.out().dtype;
+  spec.lhs = [=](BodyBuilder &b, const Index &i, const Index &r) { return x.at(b, {i[0], r[0]}); };
+  spec.rhs = [=](BodyBuilder &b, const Index &i, const Index &r) { return y.at(b, {r[0], i[1]}); };
+  spec.epilogue = [=](BodyBuilder &b, const Index &i, Val sum) {
+    Val v = sum * scaleAt(b, rows, i[0]) * scaleAt(b, columns, i[1]);
+    return bias.valid() ? v + b.cast(bias.at(b, {i[1]}), v.dtype) : v;
+  };
+  return {o.ctx.contract(spec)};
+}
+
+} // namespace
+
+void addQuantised(OpTable &t) {
+  auto add = [&](const std::string &name, LowerFn fn) { t.add("torch::quantized_decomposed." + name, fn); };
+  for (const char *overload : {"default", "tensor", "tensor2"}) {
+    add(std::string("quantize_per_tensor.") + overload, quantiseTensor);
+    add(std::string("dequantize_per_tensor.") + overload, dequantiseTensor);
+  }
+  add("quantize_per_channel.default", quantiseChannels);
+  add("dequantize_per_channel.default", dequantiseChannels);
+  add("quantize_per_token.default", quantiseTokens);
+  add("dequantize_per_token.default", dequantiseTokens);
+  add("quantize_per_channel_group.default", quantiseGroups);
+  add("dequantize_per_channel_group.default", dequantiseGroups);
+  add("choose_qparams.tensor", [](OpCall &o) { return chooseScale(o, false); });
+  add("choose_qparams_symmetric.tensor", [](OpCall &o) { return chooseScale(o, true); });
+  add("choose_qparams_per_token_asymmetric.default", chooseTokenScales);
+  add("_choose_qparams_per_token_asymmetric_impl.default", chooseTokenScales);
+  t.add("_weight_int8pack_mm.default", int8Product);
+  t.add("_scaled_mm.default", scaledProduct);
+}
+
+} // namespace neso::lower

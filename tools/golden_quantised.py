@@ -1,0 +1,86 @@
+"""Quantised numbers: q stands for (q - zero point) * scale. Operators of PT2E and torchao exports, and products of narrow operands."""
+import torch
+import torch.ao.quantization.fx._decomposed  # noqa: F401: registers the operators
+
+from golden_ops import c
+
+Q = torch.ops.quantized_decomposed
+
+
+def there_and_back(scale, zero, low, high, dtype):
+    def run(x):
+        q = Q.quantize_per_tensor(x, scale, zero, low, high, dtype)
+        return q, Q.dequantize_per_tensor(q, scale, zero, low, high, dtype)
+    return run
+
+
+def dynamic_scale(x):
+    scale, zero = Q.choose_qparams.tensor(x, -128, 127, 1.1920928955078125e-07, torch.int8)
+    q = Q.quantize_per_tensor.tensor(x, scale, zero, -128, 127, torch.int8)
+    return scale, zero, q, Q.dequantize_per_tensor.tensor(q, scale, zero, -128, 127, torch.int8)
+
+
+def symmetric_scale(x):
+    scale, zero = Q.choose_qparams_symmetric.tensor(x, -127, 127, 1e-5, torch.int8)
+    return scale, zero, Q.choose_qparams_symmetric.tensor(x, 0, 255, 1e-5, torch.uint8)[1]
+
+
+def channels(axis):
+    def run(x, scales, zeros):
+        q = Q.quantize_per_channel(x, scales, zeros, axis, -128, 127, torch.int8)
+        return q, Q.dequantize_per_channel(q, scales, zeros, axis, -128, 127, torch.int8), Q.dequantize_per_channel(q, scales, None, axis, -128, 127, torch.int8)
+    return run
+
+
+def tokens(x):
+    scales, zeros = Q.choose_qparams_per_token_asymmetric(x, torch.int8)
+    q = Q.quantize_per_token(x, scales, zeros, -128, 127, torch.int8)
+    return scales, zeros, q, Q.dequantize_per_token(q, scales, zeros, -128, 127, torch.int8, torch.float32)
+
+
+def groups_of(size):
+    def run(x, scales, zeros):
+        q = Q.quantize_per_channel_group(x, scales, zeros, -8, 7, torch.int8, size)
+        return q, Q.dequantize_per_channel_group(q, scales, zeros, -8, 7, torch.int8, size, torch.float32)
+    return run
+
+
+def static_linear(x, w, scales):
+    """What PT2E writes of a linear layer: all of it in integers but the product."""
+    a = Q.dequantize_per_tensor(Q.quantize_per_tensor(x, 0.02, -3, -128, 127, torch.int8), 0.02, -3, -128, 127, torch.int8)
+    y = torch.nn.functional.linear(a, Q.dequantize_per_channel(w, scales, None, 0, -127, 127, torch.int8)).relu()
+    return Q.quantize_per_tensor(y, 0.05, -128, -128, 127, torch.int8)
+
+
+def dynamic_linear(x, w, scales):
+    """Scales of the rows from the data, weights in groups."""
+    s, z = Q.choose_qparams_per_token_asymmetric(x, torch.int8)
+    a = Q.dequantize_per_token(Q.quantize_per_token(x, s, z, -128, 127, torch.int8), s, z, -128, 127, torch.int8, torch.float32)
+    return a @ Q.dequantize_per_channel_group(w, scales, None, -8, 7, torch.int8, 8, torch.float32).t()
+
+
+def narrow_floats(a, b, x, y, bias):
+    mm = lambda s, t, **k: torch._scaled_mm(a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).t(), s, t, **k)
+    return mm(x[:1], y[:, :1], out_dtype=torch.float32), mm(x[:1], y[:, :1], bias=bias, out_dtype=torch.bfloat16), mm(x, y, out_dtype=torch.bfloat16)
+
+
+def quantised():
+    step = ("f32 5 >0", "i64 5 <4")
+    weights = ("i8 6x16", "f32 6 >0")
+    rows = {0: torch.export.Dim("rows", min=1, max=64)}
+    return [
+        c("tensor_i8", there_and_back(0.03, 5, -128, 127, torch.int8), "f32 4x33"), c("tensor_u8", there_and_back(0.05, 128, 0, 255, torch.uint8), "f32 4x33"),
+        c("tensor_i16", there_and_back(0.001, 0, -32768, 32767, torch.int16), "f32 41"), c("tensor_bf16", there_and_back(0.03, -7, -128, 127, torch.int8), "bf16 41"),
+        c("tensor_clamped", there_and_back(0.5, 1, -8, 7, torch.int8), "f32 200"),
+        c("dynamic_scale", dynamic_scale, "f32 7x9"), c("dynamic_scale_positive", dynamic_scale, "f32 7x9 >0"), c("symmetric_scale", symmetric_scale, "f32 7x9"),
+        c("channels", channels(0), "f32 5x9", *step), c("channels_last", channels(-1), "f32 3x2x5", *step), c("channels_middle", channels(1), "f32 3x5x2", *step),
+        c("tokens", tokens, "f32 2x3x9"), c("groups", groups_of(4), "f32 3x8", "f32 3x2 >0", "i32 3x2 <3"),
+        c("static_linear", static_linear, "f32 4x16", *weights), c("static_linear_dynamic", static_linear, "f32 4x16", *weights, dynamic=(rows, None, None), more=[("f32 31x16", *weights)]),
+        c("dynamic_linear", dynamic_linear, "f32 4x16", "i8 6x16", "f32 6x2 >0"),
+        c("int8_weights", torch.ops.aten._weight_int8pack_mm, "f32 4x32", "i8 32x32", "f32 32 >0"), c("int8_weights_bf16", torch.ops.aten._weight_int8pack_mm, "bf16 4x32", "i8 32x32", "bf16 32 >0"),
+        c("narrow_floats", narrow_floats, "f32 16x32", "f32 32x32", "f32 16x1 >0", "f32 1x32 >0", "bf16 32"),
+    ]
+
+
+def groups():
+    return {"quantised": quantised()}
