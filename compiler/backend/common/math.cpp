@@ -52,6 +52,17 @@ std::optional<MathFn> mathFnOf(llvm::StringRef name) {
   return it->second;
 }
 
+std::optional<MathFn> inlineSpecialOf(llvm::StringRef name) {
+  static const llvm::StringMap<MathFn> functions = {{"cyl_bessel_i0", MathFn::I0},
+                                                    {"cyl_bessel_i1", MathFn::I1},
+                                                    {"i0e", MathFn::I0e},
+                                                    {"i1e", MathFn::I1e},
+                                                    {"ndtri", MathFn::NdtrI}};
+  auto it = functions.find(name);
+  if (it == functions.end()) return std::nullopt;
+  return it->second;
+}
+
 using V = llvm::Value *;
 
 namespace {
@@ -200,21 +211,31 @@ V MathEmitter::logFamily(MathFn fn, V x) {
   return b.CreateFPTrunc(b.CreateSelect(b.CreateFCmpUNO(d, d), d, r), x->getType());
 }
 
+// e^x - 1 = 2^n (e^r - 1) + (2^n - 1), with e^r - 1 as in expFromReduced; both halved, because 2^128 is no float.
 V MathEmitter::expm1(V x) {
-  V d = b.CreateFPExt(x, doubleType(x));
-  V small = fma(b.CreateFMul(d, d),
-                poly(d, {0x1.2a760acd77fd9p-22, 0x1.73c395a052571p-19, 0x1.a0162045ee6a8p-16, 0x1.a01895551fceap-13,
-                         0x1.6c16c3e27d228p-10, 0x1.111111764ac06p-7, 0x1.5555555412770p-5, 0x1.5555555536f65p-3,
-                         0x1.00000000005ddp-1}),
-                d);
-  V large = b.CreateFSub(exp2Double(b.CreateFMul(d, like(d, 0x1.71547652b82fep+0))), like(d, 1.0));
-  V r = b.CreateSelect(b.CreateFCmpOLT(unary(llvm::Intrinsic::fabs, d), like(d, 0.5)), small, large);
-  return b.CreateFPTrunc(r, x->getType());
+  // Below -26 the result is -1; NaN passes both comparisons unchanged.
+  V c = b.CreateSelect(b.CreateFCmpOGT(x, like(x, 89.0)), like(x, 89.0), x);
+  c = b.CreateSelect(b.CreateFCmpOLT(c, like(x, -26.0)), like(x, -26.0), c);
+  V magic = like(x, 12582912.0);
+  V t = fma(c, like(x, 0x1.715476p+0), magic);
+  V n = b.CreateSub(bits(t), bits(magic));
+  V k = b.CreateFSub(t, magic);
+  V r = fma(k, like(x, -0x1.62e4p-1), c);
+  r = fma(k, like(x, 0x1.62e4p-1 - 0x1.62e42fefa39efp-1), r);
+  V q = poly(r, {0x1.a12a42f159d0ep-13, 0x1.6d4920bf2569bp-10, 0x1.1110df02bfbecp-7, 0x1.5554e4aacef45p-5,
+                 0x1.5555555ac911fp-3, 0x1.0000000c4592ep-1});
+  V p = fma(b.CreateFMul(r, r), q, r);
+  V half = b.CreateBitCast(b.CreateShl(b.CreateAdd(n, likeInt(x, 126)), 23), x->getType());
+  V scaled = fma(half, p, b.CreateFSub(half, like(x, 0.5)));
+  scaled = b.CreateFAdd(scaled, scaled);
+  // Without a scale p is the result, denormals and the sign of zero included.
+  V result = b.CreateSelect(b.CreateICmpEQ(n, likeInt(x, 0)), p, scaled);
+  return b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, result, x);
 }
 
 // x = m 2^E with a 24-bit integer m; a table holds (2^E * 2 / pi) mod 4 for each E in two doubles, so quarter turns
 // come out with full accuracy for every x without cases.
-V MathEmitter::sinCos(V x, bool cosine) {
+llvm::GlobalVariable *MathEmitter::quarterTable() {
   llvm::Module *module = b.GetInsertBlock()->getModule();
   llvm::GlobalVariable *table = module->getNamedGlobal("neso.quarter_turns");
   if (!table) {
@@ -245,6 +266,11 @@ V MathEmitter::sinCos(V x, bool cosine) {
                                      "neso.quarter_turns");
     table->setAlignment(llvm::Align(64));
   }
+  return table;
+}
+
+MathEmitter::Turned MathEmitter::quarterTurns(V x) {
+  llvm::GlobalVariable *table = quarterTable();
   V i = bits(x);
   V field = b.CreateAnd(b.CreateLShr(i, 23), likeInt(x, 255));
   V fraction = b.CreateAnd(i, likeInt(x, 0x7fffff));
@@ -272,14 +298,18 @@ V MathEmitter::sinCos(V x, bool cosine) {
                                     0x1.1111110b0b935p-7, -0x1.55555555500cap-3, 0x1.fffffffffffd0p-1}));
   V cosine_ = poly(z, {-0x1.239e6a13760adp-22, 0x1.a00db7ff34b94p-16, -0x1.6c16b120bcc9ep-10, 0x1.55555541ca557p-5,
                        -0x1.ffffffffddb3dp-2, 1.0});
+  return {sine, cosine_, quarter, b.CreateICmpEQ(field, likeInt(x, 255))};
+}
+
+V MathEmitter::sinCos(V x, bool cosine) {
+  auto [sine, cosine_, quarter, bad] = quarterTurns(x);
   if (cosine) quarter = b.CreateAdd(quarter, likeInt(x, 1));
   V odd = b.CreateICmpNE(b.CreateAnd(quarter, likeInt(x, 1)), likeInt(x, 0));
   V result = b.CreateFPTrunc(b.CreateSelect(odd, cosine_, sine), x->getType());
   V flip = b.CreateShl(b.CreateAnd(quarter, likeInt(x, 2)), 30);
   // The sine is odd: the argument's sign flips it too.
-  if (!cosine) flip = b.CreateXor(flip, b.CreateAnd(i, llvm::ConstantInt::get(intType(x), 0x80000000u)));
+  if (!cosine) flip = b.CreateXor(flip, b.CreateAnd(bits(x), llvm::ConstantInt::get(intType(x), 0x80000000u)));
   result = b.CreateBitCast(b.CreateXor(bits(result), flip), x->getType());
-  V bad = b.CreateICmpEQ(field, likeInt(x, 255));
   return b.CreateSelect(bad, llvm::ConstantFP::getNaN(x->getType()), result);
 }
 
@@ -332,25 +362,39 @@ V MathEmitter::pow(V x, V y) {
   return b.CreateFPTrunc(b.CreateSelect(unit, one, r), x->getType());
 }
 
+/// In double, or with a table: worth it where a call would be one a lane.
+static bool paysForVectorsOnly(MathFn fn) {
+  switch (fn) {
+  case MathFn::Tan:
+  case MathFn::Asinh:
+  case MathFn::Acosh:
+  case MathFn::Atanh:
+  case MathFn::Erfc:
+  case MathFn::Hypot: return true;
+  default: return false;
+  }
+}
+
 V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   V x = args[0];
   static constexpr const char *kNames[] = {
-      "exp",  "exp2", "exp10",  "expm1",  "log",   "log2",  "log10", "log1p", "sin",   "cos", "tan",       "sinh",
-      "cosh", "tanh", "asin",   "acos",   "atan",  "asinh", "acosh", "atanh", "atan2", "erf", "erfc",      "pow",
-      "cbrt", "fmod", "lgamma", "tgamma", "hypot", "",      "j0",    "j1",    "y0",    "y1",  "nextafter", "remainder"};
+      "exp",  "exp2",      "exp10",     "expm1", "log",    "log2",   "log10", "log1p", "sin",   "cos",   "tan",
+      "sinh", "cosh",      "tanh",      "asin",  "acos",   "atan",   "asinh", "acosh", "atanh", "atan2", "erf",
+      "erfc", "pow",       "cbrt",      "fmod",  "lgamma", "tgamma", "hypot", "",      "j0",    "j1",    "y0",
+      "y1",   "nextafter", "remainder", "",      "",       "",       "",      ""};
   const char *name = kNames[static_cast<int>(fn)];
+  if (fn == MathFn::Fmod) return fmod(x, args[1]);
+  if (!x->getType()->isVectorTy() && paysForVectorsOnly(fn)) return libm(name, args);
+  if (fn == MathFn::Nextafter) return nextafter(x, args[1]);
   if (!x->getType()->getScalarType()->isFloatTy()) return libm(name, args);
   auto wide = [&](V v) { return b.CreateFPExt(v, doubleType(v)); };
   auto narrow = [&](V v) { return b.CreateFPTrunc(v, x->getType()); };
-  auto sqrtOneMinusSquare = [&](V d) {
-    return unary(llvm::Intrinsic::sqrt, b.CreateFMul(b.CreateFSub(like(d, 1.0), d), b.CreateFAdd(like(d, 1.0), d)));
-  };
   switch (fn) {
   case MathFn::Exp: return exp(x);
   case MathFn::Exp2: return exp2(x);
   case MathFn::Exp10: return narrow(exp2Double(b.CreateFMul(wide(x), like(wide(x), 0x1.a934f0979a371p+1))));
   case MathFn::ExpM1: return expm1(x);
-  case MathFn::Log:
+  case MathFn::Log: return log(x);
   case MathFn::Log2:
   case MathFn::Log10:
   case MathFn::Log1p: return logFamily(fn, x);
@@ -376,13 +420,25 @@ V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   }
   case MathFn::Atan: return narrow(atan2(wide(x), like(wide(x), 1.0)));
   case MathFn::Atan2: return narrow(atan2(wide(x), wide(args[1])));
-  case MathFn::Asin: {
-    V d = wide(x);
-    return narrow(atan2(d, sqrtOneMinusSquare(d)));
-  }
-  case MathFn::Acos: {
-    V d = wide(x);
-    return narrow(atan2(sqrtOneMinusSquare(d), d));
+  case MathFn::Tan: return tan(x);
+  case MathFn::Asin: return asinAcos(x, false);
+  case MathFn::Acos: return asinAcos(x, true);
+  case MathFn::Asinh:
+  case MathFn::Acosh:
+  case MathFn::Atanh: return areaFunction(fn, x);
+  case MathFn::Erfc: return erfc(x);
+  case MathFn::I0:
+  case MathFn::I1:
+  case MathFn::I0e:
+  case MathFn::I1e: return besselI(fn, x);
+  case MathFn::NdtrI: return ndtri(x);
+  case MathFn::Hypot: {
+    V p = wide(x), q = wide(args[1]), inf = llvm::ConstantFP::getInfinity(p->getType());
+    V r = unary(llvm::Intrinsic::sqrt, fma(p, p, b.CreateFMul(q, q)));
+    // An infinite side decides even beside NaN.
+    V infinite = b.CreateOr(b.CreateFCmpOEQ(unary(llvm::Intrinsic::fabs, p), inf),
+                            b.CreateFCmpOEQ(unary(llvm::Intrinsic::fabs, q), inf));
+    return narrow(b.CreateSelect(infinite, inf, r));
   }
   case MathFn::Pow: return pow(x, args[1]);
   default: return libm(name, args);

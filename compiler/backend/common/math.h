@@ -2,7 +2,8 @@
 //
 // f32: inline polynomials, at most 2 ulp over all inputs (denormals, infinities and NaN included), checked against libm
 // in test/math_test. f64 and rare functions: one libm call a lane, inside a helper function with a loop, so that code
-// stays small.
+// stays small. Coefficients are interpolations in Chebyshev points of the function named beside them, computed with 40
+// digits and rounded.
 #pragma once
 #include <optional>
 
@@ -49,10 +50,18 @@ enum class MathFn : uint8_t {
   Y1,
   Nextafter,
   Remainder,
+  // Only as f32: of other types these are functions of the special library.
+  I0,
+  I1,
+  I0e,
+  I1e,
+  NdtrI,
 };
 
 /// By its name in C and in libdevice without its prefix ("exp", "atan2"); nothing: no such function here.
 std::optional<MathFn> mathFnOf(llvm::StringRef name);
+/// The functions of the special library that f32 has inline, by the library's names ("i0e", "ndtri").
+std::optional<MathFn> inlineSpecialOf(llvm::StringRef name);
 
 class MathEmitter {
 public:
@@ -71,7 +80,22 @@ private:
   V tanh(V x);
   V erf(V x);
   V erfc(V x);
+  /// Sine and cosine of |x| less the nearest multiple of a quarter turn, in double, and the number of quarters.
+  struct Turned {
+    V sine, cosine, quarter, notFinite;
+  };
+  Turned quarterTurns(V x);
+  llvm::GlobalVariable *quarterTable();
   V sinCos(V x, bool cosine);
+  V tan(V x);
+  V asinAcos(V x, bool cosine);
+  V areaFunction(MathFn fn, V x);
+  V besselI(MathFn fn, V x);
+  V ndtri(V x);
+  V nextafter(V x, V y);
+  V fmod(V x, V y);
+  void fmodBody(llvm::Function *helper, V x, V y);
+  V log(V x);
   V atan(V x);
   V atan2(V y, V x);
   V pow(V x, V y);

@@ -32,6 +32,7 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   // A real base with an integer exponent (__nv_powif) is not among them.
   const bool ofOneKind =
       llvm::all_of(args, [&](Value *a) { return a->getType()->isFPOrFPVectorTy() == (isF32 || isF64); });
+  if (std::optional<MathFn> fn = inlineSpecialOf(special); fn && isF32) return math_.emit(*fn, args);
   if (llvm::StringRef callee = specialSymbol(special); ofOneKind && !callee.empty()) {
     // The library computes in double and int64, one call a lane.
     const bool isFp = isF32 || isF64;

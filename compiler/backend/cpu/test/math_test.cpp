@@ -1,6 +1,6 @@
 // Elementary functions of f32 against libm in long double, over all bit patterns in strides that change from run to run
 // of the loop: every exponent and sign, denormals, infinities, NaN. Tolerance: 2 units in the last place (3 for pow,
-// whose inputs are sampled in pairs).
+// whose inputs are sampled in pairs), or what stands beside the function; none for remainders and neighbours.
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -10,7 +10,17 @@
 namespace neso::cpu::test {
 namespace {
 
-std::string unaryText(const std::string &op) {
+const char *const kPlain = " : tensor<1024xf32>";
+const char *const kCall = " : (tensor<1024xf32>) -> tensor<1024xf32>";
+const char *const kCallOfTwo = " : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>";
+
+/// The first words of a call of the library's function for f32.
+std::string external(const std::string &name, const std::string &arguments) {
+  return "tt.extern_elementwise " + arguments + " {libname = \"\", libpath = \"\", pure = true, symbol = \"" + name +
+         "\"}";
+}
+
+std::string unaryText(const std::string &op, const char *type = kPlain) {
   return "module {\n  tt.func public @f(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>) {\n    %pid = tt.get_program_id x : i32\n  "
          "  %c = arith.constant 1024 : i32\n"
          "    %base = arith.muli %pid, %c : i32\n    %r = tt.make_range {end = 1024 : i32, start = 0 : i32} : "
@@ -19,8 +29,8 @@ std::string unaryText(const std::string &op) {
          "    %xp = tt.splat %x : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>\n    %xq = tt.addptr %xp, %i : "
          "tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>\n"
          "    %v = tt.load %xq : tensor<1024x!tt.ptr<f32>>\n    %y = " +
-         op +
-         " : tensor<1024xf32>\n"
+         op + type +
+         "\n"
          "    %op = tt.splat %o : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>\n    %oq = tt.addptr %op, %i : "
          "tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>\n"
          "    tt.store %oq, %y : tensor<1024x!tt.ptr<f32>>\n    tt.return\n  }\n}\n";
@@ -46,15 +56,17 @@ struct Function {
 class MathTest : public testing::TestWithParam<Function> {};
 INSTANTIATE_TEST_SUITE_P(Unary, MathTest,
                          testing::Values(Function{"math.exp", std::exp}, Function{"math.exp2", std::exp2},
-                                         Function{"math.expm1", std::expm1}, Function{"math.log", std::log},
+                                         Function{"math.expm1", std::expm1}, Function{"math.log", std::log, 1},
                                          Function{"math.log2", std::log2}, Function{"math.log10", std::log10},
                                          Function{"math.log1p", std::log1p}, Function{"math.sin", std::sin},
                                          Function{"math.cos", std::cos}, Function{"math.tanh", std::tanh},
-                                         Function{"math.erf", std::erf}, Function{"math.sqrt", std::sqrt},
+                                         Function{"math.erf", std::erf}, Function{"math.erfc", std::erfc, 1},
+                                         Function{"math.asinh", std::asinh, 1}, Function{"math.acosh", std::acosh, 1},
+                                         Function{"math.atanh", std::atanh, 1}, Function{"math.sqrt", std::sqrt},
                                          Function{"math.rsqrt", [](long double x) { return 1 / std::sqrt(x); }},
                                          Function{"math.sinh", std::sinh}, Function{"math.cosh", std::cosh},
-                                         Function{"math.atan", std::atan}, Function{"math.asin", std::asin},
-                                         Function{"math.acos", std::acos}, Function{"math.tan", std::tan},
+                                         Function{"math.atan", std::atan}, Function{"math.asin", std::asin, 1},
+                                         Function{"math.acos", std::acos, 1}, Function{"math.tan", std::tan, 1},
                                          Function{"math.floor", std::floor}, Function{"math.round", std::round}),
                          [](const auto &info) { return std::string(info.param.op).substr(5); });
 
@@ -87,15 +99,125 @@ TEST_P(MathTest, WithinTwoUlp) {
   }
 }
 
+/// The worst error in ulps of `text` over 2^13 inputs of [from, to].
+double worstOver(const std::string &text, float from, float to, double (*error)(float x, float y)) {
+  double worst = 0;
+  for (CpuLevel level : levels()) {
+    Kernel k(text, level);
+    EXPECT_TRUE(k.ok()) << k.error;
+    if (!k.ok()) return 1e9;
+    constexpr size_t n = 1 << 13;
+    std::vector<float> x(n), y(n);
+    for (size_t i = 0; i < n; ++i) x[i] = from + (to - from) * (static_cast<float>(i) + 0.37f) / n;
+    k.run({pointer(x.data()), pointer(y.data())}, n / 1024);
+    for (size_t i = 0; i < n; ++i) worst = std::max(worst, error(x[i], y[i]));
+  }
+  return worst;
+}
+
+TEST(MathTest, BesselFunctions) {
+  auto of = [](const char *name) { return unaryText(external(name, "%v"), kCall); };
+  auto i0 = [](float x, float y) { return ulps(y, std::cyl_bessel_il(0, std::abs(x))); };
+  auto i1 = [](float x, float y) { return ulps(y, std::copysign(std::cyl_bessel_il(1, std::abs(x)), x)); };
+  auto i0e = [](float x, float y) {
+    return ulps(y, std::cyl_bessel_il(0, std::abs(x)) * std::exp(-std::abs<long double>(x)));
+  };
+  auto i1e = [](float x, float y) {
+    return ulps(y, std::copysign(std::cyl_bessel_il(1, std::abs(x)) * std::exp(-std::abs<long double>(x)), x));
+  };
+  for (float range : {1e-30f, 1.0f, 12.0f, 80.0f}) {
+    EXPECT_LE(worstOver(of("__nv_cyl_bessel_i0f"), -range, range, i0), 1) << range;
+    EXPECT_LE(worstOver(of("__nv_cyl_bessel_i1f"), -range, range, i1), 1) << range;
+    EXPECT_LE(worstOver(of("neso_i0e_f32"), -range, range, i0e), 1) << range;
+    EXPECT_LE(worstOver(of("neso_i1e_f32"), -range, range, i1e), 1) << range;
+  }
+}
+
+TEST(MathTest, NormalQuantile) {
+  // The error of the quantile is the error of the distribution there over its density.
+  auto error = [](float p, float y) -> double {
+    const long double x = y, density = std::exp(-x * x / 2) / std::sqrt(2 * 3.14159265358979323846L);
+    const long double miss = p < 0.5f ? std::erfc(-x / std::sqrt(2.0L)) / 2 - p
+                                      : (1 - static_cast<long double>(p)) - std::erfc(x / std::sqrt(2.0L)) / 2;
+    return ulps(y, x - miss / density);
+  };
+  const std::string text = unaryText(external("neso_ndtri_f32", "%v"), kCall);
+  for (float to : {1e-37f, 1e-20f, 1e-6f, 1e-3f, 1.0f}) EXPECT_LE(worstOver(text, to * 1e-3f, to, error), 1) << to;
+  for (CpuLevel level : levels()) {
+    Kernel k(text, level);
+    ASSERT_TRUE(k.ok()) << k.error;
+    std::vector<float> x(1024, 0.5f), y(1024);
+    const float edges[] = {0.0f, -0.0f, 1.0f, -1e-45f, 1.0000001f, NAN, INFINITY, -INFINITY};
+    const float want[] = {-INFINITY, -INFINITY, INFINITY, NAN, NAN, NAN, NAN, NAN};
+    std::copy(std::begin(edges), std::end(edges), x.begin());
+    k.run({pointer(x.data()), pointer(y.data())}, 1);
+    for (size_t i = 0; i < std::size(edges); ++i) EXPECT_EQ(ulps(y[i], want[i]), 0) << edges[i] << ": " << y[i];
+    EXPECT_EQ(y.back(), 0.0f);
+  }
+}
+
+/// `text` of two operands, of which the second lies 65,536 behind the first.
+std::string withSecond(std::string text) {
+  const std::string load = "    %v = tt.load %xq : tensor<1024x!tt.ptr<f32>>\n";
+  text.insert(text.find(load) + load.size(), "    %far = arith.constant dense<65536> : tensor<1024xi32>\n    %wq = "
+                                             "tt.addptr %xq, %far : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>\n"
+                                             "    %w = tt.load %wq : tensor<1024x!tt.ptr<f32>>\n");
+  return text;
+}
+
+struct PairFunction {
+  const char *name;
+  std::string text;
+  double (*error)(float x, float y, float got);
+  double limit;
+};
+
+TEST(MathTest, RemainderNeighbourAndHypot) {
+  // Exact, the sign of zero included.
+  auto same = [](float got, float want) {
+    return (std::isnan(want) ? std::isnan(got) : got == want && std::signbit(got) == std::signbit(want)) ? 0.0 : 1e9;
+  };
+  static auto exact = same;
+  const PairFunction functions[] = {{"fmod", unaryText("arith.remf %v, %w"),
+                                     [](float x, float y, float got) { return exact(got, std::fmod(x, y)); }, 0},
+                                    {"nextafter", unaryText(external("__nv_nextafterf", "%v, %w"), kCallOfTwo),
+                                     [](float x, float y, float got) { return exact(got, std::nextafter(x, y)); }, 0},
+                                    {"hypot", unaryText(external("__nv_hypotf", "%v, %w"), kCallOfTwo),
+                                     [](float x, float y, float got) {
+                                       return ulps(
+                                           got, std::hypot(static_cast<long double>(x), static_cast<long double>(y)));
+                                     },
+                                     1}};
+  constexpr size_t n = 65536;
+  const float special[] = {0.0f,  -0.0f,    1.0f,      -1.0f, 2.0f,   1e-45f, 3.0f,    3.4028235e38f,
+                           -0.5f, INFINITY, -INFINITY, NAN,   1e-40f, -3.0f,  -1e-45f, 1.1754944e-38f};
+  for (const PairFunction &f : functions)
+    for (CpuLevel level : levels()) {
+      Kernel k(withSecond(f.text), level);
+      ASSERT_TRUE(k.ok()) << k.error;
+      // Near each other, then any bit patterns, among them quotients up to 2^277.
+      for (bool any : {false, true}) {
+        std::vector<float> in(2 * n), out(n), r = numbers(2 * n, 5);
+        uint32_t state = 1;
+        for (size_t i = 0; i < 2 * n; ++i) {
+          state = state * 1664525u + 1013904223u;
+          in[i] = r[i] * (i < n ? 100.0f : 3.0f);
+          if (any) std::memcpy(&in[i], &state, 4);
+        }
+        if (any)
+          for (size_t i = 0; i < 256; ++i) in[i] = special[i % 16], in[n + i] = special[i / 16];
+        k.run({pointer(in.data()), pointer(out.data())}, n / 1024);
+        for (size_t i = 0; i < n; ++i)
+          ASSERT_LE(f.error(in[i], in[n + i], out[i]), f.limit)
+              << f.name << " of " << in[i] << " and " << in[n + i] << ": " << out[i] << ", " << name(level);
+      }
+    }
+}
+
 TEST(MathTest, PowAndAtan2) {
   for (const char *op : {"math.powf", "math.atan2"}) {
     const bool isPow = std::string(op) == "math.powf";
-    std::string text = unaryText(std::string(op) + " %v, %w");
-    // The second operand lies behind the first.
-    const std::string load = "    %v = tt.load %xq : tensor<1024x!tt.ptr<f32>>\n";
-    text.insert(text.find(load) + load.size(), "    %far = arith.constant dense<65536> : tensor<1024xi32>\n    %wq = "
-                                               "tt.addptr %xq, %far : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>\n"
-                                               "    %w = tt.load %wq : tensor<1024x!tt.ptr<f32>>\n");
+    const std::string text = withSecond(unaryText(std::string(op) + " %v, %w"));
     for (CpuLevel level : levels()) {
       Kernel k(text, level);
       ASSERT_TRUE(k.ok()) << k.error;

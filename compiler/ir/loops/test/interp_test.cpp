@@ -509,6 +509,21 @@ TEST(Numeric, SpecialFunctions) {
   near(besselK1(2), 0.13986588181652243);
   near(airyAi(0), 0.3550280538878172);
   near(airyAi(2), 0.03492413042327438);
+  // On both sides of where one formula gives way to another, by mpmath.
+  auto ratio = [](double got, double want) { EXPECT_NEAR(got / want, 1.0, 1e-12) << want; };
+  ratio(besselK0(0.01), 4.7212447301610947);
+  ratio(besselK0(2.5), 0.062347553200366189);
+  ratio(besselK0(30), 2.1324774964630563e-14);
+  ratio(besselK1(1e-5), 99999.999939355708);
+  ratio(besselK1(100), 4.6798537356369095e-45);
+  ratio(besselK0e(500), 0.056035915417234516);
+  ratio(besselK1e(3), 0.80656348012878687);
+  ratio(airyAi(1.25), 0.09964454475691667);
+  ratio(airyAi(20), 1.6916728686705404e-27);
+  ratio(airyAi(-3.5), -0.37553382314043193);
+  EXPECT_EQ(besselK0(INFINITY), 0.0);
+  EXPECT_EQ(besselK1e(INFINITY), 0.0);
+  EXPECT_EQ(besselK0(0), INFINITY);
   near(erfinv(0.5), 0.4769362762044699);
   near(ndtri(0.025), -1.9599639845400545);
   near(logNdtr(-10), -53.23128515051247);
