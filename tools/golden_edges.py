@@ -317,7 +317,8 @@ def windows(x, y):
 def odd_calls():
     """Calls that random modules found refused, wrong or passed over: assertions on tensors, cosines of numbers and of f16, windows that are written to."""
     return [
-        c("assertions", asserted, "f32 4", "i64 4 >0"), c("cosines", small_cosines, "f32 3x4", "f32 4"), c("windows", windows, "f32 6", "f32 6")
+        c("assertions", asserted, "f32 4", "i64 4 >0"), c("cosines", small_cosines, "f32 3x4", "f32 4"), c("windows", windows, "f32 6", "f32 6"),
+        c("instances_of_one", lambda x, w: torch.instance_norm(x, w, w + 1, None, None, True, 0.1, 0.5, False), "f32 3x5", "f32 5")
     ]
 
 

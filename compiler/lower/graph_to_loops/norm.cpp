@@ -192,12 +192,15 @@ static Tensors instanceNorm(OpCall &o) {
          rv = o.opt("running_var");
   double eps = o.number("eps", 1e-5);
   if (!o.flag("use_input_stats", true)) return {batchNormEval(x, rm, rv, w, b, eps)};
+  // Without further dimensions each element is an instance; no dimensions at all would mean all of them.
+  if (x.rank() == 2) x = unsqueeze(x, 2);
   Dims dims;
   for (int64_t d = 2; d < x.rank(); ++d) dims.push_back(d);
   x.reused();
   MeanVar mv = meanVar(x, dims);
   Tensor rstd = rstdOf(mv.m2, mv.count, eps).realize();
-  return {normalize(x, mv.mean, rstd, w.valid() ? perChannel(w, x) : w, b.valid() ? perChannel(b, x) : b, x.dtype())};
+  Tensor y = normalize(x, mv.mean, rstd, w.valid() ? perChannel(w, x) : w, b.valid() ? perChannel(b, x) : b, x.dtype());
+  return {reshape(y, o.out().sizes)};
 }
 
 void addNorm(OpTable &t) {
