@@ -11,6 +11,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -78,9 +79,14 @@ public:
   const loops::Body &body() const { return body_; }
   loops::Body take() { return std::move(body_); }
 
-  /// Values of tensors already computed at an index under a mask (see Tensor::at).
+  /// Values of tensors already computed at an index under a mask (see Tensor::at). What the key names by its address is kept: another tensor
+  /// would be taken for one that is gone.
   using MemoKey = std::pair<std::vector<const void *>, ValueIdx>;
-  std::map<MemoKey, Val> memo;
+  struct Memo {
+    Val value;
+    std::shared_ptr<const void> tensor;
+  };
+  std::map<MemoKey, Memo> memo;
   ValueIdx mask() const { return mask_; }
   /// Appends without merging it with an equal op (the placeholder of a contraction's sum).
   Val placeholder(DType t);

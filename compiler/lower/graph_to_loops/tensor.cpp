@@ -112,7 +112,7 @@ Val Tensor::at(BodyBuilder &b, const Index &index) const {
   BodyBuilder::MemoKey key{{impl_.get()}, b.mask()};
   for (Expr e : index) key.first.push_back(e.node());
   auto it = b.memo.find(key);
-  if (it != b.memo.end()) return it->second;
+  if (it != b.memo.end()) return it->second.value;
   NESO_CHECK(impl_->fn != nullptr, "a complex tensor has no real elements");
   // Its own guard, not that of whoever needs the element: the value stays the same for all of them.
   const BodyBuilder::Guard *outer = b.guard();
@@ -120,7 +120,7 @@ Val Tensor::at(BodyBuilder &b, const Index &index) const {
   Val v = impl_->fn(b, index);
   b.setGuard(outer);
   NESO_CHECK(v.dtype == computeType(impl_->dtype), "an element function returned another dtype");
-  b.memo[key] = v;
+  b.memo[key] = {v, impl_};
   return v;
 }
 

@@ -7,6 +7,8 @@
 
 #include "base/diagnostics/graph.h"
 #include "lower/graph_to_loops/lower.h"
+#include "lower/graph_to_loops/lowering.h"
+#include "lower/graph_to_loops/tensor.h"
 #include "lower/graph_to_loops/test/golden.h"
 
 namespace neso::lower::test {
@@ -166,6 +168,16 @@ TEST(Lowering, PointwiseChainsBecomeOneNode) {
   ASSERT_TRUE(r);
   ASSERT_EQ(r->nodes.size(), 1u);
   EXPECT_EQ(r->nodes[0].body().ops.size(), 3u);
+}
+
+// Another tensor may come to lie where one was that is gone.
+TEST(Lowering, TensorsThatAreGoneAreNotTakenForOthers) {
+  Lowering ctx;
+  BodyBuilder b(ctx.facts);
+  for (int n = 0; n < 100; ++n) {
+    const Tensor gone = Tensor::lazy(ctx, DType::F32, {}, [n](BodyBuilder &body, const Index &) { return body.constant(DType::F32, n); });
+    EXPECT_EQ(b.constantOf(gone.at(b, {})), n);
+  }
 }
 
 TEST(Lowering, IsSupportedKnowsTheTable) {
