@@ -248,7 +248,10 @@ TEST_F(Cli, HelpManualAndReferenceComeFromTheOptions) {
 // A terminal of the program script, whose copy of what was shown is read.
 TEST_F(Cli, ATerminalSeesHowCompilingGoesOn) {
   if (std::system("command -v script >/dev/null")) GTEST_SKIP() << "no program script";
-  const std::string compile = NESO_BINARY_DIR "/bin/neso compile " NESO_SOURCE_DIR "/tests/goldens/models/resnet/export.pt2 -o m.neso";
+  // Long enough that a line is worth it.
+  const std::string compile = NESO_BINARY_DIR "/bin/neso compile " NESO_SOURCE_DIR
+                                              "/tests/goldens/models/resnet/export.pt2 -o m.neso --threads 1 "
+                                              "--arch x86-64-v3,x86-64-v4,x86-64-v4+bf16,x86-64-v4+amx";
   std::system(("cd " + dir + " && script -qec '" + compile + "' shown >/dev/null && " + compile + " 2>plain").c_str());
   EXPECT_NE(slurp(dir + "shown").find("code for the CPU, kernel "), std::string::npos) << slurp(dir + "shown");
   EXPECT_EQ(slurp(dir + "plain").find("code for the CPU"), std::string::npos);
