@@ -131,6 +131,13 @@ def _arguments(target, arch, options, kernels, threads, tuned, ptxas, format):
     return out
 
 
+def _read_by(arguments):
+    """What differs between any two contents of the files that the arguments name: for the cache's keys."""
+    paths = [Path(value) for flag, value in zip(arguments, arguments[1:]) if flag in ("--ptxas", "--tuned", "--kernels")]
+    files = [f for path in paths for f in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    return [(str(f), _program.identity(f)) for f in files if f.is_file()]
+
+
 def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False, target="cpu", arch=None, options=None, kernels=None, tuned=None, threads=0,
             report=False, cached=False, timeout=None, ptxas=None, format="neso"):
     """Compiles a model into a Package.
@@ -154,7 +161,7 @@ def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False,
     try:
         name = None
         if cached and not report:
-            name = cache.key(source.digest(), arguments, [_program.identity(p) for p in arguments if p.endswith("ptxas")], _program.identity(), cache.machine())
+            name = cache.key(source.digest(), arguments, _read_by(arguments), _program.identity(), cache.machine())
             data = cache.get(name)
             if data is not None:
                 return Package(data, time.perf_counter() - begun, cached=True)

@@ -143,6 +143,7 @@ def torch_compile():
         with neso.torch.watch() as report, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.testing.assert_close(torch.compile(net, backend="neso")(x), net(x), rtol=1e-2, atol=1e-3)
+        assert report.share == 1, str(report)
         print("       ", str(report).replace("\n", "; "))
 
 

@@ -356,6 +356,16 @@ def test_cache_on_disk(tmp_path, monkeypatch, mlp):
     assert not first.cached and second.cached and first.data == second.data
     assert neso.cache.info()["entries"] == 1
     assert not neso.compile(pt2, cached=True, arch="x86-64-v3").cached
+    # Files that the arguments name count with what they hold; "none" names none.
+    gpu = dict(target="cuda", arch="sm_90", ptxas="none", cached=True)
+    assert not neso.compile(pt2, **gpu).cached and neso.compile(pt2, **gpu).cached
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    (kernels / "k.py").write_text("x = 1\n")
+    assert not neso.compile(pt2, kernels=[kernels], cached=True).cached
+    assert neso.compile(pt2, kernels=[kernels], cached=True).cached
+    (kernels / "k.py").write_text("x = 12\n")
+    assert not neso.compile(pt2, kernels=[kernels], cached=True).cached
     neso.cache.clear()
     assert neso.cache.info()["entries"] == 0
     os.chmod(tmp_path, 0o500)
