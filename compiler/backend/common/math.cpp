@@ -101,16 +101,21 @@ V MathEmitter::expFromReduced(V r, V n, V original) {
   return b.CreateFMul(b.CreateFMul(p, power(half)), power(rest));
 }
 
+// n and r of x = n log 2 + r, |r| <= log 2 / 2; log 2 in two parts.
+std::pair<V, V> MathEmitter::reducedOf(V x) {
+  V magic = like(x, 12582912.0);
+  V t = fma(x, like(x, 0x1.715476p+0), magic);
+  V n = b.CreateSub(bits(t), bits(magic));
+  V k = b.CreateFSub(t, magic);
+  V r = fma(k, like(x, -0x1.62e4p-1), x);
+  return {n, fma(k, like(x, 0x1.62e4p-1 - 0x1.62e42fefa39efp-1), r)};
+}
+
 V MathEmitter::exp(V x) {
   // Beyond these the result is infinity or zero; NaN passes both comparisons unchanged.
   V c = b.CreateSelect(b.CreateFCmpOGT(x, like(x, 89.0)), like(x, 89.0), x);
   c = b.CreateSelect(b.CreateFCmpOLT(c, like(x, -104.5)), like(x, -104.5), c);
-  V magic = like(x, 12582912.0);
-  V t = fma(c, like(x, 0x1.715476p+0), magic);
-  V n = b.CreateSub(bits(t), bits(magic));
-  V k = b.CreateFSub(t, magic);
-  V r = fma(k, like(x, -0x1.62e4p-1), c);
-  r = fma(k, like(x, 0x1.62e4p-1 - 0x1.62e42fefa39efp-1), r);
+  const auto [n, r] = reducedOf(c);
   return expFromReduced(r, n, x);
 }
 
@@ -216,12 +221,7 @@ V MathEmitter::expm1(V x) {
   // Below -26 the result is -1; NaN passes both comparisons unchanged.
   V c = b.CreateSelect(b.CreateFCmpOGT(x, like(x, 89.0)), like(x, 89.0), x);
   c = b.CreateSelect(b.CreateFCmpOLT(c, like(x, -26.0)), like(x, -26.0), c);
-  V magic = like(x, 12582912.0);
-  V t = fma(c, like(x, 0x1.715476p+0), magic);
-  V n = b.CreateSub(bits(t), bits(magic));
-  V k = b.CreateFSub(t, magic);
-  V r = fma(k, like(x, -0x1.62e4p-1), c);
-  r = fma(k, like(x, 0x1.62e4p-1 - 0x1.62e42fefa39efp-1), r);
+  const auto [n, r] = reducedOf(c);
   V q = poly(r, {0x1.a12a42f159d0ep-13, 0x1.6d4920bf2569bp-10, 0x1.1110df02bfbecp-7, 0x1.5554e4aacef45p-5,
                  0x1.5555555ac911fp-3, 0x1.0000000c4592ep-1});
   V p = fma(b.CreateFMul(r, r), q, r);

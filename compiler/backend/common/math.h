@@ -6,6 +6,7 @@
 // digits and rounded.
 #pragma once
 #include <optional>
+#include <utility>
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -75,6 +76,7 @@ private:
   using V = llvm::Value *;
   V exp(V x);
   V exp2(V x);
+  std::pair<V, V> reducedOf(V x);
   V expFromReduced(V r, V n, V original);
   V expm1(V x);
   V tanh(V x);

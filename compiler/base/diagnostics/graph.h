@@ -7,6 +7,6 @@ NESO_DIAG(E0201, OperatorArgument, Error, "{}: argument '{}' {}; export the mode
 NESO_DIAG(E0202, MutationUnsupported, Error, "{} writes to its arguments in a way that Neso cannot express: {}; use the form without the trailing underscore or out=, or call run_decompositions()")
 NESO_DIAG(E0203, GraphInvalid, Internal, "graph invariant {} ({}) does not hold: {}")
 NESO_DIAG(E0204, GraphSyntax, Error, "not a graph as `--emit graph` writes it: {}")
-NESO_DIAG(E0250, OpUnsupported, Error, "operator '{}' is not supported; export the model without it, or register it as a custom operator")
+NESO_DIAG(E0250, OpUnsupported, Error, "operator '{}' is not supported; write it with others, or export the model without it")
 NESO_DIAG(E0251, OpRefused, Error, "cannot compile this call of '{}': {}")
 NESO_DIAG(E0252, LoweringTypeMismatch, Internal, "{}; this is a bug in Neso, please report it with the model")
