@@ -27,16 +27,17 @@ const llvm::StringMap<OpCode> &names() {
 } // namespace
 
 OpCode codeOf(mlir::Operation *op) {
-  // One look-up by text for each kind of operation and thread; contexts may come and go, so the key holds the name's
-  // text too.
-  thread_local llvm::DenseMap<const void *, std::pair<OpCode, const char *>> cache;
-  const llvm::StringRef text = op->getName().getStringRef();
-  auto [it, isNew] = cache.try_emplace(op->getName().getAsOpaquePointer(), OpCode::Unknown, nullptr);
-  if (isNew || it->second.second != text.data()) {
-    auto found = names().find(text);
-    it->second = {found == names().end() ? OpCode::Unknown : found->second, text.data()};
-  }
-  return it->second.first;
+  auto find = [&] {
+    auto found = names().find(op->getName().getStringRef());
+    return found == names().end() ? OpCode::Unknown : found->second;
+  };
+  if (!op->isRegistered()) return find();
+  // One look-up by text for each kind of operation and thread. The key is the operation's class: names belong to a
+  // context, and another context's may lie where those of one that is gone lay.
+  thread_local llvm::DenseMap<mlir::TypeID, OpCode> cache;
+  auto [it, isNew] = cache.try_emplace(op->getName().getTypeID(), OpCode::Unknown);
+  if (isNew) it->second = find();
+  return it->second;
 }
 OpClass classOf(OpCode code) { return kRows[static_cast<int>(code)].cls; }
 int costOf(OpCode code) { return kRows[static_cast<int>(code)].cost; }

@@ -1,12 +1,11 @@
 #include "backend/cpu/compile.h"
 
 #include <algorithm>
-#include <atomic>
 #include <set>
-#include <thread>
 
 #include "backend/common/llvm_common.h"
 #include "backend/common/special.h"
+#include "backend/common/units.h"
 #include "backend/cpu/emitter.h"
 #include "base/diagnostics/backend.h"
 #include "base/fault.h"
@@ -95,20 +94,10 @@ Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, C
     if (i % perUnit == 0) units.emplace_back();
     units.back().functions.push_back(i);
   }
-  std::atomic<size_t> next{0};
   Working stage("code for the CPU");
-  auto work = [&] {
-    for (size_t u = next++; u < units.size(); u = next++)
-      compileUnit(units[u], functions, level, options, code.functions);
-  };
-  std::vector<std::thread> threads;
-  for (int t = 1; t < options.threads && static_cast<size_t>(t) < units.size(); ++t)
-    threads.emplace_back([&] {
-      WorkingThread thread(&stage);
-      work();
-    });
-  work();
-  for (std::thread &t : threads) t.join();
+  mlir::MLIRContext *context = functions.empty() ? nullptr : functions[0].function->getContext();
+  forEachUnit(units.size(), options.threads, context,
+              [&](size_t u) { compileUnit(units[u], functions, level, options, code.functions); });
 
   std::optional<Error> error;
   std::vector<std::vector<uint8_t>> objects;

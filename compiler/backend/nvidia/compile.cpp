@@ -1,12 +1,11 @@
 #include "backend/nvidia/compile.h"
 
 #include <algorithm>
-#include <atomic>
 #include <climits>
 #include <set>
-#include <thread>
 
 #include "backend/common/llvm_common.h"
+#include "backend/common/units.h"
 #include "backend/nvidia/assembler.h"
 #include "backend/nvidia/emitter.h"
 #include "backend/nvidia/library.h"
@@ -169,22 +168,6 @@ std::string placedText(std::vector<Unit> &units) {
   return printTile(*module);
 }
 
-/// Runs work(0) … work(n - 1) on up to `threads` threads.
-void parallel(size_t n, int threads, llvm::function_ref<void(size_t)> work) {
-  std::atomic<size_t> next{0};
-  auto loop = [&] {
-    for (size_t i = next++; i < n; i = next++) work(i);
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads && static_cast<size_t>(t) < n; ++t)
-    others.emplace_back([&, of = Working::current()] {
-      WorkingThread thread(of);
-      loop();
-    });
-  loop();
-  for (std::thread &t : others) t.join();
-}
-
 int blocksPerSm(const Chip &chip, const FunctionUsage &usage) {
   if (usage.threads == 0) return 0;
   int blocks = std::min(chip.blocksPerSm, chip.threadsPerSm / usage.threads);
@@ -268,8 +251,8 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   std::vector<std::string> symbols;
   for (const TileFunction &f : functions) symbols.push_back(entrySymbol(f.name, taken));
 
-  // Before the threads start: making IR is not for several of them at once, and MLIR's data flow analysis sets the whole
-  // context to one thread while it runs. What comes after only reads the IR.
+  // Before the threads start: MLIR's data flow analysis sets the whole context to one thread while it runs. What comes
+  // after changes no operation.
   std::vector<Unit> units(functions.size());
   for (size_t i = 0; i < units.size(); ++i) prepare(units[i], functions[i], chip);
   const bool own = llvm::any_of(units, [](const Unit &unit) { return unit.chip->own(); });
@@ -278,7 +261,8 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   std::vector<Unit> others(own && !given ? units.size() : 0);
   for (size_t i = 0; i < others.size(); ++i)
     if (units[i].chip->own()) prepareFor(others[i], functions[i], portable(chip));
-  parallel(units.size() + others.size(), options.threads, [&](size_t i) {
+  mlir::MLIRContext *context = functions.empty() ? nullptr : functions[0].function->getContext();
+  forEachUnit(units.size() + others.size(), options.threads, context, [&](size_t i) {
     const size_t f = i % units.size();
     Unit &unit = i < units.size() ? units[f] : others[f];
     if (unit.chip && unit.status) compileUnit(unit, functions[f], symbols[f], options);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -34,6 +35,11 @@ std::string kernelText(const std::string &name) {
   std::stringstream text;
   text << std::ifstream(std::string(NESO_SOURCE_DIR) + "/compiler/backend/cpu/test/kernels/" + name + ".ttir").rdbuf();
   return text.str();
+}
+
+/// Of this process alone: the test may run twice at once.
+std::filesystem::path ownPath(const std::string &name) {
+  return std::filesystem::path(testing::TempDir()) / (name + "_" + std::to_string(getpid()));
 }
 
 CompileOptions ptxOnly() {
@@ -178,7 +184,7 @@ TEST(Refused, AssemblerThatIsMissingOrFails) {
   Result<CompiledModule> code = compileText(kernelText("vector_add"), "sm_90", options);
   ASSERT_FALSE(code);
   EXPECT_EQ(code.error().diagnostics()[0].kind, diag::NvidiaNoAssembler);
-  std::string script = testing::TempDir() + "failing_ptxas";
+  const std::string script = ownPath("failing_ptxas").string();
   std::ofstream(script) << "#!/bin/sh\necho no such luck\nexit 3\n";
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
   options.ptxas = script;
@@ -190,7 +196,7 @@ TEST(Refused, AssemblerThatIsMissingOrFails) {
 
 // What a chip lacks is known to the assembler alone: its words go to the line of the kernel. (A script refuses for it.)
 TEST(Refused, InlineAssemblyThatTheChipLacks) {
-  const std::string script = testing::TempDir() + "refusing_ptxas";
+  const std::string script = ownPath("refusing_ptxas").string();
   std::ofstream(script) << R"(#!/bin/sh
 for argument in "$@"; do case $argument in *.ptx) in=$argument ;; esac; done
 line=$(grep -n -m1 nanosleep "$in" | cut -d: -f1)
@@ -218,10 +224,16 @@ exit 255
 /// A folder with programs that are shell scripts: name → text. The first is ptxas in every test here.
 class FakeToolkit {
 public:
-  explicit FakeToolkit(const std::string &name) : folder(std::filesystem::path(testing::TempDir()) / name) {
+  explicit FakeToolkit(const std::string &name) : folder(ownPath(name)) {
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder / "bin");
   }
+  ~FakeToolkit() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  FakeToolkit(const FakeToolkit &) = delete;
+  FakeToolkit &operator=(const FakeToolkit &) = delete;
   void add(const std::string &name, const std::string &text) const {
     std::filesystem::path file = folder / "bin" / name;
     std::ofstream(file) << "#!/bin/sh\n" << text;
