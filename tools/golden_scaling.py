@@ -117,5 +117,24 @@ def inverses():
     return [c("erfinv_edges", torch.erfinv, edges), c("erfinv_line", torch.erfinv, torch.linspace(-0.9999, 0.9999, 501)), c("erfinv_bf16", torch.erfinv, "bf16 65 u"), c("erfinv_f64", torch.erfinv, "f64 65 u"), c("erfinv_i64", torch.erfinv, torch.tensor([-1, 0, 1, 2]))]
 
 
+def polynomials():
+    """Of degrees that differ from element to element, and of numbers: below zero, on both sides of closed forms and of what is unrolled."""
+    special = torch.special
+    inner, outer = torch.tensor([[0.0], [1.0], [-1.0], [0.5], [-0.3], [0.77], [-0.98]]), torch.tensor([[1.25], [-1.5], [2.0], [3e20], [NAN], [float("inf")]])
+    low, high = torch.tensor([-2.0, -0.5, 0.9, 1.0, 2.0, 3.0, 6.0]), torch.tensor([7.0, 9.5, 17.0])
+
+    def of_data(f):
+        return lambda x, y, l, h, i: (f(x, l), f(x, h), f(y, l), f(y, h), f(x, i), f(x, l.double()), f(x.double(), h), f(0.3, i))
+
+    def of_numbers(f):
+        return lambda x: [f(x, d) for d in (-1, 0, 1, 2, 6, 7, 16, 17, 40)]
+    cases = []
+    for name in sorted(n for n in dir(special) if "polynomial" in n):
+        f = getattr(special, name)
+        short = name.replace("_polynomial", "").replace("shifted_chebyshev", "shifted")
+        cases += [c(short, of_data(f), inner, outer, low, high, torch.arange(7) * 2), c(short + "_numbers", of_numbers(f), inner)]
+    return cases + [c("many_steps", lambda x, n: (special.legendre_polynomial_p(x, n), special.laguerre_polynomial_l(x, n), special.hermite_polynomial_h(x, n * 9)), "f32 3x11 u", "i64 3x11 <50"), c("none", special.legendre_polynomial_p, "f32 0x3", "f32 3")]
+
+
 def groups():
-    return {f.__name__: f() for f in (bags, long_sorts, searches, transforms, phases, wide_products, columns, inverses)}
+    return {f.__name__: f() for f in (bags, long_sorts, searches, transforms, phases, wide_products, columns, inverses, polynomials)}

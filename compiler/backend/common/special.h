@@ -12,6 +12,9 @@ namespace neso {
 /// is none. Functions take and give doubles, those on integers int64.
 llvm::StringRef specialSymbol(llvm::StringRef name);
 
+/// Whether the function exists on floats as well, under the symbol with an 'f' behind it.
+bool specialOnFloats(llvm::StringRef name);
+
 /// Puts the definitions of the special functions that the module declares into it, as internal functions. Call before
 /// optimising.
 void linkSpecialFunctions(llvm::Module &module);

@@ -2,6 +2,7 @@
 // the program; special_link.cpp links what a kernel uses into its module, so that compiled code needs nothing but libm.
 // It takes the implementations in by #include, because the bitcode is of this one file. No function may call itself:
 // NVIDIA's assembler crashes on that.
+#include "base/polynomials.h"
 #include "base/special.cpp"
 
 using namespace neso::special;
@@ -25,6 +26,20 @@ double neso_special_log_ndtr(double x) { return logNdtr(x); }
 double neso_special_erfcx(double x) { return erfcx(x); }
 double neso_special_igamma(double a, double x) { return igamma(a, x); }
 double neso_special_igammac(double a, double x) { return igammac(a, x); }
+
+// These compute in the kernel's own type: ATen's results overflow where its steps do.
+#define NESO_POLYNOMIAL(name, function)                                                                                \
+  double neso_special_##name(double x, double n) { return function(x, n); }                                            \
+  float neso_special_##name##f(float x, float n) { return function(x, n); }
+NESO_POLYNOMIAL(chebyshev_t, chebyshevT)
+NESO_POLYNOMIAL(chebyshev_u, chebyshevU)
+NESO_POLYNOMIAL(chebyshev_v, chebyshevV)
+NESO_POLYNOMIAL(chebyshev_w, chebyshevW)
+NESO_POLYNOMIAL(hermite_h, hermiteH)
+NESO_POLYNOMIAL(hermite_he, hermiteHe)
+NESO_POLYNOMIAL(laguerre, laguerre)
+NESO_POLYNOMIAL(legendre, legendre)
+#undef NESO_POLYNOMIAL
 
 /// The standard normal distribution and its inverse, as libdevice has them.
 double neso_special_normcdf(double x) { return std::erfc(-x * 0.70710678118654752440) / 2; }

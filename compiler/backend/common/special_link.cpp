@@ -13,31 +13,57 @@ extern "C" const unsigned long neso_special_bitcode_size;
 
 namespace neso {
 
+namespace {
+struct Special {
+  llvm::StringRef symbol;
+  /// It exists on floats as well.
+  bool onFloats = false;
+};
+} // namespace
+
+static const Special *specialNamed(llvm::StringRef name) {
+  static const llvm::StringMap<Special> table = {{"erfinv", {"neso_special_erfinv"}},
+                                                 {"digamma", {"neso_special_digamma"}},
+                                                 {"polygamma", {"neso_special_polygamma"}},
+                                                 {"zeta", {"neso_special_zeta"}},
+                                                 {"cyl_bessel_i0", {"neso_special_i0"}},
+                                                 {"cyl_bessel_i1", {"neso_special_i1"}},
+                                                 {"i0e", {"neso_special_i0e"}},
+                                                 {"i1e", {"neso_special_i1e"}},
+                                                 {"k0", {"neso_special_k0"}},
+                                                 {"k1", {"neso_special_k1"}},
+                                                 {"k0e", {"neso_special_k0e"}},
+                                                 {"k1e", {"neso_special_k1e"}},
+                                                 {"airy_ai", {"neso_special_airy_ai"}},
+                                                 {"ndtri", {"neso_special_ndtri"}},
+                                                 {"normcdfinv", {"neso_special_ndtri"}},
+                                                 {"normcdf", {"neso_special_normcdf"}},
+                                                 {"log_ndtr", {"neso_special_log_ndtr"}},
+                                                 {"erfcx", {"neso_special_erfcx"}},
+                                                 {"igamma", {"neso_special_igamma"}},
+                                                 {"igammac", {"neso_special_igammac"}},
+                                                 {"gcd", {"neso_special_gcd"}},
+                                                 {"powi", {"neso_special_powi"}},
+                                                 {"chebyshev_t", {"neso_special_chebyshev_t", true}},
+                                                 {"chebyshev_u", {"neso_special_chebyshev_u", true}},
+                                                 {"chebyshev_v", {"neso_special_chebyshev_v", true}},
+                                                 {"chebyshev_w", {"neso_special_chebyshev_w", true}},
+                                                 {"hermite_h", {"neso_special_hermite_h", true}},
+                                                 {"hermite_he", {"neso_special_hermite_he", true}},
+                                                 {"laguerre", {"neso_special_laguerre", true}},
+                                                 {"legendre", {"neso_special_legendre", true}}};
+  auto it = table.find(name);
+  return it == table.end() ? nullptr : &it->second;
+}
+
 llvm::StringRef specialSymbol(llvm::StringRef name) {
-  static const llvm::StringMap<llvm::StringRef> symbols = {{"erfinv", "neso_special_erfinv"},
-                                                           {"digamma", "neso_special_digamma"},
-                                                           {"polygamma", "neso_special_polygamma"},
-                                                           {"zeta", "neso_special_zeta"},
-                                                           {"cyl_bessel_i0", "neso_special_i0"},
-                                                           {"cyl_bessel_i1", "neso_special_i1"},
-                                                           {"i0e", "neso_special_i0e"},
-                                                           {"i1e", "neso_special_i1e"},
-                                                           {"k0", "neso_special_k0"},
-                                                           {"k1", "neso_special_k1"},
-                                                           {"k0e", "neso_special_k0e"},
-                                                           {"k1e", "neso_special_k1e"},
-                                                           {"airy_ai", "neso_special_airy_ai"},
-                                                           {"ndtri", "neso_special_ndtri"},
-                                                           {"normcdfinv", "neso_special_ndtri"},
-                                                           {"normcdf", "neso_special_normcdf"},
-                                                           {"log_ndtr", "neso_special_log_ndtr"},
-                                                           {"erfcx", "neso_special_erfcx"},
-                                                           {"igamma", "neso_special_igamma"},
-                                                           {"igammac", "neso_special_igammac"},
-                                                           {"gcd", "neso_special_gcd"},
-                                                           {"powi", "neso_special_powi"}};
-  auto it = symbols.find(name);
-  return it == symbols.end() ? llvm::StringRef() : it->second;
+  const Special *special = specialNamed(name);
+  return special ? special->symbol : llvm::StringRef();
+}
+
+bool specialOnFloats(llvm::StringRef name) {
+  const Special *special = specialNamed(name);
+  return special && special->onFloats;
 }
 
 void linkSpecialFunctions(llvm::Module &module) {

@@ -34,8 +34,9 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
       llvm::all_of(args, [&](Value *a) { return a->getType()->isFPOrFPVectorTy() == (isF32 || isF64); });
   if (std::optional<MathFn> fn = inlineSpecialOf(special); fn && isF32) return math_.emit(*fn, args);
   if (llvm::StringRef callee = specialSymbol(special); ofOneKind && !callee.empty()) {
-    // The library computes in double and int64, one call a lane.
+    // The library computes in double and int64, a few functions in float as well; one call a lane.
     const bool isFp = isF32 || isF64;
+    if (isF32 && specialOnFloats(special)) return math_.libm(callee, args);
     llvm::SmallVector<Value *, 3> wide;
     for (Value *a : args) {
       llvm::Type *to = a->getType()->getWithNewType(isFp ? b.getDoubleTy() : static_cast<llvm::Type *>(b.getInt64Ty()));

@@ -140,7 +140,7 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   if (!ofDevice) name.consume_front("__ocml_");
   for (const char *suffix : {"_f32", "_f64"}) name.consume_back(suffix);
 
-  // Our own library computes in double and int64.
+  // Our own library computes in double and int64, a few functions in float as well.
   llvm::StringRef special = name;
   special.consume_front("neso_");
   if (isFloat && specialSymbol(special).empty()) special.consume_back("f");
@@ -148,14 +148,17 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
   // A real base with an integer exponent (__nv_powif) is not among them.
   const bool ofOneKind = llvm::all_of(args, [&](Value *a) { return a->getType()->isFloatingPointTy() == isReal; });
   if (llvm::StringRef callee = specialSymbol(special); ofOneKind && !callee.empty()) {
-    llvm::Type *wide = isReal ? b.getDoubleTy() : static_cast<llvm::Type *>(b.getInt64Ty());
+    const bool onFloats = isFloat && specialOnFloats(special);
+    llvm::Type *wide = onFloats ? b.getFloatTy() : isReal ? b.getDoubleTy() : static_cast<llvm::Type *>(b.getInt64Ty());
+    const std::string symbolOfType = callee.str() + (onFloats ? "f" : "");
     llvm::SmallVector<Value *, 3> operands;
     for (Value *a : args)
       operands.push_back(isReal                   ? b.CreateFPCast(a, wide)
                          : symbol.ends_with("u8") ? b.CreateZExt(a, wide)
                                                   : b.CreateSExtOrTrunc(a, wide));
     llvm::SmallVector<llvm::Type *, 3> types(args.size(), wide);
-    Value *r = b.CreateCall(module_.getOrInsertFunction(callee, llvm::FunctionType::get(wide, types, false)), operands);
+    Value *r =
+        b.CreateCall(module_.getOrInsertFunction(symbolOfType, llvm::FunctionType::get(wide, types, false)), operands);
     return isReal ? b.CreateFPCast(r, resultType) : b.CreateTrunc(r, resultType);
   }
   llvm::StringRef stem = name;

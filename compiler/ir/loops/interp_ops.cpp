@@ -151,6 +151,14 @@ bool evalFloat(const Op &op, const Register *pa, const Register *pb, const Regis
     return true;
   case OpKind::Igamma: viaDouble2<T>(a, b, out, n, igamma); return true;
   case OpKind::Igammac: viaDouble2<T>(a, b, out, n, igammac); return true;
+  case OpKind::ChebyshevT: map2<T>(a, b, out, n, chebyshevT<T>); return true;
+  case OpKind::ChebyshevU: map2<T>(a, b, out, n, chebyshevU<T>); return true;
+  case OpKind::ChebyshevV: map2<T>(a, b, out, n, chebyshevV<T>); return true;
+  case OpKind::ChebyshevW: map2<T>(a, b, out, n, chebyshevW<T>); return true;
+  case OpKind::HermiteH: map2<T>(a, b, out, n, hermiteH<T>); return true;
+  case OpKind::HermiteHe: map2<T>(a, b, out, n, hermiteHe<T>); return true;
+  case OpKind::Laguerre: map2<T>(a, b, out, n, laguerre<T>); return true;
+  case OpKind::Legendre: map2<T>(a, b, out, n, legendre<T>); return true;
   case OpKind::Ldexp: viaDouble2<T>(a, b, out, n, [](double x, double y) { return x * std::exp2(y); }); return true;
   case OpKind::Eq: test2<T>(a, b, out, n, [](T x, T y) { return x == y; }); return true;
   case OpKind::Ne: test2<T>(a, b, out, n, [](T x, T y) { return x != y; }); return true;

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "base/polynomials.h"
 #include "base/special.h"
 
 namespace neso::loops {
