@@ -68,6 +68,37 @@ PyObject *wrap_result(neso_dl_versioned *memory, neso_dtype dtype, const result_
 /* The maker that a type of tensors stands for (torch.Tensor, numpy.ndarray). */
 int maker_of_type(PyObject *type, result_maker *maker);
 
+/* ---- Profiles (profile.c) */
+
+/* A step of a run as the runtime told of it. Its strings are the model's. */
+typedef struct step_record {
+  const char *what, *kernel; /* kernel: NULL but for launches */
+  int32_t subplan;
+  int64_t step, begin, end; /* nanoseconds of the monotonic clock; end 0: it did not come to its end */
+  uint32_t grid[3];
+  int32_t depth; /* of steps around it */
+} step_record;
+typedef struct run_record {
+  step_record *steps;
+  size_t count, capacity;
+  size_t open[64]; /* begun and not ended, outermost first */
+  int32_t depth;
+  int64_t begin;
+} run_record;
+
+struct call_slot;
+/* Whom runs are told to, as profile_sink(model, begin, end, steps); NULL: nobody. Changed under the interpreter's lock. */
+extern PyObject *profile_sink;
+/* profile(callable or None): sets it. */
+PyObject *set_profile(PyObject *module, PyObject *sink);
+int64_t now_ns(void);
+/* The next run of the slot's context is recorded. */
+void watch_run(struct call_slot *slot);
+/* Stops, and tells what was recorded (sink NULL: tells nobody). With the interpreter's lock. */
+void tell_run(PyObject *model, struct call_slot *slot, PyObject *sink);
+/* The same for one launch of a kernel. */
+void tell_launch(PyObject *model, const char *kernel, const uint32_t grid[3], int64_t begin, PyObject *sink);
+
 /* ---- Models (model.c, describe.c) */
 
 /* A context and the memory that one call needs. */
@@ -79,6 +110,7 @@ typedef struct call_slot {
   neso_dl_versioned **results;
   const neso_dl_exchange *exchange; /* of the call under way: who gives memory for results on a GPU; NULL: nobody */
   void *stream;                     /* that the context was told last; NULL: its own */
+  run_record *record;               /* of runs that are profiled; NULL: none was so far */
 } call_slot;
 
 typedef struct model_object {

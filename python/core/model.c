@@ -16,6 +16,8 @@ static void free_slot(model_object *self, call_slot *slot) {
   free(slot->inputs);
   free(slot->outputs);
   free(slot->results);
+  if (slot->record) free(slot->record->steps);
+  free(slot->record);
   free(slot);
 }
 
@@ -169,9 +171,13 @@ static PyObject *run_flat(model_object *self, PyObject *values, PyObject *given)
   int queued = failed ? -1 : stay_there(self, slot, given, &maker);
   if (queued >= 0) {
     neso_status status;
+    PyObject *sink = Py_XNewRef(profile_sink);
+    if (sink) watch_run(slot);
     Py_BEGIN_ALLOW_THREADS
     status = (queued ? neso_run_async : neso_run)(slot->context, slot->inputs, (size_t)self->input_count, slot->outputs, (size_t)self->output_count);
     Py_END_ALLOW_THREADS
+    if (sink) tell_run((PyObject *)self, slot, status == NESO_OK ? sink : NULL);
+    Py_XDECREF(sink);
     out = status == NESO_OK ? collect(self, slot, given, &maker) : raise_status(status);
   }
   for (int32_t i = 0; i < self->output_count; ++i) {
@@ -274,9 +280,13 @@ static PyObject *launch_method(PyObject *object, PyObject *args) {
     while (i < count && read_kernel_argument(PyTuple_GetItem(values, i), kinds[i], (int)i, &read[i], &packed[i], &bytes[i]) == 0) ++i;
     if (i == count) {
       neso_status status;
+      PyObject *sink = Py_XNewRef(profile_sink);
+      const int64_t begin = sink ? now_ns() : 0;
       Py_BEGIN_ALLOW_THREADS
       status = neso_kernel_launch_checked(slot->context, name, grid, packed, bytes, (size_t)count);
       Py_END_ALLOW_THREADS
+      if (sink && status == NESO_OK) tell_launch(object, name, grid, begin, sink);
+      Py_XDECREF(sink);
       out = status == NESO_OK ? Py_NewRef(Py_None) : raise_status(status);
     }
     give_back(self, slot);

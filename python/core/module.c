@@ -39,8 +39,11 @@ int refuse(neso_status status, const char *format, ...) {
   return -1;
 }
 
+static PyMethodDef functions[] = {
+    {"profile", set_profile, METH_O, "profile(sink): runs are told to sink(model, begin, end, steps) from now on; None: to nobody"},
+    {NULL, NULL, 0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "neso._core", "Neso's runtime: see the package neso.", -1,
-                                    NULL, NULL, NULL, NULL, NULL};
+                                    functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__core(void) {
   PyObject *self = PyModule_Create(&module), *model = PyType_FromSpec(&model_spec);

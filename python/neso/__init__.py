@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "Error": "_errors", "InputError": "_errors", "CompileError": "_errors", "ExportError": "_errors", "Diagnostic": "_errors",
     "Model": "_model", "load": "_model",
-    "compile": "_compile", "Package": "_compile", "export": "_export",
+    "compile": "_compile", "Package": "_compile", "export": "_export", "verify": "_verify", "profile": "_profile", "Profile": "_profile",
 }
 _MODULES = ("cache", "torch", "triton")
 

@@ -81,6 +81,10 @@ class _Source:
             self.close()
             raise
 
+    def read(self):
+        with open(self.path, "rb") as f:
+            return f.read()
+
     def digest(self):
         """A hash of what the file says: saving a program twice gives the same."""
         hasher = hashlib.sha256()
@@ -138,7 +142,7 @@ def _read_by(arguments):
     return [(str(f), _program.identity(f)) for f in files if f.is_file()]
 
 
-def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False, target="cpu", arch=None, options=None, kernels=None, tuned=None, threads=0,
+def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False, target="cpu", arch=None, options=None, kernels=None, tune=False, tuned=None, threads=0,
             report=False, cached=False, timeout=None, ptxas=None, format="neso"):
     """Compiles a model into a Package.
 
@@ -147,7 +151,9 @@ def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False,
     target:  "cpu" or "cuda"; arch: "native", "x86-64-v3", "sm_90", …, or several
     options: as --option of the program: {"fuse-user-kernels": "off"}
     kernels: kernel bundles or Triton sources of the model's own kernels, where the .pt2 does not carry them
-    tuned:   results of an earlier `neso compile --tune`
+    tune:    measure other ways to compute each kernel on this machine, and keep the fastest; a path: results go to that file, and those
+             that it has are used
+    tuned:   results of an earlier tune
     cached:  look into the cache on disk first, and keep the package there
     timeout: seconds after which the compiler is ended
     ptxas:   NVIDIA's assembler for "cuda", or "none"; by default that of the packages nvidia-cuda-nvcc or triton, else the machine's
@@ -161,13 +167,15 @@ def compile(model, args=None, kwargs=None, *, dynamic_shapes=None, strict=False,
     try:
         name = None
         if cached and not report:
-            name = cache.key(source.digest(), arguments, _read_by(arguments), _program.identity(), cache.machine())
+            name = cache.key(source.digest(), arguments, _read_by(arguments), _program.identity(), cache.machine(), *(("tune", str(tune)) if tune else ()))
             data = cache.get(name)
             if data is not None:
                 return Package(data, time.perf_counter() - begun, cached=True)
         with tempfile.TemporaryDirectory(prefix="neso-") as folder:
             package, page = os.path.join(folder, "model.neso"), os.path.join(folder, "report.html")
             extra = ["--report", page] if report else []
+            if tune:
+                extra += ["--tune", os.path.join(folder, "tuned.json") if tune is True else os.fspath(tune)]
             _, warnings = _program.run(["compile", source.path, "-o", package, *arguments, *extra], pass_fds=[source.fd] if source.fd is not None else (),
                                        names=source.names, timeout=timeout)
             with open(package, "rb") as f:

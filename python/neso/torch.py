@@ -8,6 +8,11 @@ for each graph. Options of torch.compile(…, options={…}):
     threads   of each call; 0 (default): one for each core
     cached    True (default): use the cache on disk (neso.cache)
     arch, options   as for neso.compile
+    freeze    False (default); True: where no gradients are wanted, parameters and buffers become part of the package, so that the compiler
+              orders and computes with them; a weight that is changed later compiles the graph again, and says so
+    mode      as the argument `mode`, which torch does not take beside options: "reduce-overhead" keeps the memory of results for later
+              calls (never while somebody holds them) and on a GPU makes every call one launch; "max-autotune" measures several ways to
+              compute each kernel, and is else like it; "max-autotune-no-cudagraphs" measures alone
 
 `explain(f, *args)` says what would be compiled; `package(f, *args)` gives the package of a function that is one graph.
 """
@@ -26,10 +31,13 @@ from torch.export.graph_signature import ConstantArgument, ExportGraphSignature,
 
 from ._compile import compile as compile_model
 from ._errors import CompileError, Error
+from ._steady import Replayed, compile_frozen, weights_among
 
 # Pieces of a graph with fewer operators than this are left to torch.
 SMALLEST_PIECE = 5
-_OPTIONS = {"fallback": "warn", "rng": "torch", "threads": 0, "cached": True, "arch": None, "options": None}
+_OPTIONS = {"fallback": "warn", "rng": "torch", "threads": 0, "cached": True, "arch": None, "options": None, "freeze": False, "mode": None}
+# Mode → (results and arguments keep their places, kernels are measured).
+_MODES = {None: (False, False), "default": (False, False), "reduce-overhead": (True, False), "max-autotune": (True, True), "max-autotune-no-cudagraphs": (False, True)}
 
 
 @dataclass
@@ -97,7 +105,7 @@ def _argument(value, name):
 def _lift_constants(graph_module):
     """Tensors that are attributes become inputs of the program, with their values: a table of name → tensor, and their input rows."""
     graph, constants, specs, lifted = graph_module.graph, {}, [], {}
-    first = next(iter(graph.nodes))
+    first = next(n for n in graph.nodes if n.op != "get_attr")
     for node in list(graph.nodes):
         if node.op != "get_attr":
             continue
@@ -205,9 +213,21 @@ def _anchorless(graph, device):
     return device.type == "cuda" and not any(isinstance(v, torch.Tensor) and v.device == device for v in given)
 
 
-def _callable(model, plan, lazy, device=None):
+def _named_run(run, name):
+    """The run as one range of torch.profiler, while that looks."""
+    from torch.autograd import profiler
+
+    def ranged(flat):
+        if not profiler._is_profiler_enabled:
+            return run(flat)
+        with profiler.record_function(name):
+            return run(flat)
+    return ranged
+
+
+def _callable(run, plan, lazy, device=None):
     """What torch.compile calls: boxed, so that inputs may be freed while their results live. A function: torch wraps no other callable well."""
-    run, plain = model.run, all(entry == ("result", i) for i, entry in enumerate(plan))
+    plain = all(entry == ("result", i) for i, entry in enumerate(plan))
 
     def compiled(args):
         flat = list(args)
@@ -255,7 +275,8 @@ def _try(graph_module, settings):
         # Torch traces with fake tensors meanwhile, and those of the program are real.
         with unset_fake_temporarily():
             target = _target(settings["device"])
-            package = compile_model(program, cached=settings["cached"], options=settings["options"], **{**target, "arch": settings["arch"] or target.get("arch")})
+            package = compile_model(program, cached=settings["cached"], options=settings["options"], tune=settings["tune"],
+                                    **{**target, "arch": settings["arch"] or target.get("arch")})
     except CompileError as e:
         return e
     except Error:
@@ -265,7 +286,8 @@ def _try(graph_module, settings):
     model = package.load(threads=settings["threads"], result="torch", device=settings["device"])
     _note(pieces=Piece(len(_operators(graph_module.graph)), True, package.seconds, package.cached, len(package.data)), packages=package)
     graph, device = graph_module.graph, settings["device"]
-    return _callable(model, plan, _lazy_inputs(graph), device if _anchorless(graph, device) else None)
+    run = Replayed(model, device.type == "cuda") if settings["replay"] else model.run
+    return _callable(_named_run(run, f"neso graph of {len(_operators(graph))} operators"), plan, _lazy_inputs(graph), device if _anchorless(graph, device) else None)
 
 
 def _refused_nodes(graph, error):
@@ -377,7 +399,7 @@ def _compile_pieces(graph_module, refused, settings):
 
         class Support(OperatorSupportBase):
             def is_node_supported(self, submodules, node):
-                return node.op == "call_function" and node.name not in names
+                return node.op in ("call_function", "get_attr") and node.name not in names
 
         partitioner = CapabilityBasedPartitioner(module, Support(), allows_single_node_partition=True)
         parts = [p for p in partitioner.propose_partitions() if sum(n.op == "call_function" for n in p.nodes) >= SMALLEST_PIECE]
@@ -478,15 +500,22 @@ def backend(graph_module, example_inputs, *, options=None, mode=None):
     unknown = set(options or {}) - set(_OPTIONS)
     if unknown:
         raise Error(f"torch.compile(backend='neso') has no option {', '.join(sorted(unknown))}; there are {', '.join(_OPTIONS)}")
-    if mode not in (None, "default"):
-        raise Error(f"torch.compile(backend='neso') has no mode '{mode}' so far; leave it out")
     settings = {**_OPTIONS, **(options or {})}
+    mode = mode or settings["mode"]
+    if mode not in _MODES:
+        raise Error(f"torch.compile(backend='neso') has no mode '{mode}'; there are {', '.join(m for m in _MODES if m)}")
+    settings["replay"], settings["tune"] = _MODES[mode]
     if settings["fallback"] not in ("warn", "silent", "error"):
         raise Error(f"fallback is warn, silent or error, not {settings['fallback']!r}")
 
     def compiler(graph, inputs):
         return compile_graph(graph, settings)
-    trace = aot_autograd(fw_compiler=compiler, partition_fn=min_cut_rematerialization_partition, decompositions=_decompositions)
+
+    weights, count = weights_among(example_inputs) if settings["freeze"] else {}, len(example_inputs)
+
+    def inference(graph, inputs):
+        return compile_frozen(graph, weights, count, lambda module: compile_graph(module, settings))
+    trace = aot_autograd(fw_compiler=compiler, inference_compiler=inference, partition_fn=min_cut_rematerialization_partition, decompositions=_decompositions)
     with _attention(example_inputs):
         return trace(graph_module, example_inputs)
 
@@ -501,10 +530,10 @@ def explain(function, *args, options=None, **kwargs):
 
 
 def package(function, *args, options=None, dynamic=None, **kwargs):
-    """The package of a function that is one graph, called under no_grad: the way from torch.compile to a file. Its inputs are those of
-    the traced graph, parameters among them."""
+    """The package of a function that is one graph, called under no_grad: the way from torch.compile to a file. Its inputs are the tensors and
+    sizes that the traced graph takes; parameters and buffers are inside, unless options={'freeze': False} makes them inputs as well."""
     torch._dynamo.reset()
     with watch() as report, torch.no_grad():
-        torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic, options={**(options or {}), "fallback": "error"})(*args, **kwargs)
+        torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic, options={"freeze": True, **(options or {}), "fallback": "error"})(*args, **kwargs)
     torch._dynamo.reset()
     return report.packages[0]

@@ -55,6 +55,72 @@ def mlp():
     return model, neso.compile(model, (torch.randn(2, 16),), dynamic_shapes=({0: batch},)).load()
 
 
+def test_profile_knows_steps_and_costs_nothing_outside(mlp, tmp_path):
+    import json
+    model, compiled = mlp
+    x = torch.randn(64, 16)
+    compiled(x)
+    with neso.profile() as p:
+        for _ in range(20):
+            compiled(x)
+        with neso.profile() as inner, pytest.raises(neso.InputError):
+            compiled(x.double())
+    compiled(x)
+    assert len(p.runs) == 20 and not inner.runs
+    launches = {s.kernel for s in p.runs[0].steps if s.kernel}
+    assert launches == {k["name"] for k in compiled.kernels}
+    for run in p.runs:
+        assert all(run.begin <= s.begin <= s.end <= run.end for s in run.steps)
+    rows = p.kernels()
+    assert sum(r["count"] for r in rows if r["name"] in launches) == 20 * len(launches) and 0 < sum(r["share"] for r in rows) <= 1
+    assert "20 runs" in p.table() and rows[0]["name"] in str(p)
+    p.save(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {"M", "X"} == {e["ph"] for e in events} and all(e["ts"] >= 0 and e["dur"] >= 0 for e in events if e["ph"] == "X")
+    assert sum(e.get("cat") == "run" for e in events) == 20
+
+
+def test_profile_of_a_loop_and_of_threads():
+    class Loop(torch.nn.Module):
+        def forward(self, n, x):
+            return torch._higher_order_ops.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x * 2 + i), (torch.tensor(0), x))[1]
+    model = neso.compile(Loop(), (torch.tensor(3), torch.ones(5))).load()
+    with neso.profile() as p:
+        threads = [threading.Thread(target=lambda n=n: model(torch.tensor(n), torch.ones(5))) for n in (2, 7)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+    loops = sorted([[s for s in run.steps if s.what == "while"] for run in p.runs], key=len)
+    assert [len(steps) for steps in loops] == [1, 1]
+    turns = sorted(sum(s.kernel is not None and s.depth == 1 for s in run.steps) for run in p.runs)
+    assert 0 < turns[0] < turns[1]
+    for run in p.runs:
+        loop = next(s for s in run.steps if s.what == "while")
+        assert all(loop.begin <= s.begin <= s.end <= loop.end for s in run.steps if s.depth == 1)
+
+
+def test_verify_compares_with_the_interpreter(mlp, tmp_path):
+    model, _ = mlp
+    done = neso.verify(model, (torch.randn(2, 16),))
+    assert done.good and done and [(c.name, c.shape, c.dtype) for c in done] == [("0", (2, 8), "f32")] and "ok" in str(done)
+    counter = Counter()
+    package = neso.compile(counter, (torch.ones(3),))
+    assert {c.name for c in neso.verify(counter, (torch.ones(3),), package=package)} == {"0", "buffer.count"}
+    torch.export.save(torch.export.export(Two(), (torch.ones(2), torch.ones(2).bfloat16())), tmp_path / "two.pt2")
+    assert neso.verify(tmp_path / "two.pt2") and neso.verify(tmp_path / "two.pt2", (torch.ones(2), torch.ones(2).bfloat16()))
+    # A tolerance of nothing: sums in another order are not equal.
+    rough = neso.verify(model, (torch.randn(2, 16),), rtol=0, atol=0)
+    assert all(c.good == (c.beyond == 0) for c in rough)
+    with pytest.raises(neso.CompileError, match="cannot read"):
+        neso.verify(tmp_path / "nothing.pt2")
+
+
+def test_tuning_keeps_its_results(tmp_path):
+    model, x = Mlp().eval(), torch.randn(4, 16)
+    package = neso.compile(model, (x,), tune=tmp_path / "tuned.json")
+    assert (tmp_path / "tuned.json").stat().st_size > 0
+    torch.testing.assert_close(package.load()(x), model(x), rtol=1e-5, atol=1e-6)
+
+
 def test_import_is_quick_and_takes_nothing_along():
     code = "import neso, sys; assert not {'torch', 'numpy', 'triton'} & set(sys.modules); print(neso.__version__)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == neso.__version__

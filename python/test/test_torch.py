@@ -219,6 +219,103 @@ def test_explain_says_what_stays_with_torch():
 
 def test_package_of_a_function():
     model, x = mlp(), torch.randn(3, 16)
-    package = ours.package(model, x)
-    inputs = package.load().inputs
-    assert len(inputs) == 7 and [d.max for d in inputs[0].dims][-1] == 16 or any([d.max for d in v.dims] == [3, 16] for v in inputs)
+    inside = ours.package(model, x).load()
+    assert [[d.max for d in v.dims] for v in inside.inputs] == [[3, 16]]
+    torch.testing.assert_close(inside(x), (model(x),), rtol=1e-5, atol=1e-6)
+    outside = ours.package(model, x, options={"freeze": False}).load()
+    assert len(outside.inputs) == 7 and [3, 16] in [[d.max for d in v.dims] for v in outside.inputs]
+
+
+def test_frozen_weights_are_inside_and_watched():
+    model, x = mlp(), torch.randn(3, 16)
+    compiled = torch.compile(model, backend=ours.backend, options={"freeze": True})
+    with torch.no_grad():
+        with ours.watch() as report:
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+        assert len(report.packages[0].load().inputs) == 1
+        model[0].weight.mul_(2)
+        with pytest.warns(UserWarning, match="weights .* have changed"):
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+        model[0].bias.data = torch.ones(32)
+        with pytest.warns(UserWarning, match="weights .* have changed"):
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    # Where gradients are wanted nothing is frozen.
+    with ours.watch() as report:
+        compiled(x).sum().backward()
+    assert model[0].weight.grad is not None and len(report.packages) == 2
+
+
+class Kept(torch.nn.Module):
+    """Buffers that are changed, or returned, beside a weight and a constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3) * 2)
+        self.register_buffer("count", torch.zeros(3))
+        self.register_buffer("shift", torch.ones(3))
+
+    def forward(self, x):
+        self.count.add_(1)
+        return (x * self.weight + self.count).exp() - self.shift, self.shift, torch.tensor([1.0, 2.0, 3.0]) * x
+
+
+def test_buffers_that_change_are_not_frozen():
+    mine, theirs = Kept(), Kept()
+    compiled = torch.compile(mine, backend=ours.backend, options={"freeze": True})
+    with torch.no_grad():
+        for i in range(3):
+            x = torch.randn(2, 3)
+            torch.testing.assert_close(compiled(x), theirs(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(mine.count, theirs.count)
+
+
+def test_a_frozen_graph_with_a_refused_operator():
+    weight = torch.nn.Parameter(torch.randn(8, 8))
+
+    class Partly(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = weight
+
+        def forward(self, x):
+            return partly(x @ self.weight)
+    report = compare(Partly(), (torch.randn(8, 8),), freeze=True, fallback="silent", tolerance=1e-3)
+    assert len(report.packages) == 2 and report.share > 0.5
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
+def test_modes_use_the_memory_of_results_again_but_never_what_somebody_holds(mode):
+    def function(x):
+        return torch.relu(x) * 2 + 1, x.sum(0)
+    compiled = torch.compile(function, backend=ours.backend, mode=mode)
+    seen, held = set(), []
+    for i in range(6):
+        x = torch.full((4, 8), float(i))
+        a, b = compiled(x)
+        torch.testing.assert_close((a, b), function(x))
+        seen.add(a.data_ptr())
+        del a, b
+    assert len(seen) == 1
+    for i in range(6):
+        held.append(compiled(torch.full((4, 8), float(i)))[0])
+    # Also a view holds it.
+    view = compiled(torch.full((4, 8), 7.0))[0][0]
+    for i in range(6):
+        compiled(torch.full((4, 8), 9.0))
+        torch.testing.assert_close(held[i], torch.full((4, 8), i * 2.0 + 1))
+    assert (view == 15).all()
+    with pytest.raises(Exception, match="no mode 'quick'; there are default, reduce-overhead"):
+        torch.compile(function, backend=ours.backend, options={"mode": "quick"})(torch.ones(3))
+
+
+def test_modes_with_sizes_that_change_and_training():
+    compare(mlp(), *[(torch.randn(n, 16),) for n in (2, 3, 5, 3, 5, 2, 7)], mode="reduce-overhead")
+    mine, theirs = mlp(), None
+    theirs = copy.deepcopy(mine)
+    compiled = torch.compile(mine, backend=ours.backend, mode="reduce-overhead")
+    for _ in range(3):
+        x, y = torch.randn(4, 16), torch.randn(4, 16)
+        (compiled(x).sum() * compiled(y).sum()).backward()
+        (theirs(x).sum() * theirs(y).sum()).backward()
+    for a, b in zip(mine.parameters(), theirs.parameters()):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)

@@ -147,6 +147,13 @@ neso_status neso_run(neso_context *c, const neso_tensor *inputs, size_t input_co
   return status;
 }
 
+neso_status neso_context_watch(neso_context *c, int (*on_step)(void *, const neso_step_event *), void *user) {
+  if (!c) return fail(NESO_INVALID_ARGUMENT, "neso_context_watch needs a context");
+  c->options.on_step = on_step;
+  c->options.on_step_user = user;
+  return NESO_OK;
+}
+
 neso_status neso_run_async(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
                            size_t output_count) {
   NESO_TRY(check_run(c, inputs, input_count, outputs, output_count));

@@ -439,6 +439,22 @@ TEST(Run, StepsCanBeWatchedAndCancelled) {
   EXPECT_STATUS(m.run({x.t}, out), NESO_CANCELLED, "the caller ended the run");
 }
 
+TEST(Run, WatchingBeginsAndEndsBetweenRuns) {
+  int seen = 0;
+  Loaded m(addThenDouble().package(), 1);
+  Tensor x({3}, {1, 2, 3});
+  std::vector<neso_tensor> out(1);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK);
+  const auto count = [](void *user, const neso_step_event *) { return ++*static_cast<int *>(user), 0; };
+  ASSERT_EQ(neso_context_watch(m.context, count, &seen), NESO_OK);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK);
+  EXPECT_EQ(seen, 4);
+  ASSERT_EQ(neso_context_watch(m.context, nullptr, nullptr), NESO_OK);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK);
+  EXPECT_EQ(seen, 4);
+  EXPECT_STATUS(neso_context_watch(nullptr, count, nullptr), NESO_INVALID_ARGUMENT, "needs a context");
+}
+
 TEST(Run, KernelsOfAPackageAreLaunchedByName) {
   B b;
   b.kernelsOnly = true;

@@ -336,6 +336,10 @@ NESO_API neso_status neso_context_synchronize(neso_context *context);
 /* Later work goes to this stream (meaning of `stream` as in the options), after what the context has queued so far. */
 NESO_API neso_status neso_context_set_stream(neso_context *context, void *stream);
 
+/* Runs that begin from now on call on_step as in the options, also where those named none; NULL: nobody is called. */
+NESO_API neso_status neso_context_watch(neso_context *context, int (*on_step)(void *user, const neso_step_event *event),
+                                        void *user);
+
 /* Memory of the context's device, from its allocator. Freed by neso_context_deallocate or, at the latest, with the
  * context. */
 NESO_API neso_status neso_context_allocate(neso_context *context, size_t bytes, void **out_memory);
