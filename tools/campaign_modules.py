@@ -1,6 +1,6 @@
 """Random torch modules for tools/campaign: exported in both forms, with what eager gives in float64, as cases for run_goldens.
 
-    make_cases(seeds, folder)      writes case.json, .pt2 and .safetensors files; gives {name: source}
+    make_cases(seeds, folder)      writes case.json, .pt2 and .safetensors files; gives what was written and why the rest was not
 
 A module is a list of statements over tensors: views, in-place operators, parameters and buffers in several roles, mixed dtypes, dynamic
 sizes, empty dimensions and dimensions of one, the same value among the outputs twice, and any operator that has a lowering. Each statement is tried in eager when it is made, so
@@ -214,19 +214,32 @@ def wide(tensors):
     return [t.double() if t.is_floating_point() else t.clone() for t in tensors]
 
 
+class LeftOut(Exception):
+    """A module that proves nothing, with the reason in words that are the same for all of its kind."""
+
+
+def attempt(what, call):
+    """What a part of torch gives; a module that torch itself cannot do is left out."""
+    try:
+        return call()
+    except Exception as why:
+        first = (str(why).strip() or "?").split("\n")[0]
+        raise LeftOut(f"{what}: {type(why).__name__}: {re.sub(r'0x[0-9a-f]+|[0-9]+', '#', first)[:100]}") from why
+
+
 def export_case(source, seed, inputs, sizes, dynamic, name, folder, operators=None):
-    """The runs of one module, in both forms; None when it cannot be exported or says nothing."""
+    """The runs of one module, in both forms; LeftOut when it cannot be exported or says nothing."""
     module = build(source, seed)
     shapes = None
     if dynamic:
         batch = torch.export.Dim("batch", min=1, max=64)
         shapes = tuple({0: batch} for _ in inputs(None))
-    program = torch.export.export(module, tuple(inputs(None)), dynamic_shapes=shapes, strict=False)
+    program = attempt("torch.export refuses it", lambda: torch.export.export(module, tuple(inputs(None)), dynamic_shapes=shapes, strict=False))
     # Where the exporter itself says another shape or type than eager has, no compiler can be right.
     eager = build(source, seed)(*inputs(None))  # another one: a call may write to the buffers that are to be saved
     noted = [n.meta.get("val") for n in program.graph.find_nodes(op="output")[0].args[0]][-len(eager):]
     if any(isinstance(m, torch.Tensor) and (m.dtype != e.dtype or m.dim() != e.dim()) for m, e in zip(noted, eager)):
-        return None
+        raise LeftOut("the exported program says other shapes or types than eager has")
     forms = [("raw", program)]
     try:
         forms.append(("core", program.run_decompositions()))
@@ -234,16 +247,16 @@ def export_case(source, seed, inputs, sizes, dynamic, name, folder, operators=No
         pass
     runs, given, wanted = [], {}, {}
     for size in [None] + (sizes if dynamic else []):
-        got = twice(build(source, seed), inputs(size))
-        true = twice(build(source, seed).double(), wide(inputs(size)))
+        got = attempt("eager refuses it at another size", lambda: twice(build(source, seed), inputs(size)))
+        true = attempt("eager refuses it in float64", lambda: twice(build(source, seed).double(), wide(inputs(size))))
         tolerance = {}
         for g, t in zip(got, true):
             if g.keys() != t.keys():
-                return None
+                raise LeftOut("float64 changes other inputs and buffers")
             for key, value in g.items():
                 if not value.is_floating_point():
                     if not torch.equal(value, t[key].to(value.dtype)):
-                        return None
+                        raise LeftOut("float64 decides otherwise")
                     tolerance.setdefault(key, [0.0, 0.0])
                     continue
                 error, largest = cases.worst_error(value, t[key]), max(1.0, float(value.abs().max()) if value.numel() else 1.0)
@@ -254,7 +267,7 @@ def export_case(source, seed, inputs, sizes, dynamic, name, folder, operators=No
                 if narrow:
                     rtol, atol = max(rtol, 2e-2), max(atol, 1.6e-2)
                 if error > (0.2 if narrow else 2e-3) * largest:
-                    return None
+                    raise LeftOut("float64 is far away")
                 was = tolerance.get(key, [0.0, 0.0])
                 tolerance[key] = [max(was[0], rtol), max(was[1], atol * largest, 8 * error)]
         for form, _ in forms:
@@ -269,7 +282,7 @@ def export_case(source, seed, inputs, sizes, dynamic, name, folder, operators=No
             if operators is not None and node.op == "call_function":
                 operators[str(node.target).removeprefix("aten.")] += 1
         buffer = io.BytesIO()
-        torch.export.save(p, buffer)
+        attempt("torch.export cannot save it", lambda: torch.export.save(p, buffer))
         (folder / f"{name}.{form}.pt2").write_bytes(buffer.getvalue())
     cases.write_safetensors(folder / f"{name}.inputs.safetensors", given)
     cases.write_safetensors(folder / f"{name}.outputs.safetensors", wanted)
@@ -281,20 +294,19 @@ def write_cases(runs, folder):
 
 
 def make_cases(seeds, folder):
-    """{name: (source, Random)} of the modules that were written, and how often each operator stood in their graphs; None: left out."""
-    runs, made, operators = [], {}, collections.Counter()
+    """{name: (source, Random)} of the modules that were written, how often each operator stood in their graphs, and why the others were left out."""
+    runs, made, operators, left_out = [], {}, collections.Counter(), collections.Counter()
     for seed in seeds:
         r = Random(seed)
+        # Each statement is tried alone: what is raised here is the generator's own fault.
+        r.grow()
+        source = r.source(r.lines, r.outputs)
         try:
-            r.grow()
-            source = r.source(r.lines, r.outputs)
             own = export_case(source, seed, r.input, [1, 7], r.dynamic, f"m{seed}", folder, operators)
-        except Exception:  # torch's own limits
-            own = None
-        if not own:
-            operators[None] += 1
+        except LeftOut as why:
+            left_out[str(why)] += 1
             continue
         made[f"m{seed}"] = (source, r)
         runs += own
     write_cases(runs, folder)
-    return made, operators
+    return made, operators, left_out

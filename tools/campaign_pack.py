@@ -86,6 +86,7 @@ def main(words):
     parser.add_argument("--neso", default=str(ROOT / "build" / "dev" / "bin" / "neso"))
     args = parser.parse_args(words)
     built = Path(args.neso) if Path(args.neso).is_dir() else Path(args.neso).parent
+    campaign_coverage.ask_check_loops = lambda: str(built / "check_loops")
     out = Path(args.folder)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

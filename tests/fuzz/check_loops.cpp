@@ -2,6 +2,7 @@
 //
 //     check_loops FIRST COUNT [--jobs N] [--arch LEVEL]     "SEED TAB right|wrong|crash|timeout TAB why" by line
 //     check_loops SEED print                                the program
+//     check_loops operators                                 the targets of graphs that have a lowering, one by line
 //
 // Each program is one child process. Exit code 1 when one was not right.
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "fuzz/random_run.h"
+#include "lower/graph_to_loops/lower.h"
 
 namespace {
 
@@ -58,6 +60,10 @@ bool report(const Child &child, int status) {
 } // namespace
 
 int main(int argc, char **argv) {
+  if (argc == 2 && std::strcmp(argv[1], "operators") == 0) {
+    for (const std::string &target : neso::lower::supportedTargets()) std::printf("%s\n", target.c_str());
+    return 0;
+  }
   if (argc < 3) return 2;
   const auto first = static_cast<uint32_t>(std::strtoul(argv[1], nullptr, 10));
   if (std::strcmp(argv[2], "print") == 0) {

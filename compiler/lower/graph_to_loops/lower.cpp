@@ -478,4 +478,6 @@ Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &, c
 
 bool isSupported(std::string_view target) { return OpTable::instance().find(target) != nullptr; }
 
+std::vector<std::string> supportedTargets() { return OpTable::instance().targets(); }
+
 } // namespace neso::lower

@@ -15,7 +15,9 @@
 // Errors: OpUnsupported and OpRefused, all of the model at once, each at its source line; LoweringTypeMismatch (internal) where a result
 // disagrees with the type in the file. Weights are not copied: constants point into the model's mapping and keep it alive.
 #pragma once
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/diagnostics.h"
 #include "ir/graph/graph.h"
@@ -32,5 +34,7 @@ Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &sin
 
 /// Whether the operator has a lowering ("aten.add.Tensor"); a call of it may still be refused for its arguments.
 bool isSupported(std::string_view target);
+/// All that have one, sorted.
+std::vector<std::string> supportedTargets();
 
 } // namespace neso::lower

@@ -1,5 +1,6 @@
 #include "lower/graph_to_loops/op_call.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ir/graph/ops.h"
@@ -26,6 +27,13 @@ void OpTable::add(std::string_view names, LowerFn fn) {
 const LowerFn *OpTable::find(std::string_view target) const {
   auto it = rows_.find(std::string(target));
   return it == rows_.end() ? nullptr : &it->second;
+}
+
+std::vector<std::string> OpTable::targets() const {
+  std::vector<std::string> names;
+  for (const auto &[name, lower] : rows_) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 const OpTable &OpTable::instance() {

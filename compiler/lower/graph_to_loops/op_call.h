@@ -78,6 +78,8 @@ public:
   /// Names are without the "aten." prefix, separated by blanks: "add.Tensor add.Scalar".
   void add(std::string_view names, LowerFn fn);
   const LowerFn *find(std::string_view target) const;
+  /// Sorted.
+  std::vector<std::string> targets() const;
   static const OpTable &instance();
 
 private:

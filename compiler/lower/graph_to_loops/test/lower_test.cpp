@@ -184,6 +184,10 @@ TEST(Lowering, IsSupportedKnowsTheTable) {
   EXPECT_TRUE(isSupported("aten.conv2d.default"));
   EXPECT_TRUE(isSupported("aten.convolution.default"));
   EXPECT_FALSE(isSupported("aten.made_up.default"));
+  const std::vector<std::string> all = supportedTargets();
+  // Among them rows that are made from lists of words.
+  for (const char *target : {"aten.conv2d.default", "aten._foreach_sqrt.default", "aten.special_hermite_polynomial_h.x_scalar"})
+    EXPECT_TRUE(std::binary_search(all.begin(), all.end(), target)) << target;
 }
 
 } // namespace
