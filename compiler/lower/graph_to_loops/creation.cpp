@@ -73,7 +73,7 @@ static Tensors triIndices(OpCall &o, bool lower) {
   return {cast(o.ctx.addConstant(DType::I64, {2, static_cast<int64_t>(r.size())}, std::move(bytes)), o.out().dtype)};
 }
 
-void addCreation(OpTable &t) {
+static void addFactories(OpTable &t) {
   t.add("full.default full_like.default new_full.default fill.Scalar fill.Tensor",
         [](OpCall &o) -> Tensors { return {filled(o, o.t(o.has("fill_value") ? "fill_value" : "value"))}; });
   t.add("zeros.default zeros_like.default new_zeros.default zero.default empty.memory_format empty_like.default "
@@ -96,6 +96,9 @@ void addCreation(OpTable &t) {
   });
   t.add("tril_indices.default", [](OpCall &o) -> Tensors { return triIndices(o, true); });
   t.add("triu_indices.default", [](OpCall &o) -> Tensors { return triIndices(o, false); });
+}
+
+static void addConversions(OpTable &t) {
   t.add("_to_copy.default to.dtype to.dtype_layout to.device to.other type_as.default to.prim_Device to.prim_dtype "
         "to.prim_other",
         toOp);
@@ -151,6 +154,11 @@ void addCreation(OpTable &t) {
       return b.cast(b.bitcast(v, d), computeType(d));
     })};
   });
+}
+
+void addCreation(OpTable &t) {
+  addFactories(t);
+  addConversions(t);
   t.add("vander.default linalg_vander.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t(o.has("x") ? "x" : "self");
     if (x.isComplex()) return o.fail("complex numbers are not supported here");

@@ -490,7 +490,7 @@ static Tensors embeddingRenorm(OpCall &o) {
   })};
 }
 
-void addIndexing(OpTable &t) {
+static void addIndices(OpTable &t) {
   t.add("embedding_renorm.default", embeddingRenorm);
   t.add("_unsafe_masked_index_put_accumulate.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), m = o.t("mask"), v = cast(o.t("values"), x.dtype());
@@ -543,6 +543,9 @@ void addIndexing(OpTable &t) {
         indexAddOp);
   t.add("take.default", takeOp);
   t.add("put.default", putOp);
+}
+
+static void addEmbeddings(OpTable &t) {
   t.add("masked_scatter.default", maskedScatter);
   t.add("embedding.default", embeddingOp);
   t.add("embedding_bag.default embedding_bag.padding_idx _embedding_bag.default _embedding_bag_forward_only.default",
@@ -583,6 +586,11 @@ void addIndexing(OpTable &t) {
       return b.masked(m.at(b, i), [&] { return x.at(b, a.map(b, sizes, i, true)); }, fill.at(b, {}));
     })};
   });
+}
+
+void addIndexing(OpTable &t) {
+  addIndices(t);
+  addEmbeddings(t);
 }
 
 } // namespace neso::lower

@@ -564,7 +564,7 @@ static Tensors inverseOp(OpCall &o) {
   return out;
 }
 
-void addLinalg(OpTable &t) {
+static void addFactorisations(OpTable &t) {
   t.add("linalg_solve.default linalg_solve_ex.default _linalg_solve_ex.default", solveOp);
   t.add("linalg_inv.default linalg_inv_ex.default inverse.default", inverseOp);
   t.add("linalg_det.default det.default _linalg_det.default slogdet.default linalg_slogdet.default "
@@ -592,6 +592,9 @@ void addLinalg(OpTable &t) {
     if (std::string why = matrixFault(l); !why.empty()) return o.fail(why);
     return {choleskySolve(identityMatrix(l, rowsOf(l), rowsOf(l)), l, o.flag("upper"))};
   });
+}
+
+static void addReflectors(OpTable &t) {
   t.add("geqrf.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self");
     if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
@@ -640,6 +643,11 @@ void addLinalg(OpTable &t) {
     return {reshape(solveMatrix(a, reshape(b, {n, Expr(1)})), o.out().sizes)};
   });
   addSpectral(t);
+}
+
+void addLinalg(OpTable &t) {
+  addFactorisations(t);
+  addReflectors(t);
 }
 
 } // namespace neso::lower

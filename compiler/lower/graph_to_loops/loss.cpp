@@ -202,7 +202,7 @@ static Tensors tripletMargin(OpCall &o) {
                   }))};
 }
 
-void addLosses(OpTable &t) {
+static void addRegressionLosses(OpTable &t) {
   t.add("mse_loss.default", [](OpCall &o) {
     return elementwise(o, o.t("self"), o.t("target"), [](Val a, Val b) {
       Val d = a - b;
@@ -250,6 +250,9 @@ void addLosses(OpTable &t) {
       return l;
     });
   });
+}
+
+static void addClassificationLosses(OpTable &t) {
   t.add("hinge_embedding_loss.default", [](OpCall &o) {
     double margin = o.number("margin", 1);
     return elementwise(o, o.t("self"), o.t("target"), [margin](Val x, Val y) {
@@ -303,6 +306,9 @@ void addLosses(OpTable &t) {
         "custom::torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default",
         linearCrossEntropy);
   t.add("multilabel_margin_loss.default multilabel_margin_loss_forward.default", multilabelMargin);
+}
+
+static void addDistances(OpTable &t) {
   t.add("pairwise_distance.default", [](OpCall &o) -> Tensors {
     return {pairDistance(o.t("x1"), o.t("x2"), o.number("p", 2), o.number("eps", 1e-6), o.flag("keepdim"))};
   });
@@ -352,6 +358,12 @@ void addLosses(OpTable &t) {
     if (one && o.integer("reduction", 1) == 0) l = reshape(l, {});
     return {reduced(o, l)};
   });
+}
+
+void addLosses(OpTable &t) {
+  addRegressionLosses(t);
+  addClassificationLosses(t);
+  addDistances(t);
 }
 
 } // namespace neso::lower

@@ -373,7 +373,7 @@ static Tensors trilinear(OpCall &o) {
   return {sum(all, o.ints("sumdim"), false, o.out().dtype)};
 }
 
-void addMatmul(OpTable &t) {
+static void addProducts(OpTable &t) {
   t.add("_trilinear.default", trilinear);
   t.add("mm.default bmm.default", [](OpCall &o) -> Tensors {
     return {matmul2(o.t("self"), o.t(o.node.target == "aten.bmm.default" ? "mat2" : "mat2"), o.out().dtype)};
@@ -426,6 +426,9 @@ void addMatmul(OpTable &t) {
     return {add(cast(p, out), beta == 1 ? c : mulNumber(cast(c, out), beta))};
   });
   t.add("linear.default", [](OpCall &o) -> Tensors { return {linear(o.t("input"), o.t("weight"), o.opt("bias"))}; });
+}
+
+static void addContractions(OpTable &t) {
   t.add("einsum.default", einsumOp);
   t.add("tensordot.default", tensordotOp);
   t.add("outer.default ger.default",
@@ -467,6 +470,11 @@ void addMatmul(OpTable &t) {
     return {r.valid() ? r : identityLike(x)};
   });
   t.add("matrix_exp.default linalg_matrix_exp.default", matrixExp);
+}
+
+void addMatmul(OpTable &t) {
+  addProducts(t);
+  addContractions(t);
   t.add("_int_mm.default", [](OpCall &o) -> Tensors {
     return {matmul2(cast(o.t("self"), DType::I32), cast(o.t("mat2"), DType::I32), DType::I32)};
   });

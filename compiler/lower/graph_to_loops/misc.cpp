@@ -268,7 +268,7 @@ template <OpKind K> static Tensors floatOfSizes(OpCall &o) {
   return {binary(K, cast(o.operand(0), DType::F64).asTensor(), cast(o.operand(1), DType::F64).asTensor())};
 }
 
-void addMisc(OpTable &t) {
+static void addFloatsOfSizes(OpTable &t) {
   t.add("python::torch.sym_float", [](OpCall &o) -> Tensors { return {cast(o.operand(0), DType::F64)}; });
   t.add("python::_operator.add", floatOfSizes<OpKind::Add>);
   t.add("python::_operator.sub", floatOfSizes<OpKind::Sub>);
@@ -282,6 +282,9 @@ void addMisc(OpTable &t) {
   t.add("python::_operator.neg", [](OpCall &o) -> Tensors { return {neg(cast(o.operand(0), DType::F64))}; });
   t.add("python::math.sqrt python::torch._sym_sqrt",
         [](OpCall &o) -> Tensors { return {unary(cast(o.operand(0), DType::F64).asTensor(), OpKind::Sqrt)}; });
+}
+
+static void addSeries(OpTable &t) {
   t.add("_chunk_cat.default", chunkCat);
   t.add("histc.default", histogram);
   t.add("diff.default", diffOp);
@@ -304,6 +307,9 @@ void addMisc(OpTable &t) {
   t.add("combinations.default", combinationsOp);
   t.add("nonzero_static.default", nonzeroStatic);
   t.add("max_pool2d_with_indices_backward.default", maxPoolBackward);
+}
+
+static void addCombinations(OpTable &t) {
   t.add("cartesian_prod.default", [](OpCall &o) -> Tensors {
     Tensors xs = o.list("tensors"), cols;
     if (xs.size() == 1) return {xs[0]};
@@ -341,10 +347,47 @@ void addMisc(OpTable &t) {
       return s;
     })};
   });
+}
+
+static void addGradients(OpTable &t) {
   t.add("native_dropout_backward.default", [](OpCall &o) -> Tensors {
     Tensor g = cast(o.t("grad_output"), o.out().dtype);
     return {mulNumber(mul(g, cast(o.t("mask"), g.dtype())), o.number("scale"))};
   });
+  t.add("_softmax_backward_data.default _log_softmax_backward_data.default", [](OpCall &o) -> Tensors {
+    Tensor g = o.t("grad_output"), y = o.t("output");
+    int64_t d = o.integer("dim");
+    DType acc = computeType(y.dtype());
+    Tensor ga = cast(g, acc), ya = cast(y, acc);
+    bool log = o.node.target.find("log") != std::string::npos;
+    if (y.rank() == 0) return {log ? full(o.ctx, {}, o.out().dtype, 0) : full(o.ctx, {}, o.out().dtype, 0)};
+    Tensor r;
+    if (log)
+      r = sub(ga, mul(unary(ya, OpKind::Exp), sum(ga, {d}, true, acc)));
+    else
+      r = mul(ya, sub(ga, sum(mul(ga, ya), {d}, true, acc)));
+    return {cast(r, o.out().dtype)};
+  });
+  t.add("threshold_backward.default", [](OpCall &o) -> Tensors {
+    Tensor g = o.t("grad_output"), x = o.t("self"), xs[] = {g, x};
+    double th = o.number("threshold");
+    return {pointwise(xs, resultType(xs), resultType(xs),
+                      [th](std::span<const Val> v) { return where(v[1] <= th, 0.0, v[0]); })};
+  });
+  t.add("sigmoid_backward.default tanh_backward.default", [](OpCall &o) -> Tensors {
+    Tensor g = o.t("grad_output"), y = o.t("output"), xs[] = {g, y};
+    bool tanh = o.node.target == "aten.tanh_backward.default";
+    return {pointwise(xs, y.dtype(), y.dtype(), [tanh](std::span<const Val> v) {
+      return tanh ? v[0] * (1.0 - v[1] * v[1]) : v[0] * (1.0 - v[1]) * v[1];
+    })};
+  });
+}
+
+void addMisc(OpTable &t) {
+  addFloatsOfSizes(t);
+  addSeries(t);
+  addCombinations(t);
+  addGradients(t);
   t.add("diagflat.default", [](OpCall &o) -> Tensors {
     Tensor x = flatten(o.t("self"));
     if (x.isComplex()) return o.fail("complex numbers are not supported here");
@@ -364,20 +407,6 @@ void addMisc(OpTable &t) {
     Tensor y = sum(mul(reshape(first, {rows, out, k2}), reshape(b, {rows, Expr(1), k2})), {2}, false, d);
     if (bias.valid()) y = add(y, bias);
     return {reshape(y, o.out().sizes)};
-  });
-  t.add("_softmax_backward_data.default _log_softmax_backward_data.default", [](OpCall &o) -> Tensors {
-    Tensor g = o.t("grad_output"), y = o.t("output");
-    int64_t d = o.integer("dim");
-    DType acc = computeType(y.dtype());
-    Tensor ga = cast(g, acc), ya = cast(y, acc);
-    bool log = o.node.target.find("log") != std::string::npos;
-    if (y.rank() == 0) return {log ? full(o.ctx, {}, o.out().dtype, 0) : full(o.ctx, {}, o.out().dtype, 0)};
-    Tensor r;
-    if (log)
-      r = sub(ga, mul(unary(ya, OpKind::Exp), sum(ga, {d}, true, acc)));
-    else
-      r = mul(ya, sub(ga, sum(mul(ga, ya), {d}, true, acc)));
-    return {cast(r, o.out().dtype)};
   });
   t.add("frexp.Tensor", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), xs[] = {x};
@@ -410,19 +439,6 @@ void addMisc(OpTable &t) {
     };
     return {vectorNorm(sub(indexSelect(x, 0, constant(a)), indexSelect(x, 0, constant(b))), o.number("p", 2), {-1},
                        false, x.dtype())};
-  });
-  t.add("threshold_backward.default", [](OpCall &o) -> Tensors {
-    Tensor g = o.t("grad_output"), x = o.t("self"), xs[] = {g, x};
-    double th = o.number("threshold");
-    return {pointwise(xs, resultType(xs), resultType(xs),
-                      [th](std::span<const Val> v) { return where(v[1] <= th, 0.0, v[0]); })};
-  });
-  t.add("sigmoid_backward.default tanh_backward.default", [](OpCall &o) -> Tensors {
-    Tensor g = o.t("grad_output"), y = o.t("output"), xs[] = {g, y};
-    bool tanh = o.node.target == "aten.tanh_backward.default";
-    return {pointwise(xs, y.dtype(), y.dtype(), [tanh](std::span<const Val> v) {
-      return tanh ? v[0] * (1.0 - v[1] * v[1]) : v[0] * (1.0 - v[1]) * v[1];
-    })};
   });
   addLinalg(t);
 }

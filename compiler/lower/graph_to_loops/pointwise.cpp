@@ -225,7 +225,7 @@ static std::optional<double> optNumber(OpCall &o, std::string_view name) {
   return o.has(name) ? std::optional<double>(o.number(name)) : std::nullopt;
 }
 
-void addPointwise(OpTable &t) {
+static void addArithmetic(OpTable &t) {
   t.add("add.Tensor add.Scalar", addOp);
   t.add("sub.Tensor sub.Scalar subtract.Tensor subtract.Scalar", subOp);
   t.add("rsub.Tensor rsub.Scalar", rsubOp);
@@ -261,6 +261,9 @@ void addPointwise(OpTable &t) {
     Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};
     return {binary(isFloat(resultType(xs)) ? OpKind::FminNum : OpKind::Min, a, b)};
   });
+}
+
+static void addFunctionsOfTwo(OpTable &t) {
   t.add("atan2.default arctan2.default", binaryF<OpKind::Atan2>);
   t.add("hypot.default", binaryF<OpKind::Hypot>);
   t.add("copysign.Tensor copysign.Scalar", binaryF<OpKind::CopySign>);
@@ -280,7 +283,9 @@ void addPointwise(OpTable &t) {
       return n == 0 ? un(OpKind::Digamma, v) : bin(OpKind::Polygamma, num(v, static_cast<double>(n)), v);
     })};
   });
+}
 
+static void addComparisonsAndBits(OpTable &t) {
   t.add("eq.Tensor eq.Scalar", compare<OpKind::Eq>);
   t.add("ne.Tensor ne.Scalar not_equal.Tensor not_equal.Scalar", compare<OpKind::Ne>);
   t.add("lt.Tensor lt.Scalar less.Tensor less.Scalar", compare<OpKind::Lt>);
@@ -307,7 +312,9 @@ void addPointwise(OpTable &t) {
     Tensor x = o.t("self");
     return {unary(x, x.dtype() == DType::Bool ? OpKind::Not : OpKind::BitNot)};
   });
+}
 
+static void addSignsAndRounding(OpTable &t) {
   t.add("neg.default negative.default _neg_view.default _neg_view_copy.default",
         [](OpCall &o) -> Tensors { return {neg(o.t("self"))}; });
   t.add("positive.default", [](OpCall &o) -> Tensors { return {o.t("self")}; });
@@ -353,6 +360,9 @@ void addPointwise(OpTable &t) {
   t.add("round.default round.decimals", roundOp);
   t.add("frac.default",
         [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return v - un(OpKind::Trunc, v); })}; });
+}
+
+static void addElementaryFunctions(OpTable &t) {
   t.add("exp.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     if (!x.isComplex()) return {unaryFloat(x, OpKind::Exp)};
@@ -384,6 +394,9 @@ void addPointwise(OpTable &t) {
   t.add("asinh.default arcsinh.default", unaryF<OpKind::Asinh>);
   t.add("acosh.default arccosh.default", unaryF<OpKind::Acosh>);
   t.add("atanh.default arctanh.default", unaryF<OpKind::Atanh>);
+}
+
+static void addSpecialFunctions(OpTable &t) {
   t.add("erf.default special_erf.default", unaryF<OpKind::Erf>);
   t.add("erfc.default special_erfc.default", unaryF<OpKind::Erfc>);
   t.add("erfinv.default special_erfinv.default", erfinvOp);
@@ -433,6 +446,9 @@ void addPointwise(OpTable &t) {
       return where(eq(v, 0.0), 1.0, un(OpKind::Sin, p) / p);
     })};
   });
+}
+
+static void addAnglesAndLogarithms(OpTable &t) {
   t.add("deg2rad.default",
         [](OpCall &o) -> Tensors { return {mapFloat(o.t("self"), [](Val v) { return v * (M_PI / 180); })}; });
   t.add("rad2deg.default",
@@ -461,6 +477,9 @@ void addPointwise(OpTable &t) {
       return r;
     })};
   });
+}
+
+static void addTestsOfValues(OpTable &t) {
   t.add("isnan.default", [](OpCall &o) -> Tensors { return {binary(OpKind::Ne, o.t("self"), o.t("self"))}; });
   t.add("isinf.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
@@ -492,7 +511,9 @@ void addPointwise(OpTable &t) {
   t.add("nan_to_num.default", [](OpCall &o) -> Tensors {
     return {nanToNum(o.t("self"), o.number("nan", 0), optNumber(o, "posinf"), optNumber(o, "neginf"))};
   });
+}
 
+static void addChoices(OpTable &t) {
   t.add("where.self where.ScalarSelf where.ScalarOther where.Scalar",
         [](OpCall &o) -> Tensors { return {where(o.t("condition"), o.t("self"), o.t("other"))}; });
   t.add("masked_fill.Scalar masked_fill.Tensor", [](OpCall &o) -> Tensors {
@@ -504,6 +525,9 @@ void addPointwise(OpTable &t) {
   t.add("clamp.default clamp.Tensor clip.default clip.Tensor clamp_min.default clamp_min.Tensor clamp_max.default "
         "clamp_max.Tensor",
         clampOp);
+}
+
+static void addActivations(OpTable &t) {
   t.add("relu.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     if (isFloat(x.dtype())) return {unary(x, OpKind::Relu)};
@@ -543,6 +567,9 @@ void addPointwise(OpTable &t) {
     }
     return eluOp(o);
   });
+}
+
+static void addMoreActivations(OpTable &t) {
   t.add("leaky_relu.default", [](OpCall &o) -> Tensors {
     double s = o.number("negative_slope", 0.01);
     return {map(o.t("self"), [s](Val x) { return where(x > 0.0, x, x * s); })};
@@ -595,6 +622,9 @@ void addPointwise(OpTable &t) {
   t.add("softsign.default", [](OpCall &o) -> Tensors {
     return {mapFloat(o.t("self"), [](Val v) { return v / (1.0 + un(OpKind::Abs, v)); })};
   });
+}
+
+static void addBlends(OpTable &t) {
   t.add("glu.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     int64_t d = o.integer("dim", -1);
@@ -633,6 +663,21 @@ void addPointwise(OpTable &t) {
       return r;
     })};
   });
+}
+
+void addPointwise(OpTable &t) {
+  addArithmetic(t);
+  addFunctionsOfTwo(t);
+  addComparisonsAndBits(t);
+  addSignsAndRounding(t);
+  addElementaryFunctions(t);
+  addSpecialFunctions(t);
+  addAnglesAndLogarithms(t);
+  addTestsOfValues(t);
+  addChoices(t);
+  addActivations(t);
+  addMoreActivations(t);
+  addBlends(t);
 }
 
 } // namespace neso::lower

@@ -126,7 +126,7 @@ Tensor vectorNorm(const Tensor &in, double p, const Dims &dims, bool keepdim, DT
   return cast(r, out);
 }
 
-void addReductions(OpTable &t) {
+static void addSumsAndExtremes(OpTable &t) {
   t.add("sum.default sum.dim_IntList", sumOp);
   t.add("mean.default mean.dim", meanOp);
   t.add("nansum.default nanmean.default", [](OpCall &o) -> Tensors {
@@ -155,6 +155,9 @@ void addReductions(OpTable &t) {
   });
   t.add("argmax.default", argOp<true>);
   t.add("argmin.default", argOp<false>);
+}
+
+static void addVariancesAndSoftmax(OpTable &t) {
   t.add("var.default var.dim var.correction std.default std.dim std.correction var_mean.default var_mean.dim "
         "var_mean.correction "
         "std_mean.default std_mean.dim std_mean.correction",
@@ -188,6 +191,11 @@ void addReductions(OpTable &t) {
     Tensor d = remap(x, n, [](const Index &i) { return Index{i[0], i[0]}; });
     return {sum(d, {}, false, o.out().dtype)};
   });
+}
+
+void addReductions(OpTable &t) {
+  addSumsAndExtremes(t);
+  addVariancesAndSoftmax(t);
 }
 
 } // namespace neso::lower

@@ -243,7 +243,7 @@ static Tensors resizeOp(OpCall &o) {
   return {permute(reshape(flat, inMemory), back)};
 }
 
-void addViews(OpTable &t) {
+static void addReshapes(OpTable &t) {
   t.add("resize.default resize_as.default", resizeOp);
   t.add("_reshape_copy.default", [](OpCall &o) -> Tensors { return {reshape(o.t("self"), o.out().sizes)}; });
   t.add("alias.default clone.default contiguous.default detach.default lift_fresh_copy.default lift_fresh.default "
@@ -263,6 +263,9 @@ void addViews(OpTable &t) {
     for (size_t k = 0; k < xs.size(); ++k) xs[k] = broadcastTo(xs[k], o.out(k).sizes);
     return xs;
   });
+}
+
+static void addPermutations(OpTable &t) {
   t.add("permute.default permute_copy.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     std::vector<int> dims;
@@ -302,6 +305,9 @@ void addViews(OpTable &t) {
     }
     return {permute(x, dims)};
   });
+}
+
+static void addParts(OpTable &t) {
   t.add("slice.Tensor slice_copy.Tensor", sliceOp);
   t.add("narrow.default narrow_copy.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
@@ -332,6 +338,9 @@ void addViews(OpTable &t) {
     for (size_t k = 0; k < o.outCount(); ++k) out.push_back(select(x, o.integer("dim", 0), static_cast<int64_t>(k)));
     return out;
   });
+}
+
+static void addJoins(OpTable &t) {
   t.add("cat.default concat.default concatenate.default",
         [](OpCall &o) -> Tensors { return {concat(o.list("tensors"), o.integer("dim", 0))}; });
   t.add("stack.default", [](OpCall &o) -> Tensors {
@@ -388,6 +397,9 @@ void addViews(OpTable &t) {
       return j;
     })};
   });
+}
+
+static void addReorderings(OpTable &t) {
   t.add("flip.default", [](OpCall &o) -> Tensors { return {flip(o.t("self"), o.ints("dims"))}; });
   t.add("fliplr.default", [](OpCall &o) -> Tensors { return {flip(o.t("self"), {1})}; });
   t.add("flipud.default", [](OpCall &o) -> Tensors { return {flip(o.t("self"), {0})}; });
@@ -408,6 +420,9 @@ void addViews(OpTable &t) {
       "constant_pad_nd.default pad.default reflection_pad1d.default reflection_pad2d.default reflection_pad3d.default "
       "replication_pad1d.default replication_pad2d.default replication_pad3d.default _pad_circular.default",
       padOp);
+}
+
+static void addScattersOfParts(OpTable &t) {
   t.add("slice_scatter.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), s = o.t("src");
     int64_t d = wrap(o.integer("dim", 0), x.rank());
@@ -448,6 +463,9 @@ void addViews(OpTable &t) {
     o.ctx.store(s, {w.buffer, w.dtype, strides, offset});
     return {Tensor::strided(o.ctx, x.dtype(), x.sizes(), w)};
   });
+}
+
+static void addTrianglesAndDiagonals(OpTable &t) {
   t.add("tril.default", [](OpCall &o) -> Tensors { return {triangle(o.t("self"), o.expr("diagonal", 0), true)}; });
   t.add("triu.default", [](OpCall &o) -> Tensors { return {triangle(o.t("self"), o.expr("diagonal", 0), false)}; });
   t.add("diag_embed.default diag.default", [](OpCall &o) -> Tensors {
@@ -469,6 +487,9 @@ void addViews(OpTable &t) {
       return b.masked(in, [&] { return x.at(b, j); }, b.constant(computeType(x.dtype()), 0));
     })};
   });
+}
+
+static void addShuffles(OpTable &t) {
   t.add("pixel_shuffle.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     Expr r = o.expr("upscale_factor");
@@ -502,6 +523,9 @@ void addViews(OpTable &t) {
       return j;
     })};
   });
+}
+
+static void addViewsOfLists(OpTable &t) {
   t.add("atleast_1d.default atleast_1d.Sequence atleast_2d.default atleast_2d.Sequence atleast_3d.default "
         "atleast_3d.Sequence",
         [](OpCall &o) -> Tensors { return atLeast(o, 0); });
@@ -532,6 +556,18 @@ void addViews(OpTable &t) {
     }
     return {concat(rowsOf, 0)};
   });
+}
+
+void addViews(OpTable &t) {
+  addReshapes(t);
+  addPermutations(t);
+  addParts(t);
+  addJoins(t);
+  addReorderings(t);
+  addScattersOfParts(t);
+  addTrianglesAndDiagonals(t);
+  addShuffles(t);
+  addViewsOfLists(t);
 }
 
 } // namespace neso::lower
