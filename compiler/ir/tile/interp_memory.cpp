@@ -5,6 +5,7 @@
 #include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
 #include "ir/tile/softfloat.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
@@ -168,242 +169,283 @@ std::string text(Type type, Slot s, bool hex, bool isSigned) {
   return isSigned ? std::to_string(s.i) : std::to_string(asUnsigned(s.i, width));
 }
 
+SmallVector<int64_t> indicesOf(Machine &machine, ValueRange range) {
+  SmallVector<int64_t> out;
+  for (Value v : range) out.push_back(machine.get(v)[0].i);
+  return out;
+}
+
+bool isBlockPointer(Type pointer) {
+  return isa<RankedTensorType>(cast<tt::PointerType>(getElementTypeOrSelf(pointer)).getPointeeType());
+}
+
+/// Calls f(element of the block, address, whether it may be touched, element type) until it says false. A block pointer
+/// may be touched where the axes that `check` names are inside.
+template <typename F> bool eachOfPointer(Machine &machine, Value ptr, ArrayRef<int32_t> check, F f) {
+  Lanes p = machine.get(ptr);
+  RankedTensorType block = cast<RankedTensorType>(cast<tt::PointerType>(ptr.getType()).getPointeeType());
+  size_t rank = block.getRank();
+  SmallVector<int64_t> offsets;
+  for (size_t d = 0; d < rank; ++d) offsets.push_back(p[1 + 2 * rank + d].i);
+  ArrayRef<Slot> parts(p);
+  return eachOfBlock(block.getShape(), p[0].i, parts.slice(1, rank), parts.slice(1 + rank, rank), offsets,
+                     bytesOf(block.getElementType()), [&](int64_t i, int64_t address, ArrayRef<bool> inside) {
+                       bool ok = true;
+                       for (int32_t axis : check) ok &= inside[axis];
+                       return f(i, address, ok, block.getElementType());
+                     });
+}
+
+/// As eachOfPointer, for a block of what a descriptor describes; f gets what elements outside read as, too.
+template <typename F>
+bool eachOfDescriptor(Machine &machine, Value desc, ArrayRef<int64_t> offsets, ArrayRef<int64_t> block, F f) {
+  Lanes p = machine.get(desc);
+  tt::TensorDescType type = cast<tt::TensorDescType>(desc.getType());
+  Type element = type.getBlockType().getElementType();
+  size_t rank = type.getShape().size();
+  ArrayRef<Slot> parts(p);
+  Slot pad = isa<FloatType>(element) ? slotOf(p.back().i ? double(NAN) : 0.0) : slotOf(int64_t(0));
+  return eachOfBlock(
+      block, p[0].i, parts.slice(1, rank), parts.slice(1 + rank, rank), offsets, bytesOf(element),
+      [&](int64_t i, int64_t address, ArrayRef<bool> inside) { return f(i, address, allOf(inside), element, pad); });
+}
+
+bool apply(Machine &machine, tt::LoadOp ld) {
+  Type type = getElementTypeOrSelf(ld.getType());
+  Lanes out(elementCount(ld.getType()));
+  if (isBlockPointer(ld.getPtr().getType())) {
+    bool nan = ld.getPadding() == tt::PaddingOption::PAD_NAN;
+    Slot pad = isa<FloatType>(type) ? slotOf(nan ? double(NAN) : 0.0) : slotOf(int64_t(0));
+    bool ok = eachOfPointer(machine, ld.getPtr(), ld.getBoundaryCheck(),
+                            [&](int64_t i, int64_t address, bool inside, Type element) {
+                              out[i] = pad;
+                              return !inside || machine.load(ld, address, element, out[i]);
+                            });
+    if (!ok) return false;
+  } else {
+    const Lanes &ptr = machine.get(ld.getPtr());
+    const Lanes *mask = ld.getMask() ? &machine.get(ld.getMask()) : nullptr,
+                *other = ld.getOther() ? &machine.get(ld.getOther()) : nullptr;
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (!mask || (*mask)[i].i) {
+        if (!machine.load(ld, ptr[i].i, type, out[i])) return false;
+      } else {
+        out[i] = other ? (*other)[i] : slotOf(int64_t(0)); // all bits 0 is 0.0 too
+      }
+    }
+  }
+  machine.set(ld, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::StoreOp st) {
+  const Lanes &value = machine.get(st.getValue());
+  Type type = getElementTypeOrSelf(st.getValue().getType());
+  if (isBlockPointer(st.getPtr().getType()))
+    return eachOfPointer(machine, st.getPtr(), st.getBoundaryCheck(),
+                       [&](int64_t i, int64_t address, bool inside, Type element) {
+                         return !inside || machine.store(st, address, element, value[i]);
+                       });
+  const Lanes &ptr = machine.get(st.getPtr());
+  const Lanes *mask = st.getMask() ? &machine.get(st.getMask()) : nullptr;
+  for (size_t i = 0; i < value.size(); ++i)
+    if ((!mask || (*mask)[i].i) && !machine.store(st, ptr[i].i, type, value[i])) return false;
+  return true;
+}
+
+bool apply(Machine &machine, tt::AtomicRMWOp rmw) {
+  const Lanes &ptr = machine.get(rmw.getPtr()), &value = machine.get(rmw.getVal());
+  const Lanes *mask = rmw.getMask() ? &machine.get(rmw.getMask()) : nullptr;
+  Type type = getElementTypeOrSelf(rmw.getType());
+  Lanes out(value.size(), slotOf(int64_t(0)));
+  for (size_t i = 0; i < value.size(); ++i) {
+    if (mask && !(*mask)[i].i) continue;
+    if (!machine.load(rmw, ptr[i].i, type, out[i], true) ||
+        !machine.store(rmw, ptr[i].i, type, combined(rmw.getAtomicRmwOp(), type, out[i], value[i]), true))
+      return false;
+  }
+  machine.set(rmw, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::AtomicCASOp cas) {
+  const Lanes &ptr = machine.get(cas.getPtr()), &cmp = machine.get(cas.getCmp()), &value = machine.get(cas.getVal());
+  Type type = getElementTypeOrSelf(cas.getType());
+  FloatType real = dyn_cast<FloatType>(type);
+  Lanes out(value.size());
+  for (size_t i = 0; i < value.size(); ++i) {
+    if (!machine.load(cas, ptr[i].i, type, out[i], true)) return false;
+    bool equal = real ? encode(real, out[i].f) == encode(real, cmp[i].f) : out[i].i == cmp[i].i;
+    if (equal && !machine.store(cas, ptr[i].i, type, value[i], true)) return false;
+  }
+  machine.set(cas, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::AtomicLoadOp ld) {
+  const Lanes &ptr = machine.get(ld.getPtr());
+  Lanes out(ptr.size(), slotOf(int64_t(0)));
+  for (size_t i = 0; i < ptr.size(); ++i)
+    if ((!ld.getMask() || machine.get(ld.getMask())[i].i) &&
+        !machine.load(ld, ptr[i].i, getElementTypeOrSelf(ld.getType()), out[i], true))
+      return false;
+  machine.set(ld, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::AtomicStoreOp st) {
+  const Lanes &ptr = machine.get(st.getPtr()), &value = machine.get(st.getValue());
+  for (size_t i = 0; i < ptr.size(); ++i)
+    if ((!st.getMask() || machine.get(st.getMask())[i].i) &&
+        !machine.store(st, ptr[i].i, getElementTypeOrSelf(st.getValue().getType()), value[i], true))
+      return false;
+  return true;
+}
+
+bool apply(Machine &machine, tt::AtomicPollOp poll) {
+  // Programs run one after the other, so memory will not change while this one waits.
+  const Lanes &ptr = machine.get(poll.getPtr()), &expected = machine.get(poll.getExpected());
+  bool same = true;
+  for (size_t i = 0; i < ptr.size(); ++i) {
+    Slot now;
+    if (!machine.load(poll, ptr[i].i, getElementTypeOrSelf(poll.getExpected().getType()), now, true)) return false;
+    same &= now.i == expected[expected.size() == 1 ? 0 : i].i;
+  }
+  if (!same && !poll.getTimeout()) return machine.fault(diag::TileEndless, poll, machine.programName());
+  machine.set(poll, {slotOf(int64_t(same))});
+  return true;
+}
+
+bool apply(Machine &machine, tt::MakeTensorPtrOp make) {
+  Lanes out;
+  for (Value v : make->getOperands()) out.push_back(machine.get(v)[0]);
+  machine.set(make, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::AdvanceOp advance) {
+  Lanes out = machine.get(advance.getPtr());
+  size_t rank = advance.getOffsets().size();
+  for (size_t d = 0; d < rank; ++d) out[1 + 2 * rank + d].i += machine.get(advance.getOffsets()[d])[0].i;
+  machine.set(advance, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::MakeTensorDescOp make) {
+  Lanes out;
+  for (Value v : make->getOperands()) out.push_back(machine.get(v)[0]);
+  out.push_back(slotOf(int64_t(make.getPadding() == tt::PaddingOption::PAD_NAN)));
+  machine.set(make, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::DescriptorLoadOp ld) {
+  Lanes out(elementCount(ld.getType()));
+  bool ok = eachOfDescriptor(machine, ld.getDesc(), indicesOf(machine, ld.getIndices()),
+                             ld.getDesc().getType().getShape(),
+                             [&](int64_t i, int64_t address, bool inside, Type element, Slot pad) {
+                               out[i] = pad;
+                               return !inside || machine.load(ld, address, element, out[i]);
+                             });
+  if (ok) machine.set(ld, std::move(out));
+  return ok;
+}
+
+bool apply(Machine &machine, tt::DescriptorStoreOp st) {
+  const Lanes &src = machine.get(st.getSrc());
+  return eachOfDescriptor(machine, st.getDesc(), indicesOf(machine, st.getIndices()), st.getDesc().getType().getShape(),
+                          [&](int64_t i, int64_t address, bool inside, Type element, Slot) {
+                            return !inside || machine.store(st, address, element, src[i]);
+                          });
+}
+
+bool apply(Machine &machine, tt::DescriptorReduceOp red) {
+  const Lanes &src = machine.get(red.getSrc());
+  std::optional<tt::RMWOp> kind = rmwOf(red.getKind(), getElementTypeOrSelf(red.getSrc().getType()));
+  if (!kind) return machine.fault(diag::TileInterpUnsupported, red, "this descriptor reduction");
+  return eachOfDescriptor(machine, red.getDesc(), indicesOf(machine, red.getIndices()),
+                          red.getDesc().getType().getShape(),
+                          [&](int64_t i, int64_t address, bool inside, Type element, Slot) {
+                            Slot old;
+                            if (!inside) return true;
+                            return machine.load(red, address, element, old, true) &&
+                                   machine.store(red, address, element, combined(*kind, element, old, src[i]), true);
+                          });
+}
+
+bool apply(Machine &machine, tt::DescriptorGatherOp gather) {
+  const Lanes rows = machine.get(gather.getXOffsets());
+  int64_t columns = gather.getDesc().getType().getShape()[1];
+  Lanes out(elementCount(gather.getType()));
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (!eachOfDescriptor(machine, gather.getDesc(), {rows[r].i, machine.get(gather.getYOffset())[0].i}, {1, columns},
+                          [&](int64_t i, int64_t address, bool inside, Type element, Slot pad) {
+                            out[r * columns + i] = pad;
+                            return !inside || machine.load(gather, address, element, out[r * columns + i]);
+                          }))
+      return false;
+  machine.set(gather, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::DescriptorScatterOp scatter) {
+  const Lanes rows = machine.get(scatter.getXOffsets()), src = machine.get(scatter.getSrc());
+  int64_t columns = scatter.getDesc().getType().getShape()[1];
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (!eachOfDescriptor(machine, scatter.getDesc(), {rows[r].i, machine.get(scatter.getYOffset())[0].i}, {1, columns},
+                          [&](int64_t i, int64_t address, bool inside, Type element, Slot) {
+                            return !inside || machine.store(scatter, address, element, src[r * columns + i]);
+                          }))
+      return false;
+  return true;
+}
+
+bool apply(Machine &machine, tt::AssertOp check) {
+  for (Slot s : machine.get(check.getCondition()))
+    if (!s.i) return machine.fault(diag::TileAssertFailed, check, machine.programName(), check.getMessage().str());
+  return true;
+}
+
+bool apply(Machine &machine, LLVM::AssumeOp assume) {
+  if (!machine.get(assume.getCond())[0].i) return machine.fault(diag::TileFalseAssumption, assume, machine.programName());
+  return true;
+}
+
+bool apply(Machine &machine, tt::PrintOp print) {
+  if (!machine.options.print) return true;
+  const std::array<int64_t, 3> &program = machine.program;
+  std::string prefix = fmt::format("pid ({}, {}, {}){}", program[0], program[1], program[2], print.getPrefix().str());
+  if (print.getArgs().empty()) machine.options.print(prefix);
+  for (auto [index, arg] : llvm::enumerate(print.getArgs())) {
+    bool isSigned = index < print.getIsSigned().size() && print.getIsSigned()[index];
+    std::string line = prefix;
+    for (Slot s : machine.get(arg))
+      line += " " + text(getElementTypeOrSelf(arg.getType()), s, print.getHex(), isSigned);
+    machine.options.print(line);
+  }
+  return true;
+}
+
+bool apply(Machine &machine, ub::PoisonOp poison) {
+  machine.set(poison, Lanes(elementCount(poison.getType()), slotOf(int64_t(0))));
+  return true;
+}
+
 } // namespace
 
 bool Machine::executeMemory(Operation *op, bool &known) {
   known = true;
-  auto indicesOf = [&](ValueRange range) {
-    SmallVector<int64_t> out;
-    for (Value v : range) out.push_back(get(v)[0].i);
-    return out;
-  };
-  // A block pointer's parts, and whether the axes that boundaryCheck names are inside.
-  auto blockAccess = [&](Value ptr, ArrayRef<int32_t> check, auto f) {
-    Lanes p = get(ptr);
-    RankedTensorType block = cast<RankedTensorType>(cast<tt::PointerType>(ptr.getType()).getPointeeType());
-    size_t rank = block.getRank();
-    SmallVector<int64_t> offsets;
-    for (size_t d = 0; d < rank; ++d) offsets.push_back(p[1 + 2 * rank + d].i);
-    ArrayRef<Slot> parts(p);
-    return eachOfBlock(block.getShape(), p[0].i, parts.slice(1, rank), parts.slice(1 + rank, rank), offsets,
-                       bytesOf(block.getElementType()), [&](int64_t i, int64_t address, ArrayRef<bool> inside) {
-                         bool ok = true;
-                         for (int32_t axis : check) ok &= inside[axis];
-                         return f(i, address, ok, block.getElementType());
-                       });
-  };
-  auto descAccess = [&](Value desc, ArrayRef<int64_t> offsets, ArrayRef<int64_t> block, auto f) {
-    Lanes p = get(desc);
-    tt::TensorDescType type = cast<tt::TensorDescType>(desc.getType());
-    Type element = type.getBlockType().getElementType();
-    size_t rank = type.getShape().size();
-    ArrayRef<Slot> parts(p);
-    Slot pad = isa<FloatType>(element) ? slotOf(p.back().i ? double(NAN) : 0.0) : slotOf(int64_t(0));
-    return eachOfBlock(
-        block, p[0].i, parts.slice(1, rank), parts.slice(1 + rank, rank), offsets, bytesOf(element),
-        [&](int64_t i, int64_t address, ArrayRef<bool> inside) { return f(i, address, allOf(inside), element, pad); });
-  };
-
-  if (tt::LoadOp ld = dyn_cast<tt::LoadOp>(op)) {
-    Type type = getElementTypeOrSelf(ld.getType());
-    Lanes out(elementCount(ld.getType()));
-    if (isa<RankedTensorType>(cast<tt::PointerType>(getElementTypeOrSelf(ld.getPtr().getType())).getPointeeType())) {
-      bool nan = ld.getPadding() == tt::PaddingOption::PAD_NAN;
-      Slot pad = isa<FloatType>(type) ? slotOf(nan ? double(NAN) : 0.0) : slotOf(int64_t(0));
-      bool ok =
-          blockAccess(ld.getPtr(), ld.getBoundaryCheck(), [&](int64_t i, int64_t address, bool inside, Type element) {
-            out[i] = pad;
-            return !inside || load(op, address, element, out[i]);
-          });
-      if (!ok) return false;
-    } else {
-      const Lanes &ptr = get(ld.getPtr());
-      const Lanes *mask = ld.getMask() ? &get(ld.getMask()) : nullptr,
-                  *other = ld.getOther() ? &get(ld.getOther()) : nullptr;
-      for (size_t i = 0; i < out.size(); ++i) {
-        if (!mask || (*mask)[i].i) {
-          if (!load(op, ptr[i].i, type, out[i])) return false;
-        } else {
-          out[i] = other ? (*other)[i] : slotOf(int64_t(0)); // all bits 0 is 0.0 too
-        }
-      }
-    }
-    set(ld, std::move(out));
-    return true;
-  }
-  if (tt::StoreOp st = dyn_cast<tt::StoreOp>(op)) {
-    const Lanes &value = get(st.getValue());
-    Type type = getElementTypeOrSelf(st.getValue().getType());
-    if (isa<RankedTensorType>(cast<tt::PointerType>(getElementTypeOrSelf(st.getPtr().getType())).getPointeeType()))
-      return blockAccess(st.getPtr(), st.getBoundaryCheck(),
-                         [&](int64_t i, int64_t address, bool inside, Type element) {
-                           return !inside || store(op, address, element, value[i]);
-                         });
-    const Lanes &ptr = get(st.getPtr());
-    const Lanes *mask = st.getMask() ? &get(st.getMask()) : nullptr;
-    for (size_t i = 0; i < value.size(); ++i)
-      if ((!mask || (*mask)[i].i) && !store(op, ptr[i].i, type, value[i])) return false;
-    return true;
-  }
-  if (tt::AtomicRMWOp rmw = dyn_cast<tt::AtomicRMWOp>(op)) {
-    const Lanes &ptr = get(rmw.getPtr()), &value = get(rmw.getVal());
-    const Lanes *mask = rmw.getMask() ? &get(rmw.getMask()) : nullptr;
-    Type type = getElementTypeOrSelf(rmw.getType());
-    Lanes out(value.size(), slotOf(int64_t(0)));
-    for (size_t i = 0; i < value.size(); ++i) {
-      if (mask && !(*mask)[i].i) continue;
-      if (!load(op, ptr[i].i, type, out[i], true) ||
-          !store(op, ptr[i].i, type, combined(rmw.getAtomicRmwOp(), type, out[i], value[i]), true))
-        return false;
-    }
-    set(rmw, std::move(out));
-    return true;
-  }
-  if (tt::AtomicCASOp cas = dyn_cast<tt::AtomicCASOp>(op)) {
-    const Lanes &ptr = get(cas.getPtr()), &cmp = get(cas.getCmp()), &value = get(cas.getVal());
-    Type type = getElementTypeOrSelf(cas.getType());
-    FloatType real = dyn_cast<FloatType>(type);
-    Lanes out(value.size());
-    for (size_t i = 0; i < value.size(); ++i) {
-      if (!load(op, ptr[i].i, type, out[i], true)) return false;
-      bool equal = real ? encode(real, out[i].f) == encode(real, cmp[i].f) : out[i].i == cmp[i].i;
-      if (equal && !store(op, ptr[i].i, type, value[i], true)) return false;
-    }
-    set(cas, std::move(out));
-    return true;
-  }
-  if (tt::AtomicLoadOp ld = dyn_cast<tt::AtomicLoadOp>(op)) {
-    const Lanes &ptr = get(ld.getPtr());
-    Lanes out(ptr.size(), slotOf(int64_t(0)));
-    for (size_t i = 0; i < ptr.size(); ++i)
-      if ((!ld.getMask() || get(ld.getMask())[i].i) &&
-          !load(op, ptr[i].i, getElementTypeOrSelf(ld.getType()), out[i], true))
-        return false;
-    set(ld, std::move(out));
-    return true;
-  }
-  if (tt::AtomicStoreOp st = dyn_cast<tt::AtomicStoreOp>(op)) {
-    const Lanes &ptr = get(st.getPtr()), &value = get(st.getValue());
-    for (size_t i = 0; i < ptr.size(); ++i)
-      if ((!st.getMask() || get(st.getMask())[i].i) &&
-          !store(op, ptr[i].i, getElementTypeOrSelf(st.getValue().getType()), value[i], true))
-        return false;
-    return true;
-  }
-  if (tt::AtomicPollOp poll = dyn_cast<tt::AtomicPollOp>(op)) {
-    // Programs run one after the other, so memory will not change while this one waits.
-    const Lanes &ptr = get(poll.getPtr()), &expected = get(poll.getExpected());
-    bool same = true;
-    for (size_t i = 0; i < ptr.size(); ++i) {
-      Slot now;
-      if (!load(op, ptr[i].i, getElementTypeOrSelf(poll.getExpected().getType()), now, true)) return false;
-      same &= now.i == expected[expected.size() == 1 ? 0 : i].i;
-    }
-    if (!same && !poll.getTimeout()) return fault(diag::TileEndless, op, programName());
-    set(poll, {slotOf(int64_t(same))});
-    return true;
-  }
-  if (tt::MakeTensorPtrOp make = dyn_cast<tt::MakeTensorPtrOp>(op)) {
-    Lanes out;
-    for (Value v : op->getOperands()) out.push_back(get(v)[0]);
-    set(make, std::move(out));
-    return true;
-  }
-  if (tt::AdvanceOp advance = dyn_cast<tt::AdvanceOp>(op)) {
-    Lanes out = get(advance.getPtr());
-    size_t rank = advance.getOffsets().size();
-    for (size_t d = 0; d < rank; ++d) out[1 + 2 * rank + d].i += get(advance.getOffsets()[d])[0].i;
-    set(advance, std::move(out));
-    return true;
-  }
-  if (tt::MakeTensorDescOp make = dyn_cast<tt::MakeTensorDescOp>(op)) {
-    Lanes out;
-    for (Value v : op->getOperands()) out.push_back(get(v)[0]);
-    out.push_back(slotOf(int64_t(make.getPadding() == tt::PaddingOption::PAD_NAN)));
-    set(make, std::move(out));
-    return true;
-  }
-  if (tt::DescriptorLoadOp ld = dyn_cast<tt::DescriptorLoadOp>(op)) {
-    Lanes out(elementCount(ld.getType()));
-    bool ok = descAccess(ld.getDesc(), indicesOf(ld.getIndices()), ld.getDesc().getType().getShape(),
-                         [&](int64_t i, int64_t address, bool inside, Type element, Slot pad) {
-                           out[i] = pad;
-                           return !inside || load(op, address, element, out[i]);
-                         });
-    if (ok) set(ld, std::move(out));
-    return ok;
-  }
-  if (tt::DescriptorStoreOp st = dyn_cast<tt::DescriptorStoreOp>(op)) {
-    const Lanes &src = get(st.getSrc());
-    return descAccess(st.getDesc(), indicesOf(st.getIndices()), st.getDesc().getType().getShape(),
-                      [&](int64_t i, int64_t address, bool inside, Type element, Slot) {
-                        return !inside || store(op, address, element, src[i]);
-                      });
-  }
-  if (tt::DescriptorReduceOp red = dyn_cast<tt::DescriptorReduceOp>(op)) {
-    const Lanes &src = get(red.getSrc());
-    std::optional<tt::RMWOp> kind = rmwOf(red.getKind(), getElementTypeOrSelf(red.getSrc().getType()));
-    if (!kind) return fault(diag::TileInterpUnsupported, op, "this descriptor reduction");
-    return descAccess(red.getDesc(), indicesOf(red.getIndices()), red.getDesc().getType().getShape(),
-                      [&](int64_t i, int64_t address, bool inside, Type element, Slot) {
-                        Slot old;
-                        return !inside || (load(op, address, element, old, true) &&
-                                           store(op, address, element, combined(*kind, element, old, src[i]), true));
-                      });
-  }
-  if (tt::DescriptorGatherOp gather = dyn_cast<tt::DescriptorGatherOp>(op)) {
-    const Lanes rows = get(gather.getXOffsets());
-    int64_t columns = gather.getDesc().getType().getShape()[1];
-    Lanes out(elementCount(gather.getType()));
-    for (size_t r = 0; r < rows.size(); ++r)
-      if (!descAccess(gather.getDesc(), {rows[r].i, get(gather.getYOffset())[0].i}, {1, columns},
-                      [&](int64_t i, int64_t address, bool inside, Type element, Slot pad) {
-                        out[r * columns + i] = pad;
-                        return !inside || load(op, address, element, out[r * columns + i]);
-                      }))
-        return false;
-    set(gather, std::move(out));
-    return true;
-  }
-  if (tt::DescriptorScatterOp scatter = dyn_cast<tt::DescriptorScatterOp>(op)) {
-    const Lanes rows = get(scatter.getXOffsets()), src = get(scatter.getSrc());
-    int64_t columns = scatter.getDesc().getType().getShape()[1];
-    for (size_t r = 0; r < rows.size(); ++r)
-      if (!descAccess(scatter.getDesc(), {rows[r].i, get(scatter.getYOffset())[0].i}, {1, columns},
-                      [&](int64_t i, int64_t address, bool inside, Type element, Slot) {
-                        return !inside || store(op, address, element, src[r * columns + i]);
-                      }))
-        return false;
-    return true;
-  }
-  if (tt::AssertOp check = dyn_cast<tt::AssertOp>(op)) {
-    for (Slot s : get(check.getCondition()))
-      if (!s.i) return fault(diag::TileAssertFailed, op, programName(), check.getMessage().str());
-    return true;
-  }
-  if (LLVM::AssumeOp assume = dyn_cast<LLVM::AssumeOp>(op)) {
-    if (!get(assume.getCond())[0].i) return fault(diag::TileFalseAssumption, op, programName());
-    return true;
-  }
-  if (tt::PrintOp print = dyn_cast<tt::PrintOp>(op)) {
-    if (!options.print) return true;
-    std::string prefix = fmt::format("pid ({}, {}, {}){}", program[0], program[1], program[2], print.getPrefix().str());
-    if (print.getArgs().empty()) options.print(prefix);
-    for (auto [index, arg] : llvm::enumerate(print.getArgs())) {
-      bool isSigned = index < print.getIsSigned().size() && print.getIsSigned()[index];
-      std::string line = prefix;
-      for (Slot s : get(arg)) line += " " + text(getElementTypeOrSelf(arg.getType()), s, print.getHex(), isSigned);
-      options.print(line);
-    }
-    return true;
-  }
-  if (isa<ttg::BarrierOp, tt::GridDependencyWaitOp, tt::GridDependencyLaunchOp>(op)) return true;
-  if (ub::PoisonOp poison = dyn_cast<ub::PoisonOp>(op)) {
-    set(poison, Lanes(elementCount(poison.getType()), slotOf(int64_t(0))));
-    return true;
-  }
-  known = false;
-  return true;
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<tt::LoadOp, tt::StoreOp, tt::AtomicRMWOp, tt::AtomicCASOp, tt::AtomicLoadOp, tt::AtomicStoreOp,
+            tt::AtomicPollOp, tt::MakeTensorPtrOp, tt::AdvanceOp, tt::MakeTensorDescOp, tt::DescriptorLoadOp,
+            tt::DescriptorStoreOp, tt::DescriptorReduceOp, tt::DescriptorGatherOp, tt::DescriptorScatterOp,
+            tt::AssertOp, LLVM::AssumeOp, tt::PrintOp, ub::PoisonOp>(
+          [&](auto o) { return apply(*this, o); })
+      .Case<ttg::BarrierOp, tt::GridDependencyWaitOp, tt::GridDependencyLaunchOp>([](auto) { return true; })
+      .Default([&](Operation *) {
+        known = false;
+        return true;
+      });
 }
 
 } // namespace neso::tile

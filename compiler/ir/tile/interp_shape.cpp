@@ -4,6 +4,7 @@
 #include "base/diagnostics/tile.h"
 #include "ir/tile/interp_impl.h"
 #include "ir/tile/softfloat.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
@@ -89,138 +90,178 @@ Lanes scaledOperand(const Lanes &raw, RankedTensorType type, tt::ScaleDotElemTyp
   return out;
 }
 
+bool apply(Machine &machine, tt::MakeRangeOp range) {
+  Lanes out;
+  for (int64_t i = static_cast<int32_t>(range.getStart()); i < static_cast<int32_t>(range.getEnd()); ++i)
+    out.push_back(slotOf(i));
+  machine.set(range, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::SplatOp splat) {
+  Slot v = machine.get(splat.getSrc())[0];
+  machine.set(splat, Lanes(elementCount(splat.getType()), v));
+  return true;
+}
+
+bool apply(Machine &machine, tt::BroadcastOp broadcast) {
+  const Lanes &src = machine.get(broadcast.getSrc());
+  ArrayRef<int64_t> from = shapeOf(broadcast.getSrc());
+  SmallVector<int64_t> strides = stridesOf(from);
+  Lanes out(elementCount(broadcast.getType()));
+  eachIndex(shapeOf(broadcast), [&](int64_t i, ArrayRef<int64_t> at) {
+    int64_t j = 0;
+    for (size_t d = 0; d < at.size(); ++d) j += from[d] == 1 ? 0 : at[d] * strides[d];
+    out[i] = src[j];
+  });
+  machine.set(broadcast, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::TransOp trans) {
+  const Lanes &src = machine.get(trans.getSrc());
+  SmallVector<int64_t> strides = stridesOf(shapeOf(trans.getSrc()));
+  Lanes out(src.size());
+  eachIndex(shapeOf(trans), [&](int64_t i, ArrayRef<int64_t> at) {
+    int64_t j = 0;
+    for (size_t d = 0; d < at.size(); ++d) j += at[d] * strides[trans.getOrder()[d]];
+    out[i] = src[j];
+  });
+  machine.set(trans, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::JoinOp join) {
+  Lanes out;
+  for (auto [a, b] : llvm::zip_equal(machine.get(join.getLhs()), machine.get(join.getRhs()))) out.append({a, b});
+  machine.set(join, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::SplitOp split) {
+  const Lanes &src = machine.get(split.getSrc());
+  Lanes left, right;
+  for (size_t i = 0; i < src.size(); i += 2) {
+    left.push_back(src[i]);
+    right.push_back(src[i + 1]);
+  }
+  machine.set(split.getOutLHS(), std::move(left));
+  machine.set(split.getOutRHS(), std::move(right));
+  return true;
+}
+
+bool apply(Machine &machine, tt::CatOp cat) {
+  Lanes out = machine.get(cat.getLhs());
+  const Lanes &rhs = machine.get(cat.getRhs());
+  out.append(rhs.begin(), rhs.end());
+  machine.set(cat, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::GatherOp gather) {
+  const Lanes &src = machine.get(gather.getSrc()), &indices = machine.get(gather.getIndices());
+  ArrayRef<int64_t> from = shapeOf(gather.getSrc());
+  SmallVector<int64_t> strides = stridesOf(from);
+  size_t axis = gather.getAxis();
+  Lanes out(indices.size());
+  bool ok = true;
+  eachIndex(shapeOf(gather), [&](int64_t i, ArrayRef<int64_t> at) {
+    int64_t j = 0, pick = indices[i].i;
+    if (pick < 0 || pick >= from[axis]) {
+      ok = ok && machine.fault(diag::TileOutOfBounds, gather, machine.programName(), fmt::format("picks element {}", pick),
+                       fmt::format("an axis of length {}", from[axis]));
+      return;
+    }
+    for (size_t d = 0; d < at.size(); ++d) j += (d == axis ? pick : at[d]) * strides[d];
+    out[i] = src[j];
+  });
+  if (!ok) return false;
+  machine.set(gather, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::HistogramOp histogram) {
+  const Lanes &src = machine.get(histogram.getSrc());
+  Lanes out(elementCount(histogram.getType()), slotOf(int64_t(0)));
+  for (size_t i = 0; i < src.size(); ++i) {
+    bool counts = !histogram.getMask() || machine.get(histogram.getMask())[i].i;
+    if (counts && src[i].i >= 0 && src[i].i < static_cast<int64_t>(out.size())) ++out[src[i].i].i;
+  }
+  machine.set(histogram, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::DotOp dot) {
+  const Lanes &a = machine.get(dot.getA()), &b = machine.get(dot.getB()), &c = machine.get(dot.getC());
+  RankedTensorType ta = dot.getA().getType(), tb = dot.getB().getType(), tc = dot.getC().getType();
+  int64_t rank = ta.getRank(), m = ta.getDimSize(rank - 2), k = ta.getDimSize(rank - 1), n = tb.getDimSize(rank - 1);
+  int64_t batches = rank == 3 ? ta.getDimSize(0) : 1;
+  FloatType real = dyn_cast<FloatType>(tc.getElementType());
+  bool cut = machine.options.honourTf32 && ta.getElementType().isF32() &&
+             dot.getInputPrecision() == tt::InputPrecision::TF32;
+  Lanes out(c.size());
+  for (int64_t batch = 0; batch < batches; ++batch)
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        int64_t at = (batch * m + i) * n + j;
+        const Slot *row = &a[(batch * m + i) * k], *column = &b[batch * k * n + j];
+        if (real) {
+          double sum = 0;
+          for (int64_t x = 0; x < k; ++x)
+            sum += cut ? cutToTf32(row[x].f) * cutToTf32(column[x * n].f) : row[x].f * column[x * n].f;
+          out[at] = slotOf(roundTo(real, c[at].f + sum));
+        } else {
+          uint64_t sum = c[at].i;
+          for (int64_t x = 0; x < k; ++x)
+            sum += static_cast<uint64_t>(row[x].i) * static_cast<uint64_t>(column[x * n].i);
+          out[at] = slotOf(wrap(static_cast<int64_t>(sum), tc.getElementType().getIntOrFloatBitWidth()));
+        }
+      }
+  machine.set(dot, std::move(out));
+  return true;
+}
+
+bool apply(Machine &machine, tt::DotScaledOp dot) {
+  int64_t k = 0, kb = 0;
+  auto scaleType = [](Value v) { return v ? cast<RankedTensorType>(v.getType()) : RankedTensorType(); };
+  RankedTensorType ta = dot.getA().getType(), tb = dot.getB().getType(), tc = dot.getC().getType();
+  if (ta.getRank() != 2) return machine.fault(diag::TileInterpUnsupported, dot, "a batch of scaled dots");
+  Lanes a = scaledOperand(machine.get(dot.getA()), ta, dot.getAElemType(), dot.getLhsKPack(), true,
+                          dot.getAScale() ? &machine.get(dot.getAScale()) : nullptr, scaleType(dot.getAScale()), k);
+  Lanes b = scaledOperand(machine.get(dot.getB()), tb, dot.getBElemType(), dot.getRhsKPack(), false,
+                          dot.getBScale() ? &machine.get(dot.getBScale()) : nullptr, scaleType(dot.getBScale()), kb);
+  const Lanes &c = machine.get(dot.getC());
+  int64_t m = tc.getDimSize(0), n = tc.getDimSize(1);
+  if (k != kb || static_cast<int64_t>(a.size()) != m * k || static_cast<int64_t>(b.size()) != k * n)
+    return machine.fault(diag::TileInterpUnsupported, dot, "a scaled dot of these shapes");
+  Lanes out(c.size());
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int64_t x = 0; x < k; ++x) sum += a[i * k + x].f * b[x * n + j].f;
+      out[i * n + j] = slotOf(roundTo(cast<FloatType>(tc.getElementType()), c[i * n + j].f + sum));
+    }
+  machine.set(dot, std::move(out));
+  return true;
+}
+
 } // namespace
 
 bool Machine::executeShape(Operation *op, bool &known) {
   known = true;
-  if (tt::MakeRangeOp range = dyn_cast<tt::MakeRangeOp>(op)) {
-    Lanes out;
-    for (int64_t i = static_cast<int32_t>(range.getStart()); i < static_cast<int32_t>(range.getEnd()); ++i)
-      out.push_back(slotOf(i));
-    set(range, std::move(out));
-  } else if (tt::SplatOp splat = dyn_cast<tt::SplatOp>(op)) {
-    Slot v = get(splat.getSrc())[0];
-    set(splat, Lanes(elementCount(splat.getType()), v));
-  } else if (isa<tt::UnsplatOp, tt::ExpandDimsOp, tt::ReshapeOp>(op)) {
-    Lanes copy = get(op->getOperand(0));
-    set(op->getResult(0), std::move(copy));
-  } else if (tt::BroadcastOp broadcast = dyn_cast<tt::BroadcastOp>(op)) {
-    const Lanes &src = get(broadcast.getSrc());
-    ArrayRef<int64_t> from = shapeOf(broadcast.getSrc());
-    SmallVector<int64_t> strides = stridesOf(from);
-    Lanes out(elementCount(broadcast.getType()));
-    eachIndex(shapeOf(broadcast), [&](int64_t i, ArrayRef<int64_t> at) {
-      int64_t j = 0;
-      for (size_t d = 0; d < at.size(); ++d) j += from[d] == 1 ? 0 : at[d] * strides[d];
-      out[i] = src[j];
-    });
-    set(broadcast, std::move(out));
-  } else if (tt::TransOp trans = dyn_cast<tt::TransOp>(op)) {
-    const Lanes &src = get(trans.getSrc());
-    SmallVector<int64_t> strides = stridesOf(shapeOf(trans.getSrc()));
-    Lanes out(src.size());
-    eachIndex(shapeOf(trans), [&](int64_t i, ArrayRef<int64_t> at) {
-      int64_t j = 0;
-      for (size_t d = 0; d < at.size(); ++d) j += at[d] * strides[trans.getOrder()[d]];
-      out[i] = src[j];
-    });
-    set(trans, std::move(out));
-  } else if (tt::JoinOp join = dyn_cast<tt::JoinOp>(op)) {
-    Lanes out;
-    for (auto [a, b] : llvm::zip_equal(get(join.getLhs()), get(join.getRhs()))) out.append({a, b});
-    set(join, std::move(out));
-  } else if (tt::SplitOp split = dyn_cast<tt::SplitOp>(op)) {
-    const Lanes &src = get(split.getSrc());
-    Lanes left, right;
-    for (size_t i = 0; i < src.size(); i += 2) {
-      left.push_back(src[i]);
-      right.push_back(src[i + 1]);
-    }
-    set(split.getOutLHS(), std::move(left));
-    set(split.getOutRHS(), std::move(right));
-  } else if (tt::CatOp cat = dyn_cast<tt::CatOp>(op)) {
-    Lanes out = get(cat.getLhs());
-    const Lanes &rhs = get(cat.getRhs());
-    out.append(rhs.begin(), rhs.end());
-    set(cat, std::move(out));
-  } else if (tt::GatherOp gather = dyn_cast<tt::GatherOp>(op)) {
-    const Lanes &src = get(gather.getSrc()), &indices = get(gather.getIndices());
-    ArrayRef<int64_t> from = shapeOf(gather.getSrc());
-    SmallVector<int64_t> strides = stridesOf(from);
-    size_t axis = gather.getAxis();
-    Lanes out(indices.size());
-    bool ok = true;
-    eachIndex(shapeOf(gather), [&](int64_t i, ArrayRef<int64_t> at) {
-      int64_t j = 0, pick = indices[i].i;
-      if (pick < 0 || pick >= from[axis]) {
-        ok = ok && fault(diag::TileOutOfBounds, op, programName(), fmt::format("picks element {}", pick),
-                         fmt::format("an axis of length {}", from[axis]));
-        return;
-      }
-      for (size_t d = 0; d < at.size(); ++d) j += (d == axis ? pick : at[d]) * strides[d];
-      out[i] = src[j];
-    });
-    if (!ok) return false;
-    set(gather, std::move(out));
-  } else if (tt::HistogramOp histogram = dyn_cast<tt::HistogramOp>(op)) {
-    const Lanes &src = get(histogram.getSrc());
-    Lanes out(elementCount(histogram.getType()), slotOf(int64_t(0)));
-    for (size_t i = 0; i < src.size(); ++i) {
-      bool counts = !histogram.getMask() || get(histogram.getMask())[i].i;
-      if (counts && src[i].i >= 0 && src[i].i < static_cast<int64_t>(out.size())) ++out[src[i].i].i;
-    }
-    set(histogram, std::move(out));
-  } else if (tt::DotOp dot = dyn_cast<tt::DotOp>(op)) {
-    const Lanes &a = get(dot.getA()), &b = get(dot.getB()), &c = get(dot.getC());
-    RankedTensorType ta = dot.getA().getType(), tb = dot.getB().getType(), tc = dot.getC().getType();
-    int64_t rank = ta.getRank(), m = ta.getDimSize(rank - 2), k = ta.getDimSize(rank - 1), n = tb.getDimSize(rank - 1);
-    int64_t batches = rank == 3 ? ta.getDimSize(0) : 1;
-    FloatType real = dyn_cast<FloatType>(tc.getElementType());
-    bool cut = options.honourTf32 && ta.getElementType().isF32() && dot.getInputPrecision() == tt::InputPrecision::TF32;
-    Lanes out(c.size());
-    for (int64_t batch = 0; batch < batches; ++batch)
-      for (int64_t i = 0; i < m; ++i)
-        for (int64_t j = 0; j < n; ++j) {
-          int64_t at = (batch * m + i) * n + j;
-          const Slot *row = &a[(batch * m + i) * k], *column = &b[batch * k * n + j];
-          if (real) {
-            double sum = 0;
-            for (int64_t x = 0; x < k; ++x)
-              sum += cut ? cutToTf32(row[x].f) * cutToTf32(column[x * n].f) : row[x].f * column[x * n].f;
-            out[at] = slotOf(roundTo(real, c[at].f + sum));
-          } else {
-            uint64_t sum = c[at].i;
-            for (int64_t x = 0; x < k; ++x)
-              sum += static_cast<uint64_t>(row[x].i) * static_cast<uint64_t>(column[x * n].i);
-            out[at] = slotOf(wrap(static_cast<int64_t>(sum), tc.getElementType().getIntOrFloatBitWidth()));
-          }
-        }
-    set(dot, std::move(out));
-  } else if (tt::DotScaledOp dot = dyn_cast<tt::DotScaledOp>(op)) {
-    int64_t k = 0, kb = 0;
-    auto scaleType = [](Value v) { return v ? cast<RankedTensorType>(v.getType()) : RankedTensorType(); };
-    RankedTensorType ta = dot.getA().getType(), tb = dot.getB().getType(), tc = dot.getC().getType();
-    if (ta.getRank() != 2) return fault(diag::TileInterpUnsupported, op, "a batch of scaled dots");
-    Lanes a = scaledOperand(get(dot.getA()), ta, dot.getAElemType(), dot.getLhsKPack(), true,
-                            dot.getAScale() ? &get(dot.getAScale()) : nullptr, scaleType(dot.getAScale()), k);
-    Lanes b = scaledOperand(get(dot.getB()), tb, dot.getBElemType(), dot.getRhsKPack(), false,
-                            dot.getBScale() ? &get(dot.getBScale()) : nullptr, scaleType(dot.getBScale()), kb);
-    const Lanes &c = get(dot.getC());
-    int64_t m = tc.getDimSize(0), n = tc.getDimSize(1);
-    if (k != kb || static_cast<int64_t>(a.size()) != m * k || static_cast<int64_t>(b.size()) != k * n)
-      return fault(diag::TileInterpUnsupported, op, "a scaled dot of these shapes");
-    Lanes out(c.size());
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j) {
-        double sum = 0;
-        for (int64_t x = 0; x < k; ++x) sum += a[i * k + x].f * b[x * n + j].f;
-        out[i * n + j] = slotOf(roundTo(cast<FloatType>(tc.getElementType()), c[i * n + j].f + sum));
-      }
-    set(dot, std::move(out));
-  } else {
-    known = false;
-  }
-  return true;
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<tt::UnsplatOp, tt::ExpandDimsOp, tt::ReshapeOp>([&](auto) {
+        Lanes copy = get(op->getOperand(0));
+        set(op->getResult(0), std::move(copy));
+        return true;
+      })
+      .Case<tt::MakeRangeOp, tt::SplatOp, tt::BroadcastOp, tt::TransOp, tt::JoinOp, tt::SplitOp, tt::CatOp,
+            tt::GatherOp, tt::HistogramOp, tt::DotOp, tt::DotScaledOp>(
+          [&](auto o) { return apply(*this, o); })
+      .Default([&](Operation *) {
+        known = false;
+        return true;
+      });
 }
 
 /// Whether the ops of a region work element by element, so that one run of it can stand for many.
