@@ -40,7 +40,7 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
   auto usageRows = contents_.caps.threadBlocks ? fb_.CreateVectorOfStructs(usage) : 0;
   return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch,
                            last ? last->sharedBytes : 0, last ? last->threads : 0,
-                           last && last->clusterSize > 1 ? last->clusterSize : 1, 0, serial, lineRows, 0, usageRows,
+                           last && last->clusterSize > 1 ? last->clusterSize : 1, serial, lineRows, 0, usageRows,
                            checks);
 }
 

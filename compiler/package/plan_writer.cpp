@@ -149,7 +149,6 @@ void PlanWriter::emit() {
   std::vector<Offset<fbs::Arena>> arenas;
   std::vector<Offset<fbs::Kernel>> kernels;
   std::vector<fbs::Buffer> bufferRows;
-  std::vector<std::string> names;
   flatbuffers::Offset<flatbuffers::String> inSpec, outSpec;
   if (plan_) {
     StepRows steps(rows_, *plan_, contents_.caps.threadBlocks);
@@ -164,15 +163,11 @@ void PlanWriter::emit() {
     for (const plan::Kernel &k : plan_->kernels)
       if (rows_.kernel(k.id) >= 0) kernels.push_back(kernels_.row(k));
     inSpec = fb.CreateString(plan_->program.inSpec), outSpec = fb.CreateString(plan_->program.outSpec);
-    for (const loops::Buffer &b : plan_->program.buffers)
-      if (plan_->placements[b.id.index()].where != plan::Placement::Where::None) names.push_back(b.name);
-    for (auto [output, row] : rows_.copiedOutputs) names.push_back(fmt::format("output {}", output));
   }
   for (const LooseKernel &k : contents_.kernels) kernels.push_back(kernels_.row(k));
   auto targetRows = kernels_.targets();
   auto metadataRows = kernels_.metadata();
   const auto weightFile = constants_.beside().empty() ? 0 : fb.CreateString(contents_.weights.name);
-  auto nameRows = fb.CreateVectorOfStrings(names);
   auto model = fb.CreateString(plan_ ? plan_->program.name : ""), producer = fb.CreateString("neso 0.1");
   SizeProgram::Finished finished = rows_.sizes.finish();
   auto slotConstants = fb.CreateVector(finished.constants);
@@ -184,7 +179,7 @@ void PlanWriter::emit() {
   auto kernelRows = fb.CreateVector(kernels);
   fbs::FinishPlanBuffer(fb, fbs::CreatePlan(fb, NESO_PLAN_MAJOR, NESO_PLAN_MINOR, model, producer, finished.slotCount,
                                             slotConstants, program, &finished.ranges[0], guardRows, symbolRows,
-                                            inputRows, outputRows, constantRows, arenaRows, bufferVector, nameRows,
+                                            inputRows, outputRows, constantRows, arenaRows, bufferVector,
                                             targetRows, kernelRows, subplans, inSpec, outSpec, metadataRows, weightFile));
 }
 

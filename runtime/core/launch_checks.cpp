@@ -27,8 +27,8 @@ neso_status verify_checks(const plan_kernel &kernel) {
     good = aligned(reinterpret_cast<const fbs::SizeInst *>(checks->program()->Data()));
     for (uint32_t i = 0; good && i < checks->program()->size(); ++i) {
       const fbs::SizeInst *inst = checks->program()->Get(i);
-      int arity = uint8_t(inst->op()) <= uint8_t(fbs::SizeOp::MAX) ? size_op_arity(inst->op()) : 4;
-      good = arity < 4 && slot(inst->dst()) && inst->dst() >= constants && slot(inst->a()) &&
+      int arity = size_op_arity(inst->op());
+      good = arity > 0 && slot(inst->dst()) && inst->dst() >= constants && slot(inst->a()) &&
              (arity < 2 || slot(inst->b())) && (arity < 3 || slot(inst->c()));
     }
   }

@@ -75,10 +75,10 @@ neso_status plan::read_sizes() {
   slot_constants = constant_values.size;
   size_program = structs(root->size_program());
   for (const fbs::SizeInst &inst : size_program) {
-    if (!known(inst.op(), fbs::SizeOp::MAX))
+    int arity = size_op_arity(inst.op());
+    if (arity == 0)
       return fail(NESO_PACKAGE_MALFORMED, "the size program holds unknown operation %d", int(inst.op()));
     NESO_TRY(writable_slot(inst.dst(), "the size program"));
-    int arity = size_op_arity(inst.op());
     NESO_TRY(slot(inst.a(), "the size program"));
     if (arity > 1) NESO_TRY(slot(inst.b(), "the size program"));
     if (arity > 2) NESO_TRY(slot(inst.c(), "the size program"));
@@ -286,6 +286,21 @@ neso_status plan::read_product(const fbs::Product *row) {
   return read_launch(row->rest(), &out.rest);
 }
 
+neso_status plan::check_copy(const fbs::Copy *copy) {
+  NESO_TRY(buffer(copy->dst(), "a copy"));
+  NESO_TRY(buffer(copy->src(), "a copy"));
+  span<int32_t> sizes = numbers(copy->sizes()), dst = numbers(copy->dst_strides()),
+                src = numbers(copy->src_strides());
+  if (sizes.size > kMaxRank || dst.size != sizes.size || src.size != sizes.size || copy->item() < 1 ||
+      copy->item() > 16)
+    return fail(NESO_PACKAGE_MALFORMED, "a copy has a wrong number of strides or item size");
+  NESO_TRY(slots(sizes, "a copy"));
+  NESO_TRY(slots(dst, "a copy"));
+  NESO_TRY(slots(src, "a copy"));
+  NESO_TRY(slot_or_none(copy->dst_offset(), "a copy"));
+  return slot_or_none(copy->src_offset(), "a copy");
+}
+
 // Sub-plans may refer only to later ones, so that walking them always ends.
 neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, step *out) {
   *out = {};
@@ -311,29 +326,7 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
     out->b = range->end();
     return NESO_OK;
   }
-  case fbs::Step::Copy: {
-    const fbs::Copy *copy = static_cast<const fbs::Copy *>(row);
-    NESO_TRY(buffer(copy->dst(), "a copy"));
-    NESO_TRY(buffer(copy->src(), "a copy"));
-    span<int32_t> sizes = numbers(copy->sizes()), dst = numbers(copy->dst_strides()),
-                  src = numbers(copy->src_strides());
-    if (sizes.size > kMaxRank || dst.size != sizes.size || src.size != sizes.size || copy->item() < 1 ||
-        copy->item() > 16)
-      return fail(NESO_PACKAGE_MALFORMED, "a copy has a wrong number of strides or item size");
-    NESO_TRY(slots(sizes, "a copy"));
-    NESO_TRY(slots(dst, "a copy"));
-    NESO_TRY(slots(src, "a copy"));
-    NESO_TRY(slot_or_none(copy->dst_offset(), "a copy"));
-    return slot_or_none(copy->src_offset(), "a copy");
-  }
-  case fbs::Step::Fill: {
-    const fbs::Fill *fill = static_cast<const fbs::Fill *>(row);
-    NESO_TRY(buffer(fill->buffer(), "a fill"));
-    int32_t item = fill->item();
-    if (item != 1 && item != 2 && item != 4 && item != 8)
-      return fail(NESO_PACKAGE_MALFORMED, "a fill has items of %d bytes", item);
-    return slot(fill->count(), "a fill");
-  }
+  case fbs::Step::Copy: return check_copy(static_cast<const fbs::Copy *>(row));
   case fbs::Step::Guard: out->a = static_cast<const fbs::Guard *>(row)->slot(); return slot(out->a, "a guard");
   case fbs::Step::LoadScalar: {
     const fbs::LoadScalar *load = static_cast<const fbs::LoadScalar *>(row);
@@ -343,14 +336,6 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
     if (!known(load->dtype(), fbs::DType::F64))
       return fail(NESO_PACKAGE_MALFORMED, "a scalar load has an unusable dtype");
     return writable_slot(load->slot(), "a scalar load");
-  }
-  case fbs::Step::StoreScalar: {
-    const fbs::StoreScalar *store = static_cast<const fbs::StoreScalar *>(row);
-    NESO_TRY(buffer(store->buffer(), "a scalar store"));
-    NESO_TRY(slot_or_none(store->offset(), "a scalar store"));
-    if (!known(store->dtype(), fbs::DType::F64))
-      return fail(NESO_PACKAGE_MALFORMED, "a scalar store has an unusable dtype");
-    return slot(store->slot(), "a scalar store");
   }
   case fbs::Step::If: {
     const fbs::If *branch = static_cast<const fbs::If *>(row);
@@ -370,7 +355,6 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
     NESO_TRY(later(out->a));
     return later(out->c);
   }
-  case fbs::Step::Return: return NESO_OK;
   case fbs::Step::GrowArena:
     out->a = static_cast<const fbs::GrowArena *>(row)->arena();
     return out->a >= 0 && size_t(out->a) < arena_slots.size()

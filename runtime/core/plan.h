@@ -153,6 +153,7 @@ private:
   neso_status read_outputs();
   neso_status read_kernels();
   neso_status read_subplans();
+  neso_status check_copy(const fbs::Copy *copy);
   neso_status read_step(int32_t subplan, fbs::Step kind, const void *row, step *out);
   neso_status read_launch(const fbs::Launch *row, step *out);
   neso_status read_product(const fbs::Product *row);

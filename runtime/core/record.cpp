@@ -43,8 +43,8 @@ neso_status walker::order_steps(stream_order *order) const {
   const plan &p = *program_;
   const array<int64_t> &slots = binding_->slots;
   const step_range range = p.subplans[0];
-  // A launch uses its arguments', a product its sum's memory and those of what follows it, a copy two buffers' and a
-  // fill one.
+  // A launch uses its arguments', a product its sum's memory and those of what follows it, a copy two
+  // buffers'.
   NESO_TRY(order->start(size_t(range.end - range.begin), size_t(p.arg_total) + p.products.size() + 2 * p.steps.size(),
                         queue_->branches));
   for (int32_t i = range.begin; i < range.end; ++i) {
@@ -61,8 +61,6 @@ neso_status walker::order_steps(stream_order *order) const {
     } else if (s.kind == fbs::Step::Copy) {
       add_use(static_cast<const fbs::Copy *>(s.row)->dst(), true, order);
       add_use(static_cast<const fbs::Copy *>(s.row)->src(), false, order);
-    } else if (s.kind == fbs::Step::Fill) {
-      add_use(static_cast<const fbs::Fill *>(s.row)->buffer(), true, order);
     } else {
       alone = true;
     }
@@ -89,13 +87,12 @@ neso_status walker::walk_side_by_side() {
     NESO_TRY(device.wait(queue_, *begin));
   }
   const step *all = program_->steps.data() + program_->subplans[0].begin;
-  bool ended = false;
-  for (size_t i = 0; i < order.size() && !ended; ++i) {
+  for (size_t i = 0; i < order.size(); ++i) {
     ++steps_done;
     NESO_TRY(device.use_branch(queue_, order.stream(i)));
     for (int32_t b = 0; b < branches; ++b)
       if (order.wait(i, b) >= 0) NESO_TRY(device.wait(queue_, signals_[size_t(order.wait(i, b))]));
-    NESO_TRY(run_step(all[i], &ended));
+    NESO_TRY(run_step(all[i]));
     if (order.awaited(i)) NESO_TRY(device.mark(queue_, &signals_[i], false));
   }
   for (int32_t b = 1; b < branches; ++b) {

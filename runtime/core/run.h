@@ -31,12 +31,10 @@ public:
 private:
   // walk.cpp
   neso_status walk(int32_t subplan);
-  neso_status run_step(const step &s, bool *ended);
+  neso_status run_step(const step &s);
   neso_status launch(const step &s, int32_t number);
   neso_status copy(const fbs::Copy *row);
-  neso_status fill(const fbs::Fill *row);
   neso_status load_scalar(const fbs::LoadScalar *row);
-  neso_status store_scalar(const fbs::StoreScalar *row);
   neso_status notify(const step &s, int32_t subplan, int64_t index, bool after);
   neso_status wait_for_step(const step &s);
   // product.cpp

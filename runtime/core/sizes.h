@@ -4,7 +4,7 @@
 
 namespace neso_rt {
 
-/// Operands that an operation reads: 1, 2 or 3.
+/// Operands that an operation reads: 1, 2 or 3; 0 for a number that is none.
 int size_op_arity(fbs::SizeOp op);
 
 /// Runs instructions [begin, end). Fails with NESO_SIZE_INVALID on division by zero; never traps.

@@ -15,13 +15,22 @@ constexpr int kGraphs = 16;
 long long ll(int64_t v) { return static_cast<long long>(v); }
 
 const char *what(fbs::Step kind) {
-  static const char *const names[] = {"none",   "launch",      "eval_sizes",   "copy", "fill",
-                                      "guard",  "load_scalar", "store_scalar", "if",   "while",
-                                      "return", "grow_arena",  "alloc_output"};
-  return names[int(kind)];
+  switch (kind) {
+  case fbs::Step::Launch: return "launch";
+  case fbs::Step::EvalSizes: return "eval_sizes";
+  case fbs::Step::Copy: return "copy";
+  case fbs::Step::Guard: return "guard";
+  case fbs::Step::LoadScalar: return "load_scalar";
+  case fbs::Step::If: return "if";
+  case fbs::Step::While: return "while";
+  case fbs::Step::GrowArena: return "grow_arena";
+  case fbs::Step::AllocOutput: return "alloc_output";
+  case fbs::Step::NONE: break;
+  }
+  return "none";
 }
 
-// float16 and bfloat16 are read and written here only as single scalars; speed does not matter.
+// float16 and bfloat16 are read here only as single scalars; speed does not matter.
 double half_to_double(uint16_t h) {
   int exponent = (h >> 10) & 31, mantissa = h & 1023;
   double v = exponent == 0    ? ldexp(mantissa, -24)
@@ -35,37 +44,11 @@ double bfloat_to_double(uint16_t h) {
   memcpy(&f, &bits, 4);
   return f;
 }
-uint16_t double_to_bfloat(double v) {
-  float f = float(v);
-  uint32_t bits;
-  memcpy(&bits, &f, 4);
-  if (f != f) return uint16_t(bits >> 16 | 64);
-  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-// Round to nearest even, through the position of the last kept bit.
-uint16_t double_to_half(double v) {
-  uint16_t sign = signbit(v) ? 0x8000 : 0;
-  double a = fabs(v);
-  if (!(a == a)) return sign | 0x7e00;
-  if (a >= 65520) return sign | 0x7c00;
-  int exponent;
-  frexp(a, &exponent);
-  int scale = exponent < -13 ? 24 : 11 - exponent;
-  int32_t kept = int32_t(nearbyint(ldexp(a, scale)));
-  if (exponent < -13) return uint16_t(sign | kept);
-  return uint16_t(sign | (((exponent + 14) << 10) + (kept - 1024)));
-}
-
 template <typename T> int64_t read_as(const char *p) {
   T v;
   memcpy(&v, p, sizeof v);
   return int64_t(v);
 }
-template <typename T> void write_as(char *p, int64_t v) {
-  T t = T(v);
-  memcpy(p, &t, sizeof t);
-}
-
 bool load_value(fbs::DType t, const char *p, int64_t *out) {
   switch (t) {
   case fbs::DType::Bool: *out = *p != 0; return true;
@@ -90,29 +73,6 @@ bool load_value(fbs::DType t, const char *p, int64_t *out) {
   }
 }
 
-bool store_value(fbs::DType t, char *p, int64_t v) {
-  double d = slot_as_double(v);
-  switch (t) {
-  case fbs::DType::Bool: *p = v != 0; return true;
-  case fbs::DType::U8:
-  case fbs::DType::I8: write_as<uint8_t>(p, v); return true;
-  case fbs::DType::U16:
-  case fbs::DType::I16: write_as<uint16_t>(p, v); return true;
-  case fbs::DType::U32:
-  case fbs::DType::I32: write_as<uint32_t>(p, v); return true;
-  case fbs::DType::U64:
-  case fbs::DType::I64:
-  case fbs::DType::F64: write_as<int64_t>(p, v); return true;
-  case fbs::DType::F16: write_as<uint16_t>(p, double_to_half(d)); return true;
-  case fbs::DType::BF16: write_as<uint16_t>(p, double_to_bfloat(d)); return true;
-  case fbs::DType::F32: {
-    float f = float(d);
-    memcpy(p, &f, 4);
-    return true;
-  }
-  default: return false;
-  }
-}
 } // namespace
 
 neso_status walker::start(const plan &program, queue *q, binding *b, const neso_context_options &options) {
@@ -187,14 +147,6 @@ neso_status walker::copy(const fbs::Copy *row) {
   return queue_->table->copy(queue_, to, dst, from, src, sizes, rank, item);
 }
 
-neso_status walker::fill(const fbs::Fill *row) {
-  int64_t count = binding_->slots[row->count()], bits = row->bits();
-  if (count == 0) return NESO_OK;
-  if (count < 0) return fail(NESO_SIZE_INVALID, "a fill step has a negative size");
-  NESO_TRY(binding_->extent_check(row->buffer(), 0, count - 1, row->item()));
-  return queue_->table->fill(queue_, binding_->addresses[row->buffer()], row->item(), uint64_t(bits), count);
-}
-
 neso_status walker::load_scalar(const fbs::LoadScalar *row) {
   int64_t offset = row->offset() < 0 ? 0 : binding_->slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
   NESO_TRY(offset < 0 || offset > kMaxBytes ? binding_->extent_check(row->buffer(), -1, 0, 1)
@@ -207,17 +159,6 @@ neso_status walker::load_scalar(const fbs::LoadScalar *row) {
   return fail(NESO_SIZE_INVALID, "a scalar of dtype %s cannot be a size", neso_dtype_name(neso_dtype(row->dtype())));
 }
 
-neso_status walker::store_scalar(const fbs::StoreScalar *row) {
-  int64_t offset = row->offset() < 0 ? 0 : binding_->slots[row->offset()], item = int64_t(item_size(int(row->dtype())));
-  NESO_TRY(offset < 0 || offset > kMaxBytes ? binding_->extent_check(row->buffer(), -1, 0, 1)
-                                            : binding_->extent_check(row->buffer(), offset, offset + item - 1, 1));
-  char *to = binding_->addresses[row->buffer()] + offset;
-  uint64_t value = 0;
-  if (store_value(row->dtype(), reinterpret_cast<char *>(&value), binding_->slots[row->slot()]))
-    return queue_->table->fill(queue_, to, int(item), value, 1);
-  return fail(NESO_SIZE_INVALID, "a size cannot be stored as dtype %s", neso_dtype_name(neso_dtype(row->dtype())));
-}
-
 neso_status walker::notify(const step &s, int32_t subplan, int64_t index, bool after) {
   neso_step_event event{index, subplan, what(s.kind), nullptr, {0, 0, 0}, after};
   if (s.kind == fbs::Step::Launch) {
@@ -228,7 +169,7 @@ neso_status walker::notify(const step &s, int32_t subplan, int64_t index, bool a
   return fail(NESO_CANCELLED, "the caller ended the run at step %lld", ll(index));
 }
 
-neso_status walker::run_step(const step &s, bool *ended) {
+neso_status walker::run_step(const step &s) {
   switch (s.kind) {
   case fbs::Step::Launch: return launch(s, int32_t(&s - program_->steps.data()));
   case fbs::Step::EvalSizes: {
@@ -237,13 +178,11 @@ neso_status walker::run_step(const step &s, bool *ended) {
     return binding_->locate_buffers();
   }
   case fbs::Step::Copy: return copy(static_cast<const fbs::Copy *>(s.row));
-  case fbs::Step::Fill: return fill(static_cast<const fbs::Fill *>(s.row));
   case fbs::Step::Guard:
     if (binding_->slots[s.a]) return NESO_OK;
     return guard_failed(static_cast<const fbs::Guard *>(s.row)->message(), binding_->slots.data(),
                         program_->slot_count);
   case fbs::Step::LoadScalar: return load_scalar(static_cast<const fbs::LoadScalar *>(s.row));
-  case fbs::Step::StoreScalar: return store_scalar(static_cast<const fbs::StoreScalar *>(s.row));
   case fbs::Step::If: return walk(binding_->slots[s.a] ? s.b : s.c);
   case fbs::Step::While:
     for (;;) {
@@ -253,7 +192,6 @@ neso_status walker::run_step(const step &s, bool *ended) {
       if (binding_->slots[s.b] == 0) return NESO_OK;
       NESO_TRY(walk(s.c));
     }
-  case fbs::Step::Return: *ended = true; return NESO_OK;
   case fbs::Step::GrowArena: return binding_->grow_arena(s.a);
   case fbs::Step::AllocOutput: return binding_->place_late_output(s.a);
   default: return NESO_OK;
@@ -277,13 +215,12 @@ neso_status walker::walk(int32_t subplan) {
   const step *all = program_->steps.data();
   const bool watched = __builtin_expect(options_->on_step != nullptr, 0),
              marked = __builtin_expect(options_->time_steps != 0, 0) && subplan == 0;
-  bool ended = false;
-  for (int32_t i = range.begin; i < range.end && !ended; ++i) {
+  for (int32_t i = range.begin; i < range.end; ++i) {
     ++steps_done;
     // The mark of a step says that it begins, the last that all have ended.
     if (marked) NESO_TRY(queue_->table->mark(queue_, &step_marks_[size_t(i - range.begin)], true));
     if (watched) NESO_TRY(notify(all[i], subplan, i - range.begin, false));
-    NESO_TRY(run_step(all[i], &ended));
+    NESO_TRY(run_step(all[i]));
     if (watched) NESO_TRY(wait_for_step(all[i]));
     if (watched) NESO_TRY(notify(all[i], subplan, i - range.begin, true));
   }

@@ -256,6 +256,7 @@ TEST(Load, RefusesPlansThatContradictThemselves) {
       broken([](B &b) { b.launch(1, {B::arg(0)}, -1); }),
       broken([](B &b) { b.launch(1, {fbs::Arg(fbs::ArgKind(99), 0, -1, 0)}, 0); }),
       broken([](B &b) { b.size(fbs::SizeOp(200), 40, 0, 0); }),
+      broken([](B &b) { b.size(fbs::SizeOp(2), 40, 0, 0); }), // a number that no operation has
       broken([](B &b) { b.size(fbs::SizeOp::Add, 0, 0, 0); }), // writes a constant
       broken([](B &b) { b.size(fbs::SizeOp::Add, 40, 64, 0); }),
       broken([](B &b) { b.prologueEnd = 9; }),
@@ -266,7 +267,6 @@ TEST(Load, RefusesPlansThatContradictThemselves) {
       broken([](B &b) { b.output("z", 0, {99}); }),
       broken([](B &b) { b.step(fbs::Step::If, fbs::CreateIf(b.fb, 0, 0, 0)); }), // a sub-plan that contains itself
       broken([](B &b) { b.step(fbs::Step::GrowArena, fbs::CreateGrowArena(b.fb, 5)); }),
-      broken([](B &b) { b.step(fbs::Step::Fill, fbs::CreateFill(b.fb, 0, 3, 0, 0)); }),
       broken([](B &b) { b.input("bad", std::vector<fbs::InputDim>(65)); }),
       broken([](B &b) { b.weight("big", {1000}, "1234"); }),
   };

@@ -125,11 +125,11 @@ public:
                                                0, fb.CreateString(member), 0, bytes.size(), mutated));
     members.emplace_back(member, bytes);
   }
-  int32_t kernel(const std::string &symbol, int args, int64_t scratch = 0, float programNs = 0, bool serial = false) {
+  int32_t kernel(const std::string &symbol, int args, int64_t scratch = 0, bool serial = false) {
     std::vector<flatbuffers::Offset<flatbuffers::String>> symbols;
     for (size_t t = 0; t < (targets.empty() ? 1 : targets.size()); ++t) symbols.push_back(fb.CreateString(symbol));
     kernels.push_back(fbs::CreateKernel(fb, fb.CreateString(symbol), fb.CreateVector(symbols), args, scratch,
-                                        sharedBytes, targets.empty() ? 0 : threads, cluster, programNs, serial));
+                                        sharedBytes, targets.empty() ? 0 : threads, cluster, serial));
     return int32_t(kernels.size() - 1);
   }
   /// Code for GPUs in place of the CPU's; before the first kernel. "sm_90": something that looks like a cubin,
@@ -173,7 +173,7 @@ public:
         fbs::CreatePlan(fb, formatMajor, NESO_PLAN_MINOR, model, producer, slotCount, fb.CreateVector(constants),
                         fb.CreateVectorOfStructs(program), &prologue, fb.CreateVector(guards), fb.CreateVector(symbols),
                         fb.CreateVector(inputs), fb.CreateVector(outputs), fb.CreateVector(constantRows),
-                        fb.CreateVector(arenas), fb.CreateVectorOfStructs(buffers), 0, fb.CreateVector(targets),
+                        fb.CreateVector(arenas), fb.CreateVectorOfStructs(buffers), fb.CreateVector(targets),
                         fb.CreateVector(kernels), fb.CreateVector(subs), 0, 0, fb.CreateVector(metadata));
     fbs::FinishPlanBuffer(fb, plan);
     std::vector<std::pair<std::string, std::string>> all{{"archive_format", "pt2"}};
