@@ -210,7 +210,7 @@ Result<GeneratedCode> generate(mlir::ModuleOp original, const std::string &name,
                                const Targets &targets, const CodeRequest &request, LooseKernel *checks = nullptr) {
   // The pipeline works on a copy: the interpreter and the analysis see the program as written.
   mlir::OwningOpRef<mlir::ModuleOp> module = original.clone();
-  if (Status s = runTilePipeline(*module); !s) return s.takeError();
+  if (Status s = runTilePipeline(*module, {.ofTriton = true}); !s) return s.takeError();
   // ---- From here on there is one function a kernel, and only plain pointers and masks touch memory. ----
   auto function = module->lookupSymbol<tt::FuncOp>(name);
   if (!function) return fail(diag::InternalFault, {}, "tile pipeline", "the kernel is gone");

@@ -145,7 +145,7 @@ Result<int> LaunchedKernels::compile(const pt2::KernelBundle &bundle, const std:
   if (Status s = specialise(c->written, numbers); !s) return s.takeError();
   c->effects = analyzeEffects(c->written);
   c->lowered = c->kernel.module->clone();
-  if (Status s = runTilePipeline(*c->lowered); !s) return s.takeError();
+  if (Status s = runTilePipeline(*c->lowered, {.ofTriton = true}); !s) return s.takeError();
   c->function = c->lowered->lookupSymbol<tt::FuncOp>(c->kernel.name);
   if (!c->function) return fail(diag::InternalFault, {}, "user kernels", "the pipeline lost " + c->kernel.name);
   // For targets that run a program by a block of threads.

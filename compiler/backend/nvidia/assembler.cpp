@@ -93,13 +93,15 @@ std::vector<RefusedLine> parseRefusals(llvm::StringRef report) {
 }
 
 /// "ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized due to … in function 'k'"
-std::string parseSerialised(llvm::StringRef report) {
-  std::string out;
+/// "ptxas info    : (C7517) warpgroup.wait is injected in around line 868 by compiler … in function 'k'"
+void parseProducts(llvm::StringRef report, Assembled &result) {
   for (; !report.empty(); report = report.split('\n').second) {
     llvm::StringRef line = report.split('\n').first;
-    if (line.contains("(C75") && line.contains("serialized")) out += line.str() + "\n";
+    if (!line.contains("(C75")) continue;
+    if (line.contains("serialized")) result.serialised += line.str() + "\n";
+    llvm::StringRef function = line.rsplit("in function '").second.split('\'').first;
+    if (!function.empty() && !llvm::is_contained(result.changed, function)) result.changed.push_back(function.str());
   }
-  return out;
 }
 
 } // namespace
@@ -124,7 +126,7 @@ Result<Assembled> assemble(const std::string &ptx, const Chip &chip, const std::
   Assembled result;
   result.cubin.assign(cubin.begin(), cubin.end());
   result.usage = parseUsage(report);
-  result.serialised = parseSerialised(report);
+  parseProducts(report, result);
   return result;
 }
 

@@ -14,6 +14,8 @@ struct Assembled {
   std::vector<uint8_t> cubin;
   /// What ptxas says of products by wgmma that it makes wait for one another; empty: none.
   std::string serialised;
+  /// The entries' symbols of which it says that, or that it had to add waits of its own.
+  std::vector<std::string> changed;
   std::vector<FunctionUsage> usage; // name is the entry's symbol; threads and blocksPerSm are the caller's to fill
 };
 

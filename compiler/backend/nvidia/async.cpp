@@ -91,6 +91,9 @@ static bool readsRing(mlir::Value v) {
 }
 
 bool Emitter::productFollows(mlir::Operation *op) {
+  // One that is under way already is what they begin beside.
+  for (mlir::Operation *before = op->getPrevNode(); before && !llvm::isa<ttg::AsyncWaitOp>(before); before = before->getPrevNode())
+    if (before->hasAttr(placed::kOpenAttr)) return false;
   while ((op = op->getNextNode())) {
     if (auto dot = llvm::dyn_cast<tt::DotOp>(op))
       return planOf(dot).kind == DotKind::Wgmma || travelsInWords(operandSource(dot.getA())) ||

@@ -80,8 +80,8 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
 }
 
 /// The function as the emitter reads it: passes/ in order, on a copy. A placed function stays as it is.
-/// most: stages of any software pipeline.
-Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, int most) {
+/// most: stages of any software pipeline; early: products may run a turn ahead.
+Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, int most, bool early) {
   unit = Unit();
   unit.chip = &chip;
   unit.placed = llvm::cast<tt::FuncOp>(function.function->clone());
@@ -91,7 +91,7 @@ Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, i
     unit.shared.bytes = unit.placed.get()->getAttrOfType<mlir::IntegerAttr>(placed::kSharedBytesAttr).getInt();
     return checkShared(function, chip, unit.shared);
   }
-  unit.pipelined = pipelineLoops(*unit.placed, chip, function.warps, function.stages, most) > 0;
+  unit.pipelined = pipelineLoops(*unit.placed, chip, function.warps, function.stages, most, early) > 0;
   if (Status s = placeTensors(*unit.placed, chip, function.warps); !s) return s;
 #ifndef NDEBUG
   if (Status s = verifyPlaced(*unit.placed, chip); !s) return s;
@@ -104,22 +104,34 @@ Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, i
 }
 
 /// Rings that leave too little shared memory to the rest of a kernel are made shorter, at last not at all.
-void prepareFor(Unit &unit, const TileFunction &function, const Chip &chip) {
-  unit.status = prepareOnce(unit, function, chip, INT_MAX);
+void prepareFor(Unit &unit, const TileFunction &function, const Chip &chip, bool early) {
+  unit.status = prepareOnce(unit, function, chip, INT_MAX, early);
   for (int most = 3; most > 0 && unit.pipelined && unit.shared.bytes > chip.sharedPerBlock; --most)
-    unit.status = prepareOnce(unit, function, chip, most);
+    unit.status = prepareOnce(unit, function, chip, most, early);
+}
+
+/// Whether a product runs ahead of the turn that uses its sums.
+bool runsAhead(mlir::Operation *dot) {
+  return dot->hasAttr(placed::kOpenAttr) && llvm::any_of(dot->getUsers(), [](mlir::Operation *user) {
+           return llvm::isa<placed::WaitProductsOp>(user);
+         });
 }
 
 /// How the products are done; where the chip has better instructions than those that are used, why.
 std::string describeProducts(tt::FuncOp placed, const Chip &chip) {
   std::vector<std::string> lines;
+  // Those in loops count, where there are any.
+  const auto inLoop = [](tt::DotOp dot) { return bool(dot->getParentOfType<mlir::LoopLikeOpInterface>()); };
+  bool loops = false;
+  placed.walk([&](tt::DotOp dot) { loops |= inLoop(dot); });
   placed.walk([&](tt::DotOp dot) {
+    if (loops && !inLoop(dot)) return;
     const mlir::Attribute product = dot->getAttr(placed::kProductAttr);
     std::string line = llvm::isa<placed::WgmmaAttr>(product)     ? "wgmma"
                        : llvm::isa<placed::MmaSyncAttr>(product) ? "mma.sync"
                                                                  : "fma";
     std::string why;
-    if (dot->hasAttr(placed::kOpenAttr)) line += ", under way over turns";
+    if (dot->hasAttr(placed::kOpenAttr)) line += runsAhead(dot) ? ", a turn ahead" : ", under way over turns";
     if (chip.has(Feature::Wgmma) && !planWarpGroups(dot, chip, warpsOf(placed), &why)) line += " (no wgmma: " + why + ")";
     if (!llvm::is_contained(lines, line)) lines.push_back(std::move(line));
   });
@@ -137,25 +149,25 @@ bool usesOwnInstructions(tt::FuncOp placed) {
 
 /// For the chip itself where its own instructions serve the function, else for all chips from it on. A function that
 /// comes placed is for the chip that it was placed for.
-void prepare(Unit &unit, const TileFunction &function, const Chip &chip) {
+void prepare(Unit &unit, const TileFunction &function, const Chip &chip, bool early) {
   const SourceLoc loc = sourceLoc(function.function->getLoc());
   Working at("kernel", function.name, &loc);
   auto f = llvm::cast<tt::FuncOp>(function.function);
   if (isPlaced(f)) {
     auto placedFor = f->getAttrOfType<mlir::StringAttr>(placed::kChipAttr);
     const bool isPortable = placedFor && placedFor.getValue() == llvm::StringRef(portable(chip).arch);
-    return prepareFor(unit, function, isPortable ? portable(chip) : chip);
+    return prepareFor(unit, function, isPortable ? portable(chip) : chip, early);
   }
   const bool multiplies = f.walk([](tt::DotOp) { return mlir::WalkResult::interrupt(); }).wasInterrupted();
   if (chip.own() && multiplies) {
-    prepareFor(unit, function, chip);
+    prepareFor(unit, function, chip, early);
     std::string products = unit.status ? describeProducts(*unit.placed, chip) : std::string();
     const bool uses = unit.status && usesOwnInstructions(*unit.placed);
-    if (!uses) prepareFor(unit, function, portable(chip));
+    if (!uses) prepareFor(unit, function, portable(chip), early);
     unit.products = std::move(products);
     if (uses || !unit.products.empty()) return;
   } else {
-    prepareFor(unit, function, portable(chip));
+    prepareFor(unit, function, portable(chip), early);
   }
   if (unit.status) unit.products = describeProducts(*unit.placed, *unit.chip);
 }
@@ -236,11 +248,25 @@ bool allowMoreRegisters(std::string &ptx, const std::vector<FunctionUsage> &usag
   return any;
 }
 
-} // namespace
+/// The functions whose products run ahead and which the assembler spilled, or gave waits of its own.
+std::set<size_t> tooEarly(std::vector<Unit> &units, const Assembled &assembled, const std::vector<std::string> &symbols,
+                          const std::set<size_t> &waiting) {
+  std::set<size_t> result;
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (waiting.count(i)) continue;
+    bool early = false;
+    units[i].placed->walk([&](tt::DotOp dot) { early |= runsAhead(dot); });
+    bool spills = false;
+    for (const FunctionUsage &u : assembled.usage) spills |= u.name == symbols[i] && u.spillBytes > 0;
+    if (early && (spills || llvm::is_contained(assembled.changed, symbols[i]))) result.insert(i);
+  }
+  return result;
+}
 
-Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip,
-                                        const CompileOptions &options) {
-  Working stage("code for the GPU");
+/// waiting: the numbers of functions whose products do not run ahead. Nothing came of it where `early` is not empty: those
+/// that should be among them.
+Result<CompiledModule> compileOnce(const std::vector<TileFunction> &functions, const Chip &chip, const CompileOptions &options,
+                                   const std::set<size_t> &waiting, std::set<size_t> &early) {
   std::optional<std::string> ptxas;
   if (options.assemble) {
     ptxas = findAssembler(options.ptxas);
@@ -254,13 +280,13 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   // Before the threads start: MLIR's data flow analysis sets the whole context to one thread while it runs. What comes
   // after changes no operation.
   std::vector<Unit> units(functions.size());
-  for (size_t i = 0; i < units.size(); ++i) prepare(units[i], functions[i], chip);
+  for (size_t i = 0; i < units.size(); ++i) prepare(units[i], functions[i], chip, !waiting.count(i));
   const bool own = llvm::any_of(units, [](const Unit &unit) { return unit.chip->own(); });
   // What later chips get in place of a chip's own instructions, which they lack. A placed function has no other form.
   const bool given = llvm::any_of(functions, [](const TileFunction &f) { return isPlaced(llvm::cast<tt::FuncOp>(f.function)); });
   std::vector<Unit> others(own && !given ? units.size() : 0);
   for (size_t i = 0; i < others.size(); ++i)
-    if (units[i].chip->own()) prepareFor(others[i], functions[i], portable(chip));
+    if (units[i].chip->own()) prepareFor(others[i], functions[i], portable(chip), false);
   mlir::MLIRContext *context = functions.empty() ? nullptr : functions[0].function->getContext();
   forEachUnit(units.size() + others.size(), options.threads, context, [&](size_t i) {
     const size_t f = i % units.size();
@@ -308,6 +334,7 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
       assembled = assemble(text, target, *ptxas, options.threads);
       if (!assembled) return assembled.takeError();
     }
+    if (early = tooEarly(units, *assembled, symbols, waiting); !early.empty()) return out;
     // Products that wait for one another are slower than those that every chip has.
     if (own && !assembled->serialised.empty() && !others.empty()) {
       Result<CompiledModule> instead = compileForNvidia(functions, portable(chip), options);
@@ -347,6 +374,20 @@ Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functio
   if (options.keepPtx) ptx.asmText = std::move(text);
   out.code.push_back(std::move(ptx));
   return out;
+}
+
+} // namespace
+
+Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip,
+                                        const CompileOptions &options) {
+  Working stage("code for the GPU");
+  std::set<size_t> waiting;
+  while (true) {
+    std::set<size_t> early;
+    Result<CompiledModule> made = compileOnce(functions, chip, options, waiting, early);
+    if (!made || early.empty()) return made;
+    waiting.insert(early.begin(), early.end());
+  }
 }
 
 } // namespace neso::nvidia

@@ -113,7 +113,7 @@ void Emitter::emitFor(mlir::Operation *op) {
       leave = BasicBlock::Create(b.getContext(), "complete", fn_);
       b.CreateCondBr(more, head, leave);
       b.SetInsertPoint(leave);
-      for (int32_t number : open.asArrayRef()) completeSums(block_, last[static_cast<size_t>(number)]);
+      for (int32_t number : open.asArrayRef()) waitProducts(block_, 0, last[static_cast<size_t>(number)]);
       b.CreateBr(exit);
     } else {
       b.CreateCondBr(more, head, exit);

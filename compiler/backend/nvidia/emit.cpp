@@ -240,7 +240,7 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::AsyncCommit: return emitAsyncCommit();
   case OpCode::AsyncWait: return emitAsyncWait(op);
   case OpCode::FenceAsync: return emitFenceAsync(block_);
-  case OpCode::WaitProducts: return emitWaitProducts(block_, llvm::cast<placed::WaitProductsOp>(op).getPending());
+  case OpCode::WaitProducts: return emitWaitForProducts(op);
   // Where launches never overlap there is nothing to wait for.
   case OpCode::GridWait:
     if (chip_.has(Feature::GridDependency)) special(llvm::Intrinsic::nvvm_griddepcontrol_wait);

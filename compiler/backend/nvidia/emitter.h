@@ -156,6 +156,7 @@ private:
   void emitScan(mlir::Operation *op);
   void emitSort(mlir::Operation *op);
   void emitDotOp(mlir::Operation *op);
+  void emitWaitForProducts(mlir::Operation *op);
   void emitJoin(mlir::Operation *op);
   void emitSplit(mlir::Operation *op);
   void emitCat(mlir::Operation *op);

@@ -118,6 +118,8 @@ Value *Emitter::emitMath(mlir::Operation *op, llvm::StringRef name, llvm::ArrayR
   if (x->getType()->isFloatTy()) {
     FastMath fast{b};
     if (name == "exp") return fast.exp(x);
+    if (auto exp2 = llvm::dyn_cast<mlir::math::Exp2Op>(op))
+      return bitEnumContainsAny(exp2.getFastmath(), mlir::arith::FastMathFlags::afn) ? fast.ex2Flushed(x) : fast.ex2(x);
     if (name == "exp2") return fast.ex2(x);
     if (name == "exp10") return fast.exp10(x);
     if (name == "log") return fast.log(x, false, false);

@@ -5,6 +5,7 @@
 #include "backend/nvidia/move.h"
 #include "backend/nvidia/reduce.h"
 #include "backend/nvidia/sort.h"
+#include "backend/nvidia/wgmma.h"
 #include "mlir/IR/BuiltinAttributes.h"
 
 namespace neso::nvidia {
@@ -85,6 +86,17 @@ void Emitter::emitDotOp(mlir::Operation *op) {
   };
   const DotOperand x = operand(dot.getA()), y = operand(dot.getB());
   defineResults(op, {emitDot(block_, plan, x, y, tile(dot.getC()))});
+}
+
+void Emitter::emitWaitForProducts(mlir::Operation *op) {
+  llvm::SmallVector<Tile, 2> tiles = operandTiles(op);
+  Registers values;
+  for (const Tile &tile : tiles) values.append(tile.values.begin(), tile.values.end());
+  waitProducts(block_, llvm::cast<placed::WaitProductsOp>(op).getPending(), values);
+  size_t next = 0;
+  for (Tile &tile : tiles)
+    for (Value *&value : tile.values) value = values[next++];
+  defineResults(op, tiles);
 }
 
 void Emitter::emitJoin(mlir::Operation *op) {

@@ -149,7 +149,8 @@ void runOnSums(llvm::IRBuilder<> &b, llvm::MutableArrayRef<Value *> sums, llvm::
     constraints += value->getType()->isIntegerTy(64) ? "l," : "r,";
   }
   constraints += "~{memory}";
-  llvm::FunctionType *type = llvm::FunctionType::get(llvm::StructType::get(b.getContext(), results), types, false);
+  llvm::Type *given = results.empty() ? b.getVoidTy() : static_cast<llvm::Type *>(llvm::StructType::get(b.getContext(), results));
+  llvm::FunctionType *type = llvm::FunctionType::get(given, types, false);
   llvm::CallInst *call = b.CreateCall(llvm::InlineAsm::get(type, text, constraints, /*hasSideEffects=*/true), arguments);
   call->addFnAttr(llvm::Attribute::Convergent);
   for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.CreateExtractValue(call, unsigned(i));
@@ -188,13 +189,9 @@ Value *warpGroup(BlockContext &block) {
   return block.b.CreateLShr(shuffle(block, block.warp, block.b.getInt32(0)), 2);
 }
 
-void emitWaitProducts(BlockContext &block, int64_t pending) {
-  block.b.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_wait_group_sync_aligned, {block.b.getInt64(uint64_t(pending))});
-}
-
-void completeSums(BlockContext &block, llvm::MutableArrayRef<Value *> sums) {
-  // Through the wait: nothing that uses the sums may move above it.
-  runOnSums(block.b, sums, {}, "wgmma.wait_group.sync.aligned 0;");
+void waitProducts(BlockContext &block, int64_t pending, llvm::MutableArrayRef<Value *> values) {
+  // Through the wait: nothing that uses them may move above it.
+  runOnSums(block.b, values, {}, "wgmma.wait_group.sync.aligned " + std::to_string(pending) + ";");
 }
 
 namespace {
@@ -238,7 +235,7 @@ public:
     // Copies begin while the product is under way.
     block_.emitLater(block_.later.size());
     if (plan_.open) return {plan_.accumulator, sums_};
-    completeSums(block_, sums_);
+    waitProducts(block_, 0, sums_);
     if (narrow)
       for (Value *&sum : sums_) sum = b_.CreateFPTrunc(sum, type);
     return {plan_.accumulator, sums_};

@@ -22,13 +22,12 @@ struct WgmmaRow {
 /// i32: which group of four warps the thread is of. All threads of a warp say the same, which the assembler sees by a shuffle.
 llvm::Value *warpGroup(BlockContext &block);
 /// Operands in shared memory lie in panels, at multiples of 1,024 bytes; A in registers as plan.operandA. The sums are
-/// complete behind it, unless the plan is an open one: then they are behind completeSums.
+/// complete behind it, unless the plan is an open one: then they are behind waitProducts.
 Tile emitWarpGroupDot(BlockContext &block, const DotPlan &plan, const DotOperand &a, const SharedTile &b,
                       const Tile &c);
-/// All products but those of the last `pending` that were begun are complete.
-void emitWaitProducts(BlockContext &block, int64_t pending);
-/// All products are complete, and `sums` are theirs.
-void completeSums(BlockContext &block, llvm::MutableArrayRef<llvm::Value *> sums);
+/// All products but those of the last `pending` that were begun are complete, and `values` (f32 or i32) are known no
+/// earlier: sums, and what overwrites operands in registers.
+void waitProducts(BlockContext &block, int64_t pending, llvm::MutableArrayRef<llvm::Value *> values);
 /// Of the calling thread's writes to shared memory, and of those it has waited for.
 void emitFenceAsync(BlockContext &block);
 

@@ -80,11 +80,15 @@ def Placed_FenceAsyncOp : Op<Placed_Dialect, "fence_async", [MemoryEffects<[MemR
 }
 
 // Products that were begun and not waited for (placed.open) are complete, but for those of the last `pending` that were begun: what they
-// read may be overwritten, behind the next wait of the block.
+// read may be overwritten, behind the next wait of the block. Sums that it takes are complete in what it gives, where their product is; other
+// values that it takes are used behind it alone, as those are that overwrite registers which a product still reads.
 //     placed.wait_products {pending = 1 : i32}
+//     %s:2 = placed.wait_products %sums, %p : tensor<…>, tensor<…> -> tensor<…>, tensor<…> {pending = 1 : i32}
 def Placed_WaitProductsOp : Op<Placed_Dialect, "wait_products", [MemoryEffects<[MemRead<TileGpu_SharedMemory>, MemWrite<TileGpu_SharedMemory>]>]> {
   let summary = "Waits for products that are under way";
-  let arguments = (ins I32Attr:$pending);
-  let assemblyFormat = "attr-dict";
+  let arguments = (ins Variadic<AnyRankedTensor>:$values, I32Attr:$pending);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = "($values^ `:` type($values) `->` type($results))? attr-dict";
+  let hasVerifier = 1;
 }
 #endif

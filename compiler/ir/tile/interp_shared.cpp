@@ -58,7 +58,11 @@ bool Machine::executeShared(Operation *op, bool &known) {
     return true;
   }
   // Here every write is seen at once, and a product is complete when it has been begun.
-  if (isa<placed::FenceAsyncOp, placed::WaitProductsOp>(op)) return true;
+  if (isa<placed::FenceAsyncOp>(op)) return true;
+  if (isa<placed::WaitProductsOp>(op)) {
+    for (auto [given, taken] : llvm::zip(op->getResults(), op->getOperands())) set(given, Lanes(get(taken)));
+    return true;
+  }
   if (placed::LocalStoreOp store = dyn_cast<placed::LocalStoreOp>(op)) {
     int64_t slot = 0;
     if (!slotAt(store.getRing(), store.getSlot(), slot)) return false;

@@ -137,6 +137,16 @@ LogicalResult LocalStoreOp::verify() {
   return success();
 }
 
+LogicalResult WaitProductsOp::verify() {
+  if (getPending() < 0) return emitOpError("leaves less than no product under way");
+  if (!llvm::equal(getValues().getTypes(), getResults().getTypes())) return emitOpError("gives other types than it takes");
+  for (Type type : getValues().getTypes())
+    if (Type element = cast<RankedTensorType>(type).getElementType();
+        !element.isIntOrFloat() || element.getIntOrFloatBitWidth() != 32)
+      return emitOpError("takes elements of 32 bits");
+  return success();
+}
+
 // ---- the dialect
 
 namespace {

@@ -34,8 +34,8 @@ inline constexpr const char *kTogetherAttr = "placed.together";
 inline constexpr const char *kWordsAttr = "placed.words";
 /// #placed.fma, #placed.mma_sync or #placed.wgmma of a tt.dot.
 inline constexpr const char *kProductAttr = "placed.product";
-/// Unit of a tt.dot by wgmma: it is begun and not waited for. Its sums go nowhere but into further such products, by way of
-/// values that a loop carries open.
+/// Unit of a tt.dot by wgmma: it is begun and not waited for. Its sums go nowhere but into further such products, into
+/// placed.wait_products, and into values that a loop carries open.
 inline constexpr const char *kOpenAttr = "placed.open";
 /// i32 array of an scf.for: the iteration arguments that are sums of open products; where the loop ends it waits for them.
 inline constexpr const char *kOpenValuesAttr = "placed.open_values";

@@ -63,6 +63,7 @@ bool sharesRows(tt::DotOp dot) {
                                                         : mlir::scf::ForOp())
         if (mlir::Value next = loop.getRegionIterArg(use.getOperandNumber()); carried.insert(next).second)
           todo.push_back(next);
+      if (llvm::isa<placed::WaitProductsOp>(op)) todo.push_back(op->getResult(use.getOperandNumber()));
       // A sum over several products is one product.
       if (llvm::isa<tt::DotOp>(op) && use.getOperandNumber() == 2 && seen.insert(op).second)
         todo.push_back(op->getResult(0));
@@ -417,6 +418,7 @@ LayoutRef Assignment::fromOperands(mlir::Value v, bool entering, bool evenDerive
   case OpCode::Sort:
   case OpCode::Histogram: return firstKnown();
   case OpCode::Gather: return natural(op->getOperand(1));
+  case OpCode::WaitProducts: return natural(op->getOperand(llvm::cast<mlir::OpResult>(v).getResultNumber()));
   case OpCode::Join: {
     LayoutRef source = firstKnown();
     return source ? intern(joinTensor(*source)) : nullptr;
@@ -465,6 +467,7 @@ LayoutRef Assignment::wanted(mlir::OpOperand &use) {
     return layout(parent->getResult(i));
   }
   case OpCode::Gather: return i == 1 ? layout(op->getResult(0)) : nullptr;
+  case OpCode::WaitProducts: return layout(op->getResult(i));
   default: break;
   }
   if (classOf(codeOf(op)) == OpClass::Element && op->getNumResults() > 0 && kind(op->getResult(0)) == Kind::Placed)

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/nvidia/dot.h"
+#include "backend/nvidia/passes/loop_plan.h"
 #include "ir/tile/passes/axis_info.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -15,34 +15,6 @@ using namespace mlir;
 namespace neso::nvidia {
 
 namespace {
-
-/// Left for what the rest of the kernel wants of shared memory while a ring is live.
-constexpr int64_t kReserve = 16 * 1024;
-
-struct PipelinedLoad {
-  tt::LoadOp load;
-  int fast; // the dim with neighbours in memory
-  Value ring;
-};
-
-/// What a pipeline of one loop needs to know.
-struct LoopPlan {
-  scf::ForOp loop;
-  int slots = 0;
-  /// How many turns the copies run ahead: all slots but the one that is read, and but that of a product under way.
-  int ahead = 0;
-  std::vector<PipelinedLoad> loads;
-  /// The ops that lead to addresses and masks, and the carried values they begin from.
-  llvm::SetVector<Operation *> slice;
-  llvm::SetVector<unsigned> sliceArgs; // iteration argument numbers
-  /// The product whose steps along K read their operands one step ahead; null: products read whole tiles.
-  tt::DotOp stepped;
-  int64_t stepK = 0;
-  /// The product that is still under way when the next turn begins, and the carried value that is its sums; null: every
-  /// product is complete where it stands.
-  tt::DotOp open;
-  unsigned openNumber = 0;
-};
 
 /// The loads of the loop's body that an operand of a product is computed from, element by element.
 void loadsBehind(Value v, Block *body, llvm::SetVector<tt::LoadOp> &loads) {
@@ -83,16 +55,6 @@ bool addArgumentsBehind(Value pointer, llvm::SmallDenseSet<Value> &seen, llvm::S
 
 bool isZero(Value v) { return !v || matchPattern(v, m_Zero()) || matchPattern(v, m_AnyZeroFloat()); }
 
-DotPlan planOf(tt::DotOp dot, const Chip &chip, int warps) {
-  RankedTensorType a = cast<RankedTensorType>(dot.getA().getType()), d = cast<RankedTensorType>(dot.getType());
-  Sizes shape(d.getShape().begin(), d.getShape().end());
-  shape.push_back(a.getShape().back());
-  DotPrecision precision =
-      dot.getInputPrecision() == tt::InputPrecision::IEEE ? DotPrecision::Ieee : DotPrecision::Tf32;
-  DotTypes types{a.getElementType(), cast<RankedTensorType>(dot.getB().getType()).getElementType(), d.getElementType()};
-  return planDot(chip, shape, warps, types, precision);
-}
-
 /// Whether copies of 4 bytes or more can bring the tile in; sets the dim along which.
 bool copyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast) {
   RankedTensorType type = dyn_cast<RankedTensorType>(load.getType());
@@ -110,19 +72,19 @@ bool copyable(tt::LoadOp load, const AxisInfoAnalysis &axis, int &fast) {
 }
 
 /// Adds what `v` needs inside the loop; false when that cannot be computed ahead.
-bool addToSlice(Value v, LoopPlan &plan) {
-  Block *body = plan.loop.getBody();
-  if (!v || v == plan.loop.getInductionVar()) return true;
+bool addToSlice(Value v, scf::ForOp loop, LoopSlice &slice) {
+  Block *body = loop.getBody();
+  if (!v || v == loop.getInductionVar()) return true;
   if (BlockArgument argument = dyn_cast<BlockArgument>(v)) {
     if (argument.getOwner() != body) return true;
     unsigned number = argument.getArgNumber() - 1;
-    return !plan.sliceArgs.insert(number) || addToSlice(body->getTerminator()->getOperand(number), plan);
+    return !slice.arguments.insert(number) || addToSlice(body->getTerminator()->getOperand(number), loop, slice);
   }
   Operation *op = v.getDefiningOp();
   if (op->getBlock() != body) return true;
   if (op->getNumRegions() || !isMemoryEffectFree(op)) return false;
-  if (!plan.slice.insert(op)) return true;
-  return llvm::all_of(op->getOperands(), [&](Value operand) { return addToSlice(operand, plan); });
+  if (!slice.ops.insert(op)) return true;
+  return llvm::all_of(op->getOperands(), [&](Value operand) { return addToSlice(operand, loop, slice); });
 }
 
 /// The arguments of the function that the loop's stores write to. Nothing when the loop has other effects on memory, or
@@ -147,99 +109,8 @@ bool readsElsewhere(tt::LoadOp load, const llvm::SmallDenseSet<Value> &written) 
          llvm::none_of(read, [&](Value argument) { return written.contains(argument); });
 }
 
-int64_t tileBytes(tt::LoadOp load) {
-  RankedTensorType type = cast<RankedTensorType>(load.getType());
-  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
-}
-
-/// The load that is an operand as it is, transposed or not, and nothing else.
-tt::LoadOp onlyOperand(Value v) {
-  if (tt::TransOp turned = v.getDefiningOp<tt::TransOp>(); turned && v.hasOneUse()) v = turned.getSrc();
-  tt::LoadOp load = v.getDefiningOp<tt::LoadOp>();
-  return load && v.hasOneUse() ? load : tt::LoadOp();
-}
-
-/// Whether the product will be one of wgmma, which reads whole tiles where they lie.
-bool byWarpGroups(const LoopPlan &plan, tt::DotOp dot, const DotPlan &product, const Chip &chip, int warps) {
-  auto fastAlong = [&](Value operand, int k) {
-    const bool turned = bool(operand.getDefiningOp<tt::TransOp>());
-    const tt::LoadOp load = onlyOperand(operand);
-    const int fast = llvm::find_if(plan.loads, [&](const PipelinedLoad &l) { return l.load == load; })->fast;
-    return (turned ? 1 - fast : fast) == k ? GroupOperand::AlongK : GroupOperand::AcrossK;
-  };
-  RankedTensorType a = cast<RankedTensorType>(dot.getA().getType()), d = cast<RankedTensorType>(dot.getType());
-  if (d.getRank() != 2) return false;
-  return planWarpGroups(chip, {d.getDimSize(0), d.getDimSize(1), a.getDimSize(1)}, warps, product.types,
-                        fastAlong(dot.getA(), 1), fastAlong(dot.getB(), 0))
-      .has_value();
-}
-
-/// Leaves the loop's only product under way over the end of a turn where its operands are read out of rings alone and its
-/// sums are used by the next turn's product alone: tensor cores have work then while the block waits for copies. It costs
-/// a slot; the ring takes as many as leave other blocks their room, and where that are few products are waited for.
-void planOpen(LoopPlan &plan, const Chip &chip, int warps, int64_t bytes, int most) {
-  if (!llvm::hasSingleElement(plan.loop.getBody()->getOps<tt::DotOp>())) return;
-  tt::DotOp dot = *plan.loop.getBody()->getOps<tt::DotOp>().begin();
-  const auto isLoaded = [&](Value operand) {
-    const tt::LoadOp load = onlyOperand(operand);
-    return load && llvm::any_of(plan.loads, [&](const PipelinedLoad &l) { return l.load == load; });
-  };
-  BlockArgument sums = dyn_cast<BlockArgument>(dot.getC());
-  if (!sums || sums.getOwner() != plan.loop.getBody() || sums.getArgNumber() == 0 || !sums.hasOneUse()) return;
-  const unsigned number = sums.getArgNumber() - 1;
-  // Sums of 16 bits are widened before and narrowed behind every product.
-  const Type element = cast<RankedTensorType>(dot.getType()).getElementType();
-  if (!dot->hasOneUse() || plan.loop.getBody()->getTerminator()->getOperand(number) != dot.getD() ||
-      !isLoaded(dot.getA()) || !isLoaded(dot.getB()) || element.getIntOrFloatBitWidth() != 32 ||
-      !byWarpGroups(plan, dot, planOf(dot, chip, warps), chip, warps))
-    return;
-  // What a block may have without taking another one's place on the multiprocessor. Beside its sums a thread wants about as
-  // many registers; the system keeps a KiB of a block's shared memory. On an H200 products of 4096 in blocks of 128 x 256 x
-  // 32 came to 571 TFLOP/s with 4 slots and to 743 with 6; in blocks of 128 x 128 x 64 to 542 with 3 slots, one of which
-  // an open product keeps, and to 671 where products are waited for.
-  constexpr int64_t kOtherRegisters = 48;
-  constexpr int kEnoughSlots = 6, kFewestSlots = 4;
-  const int64_t elements = cast<RankedTensorType>(dot.getType()).getNumElements();
-  const int64_t blocks = std::min(chip.sharedPerSm / (plan.slots * bytes + 1024),
-                                  chip.registersPerSm / (elements + kOtherRegisters * 32 * warps));
-  const int64_t room = std::min<int64_t>(chip.sharedPerBlock, chip.sharedPerSm / std::max<int64_t>(blocks, 1) - 1024);
-  const int fitting = std::min(kEnoughSlots, int((room - kReserve) / bytes));
-  plan.slots = std::min(std::max(plan.slots, fitting), most);
-  plan.ahead = plan.slots - 1;
-  if (plan.slots < kFewestSlots) return;
-  plan.ahead = plan.slots - 2;
-  plan.open = dot;
-  plan.openNumber = number;
-}
-
-/// Reads a step ahead where the loop's loads are the two operands of one product, and where the registers hold both
-/// steps beside the sums.
-void planSteps(LoopPlan &plan, const Chip &chip, int warps) {
-  // Of 255; the rest is for slots, masks and what the loop does besides. With more, kernels spilled.
-  constexpr int64_t kMostRegisters = 220;
-  if (plan.loads.size() != 2 || !llvm::hasSingleElement(plan.loop.getBody()->getOps<tt::DotOp>())) return;
-  tt::DotOp dot = *plan.loop.getBody()->getOps<tt::DotOp>().begin();
-  for (Value operand : {dot.getA(), dot.getB()}) {
-    tt::LoadOp load = onlyOperand(operand);
-    if (!load || llvm::none_of(plan.loads, [&](const PipelinedLoad &l) { return l.load == load; })) return;
-  }
-  const DotPlan product = planOf(dot, chip, warps);
-  RankedTensorType a = cast<RankedTensorType>(dot.getA().getType());
-  if (product.types.a != a.getElementType() || a.getRank() != 2) return;
-  if (byWarpGroups(plan, dot, product, chip, warps)) return;
-  const int64_t bits = a.getElementTypeBitWidth(), k = 256 / bits;
-  const int64_t words = (product.operandA.inSize(kRegister) + product.operandB.inSize(kRegister)) * bits / 32;
-  // An address of 64 bits for each copy of 16 bytes.
-  int64_t addresses = 0;
-  for (const PipelinedLoad &load : plan.loads) addresses += 2 * tileBytes(load.load) / (16 * 32 * warps);
-  const int64_t registers = product.accumulator.inSize(kRegister) + 2 * words * k / a.getDimSize(1) + addresses;
-  if (a.getDimSize(1) < 2 * k || registers > kMostRegisters) return;
-  plan.stepped = dot;
-  plan.stepK = k;
-}
-
 std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, int stages, int most,
-                                 const AxisInfoAnalysis &axis) {
+                                 bool early, const AxisInfoAnalysis &axis) {
   LoopPlan plan;
   plan.loop = loop;
   plan.slots = stages;
@@ -257,19 +128,17 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, i
     for (tt::LoadOp load : loads) {
       int fast = 0;
       if (!seen.insert(load).second || !copyable(load, axis, fast) || !readsElsewhere(load, *written)) continue;
-      LoopPlan tried = plan;
-      if (!addToSlice(load.getPtr(), tried) || !addToSlice(load.getMask(), tried)) continue;
-      plan = std::move(tried);
-      plan.loads.push_back({load, fast, {}});
+      LoopSlice tried = plan.slice;
+      if (!addToSlice(load.getPtr(), loop, tried) || !addToSlice(load.getMask(), loop, tried)) continue;
+      plan.slice = std::move(tried);
+      plan.loads.push_back({load, fast});
       bytes += tileBytes(load);
     }
   }
   if (plan.loads.empty()) return std::nullopt;
   plan.slots = int(std::min<int64_t>(plan.slots, (chip.sharedPerBlock - kReserve) / bytes));
   if (plan.slots < 2) return std::nullopt;
-  plan.ahead = plan.slots - 1;
-  planOpen(plan, chip, warps, bytes, most);
-  if (!plan.open) planSteps(plan, chip, warps);
+  planProducts(plan, chip, warps, most, early);
   return plan;
 }
 
@@ -286,47 +155,90 @@ public:
                                             uint32_t(load.fast));
     }
     findLive();
-    // Before the loop: the copies of the first turns. ahead_ has the slice's carried values of the iteration that is
-    // copied next.
-    for (unsigned number : plan_.sliceArgs) ahead_.push_back(loop_.getInitArgs()[number]);
+    std::erase_if(plan_.open, [&](OpenProduct &open) { return !liveOps_.contains(open.dot); });
+    makeFillers();
+    // Before the loop: the copies of the first turns.
     Value iv = loop_.getLowerBound();
+    if (!plan_.early.empty()) {
+      for (Filler &filler : fillers_)
+        if (filler.lead) copyAhead(filler, iv, constant(0));
+      ttg::AsyncCommitOp::create(b_, loc_);
+    }
     for (int turn = 0; turn < plan_.ahead; ++turn) {
-      copyAhead(iv, constant(turn));
+      for (Filler &filler : fillers_) copyAhead(filler, later(iv, filler.lead), constant(turn + filler.lead));
+      ttg::AsyncCommitOp::create(b_, loc_);
       iv = arith::AddIOp::create(b_, loc_, iv, loop_.getStep());
     }
     if (plan_.stepped) {
-      wait();
+      wait(plan_.ahead - 1);
       firstStep_ = operandsOfStep(0, constant(0));
+    }
+    if (!plan_.early.empty()) {
+      wait(plan_.ahead);
+      IRMapping map;
+      early_ = multiplyEarly(map, constant(0));
     }
     rewriteLoop();
   }
 
 private:
   Value constant(int value) { return arith::ConstantOp::create(b_, loc_, b_.getI32IntegerAttr(value)); }
+  /// The induction variable so many turns after `iv`.
+  Value later(Value iv, int turns) {
+    for (int turn = 0; turn < turns; ++turn) iv = arith::AddIOp::create(b_, loc_, iv, loop_.getStep());
+    return iv;
+  }
 
-  /// One group an iteration: when all but those of the turns behind the next have arrived, so has that of the tiles that
-  /// are read next.
-  void wait() { ttg::AsyncWaitOp::create(b_, loc_, uint32_t(plan_.ahead - 1)); }
+  /// One group of copies an iteration. Where products run ahead of the others, their tiles' copies are those of a later
+  /// turn: what one turn reads comes with one group.
+  void wait(int pending) { ttg::AsyncWaitOp::create(b_, loc_, uint32_t(pending)); }
 
-  /// Begins the copies of the iteration with induction variable `iv` and carried values ahead_, and moves ahead_ one
-  /// iteration on.
-  void copyAhead(Value iv, Value slot) {
+  /// The copies of one turn that are of tiles which are read `lead` turns later.
+  struct Filler {
+    int lead;
+    SmallVector<const PipelinedLoad *, 4> loads;
+    LoopSlice slice;
+    SmallVector<Value> ahead; // of slice.arguments: values of the turn that is copied next
+  };
+  void makeFillers() {
+    for (int lead : {0, 1}) {
+      Filler filler{lead, {}, {}, {}};
+      for (PipelinedLoad &load : plan_.loads) {
+        if (load.lead != lead) continue;
+        filler.loads.push_back(&load);
+        addToSlice(load.load.getPtr(), loop_, filler.slice);
+        addToSlice(load.load.getMask(), loop_, filler.slice);
+      }
+      for (unsigned number : filler.slice.arguments) filler.ahead.push_back(loop_.getInitArgs()[number]);
+      if (!filler.loads.empty()) fillers_.push_back(std::move(filler));
+    }
+  }
+
+  /// Begins the copies of the iteration with induction variable `iv` and carried values filler.ahead, and moves these
+  /// one iteration on.
+  void copyAhead(Filler &filler, Value iv, Value slot) {
     IRMapping map;
     map.map(loop_.getInductionVar(), iv);
-    for (auto [number, value] : llvm::zip(plan_.sliceArgs, ahead_)) map.map(loop_.getRegionIterArg(number), value);
+    for (auto [number, value] : llvm::zip(filler.slice.arguments, filler.ahead))
+      map.map(loop_.getRegionIterArg(number), value);
     for (Operation &op : loop_.getBody()->without_terminator())
-      if (plan_.slice.contains(&op)) b_.clone(op, map);
+      if (filler.slice.ops.contains(&op)) b_.clone(op, map);
     Value inside = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::slt, iv, loop_.getUpperBound());
-    for (PipelinedLoad &load : plan_.loads) {
-      RankedTensorType tile = cast<RankedTensorType>(load.load.getType());
+    for (const PipelinedLoad *load : filler.loads) {
+      tt::LoadOp op = load->load;
+      RankedTensorType tile = cast<RankedTensorType>(op.getType());
       Value mask = tt::SplatOp::create(b_, loc_, RankedTensorType::get(tile.getShape(), b_.getI1Type()), inside);
-      if (Value own = load.load.getMask()) mask = arith::AndIOp::create(b_, loc_, map.lookupOrDefault(own), mask);
-      ttg::AsyncCopyOp::create(b_, load.load.getLoc(), map.lookupOrDefault(load.load.getPtr()), mask, load.ring, slot);
+      if (Value own = op.getMask()) mask = arith::AndIOp::create(b_, loc_, map.lookupOrDefault(own), mask);
+      ttg::AsyncCopyOp::create(b_, op.getLoc(), map.lookupOrDefault(op.getPtr()), mask, load->ring, slot);
     }
-    ttg::AsyncCommitOp::create(b_, loc_);
     Operation *yield = loop_.getBody()->getTerminator();
-    for (auto [number, value] : llvm::zip(plan_.sliceArgs, ahead_))
+    for (auto [number, value] : llvm::zip(filler.slice.arguments, filler.ahead))
       value = map.lookupOrDefault(yield->getOperand(number));
+  }
+  /// The copies of one turn of the loop, `iv` its own.
+  void copyTurn(Value iv, Value fill) {
+    for (Filler &filler : fillers_) copyAhead(filler, later(iv, filler.lead), filler.lead ? next(fill) : fill);
+    ttg::AsyncCommitOp::create(b_, loc_);
   }
 
   // ---- what is still needed of the body once its loads have become reads of rings
@@ -363,72 +275,159 @@ private:
     }
   }
 
+  /// Where in the loop's body the new one is written.
+  struct Turn {
+    IRMapping map;
+    Value copied, fill, read; // the induction variable of the turn whose copies begin; slots
+  };
+
   void rewriteLoop() {
-    // Carried: what was and is still needed, then the slice's values ahead, then the slots to fill and to read.
+    // Carried: what was and is still needed; operands of the first step; sums of products that run ahead; the slices'
+    // values ahead; the slots to fill and to read.
     SmallVector<Value> inits;
     for (unsigned number : liveArgs_) inits.push_back(loop_.getInitArgs()[number]);
     inits.append(firstStep_.begin(), firstStep_.end());
-    inits.append(ahead_.begin(), ahead_.end());
+    inits.append(early_.begin(), early_.end());
+    for (Filler &filler : fillers_) inits.append(filler.ahead.begin(), filler.ahead.end());
     inits.push_back(constant(plan_.ahead));
     inits.push_back(constant(0));
     scf::ForOp rewritten =
         scf::ForOp::create(b_, loc_, loop_.getLowerBound(), loop_.getUpperBound(), loop_.getStep(), inits);
     rewritten->setAttrs(loop_->getAttrs());
-    if (plan_.open && liveArgs_.contains(plan_.openNumber)) {
-      const auto number = llvm::find(liveArgs_, plan_.openNumber) - liveArgs_.begin();
-      rewritten->setAttr(placed::kOpenValuesAttr, b_.getDenseI32ArrayAttr({int32_t(number)}));
-    }
+    SmallVector<int32_t> open;
+    for (const OpenProduct &product : plan_.open)
+      if (liveArgs_.contains(product.number))
+        open.push_back(int32_t(llvm::find(liveArgs_, product.number) - liveArgs_.begin()));
+    if (!open.empty()) rewritten->setAttr(placed::kOpenValuesAttr, b_.getDenseI32ArrayAttr(open));
     Block *body = rewritten.getBody();
     if (body->mightHaveTerminator()) body->getTerminator()->erase();
     b_.setInsertionPointToEnd(body);
 
+    Turn turn;
     ValueRange carried = rewritten.getRegionIterArgs();
-    IRMapping map;
-    map.map(loop_.getInductionVar(), rewritten.getInductionVar());
-    for (auto [i, number] : llvm::enumerate(liveArgs_)) map.map(loop_.getRegionIterArg(number), carried[i]);
-    for (size_t i = 0; i < firstStep_.size(); ++i) firstStep_[i] = carried[liveArgs_.size() + i];
-    for (size_t i = 0; i < ahead_.size(); ++i) ahead_[i] = carried[liveArgs_.size() + firstStep_.size() + i];
-    Value fill = carried[carried.size() - 2], read = carried[carried.size() - 1];
+    turn.map.map(loop_.getInductionVar(), rewritten.getInductionVar());
+    auto arguments = carried.begin();
+    for (unsigned number : liveArgs_) turn.map.map(loop_.getRegionIterArg(number), *arguments++);
+    for (Value &value : firstStep_) value = *arguments++;
+    for (Operation *op : plan_.early) turn.map.map(op->getResult(0), *arguments++);
+    for (Filler &filler : fillers_)
+      for (Value &value : filler.ahead) value = *arguments++;
+    turn.fill = *arguments++, turn.read = *arguments++;
+    rewriteBody(turn, rewritten.getInductionVar());
 
-    // Every thread has left the slot that is filled next, since it read that one before it came here, and waited for the
-    // product of the turn before the last.
-    if (!plan_.stepped) wait();
-    Value distance = arith::ConstantOp::create(b_, loc_, b_.getIntegerAttr(loop_.getStep().getType(), plan_.ahead));
-    Value copied = arith::AddIOp::create(b_, loc_, rewritten.getInductionVar(),
-                                         arith::MulIOp::create(b_, loc_, loop_.getStep(), distance));
-    if (!plan_.stepped && !plan_.open) copyAhead(copied, fill);
-    for (Operation &op : loop_.getBody()->without_terminator()) {
-      if (!liveOps_.contains(&op) || leadsToSteps(&op)) continue;
-      if (plan_.stepped == &op)
-        map.map(op.getResult(0), multiplyBySteps(map.lookupOrDefault(plan_.stepped.getC()), copied, fill, read));
-      else if (const PipelinedLoad *load = pipelined(&op))
-        map.map(op.getResult(0), ttg::LocalLoadOp::create(b_, op.getLoc(), op.getResult(0).getType(), load->ring, read,
-                                                          DenseI32ArrayAttr())
-                                     .getResult());
-      else
-        b_.clone(op, map);
-      if (plan_.open == &op) {
-        // Copies begin while the product is under way.
-        map.lookup(op.getResult(0)).getDefiningOp()->setAttr(placed::kOpenAttr, b_.getUnitAttr());
-        copyAhead(copied, fill);
-        placed::WaitProductsOp::create(b_, loc_, 1u);
-      }
-    }
     SmallVector<Value> results;
     Operation *yield = loop_.getBody()->getTerminator();
-    for (unsigned number : liveArgs_) results.push_back(map.lookupOrDefault(yield->getOperand(number)));
+    for (unsigned number : liveArgs_) results.push_back(turn.map.lookupOrDefault(yield->getOperand(number)));
     results.append(firstStep_.begin(), firstStep_.end());
-    results.append(ahead_.begin(), ahead_.end());
-    results.push_back(next(fill));
-    results.push_back(next(read));
+    results.append(early_.begin(), early_.end());
+    for (Filler &filler : fillers_) results.append(filler.ahead.begin(), filler.ahead.end());
+    results.push_back(next(turn.fill));
+    results.push_back(next(turn.read));
     scf::YieldOp::create(b_, loc_, results);
 
     b_.setInsertionPointAfter(rewritten);
-    ttg::AsyncWaitOp::create(b_, loc_, 0u);
+    wait(0);
     for (PipelinedLoad &load : plan_.loads) ttg::LocalDeallocOp::create(b_, loc_, load.ring);
     for (auto [i, number] : llvm::enumerate(liveArgs_))
       loop_.getResult(number).replaceAllUsesWith(rewritten.getResult(i));
     loop_.erase();
+  }
+
+  void rewriteBody(Turn &turn, Value iv) {
+    // Every thread has left the slots that are filled next, since it read them before it came here, and waited for the
+    // products that did.
+    if (!plan_.stepped) wait(plan_.ahead - 1);
+    Value distance = arith::ConstantOp::create(b_, loc_, b_.getIntegerAttr(loop_.getStep().getType(), plan_.ahead));
+    turn.copied = arith::AddIOp::create(b_, loc_, iv, arith::MulIOp::create(b_, loc_, loop_.getStep(), distance));
+    // Copies begin while a product is under way.
+    early_.clear();
+    if (!plan_.early.empty()) {
+      IRMapping map = turn.map;
+      early_ = multiplyEarly(map, next(turn.read));
+      for (Value sums : early_) sums.getDefiningOp()->setAttr(placed::kOpenAttr, b_.getUnitAttr());
+    }
+    const bool copiesLater = plan_.stepped || (plan_.early.empty() && !plan_.open.empty());
+    if (!copiesLater) copyTurn(turn.copied, turn.fill);
+    for (Operation &op : loop_.getBody()->without_terminator()) {
+      if (!liveOps_.contains(&op) || leadsToSteps(&op) || plan_.early.contains(&op) || isLate(&op)) continue;
+      const OpenProduct *open = openProduct(&op);
+      if (plan_.stepped == &op)
+        turn.map.map(op.getResult(0),
+                     multiplyBySteps(turn.map.lookupOrDefault(plan_.stepped.getC()), turn.copied, turn.fill, turn.read));
+      else if (open)
+        multiplyOpen(*open, turn);
+      else if (const PipelinedLoad *load = pipelined(&op))
+        turn.map.map(op.getResult(0), tileOf(*load, turn.read));
+      else
+        b_.clone(op, turn.map);
+    }
+    if (!plan_.early.empty() && plan_.open.empty()) waitForEarly({}, turn.map);
+  }
+
+  Value tileOf(const PipelinedLoad &load, Value slot) {
+    tt::LoadOp op = load.load;
+    return ttg::LocalLoadOp::create(b_, op.getLoc(), op.getType(), load.ring, slot, DenseI32ArrayAttr()).getResult();
+  }
+
+  // ---- products that are under way
+
+  const OpenProduct *openProduct(Operation *op) const {
+    for (const OpenProduct &open : plan_.open)
+      if (open.dot == op) return &open;
+    return nullptr;
+  }
+  /// Whether the operation stands behind the wait that an open product has in front of it.
+  bool isLate(Operation *op) const {
+    return llvm::any_of(plan_.open, [&](const OpenProduct &open) { return open.late.contains(op); });
+  }
+
+  /// The products that run ahead, on the tiles in `slot`.
+  SmallVector<Value, 2> multiplyEarly(IRMapping &map, Value slot) {
+    SmallVector<Value, 2> sums;
+    for (Operation *op : plan_.early) {
+      tt::DotOp dot = cast<tt::DotOp>(op);
+      for (Value operand : {dot.getA(), dot.getB()}) {
+        tt::TransOp turned = operand.getDefiningOp<tt::TransOp>();
+        const PipelinedLoad *load = pipelined((turned ? turned.getSrc() : operand).getDefiningOp());
+        if (!load) continue;
+        Value tile = tileOf(*load, slot);
+        if (turned) tile = tt::TransOp::create(b_, turned.getLoc(), tile, turned.getOrder());
+        map.map(operand, tile);
+      }
+      sums.push_back(b_.clone(*dot, map)->getResult(0));
+    }
+    return sums;
+  }
+
+  /// All products are complete: those that run ahead, whose sums the next turn uses, and with them what the turn before
+  /// left under way. `values` are kept until then.
+  void waitForEarly(ArrayRef<Value> values, IRMapping &map) {
+    SmallVector<Value> through;
+    for (Value v : values) through.push_back(map.lookupOrDefault(v));
+    through.append(early_.begin(), early_.end());
+    placed::WaitProductsOp done =
+        placed::WaitProductsOp::create(b_, loc_, ValueRange(through).getTypes(), through, 0u);
+    for (auto [v, known] : llvm::zip(values, done.getResults())) map.map(v, known);
+    early_.assign(done.getResults().begin() + values.size(), done.getResults().end());
+  }
+
+  /// A product that is under way when the next turn begins.
+  void multiplyOpen(const OpenProduct &open, Turn &turn) {
+    tt::DotOp dot = open.dot;
+    // A count of products that stay under way here would do; ptxas does not see that it holds in the first turn, and has
+    // every product wait for itself then (C7514).
+    if (!plan_.early.empty() && &open == &plan_.open.front()) {
+      SmallVector<Value, 4> values;
+      for (OpenProduct &other : plan_.open)
+        if (Value sums = loop_.getRegionIterArg(other.number); other.dot.getC() != sums) values.push_back(sums);
+      if (open.tied) values.push_back(open.tied);
+      waitForEarly(values, turn.map);
+    }
+    for (Operation *op : open.late) b_.clone(*op, turn.map);
+    b_.clone(*dot, turn.map)->setAttr(placed::kOpenAttr, b_.getUnitAttr());
+    if (!plan_.early.empty()) return;
+    copyTurn(turn.copied, turn.fill);
+    placed::WaitProductsOp::create(b_, loc_, TypeRange(), ValueRange(), 1u);
   }
 
   // ---- products by steps
@@ -445,7 +444,7 @@ private:
     tt::DotOp dot = plan_.stepped;
     for (Value operand : {dot.getA(), dot.getB()}) {
       const bool turned = bool(operand.getDefiningOp<tt::TransOp>());
-      tt::LoadOp load = onlyOperand(operand);
+      tt::LoadOp load = (turned ? operand.getDefiningOp()->getOperand(0) : operand).getDefiningOp<tt::LoadOp>();
       // K is the last dim of A, the first of B; turned, the other one.
       const unsigned dim = (operand == dot.getA()) != turned ? 1 : 0;
       RankedTensorType tile = cast<RankedTensorType>(load.getType());
@@ -480,10 +479,10 @@ private:
     const int64_t steps = cast<RankedTensorType>(plan_.stepped.getA().getType()).getDimSize(1) / plan_.stepK;
     SmallVector<Value, 2> parts = firstStep_;
     for (int64_t step = 0; step < steps; ++step) {
-      if (step + 1 == steps) wait();
+      if (step + 1 == steps) wait(plan_.ahead - 1);
       SmallVector<Value, 2> following =
           step + 1 < steps ? operandsOfStep((step + 1) * plan_.stepK, read) : operandsOfStep(0, next(read));
-      if (step == 0) copyAhead(copied, fill);
+      if (step == 0) copyTurn(copied, fill);
       sum = multiplyStep(parts, sum);
       parts = following;
     }
@@ -503,19 +502,20 @@ private:
   Location loc_;
   llvm::DenseSet<Operation *> liveOps_;
   llvm::SetVector<unsigned> liveArgs_;
-  SmallVector<Value> ahead_;
+  std::vector<Filler> fillers_;
   SmallVector<Value, 2> firstStep_; // of a product by steps: what the next iteration multiplies first
+  SmallVector<Value, 2> early_;     // sums of the products that run ahead
 };
 
 } // namespace
 
-int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages, int most) {
+int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages, int most, bool early) {
   if (!chip.has(Feature::CpAsync)) return 0;
   std::vector<LoopPlan> plans;
   {
     AxisInfoAnalysis axis(function);
     function.walk([&](scf::ForOp loop) {
-      if (std::optional<LoopPlan> plan = planLoop(loop, chip, warps, stages, most, axis))
+      if (std::optional<LoopPlan> plan = planLoop(loop, chip, warps, stages, most, early, axis))
         plans.push_back(std::move(*plan));
     });
   }

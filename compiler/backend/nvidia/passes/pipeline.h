@@ -25,6 +25,14 @@
 //
 //     for i { async_wait; d = dot ring[i % 4] … open; copy pa' → ring[(i+2) % 4]; commit; wait_products 1 }
 //
+// Where a loop has several products, those of what is known a turn before (Q K of attention) are begun a turn ahead, and
+// those whose sums the loop carries (P V) are under way until the next turn uses them: the tensor cores multiply while the
+// block computes. One wait a turn is for all of them. Tiles of the former are copied a turn further ahead.
+//
+//     s = dot q, ring[0]
+//     for i { async_wait; s' = dot q, ring[(i+1) % 3] … open; copy …; commit; p = … s …
+//             o', p', s'' = wait_products o, p, s' 0; o'' = dot p', ring2[i % 3], o' * … open; s = s''; o = o'' }
+//
 // What leads to an address is computed ahead by a second copy of its slice of the loop. A rewrite of the IR, before
 // layouts are assigned: the result prints, verifies and runs in the interpreter. It needs cp.async; copies by tensor
 // descriptors will be a second way to fill the same rings.
@@ -44,7 +52,7 @@
 namespace neso::nvidia {
 
 /// Rewrites the loops of `function` (after runTilePipeline) in place; gives how many. stages: of loops without
-/// tt.num_stages; 1: none. most: of any loop.
-int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages, int most = INT_MAX);
+/// tt.num_stages; 1: none. most: of any loop. early: products may run a turn ahead of the others.
+int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages, int most = INT_MAX, bool early = true);
 
 } // namespace neso::nvidia

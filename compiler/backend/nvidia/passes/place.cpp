@@ -282,6 +282,10 @@ private:
       for (OpOperand &use : op->getOpOperands())
         if (isTensor(use.get())) bring(use, naturalOrDefault(use.get()));
       return;
+    case OpCode::WaitProducts:
+      for (OpOperand &use : op->getOpOperands())
+        bring(use, layouts_.layout(op->getResult(use.getOperandNumber())));
+      return retype(op->getResults());
     case OpCode::For: return placeFor(cast<scf::ForOp>(op));
     case OpCode::While: return placeWhile(cast<scf::WhileOp>(op));
     case OpCode::If:

@@ -2,9 +2,9 @@
 
 #include "backend/common/opcodes.h"
 #include "backend/nvidia/dot.h"
+#include "backend/nvidia/passes/open_products.h"
 #include "base/diagnostics/backend.h"
 #include "ir/layout/axis.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/Verifier.h"
 
@@ -123,54 +123,36 @@ private:
     if (plan && plan->kind == DotKind::Wgmma) require(isFenced(op), op, "N10: reads what no fence stands behind");
   }
 
+  /// Sums that are under way go by operations that take them as such, and the block waits where it must.
   void checkOpen(Operation *op) {
-    const char *whatIsCarried = "N11: carries as open what is no sum of an open product alone";
-    if (scf::ForOp loop = dyn_cast<scf::ForOp>(op)) {
-      auto open = op->getAttrOfType<DenseI32ArrayAttr>(placed::kOpenValuesAttr);
-      for (int32_t number : open ? open.asArrayRef() : ArrayRef<int32_t>()) {
-        Operation *by = loop.getBody()->getTerminator()->getOperand(unsigned(number)).getDefiningOp();
-        require(by && by->hasAttr(placed::kOpenAttr) && by->getBlock() == loop.getBody(), op, whatIsCarried);
-        for (Operation *user : loop.getRegionIterArg(unsigned(number)).getUsers())
-          require(user == by, op, whatIsCarried);
-      }
+    scf::ForOp loop = dyn_cast<scf::ForOp>(op);
+    auto carried = loop ? loop->getAttrOfType<DenseI32ArrayAttr>(placed::kOpenValuesAttr) : DenseI32ArrayAttr();
+    for (int32_t number : carried ? carried.asArrayRef() : ArrayRef<int32_t>()) {
+      Operation *by = loop.getBody()->getTerminator()->getOperand(unsigned(number)).getDefiningOp();
+      require(by && by->hasAttr(placed::kOpenAttr) && by->getBlock() == loop.getBody(), op,
+              "N11: carries as open what is no sum of an open product");
+      checkUses(loop.getRegionIterArg(unsigned(number)));
     }
-    tt::DotOp dot = dyn_cast<tt::DotOp>(op);
-    if (!dot || error_ || !op->hasAttr(placed::kOpenAttr)) return;
-    scf::ForOp loop = dyn_cast<scf::ForOp>(op->getParentOp());
-    auto open = loop ? loop->getAttrOfType<DenseI32ArrayAttr>(placed::kOpenValuesAttr) : DenseI32ArrayAttr();
-    BlockArgument sums = dyn_cast<BlockArgument>(dot.getC());
-    require(open && sums && sums.getOwner() == loop.getBody() && op->hasOneUse() &&
-                llvm::is_contained(open.asArrayRef(), int32_t(sums.getArgNumber()) - 1) &&
-                *op->user_begin() == loop.getBody()->getTerminator() &&
-                op->use_begin()->getOperandNumber() == sums.getArgNumber() - 1,
-            op, "N11: is open, and its loop does not carry its sums so");
-    if (error_) return;
-    require(placedPlan(dot, chip_, warps_)->kind == DotKind::Wgmma, op, "N11: is open, and not by wgmma");
-    auto waits = loop.getBody()->getOps<placed::WaitProductsOp>();
-    require(llvm::hasSingleElement(waits), op, "N11: is open in a loop that does not wait for products once a turn");
-    if (error_) return;
-    for (Value operand : {dot.getA(), dot.getB()}) checkFilled(dot, operand, (*waits.begin()).getPending());
+    if (op->hasAttr(placed::kOpenAttr) && !error_) {
+      tt::DotOp dot = cast<tt::DotOp>(op);
+      require(placedPlan(dot, chip_, warps_)->kind == DotKind::Wgmma, op, "N11: is open, and not by wgmma");
+      require(isa<scf::ForOp>(op->getParentOp()), op, "N11: is open, and in no loop");
+      checkUses(dot.getD());
+    }
+    if (!loop || error_ || !llvm::any_of(*loop.getBody(), [](Operation &o) { return o.hasAttr(placed::kOpenAttr); })) return;
+    if (std::optional<OpenProductsFault> fault = runOpenProducts(loop)) require(false, fault->op, fault->rule);
   }
-
-  /// Slots are counted by values that the loop carries, one on a turn.
-  void checkFilled(tt::DotOp dot, Value operand, int64_t pending) {
-    auto load = operandSource(operand).getDefiningOp<ttg::LocalLoadOp>();
-    require(bool(load), dot, "N12: is open, and an operand is no tile of a ring");
-    if (error_) return;
-    scf::ForOp loop = cast<scf::ForOp>(dot->getParentOp());
-    const auto begin = [&](Value slot) -> std::optional<int64_t> {
-      BlockArgument carried = dyn_cast<BlockArgument>(slot);
-      if (!carried || carried.getOwner() != loop.getBody() || carried.getArgNumber() == 0) return std::nullopt;
-      return getConstantIntValue(loop.getInitArgs()[carried.getArgNumber() - 1]);
-    };
-    const int64_t slots = load.getRing().getType().getSlots();
-    const std::optional<int64_t> read = begin(load.getSlot());
-    for (Operation *user : load.getRing().getUsers()) {
-      ttg::AsyncCopyOp copy = dyn_cast<ttg::AsyncCopyOp>(user);
-      if (!copy || copy->getParentOp() != loop) continue;
-      const std::optional<int64_t> fill = begin(copy.getSlot());
-      const int64_t ahead = read && fill ? ((*fill - *read) % slots + slots) % slots : 0;
-      require(ahead >= 1 && ahead + 1 + pending <= slots, copy, "N12: fills a slot that an open product may still read");
+  /// Of sums that are under way.
+  void checkUses(Value sums) {
+    for (OpOperand &use : sums.getUses()) {
+      Operation *user = use.getOwner();
+      bool open = isa<placed::WaitProductsOp>(user);
+      if (isa<tt::DotOp>(user)) open = user->hasAttr(placed::kOpenAttr) && use.getOperandNumber() == 2;
+      if (scf::ForOp loop = dyn_cast<scf::ForOp>(user->getParentOp()); loop && isa<scf::YieldOp>(user)) {
+        auto carried = loop->getAttrOfType<DenseI32ArrayAttr>(placed::kOpenValuesAttr);
+        open = carried && llvm::is_contained(carried.asArrayRef(), int32_t(use.getOperandNumber()));
+      }
+      require(open, user, "N11: uses sums that are under way");
     }
   }
 

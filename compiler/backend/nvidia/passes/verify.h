@@ -14,10 +14,10 @@
 //         order
 //     N7  a slot is read and written between its ring's local_alloc and local_dealloc, in one block or regions of it
 //     N10 between the last wait for copies and a product by wgmma stands placed.fence_async
-//     N11 an open product (placed.open) is one by wgmma in a loop that carries its sums as open (placed.open_values), where
-//         it alone takes and gives them, and that waits for products (placed.wait_products) once a turn
-//     N12 its operands come from rings, where no copy fills a slot that a product may still read: the turn's, and those of
-//         the turns whose products the wait leaves under way
+//     N11 an open product (placed.open) is one by wgmma in a loop; its sums go into other open products, into
+//         placed.wait_products, and into values that the loop carries as open (placed.open_values)
+//     N12 in a loop with open products (open_products.h): what wait_products gives is complete there; no copy fills a slot
+//         that a product of any thread may still read; a product reads slots whose copies have arrived
 // The result prints, parses (parseTile), runs in the interpreter (ir/tile/interp.h: layouts change no value) and compiles
 // (compile.h).
 #pragma once

@@ -68,6 +68,7 @@ public:
     for (llvm::BasicBlock &block : kernel)
       for (llvm::Instruction &op : block) slots_.insert({&op, slots_.size()});
     values_.resize(slots_.size() * size_t(threads));
+    underWay_.resize(values_.size());
   }
 
   /// threadFirst: the first parameter is the thread's index.
@@ -77,7 +78,6 @@ public:
       for (size_t i = 0; i < arguments.size(); ++i)
         value(t, kernel_.getArg(unsigned(i) + (threadFirst ? 1 : 0))) = {arguments[i]};
     }
-    checkSums();
     std::map<const llvm::BasicBlock *, int> position;
     llvm::ReversePostOrderTraversal<llvm::Function *> order(&kernel_);
     for (llvm::BasicBlock *block : order) position.emplace(block, int(position.size()));
@@ -112,6 +112,7 @@ private:
     // Bytes that it may still read: of products that are not committed, and of groups of them, the oldest first.
     std::vector<uint64_t> reads;
     std::deque<std::vector<uint64_t>> committed;
+    int64_t begun = 0; // groups of products that were committed
   };
   struct Copy {
     uint64_t to;
@@ -143,10 +144,16 @@ private:
       gep->accumulateConstantOffset(kernel_.getDataLayout(), offset);
       return {constant(llvm::cast<llvm::Constant>(gep->getPointerOperand()))[0] + offset.getZExtValue()};
     }
+    if (const llvm::ConstantExpr *cast = llvm::dyn_cast<llvm::ConstantExpr>(c); cast && cast->isCast() && n == 1)
+      return {constant(llvm::cast<llvm::Constant>(cast->getOperand(0)))[0] & maskOf(widthOf(c->getType()))};
     Bits all;
     for (unsigned i = 0; i < n; ++i) {
       llvm::Constant *element = c->getAggregateElement(i);
-      if (!element) return fail("unknown constant"), Bits(n, 0);
+      if (!element) {
+        std::string text;
+        llvm::raw_string_ostream(text) << *c;
+        return fail("unknown constant " + text), Bits(n, 0);
+      }
       all.push_back(constant(element)[0]);
     }
     return all;
@@ -224,9 +231,11 @@ private:
     }
     for (auto &[phi, incoming] : phis)
       for (size_t i = 0; i < active_.size(); ++i) value(active_[i], phi) = incoming[i];
+    passPhis(*block, from);
     for (llvm::Instruction &op : *block) {
       if (llvm::isa<llvm::PHINode>(op)) continue;
       if (!outcome_.error.empty()) return;
+      checkSums(op);
       if (op.isTerminator()) {
         for (int t : active_) {
           from[t] = block;
@@ -442,6 +451,7 @@ private:
       for (int group : groupsActive()) groups_[group].fenced = true;
     } else if (has("wgmma.commit")) {
       for (int group : groupsActive()) {
+        ++groups_[group].begun;
         groups_[group].committed.push_back(std::move(groups_[group].reads));
         groups_[group].reads.clear();
         // What comes next begins with registers that other instructions may have moved.
@@ -493,8 +503,24 @@ private:
         }
         value(t, &call) = result;
       }
+    } else if (call.getType()->isFloatTy() || call.getType()->isIntegerTy()) {
+      for (int t : active_) value(t, &call) = {scalarCall(call, id, t)};
     } else {
       fail("unknown call of " + name);
+    }
+  }
+  uint64_t scalarCall(llvm::CallInst &call, llvm::Intrinsic::ID id, int t) {
+    auto real = [&](unsigned i) { return toDouble(get(t, call.getArgOperand(i))[0], call.getType()); };
+    auto number = [&](unsigned i) { return signedOf(get(t, call.getArgOperand(i))[0], widthOf(call.getType())); };
+    switch (id) {
+    case llvm::Intrinsic::nvvm_ex2_approx:
+    case llvm::Intrinsic::nvvm_ex2_approx_ftz: return fromDouble(std::exp2(real(0)), call.getType());
+    case llvm::Intrinsic::nvvm_div_full: return fromDouble(real(0) / real(1), call.getType());
+    case llvm::Intrinsic::maxnum: return fromDouble(std::fmax(real(0), real(1)), call.getType());
+    case llvm::Intrinsic::minnum: return fromDouble(std::fmin(real(0), real(1)), call.getType());
+    case llvm::Intrinsic::smin: return uint64_t(std::min(number(0), number(1))) & maskOf(widthOf(call.getType()));
+    case llvm::Intrinsic::smax: return uint64_t(std::max(number(0), number(1))) & maskOf(widthOf(call.getType()));
+    default: fail("unknown call of " + call.getCalledFunction()->getName().str()); return 0;
     }
   }
 
@@ -613,6 +639,33 @@ private:
     }
   }
 
+  // ---- sums of wgmma that are under way: they may change until a wait that they go through
+
+  /// The product's number in its group from 1; 0: of none.
+  int64_t &underWay(int t, const llvm::Value *v) { return underWay_[slots_.find(v)->second * size_t(threads_) + size_t(t)]; }
+  int64_t underWayOf(int t, const llvm::Value *v) { return llvm::isa<llvm::Constant>(v) || !slots_.contains(v) ? 0 : underWay(t, v); }
+
+  void passPhis(llvm::BasicBlock &block, const std::vector<llvm::BasicBlock *> &from) {
+    std::vector<int64_t> now;
+    for (llvm::PHINode &phi : block.phis())
+      for (int t : active_) now.push_back(underWayOf(t, phi.getIncomingValueForBlock(from[size_t(t)])));
+    size_t next = 0;
+    for (llvm::PHINode &phi : block.phis())
+      for (int t : active_) underWay(t, &phi) = now[next++];
+  }
+  /// Only wgmma, to add to them, and waits take them; parts of results pass them on.
+  void checkSums(llvm::Instruction &op) {
+    llvm::CallInst *call = llvm::dyn_cast<llvm::CallInst>(&op);
+    if (call && call->isInlineAsm()) return;
+    const bool passes = llvm::isa<llvm::ExtractValueInst>(op);
+    for (int t : active_) {
+      int64_t product = 0;
+      for (llvm::Value *operand : op.operands()) product = std::max(product, underWayOf(t, operand));
+      if (product && !passes) return fail("a sum of wgmma is used before its wait");
+      underWay(t, &op) = product;
+    }
+  }
+
   void runAssembly(llvm::CallInst &call, const std::string &text) {
     if (text.rfind("fence.proxy.async", 0) == 0) {
       if (int(active_.size()) != threads_) return fail("not every thread comes to the fence");
@@ -620,15 +673,40 @@ private:
       for (Byte &byte : bytes_) byte.fenced |= byte.defined;
     } else if (text.find("wgmma.mma_async") != std::string::npos) {
       for (int group : groupsActive()) multiply(call, text, group);
-    } else if (text.rfind("wgmma.wait_group.sync.aligned 0", 0) == 0) {
-      for (int group : groupsActive()) waitProducts(groups_[group], 0);
+    } else if (int pending = 0; std::sscanf(text.c_str(), "wgmma.wait_group.sync.aligned %d;", &pending) == 1) {
+      for (int group : groupsActive()) waitProducts(groups_[group], size_t(pending));
       for (int t : active_) {
-        Bits sums;
-        for (unsigned i = 0; i < countOf(call.getType()); ++i) sums.push_back(get(t, call.getArgOperand(i))[0]);
-        value(t, &call) = sums;
+        Bits values;
+        for (llvm::Value *argument : call.args()) {
+          values.push_back(get(t, argument)[0]);
+          if (underWayOf(t, argument) > groups_[t / 128].begun - pending) fail("a wait gives sums of wgmma that are still under way");
+        }
+        if (!call.getType()->isVoidTy()) value(t, &call) = values;
       }
+    } else if (text.find("ld.global") != std::string::npos || text.find("st.global") != std::string::npos) {
+      accessGlobal(call, text);
     } else {
       fail("unknown inline assembly " + text);
+    }
+  }
+
+  /// "@$2 ld.global.v4.b32 {$0, …}, [$4];" with the address, the predicate, what is given without; "@$1 st.global.b16 [$0],
+  /// $2;" with the address, the predicate, what is stored.
+  void accessGlobal(llvm::CallInst &call, const std::string &text) {
+    const bool masked = text[0] == '@', store = text.find("st.global") != std::string::npos;
+    const size_t vector = text.find(".v"), bits = text.find(".b");
+    const unsigned count = vector == std::string::npos ? 1 : unsigned(std::atoi(text.c_str() + vector + 2));
+    const unsigned bytes = unsigned(std::atoi(text.c_str() + bits + 2)) / 8;
+    for (int t : active_) {
+      const uint64_t at = get(t, call.getArgOperand(0))[0];
+      const bool runs = !masked || get(t, call.getArgOperand(1))[0];
+      Bits values;
+      for (unsigned i = 0; i < count; ++i) {
+        const uint64_t given = store || masked ? get(t, call.getArgOperand(i + (masked ? 2 : 1)))[0] : 0;
+        if (store && runs) storeBytes(t, at + i * bytes, given, bytes, false);
+        values.push_back(!store && runs ? loadBytes(t, at + i * bytes, bytes, false) : given);
+      }
+      if (!store) value(t, &call) = values;
     }
   }
 
@@ -665,6 +743,7 @@ private:
                        const std::string &kind) {
     const int thread = first + row / 16 * 32 + row % 8 * 4 + int(byte % 16 / 4);
     const unsigned i = unsigned(row % 16 / 8) + 2 * unsigned(byte / 16);
+    if (underWayOf(thread, call.getArgOperand(operand + i))) fail("wgmma multiplies sums that are under way");
     const uint64_t word = get(thread, call.getArgOperand(operand + i))[0];
     return element(word >> (byte % 4 * 8) & maskOf(unsigned(8 * bytes)), kind);
   }
@@ -711,26 +790,9 @@ private:
         result.push_back(integer ? uint64_t(uint32_t(int32_t(sum))) : std::bit_cast<uint32_t>(float(sum)));
       }
       value(t, &call) = result;
+      underWay(t, &call) = group.begun + 1;
     }
     outcome_.mmas += 4;
-  }
-
-  /// Sums of wgmma are good behind a wait that they go through alone. Loops carry them.
-  void checkSums() {
-    llvm::SmallVector<llvm::Instruction *> open;
-    for (llvm::BasicBlock &block : kernel_)
-      for (llvm::Instruction &op : block)
-        if (llvm::CallInst *call = llvm::dyn_cast<llvm::CallInst>(&op); call && call->isInlineAsm())
-          if (llvm::cast<llvm::InlineAsm>(call->getCalledOperand())->getAsmString().contains("wgmma.mma_async"))
-            open.push_back(call);
-    llvm::DenseSet<llvm::Instruction *> seen(open.begin(), open.end());
-    while (!open.empty())
-      for (llvm::User *user : open.pop_back_val()->users()) {
-        llvm::CallInst *call = llvm::dyn_cast<llvm::CallInst>(user);
-        if (call && call->isInlineAsm()) continue;
-        if (!llvm::isa<llvm::ExtractValueInst, llvm::PHINode>(user)) return fail("a sum of wgmma is used before its wait");
-        if (seen.insert(llvm::cast<llvm::Instruction>(user)).second) open.push_back(llvm::cast<llvm::Instruction>(user));
-      }
   }
 
   llvm::Function &kernel_;
@@ -740,6 +802,7 @@ private:
   llvm::DenseMap<const llvm::Value *, size_t> slots_;
   llvm::DenseMap<const llvm::Constant *, Bits> constants_;
   std::vector<Bits> values_; // slot by slot, one a thread
+  std::vector<int64_t> underWay_;
   std::vector<std::vector<std::vector<Copy>>> copies_;
   std::vector<int> active_;
   int epoch_ = 0;

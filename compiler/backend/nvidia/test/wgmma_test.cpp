@@ -213,7 +213,7 @@ TEST_F(Wgmma, OpenOnlyWhereNothingOverwritesWhatItReads) {
     Status status = verifyPlaced(function, chip_);
     return status ? std::string() : status.error().str();
   };
-  EXPECT_NE(refused([](tt::FuncOp f) { f.walk([](placed::WaitProductsOp wait) { wait.erase(); }); }).find("N11"),
+  EXPECT_NE(refused([](tt::FuncOp f) { f.walk([](placed::WaitProductsOp wait) { wait.erase(); }); }).find("N12"),
             std::string::npos);
   EXPECT_NE(refused([](tt::FuncOp f) { f.walk([](placed::WaitProductsOp wait) { wait.setPending(2); }); }).find("N12"),
             std::string::npos);

@@ -95,6 +95,7 @@ Status runTilePipeline(ModuleOp module, const TilePipelineOptions &options) {
     });
   if (status && options.unroll) unrollLoops(module);
   if (status) status = runPasses(module, addCanonicalize);
+  if (options.ofTriton) module.walk([](math::Exp2Op op) { op.setFastmath(arith::FastMathFlags::afn); });
   return status ? verifyTile(module) : std::move(status);
 }
 

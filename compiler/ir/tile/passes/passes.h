@@ -16,6 +16,9 @@ namespace neso {
 struct TilePipelineOptions {
   bool rewriteDescriptors = true; // off for targets that load through descriptors
   bool unroll = true;
+  /// Kernels of Triton: their exp2 may give zero where the result is below 2^-126, as Triton's does on GPUs (a quarter of
+  /// the instructions there). Marked as approximate (afn) on the operation.
+  bool ofTriton = false;
 };
 Status runTilePipeline(mlir::ModuleOp module, const TilePipelineOptions &options = {});
 

@@ -1,0 +1,271 @@
+// Which products of a pipelined loop are under way while something else happens.
+#include <algorithm>
+
+#include "backend/common/opcodes.h"
+#include "backend/nvidia/passes/loop_plan.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+namespace neso::nvidia {
+
+DotPlan planOf(tt::DotOp dot, const Chip &chip, int warps) {
+  RankedTensorType a = cast<RankedTensorType>(dot.getA().getType()), d = cast<RankedTensorType>(dot.getType());
+  Sizes shape(d.getShape().begin(), d.getShape().end());
+  shape.push_back(a.getShape().back());
+  DotPrecision precision =
+      dot.getInputPrecision() == tt::InputPrecision::IEEE ? DotPrecision::Ieee : DotPrecision::Tf32;
+  DotTypes types{a.getElementType(), cast<RankedTensorType>(dot.getB().getType()).getElementType(), d.getElementType()};
+  return planDot(chip, shape, warps, types, precision);
+}
+
+int64_t tileBytes(tt::LoadOp load) {
+  RankedTensorType type = cast<RankedTensorType>(load.getType());
+  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
+}
+
+namespace {
+
+RankedTensorType tensorOf(Value v) { return cast<RankedTensorType>(v.getType()); }
+
+class ProductPlanner {
+public:
+  ProductPlanner(LoopPlan &plan, const Chip &chip, int warps, int most)
+      : plan_(plan), chip_(chip), warps_(warps), most_(most), body_(plan.loop.getBody()) {
+    for (PipelinedLoad &load : plan.loads) bytes_ += tileBytes(load.load);
+    for (tt::DotOp dot : body_->getOps<tt::DotOp>()) dots_.push_back(dot);
+  }
+
+  void run(bool early) {
+    if (early && planEarly()) return;
+    plan_.ahead = plan_.slots - 1;
+    if (dots_.size() != 1) return;
+    planOpen(dots_[0]);
+    if (plan_.open.empty()) planSteps(dots_[0]);
+  }
+
+private:
+  // ---- operands
+
+  /// The load of a ring's tile that an operand is, transposed or not; null for any other.
+  PipelinedLoad *loadOf(Value v) {
+    if (tt::TransOp turned = v.getDefiningOp<tt::TransOp>()) v = turned.getSrc();
+    tt::LoadOp load = v.getDefiningOp<tt::LoadOp>();
+    for (PipelinedLoad &l : plan_.loads)
+      if (load && l.load == load) return &l;
+    return nullptr;
+  }
+  /// The same of what is nothing else.
+  PipelinedLoad *onlyLoadOf(Value v) {
+    if (!v.hasOneUse()) return nullptr;
+    if (tt::TransOp turned = v.getDefiningOp<tt::TransOp>(); turned && !turned.getSrc().hasOneUse()) return nullptr;
+    return loadOf(v);
+  }
+  bool isOutside(Value v) const { return !plan_.loop->isAncestor(v.getParentRegion()->getParentOp()); }
+
+  /// Where the product finds an operand with K as dim `k`, if it is one by wgmma.
+  GroupOperand placeOf(Value operand, int k) {
+    PipelinedLoad *load = loadOf(operand);
+    if (!load) return GroupOperand::Registers;
+    const bool turned = bool(operand.getDefiningOp<tt::TransOp>());
+    return (turned ? 1 - load->fast : load->fast) == k ? GroupOperand::AlongK : GroupOperand::AcrossK;
+  }
+  /// The plan by wgmma, which reads whole tiles where they lie.
+  std::optional<DotPlan> byWarpGroups(tt::DotOp dot) {
+    RankedTensorType a = tensorOf(dot.getA()), d = tensorOf(dot.getD());
+    if (d.getRank() != 2) return std::nullopt;
+    return planWarpGroups(chip_, {d.getDimSize(0), d.getDimSize(1), a.getDimSize(1)}, warps_,
+                          {a.getElementType(), tensorOf(dot.getB()).getElementType(), d.getElementType()},
+                          placeOf(dot.getA(), 1), placeOf(dot.getB(), 0));
+  }
+  /// Sums of 16 bits are widened before and narrowed behind every product.
+  static bool hasWideSums(tt::DotOp dot) { return tensorOf(dot.getD()).getElementType().getIntOrFloatBitWidth() == 32; }
+
+  /// The number of the iteration argument that the product's sums become, and nothing else.
+  std::optional<unsigned> carriedAs(tt::DotOp dot) {
+    if (!dot->hasOneUse() || *dot->user_begin() != body_->getTerminator()) return std::nullopt;
+    return dot->use_begin()->getOperandNumber();
+  }
+
+  // ---- one product
+
+  /// Leaves the loop's only product under way over the end of a turn where its operands are read out of rings alone and
+  /// its sums are used by the next turn's product alone: tensor cores have work then while the block waits for copies.
+  /// It costs a slot; the ring takes as many as leave other blocks their room, and where that are few products are
+  /// waited for.
+  void planOpen(tt::DotOp dot) {
+    const std::optional<unsigned> number = carriedAs(dot);
+    if (!number || dot.getC() != plan_.loop.getRegionIterArg(*number) || !dot.getC().hasOneUse()) return;
+    if (!onlyLoadOf(dot.getA()) || !onlyLoadOf(dot.getB()) || !hasWideSums(dot) || !byWarpGroups(dot)) return;
+    // What a block may have without taking another one's place on the multiprocessor. Beside its sums a thread wants
+    // about as many registers; the system keeps a KiB of a block's shared memory. On an H200 products of 4096 in blocks
+    // of 128 x 256 x 32 came to 571 TFLOP/s with 4 slots and to 743 with 6; in blocks of 128 x 128 x 64 to 542 with 3
+    // slots, one of which an open product keeps, and to 671 where products are waited for.
+    constexpr int64_t kOtherRegisters = 48;
+    constexpr int kEnoughSlots = 6, kFewestSlots = 4;
+    const int64_t blocks = std::min(chip_.sharedPerSm / (plan_.slots * bytes_ + 1024),
+                                    chip_.registersPerSm /
+                                        (tensorOf(dot.getD()).getNumElements() + kOtherRegisters * 32 * warps_));
+    const int64_t room =
+        std::min<int64_t>(chip_.sharedPerBlock, chip_.sharedPerSm / std::max<int64_t>(blocks, 1) - 1024);
+    const int fitting = std::min(kEnoughSlots, int((room - kReserve) / bytes_));
+    plan_.slots = std::min(std::max(plan_.slots, fitting), most_);
+    plan_.ahead = plan_.slots - 1;
+    if (plan_.slots < kFewestSlots) return;
+    plan_.ahead = plan_.slots - 2;
+    plan_.open.push_back({dot, *number, {}, {}});
+  }
+
+  /// Reads a step ahead where the loop's loads are the two operands of one product, and where the registers hold both
+  /// steps beside the sums.
+  void planSteps(tt::DotOp dot) {
+    // Of 255; the rest is for slots, masks and what the loop does besides. With more, kernels spilled.
+    constexpr int64_t kMostRegisters = 220;
+    if (plan_.loads.size() != 2 || !onlyLoadOf(dot.getA()) || !onlyLoadOf(dot.getB())) return;
+    const DotPlan product = planOf(dot, chip_, warps_);
+    RankedTensorType a = tensorOf(dot.getA());
+    if (product.types.a != a.getElementType() || a.getRank() != 2 || byWarpGroups(dot)) return;
+    const int64_t bits = a.getElementTypeBitWidth(), k = 256 / bits;
+    const int64_t words = (product.operandA.inSize(kRegister) + product.operandB.inSize(kRegister)) * bits / 32;
+    // An address of 64 bits for each copy of 16 bytes.
+    int64_t addresses = 0;
+    for (const PipelinedLoad &load : plan_.loads) addresses += 2 * tileBytes(load.load) / (16 * 32 * warps_);
+    const int64_t registers = product.accumulator.inSize(kRegister) + 2 * words * k / a.getDimSize(1) + addresses;
+    if (a.getDimSize(1) < 2 * k || registers > kMostRegisters) return;
+    plan_.stepped = dot;
+    plan_.stepK = k;
+  }
+
+  // ---- several products
+
+  /// A product of what is known a turn before.
+  bool canRunAhead(tt::DotOp dot) {
+    return (loadOf(dot.getA()) || isOutside(dot.getA())) && loadOf(dot.getB()) && isOutside(dot.getC()) &&
+           hasWideSums(dot) && byWarpGroups(dot) && !carriedAs(dot);
+  }
+
+  /// What `number` becomes the sums that the product begins with, if it is nothing else: operations on elements.
+  bool findLate(OpenProduct &open) {
+    llvm::SmallVector<Value, 8> todo{plan_.loop.getRegionIterArg(open.number)};
+    while (!todo.empty()) {
+      for (OpOperand &use : todo.pop_back_val().getUses()) {
+        Operation *op = use.getOwner();
+        if (op == open.dot && use.getOperandNumber() == 2) continue;
+        if (op->getBlock() != body_ || classOf(codeOf(op)) != OpClass::Element || !isMemoryEffectFree(op) ||
+            op->getNumRegions() || !op->isBeforeInBlock(open.dot))
+          return false;
+        if (open.late.insert(op)) todo.append(op->result_begin(), op->result_end());
+      }
+    }
+    return true;
+  }
+  /// What the left operand is converted from: where it is kept from until the last product has read its own. False
+  /// when that is not to be had.
+  bool findTied(OpenProduct &open) {
+    Value a = open.dot.getA();
+    if (loadOf(a)) return true;
+    Operation *op = a.getDefiningOp();
+    if (!op || op->getBlock() != body_ || !a.hasOneUse() || classOf(codeOf(op)) != OpClass::Element ||
+        op->getNumOperands() != 1 || !isMemoryEffectFree(op) || op->getNumRegions())
+      return false;
+    RankedTensorType from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+    if (!from || !from.getElementType().isIntOrFloat() || from.getElementTypeBitWidth() != 32) return false;
+    open.tied = op->getOperand(0);
+    open.late.insert(op);
+    return true;
+  }
+  std::optional<OpenProduct> asOpen(tt::DotOp dot) {
+    OpenProduct open;
+    open.dot = dot;
+    const std::optional<unsigned> number = carriedAs(dot);
+    if (!number || !loadOf(dot.getB()) || !hasWideSums(dot) || !byWarpGroups(dot)) return std::nullopt;
+    open.number = *number;
+    if (!findLate(open) || !findTied(open)) return std::nullopt;
+    // In the order of the loop.
+    SmallVector<Operation *> sorted = open.late.takeVector();
+    llvm::sort(sorted, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+    open.late.insert(sorted.begin(), sorted.end());
+    return open;
+  }
+
+  /// Of a thread: sums of early products twice, of others once, left operands.
+  int64_t registersOfProducts() {
+    int64_t words = 0;
+    for (tt::DotOp dot : dots_) {
+      const bool early = plan_.early.contains(dot);
+      const std::optional<DotPlan> groups = byWarpGroups(dot);
+      const DotPlan product = groups ? *groups : planOf(dot, chip_, warps_);
+      words += product.accumulator.inSize(kRegister) * (early ? 2 : 1);
+      if (!loadOf(dot.getA()) && !product.operandA.ins().empty())
+        words += product.operandA.inSize(kRegister) * tensorOf(dot.getA()).getElementTypeBitWidth() / 32;
+    }
+    return words;
+  }
+
+  /// How many slots a ring needs beside those of the turns that its copies run ahead: one to read from, one while the
+  /// product of the turn before is under way, one more where two turns' tiles are read at once.
+  int slotsBeside(const PipelinedLoad &load) {
+    bool underWay = false, isLate = false;
+    auto reads = [&](Operation *user) {
+      if (plan_.early.contains(user)) return;
+      isLate = true;
+      underWay |= llvm::any_of(plan_.open, [&](const OpenProduct &open) { return open.dot == user; });
+    };
+    for (Operation *user : load.load->getUsers()) {
+      if (isa<tt::TransOp>(user))
+        for (Operation *behind : user->getUsers()) reads(behind);
+      else
+        reads(user);
+    }
+    return 1 + (underWay ? 1 : 0) + (load.lead && isLate ? 1 : 0);
+  }
+
+  /// Products of what is known a turn before (Q K of attention) are begun a turn ahead, so that the tensor cores
+  /// multiply while the block computes on what they gave for this turn; those behind it (P V) are under way until the
+  /// next turn uses their sums.
+  bool planEarly() {
+    // Beside these there are addresses, masks and what the arithmetic holds. Kernels that spill are compiled again
+    // without.
+    constexpr int64_t kMostRegisters = 208;
+    for (tt::DotOp dot : dots_)
+      if (canRunAhead(dot)) plan_.early.insert(dot);
+    const bool any = !plan_.early.empty() && plan_.early.size() < dots_.size();
+    for (tt::DotOp dot : dots_)
+      if (any && !plan_.early.contains(dot))
+        if (std::optional<OpenProduct> open = asOpen(dot)) plan_.open.push_back(std::move(*open));
+    int beside = 1;
+    for (PipelinedLoad &load : plan_.loads) {
+      auto isEarly = [&](Operation *user) { return plan_.early.contains(user); };
+      load.lead = llvm::any_of(load.load->getUsers(), [&](Operation *user) {
+        return isEarly(user) || (isa<tt::TransOp>(user) && llvm::any_of(user->getUsers(), isEarly));
+      });
+      beside = std::max(beside, slotsBeside(load));
+    }
+    const int slots = std::max(plan_.slots, beside + 1);
+    if (any && slots <= most_ && slots * bytes_ <= chip_.sharedPerBlock - kReserve &&
+        registersOfProducts() <= kMostRegisters) {
+      plan_.slots = slots;
+      plan_.ahead = slots - beside;
+      return true;
+    }
+    plan_.early.clear();
+    plan_.open.clear();
+    for (PipelinedLoad &load : plan_.loads) load.lead = 0;
+    return false;
+  }
+
+  LoopPlan &plan_;
+  const Chip &chip_;
+  int warps_, most_;
+  Block *body_;
+  int64_t bytes_ = 0; // of one slot of all rings
+  SmallVector<tt::DotOp, 4> dots_;
+};
+
+} // namespace
+
+void planProducts(LoopPlan &plan, const Chip &chip, int warps, int most, bool early) {
+  ProductPlanner(plan, chip, warps, most).run(early);
+}
+
+} // namespace neso::nvidia

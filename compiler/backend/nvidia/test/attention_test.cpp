@@ -1,0 +1,398 @@
+// Attention whose products run ahead of one another, on the simulated block, in the interpreter and by the assembler.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "backend/nvidia/compile.h"
+#include "backend/nvidia/emitter.h"
+#include "backend/nvidia/passes/allocate.h"
+#include "backend/nvidia/passes/pipeline.h"
+#include "backend/nvidia/passes/place.h"
+#include "backend/nvidia/passes/verify.h"
+#include "backend/nvidia/test/simulator.h"
+#include "ir/tile/interp.h"
+#include "ir/tile/passes/passes.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/Instructions.h"
+
+namespace neso::nvidia {
+namespace {
+
+// softmax(Q K^T scale) V of [heads, length, DD] with the online softmax, as the front end gives it; blocks of MM rows and
+// NN keys.
+constexpr const char *kAttention = R"(
+tt.func public @attention(%q_ptr: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %k_ptr: !tt.ptr<f16> {tt.divisibility = 16 : i32},
+                          %v_ptr: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %out_ptr: !tt.ptr<f16> {tt.divisibility = 16 : i32},
+                          %head_stride: i32 {tt.divisibility = 16 : i32}, %length: i32 {tt.divisibility = 16 : i32}, %scale: f32) attributes {noinline = false} {
+  %cst = arith.constant dense<0.000000e+00> : tensor<NNxDDxf16>
+  %cst_0 = arith.constant dense<0.000000e+00> : tensor<DDxNNxf16>
+  %cst_1 = arith.constant dense<0.000000e+00> : tensor<MMxDDxf16>
+  %cst_2 = arith.constant dense<DD> : tensor<NNx1xi32>
+  %cst_3 = arith.constant dense<0xFF800000> : tensor<MMxNNxf32>
+  %cst_4 = arith.constant 1.44269502 : f32
+  %cst_5 = arith.constant dense<0.000000e+00> : tensor<MMxNNxf32>
+  %cst_6 = arith.constant dense<DD> : tensor<1xNNxi32>
+  %cN = arith.constant NN : i32
+  %c0_i32 = arith.constant 0 : i32
+  %cst_7 = arith.constant dense<0.000000e+00> : tensor<MMxf32>
+  %cst_8 = arith.constant dense<0xFF800000> : tensor<MMxf32>
+  %cst_9 = arith.constant dense<0.000000e+00> : tensor<MMxDDxf32>
+  %cst_10 = arith.constant dense<DD> : tensor<MMx1xi32>
+  %cM = arith.constant MM : i32
+  %0 = tt.get_program_id x : i32
+  %1 = arith.muli %0, %cM : i32
+  %2 = tt.get_program_id y : i32
+  %3 = arith.extsi %2 : i32 to i64
+  %4 = arith.extsi %head_stride : i32 to i64
+  %5 = arith.muli %3, %4 : i64
+  %6 = tt.make_range {end = MM : i32, start = 0 : i32} : tensor<MMxi32>
+  %7 = tt.splat %1 : i32 -> tensor<MMxi32>
+  %8 = arith.addi %7, %6 : tensor<MMxi32>
+  %9 = tt.make_range {end = NN : i32, start = 0 : i32} : tensor<NNxi32>
+  %10 = tt.make_range {end = DD : i32, start = 0 : i32} : tensor<DDxi32>
+  %11 = tt.addptr %q_ptr, %5 : !tt.ptr<f16>, i64
+  %12 = tt.expand_dims %8 {axis = 1 : i32} : tensor<MMxi32> -> tensor<MMx1xi32>
+  %13 = arith.muli %12, %cst_10 : tensor<MMx1xi32>
+  %14 = tt.splat %11 : !tt.ptr<f16> -> tensor<MMx1x!tt.ptr<f16>>
+  %15 = tt.addptr %14, %13 : tensor<MMx1x!tt.ptr<f16>>, tensor<MMx1xi32>
+  %16 = tt.expand_dims %10 {axis = 0 : i32} : tensor<DDxi32> -> tensor<1xDDxi32>
+  %17 = tt.broadcast %15 : tensor<MMx1x!tt.ptr<f16>> -> tensor<MMxDDx!tt.ptr<f16>>
+  %18 = tt.broadcast %16 : tensor<1xDDxi32> -> tensor<MMxDDxi32>
+  %19 = tt.addptr %17, %18 : tensor<MMxDDx!tt.ptr<f16>>, tensor<MMxDDxi32>
+  %20 = tt.splat %length : i32 -> tensor<MMx1xi32>
+  %21 = arith.cmpi slt, %12, %20 : tensor<MMx1xi32>
+  %22 = tt.broadcast %21 : tensor<MMx1xi1> -> tensor<MMxDDxi1>
+  %23 = tt.load %19, %22, %cst_1 : tensor<MMxDDx!tt.ptr<f16>>
+  %24 = arith.addi %1, %cM : i32
+  %25 = arith.minsi LAST, %length : i32
+  %26:3 = scf.for %arg7 = %c0_i32 to %25 step %cN iter_args(%arg8 = %cst_8, %arg9 = %cst_7, %arg10 = %cst_9) -> (tensor<MMxf32>, tensor<MMxf32>, tensor<MMxDDxf32>)  : i32 {
+    %36 = tt.splat %arg7 : i32 -> tensor<NNxi32>
+    %37 = arith.addi %36, %9 : tensor<NNxi32>
+    %38 = tt.addptr %k_ptr, %5 : !tt.ptr<f16>, i64
+    %39 = tt.expand_dims %37 {axis = 0 : i32} : tensor<NNxi32> -> tensor<1xNNxi32>
+    %40 = arith.muli %39, %cst_6 : tensor<1xNNxi32>
+    %41 = tt.splat %38 : !tt.ptr<f16> -> tensor<1xNNx!tt.ptr<f16>>
+    %42 = tt.addptr %41, %40 : tensor<1xNNx!tt.ptr<f16>>, tensor<1xNNxi32>
+    %43 = tt.expand_dims %10 {axis = 1 : i32} : tensor<DDxi32> -> tensor<DDx1xi32>
+    %44 = tt.broadcast %42 : tensor<1xNNx!tt.ptr<f16>> -> tensor<DDxNNx!tt.ptr<f16>>
+    %45 = tt.broadcast %43 : tensor<DDx1xi32> -> tensor<DDxNNxi32>
+    %46 = tt.addptr %44, %45 : tensor<DDxNNx!tt.ptr<f16>>, tensor<DDxNNxi32>
+    %47 = tt.splat %length : i32 -> tensor<1xNNxi32>
+    %48 = arith.cmpi slt, %39, %47 : tensor<1xNNxi32>
+    %49 = tt.broadcast %48 : tensor<1xNNxi1> -> tensor<DDxNNxi1>
+    %50 = tt.load %46, %49, %cst_0 : tensor<DDxNNx!tt.ptr<f16>>
+    %51 = tt.dot %23, %50, %cst_5, inputPrecision = tf32 : tensor<MMxDDxf16> * tensor<DDxNNxf16> -> tensor<MMxNNxf32>
+    %52 = arith.mulf %scale, %cst_4 : f32
+    %53 = tt.splat %52 : f32 -> tensor<MMxNNxf32>
+    %54 = arith.mulf %51, %53 : tensor<MMxNNxf32>
+    %55 = tt.broadcast %39 : tensor<1xNNxi32> -> tensor<MMxNNxi32>
+    %56 = tt.broadcast %12 : tensor<MMx1xi32> -> tensor<MMxNNxi32>
+    %57 = arith.cmpi sle, %55, %56 : tensor<MMxNNxi32>
+    %58 = tt.broadcast %48 : tensor<1xNNxi1> -> tensor<MMxNNxi1>
+    %59 = arith.andi %58, DIAGONAL : tensor<MMxNNxi1>
+    %60 = arith.select %59, %54, %cst_3 : tensor<MMxNNxi1>, tensor<MMxNNxf32>
+    %61 = "tt.reduce"(%60) <{axis = 1 : i32}> ({
+    ^bb0(%arg11: f32, %arg12: f32):
+      %89 = arith.maxnumf %arg11, %arg12 : f32
+      tt.reduce.return %89 : f32
+    }) : (tensor<MMxNNxf32>) -> tensor<MMxf32>
+    %62 = arith.maxnumf %arg8, %61 : tensor<MMxf32>
+    %63 = tt.expand_dims %62 {axis = 1 : i32} : tensor<MMxf32> -> tensor<MMx1xf32>
+    %64 = tt.broadcast %63 : tensor<MMx1xf32> -> tensor<MMxNNxf32>
+    %65 = arith.subf %60, %64 : tensor<MMxNNxf32>
+    %66 = math.exp2 %65 : tensor<MMxNNxf32>
+    %67 = arith.subf %arg8, %62 : tensor<MMxf32>
+    %68 = math.exp2 %67 : tensor<MMxf32>
+    %69 = arith.mulf %arg9, %68 : tensor<MMxf32>
+    %70 = "tt.reduce"(%66) <{axis = 1 : i32}> ({
+    ^bb0(%arg11: f32, %arg12: f32):
+      %89 = arith.addf %arg11, %arg12 : f32
+      tt.reduce.return %89 : f32
+    }) : (tensor<MMxNNxf32>) -> tensor<MMxf32>
+    %71 = arith.addf %69, %70 : tensor<MMxf32>
+    %72 = tt.addptr %v_ptr, %5 : !tt.ptr<f16>, i64
+    %73 = tt.expand_dims %37 {axis = 1 : i32} : tensor<NNxi32> -> tensor<NNx1xi32>
+    %74 = arith.muli %73, %cst_2 : tensor<NNx1xi32>
+    %75 = tt.splat %72 : !tt.ptr<f16> -> tensor<NNx1x!tt.ptr<f16>>
+    %76 = tt.addptr %75, %74 : tensor<NNx1x!tt.ptr<f16>>, tensor<NNx1xi32>
+    %77 = tt.broadcast %76 : tensor<NNx1x!tt.ptr<f16>> -> tensor<NNxDDx!tt.ptr<f16>>
+    %78 = tt.broadcast %16 : tensor<1xDDxi32> -> tensor<NNxDDxi32>
+    %79 = tt.addptr %77, %78 : tensor<NNxDDx!tt.ptr<f16>>, tensor<NNxDDxi32>
+    %80 = tt.splat %length : i32 -> tensor<NNx1xi32>
+    %81 = arith.cmpi slt, %73, %80 : tensor<NNx1xi32>
+    %82 = tt.broadcast %81 : tensor<NNx1xi1> -> tensor<NNxDDxi1>
+    %83 = tt.load %79, %82, %cst : tensor<NNxDDx!tt.ptr<f16>>
+    %84 = arith.truncf %66 : tensor<MMxNNxf32> to tensor<MMxNNxf16>
+    %85 = tt.expand_dims %68 {axis = 1 : i32} : tensor<MMxf32> -> tensor<MMx1xf32>
+    %86 = tt.broadcast %85 : tensor<MMx1xf32> -> tensor<MMxDDxf32>
+    %87 = arith.mulf %arg10, %86 : tensor<MMxDDxf32>
+    %88 = tt.dot %84, %83, %87, inputPrecision = tf32 : tensor<MMxNNxf16> * tensor<NNxDDxf16> -> tensor<MMxDDxf32>
+    scf.yield %62, %71, %88 : tensor<MMxf32>, tensor<MMxf32>, tensor<MMxDDxf32>
+  }
+  %27 = tt.addptr %out_ptr, %5 : !tt.ptr<f16>, i64
+  %28 = tt.splat %27 : !tt.ptr<f16> -> tensor<MMx1x!tt.ptr<f16>>
+  %29 = tt.addptr %28, %13 : tensor<MMx1x!tt.ptr<f16>>, tensor<MMx1xi32>
+  %30 = tt.broadcast %29 : tensor<MMx1x!tt.ptr<f16>> -> tensor<MMxDDx!tt.ptr<f16>>
+  %31 = tt.addptr %30, %18 : tensor<MMxDDx!tt.ptr<f16>>, tensor<MMxDDxi32>
+  %32 = tt.expand_dims %26#1 {axis = 1 : i32} : tensor<MMxf32> -> tensor<MMx1xf32>
+  %33 = tt.broadcast %32 : tensor<MMx1xf32> -> tensor<MMxDDxf32>
+  %34 = arith.divf %26#2, %33 : tensor<MMxDDxf32>
+  %35 = arith.truncf %34 : tensor<MMxDDxf32> to tensor<MMxDDxf16>
+  tt.store %31, %35, %22 : tensor<MMxDDx!tt.ptr<f16>>
+  tt.return
+})";
+
+std::string replaced(std::string text, const std::vector<std::pair<std::string, std::string>> &words) {
+  for (const auto &[from, to] : words)
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
+  return text;
+}
+
+struct Shape {
+  int m, n, d, warps, stages, length;
+  bool causal = false;
+  std::string str() const {
+    return std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(d) + ", " + std::to_string(warps) +
+           " warps, stages " + std::to_string(stages) + ", length " + std::to_string(length) + (causal ? ", causal" : "");
+  }
+};
+
+std::string attention(const Shape &s, const char *type = "f16") {
+  return replaced(kAttention, {{"DIAGONAL", s.causal ? "%57" : "%58"},
+                               {"LAST", s.causal ? "%24" : "%length"},
+                               {"MM", std::to_string(s.m)},
+                               {"NN", std::to_string(s.n)},
+                               {"DD", std::to_string(s.d)},
+                               {"f16", type}});
+}
+
+/// Between -1 and 1, as f16.
+std::vector<uint16_t> halves(size_t n, unsigned seed) {
+  std::vector<uint16_t> out(n);
+  for (uint16_t &x : out) {
+    seed = seed * 1664525 + 1013904223;
+    x = uint16_t((seed >> 31) << 15 | (0x2800 + (seed >> 8) % 0x1400));
+  }
+  return out;
+}
+double valueOf(uint16_t half) {
+  const double magnitude = std::ldexp(double((half & 0x3ff) | (half & 0x7c00 ? 0x400 : 0)), std::max(half >> 10 & 31, 1) - 25);
+  return half & 0x8000 ? -magnitude : magnitude;
+}
+
+class Attention : public ::testing::Test {
+protected:
+  tt::FuncOp parse(const std::string &text) {
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> parsed = parseTile(text, "test.ttir", context_.get());
+    EXPECT_TRUE(bool(parsed)) << parsed.error().str() << text;
+    module_ = std::move(*parsed);
+    Status prepared = runTilePipeline(*module_);
+    EXPECT_TRUE(bool(prepared));
+    return *module_->getOps<tt::FuncOp>().begin();
+  }
+  /// The placed function, one product a turn ahead and one under way over turns.
+  tt::FuncOp place(const Shape &s) {
+    tt::FuncOp function = parse(attention(s));
+    EXPECT_EQ(pipelineLoops(function, chip_, s.warps, s.stages), 1);
+    Status placed = placeTensors(function, chip_, s.warps);
+    EXPECT_TRUE(bool(placed)) << placed.error().str();
+    shared_ = allocateShared(function, chip_).bytes;
+    int open = 0;
+    function.walk([&](tt::DotOp dot) { open += dot->hasAttr(placed::kOpenAttr); });
+    EXPECT_EQ(open, 2);
+    return function;
+  }
+
+  std::vector<uint16_t> interpret(tt::FuncOp function, const Shape &s) {
+    std::vector<uint16_t> q = input(s, 1), k = input(s, 2), v = input(s, 3), out(rows(s) * size_t(s.d), 0x7e00);
+    auto pointer = [](std::vector<uint16_t> &x) { return InterpArg::pointer(x.data(), int64_t(x.size() * 2)); };
+    std::vector<InterpArg> args{pointer(q), pointer(k), pointer(v), pointer(out), InterpArg::integer(0), InterpArg::integer(s.length),
+                                InterpArg::real(kScale)};
+    Status status = interpretTile(function, args, {1, 1, 1});
+    EXPECT_TRUE(bool(status)) << status.error().str();
+    return out;
+  }
+  /// What a block computes; how it failed. less: is given the code before it runs.
+  std::string simulate(tt::FuncOp function, const Shape &s, std::vector<uint16_t> &out,
+                       llvm::function_ref<void(llvm::Function &)> less = [](llvm::Function &) {}) {
+    std::vector<uint16_t> q = input(s, 1), k = input(s, 2), v = input(s, 3);
+    out.assign(rows(s) * size_t(s.d), 0x7e00);
+    llvm::LLVMContext context;
+    llvm::Module module("test", context);
+    Emitter emitter(module, chip_);
+    Status emitted = emitter.emitKernel(function, "entry", 0);
+    EXPECT_TRUE(bool(emitted)) << emitted.error().str();
+    less(*module.getFunction("entry"));
+    return test::simulateEntry(*module.getFunction("entry"), s.warps * 32, shared_,
+                               {uint64_t(q.data()), uint64_t(k.data()), uint64_t(v.data()), uint64_t(out.data()), 0,
+                                uint64_t(s.length), std::bit_cast<uint32_t>(kScale)})
+        .error;
+  }
+
+  static size_t rows(const Shape &s) { return size_t(std::max(s.m, s.length)); }
+  static std::vector<uint16_t> input(const Shape &s, unsigned seed) { return halves(rows(s) * size_t(s.d), seed); }
+
+  static constexpr float kScale = 0.5f;
+  std::unique_ptr<mlir::MLIRContext> context_ = makeTileContext();
+  mlir::OwningOpRef<mlir::ModuleOp> module_;
+  const Chip &chip_ = *findChip("sm_90a");
+  int64_t shared_ = 0;
+};
+
+// P is rounded to f16 before it is multiplied: where the last bit of an exponential differs, by 2^-11 of a weight, and
+// what is stored by 2^-11 again.
+constexpr double kTolerance = 2e-3;
+
+TEST_F(Attention, SimulatedAsInterpreted) {
+  for (const Shape &s : {Shape{64, 32, 32, 4, 3, 160}, Shape{64, 64, 64, 4, 3, 320}, Shape{64, 16, 64, 4, 3, 16},
+                         Shape{64, 32, 32, 4, 4, 83}, Shape{128, 32, 64, 8, 3, 128, true}, Shape{64, 32, 32, 4, 5, 200},
+                         Shape{128, 64, 32, 8, 3, 100, true}, Shape{64, 32, 128, 4, 2, 96}}) {
+    SCOPED_TRACE(s.str());
+    const std::vector<uint16_t> wanted = interpret(parse(attention(s)), s);
+    tt::FuncOp function = place(s);
+    Status verified = verifyPlaced(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    verified = verifyShared(function, chip_);
+    ASSERT_TRUE(bool(verified)) << verified.error().str();
+    // Layouts and order change no value.
+    EXPECT_EQ(interpret(function, s), wanted);
+    std::vector<uint16_t> got;
+    ASSERT_EQ(simulate(function, s, got), "");
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_TRUE(got[i] == wanted[i] || std::abs(valueOf(got[i]) - valueOf(wanted[i])) <= kTolerance)
+          << i << ": " << valueOf(got[i]) << " in place of " << valueOf(wanted[i]);
+  }
+}
+
+TEST_F(Attention, ManyShapesInTheInterpreter) {
+  for (int m : {64, 128})
+    for (int n : {16, 32, 64})
+      for (int d : {16, 64})
+        for (int stages : {2, 3, 5})
+          for (auto [length, causal] : {std::pair(n, false), {3 * n - 7, true}, {5 * n, false}}) {
+            const Shape s{m, n, d, m / 16, stages, length, causal};
+            SCOPED_TRACE(s.str());
+            const std::vector<uint16_t> wanted = interpret(parse(attention(s)), s);
+            EXPECT_EQ(interpret(place(s), s), wanted);
+          }
+}
+
+/// The instructions of order in the loop and where it ends: waits, barriers, fences, ends of groups.
+std::vector<llvm::CallInst *> orderOf(llvm::Function &entry) {
+  std::vector<llvm::CallInst *> order;
+  for (llvm::BasicBlock &block : entry) {
+    if (!block.getName().starts_with("for") && !block.getName().starts_with("complete")) continue;
+    for (llvm::Instruction &op : block) {
+      llvm::CallInst *call = llvm::dyn_cast<llvm::CallInst>(&op);
+      if (!call) continue;
+      const std::string text = call->isInlineAsm()
+                                   ? std::string(llvm::cast<llvm::InlineAsm>(call->getCalledOperand())->getAsmString())
+                                   : call->getCalledFunction()->getName().str();
+      for (const char *part : {"wait", "barrier", "fence", "commit"})
+        if (text.find(part) != std::string::npos) {
+          order.push_back(call);
+          break;
+        }
+    }
+  }
+  return order;
+}
+
+TEST_F(Attention, NothingOfItsOrderCanBeLeftOut) {
+  const Shape s{64, 32, 32, 4, 3, 160};
+  std::vector<uint16_t> whole;
+  ASSERT_EQ(simulate(place(s), s, whole), "");
+  size_t count = 1;
+  for (size_t left = 0; left < count; ++left) {
+    std::vector<uint16_t> got;
+    std::string name;
+    const std::string error = simulate(place(s), s, got, [&](llvm::Function &entry) {
+      std::vector<llvm::CallInst *> order = orderOf(entry);
+      count = order.size();
+      llvm::raw_string_ostream(name) << *order[left];
+      // What goes through a wait goes by it.
+      for (llvm::User *user : llvm::make_early_inc_range(order[left]->users())) {
+        auto *part = llvm::cast<llvm::ExtractValueInst>(user);
+        part->replaceAllUsesWith(order[left]->getArgOperand(part->getIndices()[0]));
+        part->eraseFromParent();
+      }
+      order[left]->eraseFromParent();
+    });
+    EXPECT_NE(error, "") << name;
+  }
+  // Copies: wait, barrier, commit; fence for both products; of each a fence and a commit; one wait; behind the loop: wait.
+  EXPECT_EQ(count, 10u);
+}
+
+// The verifier, which knows nothing of the simulator.
+TEST_F(Attention, TheVerifierMissesNothingEither) {
+  const Shape s{64, 32, 32, 4, 3, 160};
+  auto refused = [&](auto change) {
+    tt::FuncOp function = place(s);
+    EXPECT_TRUE(bool(verifyPlaced(function, chip_)));
+    mlir::scf::ForOp loop = *function.getBody().front().getOps<mlir::scf::ForOp>().begin();
+    change(loop);
+    Status status = verifyPlaced(function, chip_);
+    return status ? std::string() : status.error().str();
+  };
+  EXPECT_NE(refused([](mlir::scf::ForOp loop) {
+              placed::WaitProductsOp wait = *loop.getBody()->getOps<placed::WaitProductsOp>().begin();
+              wait->replaceAllUsesWith(wait.getValues());
+              wait.erase();
+            }).find("N11"),
+            std::string::npos);
+  EXPECT_NE(refused([](mlir::scf::ForOp loop) {
+              (*loop.getBody()->getOps<placed::WaitProductsOp>().begin()).setPending(1);
+            }).find("N12: gives sums"),
+            std::string::npos);
+  EXPECT_NE(refused([](mlir::scf::ForOp loop) { loop->removeAttr(placed::kOpenValuesAttr); }).find("N11"), std::string::npos);
+  EXPECT_NE(refused([](mlir::scf::ForOp loop) {
+              (*loop.getBody()->getOps<ttg::AsyncWaitOp>().begin()).setPending(1);
+            }).find("N12: reads a slot before"),
+            std::string::npos);
+  // A turn earlier, copies would fill the slot of V that the product of the turn before still reads.
+  EXPECT_NE(refused([](mlir::scf::ForOp loop) {
+              for (ttg::AsyncCopyOp copy : loop.getBody()->getOps<ttg::AsyncCopyOp>()) {
+                const unsigned last = loop.getNumRegionIterArgs();
+                mlir::OpBuilder b(copy);
+                mlir::Value one = mlir::arith::ConstantOp::create(b, copy.getLoc(), b.getI32IntegerAttr(1));
+                mlir::Value after = mlir::arith::AddIOp::create(b, copy.getLoc(), loop.getRegionIterArg(last - 2), one);
+                mlir::Value three = mlir::arith::ConstantOp::create(b, copy.getLoc(), b.getI32IntegerAttr(3));
+                mlir::Value isLast = mlir::arith::CmpIOp::create(b, copy.getLoc(), mlir::arith::CmpIPredicate::eq, after, three);
+                mlir::Value zero = mlir::arith::ConstantOp::create(b, copy.getLoc(), b.getI32IntegerAttr(0));
+                copy.getSlotMutable().assign(mlir::arith::SelectOp::create(b, copy.getLoc(), isLast, zero, after));
+              }
+            }).find("N12: fills a slot"),
+            std::string::npos);
+}
+
+TEST_F(Attention, AssembledWithoutAWaitOfItsOwn) {
+  if (!findAssembler()) GTEST_SKIP() << "no ptxas is found";
+  for (const Shape &s : {Shape{128, 64, 128, 8, 3, 0}, Shape{64, 64, 128, 4, 3, 0, true}, Shape{128, 32, 128, 8, 3, 0},
+                         Shape{128, 64, 64, 8, 4, 0, true}, Shape{128, 128, 64, 8, 2, 0}, Shape{64, 128, 32, 4, 2, 0}}) {
+    SCOPED_TRACE(s.str());
+    std::vector<TileFunction> functions{{parse(attention(s, "bf16")), "attention", s.warps, s.stages}};
+    CompileOptions options;
+    options.keepPtx = true;
+    Result<CompiledModule> code = compileForNvidia(functions, chip_, options);
+    ASSERT_TRUE(bool(code)) << code.error().str();
+    EXPECT_EQ(code->code.front().target, "sm_90a");
+    EXPECT_EQ(code->serialised, "");
+    EXPECT_EQ(code->usage[0].spillBytes, 0);
+    EXPECT_EQ(code->usage[0].products, "wgmma, a turn ahead; wgmma, under way over turns");
+  }
+}
+
+// Where sums, twice those of the first product, leave no registers, products are waited for.
+TEST_F(Attention, WaitsWhereRegistersAreFew) {
+  const Shape s{128, 128, 128, 8, 2, 0};
+  tt::FuncOp function = parse(attention(s));
+  EXPECT_EQ(pipelineLoops(function, chip_, s.warps, s.stages), 1);
+  function.walk([](tt::DotOp dot) { EXPECT_FALSE(dot->hasAttr(placed::kOpenAttr)); });
+}
+
+} // namespace
+} // namespace neso::nvidia
