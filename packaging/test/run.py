@@ -47,6 +47,22 @@ def check_words(prefix):
     assert "complete" in (prefix / "share/bash-completion/completions/neso").read_text()
 
 
+def check_deb(folder, model):
+    """The Debian packages, unpacked in place of a system."""
+    if not shutil.which("dpkg-deb") or not shutil.which("dpkg-shlibdeps"):
+        return print("no dpkg-deb or dpkg-shlibdeps: Debian packages are not checked")
+    run("cpack", "-G", "DEB", "--config", build / "CPackConfig.cmake", "-B", folder / "deb")
+    names = {}
+    for package in (folder / "deb").glob("*.deb"):
+        names[run("dpkg-deb", "-f", package, "Package").strip()] = run("dpkg-deb", "-f", package, "Depends").strip()
+        run("dpkg-deb", "-x", package, folder / "root")
+    assert set(names) == {"libneso0", "libneso-dev", "neso"}, names
+    assert "libc6" in names["libneso0"] and "libneso0 (= " in names["libneso-dev"], names
+    assert (folder / "root/usr/lib/libneso.so.0").exists() and (folder / "root/usr/bin/neso").exists()
+    shutil.rmtree(folder / "consumer", ignore_errors=True)
+    check_sdk(folder, folder / "root/usr", model)
+
+
 def check_wheels(folder, model):
     if not (build / "python/neso/_core.abi3.so").exists():
         return print("no Python package was built: wheels are not checked")
@@ -92,6 +108,7 @@ def main():
         if sdk:
             shutil.rmtree(folder / "consumer")
             check_sdk(folder, sdk, model)
+        check_deb(folder, model)
     print("1 passed, 0 failed")
 
 
