@@ -19,6 +19,8 @@ void Trace::attach(neso_context_options &options) {
 int Trace::told(void *user, const neso_step_event *event) {
   Trace *self = static_cast<Trace *>(user);
   if (!event->after) {
+    // A loop tells of its turns as steps of the model's own plan, which have no end.
+    if (event->subplan == 0 && !self->open_.empty()) return 0;
     self->open_.push_back(self->steps_.size());
     self->steps_.push_back({event->kernel ? event->kernel : event->what, 0, 0, {event->grid[0], event->grid[1], event->grid[2]}, event->kernel != nullptr});
     // Behind all of the above, which is no part of the step.

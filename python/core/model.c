@@ -131,6 +131,15 @@ static PyObject *collect(model_object *self, call_slot *slot, PyObject *given, c
   return out;
 }
 
+/* Later work of the slot's context goes to that stream; NULL: where it went so far. */
+static int follow_stream(call_slot *slot, void *stream) {
+  if (!stream || stream == slot->stream) return 0;
+  neso_status status = neso_context_set_stream(slot->context, stream);
+  if (status != NESO_OK) return raise_status(status), -1;
+  slot->stream = stream;
+  return 0;
+}
+
 /* On a GPU, for arguments that lie there: the work goes to the stream that their library works on, results stay there in memory of its
  * own, and nobody waits. 1: so it is; 0: the run waits, and results come back to the host; -1: failed. */
 static int stay_there(model_object *self, call_slot *slot, PyObject *given, const result_maker *maker) {
@@ -146,11 +155,7 @@ static int stay_there(model_object *self, call_slot *slot, PyObject *given, cons
   if (maker->exchange->current_stream(2, self->device_index, &stream)) return -1;
   /* Torch says 0 for the legacy stream, for which the runtime has a name of its own. */
   if (!stream) stream = (void *)1;
-  if (stream != slot->stream) {
-    neso_status status = neso_context_set_stream(slot->context, stream);
-    if (status != NESO_OK) return raise_status(status), -1;
-    slot->stream = stream;
-  }
+  if (follow_stream(slot, stream)) return -1;
   slot->exchange = maker->exchange;
   for (int32_t i = 0; i < self->output_count; ++i) {
     if (self->outputs[i].kind != NESO_VALUE_TENSOR) here = 1;
@@ -260,13 +265,15 @@ static int read_kernel_argument(PyObject *value, char kind, int index, argument 
   return 0;
 }
 
-/* launch(name, grid, kinds, args): kinds has one letter an argument: p a pointer, i an integer, f and d floats. */
+/* launch(name, grid, kinds, args, stream=0): kinds has one letter an argument: p a pointer, i an integer, f and d floats. stream: of CUDA,
+ * on which the launch is queued; 0: the context's own. */
 static PyObject *launch_method(PyObject *object, PyObject *args) {
   model_object *self = (model_object *)object;
   const char *name, *kinds;
   PyObject *values;
   uint32_t grid[3];
-  if (!PyArg_ParseTuple(args, "s(III)sO!", &name, &grid[0], &grid[1], &grid[2], &kinds, &PyTuple_Type, &values)) return NULL;
+  Py_ssize_t stream = 0;
+  if (!PyArg_ParseTuple(args, "s(III)sO!|n", &name, &grid[0], &grid[1], &grid[2], &kinds, &PyTuple_Type, &values, &stream)) return NULL;
   enum { MOST = 256 };
   const Py_ssize_t count = PyTuple_Size(values);
   if (count != (Py_ssize_t)strlen(kinds) || count > MOST) return refuse(NESO_KERNEL_ARGUMENTS, "%zd arguments were given, %zu are described", count, strlen(kinds)), NULL;
@@ -278,7 +285,7 @@ static PyObject *launch_method(PyObject *object, PyObject *args) {
   if (slot) {
     Py_ssize_t i = 0;
     while (i < count && read_kernel_argument(PyTuple_GetItem(values, i), kinds[i], (int)i, &read[i], &packed[i], &bytes[i]) == 0) ++i;
-    if (i == count) {
+    if (i == count && follow_stream(slot, (void *)stream) == 0) {
       neso_status status;
       PyObject *sink = Py_XNewRef(profile_sink);
       const int64_t begin = sink ? now_ns() : 0;

@@ -11,6 +11,8 @@ import torch
 
 import neso
 import neso.torch
+import neso.triton as triton
+import neso.triton.language as tl
 
 results = []
 
@@ -160,6 +162,59 @@ def training():
             theirs(x).square().sum().backward()
     for a, b in zip(mine.parameters(), theirs.parameters()):
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-2, atol=1e-3)
+
+
+@check
+def calls_that_cost_less():
+    def median(f, x):
+        times = []
+        for _ in range(200):
+            torch.cuda.synchronize()
+            begun = time.perf_counter()
+            f(x)
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - begun)
+        return statistics.median(times) * 1e6
+    x, said = torch.randn(8, 64, device="cuda"), []
+    for options in ({}, {"mode": "reduce-overhead"}, {"freeze": True}, {"mode": "reduce-overhead", "freeze": True}):
+        torch._dynamo.reset()
+        fast, held = torch.compile(there, backend="neso", options=options), []
+        for i in range(8):
+            # Arguments that move, and results that are held.
+            held.append((y := torch.randn(8, 64, device="cuda"), fast(y)))
+        for y, got in held:
+            torch.testing.assert_close(got, there(y), rtol=1e-3, atol=1e-4)
+        del held
+        said.append(f"{options or 'plain'} {median(fast, x):.1f} µs")
+    return ", ".join(said)
+
+
+@check
+def profiles():
+    x = torch.randn(8, 64, device="cuda")
+    with neso.profile() as p:
+        for _ in range(10):
+            compiled(x)
+    assert len(p.runs) == 10 and any(s.kernel for s in p.runs[0].steps)
+    return f"{p.seconds * 1e5:.1f} µs a run"
+
+
+@triton.jit
+def scaled(x, out, n, factor, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * factor, mask=i < n)
+
+
+@check
+def kernels_without_triton():
+    x = torch.randn(100_000, device="cuda")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        out = torch.zeros_like(x)
+        scaled[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel(), 0.5, BLOCK=1024)
+        torch.testing.assert_close(out, x * 0.5)
+    scaled[(98,)](x[1:], out[1:], x.numel() - 1, 2.0, BLOCK=1024)
+    torch.testing.assert_close(out[1:], x[1:] * 2)
 
 
 print(f"{sum(results)} passed, {len(results) - sum(results)} failed")

@@ -1,0 +1,309 @@
+"""Kernels without Triton: `jit`, and what a launch of one does. Arguments are specialised by Triton's rules: a whole number that is 1 becomes a
+constant, one that 16 divides is known to be so, and so are addresses."""
+
+import inspect
+import os
+import tempfile
+
+from .. import _program, cache
+from .._compile import _assembler
+from .._errors import Error, InputError
+from . import language as tl
+from ._source import FROM_TORCH, Source, literal
+
+# Of a launch; parameters of a kernel only where it has one of that name.
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_groups", "num_buffers_warp_spec", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl",
+           "waves_per_eu", "matrix_instr_nonkdim", "kpack", "ir_override", "warp_size", "debug", "sanitize_overflow", "extern_libs", "allow_flush_denorm")
+_NUMPY = {"int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "float16": "fp16", "bfloat16": "bf16",
+          "float32": "fp32", "float64": "fp64", "bool": "i1", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}
+_elements = {}
+
+
+def _element(dtype):
+    """As signatures spell the dtype of a tensor."""
+    found = _elements.get(dtype)
+    if found is None:
+        name = str(dtype).rpartition(".")[2]
+        found = _NUMPY.get(name) or (tl.TYPES[FROM_TORCH[name]][0] if name in FROM_TORCH else None)
+        if found is None:
+            raise InputError(f"Triton has no pointer to {dtype}", "E0824", "INPUT_DTYPE")
+        _elements[dtype] = found
+    return found
+
+
+def _address(value):
+    return value.data_ptr() if hasattr(value, "data_ptr") else value.__array_interface__["data"][0]
+
+
+class _Parameter:
+    def __init__(self, index, p, no_value, no_alignment):
+        text = p.annotation if isinstance(p.annotation, str) else ""
+        self.name, self.default = p.name, p.default
+        self.constexpr = p.annotation is tl.constexpr or isinstance(p.annotation, tl.constexpr) or text.endswith("constexpr") or "constexpr[" in text
+        self.by_value = not (index in no_value or p.name in no_value)
+        self.by_alignment = self.by_value and not (index in no_alignment or p.name in no_alignment)
+
+    def key(self, value):
+        """What of a value a compiled kernel depends on."""
+        if self.constexpr:
+            return value if not isinstance(value, list) else tuple(value)
+        if type(value) is int:
+            if self.by_value and value == 1:
+                return 1
+            return (-(1 << 31) <= value < 1 << 31, value >> 63, self.by_alignment and value % 16 == 0)
+        if value is None or type(value) in (float, bool):
+            return type(value)
+        dtype = getattr(value, "dtype", None)
+        if dtype is not None:
+            return dtype, not self.by_alignment or _address(value) % 16 == 0
+        if isinstance(value, tl.constexpr):
+            return "constexpr", value.value
+        if hasattr(value, "block_shape"):
+            return value.base.dtype, tuple(value.block_shape)
+        if isinstance(value, tuple):
+            raise Error(f"argument '{self.name}' is a tuple, which launches without Triton do not pass; pass its parts one by one")
+        if hasattr(value, "data_ptr") or hasattr(value, "__index__"):
+            raise Error(f"argument '{self.name}' is {type(value).__name__}; pass a tensor with a dtype or a Python number")
+        raise InputError(f"argument '{self.name}' is {type(value).__name__}; a kernel takes tensors, arrays, numbers, None and descriptors", "E0824", "INPUT_DTYPE")
+
+    def declare(self, value, out):
+        """Its part of signature, constants and hints."""
+        if self.constexpr or isinstance(value, tl.constexpr) or value is None:
+            out.constants.append((self.name, value))
+        elif type(value) is bool:
+            out.signature.append(f"{self.name}:u1")
+        elif type(value) is int:
+            out.signature.append(self.name + (":i32" if -(1 << 31) <= value < 1 << 31 else ":i64" if value < 1 << 63 else ":u64"))
+            if self.by_value and value == 1:
+                out.hints.append((self.name, "equal_to_1"))
+            elif self.by_alignment and value % 16 == 0:
+                out.hints.append((self.name, "divisible_by_16"))
+        elif type(value) is float:
+            out.signature.append(f"{self.name}:fp32")
+        elif hasattr(value, "block_shape"):
+            out.signature.append(f"{self.name}:tensordesc<{_element(value.base.dtype)}[{','.join(str(int(b)) for b in value.block_shape)}]>")
+        else:
+            out.signature.append(f"{self.name}:*{_element(value.dtype)}")
+            if not self.by_alignment or _address(value) % 16:
+                out.hints.append((self.name, "none"))
+
+
+class _Declared:
+    def __init__(self):
+        self.signature, self.constants, self.hints = [], [], []
+
+
+class CompiledKernel:
+    """A kernel for one set of specialised arguments. `package`: its bytes, for neso.load and C programs."""
+
+    def __init__(self, package, device, names, descriptors, at_call=None):
+        from .._model import load
+        self.package = package
+        self.model = load(package, device=device)
+        row = self.model.kernels[0]
+        self.name = row["name"]
+        self.metadata = self.model.metadata
+        kinds = dict(p.partition(": ")[::2] for p in _split(self.model.metadata.get(f"kernel.{self.name}.parameters", "")))
+        self.letters, self.places = "", []
+        for i, name in enumerate(names):
+            if name in descriptors:
+                rank = descriptors[name]
+                self.letters += "p" + "i" * (2 * rank)
+                self.places.append((i, rank))
+            elif name in kinds:
+                self.letters += _letter(kinds[name])
+                self.places.append((i, 0))
+        self.flat = None if descriptors else [i for i, _ in self.places]
+
+    def values(self, given):
+        if self.flat is not None:
+            return tuple([given[i] for i in self.flat])
+        out = []
+        for i, rank in self.places:
+            value = given[i]
+            out += [value.base, *value.shape, *value.strides] if rank else [value]
+        return tuple(out)
+
+
+def _split(text):
+    depth, part = 0, ""
+    for ch in text:
+        depth += (ch in "<[(") - (ch in ">])")
+        if ch == "," and depth == 0:
+            yield part.strip()
+            part = ""
+        else:
+            part += ch
+    if part.strip():
+        yield part.strip()
+
+
+def _letter(kind):
+    if kind.startswith("!tt.ptr"):
+        return "p"
+    return "d" if kind == "f64" else "f" if kind.startswith(("f", "bf")) else "i"
+
+
+class KernelInterface:
+    def __getitem__(self, grid):
+        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+
+    def warmup(self, *args, grid, **kwargs):
+        return self.run(*args, grid=grid, warmup=True, **kwargs)
+
+
+class JITFunction(KernelInterface):
+    """A kernel, or a function that kernels call. Called as kernel[grid](…)."""
+
+    def __init__(self, fn, do_not_specialize=None, do_not_specialize_on_alignment=None, debug=None, constexpr=False):
+        self.fn, self.constexpr, self.debug = fn, constexpr, bool(debug)
+        self.__name__, self.__doc__, self.__module__, self.__qualname__ = fn.__name__, fn.__doc__, fn.__module__, fn.__qualname__
+        parameters = inspect.signature(fn).parameters.values()
+        self.params = [_Parameter(i, p, do_not_specialize or (), do_not_specialize_on_alignment or ()) for i, p in enumerate(parameters)]
+        self.arg_names = [p.name for p in self.params]
+        self._at = {name: i for i, name in enumerate(self.arg_names)}
+        self._compiled, self._hooks, self._sources = {}, [], {}
+
+    def __call__(self, *args, **kwargs):
+        if self.constexpr:
+            return self.fn(*args, **kwargs)
+        raise RuntimeError(f"'{self.__name__}' is a kernel: launch it as {self.__name__}[grid](…)")
+
+    def __repr__(self):
+        return f"JITFunction({self.__module__}:{self.__name__})"
+
+    def add_pre_run_hook(self, hook):
+        self._hooks.append(hook)
+
+    @property
+    def src(self):
+        return inspect.getsource(self.fn)
+
+    def bind(self, args, kwargs):
+        """(values in order, options of the launch)."""
+        params, at = self.params, self._at
+        if len(args) > len(params):
+            raise TypeError(f"{self.__name__}() takes {len(params)} arguments, {len(args)} were given")
+        values, options = [*args, *[inspect.Parameter.empty] * (len(params) - len(args))], {}
+        for name, value in kwargs.items():
+            i = at.get(name)
+            if i is None:
+                if name not in OPTIONS:
+                    raise TypeError(f"{self.__name__}() has no argument '{name}'; it has {', '.join(self.arg_names)}")
+                options[name] = value
+            elif i < len(args):
+                raise TypeError(f"{self.__name__}() got two values for '{name}'")
+            else:
+                values[i] = value
+        for i, value in enumerate(values):
+            if value is inspect.Parameter.empty:
+                values[i] = params[i].default
+                if values[i] is inspect.Parameter.empty:
+                    raise TypeError(f"{self.__name__}() misses the argument '{params[i].name}'")
+        return values, options
+
+    def run(self, *args, grid, warmup=False, **kwargs):
+        for hook in self._hooks:
+            hook(*args, **kwargs)
+        values, options = self.bind(args, kwargs)
+        device = _device_of(values)
+        key = (device, options.get("num_warps"), options.get("num_stages"), *[p.key(v) for p, v in zip(self.params, values)])
+        try:
+            kernel = self._compiled.get(key)
+        except TypeError:
+            key = repr(key)
+            kernel = self._compiled.get(key)
+        if kernel is None:
+            kernel = self._compiled[key] = self.compile(values, options, device)
+        if warmup:
+            return kernel
+        if callable(grid):
+            grid = grid(dict(zip(self.arg_names, values)))
+        size = (*grid, 1, 1)[:3] if isinstance(grid, (tuple, list)) else (grid, 1, 1)
+        size = tuple([int(n) for n in size])
+        if size[0] * size[1] * size[2] > 0:
+            if device == "cpu":
+                kernel.model.launch(kernel.name, size, kernel.letters, kernel.values(values))
+            else:
+                kernel.model.launch(kernel.name, size, kernel.letters, kernel.values(values), _stream())
+        return kernel
+
+    def source(self, functions=()):
+        key = tuple(id(f) for f in functions)
+        if key not in self._sources:
+            collected = Source(self, functions)
+            self._sources[key] = collected.text(), collected.file, functions
+        return self._sources[key][:2]
+
+    def compile(self, values, options, device):
+        declared = _Declared()
+        for p, value in zip(self.params, values):
+            p.declare(value, declared)
+        functions = tuple(v for _, v in declared.constants if isinstance(v, JITFunction))
+        text, file = self.source(functions)
+        arguments = ["--signature", ", ".join(declared.signature)]
+        for name, value in declared.constants:
+            arguments += ["--constexpr", f"{name}={literal(value)}"]
+        for name, value in declared.hints:
+            arguments += ["--hint", f"{name}={value}"]
+        for option in ("num_warps", "num_stages"):
+            if options.get(option):
+                arguments += ["--" + option.replace("_", "-"), str(options[option])]
+        if self.debug or options.get("debug"):
+            arguments.append("--debug")
+        arguments += _target(device)
+        descriptors = {p.name: len(v.block_shape) for p, v in zip(self.params, values) if hasattr(v, "block_shape")}
+        return CompiledKernel(_compile(self.__name__, text, file, arguments), device, self.arg_names, descriptors)
+
+
+def _device_of(values):
+    for value in values:
+        device = getattr(value, "device", None)
+        if device is not None and getattr(device, "type", "cpu") != "cpu":
+            return str(device)
+    return "cpu"
+
+
+def _stream():
+    import torch
+    # 1 is the driver's name for the legacy stream, which torch calls 0.
+    return torch.cuda.current_stream().cuda_stream or 1
+
+
+def _target(device):
+    if device == "cpu":
+        return ["--target", "cpu"]
+    import torch
+    if not device.startswith("cuda"):
+        raise InputError(f"kernels run on the CPU and on NVIDIA GPUs, an argument lies on {device}", "E0808", "DEVICE")
+    ptxas = _assembler()
+    return ["--target", "cuda", "--arch", "sm_%d%d" % torch.cuda.get_device_capability(device), *(["--ptxas", ptxas] if ptxas else [])]
+
+
+def _compile(name, text, file, arguments):
+    """The package, of the cache on disk where it is there."""
+    key = cache.key("kernel", name, text, arguments, _program.identity(), cache.machine())
+    data = cache.get(key)
+    if data is not None:
+        return data
+    with tempfile.TemporaryDirectory(prefix="neso-") as folder:
+        source, package = os.path.join(folder, "kernel.py"), os.path.join(folder, "kernel.neso")
+        with open(source, "w") as f:
+            f.write(text)
+        _program.run(["kernel", "compile", f"{source}:{name}", "-o", package, *arguments], names=[(source, file or name)])
+        with open(package, "rb") as f:
+            data = f.read()
+    cache.put(key, data)
+    return data
+
+
+def jit(fn=None, *, version=None, repr=None, launch_metadata=None, do_not_specialize=None, do_not_specialize_on_alignment=None, debug=None, noinline=None):
+    """Makes a function a kernel, as triton.jit does."""
+    def decorate(function):
+        return JITFunction(function, do_not_specialize, do_not_specialize_on_alignment, debug)
+    return decorate(fn) if fn is not None else decorate
+
+
+def constexpr_function(fn):
+    """A function that kernels may call with compile-time values; called by the host it is itself."""
+    return JITFunction(fn, constexpr=True)

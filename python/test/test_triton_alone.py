@@ -1,0 +1,216 @@
+"""Kernels without Triton, by Neso's own front end, on NumPy's arrays. Expected values are NumPy's."""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neso
+import neso.cache
+import neso.triton as triton
+import neso.triton.language as tl
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    patch = pytest.MonkeyPatch()
+    patch.setenv("NESO_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()
+
+
+SCALE = tl.constexpr(3)
+SHIFT: tl.constexpr = 0.5
+
+
+@triton.constexpr_function
+def half(n):
+    return n // 2
+
+
+@triton.jit
+def combined(a, b):
+    return a * SCALE + b
+
+
+@triton.jit
+def combine(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, combined(tl.load(x + i, mask=i < n), tl.load(y + i, mask=i < n)) + half(BLOCK), mask=i < n)
+
+
+@pytest.mark.parametrize("n", [1, 1000, 4096])
+def test_helpers_and_constants_come_along(n):
+    x, y, out = np.random.rand(n).astype("f4"), np.random.rand(n).astype("f4"), np.full(n + 8, 7, "f4")
+    kernel = combine[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n, BLOCK=256)
+    np.testing.assert_allclose(out[:n], x * 3 + y + 128, rtol=1e-6)
+    assert (out[n:] == 7).all() and half(10) == 5
+    # As in Triton, 1 is a constant.
+    assert kernel.letters == ("ppp" if n == 1 else "pppi")
+
+
+def test_specialisation_follows_the_arguments():
+    out = np.zeros(64, "f8")
+    x = np.arange(64, dtype="f8")
+    before = len(combine._compiled)
+    for n in (17, 18, 32, 48, 1 << 33):
+        combine[(1,)](x, x, out, n, BLOCK=64)
+        np.testing.assert_array_equal(out[:min(n, 64)], (x * 4 + 32)[:min(n, 64)])
+    # Whether 16 divides it, and whether it fits 32 bits.
+    assert len(combine._compiled) - before == 3
+    combine[(1,)](x[1:], x[1:], out[1:], 63, BLOCK=64)
+    np.testing.assert_array_equal(out[1:], (x * 4 + 32)[1:])
+    assert len(combine._compiled) - before == 4
+
+
+@triton.jit(do_not_specialize=["n"])
+def scaled(x, out, n, factor, negate, bias, BLOCK: tl.constexpr, DTYPE: tl.constexpr, KIND: tl.constexpr = "plain"):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i, mask=i < n).to(DTYPE) * factor + SHIFT
+    if KIND == "twice":
+        v *= 2
+    if negate:
+        v = -v
+    if bias is not None:
+        v += tl.load(bias + i, mask=i < n)
+    tl.store(out + i, v.to(out.dtype.element_ty), mask=i < n)
+
+
+def test_floats_flags_none_types_and_text():
+    x, out = np.arange(40, dtype="i4"), np.zeros(40, "f4")
+    scaled[(2,)](x, out, 40, 0.25, True, None, BLOCK=32, DTYPE=tl.float32)
+    np.testing.assert_allclose(out, -(x * 0.25 + 0.5))
+    scaled[(2,)](x, out, 1, 0.25, False, np.ones(40, "f4"), BLOCK=32, DTYPE=tl.float32, KIND="twice")
+    assert out[0] == 2 and out[1] == -0.75
+    kernel = scaled.warmup(x, out, 1, 0.25, False, None, BLOCK=32, DTYPE=tl.float32, grid=(1,))
+    assert "i" in kernel.letters
+
+
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def doubled(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if EVEN:
+        tl.store(out + i, tl.load(x + i) * 2)
+    else:
+        tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+
+def test_heuristics():
+    for n in (64, 50):
+        x, out = np.arange(64.0), np.zeros(64)
+        kernel = doubled[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n, BLOCK=32)
+        np.testing.assert_array_equal(out, np.where(np.arange(64) < n, x * 2, 0))
+        assert kernel.package
+
+
+@triton.autotune([triton.Config({"M": 16, "N": 16, "K": 16}), triton.Config({"M": 32, "N": 32, "K": 16}, num_warps=8)], key=["m", "n", "k"], reset_to_zero=["c"], cache_results=True)
+@triton.jit
+def added_product(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    i, j = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(1) * N + tl.arange(0, N)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for at in range(0, k, K):
+        p = at + tl.arange(0, K)
+        left = tl.load(a + i[:, None] * k + p[None, :], mask=(i[:, None] < m) & (p[None, :] < k), other=0.0)
+        right = tl.load(b + p[:, None] * n + j[None, :], mask=(p[:, None] < k) & (j[None, :] < n), other=0.0)
+        total = tl.dot(left, right, total)
+    tl.atomic_add(c + i[:, None] * n + j[None, :], total, mask=(i[:, None] < m) & (j[None, :] < n))
+
+
+def test_autotune_measures_and_keeps_what_it_found(monkeypatch):
+    a, b, c = np.random.rand(70, 50).astype("f4"), np.random.rand(50, 90).astype("f4"), np.zeros((70, 90), "f4")
+    grid = lambda meta: (triton.cdiv(70, meta["M"]), triton.cdiv(90, meta["N"]))  # noqa: E731
+    added_product[grid](a, b, c, 70, 90, 50)
+    # Measuring ran it many times; the tensor was put back.
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4)
+    best = added_product.best_config
+    assert best.kwargs["M"] in (16, 32) and len(added_product.configs_timings) == 2
+    added_product.cache.clear()
+    monkeypatch.setattr(added_product, "do_bench", lambda *a, **k: pytest.fail("measured again"))
+    added_product[grid](a, b, c, 70, 90, 50)
+    np.testing.assert_allclose(c, 2 * (a @ b), rtol=1e-4)
+    assert added_product.best_config is best
+
+
+@triton.jit
+def copied(source, out, M: tl.constexpr, N: tl.constexpr):
+    i, j = tl.program_id(0) * M, tl.program_id(1) * N
+    out.store([i, j], source.load([i, j]) + 1)
+
+
+def test_descriptors_made_on_the_host():
+    x, out = np.random.rand(20, 32)[:, :30], np.zeros((20, 32))
+    descriptor = triton.tools.TensorDescriptor
+    copied[(2, 2)](descriptor(x, [20, 30], [32, 1], [16, 16]), descriptor(out, [20, 30], [32, 1], [16, 16]), M=16, N=16)
+    np.testing.assert_array_equal(out[:, :30], x + 1)
+    assert (out[:, 30:] == 0).all()
+    with pytest.raises(ValueError, match="make it in the kernel"):
+        descriptor(x, [20, 30], [32, 1], [16, 16], padding="nan")
+
+
+@triton.jit
+def mistaken(x, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x + i, tl.no_such_function(i), mask=i < n)
+
+
+def test_failures_say_where():
+    x = np.zeros(8, "f4")
+    line = mistaken.src and next(i for i, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "no_such_function(i)" in text)
+    with pytest.raises(neso.CompileError, match=rf"test_triton_alone\.py:{line}.*\n?.*no_such_function"):
+        mistaken[(1,)](x, 8, BLOCK=8)
+    with pytest.raises(TypeError, match="misses the argument 'n'"):
+        mistaken[(1,)](x, BLOCK=8)
+    with pytest.raises(TypeError, match="has no argument 'block'"):
+        mistaken[(1,)](x, 8, block=8)
+    with pytest.raises(RuntimeError, match="launch it as"):
+        mistaken(x, 8, 8)
+    with pytest.raises(neso.InputError, match="'x' is str"):
+        mistaken[(1,)]("x", 8, BLOCK=8)
+    with pytest.raises(RuntimeError, match="has a meaning in kernels alone"):
+        tl.arange(0, 4)
+
+
+PROGRAM = """
+import numpy
+import neso.triton
+neso.triton.provide()
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+@triton.jit
+def bent(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, libdevice.asin(tl.load(x + i, mask=i < n)), mask=i < n)
+
+x, out = numpy.linspace(-1, 1, 100, dtype="f4"), numpy.zeros(100, "f4")
+bent[(triton.cdiv(100, 64),)](x, out, 100, BLOCK=64)
+numpy.testing.assert_allclose(out, numpy.arcsin(x), rtol=1e-5, atol=1e-6)
+assert triton.testing.do_bench(lambda: bent[(2,)](x, out, 100, BLOCK=64), warmup=1, rep=2) > 0
+import sys
+assert "torch" not in sys.modules and triton.__name__ == "neso.triton"
+print("done")
+"""
+
+
+def test_a_program_that_imports_triton_and_what_it_compiled_is_kept(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    run = lambda: subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True)  # noqa: E731
+    first = run()
+    assert first.stdout == "done\n", first.stderr
+    entries = neso.cache.info()["entries"]
+    assert run().stdout == "done\n" and neso.cache.info()["entries"] == entries
+
+
+def test_names_are_those_of_the_front_end():
+    known = set()
+    for path in (ROOT / "compiler/frontend/triton").glob("*.cpp"):
+        known |= set(re.findall(r'\{"tl\.((?:math\.)?\w+)",', path.read_text()))
+    known |= set(re.findall(r"^def ([a-z]\w*)", (ROOT / "kernels/std.py").read_text(), re.M))
+    plain = {n for n in known if "." not in n} - {"constexpr", "dtype", "_aggregate", "_unwrap_if_constexpr", "expect_zero", "sort_impl"}
+    assert plain == set(tl.FUNCTIONS) and {n[5:] for n in known if n.startswith("math.")} - {"abs"} == set(tl.MATH) - {"abs"}
