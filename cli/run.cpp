@@ -12,6 +12,7 @@ namespace {
 struct Options {
   SessionOptions session;
   std::string output, trace;
+  StepsOptions steps;
   bool strides = false, random = false;
 };
 
@@ -40,9 +41,13 @@ int run(Options o) {
   o.session.needInputs = !o.random;
   Trace trace;
   if (!o.trace.empty()) o.session.trace = &trace;
+  Steps steps(o.steps);
+  if (o.steps.wanted()) o.session.steps = &steps;
   Session session;
   if (Status s = session.open(o.session); !s) return report(s.error());
-  if (neso_status s = session.run(); s != NESO_OK) return report(s);
+  const neso_status status = session.run();
+  if (!steps.status()) return report(steps.status().error());
+  if (status != NESO_OK) return report(status);
 
   std::vector<HostTensor> results;
   std::map<std::string, std::string> metadata;
@@ -81,7 +86,12 @@ void declareRun(CLI::App &parent, Action &todo) {
   auto *random = app->add_flag("--random", o->random, "make the inputs at random, inside the exported ranges");
   app->add_option("--seed", o->session.seed, "of random inputs")->needs(random);
   app->add_option("--dim", o->session.dims, "a size of random inputs: s0=17")->needs(random)->allow_extra_args(false);
-  app->add_option("--trace", o->trace, "also write the run's steps and their times, as JSON that Perfetto opens");
+  auto *trace = app->add_option("--trace", o->trace, "also write the run's steps and their times, as JSON that Perfetto opens");
+  auto *show = app->add_flag("--steps", o->steps.show, "a line for each tensor that each step reads or writes")->excludes(trace);
+  auto *dump = app->add_option("--dump", o->steps.folder, "a folder that gets the tensors of each step as NUMBER_KERNEL.safetensors")->excludes(trace);
+  app->add_option("--filter", o->steps.filter, "of --steps and --dump: only steps whose kernel, or a tensor of which, this regular expression finds")
+      ->check([show, dump](const std::string &text) { return show->count() + dump->count() == 0 ? "it needs --steps or --dump" : badExpression(text); });
+  app->add_flag("--check-nan", o->session.checkNan, "end the run at the first step that makes a NaN, and name its kernel, lines and modules");
   app->add_flag("--strides", o->strides, "add the outputs' strides to the file's metadata");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 }

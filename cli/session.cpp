@@ -20,6 +20,8 @@ Status Session::open(SessionOptions &o) {
   options.threads = o.threads;
   o.device.apply(options);
   if (o.trace) o.trace->attach(options);
+  if (o.steps) o.steps->attach(options, *this);
+  options.check_nan = o.checkNan;
   if (neso_status s = neso_context_create(model(), &options, &context_); s != NESO_OK) return runtimeError(s);
   if (Status s = useWeights(o); !s) return s;
   views = tensorViews(inputs_);

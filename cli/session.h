@@ -8,6 +8,7 @@
 #include "device.h"
 #include "model_file.h"
 #include "neso/neso.h"
+#include "steps.h"
 #include "tensor_file.h"
 #include "trace.h"
 
@@ -24,6 +25,8 @@ struct SessionOptions {
   bool needInputs = false; // never random
   neso_check check = NESO_CHECK_ALL;
   Trace *trace = nullptr; // records the steps of the runs
+  Steps *steps = nullptr; // shows their values; not beside a trace
+  bool checkNan = false;
 };
 
 class Session {

@@ -2,6 +2,7 @@
 // hand.
 #include <elf.h>
 
+#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -62,7 +63,8 @@ protected:
       k.name = function + std::to_string(p.kernels.size());
       k.function = function;
       k.grid = {grid, 1, 1};
-      for (loops::BufferId b : buffers) k.args.emplace_back().buffer = b;
+      for (loops::BufferId b : buffers) k.args.emplace_back().buffer = b, k.args.back().read = true;
+      k.args.back().written = true, k.args.back().read = buffers.size() == 1;
       p.kernels.push_back(k);
       p.main.steps.push_back(plan::Launch{k.id});
     };
@@ -188,6 +190,59 @@ TEST_F(Cli, ARunIsTraced) {
   if (std::system("command -v python3 >/dev/null") == 0)
     EXPECT_EQ(std::system(("python3 -c 'import json; e = json.load(open(\"" + dir + "t.json\"))[\"traceEvents\"]; run = [x for x in e if x.get(\"cat\") == \"run\"][0]; "
                            "assert sum(x[\"dur\"] for x in e if x.get(\"cat\") == \"step\") <= run[\"dur\"] * 1.001 + 1'").c_str()), 0);
+}
+
+TEST_F(Cli, TheValuesOfEachStepAreShownAndKept) {
+  makePackage("m.neso");
+  makeInputs();
+  Outcome o = neso("run m.neso --input in.safetensors -o out.safetensors --steps --dump steps");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out, "0000_test_add0\n"
+                   "  reads       x  f32 [3]  1, 2, 3\n"
+                   "  reads       w  f32 [8]  1, 10, 10, 10, 10, 10, 10, 10\n"
+                   "  writes      y  f32 [3]  2, 12, 13\n"
+                   "0001_test_double1\n"
+                   "  updates     z  f32 [2]  10, 12\n"
+                   "0002_test_double2\n"
+                   "  updates     state  f32 [2]  2, 4\n");
+  auto first = load("steps/0000_test_add0.safetensors");
+  EXPECT_EQ(first["x"], (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(first["y"], (std::vector<float>{2, 12, 13}));
+  EXPECT_EQ(load("steps/0002_test_double2.safetensors")["state"], (std::vector<float>{2, 4}));
+  EXPECT_EQ(load("out.safetensors")["0"], (std::vector<float>{2, 12, 13}));
+  o = neso("run m.neso --input in.safetensors -o out.safetensors --steps --filter '^st'");
+  EXPECT_EQ(o.out, "0002_test_double2\n  updates     state  f32 [2]  2, 4\n") << o.err;
+  EXPECT_EQ(neso("run m.neso --input in.safetensors --filter x").code, 2);
+  o = neso("run m.neso --input in.safetensors --steps --filter '['");
+  EXPECT_EQ(o.code, 2) << o.err;
+  EXPECT_EQ(neso("run m.neso --input in.safetensors --steps --trace t.json").code, 2);
+  write("file", "");
+  o = neso("run m.neso --input in.safetensors -o out.safetensors --dump file/steps");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0801]: cannot write 'file/steps'"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, TheFirstNanIsNamedWithItsLineAndModule) {
+  const std::string goldens = std::string(NESO_SOURCE_DIR) + "/tests/goldens/";
+  std::vector<float> x(65, 1);
+  save("log.safetensors", {tensor("0", {5, 13}, x)});
+  const std::string log = "run " + goldens + "ops/unary/log.pt2 -o out.safetensors --check-nan --input ";
+  Outcome o = neso(log + "log.safetensors");
+  ASSERT_EQ(o.code, 0) << o.err;
+  x[17] = -1;
+  save("log.safetensors", {tensor("0", {5, 13}, x)});
+  o = neso(log + "log.safetensors");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0844]: kernel 'log_0' made a NaN: element 17 of 'log' (f32); it computes "), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("make_goldens.py:127 in log"), std::string::npos) << o.err;
+  // One that came with an input, in a model of modules.
+  x.assign(9 * 37, 1);
+  x[40] = NAN;
+  save("mlp.safetensors", {tensor("0", {9, 37}, x)});
+  o = neso("run " + goldens + "weights/mlp.pt2 -o out.safetensors --check-nan --input mlp.safetensors");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("; 'x', which it reads, holds NaN already, at element 40; it computes "), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find(" in linear (first)"), std::string::npos) << o.err;
 }
 
 TEST_F(Cli, ExplainSaysWhatACodeMeans) {

@@ -110,7 +110,7 @@ private:
       std::set<std::string> lines;
       std::string body;
       for (const loops::Node &n : k.nodes) {
-        for (const SourceLoc &loc : n.origins) lines.insert(loc.str());
+        for (const loops::Origin &origin : n.origins) lines.insert(origin.loc.str());
         body += loops::print(plan_.program, n);
       }
       std::string sources, decisions;

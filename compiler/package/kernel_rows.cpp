@@ -9,7 +9,7 @@ namespace neso {
 using flatbuffers::Offset;
 
 Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &function, size_t args, bool serial,
-                                    const std::vector<SourceLoc> &origins, Offset<fbs::LaunchChecks> checks) {
+                                    const std::vector<loops::Origin> &origins, Offset<fbs::LaunchChecks> checks) {
   std::vector<Offset<flatbuffers::String>> symbols;
   std::vector<fbs::KernelUsage> usage;
   const CompiledFunction *last = nullptr;
@@ -31,9 +31,10 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
   }
   if (contents_.code.empty()) note("there is no code");
   std::vector<Offset<fbs::SourceLine>> lines;
-  for (const SourceLoc &loc : origins) {
+  for (const auto &[loc, inModule] : origins) {
     auto file = fb_.CreateString(loc.file), context = fb_.CreateString(loc.context);
-    lines.push_back(fbs::CreateSourceLine(fb_, file, loc.line, context));
+    auto module = inModule.empty() ? 0 : fb_.CreateSharedString(inModule);
+    lines.push_back(fbs::CreateSourceLine(fb_, file, loc.line, context, module));
   }
   auto symbolRows = fb_.CreateVector(symbols);
   auto lineRows = fb_.CreateVector(lines);
@@ -75,12 +76,13 @@ Offset<fbs::LaunchChecks> KernelRows::checks(const LooseKernel &kernel) {
 }
 
 Offset<fbs::Kernel> KernelRows::row(const plan::Kernel &kernel) {
-  std::vector<SourceLoc> origins;
+  std::vector<loops::Origin> origins;
   for (const loops::Node &node : kernel.nodes)
-    for (const SourceLoc &loc : node.origins)
-      if (std::none_of(origins.begin(), origins.end(),
-                       [&](const SourceLoc &o) { return o.file == loc.file && o.line == loc.line; }))
-        origins.push_back(loc);
+    for (const loops::Origin &origin : node.origins)
+      if (std::none_of(origins.begin(), origins.end(), [&](const loops::Origin &o) {
+            return o.loc.file == origin.loc.file && o.loc.line == origin.loc.line && o.module == origin.module;
+          }))
+        origins.push_back(origin);
   return row(kernel.name, kernel.function, kernel.args.size(), kernel.serial, origins, 0);
 }
 

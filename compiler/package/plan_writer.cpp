@@ -31,6 +31,7 @@ private:
   Rows<fbs::Input> inputs();
   Offset<fbs::Output> output(size_t number, const plan::CallerOutput &out);
   std::vector<fbs::Buffer> buffers();
+  Rows<fbs::BufferNote> notes();
   Rows<fbs::Symbol> symbols();
 
   const PackageContents &contents_;
@@ -124,6 +125,40 @@ std::vector<fbs::Buffer> PlanWriter::buffers() {
   return rows;
 }
 
+/// What may be computed in every run: it fails for no sizes.
+static bool neverFails(Expr e) {
+  switch (e.kind()) {
+  case ExprKind::Const:
+  case ExprKind::Symbol: return true;
+  case ExprKind::Add:
+  case ExprKind::Mul:
+  case ExprKind::Min:
+  case ExprKind::Max: return std::all_of(e.operands().begin(), e.operands().end(), neverFails);
+  case ExprKind::FloorDiv:
+  case ExprKind::Mod: return neverFails(e.operands()[0]) && e.operands()[1].isConst() && !e.operands()[1].isConst(0);
+  default: return false;
+  }
+}
+
+Rows<fbs::BufferNote> PlanWriter::notes() {
+  std::vector<Offset<fbs::BufferNote>> rows;
+  auto plain = [&](Expr e) {
+    const std::vector<Symbol> symbols = symbolsOf(e);
+    return neverFails(e) && std::all_of(symbols.begin(), symbols.end(), [&](Symbol s) { return rows_.sizes.defined(s); });
+  };
+  for (const loops::Buffer &b : plan_->program.buffers) {
+    if (plan_->placements[b.id.index()].where == plan::Placement::Where::None) continue;
+    const bool known = !b.sizes.empty() && b.strides.size() == b.sizes.size() && std::all_of(b.sizes.begin(), b.sizes.end(), plain) &&
+                       std::all_of(b.strides.begin(), b.strides.end(), plain);
+    const Vec<int32_t> sizes = known ? rows_.slots(b.sizes) : 0;
+    const Vec<int32_t> strides = known && isStrided(b.sizes, b.strides) ? rows_.slots(b.strides) : 0;
+    const auto name = rows_.fb.CreateString(b.value.empty() ? b.name : b.value);
+    rows.push_back(fbs::CreateBufferNote(rows_.fb, name, sizes, strides));
+  }
+  for (const auto &[output, row] : rows_.copiedOutputs) rows.push_back(fbs::CreateBufferNote(rows_.fb, rows_.fb.CreateString(fmt::format("output {}", output))));
+  return rows_.fb.CreateVector(rows);
+}
+
 Rows<fbs::Symbol> PlanWriter::symbols() {
   std::vector<Offset<fbs::Symbol>> rows;
   const Facts &facts = plan_->program.facts;
@@ -143,6 +178,7 @@ void PlanWriter::emit() {
   Rows<fbs::Input> inputRows = 0;
   Rows<fbs::Constant> constantRows = 0;
   Rows<fbs::Symbol> symbolRows = 0;
+  Rows<fbs::BufferNote> noteRows = 0;
   Rows<fbs::SubPlan> subplans = 0;
   std::vector<Offset<fbs::Output>> outputs;
   std::vector<Offset<fbs::Guard>> guards;
@@ -151,7 +187,7 @@ void PlanWriter::emit() {
   std::vector<fbs::Buffer> bufferRows;
   flatbuffers::Offset<flatbuffers::String> inSpec, outSpec;
   if (plan_) {
-    StepRows steps(rows_, *plan_, contents_.caps.threadBlocks);
+    StepRows steps(rows_, *plan_);
     inputRows = inputs();
     for (size_t k = 0; k < plan_->outputs.size(); ++k) outputs.push_back(output(k, plan_->outputs[k]));
     constantRows = constants_.all();
@@ -159,6 +195,7 @@ void PlanWriter::emit() {
     symbolRows = symbols();
     subplans = steps.all(plan_->main);
     bufferRows = buffers();
+    noteRows = notes();
     for (const plan::Arena &a : plan_->arenas) arenas.push_back(fbs::CreateArena(fb, rows_.slot(a.bytes), a.late));
     for (const plan::Kernel &k : plan_->kernels)
       if (rows_.kernel(k.id) >= 0) kernels.push_back(kernels_.row(k));
@@ -180,7 +217,7 @@ void PlanWriter::emit() {
   fbs::FinishPlanBuffer(fb, fbs::CreatePlan(fb, NESO_PLAN_MAJOR, NESO_PLAN_MINOR, model, producer, finished.slotCount,
                                             slotConstants, program, &finished.ranges[0], guardRows, symbolRows,
                                             inputRows, outputRows, constantRows, arenaRows, bufferVector,
-                                            targetRows, kernelRows, subplans, inSpec, outSpec, metadataRows, weightFile));
+                                            targetRows, kernelRows, subplans, inSpec, outSpec, metadataRows, weightFile, noteRows));
 }
 
 /// Everything is emitted twice into the same slots: the first time only to learn which constants and expressions occur,

@@ -68,7 +68,7 @@ Offset<fbs::Launch> StepRows::launch(const plan::Kernel &kernel) {
   }
   auto library = kernel.product ? product(*kernel.product) : Offset<fbs::Product>();
   auto argRows = rows_.fb.CreateVectorOfStructs(args);
-  auto accessRow = access_ ? rows_.fb.CreateVector(access) : Vec<uint8_t>();
+  auto accessRow = rows_.fb.CreateVector(access);
   return fbs::CreateLaunch(rows_.fb, rows_.kernel(kernel.id), argRows, rows_.slot(kernel.grid[0]),
                            rows_.slot(kernel.grid[1]), rows_.slot(kernel.grid[2]), library, accessRow);
 }

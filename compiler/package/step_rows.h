@@ -8,9 +8,8 @@ namespace neso {
 
 class StepRows {
 public:
-  /// Borrows all. access: each launch says which of its arguments it reads and writes, for devices that run launches side
-  /// by side.
-  StepRows(RowNumbers &rows, const plan::Plan &plan, bool access) : rows_(rows), plan_(plan), access_(access) {}
+  /// Borrows both.
+  StepRows(RowNumbers &rows, const plan::Plan &plan) : rows_(rows), plan_(plan) {}
 
   /// The region and those inside it: each is a sub-plan, whose number is greater than that of the one around it.
   Rows<fbs::SubPlan> all(const plan::Region &region);
@@ -33,7 +32,6 @@ private:
 
   RowNumbers &rows_;
   const plan::Plan &plan_;
-  bool access_;
   std::vector<flatbuffers::Offset<fbs::SubPlan>> subplans_;
 };
 

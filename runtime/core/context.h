@@ -28,6 +28,7 @@ struct neso_context {
   neso_rt::array<neso_rt::event *> marks;
   neso_rt::weight_pin weights;
   neso_rt::lent_memory *lent = nullptr; // what neso_context_allocate gave
+  int64_t step_shape[2 * neso_rt::kMaxRank] = {}; // sizes and strides of the tensor that neso_context_step_argument gave last
 
   neso_context() = default;
   neso_context(const neso_context &) = delete;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "core/model.h"
+#include "core/sight.h"
 #include "core/sizes.h"
 
 using namespace neso_rt;
@@ -92,8 +93,7 @@ const char *neso_model_kernel_source(const neso_model *m, int32_t kernel, int32_
   if (!source || !inside(line, source->size())) return nullptr;
   const fbs::SourceLine *row = source->Get(uint32_t(line));
   static thread_local char line_text[512];
-  snprintf(line_text, sizeof line_text, "%s:%d%s%s", text(row->file()), row->line(), row->function() ? " in " : "",
-           text(row->function()));
+  describe_source(row, line_text, sizeof line_text);
   return line_text;
 }
 

@@ -140,6 +140,14 @@ neso_status plan::read_buffers() {
     NESO_TRY(slot_or_none(b.offset(), "a buffer"));
     NESO_TRY(slot(b.bytes(), "a buffer"));
   }
+  for (uint32_t i = 0; i < count(root->buffer_notes()); ++i) {
+    const fbs::BufferNote *shape = root->buffer_notes()->Get(i);
+    const span<int32_t> sizes = numbers(shape->sizes()), strides = numbers(shape->strides());
+    if (sizes.size > kMaxRank || (strides.present && strides.size != sizes.size))
+      return fail(NESO_PACKAGE_MALFORMED, "buffer %u has an impossible shape", i);
+    NESO_TRY(slots(sizes, "a buffer's shape"));
+    NESO_TRY(slots(strides, "a buffer's shape"));
+  }
   return NESO_OK;
 }
 

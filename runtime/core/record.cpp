@@ -3,11 +3,20 @@
 
 using namespace neso_rt;
 
+neso_status walker::run() {
+  if (__builtin_expect(options_->on_range == nullptr, 1)) return run_steps();
+  options_->on_range(options_->on_range_user, "run", 1);
+  const neso_status status = run_steps();
+  options_->on_range(options_->on_range_user, "run", 0);
+  return status;
+}
+
 // Runs the steps: as the graph that was recorded for these sizes and addresses, or one by one. Plans whose sizes come
 // up while they run, and contexts that are watched step by step, never have graphs.
-neso_status walker::run() {
+neso_status walker::run_steps() {
   steps_done = 0;
-  if (!graphs_.enabled() || graphs_.off() || program_->has_late_sizes || options_->on_step || options_->time_steps)
+  if (options_->check_nan) NESO_TRY(nans_.begin_run());
+  if (!graphs_.enabled() || graphs_.off() || program_->has_late_sizes || watched() || options_->time_steps)
     return walk(0);
   if (binding_->moved) last_graph_ = nullptr;
   if (!last_graph_) {

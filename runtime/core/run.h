@@ -3,13 +3,14 @@
 #pragma once
 #include "core/binding.h"
 #include "core/graphs.h"
+#include "core/sight.h"
 #include "core/streams.h"
 
 namespace neso_rt {
 
 class walker {
 public:
-  /// All borrowed, as long as it lives. Of the options: on_step, time_steps, cuda_graphs.
+  /// All borrowed, as long as it lives. Of the options: on_step, on_range, check_nan, time_steps, cuda_graphs.
   neso_status start(const plan &program, queue *q, binding *b, const neso_context_options &options);
   /// Frees what it has of the device.
   void release();
@@ -22,6 +23,8 @@ public:
            step_marks_[size_t(step) + 1];
   }
   neso_status step_elapsed(int64_t step, double *out_ms) const;
+  /// Inside on_step: the step that it is about; nullptr outside.
+  const step *shown() const { return shown_; }
 
   int64_t steps_done = 0;
   int graphs_kept() const { return graphs_.kept(); }
@@ -29,19 +32,24 @@ public:
   int32_t graph_streams() const { return graph_streams_; }
 
 private:
+  /// Each step is waited for.
+  bool watched() const { return options_->on_step || options_->check_nan; }
   // walk.cpp
   neso_status walk(int32_t subplan);
   neso_status run_step(const step &s);
+  neso_status do_step(const step &s);
   neso_status launch(const step &s, int32_t number);
   neso_status copy(const fbs::Copy *row);
   neso_status load_scalar(const fbs::LoadScalar *row);
   neso_status notify(const step &s, int32_t subplan, int64_t index, bool after);
   neso_status wait_for_step(const step &s);
+  neso_status walk_watched(const step &s, int32_t subplan, int64_t index);
   // product.cpp
   neso_status multiply(const step &s, bool *out_done);
   neso_status place_matrix(const fbs::Matrix *row, int64_t rows, int64_t columns, int64_t batch, fbs::DType type,
                            device_matrix *out) const;
   // record.cpp
+  neso_status run_steps();
   neso_status record();
   neso_status walk_side_by_side();
   neso_status order_steps(stream_order *order) const;
@@ -59,6 +67,8 @@ private:
   array<int64_t> graph_key_;
   array<event *> signals_; // of recorded steps that others wait for
   int32_t graph_streams_ = 0;
+  const step *shown_ = nullptr;
+  nan_check nans_;
 };
 
 } // namespace neso_rt

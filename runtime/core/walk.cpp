@@ -82,6 +82,7 @@ neso_status walker::start(const plan &program, queue *q, binding *b, const neso_
   options_ = &options;
   if (options.time_steps && program.subplans.size())
     NESO_TRY(step_marks_.resize(size_t(program.subplans[0].end - program.subplans[0].begin) + 1));
+  if (options.check_nan) NESO_TRY(nans_.start(program, q, b));
   NESO_TRY(graph_key_.resize(b->bound_sizes.size() + b->addresses.size()));
   const int limit = options.cuda_graphs ? options.cuda_graphs : kGraphs;
   return graphs_.start(q->records ? limit : 0, graph_key_.size());
@@ -165,11 +166,23 @@ neso_status walker::notify(const step &s, int32_t subplan, int64_t index, bool a
     event.kernel = program_->kernels[s.a].name;
     for (int i = 0; i < 3; ++i) event.grid[i] = uint32_t(binding_->slots[s.grid[i]]);
   }
-  if (options_->on_step(options_->on_step_user, &event) == 0) return NESO_OK;
+  shown_ = &s;
+  const int answer = options_->on_step(options_->on_step_user, &event);
+  shown_ = nullptr;
+  if (answer == 0) return NESO_OK;
   return fail(NESO_CANCELLED, "the caller ended the run at step %lld", ll(index));
 }
 
 neso_status walker::run_step(const step &s) {
+  if (__builtin_expect(options_->on_range == nullptr, 1)) return do_step(s);
+  const char *name = s.kind == fbs::Step::Launch ? program_->kernels[size_t(s.a)].name : what(s.kind);
+  options_->on_range(options_->on_range_user, name, 1);
+  const neso_status status = do_step(s);
+  options_->on_range(options_->on_range_user, name, 0);
+  return status;
+}
+
+neso_status walker::do_step(const step &s) {
   switch (s.kind) {
   case fbs::Step::Launch: return launch(s, int32_t(&s - program_->steps.data()));
   case fbs::Step::EvalSizes: {
@@ -210,19 +223,28 @@ neso_status walker::step_elapsed(int64_t step, double *out_ms) const {
   return queue_->table->elapsed(queue_, step_marks_[size_t(step)], step_marks_[size_t(step) + 1], out_ms);
 }
 
+neso_status walker::walk_watched(const step &s, int32_t subplan, int64_t index) {
+  if (options_->on_step) NESO_TRY(notify(s, subplan, index, false));
+  if (options_->check_nan) NESO_TRY(nans_.before(s));
+  NESO_TRY(run_step(s));
+  NESO_TRY(wait_for_step(s));
+  if (options_->check_nan) NESO_TRY(nans_.after(s));
+  return options_->on_step ? notify(s, subplan, index, true) : NESO_OK;
+}
+
 neso_status walker::walk(int32_t subplan) {
   const step_range range = program_->subplans[subplan];
   const step *all = program_->steps.data();
-  const bool watched = __builtin_expect(options_->on_step != nullptr, 0),
+  const bool watched = __builtin_expect(this->watched(), 0),
              marked = __builtin_expect(options_->time_steps != 0, 0) && subplan == 0;
   for (int32_t i = range.begin; i < range.end; ++i) {
     ++steps_done;
     // The mark of a step says that it begins, the last that all have ended.
     if (marked) NESO_TRY(queue_->table->mark(queue_, &step_marks_[size_t(i - range.begin)], true));
-    if (watched) NESO_TRY(notify(all[i], subplan, i - range.begin, false));
-    NESO_TRY(run_step(all[i]));
-    if (watched) NESO_TRY(wait_for_step(all[i]));
-    if (watched) NESO_TRY(notify(all[i], subplan, i - range.begin, true));
+    if (watched)
+      NESO_TRY(walk_watched(all[i], subplan, i - range.begin));
+    else
+      NESO_TRY(run_step(all[i]));
   }
   if (!marked) return NESO_OK;
   timed_ = true;

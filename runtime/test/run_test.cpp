@@ -1,5 +1,7 @@
 // Runs of plans made by hand: sizes, layouts, checks, aliasing, mutation, control flow. Expected values are worked out
 // by hand.
+#include <cmath>
+
 #include "test/harness.h"
 
 using namespace neso_test;
@@ -445,6 +447,71 @@ TEST(Run, WatchingBeginsAndEndsBetweenRuns) {
   ASSERT_EQ(m.run({x.t}, out), NESO_OK);
   EXPECT_EQ(seen, 4);
   EXPECT_STATUS(neso_context_watch(nullptr, count, nullptr), NESO_INVALID_ARGUMENT, "needs a context");
+}
+
+namespace {
+// What on_step was told of the tensors of each step behind it.
+struct SeenSteps {
+  neso_context *context = nullptr;
+  std::vector<std::string> lines;
+};
+int seeStep(void *user, const neso_step_event *e) {
+  auto *seen = static_cast<SeenSteps *>(user);
+  if (!e->after) return 0;
+  neso_step_argument a;
+  for (int32_t i = 0; neso_context_step_argument(seen->context, i, &a) == NESO_OK; ++i) {
+    std::string line = std::string(e->kernel) + (a.read ? " reads" : "") + (a.written ? " writes" : "");
+    for (int64_t n = 0; n < a.tensor.sizes[0]; ++n) line += " " + std::to_string(int(static_cast<float *>(a.tensor.data)[n]));
+    seen->lines.push_back(line);
+  }
+  return 0;
+}
+} // namespace
+
+TEST(Run, TheTensorsOfAStepCanBeLookedAt) {
+  SeenSteps seen;
+  neso_context_options o{};
+  o.on_step_user = &seen;
+  o.on_step = seeStep;
+  Loaded m(addThenDouble().package(), 1, &o);
+  seen.context = m.context;
+  Tensor x({3}, {1, 2, 3});
+  std::vector<neso_tensor> out(1);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK);
+  // A package that does not say what launches read and write.
+  ASSERT_EQ(seen.lines.size(), 4u);
+  EXPECT_EQ(seen.lines[0], "test_add reads writes 1 2 3");
+  EXPECT_EQ(seen.lines[2], "test_add reads writes 2 3 4");
+  EXPECT_EQ(seen.lines[3], "test_double reads writes 4 6 8");
+  neso_step_argument a;
+  EXPECT_STATUS(neso_context_step_argument(m.context, 0, &a), NESO_INVALID_ARGUMENT, "outside of on_step");
+}
+
+TEST(Run, TheFirstStepThatMakesANanIsNamed) {
+  neso_context_options o{};
+  o.check_nan = 1;
+  Loaded m(addThenDouble().package(), 1, &o);
+  Tensor x({3}, {1, 2, 3});
+  std::vector<neso_tensor> out(1);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+  EXPECT_EQ(floats(out[0], 3), (std::vector<float>{4, 6, 8}));
+  x.data[1] = NAN;
+  EXPECT_STATUS(m.run({x.t}, out), NESO_NAN_FOUND, "kernel 'test_add' made a NaN: element 1 of ");
+  // The context is usable afterwards.
+  x.data[1] = INFINITY;
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK) << neso_error_text();
+}
+
+TEST(Run, RangesSurroundStepsAndRuns) {
+  std::string seen;
+  neso_context_options o{};
+  o.on_range_user = &seen;
+  o.on_range = [](void *user, const char *name, int begin) { *static_cast<std::string *>(user) += (begin ? " <" : " >") + std::string(name); };
+  Loaded m(addThenDouble().package(), 1, &o);
+  Tensor x({3}, {1, 2, 3});
+  std::vector<neso_tensor> out(1);
+  ASSERT_EQ(m.run({x.t}, out), NESO_OK);
+  EXPECT_EQ(seen, " <run <test_add >test_add <test_double >test_double >run");
 }
 
 TEST(Run, KernelsOfAPackageAreLaunchedByName) {

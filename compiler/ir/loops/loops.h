@@ -40,6 +40,9 @@ struct Buffer {
   int64_t index = -1;
   /// An Input or Constant that some node writes (in-place semantics reach the caller or the next run).
   bool mutated = false;
+  /// For people: the value of the model that a Temp was made for, and its sizes and strides as they lie here; empty: unknown.
+  std::string value = {};
+  std::vector<Expr> sizes = {}, strides = {};
 };
 
 /// Elements put into another order: `elements` of them, zero where no piece writes (order.h).

@@ -285,6 +285,12 @@ struct RegionSpec {
 struct NodeTag;
 using NodeId = Id<NodeTag>;
 
+/// Where in the model something was written: the line, and the dotted path of the nn.Module that it ran in ("layers.0.attn").
+struct Origin {
+  SourceLoc loc;
+  std::string module;
+};
+
 struct Node {
   /// In the order of Spec.
   enum class Kind : uint8_t {
@@ -304,8 +310,7 @@ struct Node {
   NodeId id;
   /// Of the graph node(s) it came from, for people.
   std::string name;
-  /// Source lines of the model.
-  std::vector<SourceLoc> origins;
+  std::vector<Origin> origins;
   /// i0 in [0, ranges[0]), …; r0 in [0, reduceRanges[0]), ….
   std::vector<Expr> ranges, reduceRanges;
   Spec spec;

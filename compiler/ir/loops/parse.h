@@ -1,7 +1,7 @@
 // Reads the text that print() writes: the other half of `--emit loops`.
 //
 // What the text does not say is not there afterwards: bytes of weights (Constant::data), lines of the model
-// (Node::origins), and what runs a user's kernel in the interpreter (UserKernelSpec::reference).
+// (Node::origins), the values that buffers were made for (Buffer::value), and what runs a user's kernel in the interpreter (UserKernelSpec::reference).
 #pragma once
 #include <string_view>
 

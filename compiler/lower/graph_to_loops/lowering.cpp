@@ -95,6 +95,7 @@ BufferId Lowering::addTemp(DType t, Expr elements) {
   b.name = "t" + std::to_string(b.id.value);
   b.dtype = t;
   b.elements = facts.simplify(elements);
+  if (current) b.value = current->name;
   program.buffers.push_back(std::move(b));
   return program.buffers.back().id;
 }
@@ -104,6 +105,8 @@ Strided Lowering::allocate(DType t, const Sizes &sizes, const std::vector<int> &
   w.dtype = t;
   w.strides = denseStrides(sizes, order);
   w.buffer = addTemp(t, product(sizes));
+  loops::Buffer &b = program.buffer(w.buffer);
+  b.sizes = sizes, b.strides = w.strides;
   return w;
 }
 
@@ -178,7 +181,7 @@ void Lowering::addNode(Node::Spec spec, Sizes ranges, Sizes reduceRanges) {
   n.spec = std::move(spec), n.ranges = std::move(ranges), n.reduceRanges = std::move(reduceRanges);
   if (current) {
     n.name = current->name;
-    n.origins.push_back(current->loc);
+    n.origins.push_back({current->loc, current->module});
   }
   program.nodes.push_back(std::move(n));
 }

@@ -173,6 +173,8 @@ void Tensor::realizeWith(const Sizes &strides) const {
     return;
   }
   Strided w{ctx.addTemp(impl_->dtype, extent), impl_->dtype, strides, 0};
+  loops::Buffer &buffer = ctx.program.buffer(w.buffer);
+  buffer.sizes = impl_->sizes, buffer.strides = strides;
   ctx.store(*this, w);
   impl_->where = w;
   impl_->fn = nullptr;

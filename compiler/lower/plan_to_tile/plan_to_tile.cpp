@@ -96,7 +96,7 @@ private:
   Status buildKernel(const plan::Kernel &kernel, ModuleOp module) {
     SourceLoc where;
     for (const Node &n : kernel.nodes)
-      if (!n.origins.empty() && where.file.empty()) where = n.origins.front();
+      if (!n.origins.empty() && where.file.empty()) where = n.origins.front().loc;
     Working at("kernel", kernel.name, &where);
     if (kernel.kind == Node::Kind::UserKernel) return placeUserKernel(kernel, module);
     const KernelTiling &tiling = tilings_[kernel.id.index()];

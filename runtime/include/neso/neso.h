@@ -193,7 +193,8 @@ typedef struct neso_kernel_info {
 } neso_kernel_info;
 NESO_API int32_t neso_model_kernel_count(const neso_model *model);
 NESO_API neso_status neso_model_kernel(const neso_model *model, int32_t index, neso_kernel_info *out_info);
-/* Line `line` of the sources that a kernel computes: "model.py:12 in forward". Valid until this thread's next call;
+/* Line `line` of the sources that a kernel computes: "model.py:12 in relu (layers.0)", with the
+ * node of the graph and the module that it ran in. Valid until this thread's next call;
  * NULL past the last. */
 NESO_API const char *neso_model_kernel_source(const neso_model *model, int32_t kernel, int32_t line);
 
@@ -255,7 +256,7 @@ typedef struct neso_context neso_context;
  * same i run at once. n is at most the context's `threads`. */
 typedef void (*neso_parallel_for)(void *user, int n, void (*body)(void *data, int i), void *data);
 
-/* One step of a run, for profilers and debuggers. */
+/* One step of a run, for profilers and debuggers. What it reads and writes: neso_context_step_argument. */
 typedef struct neso_step_event {
   int64_t step; /* number of the step in its sub-plan */
   int32_t subplan;
@@ -305,6 +306,15 @@ typedef struct neso_context_options {
    * ends the run with NESO_OUT_OF_MEMORY. Called on the thread of the run, which must not use the context meanwhile. */
   int (*output)(void *user, int32_t index, neso_tensor *out);
   void *output_user;
+  /* Not 0: what each step writes is looked at before the next one, and the first NaN ends the run with NESO_NAN_FOUND, whose text names
+   * kernel, element, lines of the model and modules. Memory is zeroed before a step writes it for the first time, so that no remains of
+   * others are taken for its results; a mutated input or buffer that holds NaN when the run begins to write it is left out. For debugging:
+   * every step is waited for. */
+  int32_t check_nan;
+  /* Called where the work of a step begins and ends to be queued, and of the run ("run") around them, never waiting for it: ranges for a
+   * profiler, NVTX's for one. A run that is one launch of a CUDA graph has no steps. NULL: no cost. */
+  void (*on_range)(void *user, const char *name, int begin);
+  void *on_range_user;
 } neso_context_options;
 
 /* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it.
@@ -376,6 +386,15 @@ typedef struct neso_step_time {
 /* What step number `step` of the model took in the last run, which must be finished; steps of branches and loops count to the step that runs
  * them. NESO_INVALID_ARGUMENT without time_steps, before a run, and for a step that does not exist. */
 NESO_API neso_status neso_context_step_time(neso_context *context, int64_t step, neso_step_time *out_time);
+
+typedef struct neso_step_argument {
+  const char *name;      /* of the value, as the model has it; the model's own string */
+  int32_t read, written; /* by the step; both are set where it is not known */
+  neso_tensor tensor;    /* on the context's device; flat where its shape is not known, data NULL where its memory is not */
+} neso_step_argument;
+/* Inside on_step: tensor `index` of those that the step reads or writes. Its elements may be copied by neso_tensor_copy: behind the step
+ * they are its results. Valid until the next call. NESO_INVALID_ARGUMENT past the last, and outside of on_step. */
+NESO_API neso_status neso_context_step_argument(neso_context *context, int32_t index, neso_step_argument *out_argument);
 
 typedef struct neso_device_stats {
   size_t constant_bytes;   /* on the device, shared by the model's contexts there */
