@@ -139,6 +139,118 @@ def updated_twice(m, x):
     return F.layer_norm(y, (6,)), torch.softmax(m.a, 1)
 
 
+def position(size, count=None):
+    """Different positions in [0, size), one by default."""
+    return lambda: torch.randperm(size)[:count or 1]
+
+
+def row_put(m, x, at):
+    m.k[:, :, at] = x
+    m.v[:, :, at] = x * 2
+    return torch.softmax(x @ m.k.mT, -1) @ m.v
+
+
+def row_at_number(m, x, at):
+    i = at.item()
+    torch._check(i >= 0)
+    torch._check(i < 6)
+    m.a[i] = x
+    m.a[:, 1] = 3
+    return m.a.sum(0)
+
+
+def old_rows_read(m, x, at):
+    """What the update replaces is read behind it: as a copy, as a part, and computed."""
+    old, part, computed = m.a.clone(), m.a[0], m.a[1] * 2
+    m.a[at] = x
+    return old.sum() + m.a.sum(), part + 0, computed, m.a[0] - part
+
+
+def rows_of_itself(m, at, other):
+    m.a[at] = m.a[other] * 2
+    m.a[0] = m.a[1]
+    m.a[1:3] = m.a[3:5]
+    m.a[:, 2] = m.a[:, 1] + m.a[:, 0]
+    return m.a * 1
+
+
+def by_column(m, x, at):
+    m.a.t()[at] = x
+    m.a.t()[0] = 2
+    m.a[::2, 1:3] = 7
+    m.a[-1] = m.a[0]
+    return m.a.sum(1)
+
+
+def functional_put(m, x, at):
+    """Nothing here may change a buffer before its own update."""
+    y = torch.index_put(m.k, (at,), x)
+    z = torch.index_copy(m.v, 0, at, x)
+    m.k.add_(1)
+    m.v.sub_(1)
+    return y, z + m.v, m.k.sum()
+
+
+def functional_of_weight(m, x, at):
+    m.k[at] = x
+    y = m.v.index_copy(0, at, x)
+    return y.sum(0), m.v * 2
+
+
+def scattered(m, x, at):
+    m.k.scatter_(0, at.unsqueeze(1).expand(-1, 4), x)
+    m.v.scatter_add_(0, at.unsqueeze(1).expand(-1, 4), x)
+    m.v.index_add_(0, at, x, alpha=2)
+    m.k.index_fill_(0, at[:1], 5)
+    m.w.scatter_reduce_(0, at.unsqueeze(1).expand(-1, 4), x, "amax", include_self=False)
+    m.w.index_put_((at[:1],), x[:1], accumulate=True)
+    return m.k + m.v * m.w
+
+
+def repeated_adds(m, x):
+    at = torch.tensor([1, 1, 3, 1])
+    m.a.index_put_((at,), x, accumulate=True)
+    return m.a.exp()
+
+
+def rows_of_input(m, x, y, at):
+    x[at] = y
+    x[:, 0].add_(1)
+    m.a.add_(1)
+    return x.sum() + y
+
+
+def two_updates(m, x, at, y, other):
+    m.a[at] = x
+    between = m.a.sum(0)
+    m.a[other] = y
+    return between, m.a.sum(0), m.a
+
+
+def before_attention(m, x):
+    """The scores read the cache as it was, the result follows the update."""
+    scores = x @ m.k.mT
+    m.k[:, 2] = 1
+    first = torch.softmax(scores * 0.5, -1) @ m.v
+    m.v[:, 0] = 0
+    return first, torch.softmax(x @ m.k.mT, -1) @ m.v
+
+
+def of_expanded(m, x, at):
+    """A view in which elements share memory."""
+    wide = m.a.expand(3, 4)
+    y = wide.index_copy(0, at, x)
+    m.a.mul_(2)
+    return y, wide + x.sum(0)
+
+
+def in_branch(m, x, at):
+    m.a[at] = x
+    y = torch.cond(x.sum() > 0, lambda a, x: a[0] + x[0], lambda a, x: a[1] - x[0], (m.a.clone(), x))
+    m.a[0] = y
+    return m.a.sum(0)
+
+
 EXPORT = ("export",)
 
 CASES = [
@@ -166,6 +278,22 @@ CASES = [
     Case("instance_statistics", parts(lambda: torch.ones(2, 3), lambda c: c[0], lambda c: c[1]), instance_statistics, normal(4, 3, 5)),
     Case("input_and_buffer", one(lambda: torch.randn(6, 4).t()), input_and_buffer, lambda: torch.randn(6, 4).t(), normal(4, 6)),
     Case("updated_twice", one(lambda: torch.randn(4, 6)), updated_twice, normal(4, 6)),
+    Case("row_put", parts(lambda: torch.randn(2, 1, 2, 6, 4), lambda c: c[0].clone(), lambda c: c[1].clone()), row_put, normal(1, 2, 1, 4), position(6)),
+    Case("row_put_shared", parts(lambda: torch.randn(2, 1, 2, 6, 4), lambda c: c[0], lambda c: c[1]), row_put, normal(1, 2, 1, 4), position(6)),
+    Case("row_at_number", one(lambda: torch.randn(6, 4)), row_at_number, normal(4), lambda: torch.randint(0, 6, ())),
+    Case("old_rows_read", one(lambda: torch.randn(6, 4)), old_rows_read, normal(2, 4), position(6, 2)),
+    Case("rows_of_itself", one(lambda: torch.randn(6, 4)), rows_of_itself, position(6, 2), position(6, 2)),
+    Case("by_column", one(lambda: torch.randn(6, 4)), by_column, normal(2, 6), position(4, 2)),
+    Case("functional_put", parts(lambda: torch.randn(2, 6, 4), lambda c: c[0].clone(), lambda c: c[1].clone()), functional_put, normal(2, 4), position(6, 2)),
+    Case("functional_of_weight", parts(lambda: torch.randn(2, 6, 4), lambda c: c[0], lambda c: c[1]), functional_of_weight, normal(2, 4), position(6, 2)),
+    Case("scattered", parts(lambda: torch.randn(3, 6, 4), lambda c: c[0].clone(), lambda c: c[1].clone(), lambda c: c[2].clone()), scattered, normal(2, 4), position(6, 2)),
+    Case("repeated_adds", one(lambda: torch.randn(6, 4)), repeated_adds, normal(4, 4)),
+    Case("repeated_adds_half", one(lambda: torch.randn(6, 4).to(torch.bfloat16)), repeated_adds, normal(4, 4, dtype=torch.bfloat16)),
+    Case("rows_of_input", one(lambda: torch.randn(1)), rows_of_input, normal(6, 4), normal(2, 4), position(6, 2)),
+    Case("two_updates", one(lambda: torch.randn(6, 4)), two_updates, normal(2, 4), position(6, 2), normal(1, 4), position(6)),
+    Case("before_attention", parts(lambda: torch.randn(2, 2, 6, 4), lambda c: c[0].clone(), lambda c: c[1].clone()), before_attention, normal(2, 3, 4)),
+    Case("of_expanded", one(lambda: torch.randn(1, 4)), of_expanded, normal(2, 4), position(3, 2)),
+    Case("in_branch", one(lambda: torch.randn(6, 4)), in_branch, normal(2, 4), position(6, 2)),
     Case("dynamic", one(lambda: torch.randn(6, 4).t()), lambda m, x: (m.a.add_(x.sum(0)), x * m.a)[1], lambda: torch.randn(int(torch.randint(2, 9, ())), 4, 6),
          dynamic={"inputs": ({0: torch.export.Dim("rows", min=1, max=64)},)}),
 ]

@@ -62,6 +62,12 @@ InPlace::InPlace(const graph::Graph &graph, std::set<int32_t> returned, size_t f
   }
 }
 
+void InPlace::readAt(ValueId id, const Node &node) {
+  std::vector<size_t> &all = readers_[id.value];
+  const size_t at = static_cast<size_t>(&node - graph_.nodes.data());
+  all.insert(std::upper_bound(all.begin(), all.end(), at), at);
+}
+
 void InPlace::begin(const Node &node) {
   node_ = &node;
   at_ = static_cast<size_t>(&node - graph_.nodes.data());
@@ -230,9 +236,33 @@ std::optional<Strided> InPlace::place(Lowering &ctx, size_t i, Values &values, s
     if (y.asStrided() && meets(ctx, y, region)) return blocked("argument '" + node_->argNames[j] + "' overlaps it");
   }
 
+  if (!isOurs(ctx, region)) return blocked("a tensor that the model does not change lies there too");
+  // A copy reads and writes each element once; where the memory is the caller's or the model's the way back is saved as well.
+  const Expr copyBytes = extentOf(type.sizes, type.strides, ctx.facts) * Expr(itemSize(type.dtype));
+  std::string saved;
+  if (!release(ctx, region, result < results.size() ? results[result] : ValueId(), Tensor::strided(ctx, type.dtype, type.sizes, *s),
+               ctx.facts.simplify(copyBytes), values, saved))
+    return blocked(saved);
+  why = "writes " + graph_.value(id).name + " in place" + saved;
+  written_.push_back(std::move(region));
+  return s;
+}
+
+/// No tensor of the model that stays as it is meets the region.
+bool InPlace::isOurs(const Lowering &ctx, const Region &region) const {
+  return std::all_of(kept_.begin(), kept_.end(), [&](const Region &k) {
+    return k.where.buffer != region.where.buffer ||
+           (k.where.dtype == region.where.dtype && provablyApart(k.sizes, k.where, region.sizes, region.where, ctx.facts));
+  });
+}
+
+/// Brings what is still needed of the region's old content into safety, if that costs less than the copy of `copyBytes` that is saved; `why`
+/// then says what was. `whole`: what `result` will be.
+bool InPlace::release(Lowering &ctx, const Region &region, ValueId result, const Tensor &whole, Expr copyBytes, Values &values,
+                      std::string &why) {
   std::set<std::pair<size_t, int32_t>> absorbed = absorbed_;
   std::unordered_map<int32_t, Tensor> coming = coming_;
-  if (result < results.size()) absorb(ctx, results[result], Tensor::strided(ctx, type.dtype, type.sizes, *s), values);
+  if (result.valid()) absorb(ctx, result, whole, values);
   std::vector<int32_t> late;
   Expr lateBytes = 0;
   std::set<const void *> counted;
@@ -246,21 +276,54 @@ std::optional<Strided> InPlace::place(Lowering &ctx, size_t i, Values &values, s
     if (counted.insert(y.key()).second) lateBytes = lateBytes + y.numel() * Expr(itemSize(y.dtype()));
   }
   std::sort(late.begin(), late.end());
-  // A copy reads and writes each element once; where the memory is the caller's or the model's the way back is saved as
-  // well. A value that is computed early is written, and can no more be fused into who reads it.
-  Expr copyBytes = ctx.facts.simplify(extentOf(type.sizes, type.strides, ctx.facts) * Expr(itemSize(type.dtype)));
-  Expr worth = buffer.kind == loops::Buffer::Kind::Temp ? lateBytes * Expr(2) : lateBytes;
+  // A value that is computed early is written, and can no more be fused into who reads it.
+  const bool temp = ctx.program.buffer(region.where.buffer).kind == loops::Buffer::Kind::Temp;
+  Expr worth = temp ? lateBytes * Expr(2) : lateBytes;
   bool complex = std::any_of(late.begin(), late.end(), [&](int32_t v) { return values.at(v).isComplex(); });
   if (!late.empty() && (complex || !ctx.facts.provablyLessEqual(worth, copyBytes))) {
     absorbed_ = std::move(absorbed), coming_ = std::move(coming);
-    return blocked("the old content of " + graph_.values[static_cast<size_t>(late[0])].name + " is needed later");
+    why = "the old content of " + graph_.values[static_cast<size_t>(late[0])].name + " is needed later";
+    return false;
   }
   for (int32_t v : late)
     if (meets(ctx, values.at(v), region)) save(ctx, v, values);
-  why = "writes " + graph_.value(id).name + " in place";
-  if (!late.empty()) why += fmt::format(", {} saved before", graph_.values[static_cast<size_t>(late[0])].name);
-  written_.push_back(std::move(region));
-  return s;
+  why = late.empty() ? "" : fmt::format(", {} saved before", graph_.values[static_cast<size_t>(late[0])].name);
+  return true;
+}
+
+/// Whether no two elements of the tensor are one in memory.
+static bool isApartFromItself(const Sizes &sizes, const Sizes &strides, const Facts &facts) {
+  const std::vector<int> order = orderOfStrides(sizes, strides, facts);
+  Expr extent = 1;
+  for (size_t k = order.size(); k-- > 0;) {
+    const size_t d = static_cast<size_t>(order[k]);
+    if (sizes[d].isConst(1)) continue;
+    if (!facts.provablyLessEqual(extent, strides[d])) return false;
+    extent = facts.simplify(extent + (sizes[d] - 1) * strides[d]);
+  }
+  return true;
+}
+
+bool InPlace::over(Lowering &ctx, const Node &node, const Tensor &x, const Region &part, Tensors &reads, Values &values) {
+  const std::optional<Strided> s = x.isComplex() ? std::nullopt : x.asStrided();
+  if (!s || s->dtype != x.dtype() || node.outputs.empty() || node.outputs[0].empty()) return false;
+  const loops::Buffer &buffer = ctx.program.buffer(s->buffer);
+  if ((buffer.kind != loops::Buffer::Kind::Temp && !buffer.mutated) || s->buffer.index() < firstBuffer_ || blank_.count(s->buffer.value))
+    return false;
+  if (!isApartFromItself(x.sizes(), s->strides, ctx.facts) || !isOurs(ctx, part)) return false;
+  for (const Tensor &r : reads)
+    if (r.valid() && r.isComplex() && meets(ctx, r, part)) return false;
+  begin(node);
+  const Expr copyBytes = ctx.facts.simplify(x.numel() * Expr(itemSize(x.dtype())));
+  std::string why;
+  if (!release(ctx, part, node.outputs[0][0], x, copyBytes, values, why)) return false;
+  for (Tensor &r : reads) {
+    if (!r.valid() || !meets(ctx, r, part)) continue;
+    const Strided w = ctx.allocate(r.dtype(), r.sizes(), r.order());
+    ctx.store(r, w);
+    r = Tensor::strided(ctx, r.dtype(), r.sizes(), w);
+  }
+  return true;
 }
 
 } // namespace neso::lower

@@ -1,9 +1,10 @@
-// Reinplacing: may a user's kernel write straight over the memory that an argument lies in?
+// Reinplacing: may a user's kernel, or an operator that changes a part of its operand, write straight over the memory that lies in?
 //
-// In the functional graph a launch gives a new value, so that the old one stays; in memory both can be one buffer where nobody needs the
+// In the functional graph both give a new value, so that the old one stays; in memory they can be one buffer where nobody needs the
 // old content any more. That is asked for each written argument, in the order of the nodes:
 //
 //     r = launch(z);              z is read by nobody behind it                      r lies where z lies
+//     r = index_put(z, [i], v)    the same                                           the rows i of z are written, and no others
 //     s = z[:, 3]; r = launch(s); z' = select_scatter(z, r, 1, 3)                   r lies in z's column, z' where z lies
 //     r = launch(y), y an input that receives r at the end                           the caller's memory changes, nothing is copied back
 //
@@ -37,11 +38,23 @@ public:
   using Values = std::unordered_map<int32_t, Tensor>;
   InPlace(const graph::Graph &graph, std::set<int32_t> returned, size_t firstBuffer);
 
+  struct Region {
+    Sizes sizes;
+    Strided where;
+  };
+  /// A tensor of the model that no run changes, whatever lies beside it.
+  void keep(Region region) { kept_.push_back(std::move(region)); }
+  /// `node` reads the value as well, in place of nodes before it.
+  void readAt(graph::ValueId id, const graph::Node &node);
+
   /// Begins a launch: `node` is one of the graph's.
   void begin(const graph::Node &node);
   /// Where argument `i` may be written in its own memory; `why` then says what was gained, else (if anything could have
   /// been) what is in the way. Adds the nodes that bring into safety what is still needed, and replaces those values.
   std::optional<Strided> place(Lowering &ctx, size_t i, Values &values, std::string &why);
+  /// Whether an operator of the graph may write its first result over x, the tensor of its argument `self`: of x's buffer it writes `part`
+  /// alone. What it reads meanwhile, `reads`, is moved out of the way where it must be.
+  bool over(Lowering &ctx, const graph::Node &node, const Tensor &x, const Region &part, Tensors &reads, Values &values);
   /// Argument `i` was given other memory: a later argument must not overlap `where`.
   void wrote(const Sizes &sizes, const Strided &where) { written_.push_back({sizes, where}); }
 
@@ -55,10 +68,8 @@ public:
   bool firstTouch(BufferId buffer) { return blank_.erase(buffer.value) != 0; }
 
 private:
-  struct Region {
-    Sizes sizes;
-    Strided where;
-  };
+  bool isOurs(const Lowering &ctx, const Region &region) const;
+  bool release(Lowering &ctx, const Region &region, graph::ValueId result, const Tensor &whole, Expr saved, Values &values, std::string &why);
   void settleBase(Lowering &ctx, graph::ValueId result, Values &values);
   void absorb(Lowering &ctx, graph::ValueId source, const Tensor &x, Values &values);
   const graph::Node *scatterOf(graph::ValueId source) const;
@@ -72,6 +83,7 @@ private:
   std::unordered_map<int32_t, std::vector<size_t>> readers_; // value -> nodes, ascending
   std::unordered_map<int32_t, size_t> definition_;           // value -> node
   std::set<int32_t> blank_;                                  // buffers without content
+  std::vector<Region> kept_;
   // Of the present launch:
   const graph::Node *node_ = nullptr;
   size_t at_ = 0;

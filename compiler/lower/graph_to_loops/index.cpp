@@ -203,13 +203,21 @@ static Tensors putByMask(OpCall &o, const Tensor &x0, const Tensor &mask, Tensor
   return {reshape(r, x0.sizes())};
 }
 
+/// Memory that holds x, to be changed in places: x's own where nobody needs it as it is, else a copy of it in type t. reads: what is read
+/// while it changes.
+static Strided toChange(OpCall &o, const Tensor &x, DType t, Tensors &reads) {
+  if (const std::optional<Strided> own = x.isComplex() || t != x.dtype() ? std::nullopt : x.asStrided(); own && o.over(x, x.sizes(), *own, reads))
+    return *own;
+  return copyOf(x, t);
+}
+
 static Tensors indexPutOp(OpCall &o) {
   Tensor x = o.t("self"), v = cast(o.t("values"), x.dtype());
   Tensors indices = o.list("indices");
   bool accumulate = o.flag("accumulate");
   if (x.isComplex()) return o.fail("complex numbers are not supported here");
-  Advanced a(o.ctx, x, indices);
-  if (a.masks) {
+  const bool masks = std::any_of(indices.begin(), indices.end(), [](const Tensor &t) { return t.valid() && (t.dtype() == DType::Bool || t.dtype() == DType::U8); });
+  if (masks) {
     if (indices.size() == 1 && v.numel().isConst(1)) {
       Tensor m = cast(indices[0], DType::Bool);
       while (m.rank() < x.rank()) m = unsqueeze(m, m.rank());
@@ -221,9 +229,13 @@ static Tensors indexPutOp(OpCall &o) {
     return o.fail("assignment by a mask of a tensor of values has a size that depends on the data");
   }
   DType t = accumulate ? collectType(x.dtype()) : x.dtype();
+  Tensors reads = indices;
+  reads.push_back(v);
+  const Strided w = toChange(o, x, t, reads);
+  v = reads.back(), reads.pop_back();
+  const Advanced a(o.ctx, x, reads);
   v = broadcastTo(v, a.result);
   if (!v.realized()) v.reused();
-  Strided w = copyOf(x, t);
   Sizes sizes = x.sizes();
   o.ctx.scatter(
       a.result,
@@ -253,19 +265,23 @@ static double identityOf(StoreMode m, DType t) {
   }
 }
 
-/// x with src collected into it at positions `where` over `ranges`.
+/// The type in which a scatter of that mode is collected.
+static DType scatterType(const std::string &mode, DType t) { return mode == "set" ? t : collectType(t); }
+
+/// x with src collected into it at positions `where` over `ranges`. into: memory of x that is to change (toChange), of scatterType; absent: a
+/// copy.
 static Tensor scatterReduce(const Tensor &x, const Sizes &ranges,
                             const std::function<Index(BodyBuilder &, const Index &)> &where, const Tensor &src,
-                            const std::string &mode, bool includeSelf) {
+                            const std::string &mode, bool includeSelf, std::optional<Strided> into = {}) {
   Lowering &ctx = x.ctx();
-  DType t = mode == "set" ? x.dtype() : collectType(x.dtype());
+  const DType t = scatterType(mode, x.dtype());
   StoreMode m = mode == "set"                          ? StoreMode::Set
                 : mode == "prod" || mode == "multiply" ? StoreMode::AtomicMul
                 : mode == "amax"                       ? StoreMode::AtomicMax
                 : mode == "amin"                       ? StoreMode::AtomicMin
                                                        : StoreMode::AtomicAdd;
   if (!src.realized()) src.reused();
-  Strided w = copyOf(x, t);
+  const Strided w = into ? *into : copyOf(x, t);
   if (!includeSelf)
     ctx.scatter(
         ranges,
@@ -310,6 +326,9 @@ static Tensors scatterOp(OpCall &o) {
   if (index.rank() == 0) index = reshape(index, {1});
   if (src.rank() == 0) src = broadcastTo(src, index.sizes());
   if (index.numel().isConst(0)) return {x0};
+  Tensors reads{index, src};
+  const Strided into = toChange(o, x, scatterType(mode, x.dtype()), reads);
+  index = reads[0], src = reads[1];
   index.reused();
   size_t d = static_cast<size_t>(wrap(o.integer("dim"), x.rank()));
   Expr bound = x.sizes()[d];
@@ -321,7 +340,7 @@ static Tensors scatterOp(OpCall &o) {
   // The source may be larger than the index: its leading part counts.
   Sizes ranges = index.sizes();
   Tensor part = remap(src, ranges, [](const Index &i) { return i; });
-  return {reshape(scatterReduce(x, ranges, where, part, mode, o.flag("include_self", true)), x0.sizes())};
+  return {reshape(scatterReduce(x, ranges, where, part, mode, o.flag("include_self", true), into), x0.sizes())};
 }
 
 static Tensors indexAddOp(OpCall &o) {
@@ -341,6 +360,9 @@ static Tensors indexAddOp(OpCall &o) {
   if (x.rank() == 0) x = reshape(x, {1});
   if (index.rank() == 0) index = reshape(index, {1});
   size_t d = static_cast<size_t>(wrap(o.integer("dim"), x.rank()));
+  Tensors reads{index, src};
+  const Strided into = toChange(o, x, scatterType(mode, x.dtype()), reads);
+  index = reads[0], src = reads[1];
   index.reused();
   Sizes ranges = x.sizes();
   ranges[d] = index.sizes()[0];
@@ -354,7 +376,7 @@ static Tensors indexAddOp(OpCall &o) {
     j[d] = b.indirect(index.at(b, {i[d]}), bound, true, true);
     return j;
   };
-  return {reshape(scatterReduce(x, ranges, where, src, mode, o.flag("include_self", true)), x0.sizes())};
+  return {reshape(scatterReduce(x, ranges, where, src, mode, o.flag("include_self", true), into), x0.sizes())};
 }
 
 static Tensors takeOp(OpCall &o) {

@@ -105,6 +105,7 @@ Tensor ModelLowering::addWeight(const graph::Weight &w) {
   ctx_.program.constants[static_cast<size_t>(ctx_.program.buffer(it->second).index)].tensors.push_back(tensor);
   Strided where{it->second, w.type.dtype, w.type.strides, w.type.offset};
   weightByName_.insert_or_assign(w.fqn, where);
+  if (!changes(w.fqn, false)) userKernels_.memory().keep({w.type.sizes, where});
   return Tensor::strided(ctx_, w.type.dtype, w.type.sizes, where);
 }
 
@@ -232,7 +233,7 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
   }
   const LowerFn *lower = OpTable::instance().find(node.target);
   if (!lower) return; // size arithmetic that the graph could not follow: checkSizes reports it
-  OpCall call(ctx_, g, node, values);
+  OpCall call(ctx_, g, node, values, &userKernels_.memory());
   Tensors results = (*lower)(call);
   if (call.failed()) {
     report(makeDiag(diag::OpRefused, node.loc, node.target, call.reason()));
@@ -461,6 +462,10 @@ Result<loops::Program> ModelLowering::run() {
   ctx_.program.outSpec = model_.outSpec;
   countUses(model_.graph);
   attention_ = findAttention(model_.graph, uses_);
+  for (const auto &[node, match] : attention_.byResult) {
+    for (ValueId id : {match.q, match.k, match.v}) userKernels_.memory().readAt(id, *node);
+    for (const AttentionMask &mask : match.masks) userKernels_.memory().readAt(mask.value, *node);
+  }
   addInputs();
   lowerNodes(model_.graph, values_);
   dropUnknownAssertions();

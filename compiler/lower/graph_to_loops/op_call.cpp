@@ -1,4 +1,5 @@
 #include "lower/graph_to_loops/op_call.h"
+#include "lower/graph_to_loops/in_place.h"
 
 #include <algorithm>
 #include <cmath>
@@ -215,6 +216,10 @@ const graph::TensorType *OpCall::typeOf(std::string_view name) const {
   const Argument *a = node.arg(name);
   const ValueId *id = a ? std::get_if<ValueId>(a) : nullptr;
   return id && id->valid() && graph_.value(*id).kind == graph::Value::Kind::Tensor ? &graph_.value(*id).type : nullptr;
+}
+
+bool OpCall::over(const Tensor &x, const Sizes &sizes, const Strided &part, Tensors &reads) {
+  return memory_ && memory_->over(ctx, node, x, {sizes, part}, reads, values_);
 }
 
 Tensors OpCall::instead(std::string target, const std::vector<Named> &arguments, std::vector<ValueId> results) {

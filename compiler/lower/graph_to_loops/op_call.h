@@ -13,11 +13,14 @@
 
 namespace neso::lower {
 
+class InPlace;
+
 class OpCall {
 public:
+  /// memory: decides what may be written over; null: nothing may.
   OpCall(Lowering &lowering, const graph::Graph &graph, const graph::Node &node,
-         std::unordered_map<int32_t, Tensor> &values)
-      : ctx(lowering), node(node), graph_(graph), values_(values) {}
+         std::unordered_map<int32_t, Tensor> &values, InPlace *memory = nullptr)
+      : ctx(lowering), node(node), graph_(graph), values_(values), memory_(memory) {}
 
   Lowering &ctx;
   const graph::Node &node;
@@ -56,6 +59,9 @@ public:
   /// Whether the only result is a number of Python's type float.
   bool givesFloat() const;
 
+  /// Whether the only result may be written over the operand x, which then is all but `part` of it: nobody needs x as it was
+  /// (in_place.h). What the call reads while it writes, `reads`, is moved elsewhere where it lies there.
+  bool over(const Tensor &x, const Sizes &sizes, const Strided &part, Tensors &reads);
   /// Refuses the call; the reason completes "cannot compile OP: ...".
   Tensors fail(std::string why);
   bool failed() const { return failed_; }
@@ -67,6 +73,7 @@ private:
   Expr exprOf(graph::ValueId id);
   const graph::Graph &graph_;
   std::unordered_map<int32_t, Tensor> &values_;
+  InPlace *memory_;
   bool failed_ = false;
   std::string reason_;
 };

@@ -18,6 +18,8 @@ public:
   /// The lowering of a sub-graph begins; it ends with leave().
   void enter(const Lowering &ctx, const graph::Graph &g);
   void leave() { graphs_.pop_back(); }
+  /// Of the graph that is being lowered.
+  InPlace &memory() { return *graphs_.back(); }
 
 private:
   static Strided inMemory(Lowering &ctx, const Tensor &x, const graph::TensorType &type);

@@ -154,21 +154,32 @@ static Tensors padOp(OpCall &o) {
   return {r};
 }
 
+/// Part [start, start + length * step) along d of a tensor in memory.
+static Strided sliceOf(const Strided &whole, int64_t d, Expr start, Expr step) {
+  Strided part = whole;
+  const size_t k = static_cast<size_t>(d);
+  part.offset = whole.offset + start * whole.strides[k];
+  part.strides[k] = whole.strides[k] * step;
+  return part;
+}
+
+/// Whether src lies in memory where that part of x does.
+static bool liesInPlace(const Tensor &x, const Tensor &src, int64_t d, Expr start, Expr length, Expr step) {
+  if (x.isComplex() || src.dtype() != x.dtype() || src.rank() != x.rank()) return false;
+  const std::optional<Strided> whole = x.asStrided(), part = src.asStrided();
+  if (!whole || !part || whole->buffer != part->buffer || whole->dtype != part->dtype) return false;
+  const Facts &facts = x.ctx().facts;
+  const Strided wanted = sliceOf(*whole, d, start, step);
+  bool there = facts.provablyEqual(part->offset, wanted.offset);
+  for (size_t k = 0; there && k < part->strides.size(); ++k)
+    there = facts.provablyEqual(src.sizes()[k], k == static_cast<size_t>(d) ? length : x.sizes()[k]) &&
+            (src.sizes()[k].isConst(1) || facts.provablyEqual(part->strides[k], wanted.strides[k]));
+  return there;
+}
+
 static Tensor scatterSlice(const Tensor &x, const Tensor &src, int64_t d, Expr start, Expr length, Expr step) {
   // A part that lies where the whole has it: memory is as it should be.
-  if (!x.isComplex() && src.dtype() == x.dtype() && src.rank() == x.rank())
-    if (std::optional<Strided> whole = x.asStrided(), part = src.asStrided();
-        whole && part && whole->buffer == part->buffer && whole->dtype == part->dtype) {
-      const Facts &facts = x.ctx().facts;
-      bool there = facts.provablyEqual(part->offset, whole->offset + start * whole->strides[static_cast<size_t>(d)]);
-      for (size_t k = 0; there && k < part->strides.size(); ++k) {
-        bool sliced = k == static_cast<size_t>(d);
-        there = facts.provablyEqual(src.sizes()[k], sliced ? length : x.sizes()[k]) &&
-                (src.sizes()[k].isConst(1) ||
-                 facts.provablyEqual(part->strides[k], sliced ? whole->strides[k] * step : whole->strides[k]));
-      }
-      if (there) return x;
-    }
+  if (liesInPlace(x, src, d, start, length, step)) return x;
   Tensor s = cast(src, x.dtype());
   if (x.isComplex())
     return Tensor::complex(scatterSlice(x.real(), s.real(), d, start, length, step),
@@ -188,6 +199,26 @@ static Tensor scatterSlice(const Tensor &x, const Tensor &src, int64_t d, Expr s
         in, [&] { return s.at(b, j); },
         b.masked(!in, [&] { return x.at(b, i); }, b.constant(computeType(x.dtype()), 0)));
   });
+}
+
+/// As scatterSlice: of memory that the run leaves changed, such as a cache, only the part is written where nobody needs it as it was.
+static Tensor putSlice(OpCall &o, const Tensor &x, const Tensor &src, int64_t d, Expr start, Expr length, Expr step) {
+  if (liesInPlace(x, src, d, start, length, step)) return x;
+  const std::optional<Strided> whole = x.isComplex() ? std::nullopt : x.asStrided();
+  const Facts &facts = o.ctx.facts;
+  const Expr end = start + (length - 1) * step + 1;
+  if (whole && whole->dtype == x.dtype() && o.ctx.program.buffer(whole->buffer).kind != loops::Buffer::Kind::Temp &&
+      facts.provablyLessEqual(1, length) && facts.provablyLessEqual(1, step) && facts.provablyLessEqual(0, start) && facts.provablyLessEqual(end, x.size(d))) {
+    Sizes sizes = x.sizes();
+    sizes[static_cast<size_t>(d)] = length;
+    const Strided part = sliceOf(*whole, d, start, step);
+    Tensors reads{src};
+    if (o.over(x, sizes, part, reads)) {
+      o.ctx.store(broadcastTo(cast(reads[0], x.dtype()), sizes), part);
+      return Tensor::strided(o.ctx, x.dtype(), x.sizes(), *whole);
+    }
+  }
+  return scatterSlice(x, src, d, start, length, step);
 }
 
 static Tensors unfoldOp(OpCall &o) {
@@ -428,14 +459,14 @@ static void addScattersOfParts(OpTable &t) {
     int64_t d = wrap(o.integer("dim", 0), x.rank());
     Expr n = s.size(d);
     Expr start = clampStart(o.ctx.facts, o.expr("start", 0), x.size(d));
-    return {scatterSlice(x, s, d, start, n, o.expr("step", 1))};
+    return {putSlice(o, x, s, d, start, n, o.expr("step", 1))};
   });
   t.add("select_scatter.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     int64_t d = wrap(o.integer("dim"), x.rank());
     Expr i = o.expr("index");
     if (o.ctx.facts.rangeOf(i).hi < 0) i = i + x.size(d);
-    return {scatterSlice(x, unsqueeze(o.t("src"), d), d, i, 1, 1)};
+    return {putSlice(o, x, unsqueeze(o.t("src"), d), d, i, 1, 1)};
   });
   t.add("diagonal_scatter.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), s = cast(o.t("src"), x.dtype());
