@@ -224,7 +224,8 @@ static std::string printOutput(const ProgramOutput &o, size_t number, const Buff
   }
   if (o.writeBackTo.valid()) {
     out += " -> " + names(o.writeBackTo);
-    if (o.writeBackTo != o.buffer)
+    // Where it lies there already, unless they differ, its own.
+    if (o.writeBackTo != o.buffer || o.writeBackStrides != o.strides || o.writeBackOffset != o.offset)
       out += fmt::format(" strides {} offset {}", listText(o.writeBackStrides), o.writeBackOffset.str());
   }
   if (!o.mutationTarget.empty()) out += " as " + o.mutationTarget;

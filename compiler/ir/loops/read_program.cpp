@@ -177,7 +177,10 @@ void ProgramReader::output(Line &line) {
     line.expect("strides"), o.strides = line.list();
     line.expect("offset"), o.offset = line.expr({" -> ", " as "});
   }
-  if (line.eat("->")) o.writeBackTo = named(line, line.until(" "));
+  if (line.eat("->")) {
+    o.writeBackTo = named(line, line.until(" "));
+    if (o.writeBackTo == o.buffer) o.writeBackStrides = o.strides, o.writeBackOffset = o.offset;
+  }
   if (line.eat("strides")) {
     o.writeBackStrides = line.list();
     line.expect("offset"), o.writeBackOffset = line.expr({" as "});
