@@ -14,7 +14,16 @@ extern "C" {
 
 #define NESO_KERNEL_ABI_VERSION 1
 
-/* One argument, in the order of the tile function's parameters. Integers of any width are sign- or zero-extended to i64 by their own
+/* Where an argument lies in the memory of a kernel's arguments, which begins at a multiple of NESO_ARGS_ALIGN when an
+ * argument has more than 8 bytes. Arguments lie in the order of the tile function's parameters, each behind the one before
+ * at a multiple of 8 and of its own alignment; pointers and numbers have 8 bytes, so that where there is nothing else the
+ * memory is an array of neso_arg. */
+struct neso_arg_place {
+  int32_t offset, bytes;
+};
+#define NESO_ARGS_ALIGN 64
+
+/* An argument that is a pointer or a number. Integers of any width are sign- or zero-extended to i64 by their own
  * signedness; floats narrower than f64 are passed as f32 (tile functions take f32 or f64 scalars); a bool is 0 or 1. */
 union neso_arg {
   void *ptr;
@@ -39,6 +48,7 @@ struct neso_kernel_env {
                  const void *values, int64_t n, int is_float);
 };
 
+/* args: the memory of the arguments. */
 typedef void (*neso_cpu_kernel_fn)(const union neso_arg *args, const uint32_t grid[3], uint64_t begin, uint64_t end,
                                    const struct neso_kernel_env *env);
 

@@ -23,6 +23,11 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
       usage.emplace_back();
       continue;
     }
+    const auto same = [](const neso_arg_place &a, const neso_arg_place &b) {
+      return a.offset == b.offset && a.bytes == b.bytes;
+    };
+    if (last && !std::equal(it->args.begin(), it->args.end(), last->args.begin(), last->args.end(), same))
+      note(fmt::format("the arguments of kernel '{}' lie otherwise for {}", name, code.target));
     last = &*it;
     usage.emplace_back(it->threads, it->sharedBytes, std::max(it->clusterSize, 1), it->registers, it->spillBytes,
                        it->blocksPerSm);
@@ -36,13 +41,19 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
     auto module = inModule.empty() ? 0 : fb_.CreateSharedString(inModule);
     lines.push_back(fbs::CreateSourceLine(fb_, file, loc.line, context, module));
   }
+  std::vector<fbs::ArgPlace> places;
+  if (last)
+    for (const neso_arg_place &place : last->args) places.emplace_back(place.offset, place.bytes);
+  if (!places.empty() && places.size() != args)
+    note(fmt::format("kernel '{}' has {} arguments and {} places", name, args, places.size()));
   auto symbolRows = fb_.CreateVector(symbols);
   auto lineRows = fb_.CreateVector(lines);
   auto usageRows = contents_.caps.threadBlocks ? fb_.CreateVectorOfStructs(usage) : 0;
+  auto placeRows = places.empty() ? 0 : fb_.CreateVectorOfStructs(places);
   return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch,
                            last ? last->sharedBytes : 0, last ? last->threads : 0,
                            last && last->clusterSize > 1 ? last->clusterSize : 1, serial, lineRows, 0, usageRows,
-                           checks);
+                           checks, placeRows);
 }
 
 Offset<fbs::LaunchChecks> KernelRows::checks(const LooseKernel &kernel) {

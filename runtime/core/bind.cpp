@@ -1,6 +1,7 @@
 // The first half of a run: checks what the caller gave, computes the sizes, finds memory for everything.
 #include <stdio.h>
 
+#include "core/arguments.h"
 #include "core/binding.h"
 #include "core/sizes.h"
 #include "core/strided.h"
@@ -74,7 +75,7 @@ neso_status binding::start(const plan &program, queue *q, memory *m, const neso_
       inputs[size_t(b.index())].scalar_read = true;
   NESO_TRY(arenas.resize(program.arena_slots.size()));
   NESO_TRY(addresses.resize(size_t(program.buffers.size)));
-  NESO_TRY(args_.resize(size_t(program.arg_total)));
+  NESO_TRY(args_.resize(size_t(program.arg_bytes)));
   NESO_TRY(buffers.resize(program.constants.size()));
   NESO_TRY(first_ids_.resize(program.constants.size()));
   for (size_t i = 0; i < program.constants.size(); ++i) {
@@ -339,25 +340,9 @@ neso_status binding::locate_buffers() {
   return NESO_OK;
 }
 
-static neso_arg resolve(const fbs::Arg &a, const array<int64_t> &slots, const array<char *> &addresses) {
-  neso_arg v;
-  v.i64 = 0;
-  switch (a.kind()) {
-  case fbs::ArgKind::Buffer: v.ptr = addresses[a.index()] + (a.offset() < 0 ? 0 : slots[a.offset()]); break;
-  case fbs::ArgKind::Slot: v.i64 = slots[a.index()]; break;
-  case fbs::ArgKind::SlotF64: v.f64 = slot_as_double(slots[a.index()]); break;
-  case fbs::ArgKind::SlotF32: v.f32 = float(slot_as_double(slots[a.index()])); break;
-  case fbs::ArgKind::I64: v.i64 = a.bits(); break;
-  case fbs::ArgKind::F64: v.f64 = slot_as_double(a.bits()); break;
-  case fbs::ArgKind::F32: v.f32 = float(slot_as_double(a.bits())); break;
-  case fbs::ArgKind::Null: v.ptr = nullptr; break;
-  }
-  return v;
-}
-
 void binding::fill_args(const step &launch) {
-  for (int32_t i = 0; i < launch.args.size; ++i)
-    args_[size_t(launch.first_arg + i)] = resolve(launch.args[i], slots, addresses);
+  write_arguments(launch, program_->kernels[size_t(launch.a)], slots.data(), addresses.data(),
+                  args_.data() + launch.arg_memory);
 }
 
 neso_status binding::grow_arena(int32_t index) {

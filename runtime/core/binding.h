@@ -84,7 +84,7 @@ public:
   /// Elements [first, last] of a buffer, counted from its start, must lie inside it.
   neso_status extent_check(int32_t buffer, int64_t first, int64_t last, int64_t item_bytes) const;
   /// The argument memory of a launch.
-  const void *args_of(const step &launch) const { return args_.data() + launch.first_arg; }
+  const void *args_of(const step &launch) const { return args_.data() + launch.arg_memory; }
 
   array<int64_t> slots;
   array<char *> addresses;      // one a plan buffer
@@ -121,7 +121,7 @@ private:
   bool constants_changed_ = false; // since addresses were found
   array<int64_t> output_shapes_;  // backing of bound_output.sizes and strides
   array<int64_t> input_strides_;  // of the model's layout, one after the other
-  array<neso_arg> args_;          // of all launches
+  aligned_bytes args_;            // of all launches
   neso_tensor *given_outputs_ = nullptr;       // during a run
   const neso_context_options *options_ = nullptr;
 };

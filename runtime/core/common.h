@@ -56,10 +56,35 @@ private:
   size_t size_ = 0;
 };
 
+inline constexpr size_t kAlign = 64;
+
+/// Bytes that begin at a multiple of kAlign, zeroed, owned.
+class aligned_bytes {
+public:
+  aligned_bytes() = default;
+  aligned_bytes(const aligned_bytes &) = delete;
+  aligned_bytes &operator=(const aligned_bytes &) = delete;
+  ~aligned_bytes() { free(data_); }
+  neso_status resize(size_t bytes) {
+    free(data_);
+    data_ = nullptr;
+    if (bytes == 0) return NESO_OK;
+    const size_t whole = (bytes + kAlign - 1) / kAlign * kAlign;
+    data_ = static_cast<char *>(aligned_alloc(kAlign, whole));
+    if (!data_) return fail(NESO_OUT_OF_MEMORY, "out of memory: %zu bytes", whole);
+    memset(data_, 0, whole);
+    return NESO_OK;
+  }
+  char *data() { return data_; }
+  const char *data() const { return data_; }
+
+private:
+  char *data_ = nullptr;
+};
+
 /// Bytes of `dtype`, 0 if out of the enumeration.
 size_t item_size(int dtype);
 
-inline constexpr size_t kAlign = 64;
 /// Largest size of a memory block or extent that the runtime accepts: keeps all address arithmetic within int64.
 inline constexpr int64_t kMaxBytes = int64_t(1) << 47;
 

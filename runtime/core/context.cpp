@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "core/arguments.h"
 #include "core/launch_checks.h"
 
 using namespace neso_rt;
@@ -229,8 +230,11 @@ neso_status neso_kernel_launch_checked(neso_context *c, const char *name, const 
     NESO_TRY(check_launch(c, kernel, grid, args, buffer_bytes));
     device_scope scope(c->device);
     NESO_TRY(c->table().alive(c->queue));
+    aligned_bytes copy;
+    const void *placed = nullptr;
+    NESO_TRY(place_words(kernel, args, &copy, &placed));
     // Callers launch the same kernel over other data each time: no cost is remembered.
-    return c->table().launch(c->queue, int32_t(k), -1, args, grid);
+    return c->table().launch(c->queue, int32_t(k), -1, placed, grid);
   }
   return fail(NESO_NO_SUCH_NAME, "the package holds no kernel '%s'", name);
 }

@@ -1,6 +1,7 @@
 #include "core/plan.h"
 
 #include "abi/archive.h"
+#include "core/arguments.h"
 #include "core/launch_checks.h"
 #include "core/plan_rows.h"
 #include "core/sizes.h"
@@ -185,13 +186,14 @@ neso_status plan::read_kernels() {
   NESO_TRY(kernels.resize(count(root->kernels())));
   for (size_t i = 0; i < kernels.size(); ++i) {
     const fbs::Kernel *row = root->kernels()->Get(i);
-    kernels[i] = {text(row->name()), row, row->arg_count(), row->scratch_bytes(), row->serial()};
+    kernels[i] = {text(row->name()), row, row->arg_count(), row->scratch_bytes(), row->serial(), {}, 0, true};
     if (row->arg_count() < 0 || row->arg_count() > 1 << 16)
       return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' has %d arguments", kernels[i].name, row->arg_count());
     if (row->scratch_bytes() < 0 || row->scratch_bytes() > int64_t(1) << 32)
       return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' asks for too much scratch memory", kernels[i].name);
     if (count(row->symbols()) != targets)
       return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' does not have one symbol a target", kernels[i].name);
+    NESO_TRY(read_arg_places(&kernels[i]));
     NESO_TRY(verify_checks(kernels[i]));
     if (row->scratch_bytes() > max_scratch) max_scratch = row->scratch_bytes();
   }
@@ -224,6 +226,27 @@ neso_status plan::read_subplans() {
   return NESO_OK;
 }
 
+neso_status plan::read_arg_places(plan_kernel *kernel) {
+  kernel->arg_places = structs(kernel->row->arg_places());
+  kernel->arg_bytes = 8 * int64_t(kernel->arg_count);
+  if (!kernel->arg_places.present) return NESO_OK;
+  if (kernel->arg_places.size != kernel->arg_count)
+    return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' has %d arguments and places for %d", kernel->name,
+                kernel->arg_count, kernel->arg_places.size);
+  int32_t end = 0;
+  for (int32_t i = 0; i < kernel->arg_count; ++i) {
+    const fbs::ArgPlace &place = kernel->arg_places[i];
+    if (place.bytes() < 1 || place.offset() < end || place.offset() % 8 || place.offset() > kMaxArgBytes ||
+        place.bytes() > kMaxArgBytes)
+      return fail(NESO_PACKAGE_MALFORMED, "argument %d of kernel '%s' cannot have %d bytes at byte %d", i, kernel->name,
+                  place.bytes(), place.offset());
+    kernel->args_are_words &= place.offset() == 8 * i && place.bytes() == 8;
+    end = place.offset() + place.bytes();
+  }
+  kernel->arg_bytes = end;
+  return NESO_OK;
+}
+
 neso_status plan::read_launch(const fbs::Launch *row, step *out) {
   if (row->kernel() < 0 || size_t(row->kernel()) >= kernels.size())
     return fail(NESO_PACKAGE_MALFORMED, "a launch names kernel %d of %zu", row->kernel(), kernels.size());
@@ -233,7 +256,16 @@ neso_status plan::read_launch(const fbs::Launch *row, step *out) {
   if (out->args.size != kernel.arg_count)
     return fail(NESO_PACKAGE_MALFORMED, "a launch gives %d arguments to kernel '%s', which has %d", out->args.size,
                 kernel.name, kernel.arg_count);
-  for (const fbs::Arg &arg : out->args) {
+  for (int32_t i = 0; i < out->args.size; ++i) {
+    const fbs::Arg &arg = out->args[i];
+    const arg_kind *kind = arg_kind_of(arg.kind());
+    if (!kind)
+      return fail(NESO_PACKAGE_MALFORMED, "a launch of kernel '%s' has an argument of unknown kind %d", kernel.name,
+                  int(arg.kind()));
+    if ((kernel.arg_places.present ? kernel.arg_places[i].bytes() : 8) != kind->bytes ||
+        kernel.arg_offset(i) % kind->align)
+      return fail(NESO_PACKAGE_MALFORMED, "argument %d of kernel '%s' has no place for the %d bytes that a launch gives",
+                  i, kernel.name, kind->bytes);
     switch (arg.kind()) {
     case fbs::ArgKind::Buffer:
       NESO_TRY(buffer(arg.index(), kernel.name));
@@ -246,9 +278,6 @@ neso_status plan::read_launch(const fbs::Launch *row, step *out) {
     case fbs::ArgKind::F32:
     case fbs::ArgKind::F64:
     case fbs::ArgKind::Null: break;
-    default:
-      return fail(NESO_PACKAGE_MALFORMED, "a launch of kernel '%s' has an argument of unknown kind %d", kernel.name,
-                  int(arg.kind()));
     }
   }
   const int32_t grid[3] = {row->grid_x(), row->grid_y(), row->grid_z()};
@@ -256,8 +285,9 @@ neso_status plan::read_launch(const fbs::Launch *row, step *out) {
     NESO_TRY(slot(grid[i], "a launch grid"));
     out->grid[i] = grid[i];
   }
-  out->first_arg = arg_total;
-  if (__builtin_add_overflow(arg_total, out->args.size, &arg_total))
+  out->arg_memory = arg_bytes;
+  arg_bytes += (kernel.arg_bytes + int64_t(kAlign) - 1) / int64_t(kAlign) * int64_t(kAlign);
+  if (__builtin_add_overflow(arg_total, out->args.size, &arg_total) || arg_bytes > kMaxBytes)
     return fail(NESO_PACKAGE_MALFORMED, "the plan has too many launch arguments");
   ++launch_count;
   if (row->access() && int32_t(row->access()->size()) != out->args.size)

@@ -12,6 +12,8 @@ namespace neso_rt {
 namespace fbs = neso::fbs;
 
 inline constexpr int kMaxRank = 64;
+/// Bytes of the arguments of one kernel, and where the last of them may begin.
+inline constexpr int32_t kMaxArgBytes = 1 << 20;
 
 template <typename T> struct span {
   const T *data = nullptr;
@@ -80,6 +82,10 @@ struct plan_kernel {
   int32_t arg_count;
   int64_t scratch_bytes;
   bool serial;
+  span<fbs::ArgPlace> arg_places; // absent: 8 bytes each, without gaps
+  int64_t arg_bytes;              // of the memory of all of them
+  bool args_are_words;            // they lie as in an array of neso_arg
+  int32_t arg_offset(int32_t i) const { return arg_places.present ? arg_places[i].offset() : 8 * i; }
 };
 
 struct step {
@@ -88,7 +94,7 @@ struct step {
   const void *row;     // the step's own table
   span<fbs::Arg> args; // Launch
   int32_t grid[3];     // Launch: slots
-  int32_t first_arg;   // Launch: index of its first argument among those of all launches
+  int64_t arg_memory;  // Launch: byte of its arguments' memory in that of all launches, a multiple of kAlign
   int32_t product;     // Launch: what a library may do instead, an index into plan::products; -1: nothing
 };
 // Launch: a kernel.   EvalSizes: [a, b) of the size program.   If: a slot, b then, c else.   While: a condition, b
@@ -128,6 +134,7 @@ public:
   array<step_range> subplans;
   array<plan_product> products;
   int32_t arg_total = 0; // arguments of all launches
+  int64_t arg_bytes = 0; // and the memory that they take
   int64_t launch_count = 0;
   int64_t max_scratch = 0;
   bool lends_constants = false; // an output is a constant where it lies
@@ -153,6 +160,7 @@ private:
   neso_status read_outputs();
   neso_status read_kernels();
   neso_status read_subplans();
+  neso_status read_arg_places(plan_kernel *kernel);
   neso_status check_copy(const fbs::Copy *copy);
   neso_status read_step(int32_t subplan, fbs::Step kind, const void *row, step *out);
   neso_status read_launch(const fbs::Launch *row, step *out);

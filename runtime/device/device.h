@@ -120,7 +120,8 @@ struct neso_device_vtable {
   void (*displace)(neso_rt::device *, char *memory);
 
   // launch.cpp.
-  /// A kernel of the plan over a grid. args: its argument memory (plan_kernel). step: which step of the plan it is, for
+  /// A kernel of the plan over a grid. args: its arguments' bytes, each at its place (core/arguments.h), read before it
+  /// returns. step: which step of the plan it is, for
   /// devices that learn what launches cost; -1: none.
   neso_status (*launch)(neso_rt::queue *, int32_t kernel, int32_t step, const void *args, const uint32_t grid[3]);
   /// What launches cost is no longer what it was.

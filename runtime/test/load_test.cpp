@@ -254,6 +254,17 @@ TEST(Load, RefusesPlansThatContradictThemselves) {
       broken([](B &b) { b.launch(1, {B::arg(99)}, 0); }),
       broken([](B &b) { b.launch(1, {B::slotArg(64)}, 0); }),
       broken([](B &b) { b.launch(1, {B::arg(0)}, -1); }),
+      broken([](B &b) { b.argPlaces = {{0, 8}, {8, 8}}, b.kernel("test_double", 1); }),
+      broken([](B &b) { b.argPlaces = {{4, 8}}, b.kernel("test_double", 1); }),
+      broken([](B &b) { b.argPlaces = {{8, 8}, {0, 8}}, b.kernel("test_double", 2); }),
+      broken([](B &b) { b.argPlaces = {{0, 16}, {8, 8}}, b.kernel("test_double", 2); }),
+      broken([](B &b) { b.argPlaces = {{0, 0}}, b.kernel("test_double", 1); }),
+      broken([](B &b) { b.argPlaces = {{-8, 8}}, b.kernel("test_double", 1); }),
+      broken([](B &b) { b.argPlaces = {{0, INT32_MAX}}, b.kernel("test_double", 1); }),
+      broken([](B &b) { // a place for 128 bytes, of which a launch gives 8
+        b.argPlaces = {{0, 128}};
+        b.launch(b.kernel("test_double", 1), {B::arg(0)}, 0);
+      }),
       broken([](B &b) { b.launch(1, {fbs::Arg(fbs::ArgKind(99), 0, -1, 0)}, 0); }),
       broken([](B &b) { b.size(fbs::SizeOp(200), 40, 0, 0); }),
       broken([](B &b) { b.size(fbs::SizeOp(2), 40, 0, 0); }), // a number that no operation has

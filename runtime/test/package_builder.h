@@ -129,7 +129,8 @@ public:
     std::vector<flatbuffers::Offset<flatbuffers::String>> symbols;
     for (size_t t = 0; t < (targets.empty() ? 1 : targets.size()); ++t) symbols.push_back(fb.CreateString(symbol));
     kernels.push_back(fbs::CreateKernel(fb, fb.CreateString(symbol), fb.CreateVector(symbols), args, scratch,
-                                        sharedBytes, targets.empty() ? 0 : threads, cluster, serial));
+                                        sharedBytes, targets.empty() ? 0 : threads, cluster, serial, 0, 0, 0, 0,
+                                        argPlaces.empty() ? 0 : fb.CreateVectorOfStructs(argPlaces)));
     return int32_t(kernels.size() - 1);
   }
   /// Code for GPUs in place of the CPU's; before the first kernel. "sm_90": something that looks like a cubin,
@@ -148,6 +149,7 @@ public:
     }
   }
   int32_t sharedBytes = 0, threads = 128, cluster = 1; // of the kernels that follow, on a GPU
+  std::vector<fbs::ArgPlace> argPlaces;                // of the kernels that follow
   static fbs::Arg arg(int32_t buffer) { return {fbs::ArgKind::Buffer, buffer, -1, 0}; }
   static fbs::Arg slotArg(int32_t slot) { return {fbs::ArgKind::Slot, slot, -1, 0}; }
   template <typename T> void step(fbs::Step kind, flatbuffers::Offset<T> row, size_t sub = 0) {

@@ -55,3 +55,13 @@ void test_count(const union neso_arg *args, const uint32_t grid[3], uint64_t beg
   for (int64_t i = 0; i < args[2].i64; ++i) n += x[i] != 0;
   *(int64_t *)args[1].ptr = n;
 }
+
+// out[i] = x[i] + value, whose arguments lie apart: x at byte 0, value (an i64) at 64, out at 192. -1 where the memory
+// of the arguments does not begin at a multiple of 64.
+void test_spread(const union neso_arg *args, const uint32_t grid[3], uint64_t begin, uint64_t end,
+                 const struct neso_kernel_env *env) {
+  const float *x = args[0].ptr;
+  float *out = args[24].ptr;
+  for (uint64_t i = begin; i < end; ++i)
+    out[i] = (uintptr_t)args % NESO_ARGS_ALIGN ? -1 : x[i] + (float)args[8].i64;
+}

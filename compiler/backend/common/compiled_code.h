@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "abi/kernel_abi.h"
+
 namespace neso {
 
 struct CompiledFunction {
@@ -24,6 +26,7 @@ struct CompiledFunction {
   int32_t registers = 0;   // of a thread
   int32_t spillBytes = 0;  // stores and loads together
   int32_t blocksPerSm = 0; // by registers, shared memory and threads
+  std::vector<neso_arg_place> args; // one an argument; empty: 8 bytes each, without gaps
 };
 
 struct CompiledCode {

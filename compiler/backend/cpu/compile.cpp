@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "backend/common/arg_places.h"
 #include "backend/common/llvm_common.h"
 #include "backend/common/special.h"
 #include "backend/common/units.h"
@@ -84,6 +85,7 @@ Result<CompiledCode> compileForCpu(const std::vector<TileFunction> &functions, C
     CompiledFunction out;
     out.name = f.name;
     out.symbol = entrySymbol(f.name, taken);
+    out.args = argPlaces(llvm::cast<tt::FuncOp>(f.function));
     code.functions.push_back(std::move(out));
   }
   // The units do not depend on the number of threads, so that neither do the bytes.

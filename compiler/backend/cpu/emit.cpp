@@ -1,5 +1,6 @@
 // Frame of the kernel, walk over the operations of a tile function, reports.
 #include "abi/kernel_abi.h"
+#include "backend/common/arg_places.h"
 #include "backend/cpu/emitter.h"
 #include "base/diagnostics/backend.h"
 #include "ir/tile/tile.h"
@@ -122,8 +123,9 @@ Result<int64_t> Emitter::emitKernel(mlir::Operation *function, const std::string
 }
 
 void Emitter::loadArguments(mlir::Region &body) {
+  const std::vector<neso_arg_place> places = argPlaces(llvm::cast<tt::FuncOp>(body.getParentOp()));
   for (mlir::BlockArgument argument : body.front().getArguments()) {
-    Value *slot = b.CreateConstGEP1_64(b.getInt64Ty(), fn_->getArg(0), argument.getArgNumber());
+    Value *slot = b.CreateConstGEP1_64(b.getInt64Ty(), fn_->getArg(0), places[argument.getArgNumber()].offset / 8);
     mlir::Type type = argument.getType();
     Value *v = nullptr;
     if (auto p = llvm::dyn_cast<tt::PointerType>(type); p && !p.isBlock())

@@ -4,6 +4,7 @@
 #include <climits>
 #include <set>
 
+#include "backend/common/arg_places.h"
 #include "backend/common/llvm_common.h"
 #include "backend/common/units.h"
 #include "backend/nvidia/assembler.h"
@@ -194,6 +195,7 @@ CompiledFunction describe(const Unit &unit, const TileFunction &function, const 
   f.name = function.name, f.symbol = symbol;
   f.sharedBytes = static_cast<int32_t>(unit.shared.bytes);
   f.threads = warpsOf(unit.placed.get()) * 32;
+  f.args = argPlaces(llvm::cast<tt::FuncOp>(function.function));
   return f;
 }
 

@@ -18,9 +18,9 @@ neso_status cuda_queue::launch(int32_t kernel, const void *args, const uint32_t 
   if (k.serial && uint64_t(grid[0]) * grid[1] * grid[2] != 1)
     return fail(NESO_SIZE_INVALID, "kernel '%s' needs its %llu programs in order, which a GPU does not keep", k.name,
                 (unsigned long long)grid[0] * grid[1] * grid[2]);
-  const int32_t count = on->program->kernels[size_t(kernel)].arg_count;
-  neso_arg *first = static_cast<neso_arg *>(const_cast<void *>(args));
-  for (int32_t i = 0; i < count; ++i) params_[size_t(i)] = first + i;
+  const plan_kernel &row = on->program->kernels[size_t(kernel)];
+  char *memory = static_cast<char *>(const_cast<void *>(args));
+  for (int32_t i = 0; i < row.arg_count; ++i) params_[size_t(i)] = memory + row.arg_offset(i);
   ++kernel_launches_;
   cu_result r;
   if (k.cluster > 1) {

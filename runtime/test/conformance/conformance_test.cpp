@@ -304,6 +304,53 @@ TEST_P(Device, RunsAPlan) {
   EXPECT_EQ(stats.steps, 1);
 }
 
+TEST_P(Device, ArgumentsLieAtTheirPlaces) {
+  B b = forEveryDevice();
+  const int32_t n = B::kVariables, bytes = n + 1;
+  b.input("x", {B::dynamic(n, 0, 100)});
+  b.size(fbs::SizeOp::Mul, bytes, n, b.constant(4));
+  int32_t x = b.buffer(fbs::Location::Input, 0, bytes), y = b.buffer(fbs::Location::Output, 0, bytes),
+          z = b.buffer(fbs::Location::Output, 1, bytes);
+  b.output("y", y, {n});
+  b.output("z", z, {n});
+  b.argPlaces = {{0, 8}, {64, 8}, {192, 8}};
+  const int32_t spread = b.kernel("test_spread", 3);
+  b.argPlaces = {{0, 8}, {8, 8}, {16, 8}};
+  const int32_t dense = b.kernel("test_add", 3);
+  b.argPlaces = {{0, 8}, {64, 128}};
+  b.kernel("test_nothing", 2);
+  fake_cuda::addKernel("test_nothing", 2, [](const fake_cuda::Launch &) { return 0; });
+  b.launch(spread, {B::arg(x), fbs::Arg(fbs::ArgKind::I64, 0, -1, 5), B::arg(y)}, n);
+  b.launch(dense, {B::arg(x), B::arg(y), B::arg(z)}, n);
+  fake_cuda::addKernel("test_spread", 3, [](const fake_cuda::Launch &l) {
+    for (unsigned i = 0; i < l.grid[0]; ++i)
+      fake_cuda::pointer<float>(l, 2)[i] =
+          fake_cuda::pointer<float>(l, 0)[i] + float(*static_cast<int64_t *>(l.params[1]));
+    return 0;
+  });
+  Open m(std::move(b), options());
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  Tensor in({3}, {1, 2, 3});
+  std::vector<neso_tensor> out(2);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(m.run({in.t}, out), NESO_OK) << neso_error_text();
+    if (!GetParam().computes) continue;
+    EXPECT_EQ(floats(out[0], 3), (std::vector<float>{6, 7, 8}));
+    EXPECT_EQ(floats(out[1], 3), (std::vector<float>{7, 9, 11}));
+  }
+  // By name the same kernel takes words.
+  Memory from(m, std::string(reinterpret_cast<const char *>(in.data.data()), 12)), to(m, std::string(12, '.'));
+  const uint32_t grid[] = {3, 1, 1};
+  neso_arg args[3];
+  args[0].ptr = from.data, args[1].i64 = 2, args[2].ptr = to.data;
+  ASSERT_EQ(neso_kernel_launch(m.context, "test_spread", grid, args, 3), NESO_OK) << neso_error_text();
+  EXPECT_STATUS(neso_kernel_launch(m.context, "test_nothing", grid, args, 2), NESO_KERNEL_ARGUMENTS,
+                "argument 1 of kernel 'test_nothing' has 128 bytes, which cannot be given by name");
+  if (!GetParam().computes) return;
+  const std::vector<float> want{3, 4, 5};
+  EXPECT_EQ(to.read(), std::string(reinterpret_cast<const char *>(want.data()), 12));
+}
+
 TEST_P(Device, TakesAndGivesTensorsOfItsOwn) {
   Open m(transposing(), options());
   ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
