@@ -1,5 +1,6 @@
 // One operation on lanes: symbolic where it can stay symbolic, else LLVM instructions on scalars or vectors.
 #include "backend/common/llvm_common.h"
+#include "backend/common/scalar_ops.h"
 #include "backend/cpu/emitter.h"
 #include "ir/tile/tile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -228,13 +229,8 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
   llvm::SmallVector<Value *, 4> values;
   for (const Lanes &a : args) values.push_back(uniform ? a.base : vec(a));
   if (code == OpCode::MulSIExtended || code == OpCode::MulUIExtended) {
-    llvm::Type *t = values[0]->getType();
-    unsigned bits = t->getScalarSizeInBits();
-    llvm::Type *wide = t->getWithNewBitWidth(bits * 2);
-    Value *x = code == OpCode::MulSIExtended ? b.CreateSExt(values[0], wide) : b.CreateZExt(values[0], wide);
-    Value *y = code == OpCode::MulSIExtended ? b.CreateSExt(values[1], wide) : b.CreateZExt(values[1], wide);
-    Value *p = b.CreateMul(x, y);
-    return {fromValue(b.CreateTrunc(p, t), level), fromValue(b.CreateTrunc(b.CreateLShr(p, bits), t), level)};
+    auto [low, high] = emitExtendedProduct(b, code, values[0], values[1]);
+    return {fromValue(low, level), fromValue(high, level)};
   }
   Value *r = emitValue(op, code, values);
   if (!r) {
@@ -252,26 +248,15 @@ llvm::SmallVector<Lanes, 2> Emitter::elementwise(mlir::Operation *op, llvm::Arra
 Value *Emitter::emitDivision(OpCode code, Value *x, Value *y) {
   const bool isSigned = code == OpCode::DivSI || code == OpCode::RemSI;
   const bool isRem = code == OpCode::RemSI || code == OpCode::RemUI;
-  auto plain = [&](Value *n, Value *d) {
-    if (isRem) return isSigned ? b.CreateSRem(n, d) : b.CreateURem(n, d);
-    return isSigned ? b.CreateSDiv(n, d) : b.CreateUDiv(n, d);
-  };
   auto *constant = llvm::dyn_cast<llvm::Constant>(y);
   llvm::Constant *splat = constant && constant->getType()->isVectorTy() ? constant->getSplatValue() : constant;
-  if (auto *c = llvm::dyn_cast_or_null<llvm::ConstantInt>(splat); c && !c->isZero() && !c->isMinusOne())
-    return plain(x, y);
-  // A lane that is masked off may hold a zero divisor, which would trap; so would the smallest number over -1.
+  auto *known = llvm::dyn_cast_or_null<llvm::ConstantInt>(splat);
   llvm::Type *t = x->getType();
   const unsigned bits = t->getScalarSizeInBits();
+  if ((known && !known->isZero() && !known->isMinusOne()) || !t->isVectorTy() || bits > 64 || bits < 8)
+    return divideScalars(b, code, x, y);
   Value *one = llvm::ConstantInt::get(t, 1), *zero = llvm::ConstantInt::get(t, 0);
   Value *d = b.CreateSelect(b.CreateICmpEQ(y, zero), one, y);
-  if (!t->isVectorTy() || bits > 64 || bits < 8) {
-    if (!isSigned) return plain(x, d);
-    Value *minusOne = llvm::Constant::getAllOnesValue(t);
-    Value *byMinusOne = b.CreateICmpEQ(d, minusOne);
-    Value *q = plain(x, b.CreateSelect(byMinusOne, one, d));
-    return b.CreateSelect(byMinusOne, isRem ? zero : b.CreateNeg(x), q);
-  }
   // Vectors: no integer division in hardware. Quotients of up to 32 bits are exact in double.
   llvm::Type *f64 = llvm::VectorType::get(b.getDoubleTy(), llvm::cast<llvm::VectorType>(t)->getElementCount());
   if (bits <= 32) {
@@ -321,119 +306,60 @@ Value *Emitter::emitDivision(OpCode code, Value *x, Value *y) {
   return isSigned ? b.CreateSelect(negative, b.CreateNeg(q), q) : q;
 }
 
-Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args) {
-  mlir::Type resultType = elementOf(op->getResult(0).getType());
-  mlir::Type operandType = op->getNumOperands() ? elementOf(op->getOperand(0).getType()) : resultType;
-  Value *x = args.empty() ? nullptr : args[0];
-  Value *y = args.size() > 1 ? args[1] : nullptr;
-  auto intrinsic = [&](llvm::Intrinsic::ID id) { return b.CreateUnaryIntrinsic(id, x); };
-  auto binary = [&](llvm::Intrinsic::ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
-
-  switch (code) {
-  case OpCode::AddI: return b.CreateAdd(x, y);
-  case OpCode::SubI: return b.CreateSub(x, y);
-  case OpCode::MulI: return b.CreateMul(x, y);
-  case OpCode::DivSI:
-  case OpCode::DivUI:
-  case OpCode::RemSI:
-  case OpCode::RemUI: return emitDivision(code, x, y);
-  case OpCode::CeilDivSI:
-  case OpCode::FloorDivSI: {
-    Value *q = emitDivision(OpCode::DivSI, x, y);
-    Value *r = b.CreateSub(x, b.CreateMul(q, y));
-    Value *zero = llvm::ConstantInt::get(x->getType(), 0);
-    Value *inexact = b.CreateICmpNE(r, zero);
-    Value *sameSign = b.CreateICmpSGE(b.CreateXor(x, y), zero);
-    Value *one =
-        b.CreateZExt(b.CreateAnd(inexact, code == OpCode::CeilDivSI ? sameSign : b.CreateNot(sameSign)), x->getType());
-    return code == OpCode::CeilDivSI ? b.CreateAdd(q, one) : b.CreateSub(q, one);
-  }
-  case OpCode::CeilDivUI: {
-    Value *q = emitDivision(OpCode::DivUI, x, y);
-    return b.CreateAdd(q, b.CreateZExt(b.CreateICmpNE(b.CreateMul(q, y), x), x->getType()));
-  }
-  case OpCode::AndI: return b.CreateAnd(x, y);
-  case OpCode::OrI: return b.CreateOr(x, y);
-  case OpCode::XorI: return b.CreateXor(x, y);
-  case OpCode::ShlI:
-  case OpCode::ShrSI:
-  case OpCode::ShrUI: {
-    // A shift by the width or more is poison in LLVM; lanes that nobody reads must not spoil their neighbours.
-    if (!llvm::isa<llvm::Constant>(y)) {
-      Value *bound = llvm::ConstantInt::get(y->getType(), x->getType()->getScalarSizeInBits());
-      Value *wide = b.CreateICmpUGE(y, bound);
-      Value *shift = b.CreateSelect(wide, llvm::ConstantInt::get(y->getType(), 0), y);
-      Value *zero = llvm::ConstantInt::get(x->getType(), 0);
-      if (code == OpCode::ShrSI)
-        return b.CreateAShr(
-            x, b.CreateSelect(wide, llvm::ConstantInt::get(y->getType(), x->getType()->getScalarSizeInBits() - 1), y));
-      return b.CreateSelect(wide, zero, code == OpCode::ShlI ? b.CreateShl(x, shift) : b.CreateLShr(x, shift));
-    }
-    return code == OpCode::ShlI ? b.CreateShl(x, y) : code == OpCode::ShrSI ? b.CreateAShr(x, y) : b.CreateLShr(x, y);
-  }
-  case OpCode::CmpI: {
-    if (!caps_.maskedMemory && x->getType()->isVectorTy() &&
-        (llvm::isa<llvm::Constant>(x) || llvm::isa<llvm::Constant>(y))) {
-      // LLVM 22 drops the mask of a masked AVX2 load when it splits a constant one into a half that is all false. Such
-      // masks stay opaque: the top bit of an address is zero, which LLVM does not know.
-      Value *zero =
-          b.CreateTrunc(b.CreateLShr(b.CreatePtrToInt(env_, b.getInt64Ty()), 63), x->getType()->getScalarType());
-      y = b.CreateAdd(y, b.CreateVectorSplat(llvm::cast<llvm::VectorType>(x->getType())->getElementCount(), zero));
-    }
+Value *Emitter::emitInteger(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args) {
+  if (args.empty()) return nullptr;
+  Value *x = args[0], *y = args.size() > 1 ? args[1] : nullptr;
+  const bool ofConstant = llvm::isa<llvm::Constant>(x) || (y && llvm::isa<llvm::Constant>(y));
+  if (code == OpCode::CmpI && !caps_.maskedMemory && x->getType()->isVectorTy() && ofConstant) {
+    // LLVM 22 drops the mask of a masked AVX2 load when it splits a constant one into a half that is all false. Such
+    // masks stay opaque: the top bit of an address is zero, which LLVM does not know.
+    Value *top = b.CreateLShr(b.CreatePtrToInt(env_, b.getInt64Ty()), 63);
+    Value *zero = b.CreateTrunc(top, x->getType()->getScalarType());
+    y = b.CreateAdd(y, b.CreateVectorSplat(llvm::cast<llvm::VectorType>(x->getType())->getElementCount(), zero));
     return emitCompare(b, op, x, y);
   }
-  case OpCode::Select: return b.CreateSelect(x, y, args[2]);
-  case OpCode::MaxSI: return binary(llvm::Intrinsic::smax);
-  case OpCode::MaxUI: return binary(llvm::Intrinsic::umax);
-  case OpCode::MinSI: return binary(llvm::Intrinsic::smin);
-  case OpCode::MinUI: return binary(llvm::Intrinsic::umin);
-  case OpCode::ExtSI:
-  case OpCode::IndexCast: return b.CreateSExtOrTrunc(x, typeLike(resultType, x));
-  case OpCode::ExtUI:
-  case OpCode::IndexCastUI:
-  case OpCode::TruncI: return b.CreateZExtOrTrunc(x, typeLike(resultType, x));
-  case OpCode::AbsI: return b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b.getFalse());
-  case OpCode::CtPop: return intrinsic(llvm::Intrinsic::ctpop);
-  case OpCode::CtLz: return b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, x, b.getFalse());
-  case OpCode::CtTz: return b.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, x, b.getFalse());
-  case OpCode::MulhiUI: {
-    const unsigned bits = x->getType()->getScalarSizeInBits();
-    llvm::Type *wide = x->getType()->getWithNewBitWidth(bits * 2);
-    return b.CreateTrunc(b.CreateLShr(b.CreateMul(b.CreateZExt(x, wide), b.CreateZExt(y, wide)), bits), x->getType());
-  }
-  case OpCode::IntToPtr: return b.CreateIntToPtr(x, typeLike(resultType, x));
-  case OpCode::PtrToInt: return b.CreatePtrToInt(x, typeLike(resultType, x));
-  case OpCode::Bitcast:
-  case OpCode::ArithBitcast: return b.CreateBitCast(x, typeLike(resultType, x));
+  llvm::Type *type = typeLike(elementOf(op->getResult(0).getType()), x);
+  return emitIntegerOp(b, op, code, args, type,
+                       [&](OpCode kind, Value *n, Value *d) { return emitDivision(kind, n, d); });
+}
+
+Value *Emitter::emitCast(mlir::Operation *op, OpCode code, Value *x) {
+  mlir::Type from = elementOf(op->getOperand(0).getType()), to = elementOf(op->getResult(0).getType());
+  mlir::Type f32 = mlir::Float32Type::get(op->getContext());
+  switch (code) {
   case OpCode::ExtF:
-  case OpCode::TruncF: return convertFloat(x, operandType, resultType, false);
+  case OpCode::TruncF: return convertFloat(x, from, to, false);
   case OpCode::FpToFp: {
     auto rounding = op->getAttrOfType<mlir::IntegerAttr>("rounding");
-    return convertFloat(x, operandType, resultType, rounding && rounding.getInt() == 0);
+    return convertFloat(x, from, to, rounding && rounding.getInt() == 0);
   }
   case OpCode::SIToFP:
   case OpCode::UIToFP: {
-    mlir::Type f32 = mlir::Float32Type::get(op->getContext());
-    mlir::Type via = isReduced(resultType) ? f32 : resultType;
+    mlir::Type via = isReduced(to) ? f32 : to;
     Value *f = code == OpCode::SIToFP ? b.CreateSIToFP(x, typeLike(via, x)) : b.CreateUIToFP(x, typeLike(via, x));
-    return convertFloat(f, via, resultType, false);
+    return convertFloat(f, via, to, false);
   }
   case OpCode::FPToSI:
   case OpCode::FPToUI: {
-    mlir::Type f32 = mlir::Float32Type::get(op->getContext());
-    Value *f = isReduced(operandType) ? convertFloat(x, operandType, f32, false) : x;
+    Value *f = isReduced(from) ? convertFloat(x, from, f32, false) : x;
     // Narrow results go through i32, so that values out of range wrap as C's conversions on this machine do.
-    llvm::Type *to = typeLike(resultType, x);
-    const unsigned bits = to->getScalarSizeInBits();
-    llvm::Type *wide = bits < 32 ? to->getWithNewBitWidth(32) : to;
+    llvm::Type *type = typeLike(to, x);
+    const unsigned bits = type->getScalarSizeInBits();
+    llvm::Type *wide = bits < 32 ? type->getWithNewBitWidth(32) : type;
     Value *i = code == OpCode::FPToSI || bits < 32 ? b.CreateFPToSI(f, wide) : b.CreateFPToUI(f, wide);
-    return b.CreateTrunc(b.CreateFreeze(i), to);
+    return b.CreateTrunc(b.CreateFreeze(i), type);
   }
-  case OpCode::Extern: return emitExtern(op, op->getAttrOfType<mlir::StringAttr>("symbol").getValue(), args);
-  case OpCode::InlineAsm: return emitPtx(op, args);
-  default: break;
+  default: return nullptr;
   }
+}
 
+Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args) {
+  if (code == OpCode::Extern) return emitExtern(op, op->getAttrOfType<mlir::StringAttr>("symbol").getValue(), args);
+  if (code == OpCode::InlineAsm) return emitPtx(op, args);
+  if (Value *r = emitInteger(op, code, args)) return r;
+  if (args.empty()) return nullptr;
+  if (Value *r = emitCast(op, code, args[0])) return r;
+  mlir::Type resultType = elementOf(op->getResult(0).getType()), operandType = elementOf(op->getOperand(0).getType());
   // Floating point: narrow types compute in f32 and round after each operation.
   if (!llvm::isa<mlir::FloatType>(operandType)) return nullptr;
   llvm::SmallVector<Value *, 4> wide(args.begin(), args.end());
@@ -442,87 +368,19 @@ Value *Emitter::emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value
     compute = mlir::Float32Type::get(op->getContext());
     for (unsigned i = 0; i < wide.size(); ++i) wide[i] = convertFloat(wide[i], operandType, compute, false);
   }
-  Value *r = emitFloat(op, code, wide, compute);
+  Value *r = emitFloat(op, code, wide);
   if (r && llvm::isa<mlir::FloatType>(resultType) && compute != resultType)
     r = convertFloat(r, compute, resultType, false);
   return r;
 }
 
-Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args, mlir::Type type) {
-  Value *x = args[0];
-  Value *y = args.size() > 1 ? args[1] : nullptr;
-  auto intrinsic = [&](llvm::Intrinsic::ID id) { return b.CreateUnaryIntrinsic(id, x); };
-  auto binary = [&](llvm::Intrinsic::ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
-  switch (code) {
-  case OpCode::AddF: return b.CreateFAdd(x, y);
-  case OpCode::SubF: return b.CreateFSub(x, y);
-  case OpCode::MulF: return b.CreateFMul(x, y);
-  case OpCode::DivF:
-  case OpCode::PreciseDivF:
-  case OpCode::ApproxDivF: return b.CreateFDiv(x, y);
-  case OpCode::RemF: return math_.emit(MathFn::Fmod, args);
-  case OpCode::NegF: return b.CreateFNeg(x);
-  case OpCode::MaximumF: return binary(llvm::Intrinsic::maximum);
-  case OpCode::MinimumF: return binary(llvm::Intrinsic::minimum);
-  case OpCode::MaxNumF: return binary(llvm::Intrinsic::maxnum);
-  case OpCode::MinNumF: return binary(llvm::Intrinsic::minnum);
-  case OpCode::ClampF: {
-    auto propagate = op->getAttrOfType<mlir::IntegerAttr>("propagateNan");
-    if (propagate && propagate.getInt() != 0)
-      return b.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, b.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x, y),
-                                     args[2]);
-    return b.CreateBinaryIntrinsic(llvm::Intrinsic::minnum, b.CreateBinaryIntrinsic(llvm::Intrinsic::maxnum, x, y),
-                                   args[2]);
-  }
-  case OpCode::CmpF: return emitCompare(b, op, x, y);
-  case OpCode::AbsF: return intrinsic(llvm::Intrinsic::fabs);
-  case OpCode::Ceil: return intrinsic(llvm::Intrinsic::ceil);
-  case OpCode::Floor: return intrinsic(llvm::Intrinsic::floor);
-  case OpCode::RoundEven: return intrinsic(llvm::Intrinsic::roundeven);
-  case OpCode::Trunc: return intrinsic(llvm::Intrinsic::trunc);
-  case OpCode::Round: {
-    // Half away from zero: trunc(x + copysign(largest below 0.5, x)), which is exact.
-    Value *half = llvm::ConstantFP::get(x->getType(), type.isF64() ? 0x1.fffffffffffffp-2 : 0x1.fffffep-2);
-    Value *shifted = b.CreateFAdd(x, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, half, x));
-    return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, shifted);
-  }
-  case OpCode::Sqrt:
-  case OpCode::PreciseSqrt: return intrinsic(llvm::Intrinsic::sqrt);
-  case OpCode::Rsqrt: return b.CreateFDiv(llvm::ConstantFP::get(x->getType(), 1.0), intrinsic(llvm::Intrinsic::sqrt));
-  case OpCode::Fma: return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, args[2]});
-  case OpCode::CopySign: return binary(llvm::Intrinsic::copysign);
-  case OpCode::IsNan: return b.CreateFCmpUNO(x, x);
-  case OpCode::IsInf:
-    return b.CreateFCmpOEQ(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
-  case OpCode::IsFinite:
-    return b.CreateFCmpOLT(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
-  case OpCode::FPowI: return math_.emit(MathFn::Pow, {x, b.CreateSIToFP(y, x->getType())});
-  case OpCode::Exp: return math_.emit(MathFn::Exp, args);
-  case OpCode::Exp2: return math_.emit(MathFn::Exp2, args);
-  case OpCode::ExpM1: return math_.emit(MathFn::ExpM1, args);
-  case OpCode::Log: return math_.emit(MathFn::Log, args);
-  case OpCode::Log2: return math_.emit(MathFn::Log2, args);
-  case OpCode::Log10: return math_.emit(MathFn::Log10, args);
-  case OpCode::Log1p: return math_.emit(MathFn::Log1p, args);
-  case OpCode::Sin: return math_.emit(MathFn::Sin, args);
-  case OpCode::Cos: return math_.emit(MathFn::Cos, args);
-  case OpCode::Tan: return math_.emit(MathFn::Tan, args);
-  case OpCode::Tanh: return math_.emit(MathFn::Tanh, args);
-  case OpCode::Sinh: return math_.emit(MathFn::Sinh, args);
-  case OpCode::Cosh: return math_.emit(MathFn::Cosh, args);
-  case OpCode::Asin: return math_.emit(MathFn::Asin, args);
-  case OpCode::Acos: return math_.emit(MathFn::Acos, args);
-  case OpCode::Atan: return math_.emit(MathFn::Atan, args);
-  case OpCode::Asinh: return math_.emit(MathFn::Asinh, args);
-  case OpCode::Acosh: return math_.emit(MathFn::Acosh, args);
-  case OpCode::Atanh: return math_.emit(MathFn::Atanh, args);
-  case OpCode::Atan2: return math_.emit(MathFn::Atan2, args);
-  case OpCode::Erf: return math_.emit(MathFn::Erf, args);
-  case OpCode::Erfc: return math_.emit(MathFn::Erfc, args);
-  case OpCode::Cbrt: return math_.emit(MathFn::Cbrt, args);
-  case OpCode::PowF: return math_.emit(MathFn::Pow, args);
-  default: return nullptr;
-  }
+Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args) {
+  // Quotients and roots are exact here, whether an operation asks for it or not.
+  if (code == OpCode::DivF || code == OpCode::ApproxDivF) return emitFloatOp(b, op, OpCode::PreciseDivF, args);
+  if (code == OpCode::Sqrt) return emitFloatOp(b, op, OpCode::PreciseSqrt, args);
+  if (code == OpCode::FPowI) return math_.emit(MathFn::Pow, {args[0], b.CreateSIToFP(args[1], args[0]->getType())});
+  if (std::optional<MathFn> function = functionOf(code)) return math_.emit(*function, args);
+  return emitFloatOp(b, op, code, args);
 }
 
 } // namespace neso::cpu

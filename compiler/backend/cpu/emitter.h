@@ -82,7 +82,9 @@ private:
   bool evalRegion(mlir::Region &region, llvm::ArrayRef<Lanes> args, llvm::SmallVectorImpl<Lanes> &results);
   llvm::SmallVector<Lanes, 2> elementwise(mlir::Operation *op, llvm::ArrayRef<Lanes> args);
   llvm::Value *emitValue(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args);
-  llvm::Value *emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args, mlir::Type type);
+  llvm::Value *emitInteger(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args);
+  llvm::Value *emitCast(mlir::Operation *op, OpCode code, llvm::Value *x);
+  llvm::Value *emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<llvm::Value *> args);
   llvm::Value *emitDivision(OpCode code, llvm::Value *a, llvm::Value *b);
   llvm::Value *emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::ArrayRef<llvm::Value *> args);
   llvm::Value *emitPtx(mlir::Operation *op, llvm::ArrayRef<llvm::Value *> args);

@@ -2,6 +2,7 @@
 #include "backend/nvidia/emitter.h"
 
 #include "backend/common/llvm_common.h"
+#include "backend/common/scalar_ops.h"
 #include "backend/nvidia/linear.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -15,11 +16,6 @@ using llvm::Value;
 
 namespace {
 bool isReduced(mlir::Type t) { return llvm::isa<mlir::FloatType>(t) && t.getIntOrFloatBitWidth() < 32; }
-
-bool isNonZeroConstant(Value *v) {
-  auto *c = llvm::dyn_cast<llvm::ConstantInt>(v);
-  return c && !c->isZero();
-}
 } // namespace
 
 namespace {
@@ -72,11 +68,8 @@ llvm::SmallVector<Value *, 2> Emitter::emitElement(mlir::Operation *op, llvm::Ar
   const OpCode code = codeOf(op);
   mlir::Type resultType = elementOf(op->getResult(0).getType());
   if (code == OpCode::MulSIExtended || code == OpCode::MulUIExtended) {
-    const bool isSigned = code == OpCode::MulSIExtended;
-    llvm::Type *t = args[0]->getType(), *wide = b.getIntNTy(t->getIntegerBitWidth() * 2);
-    auto extend = [&](Value *v) { return isSigned ? b.CreateSExt(v, wide) : b.CreateZExt(v, wide); };
-    Value *p = b.CreateMul(extend(args[0]), extend(args[1]));
-    return {b.CreateTrunc(p, t), b.CreateTrunc(b.CreateLShr(p, t->getIntegerBitWidth()), t)};
+    auto [low, high] = emitExtendedProduct(b, code, args[0], args[1]);
+    return {low, high};
   }
   Value *r = emitInteger(op, code, args);
   if (!r) r = emitCast(op, code, args[0]);
@@ -106,87 +99,13 @@ llvm::SmallVector<Value *, 2> Emitter::emitElement(mlir::Operation *op, llvm::Ar
 }
 
 Value *Emitter::emitInteger(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args) {
-  Value *x = args[0], *y = args.size() > 1 ? args[1] : nullptr;
-  auto binary = [&](llvm::Intrinsic::ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
-  // LLVM takes a division by zero for impossible, in masked-off elements too.
-  auto divisor = [&]() -> Value * {
-    if (isNonZeroConstant(y)) return y;
-    return b.CreateSelect(b.CreateICmpEQ(y, llvm::ConstantInt::get(y->getType(), 0)),
-                          llvm::ConstantInt::get(y->getType(), 1), y);
-  };
-  // -2^(n-1) / -1 wraps in the machine; LLVM does not allow it.
-  auto signedDivision = [&](bool remainder) -> Value * {
-    Value *d = divisor();
-    if (llvm::isa<llvm::ConstantInt>(d) && !llvm::cast<llvm::ConstantInt>(d)->isMinusOne())
-      return remainder ? b.CreateSRem(x, d) : b.CreateSDiv(x, d);
-    Value *minusOne = b.CreateICmpEQ(d, llvm::Constant::getAllOnesValue(d->getType()));
-    Value *safe = b.CreateSelect(minusOne, llvm::ConstantInt::get(d->getType(), 1), d);
-    Value *q = remainder ? b.CreateSRem(x, safe) : b.CreateSDiv(x, safe);
-    return b.CreateSelect(minusOne, remainder ? llvm::ConstantInt::get(d->getType(), 0) : b.CreateNeg(x), q);
-  };
-  switch (code) {
-  case OpCode::AddI: return b.CreateAdd(x, y);
-  case OpCode::SubI: return b.CreateSub(x, y);
-  case OpCode::MulI: return b.CreateMul(x, y);
-  case OpCode::DivUI: return b.CreateUDiv(x, divisor());
-  case OpCode::RemUI: return b.CreateURem(x, divisor());
-  case OpCode::DivSI: return signedDivision(false);
-  case OpCode::RemSI: return signedDivision(true);
-  case OpCode::CeilDivSI:
-  case OpCode::FloorDivSI: {
-    Value *q = signedDivision(false);
-    Value *zero = llvm::ConstantInt::get(x->getType(), 0);
-    Value *inexact = b.CreateICmpNE(b.CreateSub(x, b.CreateMul(q, y)), zero);
-    Value *sameSign = b.CreateICmpSGE(b.CreateXor(x, y), zero);
-    Value *one =
-        b.CreateZExt(b.CreateAnd(inexact, code == OpCode::CeilDivSI ? sameSign : b.CreateNot(sameSign)), x->getType());
-    return code == OpCode::CeilDivSI ? b.CreateAdd(q, one) : b.CreateSub(q, one);
+  mlir::Type resultType = elementOf(op->getResult(0).getType());
+  if (code == OpCode::AddPtr) {
+    mlir::Type pointee = llvm::cast<tt::PointerType>(resultType).getPointeeType();
+    return b.CreateGEP(memoryTypeOf(pointee), args[0], b.CreateSExtOrTrunc(args[1], b.getInt64Ty()));
   }
-  case OpCode::CeilDivUI: {
-    Value *q = b.CreateUDiv(x, divisor());
-    return b.CreateAdd(q, b.CreateZExt(b.CreateICmpNE(b.CreateMul(q, y), x), x->getType()));
-  }
-  case OpCode::AndI: return b.CreateAnd(x, y);
-  case OpCode::OrI: return b.CreateOr(x, y);
-  case OpCode::XorI: return b.CreateXor(x, y);
-  case OpCode::ShlI:
-  case OpCode::ShrSI:
-  case OpCode::ShrUI: {
-    // A shift by the width or more gives zero (or the sign), as the machine has it; LLVM leaves it open.
-    llvm::Type *t = x->getType();
-    const unsigned bits = t->getIntegerBitWidth();
-    if (!llvm::isa<llvm::ConstantInt>(y)) {
-      Value *over = b.CreateICmpUGE(y, llvm::ConstantInt::get(t, bits));
-      Value *most = llvm::ConstantInt::get(t, bits - 1), *zero = llvm::ConstantInt::get(t, 0);
-      if (code == OpCode::ShrSI) return b.CreateAShr(x, b.CreateSelect(over, most, y));
-      Value *shift = b.CreateSelect(over, zero, y);
-      return b.CreateSelect(over, zero, code == OpCode::ShlI ? b.CreateShl(x, shift) : b.CreateLShr(x, shift));
-    }
-    if (llvm::cast<llvm::ConstantInt>(y)->getValue().uge(bits))
-      return code == OpCode::ShrSI ? b.CreateAShr(x, bits - 1) : static_cast<Value *>(llvm::ConstantInt::get(t, 0));
-    return code == OpCode::ShlI ? b.CreateShl(x, y) : code == OpCode::ShrSI ? b.CreateAShr(x, y) : b.CreateLShr(x, y);
-  }
-  case OpCode::CmpI: return emitCompare(b, op, x, y);
-  case OpCode::Select: return b.CreateSelect(x, y, args[2]);
-  case OpCode::MaxSI: return binary(llvm::Intrinsic::smax);
-  case OpCode::MaxUI: return binary(llvm::Intrinsic::umax);
-  case OpCode::MinSI: return binary(llvm::Intrinsic::smin);
-  case OpCode::MinUI: return binary(llvm::Intrinsic::umin);
-  case OpCode::AbsI: return b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x, b.getFalse());
-  case OpCode::CtPop: return b.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, x);
-  case OpCode::CtLz: return b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, x, b.getFalse());
-  case OpCode::CtTz: return b.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, x, b.getFalse());
-  case OpCode::MulhiUI: {
-    const unsigned bits = x->getType()->getIntegerBitWidth();
-    llvm::Type *wide = b.getIntNTy(bits * 2);
-    return b.CreateTrunc(b.CreateLShr(b.CreateMul(b.CreateZExt(x, wide), b.CreateZExt(y, wide)), bits), x->getType());
-  }
-  case OpCode::AddPtr: {
-    mlir::Type pointee = llvm::cast<tt::PointerType>(elementOf(op->getResult(0).getType())).getPointeeType();
-    return b.CreateGEP(memoryTypeOf(pointee), x, b.CreateSExtOrTrunc(y, b.getInt64Ty()));
-  }
-  default: return nullptr;
-  }
+  return emitIntegerOp(b, op, code, args, typeOf(resultType),
+                       [&](OpCode kind, Value *n, Value *d) { return divideScalars(b, kind, n, d); });
 }
 
 Value *Emitter::emitCast(mlir::Operation *op, OpCode code, Value *x) {
@@ -194,15 +113,6 @@ Value *Emitter::emitCast(mlir::Operation *op, OpCode code, Value *x) {
   llvm::Type *type = typeOf(to);
   mlir::Type f32 = mlir::Float32Type::get(op->getContext());
   switch (code) {
-  case OpCode::ExtSI:
-  case OpCode::IndexCast: return b.CreateSExtOrTrunc(x, type);
-  case OpCode::ExtUI:
-  case OpCode::IndexCastUI:
-  case OpCode::TruncI: return b.CreateZExtOrTrunc(x, type);
-  case OpCode::IntToPtr: return b.CreateIntToPtr(x, type);
-  case OpCode::PtrToInt: return b.CreatePtrToInt(x, type);
-  case OpCode::Bitcast:
-  case OpCode::ArithBitcast: return x->getType() == type ? x : b.CreateBitCast(x, type);
   case OpCode::ExtF:
   case OpCode::TruncF: return convertFloat(x, from, to);
   case OpCode::FpToFp: {
@@ -235,73 +145,35 @@ Value *Emitter::emitCast(mlir::Operation *op, OpCode code, Value *x) {
 Value *Emitter::emitFloat(mlir::Operation *op, OpCode code, llvm::ArrayRef<Value *> args, mlir::Type type) {
   Value *x = args[0], *y = args.size() > 1 ? args[1] : nullptr;
   const bool f32 = type.isF32();
-  auto intrinsic = [&](llvm::Intrinsic::ID id) { return b.CreateUnaryIntrinsic(id, x); };
-  auto binary = [&](llvm::Intrinsic::ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
   auto approximate = [&](llvm::Intrinsic::ID id, llvm::ArrayRef<Value *> operands) {
     return b.CreateIntrinsic(id, {}, operands);
   };
-  // A product and a sum may become one fma, as in Triton.
-  auto contracted = [&](auto make) {
+  switch (code) {
+  case OpCode::AddF:
+  case OpCode::SubF:
+  case OpCode::MulF: {
+    // A product and a sum may become one fma, as in Triton.
     llvm::IRBuilderBase::FastMathFlagGuard guard(b);
     llvm::FastMathFlags flags;
     flags.setAllowContract();
     b.setFastMathFlags(flags);
-    return make();
-  };
-  switch (code) {
-  case OpCode::AddF: return contracted([&] { return b.CreateFAdd(x, y); });
-  case OpCode::SubF: return contracted([&] { return b.CreateFSub(x, y); });
-  case OpCode::MulF: return contracted([&] { return b.CreateFMul(x, y); });
-  case OpCode::PreciseDivF: return b.CreateFDiv(x, y);
+    return emitFloatOp(b, op, code, args);
+  }
   case OpCode::DivF:
-    if (decidesSomething(op)) return b.CreateFDiv(x, y);
+    if (decidesSomething(op)) return emitFloatOp(b, op, OpCode::PreciseDivF, args);
     [[fallthrough]];
   case OpCode::ApproxDivF: // 2 units in the last place over the full range
-    return f32 ? approximate(llvm::Intrinsic::nvvm_div_full, {x, y}) : b.CreateFDiv(x, y);
-  case OpCode::NegF: return b.CreateFNeg(x);
-  case OpCode::MaximumF: return binary(llvm::Intrinsic::maximum);
-  case OpCode::MinimumF: return binary(llvm::Intrinsic::minimum);
-  case OpCode::MaxNumF: return binary(llvm::Intrinsic::maxnum);
-  case OpCode::MinNumF: return binary(llvm::Intrinsic::minnum);
-  case OpCode::ClampF: {
-    auto propagate = op->getAttrOfType<mlir::IntegerAttr>("propagateNan");
-    const bool keep = propagate && propagate.getInt() != 0;
-    Value *low = binary(keep ? llvm::Intrinsic::maximum : llvm::Intrinsic::maxnum);
-    return b.CreateBinaryIntrinsic(keep ? llvm::Intrinsic::minimum : llvm::Intrinsic::minnum, low, args[2]);
-  }
-  case OpCode::CmpF: return emitCompare(b, op, x, y);
-  case OpCode::AbsF: return intrinsic(llvm::Intrinsic::fabs);
-  case OpCode::Ceil: return intrinsic(llvm::Intrinsic::ceil);
-  case OpCode::Floor: return intrinsic(llvm::Intrinsic::floor);
-  case OpCode::RoundEven: return intrinsic(llvm::Intrinsic::roundeven);
-  case OpCode::Trunc: return intrinsic(llvm::Intrinsic::trunc);
-  case OpCode::Round: {
-    // Half away from zero: trunc(x + copysign(largest below 0.5, x)), which is exact.
-    Value *half = llvm::ConstantFP::get(x->getType(), f32 ? 0x1.fffffep-2 : 0x1.fffffffffffffp-2);
-    Value *shifted = b.CreateFAdd(x, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, half, x));
-    return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, shifted);
-  }
-  case OpCode::PreciseSqrt: return intrinsic(llvm::Intrinsic::sqrt);
+    return f32 ? approximate(llvm::Intrinsic::nvvm_div_full, {x, y}) : emitFloatOp(b, op, OpCode::PreciseDivF, args);
   case OpCode::Sqrt:
-    return f32 ? approximate(llvm::Intrinsic::nvvm_sqrt_approx_f, {x}) : intrinsic(llvm::Intrinsic::sqrt);
+    return f32 ? approximate(llvm::Intrinsic::nvvm_sqrt_approx_f, {x}) : emitFloatOp(b, op, OpCode::PreciseSqrt, args);
   case OpCode::Rsqrt:
     if (f32) return approximate(llvm::Intrinsic::nvvm_rsqrt_approx_f, {x});
-    return b.CreateFDiv(llvm::ConstantFP::get(x->getType(), 1.0), intrinsic(llvm::Intrinsic::sqrt));
-  case OpCode::Fma: return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, args[2]});
-  case OpCode::CopySign: return binary(llvm::Intrinsic::copysign);
-  case OpCode::IsNan: return b.CreateFCmpUNO(x, x);
-  case OpCode::IsInf:
-    return b.CreateFCmpOEQ(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
-  case OpCode::IsFinite:
-    return b.CreateFCmpOLT(intrinsic(llvm::Intrinsic::fabs), llvm::ConstantFP::getInfinity(x->getType()));
-  case OpCode::RemF: return emitMath(op, "fmod", args);
-  case OpCode::FPowI: return emitMath(op, "pow", {x, b.CreateSIToFP(y, x->getType())});
-  case OpCode::PowF: return emitMath(op, "pow", args);
+    break;
+  case OpCode::FPowI: return emitMath(op, MathFn::Pow, {x, b.CreateSIToFP(y, x->getType())});
   default: break;
   }
-  // math.exp is the function exp, and so on.
-  llvm::StringRef name = op->getName().getStringRef();
-  return name.consume_front("math.") ? emitMath(op, name, args) : nullptr;
+  if (std::optional<MathFn> function = functionOf(code)) return emitMath(op, *function, args);
+  return emitFloatOp(b, op, code, args);
 }
 
 llvm::SmallVector<Value *, 2> Emitter::emitRegion(mlir::Region &region, llvm::ArrayRef<Value *> args) {

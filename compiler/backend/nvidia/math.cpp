@@ -113,23 +113,25 @@ struct FastMath {
 
 } // namespace
 
-Value *Emitter::emitMath(mlir::Operation *op, llvm::StringRef name, llvm::ArrayRef<Value *> args) {
+Value *Emitter::emitMath(mlir::Operation *op, MathFn function, llvm::ArrayRef<Value *> args) {
   Value *x = args[0];
-  if (x->getType()->isFloatTy()) {
-    FastMath fast{b};
-    if (name == "exp") return fast.exp(x);
-    if (auto exp2 = llvm::dyn_cast<mlir::math::Exp2Op>(op))
-      return bitEnumContainsAny(exp2.getFastmath(), mlir::arith::FastMathFlags::afn) ? fast.ex2Flushed(x) : fast.ex2(x);
-    if (name == "exp2") return fast.ex2(x);
-    if (name == "exp10") return fast.exp10(x);
-    if (name == "log") return fast.log(x, false, false);
-    if (name == "log2") return fast.log(x, true, false);
-    if (name == "log10") return fast.log(x, false, true);
-    if (name == "tanh") return fast.tanh(x);
-    if (name == "erf") return fast.erf(x);
+  if (!x->getType()->isFloatTy()) return MathEmitter(b).emit(function, args);
+  FastMath fast{b};
+  switch (function) {
+  case MathFn::Exp: return fast.exp(x);
+  case MathFn::Exp2: {
+    auto exp2 = llvm::dyn_cast<mlir::math::Exp2Op>(op);
+    const bool flushed = exp2 && bitEnumContainsAny(exp2.getFastmath(), mlir::arith::FastMathFlags::afn);
+    return flushed ? fast.ex2Flushed(x) : fast.ex2(x);
   }
-  std::optional<MathFn> fn = mathFnOf(name);
-  return fn ? MathEmitter(b).emit(*fn, args) : nullptr;
+  case MathFn::Exp10: return fast.exp10(x);
+  case MathFn::Log: return fast.log(x, false, false);
+  case MathFn::Log2: return fast.log(x, true, false);
+  case MathFn::Log10: return fast.log(x, false, true);
+  case MathFn::Tanh: return fast.tanh(x);
+  case MathFn::Erf: return fast.erf(x);
+  default: return MathEmitter(b).emit(function, args);
+  }
 }
 
 Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::ArrayRef<Value *> args) {
@@ -178,8 +180,7 @@ Value *Emitter::emitExtern(mlir::Operation *op, llvm::StringRef symbol, llvm::Ar
     if (stem == "rsqrt" && isFloat) return b.CreateIntrinsic(llvm::Intrinsic::nvvm_rsqrt_approx_f, {}, {x});
     if (stem == "rsqrt")
       return b.CreateFDiv(llvm::ConstantFP::get(x->getType(), 1.0), b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
-    llvm::StringRef plain = stem;
-    if (Value *r = emitMath(op, plain, args)) return r;
+    if (std::optional<MathFn> function = mathFnOf(stem)) return emitMath(op, *function, args);
   }
   if (!ofDevice) return nullptr;
   llvm::SmallVector<llvm::Type *, 3> types;
