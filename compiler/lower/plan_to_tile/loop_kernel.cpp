@@ -21,30 +21,12 @@ using loops::ReduceKind;
 
 namespace {
 
-bool usesR(Expr e) {
-  for (Symbol s : symbolsOf(e))
-    if (s.kind() == Symbol::Kind::Inner) return true;
-  return false;
-}
-
-/// The largest unrolled size, in inner elements and in scalar operators.
-constexpr int64_t kUnrollElements = 64, kUnrollOps = 1024;
-/// Warps of a program that reads a long row in steps.
-constexpr int64_t kStreamingWarps = 16;
-/// The least block of a row whose length is known at run time only and which is walked as a whole: one thread's, and
-/// that of a block of threads.
-constexpr int64_t kLeastRow = 64, kLeastRowOfBlock = 256;
-/// A block of threads holds a row in registers, read once, rather than in steps that read it again, although up to so
-/// many times as much as usual is masked off.
-constexpr int64_t kHeldRow = 4;
-
 class LoopKernel {
 public:
-  LoopKernel(KernelContext &k, const Facts &facts, const TileTarget &target) : k_(k), target_(target), facts_(facts) {}
+  LoopKernel(KernelContext &k, const Facts &facts, const LoopTiling &tiling) : k_(k), tiling_(tiling), facts_(facts) {}
 
   void run() {
     findPhases();
-    chooseShape();
     Emitter outer = bindOuter();
     for (int phase = 0; phase <= lastPhase_; ++phase) {
       for (size_t n = 0; n < nodes().size(); ++n)
@@ -56,7 +38,7 @@ public:
   }
 
 private:
-  enum class Shape { Pointwise, Unrolled, Rows, Columns };
+  using Shape = LoopTiling::Shape;
   const std::vector<Node> &nodes() const { return k_.kernel.nodes; }
   const std::vector<Expr> &x() const { return k_.kernel.xRanges; }
   const std::vector<Expr> &r() const { return k_.kernel.rRanges; }
@@ -65,244 +47,19 @@ private:
   void findPhases() {
     plan::Passes passes = plan::passesOf(k_.kernel);
     phase_ = std::move(passes.pass), inner_ = std::move(passes.inner), lastPhase_ = passes.last;
-    for (size_t n = 0; n < nodes().size(); ++n)
-      if (inner_[n]) lastInnerPhase_ = std::max(lastInnerPhase_, phase_[n]);
-  }
-
-  void chooseShape() {
-    bool reduces = std::find(inner_.begin(), inner_.end(), true) != inner_.end();
-    if (!reduces || r().empty()) {
-      // Reductions over nothing but dimensions of one element take that element.
-      shape_ = reduces ? Shape::Unrolled : Shape::Pointwise;
-      return;
-    }
-    int64_t elements = 1, ops = 0;
-    bool constant = true, scans = false;
-    for (Expr e : r()) {
-      constant &= e.isConst();
-      if (constant) elements = std::min<int64_t>(elements * std::max<int64_t>(e.constValue(), 0), int64_t{1} << 40);
-    }
-    for (size_t i = 0; i < nodes().size(); ++i) {
-      if (inner_[i]) ops += static_cast<int64_t>(nodes()[i].body().ops.size());
-      scans |= nodes()[i].kind() == Node::Kind::Scan;
-    }
-    // Which way does memory run? Count loads that are contiguous along the last r and along the last x.
-    int rowVotes = 0, columnVotes = 0;
-    for (size_t i = 0; i < nodes().size(); ++i) {
-      if (!inner_[i]) continue;
-      loops::forEachAccess(nodes()[i], [&](const loops::Access &load) {
-        if (load.writes() || !usesR(load.index)) return;
-        auto unit = [&](Symbol s) {
-          std::optional<Affine> a = affineIn(load.index, s);
-          return a && a->coefficient.isConst(1);
-        };
-        rowVotes += unit(Symbol::inner(r().size() - 1));
-        columnVotes += !x().empty() && unit(Symbol::outer(x().size() - 1));
-      });
-    }
-    bool rows = rowVotes >= columnVotes;
-    bool longRows = rows && rowVotes > 0 && upperBound(facts_, r().back(), INT64_MAX) >= 16;
-    if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps && !longRows)
-      shape_ = Shape::Unrolled;
-    else
-      shape_ =
-          rows || (scans && !target_.threadBlocks) || x().empty() || k_.kernel.serial ? Shape::Rows : Shape::Columns;
   }
 
   Emitter bindOuter() {
     std::vector<Blocking> blockings;
-    for (size_t d = 0; d < x().size(); ++d) blockings.push_back({Symbol::outer(d), x()[d], 1, -1});
-    Frame frame;
-    switch (shape_) {
-    case Shape::Pointwise:
-    case Shape::Unrolled:
-      // Updates of computed places happen one after another, in order: the same sums in every run, and any operator can
-      // do it.
-      if (x().empty() || k_.kernel.serial) break;
-      blockPointwise(blockings, frame);
-      break;
-    case Shape::Rows: blockRows(blockings, frame); break;
-    case Shape::Columns: {
-      RowBlock block{target_.reduceChunk / 4, target_.columnBlock};
-      if (target_.threadBlocks)
-        block = columnBlock(target_, likelyResults(), innerLength());
-      int64_t columns = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), block.inner)), block.inner);
-      innerBlock_ = std::min<int64_t>(nextPowerOfTwo(innerLength()), block.rows);
-      innerDim_ = 0;
-      frame.tile = {innerBlock_, columns};
-      blockings.back().size = columns, blockings.back().frameDim = 1;
-      break;
-    }
-    }
-    setWarps(frame);
-    Emitter e(k_, frame);
+    for (size_t d = 0; d < x().size(); ++d)
+      blockings.push_back({Symbol::outer(d), x()[d], tiling_.outer[d].size, tiling_.outer[d].tileDim});
+    k_.code.warps = tiling_.warps;
+    Emitter e(k_, Frame{tiling_.tile});
     e.facts = facts_;
-    e.keepLoads = target_.threadBlocks && shape_ != Shape::Unrolled && singleChunk();
-    e.streams = target_.threadBlocks && readsOnly() && (lastInnerPhase_ == 0 || e.keepLoads);
+    e.keepLoads = tiling_.keepsLoads;
+    e.streams = tiling_.streams;
     bindPrograms(e, blockings);
     return e;
-  }
-
-  /// Elements of the outer space.
-  int64_t likelyResults() const {
-    int64_t all = 1;
-    for (Expr e : x()) all = std::min<int64_t>(all * usualSize(e, facts_), int64_t{1} << 40);
-    return all;
-  }
-
-  /// One block along the last dimension; where it is short, or where memory runs along another dimension too, a second
-  /// one across.
-  void blockPointwise(std::vector<Blocking> &blockings, Frame &frame) {
-    size_t last = x().size() - 1, across = x().size() > 1 ? last - 1 : last;
-    int64_t budget = target_.pointwiseBlock, width = INT64_MAX;
-    if (target_.threadBlocks) {
-      const int64_t elements = likelyResults();
-      budget = pointwiseElements(target_, elements);
-      if (std::optional<size_t> d = crossingDimension()) {
-        // Both sides of a transposition get whole lines of memory: 32 elements each way, 64 where there is work for
-        // all.
-        across = *d, transposes_ = true;
-        const bool many = elements >= 4096 * target_.processors * 4;
-        budget = many ? 4096 : std::max<int64_t>(budget, 1024), width = many ? 64 : 32;
-      }
-    }
-    int64_t along = std::min({nextPowerOfTwo(upperBound(facts_, x()[last], budget)), budget, width});
-    int64_t rows = 1;
-    if (across != last)
-      rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[across], budget)), std::max<int64_t>(budget / along, 1));
-    if (rows > 1) {
-      frame.tile = {rows, along};
-      blockings[across].size = rows, blockings[across].frameDim = 0;
-      blockings[last].size = along, blockings[last].frameDim = 1;
-    } else {
-      frame.tile = {along};
-      blockings[last].size = along, blockings[last].frameDim = 0;
-    }
-  }
-
-  /// A dimension other than the last along which some access is contiguous: the kernel transposes.
-  std::optional<size_t> crossingDimension() const {
-    std::optional<size_t> found;
-    auto look = [&](Expr index) {
-      auto unit = [&](size_t d) {
-        std::optional<Affine> a = affineIn(index, Symbol::outer(d));
-        return a && a->coefficient.isConst(1);
-      };
-      // An index that does not vary along the last dimension is one of a row: few elements.
-      std::vector<Symbol> used = symbolsOf(index);
-      if (unit(x().size() - 1) || std::find(used.begin(), used.end(), Symbol::outer(x().size() - 1)) == used.end())
-        return;
-      for (size_t d = 0; d + 1 < x().size(); ++d)
-        if (unit(d) && usualSize(x()[d], facts_) >= 8) found = d;
-    };
-    if (usualSize(x().back(), facts_) < 8) return found;
-    for (const Node &n : nodes()) loops::forEachAccess(n, [&](const loops::Access &a) { look(a.index); });
-    return found;
-  }
-
-  void blockRows(std::vector<Blocking> &blockings, Frame &frame) {
-    int64_t length = innerLength(), rows = 1;
-    innerBlock_ = std::min(nextPowerOfTwo(length), target_.reduceChunk);
-    if (k_.kernel.serial) innerBlock_ = 1;
-    innerDim_ = 0;
-    if (target_.threadBlocks && !k_.kernel.serial) {
-      const int64_t all = likelyResults();
-      bool shares = !x().empty();
-      RowBlock block = rowBlock(target_, shares ? usualSize(x().back(), facts_) : 1, length, lastInnerPhase_ > 0,
-                                streamsRows() ? kStreamingWarps * 32 * vectorOfThread() : target_.reduceChunk * 2);
-      // Rows that share a program lie along the last outer dimension; the other dimensions count as programs.
-      if (shares && all / block.rows < target_.processors) block.rows = 1;
-      innerBlock_ = block.inner, rows = block.rows;
-    }
-    if (rows == 1) {
-      frame.tile = {innerBlock_};
-      return;
-    }
-    innerDim_ = 1;
-    frame.tile = {rows, innerBlock_};
-    blockings.back().size = rows, blockings.back().frameDim = 0;
-  }
-
-  /// Elements of the last inner dimension that a block is made for: all that there may be, if walking the block ends
-  /// where the mask does, else as many as usual. Longer ones take several blocks.
-  int64_t innerLength() const {
-    const int64_t most = upperBound(facts_, r().back(), target_.reduceChunk);
-    if (r().back().isConst() || endsWithMask()) return most;
-    const int64_t least = target_.threadBlocks ? kLeastRowOfBlock : kLeastRow;
-    const int64_t usual = std::max(usualSize(r().back(), facts_), least);
-    if (target_.threadBlocks && most <= kHeldRow * usual) return most;
-    return std::min(most, usual);
-  }
-
-  /// One thread stops where nothing is left of a row, in passes that only add up and in those that only store. A block
-  /// of threads holds whole tiles; scans and the places of extremes are carried through all of one.
-  bool endsWithMask() const {
-    if (target_.threadBlocks || !cheapFold()) return false;
-    std::vector<bool> stores(static_cast<size_t>(lastPhase_) + 1), reduces = stores;
-    for (size_t i = 0; i < nodes().size(); ++i) {
-      if (!inner_[i]) continue;
-      const size_t phase = static_cast<size_t>(phase_[i]);
-      if (nodes()[i].kind() == Node::Kind::Scan) return false;
-      if (nodes()[i].kind() == Node::Kind::Reduction) reduces[phase] = true;
-      if (nodes()[i].kind() == Node::Kind::Pointwise)
-        loops::forEachWrite(nodes()[i], [&](const loops::Access &a) {
-          if (k_.buffers.count(a.buffer)) stores[phase] = true;
-        });
-    }
-    for (size_t phase = 0; phase < stores.size(); ++phase)
-      if (stores[phase] && reduces[phase]) return false;
-    return true;
-  }
-
-  /// The kernel reduces: of its whole space it stores nothing.
-  bool readsOnly() const {
-    if (shape_ == Shape::Pointwise || shape_ == Shape::Unrolled || k_.kernel.serial) return false;
-    for (size_t i = 0; i < nodes().size(); ++i) {
-      if (!inner_[i] || nodes()[i].kind() == Node::Kind::Reduction) continue;
-      if (nodes()[i].kind() != Node::Kind::Pointwise) return false;
-      bool stores = false;
-      loops::forEachWrite(nodes()[i], [&](const loops::Access &a) { stores |= k_.buffers.count(a.buffer) != 0; });
-      if (stores) return false;
-    }
-    return true;
-  }
-
-  void setWarps(const Frame &frame) {
-    int64_t elements = 1;
-    for (int64_t n : frame.tile) elements *= n;
-    k_.code.warps = k_.kernel.serial ? 1 : warpsFor(elements, elementsOfThread());
-  }
-
-  /// Elements of a tile that one thread holds. A program that only reads keeps more loads in flight with more of them;
-  /// along rows that are read in steps, one wide access of many threads, so that neighbouring memory is read at one
-  /// time.
-  int64_t elementsOfThread() const {
-    if (transposes_) return 16;
-    if (!readsOnly()) return 8;
-    return streamsRows() && !singleChunk() ? vectorOfThread() : 16;
-  }
-
-  /// Rows are read once, in order, and little is computed.
-  bool streamsRows() const { return shape_ == Shape::Rows && readsOnly() && lastInnerPhase_ == 0 && cheapFold(); }
-
-  /// Elements of one access of 16 bytes, of the widest that the inner nodes read.
-  int64_t vectorOfThread() const {
-    int64_t bytes = 1;
-    for (size_t i = 0; i < nodes().size(); ++i)
-      loops::forEachAccess(nodes()[i], [&](const loops::Access &a) {
-        if (inner_[i] && !a.writes() && usesR(a.index)) bytes = std::max(bytes, itemSize(toReal(k_.plan.program.buffer(a.buffer).dtype)));
-      });
-    return 16 / std::min<int64_t>(bytes, 16);
-  }
-
-  /// Every reduction carries one number.
-  bool cheapFold() const {
-    for (const Node &n : nodes())
-      for (const loops::Reduction &r : n.reductions())
-        if (r.kind == ReduceKind::OnlineSoftmax || r.kind == ReduceKind::Welford || r.kind == ReduceKind::ArgMin ||
-            r.kind == ReduceKind::ArgMax)
-          return false;
-    return true;
   }
 
   /// One pass over the inner space: binds the r symbols, runs the inner nodes of the phase, carries accumulators.
@@ -313,22 +70,20 @@ private:
       for (const loops::Reduction &red : nodes()[n].reductions()) accumulators.emplace_back(red, n);
       if (const auto *scan = nodes()[n].as<loops::ScanSpec>()) accumulators.emplace_back(*scan, n);
     }
-    if (shape_ == Shape::Unrolled) {
+    if (tiling_.shape == Shape::Unrolled) {
       emitUnrolled(outer, phase, accumulators);
     } else {
-      // Threads that hold a tile fold it element by element, and exchange once, behind the loops.
-      carriesTiles_ = target_.threadBlocks && !k_.kernel.serial && !singleChunk();
       std::vector<Val> carried;
       for (Accumulator &a : accumulators)
-        for (Val v : a.initial(outer, carriesTiles_ && a.reduction ? outer.frame.full() : carryVary()))
+        for (Val v : a.initial(outer, tiling_.carriesTiles && a.reduction ? outer.frame.full() : carryVary()))
           carried.push_back(v);
       carried = emitDims(outer, 0, phase, accumulators, carried);
       size_t next = 0;
       for (Accumulator &a : accumulators) {
         a.result.assign(carried.begin() + static_cast<ptrdiff_t>(next),
                         carried.begin() + static_cast<ptrdiff_t>(next + a.arity()));
-        if (carriesTiles_ && a.reduction)
-          a.result = a.finish(outer, a.reduceTile(outer, a.result, static_cast<size_t>(innerDim_), {}));
+        if (tiling_.carriesTiles && a.reduction)
+          a.result = a.finish(outer, a.reduceTile(outer, a.result, static_cast<size_t>(tiling_.innerDim), {}));
         next += a.arity();
       }
     }
@@ -342,10 +97,7 @@ private:
   }
 
   /// Accumulators vary along the rows or columns that share a program, else they are scalars of it.
-  unsigned carryVary() const { return shape_ == Shape::Columns ? 2u : innerDim_ == 1 ? 1u : 0u; }
-  /// The inner space is one chunk: no loop.
-  bool singleChunk() const { return r().size() == 1 && r()[0].isConst() && r()[0].constValue() <= innerBlock_; }
-
+  unsigned carryVary() const { return tiling_.shape == Shape::Columns ? 2u : tiling_.innerDim == 1 ? 1u : 0u; }
   void emitUnrolled(Emitter &outer, int phase, std::vector<Accumulator> &accumulators) {
     int64_t total = 1;
     for (Expr e : r()) total *= e.constValue();
@@ -376,7 +128,7 @@ private:
       if (!last) return emitDims(e, d + 1, phase, accumulators, std::move(in));
       return emitChunk(e, phase, accumulators, std::move(in));
     };
-    int64_t step = last ? innerBlock_ : 1;
+    int64_t step = last ? tiling_.inner : 1;
     std::optional<int64_t> extent = r()[d].asConst();
     bool reverse = scansReversed(phase);
     if (extent && *extent == 0) return carried; // nothing to visit: no load may happen
@@ -425,10 +177,10 @@ private:
       return;
     }
     if (whole && e.env.count(Symbol::inner(d))) return; // a later phase over the same single block
-    Val lane = e.lanes(static_cast<size_t>(innerDim_));
+    Val lane = e.lanes(static_cast<size_t>(tiling_.innerDim));
     Val at = whole ? lane : e.indexBinary("arith.addi", start, lane);
     e.env[Symbol::inner(d)] = at;
-    if (!e.facts.provablyDivisible(r()[d], Expr(innerBlock_))) {
+    if (!e.facts.provablyDivisible(r()[d], Expr(tiling_.inner))) {
       Val inside = e.compare("lt", at, e.index(r()[d]));
       e.masks.push_back(inside);
       innerMask_ = inside;
@@ -445,11 +197,11 @@ private:
       next += a.arity();
     }
     runInner(e, phase, accumulators, [&](Accumulator &a, Emitter &at, std::vector<Val> element) {
-      if (carriesTiles_) {
+      if (tiling_.carriesTiles) {
         a.carried = a.fold(at, a.carried, std::move(element), innerMask_);
         return;
       }
-      std::vector<Val> partial = a.reduceTile(at, std::move(element), static_cast<size_t>(innerDim_), innerMask_);
+      std::vector<Val> partial = a.reduceTile(at, std::move(element), static_cast<size_t>(tiling_.innerDim), innerMask_);
       a.carried = a.combine(at, a.carried, partial);
     });
     std::vector<Val> out;
@@ -477,7 +229,7 @@ private:
         } else {
           const auto &scan = nodes()[n].get<loops::ScanSpec>();
           Val element = e.value(body, scan.inputs[0], memo);
-          Val scanned = a.scanTile(e, element, static_cast<size_t>(innerDim_), innerMask_);
+          Val scanned = a.scanTile(e, element, static_cast<size_t>(tiling_.innerDim), innerMask_);
           for (const loops::Store &s : scan.stores)
             e.store(s, e.cast(scanned, a.dtype(), k_.plan.program.buffer(s.buffer).dtype), {});
         }
@@ -488,7 +240,7 @@ private:
   /// An unrolled sum of products takes each product with one rounding, as products of matrices do.
   bool foldProduct(Emitter &e, const loops::Body &body, Accumulator &a, std::vector<Val> &memo) {
     const Op &input = body.ops[static_cast<size_t>(a.reduction->input)];
-    if (shape_ != Shape::Unrolled || a.reduction->kind != ReduceKind::Sum || input.kind != OpKind::Mul ||
+    if (tiling_.shape != Shape::Unrolled || a.reduction->kind != ReduceKind::Sum || input.kind != OpKind::Mul ||
         a.result.empty())
       return false;
     if (input.dtype != a.dtype() || (input.dtype != DType::F32 && input.dtype != DType::F64)) return false;
@@ -525,8 +277,8 @@ private:
   void emitNode(Emitter &e, size_t n, bool toMemory) {
     const auto &node = nodes()[n].get<loops::PointwiseSpec>();
     std::vector<Val> memo;
-    const bool besideInner = !inner_[n] && (shape_ == Shape::Rows || shape_ == Shape::Columns);
-    e.notAlong = besideInner ? 1u << innerDim_ : 0;
+    const bool besideInner = !inner_[n] && (tiling_.shape == Shape::Rows || tiling_.shape == Shape::Columns);
+    e.notAlong = besideInner ? 1u << tiling_.innerDim : 0;
     e.defineIndirects(node.body, memo);
     for (const loops::Store &s : node.stores) {
       Val v = e.value(node.body, s.value, memo);
@@ -540,23 +292,18 @@ private:
   }
 
   KernelContext &k_;
-  const TileTarget &target_;
+  const LoopTiling &tiling_;
   const Facts &facts_;
   std::vector<int> phase_;
   std::vector<bool> inner_;
-  int lastPhase_ = 0, lastInnerPhase_ = 0; // the last that looks at the inner space
-  Shape shape_ = Shape::Pointwise;
-  int64_t innerBlock_ = 1;
-  int innerDim_ = 0;
-  bool carriesTiles_ = false;
-  bool transposes_ = false; // a pointwise kernel whose accesses run along different dimensions
+  int lastPhase_ = 0;
   Val innerMask_;
 };
 
 } // namespace
 
-void emitLoopKernel(KernelContext &k, const Facts &facts, const TileTarget &target) {
-  LoopKernel(k, facts, target).run();
+void emitLoopKernel(KernelContext &k, const Facts &facts, const LoopTiling &tiling) {
+  LoopKernel(k, facts, tiling).run();
 }
 
 } // namespace neso

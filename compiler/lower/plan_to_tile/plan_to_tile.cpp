@@ -153,7 +153,7 @@ private:
     else if (tiling.dot)
       emitContraction(k, facts, *tiling.dot);
     else
-      emitLoopKernel(k, facts, tiling.target);
+      emitLoopKernel(k, facts, *tiling.loop);
   }
 
   /// A user's kernel brings its tile function; its arguments, its grid and what its neighbours put into it are ours.

@@ -61,7 +61,7 @@ public:
 
 private:
   void choose(plan::Kernel &kernel, bool tuned) {
-    KernelTiling tiling{target_, 0, {}};
+    KernelTiling tiling{target_, 0, {}, {}};
     if (kernel.parts.empty()) {
       Working at("kernel", kernel.name);
       if (tuned && target_.chooseWay) takeBestWay(kernel, tiling);
@@ -85,6 +85,15 @@ private:
     if (tiling.dot) return;
     dropEmptyReductions(kernel);
     expandTwoPassReductions(plan_, kernel, tiling.target);
+    if (isLoops(kernel)) tiling.loop = chooseLoopTiling(plan_, kernel, tiling.target);
+  }
+
+  /// Not one of the kinds that have programs of their own form.
+  static bool isLoops(const plan::Kernel &kernel) {
+    if (kernel.kind == Node::Kind::Sort || kernel.kind == Node::Kind::Segments || kernel.kind == Node::Kind::Attention)
+      return false;
+    const auto *scan = kernel.nodes[0].as<loops::ScanSpec>();
+    return !scan || !scan->lookBack;
   }
 
   /// By products of tiles, whose weights are in order then; else the kernel is a reduction afterwards.

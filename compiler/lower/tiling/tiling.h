@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lower/tiling/contraction.h"
+#include "lower/tiling/loops.h"
 #include "lower/tiling/target.h"
 
 namespace neso {
@@ -21,6 +22,8 @@ struct KernelTiling {
   int warpShift = 0;
   /// A contraction by products of tiles.
   std::optional<DotTiling> dot;
+  /// Pointwise, reduction and scan nodes.
+  std::optional<LoopTiling> loop;
 };
 /// By KernelId.
 using Tilings = std::vector<KernelTiling>;

@@ -152,6 +152,41 @@ TEST(Tiling, WelfordIsTwoPassesOverRowsThatAProgramKeeps) {
   }
 }
 
+/// y[i] = sum over j of x, whose rows or columns are summed.
+LoopTiling tilingOfSum(int64_t results, int64_t length, bool alongRows, const TileTarget &target = TileTarget()) {
+  Maker m;
+  const BufferId x = m.input("x", results * length), y = addTemp(m.p, "y", DType::F32, results);
+  ReductionSpec sum;
+  const Expr at = alongRows ? i(0) * length + r(0) : r(0) * results + i(0);
+  sum.reductions = {{ReduceKind::Sum, DType::F32, appendLoad(sum.body, x, DType::F32, at), {{y, i(0), 0}}}};
+  m.node({results}, {length}, sum), m.output(y);
+  plan::Plan plan = m.plan();
+  return chooseTilings(plan, target)[0].loop.value();
+}
+
+TEST(Tiling, LoopsWalkAlongMemory) {
+  using Shape = LoopTiling::Shape;
+  const LoopTiling rows = tilingOfSum(100, 512, true), steps = tilingOfSum(100, 100000, true),
+                   columns = tilingOfSum(100, 1000, false), few = tilingOfSum(100, 8, false);
+  EXPECT_EQ(rows.shape, Shape::Rows);
+  EXPECT_EQ(rows.tile, std::vector<int64_t>{512});
+  EXPECT_EQ(rows.outer[0].size, 1);
+  EXPECT_TRUE(rows.oneStep);
+  EXPECT_EQ(steps.shape, Shape::Rows);
+  EXPECT_EQ(steps.inner, TileTarget().reduceChunk);
+  EXPECT_FALSE(steps.oneStep);
+  EXPECT_EQ(columns.shape, Shape::Columns);
+  EXPECT_EQ(columns.tile, (std::vector<int64_t>{1024, 64}));
+  EXPECT_EQ(columns.outer[0].size, 64);
+  EXPECT_EQ(columns.outer[0].tileDim, 1);
+  EXPECT_EQ(few.shape, Shape::Unrolled);
+  // A thread of the CPU adds numbers; a block of threads adds tiles, and its threads exchange once.
+  TileTarget gpu;
+  gpu.threadBlocks = true, gpu.processors = 132;
+  EXPECT_FALSE(steps.carriesTiles);
+  EXPECT_TRUE(tilingOfSum(100, 100000, true, gpu).carriesTiles);
+}
+
 /// Updates of memory keep their order where no instruction does them in any.
 TEST(Tiling, UpdatesRunInTurnUnlessTheyAreInstructions) {
   auto serial = [](StoreMode mode, bool threadBlocks) {

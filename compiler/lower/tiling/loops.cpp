@@ -1,0 +1,307 @@
+#include "lower/tiling/loops.h"
+
+#include <algorithm>
+
+#include "ir/loops/access.h"
+#include "ir/plan/access.h"
+#include "lower/tiling/cost.h"
+
+namespace neso {
+
+using loops::Node;
+using loops::ReduceKind;
+
+namespace {
+
+bool usesR(Expr e) {
+  for (Symbol s : symbolsOf(e))
+    if (s.kind() == Symbol::Kind::Inner) return true;
+  return false;
+}
+
+/// The largest unrolled size, in inner elements and in scalar operators.
+constexpr int64_t kUnrollElements = 64, kUnrollOps = 1024;
+/// Warps of a program that reads a long row in steps.
+constexpr int64_t kStreamingWarps = 16;
+/// The least block of a row whose length is known at run time only and which is walked as a whole: one thread's, and
+/// that of a block of threads.
+constexpr int64_t kLeastRow = 64, kLeastRowOfBlock = 256;
+/// A block of threads holds a row in registers, read once, rather than in steps that read it again, although up to so
+/// many times as much as usual is masked off.
+constexpr int64_t kHeldRow = 4;
+
+class LoopTiler {
+public:
+  LoopTiler(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target)
+      : plan_(plan), kernel_(kernel), target_(target), facts_(plan.program.facts) {}
+
+  LoopTiling run() {
+    plan::Passes passes = plan::passesOf(kernel_);
+    phase_ = std::move(passes.pass), inner_ = std::move(passes.inner), lastPhase_ = passes.last;
+    for (size_t n = 0; n < nodes().size(); ++n)
+      if (inner_[n]) lastInnerPhase_ = std::max(lastInnerPhase_, phase_[n]);
+    chooseShape();
+    chooseBlocks();
+    const bool folds = out_.shape != Shape::Pointwise && out_.shape != Shape::Unrolled;
+    out_.oneStep = r().size() == 1 && r()[0].isConst() && r()[0].constValue() <= out_.inner;
+    out_.warps = kernel_.serial ? 1 : warpsFor(elementsOfTile(), elementsOfThread());
+    out_.keepsLoads = target_.threadBlocks && out_.shape != Shape::Unrolled && out_.oneStep;
+    out_.streams = target_.threadBlocks && readsOnly() && (lastInnerPhase_ == 0 || out_.keepsLoads);
+    out_.carriesTiles = folds && target_.threadBlocks && !kernel_.serial && !out_.oneStep;
+    return std::move(out_);
+  }
+
+private:
+  using Shape = LoopTiling::Shape;
+  const std::vector<Node> &nodes() const { return kernel_.nodes; }
+  const std::vector<Expr> &x() const { return kernel_.xRanges; }
+  const std::vector<Expr> &r() const { return kernel_.rRanges; }
+  bool inMemory(loops::BufferId buffer) const {
+    return plan_.placements[buffer.index()].where != plan::Placement::Where::None;
+  }
+
+  void chooseShape() {
+    bool reduces = std::find(inner_.begin(), inner_.end(), true) != inner_.end();
+    if (!reduces || r().empty()) {
+      // Reductions over nothing but dimensions of one element take that element.
+      out_.shape = reduces ? Shape::Unrolled : Shape::Pointwise;
+      return;
+    }
+    int64_t elements = 1, ops = 0;
+    bool constant = true, scans = false;
+    for (Expr e : r()) {
+      constant &= e.isConst();
+      if (constant) elements = std::min<int64_t>(elements * std::max<int64_t>(e.constValue(), 0), int64_t{1} << 40);
+    }
+    for (size_t i = 0; i < nodes().size(); ++i) {
+      if (inner_[i]) ops += static_cast<int64_t>(nodes()[i].body().ops.size());
+      scans |= nodes()[i].kind() == Node::Kind::Scan;
+    }
+    // Which way does memory run? Count loads that are contiguous along the last r and along the last x.
+    int rowVotes = 0, columnVotes = 0;
+    for (size_t i = 0; i < nodes().size(); ++i) {
+      if (!inner_[i]) continue;
+      loops::forEachAccess(nodes()[i], [&](const loops::Access &load) {
+        if (load.writes() || !usesR(load.index)) return;
+        auto unit = [&](Symbol s) {
+          std::optional<Affine> a = affineIn(load.index, s);
+          return a && a->coefficient.isConst(1);
+        };
+        rowVotes += unit(Symbol::inner(r().size() - 1));
+        columnVotes += !x().empty() && unit(Symbol::outer(x().size() - 1));
+      });
+    }
+    bool rows = rowVotes >= columnVotes;
+    bool longRows = rows && rowVotes > 0 && upperBound(facts_, r().back(), INT64_MAX) >= 16;
+    if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps && !longRows)
+      out_.shape = Shape::Unrolled;
+    else
+      out_.shape =
+          rows || (scans && !target_.threadBlocks) || x().empty() || kernel_.serial ? Shape::Rows : Shape::Columns;
+  }
+
+  void chooseBlocks() {
+    out_.outer.resize(x().size());
+    switch (out_.shape) {
+    case Shape::Pointwise:
+    case Shape::Unrolled:
+      // Updates of computed places happen one after another, in order: the same sums in every run, and any operator can
+      // do it.
+      if (!x().empty() && !kernel_.serial) blockPointwise();
+      break;
+    case Shape::Rows: blockRows(); break;
+    case Shape::Columns: blockColumns(); break;
+    }
+  }
+
+  /// Elements of the outer space.
+  int64_t likelyResults() const {
+    int64_t all = 1;
+    for (Expr e : x()) all = std::min<int64_t>(all * usualSize(e, facts_), int64_t{1} << 40);
+    return all;
+  }
+
+  /// One block along the last dimension; where it is short, or where memory runs along another dimension too, a second
+  /// one across.
+  void blockPointwise() {
+    size_t last = x().size() - 1, across = x().size() > 1 ? last - 1 : last;
+    int64_t budget = target_.pointwiseBlock, width = INT64_MAX;
+    if (target_.threadBlocks) {
+      const int64_t elements = likelyResults();
+      budget = pointwiseElements(target_, elements);
+      if (std::optional<size_t> d = crossingDimension()) {
+        // Both sides of a transposition get whole lines of memory: 32 elements each way, 64 where there is work for
+        // all.
+        across = *d, transposes_ = true;
+        const bool many = elements >= 4096 * target_.processors * 4;
+        budget = many ? 4096 : std::max<int64_t>(budget, 1024), width = many ? 64 : 32;
+      }
+    }
+    int64_t along = std::min({nextPowerOfTwo(upperBound(facts_, x()[last], budget)), budget, width});
+    int64_t rows = 1;
+    if (across != last)
+      rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[across], budget)), std::max<int64_t>(budget / along, 1));
+    if (rows > 1) {
+      out_.tile = {rows, along};
+      out_.outer[across] = {rows, 0};
+      out_.outer[last] = {along, 1};
+    } else {
+      out_.tile = {along};
+      out_.outer[last] = {along, 0};
+    }
+  }
+
+  /// A dimension other than the last along which some access is contiguous: the kernel transposes.
+  std::optional<size_t> crossingDimension() const {
+    std::optional<size_t> found;
+    auto look = [&](Expr index) {
+      auto unit = [&](size_t d) {
+        std::optional<Affine> a = affineIn(index, Symbol::outer(d));
+        return a && a->coefficient.isConst(1);
+      };
+      // An index that does not vary along the last dimension is one of a row: few elements.
+      std::vector<Symbol> used = symbolsOf(index);
+      if (unit(x().size() - 1) || std::find(used.begin(), used.end(), Symbol::outer(x().size() - 1)) == used.end())
+        return;
+      for (size_t d = 0; d + 1 < x().size(); ++d)
+        if (unit(d) && usualSize(x()[d], facts_) >= 8) found = d;
+    };
+    if (usualSize(x().back(), facts_) < 8) return found;
+    for (const Node &n : nodes()) loops::forEachAccess(n, [&](const loops::Access &a) { look(a.index); });
+    return found;
+  }
+
+  void blockRows() {
+    int64_t length = innerLength(), rows = 1;
+    out_.inner = std::min(nextPowerOfTwo(length), target_.reduceChunk);
+    if (kernel_.serial) out_.inner = 1;
+    out_.innerDim = 0;
+    if (target_.threadBlocks && !kernel_.serial) {
+      const int64_t all = likelyResults();
+      bool shares = !x().empty();
+      RowBlock block = rowBlock(target_, shares ? usualSize(x().back(), facts_) : 1, length, lastInnerPhase_ > 0,
+                                streamsRows() ? kStreamingWarps * 32 * vectorOfThread() : target_.reduceChunk * 2);
+      // Rows that share a program lie along the last outer dimension; the other dimensions count as programs.
+      if (shares && all / block.rows < target_.processors) block.rows = 1;
+      out_.inner = block.inner, rows = block.rows;
+    }
+    if (rows == 1) {
+      out_.tile = {out_.inner};
+      return;
+    }
+    out_.innerDim = 1;
+    out_.tile = {rows, out_.inner};
+    out_.outer.back() = {rows, 0};
+  }
+
+  void blockColumns() {
+    RowBlock block{target_.reduceChunk / 4, target_.columnBlock};
+    if (target_.threadBlocks) block = columnBlock(target_, likelyResults(), innerLength());
+    const int64_t columns = std::min(nextPowerOfTwo(upperBound(facts_, x().back(), block.inner)), block.inner);
+    out_.inner = std::min<int64_t>(nextPowerOfTwo(innerLength()), block.rows);
+    out_.innerDim = 0;
+    out_.tile = {out_.inner, columns};
+    out_.outer.back() = {columns, 1};
+  }
+
+  /// Elements of the last inner dimension that a block is made for: all that there may be, if walking the block ends
+  /// where the mask does, else as many as usual. Longer ones take several blocks.
+  int64_t innerLength() const {
+    const int64_t most = upperBound(facts_, r().back(), target_.reduceChunk);
+    if (r().back().isConst() || endsWithMask()) return most;
+    const int64_t least = target_.threadBlocks ? kLeastRowOfBlock : kLeastRow;
+    const int64_t usual = std::max(usualSize(r().back(), facts_), least);
+    if (target_.threadBlocks && most <= kHeldRow * usual) return most;
+    return std::min(most, usual);
+  }
+
+  /// One thread stops where nothing is left of a row, in passes that only add up and in those that only store. A block
+  /// of threads holds whole tiles; scans and the places of extremes are carried through all of one.
+  bool endsWithMask() const {
+    if (target_.threadBlocks || !cheapFold()) return false;
+    std::vector<bool> stores(static_cast<size_t>(lastPhase_) + 1), reduces = stores;
+    for (size_t i = 0; i < nodes().size(); ++i) {
+      if (!inner_[i]) continue;
+      const size_t phase = static_cast<size_t>(phase_[i]);
+      if (nodes()[i].kind() == Node::Kind::Scan) return false;
+      if (nodes()[i].kind() == Node::Kind::Reduction) reduces[phase] = true;
+      if (nodes()[i].kind() == Node::Kind::Pointwise)
+        loops::forEachWrite(nodes()[i], [&](const loops::Access &a) {
+          if (inMemory(a.buffer)) stores[phase] = true;
+        });
+    }
+    for (size_t phase = 0; phase < stores.size(); ++phase)
+      if (stores[phase] && reduces[phase]) return false;
+    return true;
+  }
+
+  /// The kernel reduces: of its whole space it stores nothing.
+  bool readsOnly() const {
+    if (out_.shape == Shape::Pointwise || out_.shape == Shape::Unrolled || kernel_.serial) return false;
+    for (size_t i = 0; i < nodes().size(); ++i) {
+      if (!inner_[i] || nodes()[i].kind() == Node::Kind::Reduction) continue;
+      if (nodes()[i].kind() != Node::Kind::Pointwise) return false;
+      bool stores = false;
+      loops::forEachWrite(nodes()[i], [&](const loops::Access &a) { stores |= inMemory(a.buffer); });
+      if (stores) return false;
+    }
+    return true;
+  }
+
+  int64_t elementsOfTile() const {
+    int64_t elements = 1;
+    for (int64_t n : out_.tile) elements *= n;
+    return elements;
+  }
+
+  /// Elements of a tile that one thread holds. A program that only reads keeps more loads in flight with more of them;
+  /// along rows that are read in steps, one wide access of many threads, so that neighbouring memory is read at one
+  /// time.
+  int64_t elementsOfThread() const {
+    if (transposes_) return 16;
+    if (!readsOnly()) return 8;
+    return streamsRows() && !out_.oneStep ? vectorOfThread() : 16;
+  }
+
+  /// Rows are read once, in order, and little is computed.
+  bool streamsRows() const { return out_.shape == Shape::Rows && readsOnly() && lastInnerPhase_ == 0 && cheapFold(); }
+
+  /// Elements of one access of 16 bytes, of the widest that the inner nodes read.
+  int64_t vectorOfThread() const {
+    int64_t bytes = 1;
+    for (size_t i = 0; i < nodes().size(); ++i)
+      loops::forEachAccess(nodes()[i], [&](const loops::Access &a) {
+        if (inner_[i] && !a.writes() && usesR(a.index))
+          bytes = std::max(bytes, itemSize(toReal(plan_.program.buffer(a.buffer).dtype)));
+      });
+    return 16 / std::min<int64_t>(bytes, 16);
+  }
+
+  /// Every reduction carries one number.
+  bool cheapFold() const {
+    for (const Node &n : nodes())
+      for (const loops::Reduction &r : n.reductions())
+        if (r.kind == ReduceKind::OnlineSoftmax || r.kind == ReduceKind::Welford || r.kind == ReduceKind::ArgMin ||
+            r.kind == ReduceKind::ArgMax)
+          return false;
+    return true;
+  }
+
+  const plan::Plan &plan_;
+  const plan::Kernel &kernel_;
+  const TileTarget &target_;
+  const Facts &facts_;
+  std::vector<int> phase_;
+  std::vector<bool> inner_;
+  int lastPhase_ = 0, lastInnerPhase_ = 0; // the last that looks at the inner space
+  bool transposes_ = false;                // a pointwise kernel whose accesses run along different dimensions
+  LoopTiling out_;
+};
+
+} // namespace
+
+LoopTiling chooseLoopTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target) {
+  return LoopTiler(plan, kernel, target).run();
+}
+
+} // namespace neso
