@@ -4,7 +4,6 @@
 
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
-#include "lower/tiling/cost.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -15,8 +14,6 @@ using loops::AttentionSpec;
 namespace tb = tile;
 
 namespace {
-
-constexpr int64_t kQueryBlock = 32, kKeyBlock = 64;
 
 Val unary(Emitter &e, const char *op, Val x) {
   OperationState state(e.k.loc, op);
@@ -39,26 +36,13 @@ Val rows(Emitter &e, Val x, const char *op) {
 
 } // namespace
 
-void emitAttention(KernelContext &k, const Facts &facts) {
+void emitAttention(KernelContext &k, const Facts &facts, const AttentionTiling &tiling) {
   const auto &spec = k.kernel.nodes[0].get<AttentionSpec>();
   const std::vector<Expr> &x = k.kernel.xRanges; // B, H, M, Dv
   OpBuilder &b = k.b;
-  int64_t headBlock = nextPowerOfTwo(upperBound(facts, spec.headSize, 256)),
-          valueBlock = nextPowerOfTwo(upperBound(facts, x[3], 256));
-  AttentionBlock block{kQueryBlock, kKeyBlock, 4, 3};
-  int64_t least = 1;
-  if (k.target.threadBlocks) {
-    block = attentionBlock(k.target, usualSize(x[0] * x[1], facts), usualSize(x[2], facts),
-                           std::max(headBlock, valueBlock), itemSize(spec.k.dtype));
-    least = 16; // of a side of a matrix instruction
-    k.code.warps = block.warps, k.code.stages = block.stages;
-  }
-  headBlock = std::max(headBlock, least), valueBlock = std::max(valueBlock, least);
-  int64_t bm = std::clamp(nextPowerOfTwo(upperBound(facts, x[2], block.queries)), least, block.queries);
-  int64_t bn = std::clamp(nextPowerOfTwo(upperBound(facts, spec.keyLength, block.keys)), least, block.keys);
-  // Matrix instructions take reduced floats as they are and add in f32.
-  bool narrow = k.target.threadBlocks && isReducedFloat(spec.q.dtype) && spec.q.dtype == spec.k.dtype;
-  bool narrowValues = narrow && spec.v.dtype == spec.q.dtype;
+  const int64_t bm = tiling.queries, bn = tiling.keys, headBlock = tiling.head, valueBlock = tiling.value;
+  const bool narrow = tiling.narrowScores;
+  k.code.warps = tiling.warps, k.code.stages = tiling.stages;
 
   // Frames: scores [BM, BN], output [BM, Dv], queries [BM, D], keys [BN, D], values [BN, Dv].
   const Symbol batch = AttentionSpec::symbol(AttentionSpec::Batch), head = AttentionSpec::symbol(AttentionSpec::Head),
@@ -147,7 +131,7 @@ void emitAttention(KernelContext &k, const Facts &facts) {
     Val newSum = s.binary("arith.addf", s.binary("arith.mulf", rowSum, alpha), rows(s, p, "arith.addf"));
     Emitter o = out;
     Val scaled = o.binary("arith.mulf", running, alpha);
-    DType valueType = narrowValues ? spec.v.dtype : DType::F32;
+    DType valueType = tiling.narrowValues ? spec.v.dtype : DType::F32;
     Value next = tb::dot(b, k.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec.v, valueType).v, scaled.v,
                          k.target.f32Products);
     scf::YieldOp::create(b, k.loc, ValueRange{newMax.v, newSum.v, next});

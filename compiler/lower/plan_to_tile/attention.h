@@ -3,10 +3,10 @@
 // 1): no score matrix in memory.
 #pragma once
 #include "lower/plan_to_tile/emit.h"
+#include "lower/tiling/attention.h"
 
 namespace neso {
 
-void emitAttention(KernelContext &k, const Facts &facts);
-
+void emitAttention(KernelContext &k, const Facts &facts, const AttentionTiling &tiling);
 
 } // namespace neso

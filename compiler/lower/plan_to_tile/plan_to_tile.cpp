@@ -145,9 +145,9 @@ private:
     if (k.kernel.kind == Node::Kind::Sort)
       emitSort(k, facts);
     else if (k.kernel.kind == Node::Kind::Segments)
-      emitSegments(k, facts);
+      emitSegments(k, facts, *tiling.segments);
     else if (k.kernel.kind == Node::Kind::Attention)
-      emitAttention(k, facts);
+      emitAttention(k, facts, *tiling.attention);
     else if (const auto *scan = k.kernel.nodes[0].as<loops::ScanSpec>(); scan && scan->lookBack)
       emitLookBackScan(k, facts);
     else if (tiling.dot)

@@ -5,7 +5,6 @@
 
 #include "ir/tile/build.h"
 #include "lower/plan_to_tile/blocks.h"
-#include "lower/tiling/cost.h"
 #include "lower/plan_to_tile/reduce.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -19,36 +18,19 @@ using loops::OpKind;
 
 namespace {
 
-/// Columns of one program where threads hold a tile.
-constexpr int64_t kColumns = 256;
-
-/// Whether the ends of the segments depend on the symbol.
-bool endsUse(const SegmentsSpec &node, Symbol symbol) {
-  std::vector<bool> uses(node.body.ops.size());
-  std::set<Symbol> symbols{symbol};
-  for (size_t i = 0; i < node.body.ops.size(); ++i) {
-    const Op &op = node.body.ops[i];
-    for (loops::ValueIdx v : {op.a, op.b, op.c}) uses[i] = uses[i] || (v >= 0 && uses[static_cast<size_t>(v)]);
-    if (op.index.valid())
-      for (Symbol s : symbolsOf(op.index)) uses[i] = uses[i] || symbols.contains(s);
-    if (op.kind == OpKind::Indirect && uses[i]) symbols.insert(op.symbol);
-  }
-  return uses[static_cast<size_t>(node.first)] || uses[static_cast<size_t>(node.last)];
-}
-
 class Segments {
 public:
-  Segments(KernelContext &k, const Facts &facts) : k_(k), node_(k.kernel.nodes[0].get<SegmentsSpec>()), tile_(k, Frame{}) {
+  Segments(KernelContext &k, const Facts &facts, const SegmentsTiling &tiling)
+      : k_(k), node_(k.kernel.nodes[0].get<SegmentsSpec>()), tile_(k, Frame{}) {
     std::vector<Blocking> blockings;
     const std::vector<Expr> &x = k.kernel.xRanges;
     for (size_t d = 0; d < x.size(); ++d) blockings.push_back({Symbol::outer(d), x[d], 1, -1});
     // A program has one segment. Columns that share it are its tile.
-    if (!x.empty() && !endsUse(node_, Symbol::outer(x.size() - 1))) {
-      int64_t most = k.target.threadBlocks ? kColumns : k.target.columnBlock;
-      blockings.back().size = std::min(nextPowerOfTwo(upperBound(facts, x.back(), most)), most);
-      blockings.back().frameDim = 0;
-      tile_.frame = Frame{{blockings.back().size}};
+    if (tiling.columns > 0) {
+      blockings.back().size = tiling.columns, blockings.back().frameDim = 0;
+      tile_.frame = Frame{{tiling.columns}};
     }
+    k.code.warps = tiling.warps;
     tile_.facts = facts;
     bindPrograms(tile_, blockings);
   }
@@ -89,7 +71,6 @@ public:
                                k_.plan.program.buffer(s.buffer).dtype),
                     {});
     }
-    k_.code.warps = warpsFor(tile_.frame.tile.empty() ? 1 : tile_.frame.tile[0], 4);
   }
 
 private:
@@ -120,6 +101,6 @@ private:
 
 } // namespace
 
-void emitSegments(KernelContext &k, const Facts &facts) { Segments(k, facts).run(); }
+void emitSegments(KernelContext &k, const Facts &facts, const SegmentsTiling &tiling) { Segments(k, facts, tiling).run(); }
 
 } // namespace neso

@@ -61,7 +61,8 @@ public:
 
 private:
   void choose(plan::Kernel &kernel, bool tuned) {
-    KernelTiling tiling{target_, 0, {}, {}};
+    KernelTiling tiling;
+    tiling.target = target_;
     if (kernel.parts.empty()) {
       Working at("kernel", kernel.name);
       if (tuned && target_.chooseWay) takeBestWay(kernel, tiling);
@@ -85,15 +86,18 @@ private:
     if (tiling.dot) return;
     dropEmptyReductions(kernel);
     expandTwoPassReductions(plan_, kernel, tiling.target);
-    if (isLoops(kernel)) tiling.loop = chooseLoopTiling(plan_, kernel, tiling.target);
+    chooseBlocks(kernel, tiling);
   }
 
-  /// Not one of the kinds that have programs of their own form.
-  static bool isLoops(const plan::Kernel &kernel) {
-    if (kernel.kind == Node::Kind::Sort || kernel.kind == Node::Kind::Segments || kernel.kind == Node::Kind::Attention)
-      return false;
+  /// Sorts, and scans that look back, choose theirs as they are written.
+  void chooseBlocks(const plan::Kernel &kernel, KernelTiling &tiling) const {
     const auto *scan = kernel.nodes[0].as<loops::ScanSpec>();
-    return !scan || !scan->lookBack;
+    if (kernel.kind == Node::Kind::Attention)
+      tiling.attention = chooseAttentionTiling(plan_, kernel, tiling.target);
+    else if (kernel.kind == Node::Kind::Segments)
+      tiling.segments = chooseSegmentsTiling(plan_, kernel, tiling.target);
+    else if (kernel.kind != Node::Kind::Sort && !(scan && scan->lookBack))
+      tiling.loop = chooseLoopTiling(plan_, kernel, tiling.target);
   }
 
   /// By products of tiles, whose weights are in order then; else the kernel is a reduction afterwards.

@@ -8,8 +8,10 @@
 #include <optional>
 #include <vector>
 
+#include "lower/tiling/attention.h"
 #include "lower/tiling/contraction.h"
 #include "lower/tiling/loops.h"
+#include "lower/tiling/segments.h"
 #include "lower/tiling/target.h"
 
 namespace neso {
@@ -22,8 +24,10 @@ struct KernelTiling {
   int warpShift = 0;
   /// A contraction by products of tiles.
   std::optional<DotTiling> dot;
-  /// Pointwise, reduction and scan nodes.
+  /// Or one of these, by the kernel's nodes: pointwise, reduction and scan nodes; attention; segments.
   std::optional<LoopTiling> loop;
+  std::optional<AttentionTiling> attention;
+  std::optional<SegmentsTiling> segments;
 };
 /// By KernelId.
 using Tilings = std::vector<KernelTiling>;
