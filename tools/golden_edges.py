@@ -336,8 +336,32 @@ def positions():
     ]
 
 
+def parts_written(x):
+    y = x.clone()
+    first, middle, last = y.tensor_split([4, 1])
+    first.add_(10)
+    last.mul_(3)
+    y.hsplit([2])[1].sub_(1)
+    y.vsplit([-2, -3])[2].neg_()
+    return y
+
+
+def trapezoids(x, y, z):
+    # Points of fewer and of more dims than the samples; dims are counted from the front where there are more.
+    return torch.trapz(x[0, 0], z), torch.trapz(x, y), torch.cumulative_trapezoid(x, y), torch.trapz(x, y[0], dim=2), torch.cumulative_trapezoid(x[:, :, :1], y[:, :1]), torch.trapz(x[:, :0], dim=1)
+
+
+def parts():
+    """Parts between indices that do not rise, and integrals over points of another rank."""
+    return [
+        c("split_at_indices", lambda x: [p * 2 for p in (*x.tensor_split([2, 0]), *x.vsplit([3, 1, 9]), *x.hsplit([-1, 1]), *x.t().tensor_split([0, 2, 1], 1))], "f32 6x4"),
+        c("parts_written", parts_written, "f32 6x4"), c("trapezoids", trapezoids, "f32 2x3x4", "f32 3x4", "f32 4x1x1"),
+        c("parts_dynamic", lambda x: (x[1:3] + 1, x[:-1] * 2, x.tensor_split([2, 1])[2] - 1, x[::2] + x.squeeze(0)[::2]), "f32 5x3", more=[["f32 3x3"], ["f32 40x3"]], dynamic=({0: torch.export.Dim("m", min=3, max=64)},)),
+    ]
+
+
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls)}
+    result = {f.__name__: f() for f in (complex_views, numbers, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

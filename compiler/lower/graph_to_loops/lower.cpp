@@ -239,6 +239,7 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
     report(makeDiag(diag::OpRefused, node.loc, node.target, call.reason()));
     results.clear();
   }
+  for (Expr condition : call.assumed()) assume(node, condition);
   for (size_t k = 0; k < outs.size(); ++k) {
     if (!outs[k].valid()) continue;
     const graph::Value &v = g.value(outs[k]);
@@ -265,6 +266,8 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
         if (a.isConst() && e.isConst() ? a != e : (ctx_.facts.provablyLess(a, e) || ctx_.facts.provablyLess(e, a)))
           fault = fmt::format("{} gives size {} for dimension {} of result {} ('{}'), the model says {}", node.target,
                               a.str(), d, k, v.name, e.str());
+        else if (!ctx_.equal(a, e))
+          assume(node, eq(a, e));
       }
       if (!fault.empty()) {
         report(makeDiag(diag::LoweringTypeMismatch, node.loc, fault));
@@ -280,6 +283,13 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
     if (v.kind == graph::Value::Kind::Tensor) values[outs[k].value] = settle(g, outs[k], x);
   }
   ctx_.current = nullptr;
+}
+
+void ModelLowering::assume(const graph::Node &node, Expr condition) {
+  if (condition.isConst() || !ctx_.isKnown(condition)) return;
+  addAssertion(ctx_.program.assertions,
+               {logicalOr(logicalNot(path_), condition),
+                fmt::format("{}{} was exported for sizes with {}{}", node.target, ctx_.where(), condition.str(), valuesOf(condition))});
 }
 
 bool ModelLowering::definesSizes(const graph::Graph &g, const graph::Node &node) const {

@@ -83,24 +83,26 @@ static Tensors histogram(OpCall &o) {
   return {cast(Tensor::strided(o.ctx, DType::I32, {Expr(bins)}, where), o.out().dtype)};
 }
 
-/// Areas of the trapezoids between neighbours along dim.
+/// Areas of the trapezoids between neighbours along dim d of y, which is the same dim of x: x of one dim lies along it, and where x has
+/// fewer dims than y, the missing ones are in front. Of more dims than y's they are counted from the front too, as in torch.
 static Tensor trapezoids(OpCall &o, int64_t &d) {
   Tensor y = o.t("y"), x = o.opt("x");
   d = wrap(o.integer("dim", -1), y.rank());
-  auto halves = [&](const Tensor &v, int64_t dim, bool minus) {
-    Tensor hi = slice(v, dim, 1, v.size(dim) - 1), lo = slice(v, dim, 0, v.size(dim) - 1);
+  const Facts &facts = o.ctx.facts;
+  auto halves = [&](const Tensor &v, bool minus) {
+    const Expr n = v.size(d), pairs = facts.simplify(max(n - 1, 0));
+    Tensor hi = slice(v, d, facts.simplify(min(n, 1)), pairs), lo = slice(v, d, 0, pairs);
     return minus ? sub(hi, lo) : add(hi, lo);
   };
-  Tensor area = halves(y, d, false);
+  Tensor area = halves(y, false);
   if (x.valid()) {
-    int64_t xd = x.rank() == 1 ? 0 : d - y.rank() + x.rank();
-    Tensor w = halves(x, xd, true);
     if (x.rank() == 1) {
       Sizes s(y.sizes().size(), Expr(1));
-      s[static_cast<size_t>(d)] = w.sizes()[0];
-      w = reshape(w, s);
+      s[static_cast<size_t>(d)] = x.sizes()[0];
+      x = reshape(x, s);
     }
-    area = mul(area, w);
+    while (x.rank() < y.rank()) x = unsqueeze(x, 0);
+    area = mul(area, halves(x, true));
   } else if (o.has("dx")) {
     area = mul(area, o.t("dx"));
   }
@@ -290,6 +292,9 @@ static void addSeries(OpTable &t) {
   t.add("diff.default", diffOp);
   t.add("trapezoid.x trapezoid.dx trapz.x trapz.dx", [](OpCall &o) -> Tensors {
     int64_t d = 0;
+    const Tensor y = o.t("y");
+    // Without a sample the area is 0, whatever x is.
+    if (y.rank() > 0 && y.size(wrap(o.integer("dim", -1), y.rank())).isConst(0)) return {full(o.ctx, o.out().sizes, o.out().dtype, 0)};
     Tensor a = trapezoids(o, d);
     return {sum(a, {d}, false, o.out().dtype)};
   });

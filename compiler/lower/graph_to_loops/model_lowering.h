@@ -53,6 +53,8 @@ private:
   bool isNew(const graph::Value &v) const;
   bool definesSizes(const graph::Graph &g, const graph::Node &node) const;
   void checkSizes(const graph::Graph &g, const graph::Node &node);
+  /// Tests a condition on sizes at the start of a run, or where the last of them is read.
+  void assume(const graph::Node &node, Expr condition);
   void dropUnknownAssertions();
   void advanceRandom();
   loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type, const Strided *target = nullptr);

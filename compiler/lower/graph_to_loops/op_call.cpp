@@ -236,7 +236,12 @@ Tensors OpCall::instead(std::string target, const std::vector<Named> &arguments,
   OpCall call(ctx, graph_, other, values_);
   Tensors out = (*lower)(call);
   if (call.failed()) return fail(call.reason());
+  assumed_.insert(assumed_.end(), call.assumed().begin(), call.assumed().end());
   return out;
+}
+
+void OpCall::assumeEqual(Expr a, Expr b) {
+  if (!ctx.equal(a, b)) assume(eq(a, b));
 }
 
 bool OpCall::givesFloat() const {

@@ -62,6 +62,13 @@ public:
   /// Whether the only result may be written over the operand x, which then is all but `part` of it: nobody needs x as it was
   /// (in_place.h). What the call reads while it writes, `reads`, is moved elsewhere where it lies there.
   bool over(const Tensor &x, const Sizes &sizes, const Strided &part, Tensors &reads);
+
+  /// What the exporter took for granted of sizes when it wrote down the results' types, where no range proves it: sizes of 0 and 1 in
+  /// particular. It is checked when the sizes are known, and a run that breaks it is refused.
+  void assume(Expr condition) { assumed_.push_back(condition); }
+  void assumeEqual(Expr a, Expr b);
+  const std::vector<Expr> &assumed() const { return assumed_; }
+
   /// Refuses the call; the reason completes "cannot compile OP: ...".
   Tensors fail(std::string why);
   bool failed() const { return failed_; }
@@ -76,6 +83,7 @@ private:
   InPlace *memory_;
   bool failed_ = false;
   std::string reason_;
+  std::vector<Expr> assumed_;
 };
 
 using LowerFn = Tensors (*)(OpCall &);

@@ -8,9 +8,30 @@ namespace neso::lower {
 static int64_t wrap(int64_t d, int64_t rank) { return d < 0 ? d + std::max<int64_t>(rank, 1) : d; }
 
 static Tensors asIs(OpCall &o) { return {o.t("self")}; }
-static Tensors toOutSizes(OpCall &o) { return {reshape(o.t("self"), o.out().sizes)}; }
+static Tensors toOutSizes(OpCall &o) {
+  const Tensor x = o.t("self");
+  o.assumeEqual(x.numel(), product(o.out().sizes));
+  return {reshape(x, o.out().sizes)};
+}
 
-/// start of a slice as ATen clamps it into [0, size].
+/// Dims of one go. The exporter decides by the sizes that it saw, and keeps dims of dynamic size: they may not be one then.
+static Tensors squeezeOp(OpCall &o) {
+  const Tensor x = o.t("self");
+  std::vector<char> asked(x.sizes().size(), !o.has("dim"));
+  for (int64_t d : o.ints("dim"))
+    if (x.rank() > 0) asked[static_cast<size_t>(wrap(d, x.rank()))] = 1;
+  Sizes kept;
+  for (size_t d = 0; d < asked.size(); ++d)
+    if (!asked[d] || !x.sizes()[d].isConst(1)) kept.push_back(x.sizes()[d]);
+  // Where more are gone than are one for certain, the number of elements says which sizes those are right for.
+  if (kept.size() == o.out().sizes.size())
+    for (size_t d = 0; d < asked.size(); ++d)
+      if (asked[d] && !x.sizes()[d].isConst(1) && !o.ctx.facts.provablyLess(1, x.sizes()[d]) && !x.sizes()[d].isConst(0))
+        o.assume(ne(x.sizes()[d], 1));
+  return toOutSizes(o);
+}
+
+/// start or end of a slice as ATen clamps it into [0, size].
 static Expr clampStart(const Facts &facts, Expr start, Expr size) {
   Interval r = facts.rangeOf(start);
   if (r.hi < 0) start = start + size;
@@ -20,11 +41,27 @@ static Expr clampStart(const Facts &facts, Expr start, Expr size) {
 static Tensors sliceOp(OpCall &o) {
   Tensor x = o.t("self");
   int64_t d = wrap(o.integer("dim", 0), x.rank());
-  Expr start = clampStart(o.ctx.facts, o.expr("start", 0), x.size(d));
-  return {slice(x, d, start, o.out().sizes[static_cast<size_t>(d)], o.expr("step", 1))};
+  const Expr start = clampStart(o.ctx.facts, o.expr("start", 0), x.size(d)), step = o.expr("step", 1);
+  const Expr end = clampStart(o.ctx.facts, o.expr("end", INT64_MAX), x.size(d)), length = o.out().sizes[static_cast<size_t>(d)];
+  o.assumeEqual(length, o.ctx.facts.simplify(max(ceilDiv(end - start, step), 0)));
+  return {slice(x, d, start, length, step)};
+}
+
+/// The parts between indices, each from one to the next, which may lie before it; what ATen clamps is clamped.
+static Tensors piecesAt(OpCall &o, const Tensor &x, int64_t d, const Sizes &indices) {
+  Tensors out;
+  for (size_t k = 0; k < o.outCount(); ++k) {
+    const Expr start = k == 0 ? Expr(0) : clampStart(o.ctx.facts, indices[k - 1], x.size(d));
+    const Expr end = k < indices.size() ? clampStart(o.ctx.facts, indices[k], x.size(d)) : x.size(d);
+    const Expr length = o.out(k).sizes[static_cast<size_t>(d)];
+    o.assumeEqual(length, o.ctx.facts.simplify(max(end - start, 0)));
+    out.push_back(slice(x, d, start, length));
+  }
+  return out;
 }
 
 static Tensors pieces(OpCall &o, const Tensor &x, int64_t d) {
+  if (o.has("indices")) return piecesAt(o, x, d, o.exprs("indices"));
   Tensors out;
   Expr at = 0;
   for (size_t k = 0; k < o.outCount(); ++k) {
@@ -32,6 +69,7 @@ static Tensors pieces(OpCall &o, const Tensor &x, int64_t d) {
     out.push_back(slice(x, d, at, n));
     at = at + n;
   }
+  o.assumeEqual(at, x.size(d));
   return out;
 }
 
@@ -41,8 +79,12 @@ static Tensors splitOp(OpCall &o) {
 }
 
 static Tensors expandOp(OpCall &o) {
-  Tensor x = o.t("self");
-  return {broadcastTo(x, o.out().sizes)};
+  const Tensor x = o.t("self");
+  const Sizes &from = x.sizes(), &to = o.out().sizes;
+  // A size of one is repeated where it is one for certain.
+  for (size_t d = 0; d < from.size(); ++d)
+    if (!from[d].isConst(1)) o.assumeEqual(from[d], to[to.size() - from.size() + d]);
+  return {broadcastTo(x, to)};
 }
 
 static Tensors diagonalOp(OpCall &o) {
@@ -284,10 +326,9 @@ static void addReshapes(OpTable &t) {
         asIs);
   t.add("view.default reshape.default _unsafe_view.default view_as.default reshape_as.default flatten.using_ints "
         "unflatten.int "
-        "view_copy.default ravel.default squeeze.default squeeze.dim squeeze.dims unsqueeze.default squeeze_copy.dims "
-        "squeeze_copy.dim "
-        "squeeze_copy.default unsqueeze_copy.default _reshape_alias.default",
+        "view_copy.default ravel.default unsqueeze.default unsqueeze_copy.default _reshape_alias.default",
         toOutSizes);
+  t.add("squeeze.default squeeze.dim squeeze.dims squeeze_copy.default squeeze_copy.dim squeeze_copy.dims", squeezeOp);
   t.add("expand.default expand_as.default broadcast_to.default expand_copy.default", expandOp);
   t.add("broadcast_tensors.default", [](OpCall &o) -> Tensors {
     Tensors xs = o.list("tensors");

@@ -142,9 +142,24 @@ std::optional<Insertion> insertionOf(Graph &g, const Node &n, int argument, size
     if (!dim) return std::nullopt;
     return Insertion{"aten.select_scatter.default", {whole, part, *dim, static_cast<int64_t>(index)}};
   }
-  if (oneOf(op, {"aten.split", "aten.split_with_sizes", "aten.chunk", "aten.tensor_split"})) {
-    std::optional<int64_t> dim = dimOf(n.arg("dim"));
+  if (oneOf(op, {"aten.split", "aten.split_with_sizes", "aten.chunk", "aten.tensor_split", "aten.hsplit", "aten.vsplit", "aten.dsplit"})) {
+    std::optional<int64_t> dim = op == "aten.hsplit"   ? in.rank() == 1 ? 0 : 1
+                                 : op == "aten.vsplit" ? 0
+                                 : op == "aten.dsplit" ? 2
+                                                       : dimOf(n.arg("dim"));
     if (!dim) return std::nullopt;
+    if (n.arg("indices")) {
+      // Each part goes from one index to the next, which may lie before it; the insertion clamps as the view does.
+      const auto *indices = std::get_if<std::vector<IntOrSym>>(n.arg("indices"));
+      if (!indices) return std::nullopt;
+      auto edge = [&](size_t k) -> Argument {
+        if (const int64_t *i = std::get_if<int64_t>(&(*indices)[k])) return *i;
+        return std::get<ValueId>((*indices)[k]);
+      };
+      return Insertion{"aten.slice_scatter.default",
+                       {whole, part, *dim, index == 0 ? Argument(int64_t(0)) : edge(index - 1),
+                        index < indices->size() ? edge(index) : Argument(None{}), int64_t(1)}};
+    }
     Expr start = 0;
     for (size_t i = 0; i < index; ++i)
       start = start + g.value(n.outputs[entry][i]).type.sizes[static_cast<size_t>(*dim)];

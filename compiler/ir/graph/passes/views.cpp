@@ -110,6 +110,9 @@ Aliasing aliasing(const Graph &g, const Node &n, const OpSchema &op) {
     std::optional<std::vector<Expr>> strides = viewStrides(in->type, out->type.sizes);
     return strides && sameStrides(out->type.sizes, *strides, out->type.strides) ? Aliasing{0, false} : Aliasing{};
   }
+  // A dim of dynamic size that a squeeze has kept may not be one, which its lowering checks: the call is not nothing.
+  if (op.name == "aten.squeeze" && same && std::any_of(in->type.sizes.begin(), in->type.sizes.end(), [](Expr e) { return !e.isConst(); }))
+    return {0, false};
   // The argument of the same alias set as the first aliased result.
   for (const ArgSchema &r : op.returns)
     if (r.alias)

@@ -146,6 +146,50 @@ TEST(Refusals, AComplexNumberIsNoRealOne) {
   EXPECT_NE(r.error().str().find("complex"), std::string::npos);
 }
 
+/// y = target(x, …) for x f32 [n], n in [1, 64], whose result the model says to have these sizes.
+graph::Model dynamicModel(const std::string &target, Expr n, const Sizes &out) {
+  graph::Model m = unaryModel(target);
+  m.facts.setRange(n.symbol(), {1, 64});
+  m.graph.value(m.graph.inputs[0]).type.sizes = {n};
+  graph::TensorType &type = m.graph.value(m.graph.nodes[0].outputs[0][0]).type;
+  type.sizes = out;
+  type.strides = Sizes(out.size(), Expr(1));
+  return m;
+}
+
+// The exporter decides as if no size were one, and its ranges do not say so.
+TEST(Refusals, WhatAnExporterTookForGrantedOfSizesIsChecked) {
+  const Expr n = Symbol::size("n");
+  graph::Model squeezed = dynamicModel("aten.squeeze.dim", n, {n});
+  squeezed.graph.nodes[0].args.push_back(int64_t(0));
+  squeezed.graph.nodes[0].argNames.push_back("dim");
+  graph::Model sliced = dynamicModel("aten.slice.Tensor", n, {Expr(2)});
+  for (int64_t i : {0, 0, 2}) sliced.graph.nodes[0].args.push_back(i);
+  sliced.graph.nodes[0].argNames = {"self", "dim", "start", "end"};
+  graph::Model expanded = dynamicModel("aten.expand.default", n, {Expr(3)});
+  expanded.graph.nodes[0].args.push_back(std::vector<graph::IntOrSym>{int64_t(3)});
+  expanded.graph.nodes[0].argNames.push_back("size");
+  struct Case {
+    graph::Model *model;
+    int64_t right, refused;
+  };
+  for (const Case &c : {Case{&squeezed, 2, 1}, Case{&sliced, 2, 1}, Case{&expanded, 3, 2}}) {
+    DiagnosticSink sink;
+    Result<loops::Program> r = lowerGraph(*c.model, sink);
+    ASSERT_TRUE(r) << r.error().str();
+    ASSERT_EQ(r->assertions.size(), 1u) << c.model->graph.nodes[0].target;
+    const Assertion &a = r->assertions[0];
+    EXPECT_TRUE(substitute(a.condition, {{n.symbol(), Expr(c.right)}}).isConst(1));
+    EXPECT_TRUE(substitute(a.condition, {{n.symbol(), Expr(c.refused)}}).isConst(0));
+    EXPECT_NE(a.message.find(c.model->graph.nodes[0].target + " (model.py:7) was exported for sizes with"), std::string::npos) << a.message;
+    // Nothing is asked where the range says it.
+    c.model->facts.setRange(n.symbol(), {c.right, c.right});
+    Result<loops::Program> certain = lowerGraph(*c.model, sink);
+    ASSERT_TRUE(certain);
+    EXPECT_TRUE(certain->assertions.empty()) << c.model->graph.nodes[0].target;
+  }
+}
+
 TEST(Refusals, AResultOfAnotherTypeThanTheModelSaysIsAnInternalFault) {
   graph::Model m = unaryModel("aten.relu.default", DType::I64);
   DiagnosticSink sink;
