@@ -63,7 +63,8 @@ class Kernel(Wide, Values):
         index, text, mask = self.address(size)
         if self.chance(40) and self.inputs:
             name, dtype, had, facts = self.pick(self.inputs)
-            if had < size and index.hi >= had:
+            # What & makes of a negative index lies anywhere below the size.
+            if had < size and (index.hi >= had or "&" in text):
                 raise Unfit
         else:
             name, facts = self.input_buffer(dtype, size)
@@ -538,10 +539,15 @@ class Kernel(Wide, Values):
 
     def build(self):
         rng = self.rng
-        d = [rng.choice([4, 8, 16, 16, 32, 32, 64]), rng.choice([8, 16, 16, 32, 64, 64, 128]), rng.choice([2, 4, 8])]
+        # Nearly all the time goes into LLVM, and grows with the code: many short kernels over small tiles find more than few long ones. One in
+        # ten is long, over tiles that need loops and the stack.
+        long = self.chance(10)
+        if long:
+            self.feature("long kernel")
+        d = [rng.choice([4, 8, 16, 16, 32, 32, 64] if long else [2, 4, 4, 8, 8, 16, 16, 32]), rng.choice([8, 16, 16, 32, 64, 64, 128] if long else [8, 8, 16, 16, 16, 32, 64]), rng.choice([2, 4, 8])]
         rank = rng.choice([1, 1, 2, 2, 2, 3])
         if rank == 1:
-            d[0] = rng.choice([8, 32, 64, 128, 256, 256, 512, 1024])
+            d[0] = rng.choice([8, 32, 64, 128, 256, 256, 512, 1024] if long else [4, 8, 16, 32, 32, 64, 64, 128, 256])
         self.dims = d[:rank]
         self.shapes = [(d[0], )] * 3
         if rank >= 2:
@@ -572,7 +578,7 @@ class Kernel(Wide, Values):
         for s in sorted({s for s in self.shapes if len(s) == 2}):
             if self.chance(60):
                 self.integer(f"r{s[0]}[:, None] * {s[1]} + r{s[1]}[None, :]", s, "i32", 0, s[0] * s[1] - 1)
-        for _ in range(rng.randrange(8, 34)):
+        for _ in range(rng.randrange(8, 34) if long else rng.randrange(4, 13)):
             self.statement()
         # What nobody used would say nothing.
         text = "\n".join(self.lines)

@@ -135,6 +135,8 @@ class Random:
                     first = chosen.get("f") or chosen.get("i") or chosen.get("m") or "x0"
                     rank = max(1, values[first].dim())
                     chosen["d"], chosen["e"], chosen["n"] = r.randrange(-rank, rank), r.randrange(rank), r.randrange(1, 4)
+                    if write and overlaps(values[chosen.get("s") or chosen.get("f") or chosen["i"]]):
+                        continue
                     text = template.format(**chosen)
                     name = f"v{len(self.lines)}"
                     line = text if write else f"{name} = {text}"
@@ -175,6 +177,15 @@ class Random:
         values[name] = env[name]
         self.lines.append(line)
         return True
+
+
+def overlaps(tensor):
+    """Whether two elements are one place of memory (after expand or unfold). In what order such are written is nobody's promise: torch refuses
+    most of these writes, and lets some pass (masked_fill_ through expand with a warning, any write through unfold)."""
+    at = torch.zeros((), dtype=torch.int64)
+    for size, stride in zip(tensor.shape, tensor.stride()):
+        at = at[..., None] + torch.arange(size) * stride
+    return at.numel() != at.unique().numel()
 
 
 def usable(value):
@@ -287,6 +298,25 @@ def export_case(source, seed, inputs, sizes, dynamic, name, folder, operators=No
     cases.write_safetensors(folder / f"{name}.inputs.safetensors", given)
     cases.write_safetensors(folder / f"{name}.outputs.safetensors", wanted)
     return runs
+
+
+def torch_differs(source, seed, inputs, dynamic, run):
+    """Why the exported program of this run (NAME.FORM or NAME.FORM.SIZE) gives other numbers than eager when torch itself runs it; None: it
+    does not. The exporter decides by the sizes that it sees, and turns some operators into others (lift_fresh into a copy)."""
+    _, form, *size = run.split(".")
+    size = int(size[0]) if size else None
+    shapes = tuple({0: torch.export.Dim("batch", min=1, max=64)} for _ in inputs(None)) if dynamic else None
+    try:
+        program = torch.export.export(build(source, seed), tuple(inputs(None)), dynamic_shapes=shapes, strict=False)
+        got = twice((program if form == "raw" else program.run_decompositions()).module(), inputs(size))
+    except Exception as why:
+        return f"{type(why).__name__} where torch runs what it exported"
+    want = twice(build(source, seed), inputs(size))
+    for g, w in zip(got, want):
+        for key in w:
+            if key in g and (g[key].shape != w[key].shape or g[key].dtype != w[key].dtype or not torch.allclose(g[key], w[key], rtol=0.05, atol=0.05, equal_nan=True)):
+                return "torch's own run of what it exported differs from eager"
+    return None
 
 
 def write_cases(runs, folder):

@@ -29,6 +29,15 @@ def overloads():
     return out
 
 
+def sorted_first(name, number, word):
+    """Binary search over what is not sorted has no one answer: which halves it visits is the implementation's own affair."""
+    if name.startswith("searchsorted"):
+        return f"{word}.sort(-1)[0]" if number == 0 else "sorter=None" if word.startswith("sorter=") else word
+    if name.startswith("bucketize") and number == 1:
+        return f"{word}.reshape(-1).sort()[0]"
+    return word
+
+
 class Operators:
 
     def __init__(self, rng):
@@ -72,6 +81,7 @@ class Operators:
             if text is None:
                 return None
             words.append(f"{a.name}={text}" if a.kwarg_only or number != len(words) else text)
+        words = [sorted_first(name, number, word) for number, word in enumerate(words)]
         text = f"torch.ops.aten.{name}({', '.join(words)})"
         if len(schema.returns) > 1 or str(schema.returns[0].type) != "Tensor":
             text += "[0]" if ONLY_FIRST.search(name) or r.randrange(2) else f"[{r.randrange(max(1, len(schema.returns)))}]"

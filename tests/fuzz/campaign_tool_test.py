@@ -69,23 +69,23 @@ class Tool(unittest.TestCase):
         self.assertEqual(code, 0, said)
 
     def modules(self, made, left_out):
-        return types.SimpleNamespace(make_cases=lambda seeds, folder: (made, collections.Counter(), collections.Counter(left_out)))
+        return types.SimpleNamespace(make_cases=lambda seeds, folder: ({n: ("", None) for n in made}, collections.Counter(), collections.Counter(left_out)))
 
     def test_modules_that_were_all_left_out(self):
         self.program("run_goldens", "exit 0\n")
-        code, said = self.run_tool("--only", "modules", modules=self.modules({}, {"torch.export refuses it: E": 3, "float64 is far away": 1}))
+        code, said = self.run_tool("--only", "modules", modules=self.modules([], {"torch.export refuses it: E": 3, "float64 is far away": 1}))
         self.assertEqual(code, 1, said)
         self.assertIn("modules: all 4 were left out: torch.export refuses it: E × 3; float64 is far away × 1", said)
 
     def test_modules_of_which_the_runner_says_nothing(self):
         self.program("run_goldens", "exit 1\n")
-        code, said = self.run_tool("--only", "modules", modules=self.modules({"m1": None}, {}))
+        code, said = self.run_tool("--only", "modules", modules=self.modules(["m1"], {}))
         self.assertEqual(code, 1, said)
         self.assertIn("modules: all 1 were left out: run_goldens says nothing of it × 1", said)
 
     def test_modules_some_of_which_were_judged(self):
         self.program("run_goldens", 'while [ "$1" != --verdicts ]; do shift; done\nprintf "m1.raw\\tright\\t\\n" > $2\n')
-        code, said = self.run_tool("--only", "modules", modules=self.modules({"m1": None}, {"float64 is far away": 3}))
+        code, said = self.run_tool("--only", "modules", modules=self.modules(["m1"], {"float64 is far away": 3}))
         self.assertEqual(code, 0, said)
         self.assertIn("left out of modules: float64 is far away × 3", said)
 
