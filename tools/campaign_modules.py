@@ -43,6 +43,14 @@ TEMPLATES = [
     (1, "torch.softmax({f} @ {g}.mT, -1) @ {g}"), (1, "torch.softmax({f} @ {w}.mT, -1) @ {w}"), (1, "F.conv1d({f}, {w}[:, :, None])"), (1, "F.pad({f}, (1, 0))"), (1, "F.avg_pool1d({f}, 2)"), (1, "F.max_pool1d({f}, 2)"), (1, "torch.outer({v}, {v}) @ {w}"), (1, "torch.einsum('...i,ji->...j', {f}, {w})"),
     (1, "{f}.double()"), (1, "{f}.half().float()"), (1, "{f}.bfloat16()"), (1, "{f}.to({g}.dtype)"), (1, "torch.maximum({f}, {g})"), (1, "torch.lerp({f}, {g}, 0.25)"), (1, "F.cosine_similarity({f}, {g}, {d})"), (1, "torch.zeros_like({f})"), (1, "torch.full_like({f}, {n}.5)"), (1, "torch.arange({f}.shape[-1]) * {n}"),
 ]
+# Regions: branches and loops whose way the data decides.
+TEMPLATES += [
+    (2, "torch.ops.higher_order.cond({f}.sum() > 0, lambda a: (a * {n} + 1, ), lambda a: (a.abs() - a.mean(), ), ({f}, ))[0]"),
+    (2, "torch.ops.higher_order.cond({i}.sum() % 2 == 0, lambda a, b: (a - b, b.sum(0)), lambda a, b: (b.neg(), a.amax(0)), ({f}, {f} * 0.5))[{e} % 2]"),
+    (1, "torch.ops.higher_order.cond({m}.any(), lambda a: (a.transpose(0, -1).contiguous(), ), lambda a: ((a.transpose(0, -1) * 2).contiguous(), ), ({f}, ))[0]"),
+    (1, "torch.ops.higher_order.while_loop(lambda i, a: i < {n}, lambda i, a: (i + 1, a * 0.5 + i), (torch.zeros((), dtype=torch.int64), {f}), ())[1]"),
+    (1, "torch.ops.higher_order.while_loop(lambda i, a, c: i < c, lambda i, a, c: (i + 1, (a + a.roll(1, 0)) * 0.5), (torch.zeros((), dtype=torch.int64), {f}), ({i}.sum().long() % 4, ))[1]"),
+]
 # In place, on any tensor that is no parameter.
 WRITES = [
     (3, "{f}.add_({g})"), (2, "{f}.mul_({n}.5)"), (2, "{f}[0].add_(1)"), (2, "{f}[..., :1].mul_(2)"), (2, "{f}.transpose({d}, {e}).add_({n})"), (1, "{f}.copy_({g})"), (1, "{f}[1:].copy_({f}[:-1].clone())"), (1, "{f}.view(-1).sub_(0.5)"),
