@@ -55,12 +55,18 @@ Status DeviceChoice::info(neso_device_info &out) const {
   return s == NESO_OK ? Status::ok() : Status(runtimeError(s));
 }
 
+/// What is compiled for a device that calls itself `name`; the name itself where the back end does not know it.
+static std::string archOf(const Backend &backend, const char *name) {
+  const Target *target = backend.ofDevice(name);
+  return target ? std::string(target->name) : std::string(name);
+}
+
 Result<DeviceChoice::Code> DeviceChoice::code() const {
   const Backend *backend = findBackend(deviceName(kind));
   neso_device_info device;
   if (Status s = info(device); !s) return s.takeError();
   if (!backend) backend = backends().front();
-  return Code{std::string(backend->kind()), device.arch[0] ? device.arch : std::string(kNativeArch)};
+  return Code{std::string(backend->kind()), device.arch[0] ? archOf(*backend, device.arch) : std::string(kNativeArch)};
 }
 
 Status resolveNative(const std::string &target, std::vector<std::string> &archs, DeviceChoice device) {
@@ -72,7 +78,7 @@ Status resolveNative(const std::string &target, std::vector<std::string> &archs,
   neso_device_info found{};
   if (Status s = device.info(found); !s)
     return fail(diag::NativeUnknown, {}, target, neso_error_text(), backend->known());
-  std::replace(archs.begin(), archs.end(), std::string(kNativeArch), std::string(found.arch));
+  std::replace(archs.begin(), archs.end(), std::string(kNativeArch), archOf(*backend, found.arch));
   return Status::ok();
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "backend/target.h"
 #include "base/atomic_file.h"
 #include "base/diagnostics/tune.h"
 #include "driver/tuning.h"
@@ -118,7 +119,12 @@ Status checkDevice(TuneRequest &request, CompileOptions &options) {
     return fail(diag::TuneDevice, {}, request.device.text, "a " + code->target + " device", options.target, code->arch);
   if (!request.device.apart()) return Status::ok();
   if (options.archs.empty()) options.archs = {code->arch};
-  if (std::find(options.archs.begin(), options.archs.end(), code->arch) != options.archs.end()) return Status::ok();
+  // Of a chip with instructions of its own, code without them too.
+  const Backend &backend = *findBackend(options.target);
+  for (const std::string &arch : options.archs) {
+    const Target *most = backend.ofDevice(arch);
+    if (arch == code->arch || (most && most->name == code->arch)) return Status::ok();
+  }
   std::string archs;
   for (const std::string &a : options.archs) archs += (archs.empty() ? "" : ", ") + a;
   return fail(diag::TuneDevice, {}, request.device.text, code->arch, archs, code->arch);

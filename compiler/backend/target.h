@@ -98,6 +98,8 @@ public:
 
   /// By name, other names of the same machine that the back end knows included. Null: unknown.
   virtual const Target *find(std::string_view name) const = 0;
+  /// What uses most of a device that calls itself so: it may have instructions of its own, whose code runs on no later one.
+  virtual const Target *ofDevice(std::string_view name) const { return find(name); }
   bool prints(std::string_view stage) const;
   /// "sm_80, sm_86, …".
   std::string known() const;

@@ -43,7 +43,7 @@ TEST(DriverErrors, NativeOfDevices) {
   Result<Targets> usual = parseTargets("cuda", {}), first = parseTargets("", {}),
                   here = parseTargets("cpu", {"native"});
   ASSERT_TRUE(usual && first && here);
-  EXPECT_EQ(usual->machine(), "sm_90");
+  EXPECT_EQ(usual->machine(), "sm_90a");
   EXPECT_EQ(first->machine(), here->machine());
 }
 TEST(DriverErrors, Option) {

@@ -13,7 +13,7 @@ namespace neso {
 namespace nvidia {
 namespace {
 
-constexpr std::string_view kUsual = "sm_90";
+constexpr std::string_view kUsual = "sm_90a";
 constexpr std::string_view kStages[] = {"llvm", "layout", "ptx", "sass"};
 
 /// Measured on an H200. Those of products were fitted to some 100 products of f32 (to within 9 %), those of whole products
@@ -60,6 +60,12 @@ public:
   const Target *find(std::string_view name) const override {
     const Chip *chip = findChip(name);
     return chip ? &targets_[static_cast<size_t>(chip - allChips().data())] : nullptr;
+  }
+
+  const Target *ofDevice(std::string_view name) const override {
+    const Target *target = find(name);
+    const Target *own = target ? find(std::string(target->name) + "a") : nullptr;
+    return own ? own : target;
   }
 
   Result<GeneratedCode> compile(const std::vector<TileFunction> &functions, const Target &target,
