@@ -177,11 +177,12 @@ class Bench:
                 continue
             signature, configs, _ = programs.KERNELS[name]
             out, want = args[outputs[name]], reference()
-            best = {}
+            best, tried = {}, []
             for i, config in enumerate(configs):
                 if config.get("CAUSAL", False) != (suffix == "_causal"):
                     continue
                 label = f"kernel_{name}_{i}"
+                tried.append(dict(config))
                 given = [A(ptr=a.data_ptr()) if hasattr(a, "data_ptr") else A(f32=a) if isinstance(a, float) else A(i64=a) for a in args]
                 if "package" in self.packed["compiled"][label]:
                     program = self.load(label)
@@ -191,6 +192,7 @@ class Bench:
                     torch.cuda.synchronize()
                     wrong = self.close(out, want, tolerance)
                     ms = self.times([ours], rounds=1, budget_ms=10)[0]["median"]
+                    tried[-1]["ms"] = round(ms, 5)
                     if wrong:
                         print(name, suffix, config, wrong)
                     if "ours" not in best or (bool(wrong), ms) < best["ours"][:2]:
@@ -200,13 +202,14 @@ class Bench:
                         peer = lambda c=config: getattr(gpu_kernels, name)[grid(c)](*args, **c)  # noqa: E731
                         peer()
                         ms = self.times([peer], rounds=1, budget_ms=10)[0]["median"]
+                        tried[-1]["peer_ms"] = round(ms, 5)
                         if "peer" not in best or ms < best["peer"][1]:
                             best["peer"] = (False, ms, peer, "", config)
                     except Exception as e:  # noqa: BLE001: a configuration that Triton cannot run
                         print(name, config, "Triton:", str(e)[:100])
             if "ours" in best:
                 self.entry("kernels", name + suffix, best["ours"][2], best["peer"][2] if "peer" in best else None, best["ours"][3], **figures)
-                self.report["kernels"][name + suffix] |= {"config": best["ours"][4], "peer_config": best.get("peer", [None] * 5)[4]}
+                self.report["kernels"][name + suffix] |= {"config": best["ours"][4], "peer_config": best.get("peer", [None] * 5)[4], "tried": tried}
 
     def models(self):
         torch = self.torch

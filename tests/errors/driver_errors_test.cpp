@@ -45,6 +45,11 @@ TEST(DriverErrors, NativeOfDevices) {
   ASSERT_TRUE(usual && first && here);
   EXPECT_EQ(usual->machine(), "sm_90a");
   EXPECT_EQ(first->machine(), here->machine());
+  // A device says its number alone; what uses most of it may have a name of its own.
+  const Backend *cuda = findBackend("cuda");
+  EXPECT_EQ(cuda->ofDevice("sm_90")->name, "sm_90a");
+  EXPECT_EQ(cuda->ofDevice("sm_80")->name, "sm_80");
+  EXPECT_EQ(cuda->ofDevice("sm_12"), nullptr);
 }
 TEST(DriverErrors, Option) {
   CompileOptions o;

@@ -359,6 +359,7 @@ Result<CompiledModule> compileOnce(const std::vector<TileFunction> &functions, c
         if (u.name == symbols[i]) usage = u;
       usage.name = functions[i].name;
       usage.products = units[i].products;
+      if (llvm::is_contained(assembled->changed, symbols[i])) usage.products += " (the assembler adds waits)";
       usage.threads = warpsOf(*units[i].placed) * 32;
       usage.sharedBytes += static_cast<int>(units[i].shared.bytes);
       usage.blocksPerSm = blocksPerSm(chip, usage);
