@@ -1,6 +1,7 @@
 // neso bench: how long loading, the first run and later runs of a package take, and how much memory a run holds.
 #include <CLI/CLI.hpp>
 
+#include "bench_report.h"
 #include "flags.h"
 #include "session.h"
 #include "timing.h"
@@ -12,6 +13,7 @@ struct Options {
   SessionOptions session;
   int iterations = 0;
   bool json = false;
+  std::string report;
 };
 
 // Who computes the products that the package leaves to a library, and how wide its graphs are.
@@ -52,7 +54,13 @@ neso_status measureRuns(Session &session, const Options &o, double firstMs, size
 int run(Options o) {
   Session session;
   o.session.check = NESO_CHECK_DEFAULT;
+  // Before anything is measured; times are taken at the sizes of its figures.
+  Result<std::string> page = std::string();
+  if (!o.report.empty() && !(page = readReport(o.report))) return report(page.error());
+  if (!o.report.empty() && o.session.dims.empty() && o.session.inputs.empty()) o.session.dims = sizesOfReport(*page);
   if (Status s = session.open(o.session); !s) return report(s.error());
+  if (!o.report.empty())
+    if (Status s = checkReport(o.report, *page, session.model()); !s) return report(s.error());
   neso_device_info device{};
   if (Status s = o.session.device.info(device); !s) return report(s.error());
   bool gpu = o.session.device.apart();
@@ -64,6 +72,8 @@ int run(Options o) {
   Spread warm, coldCache;
   if (neso_status s = measureRuns(session, o, coldMs, device.l2_bytes, warm, coldCache); s != NESO_OK) return report(s);
   if (neso_status s = neso_context_synchronize(session.context()); s != NESO_OK) return report(s);
+  if (!o.report.empty())
+    if (Status s = writeReportTimes(o.report, std::move(*page), session, o.session, warm); !s) return report(s.error());
   neso_context_stats stats;
   neso_device_stats onDevice;
   neso_model_stats model;
@@ -107,6 +117,7 @@ void declareBench(CLI::App &parent, Action &todo) {
   app->add_option("--iters", o->iterations, "timed runs (default: about a second's worth)")
       ->check(CLI::Range(1, 100000000));
   app->add_flag("--json", o->json, "one JSON object");
+  app->add_option("--report", o->report, "the page that compile --report wrote: what each kernel takes is put into it");
   app->callback([o, &todo] { todo = [o] { return run(*o); }; });
 }
 

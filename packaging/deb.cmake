@@ -31,11 +31,30 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libneso0 (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "Headers, archive and build files for programs that run what Neso compiled")
 set(CPACK_DEBIAN_COMPILER_PACKAGE_NAME neso)
 set(CPACK_DEBIAN_COMPILER_PACKAGE_SECTION devel)
-set(CPACK_DEBIAN_COMPILER_DESCRIPTION "Ahead-of-time compiler for PyTorch models and Triton kernels")
+set(CPACK_DEBIAN_COMPILER_DESCRIPTION "Compiles PyTorch models and Triton kernels into packages for libneso")
+# What links against libneso depends on this version of it.
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_GENERATE_SHLIBS ON)
+
+# Debian's own copy of the licence stands in for the text; its exceptions are not there.
+file(READ ${PROJECT_SOURCE_DIR}/LICENSE licence)
+string(FIND "${licence}" "--- LLVM Exceptions" at)
+string(SUBSTRING "${licence}" ${at} -1 exceptions)
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/copyright "Copyright: the authors of Neso\nLicense: Apache-2.0 with LLVM exceptions\n\n\
+On Debian systems the text of the Apache License, version 2.0, is in /usr/share/common-licenses/Apache-2.0.\n\n${exceptions}")
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/changelog "neso (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * This version.\n\n\
+ -- ${CPACK_PACKAGE_CONTACT}  Sun, 01 Nov 2026 00:00:00 +0000\n")
+find_program(GZIP gzip)
+mark_as_advanced(GZIP)
+if(GZIP)
+  execute_process(COMMAND ${GZIP} -9nf ${CMAKE_CURRENT_BINARY_DIR}/changelog COMMAND_ERROR_IS_FATAL ANY)
+endif()
 
 foreach(pair "runtime;libneso0" "development;libneso-dev" "compiler;neso")
   list(GET pair 0 component)
   list(GET pair 1 package)
-  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/doc/${package} RENAME copyright COMPONENT ${component})
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/copyright DESTINATION share/doc/${package} COMPONENT ${component})
+  if(GZIP)
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/changelog.gz DESTINATION share/doc/${package} COMPONENT ${component})
+  endif()
 endforeach()
 include(CPack)

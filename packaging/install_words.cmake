@@ -29,6 +29,12 @@ function(manual)
   endforeach()
 endfunction()
 manual()
+# As distributions want them; man reads both.
+find_program(GZIP gzip)
+if(GZIP)
+  file(GLOB pages ${root}/man/man1/neso*.1)
+  execute_process(COMMAND ${GZIP} -9nf ${pages} COMMAND_ERROR_IS_FATAL ANY)
+endif()
 
 ask(${root}/bash-completion/completions/neso completion bash)
 ask(${root}/zsh/vendor-completions/_neso completion zsh)

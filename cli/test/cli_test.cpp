@@ -245,6 +245,26 @@ TEST_F(Cli, TheFirstNanIsNamedWithItsLineAndModule) {
   EXPECT_NE(o.err.find(" in linear (first)"), std::string::npos) << o.err;
 }
 
+TEST_F(Cli, MeasuredTimesGoIntoTheReport) {
+  ASSERT_EQ(neso("compile " NESO_SOURCE_DIR "/tests/goldens/ops/activations/gelu.pt2 -o m.neso --report r.html").code, 0);
+  const std::string before = slurp(dir + "r.html");
+  EXPECT_NE(before.find("id=times>null</script>"), std::string::npos);
+  Outcome o = neso("bench m.neso --iters 3 --report r.html");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const std::string after = slurp(dir + "r.html");
+  EXPECT_NE(after.find("\"copy_gbs\": "), std::string::npos);
+  EXPECT_NE(after.find("\"kernels\": {\""), std::string::npos);
+  // Once more: the earlier times are replaced.
+  ASSERT_EQ(neso("bench m.neso --iters 3 --report r.html").code, 0);
+  const std::string again = slurp(dir + "r.html");
+  EXPECT_EQ(again.find("copy_gbs\":"), again.rfind("copy_gbs\":"));
+  o = neso("bench m.neso --report m.neso");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0813]"), std::string::npos) << o.err;
+  o = neso("bench m.neso --report nothing.html");
+  EXPECT_EQ(o.code, 1);
+}
+
 TEST_F(Cli, ExplainSaysWhatACodeMeans) {
   Outcome o = neso("explain E0250");
   EXPECT_EQ(o.code, 0) << o.err;

@@ -1,4 +1,5 @@
 #include "driver/report.h"
+#include "driver/report_page.h"
 
 #include <algorithm>
 #include <map>
@@ -50,7 +51,8 @@ public:
     flow();
     memory();
     times();
-    return out_ + "</body></html>\n";
+    // What `neso bench --report` writes: kReportTimes and the JSON behind it.
+    return out_ + kReportTimes + "null</script><script>" + kReportScript + "</script></body></html>\n";
   }
 
 private:
@@ -67,16 +69,19 @@ private:
   }
 
   void head() {
-    out_ = "<!doctype html><html lang=en><head><meta charset=utf-8><title>" + escape(plan_.program.name) +
-           " compiled by Neso</title><style>body{font:14px/1.45 system-ui,sans-serif;margin:2em "
-           "auto;max-width:1100px;padding:0 1em;color:#222}"
-           "table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ddd;padding:4px "
-           "8px;text-align:left;vertical-align:top}"
-           "th{background:#f4f4f4}.n{text-align:right;white-space:nowrap}.f{color:#777}code,pre{font:12px/1.4 "
-           "ui-monospace,monospace}"
-           "pre{background:#f7f7f7;padding:8px;overflow:auto}summary{cursor:pointer}svg{background:#fafafa;border:1px "
-           "solid #ddd}</style></head><body>";
+    out_ += fmt::format("<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'><title>{} compiled by "
+                        "Neso</title><style>{}</style></head><body class=unmeasured {}{}\">",
+                        escape(plan_.program.name), kReportStyle, kReportSizes, escape(sizesText()));
   }
+
+  /// As `neso bench --dim` takes them: "s0=64, s1=8".
+  std::string sizesText() const {
+    std::string text;
+    for (const auto &[symbol, range] : plan_.program.facts.ranges()) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", symbol.str(), sizes_.at(symbol));
+    return text;
+  }
+
+  void fact(const std::string &value, const char *what) { out_ += fmt::format("<div><b>{}</b>{}</div>", value, what); }
 
   void summary() {
     Expr read = 0, written = 0;
@@ -88,40 +93,81 @@ private:
     }
     int64_t weights = 0;
     for (const loops::Constant &c : plan_.program.constants) weights += c.bytes;
-    out_ +=
-        fmt::format("<h1>{}</h1><p>{} loop nodes in <b>{} kernels</b>, {} steps. A run reads {} and writes {}. "
-                    "Weights: {}. Arena: {} (lower bound {}).</p>",
-                    escape(plan_.program.name), nodes, plan_.kernels.size() - packs, stepCount(), amount(read),
-                    amount(written), bytesText(weights), amount(plan_.arenaBytes()), amount(plan_.arenaLowerBound));
+    out_ += fmt::format("<h1>{}</h1><div class=facts>", escape(plan_.program.name));
+    fact(std::to_string(plan_.kernels.size() - packs), "kernels");
+    fact(std::to_string(nodes), "loop nodes in them");
+    fact(std::to_string(stepCount()), "steps a run");
+    fact(bytesText(number(read)), "read by a run");
+    fact(bytesText(number(written)), "written by a run");
+    fact(bytesText(weights), "weights");
+    fact(bytesText(number(plan_.arenaBytes())), "intermediates");
+    out_ += "</div>";
     if (!sizes_.empty()) {
-      out_ += "<p>Symbolic sizes are shown at";
+      out_ += "<p class=soft>Sizes that may differ between runs are shown at";
       for (const auto &[symbol, range] : plan_.program.facts.ranges())
         out_ += fmt::format(" {} = {}", escape(symbol.str()), sizes_.at(symbol));
       out_ += ".</p>";
     }
   }
 
-  void kernels() {
-    out_ += "<h2>Kernels</h2><table><tr><th>#<th>kernel<th>space<th class=n>reads<th class=n>writes<th>source "
-            "lines<th>fusion</tr>";
-    for (size_t i = 0; i < plan_.kernels.size(); ++i) {
-      const plan::Kernel &k = plan_.kernels[i];
-      plan::KernelTraffic t = plan::traffic(plan_, k);
-      std::set<std::string> lines;
-      std::string body;
-      for (const loops::Node &n : k.nodes) {
-        for (const loops::Origin &origin : n.origins) lines.insert(origin.loc.str());
-        body += loops::print(plan_.program, n);
-      }
-      std::string sources, decisions;
-      for (const std::string &l : lines) sources += escape(l) + "<br>";
-      for (const std::string &d : k.decisions) decisions += escape(d) + "<br>";
-      std::string space = ranges(k.xRanges) + (k.rRanges.empty() ? "" : " over " + ranges(k.rRanges));
-      out_ += fmt::format(
-          "<tr id=k{}><td>{}<td><details><summary><code>{}</code></summary><pre>{}</pre></details><td>{}<td "
-          "class=n>{}<td class=n>{}<td>{}<td>{}</tr>",
-          i, i, escape(k.name), escape(body), space, amount(t.bytesRead), amount(t.bytesWritten), sources, decisions);
+  /// The modules whose weights a kernel reads: "layer1.0.conv1".
+  std::string modules(const plan::Kernel &k) const {
+    std::set<std::string> names;
+    for (const plan::BufferAccess &a : plan::memoryAccesses(plan_, k)) {
+      const loops::Buffer &b = plan_.program.buffers[a.buffer.value];
+      if (b.kind != loops::Buffer::Kind::Constant) continue;
+      const std::string &weight = plan_.program.constants[static_cast<size_t>(b.index)].fqn;
+      if (const size_t dot = weight.rfind('.'); dot != std::string::npos) names.insert(weight.substr(0, dot));
     }
+    std::string text;
+    for (const std::string &n : names) text += (text.empty() ? "" : "<br>") + escape(n);
+    return text;
+  }
+
+  /// Multiplications and additions of its contractions.
+  int64_t flops(const plan::Kernel &k) const {
+    int64_t all = 0;
+    for (const loops::Node &n : k.nodes) {
+      if (n.kind() != loops::Node::Kind::Contraction) continue;
+      int64_t one = 2;
+      for (const std::vector<Expr> *ranges : {&n.ranges, &n.reduceRanges})
+        for (Expr e : *ranges) one *= number(e);
+      all += one;
+    }
+    return all;
+  }
+
+  static std::string list(const std::set<std::string> &lines) {
+    std::string text;
+    for (const std::string &l : lines) text += (text.empty() ? "" : "<br>") + escape(l);
+    return text;
+  }
+
+  void kernel(size_t i) {
+    const plan::Kernel &k = plan_.kernels[i];
+    plan::KernelTraffic t = plan::traffic(plan_, k);
+    std::set<std::string> lines;
+    std::string body, decisions;
+    for (const loops::Node &n : k.nodes) {
+      for (const loops::Origin &origin : n.origins) lines.insert(origin.loc.str());
+      body += loops::print(plan_.program, n);
+    }
+    for (const std::string &d : k.decisions) decisions += (decisions.empty() ? "" : "<br>") + escape(d);
+    std::string space = ranges(k.xRanges) + (k.rRanges.empty() ? "" : " over " + ranges(k.rRanges));
+    const int64_t bytes = number(t.bytesRead) + number(t.bytesWritten);
+    out_ += fmt::format("<tbody class=k id=k{0} data-index={0} data-name=\"{1}\" data-bytes={2} data-flops={3}><tr><td class=n>{0}<td><code>{1}</code><td>{4}<td class='n timed bar time'>"
+                        "<td class='n timed limit'><td class=n>{5}<td>{6}</tr>",
+                        i, escape(k.name), bytes, flops(k), modules(k), bytesText(bytes), decisions);
+    out_ += fmt::format("<tr class=more><td><td class=wide colspan=4><details><summary>loops, sources, sizes</summary><p>{}</p><p>{}</p><p>reads {}<br>writes {}</p><pre>{}</pre></details></tr></tbody>",
+                        list(lines), space, amount(t.bytesRead), amount(t.bytesWritten), escape(body));
+  }
+
+  void kernels() {
+    out_ += "<h2>Kernels</h2><p id=measured class=soft>No times yet: <code>neso bench MODEL.neso --report</code> with this file puts them in.</p><input id=search type=search "
+            "placeholder='search kernels, modules, source lines'><table id=kernels><colgroup><col style='width:4%'><col style='width:24%'><col style='width:17%'><col class=timed "
+            "style='width:10%'><col class=timed style='width:8%'><col style='width:10%'><col></colgroup><thead><tr><th class=n data-sort=index>#<th data-sort=name>kernel<th>module<th "
+            "class='n timed' data-sort=time>time<th class='n timed' data-sort=limit>of limit<th class=n data-sort=bytes>bytes<th>fusion</tr></thead>";
+    for (size_t i = 0; i < plan_.kernels.size(); ++i) kernel(i);
     out_ += "</table>";
   }
 
@@ -137,31 +183,48 @@ private:
     out_ += "</table>";
   }
 
-  /// Kernels from top to bottom in launch order; an arc for each buffer that one writes and a later one reads.
-  void flow() {
-    const int row = 22;
-    int height = static_cast<int>(plan_.kernels.size()) * row + 20;
-    out_ += fmt::format("<h2>Which kernel feeds which</h2><svg width=900 height={}>", height);
+  /// For each kernel the earlier ones that wrote what it reads.
+  std::vector<std::set<size_t>> feeders() const {
     std::map<int32_t, size_t> writer;
-    std::string arcs, labels;
+    std::vector<std::set<size_t>> from(plan_.kernels.size());
     for (size_t i = 0; i < plan_.kernels.size(); ++i) {
-      int y = static_cast<int>(i) * row + 16;
-      labels += fmt::format("<a href=#k{}><text x=330 y={} font-size=12>{} {}</text></a>", i, y + 4, i,
-                            escape(plan_.kernels[i].name));
       std::vector<plan::BufferAccess> accesses = plan::memoryAccesses(plan_, plan_.kernels[i]);
-      std::set<size_t> from;
       for (const plan::BufferAccess &a : accesses)
-        if (auto it = writer.find(a.buffer.value); a.read && it != writer.end() && it->second != i)
-          from.insert(it->second);
-      for (size_t f : from) {
-        int y0 = static_cast<int>(f) * row + 16, bend = 320 - std::min<int>(300, 12 + 9 * static_cast<int>(i - f));
-        arcs += fmt::format("<path d='M320 {} C{} {} {} {} 320 {}' fill=none stroke='#68a' stroke-width=1.2 />", y0,
-                            bend, y0, bend, y, y);
-      }
+        if (auto it = writer.find(a.buffer.value); a.read && it != writer.end() && it->second != i) from[i].insert(it->second);
       for (const plan::BufferAccess &a : accesses)
         if (a.written) writer[a.buffer.value] = i;
     }
-    out_ += arcs + labels + "</svg>";
+    return from;
+  }
+
+  /// Levels from top to bottom: a kernel stands below all that it reads from; an edge for each that feeds another.
+  void flow() {
+    const std::vector<std::set<size_t>> from = feeders();
+    std::vector<size_t> level(from.size(), 0), place(from.size(), 0), width;
+    for (size_t i = 0; i < from.size(); ++i) {
+      for (size_t f : from[i]) level[i] = std::max(level[i], level[f] + 1);
+      width.resize(std::max(width.size(), level[i] + 1));
+      place[i] = width[level[i]]++;
+    }
+    if (from.empty()) return;
+    const size_t widest = *std::max_element(width.begin(), width.end());
+    const int column = 190, row = 46, boxWidth = 170, boxHeight = 22;
+    const int total = std::max(static_cast<int>(widest) * column, 1060);
+    auto x = [&](size_t i) { return total * (2 * static_cast<int>(place[i]) + 1) / (2 * static_cast<int>(width[level[i]])); };
+    auto y = [&](size_t i) { return static_cast<int>(level[i]) * row + 8; };
+    std::string edges, nodes;
+    for (size_t i = 0; i < from.size(); ++i) {
+      for (size_t f : from[i]) {
+        // What passes other levels swings out, so that it is seen beside them.
+        const int y0 = y(f) + boxHeight, y1 = y(i), swing = level[i] - level[f] > 1 ? 110 + 6 * static_cast<int>((i * 7 + f) % 12) : 0;
+        edges += fmt::format("<path class=edge d='M{} {} C{} {} {} {} {} {}'/>", x(f), y0, x(f) + swing, y0 + row / 2, x(i) + swing, y1 - row / 2, x(i), y1);
+      }
+      std::string name = plan_.kernels[i].name;
+      if (name.size() > 24) name = name.substr(0, 22) + "…";
+      nodes += fmt::format("<a href=#k{}><rect class=node x={} y={} width={} height={} rx=4 /><text x={} y={} text-anchor=middle>{}</text><title>{} {}</title></a>", i, x(i) - boxWidth / 2, y(i),
+                           boxWidth, boxHeight, x(i), y(i) + 15, escape(name), i, escape(plan_.kernels[i].name));
+    }
+    out_ += fmt::format("<h2>Which kernel feeds which</h2><svg viewBox='0 0 {} {}' style='max-height:none'>{}{}</svg>", total, static_cast<int>(width.size()) * row + 8, edges, nodes);
   }
 
   size_t stepCount() const {
@@ -173,7 +236,7 @@ private:
   void memory() {
     int64_t top = std::max<int64_t>(number(plan_.arenaBytes()), 1);
     double steps = static_cast<double>(std::max<size_t>(stepCount(), 1));
-    out_ += "<h2>Memory</h2><svg width=900 height=320 viewBox='0 0 900 320'>";
+    out_ += "<h2>Memory</h2><svg viewBox='0 0 900 320'>";
     for (size_t i = 0; i < plan_.placements.size(); ++i) {
       const plan::Placement &p = plan_.placements[i];
       if (p.where != plan::Placement::Where::Arena || p.firstStep < 0) continue;
@@ -186,14 +249,13 @@ private:
                           bytesText(number(p.bytes)), p.firstStep, p.lastStep);
     }
     double bound = 310 - 300.0 * static_cast<double>(number(plan_.arenaLowerBound)) / static_cast<double>(top);
-    out_ += fmt::format("<line x1=10 x2=890 y1={0:.1f} y2={0:.1f} stroke='#c33' stroke-dasharray='6 4' "
-                        "/></svg><p>Boxes are buffers of the arena over the steps "
+    out_ += fmt::format("<line class=bound x1=10 x2=890 y1={0:.1f} y2={0:.1f} /></svg><p>Boxes are buffers of the arena over the steps "
                         "of the plan; the dashed line is the lower bound, the most bytes alive at any step.</p>",
                         bound);
   }
 
   void times() {
-    out_ += "<h2>Compile time</h2><table>";
+    out_ += "<h2>Compile time</h2><table style='max-width:420px'>";
     for (const StepTime &t : times_)
       out_ += fmt::format("<tr><td>{}<td class=n>{:.2f} ms</tr>", t.step, t.milliseconds);
     out_ += "</table>";

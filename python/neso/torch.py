@@ -339,6 +339,12 @@ def _shared_results(graph):
     return {node: None for members in groups.values() if len(members) > 1 for chain in members.values() for node in chain}
 
 
+def _ordered_effects(graph):
+    """Operators whose order AOTAutograd keeps by tokens, and the tokens, which are None when the graph runs: torch does these."""
+    ordered = [n for n in graph.nodes if n.op == "call_function" and n.target is torch.ops.higher_order.with_effects]
+    return {n: None for call in ordered for n in (call, *(user for user in call.users if user.target is operator.getitem))}
+
+
 def _device(graph):
     """Where a graph computes: one device, and numbers of the host beside a GPU."""
     found = {}
@@ -374,6 +380,7 @@ def compile_graph(graph_module, settings):
     if settings["fallback"] == "error" and refused:
         raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in refused.items()), "", "RANDOM")
     refused.update(shared)
+    refused.update(_ordered_effects(graph))
     if not refused:
         done = _try(graph_module, settings)
         if not isinstance(done, CompileError):

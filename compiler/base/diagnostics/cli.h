@@ -14,4 +14,5 @@ NESO_DIAG(E0809, NpyCount, Error, "{} .npy files are given, but the model takes 
 NESO_DIAG(E0810, PackageOfAnother, Error, "'{}' was not made from '{}': {}; compile the model again")
 NESO_DIAG(E0811, KernelUnnamed, Error, "'{}' names no kernel: {}; write FILE.py:NAME, with --signature, or FILE.ttir[:NAME]")
 NESO_DIAG(E0812, OptionIdle, Warning, "option '{}' changes nothing for target {}; leave it out, or compile for target {}")
+NESO_DIAG(E0813, ReportForeign, Error, "'{}' cannot take this model's times: {}; write it by neso compile --report, of this very package")
 NESO_DIAG(E0815, NpyImpossible, Error, "these outputs cannot be a .npy: {}; write a .safetensors")
