@@ -190,6 +190,25 @@ V MathEmitter::exp2Double(V x) {
   return b.CreateFMul(p, b.CreateBitCast(b.CreateShl(b.CreateAdd(n, likeInt(x, 1023)), 52), x->getType()));
 }
 
+// As exp(): n and r of x = n log 2 + r, then e^r by Taylor's series (what is left out is below 2^-57), scaled in two steps.
+V MathEmitter::expDouble(V x) {
+  V c = b.CreateSelect(b.CreateFCmpOGT(x, like(x, 710.0)), like(x, 710.0), x);
+  c = b.CreateSelect(b.CreateFCmpOLT(c, like(x, -746.0)), like(x, -746.0), c);
+  V magic = like(x, 6755399441055744.0);
+  V t = fma(c, like(x, 0x1.71547652b82fep+0), magic);
+  V n = b.CreateSub(bits(t), bits(magic));
+  V k = b.CreateFSub(t, magic);
+  V r = fma(k, like(x, -0x1.62e42fefa39efp-1), c);
+  r = fma(k, like(x, -0x1.abc9e3b39803fp-56), r);
+  V q = poly(r, {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0,
+                 1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5});
+  V p = b.CreateFAdd(fma(b.CreateFMul(r, r), q, r), like(r, 1.0));
+  V half = b.CreateAShr(n, 1);
+  V rest = b.CreateSub(n, half);
+  auto power = [&](V e) { return b.CreateBitCast(b.CreateShl(b.CreateAdd(e, likeInt(r, 1023)), 52), r->getType()); };
+  return b.CreateFMul(b.CreateFMul(p, power(half)), power(rest));
+}
+
 V MathEmitter::logFamily(MathFn fn, V x) {
   V d = b.CreateFPExt(x, doubleType(x));
   V one = like(d, 1.0), zero = like(d, 0.0);
@@ -386,6 +405,8 @@ V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   if (fn == MathFn::Fmod) return fmod(x, args[1]);
   if (!x->getType()->isVectorTy() && paysForVectorsOnly(fn)) return libm(name, args);
   if (fn == MathFn::Nextafter) return nextafter(x, args[1]);
+  if (fn == MathFn::Exp && x->getType()->isVectorTy() && x->getType()->getScalarType()->isDoubleTy())
+    return expDouble(x);
   if (!x->getType()->getScalarType()->isFloatTy()) return libm(name, args);
   auto wide = [&](V v) { return b.CreateFPExt(v, doubleType(v)); };
   auto narrow = [&](V v) { return b.CreateFPTrunc(v, x->getType()); };

@@ -104,6 +104,8 @@ private:
   /// log in double precision of a positive finite double (relative error 2^-45); x scalar or vector of double.
   V logDouble(V x);
   V exp2Double(V x);
+  /// e^x of doubles, to 1 unit in the last place everywhere.
+  V expDouble(V x);
   V logFamily(MathFn fn, V x);
 
   V like(V x, double c);

@@ -99,6 +99,49 @@ TEST_P(MathTest, WithinTwoUlp) {
   }
 }
 
+/// e^x of doubles within one unit in the last place, over all that does not overflow or vanish, and beyond.
+TEST(MathTest, ExponentialOfDoubles) {
+  std::string text = unaryText("math.exp %v");
+  for (size_t at; (at = text.find("f32")) != std::string::npos;) text.replace(at, 3, "f64");
+  for (CpuLevel level : levels()) {
+    Kernel k(text, level);
+    ASSERT_TRUE(k.ok()) << k.error;
+    constexpr size_t n = 1 << 17;
+    std::vector<double> x(n), y(n);
+    for (size_t i = 0; i < n; ++i) {
+      const double t = (static_cast<double>(i) + 0.37) / n;
+      x[i] = i % 2 ? -760 + 1480 * t : std::ldexp(t - 0.5, -static_cast<int>(i % 60));
+    }
+    const double special[] = {0.0,
+                              -0.0,
+                              INFINITY,
+                              -INFINITY,
+                              NAN,
+                              709.78271289338397,
+                              709.7827128933841,
+                              -745.13321910194111,
+                              -745.1332191019412,
+                              -708.4,
+                              1e300,
+                              -1e300,
+                              5e-324};
+    std::copy(std::begin(special), std::end(special), x.begin());
+    k.run({pointer(x.data()), pointer(y.data())}, n / 1024);
+    for (size_t i = 0; i < n; ++i) {
+      const long double want = std::exp(static_cast<long double>(x[i]));
+      const double rounded = static_cast<double>(want);
+      if (std::isnan(x[i]) || std::isinf(rounded)) {
+        EXPECT_TRUE(std::isnan(x[i]) ? std::isnan(y[i]) : y[i] == rounded) << x[i] << " " << y[i];
+        continue;
+      }
+      int exponent = 0;
+      std::frexp(rounded, &exponent);
+      const long double unit = std::ldexp(1.0L, std::max(exponent - 53, -1074));
+      ASSERT_LE(std::abs(y[i] - want) / unit, 1) << name(level) << " at " << x[i];
+    }
+  }
+}
+
 /// The worst error in ulps of `text` over 2^13 inputs of [from, to].
 double worstOver(const std::string &text, float from, float to, double (*error)(float x, float y)) {
   double worst = 0;
