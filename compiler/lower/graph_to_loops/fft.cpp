@@ -50,52 +50,93 @@ static ComplexFn rowsOf(const Tensor &x, DType t) {
 
 static Sizes leadOf(const Tensor &x) { return Sizes(x.sizes().begin(), x.sizes().end() - 1); }
 
-/// The forward transform of real rows of even length n by one of n / 2 numbers, whose parts are neighbours; the first m
-/// of n / 2 + 1 outputs.
-static Tensor realTransform(const Tensor &x, int64_t n, Expr m, DType t, DType out) {
+/// How many of the lead dims, which lie behind the transformed one, lie inside of the rows: all, where they have enough
+/// elements to work side by side.
+static RowLayout layoutOf(const Tensor &x, int64_t behind) {
+  constexpr int64_t kSideBySide = 8;
+  Expr inside = 1;
+  const Sizes lead = leadOf(x);
+  for (size_t k = lead.size() - static_cast<size_t>(behind); k < lead.size(); ++k) inside = inside * lead[k];
+  const bool enough = behind > 0 && x.ctx().facts.provablyLessEqual(Expr(kSideBySide), inside);
+  return {enough ? static_cast<size_t>(behind) : 0, false};
+}
+
+/// The dim becomes the last one, before those that were behind it; and back.
+static Tensor toLast(Tensor x, int64_t dim) {
+  for (; dim + 1 < x.rank(); ++dim) x = transpose(x, dim, dim + 1);
+  return x;
+}
+static Tensor fromLast(Tensor x, int64_t dim) {
+  for (int64_t at = x.rank() - 1; at > dim; --at) x = transpose(x, at, at - 1);
+  return x;
+}
+
+/// The forward transform of real rows of even length n by one of n / 2 numbers, whose parts are neighbours: n / 2 + 1
+/// outputs; conjugated unless forward.
+static Tensor realTransform(const Tensor &x, int64_t n, bool forward, DType t, RowLayout layout) {
   Lowering &ctx = x.ctx();
   const int64_t half = n / 2;
-  Spectrum z = transformRows(ctx, t, leadOf(x), half, true, [&](BodyBuilder &b, const Index &lead, Expr e) {
-    Index even = lead, odd = lead;
-    even.push_back(e * 2), odd.push_back(e * 2 + 1);
-    return ComplexVal{b.cast(x.at(b, even), t), b.cast(x.at(b, odd), t)};
-  });
+  const Sizes lead = leadOf(x);
+  Spectrum z = transformRows(
+      ctx, t, lead, half, true,
+      [&](BodyBuilder &b, const Index &row, Expr e) {
+        Index even = row, odd = row;
+        even.push_back(e * 2), odd.push_back(e * 2 + 1);
+        return ComplexVal{b.cast(x.at(b, even), t), b.cast(x.at(b, odd), t)};
+      },
+      layout);
   Spectrum w = rootsOfUnity(ctx, t, n, half + 1, {1}, true);
-  Sizes sizes = leadOf(x);
-  sizes.push_back(m);
-  // Even and odd elements' transforms, from z[k] and z[n / 2 - k]; then the last step of the transform of both.
-  auto part = [=](bool real) {
-    return Tensor::lazy(x.ctx(), t, sizes, [=](BodyBuilder &b, const Index &i) {
-      Index here = i, there = i;
-      here.back() = mod(i.back(), Expr(half)), there.back() = mod(half - i.back(), Expr(half));
-      Val a = z.re.at(b, here), c = z.re.at(b, there), d = z.im.at(b, here), f = z.im.at(b, there);
-      Val evenRe = (a + c) * 0.5, evenIm = (d - f) * 0.5, oddRe = (d + f) * 0.5, oddIm = (c - a) * 0.5;
-      Val wr = w.re.at(b, {Expr(0), i.back()}), wi = w.im.at(b, {Expr(0), i.back()});
-      return real ? evenRe + (oddRe * wr - oddIm * wi) : evenIm + (oddRe * wi + oddIm * wr);
-    });
+  const Spectrum out = roomFor(ctx, t, lead, half + 1, {layout.inside, true});
+  auto at = [](const Index &row, Expr k) {
+    Index i = row;
+    i.push_back(k);
+    return i;
   };
-  return Tensor::complex(part(true), part(false), out);
+  auto loops = [&](Sizes within) {
+    Sizes ranges(lead.begin(), lead.end() - static_cast<ptrdiff_t>(layout.inside));
+    ranges.insert(ranges.end(), within.begin(), within.end());
+    ranges.insert(ranges.end(), lead.end() - static_cast<ptrdiff_t>(layout.inside), lead.end());
+    return ranges;
+  };
+  const ptrdiff_t outside = static_cast<ptrdiff_t>(lead.size() - layout.inside);
+  // Even and odd elements' transforms, from z[k] and z[n / 2 - k]; then the last step of the transform of both.
+  ctx.storeMany(loops({half - 1}), [&](BodyBuilder &b, const Index &i) {
+    Index row = i;
+    row.erase(row.begin() + outside);
+    const Expr k = i[static_cast<size_t>(outside)] + 1;
+    const Index here = at(row, k), there = at(row, half - k);
+    Val a = z.re.at(b, here), c = z.re.at(b, there), d = z.im.at(b, here), f = z.im.at(b, there);
+    Val evenRe = (a + c) * 0.5, evenIm = (d - f) * 0.5, oddRe = (d + f) * 0.5, oddIm = (c - a) * 0.5;
+    Val wr = w.re.at(b, {Expr(0), k}), wi = w.im.at(b, {Expr(0), k});
+    Val im = evenIm + (oddRe * wi + oddIm * wr);
+    return std::vector<Lowering::Placed>{{out.re, here, evenRe + (oddRe * wr - oddIm * wi)},
+                                         {out.im, here, forward ? im : -im}};
+  });
+  // The first and the last are real: the sums of all, and of all with alternating signs.
+  ctx.storeMany(lead, [&](BodyBuilder &b, const Index &row) {
+    const Index first = at(row, 0), last = at(row, half);
+    Val re = z.re.at(b, first), im = z.im.at(b, first), zero = b.constant(t, 0);
+    return std::vector<Lowering::Placed>{
+        {out.re, first, re + im}, {out.im, first, zero}, {out.re, last, re - im}, {out.im, last, zero}};
+  });
+  return out.whole;
 }
 
 /// The transform along one dim; m outputs (all n, or half of them). x may be real.
 static Tensor dft(const Tensor &x0, int64_t dim, bool forward, Expr m) {
   Lowering &ctx = x0.ctx();
-  int64_t last = x0.rank() - 1;
-  Tensor x = transpose(x0, dim, last);
+  Tensor x = toLast(x0, dim);
   Expr n = x.size(-1);
   DType r = toReal(x.dtype());
   DType out = r == DType::F64 ? DType::C128 : r == DType::F16 ? DType::C32 : DType::C64;
   if (hasFastTransform(n)) {
     const DType t = computeType(r);
     const int64_t length = n.constValue();
-    if (!x.isComplex() && length % 2 == 0 && hasFastTransform(length / 2) && ctx.facts.provablyLessEqual(m, length / 2 + 1)) {
-      Tensor y = realTransform(x, length, m, t, out);
-      // Back is the conjugate of forth, for real numbers.
-      return transpose(forward ? y : Tensor::complex(y.real(), neg(y.imag()), out), dim, last);
-    }
-    Spectrum y = transformRows(ctx, t, leadOf(x), length, forward, rowsOf(x, t));
-    Tensor whole = Tensor::complex(y.re, y.im, out);
-    return transpose(ctx.equal(m, n) ? whole : slice(whole, -1, 0, m), dim, last);
+    const RowLayout layout = layoutOf(x, x0.rank() - 1 - dim);
+    if (!x.isComplex() && length % 2 == 0 && hasFastTransform(length / 2) && ctx.equal(m, Expr(length / 2 + 1)))
+      return fromLast(realTransform(x, length, forward, t, layout), dim);
+    Tensor whole = transformRows(ctx, t, leadOf(x), length, forward, rowsOf(x, t), {layout.inside, true}).whole;
+    return fromLast(ctx.equal(m, n) ? whole : slice(whole, -1, 0, m), dim);
   }
   Tensor c = table(ctx, n, m, n, false, r), s = table(ctx, n, m, n, true, r);
   double sign = forward ? -1 : 1;
@@ -109,7 +150,7 @@ static Tensor dft(const Tensor &x0, int64_t dim, bool forward, Expr m) {
     re = matmul(x, c);
     im = mulNumber(matmul(x, s), sign);
   }
-  return transpose(Tensor::complex(re, im, out), dim, last);
+  return fromLast(Tensor::complex(re, im, out), dim);
 }
 
 /// Half a spectrum of n real numbers as it counts: the first coefficient and that of half the length are real.
@@ -123,27 +164,40 @@ static ComplexFn halfSpectrum(const Tensor &x, Expr n, bool forward, DType t) {
 }
 
 /// Real rows of length n from half their spectrum, not scaled; by a transform of n / 2 numbers where n is even.
-static Tensor fastInverseReal(const Tensor &x, int64_t n, bool forward, DType t) {
+static Tensor fastInverseReal(const Tensor &x, int64_t n, bool forward, DType t, RowLayout layout) {
   Lowering &ctx = x.ctx();
   const ComplexFn given = halfSpectrum(x, n, forward, t);
-  Sizes sizes = leadOf(x);
-  sizes.push_back(n);
-  if (n % 2 || !hasFastTransform(n / 2)) {
-    Spectrum y = transformRows(ctx, t, leadOf(x), n, false, [&](BodyBuilder &b, const Index &lead, Expr k) {
-      const Val mirrored = b.compare(OpKind::Gt, k * 2, n);
-      const ComplexVal v = given(b, lead, min(k, n - k));
-      return ComplexVal{v.re, where(mirrored, -v.im, v.im)};
-    });
-    return y.re;
-  }
+  if (n % 2 || !hasFastTransform(n / 2))
+    return transformRows(
+               ctx, t, leadOf(x), n, false,
+               [&](BodyBuilder &b, const Index &lead, Expr k) {
+                 const Val mirrored = b.compare(OpKind::Gt, k * 2, n);
+                 const ComplexVal v = given(b, lead, min(k, n - k));
+                 return ComplexVal{v.re, where(mirrored, -v.im, v.im)};
+               },
+               layout)
+        .re;
   const int64_t half = n / 2;
   Spectrum w = rootsOfUnity(ctx, t, n, half, {1}, false);
-  Spectrum z = transformRows(ctx, t, leadOf(x), half, false, [&](BodyBuilder &b, const Index &lead, Expr k) {
-    // Even elements are the transform of a + conj(c), odd ones that of (a - conj(c)) w; the latter times i.
-    const ComplexVal a = given(b, lead, k), c = given(b, lead, half - k);
-    const Val dr = a.re - c.re, di = a.im + c.im, wr = w.re.at(b, {Expr(0), k}), wi = w.im.at(b, {Expr(0), k});
-    return ComplexVal{a.re + c.re - (dr * wi + di * wr), a.im - c.im + (dr * wr - di * wi)};
-  });
+  const bool isDense = layout.inside == 0;
+  Spectrum z = transformRows(
+      ctx, t, leadOf(x), half, false,
+      [&](BodyBuilder &b, const Index &lead, Expr k) {
+        // Even elements are the transform of a + conj(c), odd ones that of (a - conj(c)) w; the latter times i.
+        const ComplexVal a = given(b, lead, k), c = given(b, lead, half - k);
+        const Val dr = a.re - c.re, di = a.im + c.im, wr = w.re.at(b, {Expr(0), k}), wi = w.im.at(b, {Expr(0), k});
+        return ComplexVal{a.re + c.re - (dr * wi + di * wr), a.im - c.im + (dr * wr - di * wi)};
+      },
+      {layout.inside, isDense});
+  Sizes sizes = leadOf(x);
+  sizes.push_back(n);
+  if (isDense) {
+    // The parts, which alternate, are the real elements as they are.
+    Strided where = *z.whole.asStrided();
+    for (Expr &s : where.strides) s = s * 2;
+    where.dtype = t, where.strides.back() = 1;
+    return Tensor::strided(ctx, t, sizes, where);
+  }
   return Tensor::lazy(ctx, t, sizes, [=](BodyBuilder &b, const Index &i) {
     Index at = i;
     at.back() = floorDiv(i.back(), Expr(2));
@@ -154,13 +208,12 @@ static Tensor fastInverseReal(const Tensor &x, int64_t n, bool forward, DType t)
 /// Real result of a half spectrum along dim: n outputs.
 static Tensor inverseReal(const Tensor &x0, int64_t dim, Expr n, bool forward) {
   Lowering &ctx = x0.ctx();
-  int64_t last = x0.rank() - 1;
-  Tensor x = transpose(x0, dim, last);
+  Tensor x = toLast(x0, dim);
   Expr half = x.size(-1);
   DType r = toReal(x.dtype());
   if (hasFastTransform(n)) {
-    Tensor y = fastInverseReal(x, n.constValue(), forward, computeType(r));
-    return transpose(cast(y, r), dim, last);
+    Tensor y = fastInverseReal(x, n.constValue(), forward, computeType(r), layoutOf(x, x0.rank() - 1 - dim));
+    return fromLast(cast(y, r), dim);
   }
   // Each inner coefficient stands for itself and its mirror image.
   auto weights = [&](bool sine) {
@@ -175,7 +228,7 @@ static Tensor inverseReal(const Tensor &x0, int64_t dim, Expr n, bool forward) {
   };
   Tensor re = matmul(x.real(), weights(false)), im = matmul(x.imag(), weights(true));
   // sum a cos - b sin going back; the other sign of the angle going forth.
-  return transpose(forward ? add(re, im) : sub(re, im), dim, last);
+  return fromLast(forward ? add(re, im) : sub(re, im), dim);
 }
 
 static Tensor scaled(const Tensor &x, Norm norm, Expr count) {

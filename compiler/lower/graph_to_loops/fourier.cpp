@@ -35,7 +35,7 @@ Tensor constantOf(Lowering &ctx, DType t, const Sizes &sizes, const std::vector<
 Spectrum constantsOf(Lowering &ctx, DType t, const Sizes &sizes, const std::vector<Complex> &values) {
   std::vector<long double> re, im;
   for (const Complex &v : values) re.push_back(v.real()), im.push_back(v.imag());
-  return {constantOf(ctx, t, sizes, re), constantOf(ctx, t, sizes, im)};
+  return {constantOf(ctx, t, sizes, re), constantOf(ctx, t, sizes, im), {}};
 }
 
 ComplexVal operator+(ComplexVal a, ComplexVal b) { return {a.re + b.re, a.im + b.im}; }
@@ -100,12 +100,38 @@ std::vector<int64_t> radicesOf(int64_t n) {
   return n == 1 ? out : std::vector<int64_t>();
 }
 
-Tensor planeOf(Lowering &ctx, DType t, Sizes sizes) { return Tensor::strided(ctx, t, sizes, ctx.allocate(t, sizes)); }
+/// Loops over rows and two indices within them, in the order in which the layout has them in memory.
+struct RowLoops {
+  const Sizes &lead;
+  RowLayout layout;
+  size_t outside() const { return lead.size() - layout.inside; }
+  Sizes ranges(Sizes within) const {
+    Sizes out(lead.begin(), lead.begin() + static_cast<ptrdiff_t>(outside()));
+    out.insert(out.end(), within.begin(), within.end());
+    out.insert(out.end(), lead.begin() + static_cast<ptrdiff_t>(outside()), lead.end());
+    return out;
+  }
+  /// The index of the row, of all that loops over ranges(within) give.
+  Index rowOf(const Index &i) const {
+    Index row(i.begin(), i.begin() + static_cast<ptrdiff_t>(outside()));
+    row.insert(row.end(), i.end() - static_cast<ptrdiff_t>(layout.inside), i.end());
+    return row;
+  }
+  Expr within(const Index &i, size_t k) const { return i[outside() + k]; }
+};
 
-Spectrum byStages(Lowering &ctx, DType t, const Sizes &lead, int64_t n, bool forward, const ComplexFn &x) {
+Index extended(const Index &rowIndex, Expr element) {
+  Index i = rowIndex;
+  i.push_back(element);
+  return i;
+}
+
+ComplexVal elementAt(BodyBuilder &b, const Spectrum &s, const Index &i) { return {s.re.at(b, i), s.im.at(b, i)}; }
+
+Spectrum byStages(Lowering &ctx, DType t, const Sizes &lead, int64_t n, bool forward, const ComplexFn &x,
+                  RowLayout layout) {
   ComplexFn source = x;
-  Sizes row = lead;
-  row.push_back(n);
+  const RowLoops loops{lead, layout};
   Spectrum result;
   int64_t before = 1; // L
   for (int64_t radix : radicesOf(n)) {
@@ -114,23 +140,20 @@ Spectrum byStages(Lowering &ctx, DType t, const Sizes &lead, int64_t n, bool for
     for (int64_t q = 1; q < radix; ++q) factors.push_back(q);
     Spectrum roots;
     if (before > 1) roots = rootsOfUnity(ctx, t, before * radix, before, factors, forward);
-    result = {planeOf(ctx, t, row), planeOf(ctx, t, row)};
-    Sizes ranges = lead;
-    ranges.push_back(apart), ranges.push_back(before);
-    ctx.storeMany(ranges, [&](BodyBuilder &b, const Index &i) {
-      const Expr k = i.back(), j = i[i.size() - 2];
-      const Index rowIndex(i.begin(), i.end() - 2);
+    result = roomFor(ctx, t, lead, n, {layout.inside, layout.interleaved && apart == 1});
+    ctx.storeMany(loops.ranges({apart, before}), [&](BodyBuilder &b, const Index &i) {
+      const Expr j = loops.within(i, 0), k = loops.within(i, 1);
+      const Index rowIndex = loops.rowOf(i);
       Values in;
       for (int64_t q = 0; q < radix; ++q) {
         ComplexVal v = source(b, rowIndex, (j + apart * q) * before + k);
-        if (q > 0 && before > 1) v = v * ComplexVal{roots.re.at(b, {q - 1, k}), roots.im.at(b, {q - 1, k})};
+        if (q > 0 && before > 1) v = v * elementAt(b, roots, {q - 1, k});
         in.push_back(v);
       }
       const Values out = transformFew(in, forward);
       std::vector<Lowering::Placed> stores;
       for (int64_t p = 0; p < radix; ++p) {
-        Index to = rowIndex;
-        to.push_back(j * (before * radix) + k + before * p);
+        const Index to = extended(rowIndex, j * (before * radix) + k + before * p);
         stores.push_back({result.re, to, out[static_cast<size_t>(p)].re});
         stores.push_back({result.im, to, out[static_cast<size_t>(p)].im});
       }
@@ -138,9 +161,7 @@ Spectrum byStages(Lowering &ctx, DType t, const Sizes &lead, int64_t n, bool for
     });
     const Spectrum now = result;
     source = [now](BodyBuilder &b, const Index &rowIndex, Expr element) {
-      Index at = rowIndex;
-      at.push_back(element);
-      return ComplexVal{now.re.at(b, at), now.im.at(b, at)};
+      return elementAt(b, now, extended(rowIndex, element));
     };
     before *= radix;
   }
@@ -161,7 +182,8 @@ void transformTable(std::vector<Complex> &x) {
 }
 
 /// j k = (j^2 + k^2 - (k - j)^2) / 2: products with a chirp around a convolution with its conjugate.
-Spectrum byConvolution(Lowering &ctx, DType t, const Sizes &lead, int64_t n, bool forward, const ComplexFn &x) {
+Spectrum byConvolution(Lowering &ctx, DType t, const Sizes &lead, int64_t n, bool forward, const ComplexFn &x,
+                       RowLayout layout) {
   int64_t length = 1;
   while (length < 2 * n - 1) length *= 2;
   std::vector<Complex> chirp, response(static_cast<size_t>(length));
@@ -175,31 +197,32 @@ Spectrum byConvolution(Lowering &ctx, DType t, const Sizes &lead, int64_t n, boo
   transformTable(response);
   for (Complex &r : response) r /= static_cast<long double>(length);
   const Spectrum c = constantsOf(ctx, t, {Expr(n)}, chirp), h = constantsOf(ctx, t, {Expr(length)}, response);
-  auto at = [](BodyBuilder &b, const Spectrum &s, const Index &i) { return ComplexVal{s.re.at(b, i), s.im.at(b, i)}; };
-  auto extended = [](const Index &rowIndex, Expr e) {
-    Index i = rowIndex;
-    i.push_back(e);
-    return i;
-  };
-  const Spectrum a = transformRows(ctx, t, lead, length, true, [&](BodyBuilder &b, const Index &rowIndex, Expr e) {
-    const Val inside = b.compare(OpKind::Lt, e, n);
-    ComplexVal out;
-    const Val zero = b.constant(t, 0);
-    out.re = b.masked(
-        inside, [&] { return (x(b, rowIndex, e) * at(b, c, {e})).re; }, zero);
-    out.im = b.masked(
-        inside, [&] { return (x(b, rowIndex, e) * at(b, c, {e})).im; }, zero);
-    return out;
-  });
-  const Spectrum y = transformRows(ctx, t, lead, length, false, [&](BodyBuilder &b, const Index &rowIndex, Expr e) {
-    return at(b, a, extended(rowIndex, e)) * at(b, h, {e});
-  });
-  Sizes row = lead;
-  row.push_back(n);
-  const Spectrum out{planeOf(ctx, t, row), planeOf(ctx, t, row)};
-  ctx.storeMany(row, [&](BodyBuilder &b, const Index &i) {
-    const ComplexVal v = at(b, y, i) * at(b, c, {i.back()});
-    return std::vector<Lowering::Placed>{{out.re, i, v.re}, {out.im, i, v.im}};
+  const RowLayout inner{layout.inside, false};
+  const Spectrum a = transformRows(
+      ctx, t, lead, length, true,
+      [&](BodyBuilder &b, const Index &rowIndex, Expr e) {
+        const Val inside = b.compare(OpKind::Lt, e, n);
+        ComplexVal out;
+        const Val zero = b.constant(t, 0);
+        out.re = b.masked(
+            inside, [&] { return (x(b, rowIndex, e) * elementAt(b, c, {e})).re; }, zero);
+        out.im = b.masked(
+            inside, [&] { return (x(b, rowIndex, e) * elementAt(b, c, {e})).im; }, zero);
+        return out;
+      },
+      inner);
+  const Spectrum y = transformRows(
+      ctx, t, lead, length, false,
+      [&](BodyBuilder &b, const Index &rowIndex, Expr e) {
+        return elementAt(b, a, extended(rowIndex, e)) * elementAt(b, h, {e});
+      },
+      inner);
+  const Spectrum out = roomFor(ctx, t, lead, n, layout);
+  const RowLoops loops{lead, layout};
+  ctx.storeMany(loops.ranges({n}), [&](BodyBuilder &b, const Index &i) {
+    const Index at = extended(loops.rowOf(i), loops.within(i, 0));
+    const ComplexVal v = elementAt(b, y, at) * elementAt(b, c, {at.back()});
+    return std::vector<Lowering::Placed>{{out.re, at, v.re}, {out.im, at, v.im}};
   });
   return out;
 }
@@ -222,8 +245,28 @@ Spectrum rootsOfUnity(Lowering &ctx, DType t, int64_t n, int64_t count, const st
   return constantsOf(ctx, t, {Expr(static_cast<int64_t>(factors.size())), Expr(count)}, values);
 }
 
-Spectrum transformRows(Lowering &ctx, DType t, const Sizes &lead, int64_t n, bool forward, const ComplexFn &x) {
-  return radicesOf(n).empty() ? byConvolution(ctx, t, lead, n, forward, x) : byStages(ctx, t, lead, n, forward, x);
+Spectrum roomFor(Lowering &ctx, DType t, const Sizes &lead, int64_t n, RowLayout layout) {
+  Sizes sizes = lead, strides(lead.size() + 1);
+  sizes.push_back(n);
+  // From the innermost outwards.
+  Expr stride = 1;
+  for (size_t d = lead.size(); d-- > lead.size() - layout.inside;) strides[d] = stride, stride = stride * lead[d];
+  strides[lead.size()] = stride, stride = stride * n;
+  for (size_t d = lead.size() - layout.inside; d-- > 0;) strides[d] = stride, stride = stride * lead[d];
+  if (!layout.interleaved) {
+    auto plane = [&] { return Tensor::strided(ctx, t, sizes, {ctx.addTemp(t, stride), t, strides, 0}); };
+    Tensor re = plane(), im = plane();
+    return {re, im, {}};
+  }
+  const DType both = t == DType::F64 ? DType::C128 : DType::C64;
+  Tensor whole = Tensor::strided(ctx, both, sizes, {ctx.addTemp(t, stride * 2), both, strides, 0});
+  return {whole.real(), whole.imag(), whole};
+}
+
+Spectrum transformRows(Lowering &ctx, DType t, const Sizes &lead, int64_t n, bool forward, const ComplexFn &x,
+                       RowLayout layout) {
+  return radicesOf(n).empty() ? byConvolution(ctx, t, lead, n, forward, x, layout)
+                              : byStages(ctx, t, lead, n, forward, x, layout);
 }
 
 } // namespace neso::lower

@@ -22,10 +22,25 @@ using ComplexFn = std::function<ComplexVal(BodyBuilder &, const Index &lead, Exp
 /// Rows of transformed numbers as two real tensors [lead..., n].
 struct Spectrum {
   Tensor re, im;
+  /// Both, where they are the parts of one complex tensor; else invalid.
+  Tensor whole;
+};
+
+/// Where rows lie in memory.
+struct RowLayout {
+  /// So many of the last lead dims lie inside of a row's elements: [lead..., n, lead...]. What runs side by side is then
+  /// many rows rather than neighbours of one.
+  size_t inside = 0;
+  /// Both parts of a number lie side by side, as in a complex tensor.
+  bool interleaved = false;
 };
 
 /// sum over j of x[j] exp(∓2 pi i j k / n) for all k: minus when forward. `t` (F32 or F64) is what it computes in.
-Spectrum transformRows(Lowering &ctx, DType t, const Sizes &lead, int64_t n, bool forward, const ComplexFn &x);
+Spectrum transformRows(Lowering &ctx, DType t, const Sizes &lead, int64_t n, bool forward, const ComplexFn &x,
+                       RowLayout layout = {});
+
+/// Room for rows [lead..., n].
+Spectrum roomFor(Lowering &ctx, DType t, const Sizes &lead, int64_t n, RowLayout layout);
 
 /// exp(-2 pi i k q / n) for k below `count` and each of `factors`, as two constants [factors, count]; forward false: its
 /// conjugate.
