@@ -74,6 +74,8 @@ def transforms():
         c("complex", forth_and_back, "c64 2x256"), c("real", real, "f32 2x134"), c("to_real", to_real, "c64 2x68"), c("wide", lambda x: (fft.rfft(x), fft.fft(x[:, :53]), fft.irfft(fft.fft(x))), "f64 2x60"),
         c("dims", lambda x: (fft.fft(x, dim=0), fft.rfft(x, dim=1), fft.fft2(x, dim=(0, 1)), fft.irfft2(fft.rfft2(x, dim=(0, 1)) * 2, dim=(0, 1)), fft.fftn(x, norm="ortho")), "f32 20x36x3"),
         c("cut", lambda x: (fft.rfft(x, 50), fft.rfft(x, 36), fft.fft(x, 20, norm="forward"), fft.irfft(fft.rfft(x), 60)), "f32 3x40"), c("conjugate", lambda z: fft.ifft(fft.fft(z).conj()).conj(), "c64 2x48"), c("rows_zero", fft.fft, "c64 0x32"),
+        c("columns", lambda z: [f(z, dim=d) for d in (0, 1) for f in (fft.fft, fft.ifft)], "c64 20x19x9"), c("real_columns", lambda x: (fft.rfft(x, dim=0), fft.rfft(x, dim=1), fft.irfft(fft.rfft(x, dim=1), 38, dim=1), fft.irfft(fft.rfft(x, dim=0), 35, dim=0), fft.hfft(fft.ihfft(x, dim=1), 38, dim=1)), "f32 36x38x9"), c("columns_f64", lambda x, y: (fft.fft(torch.complex(x, y), dim=0), fft.rfft(x, dim=0), fft.fft(torch.complex(x, y)[:, :3], dim=0)), "f64 34x17", "f64 34x17"),
+        c("long", lambda x: (fft.rfft(x), fft.irfft(fft.rfft(x))), "f32 2x1024"), c("long_odd", fft.fft, "c64 1155"),
         c("stft", lambda x: torch.view_as_real(torch.stft(x, 64, 16, window=torch.hann_window(64), return_complex=True)), "f32 2x300"), c("dynamic_rows", lambda z: fft.fft(z), "c64 3x40", more=[["c64 1x40"], ["c64 9x40"]], dynamic=({0: B},)),
     ]
 
@@ -108,7 +110,7 @@ def columns():
     L = torch.linalg
     return [
         c("inv", lambda a: L.inv(a + 9 * torch.eye(20)), "f32 2x20x20"), c("solve", L.solve, "f32 3x33x33", "f32 3x33x2"), c("solve_transposed", lambda a, b: L.lu_solve(*L.lu_factor(a + 9 * torch.eye(20)), b, adjoint=True), "f32 2x20x20", "f32 2x20x3"), c("det", lambda a: (L.det(a / 4), *L.slogdet(a)), "f32 4x20x20"), c("lu_wide", lambda a: (*L.lu_factor(a), *L.lu(a)), "f32 2x10x14"),
-        c("lu_tall", lambda a: L.lu_factor(a), "f64 2x14x10"), c("cholesky", lambda a: (L.cholesky(spd(a)), L.cholesky(spd(a), upper=True)), "f32 2x20x20"), c("qr", lambda a: L.qr(a), "f32 2x17x12"), c("qr_wide", lambda a: L.qr(a, mode="complete"), "f64 9x12"), c("inv_64", L.inv, "f64 64x64"),
+        c("lu_tall", lambda a: L.lu_factor(a), "f64 2x14x10"), c("cholesky", lambda a: (L.cholesky(spd(a)), L.cholesky(spd(a), upper=True)), "f32 2x20x20"), c("qr", lambda a: L.qr(a), "f32 2x17x12"), c("qr_wide", lambda a: L.qr(a, mode="complete"), "f64 9x12"), c("values", lambda a: (L.eigvalsh(a), L.eigvalsh(a, UPLO="U"), L.eigvalsh(a * 1e-30), L.eigvalsh(a * 0), L.eigvalsh(a[:, :1, :1]), L.eigvalsh(a[:, :2, :2]), L.eigvalsh(a[:, :3, :3])), "f32 3x21x21"), c("values_f64", lambda a: (L.eigvalsh(a), L.eigvalsh(a[0] * 1e250), L.eigvalsh(a[1] @ a[1].mT), L.eigvalsh(torch.eye(5, dtype=a.dtype) + a[0, 0, 0] * 0)), "f64 2x33x33"), c("singular_values", lambda a: (L.svdvals(a), L.svdvals(a.mT), L.svdvals(a[:, :5]), L.svdvals(a[..., :1]), L.svdvals(a * 0), L.svdvals(a[:, :, :1] @ a[:, :1])), "f32 2x19x8"), c("singular_values_f64", L.svdvals, "f64 9x14"), c("inv_64", L.inv, "f64 64x64"),
     ]
 
 
@@ -136,5 +138,35 @@ def polynomials():
     return cases + [c("many_steps", lambda x, n: (special.legendre_polynomial_p(x, n), special.laguerre_polynomial_l(x, n), special.hermite_polynomial_h(x, n * 9)), "f32 3x11 u", "i64 3x11 <50"), c("none", special.legendre_polynomial_p, "f32 0x3", "f32 3")]
 
 
+def side_by_side():
+    """Several results of one loop, some of them alternating in memory, in blocks with remainders."""
+    stack = torch.stack
+    return [
+        c("complex", lambda z, w: (z * w, z + w, z.conj() * 2, z / w, z * 3), "c64 37", "c64 37"), c("complex_rows", lambda z, w: (z * w).sum(0), "c64 5x67", "c64 5x67"), c("complex_f64", lambda x, y: (torch.complex(x, y) * torch.complex(y, x), torch.complex(x, y).exp()), "f64 3x41", "f64 3x41"),
+        c("to_complex", lambda x: (x.to(torch.complex64), x.to(torch.complex128), torch.complex(x, x + 1)), "f32 3x43"), c("turned", lambda z: (z.t().contiguous(), z.t() * 2, torch.view_as_real(z.t() + 1)), "c64 19x35"), c("parts", lambda z: (z.real + z.imag, z.abs(), z.real.t() * 2), "c64 17x40"),
+        c("stacked", lambda x, y: (stack([x, y], -1), stack([x, y, x * y, x - y], -1), stack([x, y, y], -1), stack([x + 1, y] * 4, -1)), "f32 3x45", "f32 3x45"), c("half", lambda x: stack([x, x * 2], -1), "f16 77"), c("bools", lambda x: stack([x > 0, x < 1], -1), "f32 77"), c("every_other", lambda x: (x[::2] + x[1::2], x[::2] - x[1::2], x[::4] * 2, x[1::8]), "f32 144"), c("scalars", lambda z: z * z, "c64 1"),
+    ]
+
+
+def updates():
+    """Rows that are added to computed places, the same ones again and again."""
+    at = "i64 40 <6"
+    return [
+        c("index_add", lambda x, i, s: (x.index_add(0, i, s), x.index_add(0, i, s, alpha=2)), "f32 6x37", at, "f32 40x37"), c("index_add_columns", lambda x, i, s: x.index_add(1, i, s), "f32 9x6", at, "f32 9x40"), c("index_add_middle", lambda x, i, s: x.index_add(1, i, s), "f64 3x6x17", at, "f64 3x40x17"), c("index_add_bf16", lambda x, i, s: x.index_add(0, i, s), "bf16 6x16", at, "bf16 40x16"), c("index_add_i64", lambda x, i, s: x.index_add(0, i, s), "i64 6x19", at, "i64 40x19"),
+        c("index_put", lambda x, i, v: (x.index_put((i,), v, accumulate=True), x.index_put((i, i), v[:, 0], accumulate=True)), "f32 6x33", at, "f32 40x33"), c("scatter", lambda x, i, s: (x.scatter_add(0, i, s), x.scatter_reduce(0, i, s, "amax"), x.scatter_reduce(0, i, s, "prod", include_self=False), x.scatter_add(1, i[:6, :6], s[:6, :6])), "f32 6x20", "i64 40x20 <6", "f32 40x20"), c("index_reduce", lambda x, i, s: (x.index_reduce(0, i, s, "amin"), x.index_reduce(0, i, s, "prod"), x.index_reduce(0, i, s, "mean")), "f32 6x21", at, "f32 40x21"),
+        c("dynamic", lambda x, i, s: x.index_add(0, i, s), "f32 6x37", at, "f32 40x37", more=[["f32 6x9", "i64 3 <6", "f32 3x9"]], dynamic=({1: N}, {0: B}, {0: B, 1: N})),
+    ]
+
+
+def both_ways():
+    """Reductions whose operands are contiguous along the results as well as along the sum."""
+    pool1, pool2, average = F.max_pool1d, F.max_pool2d, F.avg_pool1d
+    return [
+        c("windows", lambda x: (pool1(x, 31, 1, 15), pool1(x, 17), pool1(x, 70, 1, 35), average(x, 31, 1), average(x, 16, 1, 8)), "f32 2x3x133"), c("windows_special", lambda x: (pool1(torch.where(x > 1.5, NAN, x), 31, 1, 15), pool1(torch.where(x > 0, -float("inf"), x), 21, 1)), "f32 2x91"), c("windows_2d", lambda x: (pool2(x, 13, 1, 6), F.avg_pool2d(x, (3, 19), 1)), "f32 1x3x21x37"),
+        c("mm_i64", torch.mm, "i64 33x41", "i64 41x37"), c("bmm_i64", torch.bmm, "i64 3x5x70", "i64 3x70x18"), c("mm_u8", lambda x, y: torch.mm(x, y), "u8 9x30", "u8 30x40"), c("mm_i64_dynamic", torch.mm, "i64 9x41", "i64 41x37", more=[["i64 1x41", "i64 41x37"]], dynamic=({0: B}, None)), c("sliding", lambda x, w: (x.unfold(-1, 40, 1) * w).sum(-1), "f32 3x140", "f32 40"),
+        *[c(f"cdist_{n}", lambda x, y, p=p: torch.cdist(x, y, p=p), "f32 17x5", "f32 21x5") for n, p in (("2", 2.0), ("1", 1.0), ("3", 3.0), ("most", float("inf")), ("0", 0.0))], c("cdist_batch", torch.cdist, "f64 2x19x7", "f64 1x16x7"), c("cdist_same", lambda x: torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist"), "f32 40x3"), c("cdist_long", torch.cdist, "f32 18x130", "f32 50x130"), c("cdist_few", torch.cdist, "f32 3x4", "f32 2x4"),
+    ]
+
+
 def groups():
-    return {f.__name__: f() for f in (bags, long_sorts, searches, transforms, phases, wide_products, columns, inverses, polynomials)}
+    return {f.__name__: f() for f in (bags, long_sorts, searches, transforms, phases, wide_products, columns, inverses, polynomials, side_by_side, updates, both_ways)}

@@ -154,6 +154,16 @@ private:
   Buffer &materialize(mlir::Value v);
   void fill(const Buffer &buffer, mlir::Value v);
   void emitStores(llvm::ArrayRef<mlir::Operation *> stores);
+  /// One of several stores at an index of their nest.
+  struct PlacedStore {
+    mlir::Operation *op;
+    Lanes pointer, value, mask;
+    bool done = false;
+  };
+  void storeTogether(llvm::MutableArrayRef<PlacedStore> stores);
+  /// The stores, `first` among them, whose elements alternate in memory without a gap, in that order; none: there are no
+  /// such.
+  llvm::SmallVector<size_t, 8> interleavedWith(size_t first, llvm::ArrayRef<PlacedStore> stores);
   void emitAtomic(mlir::Operation *op);
   void emitHistogram(mlir::Operation *op);
 
@@ -443,6 +453,8 @@ private:
   /// shape on the way.
   const Index *coverIndex_ = nullptr;
   llvm::ArrayRef<int64_t> coverShape_;
+  /// The stores that the running nest serves: what none but they read is not kept.
+  llvm::ArrayRef<mlir::Operation *> together_;
   int coverParts_ = 0; // begun so far
   /// A value of the covered shape that all of the first `parts` parts have stored. Where a mask is known to be true,
   /// neither it nor what only it needs is evaluated, so parts differ in what they ask for.

@@ -35,7 +35,8 @@ Lanes Emitter::eval(mlir::Value v, const Index &index) {
     r = evalUncached(v, index);
     if (coverIndex_ && index.size() == coverIndex_->size() &&
         std::equal(index.begin(), index.end(), coverIndex_->begin()) && shapeOf(v.getType()) == coverShape_ &&
-        uses_->worthKeeping(v) && level == currentLevel() && v.getParentBlock() == block_)
+        uses_->worthKeeping(v) && !llvm::is_contained(together_, uses_->lastSink(v)) && level == currentLevel() &&
+        v.getParentBlock() == block_)
       keep(v, index, r);
   }
   frames_[std::min(level, currentLevel())].memo[key] = r;

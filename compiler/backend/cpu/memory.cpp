@@ -1,7 +1,9 @@
 // Loads and stores on lanes, scratch buffers, atomics.
 #include <algorithm>
+#include <cstdlib>
 
 #include "backend/cpu/emitter.h"
+#include "backend/cpu/places.h"
 #include "ir/tile/tile.h"
 #include "llvm/IR/Intrinsics.h"
 
@@ -73,6 +75,17 @@ Lanes Emitter::loadAt(const Lanes &pointer, mlir::Type element, const Lanes *mas
           *lo ? b.CreateGEP(b.getInt8Ty(), pointer.base, b.getInt64(static_cast<uint64_t>(*lo))) : pointer.base;
       Value *v = b.CreateAlignedLoad(vectorType(window), base, align);
       return fromValue(fromMemory(b.CreateShuffleVector(v, pattern)), level);
+    }
+    // Every second element, as the parts of complex numbers lie: the window's first and last vector.
+    if (whole && width_ >= 4 && window > width_ && window <= 2 * width_) {
+      auto part = [&](int64_t first) {
+        Value *at =
+            b.CreateGEP(b.getInt8Ty(), pointer.base, llvm::ConstantInt::getSigned(b.getInt64Ty(), *lo + first * size));
+        return b.CreateAlignedLoad(vectorType(width_), at, align);
+      };
+      const int64_t last = window - width_;
+      for (int &p : pattern) p = p < width_ ? p : static_cast<int>(width_ + p - last);
+      return fromValue(fromMemory(b.CreateShuffleVector(part(0), part(last), pattern)), level);
     }
   }
   Value *pointers = vec(pointer);
@@ -252,6 +265,74 @@ void Emitter::fill(const Buffer &buffer, mlir::Value v) {
 
 // ------------------------------------------------------------------------------------------------------------------------- stores
 
+llvm::SmallVector<size_t, 8> Emitter::interleavedWith(size_t first, llvm::ArrayRef<PlacedStore> stores) {
+  const Lanes &pointer = stores[first].pointer;
+  const int64_t size = bytesOf(elementOf(stores[first].op->getOperand(1).getType()));
+  if (pointer.kind != Lanes::Kind::Offsets || stores[first].mask.base || width_ < 4) return {};
+  const int64_t apart = (*pointer.offsets)[1] / size;
+  if ((apart != 2 && apart != 4 && apart != 8) || !isRun(*pointer.offsets, apart * size)) return {};
+  // Stores by how far behind the lowest they write.
+  llvm::SmallVector<std::pair<int64_t, size_t>, 16> near;
+  for (size_t k = 0; k < stores.size(); ++k) {
+    if (stores[k].done || stores[k].mask.base || stores[k].pointer.kind != pointer.kind ||
+        stores[k].pointer.offsets != pointer.offsets)
+      continue;
+    std::optional<int64_t> d = distance(stores[first].op->getOperand(0), stores[k].op->getOperand(0));
+    if (d && std::abs(*d) < apart) near.push_back({*d, k});
+  }
+  llvm::sort(near);
+  for (size_t from = 0; from + static_cast<size_t>(apart) <= near.size(); ++from) {
+    llvm::SmallVector<size_t, 8> run;
+    for (size_t k = from; k < from + static_cast<size_t>(apart); ++k)
+      if (near[k].first == near[from].first + static_cast<int64_t>(k - from)) run.push_back(near[k].second);
+    if (run.size() == static_cast<size_t>(apart) && llvm::is_contained(run, first)) return run;
+  }
+  return {};
+}
+
+/// The vectors' elements in turn: a[0] b[0] c[0] … a[1] b[1] …, in as many vectors; a power of two of them.
+static llvm::SmallVector<Value *, 8> interleave(llvm::IRBuilder<> &b, llvm::ArrayRef<Value *> vectors) {
+  if (vectors.size() == 1) return {vectors[0]};
+  llvm::SmallVector<Value *, 8> even, odd, out;
+  for (size_t k = 0; k < vectors.size(); ++k) (k % 2 ? odd : even).push_back(vectors[k]);
+  even = interleave(b, even), odd = interleave(b, odd);
+  const int lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(vectors[0]->getType())->getNumElements());
+  for (size_t k = 0; k < even.size(); ++k)
+    for (int half : {0, lanes / 2}) {
+      llvm::SmallVector<int, 64> pattern;
+      for (int l = 0; l < lanes / 2; ++l) pattern.push_back(half + l), pattern.push_back(lanes + half + l);
+      out.push_back(b.CreateShuffleVector(even[k], odd[k], pattern));
+    }
+  return out;
+}
+
+void Emitter::storeTogether(llvm::MutableArrayRef<PlacedStore> stores) {
+  for (size_t k = 0; k < stores.size(); ++k) {
+    if (stores[k].done) continue;
+    mlir::Type element = elementOf(stores[k].op->getOperand(1).getType());
+    const llvm::SmallVector<size_t, 8> run = interleavedWith(k, stores);
+    if (run.empty()) {
+      storeAt(stores[k].pointer, stores[k].value, element, stores[k].mask.base ? &stores[k].mask : nullptr);
+      continue;
+    }
+    llvm::SmallVector<Value *, 8> vectors;
+    for (size_t r : run) {
+      Value *v = vec(stores[r].value);
+      llvm::Type *memory = memoryTypeOf(element);
+      vectors.push_back(
+          v->getType()->getScalarType() == memory ? v : b.CreateZExt(v, v->getType()->getWithNewType(memory)));
+      stores[r].done = true;
+    }
+    const int64_t size = bytesOf(element);
+    int64_t at = 0;
+    for (Value *v : interleave(b, vectors)) {
+      Value *to = b.CreateGEP(b.getInt8Ty(), stores[run[0]].pointer.base, b.getInt64(static_cast<uint64_t>(at)));
+      b.CreateAlignedStore(v, to, llvm::Align(static_cast<uint64_t>(size)));
+      at += width_ * size;
+    }
+  }
+}
+
 void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
   mlir::Operation *first = stores[0];
   if (!isTensor(first->getOperand(0).getType())) {
@@ -274,25 +355,25 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
     if (mask && std::find(masks.begin(), masks.end(), mask) == masks.end()) masks.push_back(mask);
   }
   Nest nest = planNest(shape, values, 64);
+  together_ = stores;
   sink([&] {
     llvm::SmallVector<mlir::Value, 8> all(masks.begin(), masks.end());
     for (mlir::Value m : masksBelow(values, shape))
       if (std::find(all.begin(), all.end(), m) == all.end()) all.push_back(m);
     runNest(nest, {all, sameMask, 0, true}, [&](const Index &index) {
       if (masks.empty()) cover(shape, &index);
-      llvm::SmallVector<Lanes, 8> pointers, data, conditions;
+      llvm::SmallVector<PlacedStore, 8> placed;
       for (mlir::Operation *op : stores) {
-        pointers.push_back(eval(op->getOperand(0), index));
-        data.push_back(eval(op->getOperand(1), index));
-        conditions.push_back(op->getNumOperands() > 2 ? eval(op->getOperand(2), index) : Lanes{});
+        Lanes mask = op->getNumOperands() > 2 ? eval(op->getOperand(2), index) : Lanes{};
+        if (auto *c = llvm::dyn_cast_or_null<llvm::ConstantInt>(mask.base); c && c->isOne()) mask = {};
+        placed.push_back({op, eval(op->getOperand(0), index), eval(op->getOperand(1), index), mask});
       }
       coverIndex_ = nullptr;
-      for (size_t i = 0; i < stores.size(); ++i)
-        storeAt(pointers[i], data[i], elementOf(stores[i]->getOperand(1).getType()),
-                conditions[i].base ? &conditions[i] : nullptr);
+      storeTogether(placed);
     });
   });
   commitKept();
+  together_ = {};
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- atomics

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/cpu/places.h"
+
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/OperationSupport.h"
@@ -119,21 +121,32 @@ bool Uses::mayWrite(mlir::Operation *op) {
   return mayWrite_[op] = writes;
 }
 
+/// Both parts of each result of a transform of 13 elements, and a few more.
+static constexpr size_t kMostStores = 32;
+
 llvm::SmallVector<mlir::Operation *, 4> Uses::storeGroup(mlir::Operation *first) {
   llvm::SmallVector<mlir::Operation *, 4> group = {first};
   mlir::Type type = first->getOperand(0).getType();
   if (!llvm::isa<mlir::RankedTensorType>(type)) return group;
   llvm::ArrayRef<int64_t> shape = llvm::cast<mlir::RankedTensorType>(type).getShape();
-  for (mlir::Operation *op = first->getNextNode(); op && group.size() < 8; op = op->getNextNode()) {
+  for (mlir::Operation *op = first->getNextNode(); op && group.size() < kMostStores; op = op->getNextNode()) {
     const OpCode code = codeOf(op);
     const OpClass cls = classOf(code);
     if (cls == OpClass::Element || cls == OpClass::Index) continue;
     if (code != OpCode::Store) break;
     auto otherType = llvm::dyn_cast<mlir::RankedTensorType>(op->getOperand(0).getType());
     if (!otherType || otherType.getShape() != shape) break;
-    bool separate = true;
-    for (mlir::Operation *s : group) separate &= pointerRoot(s->getOperand(0)) != pointerRoot(op->getOperand(0));
-    if (!separate) break;
+    auto maskOf = [](mlir::Operation *store) {
+      return store->getNumOperands() > 2 ? store->getOperand(2) : mlir::Value();
+    };
+    auto isApart = [&](mlir::Operation *s) {
+      mlir::Value p = s->getOperand(0), q = op->getOperand(0);
+      if (pointerRoot(p) != pointerRoot(q)) return true;
+      auto known = apart_.try_emplace({s, op}, false);
+      if (known.second) known.first->second = areApart(p, q, maskOf(s) == maskOf(op) ? maskOf(s) : mlir::Value());
+      return known.first->second;
+    };
+    if (!llvm::all_of(group, isApart)) break;
     group.push_back(op);
   }
   return group;

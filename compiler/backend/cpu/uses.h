@@ -32,7 +32,8 @@ public:
   /// Number of different sinks, at most 2.
   int sinkCount(mlir::Value v);
   bool before(mlir::Operation *a, mlir::Operation *b) const { return a->isBeforeInBlock(b); }
-  /// Stores that run in one loop nest with `first`, in order, `first` included.
+  /// Stores that run in one loop nest with `first`, in order, `first` included: they write to different arguments, or to
+  /// places of one that are proven to differ.
   llvm::SmallVector<mlir::Operation *, 4> storeGroup(mlir::Operation *first);
 
 private:
@@ -44,6 +45,8 @@ private:
   llvm::DenseMap<mlir::Value, int> cost_, sinkCount_;
   llvm::DenseMap<mlir::Value, bool> readsMemory_;
   llvm::DenseMap<mlir::Operation *, bool> mayWrite_;
+  /// Pairs of stores to one argument: whether their places differ (places.h).
+  llvm::DenseMap<std::pair<mlir::Operation *, mlir::Operation *>, bool> apart_;
 };
 
 /// The pointer that all of v's elements are offsets of (a function argument as a rule); v itself when unknown.

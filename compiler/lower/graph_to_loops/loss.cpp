@@ -184,9 +184,22 @@ static Tensors cdistOp(OpCall &o) {
   Sizes la(out.begin(), out.end() - 2), sa = la, sb = la;
   sa.push_back(a.size(-2)), sa.push_back(a.size(-1));
   sb.push_back(b.size(-2)), sb.push_back(b.size(-1));
-  a = unsqueeze(broadcastTo(a, sa), -2);
-  b = unsqueeze(broadcastTo(b, sb), -3);
   if (a.size(-1).isConst(0)) return {full(o.ctx, out, o.out().dtype, 0)};
+  a = unsqueeze(broadcastTo(a, sa), -2);
+  // Many distances are computed side by side, from a copy of b whose points lie side by side.
+  const Facts &facts = o.ctx.facts;
+  if (facts.provablyLessEqual(Expr(16), sa[sa.size() - 2]) && facts.provablyLessEqual(Expr(16), sb[sb.size() - 2])) {
+    Sizes turned = b.sizes();
+    std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
+    Tensor copy = Tensor::lazy(o.ctx, b.dtype(), turned, [b](BodyBuilder &body, const Index &i) {
+      Index at = i;
+      std::swap(at[at.size() - 1], at[at.size() - 2]);
+      return body.cast(b.at(body, at), computeType(b.dtype()));
+    });
+    copy.realize();
+    b = transpose(copy, -1, -2);
+  }
+  b = unsqueeze(broadcastTo(b, sb), -3);
   return {vectorNorm(sub(a, b), p, {-1}, false, o.out().dtype)};
 }
 

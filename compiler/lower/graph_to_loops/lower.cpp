@@ -339,8 +339,7 @@ loops::ProgramOutput ModelLowering::tensorOutput(const Tensor &x, const graph::T
   Strided w{ctx_.addTemp(toReal(type.dtype), complex ? extent * 2 : extent), type.dtype, type.strides, 0};
   Tensor made = Tensor::strided(ctx_, type.dtype, type.sizes, w);
   if (complex) {
-    ctx_.store(x.real(), *made.real().asStrided());
-    ctx_.store(x.imag(), *made.imag().asStrided());
+    ctx_.storeParts(x, made);
   } else {
     ctx_.store(x, w);
   }

@@ -240,6 +240,22 @@ void Lowering::store(const Tensor &x, const Strided &where) {
   addNode(std::move(n), nest.ranges);
 }
 
+void Lowering::storeParts(const Tensor &x, const Tensor &to) {
+  if (isEmpty(x.sizes())) return;
+  const Strided where = *to.real().asStrided(), beside = *to.imag().asStrided();
+  Nest nest(*this);
+  Index index(x.sizes().size());
+  for (int d : orderOfStrides(x.sizes(), where.strides, facts))
+    index[static_cast<size_t>(d)] = nest.outer(x.sizes()[static_cast<size_t>(d)]);
+  const Val re = nest.b.cast(x.real().at(nest.b, index), where.dtype);
+  const Val im = nest.b.cast(x.imag().at(nest.b, index), beside.dtype);
+  std::vector<loops::Store> stores = {{where.buffer, flatIndex(where, index, nest.b.facts()), re.idx},
+                                      {beside.buffer, flatIndex(beside, index, nest.b.facts()), im.idx}};
+  loops::PointwiseSpec n{nest.b.take(), std::move(stores)};
+  finish(n.body, {&n.stores[0].value, &n.stores[1].value}, n.stores);
+  addNode(std::move(n), nest.ranges);
+}
+
 void Lowering::scatter(const Sizes &ranges, const std::function<ScatterItem(BodyBuilder &, const Index &)> &fn,
                        const Strided &where, DType t, loops::StoreMode mode) {
   if (isEmpty(ranges)) return;

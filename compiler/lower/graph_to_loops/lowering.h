@@ -69,6 +69,8 @@ public:
 
   /// buffer[strides] = x, as one Pointwise node whose loops run in the order of the strides.
   void store(const Tensor &x, const Strided &where);
+  /// The same for both parts of a complex tensor: one node, which writes neighbours in memory.
+  void storeParts(const Tensor &x, const Tensor &to);
   /// for all i: fn's scatter. Writes value to where at the index that fn returns (with mode), in one Pointwise node
   /// over `ranges`.
   struct ScatterItem {

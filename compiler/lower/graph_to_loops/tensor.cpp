@@ -164,9 +164,7 @@ void Tensor::realizeWith(const Sizes &strides) const {
   if (isComplex()) {
     Strided w{ctx.addTemp(toReal(impl_->dtype), extent * 2), impl_->dtype, strides, 0};
     Tensor made = strided(ctx, impl_->dtype, impl_->sizes, w);
-    // One node a part; the schedule may join them.
-    ctx.store(impl_->re, *made.impl_->re.impl_->where);
-    ctx.store(impl_->im, *made.impl_->im.impl_->where);
+    ctx.storeParts(*this, made);
     impl_->re = made.impl_->re;
     impl_->im = made.impl_->im;
     impl_->where = w;

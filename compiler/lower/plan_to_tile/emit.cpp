@@ -360,8 +360,7 @@ void Emitter::store(const loops::Store &s, Val value, Val mask) {
     tb::store(k.b, k.loc, at.v, value.v, mask.v);
     return;
   }
-  NESO_CHECK(k.kernel.serial && std::all_of(frame.tile.begin(), frame.tile.end(), [](int64_t n) { return n == 1; }),
-             "an update of memory by a kernel whose programs are not in order");
+  NESO_CHECK(k.kernel.serial, "an update of memory by a kernel whose programs are not in order");
   Val old = load(s.buffer, s.index, mask, {}, dtype);
   bool fp = isFloat(dtype), uns = isUnsignedInt(dtype) || dtype == DType::Bool;
   // Reduced floats are updated in F32, as ATen does.

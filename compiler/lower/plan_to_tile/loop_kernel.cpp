@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <set>
 
 #include "ir/plan/access.h"
 #include "ir/tile/build.h"
@@ -261,7 +263,8 @@ private:
     for (const loops::Access &load : loops::accessesOf(nodes()[n])) {
       if (load.writes() || k_.buffers.count(load.buffer)) continue;
       size_t p = lastWriter(load.buffer, n);
-      if (p == n || !inner_[p] || nodes()[p].kind() != Node::Kind::Pointwise || phase_[p] == phase || e.emitted.count(p))
+      if (p == n || !inner_[p] || nodes()[p].kind() != Node::Kind::Pointwise || phase_[p] == phase ||
+          e.emitted.count(p))
         continue;
       recomputeProducers(e, p, phase);
       emitNode(e, p, false);
@@ -280,13 +283,18 @@ private:
     const bool besideInner = !inner_[n] && (tiling_.shape == Shape::Rows || tiling_.shape == Shape::Columns);
     e.notAlong = besideInner ? 1u << tiling_.innerDim : 0;
     e.defineIndirects(node.body, memo);
+    // The whole body first, as a point's stores follow it: so they stand side by side, with no load between them.
+    std::vector<std::pair<Val, Val>> valuesAndMasks;
     for (const loops::Store &s : node.stores) {
       Val v = e.value(node.body, s.value, memo);
-      Val mask = s.mask >= 0 ? e.value(node.body, s.mask, memo) : Val();
+      valuesAndMasks.push_back({v, s.mask >= 0 ? e.value(node.body, s.mask, memo) : Val()});
+    }
+    for (size_t k = 0; k < node.stores.size(); ++k) {
+      const loops::Store &s = node.stores[k];
       if (toMemory)
-        e.store(s, v, mask);
+        e.store(s, valuesAndMasks[k].first, valuesAndMasks[k].second);
       else
-        e.forward(s.buffer, e.simplified(s.index), v);
+        e.forward(s.buffer, e.simplified(s.index), valuesAndMasks[k].first);
     }
     e.emitted.insert(n);
   }

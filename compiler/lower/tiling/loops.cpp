@@ -1,6 +1,8 @@
 #include "lower/tiling/loops.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "ir/loops/access.h"
 #include "ir/plan/access.h"
@@ -9,6 +11,8 @@
 namespace neso {
 
 using loops::Node;
+using loops::Op;
+using loops::OpKind;
 using loops::ReduceKind;
 
 namespace {
@@ -17,6 +21,22 @@ bool usesR(Expr e) {
   for (Symbol s : symbolsOf(e))
     if (s.kind() == Symbol::Kind::Inner) return true;
   return false;
+}
+
+/// The symbol and what the body computes of it and uses as an index.
+std::set<Symbol> movingAlong(const loops::Body &body, Symbol along) {
+  std::set<Symbol> moving = {along};
+  std::vector<bool> moves(body.ops.size());
+  for (size_t k = 0; k < body.ops.size(); ++k) {
+    const Op &op = body.ops[k];
+    for (loops::ValueIdx v : {op.a, op.b, op.c})
+      if (v >= 0 && moves[static_cast<size_t>(v)]) moves[k] = true;
+    if (op.kind == OpKind::Load || op.kind == OpKind::Index)
+      for (Symbol s : symbolsOf(op.index))
+        if (moving.count(s)) moves[k] = true;
+    if (op.kind == OpKind::Indirect && moves[k]) moving.insert(op.symbol);
+  }
+  return moving;
 }
 
 /// The largest unrolled size, in inner elements and in scalar operators.
@@ -91,7 +111,10 @@ private:
         columnVotes += !x().empty() && unit(Symbol::outer(x().size() - 1));
       });
     }
-    bool rows = rowVotes >= columnVotes;
+    // Where memory runs both ways (windows, products by multiplication and addition), one thread reads one vector for
+    // many results.
+    const bool wide = !x().empty() && usualSize(x().back(), facts_) >= 16;
+    bool rows = rowVotes > columnVotes || (rowVotes == columnVotes && (target_.threadBlocks || !columnVotes || !wide));
     bool longRows = rows && rowVotes > 0 && upperBound(facts_, r().back(), INT64_MAX) >= 16;
     if (constant && !scans && elements <= kUnrollElements && ops * elements <= kUnrollOps && !longRows)
       out_.shape = Shape::Unrolled;
@@ -107,7 +130,7 @@ private:
     case Shape::Unrolled:
       // Updates of computed places happen one after another, in order: the same sums in every run, and any operator can
       // do it.
-      if (!x().empty() && !kernel_.serial) blockPointwise();
+      if (!x().empty() && (!kernel_.serial || updatesRows())) blockPointwise();
       break;
     case Shape::Rows: blockRows(); break;
     case Shape::Columns: blockColumns(); break;
@@ -139,7 +162,7 @@ private:
     }
     int64_t along = std::min({nextPowerOfTwo(upperBound(facts_, x()[last], budget)), budget, width});
     int64_t rows = 1;
-    if (across != last)
+    if (across != last && !kernel_.serial)
       rows = std::min(nextPowerOfTwo(upperBound(facts_, x()[across], budget)), std::max<int64_t>(budget / along, 1));
     if (rows > 1) {
       out_.tile = {rows, along};
@@ -149,6 +172,31 @@ private:
       out_.tile = {along};
       out_.outer[last] = {along, 0};
     }
+  }
+
+  /// Whether the elements along the last dimension update different places, each once, and read nothing that the kernel
+  /// writes: then their order among themselves does not count.
+  bool updatesRows() const {
+    if (target_.threadBlocks || usualSize(x().back(), facts_) < 8) return false;
+    const Symbol last = Symbol::outer(x().size() - 1);
+    std::map<int64_t, int> writes;
+    std::set<int64_t> reads;
+    bool apart = true;
+    for (const Node &n : nodes()) {
+      if (n.kind() != Node::Kind::Pointwise) return false;
+      const std::set<Symbol> moving = movingAlong(n.body(), last);
+      loops::forEachAccess(n, [&](const loops::Access &a) {
+        apart &= !a.whole();
+        if (!a.writes()) reads.insert(a.buffer.value);
+        if (!a.writes()) return;
+        ++writes[a.buffer.value];
+        std::optional<Affine> along = affineIn(a.index, last);
+        apart &= along && along->coefficient.isConst() && !along->coefficient.isConst(0);
+        for (Symbol s : symbolsOf(a.index)) apart &= s == last || !moving.count(s);
+      });
+    }
+    for (auto [buffer, times] : writes) apart &= times == 1 && !reads.count(buffer);
+    return apart;
   }
 
   /// A dimension other than the last along which some access is contiguous: the kernel transposes.
