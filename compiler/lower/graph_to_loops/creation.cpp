@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "lower/graph_to_loops/op_call.h"
+#include "lower/graph_to_loops/parts.h"
 
 namespace neso::lower {
 
@@ -81,7 +82,8 @@ static void addFactories(OpTable &t) {
         "empty_strided.default new_empty_strided.default empty_permuted.default _efficientzerotensor.default",
         constantOf<0>);
   t.add("ones.default ones_like.default new_ones.default", constantOf<1>);
-  t.add("scalar_tensor.default prims::prims.scalar_tensor.default", [](OpCall &o) -> Tensors { return {filled(o, o.t("s"))}; });
+  t.add("scalar_tensor.default prims::prims.scalar_tensor.default",
+        [](OpCall &o) -> Tensors { return {filled(o, o.t("s"))}; });
   t.add("arange.default arange.start arange.start_step", arangeOp);
   t.add("linspace.default linspace.Tensor_Tensor linspace.Tensor_Scalar linspace.Scalar_Tensor logspace.default "
         "logspace.Tensor_Tensor "
@@ -120,10 +122,7 @@ static void addConversions(OpTable &t) {
   });
   t.add("real.default", [](OpCall &o) -> Tensors { return {o.t("self").real()}; });
   t.add("imag.default", [](OpCall &o) -> Tensors { return {o.t("self").imag()}; });
-  t.add("view_as_real.default view_as_real_copy.default", [](OpCall &o) -> Tensors {
-    Tensor x = o.t("self");
-    return {concat({unsqueeze(x.real(), -1), unsqueeze(x.imag(), -1)}, -1)};
-  });
+  t.add("view_as_real.default view_as_real_copy.default", [](OpCall &o) -> Tensors { return {partsOf(o.t("self"))}; });
   t.add("view_as_complex.default view_as_complex_copy.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     return {Tensor::complex(select(x, -1, 0), select(x, -1, 1), o.out().dtype)};

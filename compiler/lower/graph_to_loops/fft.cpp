@@ -4,6 +4,7 @@
 
 #include "lower/graph_to_loops/fourier.h"
 #include "lower/graph_to_loops/op_call.h"
+#include "lower/graph_to_loops/parts.h"
 
 namespace neso::lower {
 
@@ -357,20 +358,21 @@ static Tensors stftOp(OpCall &o) {
   bool batched = x.rank() == 2,
        onesided = o.has("onesided") ? o.flag("onesided") : !(x.isComplex() || (window.valid() && window.isComplex()));
   if (!batched) x = unsqueeze(x, 0);
+  // Frames overlap: each sample, and each value of the window, is computed once.
+  x.realize();
   Expr frames = floorDiv(x.size(1) - n, hop) + 1;
   x = remap(x, {x.size(0), frames, n}, [hop](const Index &i) { return Index{i[0], i[1] * hop + i[2]}; });
   if (!window.valid() && !o.ctx.equal(length, n)) window = full(o.ctx, {length}, toReal(x.dtype()), 1);
   if (window.valid()) {
     // A shorter window stands in the middle of the frame.
     Expr left = floorDiv(n - length, 2);
-    x = mul(x, pad(window, {left}, {n - length - left}, 0));
+    x = mul(x, pad(window, {left}, {n - length - left}, 0).realize());
   }
-  if (!x.isComplex()) x.realize();
   Tensor y = transpose(dft(x, 2, true, onesided ? floorDiv(n, 2) + 1 : n), 1, 2);
   if (o.flag("normalized")) y = scaled(y, BySqrt, n);
   if (!batched) y = squeeze(y, 0);
   if (isComplex(o.out().dtype)) return {y};
-  return {concat({unsqueeze(y.real(), y.rank()), unsqueeze(y.imag(), y.rank())}, y.rank())};
+  return {partsOf(y)};
 }
 
 /// Windows of length n as torch defines them: a periodic one is the first n values of the symmetric one of length n
