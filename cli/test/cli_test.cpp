@@ -258,6 +258,11 @@ TEST_F(Cli, MeasuredTimesGoIntoTheReport) {
   ASSERT_EQ(neso("bench m.neso --iters 3 --report r.html").code, 0);
   const std::string again = slurp(dir + "r.html");
   EXPECT_EQ(again.find("copy_gbs\":"), again.rfind("copy_gbs\":"));
+  // Sizes that data decides are nobody's to give.
+  ASSERT_EQ(neso("compile " NESO_SOURCE_DIR "/tests/goldens/ops/data_sizes/bins_dynamic.pt2 -o d.neso --report d.html").code, 0);
+  o = neso("bench d.neso --iters 1 --report d.html");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(slurp(dir + "d.html").find("\"sizes\": \"s21=12\""), std::string::npos);
   o = neso("bench m.neso --report m.neso");
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("error[E0813]"), std::string::npos) << o.err;

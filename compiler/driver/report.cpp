@@ -74,11 +74,15 @@ private:
                         escape(plan_.program.name), kReportStyle, kReportSizes, escape(sizesText()));
   }
 
-  /// As `neso bench --dim` takes them: "s0=64, s1=8".
+  /// Those of inputs, which a caller chooses, as `neso bench --dim` takes them: "s0=64, s1=8".
   std::string sizesText() const {
-    std::string text;
-    for (const auto &[symbol, range] : plan_.program.facts.ranges()) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", symbol.str(), sizes_.at(symbol));
-    return text;
+    std::set<std::string> texts;
+    for (const loops::ProgramInput &in : plan_.program.inputs)
+      for (Expr e : in.sizes)
+        if (e.isSymbol()) texts.insert(fmt::format("{}={}", e.str(), number(e)));
+    std::string all;
+    for (const std::string &t : texts) all += (all.empty() ? "" : ", ") + t;
+    return all;
   }
 
   void fact(const std::string &value, const char *what) { out_ += fmt::format("<div><b>{}</b>{}</div>", value, what); }
