@@ -1,6 +1,7 @@
 #include "flags.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 namespace neso::cli {
 
@@ -22,6 +23,9 @@ void declareSession(CLI::App *app, SessionOptions &o) {
   app->add_option("--weights", o.weights, "weights (.safetensors, by name) that replace the package's");
   app->add_option("--weights-prefix", o.weightsPrefix, "what the names in that file begin with, and the model's do not");
   declareDevice(app, o.device, o.threads);
+  app->add_option("--turn-limit", o.turnLimit, fmt::format("how many turns each loop of the model may make (default: any number; {} where inputs are random)",
+                                                           SessionOptions::kTurnsOfRandomInputs))
+      ->check(CLI::Range(int64_t{1}, INT64_MAX));
   if (o.needInputs) return;
   app->add_option("--seed", o.seed, "of random inputs");
   app->add_option("--dim", o.dims, "a size of random inputs: s0=17")->allow_extra_args(false);

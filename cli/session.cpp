@@ -22,6 +22,7 @@ Status Session::open(SessionOptions &o) {
   if (o.trace) o.trace->attach(options);
   if (o.steps) o.steps->attach(options, *this);
   options.check_nan = o.checkNan;
+  options.turn_limit = o.turnLimit || files ? o.turnLimit : SessionOptions::kTurnsOfRandomInputs;
   if (neso_status s = neso_context_create(model(), &options, &context_); s != NESO_OK) return runtimeError(s);
   if (Status s = useWeights(o); !s) return s;
   views = tensorViews(inputs_);

@@ -27,6 +27,8 @@ struct SessionOptions {
   Trace *trace = nullptr; // records the steps of the runs
   Steps *steps = nullptr; // shows their values; not beside a trace
   bool checkNan = false;
+  int64_t turnLimit = 0; // of each loop of the model; 0: none, or that of random inputs, whose numbers may let a loop turn for ever
+  static constexpr int64_t kTurnsOfRandomInputs = 1'000'000;
 };
 
 class Session {

@@ -222,6 +222,14 @@ TEST_F(Cli, TheValuesOfEachStepAreShownAndKept) {
   EXPECT_NE(o.err.find("error[E0801]: cannot write 'file/steps'"), std::string::npos) << o.err;
 }
 
+TEST_F(Cli, LoopsThatRandomInputsKeepTurningEnd) {
+  const std::string loop = std::string(NESO_SOURCE_DIR) + "/tests/goldens/ops/regions/while_counts.pt2";
+  Outcome o = neso("bench " + loop + " --iters 1 --turn-limit 1");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0848]: a loop would make more than the 1 turns that turn_limit allows"), std::string::npos) << o.err;
+  EXPECT_EQ(neso("bench " + loop + " --turn-limit 0").code, 2);
+}
+
 TEST_F(Cli, TheFirstNanIsNamedWithItsLineAndModule) {
   const std::string goldens = std::string(NESO_SOURCE_DIR) + "/tests/goldens/";
   std::vector<float> x(65, 1);

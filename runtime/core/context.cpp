@@ -155,6 +155,10 @@ neso_status neso_context_watch(neso_context *c, int (*on_step)(void *, const nes
   return NESO_OK;
 }
 
+void neso_context_cancel(neso_context *c) {
+  if (c) c->walker.cancel();
+}
+
 neso_status neso_run_async(neso_context *c, const neso_tensor *inputs, size_t input_count, neso_tensor *outputs,
                            size_t output_count) {
   NESO_TRY(check_run(c, inputs, input_count, outputs, output_count));

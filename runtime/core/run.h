@@ -1,6 +1,8 @@
 // Walks the steps of a plan on what is bound; or, where the device records, launches the graph that was recorded when
 // the same sizes and addresses came before.
 #pragma once
+#include <atomic>
+
 #include "core/binding.h"
 #include "core/graphs.h"
 #include "core/sight.h"
@@ -10,7 +12,7 @@ namespace neso_rt {
 
 class walker {
 public:
-  /// All borrowed, as long as it lives. Of the options: on_step, on_range, check_nan, time_steps, cuda_graphs.
+  /// All borrowed, as long as it lives. Of the options: on_step, on_range, check_nan, time_steps, cuda_graphs, turn_limit.
   neso_status start(const plan &program, queue *q, binding *b, const neso_context_options &options);
   /// Frees what it has of the device.
   void release();
@@ -26,6 +28,9 @@ public:
   /// Inside on_step: the step that it is about; nullptr outside.
   const step *shown() const { return shown_; }
 
+  /// The run under way, if there is one, ends before its next step. From any thread.
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+
   int64_t steps_done = 0;
   int graphs_kept() const { return graphs_.kept(); }
   /// Branches of the graph that was recorded last; 0: none was.
@@ -38,6 +43,8 @@ private:
   neso_status walk(int32_t subplan);
   neso_status run_step(const step &s);
   neso_status do_step(const step &s);
+  neso_status loop(const step &s);
+  neso_status check_cancelled() const;
   neso_status launch(const step &s, int32_t number);
   neso_status copy(const fbs::Copy *row);
   neso_status load_scalar(const fbs::LoadScalar *row);
@@ -69,6 +76,7 @@ private:
   int32_t graph_streams_ = 0;
   const step *shown_ = nullptr;
   nan_check nans_;
+  std::atomic<bool> cancelled_{false};
 };
 
 } // namespace neso_rt

@@ -197,18 +197,30 @@ neso_status walker::do_step(const step &s) {
                         program_->slot_count);
   case fbs::Step::LoadScalar: return load_scalar(static_cast<const fbs::LoadScalar *>(s.row));
   case fbs::Step::If: return walk(binding_->slots[s.a] ? s.b : s.c);
-  case fbs::Step::While:
-    for (;;) {
-      // A loop whose sub-plans are empty must be open to cancellation too.
-      if (__builtin_expect(options_->on_step != nullptr, 0)) NESO_TRY(notify(s, 0, 0, false));
-      NESO_TRY(walk(s.a));
-      if (binding_->slots[s.b] == 0) return NESO_OK;
-      NESO_TRY(walk(s.c));
-    }
+  case fbs::Step::While: return loop(s);
   case fbs::Step::GrowArena: return binding_->grow_arena(s.a);
   case fbs::Step::AllocOutput: return binding_->place_late_output(s.a);
   default: return NESO_OK;
   }
+}
+
+// A loop whose sub-plans are empty must be open to cancellation, too.
+neso_status walker::loop(const step &s) {
+  const int64_t limit = options_->turn_limit > 0 ? options_->turn_limit : INT64_MAX;
+  for (int64_t turn = 0;; ++turn) {
+    NESO_TRY(check_cancelled());
+    if (__builtin_expect(options_->on_step != nullptr, 0)) NESO_TRY(notify(s, 0, 0, false));
+    NESO_TRY(walk(s.a));
+    if (binding_->slots[s.b] == 0) return NESO_OK;
+    if (__builtin_expect(turn == limit, 0))
+      return fail(NESO_TURN_LIMIT, "a loop would make more than the %lld turns that turn_limit allows", ll(limit));
+    NESO_TRY(walk(s.c));
+  }
+}
+
+neso_status walker::check_cancelled() const {
+  if (__builtin_expect(!cancelled_.load(std::memory_order_relaxed), 1)) return NESO_OK;
+  return fail(NESO_CANCELLED, "the run was cancelled");
 }
 
 neso_status walker::wait_for_step(const step &s) {
@@ -238,6 +250,7 @@ neso_status walker::walk(int32_t subplan) {
   const bool watched = __builtin_expect(this->watched(), 0),
              marked = __builtin_expect(options_->time_steps != 0, 0) && subplan == 0;
   for (int32_t i = range.begin; i < range.end; ++i) {
+    NESO_TRY(check_cancelled());
     ++steps_done;
     // The mark of a step says that it begins, the last that all have ended.
     if (marked) NESO_TRY(queue_->table->mark(queue_, &step_marks_[size_t(i - range.begin)], true));

@@ -1,6 +1,9 @@
 // Runs of plans made by hand: sizes, layouts, checks, aliasing, mutation, control flow. Expected values are worked out
 // by hand.
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "test/harness.h"
 
@@ -431,6 +434,43 @@ TEST(Run, StepsCanBeWatchedAndCancelled) {
   EXPECT_EQ(seen, (std::vector<std::string>{"before launch test_add 3", "after launch test_add 3",
                                             "before launch test_double 3", "after launch test_double 3"}));
   EXPECT_STATUS(m.run({x.t}, out), NESO_CANCELLED, "the caller ended the run");
+}
+
+// A loop whose condition is always true, with a body that does nothing.
+B endlessLoop() {
+  B b;
+  b.subplans.resize(3);
+  b.input("x", {b.fixed(4)});
+  b.step(fbs::Step::While, fbs::CreateWhile(b.fb, 1, b.constant(1), 2));
+  return b;
+}
+
+TEST(Run, LoopsEndAtTheLimitOfTheirTurns) {
+  neso_context_options o{};
+  o.turn_limit = 1000;
+  Loaded m(endlessLoop().package(), 1, &o);
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  Tensor x({4}, {1, 2, 3, 4});
+  std::vector<neso_tensor> out;
+  for (int i = 0; i < 2; ++i) EXPECT_STATUS(m.run({x.t}, out), NESO_TURN_LIMIT, "a loop would make more than the 1000 turns that turn_limit allows");
+}
+
+TEST(Run, AnotherThreadEndsARunThatTurnsForEver) {
+  Loaded m(endlessLoop().package());
+  ASSERT_EQ(m.status, NESO_OK) << neso_error_text();
+  Tensor x({4}, {1, 2, 3, 4});
+  std::vector<neso_tensor> out;
+  for (int i = 0; i < 2; ++i) {
+    // Without a run under way nothing is cancelled, so it is said until it is heard.
+    std::atomic<bool> ended{false};
+    std::thread other([&] {
+      while (!ended) neso_context_cancel(m.context), std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    EXPECT_STATUS(m.run({x.t}, out), NESO_CANCELLED, "the run was cancelled");
+    ended = true;
+    other.join();
+  }
+  neso_context_cancel(nullptr);
 }
 
 TEST(Run, WatchingBeginsAndEndsBetweenRuns) {

@@ -315,6 +315,9 @@ typedef struct neso_context_options {
    * profiler, NVTX's for one. A run that is one launch of a CUDA graph has no steps. NULL: no cost. */
   void (*on_range)(void *user, const char *name, int begin);
   void *on_range_user;
+  /* How many turns each loop of the model may make, each time that it is reached; the turn after them ends the run with NESO_TURN_LIMIT.
+   * 0: no limit. */
+  int64_t turn_limit;
 } neso_context_options;
 
 /* Cheap: some kilobytes, its threads, and a copy of each buffer that the model mutates. options may be NULL. The model must outlive it.
@@ -349,6 +352,11 @@ NESO_API neso_status neso_context_set_stream(neso_context *context, void *stream
 /* Runs that begin from now on call on_step as in the options, also where those named none; NULL: nobody is called. */
 NESO_API neso_status neso_context_watch(neso_context *context, int (*on_step)(void *user, const neso_step_event *event),
                                         void *user);
+
+/* Ends the run that is under way on another thread, with NESO_CANCELLED, before its next step or turn of a loop: kernels that have begun
+ * are not stopped. From any thread, and from signal handlers; without a run under way it does nothing, and later runs are not touched.
+ * NULL is allowed. */
+NESO_API void neso_context_cancel(neso_context *context);
 
 /* Memory of the context's device, from its allocator. Freed by neso_context_deallocate or, at the latest, with the
  * context. */

@@ -95,6 +95,7 @@ public:
     return neso_run_async(context_, inputs, inputCount, outputs, outputCount);
   }
   neso_status synchronize() { return neso_context_synchronize(context_); }
+  void cancel() { neso_context_cancel(context_); }
   neso_status watch(int (*onStep)(void *user, const neso_step_event *event), void *user) { return neso_context_watch(context_, onStep, user); }
   neso_status setStream(void *stream) { return neso_context_set_stream(context_, stream); }
   neso_status copy(const neso_tensor &to, const neso_tensor &from) { return neso_tensor_copy(context_, &to, &from); }
