@@ -107,3 +107,15 @@ def test_options_of_other_backends_are_ignored():
     out = torch.empty(64)
     add[(1,)](x, x, out, 64, BLOCK=64, waves_per_eu=2, matrix_instr_nonkdim=16, num_warps=2)
     torch.testing.assert_close(out, 2 * x, rtol=0, atol=0)
+
+
+def test_a_package_is_loaded_once(monkeypatch):
+    loaded = []
+    utilities = triton.runtime.driver.active.utils
+    original = utilities.load_binary
+    monkeypatch.setattr(utilities, "load_binary", lambda *a: loaded.append(a) or original(*a))
+    x, out = torch.randn(32), torch.empty(32)
+    for _ in range(3):
+        add[(1,)](x, x, out, 32, BLOCK=32)
+    torch.testing.assert_close(out, 2 * x, rtol=0, atol=0)
+    assert len(loaded) == 1

@@ -23,7 +23,9 @@ class _Utilities:
 
     def load_binary(self, name, package, shared, device):
         from .._model import load
-        return None, load(package), 0, 0, _NO_LIMIT
+        model = load(package)
+        # Module and function at once: without a module Triton would load again for each launch.
+        return model, model, 0, 0, _NO_LIMIT
 
     def unload_module(self, module):
         pass
