@@ -44,25 +44,11 @@ Tensor identityMatrix(const Tensor &like, int64_t rows, int64_t columns) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Steps
 
-namespace {
-/// The number of a column that a step works on, as the data of a constant: the loops of all steps are then the same but
-/// for the buffers, and are compiled once.
-class Step {
-public:
-  Step(Lowering &ctx, int64_t column) {
-    std::vector<uint8_t> bytes(sizeof column);
-    std::memcpy(bytes.data(), &column, sizeof column);
-    number_ = ctx.addConstant(DType::I64, {Expr(1)}, std::move(bytes));
-  }
-  Val value(BodyBuilder &b) const { return number_.at(b, {Expr(0)}); }
-  /// As an index of a dimension of `size`.
-  Expr index(BodyBuilder &b, Expr size) const { return b.indirect(value(b), size, false, false); }
-  Val is(OpKind relation, BodyBuilder &b, Expr e) const { return bin(relation, b.index(e), value(b)); }
-
-private:
-  Tensor number_;
-};
-} // namespace
+Step::Step(Lowering &ctx, int64_t column) {
+  std::vector<uint8_t> bytes(sizeof column);
+  std::memcpy(bytes.data(), &column, sizeof column);
+  number_ = ctx.addConstant(DType::I64, {Expr(1)}, std::move(bytes));
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // LU

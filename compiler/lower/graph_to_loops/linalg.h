@@ -22,6 +22,24 @@ Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr 
 Sizes batchOf(const Tensor &a);
 Tensor identityMatrix(const Tensor &like, int64_t rows, int64_t columns);
 
+/// The number of a column that a step works on, as the data of a constant: the loops of all steps are then the same but
+/// for the buffers, and are compiled once.
+class Step {
+public:
+  Step(Lowering &ctx, int64_t column);
+  Val value(BodyBuilder &b) const { return number_.at(b, {Expr(0)}); }
+  /// As an index of a dimension of `size`.
+  Expr index(BodyBuilder &b, Expr size) const { return b.indirect(value(b), size, false, false); }
+  Val is(OpKind relation, BodyBuilder &b, Expr e) const { return bin(relation, b.index(e), value(b)); }
+
+private:
+  Tensor number_;
+};
+
+/// Eigenvalues [..., n] of a symmetric matrix of float64, ascending, in float64: as exact as results of type t (F32 or F64)
+/// can show.
+Tensor symmetricValues(const Tensor &a, DType t);
+
 /// Householder vectors below the diagonal and R above it, as LAPACK's geqrf has it, and their factors tau [..., min(m,
 /// n)].
 struct Reflectors {

@@ -171,6 +171,21 @@ static Singular singularOfEither(const Tensor &a) {
   return singularOf(rowsOf(a) >= columnsOf(a) ? a : transpose(a, -2, -1));
 }
 
+/// The values alone, largest first. Of float32 they are the roots of the eigenvalues of a^T a, which is exact enough in
+/// float64: what it loses is below the last bit of the largest value in float32.
+static Tensor singularValues(const Tensor &a0) {
+  if (a0.dtype() != DType::F32) return singularOfEither(a0).values;
+  Tensor a = source(cast(rowsOf(a0) >= columnsOf(a0) ? a0 : transpose(a0, -2, -1), DType::F64));
+  const int64_t n = columnsOf(a);
+  Tensor squares = symmetricValues(matmul(transpose(a, -2, -1), a).realize(), DType::F64);
+  return remap(map(squares, [](Val v) { return un(OpKind::Sqrt, vmax(v, num(v, 0))); }), squares.sizes(),
+               [n](const Index &i) {
+                 Index from = i;
+                 from.back() = n - 1 - i.back();
+                 return from;
+               });
+}
+
 Tensor spectralNorm(const Tensor &a, int order) {
   Tensor s = singularOfEither(a).values;
   if (order == 2) return select(s, -1, 0);
@@ -246,10 +261,13 @@ static Tensors eighOp(OpCall &o) {
     for (size_t k = 0; k < o.outCount(); ++k) empty.push_back(full(o.ctx, o.out(k).sizes, o.out(k).dtype, 0));
     return empty;
   }
-  Eigen e = eigenOf(a, o.text("UPLO", "L") == "U" || o.text("UPLO", "L") == "u");
-  if (o.outCount() == 1) return {cast(e.values, o.out().dtype)};
-  if (!o.flag("compute_v", true))
-    return {cast(e.values, o.out().dtype), full(o.ctx, o.out(1).sizes, o.out(1).dtype, 0)};
+  const bool upper = o.text("UPLO", "L") == "U" || o.text("UPLO", "L") == "u", vectors = o.flag("compute_v", true);
+  if (o.outCount() == 1 || !vectors) {
+    Tensor values = cast(symmetricValues(symmetricOf(a, upper, DType::F64), a.dtype()), o.out().dtype);
+    if (o.outCount() == 1) return {values};
+    return {values, full(o.ctx, o.out(1).sizes, o.out(1).dtype, 0)};
+  }
+  Eigen e = eigenOf(a, upper);
   return {cast(e.values, o.out().dtype), cast(e.vectors, o.out(1).dtype)};
 }
 
@@ -326,7 +344,7 @@ void addSpectral(OpTable &t) {
   t.add("linalg_svdvals.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("A");
     if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
-    return {cast(singularOfEither(a).values, o.out().dtype)};
+    return {cast(singularValues(a), o.out().dtype)};
   });
   t.add("linalg_eigh.default linalg_eigvalsh.default _linalg_eigh.default", eighOp);
   t.add("linalg_pinv.default linalg_pinv.atol_rtol_tensor linalg_pinv.atol_rtol_float linalg_pinv.rcond_tensor "

@@ -1,0 +1,154 @@
+// Eigenvalues of symmetric matrices without their vectors: reflections make the matrix tridiagonal, one column a step, and
+// each eigenvalue is then halved in by counting how many lie below a number (the signs of the pivots of T - x, Sylvester's
+// law of inertia). All values of all matrices are found side by side. Everything is computed in float64: the error is a few
+// 2^-52 of the largest value.
+#include <cmath>
+
+#include "lower/graph_to_loops/linalg.h"
+
+namespace neso::lower {
+
+namespace {
+
+/// Halvings of an interval of twice the largest value, until its width is below the last bit of that value.
+constexpr int kHalvingsF32 = 36, kHalvingsF64 = 56;
+
+/// d [..., n] and the squares of e [..., n], of which the first is 0: e[k] stands between d[k - 1] and d[k].
+struct Tridiagonal {
+  Tensor diagonal, squares;
+};
+
+Index extended(const Index &batch, Expr e) {
+  Index at = batch;
+  at.push_back(e);
+  return at;
+}
+
+Sizes rowsOfBatch(const Tensor &a) {
+  Sizes sizes = batchOf(a);
+  sizes.push_back(rowsOf(a));
+  return sizes;
+}
+
+/// A reflection of what is below the diagonal of one column: I - v v^T / h maps it to its first element, -sign * length.
+struct Reflection {
+  Step step;
+  Tensor a, tail; // the sum of squares below the diagonal [...]
+  int64_t n;
+
+  Val length(BodyBuilder &b, const Index &batch) const { return un(OpKind::Sqrt, tail.at(b, batch)); }
+  Val first(BodyBuilder &b, const Index &batch) const {
+    return elementOf(b, a, batch, b.indirect(step.value(b) + 1.0, n, false, false), step.index(b, n));
+  }
+  /// Of v; zero down to the diagonal.
+  Val vector(BodyBuilder &b, const Index &batch, Expr r) const {
+    Val x = elementOf(b, a, batch, r, step.index(b, n));
+    Val longer = bin(OpKind::CopySign, length(b, batch), x);
+    Val below = where(eq(b.index(r), step.value(b) + 1.0), x + longer, x);
+    return where(step.is(OpKind::Gt, b, r), below, num(x, 0));
+  }
+  /// 1 / h, 0 where there is nothing to reflect.
+  Val scale(BodyBuilder &b, const Index &batch) const {
+    Val l = length(b, batch), h = l * (l + un(OpKind::Abs, first(b, batch)));
+    return where(eq(h, 0.0), num(h, 0), 1.0 / h);
+  }
+};
+
+Tensor sumOver(Lowering &ctx, const Sizes &sizes, int64_t n, const ReduceFn &fn) {
+  return ctx.reduce(loops::ReduceKind::Sum, DType::F64, sizes, {Expr(n)}, fn)[0];
+}
+
+/// a with the column of the step reflected, from both sides.
+Tensor reflected(const Tensor &a, int64_t column) {
+  Lowering &ctx = a.ctx();
+  const int64_t n = rowsOf(a);
+  const Step step(ctx, column);
+  Reflection f{step, a, {}, n};
+  f.tail = sumOver(ctx, batchOf(a), n, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    Val x = elementOf(b, a, i, r[0], step.index(b, n));
+    return where(step.is(OpKind::Gt, b, r[0]), x * x, num(x, 0));
+  });
+  // A v / h, and half of its part along v.
+  Tensor p = sumOver(ctx, rowsOfBatch(a), n, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    const Index batch(i.begin(), i.end() - 1);
+    return elementOf(b, a, batch, i.back(), r[0]) * f.vector(b, batch, r[0]);
+  });
+  Tensor along = sumOver(ctx, batchOf(a), n, [=](BodyBuilder &b, const Index &i, const Index &r) {
+    return p.at(b, extended(i, r[0])) * f.vector(b, i, r[0]);
+  });
+  return matrixOf(ctx, DType::F64, batchOf(a), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    const Val scale = f.scale(b, i), half = along.at(b, i) * scale * 0.5;
+    const Val vr = f.vector(b, i, r), vc = f.vector(b, i, c);
+    const Val wr = (p.at(b, extended(i, r)) - vr * half) * scale, wc = (p.at(b, extended(i, c)) - vc * half) * scale;
+    return elementOf(b, a, i, r, c) - (vr * wc + wr * vc);
+  });
+}
+
+Tridiagonal tridiagonalOf(Tensor a) {
+  const int64_t n = rowsOf(a);
+  for (int64_t column = 0; column + 2 < n; ++column) a = reflected(a, column);
+  auto row = [&](const ElementFn &fn) { return Tensor::lazy(a.ctx(), DType::F64, rowsOfBatch(a), fn).realize(); };
+  Tensor diagonal = row([a](BodyBuilder &b, const Index &i) {
+    return elementOf(b, a, Index(i.begin(), i.end() - 1), i.back(), i.back());
+  });
+  Tensor squares = row([a](BodyBuilder &b, const Index &i) {
+    const Val at = b.index(i.back());
+    const Expr before = b.indirect(vmax(at - 1.0, num(at, 0)), rowsOf(a), false, false);
+    const Val e = elementOf(b, a, Index(i.begin(), i.end() - 1), i.back(), before);
+    return where(eq(at, 0.0), num(e, 0), e * e);
+  });
+  return {diagonal, squares};
+}
+
+/// How many eigenvalues are below x: the negative pivots.
+Val countBelow(BodyBuilder &b, const Tridiagonal &t, const Index &batch, Val x, int64_t n) {
+  Val count = num(x, 0), pivot;
+  for (int64_t k = 0; k < n; ++k) {
+    Val next = t.diagonal.at(b, extended(batch, k)) - x;
+    if (k) next = next - t.squares.at(b, extended(batch, k)) / pivot;
+    // A pivot of zero is one of the least numbers: what follows stays finite.
+    pivot = where(un(OpKind::Abs, next) < 1e-290, num(x, -1e-290), next);
+    count = count + where(pivot < 0.0, num(x, 1), num(x, 0));
+  }
+  return count;
+}
+
+} // namespace
+
+Tensor symmetricValues(const Tensor &a0, DType t) {
+  Lowering &ctx = a0.ctx();
+  const int64_t n = rowsOf(a0);
+  // Of the matrix divided by its largest element: no square overflows or vanishes.
+  Tensor magnitude = amax(map(a0, [](Val v) { return un(OpKind::Abs, v); }), {-2, -1}, false);
+  magnitude.realize();
+  auto factor = [magnitude](BodyBuilder &b, const Index &batch) {
+    Val m = magnitude.at(b, batch);
+    return where(eq(m, 0.0), num(m, 1), m);
+  };
+  const Tridiagonal d =
+      tridiagonalOf(matrixOf(ctx, DType::F64, batchOf(a0), n, n, [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+        return elementOf(b, a0, i, r, c) / factor(b, i);
+      }));
+  // No value is larger than the largest sum of a row's elements, which are at most 1.
+  const Sizes sizes = rowsOfBatch(a0);
+  const double bound = static_cast<double>(n) + 1;
+  Tensor lo = full(ctx, sizes, DType::F64, -bound), hi = full(ctx, sizes, DType::F64, bound);
+  int halvings = t == DType::F32 ? kHalvingsF32 : kHalvingsF64;
+  for (double width = bound; width > 1; width /= 2) ++halvings;
+  for (int k = 0; k < halvings; ++k) {
+    Tensor from = lo, to = hi;
+    lo = Tensor::strided(ctx, DType::F64, sizes, ctx.allocate(DType::F64, sizes));
+    hi = Tensor::strided(ctx, DType::F64, sizes, ctx.allocate(DType::F64, sizes));
+    ctx.storeMany(sizes, [&](BodyBuilder &b, const Index &i) {
+      const Index batch(i.begin(), i.end() - 1);
+      const Val l = from.at(b, i), h = to.at(b, i), middle = (l + h) * 0.5;
+      const Val below = countBelow(b, d, batch, middle, n) > b.cast(b.index(i.back()), DType::F64);
+      return std::vector<Lowering::Placed>{{lo, i, where(below, l, middle)}, {hi, i, where(below, middle, h)}};
+    });
+  }
+  return Tensor::lazy(ctx, DType::F64, sizes, [=](BodyBuilder &b, const Index &i) {
+    return (lo.at(b, i) + hi.at(b, i)) * 0.5 * factor(b, Index(i.begin(), i.end() - 1));
+  });
+}
+
+} // namespace neso::lower
