@@ -15,6 +15,15 @@ namespace {
 /// A reduction with few rows and long ones runs on few cores: pointwise work over its inner space stays apart.
 constexpr int64_t kFewRows = 32, kLongRow = 16384;
 
+/// Instructions of one element, roughly.
+int64_t costOf(const Node &node) {
+  int64_t cost = 0;
+  forEachBody(node, [&](const Body &body) {
+    for (const Op &op : body.ops) cost += info(op.kind).cost;
+  });
+  return cost;
+}
+
 class Fuser {
 public:
   Fuser(const Program &program, const ScheduleOptions &options, const std::vector<bool> &shared)
@@ -22,6 +31,7 @@ public:
     for (size_t n = 0; n < program.nodes.size(); ++n) {
       groups_.push_back(groupOf(program.nodes[n], static_cast<int>(n), dims_));
       touched_.push_back(touchedBuffers(groups_.back()));
+      cost_.push_back(costOf(program.nodes[n]));
     }
     next_.resize(groups_.size());
     previous_.resize(groups_.size());
@@ -46,6 +56,7 @@ private:
   std::vector<std::set<int32_t>> touched_;        // buffers, by group
   std::vector<std::set<size_t>> next_, previous_; // dependences between groups
   std::vector<int> version_;
+  std::vector<int64_t> cost_; // of a group's nodes
   std::vector<std::set<size_t>> users_;      // groups, by buffer
   std::vector<bool> needed_;                 // buffer: the plan's outputs or the caller see it
   std::set<std::array<int64_t, 4>> refused_; // pairs with versions that were tried in vain
@@ -167,9 +178,10 @@ private:
     return false;
   }
 
-  std::string tooMuch(const Group &a, const Group &b) const {
-    if (static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.maxNodesPerKernel)
+  std::string tooMuch(size_t a, size_t b) const {
+    if (static_cast<int>(groups_[a].nodes.size() + groups_[b].nodes.size()) > options_.maxNodesPerKernel)
       return "the kernel would have too many nodes";
+    if (cost_[a] + cost_[b] > options_.maxCostPerKernel) return "the kernel would have too many operators";
     return "";
   }
 
@@ -195,7 +207,7 @@ private:
   bool tryFuse(size_t a, size_t b) {
     const std::string nameA = groups_[a].nodes[0].node.name, nameB = groups_[b].nodes[0].node.name;
     bool dependent = next_[a].contains(b) || next_[b].contains(a);
-    std::string why = tooMuch(groups_[a], groups_[b]);
+    std::string why = tooMuch(a, b);
     if (why.empty()) contractionRules(a, b, why);
     if (why.empty() && (detour(a, b) || detour(b, a))) why = "another kernel runs between them";
     std::optional<Fusion> fusion;
@@ -251,6 +263,7 @@ private:
     groups_[a] = std::move(group);
     groups_[b].alive = false;
     ++version_[a];
+    cost_[a] += cost_[b];
     for (int32_t buf : touched_[b]) {
       users_[static_cast<size_t>(buf)].erase(b);
       users_[static_cast<size_t>(buf)].insert(a);

@@ -39,6 +39,10 @@ struct ScheduleOptions {
   int64_t packedBytes = 0;
   int64_t packedBuffers = INT64_MAX; // that one such launch uses, at most
   int maxNodesPerKernel = 48;
+  /// Instructions of one element, roughly (cost in ir/loops/ops.def), of all nodes together. Beyond it the memory that
+  /// joining two kernels saves is a few hundredths of their time, and what the code generators take grows faster than the
+  /// kernel.
+  int maxCostPerKernel = 2048;
   int maxBuffersPerKernel = 24; // reads and writes that touch memory
   /// Contraction kernels take pointwise nodes over their result as epilogue.
   bool fuseEpilogues = true;

@@ -450,5 +450,30 @@ TEST(Patterns, WriteBacksGoWhereTheTensorLies) {
   EXPECT_EQ(broken([](plan::Plan &q, plan::Copy &) { q.main.steps.pop_back(); }), "P6");
 }
 
+/// Code generators take more than linear time, so a long chain is cut: kernels stay under the limit, and their number grows
+/// with the chain's length alone.
+TEST(Patterns, LongChainsAreCutIntoKernelsOfLimitedCost) {
+  ScheduleOptions options;
+  constexpr int kSines = 40;
+  const int64_t cost = kSines * info(OpKind::Sin).cost;
+  for (int64_t nodes : {2, 20, 100}) {
+    Maker m;
+    BufferId from = m.input("x", 64);
+    for (int64_t n = 0; n < nodes; ++n) {
+      BufferId to = m.temp(fmt::format("t{}", n), 64);
+      PointwiseSpec &spec = m.node<PointwiseSpec>({64}, {}, fmt::format("n{}", n));
+      ValueIdx v = m.load(spec.body, from, i(0));
+      for (int k = 0; k < kSines; ++k) v = append(spec.body, OpKind::Sin, DType::F32, v);
+      spec.stores = {m.store(to, i(0), v)};
+      from = to;
+    }
+    m.output(from);
+    plan::Plan plan = m.plan(options);
+    for (const plan::Kernel &k : plan.kernels)
+      EXPECT_LE(static_cast<int64_t>(k.nodes.size()) * cost, options.maxCostPerKernel);
+    EXPECT_LE(static_cast<int64_t>(plan.kernels.size()), 2 * (nodes * cost / options.maxCostPerKernel + 1));
+  }
+}
+
 } // namespace
 } // namespace neso::schedule::test
