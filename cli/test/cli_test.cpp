@@ -223,10 +223,10 @@ TEST_F(Cli, TheValuesOfEachStepAreShownAndKept) {
 }
 
 TEST_F(Cli, LoopsThatRandomInputsKeepTurningEnd) {
-  const std::string loop = std::string(NESO_SOURCE_DIR) + "/tests/goldens/ops/regions/while_counts.pt2";
-  Outcome o = neso("bench " + loop + " --iters 1 --turn-limit 1");
+  const std::string loop = std::string(NESO_SOURCE_DIR) + "/tests/goldens/ops/regions/while_converges.pt2";
+  Outcome o = neso("bench " + loop + " --iters 1 --turn-limit 3");
   EXPECT_EQ(o.code, 1);
-  EXPECT_NE(o.err.find("error[E0848]: a loop would make more than the 1 turns that turn_limit allows"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("error[E0848]: a loop would make more than the 3 turns that turn_limit allows"), std::string::npos) << o.err;
   EXPECT_EQ(neso("bench " + loop + " --turn-limit 0").code, 2);
 }
 
