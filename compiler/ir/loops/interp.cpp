@@ -244,8 +244,8 @@ namespace {
 class NodesRun {
 public:
   NodesRun(const Program &program, Bindings &sizes, std::vector<std::vector<uint8_t>> &memory,
-           std::vector<BufferView> &views)
-      : program_(program), sizes_(sizes), memory_(memory), views_(views) {}
+           std::vector<BufferView> &views, uint8_t unwritten)
+      : program_(program), sizes_(sizes), memory_(memory), views_(views), unwritten_(unwritten) {}
 
   Status block(const std::vector<Node> &nodes) {
     for (const Node &node : nodes) {
@@ -283,7 +283,7 @@ private:
       *elements = std::max<int64_t>(*elements, 0); // an extent by strides, of nothing
       if (*elements > kMostElements) return fail(diag::LoopsBadSize, {}, b.name, b.elements.str());
       std::vector<uint8_t> &memory = memory_[b.id.index()];
-      memory.assign(static_cast<size_t>(*elements * itemSize(b.dtype)), 0xee);
+      memory.assign(static_cast<size_t>(*elements * itemSize(b.dtype)), unwritten_);
       views_[b.id.index()] = {memory.data(), isComplex(b.dtype) ? *elements * 2 : *elements};
     }
     return {};
@@ -314,6 +314,7 @@ private:
   Bindings &sizes_;
   std::vector<std::vector<uint8_t>> &memory_; // by buffer
   std::vector<BufferView> &views_;
+  uint8_t unwritten_;
 };
 
 } // namespace
@@ -355,14 +356,14 @@ Result<std::vector<HostValue>> Interpreter::run(std::span<const HostValue> input
       view.data = own ? constantBytes(b.id).data() : const_cast<uint8_t *>(c.data); // not written unless mutated
       continue;
     }
-    memory[b.id.index()].resize(bytes);
+    memory[b.id.index()].resize(bytes, unwritten_);
     view.data = memory[b.id.index()].data();
     if (b.kind == Buffer::Kind::ScalarInput) storeScalar(b.dtype, inputs[static_cast<size_t>(b.index)], view.data);
   }
   for (size_t k = 0; k < inputs.size(); ++k)
     if (Status s = moveInput(program_, sizes, k, inputs[k], views, false); !s) return s.takeError();
 
-  if (Status s = NodesRun(program_, sizes, memory, views).block(program_.nodes); !s) return s.takeError();
+  if (Status s = NodesRun(program_, sizes, memory, views, static_cast<uint8_t>(unwritten_ ^ 0xee)).block(program_.nodes); !s) return s.takeError();
 
   std::vector<HostValue> outputs;
   for (const ProgramOutput &o : program_.outputs) {

@@ -77,7 +77,8 @@ private:
 
 class Interpreter {
 public:
-  explicit Interpreter(const Program &program) : program_(program) {}
+  /// Memory that nothing has written yet holds bytes `unwritten`: no result of a sound program depends on them.
+  explicit Interpreter(const Program &program, uint8_t unwritten = 0) : program_(program), unwritten_(unwritten) {}
   /// Outputs in the program's order, contiguous and owned; an output that is a mutation write-back is returned too and
   /// its bytes are also written to the input (or kept for the next run when it is a constant).
   Result<std::vector<HostValue>> run(std::span<const HostValue> inputs);
@@ -87,6 +88,7 @@ public:
 private:
   std::vector<uint8_t> &constantBytes(BufferId id);
   const Program &program_;
+  uint8_t unwritten_;
   std::unordered_map<int32_t, std::vector<uint8_t>> mutatedConstants_;
 };
 

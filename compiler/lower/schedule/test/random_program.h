@@ -485,7 +485,7 @@ private:
           if (p.buffer(t.buffer).kind == Buffer::Kind::Input && !p.buffer(t.buffer).mutated && t.whole && u.whole &&
               p.buffer(u.buffer).kind == Buffer::Kind::Temp && t.sizes == u.sizes) {
             output(u, false);
-            p.outputs.back().writeBackTo = t.buffer;
+            p.outputs.back().writeBackTo = t.buffer, p.buffer(t.buffer).mutated = true;
             p.outputs.back().writeBackStrides = t.strides, p.outputs.back().writeBackOffset = t.offset;
             return;
           }
