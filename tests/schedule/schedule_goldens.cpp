@@ -12,6 +12,7 @@
 #include "frontend/pt2/read.h"
 #include "ir/graph/passes/functionalize.h"
 #include "ir/graph/passes/simplify.h"
+#include "ir/graph/verify.h"
 #include "ir/loops/numeric.h"
 #include "ir/loops/verify.h"
 #include "ir/plan/access.h"
@@ -119,8 +120,16 @@ Outcome check(const std::string &file, const std::string &id, const Options &opt
   };
   Result<graph::Model> model = pt2::readPt2(file);
   if (!model) return Outcome::Skipped; // the reader has its own tests
+  if (Status s = graph::verify(*model, graph::Form::AsExported); !s) {
+    say("FAILED", s.error().str());
+    return Outcome::Failed;
+  }
   if (Status s = graph::functionalize(*model); !s) return Outcome::Skipped;
   graph::simplify(*model);
+  if (Status s = graph::verify(*model, graph::Form::Functional); !s) {
+    say("FAILED", s.error().str());
+    return Outcome::Failed;
+  }
   DiagnosticSink sink;
   Result<loops::Program> program = lower::lowerGraph(*model, sink);
   if (!program) {

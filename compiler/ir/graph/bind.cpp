@@ -91,6 +91,14 @@ bool coerceList(const ArgSchema &s, Argument &a, const Graph &g) {
 
 } // namespace
 
+bool fits(const ArgSchema &s, const Argument &argument, const Graph &g) {
+  if (std::holds_alternative<None>(argument)) return s.optional || s.defaultValue || s.type == ArgType::Generator;
+  // Defaults are what the schema's text says, of whatever kind.
+  if (s.defaultValue && argument.index() == s.defaultValue->index()) return true;
+  Argument copy = argument;
+  return s.list ? coerceList(s, copy, g) : coerce(s, copy, g);
+}
+
 Status bindArguments(Node &n, const Graph &g) {
   const OpSchema *op = findOp(n.target);
   if (!op) return Status::ok();

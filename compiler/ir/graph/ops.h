@@ -64,6 +64,9 @@ int opCount();
 /// The target of row i, [0, opCount()).
 std::string_view opTarget(int i);
 
+/// Whether the argument, as bindArguments leaves it, is of a kind that the schema allows there.
+bool fits(const ArgSchema &schema, const Argument &argument, const Graph &graph);
+
 /// Puts the arguments of a node, which carry names or stand in order, to the positions of its schema, fills in
 /// defaults, turns single values into fixed-size lists and integers into floats where the schema says so, and checks
 /// every argument's kind. Nodes whose target is not in the table stay as they are. Error: OperatorArgument.
