@@ -449,7 +449,7 @@ private:
     Output o;
     std::string late;
     if (line.eat("token")) {
-      o.kind = Output::Kind::Token;
+      o.kind = Output::Kind::Token, late = std::string(line.remainder());
     } else {
       const std::string_view rest = line.remainder();
       // Before the last arrow, which no text in quotes of a mutation's target has.

@@ -248,7 +248,7 @@ std::string print(const Model &m) {
     case Output::Kind::ParameterMutation:
       out += fmt::format("output {} -> parameter \"{}\"\n", p.argument(o.value), o.target);
       break;
-    case Output::Kind::Token: out += "output token\n"; break;
+    case Output::Kind::Token: out += fmt::format("output token {}\n", p.argument(o.value)); break;
     }
   }
   if (!m.argumentNames.empty()) out += fmt::format("parameters {}\n", fmt::join(m.argumentNames, ", "));
