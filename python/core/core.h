@@ -54,6 +54,12 @@ typedef struct argument {
  * until release_argument. `maker` is set by the first tensor. */
 int read_argument(PyObject *object, const neso_value_info *info, const char *what, int writable, argument *a,
                   neso_tensor *out, result_maker *maker);
+/* The memory of a tensor that a kernel is given. Gradients are the caller's matter there. */
+int read_pointer(PyObject *object, const char *what, argument *a, neso_tensor *out);
+/* The C functions of tensors of that type; NULL: it has none. */
+const neso_dl_exchange *exchange_of(PyTypeObject *type);
+/* As DLPack says it. */
+void dl_dtype_of(neso_dtype dtype, uint8_t *code, uint8_t *bits);
 /* Lets go of what was read; `a` may be used again. */
 void release_argument(argument *a);
 /* And of what it keeps for later calls. */
@@ -134,10 +140,21 @@ typedef struct model_object {
   PyObject *weak_references;
 } model_object;
 
-extern PyType_Spec model_spec;
-extern PyType_Spec memory_spec;
-/* Set when the module is made: the type of memory behind NumPy's results. */
-extern PyObject *memory_type;
+/* A context that nobody uses; a model that changes its buffers has one, and callers wait for it. */
+call_slot *take_slot(model_object *self);
+void give_back(model_object *self, call_slot *slot);
+/* Later work of the slot's context goes to that stream; NULL: where it went so far. */
+int follow_stream(call_slot *slot, void *stream);
+
+extern PyType_Spec model_spec, memory_spec, kernel_spec;
+/* Set when the module is made: of models, and of the memory behind NumPy's results. */
+extern PyObject *model_type, *memory_type;
+
+/* ---- Kernels (launch.c) */
+
+/* launch(name, grid, letters, args, stream=0) of models: letters has one for each argument: p a pointer, i an integer, f and d floats.
+ * stream: of CUDA, on which the launch is queued; 0: the context's own. */
+PyObject *launch_method(PyObject *object, PyObject *args);
 
 /* Everything that a package says of itself, as a dictionary. */
 PyObject *describe_model(PyObject *self, PyObject *unused);

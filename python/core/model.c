@@ -55,8 +55,7 @@ static call_slot *new_slot(model_object *self) {
   return NULL;
 }
 
-/* A context that nobody uses; a model that changes its buffers has one, and callers wait for it. */
-static call_slot *take_slot(model_object *self) {
+call_slot *take_slot(model_object *self) {
   if (self->state && !PyThread_acquire_lock(self->state, NOWAIT_LOCK)) {
     Py_BEGIN_ALLOW_THREADS
     PyThread_acquire_lock(self->state, WAIT_LOCK);
@@ -72,7 +71,7 @@ static call_slot *take_slot(model_object *self) {
   return slot;
 }
 
-static void give_back(model_object *self, call_slot *slot) {
+void give_back(model_object *self, call_slot *slot) {
   slot->next = self->idle;
   self->idle = slot;
   if (self->state) PyThread_release_lock(self->state);
@@ -131,8 +130,7 @@ static PyObject *collect(model_object *self, call_slot *slot, PyObject *given, c
   return out;
 }
 
-/* Later work of the slot's context goes to that stream; NULL: where it went so far. */
-static int follow_stream(call_slot *slot, void *stream) {
+int follow_stream(call_slot *slot, void *stream) {
   if (!stream || stream == slot->stream) return 0;
   neso_status status = neso_context_set_stream(slot->context, stream);
   if (status != NESO_OK) return raise_status(status), -1;
@@ -232,75 +230,6 @@ static PyObject *run_method(PyObject *object, PyObject *args) {
   if (!PyArg_ParseTuple(args, "O|O", &values, &given)) return NULL;
   if (!PyTuple_Check(values) && !PyList_Check(values)) return PyErr_SetString(PyExc_TypeError, "run takes a list or tuple of the flat inputs"), NULL;
   return run_flat((model_object *)object, values, given == Py_None ? NULL : given);
-}
-
-/* ---- Kernels of packages */
-
-static int read_kernel_argument(PyObject *value, char kind, int index, argument *a, union neso_arg *out, int64_t *bytes) {
-  neso_value_info info = {.kind = NESO_VALUE_TENSOR};
-  *bytes = -1;
-  if (kind == 'i') {
-    out->i64 = PyLong_AsLongLong(value);
-    if (!PyErr_Occurred()) return 0;
-    PyErr_Clear();
-    out->i64 = (int64_t)PyLong_AsUnsignedLongLong(value);
-    return PyErr_Occurred() ? -1 : 0;
-  }
-  if (kind == 'f' || kind == 'd') {
-    const double v = PyFloat_AsDouble(value);
-    if (kind == 'f') out->f32 = (float)v;
-    else out->f64 = v;
-    return PyErr_Occurred() ? -1 : 0;
-  }
-  if (value == Py_None || PyLong_Check(value)) {
-    out->ptr = value == Py_None ? NULL : PyLong_AsVoidPtr(value);
-    return PyErr_Occurred() ? -1 : 0;
-  }
-  neso_tensor t;
-  char what[32];
-  snprintf(what, sizeof what, "argument %d", index);
-  result_maker ignored = {0};
-  if (read_argument(value, &info, what, 0, a, &t, &ignored)) return -1;
-  out->ptr = t.data;
-  return 0;
-}
-
-/* launch(name, grid, kinds, args, stream=0): kinds has one letter an argument: p a pointer, i an integer, f and d floats. stream: of CUDA,
- * on which the launch is queued; 0: the context's own. */
-static PyObject *launch_method(PyObject *object, PyObject *args) {
-  model_object *self = (model_object *)object;
-  const char *name, *kinds;
-  PyObject *values;
-  uint32_t grid[3];
-  Py_ssize_t stream = 0;
-  if (!PyArg_ParseTuple(args, "s(III)sO!|n", &name, &grid[0], &grid[1], &grid[2], &kinds, &PyTuple_Type, &values, &stream)) return NULL;
-  enum { MOST = 256 };
-  const Py_ssize_t count = PyTuple_Size(values);
-  if (count != (Py_ssize_t)strlen(kinds) || count > MOST) return refuse(NESO_KERNEL_ARGUMENTS, "%zd arguments were given, %zu are described", count, strlen(kinds)), NULL;
-  argument *read = calloc((size_t)count + 1, sizeof *read);
-  union neso_arg packed[MOST];
-  int64_t bytes[MOST];
-  call_slot *slot = read ? take_slot(self) : NULL;
-  PyObject *out = NULL;
-  if (slot) {
-    Py_ssize_t i = 0;
-    while (i < count && read_kernel_argument(PyTuple_GetItem(values, i), kinds[i], (int)i, &read[i], &packed[i], &bytes[i]) == 0) ++i;
-    if (i == count && follow_stream(slot, (void *)stream) == 0) {
-      neso_status status;
-      PyObject *sink = Py_XNewRef(profile_sink);
-      const int64_t begin = sink ? now_ns() : 0;
-      Py_BEGIN_ALLOW_THREADS
-      status = neso_kernel_launch_checked(slot->context, name, grid, packed, bytes, (size_t)count);
-      Py_END_ALLOW_THREADS
-      if (sink && status == NESO_OK) tell_launch(object, name, grid, begin, sink);
-      Py_XDECREF(sink);
-      out = status == NESO_OK ? Py_NewRef(Py_None) : raise_status(status);
-    }
-    give_back(self, slot);
-  }
-  for (Py_ssize_t i = 0; read && i < count; ++i) free_argument(&read[i]);
-  free(read);
-  return out;
 }
 
 /* Waits for all that calls have queued on a GPU. */

@@ -4,7 +4,7 @@
 
 #include "core.h"
 
-PyObject *memory_type;
+PyObject *model_type, *memory_type;
 
 PyObject *call_hook(const char *name, PyObject *argument) {
   PyObject *hooks = PyImport_ImportModule("neso._hooks");
@@ -46,13 +46,15 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "neso._core", "Neso's
                                     functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__core(void) {
-  PyObject *self = PyModule_Create(&module), *model = PyType_FromSpec(&model_spec);
+  PyObject *self = PyModule_Create(&module), *kernel = PyType_FromSpec(&kernel_spec);
+  model_type = PyType_FromSpec(&model_spec);
   memory_type = PyType_FromSpec(&memory_spec);
-  if (!self || !model || !memory_type) return NULL;
+  if (!self || !kernel || !model_type || !memory_type) return NULL;
   char version[32];
   snprintf(version, sizeof version, "%d.%d", NESO_VERSION_MAJOR, NESO_VERSION_MINOR);
-  if (PyModule_AddObjectRef(self, "Model", model) < 0 || PyModule_AddStringConstant(self, "version", version) < 0)
+  if (PyModule_AddObjectRef(self, "Model", model_type) < 0 || PyModule_AddObjectRef(self, "Kernel", kernel) < 0 ||
+      PyModule_AddStringConstant(self, "version", version) < 0)
     return NULL;
-  Py_DECREF(model);
+  Py_DECREF(kernel);
   return self;
 }

@@ -56,8 +56,12 @@ static int dtype_of_format(const char *format, Py_ssize_t item) {
   return -1;
 }
 
-/* The C functions of the type of an object; NULL: it has none. */
-static const neso_dl_exchange *exchange_of(PyTypeObject *type) {
+void dl_dtype_of(neso_dtype dtype, uint8_t *code, uint8_t *bits) {
+  *code = dtypes[dtype].code;
+  *bits = dtypes[dtype].bits;
+}
+
+const neso_dl_exchange *exchange_of(PyTypeObject *type) {
   int at = 0;
   for (; at < KNOWN_TYPES && known_types[at].type; ++at)
     if (known_types[at].type == type) return known_types[at].exchange;
@@ -84,7 +88,7 @@ static int take_dl(const neso_dl_tensor *t, const char *what, neso_tensor *out) 
   const int cuda = t->device.type == 2;
   *out = (neso_tensor){(char *)t->data + t->byte_offset, t->sizes, t->strides, t->rank, (neso_dtype)dtype, cuda ? NESO_CUDA : NESO_CPU, cuda ? t->device.index : 0};
   /* Empty tensors have no memory; the runtime takes NULL for an absent one. */
-  static char nothing[64];
+  static _Alignas(64) char nothing[64];
   if (!t->data) out->data = nothing;
   return 0;
 }
@@ -231,6 +235,17 @@ int read_argument(PyObject *object, const neso_value_info *info, const char *wha
   Py_XDECREF(name);
   Py_XDECREF(bytes);
   return -1;
+}
+
+int read_pointer(PyObject *object, const char *what, argument *a, neso_tensor *out) {
+  const neso_dl_exchange *exchange = exchange_of(Py_TYPE(object));
+  if (exchange) {
+    if (exchange->borrow(object, &a->borrowed) || check_lazy(object, a->borrowed.dtype, what)) return -1;
+    return take_dl(&a->borrowed, what, out);
+  }
+  const neso_value_info info = {.kind = NESO_VALUE_TENSOR};
+  result_maker ignored = {0};
+  return read_argument(object, &info, what, 0, a, out, &ignored);
 }
 
 void release_argument(argument *a) {

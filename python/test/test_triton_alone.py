@@ -90,6 +90,46 @@ def test_floats_flags_none_types_and_text():
     assert "i" in kernel.letters
 
 
+@triton.jit
+def of_what_type(x, out, K: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, (tl.load(x + i) * K).to(tl.float32) * 4)
+
+
+def test_constants_that_compare_equal_are_told_apart():
+    # Whole numbers wrap around, floating ones do not.
+    x, out = np.full(4, 1 << 30, "i4"), np.zeros(4, "f4")
+    for _ in range(2):
+        for k, expected in ((4, 0.0), (4.0, 2.0**34)):
+            of_what_type[(1,)](x, out, K=k, BLOCK=4)
+            assert (out == expected).all(), (k, out)
+
+
+def test_launches_after_the_first_take_no_way_through_python(monkeypatch):
+    x, out = np.arange(70, dtype="f4"), np.zeros(70, "f4")
+    grid = lambda meta: (triton.cdiv(70, meta["BLOCK"]),)  # noqa: E731
+    scaled[grid](x, out, 70, 0.25, True, None, BLOCK=32, DTYPE=tl.float32)
+    with monkeypatch.context() as patch:
+        patch.setattr(scaled, "bind", lambda *a: pytest.fail("Python's way"))
+        for n, factor in ((70, 0.5), (33, 2), (0, 1.0)):
+            factor, out[:] = float(factor), 7
+            kernel = scaled[grid](x, out, n, factor, True, None, DTYPE=tl.float32, BLOCK=32)
+            np.testing.assert_allclose(out, np.where(np.arange(70) < n, -(x * factor + 0.5), 7))
+        assert kernel.name == "scaled" and scaled[(0, 1)](x, out, 70, 0.5, True, None, BLOCK=32, DTYPE=tl.float32) is kernel
+    # Another default, another type, another alignment, a flag that is a number: not what was launched.
+    scaled[grid](x, out, 70, 0.5, True, None, BLOCK=32, DTYPE=tl.float32, KIND="twice")
+    np.testing.assert_allclose(out, -(x * 0.5 + 0.5) * 2)
+    scaled[grid](x.astype("i4"), out, 70, 0.5, True, None, BLOCK=32, DTYPE=tl.float32)
+    np.testing.assert_allclose(out, -(x * 0.5 + 0.5))
+    scaled[grid](x[1:], out, 69, 0.5, False, None, BLOCK=32, DTYPE=tl.float32)
+    np.testing.assert_allclose(out[:69], x[1:] * 0.5 + 0.5)
+    calls = []
+    scaled.add_pre_run_hook(lambda *a, **k: calls.append(k))
+    scaled[grid](x, out, 70, 0.5, True, None, BLOCK=32, DTYPE=tl.float32)
+    scaled._hooks.clear()
+    assert len(calls) == 1
+
+
 @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
 @triton.jit
 def doubled(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
@@ -171,6 +211,13 @@ def test_failures_say_where():
         mistaken(x, 8, 8)
     with pytest.raises(neso.InputError, match="'x' is str"):
         mistaken[(1,)]("x", 8, BLOCK=8)
+    for scalar in (np.int64(8), np.float32(8), np.bool_(True)):
+        with pytest.raises(neso.InputError, match="pass a Python number"):
+            combine[(1,)](x, x, x, scalar, BLOCK=8)
+    for grid in ((-1,), (1, 1, 1, 1), ()):
+        for _ in range(2):
+            with pytest.raises(neso.Error, match="grid"):
+                combine[grid](x, x, x, 8, BLOCK=8)
     with pytest.raises(RuntimeError, match="has a meaning in kernels alone"):
         tl.arange(0, 4)
 

@@ -3,6 +3,7 @@ constant, one that 16 divides is known to be so, and so are addresses."""
 
 import inspect
 import os
+import sys
 import tempfile
 
 from .. import _program, cache
@@ -35,6 +36,18 @@ def _address(value):
     return value.data_ptr() if hasattr(value, "data_ptr") else value.__array_interface__["data"][0]
 
 
+def _is_array(value):
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _constant_key(value):
+    """Tells apart what compares equal and is not the same: 1, 1.0 and True, 0.0 and -0.0."""
+    if isinstance(value, (list, tuple)):
+        return tuple, tuple(_constant_key(v) for v in value)
+    return type(value), value.hex() if type(value) is float else value
+
+
 class _Parameter:
     def __init__(self, index, p, no_value, no_alignment):
         text = p.annotation if isinstance(p.annotation, str) else ""
@@ -46,18 +59,23 @@ class _Parameter:
     def key(self, value):
         """What of a value a compiled kernel depends on."""
         if self.constexpr:
-            return value if not isinstance(value, list) else tuple(value)
+            return _constant_key(value)
         if type(value) is int:
             if self.by_value and value == 1:
                 return 1
-            return (-(1 << 31) <= value < 1 << 31, value >> 63, self.by_alignment and value % 16 == 0)
+            return (-(1 << 31) <= value < 1 << 31, value >> 63 > 0, self.by_alignment and value % 16 == 0)
         if value is None or type(value) in (float, bool):
             return type(value)
+        if isinstance(value, float):
+            return float
+        if type(value).__module__ == "numpy" and not _is_array(value):
+            # Its memory would be taken for a pointer's.
+            raise InputError(f"argument '{self.name}' is a scalar of type {type(value).__name__}; pass a Python number", "E0824", "INPUT_DTYPE")
         dtype = getattr(value, "dtype", None)
         if dtype is not None:
             return dtype, not self.by_alignment or _address(value) % 16 == 0
         if isinstance(value, tl.constexpr):
-            return "constexpr", value.value
+            return "constexpr", _constant_key(value.value)
         if hasattr(value, "block_shape"):
             return value.base.dtype, tuple(value.block_shape)
         if isinstance(value, tuple):
@@ -78,7 +96,7 @@ class _Parameter:
                 out.hints.append((self.name, "equal_to_1"))
             elif self.by_alignment and value % 16 == 0:
                 out.hints.append((self.name, "divisible_by_16"))
-        elif type(value) is float:
+        elif isinstance(value, float):
             out.signature.append(f"{self.name}:fp32")
         elif hasattr(value, "block_shape"):
             out.signature.append(f"{self.name}:tensordesc<{_element(value.base.dtype)}[{','.join(str(int(b)) for b in value.block_shape)}]>")
@@ -162,7 +180,7 @@ class JITFunction(KernelInterface):
         self.params = [_Parameter(i, p, do_not_specialize or (), do_not_specialize_on_alignment or ()) for i, p in enumerate(parameters)]
         self.arg_names = [p.name for p in self.params]
         self._at = {name: i for i, name in enumerate(self.arg_names)}
-        self._compiled, self._hooks, self._sources = {}, [], {}
+        self._compiled, self._hooks, self._sources, self._launcher = {}, [], {}, None
 
     def __call__(self, *args, **kwargs):
         if self.constexpr:
@@ -202,12 +220,25 @@ class JITFunction(KernelInterface):
                     raise TypeError(f"{self.__name__}() misses the argument '{params[i].name}'")
         return values, options
 
+    def __getitem__(self, grid):
+        return (self._launcher or self._make_launcher()).at(grid)
+
     def run(self, *args, grid, warmup=False, **kwargs):
+        return self._launch(grid, args, kwargs, warmup) if warmup else self[grid](*args, **kwargs)
+
+    def _make_launcher(self):
+        """The extension's side of this kernel: it launches what it was told of, and calls _launch for all else."""
+        from .._model import _core
+        rows = [(p.name, p.default is not inspect.Parameter.empty, p.default, p.constexpr, p.by_value, p.by_alignment) for p in self.params]
+        self._launcher = _core().Kernel(rows, self._launch, self._hooks)
+        return self._launcher
+
+    def _launch(self, grid, args, kwargs, warmup=False):
         for hook in self._hooks:
             hook(*args, **kwargs)
         values, options = self.bind(args, kwargs)
         device = _device_of(values)
-        key = (device, options.get("num_warps"), options.get("num_stages"), *[p.key(v) for p, v in zip(self.params, values)])
+        key = (device, options.get("num_warps"), options.get("num_stages"), bool(options.get("debug")), *[p.key(v) for p, v in zip(self.params, values)])
         try:
             kernel = self._compiled.get(key)
         except TypeError:
@@ -217,15 +248,11 @@ class JITFunction(KernelInterface):
             kernel = self._compiled[key] = self.compile(values, options, device)
         if warmup:
             return kernel
-        if callable(grid):
-            grid = grid(dict(zip(self.arg_names, values)))
-        size = (*grid, 1, 1)[:3] if isinstance(grid, (tuple, list)) else (grid, 1, 1)
-        size = tuple([int(n) for n in size])
-        if size[0] * size[1] * size[2] > 0:
-            if device == "cpu":
-                kernel.model.launch(kernel.name, size, kernel.letters, kernel.values(values))
-            else:
-                kernel.model.launch(kernel.name, size, kernel.letters, kernel.values(values), _stream())
+        if kernel.flat is not None:
+            self._launcher.remember(args, kwargs, kernel.model, kernel.name, kernel.letters, tuple(kernel.flat), kernel, [])
+        size = _sizes_of(grid(dict(zip(self.arg_names, values))) if callable(grid) else grid)
+        if 0 not in size:
+            kernel.model.launch(kernel.name, size, kernel.letters, kernel.values(values), 0 if device == "cpu" else _stream())
         return kernel
 
     def source(self, functions=()):
@@ -254,6 +281,13 @@ class JITFunction(KernelInterface):
         arguments += _target(device)
         descriptors = {p.name: len(v.block_shape) for p, v in zip(self.params, values) if hasattr(v, "block_shape")}
         return CompiledKernel(_compile(self.__name__, text, file, arguments), device, self.arg_names, descriptors)
+
+
+def _sizes_of(grid):
+    sizes = tuple(int(n) for n in grid) if isinstance(grid, (tuple, list)) else (int(grid),)
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
+        raise InputError(f"a grid has one to three sizes, of which none is below 0; this is {sizes}", "E0843", "KERNEL_GRID")
+    return (*sizes, 1, 1)[:3]
 
 
 def _device_of(values):
