@@ -330,12 +330,18 @@ static int traits_of(kernel_object *self, const call *c, argument *read, trait *
   return 1;
 }
 
+static int any_hook(const kernel_object *self) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(self->hooks); ++i)
+    if (PyList_Size(PyTuple_GetItem(self->hooks, i))) return 1;
+  return 0;
+}
+
 /* kernel[grid](…): `bound` is the pair of both. */
 static PyObject *call_kernel(PyObject *bound, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   kernel_object *self = (kernel_object *)PyTuple_GetItem(bound, 0);
   PyObject *grid = PyTuple_GetItem(bound, 1), *out = NULL;
   call c;
-  if (self->count > MOST_PARAMETERS || (self->hooks && PyList_Size(self->hooks)) || !bind(self, args, count, names, args + count, &c)) return call_slow(self, grid, args, count, names);
+  if (self->count > MOST_PARAMETERS || any_hook(self) || !bind(self, args, count, names, args + count, &c)) return call_slow(self, grid, args, count, names);
   trait traits[MOST_PARAMETERS];
   argument read[MOST_PARAMETERS];
   memset(read, 0, sizeof *read * (size_t)self->count);
@@ -479,13 +485,13 @@ static PyObject *remember_method(PyObject *object, PyObject *args) {
   return PyBool_FromLong(1);
 }
 
-/* Kernel(parameters, slow, hooks): parameters are (name, has a default, the default, constant, by value, by alignment); hooks is the list of
- * those that run before a launch, which is Python's matter where it holds any. */
+/* Kernel(parameters, slow, hooks): parameters are (name, has a default, the default, constant, by value, by alignment); hooks are lists of
+ * those that run around a launch, which is Python's matter where there are any. */
 static int init_kernel(PyObject *object, PyObject *args, PyObject *kwargs) {
   kernel_object *self = (kernel_object *)object;
   PyObject *parameters, *slow, *hooks;
   if (self->parameters) return PyErr_SetString(PyExc_RuntimeError, "the kernel is made already"), -1;
-  if (!PyArg_ParseTuple(args, "O!OO!", &PyList_Type, &parameters, &slow, &PyList_Type, &hooks)) return -1;
+  if (!PyArg_ParseTuple(args, "O!OO!", &PyList_Type, &parameters, &slow, &PyTuple_Type, &hooks)) return -1;
   const Py_ssize_t count = PyList_Size(parameters);
   self->slow = Py_NewRef(slow);
   self->hooks = Py_NewRef(hooks);

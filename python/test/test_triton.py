@@ -119,3 +119,58 @@ def test_a_package_is_loaded_once(monkeypatch):
         add[(1,)](x, x, out, 32, BLOCK=32)
     torch.testing.assert_close(out, 2 * x, rtol=0, atol=0)
     assert len(loaded) == 1
+
+
+GLOBAL = tl.constexpr(3)
+
+
+@triton.jit
+def shifted(x, out, n, by, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * GLOBAL + by, mask=i < n)
+
+
+def test_launches_after_the_first_take_no_way_through_python(monkeypatch):
+    from neso.triton import _hits
+    x, out = torch.randn(32, requires_grad=True), torch.empty(32)
+    grid = lambda meta: (triton.cdiv(32, meta["BLOCK"]),)  # noqa: E731
+    kernel = shifted[grid](x, out, 32, 0.5, BLOCK=32)
+    with monkeypatch.context() as patch:
+        patch.setattr(_hits, "_run", lambda *a, **k: pytest.fail("Triton's way"))
+        for by, n in ((1.5, 32), (-2.0, 16)):
+            out[:] = 7
+            assert shifted[grid](x, out, n, by, BLOCK=32) is kernel
+            expected = torch.where(torch.arange(32) < n, x * 3 + by, 7)
+            torch.testing.assert_close(out, expected.detach(), rtol=1e-6, atol=1e-6)
+        assert shifted.run(x, out, 32, by, BLOCK=32, grid=(0,), warmup=False) is kernel
+    # Other arguments, and hooks, are Triton's.
+    assert shifted[grid](x, out, 31, 0.5, BLOCK=32) is not kernel
+    torch.testing.assert_close(out[:31], (x * 3 + 0.5).detach()[:31], rtol=1e-6, atol=1e-6)
+    seen = []
+    hook = lambda metadata: seen.append(metadata.get()["name"])  # noqa: E731
+    triton.knobs.runtime.launch_enter_hook.add(hook)
+    shifted[grid](x, out, 32, 0.5, BLOCK=32)
+    triton.knobs.runtime.launch_enter_hook.remove(hook)
+    assert seen == ["shifted"]
+    monkeypatch.setitem(globals(), "GLOBAL", tl.constexpr(4))
+    with pytest.raises(RuntimeError, match="GLOBAL has changed"):
+        shifted[grid](x, out, 32, 0.5, BLOCK=32)
+
+
+def test_another_device_launches_as_ever():
+    calls = []
+
+    class Other(type(triton.runtime.driver.active)):
+        def get_current_stream(self, device=None):
+            calls.append(device)
+            return 0
+    x, out = torch.randn(32), torch.empty(32)
+    add[(1,)](x, x, out, 32, BLOCK=32)
+    before = triton.runtime.driver.active
+    triton.runtime.driver.set_active(Other())
+    try:
+        for _ in range(2):
+            add[(1,)](x, x, out, 32, BLOCK=32)
+    finally:
+        triton.runtime.driver.set_active(before)
+    assert len(calls) == 2

@@ -230,7 +230,7 @@ class JITFunction(KernelInterface):
         """The extension's side of this kernel: it launches what it was told of, and calls _launch for all else."""
         from .._model import _core
         rows = [(p.name, p.default is not inspect.Parameter.empty, p.default, p.constexpr, p.by_value, p.by_alignment) for p in self.params]
-        self._launcher = _core().Kernel(rows, self._launch, self._hooks)
+        self._launcher = _core().Kernel(rows, self._launch, (self._hooks,))
         return self._launcher
 
     def _launch(self, grid, args, kwargs, warmup=False):

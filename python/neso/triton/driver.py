@@ -125,6 +125,11 @@ class NesoDriver(DriverBase):
     utils = _Utilities()
     launcher_cls = Launcher
 
+    def __init__(self):
+        super().__init__()
+        from . import _hits
+        _hits.install(NesoDriver)
+
     @classmethod
     def is_active(cls):
         try:
