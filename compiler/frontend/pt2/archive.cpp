@@ -88,10 +88,13 @@ Result<Archive> Archive::fromMemory(std::shared_ptr<const void> owner, const uin
   return a;
 }
 
-Status Archive::readDirectory() {
-  auto notZip = [&](const char *why) { return fail(diag::NotAnArchive, {}, path_, why); };
-  auto damaged = [&](std::string_view member, std::string why) { return fail(diag::ArchiveDamaged, loc(member), why); };
+Error Archive::damaged(std::string_view member, std::string why) const {
+  return fail(diag::ArchiveDamaged, loc(member), std::move(why));
+}
 
+/// Where the central directory lies and how many members it lists, as the records at the end of the file say.
+Result<Archive::Directory> Archive::findDirectory() const {
+  auto notZip = [&](const char *why) { return fail(diag::NotAnArchive, {}, path_, why); };
   if (size_ < 4 || load32(data_) != kLocalHeader) return notZip("it does not begin with a ZIP header");
   // The end record is the last thing in the file, before a comment of at most 65,535 bytes.
   int64_t end = -1;
@@ -103,66 +106,90 @@ Status Archive::readDirectory() {
   if (end < 0) return damaged({}, "its directory is missing, so the file was cut short");
   if (load16(data_ + end + 4) != 0 || load16(data_ + end + 6) != 0)
     return damaged({}, "it is one part of a split archive");
-  uint64_t count = load16(data_ + end + 10), dirSize = load32(data_ + end + 12), dirOffset = load32(data_ + end + 16);
-  int64_t dirLimit = end;
+  Directory out{load32(data_ + end + 16), load32(data_ + end + 12), load16(data_ + end + 10)};
+  uint64_t limit = static_cast<uint64_t>(end);
   int64_t locator = end - kEnd64LocatorSize;
   if (locator >= 0 && load32(data_ + locator) == kEnd64Locator) {
     uint64_t at = load64(data_ + locator + 8);
     if (locator < kEnd64Size || at > static_cast<uint64_t>(locator - kEnd64Size) || load32(data_ + at) != kEnd64)
       return damaged({}, "its 64-bit end record is not where the file says");
-    count = load64(data_ + at + 32);
-    dirSize = load64(data_ + at + 40);
-    dirOffset = load64(data_ + at + 48);
-    dirLimit = static_cast<int64_t>(at);
+    out = {load64(data_ + at + 48), load64(data_ + at + 40), load64(data_ + at + 32)};
+    limit = at;
   }
-  uint64_t limit = static_cast<uint64_t>(dirLimit);
-  if (dirOffset > limit || dirSize > limit - dirOffset) return damaged({}, "its directory lies outside the file");
-  if (count > dirSize / kCentralSize) return damaged({}, "its directory is too small for its number of members");
+  if (out.offset > limit || out.bytes > limit - out.offset) return damaged({}, "its directory lies outside the file");
+  if (out.count > out.bytes / kCentralSize) return damaged({}, "its directory is too small for its number of members");
+  return out;
+}
 
+/// One entry of the central directory, as it stands there.
+struct Archive::Entry {
+  std::string name; // with the root folder
+  uint16_t flags = 0, method = 0;
+  uint32_t crc = 0;
+  uint64_t packed = 0, size = 0, header = 0; // bytes; header: where the member's own header lies
+};
+
+/// Reads the entry at p, which moves behind it.
+Result<Archive::Entry> Archive::readEntry(const uint8_t *&p, const uint8_t *stop, uint64_t number) const {
+  if (stop - p < kCentralSize || load32(p) != kCentralHeader)
+    return damaged({}, fmt::format("entry {} of its directory is malformed", number));
+  const uint16_t nameSize = load16(p + 28), extraSize = load16(p + 30), commentSize = load16(p + 32);
+  Entry e;
+  e.flags = load16(p + 8), e.method = load16(p + 10), e.crc = load32(p + 16);
+  e.packed = load32(p + 20), e.size = load32(p + 24), e.header = load32(p + 42);
+  if (stop - p - kCentralSize < nameSize + extraSize + commentSize)
+    return damaged({}, fmt::format("entry {} of its directory runs past its end", number));
+  e.name.assign(reinterpret_cast<const char *>(p + kCentralSize), nameSize);
+  // Sizes over 4 GiB stand in the extra field 1, in this order, each only if its 32-bit field is all ones.
+  const uint8_t *x = p + kCentralSize + nameSize, *xEnd = x + extraSize;
+  while (xEnd - x >= 4) {
+    uint16_t id = load16(x), length = load16(x + 2);
+    if (xEnd - x - 4 < length) return damaged(e.name, "its extra field is malformed");
+    const uint8_t *q = x + 4, *qEnd = q + length;
+    if (id == 1)
+      for (uint64_t *field : {&e.size, &e.packed, &e.header})
+        if (*field == 0xFFFFFFFFu) {
+          if (qEnd - q < 8) return damaged(e.name, "its 64-bit sizes are missing");
+          *field = load64(q);
+          q += 8;
+        }
+    x += 4 + length;
+  }
+  p += kCentralSize + nameSize + extraSize + commentSize;
+  return e;
+}
+
+/// Where the bytes of a stored member begin, once its own header agrees with the directory, which begins at `limit`.
+Result<uint64_t> Archive::startOf(const Entry &e, uint64_t limit) const {
+  if (e.flags & 1) return damaged(e.name, "it is encrypted");
+  if (e.method != 0) return fail(diag::ArchiveCompressed, loc(e.name), e.method);
+  if (e.packed != e.size) return damaged(e.name, "it is stored, yet its two sizes differ");
+  if (e.header > limit || limit - e.header < static_cast<uint64_t>(kLocalSize))
+    return damaged(e.name, "it lies outside the file");
+  const uint8_t *h = data_ + e.header;
+  if (load32(h) != kLocalHeader) return damaged(e.name, "its header is missing");
+  uint64_t start = e.header + kLocalSize + load16(h + 26) + load16(h + 28);
+  if (start > limit || e.size > limit - start) return damaged(e.name, "it runs past the end of the file");
+  if (load16(h + 26) != e.name.size() || std::memcmp(h + kLocalSize, e.name.data(), e.name.size()) != 0)
+    return damaged(e.name, "its header names another member");
+  return start;
+}
+
+Status Archive::readDirectory() {
+  Result<Directory> directory = findDirectory();
+  if (!directory) return directory.takeError();
   std::string root;
-  const uint8_t *p = data_ + dirOffset, *stop = p + dirSize;
-  members_.reserve(count);
-  for (uint64_t i = 0; i < count; ++i) {
-    if (stop - p < kCentralSize || load32(p) != kCentralHeader)
-      return damaged({}, fmt::format("entry {} of its directory is malformed", i));
-    uint16_t flags = load16(p + 8), method = load16(p + 10), nameSize = load16(p + 28), extraSize = load16(p + 30),
-             commentSize = load16(p + 32);
-    uint32_t crc = load32(p + 16);
-    uint64_t packed = load32(p + 20), size = load32(p + 24), local = load32(p + 42);
-    if (stop - p - kCentralSize < nameSize + extraSize + commentSize)
-      return damaged({}, fmt::format("entry {} of its directory runs past its end", i));
-    std::string full(reinterpret_cast<const char *>(p + kCentralSize), nameSize);
-    // Sizes over 4 GiB stand in the extra field 1, in this order, each only if its 32-bit field is all ones.
-    const uint8_t *x = p + kCentralSize + nameSize, *xEnd = x + extraSize;
-    while (xEnd - x >= 4) {
-      uint16_t id = load16(x), length = load16(x + 2);
-      if (xEnd - x - 4 < length) return damaged(full, "its extra field is malformed");
-      const uint8_t *q = x + 4, *qEnd = q + length;
-      if (id == 1)
-        for (uint64_t *field : {&size, &packed, &local})
-          if (*field == 0xFFFFFFFFu) {
-            if (qEnd - q < 8) return damaged(full, "its 64-bit sizes are missing");
-            *field = load64(q);
-            q += 8;
-          }
-      x += 4 + length;
-    }
-    p += kCentralSize + nameSize + extraSize + commentSize;
+  const uint8_t *p = data_ + directory->offset, *stop = p + directory->bytes;
+  members_.reserve(directory->count);
+  for (uint64_t i = 0; i < directory->count; ++i) {
+    Result<Entry> entry = readEntry(p, stop, i);
+    if (!entry) return entry.takeError();
+    const std::string &full = entry->name;
     if (!full.empty() && full.back() == '/') continue; // a folder's own entry
     if (full.empty() || full.find('\0') != std::string::npos)
       return damaged({}, fmt::format("entry {} of its directory has no usable name", i));
-    if (flags & 1) return damaged(full, "it is encrypted");
-    if (method != 0) return fail(diag::ArchiveCompressed, loc(full), method);
-    if (packed != size) return damaged(full, "it is stored, yet its two sizes differ");
-    if (local > dirOffset || dirOffset - local < static_cast<uint64_t>(kLocalSize))
-      return damaged(full, "it lies outside the file");
-    const uint8_t *h = data_ + local;
-    if (load32(h) != kLocalHeader) return damaged(full, "its header is missing");
-    uint64_t start = local + kLocalSize + load16(h + 26) + load16(h + 28);
-    if (start > dirOffset || size > dirOffset - start) return damaged(full, "it runs past the end of the file");
-    if (load16(h + 26) != nameSize || std::memcmp(h + kLocalSize, full.data(), nameSize) != 0)
-      return damaged(full, "its header names another member");
-
+    Result<uint64_t> start = startOf(*entry, directory->offset);
+    if (!start) return start.takeError();
     size_t slash = full.find('/');
     if (slash == std::string::npos) {
       if (full == "serialized_exported_program.json" || full == "version" || full == "serialized_state_dict.pt")
@@ -171,7 +198,7 @@ Status Archive::readDirectory() {
     }
     if (root.empty()) root = full.substr(0, slash + 1);
     if (full.compare(0, root.size(), root) != 0) return damaged(full, "it lies outside the archive's root folder");
-    Member m{full.substr(root.size()), static_cast<int64_t>(start), static_cast<int64_t>(size), crc};
+    Member m{full.substr(root.size()), static_cast<int64_t>(*start), static_cast<int64_t>(entry->size), entry->crc};
     if (!byName_.emplace(m.name, members_.size()).second) return fail(diag::ArchiveDuplicate, loc(), m.name);
     members_.push_back(std::move(m));
   }

@@ -48,7 +48,16 @@ public:
   SourceLoc loc(std::string_view memberName = {}) const { return {path_, 0, 0, std::string(memberName)}; }
 
 private:
+  /// The central directory: its place in the file, its size, and its number of entries.
+  struct Directory {
+    uint64_t offset, bytes, count;
+  };
+  struct Entry;
   Status readDirectory();
+  Result<Directory> findDirectory() const;
+  Result<Entry> readEntry(const uint8_t *&p, const uint8_t *stop, uint64_t number) const;
+  Result<uint64_t> startOf(const Entry &e, uint64_t limit) const;
+  Error damaged(std::string_view member, std::string why) const;
   std::shared_ptr<const void> owner_;
   const uint8_t *data_ = nullptr;
   int64_t size_ = 0;

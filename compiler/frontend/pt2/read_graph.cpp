@@ -86,98 +86,33 @@ ValueId GraphReader::use(std::string_view name) {
   return {};
 }
 
-Argument GraphReader::argument(Json json, std::string_view field) {
-  auto [kind, value] = r_.asUnion(json, field);
-  if (!r_.ok()) return graph::None{};
-  auto name = [&](Json e) { return r_.string(e, "name"); };
-  auto tensors = [&](Json list) {
-    std::vector<ValueId> out;
-    for (Json e : r_.asArray(list, field)) {
-      std::string_view n = name(e);
-      if (r_.ok()) out.push_back(use(n));
-    }
-    return out;
-  };
-  // A list of {as_name} | {as_int/float/bool}.
-  auto symList = [&](auto onName, auto onValue) {
-    for (Json e : r_.asArray(value, field)) {
-      auto [k, v] = r_.asUnion(e, field);
-      if (!r_.ok()) return;
-      if (k == "as_name")
-        onName(use(r_.asString(v, field)));
-      else
-        onValue(v);
-    }
-  };
-  auto sym = [&](auto onValue) -> Argument {
-    auto [k, v] = r_.asUnion(value, field);
-    if (!r_.ok()) return graph::None{};
-    if (k == "as_name") return use(r_.asString(v, field));
-    return onValue(v);
-  };
-  auto optionalTensor = [&](Json e) -> ValueId {
-    auto [k, v] = r_.asUnion(e, field);
-    if (!r_.ok() || k == "as_none") return {};
-    if (k != "as_tensor") {
-      r_.report(diag::UnknownArgument, field, k);
-      return {};
-    }
-    return use(name(v));
-  };
+std::vector<ValueId> GraphReader::tensors(Json list, std::string_view field) {
+  std::vector<ValueId> out;
+  for (Json e : r_.asArray(list, field)) {
+    std::string_view name = r_.string(e, "name");
+    if (r_.ok()) out.push_back(use(name));
+  }
+  return out;
+}
 
-  if (kind == "as_tensor") return use(name(value));
+ValueId GraphReader::optionalTensor(Json json, std::string_view field) {
+  auto [kind, value] = r_.asUnion(json, field);
+  if (!r_.ok() || kind == "as_none") return {};
+  if (kind != "as_tensor") {
+    r_.report(diag::UnknownArgument, field, kind);
+    return {};
+  }
+  return use(r_.string(value, "name"));
+}
+
+std::optional<Argument> GraphReader::singleArgument(std::string_view kind, Json value, std::string_view field) {
+  if (kind == "as_tensor") return use(r_.string(value, "name"));
   if (kind == "as_none") return graph::None{};
   if (kind == "as_int") return r_.asInt(value, field);
   if (kind == "as_float") return r_.asFloat(value, field);
   if (kind == "as_bool") return r_.asBool(value, field);
   if (kind == "as_string") return std::string(r_.asString(value, field));
   if (kind == "as_operator") return plainTarget(r_.asString(value, field));
-  if (kind == "as_tensors") return tensors(value);
-  if (kind == "as_ints") {
-    std::vector<graph::IntOrSym> out;
-    for (Json e : r_.asArray(value, field)) out.emplace_back(r_.asInt(e, field));
-    return out;
-  }
-  if (kind == "as_floats") {
-    std::vector<double> out;
-    for (Json e : r_.asArray(value, field)) out.push_back(r_.asFloat(e, field));
-    return out;
-  }
-  if (kind == "as_bools") {
-    std::vector<bool> out;
-    for (Json e : r_.asArray(value, field)) out.push_back(r_.asBool(e, field));
-    return out;
-  }
-  if (kind == "as_strings") {
-    std::vector<std::string> out;
-    for (Json e : r_.asArray(value, field)) out.emplace_back(r_.asString(e, field));
-    return out;
-  }
-  if (kind == "as_sym_int") return sym([&](Json v) -> Argument { return r_.asInt(v, field); });
-  if (kind == "as_sym_float") return sym([&](Json v) -> Argument { return r_.asFloat(v, field); });
-  if (kind == "as_sym_bool") return sym([&](Json v) -> Argument { return r_.asBool(v, field); });
-  if (kind == "as_sym_ints") {
-    std::vector<graph::IntOrSym> out;
-    symList([&](ValueId id) { out.emplace_back(id); }, [&](Json v) { out.emplace_back(r_.asInt(v, field)); });
-    return out;
-  }
-  if (kind == "as_sym_floats" || kind == "as_sym_bools") {
-    bool floats = kind == "as_sym_floats";
-    std::vector<ValueId> ids;
-    std::vector<double> numbers;
-    std::vector<bool> bools;
-    symList([&](ValueId id) { ids.push_back(id); },
-            [&](Json v) {
-              if (floats)
-                numbers.push_back(r_.asFloat(v, field));
-              else
-                bools.push_back(r_.asBool(v, field));
-            });
-    if (ids.empty()) return floats ? Argument(numbers) : Argument(bools);
-    if (!numbers.empty() || !bools.empty())
-      r_.bad(field, "lists that mix constants with symbolic floats or bools are not supported");
-    return ids;
-  }
   if (kind == "as_scalar_type") return r_.dtype(r_.asInt(value, field), field);
   if (kind == "as_memory_format") return graph::MemoryFormat{static_cast<int>(r_.asInt(value, field))};
   if (kind == "as_layout") return graph::Layout{static_cast<int>(r_.asInt(value, field))};
@@ -188,70 +123,120 @@ Argument GraphReader::argument(Json json, std::string_view field) {
     return d;
   }
   if (kind == "as_optional_tensor") {
-    ValueId id = optionalTensor(value);
+    ValueId id = optionalTensor(value, field);
     return id.valid() ? Argument(id) : Argument(graph::None{});
-  }
-  if (kind == "as_optional_tensors") {
-    std::vector<ValueId> out;
-    for (Json e : r_.asArray(value, field)) out.push_back(optionalTensor(e));
-    return out;
   }
   if (kind == "as_complex") {
     Json real = r_.get(value, "real"), imag = r_.get(value, "imag");
     if (!r_.ok()) return graph::None{};
     return graph::ComplexValue{r_.asFloat(real, field), r_.asFloat(imag, field)};
   }
-  if (kind == "as_nested_tensors") {
-    std::vector<std::vector<ValueId>> out;
-    for (Json e : r_.asArray(value, field)) out.push_back(tensors(e));
-    return out;
-  }
-  if (kind == "as_int_lists") {
-    std::vector<std::vector<int64_t>> out;
-    for (Json list : r_.asArray(value, field)) {
-      out.emplace_back();
-      for (Json e : r_.asArray(list, field)) out.back().push_back(r_.asInt(e, field));
-    }
-    return out;
-  }
-  if (kind == "as_float_lists") {
-    std::vector<std::vector<double>> out;
-    for (Json list : r_.asArray(value, field)) {
-      out.emplace_back();
-      for (Json e : r_.asArray(list, field)) out.back().push_back(r_.asFloat(e, field));
-    }
-    return out;
-  }
   if (kind == "as_custom_obj") {
-    std::string objectName(name(value));
+    std::string objectName(r_.string(value, "name"));
     return graph::CustomObject{objectName, std::string(r_.string(value, "class_fqn"))};
+  }
+  return std::nullopt;
+}
+
+std::optional<Argument> GraphReader::listArgument(std::string_view kind, Json value, std::string_view field) {
+  // The elements of a list, each read by `read`.
+  auto each = [&](Json list, auto read) {
+    std::vector<decltype(read(list))> out;
+    for (Json e : r_.asArray(list, field)) out.push_back(read(e));
+    return out;
+  };
+  auto integer = [&](Json e) { return r_.asInt(e, field); };
+  auto real = [&](Json e) { return r_.asFloat(e, field); };
+  if (kind == "as_tensors") return tensors(value, field);
+  if (kind == "as_ints") return each(value, [&](Json e) { return graph::IntOrSym(r_.asInt(e, field)); });
+  if (kind == "as_floats") return each(value, real);
+  if (kind == "as_bools") return each(value, [&](Json e) { return r_.asBool(e, field); });
+  if (kind == "as_strings") return each(value, [&](Json e) { return std::string(r_.asString(e, field)); });
+  if (kind == "as_optional_tensors") return each(value, [&](Json e) { return optionalTensor(e, field); });
+  if (kind == "as_nested_tensors") return each(value, [&](Json e) { return tensors(e, field); });
+  if (kind == "as_int_lists") return each(value, [&](Json e) { return each(e, integer); });
+  if (kind == "as_float_lists") return each(value, [&](Json e) { return each(e, real); });
+  return std::nullopt;
+}
+
+std::optional<Argument> GraphReader::symbolicArgument(std::string_view kind, Json value, std::string_view field) {
+  // One of {as_name} | {as_int/float/bool}.
+  auto one = [&](Json e, auto onName, auto onValue) {
+    auto [k, v] = r_.asUnion(e, field);
+    if (!r_.ok()) return;
+    if (k == "as_name")
+      onName(use(r_.asString(v, field)));
+    else
+      onValue(v);
+  };
+  auto single = [&](auto onValue) {
+    Argument out = graph::None{};
+    one(value, [&](ValueId id) { out = id; }, [&](Json v) { out = onValue(v); });
+    return out;
+  };
+  if (kind == "as_sym_int") return single([&](Json v) -> Argument { return r_.asInt(v, field); });
+  if (kind == "as_sym_float") return single([&](Json v) -> Argument { return r_.asFloat(v, field); });
+  if (kind == "as_sym_bool") return single([&](Json v) -> Argument { return r_.asBool(v, field); });
+  if (kind == "as_sym_ints") {
+    std::vector<graph::IntOrSym> out;
+    for (Json e : r_.asArray(value, field)) {
+      if (!r_.ok()) break;
+      one(e, [&](ValueId id) { out.emplace_back(id); }, [&](Json v) { out.emplace_back(r_.asInt(v, field)); });
+    }
+    return out;
+  }
+  if (kind != "as_sym_floats" && kind != "as_sym_bools") return std::nullopt;
+  const bool floats = kind == "as_sym_floats";
+  std::vector<ValueId> ids;
+  std::vector<double> numbers;
+  std::vector<bool> bools;
+  auto constant = [&](Json v) {
+    if (floats)
+      numbers.push_back(r_.asFloat(v, field));
+    else
+      bools.push_back(r_.asBool(v, field));
+  };
+  for (Json e : r_.asArray(value, field)) {
+    if (!r_.ok()) break;
+    one(e, [&](ValueId id) { ids.push_back(id); }, constant);
+  }
+  if (ids.empty()) return floats ? Argument(numbers) : Argument(bools);
+  if (!numbers.empty() || !bools.empty())
+    r_.bad(field, "lists that mix constants with symbolic floats or bools are not supported");
+  return ids;
+}
+
+std::optional<Argument> GraphReader::nestedArgument(std::string_view kind, Json value, std::string_view field) {
+  if (kind != "as_string_to_argument" && kind != "as_graph") return std::nullopt;
+  if (depth_ >= kMaxGraphDepth) {
+    r_.report(diag::NestedTooDeep, kMaxGraphDepth);
+    return graph::None{};
   }
   if (kind == "as_string_to_argument") {
     auto dict = std::make_shared<graph::ArgumentDict>();
-    if (depth_ >= kMaxGraphDepth) {
-      r_.report(diag::NestedTooDeep, kMaxGraphDepth);
-      return graph::None{};
-    }
     ++depth_;
     for (auto [key, v] : r_.asObject(value, field)) dict->entries.emplace_back(std::string(key), argument(v, key));
     --depth_;
     return dict;
   }
-  if (kind == "as_graph") {
-    if (depth_ >= kMaxGraphDepth) {
-      r_.report(diag::NestedTooDeep, kMaxGraphDepth);
-      return graph::None{};
-    }
-    Json sub = r_.get(value, "graph");
-    if (!r_.ok()) return graph::None{};
-    std::string node = r_.node;
-    SourceLoc line = r_.sourceLine;
-    GraphReader inner(r_, depth_ + 1);
-    auto out = std::make_shared<graph::Graph>(inner.read(sub));
-    r_.node = node;
-    r_.sourceLine = line;
-    return out;
-  }
+  Json sub = r_.get(value, "graph");
+  if (!r_.ok()) return graph::None{};
+  // What is read inside is reported under its own nodes.
+  std::string node = r_.node;
+  SourceLoc line = r_.sourceLine;
+  GraphReader inner(r_, depth_ + 1);
+  auto out = std::make_shared<graph::Graph>(inner.read(sub));
+  r_.node = node;
+  r_.sourceLine = line;
+  return out;
+}
+
+Argument GraphReader::argument(Json json, std::string_view field) {
+  auto [kind, value] = r_.asUnion(json, field);
+  if (!r_.ok()) return graph::None{};
+  for (auto read : {&GraphReader::singleArgument, &GraphReader::listArgument, &GraphReader::symbolicArgument,
+                    &GraphReader::nestedArgument})
+    if (std::optional<Argument> out = (this->*read)(kind, value, field)) return std::move(*out);
   r_.report(diag::UnknownArgument, field, kind);
   return graph::None{};
 }

@@ -22,6 +22,17 @@ public:
   graph::Argument argument(Json arg, std::string_view field);
 
 private:
+  /// What a union of this kind holds; nullopt: the kind belongs to another of these functions. One value or name,
+  std::optional<graph::Argument> singleArgument(std::string_view kind, Json value, std::string_view field);
+  /// a list of them,
+  std::optional<graph::Argument> listArgument(std::string_view kind, Json value, std::string_view field);
+  /// symbolic sizes and numbers, alone or in a list,
+  std::optional<graph::Argument> symbolicArgument(std::string_view kind, Json value, std::string_view field);
+  /// and what holds arguments or nodes itself.
+  std::optional<graph::Argument> nestedArgument(std::string_view kind, Json value, std::string_view field);
+  std::vector<graph::ValueId> tensors(Json list, std::string_view field);
+  /// Invalid for "none".
+  graph::ValueId optionalTensor(Json json, std::string_view field);
   graph::ValueId define(std::string_view name);
   graph::ValueId defineOther(std::string name, graph::Value::Kind kind);
   std::vector<graph::ValueId> defineOutput(Json out);

@@ -556,48 +556,46 @@ bool Evaluator::staticFor(Stmt *st, llvm::ArrayRef<Value> items) {
   return true;
 }
 
-bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
-  Value lb = range.items()[0], ub = range.items()[1], by = range.items()[2];
-  bool negative = by.isIntLike() && by.i < 0;
-  if (by.isIntLike() && by.i == 0) {
+/// Bounds and step of a range as scalars of one type. A loop downwards runs up over the mirrored range.
+struct Evaluator::LoopRange {
+  Value lower, upper, step;
+  bool mirrored = false;
+  Scalar type;
+};
+
+std::optional<Evaluator::LoopRange> Evaluator::loopRange(Stmt *st, const Value &range) {
+  LoopRange out{range.items()[0], range.items()[1], range.items()[2], false, {}};
+  out.mirrored = out.step.isIntLike() && out.step.i < 0;
+  if (out.step.isIntLike() && out.step.i == 0) {
     c.fail(diag::TrRangeStep, st->value->pos);
-    return false;
+    return std::nullopt;
   }
-  if (negative) {
-    by = Value::integer(-by.i);
-    std::swap(lb, ub);
+  if (out.mirrored) {
+    out.step = Value::integer(-out.step.i);
+    std::swap(out.lower, out.upper);
   }
   const char *names[] = {"lower bound", "upper bound", "step"};
-  Value *parts[] = {&lb, &ub, &by};
+  Value *parts[] = {&out.lower, &out.upper, &out.step};
   for (int i = 0; i < 3; ++i) {
     *parts[i] = s.toTensor(*parts[i]);
-    if (!*parts[i]) return false;
+    if (!*parts[i]) return std::nullopt;
     if (!parts[i]->type->element.isInt()) {
       c.fail(diag::TrRangeType, st->value->pos, parts[i]->type->str(), names[i]);
-      return false;
+      return std::nullopt;
     }
     if (parts[i]->type->numel() != 1) {
       c.fail(diag::TrRangeScalar, st->value->pos, names[i], parts[i]->type->str());
-      return false;
+      return std::nullopt;
     }
     *parts[i] = s.unsplat(*parts[i]);
   }
-  Scalar iv = s.promoteInts(s.promoteInts(lb.type->element, ub.type->element), by.type->element);
-  for (Value *p : parts) *p = s.cast(*p, iv);
+  out.type = s.promoteInts(s.promoteInts(out.lower.type->element, out.upper.type->element), out.step.type->element);
+  for (Value *p : parts) *p = s.cast(*p, out.type);
+  return out;
+}
 
-  std::string_view target = st->exprs[0]->text;
-  Scope liveins = c.frame->locals;
-  std::vector<std::string_view> assigned = assignedNames(st->body);
-  std::vector<std::string_view> carried;
-  std::vector<mlir::Value> inits;
-  for (const std::pair<std::string_view, Value> &live : liveins.entries) {
-    if (live.first == target || std::find(assigned.begin(), assigned.end(), live.first) == assigned.end()) continue;
-    size_t before = inits.size();
-    flatten(live.second, inits);
-    if (inits.size() > before) carried.push_back(live.first);
-  }
-  mlir::scf::ForOp loop = mlir::scf::ForOp::create(c.builder, c.loc(), lb.handle, ub.handle, by.handle, inits);
-  const std::vector<Value> &options = range.items();
+/// What tl.range says of a loop beyond its bounds.
+static void setLoopHints(Context &c, mlir::scf::ForOp loop, const std::vector<Value> &options) {
   auto flag = [&](size_t i, const char *name) {
     if (options.size() > i && truthy(options[i])) loop->setAttr(name, c.builder.getUnitAttr());
   };
@@ -610,7 +608,43 @@ bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
   flag(5, "tt.disallow_acc_multi_buffer");
   flag(6, "tt.flatten");
   flag(7, "tt.warp_specialize");
-  std::vector<mlir::Value> yields;
+}
+
+/// Whether the names that the body assigns are what they were before: what a loop carries keeps its shape, and what is
+/// known when compiling is not changed.
+bool Evaluator::keepsShapes(Stmt *st, Scope &liveins, const std::vector<std::string_view> &assigned,
+                            const std::vector<std::string_view> &carried) {
+  for (std::string_view name : assigned) {
+    const Value *before = liveins.find(name);
+    if (!before || name == st->exprs[0]->text) continue;
+    const Value &now = *c.frame->locals.find(name);
+    if (sameShapeOfValue(*before, now)) continue;
+    if (std::find(carried.begin(), carried.end(), name) == carried.end())
+      c.fail(diag::TrLoopConstexpr, st->pos, name, describe(*before), describe(now));
+    else
+      c.fail(diag::TrLoopCarried, st->pos, name, describe(*before), describe(now));
+    return false;
+  }
+  return true;
+}
+
+bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
+  std::optional<LoopRange> bounds = loopRange(st, range);
+  if (!bounds) return false;
+  std::string_view target = st->exprs[0]->text;
+  Scope liveins = c.frame->locals;
+  std::vector<std::string_view> assigned = assignedNames(st->body);
+  std::vector<std::string_view> carried;
+  std::vector<mlir::Value> inits;
+  for (const std::pair<std::string_view, Value> &live : liveins.entries) {
+    if (live.first == target || std::find(assigned.begin(), assigned.end(), live.first) == assigned.end()) continue;
+    size_t before = inits.size();
+    flatten(live.second, inits);
+    if (inits.size() > before) carried.push_back(live.first);
+  }
+  mlir::scf::ForOp loop = mlir::scf::ForOp::create(c.builder, c.loc(), bounds->lower.handle, bounds->upper.handle,
+                                                   bounds->step.handle, inits);
+  setLoopHints(c, loop, range.items());
   {
     mlir::OpBuilder::InsertionGuard guard(c.builder);
     mlir::Block *body = loop.getBody();
@@ -621,27 +655,16 @@ bool Evaluator::dynamicFor(Stmt *st, const Value &range) {
     std::vector<mlir::Value> args(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
     size_t at = 0;
     for (std::string_view name : carried) c.frame->locals.set(name, rebuild(*liveins.find(name), args, at));
-    Value index = c.tensor(loop.getInductionVar(), {iv, {}});
-    if (negative) index = s.add(s.sub(ub, index), lb);
+    Value index = c.tensor(loop.getInductionVar(), {bounds->type, {}});
+    if (bounds->mirrored) index = s.add(s.sub(bounds->upper, index), bounds->lower);
     c.frame->locals.set(target, index);
     ++c.frame->loops;
     bool ok = kernelBlock(st->body);
     --c.frame->loops;
     if (!ok) return false;
     c.frame->pos = st->pos;
-    for (std::string_view name : assigned) {
-      const Value *before = liveins.find(name);
-      if (!before || name == target) continue;
-      const Value &now = *c.frame->locals.find(name);
-      if (!sameShapeOfValue(*before, now)) {
-        bool compileTime = std::find(carried.begin(), carried.end(), name) == carried.end();
-        if (compileTime)
-          c.fail(diag::TrLoopConstexpr, st->pos, name, describe(*before), describe(now));
-        else
-          c.fail(diag::TrLoopCarried, st->pos, name, describe(*before), describe(now));
-        return false;
-      }
-    }
+    if (!keepsShapes(st, liveins, assigned, carried)) return false;
+    std::vector<mlir::Value> yields;
     for (std::string_view name : carried) flatten(*c.frame->locals.find(name), yields);
     if (!inits.empty()) mlir::scf::YieldOp::create(c.builder, c.loc(), yields);
   }

@@ -34,11 +34,25 @@ private:
   Status applyConstexprs();
   Result<Value> literal(const std::string &name, const std::string &text);
   Result<std::vector<SigType>> signature();
+  Status placePositional(const std::vector<std::string> &positional, std::vector<std::optional<SigType>> &found);
+  bool isFixed(size_t parameter);
+  Error wrongCount(size_t types);
   Value argument(const SigType &t, std::vector<mlir::Type> &irTypes);
+  /// Run-time parameters: their values by number, and the types of the function's arguments that they become.
+  struct Arguments {
+    std::vector<std::pair<size_t, Value>> values;
+    std::vector<mlir::Type> types;
+  };
   Status build(CompiledKernel &out, const std::vector<SigType> &types);
+  Status bindParameters(CompiledKernel &out, const std::vector<SigType> &types, Frame &frame, Arguments &arguments);
+  Result<Value> constantOf(size_t parameter, const SigType &type, const CompiledKernel &out);
+  mlir::Block *makeFunction(CompiledKernel &out, Frame &frame, const Arguments &arguments);
 
   // decorators.cpp
   Result<KernelInfo> describe(Object *fn);
+  Status describeDecorator(Expr *d, Module *module, KernelInfo &k, std::vector<std::string> &frozen);
+  Status describeAutotune(Expr *decorator, std::string_view argument, const Value &v, KernelInfo &k);
+  Status describeConfigs(Expr *decorator, const Value &list, KernelInfo &k);
   Result<Value> knownArguments();
   Value callFunction(const Value &function, CallArgs args);
   Result<size_t> firstSurvivor();

@@ -18,6 +18,81 @@ static std::vector<std::string> strings(const Value &v) {
   return out;
 }
 
+/// Configs of autotune; those that depend on the device or on libraries are left out: the request must then give their
+/// constexprs.
+Status Compilation::describeConfigs(Expr *decorator, const Value &list, KernelInfo &k) {
+  if (!list.isSequence()) return Status::ok();
+  for (const Value &cfg : list.items()) {
+    if (cfg.kind != Kind::Tuple || cfg.o->text != "Config") continue;
+    ConfigInfo info;
+    const std::vector<Value> &f = cfg.items();
+    if (f[0].kind == Kind::Dict)
+      for (size_t i = 0; i + 1 < f[0].items().size(); i += 2) {
+        const Value &v = f[0].items()[i + 1];
+        info.kwargs.emplace_back(toStr(f[0].items()[i]), v.kind == Kind::DType ? "tl." + repr(v) : repr(v));
+      }
+    info.numWarps = f[1].isIntLike() ? static_cast<int>(f[1].i) : 4;
+    info.numStages = f[2].isIntLike() ? static_cast<int>(f[2].i) : 3;
+    info.numCtas = f[3].isIntLike() ? static_cast<int>(f[3].i) : 1;
+    if (f[4].isIntLike()) info.maxRegisters = static_cast<int>(f[4].i);
+    if (!f[5].isNone())
+      return at(decorator->pos, makeDiag(diag::TrBadDecorator, {}, "pre_hook of a config", k.name,
+                                         "hooks are Python that runs at every launch; drop it"));
+    k.configs.push_back(std::move(info));
+    configs_.push_back(cfg);
+  }
+  return Status::ok();
+}
+
+/// One argument of triton.autotune.
+Status Compilation::describeAutotune(Expr *decorator, std::string_view argument, const Value &v, KernelInfo &k) {
+  if (argument == "key") k.key = strings(v);
+  if (argument == "reset_to_zero") k.resetToZero = strings(v);
+  if (argument == "restore_value") k.restoreValue = strings(v);
+  if (argument == "prune_configs_by" && v.kind == Kind::Dict) prune_ = v;
+  if (argument == "configs") return describeConfigs(decorator, v, k);
+  return Status::ok();
+}
+
+/// A call among a kernel's decorators, of what the module says of it; names that it freezes go to `frozen`.
+Status Compilation::describeDecorator(Expr *d, Module *module, KernelInfo &k, std::vector<std::string> &frozen) {
+  Value what = e_.evalIn(module, d->kind == ExprKind::Call ? d->items[0] : d);
+  c_.error.reset();
+  if (d->kind != ExprKind::Call) return Status::ok();
+  // Libraries wrap autotune in decorators of their own, which keep the names of its parameters.
+  bool wraps = what.kind != Kind::Builtin && std::any_of(d->keywords.begin(), d->keywords.end(),
+                                                         [](const Keyword &kw) { return kw.name == "configs"; });
+  if (what.kind != Kind::Builtin && !wraps) return Status::ok();
+  const std::string_view name = wraps ? "triton.autotune" : static_cast<const Builtin *>(what.data)->name;
+  const bool tunes = name == "triton.autotune";
+  std::vector<std::pair<std::string_view, Expr *>> args;
+  static constexpr std::string_view kTune[] = {"configs", "key", "prune_configs_by", "reset_to_zero", "restore_value"};
+  for (size_t i = 1; i < d->items.size(); ++i)
+    args.emplace_back(tunes && i <= std::size(kTune) ? kTune[i - 1] : "values", d->items[i]);
+  for (const Keyword &kw : d->keywords) args.emplace_back(kw.name, kw.value);
+  if (tunes && !k.configs.empty()) return at(d->pos, makeDiag(diag::TrTwoAutotunes, {}, k.name));
+  for (auto [argument, value] : args) {
+    if (tunes && (argument == "pre_hook" || argument == "post_hook")) {
+      if (value->kind != ExprKind::None)
+        return at(d->pos, makeDiag(diag::TrBadDecorator, {}, argument, k.name,
+                                   "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
+      continue;
+    }
+    Value v = e_.evalIn(module, value);
+    if (!v) {
+      c_.error.reset();
+      v = Value::none();
+    }
+    if (name == "triton.jit" && (argument == "do_not_specialize" || argument == "do_not_specialize_on_alignment"))
+      frozen = strings(v);
+    if (name == "triton.heuristics" && argument == "values" && v.kind == Kind::Dict)
+      for (size_t i = 0; i + 1 < v.items().size(); i += 2) k.heuristics.push_back(toStr(v.items()[i]));
+    if (tunes)
+      if (Status s = describeAutotune(d, argument, v, k); !s) return s;
+  }
+  return Status::ok();
+}
+
 Result<KernelInfo> Compilation::describe(Object *fn) {
   KernelInfo k;
   k.name = fn->text;
@@ -26,69 +101,8 @@ Result<KernelInfo> Compilation::describe(Object *fn) {
   std::vector<std::string> frozen;
   configs_.clear();
   prune_ = {};
-  for (auto [d, module] : fn->decorators) {
-    Expr *callee = d->kind == ExprKind::Call ? d->items[0] : d;
-    Value what = e_.evalIn(module, callee);
-    c_.error.reset();
-    if (d->kind != ExprKind::Call) continue;
-    // Libraries wrap autotune in decorators of their own, which keep the names of its parameters.
-    bool wraps = what.kind != Kind::Builtin && std::any_of(d->keywords.begin(), d->keywords.end(),
-                                                           [](const Keyword &kw) { return kw.name == "configs"; });
-    if (what.kind != Kind::Builtin && !wraps) continue;
-    std::string_view name = wraps ? "triton.autotune" : static_cast<const Builtin *>(what.data)->name;
-    std::vector<std::pair<std::string_view, Expr *>> args;
-    static constexpr std::string_view kTune[] = {"configs", "key", "prune_configs_by", "reset_to_zero",
-                                                 "restore_value"};
-    for (size_t i = 1; i < d->items.size(); ++i)
-      args.emplace_back(name == "triton.autotune" && i <= 5 ? kTune[i - 1] : "values", d->items[i]);
-    for (const Keyword &kw : d->keywords) args.emplace_back(kw.name, kw.value);
-    if (name == "triton.autotune" && !k.configs.empty()) return at(d->pos, makeDiag(diag::TrTwoAutotunes, {}, k.name));
-    for (std::pair<std::string_view, Expr *> &a : args) {
-      if (name == "triton.autotune" && (a.first == "pre_hook" || a.first == "post_hook")) {
-        if (a.second->kind != ExprKind::None)
-          return at(d->pos,
-                    makeDiag(diag::TrBadDecorator, {}, a.first, k.name,
-                             "hooks are Python that runs at every launch; drop it, or do its work in the kernel"));
-        continue;
-      }
-      Value v = e_.evalIn(module, a.second);
-      if (!v) {
-        c_.error.reset();
-        v = Value::none();
-      }
-      if (name == "triton.jit" && (a.first == "do_not_specialize" || a.first == "do_not_specialize_on_alignment"))
-        frozen = strings(v);
-      if (name == "triton.heuristics" && a.first == "values" && v.kind == Kind::Dict)
-        for (size_t i = 0; i + 1 < v.items().size(); i += 2) k.heuristics.push_back(toStr(v.items()[i]));
-      if (name != "triton.autotune") continue;
-      if (a.first == "key") k.key = strings(v);
-      if (a.first == "reset_to_zero") k.resetToZero = strings(v);
-      if (a.first == "restore_value") k.restoreValue = strings(v);
-      if (a.first == "prune_configs_by" && v.kind == Kind::Dict) prune_ = v;
-      if (a.first != "configs") continue;
-      // Configs that depend on the device or on libraries are left out: the request must then give their constexprs.
-      if (!v.isSequence()) continue;
-      for (const Value &cfg : v.items()) {
-        if (cfg.kind != Kind::Tuple || cfg.o->text != "Config") continue;
-        ConfigInfo info;
-        const std::vector<Value> &f = cfg.items();
-        if (f[0].kind == Kind::Dict)
-          for (size_t i = 0; i + 1 < f[0].items().size(); i += 2)
-            info.kwargs.emplace_back(toStr(f[0].items()[i]), f[0].items()[i + 1].kind == Kind::DType
-                                                                 ? "tl." + repr(f[0].items()[i + 1])
-                                                                 : repr(f[0].items()[i + 1]));
-        info.numWarps = f[1].isIntLike() ? static_cast<int>(f[1].i) : 4;
-        info.numStages = f[2].isIntLike() ? static_cast<int>(f[2].i) : 3;
-        info.numCtas = f[3].isIntLike() ? static_cast<int>(f[3].i) : 1;
-        if (f[4].isIntLike()) info.maxRegisters = static_cast<int>(f[4].i);
-        if (!f[5].isNone())
-          return at(d->pos, makeDiag(diag::TrBadDecorator, {}, "pre_hook of a config", k.name,
-                                     "hooks are Python that runs at every launch; drop it"));
-        k.configs.push_back(std::move(info));
-        configs_.push_back(cfg);
-      }
-    }
-  }
+  for (auto [d, module] : fn->decorators)
+    if (Status s = describeDecorator(d, module, k, frozen); !s) return s.takeError();
   for (const Param &p : fn->function->params) {
     ParamInfo info;
     info.name = std::string(p.name);

@@ -93,6 +93,129 @@ Value Evaluator::call(const Value &fn, CallArgs args) {
   return c.fail(diag::TrNotCallable, typeName(fn));
 }
 
+namespace {
+
+/// Binds the arguments of a call to the parameters that a function of the language lists.
+class BuiltinArguments {
+public:
+  BuiltinArguments(Context &c, const Builtin &b, CallArgs &args)
+      : c_(c), args_(args), rest_(b.params), function_(b.name) {
+    function_ = function_.substr(function_.rfind('.') + 1);
+  }
+
+  /// False after an error was reported.
+  bool bind(std::vector<Value> &out) {
+    while (!rest_.empty())
+      if (!bindNext(out)) return false;
+    if (next_ < args_.positional.size()) return error(diag::TrTooManyArguments, args_.positional.size());
+    if (usedNamed_ < args_.named.size())
+      for (const auto &[name, value] : args_.named) {
+        bool internal = name == "_builder" || name == "_semantic" || name == "_generator";
+        if (!isParameter(name) && !internal) return error(diag::TrUnexpectedArgument, name);
+      }
+    return true;
+  }
+
+private:
+  template <typename Row, typename... Values> bool error(const Row &row, const Values &...values) {
+    c_.fail(row, function_, values...);
+    return false;
+  }
+  bool isParameter(std::string_view name) const { return std::find(names_.begin(), names_.end(), name) != names_.end(); }
+
+  std::string_view takeParameter() {
+    size_t comma = rest_.find(',');
+    std::string_view p = rest_.substr(0, comma);
+    rest_ = comma == std::string_view::npos ? std::string_view{} : rest_.substr(comma + 1);
+    while (!p.empty() && p.front() == ' ') p.remove_prefix(1);
+    return p;
+  }
+
+  bool bindNext(std::vector<Value> &out) {
+    std::string_view p = takeParameter();
+    if (p == "*") {
+      keywordOnly_ = true;
+      return true;
+    }
+    if (p.starts_with("**")) {
+      out.push_back(otherNamed());
+      return true;
+    }
+    if (p.starts_with("*")) {
+      out.push_back(otherPositional(p.substr(1)));
+      return true;
+    }
+    return bindOne(p, out);
+  }
+
+  /// "name" or "name=default".
+  bool bindOne(std::string_view p, std::vector<Value> &out) {
+    size_t eq = p.find('=');
+    std::string_view name = p.substr(0, eq);
+    names_.push_back(name);
+    const Value *named = nullptr;
+    for (std::pair<std::string_view, Value> &n : args_.named)
+      if (n.first == name) named = &n.second;
+    if (named) ++usedNamed_;
+    if (!keywordOnly_ && next_ < args_.positional.size()) {
+      if (named) return error(diag::TrRepeatedArgument, name);
+      out.push_back(args_.positional[next_++]);
+    } else if (named) {
+      out.push_back(*named);
+    } else if (eq != std::string_view::npos) {
+      out.push_back(defaultOf(p.substr(eq + 1)));
+    } else {
+      return error(diag::TrMissingArgument, name);
+    }
+    return true;
+  }
+
+  Value defaultOf(std::string_view text) {
+    if (text == "None") return Value::none();
+    if (text == "True" || text == "False") return Value::boolean(text == "True");
+    if (text == "()") return c_.tuple({});
+    if (text.size() >= 2 && text[0] == '\'') return c_.str(std::string(text.substr(1, text.size() - 2)));
+    if (text == "fp32") return c_.dtype(scalar(DT::F32));
+    return Value::integer(std::atoi(std::string(text).c_str()));
+  }
+
+  /// "**rest": a dict of the named arguments that no parameter took.
+  Value otherNamed() {
+    std::vector<Value> items;
+    for (std::pair<std::string_view, Value> &n : args_.named)
+      if (!isParameter(n.first)) {
+        items.push_back(c_.str(std::string(n.first)));
+        items.push_back(n.second);
+        ++usedNamed_;
+      }
+    return c_.list(Kind::Dict, std::move(items));
+  }
+
+  /// "*rest": a tuple of the positional arguments that no parameter took. Older Tritons named these parameters.
+  Value otherPositional(std::string_view name) {
+    for (std::pair<std::string_view, Value> &n : args_.named)
+      if (n.first == name && next_ >= args_.positional.size()) {
+        args_.positional.push_back(n.second);
+        names_.push_back(n.first);
+        ++usedNamed_;
+      }
+    const size_t from = std::min(next_, args_.positional.size());
+    std::vector<Value> items(args_.positional.begin() + static_cast<std::ptrdiff_t>(from), args_.positional.end());
+    next_ = args_.positional.size();
+    keywordOnly_ = true;
+    return c_.tuple(std::move(items));
+  }
+
+  Context &c_;
+  CallArgs &args_;
+  std::string_view rest_, function_; // parameters that are still to come; the function's name
+  std::vector<std::string_view> names_;
+  bool keywordOnly_ = false;
+  size_t next_ = 0, usedNamed_ = 0;
+};
+
+} // namespace
+
 Value Evaluator::callBuiltin(const Builtin &b, CallArgs &args) {
   // Opaque arguments make an opaque result at module level.
   if (!c.frame->kernel)
@@ -101,82 +224,7 @@ Value Evaluator::callBuiltin(const Builtin &b, CallArgs &args) {
           !std::string_view(b.name).starts_with("triton."))
         return v;
   std::vector<Value> bound;
-  std::vector<std::string_view> names;
-  std::vector<bool> given;
-  bool keywordOnly = false;
-  size_t next = 0;
-  std::string_view rest = b.params;
-  std::string_view fname = std::string_view(b.name).substr(std::string_view(b.name).rfind('.') + 1);
-  auto defaultOf = [&](std::string_view text) -> Value {
-    if (text == "None") return Value::none();
-    if (text == "True" || text == "False") return Value::boolean(text == "True");
-    if (text == "()") return c.tuple({});
-    if (text.size() >= 2 && text[0] == '\'') return c.str(std::string(text.substr(1, text.size() - 2)));
-    if (text == "fp32") return c.dtype(scalar(DT::F32));
-    return Value::integer(std::atoi(std::string(text).c_str()));
-  };
-  size_t usedNamed = 0;
-  while (!rest.empty()) {
-    size_t comma = rest.find(',');
-    std::string_view p = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
-    while (!p.empty() && p.front() == ' ') p.remove_prefix(1);
-    if (p == "*") {
-      keywordOnly = true;
-      continue;
-    }
-    if (p.starts_with("**")) {
-      std::vector<Value> items;
-      for (std::pair<std::string_view, Value> &n : args.named)
-        if (std::find(names.begin(), names.end(), n.first) == names.end()) {
-          items.push_back(c.str(std::string(n.first)));
-          items.push_back(n.second);
-          ++usedNamed;
-        }
-      bound.push_back(c.list(Kind::Dict, std::move(items)));
-      continue;
-    }
-    if (p.starts_with("*")) {
-      // Older Tritons named these parameters.
-      for (std::pair<std::string_view, Value> &n : args.named)
-        if (n.first == p.substr(1) && next >= args.positional.size()) {
-          args.positional.push_back(n.second);
-          names.push_back(n.first);
-          ++usedNamed;
-        }
-      std::vector<Value> items(args.positional.begin() +
-                                   static_cast<std::ptrdiff_t>(std::min(next, args.positional.size())),
-                               args.positional.end());
-      next = args.positional.size();
-      bound.push_back(c.tuple(std::move(items)));
-      keywordOnly = true;
-      continue;
-    }
-    size_t eq = p.find('=');
-    std::string_view pname = p.substr(0, eq);
-    names.push_back(pname);
-    const Value *named = nullptr;
-    for (std::pair<std::string_view, Value> &n : args.named)
-      if (n.first == pname) named = &n.second;
-    if (named) ++usedNamed;
-    if (!keywordOnly && next < args.positional.size()) {
-      if (named) return c.fail(diag::TrRepeatedArgument, fname, pname);
-      bound.push_back(args.positional[next++]);
-    } else if (named) {
-      bound.push_back(*named);
-    } else if (eq != std::string_view::npos) {
-      bound.push_back(defaultOf(p.substr(eq + 1)));
-    } else {
-      return c.fail(diag::TrMissingArgument, fname, pname);
-    }
-  }
-  if (next < args.positional.size()) return c.fail(diag::TrTooManyArguments, fname, args.positional.size());
-  if (usedNamed < args.named.size())
-    for (std::pair<std::string_view, Value> &n : args.named) {
-      bool known = std::find(names.begin(), names.end(), n.first) != names.end();
-      if (!known && n.first != "_builder" && n.first != "_semantic" && n.first != "_generator")
-        return c.fail(diag::TrUnexpectedArgument, fname, n.first);
-    }
+  if (!BuiltinArguments(c, b, args).bind(bound)) return {};
   return b.fn(*this, b, bound);
 }
 

@@ -21,7 +21,65 @@ Value Evaluator::eval(Expr *e) {
   return v;
 }
 
+Value Evaluator::evalSlice(Expr *e) {
+  std::vector<Value> parts;
+  for (Expr *p : e->items) {
+    parts.push_back(p ? eval(p) : Value::none());
+    if (!parts.back()) return {};
+  }
+  return c.list(Kind::Slice, std::move(parts));
+}
+
+Value Evaluator::evalUnary(Expr *e) {
+  Value v = eval(e->items[0]);
+  if (!v) return v;
+  if (v.isTensor()) return s.unaryOperator(e->op, v);
+  if (v.kind == Kind::Opaque) return c.frame->kernel ? c.fail(diag::TrOpaque, v.o->text) : v;
+  if (e->op == OpKind::Not) return Value::boolean(!truthy(v));
+  if (v.kind == Kind::Float && e->op != OpKind::Invert) return Value::real(e->op == OpKind::Neg ? -v.f : v.f);
+  if (v.isIntLike()) return Value::integer(e->op == OpKind::Neg ? -v.i : e->op == OpKind::Invert ? ~v.i : v.i);
+  return c.fail(diag::TrUnary, spelling(e->op), typeName(v));
+}
+
+/// A tuple, list or set; kernels know tuples alone.
+Value Evaluator::evalSequence(Expr *e) {
+  std::vector<Value> items;
+  for (Expr *i : e->items) {
+    if (i->kind == ExprKind::Starred) {
+      Value v = eval(i->items[0]);
+      std::optional<std::vector<Value>> all = v ? iterate(v) : std::nullopt;
+      if (!all) return {};
+      items.insert(items.end(), all->begin(), all->end());
+      continue;
+    }
+    items.push_back(eval(i));
+    if (!items.back()) return {};
+  }
+  return c.list(e->kind == ExprKind::Tuple || c.frame->kernel ? Kind::Tuple : Kind::List, std::move(items));
+}
+
+Value Evaluator::evalDict(Expr *e) {
+  std::vector<Value> items;
+  for (size_t i = 0; i + 1 < e->items.size(); i += 2) {
+    if (!e->items[i]) {
+      Value v = eval(e->items[i + 1]);
+      if (!v) return v;
+      if (v.kind == Kind::Dict) items.insert(items.end(), v.items().begin(), v.items().end());
+      continue;
+    }
+    items.push_back(eval(e->items[i]));
+    if (!items.back()) return {};
+    items.push_back(eval(e->items[i + 1]));
+    if (!items.back()) return {};
+  }
+  return c.list(Kind::Dict, std::move(items));
+}
+
 Value Evaluator::evalInner(Expr *e) {
+  // What only module-level code may hold.
+  auto hostOnly = [&](const char *what, const char *instead) {
+    return c.frame->kernel ? c.fail(diag::TrUnsupported, what, instead) : c.opaque(what);
+  };
   switch (e->kind) {
   case ExprKind::None: return Value::none();
   case ExprKind::True: return Value::boolean(true);
@@ -41,25 +99,9 @@ Value Evaluator::evalInner(Expr *e) {
     Value index = eval(e->items[1]);
     return index ? subscript(base, index) : index;
   }
-  case ExprKind::Slice: {
-    std::vector<Value> parts;
-    for (Expr *p : e->items) {
-      parts.push_back(p ? eval(p) : Value::none());
-      if (!parts.back()) return {};
-    }
-    return c.list(Kind::Slice, std::move(parts));
-  }
+  case ExprKind::Slice: return evalSlice(e);
   case ExprKind::Call: return evalCall(e);
-  case ExprKind::Unary: {
-    Value v = eval(e->items[0]);
-    if (!v) return v;
-    if (v.isTensor()) return s.unaryOperator(e->op, v);
-    if (v.kind == Kind::Opaque) return c.frame->kernel ? c.fail(diag::TrOpaque, v.o->text) : v;
-    if (e->op == OpKind::Not) return Value::boolean(!truthy(v));
-    if (v.kind == Kind::Float && e->op != OpKind::Invert) return Value::real(e->op == OpKind::Neg ? -v.f : v.f);
-    if (v.isIntLike()) return Value::integer(e->op == OpKind::Neg ? -v.i : e->op == OpKind::Invert ? ~v.i : v.i);
-    return c.fail(diag::TrUnary, spelling(e->op), typeName(v));
-  }
+  case ExprKind::Unary: return evalUnary(e);
   case ExprKind::Binary: {
     Value a = eval(e->items[0]);
     if (!a) return a;
@@ -72,37 +114,8 @@ Value Evaluator::evalInner(Expr *e) {
   case ExprKind::Lambda: return define(e->function);
   case ExprKind::Tuple:
   case ExprKind::List:
-  case ExprKind::Set: {
-    std::vector<Value> items;
-    for (Expr *i : e->items) {
-      if (i->kind == ExprKind::Starred) {
-        Value v = eval(i->items[0]);
-        std::optional<std::vector<Value>> all = v ? iterate(v) : std::nullopt;
-        if (!all) return {};
-        items.insert(items.end(), all->begin(), all->end());
-        continue;
-      }
-      items.push_back(eval(i));
-      if (!items.back()) return {};
-    }
-    return c.list(e->kind == ExprKind::Tuple || c.frame->kernel ? Kind::Tuple : Kind::List, std::move(items));
-  }
-  case ExprKind::Dict: {
-    std::vector<Value> items;
-    for (size_t i = 0; i + 1 < e->items.size(); i += 2) {
-      if (!e->items[i]) {
-        Value v = eval(e->items[i + 1]);
-        if (!v) return v;
-        if (v.kind == Kind::Dict) items.insert(items.end(), v.items().begin(), v.items().end());
-        continue;
-      }
-      items.push_back(eval(e->items[i]));
-      if (!items.back()) return {};
-      items.push_back(eval(e->items[i + 1]));
-      if (!items.back()) return {};
-    }
-    return c.list(Kind::Dict, std::move(items));
-  }
+  case ExprKind::Set: return evalSequence(e);
+  case ExprKind::Dict: return evalDict(e);
   case ExprKind::Comprehension: return comprehension(e);
   case ExprKind::Named: {
     Value v = eval(e->items[0]);
@@ -111,18 +124,12 @@ Value Evaluator::evalInner(Expr *e) {
     if (v) c.frame->locals.set(e->text, v);
     return v;
   }
-  case ExprKind::Ellipsis:
-    return c.frame->kernel ? c.fail(diag::TrUnsupported, "'...'", "write the missing code") : c.opaque("'...'");
-  case ExprKind::Bytes:
-    return c.frame->kernel ? c.fail(diag::TrUnsupported, "a bytes literal", "use a string")
-                           : c.opaque("a bytes literal");
-  case ExprKind::Imaginary:
-    return c.frame->kernel ? c.fail(diag::TrUnsupported, "a complex number", "keep real and imaginary parts apart")
-                           : c.opaque("a complex number");
+  case ExprKind::Ellipsis: return hostOnly("'...'", "write the missing code");
+  case ExprKind::Bytes: return hostOnly("a bytes literal", "use a string");
+  case ExprKind::Imaginary: return hostOnly("a complex number", "keep real and imaginary parts apart");
   case ExprKind::Starred: return c.fail(diag::TrUnsupported, "'*' here", "use it in a call or a tuple");
-  case ExprKind::Await:
-  case ExprKind::Yield:
-    return c.fail(diag::TrUnsupported, e->kind == ExprKind::Await ? "'await'" : "'yield'", "return a value instead");
+  case ExprKind::Await: return c.fail(diag::TrUnsupported, "'await'", "return a value instead");
+  case ExprKind::Yield: return c.fail(diag::TrUnsupported, "'yield'", "return a value instead");
   }
   return c.fail(diag::TrUnsupported, "this expression", "rewrite it");
 }

@@ -486,10 +486,126 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
   return Flow::Next;
 }
 
+Evaluator::Flow Evaluator::runAugAssign(Stmt *st) {
+  Value old = eval(st->exprs[0]);
+  if (!old) return Flow::Fail;
+  Value v = eval(st->value);
+  if (!v) return Flow::Fail;
+  if (old.kind == Kind::List && st->op == OpKind::Add && v.isSequence()) {
+    old.items().insert(old.items().end(), v.items().begin(), v.items().end());
+    return Flow::Next;
+  }
+  v = binary(st->op, old, v);
+  return v && assign(st->exprs[0], v) ? Flow::Next : Flow::Fail;
+}
+
+Evaluator::Flow Evaluator::runAnnAssign(Stmt *st) {
+  if (!st->value) return Flow::Next;
+  Value v = eval(st->value);
+  if (!v) return Flow::Fail;
+  // Older Tritons let `X: tl.constexpr = 1` mark a global.
+  Value annotation = eval(st->annotation);
+  c.error.reset();
+  if (annotation.kind == Kind::Builtin &&
+      std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr")
+    v.wrapped = true;
+  return assign(st->exprs[0], v) ? Flow::Next : Flow::Fail;
+}
+
+/// False, with an error, where only a run could know it.
+bool Evaluator::decided(const Value &v) {
+  if (!v) return false;
+  if (v.kind != Kind::Opaque) return true;
+  c.fail(diag::TrOpaque, v.o->text);
+  return false;
+}
+
+Evaluator::Flow Evaluator::runIf(Stmt *st) {
+  const bool moduleLevel = !c.frame->function;
+  Value cond = eval(st->value);
+  if (!cond) return Flow::Fail;
+  if (cond.kind == Kind::Opaque && moduleLevel) {
+    // Undecidable here: take both, the first branch last, so that its definitions win.
+    for (const std::vector<Stmt *> *branch : {&st->orelse, &st->body})
+      for (Stmt *inner : *branch) moduleStatement(inner);
+    return c.error ? Flow::Fail : Flow::Next;
+  }
+  if (!decided(cond)) return Flow::Fail;
+  const std::vector<Stmt *> &branch = truthy(cond) ? st->body : st->orelse;
+  if (!moduleLevel) return runBlock(branch);
+  for (Stmt *inner : branch) moduleStatement(inner);
+  return c.error ? Flow::Fail : Flow::Next;
+}
+
+Evaluator::Flow Evaluator::runWhile(Stmt *st) {
+  while (true) {
+    Value cond = eval(st->value);
+    if (!cond || !step() || !decided(cond)) return Flow::Fail;
+    if (!truthy(cond)) break;
+    Flow f = runBlock(st->body);
+    if (f == Flow::Break) return Flow::Next;
+    if (f == Flow::Return || f == Flow::Fail) return f;
+  }
+  return runBlock(st->orelse);
+}
+
+Evaluator::Flow Evaluator::runFor(Stmt *st) {
+  Value source = eval(st->value);
+  if (!decided(source)) return Flow::Fail;
+  std::optional<std::vector<Value>> all = iterate(source);
+  if (!all) return Flow::Fail;
+  for (const Value &v : *all) {
+    if (!assign(st->exprs[0], v)) return Flow::Fail;
+    Flow f = runBlock(st->body);
+    if (f == Flow::Break) return Flow::Next;
+    if (f == Flow::Return || f == Flow::Fail) return f;
+  }
+  return runBlock(st->orelse);
+}
+
+Evaluator::Flow Evaluator::runTry(Stmt *st) {
+  // A handler stands in for what failed.
+  guarded_ += !st->handlers.empty();
+  Flow f = runBlock(st->body);
+  guarded_ -= !st->handlers.empty();
+  if (f == Flow::Fail && !st->handlers.empty()) {
+    c.error.reset();
+    f = runBlock(st->handlers[0]);
+  } else if (f == Flow::Next) {
+    f = runBlock(st->orelse);
+  }
+  if (f == Flow::Fail || st->finalbody.empty()) return f;
+  Flow last = runBlock(st->finalbody);
+  return last == Flow::Next ? f : last;
+}
+
+Evaluator::Flow Evaluator::runAssert(Stmt *st) {
+  Value v = eval(st->value);
+  if (!v) return Flow::Fail;
+  if (v.kind == Kind::Opaque || truthy(v)) return Flow::Next;
+  Value m = st->exprs.empty() ? c.str("") : eval(st->exprs[0]);
+  c.fail(diag::TrAssertion, st->pos, m ? toStr(m) : "");
+  return Flow::Fail;
+}
+
+/// Python's exceptions are no values here; their name and first argument tell what went wrong.
+Evaluator::Flow Evaluator::runRaise(Stmt *st) {
+  std::string what = "an exception";
+  Expr *raised = st->exprs.empty() ? nullptr : st->exprs[0];
+  if (raised && raised->kind == ExprKind::Call && raised->items[0]->kind == ExprKind::Name) {
+    what = raised->items[0]->text;
+    if (raised->items.size() > 1)
+      if (Value message = eval(raised->items[1])) what += ": " + toStr(message);
+  } else if (Value v = raised ? eval(raised) : Value{}) {
+    what = toStr(v);
+  }
+  if (!c.error) c.fail(diag::TrRaised, st->pos, what);
+  return Flow::Fail;
+}
+
 Evaluator::Flow Evaluator::run(Stmt *st) {
   if (c.error || !step()) return Flow::Fail;
   c.frame->pos = st->pos;
-  bool moduleLevel = !c.frame->function;
   switch (st->kind) {
   case StmtKind::Function: {
     Value v = define(st->function);
@@ -507,125 +623,21 @@ Evaluator::Flow Evaluator::run(Stmt *st) {
       if (!assign(t, v)) return Flow::Fail;
     return Flow::Next;
   }
-  case StmtKind::AugAssign: {
-    Value old = eval(st->exprs[0]);
-    if (!old) return Flow::Fail;
-    Value v = eval(st->value);
-    if (!v) return Flow::Fail;
-    if (old.kind == Kind::List && st->op == OpKind::Add && v.isSequence()) {
-      old.items().insert(old.items().end(), v.items().begin(), v.items().end());
-      return Flow::Next;
-    }
-    v = binary(st->op, old, v);
-    return v && assign(st->exprs[0], v) ? Flow::Next : Flow::Fail;
-  }
-  case StmtKind::AnnAssign: {
-    if (!st->value) return Flow::Next;
-    Value v = eval(st->value);
-    if (!v) return Flow::Fail;
-    // Older Tritons let `X: tl.constexpr = 1` mark a global.
-    Value annotation = eval(st->annotation);
-    c.error.reset();
-    if (annotation.kind == Kind::Builtin &&
-        std::string_view(static_cast<const Builtin *>(annotation.data)->name) == "tl.constexpr")
-      v.wrapped = true;
-    return assign(st->exprs[0], v) ? Flow::Next : Flow::Fail;
-  }
+  case StmtKind::AugAssign: return runAugAssign(st);
+  case StmtKind::AnnAssign: return runAnnAssign(st);
   case StmtKind::Expr: return eval(st->value) ? Flow::Next : Flow::Fail;
-  case StmtKind::If: {
-    Value cond = eval(st->value);
-    if (!cond) return Flow::Fail;
-    if (cond.kind == Kind::Opaque && moduleLevel) {
-      // Undecidable here: take both, the first branch last, so that its definitions win.
-      for (const std::vector<Stmt *> *branch : {&st->orelse, &st->body})
-        for (Stmt *inner : *branch) moduleStatement(inner);
-      return c.error ? Flow::Fail : Flow::Next;
-    }
-    if (cond.kind == Kind::Opaque) {
-      c.fail(diag::TrOpaque, cond.o->text);
-      return Flow::Fail;
-    }
-    const std::vector<Stmt *> &branch = truthy(cond) ? st->body : st->orelse;
-    if (!moduleLevel) return runBlock(branch);
-    for (Stmt *inner : branch) moduleStatement(inner);
-    return c.error ? Flow::Fail : Flow::Next;
-  }
-  case StmtKind::While:
-    while (true) {
-      Value cond = eval(st->value);
-      if (!cond || !step()) return Flow::Fail;
-      if (cond.kind == Kind::Opaque) {
-        c.fail(diag::TrOpaque, cond.o->text);
-        return Flow::Fail;
-      }
-      if (!truthy(cond)) break;
-      Flow f = runBlock(st->body);
-      if (f == Flow::Break) return Flow::Next;
-      if (f == Flow::Return || f == Flow::Fail) return f;
-    }
-    return runBlock(st->orelse);
-  case StmtKind::For: {
-    Value source = eval(st->value);
-    if (!source) return Flow::Fail;
-    if (source.kind == Kind::Opaque) {
-      c.fail(diag::TrOpaque, source.o->text);
-      return Flow::Fail;
-    }
-    std::optional<std::vector<Value>> all = iterate(source);
-    if (!all) return Flow::Fail;
-    for (const Value &v : *all) {
-      if (!assign(st->exprs[0], v)) return Flow::Fail;
-      Flow f = runBlock(st->body);
-      if (f == Flow::Break) return Flow::Next;
-      if (f == Flow::Return || f == Flow::Fail) return f;
-    }
-    return runBlock(st->orelse);
-  }
-  case StmtKind::Try: {
-    // A handler stands in for what failed.
-    guarded_ += !st->handlers.empty();
-    Flow f = runBlock(st->body);
-    guarded_ -= !st->handlers.empty();
-    if (f == Flow::Fail && !st->handlers.empty()) {
-      c.error.reset();
-      f = runBlock(st->handlers[0]);
-    } else if (f == Flow::Next) {
-      f = runBlock(st->orelse);
-    }
-    if (f == Flow::Fail || st->finalbody.empty()) return f;
-    Flow last = runBlock(st->finalbody);
-    return last == Flow::Next ? f : last;
-  }
+  case StmtKind::If: return runIf(st);
+  case StmtKind::While: return runWhile(st);
+  case StmtKind::For: return runFor(st);
+  case StmtKind::Try: return runTry(st);
   case StmtKind::With:
     for (Expr *t : st->targets)
       if (t && !assign(t, c.opaque("a 'with' target"))) return Flow::Fail;
     return runBlock(st->body);
   case StmtKind::Import:
   case StmtKind::ImportFrom: return import(st);
-  case StmtKind::Assert: {
-    Value v = eval(st->value);
-    if (!v) return Flow::Fail;
-    if (v.kind != Kind::Opaque && !truthy(v)) {
-      Value m = st->exprs.empty() ? c.str("") : eval(st->exprs[0]);
-      c.fail(diag::TrAssertion, st->pos, m ? toStr(m) : "");
-      return Flow::Fail;
-    }
-    return Flow::Next;
-  }
-  case StmtKind::Raise: {
-    // Python's exceptions are no values here; their name and first argument tell what went wrong.
-    std::string what = "an exception";
-    Expr *raised = st->exprs.empty() ? nullptr : st->exprs[0];
-    if (raised && raised->kind == ExprKind::Call && raised->items[0]->kind == ExprKind::Name) {
-      what = raised->items[0]->text;
-      if (raised->items.size() > 1)
-        if (Value message = eval(raised->items[1])) what += ": " + toStr(message);
-    } else if (Value v = raised ? eval(raised) : Value{}) {
-      what = toStr(v);
-    }
-    if (!c.error) c.fail(diag::TrRaised, st->pos, what);
-    return Flow::Fail;
-  }
+  case StmtKind::Assert: return runAssert(st);
+  case StmtKind::Raise: return runRaise(st);
   case StmtKind::Break: return Flow::Break;
   case StmtKind::Continue: return Flow::Continue;
   case StmtKind::Pass:

@@ -31,6 +31,14 @@ bool Evaluator::visibleInKernel(const Value &v, std::string_view name) {
   return false;
 }
 
+/// Names of Python that kernels cannot use and module-level code may.
+static constexpr std::string_view kPython[] = {
+    "Exception", "ValueError", "TypeError", "RuntimeError", "ImportError", "ModuleNotFoundError", "AttributeError",
+    "KeyError", "NotImplementedError", "AssertionError", "property", "staticmethod", "classmethod", "super", "object", "open",
+    "NotImplemented", "globals", "locals", "id", "hash", "vars", "dir", "input", "exec", "eval", "slice", "complex", "bytes",
+    "memoryview", "callable", "IndexError", "StopIteration", "frozenset", "iter", "next", "format", "hex", "bin", "oct",
+    "__builtins__", "__doc__", "Warning", "UserWarning", "DeprecationWarning"};
+
 Value Evaluator::lookup(std::string_view name, Pos pos) {
   Frame &f = *c.frame;
   if (Value *v = f.locals.find(name)) return *v ? *v : c.fail(diag::TrUndefined, pos, name);
@@ -52,51 +60,6 @@ Value Evaluator::lookup(std::string_view name, Pos pos) {
     v.data = b;
     return v;
   }
-  static constexpr std::string_view kPython[] = {"Exception",
-                                                 "ValueError",
-                                                 "TypeError",
-                                                 "RuntimeError",
-                                                 "ImportError",
-                                                 "ModuleNotFoundError",
-                                                 "AttributeError",
-                                                 "KeyError",
-                                                 "NotImplementedError",
-                                                 "AssertionError",
-                                                 "property",
-                                                 "staticmethod",
-                                                 "classmethod",
-                                                 "super",
-                                                 "object",
-                                                 "open",
-                                                 "NotImplemented",
-                                                 "globals",
-                                                 "locals",
-                                                 "id",
-                                                 "hash",
-                                                 "vars",
-                                                 "dir",
-                                                 "input",
-                                                 "exec",
-                                                 "eval",
-                                                 "slice",
-                                                 "complex",
-                                                 "bytes",
-                                                 "memoryview",
-                                                 "callable",
-                                                 "IndexError",
-                                                 "StopIteration",
-                                                 "frozenset",
-                                                 "iter",
-                                                 "next",
-                                                 "format",
-                                                 "hex",
-                                                 "bin",
-                                                 "oct",
-                                                 "__builtins__",
-                                                 "__doc__",
-                                                 "Warning",
-                                                 "UserWarning",
-                                                 "DeprecationWarning"};
   if (std::find(std::begin(kPython), std::end(kPython), name) != std::end(kPython)) {
     if (f.kernel)
       return c.fail(diag::TrUnsupported, pos, fmt::format("Python's '{}'", name),
@@ -128,30 +91,29 @@ Value Evaluator::language(std::string_view dotted) {
   return namespaceAttr(dotted.substr(0, dot), dotted.substr(dot + 1));
 }
 
-Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
-  std::string ns = canonicalNamespace(nsIn);
-  std::string full = ns + "." + std::string(attr);
-  auto builtin = [&](const Builtin *b) {
-    Value v = Value::make(Kind::Builtin);
-    v.data = b;
-    return v;
-  };
-  if (ns == "tl") {
-    if (std::optional<DT> t = parseLanguageType(attr)) return c.dtype(scalar(*t));
-    if (attr == "pi32_t") return c.dtype(scalar(DT::I32).pointer());
-    if (attr == "math" || attr == "extra" || attr == "core" || attr == "standard" || attr == "random" ||
-        attr == "libdevice" || attr == "semantic")
-      return c.nameSpace(canonicalNamespace(full));
-    if (attr == "PropagateNan") return c.nameSpace("tl.PropagateNan");
-    if (attr == "TRITON_MAX_TENSOR_NUMEL") return Value::integer(1048576);
-    if (attr == "CONSTEXPR_0") return Value::integer(0);
-    if (attr == "dtype") {
-      if (const Builtin *b = findBuiltin("tl.dtype")) return builtin(b);
-    }
-  }
-  if (ns == "tl.extra") return c.nameSpace(canonicalNamespace(full));
-  if (ns == "tl.extra.cuda" && attr == "libdevice") return c.nameSpace("tl.libdevice");
-  if (ns == "tl.PropagateNan" && (attr == "ALL" || attr == "NONE")) return c.str(std::string(attr));
+static Value builtinValue(const Builtin *b) {
+  Value v = Value::make(Kind::Builtin);
+  v.data = b;
+  return v;
+}
+
+/// Names of triton.language that are no functions; Invalid for all others.
+Value Evaluator::languageAttr(std::string_view attr) {
+  if (std::optional<DT> t = parseLanguageType(attr)) return c.dtype(scalar(*t));
+  if (attr == "pi32_t") return c.dtype(scalar(DT::I32).pointer());
+  if (attr == "math" || attr == "extra" || attr == "core" || attr == "standard" || attr == "random" ||
+      attr == "libdevice" || attr == "semantic")
+    return c.nameSpace(canonicalNamespace("tl." + std::string(attr)));
+  if (attr == "PropagateNan") return c.nameSpace("tl.PropagateNan");
+  if (attr == "TRITON_MAX_TENSOR_NUMEL") return Value::integer(1048576);
+  if (attr == "CONSTEXPR_0") return Value::integer(0);
+  const Builtin *b = attr == "dtype" ? findBuiltin("tl.dtype") : nullptr;
+  return b ? builtinValue(b) : Value{};
+}
+
+/// What modules beside Triton's have that a kernel's module asks for as it is loaded; Invalid for all else.
+Value Evaluator::hostAttr(std::string_view ns, std::string_view attr) {
+  const std::string full = std::string(ns) + "." + std::string(attr);
   if (full == "os.environ" || full == "packaging.version" || full == "torch.version") return c.nameSpace(full);
   // Types of PyTorch, for torch.finfo and for comparisons.
   static constexpr std::string_view kTorchTypes[] = {
@@ -161,14 +123,8 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
       std::find(std::begin(kTorchTypes), std::end(kTorchTypes), attr) != std::end(kTorchTypes))
     return c.nameSpace(full);
   // As for the active target: a PyTorch for CUDA.
-  if (ns == "torch.version") {
-    if (attr == "cuda") return c.str("12.8");
-    if (attr == "hip" || attr == "xpu") return Value::none();
-  }
-  if (ns == "triton") {
-    if (attr == "language") return c.nameSpace("tl");
-    if (attr == "__version__") return c.str("3.9.0");
-  }
+  if (ns == "torch.version" && attr == "cuda") return c.str("12.8");
+  if (ns == "torch.version" && (attr == "hip" || attr == "xpu")) return Value::none();
   if (ns == "math") {
     static constexpr std::pair<std::string_view, double> kConstants[] = {
         {"pi", 3.141592653589793}, {"e", 2.718281828459045}, {"tau", 6.283185307179586}};
@@ -177,26 +133,43 @@ Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
     if (attr == "inf") return Value::real(HUGE_VAL);
     if (attr == "nan") return Value::real(std::nan(""));
   }
+  return {};
+}
+
+/// A function of tl or tl.math that has another home: the library's own kernels, or an older name.
+Value Evaluator::movedFunction(std::string_view ns, std::string_view attr) {
+  // Older Tritons had libdevice's functions in tl.math; tl.math and tl share the plain ones.
+  if (ns == "tl")
+    if (const Builtin *b = findBuiltin("tl.math." + std::string(attr))) return builtinValue(b);
+  if (Module *std = standard()) {
+    Value v = global(std, attr);
+    if (v.kind == Kind::Function && !attr.starts_with("__")) return v;
+  }
+  if (c.error) return {};
+  if (ns == "tl.math") {
+    if (const Builtin *b = findBuiltin("tl." + std::string(attr))) return builtinValue(b);
+    if (const Builtin *b = findBuiltin("tl.libdevice." + std::string(attr))) return builtinValue(b);
+  }
+  return c.fail(diag::TrNoMember, ns == "tl" ? "triton.language" : "triton.language.math", attr);
+}
+
+Value Evaluator::namespaceAttr(std::string_view nsIn, std::string_view attr) {
+  std::string ns = canonicalNamespace(nsIn);
+  std::string full = ns + "." + std::string(attr);
+  if (ns == "tl")
+    if (Value v = languageAttr(attr)) return v;
+  if (ns == "tl.extra") return c.nameSpace(canonicalNamespace(full));
+  if (ns == "tl.extra.cuda" && attr == "libdevice") return c.nameSpace("tl.libdevice");
+  if (ns == "tl.PropagateNan" && (attr == "ALL" || attr == "NONE")) return c.str(std::string(attr));
+  if (Value v = hostAttr(ns, attr)) return v;
+  if (ns == "triton" && attr == "language") return c.nameSpace("tl");
+  if (ns == "triton" && attr == "__version__") return c.str("3.9.0");
   if (full == "triton.runtime.driver.active.get_current_target") {
     if (Module *std = standard()) return global(std, "_current_target");
     return {};
   }
-  if (const Builtin *b = findBuiltin(full)) return builtin(b);
-  if (ns == "tl" || ns == "tl.math") {
-    // Older Tritons had libdevice's functions in tl.math; tl.math and tl share the plain ones.
-    if (ns == "tl")
-      if (const Builtin *b = findBuiltin("tl.math." + std::string(attr))) return builtin(b);
-    if (Module *std = standard()) {
-      Value v = global(std, attr);
-      if (v.kind == Kind::Function && !attr.starts_with("__")) return v;
-    }
-    if (c.error) return {};
-    if (ns == "tl.math") {
-      if (const Builtin *b = findBuiltin("tl." + std::string(attr))) return builtin(b);
-      if (const Builtin *b = findBuiltin("tl.libdevice." + std::string(attr))) return builtin(b);
-    }
-    return c.fail(diag::TrNoMember, ns == "tl" ? "triton.language" : "triton.language.math", attr);
-  }
+  if (const Builtin *b = findBuiltin(full)) return builtinValue(b);
+  if (ns == "tl" || ns == "tl.math") return movedFunction(ns, attr);
   if (ns == "tl.libdevice" || ns == "tl.extra.cuda")
     return c.fail(diag::TrNoMember, ns == "tl.libdevice" ? "libdevice" : "triton.language.extra.cuda", attr);
   if (c.frame->kernel) return c.fail(diag::TrOpaque, full);
@@ -275,83 +248,103 @@ Value Evaluator::dtypeAttr(const Value &base, std::string_view attr) {
   return {};
 }
 
-Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
-  auto method = [&](const char *prefix) -> Value {
-    const Builtin *b = findBuiltin(prefix + std::string(attr));
-    if (!b) return {};
-    Value fn = Value::make(Kind::Builtin);
-    fn.data = b;
-    return c.list(Kind::Method, {base, fn});
+/// A function of the language, bound to the value before the dot; Invalid where there is none.
+Value Evaluator::methodOf(const Value &base, const char *prefix, std::string_view attr) {
+  const Builtin *b = findBuiltin(prefix + std::string(attr));
+  if (!b) return {};
+  Value fn = Value::make(Kind::Builtin);
+  fn.data = b;
+  return c.list(Kind::Method, {base, fn});
+}
+
+Value Evaluator::moduleAttr(const Value &base, std::string_view attr) {
+  Module *m = const_cast<Module *>(static_cast<const Module *>(base.data));
+  if (Value *v = m->globals.find(attr)) {
+    if (c.frame->kernel && !visibleInKernel(*v, attr)) return {};
+    return *v;
+  }
+  std::string file = loader_.resolve(*m, attr, 1);
+  if (!file.empty() && file.ends_with(".py"))
+    if (Module *sub = module(file)) {
+      Value v = Value::make(Kind::Module);
+      v.data = sub;
+      return v;
+    }
+  return c.error ? Value{} : c.fail(diag::TrNoMember, m->name, attr);
+}
+
+Value Evaluator::descriptorAttr(const Value &base, std::string_view attr) {
+  size_t rank = base.o->shape.size();
+  auto part = [&](size_t from) {
+    return c.tuple(std::vector<Value>(base.items().begin() + static_cast<std::ptrdiff_t>(from),
+                                      base.items().begin() + static_cast<std::ptrdiff_t>(from + rank)));
   };
+  if (attr == "shape") return part(0);
+  if (attr == "strides") return part(rank);
+  if (attr == "dtype") return c.dtype(base.o->element);
+  if (attr == "block_type" || attr == "type") return c.dtype(Type{base.o->element, base.o->shape});
+  if (attr == "block_shape") {
+    std::vector<Value> dims;
+    for (int64_t d : base.o->shape) dims.push_back(Value::integer(d));
+    return c.tuple(std::move(dims));
+  }
+  return methodOf(base, "descriptor.", attr);
+}
+
+Value Evaluator::classAttr(const Value &base, std::string_view attr) {
+  if (Value *v = base.o->members.find(attr)) return *v;
+  if (attr == "__name__") return c.str(base.o->text);
+  return c.frame->kernel ? Value{} : c.opaque("'" + std::string(attr) + "' of class " + base.o->text);
+}
+
+/// Of an instance of a class, or of a named tuple.
+static const Value *fieldOf(const Value &base, std::string_view attr) {
+  for (size_t i = 0; i < base.o->fields.size(); ++i)
+    if (base.o->fields[i] == attr) return &base.items()[i];
+  return nullptr;
+}
+
+/// Classes of the library with members: tl.dtype.SIGNEDNESS and the like.
+Value Evaluator::builtinAttr(const Value &base, std::string_view attr) {
+  const Builtin *b = findBuiltin(std::string(static_cast<const Builtin *>(base.data)->name) + "." + std::string(attr));
+  if (!b) return c.frame->kernel ? Value{} : c.opaque("'" + std::string(attr) + "'");
+  Value v = Value::make(Kind::Builtin);
+  v.data = b;
+  return v;
+}
+
+Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
   switch (base.kind) {
   case Kind::Namespace: return namespaceAttr(static_cast<const char *>(base.data), attr);
   case Kind::Opaque:
     if (c.frame->kernel) return c.fail(diag::TrOpaque, base.o->text);
     return c.opaque("'" + std::string(attr) + "' of " + base.o->text);
-  case Kind::Module: {
-    Module *m = const_cast<Module *>(static_cast<const Module *>(base.data));
-    if (Value *v = m->globals.find(attr)) {
-      if (c.frame->kernel && !visibleInKernel(*v, attr)) return {};
-      return *v;
-    }
-    std::string file = loader_.resolve(*m, attr, 1);
-    if (!file.empty() && file.ends_with(".py"))
-      if (Module *sub = module(file)) {
-        Value v = Value::make(Kind::Module);
-        v.data = sub;
-        return v;
-      }
-    return c.error ? Value{} : c.fail(diag::TrNoMember, m->name, attr);
-  }
+  case Kind::Module: return moduleAttr(base, attr);
   case Kind::Tensor: return tensorAttr(base, attr);
   case Kind::DType: return dtypeAttr(base, attr);
-  case Kind::Descriptor: {
-    size_t rank = base.o->shape.size();
-    auto part = [&](size_t from) {
-      return c.tuple(std::vector<Value>(base.items().begin() + static_cast<std::ptrdiff_t>(from),
-                                        base.items().begin() + static_cast<std::ptrdiff_t>(from + rank)));
-    };
-    if (attr == "shape") return part(0);
-    if (attr == "strides") return part(rank);
-    if (attr == "dtype") return c.dtype(base.o->element);
-    if (attr == "block_type" || attr == "type") return c.dtype(Type{base.o->element, base.o->shape});
-    if (attr == "block_shape") {
-      std::vector<Value> dims;
-      for (int64_t d : base.o->shape) dims.push_back(Value::integer(d));
-      return c.tuple(std::move(dims));
-    }
-    return method("descriptor.");
-  }
+  case Kind::Descriptor: return descriptorAttr(base, attr);
   case Kind::BlockPtr:
     if (attr == "dtype" || attr == "type") return c.dtype(base.o->element.pointer());
     return attr == "advance" || attr == "load" || attr == "store"
                ? c.list(Kind::Method, {base, language("tl." + std::string(attr))})
                : Value{};
   case Kind::Instance:
-    for (size_t i = 0; i < base.o->fields.size(); ++i)
-      if (base.o->fields[i] == attr) return base.items()[i];
+    if (const Value *field = fieldOf(base, attr)) return *field;
     if (Value *v = base.o->cls->members.find(attr))
       return v->kind == Kind::Function ? c.list(Kind::Method, {base, *v}) : *v;
     return {};
-  case Kind::Class:
-    if (Value *v = base.o->members.find(attr)) return *v;
-    if (attr == "__name__") return c.str(base.o->text);
-    return c.frame->kernel ? Value{} : c.opaque("'" + std::string(attr) + "' of class " + base.o->text);
+  case Kind::Class: return classAttr(base, attr);
   case Kind::Function:
     if (attr == "fn" || attr == "value") return base;
     if (attr == "__name__") return c.str(base.o->text);
     return c.frame->kernel ? Value{} : c.opaque("'" + std::string(attr) + "' of a function");
   case Kind::Tuple:
-    for (size_t i = 0; i < base.o->fields.size(); ++i)
-      if (base.o->fields[i] == attr) return base.items()[i];
-    if (attr == "type") return base;
-    if (attr == "value") return base;
-    return method("tuple.");
-  case Kind::List: return method("list.");
-  case Kind::Dict: return method("dict.");
-  case Kind::Str:
-    if (attr == "value") return base;
-    return method("str.");
+    if (const Value *field = fieldOf(base, attr)) return *field;
+    if (attr == "type" || attr == "value") return base;
+    return methodOf(base, "tuple.", attr);
+  case Kind::List: return methodOf(base, "list.", attr);
+  case Kind::Dict: return methodOf(base, "dict.", attr);
+  case Kind::Str: return attr == "value" ? base : methodOf(base, "str.", attr);
   case Kind::Int:
   case Kind::Bool:
   case Kind::Float:
@@ -360,17 +353,9 @@ Value Evaluator::valueAttr(const Value &base, std::string_view attr) {
       std::optional<Scalar> t = s.typeOfNumber(base);
       return t ? c.dtype(*t) : Value{};
     }
-    return method("number.");
+    return methodOf(base, "number.", attr);
   case Kind::None: return attr == "value" ? base : Value{};
-  case Kind::Builtin: {
-    // Classes of the library with members: tl.dtype.SIGNEDNESS and the like.
-    const Builtin *b =
-        findBuiltin(std::string(static_cast<const Builtin *>(base.data)->name) + "." + std::string(attr));
-    if (!b) return c.frame->kernel ? Value{} : c.opaque("'" + std::string(attr) + "'");
-    Value v = Value::make(Kind::Builtin);
-    v.data = b;
-    return v;
-  }
+  case Kind::Builtin: return builtinAttr(base, attr);
   default: return {};
   }
 }

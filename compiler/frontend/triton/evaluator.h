@@ -95,6 +95,10 @@ private:
   // expressions (eval_expr.cpp)
   Value eval(Expr *e);
   Value evalInner(Expr *e);
+  Value evalSlice(Expr *e);
+  Value evalUnary(Expr *e);
+  Value evalSequence(Expr *e);
+  Value evalDict(Expr *e);
   Value name(Expr *e);
   Value evalCall(Expr *e);
   Value evalCompare(Expr *e);
@@ -106,7 +110,15 @@ private:
   Value lookup(std::string_view name, Pos pos);
   bool visibleInKernel(const Value &v, std::string_view name);
   Value namespaceAttr(std::string_view ns, std::string_view attr);
+  Value languageAttr(std::string_view attr);
+  Value hostAttr(std::string_view ns, std::string_view attr);
+  Value movedFunction(std::string_view ns, std::string_view attr);
   Value valueAttr(const Value &base, std::string_view attr);
+  Value methodOf(const Value &base, const char *prefix, std::string_view attr);
+  Value moduleAttr(const Value &base, std::string_view attr);
+  Value descriptorAttr(const Value &base, std::string_view attr);
+  Value classAttr(const Value &base, std::string_view attr);
+  Value builtinAttr(const Value &base, std::string_view attr);
   Value tensorAttr(const Value &base, std::string_view attr);
   Value dtypeAttr(const Value &base, std::string_view attr);
   Value instantiate(Object *cls, CallArgs &args);
@@ -114,9 +126,20 @@ private:
   Value callFunction(Object *fn, CallArgs &args, Pos pos);
   std::string format(const Value &v, std::string_view conversionAndSpec);
 
+  Value binaryOfContainers(OpKind op, const Value &a, const Value &b);
+
   // compile-time statements (eval_host.cpp)
   Flow runBlock(llvm::ArrayRef<Stmt *> stmts);
   Flow run(Stmt *st);
+  Flow runAugAssign(Stmt *st);
+  Flow runAnnAssign(Stmt *st);
+  Flow runIf(Stmt *st);
+  Flow runWhile(Stmt *st);
+  Flow runFor(Stmt *st);
+  Flow runTry(Stmt *st);
+  Flow runAssert(Stmt *st);
+  Flow runRaise(Stmt *st);
+  bool decided(const Value &v);
   void moduleStatement(Stmt *st);
   void bindOpaque(Stmt *st, const std::string &why);
   Flow import(Stmt *st);
@@ -137,6 +160,10 @@ private:
   bool kernelFor(Stmt *st);
   bool staticFor(Stmt *st, llvm::ArrayRef<Value> items);
   bool dynamicFor(Stmt *st, const Value &range);
+  struct LoopRange;
+  std::optional<LoopRange> loopRange(Stmt *st, const Value &range);
+  bool keepsShapes(Stmt *st, Scope &liveins, const std::vector<std::string_view> &assigned,
+                   const std::vector<std::string_view> &carried);
   bool kernelWhile(Stmt *st);
   bool kernelAssign(Stmt *st);
   bool kernelWith(Stmt *st);

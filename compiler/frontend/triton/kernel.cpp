@@ -89,6 +89,41 @@ Status Compilation::applyConstexprs() {
   return Status::ok();
 }
 
+/// Types without names: one a parameter that has no type yet, or one for each that is not constexpr.
+Status Compilation::placePositional(const std::vector<std::string> &positional, std::vector<std::optional<SigType>> &found) {
+  std::vector<size_t> slots, plain, runtime;
+  for (size_t i = 0; i < found.size(); ++i)
+    if (!found[i]) {
+      slots.push_back(i);
+      if (!info_.params[i].isConstexpr) plain.push_back(i);
+      if (!isFixed(i)) runtime.push_back(i);
+    }
+  const std::vector<size_t> *use = positional.size() == slots.size()     ? &slots
+                                   : positional.size() == plain.size()   ? &plain
+                                   : positional.size() == runtime.size() ? &runtime
+                                                                         : nullptr;
+  // Trailing parameters with defaults may be left out.
+  if (!use && positional.size() < slots.size() &&
+      std::all_of(slots.begin() + static_cast<std::ptrdiff_t>(positional.size()), slots.end(),
+                  [&](size_t i) { return info_.params[i].hasDefault || isFixed(i); }))
+    use = &slots;
+  if (!use) return wrongCount(positional.size());
+  for (size_t k = 0; k < positional.size(); ++k) {
+    std::optional<SigType> t = parseSigType(positional[k]);
+    if (!t) return fail(diag::TrSignatureSyntax, {}, positional[k]);
+    found[(*use)[k]] = t;
+  }
+  return Status::ok();
+}
+
+bool Compilation::isFixed(size_t parameter) {
+  return info_.params[parameter].isConstexpr || given(fn_->function->params[parameter].name);
+}
+
+Error Compilation::wrongCount(size_t types) {
+  return at(fn_->pos, makeDiag(diag::TrSignatureCount, {}, types, info_.name, fn_->function->params.size(), paramNames()));
+}
+
 Result<std::vector<SigType>> Compilation::signature() {
   const std::vector<Param> &params = fn_->function->params;
   std::vector<std::optional<SigType>> found(params.size());
@@ -114,55 +149,19 @@ Result<std::vector<SigType>> Compilation::signature() {
       }
     if (!known) return unknownParameter(name);
   }
-  // Types without names: one a parameter, or one for each that is not constexpr.
-  auto isFixed = [&](size_t i) { return info_.params[i].isConstexpr || given(params[i].name); };
-  std::vector<size_t> slots, runtime;
-  for (size_t i = 0; i < params.size(); ++i)
-    if (!found[i]) {
-      slots.push_back(i);
-      if (!isFixed(i)) runtime.push_back(i);
-    }
-  std::vector<size_t> plain;
-  for (size_t i : slots)
-    if (!info_.params[i].isConstexpr) plain.push_back(i);
-  if (!positional.empty()) {
-    const std::vector<size_t> *use = positional.size() == slots.size()     ? &slots
-                                     : positional.size() == plain.size()   ? &plain
-                                     : positional.size() == runtime.size() ? &runtime
-                                                                           : nullptr;
-    // Trailing parameters with defaults may be left out.
-    std::vector<size_t> shortened;
-    if (!use && positional.size() < slots.size()) {
-      bool rest = true;
-      for (size_t k = positional.size(); k < slots.size(); ++k)
-        rest &= info_.params[slots[k]].hasDefault || isFixed(slots[k]);
-      if (rest) {
-        shortened.assign(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(positional.size()));
-        use = &shortened;
-      }
-    }
-    if (!use)
-      return at(fn_->pos,
-                makeDiag(diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
-    for (size_t k = 0; k < positional.size(); ++k) {
-      std::optional<SigType> t = parseSigType(positional[k]);
-      if (!t) return fail(diag::TrSignatureSyntax, {}, positional[k]);
-      found[(*use)[k]] = t;
-    }
-  }
+  if (!positional.empty())
+    if (Status s = placePositional(positional, found); !s) return s.takeError();
   std::vector<SigType> out;
   for (size_t i = 0; i < params.size(); ++i) {
-    if (!found[i] || isFixed(i)) {
-      if (!found[i] && !isFixed(i) && !info_.params[i].hasDefault)
-        return at(fn_->pos,
-                  makeDiag(diag::TrSignatureCount, {}, positional.size(), info_.name, params.size(), paramNames()));
-      SigType t;
-      t.kind = SigType::Constexpr;
-      t.text = "constexpr";
-      out.push_back(t);
-    } else {
+    if (found[i] && !isFixed(i)) {
       out.push_back(*found[i]);
+      continue;
     }
+    if (!found[i] && !isFixed(i) && !info_.params[i].hasDefault) return wrongCount(positional.size());
+    SigType t;
+    t.kind = SigType::Constexpr;
+    t.text = "constexpr";
+    out.push_back(t);
   }
   return out;
 }
@@ -189,17 +188,31 @@ Value Compilation::argument(const SigType &t, std::vector<mlir::Type> &irTypes) 
   return v;
 }
 
-Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types) {
+/// What a parameter that is no argument stands for, by what was given, its default, or what the kernel is compiled for.
+Result<Value> Compilation::constantOf(size_t parameter, const SigType &type, const CompiledKernel &out) {
+  const Param &param = fn_->function->params[parameter];
+  const std::string name(param.name);
+  Value v;
+  if (Value *known = given(name))
+    v = *known;
+  else if (type.kind != SigType::Constexpr)
+    v = Value::integer(1);
+  else if (param.fallback)
+    v = e_.evalIn(module_, param.fallback);
+  else if (name == "num_warps")
+    v = Value::integer(out.numWarps);
+  else if (name == "num_stages")
+    v = Value::integer(out.numStages);
+  else
+    return at(param.pos, makeDiag(diag::TrMissingConstexpr, {}, name, info_.name, name));
+  if (!v) return takeError(c_);
+  return v;
+}
+
+/// Binds the parameters in `frame` and describes them in out.params: what is known as it is, the others as values whose
+/// handles are filled in once the function exists.
+Status Compilation::bindParameters(CompiledKernel &out, const std::vector<SigType> &types, Frame &frame, Arguments &arguments) {
   const std::vector<Param> &params = fn_->function->params;
-  Frame frame;
-  frame.module = module_;
-  frame.function = fn_;
-  frame.closure = fn_->closure;
-  frame.kernel = frame.isEntry = true;
-  frame.pos = fn_->pos;
-  std::vector<mlir::Type> irTypes;
-  std::vector<std::pair<size_t, Value>> runtime;
-  c_.frame = &frame;
   for (size_t i = 0; i < params.size(); ++i) {
     KernelParam p;
     p.name = std::string(params[i].name);
@@ -208,47 +221,40 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
     for (const NamedText &h : request_.hints)
       if (h.first == p.name) hint = h.second;
     if (types[i].kind == SigType::Constexpr || hint == "equal_to_1" || types[i].one) {
-      Value v;
-      if (Value *known = given(p.name))
-        v = *known;
-      else if (types[i].kind != SigType::Constexpr)
-        v = Value::integer(1);
-      else if (params[i].fallback)
-        v = e_.evalIn(module_, params[i].fallback);
-      else if (p.name == "num_warps")
-        v = Value::integer(out.numWarps);
-      else if (p.name == "num_stages")
-        v = Value::integer(out.numStages);
-      else
-        return at(params[i].pos, makeDiag(diag::TrMissingConstexpr, {}, p.name, info_.name, p.name));
-      if (!v) return takeError(c_);
-      p.value = repr(v);
+      Result<Value> v = constantOf(i, types[i], out);
+      if (!v) return v.takeError();
+      p.value = repr(*v);
       p.type = "constexpr";
-      frame.locals.set(params[i].name, v);
+      frame.locals.set(params[i].name, *v);
     } else {
-      p.firstArg = static_cast<unsigned>(irTypes.size());
-      Value v = argument(types[i], irTypes);
-      for (mlir::Type t : irTypes)
+      p.firstArg = static_cast<unsigned>(arguments.types.size());
+      Value v = argument(types[i], arguments.types);
+      for (mlir::Type t : arguments.types)
         if (!t) return takeError(c_);
-      p.argCount = static_cast<unsigned>(irTypes.size()) - p.firstArg;
+      p.argCount = static_cast<unsigned>(arguments.types.size()) - p.firstArg;
       bool pointer = types[i].kind == SigType::Plain && types[i].scalar.isPtr();
       p.divisibleBy16 = hint == "divisible_by_16" || types[i].divisible ||
                         (pointer && hint.empty() && !info_.params[i].doNotSpecialize);
       frame.locals.set(params[i].name, v);
-      runtime.emplace_back(i, v);
+      arguments.values.emplace_back(i, v);
     }
     out.params.push_back(std::move(p));
   }
+  return Status::ok();
+}
+
+/// The function in out.module, without a body; gives the arguments their handles.
+mlir::Block *Compilation::makeFunction(CompiledKernel &out, Frame &frame, const Arguments &arguments) {
   mlir::MLIRContext *ctx = c_.builder.getContext();
   mlir::Location loc = c_.loc();
   out.module = mlir::ModuleOp::create(loc);
   c_.builder.setInsertionPointToEnd(out.module->getBody());
-  std::vector<mlir::DictionaryAttr> argAttrs(irTypes.size(), mlir::DictionaryAttr::get(ctx));
+  std::vector<mlir::DictionaryAttr> argAttrs(arguments.types.size(), mlir::DictionaryAttr::get(ctx));
   for (const KernelParam &p : out.params)
     if (p.divisibleBy16 && p.argCount == 1)
       argAttrs[p.firstArg] = mlir::DictionaryAttr::get(
           ctx, {c_.builder.getNamedAttr("tt.divisibility", c_.builder.getI32IntegerAttr(16))});
-  mlir::FunctionType type = mlir::FunctionType::get(ctx, irTypes, {});
+  mlir::FunctionType type = mlir::FunctionType::get(ctx, arguments.types, {});
   std::vector<mlir::NamedAttribute> attrs = {
       c_.builder.getNamedAttr("sym_visibility", c_.builder.getStringAttr("public")),
       c_.builder.getNamedAttr("noinline", c_.builder.getBoolAttr(false))};
@@ -256,16 +262,30 @@ Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types
   mlir::Block *entry = func.getBody().empty() ? func.addEntryBlock() : &func.getBody().front();
   std::vector<mlir::Value> args(entry->args_begin(), entry->args_end());
   size_t next = 0;
-  for (std::pair<size_t, Value> &r : runtime) {
+  for (const auto &[parameter, value] : arguments.values) {
+    const Param &param = fn_->function->params[parameter];
     mlir::Location named = mlir::NameLoc::get(
-        c_.builder.getStringAttr(params[r.first].name),
-        mlir::FileLineColLoc::get(ctx, module_->path, static_cast<unsigned>(params[r.first].pos.line),
-                                  static_cast<unsigned>(params[r.first].pos.column)));
+        c_.builder.getStringAttr(param.name),
+        mlir::FileLineColLoc::get(ctx, module_->path, static_cast<unsigned>(param.pos.line),
+                                  static_cast<unsigned>(param.pos.column)));
     size_t before = next;
-    frame.locals.set(params[r.first].name, e_.rebuild(r.second, args, next));
+    frame.locals.set(param.name, e_.rebuild(value, args, next));
     for (size_t k = before; k < next; ++k) entry->getArgument(static_cast<unsigned>(k)).setLoc(named);
   }
-  c_.builder.setInsertionPointToStart(entry);
+  return entry;
+}
+
+Status Compilation::build(CompiledKernel &out, const std::vector<SigType> &types) {
+  Frame frame;
+  frame.module = module_;
+  frame.function = fn_;
+  frame.closure = fn_->closure;
+  frame.kernel = frame.isEntry = true;
+  frame.pos = fn_->pos;
+  c_.frame = &frame;
+  Arguments arguments;
+  if (Status s = bindParameters(out, types, frame, arguments); !s) return s;
+  c_.builder.setInsertionPointToStart(makeFunction(out, frame, arguments));
   c_.frame = nullptr;
   if (!e_.kernelBody(frame)) return takeError(c_);
   c_.frame = &frame;

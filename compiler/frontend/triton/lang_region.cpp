@@ -181,63 +181,77 @@ Value mapElementwise(Evaluator &e, const Builtin &, Args &a) {
 
 // ---- products ----------------------------------------------------------------------------------------------------------------------
 
-Value dot(Evaluator &e, const Builtin &, Args &a) {
-  Value x = a[0], y = a[1], acc = a[2];
-  if (!x.isTensor() || !y.isTensor() || !x.type->isBlock() || !y.type->isBlock())
-    return e.c.fail(diag::TrDot, "dot");
-  std::optional<std::string> precision = strArg(e, a[3], "dot", "input_precision");
-  if (!precision) return {};
-  if (!a[3].isNone() && !a[4].isNone())
-    return e.c.fail(diag::TrDotPrecisionTwice);
-  if (precision->empty()) *precision = a[4].isNone() || truthy(a[4]) ? "tf32" : "ieee";
+/// The number under which tt.dot knows the precision that input_precision or allow_tf32 ask for.
+std::optional<int64_t> dotPrecision(Evaluator &e, const Value &named, const Value &allowTf32) {
+  std::optional<std::string> precision = strArg(e, named, "dot", "input_precision");
+  if (!precision) return std::nullopt;
+  if (!named.isNone() && !allowTf32.isNone()) return e.c.fail(diag::TrDotPrecisionTwice), std::nullopt;
+  if (precision->empty()) *precision = allowTf32.isNone() || truthy(allowTf32) ? "tf32" : "ieee";
   static const std::map<std::string, int64_t> kPrecision = {
       {"tf32", 0}, {"tf32x3", 1}, {"ieee", 2}, {"bf16x3", 3}, {"bf16x6", 4}};
   for (char &ch : *precision) ch = static_cast<char>(std::tolower(static_cast<unsigned char>(ch)));
   std::map<std::string, int64_t>::const_iterator mode = kPrecision.find(*precision);
-  if (mode == kPrecision.end())
-    return e.c.fail(diag::TrDotPrecision, *precision);
+  if (mode == kPrecision.end()) return e.c.fail(diag::TrDotPrecision, *precision), std::nullopt;
+  return mode->second;
+}
+
+/// Whether the operands' types and shapes have a product; reports what they lack.
+bool checkDotOperands(Evaluator &e, const Value &x, const Value &y) {
+  auto refuse = [&](const auto &...what) { return e.c.fail(what...), false; };
   Scalar tx = x.type->element, ty = y.type->element;
   auto supported = [](Scalar s) { return s.is(DT::I8) || s.is(DT::U8) || s.isStandardFloat(); };
   if (!(tx.isFp8() && ty.isFp8())) {
-    if (!supported(tx)) return e.c.fail(diag::TrDotType, "lhs", tx.str());
-    if (!supported(ty)) return e.c.fail(diag::TrDotType, "rhs", ty.str());
-    if (tx != ty)
-      return e.c.fail(diag::TrDotTypes, tx.str(), ty.str());
+    if (!supported(tx)) return refuse(diag::TrDotType, "lhs", tx.str());
+    if (!supported(ty)) return refuse(diag::TrDotType, "rhs", ty.str());
+    if (tx != ty) return refuse(diag::TrDotTypes, tx.str(), ty.str());
   }
-  if (tx.is(DT::U8)) return e.c.fail(diag::TrDotUnsigned);
-  std::vector<int64_t> sx = x.type->shape, sy = y.type->shape;
-  size_t rank = sx.size();
-  if (rank != sy.size() || rank < 2)
-    return e.c.fail(diag::TrDotRank, x.type->str(), y.type->str());
-  if (!std::equal(sx.begin(), sx.end() - 2, sy.begin()))
-    return e.c.fail(diag::TrDotBatch, x.type->str(), y.type->str());
+  if (tx.is(DT::U8)) return refuse(diag::TrDotUnsigned);
+  const std::vector<int64_t> &sx = x.type->shape, &sy = y.type->shape;
+  const size_t rank = sx.size();
+  if (rank != sy.size() || rank < 2) return refuse(diag::TrDotRank, x.type->str(), y.type->str());
+  if (!std::equal(sx.begin(), sx.end() - 2, sy.begin())) return refuse(diag::TrDotBatch, x.type->str(), y.type->str());
   if (sx[rank - 1] != sy[rank - 2])
-    return e.c.fail(diag::TrDotShape, x.type->str(), y.type->str(), sx[rank - 1], sy[rank - 2]);
+    return refuse(diag::TrDotShape, x.type->str(), y.type->str(), sx[rank - 1], sy[rank - 2]);
+  return true;
+}
+
+/// The element type of a product: what out_dtype or the accumulator says, where the operands leave a choice.
+std::optional<Scalar> dotResultType(Evaluator &e, Scalar operand, const Value &acc, const Value &asked) {
   Scalar out = scalar(DT::F32);
-  if (!a[6].isNone()) {
-    std::optional<Scalar> given = dtypeArg(e, a[6], "dot");
-    if (!given) return {};
+  if (!asked.isNone()) {
+    std::optional<Scalar> given = dtypeArg(e, asked, "dot");
+    if (!given) return std::nullopt;
     out = *given;
   } else if (acc.isTensor()) {
     out = acc.type->element;
   }
-  if (out.is(DT::BF16))
-    return e.c.fail(
-        diag::TrDotOut);
-  Scalar ret = tx.isInt()                          ? scalar(DT::I32)
-               : tx.is(DT::F32) || tx.is(DT::BF16) ? scalar(DT::F32)
-               : tx.is(DT::F64)                    ? scalar(DT::F64)
-                                                   : out;
+  if (out.is(DT::BF16)) return e.c.fail(diag::TrDotOut), std::nullopt;
+  return operand.isInt()                               ? scalar(DT::I32)
+         : operand.is(DT::F32) || operand.is(DT::BF16) ? scalar(DT::F32)
+         : operand.is(DT::F64)                         ? scalar(DT::F64)
+                                                       : out;
+}
+
+Value dot(Evaluator &e, const Builtin &, Args &a) {
+  Value x = a[0], y = a[1], acc = a[2];
+  if (!x.isTensor() || !y.isTensor() || !x.type->isBlock() || !y.type->isBlock())
+    return e.c.fail(diag::TrDot, "dot");
+  std::optional<int64_t> precision = dotPrecision(e, a[3], a[4]);
+  if (!precision || !checkDotOperands(e, x, y)) return {};
+  std::optional<Scalar> ret = dotResultType(e, x.type->element, acc, a[6]);
+  if (!ret) return {};
+  const std::vector<int64_t> sx = x.type->shape, sy = y.type->shape;
+  const size_t rank = sx.size();
   std::vector<int64_t> sz = sx;
   sz[rank - 1] = sy[rank - 1];
   if (acc.isTensor()) {
     if (acc.type->shape != sz)
       return e.c.fail(diag::TrDotAccShape, fmt::format("{}", fmt::join(sz, ", ")), acc.type->str());
-    if (acc.type->element != ret)
-      return e.c.fail(diag::TrDotAccType, ret.str(), acc.type->element.str());
+    if (acc.type->element != *ret) return e.c.fail(diag::TrDotAccType, ret->str(), acc.type->element.str());
   } else if (!acc.isNone()) {
     return e.c.fail(diag::TrDotAcc, typeName(acc));
   }
+  // tt.dot has one dimension of batches.
   bool flat = rank > 3;
   if (flat) {
     auto merge = [&](std::vector<int64_t> s) {
@@ -250,16 +264,15 @@ Value dot(Evaluator &e, const Builtin &, Args &a) {
     if (acc.isTensor()) acc = e.s.reshape(acc, merge(sz), false);
   }
   std::vector<int64_t> shape = flat ? std::vector<int64_t>{x.type->shape[0], sz[rank - 2], sz[rank - 1]} : sz;
-  if (acc.isNone()) acc = e.s.full(shape, Value::integer(0), ret);
+  if (acc.isNone()) acc = e.s.full(shape, Value::integer(0), *ret);
   if (!acc) return acc;
   // An fp16 product that accumulates in fp32 names its precision only for f32 operands; the default says nothing.
   std::optional<int64_t> imprecise =
       a[5].isNone() ? std::optional<int64_t>(0) : intArg(e, a[5], "dot", "max_num_imprecise_acc");
   if (!imprecise) return {};
-  Value v =
-      e.s.result(e.s.op("tt.dot", {acc.handle.getType()}, {x.handle, y.handle, acc.handle},
-                        {e.s.i32Attr("inputPrecision", mode->second), e.s.i32Attr("maxNumImpreciseAcc", *imprecise)}),
-                 *acc.type);
+  Value v = e.s.result(e.s.op("tt.dot", {acc.handle.getType()}, {x.handle, y.handle, acc.handle},
+                              {e.s.i32Attr("inputPrecision", *precision), e.s.i32Attr("maxNumImpreciseAcc", *imprecise)}),
+                       *acc.type);
   return flat ? e.s.reshape(v, sz, false) : v;
 }
 

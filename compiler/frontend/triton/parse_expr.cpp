@@ -543,6 +543,73 @@ Expr *Parser::strings() {
   return e;
 }
 
+/// Where the expression of a field that begins at j ends: at '!', ':' or '}' outside brackets and strings; e if nowhere.
+static size_t fieldExpressionEnd(std::string_view text, size_t j, size_t e) {
+  int nest = 0;
+  for (; j < e; ++j) {
+    char c = text[j];
+    if (c == '\'' || c == '"') {
+      size_t n = text.substr(j, 3) == std::string(3, c) ? 3 : 1;
+      size_t k = j + n;
+      while (k < e && text.substr(k, n) != text.substr(j, n)) k += text[k] == '\\' ? 2 : 1;
+      j = k + n - 1;
+      continue;
+    }
+    if (c == '(' || c == '[' || c == '{') ++nest;
+    if (c == ')' || c == ']' || (c == '}' && nest > 0))
+      --nest;
+    else if (c == '}')
+      break;
+    if (nest == 0 && c == ':') break;
+    if (nest == 0 && c == '!' && !(j + 1 < e && text[j + 1] == '=')) break;
+  }
+  return j;
+}
+
+/// Reads the field of an f-string whose '{' is at i; the place behind its '}', or nullopt after an error.
+std::optional<size_t> Parser::fstringField(size_t i, size_t e, Pos pos, std::vector<Expr *> &parts) {
+  std::string_view text = tree_.source->text();
+  auto refuse = [&](const char *why) {
+    fail(diag::PyBadFString, pos, why);
+    return std::nullopt;
+  };
+  size_t j = fieldExpressionEnd(text, i + 1, e);
+  size_t exprEnd = std::min(j, e);
+  Expr *field = make(ExprKind::JoinedStr, pos);
+  // f"{x=}" prints the expression's own text first.
+  size_t last = exprEnd;
+  while (last > i + 1 && std::isspace(static_cast<unsigned char>(text[last - 1]))) --last;
+  if (last > i + 2 && text[last - 1] == '=' && std::string_view("=!<>").find(text[last - 2]) == std::string_view::npos) {
+    addText(parts, std::string(text.substr(i + 1, exprEnd - i - 1)), pos);
+    exprEnd = last - 1;
+  }
+  if (text.substr(i + 1, exprEnd - i - 1).find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return refuse("a field holds no expression");
+  Result<std::vector<Token>> tokens = lex(*tree_.source, i + 1, exprEnd, pos, true);
+  if (!tokens) {
+    error_ = tokens.error().diagnostics()[0];
+    return std::nullopt;
+  }
+  Parser inner(tree_, std::move(*tokens));
+  inner.depth_ = depth_ + 1;
+  field->items.push_back(inner.fieldExpression());
+  if (inner.error_) {
+    error_ = inner.error_;
+    return std::nullopt;
+  }
+  size_t rest = j;
+  int braces = 0;
+  while (j < e && !(text[j] == '}' && braces == 0)) {
+    if (text[j] == '{') ++braces;
+    if (text[j] == '}') --braces;
+    ++j;
+  }
+  if (j >= e) return refuse("'}' is missing");
+  field->text = text.substr(rest, j - rest);
+  parts.push_back(field);
+  return j + 1;
+}
+
 void Parser::fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vector<Expr *> &parts) {
   std::string_view text = tree_.source->text();
   Pos at = pos;
@@ -582,113 +649,71 @@ void Parser::fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vecto
       continue;
     }
     flush(i);
-    // The expression ends at '!', ':', '=' or '}' outside brackets and strings.
-    size_t j = i + 1;
-    int nest = 0;
-    for (; j < e; ++j) {
-      char c = text[j];
-      if (c == '\'' || c == '"') {
-        size_t n = text.substr(j, 3) == std::string(3, c) ? 3 : 1;
-        size_t k = j + n;
-        while (k < e && text.substr(k, n) != text.substr(j, n)) k += text[k] == '\\' ? 2 : 1;
-        j = k + n - 1;
-        continue;
-      }
-      if (c == '(' || c == '[' || c == '{') ++nest;
-      if (c == ')' || c == ']' || (c == '}' && nest > 0))
-        --nest;
-      else if (c == '}')
-        break;
-      if (nest == 0 && c == ':') break;
-      if (nest == 0 && c == '!' && !(j + 1 < e && text[j + 1] == '=')) break;
-    }
-    size_t exprEnd = std::min(j, e);
-    Expr *field = make(ExprKind::JoinedStr, place(i + 1));
-    // f"{x=}" prints the expression's own text first.
-    size_t last = exprEnd;
-    while (last > i + 1 && std::isspace(static_cast<unsigned char>(text[last - 1]))) --last;
-    if (last > i + 2 && text[last - 1] == '=' &&
-        std::string_view("=!<>").find(text[last - 2]) == std::string_view::npos) {
-      addText(parts, std::string(text.substr(i + 1, exprEnd - i - 1)), field->pos);
-      exprEnd = last - 1;
-    }
-    if (text.substr(i + 1, exprEnd - i - 1).find_first_not_of(" \t\r\n") == std::string_view::npos)
-      return fail(diag::PyBadFString, field->pos, "a field holds no expression");
-    Result<std::vector<Token>> tokens = lex(*tree_.source, i + 1, exprEnd, field->pos, true);
-    if (!tokens) {
-      error_ = tokens.error().diagnostics()[0];
-      return;
-    }
-    Parser inner(tree_, std::move(*tokens));
-    inner.depth_ = depth_ + 1;
-    field->items.push_back(inner.fieldExpression());
-    if (inner.error_) {
-      error_ = inner.error_;
-      return;
-    }
-    size_t rest = j;
-    int braces = 0;
-    while (j < e && !(text[j] == '}' && braces == 0)) {
-      if (text[j] == '{') ++braces;
-      if (text[j] == '}') --braces;
-      ++j;
-    }
-    if (j >= e) return fail(diag::PyBadFString, field->pos, "'}' is missing");
-    field->text = text.substr(rest, j - rest);
-    parts.push_back(field);
-    i = run = j + 1;
+    std::optional<size_t> behind = fstringField(i, e, place(i + 1), parts);
+    if (!behind) return;
+    i = run = *behind;
   }
   flush(e);
 }
 
+/// A character in UTF-8; in bytes, as it is.
+static void appendCharacter(std::string &out, uint32_t c, bool bytes) {
+  if (bytes || c < 0x80) {
+    out += static_cast<char>(c);
+  } else if (c < 0x800) {
+    out += static_cast<char>(0xC0 | (c >> 6));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    out += static_cast<char>(0xE0 | (c >> 12));
+    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  } else {
+    out += static_cast<char>(0xF0 | (c >> 18));
+    out += static_cast<char>(0x80 | ((c >> 12) & 0x3F));
+    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  }
+}
+
+/// Up to three octal digits from i on; i is behind them afterwards.
+static uint32_t octalEscape(std::string_view s, size_t &i) {
+  uint32_t value = 0;
+  for (size_t n = 0; n < 3 && i < s.size() && s[i] >= '0' && s[i] <= '7'; ++n, ++i)
+    value = value * 8 + static_cast<uint32_t>(s[i] - '0');
+  return value;
+}
+
+/// What an escape of one letter stands for; 0 if it is none.
+static char simpleEscape(char c) {
+  switch (c) {
+  case '\\': return '\\';
+  case '\'': return '\'';
+  case '"': return '"';
+  case 'a': return '\a';
+  case 'b': return '\b';
+  case 'f': return '\f';
+  case 'n': return '\n';
+  case 'r': return '\r';
+  case 't': return '\t';
+  case 'v': return '\v';
+  default: return 0;
+  }
+}
+
 std::string Parser::unescape(std::string_view s, bool bytes, Pos pos) {
   std::string out;
-  auto utf8 = [&](uint32_t c) {
-    if (bytes || c < 0x80) {
-      out += static_cast<char>(c);
-    } else if (c < 0x800) {
-      out += static_cast<char>(0xC0 | (c >> 6));
-      out += static_cast<char>(0x80 | (c & 0x3F));
-    } else if (c < 0x10000) {
-      out += static_cast<char>(0xE0 | (c >> 12));
-      out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
-      out += static_cast<char>(0x80 | (c & 0x3F));
-    } else {
-      out += static_cast<char>(0xF0 | (c >> 18));
-      out += static_cast<char>(0x80 | ((c >> 12) & 0x3F));
-      out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
-      out += static_cast<char>(0x80 | (c & 0x3F));
-    }
-  };
   for (size_t i = 0; i < s.size(); ++i) {
     if (s[i] != '\\' || i + 1 >= s.size()) {
       out += s[i];
       continue;
     }
-    char c = s[++i];
-    switch (c) {
-    case '\n': break;
-    case '\r':
-      if (i + 1 < s.size() && s[i + 1] == '\n') ++i;
-      break;
-    case '\\': out += '\\'; break;
-    case '\'': out += '\''; break;
-    case '"': out += '"'; break;
-    case 'a': out += '\a'; break;
-    case 'b': out += '\b'; break;
-    case 'f': out += '\f'; break;
-    case 'n': out += '\n'; break;
-    case 'r': out += '\r'; break;
-    case 't': out += '\t'; break;
-    case 'v': out += '\v'; break;
-    case 'x':
-    case 'u':
-    case 'U': {
-      if (c != 'x' && bytes) {
-        out += '\\';
-        out += c;
-        break;
-      }
+    const char c = s[++i];
+    if (char simple = simpleEscape(c)) {
+      out += simple;
+    } else if (c == '\n' || c == '\r') {
+      // A line that goes on.
+      if (c == '\r' && i + 1 < s.size() && s[i + 1] == '\n') ++i;
+    } else if (c == 'x' || ((c == 'u' || c == 'U') && !bytes)) {
       size_t n = c == 'x' ? 2 : c == 'u' ? 4 : 8;
       uint32_t value = 0;
       std::string_view hex = s.substr(i + 1, n);
@@ -697,31 +722,18 @@ std::string Parser::unescape(std::string_view s, bool bytes, Pos pos) {
         fail(diag::PyBadEscape, pos, fmt::format("\\{}", c), n);
         return out;
       }
-      utf8(value);
+      appendCharacter(out, value, bytes);
       i += n;
-      break;
-    }
-    case 'N': {
+    } else if (c == 'N') {
       size_t close = s.find('}', i);
       out += '?';
       if (close != std::string_view::npos) i = close;
-      break;
-    }
-    default:
-      if (c >= '0' && c <= '7') {
-        uint32_t value = 0;
-        size_t n = 0;
-        while (n < 3 && i < s.size() && s[i] >= '0' && s[i] <= '7') {
-          value = value * 8 + static_cast<uint32_t>(s[i] - '0');
-          ++i;
-          ++n;
-        }
-        --i;
-        utf8(value);
-      } else {
-        out += '\\';
-        out += c;
-      }
+    } else if (c >= '0' && c <= '7') {
+      appendCharacter(out, octalEscape(s, i), bytes);
+      --i;
+    } else {
+      out += '\\';
+      out += c;
     }
   }
   return out;

@@ -109,6 +109,7 @@ private:
   void clauses(std::vector<ComprehensionFor> &out);
   void fstring(const Token &t, std::vector<Expr *> &parts);
   void fstringBody(const Token &t, size_t b, size_t e, Pos pos, std::vector<Expr *> &parts);
+  std::optional<size_t> fstringField(size_t i, size_t e, Pos pos, std::vector<Expr *> &parts);
   std::string unescape(std::string_view body, bool bytes, Pos pos);
   void addText(std::vector<Expr *> &parts, std::string text, Pos pos);
 

@@ -118,13 +118,71 @@ static const char *dunder(OpKind op) {
   }
 }
 
+/// a * b where one of them is a sequence or text: repeated; Invalid if neither is.
+static Value repeated(Context &c, const Value &a, const Value &b) {
+  const Value &seq = a.isIntLike() ? b : a, &count = a.isIntLike() ? a : b;
+  if (!count.isIntLike() || !(seq.isSequence() || seq.kind == Kind::Str)) return {};
+  if (count.i > 65536) return c.fail(diag::TrUnrollTooLong, 65536);
+  std::vector<Value> items;
+  std::string text;
+  for (__int128 i = 0; i < count.i; ++i) {
+    if (seq.kind == Kind::Str)
+      text += seq.str();
+    else
+      items.insert(items.end(), seq.items().begin(), seq.items().end());
+  }
+  return seq.kind == Kind::Str ? c.str(text) : c.list(seq.kind, std::move(items));
+}
+
+/// a | b of dicts: b's values win.
+static Value mergedDicts(Context &c, const Value &a, const Value &b) {
+  std::vector<Value> items = a.items();
+  for (size_t i = 0; i + 1 < b.items().size(); i += 2) {
+    bool found = false;
+    for (size_t k = 0; k + 1 < items.size(); k += 2)
+      if (equals(items[k], b.items()[i])) {
+        items[k + 1] = b.items()[i + 1];
+        found = true;
+      }
+    if (!found) {
+      items.push_back(b.items()[i]);
+      items.push_back(b.items()[i + 1]);
+    }
+  }
+  return c.list(Kind::Dict, std::move(items));
+}
+
+/// Arithmetic of sequences, text and dicts; Invalid, without an error, where they have none.
+Value Evaluator::binaryOfContainers(OpKind op, const Value &a, const Value &b) {
+  const bool texts = a.kind == Kind::Str && b.kind == Kind::Str, sequences = a.isSequence() && b.isSequence();
+  if (op == OpKind::Add && texts) return c.str(a.str() + b.str());
+  if (op == OpKind::Add && sequences) {
+    std::vector<Value> items = a.items();
+    items.insert(items.end(), b.items().begin(), b.items().end());
+    return c.list(a.kind, std::move(items));
+  }
+  if (op == OpKind::Mul) return repeated(c, a, b);
+  if (op == OpKind::Mod && a.kind == Kind::Str)
+    return c.frame->kernel ? c.fail(diag::TrUnsupported, "'%' formatting", "use an f-string")
+                           : c.opaque("a formatted string");
+  if (op == OpKind::BitOr && a.kind == Kind::Dict && b.kind == Kind::Dict) return mergedDicts(c, a, b);
+  if (op != OpKind::Lt && op != OpKind::Le && op != OpKind::Gt && op != OpKind::Ge) return {};
+  if (texts) return numbers(c, op, Value::integer(a.str().compare(b.str())), Value::integer(0));
+  if (!sequences) return {};
+  // Lexicographic: the first difference decides, then the length.
+  size_t n = std::min(a.items().size(), b.items().size());
+  for (size_t i = 0; i < n; ++i)
+    if (!equals(a.items()[i], b.items()[i])) return binary(op, a.items()[i], b.items()[i]);
+  return binary(op, Value::integer(static_cast<__int128>(a.items().size())),
+                Value::integer(static_cast<__int128>(b.items().size())));
+}
+
 Value Evaluator::binary(OpKind op, const Value &a, const Value &b) {
   for (const Value *v : {&a, &b})
     if (v->kind == Kind::Opaque) return c.frame->kernel ? c.fail(diag::TrOpaque, v->o->text) : *v;
   if (a.kind == Kind::Instance)
     if (Value *m = a.o->cls->members.find(dunder(op))) return call(*m, {a, b});
   if ((a.isTensor() && (b.isTensor() || b.isNumber())) || (b.isTensor() && a.isNumber())) return s.binary(op, a, b);
-  bool equality = op == OpKind::Eq || op == OpKind::Ne;
   if (a.isTensor() || b.isTensor()) {
     const Value &other = a.isTensor() ? b : a;
     return c.fail(diag::TrOperator, spelling(op), typeName(a), typeName(b),
@@ -134,65 +192,9 @@ Value Evaluator::binary(OpKind op, const Value &a, const Value &b) {
     Value v = numbers(c, op, a, b);
     if (v || c.error) return v;
   }
-  if (equality) return Value::boolean(equals(a, b) == (op == OpKind::Eq));
-  if (op == OpKind::Add) {
-    if (a.kind == Kind::Str && b.kind == Kind::Str) return c.str(a.str() + b.str());
-    if (a.isSequence() && b.isSequence()) {
-      std::vector<Value> items = a.items();
-      items.insert(items.end(), b.items().begin(), b.items().end());
-      return c.list(a.kind, std::move(items));
-    }
-  }
-  if (op == OpKind::Mul) {
-    const Value &seq = a.isIntLike() ? b : a, &count = a.isIntLike() ? a : b;
-    if (count.isIntLike() && (seq.isSequence() || seq.kind == Kind::Str)) {
-      if (count.i > 65536) return c.fail(diag::TrUnrollTooLong, 65536);
-      std::vector<Value> items;
-      std::string text;
-      for (__int128 i = 0; i < count.i; ++i) {
-        if (seq.kind == Kind::Str)
-          text += seq.str();
-        else
-          items.insert(items.end(), seq.items().begin(), seq.items().end());
-      }
-      return seq.kind == Kind::Str ? c.str(text) : c.list(seq.kind, std::move(items));
-    }
-  }
-  if (op == OpKind::Mod && a.kind == Kind::Str)
-    return c.frame->kernel ? c.fail(diag::TrUnsupported, "'%' formatting", "use an f-string")
-                           : c.opaque("a formatted string");
-  if (op == OpKind::BitOr && a.kind == Kind::Dict && b.kind == Kind::Dict) {
-    std::vector<Value> items = a.items();
-    for (size_t i = 0; i + 1 < b.items().size(); i += 2) {
-      bool found = false;
-      for (size_t k = 0; k + 1 < items.size(); k += 2)
-        if (equals(items[k], b.items()[i])) {
-          items[k + 1] = b.items()[i + 1];
-          found = true;
-        }
-      if (!found) {
-        items.push_back(b.items()[i]);
-        items.push_back(b.items()[i + 1]);
-      }
-    }
-    return c.list(Kind::Dict, std::move(items));
-  }
-  if (a.kind == Kind::Str && b.kind == Kind::Str) {
-    int order = a.str().compare(b.str());
-    if (op == OpKind::Lt) return Value::boolean(order < 0);
-    if (op == OpKind::Le) return Value::boolean(order <= 0);
-    if (op == OpKind::Gt) return Value::boolean(order > 0);
-    if (op == OpKind::Ge) return Value::boolean(order >= 0);
-  }
-  if (a.isSequence() && b.isSequence() &&
-      (op == OpKind::Lt || op == OpKind::Le || op == OpKind::Gt || op == OpKind::Ge)) {
-    // Lexicographic: the first difference decides, then the length.
-    size_t n = std::min(a.items().size(), b.items().size());
-    for (size_t i = 0; i < n; ++i)
-      if (!equals(a.items()[i], b.items()[i])) return binary(op, a.items()[i], b.items()[i]);
-    return binary(op, Value::integer(static_cast<__int128>(a.items().size())),
-                  Value::integer(static_cast<__int128>(b.items().size())));
-  }
+  if (op == OpKind::Eq || op == OpKind::Ne) return Value::boolean(equals(a, b) == (op == OpKind::Eq));
+  Value v = binaryOfContainers(op, a, b);
+  if (v || c.error) return v;
   // `int | None` and the like in annotations.
   if (op == OpKind::BitOr && !c.frame->kernel) return c.opaque("a type");
   return c.fail(diag::TrOperator, spelling(op), typeName(a), typeName(b), "check the operands' types");

@@ -106,6 +106,8 @@ struct NodeRunner::Impl {
   Status runScan(std::span<const BufferView> buffers, int64_t begin, int64_t end);
   Status runSort(std::span<const BufferView> buffers, int64_t begin, int64_t end);
   Status runAttention(std::span<const BufferView> buffers);
+  Status readOperand(const AttentionSpec::Operand &from, std::span<const BufferView> buffers, SlotTable &table,
+                     std::array<std::pair<AttentionSpec::Axis, int64_t>, 2> box, std::vector<double> &out) const;
   Status runUserKernel(std::span<const BufferView> buffers);
 
   struct Table {
@@ -505,91 +507,117 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
   return {};
 }
 
+namespace {
+
+/// Attention of one (batch, head), in double precision. Row-major matrices: q [M, D], k [N, D], v [N, Dv], mask [M, N]
+/// or empty.
+struct AttentionHead {
+  const AttentionSpec &spec;
+  bool boolMask = false;
+  int64_t keys = 0, size = 0, width = 0; // N, D, Dv
+  std::vector<double> q, k, v, mask, weights;
+  double total = 0;
+  bool noKey = false; // every key is masked off
+
+  /// Weights of the keys for query row m, before the division by their total.
+  void weigh(int64_t m) {
+    double top = -kInf;
+    total = 0;
+    weights.resize(static_cast<size_t>(keys));
+    for (int64_t n = 0; n < keys; ++n) {
+      const double score = scoreOf(m, n);
+      weights[static_cast<size_t>(n)] = score;
+      top = std::isnan(score) ? score : std::max(top, score);
+    }
+    noKey = top == -kInf;
+    for (double &w : weights) w = noKey ? 0 : std::exp(w - top), total += w;
+  }
+  double result(int64_t column) const {
+    if (noKey) return spec.emptyIsNan && keys > 0 ? std::nan("") : 0;
+    double sum = 0;
+    for (int64_t n = 0; n < keys; ++n) sum += weights[static_cast<size_t>(n)] * v[static_cast<size_t>(n * width + column)];
+    return sum / total;
+  }
+
+private:
+  double scoreOf(int64_t m, int64_t n) const {
+    double dot = 0;
+    for (int64_t d = 0; d < size; ++d) dot += q[static_cast<size_t>(m * size + d)] * k[static_cast<size_t>(n * size + d)];
+    dot *= spec.scale;
+    if (!mask.empty()) {
+      double extra = mask[static_cast<size_t>(m * keys + n)];
+      dot = boolMask ? (extra != 0 ? dot : spec.masked) : dot + extra;
+    }
+    return spec.causal && n > m ? -kInf : dot;
+  }
+};
+
+} // namespace
+
+/// One operand for all (p, q) of a box over two of the five symbols, at the batch and head that the slots hold.
+Status NodeRunner::Impl::readOperand(const AttentionSpec::Operand &from, std::span<const BufferView> buffers,
+                                     SlotTable &table, std::array<std::pair<AttentionSpec::Axis, int64_t>, 2> box,
+                                     std::vector<double> &out) const {
+  Result<IndexCode> code = IndexCode::compile(substitute(from.index, sizes), table, node.name);
+  if (!code) return code.takeError();
+  const int64_t elements = box[0].second * box[1].second;
+  out.resize(static_cast<size_t>(elements));
+  const BufferView &view = buffers[from.buffer.index()];
+  DType t = accessType(program->buffer(from.buffer));
+  for (int64_t at = 0; at < elements; at += kLanes) {
+    int n = static_cast<int>(std::min<int64_t>(kLanes, elements - at));
+    fillIndices({box[0].second, box[1].second}, at, n,
+                {table.lanes[static_cast<size_t>(box[0].first)]->i, table.lanes[static_cast<size_t>(box[1].first)]->i});
+    int64_t index[kLanes];
+    code->eval(table, n, index);
+    for (int l = 0; l < n; ++l)
+      if (static_cast<uint64_t>(index[l]) >= static_cast<uint64_t>(view.elements))
+        return fail(diag::LoopsIndexOutOfRange, {}, node.name, "reads", index[l], program->buffer(from.buffer).name,
+                    view.elements);
+    Register value;
+    loadLanes(t, view.data, index, nullptr, value, n);
+    for (int l = 0; l < n; ++l) out[static_cast<size_t>(at + l)] = laneDouble(value, t, l);
+  }
+  return {};
+}
+
 Status NodeRunner::Impl::runAttention(std::span<const BufferView> buffers) {
   const auto &spec = node.get<AttentionSpec>();
-  Expr keys = substitute(spec.keyLength, sizes), head = substitute(spec.headSize, sizes);
-  for (Expr e : {keys, head})
+  Expr keys = substitute(spec.keyLength, sizes), headSize = substitute(spec.headSize, sizes);
+  for (Expr e : {keys, headSize})
     if (!e.isConst()) return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(e).front().str(), e.str());
-  int64_t length = keys.constValue(), size = head.constValue(), rows = outer[2], width = outer[3];
+  const int64_t length = keys.constValue(), size = headSize.constValue(), rows = outer[2], width = outer[3];
+  using enum AttentionSpec::Axis;
   SlotTable table;
   for (size_t axis = 0; axis < AttentionSpec::kAxes; ++axis)
     table.add(AttentionSpec::symbol(static_cast<AttentionSpec::Axis>(axis)));
-  auto reader =
-      [&](const AttentionSpec::Operand &from) -> Result<std::pair<IndexCode, const AttentionSpec::Operand *>> {
-    Result<IndexCode> code = IndexCode::compile(substitute(from.index, sizes), table, node.name);
-    if (!code) return code.takeError();
-    return std::pair{std::move(*code), &from};
-  };
-  /// One operand for all (p, q) of a box over two of the five symbols, at the b and h that the slots hold.
-  auto read = [&](const AttentionSpec::Operand &from, int p, int64_t extentP, int q, int64_t extentQ,
-                  std::vector<double> &out) -> Status {
-    auto code = reader(from);
-    if (!code) return code.takeError();
-    out.resize(static_cast<size_t>(extentP * extentQ));
-    const BufferView &view = buffers[from.buffer.index()];
-    DType t = accessType(program->buffer(from.buffer));
-    for (int64_t at = 0; at < extentP * extentQ; at += kLanes) {
-      int n = static_cast<int>(std::min<int64_t>(kLanes, extentP * extentQ - at));
-      fillIndices({extentP, extentQ}, at, n,
-                  {table.lanes[static_cast<size_t>(p)]->i, table.lanes[static_cast<size_t>(q)]->i});
-      int64_t index[kLanes];
-      code->first.eval(table, n, index);
-      for (int l = 0; l < n; ++l)
-        if (static_cast<uint64_t>(index[l]) >= static_cast<uint64_t>(view.elements))
-          return fail(diag::LoopsIndexOutOfRange, {}, node.name, "reads", index[l], program->buffer(from.buffer).name,
-                      view.elements);
-      Register value;
-      loadLanes(t, view.data, index, nullptr, value, n);
-      for (int l = 0; l < n; ++l) out[static_cast<size_t>(at + l)] = laneDouble(value, t, l);
-    }
-    return {};
-  };
+  auto slot = [&](AttentionSpec::Axis axis) { return table.lanes[static_cast<size_t>(axis)]->i; };
   StoreCode store;
   store.store.buffer = spec.out.buffer;
   store.bufferType = accessType(program->buffer(spec.out.buffer));
   store.bufferName = program->buffer(spec.out.buffer).name;
-  auto outIndex = reader(spec.out);
+  Result<IndexCode> outIndex = IndexCode::compile(substitute(spec.out.index, sizes), table, node.name);
   if (!outIndex) return outIndex.takeError();
-  store.index = std::move(outIndex->first);
-  std::vector<double> q, k, v, mask, score(static_cast<size_t>(length));
-  bool boolMask = spec.mask.buffer.valid() && program->buffer(spec.mask.buffer).dtype == DType::Bool;
+  store.index = std::move(*outIndex);
+  AttentionHead head{spec};
+  head.boolMask = spec.mask.buffer.valid() && program->buffer(spec.mask.buffer).dtype == DType::Bool;
+  head.keys = length, head.size = size, head.width = width;
   for (int64_t b = 0; b < outer[0]; ++b)
     for (int64_t h = 0; h < outer[1]; ++h) {
-      std::fill_n(table.lanes[0]->i, kLanes, b);
-      std::fill_n(table.lanes[1]->i, kLanes, h);
-      if (Status s = read(spec.q, 2, rows, 4, size, q); !s) return s;
-      if (Status s = read(spec.k, 3, length, 4, size, k); !s) return s;
-      if (Status s = read(spec.v, 3, length, 4, width, v); !s) return s;
+      std::fill_n(slot(Batch), kLanes, b);
+      std::fill_n(slot(Head), kLanes, h);
+      if (Status s = readOperand(spec.q, buffers, table, {{{Query, rows}, {Element, size}}}, head.q); !s) return s;
+      if (Status s = readOperand(spec.k, buffers, table, {{{Key, length}, {Element, size}}}, head.k); !s) return s;
+      if (Status s = readOperand(spec.v, buffers, table, {{{Key, length}, {Element, width}}}, head.v); !s) return s;
       if (spec.mask.buffer.valid())
-        if (Status s = read(spec.mask, 2, rows, 3, length, mask); !s) return s;
+        if (Status s = readOperand(spec.mask, buffers, table, {{{Query, rows}, {Key, length}}}, head.mask); !s) return s;
       for (int64_t m = 0; m < rows; ++m) {
-        double top = -kInf, total = 0;
-        for (int64_t n = 0; n < length; ++n) {
-          double dot = 0;
-          for (int64_t d = 0; d < size; ++d)
-            dot += q[static_cast<size_t>(m * size + d)] * k[static_cast<size_t>(n * size + d)];
-          dot *= spec.scale;
-          if (!mask.empty()) {
-            double extra = mask[static_cast<size_t>(m * length + n)];
-            dot = boolMask ? (extra != 0 ? dot : spec.masked) : dot + extra;
-          }
-          if (spec.causal && n > m) dot = -kInf;
-          score[static_cast<size_t>(n)] = dot;
-          top = std::isnan(dot) ? dot : std::max(top, dot);
-        }
-        double empty = spec.emptyIsNan && length > 0 ? std::nan("") : 0;
-        for (double &s : score) s = top == -kInf ? 0 : std::exp(s - top), total += s;
-        std::fill_n(table.lanes[2]->i, kLanes, m);
+        head.weigh(m);
+        std::fill_n(slot(Query), kLanes, m);
         for (int64_t at = 0; at < width; at += kLanes) {
           int lanes = static_cast<int>(std::min<int64_t>(kLanes, width - at));
           Register value;
-          for (int l = 0; l < lanes; ++l) {
-            double sum = 0;
-            for (int64_t n = 0; n < length; ++n)
-              sum += score[static_cast<size_t>(n)] * v[static_cast<size_t>(n * width + at + l)];
-            value.d[l] = top == -kInf ? empty : sum / total;
-            table.lanes[4]->i[l] = at + l;
-          }
+          for (int l = 0; l < lanes; ++l) value.d[l] = head.result(at + l), slot(Element)[l] = at + l;
           if (Status s = store.run(node.name, table, buffers, value, DType::F64, nullptr, lanes); !s) return s;
         }
       }

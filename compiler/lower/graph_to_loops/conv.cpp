@@ -71,15 +71,122 @@ static Tensor weightsByPhase(Lowering &ctx, const Tensor &w, const ConvSpec &c, 
   return weights.realize();
 }
 
+namespace {
+
+/// A convolution of real tensors that lie in memory; copied into the bodies that it makes.
+struct Convolution {
+  Lowering &ctx;
+  Tensor x, w, bias;
+  ConvSpec c;
+  Sizes outSizes;
+  DType out, t; // of the result; of x and w
+  size_t spatial = x.sizes().size() - 2;
+  Expr groups = c.groups, inPer = floorDiv(x.sizes()[1], groups), outPer = floorDiv(outSizes[1], groups); // channels of a group
+  Sizes kernel = Sizes(w.sizes().begin() + 2, w.sizes().end()), in = Sizes(x.sizes().begin() + 2, x.sizes().end());
+  bool phases = hasPhases(c, kernel);
+  DType acc = accumulateType(t), value = computeType(t);
+
+  bool isDepthwise() const { return inPer.isConst(1) && (outPer.isConst(1) || !groups.isConst(1)); }
+  /// For a depthwise convolution, whose lanes are channels: the weights of one kernel position lie side by side.
+  void putChannelsInnermost() {
+    std::vector<int> order;
+    for (size_t d = 0; d < spatial; ++d) order.push_back(static_cast<int>(d) + 2);
+    order.insert(order.end(), {1, 0});
+    w = ctx.constantInOrder(w, order);
+  }
+
+  Tensor depthwise() const;
+  Tensor byPhases() const;
+  Tensor byProduct() const;
+
+private:
+  Index inputAt(BodyBuilder &b, Expr batch, Expr channel, const std::vector<Expr> &o, const std::vector<Expr> &k, Val &ok) const;
+  Val weightAt(BodyBuilder &b, Expr group, Expr oc, Expr ic, const std::vector<Expr> &k) const;
+  Val depthwiseTerm(BodyBuilder &b, const Index &i, const Index &r) const;
+  /// Adds the bias; the product's indices begin with the group and end with the channel of the group.
+  void addBias(ContractionSpec &spec) const;
+  Tensor seenAs(const Tensor &product, const Sizes &strides) const;
+};
+
+/// Position of the input element that kernel position k meets at output position o; its condition goes to `ok`.
+Index Convolution::inputAt(BodyBuilder &b, Expr batch, Expr channel, const std::vector<Expr> &o,
+                           const std::vector<Expr> &k, Val &ok) const {
+  Index j{batch, channel};
+  for (size_t d = 0; d < spatial; ++d) {
+    Expr e;
+    if (!c.transposed) {
+      e = o[d] * c.stride[d] - c.padding[d] + k[d] * c.dilation[d];
+      if (!c.padding[d].isConst(0)) ok = ok && b.inRange(e, 0, in[d]);
+    } else {
+      Expr n = o[d] + c.padding[d] - k[d] * c.dilation[d];
+      if (!c.stride[d].isConst(1)) ok = ok && b.compare(OpKind::Eq, mod(n, c.stride[d]), 0);
+      e = floorDiv(n, c.stride[d]);
+      ok = ok && b.inRange(e, 0, in[d]);
+    }
+    j.push_back(e);
+  }
+  return j;
+}
+
+/// weight: [O, I/g, k…], or transposed [I, O/g, k…].
+Val Convolution::weightAt(BodyBuilder &b, Expr group, Expr oc, Expr ic, const std::vector<Expr> &k) const {
+  Index j = c.transposed ? Index{group * inPer + ic, oc} : Index{group * outPer + oc, ic};
+  j.insert(j.end(), k.begin(), k.end());
+  return w.at(b, j);
+}
+
+void Convolution::addBias(ContractionSpec &spec) const {
+  if (!bias.valid()) return;
+  spec.epilogue = [bias = bias, outPer = outPer](BodyBuilder &b, const Index &i, Val sum) {
+    return sum + b.cast(bias.at(b, {i[0] * outPer + i.back()}), sum.dtype);
+  };
+}
+
+/// The memory of a product, seen as the result [N, C, out…].
+Tensor Convolution::seenAs(const Tensor &product, const Sizes &strides) const {
+  Strided where;
+  where.buffer = product.asStrided()->buffer;
+  where.dtype = out;
+  where.strides = strides;
+  return Tensor::strided(ctx, out, outSizes, where);
+}
+
+/// What kernel position r adds at output position i.
+Val Convolution::depthwiseTerm(BodyBuilder &b, const Index &i, const Index &r) const {
+  Val ok = b.isTrue();
+  std::vector<Expr> o(i.begin() + 2, i.end()), k(r.begin() + 1, r.end());
+  // Of a transposed one only the taps that meet an element: see byPhases.
+  for (size_t d = 0; d < spatial && phases; ++d) {
+    k[d] = mod(o[d] + c.padding[d], c.stride[d]) + c.stride[d] * k[d];
+    ok = ok && b.inRange(k[d], 0, kernel[d]);
+  }
+  Expr group = outPer.isConst(1) ? i[1] : floorDiv(i[1], outPer),
+       oc = outPer.isConst(1) ? Expr(0) : mod(i[1], outPer);
+  Index j = inputAt(b, i[0], group * inPer + r[0], o, k, ok);
+  Val element = b.masked(ok, [&] { return x.at(b, j); }, b.constant(value, 0));
+  auto weight = [&] { return weightAt(b, group, oc, r[0], k); };
+  Val factor = phases ? b.masked(ok, weight, b.constant(value, 0)) : weight();
+  return b.cast(element, acc) * b.cast(factor, acc);
+}
+
+/// Nothing is shared between outputs: a plain reduction over the kernel.
+Tensor Convolution::depthwise() const {
+  Sizes reduced{inPer};
+  for (size_t d = 0; d < spatial; ++d) reduced.push_back(phases ? ceilDiv(kernel[d], c.stride[d]) : kernel[d]);
+  auto term = [self = *this](BodyBuilder &b, const Index &i, const Index &r) { return self.depthwiseTerm(b, i, r); };
+  Tensor s = ctx.reduce(loops::ReduceKind::Sum, acc, outSizes, reduced, term, channelsLast(spatial + 2))[0];
+  if (bias.valid()) {
+    Sizes sizes(outSizes.size(), Expr(1));
+    sizes[1] = outSizes[1];
+    s = add(s, cast(reshape(bias, sizes), acc));
+  }
+  return cast(s, out);
+}
+
 /// A transposed convolution with strides. Output o = m s + f of phase f < s meets the taps k = k0 + s t alone, with
 /// k0 = (f + padding) mod s, and input m + (f + padding) div s - t: each phase is a product with weights of its own, and
 /// all phases are one batch of products, over ceil(K / s) taps in place of K.
-static Tensor byPhases(Lowering &ctx, const Tensor &x, const Tensor &w, const Tensor &bias, const ConvSpec &c,
-                       const Sizes &outSizes, DType out, DType t) {
-  const size_t spatial = x.sizes().size() - 2;
-  const DType acc = accumulateType(t), value = computeType(t);
-  const Expr g = c.groups, inPer = floorDiv(x.sizes()[1], g), outPer = floorDiv(outSizes[1], g);
-  const Sizes kernel(w.sizes().begin() + 2, w.sizes().end()), in(x.sizes().begin() + 2, x.sizes().end());
+Tensor Convolution::byPhases() const {
   Sizes steps, taps;
   for (size_t d = 0; d < spatial; ++d) {
     steps.push_back(ceilDiv(outSizes[d + 2], c.stride[d]));
@@ -87,7 +194,7 @@ static Tensor byPhases(Lowering &ctx, const Tensor &x, const Tensor &w, const Te
   }
   const Tensor weights = weightsByPhase(ctx, w, c, taps, inPer, outPer);
   ContractionSpec spec;
-  spec.ranges = {g};
+  spec.ranges = {groups};
   spec.ranges.insert(spec.ranges.end(), c.stride.begin(), c.stride.end());
   spec.ranges.push_back(outSizes[0]);
   spec.ranges.insert(spec.ranges.end(), steps.begin(), steps.end());
@@ -95,26 +202,25 @@ static Tensor byPhases(Lowering &ctx, const Tensor &x, const Tensor &w, const Te
   spec.reduceRanges = taps;
   spec.reduceRanges.push_back(inPer);
   spec.operandType = t, spec.accType = acc, spec.outType = out;
-  spec.lhs = [=](BodyBuilder &b, const Index &i, const Index &r) {
+  spec.lhs = [self = *this](BodyBuilder &b, const Index &i, const Index &r) {
+    const ConvSpec &c = self.c;
+    const size_t spatial = self.spatial;
     Val ok = b.isTrue();
-    Index at{i[1 + spatial], i[0] * inPer + r.back()};
+    Index at{i[1 + spatial], i[0] * self.inPer + r.back()};
     for (size_t d = 0; d < spatial; ++d) {
       Expr e = i[2 + spatial + d] + floorDiv(i[1 + d] + c.padding[d], c.stride[d]) - r[d];
-      ok = ok && b.inRange(e, 0, in[d]);
+      ok = ok && b.inRange(e, 0, self.in[d]);
       at.push_back(e);
     }
-    return b.masked(ok, [&] { return x.at(b, at); }, b.constant(value, 0));
+    return b.masked(ok, [&] { return self.x.at(b, at); }, b.constant(self.value, 0));
   };
-  spec.rhs = [=](BodyBuilder &b, const Index &i, const Index &r) {
+  spec.rhs = [weights, spatial = spatial](BodyBuilder &b, const Index &i, const Index &r) {
     Index at(i.begin(), i.begin() + static_cast<int64_t>(spatial) + 1);
     at.insert(at.end(), r.begin(), r.end());
     at.push_back(i.back());
     return weights.at(b, at);
   };
-  if (bias.valid())
-    spec.epilogue = [=](BodyBuilder &b, const Index &i, Val sum) {
-      return sum + b.cast(bias.at(b, {i[0] * outPer + i.back()}), sum.dtype);
-    };
+  addBias(spec);
   // Memory: channels-last, of as many elements a dimension as all phases have; a view of it is the result.
   Sizes padded{outSizes[0], outSizes[1]};
   for (size_t d = 0; d < spatial; ++d) padded.push_back(steps[d] * c.stride[d]);
@@ -124,140 +230,71 @@ static Tensor byPhases(Lowering &ctx, const Tensor &x, const Tensor &w, const Te
   spec.strides.push_back(strides[0]);
   for (size_t d = 0; d < spatial; ++d) spec.strides.push_back(strides[d + 2] * c.stride[d]);
   spec.strides.push_back(1);
-  Strided where;
-  where.buffer = ctx.contract(spec).asStrided()->buffer;
-  where.dtype = out, where.strides = strides;
-  return Tensor::strided(ctx, out, outSizes, where);
+  return seenAs(ctx.contract(spec), strides);
 }
 
-static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, const ConvSpec &c, const Sizes &outSizes,
-                       DType out) {
-  if (x.isComplex() || w.isComplex()) {
-    DType r = toReal(out);
-    Tensor none;
-    Tensor rr = convolve(ctx, x.real(), w.real(), none, c, outSizes, r),
-           ii = convolve(ctx, x.imag(), w.imag(), none, c, outSizes, r);
-    Tensor ri = convolve(ctx, x.real(), w.imag(), none, c, outSizes, r),
-           ir = convolve(ctx, x.imag(), w.real(), none, c, outSizes, r);
-    Tensor y = Tensor::complex(sub(rr, ii), add(ri, ir), out);
-    if (!bias.valid()) return y;
-    Sizes s(outSizes.size(), Expr(1));
-    s[1] = outSizes[1];
-    return add(y, reshape(bias, s));
-  }
-  size_t spatial = x.sizes().size() - 2;
-  DType t = promote(x.dtype(), w.dtype());
-  x = cast(x, t);
-  w = cast(w, t);
-  if (!x.asStrided()) x.withOrder(channelsLast(spatial + 2)).realize();
-  if (!w.asStrided()) w.realize();
-  Expr g = c.groups, inPer = floorDiv(x.sizes()[1], g), outPer = floorDiv(outSizes[1], g);
-  Sizes kernel(w.sizes().begin() + 2, w.sizes().end()), in(x.sizes().begin() + 2, x.sizes().end());
-  const bool phases = hasPhases(c, kernel);
-  bool depthwise = inPer.isConst(1) && (outPer.isConst(1) || !g.isConst(1));
-  if (depthwise && !c.transposed) {
-    // Lanes are channels: the weights of one kernel position lie side by side.
-    std::vector<int> order;
-    for (size_t d = 0; d < spatial; ++d) order.push_back(static_cast<int>(d) + 2);
-    order.insert(order.end(), {1, 0});
-    w = ctx.constantInOrder(w, order);
-  }
-  // Position of the input element that kernel position r meets at output position i; its condition goes to `ok`.
-  auto inputAt = [=, &ctx](BodyBuilder &b, Expr batch, Expr channel, const std::vector<Expr> &o,
-                           const std::vector<Expr> &k, Val &ok) {
-    (void)ctx;
-    Index j{batch, channel};
-    for (size_t d = 0; d < spatial; ++d) {
-      Expr e;
-      if (!c.transposed) {
-        e = o[d] * c.stride[d] - c.padding[d] + k[d] * c.dilation[d];
-        if (!c.padding[d].isConst(0)) ok = ok && b.inRange(e, 0, in[d]);
-      } else {
-        Expr n = o[d] + c.padding[d] - k[d] * c.dilation[d];
-        if (!c.stride[d].isConst(1)) ok = ok && b.compare(OpKind::Eq, mod(n, c.stride[d]), 0);
-        e = floorDiv(n, c.stride[d]);
-        ok = ok && b.inRange(e, 0, in[d]);
-      }
-      j.push_back(e);
-    }
-    return j;
-  };
-  // weight: [O, I/g, k…], or transposed [I, O/g, k…].
-  auto weightAt = [=](BodyBuilder &b, Expr group, Expr oc, Expr ic, const std::vector<Expr> &k) {
-    Index j = c.transposed ? Index{group * inPer + ic, oc} : Index{group * outPer + oc, ic};
-    j.insert(j.end(), k.begin(), k.end());
-    return w.at(b, j);
-  };
-  DType acc = accumulateType(t), value = computeType(t);
-  Tensor y;
-  if (depthwise) {
-    Sizes red{inPer};
-    for (size_t d = 0; d < spatial; ++d) red.push_back(phases ? ceilDiv(kernel[d], c.stride[d]) : kernel[d]);
-    Tensor s = ctx.reduce(
-        loops::ReduceKind::Sum, acc, outSizes, red,
-        [=](BodyBuilder &b, const Index &i, const Index &r) {
-          Val ok = b.isTrue();
-          std::vector<Expr> o(i.begin() + 2, i.end()), k(r.begin() + 1, r.end());
-          // Of a transposed one only the taps that meet an element: see byPhases.
-          for (size_t d = 0; d < spatial && phases; ++d) {
-            k[d] = mod(o[d] + c.padding[d], c.stride[d]) + c.stride[d] * k[d];
-            ok = ok && b.inRange(k[d], 0, kernel[d]);
-          }
-          Expr group = outPer.isConst(1) ? i[1] : floorDiv(i[1], outPer),
-               oc = outPer.isConst(1) ? Expr(0) : mod(i[1], outPer);
-          Index j = inputAt(b, i[0], group * inPer + r[0], o, k, ok);
-          Val element = b.masked(ok, [&] { return x.at(b, j); }, b.constant(value, 0));
-          auto weight = [&] { return weightAt(b, group, oc, r[0], k); };
-          Val factor = phases ? b.masked(ok, weight, b.constant(value, 0)) : weight();
-          return b.cast(element, acc) * b.cast(factor, acc);
-        },
-        channelsLast(spatial + 2))[0];
-    if (bias.valid()) {
-      Sizes bs(outSizes.size(), Expr(1));
-      bs[1] = outSizes[1];
-      s = add(s, cast(reshape(bias, bs), acc));
-    }
-    return cast(s, out);
-  }
-  if (phases) return byPhases(ctx, x, w, bias, c, outSizes, out, t);
-  // Ranges [g, N, out…, O/g]; reduced [kernel…, I/g] with the channel innermost, as it lies in memory.
+/// Ranges [g, N, out…, O/g]; reduced [kernel…, I/g] with the channel innermost, as it lies in memory.
+Tensor Convolution::byProduct() const {
   ContractionSpec spec;
-  spec.ranges = {g, outSizes[0]};
+  spec.ranges = {groups, outSizes[0]};
   spec.ranges.insert(spec.ranges.end(), outSizes.begin() + 2, outSizes.end());
   spec.ranges.push_back(outPer);
   spec.reduceRanges = kernel;
   spec.reduceRanges.push_back(inPer);
-  spec.operandType = t;
-  spec.accType = acc;
-  spec.outType = out;
-  spec.lhs = [=](BodyBuilder &b, const Index &i, const Index &r) {
+  spec.operandType = t, spec.accType = acc, spec.outType = out;
+  spec.lhs = [self = *this](BodyBuilder &b, const Index &i, const Index &r) {
     Val ok = b.isTrue();
     std::vector<Expr> o(i.begin() + 2, i.end() - 1), k(r.begin(), r.end() - 1);
-    Index j = inputAt(b, i[1], i[0] * inPer + r.back(), o, k, ok);
-    return b.masked(ok, [&] { return x.at(b, j); }, b.constant(value, 0));
+    Index j = self.inputAt(b, i[1], i[0] * self.inPer + r.back(), o, k, ok);
+    return b.masked(ok, [&] { return self.x.at(b, j); }, b.constant(self.value, 0));
   };
-  spec.rhs = [=](BodyBuilder &b, const Index &i, const Index &r) {
+  spec.rhs = [self = *this](BodyBuilder &b, const Index &i, const Index &r) {
     std::vector<Expr> k(r.begin(), r.end() - 1);
-    return weightAt(b, i[0], i.back(), r.back(), k);
+    return self.weightAt(b, i[0], i.back(), r.back(), k);
   };
-  if (bias.valid())
-    spec.epilogue = [=](BodyBuilder &b, const Index &i, Val sum) {
-      return sum + b.cast(bias.at(b, {i[0] * outPer + i.back()}), sum.dtype);
-    };
+  addBias(spec);
   // Memory: [N, out…, g, O/g], so that channels are innermost and contiguous.
   std::vector<int> order;
   for (size_t d = 1; d + 1 < spec.ranges.size(); ++d) order.push_back(static_cast<int>(d));
   order.push_back(0);
   order.push_back(static_cast<int>(spec.ranges.size()) - 1);
   spec.strides = denseStrides(spec.ranges, order);
-  Tensor r = ctx.contract(spec);
-  // [g, N, out…, O/g] seen as [N, C, out…].
-  Strided at = *r.asStrided();
-  Strided where;
-  where.buffer = at.buffer;
-  where.dtype = out;
-  where.strides = denseStrides(outSizes, channelsLast(spatial + 2));
-  return Tensor::strided(ctx, out, outSizes, where);
+  return seenAs(ctx.contract(spec), denseStrides(outSizes, channelsLast(spatial + 2)));
+}
+
+} // namespace
+
+static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, const ConvSpec &c, const Sizes &outSizes,
+                       DType out);
+
+/// (a + bi)(c + di) by four convolutions of real tensors.
+static Tensor convolveComplex(Lowering &ctx, const Tensor &x, const Tensor &w, const Tensor &bias, const ConvSpec &c,
+                              const Sizes &outSizes, DType out) {
+  DType r = toReal(out);
+  Tensor none;
+  Tensor rr = convolve(ctx, x.real(), w.real(), none, c, outSizes, r),
+         ii = convolve(ctx, x.imag(), w.imag(), none, c, outSizes, r);
+  Tensor ri = convolve(ctx, x.real(), w.imag(), none, c, outSizes, r),
+         ir = convolve(ctx, x.imag(), w.real(), none, c, outSizes, r);
+  Tensor y = Tensor::complex(sub(rr, ii), add(ri, ir), out);
+  if (!bias.valid()) return y;
+  Sizes s(outSizes.size(), Expr(1));
+  s[1] = outSizes[1];
+  return add(y, reshape(bias, s));
+}
+
+static Tensor convolve(Lowering &ctx, Tensor x, Tensor w, const Tensor &bias, const ConvSpec &c, const Sizes &outSizes,
+                       DType out) {
+  if (x.isComplex() || w.isComplex()) return convolveComplex(ctx, x, w, bias, c, outSizes, out);
+  DType t = promote(x.dtype(), w.dtype());
+  x = cast(x, t);
+  w = cast(w, t);
+  if (!x.asStrided()) x.withOrder(channelsLast(x.sizes().size())).realize();
+  if (!w.asStrided()) w.realize();
+  Convolution conv{ctx, x, w, bias, c, outSizes, out, t};
+  const bool depthwise = conv.isDepthwise();
+  if (depthwise && !c.transposed) conv.putChannelsInnermost();
+  return depthwise ? conv.depthwise() : conv.phases ? conv.byPhases() : conv.byProduct();
 }
 
 static Tensors convOp(OpCall &o) {

@@ -208,7 +208,7 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
   if (isCall(node.target)) {
     if (!lowerCall(g, node, values))
       for (ValueId id : outs)
-        if (id.valid()) values[id.value] = full(ctx_, g.value(id).type.sizes, g.value(id).type.dtype, 0);
+        if (id.valid()) values[id.value] = standIn(g.value(id));
     return;
   }
   if (attention_.covered.count(&node)) return;
@@ -220,21 +220,34 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
     ctx_.current = nullptr;
     return;
   }
-  if (node.launch) {
-    std::string refusal;
-    Tensors results = userKernels_.lower(ctx_, g, node, values, refusal);
-    if (!refusal.empty()) report(makeDiag(diag::OpRefused, node.loc, "kernel " + node.launch->function, refusal));
-    for (size_t k = 0; k < outs.size(); ++k)
-      if (outs[k].valid())
-        values[outs[k].value] =
-            k < results.size() ? results[k] : full(ctx_, g.value(outs[k]).type.sizes, g.value(outs[k]).type.dtype, 0);
-    ctx_.current = nullptr;
+  if (node.launch)
+    lowerLaunch(g, node, values);
+  else if (const LowerFn *lower = OpTable::instance().find(node.target))
+    lowerOperator(g, node, *lower, values);
+  else // size arithmetic that the graph could not follow: checkSizes reports it
     return;
-  }
-  const LowerFn *lower = OpTable::instance().find(node.target);
-  if (!lower) return; // size arithmetic that the graph could not follow: checkSizes reports it
+  ctx_.current = nullptr;
+}
+
+/// A tensor of the right type, with which the rest of the model is checked after a refusal.
+Tensor ModelLowering::standIn(const graph::Value &v) {
+  return full(ctx_, v.kind == graph::Value::Kind::Tensor ? v.type.sizes : Sizes{}, v.type.dtype, 0);
+}
+
+/// A kernel of the user's.
+void ModelLowering::lowerLaunch(const graph::Graph &g, const graph::Node &node, Values &values) {
+  std::vector<ValueId> outs = flatOutputs(node);
+  std::string refusal;
+  Tensors results = userKernels_.lower(ctx_, g, node, values, refusal);
+  if (!refusal.empty()) report(makeDiag(diag::OpRefused, node.loc, "kernel " + node.launch->function, refusal));
+  for (size_t k = 0; k < outs.size(); ++k)
+    if (outs[k].valid()) values[outs[k].value] = k < results.size() ? results[k] : standIn(g.value(outs[k]));
+}
+
+void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node, const LowerFn &lower, Values &values) {
+  std::vector<ValueId> outs = flatOutputs(node);
   OpCall call(ctx_, g, node, values, &userKernels_.memory());
-  Tensors results = (*lower)(call);
+  Tensors results = lower(call);
   if (call.failed()) {
     report(makeDiag(diag::OpRefused, node.loc, node.target, call.reason()));
     results.clear();
@@ -244,45 +257,46 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
     if (!outs[k].valid()) continue;
     const graph::Value &v = g.value(outs[k]);
     if (v.kind == graph::Value::Kind::None) continue;
-    if (k >= results.size() || !results[k].valid()) {
-      // After a refusal a stand-in of the right type lets the rest of the model be checked.
-      if (call.failed())
-        values[outs[k].value] =
-            full(ctx_, v.kind == graph::Value::Kind::Tensor ? v.type.sizes : Sizes{}, v.type.dtype, 0);
-      continue;
-    }
-    // What was made of a number is a tensor now, and promotes as one.
-    const Tensor x = v.kind == graph::Value::Kind::Tensor ? results[k].asTensor() : results[k];
-    if (v.kind == graph::Value::Kind::Tensor) {
-      std::string fault;
-      if (x.dtype() != v.type.dtype)
-        fault = fmt::format("{} gives {} for result {} ('{}'), the model says {}", node.target, name(x.dtype()), k,
-                            v.name, name(v.type.dtype));
-      else if (x.rank() != v.type.rank())
-        fault = fmt::format("{} gives rank {} for result {} ('{}'), the model says {}", node.target, x.rank(), k,
-                            v.name, v.type.rank());
-      for (size_t d = 0; fault.empty() && d < v.type.sizes.size(); ++d) {
-        Expr a = x.sizes()[d], e = v.type.sizes[d];
-        if (a.isConst() && e.isConst() ? a != e : (ctx_.facts.provablyLess(a, e) || ctx_.facts.provablyLess(e, a)))
-          fault = fmt::format("{} gives size {} for dimension {} of result {} ('{}'), the model says {}", node.target,
-                              a.str(), d, k, v.name, e.str());
-        else if (!ctx_.equal(a, e))
-          assume(node, eq(a, e));
-      }
-      if (!fault.empty()) {
-        report(makeDiag(diag::LoweringTypeMismatch, node.loc, fault));
-        values[outs[k].value] = full(ctx_, v.type.sizes, v.type.dtype, 0);
-        continue;
-      }
-    }
-    if (Tensor blank = userKernels_.blankOf(ctx_, g, outs[k]); blank.valid()) {
-      values[outs[k].value] = blank;
-      continue;
-    }
-    values[outs[k].value] = x;
-    if (v.kind == graph::Value::Kind::Tensor) values[outs[k].value] = settle(g, outs[k], x);
+    if (k < results.size() && results[k].valid())
+      values[outs[k].value] = resultOf(g, node, k, outs[k], results[k]);
+    else if (call.failed())
+      values[outs[k].value] = standIn(v);
   }
-  ctx_.current = nullptr;
+}
+
+/// Result k of an operator as the rest of the model reads it, once it is what the model says.
+Tensor ModelLowering::resultOf(const graph::Graph &g, const graph::Node &node, size_t k, ValueId id, const Tensor &result) {
+  const graph::Value &v = g.value(id);
+  if (v.kind != graph::Value::Kind::Tensor) {
+    Tensor blank = userKernels_.blankOf(ctx_, g, id);
+    return blank.valid() ? blank : result;
+  }
+  // What was made of a number is a tensor now, and promotes as one.
+  const Tensor x = result.asTensor();
+  if (std::string fault = checkType(node, k, v, x); !fault.empty()) {
+    report(makeDiag(diag::LoweringTypeMismatch, node.loc, fault));
+    return standIn(v);
+  }
+  if (Tensor blank = userKernels_.blankOf(ctx_, g, id); blank.valid()) return blank;
+  return settle(g, id, x);
+}
+
+/// In which way result k has another type than the model says; empty: in none. Sizes that may differ are assumed equal.
+std::string ModelLowering::checkType(const graph::Node &node, size_t k, const graph::Value &v, const Tensor &x) {
+  if (x.dtype() != v.type.dtype)
+    return fmt::format("{} gives {} for result {} ('{}'), the model says {}", node.target, name(x.dtype()), k, v.name,
+                       name(v.type.dtype));
+  if (x.rank() != v.type.rank())
+    return fmt::format("{} gives rank {} for result {} ('{}'), the model says {}", node.target, x.rank(), k, v.name,
+                       v.type.rank());
+  for (size_t d = 0; d < v.type.sizes.size(); ++d) {
+    Expr a = x.sizes()[d], e = v.type.sizes[d];
+    if (a.isConst() && e.isConst() ? a != e : (ctx_.facts.provablyLess(a, e) || ctx_.facts.provablyLess(e, a)))
+      return fmt::format("{} gives size {} for dimension {} of result {} ('{}'), the model says {}", node.target,
+                         a.str(), d, k, v.name, e.str());
+    if (!ctx_.equal(a, e)) assume(node, eq(a, e));
+  }
+  return {};
 }
 
 void ModelLowering::assume(const graph::Node &node, Expr condition) {

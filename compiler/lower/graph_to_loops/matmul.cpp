@@ -127,146 +127,187 @@ Tensor linear(const Tensor &x, const Tensor &w, const Tensor &bias) {
 }
 
 // ---- einsum
-static Tensors einsumOp(OpCall &o) {
-  std::string eq = o.text("equation");
-  std::string s;
-  for (char ch : eq)
-    if (ch != ' ') s += ch;
-  Tensors xs = o.list("tensors");
-  size_t arrow = s.find("->");
-  std::string lhs = s.substr(0, arrow), outs = arrow == std::string::npos ? "" : s.substr(arrow + 2);
-  std::vector<std::string> terms(1);
-  for (char ch : lhs) {
-    if (ch == ',')
-      terms.emplace_back();
-    else
-      terms.back() += ch;
+namespace {
+
+/// An einsum of operands whose dimensions have letters. Products are taken from left to right; a letter that nothing
+/// needs any more is summed away.
+class Einsum {
+public:
+  /// False where the equation does not fit the operands.
+  bool read(const std::string &equation, Tensors operands) {
+    xs_ = std::move(operands);
+    if (!split(equation)) return false;
+    for (size_t k = 0; k < terms_.size(); ++k)
+      if (!takeDiagonals(k)) return false;
+    return true;
   }
-  if (terms.size() != xs.size()) return o.fail("the equation does not fit the operands");
-  // An ellipsis stands for as many dims as remain; they get letters of their own ('\1', '\2', … from the right).
-  size_t dots = 0;
-  for (size_t k = 0; k < terms.size(); ++k)
-    if (size_t p = terms[k].find("..."); p != std::string::npos)
-      dots = std::max(dots, xs[k].sizes().size() - (terms[k].size() - 3));
-  auto expandDots = [](std::string &term, size_t n) {
-    size_t p = term.find("...");
-    if (p == std::string::npos) return;
+
+  Tensor compute() {
+    type_ = resultType(xs_);
+    Tensor acc = cast(xs_[0], type_);
+    std::string letters = terms_[0];
+    sumAway(acc, letters, neededFrom(1));
+    for (size_t k = 1; k < terms_.size(); ++k) multiply(acc, letters, k);
+    if (terms_.size() > 1) sumAway(acc, letters, outs_);
+    std::vector<int> order;
+    for (char ch : outs_) order.push_back(static_cast<int>(letters.find(ch)));
+    return permute(acc, order);
+  }
+
+private:
+  static bool has(const std::string &letters, char ch) { return letters.find(ch) != std::string::npos; }
+
+  /// Terms and result of the equation, ellipses written out: one stands for as many dims as remain, which get letters of
+  /// their own ('\1', '\2', … from the right).
+  bool split(const std::string &equation) {
+    std::string s;
+    for (char ch : equation)
+      if (ch != ' ') s += ch;
+    const size_t arrow = s.find("->");
+    terms_.emplace_back();
+    for (char ch : s.substr(0, arrow)) {
+      if (ch == ',')
+        terms_.emplace_back();
+      else
+        terms_.back() += ch;
+    }
+    if (terms_.size() != xs_.size()) return false;
+    size_t dots = 0;
+    for (size_t k = 0; k < terms_.size(); ++k)
+      if (terms_[k].find("...") != std::string::npos && terms_[k].size() > xs_[k].sizes().size() + 3) return false;
+    for (size_t k = 0; k < terms_.size(); ++k) dots = std::max(dots, writeOutDots(terms_[k], dotsOf(k)));
+    if (arrow == std::string::npos) {
+      outs_ = impliedResult(dots);
+    } else {
+      outs_ = s.substr(arrow + 2);
+      writeOutDots(outs_, dots);
+    }
+    return true;
+  }
+
+  /// Dims that the ellipsis of a term stands for; 0 without one.
+  size_t dotsOf(size_t k) const {
+    return terms_[k].find("...") == std::string::npos ? 0 : xs_[k].sizes().size() - (terms_[k].size() - 3);
+  }
+  static size_t writeOutDots(std::string &term, size_t dims) {
+    size_t at = term.find("...");
+    if (at == std::string::npos) return 0;
     std::string letters;
-    for (size_t k = n; k > 0; --k) letters += static_cast<char>(k);
-    term.replace(p, 3, letters);
-  };
-  for (size_t k = 0; k < terms.size(); ++k)
-    expandDots(terms[k], terms[k].find("...") == std::string::npos ? 0 : xs[k].sizes().size() - (terms[k].size() - 3));
-  if (arrow == std::string::npos) {
-    std::map<char, int> count;
-    for (const std::string &t : terms)
-      for (char ch : t) ++count[ch];
-    for (size_t k = dots; k > 0; --k) outs += static_cast<char>(k);
-    for (auto [ch, n] : count)
-      if (n == 1 && ch > 32) outs += ch;
-  } else {
-    expandDots(outs, dots);
+    for (size_t k = dims; k > 0; --k) letters += static_cast<char>(k);
+    term.replace(at, 3, letters);
+    return dims;
   }
-  std::map<char, Expr> extent;
-  for (size_t k = 0; k < terms.size(); ++k) {
-    // A letter that stands twice in a term takes the diagonal.
+  /// What an equation without "->" gives: the dims of ellipses, then the letters that stand once, sorted.
+  std::string impliedResult(size_t dots) const {
+    std::map<char, int> count;
+    for (const std::string &t : terms_)
+      for (char ch : t) ++count[ch];
+    std::string out;
+    for (size_t k = dots; k > 0; --k) out += static_cast<char>(k);
+    for (auto [ch, n] : count)
+      if (n == 1 && ch > 32) out += ch;
+    return out;
+  }
+
+  /// A letter that stands twice in a term takes the diagonal. Notes the extents of the term's letters.
+  bool takeDiagonals(size_t k) {
+    const std::string term = terms_[k];
+    if (term.size() != xs_[k].sizes().size()) return false;
     std::string unique;
-    for (char ch : terms[k])
-      if (unique.find(ch) == std::string::npos) unique += ch;
-    if (terms[k].size() != xs[k].sizes().size()) return o.fail("the equation does not fit the operands");
-    std::string term = terms[k];
     Sizes sizes;
-    for (char ch : unique) sizes.push_back(xs[k].sizes()[term.find(ch)]);
+    for (char ch : term)
+      if (!has(unique, ch)) unique += ch, sizes.push_back(xs_[k].sizes()[term.find(ch)]);
     if (unique.size() != term.size()) {
-      xs[k] = remap(xs[k], sizes, [term, unique](const Index &i) {
+      xs_[k] = remap(xs_[k], sizes, [term, unique](const Index &i) {
         Index j;
         for (char ch : term) j.push_back(i[unique.find(ch)]);
         return j;
       });
-      terms[k] = unique;
+      terms_[k] = unique;
     }
     for (size_t d = 0; d < unique.size(); ++d) {
-      Expr &e = extent.try_emplace(unique[d], Expr(1)).first->second;
-      if (e.isConst(1)) e = xs[k].sizes()[d];
+      Expr &e = extent_.try_emplace(unique[d], Expr(1)).first->second;
+      if (e.isConst(1)) e = xs_[k].sizes()[d];
     }
+    return true;
   }
-  DType t = resultType(xs);
-  auto arrange = [&](const Tensor &x, const std::string &have, const std::string &want) {
+
+  /// Letters of the result and of the terms from the k-th on.
+  std::string neededFrom(size_t k) const {
+    std::string out = outs_;
+    for (; k < terms_.size(); ++k) out += terms_[k];
+    return out;
+  }
+
+  void sumAway(Tensor &x, std::string &letters, const std::string &needed) const {
+    Dims gone;
+    std::string kept;
+    for (size_t d = 0; d < letters.size(); ++d) {
+      if (has(needed, letters[d]))
+        kept += letters[d];
+      else
+        gone.push_back(static_cast<int64_t>(d));
+    }
+    if (!gone.empty()) x = sum(x, gone, false, type_);
+    letters = kept;
+  }
+
+  Sizes sizesOf(const std::string &letters) {
+    Sizes out;
+    for (char ch : letters) out.push_back(extent_[ch]);
+    return out;
+  }
+  /// x with its dims in the order of `want`; of size one where it has none.
+  Tensor arrange(const Tensor &x, const std::string &have, const std::string &want) {
     Sizes sizes;
-    for (char ch : want) sizes.push_back(have.find(ch) == std::string::npos ? Expr(1) : extent[ch]);
+    for (char ch : want) sizes.push_back(has(have, ch) ? extent_[ch] : Expr(1));
     Sizes own = x.sizes();
     return remap(x, sizes, [have, want, own](const Index &i) {
       Index j(have.size());
       for (size_t d = 0; d < have.size(); ++d) j[d] = own[d].isConst(1) ? Expr(0) : i[want.find(have[d])];
       return j;
     });
-  };
-  Tensor acc = cast(xs[0], t);
-  std::string letters = terms[0];
-  for (size_t k = 1; k <= terms.size(); ++k) {
-    // Letters that nobody needs later are summed away.
-    std::string later = outs;
-    for (size_t m = k; m < terms.size(); ++m) later += terms[m];
-    if (k == terms.size() || k == 1) {
-      Dims gone;
-      std::string kept;
-      for (size_t d = 0; d < letters.size(); ++d) {
-        if (later.find(letters[d]) == std::string::npos)
-          gone.push_back(static_cast<int64_t>(d));
-        else
-          kept += letters[d];
-      }
-      if (!gone.empty()) acc = sum(acc, gone, false, t);
-      letters = kept;
-      if (k == terms.size()) break;
-    }
-    later = outs;
-    for (size_t m = k + 1; m < terms.size(); ++m) later += terms[m];
-    Tensor y = cast(xs[k], t);
-    std::string yl = terms[k], batch, m, n, red;
-    Dims alone;
-    std::string yk;
-    for (size_t d = 0; d < yl.size(); ++d) {
-      if (later.find(yl[d]) == std::string::npos && letters.find(yl[d]) == std::string::npos)
-        alone.push_back(static_cast<int64_t>(d));
-      else
-        yk += yl[d];
-    }
-    if (!alone.empty()) y = sum(y, alone, false, t);
-    yl = yk;
-    for (char ch : letters) {
-      bool both = yl.find(ch) != std::string::npos, needed = later.find(ch) != std::string::npos;
-      (both ? (needed ? batch : red) : m) += ch;
-    }
-    for (char ch : yl)
-      if (letters.find(ch) == std::string::npos) n += ch;
-    auto sizesOf = [&](const std::string &ls) {
-      Sizes z;
-      for (char ch : ls) z.push_back(extent[ch]);
-      return z;
-    };
-    auto whole = [&](const Tensor &x, const std::string &have, const std::string &want) {
-      return broadcastTo(arrange(x, have, want), sizesOf(want));
-    };
-    Expr be = product(sizesOf(batch)), me = product(sizesOf(m)), ne2 = product(sizesOf(n)), re = product(sizesOf(red));
-    Tensor a3 = reshape(whole(acc, letters, batch + m + red), {be, me, re}),
-           b3 = reshape(whole(y, yl, batch + red + n), {be, re, ne2});
-    if (red.empty()) {
-      acc = mul(reshape(whole(acc, letters, batch + m),
-                        [&] {
-                          Sizes z = sizesOf(batch + m);
-                          for (size_t q = 0; q < n.size(); ++q) z.push_back(1);
-                          return z;
-                        }()),
-                arrange(y, yl, batch + m + n));
+  }
+  Tensor whole(const Tensor &x, const std::string &have, const std::string &want) {
+    return broadcastTo(arrange(x, have, want), sizesOf(want));
+  }
+
+  /// acc = acc times operand k, by a batched product over the letters that both have and nothing needs later.
+  void multiply(Tensor &acc, std::string &letters, size_t k) {
+    const std::string later = neededFrom(k + 1);
+    Tensor y = cast(xs_[k], type_);
+    std::string own = terms_[k], batch, m, n, reduced;
+    sumAway(y, own, later + letters);
+    for (char ch : letters) (has(own, ch) ? (has(later, ch) ? batch : reduced) : m) += ch;
+    for (char ch : own)
+      if (!has(letters, ch)) n += ch;
+    if (reduced.empty()) {
+      Sizes sizes = sizesOf(batch + m);
+      sizes.insert(sizes.end(), n.size(), Expr(1));
+      acc = mul(reshape(whole(acc, letters, batch + m), sizes), arrange(y, own, batch + m + n));
     } else {
-      acc = reshape(matmul2(a3, b3, t), sizesOf(batch + m + n));
+      Expr b = product(sizesOf(batch)), rows = product(sizesOf(m)), columns = product(sizesOf(n)),
+           depth = product(sizesOf(reduced));
+      Tensor left = reshape(whole(acc, letters, batch + m + reduced), {b, rows, depth}),
+             right = reshape(whole(y, own, batch + reduced + n), {b, depth, columns});
+      acc = reshape(matmul2(left, right, type_), sizesOf(batch + m + n));
     }
     letters = batch + m + n;
   }
-  std::vector<int> order;
-  for (char ch : outs) order.push_back(static_cast<int>(letters.find(ch)));
-  return {permute(acc, order)};
+
+  Tensors xs_;
+  std::vector<std::string> terms_;
+  std::string outs_;
+  std::map<char, Expr> extent_;
+  DType type_ = DType::F32;
+};
+
+} // namespace
+
+static Tensors einsumOp(OpCall &o) {
+  Einsum einsum;
+  if (!einsum.read(o.text("equation"), o.list("tensors"))) return o.fail("the equation does not fit the operands");
+  return {einsum.compute()};
 }
 
 static Tensors tensordotOp(OpCall &o) {

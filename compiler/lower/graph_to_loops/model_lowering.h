@@ -47,6 +47,11 @@ private:
 
   void findUnsupported(const graph::Graph &g);
   void lowerNode(const graph::Graph &g, const graph::Node &node, Values &values);
+  void lowerLaunch(const graph::Graph &g, const graph::Node &node, Values &values);
+  void lowerOperator(const graph::Graph &g, const graph::Node &node, const LowerFn &lower, Values &values);
+  Tensor resultOf(const graph::Graph &g, const graph::Node &node, size_t k, graph::ValueId id, const Tensor &result);
+  std::string checkType(const graph::Node &node, size_t k, const graph::Value &v, const Tensor &x);
+  Tensor standIn(const graph::Value &v);
   Tensor settle(const graph::Graph &g, graph::ValueId id, const Tensor &x);
   void addOutputs();
   void learnInputs();

@@ -36,118 +36,167 @@ Val rows(Emitter &e, Val x, const char *op) {
 
 } // namespace
 
-void emitAttention(KernelContext &k, const Facts &facts, const AttentionTiling &tiling) {
-  const auto &spec = k.kernel.nodes[0].get<AttentionSpec>();
-  const std::vector<Expr> &x = k.kernel.xRanges; // B, H, M, Dv
-  OpBuilder &b = k.b;
-  const int64_t bm = tiling.queries, bn = tiling.keys, headBlock = tiling.head, valueBlock = tiling.value;
-  const bool narrow = tiling.narrowScores;
-  k.code.warps = tiling.warps, k.code.stages = tiling.stages;
+namespace {
 
+// Symbols of the node.
+const Symbol kBatch = AttentionSpec::symbol(AttentionSpec::Batch), kHead = AttentionSpec::symbol(AttentionSpec::Head),
+             kQuery = AttentionSpec::symbol(AttentionSpec::Query), kKey = AttentionSpec::symbol(AttentionSpec::Key),
+             kElement = AttentionSpec::symbol(AttentionSpec::Element);
+
+/// One program: a block of queries against all keys, block by block, with the softmax's maximum and sum so far.
+class AttentionKernel {
+public:
+  AttentionKernel(KernelContext &k, const Facts &facts, const AttentionTiling &tiling)
+      : k_(k), b_(k.b), facts_(facts), tiling_(tiling), spec_(k.kernel.nodes[0].get<AttentionSpec>()),
+        x_(k.kernel.xRanges), out_(k, Frame{{tiling.queries, tiling.value}}) {}
+
+  void emit() {
+    k_.code.warps = tiling_.warps, k_.code.stages = tiling_.stages;
+    out_.facts = facts_;
+    blockings_ = {{kBatch, x_[0], 1, -1}, {kHead, x_[1], 1, -1}, {kQuery, x_[2], tiling_.queries, 0}};
+    bindPrograms(out_, blockings_);
+    rowMask_ = out_.masks;
+    along(out_, kElement, 1, x_[3], {});
+    Val queries = loadQueries();
+    Value maxInit = full(tiling_.queries, 1, -INFINITY), sumInit = full(tiling_.queries, 1, 0),
+          accInit = full(tiling_.queries, tiling_.value, 0);
+    Val end = lastKey();
+    auto loop = scf::ForOp::create(b_, k_.loc, out_.intConst(0).v, end.v, out_.intConst(tiling_.keys).v,
+                                   ValueRange{maxInit, sumInit, accInit});
+    {
+      OpBuilder::InsertionGuard guard(b_);
+      b_.setInsertionPointToStart(loop.getBody());
+      emitBlock(loop, queries);
+    }
+    store({loop.getResult(1), 1}, {loop.getResult(2), 3});
+  }
+
+private:
   // Frames: scores [BM, BN], output [BM, Dv], queries [BM, D], keys [BN, D], values [BN, Dv].
-  const Symbol batch = AttentionSpec::symbol(AttentionSpec::Batch), head = AttentionSpec::symbol(AttentionSpec::Head),
-               query = AttentionSpec::symbol(AttentionSpec::Query), key = AttentionSpec::symbol(AttentionSpec::Key),
-               element = AttentionSpec::symbol(AttentionSpec::Element);
-  Emitter out(k, Frame{{bm, valueBlock}});
-  out.facts = facts;
-  const std::vector<Blocking> blockings = {{batch, x[0], 1, -1}, {head, x[1], 1, -1}, {query, x[2], bm, 0}};
-  bindPrograms(out, blockings);
-  std::vector<Val> mMask = out.masks;
-  auto along = [&](Emitter &e, Symbol s, size_t dim, Expr extent, Val start) {
+  Emitter frame(int64_t rowsOf, int64_t columns, bool queryRows) {
+    Emitter e(k_, Frame{{rowsOf, columns}});
+    e.facts = out_.facts, e.env = out_.env;
+    if (queryRows)
+      e.masks = rowMask_;
+    else
+      e.env.erase(kQuery);
+    return e;
+  }
+
+  /// The symbol runs along a dimension of the frame, from `start` on.
+  static void along(Emitter &e, Symbol s, size_t dim, Expr extent, Val start) {
     Val lane = e.lanes(dim);
     e.env[s] = start ? e.indexBinary("arith.addi", start, lane) : lane;
     e.facts.setIndex(s, extent);
     if (!e.facts.provablyDivisible(extent, Expr(e.frame.tile[dim])))
       e.masks.push_back(e.compare("lt", e.env[s], e.index(extent)));
-  };
-  auto frame = [&](int64_t rowsOf, int64_t columns, bool queryRows) {
-    Emitter e(k, Frame{{rowsOf, columns}});
-    e.facts = out.facts, e.env = out.env;
-    if (queryRows)
-      e.masks = mMask;
-    else
-      e.env.erase(query);
-    return e;
-  };
-  along(out, element, 1, x[3], {});
-  Emitter q = frame(bm, headBlock, true);
-  along(q, element, 1, spec.headSize, {});
-  auto loadAs = [](Emitter &e, const AttentionSpec::Operand &o, DType t) {
+  }
+
+  static Val loadAs(Emitter &e, const AttentionSpec::Operand &o, DType t) {
     Val zero = e.constant(o.dtype, 0, 0);
     return e.widen(e.cast(e.load(o.buffer, o.index, {}, zero, o.dtype), o.dtype, t), 3);
-  };
-  Val queries = loadAs(q, spec.q, narrow ? spec.q.dtype : DType::F32);
-  Emitter f = frame(bm, bn, true); // for scalars and rows of the score frame
-  if (!narrow) queries = q.binary("arith.mulf", queries, q.constant(DType::F32, spec.scale, 0));
-
-  auto tensor = [&](int64_t r, int64_t c) { return RankedTensorType::get({r, c}, b.getF32Type()); };
-  auto full = [&](int64_t r, int64_t c, float v) {
-    return Value(arith::ConstantOp::create(b, k.loc, DenseElementsAttr::get(tensor(r, c), APFloat(v))));
-  };
-  Value maxInit = full(bm, 1, -INFINITY), sumInit = full(bm, 1, 0), accInit = full(bm, valueBlock, 0);
-
-  Val end = out.index(spec.keyLength);
-  if (spec.causal) { // no key beyond the block's last query row takes part
-    Val last = out.binary("arith.addi", out.index(blockOf(blockings, query) * Expr(bm)), out.intConst(bm));
-    end = out.binary("arith.minsi", end, last);
   }
-  auto loop =
-      scf::ForOp::create(b, k.loc, out.intConst(0).v, end.v, out.intConst(bn).v, ValueRange{maxInit, sumInit, accInit});
-  Val acc, sum;
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
+
+  Value full(int64_t r, int64_t c, float v) {
+    auto type = RankedTensorType::get({r, c}, b_.getF32Type());
+    return arith::ConstantOp::create(b_, k_.loc, DenseElementsAttr::get(type, APFloat(v)));
+  }
+
+  Val loadQueries() {
+    Emitter q = frame(tiling_.queries, tiling_.head, true);
+    along(q, kElement, 1, spec_.headSize, {});
+    if (tiling_.narrowScores) return loadAs(q, spec_.q, spec_.q.dtype);
+    Val wide = loadAs(q, spec_.q, DType::F32);
+    return q.binary("arith.mulf", wide, q.constant(DType::F32, spec_.scale, 0));
+  }
+
+  /// No key beyond the block's last query row takes part where that is so asked for.
+  Val lastKey() {
+    Val end = out_.index(spec_.keyLength);
+    if (!spec_.causal) return end;
+    Val last = out_.binary("arith.addi", out_.index(blockOf(blockings_, kQuery) * Expr(tiling_.queries)),
+                           out_.intConst(tiling_.queries));
+    return out_.binary("arith.minsi", end, last);
+  }
+
+  /// The scores of a block of keys, -inf where a key takes no part.
+  Val scoresOf(Emitter &s, Emitter &keys, Val queries) {
+    Val loadedKeys = loadAs(keys, spec_.k, tiling_.narrowScores ? spec_.k.dtype : DType::F32);
+    Val score{tb::dot(b_, k_.loc, queries.v, tb::trans(b_, k_.loc, loadedKeys.v), full(tiling_.queries, tiling_.keys, 0),
+                      k_.target.f32Products),
+              3};
+    if (tiling_.narrowScores) score = s.binary("arith.mulf", score, s.constant(DType::F32, spec_.scale, 0));
+    Val valid;
+    for (size_t i = rowMask_.size(); i < s.masks.size(); ++i) valid = s.andMask(valid, s.masks[i]);
+    if (spec_.causal) valid = s.andMask(valid, s.compare("le", s.env[kKey], s.env[kQuery]));
+    if (spec_.mask.buffer.valid()) {
+      Val m = s.load(spec_.mask.buffer, spec_.mask.index, {}, {}, spec_.mask.dtype);
+      if (spec_.mask.dtype == DType::Bool && std::isinf(spec_.masked))
+        valid = s.andMask(valid, m);
+      else if (spec_.mask.dtype == DType::Bool)
+        score = s.select(s.widen(m, 3), score, s.constant(DType::F32, spec_.masked, 0));
+      else
+        score = s.binary("arith.addf", score, s.cast(m, spec_.mask.dtype, DType::F32));
+    }
+    minusInf_ = s.constant(DType::F32, -INFINITY, 0);
+    return valid ? s.select(s.widen(valid, 3), score, minusInf_) : score;
+  }
+
+  void emitBlock(scf::ForOp loop, Val queries) {
     Val start{loop.getInductionVar()};
     Val rowMax{loop.getRegionIterArg(0), 1}, rowSum{loop.getRegionIterArg(1), 1}, running{loop.getRegionIterArg(2), 3};
-    Emitter keys = frame(bn, headBlock, false), values = frame(bn, valueBlock, false), s = f;
-    along(keys, key, 0, spec.keyLength, start);
-    along(keys, element, 1, spec.headSize, {});
-    along(values, key, 0, spec.keyLength, start);
-    along(values, element, 1, x[3], {});
-    along(s, key, 1, spec.keyLength, start);
-    Val loadedKeys = loadAs(keys, spec.k, narrow ? spec.k.dtype : DType::F32);
-    Val score{tb::dot(b, k.loc, queries.v, tb::trans(b, k.loc, loadedKeys.v), full(bm, bn, 0), k.target.f32Products),
-              3};
-    if (narrow) score = s.binary("arith.mulf", score, s.constant(DType::F32, spec.scale, 0));
-    Val valid;
-    for (size_t i = mMask.size(); i < s.masks.size(); ++i) valid = s.andMask(valid, s.masks[i]);
-    if (spec.causal) valid = s.andMask(valid, s.compare("le", s.env[key], s.env[query]));
-    if (spec.mask.buffer.valid()) {
-      Val m = s.load(spec.mask.buffer, spec.mask.index, {}, {}, spec.mask.dtype);
-      if (spec.mask.dtype == DType::Bool && std::isinf(spec.masked))
-        valid = s.andMask(valid, m);
-      else if (spec.mask.dtype == DType::Bool)
-        score = s.select(s.widen(m, 3), score, s.constant(DType::F32, spec.masked, 0));
-      else
-        score = s.binary("arith.addf", score, s.cast(m, spec.mask.dtype, DType::F32));
-    }
-    Val minusInf = s.constant(DType::F32, -INFINITY, 0);
-    if (valid) score = s.select(s.widen(valid, 3), score, minusInf);
+    Emitter keys = frame(tiling_.keys, tiling_.head, false), values = frame(tiling_.keys, tiling_.value, false),
+            s = frame(tiling_.queries, tiling_.keys, true);
+    along(keys, kKey, 0, spec_.keyLength, start);
+    along(keys, kElement, 1, spec_.headSize, {});
+    along(values, kKey, 0, spec_.keyLength, start);
+    along(values, kElement, 1, x_[3], {});
+    along(s, kKey, 1, spec_.keyLength, start);
+    Val score = scoresOf(s, keys, queries);
     Val newMax = s.binary("arith.maximumf", rowMax, rows(s, score, "arith.maximumf"));
     // A row without any key so far has maximum -inf, and -inf - -inf is NaN: subtract 0 there.
-    Val shift = s.select(s.compare("eq", newMax, minusInf), s.constant(DType::F32, 0, 0), newMax);
+    Val shift = s.select(s.compare("eq", newMax, minusInf_), s.constant(DType::F32, 0, 0), newMax);
     Val p = unary(s, "math.exp", s.binary("arith.subf", score, shift));
     Val alpha = unary(s, "math.exp", s.binary("arith.subf", rowMax, shift));
     Val newSum = s.binary("arith.addf", s.binary("arith.mulf", rowSum, alpha), rows(s, p, "arith.addf"));
-    Emitter o = out;
+    Emitter o = out_;
     Val scaled = o.binary("arith.mulf", running, alpha);
-    DType valueType = tiling.narrowValues ? spec.v.dtype : DType::F32;
-    Value next = tb::dot(b, k.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec.v, valueType).v, scaled.v,
-                         k.target.f32Products);
-    scf::YieldOp::create(b, k.loc, ValueRange{newMax.v, newSum.v, next});
+    DType valueType = tiling_.narrowValues ? spec_.v.dtype : DType::F32;
+    Value next = tb::dot(b_, k_.loc, s.cast(p, DType::F32, valueType).v, loadAs(values, spec_.v, valueType).v, scaled.v,
+                         k_.target.f32Products);
+    scf::YieldOp::create(b_, k_.loc, ValueRange{newMax.v, newSum.v, next});
   }
-  sum = {loop.getResult(1), 1}, acc = {loop.getResult(2), 3};
-  Val result = out.binary("arith.divf", acc, sum);
-  // A row that no key takes part in is 0 / 0. PyTorch's safe softmax, which its attention has, makes that 0.
-  if (!spec.emptyIsNan)
-    result = out.select(out.compare("eq", sum, out.constant(DType::F32, 0, 0)), out.constant(DType::F32, 0, 0), result);
-  else if (!facts.provablyLess(Expr(0), spec.keyLength))
-    // Where there is no key at all, the product that follows the softmax is a sum of nothing.
-    result = out.select(out.compare("eq", out.index(spec.keyLength), out.intConst(0)), out.constant(DType::F32, 0, 0),
-                        result);
-  loops::Store store;
-  store.buffer = spec.out.buffer, store.index = spec.out.index;
-  out.store(store, out.cast(result, DType::F32, spec.out.dtype), {});
+
+  void store(Val sum, Val acc) {
+    Val result = out_.binary("arith.divf", acc, sum);
+    auto zero = [&] { return out_.constant(DType::F32, 0, 0); };
+    // A row that no key takes part in is 0 / 0. PyTorch's safe softmax, which its attention has, makes that 0.
+    if (!spec_.emptyIsNan)
+      result = out_.select(out_.compare("eq", sum, zero()), zero(), result);
+    else if (!facts_.provablyLess(Expr(0), spec_.keyLength))
+      // Where there is no key at all, the product that follows the softmax is a sum of nothing.
+      result = out_.select(out_.compare("eq", out_.index(spec_.keyLength), out_.intConst(0)), zero(), result);
+    loops::Store store;
+    store.buffer = spec_.out.buffer, store.index = spec_.out.index;
+    out_.store(store, out_.cast(result, DType::F32, spec_.out.dtype), {});
+  }
+
+  KernelContext &k_;
+  OpBuilder &b_;
+  const Facts &facts_;
+  const AttentionTiling &tiling_;
+  const AttentionSpec &spec_;
+  const std::vector<Expr> &x_; // B, H, M, Dv
+  Emitter out_;
+  std::vector<Blocking> blockings_;
+  std::vector<Val> rowMask_;
+  Val minusInf_;
+};
+
+} // namespace
+
+void emitAttention(KernelContext &k, const Facts &facts, const AttentionTiling &tiling) {
+  AttentionKernel(k, facts, tiling).emit();
 }
 
 } // namespace neso

@@ -277,49 +277,83 @@ bool injective(Expr index, const std::vector<Dim> &dims, const Facts &facts) {
   return true;
 }
 
-std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program &program,
-                                   const std::vector<bool> &temporary, NewDims &dims) {
-  std::vector<Level> levels;
-  if (a.r.empty() == b.r.empty())
-    levels = {Level::SameSpace};
-  else if (b.r.empty())
-    levels = {Level::SameSpace, Level::BIsInner};
-  else
-    levels = {Level::SameSpace, Level::AIsInner};
-  // A reduction over nothing has one result for each x: it is no inner work of a kernel that reduces, whatever else its
-  // group has been joined with.
-  auto reducesNothing = [](const Group &g) {
-    return g.r.empty() && std::any_of(g.nodes.begin(), g.nodes.end(),
-                                      [](const GroupNode &n) { return n.node.kind() == Node::Kind::Reduction; });
-  };
+namespace {
+
+/// A contraction keeps its space.
+bool fixed(const Group &g) { return g.kind == Node::Kind::Contraction; }
+
+/// The programs of a product run in any order; updates of memory may need one (plan_to_tile runs them in turn).
+bool updates(const Group &g) {
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [](const GroupNode &n) {
+    const std::span<const Store> stores = n.node.stores();
+    return std::any_of(stores.begin(), stores.end(), [](const Store &s) { return s.mode != StoreMode::Set; });
+  });
+}
+
+/// A reduction over nothing has one result for each x: it is no inner work of a kernel that reduces, whatever else its
+/// group has been joined with.
+bool reducesNothing(const Group &g) {
+  return g.r.empty() && std::any_of(g.nodes.begin(), g.nodes.end(),
+                                    [](const GroupNode &n) { return n.node.kind() == Node::Kind::Reduction; });
+}
+
+/// How one space may lie in the other; nothing that the groups' kinds rule out.
+std::variant<std::vector<Level>, Refusal> levelsOf(const Group &a, const Group &b) {
   if (a.r.empty() != b.r.empty() && (reducesNothing(a) || reducesNothing(b)))
     return Refusal{"one of them reduces over nothing"};
-  auto fixed = [](const Group &g) { return g.kind == Node::Kind::Contraction; };
-  // The programs of a product run in any order; updates of memory may need one (plan_to_tile runs them in turn).
-  auto updates = [](const Group &g) {
-    return std::any_of(g.nodes.begin(), g.nodes.end(), [](const GroupNode &n) {
-      const std::span<const Store> stores = n.node.stores();
-      return std::any_of(stores.begin(), stores.end(), [](const Store &s) { return s.mode != StoreMode::Set; });
-    });
-  };
   if ((fixed(a) && updates(b)) || (fixed(b) && updates(a))) return Refusal{"one of them updates memory"};
-  if (fixed(a) || fixed(b)) levels = {Level::SameSpace};
+  if (fixed(a) || fixed(b) || a.r.empty() == b.r.empty()) return std::vector<Level>{Level::SameSpace};
+  return std::vector<Level>{Level::SameSpace, b.r.empty() ? Level::BIsInner : Level::AIsInner};
+}
 
-  // The level whose number of points fits is the only one that can align; accesses that both make propose the order of
-  // dimensions.
-  std::vector<std::pair<Expr, Expr>> proposals;
+/// Accesses that both make propose the order of dimensions; those that write first.
+std::vector<std::pair<Expr, Expr>> proposedOrders(const Group &a, const Group &b) {
+  constexpr size_t kMostProposals = 6;
+  std::vector<std::pair<Expr, Expr>> out;
   std::vector<Placed> as = placedAccesses(a), bs = placedAccesses(b);
   for (const Placed &p : as)
     for (const Placed &q : bs)
-      if (p.access.buffer == q.access.buffer && !p.access.whole() && !q.access.whole() && proposals.size() < 6) {
+      if (p.access.buffer == q.access.buffer && !p.access.whole() && !q.access.whole() && out.size() < kMostProposals) {
         std::pair<Expr, Expr> indices{p.access.index, q.access.index};
         bool write = p.access.writes() || q.access.writes();
-        if (std::find(proposals.begin(), proposals.end(), indices) == proposals.end())
-          proposals.insert(write ? proposals.begin() : proposals.end(), indices);
+        if (std::find(out.begin(), out.end(), indices) == out.end())
+          out.insert(write ? out.begin() : out.end(), indices);
       }
+  return out;
+}
+
+/// The two groups as one over `spaceOf`'s dimensions; takes their nodes.
+Group merged(const Group &a, const Group &b, Aligned &aligned, const Group &spaceOf) {
+  Group out;
+  out.x = spaceOf.x;
+  out.r = spaceOf.r;
+  out.kind = fixed(a)            ? a.kind
+             : fixed(b)          ? b.kind
+             : spaceOf.r.empty() ? Node::Kind::Pointwise
+                                 : Node::Kind::Reduction;
+  out.fixedOrder = a.fixedOrder || b.fixedOrder;
+  out.decisions = a.decisions;
+  out.decisions.insert(out.decisions.end(), b.decisions.begin(), b.decisions.end());
+  out.nodes = std::move(aligned.a.nodes);
+  for (GroupNode &n : aligned.b.nodes) out.nodes.push_back(std::move(n));
+  std::stable_sort(out.nodes.begin(), out.nodes.end(), [](const GroupNode &p, const GroupNode &q) {
+    bool pc = p.node.kind() == Node::Kind::Contraction, qc = q.node.kind() == Node::Kind::Contraction;
+    return pc != qc ? pc : p.order < q.order; // a contraction leads its epilogue
+  });
+  return out;
+}
+
+} // namespace
+
+std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program &program,
+                                   const std::vector<bool> &temporary, NewDims &dims) {
+  std::variant<std::vector<Level>, Refusal> levels = levelsOf(a, b);
+  if (Refusal *refusal = std::get_if<Refusal>(&levels)) return std::move(*refusal);
+  const std::vector<std::pair<Expr, Expr>> proposals = proposedOrders(a, b);
   std::string reason = "their loops have different sizes";
   std::optional<Fusion> best;
-  for (Level level : levels) {
+  // The level whose number of points fits is the only one that can align.
+  for (Level level : std::get<std::vector<Level>>(levels)) {
     const std::vector<Dim> la = level == Level::BIsInner ? joined(a.x, a.r) : a.x,
                            lb = level == Level::AIsInner ? joined(b.x, b.r) : b.x;
     if (pointsOf(la, program.facts) != pointsOf(lb, program.facts)) continue;
@@ -339,21 +373,7 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
       Fusion f;
       f.bytesSaved = savings(*aligned, program, temporary, f.shared);
       if (best && best->bytesSaved >= f.bytesSaved) continue;
-      f.group.x = spaceOf.x;
-      f.group.r = spaceOf.r;
-      f.group.kind = fixed(a)            ? a.kind
-                     : fixed(b)          ? b.kind
-                     : spaceOf.r.empty() ? Node::Kind::Pointwise
-                                         : Node::Kind::Reduction;
-      f.group.fixedOrder = a.fixedOrder || b.fixedOrder;
-      f.group.decisions = a.decisions;
-      f.group.decisions.insert(f.group.decisions.end(), b.decisions.begin(), b.decisions.end());
-      f.group.nodes = std::move(aligned->a.nodes);
-      for (GroupNode &n : aligned->b.nodes) f.group.nodes.push_back(std::move(n));
-      std::stable_sort(f.group.nodes.begin(), f.group.nodes.end(), [](const GroupNode &p, const GroupNode &q) {
-        bool pc = p.node.kind() == Node::Kind::Contraction, qc = q.node.kind() == Node::Kind::Contraction;
-        return pc != qc ? pc : p.order < q.order; // a contraction leads its epilogue
-      });
+      f.group = merged(a, b, *aligned, spaceOf);
       best = std::move(f);
     }
     if (best) break;

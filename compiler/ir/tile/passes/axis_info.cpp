@@ -186,9 +186,8 @@ void applyHint(Attribute hint, SmallVector<int64_t> &facts) {
       if (i < facts.size()) facts[i] = std::max(facts[i], v.getSExtValue());
 }
 
-AxisInfo transfer(Operation *op, ArrayRef<const AxisInfo *> in, Value result) {
-  SmallVector<int64_t> shape = shapeOf(result.getType());
-  AxisInfo r = unknown(result.getType());
+/// A value that the program holds from the start: a constant or a range.
+std::optional<AxisInfo> ofLeaf(Operation *op, ArrayRef<int64_t> shape, AxisInfo r) {
   if (arith::ConstantOp constant = dyn_cast<arith::ConstantOp>(op)) {
     std::optional<int64_t> v;
     if (IntegerAttr i = dyn_cast<IntegerAttr>(constant.getValue())) v = i.getInt();
@@ -208,6 +207,11 @@ AxisInfo transfer(Operation *op, ArrayRef<const AxisInfo *> in, Value result) {
     r.divisibility = {n == shape[0] ? powerOfTwo(start) : gcd(powerOfTwo(start), n)};
     return r;
   }
+  return std::nullopt;
+}
+
+/// The same elements in another shape.
+std::optional<AxisInfo> ofShapeOp(Operation *op, ArrayRef<const AxisInfo *> in, ArrayRef<int64_t> shape, AxisInfo r) {
   if (isa<tt::SplatOp>(op)) {
     r.divisibility.assign(shape.size(), in[0]->divisibility[0]);
     r.constancy.assign(shape.begin(), shape.end());
@@ -240,24 +244,31 @@ AxisInfo transfer(Operation *op, ArrayRef<const AxisInfo *> in, Value result) {
     r.constant = in[0]->constant;
     return r;
   }
+  return std::nullopt;
+}
+
+/// The divisor or factor that a shift by a known number of bits stands for.
+std::optional<AxisInfo> shiftedBy(const AxisInfo &bits, size_t rank) {
+  if (!bits.constant || *bits.constant < 0 || *bits.constant >= 30) return std::nullopt;
+  AxisInfo by = bits;
+  by.constant = int64_t(1) << *bits.constant;
+  by.divisibility.assign(rank, *by.constant);
+  return by;
+}
+
+std::optional<AxisInfo> ofArithmetic(Operation *op, ArrayRef<const AxisInfo *> in, ArrayRef<int64_t> shape) {
   if (isa<arith::AddIOp>(op)) return sum(*in[0], *in[1], 1, false);
   if (isa<arith::SubIOp>(op)) return sum(*in[0], *in[1], 1, true);
   if (tt::AddPtrOp add = dyn_cast<tt::AddPtrOp>(op)) return sum(*in[0], *in[1], bytesOf(add.getType()), false);
   if (isa<arith::MulIOp>(op)) return times(*in[0], *in[1]);
-  if (isa<arith::ShLIOp>(op) && in[1]->constant && *in[1]->constant >= 0 && *in[1]->constant < 30) {
-    AxisInfo by = *in[1];
-    by.constant = int64_t(1) << *by.constant;
-    by.divisibility.assign(shape.size(), *by.constant);
-    return times(*in[0], by);
-  }
-  if (isa<arith::ShRUIOp, arith::ShRSIOp>(op) && in[1]->constant && *in[1]->constant >= 0 && *in[1]->constant < 30) {
-    AxisInfo by = *in[1];
-    by.constant = int64_t(1) << *by.constant;
-    by.divisibility.assign(shape.size(), *by.constant);
-    AxisInfo q = quotient(*in[0], by, shape, true); // a shift rounds down, also below zero
-    if (in[0]->constant) q.constant = std::nullopt;
-    return q;
-  }
+  if (isa<arith::ShLIOp>(op))
+    if (std::optional<AxisInfo> by = shiftedBy(*in[1], shape.size())) return times(*in[0], *by);
+  if (isa<arith::ShRUIOp, arith::ShRSIOp>(op))
+    if (std::optional<AxisInfo> by = shiftedBy(*in[1], shape.size())) {
+      AxisInfo q = quotient(*in[0], *by, shape, true); // a shift rounds down, also below zero
+      if (in[0]->constant) q.constant = std::nullopt;
+      return q;
+    }
   if (isa<arith::DivSIOp, arith::DivUIOp>(op))
     return quotient(*in[0], *in[1], shape, isa<arith::DivUIOp>(op) || notNegative(op->getOperand(0)));
   if (isa<arith::RemSIOp, arith::RemUIOp>(op))
@@ -267,48 +278,69 @@ AxisInfo transfer(Operation *op, ArrayRef<const AxisInfo *> in, Value result) {
     bool scalar = !isa<RankedTensorType>(select.getCondition().getType());
     return either(*in[1], *in[2], scalar ? nullptr : in[0]);
   }
+  return std::nullopt;
+}
+
+/// The same numbers in another type.
+std::optional<AxisInfo> ofCast(Operation *op, const AxisInfo &in, Value result, ArrayRef<int64_t> shape) {
+  AxisInfo r = in;
   if (isa<arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp, arith::IndexCastOp, arith::IndexCastUIOp, tt::IntToPtrOp,
           tt::PtrToIntOp>(op)) {
-    r = *in[0];
     bool sized = isa<tt::IntToPtrOp>(op) ? bytesOf(result.getType()) != 1
                                          : isa<tt::PtrToIntOp>(op) && bytesOf(op->getOperand(0).getType()) != 1;
     if (sized) {
-      for (size_t d = 0; d < shape.size(); ++d) r.divisibility[d] = divisibilityAt(*in[0], d, 1), r.contiguity[d] = 1;
+      for (size_t d = 0; d < shape.size(); ++d) r.divisibility[d] = divisibilityAt(in, d, 1), r.contiguity[d] = 1;
     }
     return r;
   }
   if (tt::BitcastOp cast = dyn_cast<tt::BitcastOp>(op)) {
-    r = *in[0];
     bool pointers = isa<tt::PointerType>(getElementTypeOrSelf(result.getType()));
     if (pointers && bytesOf(result.getType()) == bytesOf(cast.getSrc().getType())) return r;
     for (size_t d = 0; d < shape.size(); ++d) {
-      r.divisibility[d] = pointers ? divisibilityAt(*in[0], d, 1) : 1;
+      r.divisibility[d] = pointers ? divisibilityAt(in, d, 1) : 1;
       r.contiguity[d] = 1;
     }
     r.constant = std::nullopt;
     return r;
   }
-  if (tt::LoadOp load = dyn_cast<tt::LoadOp>(op)) {
-    bool block = cast<tt::PointerType>(getElementTypeOrSelf(load.getPtr().getType())).isBlock();
-    if (block || load.getOther() || load.getIsVolatile()) return r;
-    for (size_t d = 0; d < shape.size(); ++d)
-      r.constancy[d] = load.getMask() ? gcd(in[0]->constancy[d], in[1]->constancy[d]) : in[0]->constancy[d];
-    return r;
-  }
-  // Any other op on elements gives equal results where all its operands are equal.
-  if (op->hasTrait<OpTrait::Elementwise>() && isMemoryEffectFree(op) && !in.empty() &&
-      !isa<tt::ElementwiseInlineAsmOp, tt::MapElementwiseOp>(op)) {
-    for (size_t d = 0; d < shape.size(); ++d) {
-      int64_t same = kMost;
-      for (auto [x, operand] : llvm::zip(in, op->getOperands()))
-        if (isa<RankedTensorType>(operand.getType())) same = gcd(same, x->constancy[d]);
-      r.constancy[d] = isa<RankedTensorType>(result.getType()) ? gcd(same, powerOfTwo(shape[d])) : 1;
-    }
-    if (isa<arith::MinSIOp, arith::MaxSIOp, arith::MinUIOp, arith::MaxUIOp>(op))
-      for (size_t d = 0; d < shape.size(); ++d)
-        r.divisibility[d] = gcd(divisibilityAt(*in[0], d, 1), divisibilityAt(*in[1], d, 1));
-  }
+  return std::nullopt;
+}
+
+AxisInfo ofLoad(tt::LoadOp load, ArrayRef<const AxisInfo *> in, AxisInfo r) {
+  bool block = cast<tt::PointerType>(getElementTypeOrSelf(load.getPtr().getType())).isBlock();
+  if (block || load.getOther() || load.getIsVolatile()) return r;
+  for (size_t d = 0; d < r.constancy.size(); ++d)
+    r.constancy[d] = load.getMask() ? gcd(in[0]->constancy[d], in[1]->constancy[d]) : in[0]->constancy[d];
   return r;
+}
+
+/// Any other op on elements gives equal results where all its operands are equal.
+AxisInfo ofElements(Operation *op, ArrayRef<const AxisInfo *> in, Value result, ArrayRef<int64_t> shape, AxisInfo r) {
+  if (!op->hasTrait<OpTrait::Elementwise>() || !isMemoryEffectFree(op) || in.empty() ||
+      isa<tt::ElementwiseInlineAsmOp, tt::MapElementwiseOp>(op))
+    return r;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    int64_t same = kMost;
+    for (auto [x, operand] : llvm::zip(in, op->getOperands()))
+      if (isa<RankedTensorType>(operand.getType())) same = gcd(same, x->constancy[d]);
+    r.constancy[d] = isa<RankedTensorType>(result.getType()) ? gcd(same, powerOfTwo(shape[d])) : 1;
+  }
+  if (isa<arith::MinSIOp, arith::MaxSIOp, arith::MinUIOp, arith::MaxUIOp>(op))
+    for (size_t d = 0; d < shape.size(); ++d)
+      r.divisibility[d] = gcd(divisibilityAt(*in[0], d, 1), divisibilityAt(*in[1], d, 1));
+  return r;
+}
+
+AxisInfo transfer(Operation *op, ArrayRef<const AxisInfo *> in, Value result) {
+  const SmallVector<int64_t> shape = shapeOf(result.getType());
+  const AxisInfo nothing = unknown(result.getType());
+  if (std::optional<AxisInfo> r = ofLeaf(op, shape, nothing)) return *r;
+  if (std::optional<AxisInfo> r = ofShapeOp(op, in, shape, nothing)) return *r;
+  if (std::optional<AxisInfo> r = ofArithmetic(op, in, shape)) return *r;
+  if (!in.empty())
+    if (std::optional<AxisInfo> r = ofCast(op, *in[0], result, shape)) return *r;
+  if (tt::LoadOp load = dyn_cast<tt::LoadOp>(op)) return ofLoad(load, in, nothing);
+  return ofElements(op, in, result, shape, nothing);
 }
 
 using FactsLattice = dataflow::Lattice<Facts>;
