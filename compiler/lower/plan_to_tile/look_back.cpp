@@ -3,7 +3,6 @@
 #include "ir/tile/build.h"
 #include "ir/tile/tile.h"
 #include "lower/plan_to_tile/blocks.h"
-#include "lower/tiling/cost.h"
 #include "lower/plan_to_tile/reduce.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -14,11 +13,6 @@ using namespace mlir;
 using loops::LookBack;
 
 namespace {
-
-/// Elements of a tile in each thread. Measured on an H200 with groups of 128 to 1024 tiles of 4 to 64 KiB: many for few
-/// threads, since the programs that a processor holds at once hide the waits, and registers for the exchange among
-/// warps bound their number.
-constexpr int64_t kPerThread = 32;
 
 /// The tile of a row that a program has, its group and its place in that; the slot that a thread waits for.
 const Symbol kTile = Symbol::local("tile"), kGroup = Symbol::local("group"), kPlace = Symbol::local("place"),
@@ -50,7 +44,6 @@ public:
     Val out = scan_.combine(tile_, {before}, {scanned})[0];
     for (const loops::Store &s : node_.stores)
       tile_.store(s, tile_.cast(out, scan_.dtype(), k_.plan.program.buffer(s.buffer).dtype), {});
-    k_.code.warps = warpsFor(look_.tile, kPerThread);
   }
 
 private:
@@ -183,6 +176,9 @@ private:
 
 } // namespace
 
-void emitLookBackScan(KernelContext &k, const Facts &facts) { LookBackScan(k, facts).run(); }
+void emitLookBackScan(KernelContext &k, const Facts &facts, const LookBackTiling &tiling) {
+  k.code.warps = tiling.warps;
+  LookBackScan(k, facts).run();
+}
 
 } // namespace neso

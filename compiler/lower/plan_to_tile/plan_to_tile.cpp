@@ -143,13 +143,13 @@ private:
   void emitKernel(KernelContext &k, const KernelTiling &tiling) {
     const Facts &facts = plan_.program.facts;
     if (k.kernel.kind == Node::Kind::Sort)
-      emitSort(k, facts);
+      emitSort(k, facts, *tiling.sort);
     else if (k.kernel.kind == Node::Kind::Segments)
       emitSegments(k, facts, *tiling.segments);
     else if (k.kernel.kind == Node::Kind::Attention)
       emitAttention(k, facts, *tiling.attention);
     else if (const auto *scan = k.kernel.nodes[0].as<loops::ScanSpec>(); scan && scan->lookBack)
-      emitLookBackScan(k, facts);
+      emitLookBackScan(k, facts, *tiling.lookBack);
     else if (tiling.dot)
       emitContraction(k, facts, *tiling.dot);
     else

@@ -5,10 +5,10 @@
 
 namespace neso {
 
-void emitSort(KernelContext &k, const Facts &facts) {
-  if (k.target.threadBlocks) return emitTileSort(k, facts);
+void emitSort(KernelContext &k, const Facts &facts, const SortTiling &tiling) {
+  if (k.target.threadBlocks) return emitTileSort(k, facts, tiling);
   NESO_CHECK(k.kernel.nodes[0].get<loops::SortSpec>().scratch, "a sort without scratch memory");
-  emitDigitSort(k, facts);
+  emitDigitSort(k, facts, tiling);
 }
 
 } // namespace neso

@@ -1,11 +1,11 @@
-// Tile program of a sort along the inner dimension: heapsort by one program a row, in place in the output (Williams
-// 1964). It needs no workspace, costs O(n log n), and gives one order whatever the number of threads; positions break
-// ties, which makes it stable. Targets of thread blocks sort tiles: sort_tiles.h.
+// Tile program of a sort along the inner dimension, by the method that lower/tiling/sorts.h chose: sort_tiles.h for
+// programs of many threads, sort_digits.h for those of one. Positions break ties, which makes every method stable.
 #pragma once
 #include "lower/plan_to_tile/emit.h"
+#include "lower/tiling/sorts.h"
 
 namespace neso {
 
-void emitSort(KernelContext &k, const Facts &facts);
+void emitSort(KernelContext &k, const Facts &facts, const SortTiling &tiling);
 
 } // namespace neso

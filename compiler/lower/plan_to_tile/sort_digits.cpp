@@ -18,18 +18,11 @@ namespace tb = tile;
 
 namespace {
 
-/// Rows of up to so many elements are sorted by insertion: tables of digits cost more there.
-constexpr int64_t kInsertion = 48;
-/// Elements that are packed and unpacked at once.
-constexpr int64_t kPacked = 64;
-/// A heap keeps the first elements where they are at most one of so many, or so few that any row is longer.
-constexpr int64_t kHeapShare = 8, kSmallHeap = 64;
-
 class DigitSort {
 public:
-  DigitSort(KernelContext &k, const Facts &facts)
+  DigitSort(KernelContext &k, const Facts &facts, const SortTiling &tiling)
       : k_(k), node_(k.kernel.nodes[0].get<SortSpec>()), scratch_(*node_.scratch), n_(k.kernel.rRanges[0]), row_(k, Frame{}),
-        tile_(k, Frame{{tileOf(facts)}}) {
+        tile_(k, Frame{tiling.tile}), method_(tiling.method) {
     row_.facts = facts;
     std::vector<Blocking> blockings;
     for (size_t d = 0; d < k.kernel.xRanges.size(); ++d)
@@ -45,10 +38,9 @@ public:
   }
 
   void run() {
-    const int64_t longest = upperBound(row_.facts, n_, INT64_MAX);
-    if (keepsFew()) return takeFirst();
+    if (method_ == SortTiling::Method::Heap) return takeFirst();
     packAll();
-    if (longest <= kInsertion) {
+    if (method_ == SortTiling::Method::Insertion) {
       insert();
       unpack(zero_, node_.take.valid() ? node_.take : n_);
     } else if (row_.facts.provablyLessEqual(Expr(1), n_)) {
@@ -61,15 +53,9 @@ public:
 private:
   using Words = std::vector<Val>;
 
-  int64_t tileOf(const Facts &facts) const { return std::min(kPacked, nextPowerOfTwo(upperBound(facts, n_, kPacked))); }
   int64_t keyBytes() const {
     DType key = sortKeyType(node_);
     return isFloat(key) && itemSize(key) == 1 ? 4 : itemSize(key);
-  }
-  bool keepsFew() const {
-    if (!node_.take.valid() || !node_.take.isConst() || node_.take.constValue() < 1) return false;
-    int64_t take = node_.take.constValue();
-    return n_.isConst() ? take * kHeapShare <= n_.constValue() && n_.constValue() > kInsertion : take <= kSmallHeap;
   }
 
   // ---- scratch memory
@@ -319,6 +305,7 @@ private:
   const SortScratch &scratch_;
   const Expr n_; // of a row
   Emitter row_, tile_;
+  SortTiling::Method method_;
   Val length_, zero_, one_;
   Val base_, counts_; // where the row's words and counts begin
   int64_t digits_ = 0;
@@ -326,6 +313,6 @@ private:
 
 } // namespace
 
-void emitDigitSort(KernelContext &k, const Facts &facts) { DigitSort(k, facts).run(); }
+void emitDigitSort(KernelContext &k, const Facts &facts, const SortTiling &tiling) { DigitSort(k, facts, tiling).run(); }
 
 } // namespace neso

@@ -6,10 +6,11 @@
 // they are kept in a heap, into which an element comes that stands before the heap's last.
 #pragma once
 #include "lower/plan_to_tile/emit.h"
+#include "lower/tiling/sorts.h"
 
 namespace neso {
 
 /// The kernel's only node is a Sort with scratch memory.
-void emitDigitSort(KernelContext &k, const Facts &facts);
+void emitDigitSort(KernelContext &k, const Facts &facts, const SortTiling &tiling);
 
 } // namespace neso

@@ -3,7 +3,6 @@
 #include "ir/tile/build.h"
 #include "ir/tile/tile.h"
 #include "lower/plan_to_tile/blocks.h"
-#include "lower/tiling/cost.h"
 #include "lower/plan_to_tile/sort_order.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -15,15 +14,6 @@ using loops::SortSpec;
 
 namespace {
 
-/// The longest row that a program sorts at once, in elements.
-constexpr int64_t kSortedRow = 8192;
-/// Elements of a thread of a sort. Many: exchanges inside a thread cost least.
-constexpr int64_t kSortedPerThread = 32, kSortedPerThreadOfFew = 8;
-/// Elements that one program merges.
-constexpr int64_t kMergedTile = 1024;
-/// Elements of one program of a sort by rank, and of one step of its loop.
-constexpr int64_t kRanked = 64, kCompared = 64;
-
 std::vector<Blocking> rowsOf(const KernelContext &k) {
   std::vector<Blocking> blockings;
   for (size_t d = 0; d < k.kernel.xRanges.size(); ++d)
@@ -31,21 +21,15 @@ std::vector<Blocking> rowsOf(const KernelContext &k) {
   return blockings;
 }
 
-/// Rows of up to `length` elements, each whole in one program.
-void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
+/// Each row whole in one program.
+void sortWholeRows(KernelContext &k, const Facts &facts, const SortTiling &tiling) {
   const auto &node = k.kernel.nodes[0].get<SortSpec>();
   std::vector<Blocking> blockings = rowsOf(k);
-  int64_t all = 1, width = nextPowerOfTwo(length), rows = 1;
-  for (Expr e : k.kernel.xRanges) all = std::min<int64_t>(all * usualSize(e, facts), int64_t{1} << 40);
-  // Short rows share a warp, as long as every processor has work.
-  if (!blockings.empty()) {
-    int64_t most = nextPowerOfTwo(usualSize(k.kernel.xRanges.back(), facts));
-    while (rows * width < 32 * kSortedPerThread && rows < most && all >= rows * 2 * k.target.processors * 2) rows *= 2;
-  }
-  Emitter e(k, rows > 1 ? Frame{{rows, width}} : Frame{{width}});
+  const int64_t width = tiling.tile.back();
+  Emitter e(k, Frame{tiling.tile});
   e.facts = facts;
-  const size_t along = rows > 1 ? 1 : 0;
-  if (rows > 1) blockings.back().size = rows, blockings.back().frameDim = 0;
+  const size_t along = tiling.tile.size() - 1;
+  if (along > 0) blockings.back().size = tiling.tile[0], blockings.back().frameDim = 0;
   blockings.push_back({Symbol::inner(0), k.kernel.rRanges[0], width, static_cast<int>(along)});
   bindPrograms(e, blockings);
 
@@ -65,17 +49,14 @@ void sortWholeRows(KernelContext &k, const Facts &facts, int64_t length) {
   auto sorted = ttg::SortOp::create(k.b, k.loc, operands, static_cast<uint32_t>(along), false);
   for (size_t i = 0; i < packed.size(); ++i) packed[i] = {sorted.getResult(static_cast<unsigned>(i)), e.frame.full()};
   storeSorted(e, node, words.key(packed), words.position(packed), DType::U32);
-  bool few = all / rows < k.target.processors * 8;
-  k.code.warps = warpsFor(rows * width, few ? kSortedPerThreadOfFew : kSortedPerThread);
 }
 
 /// The place of each element is the number of those that stand before it: n comparisons each, all of them independent,
 /// and no workspace.
-void sortByRank(KernelContext &k, const Facts &facts) {
+void sortByRank(KernelContext &k, const Facts &facts, const SortTiling &tiling) {
   const auto &node = k.kernel.nodes[0].get<SortSpec>();
   Expr n = k.kernel.rRanges[0];
-  auto block = [&](int64_t most) { return std::min(nextPowerOfTwo(upperBound(facts, n, most)), most); };
-  Emitter mine(k, Frame{{block(kRanked), block(kCompared)}});
+  Emitter mine(k, Frame{tiling.tile});
   mine.facts = facts;
   std::vector<Blocking> blockings = rowsOf(k);
   blockings.push_back({Symbol::inner(0), n, mine.frame.tile[0], 0});
@@ -118,7 +99,6 @@ void sortByRank(KernelContext &k, const Facts &facts) {
   out.blocked.erase(Symbol::inner(0));
   out.env[Symbol::inner(0)] = out.toIndex(rank, DType::I32);
   storeSorted(out, node, key, position, indexTypeOf(k));
-  k.code.warps = warpsFor(mine.frame.tile[0] * mine.frame.tile[1], 16);
 }
 
 /// Merges the two runs of a row, a tile of the result a program (merge path: Green, McColl, Bader 2012): how many of
@@ -126,7 +106,8 @@ void sortByRank(KernelContext &k, const Facts &facts) {
 /// backwards, are a row that rises and falls.
 class Merge {
 public:
-  Merge(KernelContext &k, const Facts &facts) : k_(k), node_(k.kernel.nodes[0].get<SortSpec>()), tile_(tileOf(k, facts)), row_(tile_) {
+  Merge(KernelContext &k, const Facts &facts, int64_t size)
+      : k_(k), node_(k.kernel.nodes[0].get<SortSpec>()), size_(size), tile_(tileOf(k, facts, size)), row_(tile_) {
     row_.frame = Frame{};
     row_.masks.clear(), row_.blocked.erase(Symbol::inner(0));
     length_ = row_.index(k.kernel.rRanges[0]);
@@ -137,11 +118,11 @@ public:
   void run() {
     auto plus = [&](Val a, Val b) { return tile_.binary("arith.addi", a, b); };
     auto minus = [&](Val a, Val b) { return tile_.binary("arith.subi", a, b); };
-    Val begin = row_.index(Symbol::program(k_.kernel.xRanges.size()) * Expr(kMergedTile));
-    Val end = row_.binary("arith.minsi", plus(begin, row_.intConst(kMergedTile)), length_);
+    Val begin = row_.index(Symbol::program(k_.kernel.xRanges.size()) * Expr(size_));
+    Val end = row_.binary("arith.minsi", plus(begin, row_.intConst(size_)), length_);
     Val first = fromFirstRun(begin), next = fromFirstRun(end);
     Val ofFirst = minus(next, first), ofSecond = minus(minus(end, begin), ofFirst);
-    Val i = tile_.lanes(0), fromEnd = minus(tile_.intConst(kMergedTile - 1), i);
+    Val i = tile_.lanes(0), fromEnd = minus(tile_.intConst(size_ - 1), i);
     Val inFirst = tile_.compare("lt", i, ofFirst), inSecond = tile_.compare("lt", fromEnd, ofSecond);
     Val inside = tile_.binary("arith.ori", inFirst, inSecond);
     Val second = plus(plus(run_, minus(begin, first)), fromEnd);
@@ -158,15 +139,14 @@ public:
     for (size_t w = 0; w < packed.size(); ++w) packed[w] = {merged.getResult(static_cast<unsigned>(w)), 1};
     SortWords words(tile_, node_, INT32_MAX);
     storeSorted(tile_, node_, words.key(packed), words.position(packed), DType::U32);
-    k_.code.warps = warpsFor(kMergedTile, kSortedPerThreadOfFew);
   }
 
 private:
-  static Emitter tileOf(KernelContext &k, const Facts &facts) {
-    Emitter e(k, Frame{{kMergedTile}});
+  static Emitter tileOf(KernelContext &k, const Facts &facts, int64_t size) {
+    Emitter e(k, Frame{{size}});
     e.facts = facts;
     std::vector<Blocking> blockings = rowsOf(k);
-    blockings.push_back({Symbol::inner(0), k.kernel.rRanges[0], kMergedTile, 0});
+    blockings.push_back({Symbol::inner(0), k.kernel.rRanges[0], size, 0});
     bindPrograms(e, blockings);
     return e;
   }
@@ -207,19 +187,23 @@ private:
 
   KernelContext &k_;
   const SortSpec &node_;
+  int64_t size_;            // elements of a tile
   Emitter tile_, row_;      // of a tile of the result; of scalars
   Val length_, run_, rest_; // of the row, of its first run, of its second
 };
 
 } // namespace
 
-void emitTileSort(KernelContext &k, const Facts &facts) {
-  if (k.kernel.nodes[0].get<SortSpec>().run.valid()) return Merge(k, facts).run();
-  const int64_t longest = upperBound(facts, k.kernel.rRanges[0], INT64_MAX);
-  if (longest <= kSortedRow)
-    sortWholeRows(k, facts, longest);
-  else
-    sortByRank(k, facts);
+void emitTileSort(KernelContext &k, const Facts &facts, const SortTiling &tiling) {
+  k.code.warps = tiling.warps;
+  switch (tiling.method) {
+  case SortTiling::Method::Merge: return Merge(k, facts, tiling.tile[0]).run();
+  case SortTiling::Method::Rows: return sortWholeRows(k, facts, tiling);
+  case SortTiling::Method::Ranks: return sortByRank(k, facts, tiling);
+  case SortTiling::Method::Heap:
+  case SortTiling::Method::Insertion:
+  case SortTiling::Method::Digits: NESO_UNREACHABLE("a sort in scratch memory by a program of many threads");
+  }
 }
 
 } // namespace neso

@@ -3,9 +3,10 @@
 // each element's place is the number of those that stand before it.
 #pragma once
 #include "lower/plan_to_tile/emit.h"
+#include "lower/tiling/sorts.h"
 
 namespace neso {
 
-void emitTileSort(KernelContext &k, const Facts &facts);
+void emitTileSort(KernelContext &k, const Facts &facts, const SortTiling &tiling);
 
 } // namespace neso

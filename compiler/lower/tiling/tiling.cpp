@@ -89,14 +89,17 @@ private:
     chooseBlocks(kernel, tiling);
   }
 
-  /// Sorts, and scans that look back, choose theirs as they are written.
   void chooseBlocks(const plan::Kernel &kernel, KernelTiling &tiling) const {
     const auto *scan = kernel.nodes[0].as<loops::ScanSpec>();
     if (kernel.kind == Node::Kind::Attention)
       tiling.attention = chooseAttentionTiling(plan_, kernel, tiling.target);
     else if (kernel.kind == Node::Kind::Segments)
       tiling.segments = chooseSegmentsTiling(plan_, kernel, tiling.target);
-    else if (kernel.kind != Node::Kind::Sort && !(scan && scan->lookBack))
+    else if (kernel.kind == Node::Kind::Sort)
+      tiling.sort = chooseSortTiling(plan_, kernel, tiling.target);
+    else if (scan && scan->lookBack)
+      tiling.lookBack = chooseLookBackTiling(kernel);
+    else
       tiling.loop = chooseLoopTiling(plan_, kernel, tiling.target);
   }
 

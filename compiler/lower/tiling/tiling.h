@@ -12,6 +12,7 @@
 #include "lower/tiling/contraction.h"
 #include "lower/tiling/loops.h"
 #include "lower/tiling/segments.h"
+#include "lower/tiling/sorts.h"
 #include "lower/tiling/target.h"
 
 namespace neso {
@@ -24,10 +25,13 @@ struct KernelTiling {
   int warpShift = 0;
   /// A contraction by products of tiles.
   std::optional<DotTiling> dot;
-  /// Or one of these, by the kernel's nodes: pointwise, reduction and scan nodes; attention; segments.
+  /// Or one of these, by the kernel's nodes: pointwise, reduction and scan nodes; attention; segments; a sort; a scan that
+  /// looks back.
   std::optional<LoopTiling> loop;
   std::optional<AttentionTiling> attention;
   std::optional<SegmentsTiling> segments;
+  std::optional<SortTiling> sort;
+  std::optional<LookBackTiling> lookBack;
 };
 /// By KernelId.
 using Tilings = std::vector<KernelTiling>;
