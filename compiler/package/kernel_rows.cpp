@@ -9,7 +9,8 @@ namespace neso {
 using flatbuffers::Offset;
 
 Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &function, size_t args, bool serial,
-                                    const std::vector<loops::Origin> &origins, Offset<fbs::LaunchChecks> checks) {
+                                    const std::vector<loops::Origin> &origins, const std::string &doc,
+                                    Offset<fbs::LaunchChecks> checks) {
   std::vector<Offset<flatbuffers::String>> symbols;
   std::vector<fbs::KernelUsage> usage;
   const CompiledFunction *last = nullptr;
@@ -48,11 +49,12 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
     note(fmt::format("kernel '{}' has {} arguments and {} places", name, args, places.size()));
   auto symbolRows = fb_.CreateVector(symbols);
   auto lineRows = fb_.CreateVector(lines);
+  auto docText = doc.empty() ? 0 : fb_.CreateString(doc);
   auto usageRows = contents_.caps.threadBlocks ? fb_.CreateVectorOfStructs(usage) : 0;
   auto placeRows = places.empty() ? 0 : fb_.CreateVectorOfStructs(places);
   return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch,
                            last ? last->sharedBytes : 0, last ? last->threads : 0,
-                           last && last->clusterSize > 1 ? last->clusterSize : 1, serial, lineRows, 0, usageRows,
+                           last && last->clusterSize > 1 ? last->clusterSize : 1, serial, lineRows, docText, usageRows,
                            checks, placeRows);
 }
 
@@ -86,6 +88,21 @@ Offset<fbs::LaunchChecks> KernelRows::checks(const LooseKernel &kernel) {
                                  footprints);
 }
 
+/// What a kernel computes, in a line: "reduction of 2 nodes over [s0, 64], along [512]".
+static std::string describe(const plan::Kernel &kernel) {
+  if (!kernel.parts.empty()) return fmt::format("{} kernels side by side", kernel.parts.size());
+  auto space = [](const std::vector<Expr> &ranges) {
+    std::string out;
+    for (Expr e : ranges) out += (out.empty() ? "" : ", ") + e.str();
+    return "[" + out + "]";
+  };
+  std::string out{name(kernel.kind)};
+  if (kernel.nodes.size() > 1) out += fmt::format(" of {} nodes", kernel.nodes.size());
+  if (!kernel.xRanges.empty()) out += " over " + space(kernel.xRanges);
+  if (!kernel.rRanges.empty()) out += (kernel.xRanges.empty() ? " along " : ", along ") + space(kernel.rRanges);
+  return out;
+}
+
 Offset<fbs::Kernel> KernelRows::row(const plan::Kernel &kernel) {
   std::vector<loops::Origin> origins;
   for (const loops::Node &node : kernel.nodes)
@@ -94,11 +111,11 @@ Offset<fbs::Kernel> KernelRows::row(const plan::Kernel &kernel) {
             return o.loc.file == origin.loc.file && o.loc.line == origin.loc.line && o.module == origin.module;
           }))
         origins.push_back(origin);
-  return row(kernel.name, kernel.function, kernel.args.size(), kernel.serial, origins, 0);
+  return row(kernel.name, kernel.function, kernel.args.size(), kernel.serial, origins, describe(kernel), 0);
 }
 
 Offset<fbs::Kernel> KernelRows::row(const LooseKernel &kernel) {
-  return row(kernel.name, kernel.function, static_cast<size_t>(kernel.argCount), false, {}, checks(kernel));
+  return row(kernel.name, kernel.function, static_cast<size_t>(kernel.argCount), false, {}, {}, checks(kernel));
 }
 
 Rows<fbs::Target> KernelRows::targets() {

@@ -24,7 +24,7 @@ public:
 
 private:
   flatbuffers::Offset<fbs::Kernel> row(const std::string &name, const std::string &function, size_t args, bool serial,
-                                       const std::vector<loops::Origin> &origins,
+                                       const std::vector<loops::Origin> &origins, const std::string &doc,
                                        flatbuffers::Offset<fbs::LaunchChecks> checks);
   flatbuffers::Offset<fbs::LaunchChecks> checks(const LooseKernel &kernel);
   void note(const std::string &why) {
