@@ -210,6 +210,23 @@ def write_state(group, folder):
     return runs
 
 
+def all_jobs(write_model, families, group_tables):
+    """What there is to write, by name. A name that is taken would silently replace the cases of another file: it is refused."""
+    jobs = {}
+
+    def add(name, job):
+        if name in jobs:
+            sys.exit(f"make_goldens: two groups are called '{name}'; give one of them another name")
+        jobs[name] = job
+
+    for family in families:
+        add(f"models/{family.name}", (write_model, family))
+    for table in group_tables:
+        for name, group in table.items():
+            add(f"ops/{name}", (write_group, group))
+    return jobs
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=str(Path(__file__).resolve().parent.parent / "tests" / "goldens"))
@@ -225,8 +242,9 @@ def main():
     import golden_scaling
     import golden_state
     import golden_training
-    jobs = {f"models/{f.name}": (write_model, f) for f in golden_models.FAMILIES}
-    jobs |= {f"ops/{name}": (write_group, group) for name, group in (golden_ops.groups() | golden_edges.groups() | golden_scaling.groups() | golden_data.groups() | golden_training.groups() | golden_quantised.groups() | {"attention": golden_attention.attention()}).items()}
+    jobs = all_jobs(write_model, golden_models.FAMILIES,
+                    [golden_ops.groups(), golden_edges.groups(), golden_scaling.groups(), golden_data.groups(), golden_training.groups(),
+                     golden_quantised.groups(), {"attention": golden_attention.attention()}])
     jobs["state"] = (write_state, golden_state.CASES)
     torch.set_num_threads(1)
     failed = 0
