@@ -181,6 +181,22 @@ TEST(Package, RunsAPlanWithSymbolicSizes) {
   EXPECT_STREQ(neso_model_metadata(l.model, "who"), "test");
 }
 
+TEST(Package, KernelsSayWhatTheyCompute) {
+  Maker m;
+  Expr s0 = Symbol::size("s0");
+  m.p.program.facts.setRange(Symbol::size("s0"), {2, 50});
+  std::vector<float> one{1};
+  auto x = m.input("x", {s0}), y = m.output({s0}), w = m.weight("w", one);
+  m.launch("scale", {Maker::arg(x), Maker::arg(w), Maker::arg(y), Maker::size(0), Maker::real(0)}, s0);
+  m.p.kernels[0].kind = loops::Node::Kind::Reduction;
+  m.p.kernels[0].xRanges = {s0, 8}, m.p.kernels[0].rRanges = {16};
+  Loaded l(packageBytes(m.contents()));
+  ASSERT_NE(l.model, nullptr);
+  neso_kernel_info info;
+  ASSERT_EQ(neso_model_kernel(l.model, 0, &info), NESO_OK);
+  EXPECT_STREQ(info.doc, "reduction over [s0, 8], along [16]");
+}
+
 // Inputs that nobody gives sizes for are as large as those that the model was exported with.
 TEST(Package, HintsAreTheSizesOfInputsThatAreMade) {
   auto sizesOf = [](std::optional<int64_t> hint, std::vector<int64_t> named) {
