@@ -4,7 +4,7 @@
 
 namespace neso::triton {
 
-void Context::report(Diag kind, Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make) {
+void Context::report(Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make) {
   // An error inside our own library is the caller's: show the user's line.
   const Frame *f = frame;
   while (f && f->module && f->module->standard && f->parent) {

@@ -34,7 +34,7 @@ public:
   explicit Context(mlir::MLIRContext *ctx) : builder(ctx) {}
 
   template <typename... Args> Value fail(Diag kind, Pos pos, const Args &...args) {
-    if (!error) report(kind, pos, [&](SourceLoc loc) { return makeDiag(kind, std::move(loc), args...); });
+    if (!error) report(pos, [&](SourceLoc loc) { return makeDiag(kind, std::move(loc), args...); });
     return {};
   }
   /// At the current place.
@@ -63,7 +63,7 @@ public:
   mlir::OpBuilder builder;
 
 private:
-  void report(Diag kind, Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make);
+  void report(Pos pos, llvm::function_ref<Diagnostic(SourceLoc)> make);
   std::deque<Object> objects_;
   std::deque<Type> types_;
   std::set<std::string, std::less<>> texts_;

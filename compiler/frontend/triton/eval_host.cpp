@@ -341,7 +341,7 @@ Value Evaluator::define(FunctionNode *f) {
   return fn;
 }
 
-Value Evaluator::importModule(std::string_view dotted, Pos pos) {
+Value Evaluator::importModule(std::string_view dotted) {
   // What Triton and the standard library give is built in.
   std::string_view top = dotted.substr(0, dotted.find('.'));
   if (top == "triton" || top == "math" || top == "os" || top == "packaging" || top == "torch")
@@ -422,7 +422,7 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
   Scope &scope = scopeOf(*c.frame);
   if (st->kind == StmtKind::Import) {
     for (const ImportName &n : st->names) {
-      Value v = importModule(n.name, n.pos);
+      Value v = importModule(n.name);
       if (!v || (v.kind == Kind::Opaque && importFails(n.name))) return Flow::Fail;
       if (!n.alias.empty() || n.name.find('.') == std::string_view::npos) {
         scope.set(n.alias.empty() ? n.name : n.alias, v);
@@ -430,7 +430,7 @@ Evaluator::Flow Evaluator::import(Stmt *st) {
       }
       // `import a.b` binds a.
       std::string_view top = n.name.substr(0, n.name.find('.'));
-      Value root = v.kind == Kind::Namespace ? c.nameSpace(top) : v.kind == Kind::Opaque ? v : importModule(top, n.pos);
+      Value root = v.kind == Kind::Namespace ? c.nameSpace(top) : v.kind == Kind::Opaque ? v : importModule(top);
       if (c.error) return Flow::Fail;
       scope.set(top, root);
     }

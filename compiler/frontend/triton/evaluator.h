@@ -144,7 +144,7 @@ private:
   void bindOpaque(Stmt *st, const std::string &why);
   Flow import(Stmt *st);
   bool importFails(std::string_view dotted);
-  Value importModule(std::string_view dotted, Pos pos);
+  Value importModule(std::string_view dotted);
   Value define(FunctionNode *f);
   Flow defineClass(Stmt *st);
   bool assign(Expr *target, const Value &v);

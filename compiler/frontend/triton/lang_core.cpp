@@ -92,7 +92,7 @@ Value programId(Evaluator &e, const Builtin &b, Args &a) {
                     {scalar(DT::I32), {}});
 }
 
-Value arange(Evaluator &e, const Builtin &b, Args &a) {
+Value arange(Evaluator &e, const Builtin &, Args &a) {
   if (!a[0].isIntLike() || !a[1].isIntLike())
     return e.c.fail(diag::TrArangeConstexpr, typeName(a[0].isIntLike() ? a[1] : a[0]));
   __int128 lo = a[0].i, hi = a[1].i, n = hi - lo;
@@ -110,7 +110,7 @@ Value arange(Evaluator &e, const Builtin &b, Args &a) {
       t);
 }
 
-Value full(Evaluator &e, const Builtin &b, Args &a) {
+Value full(Evaluator &e, const Builtin &, Args &a) {
   std::optional<std::vector<int64_t>> shape = intsArg(e, a[0], "full", "shape");
   if (!shape || !e.s.checkShape(*shape)) return {};
   if (a[2].isNone()) return e.c.fail(diag::TrNotDType, "full", "NoneType");
@@ -120,7 +120,7 @@ Value full(Evaluator &e, const Builtin &b, Args &a) {
 
 Value toTensor(Evaluator &e, const Builtin &, Args &a) { return e.s.toTensor(a[0]); }
 
-Value cat(Evaluator &e, const Builtin &b, Args &a) {
+Value cat(Evaluator &e, const Builtin &, Args &a) {
   std::optional<bool> reorder = boolArg(e, a[2], "cat", "can_reorder");
   if (!reorder || !a[0].isTensor() || !a[1].isTensor())
     return e.c.error ? Value{}
@@ -368,7 +368,7 @@ Value barrier(Evaluator &e, const Builtin &b, Args &) {
   return Value::none();
 }
 
-Value constexprCall(Evaluator &e, const Builtin &, Args &a) {
+Value constexprCall(Evaluator &, const Builtin &, Args &a) {
   if (a[0].isTensor()) return a[0];
   Value v = a[0];
   v.wrapped = true;
@@ -429,9 +429,9 @@ Value dtypePredicate(Evaluator &e, const Builtin &b, Args &a) {
   return yes(named && s.is(*named));
 }
 
-Value splatOf(Evaluator &e, const Builtin &, Args &a) { return a[0]; }
-Value currentTarget(Evaluator &e, const Builtin &, Args &) { return Value::none(); }
-Value isCuda(Evaluator &e, const Builtin &, Args &) { return Value::boolean(false); }
+Value splatOf(Evaluator &, const Builtin &, Args &a) { return a[0]; }
+Value currentTarget(Evaluator &, const Builtin &, Args &) { return Value::none(); }
+Value isCuda(Evaluator &, const Builtin &, Args &) { return Value::boolean(false); }
 
 } // namespace
 

@@ -376,7 +376,7 @@ Value atomicRmw(Evaluator &e, const Builtin &b, Args &a) {
   return e.s.bitcast(e.s.where(pos, up, e.s.bitcast(down, si)), t);
 }
 
-Value atomicCas(Evaluator &e, const Builtin &b, Args &a) {
+Value atomicCas(Evaluator &e, const Builtin &, Args &a) {
   std::optional<int64_t> sem = semantics(e, a[3], "atomic_cas", 4), sc = scope(e, a[4], "atomic_cas");
   Value ptr = a[0], cmp = tensorArg(e, a[1]), val = tensorArg(e, a[2]);
   if (!sem || !sc || !cmp || !val) return {};
@@ -426,7 +426,7 @@ Value atomicLoadStore(Evaluator &e, const Builtin &b, Args &a) {
   return isBool ? e.s.cast(v, scalar(DT::I1)) : v;
 }
 
-Value atomicPoll(Evaluator &e, const Builtin &b, Args &a) {
+Value atomicPoll(Evaluator &e, const Builtin &, Args &a) {
   std::optional<int64_t> sem = semantics(e, a[2], "atomic_poll", 2), sc = scope(e, a[3], "atomic_poll");
   if (!sem || !sc) return {};
   Value ptr = a[0];

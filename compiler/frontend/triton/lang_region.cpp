@@ -462,7 +462,7 @@ Value staticAssert(Evaluator &e, const Builtin &, Args &a) {
   return Value::none();
 }
 /// Printed while compiling, as Triton does.
-Value staticPrint(Evaluator &e, const Builtin &, Args &a) {
+Value staticPrint(Evaluator &, const Builtin &, Args &a) {
   std::string line;
   for (const Value &v : a[0].items()) line += (line.empty() ? "" : " ") + toStr(v);
   std::fprintf(stderr, "%s\n", line.c_str());
@@ -492,7 +492,7 @@ Value range(Evaluator &e, const Builtin &b, Args &a) {
   return v;
 }
 
-Value conditionOf(Evaluator &e, const Builtin &, Args &a) { return a[0]; }
+Value conditionOf(Evaluator &, const Builtin &, Args &a) { return a[0]; }
 
 } // namespace
 

@@ -233,10 +233,10 @@ Value divmod(Evaluator &e, const Builtin &, Args &a) {
   Value q = e.binary(OpKind::FloorDiv, a[0], a[1]), r = e.binary(OpKind::Mod, a[0], a[1]);
   return q && r ? e.c.tuple({q, r}) : Value{};
 }
-Value print(Evaluator &e, const Builtin &, Args &) { return Value::none(); }
+Value print(Evaluator &, const Builtin &, Args &) { return Value::none(); }
 
 /// The environment counts as empty, so that what is compiled depends on its sources alone.
-Value environment(Evaluator &e, const Builtin &, Args &a) { return a[1]; }
+Value environment(Evaluator &, const Builtin &, Args &a) { return a[1]; }
 
 /// packaging.version.parse and Version: the numbers of a release as a tuple, which compares as versions do.
 Value version(Evaluator &e, const Builtin &, Args &a) {
@@ -373,7 +373,7 @@ Value config(Evaluator &e, const Builtin &, Args &a) {
   return v;
 }
 /// Decorators are read where functions are defined; a call of their value gives the function back.
-Value decorator(Evaluator &e, const Builtin &b, Args &a) {
+Value decorator(Evaluator &, const Builtin &b, Args &a) {
   if (a[0].isSequence() && a[0].items().size() == 1 && a[0].items()[0].kind == Kind::Function) {
     Value fn = a[0].items()[0];
     if (shortName(b) == "jit") fn.o->jit = true;
@@ -513,7 +513,7 @@ Value dictMethod(Evaluator &e, const Builtin &b, Args &a) {
   return e.c.list(Kind::List, std::move(out));
 }
 
-Value bitLength(Evaluator &e, const Builtin &, Args &a) {
+Value bitLength(Evaluator &, const Builtin &, Args &a) {
   __int128 v = a[0].i < 0 ? -a[0].i : a[0].i, n = 0;
   for (; v; v >>= 1) ++n;
   return Value::integer(n);
