@@ -228,7 +228,17 @@ import neso.triton
 neso.triton.provide()
 import triton
 import triton.language as tl
+import triton.profiler as proton
 from triton.language.extra import libdevice
+from triton.tools.mxfp import MXFP4Tensor
+
+for absent in (lambda: proton.start("name"), lambda: MXFP4Tensor(size=(2, 2))):
+    try:
+        absent()
+    except RuntimeError as e:
+        assert "not used here" in str(e)
+    else:
+        raise SystemExit("was not refused")
 
 @triton.jit
 def bent(x, out, n, BLOCK: tl.constexpr):

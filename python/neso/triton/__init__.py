@@ -72,4 +72,8 @@ def provide():
     for name in ("math", "extra", "extra.cuda", "extra.libdevice", "extra.cuda.libdevice", "target_info"):
         here[".language." + name] = sys.modules[f"{language.__name__}.{name}"]
     tools.tensor_descriptor = tools
+    from ._device import Absent
+    here[".profiler"] = Absent("triton.profiler", "measure with neso.profile()")
+    here[".tools.mxfp"] = tools.mxfp = Absent("triton.tools.mxfp", "make the tensors with torch")
+    sys.modules[__name__].profiler = here[".profiler"]
     sys.modules.update({"triton" + name: module for name, module in here.items()})

@@ -13,7 +13,10 @@ class KernelInterface:
 class CompiledKernel:
     package: bytes
     name: str
-    metadata: dict[str, str]
+    metadata: Any
+    n_regs: int
+    n_spills: int
+    def __getitem__(self, grid: Any) -> Callable[..., None]: ...
 
 class JITFunction(KernelInterface):
     arg_names: list[str]

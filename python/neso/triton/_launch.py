@@ -5,6 +5,7 @@ import inspect
 import os
 import sys
 import tempfile
+from collections import namedtuple
 
 from .. import _program, cache
 from .._compile import _assembler
@@ -111,16 +112,22 @@ class _Declared:
         self.signature, self.constants, self.hints = [], [], []
 
 
+# Programs divide a device's registers and memory by what a kernel takes of them: nothing, of what is not limited.
+Metadata = namedtuple("Metadata", "name shared num_warps num_stages num_ctas target")
+
+
 class CompiledKernel:
     """A kernel for one set of specialised arguments. `package`: its bytes, for neso.load and C programs."""
+    n_regs, n_spills = 1, 0
 
-    def __init__(self, package, device, names, descriptors, at_call=None):
+    def __init__(self, package, device, names, descriptors, options):
         from .._model import load
-        self.package = package
+        from .runtime import driver
+        self.package, self.device, self.names = package, device, names
         self.model = load(package, device=device)
         row = self.model.kernels[0]
         self.name = row["name"]
-        self.metadata = self.model.metadata
+        self.metadata = Metadata(self.name, 1, options.get("num_warps") or 4, options.get("num_stages") or 3, 1, driver.active.get_current_target())
         kinds = dict(p.partition(": ")[::2] for p in _split(self.model.metadata.get(f"kernel.{self.name}.parameters", "")))
         self.letters, self.places = "", []
         for i, name in enumerate(names):
@@ -141,6 +148,20 @@ class CompiledKernel:
             value = given[i]
             out += [value.base, *value.shape, *value.strides] if rank else [value]
         return tuple(out)
+
+    def launch(self, sizes, given):
+        if 0 not in sizes:
+            self.model.launch(self.name, sizes, self.letters, self.values(given), 0 if self.device == "cpu" else _stream())
+
+    def _init_handles(self):
+        """Programs that ask for registers call it; the kernel is loaded as soon as it is compiled."""
+
+    def __getitem__(self, grid):
+        def run(*args):
+            if len(args) != len(self.names):
+                raise TypeError(f"{self.name}() takes {len(self.names)} arguments, {len(args)} were given")
+            self.launch(_sizes_of(grid), args)
+        return run
 
 
 def _split(text):
@@ -251,8 +272,7 @@ class JITFunction(KernelInterface):
         if kernel.flat is not None:
             self._launcher.remember(args, kwargs, kernel.model, kernel.name, kernel.letters, tuple(kernel.flat), kernel, [])
         size = _sizes_of(grid(dict(zip(self.arg_names, values))) if callable(grid) else grid)
-        if 0 not in size:
-            kernel.model.launch(kernel.name, size, kernel.letters, kernel.values(values), 0 if device == "cpu" else _stream())
+        kernel.launch(size, values)
         return kernel
 
     def source(self, functions=()):
@@ -280,7 +300,7 @@ class JITFunction(KernelInterface):
             arguments.append("--debug")
         arguments += _target(device)
         descriptors = {p.name: len(v.block_shape) for p, v in zip(self.params, values) if hasattr(v, "block_shape")}
-        return CompiledKernel(_compile(self.__name__, text, file, arguments), device, self.arg_names, descriptors)
+        return CompiledKernel(_compile(self.__name__, text, file, arguments), device, self.arg_names, descriptors, options)
 
 
 def _sizes_of(grid):

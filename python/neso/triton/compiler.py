@@ -14,6 +14,10 @@ from triton.backends.compiler import BaseBackend, GPUTarget, Language
 from .. import _program
 
 
+# Of what stands beside packages in Triton's cache; raised when it changes.
+_METADATA = 2
+
+
 @dataclass(frozen=True)
 class NesoOptions:
     num_warps: int = 4
@@ -81,7 +85,7 @@ class NesoBackend(BaseBackend):
 
     @functools.lru_cache()
     def hash(self):
-        return f"neso-{_program.identity()}-{self.target.arch}"
+        return f"neso-{_METADATA}-{_program.identity()}-{self.target.arch}"
 
 
 def _ttir(module):
@@ -101,7 +105,8 @@ def _ttir(module):
 def _package(module, metadata):
     text = str(module)
     metadata["name"] = re.search(r"tt\.func public @(\w+)", text)[1]
-    metadata.update(shared=0, global_scratch_size=0, global_scratch_align=1, profile_scratch_size=0, profile_scratch_align=1)
+    # Programs divide a device's memory by what a kernel takes of it.
+    metadata.update(shared=1, global_scratch_size=0, global_scratch_align=1, profile_scratch_size=0, profile_scratch_align=1)
     with tempfile.TemporaryDirectory(prefix="neso-") as folder:
         source, package = os.path.join(folder, "kernel.ttir"), os.path.join(folder, "kernel.neso")
         with open(source, "w") as f:

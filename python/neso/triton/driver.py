@@ -8,24 +8,20 @@ from triton.backends.driver import DriverBase
 
 from .. import cache
 from .._errors import Error
+from ._device import NO_LIMIT, Host, Utilities
 
-# What Triton's own checks compare with; nothing here limits a kernel.
-_NO_LIMIT = 1 << 30
+# Registers and those of them that were spilled. Programs divide a device's registers by the first.
+_TAKES = (1, 0)
 
 
-class _Utilities:
-    """What Triton asks of a device's runtime."""
-
-    def get_device_properties(self, device):
-        import os
-        return {"max_shared_mem": _NO_LIMIT, "multiprocessor_count": os.cpu_count() or 1, "max_num_regs": _NO_LIMIT, "warpSize": 32, "sm_clock_rate": 1, "mem_clock_rate": 1,
-                "mem_bus_width": 64}
+class _Utilities(Utilities):
+    """And what Triton loads with it."""
 
     def load_binary(self, name, package, shared, device):
         from .._model import load
         model = load(package)
         # Module and function at once: without a module Triton would load again for each launch.
-        return model, model, 0, 0, _NO_LIMIT
+        return model, model, *_TAKES, NO_LIMIT
 
     def unload_module(self, module):
         pass
@@ -121,7 +117,7 @@ class _Interface:
         return 0
 
 
-class NesoDriver(DriverBase):
+class NesoDriver(Host, DriverBase):
     utils = _Utilities()
     launcher_cls = Launcher
 
@@ -144,18 +140,8 @@ class NesoDriver(DriverBase):
     def get_current_target(self):
         return GPUTarget("cpu", "native-" + hashlib.sha256(cache.machine().encode()).hexdigest()[:12], 32)
 
-    def get_current_device(self):
-        return 0
-
     def set_current_device(self, device):
         pass
-
-    def get_current_stream(self, device=None):
-        return 0
-
-    def get_active_torch_device(self):
-        import torch
-        return torch.device("cpu")
 
     def get_device_interface(self):
         return _Interface()
@@ -163,10 +149,3 @@ class NesoDriver(DriverBase):
     def get_benchmarker(self):
         from triton.testing import do_bench
         return do_bench
-
-    def get_empty_cache_for_benchmark(self):
-        import torch
-        return torch.empty(16 << 20, dtype=torch.int8)
-
-    def clear_cache(self, memory):
-        memory.zero_()
