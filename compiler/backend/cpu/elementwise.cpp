@@ -5,6 +5,7 @@
 #include "ir/tile/tile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/IR/Intrinsics.h"
 
 namespace neso::cpu {
@@ -129,6 +130,60 @@ Lanes Emitter::addPointer(const Lanes &pointer, const Lanes &wide, int64_t eleme
   }
   Value *scaled = b.CreateMul(vec(wide), toVector(b, Lanes{.base = b.getInt64(elementBytes)}, width_));
   return fromValue(gep(vec(pointer), scaled), level);
+}
+
+// A sum in 32 bits is one number whose parts the optimiser cannot take apart again. Added to a pointer term by term, those
+// of outer loops are computed there, and accesses that lie a constant apart (the taps of a window) share one address.
+Lanes Emitter::displaced(const Lanes &pointer, mlir::Value offset, const Index &index, int64_t elementBytes) {
+  Terms terms;
+  const bool apart = addTerms(offset, index, terms);
+  const auto symbolic = llvm::count_if(terms.moving, [](const Lanes &t) { return t.symbolic(); });
+  if (!apart || symbolic + pointer.symbolic() > 1)
+    return addPointer(pointer, widen(offset, eval(offset, index), index, b.getInt64Ty(), true), elementBytes);
+  llvm::stable_sort(terms.moving, [](const Lanes &x, const Lanes &y) { return x.level < y.level; });
+  Lanes at = pointer;
+  for (const Lanes &t : terms.moving) at = addPointer(at, t, elementBytes);
+  if (terms.constant == 0) return at;
+  Lanes last;
+  last.base = llvm::ConstantInt::getSigned(b.getInt64Ty(), terms.constant);
+  return addPointer(at, last, elementBytes);
+}
+
+bool Emitter::addTerms(mlir::Value v, const Index &index, Terms &terms) {
+  mlir::Operation *def = v.getDefiningOp();
+  const bool isComputed = def && !buffers_.count(v) && !moving_.count(v);
+  const OpCode code = isComputed ? codeOf(def) : OpCode::Load;
+  auto isKnown = [&](mlir::Value operand) {
+    return isTensor(operand.getType()) || scalars_.count(operand) ||
+           (operand.getDefiningOp() && codeOf(operand.getDefiningOp()) == OpCode::ArithConstant);
+  };
+  llvm::APInt number;
+  if (code == OpCode::ArithConstant && mlir::matchPattern(v, mlir::m_ConstantInt(&number)) &&
+      number.getBitWidth() <= 64) {
+    // Beyond these the sum of constants might wrap.
+    if (number.abs().ugt(uint64_t{1} << 31)) return false;
+    terms.constant += number.getSExtValue();
+    return true;
+  }
+  if (code == OpCode::AddI && neverWraps(def) && llvm::all_of(def->getOperands(), isKnown))
+    return addTerms(def->getOperand(0), index, terms) && addTerms(def->getOperand(1), index, terms);
+  if (code == OpCode::Splat && isKnown(def->getOperand(0))) return addTerms(def->getOperand(0), {}, terms);
+  if (code == OpCode::Broadcast) {
+    llvm::ArrayRef<int64_t> from = llvm::cast<mlir::RankedTensorType>(def->getOperand(0).getType()).getShape();
+    Index inner = index;
+    for (size_t d = 0; d < inner.size(); ++d)
+      if (from[d] == 1) inner[d] = uniformInt(0);
+    return addTerms(def->getOperand(0), inner, terms);
+  }
+  if (code == OpCode::ExpandDims) {
+    Index inner = index;
+    inner.erase(inner.begin() + def->getAttrOfType<mlir::IntegerAttr>("axis").getInt());
+    return addTerms(def->getOperand(0), inner, terms);
+  }
+  const Lanes wide = widen(v, eval(v, index), index, b.getInt64Ty(), true);
+  if (wide.vector()) return false;
+  terms.moving.push_back(wide);
+  return true;
 }
 
 Lanes Emitter::constant(mlir::Attribute value, mlir::Type element) {

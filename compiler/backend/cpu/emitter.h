@@ -95,6 +95,15 @@ private:
   Lanes resize(const Lanes &x, llvm::Type *type, bool isSigned, bool exact);
   /// offset: i64, in elements.
   Lanes addPointer(const Lanes &pointer, const Lanes &offset, int64_t elementBytes);
+  /// pointer + offset elements, `offset` a tensor of integers at `index`.
+  Lanes displaced(const Lanes &pointer, mlir::Value offset, const Index &index, int64_t elementBytes);
+  /// Terms of a sum that does not wrap around, in 64 bits, and a constant.
+  struct Terms {
+    llvm::SmallVector<Lanes, 4> moving;
+    int64_t constant = 0;
+  };
+  /// Adds what `v` at `index` is the sum of; false: a term is no run of lanes.
+  bool addTerms(mlir::Value v, const Index &index, Terms &terms);
   /// The same for an index of a tile (i32), which does not wrap around.
   Lanes addIndex(const Lanes &pointer, const Lanes &index, int64_t elementBytes);
   Lanes uniformInt(int64_t v);
@@ -215,7 +224,7 @@ private:
   int unitDim(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> values);
   /// Which masks decide how far a vector loop has to run.
   struct Masks {
-    llvm::ArrayRef<mlir::Value> values; // of the nest's shape
+    llvm::ArrayRef<mlir::Value> values; // of the nest's shape, or of size 1 in some dimensions
     bool trim = false;                  // nothing happens where values[0] is false: the loop may end early
     int64_t start = 0;                  // first position of the vector direction; a multiple of the width
     bool narrowTail = false;            // the tail runs in vectors of one register: body looks at width_
@@ -233,6 +242,7 @@ private:
   std::optional<Prefix> prefixOf(mlir::Value mask, const Index &index, const Nest &nest);
   std::optional<Prefix> comparedPrefix(mlir::Operation *compare, const Index &index, size_t dim, const Nest &nest);
   int64_t widthFor(llvm::ArrayRef<mlir::Value> values, int64_t extent, int maxFactor);
+  Index indexIn(mlir::Value v, const Index &index);
   llvm::SmallVector<mlir::Value, 4> masksBelow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape);
   /// Whether something of the shape below v would be kept for others when all elements are visited.
   bool keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape);
@@ -285,6 +295,13 @@ private:
   /// covers: the index counts for what is kept of values that others need, too.
   void accumulate(const Reduced &r, const Index &index, bool first, bool covers);
   void reduceRow(const Reduced &r, const Nest &nest, Index &outer, llvm::ArrayRef<mlir::Value> masks);
+  /// Accumulators down to one element, which is the result of the row at `outer`.
+  void finishRow(const Reduced &r, const Nest &nest, const Index &outer);
+  /// The last dimension besides the axis, where several of its rows are to be walked at one time; -1: they are not.
+  int streamedDim(const Reduced &r, llvm::ArrayRef<mlir::Value> masks);
+  /// As many rows as there are `streams`, from `outer` on along `dim`: copies of one reduction, accumulators apart.
+  void reduceRows(llvm::ArrayRef<Reduced> streams, const Nest &nest, Index &outer, int dim,
+                  llvm::ArrayRef<mlir::Value> masks);
   void reduceAlong(Reduced &r);
   void accumulateReached(const Reduced &r, const Index &at, const Reach &reach);
   void reduceAcross(Reduced &r, int vectorDim);

@@ -177,9 +177,8 @@ Lanes Emitter::evalUncached(mlir::Value v, const Index &index) {
     if (std::optional<Lanes> r = speculateRemainder(op, index)) return *r;
     break;
   case OpCode::AddPtr: {
-    Lanes pointer = eval(op->getOperand(0), index), offset = eval(op->getOperand(1), index);
     mlir::Type pointee = llvm::cast<tt::PointerType>(elementOf(v.getType())).getPointeeType();
-    return addPointer(pointer, widen(op->getOperand(1), offset, index, b.getInt64Ty(), true), bytesOf(pointee));
+    return displaced(eval(op->getOperand(0), index), op->getOperand(1), index, bytesOf(pointee));
   }
   case OpCode::ExtSI:
   case OpCode::ExtUI:

@@ -140,11 +140,21 @@ void Emitter::sink(llvm::function_ref<void()> emit) {
 // ---------------------------------------------------------------------------------------------------------------- shape of the nest
 
 namespace {
+/// Operations that a walk below a value looks at, at most: more than a window of 7 x 7 has.
+constexpr size_t kMostWalked = 4096;
+
+/// Whether a tensor of shape `from` has an element for each of `shape`, by having size 1 where the sizes differ.
+bool spreadsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> shape) {
+  bool fits = from.size() == shape.size();
+  for (size_t d = 0; fits && d < shape.size(); ++d) fits = from[d] == shape[d] || from[d] == 1;
+  return fits;
+}
+
 /// Calls fn on every virtual operation below `values` once.
 void walkBelow(const Uses &uses, llvm::ArrayRef<mlir::Value> values, llvm::function_ref<bool(mlir::Operation *)> fn) {
   llvm::SmallVector<mlir::Value, 16> todo(values.begin(), values.end());
   llvm::DenseMap<mlir::Operation *, bool> seen;
-  while (!todo.empty() && seen.size() < 256) {
+  while (!todo.empty() && seen.size() < kMostWalked) {
     mlir::Operation *def = todo.pop_back_val().getDefiningOp();
     if (!def || !uses.isVirtual(def) || !seen.try_emplace(def, true).second) continue;
     if (fn(def))
@@ -270,7 +280,7 @@ llvm::SmallVector<mlir::Value, 4> Emitter::masksBelow(llvm::ArrayRef<mlir::Value
   walkBelow(*uses_, values, [&](mlir::Operation *op) {
     if (buffers_.count(op->getResult(0))) return false;
     auto type = llvm::dyn_cast<mlir::RankedTensorType>(op->getResult(0).getType());
-    if (!type || type.getShape() != shape) return false;
+    if (!type || !spreadsTo(type.getShape(), shape)) return false;
     if (codeOf(op) == OpCode::Load && op->getNumOperands() > 1 &&
         std::find(masks.begin(), masks.end(), op->getOperand(1)) == masks.end())
       masks.push_back(op->getOperand(1));
@@ -370,6 +380,15 @@ std::optional<Emitter::Prefix> Emitter::comparedPrefix(mlir::Operation *compare,
   return Prefix{below, always && always->isOne() ? nullptr : certain};
 }
 
+/// The index of what a tensor that spreads to the nest's shape holds for an element of it.
+Index Emitter::indexIn(mlir::Value v, const Index &index) {
+  const Shape shape = shapeOf(v.getType());
+  Index inner = index;
+  for (size_t d = 0; d < inner.size() && d < shape.size(); ++d)
+    if (shape[d] == 1) inner[d] = uniformInt(0);
+  return inner;
+}
+
 void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
                          llvm::function_ref<void(const Index &)> body) {
   auto run = [&](const Nest &cut, Value *lo, Value *hi, llvm::ArrayRef<mlir::Value> known) -> void {
@@ -381,7 +400,7 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
         yes.base = b.getTrue();
         // Known inside this loop only: what a load may leave out its mask for is not moved out of it.
         yes.level = static_cast<uint8_t>(currentLevel());
-        for (mlir::Value m : known) frames_.back().memo[keyOf(m, index)] = yes;
+        for (mlir::Value m : known) frames_.back().memo[keyOf(m, indexIn(m, index))] = yes;
       }
       body(index);
     });
@@ -395,7 +414,10 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
     frames_.push_back({b.GetInsertBlock(), {}});
     Index at = vectorIndex(nest, outer, zero);
     for (size_t i = 0; i < masks.values.size(); ++i) {
-      std::optional<Prefix> prefix = prefixOf(masks.values[i], at, nest);
+      // What is the same along the vector direction would end the loop at its start.
+      const bool moves = shapeOf(masks.values[i].getType())[static_cast<size_t>(nest.vectorDim)] == nest.extent;
+      std::optional<Prefix> prefix =
+          moves ? prefixOf(masks.values[i], indexIn(masks.values[i], at), nest) : std::nullopt;
       if (!prefix) continue;
       known.push_back(masks.values[i]);
       // Without certainty the main loop has no turns and the tail goes to the end.

@@ -43,6 +43,9 @@ std::set<Symbol> movingAlong(const loops::Body &body, Symbol along) {
 constexpr int64_t kUnrollElements = 64, kUnrollOps = 1024;
 /// Warps of a program that reads a long row in steps.
 constexpr int64_t kStreamingWarps = 16;
+/// Rows that one thread reads at one time, where all are long and are read once: more of memory is under way. And that
+/// many elements are long.
+constexpr int64_t kStreamedRows = 8, kStreamedLength = 256;
 /// The least block of a row whose length is known at run time only and which is walked as a whole: one thread's, and
 /// that of a block of threads.
 constexpr int64_t kLeastRow = 64, kLeastRowOfBlock = 256;
@@ -149,6 +152,8 @@ private:
   void blockPointwise() {
     size_t last = x().size() - 1, across = x().size() > 1 ? last - 1 : last;
     int64_t budget = target_.pointwiseBlock, width = INT64_MAX;
+    // Neighbours across read the same weights and almost the same window: of a few vectors both stay in the first cache.
+    if (!target_.threadBlocks && out_.shape == Shape::Unrolled && across != last) width = target_.columnBlock;
     if (target_.threadBlocks) {
       const int64_t elements = likelyResults();
       budget = pointwiseElements(target_, elements);
@@ -232,7 +237,10 @@ private:
       // Rows that share a program lie along the last outer dimension; the other dimensions count as programs.
       if (shares && all / block.rows < target_.processors) block.rows = 1;
       out_.inner = block.inner, rows = block.rows;
-    }
+    } else if (!kernel_.serial && !x().empty() && x().back().isConst() && r().back().isConst() &&
+               x().back().constValue() % kStreamedRows == 0 && likelyResults() >= kStreamedRows * kStreamedRows &&
+               length >= kStreamedLength && streamsRows())
+      rows = kStreamedRows;
     if (rows == 1) {
       out_.tile = {out_.inner};
       return;

@@ -176,6 +176,72 @@ TEST_P(KernelTest, ReductionsEndWhereTheirMaskDoes) {
       }
 }
 
+/// Sums x[column] * w[row, column] of 16 rows, over the columns with start + column (+ row, if `slanted`) < n.
+std::string maskedRows(bool slanted) {
+  std::string text = R"(module {
+  tt.func public @rows(%x: !tt.ptr<f32>, %w: !tt.ptr<f32>, %dst: !tt.ptr<f32>, %start: i32, %n: i32) {
+    %c = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>
+    %columns = tt.expand_dims %c {axis = 0 : i32} : tensor<256xi32> -> tensor<1x256xi32>
+    %r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+    %rows = tt.expand_dims %r {axis = 1 : i32} : tensor<16xi32> -> tensor<16x1xi32>
+    %cb = tt.broadcast %columns : tensor<1x256xi32> -> tensor<16x256xi32>
+    %rb = tt.broadcast %rows : tensor<16x1xi32> -> tensor<16x256xi32>
+    %s = tt.splat %start : i32 -> tensor<16x256xi32>
+    %from = arith.addi %s, %cb : tensor<16x256xi32>
+    %slanted = arith.addi %from, %rb : tensor<16x256xi32>
+    %bound = tt.splat %n : i32 -> tensor<16x256xi32>
+    %mask = arith.cmpi slt, PLACE, %bound : tensor<16x256xi32>
+    %c256 = arith.constant dense<256> : tensor<16x1xi32>
+    %pitch = arith.muli %rows, %c256 overflow<nsw> : tensor<16x1xi32>
+    %pb = tt.broadcast %pitch : tensor<16x1xi32> -> tensor<16x256xi32>
+    %at = arith.addi %pb, %cb overflow<nsw> : tensor<16x256xi32>
+    %wp = tt.splat %w : !tt.ptr<f32> -> tensor<16x256x!tt.ptr<f32>>
+    %wq = tt.addptr %wp, %at : tensor<16x256x!tt.ptr<f32>>, tensor<16x256xi32>
+    %zero = arith.constant dense<0.000000e+00> : tensor<16x256xf32>
+    %weights = tt.load %wq, %mask, %zero : tensor<16x256x!tt.ptr<f32>>
+    %xp = tt.splat %x : !tt.ptr<f32> -> tensor<1x256x!tt.ptr<f32>>
+    %xq = tt.addptr %xp, %columns : tensor<1x256x!tt.ptr<f32>>, tensor<1x256xi32>
+    %row = tt.load %xq : tensor<1x256x!tt.ptr<f32>>
+    %spread = tt.broadcast %row : tensor<1x256xf32> -> tensor<16x256xf32>
+    %products = arith.mulf %weights, %spread : tensor<16x256xf32>
+    %sum = "tt.reduce"(%products) <{axis = 1 : i32}> ({
+    ^bb0(%a: f32, %b: f32):
+      %f = arith.addf %a, %b : f32
+      tt.reduce.return %f : f32
+    }) : (tensor<16x256xf32>) -> tensor<16xf32>
+    %to = tt.splat %dst : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+    %out = tt.addptr %to, %r : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+    tt.store %out, %sum : tensor<16x!tt.ptr<f32>>
+    tt.return
+  }
+})";
+  text.replace(text.find("PLACE"), 5, slanted ? "%slanted" : "%from");
+  return text;
+}
+
+// Rows that end at one place are walked together, others one by one; numbers are small, so that sums are exact in any order.
+TEST_P(KernelTest, RowsWalkedTogetherEndWhereTheirMaskDoes) {
+  for (bool slanted : {false, true}) {
+    Kernel k(maskedRows(slanted), GetParam());
+    ASSERT_TRUE(k.ok()) << k.error;
+    std::vector<float> x(256), w(16 * 256), out(16, -1);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3;
+    for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>((i * 5) % 19) - 9;
+    for (int start : {0, 5, INT32_MAX - 40})
+      for (int n : {0, 1, 15, 16, 17, 63, 200, 256, 300, INT32_MAX - 30}) {
+        k.run({pointer(x.data()), pointer(w.data()), pointer(out.data()), integer(start), integer(n)}, 1);
+        for (int row = 0; row < 16; ++row) {
+          float want = 0;
+          for (int column = 0; column < 256; ++column) {
+            const uint32_t place = static_cast<uint32_t>(start) + static_cast<uint32_t>(column + (slanted ? row : 0));
+            if (static_cast<int32_t>(place) < n) want += x[static_cast<size_t>(column)] * w[static_cast<size_t>(row * 256 + column)];
+          }
+          ASSERT_EQ(out[static_cast<size_t>(row)], want) << "row " << row << " start " << start << " n " << n;
+        }
+      }
+  }
+}
+
 TEST_P(KernelTest, Softmax) {
   Kernel k(kernelText("softmax_rows"), GetParam());
   ASSERT_TRUE(k.ok()) << k.error;
