@@ -10,6 +10,7 @@
 #include "frontend/pt2/guards.h"
 #include "frontend/pt2/read_graph.h"
 #include "frontend/pt2/weights.h"
+#include "ir/graph/verify.h"
 
 namespace neso::pt2 {
 namespace {
@@ -81,6 +82,8 @@ public:
     if (r_.ok()) readOutputs(signature);
     if (r_.ok()) readRanges(root);
     if (r_.ok()) readGuards(root);
+    if (r_.ok())
+      if (std::optional<graph::UnknownSymbol> s = graph::unknownSymbol(m_)) r_.report(diag::UndefinedSize, s->symbol.str(), s->place);
     if (!r_.ok()) return r_.takeError();
     for (const Member &m : archive_.members())
       if (m.name.rfind("extra/", 0) == 0) m_.extraFiles.emplace(m.name.substr(6), std::string(archive_.text(m)));

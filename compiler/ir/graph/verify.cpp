@@ -165,12 +165,12 @@ public:
       if (id.valid())
         for (Expr e : m.graph.value(id).type.sizes) add(e);
   }
-  Status check() const {
-    Status out;
-    auto ask = [&](Expr e, std::string_view what) {
-      if (!out || !e.valid()) return;
+  std::optional<UnknownSymbol> unknown() const {
+    std::optional<UnknownSymbol> out;
+    auto ask = [&](Expr e, std::string_view place) {
+      if (out || !e.valid()) return;
       for (Symbol s : symbolsOf(e))
-        if (!known_.contains(s)) out = brokenModel("G10", "symbols are known", fmt::format("{} in {}", s.str(), what));
+        if (!out && !known_.contains(s)) out = UnknownSymbol{s, std::string(place)};
     };
     forEachGraph(m_.graph, [&](const Graph &g) {
       for (const Value &v : g.values) {
@@ -237,6 +237,8 @@ Status writeBack(const Model &m, const Output &o) {
 
 Status verify(const Graph &graph, Form form) { return Verifier(graph, form).run(); }
 
+std::optional<UnknownSymbol> unknownSymbol(const Model &m) { return Symbols(m).unknown(); }
+
 Status verify(const Model &m, Form form) {
   if (Status s = verify(m.graph, form); !s) return s;
   if (m.inputs.size() != m.graph.inputs.size()) return brokenModel("G6", "inputs are parallel", "the inputs");
@@ -259,7 +261,9 @@ Status verify(const Model &m, Form form) {
   }
   for (const Weight &w : m.weights)
     if (Status s = weight(m, w); !s) return s;
-  return Symbols(m).check();
+  if (std::optional<UnknownSymbol> s = unknownSymbol(m))
+    return brokenModel("G10", "symbols are known", fmt::format("{} in {}", s->symbol.str(), s->place));
+  return Status::ok();
 }
 
 } // namespace neso::graph

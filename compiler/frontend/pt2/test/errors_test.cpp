@@ -122,6 +122,10 @@ TEST(Errors, UndefinedValue) {
   EXPECT_EQ(json("\"arg\": {\"as_tensor\": {\"name\": \"matmul\"}}", "\"arg\": {\"as_tensor\": {\"name\": \"add_1\"}}"),
             "UndefinedValue");
 }
+TEST(Errors, UndefinedSize) {
+  const std::string size = "\"reshape\": {\"dtype\": 7, \"sizes\": [{\"as_expr\": {\"expr_str\": \"Add(Symbol('s";
+  EXPECT_EQ(json(size + "17'", size + "18'", "sizes.pt2"), "UndefinedSize");
+}
 TEST(Errors, DuplicateName) {
   EXPECT_EQ(json("\"outputs\": [{\"as_tensor\": {\"name\": \"mul_1\"}}]",
                  "\"outputs\": [{\"as_tensor\": {\"name\": \"mul\"}}]"),
