@@ -43,6 +43,31 @@ def test_sizes_that_change_compile_twice_and_one_apart():
     assert len(report.packages) == 3 and not report.refused and report.share == 1
 
 
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.qkv, self.out = torch.nn.Embedding(50, 32), torch.nn.Linear(32, 96), torch.nn.Linear(32, 50)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        q, k, v = (t.unflatten(-1, (4, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(x + y.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("kind", ["batches", "pictures", "tokens"])
+def test_twenty_sizes_compile_three_times_at_most(kind):
+    if kind == "batches":
+        model, inputs = mlp(), [torch.randn(n, 16) for n in range(1, 21)]
+    elif kind == "pictures":
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, stride=2, padding=1), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 4)).eval()
+        inputs = [torch.randn(2, 3, 8 + n, 9 + 2 * n) for n in range(20)]
+    else:
+        model, inputs = Attention().eval(), [torch.randint(0, 50, (2 + n % 4, 3 + n)) for n in range(20)]
+    report = compare(model, *[(x,) for x in inputs])
+    assert len(report.packages) <= 3 and not report.refused and report.share == 1
+
+
 def test_the_second_time_comes_from_disk():
     model = mlp()
     compare(model, (torch.randn(9, 16),))
