@@ -222,6 +222,27 @@ def test_failures_say_where():
         tl.arange(0, 4)
 
 
+class Far:
+    """A tensor on a GPU, as far as launches ask before they compile."""
+    dtype, data_ptr = np.dtype("f4"), lambda self: 64
+
+    def __init__(self, kind="cuda", index=0):
+        self.device = type("Device", (), {"type": kind, "__str__": lambda self: f"{kind}:{index}"})()
+
+
+def test_tensors_of_two_places_are_refused():
+    x = np.zeros(8, "f4")
+    with pytest.raises(neso.InputError, match="argument 0 lies in the host's memory, others on cuda:0"):
+        combine[(1,)](x, Far(), Far(), 8, BLOCK=8)
+    with pytest.raises(neso.InputError, match="on cuda:0 and on cuda:1"):
+        combine[(1,)](Far(), Far(), Far(index=1), 8, BLOCK=8)
+    far = Far("xpu")
+    far.shape, far.strides, far.itemsize = (32, 32), (128, 4), 4
+    with pytest.raises(neso.InputError, match="an argument lies on xpu:0"):
+        descriptor = triton.tools.TensorDescriptor.from_tensor(far, [16, 16])
+        copied[(2, 2)](descriptor, descriptor, M=16, N=16)
+
+
 PROGRAM = """
 import numpy
 import neso.triton

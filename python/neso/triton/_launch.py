@@ -310,12 +310,23 @@ def _sizes_of(grid):
     return (*sizes, 1, 1)[:3]
 
 
+def _on_host(tensor):
+    return getattr(tensor.device, "type", "cpu") == "cpu"
+
+
 def _device_of(values):
-    for value in values:
-        device = getattr(value, "device", None)
-        if device is not None and getattr(device, "type", "cpu") != "cpu":
-            return str(device)
-    return "cpu"
+    """Where the kernel runs: where its tensors lie, which is one place. A GPU reads pinned memory of the host, too."""
+    values = [v.base if hasattr(v, "block_shape") else v for v in values]
+    tensors = [(i, v) for i, v in enumerate(values) if getattr(v, "device", None) is not None]
+    there = sorted({str(v.device) for _, v in tensors if not _on_host(v)})
+    if not there:
+        return "cpu"
+    if len(there) > 1:
+        raise InputError(f"a kernel's tensors lie on {' and on '.join(there)}; move them to one device", "E0808", "DEVICE")
+    for i, v in tensors:
+        if _on_host(v) and not (hasattr(v, "is_pinned") and v.is_pinned()):
+            raise InputError(f"argument {i} lies in the host's memory, others on {there[0]}; move it there, or pin its memory", "E0808", "DEVICE")
+    return there[0]
 
 
 def _stream():
