@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "backend/common/math_f64.h"
 #include "base/diagnostics.h"
 #include "llvm/ADT/APInt.h"
 #include "llvm/ADT/StringMap.h"
@@ -405,8 +406,10 @@ V MathEmitter::emit(MathFn fn, llvm::ArrayRef<V> args) {
   if (fn == MathFn::Fmod) return fmod(x, args[1]);
   if (!x->getType()->isVectorTy() && paysForVectorsOnly(fn)) return libm(name, args);
   if (fn == MathFn::Nextafter) return nextafter(x, args[1]);
-  if (fn == MathFn::Exp && x->getType()->isVectorTy() && x->getType()->getScalarType()->isDoubleTy())
-    return expDouble(x);
+  if (x->getType()->isVectorTy() && x->getType()->getScalarType()->isDoubleTy()) {
+    if (fn == MathFn::Exp) return expDouble(x);
+    if (V r = emitOnDoubles(b, fn, x)) return r;
+  }
   if (!x->getType()->getScalarType()->isFloatTy()) return libm(name, args);
   auto wide = [&](V v) { return b.CreateFPExt(v, doubleType(v)); };
   auto narrow = [&](V v) { return b.CreateFPTrunc(v, x->getType()); };

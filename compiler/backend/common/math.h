@@ -1,9 +1,9 @@
 // Elementary functions as LLVM IR, on scalars and vectors alike.
 //
-// f32: inline polynomials, at most 2 ulp over all inputs (denormals, infinities and NaN included), checked against libm
-// in test/math_test. f64 and rare functions: one libm call a lane, inside a helper function with a loop, so that code
-// stays small. Coefficients are interpolations in Chebyshev points of the function named beside them, computed with 40
-// digits and rounded.
+// f32, and vectors of f64 for common functions (math_f64.h): inline polynomials, at most 2 ulp over all inputs (denormals,
+// infinities and NaN included), checked against libm in test/math_test. Others: one libm call a lane, inside a helper
+// function with a loop, so that code stays small. Coefficients are interpolations in Chebyshev points of the function
+// named beside them, computed with 40 digits and rounded.
 #pragma once
 #include <optional>
 #include <utility>

@@ -99,9 +99,66 @@ TEST_P(MathTest, WithinTwoUlp) {
   }
 }
 
-/// e^x of doubles within one unit in the last place, over all that does not overflow or vanish, and beyond.
-TEST(MathTest, ExponentialOfDoubles) {
-  std::string text = unaryText("math.exp %v");
+struct DoubleFunction {
+  const char *op;
+  long double (*reference)(long double);
+  /// Results differ from their limits between these.
+  double least, most;
+  double limit;
+};
+
+class DoubleMathTest : public testing::TestWithParam<DoubleFunction> {};
+INSTANTIATE_TEST_SUITE_P(Unary, DoubleMathTest,
+                         testing::Values(DoubleFunction{"math.exp", std::exp, -760, 720, 1},
+                                         DoubleFunction{"math.expm1", std::expm1, -60, 720, 2},
+                                         DoubleFunction{"math.log", std::log, 0, 20, 1},
+                                         DoubleFunction{"math.log1p", std::log1p, -1, 20, 1},
+                                         DoubleFunction{"math.tanh", std::tanh, -23, 23, 3},
+                                         DoubleFunction{"math.erf", std::erf, -7, 7, 2},
+                                         DoubleFunction{"math.sin", std::sin, -100, 100, 1},
+                                         DoubleFunction{"math.cos", std::cos, -100, 100, 1}),
+                         [](const auto &info) { return std::string(info.param.op).substr(5); });
+
+/// Where something happens in one of the functions: their limits, and angles near multiples of a quarter turn.
+const double kDoubleEdges[] = {0.0,
+                               -0.0,
+                               INFINITY,
+                               -INFINITY,
+                               NAN,
+                               1.0,
+                               -1.0,
+                               -1.0000000000000002,
+                               5e-324,
+                               -5e-324,
+                               1e-310,
+                               -1e-310,
+                               1e-17,
+                               -1e-17,
+                               1e300,
+                               -1e300,
+                               0.5,
+                               6.0,
+                               2.2250738585072014e-308,
+                               1.7976931348623157e308,
+                               -0.99999999999999989,
+                               709.78271289338397,
+                               709.7827128933841,
+                               -745.13321910194111,
+                               -745.1332191019412,
+                               -708.4,
+                               1.5707963267948966,
+                               3.1415926535897931,
+                               355,
+                               -103993,
+                               1048575.9,
+                               1048576.1,
+                               6381956970095103.0,
+                               0.70710678118654757,
+                               1.4142135623730951};
+
+TEST_P(DoubleMathTest, WithinUnitsInTheLastPlace) {
+  const DoubleFunction &f = GetParam();
+  std::string text = unaryText(std::string(f.op) + " %v");
   for (size_t at; (at = text.find("f32")) != std::string::npos;) text.replace(at, 3, "f64");
   for (CpuLevel level : levels()) {
     Kernel k(text, level);
@@ -110,34 +167,28 @@ TEST(MathTest, ExponentialOfDoubles) {
     std::vector<double> x(n), y(n);
     for (size_t i = 0; i < n; ++i) {
       const double t = (static_cast<double>(i) + 0.37) / n;
-      x[i] = i % 2 ? -760 + 1480 * t : std::ldexp(t - 0.5, -static_cast<int>(i % 60));
+      // Evenly, small ones of all sizes, and the whole range of exponents.
+      x[i] = i % 3 == 0   ? f.least + (f.most - f.least) * t
+             : i % 3 == 1 ? std::ldexp(t - 0.5, -static_cast<int>(i % 60))
+                          : std::ldexp(t - 0.5, static_cast<int>(i % 2100) - 1070);
     }
-    const double special[] = {0.0,
-                              -0.0,
-                              INFINITY,
-                              -INFINITY,
-                              NAN,
-                              709.78271289338397,
-                              709.7827128933841,
-                              -745.13321910194111,
-                              -745.1332191019412,
-                              -708.4,
-                              1e300,
-                              -1e300,
-                              5e-324};
-    std::copy(std::begin(special), std::end(special), x.begin());
+    std::copy(std::begin(kDoubleEdges), std::end(kDoubleEdges), x.begin());
+    // Each edge among lanes that have none, too.
+    for (size_t i = 0; i < std::size(kDoubleEdges); ++i) x[1024 + 64 * i + i % 16] = kDoubleEdges[i];
     k.run({pointer(x.data()), pointer(y.data())}, n / 1024);
     for (size_t i = 0; i < n; ++i) {
-      const long double want = std::exp(static_cast<long double>(x[i]));
+      const long double want = f.reference(static_cast<long double>(x[i]));
       const double rounded = static_cast<double>(want);
-      if (std::isnan(x[i]) || std::isinf(rounded)) {
-        EXPECT_TRUE(std::isnan(x[i]) ? std::isnan(y[i]) : y[i] == rounded) << x[i] << " " << y[i];
+      if (std::isnan(rounded) || std::isinf(rounded)) {
+        ASSERT_TRUE(std::isnan(rounded) ? std::isnan(y[i]) : y[i] == rounded)
+            << name(level) << " at " << x[i] << " " << y[i];
         continue;
       }
       int exponent = 0;
       std::frexp(rounded, &exponent);
       const long double unit = std::ldexp(1.0L, std::max(exponent - 53, -1074));
-      ASSERT_LE(std::abs(y[i] - want) / unit, 1) << name(level) << " at " << x[i];
+      ASSERT_LE(std::abs(y[i] - want) / unit, f.limit) << name(level) << " at " << x[i] << " i " << i;
+      if (x[i] == 0) ASSERT_EQ(std::signbit(y[i]), std::signbit(rounded)) << name(level);
     }
   }
 }
