@@ -27,7 +27,12 @@ def operators():
     return {n.removeprefix("aten.") for n in said if n.startswith("aten.")}
 
 
-TABLES = {"tile operations": tile_operations, "operators of modules": operators}
+def rewrite_rules():
+    table = ROOT / "compiler" / "base" / "rules.def"
+    return set(re.findall(r'^NESO_RULE\(\w+, "([^"]+)"', table.read_text(), re.M))
+
+
+TABLES = {"tile operations": tile_operations, "operators of modules": operators, "rewrite rules": rewrite_rules}
 
 
 def expected(area):

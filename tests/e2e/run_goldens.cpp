@@ -1,6 +1,6 @@
 // Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--gpu ARCH[,ARCH…] [--assemble]]
+//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE] [--gpu ARCH[,ARCH…] [--assemble]]
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
 // one context, and the second must give the same bits; where the program changes its buffers, the run says what a second call on that
@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "backend/nvidia/compile.h"
+#include "base/rules.h"
 #include "driver/compile.h"
 #include "e2e/plan_steps.h"
 #include "e2e/tensors.h"
@@ -408,7 +409,7 @@ std::vector<std::string> splitAtCommas(const std::string &text) {
 
 int runGoldens(int argc, char **argv) {
   fs::path goldens = fs::path(NESO_SOURCE_DIR) / "tests" / "goldens";
-  std::string only, verdicts;
+  std::string only, verdicts, rules;
   size_t jobs = 2;
   bool showRefused = false, assemble = false;
   CompileOptions options;
@@ -426,6 +427,8 @@ int runGoldens(int argc, char **argv) {
       only = argv[++i];
     else if (option == "--verdicts" && i + 1 < argc)
       verdicts = argv[++i];
+    else if (option == "--rules" && i + 1 < argc)
+      rules = argv[++i];
     else if (option == "--option" && i + 1 < argc) {
       std::string setting = argv[++i];
       size_t equals = std::min(setting.find('='), setting.size());
@@ -437,7 +440,7 @@ int runGoldens(int argc, char **argv) {
       jobs = std::max(1, std::atoi(argv[++i]));
     else {
       fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS "
-                         "[--assemble]] [--option K=V] [--refused] [--verdicts FILE]\n");
+                         "[--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]\n");
       return 2;
     }
   }
@@ -462,8 +465,10 @@ int runGoldens(int argc, char **argv) {
     if (!assemble) options.options.emplace_back("assembler", "none");
     notAssembled = assemble && !nvidia::findAssembler();
   }
+  if (!rules.empty() && !watchRules()) return 2;
   Runner runner(options, std::move(unsupported), showRefused, verdictFile);
   runner.runAll(programs, jobs);
+  if (!rules.empty()) std::ofstream(rules) << ruleCounts();
   if (verdictFile) std::fclose(verdictFile);
   return runner.finish(notAssembled);
 }

@@ -6,7 +6,7 @@
 //     launched through the runtime; buffers end at a page that must not be touched and begin behind bytes that must stay,
 //   - PTX, which only has to come out (--gpu CHIP).
 //
-//     check_kernels CASES [--jobs N] [--only NAME] [--levels LIST] [--draw N] [--gpu CHIP] [--dump DIR] [--coverage FILE]
+//     check_kernels CASES [--jobs N] [--only NAME] [--levels LIST] [--draw N] [--gpu CHIP] [--dump DIR] [--coverage FILE] [--rules FILE]
 //
 // CASES has one kernel a line, fields separated by '|', the files beside it:
 //
@@ -20,7 +20,8 @@
 // what the oracle itself refuses (an access out of bounds): the fault of the kernel, not of the compiler. The last line
 // counts them; exit code 1 when one was wrong, failed, crashed or took too long. --draw: of levels times forms only N for
 // each kernel, chosen by its name: nearly all the time goes into LLVM, and another kernel finds more than another level. --dump writes the buffers before and after
-// the oracle, for another oracle. --coverage writes "operation TAB types TAB times" of the tile IR.
+// the oracle, for another oracle. --coverage writes "operation TAB types TAB times" of the tile IR,
+// --rules "rewrite TAB times" (base/rules.h).
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -38,6 +39,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/compile.h"
+#include "base/rules.h"
 #include "driver/kernel.h"
 #include "ir/tile/interp.h"
 #include "ir/tile/passes/passes.h"
@@ -53,7 +55,7 @@ namespace {
 constexpr rlim_t kProcessorSecondsPerKernel = 60;
 
 struct Options {
-  std::string cases, only, gpu, dump, coverage;
+  std::string cases, only, gpu, dump, coverage, rules;
   std::vector<cpu::CpuLevel> levels;
   size_t jobs = 2, draw = 0;
 };
@@ -466,6 +468,7 @@ public:
       std::ofstream out(options_.coverage);
       for (auto &[what, times] : seen_) out << what << '\t' << times << '\n';
     }
+    if (!options_.rules.empty()) std::ofstream(options_.rules) << ruleCounts();
     std::string line;
     for (auto &[verdict, times] : counts_) line += fmt::format("{}{} {}", line.empty() ? "" : ", ", times, verdict);
     fmt::print("{}\n", line);
@@ -559,6 +562,7 @@ int main(int argc, char **argv) {
                         : word == "--gpu"      ? &options.gpu
                         : word == "--dump"     ? &options.dump
                         : word == "--coverage" ? &options.coverage
+                        : word == "--rules"    ? &options.rules
                                                : nullptr;
     if (text && i + 1 < argc)
       *text = argv[++i];
@@ -575,5 +579,6 @@ int main(int argc, char **argv) {
   }
   for (const std::string &level : corpus::split(levels, ','))
     if (std::optional<cpu::CpuLevel> l = cpu::parseLevel(level)) options.levels.push_back(*l);
+  if (!options.rules.empty() && !watchRules()) return 2;
   return Runner(options).run(readCases(options));
 }

@@ -1,19 +1,21 @@
 // Random programs of loop nodes through the whole chain, by their seeds: the half of tools/campaign for loops.
 //
-//     check_loops FIRST COUNT [--jobs N] [--arch LEVEL]     "SEED TAB right|wrong|crash|timeout TAB why" by line
+//     check_loops FIRST COUNT [--jobs N] [--arch LEVEL] [--rules FILE]     "SEED TAB right|wrong|crash|timeout TAB why" by line
 //     check_loops SEED print                                the program
 //     check_loops operators                                 the targets of graphs that have a lowering, one by line
 //
-// Each program is one child process. Exit code 1 when one was not right.
+// Each program is one child process. Exit code 1 when one was not right. --rules writes "rewrite TAB times" (base/rules.h).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/rules.h"
 #include "fuzz/random_run.h"
 #include "lower/graph_to_loops/lower.h"
 
@@ -72,11 +74,13 @@ int main(int argc, char **argv) {
   }
   const auto count = static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10));
   size_t jobs = 2;
-  std::string arch = "native";
+  std::string arch = "native", rules;
   for (int i = 3; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--jobs") == 0) jobs = static_cast<size_t>(std::max(1, std::atoi(argv[i + 1])));
     if (std::strcmp(argv[i], "--arch") == 0) arch = argv[i + 1];
+    if (std::strcmp(argv[i], "--rules") == 0) rules = argv[i + 1];
   }
+  if (!rules.empty() && !neso::watchRules()) return 2;
   bool right = true;
   std::vector<Child> children;
   for (uint32_t seed = first; seed < first + count || !children.empty();) {
@@ -91,5 +95,6 @@ int main(int argc, char **argv) {
     right = report(*at, status) && right;
     children.erase(at);
   }
+  if (!rules.empty()) std::ofstream(rules) << neso::ruleCounts();
   return right ? 0 : 1;
 }

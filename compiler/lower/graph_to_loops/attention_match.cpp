@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/rules.h"
+
 namespace neso::lower {
 
 using graph::Argument;
@@ -279,6 +281,7 @@ AttentionMatches findAttention(const Graph &graph, const std::unordered_map<int3
   for (const Node &n : graph.nodes) {
     matcher.reset();
     if (!matcher.match(n)) continue;
+    applied(Rule::MatchAttention);
     found.byResult.emplace(&n, matcher.result());
     for (const Node *c : matcher.covered()) found.covered[c] = true;
   }

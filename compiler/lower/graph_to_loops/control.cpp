@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/diagnostics/graph.h"
+#include "base/rules.h"
 #include "ir/loops/access.h"
 #include "lower/graph_to_loops/model_lowering.h"
 
@@ -198,6 +199,7 @@ void ModelLowering::lowerAssertion(const graph::Graph &g, const graph::Node &nod
 
 /// Both ways are computed and one is chosen: neither has effects, and the one that is not taken reports no error.
 bool ModelLowering::chooseCond(const graph::Graph &g, Call &call, Values &values) {
+  applied(Rule::ChooseBranch);
   Tensor choice;
   if (const ValueId *p = std::get_if<ValueId>(&call.node.args[0])) {
     if (auto it = values.find(p->value); it != values.end())
@@ -251,6 +253,7 @@ bool ModelLowering::defineSizes(const Call &call, size_t result, Expr condition,
 
 /// One way runs.
 bool ModelLowering::branchCond(const graph::Graph &g, Call &call, Values &values) {
+  applied(Rule::Branch);
   ctx_.current = &call.node;
   const std::optional<Expr> condition = conditionOf(g, call.node.args[0], values);
   if (!condition) return refuse(call.node, "its condition has no value");

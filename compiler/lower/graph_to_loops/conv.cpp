@@ -5,6 +5,7 @@
 // product. A depthwise convolution has nothing to share between its outputs and becomes a plain reduction.
 #include <cmath>
 
+#include "base/rules.h"
 #include "lower/graph_to_loops/op_call.h"
 
 namespace neso::lower {
@@ -171,6 +172,7 @@ Val Convolution::depthwiseTerm(BodyBuilder &b, const Index &i, const Index &r) c
 
 /// Nothing is shared between outputs: a plain reduction over the kernel.
 Tensor Convolution::depthwise() const {
+  applied(Rule::DepthwiseConvolution);
   Sizes reduced{inPer};
   for (size_t d = 0; d < spatial; ++d) reduced.push_back(phases ? ceilDiv(kernel[d], c.stride[d]) : kernel[d]);
   auto term = [self = *this](BodyBuilder &b, const Index &i, const Index &r) { return self.depthwiseTerm(b, i, r); };
@@ -187,6 +189,7 @@ Tensor Convolution::depthwise() const {
 /// k0 = (f + padding) mod s, and input m + (f + padding) div s - t: each phase is a product with weights of its own, and
 /// all phases are one batch of products, over ceil(K / s) taps in place of K.
 Tensor Convolution::byPhases() const {
+  applied(Rule::ConvolutionByPhases);
   Sizes steps, taps;
   for (size_t d = 0; d < spatial; ++d) {
     steps.push_back(ceilDiv(outSizes[d + 2], c.stride[d]));

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/loops/access.h"
+#include "base/rules.h"
 #include "ir/loops/interp.h"
 #include "lower/graph_to_loops/lowering.h"
 
@@ -137,6 +138,7 @@ Tensor Lowering::fold(const Tensor &x) {
   if (!data) return x;
   Tensor out = addConstant(x.dtype(), x.sizes(), std::move(*data));
   program.constants.back().foldedFrom = folded.sources();
+  applied(Rule::FoldConstant);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/rules.h"
 #include "ir/graph/visit.h"
 #include "lower/graph_to_loops/op_call.h"
 
@@ -143,7 +144,7 @@ const Node *InPlace::scatterOf(ValueId source) const {
 
 /// A result that is put into a larger value can be written there if that value lies in memory, as it will have to
 /// anyway.
-void InPlace::settleBase(Lowering &ctx, ValueId result, Values &values) {
+void InPlace::settleBase(ValueId result, Values &values) {
   ValueId whole;
   for (const Node *scatter = scatterOf(result); scatter; scatter = scatterOf(result)) {
     ValueId self = argument(*scatter, "self");
@@ -211,7 +212,7 @@ std::optional<Strided> InPlace::place(Lowering &ctx, size_t i, Values &values, s
   for (size_t j = 0; j < i; ++j) result += launch.written[j];
   std::vector<ValueId> results;
   graph::forEachOutput(*node_, [&](ValueId r) { results.push_back(r); });
-  if (result < results.size()) settleBase(ctx, results[result], values);
+  if (result < results.size()) settleBase(results[result], values);
 
   Tensor x = values.at(id.value);
   std::optional<Strided> s = x.asStrided();
@@ -245,6 +246,7 @@ std::optional<Strided> InPlace::place(Lowering &ctx, size_t i, Values &values, s
     return blocked(saved);
   why = "writes " + graph_.value(id).name + " in place" + saved;
   written_.push_back(std::move(region));
+  applied(Rule::LaunchInPlace);
   return s;
 }
 

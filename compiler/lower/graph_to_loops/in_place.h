@@ -70,7 +70,7 @@ public:
 private:
   bool isOurs(const Lowering &ctx, const Region &region) const;
   bool release(Lowering &ctx, const Region &region, graph::ValueId result, const Tensor &whole, Expr saved, Values &values, std::string &why);
-  void settleBase(Lowering &ctx, graph::ValueId result, Values &values);
+  void settleBase(graph::ValueId result, Values &values);
   void absorb(Lowering &ctx, graph::ValueId source, const Tensor &x, Values &values);
   const graph::Node *scatterOf(graph::ValueId source) const;
   bool neededLater(int32_t id) const;

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/rules.h"
 #include "ir/plan/access.h"
 #include "lower/schedule/access.h"
 
@@ -273,6 +274,7 @@ private:
       if (reads(part, s->buffer) && others.count(s->buffer.value)) return;
     if (meet(touched(part, false), changed)) return say(u, "not " + what + ": it reads what the launch changes");
     if (!canMove(part, *producer + 1, u)) return say(u, "not " + what + ": another kernel changes what it reads");
+    applied(Rule::AttachBefore);
     attach(u, i, over(part, *map, elements), 0);
     say(u, what);
     spec.arguments[i].inside = true;
@@ -334,6 +336,7 @@ private:
     if (meet(in, stored) || meet(out, stored) || meet(out, loaded))
       return say(u, "not " + what + ": it needs more of what the launch makes than one element");
     if (!canMove(k, u + 1, readers[0])) return say(u, "not " + what + ": another kernel runs between them");
+    applied(Rule::AttachBehind);
     attach(u, i, over(k, *map, elements), p_.kernels[u].nodes.size());
     bool needed = readers.size() > 1 || isOutput(t);
     say(u, what + (needed ? ", which are needed as well" : ""));

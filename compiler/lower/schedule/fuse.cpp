@@ -233,6 +233,7 @@ private:
     }
     fusion->group.decisions.push_back(fmt::format("{} with {}: {} bytes less, by {}", nameA, nameB, fusion->bytesSaved,
                                                   fmt::join(fusion->shared, ", ")));
+    applied(fusion->rule);
     merge(a, b, std::move(fusion->group));
     return true;
   }

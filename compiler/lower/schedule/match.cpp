@@ -374,6 +374,7 @@ std::variant<Fusion, Refusal> join(const Group &a, const Group &b, const Program
       f.bytesSaved = savings(*aligned, program, temporary, f.shared);
       if (best && best->bytesSaved >= f.bytesSaved) continue;
       f.group = merged(a, b, *aligned, spaceOf);
+      f.rule = fixed(a) || fixed(b) ? Rule::JoinEpilogue : level == Level::SameSpace ? Rule::JoinSameSpace : Rule::JoinInner;
       best = std::move(f);
     }
     if (best) break;

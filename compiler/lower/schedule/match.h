@@ -5,6 +5,7 @@
 // producer), or in their own order. Whether the correspondence is right is then decided by the accesses alone: every
 // buffer that one group writes and the other touches must be touched at the same element at the same point.
 #pragma once
+#include "base/rules.h"
 #include "lower/schedule/group.h"
 
 namespace neso::schedule {
@@ -13,6 +14,7 @@ struct Fusion {
   Group group;                     // the result: nodes of both in program order, in one space
   int64_t bytesSaved = 0;          // by hint: loads answered in the kernel, loads made once, stores no longer needed
   std::vector<std::string> shared; // names of the buffers that paid for it
+  Rule rule = Rule::JoinSameSpace; // by which it came
 };
 struct Refusal {
   std::string reason;

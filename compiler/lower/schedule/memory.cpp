@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/rules.h"
 #include "ir/plan/access.h"
 #include "lower/schedule/access.h"
 
@@ -65,6 +66,7 @@ void placeOutputs(Plan &p) {
     if (writeBack && o.writeBackTo == o.buffer) continue;
     if (!writeBack && b.kind == Buffer::Kind::Temp && place.where == Placement::Where::Arena && b.dtype == o.dtype &&
         contiguousFromZero(o, b.elements, program.facts)) {
+      applied(Rule::OutputInPlace);
       place.where = Placement::Where::Output;
       place.output = static_cast<int>(k);
       continue;

@@ -5,6 +5,7 @@
 // number which part they belong to.
 #include <algorithm>
 
+#include "base/rules.h"
 #include "ir/plan/access.h"
 #include "lower/schedule/access.h"
 #include "lower/schedule/memory.h"
@@ -85,6 +86,7 @@ private:
       names += (names.empty() ? "" : ", ") + plan_.kernels[p].name;
     }
     k.decisions.push_back(fmt::format("one launch for {} kernels that do not need each other: {}", pack.size(), names));
+    applied(Rule::PackLaunches);
     plan_.kernels.push_back(std::move(k));
     return plan_.kernels.back().id;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/rules.h"
 #include "ir/loops/build.h"
 #include "lower/schedule/access.h"
 
@@ -94,6 +95,7 @@ void splitReductions(Program &program, const SplitRule &rule) {
       nodes.push_back(std::move(n));
       continue;
     }
+    applied(Rule::SplitReduction);
     // r0 = part * (extent / parts) + r0, with the part as a new outer dimension.
     Expr step = n.reduceRanges[0].constValue() / parts;
     Expr part = Symbol::index(n.ranges.size());

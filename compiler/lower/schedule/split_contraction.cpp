@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/rules.h"
 #include "ir/loops/build.h"
 #include "ir/loops/dependences.h"
 #include "lower/schedule/access.h"
@@ -100,7 +101,7 @@ public:
       if (parts == 1)
         nodes.push_back(std::move(n));
       else
-        split(std::move(n), parts, nodes);
+        applied(Rule::SplitContraction), split(std::move(n), parts, nodes);
     }
     program_.nodes = std::move(nodes);
   }

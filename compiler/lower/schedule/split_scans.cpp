@@ -1,6 +1,7 @@
 // Scans of few long rows: words in which their programs look back.
 #include <algorithm>
 
+#include "base/rules.h"
 #include "lower/schedule/access.h"
 #include "lower/schedule/split.h"
 
@@ -37,6 +38,7 @@ void splitScans(Program &program, const SplitRule &rule) {
       zero.spec = PointwiseSpec{{{{OpKind::Constant, DType::I64}}}, {{look.words, Symbol::index(0), 0}}};
       nodes.push_back(std::move(zero));
       scan->lookBack = look;
+      applied(Rule::LookBack);
     }
     nodes.push_back(std::move(n));
   }

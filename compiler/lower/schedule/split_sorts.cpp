@@ -1,6 +1,7 @@
 // Long sorts as sorts of parts and merges.
 #include <limits>
 
+#include "base/rules.h"
 #include "ir/loops/build.h"
 #include "lower/schedule/access.h"
 #include "lower/schedule/split.h"
@@ -30,7 +31,7 @@ public:
       const auto *sort = n.as<SortSpec>();
       const int64_t longest = sort && sort->position < 0 ? program_.facts.rangeOf(n.reduceRanges[0]).hi : 0;
       if (longest > rule_.longestSort && longest < kLongestRow)
-        split(n, *sort, longest);
+        applied(Rule::SplitSort), split(n, *sort, longest);
       else
         out_.push_back(std::move(n));
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/rules.h"
 #include "ir/loops/build.h"
 #include "ir/loops/dependences.h"
 #include "lower/tiling/cost.h"
@@ -105,6 +106,7 @@ std::optional<DotTiling> chooseDotTiling(plan::Kernel &kernel, const Facts &fact
   if (stored(c.m) && !stored(c.n)) {
     std::swap(node.lhs, node.rhs);
     std::swap(c.m, c.n);
+    applied(Rule::SwapOperands);
   }
   if (c.n.empty()) return std::nullopt;
   size_t lastR = kernel.rRanges.size() - 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/rules.h"
 #include "ir/loops/access.h"
 #include "ir/loops/build.h"
 #include "lower/tiling/cost.h"
@@ -182,6 +183,7 @@ void placeLibraryForms(plan::Plan &plan, std::vector<std::pair<plan::KernelId, L
   }
   const loops::BufferId workspace = add("workspace", DType::U8, Expr(kWorkspaceBytes));
   for (auto &[id, form] : forms) {
+    applied(Rule::LibraryForm);
     form.product.workspace = workspace;
     if (form.rest) {
       form.rest->id = plan::KernelId(static_cast<int64_t>(plan.kernels.size()));

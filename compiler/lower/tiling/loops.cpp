@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/rules.h"
 #include "ir/loops/access.h"
 #include "ir/plan/access.h"
 #include "lower/tiling/cost.h"
@@ -65,6 +66,7 @@ public:
       if (inner_[n]) lastInnerPhase_ = std::max(lastInnerPhase_, phase_[n]);
     chooseShape();
     chooseBlocks();
+    note();
     const bool folds = out_.shape != Shape::Pointwise && out_.shape != Shape::Unrolled;
     out_.oneStep = r().size() == 1 && r()[0].isConst() && r()[0].constValue() <= out_.inner;
     out_.warps = kernel_.serial ? 1 : warpsFor(elementsOfTile(), elementsOfThread());
@@ -81,6 +83,12 @@ private:
   const std::vector<Expr> &r() const { return kernel_.rRanges; }
   bool inMemory(loops::BufferId buffer) const {
     return plan_.placements[buffer.index()].where != plan::Placement::Where::None;
+  }
+
+  void note() const {
+    if (out_.shape == Shape::Unrolled) applied(Rule::UnrolledReduction);
+    if (out_.shape == Shape::Rows) applied(Rule::RowReduction);
+    if (out_.shape == Shape::Columns) applied(Rule::ColumnReduction);
   }
 
   void chooseShape() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/rules.h"
 #include "lower/tiling/cost.h"
 
 namespace neso {
@@ -55,12 +56,22 @@ bool takesFew(const SortSpec &node, Expr length) {
   return length.isConst() ? take * kHeapShare <= length.constValue() && length.constValue() > kInsertion : take <= kSmallHeap;
 }
 
-} // namespace
+/// The rule by which a sort is written.
+Rule ruleOf(SortTiling::Method method) {
+  switch (method) {
+  case SortTiling::Method::Rows: return Rule::SortRows;
+  case SortTiling::Method::Merge: return Rule::SortMerge;
+  case SortTiling::Method::Ranks: return Rule::SortRanks;
+  case SortTiling::Method::Heap: return Rule::SortHeap;
+  case SortTiling::Method::Insertion: return Rule::SortInsertion;
+  case SortTiling::Method::Digits: return Rule::SortDigits;
+  }
+  return Rule::SortDigits;
+}
 
-SortTiling chooseSortTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target) {
+SortTiling methodFor(const Facts &facts, const plan::Kernel &kernel, const TileTarget &target) {
   using Method = SortTiling::Method;
   const auto &node = kernel.nodes[0].get<SortSpec>();
-  const Facts &facts = plan.program.facts;
   const Expr length = kernel.rRanges[0];
   const int64_t longest = upperBound(facts, length, INT64_MAX);
   if (!target.threadBlocks) {
@@ -71,6 +82,14 @@ SortTiling chooseSortTiling(const plan::Plan &plan, const plan::Kernel &kernel, 
   if (longest <= kSortedRow) return wholeRows(facts, kernel, longest, target);
   const int64_t mine = partOf(facts, length, kRanked), others = partOf(facts, length, kCompared);
   return {Method::Ranks, {mine, others}, warpsFor(mine * others, kRankedPerThread)};
+}
+
+} // namespace
+
+SortTiling chooseSortTiling(const plan::Plan &plan, const plan::Kernel &kernel, const TileTarget &target) {
+  SortTiling out = methodFor(plan.program.facts, kernel, target);
+  applied(ruleOf(out.method));
+  return out;
 }
 
 LookBackTiling chooseLookBackTiling(const plan::Kernel &kernel) {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/fault.h"
+#include "base/rules.h"
 #include "ir/loops/access.h"
 #include "ir/plan/access.h"
 #include "lower/tiling/library.h"
@@ -83,6 +84,7 @@ private:
     if (kernel.kind == Node::Kind::UserKernel) return;
     if (kernel.kind == Node::Kind::Contraction) tiling.dot = contraction(kernel, tiling.target);
     kernel.serial |= needsOrder(plan_.program, kernel, target_);
+    if (kernel.serial) applied(Rule::ProgramsInTurn);
     if (tiling.dot) return;
     dropEmptyReductions(kernel);
     expandTwoPassReductions(plan_, kernel, tiling.target);
@@ -108,8 +110,10 @@ private:
     std::optional<DotTiling> dot = chooseDotTiling(kernel, plan_.program.facts, target);
     if (!dot) {
       contractionToReduction(plan_, kernel);
+      applied(Rule::ContractionAsReduction);
       return dot;
     }
+    applied(Rule::ProductOfTiles);
     std::optional<LibraryForm> form = libraryForm(plan_, kernel, *dot, target);
     if (target.packWeights)
       packRightOperand(plan_, kernel, users_, *dot);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/rules.h"
 #include "ir/loops/order.h"
 
 namespace neso {
@@ -136,6 +137,7 @@ void packRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users 
   auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
   operand->load().index = (((batch * blocks + kBlockOfN) * outer + ko) * kPadded + kK) * c.bn + kLaneOfN;
   c.packed = true;
+  applied(Rule::PackWeight);
 }
 
 void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users &users, const DotTiling &c) {
@@ -155,6 +157,7 @@ void orderRightOperand(plan::Plan &plan, plan::Kernel &kernel, const plan::Users
   if (!done) return;
   auto [batch, ko] = outerPosition(kernel, c, operand->load().index);
   operand->load().index = ((batch * operand->n + kN) * outer + ko) * operand->k + kK;
+  applied(Rule::OrderWeight);
 }
 
 } // namespace neso

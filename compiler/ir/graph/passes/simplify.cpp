@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/fault.h"
+#include "base/rules.h"
 #include "ir/graph/ops.h"
 #include "ir/graph/passes/views.h"
 #include "ir/graph/visit.h"
@@ -236,6 +237,7 @@ void mergeEqualIn(Graph &g) {
         }
       }
       if (same) {
+        applied(Rule::MergeEqual);
         for (size_t e = 0; e < n.outputs.size(); ++e)
           for (size_t i = 0; i < n.outputs[e].size(); ++i)
             if (n.outputs[e][i].valid()) by[n.outputs[e][i]] = other->outputs[e][i];
@@ -302,8 +304,12 @@ void removeDeadIn(Graph &g, const std::unordered_set<Symbol> &asserted) {
     }
   }
   std::vector<Node> kept;
-  for (size_t i = 0; i < g.nodes.size(); ++i)
-    if (keep[i]) kept.push_back(std::move(g.nodes[i]));
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    if (keep[i])
+      kept.push_back(std::move(g.nodes[i]));
+    else
+      applied(Rule::RemoveDead);
+  }
   g.nodes = std::move(kept);
 }
 
@@ -334,6 +340,7 @@ void unifySymbols(Model &m) {
       SymbolMap<Expr> one{{symbols[1], a}};
       for (auto &[symbol, e] : by) e = substitute(e, one);
       by.emplace(symbols[1], a);
+      applied(Rule::UnifySymbols);
       for (Expr &other : m.guards) other = substitute(other, one);
       for (Assertion &other : m.assertions) other.condition = substitute(other.condition, one);
       std::erase_if(m.guards, [](Expr e) { return e.isConst() && !e.isConst(0); });
@@ -383,7 +390,10 @@ void resolveSymbolic(Model &m) {
               resolved = false;
           }
         });
-        if (resolved) continue;
+        if (resolved) {
+          applied(Rule::ResolveSymbolic);
+          continue;
+        }
       }
       kept.push_back(std::move(n));
     }
@@ -408,6 +418,7 @@ void dropTokens(Model &m) {
       call.outputs.erase(call.outputs.begin());
       if (!isAssert(call) && !bindArguments(call, g)) continue;
       by[n.outputs[0][0]] = *token;
+      applied(Rule::DropToken);
       n = std::move(call);
     }
     replaceUses(g, by);
@@ -441,6 +452,7 @@ void numberAsserts(Model &m) {
         nodes.push_back(std::move(step));
         return result.id;
       };
+      applied(Rule::NumberAssert);
       // No name of the file has a point.
       const std::string name = fmt::format("assert.{}", count++);
       Value truth, number, holds, nothing;
@@ -468,9 +480,11 @@ void removeAsserts(Model &m) {
     if (condition.isConst(1)) return;
     const std::vector<Symbol> symbols = symbolsOf(condition);
     if (std::all_of(symbols.begin(), symbols.end(), [&](Symbol s) { return inputs.count(s) > 0; })) {
+      applied(Rule::AssertToGuard);
       if (std::find(m.guards.begin(), m.guards.end(), condition) == m.guards.end()) m.guards.push_back(condition);
       return;
     }
+    applied(Rule::AssertToStep);
     text += valuesOf(condition);
     if (!n.loc.file.empty()) text += fmt::format(" ({}:{})", n.loc.file, n.loc.line);
     addAssertion(m.assertions, {condition, std::move(text)});
@@ -519,6 +533,7 @@ void removeNoOps(Model &m) {
         const TensorType &a = g.value(in).type, &r = g.value(out).type;
         if (!fixed.count(out) || sameStrides(a.sizes, a.strides, r.strides)) {
           by[out] = in;
+          applied(Rule::RemoveNoOp);
           continue;
         }
       }

@@ -2,6 +2,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 
+#include "base/rules.h"
 #include "ir/tile/passes/passes.h"
 
 using namespace mlir;
@@ -24,6 +25,7 @@ template <typename Add> struct AddToDot : OpRewritePattern<Add> {
     for (auto [x, other] : {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())}) {
       tt::DotOp dot = x.template getDefiningOp<tt::DotOp>();
       if (!dot || !dot->hasOneUse() || !isZero(dot.getC()) || dot.getMaxNumImpreciseAcc() != 0) continue;
+      applied(Rule::AddToDot);
       rewriter.replaceOpWithNewOp<tt::DotOp>(add, other.getType(), dot.getA(), dot.getB(), other,
                                              dot.getInputPrecision(), 0);
       return success();
@@ -71,6 +73,7 @@ struct SplatLast : RewritePattern {
       any |= bool(v.getDefiningOp<tt::SplatOp>());
     }
     if (!any) return failure();
+    applied(Rule::SplatLast);
     SmallVector<Value> scalars;
     for (Value v : op->getOperands()) scalars.push_back(isa<RankedTensorType>(v.getType()) ? scalarOf(v, rewriter) : v);
     Type type = op->getResult(0).getType();
@@ -95,6 +98,7 @@ struct BroadcastLast : RewritePattern {
       from = type;
     }
     if (!from) return failure();
+    applied(Rule::BroadcastLast);
     SmallVector<Value> small;
     for (Value v : op->getOperands()) {
       if (tt::BroadcastOp broadcast = v.getDefiningOp<tt::BroadcastOp>()) {

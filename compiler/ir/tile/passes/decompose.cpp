@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "ir/tile/build.h"
+#include "base/rules.h"
 #include "ir/tile/passes/passes.h"
 #include "mlir/IR/PatternMatch.h"
 
@@ -156,6 +157,7 @@ private:
 struct DecomposeDotScaled : OpRewritePattern<tt::DotScaledOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tt::DotScaledOp op, PatternRewriter &b) const override {
+    applied(Rule::DecomposeDotScaled);
     Maker maker{b, op.getLoc()};
     ScaledOperand x(maker, op.getA(), op.getAScale(), op.getAElemType(), op.getLhsKPack(), true, op.getFastMath());
     ScaledOperand y(maker, op.getB(), op.getBScale(), op.getBElemType(), op.getRhsKPack(), false, op.getFastMath());
@@ -178,6 +180,7 @@ struct DecomposeAtomicPoll : OpRewritePattern<tt::AtomicPollOp> {
     Location loc = op.getLoc();
     Type type = op.getExpected().getType();
     if (op.getTimeout() || !isa<IntegerType>(getElementTypeOrSelf(type))) return failure();
+    applied(Rule::DecomposeAtomicPoll);
     auto read = [&](OpBuilder &, Location, ValueRange) {
       tt::MemSemantic sem =
           op.getSem() == tt::MemSemantic::RELAXED ? tt::MemSemantic::RELAXED : tt::MemSemantic::ACQUIRE;
@@ -213,6 +216,7 @@ struct DecomposePackedMap : OpRewritePattern<tt::MapElementwiseOp> {
     SmallVector<int64_t> shape = Maker::shapeOf(op.getSrcs().front()), outer = shape;
     if (outer.back() % pack != 0) outer = {cast<RankedTensorType>(op.getSrcs().front().getType()).getNumElements()};
     if (outer.back() % pack != 0 || (pack & (pack - 1)) != 0) return failure();
+    applied(Rule::DecomposePackedMap);
     outer.back() /= pack;
     SmallVector<Value> places;
     for (Value src : op.getSrcs()) {

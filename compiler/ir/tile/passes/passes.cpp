@@ -2,6 +2,7 @@
 
 #include "base/diagnostics/tile.h"
 #include "base/fault.h"
+#include "base/rules.h"
 #include "ir/tile/placed.h"
 #include "mlir/Dialect/SCF/Utils/Utils.h"
 #include "mlir/Pass/PassManager.h"
@@ -41,6 +42,7 @@ void unrollLoops(ModuleOp module) {
   for (scf::ForOp loop : loops) {
     IntegerAttr factor = dyn_cast<IntegerAttr>(loop->getAttr("tt.loop_unroll_factor"));
     loop->removeAttr("tt.loop_unroll_factor");
+    applied(Rule::UnrollLoop);
     // A loop that MLIR declines to unroll stays as it is.
     if (factor && factor.getInt() > 1) (void)loopUnrollByFactor(loop, factor.getInt());
   }

@@ -5,6 +5,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/DialectConversion.h"
 
+#include "base/rules.h"
 #include "ir/tile/passes/passes.h"
 
 using namespace mlir;
@@ -128,6 +129,7 @@ struct MakeBlockPointer : Pattern<tt::MakeTensorPtrOp> {
 struct Advance : Pattern<tt::AdvanceOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tt::AdvanceOp op, Adaptor adaptor, ConversionPatternRewriter &rewriter) const final {
+    applied(Rule::BlockPointerAdvance);
     BlockBuilder build{rewriter, op.getLoc(), {}};
     SmallVector<Value> parts(adaptor.getPtr());
     size_t rank = op.getOffsets().size();
@@ -144,6 +146,7 @@ struct BlockLoad : Pattern<tt::LoadOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tt::LoadOp op, Adaptor adaptor, ConversionPatternRewriter &rewriter) const final {
     if (!isBlock(op.getPtr().getType())) return failure();
+    applied(Rule::BlockPointerLoad);
     RankedTensorType type = cast<RankedTensorType>(op.getType());
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     Parts parts{adaptor.getPtr(), static_cast<size_t>(type.getRank())};
@@ -165,6 +168,7 @@ struct BlockStore : Pattern<tt::StoreOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tt::StoreOp op, Adaptor adaptor, ConversionPatternRewriter &rewriter) const final {
     if (!isBlock(op.getPtr().getType())) return failure();
+    applied(Rule::BlockPointerStore);
     RankedTensorType type = cast<RankedTensorType>(op.getValue().getType());
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     Parts parts{adaptor.getPtr(), static_cast<size_t>(type.getRank())};
@@ -188,6 +192,7 @@ struct DescriptorLoad : Pattern<tt::DescriptorLoadOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tt::DescriptorLoadOp op, Adaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const final {
+    applied(Rule::DescriptorLoad);
     tt::TensorDescType type = op.getDesc().getType();
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     Parts parts{adaptor.getDesc(), type.getShape().size()};
@@ -211,6 +216,7 @@ struct DescriptorStore : Pattern<tt::DescriptorStoreOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tt::DescriptorStoreOp op, Adaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const final {
+    applied(Rule::DescriptorStore);
     tt::TensorDescType type = op.getDesc().getType();
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     auto [ptr, mask] = blockOf(build, {adaptor.getDesc(), type.getShape().size()}, op.getIndices());
@@ -224,6 +230,7 @@ struct DescriptorReduce : Pattern<tt::DescriptorReduceOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tt::DescriptorReduceOp op, Adaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const final {
+    applied(Rule::DescriptorReduce);
     tt::TensorDescType type = op.getDesc().getType();
     bool real = isa<FloatType>(type.getBlockType().getElementType());
     IntegerType integer = dyn_cast<IntegerType>(type.getElementType());
@@ -258,6 +265,7 @@ struct DescriptorGather : Pattern<tt::DescriptorGatherOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tt::DescriptorGatherOp op, Adaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const final {
+    applied(Rule::DescriptorGather);
     RankedTensorType type = cast<RankedTensorType>(op.getType());
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     Parts parts{adaptor.getDesc(), 2};
@@ -272,6 +280,7 @@ struct DescriptorScatter : Pattern<tt::DescriptorScatterOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tt::DescriptorScatterOp op, Adaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const final {
+    applied(Rule::DescriptorScatter);
     RankedTensorType type = cast<RankedTensorType>(op.getSrc().getType());
     BlockBuilder build{rewriter, op.getLoc(), type.getShape()};
     auto [ptr, mask] = rowsOf(build, {adaptor.getDesc(), 2}, op.getXOffsets(), op.getYOffset());
