@@ -74,6 +74,14 @@ static Tensors quantileOp(OpCall &o) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Segments
 
+/// "mean" is a sum, divided afterwards.
+static loops::ReduceKind kindOfSegments(std::string_view mode) {
+  return mode == "max"    ? loops::ReduceKind::Max
+         : mode == "min"  ? loops::ReduceKind::Min
+         : mode == "prod" ? loops::ReduceKind::Prod
+                          : loops::ReduceKind::Sum;
+}
+
 static Tensors segmentReduce(OpCall &o) {
   Tensor x = o.t("data"), lengths = o.opt("lengths"), offsets = o.opt("offsets");
   std::string mode = o.text("reduce");
@@ -92,15 +100,8 @@ static Tensors segmentReduce(OpCall &o) {
   bounds.reused();
   DType t = o.out().dtype, acc = computeType(t);
   bool hasInitial = o.has("initial");
-  double identity = mode == "max"    ? -HUGE_VAL
-                    : mode == "min"  ? HUGE_VAL
-                    : mode == "prod" ? 1
-                                     : 0,
-         initial = hasInitial ? o.number("initial") : identity;
-  loops::ReduceKind kind = mode == "max"    ? loops::ReduceKind::Max
-                           : mode == "min"  ? loops::ReduceKind::Min
-                           : mode == "prod" ? loops::ReduceKind::Prod
-                                            : loops::ReduceKind::Sum;
+  double initial = hasInitial ? o.number("initial") : 0;
+  const loops::ReduceKind kind = kindOfSegments(mode);
   size_t a = static_cast<size_t>(axis);
   auto start = [=](BodyBuilder &b, const Index &i) {
     Index j(i.begin(), i.begin() + axis + 1);

@@ -59,83 +59,90 @@ Tensor UserKernels::blankOf(Lowering &ctx, const graph::Graph &g, ValueId id) {
   return Tensor::strided(ctx, type.dtype, type.sizes, w);
 }
 
+/// Where argument i, which the launch writes, lies: in its own memory where nobody is disturbed, else in a copy. Undefined:
+/// nothing has been written there before.
+UserKernels::Written UserKernels::placeWritten(Lowering &ctx, const graph::Graph &g, const graph::Node &node, size_t i,
+                                               Values &values, std::string &why) {
+  InPlace &memory = *graphs_.back();
+  const ValueId id = std::get<ValueId>(node.args[i]);
+  graph::TensorType type = g.value(id).type;
+  type.offset = 0;
+  if (memory.isUninitialised(id)) {
+    const Strided where = freshCopy(ctx, nullptr, type);
+    memory.wrote(type.sizes, where);
+    return {where, true};
+  }
+  if (std::optional<Strided> own = memory.place(ctx, i, values, why)) return {*own, memory.firstTouch(own->buffer)};
+  Tensor x = values.at(id.value);
+  if (std::optional<Strided> s = x.asStrided(); s && memory.firstTouch(s->buffer)) fillBlank(ctx, s->buffer);
+  const Strided where = freshCopy(ctx, &x, type);
+  memory.wrote(type.sizes, where);
+  return {where, false};
+}
+
+/// A launch's parameter; `tensors` says where its tensors lie.
+UserKernelSpec::Argument UserKernels::argumentOf(Lowering &ctx, const UserLaunch &launch, const UserLaunch::Parameter &p,
+                                                 const std::vector<Written> &tensors) {
+  UserKernelSpec::Argument a;
+  a.name = p.name, a.bits = p.bits;
+  if (p.kind == UserLaunch::Parameter::Tensor) {
+    size_t t = static_cast<size_t>(p.tensor);
+    a.kind = UserKernelSpec::Argument::Memory;
+    a.buffer = tensors[t].where.buffer;
+    a.offset = tensors[t].where.offset;
+    a.written = launch.written[t];
+    a.follows = p.follows, a.loads = p.loads, a.stores = p.stores;
+    // What a kernel does not overwrite stays, so the old content counts as read, unless there is none.
+    a.read = !tensors[t].undefined;
+  } else if (p.kind == UserLaunch::Parameter::Integer) {
+    a.integer = p.integer;
+    Expr limit = int64_t{INT32_MAX};
+    if (p.bits == 32 && !ctx.facts.provablyLessEqual(p.integer, limit))
+      ctx.require(le(p.integer, limit),
+                  fmt::format("argument '{}' of kernel '{}' does not fit 32 bits{}", p.name, launch.function, ctx.where()));
+  } else {
+    a.kind = UserKernelSpec::Argument::Real;
+    a.real = p.real;
+  }
+  return a;
+}
+
 Tensors UserKernels::lower(Lowering &ctx, const graph::Graph &g, const graph::Node &node, Values &values,
                            std::string &refusal) {
   const UserLaunch &launch = *node.launch;
-  InPlace &memory = *graphs_.back();
-  std::vector<Strided> where(node.args.size());
-  std::vector<bool> undefined(node.args.size());
-  auto tensorOf = [&](size_t i) { return values.at(std::get<ValueId>(node.args[i]).value); };
   auto typeOf = [&](size_t i) -> const graph::TensorType & { return g.value(std::get<ValueId>(node.args[i])).type; };
+  // The earlier argument that is the same memory; -1: none.
+  auto sameAs = [&](size_t i) { return launch.sameAs.empty() ? -1 : launch.sameAs[i]; };
   for (size_t i = 0; i < node.args.size(); ++i)
     if (isComplex(typeOf(i).dtype)) return refusal = "Triton has no complex numbers", Tensors();
 
   UserKernelSpec spec;
   Tensors results;
-  memory.begin(node);
+  std::vector<Written> tensors(node.args.size());
+  graphs_.back()->begin(node);
   for (size_t i = 0; i < node.args.size(); ++i) {
     if (!launch.written[i]) continue;
-    graph::TensorType type = typeOf(i);
-    type.offset = 0;
-    ValueId id = std::get<ValueId>(node.args[i]);
-    int same = launch.sameAs.empty() ? -1 : launch.sameAs[i];
-    if (same >= 0 && static_cast<size_t>(same) < i) {
-      where[i] = where[static_cast<size_t>(same)];
-      undefined[i] = undefined[static_cast<size_t>(same)];
-    } else if (memory.isUninitialised(id)) {
-      where[i] = freshCopy(ctx, nullptr, type);
-      undefined[i] = true;
-      memory.wrote(type.sizes, where[i]);
-    } else {
-      std::string why;
-      if (std::optional<Strided> own = memory.place(ctx, i, values, why)) {
-        where[i] = *own;
-        undefined[i] = memory.firstTouch(own->buffer);
-      } else {
-        Tensor x = tensorOf(i);
-        if (std::optional<Strided> s = x.asStrided(); s && memory.firstTouch(s->buffer)) fillBlank(ctx, s->buffer);
-        where[i] = freshCopy(ctx, &x, type);
-        memory.wrote(type.sizes, where[i]);
-      }
-      if (!why.empty()) spec.notes.push_back(std::move(why));
-    }
-    results.push_back(Tensor::strided(ctx, type.dtype, type.sizes, where[i]));
+    const int same = sameAs(i);
+    std::string why;
+    if (same >= 0 && static_cast<size_t>(same) < i)
+      tensors[i] = tensors[static_cast<size_t>(same)];
+    else
+      tensors[i] = placeWritten(ctx, g, node, i, values, why);
+    if (!why.empty()) spec.notes.push_back(std::move(why));
+    results.push_back(Tensor::strided(ctx, typeOf(i).dtype, typeOf(i).sizes, tensors[i].where));
   }
   for (size_t i = 0; i < node.args.size(); ++i) {
     if (launch.written[i]) continue;
-    int same = launch.sameAs.empty() ? -1 : launch.sameAs[i];
-    where[i] = same >= 0 ? where[static_cast<size_t>(same)] : inMemory(ctx, tensorOf(i), typeOf(i));
+    const int same = sameAs(i);
+    tensors[i].where = same >= 0 ? tensors[static_cast<size_t>(same)].where
+                                 : inMemory(ctx, values.at(std::get<ValueId>(node.args[i]).value), typeOf(i));
   }
-
   spec.kernel = launch.kernel;
   spec.choice = launch.choice;
   spec.function = launch.function;
   spec.grid = launch.grid;
   spec.reference = launch.reference;
-  for (const UserLaunch::Parameter &p : launch.parameters) {
-    UserKernelSpec::Argument a;
-    a.name = p.name, a.bits = p.bits;
-    if (p.kind == UserLaunch::Parameter::Tensor) {
-      size_t t = static_cast<size_t>(p.tensor);
-      a.kind = UserKernelSpec::Argument::Memory;
-      a.buffer = where[t].buffer;
-      a.offset = where[t].offset;
-      a.written = launch.written[t];
-      a.follows = p.follows, a.loads = p.loads, a.stores = p.stores;
-      // What a kernel does not overwrite stays, so the old content counts as read, unless there is none.
-      a.read = !undefined[t];
-    } else if (p.kind == UserLaunch::Parameter::Integer) {
-      a.integer = p.integer;
-      Expr limit = int64_t{INT32_MAX};
-      if (p.bits == 32 && !ctx.facts.provablyLessEqual(p.integer, limit))
-        ctx.require(le(p.integer, limit),
-                    fmt::format("argument '{}' of kernel '{}' does not fit 32 bits{}", p.name, launch.function, ctx.where()));
-    } else {
-      a.kind = UserKernelSpec::Argument::Real;
-      a.real = p.real;
-    }
-    spec.arguments.push_back(std::move(a));
-  }
+  for (const UserLaunch::Parameter &p : launch.parameters) spec.arguments.push_back(argumentOf(ctx, launch, p, tensors));
   ctx.addNode(std::move(spec));
   return results;
 }

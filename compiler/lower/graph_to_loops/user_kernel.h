@@ -22,6 +22,13 @@ public:
   InPlace &memory() { return *graphs_.back(); }
 
 private:
+  struct Written {
+    Strided where;
+    bool undefined = false;
+  };
+  Written placeWritten(Lowering &ctx, const graph::Graph &g, const graph::Node &node, size_t i, Values &values, std::string &why);
+  static loops::UserKernelSpec::Argument argumentOf(Lowering &ctx, const graph::UserLaunch &launch, const graph::UserLaunch::Parameter &p,
+                                                    const std::vector<Written> &tensors);
   static Strided inMemory(Lowering &ctx, const Tensor &x, const graph::TensorType &type);
   static Strided freshCopy(Lowering &ctx, const Tensor *x, const graph::TensorType &type);
   static void fillBlank(Lowering &ctx, BufferId buffer);

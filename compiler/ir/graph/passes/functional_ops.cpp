@@ -99,74 +99,77 @@ std::optional<DType> pointwiseResult(const Graph &g, std::string_view name, cons
   return resultType(g, args);
 }
 
-std::optional<Insertion> insertionOf(Graph &g, const Node &n, int argument, size_t entry, size_t index, ValueId whole,
-                                     ValueId part, const TensorType &in, const TensorType &out) {
+/// The dimension that an argument names, counted from the front; nullopt if there is none.
+static std::optional<int64_t> dimOf(const Argument *a, const TensorType &in) {
+  const int64_t *d = a ? std::get_if<int64_t>(a) : nullptr;
+  if (!d) return std::nullopt;
+  int64_t dim = *d < 0 ? *d + in.rank() : *d;
+  return dim >= 0 && dim < in.rank() ? std::optional(dim) : std::nullopt;
+}
+
+/// Views of a stretch along one dimension: select, slice, narrow, unbind.
+static std::optional<Insertion> insertionOfStretch(Graph &g, const Node &n, std::string_view op, size_t index, ValueId whole,
+                                                   ValueId part, const TensorType &in, const TensorType &out) {
+  std::optional<int64_t> dim = dimOf(n.arg("dim"), in);
+  if (!dim) return std::nullopt;
+  if (op == "aten.select") return Insertion{"aten.select_scatter.default", {whole, part, *dim, *n.arg("index")}};
+  if (op == "aten.unbind") return Insertion{"aten.select_scatter.default", {whole, part, *dim, static_cast<int64_t>(index)}};
+  if (op == "aten.slice") {
+    if (in.sizes == out.sizes) return Insertion{"aten.alias.default", {part}};
+    return Insertion{"aten.slice_scatter.default", {whole, part, *dim, *n.arg("start"), *n.arg("end"), *n.arg("step")}};
+  }
+  std::optional<Expr> start = intOf(g, n.arg("start")), length = intOf(g, n.arg("length"));
+  if (!start || !length) return std::nullopt;
+  if (start->isConst() && start->constValue() < 0) start = *start + in.sizes[static_cast<size_t>(*dim)];
+  return Insertion{"aten.slice_scatter.default",
+                   {whole, part, *dim, sizeArgument(g, *start), sizeArgument(g, *start + *length), int64_t(1)}};
+}
+
+/// Views of the parts that a dimension is cut into.
+static std::optional<Insertion> insertionOfPart(Graph &g, const Node &n, std::string_view op, size_t entry, size_t index,
+                                                ValueId whole, ValueId part, const TensorType &in, const TensorType &out) {
+  std::optional<int64_t> dim = op == "aten.hsplit"   ? in.rank() == 1 ? 0 : 1
+                               : op == "aten.vsplit" ? 0
+                               : op == "aten.dsplit" ? 2
+                                                     : dimOf(n.arg("dim"), in);
+  if (!dim) return std::nullopt;
+  if (n.arg("indices")) {
+    // Each part goes from one index to the next, which may lie before it; the insertion clamps as the view does.
+    const auto *indices = std::get_if<std::vector<IntOrSym>>(n.arg("indices"));
+    if (!indices) return std::nullopt;
+    auto edge = [&](size_t k) -> Argument {
+      if (const int64_t *i = std::get_if<int64_t>(&(*indices)[k])) return *i;
+      return std::get<ValueId>((*indices)[k]);
+    };
+    return Insertion{"aten.slice_scatter.default",
+                     {whole, part, *dim, index == 0 ? Argument(int64_t(0)) : edge(index - 1),
+                      index < indices->size() ? edge(index) : Argument(None{}), int64_t(1)}};
+  }
+  Expr start = 0;
+  for (size_t i = 0; i < index; ++i)
+    start = start + g.value(n.outputs[entry][i]).type.sizes[static_cast<size_t>(*dim)];
+  Expr end = start + out.sizes[static_cast<size_t>(*dim)];
+  return Insertion{"aten.slice_scatter.default",
+                   {whole, part, *dim, sizeArgument(g, start), sizeArgument(g, end), int64_t(1)}};
+}
+
+std::optional<Insertion> insertionOf(Graph &g, const Node &n, size_t entry, size_t index, ValueId whole, ValueId part,
+                                     const TensorType &in, const TensorType &out) {
   std::string_view op = std::string_view(n.target).substr(0, n.target.rfind('.'));
-  auto dimOf = [&](const Argument *a) -> std::optional<int64_t> {
-    const int64_t *d = a ? std::get_if<int64_t>(a) : nullptr;
-    if (!d) return std::nullopt;
-    int64_t dim = *d < 0 ? *d + in.rank() : *d;
-    return dim >= 0 && dim < in.rank() ? std::optional(dim) : std::nullopt;
-  };
   if (std::optional<std::vector<int64_t>> p = permutationOf(g, n)) {
     std::vector<IntOrSym> inverse(p->size());
     for (size_t i = 0; i < p->size(); ++i) inverse[static_cast<size_t>((*p)[i])] = static_cast<int64_t>(i);
     return Insertion{"aten.permute.default", {part, inverse}};
   }
-  if (op == "aten.select") {
-    std::optional<int64_t> dim = dimOf(n.arg("dim"));
-    if (!dim) return std::nullopt;
-    return Insertion{"aten.select_scatter.default", {whole, part, *dim, *n.arg("index")}};
-  }
-  if (op == "aten.slice") {
-    std::optional<int64_t> dim = dimOf(n.arg("dim"));
-    if (!dim) return std::nullopt;
-    if (in.sizes == out.sizes) return Insertion{"aten.alias.default", {part}};
-    return Insertion{"aten.slice_scatter.default", {whole, part, *dim, *n.arg("start"), *n.arg("end"), *n.arg("step")}};
-  }
-  if (op == "aten.narrow") {
-    std::optional<int64_t> dim = dimOf(n.arg("dim"));
-    std::optional<Expr> start = intOf(g, n.arg("start")), length = intOf(g, n.arg("length"));
-    if (!dim || !start || !length) return std::nullopt;
-    if (start->isConst() && start->constValue() < 0) start = *start + in.sizes[static_cast<size_t>(*dim)];
-    return Insertion{"aten.slice_scatter.default",
-                     {whole, part, *dim, sizeArgument(g, *start), sizeArgument(g, *start + *length), int64_t(1)}};
-  }
+  if (oneOf(op, {"aten.select", "aten.slice", "aten.narrow", "aten.unbind"}))
+    return insertionOfStretch(g, n, op, index, whole, part, in, out);
   if (op == "aten.diagonal") {
     const Argument *offset = n.arg("offset"), *d1 = n.arg("dim1"), *d2 = n.arg("dim2");
     if (!offset || !d1 || !d2) return std::nullopt;
     return Insertion{"aten.diagonal_scatter.default", {whole, part, *offset, *d1, *d2}};
   }
-  if (op == "aten.unbind") {
-    std::optional<int64_t> dim = dimOf(n.arg("dim"));
-    if (!dim) return std::nullopt;
-    return Insertion{"aten.select_scatter.default", {whole, part, *dim, static_cast<int64_t>(index)}};
-  }
-  if (oneOf(op, {"aten.split", "aten.split_with_sizes", "aten.chunk", "aten.tensor_split", "aten.hsplit", "aten.vsplit", "aten.dsplit"})) {
-    std::optional<int64_t> dim = op == "aten.hsplit"   ? in.rank() == 1 ? 0 : 1
-                                 : op == "aten.vsplit" ? 0
-                                 : op == "aten.dsplit" ? 2
-                                                       : dimOf(n.arg("dim"));
-    if (!dim) return std::nullopt;
-    if (n.arg("indices")) {
-      // Each part goes from one index to the next, which may lie before it; the insertion clamps as the view does.
-      const auto *indices = std::get_if<std::vector<IntOrSym>>(n.arg("indices"));
-      if (!indices) return std::nullopt;
-      auto edge = [&](size_t k) -> Argument {
-        if (const int64_t *i = std::get_if<int64_t>(&(*indices)[k])) return *i;
-        return std::get<ValueId>((*indices)[k]);
-      };
-      return Insertion{"aten.slice_scatter.default",
-                       {whole, part, *dim, index == 0 ? Argument(int64_t(0)) : edge(index - 1),
-                        index < indices->size() ? edge(index) : Argument(None{}), int64_t(1)}};
-    }
-    Expr start = 0;
-    for (size_t i = 0; i < index; ++i)
-      start = start + g.value(n.outputs[entry][i]).type.sizes[static_cast<size_t>(*dim)];
-    Expr end = start + out.sizes[static_cast<size_t>(*dim)];
-    return Insertion{"aten.slice_scatter.default",
-                     {whole, part, *dim, sizeArgument(g, start), sizeArgument(g, end), int64_t(1)}};
-  }
+  if (oneOf(op, {"aten.split", "aten.split_with_sizes", "aten.chunk", "aten.tensor_split", "aten.hsplit", "aten.vsplit", "aten.dsplit"}))
+    return insertionOfPart(g, n, op, entry, index, whole, part, in, out);
   if (op == "aten.view" && in.dtype != out.dtype) return Insertion{"aten.view.dtype", {part, in.dtype}};
   if (oneOf(op,
             {"aten.view", "aten._unsafe_view", "aten.reshape", "aten.reshape_as", "aten.flatten", "aten.unflatten",

@@ -29,10 +29,10 @@ struct Insertion {
   std::string target;
   std::vector<Argument> args;
 };
-/// For the view operator `node`, whose argument `argument` has the type `in` and whose result outputs[entry][index] the
+/// For the view operator `node`, whose viewed argument has the type `in` and whose result outputs[entry][index] the
 /// type `out`: the call that makes, from the old content `whole` of that argument and the new content `part` of that
 /// result, the argument's new content. nullopt if the view cannot be written through.
-std::optional<Insertion> insertionOf(Graph &graph, const Node &node, int argument, size_t entry, size_t index,
+std::optional<Insertion> insertionOf(Graph &graph, const Node &node, size_t entry, size_t index,
                                      ValueId whole, ValueId part, const TensorType &in, const TensorType &out);
 
 } // namespace neso::graph

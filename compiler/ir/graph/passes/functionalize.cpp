@@ -7,6 +7,7 @@
 
 #include "base/diagnostics/graph.h"
 #include "base/fault.h"
+#include "base/rules.h"
 #include "ir/graph/passes/functional_ops.h"
 #include "ir/graph/passes/views.h"
 #include "ir/graph/promotion.h"
@@ -242,14 +243,16 @@ private:
         return fail(diag::MutationUnsupported, from.loc, from.target,
                     fmt::format("several elements of what it writes lie at one place ({})", v.chain[i].node.target));
       if (std::optional<ValueId> joined = joinParts(v.chain[i], before[i], whole, from)) {
+        applied(Rule::JoinParts);
         whole = *joined;
         continue;
       }
-      std::optional<Insertion> ins = insertionOf(g_, v.chain[i].node, v.chain[i].argument, v.chain[i].entry,
+      std::optional<Insertion> ins = insertionOf(g_, v.chain[i].node, v.chain[i].entry,
                                                  v.chain[i].index, before[i], whole, v.chain[i].in, v.chain[i].out);
       if (!ins)
         return fail(diag::MutationUnsupported, from.loc, from.target,
                     fmt::format("it writes through {}", v.chain[i].node.target));
+      applied(Rule::WriteThroughView);
       whole = emit(ins->target, ins->args, fresh(v.chain[i].in), from,
                    g_.value(v.chain[i].node.outputs[v.chain[i].entry][v.chain[i].index]).name + "_base");
     }
@@ -291,6 +294,13 @@ private:
   std::vector<Node> viewsOfEach(const Node &n);
   Status node(Node &n);
   Status mutate(Node &n, const OpSchema &op);
+  Status changeView(Node &n, const OpSchema &op, std::string_view viewOp);
+  Result<std::vector<ValueId>> writtenBy(const Node &n, const std::vector<size_t> &mutated);
+  Result<std::vector<ValueId>> callFunctional(const Node &n, const OpSchema &op, const std::vector<size_t> &mutated,
+                                              const std::vector<Argument> &written, ValueId only);
+  static Error unsupported(const Node &n, const char *why) {
+    return fail(diag::MutationUnsupported, n.loc, n.target, why);
+  }
   Status trainBatchNorm(Node &n);
   Status trainInstanceNorm(Node &n);
   std::optional<Status> resize(Node &n, const OpSchema &op);
@@ -303,18 +313,16 @@ private:
   std::vector<Memory> memories_;
 };
 
-/// The subscripts of an einsum of one tensor as calls of views: diagonals of repeated letters, then a permutation. Empty where it sums, and then
-/// its result is new. "..." stands for the dimensions that no letter names.
-std::vector<Node> Functionalizer::viewsOfEinsum(const Node &n) {
-  const auto *equation = n.args.size() > 1 ? std::get_if<std::string>(&n.args[0]) : nullptr;
-  const auto *operands = n.args.size() > 1 ? std::get_if<std::vector<ValueId>>(&n.args[1]) : nullptr;
-  if (!equation || !operands || operands->size() != 1) return {};
-  const TensorType &type = g_.value(operands->front()).type;
+/// The labels of an einsum of one operand of `rank` dimensions, and of its result; "..." stands for the dimensions that no
+/// letter names, which get numbers of 1000 and more.
+static std::pair<std::vector<int>, std::vector<int>> einsumLabels(const std::string &equation, int64_t rank) {
   std::string text;
-  for (char c : *equation)
+  for (char c : equation)
     if (c != ' ') text += c;
   const size_t arrow = text.find("->");
-  auto labelsOf = [&](std::string_view part, int64_t unnamed) {
+  const std::string_view in = std::string_view(text).substr(0, arrow);
+  const int64_t unnamed = rank - std::count_if(in.begin(), in.end(), [](char c) { return c != '.'; });
+  auto labelsOf = [&](std::string_view part) {
     std::vector<int> out;
     for (size_t i = 0; i < part.size(); ++i) {
       if (part[i] != '.') {
@@ -326,18 +334,24 @@ std::vector<Node> Functionalizer::viewsOfEinsum(const Node &n) {
     }
     return out;
   };
-  const std::string_view in = std::string_view(text).substr(0, arrow);
-  const int64_t letters = std::count_if(in.begin(), in.end(), [](char c) { return c != '.'; });
-  std::vector<int> labels = labelsOf(in, type.rank() - letters), result;
+  std::vector<int> labels = labelsOf(in), result;
+  if (arrow != std::string::npos) return {labels, labelsOf(std::string_view(text).substr(arrow + 2))};
+  // Without an arrow: the unnamed dimensions, then the letters that stand there once, sorted.
+  for (int l : labels)
+    if (std::count(labels.begin(), labels.end(), l) == 1) result.push_back(l);
+  std::sort(result.begin(), result.end(), [](int x, int y) { return (x >= 1000) != (y >= 1000) ? x >= 1000 : x < y; });
+  return {labels, result};
+}
+
+/// The subscripts of an einsum of one tensor as calls of views: diagonals of repeated letters, then a permutation. Empty where it sums, and then
+/// its result is new.
+std::vector<Node> Functionalizer::viewsOfEinsum(const Node &n) {
+  const auto *equation = n.args.size() > 1 ? std::get_if<std::string>(&n.args[0]) : nullptr;
+  const auto *operands = n.args.size() > 1 ? std::get_if<std::vector<ValueId>>(&n.args[1]) : nullptr;
+  if (!equation || !operands || operands->size() != 1) return {};
+  const TensorType &type = g_.value(operands->front()).type;
+  auto [labels, result] = einsumLabels(*equation, type.rank());
   if (labels.size() != type.sizes.size()) return {};
-  if (arrow != std::string::npos) {
-    result = labelsOf(std::string_view(text).substr(arrow + 2), type.rank() - letters);
-  } else {
-    // Without an arrow: the unnamed dimensions, then the letters that stand there once, sorted.
-    for (int l : labels)
-      if (std::count(labels.begin(), labels.end(), l) == 1) result.push_back(l);
-    std::sort(result.begin(), result.end(), [](int x, int y) { return (x >= 1000) != (y >= 1000) ? x >= 1000 : x < y; });
-  }
   std::vector<Node> out;
   ValueId x = operands->front();
   TensorType t = type;
@@ -490,123 +504,129 @@ Status Functionalizer::node(Node &n) {
   return Status::ok();
 }
 
-Status Functionalizer::mutate(Node &n, const OpSchema &op) {
-  auto unsupported = [&](std::string why) { return fail(diag::MutationUnsupported, n.loc, n.target, why); };
-  // Which tensors are written, in the order of the schema.
-  std::vector<size_t> mutated;
-  for (size_t i = 0; i < op.args.size(); ++i)
-    if (op.args[i].mutated) mutated.push_back(i);
+/// In-place changes of shape: the name stands for another view from now on; no element changes.
+Status Functionalizer::changeView(Node &n, const OpSchema &op, std::string_view viewOp) {
+  ValueId self = std::get<ValueId>(n.args[0]), out = n.outputs[0][0];
+  Node step = n;
+  step.target.clear();
+  for (const OpSchema *f : overloadsOf(viewOp))
+    if (f->args.size() == op.args.size() &&
+        std::equal(f->args.begin(), f->args.end(), op.args.begin(), [](const ArgSchema &a, const ArgSchema &b) {
+          return a.name == b.name && a.type == b.type && a.list == b.list;
+        }))
+      step.target = f->target;
+  if (step.target.empty()) return unsupported(n, "torch has no functional form of it");
+  applied(Rule::ViewInPlace);
+  step.args[0] = current(self);
+  View v = view(self);
+  // detach_ changes nothing.
+  if (!aliasing(g_, step, *findOp(step.target)).identity)
+    v.chain.push_back({step, 0, 0, 0, g_.value(self).type, g_.value(out).type});
+  v.value = out;
+  v.version = memories_[v.memory].version;
+  views_[out] = v;
+  views_[self] = std::move(v);
+  append(std::move(step));
+  return Status::ok();
+}
 
-  if (std::optional<Status> resized = resize(n, op)) return std::move(*resized);
-
-  // In-place changes of shape: the name stands for another view from now on; no element changes.
-  if (std::optional<std::string> viewOp = inPlaceViewOp(op.name)) {
-    ValueId self = std::get<ValueId>(n.args[0]), out = n.outputs[0][0];
-    Node step = n;
-    step.target.clear();
-    for (const OpSchema *f : overloadsOf(*viewOp))
-      if (f->args.size() == op.args.size() &&
-          std::equal(f->args.begin(), f->args.end(), op.args.begin(), [](const ArgSchema &a, const ArgSchema &b) {
-            return a.name == b.name && a.type == b.type && a.list == b.list;
-          }))
-        step.target = f->target;
-    if (step.target.empty()) return unsupported("torch has no functional form of it");
-    step.args[0] = current(self);
-    View v = view(self);
-    // detach_ changes nothing.
-    if (!aliasing(g_, step, *findOp(step.target)).identity)
-      v.chain.push_back({step, 0, 0, 0, g_.value(self).type, g_.value(out).type});
-    v.value = out;
-    v.version = memories_[v.memory].version;
-    views_[out] = v;
-    views_[self] = std::move(v);
-    append(std::move(step));
-    return Status::ok();
-  }
-
-  // Dropout outside training writes nothing.
-  if (isInPlaceDropout(op.name) && std::holds_alternative<bool>(*n.arg("train")) && !std::get<bool>(*n.arg("train"))) {
-    views_[n.outputs[0][0]] = view(std::get<ValueId>(n.args[0]));
-    return Status::ok();
-  }
-
-  std::vector<ValueId> targets; // one a written tensor
+/// The tensors that a call writes to, in the order of its schema.
+Result<std::vector<ValueId>> Functionalizer::writtenBy(const Node &n, const std::vector<size_t> &mutated) {
+  std::vector<ValueId> targets;
   for (size_t i : mutated) {
     if (const ValueId *id = std::get_if<ValueId>(&n.args[i]))
       targets.push_back(*id);
     else if (const auto *list = std::get_if<std::vector<ValueId>>(&n.args[i]))
       targets.insert(targets.end(), list->begin(), list->end());
     else if (!std::holds_alternative<None>(n.args[i]))
-      return unsupported("what it writes to is no tensor");
+      return unsupported(n, "what it writes to is no tensor");
   }
   for (ValueId t : targets)
-    if (!t.valid() || g_.value(t).kind != Value::Kind::Tensor) return unsupported("what it writes to is no tensor");
+    if (!t.valid() || g_.value(t).kind != Value::Kind::Tensor) return unsupported(n, "what it writes to is no tensor");
+  return targets;
+}
 
-  std::vector<Argument> written = n.args;
+/// Appends the functional form of a call whose arguments have been read; `written` are those as they were, `only` the
+/// call's one result where it has just that. Gives the new contents of the written tensors.
+Result<std::vector<ValueId>> Functionalizer::callFunctional(const Node &n, const OpSchema &op, const std::vector<size_t> &mutated,
+                                                            const std::vector<Argument> &written, ValueId only) {
+  std::optional<FunctionalForm> form = functionalForm(op);
+  if (!form) return unsupported(n, "torch has no functional form of it");
+  Node f;
+  f.name = n.name;
+  f.target = form->op->target;
+  f.loc = n.loc;
+  f.module = n.module;
+  for (size_t i : form->arguments) {
+    f.args.push_back(n.args[i]);
+    f.argNames.push_back(f.args.size() == 1 && i == 0 ? form->op->args[0].name : op.args[i].name);
+  }
+  // Results of the functional form: first those of the original that are no written argument, then the written
+  // arguments.
+  size_t own = 0;
+  for (size_t r = 0; r < op.returns.size(); ++r)
+    if (!op.returns[r].mutated) ++own;
+  for (size_t r = 0; r < own; ++r) f.outputs.push_back(r < n.outputs.size() ? n.outputs[r] : std::vector<ValueId>{});
+  std::vector<ValueId> results;
+  auto newContent = [&](ValueId target) {
+    TensorType t = fresh(g_.value(target).type);
+    if (op.pointwise || form->op->pointwise)
+      if (std::optional<DType> d = pointwiseResult(g_, op.name, written)) t.dtype = *d;
+    const bool takes = only.valid() && t.dtype == g_.value(only).type.dtype;
+    if (takes) g_.value(only).type = t;
+    results.push_back(takes ? only : newValue(g_.value(target).name + "_new", t));
+    return results.back();
+  };
+  for (size_t i : mutated) {
+    std::vector<ValueId> entry;
+    if (const ValueId *id = std::get_if<ValueId>(&written[i]))
+      entry.push_back(newContent(*id));
+    else if (const auto *list = std::get_if<std::vector<ValueId>>(&written[i]))
+      for (ValueId id : *list) entry.push_back(newContent(id));
+    f.outputs.push_back(std::move(entry));
+  }
+  if (f.outputs.size() != form->op->returns.size())
+    return unsupported(n, "its functional form returns another number of results");
+  append(std::move(f));
+  return results;
+}
+
+Status Functionalizer::mutate(Node &n, const OpSchema &op) {
+  if (std::optional<Status> resized = resize(n, op)) return std::move(*resized);
+  if (std::optional<std::string> viewOp = inPlaceViewOp(op.name)) return changeView(n, op, *viewOp);
+  // Dropout outside training writes nothing.
+  if (isInPlaceDropout(op.name) && std::holds_alternative<bool>(*n.arg("train")) && !std::get<bool>(*n.arg("train"))) {
+    views_[n.outputs[0][0]] = view(std::get<ValueId>(n.args[0]));
+    return Status::ok();
+  }
+  std::vector<size_t> mutated;
+  for (size_t i = 0; i < op.args.size(); ++i)
+    if (op.args[i].mutated) mutated.push_back(i);
+  Result<std::vector<ValueId>> targets = writtenBy(n, mutated);
+  if (!targets) return targets.takeError();
+
+  const std::vector<Argument> written = n.args;
   for (Argument &a : n.args) read(a);
+  applied(Rule::Functionalise);
   std::vector<ValueId> results; // new contents, parallel to targets
-
-  bool single = targets.size() == 1 && n.outputs.size() == 1 && n.outputs[0].size() == 1;
-  ValueId out = single ? n.outputs[0][0] : ValueId();
   if (op.name == "aten.copy_") {
     const ValueId *src = std::get_if<ValueId>(&n.args[1]);
-    if (!src) return unsupported("its source is no tensor");
-    results = {fit(*src, g_.value(targets[0]).type, n)};
+    if (!src) return unsupported(n, "its source is no tensor");
+    results = {fit(*src, g_.value((*targets)[0]).type, n)};
   } else {
-    std::optional<FunctionalForm> form = functionalForm(op);
-    if (!form) return unsupported("torch has no functional form of it");
-    Node f;
-    f.name = n.name;
-    f.target = form->op->target;
-    f.loc = n.loc;
-    f.module = n.module;
-    for (size_t i : form->arguments) {
-      f.args.push_back(n.args[i]);
-      f.argNames.push_back(f.args.size() == 1 && i == 0 ? form->op->args[0].name : op.args[i].name);
-    }
-    // Results of the functional form: first those of the original that are no written argument, then the written
-    // arguments.
-    size_t own = 0;
-    for (size_t r = 0; r < op.returns.size(); ++r)
-      if (!op.returns[r].mutated) ++own;
-    for (size_t r = 0; r < own; ++r) f.outputs.push_back(r < n.outputs.size() ? n.outputs[r] : std::vector<ValueId>{});
-    for (size_t i : mutated) {
-      std::vector<ValueId> entry;
-      auto one = [&](ValueId target) {
-        TensorType t = fresh(g_.value(target).type);
-        if (op.pointwise || form->op->pointwise) {
-          std::optional<DType> d = pointwiseResult(g_, op.name, written);
-          if (d) t.dtype = *d;
-        }
-        ValueId r;
-        if (single && t.dtype == g_.value(out).type.dtype) {
-          r = out;
-          g_.value(r).type = t;
-        } else {
-          r = newValue(g_.value(target).name + "_new", t);
-        }
-        entry.push_back(r);
-        results.push_back(r);
-      };
-      if (const ValueId *id = std::get_if<ValueId>(&written[i]))
-        one(*id);
-      else if (const auto *list = std::get_if<std::vector<ValueId>>(&written[i]))
-        for (ValueId id : *list) one(id);
-      f.outputs.push_back(std::move(entry));
-    }
-    if (f.outputs.size() != form->op->returns.size())
-      return unsupported("its functional form returns another number of results");
-    append(std::move(f));
-    for (size_t i = 0; i < results.size(); ++i) results[i] = fit(results[i], g_.value(targets[i]).type, n);
+    const bool single = targets->size() == 1 && n.outputs.size() == 1 && n.outputs[0].size() == 1;
+    Result<std::vector<ValueId>> made = callFunctional(n, op, mutated, written, single ? n.outputs[0][0] : ValueId());
+    if (!made) return made.takeError();
+    for (size_t i = 0; i < made->size(); ++i) results.push_back(fit((*made)[i], g_.value((*targets)[i]).type, n));
   }
-  for (size_t i = 0; i < targets.size(); ++i)
-    if (Status s = write(targets[i], results[i], n); !s) return s;
+  for (size_t i = 0; i < targets->size(); ++i)
+    if (Status s = write((*targets)[i], results[i], n); !s) return s;
   // A result that is a written argument is another name of it.
   size_t at = 0;
   for (size_t r = 0; r < op.returns.size() && r < n.outputs.size(); ++r) {
     if (!op.returns[r].mutated) continue;
     for (ValueId id : n.outputs[r])
-      if (id.valid() && at < targets.size()) views_[id] = view(targets[at++]);
+      if (id.valid() && at < targets->size()) views_[id] = view((*targets)[at++]);
   }
   return Status::ok();
 }
