@@ -1,6 +1,6 @@
 // Runs every case of tests/goldens through the compiler and the runtime, in this process, and compares with what PyTorch gave.
 //
-//     run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE] [--gpu ARCH[,ARCH…] [--assemble]]
+//     run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL | --gpu ARCHS [--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]
 //
 // One program (.pt2) is one child process: a crash or a hang is that program's failure and nobody else's. Each run is made twice on
 // one context, and the second must give the same bits; where the program changes its buffers, the run says what a second call on that
@@ -410,7 +410,7 @@ std::vector<std::string> splitAtCommas(const std::string &text) {
 int runGoldens(int argc, char **argv) {
   fs::path goldens = fs::path(NESO_SOURCE_DIR) / "tests" / "goldens";
   std::string only, verdicts, rules;
-  size_t jobs = 2;
+  size_t jobs = 2, part = 1, parts = 1;
   bool showRefused = false, assemble = false;
   CompileOptions options;
   for (int i = 1; i < argc; ++i) {
@@ -425,6 +425,8 @@ int runGoldens(int argc, char **argv) {
       goldens = argv[++i];
     else if (option == "--only" && i + 1 < argc)
       only = argv[++i];
+    else if (option == "--part" && i + 1 < argc && std::sscanf(argv[i + 1], "%zu/%zu", &part, &parts) == 2 && part > 0 && part <= parts)
+      ++i;
     else if (option == "--verdicts" && i + 1 < argc)
       verdicts = argv[++i];
     else if (option == "--rules" && i + 1 < argc)
@@ -439,7 +441,7 @@ int runGoldens(int argc, char **argv) {
     else if (option == "--jobs" && i + 1 < argc)
       jobs = std::max(1, std::atoi(argv[++i]));
     else {
-      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--jobs N] [--arch LEVEL | --gpu ARCHS "
+      fmt::print(stderr, "usage: run_goldens [--goldens DIR] [--only TEXT] [--part I/N] [--jobs N] [--arch LEVEL | --gpu ARCHS "
                          "[--assemble]] [--option K=V] [--refused] [--verdicts FILE] [--rules FILE]\n");
       return 2;
     }
@@ -455,6 +457,10 @@ int runGoldens(int argc, char **argv) {
       return 1;
     }
   std::erase_if(programs, [&](const Program &p) { return p.id.find(only) == std::string::npos; });
+  // Every N-th, so that parts take about as long.
+  std::vector<Program> mine;
+  for (size_t i = part - 1; i < programs.size(); i += parts) mine.push_back(std::move(programs[i]));
+  programs = std::move(mine);
   FILE *verdictFile = verdicts.empty() ? nullptr : std::fopen(verdicts.c_str(), "w");
   std::map<std::string, std::string> unsupported =
       readUnsupported(fs::path(NESO_SOURCE_DIR) / "tests" / "e2e" / "unsupported.txt");
