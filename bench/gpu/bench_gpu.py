@@ -39,9 +39,10 @@ def pack(options):
             torch.export.save(torch.export.export(programs.Line(function), tuple(programs.inputs_of(makers))), work / "model.pt2")
             compile_to("line_" + name, ["compile", work / "model.pt2"])
     for name, (signature, configs, hints) in programs.KERNELS.items():
-        if not re.search(options.only, name):
-            continue
+        cases = programs.measured(name, options.only)
         for i, config in enumerate(configs):
+            if not any(programs.fits(name, config, case[len(name):]) for case in cases):
+                continue
             flags = ["--signature", signature, *sum((["--hint", f"{h}=divisible_by_16"] for h in hints), [])]
             for key, value in config.items():
                 flags += [f"--{key.replace('_', '-')}", value] if key.startswith("num_") else ["--constexpr", f"{key}={value}"]
@@ -162,9 +163,12 @@ class Bench:
                  ("layer_norm", "", [x, w, b, o, C, C, 1e-5], lambda k: (R, 1, 1), lambda: torch.nn.functional.layer_norm(x, (C,), w, b), {"gbs": (8 * R * C, 1e6)}, 1e-5),
                  ("row_sum", "", [x, torch.empty(R, device="cuda"), C, C], lambda k: (R, 1, 1), lambda: x.sum(1), {"gbs": (4 * R * C, 1e6)}, 1e-4),
                  ("transpose", "", [x, torch.empty(C, R, device="cuda"), R, C], lambda k: (cd(R, k["BM"]), cd(C, k["BN"]), 1), lambda: x.t(), {"gbs": (8 * R * C, 1e6)}, 0)]
-        for n in (2048, 4096, 8192):
-            p, q = rand(n, n, dtype=torch.bfloat16), rand(n, n, dtype=torch.bfloat16)
-            cases.append(("gemm", f"_{n}", [p, q, torch.empty_like(p), n, n, n], lambda k, n=n: (cd(n, k["BM"]) * cd(n, k["BN"]), 1, 1), lambda p=p, q=q: p @ q, {"tflops": (2 * n ** 3, 1e9)}, 1e-2))
+        for suffix, (m, n, k) in programs.GEMMS.items():
+            if not re.search(self.options.only, "gemm" + suffix):
+                continue
+            p, q, d = rand(m, k, dtype=torch.bfloat16), rand(k, n, dtype=torch.bfloat16), torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+            cases.append(("gemm", suffix, [p, q, d, m, n, k], lambda c, m=m, n=n: (cd(m, c["BM"]) * cd(n, c["BN"]), 1, 1), lambda p=p, q=q: p @ q,
+                          {"tflops": (2 * m * n * k, 1e9), "gbs": (2 * (m * k + k * n + m * n), 1e6)}, 1e-2))
         heads, length, size = 64, 4096, 128
         q, k, v = (rand(heads, length, size, dtype=torch.bfloat16) for _ in range(3))
         for causal in (False, True):
@@ -179,12 +183,12 @@ class Bench:
             out, want = args[outputs[name]], reference()
             best, tried = {}, []
             for i, config in enumerate(configs):
-                if config.get("CAUSAL", False) != (suffix == "_causal"):
+                if not programs.fits(name, config, suffix):
                     continue
                 label = f"kernel_{name}_{i}"
                 tried.append(dict(config))
                 given = [A(ptr=a.data_ptr()) if hasattr(a, "data_ptr") else A(f32=a) if isinstance(a, float) else A(i64=a) for a in args]
-                if "package" in self.packed["compiled"][label]:
+                if "package" in self.packed["compiled"].get(label, {}):
                     program = self.load(label)
                     ours = lambda p=program, given=given, c=config: p.launch(name, grid(c), given)  # noqa: E731
                     out.fill_(float("nan"))

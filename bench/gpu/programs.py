@@ -1,5 +1,7 @@
 """What is measured on the GPU: lines of memory-bound work, more of them that are no part of the table, kernels in Triton's language, models. Inputs and weights follow from seeds, so that
 the machine that compiles and the one that runs have the same."""
+import re
+
 import torch
 from torch import nn
 
@@ -81,7 +83,13 @@ GEMM = [dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=8, num_stages=3), dict(BM
         dict(BM=128, BN=256, BK=32, GROUP=8, num_warps=8, num_stages=3), dict(BM=128, BN=256, BK=64, GROUP=8, num_warps=8, num_stages=3),
         dict(BM=128, BN=64, BK=64, GROUP=8, num_warps=4, num_stages=4), dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=4, num_stages=3),
         dict(BM=128, BN=128, BK=32, GROUP=8, num_warps=4, num_stages=4), dict(BM=256, BN=128, BK=64, GROUP=8, num_warps=8, num_stages=3),
-        dict(BM=128, BN=256, BK=32, GROUP=8, num_warps=8, num_stages=4)]
+        dict(BM=128, BN=256, BK=32, GROUP=8, num_warps=8, num_stages=4),
+        dict(BM=64, BN=256, BK=64, GROUP=8, num_warps=4, num_stages=3), dict(BM=64, BN=128, BK=64, GROUP=8, num_warps=4, num_stages=4),
+        dict(BM=64, BN=64, BK=128, GROUP=8, num_warps=4, num_stages=4), dict(BM=16, BN=128, BK=128, GROUP=8, num_warps=4, num_stages=4),
+        dict(BM=16, BN=64, BK=256, GROUP=8, num_warps=4, num_stages=3)]
+# Products that are measured: suffix of the name → (M, N, K). Skinny ones are those of a decoder's layers.
+GEMMS = {"_2048": (2048, 2048, 2048), "_4096": (4096, 4096, 4096), "_8192": (8192, 8192, 8192), "_m1": (1, 14336, 4096), "_m16": (16, 14336, 4096),
+         "_m64": (64, 14336, 4096), "_m512": (512, 4096, 14336)}
 ATTENTION = [dict(BM=128, BN=64, D=128, num_warps=8, num_stages=3), dict(BM=64, BN=64, D=128, num_warps=4, num_stages=3),
              dict(BM=128, BN=32, D=128, num_warps=8, num_stages=3), dict(BM=128, BN=128, D=128, num_warps=8, num_stages=2),
              dict(BM=128, BN=64, D=128, num_warps=4, num_stages=2)]
@@ -92,10 +100,28 @@ KERNELS = {
                    [dict(BLOCK=4096, num_warps=8), dict(BLOCK=4096, num_warps=16)], ["stride", "columns"]),
     "row_sum": ("x_ptr:*fp32,out_ptr:*fp32,stride:i32,columns:i32,BLOCK:constexpr", [dict(BLOCK=2048, num_warps=8), dict(BLOCK=1024, num_warps=4)], ["stride", "columns"]),
     "transpose": ("x_ptr:*fp32,out_ptr:*fp32,rows:i32,columns:i32,BM:constexpr,BN:constexpr", [dict(BM=32, BN=32, num_warps=4), dict(BM=64, BN=64, num_warps=8)], ["rows", "columns"]),
-    "gemm": ("a_ptr:*bf16,b_ptr:*bf16,c_ptr:*bf16,M:i32,N:i32,K:i32,BM:constexpr,BN:constexpr,BK:constexpr,GROUP:constexpr", GEMM, ["M", "N", "K"]),
+    "gemm": ("a_ptr:*bf16,b_ptr:*bf16,c_ptr:*bf16,M:i32,N:i32,K:i32,BM:constexpr,BN:constexpr,BK:constexpr,GROUP:constexpr", GEMM, ["N", "K"]),
     "attention": ("q_ptr:*bf16,k_ptr:*bf16,v_ptr:*bf16,out_ptr:*bf16,head_stride:i32,length:i32,scale:fp32,BM:constexpr,BN:constexpr,D:constexpr,CAUSAL:constexpr",
                   [c | {"CAUSAL": causal} for causal in (False, True) for c in ATTENTION], ["head_stride", "length"]),
 }
+
+# What is measured of a kernel: suffixes of its name.
+CASES = {"gemm": list(GEMMS), "attention": ["", "_causal"]}
+
+
+def measured(kernel, only):
+    """The names of a kernel's cases that the regular expression finds, as `gemm_2048`."""
+    return [kernel + suffix for suffix in CASES.get(kernel, [""]) if re.search(only, kernel + suffix)]
+
+
+def fits(kernel, config, suffix):
+    """Whether a configuration is one for the case."""
+    if kernel == "attention":
+        return config["CAUSAL"] == (suffix == "_causal")
+    if kernel != "gemm":
+        return True
+    rows = GEMMS[suffix][0]
+    return config["BM"] <= max(rows, 16) and (rows < 512 or config["BM"] >= 64) and (rows < 2048 or config["BM"] >= 128)
 
 
 class Block(nn.Module):
