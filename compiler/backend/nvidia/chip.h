@@ -9,7 +9,7 @@
 
 namespace neso::nvidia {
 
-/// One bit a feature that some chips lack. Tensor copies and tcgen05 get their bits when a lowering uses them.
+/// One bit a feature that some chips lack. tcgen05 gets its bit when a lowering uses it.
 enum class Feature : uint32_t {
   CpAsync = 1u << 0,        // cp.async (sm_80)
   LdMatrix = 1u << 1,       // ldmatrix (sm_75)
@@ -22,6 +22,7 @@ enum class Feature : uint32_t {
   Clusters = 1u << 8,       // thread block clusters (sm_90)
   GridDependency = 1u << 9, // griddepcontrol: a launch that begins before the one before it ends (sm_90)
   Wgmma = 1u << 10,         // wgmma.mma_async (sm_90a alone)
+  BulkCopy = 1u << 11,      // cp.async.bulk.tensor, mbarriers that count its bytes (sm_90)
 };
 
 struct Chip {

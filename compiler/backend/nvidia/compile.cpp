@@ -33,6 +33,7 @@ struct Unit {
   SharedUsage shared;
   std::string ptx, llvmText;
   std::string products; // FunctionUsage::products
+  std::string noBoxes;  // why the machine copies no tiles, where it is asked to
   bool pipelined = false;
   Status status;
 };
@@ -81,8 +82,7 @@ void compileUnit(Unit &unit, const TileFunction &function, const std::string &sy
 }
 
 /// The function as the emitter reads it: passes/ in order, on a copy. A placed function stays as it is.
-/// most: stages of any software pipeline; early: products may run a turn ahead.
-Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, int most, bool early) {
+Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, PipelineOptions pipeline) {
   unit = Unit();
   unit.chip = &chip;
   unit.placed = llvm::cast<tt::FuncOp>(function.function->clone());
@@ -92,7 +92,8 @@ Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, i
     unit.shared.bytes = unit.placed.get()->getAttrOfType<mlir::IntegerAttr>(placed::kSharedBytesAttr).getInt();
     return checkShared(function, chip, unit.shared);
   }
-  unit.pipelined = pipelineLoops(*unit.placed, chip, function.warps, function.stages, most, early) > 0;
+  pipeline.stages = function.stages;
+  unit.pipelined = pipelineLoops(*unit.placed, chip, function.warps, pipeline, &unit.noBoxes) > 0;
   if (Status s = placeTensors(*unit.placed, chip, function.warps); !s) return s;
 #ifndef NDEBUG
   if (Status s = verifyPlaced(*unit.placed, chip); !s) return s;
@@ -105,10 +106,10 @@ Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, i
 }
 
 /// Rings that leave too little shared memory to the rest of a kernel are made shorter, at last not at all.
-void prepareFor(Unit &unit, const TileFunction &function, const Chip &chip, bool early) {
-  unit.status = prepareOnce(unit, function, chip, INT_MAX, early);
-  for (int most = 3; most > 0 && unit.pipelined && unit.shared.bytes > chip.sharedPerBlock; --most)
-    unit.status = prepareOnce(unit, function, chip, most, early);
+void prepareFor(Unit &unit, const TileFunction &function, const Chip &chip, PipelineOptions pipeline) {
+  unit.status = prepareOnce(unit, function, chip, pipeline);
+  for (pipeline.most = 3; pipeline.most > 0 && unit.pipelined && unit.shared.bytes > chip.sharedPerBlock; --pipeline.most)
+    unit.status = prepareOnce(unit, function, chip, pipeline);
 }
 
 /// Whether a product runs ahead of the turn that uses its sums.
@@ -148,27 +149,33 @@ bool usesOwnInstructions(tt::FuncOp placed) {
       .wasInterrupted();
 }
 
+/// Descriptors are arguments of the chip's own code alone.
+PipelineOptions portableOf(PipelineOptions pipeline) {
+  pipeline.boxes = false;
+  return pipeline;
+}
+
 /// For the chip itself where its own instructions serve the function, else for all chips from it on. A function that
 /// comes placed is for the chip that it was placed for.
-void prepare(Unit &unit, const TileFunction &function, const Chip &chip, bool early) {
+void prepare(Unit &unit, const TileFunction &function, const Chip &chip, const PipelineOptions &pipeline) {
   const SourceLoc loc = sourceLoc(function.function->getLoc());
   Working at("kernel", function.name, &loc);
   auto f = llvm::cast<tt::FuncOp>(function.function);
   if (isPlaced(f)) {
     auto placedFor = f->getAttrOfType<mlir::StringAttr>(placed::kChipAttr);
     const bool isPortable = placedFor && placedFor.getValue() == llvm::StringRef(portable(chip).arch);
-    return prepareFor(unit, function, isPortable ? portable(chip) : chip, early);
+    return prepareFor(unit, function, isPortable ? portable(chip) : chip, pipeline);
   }
   const bool multiplies = f.walk([](tt::DotOp) { return mlir::WalkResult::interrupt(); }).wasInterrupted();
   if (chip.own() && multiplies) {
-    prepareFor(unit, function, chip, early);
+    prepareFor(unit, function, chip, pipeline);
     std::string products = unit.status ? describeProducts(*unit.placed, chip) : std::string();
     const bool uses = unit.status && usesOwnInstructions(*unit.placed);
-    if (!uses) prepareFor(unit, function, portable(chip), early);
+    if (!uses) prepareFor(unit, function, portable(chip), portableOf(pipeline));
     unit.products = std::move(products);
     if (uses || !unit.products.empty()) return;
   } else {
-    prepareFor(unit, function, portable(chip), early);
+    prepareFor(unit, function, portable(chip), portableOf(pipeline));
   }
   if (unit.status) unit.products = describeProducts(*unit.placed, *unit.chip);
 }
@@ -250,147 +257,218 @@ bool allowMoreRegisters(std::string &ptx, const std::vector<FunctionUsage> &usag
   return any;
 }
 
-/// The functions whose products run ahead and which the assembler spilled, or gave waits of its own.
-std::set<size_t> tooEarly(std::vector<Unit> &units, const Assembled &assembled, const std::vector<std::string> &symbols,
-                          const std::set<size_t> &waiting) {
-  std::set<size_t> result;
-  for (size_t i = 0; i < units.size(); ++i) {
-    if (waiting.count(i)) continue;
-    bool early = false;
-    units[i].placed->walk([&](tt::DotOp dot) { early |= runsAhead(dot); });
-    bool spills = false;
-    for (const FunctionUsage &u : assembled.usage) spills |= u.name == symbols[i] && u.spillBytes > 0;
-    if (early && (spills || llvm::is_contained(assembled.changed, symbols[i]))) result.insert(i);
-  }
-  return result;
+bool hasEarlyProducts(tt::FuncOp placed) {
+  return placed.walk([](tt::DotOp dot) { return runsAhead(dot) ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance(); })
+      .wasInterrupted();
 }
 
-/// waiting: the numbers of functions whose products do not run ahead. Nothing came of it where `early` is not empty: those
-/// that should be among them.
-Result<CompiledModule> compileOnce(const std::vector<TileFunction> &functions, const Chip &chip, const CompileOptions &options,
-                                   const std::set<size_t> &waiting, std::set<size_t> &early) {
-  std::optional<std::string> ptxas;
-  if (options.assemble) {
-    ptxas = findAssembler(options.ptxas);
-    if (!ptxas && (!options.ptxas.empty() || options.keepSass))
-      return fail(diag::NvidiaNoAssembler, {}, options.ptxas.empty() ? "ptxas" : options.ptxas);
+/// One call of compileForNvidia: each step leaves what the next one reads.
+class Compilation {
+public:
+  Compilation(const std::vector<TileFunction> &functions, const Chip &chip, const CompileOptions &options)
+      : functions_(functions), chip_(chip), options_(options) {}
+
+  Result<CompiledModule> run() {
+    if (Status s = findTools(); !s) return s.takeError();
+    prepareAll();
+    emitAll();
+    if (ptxas_) settleEarly();
+    if (std::optional<Error> error = failures()) return std::move(*error);
+    describeFunctions();
+    if (ptxas_ && !functions_.empty()) {
+      if (Status s = assembleAll(); !s) return s.takeError();
+      // Products that wait for one another are slower than those that every chip has.
+      if (own_ && !assembled_.serialised.empty() && !others_.empty()) {
+        Result<CompiledModule> instead = compileForNvidia(functions_, portable(chip_), options_);
+        if (instead) instead->serialised = assembled_.serialised;
+        return instead;
+      }
+      if (Status s = addCubin(); !s) return s.takeError();
+    }
+    addPtx();
+    return std::move(out_);
   }
-  std::set<std::string> taken;
-  std::vector<std::string> symbols;
-  for (const TileFunction &f : functions) symbols.push_back(entrySymbol(f.name, taken));
 
-  // Before the threads start: MLIR's data flow analysis sets the whole context to one thread while it runs. What comes
-  // after changes no operation.
-  std::vector<Unit> units(functions.size());
-  for (size_t i = 0; i < units.size(); ++i) prepare(units[i], functions[i], chip, !waiting.count(i));
-  const bool own = llvm::any_of(units, [](const Unit &unit) { return unit.chip->own(); });
-  // What later chips get in place of a chip's own instructions, which they lack. A placed function has no other form.
-  const bool given = llvm::any_of(functions, [](const TileFunction &f) { return isPlaced(llvm::cast<tt::FuncOp>(f.function)); });
-  std::vector<Unit> others(own && !given ? units.size() : 0);
-  for (size_t i = 0; i < others.size(); ++i)
-    if (units[i].chip->own()) prepareFor(others[i], functions[i], portable(chip), false);
-  mlir::MLIRContext *context = functions.empty() ? nullptr : functions[0].function->getContext();
-  forEachUnit(units.size() + others.size(), options.threads, context, [&](size_t i) {
-    const size_t f = i % units.size();
-    Unit &unit = i < units.size() ? units[f] : others[f];
-    if (unit.chip && unit.status) compileUnit(unit, functions[f], symbols[f], options);
-  });
-  const Chip &target = own ? chip : portable(chip);
-
-  CompiledModule out;
-  CompiledCode ptx;
-  ptx.target = "compute_" + std::to_string(chip.capability) + (own && others.empty() ? "a" : "");
-  ptx.format = CompiledCode::Format::Ptx;
-  std::optional<Error> error;
-  std::vector<CompiledFunction> assembledFunctions;
-  std::vector<std::string> texts, portableTexts;
-  auto failed = [&](Unit &unit) {
-    if (unit.status) return false;
-    if (error)
-      error->append(unit.status.takeError());
-    else
-      error = unit.status.takeError();
-    return true;
-  };
-  for (size_t i = 0; i < units.size(); ++i) {
-    const bool twice = i < others.size() && others[i].chip;
-    if (failed(units[i]) || (twice && failed(others[i]))) continue;
-    assembledFunctions.push_back(describe(units[i], functions[i], symbols[i]));
-    ptx.functions.push_back(describe(twice ? others[i] : units[i], functions[i], symbols[i]));
-    ptx.llvmText += units[i].llvmText;
-    portableTexts.push_back(twice ? others[i].ptx : units[i].ptx);
-    texts.push_back(std::move(units[i].ptx));
+private:
+  Status findTools() {
+    if (!options_.assemble) return Status::ok();
+    ptxas_ = findAssembler(options_.ptxas);
+    if (!ptxas_ && (!options_.ptxas.empty() || options_.keepSass))
+      return fail(diag::NvidiaNoAssembler, {}, options_.ptxas.empty() ? "ptxas" : options_.ptxas);
+    return Status::ok();
   }
-  if (error) return std::move(*error);
-  if (options.keepLayouts) out.layoutText = placedText(units);
-  std::string text = joinPtx(texts, target.arch);
 
-  if (ptxas && !functions.empty()) {
+  PipelineOptions pipeline(bool early) const {
+    PipelineOptions pipeline;
+    pipeline.early = early && options_.early;
+    pipeline.boxes = options_.boxes;
+    return pipeline;
+  }
+  /// Before the threads start: MLIR's data flow analysis sets the whole context to one thread while it runs. What comes
+  /// after changes no operation.
+  void prepareAll() {
+    std::set<std::string> taken;
+    for (const TileFunction &f : functions_) symbols_.push_back(entrySymbol(f.name, taken));
+    units_.resize(functions_.size());
+    for (size_t i = 0; i < units_.size(); ++i) prepare(units_[i], functions_[i], chip_, pipeline(true));
+    own_ = llvm::any_of(units_, [](const Unit &unit) { return unit.chip->own(); });
+    // What later chips get in place of a chip's own instructions, which they lack. A placed function has no other form.
+    const bool given = llvm::any_of(functions_, [](const TileFunction &f) { return isPlaced(llvm::cast<tt::FuncOp>(f.function)); });
+    others_.resize(own_ && !given ? units_.size() : 0);
+    for (size_t i = 0; i < others_.size(); ++i)
+      if (units_[i].chip->own()) prepareFor(others_[i], functions_[i], portable(chip_), portableOf(pipeline(false)));
+  }
+  /// Whether the function has a second form, for other chips.
+  bool isTwice(size_t i) const { return i < others_.size() && others_[i].chip; }
+  const Chip &target() const { return own_ ? chip_ : portable(chip_); }
+
+  void emitAll() {
+    mlir::MLIRContext *context = functions_.empty() ? nullptr : functions_[0].function->getContext();
+    forEachUnit(units_.size() + others_.size(), options_.threads, context, [&](size_t i) {
+      const size_t f = i % units_.size();
+      Unit &unit = i < units_.size() ? units_[f] : others_[f];
+      if (unit.chip && unit.status) compileUnit(unit, functions_[f], symbols_[f], options_);
+    });
+  }
+
+  /// Functions whose products run ahead are assembled by themselves first: those that the assembler spills, or gives waits of
+  /// its own, are made again without, and the others need not be assembled again for their sake.
+  void settleEarly() {
+    std::vector<size_t> early;
+    for (size_t i = 0; i < units_.size(); ++i)
+      if (units_[i].status && hasEarlyProducts(*units_[i].placed)) early.push_back(i);
+    std::vector<char> fails(early.size());
+    forEachUnit(early.size(), options_.threads, nullptr, [&](size_t e) {
+      std::string text = joinPtx({units_[early[e]].ptx}, target().arch);
+      Result<Assembled> alone = assemble(text, target(), *ptxas_, 1);
+      if (alone && allowMoreRegisters(text, alone->usage, functions_, symbols_, chip_)) alone = assemble(text, target(), *ptxas_, 1);
+      // What it refuses is told when all are assembled.
+      fails[e] = alone && (!alone->changed.empty() || llvm::any_of(alone->usage, [](const FunctionUsage &u) { return u.spillBytes > 0; }));
+      if (alone && !fails[e] && functions_.size() == 1) ready_ = {text, std::move(*alone)};
+    });
+    std::vector<size_t> again;
+    for (size_t e = 0; e < early.size(); ++e)
+      if (fails[e]) again.push_back(early[e]);
+    for (size_t i : again) prepare(units_[i], functions_[i], chip_, pipeline(false));
+    mlir::MLIRContext *context = functions_.empty() ? nullptr : functions_[0].function->getContext();
+    forEachUnit(again.size(), options_.threads, context, [&](size_t i) {
+      Unit &unit = units_[again[i]];
+      if (unit.status) compileUnit(unit, functions_[again[i]], symbols_[again[i]], options_);
+    });
+  }
+
+  std::optional<Error> failures() {
+    std::optional<Error> error;
+    auto add = [&](Unit &unit) {
+      if (unit.status) return;
+      if (error)
+        error->append(unit.status.takeError());
+      else
+        error = unit.status.takeError();
+    };
+    for (size_t i = 0; i < units_.size(); ++i) {
+      const bool failed = !units_[i].status;
+      add(units_[i]);
+      if (!failed && isTwice(i)) add(others_[i]);
+    }
+    return error;
+  }
+
+  void describeFunctions() {
+    ptx_.target = "compute_" + std::to_string(chip_.capability) + (own_ && others_.empty() ? "a" : "");
+    ptx_.format = CompiledCode::Format::Ptx;
+    for (size_t i = 0; i < units_.size(); ++i) {
+      Unit &portable = isTwice(i) ? others_[i] : units_[i];
+      assembledFunctions_.push_back(describe(units_[i], functions_[i], symbols_[i]));
+      ptx_.functions.push_back(describe(portable, functions_[i], symbols_[i]));
+      ptx_.llvmText += units_[i].llvmText;
+      portableTexts_.push_back(portable.ptx);
+    }
+    if (options_.keepLayouts) out_.layoutText = placedText(units_);
+    std::vector<std::string> texts;
+    for (Unit &unit : units_) texts.push_back(std::move(unit.ptx));
+    text_ = joinPtx(texts, target().arch);
+  }
+
+  Status assembleAll() {
     std::vector<RefusedLine> refused;
-    Result<Assembled> assembled = assemble(text, target, *ptxas, options.threads, &refused);
+    Result<Assembled> assembled = ready_.first == text_ ? Result<Assembled>(std::move(ready_.second))
+                                                        : assemble(text_, target(), *ptxas_, options_.threads, &refused);
     if (!assembled) {
-      if (std::optional<Error> mine = refusedAssembly(text, refused, functions, chip)) return std::move(*mine);
+      if (std::optional<Error> mine = refusedAssembly(text_, refused, functions_, chip_)) return std::move(*mine);
       return assembled.takeError();
     }
-    if (allowMoreRegisters(text, assembled->usage, functions, symbols, chip)) {
-      assembled = assemble(text, target, *ptxas, options.threads);
+    if (allowMoreRegisters(text_, assembled->usage, functions_, symbols_, chip_)) {
+      assembled = assemble(text_, target(), *ptxas_, options_.threads);
       if (!assembled) return assembled.takeError();
     }
-    if (early = tooEarly(units, *assembled, symbols, waiting); !early.empty()) return out;
-    // Products that wait for one another are slower than those that every chip has.
-    if (own && !assembled->serialised.empty() && !others.empty()) {
-      Result<CompiledModule> instead = compileForNvidia(functions, portable(chip), options);
-      if (instead) instead->serialised = assembled->serialised;
-      return instead;
-    }
-    if (options.keepSass) {
-      Result<std::string> sass = disassemble(assembled->cubin, *ptxas);
+    assembled_ = std::move(*assembled);
+    return Status::ok();
+  }
+
+  Status addCubin() {
+    if (options_.keepSass) {
+      Result<std::string> sass = disassemble(assembled_.cubin, *ptxas_);
       if (!sass) return sass.takeError();
-      out.sassText = std::move(*sass);
+      out_.sassText = std::move(*sass);
     }
     CompiledCode cubin;
-    cubin.target = std::string(target.arch);
+    cubin.target = std::string(target().arch);
     cubin.format = CompiledCode::Format::Cubin;
-    cubin.image = std::move(assembled->cubin);
-    cubin.functions = assembledFunctions;
-    for (size_t i = 0; i < functions.size(); ++i) {
+    cubin.image = std::move(assembled_.cubin);
+    cubin.functions = assembledFunctions_;
+    for (size_t i = 0; i < functions_.size(); ++i) {
       FunctionUsage usage;
-      for (const FunctionUsage &u : assembled->usage)
-        if (u.name == symbols[i]) usage = u;
-      usage.name = functions[i].name;
-      usage.products = units[i].products;
-      if (llvm::is_contained(assembled->changed, symbols[i])) usage.products += " (the assembler adds waits)";
-      usage.threads = warpsOf(*units[i].placed) * 32;
-      usage.sharedBytes += static_cast<int>(units[i].shared.bytes);
-      usage.blocksPerSm = blocksPerSm(chip, usage);
+      for (const FunctionUsage &u : assembled_.usage)
+        if (u.name == symbols_[i]) usage = u;
+      usage.name = functions_[i].name;
+      usage.products = units_[i].products;
+      if (!units_[i].noBoxes.empty()) usage.products += "; threads copy tiles (" + units_[i].noBoxes + ")";
+      if (llvm::is_contained(assembled_.changed, symbols_[i])) usage.products += " (the assembler adds waits)";
+      usage.threads = warpsOf(*units_[i].placed) * 32;
+      usage.sharedBytes += static_cast<int>(units_[i].shared.bytes);
+      usage.blocksPerSm = blocksPerSm(chip_, usage);
       CompiledFunction &f = cubin.functions[i];
       f.registers = usage.registers, f.spillBytes = usage.spillBytes, f.blocksPerSm = usage.blocksPerSm;
-      out.usage.push_back(std::move(usage));
+      out_.usage.push_back(std::move(usage));
     }
-    out.code.push_back(std::move(cubin));
+    out_.code.push_back(std::move(cubin));
+    return Status::ok();
   }
-  if (own && options.keepPtx) out.ownPtxText = text;
-  if (!others.empty()) text = joinPtx(portableTexts, portable(chip).arch);
-  // The driver takes PTX as a string: the terminating zero is part of the image.
-  ptx.image.assign(text.begin(), text.end());
-  ptx.image.push_back(0);
-  if (options.keepPtx) ptx.asmText = std::move(text);
-  out.code.push_back(std::move(ptx));
-  return out;
-}
+
+  void addPtx() {
+    if (own_ && options_.keepPtx) out_.ownPtxText = text_;
+    if (!others_.empty()) text_ = joinPtx(portableTexts_, portable(chip_).arch);
+    // The driver takes PTX as a string: the terminating zero is part of the image.
+    ptx_.image.assign(text_.begin(), text_.end());
+    ptx_.image.push_back(0);
+    if (options_.keepPtx) ptx_.asmText = std::move(text_);
+    out_.code.push_back(std::move(ptx_));
+  }
+
+  const std::vector<TileFunction> &functions_;
+  const Chip &chip_;
+  const CompileOptions &options_;
+  std::optional<std::string> ptxas_;
+  std::vector<std::string> symbols_;
+  std::vector<Unit> units_;
+  std::vector<Unit> others_; // for other chips; empty: there are none
+  bool own_ = false;         // some function has the chip's own instructions
+  std::pair<std::string, Assembled> ready_; // a text that has been assembled already
+  std::string text_;
+  std::vector<std::string> portableTexts_;
+  std::vector<CompiledFunction> assembledFunctions_;
+  Assembled assembled_;
+  CompiledCode ptx_;
+  CompiledModule out_;
+};
 
 } // namespace
 
 Result<CompiledModule> compileForNvidia(const std::vector<TileFunction> &functions, const Chip &chip,
                                         const CompileOptions &options) {
   Working stage("code for the GPU");
-  std::set<size_t> waiting;
-  while (true) {
-    std::set<size_t> early;
-    Result<CompiledModule> made = compileOnce(functions, chip, options, waiting, early);
-    if (!made || early.empty()) return made;
-    waiting.insert(early.begin(), early.end());
-  }
+  return Compilation(functions, chip, options).run();
 }
 
 } // namespace neso::nvidia

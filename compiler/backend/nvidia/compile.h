@@ -37,6 +37,10 @@ struct CompileOptions {
   bool keepSass = false;    // fill CompiledModule::sassText; needs the assembler and cuobjdump or nvdisasm
   bool assemble = true;     // a cubin beside the PTX
   std::string ptxas;        // path of the assembler; empty: searched where toolkit.h says
+  /// The machine copies tiles that are boxes of tensors (passes/boxes.h). Descriptors of these are further arguments of the
+  /// kernel, which no launch makes yet: for measurements and tests.
+  bool boxes = false;
+  bool early = true; // products may run a turn ahead of those that use their sums, where the assembler keeps them in registers
 };
 
 struct CompiledModule {

@@ -369,7 +369,7 @@ mlir::Value ringOf(mlir::Value v) {
 }
 
 bool isCopiedInto(mlir::Value ring) {
-  return llvm::any_of(ring.getUsers(), [](mlir::Operation *user) { return llvm::isa<ttg::AsyncCopyOp>(user); });
+  return llvm::any_of(ring.getUsers(), [](mlir::Operation *user) { return llvm::isa<ttg::AsyncCopyOp, ttg::BulkCopyOp>(user); });
 }
 
 bool isReadByProductsAlone(ttg::LocalLoadOp load, const Chip &chip, int warps) {

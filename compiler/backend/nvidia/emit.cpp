@@ -78,12 +78,21 @@ llvm::Function *Emitter::declareEntry(tt::FuncOp function, const std::string &sy
     }
     types.push_back(narrow ? b.getFloatTy() : memoryTypeOf(type));
   }
+  const size_t given = types.size();
+  function.walk([&](tt::MakeTensorDescOp) { types.push_back(b.getPtrTy()); });
   auto *fn = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false),
                                     llvm::GlobalValue::ExternalLinkage, symbol, module_);
   fn->setCallingConv(llvm::CallingConv::PTX_Kernel);
   fn->addFnAttr("nvvm.reqntid", std::to_string(block_.threads()));
   fn->addFnAttr(llvm::Attribute::NoUnwind);
-  for (unsigned i = 0; i < types.size(); ++i) {
+  // Descriptors of tensors lie in the memory of the arguments.
+  for (unsigned i = unsigned(given); i < types.size(); ++i) {
+    llvm::Type *bytes = llvm::ArrayType::get(b.getInt8Ty(), uint64_t(kDescriptorBytes));
+    fn->addParamAttr(i, llvm::Attribute::getWithByValType(b.getContext(), bytes));
+    fn->addParamAttr(i, llvm::Attribute::getWithAlignment(b.getContext(), llvm::Align(uint64_t(kDescriptorAlign))));
+    fn->addParamAttr(i, llvm::Attribute::get(b.getContext(), "nvvm.grid_constant"));
+  }
+  for (unsigned i = 0; i < given; ++i) {
     auto divisibility = function.getArgAttrOfType<mlir::IntegerAttr>(i, "tt.divisibility");
     const int64_t d = divisibility ? divisibility.getInt() : 1;
     if (types[i]->isPointerTy() && d > 1)
@@ -123,6 +132,8 @@ Status Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int m
       v = convertFloat(v, mlir::Float32Type::get(type.getContext()), type);
     scalars_[argument] = v;
   }
+  unsigned next = function.getNumArguments();
+  function.walk([&](tt::MakeTensorDescOp made) { scalars_[made] = fn_->getArg(next++); });
   scopes_.emplace_back();
   emitBody(function.getBody());
   if (error_) return std::move(*error_);
@@ -239,6 +250,15 @@ void Emitter::emitOp(mlir::Operation *op) {
   case OpCode::AsyncCopy: return emitAsyncCopy(op);
   case OpCode::AsyncCommit: return emitAsyncCommit();
   case OpCode::AsyncWait: return emitAsyncWait(op);
+  // An argument of the kernel, which has its value from the beginning.
+  case OpCode::MakeDescriptor: return;
+  case OpCode::Barriers: return emitBarriers(op);
+  case OpCode::EndBarriers: return emitEndBarriers(op);
+  case OpCode::ByOneThread: return emitByOneThread(op);
+  case OpCode::Expect: return emitExpect(op);
+  case OpCode::BulkCopy: return emitBulkCopy(op);
+  case OpCode::Await: return emitAwait(op);
+  case OpCode::Arrive: return emitArrive(op);
   case OpCode::FenceAsync: return emitFenceAsync(block_);
   case OpCode::WaitProducts: return emitWaitForProducts(op);
   // Where launches never overlap there is nothing to wait for.

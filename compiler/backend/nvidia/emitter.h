@@ -10,7 +10,7 @@
 //
 // Files: emit.cpp frame of the kernel and walk over operations; eval.cpp values without a place, shape operations;
 // elementwise.cpp one operation on elements; convert.cpp float formats; math.cpp functions; memory.cpp loads and
-// stores; atomics.cpp; async.cpp rings of tiles; control.cpp scf and cf; tensor_ops.cpp reductions, scans, products,
+// stores; atomics.cpp; async.cpp rings of tiles; bulk.cpp copies by the machine; control.cpp scf and cf; tensor_ops.cpp reductions, scans, products,
 // joins; report.cpp assert and print.
 #pragma once
 #include <memory>
@@ -130,6 +130,19 @@ private:
   bool productFollows(mlir::Operation *op);
   void emitLocalLoad(mlir::Operation *op);
   SharedTile slotOf(mlir::Value ring, mlir::Value slot);
+  // ---- copies by the machine, and barriers that count them (bulk.cpp)
+  void emitBarriers(mlir::Operation *op);
+  void emitEndBarriers(mlir::Operation *op);
+  void emitByOneThread(mlir::Operation *op);
+  void emitExpect(mlir::Operation *op);
+  void emitBulkCopy(mlir::Operation *op);
+  void emitAwait(mlir::Operation *op);
+  void emitArrive(mlir::Operation *op);
+  /// i32: the address of a slot's barrier in shared memory.
+  Value *barrierOf(mlir::Value barriers, mlir::Value slot);
+  /// Statements on operands of 32 or 64 bits, in order; touches memory.
+  Value *statement(const std::string &text, llvm::ArrayRef<Value *> operands, llvm::Type *result = nullptr);
+
   /// A part of a tile, which an operand of a product begins or ends with, in registers.
   Tile loadPart(ttg::LocalLoadOp load, SharedTile from);
   const DotPlan &planOf(tt::DotOp dot);
@@ -196,6 +209,7 @@ private:
   llvm::DenseMap<mlir::Value, Tile> tiles_;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<llvm::PHINode *, 16>> phis_;
   llvm::DenseMap<mlir::Value, SharedTile> rings_;  // of a ring: its first slot
+  llvm::DenseMap<mlir::Value, SharedBuffer> barriers_;
   llvm::DenseMap<mlir::Value, SharedTile> loaded_; // of a local_load
   llvm::DenseMap<mlir::Block *, llvm::BasicBlock *> blocks_;
   std::vector<Scope> scopes_;

@@ -26,6 +26,13 @@ namespace neso::nvidia {
 /// Of buffers in panels (panelledLayout): wgmma permutes by the bits of the whole address.
 inline constexpr int64_t kPanelAlign = 1024;
 
+/// A row of a panel, which is as long as the machine permutes.
+inline constexpr int64_t kPanelSpan = 128;
+/// Of one barrier that counts arrivals and bytes.
+inline constexpr int64_t kBarrierBytes = 8;
+/// A tensor's descriptor among a kernel's arguments.
+inline constexpr int64_t kDescriptorBytes = 128, kDescriptorAlign = 64;
+
 struct SharedBuffer {
   int64_t offset = 0; // bytes, multiple of 16
   int64_t bytes = 0;

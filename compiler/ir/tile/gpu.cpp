@@ -1,4 +1,6 @@
 // The dialect ttg: its type, its ops, registration.
+#include <algorithm>
+
 #include "ir/layout/axis.h"
 #include "ir/tile/placed.h"
 
@@ -37,6 +39,10 @@ LogicalResult RingType::verify(llvm::function_ref<InFlightDiagnostic()> error, A
   return success();
 }
 
+LogicalResult BarriersType::verify(llvm::function_ref<InFlightDiagnostic()> error, int64_t slots) {
+  return slots > 0 ? success() : error() << "barriers are one or more";
+}
+
 // ---- ops
 
 ParseResult BarrierOp::parse(OpAsmParser &parser, OperationState &result) {
@@ -61,6 +67,38 @@ LogicalResult AsyncCopyOp::verify() {
       cast<tt::PointerType>(ptr.getElementType()).getPointeeType() != tile.getElementType())
     return emitOpError() << "copies " << ptr << " into tiles of " << tile;
   if (getMask().getType().getShape() != tile.getShape()) return emitOpError("has a mask of another shape");
+  return success();
+}
+
+LogicalResult BarriersOp::verify() {
+  return getArrivals() > 0 ? success() : emitOpError("makes barriers that nobody arrives at");
+}
+
+LogicalResult ByOneThreadOp::verify() {
+  for (Operation &op : getBody().front())
+    if (!isa<AwaitOp, ExpectOp, BulkCopyOp>(op)) return emitOpError() << "holds " << op.getName() << ", which is for all threads";
+  return success();
+}
+
+LogicalResult ExpectOp::verify() {
+  if (!isa<ByOneThreadOp>((*this)->getParentOp())) return emitOpError("is for one thread");
+  // What a barrier counts.
+  constexpr int32_t kMostBytes = (1 << 20) - 1;
+  return getBytes() > 0 && getBytes() <= kMostBytes ? success() : emitOpError("announces more than a barrier counts, or nothing");
+}
+
+LogicalResult BulkCopyOp::verify() {
+  if (!isa<ByOneThreadOp>((*this)->getParentOp())) return emitOpError("is for one thread");
+  LocalAllocOp alloc = getRing().getDefiningOp<LocalAllocOp>();
+  if (!alloc) return emitOpError("copies into a ring that is made elsewhere");
+  RankedTensorType tile = getRing().getType().getTileType();
+  SmallVector<int64_t> box(tile.getShape());
+  if (alloc.getFast() >= box.size()) return emitOpError("copies into a ring without neighbours");
+  std::rotate(box.begin() + alloc.getFast(), box.begin() + alloc.getFast() + 1, box.end());
+  tt::TensorDescType desc = getDesc().getType();
+  if (desc.getBlockType().getShape() != ArrayRef<int64_t>(box) || desc.getBlockType().getElementType() != tile.getElementType())
+    return emitOpError() << "copies boxes of " << desc << " into tiles of " << tile;
+  if (getIndices().size() != box.size()) return emitOpError("has an index an axis");
   return success();
 }
 

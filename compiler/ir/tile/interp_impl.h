@@ -88,6 +88,8 @@ public:
   // Memory access of one element at `address`; type is a number or a pointer. False on a fault.
   bool load(mlir::Operation *op, int64_t address, mlir::Type type, Slot &out, bool atomic = false);
   bool store(mlir::Operation *op, int64_t address, mlir::Type type, Slot value, bool atomic = false);
+  /// The block of what a descriptor describes whose first element is at `indices`.
+  bool loadBox(mlir::Operation *op, mlir::Value desc, llvm::ArrayRef<int64_t> indices, Lanes &out);
 
 private:
   /// Copies into rings, by group, the last one still open. They arrive as late as async_wait allows.
@@ -97,6 +99,19 @@ private:
     Lanes tile;
   };
   std::vector<std::vector<Copy>> copies_{1};
+  /// Copies that a barrier counts. They arrive when somebody waits for them.
+  struct BulkCopy {
+    mlir::Value ring, barriers;
+    int64_t slot, barrier;
+    Lanes tile;
+  };
+  std::vector<BulkCopy> bulkCopies_;
+  // interp_barriers.cpp
+  bool executeBarriers(mlir::Operation *op, bool &known);
+  bool beginBulkCopy(ttg::BulkCopyOp copy);
+  bool awaitPhase(ttg::AwaitOp await);
+  /// The numbers of a barrier; null: there is no such slot.
+  Slot *barrierAt(mlir::Operation *op, mlir::Value barriers, mlir::Value number);
   struct Writer {
     int64_t program; // linear index
     mlir::Operation *op;

@@ -340,13 +340,8 @@ bool apply(Machine &machine, tt::MakeTensorDescOp make) {
 }
 
 bool apply(Machine &machine, tt::DescriptorLoadOp ld) {
-  Lanes out(elementCount(ld.getType()));
-  bool ok = eachOfDescriptor(machine, ld.getDesc(), indicesOf(machine, ld.getIndices()),
-                             ld.getDesc().getType().getShape(),
-                             [&](int64_t i, int64_t address, bool inside, Type element, Slot pad) {
-                               out[i] = pad;
-                               return !inside || machine.load(ld, address, element, out[i]);
-                             });
+  Lanes out;
+  const bool ok = machine.loadBox(ld, ld.getDesc(), indicesOf(machine, ld.getIndices()), out);
   if (ok) machine.set(ld, std::move(out));
   return ok;
 }
@@ -432,6 +427,16 @@ bool apply(Machine &machine, ub::PoisonOp poison) {
 }
 
 } // namespace
+
+bool Machine::loadBox(Operation *op, Value desc, ArrayRef<int64_t> indices, Lanes &out) {
+  tt::TensorDescType type = cast<tt::TensorDescType>(desc.getType());
+  out.resize(size_t(type.getBlockType().getNumElements()));
+  return eachOfDescriptor(*this, desc, indices, type.getShape(),
+                          [&](int64_t i, int64_t address, bool inside, Type element, Slot pad) {
+                            out[size_t(i)] = pad;
+                            return !inside || load(op, address, element, out[size_t(i)]);
+                          });
+}
 
 bool Machine::executeMemory(Operation *op, bool &known) {
   known = true;

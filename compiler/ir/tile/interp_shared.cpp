@@ -130,8 +130,7 @@ bool Machine::executeShared(Operation *op, bool &known) {
     for (auto [result, o] : llvm::zip_equal(sort.getResults(), out)) set(result, std::move(o));
     return true;
   }
-  known = false;
-  return true;
+  return executeBarriers(op, known);
 }
 
 } // namespace neso::tile

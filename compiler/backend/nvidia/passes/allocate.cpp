@@ -64,6 +64,16 @@ public:
       if (copied) uses_.push_back({Kind::Write, -1, alloc.getRing()});
       break;
     }
+    case OpCode::Barriers:
+      // One thread makes them; a wait of the block stands behind (rule N13).
+      uses_.push_back({Kind::Allocate, -1, op_->getResult(0), kBarrierBytes * cast<ttg::BarriersOp>(op_).getBarriers().getType().getSlots(),
+                       "barriers of a software pipeline"});
+      uses_.push_back({Kind::Write, -1, op_->getResult(0)});
+      break;
+    case OpCode::EndBarriers:
+      uses_.push_back({Kind::Write, -1, op_->getOperand(0)});
+      uses_.push_back({Kind::Release, -1, op_->getOperand(0)});
+      break;
     case OpCode::LocalDealloc: uses_.push_back({Kind::Release, -1, op_->getOperand(0)}); break;
     case OpCode::LocalStore: uses_.push_back({Kind::Write, -1, op_->getOperand(1)}); break;
     case OpCode::LocalLoad: {
@@ -202,7 +212,7 @@ private:
 template <class OnOp, class OnMeeting> void walkInOrder(Block &block, OnOp &onOp, OnMeeting &onMeeting) {
   for (Operation &op : block) {
     onOp(&op);
-    if (isa<tt::ReduceOp, tt::ScanOp, tt::MapElementwiseOp>(op) || op.getNumRegions() == 0) continue;
+    if (isa<tt::ReduceOp, tt::ScanOp, tt::MapElementwiseOp, ttg::ByOneThreadOp>(op) || op.getNumRegions() == 0) continue;
     for (Region &region : op.getRegions()) {
       onMeeting();
       if (!region.empty()) walkInOrder(region.front(), onOp, onMeeting);

@@ -1,5 +1,6 @@
 // What a software pipeline of one loop does (pipeline.h): found by planLoop, planProducts, carried out by the rewriter.
 #pragma once
+#include <map>
 #include <vector>
 
 #include "backend/nvidia/dot.h"
@@ -31,6 +32,41 @@ struct OpenProduct {
   mlir::Value tied;
 };
 
+/// A sum of products of scalars, each with its factor: what an index is. Sorted by the values' numbers.
+class Polynomial {
+public:
+  using Product = llvm::SmallVector<int, 2>; // numbers of scalars, ascending
+  Polynomial() = default;
+  Polynomial(int64_t constant) { add({}, constant); }
+  static Polynomial of(int scalar) {
+    Polynomial p;
+    p.add({scalar}, 1);
+    return p;
+  }
+  void add(const Product &product, int64_t factor);
+  Polynomial operator+(const Polynomial &o) const;
+  Polynomial operator-(const Polynomial &o) const;
+  Polynomial operator*(const Polynomial &o) const;
+  bool operator==(const Polynomial &o) const { return terms == o.terms; }
+  bool isZero() const { return terms.empty(); }
+  bool has(int scalar) const;
+  std::map<std::vector<int>, int64_t> terms; // never a factor of 0
+};
+
+/// A load as a box of a tensor in memory (boxes.h). By the tile's dims.
+struct Box {
+  mlir::Value base; // an argument of the function
+  struct Dim {
+    /// nullopt: no border.
+    std::optional<Polynomial> size;
+    Polynomial pitch; // elements from index to index
+    Polynomial first; // the index of the tile's first element in the first turn
+    Polynomial step;  // what is added to it each turn
+  };
+  std::vector<Dim> dims;
+  std::vector<mlir::Value> scalars; // what the numbers in polynomials stand for
+};
+
 struct LoopPlan {
   mlir::scf::ForOp loop;
   int slots = 0;
@@ -45,6 +81,10 @@ struct LoopPlan {
   llvm::SetVector<mlir::Operation *> early;
   /// Where there are early products, in the order of the loop; else one at most, the loop's only one.
   std::vector<OpenProduct> open;
+  /// The loop's only product is one by wgmma, and reads the loads' tiles whole, each being read by nothing else.
+  bool wholeTiles = false;
+  /// One a load: the machine copies them (ttg.bulk_copy). Empty: threads do (ttg.async_copy).
+  std::vector<Box> boxes;
 };
 
 /// Left for what the rest of the kernel wants of shared memory while a ring is live.

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "backend/nvidia/passes/loop_plan.h"
+#include "backend/common/opcodes.h"
+#include "backend/nvidia/passes/boxes.h"
 #include "ir/tile/passes/axis_info.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -109,11 +110,46 @@ bool readsElsewhere(tt::LoadOp load, const llvm::SmallDenseSet<Value> &written) 
          llvm::none_of(read, [&](Value argument) { return written.contains(argument); });
 }
 
-std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, int stages, int most,
-                                 bool early, const AxisInfoAnalysis &axis) {
+/// Whether a tensor behind an argument is only read by the kernel: copies by the machine do not wait for threads' stores.
+bool isOnlyRead(Value argument, tt::FuncOp function) {
+  WalkResult result = function.walk([&](Operation *op) {
+    const OpCode code = codeOf(op);
+    if (op == function || isMemoryEffectFree(op) || classOf(code) == OpClass::Load || op->hasTrait<OpTrait::IsTerminator>() ||
+        op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() || code == OpCode::Assume || code == OpCode::Assert ||
+        code == OpCode::Print)
+      return WalkResult::advance();
+    llvm::SmallDenseSet<Value> written, seen;
+    tt::StoreOp store = dyn_cast<tt::StoreOp>(op);
+    return store && addArgumentsBehind(store.getPtr(), seen, written) && !written.contains(argument) ? WalkResult::advance()
+                                                                                                     : WalkResult::interrupt();
+  });
+  return !result.wasInterrupted();
+}
+
+/// Has the machine copy the loop's tiles, if it can; else says why not.
+void planBoxes(LoopPlan &plan, const Chip &chip, std::string &why) {
+  constexpr int64_t kMostRows = 256; // of one copy
+  if (!chip.has(Feature::BulkCopy) || !plan.wholeTiles) {
+    why = chip.has(Feature::BulkCopy) ? "tiles that wgmma does not read whole" : "the chip has no copies of boxes";
+    return;
+  }
+  std::optional<std::vector<Box>> boxes = boxesOf(plan.loop, plan.loads, why);
+  if (!boxes) return;
+  tt::FuncOp function = plan.loop->getParentOfType<tt::FuncOp>();
+  for (auto [load, box] : llvm::zip(plan.loads, *boxes)) {
+    if (!isOnlyRead(box.base, function)) return void(why = "a tensor that the kernel may write");
+    if (cast<RankedTensorType>(load.load.getType()).getDimSize(unsigned(1 - load.fast)) > kMostRows)
+      return void(why = "a tile of more than 256 rows");
+  }
+  plan.boxes = std::move(*boxes);
+}
+
+std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, const PipelineOptions &options,
+                                 const AxisInfoAnalysis &axis) {
+  const int most = options.most;
   LoopPlan plan;
   plan.loop = loop;
-  plan.slots = stages;
+  plan.slots = options.stages;
   if (IntegerAttr asked = loop->getAttrOfType<IntegerAttr>("tt.num_stages")) plan.slots = int(asked.getInt());
   plan.slots = std::min(plan.slots, most);
   if (plan.slots < 2) return std::nullopt;
@@ -138,13 +174,14 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, i
   if (plan.loads.empty()) return std::nullopt;
   plan.slots = int(std::min<int64_t>(plan.slots, (chip.sharedPerBlock - kReserve) / bytes));
   if (plan.slots < 2) return std::nullopt;
-  planProducts(plan, chip, warps, most, early);
+  planProducts(plan, chip, warps, most, options.early);
   return plan;
 }
 
 class LoopRewriter {
 public:
-  explicit LoopRewriter(LoopPlan &plan) : plan_(plan), loop_(plan.loop), b_(plan.loop), loc_(plan.loop.getLoc()) {}
+  LoopRewriter(LoopPlan &plan, int warps)
+      : plan_(plan), warps_(warps), loop_(plan.loop), b_(plan.loop), loc_(plan.loop.getLoc()) {}
 
   void run() {
     for (PipelinedLoad &load : plan_.loads) {
@@ -156,6 +193,10 @@ public:
     }
     findLive();
     std::erase_if(plan_.open, [&](OpenProduct &open) { return !liveOps_.contains(open.dot); });
+    if (byMachine()) {
+      describeBoxes();
+      makeBarriers();
+    }
     makeFillers();
     // Before the loop: the copies of the first turns.
     Value iv = loop_.getLowerBound();
@@ -165,8 +206,12 @@ public:
       ttg::AsyncCommitOp::create(b_, loc_);
     }
     for (int turn = 0; turn < plan_.ahead; ++turn) {
-      for (Filler &filler : fillers_) copyAhead(filler, later(iv, filler.lead), constant(turn + filler.lead));
-      ttg::AsyncCommitOp::create(b_, loc_);
+      if (byMachine()) {
+        copyBoxes(iv, constant(turn), {});
+      } else {
+        for (Filler &filler : fillers_) copyAhead(filler, later(iv, filler.lead), constant(turn + filler.lead));
+        ttg::AsyncCommitOp::create(b_, loc_);
+      }
       iv = arith::AddIOp::create(b_, loc_, iv, loop_.getStep());
     }
     if (plan_.stepped) {
@@ -201,6 +246,7 @@ private:
     SmallVector<Value> ahead; // of slice.arguments: values of the turn that is copied next
   };
   void makeFillers() {
+    if (byMachine()) return;
     for (int lead : {0, 1}) {
       Filler filler{lead, {}, {}, {}};
       for (PipelinedLoad &load : plan_.loads) {
@@ -235,10 +281,91 @@ private:
     for (auto [number, value] : llvm::zip(filler.slice.arguments, filler.ahead))
       value = map.lookupOrDefault(yield->getOperand(number));
   }
-  /// The copies of one turn of the loop, `iv` its own.
-  void copyTurn(Value iv, Value fill) {
-    for (Filler &filler : fillers_) copyAhead(filler, later(iv, filler.lead), filler.lead ? next(fill) : fill);
+  /// Where in the loop's body the new one is written.
+  struct Turn {
+    IRMapping map;
+    Value copied, fill, read; // the induction variable of the turn whose copies begin; slots
+    // Where the machine copies: parities of the slots' phases; the slot that the turn before read.
+    Value fillParity, readParity, before;
+  };
+
+  /// The copies that one turn begins.
+  void copyTurn(const Turn &turn) {
+    if (byMachine()) return copyBoxes(turn.copied, turn.fill, turn.fillParity);
+    for (Filler &filler : fillers_)
+      copyAhead(filler, later(turn.copied, filler.lead), filler.lead ? next(turn.fill) : turn.fill);
     ttg::AsyncCommitOp::create(b_, loc_);
+  }
+
+  // ---- copies by the machine
+
+  bool byMachine() const { return !plan_.boxes.empty(); }
+  /// A sum of products of scalars, in `type`.
+  static Value compute(OpBuilder &b, Location loc, const Polynomial &p, const std::vector<Value> &scalars, Type type) {
+    Value sum;
+    auto number = [&](int64_t x) { return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, x)).getResult(); };
+    auto wide = [&](Value v) -> Value {
+      if (v.getType() == type) return v;
+      return v.getType().isIndex() ? arith::IndexCastOp::create(b, loc, type, v).getResult()
+                                   : arith::ExtSIOp::create(b, loc, type, v).getResult();
+    };
+    for (const auto &[product, factor] : p.terms) {
+      Value term = factor != 1 || product.empty() ? number(factor) : Value();
+      for (int i : product) {
+        Value v = wide(scalars[size_t(i)]);
+        term = term ? arith::MulIOp::create(b, loc, term, v).getResult() : v;
+      }
+      sum = sum ? arith::AddIOp::create(b, loc, sum, term).getResult() : term;
+    }
+    return sum ? sum : number(0);
+  }
+  /// The dims of a load's tile as its descriptor has them: the one with neighbours last.
+  static std::array<size_t, 2> axesOf(const PipelinedLoad &load) { return {size_t(1 - load.fast), size_t(load.fast)}; }
+
+  /// Descriptors at the function's begin, for they are the same in the whole launch; indices in front of the loop.
+  void describeBoxes() {
+    OpBuilder entry = OpBuilder::atBlockBegin(&loop_->getParentOfType<tt::FuncOp>().getBody().front());
+    for (auto [load, box] : llvm::zip(plan_.loads, plan_.boxes)) {
+      RankedTensorType tile = cast<RankedTensorType>(load.load.getType());
+      SmallVector<int64_t, 2> shape;
+      SmallVector<Value, 2> sizes, pitches;
+      for (size_t d : axesOf(load)) {
+        const Box::Dim &dim = box.dims[d];
+        shape.push_back(tile.getDimSize(unsigned(d)));
+        const Polynomial size = dim.size ? *dim.size : Polynomial(INT32_MAX);
+        Value wide = compute(entry, loc_, size, box.scalars, entry.getI64Type());
+        sizes.push_back(arith::TruncIOp::create(entry, loc_, entry.getI32Type(), wide));
+        pitches.push_back(compute(entry, loc_, dim.pitch, box.scalars, entry.getI64Type()));
+        indices_.push_back(compute(b_, loc_, dim.first, box.scalars, b_.getI32Type()));
+        steps_.push_back(compute(b_, loc_, dim.step, box.scalars, b_.getI32Type()));
+      }
+      descriptors_.push_back(tt::MakeTensorDescOp::create(entry, load.load.getLoc(),
+                                                          tt::TensorDescType::get(b_.getContext(), shape, tile.getElementType()),
+                                                          box.base, sizes, pitches, tt::PaddingOption::PAD_ZERO));
+    }
+  }
+  void makeBarriers() {
+    // What threads have written there before does not come behind the machine's copies.
+    placed::FenceAsyncOp::create(b_, loc_);
+    Type type = ttg::BarriersType::get(b_.getContext(), plan_.slots);
+    full_ = ttg::BarriersOp::create(b_, loc_, type, 1u);
+    empty_ = ttg::BarriersOp::create(b_, loc_, type, uint32_t(warps_));
+    ttg::BarrierOp::create(b_, loc_, "local");
+  }
+  /// The copies of the turn with induction variable `iv`; parity: of the phase that the slot's readers have ended, absent
+  /// where there were none.
+  void copyBoxes(Value iv, Value slot, Value parity) {
+    Value inside = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::slt, iv, loop_.getUpperBound());
+    ttg::ByOneThreadOp one = ttg::ByOneThreadOp::create(b_, loc_, inside);
+    OpBuilder b = OpBuilder::atBlockBegin(&one.getBody().emplaceBlock());
+    if (parity) ttg::AwaitOp::create(b, loc_, empty_, slot, parity);
+    int64_t bytes = 0;
+    for (const PipelinedLoad &load : plan_.loads) bytes += tileBytes(load.load);
+    ttg::ExpectOp::create(b, loc_, full_, slot, uint32_t(bytes));
+    for (size_t i = 0; i < plan_.loads.size(); ++i)
+      ttg::BulkCopyOp::create(b, plan_.loads[i].load.getLoc(), descriptors_[i],
+                              ValueRange{indices_[2 * i], indices_[2 * i + 1]}, plan_.loads[i].ring, slot, full_, slot);
+    for (auto [index, step] : llvm::zip(indices_, steps_)) index = arith::AddIOp::create(b_, loc_, index, step);
   }
 
   // ---- what is still needed of the body once its loads have become reads of rings
@@ -275,12 +402,6 @@ private:
     }
   }
 
-  /// Where in the loop's body the new one is written.
-  struct Turn {
-    IRMapping map;
-    Value copied, fill, read; // the induction variable of the turn whose copies begin; slots
-  };
-
   void rewriteLoop() {
     // Carried: what was and is still needed; operands of the first step; sums of products that run ahead; the slices'
     // values ahead; the slots to fill and to read.
@@ -289,8 +410,12 @@ private:
     inits.append(firstStep_.begin(), firstStep_.end());
     inits.append(early_.begin(), early_.end());
     for (Filler &filler : fillers_) inits.append(filler.ahead.begin(), filler.ahead.end());
+    inits.append(indices_.begin(), indices_.end());
     inits.push_back(constant(plan_.ahead));
     inits.push_back(constant(0));
+    // A slot that nobody has read is in the phase before the first.
+    if (byMachine())
+      for (int first : {1, 0, 0}) inits.push_back(constant(first));
     scf::ForOp rewritten =
         scf::ForOp::create(b_, loc_, loop_.getLowerBound(), loop_.getUpperBound(), loop_.getStep(), inits);
     rewritten->setAttrs(loop_->getAttrs());
@@ -312,7 +437,9 @@ private:
     for (Operation *op : plan_.early) turn.map.map(op->getResult(0), *arguments++);
     for (Filler &filler : fillers_)
       for (Value &value : filler.ahead) value = *arguments++;
+    for (Value &value : indices_) value = *arguments++;
     turn.fill = *arguments++, turn.read = *arguments++;
+    if (byMachine()) turn.fillParity = *arguments++, turn.readParity = *arguments++, turn.before = *arguments++;
     rewriteBody(turn, rewritten.getInductionVar());
 
     SmallVector<Value> results;
@@ -321,12 +448,24 @@ private:
     results.append(firstStep_.begin(), firstStep_.end());
     results.append(early_.begin(), early_.end());
     for (Filler &filler : fillers_) results.append(filler.ahead.begin(), filler.ahead.end());
+    results.append(indices_.begin(), indices_.end());
     results.push_back(next(turn.fill));
     results.push_back(next(turn.read));
+    if (byMachine()) {
+      results.push_back(parityBehind(turn.fill, turn.fillParity));
+      results.push_back(parityBehind(turn.read, turn.readParity));
+      results.push_back(turn.read);
+    }
     scf::YieldOp::create(b_, loc_, results);
 
     b_.setInsertionPointAfter(rewritten);
-    wait(0);
+    if (byMachine()) {
+      ttg::BarrierOp::create(b_, loc_, "local");
+      ttg::EndBarriersOp::create(b_, loc_, full_);
+      ttg::EndBarriersOp::create(b_, loc_, empty_);
+    } else {
+      wait(0);
+    }
     for (PipelinedLoad &load : plan_.loads) ttg::LocalDeallocOp::create(b_, loc_, load.ring);
     for (auto [i, number] : llvm::enumerate(liveArgs_))
       loop_.getResult(number).replaceAllUsesWith(rewritten.getResult(i));
@@ -336,7 +475,10 @@ private:
   void rewriteBody(Turn &turn, Value iv) {
     // Every thread has left the slots that are filled next, since it read them before it came here, and waited for the
     // products that did.
-    if (!plan_.stepped) wait(plan_.ahead - 1);
+    if (byMachine())
+      ttg::AwaitOp::create(b_, loc_, full_, turn.read, turn.readParity);
+    else if (!plan_.stepped)
+      wait(plan_.ahead - 1);
     Value distance = arith::ConstantOp::create(b_, loc_, b_.getIntegerAttr(loop_.getStep().getType(), plan_.ahead));
     turn.copied = arith::AddIOp::create(b_, loc_, iv, arith::MulIOp::create(b_, loc_, loop_.getStep(), distance));
     // Copies begin while a product is under way.
@@ -347,13 +489,12 @@ private:
       for (Value sums : early_) sums.getDefiningOp()->setAttr(placed::kOpenAttr, b_.getUnitAttr());
     }
     const bool copiesLater = plan_.stepped || (plan_.early.empty() && !plan_.open.empty());
-    if (!copiesLater) copyTurn(turn.copied, turn.fill);
+    if (!copiesLater) copyTurn(turn);
     for (Operation &op : loop_.getBody()->without_terminator()) {
       if (!liveOps_.contains(&op) || leadsToSteps(&op) || plan_.early.contains(&op) || isLate(&op)) continue;
       const OpenProduct *open = openProduct(&op);
       if (plan_.stepped == &op)
-        turn.map.map(op.getResult(0),
-                     multiplyBySteps(turn.map.lookupOrDefault(plan_.stepped.getC()), turn.copied, turn.fill, turn.read));
+        turn.map.map(op.getResult(0), multiplyBySteps(turn.map.lookupOrDefault(plan_.stepped.getC()), turn));
       else if (open)
         multiplyOpen(*open, turn);
       else if (const PipelinedLoad *load = pipelined(&op))
@@ -361,6 +502,7 @@ private:
       else
         b_.clone(op, turn.map);
     }
+    if (byMachine() && plan_.open.empty()) ttg::ArriveOp::create(b_, loc_, empty_, turn.read, Value());
     if (!plan_.early.empty() && plan_.open.empty()) waitForEarly({}, turn.map);
   }
 
@@ -426,8 +568,13 @@ private:
     for (Operation *op : open.late) b_.clone(*op, turn.map);
     b_.clone(*dot, turn.map)->setAttr(placed::kOpenAttr, b_.getUnitAttr());
     if (!plan_.early.empty()) return;
-    copyTurn(turn.copied, turn.fill);
+    copyTurn(turn);
     placed::WaitProductsOp::create(b_, loc_, TypeRange(), ValueRange(), 1u);
+    if (!byMachine()) return;
+    // The product of the turn before, if there was one, has left its slot.
+    Value notFirst = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::ne, turn.map.lookup(loop_.getInductionVar()),
+                                           loop_.getLowerBound());
+    ttg::ArriveOp::create(b_, loc_, empty_, turn.before, notFirst);
   }
 
   // ---- products by steps
@@ -475,14 +622,15 @@ private:
   /// the instructions have work on both sides of the barrier. The copies of later iterations queue behind the operands
   /// of the second step. They fill the slot that was read in the iteration before, which every thread left at that
   /// iteration's barrier.
-  Value multiplyBySteps(Value sum, Value copied, Value fill, Value read) {
+  Value multiplyBySteps(Value sum, const Turn &turn) {
+    Value read = turn.read;
     const int64_t steps = cast<RankedTensorType>(plan_.stepped.getA().getType()).getDimSize(1) / plan_.stepK;
     SmallVector<Value, 2> parts = firstStep_;
     for (int64_t step = 0; step < steps; ++step) {
       if (step + 1 == steps) wait(plan_.ahead - 1);
       SmallVector<Value, 2> following =
           step + 1 < steps ? operandsOfStep((step + 1) * plan_.stepK, read) : operandsOfStep(0, next(read));
-      if (step == 0) copyTurn(copied, fill);
+      if (step == 0) copyTurn(turn);
       sum = multiplyStep(parts, sum);
       parts = following;
     }
@@ -496,7 +644,13 @@ private:
     return arith::SelectOp::create(b_, loc_, isLast, constant(0), after);
   }
 
+  Value parityBehind(Value slot, Value parity) {
+    Value isLast = arith::CmpIOp::create(b_, loc_, arith::CmpIPredicate::eq, slot, constant(plan_.slots - 1));
+    return arith::SelectOp::create(b_, loc_, isLast, arith::XOrIOp::create(b_, loc_, parity, constant(1)), parity);
+  }
+
   LoopPlan &plan_;
+  int warps_;
   scf::ForOp loop_;
   OpBuilder b_;
   Location loc_;
@@ -505,21 +659,30 @@ private:
   std::vector<Filler> fillers_;
   SmallVector<Value, 2> firstStep_; // of a product by steps: what the next iteration multiplies first
   SmallVector<Value, 2> early_;     // sums of the products that run ahead
+  // Where the machine copies: of each load its tensor's descriptor; of all loads' dims the indices of the turn that is
+  // copied next, and what is added to them each turn; what says that a slot is full, and that it is empty.
+  SmallVector<Value, 2> descriptors_;
+  SmallVector<Value, 4> indices_, steps_;
+  Value full_, empty_;
 };
 
 } // namespace
 
-int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages, int most, bool early) {
+int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const PipelineOptions &options, std::string *why) {
   if (!chip.has(Feature::CpAsync)) return 0;
   std::vector<LoopPlan> plans;
   {
     AxisInfoAnalysis axis(function);
     function.walk([&](scf::ForOp loop) {
-      if (std::optional<LoopPlan> plan = planLoop(loop, chip, warps, stages, most, early, axis))
-        plans.push_back(std::move(*plan));
+      std::optional<LoopPlan> plan = planLoop(loop, chip, warps, options, axis);
+      if (!plan) return;
+      std::string reason;
+      if (options.boxes) planBoxes(*plan, chip, reason);
+      if (why && !reason.empty()) *why = reason;
+      plans.push_back(std::move(*plan));
     });
   }
-  for (LoopPlan &plan : plans) LoopRewriter(plan).run();
+  for (LoopPlan &plan : plans) LoopRewriter(plan, warps).run();
   return int(plans.size());
 }
 

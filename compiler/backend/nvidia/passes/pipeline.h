@@ -33,9 +33,18 @@
 //     for i { async_wait; s' = dot q, ring[(i+1) % 3] … open; copy …; commit; p = … s …
 //             o', p', s'' = wait_products o, p, s' 0; o'' = dot p', ring2[i % 3], o' * … open; s = s''; o = o'' }
 //
+// Where asked for, and where the loads are boxes of tensors in memory (boxes.h), one thread has the machine copy them, without
+// a wait of the block: a warp says which slot it has left (empty), the machine which one it has filled (full), each warp goes
+// on as soon as its own tiles are there. The descriptors of the tensors become arguments of the kernel, made at the launch.
+//
+//     desc = make_tensor_descriptor a, [M, K], [pitch, 1]; full = barriers 1; empty = barriers 8; barrier
+//     by_one_thread { expect full[0]; bulk_copy desc[m, k] → ring[0], full[0]; … }
+//     for i { await full[i % 4]; d = dot ring[i % 4] … open;
+//             by_one_thread i+2 < n { await empty[(i+2) % 4]; expect …; bulk_copy … }
+//             wait_products 1; arrive empty[(i-1) % 4] if i > 0 }
+//
 // What leads to an address is computed ahead by a second copy of its slice of the loop. A rewrite of the IR, before
-// layouts are assigned: the result prints, verifies and runs in the interpreter. It needs cp.async; copies by tensor
-// descriptors will be a second way to fill the same rings.
+// layouts are assigned: the result prints, verifies and runs in the interpreter. It needs cp.async.
 //
 // Arithmetic between a load and its product stays in the loop. A loop may store, to other arguments of the function
 // than its loads read: as in Triton, whose pipelines do not ask this much, arguments that overlap are the caller's
@@ -45,14 +54,26 @@
 // zero, or that have fewer than 4 bytes in a row; products without tensor cores; rings beyond the chip's shared memory.
 #pragma once
 #include <climits>
+#include <string>
 
 #include "backend/nvidia/chip.h"
 #include "ir/tile/tile.h"
 
 namespace neso::nvidia {
 
-/// Rewrites the loops of `function` (after runTilePipeline) in place; gives how many. stages: of loops without
-/// tt.num_stages; 1: none. most: of any loop. early: products may run a turn ahead of the others.
-int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages, int most = INT_MAX, bool early = true);
+struct PipelineOptions {
+  int stages = 3;      // of loops without tt.num_stages; 1: none
+  int most = INT_MAX;  // of any loop
+  bool early = true;   // products may run a turn ahead of the others
+  bool boxes = false;  // the machine copies loads that are boxes
+};
+/// Rewrites the loops of `function` (after runTilePipeline) in place; gives how many. why: if given, what keeps the machine
+/// from copying the tiles of a loop whose product would take them, where boxes are asked for.
+int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, const PipelineOptions &options, std::string *why = nullptr);
+inline int pipelineLoops(tt::FuncOp function, const Chip &chip, int warps, int stages) {
+  PipelineOptions options;
+  options.stages = stages;
+  return pipelineLoops(function, chip, warps, options);
+}
 
 } // namespace neso::nvidia

@@ -41,6 +41,8 @@ public:
     plan_.ahead = plan_.slots - 1;
     if (dots_.size() != 1) return;
     planOpen(dots_[0]);
+    plan_.wholeTiles = plan_.loads.size() == 2 && onlyLoadOf(dots_[0].getA()) && onlyLoadOf(dots_[0].getB()) &&
+                       byWarpGroups(dots_[0]).has_value();
     if (plan_.open.empty()) planSteps(dots_[0]);
   }
 

@@ -75,6 +75,34 @@ private:
     checkOpen(op);
     checkAxis(op);
     checkSlots(op);
+    checkBarriers(op);
+  }
+
+  void checkBarriers(Operation *op) {
+    ttg::BarriersOp barriers = dyn_cast<ttg::BarriersOp>(op);
+    if (!barriers) return;
+    int ends = 0;
+    for (Operation *user : op->getUsers()) {
+      ends += isa<ttg::EndBarriersOp>(user) && user->getBlock() == op->getBlock();
+      const int64_t arrivals = isa<ttg::ArriveOp>(user) ? warps_ : isa<ttg::ExpectOp>(user) ? 1 : int64_t(barriers.getArrivals());
+      require(arrivals == int64_t(barriers.getArrivals()), user, "N13: arrives as others than the barrier counts");
+    }
+    require(ends == 1, op, "N13: makes barriers that do not end in its block");
+    if (error_) return;
+    // The block waits before anybody uses them, and when all have.
+    auto uses = [&](Operation &other) {
+      return llvm::any_of(op->getUsers(), [&](Operation *user) { return other.isAncestor(user) && !isa<ttg::EndBarriersOp>(user); });
+    };
+    bool waited = false, used = false;
+    for (Operation *at = op->getNextNode(); at; at = at->getNextNode()) {
+      if (isa<ttg::BarrierOp>(at)) waited = true;
+      if (uses(*at)) {
+        require(waited || used, at, "N13: uses barriers behind no wait of the block");
+        used = true, waited = false;
+      }
+      if (isa<ttg::EndBarriersOp>(at) && at->getOperand(0) == op->getResult(0))
+        require(waited, at, "N13: ends barriers behind no wait of the block");
+    }
   }
 
   void checkOneLayout(Operation *op) {
@@ -139,7 +167,8 @@ private:
       require(isa<scf::ForOp>(op->getParentOp()), op, "N11: is open, and in no loop");
       checkUses(dot.getD());
     }
-    if (!loop || error_ || !llvm::any_of(*loop.getBody(), [](Operation &o) { return o.hasAttr(placed::kOpenAttr); })) return;
+    const auto isUnderWay = [](Operation &o) { return o.hasAttr(placed::kOpenAttr) || isa<ttg::AwaitOp, ttg::ByOneThreadOp, ttg::ArriveOp>(o); };
+    if (!loop || error_ || !llvm::any_of(*loop.getBody(), isUnderWay)) return;
     if (std::optional<OpenProductsFault> fault = runOpenProducts(loop)) require(false, fault->op, fault->rule);
   }
   /// Of sums that are under way.
@@ -191,6 +220,12 @@ private:
 } // namespace
 
 bool isFenced(Operation *product) {
+  // What the machine itself has copied is seen by whoever has waited for it.
+  const auto byMachine = [](Value operand) {
+    Value ring = ringOf(operand);
+    return !ring || (isCopiedInto(ring) && llvm::none_of(ring.getUsers(), [](Operation *user) { return isa<ttg::AsyncCopyOp>(user); }));
+  };
+  if (byMachine(product->getOperand(0)) && byMachine(product->getOperand(1))) return true;
   for (Operation *op = product->getPrevNode(); op; op = op->getPrevNode()) {
     if (isa<placed::FenceAsyncOp>(op)) return true;
     if (isa<ttg::AsyncWaitOp, placed::LocalStoreOp, scf::ForOp, scf::WhileOp, scf::IfOp>(op)) return false;

@@ -13,11 +13,13 @@
 //     N6  the axis of a reduction, scan or sort is apart from the others in its operands' layout; a scan's lanes are in
 //         order
 //     N7  a slot is read and written between its ring's local_alloc and local_dealloc, in one block or regions of it
-//     N10 between the last wait for copies and a product by wgmma stands placed.fence_async
+//     N10 between the last wait for copies by threads and a product by wgmma that reads them stands placed.fence_async
 //     N11 an open product (placed.open) is one by wgmma in a loop; its sums go into other open products, into
 //         placed.wait_products, and into values that the loop carries as open (placed.open_values)
 //     N12 in a loop with open products (open_products.h): what wait_products gives is complete there; no copy fills a slot
 //         that a product of any thread may still read; a product reads slots whose copies have arrived
+//     N13 the same where the machine copies (ttg.bulk_copy): a product's slot has been awaited, a slot that is copied into has
+//         been left by all warps, which the copying thread has awaited; what is awaited comes; barriers count those who arrive
 // The result prints, parses (parseTile), runs in the interpreter (ir/tile/interp.h: layouts change no value) and compiles
 // (compile.h).
 #pragma once

@@ -1,5 +1,7 @@
-// neso-nvidia-compile FILE.ttir [--arch sm_90] [--warps 4] [--stages 3] [--stage ptx|layout|llvm|usage] [--ready]: the
-// back end alone, for text tests. --ready: the function has been through runTilePipeline.
+// neso-nvidia-compile FILE.ttir [--arch sm_90] [--warps 4] [--stages 3] [--stage ptx|layout|llvm|usage|sass] [--ready]
+// [--boxes] [--late]: the back end alone, for text tests. --ready: the function has been through runTilePipeline; --boxes: the machine
+// copies tiles that are boxes of tensors; --late: no product
+// runs a turn ahead; --cubin FILE: the assembled code goes there too.
 //
 // neso-nvidia-compile FOLDER --out FOLDER: the text of each .ttir file of a folder, whose first line may hold options
 // of its own ("// options: --warps 8"), into a file of its name in another folder: recorded before and after a change
@@ -20,9 +22,9 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Options {
-  std::string file, out, arch = "sm_90", stage = "ptx";
+  std::string file, out, cubin, arch = "sm_90", stage = "ptx";
   int warps = 4, stages = 3;
-  bool ready = false;
+  bool ready = false, boxes = false, late = false;
 };
 
 void read(Options &o, const std::vector<std::string> &words) {
@@ -30,6 +32,10 @@ void read(Options &o, const std::vector<std::string> &words) {
     const std::string &word = words[i];
     if (word == "--ready")
       o.ready = true;
+    else if (word == "--late")
+      o.late = true;
+    else if (word == "--boxes")
+      o.boxes = true;
     else if (word.rfind("--", 0) != 0)
       o.file = word;
     else if (i + 1 == words.size())
@@ -42,6 +48,8 @@ void read(Options &o, const std::vector<std::string> &words) {
       o.stages = std::atoi(words[++i].c_str());
     else if (word == "--stage")
       o.stage = words[++i];
+    else if (word == "--cubin")
+      o.cubin = words[++i];
     else if (word == "--out")
       o.out = words[++i];
   }
@@ -63,7 +71,8 @@ bool compile(const Options &o, const std::string &source, std::string &text) {
     if (f.isPublic()) functions.push_back({f, f.getName().str(), o.warps, o.stages});
   nvidia::CompileOptions options;
   options.keepPtx = true, options.keepLlvm = o.stage == "llvm", options.keepLayouts = o.stage == "layout",
-  options.assemble = o.stage == "usage";
+  options.assemble = o.stage == "usage" || o.stage == "sass" || !o.cubin.empty(), options.keepSass = o.stage == "sass", options.boxes = o.boxes,
+  options.early = !o.late;
   const nvidia::Chip *chip = nvidia::findChip(o.arch);
   if (!chip) {
     text = "no chip " + o.arch + "\n";
@@ -71,6 +80,10 @@ bool compile(const Options &o, const std::string &source, std::string &text) {
   }
   Result<nvidia::CompiledModule> code = nvidia::compileForNvidia(functions, *chip, options);
   if (!code) return fail(code.error());
+  if (!o.cubin.empty()) {
+    const std::vector<uint8_t> &image = code->code.front().image;
+    std::ofstream(o.cubin, std::ios::binary).write(reinterpret_cast<const char *>(image.data()), std::streamsize(image.size()));
+  }
   std::ostringstream os;
   if (o.stage == "ptx") os << (code->ownPtxText.empty() ? code->code.back().asmText : code->ownPtxText);
   if (!code->serialised.empty()) os << code->serialised;
@@ -79,9 +92,10 @@ bool compile(const Options &o, const std::string &source, std::string &text) {
       os << "// shared " << f.sharedBytes << " bytes, " << f.threads << " threads: " << f.name << "\n";
   if (o.stage == "llvm") os << code->code.back().llvmText;
   if (o.stage == "layout") os << code->layoutText;
+  if (o.stage == "sass") os << code->sassText;
   for (const nvidia::FunctionUsage &u : code->usage)
     os << u.name << ": registers " << u.registers << ", spills " << u.spillBytes << ", shared " << u.sharedBytes
-       << ", threads " << u.threads << ", blocks " << u.blocksPerSm << "\n";
+       << ", threads " << u.threads << ", blocks " << u.blocksPerSm << (u.products.empty() ? "" : ", ") << u.products << "\n";
   text = os.str();
   return true;
 }

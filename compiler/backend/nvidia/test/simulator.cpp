@@ -1,7 +1,11 @@
 #include "backend/nvidia/test/simulator.h"
 
+#include "backend/nvidia/test/simulator_barriers.h"
+
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <climits>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -62,8 +66,12 @@ uint64_t fromDouble(double x, llvm::Type *type) {
 
 class Simulator {
 public:
-  Simulator(llvm::Function &kernel, int threads, int64_t sharedBytes)
-      : kernel_(kernel), threads_(threads), bytes_(size_t(sharedBytes)), copies_(size_t(threads)) {
+  Simulator(llvm::Function &kernel, int threads, int64_t sharedBytes, const Schedule &schedule = {})
+      : kernel_(kernel), threads_(threads), schedule_(schedule), clocks_((threads + 31) / 32),
+        barriers_(clocks_, (threads + 31) / 32, [this](const std::string &why) { fail(why); }), bytes_(size_t(sharedBytes)),
+        copies_(size_t(threads)), stuck_(size_t(threads), -1) {
+    splitAtBarriers();
+    for (Byte &byte : bytes_) byte.dirty = schedule.dirty;
     for (llvm::Argument &argument : kernel.args()) slots_.insert({&argument, slots_.size()});
     for (llvm::BasicBlock &block : kernel)
       for (llvm::Instruction &op : block) slots_.insert({&op, slots_.size()});
@@ -84,27 +92,38 @@ public:
     std::vector<llvm::BasicBlock *> at(size_t(threads_), &kernel_.getEntryBlock()), from(size_t(threads_), nullptr);
     // Threads that are behind go first, so that those of one branch wait where it meets the other.
     for (int64_t steps = 0; outcome_.error.empty(); ++steps) {
-      llvm::BasicBlock *next = nullptr;
-      for (llvm::BasicBlock *block : at)
-        if (block && (!next || position[block] < position[next])) next = block;
-      if (!next) break;
       if (steps > 100000) fail("too many steps");
-      active_.clear();
-      for (int t = 0; t < threads_; ++t)
-        if (at[t] == next) active_.push_back(t);
-      runBlock(next, at, from);
+      if (std::all_of(at.begin(), at.end(), [](llvm::BasicBlock *block) { return !block; })) break;
+      if (llvm::BasicBlock *next = choose(at, position))
+        runBlock(next, at, from);
+      else if (const int copy = barriers_.underWay(); copy >= 0)
+        arrive(copy);
+      else if (llvm::BasicBlock *barrier = incompleteBarrier(at))
+        runBlock(barrier, at, from);
+      else
+        fail("a thread waits for what never comes");
     }
     return outcome_;
   }
 
 private:
+  static constexpr int kProducts = -3; // as readers: any thread of the groups
   struct Byte {
     uint8_t value = 0;
     bool defined = false, atomic = false;
     bool fenced = false; // seen by instructions that read shared memory themselves
+    bool dirty = false;  // of something else before, which no fence stands behind
     int open = 0;        // of those, how many may still read it
     int writer = -1, reader = -1;
     int written = -1, read = -1; // epochs
+    int copy = -1;               // of the machine that its value comes from
+    bool coming = false;         // another one is under way
+    std::array<int, 4> products{-1, -1, -1, -1}; // by group, the last one that read it
+  };
+  /// A product, or several that were committed together.
+  struct Product {
+    int group;
+    std::array<int, 4> left; // times of its warps when it was complete
   };
   /// Four warps that multiply by wgmma.
   struct Group {
@@ -112,12 +131,136 @@ private:
     // Bytes that it may still read: of products that are not committed, and of groups of them, the oldest first.
     std::vector<uint64_t> reads;
     std::deque<std::vector<uint64_t>> committed;
+    std::deque<int> products; // of those in `committed`, and of `reads`
     int64_t begun = 0; // groups of products that were committed
   };
   struct Copy {
     uint64_t to;
     std::vector<uint8_t> data;
   };
+
+  // ---- who goes on
+
+  /// Threads come to barriers of the block at the begin of a block of the function, where they wait.
+  void splitAtBarriers() {
+    std::vector<llvm::Instruction *> barriers;
+    for (llvm::BasicBlock &block : kernel_)
+      for (llvm::Instruction &op : block)
+        if (isBarrier(op)) barriers.push_back(&op);
+    for (llvm::Instruction *op : barriers) op->getParent()->splitBasicBlock(op);
+  }
+  static bool isBarrier(const llvm::Instruction &op) {
+    const llvm::IntrinsicInst *call = llvm::dyn_cast<llvm::IntrinsicInst>(&op);
+    return call && (call->getIntrinsicID() == llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all ||
+                    call->getIntrinsicID() == llvm::Intrinsic::nvvm_bar_warp_sync);
+  }
+  static bool beginsWithBarrier(const llvm::BasicBlock *block) { return isBarrier(*block->getFirstNonPHIIt()); }
+  /// The block that runs next and, in active_, its threads; null: all wait.
+  llvm::BasicBlock *choose(const std::vector<llvm::BasicBlock *> &at, std::map<const llvm::BasicBlock *, int> &position) {
+    auto isStuck = [&](int t) { return at[size_t(t)] && stuck_[size_t(t)] == barriers_.ended(); };
+    // The others of its group go no further than a thread that waits: what they do next they do together.
+    std::map<int, int> furthest;
+    for (int t = 0; t < threads_; ++t)
+      if (isStuck(t)) {
+        auto [entry, fresh] = furthest.emplace(t / 128, position[at[size_t(t)]]);
+        if (!fresh) entry->second = std::min(entry->second, position[at[size_t(t)]]);
+      }
+    auto canRun = [&](int t) {
+      if (!at[size_t(t)] || isStuck(t)) return false;
+      if (auto found = furthest.find(t / 128); found != furthest.end() && position[at[size_t(t)]] > found->second) return false;
+      if (!beginsWithBarrier(at[size_t(t)])) return true;
+      return std::all_of(at.begin(), at.end(), [&](llvm::BasicBlock *block) { return block == at[size_t(t)]; });
+    };
+    std::vector<int> able;
+    for (int t = 0; t < threads_; ++t)
+      if (canRun(t)) able.push_back(t);
+    auto isAhead = [&](int t) { return t / 128 == schedule_.ahead; };
+    if (std::any_of(able.begin(), able.end(), isAhead) && !beginsWithBarrier(at[size_t(able[0])]))
+      std::erase_if(able, [&](int t) { return !isAhead(t); });
+    llvm::BasicBlock *next = nullptr;
+    for (int t : able)
+      if (!next || position[at[size_t(t)]] < position[next]) next = at[size_t(t)];
+    active_.clear();
+    for (int t : able)
+      if (at[size_t(t)] == next) active_.push_back(t);
+    return next;
+  }
+  llvm::BasicBlock *incompleteBarrier(const std::vector<llvm::BasicBlock *> &at) {
+    active_.clear();
+    llvm::BasicBlock *barrier = nullptr;
+    for (int t = 0; t < threads_; ++t)
+      if (at[size_t(t)] && beginsWithBarrier(at[size_t(t)]) && (!barrier || barrier == at[size_t(t)])) {
+        barrier = at[size_t(t)];
+        active_.push_back(t);
+      }
+    return barrier;
+  }
+
+  // ---- the machine's copies
+
+  void arrive(int number) {
+    for (auto [at, value] : barriers_.copy(number).bytes) {
+      Byte &byte = bytes_[at];
+      byte.value = value, byte.defined = byte.fenced = true, byte.atomic = false;
+      byte.writer = byte.reader = byte.written = byte.read = -1;
+      byte.copy = number, byte.coming = false;
+    }
+    barriers_.arrived(number);
+  }
+  /// Whether all warps of a group have waited for what the machine has copied there.
+  bool hasSeen(int group, const Byte &byte) const {
+    for (int warp = 4 * group; warp < 4 * group + 4; ++warp)
+      if (byte.copy >= 0 && !barriers_.hasSeen(warp, byte.copy)) return false;
+    return true;
+  }
+  /// A copy to this byte, begun by a thread of `warp`: it may arrive at once.
+  void mayOverwrite(uint64_t at, int warp) {
+    if (at >= bytes_.size()) return fail("a copy outside of the buffer at " + std::to_string(at));
+    Byte &byte = bytes_[at];
+    const std::string which = "byte " + std::to_string(at);
+    if (byte.coming) fail(which + " is copied to twice");
+    if (byte.open > 0) fail(which + " is copied to while wgmma may still read it");
+    // What products have read is told by their groups' clocks.
+    if (byte.written == epoch_ || (byte.read == epoch_ && byte.reader != kProducts)) fail("race: " + which + " is in use when its copy begins");
+    if (byte.dirty || (byte.defined && !byte.fenced)) fail(which + " is written by a thread and copied to behind no fence");
+    for (int product : byte.products) {
+      if (product < 0) continue;
+      const Product &read = products_[size_t(product)];
+      for (int i = 0; i < 4; ++i)
+        if (clocks_.of(warp)[size_t(4 * read.group + i)] < read.left[size_t(i)])
+          fail(which + " is copied to, and a group that has read it has not said that it left");
+    }
+    byte.coming = true;
+  }
+  /// "cp.async.bulk.tensor.2d… [to], [map, {column, row}], [barrier];"
+  void copyBox(llvm::CallInst &call) {
+    for (int t : active_) {
+      auto word = [&](unsigned i) { return get(t, call.getArgOperand(i))[0]; };
+      const TensorMap &map = *reinterpret_cast<const TensorMap *>(word(1));
+      const int64_t span = map.boxColumns * map.elementBytes;
+      if (word(0) % 128 || word(0) % uint64_t(8 * span)) fail("a box is copied to where its rows do not begin a pattern");
+      MachineCopy copy = boxAt(map, int32_t(word(3)), int32_t(word(2)), word(0), word(4));
+      for (auto [at, value] : copy.bytes) mayOverwrite(at, t / 32);
+      if (!outcome_.error.empty()) return;
+      const int number = barriers_.begin(std::move(copy), t / 32);
+      if (schedule_.early && outcome_.error.empty()) arrive(number);
+    }
+  }
+  void useBarriers(llvm::CallInst &call, const std::string &text) {
+    auto begins = [&](const char *with) { return text.rfind(with, 0) == 0; };
+    for (int t : active_) {
+      auto word = [&](unsigned i) { return get(t, call.getArgOperand(i))[0]; };
+      if (begins("mbarrier.init")) barriers_.make(word(0), int64_t(word(1)), t / 32);
+      if (begins("mbarrier.inval")) barriers_.end(word(0), t / 32);
+      if (begins("fence.mbarrier_init")) barriers_.showMachine();
+      if (begins("mbarrier.arrive.expect_tx")) barriers_.arrive(word(0), int64_t(word(1)), t / 32);
+      if (begins("mbarrier.arrive.shared")) barriers_.arrive(word(0), 0, t / 32);
+      if (!begins("{ .reg .pred p; mbarrier.try_wait")) continue;
+      const bool ended = barriers_.await(word(0), word(1), t / 32);
+      value(t, &call) = {ended};
+      stuck_[size_t(t)] = ended ? -1 : barriers_.ended();
+    }
+  }
 
   void fail(const std::string &why) {
     if (outcome_.error.empty()) outcome_.error = why;
@@ -146,6 +289,8 @@ private:
     }
     if (const llvm::ConstantExpr *cast = llvm::dyn_cast<llvm::ConstantExpr>(c); cast && cast->isCast() && n == 1)
       return {constant(llvm::cast<llvm::Constant>(cast->getOperand(0)))[0] & maskOf(widthOf(c->getType()))};
+    if (const llvm::ConstantExpr *sum = llvm::dyn_cast<llvm::ConstantExpr>(c); sum && sum->getOpcode() == llvm::Instruction::Add)
+      return {(constant(sum->getOperand(0))[0] + constant(sum->getOperand(1))[0]) & maskOf(widthOf(c->getType()))};
     Bits all;
     for (unsigned i = 0; i < n; ++i) {
       llvm::Constant *element = c->getAggregateElement(i);
@@ -392,6 +537,8 @@ private:
     case llvm::Instruction::Add: return (x + y) & mask;
     case llvm::Instruction::Sub: return (x - y) & mask;
     case llvm::Instruction::Mul: return (x * y) & mask;
+    case llvm::Instruction::SDiv: return y ? uint64_t(signedOf(x, width) / signedOf(y, width)) & mask : 0;
+    case llvm::Instruction::SRem: return y ? uint64_t(signedOf(x, width) % signedOf(y, width)) & mask : 0;
     case llvm::Instruction::UDiv: return y ? x / y : 0;
     case llvm::Instruction::URem: return y ? x % y : 0;
     case llvm::Instruction::And: return x & y;
@@ -418,6 +565,8 @@ private:
       if (int(active_.size()) != threads_) return fail("not every thread comes to the barrier");
       ++epoch_;
       ++outcome_.barriers;
+      clocks_.meet();
+      barriers_.meet();
     } else if (id == llvm::Intrinsic::nvvm_shfl_sync_idx_i32 || id == llvm::Intrinsic::nvvm_shfl_sync_bfly_i32) {
       std::vector<uint64_t> given(size_t(threads_), 0), here(size_t(threads_), 0);
       for (int t : active_) given[t] = argument(t, 1)[0], here[t] = 1;
@@ -634,8 +783,12 @@ private:
     if (!group.reads.empty()) fail("a wait for products that were not committed");
     while (group.committed.size() > pending) {
       // They were read until now, by some thread of the group: who overwrites them needs a barrier from here on.
-      for (uint64_t at : group.committed.front()) --bytes_[at].open, bytes_[at].reader = -2, bytes_[at].read = epoch_;
+      for (uint64_t at : group.committed.front()) --bytes_[at].open, bytes_[at].reader = kProducts, bytes_[at].read = epoch_;
       group.committed.pop_front();
+      if (group.products.empty()) continue;
+      Product &product = products_[size_t(group.products.front())];
+      for (int i = 0; i < 4; ++i) product.left[size_t(i)] = clocks_.tick(4 * product.group + i);
+      group.products.pop_front();
     }
   }
 
@@ -668,9 +821,16 @@ private:
 
   void runAssembly(llvm::CallInst &call, const std::string &text) {
     if (text.rfind("fence.proxy.async", 0) == 0) {
-      if (int(active_.size()) != threads_) return fail("not every thread comes to the fence");
       // Whoever wrote a byte is here, so the barrier between the writer and the product may stand on either side.
-      for (Byte &byte : bytes_) byte.fenced |= byte.defined;
+      const bool all = int(active_.size()) == threads_;
+      for (Byte &byte : bytes_) {
+        byte.fenced |= byte.defined && (all || llvm::is_contained(active_, byte.writer));
+        if (llvm::is_contained(active_, 0)) byte.dirty = false;
+      }
+    } else if (text.rfind("cp.async.bulk.tensor.2d", 0) == 0) {
+      copyBox(call);
+    } else if (text.find("mbarrier") != std::string::npos) {
+      useBarriers(call, text);
     } else if (text.find("wgmma.mma_async") != std::string::npos) {
       for (int group : groupsActive()) multiply(call, text, group);
     } else if (int pending = 0; std::sscanf(text.c_str(), "wgmma.wait_group.sync.aligned %d;", &pending) == 1) {
@@ -717,11 +877,11 @@ private:
     uint64_t span = mode == 1 ? 128 : mode == 2 ? 64 : 32;
     uint64_t place = turned ? begin + at * bytes / span * leading + at * bytes % span + k / 8 * stride + k % 8 * span
                             : begin + at / 8 * stride + at % 8 * span + k * bytes;
-    // Bits 7 to 9 of the address into 4 to 6, fewer for shorter spans.
-    return place ^ (place >> 7 & (span / 16 - 1)) << 4;
+    return permuted(place, span);
   }
 
-  double readForGroup(Group &group, uint64_t at, uint64_t bytes, const std::string &kind) {
+  double readForGroup(int number, uint64_t at, uint64_t bytes, const std::string &kind) {
+    Group &group = groups_[number];
     uint64_t bits = 0;
     for (uint64_t i = 0; i < bytes; ++i) {
       if (at + i >= bytes_.size()) return fail("wgmma reads outside of the buffer"), 0;
@@ -729,7 +889,10 @@ private:
       if (!byte.defined) fail("wgmma reads byte " + std::to_string(at + i) + ", which nobody wrote");
       if (byte.written == epoch_) fail("race: wgmma reads byte " + std::to_string(at + i) + " behind no barrier");
       if (!byte.fenced) fail("wgmma reads byte " + std::to_string(at + i) + " behind no fence");
-      byte.reader = -2, byte.read = epoch_;
+      if (byte.coming) fail("wgmma reads byte " + std::to_string(at + i) + " while it is copied to");
+      if (!hasSeen(number, byte)) fail("wgmma reads byte " + std::to_string(at + i) + " behind no wait for its copy");
+      byte.reader = kProducts, byte.read = epoch_;
+      byte.products[size_t(number)] = group.products.back();
       ++byte.open;
       group.reads.push_back(at + i);
       bits |= uint64_t(byte.value) << (8 * i);
@@ -752,6 +915,10 @@ private:
   void multiply(llvm::CallInst &call, const std::string &text, int number) {
     Group &group = groups_[number];
     if (!group.fenced) fail("wgmma behind no wgmma.fence");
+    if (group.products.size() == group.committed.size()) {
+      group.products.push_back(int(products_.size()));
+      products_.push_back({number, {INT_MAX, INT_MAX, INT_MAX, INT_MAX}});
+    }
     int columns = 0, k = 0;
     if (std::sscanf(text.c_str() + text.find(".m64n"), ".m64n%dk%d.", &columns, &k) != 2) return fail("unknown wgmma");
     const std::string kind = text.find(".bf16.") != std::string::npos ? "bf16"
@@ -774,11 +941,11 @@ private:
       for (int i = 0; i < k; ++i)
         left[size_t(row * k + i)] =
             registers ? readRegisters(call, sums, first, row, uint64_t(i) * bytes, bytes, kind)
-                      : readForGroup(group, placeOf(a, turned(4), uint64_t(row), uint64_t(i), bytes), bytes, kind);
+                      : readForGroup(number, placeOf(a, turned(4), uint64_t(row), uint64_t(i), bytes), bytes, kind);
     for (int column = 0; column < columns; ++column)
       for (int i = 0; i < k; ++i)
         right[size_t(column * k + i)] =
-            readForGroup(group, placeOf(b, turned(1), uint64_t(column), uint64_t(i), bytes), bytes, kind);
+            readForGroup(number, placeOf(b, turned(1), uint64_t(column), uint64_t(i), bytes), bytes, kind);
     for (int t = first; t < first + 128; ++t) {
       Bits result;
       for (unsigned r = 0; r < sums; ++r) {
@@ -797,6 +964,10 @@ private:
 
   llvm::Function &kernel_;
   int threads_;
+  Schedule schedule_;
+  Clocks clocks_;
+  Barriers barriers_;
+  std::vector<Product> products_;
   std::map<int, Group> groups_;
   std::vector<Byte> bytes_;
   llvm::DenseMap<const llvm::Value *, size_t> slots_;
@@ -805,6 +976,7 @@ private:
   std::vector<int64_t> underWay_;
   std::vector<std::vector<std::vector<Copy>>> copies_;
   std::vector<int> active_;
+  std::vector<int64_t> stuck_; // threads that wait for a barrier: how many phases had ended when they looked; -1: none
   int epoch_ = 0;
   Outcome outcome_;
 };
@@ -815,9 +987,9 @@ Outcome simulate(llvm::Function &kernel, int threads, int64_t sharedBytes, const
   return Simulator(kernel, threads, sharedBytes).run(arguments, true);
 }
 
-Outcome simulateEntry(llvm::Function &kernel, int threads, int64_t sharedBytes,
-                      const std::vector<uint64_t> &arguments) {
-  return Simulator(kernel, threads, sharedBytes).run(arguments, false);
+Outcome simulateEntry(llvm::Function &kernel, int threads, int64_t sharedBytes, const std::vector<uint64_t> &arguments,
+                      const Schedule &schedule) {
+  return Simulator(kernel, threads, sharedBytes, schedule).run(arguments, false);
 }
 
 } // namespace neso::nvidia::test

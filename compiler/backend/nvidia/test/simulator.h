@@ -3,7 +3,8 @@
 //
 // Knows the integer, float, vector, memory and branch instructions that the movers emit, shuffles, redux, ldmatrix,
 // mma.sync and wgmma (fragments and descriptors as the PTX ISA draws them), cp.async (bytes arrive as late as wait_group
-// allows) and bar.sync.
+// allows), bar.sync, mbarrier and the machine's copies of boxes (cp.async.bulk.tensor), which arrive at once or as late as
+// waits allow. Groups of four warps go on together, or one as far ahead of the others as barriers let it.
 // Shared memory is checked: a byte that one thread writes and another reads or writes without a barrier between is a
 // race, and reading a byte that nobody wrote is an error. What wgmma reads must have been fenced for it, and stay as it is
 // until its wait; its sums go nowhere but into further wgmma and the wait.
@@ -26,8 +27,23 @@ struct Outcome {
 /// addresses.
 Outcome simulate(llvm::Function &kernel, int threads, int64_t sharedBytes, const std::vector<uint64_t> &arguments);
 
+/// What the argument of a kernel that is a tensor's descriptor points to here: rows of `columns` elements, `pitch` bytes
+/// apart, copied in boxes.
+struct TensorMap {
+  const uint8_t *base;
+  int64_t rows, columns, pitch;
+  int64_t boxRows, boxColumns, elementBytes;
+};
+
+struct Schedule {
+  int ahead = -1;     // the group of four warps that goes first wherever it can; -1: all go on together
+  bool early = false; // the machine's copies arrive at once
+  bool dirty = false; // thread 0 has written all of shared memory before, by stores
+};
+
 /// The same of a whole kernel as the emitter writes it, which asks the special registers which thread it is; the grid
 /// has one block.
-Outcome simulateEntry(llvm::Function &kernel, int threads, int64_t sharedBytes, const std::vector<uint64_t> &arguments);
+Outcome simulateEntry(llvm::Function &kernel, int threads, int64_t sharedBytes, const std::vector<uint64_t> &arguments,
+                      const Schedule &schedule = {});
 
 } // namespace neso::nvidia::test

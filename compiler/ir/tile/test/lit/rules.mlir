@@ -65,3 +65,38 @@ tt.func @f(%x: tensor<8xf32>, %y: tensor<4xf32>) {
   %0 = tt.elementwise_inline_asm "add.f32 $0, $1, $2;" {constraints = "=f,f,f", packed_element = 1 : i32, pure = true} %x, %y : tensor<8xf32>, tensor<4xf32> -> tensor<8xf32>
   tt.return
 }
+// CHECK: error[E0402]: {{.*}} is for one thread
+//--- x_expect.mlir
+tt.func @f(%i: i32) {
+  %b = ttg.barriers {arrivals = 1 : i32} : !ttg.barriers<2>
+  ttg.expect %b[%i] {bytes = 16 : i32} : !ttg.barriers<2>
+  tt.return
+}
+// CHECK: error[E0402]: {{.*}} announces more than a barrier counts, or nothing
+//--- y_bytes.mlir
+tt.func @f(%i: i32, %c: i1) {
+  %b = ttg.barriers {arrivals = 1 : i32} : !ttg.barriers<2>
+  ttg.by_one_thread %c {
+    ttg.expect %b[%i] {bytes = 1048576 : i32} : !ttg.barriers<2>
+  }
+  tt.return
+}
+// CHECK: error[E0402]: {{.*}} which is for all threads
+//--- z_all.mlir
+tt.func @f(%i: i32, %c: i1) {
+  %b = ttg.barriers {arrivals = 1 : i32} : !ttg.barriers<2>
+  ttg.by_one_thread %c {
+    ttg.arrive %b[%i] : !ttg.barriers<2>
+  }
+  tt.return
+}
+// CHECK: error[E0402]: {{.*}} copies boxes of {{.*}}32x16xf16{{.*}} into tiles of {{.*}}16x32xf16
+//--- zz_box.mlir
+tt.func @f(%d: !tt.tensordesc<32x16xf16>, %i: i32, %c: i1) {
+  %r = ttg.local_alloc {fast = 1 : i32} : !ttg.ring<2x16x32xf16>
+  %b = ttg.barriers {arrivals = 1 : i32} : !ttg.barriers<2>
+  ttg.by_one_thread %c {
+    ttg.bulk_copy %d[%i, %i] -> %r[%i], %b[%i] : !tt.tensordesc<32x16xf16> -> !ttg.ring<2x16x32xf16>, !ttg.barriers<2>
+  }
+  tt.return
+}

@@ -1,0 +1,317 @@
+// Tiles that the machine copies as boxes of tensors: what is computed, in the interpreter over whole grids and on a
+// simulated block under several orders of its warps and copies, is the product as a plain loop computes it; and nothing
+// of the order can be left out. Operands are small, so that sums are exact in every order.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "backend/nvidia/compile.h"
+#include "backend/nvidia/emitter.h"
+#include "backend/nvidia/passes/allocate.h"
+#include "backend/nvidia/passes/pipeline.h"
+#include "backend/nvidia/passes/place.h"
+#include "backend/nvidia/passes/verify.h"
+#include "backend/nvidia/test/simulator.h"
+#include "ir/tile/interp.h"
+#include "ir/tile/passes/passes.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/Instructions.h"
+
+namespace neso::nvidia {
+namespace {
+
+/// `described`: by descriptors of the source, B as [N, K]; else by pointers, rows and columns modulo their sizes, B [K, N].
+struct Kernel {
+  bool described;
+  int bm, bn, bk, warps, stages;
+};
+struct Size {
+  int m, n, k;
+};
+
+std::vector<uint16_t> halves(size_t n, unsigned seed) {
+  static const uint16_t values[] = {0x0000, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x3400, 0x3800, 0x4200};
+  std::vector<uint16_t> out(n);
+  for (uint16_t &x : out) x = values[(seed = seed * 1664525 + 1013904223) >> 29];
+  return out;
+}
+float valueOf(uint16_t half) {
+  switch (half) {
+  case 0x3c00: return 1;
+  case 0xbc00: return -1;
+  case 0x4000: return 2;
+  case 0xc000: return -2;
+  case 0x3400: return 0.25f;
+  case 0x3800: return 0.5f;
+  case 0x4200: return 3;
+  default: return 0;
+  }
+}
+
+using test::Schedule;
+
+class Boxes : public ::testing::Test {
+protected:
+  std::string textOf(const Kernel &k) {
+    std::ifstream in(std::string(NESO_SOURCE_DIR "/compiler/backend/nvidia/test/boxes_") + (k.described ? "described" : "gemm") + ".ttir");
+    std::stringstream text;
+    text << in.rdbuf();
+    std::string out = text.str();
+    for (const auto &[name, value] : {std::pair{"MMrest", k.bm - 1}, {"NNrest", k.bn - 1}, {"KKrest", k.bk - 1},
+                                      {"MM", k.bm}, {"NN", k.bn}, {"KK", k.bk}})
+      for (size_t at; (at = out.find(name)) != std::string::npos;) out.replace(at, std::strlen(name), std::to_string(value));
+    return out;
+  }
+  tt::FuncOp parse(const std::string &text) {
+    Result<mlir::OwningOpRef<mlir::ModuleOp>> parsed = parseTile(text, "test.ttir", context_.get());
+    EXPECT_TRUE(bool(parsed)) << parsed.error().str();
+    module_ = std::move(*parsed);
+    Status prepared = runTilePipeline(*module_);
+    EXPECT_TRUE(bool(prepared));
+    return *module_->getOps<tt::FuncOp>().begin();
+  }
+  std::string why(const std::string &text, int warps) {
+    tt::FuncOp function = parse(text);
+    PipelineOptions options;
+    options.boxes = true;
+    std::string reason;
+    pipelineLoops(function, chip_, warps, options, &reason);
+    bool copies = false;
+    function.walk([&](ttg::BulkCopyOp) { copies = true; });
+    EXPECT_EQ(copies, reason.empty());
+    return reason;
+  }
+  tt::FuncOp pipelined(const Kernel &k) {
+    tt::FuncOp function = parse(textOf(k));
+    PipelineOptions options;
+    options.stages = k.stages;
+    options.boxes = true;
+    std::string reason;
+    EXPECT_EQ(pipelineLoops(function, chip_, k.warps, options, &reason), 1);
+    EXPECT_EQ(reason, "");
+    return function;
+  }
+  tt::FuncOp placedOf(const Kernel &k) {
+    tt::FuncOp function = pipelined(k);
+    Status placed = placeTensors(function, chip_, k.warps);
+    EXPECT_TRUE(bool(placed)) << placed.error().str();
+    shared_ = allocateShared(function, chip_).bytes;
+    return function;
+  }
+
+  void fill(const Kernel &kernel, const Size &s) {
+    a_ = halves(size_t(s.m * s.k), 1), b_ = halves(size_t(s.n * s.k), 2);
+    wanted_.assign(size_t(s.m * s.n), 0);
+    for (int m = 0; m < s.m; ++m)
+      for (int n = 0; n < s.n; ++n)
+        for (int k = 0; k < s.k; ++k)
+          wanted_[size_t(m * s.n + n)] += valueOf(a_[size_t(m * s.k + k)]) * valueOf(b_[size_t(kernel.described ? n * s.k + k : k * s.n + n)]);
+    got_.assign(wanted_.size(), -12345);
+  }
+  std::string interpret(tt::FuncOp function, const Kernel &k, const Size &s) {
+    std::vector<InterpArg> args{InterpArg::pointer(a_.data(), int64_t(a_.size() * 2)), InterpArg::pointer(b_.data(), int64_t(b_.size() * 2)),
+                                InterpArg::pointer(got_.data(), int64_t(got_.size() * 4)), InterpArg::integer(s.m),
+                                InterpArg::integer(s.n), InterpArg::integer(s.k)};
+    const int64_t rows = (s.m + k.bm - 1) / k.bm, columns = (s.n + k.bn - 1) / k.bn;
+    std::array<int64_t, 3> grid{rows * columns, 1, 1};
+    if (k.described) grid = {rows, columns, 1};
+    Status status = interpretTile(function, args, grid);
+    return status ? "" : status.error().str();
+  }
+  /// One block, on tensors that need not fill it.
+  std::string simulate(tt::FuncOp function, const Kernel &k, const Size &s, const Schedule &schedule,
+                       llvm::function_ref<void(llvm::Function &)> change = [](llvm::Function &) {}) {
+    llvm::LLVMContext context;
+    llvm::Module module("test", context);
+    Emitter emitter(module, chip_);
+    Status emitted = emitter.emitKernel(function, "entry", 0);
+    EXPECT_TRUE(bool(emitted)) << emitted.error().str();
+    llvm::Function &entry = *module.getFunction("entry");
+    change(entry);
+    auto map = [&](const std::vector<uint16_t> &data, int rows, int columns, int boxRows, int boxColumns) {
+      return test::TensorMap{reinterpret_cast<const uint8_t *>(data.data()), rows, columns, columns * 2, boxRows,
+                             std::min(boxColumns, 64), 2};
+    };
+    const test::TensorMap a = map(a_, s.m, s.k, k.bm, k.bk),
+                          b = k.described ? map(b_, s.n, s.k, k.bn, k.bk) : map(b_, s.k, s.n, k.bk, k.bn);
+    // In the order in which they stand in the function.
+    std::vector<uint64_t> maps;
+    function.walk([&](tt::MakeTensorDescOp made) {
+      maps.push_back(made.getBase() == function.getArgument(0) ? uint64_t(&a) : uint64_t(&b));
+    });
+    std::vector<uint64_t> args{uint64_t(a_.data()), uint64_t(b_.data()), uint64_t(got_.data()), uint64_t(s.m), uint64_t(s.n), uint64_t(s.k)};
+    args.insert(args.end(), maps.begin(), maps.end());
+    got_.assign(wanted_.size(), -12345);
+    return test::simulateEntry(entry, k.warps * 32, shared_, args, schedule).error;
+  }
+  std::vector<Schedule> schedules(int warps) {
+    std::vector<Schedule> all{{-1, false, true}, {-1, true, true}, {0, false, true}, {0, true, true}};
+    if (warps > 4) all.push_back({1, false, true}), all.push_back({1, true, true});
+    return all;
+  }
+
+  std::unique_ptr<mlir::MLIRContext> context_ = makeTileContext();
+  mlir::OwningOpRef<mlir::ModuleOp> module_;
+  const Chip &chip_ = *findChip("sm_90a");
+  int64_t shared_ = 0;
+  std::vector<uint16_t> a_, b_;
+  std::vector<float> wanted_, got_;
+};
+
+constexpr Kernel kSmall{false, 64, 32, 32, 4, 3}, kSmallDescribed{true, 64, 32, 32, 4, 3}, kTwoGroups{false, 128, 32, 64, 8, 4},
+    kTwoGroupsDescribed{true, 64, 128, 64, 8, 2}, kTwoSlots{false, 64, 64, 64, 4, 2};
+
+TEST_F(Boxes, SameSumsInTheInterpreter) {
+  for (const Kernel &k : {kSmall, kSmallDescribed, kTwoGroups, kTwoGroupsDescribed, kTwoSlots})
+    for (const Size &s : {Size{128, 64, 160}, Size{16, 16, 16}, Size{144, 112, 208}}) {
+      SCOPED_TRACE(std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + " in " + std::to_string(k.bm));
+      fill(k, s);
+      tt::FuncOp function = pipelined(k);
+      ASSERT_EQ(interpret(function, k, s), "");
+      EXPECT_EQ(wanted_, got_);
+      got_.assign(wanted_.size(), -12345);
+      function = placedOf(k);
+      Status verified = verifyPlaced(function, chip_);
+      ASSERT_TRUE(bool(verified)) << verified.error().str();
+      verified = verifyShared(function, chip_);
+      ASSERT_TRUE(bool(verified)) << verified.error().str();
+      ASSERT_EQ(interpret(function, k, s), "");
+      EXPECT_EQ(wanted_, got_);
+    }
+}
+
+TEST_F(Boxes, PrintsAndParses) {
+  const std::string text = printTile(**(placedOf(kSmall), &module_));
+  Result<mlir::OwningOpRef<mlir::ModuleOp>> again = parseTile(text, "again.ttir", context_.get());
+  ASSERT_TRUE(bool(again)) << again.error().str();
+  EXPECT_EQ(printTile(**again), text);
+}
+
+TEST_F(Boxes, SameSumsOnABlockInEveryOrder) {
+  for (const Kernel &k : {kSmall, kSmallDescribed, kTwoGroups, kTwoGroupsDescribed, kTwoSlots}) {
+    const Size s{k.bm - 16, k.bn - 16, 5 * k.bk + 16};
+    fill(k, s);
+    tt::FuncOp function = placedOf(k);
+    for (const Schedule &schedule : schedules(k.warps)) {
+      SCOPED_TRACE(std::to_string(k.bm) + "x" + std::to_string(k.bn) + ", ahead " + std::to_string(schedule.ahead) + (schedule.early ? ", early" : ""));
+      ASSERT_EQ(simulate(function, k, s, schedule), "");
+      ASSERT_EQ(wanted_, got_);
+    }
+  }
+}
+
+/// What orders: barriers, waits, fences, ends of groups, and the copies themselves.
+std::vector<llvm::CallInst *> orderOf(llvm::Function &entry) {
+  std::vector<llvm::CallInst *> order;
+  for (llvm::BasicBlock &block : entry)
+    for (llvm::Instruction &op : block) {
+      llvm::CallInst *call = llvm::dyn_cast<llvm::CallInst>(&op);
+      if (!call) continue;
+      const std::string text = call->isInlineAsm()
+                                   ? std::string(llvm::cast<llvm::InlineAsm>(call->getCalledOperand())->getAsmString())
+                                   : call->getCalledFunction()->getName().str();
+      // The end of a barrier is for what comes behind the kernel's loop.
+      if (text.find("inval") != std::string::npos) continue;
+      for (const char *part : {"wait", "barrier", "fence", "commit", "cp.async"})
+        if (text.find(part) != std::string::npos) {
+          order.push_back(call);
+          break;
+        }
+    }
+  return order;
+}
+
+TEST_F(Boxes, NothingOfTheOrderCanBeLeftOut) {
+  for (const Kernel &k : {kTwoGroups, kTwoSlots}) {
+    const Size s{k.bm, k.bn, 6 * k.bk};
+    fill(k, s);
+    tt::FuncOp function = placedOf(k);
+    size_t count = 1;
+    for (size_t left = 0; left < count; ++left) {
+      std::string name;
+      bool noticed = false;
+      for (const Schedule &schedule : schedules(k.warps)) {
+        const std::string error = simulate(function, k, s, schedule, [&](llvm::Function &entry) {
+          std::vector<llvm::CallInst *> order = orderOf(entry);
+          count = order.size();
+          name.clear();
+          llvm::raw_string_ostream(name) << *order[left];
+          llvm::CallInst *call = order[left];
+          if (call->getType()->isIntegerTy()) call->replaceAllUsesWith(llvm::ConstantInt::get(call->getType(), 1));
+          for (llvm::User *user : llvm::make_early_inc_range(call->users()))
+            if (auto *part = llvm::dyn_cast<llvm::ExtractValueInst>(user)) {
+              part->replaceAllUsesWith(call->getArgOperand(part->getIndices()[0]));
+              part->eraseFromParent();
+            }
+          call->eraseFromParent();
+        });
+        noticed = !error.empty() || wanted_ != got_;
+        if (noticed) break;
+      }
+      EXPECT_TRUE(noticed) << name;
+    }
+    EXPECT_GT(count, 15u);
+  }
+}
+
+// The verifier knows nothing of the simulator.
+TEST_F(Boxes, TheVerifierNoticesWhatIsLeftOut) {
+  auto refused = [&](const Kernel &k, auto change) {
+    tt::FuncOp function = placedOf(k);
+    EXPECT_TRUE(bool(verifyPlaced(function, chip_)));
+    change(function);
+    Status status = verifyPlaced(function, chip_);
+    return !status && status.error().str().find("N13") != std::string::npos;
+  };
+  for (const Kernel &k : {kTwoGroups, kTwoSlots}) {
+    auto inLoop = [](mlir::Operation *op) { return bool(op->getParentOfType<mlir::scf::ForOp>()); };
+    auto inRegion = [](mlir::Operation *op) { return bool(op->getParentOfType<ttg::ByOneThreadOp>()); };
+    auto erase = [&](auto which) {
+      return [which](tt::FuncOp f) {
+        std::vector<mlir::Operation *> found;
+        f.walk([&](mlir::Operation *op) {
+          if (which(op)) found.push_back(op);
+        });
+        EXPECT_FALSE(found.empty());
+        for (mlir::Operation *op : found) op->erase();
+      };
+    };
+    EXPECT_TRUE(refused(k, erase([&](mlir::Operation *op) { return llvm::isa<ttg::AwaitOp>(op) && inRegion(op); })));
+    EXPECT_TRUE(refused(k, erase([&](mlir::Operation *op) { return llvm::isa<ttg::AwaitOp>(op) && !inRegion(op); })));
+    EXPECT_TRUE(refused(k, erase([&](mlir::Operation *op) { return llvm::isa<ttg::ArriveOp>(op); })));
+    EXPECT_TRUE(refused(k, erase([&](mlir::Operation *op) { return llvm::isa<ttg::ExpectOp>(op) && inLoop(op); })));
+    EXPECT_TRUE(refused(k, erase([&](mlir::Operation *op) { return llvm::isa<ttg::EndBarriersOp>(op); })));
+    EXPECT_TRUE(refused(k, [](tt::FuncOp f) { f.walk([](ttg::ExpectOp op) { op.setBytes(op.getBytes() / 2); }); }));
+    EXPECT_TRUE(refused(k, [](tt::FuncOp f) { f.walk([](ttg::BarriersOp op) { op.setArrivals(op.getArrivals() + 1); }); }));
+    EXPECT_TRUE(refused(k, [](tt::FuncOp f) {
+      f.walk([](ttg::ArriveOp op) {
+        mlir::Operation *product = op->getPrevNode();
+        while (!llvm::isa<tt::DotOp, placed::WaitProductsOp>(product)) product = product->getPrevNode();
+        product->moveAfter(op);
+      });
+    }));
+  }
+}
+
+TEST_F(Boxes, OthersAreCopiedByThreads) {
+  const std::string gemm = textOf(kSmall), described = textOf(kSmallDescribed);
+  EXPECT_EQ(why(gemm, 4), "");
+  EXPECT_EQ(why(described, 4), "");
+  auto changed = [](std::string text, const std::string &from, const std::string &to) {
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  // Rows modulo another size than the one under which they are stored.
+  EXPECT_EQ(why(changed(gemm, "%18 = tt.splat %M", "%18 = tt.splat %K"), 4), "a remainder whose rows are stored");
+  EXPECT_EQ(why(changed(gemm, "arith.cmpi slt, %48, %57", "arith.cmpi sle, %48, %57"), 4), "a remainder whose rows are stored");
+  EXPECT_EQ(why(changed(gemm, "arith.remsi %17", "arith.divsi %17"), 4), "an address that is no sum of products");
+  EXPECT_EQ(why(gemm, 2), "tiles that wgmma does not read whole");
+  // The border runs another way than the address.
+  EXPECT_EQ(why(changed(gemm, "arith.subi %K, ", "arith.addi %K, "), 4), "an address that its mask does not follow");
+}
+
+} // namespace
+} // namespace neso::nvidia
