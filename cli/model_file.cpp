@@ -30,6 +30,7 @@ Status OpenModel::look(const std::string &path) {
 Status OpenModel::load(const std::string &path, neso_model_options options, const DeviceChoice &device,
                        const std::vector<std::string> &kernels, bool updatable) {
   options.struct_size = sizeof options;
+  options.ops = operators_.ops(), options.op_count = operators_.count();
   if (path.size() > 4 && path.compare(path.size() - 4, 4, ".pt2") == 0) {
     Result<DeviceChoice::Code> code = device.code();
     if (!code) return code.takeError();

@@ -7,6 +7,7 @@
 #include "base/diagnostics.h"
 #include "device.h"
 #include "neso/neso.h"
+#include "op_library.h"
 #include "tensor_file.h"
 
 namespace neso::cli {
@@ -18,6 +19,8 @@ public:
   OpenModel(const OpenModel &) = delete;
   OpenModel &operator=(const OpenModel &) = delete;
   ~OpenModel() { neso_model_free(model_); }
+  /// The operators that it may call.
+  void give(const OpLibrary &operators) { operators_ = operators; }
   /// Opens the package at `path`. `check` as in neso.h. A .pt2 is compiled for `device`.
   /// `kernels` are the --kernels of its user kernels; updatable: as CompileOptions has it.
   Status open(const std::string &path, neso_check check, const DeviceChoice &device,
@@ -29,6 +32,7 @@ public:
 private:
   Status load(const std::string &path, neso_model_options options, const DeviceChoice &device,
               const std::vector<std::string> &kernels, bool updatable);
+  OpLibrary operators_;
   std::string bytes_;
   neso_model *model_ = nullptr;
 };

@@ -7,6 +7,11 @@ namespace neso::cli {
 Status Session::open(SessionOptions &o) {
   if (Status s = o.device.parse(); !s) return s;
   deviceKind_ = o.device.kind, deviceIndex_ = o.device.index;
+  if (!o.opLibrary.empty()) {
+    OpLibrary operators;
+    if (Status s = operators.open(o.opLibrary); !s) return s;
+    model_.give(operators);
+  }
   double start = nowMs();
   if (Status s = model_.open(o.model, o.check, o.device, o.kernels, !o.weights.empty()); !s) return s;
   loadMs_ = nowMs() - start;

@@ -29,6 +29,7 @@ struct SessionOptions {
   bool checkNan = false;
   int64_t turnLimit = 0; // of each loop of the model; 0: none, or that of random inputs, whose numbers may let a loop turn for ever
   static constexpr int64_t kTurnsOfRandomInputs = 1'000'000;
+  std::string opLibrary; // operators that the model calls
 };
 
 class Session {

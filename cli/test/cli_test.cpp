@@ -2,6 +2,7 @@
 // hand.
 #include <elf.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -276,6 +277,73 @@ TEST_F(Cli, MeasuredTimesGoIntoTheReport) {
   EXPECT_NE(o.err.find("error[E0813]"), std::string::npos) << o.err;
   o = neso("bench m.neso --report nothing.html");
   EXPECT_EQ(o.code, 1);
+}
+
+namespace {
+const std::string kExtern = std::string(NESO_SOURCE_DIR) + "/tests/goldens/extern/", kOperators = NESO_BINARY_DIR "/lib/libneso_test_ops.so";
+
+/// The outputs in a file that neso wrote are those that PyTorch gave.
+void expectOutputs(const std::string &written, const std::string &wantedFile, const std::string &which) {
+  Result<std::vector<HostTensor>> wanted = readTensorFile(wantedFile), given = readTensorFile(written);
+  ASSERT_TRUE(wanted && given) << which;
+  ASSERT_EQ(given->size(), wanted->size()) << which;
+  for (size_t k = 0; k < wanted->size(); ++k) {
+    const HostTensor &w = (*wanted)[k];
+    const auto g = std::find_if(given->begin(), given->end(), [&](const HostTensor &t) { return t.name == w.name; });
+    ASSERT_TRUE(g != given->end()) << which << " has no " << w.name;
+    ASSERT_EQ(g->sizes, w.sizes) << which << " " << w.name;
+    const float *a = reinterpret_cast<const float *>(g->data()), *b = reinterpret_cast<const float *>(w.data());
+    for (size_t i = 0; i < w.bytes / 4; ++i) EXPECT_NEAR(a[i], b[i], 1e-4 + 1e-4 * std::fabs(b[i])) << which << " " << w.name << " at " << i;
+  }
+}
+} // namespace
+
+TEST_F(Cli, OperatorsOfTheUsersAreCalled) {
+  for (const char *form : {"export", "decomposed"}) {
+    Outcome o = neso(fmt::format("compile {}model.{}.pt2 -o m.neso", kExtern, form));
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.err.find("warning[E0253]: "), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("operator 'neso_test::mix' is not PyTorch's"), std::string::npos) << o.err;
+    for (int rows : {4, 9}) {
+      o = neso(fmt::format("run m.neso --op-library {} --input {}inputs.{}.safetensors -o out.safetensors", kOperators, kExtern, rows));
+      ASSERT_EQ(o.code, 0) << o.err;
+      expectOutputs(dir + "out.safetensors", fmt::format("{}model.outputs.{}.safetensors", kExtern, rows), form);
+    }
+  }
+}
+
+TEST_F(Cli, OperatorsOfTheUsersChangeWhatTheyAreGiven) {
+  Outcome o = neso(fmt::format("compile {}changes.decomposed.pt2 -o m.neso", kExtern));
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (int rows : {4, 9}) {
+    o = neso(fmt::format("run m.neso --op-library {} --input {}inputs.{}.safetensors -o out.safetensors", kOperators, kExtern, rows));
+    ASSERT_EQ(o.code, 0) << o.err;
+    expectOutputs(dir + "out.safetensors", fmt::format("{}changes.outputs.{}.safetensors", kExtern, rows), "changes");
+  }
+  // As exported, the file does not say what changes: never taken for nothing.
+  o = neso(fmt::format("compile {}changes.export.pt2 -o n.neso", kExtern));
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0251]: golden_extern.py:84 (scale_): cannot compile this call of 'neso_test.scale_.default': it returns nothing"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, OperatorsOfTheUsersThatAreMissingOrFail) {
+  ASSERT_EQ(neso(fmt::format("compile {}model.export.pt2 -o m.neso", kExtern)).code, 0);
+  const std::string run = fmt::format("run m.neso --input {}inputs.4.safetensors -o x.safetensors", kExtern);
+  Outcome o = neso(run);
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0845]: the model calls operators that are not given for cpu: neso_test::mix, neso_test::total"), std::string::npos) << o.err;
+  o = neso(run + " --op-library nowhere.so");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0816]: 'nowhere.so' cannot be used as a library of operators"), std::string::npos) << o.err;
+  o = neso(run + " --op-library " NESO_BINARY_DIR "/lib/libneso_fake_cuda.so");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("it has no array neso_ops"), std::string::npos) << o.err;
+  // One that fails says why, and where the model calls it.
+  save("large.safetensors", {tensor("0", {4, 5}, std::vector<float>(20, 1e7f)), tensor("1", {4, 5}, std::vector<float>(20, 1e7f))});
+  o = neso(fmt::format("run m.neso --op-library {} --input large.safetensors -o x.safetensors", kOperators));
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("error[E0846]: operator 'neso_test::total' failed: the total is too large; it is called at "), std::string::npos) << o.err;
+  EXPECT_EQ(slurp(dir + "x.safetensors"), "");
 }
 
 TEST_F(Cli, ExplainSaysWhatACodeMeans) {

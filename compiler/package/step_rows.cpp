@@ -16,6 +16,7 @@ template <typename T> constexpr fbs::Step kindOf() {
   if constexpr (std::is_same_v<T, plan::AllocOutput>) return fbs::Step::AllocOutput;
   if constexpr (std::is_same_v<T, plan::If>) return fbs::Step::If;
   if constexpr (std::is_same_v<T, plan::While>) return fbs::Step::While;
+  if constexpr (std::is_same_v<T, plan::CallExtern>) return fbs::Step::CallExtern;
 }
 } // namespace
 
@@ -134,6 +135,48 @@ Offset<fbs::If> StepRows::row(const plan::If &branch) {
 Offset<fbs::While> StepRows::row(const plan::While &loop) {
   const int32_t test = number(loop.test), body = number(loop.body);
   return fbs::CreateWhile(rows_.fb, test, rows_.slot(loop.condition), body);
+}
+
+Offset<fbs::OpTensor> StepRows::row(const loops::ExternSpec::View &view) {
+  if (!view.buffer.valid()) return fbs::CreateOpTensor(rows_.fb, -1);
+  auto sizes = rows_.slots(view.sizes), strides = rows_.slots(view.strides);
+  return fbs::CreateOpTensor(rows_.fb, rows_.buffer(view.buffer), dtypeOf(view.dtype), sizes, strides, rows_.offsetSlot(view.offset), view.changed);
+}
+
+/// Its tensors are added to the inputs, and named by their numbers there.
+Offset<fbs::OpArgument> StepRows::row(const loops::ExternSpec::Argument &argument, std::vector<Offset<fbs::OpTensor>> &inputs) {
+  using Kind = loops::ExternSpec::Argument::Kind;
+  static_assert(static_cast<int>(Kind::Texts) == static_cast<int>(fbs::OpArgumentKind::Texts));
+  std::vector<int32_t> ints;
+  for (const loops::ExternSpec::View &view : argument.tensors) {
+    ints.push_back(view.buffer.valid() ? static_cast<int32_t>(inputs.size()) : -1);
+    if (view.buffer.valid()) inputs.push_back(row(view));
+  }
+  for (Expr e : argument.ints) ints.push_back(rows_.slot(e));
+  std::vector<Offset<flatbuffers::String>> texts;
+  for (const std::string &t : argument.texts) texts.push_back(rows_.fb.CreateString(t));
+  auto name = rows_.fb.CreateString(argument.name);
+  auto intRow = rows_.fb.CreateVector(ints);
+  auto floatRow = rows_.fb.CreateVector(argument.floats);
+  auto textRow = rows_.fb.CreateVector(texts);
+  return fbs::CreateOpArgument(rows_.fb, name, static_cast<fbs::OpArgumentKind>(argument.kind), intRow, floatRow, textRow);
+}
+
+Offset<fbs::CallExtern> StepRows::row(const plan::CallExtern &call) {
+  std::vector<Offset<fbs::OpTensor>> inputs, outputs;
+  std::vector<Offset<fbs::OpArgument>> arguments;
+  for (const loops::ExternSpec::Argument &a : call.call.arguments) arguments.push_back(row(a, inputs));
+  for (const loops::ExternSpec::View &view : call.call.outputs) outputs.push_back(row(view));
+  std::vector<Offset<fbs::SourceLine>> lines;
+  for (const auto &[loc, inModule] : call.origins) {
+    auto file = rows_.fb.CreateString(loc.file), context = rows_.fb.CreateString(loc.context), module = rows_.fb.CreateString(inModule);
+    lines.push_back(fbs::CreateSourceLine(rows_.fb, file, loc.line, context, module));
+  }
+  auto op = rows_.fb.CreateString(call.call.op), node = rows_.fb.CreateString(call.name);
+  auto inputRow = rows_.fb.CreateVector(inputs), outputRow = rows_.fb.CreateVector(outputs);
+  auto argumentRow = rows_.fb.CreateVector(arguments);
+  auto lineRow = rows_.fb.CreateVector(lines);
+  return fbs::CreateCallExtern(rows_.fb, op, node, inputRow, outputRow, argumentRow, lineRow);
 }
 
 } // namespace neso

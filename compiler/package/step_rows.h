@@ -29,6 +29,9 @@ private:
   flatbuffers::Offset<fbs::AllocOutput> row(const plan::AllocOutput &s);
   flatbuffers::Offset<fbs::If> row(const plan::If &branch);
   flatbuffers::Offset<fbs::While> row(const plan::While &loop);
+  flatbuffers::Offset<fbs::CallExtern> row(const plan::CallExtern &call);
+  flatbuffers::Offset<fbs::OpTensor> row(const loops::ExternSpec::View &view);
+  flatbuffers::Offset<fbs::OpArgument> row(const loops::ExternSpec::Argument &argument, std::vector<flatbuffers::Offset<fbs::OpTensor>> &inputs);
 
   RowNumbers &rows_;
   const plan::Plan &plan_;

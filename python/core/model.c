@@ -325,19 +325,23 @@ static int read_signature(model_object *self) {
   return 0;
 }
 
-/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas): source is a path or the package's bytes. */
+/* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas, operators): source is a path or the package's
+ * bytes; operators is the address of an array of neso_op that ends with a row without a name, and outlives the model; 0: none. */
 static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   model_object *self = (model_object *)object;
-  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", NULL};
+  static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", "operators", NULL};
+  unsigned long long operators = 0;
   PyObject *source, *constants = NULL;
   const char *name = NULL, *arch = NULL, *driver = NULL, *cublas = NULL;
   int check = 0, device = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzz", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas)) return -1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zziiiiOzzK", keywords, &source, &name, &arch, &check, &self->threads, &device, &self->device_index, &constants, &driver, &cublas, &operators)) return -1;
   if (self->model) return PyErr_SetString(PyExc_RuntimeError, "the model is loaded already"), -1;
   self->driver = driver ? strdup(driver) : NULL;
   self->cublas = cublas ? strdup(cublas) : NULL;
   self->device = (neso_device_kind)device;
   neso_model_options options = {.struct_size = sizeof options, .name = name, .arch = arch, .check = (neso_check)check};
+  options.ops = (const neso_op *)(uintptr_t)operators;
+  while (options.ops && options.ops[options.op_count].name) ++options.op_count;
   int failed = constants && constants != Py_None && read_constants(self, constants, &options);
   neso_status status = NESO_OK;
   if (!failed && PyUnicode_Check(source)) {

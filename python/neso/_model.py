@@ -54,6 +54,22 @@ def _device(text):
     return kinds[kind], int(index or 0)
 
 
+def _operators(path):
+    """The library of operators at `path`, which must stay loaded, and where its rows are."""
+    if path is None:
+        return None, 0
+    import ctypes
+    # Without a folder the system would look elsewhere than here.
+    path = os.path.join(".", os.fspath(path)) if os.sep not in os.fspath(path) else os.fspath(path)
+    try:
+        library = ctypes.CDLL(path)
+        return library, ctypes.addressof(ctypes.c_char.in_dll(library, "neso_ops"))
+    except OSError as e:
+        raise InputError(f"'{path}' cannot be used as a library of operators: {e}", "E0816", "OP_LIBRARY") from None
+    except ValueError:
+        raise InputError(f"'{path}' cannot be used as a library of operators: it has no array neso_ops", "E0816", "OP_LIBRARY") from None
+
+
 def _make_class():
     core = _core()
 
@@ -63,12 +79,13 @@ def _make_class():
         Any number of threads may call at once; each concurrent call has a context of its own. A model that changes buffers of its own runs
         one call at a time. `out=` takes a tensor (or one for each output) to write the results into."""
 
-        def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None):
+        def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None, op_library=None):
             kind, index = _device(device)
             self._made_from = source, {"device": str(device), "threads": threads, "name": name, "arch": arch, "weights": weights, "check": check, "result": result,
-                                       "cuda_driver": cuda_driver, "cublas": cublas}
+                                       "cuda_driver": cuda_driver, "cublas": cublas, "op_library": op_library}
+            self._operators, operators = _operators(op_library)
             super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights, driver=cuda_driver,
-                             cublas=cublas)
+                             cublas=cublas, operators=operators)
             self.info = self.describe()
             self.inputs, self.outputs = _values(self.info["inputs"]), _values(self.info["outputs"])
             self._result_type = _result_type(result)
@@ -177,7 +194,8 @@ def _load_again(source, options):
     return load(source, **options)
 
 
-def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None):
+def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None,
+         op_library=None):
     """Loads a package: a path, bytes (or a memoryview), or what `neso.compile` gave.
 
     device:  "cpu", "cuda", "cuda:1"
@@ -188,6 +206,7 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
     check:   verify the checksum of every byte
     result:  "torch" or "numpy": what results are made of; by default what the first tensor argument is
     cuda_driver, cublas: paths of CUDA's libraries, or "" for no cuBLASLt; by default where the runtime looks
+    op_library: a shared library with the operators that the model calls and that are not PyTorch's (neso_ops, see neso.h)
 
     On a GPU, arguments that lie there are used where they lie, the work is queued on the stream that torch works on, and results are
     torch's own memory: nobody waits (model.synchronize()). Arguments on the host are copied, and without any argument on the GPU results
@@ -200,7 +219,8 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
         source = os.fspath(source)
     elif not isinstance(source, (bytes, bytearray, memoryview)):
         raise InputError(f"neso.load takes a path, bytes or a neso.Package, not {type(source).__name__}; neso.compile makes one of a model")
-    return __getattr__("Model")(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result, cuda_driver=cuda_driver, cublas=cublas)
+    return __getattr__("Model")(source, device=device, threads=threads, name=name, arch=arch, weights=weights, check=check, result=result, cuda_driver=cuda_driver, cublas=cublas,
+                                op_library=op_library)
 
 
 def __getattr__(name):

@@ -314,6 +314,27 @@ def _random_nodes(graph):
     return {n: "random numbers are torch's own unless options={'rng': 'neso'}" for n in graph.nodes if _draws(n)}
 
 
+# Of torch and Python; what else has a namespace is the user's.
+_TORCHS_OWN = {"aten", "prims", "prim", "quantized", "quantized_decomposed", "_quantized", "higher_order", "_operator", "torchvision"}
+
+
+def _is_users(target):
+    """Whether an operator is the user's and no Triton kernels are known of it."""
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace in _TORCHS_OWN:
+        return False
+    return not torch._library.triton.get_triton_kernels_for_op(target.name().partition(".")[0])
+
+
+def _custom_nodes(graph):
+    """Operators of the user's run where they are: here, in torch. A package would call them, and only a library of operators could bring them."""
+    def of(node):
+        if node.op != "call_function":
+            return False
+        inside = node.args[0] if isinstance(node.target, torch._ops.HigherOrderOperator) and node.args else None
+        return _is_users(node.target) or _is_users(inside)
+    return {n: "an operator that is not torch's own" for n in graph.nodes if of(n)}
+
+
 def _viewed(node):
     """The node that this one is a view of; None where it has memory of its own."""
     if node.op != "call_function" or not node.args or not isinstance(node.args[0], torch.fx.Node):
@@ -379,6 +400,10 @@ def compile_graph(graph_module, settings):
     refused = _random_nodes(graph) if settings["rng"] == "torch" else {}
     if settings["fallback"] == "error" and refused:
         raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in refused.items()), "", "RANDOM")
+    users = _custom_nodes(graph)
+    if settings["fallback"] == "error" and users:
+        raise CompileError("; ".join(f"{_name(n)} at {_line(n)}: {why}" for n, why in users.items()), "E0253", "CUSTOM")
+    refused.update(users)
     refused.update(shared)
     refused.update(_ordered_effects(graph))
     if not refused:

@@ -41,6 +41,15 @@ class Counter(torch.nn.Module):
         return self.count * 2
 
 
+def read_tensors(path):
+    """The float32 tensors of a .safetensors file."""
+    import json
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    return {name: torch.frombuffer(bytearray(data[8 + size:][slice(*row["data_offsets"])]), dtype=torch.float32).reshape(row["shape"])
+            for name, row in json.loads(data[8:8 + size]).items()}
+
+
 def function(f):
     class Module(torch.nn.Module):
         def forward(self, *args):
@@ -221,6 +230,27 @@ def test_empty_and_scalar_tensors():
     assert got[0].shape == (0,) and got[1].shape == () and got[1].item() == 5
     got = ours(np.empty(0, np.float32), np.float32(4))
     assert got[0].shape == (0,) and got[1].shape == ()
+
+
+def test_operators_of_the_users_come_with_a_library():
+    from pathlib import Path
+    library = Path(neso.__file__).parents[2] / "lib/libneso_test_ops.so"
+    if not library.exists():
+        pytest.skip("the operators of the tests are not built")
+    goldens = Path(__file__).parents[2] / "tests/goldens/extern"
+    package = neso.compile(goldens / "changes.decomposed.pt2")
+    given, wanted = read_tensors(goldens / "inputs.4.safetensors"), read_tensors(goldens / "changes.outputs.4.safetensors")
+    model = package.load(op_library=library)
+    for m in (model, pickle.loads(pickle.dumps(package.load(op_library=str(library))))):
+        for at, result in enumerate(m(given["0"], given["1"])):
+            torch.testing.assert_close(result, wanted[str(at)])
+        torch.testing.assert_close(m.buffers()["seen"], wanted["buffer.seen"])
+    with pytest.raises(neso.Error, match="neso_test::push, neso_test::scale_|neso_test::scale_, neso_test::push") as missing:
+        package.load()(given["0"], given["1"])
+    assert missing.value.code == "E0845"
+    for wrong in ("nowhere.so", neso._model._core().__file__):
+        with pytest.raises(neso.InputError, match="cannot be used as a library of operators"):
+            package.load(op_library=wrong)
 
 
 def test_wrong_arguments_are_named(mlp):

@@ -351,3 +351,33 @@ def test_checks_whose_order_torch_keeps():
     want = torch.autograd.grad(((torch.linalg.solve(a, b) * 2 + 1).exp() - b).sum(), a)
     compiled = torch.compile(lambda a, b: (torch.linalg.solve(a, b) * 2 + 1).exp() - b, backend=ours.backend, options={"fallback": "silent"})
     torch.testing.assert_close(torch.autograd.grad(compiled(a, b).sum(), a), want, rtol=1e-3, atol=1e-4)
+
+
+@torch.library.custom_op("neso_python_test::twice_", mutates_args={"x"})
+def twice_(x: torch.Tensor) -> None:
+    x.mul_(2)
+
+
+@torch.library.custom_op("neso_python_test::shifted", mutates_args=())
+def shifted(x: torch.Tensor, by: float) -> torch.Tensor:
+    return x + by
+
+
+@shifted.register_fake
+def _(x, by):
+    return torch.empty_like(x)
+
+
+def test_operators_of_the_users_run_in_torch():
+    def function(x):
+        y = torch.relu(x) * 2
+        twice_(y)
+        return shifted(y.sin(), 0.5).cos() + y
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        report = compare(function, (torch.randn(4, 8),))
+    assert {name.partition(".")[2].split(".")[0] if name.startswith("neso_python_test") else name for name, _, _ in report.refused} >= {"shifted"}
+    assert any("an operator that is not torch's own" in str(w.message) for w in caught)
+    with pytest.raises(Exception, match="an operator that is not torch's own"):
+        torch.compile(function, backend=ours.backend, options={"fallback": "error"})(torch.randn(4, 8))

@@ -2,6 +2,7 @@
 #pragma once
 #include <pthread.h>
 
+#include "core/extern.h"
 #include "core/weights.h"
 #include "device/device.h"
 
@@ -28,6 +29,7 @@ struct neso_model {
   neso_rt::array<neso_dim> dims;
   neso_rt::array<int32_t> input_dims, output_dims; // first element in dims
   double load_ms = 0;
+  neso_rt::op_list ops;
   bool incomplete = false; // constants are missing: runs need a set of weights
   mutable neso_rt::weight_state weights;
 

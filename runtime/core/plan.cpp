@@ -2,6 +2,7 @@
 
 #include "abi/archive.h"
 #include "core/arguments.h"
+#include "core/extern.h"
 #include "core/launch_checks.h"
 #include "core/plan_rows.h"
 #include "core/sizes.h"
@@ -403,6 +404,9 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
     return out->a >= 0 && size_t(out->a) < outputs.size()
                ? NESO_OK
                : fail(NESO_PACKAGE_MALFORMED, "a step names output %d", out->a);
+  case fbs::Step::CallExtern:
+    out->a = extern_count++;
+    return check_call(*this, static_cast<const fbs::CallExtern *>(row));
   default: return fail(NESO_PACKAGE_TOO_NEW, "the plan has a step of unknown kind %d; use a newer runtime", int(kind));
   }
 }

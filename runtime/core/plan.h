@@ -97,7 +97,7 @@ struct step {
   int64_t arg_memory;  // Launch: byte of its arguments' memory in that of all launches, a multiple of kAlign
   int32_t product;     // Launch: what a library may do instead, an index into plan::products; -1: nothing
 };
-// Launch: a kernel.   EvalSizes: [a, b) of the size program.   If: a slot, b then, c else.   While: a condition, b
+// CallExtern: a its number among those.   Launch: a kernel.   EvalSizes: [a, b) of the size program.   If: a slot, b then, c else.   While: a condition, b
 // slot, c body. GrowArena: a arena.   AllocOutput: a output.   Others: row.
 
 struct step_range {
@@ -136,6 +136,7 @@ public:
   int32_t arg_total = 0; // arguments of all launches
   int64_t arg_bytes = 0; // and the memory that they take
   int64_t launch_count = 0;
+  int32_t extern_count = 0; // calls of operators of the caller's
   int64_t max_scratch = 0;
   bool lends_constants = false; // an output is a constant where it lies
   bool has_late_sizes = false; // slots change while the steps run

@@ -17,7 +17,7 @@ neso_status walker::run_steps() {
   steps_done = 0;
   cancelled_.store(false, std::memory_order_relaxed);
   if (options_->check_nan) NESO_TRY(nans_.begin_run());
-  if (!graphs_.enabled() || graphs_.off() || program_->has_late_sizes || watched() || options_->time_steps)
+  if (!graphs_.enabled() || graphs_.off() || program_->has_late_sizes || program_->extern_count || watched() || options_->time_steps)
     return walk(0);
   if (binding_->moved) last_graph_ = nullptr;
   if (!last_graph_) {

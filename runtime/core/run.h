@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "core/binding.h"
+#include "core/extern.h"
 #include "core/graphs.h"
 #include "core/sight.h"
 #include "core/streams.h"
@@ -13,7 +14,7 @@ namespace neso_rt {
 class walker {
 public:
   /// All borrowed, as long as it lives. Of the options: on_step, on_range, check_nan, time_steps, cuda_graphs, turn_limit.
-  neso_status start(const plan &program, queue *q, binding *b, const neso_context_options &options);
+  neso_status start(const plan &program, const op_list &ops, queue *q, binding *b, const neso_context_options &options);
   /// Frees what it has of the device.
   void release();
 
@@ -77,6 +78,7 @@ private:
   const step *shown_ = nullptr;
   nan_check nans_;
   std::atomic<bool> cancelled_{false};
+  extern_calls externs_;
 };
 
 } // namespace neso_rt

@@ -64,9 +64,8 @@ int64_t first_nan(const char *at, int64_t count, const float_format &f) {
 const char *text(const flatbuffers::String *s) { return s ? s->c_str() : ""; }
 
 // "; it computes model.py:12 in forward (layers.0), …": as many lines as there is room for.
-void list_sources(const fbs::Kernel *kernel, char *out, size_t room) {
+void list_sources(const flatbuffers::Vector<flatbuffers::Offset<fbs::SourceLine>> *lines, char *out, size_t room) {
   size_t used = 0;
-  const auto *lines = kernel->source();
   for (uint32_t i = 0; lines && i < lines->size() && used + 300 < room; ++i) {
     char line[280];
     describe_source(lines->Get(i), line, sizeof line);
@@ -123,6 +122,16 @@ bool use_of_step(const plan &program, const step &s, int32_t index, step_use *ou
     const auto *row = static_cast<const fbs::Copy *>(s.row);
     *out = index ? step_use{row->dst(), false, true} : step_use{row->src(), true, false};
     return index < 2;
+  }
+  case fbs::Step::CallExtern: {
+    const auto *row = static_cast<const fbs::CallExtern *>(s.row);
+    for (const auto *tensors : {row->inputs(), row->outputs()})
+      for (uint32_t i = 0; tensors && i < tensors->size(); ++i)
+        if (tensors->Get(i)->buffer() >= 0 && left-- == 0) {
+          *out = {tensors->Get(i)->buffer(), tensors == row->inputs(), tensors == row->outputs() || tensors->Get(i)->changed()};
+          return true;
+        }
+    return false;
   }
   case fbs::Step::LoadScalar: *out = {static_cast<const fbs::LoadScalar *>(s.row)->buffer(), true, false}; return index < 1;
   default: return false;
@@ -216,9 +225,14 @@ neso_status nan_check::report(const step &s, int32_t buffer, int64_t where) {
   float_format format;
   format_of(dtype, &format);
   char kernel[200] = "a copy", lines[700] = "", culprit[300] = "";
+  if (s.kind == fbs::Step::CallExtern) {
+    const auto *row = static_cast<const fbs::CallExtern *>(s.row);
+    snprintf(kernel, sizeof kernel, "operator '%s'", text(row->op()));
+    list_sources(row->source(), lines, sizeof lines);
+  }
   if (s.kind == fbs::Step::Launch) {
     snprintf(kernel, sizeof kernel, "kernel '%s'", program_->kernels[size_t(s.a)].name);
-    list_sources(program_->kernels[size_t(s.a)].row, lines, sizeof lines);
+    list_sources(program_->kernels[size_t(s.a)].row->source(), lines, sizeof lines);
   }
   // Every step before was checked: a NaN among what it read was given to the run.
   step_use use;

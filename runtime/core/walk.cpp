@@ -25,6 +25,7 @@ const char *what(fbs::Step kind) {
   case fbs::Step::While: return "while";
   case fbs::Step::GrowArena: return "grow_arena";
   case fbs::Step::AllocOutput: return "alloc_output";
+  case fbs::Step::CallExtern: return "extern";
   case fbs::Step::NONE: break;
   }
   return "none";
@@ -75,13 +76,14 @@ bool load_value(fbs::DType t, const char *p, int64_t *out) {
 
 } // namespace
 
-neso_status walker::start(const plan &program, queue *q, binding *b, const neso_context_options &options) {
+neso_status walker::start(const plan &program, const op_list &ops, queue *q, binding *b, const neso_context_options &options) {
   program_ = &program;
   queue_ = q;
   binding_ = b;
   options_ = &options;
   if (options.time_steps && program.subplans.size())
     NESO_TRY(step_marks_.resize(size_t(program.subplans[0].end - program.subplans[0].begin) + 1));
+  NESO_TRY(externs_.start(program, ops, q, b));
   if (options.check_nan) NESO_TRY(nans_.start(program, q, b));
   NESO_TRY(graph_key_.resize(b->bound_sizes.size() + b->addresses.size()));
   const int limit = options.cuda_graphs ? options.cuda_graphs : kGraphs;
@@ -166,6 +168,8 @@ neso_status walker::notify(const step &s, int32_t subplan, int64_t index, bool a
     event.kernel = program_->kernels[s.a].name;
     for (int i = 0; i < 3; ++i) event.grid[i] = uint32_t(binding_->slots[s.grid[i]]);
   }
+  if (s.kind == fbs::Step::CallExtern && static_cast<const fbs::CallExtern *>(s.row)->op())
+    event.kernel = static_cast<const fbs::CallExtern *>(s.row)->op()->c_str();
   shown_ = &s;
   const int answer = options_->on_step(options_->on_step_user, &event);
   shown_ = nullptr;
@@ -200,6 +204,7 @@ neso_status walker::do_step(const step &s) {
   case fbs::Step::While: return loop(s);
   case fbs::Step::GrowArena: return binding_->grow_arena(s.a);
   case fbs::Step::AllocOutput: return binding_->place_late_output(s.a);
+  case fbs::Step::CallExtern: return externs_.run(s);
   default: return NESO_OK;
   }
 }

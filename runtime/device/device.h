@@ -108,6 +108,8 @@ struct neso_device_vtable {
   /// From the host's memory, whose bytes are taken when it returns, and to it.
   neso_status (*upload)(neso_rt::queue *, char *to, const void *from, int64_t bytes);
   neso_status (*download)(neso_rt::queue *, void *to, const char *from, int64_t bytes);
+  /// The stream that later work goes to; null: work of this device has none.
+  void *(*stream)(const neso_rt::queue *);
   /// As copy_strided of core/strided.h, both sides in the device's memory.
   neso_status (*copy)(neso_rt::queue *, char *dst, const int64_t *dst_strides, const char *src,
                       const int64_t *src_strides, const int64_t *sizes, int rank, int item);

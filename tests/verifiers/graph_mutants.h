@@ -8,7 +8,7 @@
 namespace neso::test {
 
 /// Each change is one of a field that some invariant of ir/graph/verify.h is about. Which dtype and sizes the result of an
-/// operator has is no invariant of the graph: only the operator's lowering knows (LoweringTypeMismatch).
+/// operator has is no invariant of the graph: only the operator's lowering knows (GraphContradictsItself).
 std::vector<Mutant<graph::Model>> mutantsOf(const graph::Model &model);
 
 } // namespace neso::test

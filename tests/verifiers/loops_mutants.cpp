@@ -364,6 +364,22 @@ private:
           p_.buffer(s.arguments[k].buffer).kind != Buffer::Kind::Temp)
         addSpec<UserKernelSpec>("what may not be written is written", n, [=](UserKernelSpec &at) { at.arguments[k].written = true; });
   }
+  void spec(size_t n, Node &, ExternSpec &s) {
+    addNode("an operator with ranges", n, [](Node &node, Program &) { node.ranges.push_back(2); });
+    for (size_t k = 0; k < s.outputs.size(); ++k) {
+      addSpec<ExternSpec>("a result of another dtype than its buffer", n, [=](ExternSpec &at) { at.outputs[k].dtype = other(at.outputs[k].dtype); });
+      addSpec<ExternSpec>("a result without memory", n, [=](ExternSpec &at) { at.outputs[k].buffer = {}; });
+      addSpec<ExternSpec>("a tensor with a stride too many", n, [=](ExternSpec &at) { at.outputs[k].strides.push_back(1); });
+    }
+    for (size_t k = 0; k < s.arguments.size(); ++k) {
+      if (!s.arguments[k].ints.empty())
+        addSpec<ExternSpec>("a number that nobody knows", n, [=](ExternSpec &at) { at.arguments[k].ints[0] = nowhere(); });
+      if (s.arguments[k].tensors.empty() || !s.arguments[k].tensors[0].buffer.valid()) continue;
+      addSpec<ExternSpec>("an operand of another dtype than its buffer", n, [=](ExternSpec &at) { at.arguments[k].tensors[0].dtype = other(at.arguments[k].tensors[0].dtype); });
+      if (p_.buffer(s.arguments[k].tensors[0].buffer).kind != Buffer::Kind::Temp)
+        addSpec<ExternSpec>("what may not be written is changed", n, [=](ExternSpec &at) { at.arguments[k].tensors[0].changed = true; });
+    }
+  }
   void spec(size_t n, Node &, ReadSpec &) {
     addSpec<ReadSpec>("a symbol that is no symbol", n, [](ReadSpec &s) { s.symbol = {}; });
     addSpec<ReadSpec>("a symbol that is no size", n, [](ReadSpec &s) { s.symbol = Symbol::index(0); });

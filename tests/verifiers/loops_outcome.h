@@ -59,7 +59,7 @@ inline Outcome outcomeOf(const loops::Program &program, const loops::Program &va
 inline bool dataDecides(const loops::Program &p) {
   bool out = false;
   loops::forEachNode(p.nodes, [&](const loops::Node &n) {
-    out |= n.as<loops::ReadSpec>() || n.as<loops::UserKernelSpec>();
+    out |= n.as<loops::ReadSpec>() || n.as<loops::UserKernelSpec>() || n.as<loops::ExternSpec>();
     loops::forEachWrite(n, [&](const loops::Access &a) {
       if (!a.index.valid()) return;
       for (Symbol s : symbolsOf(a.index)) out |= s.kind() == Symbol::Kind::Indirect;

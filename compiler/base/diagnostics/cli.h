@@ -16,3 +16,4 @@ NESO_DIAG(E0811, KernelUnnamed, Error, "'{}' names no kernel: {}; write FILE.py:
 NESO_DIAG(E0812, OptionIdle, Warning, "option '{}' changes nothing for target {}; leave it out, or compile for target {}")
 NESO_DIAG(E0813, ReportForeign, Error, "'{}' cannot take this model's times: {}; write it by neso compile --report, of this very package")
 NESO_DIAG(E0815, NpyImpossible, Error, "these outputs cannot be a .npy: {}; write a .safetensors")
+NESO_DIAG(E0816, OpLibraryUnusable, Error, "'{}' cannot be used as a library of operators: {}")

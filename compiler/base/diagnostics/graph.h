@@ -9,4 +9,5 @@ NESO_DIAG(E0203, GraphInvalid, Internal, "graph invariant {} ({}) does not hold:
 NESO_DIAG(E0204, GraphSyntax, Error, "not a graph as `--emit graph` writes it: {}")
 NESO_DIAG(E0250, OpUnsupported, Error, "operator '{}' is not supported; write it with others, or export the model without it")
 NESO_DIAG(E0251, OpRefused, Error, "cannot compile this call of '{}': {}")
-NESO_DIAG(E0252, LoweringTypeMismatch, Internal, "{}; this is a bug in Neso, please report it with the model")
+NESO_DIAG(E0252, GraphContradictsItself, Error, "the model contradicts itself: {}; export it again, and if torch.export writes it so, report it: then Neso computes this operator wrongly")
+NESO_DIAG(E0253, OpOfCaller, Warning, "operator '{}' is not PyTorch's: whoever runs the package must bring it{}")

@@ -21,7 +21,7 @@ enum class Use : uint8_t {
   Attention, // an operand or the result of an attention
   Scratch,   // memory in which a sort works
   LookBack,  // the words of a scan whose rows programs share
-  User,      // an argument of a user's kernel
+  User,      // an argument of a user's kernel, or of an operator of the caller's
   Host,      // the element that a ReadScalar reads
   Region,    // what a node inside a region touches
 };
@@ -187,6 +187,24 @@ private:
     auto &[buffer, symbol] = spec;
     Like<Expr, N> first = 0;
     touch<N>(buffer, first, {.use = Use::Host, .mode = AccessMode::Read});
+  }
+
+  void of(Like<ExternSpec, N> &spec) {
+    auto &[op, arguments, outputs, reference] = spec;
+    for (auto &argument : arguments) {
+      auto &[name, kind, tensors, ints, floats, texts] = argument;
+      for (auto &t : tensors) view(t, t.changed ? AccessMode::Update : AccessMode::Read);
+      for (auto &e : ints) visitor_.expr(e, ExprRole::Size);
+    }
+    for (auto &t : outputs) view(t, AccessMode::Write);
+  }
+  void view(Like<ExternSpec::View, N> &v, AccessMode mode) {
+    auto &[buffer, dtype, sizes, strides, offset, changed] = v;
+    if (!buffer.valid()) return;
+    touch<N>(buffer, offset, {.use = Use::User, .mode = mode});
+    visitor_.expr(offset, ExprRole::Operand);
+    for (auto *all : {&sizes, &strides})
+      for (auto &e : *all) visitor_.expr(e, ExprRole::Size);
   }
 
   void of(Like<RegionSpec, N> &spec) {

@@ -12,7 +12,9 @@
 //
 // Thread-safety: one Interpreter a thread; the Program is only read.
 #pragma once
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -55,6 +57,11 @@ Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> in
 int64_t readScalar(DType t, const uint8_t *from);
 /// What a violated assertion says, with the values of its symbols.
 std::string messageOf(const Assertion &assertion, const Bindings &sizes);
+
+/// A call of an operator of the caller's, by the function that a test gave it; LoopsNotInterpreted without one. `valueOf`
+/// evaluates sizes, `buffers` is parallel to the program's. `name` is for messages.
+Status runExtern(const std::string &name, const ExternSpec &call, const std::function<std::optional<int64_t>(Expr)> &valueOf,
+                 std::span<const BufferView> buffers);
 
 /// One node, compiled to block-wise code for given sizes. `outer` is the kind of its outer symbols: Index in programs,
 /// Outer in kernels of plans. A Pointwise node with reduceRanges runs for each (outer, r).

@@ -138,7 +138,7 @@ Status NodeRunner::Impl::compile(const Bindings &bindings, Symbol::Kind outerKin
     if (Status s = extent(e, outer); !s) return s;
   for (Expr e : node.reduceRanges)
     if (Status s = extent(e, inner); !s) return s;
-  if (node.as<AttentionSpec>() || node.as<UserKernelSpec>()) return {};
+  if (node.as<AttentionSpec>() || node.as<UserKernelSpec>() || node.as<ExternSpec>()) return {};
   for (size_t d = 0; d < outer.size(); ++d) slots.add(Symbol::of(outerKind, d));
   for (size_t d = 0; d < inner.size(); ++d) slots.add(Symbol::inner(d));
 
@@ -691,6 +691,13 @@ Status NodeRunner::run(std::span<const BufferView> buffers, int64_t begin, int64
   case Node::Kind::Sort: return impl_->runSort(buffers, begin, end);
   case Node::Kind::Attention: return impl_->runAttention(buffers);
   case Node::Kind::UserKernel: return impl_->runUserKernel(buffers);
+  case Node::Kind::Extern: 
+    return runExtern(impl_->node.name, impl_->node.get<ExternSpec>(),
+                     [&](Expr e) {
+                       const Expr v = substitute(e, impl_->sizes);
+                       return v.isConst() ? std::optional(v.constValue()) : std::nullopt;
+                     },
+                     buffers);
   case Node::Kind::ReadScalar:
   case Node::Kind::Region: break;
   }

@@ -16,6 +16,7 @@ static_assert(std::is_same_v<SpecOf<Node::Kind::Attention>, AttentionSpec>);
 static_assert(std::is_same_v<SpecOf<Node::Kind::UserKernel>, UserKernelSpec>);
 static_assert(std::is_same_v<SpecOf<Node::Kind::ReadScalar>, ReadSpec>);
 static_assert(std::is_same_v<SpecOf<Node::Kind::Region>, RegionSpec>);
+static_assert(std::is_same_v<SpecOf<Node::Kind::Extern>, ExternSpec>);
 static_assert(text::kNodes.size() == std::variant_size_v<Node::Spec>);
 
 const Body &Node::body() const {

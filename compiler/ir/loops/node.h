@@ -268,6 +268,45 @@ struct ReadSpec {
   Symbol symbol;
 };
 
+/// A call of an operator that whoever runs the package brings. It sees tensors as they lie in memory, and values. No ranges.
+///
+///     call mylib::scale (tensor x t0[0] f32 [s0, 4] strides [4, 1] ) (float factor 0.5 ) out t1[0] f32 [s0, 4] strides [4, 1]
+///     call mylib::scale_ (tensor x t0[0] f32 [s0, 4] strides [4, 1] changed ) (float factor 0.5 )
+struct ExternSpec {
+  struct View {
+    /// Invalid: None.
+    BufferId buffer;
+    DType dtype = DType::F32;
+    std::vector<Expr> sizes, strides;
+    Expr offset = 0;
+    /// An operand that the operator writes to as well.
+    bool changed = false;
+  };
+  /// What the operator was called with, in the order and under the names of the model's file.
+  struct Argument {
+    enum class Kind : uint8_t { None, Tensor, Int, Float, Bool, Text, DType, Tensors, Ints, Floats, Bools, Texts };
+    std::string name;
+    Kind kind = Kind::None;
+    std::vector<View> tensors;      // Tensor: one
+    std::vector<Expr> ints;         // Int, Bool, DType: one
+    std::vector<double> floats;
+    std::vector<std::string> texts;
+  };
+  /// "mylib::scale", with the overload's name if it has one: "mylib::scale.out".
+  std::string op;
+  std::vector<Argument> arguments;
+  std::vector<View> outputs;
+
+  struct HostView {
+    uint8_t *data = nullptr;
+    DType dtype = DType::F32;
+    std::vector<int64_t> sizes, strides; // elements
+  };
+  /// What the interpreters call: the arguments' tensors, without those that are None; of each argument its integers, of
+  /// one of tensors their numbers among those, -1 for None; the results. The compiler sets none: tests do.
+  std::function<Status(std::span<const HostView>, std::span<const std::vector<int64_t>>, std::span<const HostView>)> reference;
+};
+
 struct Node;
 /// Nodes that run on a condition, in their order. They see the buffers and symbols around them; a symbol that they define
 /// is known in its own block and, of a While, from the test on in the body. What is written here and read behind the
@@ -304,9 +343,10 @@ struct Node {
     UserKernel,
     ReadScalar,
     Region,
+    Extern,
   };
   using Spec = std::variant<PointwiseSpec, ReductionSpec, SegmentsSpec, ContractionSpec, ScanSpec, SortSpec, AttentionSpec,
-                            UserKernelSpec, ReadSpec, RegionSpec>;
+                            UserKernelSpec, ReadSpec, RegionSpec, ExternSpec>;
   NodeId id;
   /// Of the graph node(s) it came from, for people.
   std::string name;

@@ -162,11 +162,30 @@ struct Contents {
     return fmt::format("    {} = scalar {}\n", s.symbol.str(), names(s.buffer));
   }
   std::string operator()(const RegionSpec &s) const { return printRegion(names, s); }
+  std::string operator()(const ExternSpec &s) const { return "    " + externText(s, names) + "\n"; }
 };
 
 std::string contentsOf(const Node &n, const BufferNames &names) { return std::visit(Contents{names}, n.spec); }
 
 } // namespace
+
+std::string externText(const ExternSpec &s, const BufferNames &names) {
+  auto view = [&](const ExternSpec::View &v) {
+    if (!v.buffer.valid()) return std::string(" none");
+    return fmt::format(" {}[{}] {} {} strides {}{}", names(v.buffer), v.offset.str(), name(v.dtype), listText(v.sizes), listText(v.strides), v.changed ? " changed" : "");
+  };
+  std::string out = "call " + s.op;
+  for (const ExternSpec::Argument &a : s.arguments) {
+    out += fmt::format(" ({} {}", text::kExternKinds[static_cast<size_t>(a.kind)], a.name);
+    for (const ExternSpec::View &v : a.tensors) out += view(v);
+    if (!a.ints.empty()) out += " " + listText(a.ints);
+    for (double d : a.floats) out += fmt::format(" {}", d);
+    for (const std::string &t : a.texts) out += " " + quoted(t);
+    out += " )";
+  }
+  for (const ExternSpec::View &v : s.outputs) out += " out" + view(v);
+  return out;
+}
 
 std::string describe(const Node &n, const BufferNames &names) { return spaceOf(n) + "\n" + contentsOf(n, names); }
 

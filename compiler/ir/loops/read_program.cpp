@@ -331,12 +331,53 @@ bool ProgramReader::ofUserKernel(Line &line, UserKernelSpec &s) {
   return true;
 }
 
+ExternSpec::View ProgramReader::view(Line &line) {
+  ExternSpec::View v;
+  if (line.eat("none")) return v;
+  v.buffer = place(line, v.offset);
+  v.dtype = line.dtype(), v.sizes = line.list();
+  line.expect("strides"), v.strides = line.list();
+  v.changed = line.eat("changed");
+  return v;
+}
+
+ExternSpec ProgramReader::externCall(Line &line) {
+  ExternSpec s;
+  line.expect("call"), s.op = line.token();
+  while (line.eatLetter("(")) {
+    using Kind = ExternSpec::Argument::Kind;
+    ExternSpec::Argument a;
+    a.kind = line.oneOf<Kind>(text::kExternKinds);
+    a.name = line.token();
+    while (!line.failed() && !line.atEnd() && !line.next(")"))
+      switch (a.kind) {
+      case Kind::None: line.error("nothing is expected of none,"); break;
+      case Kind::Tensor:
+      case Kind::Tensors: a.tensors.push_back(view(line)); break;
+      case Kind::Int:
+      case Kind::Bool:
+      case Kind::DType:
+      case Kind::Ints:
+      case Kind::Bools: a.ints = line.list(); break;
+      case Kind::Float:
+      case Kind::Floats: a.floats.push_back(line.real()); break;
+      case Kind::Text:
+      case Kind::Texts: a.texts.push_back(line.quotedText()); break;
+      }
+    line.expect(")");
+    s.arguments.push_back(std::move(a));
+  }
+  while (line.eat("out")) s.outputs.push_back(view(line));
+  return s;
+}
+
 void ProgramReader::ofNode(Line &line, Node &n) {
   if (auto *s = n.as<ContractionSpec>(); s && ofContraction(line, *s)) return;
   if (auto *s = n.as<ScanSpec>(); s && ofScan(line, *s)) return;
   if (auto *s = n.as<SortSpec>(); s && ofSort(line, *s)) return;
   if (auto *s = n.as<AttentionSpec>(); s && ofAttention(line, *s)) return;
   if (auto *s = n.as<UserKernelSpec>(); s && ofUserKernel(line, *s)) return;
+  if (auto *s = n.as<ExternSpec>()) return void(*s = externCall(line));
   if (auto *s = n.as<SegmentsSpec>(); s && line.eat("segments")) {
     line.expect("["), s->first = valueOf(line), line.expect(","), s->last = valueOf(line), line.expect(")");
     return;

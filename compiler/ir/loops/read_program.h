@@ -21,6 +21,8 @@ public:
   BufferId named(Line &line, std::string_view name);
   /// BUFFER[index]
   BufferId place(Line &line, Expr &index);
+  /// What externText() writes.
+  ExternSpec externCall(Line &line);
   /// Whether a region was begun and not ended.
   bool inRegion() const { return !open_.empty(); }
   /// The nodes read since the last call, for a kernel.
@@ -42,6 +44,7 @@ private:
   bool ofSort(Line &line, SortSpec &s);
   bool ofAttention(Line &line, AttentionSpec &s);
   bool ofUserKernel(Line &line, UserKernelSpec &s);
+  ExternSpec::View view(Line &line);
   Reduction reduction(Line &line);
   /// A line such as "q = BUFFER[index] : f32".
   bool operand(Line &line, AttentionSpec &s);

@@ -11,6 +11,8 @@ namespace neso::loops {
 /// The buffers' names as texts have them; where two have one name, with their numbers. Borrows the program.
 BufferNames bufferNames(const Program &program);
 std::string print(const Node &node, const BufferNames &names);
+/// What ProgramReader::externCall reads.
+std::string externText(const ExternSpec &call, const BufferNames &names);
 /// The lines of a program, in the order of its text: sizes and guards; a buffer, without the line's end; inputs and
 /// weights; (nodes;) outputs and trees.
 std::string printSizes(const Program &program);
@@ -25,8 +27,11 @@ inline constexpr std::array<std::string_view, 5> kStoreModes = {"store", "atomic
 inline constexpr std::array<std::string_view, 11> kReductions = {
     "sum", "prod", "min", "max", "any", "all", "xor_sum", "argmin", "argmax", "welford", "online_softmax"};
 inline constexpr std::array<std::string_view, 5> kScans = {"sum", "prod", "max", "min", "logsumexp"};
-inline constexpr std::array<std::string_view, 10> kNodes = {"pointwise", "reduction", "segments",    "contraction", "scan",
-                                                            "sort",      "attention", "user_kernel", "read",        "region"};
+inline constexpr std::array<std::string_view, 11> kNodes = {"pointwise", "reduction", "segments",    "contraction", "scan",
+                                                            "sort",      "attention", "user_kernel", "read",        "region",
+                                                            "extern"};
+/// Of the arguments of an operator of the caller's.
+inline constexpr std::array<std::string_view, 12> kExternKinds = {"none", "tensor", "int", "float", "bool", "text", "dtype", "tensors", "ints", "floats", "bools", "texts"};
 inline constexpr std::array<std::string_view, 2> kRegions = {"if", "while"};
 /// Blocks of a branch, then of a loop.
 inline constexpr std::array<std::string_view, 4> kBlocks = {"then", "else", "test", "body"};

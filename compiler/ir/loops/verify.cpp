@@ -397,6 +397,26 @@ public:
     if (isFloat(t) || isComplex(t)) breach("L3", n, fmt::format("a scalar of {} is no size", name(t)));
   }
 
+  void spec(const Node &n, const ExternSpec &s, Scope &) {
+    noRanges(n);
+    auto view = [&](const ExternSpec::View &v, bool written) {
+      if (!v.buffer.valid() && !written) return;
+      if (!validBuffer(n, v.buffer)) return;
+      expr(n, v.offset, {}, "offset");
+      for (Expr e : v.sizes) expr(n, e, {}, "size");
+      for (Expr e : v.strides) expr(n, e, {}, "stride");
+      const Buffer &b = p_.buffer(v.buffer);
+      if (v.sizes.size() != v.strides.size()) breach("L7", n, "a tensor has another number of strides than of sizes");
+      if (v.dtype != b.dtype) breach("L3", n, fmt::format("sees '{}', which is {}, as {}", b.name, name(b.dtype), name(v.dtype)));
+      if ((written || v.changed) && b.kind != Buffer::Kind::Temp) breach("L6", n, fmt::format("writes '{}', which is not a temp", b.name));
+    };
+    for (const ExternSpec::Argument &a : s.arguments) {
+      for (const ExternSpec::View &v : a.tensors) view(v, false);
+      for (Expr e : a.ints) expr(n, e, {}, "argument");
+    }
+    for (const ExternSpec::View &v : s.outputs) view(v, true);
+  }
+
   /// Its condition and its blocks are checked where their place among the nodes is known.
   void spec(const Node &n, const RegionSpec &, Scope &) { noRanges(n); }
 

@@ -114,6 +114,8 @@ Users::Users(const Plan &plan) : users_(plan.program.buffers.size()) {
   forEachStep(plan.main, [&](const Step &step) {
     if (const auto *c = step.as<Copy>()) whole({}, c->src, AccessMode::Read), whole({}, c->dst, AccessMode::Write);
     if (const auto *l = step.as<LoadScalar>()) whole({}, l->buffer, AccessMode::Read);
+    if (const auto *e = step.as<CallExtern>())
+      forEachView(e->call, [&](const ExternSpec::View &v, AccessMode mode) { whole({}, v.buffer, mode); });
   });
   for (const ProgramOutput &o : plan.program.outputs) {
     whole({}, o.buffer, AccessMode::Read);

@@ -57,4 +57,14 @@ struct KernelTraffic {
 /// in the kernel counts nothing. A kernel of parts counts nothing: they do.
 KernelTraffic traffic(const Plan &plan, const Kernel &kernel);
 
+/// f(view, mode) for each tensor of the call that is not None.
+template <typename F> void forEachView(const loops::ExternSpec &call, F &&f) {
+  using loops::AccessMode;
+  for (const loops::ExternSpec::Argument &a : call.arguments)
+    for (const loops::ExternSpec::View &v : a.tensors)
+      if (v.buffer.valid()) f(v, v.changed ? AccessMode::Update : AccessMode::Read);
+  for (const loops::ExternSpec::View &v : call.outputs)
+    if (v.buffer.valid()) f(v, AccessMode::Write);
+}
+
 } // namespace neso::plan

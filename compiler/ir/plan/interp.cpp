@@ -13,7 +13,7 @@ using loops::HostValue;
 
 std::string_view name(const Step &step) {
   static constexpr std::string_view kNames[] = {"launch",     "copy",       "guard",        "load_scalar", "eval_sizes",
-                                                "grow_arena", "alloc_output", "if", "while"};
+                                                "grow_arena", "alloc_output", "if", "while", "extern"};
   return kNames[step.what.index()];
 }
 
@@ -181,6 +181,7 @@ Status PlanRunner::step(const Step &s) {
   if (const auto *c = s.as<Copy>()) copy(*c);
   if (const auto *g = s.as<Guard>()) return test(*g);
   if (const auto *v = s.as<LoadScalar>()) return load(*v);
+  if (const auto *e = s.as<CallExtern>()) return loops::runExtern(e->name, e->call, [&](Expr x) { return evaluate(x, sizes_); }, views_);
   if (s.as<EvalSizes>()) return locate();
   if (const auto *a = s.as<GrowArena>()) {
     arenas_[a->arena].assign(static_cast<size_t>(std::max<int64_t>(value(p_.arenas[a->arena].bytes), 0)), 0xee);

@@ -298,6 +298,12 @@ private:
       line.expect("after");
       return loop;
     }
+    if (line.eat("extern")) {
+      CallExtern call;
+      call.name = line.token(), call.call = program_.externCall(line);
+      if (line.failed()) return std::nullopt;
+      return call;
+    }
     LoadScalar load;
     load.symbol = line.symbol();
     line.expect("="), line.expect("scalar"), load.buffer = program_.named(line, line.until(" "));

@@ -138,6 +138,12 @@ struct LoadScalar {
   DType dtype = DType::I64;
   Symbol symbol;
 };
+/// Calls an operator of whoever runs the package.
+struct CallExtern {
+  std::string name; // of the graph's node
+  loops::ExternSpec call;
+  std::vector<loops::Origin> origins;
+};
 /// Computes the sizes that depend on the late symbol, and on later ones not at all.
 struct EvalSizes {
   Symbol symbol;
@@ -162,7 +168,7 @@ struct While {
 };
 
 struct Step {
-  using Kinds = std::variant<Launch, Copy, Guard, LoadScalar, EvalSizes, GrowArena, AllocOutput, If, While>;
+  using Kinds = std::variant<Launch, Copy, Guard, LoadScalar, EvalSizes, GrowArena, AllocOutput, If, While, CallExtern>;
   Kinds what;
   template <typename T>
     requires(!std::is_same_v<T, Step>)

@@ -152,6 +152,7 @@ private:
   std::string text(const LoadScalar &v, size_t) const {
     return fmt::format("{} = scalar {} : {}\n", v.symbol.str(), buffers_(v.buffer), name(v.dtype));
   }
+  std::string text(const CallExtern &c, size_t) const { return fmt::format("extern {} {}\n", c.name, loops::externText(c.call, buffers_)); }
   std::string text(const EvalSizes &e, size_t) const { return fmt::format("sizes of {}\n", e.symbol.str()); }
   std::string text(const GrowArena &g, size_t) const { return fmt::format("grow arena {}\n", g.arena); }
   std::string text(const AllocOutput &a, size_t) const { return fmt::format("allocate output {}\n", a.output); }

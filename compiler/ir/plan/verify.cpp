@@ -81,6 +81,11 @@ private:
     each<LoadScalar>([&](const LoadScalar &l) {
       if (!bufferOk(l.buffer)) breach("P1", l.symbol.str(), "its buffer does not exist");
     });
+    each<CallExtern>([&](const CallExtern &e) {
+      forEachView(e.call, [&](const ExternSpec::View &view, AccessMode) {
+        if (!bufferOk(view.buffer)) breach("P1", e.name, "a tensor of it does not exist");
+      });
+    });
     each<GrowArena>([&](const GrowArena &g) {
       if (g.arena >= p_.arenas.size()) breach("P1", "a step", "its arena does not exist");
     });
@@ -164,6 +169,11 @@ private:
         if (c->dst.valid()) written[c->dst.index()] = true;
       } else if (const auto *v = s.as<LoadScalar>()) {
         read(v->buffer, "a scalar's load");
+      } else if (const auto *e = s.as<CallExtern>()) {
+        forEachView(e->call, [&](const ExternSpec::View &view, AccessMode mode) {
+          if (mode != AccessMode::Write) read(view.buffer, e->name);
+        });
+        for (const ExternSpec::View &view : e->call.outputs) written[view.buffer.index()] = true;
       } else if (const auto *branch = s.as<If>()) {
         std::vector<bool> then = written, otherwise = written;
         region(branch->then, then), region(branch->otherwise, otherwise);
@@ -198,6 +208,11 @@ private:
       };
       for (const Node &n : k.nodes) forEachAccess(n, [&](const Access &a) { touch(a.buffer); });
     }
+    each<CallExtern>([&](const CallExtern &e) {
+      forEachView(e.call, [&](const ExternSpec::View &view, AccessMode) {
+        if (p_.placements[view.buffer.index()].where == Placement::Where::None) breach("P4", e.name, fmt::format("is given '{}', which is placed nowhere", nameOf(view.buffer)));
+      });
+    });
   }
 
   /// Size symbols at their least, their greatest (within reason) and random values.
@@ -314,6 +329,11 @@ private:
       } else if (const auto *c = step.as<Copy>()) {
         all(c->sizes, "a copy"), all(c->srcStrides, "a copy"), all(c->dstStrides, "a copy");
         ask(c->srcOffset, "a copy"), ask(c->dstOffset, "a copy");
+      } else if (const auto *e = step.as<CallExtern>()) {
+        forEachView(e->call, [&](const ExternSpec::View &view, AccessMode) {
+          all(view.sizes, "an operator"), all(view.strides, "an operator"), ask(view.offset, "an operator");
+        });
+        for (const ExternSpec::Argument &a : e->call.arguments) all(a.ints, "an operator");
       } else if (const auto *launch = step.as<Launch>()) {
         const Kernel &k = p_.kernels[launch->kernel.index()];
         for (Expr e : k.grid) ask(e, k.name.c_str());

@@ -19,8 +19,10 @@ std::vector<ValueId> flatOutputs(const graph::Node &node) {
 
 namespace {
 
-/// Size arithmetic is in the values' expressions already, and assertions have no outputs: neither needs a lowering.
+/// Size arithmetic is in the values' expressions already, and assertions have no outputs: neither needs a lowering. What
+/// somebody else defined and has no output does something that nobody sees here.
 bool isSymbolic(const graph::Graph &g, const graph::Node &node) {
+  if (isExtern(node) || (node.target.starts_with("higher_order.") && !isCall(node.target))) return false;
   for (ValueId id : flatOutputs(node)) {
     if (!id.valid()) continue;
     const graph::Value &v = g.value(id);
@@ -224,6 +226,8 @@ void ModelLowering::lowerNode(const graph::Graph &g, const graph::Node &node, Va
     lowerLaunch(g, node, values);
   else if (const LowerFn *lower = OpTable::instance().find(node.target))
     lowerOperator(g, node, *lower, values);
+  else if (isExtern(node))
+    lowerOperatorOfCaller(g, node, values);
   else // size arithmetic that the graph could not follow: checkSizes reports it
     return;
   ctx_.current = nullptr;
@@ -242,6 +246,13 @@ void ModelLowering::lowerLaunch(const graph::Graph &g, const graph::Node &node, 
   if (!refusal.empty()) report(makeDiag(diag::OpRefused, node.loc, "kernel " + node.launch->function, refusal));
   for (size_t k = 0; k < outs.size(); ++k)
     if (outs[k].valid()) values[outs[k].value] = k < results.size() ? results[k] : standIn(g.value(outs[k]));
+}
+
+/// An operator that whoever runs the package brings.
+void ModelLowering::lowerOperatorOfCaller(const graph::Graph &g, const graph::Node &node, Values &values) {
+  if (lowerExtern(g, node, values)) return;
+  for (ValueId id : flatOutputs(node))
+    if (id.valid()) values[id.value] = standIn(g.value(id));
 }
 
 void ModelLowering::lowerOperator(const graph::Graph &g, const graph::Node &node, const LowerFn &lower, Values &values) {
@@ -274,7 +285,7 @@ Tensor ModelLowering::resultOf(const graph::Graph &g, const graph::Node &node, s
   // What was made of a number is a tensor now, and promotes as one.
   const Tensor x = result.asTensor();
   if (std::string fault = checkType(node, k, v, x); !fault.empty()) {
-    report(makeDiag(diag::LoweringTypeMismatch, node.loc, fault));
+    report(makeDiag(diag::GraphContradictsItself, node.loc, fault));
     return standIn(v);
   }
   if (Tensor blank = userKernels_.blankOf(ctx_, g, id); blank.valid()) return blank;
@@ -468,7 +479,7 @@ void ModelLowering::findUnsupported(const graph::Graph &g) {
       if (const std::shared_ptr<graph::Graph> *sub = std::get_if<std::shared_ptr<graph::Graph>>(&a);
           sub && isCall(node.target))
         findUnsupported(**sub);
-    if (!isSymbolic(g, node) && !isCall(node.target) && !node.launch && !isSupported(node.target))
+    if (!isSymbolic(g, node) && !isCall(node.target) && !node.launch && !isSupported(node.target) && !isExtern(node))
       report(makeDiag(diag::OpUnsupported, node.loc, node.target));
   }
 }
@@ -498,9 +509,9 @@ Result<loops::Program> ModelLowering::run() {
   return std::move(ctx_.program);
 }
 
-Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &, const LowerOptions &options) {
+Result<loops::Program> lowerGraph(const graph::Model &model, DiagnosticSink &sink, const LowerOptions &options) {
   Working stage("graph to loops");
-  ModelLowering lowering(model, options);
+  ModelLowering lowering(model, options, sink);
   return lowering.run();
 }
 

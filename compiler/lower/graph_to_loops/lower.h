@@ -12,7 +12,7 @@
 //       %3 = relu %2
 //       store y[i0] = %3
 //
-// Errors: OpUnsupported and OpRefused, all of the model at once, each at its source line; LoweringTypeMismatch (internal) where a result
+// Errors: OpUnsupported and OpRefused, all of the model at once, each at its source line; GraphContradictsItself where a result
 // disagrees with the type in the file. Weights are not copied: constants point into the model's mapping and keep it alive.
 #pragma once
 #include <string>

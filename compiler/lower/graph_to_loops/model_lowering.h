@@ -17,7 +17,7 @@ using Values = std::unordered_map<int32_t, Tensor>; // by graph value
 
 class ModelLowering {
 public:
-  ModelLowering(const graph::Model &model, const LowerOptions &options) : model_(model), userKernels_(model) {
+  ModelLowering(const graph::Model &model, const LowerOptions &options, DiagnosticSink &sink) : model_(model), sink_(sink), userKernels_(model) {
     ctx_.facts = model.facts;
     ctx_.folds = !options.updatable;
   }
@@ -47,6 +47,7 @@ private:
 
   void findUnsupported(const graph::Graph &g);
   void lowerNode(const graph::Graph &g, const graph::Node &node, Values &values);
+  void lowerOperatorOfCaller(const graph::Graph &g, const graph::Node &node, Values &values);
   void lowerLaunch(const graph::Graph &g, const graph::Node &node, Values &values);
   void lowerOperator(const graph::Graph &g, const graph::Node &node, const LowerFn &lower, Values &values);
   Tensor resultOf(const graph::Graph &g, const graph::Node &node, size_t k, graph::ValueId id, const Tensor &result);
@@ -65,7 +66,12 @@ private:
   loops::ProgramOutput tensorOutput(const Tensor &x, const graph::TensorType &type, const Strided *target = nullptr);
   void report(Diagnostic d) { errors_.push_back(std::move(d)); }
 
+  // ---- extern.cpp
+  bool lowerExtern(const graph::Graph &g, const graph::Node &node, Values &values);
+  std::string externResult(const graph::Value &v, graph::ValueId id, loops::ExternSpec &spec, Values &values);
+
   const graph::Model &model_;
+  DiagnosticSink &sink_;
   Lowering ctx_;
   UserKernels userKernels_;
   Values values_;
@@ -77,9 +83,12 @@ private:
   std::set<int32_t> outputs_;
   std::set<int32_t> returned_; // buffers that an output already names
   std::vector<Diagnostic> errors_;
+  std::vector<std::string> externs_; // operators of the caller's, by name
   Expr path_ = 1; // not 0 where what is being lowered runs: the conditions of the regions around it
 };
 
+/// Whether whoever runs the package brings the operator: it is neither PyTorch's nor Neso's.
+bool isExtern(const graph::Node &node);
 std::vector<graph::ValueId> flatOutputs(const graph::Node &node);
 /// Calls of sub-graphs.
 bool isCall(std::string_view target);

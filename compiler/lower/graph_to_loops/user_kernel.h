@@ -21,6 +21,11 @@ public:
   /// Of the graph that is being lowered.
   InPlace &memory() { return *graphs_.back(); }
 
+  /// Where a tensor lies, or a copy of it, with exactly the strides that the model states.
+  static Strided inMemory(Lowering &ctx, const Tensor &x, const graph::TensorType &type);
+  /// Memory of that type, which holds x unless that is null.
+  static Strided freshCopy(Lowering &ctx, const Tensor *x, const graph::TensorType &type);
+
 private:
   struct Written {
     Strided where;
@@ -29,8 +34,6 @@ private:
   Written placeWritten(Lowering &ctx, const graph::Graph &g, const graph::Node &node, size_t i, Values &values, std::string &why);
   static loops::UserKernelSpec::Argument argumentOf(Lowering &ctx, const graph::UserLaunch &launch, const graph::UserLaunch::Parameter &p,
                                                     const std::vector<Written> &tensors);
-  static Strided inMemory(Lowering &ctx, const Tensor &x, const graph::TensorType &type);
-  static Strided freshCopy(Lowering &ctx, const Tensor *x, const graph::TensorType &type);
   static void fillBlank(Lowering &ctx, BufferId buffer);
 
   std::vector<std::unique_ptr<InPlace>> graphs_; // innermost last

@@ -162,6 +162,8 @@ std::vector<BufferId> touchedBy(const Plan &p, const plan::Step &step) {
     add(copy->src), add(copy->dst);
   } else if (const auto *load = step.as<plan::LoadScalar>()) {
     add(load->buffer);
+  } else if (const auto *call = step.as<plan::CallExtern>()) {
+    plan::forEachView(call->call, [&](const ExternSpec::View &view, AccessMode) { add(view.buffer); });
   }
   return out;
 }

@@ -171,7 +171,7 @@ plan::Kernel finish(Group group, const Program &program, int number) {
     if (const auto *user = n.node.as<UserKernelSpec>())
       k.decisions.insert(k.decisions.end(), user->notes.begin(), user->notes.end());
   Finisher f{group, program, {}};
-  if (group.kind != Node::Kind::Attention && group.kind != Node::Kind::UserKernel) {
+  if (group.kind != Node::Kind::Attention && group.kind != Node::Kind::UserKernel && group.kind != Node::Kind::Extern) {
     f.dropUnitDims();
     f.collectAccesses();
     f.order(group.x);

@@ -31,8 +31,8 @@ void dropDead(Program &program) {
     for (size_t n = program.nodes.size(); n-- > 0;) {
       if (kept[n]) continue;
       std::vector<Access> accesses = accessesOf(program.nodes[n]);
-      // Whoever lowered the model has dropped the reads that nobody needs.
-      const bool seen = program.nodes[n].as<ReadSpec>() != nullptr;
+      // Whoever lowered the model has dropped the reads and the operators that nobody needs.
+      const bool seen = program.nodes[n].as<ReadSpec>() != nullptr || program.nodes[n].as<ExternSpec>() != nullptr;
       if (!seen && std::none_of(accesses.begin(), accesses.end(),
                        [&](const Access &a) { return a.writes() && live[a.buffer.index()]; }))
         continue;
@@ -141,6 +141,9 @@ private:
       if (kernel.kind == Node::Kind::ReadScalar) {
         const auto &read = kernel.nodes[0].get<ReadSpec>();
         out.push_back(plan::LoadScalar{read.buffer, p_.program.buffer(read.buffer).dtype, read.symbol});
+      } else if (kernel.kind == Node::Kind::Extern) {
+        const Node &node = kernel.nodes[0];
+        out.push_back(plan::CallExtern{node.name, node.get<ExternSpec>(), node.origins});
       } else if (kernel.kind == Node::Kind::Region) {
         // Taken before the steps inside are made, which may move the kernels.
         const RegionSpec::Kind kind = kernel.nodes[0].get<RegionSpec>().kind;
@@ -158,12 +161,12 @@ private:
     return out;
   }
 
-  /// Reads and regions stood among the kernels while their order was sought; they are steps now.
+  /// Reads, operators of the caller's and regions stood among the kernels while their order was sought; they are steps now.
   void dropSteps() {
     std::vector<plan::KernelId> now(p_.kernels.size());
     std::vector<plan::Kernel> kept;
     for (plan::Kernel &k : p_.kernels) {
-      if (k.kind == Node::Kind::ReadScalar || k.kind == Node::Kind::Region) continue;
+      if (k.kind == Node::Kind::ReadScalar || k.kind == Node::Kind::Region || k.kind == Node::Kind::Extern) continue;
       now[k.id.index()] = plan::KernelId(static_cast<int64_t>(kept.size()));
       kept.push_back(std::move(k));
     }

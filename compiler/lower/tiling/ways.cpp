@@ -78,7 +78,8 @@ std::vector<Way> waysOf(const plan::Plan &plan, const plan::Kernel &kernel, cons
   case Kind::Sort:
   case Kind::UserKernel:
   case Kind::ReadScalar:
-  case Kind::Region: break;
+  case Kind::Region:
+  case Kind::Extern: break;
   }
   return ways;
 }

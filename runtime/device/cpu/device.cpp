@@ -98,6 +98,7 @@ const neso_device_vtable neso_device_cpu = {
     .release_host = cpu_release_host,
     .upload = cpu_upload,
     .download = cpu_download,
+    .stream = nullptr,
     .copy = cpu_copy,
     .fill = cpu_fill,
     .place = nullptr,

@@ -39,6 +39,7 @@ public:
   // stream.cpp
   neso_status synchronize();
   neso_status set_stream(void *stream);
+  void *stream() const { return stream_; }
   neso_status mark(event **at, bool timed);
   neso_status elapsed(event *begin, event *end, double *out_ms);
   void free_event(event *e);

@@ -76,6 +76,7 @@ const neso_device_vtable neso_device_null = {
     .release_host = null_release_host,
     .upload = null_upload,
     .download = null_download,
+    .stream = nullptr,
     .copy = null_copy,
     .fill = null_fill,
     .place = null_place,

@@ -112,6 +112,57 @@ typedef struct neso_static_kernel {
   neso_cpu_kernel_fn function;
 } neso_static_kernel;
 
+/* ---- Operators of the caller's
+ *
+ * A model may call operators that are not PyTorch's own ("mylib::scale"). Whoever runs it brings them: a row of neso_op for each, in
+ * neso_model_options, or an array of rows called neso_ops, ended by one without a name, in a library for `neso run --op-library`. */
+typedef enum neso_op_argument_kind {
+  NESO_OP_NONE,
+  NESO_OP_TENSOR, /* ints[0]: which of the call's inputs; -1: None */
+  NESO_OP_INT,    /* ints[0]; also BOOL and DTYPE, a neso_dtype */
+  NESO_OP_FLOAT,
+  NESO_OP_BOOL,
+  NESO_OP_TEXT,
+  NESO_OP_DTYPE,
+  NESO_OP_TENSORS,
+  NESO_OP_INTS,
+  NESO_OP_FLOATS,
+  NESO_OP_BOOLS,
+  NESO_OP_TEXTS
+} neso_op_argument_kind;
+typedef struct neso_op_argument {
+  const char *name; /* in the operator's schema */
+  neso_op_argument_kind kind;
+  int32_t count; /* of what follows; one where the kind is no list */
+  const int64_t *ints;
+  const double *floats;
+  const char *const *texts;
+} neso_op_argument;
+/* All borrowed during the call. */
+typedef struct neso_op_call {
+  size_t struct_size;
+  const char *name;
+  const neso_op_argument *arguments; /* as in the model: what was left to its default is not there */
+  int32_t argument_count;
+  const neso_tensor *inputs; /* strides are given; not to be written */
+  int32_t input_count;
+  const neso_tensor *outputs; /* sizes, strides and memory are given; to be filled */
+  int32_t output_count;
+  neso_device_kind device;
+  int32_t device_index;
+  void *stream; /* on a GPU: the CUstream that the work is to be queued on, without waiting */
+  /* What went wrong, for the run's message; returns NESO_OP_FAILED. A library of operators needs nothing of the runtime but this header. */
+  neso_status (*fail)(const struct neso_op_call *call, const char *text);
+  void *failure; /* fail's own */
+} neso_op_call;
+typedef struct neso_op {
+  const char *name; /* "mylib::scale"; an overload with a name: "mylib::scale.out" */
+  /* May be called by several threads at once, one for each context. Anything but NESO_OK ends the run with NESO_OP_FAILED. */
+  neso_status (*run)(void *user, const neso_op_call *call);
+  void *user;
+  neso_device_kind device;
+} neso_op;
+
 typedef struct neso_model_options {
   size_t struct_size; /* sizeof(neso_model_options): lets later versions add fields */
   const char *name;   /* which model of the package; NULL: its only one */
@@ -127,6 +178,9 @@ typedef struct neso_model_options {
                       * context can be made */
   const char *weights_path; /* of a package whose weights lie in a file: that file; NULL: where the package says, beside it; "": nowhere, they
                              * come by neso_weights */
+  const neso_op *ops; /* operators that the model calls, more are allowed; borrowed as long as the model lives. A context of a model that calls one
+                       * which is not here for its device cannot be made: NESO_OP_MISSING */
+  size_t op_count;
 } neso_model_options;
 
 /* Opens a package. The file is mapped, not read; it must not be changed while the model lives. options may be NULL. */

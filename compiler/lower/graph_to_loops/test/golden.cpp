@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/diagnostics/graph.h"
 #include "frontend/pt2/read.h"
 #include "ir/graph/parse.h"
 #include "ir/graph/passes/functionalize.h"
@@ -185,13 +186,18 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   if (std::string lost = replaceByText(*model); !lost.empty()) return {Kind::Wrong, lost};
   DiagnosticSink sink;
   Result<loops::Program> program = lowerGraph(*model, sink);
-  if (!program) return {program.error().internal() ? Kind::Wrong : Kind::Refused, program.error().str()};
+  if (!program) {
+    // PyTorch's own files do not contradict themselves.
+    const bool ours = program.error().internal() || program.error().diagnostics()[0].kind == diag::GraphContradictsItself;
+    return {ours ? Kind::Wrong : Kind::Refused, program.error().str()};
+  }
   if (verbose) std::fputs(loops::print(*program).c_str(), stdout);
   Verdict v;
   v.nodes = static_cast<int>(program->nodes.size());
   for (const loops::Node &n : program->nodes) v.attentions += n.kind() == loops::Node::Kind::Attention;
   if (Status s = loops::verify(*program); !s) return {Kind::Wrong, "verify: " + s.error().str(), v.nodes};
   if (std::string lost = replaceByText(*program); !lost.empty()) return {Kind::Wrong, lost, v.nodes};
+  if (bounds.prepare) bounds.prepare(*program);
   std::map<std::string, Array> given = readSafetensors(inputs), want = readSafetensors(outputs);
   std::vector<loops::HostValue> in;
   // User inputs are numbered among all leaves, None and constants included.

@@ -1,11 +1,13 @@
 // One golden case: a folder with model.pt2, inputs.safetensors and outputs.safetensors that PyTorch wrote. The model is
 // read, lowered and interpreted, and its outputs compared with PyTorch's.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
+#include "ir/loops/loops.h"
 
 namespace neso::lower::test {
 
@@ -29,6 +31,7 @@ struct Bounds {
   std::vector<double> atol, rtol; // by output; may be short
   bool values = true;
   std::string prefix; // of the tensors' names in the files: "CASE/" where several cases share a file
+  std::function<void(loops::Program &)> prepare; // what is done to the program before it runs
 };
 Verdict judge(const std::string &model, const std::string &inputs, const std::string &outputs, const Bounds &bounds,
               bool verbose = false);

@@ -1,0 +1,311 @@
+// Calls of operators that are not PyTorch's own: whoever runs the package brings them. They see tensors in memory with the strides that the
+// model states, and write new ones, whose types the model states as well.
+#include "base/diagnostics/graph.h"
+#include "ir/graph/ops.h"
+#include "lower/graph_to_loops/model_lowering.h"
+
+namespace neso::lower {
+
+using graph::ValueId;
+using loops::ExternSpec;
+using Kind = ExternSpec::Argument::Kind;
+
+/// What higher_order.auto_functionalized_v2 calls; empty: the node is none.
+static std::string_view functionalizedOperator(const graph::Node &node) {
+  const std::string *op = node.target == "higher_order.auto_functionalized_v2" && !node.args.empty() ? std::get_if<std::string>(&node.args[0]) : nullptr;
+  return op ? std::string_view(*op) : std::string_view();
+}
+
+static bool isOfUser(std::string_view target) {
+  // Of PyTorch itself, of Python, and of the exporter; all else is the user's.
+  static constexpr std::string_view kKnown[] = {"aten", "prims", "prim", "quantized", "quantized_decomposed", "_quantized", "higher_order", "neso", "_operator", "math", "builtins", "torch", "custom"};
+  const size_t dot = target.find('.');
+  if (dot == std::string_view::npos || target.find('.', dot + 1) == std::string_view::npos || graph::findOp(target)) return false;
+  const std::string_view owner = target.substr(0, dot);
+  return std::find(std::begin(kKnown), std::end(kKnown), owner) == std::end(kKnown) && !owner.starts_with("custom::");
+}
+
+bool isExtern(const graph::Node &node) {
+  const std::string_view inner = functionalizedOperator(node);
+  return !node.launch && isOfUser(inner.empty() ? std::string_view(node.target) : inner);
+}
+
+/// "mylib.scale.default" is called mylib::scale, "mylib.scale.out" mylib::scale.out.
+static std::string nameOf(std::string_view target) {
+  const size_t dot = target.find('.');
+  std::string name = fmt::format("{}::{}", target.substr(0, dot), target.substr(dot + 1));
+  return name.ends_with(".default") ? name.substr(0, name.size() - 8) : name;
+}
+
+namespace {
+
+/// Makes the arguments of one call.
+class CallMaker {
+public:
+  CallMaker(Lowering &ctx, const graph::Graph &g, const Values &values) : ctx_(ctx), g_(g), values_(values) {}
+  /// Completes "cannot compile this call: argument 'x' is …"; empty: nothing is in the way.
+  std::string refusal;
+
+  ExternSpec::Argument make(std::string name, const graph::Argument &given) {
+    ExternSpec::Argument a;
+    a.name = std::move(name);
+    std::visit([&](const auto &v) { take(a, v); }, given);
+    return a;
+  }
+  std::optional<ExternSpec::View> view(ValueId id) {
+    if (!id.valid()) return ExternSpec::View{};
+    const graph::Value &v = g_.value(id);
+    const auto it = values_.find(id.value);
+    if (v.kind != graph::Value::Kind::Tensor || it == values_.end()) return std::nullopt;
+    if (isComplex(v.type.dtype)) return refusal = "a complex tensor", ExternSpec::View{};
+    graph::TensorType type = v.type;
+    type.offset = 0;
+    const Strided s = UserKernels::inMemory(ctx_, it->second, type);
+    return ExternSpec::View{s.buffer, s.dtype, type.sizes, s.strides, s.offset, false};
+  }
+
+private:
+  void take(ExternSpec::Argument &a, const graph::None &) { a.kind = Kind::None; }
+  void take(ExternSpec::Argument &a, ValueId id) {
+    if (const std::optional<ExternSpec::View> tensor = view(id)) return void((a.kind = Kind::Tensor, a.tensors = {*tensor}));
+    const graph::Value &v = g_.value(id);
+    using Value = graph::Value::Kind;
+    if (v.kind == Value::None) return;
+    if (v.kind == Value::SymFloat && v.number) return take(a, *v.number);
+    if ((v.kind != Value::SymInt && v.kind != Value::SymBool) || !v.expr.valid()) return refuse("a number that is not known before the run");
+    a.kind = v.kind == Value::SymInt ? Kind::Int : Kind::Bool;
+    a.ints = {v.expr};
+  }
+  void take(ExternSpec::Argument &a, const std::vector<ValueId> &ids) {
+    a.kind = Kind::Tensors;
+    for (ValueId id : ids) {
+      const std::optional<ExternSpec::View> tensor = view(id);
+      if (!tensor) return refuse("a list of numbers that are not known before the run");
+      a.tensors.push_back(*tensor);
+    }
+  }
+  void take(ExternSpec::Argument &a, int64_t v) { a.kind = Kind::Int, a.ints = {Expr(v)}; }
+  void take(ExternSpec::Argument &a, double v) { a.kind = Kind::Float, a.floats = {v}; }
+  void take(ExternSpec::Argument &a, bool v) { a.kind = Kind::Bool, a.ints = {Expr(v ? 1 : 0)}; }
+  void take(ExternSpec::Argument &a, const std::string &v) { a.kind = Kind::Text, a.texts = {v}; }
+  void take(ExternSpec::Argument &a, const std::vector<graph::IntOrSym> &list) {
+    a.kind = Kind::Ints;
+    for (const graph::IntOrSym &x : list) {
+      const ValueId *id = std::get_if<ValueId>(&x);
+      if (id && !g_.value(*id).expr.valid()) return refuse("a number that is not known before the run");
+      a.ints.push_back(id ? g_.value(*id).expr : Expr(std::get<int64_t>(x)));
+    }
+  }
+  void take(ExternSpec::Argument &a, const std::vector<double> &v) { a.kind = Kind::Floats, a.floats = v; }
+  void take(ExternSpec::Argument &a, const std::vector<bool> &list) {
+    a.kind = Kind::Bools;
+    for (const bool v : list) a.ints.push_back(v ? 1 : 0);
+  }
+  void take(ExternSpec::Argument &a, const std::vector<std::string> &v) { a.kind = Kind::Texts, a.texts = v; }
+  void take(ExternSpec::Argument &a, DType t) { a.kind = Kind::DType, a.ints = {Expr(static_cast<int64_t>(t))}; }
+  void take(ExternSpec::Argument &a, graph::MemoryFormat v) { take(a, static_cast<int64_t>(v.value)); }
+  void take(ExternSpec::Argument &a, graph::Layout v) { take(a, static_cast<int64_t>(v.value)); }
+  void take(ExternSpec::Argument &a, const graph::Device &d) { take(a, d.index < 0 ? d.type : fmt::format("{}:{}", d.type, d.index)); }
+  void take(ExternSpec::Argument &, const graph::ComplexValue &) { refuse("a complex number"); }
+  void take(ExternSpec::Argument &, const graph::CustomObject &) { refuse("a script object"); }
+  template <typename T> void take(ExternSpec::Argument &, const T &) { refuse("of a kind that is not passed on"); }
+  void refuse(const char *what) { refusal = what; }
+
+  Lowering &ctx_;
+  const graph::Graph &g_;
+  const Values &values_;
+};
+
+/// The operands that higher_order.auto_functionalized_v2 lets its operator change: views of bases, each a copy that the operator has for
+/// itself. "_x_base_index" says which base argument x is of, "_x_slice_…" or "_x_size", "_x_stride" and "_x_storage_offset" which part. Of a
+/// list there are "_xs_length" and the same of "xs_0", "xs_1", ….
+class ChangedOperands {
+public:
+  ChangedOperands(Lowering &ctx, const graph::Graph &g, const graph::Node &node, const Values &values) : ctx_(ctx), g_(g), node_(node) {
+    findNames();
+    const graph::Argument *bases = node.arg("_all_bases");
+    const auto *ids = bases ? std::get_if<std::vector<ValueId>>(bases) : nullptr;
+    for (ValueId id : ids ? *ids : std::vector<ValueId>()) {
+      graph::TensorType type = g.value(id).type;
+      if (isComplex(type.dtype)) refusal = "it changes a complex tensor";
+      offsets_.push_back(type.offset);
+      type.offset = 0;
+      bases_.push_back(type);
+      places_.push_back(isComplex(type.dtype) ? Strided() : UserKernels::freshCopy(ctx, &values.at(id.value), type));
+    }
+    if (!ids) refusal = "it does not say what it changes";
+  }
+  /// Why the call cannot be made; empty: nothing is in the way.
+  std::string refusal;
+
+  size_t count() const { return bases_.size(); }
+  /// Whether the node's argument describes one that changes, and is none of the operator's.
+  bool describes(const std::string &argument) const { return std::find(described_.begin(), described_.end(), argument) != described_.end(); }
+  /// Base k as the operator leaves it.
+  Tensor result(size_t k) const { return Tensor::strided(ctx_, bases_[k].dtype, bases_[k].sizes, places_[k]); }
+
+  /// The operator's arguments that change, lists whole.
+  std::vector<ExternSpec::Argument> make() {
+    std::vector<ExternSpec::Argument> out;
+    for (const auto &[name, parts] : names_) {
+      ExternSpec::Argument a;
+      a.name = name;
+      if (parts < 0) {
+        if (const std::optional<ExternSpec::View> v = view(name)) a.kind = Kind::Tensor, a.tensors = {*v};
+      } else {
+        a.kind = Kind::Tensors;
+        for (int64_t i = 0; i < parts; ++i) a.tensors.push_back(view(fmt::format("{}_{}", name, i)).value_or(ExternSpec::View{}));
+      }
+      out.push_back(std::move(a));
+    }
+    return out;
+  }
+
+private:
+  void findNames() {
+    constexpr std::string_view kIndex = "_base_index", kLength = "_length";
+    for (const std::string &given : node_.argNames) {
+      if (given.starts_with("_") && given.ends_with(kLength)) {
+        const std::string name = given.substr(1, given.size() - 1 - kLength.size());
+        const std::optional<Expr> length = number(name, "length");
+        if (!length || !length->isConst() || length->constValue() < 0) continue;
+        // A plain argument may be called so, too.
+        if (length->constValue() > 0 && !node_.arg("_" + name + "_0_base_index")) continue;
+        names_.emplace_back(name, length->constValue());
+        described_.push_back(given);
+        for (int64_t i = 0; i < length->constValue(); ++i) describe(fmt::format("{}_{}", name, i));
+      } else if (given.starts_with("_") && given.ends_with(kIndex) && !describes(given)) {
+        names_.emplace_back(given.substr(1, given.size() - 1 - kIndex.size()), -1);
+        describe(names_.back().first);
+      }
+    }
+    described_.push_back("_all_bases");
+  }
+  void describe(const std::string &name) {
+    for (const char *what : {"base_index", "alias", "slice_dim", "slice_start", "slice_end", "size", "stride", "storage_offset"})
+      described_.push_back(fmt::format("_{}_{}", name, what));
+  }
+
+  std::optional<ExternSpec::View> view(const std::string &name) {
+    const std::optional<Expr> index = number(name, "base_index");
+    if (!index) return std::nullopt; // None was given
+    if (!index->isConst() || index->constValue() < 0 || index->constValue() >= static_cast<int64_t>(count())) {
+      refusal = fmt::format("argument '{}' is a view of nothing", name);
+      return std::nullopt;
+    }
+    const size_t k = static_cast<size_t>(index->constValue());
+    ExternSpec::View view{places_[k].buffer, places_[k].dtype, bases_[k].sizes, places_[k].strides, places_[k].offset, true};
+    if (const std::optional<Expr> dim = number(name, "slice_dim")) {
+      const std::optional<Expr> start = number(name, "slice_start"), end = number(name, "slice_end");
+      const int64_t d = dim->isConst() ? dim->constValue() : -1;
+      if (d < 0 || d >= static_cast<int64_t>(view.sizes.size()) || !start || !end) refusal = fmt::format("argument '{}' is an impossible slice", name);
+      if (!refusal.empty()) return std::nullopt;
+      view.offset = view.offset + *start * view.strides[static_cast<size_t>(d)];
+      Expr &size = view.sizes[static_cast<size_t>(d)];
+      size = ctx_.facts.simplify(min(*end, size) - *start);
+    } else if (node_.arg("_" + name + "_size")) {
+      const std::optional<Expr> offset = number(name, "storage_offset");
+      if (!numbers(name, "size", view.sizes) || !numbers(name, "stride", view.strides) || !offset || view.sizes.size() != view.strides.size())
+        refusal = fmt::format("argument '{}' is an impossible view", name);
+      else
+        view.offset = *offset - offsets_[k];
+    }
+    return view;
+  }
+
+  std::optional<Expr> value(const graph::IntOrSym &x) const {
+    if (const int64_t *i = std::get_if<int64_t>(&x)) return Expr(*i);
+    const Expr e = g_.value(std::get<ValueId>(x)).expr;
+    return e.valid() ? std::optional(e) : std::nullopt;
+  }
+  std::optional<Expr> number(const std::string &name, const char *what) const {
+    const graph::Argument *a = node_.arg(fmt::format("_{}_{}", name, what));
+    if (const int64_t *i = a ? std::get_if<int64_t>(a) : nullptr) return Expr(*i);
+    if (const ValueId *id = a ? std::get_if<ValueId>(a) : nullptr) return value(*id);
+    return std::nullopt;
+  }
+  bool numbers(const std::string &name, const char *what, std::vector<Expr> &out) const {
+    const graph::Argument *a = node_.arg(fmt::format("_{}_{}", name, what));
+    const auto *list = a ? std::get_if<std::vector<graph::IntOrSym>>(a) : nullptr;
+    out.clear();
+    for (const graph::IntOrSym &x : list ? *list : std::vector<graph::IntOrSym>()) {
+      const std::optional<Expr> e = value(x);
+      if (!e) return false;
+      out.push_back(*e);
+    }
+    return list != nullptr;
+  }
+
+  Lowering &ctx_;
+  const graph::Graph &g_;
+  const graph::Node &node_;
+  std::vector<std::pair<std::string, int64_t>> names_; // with a list's length, -1: none
+  std::vector<std::string> described_;                 // arguments of the node that are none of the operator's
+  std::vector<graph::TensorType> bases_; // with offset 0
+  std::vector<Expr> offsets_;            // that they have in the model
+  std::vector<Strided> places_;
+};
+
+/// What operand i of an operator is called in the model's file.
+std::string nameOfArgument(const graph::Node &node, size_t i) { return i < node.argNames.size() ? node.argNames[i] : std::to_string(i); }
+
+} // namespace
+
+/// Gives a result of the call memory of its own; empty if that can be, else why not.
+std::string ModelLowering::externResult(const graph::Value &v, ValueId id, ExternSpec &spec, Values &values) {
+  if (v.kind != graph::Value::Kind::Tensor) return fmt::format("result '{}' is no tensor, and an operator of the caller's gives only those", v.name);
+  if (isComplex(v.type.dtype)) return fmt::format("result '{}' is complex, which an operator of the caller's does not give", v.name);
+  if (isNew(v)) return fmt::format("the size of its result '{}' depends on the data", v.name);
+  graph::TensorType type = v.type;
+  type.offset = 0;
+  const Strided w = UserKernels::freshCopy(ctx_, nullptr, type);
+  spec.outputs.push_back({w.buffer, w.dtype, type.sizes, w.strides, 0, false});
+  values[id.value] = Tensor::strided(ctx_, type.dtype, type.sizes, w);
+  return "";
+}
+
+/// The arguments of the operator; empty if they can be given, else why not.
+static std::string makeArguments(CallMaker &call, ChangedOperands *changed, const graph::Node &node, ExternSpec &spec) {
+  for (size_t i = changed ? 1 : 0; i < node.args.size(); ++i) {
+    const std::string name = nameOfArgument(node, i);
+    if (changed && changed->describes(name)) continue;
+    spec.arguments.push_back(call.make(name, node.args[i]));
+    if (!call.refusal.empty()) return fmt::format("argument '{}' is {}, which an operator of the caller's is not given", name, call.refusal);
+  }
+  if (!changed) return "";
+  for (ExternSpec::Argument &a : changed->make()) spec.arguments.push_back(std::move(a));
+  return changed->refusal;
+}
+
+bool ModelLowering::lowerExtern(const graph::Graph &g, const graph::Node &node, Values &values) {
+  const std::string_view inner = functionalizedOperator(node);
+  ExternSpec spec;
+  spec.op = nameOf(inner.empty() ? std::string_view(node.target) : inner);
+  CallMaker call(ctx_, g, values);
+  std::optional<ChangedOperands> changed;
+  if (!inner.empty()) changed.emplace(ctx_, g, node, values);
+  if (changed && (!changed->refusal.empty() || node.outputs.size() < changed->count()))
+    return refuse(node, changed->refusal.empty() ? "it has fewer results than it changes operands" : changed->refusal);
+  if (const std::string why = makeArguments(call, changed ? &*changed : nullptr, node, spec); !why.empty()) return refuse(node, why);
+
+  const size_t results = node.outputs.size() - (changed ? changed->count() : 0);
+  for (size_t k = 0; k < node.outputs.size(); ++k)
+    for (ValueId id : node.outputs[k]) {
+      if (!id.valid() || g.value(id).kind == graph::Value::Kind::None) continue;
+      if (k >= results)
+        values[id.value] = changed->result(k - results);
+      else if (const std::string why = externResult(g.value(id), id, spec, values); !why.empty())
+        return refuse(node, why);
+    }
+  if (spec.outputs.empty() && !changed)
+    return refuse(node, "it returns nothing, so it changes what it is given, and the file does not say what of it; save the model after "
+                        "run_decompositions(), which says it");
+  if (std::find(externs_.begin(), externs_.end(), spec.op) == externs_.end()) {
+    externs_.push_back(spec.op);
+    sink_.warn(makeDiag(diag::OpOfCaller, node.loc, spec.op, changed ? "" : "; it is taken to change none of its operands"));
+  }
+  ctx_.addNode(std::move(spec));
+  return true;
+}
+
+} // namespace neso::lower

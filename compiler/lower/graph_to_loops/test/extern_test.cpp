@@ -1,0 +1,133 @@
+// Models that call operators of the user's, interpreted with the operators of tools/golden_extern.py, against PyTorch;
+// and calls that cannot be made.
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "ir/loops/access.h"
+#include "lower/graph_to_loops/lower.h"
+#include "lower/graph_to_loops/test/golden.h"
+
+namespace neso::lower::test {
+namespace {
+
+using loops::ExternSpec;
+using HostView = ExternSpec::HostView;
+using Ints = std::vector<int64_t>;
+
+/// What the function of an operator is given, by the names of its arguments.
+struct Call {
+  const std::vector<ExternSpec::Argument> &arguments;
+  std::span<const HostView> inputs;
+  std::span<const Ints> numbers;
+  std::span<const HostView> outputs;
+
+  size_t at(const std::string &name) const {
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (arguments[i].name == name) return i;
+    ADD_FAILURE() << "no argument " << name;
+    return 0;
+  }
+  bool has(const std::string &name) const {
+    return std::any_of(arguments.begin(), arguments.end(),
+                       [&](const ExternSpec::Argument &a) { return a.name == name && a.kind != ExternSpec::Argument::Kind::None; });
+  }
+  const Ints &ints(const std::string &name) const { return numbers[at(name)]; }
+  const std::vector<double> &floats(const std::string &name) const { return arguments[at(name)].floats; }
+  const HostView &tensor(const std::string &name) const { return inputs[static_cast<size_t>(ints(name)[0])]; }
+};
+
+float &element(const HostView &t, int64_t i, int64_t j) { return reinterpret_cast<float *>(t.data)[i * t.strides[0] + j * t.strides[1]]; }
+
+void mix(const Call &c) {
+  const HostView &x = c.tensor("x"), &out = c.outputs[0];
+  for (int64_t i = 0; i < out.sizes[0]; ++i)
+    for (int64_t j = 0; j < out.sizes[1]; ++j) {
+      float v = element(x, i, j) * static_cast<float>(c.ints("n")[0]) + static_cast<float>(c.floats("f")[0]);
+      if (c.has("y")) v += element(c.tensor("y"), j, i);
+      for (int64_t k : c.ints("more")) v += element(c.inputs[static_cast<size_t>(k)], i, j);
+      element(out, i, j) = v;
+    }
+  float *to = reinterpret_cast<float *>(c.outputs[1].data);
+  auto put = [&](const auto &values) {
+    for (auto v : values) *to++ = static_cast<float>(v);
+  };
+  const bool single = c.ints("t")[0] == static_cast<int64_t>(DType::F32);
+  put(c.ints("n")), put(c.floats("f")), put(c.ints("b")), put(Ints{static_cast<int64_t>(c.arguments[c.at("s")].texts[0].size()), single ? 16 : -1});
+  put(c.ints("ints")), put(c.floats("floats")), put(c.ints("bools"));
+  put(Ints{static_cast<int64_t>(c.ints("more").size()), c.has("y"), c.has("absent")});
+}
+
+void total(const Call &c) {
+  const HostView &x = c.tensor("x");
+  double sum = 0;
+  for (int64_t i = 0; i < x.sizes[0]; ++i)
+    for (int64_t j = 0; j < x.sizes[1]; ++j) sum += static_cast<double>(element(x, i, j));
+  *reinterpret_cast<float *>(c.outputs[0].data) = static_cast<float>(sum);
+}
+
+void scale(const Call &c) {
+  const HostView &x = c.tensor("x");
+  for (int64_t i = 0; i < x.sizes[0]; ++i)
+    for (int64_t j = 0; j < x.sizes[1]; ++j) element(x, i, j) *= static_cast<float>(c.floats("_f")[0]);
+}
+
+void push(const Call &c) {
+  const HostView &y = c.tensor("y");
+  for (int64_t i = 0; i < y.sizes[0]; ++i)
+    for (int64_t j = 0; j < y.sizes[1]; ++j) {
+      const float v = element(y, i, j);
+      element(c.tensor("x"), i, j) += v, element(c.outputs[0], i, j) = 2 * v;
+      if (c.has("total")) reinterpret_cast<float *>(c.tensor("total").data)[j * c.tensor("total").strides[0]] += v;
+    }
+}
+
+void give(std::vector<loops::Node> &nodes) {
+  static const std::map<std::string, void (*)(const Call &)> kOps = {
+      {"neso_test::mix", mix}, {"neso_test::total", total}, {"neso_test::scale_", scale}, {"neso_test::push", push}};
+  for (loops::Node &n : nodes) {
+    if (auto *region = n.as<loops::RegionSpec>())
+      for (std::vector<loops::Node> &block : region->blocks) give(block);
+    auto *call = n.as<ExternSpec>();
+    if (!call) continue;
+    ASSERT_TRUE(kOps.count(call->op)) << call->op;
+    call->reference = [op = kOps.at(call->op), arguments = call->arguments](std::span<const HostView> inputs, std::span<const Ints> ints,
+                                                                          std::span<const HostView> outputs) {
+      op(Call{arguments, inputs, ints, outputs});
+      return Status::ok();
+    };
+  }
+}
+
+const std::string kFolder = std::string(NESO_SOURCE_DIR) + "/tests/goldens/extern/";
+
+Verdict judgeWith(const std::string &program, int rows) {
+  Bounds b;
+  b.prepare = [](loops::Program &p) { give(p.nodes); };
+  const std::string name = program.substr(0, program.find('.')), count = std::to_string(rows);
+  return judge(kFolder + program, kFolder + "inputs." + count + ".safetensors", kFolder + name + ".outputs." + count + ".safetensors", b);
+}
+
+TEST(Extern, OperatorsOfTheUsersGiveWhatPyTorchGives) {
+  for (const char *program : {"model.export.pt2", "model.decomposed.pt2", "changes.decomposed.pt2"})
+    for (int rows : {4, 9}) {
+      const Verdict v = judgeWith(program, rows);
+      EXPECT_EQ(v.kind, Verdict::Kind::Right) << program << " of " << rows << ": " << v.detail;
+    }
+}
+
+TEST(Extern, WithoutThemNothingIsInterpreted) {
+  const Verdict v = judge(kFolder + "model.export.pt2", kFolder + "inputs.4.safetensors", kFolder + "model.outputs.4.safetensors", {});
+  EXPECT_NE(v.detail.find("cannot be interpreted: it is the operator neso_test::mix of whoever runs the model"), std::string::npos) << v.detail;
+}
+
+// The file of a model as it was exported does not say what such an operator changes.
+TEST(Extern, WhatReturnsNothingIsNotLeftOut) {
+  const Verdict v = judgeWith("changes.export.pt2", 4);
+  EXPECT_EQ(v.kind, Verdict::Kind::Refused);
+  EXPECT_NE(v.detail.find("E0251"), std::string::npos) << v.detail;
+  EXPECT_NE(v.detail.find("'neso_test.scale_.default': it returns nothing"), std::string::npos) << v.detail;
+}
+
+} // namespace
+} // namespace neso::lower::test

@@ -1,0 +1,169 @@
+#include "core/extern.h"
+
+#include <stdio.h>
+
+#include "core/plan_rows.h"
+#include "core/sight.h"
+#include "core/strided.h"
+
+namespace neso_rt {
+namespace {
+uint32_t size_of(const flatbuffers::Vector<int32_t> *v) { return v ? v->size() : 0; }
+
+bool is_list_of_tensors(fbs::OpArgumentKind k) { return k == fbs::OpArgumentKind::Tensor || k == fbs::OpArgumentKind::Tensors; }
+
+neso_status check_slots(const plan &p, const flatbuffers::Vector<int32_t> *v, const char *op) {
+  for (uint32_t i = 0; i < size_of(v); ++i)
+    if (v->Get(i) < 0 || v->Get(i) >= p.slot_count) return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' names slot %d", op, v->Get(i));
+  return NESO_OK;
+}
+
+neso_status check_tensor(const plan &p, const fbs::OpTensor *t, const char *op) {
+  if (t->buffer() < -1 || t->buffer() >= p.buffers.size) return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' names buffer %d", op, t->buffer());
+  if (!known(t->dtype(), fbs::DType::MAX) || size_of(t->sizes()) != size_of(t->strides()) || size_of(t->sizes()) > uint32_t(kMaxRank) ||
+      t->offset() < -1 || t->offset() >= p.slot_count)
+    return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' has an impossible tensor", op);
+  NESO_TRY(check_slots(p, t->sizes(), op));
+  return check_slots(p, t->strides(), op);
+}
+
+// What a run's failure is to say, set by neso_op_call::fail.
+struct failure {
+  char text[512];
+};
+neso_status note(const neso_op_call *call, const char *text) {
+  snprintf(static_cast<failure *>(call->failure)->text, sizeof(failure), "%s", text ? text : "");
+  return NESO_OP_FAILED;
+}
+} // namespace
+
+neso_status check_call(const plan &p, const fbs::CallExtern *row) {
+  const char *op = text(row->op());
+  for (const auto *tensors : {row->inputs(), row->outputs()})
+    for (uint32_t i = 0; i < count(tensors); ++i) NESO_TRY(check_tensor(p, tensors->Get(i), op));
+  for (uint32_t i = 0; i < count(row->outputs()); ++i)
+    if (row->outputs()->Get(i)->buffer() < 0) return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' has a result without memory", op);
+  for (uint32_t i = 0; i < count(row->arguments()); ++i) {
+    const fbs::OpArgument *a = row->arguments()->Get(i);
+    if (!known(a->kind(), fbs::OpArgumentKind::MAX)) return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' has an argument of an unknown kind", op);
+    if (!is_list_of_tensors(a->kind())) {
+      NESO_TRY(check_slots(p, a->ints(), op));
+      continue;
+    }
+    for (uint32_t k = 0; k < size_of(a->ints()); ++k)
+      if (a->ints()->Get(k) < -1 || a->ints()->Get(k) >= int32_t(count(row->inputs())))
+        return fail(NESO_PACKAGE_MALFORMED, "a call of '%s' names input %d", op, a->ints()->Get(k));
+  }
+  return NESO_OK;
+}
+
+const neso_op *extern_calls::find(const char *name) const {
+  for (size_t i = 0; i < ops_.count; ++i)
+    if (ops_.ops[i].name && ops_.ops[i].run && ops_.ops[i].device == queue_->table->kind && strcmp(ops_.ops[i].name, name) == 0) return &ops_.ops[i];
+  return nullptr;
+}
+
+// Whether no step before calls the same operator.
+static bool is_first_call(const plan &program, const step &call) {
+  for (const step &s : program.steps) {
+    if (&s == &call) return true;
+    if (s.kind == fbs::Step::CallExtern &&
+        strcmp(text(static_cast<const fbs::CallExtern *>(s.row)->op()), text(static_cast<const fbs::CallExtern *>(call.row)->op())) == 0)
+      return false;
+  }
+  return true;
+}
+
+neso_status extern_calls::start(const plan &program, const op_list &ops, queue *q, binding *b) {
+  program_ = &program;
+  ops_ = ops;
+  queue_ = q;
+  binding_ = b;
+  // A device that runs no code calls nothing either.
+  if (program.extern_count == 0 || q->table->code < 0) return NESO_OK;
+  NESO_TRY(found_.resize(size_t(program.extern_count)));
+  char missing[400] = "";
+  size_t tensors = 0, arguments = 0, numbers = 0, texts = 0;
+  for (const step &s : program.steps) {
+    if (s.kind != fbs::Step::CallExtern) continue;
+    const auto *row = static_cast<const fbs::CallExtern *>(s.row);
+    found_[size_t(s.a)] = find(text(row->op()));
+    const size_t used = strlen(missing);
+    if (!found_[size_t(s.a)] && is_first_call(program, s))
+      snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "", text(row->op()));
+    size_t needs = 0, strings = 0;
+    for (const auto *rows : {row->inputs(), row->outputs()})
+      for (uint32_t i = 0; i < count(rows); ++i) needs += 2 * size_of(rows->Get(i)->sizes());
+    for (uint32_t i = 0; i < count(row->arguments()); ++i) {
+      needs += size_of(row->arguments()->Get(i)->ints());
+      strings += count(row->arguments()->Get(i)->texts());
+    }
+    const size_t both = count(row->inputs()) + count(row->outputs());
+    tensors = both > tensors ? both : tensors;
+    arguments = count(row->arguments()) > arguments ? count(row->arguments()) : arguments;
+    numbers = needs > numbers ? needs : numbers;
+    texts = strings > texts ? strings : texts;
+  }
+  if (*missing)
+    return fail(NESO_OP_MISSING, "the model calls operators that are not given for %s: %s; give them in neso_model_options.ops, or to neso run by --op-library",
+                device_label(q->table->kind, q->on->index).text, missing);
+  NESO_TRY(tensors_.resize(tensors));
+  NESO_TRY(arguments_.resize(arguments));
+  NESO_TRY(numbers_.resize(numbers));
+  return texts_.resize(texts);
+}
+
+neso_status extern_calls::fill(const fbs::OpTensor *row, neso_tensor *out, int64_t **numbers) {
+  const int32_t rank = int32_t(size_of(row->sizes()));
+  int64_t *sizes = *numbers, *strides = *numbers + rank;
+  *numbers += 2 * rank;
+  *out = {nullptr, sizes, strides, rank, neso_dtype(row->dtype()), queue_->table->kind, queue_->on->index};
+  if (row->buffer() < 0) return NESO_OK;
+  for (int32_t d = 0; d < rank; ++d) {
+    sizes[d] = binding_->slots[size_t(row->sizes()->Get(uint32_t(d)))];
+    strides[d] = binding_->slots[size_t(row->strides()->Get(uint32_t(d)))];
+  }
+  const int64_t elements = element_count(sizes, rank), extent = element_extent(sizes, strides, rank),
+                offset = row->offset() < 0 ? 0 : binding_->slots[size_t(row->offset())], item = int64_t(item_size(int(row->dtype())));
+  if (elements < 0 || extent < 0 || offset < 0 || offset > kMaxBytes) return fail(NESO_SIZE_INVALID, "an operator's tensor has impossible sizes");
+  if (elements > 0) NESO_TRY(binding_->extent_check(row->buffer(), offset, offset + extent - 1, item));
+  char *at = binding_->addresses[size_t(row->buffer())];
+  out->data = at == kNotYet || !at ? nullptr : at + offset * item;
+  return NESO_OK;
+}
+
+neso_status extern_calls::prepare(const fbs::CallExtern *row, neso_op_call *call) {
+  int64_t *numbers = numbers_.data();
+  const char **texts = texts_.data();
+  const uint32_t inputs = uint32_t(count(row->inputs())), outputs = uint32_t(count(row->outputs())), arguments = uint32_t(count(row->arguments()));
+  for (uint32_t i = 0; i < inputs; ++i) NESO_TRY(fill(row->inputs()->Get(i), &tensors_[i], &numbers));
+  for (uint32_t i = 0; i < outputs; ++i) NESO_TRY(fill(row->outputs()->Get(i), &tensors_[inputs + i], &numbers));
+  for (uint32_t i = 0; i < arguments; ++i) {
+    const fbs::OpArgument *a = row->arguments()->Get(i);
+    neso_op_argument &out = arguments_[i];
+    const uint32_t ints = size_of(a->ints()), floats = a->floats() ? a->floats()->size() : 0, strings = uint32_t(count(a->texts()));
+    out = {text(a->name()), neso_op_argument_kind(a->kind()), int32_t(ints ? ints : floats ? floats : strings), numbers, floats ? a->floats()->data() : nullptr, texts};
+    for (uint32_t k = 0; k < ints; ++k) *numbers++ = is_list_of_tensors(a->kind()) ? a->ints()->Get(k) : binding_->slots[size_t(a->ints()->Get(k))];
+    for (uint32_t k = 0; k < strings; ++k) *texts++ = text(a->texts()->Get(k));
+  }
+  *call = {sizeof *call,         text(row->op()), arguments_.data(),     int32_t(arguments),   tensors_.data(), int32_t(inputs),
+           tensors_.data() + inputs, int32_t(outputs), queue_->table->kind, queue_->on->index, queue_->table->stream ? queue_->table->stream(queue_) : nullptr, note, nullptr};
+  return NESO_OK;
+}
+
+neso_status extern_calls::run(const step &s) {
+  if (!found_.size()) return NESO_OK;
+  const auto *row = static_cast<const fbs::CallExtern *>(s.row);
+  neso_op_call call;
+  NESO_TRY(prepare(row, &call));
+  failure why{};
+  call.failure = &why;
+  const neso_op *op = found_[size_t(s.a)];
+  const neso_status status = op->run(op->user, &call);
+  if (status == NESO_OK) return NESO_OK;
+  char where[300] = "";
+  if (count(row->source())) describe_source(row->source()->Get(0), where, sizeof where);
+  return fail(NESO_OP_FAILED, "operator '%s' failed%s%s%s%s", call.name, *why.text ? ": " : "", why.text, *where ? "; it is called at " : "", where);
+}
+
+} // namespace neso_rt

@@ -1,0 +1,41 @@
+// Calls of operators that the caller brings: finding them, and their tensors and values in each run.
+#pragma once
+#include "core/binding.h"
+
+namespace neso_rt {
+
+/// The operators that a model was given.
+struct op_list {
+  const neso_op *ops = nullptr;
+  size_t count = 0;
+};
+
+/// NESO_PACKAGE_MALFORMED unless all that the row names exists; `p` has its slots and buffers.
+neso_status check_call(const plan &p, const fbs::CallExtern *row);
+
+/// The calls of one context's runs.
+class extern_calls {
+public:
+  /// Finds the operators of all calls; NESO_OP_MISSING names those that are not there. All borrowed, as long as it lives.
+  neso_status start(const plan &program, const op_list &ops, queue *q, binding *b);
+  /// Runs call number `step::a`.
+  neso_status run(const step &s);
+
+private:
+  const neso_op *find(const char *name) const;
+  neso_status fill(const fbs::OpTensor *row, neso_tensor *out, int64_t **numbers);
+  neso_status prepare(const fbs::CallExtern *row, neso_op_call *call);
+
+  const plan *program_ = nullptr;
+  op_list ops_;
+  queue *queue_ = nullptr;
+  binding *binding_ = nullptr;
+  array<const neso_op *> found_; // by step::a
+  // Large enough for any of the calls.
+  array<neso_tensor> tensors_;
+  array<neso_op_argument> arguments_;
+  array<int64_t> numbers_;
+  array<const char *> texts_;
+};
+
+} // namespace neso_rt
