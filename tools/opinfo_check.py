@@ -114,6 +114,8 @@ def judge(args, root, sample):
         except subprocess.TimeoutExpired:
             return "timeout", ""
         text = done.stderr.decode(errors="replace").strip()
+        if "error[E0252]" in text:
+            return "wrong", text
         if done.returncode == 1 and "error[E" in text:
             return "refused", text
         if done.returncode != 0:

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "backend/nvidia/compile.h"
+#include "base/diagnostics/graph.h"
 #include "base/rules.h"
 #include "driver/compile.h"
 #include "e2e/plan_steps.h"
@@ -246,7 +247,8 @@ void runProgram(const Program &program, const CompileOptions &options, Report &r
   mine.show = [&](Stage, std::string text) { steps = stepsOfPlan(text); };
   Result<Compilation> compiled = compileModel(program.file.string(), mine, sink);
   if (!compiled) {
-    if (compiled.error().internal())
+    // A file that PyTorch wrote does not contradict itself.
+    if (compiled.error().internal() || compiled.error().diagnostics().front().kind == diag::GraphContradictsItself)
       report.fail("", compiled.error().str());
     else
       report.refused(info(compiled.error().diagnostics().front().kind).code, compiled.error().str());

@@ -13,7 +13,8 @@
 //       store y[i0] = %3
 //
 // Errors: OpUnsupported and OpRefused, all of the model at once, each at its source line; GraphContradictsItself where a result
-// disagrees with the type in the file. Weights are not copied: constants point into the model's mapping and keep it alive.
+// disagrees with the type in the file, which is the file's fault, or a wrong lowering's: tests take it for the latter. Weights are not
+// copied: constants point into the model's mapping and keep it alive.
 #pragma once
 #include <string>
 #include <string_view>
