@@ -82,5 +82,29 @@ def quantised():
     ]
 
 
+def fake_by_tensors(x, scale, zero, on):
+    aten = torch.ops.aten
+    return (torch.fake_quantize_per_tensor_affine(x, scale, zero, -128, 127), *aten.fake_quantize_per_tensor_affine_cachemask(x, 0.013, 5, 0, 255),
+            *(r for n in range(2) for r in aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(x, scale, zero, on[n:n + 1], 0, 255)))
+
+
+def fake_by_channels(axis):
+    def run(x, scales, zeros):
+        return torch.fake_quantize_per_channel_affine(x, scales, zeros, axis, -8, 7), *torch.ops.aten.fake_quantize_per_channel_affine_cachemask(x, scales, zeros, axis, -8, 7)
+    return run
+
+
+def fake():
+    """What training with quantisation in mind computes: there and back at once."""
+    return [
+        c("number", lambda x: (torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127), torch.fake_quantize_per_tensor_affine(x * 40, 0.0131, 0, 0, 255)), "f32 5x7"),
+        c("tensors", lambda x, s, z: fake_by_tensors(x, s[0] * 0.02 + 0.01, ((z[0].abs() % 5)).int(), torch.tensor([1, 0])), "f32 5x7", "f32 1 >0", "i64 1"),
+        c("channels", lambda x, s, z: fake_by_channels(0)(x, s * 0.1 + 0.05, (z.abs() % 5).int()), "f32 4x6", "f32 4 >0", "i64 4"),
+        c("channels_inside", lambda x, s, z: fake_by_channels(1)(x, s * 0.1 + 0.05, z.clamp(-3, 3)), "f32 3x4x2", "f32 4 >0", "f32 4"),
+        c("half", lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127), "f16 5x7"),
+        c("bf16", lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127), "bf16 5x7"),
+    ]
+
+
 def groups():
-    return {"quantised": quantised()}
+    return {"quantised": quantised(), "fake_quantised": fake()}

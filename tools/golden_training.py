@@ -114,5 +114,41 @@ def in_grids():
     ]
 
 
+def adaptive_gradients(*size):
+    """Of means and maxima over windows that overlap where the sizes do not divide."""
+    def run(x):
+        n = len(size)
+        mean, mean_back = (aten._adaptive_avg_pool2d, aten._adaptive_avg_pool2d_backward) if n == 2 else (aten._adaptive_avg_pool3d, aten._adaptive_avg_pool3d_backward)
+        most, most_back = (aten.adaptive_max_pool2d, aten.adaptive_max_pool2d_backward) if n == 2 else (aten.adaptive_max_pool3d, aten.adaptive_max_pool3d_backward)
+        values, at = most(x, list(size))
+        return mean_back(mean(x, list(size)).cos(), x), most_back(values.sin(), x, at)
+    return run
+
+
+def resize_gradients(name, *size, rest=()):
+    """Of an image resampled to a size; `rest`: align_corners and the factors, as the operator takes them."""
+    def run(x):
+        forward, backward = getattr(aten, name), getattr(aten, name + "_backward")
+        return backward(forward(x, list(size), *rest).cos(), list(size), list(x.shape), *rest)
+    return run
+
+
+def image_gradients():
+    pool3d = lambda x: aten.max_pool3d_with_indices_backward((r := aten.max_pool3d_with_indices(x, [2, 3, 2], [1, 2, 2], [1, 1, 0]))[0].sin(), x, [2, 3, 2], [1, 2, 2], [1, 1, 0], [1, 1, 1], False, r[1])
+    return [
+        c("adaptive", adaptive_gradients(3, 4), "f32 2x3x7x9"), c("adaptive_whole", adaptive_gradients(2, 3), "f32 1x2x6x9"), c("adaptive_larger", adaptive_gradients(7, 5), "f32 1x2x3x4"),
+        c("adaptive_no_batch", adaptive_gradients(3, 4), "f32 3x7x9"), c("adaptive_3d", adaptive_gradients(2, 3, 4), "f32 1x2x5x6x7"), c("adaptive_bf16", adaptive_gradients(3, 2), "bf16 1x2x7x5"),
+        c("max_pool3d", pool3d, "f32 1x2x4x6x6"),
+        c("nearest1d", resize_gradients("upsample_nearest1d", 9), "f32 2x3x4"), c("nearest2d", resize_gradients("upsample_nearest2d", 6, 5), "f32 2x3x3x4"), c("nearest3d", resize_gradients("upsample_nearest3d", 4, 3, 7), "f32 1x2x2x3x4"),
+        c("nearest2d_smaller", resize_gradients("upsample_nearest2d", 3, 2), "f32 1x2x7x5"), c("nearest_exact2d", resize_gradients("_upsample_nearest_exact2d", 5, 7), "f32 1x2x3x4"),
+        c("nearest2d_factors", resize_gradients("upsample_nearest2d", 7, 9, rest=(2.5, 2.4)), "f32 1x2x3x4"), c("nearest2d_double", resize_gradients("upsample_nearest2d", 6, 8), "f32 1x2x3x4"),
+        c("linear1d", resize_gradients("upsample_linear1d", 9, rest=(False,)), "f32 2x3x4"), c("linear1d_aligned", resize_gradients("upsample_linear1d", 9, rest=(True,)), "f32 2x3x4"),
+        c("bilinear2d", resize_gradients("upsample_bilinear2d", 6, 5, rest=(False,)), "f32 2x3x3x4"), c("bilinear2d_aligned", resize_gradients("upsample_bilinear2d", 6, 5, rest=(True,)), "f32 2x3x3x4"),
+        c("bilinear2d_one_dim", resize_gradients("upsample_bilinear2d", 3, 9, rest=(False,)), "f32 2x3x3x4"), c("bilinear2d_factors", resize_gradients("upsample_bilinear2d", 7, 9, rest=(False, 2.5, 2.4)), "f32 1x2x3x4"),
+        c("bilinear2d_f64", resize_gradients("upsample_bilinear2d", 2, 3, rest=(False,)), "f64 1x2x7x5"), c("trilinear3d", resize_gradients("upsample_trilinear3d", 4, 3, 7, rest=(False,)), "f32 1x2x2x3x4"),
+        c("bicubic2d", resize_gradients("upsample_bicubic2d", 6, 5, rest=(False,)), "f32 1x2x3x4"), c("bicubic2d_aligned", resize_gradients("upsample_bicubic2d", 4, 7, rest=(True,)), "f32 1x2x5x3"),
+    ]
+
+
 def groups():
-    return {"gradients": gradients(), "of_lists": of_lists(), "in_grids": in_grids()}
+    return {"gradients": gradients(), "of_lists": of_lists(), "in_grids": in_grids(), "image_gradients": image_gradients()}

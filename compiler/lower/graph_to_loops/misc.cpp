@@ -243,27 +243,6 @@ static Tensors nonzeroStatic(OpCall &o) {
   return {Tensor::strided(o.ctx, DType::I64, o.out().sizes, w)};
 }
 
-static Tensors maxPoolBackward(OpCall &o) {
-  Tensor g = o.t("grad_output"), x = o.t("self"), index = o.t("indices");
-  Sizes sizes = x.sizes();
-  size_t n = sizes.size();
-  Expr plane = sizes[n - 1] * sizes[n - 2];
-  DType acc = computeType(x.dtype());
-  Sizes flat(sizes.begin(), sizes.end() - 2);
-  flat.push_back(plane);
-  Strided w = o.ctx.allocate(acc, flat);
-  o.ctx.store(full(o.ctx, flat, acc, 0), w);
-  o.ctx.scatter(
-      g.sizes(),
-      [&](BodyBuilder &b, const Index &i) {
-        Index j(i.begin(), i.end() - 2);
-        j.push_back(b.indirect(index.at(b, i), plane, false, true));
-        return Lowering::ScatterItem{j, b.cast(g.at(b, i), acc), {}};
-      },
-      w, acc, loops::StoreMode::AtomicAdd);
-  return {reshape(cast(Tensor::strided(o.ctx, acc, flat, w), x.dtype()), sizes)};
-}
-
 /// Python's arithmetic on floats that depend on sizes, in Python's precision.
 template <OpKind K> static Tensors floatOfSizes(OpCall &o) {
   if (!o.givesFloat()) return o.fail("an integer that does not follow from the sizes");
@@ -311,7 +290,6 @@ static void addSeries(OpTable &t) {
   t.add("linalg_norm.default linalg_norm.ord_str linalg_matrix_norm.default linalg_matrix_norm.str_ord", matrixNorm);
   t.add("combinations.default", combinationsOp);
   t.add("nonzero_static.default", nonzeroStatic);
-  t.add("max_pool2d_with_indices_backward.default", maxPoolBackward);
 }
 
 static void addCombinations(OpTable &t) {
@@ -354,7 +332,7 @@ static void addCombinations(OpTable &t) {
   });
 }
 
-static void addGradients(OpTable &t) {
+static void addPointwiseGradients(OpTable &t) {
   t.add("native_dropout_backward.default", [](OpCall &o) -> Tensors {
     Tensor g = cast(o.t("grad_output"), o.out().dtype);
     return {mulNumber(mul(g, cast(o.t("mask"), g.dtype())), o.number("scale"))};
@@ -392,7 +370,7 @@ void addMisc(OpTable &t) {
   addFloatsOfSizes(t);
   addSeries(t);
   addCombinations(t);
-  addGradients(t);
+  addPointwiseGradients(t);
   t.add("diagflat.default", [](OpCall &o) -> Tensors {
     Tensor x = flatten(o.t("self"));
     if (x.isComplex()) return o.fail("complex numbers are not supported here");

@@ -92,6 +92,44 @@ Tensors dequantiseGroups(OpCall &o) {
   return {reshape(cast(mul(q, column(scales)), o.out().dtype), x.sizes())};
 }
 
+/// What a number of a tensor would be behind quantising and back, and which numbers fit: fake_quantize_*. As ATen's kernels do it: 1 / scale in
+/// single precision, the zero point added behind rounding if it is an integer, before if it is none.
+Tensors fakeQuantised(OpCall &o, const Tensor &scale, const Tensor &zero) {
+  const Tensor x = o.t("self"), xs[] = {x, scale, zero};
+  const double least = static_cast<double>(o.integer("quant_min")), most = static_cast<double>(o.integer("quant_max"));
+  const DType c = computeType(x.dtype());
+  const bool whole = !isFloat(zero.dtype());
+  auto position = [whole](std::span<const Val> v) {
+    const Val q = v[0] * (1.0 / v[1]);
+    return whole ? v[2] + un(OpKind::Round, q) : un(OpKind::Round, q + v[2]);
+  };
+  Tensors results = {pointwise(xs, c, x.dtype(), [=](std::span<const Val> v) {
+    const Val q = position(v);
+    return (vmin(vmax(q, num(q, least)), num(q, most)) - v[2]) * v[1];
+  })};
+  if (o.outCount() > 1)
+    results.push_back(pointwise(xs, c, DType::Bool, [=](std::span<const Val> v) {
+      const Val q = position(v);
+      return q >= least && q <= most;
+    }));
+  if (const Tensor enabled = o.opt("fake_quant_enabled"); enabled.valid()) {
+    const Tensor on = cast(reshape(enabled, {}), DType::Bool);
+    results[0] = where(on, results[0], x);
+    results[1] = where(on, results[1], full(o.ctx, x.sizes(), DType::Bool, 1));
+  }
+  return results;
+}
+
+Tensors fakeQuantiseTensor(OpCall &o) {
+  // A Python number is a double, of which the kernel sees a float.
+  return fakeQuantised(o, cast(numberOf(o, "scale", DType::F32).asTensor(), DType::F32), numberOf(o, "zero_point", DType::I64).asTensor());
+}
+
+Tensors fakeQuantiseChannels(OpCall &o) {
+  const Tensor x = o.t("self");
+  return fakeQuantised(o, along(o.t("scale"), x, o.integer("axis")), along(o.t("zero_point"), x, o.integer("axis")));
+}
+
 /// Scale and zero point of values between their least and greatest, zero among them.
 Tensors chooseScale(OpCall &o, bool symmetric) {
   const Tensor x = o.t("input").reused();
@@ -185,6 +223,10 @@ void addQuantised(OpTable &t) {
   add("choose_qparams_symmetric.tensor", [](OpCall &o) { return chooseScale(o, true); });
   add("choose_qparams_per_token_asymmetric.default", chooseTokenScales);
   add("_choose_qparams_per_token_asymmetric_impl.default", chooseTokenScales);
+  t.add("fake_quantize_per_tensor_affine.default fake_quantize_per_tensor_affine.tensor_qparams fake_quantize_per_tensor_affine_cachemask.default "
+        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
+        fakeQuantiseTensor);
+  t.add("fake_quantize_per_channel_affine.default fake_quantize_per_channel_affine_cachemask.default", fakeQuantiseChannels);
   t.add("_weight_int8pack_mm.default", int8Product);
   t.add("_scaled_mm.default", scaledProduct);
 }

@@ -1,25 +1,16 @@
 // Resampling: upsample_* and grid_sampler.
-#include <array>
-#include <cmath>
+#include "lower/graph_to_loops/resize.h"
 
-#include "lower/graph_to_loops/op_call.h"
+#include <cmath>
 
 namespace neso::lower {
 
-namespace {
-/// How one spatial dim is resampled. scale is input positions per output position.
-struct Axis {
-  Expr in, out;
-  std::optional<double> factor; // as the user gave it: output per input
-};
-} // namespace
-
-static std::vector<Axis> axesOf(OpCall &o, const Tensor &x, size_t spatial) {
+std::vector<Axis> axesOf(OpCall &o, const Sizes &in, const Sizes &out, size_t spatial) {
   std::vector<Axis> axes;
   std::vector<double> factors = o.numbers("scale_factors");
   const char *names[3][3] = {{"scales", "", ""}, {"scales_h", "scales_w", ""}, {"scales_d", "scales_h", "scales_w"}};
   for (size_t d = 0; d < spatial; ++d) {
-    Axis a{x.sizes()[2 + d], o.out().sizes[2 + d], std::nullopt};
+    Axis a{in[2 + d], out[2 + d], std::nullopt};
     if (d < factors.size()) a.factor = factors[d];
     if (o.has(names[spatial - 1][d])) a.factor = o.number(names[spatial - 1][d]);
     axes.push_back(a);
@@ -38,68 +29,63 @@ static Val scaleOf(BodyBuilder &b, const Axis &a, bool align, DType c) {
   return b.index(a.in, c) / b.index(a.out, c);
 }
 
+Expr nearestAt(BodyBuilder &b, const Axis &a, Expr i, bool exact) {
+  // Whole multiples need no arithmetic in floats where the reciprocal is exact.
+  std::optional<int64_t> in = a.in.asConst(), out = a.out.asConst();
+  int64_t k = in && out && *in > 0 && *out % *in == 0 ? *out / *in : 0;
+  bool plain = !a.factor || *a.factor == static_cast<double>(k);
+  if (k > 0 && (k & (k - 1)) == 0 && plain) return floorDiv(i, k);
+  Val pos = b.index(i, DType::F32);
+  if (exact) pos = pos + 0.5;
+  Val at = b.cast(un(OpKind::Floor, pos * scaleOf(b, a, false, DType::F32)), DType::I64);
+  at = vmin(vmax(at, num(at, 0)), b.index(a.in - 1));
+  return b.indirect(at, a.in, false, false);
+}
+
 static Tensors nearest(OpCall &o, size_t spatial) {
   Tensor x = source(o.t(o.has("input") ? "input" : "self"));
   bool exact = o.node.target.find("exact") != std::string::npos;
-  std::vector<Axis> axes = axesOf(o, x, spatial);
+  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, spatial);
   Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
     Index j{i[0], i[1]};
-    for (size_t d = 0; d < spatial; ++d) {
-      const Axis &a = axes[d];
-      // Whole multiples need no arithmetic in floats where the reciprocal is exact.
-      std::optional<int64_t> in = a.in.asConst(), out = a.out.asConst();
-      int64_t k = in && out && *in > 0 && *out % *in == 0 ? *out / *in : 0;
-      bool plain = !a.factor || *a.factor == static_cast<double>(k);
-      if (k > 0 && (k & (k - 1)) == 0 && plain) {
-        j.push_back(floorDiv(i[2 + d], k));
-        continue;
-      }
-      Val pos = b.index(i[2 + d], DType::F32);
-      if (exact) pos = pos + 0.5;
-      Val at = b.cast(un(OpKind::Floor, pos * scaleOf(b, a, false, DType::F32)), DType::I64);
-      at = vmin(vmax(at, num(at, 0)), b.index(a.in - 1));
-      j.push_back(b.indirect(at, a.in, false, false));
-    }
+    for (size_t d = 0; d < spatial; ++d) j.push_back(nearestAt(b, axes[d], i[2 + d], exact));
     return x.at(b, j);
   });
   return {r.withOrder(x.order())};
+}
+
+std::vector<Tap> linearTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c) {
+  if (b.facts().provablyEqual(a.in, a.out) && (!a.factor || *a.factor == 1)) return {{i, {}}};
+  Val s = scaleOf(b, a, align, c), pos = b.index(i, c);
+  Val p = align ? pos * s : vmax((pos + 0.5) * s - 0.5, num(s, 0));
+  Val lo = vmin(b.cast(un(OpKind::Floor, p), DType::I64), b.index(a.in - 1));
+  Val hi = vmin(lo + 1.0, b.index(a.in - 1));
+  Val f = p - b.cast(lo, c), w = vmin(vmax(f, num(f, 0)), num(f, 1));
+  return {{b.indirect(lo, a.in, false, false), 1.0 - w}, {b.indirect(hi, a.in, false, false), w}};
 }
 
 /// Linear in each dim: 2^spatial loads.
 static Tensors linearResize(OpCall &o, size_t spatial) {
   Tensor x = source(o.t(o.has("input") ? "input" : "self"));
   bool align = o.flag("align_corners");
-  std::vector<Axis> axes = axesOf(o, x, spatial);
+  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, spatial);
   DType c = x.dtype() == DType::F64 ? DType::F64 : DType::F32;
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
   Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
-    std::vector<std::pair<Expr, Expr>> at(spatial);
-    std::vector<Val> w(spatial);
-    for (size_t d = 0; d < spatial; ++d) {
-      const Axis &a = axes[d];
-      if (b.facts().provablyEqual(a.in, a.out) && (!a.factor || *a.factor == 1)) {
-        at[d] = {i[2 + d], i[2 + d]};
-        w[d] = b.constant(c, 0);
-        continue;
-      }
-      Val s = scaleOf(b, a, align, c), pos = b.index(i[2 + d], c);
-      Val p = align ? pos * s : vmax((pos + 0.5) * s - 0.5, num(s, 0));
-      Val lo = vmin(b.cast(un(OpKind::Floor, p), DType::I64), b.index(a.in - 1));
-      Val hi = vmin(lo + 1.0, b.index(a.in - 1));
-      Val f = p - b.cast(lo, c);
-      w[d] = vmin(vmax(f, num(f, 0)), num(f, 1));
-      at[d] = {b.indirect(lo, a.in, false, false), b.indirect(hi, a.in, false, false)};
-    }
+    std::vector<std::vector<Tap>> taps;
+    for (size_t d = 0; d < spatial; ++d) taps.push_back(linearTaps(b, axes[d], i[2 + d], align, c));
     // The last dim is blended first.
     std::function<Val(size_t, Index)> blend = [&](size_t d, Index j) -> Val {
       if (d == spatial) return b.cast(x.at(b, j), c);
-      Index lo = j, hi = j;
-      lo.push_back(at[d].first);
-      hi.push_back(at[d].second);
-      Val v0 = blend(d + 1, lo);
-      if (b.constantOf(w[d]) == 0.0) return v0;
-      Val v1 = blend(d + 1, hi);
-      return v0 * (1.0 - w[d]) + v1 * w[d];
+      Val total;
+      for (const Tap &tap : taps[d]) {
+        Index at = j;
+        at.push_back(tap.at);
+        Val v = blend(d + 1, at);
+        if (tap.weight.valid()) v = v * tap.weight;
+        total = total.valid() ? total + v : v;
+      }
+      return total;
     };
     return b.cast(blend(0, {i[0], i[1]}), computeType(x.dtype()));
   });
@@ -114,34 +100,35 @@ static std::array<Val, 4> cubicWeights(Val f) {
   return {outer(f + 1.0), inner(f), inner(1.0 - f), outer(2.0 - f)};
 }
 
+std::vector<Tap> cubicTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c) {
+  Val s = scaleOf(b, a, align, c), pos = b.index(i, c);
+  Val p = align ? pos * s : (pos + 0.5) * s - 0.5, base = un(OpKind::Floor, p), k = b.cast(base, DType::I64);
+  const std::array<Val, 4> weights = cubicWeights(p - base);
+  std::vector<Tap> taps;
+  for (int q = 0; q < 4; ++q) {
+    Val e = k + static_cast<double>(q - 1);
+    e = vmin(vmax(e, num(e, 0)), b.index(a.in - 1));
+    taps.push_back({b.indirect(e, a.in, false, false), weights[static_cast<size_t>(q)]});
+  }
+  return taps;
+}
+
 static Tensors bicubic(OpCall &o) {
   Tensor x = source(o.t(o.has("input") ? "input" : "self"));
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
   bool align = o.flag("align_corners");
-  std::vector<Axis> axes = axesOf(o, x, 2);
+  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
   DType c = x.dtype() == DType::F64 ? DType::F64 : DType::F32;
   Tensor r = Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [=](BodyBuilder &b, const Index &i) {
-    Expr at[2][4];
-    std::array<Val, 4> w[2];
-    for (size_t d = 0; d < 2; ++d) {
-      Val s = scaleOf(b, axes[d], align, c), pos = b.index(i[2 + d], c);
-      Val p = align ? pos * s : (pos + 0.5) * s - 0.5, base = un(OpKind::Floor, p);
-      w[d] = cubicWeights(p - base);
-      Val k = b.cast(base, DType::I64);
-      for (int q = 0; q < 4; ++q) {
-        Val e = k + static_cast<double>(q - 1);
-        e = vmin(vmax(e, num(e, 0)), b.index(axes[d].in - 1));
-        at[d][q] = b.indirect(e, axes[d].in, false, false);
-      }
-    }
+    const std::vector<Tap> rows = cubicTaps(b, axes[0], i[2], align, c), columns = cubicTaps(b, axes[1], i[3], align, c);
     Val total;
-    for (int p = 0; p < 4; ++p) {
+    for (const Tap &p : rows) {
       Val row;
-      for (int q = 0; q < 4; ++q) {
-        Val v = b.cast(x.at(b, {i[0], i[1], at[0][p], at[1][q]}), c) * w[1][static_cast<size_t>(q)];
+      for (const Tap &q : columns) {
+        Val v = b.cast(x.at(b, {i[0], i[1], p.at, q.at}), c) * q.weight;
         row = row.valid() ? row + v : v;
       }
-      row = row * w[0][static_cast<size_t>(p)];
+      row = row * p.weight;
       total = total.valid() ? total + row : row;
     }
     return b.cast(total, computeType(x.dtype()));
@@ -300,7 +287,7 @@ static Tensors antialiased(OpCall &o, bool cubic) {
   bool align = o.flag("align_corners");
   DType c = computeType(x.dtype());
   Tensor y = cast(x, c);
-  std::vector<Axis> axes = axesOf(o, x, 2);
+  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
   for (size_t d : {size_t(1), size_t(0)}) {
     const Axis a = axes[d];
     Tensor raw = Tensor::lazy(o.ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) {

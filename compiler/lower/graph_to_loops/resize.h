@@ -1,0 +1,30 @@
+// Where an image's pixels come from when it is resampled, for upsample_* and their gradients.
+#pragma once
+#include <array>
+
+#include "lower/graph_to_loops/op_call.h"
+
+namespace neso::lower {
+
+/// How one spatial dim is resampled. scale is input positions per output position.
+struct Axis {
+  Expr in, out;
+  std::optional<double> factor; // as the user gave it: output per input
+};
+
+/// The axes of images of the sizes `in` and `out`, [N, C, ...]; the factors are arguments of the call.
+std::vector<Axis> axesOf(OpCall &o, const Sizes &in, const Sizes &out, size_t spatial);
+
+/// The pixel that is nearest to output position i.
+Expr nearestAt(BodyBuilder &b, const Axis &a, Expr i, bool exact);
+
+/// Pixels of one dim and their weights, which add up to 1; a weight that is invalid is 1.
+struct Tap {
+  Expr at;
+  Val weight;
+};
+/// The two pixels around output position i; one where nothing is resampled.
+std::vector<Tap> linearTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c);
+std::vector<Tap> cubicTaps(BodyBuilder &b, const Axis &a, Expr i, bool align, DType c);
+
+} // namespace neso::lower
