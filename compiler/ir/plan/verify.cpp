@@ -9,6 +9,7 @@
 #include "ir/loops/access.h"
 #include "ir/loops/verify.h"
 #include "ir/plan/access.h"
+#include "ir/plan/lives.h"
 
 namespace neso::plan {
 
@@ -21,19 +22,25 @@ public:
   Checker(const Plan &plan, Form form) : p_(plan), form_(form) {}
 
   Status run() {
-    if (!positions()) return finish();
+    if (!positions() || !places()) return finish();
     if (form_ == Form::Scheduled)
       for (const Kernel &k : p_.kernels) space(k);
     parts();
+    launches();
     dataFlow();
     nowhere();
     outputs();
     writeBacks();
-    if (form_ == Form::Scheduled) return finish();
-    arena();
     sizes();
+    if (form_ == Form::Scheduled) return finish();
+    lives();
+    arena();
+    lateArenas();
+    inputSizes();
     guards();
     callerOutputs();
+    outputMemory();
+    arguments();
     return finish();
   }
 
@@ -41,6 +48,8 @@ private:
   const Plan &p_;
   Form form_;
   std::vector<Diagnostic> diags_;
+  /// By step: (result, operand) pairs of which the one may take the other's memory there.
+  std::vector<std::set<std::pair<BufferId, BufferId>>> handedOn_;
 
   /// Calls f for each step of kind T.
   template <typename T, typename F> void each(F &&f) const {
@@ -99,6 +108,69 @@ private:
       if (form_ == Form::Complete && place.where == Placement::Where::Arena && place.arena >= p_.arenas.size())
         breach("P1", "a placement", "its arena does not exist");
     return diags_.empty();
+  }
+
+  bool exists(BufferId b) const { return b.valid() && b.index() < p_.program.buffers.size(); }
+
+  /// P1 of what kernels and placements name: buffers are what their kind says, and every expression is there.
+  bool places() {
+    for (size_t b = 0; b < p_.placements.size(); ++b) {
+      const Placement &place = p_.placements[b];
+      const Buffer &buffer = p_.program.buffers[b];
+      const bool temp = buffer.kind == Buffer::Kind::Temp;
+      using Where = Placement::Where;
+      const bool ownPlace = place.where == (buffer.kind == Buffer::Kind::Constant ? Where::Constant : Where::Input);
+      const bool right = place.where == Where::None || (temp ? place.where == Where::Arena || place.where == Where::Output : ownPlace);
+      if (!right) breach("P1", buffer.name, fmt::format("cannot be placed in '{}'", name(place.where)));
+      if (!buffer.elements.valid() || !place.offset.valid() || !place.bytes.valid()) breach("P1", buffer.name, "has no size");
+    }
+    for (const Kernel &k : p_.kernels) {
+      for (const Node &n : k.nodes) {
+        forEachAccess(n, [&](const Access &a) {
+          if (!exists(a.buffer)) breach("P1", k.name, "a buffer of its nodes does not exist");
+        });
+        // The walk passes over operands that are not there, as a mask may be.
+        if (const auto *attention = n.as<AttentionSpec>())
+          for (const AttentionSpec::Operand *o : {&attention->q, &attention->k, &attention->v, &attention->out})
+            if (!exists(o->buffer)) breach("P1", k.name, "an operand of its attention does not exist");
+      }
+      for (const KernelArg &a : k.args)
+        if (a.kind == KernelArg::Kind::Buffer ? !exists(a.buffer) || !a.offset.valid() : a.kind == KernelArg::Kind::Size && !a.size.valid())
+          breach("P1", k.name, "an argument does not exist");
+      for (Expr e : k.grid)
+        if (!e.valid()) breach("P1", k.name, "its grid has no size");
+      if (!k.product) continue;
+      const Product &q = *k.product;
+      for (BufferId b : {q.a.buffer, q.b.buffer, q.d.buffer})
+        if (!exists(b)) breach("P1", k.name, "an operand of its product does not exist");
+      if (q.rest.valid() && q.rest.index() >= p_.kernels.size()) breach("P1", k.name, "what follows its product does not exist");
+    }
+    forEachStep(p_.main, [&](const Step &step) {
+      auto there = [&](Expr e) {
+        if (!e.valid()) breach("P1", "a step", "an expression is not there");
+      };
+      if (const auto *g = step.as<Guard>()) there(g->condition);
+      if (const auto *b = step.as<If>()) there(b->condition);
+      if (const auto *w = step.as<While>()) there(w->condition);
+      if (const auto *c = step.as<Copy>()) {
+        for (const std::vector<Expr> *es : {&c->sizes, &c->srcStrides, &c->dstStrides})
+          for (Expr e : *es) there(e);
+        there(c->srcOffset), there(c->dstOffset);
+      }
+    });
+    return diags_.empty();
+  }
+
+  /// Each kernel runs once: by its step, by the kernel that it is part of, or behind a library's product.
+  void launches() {
+    std::vector<int> runs(p_.kernels.size());
+    each<Launch>([&](const Launch &l) { ++runs[l.kernel.index()]; });
+    for (const Kernel &k : p_.kernels) {
+      for (KernelId part : k.parts) ++runs[part.index()];
+      if (k.product && k.product->rest.valid()) ++runs[k.product->rest.index()];
+    }
+    for (const Kernel &k : p_.kernels)
+      if (runs[k.id.index()] != 1) breach("P3", k.name, fmt::format("runs {} times", runs[k.id.index()]));
   }
 
   void space(const Kernel &k) {
@@ -160,8 +232,7 @@ private:
     for (const Step &s : r.steps) {
       if (const auto *l = s.as<Launch>()) {
         const Kernel &k = p_.kernels[l->kernel.index()];
-        for (const BufferAccess &a : memoryAccesses(p_, k))
-          if (a.read && !a.written) read(a.buffer, k.name);
+        for (BufferId b : readsFirst(k)) read(b, k.name);
         for (const BufferAccess &a : memoryAccesses(p_, k))
           if (a.written) written[a.buffer.index()] = true;
       } else if (const auto *c = s.as<Copy>()) {
@@ -184,6 +255,27 @@ private:
         region(loop->body, body);
       }
     }
+  }
+
+  /// What the kernel reads from memory before one of its own nodes wrote it.
+  std::vector<BufferId> readsFirst(const Kernel &k) const {
+    std::vector<BufferId> out;
+    for (KernelId part : k.parts)
+      for (BufferId b : readsFirst(p_.kernels[part.index()])) out.push_back(b);
+    std::set<BufferId> made;
+    // A user's kernel is taken to read what it writes, unless the contrary is proven.
+    if (k.kind == Node::Kind::UserKernel)
+      for (const BufferAccess &a : memoryAccesses(p_, k))
+        if (a.written) made.insert(a.buffer);
+    for (size_t n = 0; n < k.nodes.size(); ++n) {
+      forEachAccess(k.nodes[n], [&](const Access &a) {
+        const bool nowhere = p_.placements[a.buffer.index()].where == Placement::Where::None;
+        if (a.inside || nowhere || !a.reads() || made.contains(a.buffer)) return;
+        if (a.whole() || a.mode == AccessMode::Update || !isForwarded(k, n, a.buffer, a.index)) out.push_back(a.buffer);
+      });
+      forEachWrite(k.nodes[n], [&](const Access &a) { made.insert(a.buffer); });
+    }
+    return out;
   }
 
   void nowhere() {
@@ -215,11 +307,13 @@ private:
     });
   }
 
-  /// Size symbols at their least, their greatest (within reason) and random values.
-  std::vector<SymbolMap<int64_t>> samples() const {
+  /// Size symbols at their least, their greatest (within reason) and random values, and as the model was made with.
+  std::vector<SymbolMap<int64_t>> samples(bool withLate = false) const {
     std::vector<SymbolMap<int64_t>> out;
     std::mt19937_64 rng(7);
     std::vector<Symbol> symbols = sizeSymbols(p_.program);
+    if (withLate)
+      for (Symbol late : lateSymbols(p_)) symbols.push_back(late);
     bool symbolic = false;
     for (int k = 0; k < 8; ++k) {
       SymbolMap<int64_t> v;
@@ -232,12 +326,41 @@ private:
       out.push_back(std::move(v));
       if (!symbolic) break;
     }
+    SymbolMap<int64_t> usual;
+    for (Symbol s : symbols)
+      if (const std::optional<int64_t> hint = p_.program.facts.hint(s)) usual[s] = *hint;
+    if (symbolic && usual.size() == std::set<Symbol>(symbols.begin(), symbols.end()).size()) out.push_back(std::move(usual));
     // Only sizes that the guards allow count.
     std::erase_if(out, [&](const auto &v) {
       return std::any_of(p_.program.guards.begin(), p_.program.guards.end(),
                          [&](Expr g) { return evaluate(g, v) != 1; });
     });
     return out;
+  }
+
+  /// Life times in steps are those of the steps.
+  void lives() {
+    const LifeTimes times(p_);
+    for (size_t b = 0; b < p_.placements.size(); ++b) {
+      const Placement &place = p_.placements[b];
+      if (place.where == Placement::Where::Arena && times.first[b] >= 0 && (place.firstStep > times.first[b] || place.lastStep < times.last[b]))
+        breach("P5", p_.program.buffers[b].name,
+               fmt::format("lives in steps [{}, {}], not in [{}, {}]", times.first[b], times.last[b], place.firstStep, place.lastStep));
+    }
+    forEachStep(p_.main, [&](const Step &step) {
+      const auto *l = step.as<Launch>();
+      const std::vector<std::pair<BufferId, BufferId>> pairs =
+          l ? inPlacePairs(p_, p_.kernels[l->kernel.index()]) : std::vector<std::pair<BufferId, BufferId>>();
+      handedOn_.push_back({pairs.begin(), pairs.end()});
+    });
+  }
+  /// Whether the step at which one ends and the other begins writes the one over the other, element by element.
+  bool handedOn(size_t a, size_t b) const {
+    if (p_.placements[a].lastStep != p_.placements[b].firstStep) std::swap(a, b);
+    const auto step = static_cast<size_t>(p_.placements[a].lastStep);
+    return p_.placements[a].lastStep == p_.placements[b].firstStep && p_.placements[a].offset == p_.placements[b].offset &&
+           step < handedOn_.size() &&
+           handedOn_[step].contains({p_.program.buffers[b].id, p_.program.buffers[a].id});
   }
 
   void arena() {
@@ -269,8 +392,7 @@ private:
           const Placement &a = p_.placements[live[i]], &b = p_.placements[live[j]];
           if (a.lastStep < b.firstStep || b.lastStep < a.firstStep) continue;
           if (at[live[i]].first >= at[live[j]].second || at[live[j]].first >= at[live[i]].second) continue;
-          bool handedOn = a.offset == b.offset && (a.lastStep == b.firstStep || b.lastStep == a.firstStep);
-          if (!handedOn)
+          if (!handedOn(live[i], live[j]))
             breach("P5", p_.program.buffers[live[i]].name,
                    fmt::format("overlaps '{}' while both live", p_.program.buffers[live[j]].name));
         }
@@ -278,70 +400,151 @@ private:
     }
   }
 
-  /// Symbols are known before anything asks for them.
-  void sizes() {
+  /// A buffer that has an arena of its own fits, at whatever late sizes.
+  void lateArenas() {
+    for (const SymbolMap<int64_t> &v : samples(true))
+      for (const Buffer &b : p_.program.buffers) {
+        const Placement &place = p_.placements[b.id.index()];
+        if (place.where != Placement::Where::Arena || place.arena == 0) continue;
+        const std::optional<int64_t> needs = evaluate(b.elements * Expr(itemSize(b.dtype)), v), bytes = evaluate(place.bytes, v),
+                                     have = evaluate(p_.arenas[place.arena].bytes, v);
+        if (needs && bytes && have && (*needs > *bytes || *needs > *have))
+          return breach("P5", b.name, fmt::format("needs {} bytes in an arena of {}", *needs, *have));
+      }
+  }
+
+  /// Each dimension of an input is taken for its symbol, compared with its expression, or fixed.
+  void inputSizes() {
     if (p_.inputSizes.size() != p_.program.inputs.size())
       return breach("P9", p_.program.name, "the sizes of some inputs are not planned");
-    // A size that nothing defines is the writer's to refuse (PlanUnpackable): the model asks for it.
-    std::set<Symbol> known, defined;
-    for (const std::vector<InputSize> &input : p_.inputSizes)
-      for (const InputSize &size : input)
-        if (size.defines.valid()) defined.insert(size.defines);
-    for (const SizeDefinition &d : p_.definitions) defined.insert(d.symbol);
-    for (Symbol late : lateSymbols(p_)) defined.insert(late);
+    for (size_t i = 0; i < p_.inputSizes.size(); ++i) {
+      const ProgramInput &in = p_.program.inputs[i];
+      const bool tensor = in.kind == ProgramInput::Kind::Tensor;
+      if (p_.inputSizes[i].size() != (tensor ? in.sizes.size() : 1)) {
+        breach("P9", in.name, "has another number of dimensions");
+        continue;
+      }
+      for (size_t d = 0; tensor && d < in.sizes.size(); ++d) {
+        const InputSize &size = p_.inputSizes[i][d];
+        const Interval range = p_.program.facts.rangeOf(in.sizes[d]);
+        const bool taken = in.sizes[d].isConst() || size.equal == in.sizes[d] ||
+                           (in.sizes[d].isSymbol() && size.defines == in.sizes[d].symbol());
+        if (!taken || size.range.lo < range.lo || size.range.hi > range.hi)
+          breach("P9", in.name, fmt::format("its size {} is not what is asked for in dimension {}", in.sizes[d].str(), d));
+      }
+    }
+  }
+
+  /// Symbols are known before anything asks for them. Those that a step of a branch or of a loop loads are known inside only.
+  void sizes() {
+    std::set<Symbol> known, loaded;
+    if (form_ == Form::Scheduled) {
+      // How the inputs give them is not planned yet.
+      for (const ProgramInput &in : p_.program.inputs) {
+        for (const std::vector<Expr> *es : {&in.sizes, &in.strides})
+          for (Expr e : *es)
+            for (Symbol s : symbolsOf(e)) known.insert(s);
+        if (in.scalar.valid())
+          for (Symbol s : symbolsOf(in.scalar)) known.insert(s);
+      }
+      sizes(p_.main, known, loaded);
+      return atEnd(known);
+    }
     auto define = [&](Symbol symbol) {
       if (!known.insert(symbol).second) breach("P9", symbol.str(), "is defined twice");
-    };
-    auto ask = [&](Expr e, const char *by) {
-      if (!e.valid()) return;
-      for (Symbol s : symbolsOf(e))
-        if (!known.count(s) && defined.count(s)) breach("P9", by, fmt::format("depends on '{}', which is not known", s.str()));
     };
     for (const std::vector<InputSize> &input : p_.inputSizes)
       for (const InputSize &size : input)
         if (size.defines.valid()) define(size.defines);
-    for (const SizeDefinition &d : p_.definitions) ask(d.value, "a definition"), define(d.symbol);
+    for (const SizeDefinition &d : p_.definitions) ask(d.value, known, "a definition"), define(d.symbol);
     for (const std::vector<InputSize> &input : p_.inputSizes)
-      for (const InputSize &size : input) ask(size.equal, "an input");
-    for (const Guard &g : p_.guards) ask(g.condition, "a guard");
+      for (const InputSize &size : input) ask(size.equal, known, "an input");
+    for (const Guard &g : p_.guards) ask(g.condition, known, "a guard");
     for (const Arena &a : p_.arenas)
-      if (!a.late) ask(a.bytes, "an arena");
+      if (!a.late) ask(a.bytes, known, "an arena");
     for (const CallerOutput &o : p_.outputs)
-      if (!o.late) ask(o.bytes, "an output");
-    // A loop loads its symbol at each turn.
-    std::set<Symbol> loaded;
-    forEachStep(p_.main, [&](const Step &step) {
-      auto all = [&](const std::vector<Expr> &es, const char *by) {
-        for (Expr e : es) ask(e, by);
-      };
-      if (const auto *l = step.as<LoadScalar>()) {
-        loaded.insert(l->symbol);
-      } else if (const auto *e = step.as<EvalSizes>()) {
-        if (!loaded.count(e->symbol)) breach("P9", e->symbol.str(), "is not loaded before its sizes are computed");
+      if (!o.late) ask(o.bytes, known, "an output");
+    sizes(p_.main, known, loaded);
+    atEnd(known);
+  }
+  /// What memory and outputs need, of sizes that something gives somewhere.
+  void atEnd(std::set<Symbol> known) {
+    for (Symbol late : lateSymbols(p_)) known.insert(late);
+    for (const Buffer &b : p_.program.buffers)
+      if (p_.placements[b.id.index()].where != Placement::Where::None) ask(b.elements, known, b.name);
+    for (const ProgramOutput &o : p_.program.outputs) {
+      ask(o.sizes, known, "an output"), ask(o.strides, known, "an output");
+      ask(o.offset, known, "an output"), ask(o.scalar, known, "an output");
+    }
+    for (Expr g : p_.program.guards) ask(g, known, "a guard");
+    for (const Assertion &a : p_.program.assertions) ask(a.condition, known, "an assertion");
+  }
+  void ask(Expr e, const std::set<Symbol> &known, const std::string &by) {
+    if (!e.valid()) return;
+    for (Symbol s : symbolsOf(e))
+      if (!known.contains(s)) breach("P9", by, fmt::format("depends on '{}', which is not known", s.str()));
+  }
+  void ask(const std::vector<Expr> &es, const std::set<Symbol> &known, const std::string &by) {
+    for (Expr e : es) ask(e, known, by);
+  }
+  /// A loop loads its symbols at each turn: `loaded` are those that wait for their EvalSizes.
+  void sizes(const Region &region, std::set<Symbol> &known, std::set<Symbol> &loaded) {
+    for (const Step &step : region.steps) {
+      if (const auto *l = step.as<LoadScalar>()) (form_ == Form::Scheduled ? known : loaded).insert(l->symbol);
+      if (const auto *e = step.as<EvalSizes>()) {
+        if (!loaded.erase(e->symbol)) breach("P9", e->symbol.str(), "is not loaded before its sizes are computed");
         known.insert(e->symbol);
-      } else if (const auto *g = step.as<Guard>()) {
-        ask(g->condition, "a guard");
-      } else if (const auto *a = step.as<GrowArena>()) {
-        ask(p_.arenas[a->arena].bytes, "an arena");
-      } else if (const auto *o = step.as<AllocOutput>()) {
-        ask(p_.outputs[o->output].bytes, "an output");
-        all(p_.program.outputs[p_.outputs[o->output].output].sizes, "an output");
-      } else if (const auto *c = step.as<Copy>()) {
-        all(c->sizes, "a copy"), all(c->srcStrides, "a copy"), all(c->dstStrides, "a copy");
-        ask(c->srcOffset, "a copy"), ask(c->dstOffset, "a copy");
-      } else if (const auto *e = step.as<CallExtern>()) {
-        forEachView(e->call, [&](const ExternSpec::View &view, AccessMode) {
-          all(view.sizes, "an operator"), all(view.strides, "an operator"), ask(view.offset, "an operator");
-        });
-        for (const ExternSpec::Argument &a : e->call.arguments) all(a.ints, "an operator");
-      } else if (const auto *launch = step.as<Launch>()) {
-        const Kernel &k = p_.kernels[launch->kernel.index()];
-        for (Expr e : k.grid) ask(e, k.name.c_str());
-        for (const KernelArg &arg : k.args)
-          ask(arg.kind == KernelArg::Kind::Size ? arg.size : arg.kind == KernelArg::Kind::Buffer ? arg.offset : Expr(0),
-              k.name.c_str());
       }
-    });
+      if (const auto *b = step.as<If>()) {
+        ask(b->condition, known, "a branch");
+        for (const Region *way : {&b->then, &b->otherwise}) {
+          std::set<Symbol> inside = known;
+          sizes(*way, inside, loaded);
+        }
+      }
+      if (const auto *w = step.as<While>()) {
+        std::set<Symbol> inside = known;
+        sizes(w->test, inside, loaded);
+        ask(w->condition, inside, "a loop");
+        sizes(w->body, inside, loaded);
+      }
+      asked(step, known);
+    }
+    for (Symbol s : loaded) breach("P9", s.str(), "is loaded, and its sizes are not computed");
+    loaded.clear();
+  }
+  /// What one step asks for.
+  void asked(const Step &step, const std::set<Symbol> &known) {
+    if (const auto *g = step.as<Guard>()) ask(g->condition, known, "a guard");
+    if (const auto *a = step.as<GrowArena>()) ask(p_.arenas[a->arena].bytes, known, "an arena");
+    if (const auto *o = step.as<AllocOutput>()) {
+      ask(p_.outputs[o->output].bytes, known, "an output");
+      ask(p_.program.outputs[p_.outputs[o->output].output].sizes, known, "an output");
+    }
+    if (const auto *c = step.as<Copy>()) {
+      ask(c->sizes, known, "a copy"), ask(c->srcStrides, known, "a copy"), ask(c->dstStrides, known, "a copy");
+      ask(c->srcOffset, known, "a copy"), ask(c->dstOffset, known, "a copy");
+    }
+    if (const auto *call = step.as<CallExtern>()) {
+      forEachView(call->call, [&](const ExternSpec::View &view, AccessMode) {
+        ask(view.sizes, known, call->name), ask(view.strides, known, call->name), ask(view.offset, known, call->name);
+      });
+      for (const ExternSpec::Argument &a : call->call.arguments) ask(a.ints, known, call->name);
+    }
+    if (const auto *launch = step.as<Launch>()) asked(p_.kernels[launch->kernel.index()], known);
+  }
+  void asked(const Kernel &k, const std::set<Symbol> &known) {
+    for (Expr e : k.grid) ask(e, known, k.name);
+    for (const KernelArg &arg : k.args) {
+      if (arg.kind == KernelArg::Kind::Size) ask(arg.size, known, k.name);
+      if (arg.kind == KernelArg::Kind::Buffer) ask(arg.offset, known, k.name);
+    }
+    for (KernelId part : k.parts) asked(p_.kernels[part.index()], known);
+    if (!k.product) return;
+    const Product &q = *k.product;
+    ask({q.batch, q.m, q.n, q.k, q.biasOffset}, known, k.name);
+    for (const Matrix *m : {&q.a, &q.b, &q.d}) ask({m->offset, m->pitch, m->batchStride}, known, k.name);
+    if (q.rest.valid()) asked(p_.kernels[q.rest.index()], known);
   }
 
   /// Each condition of the program is tested once: before memory is taken, or where its sizes become known.
@@ -367,6 +570,7 @@ private:
       if (p_.program.outputs[k].mutationTarget.empty() &&
           (next >= p_.outputs.size() || p_.outputs[next++].output != k))
         return breach("P11", fmt::format("output {}", k), "is not given to the caller in its turn");
+    if (next != p_.outputs.size()) return breach("P11", "an output", "is given to the caller and is none");
     std::vector<int> taken(p_.outputs.size()), grown(p_.arenas.size());
     each<AllocOutput>([&](const AllocOutput &o) { ++taken[o.output]; });
     each<GrowArena>([&](const GrowArena &g) { ++grown[g.arena]; });
@@ -377,6 +581,52 @@ private:
     for (const CallerOutput &o : p_.outputs)
       if (o.buffer.valid() && p_.placements[o.buffer.index()].where == Placement::Where::None)
         breach("P11", nameOf(o.buffer), "is given to the caller and has no memory");
+  }
+
+  /// The arguments of a tile function name all memory that its kernel touches, as it is touched.
+  void arguments() {
+    for (const Kernel &k : p_.kernels) {
+      if (k.function.empty()) continue;
+      for (const BufferAccess &a : memoryAccesses(p_, k)) {
+        bool read = !a.read, written = !a.written;
+        for (const KernelArg &arg : k.args) {
+          if (arg.kind != KernelArg::Kind::Buffer || arg.buffer != a.buffer) continue;
+          read |= arg.read, written |= arg.written;
+        }
+        if (!read || !written) breach("P12", k.name, fmt::format("no argument says how '{}' is used", nameOf(a.buffer)));
+      }
+    }
+  }
+
+  /// What the caller is given has memory of its tensor's size, at all sampled sizes; late are those that late symbols decide.
+  void outputMemory() {
+    const std::vector<Symbol> late = lateSymbols(p_);
+    for (size_t a = 0; a < p_.arenas.size(); ++a)
+      if (p_.arenas[a].late != (lateness(late, p_.arenas[a].bytes) != 0)) breach("P11", fmt::format("arena {}", a), "is late or not");
+    for (const CallerOutput &o : p_.outputs) {
+      const ProgramOutput &out = p_.program.outputs[o.output];
+      if (out.kind != ProgramOutput::Kind::Tensor) continue;
+      const std::string where = fmt::format("output {}", o.output);
+      if (o.late != (std::max({lateness(late, o.bytes), lateness(late, out.sizes), lateness(late, out.strides)}) != 0))
+        breach("P11", where, "is late or not");
+      if (o.buffer.valid() && o.buffer != out.buffer) breach("P11", where, "is given another buffer than its own");
+      const bool copied = !o.buffer.valid();
+      Expr last = copied ? 0 : out.offset;
+      for (size_t d = 0; d < out.sizes.size() && d < out.strides.size(); ++d) last = last + (out.sizes[d] - 1) * out.strides[d];
+      for (const auto &v : samples()) {
+        const bool some = std::all_of(out.sizes.begin(), out.sizes.end(), [&](Expr e) { return evaluate(e, v).value_or(0) > 0; });
+        const std::optional<int64_t> end = evaluate(last, v), bytes = evaluate(o.bytes, v);
+        if (some && end && bytes && (*end + 1) * itemSize(out.dtype) > *bytes)
+          return breach("P11", where, fmt::format("has {} bytes of memory and reaches element {}", *bytes, *end));
+      }
+    }
+    for (size_t b = 0; b < p_.placements.size(); ++b) {
+      if (p_.placements[b].where != Placement::Where::Output) continue;
+      const bool given = std::any_of(p_.outputs.begin(), p_.outputs.end(), [&](const CallerOutput &o) {
+        return o.buffer.index() == b && static_cast<int>(o.output) == p_.placements[b].output;
+      });
+      if (!given) breach("P6", p_.program.buffers[b].name, "lies in an output that is given another buffer");
+    }
   }
 
   /// Whether a tensor of the caller's or of the model's lies in `target` with these sizes and strides at this offset.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/plan/lives.h"
+
 namespace neso::memory {
 
 using namespace loops;
@@ -17,7 +19,7 @@ Expr bytesOf(const Buffer &b) { return max(b.elements * Expr(itemSize(b.dtype)),
 void dropUnused(Plan &p) {
   std::vector<bool> used(p.program.buffers.size());
   plan::forEachStep(p.main, [&](const plan::Step &step) {
-    for (BufferId b : touchedBy(p, step)) used[b.index()] = true;
+    for (BufferId b : plan::touchedBy(p, step)) used[b.index()] = true;
   });
   for (const ProgramOutput &o : p.program.outputs) {
     using Kind = ProgramOutput::Kind;

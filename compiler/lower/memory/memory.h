@@ -22,8 +22,6 @@ void planMemory(plan::Plan &plan, const MemoryOptions &options = {});
 
 // ---- its parts
 
-/// What a step reads or writes in memory, repeats included.
-std::vector<loops::BufferId> touchedBy(const plan::Plan &plan, const plan::Step &step);
 /// inputSizes and definitions.
 void planSizes(plan::Plan &plan);
 /// Offset and life time of every buffer of arena 0, its size and lower bound.

@@ -2,8 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ir/loops/access.h"
-#include "ir/plan/access.h"
+#include "ir/plan/lives.h"
 #include "lower/memory/arena.h"
 #include "lower/memory/memory.h"
 
@@ -33,102 +32,7 @@ struct Life {
   Expr bytes;
 };
 
-/// Of the parts of k, those that no other part touches.
-std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const plan::Kernel &k);
-std::vector<std::pair<BufferId, BufferId>> inPlacePairsOfParts(const Plan &p, const plan::Kernel &k) {
-  std::vector<std::pair<BufferId, BufferId>> out;
-  for (plan::KernelId part : k.parts)
-    for (auto [result, operand] : inPlacePairs(p, p.kernels[part.index()])) {
-      bool alone = true;
-      for (plan::KernelId other : k.parts)
-        for (const plan::BufferAccess &a : plan::memoryAccesses(p, p.kernels[other.index()]))
-          alone &= other == part || a.buffer != operand;
-      if (alone) out.push_back({result, operand});
-    }
-  return out;
-}
-
-/// Buffers that kernel k may write over the memory of: (result, dying operand) pairs of equal size, read and written at
-/// the same place.
-std::vector<std::pair<BufferId, BufferId>> inPlacePairs(const Plan &p, const plan::Kernel &k) {
-  std::vector<std::pair<BufferId, BufferId>> out;
-  if (!k.parts.empty()) return inPlacePairsOfParts(p, k);
-  if (k.kind != Node::Kind::Pointwise && k.kind != Node::Kind::Reduction) return out;
-  plan::Passes passes = plan::passesOf(k);
-  // Whether nothing of the kernel runs after node n: no operand is read again, and no value computed anew, once n has
-  // overwritten one.
-  auto runsLast = [&](size_t n) {
-    bool innerAfter = false;
-    for (size_t m = 0; m < k.nodes.size(); ++m)
-      innerAfter |= !passes.inner[n] && passes.inner[m] && passes.pass[m] == passes.last;
-    return n + 1 == k.nodes.size() && passes.pass[n] == passes.last && !innerAfter;
-  };
-  for (size_t n = 0; n < k.nodes.size(); ++n) {
-    const Node &node = k.nodes[n];
-    if (node.kind() != Node::Kind::Pointwise) continue;
-    if (!k.rRanges.empty() && !runsLast(n)) continue;
-    for (const Store &s : node.stores()) {
-      if (s.mode != StoreMode::Set || s.mask >= 0) continue;
-      const Buffer &result = p.program.buffer(s.buffer);
-      for (const Access &load : accessesOf(node)) {
-        if (load.mode != AccessMode::Read || load.masked || load.whole() || load.index != s.index) continue;
-        const Buffer &operand = p.program.buffer(load.buffer);
-        if (operand.id == result.id || itemSize(operand.dtype) != itemSize(result.dtype) ||
-            operand.elements != result.elements)
-          continue;
-        bool onlyHere = true;
-        for (size_t m = 0; m < k.nodes.size(); ++m)
-          forEachAccess(k.nodes[m], [&](const Access &a) {
-            if (a.buffer == operand.id) onlyHere &= !a.writes() && !a.whole() && a.index == s.index && m <= n;
-            if (a.buffer == result.id) onlyHere &= !a.whole() && a.index == s.index && m >= n;
-          });
-        if (onlyHere) out.push_back({result.id, operand.id});
-      }
-    }
-  }
-  return out;
-}
-
-/// First and last step at which each buffer is touched, in the order of forEachStep. What a loop touches lives through all
-/// of it: the next turn may need it.
-class LifeTimes {
-public:
-  explicit LifeTimes(const Plan &p)
-      : first(p.program.buffers.size(), -1), last(p.program.buffers.size(), -1), p_(p) {
-    visit(p.main);
-    // Scalars are read when the run ends.
-    for (const ProgramOutput &o : p.program.outputs)
-      if (o.kind == ProgramOutput::Kind::Float && o.buffer.valid()) last[o.buffer.index()] = steps;
-  }
-  std::vector<int> first, last;
-  int steps = 0;
-
-private:
-  void touch(BufferId b, int from, int to) {
-    int &begin = first[b.index()], &end = last[b.index()];
-    begin = begin < 0 ? from : std::min(begin, from);
-    end = std::max(end, to);
-    for (std::vector<BufferId> &loop : loops_) loop.push_back(b);
-  }
-  void visit(const plan::Region &region) {
-    for (const plan::Step &step : region.steps) {
-      const int here = steps++;
-      for (BufferId b : touchedBy(p_, step)) touch(b, here, here);
-      if (const auto *branch = step.as<plan::If>()) visit(branch->then), visit(branch->otherwise);
-      if (const auto *loop = step.as<plan::While>()) {
-        loops_.emplace_back();
-        visit(loop->test), visit(loop->body);
-        const std::vector<BufferId> inside = std::move(loops_.back());
-        loops_.pop_back();
-        for (BufferId b : inside) touch(b, here, steps - 1);
-      }
-    }
-  }
-  const Plan &p_;
-  std::vector<std::vector<BufferId>> loops_; // what the loops around touch, outermost first
-};
-
-std::vector<Life> livesOf(const Plan &p, const LifeTimes &times) {
+std::vector<Life> livesOf(const Plan &p, const plan::LifeTimes &times) {
   std::vector<Life> out;
   for (const Buffer &b : p.program.buffers) {
     const Placement &place = p.placements[b.id.index()];
@@ -140,36 +44,8 @@ std::vector<Life> livesOf(const Plan &p, const LifeTimes &times) {
 
 } // namespace
 
-std::vector<BufferId> touchedBy(const Plan &p, const plan::Step &step) {
-  std::vector<BufferId> out;
-  auto add = [&](BufferId b) {
-    if (b.valid()) out.push_back(b);
-  };
-  auto kernel = [&](const plan::Kernel &k) {
-    for (const plan::BufferAccess &a : plan::memoryAccesses(p, k)) add(a.buffer);
-    for (const plan::KernelArg &a : k.args)
-      if (a.kind == plan::KernelArg::Kind::Buffer) add(a.buffer);
-  };
-  if (const auto *launch = step.as<plan::Launch>()) {
-    const plan::Kernel &k = p.kernels[launch->kernel.index()];
-    kernel(k);
-    if (k.product) {
-      for (const plan::Matrix *m : {&k.product->a, &k.product->b, &k.product->d}) add(m->buffer);
-      add(k.product->bias), add(k.product->workspace);
-      if (k.product->rest.valid()) kernel(p.kernels[k.product->rest.index()]);
-    }
-  } else if (const auto *copy = step.as<plan::Copy>()) {
-    add(copy->src), add(copy->dst);
-  } else if (const auto *load = step.as<plan::LoadScalar>()) {
-    add(load->buffer);
-  } else if (const auto *call = step.as<plan::CallExtern>()) {
-    plan::forEachView(call->call, [&](const ExternSpec::View &view, AccessMode) { add(view.buffer); });
-  }
-  return out;
-}
-
 void planOffsets(Plan &p, const MemoryOptions &options) {
-  const LifeTimes times(p);
+  const plan::LifeTimes times(p);
   for (Buffer &b : p.program.buffers) {
     Placement &place = p.placements[b.id.index()];
     place.firstStep = times.first[b.id.index()], place.lastStep = times.last[b.id.index()];
@@ -189,7 +65,7 @@ void planOffsets(Plan &p, const MemoryOptions &options) {
     for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
       const auto *l = steps[static_cast<size_t>(s)]->as<plan::Launch>();
       if (!l) continue;
-      for (auto [result, operand] : inPlacePairs(p, p.kernels[l->kernel.index()])) {
+      for (auto [result, operand] : plan::inPlacePairs(p, p.kernels[l->kernel.index()])) {
         size_t a = lifeOf[result.index()], b = lifeOf[operand.index()];
         if (a == SIZE_MAX || b == SIZE_MAX || given[a] || taken[b]) continue;
         if (lives[a].first != s || lives[b].last != s ||
