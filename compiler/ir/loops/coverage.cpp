@@ -43,8 +43,15 @@ Points attentionPoints(const Node &node, const AttentionSpec &spec, BufferId buf
   if (r.size() != 4) return {};
   // Of several operands that are one buffer the largest tensor is not looked for.
   const Expr width = !written && (buffer == spec.q.buffer || buffer == spec.k.buffer) ? spec.headSize : r[3];
-  return {{A::symbol(A::Batch), r[0]}, {A::symbol(A::Head), r[1]}, {A::symbol(A::Query), r[2]},
-          {A::symbol(A::Key), spec.keyLength}, {A::symbol(A::Element), width}};
+  // Row m needs the keys up to m.
+  const Expr keys = spec.causal ? min(spec.keyLength, r[2]) : spec.keyLength;
+  return {{A::symbol(A::Batch), r[0]}, {A::symbol(A::Head), r[1]}, {A::symbol(A::Query), r[2]}, {A::symbol(A::Key), keys}, {A::symbol(A::Element), width}};
+}
+
+/// Whether it depends on more than the place which elements of the operand are read.
+bool readInPart(const AttentionSpec &spec, BufferId buffer) {
+  if (!spec.mask.buffer.valid()) return false;
+  return buffer == spec.mask.buffer ? spec.causal : spec.mask.dtype == DType::Bool && buffer != spec.q.buffer;
 }
 
 } // namespace
@@ -75,6 +82,7 @@ Expr mostWritten(const Node &node, const Access &access) {
 
 Expr leastRead(const Facts &facts, const Node &node, const Access &access) {
   if (access.masked || (access.whole() && access.use != Use::Attention) || node.as<SegmentsSpec>()) return 0;
+  if (const auto *attention = node.as<AttentionSpec>(); attention && readInPart(*attention, access.buffer)) return 0;
   std::vector<Dimension> dims;
   Expr rest = access.index;
   for (const auto &[symbol, size] : pointsOf(node, access)) {
