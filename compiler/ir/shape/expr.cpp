@@ -86,10 +86,16 @@ bool Expr::less(Expr a, Expr b) {
 }
 
 int64_t floorDivInt(int64_t a, int64_t b) {
+  // The least number has no opposite.
+  if (b == -1) return static_cast<int64_t>(-static_cast<uint64_t>(a));
   int64_t q = a / b;
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
-int64_t modInt(int64_t a, int64_t b) { return a - floorDivInt(a, b) * b; }
+int64_t modInt(int64_t a, int64_t b) {
+  if (b == -1) return 0;
+  const int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
 
 namespace {
 
@@ -127,8 +133,8 @@ Term oneTerm(Expr e) {
 
 /// t / divisor when every factor of divisor is in t.
 std::optional<Term> divideTerm(const Term &t, const Term &divisor) {
-  if (divisor.coefficient == 0 || t.coefficient % divisor.coefficient != 0) return std::nullopt;
-  Term out{t.coefficient / divisor.coefficient, t.factors};
+  if (divisor.coefficient == 0 || modInt(t.coefficient, divisor.coefficient) != 0) return std::nullopt;
+  Term out{floorDivInt(t.coefficient, divisor.coefficient), t.factors};
   for (Expr f : divisor.factors) {
     auto it = std::find(out.factors.begin(), out.factors.end(), f);
     if (it == out.factors.end()) return std::nullopt;
@@ -165,8 +171,10 @@ int64_t gcdOfCoefficients(const std::vector<Term> &terms, int64_t start) {
 }
 
 Expr compare(ExprKind kind, Expr a, Expr b) {
-  Expr difference = a - b;
-  if (std::optional<int64_t> d = difference.asConst()) {
+  // The difference of two numbers far apart wraps.
+  std::optional<int64_t> d = (a - b).asConst();
+  if (a.isConst() && b.isConst()) d = (a.constValue() > b.constValue()) - (a.constValue() < b.constValue());
+  if (d) {
     switch (kind) {
     case ExprKind::Eq: return *d == 0;
     case ExprKind::Ne: return *d != 0;
@@ -297,6 +305,7 @@ Expr floorDiv(Expr a, Expr b) {
   if (a.isConst() && b.isConst()) return floorDivInt(a.constValue(), b.constValue());
   if (a.isConst(0)) return 0;
   if (a == b) return 1;
+  if (b.isConst(INT64_MIN)) return internExpr(ExprKind::FloorDiv, {a, b}); // which has no opposite
   if (b.isConst() && b.constValue() < 0) return floorDiv(-a, -b);
   Split split = splitBy(a, b);
   Expr quotient = fromTerms(split.quotient), rest = fromTerms(split.rest);

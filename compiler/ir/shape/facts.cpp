@@ -17,18 +17,20 @@ constexpr int64_t kMin = INT64_MIN, kMax = INT64_MAX;
 int64_t clamp(__int128 v) { return v <= kMin ? kMin : v >= kMax ? kMax : static_cast<int64_t>(v); }
 bool infinite(int64_t v) { return v == kMin || v == kMax; }
 
-int64_t addBound(int64_t a, int64_t b) {
-  if (infinite(a)) return a;
-  if (infinite(b)) return b;
-  return clamp(static_cast<__int128>(a) + b);
+/// A bound that is no bound at all, for the end of an interval that it stands at.
+int64_t addBound(int64_t a, int64_t b, int64_t none) {
+  return a == none || b == none ? none : clamp(static_cast<__int128>(a) + b);
 }
+/// Whether an end is the greatest or the least number itself and not without a bound: arithmetic cannot tell them apart.
+bool atExtremes(Interval a) { return a.lo == kMax || a.hi == kMin; }
 int64_t mulBound(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;
   if (infinite(a) || infinite(b)) return (a < 0) != (b < 0) ? kMin : kMax;
   return clamp(static_cast<__int128>(a) * b);
 }
-Interval add(Interval a, Interval b) { return {addBound(a.lo, b.lo), addBound(a.hi, b.hi)}; }
+Interval add(Interval a, Interval b) { return {addBound(a.lo, b.lo, kMin), addBound(a.hi, b.hi, kMax)}; }
 Interval mul(Interval a, Interval b) {
+  if (atExtremes(a) || atExtremes(b)) return {};
   int64_t c[4] = {mulBound(a.lo, b.lo), mulBound(a.lo, b.hi), mulBound(a.hi, b.lo), mulBound(a.hi, b.hi)};
   return {*std::min_element(c, c + 4), *std::max_element(c, c + 4)};
 }
@@ -38,6 +40,7 @@ int64_t divBound(int64_t a, int64_t b) {
   return floorDivInt(a, b);
 }
 Interval div(Interval a, Interval b) {
+  if (atExtremes(a) || atExtremes(b)) return {};
   if (b.lo <= 0 && b.hi >= 0) {
     if (b.lo < 0 || b.hi == 0) return {};
     b.lo = 1; // division by zero has no value; a divisor in [0, n] acts as in [1, n]
@@ -46,7 +49,19 @@ Interval div(Interval a, Interval b) {
   return {*std::min_element(c, c + 4), *std::max_element(c, c + 4)};
 }
 
-int64_t powerOfTwoIn(int64_t v) { return v == 0 ? int64_t{1} << 62 : v & -v; }
+int64_t powerOfTwoIn(int64_t v) {
+  constexpr int64_t most = int64_t{1} << 62;
+  return v == 0 || v == kMin ? most : v & -v;
+}
+
+/// The greatest coefficient of a sum, as a magnitude.
+__int128 greatest(Expr e) {
+  __int128 out = 1;
+  for (const Term &t : termsOf(e)) out = std::max(out, t.coefficient < 0 ? -static_cast<__int128>(t.coefficient) : t.coefficient);
+  return out;
+}
+/// Sums of a few such coefficients do not wrap.
+constexpr __int128 kRoom = int64_t{1} << 60;
 
 } // namespace
 
@@ -164,6 +179,7 @@ bool Facts::provablyNonNegative(Expr e) const {
     std::optional<Affine> a = affineIn(e, symbol);
     if (!a) return false;
     Interval c = rangeOf(a->coefficient);
+    if (greatest(a->coefficient) * greatest(extent->second) > kRoom || greatest(a->rest) > kRoom) return false;
     if (c.lo >= 0)
       e = a->rest;
     else if (c.hi <= 0)
@@ -175,13 +191,21 @@ bool Facts::provablyNonNegative(Expr e) const {
   return changed && rangeOf(e).lo >= 0;
 }
 
+/// Whether a - b can be asked about: the difference of what is as great as INT64_MAX, which stands for "to the end", wraps.
+static bool haveRoom(Expr a, Expr b) { return greatest(a) < kRoom && greatest(b) < kRoom; }
+
 bool Facts::provablyEqual(Expr a, Expr b) const {
   if (a == b) return true;
+  if (!haveRoom(a, b)) return false;
   Interval r = rangeOf(a - b);
   return r.lo == 0 && r.hi == 0;
 }
-bool Facts::provablyLess(Expr a, Expr b) const { return provablyNonNegative(b - a - 1); }
-bool Facts::provablyLessEqual(Expr a, Expr b) const { return provablyNonNegative(b - a); }
+bool Facts::provablyLess(Expr a, Expr b) const {
+  return haveRoom(a, b) ? provablyNonNegative(b - a - 1) : rangeOf(a).hi < rangeOf(b).lo;
+}
+bool Facts::provablyLessEqual(Expr a, Expr b) const {
+  return haveRoom(a, b) ? provablyNonNegative(b - a) : rangeOf(a).hi <= rangeOf(b).lo;
+}
 bool Facts::provablyDivisible(Expr a, Expr b) const {
   if (mod(a, b).isConst(0)) return true;
   std::optional<int64_t> c = b.asConst();
