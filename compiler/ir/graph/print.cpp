@@ -105,11 +105,9 @@ public:
             });
           else if constexpr (std::is_same_v<T, std::vector<double>>)
             return v.empty() ? "reals[]" : list(v, real);
-          else if constexpr (std::is_same_v<T, std::vector<bool>>) {
-            std::string out = v.empty() ? "bools[" : "[";
-            for (size_t i = 0; i < v.size(); ++i) out += std::string(i ? ", " : "") + (v[i] ? "true" : "false");
-            return out + "]";
-          } else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+          else if constexpr (std::is_same_v<T, std::vector<bool>>)
+            return v.empty() ? "bools[]" : list(v, [](bool b) { return std::string(b ? "true" : "false"); });
+          else if constexpr (std::is_same_v<T, std::vector<std::string>>)
             return v.empty() ? "strings[]" : list(v, [](const std::string &s) { return quoted(s); });
           else if constexpr (std::is_same_v<T, DType>)
             return std::string(name(v));
@@ -133,17 +131,20 @@ public:
             return list(v, [&](const std::vector<ValueId> &l) { return list(l, [&](ValueId id) { return ref(id); }); });
           else if constexpr (std::is_same_v<T, CustomObject>)
             return fmt::format("object({}, {})", v.name, v.className);
-          else {
-            std::string out = "{";
-            for (size_t i = 0; i < v->entries.size(); ++i)
-              out += (i ? ", " : "") + v->entries[i].first + ": " + argument(v->entries[i].second);
-            return out + "}";
-          }
+          else
+            return dict(*v);
         },
         a);
   }
 
 private:
+  std::string dict(const ArgumentDict &d) const {
+    std::string out = "{";
+    for (size_t i = 0; i < d.entries.size(); ++i)
+      out += (i ? ", " : "") + d.entries[i].first + ": " + argument(d.entries[i].second);
+    return out + "}";
+  }
+
   /// Shortest text that reads back to the same double, with a dot or exponent so that it is no integer.
   static std::string real(double d) {
     std::string s = fmt::format("{}", d);

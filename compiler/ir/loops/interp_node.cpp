@@ -443,6 +443,61 @@ Status NodeRunner::Impl::runScan(std::span<const BufferView> buffers, int64_t be
   return {};
 }
 
+namespace {
+
+/// The elements of one row of a sort: keys, as doubles or as integers, and positions.
+struct SortedRow {
+  const SortSpec &spec;
+  DType type; // of keys
+  std::vector<double> reals;
+  std::vector<int64_t> integers, position, order;
+  SortedRow(const SortSpec &spec, DType type, size_t length)
+      : spec(spec), type(type), reals(length), integers(length), position(length), order(length) {}
+
+  void set(int64_t at, const Register &key, int64_t itsPosition, int lane) {
+    const size_t p = static_cast<size_t>(at);
+    position[p] = itsPosition;
+    if (isFloat(type))
+      reals[p] = laneDouble(key, type, lane);
+    else
+      integers[p] = key.i[lane];
+  }
+
+  /// The position decides among equals: always stable.
+  void sort() {
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](int64_t x, int64_t y) {
+      if (spec.descending ? less(y, x) : less(x, y)) return true;
+      return position[static_cast<size_t>(x)] < position[static_cast<size_t>(y)] && !(spec.descending ? less(x, y) : less(y, x));
+    });
+  }
+
+  /// What stands at place `at` of the result: its key, or its position.
+  void get(int64_t at, bool index, Register &out, int lane) const {
+    const size_t from = static_cast<size_t>(order[static_cast<size_t>(at)]);
+    if (index)
+      out.i[lane] = position[from];
+    else if (classOf(type) == LaneClass::Float)
+      out.f[lane] = static_cast<float>(reals[from]);
+    else if (classOf(type) == LaneClass::Double)
+      out.d[lane] = reals[from];
+    else
+      out.i[lane] = integers[from];
+  }
+
+private:
+  /// NaN is the largest.
+  bool less(int64_t x, int64_t y) const {
+    const size_t p = static_cast<size_t>(x), q = static_cast<size_t>(y);
+    if (!isFloat(type))
+      return type == DType::U64 ? static_cast<uint64_t>(integers[p]) < static_cast<uint64_t>(integers[q]) : integers[p] < integers[q];
+    if (std::isnan(reals[p]) || std::isnan(reals[q])) return !std::isnan(reals[p]) && std::isnan(reals[q]);
+    return reals[p] < reals[q];
+  }
+};
+
+} // namespace
+
 Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t begin, int64_t end) {
   const auto &spec = node.get<SortSpec>();
   int64_t length = productOf(inner), taken = length;
@@ -452,55 +507,24 @@ Status NodeRunner::Impl::runSort(std::span<const BufferView> buffers, int64_t be
       return fail(diag::LoopsUnknownSymbol, {}, node.name, symbolsOf(take).front().str(), spec.take.str());
     taken = std::min(length, take.constValue());
   }
-  DType t = body.dtype(spec.key);
-  std::vector<double> d(static_cast<size_t>(length));
-  std::vector<int64_t> v(static_cast<size_t>(length)), order(static_cast<size_t>(length)),
-      position(static_cast<size_t>(length));
+  SortedRow row(spec, body.dtype(spec.key), static_cast<size_t>(length));
   for (int64_t o = begin; o < end; ++o) {
     for (int64_t at = 0; at < length; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, length - at));
       fillLine(o, at, n);
       if (Status s = body.eval(allOps, slots, buffers, n); !s) return s;
-      for (int l = 0; l < n; ++l) {
-        size_t p = static_cast<size_t>(at + l);
-        position[p] = spec.position >= 0 ? body.value(spec.position).i[l] : at + l;
-        if (isFloat(t))
-          d[p] = laneDouble(body.value(spec.key), t, l);
-        else
-          v[p] = body.value(spec.key).i[l];
-      }
+      for (int l = 0; l < n; ++l)
+        row.set(at + l, body.value(spec.key), spec.position >= 0 ? body.value(spec.position).i[l] : at + l, l);
     }
-    std::iota(order.begin(), order.end(), 0);
-    auto less = [&](int64_t x, int64_t y) {
-      size_t p = static_cast<size_t>(x), q = static_cast<size_t>(y);
-      if (!isFloat(t)) return t == DType::U64 ? static_cast<uint64_t>(v[p]) < static_cast<uint64_t>(v[q]) : v[p] < v[q];
-      if (std::isnan(d[p]) || std::isnan(d[q])) return !std::isnan(d[p]) && std::isnan(d[q]);
-      return d[p] < d[q];
-    };
-    std::sort(order.begin(), order.end(),
-              [&](int64_t x, int64_t y) { // the position decides among equals: always stable
-                if (spec.descending ? less(y, x) : less(x, y)) return true;
-                return position[static_cast<size_t>(x)] < position[static_cast<size_t>(y)] &&
-                       !(spec.descending ? less(x, y) : less(y, x));
-              });
+    row.sort();
     for (int64_t at = 0; at < taken; at += kLanes) {
       int n = static_cast<int>(std::min<int64_t>(kLanes, taken - at));
       fillLine(o, at, n);
       for (StoreCode &store : stores) {
         Register value;
-        bool index = store.store.value == 1;
-        for (int l = 0; l < n; ++l) {
-          int64_t from = order[static_cast<size_t>(at + l)];
-          if (index)
-            value.i[l] = position[static_cast<size_t>(from)];
-          else if (classOf(t) == LaneClass::Float)
-            value.f[l] = static_cast<float>(d[static_cast<size_t>(from)]);
-          else if (classOf(t) == LaneClass::Double)
-            value.d[l] = d[static_cast<size_t>(from)];
-          else
-            value.i[l] = v[static_cast<size_t>(from)];
-        }
-        if (Status s = store.run(node.name, slots, buffers, value, index ? DType::I64 : t, nullptr, n); !s) return s;
+        const bool index = store.store.value == 1;
+        for (int l = 0; l < n; ++l) row.get(at + l, index, value, l);
+        if (Status s = store.run(node.name, slots, buffers, value, index ? DType::I64 : row.type, nullptr, n); !s) return s;
       }
     }
   }

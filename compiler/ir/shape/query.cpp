@@ -22,6 +22,34 @@ int precedence(ExprKind kind) {
   }
 }
 
+void print(Expr e, int outer, std::string &out);
+
+/// Terms that are negative are subtracted.
+void printSum(const std::vector<Expr> &terms, std::string &out) {
+  for (size_t i = 0; i < terms.size(); ++i) {
+    std::string text;
+    print(terms[i], 2, text);
+    if (i == 0)
+      out += text;
+    else if (text[0] == '-')
+      out += " - " + text.substr(1);
+    else
+      out += " + " + text;
+  }
+}
+
+/// A factor of -1 is a sign.
+void printProduct(const std::vector<Expr> &factors, std::string &out) {
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (i == 0 && factors[0].isConst(-1)) {
+      out += '-';
+      continue;
+    }
+    if (i > 0 && !(i == 1 && factors[0].isConst(-1))) out += '*';
+    print(factors[i], i == 0 && factors[0].isConst() ? 0 : 3, out);
+  }
+}
+
 void print(Expr e, int outer, std::string &out) {
   int mine = precedence(e.kind());
   bool parens =
@@ -45,28 +73,8 @@ void print(Expr e, int outer, std::string &out) {
   switch (e.kind()) {
   case ExprKind::Const: out += std::to_string(e.constValue()); break;
   case ExprKind::Symbol: out += e.symbol().str(); break;
-  case ExprKind::Add:
-    for (size_t i = 0; i < ops.size(); ++i) {
-      std::string text;
-      print(ops[i], 2, text);
-      if (i == 0)
-        out += text;
-      else if (text[0] == '-')
-        out += " - " + text.substr(1);
-      else
-        out += " + " + text;
-    }
-    break;
-  case ExprKind::Mul:
-    for (size_t i = 0; i < ops.size(); ++i) {
-      if (i == 0 && ops[0].isConst(-1)) {
-        out += '-';
-        continue;
-      }
-      if (i > 0 && !(i == 1 && ops[0].isConst(-1))) out += '*';
-      print(ops[i], i == 0 && ops[0].isConst() ? 0 : 3, out);
-    }
-    break;
+  case ExprKind::Add: printSum(ops, out); break;
+  case ExprKind::Mul: printProduct(ops, out); break;
   case ExprKind::FloorDiv: infix("//"); break;
   case ExprKind::Mod: infix("%"); break;
   case ExprKind::Eq: infix(" == "); break;
