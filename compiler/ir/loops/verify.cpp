@@ -321,8 +321,8 @@ public:
     if (n.reduceRanges.empty()) return breach("L7", n, "a sort needs the dimension r0");
     if (!isValue(s.body, s.key) || (s.position != -1 && !isValue(s.body, s.position)))
       return breach("L2", n, "a sort's key or position does not exist");
-    if (s.position >= 0 && s.body.ops[static_cast<size_t>(s.position)].dtype != DType::I64)
-      breach("L3", n, "positions are I64");
+    const DType position = s.position >= 0 ? s.body.ops[static_cast<size_t>(s.position)].dtype : DType::I64;
+    if (position != DType::I32 && position != DType::I64) breach("L3", n, "positions are I32 or I64");
     if (s.run.valid() && s.position < 0) breach("L7", n, "only a sort with positions merges runs");
     if (s.run.valid()) expr(n, s.run, {}, "run");
     if (s.scratch) scratch(n, *s.scratch);
@@ -335,7 +335,11 @@ public:
     }
     const DType key = s.body.ops[static_cast<size_t>(s.key)].dtype;
     for (const Store &to : s.stores)
-      resultStore(n, to, scope.known, scope, 2, [&](int which) { return which == 0 ? key : DType::I64; });
+      resultStore(n, to, scope.known, scope, 2, [&](int which) {
+        // Positions that are handed from one pass to the next keep their dtype; those that a model reads are I64.
+        const bool keeps = exists(to.buffer) && p_.buffer(to.buffer).dtype == position;
+        return which == 0 ? key : keeps ? position : DType::I64;
+      });
   }
   void scratch(const Node &n, const SortScratch &s) {
     if (n.reduceRanges.size() != 1) breach("L7", n, "only a sort along one dimension has scratch memory");
