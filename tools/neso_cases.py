@@ -44,8 +44,8 @@ def _raw(tensor):
         tensor = torch.view_as_real(tensor).contiguous()
     if tensor.numel() == 0:
         return DTYPE_NAMES[tensor.dtype], list(tensor.shape), b""
-    # Never an alias: an expanded tensor's storage is smaller than its view.
-    flat = tensor.reshape(-1).clone()
+    # Never an alias: an expanded tensor's storage is smaller than its view. A single element may keep another stride than 1.
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype).copy_(tensor.reshape(-1))
     return DTYPE_NAMES[tensor.dtype], list(tensor.shape), bytes(flat.view(torch.uint8).numpy().tobytes())
 
 
