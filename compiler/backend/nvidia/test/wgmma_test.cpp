@@ -10,6 +10,7 @@
 #include "backend/nvidia/passes/pipeline.h"
 #include "backend/nvidia/passes/place.h"
 #include "backend/nvidia/passes/verify.h"
+#include "backend/nvidia/test/order.h"
 #include "backend/nvidia/test/simulator.h"
 #include "ir/tile/interp.h"
 #include "ir/tile/passes/passes.h"
@@ -237,27 +238,6 @@ TEST_F(Wgmma, AFenceLess) {
   EXPECT_NE(simulate(function, s, 192, got).find("behind no fence"), std::string::npos);
 }
 
-/// The instructions of order in the loop and where it ends: waits, barriers, fences, ends of groups.
-std::vector<llvm::CallInst *> orderOf(llvm::Function &entry) {
-  std::vector<llvm::CallInst *> order;
-  for (llvm::BasicBlock &block : entry) {
-    if (!block.getName().starts_with("for") && !block.getName().starts_with("complete")) continue;
-    for (llvm::Instruction &op : block) {
-      llvm::CallInst *call = llvm::dyn_cast<llvm::CallInst>(&op);
-      if (!call) continue;
-      std::string text = call->isInlineAsm()
-                             ? std::string(llvm::cast<llvm::InlineAsm>(call->getCalledOperand())->getAsmString())
-                             : call->getCalledFunction()->getName().str();
-      for (const char *part : {"wait", "barrier", "fence", "commit"})
-        if (text.find(part) != std::string::npos) {
-          order.push_back(call);
-          break;
-        }
-    }
-  }
-  return order;
-}
-
 TEST_F(Wgmma, NothingOfItsOrderCanBeLeftOut) {
   for (const Shape &s : {Shape{64, 64, 64, 4}, Shape{128, 64, 32, 8, false, true}}) {
     const int K = 5 * s.k;
@@ -267,17 +247,10 @@ TEST_F(Wgmma, NothingOfItsOrderCanBeLeftOut) {
       std::vector<float> got(wanted.size());
       std::string name;
       const std::string error = simulate(place(s, 4), s, K, got, [&](llvm::Function &entry) {
-        std::vector<llvm::CallInst *> order = orderOf(entry);
+        std::vector<llvm::CallInst *> order = test::orderOfLoop(entry);
         count = order.size();
         llvm::raw_string_ostream(name) << *order[left];
-        // Sums that go through a wait go by it.
-        for (llvm::User *user : llvm::make_early_inc_range(order[left]->users()))
-          if (auto *part = llvm::dyn_cast<llvm::ExtractValueInst>(user))
-            part->replaceAllUsesWith(order[left]->getArgOperand(part->getIndices()[0]));
-        if (!order[left]->use_empty())
-          for (llvm::User *user : llvm::make_early_inc_range(order[left]->users()))
-            llvm::cast<llvm::Instruction>(user)->eraseFromParent();
-        order[left]->eraseFromParent();
+        test::leaveOut(order[left]);
       });
       EXPECT_NE(error, "") << name << (wanted == got ? ", with the right sums" : "");
     }
