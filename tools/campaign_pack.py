@@ -18,7 +18,7 @@ from pathlib import Path
 import campaign_coverage
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ["check_kernels", "check_loops", "run_goldens"]
+PROGRAMS = ["neso", "check_kernels", "check_loops", "run_goldens"]
 OF_THE_SYSTEM = re.compile(r"(linux-vdso|ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so)")
 NEVER_CALLED = re.compile(r"(libz3|libxml2|libedit)\.so")
 ARCHIVES = Path("/var/cache/apt/archives")

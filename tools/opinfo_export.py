@@ -196,7 +196,7 @@ def export_op(op, args):
                 continue
             # Written first, so that a crash is not tried again.
             records[key] = {"skipped": "the process ended while exporting"}
-            index_path.write_text(json.dumps(records))
+            write_whole(index_path, json.dumps(records))
             record = {"sample": pick}
             signal.alarm(args.limit)
             try:
@@ -209,7 +209,7 @@ def export_op(op, args):
             finally:
                 signal.alarm(0)
             records[key] = record
-    index_path.write_text(json.dumps(records))
+    write_whole(index_path, json.dumps(records))
 
 
 def warm_up():
@@ -218,6 +218,13 @@ def warm_up():
     program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),), strict=False)
     with tempfile.TemporaryDirectory() as scratch:
         cases.save_program(program.run_decompositions(), Path(scratch) / "model.pt2")
+
+
+def write_whole(path, text):
+    """Others read the file meanwhile: they see the old one or the new one."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(text)
+    temporary.rename(path)
 
 
 def merge(out):
@@ -229,9 +236,7 @@ def merge(out):
                 continue
             entry = {"op": path.parent.name, "dtype": key.split("_")[0], "path": f"{path.parent.name}/{key}", **record}
             (skipped if "skipped" in record else samples).append(entry)
-    temporary = Path(out) / "index.json.new"
-    temporary.write_text(json.dumps({"torch": torch.__version__, "samples": samples, "skipped": skipped}))
-    temporary.rename(Path(out) / "index.json")
+    write_whole(Path(out) / "index.json", json.dumps({"torch": torch.__version__, "samples": samples, "skipped": skipped}))
     return samples, skipped
 
 

@@ -201,6 +201,19 @@ TEST(Refusals, AResultOfAnotherTypeThanTheModelSaysIsNamed) {
   EXPECT_NE(r.error().str().find("the model contradicts itself: aten.relu.default gives f32 for result 0 ('y'), the model says i64"), std::string::npos) << r.error().str();
 }
 
+TEST(Refusals, AResultThatNobodyReadsMayHaveAnyTypeInTheModel) {
+  graph::Model m = unaryModel("aten.relu.default", DType::I64);
+  graph::Node read = m.graph.nodes[0];
+  read.name = "z";
+  read.outputs = {{m.graph.addValue("z", m.graph.value(m.graph.inputs[0]).type)}};
+  m.graph.nodes.push_back(read);
+  m.graph.outputs = {read.outputs[0][0]};
+  m.outputs[0].value = read.outputs[0][0];
+  DiagnosticSink sink;
+  Result<loops::Program> r = lowerGraph(m, sink);
+  EXPECT_TRUE(r) << r.error().str();
+}
+
 TEST(Lowering, PointwiseChainsBecomeOneNode) {
   graph::Model m = unaryModel("aten.relu.default");
   graph::Node second = m.graph.nodes[0];
