@@ -329,6 +329,29 @@ def scan_back(xs, first):
     return scan(lambda c, x: (c + x, c * x), first, xs, dim=0, reverse=True)
 
 
+def distinct(draws):
+    """Uniform numbers, none of them drawn twice."""
+    return (draws.sort()[0].diff() > 0).all(), draws.amax() < 1
+
+
+def while_draws(x, n):
+    """Each turn draws others, in a branch inside the loop; so does what comes behind it."""
+    from torch._higher_order_ops.while_loop import while_loop
+
+    def body(i, y):
+        drawn = torch.cond(y.sum() < 1e9, lambda y: torch.rand_like(y), lambda y: y * 2, (y,))
+        return i + 1, torch.where(torch.arange(8) == i, drawn, y)
+    i, y = while_loop(lambda i, y: i < n, body, (torch.zeros((), dtype=torch.int64), -torch.arange(1.0, 9)))
+    return i, *distinct(torch.cat([torch.rand_like(x), y, torch.rand_like(x)]))
+
+
+def scan_draws(xs, first):
+    from torch._higher_order_ops.scan import scan
+    before = torch.rand_like(first)
+    c, rows = scan(lambda c, x: (c + x, torch.rand_like(x)), first, xs, dim=0)
+    return c, *distinct(torch.cat([before, rows.flatten(), torch.rand_like(first)]))
+
+
 def fold_rows(xs):
     from torch._higher_order_ops.associative_scan import associative_scan
     return associative_scan(lambda a, b: a * b + a + b, xs, dim=0, combine_mode="pointwise")
@@ -355,6 +378,8 @@ def regions():
         Case("while_swaps", while_swaps, lambda: (up(6), up(6), n(3)), more=[lambda: (up(6), up(6), n(0)), lambda: (up(6), up(6), n(4))]),
         Case("while_nested", while_nested, lambda: (up(3, 4), n(4)), more=[lambda: (down(3, 4), n(3)), lambda: (up(3, 4), n(0))]),
         Case("while_data_inside", while_data_inside, lambda: (torch.randn(5, 4), n(3)), more=[lambda: (torch.randn(5, 4), n(0))]),
+        Case("while_draws", while_draws, lambda: (up(5), n(3)), more=[lambda: (up(5), n(0)), lambda: (up(5), n(8))]),
+        Case("scan_draws", scan_draws, lambda: (up(6, 9), up(9)), dynamic=(rows, None), more=[lambda: (up(2, 9), up(9)), lambda: (up(31, 9), up(9))]),
         Case("map_rows", map_rows, lambda: (up(6, 9), up(9)), more=[]),
         Case("map_dynamic", map_matrices, lambda: (up(6, 3, 5), up(5, 4)), dynamic=(rows, None), more=[lambda: (up(2, 3, 5), up(5, 4)), lambda: (up(11, 3, 5), up(5, 4))]),
         Case("scan_rows", scan_rows, lambda: (up(6, 9), up(9))),

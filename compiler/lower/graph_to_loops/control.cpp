@@ -349,7 +349,7 @@ bool ModelLowering::lowerWhile(const graph::Graph &g, Call &call, Values &values
   RegionSpec spec;
   spec.kind = RegionSpec::Kind::While;
   std::string why;
-  const Expr counters = ctx_.countersTaken(), around = path_;
+  const Expr around = path_;
   std::optional<Lowering::Known> tested;
   spec.blocks[0] = ctx_.block([&] {
     Tensors results;
@@ -376,7 +376,6 @@ bool ModelLowering::lowerWhile(const graph::Graph &g, Call &call, Values &values
     }
     putAll(results, carried);
   });
-  if (why.empty() && ctx_.countersTaken() != counters) why = "it draws random numbers in a loop";
   if (!why.empty()) return refuse(call.node, why);
   ctx_.addNode(std::move(spec));
   for (size_t k = 0; k < outs.size(); ++k)
@@ -428,7 +427,7 @@ bool ModelLowering::lowerTurns(const graph::Graph &g, Call &call, Values &values
   });
   spec.condition = lt(turn, turns);
   std::string why;
-  const Expr counters = ctx_.countersTaken(), around = path_;
+  const Expr around = path_;
   spec.blocks[1] = ctx_.block([&] {
     ctx_.setKnown(*tested);
     path_ = logicalAnd(path_, spec.condition);
@@ -450,7 +449,6 @@ bool ModelLowering::lowerTurns(const graph::Graph &g, Call &call, Values &values
     putAll(results, carried);
     put(addNumber(counter, 1), counter);
   });
-  if (why.empty() && ctx_.countersTaken() != counters) why = "it draws random numbers in a loop";
   if (!why.empty()) return refuse(call.node, why);
   ctx_.addNode(std::move(spec));
   for (size_t k = 0; k < outs.size(); ++k)

@@ -75,8 +75,13 @@ void Lowering::bound(Symbol symbol, Interval range) {
 std::vector<loops::Node> Lowering::block(const std::function<void()> &fill) {
   std::vector<loops::Node> nodes;
   const Known around = known_;
+  const Expr drawn = counters_;
   std::swap(nodes, program.nodes);
+  ++depth_;
   fill();
+  if (counters_ != drawn) countDraws(counters_ - drawn);
+  counters_ = drawn;
+  --depth_;
   std::swap(nodes, program.nodes);
   known_ = around;
   return nodes;

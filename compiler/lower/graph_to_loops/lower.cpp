@@ -454,10 +454,11 @@ void ModelLowering::dropUnknownAssertions() {
 
 /// The next run draws from where this one stopped: the state is written back as a buffer that the model mutates.
 void ModelLowering::advanceRandom() {
-  Tensor rng = ctx_.rng();
+  Tensor rng = ctx_.rng(), ofRegions = ctx_.countersOfRegions();
   Expr taken = ctx_.countersTaken();
-  Tensor next = Tensor::lazy(ctx_, DType::I64, {Expr(2)}, [rng, taken](BodyBuilder &b, const Index &i) {
-    return rng.at(b, i) + where(b.compare(OpKind::Eq, i[0], 1), b.index(taken), b.constantInt(DType::I64, 0));
+  Tensor next = Tensor::lazy(ctx_, DType::I64, {Expr(2)}, [=](BodyBuilder &b, const Index &i) {
+    const Val all = ofRegions.valid() ? b.index(taken) + ofRegions.at(b, {}) : b.index(taken);
+    return rng.at(b, i) + where(b.compare(OpKind::Eq, i[0], 1), all, b.constantInt(DType::I64, 0));
   });
   graph::TensorType type;
   type.dtype = DType::I64;
@@ -501,7 +502,7 @@ Result<loops::Program> ModelLowering::run() {
   lowerNodes(model_.graph, values_);
   dropUnknownAssertions();
   if (errors_.empty()) addOutputs();
-  if (errors_.empty() && !ctx_.countersTaken().isConst(0)) advanceRandom();
+  if (errors_.empty() && (!ctx_.countersTaken().isConst(0) || ctx_.countersOfRegions().valid())) advanceRandom();
   if (!errors_.empty()) return Error(std::move(errors_));
   return std::move(ctx_.program);
 }

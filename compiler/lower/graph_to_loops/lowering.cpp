@@ -175,7 +175,24 @@ Expr Lowering::takeCounters(Expr count) {
   return first;
 }
 
+Tensor Lowering::countersOfRegions() {
+  if (!ofRegions_.valid() && depth_ > 0)
+    ofRegions_ = Tensor::strided(*this, DType::I64, {}, {addTemp(DType::I64, 1), DType::I64, {}, 0});
+  return ofRegions_;
+}
+
+/// At the end of a block: what it has drawn is not drawn again by the next turn, nor behind the region.
+void Lowering::countDraws(Expr count) {
+  const Tensor before = countersOfRegions();
+  const Tensor after = Tensor::lazy(*this, DType::I64, {}, [before, count](BodyBuilder &b, const Index &i) { return before.at(b, i) + b.index(count); });
+  store(after, *before.asStrided());
+}
+
 void Lowering::addNode(Node::Spec spec, Sizes ranges, Sizes reduceRanges) {
+  if (depth_ == 0 && ofRegions_.valid() && !ofRegionsIsSet_) {
+    ofRegionsIsSet_ = true;
+    store(fullInt(*this, {}, DType::I64, 0), *ofRegions_.asStrided());
+  }
   Node n;
   n.id = loops::NodeId(nextNode_++);
   n.spec = std::move(spec), n.ranges = std::move(ranges), n.reduceRanges = std::move(reduceRanges);

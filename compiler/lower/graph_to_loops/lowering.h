@@ -104,8 +104,10 @@ public:
   Tensor rng();
   /// Reserves counters; the first one, relative to the state's.
   Expr takeCounters(Expr count);
-  /// All that were reserved; 0 when nothing is random.
+  /// All that were reserved outside of regions.
   Expr countersTaken() const { return counters_; }
+  /// Those that regions have reserved so far, I64 [] in memory: how often a block runs is not known here. Invalid: none.
+  Tensor countersOfRegions();
   /// A tensor that depends on constants alone, as a compile-time constant where that is small; else x itself.
   Tensor fold(const Tensor &x);
 
@@ -119,8 +121,12 @@ private:
   std::set<Symbol> late_; // those that ReadScalar nodes define
   int64_t nextNode_ = 0;
   size_t reads_ = 0;
+  void countDraws(Expr count);
   Tensor rng_;
   Expr counters_ = 0;
+  Tensor ofRegions_;
+  bool ofRegionsIsSet_ = false; // to 0, in front of the first region that draws
+  int depth_ = 0;               // of blocks
 };
 
 /// Row-major strides of sizes; with order, strides such that order lists the dims from outermost to innermost.

@@ -20,13 +20,14 @@ struct Draw {
 /// several of them calls once.
 static Tensor draw(OpCall &o, const Sizes &sizes, DType t, int64_t calls,
                    const std::function<Val(BodyBuilder &, const Draw &, const Index &)> &fn) {
-  Tensor rng = o.ctx.rng();
+  Tensor rng = o.ctx.rng(), ofRegions = o.ctx.countersOfRegions();
   Expr base = o.ctx.takeCounters(ceilDiv(product(sizes), calls));
   Sizes strides = denseStrides(sizes);
   Tensor r = Tensor::lazy(o.ctx, t, sizes, [=](BodyBuilder &b, const Index &i) {
     Expr linear = 0;
     for (size_t d = 0; d < i.size(); ++d) linear = linear + i[d] * strides[d];
     Val seed = rng.at(b, {Expr(0)}), counter = rng.at(b, {Expr(1)}) + b.index(base + floorDiv(linear, calls));
+    if (ofRegions.valid()) counter = counter + ofRegions.at(b, {});
     return b.cast(fn(b, {seed, counter, b.index(mod(linear, calls))}, i), computeType(t));
   });
   // Drawn once: two uses must see the same numbers, at the cost of no second Philox.
