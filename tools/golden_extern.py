@@ -1,5 +1,7 @@
 """Models that call operators which are not PyTorch's own, with arguments of every kind; `changes` has some that change what they are given.
 
+Files as they were exported bring the operators' schemas; `silent` does not.
+
 tests/goldens/extern: both forms, inputs and what the operators' Python gives. cli/test/extern_ops.c is the same in C.
 """
 from typing import Optional, Sequence, Tuple
@@ -105,7 +107,11 @@ def write(folder):
     rows = torch.export.Dim("rows", min=3, max=64)
     for name, model in models.items():
         program = torch.export.export(model, inputs(4), dynamic_shapes=({0: rows}, {0: rows}), strict=False)
-        neso_cases.save_program(program, folder / f"{name}.export.pt2", lean=True)
+        schemas = "\n".join(str(torch.ops.neso_test.__getattr__(op).default._schema) for op in ("mix", "total", "scale_", "push"))
+        neso_cases.save_program(program, folder / f"{name}.export.pt2", lean=True, extra_files={"neso_operators": schemas})
+        # Without them the file does not say what changes.
+        if name == "changes":
+            neso_cases.save_program(program, folder / "silent.export.pt2", lean=True)
         neso_cases.save_program(program.run_decompositions(), folder / f"{name}.decomposed.pt2", lean=True)
     for count in (4, 9):
         given = inputs(count)

@@ -141,9 +141,9 @@ def tidy_pt2(path, out=None, lean=False):
     out.write_bytes(buffer.getvalue())
 
 
-def save_program(program, path, lean=False):
+def save_program(program, path, lean=False, extra_files=None):
     path = Path(path)
-    torch.export.save(program, path)
+    torch.export.save(program, path, extra_files=extra_files)
     tidy_pt2(path, lean=lean)
 
 

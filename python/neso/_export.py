@@ -69,9 +69,9 @@ class _Plain:
         return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
 
     @staticmethod
-    def write(program, path, kernels=None):
+    def write(program, path, *, kernels=None, extra=None):
         import torch
-        torch.export.save(program, path)
+        torch.export.save(program, path, extra_files=extra)
 
 
 def _exporter():
@@ -83,9 +83,17 @@ def _exporter():
         return _Plain
 
 
-def save_program(program, file):
+def _operators(program):
+    """The schemas of operators that are not PyTorch's: they say what a call changes, which the program as exported does not."""
+    import torch
+    calls = (n.target for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes if n.op == "call_function")
+    schemas = {str(t._schema) for t in calls if isinstance(t, torch._ops.OpOverload) and t.namespace not in ("aten", "prims", "prim")}
+    return {"neso_operators": "\n".join(sorted(schemas))} if schemas else {}
+
+
+def save_program(program, file, kernels=None):
     """A program as a .pt2, with its kernels."""
-    _exporter().write(program, file)
+    _exporter().write(program, file, kernels=kernels, extra=_operators(program))
 
 
 def export(model, args, path=None, kwargs=None, *, dynamic_shapes=None, strict=False, kernels=None):
@@ -93,5 +101,5 @@ def export(model, args, path=None, kwargs=None, *, dynamic_shapes=None, strict=F
     `kernels`: a folder for the kernels' sources in place of the .pt2."""
     program = to_program(model, args, kwargs, dynamic_shapes, strict)
     if path is not None:
-        _exporter().write(program, path, kernels=kernels)
+        save_program(program, path, kernels)
     return program

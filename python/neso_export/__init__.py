@@ -45,8 +45,8 @@ def save(model, args, path, kwargs=None, *, dynamic_shapes=None, strict=False, d
     return program
 
 
-def write(program, path, *, kernels=None):
-    """Writes a program made by `export`. The kernel bundle goes into the archive, or into the folder `kernels`."""
+def write(program, path, *, kernels=None, extra=None):
+    """Writes a program made by `export`. The kernel bundle goes into the archive, or into the folder `kernels`; `extra`: files beside it."""
     launches, sources = [], {}
     names = {}  # node -> name of its kernel
     for node in _launches(program):
@@ -55,14 +55,14 @@ def write(program, path, *, kernels=None):
         launches.append(row)
         sources[row["file"]] = text
     files = {"launches.json": json.dumps(launches, indent=1) + "\n", **sources}
-    extra = {}
+    extra = dict(extra or {})
     if kernels is not None:
         os.makedirs(kernels, exist_ok=True)
         for name, text in files.items():
             with open(os.path.join(kernels, name), "w") as f:
                 f.write(text)
     elif launches:
-        extra = {"neso_kernels/" + name: text for name, text in files.items()}
+        extra |= {"neso_kernels/" + name: text for name, text in files.items()}
     with _saving(names):
         torch.export.save(program, path, extra_files=extra)
 

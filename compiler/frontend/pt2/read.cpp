@@ -70,6 +70,7 @@ public:
     m_.schemaMinor = r_.ok() ? static_cast<int>(r_.integer(version, "minor")) : 0;
     if (r_.ok() && m_.schemaMajor != 8) r_.report(diag::SchemaVersion, m_.schemaMajor, m_.schemaMinor);
     if (std::optional<Json> v = r_.optional(root, "torch_version")) m_.torchVersion = r_.asString(*v, "torch_version");
+    readDialect(root);
     Json module = r_.get(root, "graph_module");
     Json json = r_.ok() ? r_.get(module, "graph") : Json();
     if (!r_.ok()) return r_.takeError();
@@ -91,6 +92,16 @@ public:
   }
 
 private:
+  /// Which rules torch says that the graph obeys: all but TRAINING have functional operators only.
+  void readDialect(Json root) {
+    const std::optional<Json> dialects = r_.ok() ? r_.optional(root, "verifiers") : std::nullopt;
+    if (!dialects) return;
+    for (Json d : r_.asArray(*dialects, "verifiers")) {
+      if (!r_.ok()) return;
+      m_.functional = r_.asString(d, "verifiers") != "TRAINING";
+      if (!m_.functional) return;
+    }
+  }
   void mismatch(std::string why) { r_.report(diag::SignatureMismatch, why); }
 
   void readInputs(Json signature, const GraphReader &reader, WeightTable &weights) {

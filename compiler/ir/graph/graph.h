@@ -183,6 +183,8 @@ struct Model {
   std::string inSpec, outSpec;            // tree specs as torch's JSON text
   std::vector<std::string> argumentNames; // forward's parameter names
   std::string torchVersion;
+  /// What an operator changes of its operands is among its results, also where its schema is not known: run_decompositions() wrote the file.
+  bool functional = false;
   int schemaMajor = 0, schemaMinor = 0;
   std::vector<Diagnostic> warnings;              // of reading, for the driver to show
   std::map<std::string, std::string> extraFiles; // member name below extra/ -> text (kernel bundles)

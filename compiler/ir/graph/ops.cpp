@@ -19,16 +19,16 @@ constexpr Row kRows[] = {
 };
 constexpr size_t kRowCount = std::size(kRows);
 
-/// Parses "(Tensor(a!) self, *, SymInt[2] stride=[1, 1]) -> (Tensor(a!), Tensor)". The table is our own, so a malformed
-/// row is a fault of the program.
+/// Parses "(Tensor(a!) self, *, SymInt[2] stride=[1, 1]) -> (Tensor(a!), Tensor)".
 class SchemaParser {
 public:
   explicit SchemaParser(std::string_view s) : s_(s) {}
 
-  void run(OpSchema &op) {
+  /// False: the text is no schema.
+  bool run(OpSchema &op) {
     expect("(");
     bool kwargOnly = false;
-    while (!eat(")")) {
+    while (ok_ && !eat(")")) {
       if (eat("*,")) {
         kwargOnly = true;
         space();
@@ -40,6 +40,7 @@ public:
       ArgSchema a = type();
       a.kwargOnly = kwargOnly;
       a.name = word();
+      ok_ &= !a.name.empty();
       if (eat("=")) a.defaultValue = value(a);
       op.args.push_back(std::move(a));
       eat(",");
@@ -49,7 +50,7 @@ public:
     expect("->");
     space();
     if (eat("(")) {
-      while (!eat(")")) {
+      while (ok_ && !eat(")")) {
         op.returns.push_back(result());
         eat(",");
         space();
@@ -57,6 +58,7 @@ public:
     } else {
       op.returns.push_back(result());
     }
+    return ok_ && pos_ == s_.size();
   }
 
 private:
@@ -68,7 +70,7 @@ private:
     pos_ += t.size();
     return true;
   }
-  void expect(std::string_view t) { NESO_CHECK(eat(t), "malformed row in ops.def"); }
+  void expect(std::string_view t) { ok_ &= eat(t); }
   std::string word() {
     size_t start = pos_;
     while (pos_ < s_.size() && (std::isalnum(static_cast<unsigned char>(s_[pos_])) || s_[pos_] == '_')) ++pos_;
@@ -77,7 +79,7 @@ private:
   void alias(ArgSchema &a) {
     if (!eat("(")) return;
     size_t close = s_.find(')', pos_);
-    NESO_CHECK(close != std::string_view::npos, "malformed alias set in ops.def");
+    if (close == std::string_view::npos || close == pos_) return void(ok_ = false);
     std::string_view set = s_.substr(pos_, close - pos_);
     a.alias = set[0];
     a.mutated = set.find('!') != std::string_view::npos;
@@ -86,6 +88,7 @@ private:
   ArgSchema type() {
     ArgSchema a;
     std::string t = word();
+    ok_ &= !t.empty();
     a.type = t == "Tensor"         ? ArgType::Tensor
              : t == "int"          ? ArgType::Int
              : t == "SymInt"       ? ArgType::Int
@@ -151,7 +154,8 @@ private:
       // The schema's text has c10's numbers (contiguous, preserve, channels last, channels last 3d), the file its own.
       constexpr int fromC10[] = {1, 4, 2, 3};
       int c10 = std::atoi(text.c_str());
-      NESO_CHECK(c10 >= 0 && c10 < 4, "unknown memory format in ops.def");
+      ok_ &= c10 >= 0 && c10 < 4;
+      if (!ok_) return None{};
       return MemoryFormat{fromC10[c10]};
     }
     if (a.type == ArgType::Float || isReal) return std::strtod(text.c_str(), nullptr);
@@ -167,7 +171,8 @@ private:
     }
     std::vector<IntOrSym> ints;
     std::vector<double> reals;
-    while (!eat("]")) {
+    while (ok_ && !eat("]")) {
+      const size_t start = pos_;
       Argument e = scalar(a);
       if (const int64_t *i = std::get_if<int64_t>(&e))
         ints.emplace_back(*i);
@@ -175,6 +180,7 @@ private:
         reals.push_back(*d);
       eat(",");
       space();
+      ok_ &= pos_ > start;
     }
     if (a.type == ArgType::Tensor) return std::vector<ValueId>();
     if (a.type == ArgType::Float) return reals;
@@ -183,6 +189,7 @@ private:
 
   std::string_view s_;
   size_t pos_ = 0;
+  bool ok_ = true;
 };
 
 const OpSchema *parsed(size_t row) {
@@ -202,7 +209,7 @@ const OpSchema *parsed(size_t row) {
     slot->pointwise = has('p');
     slot->random = has('r');
     slot->dataDependent = has('d') || has('s');
-    SchemaParser(r.schema).run(*slot);
+    NESO_CHECK(SchemaParser(r.schema).run(*slot), "malformed row in ops.def");
   }
   return slot.get();
 }
@@ -236,6 +243,27 @@ std::vector<const OpSchema *> overloadsOf(std::string_view opName) {
   for (; it != kRows + kRowCount && std::string_view(it->target).substr(0, prefix.size()) == prefix; ++it)
     out.push_back(parsed(static_cast<size_t>(it - kRows)));
   return out;
+}
+
+std::optional<OpSchema> parseSchema(std::string_view text) {
+  const size_t owner = text.find("::"), open = text.find('(');
+  if (owner == std::string_view::npos || open == std::string_view::npos || owner == 0 || open <= owner + 2) return std::nullopt;
+  OpSchema op;
+  const std::string_view name = text.substr(owner + 2, open - owner - 2);
+  const size_t dot = name.find('.');
+  op.name = fmt::format("{}.{}", text.substr(0, owner), name.substr(0, dot));
+  op.overload = dot == std::string_view::npos ? "default" : name.substr(dot + 1);
+  op.target = op.name + "." + op.overload;
+  return SchemaParser(text.substr(open)).run(op) ? std::optional(std::move(op)) : std::nullopt;
+}
+
+bool isOfCaller(std::string_view target) {
+  // Of PyTorch itself, of Python, and of the exporter; all else is the user's.
+  static constexpr std::string_view kKnown[] = {"aten", "prims", "prim", "quantized", "quantized_decomposed", "_quantized", "higher_order", "neso", "_operator", "math", "builtins", "torch", "custom"};
+  const size_t dot = target.find('.');
+  if (dot == std::string_view::npos || target.find('.', dot + 1) == std::string_view::npos || findOp(target)) return false;
+  const std::string_view owner = target.substr(0, dot);
+  return std::find(std::begin(kKnown), std::end(kKnown), owner) == std::end(kKnown) && !owner.starts_with("custom::");
 }
 
 int opCount() { return static_cast<int>(kRowCount); }

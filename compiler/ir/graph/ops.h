@@ -61,6 +61,11 @@ const OpSchema *findOp(std::string_view target);
 /// All overloads of a name without its overload ("aten.add"), sorted by target.
 std::vector<const OpSchema *> overloadsOf(std::string_view name);
 int opCount();
+/// An operator from its schema as torch prints it: "mylib::push(Tensor(a0!) x, Tensor y) -> Tensor" gives "mylib.push.default". nullopt: the
+/// text is none.
+std::optional<OpSchema> parseSchema(std::string_view text);
+/// Whether the target is none of PyTorch's, Python's or the exporter's: then whoever runs the model brings it.
+bool isOfCaller(std::string_view target);
 /// The target of row i, [0, opCount()).
 std::string_view opTarget(int i);
 

@@ -16,18 +16,9 @@ static std::string_view functionalizedOperator(const graph::Node &node) {
   return op ? std::string_view(*op) : std::string_view();
 }
 
-static bool isOfUser(std::string_view target) {
-  // Of PyTorch itself, of Python, and of the exporter; all else is the user's.
-  static constexpr std::string_view kKnown[] = {"aten", "prims", "prim", "quantized", "quantized_decomposed", "_quantized", "higher_order", "neso", "_operator", "math", "builtins", "torch", "custom"};
-  const size_t dot = target.find('.');
-  if (dot == std::string_view::npos || target.find('.', dot + 1) == std::string_view::npos || graph::findOp(target)) return false;
-  const std::string_view owner = target.substr(0, dot);
-  return std::find(std::begin(kKnown), std::end(kKnown), owner) == std::end(kKnown) && !owner.starts_with("custom::");
-}
-
 bool isExtern(const graph::Node &node) {
   const std::string_view inner = functionalizedOperator(node);
-  return !node.launch && isOfUser(inner.empty() ? std::string_view(node.target) : inner);
+  return !node.launch && graph::isOfCaller(inner.empty() ? std::string_view(node.target) : inner);
 }
 
 /// "mylib.scale.default" is called mylib::scale, "mylib.scale.out" mylib::scale.out.
@@ -298,11 +289,10 @@ bool ModelLowering::lowerExtern(const graph::Graph &g, const graph::Node &node, 
         return refuse(node, why);
     }
   if (spec.outputs.empty() && !changed)
-    return refuse(node, "it returns nothing, so it changes what it is given, and the file does not say what of it; save the model after "
-                        "run_decompositions(), which says it");
+    return refuse(node, "it returns nothing and changes none of its operands, so that no result needs it; leave it out");
   if (std::find(externs_.begin(), externs_.end(), spec.op) == externs_.end()) {
     externs_.push_back(spec.op);
-    sink_.warn(makeDiag(diag::OpOfCaller, node.loc, spec.op, changed ? "" : "; it is taken to change none of its operands"));
+    sink_.warn(makeDiag(diag::OpOfCaller, node.loc, spec.op));
   }
   ctx_.addNode(std::move(spec));
   return true;

@@ -1,6 +1,7 @@
 #include "ir/graph/passes/functionalize.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -42,9 +43,15 @@ bool isInPlaceDropout(std::string_view name) {
          name == "aten.feature_alpha_dropout_";
 }
 
+/// What is known of operators that are not PyTorch's.
+struct Callers {
+  bool functional = false; // all that their calls change is among the results
+  std::map<std::string, OpSchema, std::less<>> schemas; // by target
+};
+
 class Functionalizer {
 public:
-  Functionalizer(Graph &g, bool subgraph) : g_(g), subgraph_(subgraph) {
+  Functionalizer(Graph &g, const Callers &callers, bool subgraph) : g_(g), callers_(callers), subgraph_(subgraph) {
     for (const Value &v : g_.values) names_.insert(v.name);
   }
 
@@ -305,8 +312,11 @@ private:
   Status trainInstanceNorm(Node &n);
   std::optional<Status> resize(Node &n, const OpSchema &op);
   Status launch(Node &n);
+  Status ofCaller(const Node &n);
+  Status changeByCaller(Node &n, const OpSchema &op);
 
   Graph &g_;
+  const Callers &callers_;
   bool subgraph_;
   std::unordered_set<std::string> names_;
   std::unordered_map<ValueId, View> views_;
@@ -459,9 +469,13 @@ Status Functionalizer::node(Node &n) {
     if (auto *sub = std::get_if<std::shared_ptr<Graph>>(&a)) {
       // Sub-graphs may be shared between copies of a node.
       *sub = std::make_shared<Graph>(**sub);
-      if (Status s = Functionalizer(**sub, true).run(); !s) return s;
+      if (Status s = Functionalizer(**sub, callers_, true).run(); !s) return s;
     }
   if (n.target == "neso.launch_") return launch(n);
+  if (isOfCaller(n.target)) {
+    if (Status s = ofCaller(n); !s) return s;
+    if (auto known = callers_.schemas.find(n.target); known != callers_.schemas.end() && known->second.mutates()) return changeByCaller(n, known->second);
+  }
   const OpSchema *op = findOp(n.target);
   if (op && op->mutates()) return mutate(n, *op);
   const bool *training = op && (op->name == "aten.batch_norm" || n.target == "aten.native_batch_norm.default")
@@ -765,6 +779,80 @@ Status Functionalizer::launch(Node &n) {
   return Status::ok();
 }
 
+/// Whether it is known what a call of an operator that is not PyTorch's changes; nothing is guessed.
+Status Functionalizer::ofCaller(const Node &n) {
+  auto known = callers_.schemas.find(n.target);
+  if (known != callers_.schemas.end()) {
+    const OpSchema &op = known->second;
+    if (op.isView()) return fail(diag::OpRefused, n.loc, n.target, "its results share memory with its operands");
+    for (const std::string &name : n.argNames)
+      if (op.argIndex(name) < 0) return fail(diag::OperatorArgument, n.loc, n.target, name, "is none of its schema");
+    return Status::ok();
+  }
+  bool tensors = false;
+  forEachInput(n, [&](ValueId id) { tensors |= id.valid() && g_.value(id).kind == Value::Kind::Tensor; });
+  return callers_.functional || !tensors ? Status::ok() : Status(fail(diag::OpMayChange, n.loc, n.target));
+}
+
+/// A call of an operator that is not PyTorch's and changes operands becomes the form that run_decompositions() gives it: each of these operands is
+/// copied for it, and is a further result.
+Status Functionalizer::changeByCaller(Node &n, const OpSchema &op) {
+  Node f;
+  f.name = n.name, f.loc = n.loc, f.module = n.module;
+  f.target = "higher_order.auto_functionalized_v2";
+  f.outputs = n.outputs;
+  auto give = [&](std::string name, Argument value) {
+    f.argNames.push_back(std::move(name));
+    f.args.push_back(std::move(value));
+  };
+  give("", n.target);
+  std::vector<ValueId> targets;
+  std::multiset<size_t> memories;
+  auto change = [&](const std::string &name, ValueId id) {
+    give("_" + name + "_base_index", static_cast<int64_t>(targets.size()));
+    targets.push_back(id);
+  };
+  for (const ArgSchema &a : op.args) {
+    const Argument *given = n.arg(a.name);
+    if (!given) continue;
+    const Argument &value = *given;
+    forEachValue(value, [&](ValueId id) {
+      if (id.valid() && g_.value(id).kind == Value::Kind::Tensor) memories.insert(view(id).memory);
+    });
+    const ValueId *one = std::get_if<ValueId>(&value);
+    const auto *list = std::get_if<std::vector<ValueId>>(&value);
+    if (!a.mutated) {
+      give(a.name, value);
+    } else if (one && one->valid() && g_.value(*one).kind == Value::Kind::Tensor) {
+      change(a.name, *one);
+    } else if (list) {
+      give("_" + a.name + "_length", static_cast<int64_t>(list->size()));
+      for (size_t i = 0; i < list->size(); ++i) change(fmt::format("{}_{}", a.name, i), (*list)[i]);
+    } else {
+      give("_" + a.name + "_base_index", None{});
+    }
+  }
+  std::vector<ValueId> bases, results;
+  for (ValueId id : targets) {
+    TensorType type = g_.value(id).type;
+    for (size_t d = 0; d < type.sizes.size(); ++d)
+      if (type.strides[d].isConst(0) && !type.sizes[d].isConst(1))
+        return unsupported(n, "several elements of a tensor that it changes lie at one place (an expanded tensor)");
+    if (memories.count(view(id).memory) > 1) return unsupported(n, "a tensor that it changes shares memory with another operand");
+    type.offset = 0;
+    results.push_back(newValue(g_.value(id).name + "_new", type));
+    f.outputs.push_back({results.back()});
+    bases.push_back(current(id));
+  }
+  for (Argument &a : f.args) read(a);
+  give("_all_bases", bases);
+  applied(Rule::Functionalise);
+  g_.nodes.push_back(std::move(f));
+  for (size_t i = 0; i < targets.size(); ++i)
+    if (Status s = write(targets[i], results[i], n); !s) return s;
+  return Status::ok();
+}
+
 bool sameView(const Weight &a, const Weight &b) {
   return a.storage == b.storage && a.type.dtype == b.type.dtype && a.type.sizes == b.type.sizes &&
          a.type.strides == b.type.strides && a.type.offset == b.type.offset;
@@ -837,9 +925,30 @@ Status writesAreSeen(const Model &m, const std::vector<Output> &found) {
 
 } // namespace
 
+/// The schemas that the file brings: one a line.
+static Result<Callers> callersOf(const Model &m) {
+  Callers c;
+  c.functional = m.functional;
+  const auto text = m.extraFiles.find("neso_operators");
+  std::string_view rest = text == m.extraFiles.end() ? std::string_view() : std::string_view(text->second);
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.empty()) continue;
+    std::optional<OpSchema> op = parseSchema(line);
+    if (!op) return fail(diag::OpSchemaMalformed, {}, std::string(line));
+    std::string target = op->target;
+    c.schemas.emplace(std::move(target), std::move(*op));
+  }
+  return c;
+}
+
 Status functionalize(Model &m) {
   Working stage("functionalisation");
-  Functionalizer f(m.graph, false);
+  Result<Callers> callers = callersOf(m);
+  if (!callers) return callers.takeError();
+  Functionalizer f(m.graph, *callers, false);
   // Weights that are the same view of one storage are one memory. Other views of one storage stay apart; a write to one
   // of them would be lost to those that overlap it, so it is refused (writesAreSeen).
   for (size_t i = 0; i < m.inputs.size(); ++i)

@@ -52,6 +52,16 @@ struct Builder {
     m.graph.nodes.push_back(std::move(n));
     return out;
   }
+  /// An operator that is not PyTorch's: its arguments have the names of the file.
+  ValueId callerOp(std::string target, std::vector<std::pair<std::string, Argument>> args, TensorType t, std::string name) {
+    Node n;
+    n.name = name, n.target = std::move(target);
+    for (auto &[arg, value] : args) n.argNames.push_back(arg), n.args.push_back(value);
+    ValueId out = m.graph.addValue(name, std::move(t));
+    n.outputs = {{out}};
+    m.graph.nodes.push_back(std::move(n));
+    return out;
+  }
   void output(ValueId id) {
     m.graph.outputs.emplace_back(id);
     Output o;
@@ -211,6 +221,58 @@ TEST(Functionalize, WritesToSharedStorageAreSeenOrRefused) {
     EXPECT_FALSE(shared(5, {1}, true, functional));
     EXPECT_FALSE(shared(0, {2}, true, functional));
     EXPECT_TRUE(shared(5, {1}, false, functional));
+  }
+}
+
+TEST(Functionalize, OperatorsOfTheCallersMayChangeTheirOperands) {
+  auto build = [](bool overlap) {
+    Builder k;
+    const TensorType t = Builder::type({4, 6}), row = Builder::type({6});
+    const ValueId s = k.op("aten.sigmoid.default", {k.x}, t, "s");
+    const ValueId r = k.callerOp("lib.push.default", {{"x", s}, {"y", overlap ? s : k.b}}, row, "r");
+    k.output(k.op("aten.add.Tensor", {s, r}, t, "sum"));
+    return k;
+  };
+  // Nothing says what it changes.
+  Builder silent = build(false);
+  Status s = functionalize(silent.m);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().diagnostics()[0].kind, diag::OpMayChange);
+  // run_decompositions wrote it: such calls change nothing.
+  Builder functional = build(false);
+  functional.m.functional = true;
+  ASSERT_TRUE(functionalize(functional.m));
+  EXPECT_EQ(functional.targets(), "aten.sigmoid.default lib.push.default aten.add.Tensor");
+  // Its schema says it.
+  auto with = [&](bool overlap, std::string schema) {
+    Builder k = build(overlap);
+    k.m.extraFiles["neso_operators"] = std::move(schema);
+    return k;
+  };
+  Builder changes = with(false, "lib::other(Tensor x) -> Tensor\nlib::push(Tensor(a0!) x, Tensor y) -> Tensor\n");
+  ASSERT_TRUE(functionalize(changes.m));
+  EXPECT_EQ(changes.targets(), "aten.sigmoid.default higher_order.auto_functionalized_v2 aten.add.Tensor");
+  const Node &call = changes.m.graph.nodes[1];
+  EXPECT_EQ(call.argNames, (std::vector<std::string>{"", "_x_base_index", "y", "_all_bases"}));
+  ASSERT_EQ(call.outputs.size(), 2u);
+  EXPECT_EQ(changes.name(changes.m.graph.nodes[2].args[0]), "s_new");
+  EXPECT_EQ(changes.name(changes.m.graph.nodes[2].args[1]), "r");
+  Builder pure = with(false, "lib::push(Tensor x, Tensor y) -> Tensor");
+  ASSERT_TRUE(functionalize(pure.m));
+  EXPECT_EQ(pure.name(pure.m.graph.nodes[2].args[0]), "s");
+  // What it reads would change under its hands; results that share memory; names that it does not have; no schemas.
+  for (auto &[overlap, schema, kind] : std::vector<std::tuple<bool, std::string, Diag>>{
+           {true, "lib::push(Tensor(a!) x, Tensor y) -> Tensor", diag::MutationUnsupported},
+           {false, "lib::push(Tensor(a) x, Tensor y) -> Tensor(a)", diag::OpRefused},
+           {false, "lib::push(Tensor x, Tensor z) -> Tensor", diag::OperatorArgument},
+           {false, "lib::push(Tensor x", diag::OpSchemaMalformed},
+           {false, "push", diag::OpSchemaMalformed},
+           {false, "lib::push(Tensor x, int[ y) -> Tensor", diag::OpSchemaMalformed},
+           {false, "lib::push(Tensor x, (Tensor y) -> Tensor", diag::OpSchemaMalformed}}) {
+    Builder k = with(overlap, schema);
+    s = functionalize(k.m);
+    ASSERT_FALSE(s) << schema;
+    EXPECT_EQ(s.error().diagnostics()[0].kind, kind) << schema;
   }
 }
 
