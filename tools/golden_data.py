@@ -272,6 +272,14 @@ def cond_data_inside(x, y):
     return torch.cond(y.sum() > 0, lambda x: x[x > 0].sum() + x.nonzero().sum(), lambda x: x.sum(), (x,))
 
 
+def cond_sizes_inside(x, y):
+    """How many rows there are only the branch that is taken can tell; a branch inside a branch too."""
+    def some(x):
+        return torch.cond(x.amax() > 1, lambda x: x[x[:, 0] > 1] * 2, lambda x: x[x[:, 1] > 0].sin(), (x,))
+    r = torch.cond(y.sum() > 0, some, lambda x: x[x[:, 0] < 0] + 1, (x,))
+    return r, r.sum(0), r.shape[0]
+
+
 def cond_data_around(x, y):
     z = x[x[:, 0] > 0]
     return torch.cond(y.sum() > 0, lambda z: z.sin() * 2, lambda z: z.cos(), (z,)), z.shape[0]
@@ -372,6 +380,8 @@ def regions():
         Case("cond_other_sizes", cond_other_sizes, lambda: (up(5, 4),), more=[lambda: (down(5, 4),)]),
         Case("cond_on_size", cond_on_size, lambda: (up(7, 4),), dynamic=(rows,), more=[lambda: (up(3, 4),), lambda: (up(5, 4),)]),
         Case("cond_data_inside", cond_data_inside, lambda: (torch.randn(9, 4), up(2)), more=[lambda: (torch.randn(9, 4), down(2)), lambda: (down(9, 4), up(2))]),
+        Case("cond_sizes_inside", cond_sizes_inside, lambda: (torch.randn(40, 4), up(2)),
+             more=[lambda: (torch.randn(40, 4), down(2)), lambda: (torch.rand(40, 4), up(2)), lambda: (torch.rand(40, 4), down(2))]),
         Case("cond_data_around", cond_data_around, lambda: (torch.randn(9, 4), up(2)), more=[lambda: (torch.randn(9, 4), down(2)), lambda: (down(9, 4), up(2))]),
         Case("while_counts", while_counts, lambda: (up(6, 4), n(3)), more=[lambda: (up(6, 4), n(0)), lambda: (up(6, 4), n(7))]),
         Case("while_converges", while_converges, lambda: (up(3, 8), torch.randn(8, 8) * 0.2)),

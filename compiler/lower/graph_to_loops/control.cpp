@@ -234,21 +234,30 @@ bool ModelLowering::chooseCond(const graph::Graph &g, Call &call, Values &values
   return true;
 }
 
-/// Sizes of a result that differ between the ways follow from the condition: they get their value before the region.
-bool ModelLowering::defineSizes(const Call &call, size_t result, Expr condition, const graph::Value &v) {
-  for (size_t d = 0; d < v.type.sizes.size(); ++d) {
-    if (ctx_.isKnown(v.type.sizes[d])) continue;
-    Expr ways[2];
-    for (size_t way : {0, 1}) {
-      const graph::Graph &body = *call.bodies[way];
-      const ValueId *id = result < body.outputs.size() ? std::get_if<ValueId>(&body.outputs[result]) : nullptr;
-      if (!id || !id->valid() || d >= body.value(*id).type.sizes.size()) return refuse(call.node, "a result of its sub-graph is not a tensor");
-      ways[way] = body.value(*id).type.sizes[d];
-      if (!ctx_.isKnown(ways[way])) return refuse(call.node, "the size of '" + v.name + "' is known in its sub-graph only");
+/// Sizes of results that differ between the ways get their value before the region: from the condition, or where the ways compute them, from a
+/// region that computes them alone.
+bool ModelLowering::defineSizes(const graph::Graph &g, const Call &call, Expr condition, const std::vector<Tensor> &operands,
+                                std::vector<SizeOfResult> &computed) {
+  const std::vector<ValueId> outs = flatOutputs(call.node);
+  for (size_t k = 0; k < outs.size(); ++k) {
+    if (!outs[k].valid() || g.value(outs[k]).kind != graph::Value::Kind::Tensor) continue;
+    const graph::Value &v = g.value(outs[k]);
+    for (size_t d = 0; d < v.type.sizes.size(); ++d) {
+      if (ctx_.isKnown(v.type.sizes[d])) continue;
+      Expr ways[2];
+      for (size_t way : {0, 1}) {
+        const graph::Graph &body = *call.bodies[way];
+        const ValueId *id = k < body.outputs.size() ? std::get_if<ValueId>(&body.outputs[k]) : nullptr;
+        if (!id || !id->valid() || d >= body.value(*id).type.sizes.size()) return refuse(call.node, "a result of its sub-graph is not a tensor");
+        ways[way] = body.value(*id).type.sizes[d];
+      }
+      if (ctx_.isKnown(ways[0]) && ctx_.isKnown(ways[1]))
+        ctx_.define(cast(scalarExpr(ctx_, where(ne(condition, 0), ways[0], ways[1])), DType::I64), v.type.sizes[d]);
+      else
+        computed.push_back({k, d, v.type.sizes[d]});
     }
-    ctx_.define(cast(scalarExpr(ctx_, where(ne(condition, 0), ways[0], ways[1])), DType::I64), v.type.sizes[d]);
   }
-  return true;
+  return computed.empty() || computeSizes(call.node, {call.bodies[0], call.bodies[1]}, condition, operands, computed);
 }
 
 /// One way runs.
@@ -261,13 +270,14 @@ bool ModelLowering::branchCond(const graph::Graph &g, Call &call, Values &values
   for (size_t list = 0; list < call.lists.size(); ++list)
     for (Tensor &x : inMemory(call, list, values)) operands.push_back(std::move(x));
 
+  std::vector<SizeOfResult> computed;
+  if (!defineSizes(g, call, *condition, operands, computed)) return false;
   const std::vector<ValueId> outs = flatOutputs(call.node);
   Tensors places(outs.size()); // where both ways store to
   for (size_t k = 0; k < outs.size(); ++k) {
     if (!outs[k].valid()) continue;
     const graph::Value &v = g.value(outs[k]);
     using Kind = graph::Value::Kind;
-    if (v.kind == Kind::Tensor && !defineSizes(call, k, *condition, v)) return false;
     if (v.kind == Kind::Tensor) places[k] = place(ctx_, v.type.dtype, v.type.sizes);
     if (v.kind == Kind::SymInt || v.kind == Kind::SymBool) places[k] = place(ctx_, v.kind == Kind::SymInt ? DType::I64 : DType::Bool, {});
     if (v.kind == Kind::SymFloat) places[k] = place(ctx_, DType::F64, {});
@@ -278,8 +288,8 @@ bool ModelLowering::branchCond(const graph::Graph &g, Call &call, Values &values
   std::string why;
   for (size_t way : {0, 1})
     spec.blocks[way] = ctx_.block([&] {
-      const Expr around = path_;
-      path_ = logicalAnd(path_, way == 0 ? ne(*condition, 0) : eq(*condition, 0));
+      const Expr around = path_, here = logicalAnd(path_, way == 0 ? ne(*condition, 0) : eq(*condition, 0));
+      path_ = here;
       Tensors results;
       const bool fits = lowerBody(*call.bodies[way], operands, results);
       path_ = around;
@@ -288,12 +298,16 @@ bool ModelLowering::branchCond(const graph::Graph &g, Call &call, Values &values
         why = "its sub-graph takes another number of operands or gives another number of results";
         return;
       }
+      for (const SizeOfResult &size : computed)
+        if (results[size.result].valid())
+          ctx_.require(logicalOr(logicalNot(here), eq(results[size.result].sizes()[size.dim], size.size)), "a branch gave two sizes for one result" + ctx_.where());
       for (size_t k = 0; k < outs.size(); ++k) {
         if (!places[k].valid()) continue;
-        if (results[k].valid())
-          put(cast(results[k], places[k].dtype()), places[k]);
-        else
+        if (!results[k].valid()) {
           why = "a result of its sub-graph has no value";
+          continue;
+        }
+        put(cast(results[k], places[k].dtype()), places[k]);
       }
     });
   if (!why.empty()) return refuse(call.node, why);

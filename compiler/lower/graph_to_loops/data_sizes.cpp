@@ -60,8 +60,10 @@ void Lowering::readInto(const Tensor &x, Symbol symbol) {
   if (range.hi != INT64_MAX) bound(le(symbol, range.hi));
 }
 
+Symbol Lowering::freshSymbol(const std::string &like) { return Symbol::size(fmt::format("{}.{}", like, reads_++)); }
+
 Expr Lowering::read(const Tensor &x) {
-  const Symbol symbol = Symbol::size(fmt::format("read.{}", reads_++));
+  const Symbol symbol = freshSymbol("read");
   readInto(x, symbol);
   if (x.dtype() == DType::Bool) bound(symbol, {0, 1});
   return symbol;

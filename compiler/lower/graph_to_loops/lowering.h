@@ -55,6 +55,8 @@ public:
   using Known = std::set<Symbol>;
   const Known &known() const { return known_; }
   void setKnown(Known known) { known_ = std::move(known); }
+  /// A size with a name that no other has.
+  Symbol freshSymbol(const std::string &like);
   /// What a symbol that was read is certain to be.
   void bound(Symbol symbol, Interval range);
 

@@ -35,7 +35,13 @@ private:
   std::optional<Call> readCall(const graph::Node &node);
   bool lowerBody(const graph::Graph &body, const std::vector<Tensor> &operands, Tensors &results);
   bool chooseCond(const graph::Graph &g, Call &call, Values &values);
-  bool defineSizes(const Call &call, size_t result, Expr condition, const graph::Value &v);
+  struct SizeOfResult {
+    size_t result, dim;
+    Expr size; // what the model calls it behind the branch
+  };
+  bool defineSizes(const graph::Graph &g, const Call &call, Expr condition, const std::vector<Tensor> &operands, std::vector<SizeOfResult> &computed);
+  bool computeSizes(const graph::Node &node, std::array<const graph::Graph *, 2> bodies, Expr condition, const std::vector<Tensor> &operands,
+                    const std::vector<SizeOfResult> &wanted);
   bool branchCond(const graph::Graph &g, Call &call, Values &values);
   bool lowerWhile(const graph::Graph &g, Call &call, Values &values);
   bool lowerTurns(const graph::Graph &g, Call &call, Values &values);
@@ -84,6 +90,7 @@ private:
   std::set<int32_t> returned_; // buffers that an output already names
   std::vector<Diagnostic> errors_;
   std::vector<std::string> externs_; // operators of the caller's, by name
+  std::vector<std::shared_ptr<const graph::Graph>> copies_; // of sub-graphs, for what points into them
   Expr path_ = 1; // not 0 where what is being lowered runs: the conditions of the regions around it
 };
 
