@@ -19,40 +19,27 @@ namespace {
 
 constexpr int kRuns = 15;
 
-/// Kernel → milliseconds of its launches in a run, the middle of several runs.
-Result<std::map<std::string, double>> timesOf(Session &session, const SessionOptions &options) {
-  neso_context_options o{};
-  o.struct_size = sizeof o;
-  o.threads = options.threads;
-  o.time_steps = 1;
-  options.device.apply(o);
-  neso_context *context = nullptr;
-  if (neso_status s = neso_context_create(session.model(), &o, &context); s != NESO_OK) return runtimeError(s);
-  std::map<std::string, std::vector<double>> all;
-  neso_status status = NESO_OK;
-  for (int i = 0; i <= kRuns && status == NESO_OK; ++i) {
-    std::vector<neso_tensor> outputs(session.outputs.size());
-    status = neso_run(context, session.views.data(), session.views.size(), outputs.data(), outputs.size());
-    std::map<std::string, double> one;
-    neso_step_time step;
-    for (int64_t k = 0; status == NESO_OK && neso_context_step_time(context, k, &step) == NESO_OK; ++k)
-      if (step.kernel) one[step.kernel] += step.ms;
-    // The first run finds cold caches.
-    for (const auto &[kernel, ms] : one)
-      if (i > 0) all[kernel].push_back(ms);
+/// Bytes read and written a nanosecond by the device's own copies of what no cache holds.
+Result<double> deviceCopyLimit(Session &session, const DeviceChoice &device) {
+  constexpr int kCopies = 8;
+  neso_device_info info{};
+  if (Status s = device.info(info); !s) return s.takeError();
+  int64_t size = static_cast<int64_t>(std::max<size_t>(4 * info.l2_bytes, size_t{128} << 20));
+  neso_tensor from{nullptr, &size, nullptr, 1, NESO_U8, device.kind, device.index}, to = from;
+  neso_context *context = session.context();
+  for (neso_tensor *t : {&from, &to})
+    if (neso_status s = neso_context_allocate(context, static_cast<size_t>(size), &t->data); s != NESO_OK) return runtimeError(s);
+  double best = 0;
+  for (int round = 0; round < 5; ++round) {
+    neso_status s = neso_context_mark(context, 0);
+    for (int i = 0; i < kCopies && s == NESO_OK; ++i) s = neso_tensor_copy(context, &to, &from);
+    if (s == NESO_OK) s = neso_context_mark(context, 1);
+    double ms = 0;
+    if (s == NESO_OK) s = neso_context_elapsed(context, 0, 1, &ms);
+    if (s != NESO_OK) return runtimeError(s);
+    if (ms > 0) best = std::max(best, 2.0 * kCopies * static_cast<double>(size) / ms / 1e6);
   }
-  if (status != NESO_OK) {
-    Error failed = runtimeError(status);
-    neso_context_free(context);
-    return failed;
-  }
-  neso_context_free(context);
-  std::map<std::string, double> out;
-  for (auto &[kernel, ms] : all) {
-    std::nth_element(ms.begin(), ms.begin() + static_cast<std::ptrdiff_t>(ms.size() / 2), ms.end());
-    out[kernel] = ms[ms.size() / 2];
-  }
-  return out;
+  return best;
 }
 
 /// Milliseconds that `threads` threads take for body(thread) together; the least of several times.
@@ -102,6 +89,47 @@ double multiplyLimit(int threads) {
 
 } // namespace
 
+Status KernelTimer::open(const Session &session, const SessionOptions &options) {
+  session_ = &session;
+  neso_context_options o{};
+  o.struct_size = sizeof o;
+  o.threads = options.threads;
+  o.time_steps = 1;
+  options.device.apply(o);
+  neso_status s = neso_context_create(session.model(), &o, &context_);
+  return s == NESO_OK ? Status::ok() : Status(runtimeError(s));
+}
+
+Status KernelTimer::run(bool keep) {
+  std::vector<neso_tensor> outputs(session_->outputs.size());
+  const double begin = nowMs();
+  if (neso_status s = neso_run(context_, session_->views.data(), session_->views.size(), outputs.data(), outputs.size()); s != NESO_OK) return runtimeError(s);
+  if (!keep) return Status::ok();
+  runs_.push_back(nowMs() - begin);
+  std::map<std::string, double> one;
+  neso_step_time step;
+  for (int64_t k = 0; neso_context_step_time(context_, k, &step) == NESO_OK; ++k)
+    if (step.kernel) one[step.kernel] += step.ms;
+  for (const auto &[kernel, ms] : one) kernels_[kernel].push_back(ms);
+  return Status::ok();
+}
+
+namespace {
+double middle(std::vector<double> xs) {
+  if (xs.empty()) return 0;
+  std::nth_element(xs.begin(), xs.begin() + static_cast<std::ptrdiff_t>(xs.size() / 2), xs.end());
+  return xs[xs.size() / 2];
+}
+} // namespace
+
+double KernelTimer::runMs() const { return middle(runs_); }
+
+std::map<std::string, double> KernelTimer::kernelMs() const {
+  std::map<std::string, double> out;
+  for (const auto &[kernel, ms] : kernels_) out[kernel] = middle(ms);
+  return out;
+}
+
 Result<std::string> readReport(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
@@ -133,13 +161,22 @@ Status checkReport(const std::string &path, const std::string &page, const neso_
 }
 
 Status writeReportTimes(const std::string &path, std::string page, Session &session, const SessionOptions &options, const Spread &warm) {
-  Result<std::map<std::string, double>> times = timesOf(session, options);
-  if (!times) return times.takeError();
+  KernelTimer timer;
+  if (Status s = timer.open(session, options); !s) return s;
+  // The first run finds cold caches.
+  for (int i = 0; i <= kRuns; ++i)
+    if (Status s = timer.run(i > 0); !s) return s;
   neso_context_stats stats;
   neso_context_get_stats(session.context(), &stats);
   std::string kernels, limits, sizes;
-  for (const auto &[kernel, ms] : *times) kernels += fmt::format("{}{}: {:.6f}", kernels.empty() ? "" : ", ", jsonString(kernel), ms);
-  if (!options.device.apart()) limits = fmt::format("\"copy_gbs\": {:.2f}, \"gflops\": {:.1f}, ", copyLimit(stats.threads), multiplyLimit(stats.threads));
+  for (const auto &[kernel, ms] : timer.kernelMs()) kernels += fmt::format("{}{}: {:.6f}", kernels.empty() ? "" : ", ", jsonString(kernel), ms);
+  if (options.device.apart()) {
+    Result<double> copies = deviceCopyLimit(session, options.device);
+    if (!copies) return copies.takeError();
+    if (*copies > 0) limits = fmt::format("\"copy_gbs\": {:.2f}, ", *copies);
+  } else {
+    limits = fmt::format("\"copy_gbs\": {:.2f}, \"gflops\": {:.1f}, ", copyLimit(stats.threads), multiplyLimit(stats.threads));
+  }
   if (!options.inputs.empty()) sizes = "those of the input files";
   for (const std::string &dim : options.dims) sizes += (sizes.empty() ? "" : ", ") + dim;
   const std::string json = fmt::format("{{\"device\": {}, \"threads\": {}, \"run_ms\": {:.6f}, {}\"sizes\": {}, \"kernels\": {{{}}}}}",

@@ -1,5 +1,5 @@
 // neso diff: are two packages equal byte for byte, and if not, in which members? Exit code 0: equal; 1: not, or
-// unreadable.
+// unreadable. --report writes a page that compares them kernel by kernel; the exit code is the same.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -9,6 +9,8 @@
 #include <CLI/CLI.hpp>
 
 #include "core/archive.h"
+#include "diff_report.h"
+#include "flags.h"
 #include "verb.h"
 
 namespace neso::cli {
@@ -62,11 +64,25 @@ int diff(const std::string &pathA, const std::string &pathB) {
 } // namespace
 
 void declareDiff(CLI::App &parent, Action &todo) {
-  auto a = std::make_shared<std::string>(), b = std::make_shared<std::string>();
+  struct Options {
+    std::string a, b, page;
+    bool times = false;
+    SessionOptions session;
+  };
+  auto o = std::make_shared<Options>();
   CLI::App *app = parent.add_subcommand("diff", "are two packages equal byte for byte, and if not, where");
-  app->add_option("a", *a)->required();
-  app->add_option("b", *b)->required();
-  app->callback([a, b, &todo] { todo = [a, b] { return diff(*a, *b); }; });
+  app->add_option("a", o->a)->required();
+  app->add_option("b", o->b)->required();
+  CLI::Option *page = app->add_option("--report", o->page, "writes a page that shows both beside each other, kernel by kernel");
+  app->add_flag("--times", o->times, "with --report: runs both in turns and times their kernels")->needs(page);
+  declareSession(app, o->session);
+  app->callback([o, &todo] {
+    todo = [o] {
+      if (!o->page.empty())
+        if (Status s = writeDiffReport(o->page, o->a, o->b, o->session, o->times); !s) return report(s.error());
+      return diff(o->a, o->b);
+    };
+  });
 }
 
 } // namespace neso::cli

@@ -560,6 +560,23 @@ TEST_F(Cli, BenchAndInfoOfAGpuPackage) {
       << o.out;
 }
 
+// The fake driver's copies are quick and its clock stands for a device's: what counts is that both are asked.
+TEST_F(Cli, TimesOfAGpuGoIntoTheReport) {
+  makePackage("m.neso", 1, true);
+  std::string page, names = neso("info m.neso --json").out;
+  for (const char *kernel : {"test_add0", "test_double1", "test_double2"}) {
+    ASSERT_NE(names.find(fmt::format("\"name\": \"{}\"", kernel)), std::string::npos) << names;
+    page += fmt::format("<tbody data-name=\"{}\">", kernel);
+  }
+  std::ofstream(dir + "r.html") << page << "<script type=application/json id=times>null</script>";
+  Outcome o = neso("bench m.neso --iters 2 --dim s0=7 --device cuda:0 --report r.html" + kFakeDriver);
+  ASSERT_EQ(o.code, 0) << o.err;
+  const std::string after = slurp(dir + "r.html");
+  EXPECT_NE(after.find("\"device\": \"cuda:0\""), std::string::npos) << after;
+  EXPECT_NE(after.find("\"copy_gbs\": "), std::string::npos) << after;
+  EXPECT_EQ(after.find("\"gflops\""), std::string::npos) << after;
+}
+
 // A package is looked at on any machine.
 TEST_F(Cli, InfoOfAPackageForAnotherCpu) {
   makePackage("m.neso", 1, false, "riscv64");
@@ -579,6 +596,27 @@ TEST_F(Cli, DiffNamesTheMembersThatDiffer) {
   Outcome o = neso(fmt::format("diff {0}a.neso {0}c.neso", dir));
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.out.find("data/weights/weight_0: differs from byte 2 on"), std::string::npos) << o.out;
+}
+
+TEST_F(Cli, DiffWritesAPageOfBoth) {
+  makePackage("a.neso");
+  makePackage("c.neso", 2);
+  makePackage("other.neso", 1, false, "riscv64");
+  Outcome o = neso("diff a.neso c.neso --report d.html --times --dim s0=7 --threads 1");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(o.err, "");
+  std::string page = slurp(dir + "d.html");
+  for (const char *text : {"tiny: two packages", "A: a.neso", "B: c.neso", "test_add0", "data-alike=1", "time A"}) EXPECT_NE(page.find(text), std::string::npos) << text;
+  EXPECT_EQ(neso("diff a.neso a.neso --report same.html").code, 0);
+  EXPECT_NE(slurp(dir + "same.html").find("3 of 3 rows"), std::string::npos);
+  // Code for another machine is looked at, and not timed.
+  EXPECT_EQ(neso("diff a.neso other.neso --report e.html").code, 1);
+  EXPECT_NE(slurp(dir + "e.html").find("riscv64"), std::string::npos);
+  o = neso("diff a.neso other.neso --report f.html --times");
+  EXPECT_NE(o.err.find("error[E0718]"), std::string::npos) << o.err;
+  EXPECT_EQ(slurp(dir + "f.html"), "");
+  EXPECT_EQ(neso("diff a.neso c.neso --times").code, 2);
+  EXPECT_EQ(neso("diff a.neso c.neso --report nowhere/d.html").code, 1);
 }
 
 // An option that may be repeated takes what stands behind it, and not the model as well.

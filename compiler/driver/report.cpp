@@ -1,4 +1,5 @@
 #include "driver/report.h"
+#include "driver/html.h"
 #include "driver/report_page.h"
 
 #include <algorithm>
@@ -10,29 +11,6 @@
 
 namespace neso {
 namespace {
-
-std::string escape(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
-}
-
-std::string bytesText(int64_t n) {
-  if (n < 10'000) return fmt::format("{} B", n);
-  if (n < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(n) / 1e3);
-  return fmt::format("{:.1f} MB", static_cast<double>(n) / 1e6);
-}
 
 class Page {
 public:
@@ -52,7 +30,7 @@ public:
     memory();
     times();
     // What `neso bench --report` writes: kReportTimes and the JSON behind it.
-    return out_ + kReportTimes + "null</script><script>" + kReportScript + "</script></body></html>\n";
+    return out_ + kReportTimes + "null</script><script>" + kTableScript + kReportScript + "</script></body></html>\n";
   }
 
 private:
@@ -60,18 +38,18 @@ private:
   /// A size as a formula, with its value at the sizes of the pictures where it is symbolic.
   std::string amount(Expr e) const {
     std::string value = bytesText(number(e));
-    return e.isConst() ? value : fmt::format("{} <span class=f>= {}</span>", value, escape(e.str()));
+    return e.isConst() ? value : fmt::format("{} <span class=f>= {}</span>", value, escapeHtml(e.str()));
   }
   static std::string ranges(const std::vector<Expr> &xs) {
     std::string text;
     for (Expr e : xs) text += (text.empty() ? "" : " × ") + e.str();
-    return text.empty() ? "1" : escape(text);
+    return text.empty() ? "1" : escapeHtml(text);
   }
 
   void head() {
     out_ += fmt::format("<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'><title>{} compiled by "
                         "Neso</title><style>{}</style></head><body class=unmeasured {}{}\">",
-                        escape(plan_.program.name), kReportStyle, kReportSizes, escape(sizesText()));
+                        escapeHtml(plan_.program.name), kReportStyle, kReportSizes, escapeHtml(sizesText()));
   }
 
   /// Those of inputs, which a caller chooses, as `neso bench --dim` takes them: "s0=64, s1=8".
@@ -97,7 +75,7 @@ private:
     }
     int64_t weights = 0;
     for (const loops::Constant &c : plan_.program.constants) weights += c.bytes;
-    out_ += fmt::format("<h1>{}</h1><div class=facts>", escape(plan_.program.name));
+    out_ += fmt::format("<h1>{}</h1><div class=facts>", escapeHtml(plan_.program.name));
     fact(std::to_string(plan_.kernels.size() - packs), "kernels");
     fact(std::to_string(nodes), "loop nodes in them");
     fact(std::to_string(stepCount()), "steps a run");
@@ -109,13 +87,13 @@ private:
     if (!sizes_.empty()) {
       out_ += "<p class=soft>Sizes that may differ between runs are shown at";
       for (const auto &[symbol, range] : plan_.program.facts.ranges())
-        out_ += fmt::format(" {} = {}", escape(symbol.str()), sizes_.at(symbol));
+        out_ += fmt::format(" {} = {}", escapeHtml(symbol.str()), sizes_.at(symbol));
       out_ += ".</p>";
     }
   }
 
   /// The modules whose weights a kernel reads: "layer1.0.conv1".
-  std::string modules(const plan::Kernel &k) const {
+  std::set<std::string> modules(const plan::Kernel &k) const {
     std::set<std::string> names;
     for (const plan::BufferAccess &a : plan::memoryAccesses(plan_, k)) {
       const loops::Buffer &b = plan_.program.buffers[a.buffer.value];
@@ -123,9 +101,18 @@ private:
       const std::string &weight = plan_.program.constants[static_cast<size_t>(b.index)].fqn;
       if (const size_t dot = weight.rfind('.'); dot != std::string::npos) names.insert(weight.substr(0, dot));
     }
-    std::string text;
-    for (const std::string &n : names) text += (text.empty() ? "" : "<br>") + escape(n);
-    return text;
+    return names;
+  }
+
+  /// The part of the model that a kernel is shown under: of its weights' first module, else of the first line that ran in one; empty: nobody
+  /// knows.
+  std::string groupOf(const plan::Kernel &k) const {
+    const std::set<std::string> names = modules(k);
+    if (!names.empty()) return moduleGroup(*names.begin());
+    for (const loops::Node &n : k.nodes)
+      for (const loops::Origin &origin : n.origins)
+        if (!origin.module.empty()) return moduleGroup(origin.module);
+    return "";
   }
 
   /// Multiplications and additions of its contractions.
@@ -143,35 +130,69 @@ private:
 
   static std::string list(const std::set<std::string> &lines) {
     std::string text;
-    for (const std::string &l : lines) text += (text.empty() ? "" : "<br>") + escape(l);
+    for (const std::string &l : lines) text += (text.empty() ? "" : "<br>") + escapeHtml(l);
     return text;
   }
 
-  void kernel(size_t i) {
+  /// The first few reasons; the others open.
+  static std::string fusion(const std::vector<std::string> &decisions) {
+    constexpr size_t kShown = 3;
+    std::string shown, folded;
+    for (size_t i = 0; i < decisions.size(); ++i) {
+      std::string &text = i < kShown || decisions.size() == kShown + 1 ? shown : folded;
+      text += (text.empty() ? "" : "<br>") + escapeHtml(decisions[i]);
+    }
+    return folded.empty() ? shown : fmt::format("{}<details><summary>{} more</summary>{}</details>", shown, decisions.size() - kShown, folded);
+  }
+
+  /// A row that folds those of the next `count` kernels, which belong to one part of the model.
+  void group(size_t id, const std::string &name, size_t count, int64_t bytes) {
+    out_ += fmt::format("<tbody class=g data-group={}><tr><td><td colspan=2><button class=fold aria-expanded=true>{}</button> <span class=soft>{} kernel{}</span><td class='n timed time'>"
+                        "<td class=timed><td class=n>{}<td></tr></tbody>",
+                        id, escapeHtml(name.empty() ? "no module" : name), count, count == 1 ? "" : "s", bytesText(bytes));
+  }
+
+  void kernel(size_t i, size_t group) {
     const plan::Kernel &k = plan_.kernels[i];
     plan::KernelTraffic t = plan::traffic(plan_, k);
     std::set<std::string> lines;
-    std::string body, decisions;
+    std::string body;
     for (const loops::Node &n : k.nodes) {
       for (const loops::Origin &origin : n.origins) lines.insert(origin.loc.str());
       body += loops::print(plan_.program, n);
     }
-    for (const std::string &d : k.decisions) decisions += (decisions.empty() ? "" : "<br>") + escape(d);
     std::string space = ranges(k.xRanges) + (k.rRanges.empty() ? "" : " over " + ranges(k.rRanges));
     const int64_t bytes = number(t.bytesRead) + number(t.bytesWritten);
-    out_ += fmt::format("<tbody class=k id=k{0} data-index={0} data-name=\"{1}\" data-bytes={2} data-flops={3}><tr><td class=n>{0}<td><code>{1}</code><td>{4}<td class='n timed bar time'>"
+    out_ += fmt::format("<tbody class=k id=k{0} data-group={7} data-index={0} data-name=\"{1}\" data-bytes={2} data-flops={3}><tr><td class=n>{0}<td><code>{1}</code><td>{4}<td class='n timed bar time'>"
                         "<td class='n timed limit'><td class=n>{5}<td>{6}</tr>",
-                        i, escape(k.name), bytes, flops(k), modules(k), bytesText(bytes), decisions);
+                        i, escapeHtml(k.name), bytes, flops(k), list(modules(k)), bytesText(bytes), fusion(k.decisions), group);
     out_ += fmt::format("<tr class=more><td><td class=wide colspan=4><details><summary>loops, sources, sizes</summary><p>{}</p><p>{}</p><p>reads {}<br>writes {}</p><pre>{}</pre></details></tr></tbody>",
-                        list(lines), space, amount(t.bytesRead), amount(t.bytesWritten), escape(body));
+                        list(lines), space, amount(t.bytesRead), amount(t.bytesWritten), escapeHtml(body));
   }
 
   void kernels() {
-    out_ += "<h2>Kernels</h2><p id=measured class=soft>No times yet: <code>neso bench MODEL.neso --report</code> with this file puts them in.</p><input id=search type=search "
-            "placeholder='search kernels, modules, source lines'><table id=kernels><colgroup><col style='width:4%'><col style='width:24%'><col style='width:17%'><col class=timed "
+    out_ += "<h2>Kernels</h2><p id=measured class=soft>No times yet: <code>neso bench MODEL.neso --report</code> with this file puts them in.</p><div class=tools><input id=search type=search "
+            "placeholder='search kernels, modules, source lines'><button id=fold>fold modules</button></div><table id=kernels><colgroup><col style='width:4%'><col style='width:24%'><col style='width:17%'><col class=timed "
             "style='width:10%'><col class=timed style='width:8%'><col style='width:10%'><col></colgroup><thead><tr><th class=n data-sort=index>#<th data-sort=name>kernel<th>module<th "
             "class='n timed' data-sort=time>time<th class='n timed' data-sort=limit>of limit<th class=n data-sort=bytes>bytes<th>fusion</tr></thead>";
-    for (size_t i = 0; i < plan_.kernels.size(); ++i) kernel(i);
+    // Kernels stand in the order in which they run; neighbours of one part of the model are a group.
+    std::vector<std::string> groups;
+    for (const plan::Kernel &k : plan_.kernels) {
+      groups.push_back(groupOf(k));
+      // What belongs to no module stands with the kernel before it.
+      if (groups.back().empty() && groups.size() > 1) groups.back() = groups[groups.size() - 2];
+    }
+    const bool grouped = std::set<std::string>(groups.begin(), groups.end()).size() > 1;
+    for (size_t i = 0, id = 0; i < groups.size(); ++id) {
+      size_t end = i;
+      int64_t bytes = 0;
+      for (; end < groups.size() && groups[end] == groups[i]; ++end) {
+        plan::KernelTraffic t = plan::traffic(plan_, plan_.kernels[end]);
+        bytes += number(t.bytesRead) + number(t.bytesWritten);
+      }
+      if (grouped) group(id, groups[i], end - i, bytes);
+      for (; i < end; ++i) kernel(i, id);
+    }
     out_ += "</table>";
   }
 
@@ -182,8 +203,8 @@ private:
     for (const FunctionUsage &u : usage_)
       out_ += fmt::format(
           "<tr><td><code>{}</code><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td>{}</tr>",
-          escape(u.name), u.threads, u.registers, u.spillBytes, bytesText(u.sharedBytes), u.blocksPerSm,
-          escape(u.products));
+          escapeHtml(u.name), u.threads, u.registers, u.spillBytes, bytesText(u.sharedBytes), u.blocksPerSm,
+          escapeHtml(u.products));
     out_ += "</table>";
   }
 
@@ -226,7 +247,7 @@ private:
       std::string name = plan_.kernels[i].name;
       if (name.size() > 24) name = name.substr(0, 22) + "…";
       nodes += fmt::format("<a href=#k{}><rect class=node x={} y={} width={} height={} rx=4 /><text x={} y={} text-anchor=middle>{}</text><title>{} {}</title></a>", i, x(i) - boxWidth / 2, y(i),
-                           boxWidth, boxHeight, x(i), y(i) + 15, escape(name), i, escape(plan_.kernels[i].name));
+                           boxWidth, boxHeight, x(i), y(i) + 15, escapeHtml(name), i, escapeHtml(plan_.kernels[i].name));
     }
     out_ += fmt::format("<h2>Which kernel feeds which</h2><svg viewBox='0 0 {} {}' style='max-height:none'>{}{}</svg>", total, static_cast<int>(width.size()) * row + 8, edges, nodes);
   }
@@ -249,7 +270,7 @@ private:
       double y = 310 - 300.0 * static_cast<double>(number(p.offset)) / static_cast<double>(top) - height;
       out_ += fmt::format("<rect x={:.1f} y={:.1f} width={:.1f} height={:.1f} fill='hsl({},55%,75%)' stroke='#666' "
                           "stroke-width=.5><title>{}: {}, steps {} to {}</title></rect>",
-                          x, y, width, height, (i * 47) % 360, escape(plan_.program.buffers[i].name),
+                          x, y, width, height, (i * 47) % 360, escapeHtml(plan_.program.buffers[i].name),
                           bytesText(number(p.bytes)), p.firstStep, p.lastStep);
     }
     double bound = 310 - 300.0 * static_cast<double>(number(plan_.arenaLowerBound)) / static_cast<double>(top);

@@ -21,16 +21,45 @@ th{background:var(--head);font-weight:600;position:sticky;top:0}th[data-sort]{cu
 .more>td{padding:0 7px}.more details{margin:2px 0}summary{cursor:pointer;color:var(--blue)}
 .bar{position:relative}.bar i{position:absolute;right:0;top:3px;height:23px;background:var(--bar);opacity:.55;border-radius:2px}.bar span{position:relative}
 input{font:inherit;width:100%;padding:6px 9px;border:1px solid var(--line);border-radius:6px;background:var(--card);color:inherit;margin:6px 0}
+.tools{display:flex;gap:8px;align-items:center}.tools input[type=search]{flex:1;min-width:0}.tools label{white-space:nowrap}.tools input[type=checkbox]{width:auto}
+button{font:inherit;color:var(--blue);background:none;border:1px solid var(--line);border-radius:6px;padding:5px 9px;cursor:pointer;text-align:left}
+.fold{border:0;padding:0;font-weight:600}.fold::before{content:"▾ "}.fold[aria-expanded=false]::before{content:"▸ "}.g td{background:var(--card)}
 svg{width:100%;height:auto;max-height:900px;background:var(--card);border:1px solid var(--line);border-radius:6px}
 svg text{fill:var(--ink);font:11px ui-monospace,monospace}svg .node{fill:var(--head);stroke:var(--soft)}svg .edge{fill:none;stroke:var(--blue);stroke-width:1.3}
 svg .bound{stroke:#c33;stroke-dasharray:6 4}.unmeasured .timed{display:none}a{color:inherit}
 )css";
 
-/// Fills in the times that `neso bench --report` has put into the page; sorts, searches.
-inline constexpr char kReportScript[] = R"js(
-const rows=[...document.querySelectorAll("#kernels tbody.k")],table=document.getElementById("kernels");
-const times=JSON.parse(document.getElementById("times").textContent);
+/// What tables of kernels do: sorting, searching, folding the rows of a part of the model.
+inline constexpr char kTableScript[] = R"js(
+const table=document.getElementById("kernels"),rows=[...table.querySelectorAll("tbody.k")],groups=[...table.querySelectorAll("tbody.g")];
+const search=document.getElementById("search"),fold=document.getElementById("fold");
+// Groups are neighbours in the order of the runs: in any other there are none.
+const view={folded:new Set(),ordered:true,keep:r=>true};
 function digits(v){return v>=100?v.toFixed(0):v>=10?v.toFixed(1):v>=1?v.toFixed(2):v.toPrecision(2)}
+function show(){
+  const word=search.value.toLowerCase(),open=!view.ordered||!!word;
+  for(const row of rows)row.hidden=!view.keep(row)||(word?!row.textContent.toLowerCase().includes(word):!open&&view.folded.has(row.dataset.group));
+  for(const g of groups){g.hidden=open;g.querySelector(".fold").setAttribute("aria-expanded",!view.folded.has(g.dataset.group))}
+  fold.hidden=!groups.length;fold.textContent=view.folded.size?"unfold modules":"fold modules";
+}
+for(const g of groups)g.querySelector(".fold").onclick=()=>{const id=g.dataset.group;view.folded.has(id)?view.folded.delete(id):view.folded.add(id);show()};
+fold.onclick=()=>{view.folded=new Set(view.folded.size?[]:groups.map(g=>g.dataset.group));show()};
+search.oninput=show;
+for(const head of table.querySelectorAll("th[data-sort]"))head.onclick=()=>{
+  const key=head.dataset.sort,down=head.dataset.down!=="1",plain=key==="index"||key==="name";head.dataset.down=down?"1":"0";
+  const of=r=>key==="name"?r.dataset.name:+(r.dataset[key]||0);
+  rows.sort((a,b)=>{const x=of(a),y=of(b);return(typeof x==="string"?x.localeCompare(y):x-y)*(down!==plain?-1:1)});
+  view.ordered=key==="index"&&down;
+  if(view.ordered)for(const g of groups){table.append(g);rows.filter(r=>r.dataset.group===g.dataset.group).forEach(r=>table.append(r))}
+  if(!view.ordered||!groups.length)rows.forEach(r=>table.append(r));
+  show();
+};
+show();
+)js";
+
+/// Fills in the times that `neso bench --report` has put into the page.
+inline constexpr char kReportScript[] = R"js(
+const times=JSON.parse(document.getElementById("times").textContent);
 if(times){
   document.body.classList.remove("unmeasured");
   for(const cell of document.querySelectorAll(".wide"))cell.colSpan=6;
@@ -47,19 +76,13 @@ if(times){
     if(same&&times.gflops)need=Math.max(need,row.dataset.flops/times.gflops/1e6);
     if(need){row.dataset.limit=need/ms;row.querySelector(".limit").textContent=digits(100*need/ms)+" %"}
   }
-  const limits=times.copy_gbs?` Limits of this machine: it copies ${digits(times.copy_gbs)} GB/s`+(times.gflops?` and multiplies ${digits(times.gflops)} GFLOP/s in f32`:"")+"; “of limit” is the larger share.":"";
+  for(const g of groups){
+    const sum=rows.filter(r=>r.dataset.group===g.dataset.group).reduce((all,r)=>all+ +(r.dataset.time||0),0);
+    g.querySelector(".time").textContent=digits(sum*1e3)+" µs";
+  }
+  const limits=times.copy_gbs?` Limits of this machine: it copies ${digits(times.copy_gbs)} GB/s`+(times.gflops?` and multiplies ${digits(times.gflops)} GFLOP/s in f32; “of limit” is the larger share.`:"; “of limit” is the share of that."):"";
   document.getElementById("measured").textContent=`Measured on ${times.device}, ${times.threads} threads: a run takes ${digits(times.run_ms)} ms, its steps ${digits(total)} ms.`+limits+(same?"":` These are times at other sizes (${times.sizes}), so that no shares of limits are shown.`);
 }
-for(const head of document.querySelectorAll("#kernels th[data-sort]"))head.onclick=()=>{
-  const key=head.dataset.sort,down=head.dataset.down!=="1";head.dataset.down=down?"1":"0";
-  const of=r=>key==="name"?r.dataset.name:+(r.dataset[key]||0);
-  rows.sort((a,b)=>{const x=of(a),y=of(b);return(typeof x==="string"?x.localeCompare(y):x-y)*(down&&key!=="name"&&key!=="index"?-1:1)});
-  rows.forEach(r=>table.append(r));
-};
-document.getElementById("search").oninput=e=>{
-  const word=e.target.value.toLowerCase();
-  for(const row of rows)row.hidden=!!word&&!row.textContent.toLowerCase().includes(word);
-};
 )js";
 
 } // namespace neso
