@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""PyTorch's operator database and module database through torch.compile(backend="neso"), forward and backward, beside eager.
+"""PyTorch's operator database and module database through torch.compile(backend="neso"), forward and backward, beside eager; or whole models.
 
     tools/torch_compile_check.py BUILD OUT.json [--every N] [--ops REGEX] [--procs 2] [--limit 60]
+    tools/torch_compile_check.py BUILD OUT.json --models [--backward REGEX] [--every N] [--ops REGEX] [--limit 600]
 
 One sample an operator and a module, of float32 where it has that. Each ends as one of: whole (compiled entirely, right), part (right; some
 operators stayed with torch, which are listed), nothing (right; all stayed with torch), wrong, fails (an exception that eager does not raise),
-skipped (eager itself draws numbers or refuses). OUT.json holds every row, and counts; --every 5 takes each fifth of both."""
+skipped (eager itself draws numbers or refuses). OUT.json holds every row, and counts; --every 5 takes each fifth of both.
+--models: torchvision's, timm's and transformers' models of check_models.py instead, with random weights, at all their sizes; for those that
+match --backward the gradients of every parameter as well."""
 import argparse
 import json
 import os
@@ -18,6 +21,8 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
+import torch_compile_models
+
 warnings.filterwarnings("ignore")
 
 # Sums of other order than eager's: the bounds that torch's own tests of its compilers use for float32.
@@ -25,6 +30,8 @@ RTOL, ATOL = 2e-4, 2e-4
 
 
 def jobs(args):
+    if args.models:
+        return [job for job in torch_compile_models.jobs()[::args.every] if re.search(args.ops, job[2])]
     from torch.testing._internal.common_methods_invocations import op_db
     from torch.testing._internal.common_modules import module_db
     ops = [("op", op, "/".join(filter(None, (op.name, op.variant_test_name)))) for op in op_db]
@@ -86,17 +93,20 @@ def check(kind, info):
     return {**row, "status": "nothing" if not report.packages else "whole" if report.share == 1 and not report.refused else "part"}
 
 
-def child(kind, info, path, limit):
+def child(kind, info, path, args, name):
     import torch
     torch.set_num_threads(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
     def late(*_):
-        raise TimeoutError(f"over {limit} s")
+        raise TimeoutError(f"over {args.limit} s")
     signal.signal(signal.SIGALRM, late)
-    signal.alarm(limit)
+    signal.alarm(args.limit)
     try:
-        row = check(kind, info)
+        if args.models:
+            row = torch_compile_models.check(info, args.backward is not None and re.search(args.backward, name) is not None)
+        else:
+            row = check(kind, info)
     except BaseException as e:  # one failure must not end the others
         row = {"status": "fails", "why": f"{type(e).__name__}: {e}"[:400]}
     Path(path).write_text(json.dumps(row))
@@ -109,6 +119,8 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--ops", default="")
+    parser.add_argument("--models", action="store_true")
+    parser.add_argument("--backward")
     parser.add_argument("--procs", type=int, default=os.cpu_count())
     parser.add_argument("--limit", type=int, default=60)
     args = parser.parse_args()
@@ -126,14 +138,15 @@ def main():
                 path = os.path.join(folder, f"{len(rows) + len(running)}-{time.monotonic_ns()}")
                 pid = os.fork()
                 if pid == 0:
-                    child(kind, info, path, args.limit)
+                    child(kind, info, path, args, name)
                 running[pid] = (f"{kind} {name}", path)
             pid, status = os.wait()
             name, path = running.pop(pid)
             rows[name] = json.loads(Path(path).read_text()) if os.path.exists(path) else {"status": "fails", "why": f"the process ended with status {status}"}
             print(name, rows[name]["status"], rows[name].get("why", ""), flush=True)
     counts = Counter(row["status"] for row in rows.values())
-    refused = Counter(name for row in rows.values() for name in row.get("refused", ()))
+    # Of models: how many of them hold the operator, forward or backward.
+    refused = Counter(name for row in rows.values() for name in {*row.get("refused", ()), *row.get("backward", {}).get("refused", ())})
     Path(args.out).write_text(json.dumps({"torch": torch.__version__, "rtol": RTOL, "atol": ATOL, "every": args.every, "counts": counts,
                                           "refused": dict(refused.most_common()), "rows": dict(sorted(rows.items()))}, indent=1) + "\n")
     print(dict(counts))
