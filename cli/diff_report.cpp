@@ -281,7 +281,7 @@ Status writeDiffReport(const std::string &path, const std::string &pathA, const 
   const std::string *paths[] = {&pathA, &pathB};
   for (int i : {0, 1}) {
     OpenModel model;
-    if (Status s = model.look(*paths[i]); !s) return s;
+    if (Status s = model.look(*paths[i], options.name); !s) return s;
     facts[i] = factsOf(*paths[i], model.get());
   }
   if (times)

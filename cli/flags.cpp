@@ -19,6 +19,7 @@ void declareSession(CLI::App *app, SessionOptions &o) {
   app->add_option("--input", o.inputs,
                   o.needInputs ? files : "inputs as for run; without it they are random, inside the exported ranges")
       ->allow_extra_args(false);
+  app->add_option("--name", o.name, "which model of a package of several (neso pack)");
   app->add_option("--kernels", o.kernels, "of a .pt2: as for compile")->allow_extra_args(false);
   app->add_option("--op-library", o.opLibrary, "a shared library with the operators that the model calls and that are not PyTorch's (neso_ops, see neso.h)");
   app->add_option("--weights", o.weights, "weights (.safetensors, by name) that replace the package's");

@@ -17,7 +17,7 @@ namespace neso::cli {
 namespace {
 const Verb kVerbs[] = {
     {"compile", declareCompile}, {"run", declareRun},   {"info", declareInfo},     {"bench", declareBench},
-    {"verify", declareVerify},   {"diff", declareDiff}, {"kernel", declareKernel}, {"explain", declareExplain},
+    {"verify", declareVerify}, {"pack", declarePack},   {"diff", declareDiff}, {"kernel", declareKernel}, {"explain", declareExplain},
     {"completion", declareCompletion},
 };
 

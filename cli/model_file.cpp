@@ -15,14 +15,15 @@ Error runtimeError(neso_status status) {
 }
 
 Status OpenModel::open(const std::string &path, neso_check check, const DeviceChoice &device,
-                       const std::vector<std::string> &kernels, bool updatable) {
+                       const std::vector<std::string> &kernels, bool updatable, const std::string &name) {
   neso_model_options options{};
-  options.check = check;
+  options.check = check, options.name = name.empty() ? nullptr : name.c_str();
   return load(path, options, device, kernels, updatable);
 }
 
-Status OpenModel::look(const std::string &path) {
+Status OpenModel::look(const std::string &path, const std::string &name) {
   neso_model_options options{};
+  options.name = name.empty() ? nullptr : name.c_str();
   options.check = NESO_CHECK_ALL, options.look_only = 1;
   return load(path, options, {}, {}, false);
 }

@@ -23,10 +23,11 @@ public:
   void give(const OpLibrary &operators) { operators_ = operators; }
   /// Opens the package at `path`. `check` as in neso.h. A .pt2 is compiled for `device`.
   /// `kernels` are the --kernels of its user kernels; updatable: as CompileOptions has it.
+  /// `name`: which model of a package of several; "": its only one.
   Status open(const std::string &path, neso_check check, const DeviceChoice &device,
-              const std::vector<std::string> &kernels, bool updatable = false);
+              const std::vector<std::string> &kernels, bool updatable = false, const std::string &name = "");
   /// Only to be described: its code may be for any machine.
-  Status look(const std::string &path);
+  Status look(const std::string &path, const std::string &name = "");
   const neso_model *get() const { return model_; }
 
 private:

@@ -16,6 +16,7 @@ namespace neso::cli {
 
 struct SessionOptions {
   std::string model; // a package, or a .pt2 that is compiled in memory first
+  std::string name;  // which one of a package of several
   DeviceChoice device;
   std::vector<std::string> kernels;      // of a .pt2: where its user kernels come from
   std::vector<std::string> inputs, dims; // files; without them random inputs, of these sizes

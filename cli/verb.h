@@ -28,6 +28,7 @@ void declareInfo(CLI::App &parent, Action &todo);
 void declareBench(CLI::App &parent, Action &todo);
 void declareVerify(CLI::App &parent, Action &todo);
 void declareKernel(CLI::App &parent, Action &todo);
+void declarePack(CLI::App &parent, Action &todo);
 void declareDiff(CLI::App &parent, Action &todo);
 void declareExplain(CLI::App &parent, Action &todo);
 void declareCompletion(CLI::App &parent, Action &todo);

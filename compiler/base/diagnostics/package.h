@@ -4,3 +4,7 @@
 #include "base/diagnostics.h"
 
 NESO_DIAG(E0701, PlanUnpackable, Internal, "the plan cannot be packed: {}; this is a bug in Neso, please report it with the input file")
+NESO_DIAG(E0702, PackageUnpackable, Error, "'{}' cannot be packed: {}; compile the model again")
+NESO_DIAG(E0703, ModelTwice, Error, "two models are called '{}'; give each a name of its own (--name, one for each package in order)")
+NESO_DIAG(E0704, ModelNameUnfit, Error, "'{}' is no name for a model: letters, digits, '.', '_', '-' and, between them, '/'")
+NESO_DIAG(E0705, BadMetadata, Error, "'--metadata {}' is not of the form KEY=VALUE")
