@@ -6,9 +6,6 @@
 
 namespace neso::cli {
 
-/// One real element as a double.
-double readElement(DType t, const uint8_t *p);
-
 /// "f32 [3, 10]  min -1.2  max 3.4  mean 0.1", with the elements themselves where there are few, and the count of NaNs if there are any.
 std::string summary(const HostTensor &t);
 

@@ -33,12 +33,6 @@ bool endsWith(const std::string &text, std::string_view end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-std::optional<DType> dtypeOfSafetensors(std::string_view text) {
-  for (int i = 0; i < kDTypeCount && !text.empty(); ++i)
-    if (safetensorsName(static_cast<DType>(i)) == text) return static_cast<DType>(i);
-  return std::nullopt;
-}
-
 Status fillFrom(HostTensor &t, const std::string &path, const char *bytes, size_t size) {
   int64_t n = elementCount(t.sizes);
   if (n < 0 || static_cast<size_t>(n) * static_cast<size_t>(itemSize(t.dtype)) != size)
@@ -58,7 +52,7 @@ Result<HostTensor> readEntry(const std::string &path, std::string_view name, sim
   simdjson::dom::array shape, offsets;
   if (entry["dtype"].get(dtype) || entry["shape"].get(shape) || entry["data_offsets"].get(offsets))
     return malformed(path, fmt::format("the entry of tensor '{}' lacks dtype, shape or data_offsets", name));
-  std::optional<DType> known = dtypeOfSafetensors(dtype);
+  std::optional<DType> known = dtypeNamed(dtype, safetensorsName);
   if (!known) return malformed(path, fmt::format("tensor '{}' has dtype '{}', which Neso does not know", name, dtype));
   t.dtype = *known;
   for (simdjson::dom::element e : shape) {
@@ -116,19 +110,14 @@ std::string npyField(const std::string &header, const std::string &key) {
   return end == std::string::npos ? "" : header.substr(at, end - at);
 }
 
-const std::map<std::string, DType> kNpyDTypes = {
-    {"b1", DType::Bool}, {"u1", DType::U8},    {"u2", DType::U16}, {"u4", DType::U32},
-    {"u8", DType::U64},  {"i1", DType::I8},    {"i2", DType::I16}, {"i4", DType::I32},
-    {"i8", DType::I64},  {"f2", DType::F16},   {"f4", DType::F32}, {"f8", DType::F64},
-    {"c8", DType::C64},  {"c16", DType::C128}, {"V2", DType::BF16}}; // NumPy has no bfloat16; its bytes come as void
-
 std::optional<DType> dtypeOfNpy(const std::string &descr) {
   if (descr.size() < 4 || descr.front() != '\'' || descr.back() != '\'') return std::nullopt;
   char order = descr[1];
   if (order == '>') return std::nullopt;
-  auto it = kNpyDTypes.find(descr.substr(order == '<' || order == '|' || order == '=' ? 2 : 1,
-                                         descr.size() - (order == '<' || order == '|' || order == '=' ? 3 : 2)));
-  return it == kNpyDTypes.end() ? std::nullopt : std::optional<DType>(it->second);
+  const bool ordered = order == '<' || order == '|' || order == '=';
+  const std::string type = descr.substr(ordered ? 2 : 1, descr.size() - (ordered ? 3 : 2));
+  // NumPy has no bfloat16; its bytes come as void.
+  return type == "V2" ? DType::BF16 : dtypeNamed(type, numpyName);
 }
 
 // Column-major bytes to row-major ones.
@@ -254,9 +243,8 @@ Status writeSafetensors(const std::string &path, const std::vector<HostTensor> &
 }
 
 Status writeNpy(const std::string &path, const HostTensor &t) {
-  std::string descr, shape;
-  for (const auto &[text, dtype] : kNpyDTypes)
-    if (dtype == t.dtype && dtype != DType::BF16) descr = text;
+  const std::string_view descr = numpyName(t.dtype);
+  std::string shape;
   if (descr.empty()) return fail(diag::NpyImpossible, {path, 0, 0, {}}, fmt::format("NumPy has no dtype {}", neso::name(t.dtype)));
   for (int64_t size : t.sizes) shape += fmt::format("{},", size);
   std::string header =

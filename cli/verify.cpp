@@ -63,7 +63,7 @@ std::vector<double> doubles(const Dense &t) {
     int64_t at = 0;
     for (size_t d = 0; d < rank; ++d) at += index[d] * strides[d];
     for (size_t p = 0; p < item / part; ++p)
-      out.push_back(readElement(real, t.data + static_cast<size_t>(at) * item + p * part));
+      out.push_back(loops::readElement(real, t.data + static_cast<size_t>(at) * item + p * part));
     for (size_t d = rank; d-- > 0;) {
       if (++index[d] < t.sizes[d]) break;
       index[d] = 0;

@@ -1,29 +1,55 @@
 #include "base/dtype.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace neso {
 namespace {
 
+enum class Kind : uint8_t { BOOL, UNSIGNED, SIGNED, FLOAT, COMPLEX };
 struct Row {
   std::string_view name;
-  std::string_view safetensors;
-  int64_t size;
+  Kind kind;
+  int bits;
+  DType part;
+  int torchNumber;
+  std::string_view safetensors, numpy, triton;
 };
-constexpr std::array<Row, kDTypeCount> kRows = {{{"bool", "BOOL", 1},      {"u8", "U8", 1},
-                                                 {"u16", "U16", 2},        {"u32", "U32", 4},
-                                                 {"u64", "U64", 8},        {"i8", "I8", 1},
-                                                 {"i16", "I16", 2},        {"i32", "I32", 4},
-                                                 {"i64", "I64", 8},        {"f8e4m3fn", "F8_E4M3", 1},
-                                                 {"f8e5m2", "F8_E5M2", 1}, {"f8e4m3fnuz", "", 1},
-                                                 {"f8e5m2fnuz", "", 1},    {"f8e8m0fnu", "F8_E8M0", 1},
-                                                 {"f16", "F16", 2},        {"bf16", "BF16", 2},
-                                                 {"f32", "F32", 4},        {"f64", "F64", 8},
-                                                 {"c32", "", 4},           {"c64", "C64", 8},
-                                                 {"c128", "", 16}}};
+constexpr std::array<Row, kDTypeCount> kRows = {{
+#define NESO_DTYPE(name, NAME, text, kind, bits, part, torch, number, safetensors, numpy, buffer, dlpack, triton)                                     \
+  {text, Kind::kind, bits, DType::part, number, safetensors, numpy, triton},
+#include "abi/dtypes.def"
+}};
+struct FloatRow {
+  DType type;
+  std::string_view tile;
+  FloatFormat format;
+};
+constexpr FloatRow kFloats[] = {
+#define NESO_FLOAT(name, mlir, tile, mantissa, exponent, largest, infinity, nan, zeros)                                                               \
+  {DType::name, tile, {mantissa, exponent, largest, infinity, nan, zeros}},
+#include "abi/dtypes.def"
+};
 
-bool between(DType t, DType lo, DType hi) { return lo <= t && t <= hi; }
-const Row &row(DType t) { return kRows[static_cast<size_t>(t)]; }
+constexpr const Row &row(DType t) { return kRows[static_cast<size_t>(t)]; }
+constexpr const FloatRow *findFloat(DType t) {
+  for (const FloatRow &f : kFloats)
+    if (f.type == t) return &f;
+  return nullptr;
+}
+// Where a type's row stands among the floats'; looked up for every element that an interpreter rounds.
+constexpr std::array<const FloatRow *, kDTypeCount> kFloatOf = [] {
+  std::array<const FloatRow *, kDTypeCount> out{};
+  for (int t = 0; t < kDTypeCount; ++t) out[static_cast<size_t>(t)] = findFloat(static_cast<DType>(t));
+  return out;
+}();
+constexpr bool everyFloatHasAFormat() {
+  for (int t = 0; t < kDTypeCount; ++t)
+    if ((kRows[static_cast<size_t>(t)].kind == Kind::FLOAT) != (findFloat(static_cast<DType>(t)) != nullptr)) return false;
+  return true;
+}
+static_assert(everyFloatHasAFormat(), "abi/dtypes.def: a FLOAT has a row of NESO_FLOAT, and no other type has");
 
 DType promoteFloat(DType a, DType b) {
   if (a == b) return a;
@@ -41,30 +67,34 @@ DType promoteInt(DType a, DType b) {
   if (isSignedInt(a) == isSignedInt(b)) return itemSize(a) >= itemSize(b) ? a : b;
   DType s = isSignedInt(a) ? a : b, u = isSignedInt(a) ? b : a;
   if (itemSize(s) > itemSize(u)) return s;
-  switch (itemSize(u)) {
-  case 1: return DType::I16;
-  case 2: return DType::I32;
-  default: return DType::I64;
-  }
+  return integerOf(true, std::min<int64_t>(itemSize(u) * 2, 8));
 }
 
 } // namespace
 
-int64_t itemSize(DType t) { return row(t).size; }
-bool isFloat(DType t) { return between(t, DType::F8E4M3FN, DType::F64); }
-bool isComplex(DType t) { return between(t, DType::C32, DType::C128); }
-bool isSignedInt(DType t) { return between(t, DType::I8, DType::I64); }
-bool isUnsignedInt(DType t) { return between(t, DType::U8, DType::U64); }
-bool isInteger(DType t) { return between(t, DType::U8, DType::I64); }
-bool isReducedFloat(DType t) { return between(t, DType::F8E4M3FN, DType::BF16); }
+int64_t itemSize(DType t) { return row(t).bits / 8; }
+bool isFloat(DType t) { return row(t).kind == Kind::FLOAT; }
+bool isComplex(DType t) { return row(t).kind == Kind::COMPLEX; }
+bool isSignedInt(DType t) { return row(t).kind == Kind::SIGNED; }
+bool isUnsignedInt(DType t) { return row(t).kind == Kind::UNSIGNED; }
+bool isInteger(DType t) { return isSignedInt(t) || isUnsignedInt(t); }
+bool isReducedFloat(DType t) { return isFloat(t) && row(t).bits < 32; }
 
-DType toReal(DType t) {
-  switch (t) {
-  case DType::C32: return DType::F16;
-  case DType::C64: return DType::F32;
-  case DType::C128: return DType::F64;
-  default: return t;
-  }
+DType toReal(DType t) { return row(t).part; }
+
+DType toComplex(DType t) {
+  if (isComplex(t)) return t;
+  for (int c = 0; c < kDTypeCount; ++c)
+    if (DType complex = static_cast<DType>(c); isComplex(complex) && toReal(complex) == t) return complex;
+  return DType::C64;
+}
+
+DType integerOf(bool isSigned, int64_t bytes) {
+  const Kind kind = isSigned ? Kind::SIGNED : Kind::UNSIGNED;
+  DType out = DType::I64;
+  for (int t = 0; t < kDTypeCount; ++t)
+    if (const Row &r = kRows[static_cast<size_t>(t)]; r.kind == kind && r.bits == bytes * 8) out = static_cast<DType>(t);
+  return out;
 }
 
 DType promote(DType a, DType b) {
@@ -72,8 +102,7 @@ DType promote(DType a, DType b) {
   if (isComplex(a) || isComplex(b)) {
     DType f = promote(toReal(a), toReal(b));
     if (!isFloat(f)) f = isComplex(a) ? toReal(a) : toReal(b);
-    if (f == DType::F64) return DType::C128;
-    return f == DType::F16 ? DType::C32 : DType::C64;
+    return toComplex(f);
   }
   if (isFloat(a) || isFloat(b)) {
     if (!isFloat(a)) return b;
@@ -86,11 +115,48 @@ DType promote(DType a, DType b) {
 }
 
 DType computeType(DType t) {
-  if (t == DType::C32) return DType::C64;
+  if (isComplex(t)) return toComplex(computeType(toReal(t)));
   return isReducedFloat(t) ? DType::F32 : t;
+}
+
+double greatestOf(DType t) {
+  if (isFloat(t)) {
+    const FloatFormat &f = floatFormat(t);
+    const uint64_t exponent = f.largest >> f.mantissa, fraction = f.largest & ((uint64_t(1) << f.mantissa) - 1);
+    const int least = f.zeros ? f.leastExponent - 1 : f.leastExponent;
+    return std::ldexp(1 + std::ldexp(static_cast<double>(fraction), -f.mantissa), static_cast<int>(exponent) + least);
+  }
+  if (t == DType::Bool) return 1;
+  return std::ldexp(1.0, row(t).bits - isSignedInt(t)) - (itemSize(t) < 8);
+}
+
+double leastOf(DType t) {
+  if (isFloat(t)) return floatFormat(t).zeros ? -greatestOf(t) : std::ldexp(1.0, floatFormat(t).leastExponent);
+  return isSignedInt(t) ? -std::ldexp(1.0, row(t).bits - 1) : 0;
 }
 
 std::string_view name(DType t) { return row(t).name; }
 std::string_view safetensorsName(DType t) { return row(t).safetensors; }
+std::string_view numpyName(DType t) { return row(t).numpy; }
+std::string_view tritonName(DType t) { return row(t).triton; }
+std::string_view tileName(DType t) {
+  if (const FloatRow *f = findFloat(t)) return f->tile;
+  if (t == DType::Bool) return "i1";
+  return isInteger(t) ? name(integerOf(true, itemSize(t))) : "";
+}
+
+std::optional<DType> dtypeNamed(std::string_view text, std::string_view (*nameOf)(DType)) {
+  for (int t = 0; t < kDTypeCount && !text.empty(); ++t)
+    if (nameOf(static_cast<DType>(t)) == text) return static_cast<DType>(t);
+  return std::nullopt;
+}
+
+std::optional<DType> dtypeOfTorch(int64_t number) {
+  for (int t = 0; t < kDTypeCount; ++t)
+    if (kRows[static_cast<size_t>(t)].torchNumber == number) return static_cast<DType>(t);
+  return std::nullopt;
+}
+
+const FloatFormat &floatFormat(DType t) { return kFloatOf[static_cast<size_t>(t)]->format; }
 
 } // namespace neso

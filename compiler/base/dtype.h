@@ -1,34 +1,20 @@
-// Element types of tensors, shared by every IR. Names follow PyTorch; bit layouts are IEEE 754, bfloat16 and OCP FP8.
+// Element types of tensors, shared by every IR: the rows of abi/dtypes.def as values. Names follow PyTorch; bit layouts are IEEE 754, bfloat16
+// and OCP FP8.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace neso {
 
 enum class DType : uint8_t {
-  Bool, // one byte, 0 or 1
-  U8,
-  U16,
-  U32,
-  U64,
-  I8,
-  I16,
-  I32,
-  I64,
-  F8E4M3FN,
-  F8E5M2,
-  F8E4M3FNUZ,
-  F8E5M2FNUZ,
-  F8E8M0FNU,
-  F16,
-  BF16,
-  F32,
-  F64,
-  C32,
-  C64,
-  C128, // complex of two F16, F32, F64: real part first
+#define NESO_DTYPE(name, ...) name,
+#include "abi/dtypes.def"
 };
-inline constexpr int kDTypeCount = static_cast<int>(DType::C128) + 1;
+inline constexpr int kDTypeCount = 0
+#define NESO_DTYPE(...) +1
+#include "abi/dtypes.def"
+    ;
 
 /// Bytes of one element; a complex element counts both parts.
 int64_t itemSize(DType t);
@@ -40,14 +26,40 @@ bool isInteger(DType t);      // signed or unsigned, without Bool
 bool isReducedFloat(DType t); // F16, BF16 and FP8: arithmetic is done in F32 and rounded
 /// The real type of a complex type's parts; the type itself otherwise.
 DType toReal(DType t);
+/// The complex type whose parts have that type, C64 where there is none; a complex type itself.
+DType toComplex(DType t);
+/// The integer of `bytes` bytes (1, 2, 4 or 8).
+DType integerOf(bool isSigned, int64_t bytes);
 /// PyTorch's promotion of two tensor dtypes of the same category rank (c10::promoteTypes).
 DType promote(DType a, DType b);
 /// The type that ATen computes in ("opmath"): F32 for reduced floats, else the type itself.
 DType computeType(DType t);
+/// The least and the greatest value, as exactly as a double has it: of a float the finite ones; [0, 1] for Bool. Not of complex types.
+double leastOf(DType t);
+double greatestOf(DType t);
 
 /// Short name as used in printed IR: "f32", "bf16", "i64", "u8", "bool", "c64", "f8e4m3fn".
 std::string_view name(DType t);
-/// The name that safetensors uses ("F32", "BF16", "I64", "BOOL", "C64"); C128 and C32 have none.
+/// The names of others; "" where they have none. In safetensors ("F32", "BOOL"), in NumPy ("f4"), in a Triton kernel's signature ("fp32", "i1"),
+/// in the tile IR ("f32", "i1", "f8E4M3FN", which knows no signs).
 std::string_view safetensorsName(DType t);
+std::string_view numpyName(DType t);
+std::string_view tritonName(DType t);
+std::string_view tileName(DType t);
+/// The type of which such a function says that text, by the order of the table; nullopt for "" and what is no type.
+std::optional<DType> dtypeNamed(std::string_view text, std::string_view (*nameOf)(DType) = name);
+/// By PyTorch's number in a .pt2.
+std::optional<DType> dtypeOfTorch(int64_t number);
+
+/// How a float's bits are read (NESO_FLOAT of abi/dtypes.def).
+struct FloatFormat {
+  int mantissa, leastExponent;
+  // Codes without the sign; infinity 0: none.
+  uint64_t largest, infinity, nan;
+  // 2: signed, 1: the code of a negative zero is the NaN, 0: powers of two alone, without sign.
+  int zeros;
+};
+/// Of a float.
+const FloatFormat &floatFormat(DType t);
 
 } // namespace neso

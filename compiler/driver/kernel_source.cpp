@@ -59,22 +59,6 @@ bool isIntegerType(const std::string &type) {
          type != "i1" && type != "u1";
 }
 
-/// Triton's name for the elements of a buffer; empty where it has none.
-std::string tritonName(DType t) {
-  switch (t) {
-  case DType::Bool: return "i1";
-  case DType::F16: return "fp16";
-  case DType::F32: return "fp32";
-  case DType::F64: return "fp64";
-  case DType::F8E4M3FN: return "fp8e4nv";
-  case DType::F8E5M2: return "fp8e5";
-  case DType::F8E4M3FNUZ: return "fp8e4b8";
-  case DType::F8E5M2FNUZ: return "fp8e5b16";
-  case DType::BF16: return "bf16";
-  default: return isInteger(t) ? std::string(name(t)) : "";
-  }
-}
-
 /// Parameters that a launch gives no value.
 std::set<std::string> fixedParameters(const triton::KernelInfo &kernel, const KernelSource &source) {
   std::set<std::string> out(kernel.heuristics.begin(), kernel.heuristics.end());

@@ -10,19 +10,6 @@
 namespace neso {
 namespace {
 
-/// Element types of the tile IR whose names differ from DType's.
-std::string tileName(DType t) {
-  switch (t) {
-  case DType::F8E4M3FN: return "f8E4M3FN";
-  case DType::F8E5M2: return "f8E5M2";
-  case DType::F8E4M3FNUZ: return "f8E4M3FNUZ";
-  case DType::F8E5M2FNUZ: return "f8E5M2FNUZ";
-  case DType::F8E8M0FNU: return "f8E8M0FNU";
-  default: return std::string(neso::name(t));
-  }
-}
-
-
 int64_t strideOf(const std::vector<int64_t> &sizes, size_t dim) {
   int64_t stride = 1;
   for (size_t e = dim + 1; e < sizes.size(); ++e) stride *= sizes[e];
@@ -83,7 +70,7 @@ KernelParameter parameterOf(const std::string &name, const std::string &type, un
 } // namespace
 
 bool KernelParameter::accepts(DType dtype) const {
-  if (floating) return tileName(dtype) == element;
+  if (floating) return isFloat(dtype) && tileName(dtype) == element;
   return (isInteger(dtype) || dtype == DType::Bool) && itemSize(dtype) * 8 == std::max(bits, 8);
 }
 

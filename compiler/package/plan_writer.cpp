@@ -15,9 +15,6 @@ namespace neso {
 namespace {
 using flatbuffers::Offset;
 
-static_assert(static_cast<int>(DType::C128) == static_cast<int>(fbs::DType::C128) &&
-              static_cast<int>(DType::F32) == static_cast<int>(fbs::DType::F32));
-
 class PlanWriter {
 public:
   explicit PlanWriter(const PackageContents &contents)

@@ -13,29 +13,10 @@ static struct {
 
 static const struct {
   uint8_t code, bits;
-  const char *format; /* of buffers; NULL: they have none */
+  const char *format; /* of buffers; "": they have none */
 } dtypes[] = {
-    [NESO_BOOL] = {NESO_DL_BOOL, 8, "?"},
-    [NESO_U8] = {NESO_DL_UINT, 8, "B"},
-    [NESO_U16] = {NESO_DL_UINT, 16, "H"},
-    [NESO_U32] = {NESO_DL_UINT, 32, "I"},
-    [NESO_U64] = {NESO_DL_UINT, 64, "L"},
-    [NESO_I8] = {NESO_DL_INT, 8, "b"},
-    [NESO_I16] = {NESO_DL_INT, 16, "h"},
-    [NESO_I32] = {NESO_DL_INT, 32, "i"},
-    [NESO_I64] = {NESO_DL_INT, 64, "l"},
-    [NESO_F8E4M3FN] = {NESO_DL_F8E4M3FN, 8, NULL},
-    [NESO_F8E5M2] = {NESO_DL_F8E5M2, 8, NULL},
-    [NESO_F8E4M3FNUZ] = {NESO_DL_F8E4M3FNUZ, 8, NULL},
-    [NESO_F8E5M2FNUZ] = {NESO_DL_F8E5M2FNUZ, 8, NULL},
-    [NESO_F8E8M0FNU] = {NESO_DL_F8E8M0FNU, 8, NULL},
-    [NESO_F16] = {NESO_DL_FLOAT, 16, "e"},
-    [NESO_BF16] = {NESO_DL_BFLOAT, 16, NULL},
-    [NESO_F32] = {NESO_DL_FLOAT, 32, "f"},
-    [NESO_F64] = {NESO_DL_FLOAT, 64, "d"},
-    [NESO_C32] = {NESO_DL_COMPLEX, 32, NULL},
-    [NESO_C64] = {NESO_DL_COMPLEX, 64, "Zf"},
-    [NESO_C128] = {NESO_DL_COMPLEX, 128, "Zd"},
+#define NESO_DTYPE(name, NAME, text, kind, bits, part, torch, number, safetensors, numpy, buffer, dlpack, triton) {NESO_DL_##dlpack, bits, buffer},
+#include "abi/dtypes.def"
 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
@@ -52,7 +33,7 @@ static int dtype_of_format(const char *format, Py_ssize_t item) {
   if (!strcmp(format, "q") || !strcmp(format, "l")) return item == 8 ? NESO_I64 : NESO_I32;
   if (!strcmp(format, "Q") || !strcmp(format, "L")) return item == 8 ? NESO_U64 : NESO_U32;
   for (int i = 0; i < DTYPES; ++i)
-    if (dtypes[i].format && !strcmp(format, dtypes[i].format)) return i;
+    if (*dtypes[i].format && !strcmp(format, dtypes[i].format)) return i;
   return -1;
 }
 

@@ -3,15 +3,10 @@
 import sys
 
 from . import _errors
+from ._dtypes import ROWS
 
-# In the order of neso_dtype (neso.h).
-DTYPES = ("bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e8m0fnu",
-          "f16", "bf16", "f32", "f64", "c32", "c64", "c128")
-_NUMPY = {"bool": "bool", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "i8": "int8", "i16": "int16", "i32": "int32",
-          "i64": "int64", "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
-# Of the package ml_dtypes, where it is installed.
-_ML_DTYPES = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "f8e4m3fnuz": "float8_e4m3fnuz",
-              "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0fnu": "float8_e8m0fnu"}
+# Types that NumPy does not have; the package ml_dtypes has some of them, under PyTorch's names.
+_BEYOND_NUMPY = {row.torch: number for number, row in enumerate(ROWS) if not row.numpy}
 
 
 def error(what):
@@ -53,17 +48,16 @@ def numpy_types():
         import ml_dtypes
     except ImportError:
         ml_dtypes = None
-    def dtype(name):
-        if name in _NUMPY:
-            return numpy.dtype(_NUMPY[name])
-        return numpy.dtype(getattr(ml_dtypes, _ML_DTYPES[name])) if name in _ML_DTYPES and hasattr(ml_dtypes, _ML_DTYPES[name]) else None
-    return numpy.ndarray, tuple(dtype(name) for name in DTYPES)
+    def dtype(row):
+        if row.numpy:
+            return numpy.dtype(row.numpy)
+        return numpy.dtype(getattr(ml_dtypes, row.torch)) if hasattr(ml_dtypes, row.torch) else None
+    return numpy.ndarray, tuple(dtype(row) for row in ROWS)
 
 
 def as_integers(array):
     """An array of ml_dtypes as integers over the same memory, and the number of its dtype."""
     name = getattr(getattr(array, "dtype", None), "name", type(array).__name__)
-    for ours, theirs in _ML_DTYPES.items():
-        if theirs == name:
-            return array.view("uint16" if ours == "bf16" else "uint8"), DTYPES.index(ours)
+    if name in _BEYOND_NUMPY:
+        return array.view(f"uint{8 * array.itemsize}"), _BEYOND_NUMPY[name]
     raise _errors.InputError(f"an array of dtype {name} is none that a model takes", "E0824", "INPUT_DTYPE")

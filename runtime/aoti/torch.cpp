@@ -14,26 +14,10 @@ pthread_once_t once = PTHREAD_ONCE_INIT;
 const struct {
   neso_dtype dtype;
   const char *function;
-} kTypes[] = {{NESO_BOOL, "aoti_torch_dtype_bool"},
-              {NESO_U8, "aoti_torch_dtype_uint8"},
-              {NESO_U16, "aoti_torch_dtype_uint16"},
-              {NESO_U32, "aoti_torch_dtype_uint32"},
-              {NESO_U64, "aoti_torch_dtype_uint64"},
-              {NESO_I8, "aoti_torch_dtype_int8"},
-              {NESO_I16, "aoti_torch_dtype_int16"},
-              {NESO_I32, "aoti_torch_dtype_int32"},
-              {NESO_I64, "aoti_torch_dtype_int64"},
-              {NESO_F8E4M3FN, "aoti_torch_dtype_float8_e4m3fn"},
-              {NESO_F8E5M2, "aoti_torch_dtype_float8_e5m2"},
-              {NESO_F8E4M3FNUZ, "aoti_torch_dtype_float8_e4m3fnuz"},
-              {NESO_F8E5M2FNUZ, "aoti_torch_dtype_float8_e5m2fnuz"},
-              {NESO_F16, "aoti_torch_dtype_float16"},
-              {NESO_BF16, "aoti_torch_dtype_bfloat16"},
-              {NESO_F32, "aoti_torch_dtype_float32"},
-              {NESO_F64, "aoti_torch_dtype_float64"},
-              {NESO_C32, "aoti_torch_dtype_complex32"},
-              {NESO_C64, "aoti_torch_dtype_complex64"},
-              {NESO_C128, "aoti_torch_dtype_complex128"}};
+} kTypes[] = {
+#define NESO_DTYPE(name, NAME, text, kind, bits, part, torch, ...) {NESO_##NAME, "aoti_torch_dtype_" torch},
+#include "abi/dtypes.def"
+};
 
 void find() {
   // Python opens extension modules for themselves alone, so that libtorch is asked for by name; the program's own symbols come last.

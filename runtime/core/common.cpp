@@ -22,16 +22,6 @@ const status_row *row_of(neso_status status) {
     if (row.value == status) return &row;
   return nullptr;
 }
-
-struct dtype_row {
-  const char *name;
-  size_t bytes;
-};
-const dtype_row dtype_rows[] = {
-    {"bool", 1}, {"u8", 1},   {"u16", 2},      {"u32", 4},    {"u64", 8},        {"i8", 1},         {"i16", 2},
-    {"i32", 4},  {"i64", 8},  {"f8e4m3fn", 1}, {"f8e5m2", 1}, {"f8e4m3fnuz", 1}, {"f8e5m2fnuz", 1}, {"f8e8m0fnu", 1},
-    {"f16", 2},  {"bf16", 2}, {"f32", 4},      {"f64", 8},    {"c32", 4},        {"c64", 8},        {"c128", 16}};
-constexpr int kDTypes = sizeof dtype_rows / sizeof dtype_rows[0];
 } // namespace
 
 neso_status fail(neso_status status, const char *format, ...) {
@@ -41,8 +31,6 @@ neso_status fail(neso_status status, const char *format, ...) {
   va_end(args);
   return status;
 }
-
-size_t item_size(int dtype) { return dtype < 0 || dtype >= kDTypes ? 0 : dtype_rows[dtype].bytes; }
 
 double now_ms() {
   timespec t;
@@ -60,9 +48,5 @@ const char *neso_status_code(neso_status status) {
 const char *neso_status_name(neso_status status) {
   const neso_rt::status_row *row = neso_rt::row_of(status);
   return row ? row->name : "?";
-}
-size_t neso_dtype_size(neso_dtype dtype) { return neso_rt::item_size(dtype); }
-const char *neso_dtype_name(neso_dtype dtype) {
-  return neso_rt::item_size(dtype) ? neso_rt::dtype_rows[dtype].name : "?";
 }
 }

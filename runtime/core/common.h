@@ -11,6 +11,7 @@
 
 #include <utility>
 
+#include "core/dtypes.h"
 #include "neso/neso.h"
 
 namespace neso_rt {
@@ -81,9 +82,6 @@ public:
 private:
   char *data_ = nullptr;
 };
-
-/// Bytes of `dtype`, 0 if out of the enumeration.
-size_t item_size(int dtype);
 
 /// Largest size of a memory block or extent that the runtime accepts: keeps all address arithmetic within int64.
 inline constexpr int64_t kMaxBytes = int64_t(1) << 47;

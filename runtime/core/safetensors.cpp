@@ -4,15 +4,6 @@
 
 namespace neso_rt {
 namespace {
-const struct {
-  const char *name;
-  neso_dtype dtype;
-} kTypes[] = {{"BOOL", NESO_BOOL},       {"U8", NESO_U8},           {"U16", NESO_U16},         {"U32", NESO_U32},
-              {"U64", NESO_U64},         {"I8", NESO_I8},           {"I16", NESO_I16},         {"I32", NESO_I32},
-              {"I64", NESO_I64},         {"F8_E4M3", NESO_F8E4M3FN}, {"F8_E5M2", NESO_F8E5M2}, {"F8_E8M0", NESO_F8E8M0FNU},
-              {"F16", NESO_F16},         {"BF16", NESO_BF16},       {"F32", NESO_F32},         {"F64", NESO_F64},
-              {"C64", NESO_C64}};
-
 int hex(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -158,10 +149,9 @@ neso_status safetensors::read_entry(safetensors_entry *out) {
     }
   } while (take(','));
   if (!take('}') || out->rank < 0 || count != 2 || !*type) return malformed("an entry of its header is incomplete");
-  bool known = false;
-  for (const auto &row : kTypes)
-    if (strcmp(row.name, type) == 0) out->dtype = row.dtype, known = true;
-  if (!known) return malformed("it has a dtype that is not known");
+  const int dtype = dtype_of_safetensors(type);
+  if (dtype < 0) return malformed("it has a dtype that is not known");
+  out->dtype = neso_dtype(dtype);
   const int64_t elements = element_count(out->sizes, out->rank);
   if (range[0] > range[1] || range[1] > data_size_ || elements < 0 ||
       elements * int64_t(item_size(int(out->dtype))) != range[1] - range[0])

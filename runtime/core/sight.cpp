@@ -25,38 +25,19 @@ bool use_of_launch(const step &s, int32_t *left, step_use *out) {
   return false;
 }
 
-// NaN, by the bits of a scalar of one to eight bytes.
-struct float_format {
-  int bytes;
-  uint64_t magnitude; // the bits but the sign's
-  uint64_t infinity;  // magnitudes above are NaN
-  uint64_t only;      // where one pattern alone is NaN, that; else 0
-};
-bool format_of(fbs::DType t, float_format *out) {
-  switch (t) {
-  case fbs::DType::F8E4M3FN: *out = {1, 0x7f, 0x7e, 0}; return true;
-  case fbs::DType::F8E5M2: *out = {1, 0x7f, 0x7c, 0}; return true;
-  case fbs::DType::F8E4M3FNUZ:
-  case fbs::DType::F8E5M2FNUZ: *out = {1, 0xff, 0xff, 0x80}; return true;
-  case fbs::DType::F8E8M0FNU: *out = {1, 0xff, 0xff, 0xff}; return true;
-  case fbs::DType::C32:
-  case fbs::DType::F16: *out = {2, 0x7fff, 0x7c00, 0}; return true;
-  case fbs::DType::BF16: *out = {2, 0x7fff, 0x7f80, 0}; return true;
-  case fbs::DType::C64:
-  case fbs::DType::F32: *out = {4, 0x7fffffff, 0x7f800000, 0}; return true;
-  case fbs::DType::C128:
-  case fbs::DType::F64: *out = {8, 0x7fffffffffffffff, 0x7ff0000000000000, 0}; return true;
-  default: return false;
-  }
+// The format of a type's scalars, of which a complex element has two; NULL: they are no floats.
+const float_format *scalars_of(fbs::DType t) {
+  const dtype_row *row = row_of_dtype(int(t));
+  return row ? format_of(row->part) : nullptr;
 }
 
 // The first NaN among `count` scalars; -1: none.
 int64_t first_nan(const char *at, int64_t count, const float_format &f) {
+  const int64_t bytes = int64_t(item_size(f.dtype));
   for (int64_t i = 0; i < count; ++i) {
     uint64_t bits = 0;
-    memcpy(&bits, at + i * f.bytes, size_t(f.bytes));
-    bits &= f.magnitude;
-    if (f.only ? bits == f.only : bits > f.infinity) return i;
+    memcpy(&bits, at + i * bytes, size_t(bytes));
+    if (is_nan(f, bits)) return i;
   }
   return -1;
 }
@@ -204,17 +185,17 @@ neso_status nan_check::before(const step &s) {
 
 neso_status nan_check::find(int32_t buffer, int64_t *out) {
   *out = -1;
-  float_format format;
+  const float_format *format = scalars_of(program_->buffers[buffer].dtype());
   const char *at = binding_->addresses[size_t(buffer)];
-  if (!format_of(program_->buffers[buffer].dtype(), &format) || !at || at == kNotYet) return NESO_OK;
-  const int64_t bytes = bytes_of(buffer) / format.bytes * format.bytes;
+  if (!format || !at || at == kNotYet) return NESO_OK;
+  const int64_t item = int64_t(item_size(format->dtype)), bytes = bytes_of(buffer) / item * item;
   for (int64_t done = 0; done < bytes; done += kChunk) {
     const int64_t now = bytes - done < kChunk ? bytes - done : kChunk;
     NESO_TRY(queue_->table->download(queue_, chunk_.data(), at + done, now));
     NESO_TRY(queue_->table->synchronize(queue_));
-    const int64_t found = first_nan(chunk_.data(), now / format.bytes, format);
+    const int64_t found = first_nan(chunk_.data(), now / item, *format);
     if (found < 0) continue;
-    *out = done / format.bytes + found;
+    *out = done / item + found;
     return NESO_OK;
   }
   return NESO_OK;
@@ -222,8 +203,8 @@ neso_status nan_check::find(int32_t buffer, int64_t *out) {
 
 neso_status nan_check::report(const step &s, int32_t buffer, int64_t where) {
   const fbs::DType dtype = program_->buffers[buffer].dtype();
-  float_format format;
-  format_of(dtype, &format);
+  // A NaN was found in it: its scalars are floats.
+  const int64_t item = int64_t(item_size(scalars_of(dtype)->dtype));
   char kernel[200] = "a copy", lines[700] = "", culprit[300] = "";
   if (s.kind == fbs::Step::CallExtern) {
     const auto *row = static_cast<const fbs::CallExtern *>(s.row);
@@ -242,7 +223,7 @@ neso_status nan_check::report(const step &s, int32_t buffer, int64_t where) {
     NESO_TRY(find(use.buffer, &given));
     if (given >= 0) snprintf(culprit, sizeof culprit, "; '%s', which it reads, holds NaN already, at element %lld", buffer_name(*program_, use.buffer), (long long)given);
   }
-  const int64_t element = where * format.bytes / int64_t(item_size(int(dtype)));
+  const int64_t element = where * item / int64_t(item_size(int(dtype)));
   return fail(NESO_NAN_FOUND, "%s made a NaN: element %lld of '%s' (%s)%s%s", kernel, (long long)element, buffer_name(*program_, buffer),
               neso_dtype_name(neso_dtype(dtype)), culprit, lines);
 }

@@ -31,47 +31,20 @@ const char *what(fbs::Step kind) {
   return "none";
 }
 
-// float16 and bfloat16 are read here only as single scalars; speed does not matter.
-double half_to_double(uint16_t h) {
-  int exponent = (h >> 10) & 31, mantissa = h & 1023;
-  double v = exponent == 0    ? ldexp(mantissa, -24)
-             : exponent == 31 ? (mantissa ? NAN : INFINITY)
-                              : ldexp(1024 + mantissa, exponent - 25);
-  return h & 0x8000 ? -v : v;
-}
-double bfloat_to_double(uint16_t h) {
-  uint32_t bits = uint32_t(h) << 16;
-  float f;
-  memcpy(&f, &bits, 4);
-  return f;
-}
-template <typename T> int64_t read_as(const char *p) {
-  T v;
-  memcpy(&v, p, sizeof v);
-  return int64_t(v);
-}
+// A number as a slot holds it: an integer's value, a float's as a double's bits.
 bool load_value(fbs::DType t, const char *p, int64_t *out) {
-  switch (t) {
-  case fbs::DType::Bool: *out = *p != 0; return true;
-  case fbs::DType::U8: *out = read_as<uint8_t>(p); return true;
-  case fbs::DType::U16: *out = read_as<uint16_t>(p); return true;
-  case fbs::DType::U32: *out = read_as<uint32_t>(p); return true;
-  case fbs::DType::U64:
-  case fbs::DType::I64:
-  case fbs::DType::F64: *out = read_as<int64_t>(p); return true;
-  case fbs::DType::I8: *out = read_as<int8_t>(p); return true;
-  case fbs::DType::I16: *out = read_as<int16_t>(p); return true;
-  case fbs::DType::I32: *out = read_as<int32_t>(p); return true;
-  case fbs::DType::F16: *out = double_as_slot(half_to_double(uint16_t(read_as<uint16_t>(p)))); return true;
-  case fbs::DType::BF16: *out = double_as_slot(bfloat_to_double(uint16_t(read_as<uint16_t>(p)))); return true;
-  case fbs::DType::F32: {
-    float f;
-    memcpy(&f, p, 4);
-    *out = double_as_slot(f);
-    return true;
+  const dtype_row *row = row_of_dtype(int(t));
+  if (!row || row->kind == dtype_kind::COMPLEX) return false;
+  uint64_t bits = 0;
+  memcpy(&bits, p, row->bytes);
+  const int unused = int(64 - row->bytes * 8);
+  switch (row->kind) {
+  case dtype_kind::BOOL: *out = bits != 0; break;
+  case dtype_kind::UNSIGNED: *out = int64_t(bits); break;
+  case dtype_kind::SIGNED: *out = int64_t(bits << unused) >> unused; break;
+  default: *out = row->bytes == 8 ? int64_t(bits) : double_as_slot(float_of(*format_of(int(t)), bits));
   }
-  default: return false;
-  }
+  return true;
 }
 
 } // namespace

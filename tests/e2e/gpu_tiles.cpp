@@ -73,25 +73,7 @@ private:
   int64_t steps_;
 };
 
-double elementAt(const loops::HostValue &v, int64_t i) {
-  const uint8_t *d = v.data;
-  switch (v.dtype) {
-  case DType::F64: return reinterpret_cast<const double *>(d)[i];
-  case DType::F32: return static_cast<double>(reinterpret_cast<const float *>(d)[i]);
-  case DType::F16:
-  case DType::BF16: return static_cast<double>(loops::decodeFloat(v.dtype, reinterpret_cast<const uint16_t *>(d)[i]));
-  case DType::I64:
-  case DType::U64: return static_cast<double>(reinterpret_cast<const int64_t *>(d)[i]);
-  case DType::I32:
-  case DType::U32: return reinterpret_cast<const int32_t *>(d)[i];
-  case DType::I16:
-  case DType::U16: return reinterpret_cast<const int16_t *>(d)[i];
-  case DType::I8:
-  case DType::U8:
-  case DType::Bool: return static_cast<int8_t>(d[i]);
-  default: return static_cast<double>(loops::decodeFloat(v.dtype, d[i]));
-  }
-}
+double elementAt(const loops::HostValue &v, int64_t i) { return loops::readElement(v.dtype, v.data + i * itemSize(v.dtype)); }
 
 /// Real and imaginary parts as a last dimension of two.
 loops::HostValue parts(loops::HostValue v) {
@@ -119,25 +101,7 @@ std::string difference(const loops::HostValue &want, const loops::HostValue &got
 }
 
 std::optional<DType> dtypeOf(const e2e::Tensor &t) {
-  switch (t.dtype) {
-  case NESO_F64: return DType::F64;
-  case NESO_F32: return DType::F32;
-  case NESO_F16: return DType::F16;
-  case NESO_BF16: return DType::BF16;
-  case NESO_F8E4M3FN: return DType::F8E4M3FN;
-  case NESO_F8E5M2: return DType::F8E5M2;
-  case NESO_C64: return DType::C64;
-  case NESO_I64: return DType::I64;
-  case NESO_I32: return DType::I32;
-  case NESO_I16: return DType::I16;
-  case NESO_I8: return DType::I8;
-  case NESO_U64: return DType::U64;
-  case NESO_U32: return DType::U32;
-  case NESO_U16: return DType::U16;
-  case NESO_U8: return DType::U8;
-  case NESO_BOOL: return DType::Bool;
-  default: return std::nullopt;
-  }
+  return neso_dtype_size(t.dtype) ? std::optional(static_cast<DType>(t.dtype)) : std::nullopt;
 }
 
 /// An input of the kind that the program wants; nothing where the file's tensor cannot be that.

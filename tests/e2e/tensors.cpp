@@ -16,12 +16,11 @@ constexpr size_t kAlignment = 64;
 
 bool parseDType(std::string_view name, neso_dtype *out) {
   static constexpr std::pair<std::string_view, neso_dtype> kNames[] = {
-      {"F64", NESO_F64},   {"F32", NESO_F32},          {"F16", NESO_F16},        {"BF16", NESO_BF16},
-      {"I64", NESO_I64},   {"I32", NESO_I32},          {"I16", NESO_I16},        {"I8", NESO_I8},
-      {"U8", NESO_U8},     {"U16", NESO_U16},          {"U32", NESO_U32},        {"U64", NESO_U64},
-      {"BOOL", NESO_BOOL}, {"F8_E4M3", NESO_F8E4M3FN}, {"F8_E5M2", NESO_F8E5M2}, {"C64", NESO_C64}};
+#define NESO_DTYPE(name, NAME, text, kind, bits, part, torch, number, safetensors, ...) {safetensors, NESO_##NAME},
+#include "abi/dtypes.def"
+  };
   for (auto [text, dtype] : kNames)
-    if (text == name) {
+    if (!text.empty() && text == name) {
       *out = dtype;
       return true;
     }

@@ -112,30 +112,9 @@ simdjson::dom::object JsonReader::object(Json object, const char *key) {
 }
 
 DType JsonReader::dtype(int64_t code, std::string_view what) {
-  switch (code) {
-  case 1: return DType::U8;
-  case 2: return DType::I8;
-  case 3: return DType::I16;
-  case 4: return DType::I32;
-  case 5: return DType::I64;
-  case 6: return DType::F16;
-  case 7: return DType::F32;
-  case 8: return DType::F64;
-  case 9: return DType::C32;
-  case 10: return DType::C64;
-  case 11: return DType::C128;
-  case 12: return DType::Bool;
-  case 13: return DType::BF16;
-  case 28: return DType::U16;
-  case 29: return DType::F8E4M3FN;
-  case 30: return DType::F8E5M2;
-  case 31: return DType::F8E4M3FNUZ;
-  case 32: return DType::F8E5M2FNUZ;
-  case 33: return DType::F8E8M0FNU;
-  case 34: return DType::U32;
-  case 35: return DType::U64;
-  default: report(diag::UnknownDType, what, code); return DType::F32;
-  }
+  if (std::optional<DType> t = dtypeOfTorch(code)) return *t;
+  report(diag::UnknownDType, what, code);
+  return DType::F32;
 }
 
 std::optional<Expr> JsonReader::tryExpression(std::string_view text) {

@@ -3,8 +3,6 @@
 namespace neso::graph {
 namespace {
 
-DType toComplex(DType t) { return t == DType::F16 ? DType::C32 : t == DType::F64 ? DType::C128 : DType::C64; }
-
 struct Accumulator {
   std::optional<DType> type;
   void add(DType t) { type = type ? promote(*type, t) : t; }

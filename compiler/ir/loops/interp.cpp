@@ -208,23 +208,8 @@ Result<Bindings> bindSizes(const Program &program, std::span<const HostValue> in
 }
 
 int64_t readScalar(DType t, const uint8_t *from) {
-  auto as = [&](auto value) {
-    std::memcpy(&value, from, sizeof value);
-    return static_cast<int64_t>(value);
-  };
-  switch (t) {
-  case DType::Bool: return *from != 0;
-  case DType::U8: return as(uint8_t());
-  case DType::I8: return as(int8_t());
-  case DType::I16: return as(int16_t());
-  case DType::U16: return as(uint16_t());
-  case DType::I32: return as(int32_t());
-  case DType::U32: return as(uint32_t());
-  case DType::I64:
-  case DType::U64: return as(int64_t());
-  default: break;
-  }
-  NESO_UNREACHABLE("a size of another type than an integer");
+  if (!isInteger(t) && t != DType::Bool) NESO_UNREACHABLE("a size of another type than an integer");
+  return readInteger(t, from);
 }
 
 std::string messageOf(const Assertion &assertion, const Bindings &sizes) {

@@ -345,23 +345,21 @@ void castLanes(DType from, DType to, const Register &a, Register &out, int n) {
 void loadLanes(DType t, const uint8_t *data, const int64_t *index, const int64_t *mask, Register &out, int n) {
   auto widen = [](auto v) { return static_cast<int64_t>(v); };
   auto reduced = [t](auto v) { return decodeFloat(t, v); };
-  switch (t) {
-  case DType::Bool: return loadAs<uint8_t>(data, index, mask, out.i, n, [](uint8_t v) { return int64_t{v != 0}; });
-  case DType::U8: return loadAs<uint8_t>(data, index, mask, out.i, n, widen);
-  case DType::U16: return loadAs<uint16_t>(data, index, mask, out.i, n, widen);
-  case DType::U32: return loadAs<uint32_t>(data, index, mask, out.i, n, widen);
-  case DType::I8: return loadAs<int8_t>(data, index, mask, out.i, n, widen);
-  case DType::I16: return loadAs<int16_t>(data, index, mask, out.i, n, widen);
-  case DType::I32: return loadAs<int32_t>(data, index, mask, out.i, n, widen);
-  case DType::F32: return loadAs<float>(data, index, mask, out.f, n, [](float v) { return v; });
-  case DType::F64: return loadAs<double>(data, index, mask, out.d, n, [](double v) { return v; });
-  case DType::F16:
-  case DType::BF16: return loadAs<uint16_t>(data, index, mask, out.f, n, reduced);
-  case DType::F8E4M3FN:
-  case DType::F8E5M2:
-  case DType::F8E4M3FNUZ:
-  case DType::F8E5M2FNUZ:
-  case DType::F8E8M0FNU: return loadAs<uint8_t>(data, index, mask, out.f, n, reduced);
+  if (t == DType::Bool) return loadAs<uint8_t>(data, index, mask, out.i, n, [](uint8_t v) { return int64_t{v != 0}; });
+  const int64_t size = itemSize(t);
+  if (isReducedFloat(t)) {
+    if (size == 2) return loadAs<uint16_t>(data, index, mask, out.f, n, reduced);
+    return loadAs<uint8_t>(data, index, mask, out.f, n, reduced);
+  }
+  if (isFloat(t)) {
+    if (size == 4) return loadAs<float>(data, index, mask, out.f, n, [](float v) { return v; });
+    return loadAs<double>(data, index, mask, out.d, n, [](double v) { return v; });
+  }
+  const bool isSigned = isSignedInt(t);
+  switch (size) {
+  case 1: return isSigned ? loadAs<int8_t>(data, index, mask, out.i, n, widen) : loadAs<uint8_t>(data, index, mask, out.i, n, widen);
+  case 2: return isSigned ? loadAs<int16_t>(data, index, mask, out.i, n, widen) : loadAs<uint16_t>(data, index, mask, out.i, n, widen);
+  case 4: return isSigned ? loadAs<int32_t>(data, index, mask, out.i, n, widen) : loadAs<uint32_t>(data, index, mask, out.i, n, widen);
   default: return loadAs<int64_t>(data, index, mask, out.i, n, widen);
   }
 }

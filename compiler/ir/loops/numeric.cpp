@@ -3,37 +3,17 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace neso::loops {
 namespace {
 
-enum class Overflow { Infinity, NaN };
-/// A binary format with `mantissa` stored bits and exponents from emin (normal) up; the largest finite code is maxCode.
-struct Format {
-  int bits, mantissa, emin;
-  uint32_t maxCode; // of the magnitude
-  uint32_t infCode; // 0 when there is none
-  uint32_t nanCode;
-  Overflow overflow;
-  bool negativeZero;
-};
-
-const Format &formatOf(DType t) {
-  static const Format f16{16, 10, -14, 0x7bff, 0x7c00, 0x7e00, Overflow::Infinity, true};
-  static const Format bf16{16, 7, -126, 0x7f7f, 0x7f80, 0x7fc0, Overflow::Infinity, true};
-  static const Format e4m3fn{8, 3, -6, 0x7e, 0, 0x7f, Overflow::NaN, true};
-  static const Format e5m2{8, 2, -14, 0x7b, 0x7c, 0x7f, Overflow::Infinity, true};
-  static const Format e4m3fnuz{8, 3, -7, 0x7f, 0, 0x80, Overflow::NaN, false};
-  static const Format e5m2fnuz{8, 2, -15, 0x7f, 0, 0x80, Overflow::NaN, false};
-  switch (t) {
-  case DType::F16: return f16;
-  case DType::BF16: return bf16;
-  case DType::F8E4M3FN: return e4m3fn;
-  case DType::F8E5M2: return e5m2;
-  case DType::F8E4M3FNUZ: return e4m3fnuz;
-  default: return e5m2fnuz;
-  }
+/// What an integer of that many bits keeps of a value.
+int64_t wrapBits(int64_t v, int64_t bits, bool isSigned) {
+  const int unused = static_cast<int>(64 - bits);
+  const uint64_t shifted = static_cast<uint64_t>(v) << unused;
+  return isSigned ? static_cast<int64_t>(shifted) >> unused : static_cast<int64_t>(shifted >> unused);
 }
 
 /// F8E8M0FNU has only exponents: 2^(code - 127), 255 is NaN.
@@ -50,62 +30,71 @@ uint32_t encodeE8M0(float v) {
 } // namespace
 
 uint32_t encodeFloat(DType t, float value) {
-  if (t == DType::F8E8M0FNU) return encodeE8M0(value);
-  const Format &f = formatOf(t);
-  uint32_t sign = std::signbit(value) ? 1u << (f.bits - 1) : 0;
-  if (std::isnan(value)) return f.negativeZero ? (f.nanCode | sign) : f.nanCode;
+  const FloatFormat &f = floatFormat(t);
+  if (f.zeros == 0) return encodeE8M0(value);
+  const uint32_t sign = std::signbit(value) ? 1u << (itemSize(t) * 8 - 1) : 0, largest = static_cast<uint32_t>(f.largest);
+  const uint32_t nan = f.zeros == 2 ? static_cast<uint32_t>(f.nan) | sign : static_cast<uint32_t>(f.nan);
+  if (std::isnan(value)) return nan;
   uint32_t code;
   double a = std::fabs(static_cast<double>(value));
   if (std::isinf(a)) {
-    code = f.maxCode + 1;
+    code = largest + 1;
   } else if (a == 0) {
     code = 0;
   } else {
-    int e = std::max(std::ilogb(a), f.emin);
+    int e = std::max(std::ilogb(a), f.leastExponent);
     double q = std::nearbyint(std::ldexp(a, f.mantissa - e)); // exact scaling, ties to even
-    int64_t wide = static_cast<int64_t>(q) + (static_cast<int64_t>(e - f.emin) << f.mantissa);
-    code = wide > static_cast<int64_t>(f.maxCode) ? f.maxCode + 1 : static_cast<uint32_t>(wide);
+    int64_t wide = static_cast<int64_t>(q) + (static_cast<int64_t>(e - f.leastExponent) << f.mantissa);
+    code = wide > static_cast<int64_t>(largest) ? largest + 1 : static_cast<uint32_t>(wide);
   }
-  if (code > f.maxCode) {
-    if (f.overflow == Overflow::NaN) return f.negativeZero ? (f.nanCode | sign) : f.nanCode;
-    code = f.infCode;
-  }
-  if (code == 0 && !f.negativeZero) return 0;
+  // What is too large becomes infinity, or NaN where there is none.
+  if (code > largest) return f.infinity ? static_cast<uint32_t>(f.infinity) | sign : nan;
+  if (code == 0 && f.zeros == 1) return 0;
   return code | sign;
 }
 
 float decodeFloat(DType t, uint32_t bits) {
-  if (t == DType::F8E8M0FNU)
-    return bits == 0xff ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(bits) - 127);
   if (t == DType::BF16) return std::bit_cast<float>(bits << 16);
-  const Format &f = formatOf(t);
-  uint32_t signBit = 1u << (f.bits - 1);
-  if (!f.negativeZero && bits == f.nanCode) return std::numeric_limits<float>::quiet_NaN();
+  const FloatFormat &f = floatFormat(t);
+  if (f.zeros < 2 && bits == f.nan) return std::numeric_limits<float>::quiet_NaN();
+  if (f.zeros == 0) return std::ldexp(1.0f, static_cast<int>(bits) + f.leastExponent);
+  const uint32_t signBit = 1u << (itemSize(t) * 8 - 1);
   uint32_t code = bits & (signBit - 1);
   float sign = bits & signBit ? -1.0f : 1.0f;
-  if (code > f.maxCode)
-    return f.infCode && code == f.infCode ? sign * std::numeric_limits<float>::infinity()
-                                          : std::numeric_limits<float>::quiet_NaN();
+  if (code > f.largest)
+    return f.infinity && code == f.infinity ? sign * std::numeric_limits<float>::infinity()
+                                            : std::numeric_limits<float>::quiet_NaN();
   uint32_t exponent = code >> f.mantissa, m = code & ((1u << f.mantissa) - 1);
-  float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(m), f.emin - f.mantissa)
+  float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(m), f.leastExponent - f.mantissa)
                                   : std::ldexp(static_cast<float>(m | (1u << f.mantissa)),
-                                               f.emin - f.mantissa + static_cast<int>(exponent) - 1);
+                                               f.leastExponent - f.mantissa + static_cast<int>(exponent) - 1);
   return sign * magnitude;
 }
 
 float roundTo(DType t, float value) { return isReducedFloat(t) ? decodeFloat(t, encodeFloat(t, value)) : value; }
 
 int64_t wrapInt(DType t, int64_t v) {
-  switch (t) {
-  case DType::Bool: return v & 1;
-  case DType::U8: return static_cast<uint8_t>(v);
-  case DType::U16: return static_cast<uint16_t>(v);
-  case DType::U32: return static_cast<uint32_t>(v);
-  case DType::I8: return static_cast<int8_t>(v);
-  case DType::I16: return static_cast<int16_t>(v);
-  case DType::I32: return static_cast<int32_t>(v);
-  default: return v;
+  if (t == DType::Bool) return v & 1;
+  return isInteger(t) ? wrapBits(v, itemSize(t) * 8, isSignedInt(t)) : v;
+}
+
+int64_t readInteger(DType t, const uint8_t *at) {
+  if (t == DType::Bool) return *at != 0;
+  uint64_t bits = 0;
+  std::memcpy(&bits, at, static_cast<size_t>(itemSize(t)));
+  return wrapInt(t, static_cast<int64_t>(bits));
+}
+
+double readElement(DType t, const uint8_t *at) {
+  if (!isFloat(t)) {
+    const int64_t v = readInteger(t, at);
+    return isUnsignedInt(t) ? static_cast<double>(static_cast<uint64_t>(v)) : static_cast<double>(v);
   }
+  uint64_t bits = 0;
+  std::memcpy(&bits, at, static_cast<size_t>(itemSize(t)));
+  if (itemSize(t) == 8) return std::bit_cast<double>(bits);
+  if (itemSize(t) == 4) return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  return static_cast<double>(decodeFloat(t, static_cast<uint32_t>(bits)));
 }
 
 int64_t floatToInt(DType t, double v) {

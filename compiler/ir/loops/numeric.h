@@ -22,6 +22,9 @@ float decodeFloat(DType t, uint32_t bits);
 float roundTo(DType t, float value);
 /// The low bits of v, sign- or zero-extended, as an integer type holds them. U64 keeps its bits. Bool is v & 1.
 int64_t wrapInt(DType t, int64_t v);
+/// The element at `at`: an integer's or Bool's value (of U64 its bits); a real type's as a double.
+int64_t readInteger(DType t, const uint8_t *at);
+double readElement(DType t, const uint8_t *at);
 /// Truncation as x86 does it: NaN and what does not fit give INT64_MIN; then wrapped to t.
 int64_t floatToInt(DType t, double v);
 

@@ -10,12 +10,6 @@ namespace {
 
 bool isWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-std::optional<DType> dtypeNamed(std::string_view text) {
-  for (int k = 0; k < kDTypeCount; ++k)
-    if (name(static_cast<DType>(k)) == text) return static_cast<DType>(k);
-  return std::nullopt;
-}
-
 } // namespace
 
 void Line::error(std::string what) {

@@ -59,17 +59,7 @@ Val BodyBuilder::constantInt(DType t, int64_t value) {
   Op op{};
   op.kind = OpKind::Constant;
   op.dtype = t;
-  switch (t) {
-  case DType::Bool: value = value != 0; break;
-  case DType::I8: value = static_cast<int8_t>(value); break;
-  case DType::U8: value = static_cast<uint8_t>(value); break;
-  case DType::I16: value = static_cast<int16_t>(value); break;
-  case DType::U16: value = static_cast<uint16_t>(value); break;
-  case DType::I32: value = static_cast<int32_t>(value); break;
-  case DType::U32: value = static_cast<uint32_t>(value); break;
-  default: break;
-  }
-  op.immInt = value;
+  op.immInt = t == DType::Bool ? int64_t{value != 0} : loops::wrapInt(t, value);
   return emit(op);
 }
 

@@ -250,8 +250,6 @@ static Dims transformDims(OpCall &o, const Tensor &x, size_t given, bool two) {
   return dims;
 }
 
-static DType complexOf(DType t) { return isComplex(t) ? t : t == DType::F64 ? DType::C128 : DType::C64; }
-
 /// fft_* composites. name is what follows "fft_": fft, ifft, rfft, irfft, hfft, ihfft, with 2 or n behind.
 static Tensors composite(OpCall &o) {
   std::string name = o.node.target.substr(9);
@@ -293,7 +291,7 @@ static Tensors composite(OpCall &o) {
     for (size_t q = 0; q < k; ++q) x = dft(x, dims[q], forward, lengths[q]);
   } else if (toReals) {
     size_t k = dims.size() - 1;
-    x = cast(x, complexOf(x.dtype()));
+    x = cast(x, toComplex(x.dtype()));
     for (size_t q = 0; q < k; ++q) x = dft(x, dims[q], forward, lengths[q]);
     x = inverseReal(x, dims[k], lengths[k], forward);
   } else {

@@ -248,19 +248,9 @@ static double identityOf(StoreMode m, DType t) {
   switch (m) {
   case StoreMode::AtomicMul: return 1;
   case StoreMode::AtomicMin:
-    return isFloat(t)        ? HUGE_VAL
-           : t == DType::I64 ? 9.3e18
-           : t == DType::I32 ? 2147483647.0
-           : t == DType::I16 ? 32767
-           : t == DType::U8  ? 255
-                             : 127;
+    return isFloat(t) ? HUGE_VAL : greatestOf(t);
   case StoreMode::AtomicMax:
-    return isFloat(t)        ? -HUGE_VAL
-           : t == DType::I64 ? -9.3e18
-           : t == DType::I32 ? -2147483648.0
-           : t == DType::I16 ? -32768
-           : t == DType::U8  ? 0
-                             : -128;
+    return isFloat(t) ? -HUGE_VAL : leastOf(t);
   default: return 0;
   }
 }

@@ -209,10 +209,7 @@ static Tensor logaddexp(const Tensor &a, const Tensor &b, bool two) {
 
 static Tensor nanToNum(const Tensor &x, double nan, std::optional<double> pos, std::optional<double> neg) {
   if (!isFloat(x.dtype())) return x;
-  double big = x.dtype() == DType::F64    ? std::numeric_limits<double>::max()
-               : x.dtype() == DType::F16  ? 65504.0
-               : x.dtype() == DType::BF16 ? 3.3895313892515355e38
-                                          : static_cast<double>(std::numeric_limits<float>::max());
+  double big = greatestOf(x.dtype());
   double p = pos.value_or(big), n = neg.value_or(-big);
   return map(x, [=](Val v) {
     Val r = where(un(OpKind::IsNan, v), nan, v);

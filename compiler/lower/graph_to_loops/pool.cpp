@@ -12,16 +12,7 @@ static Sizes spread(Sizes v, size_t n, const Sizes &otherwise) {
   return v;
 }
 
-static double lowest(DType t) {
-  if (isFloat(t)) return -HUGE_VAL;
-  switch (t) {
-  case DType::I8: return -128;
-  case DType::I16: return -32768;
-  case DType::I32: return -2147483648.0;
-  case DType::I64: return -9223372036854775808.0;
-  default: return 0;
-  }
-}
+static double lowest(DType t) { return isFloat(t) ? -HUGE_VAL : leastOf(t); }
 
 /// The tensor as [N, C, spatial…], whatever leading dims it had.
 static Tensor batched(const Tensor &x, size_t spatial) { return x.sizes().size() == spatial + 1 ? unsqueeze(x, 0) : x; }

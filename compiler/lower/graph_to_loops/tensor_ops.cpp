@@ -35,10 +35,6 @@ Tensor iota(Lowering &ctx, const Sizes &sizes, int64_t dim, DType t) {
 }
 
 // ---- dtype
-static DType toComplexType(DType t) {
-  return t == DType::F64 ? DType::C128 : t == DType::F16 ? DType::C32 : DType::C64;
-}
-
 DType resultType(std::span<const Tensor> xs) {
   std::optional<DType> dims, zero, number;
   for (const Tensor &x : xs) {
@@ -59,7 +55,7 @@ DType resultType(std::span<const Tensor> xs) {
     if (!high) return low;
     if (!low) return high;
     if (isComplex(*high)) return high;
-    if (isFloat(*high)) return isComplex(*low) ? toComplexType(*high) : high;
+    if (isFloat(*high)) return isComplex(*low) ? toComplex(*high) : high;
     if (*high == DType::Bool || isFloat(*low) || isComplex(*low)) return promote(*high, *low);
     return high;
   };

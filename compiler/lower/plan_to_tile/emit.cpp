@@ -14,30 +14,15 @@ using namespace mlir;
 namespace tb = tile;
 
 Type computeTypeOf(MLIRContext *ctx, DType t) {
-  Builder b(ctx);
-  switch (t) {
-  case DType::Bool: return b.getI1Type();
-  case DType::U8:
-  case DType::I8: return b.getI8Type();
-  case DType::U16:
-  case DType::I16: return b.getIntegerType(16);
-  case DType::U32:
-  case DType::I32: return b.getI32Type();
-  case DType::U64:
-  case DType::I64: return b.getI64Type();
-  case DType::F8E4M3FN: return Float8E4M3FNType::get(ctx);
-  case DType::F8E5M2: return Float8E5M2Type::get(ctx);
-  case DType::F8E4M3FNUZ: return Float8E4M3FNUZType::get(ctx);
-  case DType::F8E5M2FNUZ: return Float8E5M2FNUZType::get(ctx);
-  case DType::F16: return b.getF16Type();
-  case DType::BF16: return b.getBF16Type();
-  case DType::F32: return b.getF32Type();
-  case DType::F64: return b.getF64Type();
-  case DType::F8E8M0FNU:
-  case DType::C32:
-  case DType::C64:
-  case DType::C128: break;
-  }
+  if (t == DType::Bool) return IntegerType::get(ctx, 1);
+  if (isInteger(t)) return IntegerType::get(ctx, static_cast<unsigned>(itemSize(t)) * 8);
+  // A type of scales alone knows no sign and no zero.
+  if (isFloat(t) && floatFormat(t).zeros) switch (t) {
+#define NESO_FLOAT(name, mlir, ...)                                                                                                                   \
+  case DType::name: return mlir##Type::get(ctx);
+#include "abi/dtypes.def"
+    default: break;
+    }
   NESO_UNREACHABLE("a complex or scale type in a loop body");
 }
 

@@ -27,21 +27,12 @@ Val standsBefore(Emitter &e, const SortSpec &node, Val x, Val a, Val y, Val b) {
 
 namespace {
 
-DType unsignedOf(int64_t bytes) {
-  return bytes == 1 ? DType::U8 : bytes == 2 ? DType::U16 : bytes == 4 ? DType::U32 : DType::U64;
-}
+DType unsignedOf(int64_t bytes) { return integerOf(false, bytes); }
 int bitsOf(DType t) { return static_cast<int>(itemSize(t)) * 8; }
 int64_t signOf(DType t) { return INT64_MIN >> (64 - bitsOf(t)); }
 
 /// The bits of infinity: those of a NaN are larger.
-int64_t infinityOf(DType t) {
-  switch (t) {
-  case DType::F16: return 0x7c00;
-  case DType::BF16: return 0x7f80;
-  case DType::F32: return 0x7f800000;
-  default: return 0x7ff0000000000000;
-  }
-}
+int64_t infinityOf(DType t) { return static_cast<int64_t>(floatFormat(t).infinity); }
 
 Val bitcast(Emitter &e, Val x, DType to) {
   Type type = computeTypeOf(e.k.b.getContext(), to);

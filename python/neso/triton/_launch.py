@@ -9,6 +9,7 @@ from collections import namedtuple
 
 from .. import _program, cache
 from .._compile import _assembler
+from .._dtypes import ROWS
 from .._errors import Error, InputError
 from . import language as tl
 from ._source import FROM_TORCH, Source, literal
@@ -16,8 +17,8 @@ from ._source import FROM_TORCH, Source, literal
 # Of a launch; parameters of a kernel only where it has one of that name.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "num_consumer_groups", "num_buffers_warp_spec", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl",
            "waves_per_eu", "matrix_instr_nonkdim", "kpack", "ir_override", "warp_size", "debug", "sanitize_overflow", "extern_libs", "allow_flush_denorm")
-_NUMPY = {"int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "float16": "fp16", "bfloat16": "bf16",
-          "float32": "fp32", "float64": "fp64", "bool": "i1", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}
+# By the names of torch and NumPy.
+_NUMPY = {row.torch: row.triton for row in ROWS if row.triton}
 _elements = {}
 
 

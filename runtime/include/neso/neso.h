@@ -48,29 +48,11 @@ NESO_API const char *neso_status_name(neso_status status);
  * failure. */
 NESO_API const char *neso_error_text(void);
 
-/* Element types. Bit layouts are IEEE 754, bfloat16 and OCP FP8; complex numbers are pairs, real part first. */
+/* Element types, NESO_F32 and so on: the rows of dtypes.def. Bit layouts are IEEE 754, bfloat16 and OCP FP8; complex numbers are pairs, real
+ * part first. */
 typedef enum neso_dtype {
-  NESO_BOOL,
-  NESO_U8,
-  NESO_U16,
-  NESO_U32,
-  NESO_U64,
-  NESO_I8,
-  NESO_I16,
-  NESO_I32,
-  NESO_I64,
-  NESO_F8E4M3FN,
-  NESO_F8E5M2,
-  NESO_F8E4M3FNUZ,
-  NESO_F8E5M2FNUZ,
-  NESO_F8E8M0FNU,
-  NESO_F16,
-  NESO_BF16,
-  NESO_F32,
-  NESO_F64,
-  NESO_C32,
-  NESO_C64,
-  NESO_C128
+#define NESO_DTYPE(name, NAME, text, kind, bits, part, torch, number, safetensors, numpy, buffer, dlpack, triton) NESO_##NAME,
+#include "abi/dtypes.def"
 } neso_dtype;
 /* Bytes of one element; 0 for a value outside the enumeration. */
 NESO_API size_t neso_dtype_size(neso_dtype dtype);

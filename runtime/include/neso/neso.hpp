@@ -109,20 +109,22 @@ private:
   neso_context *context_ = nullptr;
 };
 
-template <typename T> struct DTypeOf;
-#define NESO_DTYPE_OF(type, value)                                                                                     \
-  template <> struct DTypeOf<type> {                                                                                   \
-    static constexpr neso_dtype kValue = value;                                                                        \
-  };
-NESO_DTYPE_OF(bool, NESO_BOOL)
-NESO_DTYPE_OF(uint8_t, NESO_U8)
-NESO_DTYPE_OF(int8_t, NESO_I8)
-NESO_DTYPE_OF(int16_t, NESO_I16)
-NESO_DTYPE_OF(int32_t, NESO_I32)
-NESO_DTYPE_OF(int64_t, NESO_I64)
-NESO_DTYPE_OF(float, NESO_F32)
-NESO_DTYPE_OF(double, NESO_F64)
-#undef NESO_DTYPE_OF
+/// The element type of C++'s bool, integers, float and double.
+template <typename T> struct DTypeOf {
+  enum class Kind { BOOL, UNSIGNED, SIGNED, FLOAT, COMPLEX };
+  static constexpr neso_dtype find() {
+    constexpr Kind wanted = std::is_same_v<T, bool>           ? Kind::BOOL
+                            : std::is_floating_point_v<T> ? Kind::FLOAT
+                            : std::is_signed_v<T>         ? Kind::SIGNED
+                                                          : Kind::UNSIGNED;
+#define NESO_DTYPE(name, NAME, text, kind, bits, ...)                                                                                                 \
+  if (Kind::kind == wanted && bits == sizeof(T) * 8) return NESO_##NAME;
+#include "abi/dtypes.def"
+    return neso_dtype(-1);
+  }
+  static constexpr neso_dtype kValue = find();
+  static_assert(std::is_arithmetic_v<T> && int(kValue) >= 0, "tensors have no elements of that type");
+};
 
 /// A contiguous tensor over the caller's memory; `sizes` (std::vector, std::array, …) must outlive it.
 template <typename T, typename Sizes> neso_tensor tensor(T *data, const Sizes &sizes) {

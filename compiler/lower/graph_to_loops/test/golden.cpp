@@ -21,16 +21,6 @@
 
 namespace neso::lower::test {
 
-static DType fromSafetensors(const std::string &text) {
-  static const std::map<std::string, DType> table = {
-      {"F64", DType::F64},   {"F32", DType::F32},          {"F16", DType::F16},        {"BF16", DType::BF16},
-      {"I64", DType::I64},   {"I32", DType::I32},          {"I16", DType::I16},        {"I8", DType::I8},
-      {"U8", DType::U8},     {"U16", DType::U16},          {"U32", DType::U32},        {"U64", DType::U64},
-      {"BOOL", DType::Bool}, {"F8_E4M3", DType::F8E4M3FN}, {"F8_E5M2", DType::F8E5M2}, {"C64", DType::C64}};
-  auto it = table.find(text);
-  return it == table.end() ? DType::F32 : it->second;
-}
-
 std::map<std::string, Array> readSafetensors(const std::string &path) {
   std::map<std::string, Array> out;
   std::ifstream in(path, std::ios::binary);
@@ -64,7 +54,7 @@ std::map<std::string, Array> readSafetensors(const std::string &path) {
     Array a;
     size_t end = text.find('}', at);
     size_t p = text.find("\"dtype\"", at) + 7;
-    a.dtype = fromSafetensors(stringAt(p));
+    a.dtype = dtypeNamed(stringAt(p), safetensorsName).value_or(DType::F32);
     p = text.find("\"shape\"", at) + 7;
     a.sizes = numbersAt(p);
     p = text.find("\"data_offsets\"", at) + 14;
