@@ -91,7 +91,7 @@ V MathEmitter::poly(V x, std::initializer_list<double> highToLow) {
 
 // e^r = 1 + r + r^2 q(r) for |r| <= ln2 / 2, scaled by 2^n in two steps, so that the result may be denormal or overflow
 // where it should.
-V MathEmitter::expFromReduced(V r, V n, V original) {
+V MathEmitter::expFromReduced(V r, V n) {
   V q = poly(r, {0x1.a12a42f159d0ep-13, 0x1.6d4920bf2569bp-10, 0x1.1110df02bfbecp-7, 0x1.5554e4aacef45p-5,
                  0x1.5555555ac911fp-3, 0x1.0000000c4592ep-1});
   // r^2 q + r first: 1 + r would lose bits of r that matter in the last place.
@@ -117,7 +117,7 @@ V MathEmitter::exp(V x) {
   V c = b.CreateSelect(b.CreateFCmpOGT(x, like(x, 89.0)), like(x, 89.0), x);
   c = b.CreateSelect(b.CreateFCmpOLT(c, like(x, -104.5)), like(x, -104.5), c);
   const auto [n, r] = reducedOf(c);
-  return expFromReduced(r, n, x);
+  return expFromReduced(r, n);
 }
 
 V MathEmitter::exp2(V x) {
@@ -127,7 +127,7 @@ V MathEmitter::exp2(V x) {
   V t = b.CreateFAdd(c, magic);
   V n = b.CreateSub(bits(t), bits(magic));
   V r = b.CreateFSub(c, b.CreateFSub(t, magic));
-  return expFromReduced(b.CreateFMul(r, like(x, 0x1.62e42fefa39efp-1)), n, x);
+  return expFromReduced(b.CreateFMul(r, like(x, 0x1.62e42fefa39efp-1)), n);
 }
 
 V MathEmitter::tanh(V x) {

@@ -77,7 +77,7 @@ private:
   V exp(V x);
   V exp2(V x);
   std::pair<V, V> reducedOf(V x);
-  V expFromReduced(V r, V n, V original);
+  V expFromReduced(V r, V n);
   V expm1(V x);
   V tanh(V x);
   V erf(V x);

@@ -232,7 +232,7 @@ Status NodeRunner::Impl::runReduction(std::span<const BufferView> buffers, int64
         int which = store.store.value;
         for (int l = 0; l < count; ++l)
           finishInto(r, body.dtype(r.input), state[k][static_cast<size_t>(l)], which, result, l);
-        if (Status s = store.run(node.name, slots, buffers, result, resultType(r, which), nullptr, count); !s) return s;
+        if (Status s = store.run(node.name, slots, buffers, result, resultType(r), nullptr, count); !s) return s;
       }
   }
   return {};

@@ -72,7 +72,7 @@ void accumulate(ReduceKind kind, DType t, Accumulator &s, double d, int64_t v, i
   }
 }
 
-DType resultType(const Reduction &r, int result) {
+DType resultType(const Reduction &r) {
   switch (r.kind) {
   case ReduceKind::ArgMin:
   case ReduceKind::ArgMax: return DType::I64;

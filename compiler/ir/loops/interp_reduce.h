@@ -15,6 +15,6 @@ struct Accumulator {
 void accumulate(ReduceKind kind, DType t, Accumulator &s, double d, int64_t v, int64_t position);
 /// Result number `result` of a finished reduction, written to lane l of a register of resultType().
 void finishInto(const Reduction &r, DType inputType, const Accumulator &s, int result, Register &out, int l);
-DType resultType(const Reduction &r, int result);
+DType resultType(const Reduction &r);
 
 } // namespace neso::loops

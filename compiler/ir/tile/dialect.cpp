@@ -81,7 +81,7 @@ void PointerType::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
-LogicalResult PointerType::verify(llvm::function_ref<InFlightDiagnostic()> error, Type pointee, int space) {
+LogicalResult PointerType::verify(llvm::function_ref<InFlightDiagnostic()> error, Type pointee, int) {
   if (isa<FloatType, IntegerType, PointerType, TensorDescType>(pointee)) return success();
   if (RankedTensorType tensor = dyn_cast<RankedTensorType>(pointee))
     if (tensor.hasStaticShape()) return success();

@@ -168,7 +168,7 @@ LogicalResult UnsplatOp::inferReturnTypes(MLIRContext *, std::optional<Location>
   return success();
 }
 
-LogicalResult ExpandDimsOp::inferReturnTypes(MLIRContext *ctx, std::optional<Location> loc, ValueRange operands,
+LogicalResult ExpandDimsOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands,
                                              DictionaryAttr attrs, OpaqueProperties props, RegionRange regions,
                                              SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attrs, props, regions);
@@ -211,7 +211,7 @@ void ReshapeOp::build(OpBuilder &builder, OperationState &state, ArrayRef<int64_
         allowReorder ? builder.getUnitAttr() : UnitAttr(), UnitAttr());
 }
 
-LogicalResult TransOp::inferReturnTypes(MLIRContext *ctx, std::optional<Location> loc, ValueRange operands,
+LogicalResult TransOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc, ValueRange operands,
                                         DictionaryAttr attrs, OpaqueProperties props, RegionRange regions,
                                         SmallVectorImpl<Type> &types) {
   Adaptor op(operands, attrs, props, regions);

@@ -113,7 +113,7 @@ static void addConversions(OpTable &t) {
         [](OpCall &o) -> Tensors { return {broadcastTo(cast(o.t("src"), o.out().dtype), o.out().sizes)}; });
   t.add("complex.default", [](OpCall &o) -> Tensors {
     Tensor re = o.t("real"), im = o.t("imag"), xs[] = {re, im};
-    Sizes s = broadcastSizes(o.ctx, xs);
+    Sizes s = broadcastSizes(xs);
     return {Tensor::complex(broadcastTo(re, s), broadcastTo(im, s), o.out().dtype)};
   });
   t.add("polar.default", [](OpCall &o) -> Tensors {

@@ -172,7 +172,7 @@ Tensors nonzeroColumns(OpCall &o) {
 Tensors maskedSelect(OpCall &o) {
   const Tensor self = o.t("self"), mask = o.t("mask");
   const Tensor both[] = {self, mask};
-  const Sizes sizes = broadcastSizes(o.ctx, both);
+  const Sizes sizes = broadcastSizes(both);
   const Tensor x = flatten(broadcastTo(self, sizes));
   return {indexSelect(x, 0, positionsOf(broadcastTo(mask, sizes), o.out().sizes[0]))};
 }

@@ -84,7 +84,7 @@ struct Advanced {
         dims.push_back(d);
       }
     if (masks || dims.empty()) return;
-    shape = broadcastSizes(ctx, given);
+    shape = broadcastSizes(given);
     for (size_t k = 0; k < dims.size(); ++k) {
       given[k].reused();
       at[dims[k]] = broadcastTo(given[k], shape);
@@ -390,7 +390,7 @@ static Tensors putOp(OpCall &o) {
 static Tensors maskedScatter(OpCall &o) {
   Tensor x = o.t("self"), m = o.t("mask"), src = flatten(o.t("source")), xm[] = {x, m};
   if (x.isComplex()) return o.fail("complex numbers are not supported here");
-  Sizes sizes = broadcastSizes(o.ctx, xm);
+  Sizes sizes = broadcastSizes(xm);
   x = broadcastTo(x, sizes);
   m = flatten(broadcastTo(cast(m, DType::Bool), sizes));
   m.reused();

@@ -164,7 +164,7 @@ static Tensor pairDistance(const Tensor &a, const Tensor &b, double p, double ep
 static Tensor cosine(const Tensor &a0, const Tensor &b0, int64_t dim, double eps) {
   Tensor xs[] = {a0, b0};
   DType t = floatType(resultType(xs));
-  Sizes s = broadcastSizes(a0.ctx(), xs);
+  Sizes s = broadcastSizes(xs);
   Tensor a = broadcastTo(cast(a0, t), s), b = broadcastTo(cast(b0, t), s);
   DType acc = computeType(t);
   // PyTorch bounds the squares of the norms below, in the tensor's type: of f16 the usual eps is no bound then.

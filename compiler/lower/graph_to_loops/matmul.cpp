@@ -521,7 +521,7 @@ void addMatmul(OpTable &t) {
   });
   t.add("cross.default linalg_cross.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("self"), b = o.t("other"), xs[] = {a, b};
-    Sizes s = broadcastSizes(o.ctx, xs);
+    Sizes s = broadcastSizes(xs);
     a = broadcastTo(a, s);
     b = broadcastTo(b, s);
     int64_t d = o.integer("dim", -1);

@@ -71,7 +71,7 @@ static Tensors rsubOp(OpCall &o) {
   return {sub(b, scaledBy(o, a, "alpha"))};
 }
 
-static Tensor divide(OpCall &o, const Tensor &a, const Tensor &b, const std::string &mode) {
+static Tensor divide(const Tensor &a, const Tensor &b, const std::string &mode) {
   if (mode.empty()) return div(a, b);
   Tensor xs[] = {a, b};
   DType t = resultType(xs);
@@ -230,9 +230,9 @@ static void addArithmetic(OpTable &t) {
   t.add("div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar",
         [](OpCall &o) -> Tensors { return {div(o.t("self"), o.t("other"))}; });
   t.add("div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode",
-        [](OpCall &o) -> Tensors { return {divide(o, o.t("self"), o.t("other"), o.text("rounding_mode"))}; });
+        [](OpCall &o) -> Tensors { return {divide(o.t("self"), o.t("other"), o.text("rounding_mode"))}; });
   t.add("floor_divide.default floor_divide.Scalar",
-        [](OpCall &o) -> Tensors { return {divide(o, o.t("self"), o.t("other"), "floor")}; });
+        [](OpCall &o) -> Tensors { return {divide(o.t("self"), o.t("other"), "floor")}; });
   t.add("remainder.Tensor remainder.Scalar remainder.Scalar_Tensor", remainderOp);
   t.add("fmod.Tensor fmod.Scalar", arithmetic<OpKind::Fmod>);
   t.add("pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar float_power.Tensor_Tensor float_power.Tensor_Scalar "
@@ -516,7 +516,7 @@ static void addChoices(OpTable &t) {
   t.add("masked_fill.Scalar masked_fill.Tensor", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self"), m = o.t("mask"), v = cast(o.t("value"), x.dtype());
     Tensor xm[] = {x, m};
-    Sizes sizes = broadcastSizes(o.ctx, xm);
+    Sizes sizes = broadcastSizes(xm);
     return {where(m, broadcastTo(v, sizes), broadcastTo(x, sizes))};
   });
   t.add("clamp.default clamp.Tensor clip.default clip.Tensor clamp_min.default clamp_min.Tensor clamp_max.default "

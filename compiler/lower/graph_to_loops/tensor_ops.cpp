@@ -80,7 +80,7 @@ DType floatType(DType t) { return isFloat(t) || isComplex(t) ? t : DType::F32; }
 Tensor toFloat(const Tensor &x) { return cast(x, floatType(x.dtype())); }
 
 // ---- pointwise
-Sizes broadcastSizes(Lowering &ctx, std::span<const Tensor> xs) {
+Sizes broadcastSizes(std::span<const Tensor> xs) {
   size_t rank = 0;
   for (const Tensor &x : xs) rank = std::max(rank, x.sizes().size());
   Sizes out(rank, Expr(1));
@@ -118,7 +118,7 @@ static std::vector<int> orderFrom(std::span<const Tensor> xs, size_t rank) {
 
 Tensor pointwise(std::span<const Tensor> xs, DType in, DType out, const ScalarFn &fn) {
   Lowering &ctx = xs[0].ctx();
-  Sizes sizes = broadcastSizes(ctx, xs);
+  Sizes sizes = broadcastSizes(xs);
   Tensors ys;
   for (const Tensor &x : xs) ys.push_back(broadcastTo(x, sizes));
   std::vector<int> order = orderFrom(xs, sizes.size());
@@ -220,7 +220,7 @@ Tensor where(const Tensor &c, const Tensor &a, const Tensor &b) {
     return Tensor::complex(where(c, x.real(), y.real()), where(c, x.imag(), y.imag()), t);
   }
   Tensor all[] = {c, a, b};
-  Sizes sizes = broadcastSizes(c.ctx(), all);
+  Sizes sizes = broadcastSizes(all);
   Tensor cc = broadcastTo(cast(c, DType::Bool), sizes), x = broadcastTo(cast(a, t), sizes),
          y = broadcastTo(cast(b, t), sizes);
   Tensor r = Tensor::lazy(c.ctx(), t, sizes, [cc, x, y](BodyBuilder &b, const Index &i) {

@@ -30,7 +30,7 @@ DType floatType(DType t);
 Tensor toFloat(const Tensor &x);
 
 // ---- pointwise
-Sizes broadcastSizes(Lowering &ctx, std::span<const Tensor> xs);
+Sizes broadcastSizes(std::span<const Tensor> xs);
 Tensor broadcastTo(const Tensor &x, const Sizes &sizes);
 /// fn over the broadcast elements of xs; each is first cast to computeType(in[k]) (its own type when `in` is empty).
 Tensor pointwise(std::span<const Tensor> xs, DType in, DType out, const ScalarFn &fn);

@@ -225,7 +225,7 @@ private:
         if (a.node != n) continue;
         if (a.reduction) {
           if (foldProduct(e, body, a, memo)) continue;
-          fold(a, e, a.element(e, e.value(body, a.reduction->input, memo), linearInner(e)));
+          fold(a, e, a.element(e.value(body, a.reduction->input, memo), linearInner(e)));
         } else {
           const auto &scan = nodes()[n].get<loops::ScanSpec>();
           Val element = e.value(body, scan.inputs[0], memo);

@@ -75,7 +75,7 @@ std::vector<Val> Accumulator::initial(Emitter &e, unsigned vary) const {
   return out;
 }
 
-std::vector<Val> Accumulator::element(Emitter &e, Val value, Val position) const {
+std::vector<Val> Accumulator::element(Val value, Val position) const {
   if (isArg()) return {value, position};
   return {value};
 }

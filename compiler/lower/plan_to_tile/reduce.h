@@ -28,7 +28,7 @@ public:
   }
   std::vector<Val> initial(Emitter &e, unsigned vary) const;
   /// What one element contributes: its value, and its position for arg reductions.
-  std::vector<Val> element(Emitter &e, Val value, Val position) const;
+  std::vector<Val> element(Val value, Val position) const;
   std::vector<Val> combine(Emitter &e, const std::vector<Val> &a, const std::vector<Val> &b) const;
   /// `a` with one more element for each lane, given by element(); lanes where mask is false keep what they have.
   std::vector<Val> fold(Emitter &e, const std::vector<Val> &a, std::vector<Val> element, Val mask) const;

@@ -89,7 +89,7 @@ private:
       std::vector<Val> in;
       for (size_t i = 0; i < a.arity(); ++i) in.push_back({carried[next++], e.frame.full()});
       Val value = e.value(node_.body, a.reduction->input, memo);
-      for (Val v : a.fold(e, in, a.element(e, value, {}), {})) out.push_back(e.widen(v, e.frame.full()).v);
+      for (Val v : a.fold(e, in, a.element(value, {}), {})) out.push_back(e.widen(v, e.frame.full()).v);
     }
     return out;
   }
