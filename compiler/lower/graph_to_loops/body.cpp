@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "ir/loops/numeric.h"
+
 namespace neso::lower {
 
 using loops::Op;

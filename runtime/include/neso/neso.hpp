@@ -12,6 +12,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "neso/neso.h"
@@ -120,10 +121,10 @@ template <typename T> struct DTypeOf {
 #define NESO_DTYPE(name, NAME, text, kind, bits, ...)                                                                                                 \
   if (Kind::kind == wanted && bits == sizeof(T) * 8) return NESO_##NAME;
 #include "abi/dtypes.def"
-    return neso_dtype(-1);
+    return NESO_BOOL;
   }
   static constexpr neso_dtype kValue = find();
-  static_assert(std::is_arithmetic_v<T> && int(kValue) >= 0, "tensors have no elements of that type");
+  static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8, "tensors have no elements of that type");
 };
 
 /// A contiguous tensor over the caller's memory; `sizes` (std::vector, std::array, …) must outlive it.
