@@ -19,7 +19,9 @@ endif()
 
 add_library(neso_flags INTERFACE)
 target_include_directories(neso_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/compiler
-                           ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/compiler)
+                           ${PROJECT_BINARY_DIR})
+# What TableGen writes keeps rules of its own.
+target_include_directories(neso_flags SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/compiler)
 # C has no parameters without names, so a function of a given form may have some that it does not read.
 target_compile_options(neso_flags INTERFACE -Wall -Wextra $<$<COMPILE_LANGUAGE:C>:-Wno-unused-parameter>
                        $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:NESO_EXCEPTIONS>>>>:-fno-exceptions -fno-rtti>)

@@ -539,7 +539,7 @@ struct AttentionHead {
   const AttentionSpec &spec;
   bool boolMask = false;
   int64_t keys = 0, size = 0, width = 0; // N, D, Dv
-  std::vector<double> q, k, v, mask, weights;
+  std::vector<double> q{}, k{}, v{}, mask{}, weights{};
   double total = 0;
   bool noKey = false; // every key is masked off
 

@@ -259,7 +259,7 @@ public:
         breach("L3", n, fmt::format("folds {} in {}", name(in), name(r.dtype)));
       const int results = r.kind == ReduceKind::Welford ? 3 : r.kind == ReduceKind::OnlineSoftmax ? 2 : 1;
       for (const Store &s : r.results)
-        resultStore(n, s, scope.outer, outside, results, [&](int which) { return resultType(r, which); });
+        resultStore(n, s, scope.outer, outside, results, [&](int) { return resultType(r); });
     }
   }
   static bool isValue(const Body &b, ValueIdx v) { return v >= 0 && v < static_cast<ValueIdx>(b.ops.size()); }
