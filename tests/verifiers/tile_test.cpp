@@ -22,7 +22,6 @@ constexpr const char *kAnyNumber = "it has any number of operands, of any types"
 const std::map<std::string, const char *> kExcuses = {
     {"tt.atomic_load, an operand less", kOptional},
     {"tt.atomic_poll, an operand less", kOptional},
-    {"tt.atomic_poll, operand 1 of another type", "what is waited for is not held to what the pointer points to"},
     {"tt.atomic_rmw, an operand less", kOptional},
     {"tt.atomic_store, an operand less", kOptional},
     {"tt.bitcast, operand 0 of another type", "of the same size"},

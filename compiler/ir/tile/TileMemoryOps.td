@@ -89,6 +89,7 @@ def Tile_AtomicPollOp : Tile_Op<"atomic_poll", [Tile_ReadsWrites]> {
   let assemblyFormat = [{
     $sem `,` $scope `,` $ptr `,` $expected (`timeout` $timeout^)? attr-dict `:` type($ptr) `,` type($expected) `->` type($result)
   }];
+  let hasVerifier = 1;
 }
 
 // ---- descriptors -----------------------------------------------------------------------------------------------------

@@ -196,6 +196,13 @@ LogicalResult AtomicLoadOp::verify() { return verifyPointee(*this, getPtr(), get
 
 // ---- descriptors -------------------------------------------------------------------------------------------------------
 
+LogicalResult AtomicPollOp::verify() {
+  // One value for all elements, or one each.
+  const Type pointee = pointeeOf(getPtr().getType()), expected = getExpected().getType();
+  if (expected == pointee || expected == getElementTypeOrSelf(pointee)) return success();
+  return emitOpError() << "waits for " << expected << " where " << pointee << " lies";
+}
+
 LogicalResult MakeTensorDescOp::verify() {
   TensorDescType type = getType();
   if (getShape().size() != type.getShape().size() || getStrides().size() != type.getShape().size())
