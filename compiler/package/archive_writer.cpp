@@ -24,64 +24,58 @@ void putCommon(std::string &s, uint32_t crc, uint64_t size, size_t nameSize, siz
   put(s, nameSize, 2);
   put(s, extraSize, 2);
 }
-} // namespace
 
-Status ArchiveWriter::write(const std::function<Status(const void *, size_t)> &sink) {
-  uint64_t at = 0;
-  auto emit = [&](const void *bytes, size_t size) {
-    at += size;
-    return sink(bytes, size);
-  };
-  for (Member &m : members_) {
-    m.offset = at;
-    m.crc = neso_abi::crc32(0, m.bytes, m.size);
-    std::string name = NESO_ARCHIVE_ROOT + m.name, wide, header;
-    if (m.size >= kWide) {
-      put(wide, 1, 2);
-      put(wide, 16, 2);
-      put(wide, m.size, 8);
-      put(wide, m.size, 8);
-    }
-    size_t before = at + 30 + name.size() + wide.size() + 4;
-    size_t padding = (NESO_ARCHIVE_ALIGN - before % NESO_ARCHIVE_ALIGN) % NESO_ARCHIVE_ALIGN;
-    put(header, NESO_ZIP_LOCAL, 4);
-    put(header, m.size >= kWide ? 45 : 20, 2);
-    putCommon(header, m.crc, m.size, name.size(), wide.size() + 4 + padding);
-    header += name + wide;
-    put(header, 0x4246, 2); // "FB", the mark of PyTorch's own padding field
-    put(header, padding, 2);
-    header.append(padding, '\0');
-    if (Status s = emit(header.data(), header.size()); !s) return s;
-    if (Status s = emit(m.bytes, m.size); !s) return s;
+/// What stands in front of a member's bytes, which begin at a multiple of the alignment then. at: where it stands itself.
+std::string localHeader(const std::string &member, uint32_t crc, uint64_t bytes, uint64_t at) {
+  std::string name = NESO_ARCHIVE_ROOT + member, wide, header;
+  if (bytes >= kWide) {
+    put(wide, 1, 2);
+    put(wide, 16, 2);
+    put(wide, bytes, 8);
+    put(wide, bytes, 8);
   }
-  std::string directory;
-  for (const Member &m : members_) {
-    std::string name = NESO_ARCHIVE_ROOT + m.name, wide;
-    if (m.size >= kWide) {
-      put(wide, m.size, 8);
-      put(wide, m.size, 8);
-    }
-    if (m.offset >= kWide) put(wide, m.offset, 8);
-    put(directory, NESO_ZIP_CENTRAL, 4);
-    put(directory, wide.empty() ? 20 : 45, 2);
-    put(directory, wide.empty() ? 20 : 45, 2);
-    putCommon(directory, m.crc, m.size, name.size(), wide.empty() ? 0 : wide.size() + 4);
-    put(directory, 0, 2); // comment
-    put(directory, 0, 2); // disk
-    put(directory, 0, 2); // internal attributes
-    put(directory, 0, 4); // external attributes
-    put(directory, m.offset >= kWide ? kWide : m.offset, 4);
-    directory += name;
-    if (!wide.empty()) {
-      put(directory, 1, 2);
-      put(directory, wide.size(), 2);
-      directory += wide;
-    }
+  size_t before = at + 30 + name.size() + wide.size() + 4;
+  size_t padding = (NESO_ARCHIVE_ALIGN - before % NESO_ARCHIVE_ALIGN) % NESO_ARCHIVE_ALIGN;
+  put(header, NESO_ZIP_LOCAL, 4);
+  put(header, bytes >= kWide ? 45 : 20, 2);
+  putCommon(header, crc, bytes, name.size(), wide.size() + 4 + padding);
+  header += name + wide;
+  put(header, 0x4246, 2); // "FB", the mark of PyTorch's own padding field
+  put(header, padding, 2);
+  header.append(padding, '\0');
+  return header;
+}
+
+void putEntry(std::string &directory, const std::string &member, uint32_t crc, uint64_t bytes, uint64_t offset) {
+  std::string name = NESO_ARCHIVE_ROOT + member, wide;
+  if (bytes >= kWide) {
+    put(wide, bytes, 8);
+    put(wide, bytes, 8);
   }
-  uint64_t start = at, size = directory.size(), count = members_.size();
-  bool wide = start >= kWide || size >= kWide || count >= 0xffff;
+  if (offset >= kWide) put(wide, offset, 8);
+  put(directory, NESO_ZIP_CENTRAL, 4);
+  put(directory, wide.empty() ? 20 : 45, 2);
+  put(directory, wide.empty() ? 20 : 45, 2);
+  putCommon(directory, crc, bytes, name.size(), wide.empty() ? 0 : wide.size() + 4);
+  put(directory, 0, 2); // comment
+  put(directory, 0, 2); // disk
+  put(directory, 0, 2); // internal attributes
+  put(directory, 0, 4); // external attributes
+  put(directory, offset >= kWide ? kWide : offset, 4);
+  directory += name;
+  if (!wide.empty()) {
+    put(directory, 1, 2);
+    put(directory, wide.size(), 2);
+    directory += wide;
+  }
+}
+
+/// The end of the archive, behind the directory of `count` members, which begins at `start`.
+void putEnd(std::string &directory, uint64_t start, uint64_t count) {
+  const uint64_t size = directory.size();
+  const bool wide = start >= kWide || size >= kWide || count >= 0xffff;
   if (wide) {
-    uint64_t end64 = start + size;
+    const uint64_t end64 = start + size;
     put(directory, NESO_ZIP_END64, 4);
     put(directory, 44, 8);
     put(directory, 45, 2);
@@ -105,6 +99,25 @@ Status ArchiveWriter::write(const std::function<Status(const void *, size_t)> &s
   put(directory, wide ? kWide : size, 4);
   put(directory, wide ? kWide : start, 4);
   put(directory, 0, 2);
+}
+} // namespace
+
+Status ArchiveWriter::write(const std::function<Status(const void *, size_t)> &sink) {
+  uint64_t at = 0;
+  auto emit = [&](const void *bytes, size_t size) {
+    at += size;
+    return sink(bytes, size);
+  };
+  for (Member &m : members_) {
+    m.offset = at;
+    m.crc = neso_abi::crc32(0, m.bytes, m.size);
+    const std::string header = localHeader(m.name, m.crc, m.size, at);
+    if (Status s = emit(header.data(), header.size()); !s) return s;
+    if (Status s = emit(m.bytes, m.size); !s) return s;
+  }
+  std::string directory;
+  for (const Member &m : members_) putEntry(directory, m.name, m.crc, m.size, m.offset);
+  putEnd(directory, at, members_.size());
   return emit(directory.data(), directory.size());
 }
 

@@ -126,6 +126,42 @@ static bool constantLanes(Attribute value, Type type, Lanes &out) {
   return true;
 }
 
+std::vector<Lanes> Machine::getAll(ValueRange range) {
+  std::vector<Lanes> out;
+  for (Value v : range) out.push_back(get(v));
+  return out;
+}
+
+bool Machine::runFor(scf::ForOp loop, std::vector<Lanes> &results) {
+  IntegerType integer = dyn_cast<IntegerType>(loop.getInductionVar().getType());
+  unsigned width = integer ? integer.getWidth() : 64;
+  int64_t i = get(loop.getLowerBound())[0].i, end = get(loop.getUpperBound())[0].i, step = get(loop.getStep())[0].i;
+  if (step <= 0) return fault(diag::TileEndless, loop, programName());
+  results = getAll(loop.getInitArgs());
+  for (; loop.getUnsignedCmp() ? asUnsigned(i, width) < asUnsigned(end, width) : i < end; i += step) {
+    std::vector<Lanes> inputs;
+    inputs.push_back({slotOf(i)});
+    for (Lanes &lanes : results) inputs.push_back(std::move(lanes));
+    if (!runRegion(loop.getRegion(), inputs, results)) return false;
+  }
+  return true;
+}
+
+bool Machine::runWhile(scf::WhileOp loop, std::vector<Lanes> &results) {
+  std::vector<Lanes> inputs = getAll(loop.getInits());
+  while (true) {
+    if (!runRegion(loop.getBefore(), inputs, results)) return false; // condition, then what is passed on
+    bool go = results[0][0].i;
+    results.erase(results.begin());
+    if (!go) return true;
+    // Programs run one after the other, so memory will not change while this one waits.
+    if (loop->hasAttr("tt.waits")) return fault(diag::TileEndless, loop, programName());
+    inputs = std::move(results);
+    if (!runRegion(loop.getAfter(), inputs, results)) return false;
+    inputs = std::move(results);
+  }
+}
+
 bool Machine::executeControl(Operation *op, bool &known) {
   known = true;
   if (arith::ConstantOp constant = dyn_cast<arith::ConstantOp>(op)) {
@@ -144,63 +180,32 @@ bool Machine::executeControl(Operation *op, bool &known) {
     return true;
   }
   std::vector<Lanes> results;
-  auto operands = [&](ValueRange range) {
-    std::vector<Lanes> out;
-    for (Value v : range) out.push_back(get(v));
-    return out;
-  };
-  auto finish = [&] {
-    for (auto [result, lanes] : llvm::zip_equal(op->getResults(), results)) set(result, std::move(lanes));
-    return true;
-  };
+  bool good = true;
   if (tt::CallOp callOp = dyn_cast<tt::CallOp>(op)) {
     tt::FuncOp callee = SymbolTable::lookupNearestSymbolFrom<tt::FuncOp>(op, callOp.getCalleeAttr());
     if (!callee || callee.isExternal()) return fault(diag::TileInterpUnsupported, op, "a call of an external function");
-    return call(callee, operands(callOp.getOperands()), results) && finish();
-  }
-  if (scf::IfOp branch = dyn_cast<scf::IfOp>(op)) {
+    good = call(callee, getAll(callOp.getOperands()), results);
+  } else if (scf::IfOp branch = dyn_cast<scf::IfOp>(op)) {
     Region &region = get(branch.getCondition())[0].i ? branch.getThenRegion() : branch.getElseRegion();
-    if (!region.empty() && !runRegion(region, {}, results)) return false;
-    return finish();
-  }
-  if (scf::ForOp loop = dyn_cast<scf::ForOp>(op)) {
-    IntegerType integer = dyn_cast<IntegerType>(loop.getInductionVar().getType());
-    unsigned width = integer ? integer.getWidth() : 64;
-    int64_t i = get(loop.getLowerBound())[0].i, end = get(loop.getUpperBound())[0].i, step = get(loop.getStep())[0].i;
-    if (step <= 0) return fault(diag::TileEndless, op, programName());
-    results = operands(loop.getInitArgs());
-    for (; loop.getUnsignedCmp() ? asUnsigned(i, width) < asUnsigned(end, width) : i < end; i += step) {
-      std::vector<Lanes> inputs;
-      inputs.push_back({slotOf(i)});
-      for (Lanes &lanes : results) inputs.push_back(std::move(lanes));
-      if (!runRegion(loop.getRegion(), inputs, results)) return false;
-    }
-    return finish();
-  }
-  if (scf::WhileOp loop = dyn_cast<scf::WhileOp>(op)) {
-    std::vector<Lanes> inputs = operands(loop.getInits());
-    while (true) {
-      if (!runRegion(loop.getBefore(), inputs, results)) return false; // condition, then what is passed on
-      bool go = results[0][0].i;
-      results.erase(results.begin());
-      if (!go) return finish();
-      // Programs run one after the other, so memory will not change while this one waits.
-      if (loop->hasAttr("tt.waits")) return fault(diag::TileEndless, op, programName());
-      inputs = std::move(results);
-      if (!runRegion(loop.getAfter(), inputs, results)) return false;
-      inputs = std::move(results);
-    }
-  }
-  if (scf::ExecuteRegionOp region = dyn_cast<scf::ExecuteRegionOp>(op))
-    return runRegion(region.getRegion(), {}, results) && finish();
-  if (scf::IndexSwitchOp select = dyn_cast<scf::IndexSwitchOp>(op)) {
+    good = region.empty() || runRegion(region, {}, results);
+  } else if (scf::ForOp loop = dyn_cast<scf::ForOp>(op)) {
+    good = runFor(loop, results);
+  } else if (scf::WhileOp loop = dyn_cast<scf::WhileOp>(op)) {
+    good = runWhile(loop, results);
+  } else if (scf::ExecuteRegionOp region = dyn_cast<scf::ExecuteRegionOp>(op)) {
+    good = runRegion(region.getRegion(), {}, results);
+  } else if (scf::IndexSwitchOp select = dyn_cast<scf::IndexSwitchOp>(op)) {
     int64_t value = get(select.getArg())[0].i;
     Region *chosen = &select.getDefaultRegion();
     for (auto [i, c] : llvm::enumerate(select.getCases()))
       if (c == value) chosen = &select.getCaseRegions()[i];
-    return runRegion(*chosen, {}, results) && finish();
+    good = runRegion(*chosen, {}, results);
+  } else {
+    known = false;
+    return true;
   }
-  known = false;
+  if (!good) return false;
+  for (auto [result, lanes] : llvm::zip_equal(op->getResults(), results)) set(result, std::move(lanes));
   return true;
 }
 

@@ -245,175 +245,209 @@ std::optional<int64_t> integerBinary(StringRef name, int64_t a, int64_t b, unsig
   return q - (r != 0 && (r < 0) != (sb < 0));
 }
 
-} // namespace
-
-bool Machine::executeElementwise(Operation *op, bool &known) {
-  if (op->getNumOperands() == 0 || op->getNumResults() == 0 || op->getNumRegions() != 0) return true;
-  StringRef name = op->getName().getStringRef();
-  Type type = getElementTypeOrSelf(op->getResult(0).getType());
-  Type from = getElementTypeOrSelf(op->getOperand(0).getType());
-  FloatType real = dyn_cast<FloatType>(type), fromReal = dyn_cast<FloatType>(from);
-  unsigned width = widthOf(type), fromWidth = widthOf(from);
-  SmallVector<const Lanes *, 3> in;
-  size_t n = 0;
-  for (Value v : op->getOperands()) {
-    in.push_back(&get(v));
-    n = std::max<size_t>(n, in.back()->size());
+/// One operation on elements: what it takes, and what it gives, lane by lane.
+class Elementwise {
+public:
+  Elementwise(Machine &machine, Operation *op)
+      : machine_(machine), op_(op), name_(op->getName().getStringRef()), type_(getElementTypeOrSelf(op->getResult(0).getType())),
+        from_(getElementTypeOrSelf(op->getOperand(0).getType())), real_(dyn_cast<FloatType>(type_)), fromReal_(dyn_cast<FloatType>(from_)),
+        width_(widthOf(type_)), fromWidth_(widthOf(from_)) {
+    for (Value v : op->getOperands()) {
+      in_.push_back(&machine.get(v));
+      lanes_ = std::max<size_t>(lanes_, in_.back()->size());
+    }
+    out_.resize(lanes_);
   }
-  auto at = [&](size_t operand, size_t i) { return in[operand]->size() == 1 ? (*in[operand])[0] : (*in[operand])[i]; };
-  Lanes out(n);
-  auto each = [&](auto f) {
-    for (size_t i = 0; i < n; ++i) out[i] = f(i);
-    known = true;
-  };
-  auto number = [&](double v) { return slotOf(roundTo(real, v)); };
-  auto integer = [&](int64_t v) { return slotOf(wrap(v, width)); };
 
-  if (Unary f = real ? unaryOf(name) : nullptr) {
-    each([&](size_t i) { return number(f(at(0, i).f)); });
-  } else if (Binary f = real ? binaryOf(name) : nullptr) {
-    each([&](size_t i) { return number(f(at(0, i).f, at(1, i).f)); });
-  } else if (name.starts_with("arith.") && isa<IntegerType, IndexType>(type) && in.size() == 2 &&
-             op->getNumResults() == 1 && type == from && !isa<arith::CmpIOp>(op)) {
+  /// False: a fault. known: whether it is an operation on elements.
+  bool run(bool &known) {
+    known = byName() || compares() || converts() || floats() || integers() || pairs() || pointers();
+    if (fault_) return false;
+    if (tt::ExternElementwiseOp ext = dyn_cast<tt::ExternElementwiseOp>(op_)) {
+      known = library(ext);
+      if (!known) return machine_.fault(diag::TileInterpUnsupported, op_, "library function " + ext.getSymbol().str());
+    }
+    if (known) machine_.set(op_->getResult(0), std::move(out_));
+    return true;
+  }
+
+private:
+  Slot at(size_t operand, size_t i) const { return in_[operand]->size() == 1 ? (*in_[operand])[0] : (*in_[operand])[i]; }
+  double f(size_t operand, size_t i) const { return at(operand, i).f; }
+  int64_t n(size_t operand, size_t i) const { return at(operand, i).i; }
+  uint64_t u(size_t operand, size_t i) const { return asUnsigned(n(operand, i), width_); }
+  /// Each lane of the result by itself; true, for whoever gives it on.
+  template <typename F> bool each(F lane) {
+    for (size_t i = 0; i < lanes_; ++i) out_[i] = lane(i);
+    return true;
+  }
+  Slot number(double v) const { return slotOf(roundTo(real_, v)); }
+  Slot integer(int64_t v) const { return slotOf(wrap(v, width_)); }
+
+  bool byName() {
+    if (Unary unary = real_ ? unaryOf(name_) : nullptr) return each([&](size_t i) { return number(unary(f(0, i))); });
+    if (Binary binary = real_ ? binaryOf(name_) : nullptr) return each([&](size_t i) { return number(binary(f(0, i), f(1, i))); });
+    if (!name_.starts_with("arith.") || !isa<IntegerType, IndexType>(type_) || in_.size() != 2 || op_->getNumResults() != 1 ||
+        type_ != from_ || isa<arith::CmpIOp>(op_))
+      return false;
     bool ok = true, recognised = true;
     each([&](size_t i) {
-      std::optional<int64_t> v = integerBinary(name, at(0, i).i, at(1, i).i, width, ok);
+      std::optional<int64_t> v = integerBinary(name_, n(0, i), n(1, i), width_, ok);
       recognised &= v.has_value();
       return integer(v.value_or(0));
     });
-    known = recognised;
-    if (!ok) return fault(diag::TileDivisionByZero, op, programName());
-  } else if (arith::CmpIOp cmp = dyn_cast<arith::CmpIOp>(op)) {
-    each([&](size_t i) { return slotOf(int64_t(compare(cmp.getPredicate(), at(0, i).i, at(1, i).i, fromWidth))); });
-  } else if (arith::CmpFOp cmp = dyn_cast<arith::CmpFOp>(op)) {
-    each([&](size_t i) { return slotOf(int64_t(compare(cmp.getPredicate(), at(0, i).f, at(1, i).f))); });
-  } else if (isa<arith::SelectOp>(op)) {
-    each([&](size_t i) { return at(0, i).i ? at(1, i) : at(2, i); });
-  } else if (isa<arith::ExtSIOp, arith::IndexCastOp>(op)) {
-    each([&](size_t i) { return integer(asSigned(at(0, i).i, fromWidth)); });
-  } else if (isa<arith::ExtUIOp, arith::IndexCastUIOp>(op)) {
-    each([&](size_t i) { return integer(static_cast<int64_t>(asUnsigned(at(0, i).i, fromWidth))); });
-  } else if (isa<arith::TruncIOp>(op)) {
-    each([&](size_t i) { return integer(at(0, i).i); });
-  } else if (isa<arith::SIToFPOp>(op)) {
-    each([&](size_t i) {
-      int64_t v = asSigned(at(0, i).i, fromWidth);
-      return real.isF32() ? slotOf(double(static_cast<float>(v))) : number(static_cast<double>(v));
+    if (!ok) fault_ = !machine_.fault(diag::TileDivisionByZero, op_, machine_.programName());
+    return recognised;
+  }
+
+  bool compares() {
+    if (arith::CmpIOp cmp = dyn_cast<arith::CmpIOp>(op_))
+      return each([&](size_t i) { return slotOf(int64_t(compare(cmp.getPredicate(), n(0, i), n(1, i), fromWidth_))); });
+    if (arith::CmpFOp cmp = dyn_cast<arith::CmpFOp>(op_))
+      return each([&](size_t i) { return slotOf(int64_t(compare(cmp.getPredicate(), f(0, i), f(1, i)))); });
+    if (isa<arith::SelectOp>(op_)) return each([&](size_t i) { return n(0, i) ? at(1, i) : at(2, i); });
+    return false;
+  }
+
+  /// An integer as a float: F32 in one rounding.
+  template <typename I> Slot floatOf(I v) const {
+    return real_.isF32() ? slotOf(double(static_cast<float>(v))) : number(static_cast<double>(v));
+  }
+  bool converts() {
+    if (isa<arith::ExtSIOp, arith::IndexCastOp>(op_)) return each([&](size_t i) { return integer(asSigned(n(0, i), fromWidth_)); });
+    if (isa<arith::ExtUIOp, arith::IndexCastUIOp>(op_))
+      return each([&](size_t i) { return integer(static_cast<int64_t>(asUnsigned(n(0, i), fromWidth_))); });
+    if (isa<arith::TruncIOp>(op_)) return each([&](size_t i) { return integer(n(0, i)); });
+    if (isa<arith::SIToFPOp>(op_)) return each([&](size_t i) { return floatOf(asSigned(n(0, i), fromWidth_)); });
+    if (isa<arith::UIToFPOp>(op_)) return each([&](size_t i) { return floatOf(asUnsigned(n(0, i), fromWidth_)); });
+    if (isa<arith::FPToSIOp, arith::FPToUIOp>(op_))
+      return each([&](size_t i) { return integer(toInt(f(0, i), width_, isa<arith::FPToSIOp>(op_))); });
+    if (arith::TruncFOp cast = dyn_cast<arith::TruncFOp>(op_)) {
+      const bool zero = cast.getRoundingmode() == arith::RoundingMode::toward_zero;
+      return each([&](size_t i) { return slotOf(roundTo(real_, f(0, i), zero)); });
+    }
+    if (isa<arith::ExtFOp>(op_)) return each([&](size_t i) { return at(0, i); });
+    if (tt::FpToFpOp cast = dyn_cast<tt::FpToFpOp>(op_)) {
+      const bool zero = cast.getRounding() == tt::RoundingMode::RTZ;
+      return each([&](size_t i) { return slotOf(saturateTo(real_, f(0, i), zero)); });
+    }
+    if (!isa<arith::BitcastOp, tt::BitcastOp>(op_)) return false;
+    return each([&](size_t i) {
+      uint64_t bits = fromReal_ ? encode(fromReal_, f(0, i)) : static_cast<uint64_t>(n(0, i));
+      return real_ ? slotOf(decode(real_, asUnsigned(static_cast<int64_t>(bits), real_.getWidth()))) : integer(static_cast<int64_t>(bits));
     });
-  } else if (isa<arith::UIToFPOp>(op)) {
-    each([&](size_t i) {
-      uint64_t v = asUnsigned(at(0, i).i, fromWidth);
-      return real.isF32() ? slotOf(double(static_cast<float>(v))) : number(static_cast<double>(v));
+  }
+
+  bool floats() {
+    if (tt::ClampFOp clamp = dyn_cast<tt::ClampFOp>(op_)) {
+      const bool keep = clamp.getPropagateNan() == tt::PropagateNan::ALL;
+      return each([&](size_t i) {
+        double x = f(0, i), lo = f(1, i), hi = f(2, i);
+        return keep ? slotOf(minKeep(maxKeep(x, lo), hi)) : slotOf(minNum(maxNum(x, lo), hi));
+      });
+    }
+    // One rounding: f32 by the single-precision instruction, since a double sum would round twice.
+    if (isa<math::FmaOp>(op_))
+      return each([&](size_t i) {
+        double a = f(0, i), b = f(1, i), c = f(2, i);
+        return real_.isF32() ? slotOf(double(std::fmaf(float(a), float(b), float(c)))) : number(std::fma(a, b, c));
+      });
+    if (isa<math::FPowIOp>(op_)) return each([&](size_t i) { return number(std::pow(f(0, i), static_cast<double>(n(1, i)))); });
+    if (isa<math::IsNaNOp>(op_)) return each([&](size_t i) { return slotOf(int64_t(std::isnan(f(0, i)))); });
+    if (isa<math::IsInfOp>(op_)) return each([&](size_t i) { return slotOf(int64_t(std::isinf(f(0, i)))); });
+    if (isa<math::IsFiniteOp>(op_)) return each([&](size_t i) { return slotOf(int64_t(std::isfinite(f(0, i)))); });
+    return false;
+  }
+
+  bool integers() {
+    if (isa<math::AbsIOp>(op_))
+      return each([&](size_t i) { return integer(n(0, i) < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(n(0, i))) : n(0, i)); });
+    if (isa<math::CountLeadingZerosOp>(op_))
+      return each([&](size_t i) { return integer(std::countl_zero(u(0, i)) - (64 - int64_t(width_))); });
+    if (isa<math::CountTrailingZerosOp>(op_))
+      return each([&](size_t i) { return integer(std::min<int64_t>(width_, std::countr_zero(u(0, i)))); });
+    if (isa<math::CtPopOp>(op_)) return each([&](size_t i) { return integer(std::popcount(u(0, i))); });
+    if (!isa<tt::MulhiUIOp>(op_)) return false;
+    return each([&](size_t i) {
+      unsigned __int128 p = static_cast<unsigned __int128>(u(0, i)) * u(1, i);
+      return integer(static_cast<int64_t>(static_cast<uint64_t>(p >> width_)));
     });
-  } else if (isa<arith::FPToSIOp, arith::FPToUIOp>(op)) {
-    each([&](size_t i) { return integer(toInt(at(0, i).f, width, isa<arith::FPToSIOp>(op))); });
-  } else if (arith::TruncFOp cast = dyn_cast<arith::TruncFOp>(op)) {
-    bool zero = cast.getRoundingmode() == arith::RoundingMode::toward_zero;
-    each([&](size_t i) { return slotOf(roundTo(real, at(0, i).f, zero)); });
-  } else if (isa<arith::ExtFOp>(op)) {
-    each([&](size_t i) { return at(0, i); });
-  } else if (tt::FpToFpOp cast = dyn_cast<tt::FpToFpOp>(op)) {
-    bool zero = cast.getRounding() == tt::RoundingMode::RTZ;
-    each([&](size_t i) { return slotOf(saturateTo(real, at(0, i).f, zero)); });
-  } else if (isa<arith::BitcastOp, tt::BitcastOp>(op)) {
-    each([&](size_t i) {
-      uint64_t bits = fromReal ? encode(fromReal, at(0, i).f) : static_cast<uint64_t>(at(0, i).i);
-      return real ? slotOf(decode(real, asUnsigned(static_cast<int64_t>(bits), real.getWidth())))
-                  : integer(static_cast<int64_t>(bits));
-    });
-  } else if (tt::ClampFOp clamp = dyn_cast<tt::ClampFOp>(op)) {
-    bool keep = clamp.getPropagateNan() == tt::PropagateNan::ALL;
-    each([&](size_t i) {
-      double x = at(0, i).f, lo = at(1, i).f, hi = at(2, i).f;
-      return keep ? slotOf(minKeep(maxKeep(x, lo), hi)) : slotOf(minNum(maxNum(x, lo), hi));
-    });
-  } else if (isa<math::FmaOp>(op)) {
-    each([&](size_t i) {
-      double a = at(0, i).f, b = at(1, i).f, c = at(2, i).f;
-      // One rounding: f32 by the single-precision instruction, since a double sum would round twice.
-      return real.isF32() ? slotOf(double(std::fmaf(float(a), float(b), float(c)))) : number(std::fma(a, b, c));
-    });
-  } else if (isa<math::FPowIOp>(op)) {
-    each([&](size_t i) { return number(std::pow(at(0, i).f, static_cast<double>(at(1, i).i))); });
-  } else if (isa<math::AbsIOp>(op)) {
-    each([&](size_t i) {
-      return integer(at(0, i).i < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(at(0, i).i)) : at(0, i).i);
-    });
-  } else if (isa<math::CountLeadingZerosOp>(op)) {
-    each([&](size_t i) { return integer(std::countl_zero(asUnsigned(at(0, i).i, width)) - (64 - int64_t(width))); });
-  } else if (isa<math::CountTrailingZerosOp>(op)) {
-    each([&](size_t i) { return integer(std::min<int64_t>(width, std::countr_zero(asUnsigned(at(0, i).i, width)))); });
-  } else if (isa<math::CtPopOp>(op)) {
-    each([&](size_t i) { return integer(std::popcount(asUnsigned(at(0, i).i, width))); });
-  } else if (isa<math::IsNaNOp>(op)) {
-    each([&](size_t i) { return slotOf(int64_t(std::isnan(at(0, i).f))); });
-  } else if (isa<math::IsInfOp>(op)) {
-    each([&](size_t i) { return slotOf(int64_t(std::isinf(at(0, i).f))); });
-  } else if (isa<math::IsFiniteOp>(op)) {
-    each([&](size_t i) { return slotOf(int64_t(std::isfinite(at(0, i).f))); });
-  } else if (isa<tt::MulhiUIOp>(op)) {
-    each([&](size_t i) {
-      unsigned __int128 p =
-          static_cast<unsigned __int128>(asUnsigned(at(0, i).i, width)) * asUnsigned(at(1, i).i, width);
-      return integer(static_cast<int64_t>(static_cast<uint64_t>(p >> width)));
-    });
-  } else if (isa<arith::MulUIExtendedOp, arith::MulSIExtendedOp>(op)) {
-    Lanes high(n);
-    bool isSigned = isa<arith::MulSIExtendedOp>(op);
-    each([&](size_t i) {
-      __int128 p = isSigned ? static_cast<__int128>(asSigned(at(0, i).i, width)) * asSigned(at(1, i).i, width)
-                            : static_cast<__int128>(static_cast<unsigned __int128>(asUnsigned(at(0, i).i, width)) *
-                                                    asUnsigned(at(1, i).i, width));
-      high[i] = integer(static_cast<int64_t>(p >> width));
-      return integer(static_cast<int64_t>(p));
-    });
-    set(op->getResult(1), std::move(high));
-  } else if (isa<arith::AddUIExtendedOp>(op)) {
-    Lanes carry(n);
-    each([&](size_t i) {
-      int64_t sum =
-          wrap(static_cast<int64_t>(static_cast<uint64_t>(at(0, i).i) + static_cast<uint64_t>(at(1, i).i)), width);
-      carry[i] = slotOf(int64_t(asUnsigned(sum, width) < asUnsigned(at(0, i).i, width)));
-      return slotOf(sum);
-    });
-    set(op->getResult(1), std::move(carry));
-  } else if (tt::AddPtrOp add = dyn_cast<tt::AddPtrOp>(op)) {
-    Type pointee = mlir::cast<tt::PointerType>(type).getPointeeType();
-    int64_t bytes = pointee.isIntOrFloat() ? (pointee.getIntOrFloatBitWidth() + 7) / 8 : 8;
-    unsigned offsetWidth = widthOf(getElementTypeOrSelf(add.getOffset().getType()));
-    each([&](size_t i) { return slotOf(at(0, i).i + asSigned(at(1, i).i, offsetWidth) * bytes); });
-  } else if (isa<tt::IntToPtrOp>(op)) {
-    each([&](size_t i) { return slotOf(memory.fromHost(at(0, i).i)); });
-  } else if (isa<tt::PtrToIntOp>(op)) {
-    each([&](size_t i) { return at(0, i); });
-  } else if (tt::ExternElementwiseOp ext = dyn_cast<tt::ExternElementwiseOp>(op)) {
+  }
+
+  /// Two results: the low half and the high one, the sum and what it carries.
+  bool pairs() {
+    Lanes second(lanes_);
+    const bool isSigned = isa<arith::MulSIExtendedOp>(op_);
+    if (isSigned || isa<arith::MulUIExtendedOp>(op_)) {
+      each([&](size_t i) {
+        __int128 p = isSigned ? static_cast<__int128>(asSigned(n(0, i), width_)) * asSigned(n(1, i), width_)
+                              : static_cast<__int128>(static_cast<unsigned __int128>(u(0, i)) * u(1, i));
+        second[i] = integer(static_cast<int64_t>(p >> width_));
+        return integer(static_cast<int64_t>(p));
+      });
+    } else if (isa<arith::AddUIExtendedOp>(op_)) {
+      each([&](size_t i) {
+        int64_t sum = wrap(static_cast<int64_t>(static_cast<uint64_t>(n(0, i)) + static_cast<uint64_t>(n(1, i))), width_);
+        second[i] = slotOf(int64_t(asUnsigned(sum, width_) < u(0, i)));
+        return slotOf(sum);
+      });
+    } else {
+      return false;
+    }
+    machine_.set(op_->getResult(1), std::move(second));
+    return true;
+  }
+
+  bool pointers() {
+    if (tt::AddPtrOp add = dyn_cast<tt::AddPtrOp>(op_)) {
+      Type pointee = mlir::cast<tt::PointerType>(type_).getPointeeType();
+      int64_t bytes = pointee.isIntOrFloat() ? (pointee.getIntOrFloatBitWidth() + 7) / 8 : 8;
+      unsigned offsetWidth = widthOf(getElementTypeOrSelf(add.getOffset().getType()));
+      return each([&](size_t i) { return slotOf(n(0, i) + asSigned(n(1, i), offsetWidth) * bytes); });
+    }
+    if (isa<tt::IntToPtrOp>(op_)) return each([&](size_t i) { return slotOf(machine_.memory.fromHost(n(0, i))); });
+    return isa<tt::PtrToIntOp>(op_) && each([&](size_t i) { return at(0, i); });
+  }
+
+  /// A function of a library, by its name.
+  bool library(tt::ExternElementwiseOp ext) {
     StringRef symbol = ext.getSymbol();
     symbol.consume_front("__nv_");
     symbol.consume_front("fast_");
     auto lookup = [&](auto table) {
-      auto f = table(symbol);
-      return f || !symbol.ends_with("f") ? f : table(symbol.drop_back());
+      auto function = table(symbol);
+      return function || !symbol.ends_with("f") ? function : table(symbol.drop_back());
     };
-    Unary unary = in.size() == 1 && real ? lookup(libraryUnary) : nullptr;
-    Binary binary = in.size() == 2 && real ? lookup(libraryBinary) : nullptr;
-    if (unary) each([&](size_t i) { return number(unary(at(0, i).f)); });
-    if (binary) each([&](size_t i) { return number(binary(at(0, i).f, at(1, i).f)); });
-    if (in.size() == 3 && real && (symbol == "fma" || symbol == "fmaf"))
-      each([&](size_t i) { return number(std::fma(at(0, i).f, at(1, i).f, at(2, i).f)); });
-    if (symbol == "powi" || symbol == "powif")
-      each([&](size_t i) { return number(std::pow(at(0, i).f, double(asSigned(at(1, i).i, 32)))); });
-    if (symbol == "isnand" || symbol == "isnanf")
-      each([&](size_t i) { return slotOf(int64_t(std::isnan(at(0, i).f))); });
-    if (symbol == "isinfd" || symbol == "isinff")
-      each([&](size_t i) { return slotOf(int64_t(std::isinf(at(0, i).f))); });
-    if (symbol == "finitef" || symbol == "isfinited")
-      each([&](size_t i) { return slotOf(int64_t(std::isfinite(at(0, i).f))); });
-    if (symbol == "signbitf" || symbol == "signbitd")
-      each([&](size_t i) { return slotOf(int64_t(std::signbit(at(0, i).f))); });
-    if (!known) return fault(diag::TileInterpUnsupported, op, "library function " + ext.getSymbol().str());
+    auto is = [&](StringRef one, StringRef other) { return symbol == one || symbol == other; };
+    if (Unary unary = in_.size() == 1 && real_ ? lookup(libraryUnary) : nullptr)
+      return each([&](size_t i) { return number(unary(f(0, i))); });
+    if (Binary binary = in_.size() == 2 && real_ ? lookup(libraryBinary) : nullptr)
+      return each([&](size_t i) { return number(binary(f(0, i), f(1, i))); });
+    if (in_.size() == 3 && real_ && is("fma", "fmaf")) return each([&](size_t i) { return number(std::fma(f(0, i), f(1, i), f(2, i))); });
+    if (is("powi", "powif")) return each([&](size_t i) { return number(std::pow(f(0, i), double(asSigned(n(1, i), 32)))); });
+    if (is("isnand", "isnanf")) return each([&](size_t i) { return slotOf(int64_t(std::isnan(f(0, i)))); });
+    if (is("isinfd", "isinff")) return each([&](size_t i) { return slotOf(int64_t(std::isinf(f(0, i)))); });
+    if (is("finitef", "isfinited")) return each([&](size_t i) { return slotOf(int64_t(std::isfinite(f(0, i)))); });
+    return is("signbitf", "signbitd") && each([&](size_t i) { return slotOf(int64_t(std::signbit(f(0, i)))); });
   }
-  if (known) set(op->getResult(0), std::move(out));
-  return true;
+
+  Machine &machine_;
+  Operation *op_;
+  StringRef name_;
+  Type type_, from_;
+  FloatType real_, fromReal_;
+  unsigned width_, fromWidth_;
+  SmallVector<const Lanes *, 3> in_;
+  size_t lanes_ = 0;
+  Lanes out_;
+  bool fault_ = false;
+};
+
+} // namespace
+
+bool Machine::executeElementwise(Operation *op, bool &known) {
+  if (op->getNumOperands() == 0 || op->getNumResults() == 0 || op->getNumRegions() != 0) return true;
+  return Elementwise(*this, op).run(known);
 }
 
 } // namespace neso::tile

@@ -106,6 +106,20 @@ private:
     Lanes tile;
   };
   std::vector<BulkCopy> bulkCopies_;
+  // interp_shared.cpp
+  /// The slot's number; false: the ring has none of it.
+  bool slotOfRing(mlir::Operation *op, mlir::Value ring, mlir::Value slot, int64_t &number);
+  void putInSlot(mlir::Value ring, int64_t slot, const Lanes &tile);
+  bool beginCopy(ttg::AsyncCopyOp copy);
+  void awaitCopies(int64_t pending);
+  bool loadLocal(ttg::LocalLoadOp load);
+  void sortRows(ttg::SortOp sort);
+  // interp.cpp
+  std::vector<Lanes> getAll(mlir::ValueRange range);
+  bool runFor(mlir::scf::ForOp loop, std::vector<Lanes> &results);
+  bool runWhile(mlir::scf::WhileOp loop, std::vector<Lanes> &results);
+  // interp_shape.cpp
+  bool mapElements(tt::MapElementwiseOp map);
   // interp_barriers.cpp
   bool executeBarriers(mlir::Operation *op, bool &known);
   bool beginBulkCopy(ttg::BulkCopyOp copy);

@@ -272,29 +272,31 @@ static bool isLanewise(Region &region) {
   return true;
 }
 
+bool Machine::mapElements(tt::MapElementwiseOp map) {
+  int64_t pack = map.getPack(), n = elementCount(map.getOperand(0).getType()) / pack;
+  int64_t lanes = isLanewise(map.getScalarOp()) ? n : 1;
+  std::vector<Lanes> out(map.getNumResults(), Lanes(n * pack));
+  for (int64_t first = 0; first < n; first += lanes) {
+    std::vector<Lanes> inputs, results;
+    for (Value src : map.getSrcs())
+      for (int64_t p = 0; p < pack; ++p) {
+        Lanes &in = inputs.emplace_back();
+        for (int64_t i = first; i < first + lanes; ++i) in.push_back(get(src)[i * pack + p]);
+      }
+    if (!runRegion(map.getScalarOp(), inputs, results)) return false;
+    for (size_t r = 0; r < results.size(); ++r)
+      for (int64_t i = 0; i < lanes; ++i)
+        out[r / pack][(first + i) * pack + r % pack] = results[r][results[r].size() == 1 ? 0 : i];
+  }
+  for (auto [result, o] : llvm::zip_equal(map.getResults(), out)) set(result, std::move(o));
+  return true;
+}
+
 /// Reductions and scans walk the axis step by step, all lines at once where the region allows it: a block argument then
 /// holds one element for each line. `map_elementwise` gives its region all packs at once in the same way.
 bool Machine::executeCombine(Operation *op, bool &known) {
   known = true;
-  if (tt::MapElementwiseOp map = dyn_cast<tt::MapElementwiseOp>(op)) {
-    int64_t pack = map.getPack(), n = elementCount(map.getOperand(0).getType()) / pack;
-    int64_t lanes = isLanewise(map.getScalarOp()) ? n : 1;
-    std::vector<Lanes> out(map.getNumResults(), Lanes(n * pack));
-    for (int64_t first = 0; first < n; first += lanes) {
-      std::vector<Lanes> inputs, results;
-      for (Value src : map.getSrcs())
-        for (int64_t p = 0; p < pack; ++p) {
-          Lanes &in = inputs.emplace_back();
-          for (int64_t i = first; i < first + lanes; ++i) in.push_back(get(src)[i * pack + p]);
-        }
-      if (!runRegion(map.getScalarOp(), inputs, results)) return false;
-      for (size_t r = 0; r < results.size(); ++r)
-        for (int64_t i = 0; i < lanes; ++i)
-          out[r / pack][(first + i) * pack + r % pack] = results[r][results[r].size() == 1 ? 0 : i];
-    }
-    for (auto [result, o] : llvm::zip_equal(map.getResults(), out)) set(result, std::move(o));
-    return true;
-  }
+  if (tt::MapElementwiseOp map = dyn_cast<tt::MapElementwiseOp>(op)) return mapElements(map);
   tt::ReduceOp reduce = dyn_cast<tt::ReduceOp>(op);
   tt::ScanOp scan = dyn_cast<tt::ScanOp>(op);
   if (!reduce && !scan) {
@@ -312,7 +314,7 @@ bool Machine::executeCombine(Operation *op, bool &known) {
   bool reverse = scan && scan.getReverse();
   int64_t group = isLanewise(region) ? lines : 1;
   for (int64_t first = 0; first < lines; first += group) {
-    auto element = [&](size_t operand, int64_t line, int64_t step) {
+    auto element = [&](int64_t line, int64_t step) {
       int64_t at = reverse ? length - 1 - step : step;
       return (line / inner * length + at) * inner + line % inner;
     };
@@ -321,7 +323,7 @@ bool Machine::executeCombine(Operation *op, bool &known) {
       std::vector<Lanes> next(n), inputs, results;
       for (size_t i = 0; i < n; ++i)
         for (int64_t line = first; line < first + group; ++line)
-          next[i].push_back(get(op->getOperand(i))[element(i, line, step)]);
+          next[i].push_back(get(op->getOperand(i))[element(line, step)]);
       if (step == 0) {
         total = std::move(next);
       } else {
@@ -333,7 +335,7 @@ bool Machine::executeCombine(Operation *op, bool &known) {
       }
       if (scan)
         for (size_t i = 0; i < n; ++i)
-          for (int64_t line = 0; line < group; ++line) out[i][element(i, first + line, step)] = total[i][line];
+          for (int64_t line = 0; line < group; ++line) out[i][element(first + line, step)] = total[i][line];
     }
     if (reduce)
       for (size_t i = 0; i < n; ++i)

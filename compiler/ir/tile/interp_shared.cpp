@@ -39,97 +39,93 @@ std::vector<Lanes> sortedRows(ArrayRef<const Lanes *> sources, ArrayRef<unsigned
 }
 } // namespace
 
+bool Machine::slotOfRing(Operation *op, Value ring, Value slot, int64_t &number) {
+  number = get(slot)[0].i;
+  const int64_t slots = cast<ttg::RingType>(ring.getType()).getSlots();
+  return (number >= 0 && number < slots) ||
+         fault(diag::TileOutOfBounds, op, programName(), fmt::format("uses slot {}", number), fmt::format("a ring of {} slots", slots));
+}
+
+void Machine::putInSlot(Value ring, int64_t slot, const Lanes &tile) {
+  std::copy(tile.begin(), tile.end(), get(ring).begin() + slot * int64_t(tile.size()));
+}
+
+bool Machine::beginCopy(ttg::AsyncCopyOp copy) {
+  RankedTensorType type = copy.getRing().getType().getTileType();
+  Copy entry{copy.getRing(), 0, Lanes(size_t(type.getNumElements()), slotOf(int64_t(0)))};
+  if (!slotOfRing(copy, copy.getRing(), copy.getSlot(), entry.slot)) return false;
+  const Lanes &ptr = get(copy.getPtr()), &mask = get(copy.getMask());
+  for (size_t i = 0; i < entry.tile.size(); ++i)
+    if (mask[i].i && !load(copy, ptr[i].i, type.getElementType(), entry.tile[i])) return false;
+  copies_.back().push_back(std::move(entry));
+  return true;
+}
+
+void Machine::awaitCopies(int64_t pending) {
+  while (copies_.size() > size_t(pending) + 1) {
+    for (const Copy &copy : copies_.front()) putInSlot(copy.ring, copy.slot, copy.tile);
+    copies_.erase(copies_.begin());
+  }
+}
+
+bool Machine::loadLocal(ttg::LocalLoadOp ld) {
+  RankedTensorType whole = ld.getRing().getType().getTileType(), part = cast<RankedTensorType>(ld.getResult().getType());
+  int64_t slot = 0, size = whole.getNumElements();
+  if (!slotOfRing(ld, ld.getRing(), ld.getSlot(), slot)) return false;
+  const Lanes &ring = get(ld.getRing());
+  Lanes out(size_t(part.getNumElements()));
+  for (int64_t i = 0; i < int64_t(out.size()); ++i) {
+    // The index in the part, last dim fastest, becomes one in the whole tile.
+    int64_t rest = i, stride = 1, at = 0;
+    for (int64_t d = part.getRank() - 1; d >= 0; --d) {
+      at += (rest % part.getDimSize(d) + (ld.getOffsets() ? (*ld.getOffsets())[size_t(d)] : 0)) * stride;
+      rest /= part.getDimSize(d);
+      stride *= whole.getDimSize(d);
+    }
+    out[size_t(i)] = ring[size_t(slot * size + at)];
+  }
+  set(ld, std::move(out));
+  return true;
+}
+
+void Machine::sortRows(ttg::SortOp sort) {
+  SmallVector<const Lanes *> sources;
+  SmallVector<unsigned> bits;
+  for (Value v : sort.getSrcs()) {
+    sources.push_back(&get(v));
+    bits.push_back(cast<RankedTensorType>(v.getType()).getElementTypeBitWidth());
+  }
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(sort.getSrcs()[0].getType()).getShape();
+  int64_t stride = 1;
+  for (size_t d = sort.getAxis() + 1; d < shape.size(); ++d) stride *= shape[d];
+  std::vector<Lanes> out = sortedRows(sources, bits, shape[sort.getAxis()], stride);
+  for (auto [result, o] : llvm::zip_equal(sort.getResults(), out)) set(result, std::move(o));
+}
+
 bool Machine::executeShared(Operation *op, bool &known) {
   known = true;
-  auto slotAt = [&](Value ring, Value slot, int64_t &number) {
-    number = get(slot)[0].i;
-    int64_t slots = cast<ttg::RingType>(ring.getType()).getSlots();
-    return (number >= 0 && number < slots) ||
-           fault(diag::TileOutOfBounds, op, programName(), fmt::format("uses slot {}", number),
-                 fmt::format("a ring of {} slots", slots));
-  };
+  // Every write is seen at once here, a product is complete when it has been begun, and what a ring holds is kept.
+  if (isa<placed::FenceAsyncOp, ttg::LocalDeallocOp>(op)) return true;
   if (ttg::LocalAllocOp alloc = dyn_cast<ttg::LocalAllocOp>(op)) {
     ttg::RingType type = alloc.getRing().getType();
     set(alloc, Lanes(size_t(type.getSlots() * type.getTileType().getNumElements())));
     return true;
   }
-  if (isa<placed::ConvertLayoutOp, placed::PlaceOp>(op)) {
-    set(op->getResult(0), Lanes(get(op->getOperand(0))));
-    return true;
-  }
-  // Here every write is seen at once, and a product is complete when it has been begun.
-  if (isa<placed::FenceAsyncOp>(op)) return true;
-  if (isa<placed::WaitProductsOp>(op)) {
+  if (isa<placed::ConvertLayoutOp, placed::PlaceOp, placed::WaitProductsOp>(op)) {
     for (auto [given, taken] : llvm::zip(op->getResults(), op->getOperands())) set(given, Lanes(get(taken)));
     return true;
   }
   if (placed::LocalStoreOp store = dyn_cast<placed::LocalStoreOp>(op)) {
     int64_t slot = 0;
-    if (!slotAt(store.getRing(), store.getSlot(), slot)) return false;
-    const Lanes &tile = get(store.getSrc());
-    Lanes &ring = get(store.getRing());
-    std::copy(tile.begin(), tile.end(), ring.begin() + slot * int64_t(tile.size()));
+    if (!slotOfRing(op, store.getRing(), store.getSlot(), slot)) return false;
+    putInSlot(store.getRing(), slot, get(store.getSrc()));
     return true;
   }
-  if (ttg::AsyncCopyOp copy = dyn_cast<ttg::AsyncCopyOp>(op)) {
-    RankedTensorType type = copy.getRing().getType().getTileType();
-    Copy entry{copy.getRing(), 0, Lanes(size_t(type.getNumElements()), slotOf(int64_t(0)))};
-    if (!slotAt(copy.getRing(), copy.getSlot(), entry.slot)) return false;
-    const Lanes &ptr = get(copy.getPtr()), &mask = get(copy.getMask());
-    for (size_t i = 0; i < entry.tile.size(); ++i)
-      if (mask[i].i && !load(op, ptr[i].i, type.getElementType(), entry.tile[i])) return false;
-    copies_.back().push_back(std::move(entry));
-    return true;
-  }
-  if (isa<ttg::AsyncCommitOp>(op)) {
-    copies_.emplace_back();
-    return true;
-  }
-  if (ttg::AsyncWaitOp wait = dyn_cast<ttg::AsyncWaitOp>(op)) {
-    while (copies_.size() > size_t(wait.getPending()) + 1) {
-      for (const Copy &copy : copies_.front()) {
-        Lanes &ring = get(copy.ring);
-        std::copy(copy.tile.begin(), copy.tile.end(), ring.begin() + copy.slot * int64_t(copy.tile.size()));
-      }
-      copies_.erase(copies_.begin());
-    }
-    return true;
-  }
-  if (ttg::LocalLoadOp ld = dyn_cast<ttg::LocalLoadOp>(op)) {
-    RankedTensorType whole = ld.getRing().getType().getTileType(),
-                     part = cast<RankedTensorType>(ld.getResult().getType());
-    int64_t slot = 0, size = whole.getNumElements();
-    if (!slotAt(ld.getRing(), ld.getSlot(), slot)) return false;
-    const Lanes &ring = get(ld.getRing());
-    Lanes out(size_t(part.getNumElements()));
-    for (int64_t i = 0; i < int64_t(out.size()); ++i) {
-      // The index in the part, last dim fastest, becomes one in the whole tile.
-      int64_t rest = i, stride = 1, at = 0;
-      for (int64_t d = part.getRank() - 1; d >= 0; --d) {
-        at += (rest % part.getDimSize(d) + (ld.getOffsets() ? (*ld.getOffsets())[size_t(d)] : 0)) * stride;
-        rest /= part.getDimSize(d);
-        stride *= whole.getDimSize(d);
-      }
-      out[size_t(i)] = ring[size_t(slot * size + at)];
-    }
-    set(ld, std::move(out));
-    return true;
-  }
-  if (isa<ttg::LocalDeallocOp>(op)) return true;
-  if (ttg::SortOp sort = dyn_cast<ttg::SortOp>(op)) {
-    SmallVector<const Lanes *> sources;
-    SmallVector<unsigned> bits;
-    for (Value v : sort.getSrcs()) {
-      sources.push_back(&get(v));
-      bits.push_back(cast<RankedTensorType>(v.getType()).getElementTypeBitWidth());
-    }
-    ArrayRef<int64_t> shape = cast<RankedTensorType>(sort.getSrcs()[0].getType()).getShape();
-    int64_t stride = 1;
-    for (size_t d = sort.getAxis() + 1; d < shape.size(); ++d) stride *= shape[d];
-    std::vector<Lanes> out = sortedRows(sources, bits, shape[sort.getAxis()], stride);
-    for (auto [result, o] : llvm::zip_equal(sort.getResults(), out)) set(result, std::move(o));
-    return true;
-  }
+  if (ttg::AsyncCopyOp copy = dyn_cast<ttg::AsyncCopyOp>(op)) return beginCopy(copy);
+  if (isa<ttg::AsyncCommitOp>(op)) return copies_.emplace_back(), true;
+  if (ttg::AsyncWaitOp wait = dyn_cast<ttg::AsyncWaitOp>(op)) return awaitCopies(wait.getPending()), true;
+  if (ttg::LocalLoadOp ld = dyn_cast<ttg::LocalLoadOp>(op)) return loadLocal(ld);
+  if (ttg::SortOp sort = dyn_cast<ttg::SortOp>(op)) return sortRows(sort), true;
   return executeBarriers(op, known);
 }
 
