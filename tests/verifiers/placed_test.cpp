@@ -212,7 +212,9 @@ private:
       std::vector<uint64_t> &lanes = ins[1].bases, &others = ins[0].bases.empty() ? ins[1].bases : ins[0].bases;
       if (lanes.front() == others.back()) continue;
       std::swap(lanes.front(), others.back());
-      result.setType(placed::placedType(cast<RankedTensorType>(before), LinearLayout(ins, layout->outs())));
+      DimValues outs;
+      for (const LinearLayout::Out &out : layout->outs()) outs.push_back({out.name, int64_t(1) << out.bits});
+      result.setType(placed::placedType(cast<RankedTensorType>(before), LinearLayout(ins, outs)));
       judge(op, "in another layout");
       result.setType(before);
     }
