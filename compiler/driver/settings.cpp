@@ -6,21 +6,28 @@
 namespace neso {
 namespace {
 
-constexpr const char *kKnown = "assembler=PATH or none, f32-products=ieee, tf32x3 or tf32, library=auto, always or "
-                               "never, fuse-user-kernels=on or off, pack=on or off";
+constexpr std::pair<std::string_view, tile::F32Products> kF32Products[] = {
+#define NESO_F32_PRODUCTS(name, word, precision) {word, tile::F32Products::name},
+#include "ir/tile/f32_products.def"
+};
+constexpr std::pair<std::string_view, TileTarget::Library> kLibrary[] = {
+    {"auto", TileTarget::Library::Auto}, {"always", TileTarget::Library::Always}, {"never", TileTarget::Library::Never}};
 
-std::optional<tile::F32Products> parseF32Products(const std::string &text) {
-  if (text == "ieee") return tile::F32Products::Ieee;
-  if (text == "tf32x3") return tile::F32Products::Tf32x3;
-  if (text == "tf32") return tile::F32Products::Tf32;
+/// "a, b or c".
+template <typename Rows> std::string choice(const Rows &rows) {
+  std::string out;
+  for (const auto &row : rows) out += (&row == std::begin(rows) ? "" : &row + 1 == std::end(rows) ? " or " : ", ") + std::string(row.first);
+  return out;
+}
+template <typename Rows> auto named(const Rows &rows, std::string_view word) -> std::optional<decltype(rows[0].second)> {
+  for (const auto &row : rows)
+    if (row.first == word) return row.second;
   return std::nullopt;
 }
 
-std::optional<TileTarget::Library> parseLibrary(const std::string &text) {
-  if (text == "auto") return TileTarget::Library::Auto;
-  if (text == "always") return TileTarget::Library::Always;
-  if (text == "never") return TileTarget::Library::Never;
-  return std::nullopt;
+std::string known() {
+  return "assembler=PATH or none, f32-products=" + choice(kF32Products) + ", library=" + choice(kLibrary) +
+         ", fuse-user-kernels=on or off, pack=on or off";
 }
 
 /// Kinds of targets whose programs are run by blocks of threads: most options are about those.
@@ -41,9 +48,9 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
     if (key == "assembler") {
       out.assembler = value;
     } else if (key == "f32-products") {
-      good = (out.f32Products = parseF32Products(value)).has_value();
+      good = (out.f32Products = named(kF32Products, value)).has_value();
     } else if (key == "library") {
-      good = (out.library = parseLibrary(value)).has_value();
+      good = (out.library = named(kLibrary, value)).has_value();
     } else if (key == "fuse-user-kernels") {
       good = value == "on" || value == "off", ofBlocks = false;
       out.fuseUserKernels = value == "on";
@@ -51,9 +58,9 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
       good = value == "on" || value == "off";
       out.pack = value == "on";
     } else {
-      return fail(diag::OptionUnknown, {}, key, kKnown);
+      return fail(diag::OptionUnknown, {}, key, known());
     }
-    if (!good) return fail(diag::OptionUnknown, {}, key + "=" + value, kKnown);
+    if (!good) return fail(diag::OptionUnknown, {}, key + "=" + value, known());
     if (ofBlocks && !targets.best().caps.threadBlocks)
       sink.warn(makeDiag(diag::OptionIdle, {}, key, targets.backend().kind(), kindsWithBlocks()));
   }

@@ -67,7 +67,7 @@ const char *view(const torch_functions &torch, AtenTensorHandle handle, neso_ten
   if (!cuda && device != torch.device_type_cpu()) return "a tensor lies on a device that this library does not know";
   out->device = cuda ? NESO_CUDA : NESO_CPU;
   out->device_index = cuda ? index : 0;
-  for (int t = 0; t <= NESO_C128; ++t)
+  for (int t = 0; t < kDTypes; ++t)
     if (torch.dtypes[t] >= 0 && torch.dtypes[t] == dtype) return out->dtype = neso_dtype(t), nullptr;
   return "a tensor has a dtype that this library does not know";
 }

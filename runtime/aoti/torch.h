@@ -13,6 +13,11 @@ typedef struct AtenTensorOpaque *AtenTensorHandle;
 
 namespace neso_aoti {
 
+inline constexpr int kDTypes = 0
+#define NESO_DTYPE(...) +1
+#include "abi/dtypes.def"
+    ;
+
 /// One entry a function: result type is always int32_t, 0 for success.
 struct torch_functions {
   int32_t (*get_data_ptr)(AtenTensorHandle, void **);
@@ -27,7 +32,7 @@ struct torch_functions {
                            int32_t device_index, AtenTensorHandle *out);
   int32_t (*device_type_cpu)();
   int32_t (*device_type_cuda)();
-  int32_t dtypes[NESO_C128 + 1]; // torch's number of each dtype; -1: it has none
+  int32_t dtypes[kDTypes]; // torch's number of each dtype; -1: it has none
 };
 
 /// nullptr, with a text for neso_error_text's caller in `why`: the process has no libtorch.

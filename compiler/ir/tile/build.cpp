@@ -83,9 +83,11 @@ void assertOp(OpBuilder &b, Location loc, Value condition, const std::string &me
   tt::AssertOp::create(b, loc, condition, message);
 }
 Value dot(OpBuilder &b, Location loc, Value x, Value y, Value acc, F32Products f32) {
-  tt::InputPrecision precision = f32 == F32Products::Ieee     ? tt::InputPrecision::IEEE
-                                 : f32 == F32Products::Tf32x3 ? tt::InputPrecision::TF32x3
-                                                              : tt::InputPrecision::TF32;
+  static constexpr tt::InputPrecision kPrecisions[] = {
+#define NESO_F32_PRODUCTS(name, word, precision) tt::InputPrecision::precision,
+#include "ir/tile/f32_products.def"
+  };
+  const tt::InputPrecision precision = kPrecisions[static_cast<size_t>(f32)];
   return tt::DotOp::create(b, loc, acc.getType(), x, y, acc, precision, 0);
 }
 

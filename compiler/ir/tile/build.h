@@ -10,8 +10,11 @@
 namespace neso::tile {
 
 enum class AtomicKind { Add, FAdd, Min, Max, UMin, UMax };
-/// How a product takes f32 operands: as they are, as the sum of two tf32 each, rounded to tf32.
-enum class F32Products { Ieee, Tf32x3, Tf32 };
+/// How a product takes f32 operands.
+enum class F32Products {
+#define NESO_F32_PRODUCTS(name, word, precision) name,
+#include "ir/tile/f32_products.def"
+};
 
 mlir::Value programId(mlir::OpBuilder &b, mlir::Location loc, int axis); // i32
 mlir::Value makeRange(mlir::OpBuilder &b, mlir::Location loc, int64_t start, int64_t end);
