@@ -150,5 +150,139 @@ def image_gradients():
     ]
 
 
+EDGES = torch.tensor([-21.0, -6.5, -3.0, -1.0, -0.5, -0.25, -0.125, 0.0, 0.25, 0.5, 1.0, 2.9, 3.0, 3.1, 6.0, 19.5, 20.5, 30.0])
+
+
+def derivative(name, *rest, **more):
+    """An operator name_backward of the cosine of what is beside it; the edges of its pieces come first."""
+    backward = getattr(aten, name + "_backward")
+    return lambda x: (backward(torch.ones_like(EDGES).to(x.dtype), EDGES.to(x.dtype), *rest, **more), backward(x.cos(), x, *rest, **more))
+
+
+def of_loss(name, *rest, target=lambda x: x.flip(0).sin()):
+    backward = getattr(aten, name + "_backward")
+    return lambda x: (backward(x.cos(), x, target(x), *rest[:0], 0, *rest), backward(x.sum(), x, target(x), 1, *rest), backward(x.sum(), x, target(x), 2, *rest))
+
+
+def derivatives():
+    one, cases = "f32 7x9", []
+    for name, rest in [("hardswish", ()), ("hardsigmoid", ()), ("hardtanh", (-1.0, 1.0)), ("hardtanh", (-0.5, 3.0)), ("silu", ()), ("mish", ()), ("softplus", (1.0, 20.0)), ("softplus", (2.5, 3.0)),
+                       ("leaky_relu", (0.1, False)), ("hardshrink", (0.5,)), ("softshrink", (0.25,)), ("threshold", (0.5,)), ("logit", (None,)), ("logit", (0.1,)), ("gelu", ())]:
+        cases.append(c(name + "".join(f"_{str(v).replace('.', 'p').replace('-', 'm')}" for v in rest), derivative(name, *rest), one))
+    elu = lambda *args, result=False: lambda x: (aten.elu_backward(x.cos(), *args, result, x), aten.elu_backward(torch.ones(18), *args, result, EDGES))
+    uniform = lambda x: (x.sin() + 1.5) / 3
+    return cases + [
+        c("gelu_tanh", derivative("gelu", approximate="tanh"), one), c("gelu_bf16", derivative("gelu"), "bf16 7x9"), c("silu_f16", derivative("silu"), "f16 7x9"), c("mish_f64", derivative("mish"), "f64 7x9"),
+        c("elu", elu(1.0, 1.0, 1.0), one), c("selu", elu(1.6732632423543772, 1.0507009873554805, 1.0), one), c("celu_result", elu(1.0, 1.0, 0.5, result=True), one),
+        c("log_sigmoid", lambda x: aten.log_sigmoid_backward(x.cos(), x, aten.log_sigmoid_forward(x)[1]), one),
+        c("glu", lambda x: (aten.glu_backward(x[:, :4].cos(), x, 1), aten.glu_backward(x[:3].cos(), x, 0)), "f32 6x8"),
+        c("prelu", lambda x, w: aten._prelu_kernel_backward(x.cos(), x, w.reshape(1, -1)), one, "f32 9"),
+        c("rrelu", lambda x, n: (aten.rrelu_with_noise_backward(x.cos(), x, n, 0.1, 0.3, True, False), aten.rrelu_with_noise_backward(x.cos(), x, n, 0.1, 0.3, False, False)), one, one),
+        c("fake_quantize", lambda x: aten.fake_quantize_per_tensor_affine_cachemask_backward(x.cos(), x > 0), one),
+        c("mse_loss", of_loss("mse_loss"), one), c("smooth_l1_loss", of_loss("smooth_l1_loss", 0.7), one), c("huber_loss", of_loss("huber_loss", 0.7), one),
+        c("soft_margin_loss", of_loss("soft_margin_loss"), one), c("l1_beta_0", of_loss("smooth_l1_loss", 0.0), one),
+        c("binary_cross_entropy", lambda x, w: tuple(aten.binary_cross_entropy_backward(g, uniform(x), uniform(x.flip(0)), m, r) for r, g in ((0, x.cos()), (1, x.sum()), (2, x.sum())) for m in (None, w)), one, one),
+        c("nll_loss", lambda x, w: tuple(aten.nll_loss_backward(x[:, 0].cos() if r == 0 else x.sum(), x, t, m, r, 2, aten.nll_loss_forward(x, t, m, r, 2)[1])
+                                         for t in [torch.tensor([0, 2, 4, 1, 8, 3, 2])] for r in (0, 1, 2) for m in (None, w)), one, "f32 9 >0"),
+        c("nll_loss_single", lambda x: aten.nll_loss_backward(x.sum(), x, torch.tensor(3), None, 1, -100, aten.nll_loss_forward(x, torch.tensor(3), None, 1, -100)[1]), "f32 6"),
+        c("nll_loss2d", lambda x, w: tuple(aten.nll_loss2d_backward(x[:, 0].cos() if r == 0 else x.sum(), x, t, w, r, -100, aten.nll_loss2d_forward(x, t, w, r, -100)[1])
+                                           for t in [(x[:, 0] * 7).long().remainder(5)] for r in (0, 1, 2)), "f32 2x5x3x4", "f32 5 >0"),
+    ]
+
+
+def layer_norm_gradient(*shape, mask=(True, True, True)):
+    def run(x, w):
+        y, mean, rstd = aten.native_layer_norm(x, list(shape), w, w, 1e-5)
+        return [g for g, asked in zip(aten.native_layer_norm_backward(y.cos(), x, list(shape), mean, rstd, w, w, list(mask)), mask) if asked]
+    return run
+
+
+def group_norm_gradient(groups, affine=True):
+    def run(x, w):
+        w = w if affine else None
+        n, channels, size = x.shape[0], x.shape[1], x[0, 0].numel()
+        y, mean, rstd = aten.native_group_norm(x, w, w, n, channels, size, groups, 1e-5)
+        return [g for g in aten.native_group_norm_backward(y.cos(), x, mean, rstd, w, n, channels, size, groups, [True, affine, affine]) if g is not None]
+    return run
+
+
+def batch_norm_gradient(train):
+    def run(x, w, mean, var):
+        y, save_mean, rstd = aten.native_batch_norm(x, w, w, mean.clone(), var.clone(), train, 0.1, 1e-5)
+        return aten.native_batch_norm_backward(y.cos(), x, w, mean, var, save_mean, rstd, train, 1e-5, [True, True, True])
+    return run
+
+
+def attention_gradient(causal, masked=False, **rest):
+    def run(q, k, v, m):
+        mask = m if masked else None
+        y, lse = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask, **rest)
+        return aten._scaled_dot_product_flash_attention_for_cpu_backward(y.cos(), q, k, v, y, lse, 0.0, causal, attn_mask=mask, **rest)
+    return run
+
+
+def layer_gradients():
+    channels = ("f32 4", "f32 4", "f32 4 >0")
+    heads = ("f32 2x3x7x8", "f32 2x3x9x8", "f32 2x3x9x8", "f32 7x9")
+    return [
+        c("layer_norm", layer_norm_gradient(16), "f32 3x5x16", "f32 16"), c("layer_norm_two", layer_norm_gradient(5, 4), "f32 3x5x4", "f32 5x4"),
+        c("layer_norm_input", layer_norm_gradient(16, mask=(True, False, False)), "f32 3x16", "f32 16"), c("layer_norm_all", layer_norm_gradient(5, 4), "f32 5x4", "f32 5x4"),
+        c("layer_norm_bf16", layer_norm_gradient(16), "bf16 3x16", "bf16 16"),
+        c("layer_norm_dynamic", layer_norm_gradient(16), "f32 4x16", "f32 16", dynamic=({0: torch.export.Dim("rows", min=2, max=64)}, None), more=[("f32 9x16", "f32 16")]),
+        c("group_norm", group_norm_gradient(2), "f32 2x6x3x4", "f32 6"), c("group_norm_plain", group_norm_gradient(3, affine=False), "f32 2x6x5", "f32 6"),
+        c("batch_norm", batch_norm_gradient(True), "f32 3x4x5x2", *channels), c("batch_norm_eval", batch_norm_gradient(False), "f32 3x4x5x2", *channels), c("batch_norm_1d", batch_norm_gradient(True), "f32 6x4", *channels),
+        c("weight_norm", lambda v, g: aten._weight_norm_interface_backward(v.cos(), v, g, aten._weight_norm_interface(v, g, 0)[1], 0), "f32 5x3x4", "f32 5x1x1"),
+        c("attention", attention_gradient(False), *heads), c("attention_causal", attention_gradient(True), "f32 2x3x7x8", "f32 2x3x7x8", "f32 2x3x7x8", "f32 7x7"),
+        c("attention_mask", attention_gradient(False, masked=True, scale=0.3), *heads),
+    ]
+
+
+def padding_gradient(kind, *padding):
+    dims = len(padding) // 2
+    forward, backward = getattr(aten, f"{kind}_pad{dims}d"), getattr(aten, f"{kind}_pad{dims}d_backward")
+    return lambda x: backward(forward(x, list(padding)).cos(), x, list(padding))
+
+
+def distance_gradient(p):
+    return lambda x, y: aten._cdist_backward((d := aten._cdist_forward(x, y, p, None)).cos(), x, y, p, d)
+
+
+def view_gradients():
+    return [
+        c("select", lambda x: aten.select_backward(x, [3, 5, 7], 1, -2), "f32 3x7"), c("slice", lambda x: aten.slice_backward(x, [3, 9], 1, 2, 2**63 - 1, 3), "f32 3x3"),
+        c("slice_negative", lambda x: aten.slice_backward(x, [8, 4], 0, -5, -1, 1), "f32 4x4"), c("diagonal", lambda x: (aten.diagonal_backward(x, [3, 4, 3], -1, 1, 2), aten.diagonal_backward(x[:, :2], [3, 4, 3], 1, 1, 2)), "f32 3x3"),
+        c("unfold", lambda x: aten.unfold_backward(x, [3, 13], 1, 5, 2), "f32 3x5x5"), c("unfold_gaps", lambda x: aten.unfold_backward(x, [11], 0, 2, 4), "f32 3x2"),
+        *(c(f"{kind}{len(p) // 2}d", padding_gradient(kind, *p), shape) for kind in ("reflection", "replication")
+          for p, shape in (((2, 3), "f32 2x3x5"), ((2, 1, 0, 3), "f32 2x3x4x5"), ((1, 2, 0, 1, 2, 0), "f32 1x2x3x4x5"))),
+        c("replication_crop", padding_gradient("replication", -1, 2), "f32 2x3x5"),
+        *(c(f"distances_{str(p).replace('.', 'p')}", distance_gradient(p), "f32 2x5x3", "f32 2x4x3") for p in (1.0, 2.0, 3.0, 0.5, float("inf"))),
+        c("distances_equal", lambda x: distance_gradient(2.0)(x, x), "f32 4x3"),
+    ]
+
+
+def framed(more, **rest):
+    """A signal from its own frames, by a window that leaves no sample without weight."""
+    def run(x, w):
+        s = torch.stft(x, 16, window=w, return_complex=True, **rest)
+        return torch.istft(s * 1.5, 16, window=w, **rest, **more)
+    return run
+
+
+def other_names():
+    """Operators that raw files hold under names of their own."""
+    return [
+        c("special", lambda x: (torch.special.softmax(x, 1), torch.special.log_softmax(x, 0), torch.special.round(x * 10, decimals=1)), "f32 5x7"),
+        c("norms", lambda x: (torch.frobenius_norm(x, [0, 2]), torch.frobenius_norm(x, 1, True), torch.norm_except_dim(x, 2, 1), torch.norm_except_dim(x, 1, -1)), "f32 3x4x5"),
+        c("nuclear", lambda x: (torch.nuclear_norm(x), torch.nuclear_norm(x[:, :3], True)), "f32 6x4"), c("nuclear_dim", lambda x: torch.nuclear_norm(x, (0, 2)), "f32 4x3x5"),
+        c("as_bits", lambda x: aten.view_copy.dtype(x, torch.int32), "f32 3x4"),
+        c("sequences", lambda x, y, z: (torch.nn.utils.rnn.pad_sequence([x, y, z]), torch.nn.utils.rnn.pad_sequence([x, y, z], True, -1.5, "left")), "f32 3x2", "f32 5x2", "f32 1x2"),
+        c("to_wider", lambda x, y: (torch.mm(x, y, out_dtype=torch.float32), ) if x.is_cuda else (x @ y,), "bf16 4x8", "bf16 8x5"),
+        c("istft", framed({}, hop_length=4), "f32 2x61", "f32 16 >0"), c("istft_length", framed({"length": 70}, hop_length=4), "f32 61", "f32 16 >0"),
+        c("istft_normalised", framed({}, hop_length=5, normalized=True), "f32 2x60", "f32 16 >0"), c("istft_two_sided", framed({}, hop_length=4, onesided=False), "f32 2x61", "f32 16 >0"),
+        c("istft_window", lambda x: torch.istft(torch.stft(x, 16, 4, 12, torch.hann_window(12), return_complex=True), 16, 4, 12, torch.hann_window(12)), "f32 3x64"),
+        c("istft_plain", lambda x: torch.istft(torch.stft(x, 16, 4, center=False, window=torch.ones(16), return_complex=True), 16, 4, window=torch.ones(16), center=False), "f32 2x60"),
+    ]
+
+
 def groups():
-    return {"gradients": gradients(), "of_lists": of_lists(), "in_grids": in_grids(), "image_gradients": image_gradients()}
+    return {"view_gradients": view_gradients(), "other_names": other_names(), "derivatives": derivatives(), "layer_gradients": layer_gradients(), "gradients": gradients(), "of_lists": of_lists(), "in_grids": in_grids(), "image_gradients": image_gradients()}

@@ -142,7 +142,7 @@ static void addConversions(OpTable &t) {
     }
     return {mapFloat(x, [](Val v) { return where(un(OpKind::IsNan, v), v, where(v < 0.0, num(v, M_PI), num(v, 0))); })};
   });
-  t.add("view.dtype", [](OpCall &o) -> Tensors {
+  t.add("view.dtype view_copy.dtype", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     DType d = o.out().dtype;
     if (d == x.dtype()) return {x};

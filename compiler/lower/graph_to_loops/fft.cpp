@@ -373,6 +373,57 @@ static Tensors stftOp(OpCall &o) {
   return {partsOf(y)};
 }
 
+/// The signal whose frames these are: windowed frames, added up where they overlap, over the sum of the windows' squares.
+static Tensors istftOp(OpCall &o) {
+  Tensor x = o.t("self"), window = o.opt("window");
+  if (!x.isComplex()) return o.fail("the input is not complex");
+  const bool batched = x.rank() == 3, whole = o.flag("return_complex"), centred = o.flag("center", true);
+  if (!batched) x = unsqueeze(x, 0);
+  const Expr n = o.expr("n_fft"), hop = o.has("hop_length") ? o.expr("hop_length") : floorDiv(n, 4), length = o.has("win_length") ? o.expr("win_length") : n;
+  const bool onesided = o.has("onesided") ? o.flag("onesided") : !o.ctx.equal(x.size(1), n);
+  if (whole && onesided) return o.fail("complex signals have no one-sided spectra");
+  if (window.valid() && window.isComplex()) return o.fail("complex windows are not supported");
+  const Expr frames = x.size(2), left = floorDiv(n - length, 2);
+  const DType r = toReal(x.dtype());
+  if (!window.valid()) window = full(o.ctx, {length}, r, 1);
+  window = pad(cast(window, r), {left}, {n - length - left}, 0).realize();
+  x = transpose(x, 1, 2);
+  Tensor y = whole ? dft(x, 2, false, n) : inverseReal(onesided ? x : slice(x, 2, 0, floorDiv(n, 2) + 1), 2, n, false);
+  y = scaled(y, o.flag("normalized") ? BySqrt : ByN, n);
+  // Sample p lies in the frames floor(p / hop), … back to those that still reach it.
+  const Expr start = centred ? floorDiv(n, 2) : Expr(0), count = o.out().sizes.back(), most = o.ctx.facts.simplify(ceilDiv(n, hop)), batch = x.size(0);
+  auto folded = [&](const Sizes &lead, const std::function<Val(BodyBuilder &, const Index &, Expr, Expr)> &fn) {
+    Sizes sizes = lead;
+    sizes.push_back(count);
+    return o.ctx.reduce(loops::ReduceKind::Sum, computeType(r), sizes, {most}, [=](BodyBuilder &b, const Index &i, const Index &k) {
+      const Expr p = i.back() + start, frame = floorDiv(p, hop) - k[0], at = p - frame * hop;
+      const Val ok = b.inRange(frame, 0, frames) && b.compare(OpKind::Lt, at, n);
+      return b.masked(ok, [&] { return fn(b, i, frame, at); }, b.constant(computeType(r), 0));
+    })[0];
+  };
+  const Tensor weight = folded({}, [window](BodyBuilder &b, const Index &, Expr, Expr at) {
+    const Val w = window.at(b, {at});
+    return w * w;
+  });
+  // Beyond the frames the signal is padded with zeros.
+  const Expr reach = n + hop * (frames - 1) - start - (centred && !o.has("length") ? floorDiv(n, 2) : Expr(0));
+  const Tensor known = Tensor::lazy(o.ctx, DType::Bool, {count}, [=](BodyBuilder &b, const Index &i) {
+    return weight.at(b, i) > 1e-11 || b.compare(OpKind::Le, reach, i[0]);
+  });
+  const Expr all = o.ctx.read(o.ctx.reduce(loops::ReduceKind::All, DType::Bool, {}, known.sizes(), [known](BodyBuilder &b, const Index &, const Index &r) { return known.at(b, r); })[0]);
+  o.ctx.require(eq(all, 1), "istft: the windows leave samples without weight" + o.ctx.where());
+  auto part = [&](const Tensor &frame) {
+    const Tensor z = frame.reused();
+    const Tensor sum = folded({batch}, [=](BodyBuilder &b, const Index &i, Expr f, Expr at) { return z.at(b, {i[0], f, at}) * window.at(b, {at}); });
+    return Tensor::lazy(o.ctx, r, {batch, count}, [=](BodyBuilder &b, const Index &i) {
+      const Val w = weight.at(b, {i[1]});
+      return where(w > 1e-11, sum.at(b, i) / w, num(w, 0));
+    });
+  };
+  Tensor out = whole ? Tensor::complex(part(y.real()), part(y.imag()), o.out().dtype) : part(y);
+  return {batched ? out : squeeze(out, 0)};
+}
+
 /// Windows of length n as torch defines them: a periodic one is the first n values of the symmetric one of length n
 /// + 1.
 static Tensors windowOp(OpCall &o) {
@@ -402,6 +453,7 @@ static Tensors windowOp(OpCall &o) {
 
 void addFft(OpTable &t) {
   t.add("stft.default stft.center", stftOp);
+  t.add("istft.default", istftOp);
   t.add("hann_window.default hann_window.periodic hamming_window.default hamming_window.periodic "
         "hamming_window.periodic_alpha "
         "hamming_window.periodic_alpha_beta blackman_window.default blackman_window.periodic bartlett_window.default "

@@ -416,8 +416,8 @@ static Tensors trilinear(OpCall &o) {
 
 static void addProducts(OpTable &t) {
   t.add("_trilinear.default", trilinear);
-  t.add("mm.default bmm.default", [](OpCall &o) -> Tensors {
-    return {matmul2(o.t("self"), o.t(o.node.target == "aten.bmm.default" ? "mat2" : "mat2"), o.out().dtype)};
+  t.add("mm.default bmm.default mm.dtype bmm.dtype", [](OpCall &o) -> Tensors {
+    return {matmul2(o.t("self"), o.t("mat2"), o.out().dtype)};
   });
   t.add("matmul.default __rmatmul__.default linalg_matmul.default mv.default dot.default inner.default vdot.default "
         "linalg_vecdot.default",
@@ -439,13 +439,13 @@ static void addProducts(OpTable &t) {
           }
           return {matmul(a, b)};
         });
-  t.add("addmm.default addmv.default addbmm.default baddbmm.default addr.default", [](OpCall &o) -> Tensors {
+  t.add("addmm.default addmm.dtype addmv.default addbmm.default baddbmm.default baddbmm.dtype addr.default", [](OpCall &o) -> Tensors {
     const std::string &n = o.node.target;
     double alpha = o.number("alpha", 1), beta = o.number("beta", 1);
     Tensor c = o.t("self");
     DType out = o.out().dtype;
-    if (n == "aten.addmm.default") return {addProduct(c, o.t("mat1"), o.t("mat2"), alpha, beta, out)};
-    if (n == "aten.baddbmm.default") return {addProduct(c, o.t("batch1"), o.t("batch2"), alpha, beta, out)};
+    if (n.starts_with("aten.addmm.")) return {addProduct(c, o.t("mat1"), o.t("mat2"), alpha, beta, out)};
+    if (n.starts_with("aten.baddbmm.")) return {addProduct(c, o.t("batch1"), o.t("batch2"), alpha, beta, out)};
     if (n == "aten.addmv.default") {
       Tensor r =
           addProduct(c.rank() == 1 ? unsqueeze(c, 1) : c, o.t("mat"), unsqueeze(o.t("vec"), 1), alpha, beta, out);

@@ -161,7 +161,7 @@ static Tensors batchNorm(OpCall &o) {
          rv = o.opt("running_var");
   if (x.rank() < 2) return o.fail("the input has no channel dimension");
   bool noStats = n == "aten._native_batch_norm_legit.no_stats";
-  bool noTraining = n == "aten._native_batch_norm_legit_no_training.default";
+  bool noTraining = n == "aten._native_batch_norm_legit_no_training.default" || n == "aten._batch_norm_no_update.default";
   bool withUpdate = n == "aten._batch_norm_with_update_functional.default";
   bool training = noStats || withUpdate || (!noTraining && o.flag("training"));
   double eps = o.number("eps", 1e-5), momentum = o.number("momentum", 0.1);
@@ -210,7 +210,7 @@ void addNorm(OpTable &t) {
   t.add(
       "batch_norm.default native_batch_norm.default _native_batch_norm_legit.default _native_batch_norm_legit.no_stats "
       "_native_batch_norm_legit_no_training.default _native_batch_norm_legit_functional.default "
-      "_batch_norm_with_update_functional.default "
+      "_batch_norm_with_update_functional.default _batch_norm_no_update.default "
       "cudnn_batch_norm.default",
       batchNorm);
   t.add("instance_norm.default", instanceNorm);

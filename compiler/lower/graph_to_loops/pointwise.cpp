@@ -354,7 +354,7 @@ static void addSignsAndRounding(OpTable &t) {
   t.add("floor.default", rounding<OpKind::Floor>);
   t.add("ceil.default", rounding<OpKind::Ceil>);
   t.add("trunc.default fix.default", rounding<OpKind::Trunc>);
-  t.add("round.default round.decimals", roundOp);
+  t.add("round.default round.decimals special_round.default", roundOp);
   t.add("frac.default",
         [](OpCall &o) -> Tensors { return {map(o.t("self"), [](Val v) { return v - un(OpKind::Trunc, v); })}; });
 }
@@ -600,6 +600,9 @@ static void addMoreActivations(OpTable &t) {
     Tensor x = o.t("self");
     Tensor r =
         map(x, [](Val v) { return vmin(v, num(v, 0)) - un(OpKind::Log1p, un(OpKind::Exp, -un(OpKind::Abs, v))); });
+    // What the CPU keeps for the gradient.
+    if (o.outCount() > 1 && o.out(1).rank() == x.rank() && !(x.rank() == 1 && o.out(1).sizes[0].isConst(0)))
+      return {r, map(x, [](Val v) { return un(OpKind::Exp, -un(OpKind::Abs, v)); })};
     return {r, full(o.ctx, {Expr(0)}, x.dtype(), 0)};
   });
   t.add("softshrink.default", [](OpCall &o) -> Tensors {

@@ -169,19 +169,29 @@ static void addVariancesAndSoftmax(OpTable &t) {
   t.add("count_nonzero.default count_nonzero.dim_IntList", [](OpCall &o) -> Tensors {
     return {sum(cast(cast(o.t("self"), DType::Bool), DType::I64), dimsOf(o), false, DType::I64)};
   });
-  t.add("norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype linalg_vector_norm.default",
+  t.add("norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype linalg_vector_norm.default frobenius_norm.dim native_norm.default native_norm.ScalarOpt_dim_dtype",
         [](OpCall &o) -> Tensors {
           double p = o.has("p") ? o.number("p") : o.has("ord") ? o.number("ord") : 2.0;
           return {reshape(vectorNorm(o.t("self"), p, dimsOf(o), true, o.out().dtype), o.out().sizes)};
         });
-  t.add("softmax.int _softmax.default special_softmax.int _safe_softmax.default", [](OpCall &o) -> Tensors {
+  t.add("softmax.int _softmax.default special_softmax.default _safe_softmax.default", [](OpCall &o) -> Tensors {
     Tensor r = softmax(o.t("self"), o.integer("dim"), o.out().dtype, false);
     if (o.node.target == "aten._safe_softmax.default")
       r = map(r, [](Val v) { return where(un(OpKind::IsNan, v), 0.0, v); });
     return {r};
   });
-  t.add("log_softmax.int _log_softmax.default special_log_softmax.int",
+  t.add("log_softmax.int _log_softmax.default special_log_softmax.default",
         [](OpCall &o) -> Tensors { return {softmax(o.t("self"), o.integer("dim"), o.out().dtype, true)}; });
+  t.add("norm_except_dim.default", [](OpCall &o) -> Tensors {
+    const Tensor v = o.t("v");
+    const int64_t keep = o.integer("dim", 0);
+    const double p = o.number("pow", 2);
+    if (keep == -1) return {reshape(vectorNorm(v, p, {}, false, v.dtype()), o.out().sizes)};
+    Dims over;
+    for (int64_t d = 0; d < v.rank(); ++d)
+      if (d != (keep < 0 ? keep + v.rank() : keep)) over.push_back(d);
+    return {over.empty() ? map(v, [](Val x) { return un(OpKind::Abs, x); }) : vectorNorm(v, p, over, true, v.dtype())};
+  });
   t.add("softmin.int",
         [](OpCall &o) -> Tensors { return {softmax(neg(o.t("self")), o.integer("dim"), o.out().dtype, false)}; });
 

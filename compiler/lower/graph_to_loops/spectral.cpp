@@ -287,6 +287,19 @@ static Tensor cutoff(OpCall &o, const Tensor &a, const Tensor &values) {
   return binary(OpKind::Max, broadcastTo(absolute, scaled.sizes()), scaled);
 }
 
+/// V S^-2 (a V)^T, without the values that count as zero: those up to `cut`. `tall`: of a itself, else of its transpose.
+static Tensor inverseFrom(const Singular &s, const Tensor &cut, bool tall) {
+  const Tensor values = s.values, v = s.v;
+  const Tensor scaled = matrixOf(v.ctx(), DType::F64, batchOf(v), v.size(-2), v.size(-1), [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
+    Index at = i;
+    at.push_back(c);
+    Val x = values.at(b, at), e = elementOf(b, v, i, r, c);
+    return where(x > cut.at(b, i), e / (x * x), num(e, 0));
+  });
+  const Tensor inverse = matmul(scaled, transpose(s.av, -2, -1));
+  return tall ? inverse : transpose(inverse, -2, -1);
+}
+
 static Tensors pseudoInverse(OpCall &o) {
   Tensor a = o.t("self");
   if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
@@ -294,17 +307,7 @@ static Tensors pseudoInverse(OpCall &o) {
   if (o.flag("hermitian")) a = symmetricOf(a, false, a.dtype());
   bool tall = rowsOf(a) >= columnsOf(a);
   Singular s = singularOf(tall ? a : transpose(a, -2, -1));
-  Tensor values = s.values, cut = cutoff(o, a, values).realize(), v = s.v;
-  // V S^-2 (a V)^T, without the values that count as zero.
-  Tensor scaled = matrixOf(o.ctx, DType::F64, batchOf(v), v.size(-2), v.size(-1),
-                           [=](BodyBuilder &b, const Index &i, Expr r, Expr c) {
-                             Index at = i;
-                             at.push_back(c);
-                             Val x = values.at(b, at), e = elementOf(b, v, i, r, c);
-                             return where(x > cut.at(b, i), e / (x * x), num(e, 0));
-                           });
-  Tensor inverse = matmul(scaled, transpose(s.av, -2, -1));
-  return {cast(tall ? inverse : transpose(inverse, -2, -1), a.dtype())};
+  return {cast(inverseFrom(s, cutoff(o, a, s.values).realize(), tall), a.dtype())};
 }
 
 static Tensors rankOp(OpCall &o) {
@@ -354,6 +357,20 @@ void addSpectral(OpTable &t) {
         "linalg_matrix_rank.atol_rtol_float",
         rankOp);
   t.add("linalg_cond.default linalg_cond.p_str", conditionOp);
+  t.add("nuclear_norm.default nuclear_norm.dim", [](OpCall &o) -> Tensors {
+    Tensor a = o.t("self");
+    if (o.node.target == "aten.nuclear_norm.dim") {
+      const Dims dims = wrapDims(o.ints("dim"), a.rank());
+      std::vector<int> order;
+      for (int64_t d = 0; d < a.rank(); ++d)
+        if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(static_cast<int>(d));
+      for (int64_t d : dims) order.push_back(static_cast<int>(d));
+      if (dims.size() != 2 || order.size() != a.sizes().size()) return o.fail("two dimensions make a matrix");
+      a = permute(a, order);
+    }
+    if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);
+    return {reshape(cast(spectralNorm(a, 0), o.out().dtype), o.out().sizes)};
+  });
   t.add("linalg_polar.default", [](OpCall &o) -> Tensors {
     Tensor a = o.t("A");
     if (std::string why = matrixFault(a); !why.empty()) return o.fail(why);

@@ -415,6 +415,19 @@ static void addParts(OpTable &t) {
 static void addJoins(OpTable &t) {
   t.add("cat.default concat.default concatenate.default",
         [](OpCall &o) -> Tensors { return {concat(o.list("tensors"), o.integer("dim", 0))}; });
+  t.add("pad_sequence.default", [](OpCall &o) -> Tensors {
+    const Tensors xs = o.list("sequences");
+    const bool first = o.flag("batch_first"), left = o.text("padding_side", "right") == "left";
+    const double value = o.number("padding_value", 0);
+    const Expr longest = o.out().sizes[first ? 1 : 0];
+    Tensors rows;
+    for (const Tensor &x : xs) {
+      Sizes before(x.sizes().size(), Expr(0)), after = before;
+      (left ? before : after)[0] = longest - x.sizes()[0];
+      rows.push_back(unsqueeze(pad(cast(x, o.out().dtype), before, after, value), first ? 0 : 1));
+    }
+    return {concat(rows, first ? 0 : 1)};
+  });
   t.add("stack.default", [](OpCall &o) -> Tensors {
     Tensors xs = o.list("tensors");
     int64_t d = o.integer("dim", 0);
