@@ -1,6 +1,6 @@
 """Models that call operators which are not PyTorch's own, with arguments of every kind; `changes` has some that change what they are given.
 
-Files as they were exported bring the operators' schemas; `silent` does not.
+Files as they were exported bring the operators' schemas; `silent` ones do not.
 
 tests/goldens/extern: both forms, inputs and what the operators' Python gives. cli/test/extern_ops.c is the same in C.
 """
@@ -61,6 +61,37 @@ def _(x, y, total):
     return torch.empty_like(y)
 
 
+@torch.library.custom_op("neso_test::over", mutates_args=())
+def over(x: Tensor, bound: float) -> Tuple[Tensor, Tensor]:
+    taken = x.sum(1) > bound
+    return x[taken].contiguous(), taken.nonzero()[:, 0].repeat_interleave(2)
+
+
+@over.register_fake
+def _(x, bound):
+    rows, places = torch.library.get_ctx().new_dynamic_size(), torch.library.get_ctx().new_dynamic_size()
+    return x.new_empty((rows, x.shape[1])), x.new_empty((places,), dtype=torch.int64)
+
+
+class Sized(torch.nn.Module):
+    """An operator decides the sizes of its results; none may be left."""
+
+    def forward(self, x, z):
+        rows, places = torch.ops.neso_test.over(x, 0.0)
+        some, _ = torch.ops.neso_test.over(z * 2, 0.5)
+        none, empty = torch.ops.neso_test.over(z, 1e6)
+        return rows * 3 + 1, places + x.shape[0], some.sum(0), none, empty, (rows @ some.t()).relu()
+
+
+class Secret(torch.nn.Module):
+    """What the operator changes is seen later."""
+
+    def forward(self, x, z):
+        y = x + 1
+        a = torch.ops.neso_test.push(y, z, None)
+        return y * 2, a
+
+
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -103,15 +134,15 @@ def write(folder):
     import neso_cases
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(7)
-    models = {"model": Model().eval(), "changes": Changes().eval()}
+    models = {"model": Model().eval(), "changes": Changes().eval(), "sized": Sized().eval(), "secret": Secret().eval()}
     rows = torch.export.Dim("rows", min=3, max=64)
     for name, model in models.items():
         program = torch.export.export(model, inputs(4), dynamic_shapes=({0: rows}, {0: rows}), strict=False)
-        schemas = "\n".join(str(torch.ops.neso_test.__getattr__(op).default._schema) for op in ("mix", "total", "scale_", "push"))
+        schemas = "\n".join(str(torch.ops.neso_test.__getattr__(op).default._schema) for op in ("mix", "total", "scale_", "push", "over"))
         neso_cases.save_program(program, folder / f"{name}.export.pt2", lean=True, extra_files={"neso_operators": schemas})
         # Without them the file does not say what changes.
-        if name == "changes":
-            neso_cases.save_program(program, folder / "silent.export.pt2", lean=True)
+        if name != "sized":
+            neso_cases.save_program(program, folder / f"{name}.silent.pt2", lean=True)
         neso_cases.save_program(program.run_decompositions(), folder / f"{name}.decomposed.pt2", lean=True)
     for count in (4, 9):
         given = inputs(count)

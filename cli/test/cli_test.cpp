@@ -292,6 +292,11 @@ void expectOutputs(const std::string &written, const std::string &wantedFile, co
     const auto g = std::find_if(given->begin(), given->end(), [&](const HostTensor &t) { return t.name == w.name; });
     ASSERT_TRUE(g != given->end()) << which << " has no " << w.name;
     ASSERT_EQ(g->sizes, w.sizes) << which << " " << w.name;
+    if (w.dtype != DType::F32) {
+      ASSERT_EQ(g->dtype, w.dtype) << which << " " << w.name;
+      EXPECT_EQ(std::memcmp(g->data(), w.data(), w.bytes), 0) << which << " " << w.name;
+      continue;
+    }
     const float *a = reinterpret_cast<const float *>(g->data()), *b = reinterpret_cast<const float *>(w.data());
     for (size_t i = 0; i < w.bytes / 4; ++i) EXPECT_NEAR(a[i], b[i], 1e-4 + 1e-4 * std::fabs(b[i])) << which << " " << w.name << " at " << i;
   }
@@ -323,9 +328,35 @@ TEST_F(Cli, OperatorsOfTheUsersChangeWhatTheyAreGiven) {
     }
   }
   // As exported, without the operators' schemas, the file does not say what changes: never taken for nothing.
-  const Outcome o = neso(fmt::format("compile {}silent.export.pt2 -o n.neso", kExtern));
+  Outcome o = neso(fmt::format("compile {}changes.silent.pt2 -o n.neso", kExtern));
   EXPECT_EQ(o.code, 1);
-  EXPECT_NE(o.err.find("error[E0254]: golden_extern.py:86 (scale_): the file does not say whether operator 'neso_test.scale_.default' changes what it is given"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("error[E0254]: golden_extern.py:117 (scale_): the file does not say whether operator 'neso_test.scale_.default' changes what it is given"), std::string::npos) << o.err;
+  // A call that returns something is checked while the model runs.
+  o = neso(fmt::format("compile {}model.silent.pt2 -o n.neso", kExtern));
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find("each call copies and compares them"), std::string::npos) << o.err;
+  o = neso(fmt::format("run n.neso --op-library {} --input {}inputs.4.safetensors -o out.safetensors", kOperators, kExtern));
+  ASSERT_EQ(o.code, 0) << o.err;
+  expectOutputs(dir + "out.safetensors", kExtern + "model.outputs.4.safetensors", "silent");
+  ASSERT_EQ(neso(fmt::format("compile {}secret.silent.pt2 -o n.neso", kExtern)).code, 0);
+  o = neso(fmt::format("run n.neso --op-library {} --input {}inputs.4.safetensors -o out.safetensors", kOperators, kExtern));
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("operator 'neso_test::push' changed its operand 'add', which the model's file does not say"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, OperatorsOfTheUsersDecideSizes) {
+  for (const char *form : {"export", "decomposed"}) {
+    Outcome o = neso(fmt::format("compile {}sized.{}.pt2 -o m.neso", kExtern, form));
+    ASSERT_EQ(o.code, 0) << o.err;
+    for (int rows : {4, 9}) {
+      o = neso(fmt::format("run m.neso --op-library {} --input {}inputs.{}.safetensors -o out.safetensors", kOperators, kExtern, rows));
+      ASSERT_EQ(o.code, 0) << o.err;
+      expectOutputs(dir + "out.safetensors", fmt::format("{}sized.outputs.{}.safetensors", kExtern, rows), form);
+    }
+  }
+  // The function that is asked for the sizes is an operator of its own.
+  const Outcome o = neso(fmt::format("run m.neso --input {}inputs.4.safetensors -o x.safetensors", kExtern));
+  EXPECT_NE(o.err.find("not given for cpu: neso_test::over:sizes, neso_test::over;"), std::string::npos) << o.err;
 }
 
 TEST_F(Cli, OperatorsOfTheUsersThatAreMissingOrFail) {

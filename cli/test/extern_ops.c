@@ -77,9 +77,41 @@ static neso_status push(void *user, const neso_op_call *call) {
   return NESO_OK;
 }
 
+// Rows whose sum is above a bound, and where they stand, twice each.
+static int is_over(const neso_op_call *call, int64_t i) {
+  const neso_op_argument *bound = argument(call, "bound");
+  double sum = 0;
+  for (int64_t j = 0; j < call->inputs[0].sizes[1]; ++j) sum += at(&call->inputs[0], i, j);
+  return sum > bound->floats[0];
+}
+
+static neso_status over_sizes(void *user, const neso_op_call *call) {
+  int64_t *sizes = call->outputs[0].data;
+  if (call->output_count != 1 || call->outputs[0].dtype != NESO_I64 || call->outputs[0].sizes[0] != 2) return call->fail(call, "two sizes were expected");
+  sizes[0] = 0;
+  for (int64_t i = 0; i < call->inputs[0].sizes[0]; ++i) sizes[0] += is_over(call, i);
+  sizes[1] = 2 * sizes[0];
+  return NESO_OK;
+}
+
+static neso_status over(void *user, const neso_op_call *call) {
+  const neso_tensor *rows = &call->outputs[0], *places = &call->outputs[1];
+  int64_t k = 0;
+  for (int64_t i = 0; i < call->inputs[0].sizes[0]; ++i) {
+    if (!is_over(call, i)) continue;
+    if (k == rows->sizes[0]) return call->fail(call, "there are more rows than were asked for");
+    for (int64_t j = 0; j < rows->sizes[1]; ++j) ((float *)rows->data)[k * rows->strides[0] + j * rows->strides[1]] = at(&call->inputs[0], i, j);
+    ((int64_t *)places->data)[2 * k * places->strides[0]] = ((int64_t *)places->data)[(2 * k + 1) * places->strides[0]] = i;
+    ++k;
+  }
+  return NESO_OK;
+}
+
 static int mixed;
 const neso_op neso_ops[] = {{"neso_test::mix", mix, &mixed, NESO_CPU},
                             {"neso_test::total", total, NULL, NESO_CPU},
                             {"neso_test::scale_", scale, NULL, NESO_CPU},
                             {"neso_test::push", push, NULL, NESO_CPU},
+                            {"neso_test::over", over, NULL, NESO_CPU},
+                            {"neso_test::over:sizes", over_sizes, NULL, NESO_CPU},
                             {NULL, NULL, NULL, NESO_CPU}};

@@ -66,6 +66,8 @@ int opCount();
 std::optional<OpSchema> parseSchema(std::string_view text);
 /// Whether the target is none of PyTorch's, Python's or the exporter's: then whoever runs the model brings it.
 bool isOfCaller(std::string_view target);
+/// The target of a call of such an operator of which nothing says whether it changes its operands: "lib.op.default" is its first argument.
+inline constexpr std::string_view kDoubtfulCall = "neso.doubtful_call";
 /// The target of row i, [0, opCount()).
 std::string_view opTarget(int i);
 

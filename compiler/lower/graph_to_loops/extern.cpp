@@ -3,6 +3,7 @@
 #include "base/diagnostics/graph.h"
 #include "ir/graph/ops.h"
 #include "lower/graph_to_loops/model_lowering.h"
+#include "lower/graph_to_loops/tensor_ops.h"
 
 namespace neso::lower {
 
@@ -10,15 +11,22 @@ using graph::ValueId;
 using loops::ExternSpec;
 using Kind = ExternSpec::Argument::Kind;
 
-/// What higher_order.auto_functionalized_v2 calls; empty: the node is none.
-static std::string_view functionalizedOperator(const graph::Node &node) {
-  const std::string *op = node.target == "higher_order.auto_functionalized_v2" && !node.args.empty() ? std::get_if<std::string>(&node.args[0]) : nullptr;
+/// The operator that a node of this target calls, its first argument; empty: the node has another target.
+static std::string_view calledBy(const graph::Node &node, std::string_view target) {
+  const std::string *op = node.target == target && !node.args.empty() ? std::get_if<std::string>(&node.args[0]) : nullptr;
   return op ? std::string_view(*op) : std::string_view();
+}
+static std::string_view functionalizedOperator(const graph::Node &node) { return calledBy(node, "higher_order.auto_functionalized_v2"); }
+/// Nothing says whether it changes its operands (graph/passes/functionalize).
+static std::string_view doubtfulOperator(const graph::Node &node) { return calledBy(node, graph::kDoubtfulCall); }
+static std::string_view operatorOf(const graph::Node &node) {
+  for (std::string_view inner : {functionalizedOperator(node), doubtfulOperator(node)})
+    if (!inner.empty()) return inner;
+  return node.target;
 }
 
 bool isExtern(const graph::Node &node) {
-  const std::string_view inner = functionalizedOperator(node);
-  return !node.launch && graph::isOfCaller(inner.empty() ? std::string_view(node.target) : inner);
+  return !node.launch && graph::isOfCaller(operatorOf(node));
 }
 
 /// "mylib.scale.default" is called mylib::scale, "mylib.scale.out" mylib::scale.out.
@@ -33,7 +41,8 @@ namespace {
 /// Makes the arguments of one call.
 class CallMaker {
 public:
-  CallMaker(Lowering &ctx, const graph::Graph &g, const Values &values) : ctx_(ctx), g_(g), values_(values) {}
+  /// copies: the operator gets copies of its tensors, which are compared with them afterwards (unchanged).
+  CallMaker(Lowering &ctx, const graph::Graph &g, const Values &values, bool copies) : ctx_(ctx), g_(g), values_(values), copies_(copies) {}
   /// Completes "cannot compile this call: argument 'x' is …"; empty: nothing is in the way.
   std::string refusal;
 
@@ -51,8 +60,22 @@ public:
     if (isComplex(v.type.dtype)) return refusal = "a complex tensor", ExternSpec::View{};
     graph::TensorType type = v.type;
     type.offset = 0;
-    const Strided s = UserKernels::inMemory(ctx_, it->second, type);
-    return ExternSpec::View{s.buffer, s.dtype, type.sizes, s.strides, s.offset, false};
+    const Strided s = copies_ ? UserKernels::freshCopy(ctx_, &it->second, type) : UserKernels::inMemory(ctx_, it->second, type);
+    if (copies_) copied_.push_back({v.name, Tensor::strided(ctx_, type.dtype, type.sizes, s), it->second});
+    return ExternSpec::View{s.buffer, s.dtype, type.sizes, s.strides, s.offset, copies_};
+  }
+  /// Behind the call: the run fails if the operator changed a copy, and with it would have changed the model's tensor.
+  void requireUnchanged(const std::string &op) const {
+    for (const auto &[name, copy, original] : copied_) {
+      const Tensor xs[] = {copy, original};
+      const Tensor same = pointwise(xs, copy.dtype(), DType::Bool, [](std::span<const Val> v) {
+        return eq(v[0], v[1]) || (isFloat(v[0].dtype) ? ne(v[0], v[0]) && ne(v[1], v[1]) : v[0].b->constantInt(DType::Bool, 0));
+      });
+      const Tensor all = ctx_.reduce(loops::ReduceKind::All, DType::Bool, {}, same.sizes(), [same](BodyBuilder &b, const Index &, const Index &r) { return same.at(b, r); })[0];
+      ctx_.require(eq(ctx_.read(all), 1), fmt::format("operator '{}' changed its operand '{}', which the model's file does not say; save it after run_decompositions(), or "
+                                                      "with the operator's schema (`neso explain E0254`){}",
+                                                      op, name, ctx_.where()));
+    }
   }
 
 private:
@@ -105,6 +128,12 @@ private:
   Lowering &ctx_;
   const graph::Graph &g_;
   const Values &values_;
+  bool copies_;
+  struct Copied {
+    std::string name;
+    Tensor copy, original;
+  };
+  std::vector<Copied> copied_;
 };
 
 /// The operands that higher_order.auto_functionalized_v2 lets its operator change: views of bases, each a copy that the operator has for
@@ -246,7 +275,7 @@ std::string nameOfArgument(const graph::Node &node, size_t i) { return i < node.
 std::string ModelLowering::externResult(const graph::Value &v, ValueId id, ExternSpec &spec, Values &values) {
   if (v.kind != graph::Value::Kind::Tensor) return fmt::format("result '{}' is no tensor, and an operator of the caller's gives only those", v.name);
   if (isComplex(v.type.dtype)) return fmt::format("result '{}' is complex, which an operator of the caller's does not give", v.name);
-  if (isNew(v)) return fmt::format("the size of its result '{}' depends on the data", v.name);
+  if (isNew(v)) return fmt::format("the size of its result '{}' depends on the data in a way that is not one of its dimensions", v.name);
   graph::TensorType type = v.type;
   type.offset = 0;
   const Strided w = UserKernels::freshCopy(ctx_, nullptr, type);
@@ -257,7 +286,7 @@ std::string ModelLowering::externResult(const graph::Value &v, ValueId id, Exter
 
 /// The arguments of the operator; empty if they can be given, else why not.
 static std::string makeArguments(CallMaker &call, ChangedOperands *changed, const graph::Node &node, ExternSpec &spec) {
-  for (size_t i = changed ? 1 : 0; i < node.args.size(); ++i) {
+  for (size_t i = operatorOf(node) == node.target ? 0 : 1; i < node.args.size(); ++i) {
     const std::string name = nameOfArgument(node, i);
     if (changed && changed->describes(name)) continue;
     spec.arguments.push_back(call.make(name, node.args[i]));
@@ -268,18 +297,55 @@ static std::string makeArguments(CallMaker &call, ChangedOperands *changed, cons
   return changed->refusal;
 }
 
+/// Sizes of the results that the operator decides: asked of a second function before the call, so that there is memory for them. It gets what
+/// the operator gets, and gives a row of I64: each such size, in the order of results and dimensions. Empty if that can be, else why not.
+std::string ModelLowering::askForSizes(const graph::Graph &g, const std::vector<ValueId> &results, bool changes, const ExternSpec &call) {
+  std::vector<Expr> wanted;
+  for (ValueId id : results) {
+    if (!id.valid() || g.value(id).kind != graph::Value::Kind::Tensor) continue;
+    for (Expr e : g.value(id).type.sizes)
+      if (e.isSymbol() && !ctx_.isKnown(e) && std::find(wanted.begin(), wanted.end(), e) == wanted.end()) wanted.push_back(e);
+  }
+  if (wanted.empty()) return "";
+  if (changes) return "it decides the size of a result, and changes what it is given";
+  ExternSpec ask = call;
+  ask.op += ":sizes";
+  announce(ask.op, false);
+  graph::TensorType type;
+  type.dtype = DType::I64;
+  type.sizes = {Expr(static_cast<int64_t>(wanted.size()))}, type.strides = {Expr(1)};
+  const Strided w = UserKernels::freshCopy(ctx_, nullptr, type);
+  ask.outputs = {{w.buffer, w.dtype, type.sizes, w.strides, 0, false}};
+  ctx_.addNode(std::move(ask));
+  const Tensor sizes = Tensor::strided(ctx_, DType::I64, type.sizes, w);
+  for (size_t k = 0; k < wanted.size(); ++k) ctx_.define(select(sizes, 0, static_cast<int64_t>(k)), wanted[k]);
+  return "";
+}
+
+/// Says once of each operator that whoever runs the package brings it.
+void ModelLowering::announce(const std::string &op, bool doubtful) {
+  if (std::find(externs_.begin(), externs_.end(), op) != externs_.end()) return;
+  externs_.push_back(op);
+  const graph::Node *node = ctx_.current;
+  sink_.warn(makeDiag(diag::OpOfCaller, node ? node->loc : SourceLoc{}, op,
+                      doubtful ? "; the file does not say whether it changes its operands, so each call copies and compares them (`neso explain E0254`)" : ""));
+}
+
 bool ModelLowering::lowerExtern(const graph::Graph &g, const graph::Node &node, Values &values) {
-  const std::string_view inner = functionalizedOperator(node);
+  const bool doubtful = !doubtfulOperator(node).empty();
   ExternSpec spec;
-  spec.op = nameOf(inner.empty() ? std::string_view(node.target) : inner);
-  CallMaker call(ctx_, g, values);
+  spec.op = nameOf(operatorOf(node));
+  CallMaker call(ctx_, g, values, doubtful);
   std::optional<ChangedOperands> changed;
-  if (!inner.empty()) changed.emplace(ctx_, g, node, values);
+  if (!functionalizedOperator(node).empty()) changed.emplace(ctx_, g, node, values);
   if (changed && (!changed->refusal.empty() || node.outputs.size() < changed->count()))
     return refuse(node, changed->refusal.empty() ? "it has fewer results than it changes operands" : changed->refusal);
   if (const std::string why = makeArguments(call, changed ? &*changed : nullptr, node, spec); !why.empty()) return refuse(node, why);
 
   const size_t results = node.outputs.size() - (changed ? changed->count() : 0);
+  std::vector<ValueId> own;
+  for (size_t k = 0; k < results; ++k) own.insert(own.end(), node.outputs[k].begin(), node.outputs[k].end());
+  if (const std::string why = askForSizes(g, own, changed.has_value(), spec); !why.empty()) return refuse(node, why);
   for (size_t k = 0; k < node.outputs.size(); ++k)
     for (ValueId id : node.outputs[k]) {
       if (!id.valid() || g.value(id).kind == graph::Value::Kind::None) continue;
@@ -290,11 +356,10 @@ bool ModelLowering::lowerExtern(const graph::Graph &g, const graph::Node &node, 
     }
   if (spec.outputs.empty() && !changed)
     return refuse(node, "it returns nothing and changes none of its operands, so that no result needs it; leave it out");
-  if (std::find(externs_.begin(), externs_.end(), spec.op) == externs_.end()) {
-    externs_.push_back(spec.op);
-    sink_.warn(makeDiag(diag::OpOfCaller, node.loc, spec.op));
-  }
+  announce(spec.op, doubtful);
+  const std::string op = spec.op;
   ctx_.addNode(std::move(spec));
+  call.requireUnchanged(op);
   return true;
 }
 

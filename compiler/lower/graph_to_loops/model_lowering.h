@@ -74,6 +74,8 @@ private:
 
   // ---- extern.cpp
   bool lowerExtern(const graph::Graph &g, const graph::Node &node, Values &values);
+  std::string askForSizes(const graph::Graph &g, const std::vector<graph::ValueId> &results, bool changes, const loops::ExternSpec &call);
+  void announce(const std::string &op, bool doubtful);
   std::string externResult(const graph::Value &v, graph::ValueId id, loops::ExternSpec &spec, Values &values);
 
   const graph::Model &model_;

@@ -97,7 +97,9 @@ typedef struct neso_static_kernel {
 /* ---- Operators of the caller's
  *
  * A model may call operators that are not PyTorch's own ("mylib::scale"). Whoever runs it brings them: a row of neso_op for each, in
- * neso_model_options, or an array of rows called neso_ops, ended by one without a name, in a library for `neso run --op-library`. */
+ * neso_model_options, or an array of rows called neso_ops, ended by one without a name, in a library for `neso run --op-library`.
+ * An operator that decides the sizes of its results has a second row, "mylib::scale:sizes": called before it with the same arguments, it fills
+ * one row of I64 with those sizes, in the order of results and dimensions. */
 typedef enum neso_op_argument_kind {
   NESO_OP_NONE,
   NESO_OP_TENSOR, /* ints[0]: which of the call's inputs; -1: None */

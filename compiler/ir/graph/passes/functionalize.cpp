@@ -312,7 +312,7 @@ private:
   Status trainInstanceNorm(Node &n);
   std::optional<Status> resize(Node &n, const OpSchema &op);
   Status launch(Node &n);
-  Status ofCaller(const Node &n);
+  Status ofCaller(Node &n);
   Status changeByCaller(Node &n, const OpSchema &op);
 
   Graph &g_;
@@ -779,8 +779,9 @@ Status Functionalizer::launch(Node &n) {
   return Status::ok();
 }
 
-/// Whether it is known what a call of an operator that is not PyTorch's changes; nothing is guessed.
-Status Functionalizer::ofCaller(const Node &n) {
+/// Whether it is known what a call of an operator that is not PyTorch's changes. Where nothing says it, the call becomes a doubtful one, which is
+/// checked while the model runs.
+Status Functionalizer::ofCaller(Node &n) {
   auto known = callers_.schemas.find(n.target);
   if (known != callers_.schemas.end()) {
     const OpSchema &op = known->second;
@@ -789,9 +790,16 @@ Status Functionalizer::ofCaller(const Node &n) {
       if (op.argIndex(name) < 0) return fail(diag::OperatorArgument, n.loc, n.target, name, "is none of its schema");
     return Status::ok();
   }
-  bool tensors = false;
-  forEachInput(n, [&](ValueId id) { tensors |= id.valid() && g_.value(id).kind == Value::Kind::Tensor; });
-  return callers_.functional || !tensors ? Status::ok() : Status(fail(diag::OpMayChange, n.loc, n.target));
+  bool tensors = false, results = false;
+  forEachInput(n, [&](ValueId id) { tensors |= g_.value(id).kind == Value::Kind::Tensor; });
+  forEachOutput(n, [&](ValueId id) { results |= g_.value(id).kind == Value::Kind::Tensor; });
+  if (callers_.functional || !tensors) return Status::ok();
+  if (!results) return fail(diag::OpMayChange, n.loc, n.target, "returns nothing");
+  if (subgraph_) return fail(diag::OpMayChange, n.loc, n.target, "is in a branch or a loop");
+  n.args.insert(n.args.begin(), n.target);
+  n.argNames.insert(n.argNames.begin(), "");
+  n.target = kDoubtfulCall;
+  return Status::ok();
 }
 
 /// A call of an operator that is not PyTorch's and changes operands becomes the form that run_decompositions() gives it: each of these operands is

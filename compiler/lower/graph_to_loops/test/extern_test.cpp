@@ -82,9 +82,33 @@ void push(const Call &c) {
     }
 }
 
+std::vector<int64_t> rowsOver(const Call &c) {
+  const HostView &x = c.tensor("x");
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < x.sizes[0]; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < x.sizes[1]; ++j) sum += static_cast<double>(element(x, i, j));
+    if (sum > c.floats("bound")[0]) rows.push_back(i);
+  }
+  return rows;
+}
+void overSizes(const Call &c) {
+  int64_t *sizes = reinterpret_cast<int64_t *>(c.outputs[0].data);
+  sizes[0] = static_cast<int64_t>(rowsOver(c).size()), sizes[1] = 2 * sizes[0];
+}
+void over(const Call &c) {
+  int64_t k = 0;
+  for (int64_t row : rowsOver(c)) {
+    for (int64_t j = 0; j < c.outputs[0].sizes[1]; ++j) element(c.outputs[0], k, j) = element(c.tensor("x"), row, j);
+    int64_t *places = reinterpret_cast<int64_t *>(c.outputs[1].data) + 2 * k++;
+    places[0] = places[1] = row;
+  }
+}
+
 void give(std::vector<loops::Node> &nodes) {
   static const std::map<std::string, void (*)(const Call &)> kOps = {
-      {"neso_test::mix", mix}, {"neso_test::total", total}, {"neso_test::scale_", scale}, {"neso_test::push", push}};
+      {"neso_test::mix", mix}, {"neso_test::total", total}, {"neso_test::scale_", scale}, {"neso_test::push", push},
+      {"neso_test::over", over},   {"neso_test::over:sizes", overSizes}};
   for (loops::Node &n : nodes) {
     if (auto *region = n.as<loops::RegionSpec>())
       for (std::vector<loops::Node> &block : region->blocks) give(block);
@@ -109,7 +133,8 @@ Verdict judgeWith(const std::string &program, int rows) {
 }
 
 TEST(Extern, OperatorsOfTheUsersGiveWhatPyTorchGives) {
-  for (const char *program : {"model.export.pt2", "model.decomposed.pt2", "changes.export.pt2", "changes.decomposed.pt2"})
+  for (const char *program : {"model.export.pt2", "model.decomposed.pt2", "changes.export.pt2", "changes.decomposed.pt2", "sized.export.pt2", "sized.decomposed.pt2",
+                              "secret.export.pt2", "secret.decomposed.pt2", "model.silent.pt2"})
     for (int rows : {4, 9}) {
       const Verdict v = judgeWith(program, rows);
       EXPECT_EQ(v.kind, Verdict::Kind::Right) << program << " of " << rows << ": " << v.detail;
@@ -121,12 +146,19 @@ TEST(Extern, WithoutThemNothingIsInterpreted) {
   EXPECT_NE(v.detail.find("cannot be interpreted: it is the operator neso_test::mix of whoever runs the model"), std::string::npos) << v.detail;
 }
 
-// The file of a model as it was exported does not say what such an operator changes, also where it returns something.
+// The file of a model as it was exported does not say what such an operator changes.
 TEST(Extern, WhatMayChangeItsOperandsIsRefused) {
-  const Verdict v = judgeWith("silent.export.pt2", 4);
+  const Verdict v = judgeWith("changes.silent.pt2", 4);
   EXPECT_EQ(v.kind, Verdict::Kind::Refused);
   EXPECT_NE(v.detail.find("E0254"), std::string::npos) << v.detail;
   EXPECT_NE(v.detail.find("operator 'neso_test.scale_.default' changes what it is given"), std::string::npos) << v.detail;
+}
+
+// Where it returns something, the call is checked.
+TEST(Extern, WhatChangesItsOperandsInSecretIsFound) {
+  const Verdict v = judgeWith("secret.silent.pt2", 4);
+  EXPECT_NE(v.kind, Verdict::Kind::Right);
+  EXPECT_NE(v.detail.find("operator 'neso_test::push' changed its operand 'add'"), std::string::npos) << v.detail;
 }
 
 } // namespace
