@@ -237,6 +237,11 @@ def layer_gradients():
     ]
 
 
+def antialiased_gradient(name, *size, align=False):
+    forward, backward = getattr(aten, name), getattr(aten, name + "_backward")
+    return lambda x: backward(forward(x, list(size), align).cos(), list(size), list(x.shape), align)
+
+
 def padding_gradient(kind, *padding):
     dims = len(padding) // 2
     forward, backward = getattr(aten, f"{kind}_pad{dims}d"), getattr(aten, f"{kind}_pad{dims}d_backward")
@@ -256,6 +261,8 @@ def view_gradients():
           for p, shape in (((2, 3), "f32 2x3x5"), ((2, 1, 0, 3), "f32 2x3x4x5"), ((1, 2, 0, 1, 2, 0), "f32 1x2x3x4x5"))),
         c("replication_crop", padding_gradient("replication", -1, 2), "f32 2x3x5"),
         *(c(f"distances_{str(p).replace('.', 'p')}", distance_gradient(p), "f32 2x5x3", "f32 2x4x3") for p in (1.0, 2.0, 3.0, 0.5, float("inf"))),
+        c("antialiased_bilinear", antialiased_gradient("_upsample_bilinear2d_aa", 3, 9), "f32 1x2x7x5"), c("antialiased_bicubic", antialiased_gradient("_upsample_bicubic2d_aa", 4, 4), "f32 1x2x9x6"),
+        c("antialiased_aligned", antialiased_gradient("_upsample_bilinear2d_aa", 3, 4, align=True), "f32 1x2x7x5"),
         c("distances_equal", lambda x: distance_gradient(2.0)(x, x), "f32 4x3"),
     ]
 
@@ -277,6 +284,7 @@ def other_names():
         c("as_bits", lambda x: aten.view_copy.dtype(x, torch.int32), "f32 3x4"),
         c("sequences", lambda x, y, z: (torch.nn.utils.rnn.pad_sequence([x, y, z]), torch.nn.utils.rnn.pad_sequence([x, y, z], True, -1.5, "left")), "f32 3x2", "f32 5x2", "f32 1x2"),
         c("to_wider", lambda x, y: (torch.mm(x, y, out_dtype=torch.float32), ) if x.is_cuda else (x @ y,), "bf16 4x8", "bf16 8x5"),
+        *(c(f"affine_grid{'_aligned' * a}", lambda x, y, a=a: (torch.affine_grid_generator(x, [2, 3, 4, 5], a), torch.affine_grid_generator(x, [2, 3, 1, 5], a), torch.affine_grid_generator(y, [1, 2, 3, 4, 2], a)), "f32 2x2x3", "f32 1x3x4", raw_only=True) for a in (False, True)),
         c("istft", framed({}, hop_length=4), "f32 2x61", "f32 16 >0"), c("istft_length", framed({"length": 70}, hop_length=4), "f32 61", "f32 16 >0"),
         c("istft_normalised", framed({}, hop_length=5, normalized=True), "f32 2x60", "f32 16 >0"), c("istft_two_sided", framed({}, hop_length=4, onesided=False), "f32 2x61", "f32 16 >0"),
         c("istft_window", lambda x: torch.istft(torch.stft(x, 16, 4, 12, torch.hann_window(12), return_complex=True), 16, 4, 12, torch.hann_window(12)), "f32 3x64"),

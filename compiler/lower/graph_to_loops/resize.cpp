@@ -279,34 +279,62 @@ static Tensors gridSample(OpCall &o, size_t spatial) {
   return {Tensor::lazy(o.ctx, x.dtype(), o.out().sizes, [grid](BodyBuilder &b, const Index &i) { return grid.at(b, i); })};
 }
 
-/// Antialiased: every output is a weighted sum over the support of the filter, widened where the image shrinks. One
-/// matrix a dim.
+/// The matrix [out, in] of an antialiased resampling of one dim: every output is a weighted sum over the support of the filter, which is widened
+/// where the image shrinks.
+static Tensor filterOf(Lowering &ctx, const Axis &a, bool align, bool cubic, DType c) {
+  Tensor raw = Tensor::lazy(ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) {
+    Val scale = scaleOf(b, a, align, c), widen = vmax(scale, num(scale, 1)), support = widen * (cubic ? 2.0 : 1.0);
+    Val center = scale * (b.index(i[0], c) + 0.5), j = b.index(i[1], c), from = un(OpKind::Trunc, center - support + 0.5);
+    from = vmax(from, num(from, 0));
+    Val to = vmin(un(OpKind::Trunc, center + support + 0.5), b.index(a.in, c));
+    Val t = un(OpKind::Abs, (j - center + 0.5) / widen), w = vmax(1.0 - t, num(t, 0));
+    // Keys with a = -0.5.
+    if (cubic)
+      w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
+    return where(j >= from && j < to, w, num(w, 0));
+  });
+  raw.realize();
+  return div(raw, sum(raw, {1}, true, c)).realize();
+}
+
 static Tensors antialiased(OpCall &o, bool cubic) {
   Tensor x = o.t(o.has("input") ? "input" : "self");
   if (!isFloat(x.dtype())) return o.fail("only floating point images are supported");
-  bool align = o.flag("align_corners");
-  DType c = computeType(x.dtype());
-  Tensor y = cast(x, c);
-  std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
-  for (size_t d : {size_t(1), size_t(0)}) {
-    const Axis a = axes[d];
-    Tensor raw = Tensor::lazy(o.ctx, c, {a.out, a.in}, [=](BodyBuilder &b, const Index &i) {
-      Val scale = scaleOf(b, a, align, c), widen = vmax(scale, num(scale, 1)), support = widen * (cubic ? 2.0 : 1.0);
-      Val center = scale * (b.index(i[0], c) + 0.5), j = b.index(i[1], c),
-          from = un(OpKind::Trunc, center - support + 0.5);
-      from = vmax(from, num(from, 0));
-      Val to = vmin(un(OpKind::Trunc, center + support + 0.5), b.index(a.in, c));
-      Val t = un(OpKind::Abs, (j - center + 0.5) / widen), w = vmax(1.0 - t, num(t, 0));
-      // Keys with a = -0.5.
-      if (cubic)
-        w = where(t < 1.0, (t * 1.5 - 2.5) * t * t + 1.0, where(t < 2.0, ((t * -0.5 + 2.5) * t - 4.0) * t + 2.0, 0.0));
-      return where(j >= from && j < to, w, num(w, 0));
-    });
-    raw.realize();
-    Tensor weights = div(raw, sum(raw, {1}, true, c)).realize();
-    y = d == 1 ? matmul(y, transpose(weights, 0, 1)) : matmul(weights, y);
-  }
-  return {cast(y, x.dtype())};
+  const DType c = computeType(x.dtype());
+  const std::vector<Axis> axes = axesOf(o, x.sizes(), o.out().sizes, 2);
+  const bool align = o.flag("align_corners");
+  Tensor y = matmul(cast(x, c), transpose(filterOf(o.ctx, axes[1], align, cubic, c), 0, 1));
+  return {cast(matmul(filterOf(o.ctx, axes[0], align, cubic, c), y), x.dtype())};
+}
+
+static Tensors antialiasedGradient(OpCall &o, bool cubic) {
+  const Tensor g = o.t("grad_output");
+  const DType c = computeType(g.dtype());
+  const std::vector<Axis> axes = axesOf(o, o.exprs("input_size"), g.sizes(), 2);
+  const bool align = o.flag("align_corners");
+  const Tensor y = matmul(cast(g, c), filterOf(o.ctx, axes[1], align, cubic, c));
+  return {cast(matmul(transpose(filterOf(o.ctx, axes[0], align, cubic, c), 0, 1), y), g.dtype())};
+}
+
+/// Where the elements of images of `size` are taken from, by the affine map theta, in coordinates from -1 to 1 (x, y, z).
+static Tensors affineGrid(OpCall &o) {
+  const Tensor theta = o.t("theta").reused();
+  const Sizes size = o.exprs("size");
+  const size_t spatial = size.size() - 2;
+  const bool align = o.flag("align_corners");
+  const DType t = theta.dtype(), c = computeType(t);
+  return {Tensor::lazy(o.ctx, t, o.out().sizes, [=](BodyBuilder &b, const Index &i) {
+    Val total = b.cast(theta.at(b, {i[0], i.back(), static_cast<int64_t>(spatial)}), c);
+    for (size_t k = 0; k < spatial; ++k) {
+      const size_t d = spatial - 1 - k;
+      const Expr n = size[2 + d];
+      // A single element lies in the middle.
+      const Val steps = b.index(max(n - 1, 1), c), ends = b.index(i[1 + d] * 2 - (n - 1), c) / steps;
+      const Val at = align ? ends : b.index(i[1 + d] * 2 - (n - 1), c) / b.index(n, c);
+      total = total + b.cast(theta.at(b, {i[0], i.back(), static_cast<int64_t>(k)}), c) * at;
+    }
+    return total;
+  })};
 }
 
 void addResize(OpTable &t) {
@@ -325,6 +353,9 @@ void addResize(OpTable &t) {
   t.add("upsample_bilinear2d.default upsample_bilinear2d.vec", [](OpCall &o) { return linearResize(o, 2); });
   t.add("upsample_trilinear3d.default upsample_trilinear3d.vec", [](OpCall &o) { return linearResize(o, 3); });
   t.add("upsample_bicubic2d.default upsample_bicubic2d.vec", bicubic);
+  t.add("_upsample_bilinear2d_aa_backward.default", [](OpCall &o) { return antialiasedGradient(o, false); });
+  t.add("_upsample_bicubic2d_aa_backward.default", [](OpCall &o) { return antialiasedGradient(o, true); });
+  t.add("affine_grid_generator.default", affineGrid);
   t.add("grid_sampler.default", [](OpCall &o) { return gridSample(o, o.t("input").sizes().size() - 2); });
   t.add("grid_sampler_2d.default cudnn_grid_sampler.default", [](OpCall &o) { return gridSample(o, 2); });
   t.add("grid_sampler_3d.default", [](OpCall &o) { return gridSample(o, 3); });
