@@ -85,10 +85,10 @@ int run(Options o) {
   if (o.json) {
     std::string more =
         gpu ? fmt::format(", \"cold_l2\": {}, \"name\": {}, \"arch\": \"{}\", \"graphs\": {}, \"graph_streams\": {}, "
-                          "\"products\": {}, \"library_products\": {}, \"library\": {}",
+                          "\"products\": {}, \"library_products\": {}, \"library\": {}, \"box_launches\": {}",
                           coldCache.json(), jsonString(device.name), device.arch, onDevice.graphs,
                           onDevice.graph_streams, model.product_count, onDevice.library_products,
-                          onDevice.library ? jsonString(onDevice.library) : "null")
+                          onDevice.library ? jsonString(onDevice.library) : "null", onDevice.box_launches)
             : "";
     fmt::print("{{\"warm\": {}, \"cold_ms\": {:.6f}, \"load_ms\": {:.6f}, \"steps\": {}, \"peak_bytes\": {}, "
                "\"threads\": {}, \"device\": {}{}}}\n",

@@ -70,6 +70,11 @@ std::optional<neso_kernel_usage> usageOf(const neso_model *m, int32_t kernel, in
   return u;
 }
 
+std::string boxesJson(const neso_model *m, int32_t kernel, int32_t target) {
+  const int32_t boxes = neso_model_kernel_boxes(m, kernel, target);
+  return boxes ? fmt::format(", \"boxes\": {}", boxes) : "";
+}
+
 void printJson(const neso_model *m) {
   neso_model_stats stats;
   neso_model_get_stats(m, &stats);
@@ -106,9 +111,9 @@ void printJson(const neso_model *m) {
     for (int32_t t = 0; t < neso_model_target_count(m); ++t)
       if (std::optional<neso_kernel_usage> u = usageOf(m, i, t))
         usage += fmt::format("{}{{\"arch\": {}, \"threads\": {}, \"shared_bytes\": {}, \"cluster\": {}, \"registers\": "
-                             "{}, \"spill_bytes\": {}, \"blocks_per_sm\": {}}}",
+                             "{}, \"spill_bytes\": {}, \"blocks_per_sm\": {}{}}}",
                              usage.empty() ? "" : ", ", jsonString(archOf(m, t)), u->threads, u->shared_bytes,
-                             u->cluster, u->registers, u->spill_bytes, u->blocks_per_sm);
+                             u->cluster, u->registers, u->spill_bytes, u->blocks_per_sm, boxesJson(m, i, t));
     return fmt::format("{{\"name\": {}, \"args\": {}, \"scratch_bytes\": {}, \"source\": {}{}}}", jsonString(k.name),
                        k.arg_count, k.scratch_bytes, source,
                        usage.empty() ? "" : fmt::format(", \"usage\": [{}]", usage));
@@ -194,6 +199,8 @@ void printText(const neso_model *m) {
       if (u->registers)
         fmt::print(", {} registers, {} bytes spilled, {} blocks ({} threads) a multiprocessor", u->registers,
                    u->spill_bytes, u->blocks_per_sm, u->blocks_per_sm * u->threads);
+      if (int32_t boxes = neso_model_kernel_boxes(m, i, t))
+        fmt::print(", once more in code that copies boxes of {} tensors", boxes);
       fmt::print("\n");
     }
   }

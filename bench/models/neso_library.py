@@ -31,7 +31,7 @@ class ContextStats(ctypes.Structure):
 class DeviceStats(ctypes.Structure):
     _fields_ = [("constant_bytes", ctypes.c_size_t), ("graphs", ctypes.c_int32), ("graph_launches", ctypes.c_int64),
                 ("kernel_launches", ctypes.c_int64), ("library_calls", ctypes.c_int64), ("library_products", ctypes.c_int32),
-                ("library", ctypes.c_char_p), ("library_version", ctypes.c_int32), ("graph_streams", ctypes.c_int32)]
+                ("library", ctypes.c_char_p), ("library_version", ctypes.c_int32), ("graph_streams", ctypes.c_int32), ("box_launches", ctypes.c_int64)]
 
 
 class ModelStats(ctypes.Structure):

@@ -14,6 +14,7 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
   std::vector<Offset<flatbuffers::String>> symbols;
   std::vector<fbs::KernelUsage> usage;
   const CompiledFunction *last = nullptr;
+  std::vector<Offset<fbs::BoxForm>> forms;
   int64_t scratch = 0;
   for (const CompiledCode &code : contents_.code) {
     auto it = std::find_if(code.functions.begin(), code.functions.end(),
@@ -33,6 +34,7 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
     usage.emplace_back(it->threads, it->sharedBytes, std::max(it->clusterSize, 1), it->registers, it->spillBytes,
                        it->blocksPerSm);
     scratch = std::max(scratch, it->scratchBytes);
+    if (it->boxed) forms.push_back(boxForm(*it->boxed, symbols.size(), args));
     symbols.push_back(fb_.CreateString(it->symbol));
   }
   if (contents_.code.empty()) note("there is no code");
@@ -52,10 +54,41 @@ Offset<fbs::Kernel> KernelRows::row(const std::string &name, const std::string &
   auto docText = doc.empty() ? 0 : fb_.CreateString(doc);
   auto usageRows = contents_.caps.threadBlocks ? fb_.CreateVectorOfStructs(usage) : 0;
   auto placeRows = places.empty() ? 0 : fb_.CreateVectorOfStructs(places);
+  auto formRows = forms.empty() ? 0 : fb_.CreateVector(forms);
   return fbs::CreateKernel(fb_, fb_.CreateString(name), symbolRows, static_cast<int32_t>(args), scratch,
                            last ? last->sharedBytes : 0, last ? last->threads : 0,
                            last && last->clusterSize > 1 ? last->clusterSize : 1, serial, lineRows, docText, usageRows,
-                           checks, placeRows);
+                           checks, placeRows, formRows);
+}
+
+Offset<fbs::BoxForm> KernelRows::boxForm(const BoxedForm &form, size_t target, size_t args) {
+  SizeProgram program;
+  for (size_t i = 0; i < args; ++i) program.define(Symbol::of(Symbol::Kind::Argument, static_cast<int>(i)));
+  const auto slotsOf = [&](const std::vector<Expr> &exprs) {
+    std::vector<int32_t> slots;
+    for (Expr e : exprs) slots.push_back(program.slot(e));
+    return slots;
+  };
+  std::vector<std::pair<std::vector<int32_t>, std::vector<int32_t>>> slots;
+  for (const BoxedTensor &t : form.tensors) slots.emplace_back(slotsOf(t.sizes), slotsOf(t.pitches));
+  if (!program.undefined().empty()) note(fmt::format("a tensor of '{}' depends on '{}'", form.symbol, program.undefined()));
+  std::vector<Offset<fbs::TensorMap>> maps;
+  for (size_t i = 0; i < form.tensors.size(); ++i) {
+    const BoxedTensor &t = form.tensors[i];
+    for (std::vector<int32_t> *of : {&slots[i].first, &slots[i].second})
+      for (int32_t &slot : *of) slot = program.finalSlot(slot);
+    auto sizes = fb_.CreateVector(slots[i].first), pitches = fb_.CreateVector(slots[i].second);
+    auto box = fb_.CreateVector(std::vector<int32_t>(t.box.begin(), t.box.end()));
+    maps.push_back(fbs::CreateTensorMap(fb_, t.argument, t.itemBytes, sizes, pitches, box));
+  }
+  SizeProgram::Finished finished = program.finish();
+  const fbs::KernelUsage usage(form.threads, form.sharedBytes, 1, form.registers, form.spillBytes, form.blocksPerSm);
+  auto symbol = fb_.CreateString(form.symbol);
+  auto mapRows = fb_.CreateVector(maps);
+  auto constants = fb_.CreateVector(finished.constants);
+  auto instructions = fb_.CreateVectorOfStructs(finished.program);
+  return fbs::CreateBoxForm(fb_, static_cast<int32_t>(target), symbol, &usage, mapRows, constants, finished.slotCount,
+                            instructions);
 }
 
 Offset<fbs::LaunchChecks> KernelRows::checks(const LooseKernel &kernel) {

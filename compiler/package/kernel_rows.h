@@ -27,6 +27,7 @@ private:
                                        const std::vector<loops::Origin> &origins, const std::string &doc,
                                        flatbuffers::Offset<fbs::LaunchChecks> checks);
   flatbuffers::Offset<fbs::LaunchChecks> checks(const LooseKernel &kernel);
+  flatbuffers::Offset<fbs::BoxForm> boxForm(const BoxedForm &form, size_t target, size_t args);
   void note(const std::string &why) {
     if (problem_.empty()) problem_ = why;
   }

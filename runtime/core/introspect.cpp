@@ -1,6 +1,7 @@
 // The questions that a caller may ask a loaded model.
 #include <stdio.h>
 
+#include "core/box_forms.h"
 #include "core/model.h"
 #include "core/sight.h"
 #include "core/sizes.h"
@@ -107,6 +108,12 @@ neso_status neso_model_kernel_usage(const neso_model *m, int32_t kernel, int32_t
   const fbs::KernelUsage *u = usage->Get(uint32_t(target));
   *out = {u->threads(), u->shared_bytes(), u->cluster(), u->registers(), u->spill_bytes(), u->blocks_per_sm()};
   return NESO_OK;
+}
+
+int32_t neso_model_kernel_boxes(const neso_model *m, int32_t kernel, int32_t target) {
+  if (!inside(kernel, m->plan.kernels.size())) return 0;
+  const fbs::BoxForm *form = box_form(m->plan.kernels[size_t(kernel)], target);
+  return form ? int32_t(form->maps()->size()) : 0;
 }
 
 int32_t neso_model_target_count(const neso_model *m) {

@@ -9,8 +9,6 @@ namespace {
 // More would be no kernel's footprint.
 constexpr int32_t kMaxSlots = 1 << 16;
 typedef long long ll;
-
-template <typename T> bool aligned(const T *data) { return reinterpret_cast<uintptr_t>(data) % alignof(T) == 0; }
 } // namespace
 
 neso_status verify_checks(const plan_kernel &kernel) {
@@ -23,15 +21,7 @@ neso_status verify_checks(const plan_kernel &kernel) {
   good =
       good && slots >= 0 && slots <= kMaxSlots && (!checks->footprints() || slots - constants - 3 >= kernel.arg_count);
   auto slot = [&](int32_t s) { return s >= 0 && s < slots; };
-  if (good && checks->program()) {
-    good = aligned(reinterpret_cast<const fbs::SizeInst *>(checks->program()->Data()));
-    for (uint32_t i = 0; good && i < checks->program()->size(); ++i) {
-      const fbs::SizeInst *inst = checks->program()->Get(i);
-      int arity = size_op_arity(inst->op());
-      good = arity > 0 && slot(inst->dst()) && inst->dst() >= constants && slot(inst->a()) &&
-             (arity < 2 || slot(inst->b())) && (arity < 3 || slot(inst->c()));
-    }
-  }
+  good = good && program_fits(checks->program(), constants, slots);
   for (uint32_t i = 0; good && checks->footprints() && i < checks->footprints()->size(); ++i) {
     const fbs::Footprint *f = checks->footprints()->Get(i);
     good = f->argument() >= 0 && f->argument() < kernel.arg_count && slot(f->begin()) && slot(f->end()) &&

@@ -2,6 +2,7 @@
 
 #include "abi/archive.h"
 #include "core/arguments.h"
+#include "core/box_forms.h"
 #include "core/extern.h"
 #include "core/launch_checks.h"
 #include "core/plan_rows.h"
@@ -196,6 +197,7 @@ neso_status plan::read_kernels() {
       return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' does not have one symbol a target", kernels[i].name);
     NESO_TRY(read_arg_places(&kernels[i]));
     NESO_TRY(verify_checks(kernels[i]));
+    NESO_TRY(verify_box_forms(kernels[i], targets));
     if (row->scratch_bytes() > max_scratch) max_scratch = row->scratch_bytes();
   }
   return NESO_OK;

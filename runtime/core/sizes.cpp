@@ -78,4 +78,18 @@ neso_status eval_sizes(const fbs::SizeInst *inst, const fbs::SizeInst *end, int6
   return NESO_OK;
 }
 
+bool program_fits(const flatbuffers::Vector<const fbs::SizeInst *> *program, int32_t constants, int32_t slots) {
+  if (!program) return true;
+  if (reinterpret_cast<uintptr_t>(program->Data()) % alignof(fbs::SizeInst)) return false;
+  auto slot = [&](int32_t s) { return s >= 0 && s < slots; };
+  for (uint32_t i = 0; i < program->size(); ++i) {
+    const fbs::SizeInst *inst = program->Get(i);
+    const int arity = size_op_arity(inst->op());
+    if (arity == 0 || !slot(inst->dst()) || inst->dst() < constants || !slot(inst->a()) ||
+        (arity > 1 && !slot(inst->b())) || (arity > 2 && !slot(inst->c())))
+      return false;
+  }
+  return true;
+}
+
 } // namespace neso_rt

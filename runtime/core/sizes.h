@@ -7,6 +7,10 @@ namespace neso_rt {
 /// Operands that an operation reads: 1, 2 or 3; 0 for a number that is none.
 int size_op_arity(fbs::SizeOp op);
 
+/// Whether a program of a row of its own names operations and slots that exist: it reads [0, slots) and writes those behind the
+/// `constants` first.
+bool program_fits(const flatbuffers::Vector<const fbs::SizeInst *> *program, int32_t constants, int32_t slots);
+
 /// Runs instructions [begin, end). Fails with NESO_SIZE_INVALID on division by zero; never traps.
 neso_status eval_sizes(const fbs::SizeInst *begin, const fbs::SizeInst *end, int64_t *slots);
 

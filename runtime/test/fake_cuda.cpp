@@ -55,6 +55,7 @@ namespace {
 struct Registered {
   int args;
   fake_cuda::Kernel run;
+  int maps = 0;
 };
 struct Failure {
   int result, after;
@@ -188,10 +189,10 @@ int testCount(const fake_cuda::Launch &l) {
 }
 
 const Registered *findKernel(const std::string &name) {
-  static const std::map<std::string, Registered> always = {{"test_add", {3, testAdd}},
-                                                           {"test_double", {1, testDouble}},
-                                                           {"test_add_scalar", {3, testAddScalar}},
-                                                           {"test_count", {3, testCount}}};
+  static const std::map<std::string, Registered> always = {{"test_add", {3, testAdd, 0}},
+                                                           {"test_double", {1, testDouble, 0}},
+                                                           {"test_add_scalar", {3, testAddScalar, 0}},
+                                                           {"test_count", {3, testCount, 0}}};
   auto it = state().kernels.find(name);
   if (it != state().kernels.end()) return &it->second;
   auto fixed = always.find(name);
@@ -209,10 +210,13 @@ int launch(CUfunc_st *f, fake_cuda::Launch l, CUstream_st *stream) {
   // The driver copies the arguments at the launch.
   auto values = std::make_shared<std::vector<uint64_t>>();
   for (int i = 0; i < kernel->args; ++i) values->push_back(*static_cast<uint64_t *>(l.params[i]));
+  auto maps = std::make_shared<std::vector<fake_cuda::TensorMap>>();
+  for (int i = 0; i < kernel->maps; ++i) maps->push_back(fake_cuda::tensorMap(l, kernel->args + i));
   fake_cuda::Kernel run = kernel->run;
-  return queue(stream, [run, values, l] {
+  return queue(stream, [run, values, maps, l] {
     std::vector<void *> params;
     for (uint64_t &v : *values) params.push_back(&v);
+    for (fake_cuda::TensorMap &map : *maps) params.push_back(&map);
     fake_cuda::Launch again = l;
     again.params = params.data();
     return run(again);
@@ -276,9 +280,9 @@ void reset(std::vector<Chip> chips) {
   state().image.clear();
   refuseProducts({});
 }
-void addKernel(const std::string &symbol, int args, Kernel kernel) {
+void addKernel(const std::string &symbol, int args, Kernel kernel, int maps) {
   Lock lock(state().lock);
-  state().kernels[symbol] = {args, std::move(kernel)};
+  state().kernels[symbol] = {args, std::move(kernel), maps};
 }
 int calls(const std::string &function) {
   Lock lock(state().lock);
@@ -573,6 +577,29 @@ int cuLaunchKernelEx(const cu_launch_config *c, CUfunc_st *f, void **params, voi
       f, {params, {c->grid_x, c->grid_y, c->grid_z}, c->block_x, c->shared_bytes, c->attributes[0].value.cluster.x},
       c->stream);
 }
+#ifndef NESO_FAKE_WITHOUT_MAPS
+// Refuses what the real driver refuses.
+int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, uint64_t address, const uint64_t *sizes, const uint64_t *pitches,
+                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int, int fill) {
+  ENTER(cuTensorMapEncodeTiled);
+  fake_cuda::TensorMap out{};
+  static_assert(sizeof out <= 128);
+  static const std::map<int, int> items = {{kCuTensorU8, 1}, {kCuTensorU16, 2}, {kCuTensorU32, 4}, {kCuTensorU64, 8}};
+  bool good = reinterpret_cast<uint64_t>(map) % 64 == 0 && items.count(type) && rank >= 1 && rank <= 5 && address % 16 == 0 &&
+              interleave == 0 && swizzle >= 1 && swizzle <= 3 && fill == 0;
+  out.address = address, out.rank = rank, out.item = good ? items.at(type) : 1, out.swizzle = 16 << swizzle;
+  for (unsigned d = 0; good && d < rank; ++d) {
+    good = sizes[d] >= 1 && sizes[d] <= uint64_t(1) << 32 && box[d] >= 1 && box[d] <= 256 && steps[d] == 1;
+    out.sizes[d] = sizes[d], out.box[d] = box[d];
+    if (d == 0) continue;
+    good = good && pitches[d - 1] % 16 == 0 && pitches[d - 1] < uint64_t(1) << 40;
+    out.pitches[d - 1] = pitches[d - 1];
+  }
+  if (!good || int64_t(box[0]) * out.item > out.swizzle || int64_t(box[0]) * out.item % 16) return kCuInvalidValue;
+  std::memcpy(map, &out, sizeof out);
+  return 0;
+}
+#endif
 int cuEventCreate(CUevent_st **out, unsigned) {
   ENTER(cuEventCreate);
   *out = made(new CUevent_st);

@@ -26,9 +26,16 @@ using Kernel = std::function<int(const Launch &)>;
 /// Devices of the machine, sound again if a trap had lost them; forgets kernels, counts and failures. Default: one
 /// sm_90.
 void reset(std::vector<Chip> chips = {Chip{}});
+/// A tensor as cuTensorMapEncodeTiled has described it: what lies in the 128 bytes of a map. Dimensions from the innermost one.
+struct TensorMap {
+  uint64_t address, sizes[5], pitches[4];
+  unsigned box[5], rank;
+  int item, swizzle;
+};
+
 /// Every symbol of a module must be registered; test_add, test_double, test_add_scalar and test_count
-/// (runtime/test/test_kernels.c) always are. args: how many the kernel has, of 8 bytes each.
-void addKernel(const std::string &symbol, int args, Kernel kernel);
+/// (runtime/test/test_kernels.c) always are. args: how many the kernel has, of 8 bytes each; maps: of tensors, behind them.
+void addKernel(const std::string &symbol, int args, Kernel kernel, int maps = 0);
 /// Calls of an entry point since reset or clearCalls; "*": of all.
 int calls(const std::string &function);
 void clearCalls();
@@ -57,6 +64,8 @@ template <typename T> T *host(const void *device) {
 }
 /// Argument i of a launch, a pointer of the device.
 template <typename T> T *pointer(const Launch &l, int i) { return host<T>(*static_cast<void **>(l.params[i])); }
+/// Argument i of a launch, a map.
+inline const TensorMap &tensorMap(const Launch &l, int i) { return *static_cast<const TensorMap *>(l.params[i]); }
 inline bool isDevice(const void *p) { return reinterpret_cast<uint64_t>(p) >= kDeviceOffset; }
 
 } // namespace fake_cuda

@@ -125,12 +125,42 @@ public:
                                                0, fb.CreateString(member), 0, bytes.size(), mutated));
     members.emplace_back(member, bytes);
   }
+  /// A tensor of a box form; sizes and pitches are slots of the form.
+  struct Map {
+    int32_t argument, item;
+    std::vector<int32_t> sizes, pitches, box;
+  };
+  /// Of the kernel that follows, for the first target: code `symbol` + "_boxes".
+  struct Form {
+    std::vector<Map> maps;
+    std::vector<int64_t> constants;
+    int32_t slots = 0, target = 0;
+    std::vector<fbs::SizeInst> program;
+  };
+  std::vector<Form> forms;
+  flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<fbs::BoxForm>>> formRows(const std::string &symbol) {
+    std::vector<flatbuffers::Offset<fbs::BoxForm>> rows;
+    for (const Form &form : forms) {
+      std::vector<flatbuffers::Offset<fbs::TensorMap>> maps;
+      for (const Map &m : form.maps)
+        maps.push_back(fbs::CreateTensorMap(fb, m.argument, m.item, fb.CreateVector(m.sizes), fb.CreateVector(m.pitches),
+                                            fb.CreateVector(m.box)));
+      fbs::KernelUsage usage(threads, sharedBytes, cluster, 0, 0, 0);
+      rows.push_back(fbs::CreateBoxForm(fb, form.target, fb.CreateString(symbol + "_boxes"), &usage, fb.CreateVector(maps),
+                                        fb.CreateVector(form.constants), form.slots,
+                                        fb.CreateVectorOfStructs(form.program)));
+    }
+    forms.clear();
+    return rows.empty() ? 0 : fb.CreateVector(rows);
+  }
   int32_t kernel(const std::string &symbol, int args, int64_t scratch = 0, bool serial = false) {
     std::vector<flatbuffers::Offset<flatbuffers::String>> symbols;
     for (size_t t = 0; t < (targets.empty() ? 1 : targets.size()); ++t) symbols.push_back(fb.CreateString(symbol));
+    auto places = argPlaces.empty() ? 0 : fb.CreateVectorOfStructs(argPlaces);
+    auto boxes = formRows(symbol);
     kernels.push_back(fbs::CreateKernel(fb, fb.CreateString(symbol), fb.CreateVector(symbols), args, scratch,
-                                        sharedBytes, targets.empty() ? 0 : threads, cluster, serial, 0, 0, 0, 0,
-                                        argPlaces.empty() ? 0 : fb.CreateVectorOfStructs(argPlaces)));
+                                        sharedBytes, targets.empty() ? 0 : threads, cluster, serial, 0, 0, 0, 0, places,
+                                        boxes));
     return int32_t(kernels.size() - 1);
   }
   /// Code for GPUs in place of the CPU's; before the first kernel. "sm_90": something that looks like a cubin,

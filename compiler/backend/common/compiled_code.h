@@ -7,12 +7,29 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "abi/kernel_abi.h"
+#include "ir/shape/expr.h"
 
 namespace neso {
+
+/// A tensor of which a GPU's own copies take boxes, described at each launch. Sizes, in elements, and pitches are of the function's integer
+/// arguments (Symbol::Kind::Argument); the last dim has its elements side by side.
+struct BoxedTensor {
+  int argument = 0; // whose address it begins at
+  int itemBytes = 0;
+  std::vector<Expr> sizes, pitches; // of each dim; of all but the last
+  std::vector<int> box;             // elements of each dim that one copy takes
+};
+/// A function once more, in code that copies boxes: its parameters are the function's, and behind them one description a tensor.
+struct BoxedForm {
+  std::string symbol;
+  int32_t sharedBytes = 0, threads = 0, registers = 0, spillBytes = 0, blocksPerSm = 0; // as the function's
+  std::vector<BoxedTensor> tensors;
+};
 
 struct CompiledFunction {
   std::string name;         // of the tile function, as plan::Kernel::function has it
@@ -27,6 +44,7 @@ struct CompiledFunction {
   int32_t spillBytes = 0;  // stores and loads together
   int32_t blocksPerSm = 0; // by registers, shared memory and threads
   std::vector<neso_arg_place> args; // one an argument; empty: 8 bytes each, without gaps
+  std::optional<BoxedForm> boxed;   // GPU only
 };
 
 struct CompiledCode {

@@ -428,7 +428,10 @@ TEST(Package, GpuCodeCarriesItsUsageForEachTarget) {
   CompiledFunction f;
   f.name = f.symbol = "scale";
   f.sharedBytes = 65536, f.threads = 256, f.clusterSize = 2, f.registers = 40, f.spillBytes = 8, f.blocksPerSm = 3;
+  const Expr rows = Symbol::of(Symbol::Kind::Argument, 1);
+  f.boxed = BoxedForm{"scale_boxes", 1024, 256, 30, 0, 4, {{0, 2, {rows * 2, 64}, {rows + 8}, {8, 64}}, {0, 4, {rows}, {}, {32}}}};
   cubin.functions = {f};
+  f.boxed.reset();
   ptx.target = "compute_90", ptx.format = CompiledCode::Format::Ptx, ptx.image = {'/', '/'};
   f.registers = f.spillBytes = f.blocksPerSm = 0, f.sharedBytes = 1024;
   ptx.functions = {f};
@@ -449,6 +452,8 @@ TEST(Package, GpuCodeCarriesItsUsageForEachTarget) {
   EXPECT_EQ(usage.registers, 40);
   EXPECT_EQ(usage.spill_bytes, 8);
   EXPECT_EQ(usage.blocks_per_sm, 3);
+  EXPECT_EQ(neso_model_kernel_boxes(model, 0, 0), 2);
+  EXPECT_EQ(neso_model_kernel_boxes(model, 0, 1), 0);
   ASSERT_EQ(neso_model_kernel_usage(model, 0, 1, &usage), NESO_OK);
   EXPECT_EQ(usage.shared_bytes, 1024);
   EXPECT_EQ(neso_model_kernel_usage(model, 0, 2, &usage), NESO_INVALID_ARGUMENT);

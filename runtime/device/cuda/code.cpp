@@ -106,32 +106,36 @@ neso_status cuda_device::load_target(const code_source &source, int32_t target) 
   return resolve(target);
 }
 
+neso_status cuda_device::resolve_entry(const char *kernel, const char *symbol, const fbs::KernelUsage &usage,
+                                       cuda_entry *out) {
+  *out = {nullptr, usage.threads(), usage.shared_bytes(), usage.cluster()};
+  if (out->threads < 1 || out->threads > limits.max_threads)
+    return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' asks for blocks of %d threads, device cuda:%d takes 1 to %d", kernel,
+                out->threads, index, limits.max_threads);
+  if (driver.cuModuleGetFunction(&out->function, module_, symbol) != 0)
+    return fail(NESO_PACKAGE_MALFORMED, "the package's code does not hold kernel '%s' (symbol '%s')", kernel, symbol);
+  if (out->shared_bytes < 0 || out->shared_bytes > limits.max_shared)
+    return fail(NESO_NO_FITTING_TARGET, "kernel '%s' needs %d bytes of shared memory a block, device cuda:%d has %d",
+                kernel, out->shared_bytes, index, limits.max_shared);
+  // Up to 48 KiB every kernel has; more is opted in to.
+  if (out->shared_bytes <= 48 << 10) return NESO_OK;
+  return driver.check(driver.cuFuncSetAttribute(out->function, kCuFunctionMaxDynamicShared, out->shared_bytes), kernel);
+}
+
 neso_status cuda_device::resolve(int32_t target) {
   for (size_t k = 0; k < kernels.size(); ++k) {
     const plan_kernel &row = program->kernels[k];
     const auto *usage = row.row->usage();
-    const fbs::KernelUsage *u = usage && usage->size() > uint32_t(target) ? usage->Get(uint32_t(target)) : nullptr;
     cuda_kernel &out = kernels[k];
-    out = {nullptr,
-           row.name,
-           u ? u->threads() : row.row->threads(),
-           u ? u->shared_bytes() : row.row->shared_bytes(),
-           u ? u->cluster() : row.row->cluster(),
-           row.serial};
-    if (out.threads < 1 || out.threads > limits.max_threads)
-      return fail(NESO_PACKAGE_MALFORMED, "kernel '%s' asks for blocks of %d threads, device cuda:%d takes 1 to %d",
-                  row.name, out.threads, index, limits.max_threads);
-    const char *symbol = row.row->symbols()->Get(uint32_t(target))->c_str();
-    if (driver.cuModuleGetFunction(&out.function, module_, symbol) != 0)
-      return fail(NESO_PACKAGE_MALFORMED, "the package's code does not hold kernel '%s' (symbol '%s')", row.name,
-                  symbol);
-    if (out.shared_bytes < 0 || out.shared_bytes > limits.max_shared)
-      return fail(NESO_NO_FITTING_TARGET, "kernel '%s' needs %d bytes of shared memory a block, device cuda:%d has %d",
-                  row.name, out.shared_bytes, index, limits.max_shared);
-    // Up to 48 KiB every kernel has; more is opted in to.
-    if (out.shared_bytes > 48 << 10)
-      NESO_TRY(driver.check(driver.cuFuncSetAttribute(out.function, kCuFunctionMaxDynamicShared, out.shared_bytes),
-                            row.name));
+    out = {};
+    out.name = row.name;
+    out.serial = row.serial;
+    const fbs::KernelUsage of_last(row.row->threads(), row.row->shared_bytes(), row.row->cluster(), 0, 0, 0);
+    NESO_TRY(resolve_entry(row.name, row.row->symbols()->Get(uint32_t(target))->c_str(),
+                           usage && usage->size() > uint32_t(target) ? *usage->Get(uint32_t(target)) : of_last,
+                           &out.usual));
+    out.form = driver.cuTensorMapEncodeTiled ? box_form(row, target) : nullptr;
+    if (out.form) NESO_TRY(resolve_entry(row.name, out.form->symbol()->c_str(), *out.form->usage(), &out.boxed));
   }
   return NESO_OK;
 }

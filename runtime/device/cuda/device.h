@@ -6,18 +6,26 @@
 #pragma once
 #include <atomic>
 
-#include "core/plan.h"
+#include "core/box_forms.h"
 #include "device/cuda/blas.h"
 #include "device/cuda/driver.h"
 #include "device/device.h"
 
 namespace neso_rt {
 
-struct cuda_kernel {
+/// One entry of the loaded code and how it is launched.
+struct cuda_entry {
   cu_function function;
-  const char *name;
   int32_t threads, shared_bytes, cluster;
+};
+
+struct cuda_kernel {
+  cuda_entry usual;
+  const char *name;
   bool serial; // its programs must run in order
+  // The code that copies boxes of tensors; nullptr: there is none, or the driver does not describe tensors.
+  const fbs::BoxForm *form;
+  cuda_entry boxed;
 };
 
 /// What the driver says of a device.
@@ -56,6 +64,7 @@ private:
   neso_status load_code(const code_source &source);
   neso_status load_target(const code_source &source, int32_t target);
   neso_status resolve(int32_t target);
+  neso_status resolve_entry(const char *kernel, const char *symbol, const fbs::KernelUsage &usage, cuda_entry *out);
   // memory.cpp
   neso_status upload_constants();
 

@@ -26,6 +26,9 @@ neso_status cuda_driver::open(const char *path) {
 #define NESO_CUDA_SYMBOL(name, symbol, parameters)                                                                     \
   NESO_TRY(find_symbol(library, path, symbol, &found));                                                                \
   memcpy(&name, &found, sizeof found);
+#define NESO_CUDA_OPTIONAL(name, symbol, parameters)                                                                   \
+  found = dlsym(library, symbol);                                                                                      \
+  memcpy(&name, &found, sizeof found);
 #include "device/cuda/symbols.h"
 #undef NESO_CUDA_SYMBOL
   if (cu_result r = cuInit(0); r != 0)

@@ -55,6 +55,8 @@ inline constexpr int kCuJitErrorLog = 5, kCuJitErrorLogBytes = 6;
 inline constexpr unsigned kCuStreamNonBlocking = 1, kCuEventNoTiming = 2;
 inline constexpr int kCuCaptureRelaxed = 2;
 inline constexpr int kCuLaunchCluster = 4;
+inline constexpr int kCuTensorU8 = 0, kCuTensorU16 = 1, kCuTensorU32 = 2, kCuTensorU64 = 4, kCuInterleaveNone = 0,
+                     kCuSwizzle32 = 1, kCuSwizzle64 = 2, kCuSwizzle128 = 3, kCuPromotion128 = 2, kCuFillZeros = 0;
 
 struct cuda_driver {
 #define NESO_CUDA_SYMBOL(name, symbol, parameters) cu_result(*name) parameters = nullptr;
@@ -62,7 +64,7 @@ struct cuda_driver {
 #undef NESO_CUDA_SYMBOL
 
   /// Opens `library` (nullptr: "libcuda.so.1") and initialises the driver. NESO_DEVICE_UNAVAILABLE when there is none,
-  /// when it lacks a function or when it finds no device.
+  /// when it lacks a function or when it finds no device. Functions that are optional stay nullptr where it lacks them.
   neso_status open(const char *library);
   /// The device of that number. NESO_DEVICE_UNAVAILABLE.
   neso_status find_device(int index, cu_device *out) const;

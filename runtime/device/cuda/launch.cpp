@@ -21,24 +21,28 @@ neso_status cuda_queue::launch(int32_t kernel, const void *args, const uint32_t 
   const plan_kernel &row = on->program->kernels[size_t(kernel)];
   char *memory = static_cast<char *>(const_cast<void *>(args));
   for (int32_t i = 0; i < row.arg_count; ++i) params_[size_t(i)] = memory + row.arg_offset(i);
+  const bool boxed = k.form && maps_.make(driver_, row, *k.form, memory);
+  const cuda_entry &entry = boxed ? k.boxed : k.usual;
+  for (uint32_t i = 0; boxed && i < k.form->maps()->size(); ++i) params_[size_t(row.arg_count) + i] = maps_.map(i);
   ++kernel_launches_;
+  box_launches_ += boxed;
   cu_result r;
-  if (k.cluster > 1) {
+  if (entry.cluster > 1) {
     cu_launch_attribute cluster{};
     cluster.id = kCuLaunchCluster;
-    cluster.value.cluster = {unsigned(k.cluster), 1, 1};
-    cu_launch_config config{grid[0], grid[1],  grid[2], unsigned(k.threads), 1, 1, unsigned(k.shared_bytes),
+    cluster.value.cluster = {unsigned(entry.cluster), 1, 1};
+    cu_launch_config config{grid[0], grid[1],  grid[2], unsigned(entry.threads), 1, 1, unsigned(entry.shared_bytes),
                             stream_, &cluster, 1};
-    r = driver_.cuLaunchKernelEx(&config, k.function, params_.data(), nullptr);
+    r = driver_.cuLaunchKernelEx(&config, entry.function, params_.data(), nullptr);
   } else {
-    r = driver_.cuLaunchKernel(k.function, grid[0], grid[1], grid[2], unsigned(k.threads), 1, 1,
-                               unsigned(k.shared_bytes), stream_, params_.data(), nullptr);
+    r = driver_.cuLaunchKernel(entry.function, grid[0], grid[1], grid[2], unsigned(entry.threads), 1, 1,
+                               unsigned(entry.shared_bytes), stream_, params_.data(), nullptr);
   }
   if (__builtin_expect(r == 0, 1)) return NESO_OK;
   char what[256];
   snprintf(what, sizeof what,
            "launching kernel '%.120s' over %u x %u x %u blocks of %d threads with %d bytes of shared memory", k.name,
-           grid[0], grid[1], grid[2], k.threads, k.shared_bytes);
+           grid[0], grid[1], grid[2], entry.threads, entry.shared_bytes);
   return check(r, what);
 }
 

@@ -5,6 +5,7 @@
 #include "core/streams.h"
 #include "core/strided.h"
 #include "device/cuda/device.h"
+#include "device/cuda/tensor_map.h"
 
 namespace neso_rt {
 
@@ -65,9 +66,10 @@ private:
   cu_stream branches_[stream_order::kMaxStreams] = {}; // beside the recording one, which is branch 0
   int32_t branch_ = 0;
   array<void *> params_;
+  tensor_maps maps_;
   array<blas_product> products_; // one a product of the plan; empty without a library
   cu_function own_kernels_[8] = {};
-  int64_t kernel_launches_ = 0, graph_launches_ = 0, library_calls_ = 0;
+  int64_t kernel_launches_ = 0, box_launches_ = 0, graph_launches_ = 0, library_calls_ = 0;
 };
 
 } // namespace neso_rt

@@ -18,8 +18,11 @@ cuda_queue::cuda_queue(cuda_device *device) : gpu_(*device), driver_(device->dri
 neso_status cuda_queue::start(const neso_context_options &o) {
   const plan &p = *on->program;
   int32_t args = 0;
-  for (const plan_kernel &k : p.kernels)
-    if (k.arg_count > args) args = k.arg_count;
+  for (size_t k = 0; k < p.kernels.size(); ++k) {
+    const fbs::BoxForm *form = gpu_.kernels[k].form;
+    const int32_t count = p.kernels[k].arg_count + (form ? int32_t(form->maps()->size()) : 0);
+    if (count > args) args = count;
+  }
   branches = o.cuda_streams == 0 ? kStreams : o.cuda_streams;
   records = o.cuda_graphs >= 0;
   // Two blocks on each multiprocessor leave nothing to gain from another kernel beside.
@@ -30,6 +33,7 @@ neso_status cuda_queue::start(const neso_context_options &o) {
     stream_ = own_;
   }
   NESO_TRY(params_.resize(size_t(args)));
+  NESO_TRY(maps_.start(p));
   if (gpu_.blas.handle && !(o.cublas && !*o.cublas)) NESO_TRY(products_.resize(p.products.size()));
   products = products_.size() != 0;
   return records ? check(driver_.cuStreamCreate(&recording_, kCuStreamNonBlocking), "making a stream") : NESO_OK;
@@ -135,6 +139,7 @@ void cuda_queue::get_stats(neso_device_stats *out) const {
   out->constant_bytes = gpu_.constant_bytes();
   out->graph_launches = graph_launches_;
   out->kernel_launches = kernel_launches_;
+  out->box_launches = box_launches_;
   out->library_calls = library_calls_;
   out->library_products = products_taken();
   if (!products) return;

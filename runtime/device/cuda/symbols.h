@@ -1,7 +1,10 @@
-/* The entry points of the CUDA driver that the runtime uses: NESO_CUDA_SYMBOL(name, symbol in the library, parameters). All return
- * cu_result. Types are declared in driver.h. */
+/* The entry points of the CUDA driver that the runtime uses: NESO_CUDA_SYMBOL(name, symbol in the library, parameters), and
+ * NESO_CUDA_OPTIONAL(…) for those that a driver may lack. All return cu_result. Types are declared in driver.h. */
 #ifndef NESO_CUDA_SYMBOL
 #error "define NESO_CUDA_SYMBOL before including symbols.h"
+#endif
+#ifndef NESO_CUDA_OPTIONAL
+#define NESO_CUDA_OPTIONAL NESO_CUDA_SYMBOL
 #endif
 NESO_CUDA_SYMBOL(cuInit, "cuInit", (unsigned flags))
 NESO_CUDA_SYMBOL(cuDriverGetVersion, "cuDriverGetVersion", (int *version))
@@ -59,3 +62,9 @@ NESO_CUDA_SYMBOL(cuEventDestroy, "cuEventDestroy_v2", (cu_event event))
 NESO_CUDA_SYMBOL(cuEventRecord, "cuEventRecord", (cu_event event, cu_stream stream))
 NESO_CUDA_SYMBOL(cuEventSynchronize, "cuEventSynchronize", (cu_event event))
 NESO_CUDA_SYMBOL(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, cu_event begin, cu_event end))
+/* CUDA 12.0 */
+NESO_CUDA_OPTIONAL(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",
+                   (void *map, int type, unsigned rank, cu_pointer address, const uint64_t *sizes,
+                    const uint64_t *pitches, const unsigned *box, const unsigned *steps, int interleave, int swizzle,
+                    int promotion, int fill))
+#undef NESO_CUDA_OPTIONAL

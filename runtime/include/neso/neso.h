@@ -249,6 +249,10 @@ typedef struct neso_kernel_usage {
 NESO_API neso_status neso_model_kernel_usage(const neso_model *model, int32_t kernel, int32_t target,
                                              neso_kernel_usage *out_usage);
 
+/* Of how many tensors the kernel's second code for a target copies boxes (TMA); 0: it has none. That code is launched wherever the driver can
+ * describe those tensors: from CUDA 12.0 on, where no tensor is smaller than such a box, and addresses and distances of rows are multiples of 16 bytes. */
+NESO_API int32_t neso_model_kernel_boxes(const neso_model *model, int32_t kernel, int32_t target);
+
 typedef struct neso_target_info {
   neso_device_kind kind;
   const char *arch;
@@ -454,6 +458,7 @@ typedef struct neso_device_stats {
   const char *library;      /* path of the cuBLASLt in use, the model's own string; NULL: none is */
   int32_t library_version;  /* 130100 for 13.1.0 */
   int32_t graph_streams;    /* that the graph recorded last spreads over */
+  int64_t box_launches;     /* of kernel_launches: in code that copies boxes of tensors (TMA), see neso_model_kernel_boxes */
 } neso_device_stats;
 /* Zeros on the CPU. */
 NESO_API neso_status neso_context_get_device_stats(const neso_context *context, neso_device_stats *out_stats);
