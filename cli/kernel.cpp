@@ -6,6 +6,7 @@
 #include "backend/target.h"
 #include "base/atomic_file.h"
 #include "driver/kernel.h"
+#include "driver/settings.h"
 #include "flags.h"
 #include "kernel_header.h"
 #include "kernel_launch.h"
@@ -53,7 +54,7 @@ int compile(Options o) {
   Result<Kernel> kernel = Kernel::read(*source);
   if (!kernel) return report(kernel.error());
   std::vector<std::string> notes;
-  Result<std::string> bytes = kernel->package(o.target, o.archs, &notes, o.ptxas);
+  Result<std::string> bytes = kernel->package(o.target, o.archs, &notes, o.ptxas, *parseBoxForms(o.boxes));
   if (!bytes) return report(bytes.error());
   for (const std::string &note : notes) std::fprintf(stderr, "%s\n", note.c_str());
   // All or nothing: without its header there is no package.
@@ -196,6 +197,8 @@ void declareKernel(CLI::App &parent, Action &todo) {
   app->add_option("--target", o->target, backendKinds())->capture_default_str();
   app->add_option("--arch", o->archs, targetHelp() + "; several: all go in")->delimiter(',')->allow_extra_args(false);
   declareToolkit(app, *o);
+  app->add_option("--boxes", o->boxes, "auto, always or never: code in which the GPU copies tiles of products itself, as for neso compile")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
   app->add_option("--header", o->header, "also write a C header with a function that launches the kernel");
   app->callback([o, &todo] { todo = [o] { return compile(*o); }; });
 

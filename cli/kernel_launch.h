@@ -15,7 +15,7 @@ namespace neso::cli {
 
 /// The options of `neso kernel …`.
 struct KernelOptions {
-  std::string source, signature, output, header, target{backends().front()->kind()}, stage, grid, ptxas;
+  std::string source, signature, output, header, target{backends().front()->kind()}, stage, grid, ptxas, boxes = "auto";
   DeviceChoice device;
   std::vector<std::string> constexprs, hints, archs, args, paths;
   int numWarps = 0, numStages = 0, threads = 0, iterations = 0;

@@ -54,11 +54,16 @@ struct FunctionUsage {
   std::string products; // how tensor cores are used, or why not better; empty: no products
 };
 
+/// Which functions whose tiles a machine can copy by itself are made once more in code that has it do so: those that were
+/// measured to be faster, all, none.
+enum class BoxForms : uint8_t { Faster, All, None };
+
 struct CodeRequest {
   int threads = 2;       // of the compiler; the result does not depend on them
   bool package = true;   // code for a package is wanted, not texts alone
   std::string assembler; // path of the target's assembler, or "none": code that the machine's driver assembles;
                          // empty: where the back end looks
+  BoxForms boxes = BoxForms::Faster;
   std::vector<std::string_view> texts = {}; // give the texts of these stages, of Backend::stages
 
   bool wants(std::string_view stage) const {

@@ -254,7 +254,7 @@ private:
     }
     CodeRequest request;
     request.threads = options_.threads, request.package = !options_.emit;
-    request.assembler = settings_.assembler;
+    request.assembler = settings_.assembler, request.boxes = settings_.boxes;
     for (int i = 0; i < stageCount(); ++i)
       if (wants(static_cast<Stage>(i)) && backend.prints(info(static_cast<Stage>(i)).name))
         request.texts.push_back(info(static_cast<Stage>(i)).name);

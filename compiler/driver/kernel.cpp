@@ -242,14 +242,14 @@ Result<std::string> Kernel::emit(Stage stage, const std::string &target, const s
 }
 
 Result<std::string> Kernel::package(const std::string &target, const std::vector<std::string> &archs,
-                                    std::vector<std::string> *notes, const std::string &assembler) {
+                                    std::vector<std::string> *notes, const std::string &assembler, BoxForms boxes) {
   Result<Targets> targets = parseTargets(target, archs);
   if (!targets) return targets.takeError();
   LooseKernel kernel;
   kernel.name = kernel.function = state_->name;
   kernel.argCount = static_cast<int>(state_->function.getFunctionType().getNumInputs());
   CodeRequest request;
-  request.assembler = assembler;
+  request.assembler = assembler, request.boxes = boxes;
   Result<GeneratedCode> made =
       generate(*state_->module, state_->name, state_->warps, state_->stages, *targets, request, &kernel);
   if (!made) return made.takeError();

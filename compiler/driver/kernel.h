@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "abi/kernel_abi.h"
+#include "backend/target.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"
 #include "driver/stages.h"
@@ -122,9 +123,10 @@ public:
   Result<std::string> emit(Stage stage, const std::string &target, const std::string &arch = {},
                            const std::string &assembler = {});
   /// A package that holds this kernel alone, for each of `archs` (parseTargets). What a user should know of the code
-  /// (warnings: registers that spill) goes to `notes`, if given. assembler: CodeRequest::assembler.
+  /// (warnings: registers that spill) goes to `notes`, if given. assembler, boxes: CodeRequest.
   Result<std::string> package(const std::string &target, const std::vector<std::string> &archs,
-                              std::vector<std::string> *notes = nullptr, const std::string &assembler = {});
+                              std::vector<std::string> *notes = nullptr, const std::string &assembler = {},
+                              BoxForms boxes = BoxForms::Faster);
   /// Executes the kernel in the interpreter of the tile IR. One value a parameter.
   Status interpret(const std::vector<KernelValue> &values, std::array<int64_t, 3> grid,
                    std::function<void(const std::string &)> print);

@@ -12,6 +12,7 @@ constexpr std::pair<std::string_view, tile::F32Products> kF32Products[] = {
 };
 constexpr std::pair<std::string_view, TileTarget::Library> kLibrary[] = {
     {"auto", TileTarget::Library::Auto}, {"always", TileTarget::Library::Always}, {"never", TileTarget::Library::Never}};
+constexpr std::pair<std::string_view, BoxForms> kBoxForms[] = {{"auto", BoxForms::Faster}, {"always", BoxForms::All}, {"never", BoxForms::None}};
 
 /// "a, b or c".
 template <typename Rows> std::string choice(const Rows &rows) {
@@ -27,7 +28,7 @@ template <typename Rows> auto named(const Rows &rows, std::string_view word) -> 
 
 std::string known() {
   return "assembler=PATH or none, f32-products=" + choice(kF32Products) + ", library=" + choice(kLibrary) +
-         ", fuse-user-kernels=on or off, pack=on or off";
+         ", fuse-user-kernels=on or off, pack=on or off, boxes=" + choice(kBoxForms);
 }
 
 /// Kinds of targets whose programs are run by blocks of threads: most options are about those.
@@ -39,6 +40,8 @@ std::string kindsWithBlocks() {
 }
 
 } // namespace
+
+std::optional<BoxForms> parseBoxForms(const std::string &text) { return named(kBoxForms, text); }
 
 Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::string>> &options, const Targets &targets,
                                DiagnosticSink &sink) {
@@ -57,6 +60,9 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
     } else if (key == "pack") {
       good = value == "on" || value == "off";
       out.pack = value == "on";
+    } else if (key == "boxes") {
+      good = parseBoxForms(value).has_value();
+      out.boxes = parseBoxForms(value).value_or(out.boxes);
     } else {
       return fail(diag::OptionUnknown, {}, key, known());
     }

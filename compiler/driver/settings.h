@@ -17,7 +17,11 @@ struct Settings {
   std::optional<TileTarget::Library> library;   // when products are left to cuBLASLt
   bool fuseUserKernels = true;                  // pointwise neighbours of the user's kernels become part of them
   bool pack = true;                             // small kernels that do not need each other share a launch on a GPU
+  BoxForms boxes = BoxForms::Faster;            // products whose tiles a GPU copies itself
 };
+
+/// "auto", "always" or "never"; nothing for another word.
+std::optional<BoxForms> parseBoxForms(const std::string &text);
 
 /// Errors: OptionUnknown for a key or a value that there is not. Warning: OptionIdle for a setting of GPUs where none
 /// is compiled for.

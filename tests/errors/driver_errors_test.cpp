@@ -66,6 +66,11 @@ TEST(DriverErrors, UseOfLibrariesUnknown) {
   o.options = {{"library", "sometimes"}};
   EXPECT_EQ(refusal(o), diag::OptionUnknown);
 }
+TEST(DriverErrors, UseOfBoxesUnknown) {
+  CompileOptions o;
+  o.options = {{"boxes", "on"}};
+  EXPECT_EQ(refusal(o), diag::OptionUnknown);
+}
 // Settings of GPUs are said to do nothing where there is none; those of any machine are not.
 TEST(DriverErrors, OptionIdle) {
   Result<Targets> cpu = parseTargets("cpu", {"x86-64-v3"}), gpu = parseTargets("cuda", {"sm_90"});
@@ -78,6 +83,7 @@ TEST(DriverErrors, OptionIdle) {
   EXPECT_TRUE(idle(*cpu, "library", "always"));
   EXPECT_TRUE(idle(*cpu, "f32-products", "ieee"));
   EXPECT_TRUE(idle(*cpu, "assembler", "none"));
+  EXPECT_TRUE(idle(*cpu, "boxes", "never"));
   EXPECT_FALSE(idle(*cpu, "fuse-user-kernels", "off"));
   EXPECT_FALSE(idle(*gpu, "library", "always"));
 }

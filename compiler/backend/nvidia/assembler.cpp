@@ -98,13 +98,20 @@ void parseProducts(llvm::StringRef report, Assembled &result) {
   for (; !report.empty(); report = report.split('\n').second) {
     llvm::StringRef line = report.split('\n').first;
     if (!line.contains("(C75")) continue;
-    if (line.contains("serialized")) result.serialised += line.str() + "\n";
     llvm::StringRef function = line.rsplit("in function '").second.split('\'').first;
+    if (line.contains("serialized")) {
+      result.serialised += line.str() + "\n";
+      result.serialisedFunctions.push_back(function.str());
+    }
     if (!function.empty() && !llvm::is_contained(result.changed, function)) result.changed.push_back(function.str());
   }
 }
 
 } // namespace
+
+bool Assembled::serialisedIn(const std::string &symbol) const {
+  return llvm::any_of(serialisedFunctions, [&](const std::string &named) { return named.empty() || named == symbol; });
+}
 
 std::optional<std::string> findAssembler(const std::string &given) { return findTool("ptxas", given); }
 

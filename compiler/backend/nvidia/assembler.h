@@ -14,6 +14,9 @@ struct Assembled {
   std::vector<uint8_t> cubin;
   /// What ptxas says of products by wgmma that it makes wait for one another; empty: none.
   std::string serialised;
+  std::vector<std::string> serialisedFunctions; // one a line of `serialised`; empty where it names none
+  /// Whether that was said of the function, or of none by name.
+  bool serialisedIn(const std::string &symbol) const;
   /// The entries' symbols of which it says that, or that it had to add waits of its own.
   std::vector<std::string> changed;
   std::vector<FunctionUsage> usage; // name is the entry's symbol; threads and blocksPerSm are the caller's to fill

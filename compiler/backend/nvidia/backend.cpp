@@ -76,6 +76,7 @@ public:
     options.keepLayouts = request.wants("layout"), options.keepSass = request.wants("sass");
     options.assemble = (request.package || options.keepSass) && request.assembler != "none";
     if (options.assemble) options.ptxas = request.assembler;
+    options.boxes = request.boxes;
     Result<CompiledModule> made = compileForNvidia(functions, allChips()[static_cast<size_t>(target.number)], options);
     if (!made) return made.takeError();
     GeneratedCode out;

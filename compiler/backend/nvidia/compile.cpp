@@ -15,8 +15,10 @@
 #include "backend/nvidia/passes/place.h"
 #include "backend/nvidia/passes/verify.h"
 #include "backend/nvidia/ptx.h"
+#include "backend/nvidia/shared.h"
 #include "base/diagnostics/backend.h"
 #include "base/fault.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Verifier.h"
@@ -34,6 +36,7 @@ struct Unit {
   std::string ptx, llvmText;
   std::string products; // FunctionUsage::products
   std::string noBoxes;  // why the machine copies no tiles, where it is asked to
+  std::vector<BoxedTensor> tensors; // whose boxes it copies
   bool pipelined = false;
   Status status;
 };
@@ -93,6 +96,10 @@ Status prepareOnce(Unit &unit, const TileFunction &function, const Chip &chip, P
     return checkShared(function, chip, unit.shared);
   }
   pipeline.stages = function.stages;
+  // Blocks of four warps stand several on a multiprocessor, where one computes while another multiplies: running ahead costs them 3 to
+  // 4 % (attention in 64 x 64 on an H200; 0 to 4 % won with eight warps).
+  constexpr int kSeveralBlocks = 4;
+  pipeline.early &= function.warps > kSeveralBlocks;
   unit.pipelined = pipelineLoops(*unit.placed, chip, function.warps, pipeline, &unit.noBoxes) > 0;
   if (Status s = placeTensors(*unit.placed, chip, function.warps); !s) return s;
 #ifndef NDEBUG
@@ -257,6 +264,58 @@ bool allowMoreRegisters(std::string &ptx, const std::vector<FunctionUsage> &usag
   return any;
 }
 
+/// On an H200, of products of 16 bits: blocks of 128 x 128 by 1.09 to 1.16 (2048 to 8192), 64 x 128 and 64 x 64 by 1.08 to 1.18, 64 x 256
+/// and 256 x 128 by 1.01 to 1.13; 128 x 256, which read least for what they multiply, by 0.98 to 1.03.
+bool boxesAreFaster(tt::FuncOp placed) {
+  constexpr int64_t kRows = 128, kColumns = 256;
+  bool faster = false;
+  placed.walk([&](tt::DotOp dot) {
+    if (!llvm::isa<placed::WgmmaAttr>(dot->getAttr(placed::kProductAttr))) return;
+    llvm::ArrayRef<int64_t> block = dot.getD().getType().getShape();
+    faster |= block.size() == 2 && (block[0] * block[1] < kRows * kColumns || block[0] > kRows);
+  });
+  return faster;
+}
+
+/// A size of a tensor as the function's entry computes it of its integer arguments; nothing where it does not.
+std::optional<Expr> exprOf(mlir::Value v) {
+  llvm::APInt number;
+  if (mlir::matchPattern(v, mlir::m_ConstantInt(&number))) return Expr(number.getSExtValue());
+  if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(v)) {
+    if (!llvm::isa<tt::FuncOp>(argument.getOwner()->getParentOp()) || !argument.getType().isInteger()) return std::nullopt;
+    return Expr(Symbol::of(Symbol::Kind::Argument, argument.getArgNumber()));
+  }
+  mlir::Operation *op = v.getDefiningOp();
+  if (llvm::isa<mlir::arith::ExtSIOp, mlir::arith::TruncIOp, mlir::arith::IndexCastOp>(op)) return exprOf(op->getOperand(0));
+  if (!llvm::isa<mlir::arith::AddIOp, mlir::arith::SubIOp, mlir::arith::MulIOp>(op)) return std::nullopt;
+  std::optional<Expr> a = exprOf(op->getOperand(0)), b = exprOf(op->getOperand(1));
+  if (!a || !b) return std::nullopt;
+  return llvm::isa<mlir::arith::AddIOp>(op) ? *a + *b : llvm::isa<mlir::arith::SubIOp>(op) ? *a - *b : *a * *b;
+}
+
+/// The tensors that the function describes, in the order in which they are parameters of its code.
+std::optional<std::vector<BoxedTensor>> boxedTensors(tt::FuncOp placed) {
+  std::vector<BoxedTensor> out;
+  bool good = true;
+  placed.walk([&](tt::MakeTensorDescOp made) {
+    auto base = llvm::dyn_cast<mlir::BlockArgument>(made.getBase());
+    mlir::RankedTensorType tile = made.getType().getBlockType();
+    const int bytes = std::max(1, int(tile.getElementTypeBitWidth() / 8));
+    BoxedTensor tensor{base ? int(base.getArgNumber()) : -1, bytes, {}, {}, {}};
+    for (int64_t size : tile.getShape()) tensor.box.push_back(int(size));
+    // A panel is a copy of its own.
+    tensor.box.back() = std::min(tensor.box.back(), int(kPanelSpan) / bytes);
+    for (mlir::Value size : made.getShape())
+      if (std::optional<Expr> e = exprOf(size)) tensor.sizes.push_back(*e);
+    for (mlir::Value pitch : made.getStrides().drop_back())
+      if (std::optional<Expr> e = exprOf(pitch)) tensor.pitches.push_back(*e);
+    good &= base && tensor.sizes.size() == tensor.box.size() && tensor.pitches.size() + 1 == tensor.box.size();
+    out.push_back(std::move(tensor));
+  });
+  if (!good) return std::nullopt;
+  return out;
+}
+
 bool hasEarlyProducts(tt::FuncOp placed) {
   return placed.walk([](tt::DotOp dot) { return runsAhead(dot) ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance(); })
       .wasInterrupted();
@@ -274,17 +333,16 @@ public:
     emitAll();
     if (ptxas_) settleEarly();
     if (std::optional<Error> error = failures()) return std::move(*error);
-    describeFunctions();
     if (ptxas_ && !functions_.empty()) {
       if (Status s = assembleAll(); !s) return s.takeError();
-      // Products that wait for one another are slower than those that every chip has.
-      if (own_ && !assembled_.serialised.empty() && !others_.empty()) {
-        Result<CompiledModule> instead = compileForNvidia(functions_, portable(chip_), options_);
-        if (instead) instead->serialised = assembled_.serialised;
-        return instead;
+      while (dropSlow()) {
+        if (!own_) return compilePortable();
+        if (Status s = assembleAll(); !s) return s.takeError();
       }
-      if (Status s = addCubin(); !s) return s.takeError();
     }
+    describeFunctions();
+    if (ptxas_ && !functions_.empty())
+      if (Status s = addCubin(); !s) return s.takeError();
     addPtx();
     return std::move(out_);
   }
@@ -301,14 +359,13 @@ private:
   PipelineOptions pipeline(bool early) const {
     PipelineOptions pipeline;
     pipeline.early = early && options_.early;
-    pipeline.boxes = options_.boxes;
+    pipeline.boxes = options_.boxesAlone;
     return pipeline;
   }
   /// Before the threads start: MLIR's data flow analysis sets the whole context to one thread while it runs. What comes
   /// after changes no operation.
   void prepareAll() {
-    std::set<std::string> taken;
-    for (const TileFunction &f : functions_) symbols_.push_back(entrySymbol(f.name, taken));
+    for (const TileFunction &f : functions_) symbols_.push_back(entrySymbol(f.name, taken_));
     units_.resize(functions_.size());
     for (size_t i = 0; i < units_.size(); ++i) prepare(units_[i], functions_[i], chip_, pipeline(true));
     own_ = llvm::any_of(units_, [](const Unit &unit) { return unit.chip->own(); });
@@ -317,17 +374,52 @@ private:
     others_.resize(own_ && !given ? units_.size() : 0);
     for (size_t i = 0; i < others_.size(); ++i)
       if (units_[i].chip->own()) prepareFor(others_[i], functions_[i], portable(chip_), portableOf(pipeline(false)));
+    boxed_.resize(units_.size());
+    boxedSymbols_.resize(units_.size());
+    for (size_t i = 0; i < units_.size(); ++i)
+      if (units_[i].chip->own() && units_[i].status && wantsBoxes(i)) prepareBoxed(i);
   }
-  /// Whether the function has a second form, for other chips.
+  /// A function that comes placed has no form but its own.
+  bool wantsBoxes(size_t i) const {
+    if (options_.boxesAlone || options_.boxes == BoxForms::None || isPlaced(llvm::cast<tt::FuncOp>(functions_[i].function))) return false;
+    return options_.boxes == BoxForms::All || boxesAreFaster(*units_[i].placed);
+  }
+  /// The function once more, if the machine can copy its tiles.
+  void prepareBoxed(size_t i) {
+    PipelineOptions options = pipeline(false);
+    options.boxes = true;
+    Unit unit;
+    prepareFor(unit, functions_[i], chip_, options);
+    std::optional<std::vector<BoxedTensor>> tensors;
+    if (unit.status) tensors = boxedTensors(*unit.placed);
+    if (!tensors || tensors->empty()) {
+      units_[i].noBoxes = !unit.status ? "too little shared memory" : unit.noBoxes.empty() ? "no loop of products" : unit.noBoxes;
+      return;
+    }
+    unit.tensors = std::move(*tensors);
+    boxed_[i] = std::move(unit);
+    boxedSymbols_[i] = entrySymbol(functions_[i].name + "_boxes", taken_);
+  }
+  /// Whether the function has a second form: for other chips; whose tiles the machine copies.
   bool isTwice(size_t i) const { return i < others_.size() && others_[i].chip; }
+  bool isBoxed(size_t i) const { return boxed_[i].chip; }
   const Chip &target() const { return own_ ? chip_ : portable(chip_); }
 
   void emitAll() {
+    struct Job {
+      Unit *unit;
+      size_t function;
+      const std::string *symbol;
+    };
+    std::vector<Job> jobs;
+    for (size_t i = 0; i < units_.size(); ++i) {
+      jobs.push_back({&units_[i], i, &symbols_[i]});
+      if (isTwice(i)) jobs.push_back({&others_[i], i, &symbols_[i]});
+      if (isBoxed(i)) jobs.push_back({&boxed_[i], i, &boxedSymbols_[i]});
+    }
     mlir::MLIRContext *context = functions_.empty() ? nullptr : functions_[0].function->getContext();
-    forEachUnit(units_.size() + others_.size(), options_.threads, context, [&](size_t i) {
-      const size_t f = i % units_.size();
-      Unit &unit = i < units_.size() ? units_[f] : others_[f];
-      if (unit.chip && unit.status) compileUnit(unit, functions_[f], symbols_[f], options_);
+    forEachUnit(jobs.size(), options_.threads, context, [&](size_t j) {
+      if (jobs[j].unit->status) compileUnit(*jobs[j].unit, functions_[jobs[j].function], *jobs[j].symbol, options_);
     });
   }
 
@@ -370,27 +462,23 @@ private:
       const bool failed = !units_[i].status;
       add(units_[i]);
       if (!failed && isTwice(i)) add(others_[i]);
+      if (!failed && isBoxed(i)) add(boxed_[i]);
     }
     return error;
   }
 
-  void describeFunctions() {
-    ptx_.target = "compute_" + std::to_string(chip_.capability) + (own_ && others_.empty() ? "a" : "");
-    ptx_.format = CompiledCode::Format::Ptx;
-    for (size_t i = 0; i < units_.size(); ++i) {
-      Unit &portable = isTwice(i) ? others_[i] : units_[i];
-      assembledFunctions_.push_back(describe(units_[i], functions_[i], symbols_[i]));
-      ptx_.functions.push_back(describe(portable, functions_[i], symbols_[i]));
-      ptx_.llvmText += units_[i].llvmText;
-      portableTexts_.push_back(portable.ptx);
-    }
-    if (options_.keepLayouts) out_.layoutText = placedText(units_);
+  /// Of the machine that is compiled for.
+  std::string ownText() const {
     std::vector<std::string> texts;
-    for (Unit &unit : units_) texts.push_back(std::move(unit.ptx));
-    text_ = joinPtx(texts, target().arch);
+    for (size_t i = 0; i < units_.size(); ++i) {
+      texts.push_back(units_[i].ptx);
+      if (isBoxed(i)) texts.push_back(boxed_[i].ptx);
+    }
+    return joinPtx(texts, target().arch);
   }
 
   Status assembleAll() {
+    text_ = ownText();
     std::vector<RefusedLine> refused;
     Result<Assembled> assembled = ready_.first == text_ ? Result<Assembled>(std::move(ready_.second))
                                                         : assemble(text_, target(), *ptxas_, options_.threads, &refused);
@@ -406,6 +494,68 @@ private:
     return Status::ok();
   }
 
+  /// Products by wgmma that wait for one another are slower than those that every chip has: their functions get the other form,
+  /// and those whose tiles the machine copies are no use where the assembler spills them. Whether there were any.
+  bool dropSlow() {
+    bool any = false;
+    for (size_t i = 0; i < units_.size(); ++i) {
+      if (isBoxed(i) && (assembled_.serialisedIn(boxedSymbols_[i]) || usageOf(boxedSymbols_[i]).spillBytes > 0)) {
+        units_[i].noBoxes = "the assembler does not keep it in registers";
+        boxed_[i] = Unit();
+        any = true;
+      }
+      if (!isTwice(i) || !assembled_.serialisedIn(symbols_[i])) continue;
+      std::string products = describeProducts(*others_[i].placed, *others_[i].chip);
+      units_[i] = std::move(others_[i]);
+      units_[i].products = products + " (no wgmma: products would wait for one another)";
+      others_[i] = Unit();
+      any = true;
+    }
+    if (!any) return false;
+    serialised_ += assembled_.serialised;
+    const auto isOwn = [](const Unit &unit) { return unit.chip && unit.chip->own(); };
+    own_ = llvm::any_of(units_, isOwn) || llvm::any_of(boxed_, isOwn);
+    return true;
+  }
+  /// Nothing is left of the chip's own instructions.
+  Result<CompiledModule> compilePortable() {
+    Result<CompiledModule> instead = compileForNvidia(functions_, portable(chip_), options_);
+    if (instead) instead->serialised = serialised_;
+    return instead;
+  }
+
+  FunctionUsage usageOf(const std::string &symbol) const {
+    for (const FunctionUsage &u : assembled_.usage)
+      if (u.name == symbol) return u;
+    return {};
+  }
+  FunctionUsage usageOf(const Unit &unit, const std::string &symbol) const {
+    FunctionUsage usage = usageOf(symbol);
+    usage.threads = warpsOf(unit.placed.get()) * 32;
+    usage.sharedBytes += static_cast<int>(unit.shared.bytes);
+    usage.blocksPerSm = blocksPerSm(chip_, usage);
+    return usage;
+  }
+
+  void describeFunctions() {
+    ptx_.target = "compute_" + std::to_string(chip_.capability) + (own_ && others_.empty() ? "a" : "");
+    ptx_.format = CompiledCode::Format::Ptx;
+    for (size_t i = 0; i < units_.size(); ++i) {
+      Unit &portable = isTwice(i) ? others_[i] : units_[i];
+      assembledFunctions_.push_back(describe(units_[i], functions_[i], symbols_[i]));
+      if (isBoxed(i)) assembledFunctions_.back().boxed = describeBoxed(i);
+      ptx_.functions.push_back(describe(portable, functions_[i], symbols_[i]));
+      ptx_.llvmText += units_[i].llvmText + boxed_[i].llvmText;
+    }
+    if (options_.keepLayouts) out_.layoutText = placedText(units_);
+    if (text_.empty()) text_ = ownText();
+  }
+  BoxedForm describeBoxed(size_t i) {
+    const FunctionUsage usage = usageOf(boxed_[i], boxedSymbols_[i]);
+    return {boxedSymbols_[i],  static_cast<int32_t>(boxed_[i].shared.bytes), usage.threads, usage.registers, usage.spillBytes,
+            usage.blocksPerSm, std::move(boxed_[i].tensors)};
+  }
+
   Status addCubin() {
     if (options_.keepSass) {
       Result<std::string> sass = disassemble(assembled_.cubin, *ptxas_);
@@ -418,27 +568,28 @@ private:
     cubin.image = std::move(assembled_.cubin);
     cubin.functions = assembledFunctions_;
     for (size_t i = 0; i < functions_.size(); ++i) {
-      FunctionUsage usage;
-      for (const FunctionUsage &u : assembled_.usage)
-        if (u.name == symbols_[i]) usage = u;
+      FunctionUsage usage = usageOf(units_[i], symbols_[i]);
       usage.name = functions_[i].name;
       usage.products = units_[i].products;
+      if (isBoxed(i)) usage.products += "; once more in code whose tiles the machine copies";
       if (!units_[i].noBoxes.empty()) usage.products += "; threads copy tiles (" + units_[i].noBoxes + ")";
       if (llvm::is_contained(assembled_.changed, symbols_[i])) usage.products += " (the assembler adds waits)";
-      usage.threads = warpsOf(*units_[i].placed) * 32;
-      usage.sharedBytes += static_cast<int>(units_[i].shared.bytes);
-      usage.blocksPerSm = blocksPerSm(chip_, usage);
       CompiledFunction &f = cubin.functions[i];
       f.registers = usage.registers, f.spillBytes = usage.spillBytes, f.blocksPerSm = usage.blocksPerSm;
       out_.usage.push_back(std::move(usage));
     }
+    out_.serialised = serialised_;
     out_.code.push_back(std::move(cubin));
     return Status::ok();
   }
 
   void addPtx() {
     if (own_ && options_.keepPtx) out_.ownPtxText = text_;
-    if (!others_.empty()) text_ = joinPtx(portableTexts_, portable(chip_).arch);
+    if (!others_.empty()) {
+      std::vector<std::string> texts;
+      for (size_t i = 0; i < units_.size(); ++i) texts.push_back(isTwice(i) ? others_[i].ptx : units_[i].ptx);
+      text_ = joinPtx(texts, portable(chip_).arch);
+    }
     // The driver takes PTX as a string: the terminating zero is part of the image.
     ptx_.image.assign(text_.begin(), text_.end());
     ptx_.image.push_back(0);
@@ -450,13 +601,14 @@ private:
   const Chip &chip_;
   const CompileOptions &options_;
   std::optional<std::string> ptxas_;
-  std::vector<std::string> symbols_;
+  std::set<std::string> taken_; // symbols
+  std::vector<std::string> symbols_, boxedSymbols_;
   std::vector<Unit> units_;
   std::vector<Unit> others_; // for other chips; empty: there are none
+  std::vector<Unit> boxed_;  // whose tiles the machine copies
   bool own_ = false;         // some function has the chip's own instructions
   std::pair<std::string, Assembled> ready_; // a text that has been assembled already
-  std::string text_;
-  std::vector<std::string> portableTexts_;
+  std::string text_, serialised_;
   std::vector<CompiledFunction> assembledFunctions_;
   Assembled assembled_;
   CompiledCode ptx_;

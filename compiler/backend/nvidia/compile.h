@@ -25,6 +25,7 @@
 
 namespace neso::nvidia {
 
+using neso::BoxForms;
 using neso::FunctionUsage;
 /// Its function has been through runTilePipeline, or is placed (passes/verify.h), with warps and pipelines of its own.
 using neso::TileFunction;
@@ -37,9 +38,10 @@ struct CompileOptions {
   bool keepSass = false;    // fill CompiledModule::sassText; needs the assembler and cuobjdump or nvdisasm
   bool assemble = true;     // a cubin beside the PTX
   std::string ptxas;        // path of the assembler; empty: searched where toolkit.h says
-  /// The machine copies tiles that are boxes of tensors (passes/boxes.h). Descriptors of these are further arguments of the
-  /// kernel, which no launch makes yet: for measurements and tests.
-  bool boxes = false;
+  /// Which functions whose tiles are boxes of tensors (passes/boxes.h) are made once more in code that has the machine copy
+  /// them (CompiledFunction::boxed).
+  BoxForms boxes = BoxForms::None;
+  bool boxesAlone = false; // that code takes the place of the usual one: for measurements and tests
   bool early = true; // products may run a turn ahead of those that use their sums, where the assembler keeps them in registers
 };
 
@@ -50,7 +52,7 @@ struct CompiledModule {
   std::string sassText;   // the machine's instructions
   /// PTX of the cubin where it has instructions of its chip alone (sm_90a), which the PTX in `code` has not.
   std::string ownPtxText;
-  /// What the assembler said of products by wgmma that would wait for one another: the code has none of them then.
+  /// What the assembler said of products by wgmma that would wait for one another: those functions have none of them then.
   std::string serialised;
 };
 

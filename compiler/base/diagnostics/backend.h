@@ -17,7 +17,7 @@ NESO_DIAG(E0657, NvidiaNoDisassembler, Error, "no disassembler: neither cuobjdum
 NESO_DIAG(E0658, NvidiaDisassembler, Error, "the disassembler '{}' failed: {}")
 NESO_DIAG(E0659, NvidiaInlineAssembly, Error, "the inline assembly '{}' cannot be assembled for {}: {}; write it for this chip, or compile the kernel for another with --arch")
 NESO_DIAG(E0660, NvidiaNotPlaced, Error, "a placed function is not as the NVIDIA backend takes it: {}; text of stage layout must stay as it was printed, apart from what you mean to change")
-NESO_DIAG(E0661, NvidiaSerialised, Warning, "the assembler would make products by wgmma wait for one another, so all kernels are compiled without instructions of {} alone: {}")
+NESO_DIAG(E0661, NvidiaSerialised, Warning, "the assembler would make products by wgmma wait for one another, so those kernels are compiled without instructions of {} alone: {}")
 NESO_DIAG(E0690, TargetUnknown, Error, "target '{}' is not known; use {}")
 NESO_DIAG(E0691, ArchUnknown, Error, "architecture '{}' is not known for target {}; use {}")
 NESO_DIAG(E0692, OptionUnknown, Error, "option '{}' is not known; this version has {}")

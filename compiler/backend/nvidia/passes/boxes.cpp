@@ -446,6 +446,8 @@ private:
     auto operand = [&](unsigned i) { return notNegative(op->getOperand(i)); };
     if (isa<arith::RemSIOp, arith::ExtSIOp, arith::IndexCastOp>(op)) return operand(0);
     if (isa<arith::MaxSIOp>(op)) return operand(0) || operand(1);
+    // Numbers without a sign that are not negative are the same with one.
+    if (isa<arith::RemUIOp, arith::DivUIOp>(op)) return operand(0) && operand(1);
     if (isa<arith::AddIOp, arith::MulIOp, arith::DivSIOp, arith::MinSIOp>(op)) return operand(0) && operand(1);
     return false;
   }

@@ -3,7 +3,10 @@
 // of the order can be left out. Operands are small, so that sums are exact in every order.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -294,6 +297,166 @@ TEST_F(Boxes, OthersAreCopiedByThreads) {
   EXPECT_EQ(why(gemm, 2), "tiles that wgmma does not read whole");
   // The border runs another way than the address.
   EXPECT_EQ(why(changed(gemm, "arith.subi %K, ", "arith.addi %K, "), 4), "an address that its mask does not follow");
+}
+
+// As products of models are written: no borders, and which program it is by numbers without a sign.
+constexpr const char *kPlain = R"(
+    tt.func public @plain(%a: !tt.ptr<bf16> {tt.divisibility = 16 : i32}, %b: !tt.ptr<bf16> {tt.divisibility = 16 : i32}, %c: !tt.ptr<f32> {tt.divisibility = 16 : i32}) {
+      %c64 = arith.constant 64 : i32
+      %c8 = arith.constant 8 : i32
+      %c0 = arith.constant 0 : i32
+      %c256 = arith.constant 256 : i32
+      %zeros = arith.constant dense<0.000000e+00> : tensor<64x64xf32>
+      %pitches = arith.constant dense<256> : tensor<64x1xi32>
+      %turned = arith.constant dense<256> : tensor<1x64xi32>
+      %p = tt.get_program_id x : i32
+      %pm = arith.remui %p, %c8 : i32
+      %pn = arith.divui %p, %c8 : i32
+      %m0 = arith.muli %c64, %pm overflow<nsw> : i32
+      %n0 = arith.muli %c64, %pn overflow<nsw> : i32
+      %r = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+      %rows = tt.expand_dims %r {axis = 1 : i32} : tensor<64xi32> -> tensor<64x1xi32>
+      %columns = tt.expand_dims %r {axis = 0 : i32} : tensor<64xi32> -> tensor<1x64xi32>
+      %ms = tt.splat %m0 : i32 -> tensor<64x1xi32>
+      %m = arith.addi %ms, %rows overflow<nsw> : tensor<64x1xi32>
+      %ns = tt.splat %n0 : i32 -> tensor<1x64xi32>
+      %n = arith.addi %ns, %columns overflow<nsw> : tensor<1x64xi32>
+      %am = arith.muli %m, %pitches overflow<nsw> : tensor<64x1xi32>
+      %bn = arith.muli %n, %turned overflow<nsw> : tensor<1x64xi32>
+      %sum = scf.for %k = %c0 to %c256 step %c64 iter_args(%s = %zeros) -> (tensor<64x64xf32>) : i32 {
+        %ks = tt.splat %k : i32 -> tensor<1x64xi32>
+        %ka = arith.addi %ks, %columns overflow<nsw> : tensor<1x64xi32>
+        %kt = tt.splat %k : i32 -> tensor<64x1xi32>
+        %kb = arith.addi %kt, %rows overflow<nsw> : tensor<64x1xi32>
+        %a1 = tt.broadcast %am : tensor<64x1xi32> -> tensor<64x64xi32>
+        %a2 = tt.broadcast %ka : tensor<1x64xi32> -> tensor<64x64xi32>
+        %a3 = arith.addi %a1, %a2 overflow<nsw> : tensor<64x64xi32>
+        %a4 = tt.splat %a : !tt.ptr<bf16> -> tensor<64x64x!tt.ptr<bf16>>
+        %a5 = tt.addptr %a4, %a3 : tensor<64x64x!tt.ptr<bf16>>, tensor<64x64xi32>
+        %x = tt.load %a5 : tensor<64x64x!tt.ptr<bf16>>
+        %b1 = tt.broadcast %kb : tensor<64x1xi32> -> tensor<64x64xi32>
+        %b2 = tt.broadcast %bn : tensor<1x64xi32> -> tensor<64x64xi32>
+        %b3 = arith.addi %b1, %b2 overflow<nsw> : tensor<64x64xi32>
+        %b4 = tt.splat %b : !tt.ptr<bf16> -> tensor<64x64x!tt.ptr<bf16>>
+        %b5 = tt.addptr %b4, %b3 : tensor<64x64x!tt.ptr<bf16>>, tensor<64x64xi32>
+        %y = tt.load %b5 : tensor<64x64x!tt.ptr<bf16>>
+        %d = tt.dot %x, %y, %s : tensor<64x64xbf16> * tensor<64x64xbf16> -> tensor<64x64xf32>
+        scf.yield %d : tensor<64x64xf32>
+      }
+      %o1 = tt.broadcast %am : tensor<64x1xi32> -> tensor<64x64xi32>
+      %o2 = tt.broadcast %n : tensor<1x64xi32> -> tensor<64x64xi32>
+      %o3 = arith.addi %o1, %o2 : tensor<64x64xi32>
+      %o4 = tt.splat %c : !tt.ptr<f32> -> tensor<64x64x!tt.ptr<f32>>
+      %o5 = tt.addptr %o4, %o3 : tensor<64x64x!tt.ptr<f32>>, tensor<64x64xi32>
+      tt.store %o5, %sum : tensor<64x64x!tt.ptr<f32>>
+      tt.return
+    })";
+
+TEST_F(Boxes, OfTensorsWithoutBorders) {
+  EXPECT_EQ(why(kPlain, 4), "");
+  // A remainder of what may be negative as a number with a sign is.
+  std::string negative = kPlain;
+  const std::string from = "arith.remui %p, %c8";
+  negative.replace(negative.find(from), from.size(), "arith.subi %p, %c8");
+  EXPECT_EQ(why(negative, 4), "an index that may be negative");
+  // Their sizes are all that an index can be, their pitches constants.
+  if (!findAssembler()) GTEST_SKIP() << "no ptxas is found";
+  parse(kPlain);
+  CompileOptions options;
+  options.boxes = BoxForms::Faster;
+  Result<CompiledModule> code = compileForNvidia({{*module_->getOps<tt::FuncOp>().begin(), "plain", 4, 3}}, chip_, options);
+  ASSERT_TRUE(bool(code)) << code.error().str();
+  ASSERT_TRUE(code->code.front().functions[0].boxed);
+  for (const BoxedTensor &t : code->code.front().functions[0].boxed->tensors) {
+    EXPECT_EQ(t.sizes, (std::vector<Expr>{INT32_MAX, INT32_MAX}));
+    EXPECT_EQ(t.pitches, std::vector<Expr>{256});
+    EXPECT_EQ(t.box, (std::vector<int>{64, 64}));
+  }
+}
+
+// ---- a form of the kernel beside the usual one
+
+/// The functions of a text, each with four or eight warps.
+Result<CompiledModule> compiled(mlir::ModuleOp module, int warps, const CompileOptions &options) {
+  std::vector<TileFunction> functions;
+  for (tt::FuncOp f : module.getOps<tt::FuncOp>()) functions.push_back({f, f.getName().str(), warps, 3});
+  return compileForNvidia(functions, *findChip("sm_90a"), options);
+}
+
+TEST_F(Boxes, AFormBesideTheUsualOne) {
+  if (!findAssembler()) GTEST_SKIP() << "no ptxas is found";
+  CompileOptions options;
+  for (BoxForms boxes : {BoxForms::None, BoxForms::Faster, BoxForms::All})
+    for (const Kernel &k : {Kernel{false, 128, 128, 64, 8, 3}, Kernel{false, 128, 256, 64, 8, 3}, Kernel{true, 128, 128, 64, 8, 3}}) {
+      SCOPED_TRACE(std::to_string(int(boxes)) + " " + std::to_string(k.bn));
+      parse(textOf(k));
+      options.boxes = boxes;
+      Result<CompiledModule> code = compiled(*module_, k.warps, options);
+      ASSERT_TRUE(bool(code)) << code.error().str();
+      const CompiledFunction &own = code->code.front().functions[0];
+      EXPECT_FALSE(code->code.back().functions[0].boxed); // PTX for later chips
+      EXPECT_EQ(own.boxed.has_value(), boxes == BoxForms::All || (boxes == BoxForms::Faster && k.bn < 256));
+      const std::string &said = code->usage[0].products;
+      EXPECT_EQ(said.find("once more in code whose tiles the machine copies") != std::string::npos, own.boxed.has_value()) << said;
+      if (!own.boxed) continue;
+      EXPECT_EQ(own.boxed->symbol, own.symbol + "_boxes");
+      EXPECT_EQ(own.boxed->spillBytes, 0);
+      EXPECT_GT(own.boxed->registers, 0);
+      EXPECT_EQ(own.boxed->threads, own.threads);
+      // (a, b, c, M, N, K): A is [M, K], B [K, N] or [N, K], of 2 bytes; rows of 64 elements at most.
+      const Expr m = Symbol::of(Symbol::Kind::Argument, 3), n = Symbol::of(Symbol::Kind::Argument, 4), depth = Symbol::of(Symbol::Kind::Argument, 5);
+      ASSERT_EQ(own.boxed->tensors.size(), 2u);
+      for (const BoxedTensor &t : own.boxed->tensors) {
+        const bool isA = t.argument == 0;
+        EXPECT_TRUE(isA || t.argument == 1);
+        EXPECT_EQ(t.itemBytes, 2);
+        const std::vector<Expr> sizes = isA ? std::vector<Expr>{m, depth} : k.described ? std::vector<Expr>{n, depth} : std::vector<Expr>{depth, n};
+        EXPECT_EQ(t.sizes, sizes);
+        EXPECT_EQ(t.pitches, std::vector<Expr>{sizes[1]});
+        EXPECT_EQ(t.box, (std::vector<int>{isA ? k.bm : k.described ? k.bn : k.bk, 64}));
+      }
+    }
+}
+
+// What the assembler says of one function changes that function alone. (A script says it of one whose code has wgmma.)
+TEST_F(Boxes, FunctionsWhoseProductsWaitAreMadeAgainAlone) {
+  std::optional<std::string> ptxas = findAssembler();
+  if (!ptxas) GTEST_SKIP() << "no ptxas is found";
+  const std::filesystem::path script = std::filesystem::path(testing::TempDir()) / ("waiting_ptxas_" + std::to_string(getpid()));
+  const auto saysOf = [&](const std::string &symbol) {
+    std::ofstream(script) << "#!/bin/sh\nfor argument in \"$@\"; do case $argument in *.ptx) in=$argument ;; esac; done\n"
+                          << "awk '/[.]entry/ { inside = /" << symbol << "[(]/ } inside && /wgmma.mma_async/ { found = 1 } END { exit !found }' \"$in\" &&\n"
+                          << "echo \"ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized due to a test"
+                          << (symbol.empty() ? "" : " in function '" + symbol + "'") << "\"\nexec " << *ptxas << " \"$@\"\n";
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  };
+  const Kernel k{false, 64, 64, 64, 4, 3};
+  std::string one = textOf(k), two = one;
+  two.replace(two.find("@gemm"), 5, "@other");
+  // One module of both.
+  const size_t begin = two.find("tt.func"), end = two.rfind('}');
+  one.insert(one.rfind('}'), two.substr(begin, end - begin));
+  CompileOptions options;
+  options.ptxas = script.string(), options.keepPtx = true;
+  for (const char *slow : {"neso_k_gemm", "neso_k_other", "neso_k_other_boxes", ""}) {
+    SCOPED_TRACE(slow);
+    saysOf(slow);
+    parse(one);
+    options.boxes = BoxForms::All;
+    Result<CompiledModule> code = compiled(*module_, k.warps, options);
+    ASSERT_TRUE(bool(code)) << code.error().str();
+    EXPECT_NE(code->serialised, "");
+    const bool all = !*slow;
+    ASSERT_EQ(code->code.front().target, all ? "sm_90" : "sm_90a");
+    ASSERT_EQ(code->usage.size(), 2u);
+    for (size_t i : {0, 1}) {
+      const CompiledFunction &f = code->code.front().functions[i];
+      const bool isSlow = all || f.symbol == slow;
+      EXPECT_EQ(code->usage[i].products.find("wgmma") == 0, !isSlow) << code->usage[i].products;
+      EXPECT_EQ(f.boxed.has_value(), !all && slow != f.symbol + "_boxes");
+    }
+  }
+  std::filesystem::remove(script);
 }
 
 } // namespace

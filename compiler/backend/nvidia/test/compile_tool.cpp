@@ -71,7 +71,7 @@ bool compile(const Options &o, const std::string &source, std::string &text) {
     if (f.isPublic()) functions.push_back({f, f.getName().str(), o.warps, o.stages});
   nvidia::CompileOptions options;
   options.keepPtx = true, options.keepLlvm = o.stage == "llvm", options.keepLayouts = o.stage == "layout",
-  options.assemble = o.stage == "usage" || o.stage == "sass" || !o.cubin.empty(), options.keepSass = o.stage == "sass", options.boxes = o.boxes,
+  options.assemble = o.stage == "usage" || o.stage == "sass" || !o.cubin.empty(), options.keepSass = o.stage == "sass", options.boxesAlone = o.boxes,
   options.early = !o.late;
   const nvidia::Chip *chip = nvidia::findChip(o.arch);
   if (!chip) {
