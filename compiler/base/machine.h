@@ -2,6 +2,7 @@
 // targets (backend/target.h); blocks, splits and costs are chosen from them.
 #pragma once
 #include <cstdint>
+#include <span>
 
 namespace neso {
 
@@ -20,6 +21,15 @@ struct ProductRates {
   double shared = 0, global = 0;  // bytes a cycle of shared memory, and of the second-level cache for one of all processors
   double step = 0, substep = 0;   // cycles that one warp waits in a step of k, and in each of its instructions' steps
   double program = 0;             // cycles to start and end a program, the launch's share included
+};
+
+/// A block in which programs multiply matrices of 16 bits, as measured.
+struct ProductBlock {
+  int64_t m, n, k; // of a step of k
+  int warps, stages;
+  int together;         // programs that one processor runs side by side
+  // Microseconds for 1,024 of k, of one program that has the processor to itself and of `together` of them; what a round of them takes beside.
+  double alone, shared, start;
 };
 
 /// Numbers of a machine. A CPU's are the defaults: most of them say nothing there. Rates are for cost models, where only
@@ -52,6 +62,9 @@ struct MachineSheet {
   // Products of 16 bits, whole: floating-point operations a microsecond of one processor, by our kernels and by the
   // library; microseconds of a launch, and of one more.
   double ownFlops = 0, libraryFlops = 0, launch = 0, nextLaunch = 0;
+
+  // Blocks for products of 16 bits with 64 rows, columns and k or more, where such were measured.
+  std::span<const ProductBlock> blocks;
 
   // A kernel in general, in cycles of one processor.
   double elementsPerCycle = 0, productsPerCycle = 0, bytesPerCycle = 0, tripCycles = 0, startCycles = 0;

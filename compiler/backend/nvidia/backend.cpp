@@ -31,8 +31,17 @@ MachineSheet rates() {
   return s;
 }
 
+/// Products of bf16 by wgmma, tiles copied by the machine where that is faster (passes/boxes.h), on an H200: they give the times of `gemm` at 2048, 4096, 8192,
+/// 512 x 4096 x 4096 and 4096 x 14336 x 4096 (bench/gpu/README.md) to within 8 %.
+constexpr ProductBlock kGroupBlocks[] = {{128, 256, 64, 8, 3, 1, 11.7, 11.7, 0.75},
+                                         {128, 128, 64, 8, 3, 2, 9.15, 12.2, 0.75},
+                                         {64, 256, 64, 4, 3, 1, 6.9, 6.9, 1.5},
+                                         {64, 128, 64, 4, 4, 2, 5.66, 8.7, 1.25},
+                                         {64, 64, 128, 4, 4, 1, 2.8, 2.8, 0.5}};
+
 MachineSheet sheetOf(const Chip &chip) {
   MachineSheet s = rates();
+  if (chip.has(Feature::Wgmma)) s.blocks = kGroupBlocks;
   s.processors = chip.sms;
   s.sharedBytes = chip.sharedPerBlock, s.sharedPerProcessor = chip.sharedPerSm, s.programOverhead = 1024;
   s.registers = chip.registersPerSm, s.threadRegisters = 255;
