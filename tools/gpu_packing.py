@@ -46,8 +46,9 @@ class Pack:
     def compile(self, arguments, name):
         """Runs `neso arguments` for the GPU. {"seconds", "package"}, or {"seconds", "refused": "E0123", "why"}."""
         target = self.folder / (name + ".neso")
-        # Single kernels take no options.
-        settings = [part for setting in self.options.option for part in ("--option", setting)] if arguments[0] == "compile" else []
+        # Single kernels take one of them, as a flag.
+        settings = [part for setting in self.options.option
+                    for part in (("--option", setting) if arguments[0] == "compile" else ("--boxes", setting[6:]) if setting.startswith("boxes=") else ())]
         command = [self.neso, *arguments, *settings, "-o", target, "--target", "cuda", "--arch", self.options.arch]
         start = time.time()
         try:

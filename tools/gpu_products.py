@@ -68,7 +68,7 @@ def pack(options):
 
 
 def run_case(torch, neso, library, stream, file, case):
-    """What is wrong, by sizes."""
+    """What is wrong, by sizes; how many launches had the GPU copy tiles itself."""
     (bm, bn, _, _, _), kind, turn_a, turn_b, double, even = case
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "i8": torch.int8}[kind]
     program = library.load(file, device=neso.CUDA, stream=stream.cuda_stream)
@@ -92,8 +92,9 @@ def run_case(torch, neso, library, stream, file, case):
             if bad or touched:
                 wrong[f"{m}x{n}x{k}"] = f"{bad} of {m * n} elements, {touched} beside them"
                 break
+    boxed = program.device_stats().box_launches
     program.free()
-    return wrong
+    return wrong, boxed
 
 
 def run(options):
@@ -104,7 +105,7 @@ def run(options):
     library = neso.Library(folder / gpu_packing.RUNTIME)
     stream = torch.cuda.Stream()
     torch.cuda.set_stream(stream)
-    report = {"commit": packed["commit"], "device": torch.cuda.get_device_name(0), "right": 0, "wrong": {}, "refused": {}}
+    report = {"commit": packed["commit"], "device": torch.cuda.get_device_name(0), "right": 0, "box_launches": 0, "kernels_with_boxes": 0, "wrong": {}, "refused": {}}
     for name, case in cases().items():
         if not re.search(options.only, name) or name not in packed["compiled"]:
             continue
@@ -112,7 +113,9 @@ def run(options):
             report["refused"][name] = packed["compiled"][name]["why"]
             continue
         try:
-            wrong = run_case(torch, neso, library, stream, folder / packed["compiled"][name]["package"], case)
+            wrong, boxed = run_case(torch, neso, library, stream, folder / packed["compiled"][name]["package"], case)
+            report["box_launches"] += boxed
+            report["kernels_with_boxes"] += boxed > 0
         except Exception as e:  # noqa: BLE001: the others still count, unless the device is lost
             wrong = {"failed": str(e)[:300]}
         if wrong:

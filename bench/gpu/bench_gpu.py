@@ -249,7 +249,7 @@ class Bench:
                     own.bind(inputs, [out])
                     row["own_products_ms"] = round(self.times([own.run_async])[0]["median"], 5)
                     own.free()
-                row |= {"graph_streams": stats.graph_streams, "graph_launches": stats.graph_launches, "kernel_launches": stats.kernel_launches, "compile_s": self.packed["compiled"]["model_" + name]["seconds"]}
+                row |= {"graph_streams": stats.graph_streams, "graph_launches": stats.graph_launches, "kernel_launches": stats.kernel_launches, "box_launches": stats.box_launches, "compile_s": self.packed["compiled"]["model_" + name]["seconds"]}
                 program.free()
             del model, peer
 

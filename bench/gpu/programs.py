@@ -212,11 +212,17 @@ def resnet50():
     return make(weights=None)
 
 
+def vit_b():
+    from torchvision.models import vit_b_16 as make
+    return make(weights=None)
+
+
 # name → (model, dtype, inputs)
 MODELS = {
     "resnet50_b1": (resnet50, torch.float32, [f32(1, 3, 224, 224)]),
     "bert_base_8x128": (Bert, torch.bfloat16, [integers(30522, 8, 128)]),
     "llama4_1x512": (Llama, torch.bfloat16, [integers(32000, 1, 512)]),
+    "vit_b_8": (vit_b, torch.bfloat16, [f32(8, 3, 224, 224)]),
     "llama4_1x1": (Llama, torch.bfloat16, [integers(32000, 1, 1)]),
 }
 
