@@ -73,7 +73,7 @@ struct Advanced {
   Sizes result;
   bool masks = false;
 
-  Advanced(Lowering &ctx, const Tensor &x, const Tensors &indices) {
+  Advanced(const Tensor &x, const Tensors &indices) {
     Tensors given;
     at.resize(x.sizes().size());
     std::vector<size_t> dims;
@@ -150,7 +150,7 @@ static Tensors indexOp(OpCall &o) {
   Tensor x = source(o.t("self"));
   const Tensors indices = masksAsPositions(o, x, o.list("indices"));
   if (o.failed()) return {};
-  Advanced a(o.ctx, x, indices);
+  Advanced a(x, indices);
   if (a.result.empty() && a.shape.empty() && !x.sizes().empty() && o.list("indices").empty()) return {x};
   Sizes sizes = x.sizes();
   return {gatherAt(x, a.result, [a, sizes](BodyBuilder &b, const Index &i) { return a.map(b, sizes, i, true); })};
@@ -233,7 +233,7 @@ static Tensors indexPutOp(OpCall &o) {
   reads.push_back(v);
   const Strided w = toChange(o, x, t, reads);
   v = reads.back(), reads.pop_back();
-  const Advanced a(o.ctx, x, reads);
+  const Advanced a(x, reads);
   v = broadcastTo(v, a.result);
   if (!v.realized()) v.reused();
   Sizes sizes = x.sizes();
@@ -508,7 +508,7 @@ static void addIndices(OpTable &t) {
     Tensor x = o.t("self"), m = o.t("mask"), v = cast(o.t("values"), x.dtype());
     if (x.isComplex()) return o.fail("complex numbers are not supported here");
     DType acc = collectType(x.dtype());
-    Advanced a(o.ctx, x, o.list("indices"));
+    Advanced a(x, o.list("indices"));
     if (a.masks) return o.fail("masks among the indices are not supported");
     if (x.rank() == 0) return {cast(add(cast(x, acc), where(m, cast(v, acc), full(o.ctx, {}, acc, 0))), x.dtype())};
     m = broadcastTo(m, a.result);
@@ -589,7 +589,7 @@ static void addEmbeddings(OpTable &t) {
   });
   t.add("_unsafe_masked_index.default", [](OpCall &o) -> Tensors {
     Tensor x = source(o.t("self")), m = o.t("mask");
-    Advanced a(o.ctx, x, o.list("indices"));
+    Advanced a(x, o.list("indices"));
     if (a.masks || x.isComplex()) return o.fail("masks among the indices are not supported");
     Tensor fill = cast(o.t("fill"), x.dtype());
     Sizes sizes = x.sizes();
