@@ -356,7 +356,12 @@ TEST_F(Attention, AssembledWithoutAWaitOfItsOwn) {
     EXPECT_EQ(code->code.front().target, "sm_90a");
     EXPECT_EQ(code->serialised, "");
     EXPECT_EQ(code->usage[0].spillBytes, 0);
-    EXPECT_EQ(code->usage[0].products, "wgmma, a turn ahead; wgmma, under way over turns");
+    // Blocks of four warps stand beside others, whose products fill the time.
+    const std::string &products = code->usage[0].products;
+    if (s.warps > 4)
+      EXPECT_EQ(products, "wgmma, a turn ahead; wgmma, under way over turns");
+    else
+      EXPECT_EQ(products.find("a turn ahead"), std::string::npos) << products;
   }
 }
 
