@@ -95,6 +95,22 @@ def phases():
     ]
 
 
+def sliding_windows():
+    """Depthwise convolutions of channels that fill vectors: edges on both sides, rows longer than a block, tails of channels."""
+    def deep(stride=1, padding=0, dilation=1, after=lambda y: y):
+        return lambda m, x: after(F.conv2d(x.contiguous(memory_format=torch.channels_last), m.w, m.b, stride=stride, padding=padding, dilation=dilation, groups=x.shape[1]))
+
+    def weights(channels, kernel, kind="f32"):
+        return {"w": f"{kind} {channels}x1x{kernel}", "b": f"{kind} {channels}"}
+    return [
+        c("five", deep(padding=2, after=F.hardswish), "f32 2x40x6x14", state=weights(40, "5x5")), c("small_rows", deep(padding=2), "f32 1x48x7x7", state=weights(48, "5x5")), c("narrower", deep(padding=2), "f32 1x32x3x2", state=weights(32, "5x5")),
+        c("strided", deep(stride=2, padding=1, after=F.relu6), "f32 1x24x9x31", state=weights(24, "3x3")), c("long_row", deep(padding=1), "f32 1x16x3x67", state=weights(16, "3x3")), c("seven", deep(padding=3, after=F.silu), "f32 1x16x8x9", state=weights(16, "7x7")),
+        c("dilated", deep(padding=4, dilation=2), "f32 1x16x9x10", state=weights(16, "5x5")), c("no_padding", deep(), "f32 1x72x5x20", state=weights(72, "3x5")), c("residual", lambda m, x: x + F.conv2d(x.contiguous(memory_format=torch.channels_last), m.w, m.b, padding=1, groups=32), "f32 2x32x5x17", state=weights(32, "3x3")),
+        c("bf16", deep(padding=1), "bf16 1x32x5x12", state=weights(32, "3x3", "bf16")), c("f64", deep(padding=2), "f64 1x16x5x12", state=weights(16, "5x5", "f64")), c("of_infinity", lambda m, x: F.conv2d(x / x.abs().clamp(max=1).floor(), m.w, padding=1, groups=16), "f32 1x16x4x9", state={"w": "f32 16x1x3x3"}),
+        c("dynamic", deep(padding=2), "f32 2x24x4x13", state=weights(24, "5x5"), more=[["f32 1x24x4x13"], ["f32 3x24x4x13"]], dynamic=({0: B},)), c("pooled", lambda x: (F.avg_pool2d(x.contiguous(memory_format=torch.channels_last), 3, 1, 1), F.max_pool2d(x.contiguous(memory_format=torch.channels_last), 3, 2, 1)), "f32 1x32x6x15"),
+    ]
+
+
 def wide_products():
     """f64 and i32, in the blocks of f32."""
     big = torch.tensor([2**31 - 1, -2**31, 65537, 40000], dtype=torch.int32).repeat(16)
@@ -169,4 +185,4 @@ def both_ways():
 
 
 def groups():
-    return {f.__name__: f() for f in (bags, long_sorts, searches, transforms, phases, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways)}
+    return {f.__name__: f() for f in (bags, long_sorts, searches, transforms, phases, sliding_windows, wide_products, columns, inverses, polynomials, side_by_side, row_updates, both_ways)}

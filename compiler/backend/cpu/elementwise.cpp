@@ -182,6 +182,11 @@ bool Emitter::addTerms(mlir::Value v, const Index &index, Terms &terms) {
   }
   const Lanes wide = widen(v, eval(v, index), index, b.getInt64Ty(), true);
   if (wide.vector()) return false;
+  if (auto *c = llvm::dyn_cast<llvm::ConstantInt>(wide.base); c && wide.uniform()) {
+    if (c->getValue().abs().ugt(uint64_t{1} << 31)) return false;
+    terms.constant += c->getSExtValue();
+    return true;
+  }
   terms.moving.push_back(wide);
   return true;
 }

@@ -28,6 +28,7 @@
 #include "mlir/IR/Region.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
 
@@ -42,6 +43,9 @@ struct Buffer {
   mlir::Type elementType;
   Shape shape;
 };
+
+/// The part of a conjunction that varies along `axis` alone, without its broadcast; null: there is none.
+mlir::Value partAlong(mlir::Value mask, int axis);
 
 class Emitter {
 public:
@@ -163,6 +167,8 @@ private:
   Buffer &materialize(mlir::Value v);
   void fill(const Buffer &buffer, mlir::Value v);
   void emitStores(llvm::ArrayRef<mlir::Operation *> stores);
+  /// What the stores of one nest write at an index of it.
+  void storeAll(llvm::ArrayRef<mlir::Operation *> stores, const Index &index);
   /// One of several stores at an index of their nest.
   struct PlacedStore {
     mlir::Operation *op;
@@ -246,6 +252,22 @@ private:
   llvm::SmallVector<mlir::Value, 4> masksBelow(llvm::ArrayRef<mlir::Value> values, llvm::ArrayRef<int64_t> shape);
   /// Whether something of the shape below v would be kept for others when all elements are visited.
   bool keepsBelow(mlir::Value v, llvm::ArrayRef<int64_t> shape);
+
+  // ---- windows that slide (windows.cpp)
+  /// A dimension of a nest whose positions are computed side by side, and what is computed for each, operands first.
+  struct Sliding {
+    int dim = -1;
+    llvm::SmallVector<mlir::Operation *, 64> operations;
+  };
+  struct Ordered {
+    llvm::SmallPtrSet<mlir::Operation *, 32> seen;
+    llvm::SmallVector<mlir::Operation *, 64> operations;
+    int shared = 0, own = 0; // loads: for all positions, for each
+  };
+  bool inOrder(mlir::Value v, llvm::ArrayRef<int64_t> shape, Ordered &ordered);
+  std::optional<Sliding> slidingWindow(const Nest &nest, llvm::ArrayRef<mlir::Operation *> stores);
+  void runSliding(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores);
+  void slide(const Nest &nest, const Sliding &sliding, llvm::ArrayRef<mlir::Operation *> stores, const Index &index);
 
   // ---- control flow (control.cpp)
   void emitFor(mlir::Operation *op);

@@ -6,6 +6,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/Hashing.h"
+#include "llvm/Analysis/ValueTracking.h"
+#include "llvm/Support/KnownBits.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace neso::cpu {
@@ -438,6 +440,9 @@ void Emitter::vectorLoop(const Nest &nest, Index &outer, const Masks &masks,
     return run(nest, start, extent, known);
   if (masks.start) full = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, full, start);
   run(nest, start, full, known);
+  // Nothing happens behind the bound, and it is a whole number of vectors.
+  const unsigned evenBits = llvm::computeKnownBits(bound, module_.getDataLayout()).countMinTrailingZeros();
+  if (trimmed == bound && evenBits >= llvm::Log2_64(static_cast<uint64_t>(nest.width))) return;
   Nest tail = nest;
   if (masks.narrowTail) tail.width = std::min<int64_t>(nest.width, caps_.f32Lanes);
   Value *end = extent;

@@ -333,6 +333,17 @@ void Emitter::storeTogether(llvm::MutableArrayRef<PlacedStore> stores) {
   }
 }
 
+void Emitter::storeAll(llvm::ArrayRef<mlir::Operation *> stores, const Index &index) {
+  llvm::SmallVector<PlacedStore, 8> placed;
+  for (mlir::Operation *op : stores) {
+    Lanes mask = op->getNumOperands() > 2 ? eval(op->getOperand(2), index) : Lanes{};
+    if (auto *c = llvm::dyn_cast_or_null<llvm::ConstantInt>(mask.base); c && c->isOne()) mask = {};
+    placed.push_back({op, eval(op->getOperand(0), index), eval(op->getOperand(1), index), mask});
+  }
+  coverIndex_ = nullptr;
+  storeTogether(placed);
+}
+
 void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
   mlir::Operation *first = stores[0];
   if (!isTensor(first->getOperand(0).getType())) {
@@ -356,20 +367,15 @@ void Emitter::emitStores(llvm::ArrayRef<mlir::Operation *> stores) {
   }
   Nest nest = planNest(shape, values, 64);
   together_ = stores;
+  const std::optional<Sliding> sliding = slidingWindow(nest, stores);
   sink([&] {
+    if (sliding) return runSliding(nest, *sliding, stores);
     llvm::SmallVector<mlir::Value, 8> all(masks.begin(), masks.end());
     for (mlir::Value m : masksBelow(values, shape))
       if (std::find(all.begin(), all.end(), m) == all.end()) all.push_back(m);
     runNest(nest, {all, sameMask, 0, true}, [&](const Index &index) {
       if (masks.empty()) cover(shape, &index);
-      llvm::SmallVector<PlacedStore, 8> placed;
-      for (mlir::Operation *op : stores) {
-        Lanes mask = op->getNumOperands() > 2 ? eval(op->getOperand(2), index) : Lanes{};
-        if (auto *c = llvm::dyn_cast_or_null<llvm::ConstantInt>(mask.base); c && c->isOne()) mask = {};
-        placed.push_back({op, eval(op->getOperand(0), index), eval(op->getOperand(1), index), mask});
-      }
-      coverIndex_ = nullptr;
-      storeTogether(placed);
+      storeAll(stores, index);
     });
   });
   commitKept();

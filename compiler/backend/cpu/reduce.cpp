@@ -60,21 +60,6 @@ bool onceIsOften(OpCode combine, llvm::Constant *v) {
   default: return true; // of two values one is chosen, or bits are
   }
 }
-
-/// A part of a conjunction that varies along `axis` alone, without its broadcast.
-mlir::Value partAlong(mlir::Value mask, int axis) {
-  mlir::Operation *def = mask.getDefiningOp();
-  if (!def) return {};
-  if (codeOf(def) == OpCode::AndI) {
-    mlir::Value x = partAlong(def->getOperand(0), axis);
-    return x ? x : partAlong(def->getOperand(1), axis);
-  }
-  if (codeOf(def) != OpCode::Broadcast) return {};
-  llvm::ArrayRef<int64_t> shape = llvm::cast<mlir::RankedTensorType>(def->getOperand(0).getType()).getShape();
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (static_cast<int>(d) != axis && shape[d] != 1) return {};
-  return def->getOperand(0);
-}
 } // namespace
 
 std::optional<Emitter::MaskedReduction> Emitter::maskedReduction(mlir::Operation *op, bool across) {

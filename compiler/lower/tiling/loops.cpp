@@ -42,6 +42,8 @@ std::set<Symbol> movingAlong(const loops::Body &body, Symbol along) {
 
 /// The largest unrolled size, in inner elements and in scalar operators.
 constexpr int64_t kUnrollElements = 64, kUnrollOps = 1024;
+/// Windows that one program computes side by side, at most.
+constexpr int64_t kWindowRow = 64;
 /// Warps of a program that reads a long row in steps.
 constexpr int64_t kStreamingWarps = 16;
 /// Rows that one thread reads at one time, where all are long and are read once: more of memory is under way. And that
@@ -161,7 +163,12 @@ private:
     size_t last = x().size() - 1, across = x().size() > 1 ? last - 1 : last;
     int64_t budget = target_.pointwiseBlock, width = INT64_MAX;
     // Neighbours across read the same weights and almost the same window: of a few vectors both stay in the first cache.
-    if (!target_.threadBlocks && out_.shape == Shape::Unrolled && across != last) width = target_.columnBlock;
+    if (!target_.threadBlocks && out_.shape == Shape::Unrolled && across != last) {
+      width = target_.columnBlock;
+      // A whole row of windows: then its edges are known at compile time.
+      if (x()[across].isConst() && x()[across].constValue() <= kWindowRow)
+        budget = std::max(budget, nextPowerOfTwo(x()[across].constValue()) * width);
+    }
     if (target_.threadBlocks) {
       const int64_t elements = likelyResults();
       budget = pointwiseElements(target_, elements);
