@@ -189,6 +189,28 @@ TEST(Load, RefusesTheWrongModelArchAndVersion) {
 }
 
 #if defined(__x86_64__)
+// Levels that the runtime does not know are never loaded, silently, wherever there is another.
+TEST(Load, TakesCodeOfEveryLevelThatTheProcessorHas) {
+  int taken = 0;
+#define ON_X86 &&true
+#define ON_ARM64 &&false
+#define FEATURE(name) &&__builtin_cpu_supports(name)
+// Theirs is the next test.
+#define TILES &&false
+#define NESO_CPU_NEEDS(level, name, needs)                                                                              \
+  if (true needs) {                                                                                                    \
+    EXPECT_EQ(load(packageWithCode(name)), NESO_OK) << name;                                                           \
+    ++taken;                                                                                                           \
+  }
+#include "abi/cpu_levels.def"
+#undef NESO_CPU_NEEDS
+#undef ON_X86
+#undef ON_ARM64
+#undef FEATURE
+#undef TILES
+  EXPECT_GE(taken, 1);
+}
+
 // The system may refuse the tile registers even where the CPU has them (older kernels, sandboxes): as if the CPU had
 // none.
 TEST(Load, WithoutLeaveForMatrixTilesOtherCodeIsTaken) {

@@ -53,21 +53,41 @@ bool tilesPermitted() {
 }
 } // namespace
 
+namespace {
+/// What this machine has, asked by the rows of abi/cpu_levels.def.
+struct Host {
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  llvm::Triple triple{llvm::sys::getProcessTriple()};
+
+  bool has(llvm::StringRef name) const { return features.lookup(name); }
+  bool hasTiles() const { return has("amx-tile") && has("amx-bf16") && has("amx-int8") && tilesPermitted(); }
+};
+
+#define ON_X86 &&host.triple.getArch() == llvm::Triple::x86_64
+#define ON_ARM64 &&host.triple.isAArch64()
+#define FEATURE(name) &&host.has(name)
+#define TILES &&host.hasTiles()
+#define NESO_CPU_NEEDS(level, name, needs)                                                                              \
+  [[maybe_unused]] constexpr std::string_view kArchOf##level = name;                                                   \
+  [[maybe_unused]] bool runs##level(const Host &host) { return true needs; }
+#include "abi/cpu_levels.def"
+#undef NESO_CPU_NEEDS
+#undef ON_X86
+#undef ON_ARM64
+#undef FEATURE
+#undef TILES
+} // namespace
+
 bool canRun(CpuLevel level) {
-  const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  auto has = [&](std::initializer_list<const char *> names) {
-    return llvm::all_of(names, [&](const char *name) {
-      auto it = features.find(name);
-      return it != features.end() && it->second;
-    });
-  };
+  const Host host;
   switch (level) {
-  case CpuLevel::V3: return has({"avx2", "fma", "bmi", "bmi2"});
-  case CpuLevel::V4: return canRun(CpuLevel::V3) && has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"});
-  case CpuLevel::V4Bf16: return canRun(CpuLevel::V4) && has({"avx512bf16"});
-  case CpuLevel::V4Amx:
-    return canRun(CpuLevel::V4Bf16) && has({"amx-tile", "amx-bf16", "amx-int8"}) && tilesPermitted();
-  case CpuLevel::AArch64: return false;
+    // Both tables call a level alike; one without a row in the other does not compile.
+#define NESO_CPU_LEVEL(level, name, lanes, registers, rows, vectors, masked, pairs, tiles, cpu, features, wide, linked)   \
+  case CpuLevel::level:                                                                                               \
+    static_assert(kArchOf##level == name);                                                                            \
+    return runs##level(host);
+#include "backend/cpu/levels.def"
+#undef NESO_CPU_LEVEL
   }
   NESO_UNREACHABLE("CPU level");
 }

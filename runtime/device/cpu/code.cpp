@@ -55,12 +55,6 @@ neso_status check_elf(const uint8_t *bytes, size_t size) {
 }
 
 #if defined(__x86_64__)
-bool has_bf16_pairs() {
-  unsigned a, b, c, d;
-  constexpr unsigned avx512_bf16 = 1u << 5;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & avx512_bf16);
-}
-
 // AMX TILE, BF16 and INT8, and the system's leave to use the tile registers, whose state it saves only for processes
 // that asked. Threads that exist already get it too.
 bool has_tiles() {
@@ -76,21 +70,25 @@ bool has_tiles() {
 
 bool cpu_supports(const char *arch) {
 #if defined(__x86_64__)
-  if (strcmp(arch, "x86-64") == 0) return true;
-  if (strcmp(arch, "x86-64-v2") == 0) return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
-  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-            __builtin_cpu_supports("bmi2");
-  if (strcmp(arch, "x86-64-v3") == 0) return v3;
-  bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-            __builtin_cpu_supports("avx512vl");
-  if (strcmp(arch, "x86-64-v4") == 0) return v4;
-  if (strcmp(arch, "x86-64-v4+bf16") == 0) return v4 && has_bf16_pairs();
-  if (strcmp(arch, "x86-64-v4+amx") == 0) return v4 && has_bf16_pairs() && has_tiles();
-  return false;
+#define ON_X86 &&true
+#define ON_ARM64 &&false
+#define FEATURE(name) &&__builtin_cpu_supports(name)
+#define TILES &&has_tiles()
 #else
-  return strcmp(arch, "aarch64") == 0;
+#define ON_X86 &&false
+#define ON_ARM64 &&true
+#define FEATURE(name) &&false
+#define TILES &&false
 #endif
+#define NESO_CPU_NEEDS(level, name, needs)                                                                              \
+  if (strcmp(arch, name) == 0) return true needs;
+#include "abi/cpu_levels.def"
+#undef NESO_CPU_NEEDS
+#undef ON_X86
+#undef ON_ARM64
+#undef FEATURE
+#undef TILES
+  return false;
 }
 
 cpu_code::~cpu_code() {

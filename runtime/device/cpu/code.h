@@ -4,8 +4,7 @@
 
 namespace neso_rt {
 
-/// Can this machine run code for `arch` ("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4+bf16", "x86-64-v4+amx",
-/// "aarch64")? For code with matrix tiles the process asks the system for their use, which may be refused.
+/// Can this machine run code for `arch`, a row of abi/cpu_levels.def? For code with matrix tiles the process asks the system for their use, which may be refused.
 bool cpu_supports(const char *arch);
 
 /// An ELF shared object, loaded from memory without touching a file system.
