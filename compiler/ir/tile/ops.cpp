@@ -138,6 +138,7 @@ LogicalResult MapElementwiseOp::verify() {
     if (entry.getArgument(i).getType() != tensorOf(getOperand(i / pack)).getElementType())
       return emitOpError() << "argument " << i << " of the body has another type than the elements it takes";
   for (Block &block : getScalarOp()) {
+    if (!block.mightHaveTerminator()) return emitOpError("has a block without an end");
     MapElementwiseReturnOp ret = dyn_cast<MapElementwiseReturnOp>(block.getTerminator());
     if (!ret) continue;
     if (ret.getNumOperands() != getNumResults() * pack)
