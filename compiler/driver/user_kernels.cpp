@@ -247,9 +247,7 @@ void Binder::findAccess(const LaunchedKernel &c, unsigned arg, const Choice &cho
       usualArgs[p.firstArg] = usual(bound[i].integer);
   double programs = 1, elements = static_cast<double>(std::max<int64_t>(usual(product(g.value(tensor).type.sizes)), 1));
   for (Expr e : choice.grid) programs *= static_cast<double>(std::max<int64_t>(usual(e), 1));
-  std::vector<mlir::Value> loads, stores;
-  for (tt::LoadOp op : access.loads) loads.push_back(op.getPtr());
-  for (tt::StoreOp op : access.stores) stores.push_back(op.getPtr());
+  std::vector<mlir::Operation *> loads(access.loads.begin(), access.loads.end()), stores(access.stores.begin(), access.stores.end());
   out.loads = timesTouched(loads, programs, elements, usualArgs),
   out.stores = timesTouched(stores, programs, elements, usualArgs);
 }

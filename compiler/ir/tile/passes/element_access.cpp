@@ -88,15 +88,16 @@ std::optional<int64_t> usualValue(Value v, const std::vector<std::optional<int64
 
 } // namespace
 
-double timesTouched(const std::vector<Value> &addresses, double programs, double elements,
+double timesTouched(const std::vector<Operation *> &accesses, double programs, double elements,
                     const std::vector<std::optional<int64_t>> &args) {
   constexpr double kUnknown = std::numeric_limits<double>::infinity();
   double out = 0;
-  for (Value address : addresses) {
+  for (Operation *access : accesses) {
+    const Value address = access->getOperand(0);
     Operation *def = address.getDefiningOp();
     double trips = 1;
     bool inLoop = false;
-    for (Operation *at = def ? def->getParentOp() : nullptr; at && !isa<tt::FuncOp>(at); at = at->getParentOp()) {
+    for (Operation *at = access->getParentOp(); !isa<tt::FuncOp>(at); at = at->getParentOp()) {
       if (isa<scf::IfOp>(at)) continue;
       auto loop = dyn_cast<scf::ForOp>(at);
       if (!loop) return kUnknown;

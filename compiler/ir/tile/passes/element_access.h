@@ -26,10 +26,10 @@ ElementAccess elementAccess(tt::FuncOp func, unsigned param);
 /// `b`.
 mlir::Value elementOf(mlir::Value address, mlir::OpBuilder &b, mlir::Type type);
 
-/// How often an element is touched by these addresses, about, over a grid of `programs` programs, when the tensor has
-/// `elements` elements: exactly 1 for an address that provably covers the tensor once, else the number of lanes for
+/// How often an element is touched by these loads or stores, about, over a grid of `programs` programs, when the tensor has
+/// `elements` elements: exactly 1 for an access, in no loop, that provably covers the tensor once, else the number of lanes for
 /// each element. `args` are the usual values of the integer parameters. Infinite where it cannot be told.
-double timesTouched(const std::vector<mlir::Value> &addresses, double programs, double elements,
+double timesTouched(const std::vector<mlir::Operation *> &accesses, double programs, double elements,
                     const std::vector<std::optional<int64_t>> &args);
 
 } // namespace neso

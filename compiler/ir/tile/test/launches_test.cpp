@@ -1,6 +1,9 @@
 // Claim: what is said of a kernel's launches is what they do. Kernels of all operations are launched with random arguments in the
 // interpreter: a parameter that is not written keeps its bytes, one that is not read decides nothing, and of a buffer that lacks the last
-// byte of a footprint the launch complains.
+// byte of a footprint the launch complains; all that goes through a parameter that can be followed are the accesses that are told, at the
+// elements that are told, as often as is told.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -8,8 +11,10 @@
 #include <random>
 #include <sstream>
 
+#include "ir/tile/build.h"
 #include "ir/tile/interp.h"
 #include "ir/tile/passes/effects.h"
+#include "ir/tile/passes/element_access.h"
 #include "ir/tile/passes/footprint.h"
 #include "ir/tile/passes/passes.h"
 
@@ -153,6 +158,124 @@ TEST(Launches, ReadAndWriteWhatEffectsSay) {
   });
   EXPECT_GT(unwritten, 150);
   EXPECT_GT(unread, 60);
+}
+
+/// A copy of a kernel with one more parameter.
+struct Copy {
+  Copy(tt::FuncOp func, mlir::Type parameter) {
+    module = func->getParentOfType<mlir::ModuleOp>().clone();
+    function = module->lookupSymbol<tt::FuncOp>(func.getName());
+    const unsigned last = function.getNumArguments();
+    EXPECT_TRUE(mlir::succeeded(function.insertArgument(last, parameter, {}, function.getLoc())));
+    added = function.getArgument(last);
+  }
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  tt::FuncOp function;
+  mlir::Value added;
+};
+
+std::vector<mlir::Operation *> accesses(const ElementAccess &access) {
+  std::vector<mlir::Operation *> out;
+  for (tt::LoadOp load : access.loads) out.push_back(load);
+  for (tt::StoreOp store : access.stores) out.push_back(store);
+  return out;
+}
+
+mlir::Value everywhere(mlir::OpBuilder &b, mlir::Value scalar, mlir::Value like) {
+  auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(like.getType());
+  return tensor ? tile::splat(b, like.getLoc(), scalar, tensor.getShape()) : scalar;
+}
+
+TEST(Launches, TouchTheElementsThatAreTold) {
+  std::mt19937 rng(8);
+  int followed = 0;
+  forEachKernel([&](tt::FuncOp func, const std::string &name) {
+    for (unsigned k = 0; k < func.getNumArguments(); ++k) {
+      if (!elementAccess(func, k).followed) continue;
+      // All that is told goes to another buffer, element by element; what is behind the parameter has no byte.
+      Copy copy(func, func.getArgument(k).getType());
+      for (mlir::Operation *op : accesses(elementAccess(copy.function, k))) {
+        mlir::OpBuilder b(op);
+        const mlir::Value address = op->getOperand(0), element = elementOf(address, b, b.getI64Type());
+        op->setOperand(0, tile::addptr(b, op->getLoc(), everywhere(b, copy.added, address), element));
+      }
+      for (int round = 0; round < 3; ++round) {
+        const Launch valid(func, rng);
+        Launch after(valid), moved(valid);
+        if (!valid.possible || !after.run(func)) continue;
+        moved.memory.push_back(valid.memory[k]);
+        moved.args.push_back(InterpArg::pointer(moved.memory.back().data(), kBytes));
+        moved.args[k].bytes = 0;
+        const Status s = moved.run(copy.function);
+        ASSERT_TRUE(s) << name << ", parameter " << k << ": " << s.error().str();
+        EXPECT_EQ(moved.memory[k], valid.memory[k]) << name << ", parameter " << k;
+        EXPECT_EQ(moved.memory.back(), after.memory[k]) << name << ", parameter " << k;
+        for (unsigned j = 0; j < func.getNumArguments(); ++j)
+          if (j != k) EXPECT_EQ(moved.memory[j], after.memory[j]) << name << ", parameter " << k;
+        ++followed;
+      }
+    }
+  });
+  EXPECT_GT(followed, 150);
+}
+
+/// Whether an access runs wherever its program does, apart from the turns of loops.
+bool alwaysRuns(mlir::Operation *op) {
+  for (mlir::Operation *at = op->getParentOp(); !llvm::isa<tt::FuncOp>(at); at = at->getParentOp())
+    if (!llvm::isa<mlir::scf::ForOp>(at)) return false;
+  return true;
+}
+
+TEST(Launches, TouchAsOftenAsIsTold) {
+  std::mt19937 rng(9);
+  int once = 0, counted = 0;
+  forEachKernel([&](tt::FuncOp func, const std::string &name) {
+    for (unsigned k = 0; k < func.getNumArguments(); ++k) {
+      const size_t all = accesses(elementAccess(func, k)).size();
+      for (size_t i = 0; i < all; ++i) {
+        // Beside the access each lane of it is counted, whatever its mask: at its element, or all in one place.
+        for (bool byElement : {true, false}) {
+          Copy copy(func, tt::PointerType::get(mlir::IntegerType::get(func.getContext(), 32), 1));
+          mlir::Operation *op = accesses(elementAccess(copy.function, k))[i];
+          const mlir::Value address = op->getOperand(0);
+          const bool covers = timesTouched({op}, 2, 1, {}) == 1;
+          if (byElement && !covers) continue;
+          mlir::OpBuilder b(op);
+          mlir::Value at = everywhere(b, copy.added, address);
+          if (byElement) at = tile::addptr(b, op->getLoc(), at, elementOf(address, b, b.getI64Type()));
+          mlir::Value one = mlir::arith::ConstantOp::create(b, op->getLoc(), b.getI32IntegerAttr(1));
+          tile::atomicRmw(b, op->getLoc(), tile::AtomicKind::Add, at, everywhere(b, one, address), {});
+          for (int round = 0; round < 2; ++round) {
+            Launch launch(func, rng);
+            launch.grid = {byElement ? 3 : 1, 1, 1};
+            if (!launch.possible) continue;
+            std::vector<std::optional<int64_t>> numbers;
+            for (const InterpArg &a : launch.args)
+              numbers.push_back(a.kind == InterpArg::Int ? std::optional(a.intValue) : std::nullopt);
+            std::vector<int32_t> counts(kBytes / 4);
+            launch.args.push_back(InterpArg::pointer(counts.data(), kBytes));
+            if (!launch.run(copy.function)) continue;
+            const std::string where = name + ", parameter " + std::to_string(k) + ", access " + std::to_string(i);
+            if (byElement) {
+              const int32_t most = *std::max_element(counts.begin(), counts.end());
+              EXPECT_LE(most, 1) << where;
+              // From the first element on, without gaps.
+              if (alwaysRuns(op)) EXPECT_TRUE(std::is_sorted(counts.rbegin(), counts.rend()) && most == 1) << where;
+              ++once;
+              continue;
+            }
+            // In the first program the number is exact where it is known; an address that covers the tensor is told as one.
+            const double told = timesTouched({op}, 1, 1, numbers);
+            if (covers || !alwaysRuns(op) || !std::isfinite(told)) continue;
+            EXPECT_EQ(told, counts[0]) << where;
+            ++counted;
+          }
+        }
+      }
+    }
+  });
+  EXPECT_GT(once, 20);
+  EXPECT_GT(counted, 100);
 }
 
 } // namespace
