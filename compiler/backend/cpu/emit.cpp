@@ -182,12 +182,6 @@ void Emitter::emitBlock(mlir::Block &block) {
     if (std::find(done.begin(), done.end(), &op) != done.end()) continue;
     if (codeOf(&op) == OpCode::Store) {
       done = uses_->storeGroup(&op);
-      // Values defined between the grouped stores are virtual; the group may run at its first store only if none of
-      // them must be kept.
-      bool keeps = false;
-      for (mlir::Operation *between = &op; between != done.back(); between = between->getNextNode())
-        for (mlir::Value r : between->getResults()) keeps |= isTensor(r.getType()) && uses_->mustKeep(r);
-      if (keeps) done.resize(1);
       mlir::Operation *const last = done.back();
       for (mlir::Operation *between = &op; between != last; between = between->getNextNode())
         if (!uses_->isVirtual(between) && codeOf(between) != OpCode::Store) {

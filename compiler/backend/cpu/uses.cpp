@@ -132,7 +132,11 @@ llvm::SmallVector<mlir::Operation *, 4> Uses::storeGroup(mlir::Operation *first)
   for (mlir::Operation *op = first->getNextNode(); op && group.size() < kMostStores; op = op->getNextNode()) {
     const OpCode code = codeOf(op);
     const OpClass cls = classOf(code);
-    if (cls == OpClass::Element || cls == OpClass::Index) continue;
+    if (cls == OpClass::Element || cls == OpClass::Index) {
+      // The group runs at its first store, before what is kept from here on could be computed.
+      if (llvm::any_of(op->getResults(), [&](mlir::Value r) { return isTensor(r) && mustKeep(r); })) break;
+      continue;
+    }
     if (code != OpCode::Store) break;
     auto otherType = llvm::dyn_cast<mlir::RankedTensorType>(op->getOperand(0).getType());
     if (!otherType || otherType.getShape() != shape) break;

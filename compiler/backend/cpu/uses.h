@@ -33,7 +33,7 @@ public:
   int sinkCount(mlir::Value v);
   bool before(mlir::Operation *a, mlir::Operation *b) const { return a->isBeforeInBlock(b); }
   /// Stores that run in one loop nest with `first`, in order, `first` included: they write to different arguments, or to
-  /// places of one that are proven to differ.
+  /// places of one that are proven to differ. No value between them must be kept.
   llvm::SmallVector<mlir::Operation *, 4> storeGroup(mlir::Operation *first);
 
 private:

@@ -1,0 +1,228 @@
+// Claim: what Uses says of a function may be acted on. Loads that need not be kept are done again in front of whoever asks for their elements, the
+// stores of a group run in one loop over the elements, and the function still computes what it did: random functions that load from and
+// store to the same buffers, in the interpreter.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "backend/cpu/uses.h"
+#include "fmt/format.h"
+#include "ir/tile/build.h"
+#include "ir/tile/interp.h"
+#include "ir/tile/tile.h"
+
+namespace neso::cpu::test {
+namespace {
+
+using namespace mlir;
+
+constexpr int kLanes = 8, kElements = 64;
+
+/// Text of @f(%x, %y: ptr<i32>, %n: i32), all on tensors of kLanes elements, with branches and loops around some of it.
+class RandomUses {
+public:
+  explicit RandomUses(uint32_t seed) : random_(seed) {}
+
+  std::string kernel() {
+    text_ = "tt.func public @f(%x: !tt.ptr<i32>, %y: !tt.ptr<i32>, %n: i32) {\n";
+    line("%range = tt.make_range {{start = 0 : i32, end = {0} : i32}} : tensor<{0}xi32>", kLanes);
+    line("%two = arith.constant dense<2> : {}", kType);
+    line("%seven = arith.constant dense<7> : {}", kType);
+    line("%twice = arith.muli %range, %two : {}", kType);
+    line("%ns = tt.splat %n : i32 -> {}", kType);
+    line("%xs = tt.splat %x : !tt.ptr<i32> -> {}", kPointers);
+    line("%ys = tt.splat %y : !tt.ptr<i32> -> {}", kPointers);
+    line("%none = arith.constant 0 : i32");
+    line("%turns = arith.constant 2 : i32");
+    line("%one = arith.constant 1 : i32");
+    line("%few = arith.cmpi slt, %n, %turns : i32");
+    line("%some = arith.cmpi slt, %range, %seven : {}", kType);
+    values_ = {"%range", "%ns"};
+    body(6 + pick(12), 0);
+    text_ += "  tt.return\n}\n";
+    return text_;
+  }
+
+private:
+  static constexpr const char *kType = "tensor<8xi32>", *kPointers = "tensor<8x!tt.ptr<i32>>";
+
+  int pick(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
+  template <typename... A> void line(fmt::format_string<A...> format, A &&...args) {
+    text_ += "  " + fmt::format(format, std::forward<A>(args)...) + "\n";
+  }
+  std::string fresh() { return "%v" + std::to_string(next_++); }
+  std::string value() { return values_[static_cast<size_t>(pick(static_cast<int>(values_.size())))]; }
+
+  /// The latest address again, or another: one of two buffers, a stride, a start.
+  std::string address() {
+    if (!addresses_.empty() && pick(2)) return addresses_[static_cast<size_t>(pick(static_cast<int>(addresses_.size())))];
+    const std::string start = fresh(), offset = fresh(), out = fresh();
+    if (pick(4))
+      line("{} = arith.constant dense<{}> : {}", start, pick(10), kType);
+    else
+      line("{} = arith.addi %ns, %two : {}", start, kType);
+    line("{} = arith.addi {}, {} : {}", offset, pick(3) ? "%range" : "%twice", start, kType);
+    line("{} = tt.addptr %{}s, {} : {}, {}", out, pick(2) ? "x" : "y", offset, kPointers, kType);
+    addresses_.push_back(out);
+    return out;
+  }
+
+  void body(int length, int depth) {
+    const std::vector<std::string> values = values_, addresses = addresses_;
+    for (int i = 0; i < length; ++i) {
+      const int what = pick(10);
+      if (what < 4) {
+        const std::string from = address(), out = fresh();
+        if (pick(3))
+          line("{} = tt.load {} : {}", out, from, kPointers);
+        else
+          line("{} = tt.load {}, %some, %two : {}", out, from, kPointers);
+        values_.push_back(out);
+      } else if (what < 6) {
+        const std::string a = value(), b = pick(4) ? value() : "%seven", out = fresh();
+        static constexpr const char *kOps[] = {"addi", "muli", "xori", "divui"};
+        const int op = b == "%seven" ? pick(4) : pick(3);
+        line("{} = arith.{} {}, {} : {}", out, kOps[op], a, b, kType);
+        values_.push_back(out);
+      } else if (what < 9 || depth == 2) {
+        const std::string to = address(), v = value();
+        if (pick(3))
+          line("tt.store {}, {} : {}", to, v, kPointers);
+        else
+          line("tt.store {}, {}, %some : {}", to, v, kPointers);
+      } else {
+        if (pick(2))
+          line("scf.if %few {{");
+        else
+          line("scf.for %i{} = %none to %turns step %one : i32 {{", next_++);
+        body(1 + pick(4), depth + 1);
+        line("}}");
+      }
+    }
+    if (depth) values_ = values, addresses_ = addresses;
+  }
+
+  std::mt19937 random_;
+  std::string text_;
+  int next_ = 0;
+  std::vector<std::string> values_, addresses_;
+};
+
+/// A function as a back end would run it that follows Uses to the letter.
+class Follower {
+public:
+  explicit Follower(tt::FuncOp function) : function_(function) {
+    Uses uses;
+    std::vector<Operation *> ops;
+    function.walk([&](Operation *op) { ops.push_back(op); });
+    for (Operation *op : ops)
+      if (uses.isVirtual(op)) {
+        virtual_.insert(op);
+        for (Value r : op->getResults())
+          if (uses.mustKeep(r)) kept_.insert(op);
+      }
+    llvm::DenseSet<Operation *> grouped;
+    for (Operation *op : ops) {
+      if (grouped.contains(op)) continue;
+      if (!isa<tt::StoreOp>(op)) {
+        if (!virtual_.contains(op) || kept_.contains(op)) sinks_.push_back({op});
+        continue;
+      }
+      sinks_.push_back(uses.storeGroup(op));
+      grouped.insert(sinks_.back().begin(), sinks_.back().end());
+      if (sinks_.back().size() > 1) ++groups;
+    }
+    for (Operation *op : ops) again += isa<tt::LoadOp>(op) && !kept_.contains(op);
+  }
+
+  /// As many elements at a time.
+  void rewrite(int chunk) {
+    for (const auto &sink : sinks_) {
+      OpBuilder b(sink.front());
+      if (!isa<tt::StoreOp>(sink.front())) {
+        ask(b, sink.front());
+        continue;
+      }
+      for (int begin = 0; begin < kLanes; begin += chunk) {
+        const Value here = lanes(b, sink.front()->getLoc(), begin, begin + chunk);
+        std::vector<Operation *> stores;
+        for (Operation *store : sink) {
+          Operation *copy = store->clone();
+          ask(b, copy);
+          stores.push_back(copy);
+        }
+        for (Operation *copy : stores) {
+          auto store = cast<tt::StoreOp>(copy);
+          Value mask = here;
+          if (Value own = store.getMask()) mask = arith::AndIOp::create(b, store.getLoc(), mask, own);
+          tile::store(b, store.getLoc(), store.getPtr(), store.getValue(), mask);
+          copy->erase();
+        }
+      }
+      for (Operation *store : sink) store->erase();
+    }
+  }
+
+  int groups = 0, again = 0;
+
+private:
+  Value lanes(OpBuilder &b, Location loc, int begin, int end) {
+    const Value range = tile::makeRange(b, loc, 0, kLanes);
+    auto edge = [&](int at) {
+      const Value number = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(at));
+      return tile::splat(b, loc, number, {kLanes});
+    };
+    const Value from = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, range, edge(begin));
+    const Value to = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, range, edge(end));
+    return arith::AndIOp::create(b, loc, from, to);
+  }
+  /// Computes what an operation takes in front of it, down to what is kept.
+  void ask(OpBuilder &b, Operation *op) {
+    for (OpOperand &operand : op->getOpOperands()) operand.set(computed(b, operand.get()));
+  }
+  Value computed(OpBuilder &b, Value v) {
+    Operation *def = v.getDefiningOp();
+    if (!def || !virtual_.contains(def) || kept_.contains(def)) return v;
+    Operation *copy = def->clone();
+    ask(b, copy);
+    b.insert(copy);
+    return copy->getResult(cast<OpResult>(v).getResultNumber());
+  }
+
+  tt::FuncOp function_;
+  llvm::DenseSet<Operation *> virtual_, kept_;
+  std::vector<llvm::SmallVector<Operation *, 4>> sinks_;
+};
+
+std::vector<int32_t> run(tt::FuncOp function, uint32_t seed, int64_t n) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> memory(2 * kElements);
+  for (int32_t &m : memory) m = static_cast<int32_t>(random() % 100);
+  const InterpArg args[] = {InterpArg::pointer(memory.data(), kElements * 4), InterpArg::pointer(memory.data() + kElements, kElements * 4),
+                            InterpArg::integer(n)};
+  const Status s = interpretTile(function, args, {1, 1, 1});
+  EXPECT_TRUE(s) << s.error().str();
+  return memory;
+}
+
+TEST(Uses, MayBeActedOn) {
+  int groups = 0, again = 0;
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    const std::string text = RandomUses(seed).kernel();
+    std::unique_ptr<MLIRContext> context = makeTileContext();
+    for (int chunk : {1, 4, kLanes}) {
+      Result<OwningOpRef<ModuleOp>> module = parseTile(text, "random.ttir", context.get()), other = parseTile(text, "random.ttir", context.get());
+      ASSERT_TRUE(module) << module.error().str() << text;
+      tt::FuncOp function = *(*module)->getOps<tt::FuncOp>().begin(), changed = *(*other)->getOps<tt::FuncOp>().begin();
+      Follower follower(changed);
+      follower.rewrite(chunk);
+      groups += follower.groups, again += follower.again;
+      for (int64_t n : {0, 1, 5}) ASSERT_EQ(run(function, seed, n), run(changed, seed, n)) << "seed " << seed << ", " << chunk << " elements at a time:\n" << text;
+    }
+  }
+  EXPECT_GT(groups, 100);
+  EXPECT_GT(again, 100);
+}
+
+} // namespace
+} // namespace neso::cpu::test
