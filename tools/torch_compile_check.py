@@ -2,7 +2,7 @@
 """PyTorch's operator database and module database through torch.compile(backend="neso"), forward and backward, beside eager; or whole models.
 
     tools/torch_compile_check.py BUILD OUT.json [--every N] [--ops REGEX] [--procs 2] [--limit 60]
-    tools/torch_compile_check.py BUILD OUT.json --models [--backward REGEX] [--every N] [--ops REGEX] [--limit 600]
+    tools/torch_compile_check.py BUILD OUT.json --models [--backward REGEX] [--every N] [--ops REGEX] [--limit 600] [--more]
 
 One sample an operator and a module, of float32 where it has that. Each ends as one of: whole (compiled entirely, right), part (right; some
 operators stayed with torch, which are listed), nothing (right; all stayed with torch), wrong, fails (an exception that eager does not raise),
@@ -121,6 +121,7 @@ def main():
     parser.add_argument("--ops", default="")
     parser.add_argument("--models", action="store_true")
     parser.add_argument("--backward")
+    parser.add_argument("--more", action="store_true", help="what OUT.json has is kept and not run again")
     parser.add_argument("--procs", type=int, default=os.cpu_count())
     parser.add_argument("--limit", type=int, default=60)
     args = parser.parse_args()
@@ -130,12 +131,13 @@ def main():
     # Torch loads most of its compilers at their first use: once here, and not in every child.
     torch.compile(lambda x: x * 2 + 1, backend=ours.backend, options={"cached": False})(torch.ones(3))
     torch._dynamo.reset()
-    todo, running, rows = jobs(args)[::-1], {}, {}
+    rows = json.loads(Path(args.out).read_text())["rows"] if args.more and os.path.exists(args.out) else {}
+    todo, running = [job for job in jobs(args)[::-1] if f"{job[0]} {job[2]}" not in rows], {}
     with tempfile.TemporaryDirectory() as folder:
         while todo or running:
             while todo and len(running) < args.procs:
                 kind, info, name = todo.pop()
-                path = os.path.join(folder, f"{len(rows) + len(running)}-{time.monotonic_ns()}")
+                path = os.path.join(folder, str(time.monotonic_ns()))
                 pid = os.fork()
                 if pid == 0:
                     child(kind, info, path, args, name)
@@ -144,14 +146,22 @@ def main():
             name, path = running.pop(pid)
             rows[name] = json.loads(Path(path).read_text()) if os.path.exists(path) else {"status": "fails", "why": f"the process ended with status {status}"}
             print(name, rows[name]["status"], rows[name].get("why", ""), flush=True)
-    counts = Counter(row["status"] for row in rows.values())
-    # Of models: how many of them hold the operator, forward or backward.
-    refused = Counter(name for row in rows.values() for name in {*row.get("refused", ()), *row.get("backward", {}).get("refused", ())})
-    Path(args.out).write_text(json.dumps({"torch": torch.__version__, "rtol": RTOL, "atol": ATOL, "every": args.every, "counts": counts,
-                                          "refused": dict(refused.most_common()), "rows": dict(sorted(rows.items()))}, indent=1) + "\n")
+            counts = write(args, rows)
     print(dict(counts))
     right = sum(counts[s] for s in ("whole", "part", "nothing"))
     print(f"{right} of {len(rows) - counts['skipped']} right")
+
+
+def write(args, rows):
+    import torch
+    counts = Counter(row["status"] for row in rows.values())
+    # How many of the rows hold the operator, forward or backward.
+    refused = Counter(name for row in rows.values() for name in {*row.get("refused", ()), *row.get("backward", {}).get("refused", ())})
+    bounds = {"result": torch_compile_models.RESULT_BOUND, "gradient": torch_compile_models.GRADIENT_BOUND} if args.models else {"rtol": RTOL, "atol": ATOL}
+    text = json.dumps({"torch": torch.__version__, "bounds": bounds, "every": args.every, "counts": counts, "refused": dict(refused.most_common()),
+                       "rows": dict(sorted(rows.items()))}, indent=1)
+    Path(args.out).write_text(text + "\n")
+    return counts
 
 
 if __name__ == "__main__":

@@ -112,9 +112,26 @@ static int check_lazy(PyObject *object, neso_dl_dtype dtype, const char *what) {
   return 0;
 }
 
+/* What another library says of a tensor that it cannot hand out (it lies nowhere, is sparse, …), its first line, as a refusal of the argument. */
+static int unreadable(const char *what) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *text = value ? PyObject_Str(value) : NULL, *bytes = text ? PyUnicode_AsUTF8String(text) : NULL;
+  PyErr_Clear();
+  const char *line = bytes ? PyBytes_AsString(bytes) : "its library does not say why";
+  const int failed = refuse(NESO_INVALID_ARGUMENT, "%s cannot be read: %.*s; pass a dense tensor on the host or on a CUDA device", what, (int)strcspn(line, "\n"), line);
+  Py_XDECREF(bytes);
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return failed;
+}
+
 static int read_exchange(PyObject *object, const neso_dl_exchange *exchange, const char *what, argument *a, neso_tensor *out) {
   if (check_grad(object, what)) return -1;
-  if (exchange->borrow(object, &a->borrowed) || check_lazy(object, a->borrowed.dtype, what)) return -1;
+  if (exchange->borrow(object, &a->borrowed)) return unreadable(what);
+  if (check_lazy(object, a->borrowed.dtype, what)) return -1;
   return take_dl(&a->borrowed, what, out);
 }
 
@@ -140,7 +157,7 @@ static int read_buffer(PyObject *object, const char *what, int writable, argumen
 
 static int read_capsule(PyObject *object, const char *what, int writable, argument *a, neso_tensor *out) {
   PyObject *capsule = call_hook("dlpack_capsule", object);
-  if (!capsule) return -1;
+  if (!capsule) return PyErr_ExceptionMatches(PyExc_BufferError) ? unreadable(what) : -1;
   int failed = 0;
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     a->owned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
@@ -221,7 +238,8 @@ int read_argument(PyObject *object, const neso_value_info *info, const char *wha
 int read_pointer(PyObject *object, const char *what, argument *a, neso_tensor *out) {
   const neso_dl_exchange *exchange = exchange_of(Py_TYPE(object));
   if (exchange) {
-    if (exchange->borrow(object, &a->borrowed) || check_lazy(object, a->borrowed.dtype, what)) return -1;
+    if (exchange->borrow(object, &a->borrowed)) return unreadable(what);
+    if (check_lazy(object, a->borrowed.dtype, what)) return -1;
     return take_dl(&a->borrowed, what, out);
   }
   const neso_value_info info = {.kind = NESO_VALUE_TENSOR};

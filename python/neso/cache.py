@@ -2,15 +2,20 @@
 
 Used by torch.compile and by Triton's launcher, and by neso.compile where it is asked for. An entry's name is a hash of everything that
 it depends on: the model, the options, the compiler's build, the machine. Entries appear whole or not at all, so that any number of
-processes may share the folder; a folder that cannot be written is no failure, only slower."""
+processes may share the folder, and end in a sum of their bytes: one that a failing disk or a power cut left incomplete is not used. A folder
+that cannot be written, or a full disk, is no failure, only slower."""
 
+import contextlib
 import hashlib
 import os
 import tempfile
+import zlib
 from pathlib import Path
 
 # Bytes at which the entries that were not used longest are removed.
 LIMIT = 4 << 30
+# Bytes of what _seal gives.
+_SEAL = 12
 
 
 def folder():
@@ -38,11 +43,20 @@ def key(*parts):
     return digest.hexdigest()
 
 
+def _seal(data):
+    """What stands behind an entry's bytes: how many they are, and a sum of them."""
+    return len(data).to_bytes(8, "little") + zlib.crc32(data).to_bytes(4, "little")
+
+
 def get(name):
-    """The bytes of an entry; None where there is none."""
+    """The bytes of an entry; None where there is none that is whole."""
     path = folder() / name
     try:
-        data = path.read_bytes()
+        whole = path.read_bytes()
+        data = whole[:-_SEAL]
+        if len(whole) < _SEAL or whole[-_SEAL:] != _seal(data):
+            path.unlink()
+            return None
         os.utime(path)
         return data
     except OSError:
@@ -55,6 +69,7 @@ def put(name, data):
         with tempfile.NamedTemporaryFile(dir=folder(), prefix=".new-", delete=False) as f:
             try:
                 f.write(data)
+                f.write(_seal(data))
                 f.flush()
                 os.replace(f.name, folder() / name)
             except BaseException:
@@ -66,10 +81,17 @@ def put(name, data):
 
 
 def _entries():
+    """(time of its last use, bytes, path) of every file; those that begin with a dot are being written, or were when a process was ended."""
+    found = []
     try:
-        return [(e.stat().st_mtime, e.stat().st_size, e.path) for e in os.scandir(folder()) if e.is_file()]
+        for e in os.scandir(folder()):
+            # Others remove entries meanwhile.
+            with contextlib.suppress(OSError):
+                if e.is_file():
+                    found.append((e.stat().st_mtime, e.stat().st_size, e.path))
     except OSError:
-        return []
+        pass
+    return found
 
 
 def _shrink():
@@ -87,7 +109,7 @@ def _shrink():
 
 def info():
     """The folder, how many entries it holds, and their bytes."""
-    entries = _entries()
+    entries = [e for e in _entries() if not os.path.basename(e[2]).startswith(".")]
     return {"folder": str(folder()), "entries": len(entries), "bytes": sum(size for _, size, _ in entries), "limit": LIMIT}
 
 
