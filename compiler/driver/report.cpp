@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ir/plan/access.h"
+#include "ir/plan/steps.h"
 #include "ir/shape/usual.h"
 
 namespace neso {

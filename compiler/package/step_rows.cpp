@@ -6,18 +6,7 @@ namespace neso {
 using flatbuffers::Offset;
 
 namespace {
-template <typename T> constexpr fbs::Step kindOf() {
-  if constexpr (std::is_same_v<T, plan::Launch>) return fbs::Step::Launch;
-  if constexpr (std::is_same_v<T, plan::Copy>) return fbs::Step::Copy;
-  if constexpr (std::is_same_v<T, plan::Guard>) return fbs::Step::Guard;
-  if constexpr (std::is_same_v<T, plan::LoadScalar>) return fbs::Step::LoadScalar;
-  if constexpr (std::is_same_v<T, plan::EvalSizes>) return fbs::Step::EvalSizes;
-  if constexpr (std::is_same_v<T, plan::GrowArena>) return fbs::Step::GrowArena;
-  if constexpr (std::is_same_v<T, plan::AllocOutput>) return fbs::Step::AllocOutput;
-  if constexpr (std::is_same_v<T, plan::If>) return fbs::Step::If;
-  if constexpr (std::is_same_v<T, plan::While>) return fbs::Step::While;
-  if constexpr (std::is_same_v<T, plan::CallExtern>) return fbs::Step::CallExtern;
-}
+template <typename Row> constexpr fbs::Step kindOf(Offset<Row>) { return fbs::StepTraits<Row>::enum_value; }
 } // namespace
 
 Rows<fbs::SubPlan> StepRows::all(const plan::Region &region) {
@@ -34,8 +23,9 @@ int32_t StepRows::number(const plan::Region &region) {
   for (const plan::Step &step : region.steps)
     std::visit(
         [&](const auto &s) {
-          kinds.push_back(kindOf<std::remove_cvref_t<decltype(s)>>());
-          rows.push_back(row(s).Union());
+          const auto made = row(s);
+          kinds.push_back(kindOf(made));
+          rows.push_back(made.Union());
         },
         step.what);
   auto kindRow = rows_.fb.CreateVector(kinds);

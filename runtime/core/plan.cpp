@@ -409,8 +409,9 @@ neso_status plan::read_step(int32_t subplan, fbs::Step kind, const void *row, st
   case fbs::Step::CallExtern:
     out->a = extern_count++;
     return check_call(*this, static_cast<const fbs::CallExtern *>(row));
-  default: return fail(NESO_PACKAGE_TOO_NEW, "the plan has a step of unknown kind %d; use a newer runtime", int(kind));
+  case fbs::Step::NONE: break;
   }
+  return fail(NESO_PACKAGE_TOO_NEW, "the plan has a step of unknown kind %d; use a newer runtime", int(kind));
 }
 
 } // namespace neso_rt

@@ -115,8 +115,15 @@ bool use_of_step(const plan &program, const step &s, int32_t index, step_use *ou
     return false;
   }
   case fbs::Step::LoadScalar: *out = {static_cast<const fbs::LoadScalar *>(s.row)->buffer(), true, false}; return index < 1;
-  default: return false;
+  case fbs::Step::EvalSizes:
+  case fbs::Step::Guard:
+  case fbs::Step::If:
+  case fbs::Step::While:
+  case fbs::Step::GrowArena:
+  case fbs::Step::AllocOutput:
+  case fbs::Step::NONE: break;
   }
+  return false;
 }
 
 const char *buffer_name(const plan &program, int32_t buffer) {

@@ -178,8 +178,9 @@ neso_status walker::do_step(const step &s) {
   case fbs::Step::GrowArena: return binding_->grow_arena(s.a);
   case fbs::Step::AllocOutput: return binding_->place_late_output(s.a);
   case fbs::Step::CallExtern: return externs_.run(s);
-  default: return NESO_OK;
+  case fbs::Step::NONE: break;
   }
+  return NESO_OK;
 }
 
 // A loop whose sub-plans are empty must be open to cancellation, too.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/loops/access.h"
+#include "ir/plan/steps.h"
 
 namespace neso::plan {
 
@@ -112,10 +113,7 @@ Users::Users(const Plan &plan) : users_(plan.program.buffers.size()) {
     for (BufferId b : {k.product->d.buffer, k.product->workspace}) whole(k.id, b, AccessMode::Write);
   }
   forEachStep(plan.main, [&](const Step &step) {
-    if (const auto *c = step.as<Copy>()) whole({}, c->src, AccessMode::Read), whole({}, c->dst, AccessMode::Write);
-    if (const auto *l = step.as<LoadScalar>()) whole({}, l->buffer, AccessMode::Read);
-    if (const auto *e = step.as<CallExtern>())
-      forEachView(e->call, [&](const ExternSpec::View &v, AccessMode mode) { whole({}, v.buffer, mode); });
+    for (const NamedBuffer &named : namedBuffers(step)) whole({}, named.buffer, named.mode);
   });
   for (const ProgramOutput &o : plan.program.outputs) {
     whole({}, o.buffer, AccessMode::Read);

@@ -5,17 +5,12 @@
 #include <cstring>
 
 #include "base/diagnostics/loops.h"
+#include "ir/plan/steps.h"
 
 namespace neso::plan {
 
 using loops::BufferView;
 using loops::HostValue;
-
-std::string_view name(const Step &step) {
-  static constexpr std::string_view kNames[] = {"launch",     "copy",       "guard",        "load_scalar", "eval_sizes",
-                                                "grow_arena", "alloc_output", "if", "while", "extern"};
-  return kNames[step.what.index()];
-}
 
 std::vector<int64_t> PlanRunner::values(const std::vector<Expr> &es) const {
   std::vector<int64_t> out;
@@ -57,7 +52,7 @@ Status PlanRunner::begin() {
           value(equal) != inputs_[i].sizes[d])
         return fail(diag::LoopsBadInput, {}, p_.program.inputs[i].name, equal.str(), inputs_[i].sizes[d]);
   for (const Guard &g : p_.guards)
-    if (Status s = test(g); !s) return s;
+    if (Status s = run(g); !s) return s;
   arenas_.resize(p_.arenas.size());
   own_.resize(p_.program.buffers.size());
   outputs_.resize(p_.program.outputs.size());
@@ -87,7 +82,7 @@ Status PlanRunner::begin() {
   return locate();
 }
 
-Status PlanRunner::test(const Guard &guard) const {
+Status PlanRunner::run(const Guard &guard) {
   const int64_t holds = value(guard.condition);
   if (holds == 1) return {};
   const bool asserted = std::any_of(p_.program.assertions.begin(), p_.program.assertions.end(),
@@ -177,41 +172,49 @@ Status PlanRunner::walk(const Region &region) {
 Status PlanRunner::step(const Step &s) {
   const auto *l = s.as<Launch>();
   if (onStep) onStep(name(s), l ? &p_.kernels[l->kernel.index()] : nullptr);
-  if (l) return launch(p_.kernels[l->kernel.index()]);
-  if (const auto *c = s.as<Copy>()) copy(*c);
-  if (const auto *g = s.as<Guard>()) return test(*g);
-  if (const auto *v = s.as<LoadScalar>()) return load(*v);
-  if (const auto *e = s.as<CallExtern>()) return loops::runExtern(e->name, e->call, [&](Expr x) { return evaluate(x, sizes_); }, views_);
-  if (s.as<EvalSizes>()) return locate();
-  if (const auto *a = s.as<GrowArena>()) {
-    arenas_[a->arena].assign(static_cast<size_t>(std::max<int64_t>(value(p_.arenas[a->arena].bytes), 0)), 0xee);
-    return locate();
-  }
-  if (const auto *o = s.as<AllocOutput>()) {
-    allocate(o->output);
-    return locate();
-  }
-  if (const auto *b = s.as<If>()) return walk(value(b->condition) ? b->then : b->otherwise);
-  if (const auto *w = s.as<While>())
-    for (;;) {
-      if (Status done = walk(w->test); !done) return done;
-      if (!value(w->condition)) return {};
-      if (Status done = walk(w->body); !done) return done;
-    }
-  return {};
+  return std::visit([this](const auto &kind) { return run(kind); }, s.what);
 }
 
-Status PlanRunner::load(const LoadScalar &scalar) {
+Status PlanRunner::run(const Launch &l) { return launch(p_.kernels[l.kernel.index()]); }
+
+Status PlanRunner::run(const CallExtern &call) {
+  return loops::runExtern(call.name, call.call, [&](Expr x) { return evaluate(x, sizes_); }, views_);
+}
+
+Status PlanRunner::run(const EvalSizes &) { return locate(); }
+
+Status PlanRunner::run(const GrowArena &s) {
+  arenas_[s.arena].assign(static_cast<size_t>(std::max<int64_t>(value(p_.arenas[s.arena].bytes), 0)), 0xee);
+  return locate();
+}
+
+Status PlanRunner::run(const AllocOutput &s) {
+  allocate(s.output);
+  return locate();
+}
+
+Status PlanRunner::run(const If &branch) { return walk(value(branch.condition) ? branch.then : branch.otherwise); }
+
+Status PlanRunner::run(const While &loop) {
+  for (;;) {
+    if (Status done = walk(loop.test); !done) return done;
+    if (!value(loop.condition)) return {};
+    if (Status done = walk(loop.body); !done) return done;
+  }
+}
+
+Status PlanRunner::run(const LoadScalar &scalar) {
   sizes_[scalar.symbol] = loops::readScalar(scalar.dtype, views_[scalar.buffer.index()].data);
   return {};
 }
 
-void PlanRunner::copy(const Copy &c) {
+Status PlanRunner::run(const Copy &c) {
   int64_t item = itemSize(c.dtype);
   uint8_t *dst = c.dst.valid() ? views_[c.dst.index()].data : outputs_[static_cast<size_t>(c.dstOutput)].data();
   loops::copyStrided(dst + value(c.dstOffset) * item, values(c.dstStrides),
                      views_[c.src.index()].data + value(c.srcOffset) * item, values(c.srcStrides), values(c.sizes),
                      item);
+  return {};
 }
 
 void PlanRunner::collect() {

@@ -45,14 +45,20 @@ private:
   std::vector<int64_t> values(const std::vector<Expr> &es) const;
   Status begin();
   Status takeSize(const InputSize &size, int64_t given, const std::string &input);
-  Status test(const Guard &guard) const;
-  Status grow(size_t arena);
   void allocate(size_t output);
   Status locate();
   Status walk(const Region &region);
   Status step(const Step &step);
-  Status load(const LoadScalar &scalar);
-  void copy(const Copy &c);
+  Status run(const Launch &l);
+  Status run(const Copy &c);
+  Status run(const Guard &guard);
+  Status run(const LoadScalar &scalar);
+  Status run(const EvalSizes &s);
+  Status run(const GrowArena &s);
+  Status run(const AllocOutput &s);
+  Status run(const If &branch);
+  Status run(const While &loop);
+  Status run(const CallExtern &call);
   void collect();
 
   std::span<const loops::HostValue> inputs_;
@@ -63,8 +69,5 @@ private:
 };
 
 Result<PlanRun> runPlan(const Plan &p, std::span<const loops::HostValue> inputs, uint32_t seed);
-
-/// "launch", "copy", …: as neso_step_event has it.
-std::string_view name(const Step &step);
 
 } // namespace neso::plan

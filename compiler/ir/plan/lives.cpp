@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/plan/access.h"
+#include "ir/plan/steps.h"
 
 namespace neso::plan {
 
@@ -26,13 +27,8 @@ std::vector<BufferId> touchedBy(const Plan &p, const Step &step) {
       add(k.product->bias), add(k.product->workspace);
       if (k.product->rest.valid()) kernel(p.kernels[k.product->rest.index()]);
     }
-  } else if (const auto *copy = step.as<Copy>()) {
-    add(copy->src), add(copy->dst);
-  } else if (const auto *load = step.as<LoadScalar>()) {
-    add(load->buffer);
-  } else if (const auto *call = step.as<CallExtern>()) {
-    forEachView(call->call, [&](const ExternSpec::View &view, AccessMode) { add(view.buffer); });
   }
+  for (const NamedBuffer &named : namedBuffers(step)) add(named.buffer);
   return out;
 }
 
@@ -54,10 +50,10 @@ void LifeTimes::visit(const Region &region) {
   for (const Step &step : region.steps) {
     const int here = steps++;
     for (BufferId b : touchedBy(p_, step)) touch(b, here, here);
-    if (const auto *branch = step.as<If>()) visit(branch->then), visit(branch->otherwise);
-    if (const auto *loop = step.as<While>()) {
-      loops_.emplace_back();
-      visit(loop->test), visit(loop->body);
+    const bool turns = step.as<While>();
+    if (turns) loops_.emplace_back();
+    for (const Region *inside : regionsInside(step)) visit(*inside);
+    if (turns) {
       const std::vector<BufferId> inside = std::move(loops_.back());
       loops_.pop_back();
       for (BufferId b : inside) touch(b, here, steps - 1);

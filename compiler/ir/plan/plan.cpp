@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/plan/steps.h"
+
 namespace neso::plan {
 
 std::vector<Symbol> lateSymbols(const Plan &plan) {

@@ -116,10 +116,12 @@ struct Region {
 };
 
 struct Launch {
+  static constexpr std::string_view kWord = "launch";
   KernelId kernel;
 };
 /// Strided copy of elements between two buffers (outputs that are views of inputs, mutation write-backs).
 struct Copy {
+  static constexpr std::string_view kWord = "copy";
   loops::BufferId src, dst;
   DType dtype = DType::F32;
   std::vector<Expr> sizes, srcStrides, dstStrides;
@@ -128,40 +130,48 @@ struct Copy {
 };
 /// condition (0 or 1) must be 1, else the run is refused with message, in which "{s0}" stands for the value of s0.
 struct Guard {
+  static constexpr std::string_view kWord = "guard";
   Expr condition;
   std::string message;
 };
 /// Reads element 0 of an integer or bool buffer into a size symbol (item(), unbacked sizes). Such a symbol is late: what
 /// depends on it is not known when the run begins.
 struct LoadScalar {
+  static constexpr std::string_view kWord = "load_scalar";
   loops::BufferId buffer;
   DType dtype = DType::I64;
   Symbol symbol;
 };
 /// Calls an operator of whoever runs the package.
 struct CallExtern {
+  static constexpr std::string_view kWord = "extern";
   std::string name; // of the graph's node
   loops::ExternSpec call;
   std::vector<loops::Origin> origins;
 };
 /// Computes the sizes that depend on the late symbol, and on later ones not at all.
 struct EvalSizes {
+  static constexpr std::string_view kWord = "eval_sizes";
   Symbol symbol;
 };
 /// Makes an arena as large as its size, now known, says.
 struct GrowArena {
+  static constexpr std::string_view kWord = "grow_arena";
   size_t arena = 0; // of Plan::arenas
 };
 /// Takes memory for an output whose sizes are now known.
 struct AllocOutput {
+  static constexpr std::string_view kWord = "alloc_output";
   size_t output = 0; // of Plan::outputs
 };
 struct If {
+  static constexpr std::string_view kWord = "if";
   Expr condition;
   Region then, otherwise;
 };
 /// Runs `test`, ends when the condition is 0, runs `body`, and so on.
 struct While {
+  static constexpr std::string_view kWord = "while";
   Region test;
   Expr condition;
   Region body;
@@ -177,20 +187,6 @@ struct Step {
   template <typename T> const T *as() const { return std::get_if<T>(&what); }
   template <typename T> T *as() { return std::get_if<T>(&what); }
 };
-
-/// Calls f for each step of a region and of the regions inside, in the order of their text. R may be const.
-template <typename R, typename F> void forEachStep(R &region, F &&f) {
-  for (auto &step : region.steps) {
-    f(step);
-    if (auto *branch = step.template as<If>()) {
-      forEachStep(branch->then, f);
-      forEachStep(branch->otherwise, f);
-    } else if (auto *loop = step.template as<While>()) {
-      forEachStep(loop->test, f);
-      forEachStep(loop->body, f);
-    }
-  }
-}
 
 /// What a run takes from one dimension of an input, or from the value of a scalar input.
 struct InputSize {

@@ -10,6 +10,7 @@
 #include "ir/loops/verify.h"
 #include "ir/plan/access.h"
 #include "ir/plan/lives.h"
+#include "ir/plan/steps.h"
 
 namespace neso::plan {
 
@@ -77,23 +78,18 @@ private:
     for (const Kernel &k : p_.kernels)
       for (KernelId part : k.parts)
         if (!part.valid() || part.index() >= p_.kernels.size()) breach("P1", k.name, "a part does not exist");
-    auto bufferOk = [&](BufferId b) { return b.valid() && b.index() < p_.program.buffers.size(); };
     each<Launch>([&](const Launch &l) {
       if (!l.kernel.valid() || l.kernel.index() >= p_.kernels.size())
         breach("P1", "a launch", "its kernel does not exist");
     });
     each<Copy>([&](const Copy &c) {
-      bool target = c.dst.valid() ? bufferOk(c.dst)
-                                  : c.dstOutput >= 0 && c.dstOutput < static_cast<int>(p_.program.outputs.size());
-      if (!bufferOk(c.src) || !target) breach("P1", "a copy", "its source or destination does not exist");
+      const bool output = c.dstOutput >= 0 && c.dstOutput < static_cast<int>(p_.program.outputs.size());
+      if (!c.dst.valid() && !output) breach("P1", "a copy", "its destination does not exist");
     });
-    each<LoadScalar>([&](const LoadScalar &l) {
-      if (!bufferOk(l.buffer)) breach("P1", l.symbol.str(), "its buffer does not exist");
-    });
-    each<CallExtern>([&](const CallExtern &e) {
-      forEachView(e.call, [&](const ExternSpec::View &view, AccessMode) {
-        if (!bufferOk(view.buffer)) breach("P1", e.name, "a tensor of it does not exist");
-      });
+    forEachStep(p_.main, [&](const Step &step) {
+      for (const NamedBuffer &named : namedBuffers(step))
+        if (!exists(named.buffer) && (named.buffer.valid() || !step.as<Copy>() || named.mode != AccessMode::Write))
+          breach("P1", std::string(name(step)), "a buffer of it does not exist");
     });
     each<GrowArena>([&](const GrowArena &g) {
       if (g.arena >= p_.arenas.size()) breach("P1", "a step", "its arena does not exist");
@@ -102,7 +98,7 @@ private:
       if (o.output >= p_.outputs.size()) breach("P1", "a step", "its output does not exist");
     });
     for (const CallerOutput &o : p_.outputs)
-      if (o.output >= p_.program.outputs.size() || (o.buffer.valid() && !bufferOk(o.buffer)))
+      if (o.output >= p_.program.outputs.size() || (o.buffer.valid() && !exists(o.buffer)))
         breach("P1", "an output", "it does not exist, or its buffer");
     for (const Placement &place : p_.placements)
       if (form_ == Form::Complete && place.where == Placement::Where::Arena && place.arena >= p_.arenas.size())
@@ -146,17 +142,8 @@ private:
       if (q.rest.valid() && q.rest.index() >= p_.kernels.size()) breach("P1", k.name, "what follows its product does not exist");
     }
     forEachStep(p_.main, [&](const Step &step) {
-      auto there = [&](Expr e) {
-        if (!e.valid()) breach("P1", "a step", "an expression is not there");
-      };
-      if (const auto *g = step.as<Guard>()) there(g->condition);
-      if (const auto *b = step.as<If>()) there(b->condition);
-      if (const auto *w = step.as<While>()) there(w->condition);
-      if (const auto *c = step.as<Copy>()) {
-        for (const std::vector<Expr> *es : {&c->sizes, &c->srcStrides, &c->dstStrides})
-          for (Expr e : *es) there(e);
-        there(c->srcOffset), there(c->dstOffset);
-      }
+      for (Expr e : expressionsOf(p_, step))
+        if (!e.valid()) breach("P1", std::string(name(step)), "an expression is not there");
     });
     return diags_.empty();
   }
@@ -235,17 +222,12 @@ private:
         for (BufferId b : readsFirst(k)) read(b, k.name);
         for (const BufferAccess &a : memoryAccesses(p_, k))
           if (a.written) written[a.buffer.index()] = true;
-      } else if (const auto *c = s.as<Copy>()) {
-        read(c->src, "a copy");
-        if (c->dst.valid()) written[c->dst.index()] = true;
-      } else if (const auto *v = s.as<LoadScalar>()) {
-        read(v->buffer, "a scalar's load");
-      } else if (const auto *e = s.as<CallExtern>()) {
-        forEachView(e->call, [&](const ExternSpec::View &view, AccessMode mode) {
-          if (mode != AccessMode::Write) read(view.buffer, e->name);
-        });
-        for (const ExternSpec::View &view : e->call.outputs) written[view.buffer.index()] = true;
-      } else if (const auto *branch = s.as<If>()) {
+      }
+      for (const NamedBuffer &named : namedBuffers(s))
+        if (named.mode != AccessMode::Write) read(named.buffer, std::string(name(s)));
+      for (const NamedBuffer &named : namedBuffers(s))
+        if (named.buffer.valid() && named.mode != AccessMode::Read) written[named.buffer.index()] = true;
+      if (const auto *branch = s.as<If>()) {
         std::vector<bool> then = written, otherwise = written;
         region(branch->then, then), region(branch->otherwise, otherwise);
         for (size_t b = 0; b < written.size(); ++b) written[b] = then[b] && otherwise[b];
@@ -496,7 +478,6 @@ private:
         known.insert(e->symbol);
       }
       if (const auto *b = step.as<If>()) {
-        ask(b->condition, known, "a branch");
         for (const Region *way : {&b->then, &b->otherwise}) {
           std::set<Symbol> inside = known;
           sizes(*way, inside, loaded);
@@ -505,7 +486,7 @@ private:
       if (const auto *w = step.as<While>()) {
         std::set<Symbol> inside = known;
         sizes(w->test, inside, loaded);
-        ask(w->condition, inside, "a loop");
+        ask(w->condition, inside, "while");
         sizes(w->body, inside, loaded);
       }
       asked(step, known);
@@ -515,22 +496,8 @@ private:
   }
   /// What one step asks for.
   void asked(const Step &step, const std::set<Symbol> &known) {
-    if (const auto *g = step.as<Guard>()) ask(g->condition, known, "a guard");
-    if (const auto *a = step.as<GrowArena>()) ask(p_.arenas[a->arena].bytes, known, "an arena");
-    if (const auto *o = step.as<AllocOutput>()) {
-      ask(p_.outputs[o->output].bytes, known, "an output");
-      ask(p_.program.outputs[p_.outputs[o->output].output].sizes, known, "an output");
-    }
-    if (const auto *c = step.as<Copy>()) {
-      ask(c->sizes, known, "a copy"), ask(c->srcStrides, known, "a copy"), ask(c->dstStrides, known, "a copy");
-      ask(c->srcOffset, known, "a copy"), ask(c->dstOffset, known, "a copy");
-    }
-    if (const auto *call = step.as<CallExtern>()) {
-      forEachView(call->call, [&](const ExternSpec::View &view, AccessMode) {
-        ask(view.sizes, known, call->name), ask(view.strides, known, call->name), ask(view.offset, known, call->name);
-      });
-      for (const ExternSpec::Argument &a : call->call.arguments) ask(a.ints, known, call->name);
-    }
+    // A loop's condition is asked behind its test.
+    if (!step.as<While>()) ask(expressionsOf(p_, step), known, std::string(name(step)));
     if (const auto *launch = step.as<Launch>()) asked(p_.kernels[launch->kernel.index()], known);
   }
   void asked(const Kernel &k, const std::set<Symbol> &known) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/plan/lives.h"
+#include "ir/plan/steps.h"
 
 namespace neso::memory {
 
@@ -88,8 +89,7 @@ public:
   void addTo(plan::Region &region) {
     std::vector<plan::Step> steps;
     for (plan::Step &step : region.steps) {
-      if (auto *branch = step.as<plan::If>()) addTo(branch->then), addTo(branch->otherwise);
-      if (auto *loop = step.as<plan::While>()) addTo(loop->test), addTo(loop->body);
+      for (plan::Region *inside : plan::regionsInside(step)) addTo(*inside);
       const auto *load = step.as<plan::LoadScalar>();
       const Symbol symbol = load ? load->symbol : Symbol();
       steps.push_back(std::move(step));

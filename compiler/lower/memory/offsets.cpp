@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "ir/plan/lives.h"
+#include "ir/plan/steps.h"
 #include "lower/memory/arena.h"
 #include "lower/memory/memory.h"
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/fault.h"
+#include "ir/plan/steps.h"
 #include "lower/schedule/access.h"
 #include "lower/schedule/attach.h"
 #include "lower/schedule/fuse.h"
