@@ -47,10 +47,9 @@ set(NESO_MLIR_STATIC MLIRIR MLIRParser MLIRSupport MLIRPass MLIRTransforms MLIRT
     MLIRCallInterfaces MLIRControlFlowInterfaces MLIRLoopLikeInterface MLIRSCFUtils MLIRSCFTransforms MLIRDialectUtils MLIRAsmParser
     MLIRBytecodeReader MLIRBytecodeWriter)
 set(NESO_LLVM_COMPONENTS core support analysis passes target targetparser mc object codegen
-    x86codegen x86asmparser x86desc x86info aarch64codegen aarch64asmparser aarch64desc aarch64info
+    x86codegen x86desc x86info aarch64codegen aarch64desc aarch64info
     nvptxcodegen nvptxdesc nvptxinfo irreader linker bitreader bitwriter ipo scalaropts instcombine transformutils
-    vectorize option demangle debuginfodwarf binaryformat cgdata objcarcopts coroutines instrumentation
-    AllTargetsCodeGens AllTargetsDescs AllTargetsInfos AllTargetsAsmParsers)
+    vectorize option demangle debuginfodwarf binaryformat cgdata objcarcopts coroutines instrumentation)
 
 if(NESO_STATIC_LLVM)
   # The archives of MLIR and lld name the shared LLVM as what they need. Two copies of LLVM in one program corrupt each other's memory:
@@ -65,26 +64,30 @@ if(NESO_STATIC_LLVM)
     endif()
   endforeach()
   llvm_map_components_to_libnames(NESO_LLVM_LIBS ${NESO_LLVM_COMPONENTS})
-  # lld brings LTO, and with it plugins, Polly and every target.
-  list(PREPEND NESO_LLVM_LIBS ${LLVM_LIBRARY_DIR}/libLLVMLTO.a ${LLVM_LIBRARY_DIR}/libLLVMDTLTO.a ${LLVM_LIBRARY_DIR}/libPolly.a
-       ${LLVM_LIBRARY_DIR}/libPollyISL.a ${LLVM_LIBRARY_DIR}/libLLVMPlugins.a)
+  # lld brings LTO.
+  list(PREPEND NESO_LLVM_LIBS ${LLVM_LIBRARY_DIR}/libLLVMLTO.a ${LLVM_LIBRARY_DIR}/libLLVMDTLTO.a ${LLVM_LIBRARY_DIR}/libLLVMPlugins.a)
   # LLVM names z3 as a need; nothing that Neso uses calls it.
   target_link_options(neso_llvm INTERFACE -Wl,--as-needed)
   target_link_libraries(neso_llvm INTERFACE -Wl,--start-group ${NESO_LLVM_LIBS} -Wl,--end-group)
   target_link_libraries(neso_mlir_headers INTERFACE ${NESO_MLIR_STATIC})
 
-  # lld initialises every target that LLVM was built with, 70 MB of code. Those that Neso never compiles for are defined as empty.
-  set(stubs "/* Made by cmake/NesoLLVM.cmake: targets of LLVM that Neso never compiles for. */\n")
+  # lld initialises all parts of every target that LLVM was built with, 70 MB of code. What Neso never calls is defined as empty: targets that it
+  # does not compile for and, since no code of its own holds assembly to be read, the parsers of the others (2.2 MB); NVPTX has none.
+  set(stubs "/* Made by cmake/NesoLLVM.cmake: parts of LLVM that Neso never calls. */\n")
   foreach(target ${LLVM_TARGETS_TO_BUILD})
+    set(parts AsmParser Disassembler)
     if(NOT target MATCHES "^(X86|NVPTX|AArch64)$")
-      foreach(part TargetInfo Target TargetMC AsmPrinter AsmParser Disassembler)
-        string(APPEND stubs "void LLVMInitialize${target}${part}(void) {}\n")
-      endforeach()
+      list(APPEND parts TargetInfo Target TargetMC AsmPrinter)
     endif()
+    foreach(part ${parts})
+      string(APPEND stubs "void LLVMInitialize${target}${part}(void) {}\n")
+    endforeach()
   endforeach()
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/unused_targets.c CONTENT "${stubs}" @ONLY)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/unused_llvm.c CONTENT "${stubs}" @ONLY)
   # Sources of the shipped program, not a library: they must come before the archives that define the same.
-  set(NESO_SHIPPED_SOURCES ${PROJECT_BINARY_DIR}/unused_targets.c ${PROJECT_SOURCE_DIR}/cmake/older_glibc.c)
+  # Folding equal functions would take off another 7 MB (--icf=all), but LLVM compares addresses of some (the default register allocator's);
+  # --icf=safe takes off 0.6 MB and warns of each archive that Debian has stripped.
+  set(NESO_SHIPPED_SOURCES ${PROJECT_BINARY_DIR}/unused_llvm.c ${PROJECT_SOURCE_DIR}/cmake/no_polly.cpp ${PROJECT_SOURCE_DIR}/cmake/older_glibc.c)
 else()
   target_link_libraries(neso_llvm INTERFACE LLVM)
   target_link_libraries(neso_mlir_headers INTERFACE MLIR)

@@ -16,6 +16,9 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# Bytes that a wheel may have: what an edge machine fetches, and what pip shall install in seconds. Of a program that is linked statically; a
+# development build needs LLVM installed.
+LIMITS = {"neso_runtime": 1_500_000, "neso": 35_000_000}
 VERSION = re.search(r"project\(neso VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
 # Of the package `neso`, what loading and running needs; the rest belongs to the compiler's wheel.
 RUNTIME = {"__init__.py", "_dtypes.py", "_errors.py", "_hooks.py", "_model.py", "_profile.py", "_tree.py", "__init__.pyi", "py.typed"}
@@ -104,7 +107,10 @@ def main(build, dist):
                                     "neso/lib/libneso_aoti.so": loader, **{f"neso/bin/{p.name}": p for p in beside}},
                                    [f"neso-runtime =={VERSION}"], ENTRY_POINTS))
     for path in written:
-        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+        size, limit = path.stat().st_size, LIMITS[path.name.partition("-")[0]]
+        print(f"{path}: {size / 1e6:.1f} MB")
+        if size > limit:
+            sys.exit(f"{path}: at most {limit / 1e6:.1f} MB are wanted")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,6 @@ def check_wheels(folder, model):
     run(sys.executable, source / "packaging/wheel.py", build, folder / "dist")
     wheels = sorted((folder / "dist").glob("*.whl"))
     assert [w.name.split("-")[0] for w in wheels] == ["neso", "neso_runtime"]
-    assert wheels[1].stat().st_size < 1.5e6, "the runtime's wheel has grown"
     for wheel in wheels:
         assert zipfile.ZipFile(wheel).testzip() is None
     run(sys.executable, "-m", "venv", folder / "venv")
