@@ -1,6 +1,7 @@
 #include "verifiers/plan_mutants.h"
 
 #include "ir/loops/access.h"
+#include "ir/plan/steps.h"
 
 namespace neso::test {
 namespace {
