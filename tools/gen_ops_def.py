@@ -31,10 +31,15 @@ def flags(op):
 
 
 rows = {}
-for schema in torch._C._jit_get_all_schemas():
+schemas = [s for s in torch._C._jit_get_all_schemas() if s.name.partition("::")[0] in NAMESPACES]
+# It brings Inductor's own operators along, which no exported program holds, and prepacked products of one machine.
+try:
+    import torchao.quantization  # noqa: F401
+    schemas += [s for s in torch._C._jit_get_all_schemas() if re.match(r"torchao::(\w+_affine|choose_scale)", s.name)]
+except ImportError as e:
+    print(f"without torchao: {e}", file=sys.stderr)
+for schema in schemas:
     namespace, _, name = schema.name.partition("::")
-    if namespace not in NAMESPACES:
-        continue
     overload = schema.overload_name or "default"
     text = str(schema)
     text = text[text.index("("):]

@@ -106,5 +106,40 @@ def fake():
     ]
 
 
+def blocks_there_and_back(block, mapping, low, high, keep=True):
+    """As torchao has it: a scale for each block of the tensor. It must be installed to write these."""
+    import torchao.quantization  # noqa: F401: registers the operators
+    A = torch.ops.torchao
+
+    def run(x):
+        scale, zero = A.choose_qparams_affine(x, mapping, block, torch.int8, low, high, 1e-5, torch.float32, torch.int32, keep)
+        q = A.quantize_affine(x, block, scale, zero, torch.int8, low, high)
+        return scale, zero, q, A.dequantize_affine(q, block, scale, zero, torch.int8, low, high), A.dequantize_affine(q, block, scale, None, torch.int8, low, high)
+    return run
+
+
+def blocks_of_floats(block, **k):
+    import torchao.quantization  # noqa: F401
+    A = torch.ops.torchao
+
+    def run(x):
+        scale = A.choose_scale_float8(x, block, torch.float8_e4m3fn, **k)
+        q = A.quantize_affine_float8_non_decomposed(x, scale, torch.float8_e4m3fn)
+        return scale, q.float(), A.dequantize_affine_float8_non_decomposed(q, scale)
+    return run
+
+
+def blocks():
+    rows = {0: torch.export.Dim("rows", min=2, max=64)}
+    return [
+        c("rows", blocks_there_and_back([1, 12], "SYMMETRIC", -127, 127), "f32 6x12"), c("rows_dropped", blocks_there_and_back([1, 12], "ASYMMETRIC", -128, 127, False), "f32 6x12"),
+        c("rows_dynamic", blocks_there_and_back([1, 12], "ASYMMETRIC", -128, 127), "f32 6x12", dynamic=(rows,), more=[("f32 31x12",)]),
+        c("groups", blocks_there_and_back([1, 4], "SYMMETRIC_NO_CLIPPING_ERR", -8, 7), "f32 6x12"), c("groups_dropped", blocks_there_and_back([1, 4], "ASYMMETRIC", -8, 7, False), "f32 6x12"),
+        c("tiles", blocks_there_and_back([2, 4], "ASYMMETRIC", -128, 127), "f32 6x12"), c("tensor", blocks_there_and_back([6, 12], "SYMMETRIC", -8, 7), "f32 6x12"),
+        c("batch", blocks_there_and_back([1, 3, 4], "ASYMMETRIC", -128, 127), "f32 2x3x8"),
+        c("float_rows", blocks_of_floats([1, 12]), "f32 6x12"), c("float_tiles", blocks_of_floats([2, 4]), "f32 6x12"), c("float_tensor", blocks_of_floats([6, 12]), "f32 6x12"),
+    ]
+
+
 def groups():
-    return {"quantised": quantised(), "fake_quantised": fake()}
+    return {"quantised": quantised(), "quantised_blocks": blocks(), "fake_quantised": fake()}

@@ -91,8 +91,17 @@ def _operators(program):
     return {"neso_operators": "\n".join(sorted(schemas))} if schemas else {}
 
 
+def _with_plain_weights(program):
+    """The program over the tensors that weights of tensor subclasses (torchao's quantised ones) are made of: a .pt2 holds subclasses as pickles, which
+    only Python can read."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+    weights = [*program.state_dict.values(), *program.constants.values()]
+    return program.run_decompositions({}) if any(map(is_traceable_wrapper_subclass, weights)) else program
+
+
 def save_program(program, file, kernels=None):
     """A program as a .pt2, with its kernels."""
+    program = _with_plain_weights(program)
     _exporter().write(program, file, kernels=kernels, extra=_operators(program))
 
 

@@ -253,6 +253,20 @@ def test_operators_of_the_users_come_with_a_library():
             package.load(op_library=wrong)
 
 
+def test_quantised_weights_of_tensor_subclasses():
+    """torchao's weights are pickles in a .pt2; what is compiled are the tensors inside, which stay narrow."""
+    torchao = pytest.importorskip("torchao.quantization")
+    model, x = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 32)).eval(), torch.randn(5, 64)
+    narrow = (64 + 32) * 256
+    for config in (torchao.Int8WeightOnlyConfig(), torchao.Int8DynamicActivationInt8WeightConfig(), torchao.IntxWeightOnlyConfig(weight_dtype=torch.int4)):
+        quantised = copy.deepcopy(model)
+        torchao.quantize_(quantised, config)
+        package = neso.compile(quantised, (x,))
+        assert len(package.data) < 2 * narrow, "the weights were widened"
+        # A step of the activations' rounding may fall to the other side.
+        torch.testing.assert_close(neso.load(package)(x), quantised(x), rtol=1e-4, atol=1e-2 if "Dynamic" in type(config).__name__ else 1e-4)
+
+
 def test_wrong_arguments_are_named(mlp):
     _, ours = mlp
     with pytest.raises(neso.InputError, match="dtype f64, the model takes f32") as e:

@@ -10,8 +10,10 @@
 
 namespace neso::lower {
 
-/// Folded tensors are stored in the package; what is larger is cheaper to compute when the model runs.
+/// Folded tensors are stored in the package; what is larger is cheaper to compute when the model runs. So is what takes more room than its
+/// operands, but for little ones: weights that are stored narrow (quantised, of 8 bits) stay so, and are widened where they are used.
 static constexpr int64_t kMaxFoldedElements = 1 << 16;
+static constexpr int64_t kMaxGrownBytes = 1 << 12;
 
 namespace {
 
@@ -48,12 +50,13 @@ public:
 
   /// The elements of x; nullopt where nothing is gained, or something else than constants is read.
   std::optional<std::vector<uint8_t>> run(int64_t elements) {
-    if (!foldable_) return std::nullopt;
+    const int64_t bytes = elements * itemSize(x_.dtype());
+    if (!foldable_ || (bytes > kMaxGrownBytes && bytes > operandBytes())) return std::nullopt;
     addResult(elements);
     Result<std::vector<loops::HostValue>> result = loops::Interpreter(mini_).run({});
     if (!result || result->size() != 1) return std::nullopt;
     const uint8_t *data = (*result)[0].data;
-    return std::vector<uint8_t>(data, data + elements * itemSize(x_.dtype()));
+    return std::vector<uint8_t>(data, data + bytes);
   }
 
   /// Names of the model's tensors that x comes from.
@@ -95,6 +98,12 @@ private:
     }
     loops::rewriteAccesses(node_, [&](BufferId &buffer, Expr &, const loops::Access &) { buffer = moved[buffer.value]; });
     return !moved.empty();
+  }
+
+  int64_t operandBytes() const {
+    int64_t bytes = 0;
+    for (const loops::Constant &c : mini_.constants) bytes += static_cast<int64_t>(c.bytes);
+    return bytes;
   }
 
   void addResult(int64_t elements) {
