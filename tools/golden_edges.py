@@ -96,6 +96,11 @@ def numbers():
     ]
 
 
+def integer_limits():
+    """Limits of integers that are written as floats."""
+    return [c("hardtanh_" + spec[:3].strip(), lambda x: (F.hardtanh(x, -1.0, 1.0), F.hardtanh(x, -2.75, 3.75), F.hardtanh(x)), spec) for spec in ("i64 9", "i32 3x7", "i8 3x7")]
+
+
 def empty():
     """Sizes of zero: nothing to compute, or sums of nothing."""
     return [
@@ -361,7 +366,7 @@ def parts():
 
 
 def groups():
-    result = {f.__name__: f() for f in (complex_views, numbers, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts)}
+    result = {f.__name__: f() for f in (complex_views, numbers, integer_limits, empty, ones, updates, rank_zero, branches, half_norms, attention_shapes, fused_attention, positions, unannotated_views, odd_calls, parts)}
     for name, group in result.items():
         names = [case.name for case in group]
         assert len(set(names)) == len(names), f"{name}: two cases of one name"

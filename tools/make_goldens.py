@@ -236,6 +236,7 @@ def main():
     import golden_attention
     import golden_data
     import golden_edges
+    import golden_linalg
     import golden_models
     import golden_ops
     import golden_quantised
@@ -244,7 +245,7 @@ def main():
     import golden_training
     jobs = all_jobs(write_model, golden_models.FAMILIES,
                     [golden_ops.groups(), golden_edges.groups(), golden_scaling.groups(), golden_data.groups(), golden_training.groups(),
-                     golden_quantised.groups(), {"attention": golden_attention.attention()}])
+                     golden_quantised.groups(), golden_linalg.groups(), {"attention": golden_attention.attention()}])
     jobs["state"] = (write_state, golden_state.CASES)
     torch.set_num_threads(1)
     failed = 0

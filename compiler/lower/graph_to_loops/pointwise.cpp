@@ -535,9 +535,9 @@ static void addActivations(OpTable &t) {
   });
   t.add("hardtanh.default", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
+    // ATen takes the limits of integers as integers, whatever they are written as.
     if (isInteger(x.dtype()))
-      return clamped(x, o.has("min_val") ? o.t("min_val") : scalarInt(o.ctx, -1),
-                     o.has("max_val") ? o.t("max_val") : scalarInt(o.ctx, 1));
+      return clamped(x, scalarInt(o.ctx, o.integer("min_val", -1)), scalarInt(o.ctx, o.integer("max_val", 1)));
     double lo = o.number("min_val", -1), hi = o.number("max_val", 1);
     return {map(x, [=](Val v) { return vmin(vmax(v, num(v, lo)), num(v, hi)); })};
   });

@@ -31,20 +31,35 @@ static Tensors squeezeOp(OpCall &o) {
   return toOutSizes(o);
 }
 
+/// A position, which counts from the end where it is negative. A number that the data decides may be either.
+static Expr fromStart(const Facts &facts, Expr position, Expr size) {
+  const Interval r = facts.rangeOf(position);
+  if (r.hi < 0) return position + size;
+  return r.lo >= 0 ? position : where(lt(position, 0), position + size, position);
+}
+
 /// start or end of a slice as ATen clamps it into [0, size].
 static Expr clampStart(const Facts &facts, Expr start, Expr size) {
-  Interval r = facts.rangeOf(start);
-  if (r.hi < 0) start = start + size;
-  return facts.simplify(min(max(start, 0), size));
+  return facts.simplify(min(max(fromStart(facts, start, size), 0), size));
+}
+
+/// The length of a part as the model names it, which is `value` once that is computed.
+static Expr lengthOfPart(OpCall &o, size_t k, int64_t d, Expr value) {
+  const Expr length = o.out(k).sizes[static_cast<size_t>(d)];
+  value = o.ctx.facts.simplify(value);
+  if (o.ctx.isKnown(length))
+    o.assumeEqual(length, value);
+  else
+    o.ctx.define(scalarExpr(o.ctx, value), length);
+  return length;
 }
 
 static Tensors sliceOp(OpCall &o) {
   Tensor x = o.t("self");
   int64_t d = wrap(o.integer("dim", 0), x.rank());
   const Expr start = clampStart(o.ctx.facts, o.expr("start", 0), x.size(d)), step = o.expr("step", 1);
-  const Expr end = clampStart(o.ctx.facts, o.expr("end", INT64_MAX), x.size(d)), length = o.out().sizes[static_cast<size_t>(d)];
-  o.assumeEqual(length, o.ctx.facts.simplify(max(ceilDiv(end - start, step), 0)));
-  return {slice(x, d, start, length, step)};
+  const Expr end = clampStart(o.ctx.facts, o.expr("end", INT64_MAX), x.size(d));
+  return {slice(x, d, start, lengthOfPart(o, 0, d, max(ceilDiv(end - start, step), 0)), step)};
 }
 
 /// The parts between indices, each from one to the next, which may lie before it; what ATen clamps is clamped.
@@ -53,9 +68,7 @@ static Tensors piecesAt(OpCall &o, const Tensor &x, int64_t d, const Sizes &indi
   for (size_t k = 0; k < o.outCount(); ++k) {
     const Expr start = k == 0 ? Expr(0) : clampStart(o.ctx.facts, indices[k - 1], x.size(d));
     const Expr end = k < indices.size() ? clampStart(o.ctx.facts, indices[k], x.size(d)) : x.size(d);
-    const Expr length = o.out(k).sizes[static_cast<size_t>(d)];
-    o.assumeEqual(length, o.ctx.facts.simplify(max(end - start, 0)));
-    out.push_back(slice(x, d, start, length));
+    out.push_back(slice(x, d, start, lengthOfPart(o, k, d, max(end - start, 0))));
   }
   return out;
 }
@@ -76,6 +89,27 @@ static Tensors pieces(OpCall &o, const Tensor &x, int64_t d) {
 static Tensors splitOp(OpCall &o) {
   Tensor x = o.t("self");
   return pieces(o, x, wrap(o.integer("dim", 0), x.rank()));
+}
+
+/// Where the data says where to split, or into how many parts, of which the model has a number.
+static Tensors splitByTensor(OpCall &o) {
+  const Tensor x = o.t("self"), given = o.t("tensor_indices_or_sections");
+  const int64_t d = wrap(o.integer("dim", 0), x.rank()), parts = static_cast<int64_t>(o.outCount());
+  if (given.rank() == 1) {
+    if (!given.size(0).isConst(parts - 1)) return o.fail("the number of parts is not one more than the number of indices");
+    Sizes indices;
+    for (int64_t k = 0; k + 1 < parts; ++k) indices.push_back(o.ctx.read(select(given, 0, k)));
+    return piecesAt(o, x, d, indices);
+  }
+  o.ctx.define(given, Expr(parts));
+  // The first so many parts have an element more.
+  const Expr least = floorDiv(x.size(d), parts), longer = mod(x.size(d), parts);
+  Tensors out;
+  for (int64_t k = 0; k < parts; ++k) {
+    const Expr start = least * k + min(k, longer), end = least * (k + 1) + min(k + 1, longer);
+    out.push_back(slice(x, d, start, lengthOfPart(o, static_cast<size_t>(k), d, end - start)));
+  }
+  return out;
 }
 
 static Tensors expandOp(OpCall &o) {
@@ -389,8 +423,7 @@ static void addParts(OpTable &t) {
   t.add("select.int select_copy.int", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     int64_t d = wrap(o.integer("dim"), x.rank());
-    Expr i = o.expr("index");
-    if (o.ctx.facts.rangeOf(i).hi < 0) i = i + x.size(d);
+    const Expr i = fromStart(o.ctx.facts, o.expr("index"), x.size(d));
     return {select(x, d, i)};
   });
   t.add(
@@ -398,6 +431,7 @@ static void addParts(OpTable &t) {
       "unsafe_split.Tensor unsafe_split_with_sizes.default unsafe_chunk.default tensor_split.sections "
       "tensor_split.indices",
       splitOp);
+  t.add("tensor_split.tensor_indices_or_sections", splitByTensor);
   t.add("hsplit.int hsplit.array", [](OpCall &o) -> Tensors {
     Tensor x = o.t("self");
     return pieces(o, x, x.rank() == 1 ? 0 : 1);
