@@ -1,7 +1,89 @@
 """Factorisations whose results are not unique, or whose blocks the data decides: what holds for all of them is computed in the model."""
 import torch
 
-from golden_ops import Case
+from golden_ops import Case, c
+
+L = torch.linalg
+Dim = torch.export.Dim
+
+
+def as_set(values):
+    """What does not depend on the order of eigenvalues, of which torch promises none."""
+    return values.real.sort(-1).values, values.imag.sort(-1).values, values.abs().sort(-1).values
+
+
+def residual(a, values, vectors):
+    wide = a.to(vectors.dtype)
+    size = a.abs().amax((-2, -1), keepdim=True).clamp(min=1e-300 if a.dtype == torch.float64 else 1e-30)
+    return ((wide @ vectors - vectors * values[..., None, :]) / size).abs()
+
+
+def eigen(a, limit=1e-4):
+    """Values, that A v = v value, and that vectors have length one and their largest element real where the value is not."""
+    values, vectors = L.eig(a)
+    large = vectors.abs() > vectors.abs().amax(-2, keepdim=True) - 1e-4
+    return (*as_set(values), *as_set(L.eigvals(a)), residual(a, values, vectors) < limit, vectors.abs().square().sum(-2),
+            ((vectors.imag.abs() < 1e-5) & large).any(-2), (vectors.imag == 0) | (values.imag != 0)[..., None, :])
+
+
+def eigen_alone(a, limit=1e-4):
+    """Of matrices whose values are far from exact in any arithmetic."""
+    values, vectors = L.eig(a)
+    return residual(a, values, vectors) < limit, vectors.abs().square().sum(-2), (values.sum(-1).real - a.diagonal(dim1=-2, dim2=-1).sum(-1)).abs() < 1e-3
+
+
+def rotation(*angles):
+    out = torch.zeros(2 * len(angles), 2 * len(angles))
+    for k, angle in enumerate(torch.tensor(angles)):
+        out[2 * k:2 * k + 2, 2 * k:2 * k + 2] = torch.stack([torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])])
+    return out
+
+
+def general_eigenvalues():
+    jordan = torch.diag(torch.full((40,), 2.0)) + torch.diag(torch.ones(39), 1)
+    mixed = torch.tensor([[1, 1, 3, 2], [-1, 1, 2, 5], [0, 0, 1, 4], [0, 0, 0, -2]], dtype=torch.float64)
+    cycle = torch.eye(8).roll(1, 0)
+    exact = dict(exact=False)
+    return [
+        c("general", eigen, "f32 3x5x5"), c("general_f64", lambda a: eigen(a, 1e-12), "f64 7x7"), c("batches", eigen, "f32 2x3x4x4"), c("large", eigen, "f32 20x20"),
+        c("one_row", eigen, "f32 3x1x1"), c("two_rows", eigen, "f32 20x2x2"), c("three_rows", eigen, "f64 20x3x3"), c("symmetric", lambda x: as_set(L.eigvals(x @ x.mT)), "f64 6x6"),
+        c("cycle", eigen, cycle, **exact), c("rotations", eigen, rotation(0.3, 1.7, 2.9), **exact),
+        c("zeros", lambda a: (L.eigvals(a), residual(a, *L.eig(a)) == 0, L.eig(a)[1].abs().sum(-2)), torch.zeros(2, 4, 4), **exact),
+        c("identity", lambda a: (L.eigvals(a), residual(a, *L.eig(a)) == 0), torch.eye(5), **exact),
+        c("triangular_block", eigen, mixed, **exact), c("mixed_batch", eigen, torch.stack([mixed, mixed.T, torch.eye(4, dtype=torch.float64), torch.eye(4, dtype=torch.float64).roll(1, 0)]), **exact),
+        c("jordan", lambda a: (L.eigvals(a), *eigen_alone(a)), jordan, **exact), c("nilpotent", lambda a: eigen_alone(a, 1e-3), torch.diag(torch.ones(12), -1) + torch.diag(torch.ones(5), 8), **exact),
+        c("defective", lambda s: eigen_alone(L.solve(s, (torch.eye(5) + torch.eye(5).roll(1, 1).triu()) @ s), 1e-3), torch.eye(5) + 0.3 * torch.arange(25.0).reshape(5, 5).sin(), **exact),
+        c("pairs_twice", lambda s: eigen_alone(L.solve(s, rotation(0.5, 0.5, 0.5) @ s)), torch.eye(6) + 0.3 * torch.arange(36.0).reshape(6, 6).sin(), **exact),
+        c("huge", lambda a: eigen(a * 1e30), "f32 5x5", **exact), c("tiny", lambda a: residual(a * 1e-290, *L.eig(a * 1e-290)) < 1e-10, "f64 5x5", **exact),
+        c("no_rows", lambda a: L.eig(a), "f32 2x0x0"),
+        Case("batch_of_any_size", eigen, lambda: (torch.randn(3, 4, 4),), dynamic=({0: Dim("batch", min=1, max=64)},), more=[lambda: (torch.randn(9, 4, 4),), lambda: (torch.randn(1, 4, 4),)]),
+        c("transposed", lambda a: as_set(L.eigvals(a.mT)), "f32 2x4x4"),
+    ]
+
+
+def symmetric(x):
+    return x + x.mT
+
+
+def solved(a, b):
+    factors, pivots = L.ldl_factor(a)
+    return L.ldl_solve(factors, pivots, b)
+
+
+def block_factors():
+    hollow = torch.tensor([[0.0, 1, 2, 0], [1, 0, 3, 1], [2, 3, 0, 5], [0, 1, 5, 0]])
+    odd = torch.tensor([[1e-6, 1, 0, 2, 0], [1, 1, 4, 0, 1], [0, 4, 0, 1, 3], [2, 0, 1, 1e-3, 7], [0, 1, 3, 7, 2]])
+    return [
+        c("factors", lambda x: L.ldl_factor(symmetric(x)), "f32 4x5x5"), c("factors_f64", lambda x: L.ldl_factor_ex(symmetric(x)), "f64 9x9"),
+        c("lower_counts", lambda x: L.ldl_factor(x), "f32 3x4x4"), c("positive", lambda x: L.ldl_factor(x @ x.mT + 2 * torch.eye(4)), "f32 4x4"),
+        c("hollow", lambda x: L.ldl_factor(x), hollow), c("swaps", lambda x: L.ldl_factor_ex(x), torch.stack([odd, -odd, odd.flip(0, 1)])),
+        c("nothing", lambda x: L.ldl_factor_ex(x), torch.stack([torch.zeros(3, 3), torch.diag(torch.tensor([1.0, 0, 2])), torch.ones(3, 3)])),
+        c("one_row", lambda x: L.ldl_factor(x), "f32 2x1x1"), c("no_rows", lambda x: (*L.ldl_factor_ex(x), L.ldl_solve(*L.ldl_factor(x), x)), "f32 2x0x0"),
+        c("large", lambda x, b: (L.ldl_factor(symmetric(x))[1], solved(symmetric(x), b)), "f64 40x40", "f64 40x2"),
+        c("solves", lambda x, b: solved(symmetric(x), b), "f32 3x6x6", "f32 3x6x2"), c("solves_hollow", solved, hollow, "f32 4x3"), c("solves_swapped", solved, torch.stack([odd, -odd, odd.flip(0, 1)]), "f32 3x5x1"),
+        c("solves_for_all", lambda x, b: solved(symmetric(x), b), "f64 4x4", "f64 3x4x2"), c("solves_each", lambda x, b: solved(symmetric(x), b), "f64 3x4x4", "f64 4x2"),
+        c("given", L.ldl_solve, torch.tensor([[2.0, 0, 0], [0.5, 3, 0], [1, 0.25, 4]]), torch.tensor([1, 2, 3], dtype=torch.int32), "f32 3x2"),
+    ]
 
 
 def cut(x, at):
@@ -18,5 +100,12 @@ def data_splits():
     ]
 
 
+def exponentials():
+    return [
+        c("large_norm", torch.matrix_exp, "f64 4x4"), c("zero", torch.matrix_exp, torch.zeros(2, 3, 3)), c("nilpotent", torch.matrix_exp, torch.diag(torch.full((5,), 3.0), 1)),
+        c("one_row", torch.matrix_exp, "f32 4x1x1"), c("none", torch.matrix_exp, "f32 0x3x3"),
+    ]
+
+
 def groups():
-    return {f.__name__: f() for f in (data_splits,)}
+    return {f.__name__: f() for f in (general_eigenvalues, block_factors, data_splits, exponentials)}

@@ -53,7 +53,9 @@ def same_elements(got, want, source):
 # Operators whose vectors are free in sign (or, beyond the rank, in basis): their products are compared.
 FACTORS = {"linalg.svd": lambda u, s, v: product(u, s, v), "svd": lambda u, s, v: product(u, s, v.mT),
            "linalg.eigh": lambda w, v: product(v, w, v.mT)}
-FREE = TIES | set(FACTORS)
+# Eigenvalues in any order, and vectors of any phase.
+EIGEN = {"linalg.eig", "linalg.eigvals"}
+FREE = TIES | set(FACTORS) | EIGEN
 
 
 def product(u, s, v):
@@ -79,6 +81,28 @@ def same_factors(op, got, want):
     return trouble
 
 
+def same_eigen(got, want, matrix):
+    """None if each value of `want` has one of `got` beside it, and vectors of length one fit their values; else what is wrong."""
+    for name, tensor in want.items():
+        if name not in got or got[name].shape != tensor.shape or got[name].dtype != tensor.dtype:
+            return f"{name}: another shape or dtype"
+    values, wanted = (t["0"].reshape(-1, t["0"].shape[-1]) for t in (got, want))
+    limit = 1e-4 * max(1.0, float(want["0"].abs().max()))
+    for row, (have, need) in enumerate(zip(values.tolist(), wanted.tolist())):
+        for value in need:
+            nearest = min(have, key=lambda v: abs(v - value))
+            if not abs(nearest - value) <= limit:
+                return f"0: no value beside {value} in matrix {row}"
+            have.remove(nearest)
+    if "1" not in want:
+        return None
+    vectors, wide = got["1"].to(torch.complex128), matrix.to(torch.complex128)
+    left, right = wide @ vectors, vectors * got["0"].to(torch.complex128).unsqueeze(-2)
+    trouble = cases.compare("A v", torch.view_as_real(left), torch.view_as_real(right), 1e-4, limit)
+    lengths = vectors.abs().square().sum(-2)
+    return trouble or cases.compare("lengths", lengths, torch.ones_like(lengths), 1e-4, 1e-4)
+
+
 def tolerances(sample, want):
     """Output name → [rtol, atol]: the dtype's, or the sample's where wider."""
     bounds, found = sample.get("tolerance", []), {}
@@ -92,6 +116,8 @@ def differs(op, got, want, given, bounds, values=True):
     """None if got is an answer of the operator to given, else what is wrong. All but bounds and values: name → tensor."""
     if op in FACTORS and len(want) > 1 and all(t.numel() for t in want.values()):
         return same_factors(op, got, want)
+    if op in EIGEN and want["0"].numel():
+        return same_eigen(got, want, given["0"])
     for name, tensor in want.items():
         trouble = cases.compare(name, got.get(name), tensor, *bounds[name], values)
         if trouble and op in TIES and not tensor.is_floating_point() and got[name].shape == tensor.shape:

@@ -12,6 +12,7 @@
 #include "base/rules.h"
 #include "ir/loops/access.h"
 #include "lower/graph_to_loops/model_lowering.h"
+#include "lower/graph_to_loops/turns.h"
 
 namespace neso::lower {
 
@@ -62,22 +63,6 @@ bool isLittleWork(const graph::Graph &g) {
     }
   }
   return true;
-}
-
-/// Memory for a tensor, to be stored to.
-Tensor place(Lowering &ctx, DType t, const Sizes &sizes) {
-  Strided w{ctx.addTemp(toReal(t), product(sizes) * (isComplex(t) ? 2 : 1)), t, denseStrides(sizes), 0};
-  return Tensor::strided(ctx, t, sizes, w);
-}
-
-void put(const Tensor &x, const Tensor &into) {
-  Lowering &ctx = into.ctx();
-  if (into.isComplex()) {
-    ctx.store(x.real(), *into.real().asStrided());
-    ctx.store(x.imag(), *into.imag().asStrided());
-  } else {
-    ctx.store(x, *into.asStrided());
-  }
 }
 
 /// Row c of a tensor in memory.

@@ -629,6 +629,8 @@ static void addReflectors(OpTable &t) {
     return {reshape(solveMatrix(a, reshape(b, {n, Expr(1)})), o.out().sizes)};
   });
   addSpectral(t);
+  addEigen(t);
+  addLdl(t);
 }
 
 void addLinalg(OpTable &t) {

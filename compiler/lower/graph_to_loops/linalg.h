@@ -1,4 +1,4 @@
-// Factorisations of small matrices: one or two loop nests for each column, the same ones for all. Matrices are the last two dims of
+// Factorisations of small matrices: one or two loop nests for each column, the same ones for all, or a loop of the program (turns.h). Matrices are the last two dims of
 // a tensor whose leading dims are a batch; their sizes are constants of at most kMostColumns, which every caller checks
 // with matrixFault().
 #pragma once
@@ -20,6 +20,11 @@ using MatrixFn = std::function<Val(BodyBuilder &, const Index &batch, Expr r, Ex
 Tensor matrixOf(Lowering &ctx, DType t, const Sizes &batch, Expr rows, Expr columns, const MatrixFn &fn);
 Val elementOf(BodyBuilder &b, const Tensor &a, const Index &batch, Expr r, Expr c);
 Sizes batchOf(const Tensor &a);
+/// An index, or sizes, with one more dim at the end.
+inline Index extended(Index batch, Expr e) {
+  batch.push_back(e);
+  return batch;
+}
 Tensor identityMatrix(const Tensor &like, int64_t rows, int64_t columns);
 
 /// The number of a column that a step works on, as the data of a constant: the loops of all steps are then the same but
@@ -62,5 +67,7 @@ Tensor spectralNorm(const Tensor &a, int order);
 
 void addLinalg(OpTable &table);
 void addSpectral(OpTable &table);
+void addEigen(OpTable &table);
+void addLdl(OpTable &table);
 
 } // namespace neso::lower

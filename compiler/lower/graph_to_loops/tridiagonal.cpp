@@ -18,12 +18,6 @@ struct Tridiagonal {
   Tensor diagonal, squares;
 };
 
-Index extended(const Index &batch, Expr e) {
-  Index at = batch;
-  at.push_back(e);
-  return at;
-}
-
 Sizes rowsOfBatch(const Tensor &a) {
   Sizes sizes = batchOf(a);
   sizes.push_back(rowsOf(a));
