@@ -1,6 +1,7 @@
 // What a run says when the data break what the model asserts of them, and that the context is usable afterwards.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -87,6 +88,29 @@ protected:
     return neso_run(context_, in, 2, out_, 1);
   }
 };
+
+/// Eigenvalues of x [2, 4, 4].
+class Eigenvalues : public DataSizes {
+protected:
+  void SetUp() override { load("transposed", "general_eigenvalues"); }
+  neso_status run(float element) {
+    std::vector<float> x(32);
+    std::iota(x.begin(), x.end(), 0.0f);
+    x[27] = element;
+    const int64_t sizes[] = {2, 4, 4};
+    neso_tensor in = {};
+    in.data = x.data(), in.dtype = NESO_F32, in.rank = 3, in.sizes = sizes;
+    return neso_run(context_, &in, 1, out_, 3);
+  }
+};
+
+TEST_F(Eigenvalues, AMatrixThatIsNotFiniteHasNone) {
+  for (float element : {NAN, INFINITY}) {
+    EXPECT_EQ(run(element), NESO_GUARD_FAILED);
+    EXPECT_NE(std::string(neso_error_text()).find("infinite or no numbers"), std::string::npos) << neso_error_text();
+    EXPECT_EQ(run(3), NESO_OK) << neso_error_text();
+  }
+}
 
 TEST_F(AssertedTensors, WhatATensorMustBeIsChecked) {
   EXPECT_EQ(run({1, 2, 3, 4}, {1, 0, 0, 0}), NESO_OK) << neso_error_text();
