@@ -11,7 +11,8 @@
 namespace neso::lower {
 
 /// Folded tensors are stored in the package; what is larger is cheaper to compute when the model runs. So is what takes more room than its
-/// operands, but for little ones: weights that are stored narrow (quantised, of 8 bits) stay so, and are widened where they are used.
+/// operands, but for little ones and for what is looked up (a bias of relative positions): weights that are stored narrow (quantised, of 8 bits)
+/// stay so, and are widened where they are used.
 static constexpr int64_t kMaxFoldedElements = 1 << 16;
 static constexpr int64_t kMaxGrownBytes = 1 << 12;
 
@@ -45,13 +46,14 @@ public:
     for (size_t d = 0; d < index.size(); ++d) at_ = at_ + index[d] * strides_[d];
     spec.body = b.take();
     pruneBody(spec.body, {&value_});
+    looksUp_ = std::any_of(spec.body.ops.begin(), spec.body.ops.end(), [](const loops::Op &op) { return op.kind == OpKind::Indirect; });
     foldable_ = computes(spec.body) && takeConstants(program);
   }
 
   /// The elements of x; nullopt where nothing is gained, or something else than constants is read.
   std::optional<std::vector<uint8_t>> run(int64_t elements) {
     const int64_t bytes = elements * itemSize(x_.dtype());
-    if (!foldable_ || (bytes > kMaxGrownBytes && bytes > operandBytes())) return std::nullopt;
+    if (!foldable_ || (bytes > kMaxGrownBytes && bytes > operandBytes() && !looksUp_)) return std::nullopt;
     addResult(elements);
     Result<std::vector<loops::HostValue>> result = loops::Interpreter(mini_).run({});
     if (!result || result->size() != 1) return std::nullopt;
@@ -133,7 +135,7 @@ private:
   ValueIdx value_;
   Expr at_ = 0;
   Sizes strides_;
-  bool foldable_ = false;
+  bool foldable_ = false, looksUp_ = false;
 };
 
 } // namespace
