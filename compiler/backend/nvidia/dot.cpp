@@ -57,6 +57,12 @@ const MmaRow *findRow(const Chip &chip, const DotTypes &types, DotPrecision prec
   return nullptr;
 }
 
+/// shape: [.., M, N, K] of a product, at least the instruction's.
+bool isLargeEnough(const MmaRow &row, const Sizes &shape) {
+  const size_t rank = shape.size();
+  return shape[rank - 3] >= 16 && shape[rank - 2] >= 8 && shape[rank - 1] >= row.k();
+}
+
 bool isF8(mlir::Type type) { return llvm::isa<mlir::FloatType>(type) && type.getIntOrFloatBitWidth() == 8; }
 
 /// Warps of one matrix: along M and along N.
@@ -289,15 +295,14 @@ DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes 
   DotPlan plan;
   plan.types = types;
   plan.precision = precision;
-  int64_t batch = shape.size() == 4 ? shape[0] : 1, m = shape[shape.size() - 3], n = shape[shape.size() - 2],
-          k = shape.back();
+  int64_t batch = shape.size() == 4 ? shape[0] : 1, m = shape[shape.size() - 3], n = shape[shape.size() - 2];
   plan.row = findRow(chip, types, precision);
   if (!plan.row && (isF8(types.a) || isF8(types.b))) {
     // f16 holds every value of both formats.
     plan.types.a = plan.types.b = mlir::Float16Type::get(types.a.getContext());
     plan.row = findRow(chip, plan.types, precision);
   }
-  if (!plan.row || m < 16 || n < 8 || k < plan.row->k()) {
+  if (!plan.row || !isLargeEnough(*plan.row, shape)) {
     plan.row = nullptr;
     plan.accumulator = fmaAccumulator(batch, m, n, warps, shape.size() == 4);
     return plan;
@@ -348,7 +353,10 @@ std::optional<DotPlan> placedPlan(tt::DotOp dot, const Chip &chip, int warps) {
   Sizes shape(tensor(dot.getD()).getShape().begin(), tensor(dot.getD()).getShape().end());
   shape.push_back(tensor(dot.getA()).getShape().back());
   const int64_t batch = shape.size() == 4 ? std::min<int64_t>(shape[0], warps) : 1;
-  if (!plan.row || plan.warps.size() != 2 || plan.warps[0] * plan.warps[1] * batch != warps) return std::nullopt;
+  auto fits = [](int64_t n) { return n > 0 && (n & (n - 1)) == 0; };
+  if (!plan.row || !isLargeEnough(*plan.row, shape) || plan.warps.size() != 2 || !llvm::all_of(plan.warps, fits) ||
+      plan.warps[0] * plan.warps[1] * batch != warps)
+    return std::nullopt;
   layOut(plan, shape, warps);
   return plan;
 }

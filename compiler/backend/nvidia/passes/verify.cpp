@@ -2,9 +2,11 @@
 
 #include "backend/common/opcodes.h"
 #include "backend/nvidia/dot.h"
-#include "backend/nvidia/passes/open_products.h"
+#include "backend/nvidia/passes/assign.h"
+#include "backend/nvidia/passes/under_way.h"
 #include "base/diagnostics/backend.h"
 #include "ir/layout/axis.h"
+#include "ir/tile/passes/axis_info.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/Verifier.h"
 
@@ -34,6 +36,8 @@ public:
       check(op);
       return error_ ? WalkResult::interrupt() : WalkResult::advance();
     });
+    if (!error_)
+      if (std::optional<UnderWayFault> fault = findUnderWayFault(function_, chip_, warps_)) require(false, fault->op, fault->rule);
     if (error_) return std::move(*error_);
     return Status::ok();
   }
@@ -71,6 +75,7 @@ private:
     }
     checkOneLayout(op);
     checkAccess(op);
+    checkWords(op);
     checkProduct(op);
     checkOpen(op);
     checkAxis(op);
@@ -130,14 +135,27 @@ private:
     require(bool(together), op, "N4: has no placed.together");
     if (!together) return;
     const std::vector<uint64_t> &bases = layout->in(kRegister).bases;
-    bool neighbours = together.empty();
-    for (const LinearLayout::Out &dim : layout->outs()) {
-      bool along = true;
+    std::optional<int> along; // the dim whose neighbours they are
+    for (int dim = 0; dim < static_cast<int>(layout->outs().size()); ++dim) {
+      const LinearLayout::Out &out = layout->out(dimName(dim));
+      bool neighbours = !together.empty();
       for (auto [i, bit] : llvm::enumerate(together.asArrayRef()))
-        along &= bases[size_t(bit)] == uint64_t(1) << (dim.shift + int(i)) && int(i) < dim.bits;
-      neighbours |= along;
+        neighbours &= bases[size_t(bit)] == uint64_t(1) << (out.shift + int(i)) && int(i) < out.bits;
+      if (neighbours) along = dim;
     }
-    require(neighbours, op, "N4: takes registers at once that are no neighbours");
+    require(along || together.empty(), op, "N4: takes registers at once that are no neighbours");
+    const AccessOperands access = *accessOperands(op);
+    if (along) {
+      if (!axis_) axis_.emplace(function_);
+      require(axis_->vectorWidth(access.ptr, access.mask, *along) >= int64_t(1) << together.size(), op,
+              "N4: takes more at once than its addresses and mask allow");
+    }
+    auto copy = dyn_cast<ttg::AsyncCopyOp>(op);
+    if (!copy || error_) return;
+    constexpr int64_t kFewestBits = 32;
+    require(int64_t(copy.getRing().getType().getTileType().getElementTypeBitWidth()) << together.size() >= kFewestBits, op, "N4: copies less than 4 bytes");
+    auto ring = copy.getRing().getDefiningOp<ttg::LocalAllocOp>();
+    require(!along || (ring && int(ring.getFast()) == *along), op, "N4: copies at once what does not lie side by side in its ring");
   }
 
   void checkProduct(Operation *op) {
@@ -167,9 +185,6 @@ private:
       require(isa<scf::ForOp>(op->getParentOp()), op, "N11: is open, and in no loop");
       checkUses(dot.getD());
     }
-    const auto isUnderWay = [](Operation &o) { return o.hasAttr(placed::kOpenAttr) || isa<ttg::AwaitOp, ttg::ByOneThreadOp, ttg::ArriveOp>(o); };
-    if (!loop || error_ || !llvm::any_of(*loop.getBody(), isUnderWay)) return;
-    if (std::optional<OpenProductsFault> fault = runOpenProducts(loop)) require(false, fault->op, fault->rule);
   }
   /// Of sums that are under way.
   void checkUses(Value sums) {
@@ -194,7 +209,25 @@ private:
                 "N6: works along an axis that is mixed with others");
   }
 
+  /// What a thread holds in words of 32 bits.
+  void checkWords(Operation *op) {
+    auto fillsWords = [](Value v) {
+      const Type element = cast<RankedTensorType>(v.getType()).getElementType();
+      const int64_t bits = element.isIntOrFloat() ? std::max(8u, element.getIntOrFloatBitWidth()) : 64;
+      return bits <= 32 && placed::layoutOf(v)->inSize(kRegister) * bits % 32 == 0;
+    };
+    if (auto part = dyn_cast<ttg::LocalLoadOp>(op); part && part.getOffsets())
+      require(fillsWords(part.getResult()), op, "N4: reads a part of which a thread has no whole words");
+    scf::ForOp loop = dyn_cast<scf::ForOp>(op);
+    auto words = loop ? loop->getAttrOfType<DenseI32ArrayAttr>(placed::kWordsAttr) : DenseI32ArrayAttr();
+    for (int32_t number : words ? words.asArrayRef() : ArrayRef<int32_t>())
+      require(fillsWords(loop.getRegionIterArg(unsigned(number))), op, "N4: carries in words what does not fill them");
+  }
+
   void checkSlots(Operation *op) {
+    for (Value v : op->getOperands())
+      if (isa<ttg::RingType, ttg::BarriersType>(v.getType()))
+        require(v.getDefiningOp<ttg::LocalAllocOp>() || v.getDefiningOp<ttg::BarriersOp>(), op, "N7: uses a ring or barriers by another name");
     ttg::LocalAllocOp alloc = dyn_cast<ttg::LocalAllocOp>(op);
     if (!alloc) return;
     Operation *end = nullptr;
@@ -215,6 +248,7 @@ private:
   const Chip &chip_;
   int warps_ = 0;
   std::optional<Error> error_;
+  std::optional<AxisInfoAnalysis> axis_;
 };
 
 } // namespace

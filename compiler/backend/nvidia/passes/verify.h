@@ -8,18 +8,22 @@
 //         tt.unsplat take a tensor that has none; those of an operation on elements, a memory access, a reduction, scan
 //         or sort lie in one layout
 //     N3  a tensor without a place comes from operations without effects, regions and placed operands
-//     N4  a load, store or asynchronous copy of a tensor has placed.together, and its registers are neighbours in a dim
-//     N5  a product has placed.product that its chip knows, and the accumulator that follows from it
+//     N4  a load, store or asynchronous copy of a tensor has placed.together: its registers are neighbours in a dim, and its
+//         addresses and mask allow one access (axis_info.h); a copy has 4 bytes at least, which lie side by side in its ring; a
+//         part of a tile, and what travels in words (placed.words), fills words of 32 bits
+//     N5  a product has placed.product that its chip knows and its shape and warps allow, and the accumulator that follows
 //     N6  the axis of a reduction, scan or sort is apart from the others in its operands' layout; a scan's lanes are in
 //         order
 //     N7  a slot is read and written between its ring's local_alloc and local_dealloc, in one block or regions of it
 //     N10 between the last wait for copies by threads and a product by wgmma that reads them stands placed.fence_async
 //     N11 an open product (placed.open) is one by wgmma in a loop; its sums go into other open products, into
 //         placed.wait_products, and into values that the loop carries as open (placed.open_values)
-//     N12 in a loop with open products (open_products.h): what wait_products gives is complete there; no copy fills a slot
-//         that a product of any thread may still read; a product reads slots whose copies have arrived
+//     N12 carried out on paper (under_way.h): a slot is there, and what is read of it has been brought, in a group of copies that has
+//         been waited for; no copy begins into a slot that any thread or product may still read, that another copy fills, or of which
+//         nothing has read what it holds; what wait_products gives is complete there; a ring that ends is neither read nor filled
 //     N13 the same where the machine copies (ttg.bulk_copy): a product's slot has been awaited, a slot that is copied into has
-//         been left by all warps, which the copying thread has awaited; what is awaited comes; barriers count those who arrive
+//         been left by all warps, which the copying thread has awaited; what is awaited comes; barriers count those who arrive, and end
+//         when nothing is under way; between a ring's begin and its first copy stand placed.fence_async and a wait of the block
 // The result prints, parses (parseTile), runs in the interpreter (ir/tile/interp.h: layouts change no value) and compiles
 // (compile.h).
 #pragma once

@@ -1,4 +1,5 @@
 #include "ir/tile/passes/axis_info.h"
+#include "ir/tile/placed.h"
 
 #include <numeric>
 
@@ -70,6 +71,7 @@ bool notNegative(Value v, int depth = 8) {
   }
   APInt value;
   if (matchPattern(v, m_ConstantInt(&value))) return !value.isNegative();
+  if (isa<placed::PlaceOp, placed::ConvertLayoutOp>(op)) return notNegative(op->getOperand(0), depth);
   if (tt::MakeRangeOp range = dyn_cast<tt::MakeRangeOp>(op)) return static_cast<int32_t>(range.getStart()) >= 0;
   if (isa<tt::GetProgramIdOp, tt::GetNumProgramsOp, arith::ExtUIOp>(op)) return true;
   // A remainder has its dividend's sign. So has a quotient, divisors being taken to be positive (axis_info.h).
@@ -212,6 +214,7 @@ std::optional<AxisInfo> ofLeaf(Operation *op, ArrayRef<int64_t> shape, AxisInfo 
 
 /// The same elements in another shape.
 std::optional<AxisInfo> ofShapeOp(Operation *op, ArrayRef<const AxisInfo *> in, ArrayRef<int64_t> shape, AxisInfo r) {
+  if (isa<placed::PlaceOp, placed::ConvertLayoutOp>(op)) return *in[0];
   if (isa<tt::SplatOp>(op)) {
     r.divisibility.assign(shape.size(), in[0]->divisibility[0]);
     r.constancy.assign(shape.begin(), shape.end());
