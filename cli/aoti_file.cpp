@@ -16,7 +16,7 @@ std::string besideThisProgram() {
   char path[4096];
   const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
   const std::string program(path, size > 0 ? static_cast<size_t>(size) : 0);
-  return program.substr(0, program.rfind('/') + 1) + "../lib/libneso_aoti.so";
+  return program.substr(0, program.rfind('/') + 1) + "../libexec/neso/libneso_aoti.so";
 }
 } // namespace
 

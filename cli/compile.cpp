@@ -159,7 +159,7 @@ void declareCompile(CLI::App &parent, Action &todo) {
       ->check(CLI::IsMember({"neso", "aoti"}))
       ->capture_default_str();
   app->add_option("--aoti-library", o->aotiLibrary,
-                  "with --format aoti: the library to put into the archive (default: libneso_aoti.so in ../lib of this program)");
+                  "with --format aoti: the library to put into the archive (default: libneso_aoti.so in ../libexec/neso of this program)");
   auto *weights =
       app->add_option("--weights", o->weights,
                       "embedded: in the package; external: in a file beside it, which several packages may share; none: who runs the "

@@ -74,8 +74,12 @@ void declareDiff(CLI::App &parent, Action &todo) {
   app->add_option("a", o->a)->required();
   app->add_option("b", o->b)->required();
   CLI::Option *page = app->add_option("--report", o->page, "writes a page that shows both beside each other, kernel by kernel");
-  app->add_flag("--times", o->times, "with --report: runs both in turns and times their kernels")->needs(page);
+  CLI::Option *times = app->add_flag("--times", o->times, "with --report: runs both in turns and times their kernels")->needs(page);
+  const size_t own = app->get_options().size();
   declareSession(app, o->session);
+  // They say which model and how it runs; what neither looks into models nor runs them would silently ignore them.
+  const std::vector<CLI::Option *> options = app->get_options();
+  for (size_t i = own; i < options.size(); ++i) options[i]->needs(options[i]->check_lname("name") ? page : times);
   app->callback([o, &todo] {
     todo = [o] {
       if (!o->page.empty())

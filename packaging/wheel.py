@@ -98,13 +98,13 @@ def main(build, dist):
                                {**runtime, **sdk, "neso/_core.abi3.so": core})]
         (folder / "bin").mkdir()
         program = stripped(build / "bin" / "neso", folder / "bin")
-        loader = stripped(build / "lib" / "libneso_aoti.so", folder)
+        loader = stripped(build / "libexec" / "neso" / "libneso_aoti.so", folder)
         # Where the program finds the one library that distributions do not share: beside itself (its run path says so).
         beside = needed(program, "libsimdjson")
         compiler = {k: v for k, v in sources.items() if k.partition("/")[2] not in RUNTIME}
         written.append(write_wheel(dist, "neso", f"py3-none-manylinux_2_{glibc([program, loader, *beside])}_x86_64", "Ahead-of-time compiler for PyTorch models and Triton kernels",
                                    {**compiler, **python_files(ROOT / "python" / "neso_export", "neso_export"), "neso/bin/neso": program,
-                                    "neso/lib/libneso_aoti.so": loader, **{f"neso/bin/{p.name}": p for p in beside}},
+                                    "neso/libexec/neso/libneso_aoti.so": loader, **{f"neso/bin/{p.name}": p for p in beside}},
                                    [f"neso-runtime =={VERSION}"], ENTRY_POINTS))
     for path in written:
         size, limit = path.stat().st_size, LIMITS[path.name.partition("-")[0]]

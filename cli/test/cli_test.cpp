@@ -563,7 +563,7 @@ TEST_F(Cli, RunOnAGpu) {
   EXPECT_EQ(o.code, 1);
   EXPECT_NE(o.err.find("error[E0838]: there is no device cuda:1"), std::string::npos) << o.err;
   o = neso("run m.neso --input in.safetensors -o o.safetensors");
-  EXPECT_NE(o.err.find("error[E0718]: the package holds code for GPUs only"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("error[E0718]: the package holds code for sm_90, none of it for the CPU of this machine"), std::string::npos) << o.err;
 }
 
 TEST_F(Cli, BenchAndInfoOfAGpuPackage) {
@@ -647,6 +647,15 @@ TEST_F(Cli, DiffWritesAPageOfBoth) {
   EXPECT_NE(o.err.find("error[E0718]"), std::string::npos) << o.err;
   EXPECT_EQ(slurp(dir + "f.html"), "");
   EXPECT_EQ(neso("diff a.neso c.neso --times").code, 2);
+  // What concerns runs is refused where nothing runs.
+  for (const char *option : {"--device null", "--threads 1", "--dim s0=7", "--seed 1", "--weights w.safetensors"}) {
+    o = neso(fmt::format("diff a.neso c.neso --report g.html {}", option));
+    EXPECT_EQ(o.code, 2) << option;
+    EXPECT_NE(o.err.find("--times"), std::string::npos) << o.err;
+  }
+  EXPECT_EQ(neso("diff a.neso c.neso --name tiny").code, 2);
+  EXPECT_EQ(neso("diff a.neso c.neso --report g.html --name tiny").code, 1);
+  EXPECT_EQ(neso("diff a.neso c.neso --report g.html --times --threads 1 --device cpu").code, 1);
   EXPECT_EQ(neso("diff a.neso c.neso --report nowhere/d.html").code, 1);
 }
 

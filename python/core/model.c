@@ -325,8 +325,18 @@ static int read_signature(model_object *self) {
   return 0;
 }
 
+/* The first context is made when the model is loaded: a machine without the device, or without code that fits it, is found here and not at
+ * the first call. */
+static int make_first_slot(model_object *self) {
+  call_slot *slot = take_slot(self);
+  if (!slot) return -1;
+  give_back(self, slot);
+  return 0;
+}
+
 /* Model(source, name, arch, check, threads, device, device_index, constants, driver, cublas, operators): source is a path or the package's
- * bytes; operators is the address of an array of neso_op that ends with a row without a name, and outlives the model; 0: none. */
+ * bytes; device -1: the package is only looked at, and no call can be made; operators is the address of an array of neso_op that ends with a
+ * row without a name, and outlives the model; 0: none. */
 static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   model_object *self = (model_object *)object;
   static char *keywords[] = {"source", "name", "arch", "check", "threads", "device", "device_index", "constants", "driver", "cublas", "operators", NULL};
@@ -338,8 +348,8 @@ static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   if (self->model) return PyErr_SetString(PyExc_RuntimeError, "the model is loaded already"), -1;
   self->driver = driver ? strdup(driver) : NULL;
   self->cublas = cublas ? strdup(cublas) : NULL;
-  self->device = (neso_device_kind)device;
-  neso_model_options options = {.struct_size = sizeof options, .name = name, .arch = arch, .check = (neso_check)check};
+  self->device = device < 0 ? NESO_CPU : (neso_device_kind)device;
+  neso_model_options options = {.struct_size = sizeof options, .name = name, .arch = arch, .check = (neso_check)check, .look_only = device < 0};
   options.ops = (const neso_op *)(uintptr_t)operators;
   while (options.ops && options.ops[options.op_count].name) ++options.op_count;
   int failed = constants && constants != Py_None && read_constants(self, constants, &options);
@@ -361,7 +371,8 @@ static int init_model(PyObject *object, PyObject *args, PyObject *kwargs) {
   free((void *)options.constants);
   if (failed) return -1;
   if (status != NESO_OK) return raise_status(status), -1;
-  return read_signature(self);
+  if (read_signature(self)) return -1;
+  return options.look_only ? 0 : make_first_slot(self);
 }
 
 static int traverse_model(PyObject *object, visitproc visit, void *arg) {

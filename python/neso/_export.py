@@ -36,7 +36,7 @@ def to_program(model, args, kwargs, dynamic_shapes, strict):
     """An exported program of what the user gave."""
     import torch
     if isinstance(model, torch.export.ExportedProgram):
-        return model
+        return _without_vmap(model)
     if args is None and kwargs is None:
         raise ExportError("an nn.Module is compiled for example arguments; neso.compile(model, (x, y))")
     if not isinstance(model, torch.nn.Module):
@@ -44,11 +44,17 @@ def to_program(model, args, kwargs, dynamic_shapes, strict):
             raise ExportError(f"neso compiles an nn.Module, a function, an ExportedProgram or a .pt2, not {type(model).__name__}")
         model = _Function(model)
     try:
-        return _exporter().export(model, tuple(args or ()), kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+        return _without_vmap(_exporter().export(model, tuple(args or ()), kwargs, dynamic_shapes=dynamic_shapes, strict=strict))
     except ExportError:
         raise
     except Exception as e:  # torch raises a dozen types
         raise explain(e) from e
+
+
+def _without_vmap(program):
+    """torch.vmap stays in an exported program as marks around operators of one element; torch itself turns them into operators of the batch."""
+    marked = any(getattr(n.target, "__module__", "") == "torch._functorch.predispatch" for n in program.graph.nodes)
+    return program.run_decompositions({}) if marked else program
 
 
 def _Function(function):

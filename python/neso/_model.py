@@ -46,7 +46,9 @@ def _values(rows):
 
 
 def _device(text):
-    """"cpu", "cuda", "cuda:1", or a torch.device."""
+    """"cpu", "cuda", "cuda:1", or a torch.device; None: -1."""
+    if text is None:
+        return -1, 0
     kind, _, index = str(text).partition(":")
     kinds = {"cpu": 0, "cuda": 1, "null": 2}
     if kind not in kinds or (index and not index.isdigit()):
@@ -81,7 +83,7 @@ def _make_class():
 
         def __init__(self, source, *, device="cpu", threads=0, name=None, arch=None, weights=None, check=False, result=None, cuda_driver=None, cublas=None, op_library=None):
             kind, index = _device(device)
-            self._made_from = source, {"device": str(device), "threads": threads, "name": name, "arch": arch, "weights": weights, "check": check, "result": result,
+            self._made_from = source, {"device": device if device is None else str(device), "threads": threads, "name": name, "arch": arch, "weights": weights, "check": check, "result": result,
                                        "cuda_driver": cuda_driver, "cublas": cublas, "op_library": op_library}
             self._operators, operators = _operators(op_library)
             super().__init__(source=source, name=name, arch=arch, check=int(check), threads=threads, device=kind, device_index=index, constants=weights, driver=cuda_driver,
@@ -198,7 +200,7 @@ def load(source, *, device="cpu", threads=0, name=None, arch=None, weights=None,
          op_library=None):
     """Loads a package: a path, bytes (or a memoryview), or what `neso.compile` gave.
 
-    device:  "cpu", "cuda", "cuda:1"
+    device:  "cpu", "cuda", "cuda:1"; None: the package, for whatever machine, is only described, and cannot be called
     threads: of each context; 0: one for each core that the process may use
     name:    which model of a package that holds several
     arch:    use the code for that target, not the best that fits

@@ -1,11 +1,16 @@
 """What goes wrong around a model: an exception with its code and cure, nothing lost, nothing left behind, and the process goes on."""
+import io
 import os
+import pickle
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
 import time
+import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -60,6 +65,17 @@ def test_tensors_that_want_gradients(package):
     still_works(ours)
 
 
+def test_tensors_that_lie_elsewhere(package):
+    ours = package.load()
+    for x in (torch.empty(4, 6, device="meta"), torch.randn(4, 6).to_sparse()):
+        with pytest.raises(neso.InputError, match=r"input 0 \('x'\) cannot be read: .*; pass a dense tensor on the host or on a CUDA device") as e:
+            ours(x)
+        assert e.value.code == "E0821"
+    with pytest.raises(neso.InputError, match="the buffer for output 0 cannot be read"):
+        ours(torch.randn(4, 6), out=torch.empty(4, 6, device="meta"))
+    still_works(ours)
+
+
 def test_memory_for_results_that_does_not_fit(package):
     ours = package.load()
     for out, text in ((torch.empty(4, 7), "dimension 1|shape|size"), (torch.empty(4, 6, dtype=torch.float64), "f64"), (torch.empty(4, 6, requires_grad=True), "gradient")):
@@ -72,21 +88,54 @@ def test_devices_that_are_not_there(package):
     with pytest.raises(neso.InputError, match="use cpu, cuda or cuda:N") as e:
         package.load(device="tpu")
     assert e.value.code == "E0808"
-    # A package for the CPU on a GPU: there is no code for it, with or without a GPU in the machine.
-    with pytest.raises(neso.Error) as e:
-        package.load(device="cuda", cuda_driver="/nowhere/libcuda.so.1")(torch.randn(4, 6))
-    assert e.value.code in ("E0718", "E0838", "E0839"), e.value
+    # Loading says so, not the first call.
+    with pytest.raises(neso.Error, match="no CUDA driver: /nowhere/libcuda.so.1.*install NVIDIA's driver") as e:
+        package.load(device="cuda", cuda_driver="/nowhere/libcuda.so.1")
+    assert e.value.code == "E0838"
 
 
 # ---- Packages that do not fit
 
 def test_packages_for_other_machines(model_file):
-    with pytest.raises(neso.Error, match="code for GPUs only") as e:
-        neso.compile(model_file, target="cuda", arch="sm_90", ptxas="none").load()(torch.randn(4, 6))
-    assert e.value.code == "E0718" and e.value.hint
+    gpu = neso.compile(model_file, target="cuda", arch="sm_90", ptxas="none")
+    with pytest.raises(neso.Error, match="code for compute_90, none of it for the CPU of this machine") as e:
+        gpu.load()
+    assert e.value.code == "E0718" and 'device="cuda"' in e.value.hint
+    with pytest.raises(neso.Error, match="no CUDA driver") as e:
+        gpu.load(device="cuda", cuda_driver="/nowhere/libcuda.so.1")
+    assert e.value.code == "E0838" and e.value.hint
+    # What it is can be asked anywhere.
+    looked = gpu.load(device=None)
+    assert [t["arch"] for t in looked.info["targets"]] == ["compute_90"] and [str(v) for v in looked.inputs] == ["x: f32[4, 6]"]
+    for copied in (looked, pickle.loads(pickle.dumps(looked))):
+        with pytest.raises(neso.Error, match="loaded to be looked at") as e:
+            copied(torch.randn(4, 6))
+    assert e.value.code == "E0821"
     with pytest.raises(neso.Error, match="none of it is the architecture asked for") as e:
         neso.compile(model_file).load(arch="sm_90")
     assert e.value.code == "E0718" and "compile it for this machine" in e.value.hint
+
+
+def of_a_newer_format(data):
+    """The package with the next version of the format in its plan, and the sums that belong to it."""
+    row = next(i for i in zipfile.ZipFile(io.BytesIO(data)).infolist() if i.filename.endswith("/plan"))
+    name, extra = struct.unpack_from("<HH", data, row.header_offset + 26)
+    begin = row.header_offset + 30 + name + extra
+    plan = bytearray(data[begin:begin + row.file_size])
+    # The first field of a flatbuffer's root table.
+    root, = struct.unpack_from("<I", plan)
+    fields = root - struct.unpack_from("<i", plan, root)[0]
+    at = root + struct.unpack_from("<H", plan, fields + 4)[0]
+    struct.pack_into("<H", plan, at, struct.unpack_from("<H", plan, at)[0] + 1)
+    whole = data[:begin] + plan + data[begin + row.file_size:]
+    return whole.replace(struct.pack("<I", row.CRC), struct.pack("<I", zlib.crc32(plan)))
+
+
+def test_packages_of_another_version(package):
+    with pytest.raises(neso.Error, match="this runtime reads up to") as e:
+        neso.load(of_a_newer_format(package.data))
+    assert e.value.code == "E0714" and "use a newer runtime" in e.value.hint
+    still_works(package.load())
 
 
 # ---- The compiler as a process that ends

@@ -285,6 +285,16 @@ def test_wrong_arguments_are_named(mlp):
     ours(torch.randn(2, 16))
 
 
+def test_vmap():
+    # Torch 2.15 leaves it in the program, as marks around operators of one element.
+    def pairs(x, y):
+        return torch.vmap(lambda a: torch.vmap(lambda b: torch.dot(a, b) + a.sum(), in_dims=1)(y))(x)
+    x, y = torch.randn(3, 4), torch.randn(4, 5)
+    program = torch.export.export(function(pairs), (x, y))
+    for model in (function(pairs), program):
+        torch.testing.assert_close(neso.compile(model, (x, y)).load()(x, y), pairs(x, y), rtol=1e-5, atol=1e-5)
+
+
 def test_read_only_memory_is_not_written():
     ours = neso.compile(function(lambda a: a.add_(1)), (torch.zeros(3),)).load()
     x = np.zeros(3, np.float32)

@@ -110,8 +110,8 @@ neso_status neso_context_create(const neso_model *model, const neso_context_opti
   *out_context = nullptr;
   if (model->look_only)
     return fail(NESO_INVALID_ARGUMENT,
-                "the model was loaded to be looked at (neso_model_options.look_only): its code is "
-                "not there");
+                "the model was loaded to be looked at (neso_model_options.look_only, device=None): its code is not there; "
+                "load it for a device");
   void *memory = malloc(sizeof(neso_context));
   if (!memory) return fail(NESO_OUT_OF_MEMORY, "out of memory");
   neso_context *c = new (memory) neso_context;

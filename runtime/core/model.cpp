@@ -116,12 +116,9 @@ neso_status verify_members(const neso_model &m, neso_check check) {
 neso_status choose_target(neso_model *m, const neso_model_options &o) {
   if (m->plan.kernels.size() == 0) return NESO_OK;
   const auto *targets = m->plan.root->targets();
-  char held[256] = "";
   bool later = false;
   for (uint32_t t = 0; targets && t < targets->size(); ++t) {
     const char *arch = targets->Get(t)->arch() ? targets->Get(t)->arch()->c_str() : "";
-    size_t used = strlen(held);
-    snprintf(held + used, sizeof held - used, "%s%s", used ? ", " : "", arch);
     const neso_device_vtable *device = device_of_code(int32_t(targets->Get(t)->kind()));
     if (!device || (o.arch && strcmp(o.arch, arch) != 0)) continue;
     if (device->fit) {
@@ -132,9 +129,10 @@ neso_status choose_target(neso_model *m, const neso_model_options &o) {
     }
   }
   if (m->loaded_target >= 0 || later || m->look_only) return NESO_OK;
+  char held[256];
+  m->plan.name_targets(held, sizeof held);
   return fail(NESO_NO_FITTING_TARGET,
-              "the package holds code for %s, and none of it %s; compile it for this machine (--arch native)",
-              held[0] ? held : "no target",
+              "the package holds code for %s, and none of it %s; compile it for this machine (--arch native)", held,
               o.arch ? "is the architecture asked for and fit for this machine" : "runs on this machine");
 }
 

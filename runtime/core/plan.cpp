@@ -1,5 +1,7 @@
 #include "core/plan.h"
 
+#include <stdio.h>
+
 #include "abi/archive.h"
 #include "core/arguments.h"
 #include "core/box_forms.h"
@@ -9,6 +11,15 @@
 #include "core/sizes.h"
 
 namespace neso_rt {
+void plan::name_targets(char *out, size_t size) const {
+  const auto *targets = root->targets();
+  size_t used = size_t(snprintf(out, size, "%s", targets && targets->size() ? "" : "no target"));
+  for (uint32_t t = 0; targets && t < targets->size() && used < size; ++t) {
+    const auto *arch = targets->Get(t)->arch();
+    used += size_t(snprintf(out + used, size - used, "%s%s", t ? ", " : "", arch ? arch->c_str() : "?"));
+  }
+}
+
 neso_status plan::slot(int64_t index, const char *where) const {
   return index >= 0 && index < slot_count
              ? NESO_OK

@@ -143,6 +143,8 @@ public:
 
   /// The first of the name among `tensors`; -1: none.
   int32_t find_tensor(const char *name) const;
+  /// What the package holds code for, for failures: "x86-64-v3, sm_90"; "no target". Cut off at `size` bytes.
+  void name_targets(char *out, size_t size) const;
 
 private:
   template <typename T, typename V> span<T> elements(const V *v);

@@ -359,7 +359,8 @@ TEST_F(Cuda, APackageForGpusLoadsWithoutOne) {
   EXPECT_EQ(target.kind, NESO_CUDA);
   EXPECT_STREQ(target.arch, "compute_90");
   neso_context *context;
-  EXPECT_STATUS(neso_context_create(model, nullptr, &context), NESO_NO_FITTING_TARGET, "GPUs only");
+  EXPECT_STATUS(neso_context_create(model, nullptr, &context), NESO_NO_FITTING_TARGET,
+                "code for sm_90, compute_90, none of it for the CPU");
   neso_context_options o = onGpu();
   o.struct_size = sizeof o;
   o.cuda_driver = "/nonexistent/libcuda.so";

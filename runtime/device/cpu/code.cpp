@@ -115,9 +115,14 @@ neso_status cpu_device::load(const code_source &source) {
   const array<plan_kernel> &kernels = source.program->kernels;
   NESO_TRY(functions.resize(kernels.size()));
   if (kernels.size() == 0) return NESO_OK;
-  if (source.target < 0)
+  if (source.target < 0) {
+    char held[256];
+    source.program->name_targets(held, sizeof held);
     return fail(NESO_NO_FITTING_TARGET,
-                "the package holds code for GPUs only; make the context on one (device = NESO_CUDA, --device cuda)");
+                "the package holds code for %s, none of it for the CPU of this machine; run it on a GPU (--device cuda, "
+                "device=\"cuda\", NESO_CUDA), or compile it for the CPU, too (--target cpu, neso pack)",
+                held);
+  }
   const flatbuffers::String *name = source.program->root->targets()->Get(uint32_t(source.target))->member();
   const member *f = name ? source.files->find(name->c_str(), name->size()) : nullptr;
   if (name && !f)
