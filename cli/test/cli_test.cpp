@@ -77,7 +77,10 @@ protected:
     code.target = arch;
     std::string image = slurp(NESO_BINARY_DIR "/lib/libneso_test_kernels.so");
     code.image.assign(image.begin(), image.end());
-    for (const char *f : {"test_add", "test_double"}) code.functions.push_back({f, f});
+    for (const char *f : {"test_add", "test_double"}) {
+      CompiledFunction &function = code.functions.emplace_back();
+      function.name = function.symbol = f;
+    }
     if (gpu) {
       Elf64_Ehdr header{};
       std::memcpy(header.e_ident, ELFMAG, SELFMAG);
