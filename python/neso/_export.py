@@ -36,7 +36,7 @@ def to_program(model, args, kwargs, dynamic_shapes, strict):
     """An exported program of what the user gave."""
     import torch
     if isinstance(model, torch.export.ExportedProgram):
-        return _without_vmap(model)
+        return _plain(model)
     if args is None and kwargs is None:
         raise ExportError("an nn.Module is compiled for example arguments; neso.compile(model, (x, y))")
     if not isinstance(model, torch.nn.Module):
@@ -44,17 +44,20 @@ def to_program(model, args, kwargs, dynamic_shapes, strict):
             raise ExportError(f"neso compiles an nn.Module, a function, an ExportedProgram or a .pt2, not {type(model).__name__}")
         model = _Function(model)
     try:
-        return _without_vmap(_exporter().export(model, tuple(args or ()), kwargs, dynamic_shapes=dynamic_shapes, strict=strict))
+        return _plain(_exporter().export(model, tuple(args or ()), kwargs, dynamic_shapes=dynamic_shapes, strict=strict))
     except ExportError:
         raise
     except Exception as e:  # torch raises a dozen types
         raise explain(e) from e
 
 
-def _without_vmap(program):
-    """torch.vmap stays in an exported program as marks around operators of one element; torch itself turns them into operators of the batch."""
+def _plain(program):
+    """The program without what only torch can take apart, which torch does here: marks that torch.vmap leaves around operators of one element, and
+    weights of tensor subclasses (torchao's quantised ones), which a .pt2 holds as pickles."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
     marked = any(getattr(n.target, "__module__", "") == "torch._functorch.predispatch" for n in program.graph.nodes)
-    return program.run_decompositions({}) if marked else program
+    wrapped = any(map(is_traceable_wrapper_subclass, (*program.state_dict.values(), *program.constants.values())))
+    return program.run_decompositions({}) if marked or wrapped else program
 
 
 def _Function(function):
@@ -97,17 +100,8 @@ def _operators(program):
     return {"neso_operators": "\n".join(sorted(schemas))} if schemas else {}
 
 
-def _with_plain_weights(program):
-    """The program over the tensors that weights of tensor subclasses (torchao's quantised ones) are made of: a .pt2 holds subclasses as pickles, which
-    only Python can read."""
-    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-    weights = [*program.state_dict.values(), *program.constants.values()]
-    return program.run_decompositions({}) if any(map(is_traceable_wrapper_subclass, weights)) else program
-
-
 def save_program(program, file, kernels=None):
     """A program as a .pt2, with its kernels."""
-    program = _with_plain_weights(program)
     _exporter().write(program, file, kernels=kernels, extra=_operators(program))
 
 

@@ -202,7 +202,7 @@ def test_what_is_refused_is_cut_out_and_named_once():
 
 
 def test_nothing_is_left_to_torch_where_that_is_an_error():
-    with pytest.raises(Exception, match="linalg_eig"):
+    with pytest.raises(Exception, match="linalg_eig.*complex matrices are not supported"):
         torch.compile(partly, backend=ours.backend, options={"fallback": "error"})(torch.randn(8, 8))
     with pytest.raises(Exception, match="no option fallbock"):
         torch.compile(partly, backend=ours.backend, options={"fallbock": "error"})(torch.randn(8, 8))
