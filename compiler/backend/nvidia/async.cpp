@@ -96,7 +96,7 @@ bool Emitter::productFollows(mlir::Operation *op) {
     if (before->hasAttr(placed::kOpenAttr)) return false;
   while ((op = op->getNextNode())) {
     if (auto dot = llvm::dyn_cast<tt::DotOp>(op))
-      return planOf(dot).kind == DotKind::Wgmma || travelsInWords(operandSource(dot.getA())) ||
+      return planOf(dot).traits().besideThreads || travelsInWords(operandSource(dot.getA())) ||
              (leavesRegisters(planOf(dot)) && readsRing(dot.getA()) && readsRing(dot.getB()));
     if (op->getNumRegions() || llvm::isa<ttg::AsyncWaitOp>(op)) return false;
   }

@@ -135,13 +135,10 @@ std::string describeProducts(tt::FuncOp placed, const Chip &chip) {
   placed.walk([&](tt::DotOp dot) { loops |= inLoop(dot); });
   placed.walk([&](tt::DotOp dot) {
     if (loops && !inLoop(dot)) return;
-    const mlir::Attribute product = dot->getAttr(placed::kProductAttr);
-    std::string line = llvm::isa<placed::WgmmaAttr>(product)     ? "wgmma"
-                       : llvm::isa<placed::MmaSyncAttr>(product) ? "mma.sync"
-                                                                 : "fma";
-    std::string why;
+    std::string line = traitsOf(dot.getOperation())->name;
     if (dot->hasAttr(placed::kOpenAttr)) line += runsAhead(dot) ? ", a turn ahead" : ", under way over turns";
-    if (chip.has(Feature::Wgmma) && !planWarpGroups(dot, chip, warpsOf(placed), &why)) line += " (no wgmma: " + why + ")";
+    if (std::string why = whyNoWarpGroups(dot, chip, warpsOf(placed)); chip.has(Feature::Wgmma) && !why.empty())
+      line += " (no wgmma: " + why + ")";
     if (!llvm::is_contained(lines, line)) lines.push_back(std::move(line));
   });
   return llvm::join(lines, "; ");
@@ -150,8 +147,7 @@ std::string describeProducts(tt::FuncOp placed, const Chip &chip) {
 bool usesOwnInstructions(tt::FuncOp placed) {
   return placed
       .walk([](tt::DotOp dot) {
-        return dot->getAttrOfType<placed::WgmmaAttr>(placed::kProductAttr) ? mlir::WalkResult::interrupt()
-                                                                           : mlir::WalkResult::advance();
+        return traitsOf(dot.getOperation())->ofOneChip ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
       })
       .wasInterrupted();
 }
@@ -270,7 +266,7 @@ bool boxesAreFaster(tt::FuncOp placed) {
   constexpr int64_t kRows = 128, kColumns = 256;
   bool faster = false;
   placed.walk([&](tt::DotOp dot) {
-    if (!llvm::isa<placed::WgmmaAttr>(dot->getAttr(placed::kProductAttr))) return;
+    if (!traitsOf(dot.getOperation())->besideThreads) return;
     llvm::ArrayRef<int64_t> block = dot.getD().getType().getShape();
     faster |= block.size() == 2 && (block[0] * block[1] < kRows * kColumns || block[0] > kRows);
   });

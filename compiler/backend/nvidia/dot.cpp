@@ -13,10 +13,8 @@
 
 namespace neso::nvidia {
 
-enum class MmaFormat : uint8_t { BF16, F16, TF32, S8, E4M3, E5M2 };
-
 struct MmaRow {
-  MmaFormat a, b;
+  DotFormat a, b;
   int bits; // of an operand's element
   Feature needs;
   llvm::Intrinsic::ID intrinsic;
@@ -27,33 +25,21 @@ namespace {
 
 // Oldest chips first; products of integers are exact in i32, all others are summed in f32.
 constexpr MmaRow kRows[] = {
-    {MmaFormat::BF16, MmaFormat::BF16, 16, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16},
-    {MmaFormat::F16, MmaFormat::F16, 16, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32},
-    {MmaFormat::TF32, MmaFormat::TF32, 32, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k8_row_col_tf32},
-    {MmaFormat::S8, MmaFormat::S8, 8, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_s8},
-    {MmaFormat::E4M3, MmaFormat::E4M3, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e4m3_e4m3_f32},
-    {MmaFormat::E4M3, MmaFormat::E5M2, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e4m3_e5m2_f32},
-    {MmaFormat::E5M2, MmaFormat::E4M3, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e5m2_e4m3_f32},
-    {MmaFormat::E5M2, MmaFormat::E5M2, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e5m2_e5m2_f32},
+    {DotFormat::BF16, DotFormat::BF16, 16, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16},
+    {DotFormat::F16, DotFormat::F16, 16, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32},
+    {DotFormat::TF32, DotFormat::TF32, 32, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k8_row_col_tf32},
+    {DotFormat::S8, DotFormat::S8, 8, Feature::MmaBf16, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_s8},
+    {DotFormat::E4M3, DotFormat::E4M3, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e4m3_e4m3_f32},
+    {DotFormat::E4M3, DotFormat::E5M2, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e4m3_e5m2_f32},
+    {DotFormat::E5M2, DotFormat::E4M3, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e5m2_e4m3_f32},
+    {DotFormat::E5M2, DotFormat::E5M2, 8, Feature::MmaF8, llvm::Intrinsic::nvvm_mma_m16n8k32_row_col_f32_e5m2_e5m2_f32},
 };
 
-std::optional<MmaFormat> formatOf(mlir::Type type, DotPrecision precision) {
-  if (type.isBF16()) return MmaFormat::BF16;
-  if (type.isF16()) return MmaFormat::F16;
-  if (type.isF32() && precision != DotPrecision::Ieee) return MmaFormat::TF32;
-  if (type.isInteger(8)) return MmaFormat::S8;
-  if (llvm::isa<mlir::Float8E4M3FNType>(type)) return MmaFormat::E4M3;
-  if (llvm::isa<mlir::Float8E5M2Type>(type)) return MmaFormat::E5M2;
-  return std::nullopt;
-}
-
 const MmaRow *findRow(const Chip &chip, const DotTypes &types, DotPrecision precision) {
-  std::optional<MmaFormat> a = formatOf(types.a, precision), b = formatOf(types.b, precision);
+  std::optional<DotFormat> a = formatOf(types.a, precision), b = formatOf(types.b, precision);
   if (!a || !b) return nullptr;
-  // Sums in f32 serve results of 16 bits as well; f64 does not go through them.
-  bool integers = types.d.isInteger(32), floats = types.d.isF32() || types.d.isF16() || types.d.isBF16();
   for (const MmaRow &row : kRows)
-    if (row.a == *a && row.b == *b && chip.has(row.needs) && (row.a == MmaFormat::S8 ? integers : floats)) return &row;
+    if (row.a == *a && row.b == *b && chip.has(row.needs) && isSummed(row.a, types.d)) return &row;
   return nullptr;
 }
 
@@ -96,8 +82,8 @@ void layOut(DotPlan &plan, const Sizes &shape, int warps) {
     *layout = batched(*layout, shape[0], std::min<int64_t>(shape[0], warps));
 }
 
-llvm::Type *packedType(llvm::IRBuilder<> &b, MmaFormat format) {
-  return format == MmaFormat::F16 ? static_cast<llvm::Type *>(llvm::FixedVectorType::get(b.getHalfTy(), 2))
+llvm::Type *packedType(llvm::IRBuilder<> &b, DotFormat format) {
+  return format == DotFormat::F16 ? static_cast<llvm::Type *>(llvm::FixedVectorType::get(b.getHalfTy(), 2))
                                   : b.getInt32Ty();
 }
 
@@ -162,7 +148,7 @@ public:
     int batch = int(plan_.accumulator.outs().size()) == 3 ? batchRegisters() : 1;
     int tilesM = wordsA_ / 4 / stepsK_ / batch, tilesN = wordsB_ / 2 / stepsK_ / batch;
     widen();
-    if (plan_.row->a == MmaFormat::TF32 && plan_.precision == DotPrecision::Tf32x3)
+    if (plan_.row->a == DotFormat::TF32 && plan_.precision == DotPrecision::Tf32x3)
       small_.assign(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0));
     const size_t chunks = size_t(batch) * size_t(stepsK_) * parts().size() * size_t(tilesM);
     const size_t copies = (block_.later.size() + chunks - 1) / chunks;
@@ -225,7 +211,7 @@ private:
   /// Products that are added. Each is done for all tiles before the next one: a chain of instructions on one sum would
   /// wait for itself.
   llvm::SmallVector<std::pair<Part, Part>, 3> parts() const {
-    if (plan_.row->a != MmaFormat::TF32) return {{Part::All, Part::All}};
+    if (plan_.row->a != DotFormat::TF32) return {{Part::All, Part::All}};
     if (plan_.precision != DotPrecision::Tf32x3) return {{Part::High, Part::High}};
     return {{Part::Low, Part::High}, {Part::High, Part::Low}, {Part::High, Part::High}};
   }
@@ -282,6 +268,21 @@ private:
 
 } // namespace
 
+std::optional<DotFormat> formatOf(mlir::Type type, DotPrecision precision) {
+  if (type.isBF16()) return DotFormat::BF16;
+  if (type.isF16()) return DotFormat::F16;
+  if (type.isF32() && precision != DotPrecision::Ieee) return DotFormat::TF32;
+  if (type.isInteger(8)) return DotFormat::S8;
+  if (llvm::isa<mlir::Float8E4M3FNType>(type)) return DotFormat::E4M3;
+  if (llvm::isa<mlir::Float8E5M2Type>(type)) return DotFormat::E5M2;
+  return std::nullopt;
+}
+
+bool isSummed(DotFormat format, mlir::Type d) {
+  // Sums in f32 serve results of 16 bits as well; f64 does not go through them.
+  return format == DotFormat::S8 ? d.isInteger(32) : d.isF32() || d.isF16() || d.isBF16();
+}
+
 LinearLayout dotBuffer(const Chip &chip, const Sizes &shape, int fast, int elementBits) {
   int rank = int(shape.size());
   if (rank == 2 && chip.has(Feature::Wgmma)) return panelledLayout(shape, fast, elementBits);
@@ -319,6 +320,19 @@ DotPrecision precisionOf(tt::DotOp dot) {
   case tt::InputPrecision::TF32x3: return DotPrecision::Tf32x3;
   default: return DotPrecision::Ieee;
   }
+}
+
+const DotTraits &traitsOf(DotKind kind) {
+  static constexpr DotTraits kTraits[] = {
+      {"fma", false, false, true, false, false}, {"mma.sync", true, false, true, false, false}, {"wgmma", true, true, false, true, true}};
+  return kTraits[size_t(kind)];
+}
+
+const DotTraits *traitsOf(mlir::Operation *op) {
+  mlir::Attribute product = op->getAttr(placed::kProductAttr);
+  if (llvm::isa_and_present<placed::FmaAttr>(product)) return &traitsOf(DotKind::Fma);
+  if (llvm::isa_and_present<placed::MmaSyncAttr>(product)) return &traitsOf(DotKind::MmaSync);
+  return llvm::isa_and_present<placed::WgmmaAttr>(product) ? &traitsOf(DotKind::Wgmma) : nullptr;
 }
 
 mlir::Attribute attributeOf(const DotPlan &plan, mlir::MLIRContext *context) {
@@ -363,7 +377,7 @@ std::optional<DotPlan> placedPlan(tt::DotOp dot, const Chip &chip, int warps) {
 
 bool readsShared(const DotPlan &plan, tt::DotOp dot) {
   auto element = [](mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()).getElementType(); };
-  return plan.kind != DotKind::Fma && plan.types.a == element(dot.getA()) && plan.types.b == element(dot.getB());
+  return plan.traits().onTensorCores && plan.types.a == element(dot.getA()) && plan.types.b == element(dot.getB());
 }
 
 mlir::Value operandSource(mlir::Value v) {

@@ -26,10 +26,30 @@ enum class DotKind : uint8_t {
   Wgmma,   // four warps an instruction, B in shared memory, A there or in registers
 };
 
+/// What others ask of a way to multiply; one row a kind (dot.cpp).
+struct DotTraits {
+  const char *name; // in reports
+  bool onTensorCores;
+  /// Reads shared memory behind placed.fence_async by itself, and may be under way while its threads go on.
+  bool besideThreads;
+  /// Brings operands that lie elsewhere to where it takes them, through buffers of its own.
+  bool movesOperands;
+  bool byGroups;  // of four warps (BlockContext::group)
+  bool ofOneChip; // later chips lack its instructions
+};
+const DotTraits &traitsOf(DotKind kind);
+
 struct DotTypes {
   mlir::Type a, b; // elements
   mlir::Type d;    // of accumulator and result
 };
+
+/// Of operands, as instructions of tensor cores name them.
+enum class DotFormat : uint8_t { BF16, F16, TF32, S8, E4M3, E5M2 };
+/// Nothing: no instruction takes them.
+std::optional<DotFormat> formatOf(mlir::Type type, DotPrecision precision);
+/// Whether tensor cores sum products of a format in `d`, or what they sum in serves it.
+bool isSummed(DotFormat format, mlir::Type d);
 
 /// An instruction mma.sync of m16 n8 k with k = 256 / bits.
 struct MmaRow;
@@ -38,6 +58,14 @@ struct WgmmaRow;
 
 struct DotPlan {
   DotKind kind = DotKind::Fma;
+  const DotTraits &traits() const { return traitsOf(kind); }
+  /// Where registers hold an operand for it; null: they do not.
+  const LinearLayout *operandIn(bool isA) const {
+    const LinearLayout &layout = isA ? operandA : operandB;
+    return layout.ins().empty() ? nullptr : &layout;
+  }
+  /// Whether the sums that its instructions leave are its own: they may be under way when the next turn adds to them.
+  bool leavesSums() const { return traits().besideThreads && types.d.getIntOrFloatBitWidth() == 32 && partK == 0; }
   /// a and b may differ from what was asked for (f8 on a chip without it: f16): then the caller converts the operands'
   /// elements first.
   DotTypes types;
@@ -50,6 +78,9 @@ struct DotPlan {
   /// memory.
   LinearLayout operandA, operandB;
   bool open = false; // Wgmma: begun and not waited for (placed.open)
+  /// Wgmma: the tensor cores sum so many elements of K, threads what comes of them; 0: the tensor cores sum all.
+  int64_t partK = 0;
+
 };
 
 /// How the warps of a block share a product.
@@ -64,16 +95,21 @@ DotPlan planDot(const Chip &chip, const Sizes &shape, int warps, const DotTypes 
 DotPrecision precisionOf(tt::DotOp dot);
 /// Where wgmma takes an operand from, and which of its elements are neighbours there. B is in shared memory.
 enum class GroupOperand : uint8_t { Registers, AlongK, AcrossK };
-/// The plan by wgmma; nothing where the chip, the types or the shape have none: `why` says so then.
-std::optional<DotPlan> planWarpGroups(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types,
-                                      GroupOperand a, GroupOperand b, std::string *why = nullptr);
+/// The plan by wgmma of a product whose operands lie so; nothing where the chip, the types or the shape have none: `why`
+/// says so then.
+std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps, GroupOperand a, GroupOperand b,
+                                      std::string *why = nullptr);
 /// Of a product behind the software pipeline, placed or not.
-std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps, std::string *why = nullptr);
+std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps);
+/// Why a product is none by wgmma; empty where it is one.
+std::string whyNoWarpGroups(tt::DotOp dot, const Chip &chip, int warps);
 
 /// The plan as the attribute placed.product, and that of a placed tt.dot by its attribute
 mlir::Attribute attributeOf(const DotPlan &plan, mlir::MLIRContext *context);
 /// (nothing when the chip has no such instruction).
 std::optional<DotPlan> placedPlan(tt::DotOp dot, const Chip &chip, int warps);
+/// Of a placed product; nothing for any other operation.
+const DotTraits *traitsOf(mlir::Operation *op);
 /// Whether a product takes operands out of shared memory as they are.
 bool readsShared(const DotPlan &plan, tt::DotOp dot);
 /// What an operand of a product is before it is transposed, and the ring that it is a tile of (null: none).

@@ -120,8 +120,7 @@ Status Emitter::emitKernel(tt::FuncOp function, const std::string &symbol, int m
   // Once, where all warps come by: the shuffle would stand in every turn of a loop.
   block_.group = nullptr;
   function.walk([&](tt::DotOp dot) {
-    if (!block_.group && llvm::isa_and_present<placed::WgmmaAttr>(dot->getAttr(placed::kProductAttr)))
-      block_.group = warpGroup(block_);
+    if (!block_.group && traitsOf(dot.getOperation())->byGroups) block_.group = warpGroup(block_);
   });
 
   for (mlir::BlockArgument argument : function.getBody().front().getArguments()) {

@@ -13,15 +13,25 @@ namespace {
 
 using llvm::Value;
 
-constexpr WgmmaRow kBf16{16, false, true, "f32.bf16.bf16"}, kF16{16, false, true, "f32.f16.f16"},
-    kS8{8, true, false, "s32.s8.s8"};
+/// A row and the operands that it is for.
+struct KnownRow {
+  DotFormat a, b;
+  WgmmaRow row;
+};
+constexpr KnownRow kKnownRows[] = {
+    {DotFormat::BF16, DotFormat::BF16, {16, false, false, true, "f32.bf16.bf16"}},
+    {DotFormat::F16, DotFormat::F16, {16, false, false, true, "f32.f16.f16"}},
+    {DotFormat::S8, DotFormat::S8, {8, true, false, false, "s32.s8.s8"}},
+    {DotFormat::E4M3, DotFormat::E4M3, {8, false, true, false, "f32.e4m3.e4m3"}},
+    {DotFormat::E4M3, DotFormat::E5M2, {8, false, true, false, "f32.e4m3.e5m2"}},
+    {DotFormat::E5M2, DotFormat::E4M3, {8, false, true, false, "f32.e5m2.e4m3"}},
+    {DotFormat::E5M2, DotFormat::E5M2, {8, false, true, false, "f32.e5m2.e5m2"}},
+};
 
-const WgmmaRow *findGroupRow(const DotTypes &types) {
-  if (types.a != types.b) return nullptr;
-  const bool floats = types.d.isF32() || types.d.isF16() || types.d.isBF16();
-  if (types.a.isBF16() && floats) return &kBf16;
-  if (types.a.isF16() && floats) return &kF16;
-  if (types.a.isInteger(8) && types.d.isInteger(32)) return &kS8;
+const WgmmaRow *findGroupRow(const DotTypes &types, DotPrecision precision) {
+  std::optional<DotFormat> a = formatOf(types.a, precision), b = formatOf(types.b, precision);
+  for (const KnownRow &known : kKnownRows)
+    if (a == known.a && b == known.b && isSummed(known.a, types.d)) return &known.row;
   return nullptr;
 }
 
@@ -31,42 +41,65 @@ constexpr int64_t kMostSums = 128;
 /// Rows of one instruction, and the warps that carry it out.
 constexpr int64_t kRows = 64, kWarpsOfGroup = 4;
 
-/// Where an operand with K as dim `k` lies: in shared memory when it is a whole tile of a ring.
-GroupOperand placeOfOperand(mlir::Value v, int k) {
-  auto load = operandSource(v).getDefiningOp<ttg::LocalLoadOp>();
-  auto ring = load && !load.getOffsets() ? load.getRing().getDefiningOp<ttg::LocalAllocOp>() : ttg::LocalAllocOp();
+/// How an operand with K as dim `k` lies in the ring that it was loaded from.
+GroupOperand placeInRing(mlir::Value v, int k, ttg::LocalLoadOp load) {
+  auto ring = load ? load.getRing().getDefiningOp<ttg::LocalAllocOp>() : ttg::LocalAllocOp();
   if (!ring) return GroupOperand::Registers;
   const int fast = static_cast<int>(ring.getFast());
   return (v.getDefiningOp<tt::TransOp>() ? 1 - fast : fast) == k ? GroupOperand::AlongK : GroupOperand::AcrossK;
 }
 
+/// Where an operand lies: in shared memory when it is a whole tile of a ring.
+GroupOperand placeOfOperand(mlir::Value v, int k) {
+  auto load = operandSource(v).getDefiningOp<ttg::LocalLoadOp>();
+  return load && !load.getOffsets() ? placeInRing(v, k, load) : GroupOperand::Registers;
+}
+
+/// The same of parts of tiles too, also where a loop carries them: products by other instructions read them a step ahead.
+GroupOperand sourceOfOperand(mlir::Value v, int k) {
+  mlir::Value source = operandSource(v);
+  if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(source))
+    if (auto loop = llvm::dyn_cast<mlir::scf::ForOp>(argument.getOwner()->getParentOp()))
+      if (mlir::OpOperand *init = loop.getTiedLoopInit(argument)) source = init->get();
+  return placeInRing(v, k, source.getDefiningOp<ttg::LocalLoadOp>());
+}
+
 } // namespace
 
-std::optional<DotPlan> planWarpGroups(const Chip &chip, const Sizes &shape, int warps, const DotTypes &types,
-                                      GroupOperand a, GroupOperand b, std::string *why) {
+std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps, GroupOperand a, GroupOperand b,
+                                      std::string *why) {
   auto none = [&](const char *reason) {
     if (why) *why = reason;
     return std::optional<DotPlan>();
   };
-  const WgmmaRow *row = findGroupRow(types);
+  auto tensor = [](mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()); };
+  DotPlan plan;
+  plan.types = {tensor(dot.getA()).getElementType(), tensor(dot.getB()).getElementType(),
+                tensor(dot.getD()).getElementType()};
+  plan.precision = precisionOf(dot);
+  const WgmmaRow *row = findGroupRow(plan.types, plan.precision);
   if (!chip.has(Feature::Wgmma)) return none("the chip has no wgmma");
   if (!row) return none("wgmma is not used for these types");
-  if (shape.size() != 3) return none("a batch of products");
+  if (tensor(dot.getD()).getRank() != 2) return none("a batch of products");
   if (warps % kWarpsOfGroup != 0) return none("fewer than four warps");
-  const int64_t m = shape[0], n = shape[1], k = shape[2], groups = warps / kWarpsOfGroup;
+  const int64_t m = tensor(dot.getD()).getDimSize(0), n = tensor(dot.getD()).getDimSize(1),
+                k = tensor(dot.getA()).getDimSize(1), groups = warps / kWarpsOfGroup;
   if (m < kRows) return none("fewer than 64 rows");
   if (k < row->k()) return none("a step along K is shorter than the instruction's");
   if (!row->anyOrder && (a == GroupOperand::AcrossK || b == GroupOperand::AcrossK))
     return none("elements of these types that do not follow one another along K");
-  DotPlan plan;
   plan.kind = DotKind::Wgmma;
-  plan.types = types;
   plan.groupRow = row;
   const int64_t along = std::min(groups, m / kRows);
   plan.warps = {along, groups / along};
   const int64_t columns = n / plan.warps[1];
   if (columns < 8) return none("fewer than 8 columns a group of four warps");
-  if (columns > 256 || m * n > kMostSums * warps * 32) return none("more than 128 sums a thread");
+  const int64_t most = int64_t(dot.getMaxNumImpreciseAcc());
+  if (row->imprecise && plan.types.d.isF32() && most <= k)
+    plan.partK = std::clamp<int64_t>((most + row->k() - 1) / row->k() * row->k(), row->k(), k);
+  // Parts of sums are registers of their own.
+  if (columns > 256 || m * n * (plan.partK ? 2 : 1) > kMostSums * warps * 32)
+    return none(plan.partK ? "more than 64 sums a thread, which are summed in parts" : "more than 128 sums a thread");
   // Where N is side by side a row of it is a panel's at least, and a group begins with a panel.
   const int64_t panel = 1024 / row->bits;
   if (b == GroupOperand::AcrossK && (n * row->bits < 256 || (plan.warps[1] > 1 && columns < panel)))
@@ -80,15 +113,15 @@ std::optional<DotPlan> planWarpGroups(const Chip &chip, const Sizes &shape, int 
   return plan;
 }
 
-std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps, std::string *why) {
-  auto tensor = [](mlir::Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()); };
-  Sizes shape(tensor(dot.getD()).getShape().begin(), tensor(dot.getD()).getShape().end());
-  const bool batched = shape.size() != 2;
-  shape.push_back(tensor(dot.getA()).getShape().back());
-  const DotTypes types{tensor(dot.getA()).getElementType(), tensor(dot.getB()).getElementType(),
-                       tensor(dot.getD()).getElementType()};
-  return planWarpGroups(chip, batched ? Sizes() : shape, warps, types, placeOfOperand(dot.getA(), 1),
-                        placeOfOperand(dot.getB(), 0), why);
+std::optional<DotPlan> planWarpGroups(tt::DotOp dot, const Chip &chip, int warps) {
+  return planWarpGroups(dot, chip, warps, placeOfOperand(dot.getA(), 1), placeOfOperand(dot.getB(), 0));
+}
+
+std::string whyNoWarpGroups(tt::DotOp dot, const Chip &chip, int warps) {
+  std::string why;
+  if (planWarpGroups(dot, chip, warps, sourceOfOperand(dot.getA(), 1), sourceOfOperand(dot.getB(), 0), &why))
+    planWarpGroups(dot, chip, warps, placeOfOperand(dot.getA(), 1), placeOfOperand(dot.getB(), 0), &why);
+  return why;
 }
 
 namespace {
@@ -221,27 +254,37 @@ public:
     if (narrow)
       for (Value *&sum : sums_) sum = b_.CreateFPExt(sum, b_.getFloatTy());
     findGroup();
-    const size_t each = sums_.size() / size_t(repeats_);
-    const std::string text =
-        instruction(row_, each, columns_, !panelsA_, panelsA_ && !panelsA_->kFast(), !panelsB_.kFast());
-    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_fence_sync_aligned, {});
-    for (int64_t step = 0; step < k_ / row_.k(); ++step)
-      for (int64_t r = 0; r < repeats_; ++r) {
-        llvm::SmallVector<Value *, 5> operands = operandA(r, step);
-        operands.push_back(part(panelsB_, columnUnits_, 0, step));
-        runOnSums(b_, llvm::MutableArrayRef<Value *>(sums_).slice(size_t(r) * each, each), operands, text);
-      }
-    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_commit_group_sync_aligned, {});
-    // Copies begin while the product is under way.
-    block_.emitLater(block_.later.size());
-    if (plan_.open) return {plan_.accumulator, sums_};
-    waitProducts(block_, 0, sums_);
+    const int64_t part = plan_.partK ? plan_.partK : k_;
+    for (int64_t begin = 0; begin < k_; begin += part) {
+      Registers sums = plan_.partK ? Registers(sums_.size(), llvm::ConstantFP::get(b_.getFloatTy(), 0)) : sums_;
+      multiply(sums, begin, std::min(begin + part, k_));
+      if (plan_.partK)
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] = b_.CreateFAdd(sums_[i], sums[i]);
+      sums_ = sums;
+    }
     if (narrow)
       for (Value *&sum : sums_) sum = b_.CreateFPTrunc(sum, type);
     return {plan_.accumulator, sums_};
   }
 
 private:
+  /// What elements [begin, end) of K add.
+  void multiply(Registers &sums, int64_t begin, int64_t end) {
+    const size_t each = sums.size() / size_t(repeats_);
+    const std::string text =
+        instruction(row_, each, columns_, !panelsA_, panelsA_ && !panelsA_->kFast(), !panelsB_.kFast());
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_fence_sync_aligned, {});
+    for (int64_t step = begin / row_.k(); step < end / row_.k(); ++step)
+      for (int64_t r = 0; r < repeats_; ++r) {
+        llvm::SmallVector<Value *, 5> operands = operandA(r, step);
+        operands.push_back(part(panelsB_, columnUnits_, 0, step));
+        runOnSums(b_, llvm::MutableArrayRef<Value *>(sums).slice(size_t(r) * each, each), operands, text);
+      }
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_wgmma_commit_group_sync_aligned, {});
+    // Copies begin while the product is under way.
+    block_.emitLater(block_.later.size());
+    if (!plan_.open) waitProducts(block_, 0, sums);
+  }
   /// Which rows and columns are the group's, in pieces of 16 bytes.
   void findGroup() {
     rowUnits_ = columnUnits_ = b_.getInt32(0);

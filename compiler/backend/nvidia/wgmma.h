@@ -6,6 +6,11 @@
 // An operand is a matrix in panels (panelledLayout), named by a descriptor: where it begins, how far its panels and its
 // groups of 8 rows lie apart, and how the pieces of a row are permuted. The next rows or the next 32 bytes of K begin
 // elsewhere and are otherwise the same.
+//
+// Sums of 8-bit floats keep about 14 bits below the largest term. A product that asks for more (maxNumImpreciseAcc of
+// tt.dot: so many elements of K at most) is summed in parts, which threads add in f32:
+//
+//     wgmma.fence; parts of 0 += …; commit; wait; sums += parts; wgmma.fence; …
 #pragma once
 #include "backend/nvidia/dot.h"
 
@@ -14,6 +19,7 @@ namespace neso::nvidia {
 struct WgmmaRow {
   int bits;            // of an operand's element
   bool integers;       // summed in i32, else in f32
+  bool imprecise;      // sums keep fewer bits than an f32 has
   bool anyOrder;       // operands may have M or N side by side; else K alone
   const char *types;   // of result, A, B in the instruction's name
   int k() const { return 256 / bits; }

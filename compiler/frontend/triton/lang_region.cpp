@@ -266,9 +266,12 @@ Value dot(Evaluator &e, const Builtin &, Args &a) {
   std::vector<int64_t> shape = flat ? std::vector<int64_t>{x.type->shape[0], sz[rank - 2], sz[rank - 1]} : sz;
   if (acc.isNone()) acc = e.s.full(shape, Value::integer(0), *ret);
   if (!acc) return acc;
-  // An fp16 product that accumulates in fp32 names its precision only for f32 operands; the default says nothing.
+  // An fp16 product that accumulates in fp32 names its precision only for f32 operands; the default says nothing. Products
+  // of fp8 are summed as the chip does, however long they are, which is Triton's default where chips differ.
+  constexpr int64_t kNoLimit = 1 << 30;
+  const bool f8 = x.type->element.isFp8() && y.type->element.isFp8();
   std::optional<int64_t> imprecise =
-      a[5].isNone() ? std::optional<int64_t>(0) : intArg(e, a[5], "dot", "max_num_imprecise_acc");
+      a[5].isNone() ? std::optional<int64_t>(f8 ? kNoLimit : 0) : intArg(e, a[5], "dot", "max_num_imprecise_acc");
   if (!imprecise) return {};
   Value v = e.s.result(e.s.op("tt.dot", {acc.handle.getType()}, {x.handle, y.handle, acc.handle},
                               {e.s.i32Attr("inputPrecision", *precision), e.s.i32Attr("maxNumImpreciseAcc", *imprecise)}),

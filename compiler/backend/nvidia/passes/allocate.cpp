@@ -162,9 +162,8 @@ private:
     for (unsigned i : {0u, 1u}) {
       rings[i] = readsShared(plan, dot) ? ringOf(dot->getOperand(i)) : Value();
       if (rings[i]) continue;
-      const bool placed = plan.kind != DotKind::Fma &&
-                          conversion(layout(i), i == 0 ? plan.operandA : plan.operandB).move <= Move::Registers;
-      if (placed) continue;
+      const LinearLayout *taken = plan.operandIn(i == 0);
+      if (taken && conversion(layout(i), *taken).move <= Move::Registers) continue;
       const Type element = i == 0 ? plan.types.a : plan.types.b;
       own[i] = allocate(elementBytes(element) << layout(i).totalOutBits(), "operand of a product");
       write(own[i]);
@@ -178,7 +177,7 @@ private:
     };
     readOperands();
     // Steps along K read again.
-    if (plan.kind == DotKind::Fma) readOperands();
+    if (!plan.traits().onTensorCores) readOperands();
     for (int buffer : own)
       if (buffer >= 0) release(buffer);
   }

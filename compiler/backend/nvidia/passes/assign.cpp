@@ -297,10 +297,11 @@ static bool isPart(mlir::Value v) {
 
 void Assignment::placeSteps(tt::DotOp dot) {
   const DotPlan &plan = *dots_.find(dot)->second;
-  if (plan.kind != DotKind::MmaSync) return;
   for (bool isA : {true, false}) {
+    const LinearLayout *taken = plan.operandIn(isA);
+    if (!taken) continue;
     mlir::Value v = isA ? dot.getA() : dot.getB();
-    LayoutRef layout = intern(isA ? plan.operandA : plan.operandB);
+    LayoutRef layout = intern(*taken);
     while (auto turned = v.getDefiningOp<tt::TransOp>()) layout = pull(turned, layout), v = turned.getSrc();
     if (!isPart(v)) continue;
     set(v, layout);

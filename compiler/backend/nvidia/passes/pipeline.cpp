@@ -158,7 +158,7 @@ std::optional<LoopPlan> planLoop(scf::ForOp loop, const Chip &chip, int warps, c
   int64_t bytes = 0;
   llvm::DenseSet<Operation *> seen;
   for (tt::DotOp dot : loop.getBody()->getOps<tt::DotOp>()) {
-    if (planOf(dot, chip, warps).kind != DotKind::MmaSync) continue;
+    if (!planOf(dot, chip, warps).traits().onTensorCores) continue;
     llvm::SetVector<tt::LoadOp> loads;
     for (Value operand : {dot.getA(), dot.getB()}) loadsBehind(operand, loop.getBody(), loads);
     for (tt::LoadOp load : loads) {

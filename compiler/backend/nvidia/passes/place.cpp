@@ -126,9 +126,8 @@ private:
   LayoutRef ready(OpOperand &use) {
     const DotPlan &plan = layouts_.dot(use.getOwner());
     const bool isA = use.getOperandNumber() == 0;
-    if (plan.kind == DotKind::Fma || elementOf(use.get()) != (isA ? plan.types.a : plan.types.b)) return nullptr;
-    if (plan.kind == DotKind::Wgmma) return isA && !plan.operandA.ins().empty() ? layouts_.intern(plan.operandA) : nullptr;
-    return layouts_.intern(isA ? plan.operandA : plan.operandB);
+    const LinearLayout *taken = plan.operandIn(isA);
+    return taken && elementOf(use.get()) == (isA ? plan.types.a : plan.types.b) ? layouts_.intern(*taken) : nullptr;
   }
 
   // ---- values in layouts
@@ -359,7 +358,7 @@ private:
       LayoutRef layout = layouts_.natural(v), wanted = ready(use);
       // What comes into a loop from outside was converted before it; what has no place is computed where it is wanted.
       const bool invariant = layouts_.kind(v) == Kind::Placed && loopBetween(v, dot);
-      if (wanted && (!layout || invariant || plan.kind == DotKind::Wgmma)) layout = wanted;
+      if (wanted && (!layout || invariant || !plan.traits().movesOperands)) layout = wanted;
       bring(use, layout ? layout : layouts_.defaultLayout(shapeOf(v)));
     }
     LayoutRef accumulator = layouts_.intern(plan.accumulator);
@@ -374,7 +373,7 @@ private:
                                               RankedTensorType::get(type.getShape(), wanted, type.getEncoding()), v,
                                               tt::RoundingModeAttr()));
     }
-    if (plan.kind == DotKind::Wgmma && !isFenced(dot)) placed::FenceAsyncOp::create(b_, dot.getLoc());
+    if (plan.traits().besideThreads && !isFenced(dot)) placed::FenceAsyncOp::create(b_, dot.getLoc());
     define(dot, {accumulator});
   }
 

@@ -74,14 +74,13 @@ private:
   }
   /// The plan by wgmma, which reads whole tiles where they lie.
   std::optional<DotPlan> byWarpGroups(tt::DotOp dot) {
-    RankedTensorType a = tensorOf(dot.getA()), d = tensorOf(dot.getD());
-    if (d.getRank() != 2) return std::nullopt;
-    return planWarpGroups(chip_, {d.getDimSize(0), d.getDimSize(1), a.getDimSize(1)}, warps_,
-                          {a.getElementType(), tensorOf(dot.getB()).getElementType(), d.getElementType()},
-                          placeOf(dot.getA(), 1), placeOf(dot.getB(), 0));
+    return planWarpGroups(dot, chip_, warps_, placeOf(dot.getA(), 1), placeOf(dot.getB(), 0));
   }
-  /// Sums of 16 bits are widened before and narrowed behind every product.
-  static bool hasWideSums(tt::DotOp dot) { return tensorOf(dot.getD()).getElementType().getIntOrFloatBitWidth() == 32; }
+  /// Whether the product may be under way while something else happens.
+  bool leavesSums(tt::DotOp dot) {
+    const std::optional<DotPlan> groups = byWarpGroups(dot);
+    return groups && groups->leavesSums();
+  }
 
   /// The number of the iteration argument that the product's sums become, and nothing else.
   std::optional<unsigned> carriedAs(tt::DotOp dot) {
@@ -98,7 +97,7 @@ private:
   void planOpen(tt::DotOp dot) {
     const std::optional<unsigned> number = carriedAs(dot);
     if (!number || dot.getC() != plan_.loop.getRegionIterArg(*number) || !dot.getC().hasOneUse()) return;
-    if (!onlyLoadOf(dot.getA()) || !onlyLoadOf(dot.getB()) || !hasWideSums(dot) || !byWarpGroups(dot)) return;
+    if (!onlyLoadOf(dot.getA()) || !onlyLoadOf(dot.getB()) || !leavesSums(dot)) return;
     // What a block may have without taking another one's place on the multiprocessor. Beside its sums a thread wants
     // about as many registers; the system keeps a KiB of a block's shared memory. On an H200 products of 4096 in blocks
     // of 128 x 256 x 32 came to 571 TFLOP/s with 4 slots and to 743 with 6; in blocks of 128 x 128 x 64 to 542 with 3
@@ -143,7 +142,7 @@ private:
   /// A product of what is known a turn before.
   bool canRunAhead(tt::DotOp dot) {
     return (loadOf(dot.getA()) || isOutside(dot.getA())) && loadOf(dot.getB()) && isOutside(dot.getC()) &&
-           hasWideSums(dot) && byWarpGroups(dot) && !carriedAs(dot);
+           leavesSums(dot) && !carriedAs(dot);
   }
 
   /// What `number` becomes the sums that the product begins with, if it is nothing else: operations on elements.
@@ -180,7 +179,7 @@ private:
     OpenProduct open;
     open.dot = dot;
     const std::optional<unsigned> number = carriedAs(dot);
-    if (!number || !loadOf(dot.getB()) || !hasWideSums(dot) || !byWarpGroups(dot)) return std::nullopt;
+    if (!number || !loadOf(dot.getB()) || !leavesSums(dot)) return std::nullopt;
     open.number = *number;
     if (!findLate(open) || !findTied(open)) return std::nullopt;
     // In the order of the loop.

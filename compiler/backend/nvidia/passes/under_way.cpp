@@ -350,7 +350,8 @@ private:
   }
 
   void read(Operation *op) {
-    const bool byGroups = isa_and_present<placed::WgmmaAttr>(op->getAttr(placed::kProductAttr)), open = op->hasAttr(placed::kOpenAttr);
+    const DotTraits *product = traitsOf(op);
+    const bool besideThreads = product && product->besideThreads, open = op->hasAttr(placed::kOpenAttr);
     Reader reader{++last_, {}, !open};
     for (ttg::LocalLoadOp load : loadsOf(op)) {
       const Slot slot = slotOf(op, load.getRing(), load.getSlot());
@@ -366,7 +367,7 @@ private:
       // Threads' own reads of what threads have stored are the matter of placed.waits (N9).
       if (open || isCopiedInto(slot.ring)) reader.slots.push_back(slot);
     }
-    if (byGroups) {
+    if (besideThreads) {
       for (Reader &other : state_.readers) {
         ++other.begunSince;
         // One that is not open waits for itself, and for those before.

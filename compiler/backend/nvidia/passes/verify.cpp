@@ -166,7 +166,7 @@ private:
     const std::optional<DotPlan> plan = placedPlan(dot, chip_, warps_);
     require(plan.has_value(), op, "N5: is multiplied as the chip cannot");
     if (plan) require(plan->accumulator == *placed::layoutOf(dot.getD()), op, "N5: sums elsewhere than it multiplies");
-    if (plan && plan->kind == DotKind::Wgmma) require(isFenced(op), op, "N10: reads what no fence stands behind");
+    if (plan && plan->traits().besideThreads) require(isFenced(op), op, "N10: reads what no fence stands behind");
   }
 
   /// Sums that are under way go by operations that take them as such, and the block waits where it must.
@@ -181,7 +181,7 @@ private:
     }
     if (op->hasAttr(placed::kOpenAttr) && !error_) {
       tt::DotOp dot = cast<tt::DotOp>(op);
-      require(placedPlan(dot, chip_, warps_)->kind == DotKind::Wgmma, op, "N11: is open, and not by wgmma");
+      require(placedPlan(dot, chip_, warps_)->leavesSums(), op, "N11: is open, and leaves no sums that may be");
       require(isa<scf::ForOp>(op->getParentOp()), op, "N11: is open, and in no loop");
       checkUses(dot.getD());
     }

@@ -30,28 +30,31 @@ namespace {
 struct Kernel {
   bool described;
   int bm, bn, bk, warps, stages;
+  const char *type = "f16"; // of operands
 };
 struct Size {
   int m, n, k;
 };
 
-std::vector<uint16_t> halves(size_t n, unsigned seed) {
-  static const uint16_t values[] = {0x0000, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x3400, 0x3800, 0x4200};
-  std::vector<uint16_t> out(n);
-  for (uint16_t &x : out) x = values[(seed = seed * 1664525 + 1013904223) >> 29];
+std::vector<float> numbers(size_t n, unsigned seed) {
+  static const float values[] = {0, 1, -1, 2, -2, 0.25f, 0.5f, 3};
+  std::vector<float> out(n);
+  for (float &x : out) x = values[(seed = seed * 1664525 + 1013904223) >> 29];
   return out;
 }
-float valueOf(uint16_t half) {
-  switch (half) {
-  case 0x3c00: return 1;
-  case 0xbc00: return -1;
-  case 0x4000: return 2;
-  case 0xc000: return -2;
-  case 0x3400: return 0.25f;
-  case 0x3800: return 0.5f;
-  case 0x4200: return 3;
-  default: return 0;
+const llvm::fltSemantics &formatOf(std::string_view type) {
+  return type == "f16" ? llvm::APFloat::IEEEhalf() : type == "f8E4M3FN" ? llvm::APFloat::Float8E4M3FN() : llvm::APFloat::Float8E5M2();
+}
+int bytesOf(const Kernel &k) { return int(llvm::APFloat::getSizeInBits(formatOf(k.type)) / 8); }
+std::vector<uint8_t> stored(const std::vector<float> &numbers, const Kernel &k) {
+  std::vector<uint8_t> out;
+  for (float number : numbers) {
+    llvm::APFloat value(number);
+    bool lost;
+    value.convert(formatOf(k.type), llvm::APFloat::rmNearestTiesToEven, &lost);
+    for (int byte = 0; byte < bytesOf(k); ++byte) out.push_back(uint8_t(value.bitcastToAPInt().getZExtValue() >> 8 * byte));
   }
+  return out;
 }
 
 using test::Schedule;
@@ -66,6 +69,7 @@ protected:
     for (const auto &[name, value] : {std::pair{"MMrest", k.bm - 1}, {"NNrest", k.bn - 1}, {"KKrest", k.bk - 1},
                                       {"MM", k.bm}, {"NN", k.bn}, {"KK", k.bk}})
       for (size_t at; (at = out.find(name)) != std::string::npos;) out.replace(at, std::strlen(name), std::to_string(value));
+    for (size_t at = 0; (at = out.find("f16", at)) != std::string::npos; at += std::strlen(k.type)) out.replace(at, 3, k.type);
     return out;
   }
   tt::FuncOp parse(const std::string &text) {
@@ -106,16 +110,17 @@ protected:
   }
 
   void fill(const Kernel &kernel, const Size &s) {
-    a_ = halves(size_t(s.m * s.k), 1), b_ = halves(size_t(s.n * s.k), 2);
+    const std::vector<float> a = numbers(size_t(s.m * s.k), 1), b = numbers(size_t(s.n * s.k), 2);
+    a_ = stored(a, kernel), b_ = stored(b, kernel);
     wanted_.assign(size_t(s.m * s.n), 0);
     for (int m = 0; m < s.m; ++m)
       for (int n = 0; n < s.n; ++n)
         for (int k = 0; k < s.k; ++k)
-          wanted_[size_t(m * s.n + n)] += valueOf(a_[size_t(m * s.k + k)]) * valueOf(b_[size_t(kernel.described ? n * s.k + k : k * s.n + n)]);
+          wanted_[size_t(m * s.n + n)] += a[size_t(m * s.k + k)] * b[size_t(kernel.described ? n * s.k + k : k * s.n + n)];
     got_.assign(wanted_.size(), -12345);
   }
   std::string interpret(tt::FuncOp function, const Kernel &k, const Size &s) {
-    std::vector<InterpArg> args{InterpArg::pointer(a_.data(), int64_t(a_.size() * 2)), InterpArg::pointer(b_.data(), int64_t(b_.size() * 2)),
+    std::vector<InterpArg> args{InterpArg::pointer(a_.data(), int64_t(a_.size())), InterpArg::pointer(b_.data(), int64_t(b_.size())),
                                 InterpArg::pointer(got_.data(), int64_t(got_.size() * 4)), InterpArg::integer(s.m),
                                 InterpArg::integer(s.n), InterpArg::integer(s.k)};
     const int64_t rows = (s.m + k.bm - 1) / k.bm, columns = (s.n + k.bn - 1) / k.bn;
@@ -134,9 +139,9 @@ protected:
     EXPECT_TRUE(bool(emitted)) << emitted.error().str();
     llvm::Function &entry = *module.getFunction("entry");
     change(entry);
-    auto map = [&](const std::vector<uint16_t> &data, int rows, int columns, int boxRows, int boxColumns) {
-      return test::TensorMap{reinterpret_cast<const uint8_t *>(data.data()), rows, columns, columns * 2, boxRows,
-                             std::min(boxColumns, 64), 2};
+    const int bytes = bytesOf(k);
+    auto map = [&](const std::vector<uint8_t> &data, int rows, int columns, int boxRows, int boxColumns) {
+      return test::TensorMap{data.data(), rows, columns, columns * bytes, boxRows, std::min(boxColumns, 128 / bytes), bytes};
     };
     const test::TensorMap a = map(a_, s.m, s.k, k.bm, k.bk),
                           b = k.described ? map(b_, s.n, s.k, k.bn, k.bk) : map(b_, s.k, s.n, k.bk, k.bn);
@@ -160,15 +165,16 @@ protected:
   mlir::OwningOpRef<mlir::ModuleOp> module_;
   const Chip &chip_ = *findChip("sm_90a");
   int64_t shared_ = 0;
-  std::vector<uint16_t> a_, b_;
+  std::vector<uint8_t> a_, b_;
   std::vector<float> wanted_, got_;
 };
 
 constexpr Kernel kSmall{false, 64, 32, 32, 4, 3}, kSmallDescribed{true, 64, 32, 32, 4, 3}, kTwoGroups{false, 128, 32, 64, 8, 4},
-    kTwoGroupsDescribed{true, 64, 128, 64, 8, 2}, kTwoSlots{false, 64, 64, 64, 4, 2};
+    kTwoGroupsDescribed{true, 64, 128, 64, 8, 2}, kTwoSlots{false, 64, 64, 64, 4, 2},
+    kBytes{true, 64, 32, 64, 4, 3, "f8E5M2"}, kTwoGroupsOfBytes{true, 64, 128, 256, 8, 2, "f8E4M3FN"};
 
 TEST_F(Boxes, SameSumsInTheInterpreter) {
-  for (const Kernel &k : {kSmall, kSmallDescribed, kTwoGroups, kTwoGroupsDescribed, kTwoSlots})
+  for (const Kernel &k : {kSmall, kSmallDescribed, kTwoGroups, kTwoGroupsDescribed, kTwoSlots, kBytes, kTwoGroupsOfBytes})
     for (const Size &s : {Size{128, 64, 160}, Size{16, 16, 16}, Size{144, 112, 208}}) {
       SCOPED_TRACE(std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + " in " + std::to_string(k.bm));
       fill(k, s);
@@ -194,7 +200,7 @@ TEST_F(Boxes, PrintsAndParses) {
 }
 
 TEST_F(Boxes, SameSumsOnABlockInEveryOrder) {
-  for (const Kernel &k : {kSmall, kSmallDescribed, kTwoGroups, kTwoGroupsDescribed, kTwoSlots}) {
+  for (const Kernel &k : {kSmall, kSmallDescribed, kTwoGroups, kTwoGroupsDescribed, kTwoSlots, kBytes, kTwoGroupsOfBytes}) {
     const Size s{k.bm - 16, k.bn - 16, 5 * k.bk + 16};
     fill(k, s);
     tt::FuncOp function = placedOf(k);
@@ -387,7 +393,7 @@ TEST_F(Boxes, AFormBesideTheUsualOne) {
   if (!findAssembler()) GTEST_SKIP() << "no ptxas is found";
   CompileOptions options;
   for (BoxForms boxes : {BoxForms::None, BoxForms::Faster, BoxForms::All})
-    for (const Kernel &k : {Kernel{false, 128, 128, 64, 8, 3}, Kernel{false, 128, 256, 64, 8, 3}, Kernel{true, 128, 128, 64, 8, 3}}) {
+    for (const Kernel &k : {Kernel{false, 128, 128, 64, 8, 3}, Kernel{false, 128, 256, 64, 8, 3}, Kernel{true, 128, 128, 64, 8, 3}, Kernel{true, 128, 128, 128, 8, 3, "f8E4M3FN"}}) {
       SCOPED_TRACE(std::to_string(int(boxes)) + " " + std::to_string(k.bn));
       parse(textOf(k));
       options.boxes = boxes;
@@ -403,17 +409,17 @@ TEST_F(Boxes, AFormBesideTheUsualOne) {
       EXPECT_EQ(own.boxed->spillBytes, 0);
       EXPECT_GT(own.boxed->registers, 0);
       EXPECT_EQ(own.boxed->threads, own.threads);
-      // (a, b, c, M, N, K): A is [M, K], B [K, N] or [N, K], of 2 bytes; rows of 64 elements at most.
+      // (a, b, c, M, N, K): A is [M, K], B [K, N] or [N, K], rows of 128 bytes at most.
       const Expr m = Symbol::of(Symbol::Kind::Argument, 3), n = Symbol::of(Symbol::Kind::Argument, 4), depth = Symbol::of(Symbol::Kind::Argument, 5);
       ASSERT_EQ(own.boxed->tensors.size(), 2u);
       for (const BoxedTensor &t : own.boxed->tensors) {
         const bool isA = t.argument == 0;
         EXPECT_TRUE(isA || t.argument == 1);
-        EXPECT_EQ(t.itemBytes, 2);
+        EXPECT_EQ(t.itemBytes, bytesOf(k));
         const std::vector<Expr> sizes = isA ? std::vector<Expr>{m, depth} : k.described ? std::vector<Expr>{n, depth} : std::vector<Expr>{depth, n};
         EXPECT_EQ(t.sizes, sizes);
         EXPECT_EQ(t.pitches, std::vector<Expr>{sizes[1]});
-        EXPECT_EQ(t.box, (std::vector<int>{isA ? k.bm : k.described ? k.bn : k.bk, 64}));
+        EXPECT_EQ(t.box, (std::vector<int>{isA ? k.bm : k.described ? k.bn : k.bk, 128 / bytesOf(k)}));
       }
     }
 }

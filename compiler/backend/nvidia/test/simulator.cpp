@@ -920,14 +920,16 @@ private:
       products_.push_back({number, {INT_MAX, INT_MAX, INT_MAX, INT_MAX}});
     }
     int columns = 0, k = 0;
-    if (std::sscanf(text.c_str() + text.find(".m64n"), ".m64n%dk%d.", &columns, &k) != 2) return fail("unknown wgmma");
-    const std::string kind = text.find(".bf16.") != std::string::npos ? "bf16"
-                             : text.find(".s8.") != std::string::npos ? "s8"
-                                                                      : "f16";
-    const bool integer = kind == "s8";
+    char kindD[8], kindA[8], kindB[8];
+    if (std::sscanf(text.c_str() + text.find(".m64n"), ".m64n%dk%d.%7[a-z0-9].%7[a-z0-9].%7[a-z0-9] {", &columns, &k, kindD,
+                    kindA, kindB) != 5 ||
+        32 % k != 0)
+      return fail("unknown wgmma");
+    const bool integer = std::string_view(kindD) == "s32";
     const uint64_t bytes = uint64_t(32 / k);
     const unsigned sums = unsigned(columns) / 2;
-    auto turned = [&](size_t fromEnd) { return !integer && text[text.rfind("; }") - fromEnd] == '1'; };
+    // Elements of 16 bits alone can be turned.
+    auto turned = [&](size_t fromEnd) { return bytes == 2 && text[text.rfind("; }") - fromEnd] == '1'; };
     const int first = 128 * number;
     // A is a descriptor, or four registers of each thread.
     const bool registers = call.getArgOperand(sums)->getType()->isIntegerTy(32);
@@ -940,12 +942,12 @@ private:
     for (int row = 0; row < 64; ++row)
       for (int i = 0; i < k; ++i)
         left[size_t(row * k + i)] =
-            registers ? readRegisters(call, sums, first, row, uint64_t(i) * bytes, bytes, kind)
-                      : readForGroup(number, placeOf(a, turned(4), uint64_t(row), uint64_t(i), bytes), bytes, kind);
+            registers ? readRegisters(call, sums, first, row, uint64_t(i) * bytes, bytes, kindA)
+                      : readForGroup(number, placeOf(a, turned(4), uint64_t(row), uint64_t(i), bytes), bytes, kindA);
     for (int column = 0; column < columns; ++column)
       for (int i = 0; i < k; ++i)
         right[size_t(column * k + i)] =
-            readForGroup(number, placeOf(b, turned(1), uint64_t(column), uint64_t(i), bytes), bytes, kind);
+            readForGroup(number, placeOf(b, turned(1), uint64_t(column), uint64_t(i), bytes), bytes, kindB);
     for (int t = first; t < first + 128; ++t) {
       Bits result;
       for (unsigned r = 0; r < sums; ++r) {

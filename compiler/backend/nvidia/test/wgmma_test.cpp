@@ -22,24 +22,24 @@ namespace {
 
 // c[M, N] = a[M, K] b[K, N] in blocks of KK along K. TURNED: what is loaded is transposed then, b[N, K] or a[K, M].
 constexpr const char *kMatmul = R"(
-tt.func public @matmul(%a: !tt.ptr<f16> {tt.divisibility = 16 : i32}, %b: !tt.ptr<f16> {tt.divisibility = 16 : i32},
-                       %c: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %K: i32 {tt.divisibility = 16 : i32}) {
+tt.func public @matmul(%a: !tt.ptr<a_TYPE> {tt.divisibility = 16 : i32}, %b: !tt.ptr<b_TYPE> {tt.divisibility = 16 : i32},
+                       %c: !tt.ptr<d_TYPE> {tt.divisibility = 16 : i32}, %K: i32 {tt.divisibility = 16 : i32}) {
   %zero = arith.constant 0 : i32
   %step = arith.constant KK : i32
-  %init = arith.constant dense<0.0> : tensor<MMxNNxf32>
+  %init = arith.constant dense<ZERO> : tensor<MMxNNxd_TYPE>
   %m = tt.make_range {start = 0 : i32, end = MM : i32} : tensor<MMxi32>
   %n = tt.make_range {start = 0 : i32, end = NN : i32} : tensor<NNxi32>
   %k = tt.make_range {start = 0 : i32, end = KK : i32} : tensor<KKxi32>
 LOADS
   %result:3 = scf.for %i = %zero to %K step %step iter_args(%acc = %init, %ap = %pa, %bp = %pb)
-      -> (tensor<MMxNNxf32>, tensor<ARxACx!tt.ptr<f16>>, tensor<BRxBCx!tt.ptr<f16>>) : i32 {
-    %x = tt.load %ap : tensor<ARxACx!tt.ptr<f16>>
-    %y = tt.load %bp : tensor<BRxBCx!tt.ptr<f16>>
+      -> (tensor<MMxNNxd_TYPE>, tensor<ARxACx!tt.ptr<a_TYPE>>, tensor<BRxBCx!tt.ptr<b_TYPE>>) : i32 {
+    %x = tt.load %ap : tensor<ARxACx!tt.ptr<a_TYPE>>
+    %y = tt.load %bp : tensor<BRxBCx!tt.ptr<b_TYPE>>
 TURNS
-    %d = tt.dot %left, %right, %acc : tensor<MMxKKxf16> * tensor<KKxNNxf16> -> tensor<MMxNNxf32>
-    %ap2 = tt.addptr %ap, %astep : tensor<ARxACx!tt.ptr<f16>>, tensor<ARxACxi32>
-    %bp2 = tt.addptr %bp, %bstep : tensor<BRxBCx!tt.ptr<f16>>, tensor<BRxBCxi32>
-    scf.yield %d, %ap2, %bp2 : tensor<MMxNNxf32>, tensor<ARxACx!tt.ptr<f16>>, tensor<BRxBCx!tt.ptr<f16>>
+    %d = tt.dot %left, %right, %acc ACCURACY : tensor<MMxKKxa_TYPE> * tensor<KKxNNxb_TYPE> -> tensor<MMxNNxd_TYPE>
+    %ap2 = tt.addptr %ap, %astep : tensor<ARxACx!tt.ptr<a_TYPE>>, tensor<ARxACxi32>
+    %bp2 = tt.addptr %bp, %bstep : tensor<BRxBCx!tt.ptr<b_TYPE>>, tensor<BRxBCxi32>
+    scf.yield %d, %ap2, %bp2 : tensor<MMxNNxd_TYPE>, tensor<ARxACx!tt.ptr<a_TYPE>>, tensor<BRxBCx!tt.ptr<b_TYPE>>
   }
   %rows = tt.expand_dims %m {axis = 1 : i32} : tensor<MMxi32> -> tensor<MMx1xi32>
   %columns = tt.expand_dims %n {axis = 0 : i32} : tensor<NNxi32> -> tensor<1xNNxi32>
@@ -48,9 +48,9 @@ TURNS
   %c0 = tt.broadcast %row : tensor<MMx1xi32> -> tensor<MMxNNxi32>
   %c1 = tt.broadcast %columns : tensor<1xNNxi32> -> tensor<MMxNNxi32>
   %coff = arith.addi %c0, %c1 : tensor<MMxNNxi32>
-  %cs = tt.splat %c : !tt.ptr<f32> -> tensor<MMxNNx!tt.ptr<f32>>
-  %pc = tt.addptr %cs, %coff : tensor<MMxNNx!tt.ptr<f32>>, tensor<MMxNNxi32>
-  tt.store %pc, %result#0 : tensor<MMxNNx!tt.ptr<f32>>
+  %cs = tt.splat %c : !tt.ptr<d_TYPE> -> tensor<MMxNNx!tt.ptr<d_TYPE>>
+  %pc = tt.addptr %cs, %coff : tensor<MMxNNx!tt.ptr<d_TYPE>>, tensor<MMxNNxi32>
+  tt.store %pc, %result#0 : tensor<MMxNNx!tt.ptr<d_TYPE>>
   tt.return
 })";
 
@@ -63,8 +63,8 @@ constexpr const char *kPointers = R"(
   %X0 = tt.broadcast %Xrow : tensor<RxNx1xi32> -> tensor<RxNxCxNxi32>
   %X1 = tt.broadcast %Xc : tensor<1xCxNxi32> -> tensor<RxNxCxNxi32>
   %Xoff = arith.addi %X0, %X1 : tensor<RxNxCxNxi32>
-  %Xs = tt.splat %X : !tt.ptr<f16> -> tensor<RxNxCxNx!tt.ptr<f16>>
-  %pX = tt.addptr %Xs, %Xoff : tensor<RxNxCxNx!tt.ptr<f16>>, tensor<RxNxCxNxi32>
+  %Xs = tt.splat %X : !tt.ptr<X_TYPE> -> tensor<RxNxCxNx!tt.ptr<X_TYPE>>
+  %pX = tt.addptr %Xs, %Xoff : tensor<RxNxCxNx!tt.ptr<X_TYPE>>, tensor<RxNxCxNxi32>
   %Xstep = arith.constant dense<STEP> : tensor<RxNxCxNxi32>)";
 
 std::string replaced(std::string text, const std::vector<std::pair<std::string, std::string>> &words) {
@@ -77,7 +77,12 @@ std::string replaced(std::string text, const std::vector<std::pair<std::string, 
 struct Shape {
   int m, n, k, warps;
   bool turnedA = false, turnedB = false;
-  bool doubledA = false; // computed, and in registers then
+  bool doubledA = false; // computed, and in registers then; of 8 bits, which add nothing, negated
+  std::string a = "f16", b = "f16";
+  int partK = 1 << 30; // of sums of 8-bit floats
+  std::string precision = "tf32";
+
+  bool integers() const { return a == "i8"; }
 };
 
 std::string matmul(const Shape &s) {
@@ -98,14 +103,23 @@ std::string matmul(const Shape &s) {
   const std::string loads = pointers("a", !s.turnedA, s.turnedA ? "k" : "m", s.turnedA ? "m" : "k", ar, ac, s.m) +
                             pointers("b", s.turnedB, s.turnedB ? "n" : "k", s.turnedB ? "k" : "n", br, bc, s.n);
   std::string turns;
-  auto turn = [&](const char *from, const char *to, int r, int c) {
-    turns += replaced("    %TO = tt.trans %FROM {order = array<i32: 1, 0>} : tensor<RRxCCxf16> -> tensor<CCxRRxf16>\n",
-                      {{"FROM", from}, {"TO", to}, {"RR", text(r)}, {"CC", text(c)}});
+  auto turn = [&](const char *from, const char *to, int r, int c, const std::string &type) {
+    turns += replaced("    %TO = tt.trans %FROM {order = array<i32: 1, 0>} : tensor<RRxCCxTYPE> -> tensor<CCxRRxTYPE>\n",
+                      {{"FROM", from}, {"TO", to}, {"RR", text(r)}, {"CC", text(c)}, {"TYPE", type}});
   };
-  if (s.turnedA) turn("x", "left", ar, ac);
-  if (s.turnedB) turn("y", "right", br, bc);
+  if (s.turnedA) turn("x", "left", ar, ac, s.a);
+  if (s.turnedB) turn("y", "right", br, bc, s.b);
   const std::string left = s.turnedA ? "%left" : "%x";
-  if (s.doubledA) turns += "    %double = arith.addf " + left + ", " + left + " : tensor<MMxKKxf16>\n";
+  if (s.doubledA && s.a.starts_with("f8"))
+    turns += "    %bits = tt.bitcast " + left + R"( : tensor<MMxKKxa_TYPE> -> tensor<MMxKKxi8>
+    %sign = arith.constant dense<-128> : tensor<MMxKKxi8>
+    %negative = arith.xori %bits, %sign : tensor<MMxKKxi8>
+    %double = tt.bitcast %negative : tensor<MMxKKxi8> -> tensor<MMxKKxa_TYPE>
+)";
+  else if (s.doubledA)
+    turns += std::string("    %double = arith.") + (s.integers() ? "addi " : "addf ") + left + ", " + left + " : tensor<MMxKKxa_TYPE>\n";
+  std::string accuracy = s.a.starts_with("f8") ? "{maxNumImpreciseAcc = " + text(s.partK) + " : i32}" : "";
+  if (s.a == "f32") accuracy = ", inputPrecision = " + s.precision;
   return replaced(kMatmul, {{"LOADS", loads},
                             {"TURNS", turns},
                             {"dot %left", "dot " + (s.doubledA ? "%double" : left)},
@@ -114,14 +128,42 @@ std::string matmul(const Shape &s) {
                             {"BRxBC", text(br) + "x" + text(bc)},
                             {"MM", text(s.m)},
                             {"NN", text(s.n)},
-                            {"KK", text(s.k)}});
+                            {"KK", text(s.k)},
+                            {"ACCURACY", accuracy},
+                            {"ZERO", s.integers() ? "0" : "0.0"},
+                            {"a_TYPE", s.a},
+                            {"b_TYPE", s.b},
+                            {"d_TYPE", s.integers() ? "i32" : "f32"}});
 }
 
-std::vector<uint16_t> halves(size_t n, unsigned seed) {
-  static const uint16_t values[] = {0x0000, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x3400, 0x3800, 0x4200};
-  std::vector<uint16_t> out(n);
-  for (uint16_t &x : out) x = values[(seed = seed * 1664525 + 1013904223) >> 29];
+/// Elements of a type that all of them have, doubled as well.
+std::vector<uint8_t> elements(const std::string &type, size_t n, unsigned seed) {
+  static const double values[] = {0, 1, -1, 2, -2, 0.25, 0.5, 3};
+  static const double integers[] = {0, 1, -1, 2, -2, 40, -63, 3};
+  const llvm::fltSemantics &format = type == "f16"        ? llvm::APFloat::IEEEhalf()
+                                     : type == "f8E4M3FN" ? llvm::APFloat::Float8E4M3FN()
+                                     : type == "f8E5M2"   ? llvm::APFloat::Float8E5M2()
+                                                          : llvm::APFloat::IEEEsingle();
+  std::vector<uint8_t> out;
+  for (size_t i = 0; i < n; ++i) {
+    const size_t which = (seed = seed * 1664525 + 1013904223) >> 29;
+    if (type == "i8") {
+      out.push_back(uint8_t(int8_t(integers[which])));
+      continue;
+    }
+    llvm::APFloat value(values[which]);
+    bool lost;
+    value.convert(format, llvm::APFloat::rmNearestTiesToEven, &lost);
+    const uint64_t bits = value.bitcastToAPInt().getZExtValue();
+    for (unsigned byte = 0; byte < llvm::APFloat::getSizeInBits(format) / 8; ++byte) out.push_back(uint8_t(bits >> 8 * byte));
+  }
   return out;
+}
+
+/// Sums as floats, of whatever type they are.
+void readSums(const Shape &s, std::vector<float> &sums) {
+  if (s.integers())
+    for (float &sum : sums) sum = float(std::bit_cast<int32_t>(sum));
 }
 
 class Wgmma : public ::testing::Test {
@@ -151,26 +193,29 @@ protected:
   /// What a block computes; how it failed. less: is given the code before it runs.
   std::string simulate(tt::FuncOp function, const Shape &s, int K, std::vector<float> &got,
                        llvm::function_ref<void(llvm::Function &)> less = [](llvm::Function &) {}) {
-    std::vector<uint16_t> a = halves(size_t(s.m * K), 1), b = halves(size_t(s.n * K), 2);
+    std::vector<uint8_t> a = elements(s.a, size_t(s.m * K), 1), b = elements(s.b, size_t(s.n * K), 2);
     llvm::LLVMContext context;
     llvm::Module module("test", context);
     Emitter emitter(module, chip_);
     Status emitted = emitter.emitKernel(function, "entry", 0);
     EXPECT_TRUE(bool(emitted)) << emitted.error().str();
     less(*module.getFunction("entry"));
-    return test::simulateEntry(*module.getFunction("entry"), s.warps * 32, shared_,
-                               {uint64_t(a.data()), uint64_t(b.data()), uint64_t(got.data()), uint64_t(K)})
-        .error;
+    const std::string error = test::simulateEntry(*module.getFunction("entry"), s.warps * 32, shared_,
+                                                  {uint64_t(a.data()), uint64_t(b.data()), uint64_t(got.data()), uint64_t(K)})
+                                  .error;
+    readSums(s, got);
+    return error;
   }
 
   std::vector<float> expected(const Shape &s, int K) {
-    std::vector<uint16_t> a = halves(size_t(s.m * K), 1), b = halves(size_t(s.n * K), 2);
+    std::vector<uint8_t> a = elements(s.a, size_t(s.m * K), 1), b = elements(s.b, size_t(s.n * K), 2);
     std::vector<float> c(size_t(s.m * s.n));
-    std::vector<InterpArg> args{InterpArg::pointer(a.data(), int64_t(a.size() * 2)),
-                                InterpArg::pointer(b.data(), int64_t(b.size() * 2)),
+    std::vector<InterpArg> args{InterpArg::pointer(a.data(), int64_t(a.size())),
+                                InterpArg::pointer(b.data(), int64_t(b.size())),
                                 InterpArg::pointer(c.data(), int64_t(c.size() * 4)), InterpArg::integer(K)};
     Status status = interpretTile(parse(matmul(s)), args, {1, 1, 1});
     EXPECT_TRUE(bool(status)) << status.error().str();
+    readSums(s, c);
     return c;
   }
 
@@ -180,19 +225,31 @@ protected:
   int64_t shared_ = 0;
 };
 
+// Every kind, in every way to lie that it has: of 8 bits K alone is side by side.
 TEST_F(Wgmma, SameSumsAsTheInterpreter) {
+  const char *e4m3 = "f8E4M3FN", *e5m2 = "f8E5M2";
   for (const Shape &s : {Shape{64, 64, 64, 4}, Shape{64, 64, 64, 4, false, true}, Shape{64, 32, 32, 4},
                          Shape{64, 64, 64, 4, true, false}, Shape{64, 64, 32, 4, true, true}, Shape{128, 64, 16, 4},
                          Shape{128, 32, 64, 8}, Shape{64, 128, 64, 8}, Shape{64, 128, 128, 8, false, true},
                          Shape{256, 32, 32, 8, true, false}, Shape{64, 8, 64, 4, false, true},
                          Shape{64, 64, 64, 4, false, false, true}, Shape{128, 32, 64, 8, false, true, true},
-                         Shape{128, 64, 32, 4, false, false, true}}) {
+                         Shape{128, 64, 32, 4, false, false, true},
+                         Shape{64, 64, 128, 4, false, true, false, e4m3, e4m3},
+                         Shape{64, 128, 64, 8, false, true, false, e4m3, e5m2},
+                         Shape{128, 32, 32, 4, false, true, false, e5m2, e4m3},
+                         Shape{128, 64, 256, 8, false, true, false, e5m2, e5m2},
+                         Shape{64, 64, 128, 4, false, true, true, e4m3, e4m3},
+                         Shape{128, 32, 64, 8, false, true, true, e5m2, e4m3},
+                         Shape{64, 64, 128, 4, false, true, false, e4m3, e4m3, 48},
+                         Shape{64, 32, 128, 4, false, true, true, e4m3, e5m2, 0},
+                         Shape{64, 64, 128, 4, false, true, false, "i8", "i8"},
+                         Shape{128, 32, 64, 8, false, true, true, "i8", "i8"}}) {
     const int K = 5 * s.k;
     const std::vector<float> wanted = expected(s, K);
     // With few slots products are waited for, with more they stay under way.
     for (int stages : {2, 4}) {
       SCOPED_TRACE(std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + ", " +
-                   std::to_string(s.warps) + " warps, stages " + std::to_string(stages));
+                   std::to_string(s.warps) + " warps, stages " + std::to_string(stages) + ", " + s.a + ", " + s.b);
       std::vector<float> got(wanted.size());
       tt::FuncOp function = place(s, stages);
       Status verified = verifyPlaced(function, chip_);
@@ -284,7 +341,13 @@ TEST_F(Wgmma, OthersTakeMmaSync) {
 }
 
 TEST_F(Wgmma, ThePackageHoldsBothForms) {
-  for (const Shape &s : {Shape{128, 128, 64, 4}, Shape{128, 256, 64, 8}, Shape{128, 128, 64, 8, false, true}}) {
+  for (const Shape &s : {Shape{128, 128, 64, 4}, Shape{128, 256, 64, 8}, Shape{128, 128, 64, 8, false, true},
+                         Shape{128, 256, 128, 8, false, true, false, "f8E4M3FN", "f8E4M3FN"},
+                         Shape{128, 128, 128, 8, false, true, false, "f8E5M2", "f8E4M3FN"},
+                         Shape{128, 128, 128, 8, false, true, false, "f8E4M3FN", "f8E4M3FN", 64},
+                         Shape{64, 64, 128, 4, false, true, true, "f8E4M3FN", "f8E5M2"},
+                         Shape{128, 128, 128, 8, false, true, false, "i8", "i8"}}) {
+    SCOPED_TRACE(matmul(s));
     std::vector<TileFunction> functions{{parse(matmul(s)), "matmul", s.warps, 3}};
     CompileOptions options;
     options.keepPtx = true;
@@ -303,10 +366,42 @@ TEST_F(Wgmma, ThePackageHoldsBothForms) {
   }
 }
 
+// The tensor cores' sums of 8-bit floats are added up in f32 after as many elements of K as the product allows.
+TEST_F(Wgmma, SumsOf8BitFloatsInParts) {
+  for (auto [partK, parts] : {std::pair(1 << 30, 1), {129, 1}, {128, 1}, {64, 2}, {33, 2}, {32, 4}, {0, 4}}) {
+    std::vector<TileFunction> functions{{parse(matmul({64, 64, 128, 4, false, true, false, "f8E4M3FN", "f8E4M3FN", partK})), "matmul", 4, 3}};
+    CompileOptions options;
+    options.keepPtx = true;
+    options.assemble = false;
+    options.boxes = BoxForms::None;
+    Result<CompiledModule> code = compileForNvidia(functions, chip_, options);
+    ASSERT_TRUE(bool(code)) << code.error().str();
+    int commits = 0, sums = 0;
+    for (size_t at = 0; (at = code->ownPtxText.find("wgmma.commit_group", at)) != std::string::npos; ++at) ++commits;
+    for (size_t at = 0; (at = code->ownPtxText.find("add.rn.f32", at)) != std::string::npos; ++at) ++sums;
+    EXPECT_EQ(commits, parts) << partK;
+    EXPECT_EQ(sums, partK > 128 ? 0 : parts * 32) << partK;
+  }
+}
+
+TEST_F(Wgmma, PartsAreNotUnderWay) {
+  tt::FuncOp function = place({64, 64, 128, 4, false, true, false, "f8E4M3FN", "f8E4M3FN"}, 4);
+  ASSERT_TRUE(bool(verifyPlaced(function, chip_)));
+  function.walk([](tt::DotOp dot) { dot.setMaxNumImpreciseAcc(64); });
+  Status status = verifyPlaced(function, chip_);
+  EXPECT_NE((status ? std::string() : status.error().str()).find("N11"), std::string::npos);
+}
+
 TEST_F(Wgmma, SaysWhyThereIsNone) {
   if (!findAssembler()) GTEST_SKIP() << "no ptxas is found: nothing is said of kernels";
   for (auto [s, why] : {std::pair(Shape{32, 64, 64, 4}, "fewer than 64 rows"), {Shape{64, 64, 64, 2}, "fewer than four warps"},
-                        {Shape{128, 256, 32, 4}, "more than 128 sums a thread"}}) {
+                        {Shape{128, 256, 32, 4}, "more than 128 sums a thread"},
+                        {Shape{64, 64, 64, 4, false, false, false, "f8E4M3FN", "f8E4M3FN"},
+                         "elements of these types that do not follow one another along K"},
+                        {Shape{64, 64, 64, 4, false, false, false, "i8", "i8"},
+                         "elements of these types that do not follow one another along K"},
+                        {Shape{128, 256, 64, 8, false, true, false, "f8E5M2", "f8E4M3FN", 32},
+                         "more than 64 sums a thread, which are summed in parts"}}) {
     std::vector<TileFunction> functions{{parse(matmul(s)), "matmul", s.warps, 3}};
     Result<CompiledModule> code = compileForNvidia(functions, chip_, {});
     ASSERT_TRUE(bool(code)) << code.error().str();

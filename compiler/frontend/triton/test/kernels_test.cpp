@@ -361,6 +361,25 @@ def f(x, y, n, B: tl.constexpr):
   EXPECT_TRUE(holds(text, "arith.cmpi ugt"));
 }
 
+// As Triton for sm_90: tensor cores may sum products of 8-bit floats however long they are, unless the source says how long.
+TEST(Kernels, HowPreciselyProductsOf8BitFloatsAreSummed) {
+  const std::string source = R"(
+@triton.jit
+def f(a, b, c):
+    i = tl.arange(0, 32)
+    at = i[:, None] * 32 + i[None, :]
+    x, y, z = tl.load(a + at), tl.load(b + at), tl.load(c + at)
+    tl.store(c + at, tl.dot(x, y) + tl.dot(x, y, max_num_imprecise_acc=16) + tl.dot(z, z))
+)";
+  KernelRequest r;
+  r.signature = "*fp8e4nv,*fp8e5,*fp32";
+  r.function = "f";
+  const std::string text = compileText(source, r);
+  EXPECT_TRUE(holds(text, "{maxNumImpreciseAcc = 1073741824 : i32} : tensor<32x32xf8E4M3FN>")) << text;
+  EXPECT_TRUE(holds(text, "{maxNumImpreciseAcc = 16 : i32} : tensor<32x32xf8E4M3FN>"));
+  EXPECT_TRUE(holds(text, "inputPrecision = tf32 : tensor<32x32xf32>"));
+}
+
 // Library files decide by what is installed, by the platform, and make kernels without a decorator.
 TEST(Kernels, FilesThatAskAboutTheirSurroundings) {
   std::filesystem::path file =
