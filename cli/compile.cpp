@@ -118,7 +118,9 @@ void declareCompile(CLI::App &parent, Action &todo) {
          "fuse-user-kernels=on (default: pointwise neighbours are computed at the loads and stores of the model's own "
          "Triton kernels) or off, pack=on (default: small kernels that do not need each other share a launch on a GPU) "
          "or off, boxes=auto (default: products whose blocks it was measured to be faster for are made once more in code "
-         "that has sm_90 copy their tiles itself, for launches whose tensors the driver can describe), never or always")
+         "that has sm_90 copy their tiles itself, for launches whose tensors the driver can describe), never or always; "
+         "int4-packing=avx2, avx512 or default: how a model's weights of four bits are packed for CPUs, which only the machine that packed them knows "
+         "(torch.backends.cpu.get_cpu_capability())")
       ->type_name("K=V")
       ->allow_extra_args(false);
   app->add_option("--ptxas", o->ptxas,

@@ -141,5 +141,52 @@ def blocks():
     ]
 
 
+def packed_int4():
+    """Weights of four bits. With 16 rows every machine packs for CPUs alike; tools/golden_int4.py has the rest."""
+    import eager_on_cpu
+    aten = torch.ops.aten
+    eager_on_cpu.define()
+    rows = {0: torch.export.Dim("rows", min=1, max=64)}
+    sixteen = ("i32 16x64", "f32 2x16x2")
+
+    def low_first(q):
+        q = q & 15
+        return (q[:, ::2] | q[:, 1::2] << 4).to(torch.uint8)
+
+    def for_cpu(x, q, parameters):
+        return aten._weight_int4pack_mm_for_cpu(x, aten._convert_weight_to_int4pack_for_cpu(q & 15, 1), 32, parameters)
+
+    def stored(m, x):
+        return aten._weight_int4pack_mm_for_cpu(x, m.packed, 32, m.numbers)
+
+    def for_tensor_cores(tiles):
+        def run(x, q, parameters):
+            w = aten._convert_weight_to_int4pack(low_first(q).bitwise_left_shift(4) | low_first(q).bitwise_right_shift(4), tiles)
+            return aten._weight_int4pack_mm(x, w, 32, parameters), w
+        return run
+
+    def with_zeros(x, words, scales, zeros):
+        return aten._weight_int4pack_mm_with_scales_and_zeros(x, words, 32, scales, zeros)
+
+    def dynamic(block, bias=True):
+        def run(x, q, scales, b):
+            w = aten._dyn_quant_pack_4bit_weight(low_first(q), scales, b if bias else None, block, 64, 6)
+            return aten._dyn_quant_matmul_4bit(x, w, block, 64, 6), w
+        return run
+
+    words = torch.randint(-2**31, 2**31, (6, 8), generator=torch.Generator().manual_seed(3)).to(torch.int32)
+    weights = {"packed": torch.randint(0, 256, (16, 32), generator=torch.Generator().manual_seed(7)).to(torch.uint8), "numbers": "bf16 2x16x2"}
+    return [
+        c("for_cpu", for_cpu, "f32 5x64", *sixteen), c("for_cpu_bf16", for_cpu, "bf16 5x64", "i32 16x64", "bf16 2x16x2"), c("for_cpu_f16", for_cpu, "f16 1x64", "i32 16x64", "f16 2x16x2"),
+        c("for_cpu_packed", lambda q: aten._convert_weight_to_int4pack_for_cpu(q & 15, 1), "i32 16x64"),
+        c("for_cpu_stored", stored, "bf16 5x64", state=weights), c("for_cpu_dynamic", for_cpu, "f32 5x64", *sixteen, dynamic=(rows, None, None), more=[("f32 31x64", *sixteen)]),
+        *[c(f"tensor_cores_{tiles}", for_tensor_cores(tiles), "bf16 5x128", "i32 16x128", "bf16 4x16x2") for tiles in (2, 4, 8)],
+        c("with_zeros", with_zeros, "bf16 5x64", words, "bf16 2x6", "i8 2x6"), c("with_zeros_f32", with_zeros, "f32 5x64", words, "f32 2x6", "i8 2x6"),
+        c("quantised_rows", dynamic(64), "f32 5x64", "i32 6x64", "f32 6x1 >0", "f32 6"), c("quantised_rows_bf16", dynamic(64), "bf16 5x64", "i32 6x64", "f32 6x1 >0", "f32 6"),
+        c("quantised_groups", dynamic(32), "f32 5x64", "i32 6x64", "bf16 6x2 >0", "f32 6"), c("quantised_unbiased", dynamic(32, False), "f32 5x64", "i32 6x64", "f32 6x2 >0", "f32 6"),
+        c("quantised_constant", dynamic(32), torch.tensor([[0.0] * 64, [3.5] * 64, [-2.0] * 64]), "i32 6x64", "f32 6x2 >0", "f32 6"),
+    ]
+
+
 def groups():
-    return {"quantised": quantised(), "quantised_blocks": blocks(), "fake_quantised": fake()}
+    return {"quantised": quantised(), "quantised_blocks": blocks(), "fake_quantised": fake(), "packed_int4": packed_int4()}

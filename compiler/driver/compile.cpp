@@ -73,7 +73,7 @@ public:
 
     // Every value gets its formula; views become index arithmetic. Unsupported operators are reported here, all at
     // once.
-    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable});
+    Result<loops::Program> program = lower::lowerGraph(model, sink_, {options_.updatable, settings_.int4Packing});
     if (!program) return program.takeError();
     mark("lower to loops");
     return compileLoops(std::move(*program));

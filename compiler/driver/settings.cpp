@@ -28,7 +28,7 @@ template <typename Rows> auto named(const Rows &rows, std::string_view word) -> 
 
 std::string known() {
   return "assembler=PATH or none, f32-products=" + choice(kF32Products) + ", library=" + choice(kLibrary) +
-         ", fuse-user-kernels=on or off, pack=on or off, boxes=" + choice(kBoxForms);
+         ", fuse-user-kernels=on or off, pack=on or off, boxes=" + choice(kBoxForms) + ", int4-packing=default, avx2 or avx512";
 }
 
 /// Kinds of targets whose programs are run by blocks of threads: most options are about those.
@@ -57,6 +57,9 @@ Result<Settings> parseSettings(const std::vector<std::pair<std::string, std::str
     } else if (key == "fuse-user-kernels") {
       good = value == "on" || value == "off", ofBlocks = false;
       out.fuseUserKernels = value == "on";
+    } else if (key == "int4-packing") {
+      out.int4Packing = graph::int4PackingNamed(value);
+      good = out.int4Packing != graph::Int4Packing::Unknown, ofBlocks = false;
     } else if (key == "pack") {
       good = value == "on" || value == "off";
       out.pack = value == "on";

@@ -7,6 +7,7 @@
 
 #include "base/diagnostics.h"
 #include "driver/target.h"
+#include "ir/graph/graph.h"
 
 namespace neso {
 
@@ -18,6 +19,7 @@ struct Settings {
   bool fuseUserKernels = true;                  // pointwise neighbours of the user's kernels become part of them
   bool pack = true;                             // small kernels that do not need each other share a launch on a GPU
   BoxForms boxes = BoxForms::Faster;            // products whose tiles a GPU copies itself
+  graph::Int4Packing int4Packing = graph::Int4Packing::Unknown; // in place of what the model says
 };
 
 /// "auto", "always" or "never"; nothing for another word.

@@ -100,9 +100,19 @@ def _operators(program):
     return {"neso_operators": "\n".join(sorted(schemas))} if schemas else {}
 
 
+def _machine(program):
+    """What this machine can do, where that decides how weights lie: torch packs those of four bits after it, and the program does not say so."""
+    import platform
+    import torch
+    calls = (str(n.target) for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes if n.op == "call_function")
+    if platform.machine() in ("x86_64", "AMD64") and any("int4pack" in name and "for_cpu" in name for name in calls):
+        return {"neso_cpu_capability": torch.backends.cpu.get_cpu_capability().lower()}
+    return {}
+
+
 def save_program(program, file, kernels=None):
     """A program as a .pt2, with its kernels."""
-    _exporter().write(program, file, kernels=kernels, extra=_operators(program))
+    _exporter().write(program, file, kernels=kernels, extra=_operators(program) | _machine(program))
 
 
 def export(model, args, path=None, kwargs=None, *, dynamic_shapes=None, strict=False, kernels=None):

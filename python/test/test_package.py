@@ -267,6 +267,41 @@ def test_quantised_weights_of_tensor_subclasses():
         torch.testing.assert_close(neso.load(package)(x), quantised(x), rtol=1e-4, atol=1e-2 if "Dynamic" in type(config).__name__ else 1e-4)
 
 
+class Int4(torch.nn.Module):
+    """torchao's weights of four bits for CPUs, as its Int4OpaqueTensor holds them."""
+
+    def __init__(self, rows, columns, dtype):
+        super().__init__()
+        self.register_buffer("packed", torch.ops.aten._convert_weight_to_int4pack_for_cpu(torch.randint(0, 16, (rows, columns), dtype=torch.int32), 1))
+        self.register_buffer("scales", torch.randn(columns // 32, rows, 2, dtype=dtype))
+
+    def forward(self, x):
+        return torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.packed, 32, self.scales)
+
+
+def test_int4_weights_are_read_as_this_machine_packs_them(tmp_path):
+    model, x = Int4(80, 512, torch.bfloat16), torch.randn(3, 512, dtype=torch.bfloat16)
+    package = neso.compile(model, (x,))
+    assert len(package.data) < 1.5 * 80 * 512 / 2 + 10000, "the weights were widened"
+    torch.testing.assert_close(package.load()(x), model(x), rtol=2e-2, atol=2e-1)
+    # A file of torch's own does not say which machine it was.
+    torch.export.save(torch.export.export(model, (x,)), tmp_path / "model.pt2")
+    with pytest.raises(neso.CompileError, match="--option int4-packing=avx2, avx512 or default"):
+        neso.compile(tmp_path / "model.pt2")
+    said = {"int4-packing": torch.backends.cpu.get_cpu_capability().lower()}
+    torch.testing.assert_close(neso.compile(tmp_path / "model.pt2", options=said).load()(x), package.load()(x), rtol=0, atol=0)
+
+
+def test_int4_weights_of_torchao():
+    torchao = pytest.importorskip("torchao.prototype.quantization.int4.int4_opaque_tensor")
+    model, x = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 32)).eval(), torch.randn(5, 64)
+    for layer in (model[0], model[2]):
+        layer.weight = torch.nn.Parameter(torchao.Int4OpaqueTensor.from_hp(layer.weight.detach(), [1, 32]), requires_grad=False)
+    package = neso.compile(model, (x,))
+    assert len(package.data) < 2 * (64 + 32) * 256, "the weights were widened"
+    torch.testing.assert_close(package.load()(x), model(x), rtol=1e-4, atol=1e-4)
+
+
 def test_wrong_arguments_are_named(mlp):
     _, ours = mlp
     with pytest.raises(neso.InputError, match="dtype f64, the model takes f32") as e:

@@ -71,6 +71,11 @@ TEST(DriverErrors, UseOfBoxesUnknown) {
   o.options = {{"boxes", "on"}};
   EXPECT_EQ(refusal(o), diag::OptionUnknown);
 }
+TEST(DriverErrors, PackingOfInt4Unknown) {
+  CompileOptions o;
+  o.options = {{"int4-packing", "neon"}};
+  EXPECT_EQ(refusal(o), diag::OptionUnknown);
+}
 // Settings of GPUs are said to do nothing where there is none; those of any machine are not.
 TEST(DriverErrors, OptionIdle) {
   Result<Targets> cpu = parseTargets("cpu", {"x86-64-v3"}), gpu = parseTargets("cuda", {"sm_90"});
@@ -85,6 +90,7 @@ TEST(DriverErrors, OptionIdle) {
   EXPECT_TRUE(idle(*cpu, "assembler", "none"));
   EXPECT_TRUE(idle(*cpu, "boxes", "never"));
   EXPECT_FALSE(idle(*cpu, "fuse-user-kernels", "off"));
+  EXPECT_FALSE(idle(*cpu, "int4-packing", "avx2"));
   EXPECT_FALSE(idle(*gpu, "library", "always"));
 }
 TEST(Driver, SpillsAreWarningsWithTheKernelsName) {

@@ -88,6 +88,7 @@ public:
     if (!r_.ok()) return r_.takeError();
     for (const Member &m : archive_.members())
       if (m.name.rfind("extra/", 0) == 0) m_.extraFiles.emplace(m.name.substr(6), std::string(archive_.text(m)));
+    if (const auto said = m_.extraFiles.find("neso_cpu_capability"); said != m_.extraFiles.end()) m_.int4Packing = graph::int4PackingNamed(said->second);
     return std::move(m_);
   }
 

@@ -170,6 +170,12 @@ struct Output {
   std::string target; // fqn of the mutated buffer or parameter, name of the mutated input
 };
 
+/// How weights of four bits are packed for CPUs: ATen does it after what the machine can do (torch.backends.cpu.get_cpu_capability(), of x86).
+enum class Int4Packing : uint8_t { Unknown, Default, Avx2, Avx512 };
+/// Of "default", "avx2" and "avx512"; Unknown for another word.
+Int4Packing int4PackingNamed(std::string_view word);
+std::string_view name(Int4Packing packing);
+
 struct Model {
   std::string name;
   Graph graph;
@@ -185,6 +191,7 @@ struct Model {
   std::string torchVersion;
   /// What an operator changes of its operands is among its results, also where its schema is not known: run_decompositions() wrote the file.
   bool functional = false;
+  Int4Packing int4Packing = Int4Packing::Unknown; // of the weights, and of what the model packs
   int schemaMajor = 0, schemaMinor = 0;
   std::vector<Diagnostic> warnings;              // of reading, for the driver to show
   std::map<std::string, std::string> extraFiles; // member name below extra/ -> text (kernel bundles)

@@ -358,6 +358,10 @@ private:
       if (name.failed()) return line.error(name.why);
       line.expect(":");
       m_.facts.setRange(s, line.interval());
+    } else if (line.eat("packs")) {
+      line.expect("int4"), line.expect("as");
+      m_.int4Packing = int4PackingNamed(line.until(" "));
+      if (m_.int4Packing == Int4Packing::Unknown) line.error("no machine packs weights so");
     } else if (line.eat("guard")) {
       m_.guards.push_back(line.expr({}));
     } else if (line.eat("assert")) {

@@ -213,6 +213,7 @@ std::string print(const Graph &graph) { return Printer(graph, "").run(); }
 std::string print(const Model &m) {
   std::string out =
       fmt::format("model {} (torch {}, schema {}.{})\n", quoted(m.name), m.torchVersion, m.schemaMajor, m.schemaMinor);
+  if (m.int4Packing != Int4Packing::Unknown) out += fmt::format("packs int4 as {}\n", name(m.int4Packing));
   for (const auto &[symbol, range] : m.facts.ranges())
     out += fmt::format("range {}: {}\n", symbol.str(), intervalText(range));
   for (Expr g : m.guards) out += fmt::format("guard {}\n", g.str());

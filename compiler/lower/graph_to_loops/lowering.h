@@ -36,6 +36,7 @@ public:
 
   /// Whether small tensors that depend on constants alone are computed now: their weights cannot be given other values.
   bool folds = true;
+  graph::Int4Packing int4Packing = graph::Int4Packing::Unknown;
 
   // ---- numbers that the data decides
   /// Whether the inputs, or nodes so far, say what e is.

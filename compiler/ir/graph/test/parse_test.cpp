@@ -10,6 +10,7 @@ namespace neso::graph {
 namespace {
 
 constexpr const char *kText = R"(model "all \"of\" it" (torch 2.15, schema 8.14)
+packs int4 as avx512
 range s0: [2, inf]
 guard 0 == s0%2
 storage 0: 256 bytes at 4096
@@ -100,7 +101,8 @@ TEST(GraphText, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(fault("mat2=%w", "mat2=%z").find("no value 'z'"), std::string::npos);
   EXPECT_NE(fault("%y = aten.mm", "%x = aten.mm").find("another value 'x'"), std::string::npos);
   EXPECT_NE(fault("weight \"layer.weight\"\n", "weight \"layer.bias\"\n").find("no weight 'layer.bias'"), std::string::npos);
-  EXPECT_NE(fault("f32[8, 8]\n", "f33[8, 8]\n").find("bad.text:20"), std::string::npos);
+  EXPECT_NE(fault("f32[8, 8]\n", "f33[8, 8]\n").find("bad.text:21"), std::string::npos);
+  EXPECT_NE(fault("as avx512", "as neon").find("no machine packs"), std::string::npos);
   EXPECT_NE(fault("[1.0, -2.5]", "[1.0, 2]").find("list of one kind"), std::string::npos);
   EXPECT_NE(fault("= 0000803f", "= 0000803").find("hexadecimal"), std::string::npos);
   EXPECT_NE(fault("(self=%p)", "(self=%p) launch f[1, 1, 1]").find("user's kernel"), std::string::npos);

@@ -175,7 +175,7 @@ Verdict judge(const std::string &modelPath, const std::string &inputs, const std
   // What is lowered and what runs is what the texts say.
   if (std::string lost = replaceByText(*model); !lost.empty()) return {Kind::Wrong, lost};
   DiagnosticSink sink;
-  Result<loops::Program> program = lowerGraph(*model, sink);
+  Result<loops::Program> program = lowerGraph(*model, sink, bounds.options);
   if (!program) {
     // PyTorch's own files do not contradict themselves.
     const bool ours = program.error().internal() || program.error().diagnostics()[0].kind == diag::GraphContradictsItself;

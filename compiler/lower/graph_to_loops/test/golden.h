@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "ir/loops/loops.h"
+#include "lower/graph_to_loops/lower.h"
 
 namespace neso::lower::test {
 
@@ -30,6 +31,7 @@ struct Verdict {
 struct Bounds {
   std::vector<double> atol, rtol; // by output; may be short
   bool values = true;
+  LowerOptions options;
   std::string prefix; // of the tensors' names in the files: "CASE/" where several cases share a file
   std::function<void(loops::Program &)> prepare; // what is done to the program before it runs
 };
