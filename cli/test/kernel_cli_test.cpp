@@ -228,6 +228,12 @@ TEST_F(KernelCli, StagesAndTtirAsSource) {
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_NE(slurp(dir + "k.ttir").find("tt.func public @scale"), std::string::npos);
   EXPECT_NE(kernel("emit " + scale + "--stage llvm").out.find("define"), std::string::npos);
+  // Triton source is a kernel's source like any other.
+  r = kernel("emit " + scale + "--stage triton -o again.py");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(slurp(dir + "again.py").find("@triton.jit"), std::string::npos);
+  r = kernel("run again.py:scale --signature '*fp32,*fp32,*fp32,i32,fp32,i32' " + launch + "-o again.safetensors");
+  EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(kernel("emit " + scale + "--stage asm").out.find(".globl"), std::string::npos);
   r = kernel("run k.ttir " + launch + "-o o.safetensors");
   ASSERT_EQ(r.code, 0) << r.err;

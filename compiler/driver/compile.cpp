@@ -14,6 +14,7 @@
 #include "driver/report.h"
 #include "driver/settings.h"
 #include "driver/target.h"
+#include "driver/triton_source.h"
 #include "driver/tuning.h"
 #include "driver/user_kernels.h"
 #include "frontend/pt2/read.h"
@@ -156,6 +157,7 @@ private:
       if (!k.function.empty() && !(*module)->lookupSymbol<tt::FuncOp>(k.function))
         return fail(diag::TextUnsound, {}, options_.tileText,
                     fmt::format("it has no function '{}' for the kernel '{}'", k.function, k.name));
+    if (Result<bool> ends = endsAtTriton(*plan, **module); !ends || *ends) return ends ? std::move(out_) : Result<Compilation>(ends.takeError());
     return pack(*plan, **module);
   }
 
@@ -209,6 +211,7 @@ private:
     assignCode(plan, std::move(programs->kernels));
     mark("tile programs");
     if (endsAt(Stage::Tile, [&] { return printTile(*module); })) return std::move(out_);
+    if (Result<bool> ends = endsAtTriton(plan, *module); !ends || *ends) return ends ? std::move(out_) : Result<Compilation>(ends.takeError());
     // ---- From here on every kernel has its arguments and its grid. ----
 
     // Sizes, guards, the place of every buffer, and the steps that size what only the run finds out.
@@ -339,6 +342,13 @@ private:
     if (options_.show && std::find(options_.shown.begin(), options_.shown.end(), stage) != options_.shown.end())
       options_.show(stage, std::move(now));
     return stopAt(stage);
+  }
+  /// The same for the one text that not every program has: who only looks on (options_.show) is then not shown any.
+  Result<bool> endsAtTriton(const plan::Plan &plan, mlir::ModuleOp module) {
+    if (!wants(Stage::Triton)) return false;
+    Result<std::string> source = tileToTriton(module, tritonKernels(plan), "Kernels of " + plan.program.name + ", written by neso");
+    if (!source) return stopAt(Stage::Triton) ? Result<bool>(source.takeError()) : Result<bool>(false);
+    return endsAt(Stage::Triton, [&] { return *source; });
   }
   void mark(const char *step) {
     auto now = std::chrono::steady_clock::now();

@@ -18,6 +18,7 @@
 #include "ir/tile/passes/footprint.h"
 #include "ir/tile/passes/passes.h"
 #include "ir/tile/tile.h"
+#include "lower/tile_to_triton/tile_to_triton.h"
 #include "package/package.h"
 
 namespace neso {
@@ -232,6 +233,12 @@ Result<std::string> Kernel::emit(Stage stage, const std::string &target, const s
   Result<Targets> targets = parseTargets(target, arch.empty() ? std::vector<std::string>() : std::vector{arch});
   if (!targets) return targets.takeError();
   if (stage == Stage::Tile) return printTile(*state_->module);
+  if (stage == Stage::Triton) {
+    TritonKernel kernel{{}, state_->warps, state_->stages, {}};
+    kernel.parameters.resize(state_->function.getNumArguments());
+    for (const KernelParameter &p : state_->parameters) kernel.parameters[p.argument] = p.name;
+    return tileToTriton(*state_->module, {{state_->name, kernel}}, "Kernel " + state_->name + ", written by neso");
+  }
   if (Status s = checkStage(stage, targets->backend()); !s) return s.takeError();
   CodeRequest request;
   request.texts = {info(stage).name}, request.package = false, request.assembler = assembler;

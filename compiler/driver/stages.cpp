@@ -38,7 +38,7 @@ Status checkStage(Stage stage, const Backend &backend) {
 std::vector<Stage> kernelStages() {
   std::vector<Stage> out;
   for (int i = 0; i < stageCount(); ++i)
-    if (Stage stage = static_cast<Stage>(i); stage == Stage::Tile || printedBySome(stage)) out.push_back(stage);
+    if (Stage stage = static_cast<Stage>(i); stage == Stage::Tile || stage == Stage::Triton || printedBySome(stage)) out.push_back(stage);
   return out;
 }
 

@@ -87,7 +87,7 @@ TEST(GpuKernels, DeviceLibraryAssembles) {
     text << "  %" << loads[i] << " = tt.load %p" << loads[i] << " : !tt.ptr<" << types[i] << ">\n";
   int number = 0;
 #define NESO_LIBDEVICE(name, arguments, variants) addCalls(text, variants, number);
-#include "frontend/triton/libdevice.def"
+#include "ir/tile/libdevice.def"
   text << "  tt.return\n}\n";
   EXPECT_GT(number, 300);
 

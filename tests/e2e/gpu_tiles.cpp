@@ -1,10 +1,12 @@
 // Do the tile programs that are made for GPUs compute what the model says? Without a GPU: every kernel of the plan runs in the tile
 // interpreter, which also finds accesses out of bounds and races between programs, and the results are held against the loops interpreter.
 //
-//     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N] [--jobs N] [--left-out]
+//     gpu_tiles FOLDER [--only TEXT] [--processors N] [--steps N] [--jobs N] [--left-out] [--triton [--record FOLDER]]
 //
 // FOLDER holds .pt2 files with inputs.safetensors beside them, the names of the tensors prefixed with "<program>/" or with nothing. Programs
 // that take the tile interpreter more than --steps operations, or call functions that it does not have, are left out; --left-out says why.
+// --triton: the kernels are also written as Triton source, read back by Neso's own front end and run again: the bytes must be the same.
+// --record writes for each program its source and what its launches get and give, for triton_source_test.py.
 // Each program is a child process, --jobs of them at a time. Tolerance: 1e-4 relative to the largest element for f32 (sums in another
 // order), 2e-2 for reduced floats, exact for integers.
 #include <algorithm>
@@ -18,7 +20,9 @@
 #include <unistd.h>
 
 #include "backend/target.h"
+#include "base/diagnostics/tile.h"
 #include "driver/compile.h"
+#include "driver/triton_source.h"
 #include "e2e/tensors.h"
 #include "ir/loops/numeric.h"
 #include "ir/plan/interp.h"
@@ -26,6 +30,7 @@
 #include "lower/memory/memory.h"
 #include "lower/plan_to_tile/plan_to_tile.h"
 #include "lower/schedule/schedule.h"
+#include "lower/tile_to_triton/test/round_trip.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -38,14 +43,16 @@ struct Options {
   std::string folder, only;
   int64_t processors = 4, steps = int64_t(1) << 22;
   size_t jobs = 2;
-  bool leftOut = false;
+  bool leftOut = false, triton = false;
+  std::string record;
 };
 
 /// A plan whose kernels are run as tile programs.
 class TileRunner : public plan::PlanRunner {
 public:
-  TileRunner(const plan::Plan &p, mlir::ModuleOp module, std::span<const loops::HostValue> inputs, int64_t steps)
-      : PlanRunner(p, inputs, 1), module_(module), steps_(steps) {}
+  /// sources: the same kernels through Triton's language; null: not asked.
+  TileRunner(const plan::Plan &p, mlir::ModuleOp module, std::span<const loops::HostValue> inputs, int64_t steps, triton_source::TritonRoundTrip *sources)
+      : PlanRunner(p, inputs, 1), module_(module), steps_(steps), sources_(sources) {}
 
 private:
   Status launch(const plan::Kernel &k) override {
@@ -66,11 +73,13 @@ private:
     }
     InterpOptions options;
     options.maxSteps = steps_, options.detectRaces = true;
-    return interpretTile(function, args, {value(k.grid[0]), value(k.grid[1]), value(k.grid[2])}, options);
+    const std::array<int64_t, 3> grid = {value(k.grid[0]), value(k.grid[1]), value(k.grid[2])};
+    return sources_ ? sources_->launch(function, args, grid, options) : interpretTile(function, args, grid, options);
   }
 
   mlir::ModuleOp module_;
   int64_t steps_;
+  triton_source::TritonRoundTrip *sources_;
 };
 
 double elementAt(const loops::HostValue &v, int64_t i) { return loops::readElement(v.dtype, v.data + i * itemSize(v.dtype)); }
@@ -169,7 +178,15 @@ std::string check(const fs::path &file, const Options &options) {
   if (!programs) return programs.error().str();
   assignCode(*plan, std::move(programs->kernels));
   memory::planMemory(*plan);
-  auto got = TileRunner(*plan, *programs->module, inputs, options.steps).run();
+  std::optional<triton_source::TritonRoundTrip> sources;
+  if (options.triton) {
+    Result<triton_source::TritonRoundTrip> made = triton_source::TritonRoundTrip::make(*programs->module, tritonKernels(*plan));
+    if (made)
+      sources.emplace(std::move(*made));
+    else if (!(made.error().diagnostics()[0].kind == diag::TritonNoForm))
+      return made.error().str();
+  }
+  auto got = TileRunner(*plan, *programs->module, inputs, options.steps, sources ? &*sources : nullptr).run();
   if (!got) {
     const std::string why = got.error().str();
     return (why.find("E0416") != std::string::npos || why.find("E0413") != std::string::npos ? "-" : "") + why;
@@ -260,6 +277,8 @@ int main(int argc, char **argv) {
       options.steps = std::atoll(argv[++i]);
     else if (word == "--jobs" && i + 1 < argc)
       options.jobs = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
+    else if (word == "--triton")
+      options.triton = true;
     else if (word == "--left-out")
       options.leftOut = true;
     else

@@ -17,3 +17,5 @@ NESO_DIAG(E0417, TileFalseAssumption, Error, "{}: an assumption (tl.assume) is f
 NESO_DIAG(E0420, TileUnknownPass, Error, "no tile pass is called '{}'; see ir/tile/passes/passes.h for the names")
 NESO_DIAG(E0421, TilePassFailed, Error, "a pass over tile IR failed: {}")
 NESO_DIAG(E0422, TileBadFact, Error, "cannot specialise kernel '{}': {}")
+NESO_DIAG(E0430, TritonNoForm, Error, "Triton's language cannot say {}; print the stage tile for the kernel as it is")
+NESO_DIAG(E0431, TritonShape, Error, "Triton has no tensor like that of '{}', whose dimension of {} is no power of two; print the stage tile for the kernel as it is")

@@ -16,7 +16,7 @@ struct Row {
 };
 constexpr Row kRows[] = {
 #define NESO_LIBDEVICE(name, arguments, variants) {#name, arguments, variants},
-#include "frontend/triton/libdevice.def"
+#include "ir/tile/libdevice.def"
 #undef NESO_LIBDEVICE
 };
 
